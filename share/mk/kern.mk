@@ -1,0 +1,38 @@
+#
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# How kernel code is compiled, for the kernel and the modules alike.
+#
+
+SYSROOT=	${OBJTOP}/sysroot
+
+# FreeBSD 15's headers, as installed; nothing of the build machine's.
+KERN_INCS=	-nostdinc -I${SYSDIR} -I${KERNBUILDDIR} \
+		-isystem ${SYSROOT}/freebsd-amd64 -isystem ${SYSROOT}/freebsd \
+		-isystem ${SYSROOT}/ck -isystem ${SYSROOT}/xen
+
+KERN_TARGET=	-target x86_64-unknown-freebsd15.0
+KERN_DEFS=	-D_KERNEL -D__FreeBSD_version=1500068 -D__printf__=__freebsd_kprintf__ \
+		-include ${KERNBUILDDIR}/opt_global.h
+KERN_CODE=	-std=gnu17 -O2 -g -pipe -ffreestanding -fno-common -fno-strict-aliasing \
+		-fno-omit-frame-pointer -fwrapv -ftrivial-auto-var-init=zero \
+		-fno-asynchronous-unwind-tables -mcmodel=kernel -mno-red-zone \
+		-mno-mmx -mno-sse -mno-avx -msoft-float \
+		-ffile-prefix-map=${SRCTOP}/=
+
+# The one place where warnings are excepted: each is a habit of kernel interfaces.
+#   unused-parameter            methods have the signature of their interface
+#   sign-compare                FreeBSD's own inlines compare so
+#   missing-field-initializers  method tables end with { 0 }
+#   address-of-packed-member    protocol headers are packed and aligned by hand
+#   format-zero-length          device_set_descf(dev, "")
+#   pointer-sign                char and u_char in KPI prototypes
+KERN_WARN=	-Wall -Wextra -Werror -Wmissing-prototypes -Wpointer-arith \
+		-Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
+		-Wno-address-of-packed-member -Wno-format-zero-length -Wno-pointer-sign
+
+KERN_CFLAGS=	${KERN_TARGET} ${KERN_CODE} ${KERN_INCS} ${KERN_DEFS} ${KERN_WARN}
+KERN_ASFLAGS=	${KERN_TARGET} ${KERN_INCS} ${KERN_DEFS} -DLOCORE -D_LOCORE -g \
+		-x assembler-with-cpp -Wa,--fatal-warnings
+
+MAKEOBJOPS=	${SRCTOP}/tools/makeobjops

@@ -1,0 +1,28 @@
+#
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# What bmake reads before any makefile of this tree: tools and paths, by their names in FreeBSD.
+# On FreeBSD this folder is not used; sys/modules is built with the system's own files there.
+#
+
+unix?=		We run FreeBSD, not UNIX.
+.SUFFIXES:	.c .S .m .h .o
+.LIBS:		.a
+
+MACHINE=	amd64
+MACHINE_ARCH=	amd64
+MACHINE_CPUARCH= amd64
+
+CC=		clang-19
+LD=		ld.lld-19
+OBJCOPY=	llvm-objcopy-19
+NM=		llvm-nm-19
+PYTHON=		/usr/bin/python3
+SHELL?=		/bin/sh
+
+SRCTOP:=	${.PARSEDIR:H:H:tA}
+OBJTOP?=	${SRCTOP}/obj
+KERNCONF?=	GENERIC
+.MAKE.JOB.PREFIX=
+SYSDIR?=	${SRCTOP}/sys
+KERNBUILDDIR?=	${OBJTOP}/${KERNCONF}
