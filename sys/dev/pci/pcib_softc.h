@@ -1,0 +1,57 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The state of a PCI-to-PCI bridge: pci_pci.c, and pci_hotplug.c for its slot.
+ */
+
+#ifndef _DEV_PCI_PCIB_SOFTC_H_
+#define	_DEV_PCI_PCIB_SOFTC_H_
+
+#include <sys/rman.h>
+#include <sys/_task.h>
+
+/* I/O, memory, prefetchable memory. */
+#define	PCIB_NWINDOWS	3
+
+struct pcib_window {
+	rman_res_t	base;
+	rman_res_t	limit;
+	struct resource	*res;		/* claimed from the bus above; NULL: no such window */
+	struct rman	rman;
+	char		descr[48];
+};
+
+struct pcib_softc {
+	device_t	dev;
+	device_t	child;		/* pciN */
+	u_int		secbus;		/* number of the bus behind it */
+	u_int		subbus;		/* highest number reachable through it */
+	struct pcib_window windows[PCIB_NWINDOWS];
+
+	/* A PCI Express port with a slot (pci_hotplug.c). */
+	bool		is_port;
+	bool		hotplug;	/* we run the slot */
+	int		pcie;		/* where its PCI Express capability is */
+	uint32_t	slot_cap;
+	bool		attached;	/* the slot's function is in use or coming */
+	struct task	task;
+	u_int		events;		/* acknowledged, for the task; atomic */
+	struct resource	*msix_res;
+	struct resource	*irq;
+	void		*cookie;
+};
+
+/*
+ * Find out whether the bridge is a port with a slot; then power an occupied slot up, start watching it,
+ * stop again.  All three do nothing for other bridges.
+ */
+void	pcib_hotplug_init(struct pcib_softc *sc);
+void	pcib_hotplug_start(struct pcib_softc *sc);
+void	pcib_hotplug_stop(struct pcib_softc *sc);
+int	pcib_hotplug_child_present(device_t dev, device_t child);
+
+#endif /* !_DEV_PCI_PCIB_SOFTC_H_ */

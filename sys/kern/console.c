@@ -1,0 +1,422 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The command interpreter on the console.
+ *
+ * Two threads.  The reader takes characters as they arrive: ^C goes to the command in the
+ * foreground at once, everything else into a queue.  The interpreter takes lines from that queue,
+ * splits them into words, and runs each command in a thread of its own.
+ *
+ * A line is one or more commands, each ended by ';', '&' (runs in the background) or the end of the
+ * line.  Words are divided by blanks; '...' and "..." hold a word together; '#' at the start of a
+ * word begins a comment.  `wait` waits for what runs in the background.
+ *
+ * The kernel environment can bring commands as well: console.run="kldload if_vtnet; ifconfig"
+ * runs before the first prompt.
+ *
+ * A program at the other end (tools/guest) sets kern.console.status=1.  Then nothing is echoed, no
+ * prompt is printed, and the byte 0x1e, the exit status in decimal, and a newline follow each line;
+ * one of these, with status 0, comes first of all.
+ *
+ * Locking.  console_mtx protects the queue of characters and the list of jobs.
+ *
+ * Gaps.  No history, no pipes, no redirection.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/condvar.h>
+#include <sys/kernel.h>
+#include <sys/kthread.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mutex.h>
+#include <sys/proc.h>
+#include <sys/queue.h>
+#include <sys/sched.h>
+#include <sys/sysctl.h>
+#include <sys/unistd.h>
+
+#include <fs/memfs.h>
+#include <kern/cons_input.h>
+#include <kern/console.h>
+
+#define	CONSOLE_LINE	1024	/* longest line, bytes */
+#define	CONSOLE_WORDS	64	/* most words in a command */
+#define	CONSOLE_MARK	0x1e	/* ASCII record separator, before an exit status */
+#define	CTRL(c)		((c) & 0x1f)
+
+struct job {
+	TAILQ_ENTRY(job) j_link;
+	const struct console_cmd *j_cmd;
+	struct thread	*j_td;
+	int		 j_argc;
+	char		*j_argv[CONSOLE_WORDS + 1];
+	char		 j_words[CONSOLE_LINE];
+	int		 j_status;
+	bool		 j_done;
+	bool		 j_background;
+	volatile bool	 j_interrupted;
+};
+
+SET_DECLARE(console_cmd_set, const struct console_cmd);
+
+static MALLOC_DEFINE(M_CONSOLE, "console", "console commands");
+
+static struct mtx console_mtx;
+MTX_SYSINIT(console, &console_mtx, "console", MTX_DEF);
+static struct cv console_input;		/* a character came */
+static struct cv console_job;		/* a job ended */
+static TAILQ_HEAD(, job) console_jobs = TAILQ_HEAD_INITIALIZER(console_jobs);
+static struct job *console_foreground;
+
+static char console_queue[4096];
+static u_int console_head, console_tail;
+
+SYSCTL_NODE(_kern, OID_AUTO, console, CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, "command interpreter");
+static int console_status_mode;
+SYSCTL_INT(_kern_console, OID_AUTO, status, CTLFLAG_RWTUN, &console_status_mode, 0,
+    "print a mark and the exit status after each line, for a program that reads them");
+
+static const struct console_cmd *
+console_find(const char *name)
+{
+	const struct console_cmd **cc;
+
+	SET_FOREACH(cc, console_cmd_set) {
+		if (strcmp((*cc)->cc_name, name) == 0)
+			return (*cc);
+	}
+	return (NULL);
+}
+
+static void
+job_main(void *arg)
+{
+	struct job *j = arg;
+
+	j->j_status = j->j_cmd->cc_func(j->j_argc, j->j_argv);
+	mtx_lock(&console_mtx);
+	j->j_done = true;
+	cv_broadcast(&console_job);
+	mtx_unlock(&console_mtx);
+	kthread_exit();
+}
+
+/* Start a job; it goes on the list of jobs. */
+static int
+job_start(struct job *j)
+{
+	int error;
+
+	mtx_lock(&console_mtx);
+	TAILQ_INSERT_TAIL(&console_jobs, j, j_link);
+	if (!j->j_background)
+		console_foreground = j;
+	mtx_unlock(&console_mtx);
+	error = kthread_add(job_main, j, NULL, &j->j_td, RFSTOPPED, 0, "%s", j->j_cmd->cc_name);
+	if (error != 0) {
+		mtx_lock(&console_mtx);
+		TAILQ_REMOVE(&console_jobs, j, j_link);
+		console_foreground = NULL;
+		mtx_unlock(&console_mtx);
+		return (error);
+	}
+	thread_lock(j->j_td);
+	sched_add(j->j_td, SRQ_BORING);
+	return (0);
+}
+
+/* Wait until a job has ended; returns its status and frees it. */
+static int
+job_wait(struct job *j)
+{
+	int status;
+
+	mtx_lock(&console_mtx);
+	while (!j->j_done)
+		cv_wait(&console_job, &console_mtx);
+	if (console_foreground == j)
+		console_foreground = NULL;
+	TAILQ_REMOVE(&console_jobs, j, j_link);
+	mtx_unlock(&console_mtx);
+	status = j->j_status;
+	free(j, M_CONSOLE);
+	return (status);
+}
+
+/* Wait for all that runs in the background.  Returns the first status that is not 0. */
+static int
+console_wait(void)
+{
+	struct job *j;
+	int status, worst = 0;
+
+	for (;;) {
+		mtx_lock(&console_mtx);
+		TAILQ_FOREACH(j, &console_jobs, j_link) {
+			if (j->j_background)
+				break;
+		}
+		mtx_unlock(&console_mtx);
+		if (j == NULL)
+			return (worst);
+		status = job_wait(j);
+		if (worst == 0)
+			worst = status;
+	}
+}
+
+/*
+ * Split the first command off a line: fills j's words, and sets *rest behind it.  Returns 0, or 1
+ * after a message.
+ */
+static int
+console_split(const char *line, const char **rest, struct job *j)
+{
+	char *out = j->j_words, quote = '\0';
+	bool in_word = false;
+
+	for (; *line != '\0'; line++) {
+		if (quote == '\0' && (*line == ';' || *line == '&'))
+			break;
+		if (quote == '\0' && *line == '#' && !in_word) {
+			line += strlen(line);
+			break;
+		}
+		if (quote == '\0' && (*line == ' ' || *line == '\t')) {
+			if (in_word)
+				*out++ = '\0';
+			in_word = false;
+			continue;
+		}
+		if (!in_word) {
+			if (j->j_argc == CONSOLE_WORDS) {
+				printf("console: more than %d words\n", CONSOLE_WORDS);
+				return (1);
+			}
+			j->j_argv[j->j_argc++] = out;
+			in_word = true;
+		}
+		if (quote == *line)
+			quote = '\0';
+		else if (quote == '\0' && (*line == '"' || *line == '\''))
+			quote = *line;
+		else
+			*out++ = *line;
+	}
+	*out = '\0';
+	j->j_argv[j->j_argc] = NULL;
+	if (quote != '\0') {
+		printf("console: missing %c\n", quote);
+		return (1);
+	}
+	j->j_background = *line == '&';
+	*rest = *line == '\0' ? line : line + 1;
+	return (0);
+}
+
+/* Run a command that has been split.  Takes the job; returns the status (0 in the background). */
+static int
+console_run(struct job *j)
+{
+	int error;
+
+	j->j_cmd = console_find(j->j_argv[0]);
+	if (j->j_cmd == NULL) {
+		printf("%s: Command not found.\n", j->j_argv[0]);
+		free(j, M_CONSOLE);
+		return (127);
+	}
+	error = job_start(j);
+	if (error != 0) {
+		free(j, M_CONSOLE);
+		return (cmd_err("console", error, "can't start a thread"));
+	}
+	return (j->j_background ? 0 : job_wait(j));
+}
+
+/* Run a line.  Returns the first exit status that is not 0. */
+static int
+console_line(const char *line)
+{
+	struct job *j;
+	int status, worst = 0;
+
+	while (*line != '\0') {
+		j = malloc(sizeof(*j), M_CONSOLE, M_WAITOK | M_ZERO);
+		status = 2;
+		if (console_split(line, &line, j) != 0) {
+			free(j, M_CONSOLE);
+			return (status);
+		}
+		if (j->j_argc == 0) {
+			free(j, M_CONSOLE);
+			continue;
+		}
+		if (strcmp(j->j_argv[0], "wait") == 0) {
+			free(j, M_CONSOLE);
+			status = console_wait();
+		} else
+			status = console_run(j);
+		if (worst == 0)
+			worst = status;
+	}
+	return (worst);
+}
+
+/* The next character that is not ^C. */
+static int
+console_getc(void)
+{
+	int c;
+
+	mtx_lock(&console_mtx);
+	while (console_head == console_tail)
+		cv_wait(&console_input, &console_mtx);
+	c = console_queue[console_head++ % sizeof(console_queue)];
+	mtx_unlock(&console_mtx);
+	return (c & 0xff);
+}
+
+static void
+console_echo(const char *s)
+{
+
+	if (console_status_mode == 0)
+		printf("%s", s);
+}
+
+/* Read a line, with backspace and ^U.  Returns it without its end. */
+static void
+console_read(char *line, size_t size)
+{
+	size_t len = 0;
+	int c;
+
+	for (;;) {
+		c = console_getc();
+		if (c == '\r' || c == '\n')
+			break;
+		if (c == CTRL('c')) {
+			console_echo("^C");
+			len = 0;
+			break;
+		}
+		if (c == '\b' || c == 0x7f || c == CTRL('u')) {
+			while (len > 0) {
+				len--;
+				console_echo("\b \b");
+				if (c != CTRL('u'))
+					break;
+			}
+		} else if (c >= ' ' && len < size - 1) {
+			line[len++] = c;
+			console_echo((char [2]){ c, '\0' });
+		}
+	}
+	line[len] = '\0';
+	console_echo("\n");
+}
+
+/* Take characters as they come.  ^C ends the command in the foreground, if there is one. */
+static void
+console_reader(void *arg __unused)
+{
+	int c;
+
+	for (;;) {
+		c = cons_getc_wait();
+		mtx_lock(&console_mtx);
+		if (c == CTRL('c') && console_foreground != NULL)
+			console_foreground->j_interrupted = true;
+		else if (console_tail - console_head < sizeof(console_queue)) {
+			console_queue[console_tail++ % sizeof(console_queue)] = c;
+			cv_signal(&console_input);
+		}
+		mtx_unlock(&console_mtx);
+	}
+}
+
+static void
+console_mark(int status)
+{
+
+	if (console_status_mode != 0)
+		printf("%c%d\n", CONSOLE_MARK, status);
+}
+
+static void
+console_interpreter(void *arg __unused)
+{
+	char *line, *run;
+	int status = 0;
+
+	line = malloc(CONSOLE_LINE, M_CONSOLE, M_WAITOK);
+	run = kern_getenv("console.run");
+	if (run != NULL) {
+		status = console_line(run);
+		freeenv(run);
+	}
+	for (;;) {
+		console_mark(status);
+		if (console_status_mode == 0)
+			printf(status == 0 ? "# " : "[%d] # ", status);
+		console_read(line, CONSOLE_LINE);
+		status = console_line(line);
+	}
+}
+
+static void
+console_start(void *arg __unused)
+{
+
+	cv_init(&console_input, "ttyin");
+	cv_init(&console_job, "wait");
+	if (kthread_add(console_reader, NULL, NULL, NULL, 0, 0, "console input") != 0 ||
+	    kthread_add(console_interpreter, NULL, NULL, NULL, 0, 0, "console") != 0)
+		panic("console: can't start the interpreter");
+}
+SYSINIT(console, SI_SUB_KTHREAD_INIT, SI_ORDER_ANY, console_start, NULL);
+
+bool
+cmd_interrupted(void)
+{
+	struct job *j;
+	bool interrupted = false;
+
+	mtx_lock(&console_mtx);
+	TAILQ_FOREACH(j, &console_jobs, j_link) {
+		if (j->j_td == curthread)
+			interrupted = j->j_interrupted;
+	}
+	mtx_unlock(&console_mtx);
+	return (interrupted);
+}
+
+int
+cmd_usage(const char *name)
+{
+	const struct console_cmd *cc = console_find(name);
+
+	printf("usage: %s\n", cc == NULL ? name : cc->cc_usage);
+	return (EX_USAGE);
+}
+
+static int
+cmd_help(int argc, char **argv)
+{
+	const struct console_cmd **cc;
+
+	if (argc > 1)
+		return (cmd_usage(argv[1]) == EX_USAGE ? 0 : 1);
+	SET_FOREACH(cc, console_cmd_set)
+		printf("%s\n", (*cc)->cc_usage);
+	printf("wait\n");
+	return (0);
+}
+CONSOLE_CMD(help, cmd_help, "help [command]");

@@ -1,0 +1,225 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * When a CPU is interrupted next: the clock's ticks and the callouts on one event timer.
+ *
+ * Each CPU's timer is set, once at a time, to the sooner of its next tick and its next callout.
+ * An idle CPU has no ticks.  Becoming idle does not touch the timer: if the CPU is still idle when
+ * the tick comes, the timer is set to the next callout instead, and the ticks that then do not
+ * happen are made up for when the CPU becomes busy.  Work that comes in more often than the ticks
+ * so never pays for idling.
+ *
+ * Locking.  A CPU's state is touched by itself only, with interrupts off.  Who gives another CPU
+ * an earlier callout sends it an IPI (IPI_HARDCLOCK, hardclockintr()), and it looks again.
+ *
+ * Gaps.  The timer must be per-CPU and one-shot, as the local APIC's is.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+#include <sys/pcpu.h>
+#include <sys/proc.h>
+#include <sys/smp.h>
+#include <sys/sysctl.h>
+#include <sys/time.h>
+#include <sys/timeet.h>
+
+#include <machine/smp.h>
+
+#include <kern/clock_private.h>
+
+struct clock_state {
+	sbintime_t	cs_tick;	/* next tick */
+	sbintime_t	cs_set;		/* what the timer is set to; SBT_MAX: to nothing */
+	bool		cs_idle;
+	bool		cs_running;
+};
+DPCPU_DEFINE_STATIC(struct clock_state, clock_state);
+
+static struct eventtimer *clock_et;
+static char clock_name[32];
+
+SYSCTL_STRING(_kern_eventtimer, OID_AUTO, timer, CTLFLAG_RDTUN, clock_name, sizeof(clock_name),
+    "Chosen event timer");
+
+/*
+ * Sets the timer to what comes next, unless it is set to something sooner.  It is never put off:
+ * cpu_new_callout() on another CPU relies on what it saw in cs_set.
+ */
+static void
+clock_set(struct clock_state *cs, sbintime_t now)
+{
+	sbintime_t next = callout_first(curcpu);
+
+	if (!cs->cs_idle)
+		next = MIN(next, cs->cs_tick);
+	else if (curcpu == 0)
+		next = MIN(next, now + tc_max_idle());
+	if (next >= cs->cs_set)
+		return;
+	cs->cs_set = next;
+	et_start(clock_et, MAX(next - now, 1), 0);
+}
+
+/* Does what is due by now; interrupts are off. */
+static void
+clock_run(struct clock_state *cs)
+{
+	sbintime_t now = sbinuptime();
+	int64_t cnt;
+
+	if (now >= cs->cs_tick) {
+		cnt = 1;
+		cs->cs_tick += tick_sbt;
+		if (__predict_false(now >= cs->cs_tick)) {
+			cnt += (now - cs->cs_tick) / tick_sbt + 1;
+			cs->cs_tick += (cnt - 1) * tick_sbt;
+		}
+		hardclock(cnt, 0);
+	}
+	if (now >= callout_first(curcpu))
+		callout_process(now);
+	clock_set(cs, now);
+}
+
+static void
+clock_event(struct eventtimer *et __unused, void *arg __unused)
+{
+	struct clock_state *cs = DPCPU_PTR(clock_state);
+
+	if (!cs->cs_running)
+		return;
+	spinlock_enter();
+	cs->cs_set = SBT_MAX;
+	/* Pairs with the fence in cpu_new_callout(): it sees SBT_MAX, or we its callout. */
+	atomic_thread_fence_seq_cst();
+	clock_run(cs);
+	spinlock_exit();
+}
+
+/* IPI_HARDCLOCK. */
+int
+hardclockintr(void)
+{
+	struct clock_state *cs = DPCPU_PTR(clock_state);
+
+	if (cs->cs_running) {
+		spinlock_enter();
+		clock_run(cs);
+		spinlock_exit();
+	}
+	return (FILTER_HANDLED);
+}
+
+/*
+ * This CPU goes idle, or some time after that has work again.  Returns how long it may sleep at
+ * least; the caller's interrupts are off or it is in a critical section.
+ */
+sbintime_t
+cpu_idleclock(void)
+{
+	struct clock_state *cs = DPCPU_PTR(clock_state);
+
+	cs->cs_idle = true;
+	return (0);
+}
+
+void
+cpu_activeclock(void)
+{
+	struct clock_state *cs = DPCPU_PTR(clock_state);
+
+	if (!cs->cs_idle)
+		return;
+	cs->cs_idle = false;
+	if (!cs->cs_running || cs->cs_set <= cs->cs_tick)
+		return;
+	spinlock_enter();
+	clock_run(cs);
+	spinlock_exit();
+}
+
+/* cpu's first callout is now due at bt, or at bt_opt at the latest; the callout lock is held. */
+void
+cpu_new_callout(int cpu, sbintime_t bt __unused, sbintime_t bt_opt)
+{
+	struct clock_state *cs = DPCPU_ID_PTR(cpu, clock_state);
+
+	atomic_thread_fence_seq_cst();
+	if (!cs->cs_running || bt_opt >= cs->cs_set)
+		return;
+	if (cpu == curcpu)
+		clock_set(cs, sbinuptime());
+	else
+		ipi_cpu(cpu, IPI_HARDCLOCK);
+}
+
+static void
+clock_start(void)
+{
+	struct clock_state *cs = DPCPU_PTR(clock_state);
+	sbintime_t now;
+
+	spinlock_enter();
+	now = sbinuptime();
+	hardclock_sync(curcpu);
+	cs->cs_tick = now + tick_sbt;
+	cs->cs_set = SBT_MAX;
+	cs->cs_running = true;
+	clock_set(cs, now);
+	spinlock_exit();
+}
+
+void
+cpu_initclocks_bsp(void)
+{
+	const int flags = ET_FLAGS_PERCPU | ET_FLAGS_ONESHOT;
+
+	if (clock_name[0] != '\0')
+		clock_et = et_find(clock_name, flags, flags);
+	if (clock_et == NULL)
+		clock_et = et_find(NULL, flags, flags);
+	if (clock_et == NULL)
+		panic("no usable event timer: the CPU needs a local APIC timer");
+	strlcpy(clock_name, clock_et->et_name, sizeof(clock_name));
+	et_init(clock_et, clock_event, NULL, NULL);
+	clock_start();
+}
+
+void
+cpu_initclocks_ap(void)
+{
+	if (clock_et != NULL)
+		clock_start();
+}
+
+void
+cpu_et_frequency(struct eventtimer *et, uint64_t newfreq)
+{
+	et->et_frequency = newfreq;
+}
+
+/* The machine is suspended and resumed: the timer has lost what it was set to. */
+void
+suspendclock(void)
+{
+	struct clock_state *cs = DPCPU_PTR(clock_state);
+
+	cs->cs_running = false;
+	et_stop(clock_et);
+}
+
+void
+resumeclock(void)
+{
+	clock_start();
+}

@@ -1,0 +1,91 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The part of kdb(9) that a kernel without a debugger has: backtraces, and the sysctls that crash
+ * the kernel on purpose, so that what follows a crash can be tested.
+ */
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kdb.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+#include <sys/pcpu.h>
+#include <sys/proc.h>
+#include <sys/stack.h>
+#include <sys/sysctl.h>
+
+u_char kdb_active;
+
+void
+kdb_backtrace(void)
+{
+	struct stack st;
+
+	printf("KDB: stack backtrace:\n");
+	stack_save(&st);
+	stack_print_ddb(&st);
+}
+
+void
+kdb_backtrace_thread(struct thread *td)
+{
+	struct stack st;
+	int error;
+
+	printf("KDB: stack backtrace of thread %d:\n", td->td_tid);
+	thread_lock(td);
+	error = stack_save_td(&st, td);
+	thread_unlock(td);
+	if (error == 0)
+		stack_print_ddb(&st);
+	else
+		printf("it is running\n");
+}
+
+/* There is no debugger to enter: say why it was asked for, and where. */
+void
+kdb_enter(const char *why, const char *msg)
+{
+	printf("KDB: enter: %s (%s)\n", msg, why);
+	kdb_backtrace();
+}
+
+static SYSCTL_NODE(_debug, OID_AUTO, kdb, CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, "Crashing on purpose");
+
+/* A write of anything but 0 asks for the crash. */
+static int
+kdb_sysctl_requested(SYSCTL_HANDLER_ARGS)
+{
+	int error, i = 0;
+
+	error = sysctl_handle_int(oidp, &i, 0, req);
+	return (error == 0 && req->newptr != NULL && i != 0 ? -1 : error);
+}
+
+static int
+kdb_sysctl_panic(SYSCTL_HANDLER_ARGS)
+{
+	int error = kdb_sysctl_requested(oidp, arg1, arg2, req);
+
+	if (error == -1)
+		panic("%s", __func__);
+	return (error);
+}
+SYSCTL_PROC(_debug_kdb, OID_AUTO, panic, CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, 0,
+    kdb_sysctl_panic, "I", "Set to panic the kernel");
+
+static int
+kdb_sysctl_trap(SYSCTL_HANDLER_ARGS)
+{
+	int error = kdb_sysctl_requested(oidp, arg1, arg2, req);
+
+	if (error == -1)
+		return (*(volatile int *)0x10);
+	return (error);
+}
+SYSCTL_PROC(_debug_kdb, OID_AUTO, trap, CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, 0,
+    kdb_sysctl_trap, "I", "Set to cause a page fault");

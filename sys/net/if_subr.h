@@ -1,0 +1,37 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Between the files that make up the network interface layer; nobody else includes this.
+ */
+
+#ifndef _NET_IF_SUBR_H_
+#define	_NET_IF_SUBR_H_
+
+#include <sys/types.h>
+#include <net/if.h>
+
+struct ifaddr;
+
+/* Calls of the driver's ioctl method under way, in a field that the structure has for such uses. */
+#define	if_busy_calls	if_ispare[0]
+
+/* if.c */
+int	if_busy(struct ifnet *ifp);
+void	if_unbusy(struct ifnet *ifp);
+
+/* bpf.c: until bpfattach(9) the interface has no listeners. */
+void	bpf_attach_none(struct ifnet *ifp);
+
+/* if_addr.c */
+struct ifaddr *if_link_addr_alloc(struct ifnet *ifp);
+void	if_addrs_free(struct ifnet *ifp);
+void	if_multi_task(void *ifp, int pending);
+
+/* if_link.c */
+void	if_link_task(void *ifp, int pending);
+
+#endif /* !_NET_IF_SUBR_H_ */

@@ -1,0 +1,215 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The MADT: which processors and interrupt controllers there are (ACPI 6.5, 5.2.12).
+ */
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/kernel.h>
+
+#include <machine/cpufunc.h>
+#include <machine/intr_machdep.h>
+
+#include <x86/apicreg.h>
+#include <x86/apicvar.h>
+#include <x86/x86/acpi_tables.h>
+#include <x86/x86/apic_private.h>
+
+#define	MADT_LAPIC_ADDRESS	36
+#define	MADT_ENTRIES		44
+
+#define	MADT_LAPIC		0
+#define	MADT_IOAPIC		1
+#define	MADT_OVERRIDE		2
+#define	MADT_LAPIC_OVERRIDE	5
+#define	MADT_X2APIC		9
+
+#define	LAPIC_ENABLED		0x1
+
+#define	MPS_POLARITY(flags)	((flags) & 3)
+#define	MPS_TRIGGER(flags)	(((flags) >> 2) & 3)
+#define	MPS_POLARITY_HIGH	1
+#define	MPS_POLARITY_LOW	3
+#define	MPS_TRIGGER_EDGE	1
+#define	MPS_TRIGGER_LEVEL	3
+
+struct madt_entry {
+	uint8_t		type;
+	uint8_t		length;
+	union {
+		struct {
+			uint8_t		uid;
+			uint8_t		id;
+			uint32_t	flags;
+		} __packed lapic;
+		struct {
+			uint8_t		id;
+			uint8_t		reserved;
+			uint32_t	address;
+			uint32_t	intbase;
+		} __packed ioapic;
+		struct {
+			uint8_t		bus;
+			uint8_t		irq;
+			uint32_t	gsi;
+			uint16_t	flags;
+		} __packed override;
+		struct {
+			uint16_t	reserved;
+			uint64_t	address;
+		} __packed lapic_override;
+		struct {
+			uint16_t	reserved;
+			uint32_t	id;
+			uint32_t	flags;
+			uint32_t	uid;
+		} __packed x2apic;
+	} u;
+} __packed;
+
+#define	MAX_IOAPICS	8
+static struct {
+	ioapic_drv_t	io;
+	u_int		base, count;
+} ioapics[MAX_IOAPICS];
+static u_int nioapics;
+
+/* Call fn for each entry of the table; false when there is no table. */
+static bool
+madt_foreach(void (*fn)(const struct madt_entry *e, void *arg), void *arg)
+{
+	const struct acpi_table *t = acpi_find("APIC");
+	const struct madt_entry *e;
+	uint32_t at;
+
+	if (t == NULL)
+		return (false);
+	for (at = MADT_ENTRIES; at + 2 <= t->length; at += e->length) {
+		e = (const struct madt_entry *)((const char *)t + at);
+		if (e->length < 2 || at + e->length > t->length)
+			break;
+		fn(e, arg);
+	}
+	return (true);
+}
+
+static void
+cpu_entry(const struct madt_entry *e, void *arg)
+{
+	void (**fn)(u_int) = arg;
+
+	if (e->type == MADT_LAPIC && (e->u.lapic.flags & LAPIC_ENABLED))
+		(*fn)(e->u.lapic.id);
+	else if (e->type == MADT_X2APIC && (e->u.x2apic.flags & LAPIC_ENABLED))
+		(*fn)(e->u.x2apic.id);
+}
+
+bool
+madt_foreach_cpu(void (*fn)(u_int apic_id))
+{
+	return (madt_foreach(cpu_entry, &fn));
+}
+
+static void
+lapic_entry(const struct madt_entry *e, void *arg)
+{
+	if (e->type == MADT_LAPIC_OVERRIDE)
+		*(vm_paddr_t *)arg = e->u.lapic_override.address;
+}
+
+vm_paddr_t
+madt_lapic_address(void)
+{
+	const struct acpi_table *t = acpi_find("APIC");
+	vm_paddr_t address = DEFAULT_APIC_BASE;
+	uint32_t value;
+
+	if (t != NULL && t->length >= MADT_ENTRIES) {
+		memcpy(&value, (const char *)t + MADT_LAPIC_ADDRESS, sizeof(value));
+		address = value;
+		madt_foreach(lapic_entry, &address);
+	}
+	return (address);
+}
+
+static void
+ioapic_entry(const struct madt_entry *e, void *arg __unused)
+{
+	u_int pins;
+
+	if (e->type != MADT_IOAPIC || nioapics == MAX_IOAPICS)
+		return;
+	ioapics[nioapics].io = ioapic_create(e->u.ioapic.address, e->u.ioapic.id,
+	    e->u.ioapic.intbase);
+	ioapics[nioapics].base = e->u.ioapic.intbase;
+	for (pins = 0; ioapic_get_vector(ioapics[nioapics].io, pins) != -1; pins++)
+		;
+	ioapics[nioapics].count = pins;
+	nioapics++;
+}
+
+/*
+ * An interrupt source override: ISA irq is connected to global interrupt gsi, with these signals.
+ */
+static void
+override_entry(const struct madt_entry *e, void *arg __unused)
+{
+	u_int i, pin, flags;
+	ioapic_drv_t io;
+
+	if (e->type != MADT_OVERRIDE)
+		return;
+	for (i = 0; i < nioapics; i++) {
+		if (e->u.override.gsi - ioapics[i].base < ioapics[i].count)
+			break;
+	}
+	if (i == nioapics) {
+		printf("MADT: no I/O APIC for global interrupt %u\n", e->u.override.gsi);
+		return;
+	}
+	io = ioapics[i].io;
+	pin = e->u.override.gsi - ioapics[i].base;
+	flags = e->u.override.flags;
+	if (e->u.override.irq != e->u.override.gsi) {
+		ioapic_remap_vector(io, pin, e->u.override.irq);
+		/* The pin that had this number stands for it no more. */
+		if (ioapic_get_vector(ioapics[0].io, e->u.override.irq) == e->u.override.irq)
+			ioapic_disable_pin(ioapics[0].io, e->u.override.irq);
+	}
+	if (MPS_TRIGGER(flags) == MPS_TRIGGER_EDGE)
+		ioapic_set_triggermode(io, pin, INTR_TRIGGER_EDGE);
+	else if (MPS_TRIGGER(flags) == MPS_TRIGGER_LEVEL)
+		ioapic_set_triggermode(io, pin, INTR_TRIGGER_LEVEL);
+	if (MPS_POLARITY(flags) == MPS_POLARITY_HIGH)
+		ioapic_set_polarity(io, pin, INTR_POLARITY_HIGH);
+	else if (MPS_POLARITY(flags) == MPS_POLARITY_LOW)
+		ioapic_set_polarity(io, pin, INTR_POLARITY_LOW);
+}
+
+/* The old interrupt controllers may be there: keep them quiet. */
+static void
+mask_8259(void)
+{
+	outb(0x21, 0xff);
+	outb(0xa1, 0xff);
+}
+
+/* Find the I/O APICs and register their pins. */
+void
+madt_setup_io(void)
+{
+	u_int i;
+
+	mask_8259();
+	madt_foreach(ioapic_entry, NULL);
+	madt_foreach(override_entry, NULL);
+	first_msi_irq = num_io_irqs;
+	intr_init_sources();
+	for (i = 0; i < nioapics; i++)
+		ioapic_register(ioapics[i].io);
+}

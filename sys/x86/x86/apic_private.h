@@ -1,0 +1,46 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Between the files of the local APIC, the I/O APICs and the processors.
+ */
+#ifndef _X86_APIC_PRIVATE_H_
+#define	_X86_APIC_PRIVATE_H_
+
+/* A register of this processor's local APIC, by its number in enum LAPIC_REGISTERS. */
+uint32_t lapic_read(u_int reg);
+void	lapic_write(u_int reg, uint32_t value);
+
+/*
+ * A vector that an interrupt was delivered to before it moved.  A message may still be on its way
+ * there, and an edge that is dropped never comes again: so the vector stays until the next move.
+ */
+struct apic_stale {
+	u_int	apic_id;
+	u_int	vector;		/* 0: none */
+};
+
+/* Free what s holds, if anything, and keep the given vector of irq (0: none) in its place. */
+void	apic_retire_vector(struct apic_stale *s, u_int apic_id, u_int vector, u_int irq);
+
+/* An IPI has arrived and was acknowledged (mp_machdep.c). */
+void	ipi_handle(u_int vector, struct trapframe *frame);
+
+/* pc_monitorbuf.idle_state: cpu_idle() sleeps as long as it finds its own IDLE_SLEEPING there. */
+#define	IDLE_RUNNING	0
+#define	IDLE_SLEEPING	1
+
+/* The interrupt controllers' part of the MADT (madt.c). */
+vm_paddr_t madt_lapic_address(void);
+void	madt_setup_io(void);
+
+/* Call fn(apic_id) for each usable processor of the MADT; false when there is no MADT. */
+bool	madt_foreach_cpu(void (*fn)(u_int apic_id));
+
+/* Create the array of interrupt sources for IRQs below num_io_irqs + num_msi_irqs. */
+void	intr_init_sources(void);
+
+#endif /* !_X86_APIC_PRIVATE_H_ */
