@@ -1,0 +1,391 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_blk's disk: memory, disk(9), attach and detach (theory statement, locking: pv_blk.h).
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/malloc.h>
+
+#include <geom/geom_disk.h>
+
+#include <dev/pv/pv_blk_var.h>
+
+static MALLOC_DEFINE(M_PVBLK, "pv_blk", "paravirtual disks");
+
+/* A sector must fit into one request, and the segments of the largest bio into our arrays. */
+static int
+pv_blk_check(struct pv_blk *blk)
+{
+	struct pv_blk_params *bp = &blk->blk_params;
+	uint64_t fits;
+
+	bp->bp_max_segs = MIN(bp->bp_max_segs, maxphys / PAGE_SIZE + 1);
+	bp->bp_seg_size = MIN(bp->bp_seg_size, maxphys);
+	fits = (uint64_t)bp->bp_max_segs * bp->bp_seg_size;
+	if (bp->bp_max_size == 0 || bp->bp_max_size > fits)
+		bp->bp_max_size = fits;
+	bp->bp_max_size = rounddown2(MIN(bp->bp_max_size, maxphys), bp->bp_sectorsize);
+	if (bp->bp_max_size == 0) {
+		device_printf(blk->blk_dev, "a sector of %u bytes does not fit into %u segments of "
+		    "%ju bytes: the device can't be used\n", bp->bp_sectorsize, bp->bp_max_segs,
+		    (uintmax_t)bp->bp_seg_size);
+		return (EINVAL);
+	}
+	bp->bp_delete_size = rounddown2(bp->bp_delete_size, bp->bp_sectorsize);
+	return (0);
+}
+
+static void
+pv_blk_addr_cb(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
+{
+	if (error == 0)
+		*(bus_addr_t *)arg = segs[0].ds_addr;
+}
+
+/* DMA memory in one piece; coherent, zeroed. */
+static int
+pv_blk_dmamem(struct pv_blk *blk, bus_size_t size, bus_dma_tag_t *tagp, bus_dmamap_t *mapp,
+    void *vaddrp, bus_addr_t *paddrp)
+{
+	void **vp = vaddrp;
+	int error;
+
+	error = bus_dma_tag_create(bus_get_dma_tag(blk->blk_dev), PAGE_SIZE, 0, BUS_SPACE_MAXADDR,
+	    BUS_SPACE_MAXADDR, NULL, NULL, size, 1, size, 0, NULL, NULL, tagp);
+	if (error != 0)
+		return (error);
+	error = bus_dmamem_alloc(*tagp, vp, BUS_DMA_WAITOK | BUS_DMA_ZERO | BUS_DMA_COHERENT, mapp);
+	if (error != 0) {
+		*vp = NULL;
+		return (error);
+	}
+	*paddrp = 0;
+	error = bus_dmamap_load(*tagp, *mapp, *vp, size, pv_blk_addr_cb, paddrp, BUS_DMA_NOWAIT);
+	return (error != 0 || *paddrp != 0 ? error : ENOMEM);
+}
+
+static void
+pv_blk_dmamem_free(bus_dma_tag_t tag, bus_dmamap_t map, void *vaddr, bus_addr_t paddr)
+{
+	if (paddr != 0)
+		bus_dmamap_unload(tag, map);
+	if (vaddr != NULL)
+		bus_dmamem_free(tag, vaddr, map);
+	if (tag != NULL)
+		bus_dma_tag_destroy(tag);
+}
+
+static int
+pv_blk_alloc_dma(struct pv_blk *blk)
+{
+	const struct pv_blk_params *bp = &blk->blk_params;
+	int error;
+
+	error = bus_dma_tag_create(bus_get_dma_tag(blk->blk_dev), 1, 0, BUS_SPACE_MAXADDR,
+	    BUS_SPACE_MAXADDR, NULL, NULL, bp->bp_max_size, (int)bp->bp_max_segs, bp->bp_seg_size,
+	    BUS_DMA_ALLOCNOW, NULL, NULL, &blk->blk_dtag);
+	if (error == 0)
+		error = pv_blk_dmamem(blk, (bp->bp_nreqs + 1) * bp->bp_msgsize, &blk->blk_mtag,
+		    &blk->blk_mmap, &blk->blk_msgs, &blk->blk_msgs_paddr);
+	blk->blk_bounce_size = MIN(bp->bp_max_size,
+	    MAX(PV_BLK_BOUNCE_MAX, bp->bp_sectorsize));
+	if (error == 0)
+		error = pv_blk_dmamem(blk, blk->blk_bounce_size, &blk->blk_btag, &blk->blk_bmap,
+		    &blk->blk_bounce, &blk->blk_bounce_paddr);
+	return (error);
+}
+
+static int
+pv_blk_alloc_reqs(struct pv_blk *blk)
+{
+	const struct pv_blk_params *bp = &blk->blk_params;
+	struct pv_blk_req *rq;
+	u_int i, nsegs;
+	int error;
+
+	nsegs = bp->bp_max_segs + 2;
+	blk->blk_reqs = mallocarray(bp->bp_nreqs + 1, sizeof(*rq), M_PVBLK, M_WAITOK | M_ZERO);
+	blk->blk_segs = mallocarray(bp->bp_nreqs + 1, nsegs * sizeof(*blk->blk_segs), M_PVBLK,
+	    M_WAITOK | M_ZERO);
+	for (i = 0; i <= bp->bp_nreqs; i++) {
+		rq = &blk->blk_reqs[i];
+		error = bus_dmamap_create(blk->blk_dtag, 0, &rq->rq_map);
+		if (error != 0) {
+			rq->rq_map = NULL;
+			rq->rq_segs = NULL;
+			return (error);
+		}
+		rq->rq_segs = blk->blk_segs + i * nsegs;
+		rq->rq_msg = blk->blk_msgs + i * bp->bp_msgsize;
+		rq->rq_msg_paddr = blk->blk_msgs_paddr + i * bp->bp_msgsize;
+		if (i < bp->bp_nreqs)
+			TAILQ_INSERT_TAIL(&blk->blk_free, rq, rq_link);
+	}
+	return (0);
+}
+
+/* Frees what is there, from any stage of pv_blk_init(). */
+static void
+pv_blk_free_all(struct pv_blk *blk)
+{
+	u_int i;
+
+	for (i = 0; blk->blk_reqs != NULL && i <= blk->blk_params.bp_nreqs; i++) {
+		/* rq_segs is set after the map was made, which may be NULL. */
+		if (blk->blk_reqs[i].rq_segs != NULL)
+			bus_dmamap_destroy(blk->blk_dtag, blk->blk_reqs[i].rq_map);
+	}
+	free(blk->blk_segs, M_PVBLK);
+	free(blk->blk_reqs, M_PVBLK);
+	if ((blk->blk_flags & PVB_LEAK) != 0)
+		device_printf(blk->blk_dev, "the device did not let go of its memory: leaking it\n");
+	else {
+		pv_blk_dmamem_free(blk->blk_btag, blk->blk_bmap, blk->blk_bounce,
+		    blk->blk_bounce_paddr);
+		pv_blk_dmamem_free(blk->blk_mtag, blk->blk_mmap, blk->blk_msgs,
+		    blk->blk_msgs_paddr);
+	}
+	if (blk->blk_dtag != NULL)
+		bus_dma_tag_destroy(blk->blk_dtag);
+	mtx_destroy(&blk->blk_mtx);
+}
+
+int
+pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
+    const struct pv_blk_params *params)
+{
+	int error;
+
+	bzero(blk, sizeof(*blk));
+	blk->blk_dev = dev;
+	blk->blk_ops = ops;
+	blk->blk_params = *params;
+	blk->blk_batch = PV_BLK_BATCH;
+	blk->blk_timeout = PV_BLK_TIMEOUT;
+	error = pv_blk_check(blk);
+	if (error != 0)
+		return (error);
+	mtx_init(&blk->blk_mtx, device_get_nameunit(dev), "pv_blk", MTX_DEF);
+	bioq_init(&blk->blk_bioq);
+	bioq_init(&blk->blk_finished);
+	TAILQ_INIT(&blk->blk_free);
+	TAILQ_INIT(&blk->blk_ready);
+	TAILQ_INIT(&blk->blk_inflight);
+	callout_init_mtx(&blk->blk_tick, &blk->blk_mtx, 0);
+	callout_init_mtx(&blk->blk_watchdog, &blk->blk_mtx, 0);
+	TASK_INIT(&blk->blk_reset_task, 0, pv_blk_reset_task, blk);
+	error = pv_blk_alloc_dma(blk);
+	if (error == 0)
+		error = pv_blk_alloc_reqs(blk);
+	if (error != 0) {
+		device_printf(dev, "no memory for requests, error %d\n", error);
+		pv_blk_free_all(blk);
+	}
+	return (error);
+}
+
+void
+pv_blk_fini(struct pv_blk *blk)
+{
+	KASSERT(blk->blk_disk == NULL, ("%s: still a disk", __func__));
+	KASSERT(blk->blk_ninflight == 0 && TAILQ_EMPTY(&blk->blk_ready),
+	    ("%s: %u requests left", __func__, blk->blk_ninflight));
+	pv_blk_free_all(blk);
+}
+
+/* disk(9) will not call us any more. */
+static void
+pv_blk_gone(struct disk *dp)
+{
+	struct pv_blk *blk = dp->d_drv1;
+
+	PV_BLK_LOCK(blk);
+	blk->blk_flags |= PVB_GONE;
+	wakeup(&blk->blk_disk);
+	PV_BLK_UNLOCK(blk);
+}
+
+static struct disk *
+pv_blk_make_disk(struct pv_blk *blk)
+{
+	const struct pv_blk_params *bp = &blk->blk_params;
+	struct disk *dp;
+
+	dp = disk_alloc();
+	dp->d_drv1 = blk;
+	dp->d_name = bp->bp_diskname;
+	dp->d_unit = device_get_unit(blk->blk_dev);
+	dp->d_strategy = pv_blk_strategy;
+	dp->d_dump = pv_blk_dump;
+	dp->d_gone = pv_blk_gone;
+	dp->d_flags = DISKFLAG_UNMAPPED_BIO | DISKFLAG_DIRECT_COMPLETION;
+	if ((bp->bp_flags & PV_BLK_READONLY) != 0)
+		dp->d_flags |= DISKFLAG_WRITE_PROTECT;
+	if ((bp->bp_flags & PV_BLK_CACHED) != 0)
+		dp->d_flags |= DISKFLAG_CANFLUSHCACHE;
+	if (bp->bp_delete_size != 0) {
+		dp->d_flags |= DISKFLAG_CANDELETE;
+		dp->d_delmaxsize = bp->bp_delete_size;
+	}
+	dp->d_sectorsize = bp->bp_sectorsize;
+	dp->d_mediasize = bp->bp_mediasize;
+	/* Larger than one request may be: we split where the memory makes it necessary. */
+	dp->d_maxsize = maxphys;
+	dp->d_stripesize = bp->bp_stripesize;
+	dp->d_stripeoffset = bp->bp_stripeoffset;
+	dp->d_fwheads = bp->bp_fwheads;
+	dp->d_fwsectors = bp->bp_fwsectors;
+	dp->d_rotation_rate = DISK_RR_UNKNOWN;
+	strlcpy(dp->d_descr, bp->bp_descr, sizeof(dp->d_descr));
+	strlcpy(dp->d_attachment, device_get_nameunit(device_get_parent(blk->blk_dev)),
+	    sizeof(dp->d_attachment));
+	return (dp);
+}
+
+int
+pv_blk_quiesce(struct pv_blk *blk)
+{
+	return (blk->blk_disk != NULL && (blk->blk_disk->d_flags & DISKFLAG_OPEN) != 0 ? EBUSY : 0);
+}
+
+/* Waits for what is in flight, as long as there is hope. */
+static void
+pv_blk_wait_idle(struct pv_blk *blk)
+{
+	int i;
+
+	PV_BLK_ASSERT(blk);
+	for (i = 0; i < PV_BLK_DRAIN_SECS && blk->blk_ninflight != 0 &&
+	    (blk->blk_flags & (PVB_STOPPED | PVB_DEAD)) == 0 && !pvq_broken(blk->blk_pvq); i++)
+		msleep(&blk->blk_ninflight, &blk->blk_mtx, PRIBIO, "pvblki", hz);
+	if (blk->blk_ninflight != 0)
+		device_printf(blk->blk_dev, "%u requests without an answer end with ENXIO\n",
+		    blk->blk_ninflight);
+}
+
+/* After this nothing is queued, nothing is in flight, and nothing is accepted. */
+static void
+pv_blk_shut(struct pv_blk *blk)
+{
+	int error;
+
+	PV_BLK_LOCK(blk);
+	blk->blk_flags |= PVB_DETACHING;
+	while ((blk->blk_flags & PVB_RESETTING) != 0)
+		msleep(&blk->blk_flags, &blk->blk_mtx, PRIBIO, "pvblkr", hz);
+	pv_blk_fail_queued(blk, ENXIO);
+	pv_blk_kick(blk, true);
+	pv_blk_deliver(blk);
+	/* Completions must not wait for a batch that will not come. */
+	if ((blk->blk_flags & PVB_STOPPED) == 0)
+		pv_blk_process(blk);
+	pv_blk_wait_idle(blk);
+	blk->blk_flags |= PVB_STOPPED;
+	PV_BLK_UNLOCK(blk);
+	error = blk->blk_ops->bo_stop(blk);
+	PV_BLK_LOCK(blk);
+	if (error != 0)
+		blk->blk_flags |= PVB_LEAK;
+	pv_blk_drain(blk, ENXIO);
+	pv_blk_fail_queued(blk, ENXIO);
+	pv_blk_deliver(blk);
+	PV_BLK_UNLOCK(blk);
+}
+
+static void
+pv_blk_quiet(struct pv_blk *blk)
+{
+	callout_drain(&blk->blk_tick);
+	callout_drain(&blk->blk_watchdog);
+	taskqueue_drain(taskqueue_thread, &blk->blk_reset_task);
+}
+
+int
+pv_blk_attach(struct pv_blk *blk, struct pvq *q)
+{
+	const struct pv_blk_params *bp = &blk->blk_params;
+	char ident[DISK_IDENT_SIZE] = "";
+	int error;
+
+	PV_BLK_LOCK(blk);
+	blk->blk_pvq = q;
+	pv_blk_process(blk);
+	pv_blk_arm_watchdog(blk);
+	PV_BLK_UNLOCK(blk);
+	error = pv_blk_ident(blk, ident, sizeof(ident));
+	if (error == ETIMEDOUT) {
+		device_printf(blk->blk_dev, "the device does not answer requests\n");
+		pv_blk_shut(blk);
+		pv_blk_quiet(blk);
+		return (error);
+	}
+	pv_blk_sysctl_attach(blk);
+	blk->blk_disk = pv_blk_make_disk(blk);
+	strlcpy(blk->blk_disk->d_ident, ident, sizeof(blk->blk_disk->d_ident));
+	device_printf(blk->blk_dev, "%ju MB (%ju sectors of %u bytes)%s\n",
+	    (uintmax_t)(bp->bp_mediasize >> 20), (uintmax_t)(bp->bp_mediasize / bp->bp_sectorsize),
+	    bp->bp_sectorsize, (bp->bp_flags & PV_BLK_READONLY) != 0 ? ", read-only" : "");
+	disk_create(blk->blk_disk, DISK_VERSION);
+	return (0);
+}
+
+void
+pv_blk_detach(struct pv_blk *blk)
+{
+	struct disk *dp = blk->blk_disk;
+	int i;
+
+	disk_gone(dp);
+	pv_blk_shut(blk);
+	PV_BLK_LOCK(blk);
+	for (i = 1; (blk->blk_flags & PVB_GONE) == 0; i++) {
+		msleep(&blk->blk_disk, &blk->blk_mtx, PRIBIO, "pvblkg", hz);
+		if (i % 30 == 0)
+			device_printf(blk->blk_dev, "waiting for users of the disk\n");
+	}
+	PV_BLK_UNLOCK(blk);
+	disk_destroy(dp);
+	blk->blk_disk = NULL;
+	sysctl_ctx_free(&blk->blk_sysctl);
+	pv_blk_quiet(blk);
+}
+
+void
+pv_blk_resize(struct pv_blk *blk, uint64_t mediasize)
+{
+	struct disk *dp;
+	uint64_t old;
+
+	PV_BLK_LOCK(blk);
+	dp = blk->blk_disk;
+	old = blk->blk_params.bp_mediasize;
+	if (dp != NULL && mediasize != old && (blk->blk_flags & PVB_DETACHING) == 0) {
+		blk->blk_params.bp_mediasize = mediasize;
+		dp->d_mediasize = mediasize;
+		/* Does not sleep, and the lock keeps the disk from being destroyed. */
+		if (disk_resize(dp, M_NOWAIT) != 0)
+			blk->blk_params.bp_mediasize = old;
+		else
+			device_printf(blk->blk_dev, "the disk is now %ju MB, was %ju MB\n",
+			    (uintmax_t)(mediasize >> 20), (uintmax_t)(old >> 20));
+	}
+	PV_BLK_UNLOCK(blk);
+}
+
+void
+pv_blk_set_writethrough(struct pv_blk *blk, bool on)
+{
+	PV_BLK_LOCK(blk);
+	if (on)
+		blk->blk_flags |= PVB_WRITETHROUGH;
+	else
+		blk->blk_flags &= ~PVB_WRITETHROUGH;
+	PV_BLK_UNLOCK(blk);
+}

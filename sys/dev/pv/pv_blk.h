@@ -1,0 +1,306 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_blk: the disk personality.
+ *
+ * Everything of a paravirtual disk that faces the operating system: disk(9), the queue of bios, their
+ * splitting, ordering, statistics, polled dumps, and what happens when the device has to be reset.
+ * It knows no wire format: a protocol (virtio_blk, xbd) encodes its requests and reads their status
+ * through struct pv_blk_ops, and owns negotiation, configuration and the device's life.
+ *
+ * How a protocol uses it, each step undone by the one opposite:
+ *
+ *	pv_blk_init()      memory, before the queue's interrupt can come     pv_blk_fini()
+ *	(the device is live)
+ *	pv_blk_attach()    the disk appears; requests may come               pv_blk_detach()
+ *
+ * pv_blk.c is about the disk, pv_blk_io.c about bios and requests, pv_blk_reset.c about a queue that
+ * broke or a device that is suspended, pv_blk_dump.c about requests without interrupts,
+ * pv_blk_sysctl.c about numbers.
+ *
+ * A bio becomes one or more requests: pieces, in ascending order, each within the limits of the
+ * transport.  A request is, in this order,
+ *
+ *	free      on blk_free
+ *	ready     encoded for, but not yet in the queue: on blk_ready (no room in the ring, or requeued)
+ *	in flight on blk_inflight, from pvq_put() to pvq_get() or pvq_drain(), in the order it was put
+ *
+ * Ordering.  A bio with BIO_ORDERED starts when nothing is in flight, and nothing starts before it is
+ * done.  A BIO_FLUSH starts when nothing is in flight, so that it covers every write queued before it.
+ *
+ * Batching.  A notification and an interrupt cost a trip to the host each, so deep queues share them.
+ * A device that has PV_BLK_DEEP requests or more to work on is not told of each new one: blk_batch of
+ * them, the next completion, or the tick of PV_BLK_TICK, whichever is first, tells it.  In the same
+ * way, a device with that much work is asked to interrupt after several completions, and the tick
+ * bounds what that costs a request that completed alone.  Shallower queues are notified of everything.
+ *
+ * Locking.  blk_mtx protects everything in struct pv_blk and its requests.  It is not held while
+ * calling biodone(9), disk(9) (but for disk_resize()), or the protocol's bo_stop and bo_restart; it
+ * is held in bo_encode and bo_status, which only compute.  PVB_STOPPED makes the queue quiet for those
+ * who must not hold it.
+ *
+ * Gaps: one queue.
+ */
+
+#ifndef _DEV_PV_PV_BLK_H_
+#define	_DEV_PV_PV_BLK_H_
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bio.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+#include <sys/queue.h>
+#include <sys/sysctl.h>
+#include <sys/taskqueue.h>
+
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+
+struct disk;
+struct pv_blk;
+
+enum pv_blk_cmd {
+	PV_BLK_READ,
+	PV_BLK_WRITE,
+	PV_BLK_FLUSH,		/* no data */
+	PV_BLK_DELETE,		/* no data; the range is in rq_offset, rq_length */
+	PV_BLK_IDENT,		/* rq_length bytes of identification are read */
+	PV_BLK_NCMDS
+};
+
+/*
+ * One request.  Protocols read it in bo_encode and bo_status, and write rq_msg and the first and the
+ * last element of rq_segs.
+ */
+struct pv_blk_req {
+	TAILQ_ENTRY(pv_blk_req) rq_link;
+	struct bio	*rq_bio;	/* NULL: our own, polled */
+	enum pv_blk_cmd	rq_cmd;
+	off_t		rq_offset;	/* bytes on the disk */
+	size_t		rq_length;	/* bytes */
+	/* rq_segs[0] is the protocol's, then rq_nsegs of data, then another of the protocol's. */
+	bus_dma_segment_t *rq_segs;
+	int		rq_nsegs;
+	/* bp_msgsize bytes for headers and status, coherent. */
+	void		*rq_msg;
+	bus_addr_t	rq_msg_paddr;
+	/* Private to pv_blk. */
+	bus_dmamap_t	rq_map;
+	bool		rq_loaded;
+	bool		rq_bounced;
+	bool		rq_reported;	/* its time-out was */
+	bool		rq_done;	/* polled: rq_error is valid */
+	int		rq_error;
+	int		rq_start;	/* ticks */
+	int		rq_requeues;
+	struct bio	rq_window;	/* this piece's part of the bio, for bus_dmamap_load_bio() */
+};
+
+/*
+ * The protocol's half.  None may sleep but where it says so.
+ */
+struct pv_blk_ops {
+	/*
+	 * Fill pc_segs, pc_nread, pc_nwrite (and pc_nmsgs, pc_msgs) for rq.  blk_mtx is held, or
+	 * the machine is dumping.
+	 */
+	void	(*bo_encode)(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc);
+	/*
+	 * What became of rq?  Returns 0, EIO, EOPNOTSUPP ...; -1 if the device broke the protocol,
+	 * with *seen set to what it said: the queue is then marked broken.
+	 */
+	int	(*bo_status)(struct pv_blk *blk, const struct pv_blk_req *rq,
+		    const struct pvq_done *pd, uintmax_t *seen);
+	/*
+	 * Make the device let go of the queue.  May sleep unless the machine is dumping.  An error
+	 * means that it may still use our memory.
+	 */
+	int	(*bo_stop)(struct pv_blk *blk);
+	/* Bring a stopped device back to life; the queue was drained.  May sleep likewise. */
+	int	(*bo_restart)(struct pv_blk *blk);
+};
+
+/*
+ * What the protocol learnt from its device.  pv_blk_init() checks and keeps a copy.
+ */
+struct pv_blk_params {
+	const char	*bp_diskname;	/* "vtbd": the disk is this and the device's unit */
+	const char	*bp_descr;	/* what diskinfo -v calls it */
+	uint64_t	bp_mediasize;	/* bytes */
+	u_int		bp_sectorsize;	/* bytes, a power of 2, 512 or more */
+	u_int		bp_nreqs;	/* requests in flight at most */
+	u_int		bp_max_segs;	/* data segments in a request */
+	bus_size_t	bp_seg_size;	/* bytes in a segment at most */
+	bus_size_t	bp_max_size;	/* bytes in a request at most; 0: what the segments hold */
+	uint64_t	bp_delete_size;	/* bytes in a PV_BLK_DELETE at most; 0: there is none */
+	u_int		bp_stripesize;	/* bytes; 0: unknown */
+	u_int		bp_stripeoffset;
+	u_int		bp_fwheads;	/* 0: unknown */
+	u_int		bp_fwsectors;
+	size_t		bp_msgsize;	/* bytes of DMA memory a request for the protocol */
+	size_t		bp_ident_size;	/* bytes of PV_BLK_IDENT; 0: there is none */
+	u_int		bp_flags;
+#define	PV_BLK_READONLY		0x0001
+#define	PV_BLK_CACHED		0x0002	/* the device has a volatile cache, and a flush for it */
+};
+
+/* Read-only to protocols; all under dev.NAME.N, see pv_blk_sysctl.c. */
+struct pv_blk_stats {
+	uint64_t	bs_bios;
+	uint64_t	bs_requests;
+	uint64_t	bs_splits;
+	uint64_t	bs_bounced;
+	uint64_t	bs_deferred_kicks;
+	uint64_t	bs_io_errors;
+	uint64_t	bs_unsupported;
+	uint64_t	bs_protocol_errors;
+	uint64_t	bs_dma_errors;
+	uint64_t	bs_nomem;
+	uint64_t	bs_timeouts;
+	uint64_t	bs_requeued;
+	uint64_t	bs_resets;
+	uint64_t	bs_max_in_flight;
+};
+
+TAILQ_HEAD(pv_blk_reqs, pv_blk_req);
+
+struct pv_blk {
+	device_t	blk_dev;
+	const struct pv_blk_ops *blk_ops;
+	struct pv_blk_params blk_params;
+	struct pvq	*blk_pvq;
+	struct disk	*blk_disk;
+	struct mtx	blk_mtx;
+	u_int		blk_flags;
+#define	PVB_STOPPED	0x0001	/* the queue is not to be touched */
+#define	PVB_RESETTING	0x0002	/* the reset task is on its way */
+#define	PVB_FROZEN	0x0004	/* pv_blk_freeze() */
+#define	PVB_DETACHING	0x0008	/* new bios are refused */
+#define	PVB_DEAD	0x0010	/* could not be brought back */
+#define	PVB_GONE	0x0020	/* d_gone was called */
+#define	PVB_DUMPING	0x0040	/* polled for a dump, for good */
+#define	PVB_WRITETHROUGH 0x0080	/* flushes need not reach the device */
+#define	PVB_LEAK	0x0100	/* the device may still use our memory */
+	u_int		blk_batch;	/* completions an interrupt, requests a kick; 1: no batching */
+	u_int		blk_timeout;	/* seconds until a request is reported; 0: never */
+
+	/* Bios. */
+	struct bio_queue_head blk_bioq;	/* not yet begun */
+	struct bio	*blk_cur;	/* being cut into pieces */
+	size_t		blk_cur_off;	/* where its next piece begins */
+	struct bio	*blk_barrier;	/* BIO_ORDERED, begun and not done */
+	struct bio_queue_head blk_finished; /* to be delivered without the lock */
+	struct thread	*blk_deliver_td; /* who delivers: its own new bios wait for the batch */
+
+	/* Requests. */
+	struct pv_blk_req *blk_reqs;	/* bp_nreqs, and one for polling */
+	struct pv_blk_reqs blk_free;
+	struct pv_blk_reqs blk_ready;
+	struct pv_blk_reqs blk_inflight;
+	u_int		blk_ninflight;
+	u_int		blk_unkicked;	/* committed since the last pvq_kick() */
+	int		blk_log_start;	/* ticks; errors are logged at a bounded rate */
+	u_int		blk_log_count;
+
+	/* DMA. */
+	bus_dma_tag_t	blk_dtag;	/* data */
+	bus_dma_tag_t	blk_mtag;	/* messages */
+	bus_dmamap_t	blk_mmap;
+	char		*blk_msgs;
+	bus_addr_t	blk_msgs_paddr;
+	bus_dma_segment_t *blk_segs;
+	bus_dma_tag_t	blk_btag;	/* the bounce buffer */
+	bus_dmamap_t	blk_bmap;
+	char		*blk_bounce;
+	bus_addr_t	blk_bounce_paddr;
+	size_t		blk_bounce_size;
+	bool		blk_bounce_busy;
+
+	struct callout	blk_tick;	/* bounds batching; retries a shortage of memory */
+	struct callout	blk_watchdog;	/* time-outs */
+	struct task	blk_reset_task;
+	int		blk_reset_error; /* what in-flight requests end with; 0: they are requeued */
+	struct sysctl_ctx_list blk_sysctl;
+	struct pv_blk_stats blk_stats;
+};
+
+/*
+ * Prepare blk.  The queue's handler pv_blk_intr() may be called from then on.  May sleep.
+ *
+ * dev     the device, for messages, its DMA tag, its sysctl tree
+ * params  checked: EINVAL, with a message, if a sector can't be transferred within the limits
+ *
+ * Returns 0, EINVAL or ENOMEM; then pv_blk_fini() must not be called.
+ */
+int	pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
+	    const struct pv_blk_params *params);
+
+/*
+ * Free what pv_blk_init() made.  pv_blk_intr() has returned for good.  May sleep.
+ */
+void	pv_blk_fini(struct pv_blk *blk);
+
+/*
+ * Make the disk.  The device is live.  May sleep; polls for the identification.
+ *
+ * q  the queue; pv_blk serialises all use of it from now on
+ *
+ * Returns 0; ETIMEDOUT, with a message, if the device does not answer: it was stopped then.
+ */
+int	pv_blk_attach(struct pv_blk *blk, struct pvq *q);
+
+/*
+ * Take the disk away, also under load: what is queued ends with ENXIO, what is in flight is given
+ * PV_BLK_DRAIN_SECS to end by itself, then the device is stopped and the rest ends with ENXIO too.
+ * Returns when no user is left.  May sleep.
+ */
+void	pv_blk_detach(struct pv_blk *blk);
+
+/* Is the disk open?  For device_quiesce(9): EBUSY, or 0. */
+int	pv_blk_quiesce(struct pv_blk *blk);
+
+/* The queue's interrupt handler, in an ithread; arg is the struct pv_blk. */
+void	pv_blk_intr(void *arg);
+
+/*
+ * The device's size changed.
+ *
+ * mediasize  bytes
+ */
+void	pv_blk_resize(struct pv_blk *blk, uint64_t mediasize);
+
+/* Does a write survive without a flush?  Flushes then succeed without going to the device. */
+void	pv_blk_set_writethrough(struct pv_blk *blk, bool on);
+
+/*
+ * Reset the device from a task, for a broken queue or because it asks for it.
+ *
+ * error  what requests in flight end with; 0: they are put again, in their order
+ */
+void	pv_blk_reset(struct pv_blk *blk, int error);
+
+/*
+ * Start nothing more (suspend).  What is in flight stays so until the device is stopped and
+ * pv_blk_requeue() takes it back; bios queue up.  May sleep for a reset under way.
+ */
+void	pv_blk_freeze(struct pv_blk *blk);
+
+/*
+ * The device was stopped: take what was in flight out of the queue.
+ *
+ * error  as for pv_blk_reset()
+ */
+void	pv_blk_requeue(struct pv_blk *blk, int error);
+
+/* The device is live again: requeued requests go first, then the bios that waited. */
+void	pv_blk_thaw(struct pv_blk *blk);
+
+#endif /* !_DEV_PV_PV_BLK_H_ */

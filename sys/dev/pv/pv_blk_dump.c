@@ -1,0 +1,177 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Requests of pv_blk without interrupts: the disk's identification while it attaches, and kernel dumps
+ * (theory statement, locking: pv_blk.h).
+ *
+ * Both use the one request that is on no list, and the bounce buffer: a dump must not depend on
+ * whatever the kernel was doing when it died.  A dump starts by resetting the device, which makes the
+ * queue new and takes from it what was in flight; the disk stays in this state for good.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/ctype.h>
+
+#include <geom/geom_disk.h>
+
+#include <dev/pv/pv_blk_var.h>
+
+#define	PV_BLK_POLL_US		20
+#define	PV_BLK_IDENT_SECS	5
+#define	PV_BLK_DUMP_SECS	30
+
+/* Prepares the polled request for length bytes of the bounce buffer. */
+static struct pv_blk_req *
+pv_blk_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t length)
+{
+	struct pv_blk_req *rq = &blk->blk_reqs[blk->blk_params.bp_nreqs];
+	size_t off, n;
+
+	rq->rq_bio = NULL;
+	rq->rq_cmd = cmd;
+	rq->rq_offset = offset;
+	rq->rq_length = length;
+	rq->rq_done = false;
+	rq->rq_error = 0;
+	rq->rq_nsegs = 0;
+	for (off = 0; off < length; off += n) {
+		n = MIN(length - off, blk->blk_params.bp_seg_size);
+		rq->rq_segs[1 + rq->rq_nsegs].ds_addr = blk->blk_bounce_paddr + off;
+		rq->rq_segs[1 + rq->rq_nsegs].ds_len = n;
+		rq->rq_nsegs++;
+	}
+	bus_dmamap_sync(blk->blk_btag, blk->blk_bmap, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	return (rq);
+}
+
+/*
+ * Reads the identification into ident, printable and terminated.  Returns 0 or an error; the disk works
+ * without it.
+ */
+int
+pv_blk_ident(struct pv_blk *blk, char *ident, size_t size)
+{
+	struct pv_blk_req *rq;
+	size_t i, n;
+	int error, us;
+
+	n = MIN(blk->blk_params.bp_ident_size, size - 1);
+	if (n == 0)
+		return (0);
+	PV_BLK_LOCK(blk);
+	bzero(blk->blk_bounce, n);
+	rq = pv_blk_polled(blk, PV_BLK_IDENT, 0, blk->blk_params.bp_ident_size);
+	error = pv_blk_put(blk, rq);
+	if (error == 0) {
+		pvq_commit(blk->blk_pvq);
+		(void)pvq_kick(blk->blk_pvq);
+	}
+	for (us = 0; error == 0 && !rq->rq_done; us += PV_BLK_POLL_US) {
+		PV_BLK_UNLOCK(blk);
+		DELAY(PV_BLK_POLL_US);
+		PV_BLK_LOCK(blk);
+		pv_blk_process(blk);
+		if (us >= PV_BLK_IDENT_SECS * 1000000)
+			error = ETIMEDOUT;
+	}
+	if (error == 0)
+		error = rq->rq_error;
+	bus_dmamap_sync(blk->blk_btag, blk->blk_bmap,
+	    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	for (i = 0; error == 0 && i < n && isprint((u_char)blk->blk_bounce[i]); i++)
+		ident[i] = blk->blk_bounce[i];
+	ident[error == 0 ? i : 0] = '\0';
+	PV_BLK_UNLOCK(blk);
+	return (error);
+}
+
+/* One request during a dump, with nothing else in the queue. */
+static int
+pv_blk_dump_one(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t length)
+{
+	struct pv_blk_req *rq;
+	struct pvq_done done;
+	struct pvq_chain pc;
+	uintmax_t seen;
+	int error, slots, us;
+
+	rq = pv_blk_polled(blk, cmd, offset, length);
+	bzero(&pc, sizeof(pc));
+	pc.pc_cookie = rq;
+	blk->blk_ops->bo_encode(blk, rq, &pc);
+	slots = pvq_prepare(blk->blk_pvq, &pc);
+	error = slots == 0 ? EFBIG : pvq_reserve(blk->blk_pvq, slots);
+	if (error == 0)
+		error = pvq_share(blk->blk_pvq, &pc);
+	if (error != 0)
+		return (error);
+	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	pvq_put(blk->blk_pvq, &pc, 1);
+	pvq_commit(blk->blk_pvq);
+	(void)pvq_kick(blk->blk_pvq);
+	for (us = 0; pvq_get(blk->blk_pvq, &done, 1) == 0; us += PV_BLK_POLL_US) {
+		if (pvq_broken(blk->blk_pvq))
+			return (EIO);
+		if (us >= PV_BLK_DUMP_SECS * 1000000)
+			return (ETIMEDOUT);
+		DELAY(PV_BLK_POLL_US);
+	}
+	pvq_unshare(blk->blk_pvq, rq->rq_segs + 1, rq->rq_nsegs);
+	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	error = blk->blk_ops->bo_status(blk, rq, &done, &seen);
+	return (error == -1 ? EIO : error);
+}
+
+/* Makes the queue ours alone. */
+static int
+pv_blk_dump_begin(struct pv_blk *blk)
+{
+	int error;
+
+	blk->blk_flags |= PVB_STOPPED | PVB_DUMPING;
+	error = blk->blk_ops->bo_stop(blk);
+	if (error != 0)
+		return (error);
+	while (pvq_drain(blk->blk_pvq) != NULL)
+		;
+	error = blk->blk_ops->bo_restart(blk);
+	if (error == 0)
+		pvq_intr_disable(blk->blk_pvq);
+	return (error);
+}
+
+/*
+ * d_dump of disk(9): no locks, no interrupts, no other thread.  A length of 0 ends the dump, which is
+ * when it has to be durable.
+ */
+int
+pv_blk_dump(void *priv, void *virtual, off_t offset, size_t length)
+{
+	struct disk *dp = priv;
+	struct pv_blk *blk = dp->d_drv1;
+	const char *p = virtual;
+	size_t n;
+	int error = 0;
+
+	if ((blk->blk_flags & (PVB_DEAD | PVB_DETACHING)) != 0 || blk->blk_pvq == NULL)
+		return (ENXIO);
+	if ((blk->blk_flags & PVB_DUMPING) == 0)
+		error = pv_blk_dump_begin(blk);
+	for (; error == 0 && length > 0; length -= n) {
+		n = MIN(length, blk->blk_bounce_size);
+		memcpy(blk->blk_bounce, p, n);
+		error = pv_blk_dump_one(blk, PV_BLK_WRITE, offset, n);
+		p += n;
+		offset += n;
+	}
+	if (error == 0 && virtual == NULL && (blk->blk_params.bp_flags & PV_BLK_CACHED) != 0 &&
+	    (blk->blk_flags & PVB_WRITETHROUGH) == 0)
+		error = pv_blk_dump_one(blk, PV_BLK_FLUSH, 0, 0);
+	return (error);
+}

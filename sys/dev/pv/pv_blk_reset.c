@@ -1,0 +1,115 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The queue of pv_blk when its device has to be reset: because it broke the rules, because it asks for
+ * it, or around a suspend (theory statement, locking: pv_blk.h).
+ *
+ * PVB_STOPPED comes before the device is stopped and goes after it is live again; in between nobody
+ * touches the queue but the one who does this.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+
+#include <dev/pv/pv_blk_var.h>
+
+/* The device could not be brought back: what waits and what comes ends with ENXIO. */
+static void
+pv_blk_die(struct pv_blk *blk, const char *what, int error)
+{
+	PV_BLK_ASSERT(blk);
+	device_printf(blk->blk_dev, "%s failed, error %d: the disk is lost until the device is "
+	    "detached and attached again\n", what, error);
+	blk->blk_flags |= PVB_DEAD;
+	pv_blk_fail_queued(blk, ENXIO);
+}
+
+void
+pv_blk_reset_task(void *arg, int pending __unused)
+{
+	struct pv_blk *blk = arg;
+	const char *what = "reset";
+	int error;
+
+	PV_BLK_LOCK(blk);
+	blk->blk_flags |= PVB_STOPPED;
+	blk->blk_stats.bs_resets++;
+	PV_BLK_UNLOCK(blk);
+	error = blk->blk_ops->bo_stop(blk);
+	PV_BLK_LOCK(blk);
+	if (error != 0)
+		blk->blk_flags |= PVB_LEAK;
+	pv_blk_drain(blk, blk->blk_reset_error);
+	if (error == 0 && (blk->blk_flags & PVB_DETACHING) == 0) {
+		PV_BLK_UNLOCK(blk);
+		what = "restart";
+		error = blk->blk_ops->bo_restart(blk);
+		PV_BLK_LOCK(blk);
+		if (error == 0)
+			blk->blk_flags &= ~PVB_STOPPED;
+	}
+	blk->blk_flags &= ~PVB_RESETTING;
+	if (error != 0)
+		pv_blk_die(blk, what, error);
+	pv_blk_process(blk);
+	pv_blk_deliver(blk);
+	wakeup(&blk->blk_flags);
+	PV_BLK_UNLOCK(blk);
+}
+
+void
+pv_blk_reset_locked(struct pv_blk *blk, int error)
+{
+	PV_BLK_ASSERT(blk);
+	if ((blk->blk_flags & (PVB_RESETTING | PVB_STOPPED | PVB_DETACHING | PVB_DEAD)) != 0) {
+		/* Whoever waits for the queue to empty need not: it won't. */
+		wakeup(&blk->blk_ninflight);
+		return;
+	}
+	blk->blk_flags |= PVB_RESETTING;
+	blk->blk_reset_error = error;
+	taskqueue_enqueue(taskqueue_thread, &blk->blk_reset_task);
+}
+
+void
+pv_blk_reset(struct pv_blk *blk, int error)
+{
+	PV_BLK_LOCK(blk);
+	pv_blk_reset_locked(blk, error);
+	PV_BLK_UNLOCK(blk);
+}
+
+void
+pv_blk_freeze(struct pv_blk *blk)
+{
+	PV_BLK_LOCK(blk);
+	while ((blk->blk_flags & PVB_RESETTING) != 0)
+		msleep(&blk->blk_flags, &blk->blk_mtx, PRIBIO, "pvblkf", hz);
+	blk->blk_flags |= PVB_FROZEN;
+	PV_BLK_UNLOCK(blk);
+}
+
+void
+pv_blk_requeue(struct pv_blk *blk, int error)
+{
+	PV_BLK_LOCK(blk);
+	KASSERT((blk->blk_flags & PVB_FROZEN) != 0, ("%s: not frozen", __func__));
+	blk->blk_flags |= PVB_STOPPED;
+	pv_blk_drain(blk, error);
+	pv_blk_deliver(blk);
+	PV_BLK_UNLOCK(blk);
+}
+
+void
+pv_blk_thaw(struct pv_blk *blk)
+{
+	PV_BLK_LOCK(blk);
+	blk->blk_flags &= ~(PVB_FROZEN | PVB_STOPPED);
+	pv_blk_process(blk);
+	PV_BLK_UNLOCK(blk);
+}

@@ -1,0 +1,432 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: the life of a paravirtual network card, as far as it is the same for all protocols.
+ *
+ *	          ifconfig up                   frame lost, lie, watchdog
+ *	  idle ----------------> running ------------------------------> reset: idle, running
+ *	   ^  <----------------   |  ^
+ *	   |    ifconfig down     |  |
+ *	   +----- freeze ---------+  +---- thaw (if it was up)
+ *
+ * Idle: the device is live, its queues are empty.  Running: buffers are posted, packets flow.  From running to idle the
+ * device is reset, because that is the only way to get buffers back, and made live again at once.
+ * A device that does not confirm the reset is dead: what it had is leaked, for it may still write
+ * there, and the interface stays down.
+ *
+ * A reset that somebody requests is done by a task, at most once a second (the tick), so that a device that
+ * lies all the time costs no more than that.
+ *
+ * Locking.
+ *   pn_sx     configuration: running, frozen, dead, the device's life.  May be held while sleeping.
+ *   prq_mtx   one for each receive queue, ptq_mtx one for each transmit queue: no order between them, none is taken
+ *             while another is held.
+ * Order: pn_sx before a queue's lock.  None is held while packets go up the stack.
+ *
+ * Gaps.  One pair of queues is used by the protocols so far; the structures are arrays.  No LRO.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/buf_ring.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/priority.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_var.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/pv/pv_net_var.h>
+
+MALLOC_DEFINE(M_PVNET, "pv_net", "paravirtual network cards");
+
+/*
+ * Receive buffers for the current MTU.  When frames may span buffers they are of 2 KB, unless a page saves merging; else one
+ * buffer holds the longest frame.  The padding aligns the header behind Ethernet's to 4 bytes.
+ */
+void
+pv_net_set_rx_layout(struct pv_net *pn)
+{
+	static const u_int clusters[] = { MCLBYTES, MJUMPAGESIZE, MJUM9BYTES, MJUM16BYTES };
+	u_int frame, need, max, i;
+
+	pn->pn_rx_pad = -(pn->pn_params.pnp_hdrlen + ETHER_HDR_LEN) & 3;
+	frame = if_getmtu(pn->pn_ifp) + ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN;
+	need = pn->pn_rx_pad + pn->pn_params.pnp_hdrlen + frame;
+	max = pn->pn_params.pnp_merge ? 2 : nitems(clusters);
+	for (i = 0; i < max - 1 && clusters[i] < need; i++)
+		;
+	pn->pn_rx_cluster = clusters[i];
+}
+
+/*
+ * Post buffers and let packets flow.  The device is live and idle.
+ */
+int
+pv_net_init_locked(struct pv_net *pn)
+{
+	const uint8_t *lladdr = if_getlladdr(pn->pn_ifp);
+	int error, i;
+
+	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	if (pn->pn_dead)
+		return (ENXIO);
+	if (pn->pn_running)
+		return (0);
+	if (memcmp(lladdr, pn->pn_lladdr, ETHER_ADDR_LEN) != 0) {
+		error = pn->pn_ops->pno_set_lladdr(pn->pn_softc, lladdr);
+		if (error != 0)
+			device_printf(pn->pn_dev, "the device did not take the address %6D "
+			    "(error %d): it may not receive what is sent there\n", lladdr, ":",
+			    error);
+		else
+			memcpy(pn->pn_lladdr, lladdr, ETHER_ADDR_LEN);
+	}
+	(void)pv_net_set_filter(pn);
+	pn->pn_want_reset = 0;
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
+		pv_net_tx_start(&pn->pn_txqs[i]);
+	pn->pn_running = true;
+	if_setdrvflagbits(pn->pn_ifp, IFF_DRV_RUNNING, IFF_DRV_OACTIVE);
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		error = pv_net_rx_start(&pn->pn_rxqs[i]);
+		if (error != 0) {
+			device_printf(pn->pn_dev, "no memory for receive buffers: not started\n");
+			pv_net_stop_locked(pn);
+			return (error);
+		}
+	}
+	if_link_state_change(pn->pn_ifp, pn->pn_ops->pno_link_up(pn->pn_softc) ?
+	    LINK_STATE_UP : LINK_STATE_DOWN);
+	return (0);
+}
+
+/* Keep everybody out of the queues. */
+static void
+pv_net_quiesce(struct pv_net *pn)
+{
+	int i;
+
+	pn->pn_running = false;
+	if_setdrvflagbits(pn->pn_ifp, 0, IFF_DRV_RUNNING);
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		pv_net_tx_stop(&pn->pn_txqs[i]);
+		pv_net_rx_stop(&pn->pn_rxqs[i]);
+	}
+}
+
+/* Forget what is in flight, without giving its memory back: the queues can be freed then. */
+static void
+pv_net_abandon(struct pvq *q)
+{
+	while (pvq_drain(q) != NULL)
+		;
+}
+
+/* Stop the device and take its memory back. */
+static int
+pv_net_halt(struct pv_net *pn)
+{
+	int error, i;
+
+	error = pn->pn_ops->pno_stop(pn->pn_softc);
+	if (error != 0) {
+		pn->pn_dead = true;
+		for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+			pv_net_abandon(pn->pn_txqs[i].ptq_pvq);
+			pv_net_abandon(pn->pn_rxqs[i].prq_pvq);
+		}
+		device_printf(pn->pn_dev, "the device did not stop (error %d): its buffers are "
+		    "given up, and the interface stays down\n", error);
+		return (error);
+	}
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		pv_net_tx_drain(&pn->pn_txqs[i]);
+		pv_net_rx_drain(&pn->pn_rxqs[i]);
+	}
+	return (0);
+}
+
+static int
+pv_net_revive(struct pv_net *pn)
+{
+	int error;
+
+	error = pn->pn_ops->pno_restart(pn->pn_softc);
+	if (error == 0) {
+		/* The device forgot what address it was given. */
+		memcpy(pn->pn_lladdr, pn->pn_params.pnp_lladdr, ETHER_ADDR_LEN);
+		return (0);
+	}
+	pn->pn_dead = true;
+	device_printf(pn->pn_dev, "the device did not start again (error %d): the interface "
+	    "stays down\n", error);
+	return (error);
+}
+
+/* From running to idle. */
+void
+pv_net_stop_locked(struct pv_net *pn)
+{
+	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	if (!pn->pn_running)
+		return;
+	pv_net_quiesce(pn);
+	if (pv_net_halt(pn) == 0)
+		(void)pv_net_revive(pn);
+}
+
+static void
+pv_net_reset_task(void *arg, int pending __unused)
+{
+	struct pv_net *pn = arg;
+
+	sx_xlock(&pn->pn_sx);
+	if (pn->pn_running && !pn->pn_frozen && !pn->pn_detaching) {
+		pn->pn_resets++;
+		device_printf(pn->pn_dev, "resetting the device\n");
+		pv_net_stop_locked(pn);
+		(void)pv_net_init_locked(pn);
+	}
+	sx_xunlock(&pn->pn_sx);
+}
+
+void
+pv_net_request_reset(struct pv_net *pn)
+{
+	atomic_store_rel_int(&pn->pn_want_reset, 1);
+}
+
+static void
+pv_net_tick(void *arg)
+{
+	struct pv_net *pn = arg;
+	int i;
+
+	for (i = 0; i < pn->pn_params.pnp_npairs && pn->pn_running; i++) {
+		if (!pv_net_tx_stuck(&pn->pn_txqs[i]))
+			continue;
+		pn->pn_watchdogs++;
+		device_printf(pn->pn_dev, "watchdog: nothing that was sent by queue %d has "
+		    "completed for seconds\n", i);
+		pv_net_request_reset(pn);
+	}
+	if (pn->pn_running && atomic_swap_int(&pn->pn_want_reset, 0) != 0)
+		taskqueue_enqueue(taskqueue_thread, &pn->pn_reset_task);
+	callout_reset(&pn->pn_tick, hz, pv_net_tick, pn);
+}
+
+static bool
+pv_net_params_ok(device_t dev, const struct pv_net_params *params)
+{
+	const char *why = NULL;
+
+	if (params->pnp_npairs < 1)
+		why = "no queue pairs";
+	else if (params->pnp_tx_segs < 4)
+		why = "too few segments for a packet";
+	else if (params->pnp_mtu > params->pnp_max_mtu || params->pnp_max_mtu < ETHERMIN)
+		why = "an impossible MTU";
+	else if (params->pnp_seg_max < MCLBYTES)
+		why = "segments smaller than a cluster";
+	else if (params->pnp_rx_budget < 1 || params->pnp_tx_kick < 1)
+		why = "a budget of nothing";
+	if (why != NULL)
+		device_printf(dev, "cannot use a device with %s\n", why);
+	return (why == NULL);
+}
+
+static void
+pv_net_alloc_pairs(struct pv_net *pn)
+{
+	int i, n = pn->pn_params.pnp_npairs;
+	struct pv_net_rxq *rxq;
+	struct pv_net_txq *txq;
+
+	pn->pn_rxqs = malloc(n * sizeof(*rxq), M_PVNET, M_WAITOK | M_ZERO);
+	pn->pn_txqs = malloc(n * sizeof(*txq), M_PVNET, M_WAITOK | M_ZERO);
+	for (i = 0; i < n; i++) {
+		rxq = &pn->pn_rxqs[i];
+		rxq->prq_pn = pn;
+		rxq->prq_id = i;
+		rxq->prq_stopped = true;
+		snprintf(rxq->prq_name, sizeof(rxq->prq_name), "rxq%d", i);
+		mtx_init(&rxq->prq_mtx, rxq->prq_name, "pv_net receive queue", MTX_DEF);
+		txq = &pn->pn_txqs[i];
+		txq->ptq_pn = pn;
+		txq->ptq_id = i;
+		txq->ptq_stopped = true;
+		snprintf(txq->ptq_name, sizeof(txq->ptq_name), "txq%d", i);
+		mtx_init(&txq->ptq_mtx, txq->ptq_name, "pv_net transmit queue", MTX_DEF);
+	}
+}
+
+struct pv_net *
+pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
+    const struct pv_net_params *params)
+{
+	struct pv_net *pn;
+
+	if (!pv_net_params_ok(dev, params))
+		return (NULL);
+	pn = malloc(sizeof(*pn), M_PVNET, M_WAITOK | M_ZERO);
+	pn->pn_dev = dev;
+	pn->pn_ops = ops;
+	pn->pn_softc = softc;
+	pn->pn_params = *params;
+	pn->pn_level = PV_NET_ALLOCATED;
+	memcpy(pn->pn_lladdr, params->pnp_lladdr, ETHER_ADDR_LEN);
+	sx_init(&pn->pn_sx, "pv_net configuration");
+	callout_init(&pn->pn_tick, 1);
+	TASK_INIT(&pn->pn_reset_task, 0, pv_net_reset_task, pn);
+	pn->pn_tq = taskqueue_create("pv_net", M_WAITOK, taskqueue_thread_enqueue, &pn->pn_tq);
+	taskqueue_start_threads(&pn->pn_tq, 1, PI_NET, "%s packets", device_get_nameunit(dev));
+	pn->pn_idle_tq = taskqueue_create("pv_net idle", M_WAITOK, taskqueue_thread_enqueue,
+	    &pn->pn_idle_tq);
+	taskqueue_start_threads(&pn->pn_idle_tq, 1, PRI_MIN_IDLE, "%s kicks",
+	    device_get_nameunit(dev));
+	pv_net_alloc_pairs(pn);
+	return (pn);
+}
+
+void
+pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out)
+{
+	if (tx) {
+		out->pq_pvq = &pn->pn_txqs[pair].ptq_pvq;
+		out->pq_intr = pv_net_tx_intr;
+		out->pq_arg = &pn->pn_txqs[pair];
+		out->pq_max_segs = pn->pn_params.pnp_tx_segs;
+	} else {
+		out->pq_pvq = &pn->pn_rxqs[pair].prq_pvq;
+		out->pq_intr = pv_net_rx_intr;
+		out->pq_arg = &pn->pn_rxqs[pair];
+		out->pq_max_segs = PV_NET_RX_SEGS + pn->pn_params.pnp_hdr_apart;
+	}
+}
+
+int
+pv_net_attach(struct pv_net *pn)
+{
+	int error = 0, i;
+
+	pn->pn_level = PV_NET_QUEUES;
+	/* A small ring without indirect tables takes fewer segments than the protocol would. */
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
+		pn->pn_params.pnp_tx_segs = MIN(pn->pn_params.pnp_tx_segs,
+		    pn->pn_txqs[i].ptq_pvq->q_max_segs);
+	for (i = 0; i < pn->pn_params.pnp_npairs && error == 0; i++) {
+		error = pv_net_rx_alloc(&pn->pn_rxqs[i]);
+		if (error == 0)
+			error = pv_net_tx_alloc(&pn->pn_txqs[i]);
+	}
+	if (error == 0)
+		error = pv_net_if_create(pn);
+	if (error != 0)
+		return (error);
+	pn->pn_level = PV_NET_INTERFACE;
+	pv_net_sysctl_attach(pn);
+	pv_net_link_change(pn);
+	callout_reset(&pn->pn_tick, hz, pv_net_tick, pn);
+	return (0);
+}
+
+void
+pv_net_detach(struct pv_net *pn)
+{
+	int i;
+
+	if (pn->pn_level == PV_NET_INTERFACE) {
+		sx_xlock(&pn->pn_sx);
+		pn->pn_detaching = true;
+		sx_xunlock(&pn->pn_sx);
+		pv_net_if_destroy(pn);
+		callout_drain(&pn->pn_tick);
+		taskqueue_drain(taskqueue_thread, &pn->pn_reset_task);
+		sx_xlock(&pn->pn_sx);
+		if (pn->pn_running) {
+			pv_net_quiesce(pn);
+			(void)pv_net_halt(pn);
+		}
+		sx_xunlock(&pn->pn_sx);
+		if_free(pn->pn_ifp);
+		pn->pn_ifp = NULL;
+		pn->pn_level = PV_NET_QUEUES;
+	}
+	if (pn->pn_level == PV_NET_QUEUES) {
+		for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+			pv_net_rx_free(&pn->pn_rxqs[i]);
+			pv_net_tx_free(&pn->pn_txqs[i]);
+		}
+		pn->pn_level = PV_NET_ALLOCATED;
+	}
+}
+
+void
+pv_net_free(struct pv_net *pn)
+{
+	int i;
+
+	if (pn == NULL)
+		return;
+	KASSERT(pn->pn_level == PV_NET_ALLOCATED, ("%s: level %d", __func__, pn->pn_level));
+	taskqueue_free(pn->pn_tq);
+	taskqueue_free(pn->pn_idle_tq);
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		mtx_destroy(&pn->pn_rxqs[i].prq_mtx);
+		mtx_destroy(&pn->pn_txqs[i].ptq_mtx);
+	}
+	sx_destroy(&pn->pn_sx);
+	free(pn->pn_rxqs, M_PVNET);
+	free(pn->pn_txqs, M_PVNET);
+	free(pn, M_PVNET);
+}
+
+int
+pv_net_freeze(struct pv_net *pn)
+{
+	int error = 0;
+
+	sx_xlock(&pn->pn_sx);
+	if (!pn->pn_frozen && !pn->pn_dead) {
+		pn->pn_frozen = true;
+		pv_net_quiesce(pn);
+		error = pv_net_halt(pn);
+	}
+	sx_xunlock(&pn->pn_sx);
+	return (error);
+}
+
+int
+pv_net_thaw(struct pv_net *pn)
+{
+	int error = 0;
+
+	sx_xlock(&pn->pn_sx);
+	if (pn->pn_frozen) {
+		pn->pn_frozen = false;
+		error = pn->pn_dead ? ENXIO : pv_net_revive(pn);
+		if (error == 0 && (if_getflags(pn->pn_ifp) & IFF_UP) != 0)
+			error = pv_net_init_locked(pn);
+	}
+	sx_xunlock(&pn->pn_sx);
+	if (error == 0)
+		pv_net_link_change(pn);
+	return (error);
+}

@@ -1,0 +1,197 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: the personality of a paravirtual network card.
+ *
+ * It owns everything that faces FreeBSD: the interface, its queue pairs, mbufs and their DMA, offload
+ * metadata, media, counters, watchdog, up and down.  A protocol (if_vtnet, if_xn) owns what faces the
+ * other side: negotiation, the wire format of a packet's header, filters, the life of the device.
+ *
+ *	protocol                                        pv_net
+ *	--------                                        ------
+ *	negotiates, reads the configuration
+ *	pv_net_alloc(params)              ->            queue pairs, no hardware yet
+ *	pv_net_queue() for each           <-            what to pass when the queues are allocated
+ *	allocates the queues, starts the device
+ *	pv_net_attach()                   ->            DMA, interface visible
+ *	                                  <-            ops, from here on
+ *	pv_net_link_change()              ->
+ *	pv_net_detach()                   ->            interface gone, device stopped, queues drained
+ *	frees the queues
+ *	pv_net_free()                     ->
+ *
+ * Between attach and detach the device is live even while the interface is down: it has no buffers to
+ * receive into, but its link and its control queue work.
+ */
+
+#ifndef _DEV_PV_PV_NET_H_
+#define	_DEV_PV_PV_NET_H_
+
+#include <sys/types.h>
+#include <net/ethernet.h>
+
+struct mbuf;
+struct pv_net;
+struct pvq;
+struct pvq_done;
+
+/*
+ * What is to be done, or was done, about a packet's checksum and size.  Offsets count from the first
+ * byte of the Ethernet header.
+ */
+struct pv_net_offload {
+	uint16_t	po_flags;
+#define	PV_NET_NEEDS_CSUM	0x0001	/* the sum from csum_start is still to be stored */
+#define	PV_NET_DATA_VALID	0x0002	/* transport checksum verified */
+#define	PV_NET_GSO_ECN		0x0004	/* CWR is for the first segment only */
+	uint16_t	po_gso_type;
+#define	PV_NET_GSO_NONE		0
+#define	PV_NET_GSO_TCP4		1
+#define	PV_NET_GSO_TCP6		2
+#define	PV_NET_GSO_OTHER	3	/* a kind that was not agreed on: a lie */
+	uint16_t	po_gso_size;	/* payload of a segment */
+	uint16_t	po_hdr_len;	/* headers of each segment */
+	uint16_t	po_csum_start;
+	uint16_t	po_csum_offset;	/* of the field, from po_csum_start */
+};
+
+/* A packet to be sent: the protocol writes its header from what is here. */
+struct pv_net_txhdr {
+	void			*pth_hdr;	/* pnp_hdrlen bytes, not cleared */
+	struct pv_net_offload	 pth_offload;
+};
+
+/* A buffer that came back: the protocol says what is in it. */
+struct pv_net_rxhdr {
+	const void		*prh_hdr;	/* start of the buffer; the device has let go of it */
+	uint32_t		 prh_room;	/* bytes in the buffer */
+	uint32_t		 prh_skip;	/* out: bytes before the frame's data */
+	uint32_t		 prh_len;	/* out: bytes of the frame in this buffer */
+	bool			 prh_more;	/* out: the frame goes on in the next buffer */
+	enum pv_net_rxerr {
+		PV_NET_RX_OK,
+		PV_NET_RX_SHORT,	/* less than a header */
+		PV_NET_RX_BADHDR,	/* a header that can't be */
+	}			 prh_error;	/* out: if not OK the buffer's contents are dropped */
+	struct pv_net_offload	 prh_offload;	/* out: of the frame, in its first buffer */
+};
+
+/* What the interface wants to receive beside its own address and broadcasts. */
+struct pv_net_filter {
+	bool		 pf_promisc;
+	bool		 pf_allmulti;
+	u_int		 pf_ngroups;
+	const uint8_t	(*pf_groups)[ETHER_ADDR_LEN];
+};
+
+/*
+ * What a protocol does for pv_net.  `softc' is what it gave to pv_net_alloc().  Of a pair of queues the
+ * number is given.  Operations that may sleep are called one at a time, with pv_net's configuration lock
+ * held.
+ */
+struct pv_net_ops {
+	/* Write n headers.  Called with the queue's lock held; can't fail. */
+	void	(*pno_encap)(void *softc, int pair, struct pv_net_txhdr *hdrs, int n);
+	/*
+	 * Judge n buffers, in the order they completed.  What does not pass is reported in prh_error.
+	 * Called with the queue's lock held.
+	 */
+	void	(*pno_decap)(void *softc, int pair, const struct pvq_done *done,
+		    struct pv_net_rxhdr *hdrs, int n);
+	/*
+	 * Stop the device: it lets go of all memory.  0, or an error if it never confirmed, after which
+	 * nothing that it had is touched again.  May sleep.
+	 */
+	int	(*pno_stop)(void *softc);
+	/* Make a stopped device live again, with empty queues.  May sleep. */
+	int	(*pno_restart)(void *softc);
+	/* Set what is received.  May sleep. */
+	int	(*pno_set_filter)(void *softc, const struct pv_net_filter *filter);
+	/* Set the Ethernet address; EOPNOTSUPP if the device can't.  May sleep. */
+	int	(*pno_set_lladdr)(void *softc, const uint8_t *lladdr);
+	/* Is there a link? */
+	bool	(*pno_link_up)(void *softc);
+};
+
+/* What a protocol says of its device, after negotiation. */
+struct pv_net_params {
+	uint8_t		pnp_lladdr[ETHER_ADDR_LEN];
+	int		pnp_npairs;	/* queue pairs, at least 1 */
+	u_int		pnp_hdrlen;	/* bytes before the frame; 0: not in the buffers */
+	bool		pnp_hdr_apart;	/* the header needs a segment of its own */
+	bool		pnp_merge;	/* a received frame may span buffers */
+	u_int		pnp_mtu;	/* to start with */
+	u_int		pnp_max_mtu;
+	u_int		pnp_tx_segs;	/* segments of a packet at most, header included */
+	bus_size_t	pnp_boundary;	/* that no segment may cross; 0: none */
+	bus_size_t	pnp_seg_max;	/* bytes in a segment */
+	u_int		pnp_offloads;	/* agreed on with the other side */
+#define	PV_NET_TXCSUM	0x01
+#define	PV_NET_RXCSUM	0x02
+#define	PV_NET_TSO4	0x04
+#define	PV_NET_TSO6	0x08
+#define	PV_NET_TSO_ECN	0x10
+	bool		pnp_link_reports; /* the link's state is known, and may change */
+	int		pnp_rx_budget;	/* buffers taken before others get the CPU */
+	int		pnp_tx_kick;	/* packets of a burst for one notification */
+};
+
+/*
+ * Allocate the personality of a device.
+ *
+ * dev     the driver's device: names, sysctls, DMA tag
+ * ops     the protocol's half
+ * softc   given back to ops
+ * params  copied
+ *
+ * Returns NULL if params make no sense (logged) or there is no memory.  May sleep.
+ */
+struct pv_net *pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
+	    const struct pv_net_params *params);
+
+/* What to know to allocate a queue. */
+struct pv_net_queue {
+	struct pvq	**pq_pvq;	/* where to store it */
+	void		(*pq_intr)(void *);	/* its interrupt handler */
+	void		*pq_arg;
+	u_int		 pq_max_segs;	/* of a chain */
+};
+
+/* Ask for one queue of a pair: the receiving one, or with tx the transmitting one. */
+void	pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out);
+
+/*
+ * Make the interface visible.  The queues are allocated and the device is live.
+ *
+ * Returns 0, or ENOMEM or what bus_dma(9) said; pv_net_detach() is to be called all the same.
+ * May sleep.
+ */
+int	pv_net_attach(struct pv_net *pn);
+
+/*
+ * Take the interface away, stop the device and give back every mbuf.  When this returns no handler
+ * and no task of pv_net runs.  May sleep.
+ */
+void	pv_net_detach(struct pv_net *pn);
+
+/* Free what pv_net_alloc() allocated; the queues are gone.  NULL is fine. */
+void	pv_net_free(struct pv_net *pn);
+
+/* The link may have changed: ask pno_link_up.  May sleep. */
+void	pv_net_link_change(struct pv_net *pn);
+
+/* Reset the device and start it again, because it is not to be trusted any more.  Any context. */
+void	pv_net_request_reset(struct pv_net *pn);
+
+/*
+ * Before the machine is suspended, and after: the device is stopped, and brought back as it was.
+ * 0 or an errno value.  May sleep.
+ */
+int	pv_net_freeze(struct pv_net *pn);
+int	pv_net_thaw(struct pv_net *pn);
+
+#endif /* !_DEV_PV_PV_NET_H_ */

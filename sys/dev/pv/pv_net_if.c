@@ -1,0 +1,342 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: the interface as FreeBSD sees it: ioctls, capabilities, media, counters, receive filter.
+ *
+ * Locking.  pn_sx, the configuration lock, is taken by each ioctl that changes something.  Joining and leaving of
+ * groups may come from where nobody may sleep: a task sets the filter then.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/buf_ring.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/socket.h>
+#include <sys/sockio.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_dl.h>
+#include <net/if_media.h>
+#include <net/if_types.h>
+#include <net/if_var.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/pv/pv_net_var.h>
+
+static int
+pv_net_media_change(if_t ifp __unused)
+{
+	/* There is nothing to choose from. */
+	return (0);
+}
+
+static void
+pv_net_media_status(if_t ifp, struct ifmediareq *req)
+{
+	struct pv_net *pn = if_getsoftc(ifp);
+
+	req->ifm_status = IFM_AVALID;
+	req->ifm_active = IFM_ETHER;
+	if (if_getlinkstate(pn->pn_ifp) == LINK_STATE_UP) {
+		req->ifm_status |= IFM_ACTIVE;
+		req->ifm_active |= IFM_10G_T | IFM_FDX;
+	} else
+		req->ifm_active |= IFM_NONE;
+}
+
+void
+pv_net_link_change(struct pv_net *pn)
+{
+	bool up;
+
+	sx_xlock(&pn->pn_sx);
+	if (pn->pn_level == PV_NET_INTERFACE && !pn->pn_frozen && !pn->pn_detaching) {
+		up = pn->pn_ops->pno_link_up(pn->pn_softc);
+		if_link_state_change(pn->pn_ifp, up ? LINK_STATE_UP : LINK_STATE_DOWN);
+	}
+	sx_xunlock(&pn->pn_sx);
+}
+
+struct pv_net_groups {
+	uint8_t	(*pg_addrs)[ETHER_ADDR_LEN];
+	u_int	  pg_room;
+};
+
+static u_int
+pv_net_copy_group(void *arg, struct sockaddr_dl *sdl, u_int count)
+{
+	struct pv_net_groups *groups = arg;
+
+	/* A group that came since they were counted: another SIOCADDMULTI will follow. */
+	if (count >= groups->pg_room || sdl->sdl_alen != ETHER_ADDR_LEN)
+		return (0);
+	memcpy(groups->pg_addrs[count], LLADDR(sdl), ETHER_ADDR_LEN);
+	return (1);
+}
+
+/* Tell the device what to receive. */
+int
+pv_net_set_filter(struct pv_net *pn)
+{
+	struct pv_net_groups groups;
+	struct pv_net_filter filter;
+	int error, flags = if_getflags(pn->pn_ifp);
+
+	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	groups.pg_room = if_llmaddr_count(pn->pn_ifp);
+	groups.pg_addrs = malloc(MAX(groups.pg_room, 1) * ETHER_ADDR_LEN, M_PVNET, M_WAITOK);
+	memset(&filter, 0, sizeof(filter));
+	filter.pf_ngroups = if_foreach_llmaddr(pn->pn_ifp, pv_net_copy_group, &groups);
+	filter.pf_groups = groups.pg_addrs;
+	filter.pf_promisc = (flags & IFF_PROMISC) != 0;
+	filter.pf_allmulti = (flags & IFF_ALLMULTI) != 0;
+	error = pn->pn_ops->pno_set_filter(pn->pn_softc, &filter);
+	free(groups.pg_addrs, M_PVNET);
+	if (error != 0)
+		pn->pn_filter_errors++;
+	pn->pn_if_flags = flags;
+	return (error);
+}
+
+static void
+pv_net_filter_task(void *arg, int pending __unused)
+{
+	struct pv_net *pn = arg;
+
+	sx_xlock(&pn->pn_sx);
+	if (pn->pn_running)
+		(void)pv_net_set_filter(pn);
+	sx_xunlock(&pn->pn_sx);
+}
+
+static int
+pv_net_set_flags(struct pv_net *pn)
+{
+	int error = 0, flags = if_getflags(pn->pn_ifp);
+
+	sx_xlock(&pn->pn_sx);
+	/* Thaw looks at the flags again; after detach nobody does. */
+	if (!pn->pn_frozen && !pn->pn_detaching) {
+		if ((flags & IFF_UP) == 0)
+			pv_net_stop_locked(pn);
+		else if (!pn->pn_running)
+			error = pv_net_init_locked(pn);
+		else if (((flags ^ pn->pn_if_flags) & (IFF_PROMISC | IFF_ALLMULTI)) != 0)
+			error = pv_net_set_filter(pn);
+	}
+	sx_xunlock(&pn->pn_sx);
+	return (error);
+}
+
+static int
+pv_net_set_mtu(struct pv_net *pn, int mtu)
+{
+	u_int cluster;
+	int error = 0;
+
+	if (mtu < ETHERMIN || mtu > pn->pn_params.pnp_max_mtu)
+		return (EINVAL);
+	sx_xlock(&pn->pn_sx);
+	cluster = pn->pn_rx_cluster;
+	if_setmtu(pn->pn_ifp, mtu);
+	pv_net_set_rx_layout(pn);
+	/* Buffers of another size: those that are posted have to be exchanged. */
+	if (pn->pn_running && pn->pn_rx_cluster != cluster) {
+		pv_net_stop_locked(pn);
+		error = pv_net_init_locked(pn);
+	}
+	sx_xunlock(&pn->pn_sx);
+	return (error);
+}
+
+static int
+pv_net_set_caps(struct pv_net *pn, int wanted)
+{
+	int enable, mask;
+
+	sx_xlock(&pn->pn_sx);
+	enable = if_getcapenable(pn->pn_ifp);
+	mask = (wanted ^ enable) & if_getcapabilities(pn->pn_ifp);
+	enable ^= mask & (IFCAP_HWCSUM | IFCAP_HWCSUM_IPV6 | IFCAP_TSO);
+	/* Segmentation includes the checksum. */
+	if ((enable & IFCAP_TXCSUM) == 0)
+		enable &= ~IFCAP_TSO4;
+	if ((enable & IFCAP_TXCSUM_IPV6) == 0)
+		enable &= ~IFCAP_TSO6;
+	if_setcapenable(pn->pn_ifp, enable);
+	if_sethwassist(pn->pn_ifp, pv_net_hwassist(pn, enable));
+	sx_xunlock(&pn->pn_sx);
+	return (0);
+}
+
+static int
+pv_net_ioctl(if_t ifp, u_long cmd, caddr_t data)
+{
+	struct pv_net *pn = if_getsoftc(ifp);
+	struct ifreq *ifr = (struct ifreq *)data;
+
+	switch (cmd) {
+	case SIOCSIFFLAGS:
+		return (pv_net_set_flags(pn));
+	case SIOCSIFMTU:
+		return (pv_net_set_mtu(pn, ifr->ifr_mtu));
+	case SIOCSIFCAP:
+		return (pv_net_set_caps(pn, ifr->ifr_reqcap));
+	case SIOCADDMULTI:
+	case SIOCDELMULTI:
+		taskqueue_enqueue(taskqueue_thread, &pn->pn_filter_task);
+		return (0);
+	case SIOCSIFMEDIA:
+	case SIOCGIFMEDIA:
+	case SIOCGIFXMEDIA:
+		return (ifmedia_ioctl(ifp, ifr, &pn->pn_media, cmd));
+	default:
+		return (ether_ioctl(ifp, cmd, data));
+	}
+}
+
+static void
+pv_net_if_init(void *arg)
+{
+	struct pv_net *pn = arg;
+
+	sx_xlock(&pn->pn_sx);
+	if (!pn->pn_frozen && !pn->pn_detaching && !pn->pn_running)
+		(void)pv_net_init_locked(pn);
+	sx_xunlock(&pn->pn_sx);
+}
+
+static uint64_t
+pv_net_get_counter(if_t ifp, ift_counter counter)
+{
+	struct pv_net *pn = if_getsoftc(ifp);
+	uint64_t value = if_get_counter_default(ifp, counter);
+	const struct pv_net_rxstats *rx;
+	const struct pv_net_txstats *tx;
+	int i;
+
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		rx = &pn->pn_rxqs[i].prq_stats;
+		tx = &pn->pn_txqs[i].ptq_stats;
+		switch (counter) {
+		case IFCOUNTER_IPACKETS:
+			value += rx->packets;
+			break;
+		case IFCOUNTER_IERRORS:
+			value += rx->short_buf + rx->bad_header + rx->bad_offload + rx->runts +
+			    rx->too_long;
+			break;
+		case IFCOUNTER_IQDROPS:
+			value += rx->recycled;
+			break;
+		case IFCOUNTER_OPACKETS:
+			value += tx->packets;
+			break;
+		case IFCOUNTER_OBYTES:
+			value += tx->bytes;
+			break;
+		case IFCOUNTER_OMCASTS:
+			value += tx->mcasts;
+			break;
+		case IFCOUNTER_OERRORS:
+			value += tx->bad_offload + tx->too_long + tx->nomem;
+			break;
+		case IFCOUNTER_OQDROPS:
+			value += tx->queue_drops;
+			break;
+		default:
+			return (value);
+		}
+	}
+	return (value);
+}
+
+static void
+pv_net_if_capabilities(struct pv_net *pn)
+{
+	static const struct {
+		u_int	offload;
+		int	cap;
+	} caps[] = {
+		{ PV_NET_TXCSUM, IFCAP_TXCSUM | IFCAP_TXCSUM_IPV6 },
+		{ PV_NET_RXCSUM, IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6 },
+		{ PV_NET_TSO4, IFCAP_TSO4 },
+		{ PV_NET_TSO6, IFCAP_TSO6 },
+	};
+	const struct pv_net_params *params = &pn->pn_params;
+	int cap = IFCAP_VLAN_MTU;
+	size_t i;
+
+	for (i = 0; i < nitems(caps); i++) {
+		if ((params->pnp_offloads & caps[i].offload) != 0)
+			cap |= caps[i].cap;
+	}
+	if (params->pnp_max_mtu >= ETHERMTU_JUMBO)
+		cap |= IFCAP_JUMBO_MTU;
+	if (params->pnp_link_reports)
+		cap |= IFCAP_LINKSTATE;
+	if_setcapabilities(pn->pn_ifp, cap);
+	if_setcapenable(pn->pn_ifp, cap);
+	if_sethwassist(pn->pn_ifp, pv_net_hwassist(pn, cap));
+	/* Half of the segments are for pieces that lie across a page, one is for the header. */
+	if_sethwtsomax(pn->pn_ifp, PV_NET_MAX_FRAME - (ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN));
+	if_sethwtsomaxsegcount(pn->pn_ifp, MAX(params->pnp_tx_segs / 2, 2) - 1);
+	if_sethwtsomaxsegsize(pn->pn_ifp, PAGE_SIZE);
+}
+
+int
+pv_net_if_create(struct pv_net *pn)
+{
+	if_t ifp;
+
+	ifp = if_alloc(IFT_ETHER);
+	if (ifp == NULL) {
+		device_printf(pn->pn_dev, "no index left for another network interface\n");
+		return (ENOSPC);
+	}
+	pn->pn_ifp = ifp;
+	TASK_INIT(&pn->pn_filter_task, 0, pv_net_filter_task, pn);
+	if_initname(ifp, device_get_name(pn->pn_dev), device_get_unit(pn->pn_dev));
+	if_setsoftc(ifp, pn);
+	if_setflags(ifp, IFF_BROADCAST | IFF_SIMPLEX | IFF_MULTICAST);
+	if_setbaudrate(ifp, IF_Gbps(10));
+	if_setinitfn(ifp, pv_net_if_init);
+	if_setioctlfn(ifp, pv_net_ioctl);
+	if_settransmitfn(ifp, pv_net_transmit);
+	if_setqflushfn(ifp, pv_net_qflush);
+	if_setgetcounterfn(ifp, pv_net_get_counter);
+	if_setmtu(ifp, pn->pn_params.pnp_mtu);
+	pv_net_if_capabilities(pn);
+	pv_net_set_rx_layout(pn);
+	ifmedia_init(&pn->pn_media, 0, pv_net_media_change, pv_net_media_status);
+	ifmedia_add(&pn->pn_media, IFM_ETHER | IFM_AUTO, 0, NULL);
+	ifmedia_set(&pn->pn_media, IFM_ETHER | IFM_AUTO);
+	ether_ifattach(ifp, pn->pn_params.pnp_lladdr);
+	/* ether_ifattach(9) knows nothing of the size of the tag that we can take. */
+	if_setmtu(ifp, pn->pn_params.pnp_mtu);
+	if_setifheaderlen(ifp, sizeof(struct ether_vlan_header));
+	return (0);
+}
+
+/* After this nobody calls the interface any more, but a task of ours may still run. */
+void
+pv_net_if_destroy(struct pv_net *pn)
+{
+	ether_ifdetach(pn->pn_ifp);
+	taskqueue_drain(taskqueue_thread, &pn->pn_filter_task);
+	ifmedia_removeall(&pn->pn_media);
+}

@@ -1,0 +1,549 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: receiving.
+ *
+ * The ring is kept full of buffers, each an mbuf with a cluster.  The other side fills them; a frame lies in one buffer, or
+ * goes on in the next if the protocol lets buffers be merged.
+ *
+ *	free stack --fill--> posted --interrupt--> taken -> judged by the protocol -> frame -> if_input
+ *	     ^                                       |
+ *	     +--- buffer without mbuf  <-------------+---> the same mbuf again (copied or recycled)
+ *
+ * Memory shortage.  When no cluster can be had the ring runs with fewer buffers, and a callout tries again.
+ * Below a floor, a quarter of the ring, buffers that come back are posted again and their frames dropped: the
+ * ring never runs dry, so that there is always a next interrupt.
+ *
+ * Budget.  The interrupt handler takes a bounded number of buffers; what is left is for a task, between which and the next
+ * others get the CPU.
+ *
+ * Locking.  prq_mtx covers everything of the queue, both sides of the pvq included.  It is released while frames go up
+ * the stack; prq_busy keeps a second thread out meanwhile, so that order is kept.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/buf_ring.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/epoch.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_var.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/pv/pv_net_var.h>
+
+/* Ticks of the clock until memory is asked for again. */
+#define	PV_NET_REFILL_HZ	10
+
+/* Buffers that are always posted, whatever it costs in frames. */
+static u_int
+pv_net_rx_floor(const struct pv_net_rxq *rxq)
+{
+	return (MAX(rxq->prq_nbufs / 4, 1));
+}
+
+/*
+ * Load a buffer's mbuf for DMA, and give the header a segment of its own if the device wants that.
+ */
+static int
+pv_net_rx_load(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
+{
+	const struct pv_net_params *params = &rxq->prq_pn->pn_params;
+	int error, i, nsegs;
+
+	error = bus_dmamap_load_mbuf_sg(rxq->prq_tag, buf->prb_map, buf->prb_mbuf, buf->prb_segs,
+	    &nsegs, BUS_DMA_NOWAIT);
+	if (error != 0)
+		return (error);
+	if (params->pnp_hdr_apart && buf->prb_segs[0].ds_len > params->pnp_hdrlen) {
+		for (i = nsegs; i > 0; i--)
+			buf->prb_segs[i] = buf->prb_segs[i - 1];
+		buf->prb_segs[0].ds_len = params->pnp_hdrlen;
+		buf->prb_segs[1].ds_addr += params->pnp_hdrlen;
+		buf->prb_segs[1].ds_len -= params->pnp_hdrlen;
+		nsegs++;
+	}
+	buf->prb_nsegs = nsegs;
+	return (0);
+}
+
+static void
+pv_net_rx_unload(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
+{
+	pvq_unshare(rxq->prq_pvq, buf->prb_segs, buf->prb_nsegs);
+	bus_dmamap_unload(rxq->prq_tag, buf->prb_map);
+	buf->prb_nsegs = 0;
+}
+
+static int
+pv_net_rx_newmbuf(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
+{
+	struct pv_net *pn = rxq->prq_pn;
+	struct mbuf *m;
+	int error;
+
+	m = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, pn->pn_rx_cluster);
+	if (m == NULL)
+		return (ENOBUFS);
+	m->m_data += pn->pn_rx_pad;
+	m->m_len = m->m_pkthdr.len = pn->pn_rx_cluster - pn->pn_rx_pad;
+	buf->prb_mbuf = m;
+	error = pv_net_rx_load(rxq, buf);
+	if (error != 0) {
+		buf->prb_mbuf = NULL;
+		m_freem(m);
+	}
+	return (error);
+}
+
+/* Put one batch of buffers: how many, or -1 when there was no memory for more. */
+static int
+pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
+{
+	struct pvq_chain chains[PV_NET_BATCH], *pc;
+	struct pv_net_rxbuf *buf;
+	bool starved = false;
+	int n, slots = 0;
+
+	for (n = 0; n < PV_NET_BATCH && rxq->prq_nfree > 0; n++) {
+		buf = rxq->prq_free[rxq->prq_nfree - 1];
+		if (buf->prb_mbuf == NULL && pv_net_rx_newmbuf(rxq, buf) != 0) {
+			rxq->prq_stats.nombuf++;
+			starved = true;
+			break;
+		}
+		pc = &chains[n];
+		memset(pc, 0, sizeof(*pc));
+		pc->pc_segs = buf->prb_segs;
+		pc->pc_nwrite = buf->prb_nsegs;
+		pc->pc_cookie = buf;
+		slots += pvq_prepare(rxq->prq_pvq, pc);
+		if (pvq_reserve(rxq->prq_pvq, slots) != 0)
+			break;
+		if (pvq_share(rxq->prq_pvq, pc) != 0) {
+			starved = true;
+			break;
+		}
+		bus_dmamap_sync(rxq->prq_tag, buf->prb_map, BUS_DMASYNC_PREREAD);
+		rxq->prq_nfree--;
+	}
+	if (n > 0) {
+		pvq_put(rxq->prq_pvq, chains, n);
+		pvq_commit(rxq->prq_pvq);
+	}
+	rxq->prq_starved = starved;
+	return (starved ? -1 : n);
+}
+
+static void
+pv_net_rx_refill_later(void *arg)
+{
+	struct pv_net_rxq *rxq = arg;
+
+	mtx_assert(&rxq->prq_mtx, MA_OWNED);
+	/* The task fills the ring, and takes what came while this queue had no interrupt. */
+	if (!rxq->prq_stopped)
+		taskqueue_enqueue(rxq->prq_pn->pn_tq, &rxq->prq_task);
+}
+
+/* Fill the ring as far as memory goes, and tell the other side once. */
+static void
+pv_net_rx_fill(struct pv_net_rxq *rxq)
+{
+	int n, total = 0;
+
+	mtx_assert(&rxq->prq_mtx, MA_OWNED);
+	do {
+		n = pv_net_rx_fill_batch(rxq);
+		total += n != 0;
+	} while (n == PV_NET_BATCH);
+	if (total != 0)
+		pvq_kick(rxq->prq_pvq);
+	if (rxq->prq_starved && !callout_pending(&rxq->prq_refill))
+		callout_reset(&rxq->prq_refill, hz / PV_NET_REFILL_HZ, pv_net_rx_refill_later, rxq);
+}
+
+static void
+pv_net_rx_forget(struct pv_net_rxq *rxq)
+{
+	m_freem(rxq->prq_head);
+	rxq->prq_head = rxq->prq_tail = NULL;
+}
+
+/* Drop the frame that this buffer belongs to; the buffer itself is posted again. */
+static void
+pv_net_rx_drop(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr)
+{
+	pv_net_rx_forget(rxq);
+	rxq->prq_discard = hdr->prh_error == PV_NET_RX_OK && hdr->prh_more;
+}
+
+/* A frame that fits into a plain mbuf: copying it is cheaper than a new cluster. */
+static struct mbuf *
+pv_net_rx_copy(struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
+{
+	struct mbuf *m;
+
+	m = m_gethdr(M_NOWAIT, MT_DATA);
+	if (m == NULL)
+		return (NULL);
+	m->m_data += ETHER_ALIGN;
+	memcpy(mtod(m, void *), mtod(buf->prb_mbuf, const char *) + hdr->prh_skip, hdr->prh_len);
+	m->m_len = m->m_pkthdr.len = hdr->prh_len;
+	return (m);
+}
+
+/*
+ * Take the data out of a buffer that came back: an mbuf, or NULL if it has to be dropped.  The buffer is left ready for
+ * posting, with its mbuf or without.
+ */
+static struct mbuf *
+pv_net_rx_take(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
+{
+	struct mbuf *m;
+
+	if (rxq->prq_head == NULL && !hdr->prh_more && hdr->prh_len <= MHLEN - ETHER_ALIGN) {
+		m = pv_net_rx_copy(buf, hdr);
+		if (m != NULL) {
+			rxq->prq_stats.copied++;
+			return (m);
+		}
+	}
+	if (rxq->prq_starved && pvq_inflight(rxq->prq_pvq) + 1 < pv_net_rx_floor(rxq)) {
+		rxq->prq_stats.recycled++;
+		return (NULL);
+	}
+	m = buf->prb_mbuf;
+	pv_net_rx_unload(rxq, buf);
+	buf->prb_mbuf = NULL;
+	m->m_data += hdr->prh_skip;
+	m->m_len = m->m_pkthdr.len = hdr->prh_len;
+	return (m);
+}
+
+/* The frame in prq_head is whole: NULL if what was said about it can't be. */
+static struct mbuf *
+pv_net_rx_finish(struct pv_net_rxq *rxq)
+{
+	struct pv_net_rxstats *stats = &rxq->prq_stats;
+	struct pv_net *pn = rxq->prq_pn;
+	struct mbuf *m = rxq->prq_head;
+
+	if (m->m_pkthdr.len < ETHER_HDR_LEN) {
+		stats->runts++;
+		pv_net_rx_forget(rxq);
+		return (NULL);
+	}
+	m->m_pkthdr.rcvif = pn->pn_ifp;
+	if (pv_net_rx_offload(pn, m, &rxq->prq_offload) != 0) {
+		stats->bad_offload++;
+		pv_net_rx_forget(rxq);
+		return (NULL);
+	}
+	if (pn->pn_params.pnp_npairs > 1) {
+		m->m_pkthdr.flowid = rxq->prq_id;
+		M_HASHTYPE_SET(m, M_HASHTYPE_OPAQUE);
+	}
+	stats->packets++;
+	stats->bytes += m->m_pkthdr.len;
+	if ((rxq->prq_offload.po_flags & PV_NET_NEEDS_CSUM) != 0)
+		stats->csum_partial++;
+	else if ((m->m_pkthdr.csum_flags & CSUM_DATA_VALID) != 0)
+		stats->csum_valid++;
+	/* A frame in two mbufs may have its header cut by the boundary. */
+	if (m->m_len < ETHER_HDR_LEN) {
+		m = m_pullup(m, ETHER_HDR_LEN);
+		if (m == NULL)
+			stats->nombuf++;
+	}
+	if (m != NULL && ETHER_IS_MULTICAST(mtod(m, const uint8_t *)))
+		stats->mcasts++;
+	rxq->prq_head = rxq->prq_tail = NULL;
+	return (m);
+}
+
+/*
+ * One buffer: returns a frame if it is whole now.
+ */
+static struct mbuf *
+pv_net_rx_buffer(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
+{
+	struct pv_net_rxstats *stats = &rxq->prq_stats;
+	struct mbuf *m;
+
+	if (hdr->prh_error != PV_NET_RX_OK) {
+		if (hdr->prh_error == PV_NET_RX_SHORT)
+			stats->short_buf++;
+		else
+			stats->bad_header++;
+		pv_net_rx_drop(rxq, hdr);
+		return (NULL);
+	}
+	if (rxq->prq_discard) {
+		pv_net_rx_drop(rxq, hdr);
+		return (NULL);
+	}
+	if (rxq->prq_head != NULL &&
+	    rxq->prq_head->m_pkthdr.len + hdr->prh_len > PV_NET_MAX_FRAME) {
+		stats->too_long++;
+		pv_net_rx_drop(rxq, hdr);
+		return (NULL);
+	}
+	m = pv_net_rx_take(rxq, buf, hdr);
+	if (m == NULL) {
+		pv_net_rx_drop(rxq, hdr);
+		return (NULL);
+	}
+	if (rxq->prq_head == NULL) {
+		rxq->prq_head = m;
+		rxq->prq_offload = hdr->prh_offload;
+		stats->merged += hdr->prh_more;
+	} else {
+		rxq->prq_head->m_pkthdr.len += m->m_len;
+		m_demote_pkthdr(m);
+		rxq->prq_tail->m_next = m;
+	}
+	rxq->prq_tail = m;
+	return (hdr->prh_more ? NULL : pv_net_rx_finish(rxq));
+}
+
+/*
+ * Take up to `max' buffers off the ring.  Whole frames are appended to *tailp; returns how many buffers there were.
+ */
+static int
+pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
+{
+	struct pv_net *pn = rxq->prq_pn;
+	struct pv_net_rxhdr hdrs[PV_NET_BATCH];
+	struct pvq_done done[PV_NET_BATCH];
+	struct pv_net_rxbuf *buf;
+	struct mbuf *m;
+	int i, n;
+
+	mtx_assert(&rxq->prq_mtx, MA_OWNED);
+	n = pvq_get(rxq->prq_pvq, done, MIN(max, PV_NET_BATCH));
+	if (n == 0)
+		return (0);
+	for (i = 0; i < n; i++) {
+		buf = done[i].pd_cookie;
+		bus_dmamap_sync(rxq->prq_tag, buf->prb_map, BUS_DMASYNC_POSTREAD);
+		memset(&hdrs[i], 0, sizeof(hdrs[i]));
+		hdrs[i].prh_hdr = mtod(buf->prb_mbuf, const void *);
+		hdrs[i].prh_room = buf->prb_mbuf->m_len;
+	}
+	pn->pn_ops->pno_decap(pn->pn_softc, rxq->prq_id, done, hdrs, n);
+	for (i = 0; i < n; i++) {
+		buf = done[i].pd_cookie;
+		KASSERT(hdrs[i].prh_error != PV_NET_RX_OK ||
+		    hdrs[i].prh_skip + hdrs[i].prh_len <= hdrs[i].prh_room,
+		    ("%s: %u + %u bytes in a buffer of %u", __func__, hdrs[i].prh_skip,
+		    hdrs[i].prh_len, hdrs[i].prh_room));
+		m = pv_net_rx_buffer(rxq, buf, &hdrs[i]);
+		rxq->prq_free[rxq->prq_nfree++] = buf;
+		if (m != NULL) {
+			**tailp = m;
+			*tailp = &m->m_nextpkt;
+		}
+	}
+	pv_net_rx_fill(rxq);
+	return (n);
+}
+
+/*
+ * Take what is there, up to the budget.  Returns true if the queue has to be looked at again though no
+ * interrupt will say so.
+ */
+static bool
+pv_net_rx_work(struct pv_net_rxq *rxq)
+{
+	int budget = MAX(rxq->prq_pn->pn_params.pnp_rx_budget, 1);
+	struct mbuf *list, **tail;
+	int n;
+
+	mtx_assert(&rxq->prq_mtx, MA_OWNED);
+	pvq_intr_disable(rxq->prq_pvq);
+	while (budget > 0) {
+		list = NULL;
+		tail = &list;
+		n = pv_net_rx_batch(rxq, budget, &tail);
+		if (list != NULL) {
+			mtx_unlock(&rxq->prq_mtx);
+			if_input(rxq->prq_pn->pn_ifp, list);
+			mtx_lock(&rxq->prq_mtx);
+		}
+		if (rxq->prq_stopped)
+			return (false);
+		/* A side that announces work and has none is paid from the same budget. */
+		budget -= MAX(n, 1);
+		if (n == 0 && !pvq_intr_enable(rxq->prq_pvq, 1))
+			return (false);
+	}
+	return (true);
+}
+
+static void
+pv_net_rx_poll(struct pv_net_rxq *rxq)
+{
+	mtx_lock(&rxq->prq_mtx);
+	if (rxq->prq_stopped || rxq->prq_busy) {
+		mtx_unlock(&rxq->prq_mtx);
+		return;
+	}
+	rxq->prq_busy = true;
+	if (rxq->prq_starved)
+		pv_net_rx_fill(rxq);
+	if (pv_net_rx_work(rxq)) {
+		rxq->prq_stats.deferred++;
+		taskqueue_enqueue(rxq->prq_pn->pn_tq, &rxq->prq_task);
+	}
+	rxq->prq_busy = false;
+	if (rxq->prq_stopped)
+		wakeup(rxq);
+	else if (pvq_broken(rxq->prq_pvq))
+		pv_net_request_reset(rxq->prq_pn);
+	mtx_unlock(&rxq->prq_mtx);
+}
+
+void
+pv_net_rx_intr(void *arg)
+{
+	pv_net_rx_poll(arg);
+}
+
+static void
+pv_net_rx_task(void *arg, int pending __unused)
+{
+	pv_net_rx_poll(arg);
+}
+
+/*
+ * Post the first buffers and take interrupts.  ENOBUFS if there is not one.
+ */
+int
+pv_net_rx_start(struct pv_net_rxq *rxq)
+{
+	int error = 0;
+
+	mtx_lock(&rxq->prq_mtx);
+	rxq->prq_stopped = false;
+	rxq->prq_discard = false;
+	pv_net_rx_fill(rxq);
+	if (pvq_inflight(rxq->prq_pvq) == 0) {
+		rxq->prq_stopped = true;
+		error = ENOBUFS;
+	} else if (pvq_intr_enable(rxq->prq_pvq, 1))
+		taskqueue_enqueue(rxq->prq_pn->pn_tq, &rxq->prq_task);
+	mtx_unlock(&rxq->prq_mtx);
+	return (error);
+}
+
+/* No thread is at the queue, and none will be, when this returns. */
+void
+pv_net_rx_stop(struct pv_net_rxq *rxq)
+{
+	mtx_lock(&rxq->prq_mtx);
+	rxq->prq_stopped = true;
+	if (!pvq_broken(rxq->prq_pvq))
+		pvq_intr_disable(rxq->prq_pvq);
+	while (rxq->prq_busy)
+		msleep(rxq, &rxq->prq_mtx, 0, "pvrxst", 0);
+	mtx_unlock(&rxq->prq_mtx);
+	callout_drain(&rxq->prq_refill);
+	taskqueue_drain(rxq->prq_pn->pn_tq, &rxq->prq_task);
+}
+
+/* Take back the buffers of a stopped device. */
+void
+pv_net_rx_drain(struct pv_net_rxq *rxq)
+{
+	struct pv_net_rxbuf *buf;
+	u_int i;
+
+	mtx_lock(&rxq->prq_mtx);
+	while ((buf = pvq_drain(rxq->prq_pvq)) != NULL)
+		rxq->prq_free[rxq->prq_nfree++] = buf;
+	KASSERT(rxq->prq_nfree == rxq->prq_nbufs, ("%s: %u of %u buffers came back", __func__,
+	    rxq->prq_nfree, rxq->prq_nbufs));
+	for (i = 0; i < rxq->prq_nfree; i++) {
+		buf = rxq->prq_free[i];
+		if (buf->prb_nsegs != 0)
+			pv_net_rx_unload(rxq, buf);
+		m_freem(buf->prb_mbuf);
+		buf->prb_mbuf = NULL;
+	}
+	pv_net_rx_forget(rxq);
+	rxq->prq_starved = false;
+	mtx_unlock(&rxq->prq_mtx);
+}
+
+/* The tag allows for the header's own segment, which it does not know of. */
+static int
+pv_net_rx_create_tag(struct pv_net_rxq *rxq)
+{
+	const struct pv_net_params *params = &rxq->prq_pn->pn_params;
+
+	return (bus_dma_tag_create(bus_get_dma_tag(rxq->prq_pn->pn_dev), 1, params->pnp_boundary,
+	    BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL, MJUM16BYTES, PV_NET_RX_SEGS,
+	    params->pnp_seg_max, 0, NULL, NULL, &rxq->prq_tag));
+}
+
+int
+pv_net_rx_alloc(struct pv_net_rxq *rxq)
+{
+	u_int i, size = rxq->prq_pvq->q_size;
+	int error;
+
+	NET_TASK_INIT(&rxq->prq_task, 0, pv_net_rx_task, rxq);
+	callout_init_mtx(&rxq->prq_refill, &rxq->prq_mtx, 0);
+	error = pv_net_rx_create_tag(rxq);
+	if (error != 0)
+		return (error);
+	rxq->prq_bufs = malloc(size * sizeof(rxq->prq_bufs[0]), M_PVNET, M_WAITOK | M_ZERO);
+	rxq->prq_free = malloc(size * sizeof(rxq->prq_free[0]), M_PVNET, M_WAITOK | M_ZERO);
+	for (i = 0; i < size; i++) {
+		error = bus_dmamap_create(rxq->prq_tag, 0, &rxq->prq_bufs[i].prb_map);
+		if (error != 0)
+			return (error);
+		rxq->prq_free[i] = &rxq->prq_bufs[i];
+		rxq->prq_nbufs = rxq->prq_nfree = i + 1;
+	}
+	return (0);
+}
+
+/* Undo pv_net_rx_alloc(), however far it came. */
+void
+pv_net_rx_free(struct pv_net_rxq *rxq)
+{
+	u_int i;
+
+	/* Buffers that a dead device still may write to are not given back. */
+	if (rxq->prq_nfree != rxq->prq_nbufs)
+		return;
+	for (i = 0; i < rxq->prq_nbufs; i++)
+		bus_dmamap_destroy(rxq->prq_tag, rxq->prq_bufs[i].prb_map);
+	if (rxq->prq_tag != NULL)
+		bus_dma_tag_destroy(rxq->prq_tag);
+	free(rxq->prq_free, M_PVNET);
+	free(rxq->prq_bufs, M_PVNET);
+	rxq->prq_tag = NULL;
+	rxq->prq_free = NULL;
+	rxq->prq_bufs = NULL;
+	rxq->prq_nbufs = rxq->prq_nfree = 0;
+}

@@ -1,0 +1,133 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: counters as sysctls, below dev.NAME.UNIT: one table for each kind of queue, each counter with what it
+ * counts.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/buf_ring.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/sysctl.h>
+#include <sys/taskqueue.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_var.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/pv/pv_net_var.h>
+
+struct pv_net_counter {
+	const char	*name;
+	size_t		 offset;
+	const char	*what;
+};
+
+#define	RX(field, what)	{ #field, offsetof(struct pv_net_rxstats, field), what }
+#define	TX(field, what)	{ #field, offsetof(struct pv_net_txstats, field), what }
+
+static const struct pv_net_counter pv_net_rx_counters[] = {
+	RX(packets, "Frames received"),
+	RX(bytes, "Bytes received"),
+	RX(mcasts, "Frames received that were sent to a group or to all"),
+	RX(csum_valid, "Frames whose checksum was verified by the other side"),
+	RX(csum_partial, "Frames whose checksum is still to be finished"),
+	RX(copied, "Short frames copied, so that their buffer was posted again"),
+	RX(merged, "Frames that span several buffers"),
+	RX(nombuf, "Times a receive buffer could not be allocated"),
+	RX(recycled, "Frames dropped because their buffer had to be posted again"),
+	RX(short_buf, "Buffers dropped: shorter than a header"),
+	RX(bad_header, "Buffers dropped: a header that cannot be"),
+	RX(bad_offload, "Frames dropped: offload data that do not fit the frame"),
+	RX(runts, "Frames dropped: shorter than an Ethernet header"),
+	RX(too_long, "Frames dropped: longer than any packet can be"),
+	RX(deferred, "Times the rest was left to the task, the budget being used up"),
+};
+
+static const struct pv_net_counter pv_net_tx_counters[] = {
+	TX(packets, "Frames sent"),
+	TX(bytes, "Bytes sent"),
+	TX(mcasts, "Frames sent to a group or to all"),
+	TX(csum, "Frames whose checksum was left to the other side"),
+	TX(tso, "Packets whose segmentation was left to the other side"),
+	TX(collapsed, "Packets with too many pieces, some of which were joined"),
+	TX(defragged, "Packets with too many pieces, copied as a whole"),
+	TX(waits, "Times packets had to wait for room in the queue"),
+	TX(queue_drops, "Packets dropped: too many waited already"),
+	TX(bad_offload, "Packets dropped: offload marks that do not fit the packet"),
+	TX(too_long, "Packets dropped: longer than any packet can be"),
+	TX(nomem, "Packets dropped: no memory for them, or the queue is broken"),
+	TX(held_kicks, "Times a notification was held back in a burst"),
+	TX(timer_reclaims, "Times the timer collected completions"),
+};
+
+#undef RX
+#undef TX
+
+static struct sysctl_oid_list *
+pv_net_sysctl_queue(struct pv_net *pn, const char *name, const char *what, uint8_t *stats,
+    const struct pv_net_counter *counters, size_t n)
+{
+	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(pn->pn_dev);
+	struct sysctl_oid_list *list;
+	struct sysctl_oid *node;
+	size_t i;
+
+	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(device_get_sysctl_tree(pn->pn_dev)), OID_AUTO,
+	    name, CTLFLAG_RD | CTLFLAG_MPSAFE, 0, what);
+	list = SYSCTL_CHILDREN(node);
+	for (i = 0; i < n; i++)
+		SYSCTL_ADD_U64(ctx, list, OID_AUTO, counters[i].name, CTLFLAG_RD,
+		    (uint64_t *)(void *)(stats + counters[i].offset), 0, counters[i].what);
+	return (list);
+}
+
+void
+pv_net_sysctl_attach(struct pv_net *pn)
+{
+	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(pn->pn_dev);
+	struct sysctl_oid_list *top, *list;
+	struct pv_net_rxq *rxq;
+	struct pv_net_txq *txq;
+	int i;
+
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		rxq = &pn->pn_rxqs[i];
+		list = pv_net_sysctl_queue(pn, rxq->prq_name, "Receive queue",
+		    (uint8_t *)&rxq->prq_stats, pv_net_rx_counters, nitems(pv_net_rx_counters));
+		pvq_sysctl(rxq->prq_pvq, ctx, list);
+		txq = &pn->pn_txqs[i];
+		list = pv_net_sysctl_queue(pn, txq->ptq_name, "Transmit queue",
+		    (uint8_t *)&txq->ptq_stats, pv_net_tx_counters, nitems(pv_net_tx_counters));
+		pvq_sysctl(txq->ptq_pvq, ctx, list);
+	}
+	top = SYSCTL_CHILDREN(device_get_sysctl_tree(pn->pn_dev));
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "resets", CTLFLAG_RD, &pn->pn_resets, 0,
+	    "Times the device was reset because it could not be trusted");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "watchdogs", CTLFLAG_RD, &pn->pn_watchdogs, 0,
+	    "Times the watchdog found packets that never completed");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "filter_errors", CTLFLAG_RD, &pn->pn_filter_errors, 0,
+	    "Times the device did not take a receive filter");
+	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "queue_pairs", CTLFLAG_RD,
+	    &pn->pn_params.pnp_npairs, 0, "Pairs of queues in use");
+	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "rx_budget", CTLFLAG_RW, &pn->pn_params.pnp_rx_budget,
+	    0, "Receive buffers handled before others get the CPU");
+	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "tx_kick", CTLFLAG_RW, &pn->pn_params.pnp_tx_kick, 0,
+	    "Packets of a burst for one notification");
+}

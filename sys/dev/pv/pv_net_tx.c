@@ -1,0 +1,685 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: sending.
+ *
+ *	if_transmit -> buf_ring -> batch of chains -> pvq ... -> completed: mbufs are freed
+ *
+ * Who comes to if_transmit puts the packet into the buf_ring and, if nobody else is at it, drains the ring into the
+ * queue; if somebody is, a task does it after him.
+ *
+ * Notifications.  The first packet after a pause is told at once.  Within PV_NET_KICK_QUIET of the last kick, packets are
+ * part of a burst: one kick for pnp_tx_kick of them, or as soon as the CPU has nothing better to do (a task of
+ * idle priority), or when the timer fires, whichever is first.
+ *
+ * Completions are collected when packets are sent, and by a timer, so that no mbuf waits for ever.  An
+ * interrupt is asked for only when the ring is full, and then far ahead: when three quarters of what is in flight are
+ * done.
+ *
+ * Locking.  ptq_mtx covers everything of the queue, both sides of the pvq included.  The buf_ring takes
+ * packets without it.  Nothing of the stack but m_freem() is called with it held.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/buf_ring.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/epoch.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/pcpu.h>
+#include <sys/proc.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+#include <sys/time.h>
+#include <net/bpf.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_var.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/pv/pv_net_var.h>
+
+#define	PV_NET_KICK_QUIET	(200 * SBT_1US)	/* a pause longer than this ends a burst */
+#define	PV_NET_TX_TIMER		(10 * SBT_1MS)	/* longest that a kick or a completion waits */
+#define	PV_NET_TX_RING_MIN	1024		/* packets that wait for the queue */
+
+/* Seconds without a completion after which the device is reset. */
+#define	PV_NET_WATCHDOG		5
+
+/* Give back a buffer whose packet was sent or never will be. */
+static void
+pv_net_tx_unload(struct pv_net_txq *txq, struct pv_net_txbuf *buf)
+{
+	pvq_unshare(txq->ptq_pvq, buf->ptb_segs, buf->ptb_nsegs);
+	bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
+	buf->ptb_nsegs = 0;
+}
+
+/* Collect completions: how many. */
+static u_int
+pv_net_tx_reclaim(struct pv_net_txq *txq)
+{
+	struct pvq_done done[PV_NET_BATCH];
+	struct pv_net_txbuf *buf;
+	u_int total = 0;
+	int i, n;
+
+	mtx_assert(&txq->ptq_mtx, MA_OWNED);
+	do {
+		n = pvq_get(txq->ptq_pvq, done, PV_NET_BATCH);
+		for (i = 0; i < n; i++) {
+			buf = done[i].pd_cookie;
+			bus_dmamap_sync(txq->ptq_tag, buf->ptb_map, BUS_DMASYNC_POSTWRITE);
+			pv_net_tx_unload(txq, buf);
+			m_freem(buf->ptb_mbuf);
+			buf->ptb_mbuf = NULL;
+			txq->ptq_free[txq->ptq_nfree++] = buf;
+		}
+		total += n;
+	} while (n == PV_NET_BATCH);
+	return (total);
+}
+
+/*
+ * Load a packet for DMA, making it simpler when it has too many pieces.  On failure *mp may be a new chain, and is the
+ * caller's to free.
+ */
+static int
+pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **mp, bool apart)
+{
+	bus_dma_segment_t *segs = buf->ptb_segs + apart;
+	int error, max, nsegs;
+	struct mbuf *m;
+
+	max = txq->ptq_pn->pn_params.pnp_tx_segs - apart;
+	error = bus_dmamap_load_mbuf_sg(txq->ptq_tag, buf->ptb_map, *mp, segs, &nsegs,
+	    BUS_DMA_NOWAIT);
+	if (error == EFBIG || (error == 0 && nsegs > max)) {
+		if (error == 0)
+			bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
+		/* A piece may lie across a page: leave each of them two segments. */
+		m = m_collapse(*mp, M_NOWAIT, MAX(max / 2, 1));
+		if (m != NULL)
+			txq->ptq_stats.collapsed++;
+		else {
+			m = m_defrag(*mp, M_NOWAIT);
+			txq->ptq_stats.defragged += m != NULL;
+		}
+		if (m == NULL)
+			return (ENOBUFS);
+		*mp = m;
+		error = bus_dmamap_load_mbuf_sg(txq->ptq_tag, buf->ptb_map, m, segs, &nsegs,
+		    BUS_DMA_NOWAIT);
+		if (error == 0 && nsegs > max) {
+			bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
+			error = EFBIG;
+		}
+	}
+	if (error == 0)
+		buf->ptb_nsegs = nsegs + apart;
+	return (error);
+}
+
+/*
+ * Where the protocol's header goes: before the frame in its own mbuf if there is room that nobody else sees, and the
+ * device takes header and data from one segment; else to the memory set aside for it.
+ */
+static bool
+pv_net_tx_hdr_apart(const struct pv_net_params *params, struct mbuf *m)
+{
+	return (params->pnp_hdrlen != 0 &&
+	    (params->pnp_hdr_apart || M_LEADINGSPACE(m) < params->pnp_hdrlen));
+}
+
+/*
+ * Make a packet the next chain of the batch.  Returns 0; ENOSPC if the queue has no room, with the packet
+ * untouched; another error if it can't be sent at all, and is the caller's to free.
+ */
+static int
+pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
+{
+	const struct pv_net_params *params = &txq->ptq_pn->pn_params;
+	struct pv_net_txhdr *hdr = &txq->ptq_txhdrs[txq->ptq_n];
+	struct pvq_chain *pc = &txq->ptq_chains[txq->ptq_n];
+	struct pv_net_txbuf *buf;
+	bool apart;
+	int error, slots;
+
+	if (txq->ptq_nfree == 0)
+		return (ENOSPC);
+	buf = txq->ptq_free[txq->ptq_nfree - 1];
+	if ((*mp)->m_pkthdr.len > PV_NET_MAX_FRAME) {
+		txq->ptq_stats.too_long++;
+		return (EMSGSIZE);
+	}
+	if (pv_net_tx_offload(txq->ptq_pn, *mp, &hdr->pth_offload) != 0) {
+		txq->ptq_stats.bad_offload++;
+		return (EINVAL);
+	}
+	apart = pv_net_tx_hdr_apart(params, *mp);
+	if (!apart) {
+		(*mp)->m_data -= params->pnp_hdrlen;
+		(*mp)->m_len += params->pnp_hdrlen;
+		(*mp)->m_pkthdr.len += params->pnp_hdrlen;
+	}
+	error = pv_net_tx_load(txq, buf, mp, apart);
+	if (error != 0) {
+		txq->ptq_stats.nomem++;
+		return (error);
+	}
+	hdr->pth_hdr = apart ? buf->ptb_hdr : mtod(*mp, void *);
+	if (apart) {
+		buf->ptb_segs[0].ds_addr = buf->ptb_hdr_addr;
+		buf->ptb_segs[0].ds_len = params->pnp_hdrlen;
+	}
+	memset(pc, 0, sizeof(*pc));
+	pc->pc_segs = buf->ptb_segs;
+	pc->pc_nread = buf->ptb_nsegs;
+	pc->pc_cookie = buf;
+	slots = pvq_prepare(txq->ptq_pvq, pc);
+	error = slots == 0 ? EFBIG : pvq_reserve(txq->ptq_pvq, txq->ptq_slots + slots);
+	if (error == 0 && pvq_share(txq->ptq_pvq, pc) != 0)
+		error = ENOSPC;
+	if (error != 0) {
+		bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
+		buf->ptb_nsegs = 0;
+		if (!apart)
+			m_adj(*mp, params->pnp_hdrlen);
+		txq->ptq_stats.nomem += error != ENOSPC;
+		return (error);
+	}
+	txq->ptq_slots += slots;
+	txq->ptq_n++;
+	txq->ptq_nfree--;
+	buf->ptb_mbuf = *mp;
+	return (0);
+}
+
+/* Hand the batch to the other side, without telling it yet. */
+static void
+pv_net_tx_commit(struct pv_net_txq *txq)
+{
+	struct pv_net *pn = txq->ptq_pn;
+	struct pv_net_txbuf *buf;
+	u_int i;
+
+	if (txq->ptq_n == 0)
+		return;
+	pn->pn_ops->pno_encap(pn->pn_softc, txq->ptq_id, txq->ptq_txhdrs, txq->ptq_n);
+	for (i = 0; i < txq->ptq_n; i++) {
+		buf = txq->ptq_chains[i].pc_cookie;
+		bus_dmamap_sync(txq->ptq_tag, buf->ptb_map, BUS_DMASYNC_PREWRITE);
+	}
+	if (txq->ptq_hdr_map != NULL)
+		bus_dmamap_sync(txq->ptq_hdr_tag, txq->ptq_hdr_map, BUS_DMASYNC_PREWRITE);
+	pvq_put(txq->ptq_pvq, txq->ptq_chains, txq->ptq_n);
+	pvq_commit(txq->ptq_pvq);
+	txq->ptq_unkicked += txq->ptq_n;
+	txq->ptq_n = 0;
+	txq->ptq_slots = 0;
+}
+
+static void
+pv_net_tx_kick(struct pv_net_txq *txq, sbintime_t now)
+{
+	pvq_kick(txq->ptq_pvq);
+	txq->ptq_unkicked = 0;
+	txq->ptq_kicked = now;
+}
+
+/* Tell the other side now, or arrange that it is told soon. */
+static void
+pv_net_tx_notify(struct pv_net_txq *txq)
+{
+	sbintime_t now;
+
+	if (txq->ptq_unkicked == 0)
+		return;
+	now = sbinuptime();
+	if (txq->ptq_unkicked >= txq->ptq_pn->pn_params.pnp_tx_kick ||
+	    now - txq->ptq_kicked > PV_NET_KICK_QUIET) {
+		pv_net_tx_kick(txq, now);
+		return;
+	}
+	txq->ptq_stats.held_kicks++;
+	if (!txq->ptq_flushing) {
+		txq->ptq_flushing = true;
+		taskqueue_enqueue(txq->ptq_pn->pn_idle_tq, &txq->ptq_flush);
+	}
+}
+
+static void
+pv_net_tx_count(struct pv_net_txq *txq, const struct mbuf *m, u_int len,
+    const struct pv_net_offload *o)
+{
+	struct pv_net_txstats *stats = &txq->ptq_stats;
+
+	stats->packets++;
+	stats->bytes += len;
+	stats->mcasts += (m->m_flags & (M_MCAST | M_BCAST)) != 0;
+	stats->csum += (o->po_flags & PV_NET_NEEDS_CSUM) != 0;
+	stats->tso += o->po_gso_type != PV_NET_GSO_NONE;
+}
+
+/* A tag that nothing below puts on the wire for us. */
+static struct mbuf *
+pv_net_tx_untag(struct mbuf *m)
+{
+	struct mbuf *tagged;
+
+	tagged = ether_vlanencap(m, m->m_pkthdr.ether_vtag);
+	if (tagged != NULL)
+		tagged->m_flags &= ~M_VLANTAG;
+	return (tagged);
+}
+
+/* Listeners see the frame of `len' bytes, not the header that may stand before it. */
+static void
+pv_net_tx_tap(if_t ifp, struct mbuf *m, u_int len)
+{
+	u_int hdrlen = m->m_pkthdr.len - len;
+
+	m->m_data += hdrlen;
+	m->m_len -= hdrlen;
+	m->m_pkthdr.len -= hdrlen;
+	ETHER_BPF_MTAP(ifp, m);
+	m->m_data -= hdrlen;
+	m->m_len += hdrlen;
+	m->m_pkthdr.len += hdrlen;
+}
+
+/*
+ * One packet off the buf_ring: false if there is none or no room for it.
+ */
+static bool
+pv_net_tx_next(struct pv_net_txq *txq)
+{
+	if_t ifp = txq->ptq_pn->pn_ifp;
+	struct mbuf *m;
+	u_int len;
+	int error;
+
+	m = drbr_peek(ifp, txq->ptq_ring);
+	if (m == NULL)
+		return (false);
+	if ((m->m_flags & M_VLANTAG) != 0 && (m = pv_net_tx_untag(m)) == NULL) {
+		txq->ptq_stats.nomem++;
+		drbr_advance(ifp, txq->ptq_ring);
+		return (true);
+	}
+	len = m->m_pkthdr.len;
+	error = pv_net_tx_encap(txq, &m);
+	if (error == ENOSPC) {
+		drbr_putback(ifp, txq->ptq_ring, m);
+		txq->ptq_full = true;
+		return (false);
+	}
+	drbr_advance(ifp, txq->ptq_ring);
+	if (error != 0) {
+		m_freem(m);
+		return (true);
+	}
+	pv_net_tx_count(txq, m, len, &txq->ptq_txhdrs[txq->ptq_n - 1].pth_offload);
+	if (bpf_peers_present(if_getbpf(ifp)))
+		pv_net_tx_tap(ifp, m, len);
+	return (true);
+}
+
+/*
+ * The ring is full and packets wait: ask for an interrupt when three quarters of what is in flight are done.  Returns
+ * true if so many are done already.
+ */
+static bool
+pv_net_tx_wait(struct pv_net_txq *txq)
+{
+	u_int after;
+
+	after = MAX(pvq_inflight(txq->ptq_pvq) * 3 / 4, 1);
+	txq->ptq_stats.waits++;
+	return (pvq_intr_enable(txq->ptq_pvq, after));
+}
+
+static void pv_net_tx_timer(void *arg);
+
+static void
+pv_net_tx_arm(struct pv_net_txq *txq)
+{
+	if (!callout_pending(&txq->ptq_timer) &&
+	    (pvq_inflight(txq->ptq_pvq) > 0 || !buf_ring_empty(txq->ptq_ring)))
+		callout_reset_sbt(&txq->ptq_timer, PV_NET_TX_TIMER, PV_NET_TX_TIMER / 4,
+		    pv_net_tx_timer, txq, 0);
+}
+
+/* Move packets from the buf_ring to the queue as long as there is room. */
+static void
+pv_net_tx_run(struct pv_net_txq *txq)
+{
+	bool again;
+
+	mtx_assert(&txq->ptq_mtx, MA_OWNED);
+	if (txq->ptq_stopped)
+		return;
+	pv_net_tx_reclaim(txq);
+	do {
+		again = false;
+		txq->ptq_full = false;
+		while (pv_net_tx_next(txq)) {
+			if (txq->ptq_n == PV_NET_BATCH)
+				pv_net_tx_commit(txq);
+		}
+		pv_net_tx_commit(txq);
+		if (txq->ptq_full) {
+			if (txq->ptq_unkicked != 0)
+				pv_net_tx_kick(txq, sbinuptime());
+			/* With nothing in flight there is no completion to wait for: memory is what is short. */
+			if (pvq_inflight(txq->ptq_pvq) > 0 && pv_net_tx_wait(txq))
+				again = pv_net_tx_reclaim(txq) > 0;
+		}
+	} while (again);
+	pv_net_tx_notify(txq);
+	pv_net_tx_arm(txq);
+	if (pvq_broken(txq->ptq_pvq))
+		pv_net_request_reset(txq->ptq_pn);
+}
+
+static void
+pv_net_tx_timer(void *arg)
+{
+	struct pv_net_txq *txq = arg;
+
+	mtx_assert(&txq->ptq_mtx, MA_OWNED);
+	if (txq->ptq_stopped)
+		return;
+	if (txq->ptq_unkicked != 0)
+		pv_net_tx_kick(txq, sbinuptime());
+	txq->ptq_stats.timer_reclaims++;
+	pv_net_tx_run(txq);
+}
+
+void
+pv_net_tx_intr(void *arg)
+{
+	struct pv_net_txq *txq = arg;
+
+	mtx_lock(&txq->ptq_mtx);
+	if (!txq->ptq_stopped) {
+		pvq_intr_disable(txq->ptq_pvq);
+		pv_net_tx_run(txq);
+	}
+	mtx_unlock(&txq->ptq_mtx);
+}
+
+static void
+pv_net_tx_task(void *arg, int pending __unused)
+{
+	struct pv_net_txq *txq = arg;
+
+	mtx_lock(&txq->ptq_mtx);
+	if (!buf_ring_empty(txq->ptq_ring))
+		pv_net_tx_run(txq);
+	mtx_unlock(&txq->ptq_mtx);
+}
+
+/* The CPU has nothing better to do: the burst is over. */
+static void
+pv_net_tx_flush_task(void *arg, int pending __unused)
+{
+	struct pv_net_txq *txq = arg;
+
+	mtx_lock(&txq->ptq_mtx);
+	txq->ptq_flushing = false;
+	if (!txq->ptq_stopped && txq->ptq_unkicked != 0)
+		pv_net_tx_kick(txq, sbinuptime());
+	mtx_unlock(&txq->ptq_mtx);
+}
+
+static struct pv_net_txq *
+pv_net_tx_select(struct pv_net *pn, const struct mbuf *m)
+{
+	u_int n = pn->pn_params.pnp_npairs;
+
+	if (n == 1)
+		return (&pn->pn_txqs[0]);
+	if (M_HASHTYPE_GET(m) != M_HASHTYPE_NONE)
+		return (&pn->pn_txqs[m->m_pkthdr.flowid % n]);
+	return (&pn->pn_txqs[curcpu % n]);
+}
+
+int
+pv_net_transmit(if_t ifp, struct mbuf *m)
+{
+	struct pv_net *pn = if_getsoftc(ifp);
+	struct pv_net_txq *txq;
+	int error;
+
+	if (!pn->pn_running) {
+		m_freem(m);
+		return (ENETDOWN);
+	}
+	txq = pv_net_tx_select(pn, m);
+	error = drbr_enqueue(ifp, txq->ptq_ring, m);
+	if (error != 0)
+		atomic_add_64(&txq->ptq_stats.queue_drops, 1);
+	if (mtx_trylock(&txq->ptq_mtx)) {
+		pv_net_tx_run(txq);
+		mtx_unlock(&txq->ptq_mtx);
+	} else
+		taskqueue_enqueue(pn->pn_tq, &txq->ptq_task);
+	return (error);
+}
+
+static void
+pv_net_tx_flush_ring(struct pv_net_txq *txq)
+{
+	struct mbuf *m;
+
+	mtx_assert(&txq->ptq_mtx, MA_OWNED);
+	while ((m = buf_ring_dequeue_sc(txq->ptq_ring)) != NULL)
+		m_freem(m);
+}
+
+void
+pv_net_qflush(if_t ifp)
+{
+	struct pv_net *pn = if_getsoftc(ifp);
+	int i;
+
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		mtx_lock(&pn->pn_txqs[i].ptq_mtx);
+		pv_net_tx_flush_ring(&pn->pn_txqs[i]);
+		mtx_unlock(&pn->pn_txqs[i].ptq_mtx);
+	}
+	if_qflush(ifp);
+}
+
+/*
+ * Called once a second: true if packets are in flight and for too long none has come back.
+ */
+bool
+pv_net_tx_stuck(struct pv_net_txq *txq)
+{
+	uint64_t done;
+	bool stuck = false;
+
+	mtx_lock(&txq->ptq_mtx);
+	if (!txq->ptq_stopped)
+		pv_net_tx_run(txq);
+	done = txq->ptq_pvq->q_stats.qs_done;
+	if (txq->ptq_stopped || pvq_inflight(txq->ptq_pvq) == 0 || done != txq->ptq_wd_done)
+		txq->ptq_wd_ticks = 0;
+	else
+		stuck = ++txq->ptq_wd_ticks >= PV_NET_WATCHDOG;
+	txq->ptq_wd_done = done;
+	mtx_unlock(&txq->ptq_mtx);
+	return (stuck);
+}
+
+void
+pv_net_tx_start(struct pv_net_txq *txq)
+{
+	mtx_lock(&txq->ptq_mtx);
+	txq->ptq_stopped = false;
+	txq->ptq_full = false;
+	txq->ptq_unkicked = 0;
+	txq->ptq_kicked = 0;
+	txq->ptq_wd_ticks = 0;
+	pvq_intr_disable(txq->ptq_pvq);
+	mtx_unlock(&txq->ptq_mtx);
+}
+
+/* No thread is at the queue, and none will be, when this returns. */
+void
+pv_net_tx_stop(struct pv_net_txq *txq)
+{
+	mtx_lock(&txq->ptq_mtx);
+	txq->ptq_stopped = true;
+	mtx_unlock(&txq->ptq_mtx);
+	callout_drain(&txq->ptq_timer);
+	taskqueue_drain(txq->ptq_pn->pn_tq, &txq->ptq_task);
+	taskqueue_drain(txq->ptq_pn->pn_idle_tq, &txq->ptq_flush);
+}
+
+/* Free the packets of a stopped device, those that wait included. */
+void
+pv_net_tx_drain(struct pv_net_txq *txq)
+{
+	struct pv_net_txbuf *buf;
+
+	mtx_lock(&txq->ptq_mtx);
+	while ((buf = pvq_drain(txq->ptq_pvq)) != NULL) {
+		pv_net_tx_unload(txq, buf);
+		m_freem(buf->ptb_mbuf);
+		buf->ptb_mbuf = NULL;
+		txq->ptq_free[txq->ptq_nfree++] = buf;
+	}
+	KASSERT(txq->ptq_nfree == txq->ptq_nbufs, ("%s: %u of %u buffers came back", __func__,
+	    txq->ptq_nfree, txq->ptq_nbufs));
+	pv_net_tx_flush_ring(txq);
+	mtx_unlock(&txq->ptq_mtx);
+}
+
+static void
+pv_net_tx_hdr_loaded(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
+{
+	if (error == 0)
+		*(bus_addr_t *)arg = segs[0].ds_addr;
+}
+
+/* Memory for the headers that can't stand before their frame, one piece for all buffers. */
+static int
+pv_net_tx_alloc_hdrs(struct pv_net_txq *txq, u_int size)
+{
+	struct pv_net *pn = txq->ptq_pn;
+	bus_size_t stride, bytes;
+	u_int i;
+	int error;
+
+	if (pn->pn_params.pnp_hdrlen == 0)
+		return (0);
+	stride = roundup2(pn->pn_params.pnp_hdrlen, 8);
+	bytes = stride * size;
+	error = bus_dma_tag_create(bus_get_dma_tag(pn->pn_dev), 8, 0, BUS_SPACE_MAXADDR,
+	    BUS_SPACE_MAXADDR, NULL, NULL, bytes, 1, bytes, 0, NULL, NULL, &txq->ptq_hdr_tag);
+	if (error == 0)
+		error = bus_dmamem_alloc(txq->ptq_hdr_tag, &txq->ptq_hdrs,
+		    BUS_DMA_WAITOK | BUS_DMA_ZERO, &txq->ptq_hdr_map);
+	if (error != 0)
+		return (error);
+	error = bus_dmamap_load(txq->ptq_hdr_tag, txq->ptq_hdr_map, txq->ptq_hdrs, bytes,
+	    pv_net_tx_hdr_loaded, &txq->ptq_hdrs_addr, BUS_DMA_NOWAIT);
+	if (error != 0)
+		return (error);
+	for (i = 0; i < size; i++) {
+		txq->ptq_bufs[i].ptb_hdr = (char *)txq->ptq_hdrs + i * stride;
+		txq->ptq_bufs[i].ptb_hdr_addr = txq->ptq_hdrs_addr + i * stride;
+	}
+	return (0);
+}
+
+int
+pv_net_tx_alloc(struct pv_net_txq *txq)
+{
+	const struct pv_net_params *params = &txq->ptq_pn->pn_params;
+	u_int i, size = txq->ptq_pvq->q_size;
+	int error;
+
+	NET_TASK_INIT(&txq->ptq_task, 0, pv_net_tx_task, txq);
+	TASK_INIT(&txq->ptq_flush, 0, pv_net_tx_flush_task, txq);
+	callout_init_mtx(&txq->ptq_timer, &txq->ptq_mtx, 0);
+	txq->ptq_ring = buf_ring_alloc(MAX(1 << flsl(size - 1), PV_NET_TX_RING_MIN), M_PVNET,
+	    M_WAITOK, &txq->ptq_mtx);
+	error = bus_dma_tag_create(bus_get_dma_tag(txq->ptq_pn->pn_dev), 1, params->pnp_boundary,
+	    BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL,
+	    PV_NET_MAX_FRAME + params->pnp_hdrlen, params->pnp_tx_segs, params->pnp_seg_max, 0,
+	    NULL, NULL, &txq->ptq_tag);
+	if (error != 0)
+		return (error);
+	txq->ptq_bufs = malloc(size * sizeof(txq->ptq_bufs[0]), M_PVNET, M_WAITOK | M_ZERO);
+	txq->ptq_free = malloc(size * sizeof(txq->ptq_free[0]), M_PVNET, M_WAITOK | M_ZERO);
+	/* One more than the tag may give, for the header. */
+	txq->ptq_segs = malloc((size_t)size * (params->pnp_tx_segs + 1) *
+	    sizeof(txq->ptq_segs[0]), M_PVNET, M_WAITOK | M_ZERO);
+	for (i = 0; i < size; i++) {
+		txq->ptq_bufs[i].ptb_segs = &txq->ptq_segs[i * (params->pnp_tx_segs + 1)];
+		error = bus_dmamap_create(txq->ptq_tag, 0, &txq->ptq_bufs[i].ptb_map);
+		if (error != 0)
+			return (error);
+		txq->ptq_free[i] = &txq->ptq_bufs[i];
+		txq->ptq_nbufs = txq->ptq_nfree = i + 1;
+	}
+	return (pv_net_tx_alloc_hdrs(txq, size));
+}
+
+static void
+pv_net_tx_free_hdrs(struct pv_net_txq *txq)
+{
+	if (txq->ptq_hdrs_addr != 0)
+		bus_dmamap_unload(txq->ptq_hdr_tag, txq->ptq_hdr_map);
+	if (txq->ptq_hdrs != NULL)
+		bus_dmamem_free(txq->ptq_hdr_tag, txq->ptq_hdrs, txq->ptq_hdr_map);
+	if (txq->ptq_hdr_tag != NULL)
+		bus_dma_tag_destroy(txq->ptq_hdr_tag);
+	txq->ptq_hdrs_addr = 0;
+	txq->ptq_hdrs = NULL;
+	txq->ptq_hdr_tag = NULL;
+}
+
+/* Undo pv_net_tx_alloc(), however far it came. */
+void
+pv_net_tx_free(struct pv_net_txq *txq)
+{
+	u_int i;
+
+	/* Packets that a dead device still may read are not given back. */
+	if (txq->ptq_nfree != txq->ptq_nbufs)
+		return;
+	pv_net_tx_free_hdrs(txq);
+	for (i = 0; i < txq->ptq_nbufs; i++)
+		bus_dmamap_destroy(txq->ptq_tag, txq->ptq_bufs[i].ptb_map);
+	if (txq->ptq_tag != NULL)
+		bus_dma_tag_destroy(txq->ptq_tag);
+	if (txq->ptq_ring != NULL)
+		drbr_free(txq->ptq_ring, M_PVNET);
+	free(txq->ptq_segs, M_PVNET);
+	free(txq->ptq_free, M_PVNET);
+	free(txq->ptq_bufs, M_PVNET);
+	txq->ptq_tag = NULL;
+	txq->ptq_ring = NULL;
+	txq->ptq_segs = NULL;
+	txq->ptq_free = NULL;
+	txq->ptq_bufs = NULL;
+	txq->ptq_nbufs = txq->ptq_nfree = 0;
+}

@@ -1,0 +1,188 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The inside of pv_net: structures that its files share.  Protocols see pv_net.h only.
+ */
+
+#ifndef _DEV_PV_PV_NET_VAR_H_
+#define	_DEV_PV_PV_NET_VAR_H_
+
+#define	PV_NET_BATCH		32	/* chains handled between two looks at anything else */
+#define	PV_NET_RX_SEGS		6	/* segments of a receive buffer: 16 KB that may be scattered */
+#define	PV_NET_MAX_FRAME	(65535 + ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN)
+
+/*
+ * Counters.  Each is a 64-bit field, written under the queue's lock, with a sysctl by the same name.
+ */
+struct pv_net_rxstats {
+	uint64_t	packets, bytes, mcasts;
+	uint64_t	csum_valid, csum_partial;
+	uint64_t	copied, merged;
+	uint64_t	nombuf, recycled;
+	uint64_t	short_buf, bad_header, bad_offload, runts, too_long;
+	uint64_t	deferred;
+};
+
+struct pv_net_txstats {
+	uint64_t	packets, bytes, mcasts;
+	uint64_t	csum, tso;
+	uint64_t	collapsed, defragged;
+	uint64_t	waits, queue_drops;
+	uint64_t	bad_offload, too_long, nomem;
+	uint64_t	held_kicks, timer_reclaims;
+};
+
+struct pv_net_rxbuf {
+	struct mbuf		*prb_mbuf;
+	bus_dmamap_t		 prb_map;
+	u_int			 prb_nsegs;	/* 0: not loaded */
+	bus_dma_segment_t	 prb_segs[PV_NET_RX_SEGS + 1];
+};
+
+struct pv_net_rxq {
+	struct mtx		 prq_mtx;
+	struct pvq		*prq_pvq;
+	struct pv_net		*prq_pn;
+	int			 prq_id;
+	bool			 prq_stopped;
+	bool			 prq_busy;	/* a thread is taking packets */
+	bool			 prq_starved;	/* the last buffer could not be allocated */
+	bool			 prq_discard;	/* the rest of the frame is dropped */
+	struct mbuf		*prq_head;	/* frame that goes on in the next buffer */
+	struct mbuf		*prq_tail;
+	struct pv_net_offload	 prq_offload;	/* of that frame */
+	bus_dma_tag_t		 prq_tag;
+	u_int			 prq_nbufs;
+	u_int			 prq_nfree;
+	struct pv_net_rxbuf	*prq_bufs;
+	struct pv_net_rxbuf	**prq_free;	/* stack of those not posted */
+	struct callout		 prq_refill;
+	struct task		 prq_task;
+	struct pv_net_rxstats	 prq_stats;
+	char			 prq_name[16];
+};
+
+struct pv_net_txbuf {
+	struct mbuf		*ptb_mbuf;
+	bus_dmamap_t		 ptb_map;
+	void			*ptb_hdr;	/* header apart from the mbuf */
+	bus_addr_t		 ptb_hdr_addr;
+	u_int			 ptb_nsegs;
+	bus_dma_segment_t	*ptb_segs;	/* pnp_tx_segs of them */
+};
+
+struct pv_net_txq {
+	struct mtx		 ptq_mtx;
+	struct pvq		*ptq_pvq;
+	struct pv_net		*ptq_pn;
+	int			 ptq_id;
+	bool			 ptq_stopped;
+	bool			 ptq_full;	/* packets wait for the interrupt */
+	bool			 ptq_flushing;	/* the flush task is under way */
+	u_int			 ptq_unkicked;	/* committed since the last kick */
+	sbintime_t		 ptq_kicked;	/* when that was */
+	struct buf_ring		*ptq_ring;
+	bus_dma_tag_t		 ptq_tag;
+	bus_dma_tag_t		 ptq_hdr_tag;
+	bus_dmamap_t		 ptq_hdr_map;
+	void			*ptq_hdrs;
+	bus_addr_t		 ptq_hdrs_addr;
+	u_int			 ptq_nbufs;
+	u_int			 ptq_nfree;
+	struct pv_net_txbuf	*ptq_bufs;
+	struct pv_net_txbuf	**ptq_free;	/* stack */
+	bus_dma_segment_t	*ptq_segs;	/* of all buffers */
+	struct callout		 ptq_timer;
+	struct task		 ptq_task;	/* drain the ring */
+	struct task		 ptq_flush;	/* kick when the CPU is idle */
+	uint64_t		 ptq_wd_done;	/* watchdog: completions when it last looked */
+	int			 ptq_wd_ticks;	/* seconds without one */
+	struct pv_net_txstats	 ptq_stats;
+	/* The batch that is being built. */
+	u_int			 ptq_n;
+	u_int			 ptq_slots;
+	struct pvq_chain	 ptq_chains[PV_NET_BATCH];
+	struct pv_net_txhdr	 ptq_txhdrs[PV_NET_BATCH];
+	char			 ptq_name[16];
+};
+
+enum pv_net_level {		/* how far attach came; detach goes back from there */
+	PV_NET_ALLOCATED, PV_NET_QUEUES, PV_NET_INTERFACE
+};
+
+struct pv_net {
+	device_t		 pn_dev;
+	const struct pv_net_ops	*pn_ops;
+	void			*pn_softc;
+	struct pv_net_params	 pn_params;
+	enum pv_net_level	 pn_level;
+	if_t			 pn_ifp;
+	struct ifmedia		 pn_media;
+	struct sx		 pn_sx;		/* configuration */
+	bool			 pn_running;	/* queues are in use */
+	bool			 pn_frozen;
+	bool			 pn_dead;	/* the device did not let go of its memory */
+	bool			 pn_detaching;
+	int			 pn_if_flags;	/* flags that the filter was set for */
+	uint8_t			 pn_lladdr[ETHER_ADDR_LEN];	/* that the device has */
+	u_int			 pn_rx_cluster;	/* bytes of a receive buffer */
+	u_int			 pn_rx_pad;	/* before the header, to align what IP reads */
+	struct pv_net_rxq	*pn_rxqs;
+	struct pv_net_txq	*pn_txqs;
+	struct taskqueue	*pn_tq;		/* packets */
+	struct taskqueue	*pn_idle_tq;	/* kicks that can wait */
+	struct task		 pn_filter_task;
+	struct task		 pn_reset_task;
+	struct callout		 pn_tick;
+	volatile u_int		 pn_want_reset;
+	uint64_t		 pn_resets;
+	uint64_t		 pn_watchdogs;
+	uint64_t		 pn_filter_errors;
+};
+
+/* pv_net_offload.c */
+int	pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m,
+	    struct pv_net_offload *out);
+int	pv_net_rx_offload(const struct pv_net *pn, struct mbuf *m,
+	    const struct pv_net_offload *in);
+u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
+
+/* pv_net_rx.c */
+void	pv_net_rx_intr(void *rxq);
+int	pv_net_rx_alloc(struct pv_net_rxq *rxq);
+void	pv_net_rx_free(struct pv_net_rxq *rxq);
+int	pv_net_rx_start(struct pv_net_rxq *rxq);
+void	pv_net_rx_stop(struct pv_net_rxq *rxq);
+void	pv_net_rx_drain(struct pv_net_rxq *rxq);
+
+/* pv_net_tx.c */
+void	pv_net_tx_intr(void *txq);
+int	pv_net_tx_alloc(struct pv_net_txq *txq);
+void	pv_net_tx_free(struct pv_net_txq *txq);
+void	pv_net_tx_start(struct pv_net_txq *txq);
+void	pv_net_tx_stop(struct pv_net_txq *txq);
+void	pv_net_tx_drain(struct pv_net_txq *txq);
+bool	pv_net_tx_stuck(struct pv_net_txq *txq);
+int	pv_net_transmit(if_t ifp, struct mbuf *m);
+void	pv_net_qflush(if_t ifp);
+
+/* pv_net_if.c */
+int	pv_net_if_create(struct pv_net *pn);
+void	pv_net_if_destroy(struct pv_net *pn);
+int	pv_net_set_filter(struct pv_net *pn);
+
+/* pv_net_sysctl.c */
+void	pv_net_sysctl_attach(struct pv_net *pn);
+
+/* pv_net.c */
+int	pv_net_init_locked(struct pv_net *pn);
+void	pv_net_stop_locked(struct pv_net *pn);
+void	pv_net_set_rx_layout(struct pv_net *pn);
+
+MALLOC_DECLARE(M_PVNET);
+
+#endif /* !_DEV_PV_PV_NET_VAR_H_ */

@@ -1,0 +1,584 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * virtio_blk: the block device of VirtIO 1.3, 5.2.
+ *
+ * The protocol half of a disk; everything that faces the operating system is in pv_blk.  A request is
+ *
+ *	device reads     header: type, first sector           struct vtblk_msg
+ *	device reads     data to write, or a discard's range
+ *	device writes    data to read
+ *	device writes    status, one byte                     struct vtblk_msg
+ *
+ * always in descriptors of their own, which every device accepts, legacy ones without ANY_LAYOUT
+ * included (2.7.4.3).  Numbers are little-endian, but in the guest's order on a legacy device (5.2.6.3).
+ *
+ * Trust.  The configuration is checked before use: what can't be right is replaced by the default, or
+ * the driver does not attach; it says which.  The status byte is set to a value that no device may
+ * answer before each request, so that a device which did not write it is found out.  A modern device
+ * must also claim to have written what it owes: fewer bytes would leave old memory in the reader's
+ * buffer.  (Legacy devices get lengths wrong, 2.7.8.3, so theirs are not looked at.)
+ *
+ * Locking: pv_blk's.  vtb_attached is written by attach and detach, which the bus serialises against
+ * the configuration task by virtio_free_queues().
+ *
+ * Gaps: one queue (no MQ), no WRITE_ZEROES, SECURE_ERASE, LIFETIME, ZONED.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/endian.h>
+#include <sys/limits.h>
+#include <sys/module.h>
+#include <sys/sysctl.h>
+
+#include <dev/pv/pv_blk.h>
+#include <dev/virtio/virtio.h>
+#include <dev/virtio/block/virtio_blk.h>
+
+#define	VTBLK_REQS_MAX		128
+#define	VTBLK_STATUS_UNSET	0xff	/* not a status of the specification */
+
+/* What a request needs besides its data; one for each in coherent memory. */
+struct vtblk_msg {
+	struct virtio_blk_outhdr hdr;
+	struct virtio_blk_discard_write_zeroes range;
+	uint8_t		status;
+} __aligned(64);
+
+struct vtblk_softc {
+	device_t	vtb_dev;
+	struct pv_blk	vtb_blk;
+	struct pv_blk_params vtb_params;
+	struct pvq	*vtb_queue;
+	uint64_t	vtb_features;
+	bool		vtb_modern;
+	bool		vtb_initialised; /* pv_blk_init() was done */
+	bool		vtb_attached;
+};
+
+static SYSCTL_NODE(_hw, OID_AUTO, vtbd, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+    "VirtIO block device parameters");
+
+static int vtblk_no_ident = 0;
+SYSCTL_INT(_hw_vtbd, OID_AUTO, no_ident, CTLFLAG_RDTUN, &vtblk_no_ident, 0,
+    "Do not ask disks for their identification");
+
+static int vtblk_writecache_mode = -1;
+SYSCTL_INT(_hw_vtbd, OID_AUTO, writecache_mode, CTLFLAG_RDTUN, &vtblk_writecache_mode, 0,
+    "Write cache mode of disks that have a choice: 0 write-through, 1 write-back, -1 theirs");
+
+static const struct virtio_feature vtblk_features[] = {
+	{ VIRTIO_BLK_F_SIZE_MAX,	"SIZE_MAX",	0 },
+	{ VIRTIO_BLK_F_SEG_MAX,		"SEG_MAX",	0 },
+	{ VIRTIO_BLK_F_GEOMETRY,	"GEOMETRY",	0 },
+	{ VIRTIO_BLK_F_RO,		"RO",		0 },
+	{ VIRTIO_BLK_F_BLK_SIZE,	"BLK_SIZE",	0 },
+	{ VIRTIO_BLK_F_FLUSH,		"FLUSH",	0 },
+	{ VIRTIO_BLK_F_TOPOLOGY,	"TOPOLOGY",	0 },
+	{ VIRTIO_BLK_F_CONFIG_WCE,	"CONFIG_WCE",	0 },
+	{ VIRTIO_BLK_F_DISCARD,		"DISCARD",	0 },
+	{ 0, NULL, 0 }
+};
+
+/* A number for the device, or from it: swapping is its own inverse. */
+static uint32_t
+vtblk_32(const struct vtblk_softc *sc, uint32_t v)
+{
+	return (sc->vtb_modern ? htole32(v) : v);
+}
+
+static uint64_t
+vtblk_64(const struct vtblk_softc *sc, uint64_t v)
+{
+	return (sc->vtb_modern ? htole64(v) : v);
+}
+
+/* hw.vtbd.N.name, else hw.vtbd.name. */
+static int
+vtblk_tunable(const struct vtblk_softc *sc, const char *name, int def)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "hw.vtbd.%d.%s", device_get_unit(sc->vtb_dev), name);
+	TUNABLE_INT_FETCH(path, &def);
+	return (def);
+}
+
+#define	VTBLK_CONFIG(sc, field, valuep)						\
+	virtio_read_config((sc)->vtb_dev, offsetof(struct virtio_blk_config, field),	\
+	    (valuep), sizeof(*(valuep)))
+
+/* Reads the capacity in bytes.  ENXIO, with a message, if it can't be one. */
+static int
+vtblk_capacity(struct vtblk_softc *sc, uint64_t *bytes)
+{
+	uint64_t sectors;
+	int error;
+
+	error = VTBLK_CONFIG(sc, capacity, &sectors);
+	if (error != 0) {
+		device_printf(sc->vtb_dev, "can't read the capacity, error %d\n", error);
+		return (error);
+	}
+	if (sectors > OFF_MAX / VIRTIO_BLK_SECTOR_SIZE ||
+	    sectors * VIRTIO_BLK_SECTOR_SIZE < sc->vtb_params.bp_sectorsize) {
+		device_printf(sc->vtb_dev, "the device says that its capacity is %ju sectors: "
+		    "there is no disk to use\n", (uintmax_t)sectors);
+		return (ENXIO);
+	}
+	*bytes = rounddown2(sectors * VIRTIO_BLK_SECTOR_SIZE, sc->vtb_params.bp_sectorsize);
+	return (0);
+}
+
+/* 5.2.4: blk_size is a hint for the best block size; sectors stay units of 512 bytes. */
+static void
+vtblk_read_blk_size(struct vtblk_softc *sc)
+{
+	uint32_t size;
+
+	sc->vtb_params.bp_sectorsize = VIRTIO_BLK_SECTOR_SIZE;
+	if ((sc->vtb_features & VIRTIO_BLK_F_BLK_SIZE) == 0 ||
+	    VTBLK_CONFIG(sc, blk_size, &size) != 0)
+		return;
+	if (!powerof2(size) || size < VIRTIO_BLK_SECTOR_SIZE || size > maxphys) {
+		device_printf(sc->vtb_dev, "the device says that its block size is %u, not a power "
+		    "of 2 from %u on: using %u\n", size, VIRTIO_BLK_SECTOR_SIZE,
+		    VIRTIO_BLK_SECTOR_SIZE);
+		return;
+	}
+	sc->vtb_params.bp_sectorsize = size;
+}
+
+/* Without SEG_MAX a device promises one data segment, without SIZE_MAX one of any size. */
+static void
+vtblk_read_limits(struct vtblk_softc *sc)
+{
+	struct pv_blk_params *bp = &sc->vtb_params;
+	uint32_t segs, size;
+
+	bp->bp_max_segs = 1;
+	if ((sc->vtb_features & VIRTIO_BLK_F_SEG_MAX) != 0 &&
+	    VTBLK_CONFIG(sc, seg_max, &segs) == 0) {
+		if (segs == 0)
+			device_printf(sc->vtb_dev, "the device says that a request has no segments "
+			    "(seg_max 0): using 1\n");
+		bp->bp_max_segs = MAX(segs, 1);
+	}
+	bp->bp_max_segs = MIN(bp->bp_max_segs, maxphys / PAGE_SIZE + 1);
+	bp->bp_seg_size = maxphys;
+	if ((sc->vtb_features & VIRTIO_BLK_F_SIZE_MAX) != 0 &&
+	    VTBLK_CONFIG(sc, size_max, &size) == 0) {
+		if (size == 0)
+			device_printf(sc->vtb_dev, "the device says that a segment has no bytes "
+			    "(size_max 0): using %u\n", bp->bp_sectorsize);
+		bp->bp_seg_size = MIN(bp->bp_seg_size, size == 0 ? bp->bp_sectorsize : size);
+	}
+}
+
+/* Where the disk likes requests to begin and end; GEOM wants to know where in a stripe it begins. */
+static void
+vtblk_read_topology(struct vtblk_softc *sc)
+{
+	struct pv_blk_params *bp = &sc->vtb_params;
+	uint8_t align, exp, heads, sectors;
+
+	if ((sc->vtb_features & VIRTIO_BLK_F_TOPOLOGY) != 0 &&
+	    VTBLK_CONFIG(sc, topology.physical_block_exp, &exp) == 0 &&
+	    VTBLK_CONFIG(sc, topology.alignment_offset, &align) == 0 &&
+	    exp != 0 && exp < 16 && bp->bp_sectorsize <= (UINT_MAX >> exp)) {
+		bp->bp_stripesize = bp->bp_sectorsize << exp;
+		bp->bp_stripeoffset = (bp->bp_stripesize -
+		    (uint64_t)align * bp->bp_sectorsize % bp->bp_stripesize) % bp->bp_stripesize;
+	}
+	if ((sc->vtb_features & VIRTIO_BLK_F_GEOMETRY) != 0 &&
+	    VTBLK_CONFIG(sc, geometry.heads, &heads) == 0 &&
+	    VTBLK_CONFIG(sc, geometry.sectors, &sectors) == 0) {
+		bp->bp_fwheads = heads;
+		bp->bp_fwsectors = sectors;
+	}
+}
+
+static void
+vtblk_read_discard(struct vtblk_softc *sc)
+{
+	uint32_t sectors;
+
+	if ((sc->vtb_features & VIRTIO_BLK_F_DISCARD) != 0 &&
+	    VTBLK_CONFIG(sc, max_discard_sectors, &sectors) == 0)
+		sc->vtb_params.bp_delete_size = (uint64_t)sectors * VIRTIO_BLK_SECTOR_SIZE;
+}
+
+static int
+vtblk_read_config(struct vtblk_softc *sc)
+{
+	struct pv_blk_params *bp = &sc->vtb_params;
+
+	bp->bp_diskname = device_get_name(sc->vtb_dev);
+	bp->bp_descr = "VirtIO block device";
+	bp->bp_msgsize = sizeof(struct vtblk_msg);
+	if (vtblk_tunable(sc, "no_ident", vtblk_no_ident) == 0)
+		bp->bp_ident_size = VIRTIO_BLK_ID_BYTES;
+	if ((sc->vtb_features & VIRTIO_BLK_F_RO) != 0)
+		bp->bp_flags |= PV_BLK_READONLY;
+	/* 5.2.5.2: a choice of cache modes implies the command, on legacy devices too. */
+	if ((sc->vtb_features & (VIRTIO_BLK_F_FLUSH | VIRTIO_BLK_F_CONFIG_WCE)) != 0)
+		bp->bp_flags |= PV_BLK_CACHED;
+	vtblk_read_blk_size(sc);
+	vtblk_read_limits(sc);
+	vtblk_read_topology(sc);
+	vtblk_read_discard(sc);
+	return (vtblk_capacity(sc, &bp->bp_mediasize));
+}
+
+static int
+vtblk_alloc_queue(struct vtblk_softc *sc)
+{
+	struct pv_blk_params *bp = &sc->vtb_params;
+	struct virtio_queue_spec spec = {
+		.vqs_name = "requestq",
+		.vqs_max_segs = bp->bp_max_segs + 2,
+		.vqs_cpu = -1,
+		.vqs_intr = pv_blk_intr,
+		.vqs_arg = &sc->vtb_blk,
+		.vqs_pvq = &sc->vtb_queue,
+	};
+	int error;
+
+	error = virtio_alloc_queues(sc->vtb_dev, &spec, 1, INTR_TYPE_BIO);
+	if (error != 0)
+		return (error);
+	/* The header and the status take a segment each. */
+	if (sc->vtb_queue->q_max_segs < 3) {
+		device_printf(sc->vtb_dev, "the queue holds %u segments, a request needs 3\n",
+		    sc->vtb_queue->q_max_segs);
+		return (ENXIO);
+	}
+	bp->bp_max_segs = MIN(bp->bp_max_segs, sc->vtb_queue->q_max_segs - 2u);
+	bp->bp_nreqs = MIN(sc->vtb_queue->q_size, VTBLK_REQS_MAX);
+	return (0);
+}
+
+/* Is there a volatile cache in use?  5.2.5.2: without a choice, FLUSH says so. */
+static int
+vtblk_get_writecache(struct vtblk_softc *sc)
+{
+	uint8_t on;
+
+	if ((sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) != 0 &&
+	    VTBLK_CONFIG(sc, writeback, &on) == 0)
+		return (on != 0);
+	return ((sc->vtb_features & VIRTIO_BLK_F_FLUSH) != 0);
+}
+
+/* Sets the cache mode, -1 leaves it, and tells pv_blk what it is now. */
+static int
+vtblk_set_writecache(struct vtblk_softc *sc, int mode)
+{
+	uint8_t on = mode != 0;
+	int error = 0;
+
+	if (mode != -1 && (sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) == 0)
+		return (EOPNOTSUPP);
+	if (mode != -1)
+		error = virtio_write_config(sc->vtb_dev,
+		    offsetof(struct virtio_blk_config, writeback), &on, sizeof(on));
+	pv_blk_set_writethrough(&sc->vtb_blk, vtblk_get_writecache(sc) == 0);
+	return (error);
+}
+
+static int
+vtblk_sysctl_writecache(SYSCTL_HANDLER_ARGS)
+{
+	struct vtblk_softc *sc = arg1;
+	int error, mode;
+
+	mode = vtblk_get_writecache(sc);
+	error = sysctl_handle_int(oidp, &mode, 0, req);
+	if (error != 0 || req->newptr == NULL)
+		return (error);
+	return (mode == 0 || mode == 1 ? vtblk_set_writecache(sc, mode) : EINVAL);
+}
+
+static void
+vtblk_sysctl(struct vtblk_softc *sc)
+{
+	SYSCTL_ADD_PROC(device_get_sysctl_ctx(sc->vtb_dev),
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtb_dev)), OID_AUTO, "writecache_mode",
+	    CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, sc, 0, vtblk_sysctl_writecache, "I",
+	    "Write cache mode: 0 write-through, 1 write-back");
+}
+
+static uint32_t
+vtblk_type(enum pv_blk_cmd cmd)
+{
+	static const uint32_t types[PV_BLK_NCMDS] = {
+		[PV_BLK_READ] = VIRTIO_BLK_T_IN,
+		[PV_BLK_WRITE] = VIRTIO_BLK_T_OUT,
+		[PV_BLK_FLUSH] = VIRTIO_BLK_T_FLUSH,
+		[PV_BLK_DELETE] = VIRTIO_BLK_T_DISCARD,
+		[PV_BLK_IDENT] = VIRTIO_BLK_T_GET_ID,
+	};
+
+	return (types[cmd]);
+}
+
+static void
+vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
+{
+	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
+	struct vtblk_msg *msg = rq->rq_msg;
+	bus_dma_segment_t *seg = rq->rq_segs;
+	int ndata = rq->rq_nsegs;
+	uint64_t sector = rq->rq_offset / VIRTIO_BLK_SECTOR_SIZE;
+
+	/* 5.2.6.1: the sector is 0 for requests that have none. */
+	msg->hdr.type = vtblk_32(sc, vtblk_type(rq->rq_cmd));
+	msg->hdr.reserved = 0;
+	msg->hdr.sector = rq->rq_cmd == PV_BLK_READ || rq->rq_cmd == PV_BLK_WRITE ?
+	    vtblk_64(sc, sector) : 0;
+	msg->status = VTBLK_STATUS_UNSET;
+	seg[0].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, hdr);
+	seg[0].ds_len = sizeof(msg->hdr);
+	if (rq->rq_cmd == PV_BLK_DELETE) {
+		msg->range.sector = vtblk_64(sc, sector);
+		msg->range.num_sectors = vtblk_32(sc, rq->rq_length / VIRTIO_BLK_SECTOR_SIZE);
+		msg->range.flags = 0;
+		seg[1].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, range);
+		seg[1].ds_len = sizeof(msg->range);
+		ndata = 1;
+	}
+	seg[1 + ndata].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, status);
+	seg[1 + ndata].ds_len = sizeof(msg->status);
+	pc->pc_segs = seg;
+	pc->pc_nread = 1;
+	pc->pc_nwrite = 1;
+	if (rq->rq_cmd == PV_BLK_READ || rq->rq_cmd == PV_BLK_IDENT)
+		pc->pc_nwrite += ndata;
+	else
+		pc->pc_nread += ndata;
+}
+
+static int
+vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd,
+    uintmax_t *seen)
+{
+	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
+	const struct vtblk_msg *msg = rq->rq_msg;
+	uint8_t status = *(const volatile uint8_t *)&msg->status;
+	size_t owed = sizeof(status);
+
+	*seen = status;
+	if (rq->rq_cmd == PV_BLK_READ && status == VIRTIO_BLK_S_OK)
+		owed += rq->rq_length;
+	if (sc->vtb_modern && pd->pd_len < owed) {
+		*seen = pd->pd_len;
+		return (-1);
+	}
+	switch (status) {
+	case VIRTIO_BLK_S_OK:
+		return (0);
+	case VIRTIO_BLK_S_IOERR:
+		return (EIO);
+	case VIRTIO_BLK_S_UNSUPP:
+		return (EOPNOTSUPP);
+	default:
+		return (-1);
+	}
+}
+
+static int
+vtblk_stop(struct pv_blk *blk)
+{
+	return (virtio_stop(blk->blk_dev));
+}
+
+static int
+vtblk_restart(struct pv_blk *blk)
+{
+	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
+	uint8_t on = (blk->blk_flags & PVB_WRITETHROUGH) == 0;
+	int error;
+
+	error = virtio_restart(blk->blk_dev);
+	if (error != 0)
+		return (error);
+	/* A reset sets the cache mode back to the device's own (5.2.5). */
+	if ((sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) != 0)
+		(void)virtio_write_config(blk->blk_dev,
+		    offsetof(struct virtio_blk_config, writeback), &on, sizeof(on));
+	virtio_start(blk->blk_dev);
+	return (0);
+}
+
+static const struct pv_blk_ops vtblk_ops = {
+	.bo_encode = vtblk_encode,
+	.bo_status = vtblk_status,
+	.bo_stop = vtblk_stop,
+	.bo_restart = vtblk_restart,
+};
+
+static int
+vtblk_probe(device_t dev)
+{
+	if (virtio_get_device_type(dev) != VIRTIO_ID_BLOCK)
+		return (ENXIO);
+	device_set_desc(dev, "VirtIO block device");
+	return (BUS_PROBE_DEFAULT);
+}
+
+/* Undoes attach from wherever it got to. */
+static void
+vtblk_teardown(struct vtblk_softc *sc)
+{
+	if (sc->vtb_attached) {
+		sc->vtb_attached = false;
+		pv_blk_detach(&sc->vtb_blk);
+	}
+	(void)virtio_stop(sc->vtb_dev);
+	virtio_free_queues(sc->vtb_dev);
+	if (sc->vtb_initialised) {
+		sc->vtb_initialised = false;
+		pv_blk_fini(&sc->vtb_blk);
+	}
+}
+
+static int
+vtblk_init(struct vtblk_softc *sc)
+{
+	int error, mode;
+
+	error = pv_blk_init(&sc->vtb_blk, sc->vtb_dev, &vtblk_ops, &sc->vtb_params);
+	if (error != 0)
+		return (error);
+	sc->vtb_initialised = true;
+	mode = vtblk_tunable(sc, "writecache_mode", vtblk_writecache_mode);
+	if ((sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) == 0 || mode < 0 || mode > 1)
+		mode = -1;
+	error = vtblk_set_writecache(sc, mode);
+	if (error != 0)
+		device_printf(sc->vtb_dev, "can't set the write cache mode, error %d\n", error);
+	return (0);
+}
+
+static int
+vtblk_attach(device_t dev)
+{
+	struct vtblk_softc *sc = device_get_softc(dev);
+	int error;
+
+	sc->vtb_dev = dev;
+	sc->vtb_modern = virtio_get_modern(dev) != 0;
+	error = virtio_negotiate(dev, vtblk_features, &sc->vtb_features);
+	if (error == 0)
+		error = vtblk_read_config(sc);
+	if (error == 0)
+		error = vtblk_alloc_queue(sc);
+	if (error == 0)
+		error = vtblk_init(sc);
+	if (error == 0) {
+		virtio_start(dev);
+		error = pv_blk_attach(&sc->vtb_blk, sc->vtb_queue);
+	}
+	if (error != 0) {
+		vtblk_teardown(sc);
+		return (error);
+	}
+	vtblk_sysctl(sc);
+	sc->vtb_attached = true;
+	return (0);
+}
+
+static int
+vtblk_detach(device_t dev)
+{
+	vtblk_teardown(device_get_softc(dev));
+	return (0);
+}
+
+/* kldunload and devctl detach without force ask first: not while the disk is open. */
+static int
+vtblk_quiesce(device_t dev)
+{
+	struct vtblk_softc *sc = device_get_softc(dev);
+
+	return (sc->vtb_attached ? pv_blk_quiesce(&sc->vtb_blk) : 0);
+}
+
+static int
+vtblk_suspend(device_t dev)
+{
+	struct vtblk_softc *sc = device_get_softc(dev);
+	int error;
+
+	pv_blk_freeze(&sc->vtb_blk);
+	error = virtio_stop(dev);
+	if (error != 0)
+		device_printf(dev, "can't stop the device, error %d\n", error);
+	pv_blk_requeue(&sc->vtb_blk, 0);
+	return (error);
+}
+
+static int
+vtblk_resume(device_t dev)
+{
+	struct vtblk_softc *sc = device_get_softc(dev);
+	int error;
+
+	error = vtblk_restart(&sc->vtb_blk);
+	if (error != 0) {
+		device_printf(dev, "can't restart the device, error %d\n", error);
+		return (error);
+	}
+	pv_blk_thaw(&sc->vtb_blk);
+	return (0);
+}
+
+static int
+vtblk_config_change(device_t dev)
+{
+	struct vtblk_softc *sc = device_get_softc(dev);
+	uint64_t bytes;
+
+	if (!sc->vtb_attached)
+		return (0);
+	if (virtio_needs_reset(dev)) {
+		pv_blk_reset(&sc->vtb_blk, 0);
+		return (0);
+	}
+	if (vtblk_capacity(sc, &bytes) == 0)
+		pv_blk_resize(&sc->vtb_blk, bytes);
+	return (0);
+}
+
+static device_method_t vtblk_methods[] = {
+	DEVMETHOD(device_probe,		vtblk_probe),
+	DEVMETHOD(device_attach,	vtblk_attach),
+	DEVMETHOD(device_detach,	vtblk_detach),
+	DEVMETHOD(device_quiesce,	vtblk_quiesce),
+	DEVMETHOD(device_suspend,	vtblk_suspend),
+	DEVMETHOD(device_resume,	vtblk_resume),
+
+	DEVMETHOD(virtio_config_change,	vtblk_config_change),
+
+	DEVMETHOD_END
+};
+
+static driver_t vtblk_driver = {
+	"vtbd",
+	vtblk_methods,
+	sizeof(struct vtblk_softc)
+};
+
+VIRTIO_DRIVER_MODULE(virtio_blk, vtblk_driver, NULL, NULL);
+MODULE_VERSION(virtio_blk, 1);
+MODULE_DEPEND(virtio_blk, virtio, 1, 1, 1);
+/* Not a link dependency: the bus to find the device on, so that one kldload(8) is enough. */
+MODULE_DEPEND(virtio_blk, virtio_pci, 1, 1, 1);
+MODULE_DEPEND(virtio_blk, pv, 1, 1, 1);

@@ -1,0 +1,639 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * vtnet(4): the virtio network device (VirtIO 1.3, 5.1).
+ *
+ * This file is the protocol: features, configuration, queues, and the header that stands before each packet.
+ * Packets and everything else that FreeBSD sees of the card are pv_net's; the control queue is
+ * if_vtnet_ctrl.c's.
+ *
+ * Header.  10 bytes, or 12 with num_buffers (VERSION_1, or MRG_RXBUF).  A legacy device without ANY_LAYOUT wants
+ * it in a descriptor of its own (2.7.4.3, 5.1.6.1); all others take header and frame from one.
+ *
+ *	MRG_RXBUF      a received frame lies in num_buffers buffers; only the first has a header
+ *	otherwise      a buffer holds the longest frame
+ *
+ * Trust.  What is in a received header is copied once and checked here for sense of its own, by pv_net against the
+ * frame.  num_buffers can't be 0 nor more than the ring has.
+ *
+ * Locking.  pno_decap and pno_encap run under their queue's lock, and vtn_rx_left belongs to that of the receive queue.
+ * Everything else is called under pv_net's configuration lock, or while attaching and detaching.
+ *
+ * Gaps.  One pair of queues (no MQ, RSS); no receive segmentation (GUEST_TSO), no VLAN filter, no announcement: each
+ * is left out of the table below, so it is never agreed on.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/endian.h>
+#include <sys/module.h>
+#include <sys/random.h>
+#include <sys/sysctl.h>
+#include <net/ethernet.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/virtio/virtio.h>
+#include <dev/virtio/network/virtio_net.h>
+#include <dev/virtio/network/if_vtnetvar.h>
+
+/* A packet of 64 KB is 17 pages; as much again for pieces that lie across one, and the header. */
+#define	VTNET_TX_SEGS		36
+
+/* Bigger rings only hold memory. */
+#define	VTNET_MAX_RING		1024
+
+/* The longest frame that one buffer holds, when frames can't span buffers. */
+#define	VTNET_MAX_MTU_UNMERGED	9216
+#define	VTNET_MAX_MTU		65535
+
+static SYSCTL_NODE(_hw, OID_AUTO, vtnet, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+    "VirtIO network devices");
+
+static int vtnet_csum_disable;
+SYSCTL_INT(_hw_vtnet, OID_AUTO, csum_disable, CTLFLAG_RDTUN, &vtnet_csum_disable, 0,
+    "Do not use checksum offload, nor segmentation offload");
+
+static int vtnet_tso_disable;
+SYSCTL_INT(_hw_vtnet, OID_AUTO, tso_disable, CTLFLAG_RDTUN, &vtnet_tso_disable, 0,
+    "Do not use TCP segmentation offload");
+
+static char vtnet_disable_features[256];
+SYSCTL_STRING(_hw_vtnet, OID_AUTO, disable_features, CTLFLAG_RDTUN, vtnet_disable_features,
+    sizeof(vtnet_disable_features),
+    "Names of features not to be used, as in the VirtIO specification, separated by commas");
+
+static int vtnet_rx_process_limit = 512;
+SYSCTL_INT(_hw_vtnet, OID_AUTO, rx_process_limit, CTLFLAG_RDTUN, &vtnet_rx_process_limit, 0,
+    "Receive buffers handled before others get the CPU");
+
+static int vtnet_tx_kick = 32;
+SYSCTL_INT(_hw_vtnet, OID_AUTO, tx_kick, CTLFLAG_RDTUN, &vtnet_tx_kick, 0,
+    "Packets of a burst for one notification of the device");
+
+/* What this driver uses (5.1.3). */
+static const struct virtio_feature vtnet_features[] = {
+	{ VIRTIO_F_ANY_LAYOUT, "ANY_LAYOUT", 0 },
+	{ VIRTIO_NET_F_CSUM, "CSUM", 0 },
+	{ VIRTIO_NET_F_GUEST_CSUM, "GUEST_CSUM", 0 },
+	{ VIRTIO_NET_F_MTU, "MTU", 0 },
+	{ VIRTIO_NET_F_MAC, "MAC", 0 },
+	{ VIRTIO_NET_F_HOST_TSO4, "HOST_TSO4", 0 },
+	{ VIRTIO_NET_F_HOST_TSO6, "HOST_TSO6", 0 },
+	{ VIRTIO_NET_F_HOST_ECN, "HOST_ECN", 0 },
+	{ VIRTIO_NET_F_MRG_RXBUF, "MRG_RXBUF", 0 },
+	{ VIRTIO_NET_F_STATUS, "STATUS", 0 },
+	{ VIRTIO_NET_F_CTRL_VQ, "CTRL_VQ", 0 },
+	{ VIRTIO_NET_F_CTRL_RX, "CTRL_RX", 0 },
+	{ VIRTIO_NET_F_CTRL_MAC_ADDR, "CTRL_MAC_ADDR", 0 },
+	{ 0, NULL, 0 }
+};
+
+/* A feature is of no use without one of others (5.1.3.1). */
+static const struct {
+	uint64_t	feature, needs;
+} vtnet_needs[] = {
+	{ VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_CSUM },
+	{ VIRTIO_NET_F_HOST_TSO6, VIRTIO_NET_F_CSUM },
+	{ VIRTIO_NET_F_HOST_ECN, VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 },
+	{ VIRTIO_NET_F_CTRL_RX, VIRTIO_NET_F_CTRL_VQ },
+	{ VIRTIO_NET_F_CTRL_MAC_ADDR, VIRTIO_NET_F_CTRL_VQ },
+};
+
+/* Those of these features that lack what they need. */
+static uint64_t
+vtnet_useless(uint64_t features)
+{
+	uint64_t useless = 0;
+	size_t i;
+
+	for (i = 0; i < nitems(vtnet_needs); i++) {
+		if ((features & vtnet_needs[i].feature) != 0 &&
+		    (features & vtnet_needs[i].needs) == 0)
+			useless |= vtnet_needs[i].feature;
+	}
+	return (useless);
+}
+
+static bool
+vtnet_separator(char c)
+{
+	return (c == ',' || c == ' ');
+}
+
+/* Is `name' one of the words of a list? */
+static bool
+vtnet_listed(const char *list, const char *name)
+{
+	size_t len = strlen(name), word;
+
+	while (*list != '\0') {
+		for (word = 0; list[word] != '\0' && !vtnet_separator(list[word]); word++)
+			;
+		if (word == len && strncasecmp(list, name, len) == 0)
+			return (true);
+		list += word;
+		while (vtnet_separator(*list))
+			list++;
+	}
+	return (false);
+}
+
+/* What the administrator does not want, for all devices or for this one. */
+static uint64_t
+vtnet_unwanted(struct vtnet_softc *sc)
+{
+	char list[sizeof(vtnet_disable_features)] = "", name[40];
+	const struct virtio_feature *vf;
+	uint64_t unwanted = 0;
+
+	snprintf(name, sizeof(name), "hw.vtnet.%d.disable_features", device_get_unit(sc->vtn_dev));
+	TUNABLE_STR_FETCH(name, list, sizeof(list));
+	for (vf = vtnet_features; vf->vf_mask != 0; vf++) {
+		if (vtnet_listed(vtnet_disable_features, vf->vf_name) ||
+		    vtnet_listed(list, vf->vf_name))
+			unwanted |= vf->vf_mask;
+	}
+	if (vtnet_csum_disable)
+		unwanted |= VIRTIO_NET_F_CSUM | VIRTIO_NET_F_GUEST_CSUM;
+	if (vtnet_csum_disable || vtnet_tso_disable)
+		unwanted |= VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 |
+		    VIRTIO_NET_F_HOST_ECN;
+	return (unwanted);
+}
+
+/* Agree on features without those in `unwanted'. */
+static int
+vtnet_agree(struct vtnet_softc *sc, uint64_t unwanted)
+{
+	struct virtio_feature table[nitems(vtnet_features)];
+	size_t i;
+
+	memcpy(table, vtnet_features, sizeof(table));
+	for (i = 0; i < nitems(table); i++) {
+		if ((table[i].vf_mask & unwanted) != 0)
+			table[i].vf_flags |= VIRTIO_FEATURE_OFF;
+	}
+	return (virtio_negotiate(sc->vtn_dev, table, &sc->vtn_features));
+}
+
+/*
+ * The device's limit for packets; a device that offers less than IPv4 needs lies, and is not asked (5.1.4.1).
+ */
+static int
+vtnet_read_mtu(struct vtnet_softc *sc, uint16_t *mtu)
+{
+	*mtu = 0;
+	if (!vtnet_has(sc, VIRTIO_NET_F_MTU))
+		return (0);
+	return (virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config, mtu), mtu,
+	    sizeof(*mtu)));
+}
+
+/*
+ * Features, in as many rounds as it takes: some turn out to be useless only when others are known.
+ */
+static int
+vtnet_negotiate(struct vtnet_softc *sc)
+{
+	uint64_t less, unwanted = vtnet_unwanted(sc);
+	uint16_t mtu;
+	int error;
+
+	for (;;) {
+		error = vtnet_agree(sc, unwanted);
+		if (error == 0)
+			error = vtnet_read_mtu(sc, &mtu);
+		if (error != 0)
+			return (error);
+		less = vtnet_useless(sc->vtn_features);
+		if (vtnet_has(sc, VIRTIO_NET_F_MTU) && mtu < VIRTIO_NET_MIN_MTU) {
+			device_printf(sc->vtn_dev, "the device says that its MTU is %u, which no "
+			    "network has: not believed\n", mtu);
+			less |= VIRTIO_NET_F_MTU;
+		}
+		if (less == 0)
+			break;
+		unwanted |= less;
+	}
+	sc->vtn_modern = vtnet_has(sc, VIRTIO_F_VERSION_1);
+	sc->vtn_hdrlen = sc->vtn_modern || vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF) ?
+	    VIRTIO_NET_HDR_LEN : VIRTIO_NET_HDR_LEN_LEGACY;
+	return (0);
+}
+
+/* The address that the device has, or one made up for it. */
+static int
+vtnet_read_lladdr(struct vtnet_softc *sc, uint8_t *lladdr)
+{
+	int error;
+
+	if (!vtnet_has(sc, VIRTIO_NET_F_MAC)) {
+		arc4rand(lladdr, ETHER_ADDR_LEN, 0);
+		lladdr[0] = (lladdr[0] & ~0x01) | 0x02;
+		return (0);
+	}
+	error = virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config, mac), lladdr,
+	    ETHER_ADDR_LEN);
+	if (error == 0 && (ETHER_IS_ZERO(lladdr) || ETHER_IS_MULTICAST(lladdr))) {
+		device_printf(sc->vtn_dev, "the device's Ethernet address %6D is %s: not "
+		    "attached; give the device another one\n", lladdr, ":",
+		    ETHER_IS_ZERO(lladdr) ? "all zero" : "that of a group");
+		error = EINVAL;
+	}
+	return (error);
+}
+
+static u_int
+vtnet_offloads(const struct vtnet_softc *sc)
+{
+	static const struct {
+		uint64_t	feature;
+		u_int		offload;
+	} map[] = {
+		{ VIRTIO_NET_F_CSUM, PV_NET_TXCSUM },
+		{ VIRTIO_NET_F_GUEST_CSUM, PV_NET_RXCSUM },
+		{ VIRTIO_NET_F_HOST_TSO4, PV_NET_TSO4 },
+		{ VIRTIO_NET_F_HOST_TSO6, PV_NET_TSO6 },
+		{ VIRTIO_NET_F_HOST_ECN, PV_NET_TSO_ECN },
+	};
+	u_int offloads = 0;
+	size_t i;
+
+	for (i = 0; i < nitems(map); i++) {
+		if (vtnet_has(sc, map[i].feature))
+			offloads |= map[i].offload;
+	}
+	return (offloads);
+}
+
+static int
+vtnet_read_params(struct vtnet_softc *sc, struct pv_net_params *params)
+{
+	uint16_t mtu;
+	int error;
+
+	memset(params, 0, sizeof(*params));
+	error = vtnet_read_lladdr(sc, params->pnp_lladdr);
+	if (error == 0)
+		error = vtnet_read_mtu(sc, &mtu);
+	if (error != 0)
+		return (error);
+	params->pnp_npairs = 1;
+	params->pnp_hdrlen = sc->vtn_hdrlen;
+	params->pnp_hdr_apart = !sc->vtn_modern && !vtnet_has(sc, VIRTIO_F_ANY_LAYOUT);
+	params->pnp_merge = vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF);
+	params->pnp_max_mtu = params->pnp_merge ? VTNET_MAX_MTU : VTNET_MAX_MTU_UNMERGED;
+	if (mtu != 0)
+		params->pnp_max_mtu = MIN(params->pnp_max_mtu, mtu);
+	params->pnp_mtu = MIN(params->pnp_max_mtu, ETHERMTU);
+	params->pnp_tx_segs = VTNET_TX_SEGS;
+	params->pnp_seg_max = BUS_SPACE_MAXSIZE_32BIT;
+	params->pnp_offloads = vtnet_offloads(sc);
+	params->pnp_link_reports = vtnet_has(sc, VIRTIO_NET_F_STATUS);
+	params->pnp_rx_budget = MAX(vtnet_rx_process_limit, 1);
+	params->pnp_tx_kick = MAX(vtnet_tx_kick, 1);
+	return (0);
+}
+
+static void
+vtnet_encap(void *softc, int pair __unused, struct pv_net_txhdr *hdrs, int n)
+{
+	static const uint8_t gso_types[] = {
+		[PV_NET_GSO_NONE] = VIRTIO_NET_HDR_GSO_NONE,
+		[PV_NET_GSO_TCP4] = VIRTIO_NET_HDR_GSO_TCPV4,
+		[PV_NET_GSO_TCP6] = VIRTIO_NET_HDR_GSO_TCPV6,
+	};
+	struct vtnet_softc *sc = softc;
+	const struct pv_net_offload *o;
+	struct virtio_net_hdr hdr;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		o = &hdrs[i].pth_offload;
+		memset(&hdr, 0, sizeof(hdr));
+		if ((o->po_flags & PV_NET_NEEDS_CSUM) != 0) {
+			hdr.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM;
+			hdr.csum_start = vtnet_16(sc, o->po_csum_start);
+			hdr.csum_offset = vtnet_16(sc, o->po_csum_offset);
+		}
+		if (o->po_gso_type != PV_NET_GSO_NONE) {
+			hdr.gso_type = gso_types[o->po_gso_type];
+			if ((o->po_flags & PV_NET_GSO_ECN) != 0)
+				hdr.gso_type |= VIRTIO_NET_HDR_GSO_ECN;
+			hdr.hdr_len = vtnet_16(sc, o->po_hdr_len);
+			hdr.gso_size = vtnet_16(sc, o->po_gso_size);
+		}
+		/* num_buffers is 0 in what we send (5.1.6.2.1). */
+		memcpy(hdrs[i].pth_hdr, &hdr, sc->vtn_hdrlen);
+	}
+}
+
+static void
+vtnet_decap_offload(const struct vtnet_softc *sc, const struct virtio_net_hdr *hdr,
+    struct pv_net_offload *o)
+{
+	/* Other bits are to be ignored (5.1.6.4.2). */
+	if ((hdr->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) != 0)
+		o->po_flags |= PV_NET_NEEDS_CSUM;
+	if ((hdr->flags & VIRTIO_NET_HDR_F_DATA_VALID) != 0)
+		o->po_flags |= PV_NET_DATA_VALID;
+	o->po_csum_start = vtnet_16(sc, hdr->csum_start);
+	o->po_csum_offset = vtnet_16(sc, hdr->csum_offset);
+	/* No kind of segmentation was agreed on. */
+	o->po_gso_type = hdr->gso_type == VIRTIO_NET_HDR_GSO_NONE ? PV_NET_GSO_NONE :
+	    PV_NET_GSO_OTHER;
+}
+
+/* The first buffer of a frame, of which the device says that it wrote `len' bytes. */
+static void
+vtnet_decap_first(struct vtnet_softc *sc, uint32_t len, struct pv_net_rxhdr *out)
+{
+	struct virtio_net_hdr hdr;
+	uint16_t buffers = 1;
+
+	if (len < sc->vtn_hdrlen) {
+		out->prh_error = PV_NET_RX_SHORT;
+		return;
+	}
+	/* Once: the device may still write to it, whatever it said. */
+	memset(&hdr, 0, sizeof(hdr));
+	memcpy(&hdr, out->prh_hdr, sc->vtn_hdrlen);
+	if (vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF))
+		buffers = vtnet_16(sc, hdr.num_buffers);
+	if (buffers == 0 || buffers > (*sc->vtn_rxq)->q_size) {
+		out->prh_error = PV_NET_RX_BADHDR;
+		return;
+	}
+	sc->vtn_rx_left = buffers - 1;
+	out->prh_skip = sc->vtn_hdrlen;
+	out->prh_len = len - sc->vtn_hdrlen;
+	vtnet_decap_offload(sc, &hdr, &out->prh_offload);
+}
+
+static void
+vtnet_decap(void *softc, int pair __unused, const struct pvq_done *done,
+    struct pv_net_rxhdr *hdrs, int n)
+{
+	struct vtnet_softc *sc = softc;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		if (sc->vtn_rx_left == 0)
+			vtnet_decap_first(sc, done[i].pd_len, &hdrs[i]);
+		else {
+			sc->vtn_rx_left--;
+			hdrs[i].prh_len = done[i].pd_len;
+		}
+		hdrs[i].prh_more = sc->vtn_rx_left > 0;
+	}
+}
+
+static int
+vtnet_stop(void *softc)
+{
+	struct vtnet_softc *sc = softc;
+	int error;
+
+	error = virtio_stop(sc->vtn_dev);
+	/* Even a device that did not confirm is cut off from memory now. */
+	vtnet_ctrl_drain(sc);
+	return (error);
+}
+
+static int
+vtnet_restart(void *softc)
+{
+	struct vtnet_softc *sc = softc;
+	int error;
+
+	error = virtio_restart(sc->vtn_dev);
+	if (error == 0) {
+		sc->vtn_rx_left = 0;
+		virtio_start(sc->vtn_dev);
+	}
+	return (error);
+}
+
+/* Without STATUS there always is a link (5.1.4.2). */
+static bool
+vtnet_link_up(void *softc)
+{
+	struct vtnet_softc *sc = softc;
+	uint16_t status;
+
+	if (!vtnet_has(sc, VIRTIO_NET_F_STATUS))
+		return (true);
+	if (virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config, status), &status,
+	    sizeof(status)) != 0)
+		return (false);
+	return ((status & VIRTIO_NET_S_LINK_UP) != 0);
+}
+
+static const struct pv_net_ops vtnet_ops = {
+	.pno_encap = vtnet_encap,
+	.pno_decap = vtnet_decap,
+	.pno_stop = vtnet_stop,
+	.pno_restart = vtnet_restart,
+	.pno_set_filter = vtnet_set_filter,
+	.pno_set_lladdr = vtnet_set_lladdr,
+	.pno_link_up = vtnet_link_up,
+};
+
+static int
+vtnet_alloc_queues(struct vtnet_softc *sc)
+{
+	struct virtio_queue_spec specs[VIRTIO_NET_Q_CTRL + 1];
+	struct pv_net_queue queue;
+	int i, n = VIRTIO_NET_Q_CTRL;
+
+	memset(specs, 0, sizeof(specs));
+	for (i = VIRTIO_NET_Q_RX; i <= VIRTIO_NET_Q_TX; i++) {
+		pv_net_queue(sc->vtn_pn, 0, i == VIRTIO_NET_Q_TX, &queue);
+		strlcpy(specs[i].vqs_name, i == VIRTIO_NET_Q_TX ? "txq0" : "rxq0",
+		    sizeof(specs[i].vqs_name));
+		specs[i].vqs_max_segs = queue.pq_max_segs;
+		specs[i].vqs_max_size = VTNET_MAX_RING;
+		specs[i].vqs_cpu = -1;
+		specs[i].vqs_intr = queue.pq_intr;
+		specs[i].vqs_arg = queue.pq_arg;
+		specs[i].vqs_pvq = queue.pq_pvq;
+		if (i == VIRTIO_NET_Q_RX)
+			sc->vtn_rxq = queue.pq_pvq;
+	}
+	if (vtnet_has(sc, VIRTIO_NET_F_CTRL_VQ)) {
+		strlcpy(specs[n].vqs_name, "ctrlq", sizeof(specs[n].vqs_name));
+		specs[n].vqs_max_segs = 3;
+		specs[n].vqs_cpu = -1;
+		specs[n].vqs_pvq = &sc->vtn_ctrl.vtc_pvq;
+		n++;
+	}
+	return (virtio_alloc_queues(sc->vtn_dev, specs, n, INTR_TYPE_NET));
+}
+
+static void
+vtnet_sysctl(struct vtnet_softc *sc)
+{
+	SYSCTL_ADD_U64(device_get_sysctl_ctx(sc->vtn_dev),
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev)), OID_AUTO, "config_changes",
+	    CTLFLAG_RD, &sc->vtn_config_changes, 0,
+	    "Times the device said that its configuration changed");
+	vtnet_ctrl_sysctl(sc);
+}
+
+/* Undo the steps of attach, from wherever it came to. */
+static void
+vtnet_teardown(struct vtnet_softc *sc)
+{
+	switch (sc->vtn_level) {
+	case VTNET_ATTACHED:
+		pv_net_detach(sc->vtn_pn);
+		/* FALLTHROUGH */
+	case VTNET_LIVE:
+		(void)vtnet_stop(sc);
+		/* FALLTHROUGH */
+	case VTNET_CTRL:
+		vtnet_ctrl_free(sc);
+		/* FALLTHROUGH */
+	case VTNET_QUEUES:
+		virtio_free_queues(sc->vtn_dev);
+		/* FALLTHROUGH */
+	case VTNET_ALLOCATED:
+		pv_net_free(sc->vtn_pn);
+		sc->vtn_pn = NULL;
+		/* FALLTHROUGH */
+	case VTNET_NONE:
+		sc->vtn_level = VTNET_NONE;
+	}
+}
+
+static int
+vtnet_probe(device_t dev)
+{
+	if (virtio_get_device_type(dev) != VIRTIO_ID_NETWORK)
+		return (ENXIO);
+	device_set_desc(dev, "VirtIO network device");
+	return (BUS_PROBE_DEFAULT);
+}
+
+static int
+vtnet_attach_steps(struct vtnet_softc *sc)
+{
+	struct pv_net_params params;
+	int error;
+
+	error = vtnet_negotiate(sc);
+	if (error == 0)
+		error = vtnet_read_params(sc, &params);
+	if (error != 0)
+		return (error);
+	sc->vtn_pn = pv_net_alloc(sc->vtn_dev, &vtnet_ops, sc, &params);
+	if (sc->vtn_pn == NULL)
+		return (ENXIO);
+	sc->vtn_level = VTNET_ALLOCATED;
+	error = vtnet_alloc_queues(sc);
+	if (error != 0)
+		return (error);
+	sc->vtn_level = VTNET_QUEUES;
+	error = vtnet_ctrl_alloc(sc);
+	sc->vtn_level = VTNET_CTRL;
+	if (error != 0)
+		return (error);
+	virtio_start(sc->vtn_dev);
+	sc->vtn_level = VTNET_LIVE;
+	error = pv_net_attach(sc->vtn_pn);
+	sc->vtn_level = VTNET_ATTACHED;
+	return (error);
+}
+
+static int
+vtnet_attach(device_t dev)
+{
+	struct vtnet_softc *sc = device_get_softc(dev);
+	int error;
+
+	sc->vtn_dev = dev;
+	error = vtnet_attach_steps(sc);
+	if (error == 0)
+		vtnet_sysctl(sc);
+	else
+		vtnet_teardown(sc);
+	return (error);
+}
+
+static int
+vtnet_detach(device_t dev)
+{
+	vtnet_teardown(device_get_softc(dev));
+	return (0);
+}
+
+static int
+vtnet_suspend(device_t dev)
+{
+	struct vtnet_softc *sc = device_get_softc(dev);
+
+	return (pv_net_freeze(sc->vtn_pn));
+}
+
+static int
+vtnet_resume(device_t dev)
+{
+	struct vtnet_softc *sc = device_get_softc(dev);
+
+	return (pv_net_thaw(sc->vtn_pn));
+}
+
+/* The machine goes down: the device must not write to its memory afterwards. */
+static int
+vtnet_shutdown(device_t dev)
+{
+	return (vtnet_suspend(dev));
+}
+
+static int
+vtnet_config_change(device_t dev)
+{
+	struct vtnet_softc *sc = device_get_softc(dev);
+
+	sc->vtn_config_changes++;
+	if (virtio_needs_reset(dev)) {
+		device_printf(dev, "the device asks for a reset\n");
+		pv_net_request_reset(sc->vtn_pn);
+	}
+	pv_net_link_change(sc->vtn_pn);
+	return (0);
+}
+
+static device_method_t vtnet_methods[] = {
+	DEVMETHOD(device_probe, vtnet_probe),
+	DEVMETHOD(device_attach, vtnet_attach),
+	DEVMETHOD(device_detach, vtnet_detach),
+	DEVMETHOD(device_suspend, vtnet_suspend),
+	DEVMETHOD(device_resume, vtnet_resume),
+	DEVMETHOD(device_shutdown, vtnet_shutdown),
+
+	DEVMETHOD(virtio_config_change, vtnet_config_change),
+
+	DEVMETHOD_END
+};
+
+static driver_t vtnet_driver = {
+	"vtnet",
+	vtnet_methods,
+	sizeof(struct vtnet_softc)
+};
+
+VIRTIO_DRIVER_MODULE(vtnet, vtnet_driver, NULL, NULL);
+MODULE_VERSION(vtnet, 1);
+MODULE_DEPEND(vtnet, pv, 1, 1, 1);
+MODULE_DEPEND(vtnet, virtio, 1, 1, 1);
+/* Not a link dependency: the bus to find the device on, so that one kldload(8) is enough. */
+MODULE_DEPEND(vtnet, virtio_pci, 1, 1, 1);

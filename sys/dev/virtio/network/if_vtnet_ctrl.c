@@ -1,0 +1,292 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * vtnet(4): the control queue (VirtIO 1.3, 5.1.6.5), and what goes by it: receive filter and Ethernet address.
+ *
+ * A command is three pieces of one page of memory that the device sees: class and command, data, and the byte in
+ * which the device answers.  There is one at a time, and it is waited for: first in a loop, since most devices
+ * answer at once, then sleeping.  A device that does not answer within a second is asked nothing more until it was
+ * reset, since the page is its own until then.
+ *
+ * Locking.  pv_net's configuration lock, held by all who come here.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/endian.h>
+#include <sys/sysctl.h>
+#include <net/ethernet.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/virtio/virtio.h>
+#include <dev/virtio/network/virtio_net.h>
+#include <dev/virtio/network/if_vtnetvar.h>
+
+/* Where the pieces are in the page. */
+#define	VTNET_CTRL_HDR		0
+#define	VTNET_CTRL_ACK		8
+#define	VTNET_CTRL_DATA		16
+#define	VTNET_CTRL_DATA_MAX	(PAGE_SIZE - VTNET_CTRL_DATA)
+
+#define	VTNET_CTRL_SPINS	1000			/* of a microsecond each */
+#define	VTNET_CTRL_TIMEOUT	SBT_1S
+#define	VTNET_CTRL_PAUSE	SBT_1MS
+
+/* Not an answer that a device can give: shows whether it gave one. */
+#define	VTNET_CTRL_NO_ACK	0xff
+
+/* Groups in the device's filter; more, and all groups are received. */
+#define	VTNET_MAX_GROUPS	128
+
+static void
+vtnet_ctrl_loaded(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
+{
+	if (error == 0)
+		*(bus_addr_t *)arg = segs[0].ds_addr;
+}
+
+int
+vtnet_ctrl_alloc(struct vtnet_softc *sc)
+{
+	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
+	void *mem;
+	int error;
+
+	if (!vtnet_has(sc, VIRTIO_NET_F_CTRL_VQ))
+		return (0);
+	error = bus_dma_tag_create(bus_get_dma_tag(sc->vtn_dev), PAGE_SIZE, 0, BUS_SPACE_MAXADDR,
+	    BUS_SPACE_MAXADDR, NULL, NULL, PAGE_SIZE, 1, PAGE_SIZE, 0, NULL, NULL,
+	    &ctrl->vtc_tag);
+	if (error == 0)
+		error = bus_dmamem_alloc(ctrl->vtc_tag, &mem, BUS_DMA_WAITOK | BUS_DMA_ZERO,
+		    &ctrl->vtc_map);
+	if (error != 0)
+		return (error);
+	ctrl->vtc_mem = mem;
+	return (bus_dmamap_load(ctrl->vtc_tag, ctrl->vtc_map, ctrl->vtc_mem, PAGE_SIZE,
+	    vtnet_ctrl_loaded, &ctrl->vtc_addr, BUS_DMA_NOWAIT));
+}
+
+void
+vtnet_ctrl_free(struct vtnet_softc *sc)
+{
+	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
+
+	if (ctrl->vtc_addr != 0)
+		bus_dmamap_unload(ctrl->vtc_tag, ctrl->vtc_map);
+	if (ctrl->vtc_mem != NULL)
+		bus_dmamem_free(ctrl->vtc_tag, ctrl->vtc_mem, ctrl->vtc_map);
+	if (ctrl->vtc_tag != NULL)
+		bus_dma_tag_destroy(ctrl->vtc_tag);
+	ctrl->vtc_addr = 0;
+	ctrl->vtc_mem = NULL;
+	ctrl->vtc_tag = NULL;
+}
+
+/* The device was stopped: the page is ours again. */
+void
+vtnet_ctrl_drain(struct vtnet_softc *sc)
+{
+	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
+
+	if (ctrl->vtc_pvq == NULL)
+		return;
+	while (pvq_drain(ctrl->vtc_pvq) != NULL)
+		;
+	ctrl->vtc_dead = false;
+}
+
+/* Wait for the one command that is in flight. */
+static int
+vtnet_ctrl_wait(struct vtnet_softc *sc)
+{
+	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
+	sbintime_t end = sbinuptime() + VTNET_CTRL_TIMEOUT;
+	struct pvq_done done;
+	int spins;
+
+	for (spins = 0; pvq_get(ctrl->vtc_pvq, &done, 1) == 0; spins++) {
+		if (pvq_broken(ctrl->vtc_pvq) || sbinuptime() > end)
+			return (ETIMEDOUT);
+		if (spins < VTNET_CTRL_SPINS)
+			DELAY(1);
+		else
+			pause_sbt("vtctrl", VTNET_CTRL_PAUSE, 0, 0);
+	}
+	return (0);
+}
+
+static int
+vtnet_ctrl_post(struct vtnet_softc *sc, size_t len)
+{
+	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
+	bus_dma_segment_t segs[3] = {
+		{ ctrl->vtc_addr + VTNET_CTRL_HDR, sizeof(struct virtio_net_ctrl) },
+		{ ctrl->vtc_addr + VTNET_CTRL_DATA, len },
+		{ ctrl->vtc_addr + VTNET_CTRL_ACK, 1 },
+	};
+	struct pvq_chain chain = {
+		.pc_segs = segs, .pc_nread = 2, .pc_nwrite = 1, .pc_cookie = ctrl
+	};
+	int error;
+
+	error = pvq_reserve(ctrl->vtc_pvq, pvq_prepare(ctrl->vtc_pvq, &chain));
+	if (error == 0)
+		error = pvq_share(ctrl->vtc_pvq, &chain);
+	if (error != 0)
+		return (error);
+	bus_dmamap_sync(ctrl->vtc_tag, ctrl->vtc_map, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	pvq_put(ctrl->vtc_pvq, &chain, 1);
+	pvq_commit(ctrl->vtc_pvq);
+	pvq_kick(ctrl->vtc_pvq);
+	return (0);
+}
+
+/*
+ * Give the device a command, whose `len' bytes of data are in the page already.  Returns 0; EIO if the device
+ * refused; ETIMEDOUT if it never answered; ENXIO if it is not to be asked.
+ */
+static int
+vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_t len)
+{
+	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
+	struct virtio_net_ctrl *hdr;
+	int error;
+
+	KASSERT(len > 0 && len <= VTNET_CTRL_DATA_MAX, ("%s: %zu bytes", __func__, len));
+	if (ctrl->vtc_pvq == NULL || ctrl->vtc_dead)
+		return (ENXIO);
+	ctrl->vtc_commands++;
+	hdr = (struct virtio_net_ctrl *)(ctrl->vtc_mem + VTNET_CTRL_HDR);
+	hdr->class = class;
+	hdr->command = command;
+	ctrl->vtc_mem[VTNET_CTRL_ACK] = VTNET_CTRL_NO_ACK;
+	error = vtnet_ctrl_post(sc, len);
+	if (error == 0)
+		error = vtnet_ctrl_wait(sc);
+	if (error != 0) {
+		ctrl->vtc_dead = true;
+		ctrl->vtc_timeouts++;
+		device_printf(sc->vtn_dev, "the device does not answer control command %u/%u: "
+		    "it will be reset\n", class, command);
+		pv_net_request_reset(sc->vtn_pn);
+		return (error);
+	}
+	bus_dmamap_sync(ctrl->vtc_tag, ctrl->vtc_map,
+	    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	if (ctrl->vtc_mem[VTNET_CTRL_ACK] == VIRTIO_NET_OK)
+		return (0);
+	ctrl->vtc_errors++;
+	return (EIO);
+}
+
+static int
+vtnet_ctrl_switch(struct vtnet_softc *sc, uint8_t command, bool on)
+{
+	sc->vtn_ctrl.vtc_mem[VTNET_CTRL_DATA] = on;
+	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_RX, command, 1));
+}
+
+/*
+ * The filter's table is two lists one behind the other, each a 32-bit count and its addresses: single hosts, of which
+ * we have none beside our own, and groups (5.1.6.5.2).
+ */
+static int
+vtnet_ctrl_groups(struct vtnet_softc *sc, const struct pv_net_filter *filter, u_int ngroups)
+{
+	uint8_t *data = sc->vtn_ctrl.vtc_mem + VTNET_CTRL_DATA;
+	uint32_t hosts = vtnet_32(sc, 0), groups = vtnet_32(sc, ngroups);
+
+	_Static_assert(2 * sizeof(uint32_t) + VTNET_MAX_GROUPS * ETHER_ADDR_LEN <=
+	    VTNET_CTRL_DATA_MAX, "the filter's table does not fit");
+	memcpy(data, &hosts, sizeof(hosts));
+	memcpy(data + sizeof(hosts), &groups, sizeof(groups));
+	if (ngroups > 0)
+		memcpy(data + 2 * sizeof(uint32_t), filter->pf_groups, ngroups * ETHER_ADDR_LEN);
+	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MAC, VIRTIO_NET_CTRL_MAC_TABLE_SET,
+	    2 * sizeof(uint32_t) + ngroups * ETHER_ADDR_LEN));
+}
+
+/*
+ * Without CTRL_RX a device has no filter to set: it gives us everything, and Ethernet's own input drops what is
+ * not for us.
+ */
+int
+vtnet_set_filter(void *softc, const struct pv_net_filter *filter)
+{
+	struct vtnet_softc *sc = softc;
+	bool allmulti = filter->pf_allmulti;
+	u_int ngroups = filter->pf_ngroups;
+	int error;
+
+	if (!vtnet_has(sc, VIRTIO_NET_F_CTRL_VQ | VIRTIO_NET_F_CTRL_RX))
+		return (0);
+	if (ngroups > VTNET_MAX_GROUPS) {
+		sc->vtn_ctrl.vtc_overflows++;
+		allmulti = true;
+		ngroups = 0;
+	}
+	/* The table first: then what it lets in may be narrowed without a gap. */
+	error = vtnet_ctrl_groups(sc, filter, ngroups);
+	if (error == EIO) {
+		allmulti = true;
+		error = 0;
+	}
+	if (error == 0)
+		error = vtnet_ctrl_switch(sc, VIRTIO_NET_CTRL_RX_ALLMULTI, allmulti);
+	if (error == 0)
+		error = vtnet_ctrl_switch(sc, VIRTIO_NET_CTRL_RX_PROMISC, filter->pf_promisc);
+	if (error == EIO)
+		device_printf(sc->vtn_dev, "the device refused to change its receive filter\n");
+	return (error);
+}
+
+int
+vtnet_set_lladdr(void *softc, const uint8_t *lladdr)
+{
+	struct vtnet_softc *sc = softc;
+
+	if (vtnet_has(sc, VIRTIO_NET_F_CTRL_VQ | VIRTIO_NET_F_CTRL_MAC_ADDR)) {
+		memcpy(sc->vtn_ctrl.vtc_mem + VTNET_CTRL_DATA, lladdr, ETHER_ADDR_LEN);
+		return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MAC, VIRTIO_NET_CTRL_MAC_ADDR_SET,
+		    ETHER_ADDR_LEN));
+	}
+	/* Legacy devices take it in their configuration (5.1.4.2); others keep what they have. */
+	if (sc->vtn_modern)
+		return (EOPNOTSUPP);
+	return (virtio_write_config(sc->vtn_dev, offsetof(struct virtio_net_config, mac), lladdr,
+	    ETHER_ADDR_LEN));
+}
+
+void
+vtnet_ctrl_sysctl(struct vtnet_softc *sc)
+{
+	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
+	const struct {
+		const char	*name;
+		uint64_t	*counter;
+		const char	*what;
+	} counters[] = {
+		{ "ctrl_commands", &ctrl->vtc_commands, "Control commands given to the device" },
+		{ "ctrl_errors", &ctrl->vtc_errors, "Control commands that the device refused" },
+		{ "ctrl_timeouts", &ctrl->vtc_timeouts,
+		    "Control commands that the device never answered" },
+		{ "filter_overflows", &ctrl->vtc_overflows,
+		    "Times there were more groups than the device's filter takes" },
+	};
+	struct sysctl_oid_list *list;
+	size_t i;
+
+	list = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev));
+	for (i = 0; i < nitems(counters); i++)
+		SYSCTL_ADD_U64(device_get_sysctl_ctx(sc->vtn_dev), list, OID_AUTO,
+		    counters[i].name, CTLFLAG_RD, counters[i].counter, 0, counters[i].what);
+}

@@ -1,0 +1,439 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * virtio_pci: virtio devices on the PCI bus (VirtIO 1.3, 4.1).
+ *
+ * One driver for both faces that a device can have.  A device with modern capabilities that make
+ * sense is driven as modern (virtio_pci_modern.c), a transitional one without them, or if
+ * hw.virtio.pci.force_legacy says so, as legacy (virtio_pci_legacy.c).  This file has what is the
+ * same for both: probing, BARs, interrupts, reset.
+ *
+ * Attach raises nothing that vtpci_teardown() does not lower from any point: BARs, doorbells, the
+ * child.
+ *
+ * A device that was pulled out reads as all ones.  Every wait here is bounded, and vtpci_reset() says
+ * ENXIO if the vendor id has gone as well.
+ *
+ * Locking.  None: newbus serialises attach and detach, virtio.h says what drivers serialise, and
+ * what an interrupt or pvq_kick() uses does not change while they can run.
+ *
+ * Gaps.  Suspend and resume come with the personalities' freeze and thaw.  Shared memory windows
+ * (4.1.4.7) and the window through configuration space (4.1.4.9) have no user here.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/module.h>
+#include <sys/rman.h>
+#include <sys/sysctl.h>
+
+#include <machine/bus.h>
+#include <machine/resource.h>
+
+#include <dev/pci/pcireg.h>
+#include <dev/pci/pcivar.h>
+
+#include <dev/virtio/virtio_bus.h>
+#include <dev/virtio/virtio_ring.h>
+#include <dev/virtio/pci/virtio_pci.h>
+
+SYSCTL_NODE(_hw_virtio, OID_AUTO, pci, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+    "VirtIO devices on the PCI bus");
+
+static int vtpci_disable_msix = 0;
+SYSCTL_INT(_hw_virtio_pci, OID_AUTO, disable_msix, CTLFLAG_RDTUN, &vtpci_disable_msix, 0,
+    "Use the wired interrupt, even where there is MSI-X");
+
+static int vtpci_force_legacy = 0;
+SYSCTL_INT(_hw_virtio_pci, OID_AUTO, force_legacy, CTLFLAG_RDTUN, &vtpci_force_legacy, 0,
+    "Drive transitional devices by their legacy interface");
+
+struct resource *
+vtpci_map_bar(struct vtpci_softc *sc, int bar)
+{
+	device_t dev = sc->vp_bus.vb_dev;
+	int rid = PCIR_BAR(bar);
+
+	if (sc->vp_bars[bar] != NULL)
+		return (sc->vp_bars[bar]);
+	sc->vp_bar_types[bar] = PCI_BAR_IO(pci_read_config(dev, rid, 4)) ? SYS_RES_IOPORT :
+	    SYS_RES_MEMORY;
+	sc->vp_bars[bar] = bus_alloc_resource_any(dev, sc->vp_bar_types[bar], &rid, RF_ACTIVE);
+	return (sc->vp_bars[bar]);
+}
+
+static void
+vtpci_unmap_bars(struct vtpci_softc *sc)
+{
+	int i;
+
+	for (i = 0; i < VTPCI_NBARS; i++) {
+		if (sc->vp_bars[i] == NULL)
+			continue;
+		(void)bus_release_resource(sc->vp_bus.vb_dev, sc->vp_bar_types[i], PCIR_BAR(i),
+		    sc->vp_bars[i]);
+		sc->vp_bars[i] = NULL;
+	}
+}
+
+/* pci_alloc_msix(9) wants the BARs of the vector table and of the pending bits mapped. */
+static bool
+vtpci_map_msix(struct vtpci_softc *sc)
+{
+	int rids[2], i;
+
+	rids[0] = pci_msix_table_bar(sc->vp_bus.vb_dev);
+	rids[1] = pci_msix_pba_bar(sc->vp_bus.vb_dev);
+	for (i = 0; i < 2; i++) {
+		if (rids[i] < PCIR_BAR(0) || rids[i] > PCIR_BAR(VTPCI_NBARS - 1) ||
+		    vtpci_map_bar(sc, PCI_RID2BAR(rids[i])) == NULL)
+			return (false);
+	}
+	return (true);
+}
+
+/* Has the device been pulled out? */
+static bool
+vtpci_gone(struct vtpci_softc *sc)
+{
+
+	return (pci_read_config(sc->vp_bus.vb_dev, PCIR_VENDOR, 2) == 0xffff);
+}
+
+static int
+vtpci_reset(device_t dev)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+	int i;
+
+	sc->vp_ops->vo_set_status(sc, VIRTIO_STATUS_RESET);
+	for (i = 0; i < VTPCI_RESET_SPINS + VTPCI_RESET_SLEEPS; i++) {
+		if (sc->vp_ops->vo_get_status(sc) == VIRTIO_STATUS_RESET) {
+			pci_enable_busmaster(dev);
+			return (0);
+		}
+		if (vtpci_gone(sc))
+			return (ENXIO);
+		if (i < VTPCI_RESET_SPINS)
+			DELAY(VTPCI_RESET_SPIN_US);
+		else
+			pause_sbt("vtreset", SBT_1MS, 0, 0);
+	}
+	pci_disable_busmaster(dev);
+	return (ETIMEDOUT);
+}
+
+static uint8_t
+vtpci_get_status(device_t dev)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+
+	return (sc->vp_ops->vo_get_status(sc));
+}
+
+static void
+vtpci_set_status(device_t dev, uint8_t status)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+
+	sc->vp_ops->vo_set_status(sc, status);
+}
+
+static uint64_t
+vtpci_get_features(device_t dev)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+
+	return (sc->vp_ops->vo_get_features(sc));
+}
+
+static void
+vtpci_set_features(device_t dev, uint64_t features)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+
+	sc->vp_ops->vo_set_features(sc, features);
+}
+
+static bus_size_t
+vtpci_config_size(device_t dev)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+	struct vtpci_region vr;
+
+	sc->vp_ops->vo_config(sc, &vr);
+	return (vr.vr_len);
+}
+
+static uint32_t
+vtpci_config_generation(device_t dev)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+
+	return (sc->vp_ops->vo_generation(sc));
+}
+
+static uint32_t
+vtpci_read_config(device_t dev, bus_size_t off, int width)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+	struct vtpci_region vr;
+
+	sc->vp_ops->vo_config(sc, &vr);
+	KASSERT(off + width <= vr.vr_len, ("%s: %ju", __func__, (uintmax_t)off));
+	if (width == 4)
+		return (bus_read_4(vr.vr_res, vr.vr_off + off));
+	if (width == 2)
+		return (bus_read_2(vr.vr_res, vr.vr_off + off));
+	return (bus_read_1(vr.vr_res, vr.vr_off + off));
+}
+
+static void
+vtpci_write_config(device_t dev, bus_size_t off, uint32_t value, int width)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+	struct vtpci_region vr;
+
+	sc->vp_ops->vo_config(sc, &vr);
+	KASSERT(off + width <= vr.vr_len, ("%s: %ju", __func__, (uintmax_t)off));
+	if (width == 4)
+		bus_write_4(vr.vr_res, vr.vr_off + off, value);
+	else if (width == 2)
+		bus_write_2(vr.vr_res, vr.vr_off + off, value);
+	else
+		bus_write_1(vr.vr_res, vr.vr_off + off, value);
+}
+
+static uint16_t
+vtpci_queue_size(device_t dev, uint16_t index)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+
+	return (sc->vp_ops->vo_queue_size(sc, index));
+}
+
+static int
+vtpci_queue_setup(device_t dev, uint16_t index, struct pvq *q)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+
+	return (sc->vp_ops->vo_queue_setup(sc, index, q));
+}
+
+static void
+vtpci_free_vectors(device_t dev, int n, struct resource **irqs)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+	int i;
+
+	for (i = 0; i < n; i++) {
+		if (irqs[i] != NULL)
+			(void)bus_release_resource(dev, SYS_RES_IRQ, rman_get_rid(irqs[i]),
+			    irqs[i]);
+	}
+	if (sc->vp_msix)
+		(void)pci_release_msi(dev);
+	sc->vp_msix = false;
+}
+
+static int
+vtpci_alloc_vectors(device_t dev, int n, struct resource **irqs)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+	int count, i, rid;
+
+	if (vtpci_disable_msix != 0 || pci_msix_count(dev) < n || !vtpci_map_msix(sc))
+		return (ENXIO);
+	count = n;
+	if (pci_alloc_msix(dev, &count) != 0)
+		return (ENXIO);
+	sc->vp_msix = true;
+	for (i = 0; i < n && count == n; i++) {
+		rid = i + 1;
+		irqs[i] = bus_alloc_resource_any(dev, SYS_RES_IRQ, &rid, RF_ACTIVE);
+		if (irqs[i] == NULL)
+			break;
+	}
+	if (i < n) {
+		vtpci_free_vectors(dev, i, irqs);
+		return (ENXIO);
+	}
+	return (0);
+}
+
+static int
+vtpci_alloc_wired(device_t dev, struct resource **irq)
+{
+	int rid = 0;
+
+	*irq = bus_alloc_resource_any(dev, SYS_RES_IRQ, &rid, RF_ACTIVE | RF_SHAREABLE);
+	return (*irq == NULL ? ENXIO : 0);
+}
+
+static int
+vtpci_set_vector(device_t dev, int index, int vector)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+	uint16_t v = vector < 0 ? VIRTIO_PCI_NO_VECTOR : vector;
+
+	/* A device that has no room for the mapping says NO_VECTOR (4.1.5.1.2.2). */
+	return (sc->vp_ops->vo_set_vector(sc, index, v) == v ? 0 : ENXIO);
+}
+
+static uint8_t
+vtpci_isr(device_t dev)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+
+	return (sc->vp_ops->vo_isr(sc));
+}
+
+static int
+vtpci_probe(device_t dev)
+{
+	uint16_t device = pci_get_device(dev);
+	char desc[48];
+
+	if (pci_get_vendor(dev) != VIRTIO_PCI_VENDOR || device < VIRTIO_PCI_DEVICE_MIN ||
+	    device > VIRTIO_PCI_DEVICE_MAX)
+		return (ENXIO);
+	snprintf(desc, sizeof(desc), "VirtIO PCI (%s)", virtio_type_name(
+	    device < VIRTIO_PCI_DEVICE_MODERN ? pci_get_subdevice(dev) :
+	    device - VIRTIO_PCI_DEVICE_MODERN));
+	device_set_desc_copy(dev, desc);
+	return (BUS_PROBE_DEFAULT);
+}
+
+/* Lower what attach raised, from wherever it got to. */
+static void
+vtpci_teardown(struct vtpci_softc *sc)
+{
+
+	vtpci_modern_detach(sc);
+	vtpci_legacy_detach(sc);
+	vtpci_unmap_bars(sc);
+	pci_disable_busmaster(sc->vp_bus.vb_dev);
+}
+
+/* Modern if it can be, legacy if it must be. */
+static int
+vtpci_choose(struct vtpci_softc *sc)
+{
+	device_t dev = sc->vp_bus.vb_dev;
+	int error;
+
+	if (vtpci_force_legacy != 0 && vtpci_legacy_attach(sc) == 0)
+		return (0);
+	error = vtpci_modern_attach(sc);
+	if (error == 0 || vtpci_legacy_attach(sc) == 0)
+		return (0);
+	if (error == ENOENT)
+		device_printf(dev, "neither modern capabilities nor a legacy I/O BAR\n");
+	return (ENXIO);
+}
+
+static void
+vtpci_identify(struct vtpci_softc *sc)
+{
+	struct virtio_bus *vb = &sc->vp_bus;
+	uint16_t device = pci_get_device(vb->vb_dev);
+
+	vb->vb_type = device < VIRTIO_PCI_DEVICE_MODERN ? pci_get_subdevice(vb->vb_dev) :
+	    device - VIRTIO_PCI_DEVICE_MODERN;
+	vb->vb_vendor = pci_get_subvendor(vb->vb_dev);
+	vb->vb_notify = sc->vp_ops->vo_notify;
+	vb->vb_notify_arg = sc;
+}
+
+static int
+vtpci_attach(device_t dev)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+	int error;
+
+	sc->vp_bus.vb_dev = dev;
+	error = vtpci_choose(sc);
+	if (error == 0) {
+		vtpci_identify(sc);
+		if (bootverbose)
+			device_printf(dev, "%s device, type %u (%s)\n",
+			    sc->vp_bus.vb_modern ? "modern" : "legacy", sc->vp_bus.vb_type,
+			    virtio_type_name(sc->vp_bus.vb_type));
+		error = virtio_bus_attach(&sc->vp_bus);
+	}
+	if (error != 0)
+		vtpci_teardown(sc);
+	return (error);
+}
+
+static int
+vtpci_detach(device_t dev)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+	int error;
+
+	error = virtio_bus_detach(&sc->vp_bus);
+	if (error != 0)
+		return (error);
+	(void)vtpci_reset(dev);
+	vtpci_teardown(sc);
+	return (0);
+}
+
+static int
+vtpci_shutdown(device_t dev)
+{
+
+	(void)bus_generic_shutdown(dev);
+	/* Whoever runs next must not find a device that writes to memory. */
+	(void)vtpci_reset(dev);
+	return (0);
+}
+
+static device_method_t vtpci_methods[] = {
+	DEVMETHOD(device_probe,		vtpci_probe),
+	DEVMETHOD(device_attach,	vtpci_attach),
+	DEVMETHOD(device_detach,	vtpci_detach),
+	DEVMETHOD(device_shutdown,	vtpci_shutdown),
+
+	DEVMETHOD(bus_read_ivar,	virtio_bus_read_ivar),
+	DEVMETHOD(bus_driver_added,	bus_generic_driver_added),
+	DEVMETHOD(bus_child_detached,	virtio_bus_child_detached),
+	DEVMETHOD(bus_child_pnpinfo,	virtio_bus_child_pnpinfo),
+
+	DEVMETHOD(virtio_bus_reset,	vtpci_reset),
+	DEVMETHOD(virtio_bus_get_status, vtpci_get_status),
+	DEVMETHOD(virtio_bus_set_status, vtpci_set_status),
+	DEVMETHOD(virtio_bus_get_features, vtpci_get_features),
+	DEVMETHOD(virtio_bus_set_features, vtpci_set_features),
+	DEVMETHOD(virtio_bus_config_size, vtpci_config_size),
+	DEVMETHOD(virtio_bus_config_generation, vtpci_config_generation),
+	DEVMETHOD(virtio_bus_read_config, vtpci_read_config),
+	DEVMETHOD(virtio_bus_write_config, vtpci_write_config),
+	DEVMETHOD(virtio_bus_queue_size, vtpci_queue_size),
+	DEVMETHOD(virtio_bus_queue_setup, vtpci_queue_setup),
+	DEVMETHOD(virtio_bus_alloc_vectors, vtpci_alloc_vectors),
+	DEVMETHOD(virtio_bus_alloc_wired, vtpci_alloc_wired),
+	DEVMETHOD(virtio_bus_free_vectors, vtpci_free_vectors),
+	DEVMETHOD(virtio_bus_set_vector, vtpci_set_vector),
+	DEVMETHOD(virtio_bus_isr,	vtpci_isr),
+
+	DEVMETHOD_END
+};
+
+static driver_t vtpci_driver = {
+	"virtio_pci",
+	vtpci_methods,
+	sizeof(struct vtpci_softc)
+};
+
+DRIVER_MODULE(virtio_pci, pci, vtpci_driver, NULL, NULL);
+MODULE_VERSION(virtio_pci, 1);
+MODULE_DEPEND(virtio_pci, pci, 1, 1, 1);
+MODULE_DEPEND(virtio_pci, virtio, 1, 1, 1);

@@ -1,0 +1,693 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The virtio bus: the half that is the same for every transport.
+ *
+ * A device goes through these states (VirtIO 1.3, 2.1 and 3.1); virtio.h lists the functions that a
+ * driver moves it with.
+ *
+ *	reset --negotiate--> features agreed --alloc_queues--> queues set up --start--> live
+ *	  ^                                                          ^                    |
+ *	  |                                                          +-----restart--+     |
+ *	  +--free_queues-- stopped <----------------stop------------------ stopped <+-----+
+ *
+ * The transport is called through virtio_bus_if.m on the child's parent, whose softc begins with a
+ * struct virtio_bus.  Interrupts are virtio_intr.c's.
+ *
+ * Ring features (indirect descriptors, event indices) are negotiated here and not by drivers: no
+ * driver can tell the difference.
+ *
+ * Locking.  None.  A driver calls these functions one at a time.  vb_live is a flag that interrupt
+ * handlers and pvq_kick() read without a lock: one that runs at the moment of the change may act on
+ * the old value, which does no harm, because the queues and the registers are there until
+ * virtio_free_queues() has waited for the handlers.
+ *
+ * Gaps.  Packed rings (VIRTIO_F_RING_PACKED) are not asked for: an issue of their own.  Resetting a
+ * single queue (RING_RESET) neither: nothing needs it.  Legacy configuration fields of 8 bytes are
+ * read as a little-endian pair, so legacy devices on a big-endian machine are not served.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/malloc.h>
+#include <sys/module.h>
+#include <sys/sbuf.h>
+#include <sys/sysctl.h>
+#include <sys/taskqueue.h>
+
+#include <dev/virtio/virtio_bus.h>
+#include <dev/virtio/virtio_ring.h>
+
+/* A configuration that changes this often while it is read is not going to stand still. */
+#define	VIRTIO_CONFIG_TRIES	100
+
+static MALLOC_DEFINE(M_VIRTIO, "virtio", "virtio bus");
+
+SYSCTL_NODE(_hw, OID_AUTO, virtio, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "VirtIO devices");
+
+static int virtio_use_indirect = 1;
+SYSCTL_INT(_hw_virtio, OID_AUTO, indirect, CTLFLAG_RDTUN, &virtio_use_indirect, 0,
+    "Use indirect descriptors where the device has them");
+
+static int virtio_use_event_idx = 1;
+SYSCTL_INT(_hw_virtio, OID_AUTO, event_idx, CTLFLAG_RDTUN, &virtio_use_event_idx, 0,
+    "Use event indices to suppress interrupts and notifications where the device has them");
+
+static const char *const virtio_type_names[] = {
+	[VIRTIO_ID_NETWORK] = "network",
+	[VIRTIO_ID_BLOCK] = "block",
+	[VIRTIO_ID_CONSOLE] = "console",
+	[VIRTIO_ID_ENTROPY] = "entropy",
+	[VIRTIO_ID_BALLOON] = "balloon",
+};
+
+/* Features of the ring and the transport (VirtIO 1.3, 6), which drivers do not see. */
+static const struct virtio_feature virtio_ring_features[] = {
+	{ VIRTIO_F_NOTIFY_ON_EMPTY, "NOTIFY_ON_EMPTY", VIRTIO_FEATURE_OFF },
+	{ VIRTIO_F_ANY_LAYOUT, "ANY_LAYOUT", VIRTIO_FEATURE_OFF },
+	{ VIRTIO_F_INDIRECT_DESC, "INDIRECT_DESC", 0 },
+	{ VIRTIO_F_EVENT_IDX, "EVENT_IDX", 0 },
+	{ VIRTIO_F_VERSION_1, "VERSION_1", 0 },
+	/* Addresses come from bus_dma(9), and barriers from bus_dmamap_sync(9). */
+	{ VIRTIO_F_ACCESS_PLATFORM, "ACCESS_PLATFORM", 0 },
+	{ VIRTIO_F_RING_PACKED, "RING_PACKED", VIRTIO_FEATURE_OFF },
+	{ VIRTIO_F_IN_ORDER, "IN_ORDER", VIRTIO_FEATURE_OFF },
+	{ VIRTIO_F_ORDER_PLATFORM, "ORDER_PLATFORM", 0 },
+	{ VIRTIO_F_NOTIFICATION_DATA, "NOTIFICATION_DATA", VIRTIO_FEATURE_OFF },
+	{ VIRTIO_F_RING_RESET, "RING_RESET", VIRTIO_FEATURE_OFF },
+	{ 0, NULL, 0 }
+};
+
+MODULE_VERSION(virtio, 1);
+MODULE_DEPEND(virtio, pv, 1, 1, 1);
+
+static int
+virtio_modevent(module_t mod __unused, int what, void *arg __unused)
+{
+
+	switch (what) {
+	case MOD_LOAD:
+	case MOD_UNLOAD:
+	case MOD_SHUTDOWN:
+		return (0);
+	default:
+		return (EOPNOTSUPP);
+	}
+}
+
+static moduledata_t virtio_module = {
+	"virtio",
+	virtio_modevent,
+	NULL
+};
+
+DECLARE_MODULE(virtio, virtio_module, SI_SUB_DRIVERS, SI_ORDER_SECOND);
+
+static inline struct virtio_bus *
+virtio_bus_of(device_t child)
+{
+
+	return (device_get_softc(device_get_parent(child)));
+}
+
+const char *
+virtio_type_name(uint32_t type)
+{
+
+	if (type < nitems(virtio_type_names) && virtio_type_names[type] != NULL)
+		return (virtio_type_names[type]);
+	return ("unknown");
+}
+
+/* Add a word to a list of words in str. */
+static void
+virtio_add_word(char *str, const char *word)
+{
+
+	if (str[0] != '\0')
+		strlcat(str, " ", VIRTIO_FEATURE_STRLEN);
+	strlcat(str, word, VIRTIO_FEATURE_STRLEN);
+}
+
+static uint64_t
+virtio_add_names(char *str, const struct virtio_feature *vf, uint64_t features)
+{
+
+	for (; vf->vf_mask != 0; vf++) {
+		if ((features & vf->vf_mask) == 0)
+			continue;
+		virtio_add_word(str, vf->vf_name);
+		features &= ~vf->vf_mask;
+	}
+	return (features);
+}
+
+/* Write the names of features to str; those without a name as one number. */
+static void
+virtio_feature_names(char *str, const struct virtio_feature *table, uint64_t features)
+{
+	char number[20];
+
+	str[0] = '\0';
+	features = virtio_add_names(str, table, features);
+	features = virtio_add_names(str, virtio_ring_features, features);
+	if (features != 0) {
+		snprintf(number, sizeof(number), "0x%jx", (uintmax_t)features);
+		virtio_add_word(str, number);
+	}
+}
+
+static uint64_t
+virtio_ring_mask(const struct virtio_bus *vb)
+{
+	const struct virtio_feature *vf;
+	uint64_t mask;
+
+	mask = 0;
+	for (vf = virtio_ring_features; vf->vf_mask != 0; vf++) {
+		if ((vf->vf_flags & VIRTIO_FEATURE_OFF) == 0)
+			mask |= vf->vf_mask;
+	}
+	if (virtio_use_indirect == 0)
+		mask &= ~VIRTIO_F_INDIRECT_DESC;
+	if (virtio_use_event_idx == 0)
+		mask &= ~VIRTIO_F_EVENT_IDX;
+	/* A legacy device has 32 bits, whatever else it may claim. */
+	return (vb->vb_modern ? mask : mask & UINT32_MAX);
+}
+
+/*
+ * What of the offer do we take?  Returns ENOTSUP, logged, if that is not enough.
+ */
+static int
+virtio_choose(struct virtio_bus *vb, const struct virtio_feature *table, uint64_t *chosen)
+{
+	const struct virtio_feature *vf;
+	uint64_t mask;
+
+	mask = virtio_ring_mask(vb);
+	for (vf = table; vf->vf_mask != 0; vf++) {
+		if ((vf->vf_flags & VIRTIO_FEATURE_OFF) == 0)
+			mask |= vf->vf_mask;
+		if ((vf->vf_flags & VIRTIO_FEATURE_REQUIRED) != 0 &&
+		    (vb->vb_offered & vf->vf_mask) == 0) {
+			device_printf(vb->vb_dev, "device does not offer %s, which its driver "
+			    "needs\n", vf->vf_name);
+			return (ENOTSUP);
+		}
+	}
+	if (vb->vb_modern && (vb->vb_offered & VIRTIO_F_VERSION_1) == 0) {
+		device_printf(vb->vb_dev, "device does not offer VERSION_1\n");
+		return (ENOTSUP);
+	}
+	*chosen = vb->vb_offered & mask;
+	return (0);
+}
+
+static void
+virtio_set_status(struct virtio_bus *vb, uint8_t bits)
+{
+
+	VIRTIO_BUS_SET_STATUS(vb->vb_dev, VIRTIO_BUS_GET_STATUS(vb->vb_dev) | bits);
+}
+
+/* Reset, ACKNOWLEDGE, DRIVER: the first steps (3.1.1, 1 to 3). */
+static int
+virtio_reset(struct virtio_bus *vb)
+{
+	int error;
+
+	vb->vb_live = false;
+	error = VIRTIO_BUS_RESET(vb->vb_dev);
+	if (error != 0) {
+		device_printf(vb->vb_dev, error == ENXIO ? "device has gone\n" :
+		    "device does not answer a reset\n");
+		return (ENODEV);
+	}
+	VIRTIO_BUS_SET_STATUS(vb->vb_dev, VIRTIO_STATUS_ACK);
+	virtio_set_status(vb, VIRTIO_STATUS_DRIVER);
+	return (0);
+}
+
+/* Tell the device what we chose, and see that it agrees (3.1.1, 4 to 6). */
+static int
+virtio_agree(struct virtio_bus *vb, uint64_t features)
+{
+
+	VIRTIO_BUS_SET_FEATURES(vb->vb_dev, features);
+	if (vb->vb_modern) {
+		virtio_set_status(vb, VIRTIO_STATUS_FEATURES_OK);
+		if ((VIRTIO_BUS_GET_STATUS(vb->vb_dev) & VIRTIO_STATUS_FEATURES_OK) == 0) {
+			device_printf(vb->vb_dev, "device refused features 0x%jx\n",
+			    (uintmax_t)features);
+			virtio_set_status(vb, VIRTIO_STATUS_FAILED);
+			return (ENODEV);
+		}
+	}
+	vb->vb_features = features;
+	return (0);
+}
+
+int
+virtio_negotiate(device_t dev, const struct virtio_feature *table, uint64_t *got)
+{
+	struct virtio_bus *vb = virtio_bus_of(dev);
+	uint64_t chosen;
+	int error;
+
+	KASSERT(vb->vb_slots == NULL, ("%s: queues are allocated", __func__));
+	error = virtio_reset(vb);
+	if (error != 0)
+		return (error);
+	vb->vb_offered = VIRTIO_BUS_GET_FEATURES(vb->vb_dev);
+	virtio_feature_names(vb->vb_offered_str, table, vb->vb_offered);
+	error = virtio_choose(vb, table, &chosen);
+	if (error == 0)
+		error = virtio_agree(vb, chosen);
+	else
+		virtio_set_status(vb, VIRTIO_STATUS_FAILED);
+	if (error != 0)
+		return (error);
+	virtio_feature_names(vb->vb_features_str, table, vb->vb_features);
+	if (bootverbose) {
+		device_printf(vb->vb_dev, "device offers %s\n", vb->vb_offered_str);
+		device_printf(vb->vb_dev, "in use: %s\n", vb->vb_features_str);
+	}
+	*got = vb->vb_features;
+	return (0);
+}
+
+uint64_t
+virtio_features(device_t dev)
+{
+
+	return (virtio_bus_of(dev)->vb_features);
+}
+
+/* The width of one access to a field of len bytes. */
+static int
+virtio_config_width(size_t len)
+{
+
+	if (len == 2 || len == 4)
+		return (len);
+	return (len == 8 ? 4 : 1);
+}
+
+/* Returns true if what was read is what was in dst before. */
+static bool
+virtio_config_pass(struct virtio_bus *vb, bus_size_t off, char *dst, size_t len)
+{
+	int width = virtio_config_width(len);
+	union {
+		uint8_t		u8;
+		uint16_t	u16;
+		uint32_t	u32;
+	} value;
+	uint32_t v;
+	size_t i;
+	bool same;
+
+	same = true;
+	for (i = 0; i < len; i += width) {
+		v = VIRTIO_BUS_READ_CONFIG(vb->vb_dev, off + i, width);
+		if (width == 4)
+			value.u32 = v;
+		else if (width == 2)
+			value.u16 = v;
+		else
+			value.u8 = v;
+		if (memcmp(dst + i, &value, width) != 0) {
+			same = false;
+			memcpy(dst + i, &value, width);
+		}
+	}
+	return (same);
+}
+
+static bool
+virtio_config_outside(struct virtio_bus *vb, bus_size_t off, size_t len)
+{
+	bus_size_t size = VIRTIO_BUS_CONFIG_SIZE(vb->vb_dev);
+
+	return (len > size || off > size - len);
+}
+
+int
+virtio_read_config(device_t dev, bus_size_t off, void *dst, size_t len)
+{
+	struct virtio_bus *vb = virtio_bus_of(dev);
+	uint32_t gen;
+	int tries;
+	bool same;
+
+	if (virtio_config_outside(vb, off, len))
+		return (ENXIO);
+	memset(dst, 0, len);
+	if (len == (size_t)virtio_config_width(len)) {
+		(void)virtio_config_pass(vb, off, dst, len);
+		return (0);
+	}
+	/*
+	 * A legacy device has no generation (2.5.4): two passes that read the same must do.  The
+	 * first one compares with what nobody has read.
+	 */
+	for (tries = 0; tries < VIRTIO_CONFIG_TRIES; tries++) {
+		gen = VIRTIO_BUS_CONFIG_GENERATION(vb->vb_dev);
+		same = virtio_config_pass(vb, off, dst, len);
+		if (vb->vb_modern && gen == VIRTIO_BUS_CONFIG_GENERATION(vb->vb_dev))
+			return (0);
+		if (!vb->vb_modern && same && tries > 0)
+			return (0);
+	}
+	device_printf(vb->vb_dev, "configuration at %ju never stood still\n", (uintmax_t)off);
+	return (EBUSY);
+}
+
+int
+virtio_write_config(device_t dev, bus_size_t off, const void *src, size_t len)
+{
+	struct virtio_bus *vb = virtio_bus_of(dev);
+	const char *from = src;
+	int width = virtio_config_width(len);
+	uint16_t v16;
+	uint32_t v32;
+	size_t i;
+
+	if (virtio_config_outside(vb, off, len))
+		return (ENXIO);
+	for (i = 0; i < len; i += width) {
+		if (width == 4)
+			memcpy(&v32, from + i, 4);
+		else if (width == 2) {
+			memcpy(&v16, from + i, 2);
+			v32 = v16;
+		} else
+			v32 = (uint8_t)from[i];
+		VIRTIO_BUS_WRITE_CONFIG(vb->vb_dev, off + i, v32, width);
+	}
+	return (0);
+}
+
+static void
+virtio_config_task(void *arg, int pending __unused)
+{
+	struct virtio_bus *vb = arg;
+
+	if (vb->vb_live)
+		(void)VIRTIO_CONFIG_CHANGE(vb->vb_child);
+}
+
+/* What size shall a queue have?  Returns 0, logged, if there is none that would do. */
+static uint16_t
+virtio_choose_size(struct virtio_bus *vb, int index, const struct virtio_queue_spec *spec)
+{
+	uint16_t size;
+
+	size = VIRTIO_BUS_QUEUE_SIZE(vb->vb_dev, index);
+	if (size == 0) {
+		device_printf(vb->vb_dev, "device has no queue %d (%s)\n", index, spec->vqs_name);
+		return (0);
+	}
+	if (!powerof2(size) || size > VRING_MAX_SIZE) {
+		device_printf(vb->vb_dev, "queue %d (%s): size %u is not a power of two up to "
+		    "%u\n", index, spec->vqs_name, size, VRING_MAX_SIZE);
+		return (0);
+	}
+	while (!vb->vb_fixed_size && spec->vqs_max_size != 0 && size > spec->vqs_max_size &&
+	    size > 1)
+		size /= 2;
+	return (size);
+}
+
+static int
+virtio_alloc_queue(struct virtio_bus *vb, int index, const struct virtio_queue_spec *spec)
+{
+	struct virtio_slot *vs = &vb->vb_slots[index];
+	struct virtqueue_params params = {
+		.vqp_dev = vb->vb_dev,
+		.vqp_name = spec->vqs_name,
+		.vqp_dmat = vb->vb_dmat,
+		.vqp_features = vb->vb_features,
+		.vqp_index = index,
+		.vqp_max_segs = spec->vqs_max_segs,
+		.vqp_flags = spec->vqs_flags,
+		.vqp_align = vb->vb_ring_align,
+		.vqp_notify = vb->vb_notify,
+		.vqp_notify_arg = vb->vb_notify_arg,
+	};
+	int error;
+
+	vs->vs_bus = vb;
+	vs->vs_vector = -1;
+	if (spec->vqs_pvq == NULL)
+		return (0);
+	params.vqp_size = virtio_choose_size(vb, index, spec);
+	if (params.vqp_size == 0)
+		return (ENXIO);
+	error = virtqueue_split_create(&params, &vs->vs_pvq);
+	if (error != 0) {
+		device_printf(vb->vb_dev, "queue %d (%s): no memory for %u descriptors (error "
+		    "%d)\n", index, spec->vqs_name, params.vqp_size, error);
+		return (error);
+	}
+	vs->vs_intr = spec->vqs_intr;
+	vs->vs_arg = spec->vqs_arg;
+	vs->vs_cpu = spec->vqs_cpu;
+	vs->vs_target = spec->vqs_pvq;
+	*vs->vs_target = vs->vs_pvq;
+	if (vs->vs_intr == NULL)
+		pvq_intr_disable(vs->vs_pvq);
+	return (0);
+}
+
+/* Give every queue to the device. */
+static int
+virtio_setup_queues(struct virtio_bus *vb)
+{
+	int error, i;
+
+	for (i = 0; i < vb->vb_nslots; i++) {
+		if (vb->vb_slots[i].vs_pvq == NULL)
+			continue;
+		error = VIRTIO_BUS_QUEUE_SETUP(vb->vb_dev, i, vb->vb_slots[i].vs_pvq);
+		if (error != 0) {
+			device_printf(vb->vb_dev, "device did not take queue %d (%s)\n", i,
+			    vb->vb_slots[i].vs_pvq->q_name);
+			return (error);
+		}
+	}
+	return (0);
+}
+
+int
+virtio_alloc_queues(device_t dev, const struct virtio_queue_spec *specs, int n, int type)
+{
+	struct virtio_bus *vb = virtio_bus_of(dev);
+	int error, i;
+
+	KASSERT(vb->vb_slots == NULL, ("%s: queues are allocated", __func__));
+	vb->vb_slots = malloc(n * sizeof(*vb->vb_slots), M_VIRTIO, M_WAITOK | M_ZERO);
+	vb->vb_nslots = n;
+	TASK_INIT(&vb->vb_config_task, 0, virtio_config_task, vb);
+	error = 0;
+	for (i = 0; i < n && error == 0; i++)
+		error = virtio_alloc_queue(vb, i, &specs[i]);
+	if (error == 0)
+		error = virtio_intr_alloc(vb, type);
+	if (error == 0)
+		error = virtio_setup_queues(vb);
+	if (error != 0)
+		virtio_free_queues(dev);
+	return (error);
+}
+
+void
+virtio_free_queues(device_t dev)
+{
+	struct virtio_bus *vb = virtio_bus_of(dev);
+	struct virtio_slot *vs;
+
+	if (vb->vb_slots == NULL)
+		return;
+	KASSERT(!vb->vb_live, ("%s: the device is live", __func__));
+	virtio_intr_free(vb);
+	taskqueue_drain(taskqueue_thread, &vb->vb_config_task);
+	for (vs = vb->vb_slots; vs < vb->vb_slots + vb->vb_nslots; vs++) {
+		if (vs->vs_pvq == NULL)
+			continue;
+		pvq_free(vs->vs_pvq);
+		*vs->vs_target = NULL;
+	}
+	free(vb->vb_slots, M_VIRTIO);
+	vb->vb_slots = NULL;
+	vb->vb_nslots = 0;
+}
+
+void
+virtio_start(device_t dev)
+{
+	struct virtio_bus *vb = virtio_bus_of(dev);
+	struct pvq *q;
+	int i;
+
+	virtio_set_status(vb, VIRTIO_STATUS_DRIVER_OK);
+	vb->vb_live = true;
+	/* What was put before now could not be told to the device (3.1.1). */
+	for (i = 0; i < vb->vb_nslots; i++) {
+		q = vb->vb_slots[i].vs_pvq;
+		if (q != NULL && pvq_inflight(q) > 0)
+			vb->vb_notify(vb->vb_notify_arg, i);
+	}
+}
+
+int
+virtio_stop(device_t dev)
+{
+	struct virtio_bus *vb = virtio_bus_of(dev);
+	int error;
+
+	vb->vb_live = false;
+	error = VIRTIO_BUS_RESET(vb->vb_dev);
+	/* A device that has gone touches nothing any more. */
+	if (error == ENXIO)
+		return (0);
+	if (error != 0)
+		device_printf(vb->vb_dev, "device does not answer a reset: it was cut off, and "
+		    "its memory is lost\n");
+	return (error);
+}
+
+int
+virtio_restart(device_t dev)
+{
+	struct virtio_bus *vb = virtio_bus_of(dev);
+	struct virtio_slot *vs;
+	uint64_t offered;
+	int error;
+
+	error = virtio_reset(vb);
+	if (error != 0)
+		return (error);
+	offered = VIRTIO_BUS_GET_FEATURES(vb->vb_dev);
+	if ((vb->vb_features & ~offered) != 0) {
+		device_printf(vb->vb_dev, "device no longer offers features 0x%jx\n",
+		    (uintmax_t)(vb->vb_features & ~offered));
+		return (ENODEV);
+	}
+	error = virtio_agree(vb, vb->vb_features);
+	for (vs = vb->vb_slots; error == 0 && vs < vb->vb_slots + vb->vb_nslots; vs++) {
+		if (vs->vs_pvq == NULL)
+			continue;
+		error = pvq_reinit(vs->vs_pvq);
+		if (error == 0 && vs->vs_intr == NULL)
+			pvq_intr_disable(vs->vs_pvq);
+	}
+	if (error == 0)
+		error = virtio_intr_rebind(vb);
+	if (error == 0)
+		error = virtio_setup_queues(vb);
+	return (error);
+}
+
+bool
+virtio_needs_reset(device_t dev)
+{
+	struct virtio_bus *vb = virtio_bus_of(dev);
+	uint8_t status;
+
+	status = VIRTIO_BUS_GET_STATUS(vb->vb_dev);
+	/* All ones: gone, and beyond a reset. */
+	return (status != 0xff && (status & VIRTIO_STATUS_NEEDS_RESET) != 0);
+}
+
+int
+virtio_bus_read_ivar(device_t dev, device_t child __unused, int which, uintptr_t *result)
+{
+	struct virtio_bus *vb = device_get_softc(dev);
+
+	switch (which) {
+	case VIRTIO_IVAR_DEVICE_TYPE:
+		*result = vb->vb_type;
+		return (0);
+	case VIRTIO_IVAR_VENDOR:
+		*result = vb->vb_vendor;
+		return (0);
+	case VIRTIO_IVAR_MODERN:
+		*result = vb->vb_modern;
+		return (0);
+	default:
+		return (ENOENT);
+	}
+}
+
+/* The driver has left, or did not get as far as to attach: leave the device as it was found. */
+void
+virtio_bus_child_detached(device_t dev, device_t child __unused)
+{
+	struct virtio_bus *vb = device_get_softc(dev);
+
+	KASSERT(vb->vb_slots == NULL, ("%s: the driver left its queues behind", __func__));
+	vb->vb_live = false;
+	if (VIRTIO_BUS_RESET(dev) == 0)
+		VIRTIO_BUS_SET_STATUS(dev, VIRTIO_STATUS_ACK);
+}
+
+int
+virtio_bus_child_pnpinfo(device_t dev, device_t child __unused, struct sbuf *sb)
+{
+	struct virtio_bus *vb = device_get_softc(dev);
+
+	sbuf_printf(sb, "vendor=0x%08x device_type=0x%08x", vb->vb_vendor, vb->vb_type);
+	return (0);
+}
+
+static void
+virtio_bus_sysctl(struct virtio_bus *vb)
+{
+	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(vb->vb_dev);
+	struct sysctl_oid_list *list;
+
+	list = SYSCTL_CHILDREN(device_get_sysctl_tree(vb->vb_dev));
+	SYSCTL_ADD_STRING(ctx, list, OID_AUTO, "offered", CTLFLAG_RD, vb->vb_offered_str, 0,
+	    "Features that the device offers");
+	SYSCTL_ADD_STRING(ctx, list, OID_AUTO, "features", CTLFLAG_RD, vb->vb_features_str, 0,
+	    "Features in use");
+}
+
+int
+virtio_bus_attach(struct virtio_bus *vb)
+{
+	int error;
+
+	error = VIRTIO_BUS_RESET(vb->vb_dev);
+	if (error != 0) {
+		device_printf(vb->vb_dev, "device does not answer a reset\n");
+		return (ENXIO);
+	}
+	VIRTIO_BUS_SET_STATUS(vb->vb_dev, VIRTIO_STATUS_ACK);
+	virtio_bus_sysctl(vb);
+	vb->vb_child = device_add_child(vb->vb_dev, NULL, DEVICE_UNIT_ANY);
+	if (vb->vb_child == NULL)
+		return (ENOMEM);
+	/* Without a driver it waits for one. */
+	(void)device_probe_and_attach(vb->vb_child);
+	return (0);
+}
+
+int
+virtio_bus_detach(struct virtio_bus *vb)
+{
+	int error;
+
+	error = device_delete_children(vb->vb_dev);
+	if (error == 0)
+		vb->vb_child = NULL;
+	return (error);
+}

@@ -1,0 +1,225 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The virtio bus, as its drivers see it (VirtIO 1.3, 2 and 3).
+ *
+ * A transport (virtio_pci, virtio_mmio) finds a device, and adds one newbus child to itself; a
+ * driver probes by the device's type and attaches to that child.  What a driver does, in the order
+ * of VirtIO 1.3, 3.1.1:
+ *
+ *	virtio_negotiate()      feature bits, from a table; may be called again with a smaller one
+ *	virtio_read_config()    the device's configuration, consistent by its generation
+ *	virtio_alloc_queues()   virtqueues, each a struct pvq, and their interrupts
+ *	virtio_start()          DRIVER_OK: from here on the device may touch the queues
+ *	...
+ *	virtio_stop()           reset: the device has let go of every queue when it returns
+ *	virtio_restart()        after virtio_stop(): the same features, the same queues, then
+ *	                        virtio_start() once the driver has put what the device needs
+ *	virtio_free_queues()    after virtio_stop()
+ *
+ * A driver implements the method VIRTIO_CONFIG_CHANGE (virtio_if.m), called in a sleepable thread
+ * when the device changed its configuration or asks to be reset (DEVICE_NEEDS_RESET).
+ *
+ * Locking.  The functions here that say so may sleep; none takes a lock of the driver's.  The
+ * driver calls negotiate, alloc, start, stop, restart and free one at a time.
+ */
+
+#ifndef _DEV_VIRTIO_VIRTIO_H_
+#define	_DEV_VIRTIO_VIRTIO_H_
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/module.h>
+#include <sys/bus.h>
+
+#include <dev/pv/pvq.h>
+
+#include "virtio_if.h"
+
+/* Device types (VirtIO 1.3, 5). */
+#define	VIRTIO_ID_NETWORK	1
+#define	VIRTIO_ID_BLOCK		2
+#define	VIRTIO_ID_CONSOLE	3
+#define	VIRTIO_ID_ENTROPY	4
+#define	VIRTIO_ID_BALLOON	5
+
+/* Device status (VirtIO 1.3, 2.1). */
+#define	VIRTIO_STATUS_RESET		0x00
+#define	VIRTIO_STATUS_ACK		0x01
+#define	VIRTIO_STATUS_DRIVER		0x02
+#define	VIRTIO_STATUS_DRIVER_OK		0x04
+#define	VIRTIO_STATUS_FEATURES_OK	0x08
+#define	VIRTIO_STATUS_NEEDS_RESET	0x40
+#define	VIRTIO_STATUS_FAILED		0x80
+
+/* Reserved feature bits (VirtIO 1.3, 6 and 6.3), masks. */
+#define	VIRTIO_F_NOTIFY_ON_EMPTY	(1ULL << 24)
+#define	VIRTIO_F_ANY_LAYOUT		(1ULL << 27)
+#define	VIRTIO_F_INDIRECT_DESC		(1ULL << 28)
+#define	VIRTIO_F_EVENT_IDX		(1ULL << 29)
+#define	VIRTIO_F_VERSION_1		(1ULL << 32)
+#define	VIRTIO_F_ACCESS_PLATFORM	(1ULL << 33)
+#define	VIRTIO_F_RING_PACKED		(1ULL << 34)
+#define	VIRTIO_F_IN_ORDER		(1ULL << 35)
+#define	VIRTIO_F_ORDER_PLATFORM		(1ULL << 36)
+#define	VIRTIO_F_NOTIFICATION_DATA	(1ULL << 38)
+#define	VIRTIO_F_RING_RESET		(1ULL << 40)
+
+/*
+ * A driver's feature.  The table ends with an element whose mask is 0.
+ */
+struct virtio_feature {
+	uint64_t	 vf_mask;	/* one bit */
+	const char	*vf_name;	/* as in the specification, without the prefix */
+	int		 vf_flags;
+#define	VIRTIO_FEATURE_REQUIRED	0x01	/* the driver can't do without it */
+#define	VIRTIO_FEATURE_OFF	0x02	/* known by name, but not accepted now (a tunable said so) */
+};
+
+/*
+ * A queue that a driver wants.
+ */
+struct virtio_queue_spec {
+	char		 vqs_name[PVQ_NAMELEN];	/* "rxq0"; in messages, sysctls and vmstat -i */
+	uint16_t	 vqs_max_segs;	/* segments in the longest chain the driver will put */
+	uint16_t	 vqs_max_size;	/* upper bound for the ring's size; 0: the device's */
+	int		 vqs_cpu;	/* bind the vector to this CPU; -1: anywhere */
+	uint32_t	 vqs_flags;	/* PVQ_F_SPLIT_LOCKS */
+	void		(*vqs_intr)(void *);	/* in an ithread; NULL: the queue is polled */
+	void		*vqs_arg;
+	struct pvq	**vqs_pvq;	/* where the queue is stored; NULL: leave this one out */
+};
+
+/*
+ * Instance variables of a child.
+ */
+enum virtio_ivars {
+	VIRTIO_IVAR_DEVICE_TYPE = 1,	/* VIRTIO_ID_*; BUS_IVARS_PRIVATE is not used */
+	VIRTIO_IVAR_VENDOR,		/* PCI subsystem vendor, or the MMIO VendorID */
+	VIRTIO_IVAR_MODERN,		/* 1: VERSION_1 transport, little-endian configuration */
+};
+
+#define	VIRTIO_READ_IVAR(name, ivar)					\
+static inline uintptr_t							\
+virtio_get_##name(device_t dev)						\
+{									\
+	uintptr_t value = 0;						\
+									\
+	(void)BUS_READ_IVAR(device_get_parent(dev), dev, ivar, &value);	\
+	return (value);							\
+}
+
+VIRTIO_READ_IVAR(device_type, VIRTIO_IVAR_DEVICE_TYPE)
+VIRTIO_READ_IVAR(vendor, VIRTIO_IVAR_VENDOR)
+VIRTIO_READ_IVAR(modern, VIRTIO_IVAR_MODERN)
+
+#undef VIRTIO_READ_IVAR
+
+/*
+ * Negotiate features (VirtIO 1.3, 3.1.1 steps 1 to 6).  Resets the device first, so that it can be
+ * called again, with less, after a device refused or a driver found the combination useless.  The
+ * transport adds the ring's own features (INDIRECT_DESC, EVENT_IDX, VERSION_1 ...) by itself.
+ *
+ * dev    the driver's device
+ * table  what the driver knows
+ * got    set to the mask that both sides now agree on
+ *
+ * Returns 0; ENOTSUP if a required feature is not offered (logged by name); ENODEV if the device
+ * did not keep FEATURES_OK, or does not answer a reset.  May sleep.
+ */
+int	virtio_negotiate(device_t dev, const struct virtio_feature *table, uint64_t *got);
+
+/* The features that both sides agreed on, the ring's included. */
+uint64_t virtio_features(device_t dev);
+
+/* Is every bit of mask agreed on? */
+static inline bool
+virtio_has(device_t dev, uint64_t mask)
+{
+
+	return ((virtio_features(dev) & mask) == mask);
+}
+
+/*
+ * Read a part of the device's configuration, consistently: repeated until the generation is the
+ * same before and after (VirtIO 1.3, 2.5.1), a bounded number of times.
+ *
+ * off  first byte
+ * dst  where to; len bytes
+ * len  1, 2, 4 or 8 for a field (one access of that width, 8 in two), converted to the CPU's
+ *      order; anything else is read as bytes
+ *
+ * Returns 0; ENXIO if the device's configuration is shorter than off + len; EBUSY if it never
+ * stood still.
+ */
+int	virtio_read_config(device_t dev, bus_size_t off, void *dst, size_t len);
+
+/* Write a field of the device's configuration; same arguments and errors. */
+int	virtio_write_config(device_t dev, bus_size_t off, const void *src, size_t len);
+
+/*
+ * Allocate the device's queues, numbered from 0 in the order of the array, and their interrupts: a
+ * vector a queue and one for configuration changes if there are enough, one shared by all queues,
+ * one for everything, or INTx.
+ *
+ * specs  n of them; read during the call only, but vqs_pvq's targets are written, and set to NULL
+ *        again by virtio_free_queues().  An element whose vqs_pvq is NULL stands for a queue that the
+ *        device has and the driver does not use.
+ * n      how many
+ * type   INTR_TYPE_NET, INTR_TYPE_BIO ...: INTR_MPSAFE is implied
+ *
+ * Returns 0; ENXIO if a queue does not exist, its size is 0, or (split) not a power of two, each
+ * logged; ENOMEM; what bus_setup_intr(9) said.  May sleep.
+ */
+int	virtio_alloc_queues(device_t dev, const struct virtio_queue_spec *specs, int n,
+	    int type);
+
+/*
+ * Free the queues and interrupts.  The device has been stopped, the queues drained; interrupt
+ * handlers have returned for good when this returns.  May sleep, so no lock that a handler takes
+ * may be held.
+ */
+void	virtio_free_queues(device_t dev);
+
+/*
+ * Set DRIVER_OK: the device is live.  pvq_kick() sends nothing before; what was put until now is
+ * made known to the device here.
+ */
+void	virtio_start(device_t dev);
+
+/*
+ * Reset the device and wait until it has done so (VirtIO 1.3, 4.1.4.3.2).  No interrupt handler is
+ * waited for.  May sleep if the device takes its time, so hold no mutex.
+ *
+ * Returns 0, or ETIMEDOUT if the device never confirmed: its memory must then be leaked, not freed;
+ * the transport cuts it off from memory by clearing bus mastering.
+ */
+int	virtio_stop(device_t dev);
+
+/*
+ * Bring a stopped device back to where virtio_alloc_queues() left it: same features, every queue
+ * re-initialised (pvq_reinit) and set up.
+ *
+ * Returns 0; ENODEV if the device now offers less than was agreed on; what virtio_alloc_queues()
+ * says.  May sleep.
+ */
+int	virtio_restart(device_t dev);
+
+/*
+ * Did the device ask for a reset (DEVICE_NEEDS_RESET, VirtIO 1.3, 2.1.2)?
+ */
+bool	virtio_needs_reset(device_t dev);
+
+/*
+ * Register a driver for the children of every transport.  probe() compares virtio_get_device_type().
+ */
+#define	VIRTIO_DRIVER_MODULE(name, driver, evh, arg)			\
+	DRIVER_MODULE(name, virtio_pci, driver, evh, arg);		\
+	DRIVER_MODULE(name, virtio_mmio, driver, evh, arg)
+
+#endif /* !_DEV_VIRTIO_VIRTIO_H_ */

@@ -1,0 +1,124 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The virtio bus, as a transport sees it; drivers include virtio.h.
+ *
+ * A transport's softc begins with a struct virtio_bus, whose first part it fills in, and its
+ * methods are those of virtio_bus_if.m and, for its one child, the functions below.
+ */
+
+#ifndef _DEV_VIRTIO_VIRTIO_BUS_H_
+#define	_DEV_VIRTIO_VIRTIO_BUS_H_
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/module.h>
+#include <sys/bus.h>
+#include <sys/sysctl.h>
+#include <sys/taskqueue.h>
+
+#include <dev/virtio/virtio.h>
+#include <dev/virtio/virtqueue.h>
+
+#include "virtio_bus_if.h"
+
+SYSCTL_DECL(_hw_virtio);
+
+#define	VIRTIO_BUS_CONFIG	(-1)	/* set_vector: configuration changes, not a queue */
+
+/* Cause of a wired interrupt (VirtIO 1.3, 4.1.4.5 and 4.2.2). */
+#define	VIRTIO_ISR_QUEUE	0x01
+#define	VIRTIO_ISR_CONFIG	0x02
+
+#define	VIRTIO_FEATURE_STRLEN	384
+
+struct virtio_bus;
+
+/* A queue that the driver asked for. */
+struct virtio_slot {
+	struct virtio_bus *vs_bus;
+	struct pvq	*vs_pvq;
+	struct pvq	**vs_target;	/* the driver's pointer to it; NULL: the queue is not used */
+	void		(*vs_intr)(void *);
+	void		*vs_arg;
+	int		 vs_cpu;
+	int		 vs_vector;	/* -1: none */
+};
+
+struct virtio_irq {
+	struct resource	*vi_res;
+	void		*vi_cookie;
+};
+
+struct virtio_bus {
+	/* The transport sets these before virtio_bus_attach(). */
+	device_t	 vb_dev;
+	uint32_t	 vb_type;	/* VIRTIO_ID_* */
+	uint32_t	 vb_vendor;
+	bool		 vb_modern;	/* VERSION_1 */
+	bool		 vb_fixed_size;	/* a queue's size can't be changed (legacy) */
+	size_t		 vb_ring_align;	/* VRING_USED_ALIGN or VRING_LEGACY_ALIGN */
+	bus_dma_tag_t	 vb_dmat;	/* where rings may be */
+	/*
+	 * Called by pvq_kick() in any context.  Must do nothing while vb_live is false: before
+	 * DRIVER_OK a device may not be notified (VirtIO 1.3, 3.1.1); virtio_start() makes up for
+	 * it.
+	 */
+	void		(*vb_notify)(void *arg, uint16_t index);
+	void		*vb_notify_arg;
+
+	/* The rest is virtio.c's and virtio_intr.c's. */
+	volatile bool	 vb_live;	/* between virtio_start() and virtio_stop() */
+	device_t	 vb_child;
+	uint64_t	 vb_offered;
+	uint64_t	 vb_features;
+	struct virtio_slot *vb_slots;
+	int		 vb_nslots;
+	struct virtio_irq *vb_irqs;
+	int		 vb_nirqs;
+	bool		 vb_wired;
+	volatile u_int	 vb_isr;	/* causes that the filter saw */
+	struct task	 vb_config_task;
+	char		 vb_offered_str[VIRTIO_FEATURE_STRLEN];
+	char		 vb_features_str[VIRTIO_FEATURE_STRLEN];
+};
+
+/*
+ * Add the child and attach a driver to it, if there is one; a driver that is loaded later finds it.
+ * May sleep.
+ */
+int	virtio_bus_attach(struct virtio_bus *vb);
+
+/* Detach and delete the child.  Returns what the driver's detach said.  May sleep. */
+int	virtio_bus_detach(struct virtio_bus *vb);
+
+/* bus_if.m methods that every transport has. */
+int	virtio_bus_read_ivar(device_t dev, device_t child, int which, uintptr_t *result);
+void	virtio_bus_child_detached(device_t dev, device_t child);
+int	virtio_bus_child_pnpinfo(device_t dev, device_t child, struct sbuf *sb);
+
+/* "network", "block" ...; "unknown". */
+const char *virtio_type_name(uint32_t type);
+
+/*
+ * Allocate interrupts for the queues of vb_slots, set up the handlers and tie the queues to them
+ * (virtio_intr.c).
+ *
+ * type  INTR_TYPE_*
+ *
+ * Returns 0, or what the last way that was tried said.  May sleep.
+ */
+int	virtio_intr_alloc(struct virtio_bus *vb, int type);
+
+/* Tell the device the vectors once more, after a reset. */
+int	virtio_intr_rebind(struct virtio_bus *vb);
+
+/* Take the handlers down, wait for those that run, and free the interrupts.  May sleep. */
+void	virtio_intr_free(struct virtio_bus *vb);
+
+#endif /* !_DEV_VIRTIO_VIRTIO_BUS_H_ */

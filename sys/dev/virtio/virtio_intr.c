@@ -1,0 +1,302 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Interrupts of a virtio device, whatever its transport.
+ *
+ * There are four ways, tried in this order until one works (VirtIO 1.3, 4.1.5.1):
+ *
+ *	per queue  message 0: configuration; one message for each queue that has a handler
+ *	shared     message 0: configuration; message 1: all queues
+ *	single     message 0: everything
+ *	wired      one line, whose cause is read from the ISR register in a filter
+ *
+ * A way may fail late: the device refuses a vector when it is told of it, so each is set up in full,
+ * and taken back in full.
+ *
+ * Handlers run in interrupt threads.  None runs the driver's code while the device is not live.
+ * A handler that is running when the device is stopped goes on; virtio_intr_free() waits for it.
+ *
+ * Locking.  None: vb_slots and vb_irqs do not change while handlers are set up, and vb_isr is
+ * changed by atomic operations.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/malloc.h>
+#include <sys/rman.h>
+
+#include <machine/atomic.h>
+
+#include <dev/virtio/virtio_bus.h>
+
+static MALLOC_DEFINE(M_VIRTIO_INTR, "virtio_intr", "virtio interrupts");
+
+enum virtio_way {
+	VIRTIO_PER_QUEUE,
+	VIRTIO_SHARED,
+	VIRTIO_SINGLE,
+	VIRTIO_WIRED,
+	VIRTIO_NWAYS
+};
+
+static const char *const virtio_way_names[VIRTIO_NWAYS] = {
+	[VIRTIO_PER_QUEUE] = "a message interrupt for each queue",
+	[VIRTIO_SHARED] = "a message interrupt shared by all queues",
+	[VIRTIO_SINGLE] = "one message interrupt",
+	[VIRTIO_WIRED] = "a wired interrupt",
+};
+
+static void
+virtio_slot_intr(void *arg)
+{
+	struct virtio_slot *vs = arg;
+
+	if (!vs->vs_bus->vb_live)
+		return;
+	vs->vs_pvq->q_stats.qs_intrs++;
+	vs->vs_intr(vs->vs_arg);
+}
+
+static void
+virtio_slots_intr(void *arg)
+{
+	struct virtio_bus *vb = arg;
+	int i;
+
+	for (i = 0; i < vb->vb_nslots; i++) {
+		if (vb->vb_slots[i].vs_intr != NULL)
+			virtio_slot_intr(&vb->vb_slots[i]);
+	}
+}
+
+static void
+virtio_config_intr(void *arg)
+{
+	struct virtio_bus *vb = arg;
+
+	if (vb->vb_live)
+		taskqueue_enqueue(taskqueue_thread, &vb->vb_config_task);
+}
+
+/*
+ * One message for everything says nothing about its cause, and there is no register that does: look
+ * at the queues, and let the driver look at the configuration.
+ */
+static void
+virtio_single_intr(void *arg)
+{
+
+	virtio_slots_intr(arg);
+	virtio_config_intr(arg);
+}
+
+static int
+virtio_wired_filter(void *arg)
+{
+	struct virtio_bus *vb = arg;
+	uint8_t isr;
+
+	isr = VIRTIO_BUS_ISR(vb->vb_dev);
+	/* All ones: the device has gone, and the line is another's. */
+	if (isr == 0xff || (isr & (VIRTIO_ISR_QUEUE | VIRTIO_ISR_CONFIG)) == 0)
+		return (FILTER_STRAY);
+	atomic_set_int(&vb->vb_isr, isr);
+	return (FILTER_SCHEDULE_THREAD);
+}
+
+static void
+virtio_wired_intr(void *arg)
+{
+	struct virtio_bus *vb = arg;
+	u_int isr;
+
+	isr = atomic_readandclear_int(&vb->vb_isr);
+	if ((isr & VIRTIO_ISR_QUEUE) != 0)
+		virtio_slots_intr(vb);
+	if ((isr & VIRTIO_ISR_CONFIG) != 0)
+		virtio_config_intr(vb);
+}
+
+/* How many interrupts does this way take?  Each queue's vector is noted on the way. */
+static int
+virtio_way_count(struct virtio_bus *vb, enum virtio_way way)
+{
+	struct virtio_slot *vs;
+	int i, n, queues;
+
+	queues = 0;
+	for (i = 0; i < vb->vb_nslots; i++) {
+		vs = &vb->vb_slots[i];
+		vs->vs_vector = -1;
+		if (vs->vs_intr == NULL)
+			continue;
+		queues++;
+		if (way == VIRTIO_PER_QUEUE)
+			vs->vs_vector = queues;
+		else if (way == VIRTIO_SHARED)
+			vs->vs_vector = 1;
+		else if (way == VIRTIO_SINGLE)
+			vs->vs_vector = 0;
+	}
+	n = 1;
+	if (way == VIRTIO_PER_QUEUE)
+		n += queues;
+	else if (way == VIRTIO_SHARED)
+		n += queues > 0 ? 1 : 0;
+	return (n);
+}
+
+static int
+virtio_setup_one(struct virtio_bus *vb, int n, int type, driver_filter_t *filter,
+    driver_intr_t *handler, void *arg, const char *name)
+{
+	struct virtio_irq *vi = &vb->vb_irqs[n];
+	int error;
+
+	error = bus_setup_intr(vb->vb_dev, vi->vi_res, type | INTR_MPSAFE, filter, handler, arg,
+	    &vi->vi_cookie);
+	if (error != 0)
+		return (error);
+	/* A name in vmstat -i is a nicety. */
+	(void)bus_describe_intr(vb->vb_dev, vi->vi_res, vi->vi_cookie, "%s", name);
+	return (0);
+}
+
+static int
+virtio_setup_queues(struct virtio_bus *vb, int type)
+{
+	struct virtio_slot *vs;
+	int error, i;
+
+	for (i = 0; i < vb->vb_nslots; i++) {
+		vs = &vb->vb_slots[i];
+		if (vs->vs_vector < 0)
+			continue;
+		error = virtio_setup_one(vb, vs->vs_vector, type, NULL, virtio_slot_intr, vs,
+		    vs->vs_pvq->q_name);
+		if (error != 0)
+			return (error);
+		/* Anywhere is a worse place than the one asked for, but it works. */
+		if (vs->vs_cpu >= 0)
+			(void)bus_bind_intr(vb->vb_dev, vb->vb_irqs[vs->vs_vector].vi_res,
+			    vs->vs_cpu);
+	}
+	return (0);
+}
+
+static int
+virtio_setup_handlers(struct virtio_bus *vb, enum virtio_way way, int type)
+{
+	int error;
+
+	if (way == VIRTIO_WIRED)
+		return (virtio_setup_one(vb, 0, type, virtio_wired_filter, virtio_wired_intr, vb,
+		    "all"));
+	if (way == VIRTIO_SINGLE)
+		return (virtio_setup_one(vb, 0, type, NULL, virtio_single_intr, vb, "all"));
+	error = virtio_setup_one(vb, 0, type, NULL, virtio_config_intr, vb, "config");
+	if (error == 0 && way == VIRTIO_PER_QUEUE)
+		error = virtio_setup_queues(vb, type);
+	else if (error == 0 && vb->vb_nirqs > 1)
+		error = virtio_setup_one(vb, 1, type, NULL, virtio_slots_intr, vb, "queues");
+	return (error);
+}
+
+static int
+virtio_alloc_irqs(struct virtio_bus *vb, enum virtio_way way, int n)
+{
+	struct resource **irqs;
+	int error, i;
+
+	irqs = malloc(n * sizeof(*irqs), M_VIRTIO_INTR, M_WAITOK | M_ZERO);
+	if (way == VIRTIO_WIRED)
+		error = VIRTIO_BUS_ALLOC_WIRED(vb->vb_dev, irqs);
+	else
+		error = VIRTIO_BUS_ALLOC_VECTORS(vb->vb_dev, n, irqs);
+	if (error == 0) {
+		vb->vb_irqs = malloc(n * sizeof(*vb->vb_irqs), M_VIRTIO_INTR, M_WAITOK | M_ZERO);
+		for (i = 0; i < n; i++)
+			vb->vb_irqs[i].vi_res = irqs[i];
+		vb->vb_nirqs = n;
+		vb->vb_wired = way == VIRTIO_WIRED;
+	}
+	free(irqs, M_VIRTIO_INTR);
+	return (error);
+}
+
+int
+virtio_intr_rebind(struct virtio_bus *vb)
+{
+	int error, i;
+
+	if (vb->vb_wired)
+		return (0);
+	error = VIRTIO_BUS_SET_VECTOR(vb->vb_dev, VIRTIO_BUS_CONFIG, 0);
+	for (i = 0; i < vb->vb_nslots && error == 0; i++) {
+		if (vb->vb_slots[i].vs_pvq != NULL)
+			error = VIRTIO_BUS_SET_VECTOR(vb->vb_dev, i, vb->vb_slots[i].vs_vector);
+	}
+	return (error);
+}
+
+void
+virtio_intr_free(struct virtio_bus *vb)
+{
+	struct resource **irqs;
+	struct virtio_irq *vi;
+	int i;
+
+	if (vb->vb_nirqs == 0)
+		return;
+	irqs = malloc(vb->vb_nirqs * sizeof(*irqs), M_VIRTIO_INTR, M_WAITOK | M_ZERO);
+	for (i = 0; i < vb->vb_nirqs; i++) {
+		vi = &vb->vb_irqs[i];
+		irqs[i] = vi->vi_res;
+		if (vi->vi_cookie != NULL)
+			(void)bus_teardown_intr(vb->vb_dev, vi->vi_res, vi->vi_cookie);
+	}
+	VIRTIO_BUS_FREE_VECTORS(vb->vb_dev, vb->vb_nirqs, irqs);
+	free(irqs, M_VIRTIO_INTR);
+	free(vb->vb_irqs, M_VIRTIO_INTR);
+	vb->vb_irqs = NULL;
+	vb->vb_nirqs = 0;
+}
+
+static int
+virtio_try_way(struct virtio_bus *vb, enum virtio_way way, int type)
+{
+	int error;
+
+	error = virtio_alloc_irqs(vb, way, virtio_way_count(vb, way));
+	if (error != 0)
+		return (error);
+	error = virtio_setup_handlers(vb, way, type);
+	if (error == 0)
+		error = virtio_intr_rebind(vb);
+	if (error != 0)
+		virtio_intr_free(vb);
+	return (error);
+}
+
+int
+virtio_intr_alloc(struct virtio_bus *vb, int type)
+{
+	enum virtio_way way;
+	int error;
+
+	error = ENXIO;
+	for (way = VIRTIO_PER_QUEUE; way < VIRTIO_NWAYS && error != 0; way++) {
+		error = virtio_try_way(vb, way, type);
+		if (bootverbose && error == 0)
+			device_printf(vb->vb_dev, "using %s\n", virtio_way_names[way]);
+	}
+	if (error != 0)
+		device_printf(vb->vb_dev, "no interrupt to be had (error %d)\n", error);
+	return (error);
+}

@@ -1,0 +1,107 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Memory layout of a split virtqueue (VirtIO 1.3, 2.7).
+ *
+ * Every field is little-endian on a modern device and in the guest's own order on a legacy one
+ * (2.7.3), which is why the types here say neither.
+ */
+
+#ifndef _DEV_VIRTIO_VIRTIO_RING_H_
+#define	_DEV_VIRTIO_VIRTIO_RING_H_
+
+#include <sys/types.h>
+
+/* One descriptor, in the table or in an indirect table (2.7.5). */
+struct vring_desc {
+	uint64_t	vd_addr;
+	uint32_t	vd_len;
+	uint16_t	vd_flags;
+	uint16_t	vd_next;
+};
+
+#define	VRING_DESC_F_NEXT	0x0001	/* vd_next is valid */
+#define	VRING_DESC_F_WRITE	0x0002	/* the device writes it; else the device reads it */
+#define	VRING_DESC_F_INDIRECT	0x0004	/* the buffer is a table of descriptors (2.7.5.3) */
+
+/* The available ring: written by us (2.7.6).  After the last element: used_event. */
+struct vring_avail {
+	uint16_t	va_flags;
+	uint16_t	va_idx;
+	uint16_t	va_ring[];
+};
+
+#define	VRING_AVAIL_F_NO_INTERRUPT	0x0001	/* a hint, if EVENT_IDX is not negotiated */
+
+struct vring_used_elem {
+	uint32_t	ve_id;		/* head of the chain */
+	uint32_t	ve_len;		/* bytes written */
+};
+
+/* The used ring: written by the device (2.7.8).  After the last element: avail_event. */
+struct vring_used {
+	uint16_t	vu_flags;
+	uint16_t	vu_idx;
+	struct vring_used_elem vu_ring[];
+};
+
+#define	VRING_USED_F_NO_NOTIFY	0x0001	/* a hint, if EVENT_IDX is not negotiated */
+
+/* Alignment of each part (2.7); the legacy interface wants the used ring on a page (2.7.2). */
+#define	VRING_DESC_ALIGN	16
+#define	VRING_AVAIL_ALIGN	2
+#define	VRING_USED_ALIGN	4
+#define	VRING_LEGACY_ALIGN	4096
+
+#define	VRING_MAX_SIZE		32768	/* descriptors; a power of two (2.7) */
+
+/* Bytes of the available ring, used_event included. */
+static inline size_t
+vring_avail_size(size_t num)
+{
+
+	return (sizeof(struct vring_avail) + (num + 1) * sizeof(uint16_t));
+}
+
+/* Bytes of the used ring, avail_event included. */
+static inline size_t
+vring_used_size(size_t num)
+{
+
+	return (sizeof(struct vring_used) + num * sizeof(struct vring_used_elem) +
+	    sizeof(uint16_t));
+}
+
+/* Where the used ring begins, if it follows the other two and is aligned to `align`. */
+static inline size_t
+vring_used_offset(size_t num, size_t align)
+{
+
+	return (roundup2(num * sizeof(struct vring_desc) + vring_avail_size(num), align));
+}
+
+/* Bytes of all three. */
+static inline size_t
+vring_size(size_t num, size_t align)
+{
+
+	return (vring_used_offset(num, align) + vring_used_size(num));
+}
+
+/*
+ * Event suppression (2.7.10): the other side asked to be told when index `event` is passed; the
+ * index moved from old to new.  All three wrap at 2^16: the event lies in [old, new) exactly if it
+ * is fewer steps behind new than old is.
+ */
+static inline bool
+vring_passed(uint16_t event, uint16_t old, uint16_t new)
+{
+
+	return ((uint16_t)(new - event - 1) < (uint16_t)(new - old));
+}
+
+#endif /* !_DEV_VIRTIO_VIRTIO_RING_H_ */

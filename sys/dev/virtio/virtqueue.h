@@ -1,0 +1,61 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Virtqueues, as transports create them.  Drivers see a struct pvq only.
+ */
+
+#ifndef _DEV_VIRTIO_VIRTQUEUE_H_
+#define	_DEV_VIRTIO_VIRTQUEUE_H_
+
+#include <dev/pv/pvq.h>
+
+/*
+ * What a queue is made from.
+ */
+struct virtqueue_params {
+	device_t	 vqp_dev;	/* for messages */
+	const char	*vqp_name;	/* "rxq0" */
+	bus_dma_tag_t	 vqp_dmat;	/* parent tag: what the device can address */
+	uint64_t	 vqp_features;	/* agreed on: VIRTIO_F_* */
+	uint16_t	 vqp_index;	/* number of the queue */
+	uint16_t	 vqp_size;	/* descriptors */
+	uint16_t	 vqp_max_segs;	/* segments in the longest chain */
+	uint32_t	 vqp_flags;	/* PVQ_F_SPLIT_LOCKS */
+	size_t		 vqp_align;	/* of the used ring; VRING_USED_ALIGN or more */
+	/* Tell the device that queue `index` has work; any context. */
+	void		(*vqp_notify)(void *arg, uint16_t index);
+	void		*vqp_notify_arg;
+	/*
+	 * Ring memory, if the caller has its own (zeroed, aligned, vring_size() bytes, freed by the
+	 * caller after pvq_free()); NULL: it is allocated.
+	 */
+	void		*vqp_mem;
+	bus_addr_t	 vqp_paddr;
+};
+
+/* Where a queue's three parts are for the device. */
+struct virtqueue_addrs {
+	bus_addr_t	vqa_desc;
+	bus_addr_t	vqa_driver;	/* available ring, or driver event suppression */
+	bus_addr_t	vqa_device;	/* used ring, or device event suppression */
+};
+
+/*
+ * Create a split virtqueue (VirtIO 1.3, 2.7).  May sleep.
+ *
+ * params  read during the call only
+ * qp      set to the queue
+ *
+ * Returns 0; EINVAL if the size is 0, over 32768 or not a power of two, or no segment is allowed;
+ * ENOMEM.
+ */
+int	virtqueue_split_create(const struct virtqueue_params *params, struct pvq **qp);
+
+/* The addresses to give to the device.  They stay the same until pvq_free(). */
+void	virtqueue_split_addrs(const struct pvq *q, struct virtqueue_addrs *addrs);
+
+#endif /* !_DEV_VIRTIO_VIRTQUEUE_H_ */
