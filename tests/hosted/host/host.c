@@ -1,0 +1,164 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The Linux half of a hosted test: memory, messages, failing.
+ */
+
+#define	_GNU_SOURCE		/* REG_EFL */
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "host.h"
+
+#define	HOST_ARCH_SET_GS	0x1001	/* arch_prctl(2); its header is not the C library's */
+#define	HOST_PCPU_SIZE		16384	/* struct pcpu, and more */
+
+/* host_exit.c for tests, or the fuzzer's. */
+extern void host_give_up(const char *message) __attribute__((__noreturn__));
+
+/*
+ * FreeBSD's inlines find the CPU's data at %gs: curthread at its beginning, and a word in it that a
+ * full barrier touches.  Each thread gets a CPU of its own.
+ */
+static void
+host_set_pcpu(void)
+{
+	static __thread char pcpu[HOST_PCPU_SIZE] __attribute__((__aligned__(64)));
+
+	if (syscall(SYS_arch_prctl, HOST_ARCH_SET_GS, pcpu) != 0)
+		abort();
+}
+
+__attribute__((__constructor__)) static void
+host_init(void)
+{
+
+	host_set_pcpu();
+}
+
+void *
+host_alloc(unsigned long size, unsigned long align)
+{
+	void *p;
+
+	if (posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, size) != 0)
+		abort();
+	return (p);
+}
+
+void
+host_free(void *p)
+{
+
+	free(p);
+}
+
+void
+host_log(const char *fmt, va_list ap)
+{
+
+	(void)vfprintf(stderr, fmt, ap);
+}
+
+/* Single-stepping: the CPU traps after each instruction while its trap flag is set. */
+#define	HOST_TRAP_FLAG	0x100
+
+static int host_step_left;
+static void (*host_step_act)(void);
+
+static void
+host_trap(int sig, siginfo_t *si, void *arg)
+{
+	ucontext_t *uc = arg;
+
+	(void)sig;
+	(void)si;
+	if (host_step_act == NULL || host_step_left-- > 0)
+		return;
+	uc->uc_mcontext.gregs[REG_EFL] &= ~HOST_TRAP_FLAG;
+	host_step_act();
+}
+
+void
+host_step(int n, void (*act)(void))
+{
+	struct sigaction sa = { .sa_sigaction = host_trap, .sa_flags = SA_SIGINFO };
+
+	if (act == NULL) {
+		__asm__ volatile("pushfq; andl $~0x100, (%%rsp); popfq" ::: "memory", "cc");
+		host_step_act = NULL;
+		return;
+	}
+	if (sigaction(SIGTRAP, &sa, NULL) != 0)
+		abort();
+	host_step_left = n;
+	host_step_act = act;
+	__asm__ volatile("pushfq; orl $0x100, (%%rsp); popfq" ::: "memory", "cc");
+}
+
+struct host_thread {
+	void	(*body)(void *);
+	void	*arg;
+};
+
+static void *
+host_start(void *arg)
+{
+	struct host_thread *ht = arg;
+
+	host_set_pcpu();
+	ht->body(ht->arg);
+	return (NULL);
+}
+
+void
+host_run(void (*const *bodies)(void *), int n, void *arg)
+{
+	struct host_thread threads[8];
+	pthread_t ids[8];
+	int i;
+
+	if (n > 8)
+		abort();
+	for (i = 0; i < n; i++) {
+		threads[i].body = bodies[i];
+		threads[i].arg = arg;
+		if (pthread_create(&ids[i], NULL, host_start, &threads[i]) != 0)
+			abort();
+	}
+	for (i = 0; i < n; i++)
+		(void)pthread_join(ids[i], NULL);
+}
+
+void
+host_yield(void)
+{
+
+	(void)sched_yield();
+}
+
+void
+host_fail(const char *file, int line, const char *cond, const char *fmt, ...)
+{
+	char message[512];
+	va_list ap;
+	int n;
+
+	n = snprintf(message, sizeof(message), "%s:%d: %s: ", file, line, cond);
+	va_start(ap, fmt);
+	(void)vsnprintf(message + n, sizeof(message) - n, fmt, ap);
+	va_end(ap);
+	host_give_up(message);
+}

@@ -1,0 +1,58 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Where the two halves of a hosted test meet.
+ *
+ * One half is compiled with FreeBSD's kernel headers: the drivers, the KPI below them (kpi/), the
+ * model devices and the tests.  The other half is compiled with the build machine's: host.c and the
+ * program's main().  They can't include each other's headers; both include this one, which needs
+ * nothing but the compiler.
+ */
+
+#ifndef _HOST_H_
+#define	_HOST_H_
+
+/* Memory that ASan watches; aligned to `align`, a power of two.  Never NULL. */
+void	*host_alloc(unsigned long size, unsigned long align);
+void	host_free(void *p);
+
+/* One line to standard error, for whoever reads a failed test's output. */
+void	host_log(const char *fmt, __builtin_va_list ap);
+
+/* The test has failed: says where and why, and does not return. */
+void	host_fail(const char *file, int line, const char *cond, const char *fmt, ...)
+	    __attribute__((__noreturn__, __format__(__printf__, 4, 5)));
+
+/* Run functions in a thread each, and wait for all of them. */
+void	host_run(void (*const *bodies)(void *), int n, void *arg);
+
+/*
+ * Call a function at the nth machine instruction from now, as if another CPU had got in between; it
+ * runs in a signal handler.  NULL: no longer.
+ */
+void	host_step(int n, void (*act)(void));
+
+/* Let another thread run. */
+void	host_yield(void);
+
+/* A test, as the kernel half lists it; the list ends with a NULL name. */
+struct hosted_test {
+	const char	*ht_name;
+	const char	*ht_descr;
+	void		(*ht_body)(const void *arg);
+	const void	*ht_arg;
+};
+
+/* The program's tests; called once, before any of them runs. */
+const struct hosted_test *hosted_tests(void);
+
+#define	CHECK(cond, ...) do {						\
+	if (!(cond))							\
+		host_fail(__FILE__, __LINE__, #cond, __VA_ARGS__);	\
+} while (0)
+
+#endif /* !_HOST_H_ */

@@ -1,0 +1,101 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The other side of a queue, for tests of pvq(9).
+ *
+ * A test of the conformance suite sees a queue and its peer; which ring is between them is the
+ * implementation's (struct impl).  The peer is strict: a chain that breaks the ring's rules fails the
+ * test.  And it can be told to lie.
+ */
+
+#ifndef _PEER_H_
+#define	_PEER_H_
+
+#include <dev/pv/pvq.h>
+
+#define	PEER_MAX_SEGS	128
+
+/* A chain as the peer sees it. */
+struct peer_chain {
+	uint32_t	pr_id;
+	int		pr_nread;
+	int		pr_nwrite;
+	uint64_t	pr_wlen;	/* bytes that may be written */
+	struct {
+		uint64_t addr;
+		uint32_t len;
+	} pr_segs[PEER_MAX_SEGS];	/* pr_nread, then pr_nwrite */
+};
+
+enum peer_lie {
+	LIE_ID_RANGE,		/* an id that no queue of this size has */
+	LIE_ID_HUGE,		/* the largest there is */
+	LIE_ID_IDLE,		/* an id that is not in flight */
+	LIE_ID_TWICE,		/* an id that was completed just before */
+	LIE_ID_NOT_HEAD,	/* the second descriptor of a chain */
+	LIE_LEN,		/* one byte more than there is room for */
+	LIE_LEN_HUGE,		/* 2^32 - 1 bytes */
+	LIE_INDEX_AHEAD,	/* one more completion than there are chains */
+	LIE_INDEX_FAR,		/* half a turn more */
+	LIE_INDEX_BACK,		/* an index that goes back by one */
+	NLIES
+};
+
+struct peer;
+
+struct peer_ops {
+	/* Take the next chain that the driver committed; false: there is none. */
+	bool	(*po_fetch)(struct peer *, struct peer_chain *);
+	/* Complete a chain; the driver sees it after po_publish. */
+	void	(*po_complete)(struct peer *, uint32_t id, uint32_t len);
+	void	(*po_publish)(struct peer *);
+	/* Is an interrupt due for what was published since this was last called? */
+	bool	(*po_interrupts)(struct peer *);
+	/* Ask for a notification of the next chain; true: one is there already. */
+	bool	(*po_listen)(struct peer *);
+	/* Ask for none. */
+	void	(*po_ignore)(struct peer *);
+	/* Publish a lie.  False: this ring can't tell it. */
+	bool	(*po_lie)(struct peer *, enum peer_lie, const struct peer_chain *);
+	/* Overwrite all shared memory that the driver might foolishly read. */
+	void	(*po_scribble)(struct peer *, uint32_t seed);
+};
+
+struct peer {
+	const struct peer_ops *pe_ops;
+	struct pvq	*pe_pvq;
+	unsigned int	 pe_kicks;	/* notifications that arrived */
+};
+
+/* An implementation of pvq, with the options that it is tested with. */
+struct impl {
+	const char	*im_name;
+	bool		 im_indirect;
+	bool		 im_event;
+	bool		 im_modern;	/* a length that is too long breaks the queue */
+	/* Create a queue and its peer; returns what the constructor said. */
+	int		(*im_create)(const struct impl *, uint16_t size, uint16_t max_segs,
+			    struct peer **);
+	/* A queue was reinitialised: its peer begins anew, too. */
+	void		(*im_reset)(struct peer *);
+	/* Free both. */
+	void		(*im_destroy)(struct peer *);
+};
+
+/* All of them; ends with a NULL name. */
+extern const struct impl pvq_impls[];
+
+/* A multiplicative generator: the same numbers everywhere, for ever. */
+static inline uint32_t
+peer_random(uint32_t *state)
+{
+
+	*state = *state * 1664525u + 1013904223u;
+	return (*state >> 8);
+}
+
+#endif /* !_PEER_H_ */

@@ -1,0 +1,375 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * A device's side of a split virtqueue, for tests.
+ *
+ * Written against VirtIO 1.3, 2.7, with offsets of its own instead of the driver's header: a mistake
+ * there does not repeat itself here.  Little-endian only, as the machines are that tests run on.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/virtio/virtio.h>
+#include <dev/virtio/virtio_ring.h>
+#include <dev/virtio/virtqueue.h>
+
+#include "host/host.h"
+#include "kpi/kpi.h"
+#include "model/peer.h"
+
+#define	DESC_BYTES	16
+#define	DESC_NEXT	1
+#define	DESC_WRITE	2
+#define	DESC_INDIRECT	4
+
+struct split_peer {
+	struct peer	 sp_peer;	/* first */
+	const struct impl *sp_impl;
+	uint8_t		*sp_desc;
+	uint8_t		*sp_avail;
+	uint8_t		*sp_used;
+	uint16_t	 sp_num;
+	uint16_t	 sp_max_segs;
+	uint16_t	 sp_last_avail;
+	uint16_t	 sp_used_idx;	/* what will be published */
+	uint16_t	 sp_signalled;	/* used index at the last po_interrupts */
+};
+
+#define	SP(pe)	((struct split_peer *)(pe))
+
+static uint16_t
+get16(const uint8_t *p)
+{
+
+	return (*(const volatile uint16_t *)p);
+}
+
+static uint32_t
+get32(const uint8_t *p)
+{
+
+	return (*(const volatile uint32_t *)p);
+}
+
+static uint64_t
+get64(const uint8_t *p)
+{
+
+	return (*(const volatile uint64_t *)p);
+}
+
+static void
+put16(uint8_t *p, uint16_t v)
+{
+
+	*(volatile uint16_t *)p = v;
+}
+
+static void
+put32(uint8_t *p, uint32_t v)
+{
+
+	*(volatile uint32_t *)p = v;
+}
+
+static uint8_t *
+used_event(struct split_peer *sp)
+{
+
+	return (sp->sp_avail + 4 + 2 * sp->sp_num);
+}
+
+static uint8_t *
+avail_event(struct split_peer *sp)
+{
+
+	return (sp->sp_used + 4 + 8 * sp->sp_num);
+}
+
+/* Walk a table of n descriptors from index i, and add what it says to the chain. */
+static void
+split_walk(struct split_peer *sp, const uint8_t *table, unsigned int n, unsigned int i,
+    struct peer_chain *pc)
+{
+	const uint8_t *d;
+	unsigned int count, total;
+	uint16_t flags;
+
+	for (count = 0;; i = get16(d + 14)) {
+		CHECK(i < n, "next %u of %u", i, n);
+		CHECK(count++ < n, "a loop");
+		d = table + i * DESC_BYTES;
+		flags = get16(d + 12);
+		if ((flags & DESC_INDIRECT) != 0) {
+			CHECK(sp->sp_impl->im_indirect, "not negotiated");
+			CHECK(table == sp->sp_desc && count == 1, "nested (2.7.5.3.1)");
+			CHECK(flags == DESC_INDIRECT, "flags 0x%x", flags);
+			CHECK(get32(d + 8) % DESC_BYTES == 0 && get32(d + 8) != 0, "length %u",
+			    get32(d + 8));
+			split_walk(sp, (const uint8_t *)(uintptr_t)get64(d),
+			    get32(d + 8) / DESC_BYTES, 0, pc);
+			return;
+		}
+		total = pc->pr_nread + pc->pr_nwrite;
+		CHECK(total < PEER_MAX_SEGS && total < sp->sp_num, "%u segments", total);
+		pc->pr_segs[total].addr = get64(d);
+		pc->pr_segs[total].len = get32(d + 8);
+		if ((flags & DESC_WRITE) != 0) {
+			pc->pr_nwrite++;
+			pc->pr_wlen += get32(d + 8);
+		} else {
+			CHECK(pc->pr_nwrite == 0, "read after write (2.7.4.2)");
+			pc->pr_nread++;
+		}
+		CHECK((flags & ~(DESC_NEXT | DESC_WRITE)) == 0, "flags 0x%x", flags);
+		if ((flags & DESC_NEXT) == 0)
+			return;
+	}
+}
+
+static bool
+split_fetch(struct peer *pe, struct peer_chain *pc)
+{
+	struct split_peer *sp = SP(pe);
+	uint16_t idx = get16(sp->sp_avail + 2);
+
+	CHECK((uint16_t)(idx - sp->sp_last_avail) <= sp->sp_num, "avail.idx %u after %u", idx,
+	    sp->sp_last_avail);
+	if (idx == sp->sp_last_avail)
+		return (false);
+	pc->pr_id = get16(sp->sp_avail + 4 + 2 * (sp->sp_last_avail % sp->sp_num));
+	pc->pr_nread = pc->pr_nwrite = 0;
+	pc->pr_wlen = 0;
+	sp->sp_last_avail++;
+	split_walk(sp, sp->sp_desc, sp->sp_num, pc->pr_id, pc);
+	return (true);
+}
+
+static void
+split_complete(struct peer *pe, uint32_t id, uint32_t len)
+{
+	struct split_peer *sp = SP(pe);
+	uint8_t *elem = sp->sp_used + 4 + 8 * (sp->sp_used_idx % sp->sp_num);
+
+	put32(elem, id);
+	put32(elem + 4, len);
+	sp->sp_used_idx++;
+}
+
+static void
+split_publish(struct peer *pe)
+{
+	struct split_peer *sp = SP(pe);
+
+	atomic_thread_fence_rel();
+	put16(sp->sp_used + 2, sp->sp_used_idx);
+}
+
+static bool
+split_interrupts(struct peer *pe)
+{
+	struct split_peer *sp = SP(pe);
+	uint16_t event, new, old;
+
+	atomic_thread_fence_seq_cst();
+	old = sp->sp_signalled;
+	new = get16(sp->sp_used + 2);
+	sp->sp_signalled = new;
+	if (old == new)
+		return (false);
+	if (!sp->sp_impl->im_event)
+		return ((get16(sp->sp_avail) & 1) == 0);
+	/* 2.7.7.1: the index of the event is among the elements added, old to new - 1. */
+	event = get16(used_event(sp));
+	for (; old != new; old++) {
+		if (old == event)
+			return (true);
+	}
+	return (false);
+}
+
+static bool
+split_listen(struct peer *pe)
+{
+	struct split_peer *sp = SP(pe);
+
+	if (sp->sp_impl->im_event)
+		put16(avail_event(sp), sp->sp_last_avail);
+	else
+		put16(sp->sp_used, 0);
+	atomic_thread_fence_seq_cst();
+	return (get16(sp->sp_avail + 2) != sp->sp_last_avail);
+}
+
+static void
+split_ignore(struct peer *pe)
+{
+	struct split_peer *sp = SP(pe);
+
+	if (sp->sp_impl->im_event)
+		put16(avail_event(sp), sp->sp_last_avail + 0x8000);
+	else
+		put16(sp->sp_used, 1);
+}
+
+static bool
+split_lie(struct peer *pe, enum peer_lie lie, const struct peer_chain *pc)
+{
+	struct split_peer *sp = SP(pe);
+
+	switch (lie) {
+	case LIE_ID_RANGE:
+		split_complete(pe, sp->sp_num, 0);
+		break;
+	case LIE_ID_HUGE:
+		split_complete(pe, UINT32_MAX, 0);
+		break;
+	case LIE_ID_IDLE:
+		split_complete(pe, (pc->pr_id + sp->sp_num / 2) % sp->sp_num, 0);
+		break;
+	case LIE_ID_TWICE:
+		split_complete(pe, pc->pr_id, 0);
+		split_complete(pe, pc->pr_id, 0);
+		break;
+	case LIE_ID_NOT_HEAD:
+		if ((get16(sp->sp_desc + DESC_BYTES * pc->pr_id + 12) & DESC_NEXT) == 0)
+			return (false);
+		split_complete(pe, get16(sp->sp_desc + DESC_BYTES * pc->pr_id + 14), 0);
+		break;
+	case LIE_LEN:
+		split_complete(pe, pc->pr_id, pc->pr_wlen + 1);
+		break;
+	case LIE_LEN_HUGE:
+		split_complete(pe, pc->pr_id, UINT32_MAX);
+		break;
+	case LIE_INDEX_AHEAD:
+		sp->sp_used_idx += pvq_inflight(pe->pe_pvq) + 1;
+		break;
+	case LIE_INDEX_FAR:
+		sp->sp_used_idx += 0x8000;
+		break;
+	case LIE_INDEX_BACK:
+		sp->sp_used_idx--;
+		break;
+	default:
+		return (false);
+	}
+	split_publish(pe);
+	return (true);
+}
+
+/* The device may write anywhere it can reach; the driver must not care for more than the used ring. */
+static void
+split_scribble(struct peer *pe, uint32_t seed)
+{
+	struct split_peer *sp = SP(pe);
+	uint32_t i;
+
+	for (i = 0; i < DESC_BYTES * sp->sp_num; i++)
+		sp->sp_desc[i] = peer_random(&seed);
+	for (i = 0; i < 2 * (uint32_t)sp->sp_num; i++)
+		sp->sp_avail[4 + i] = peer_random(&seed);
+}
+
+static const struct peer_ops split_peer_ops = {
+	.po_fetch = split_fetch,
+	.po_complete = split_complete,
+	.po_publish = split_publish,
+	.po_interrupts = split_interrupts,
+	.po_listen = split_listen,
+	.po_ignore = split_ignore,
+	.po_lie = split_lie,
+	.po_scribble = split_scribble,
+};
+
+static void
+split_notify(void *arg, uint16_t index)
+{
+	struct peer *pe = arg;
+
+	CHECK(index == 3, "queue %u", index);
+	pe->pe_kicks++;
+}
+
+static void
+split_find(struct split_peer *sp)
+{
+	struct virtqueue_addrs addrs;
+
+	virtqueue_split_addrs(sp->sp_peer.pe_pvq, &addrs);
+	CHECK(addrs.vqa_desc % 16 == 0 && addrs.vqa_driver % 2 == 0 && addrs.vqa_device % 4 == 0,
+	    "alignment (2.7)");
+	CHECK(sp->sp_impl->im_modern || addrs.vqa_device % 4096 == 0, "alignment (2.7.2)");
+	sp->sp_desc = (uint8_t *)(uintptr_t)addrs.vqa_desc;
+	sp->sp_avail = (uint8_t *)(uintptr_t)addrs.vqa_driver;
+	sp->sp_used = (uint8_t *)(uintptr_t)addrs.vqa_device;
+}
+
+static int
+split_create(const struct impl *im, uint16_t size, uint16_t max_segs, struct peer **pep)
+{
+	struct split_peer *sp = host_alloc(sizeof(*sp), sizeof(void *));
+	struct virtqueue_params params = {
+		.vqp_dev = kpi_device(),
+		.vqp_name = "model",
+		.vqp_dmat = kpi_dma_tag,
+		.vqp_features = (im->im_indirect ? VIRTIO_F_INDIRECT_DESC : 0) |
+		    (im->im_event ? VIRTIO_F_EVENT_IDX : 0) |
+		    (im->im_modern ? VIRTIO_F_VERSION_1 : 0),
+		.vqp_index = 3,
+		.vqp_size = size,
+		.vqp_max_segs = max_segs,
+		.vqp_align = im->im_modern ? VRING_USED_ALIGN : VRING_LEGACY_ALIGN,
+		.vqp_notify = split_notify,
+		.vqp_notify_arg = sp,
+	};
+	int error;
+
+	memset(sp, 0, sizeof(*sp));
+	sp->sp_peer.pe_ops = &split_peer_ops;
+	sp->sp_impl = im;
+	sp->sp_num = size;
+	sp->sp_max_segs = max_segs;
+	error = virtqueue_split_create(&params, &sp->sp_peer.pe_pvq);
+	if (error != 0) {
+		host_free(sp);
+		return (error);
+	}
+	split_find(sp);
+	*pep = &sp->sp_peer;
+	return (0);
+}
+
+/* The device was reset: it begins at index 0. */
+static void
+split_reset(struct peer *pe)
+{
+	struct split_peer *sp = SP(pe);
+
+	sp->sp_last_avail = sp->sp_used_idx = sp->sp_signalled = 0;
+}
+
+static void
+split_destroy(struct peer *pe)
+{
+
+	pvq_free(pe->pe_pvq);
+	host_free(pe);
+}
+
+const struct impl pvq_impls[] = {
+	{ "split", false, false, true, split_create, split_reset, split_destroy },
+	{ "split_indirect", true, false, true, split_create, split_reset, split_destroy },
+	{ "split_event", false, true, true, split_create, split_reset, split_destroy },
+	{ "split_indirect_event", true, true, true, split_create, split_reset, split_destroy },
+	{ "split_legacy", false, false, false, split_create, split_reset, split_destroy },
+	{ "split_legacy_indirect_event", true, true, false, split_create, split_reset, split_destroy },
+	{ NULL, false, false, false, NULL, NULL, NULL }
+};

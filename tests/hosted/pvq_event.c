@@ -1,0 +1,498 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Conformance of a pvq(9): notifications and interrupts, of which there may be too many, but never one
+ * too few.
+ *
+ * The tests of lost wake-ups put the other side's steps at every point where it can act.  At every
+ * position of the 16-bit index: before a call, at each of its syncs (where the driver says that the
+ * other side may look now), and after it.  At a few positions: at every single instruction of the call.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+
+#include "pvq_fixture.h"
+
+#define	INDEX_TURN	65536
+
+static void
+kick_only_when_asked(const struct impl *im)
+{
+	struct peer_chain pr;
+	struct fix f;
+	uintptr_t n;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	CHECK(!pvq_kick(f.q) && f.pe->pe_kicks == 0, "kick without work");
+	CHECK(!f.po->po_listen(f.pe), "work in a new queue");
+	fix_post(&f, 1, 1, 0);
+	CHECK(pvq_kick(f.q) && f.pe->pe_kicks == 1, "no kick");
+	CHECK(!pvq_kick(f.q) && f.pe->pe_kicks == 1, "kick twice for one chain");
+	fix_fetch(&f, &pr, 1, 1, 0);
+	f.po->po_ignore(f.pe);
+	for (n = 2; n < 8; n++) {
+		fix_post(&f, n, 1, 0);
+		CHECK(!pvq_kick(f.q), "kick for one who does not listen");
+	}
+	CHECK(f.pe->pe_kicks == 1, "%u kicks", f.pe->pe_kicks);
+	CHECK(f.q->q_stats.qs_kicks == 1 && f.q->q_stats.qs_nokicks == 6, "statistics");
+	fix_close(&f);
+}
+
+static void
+one_kick_for_a_batch(const struct impl *im)
+{
+	struct fix f;
+	uintptr_t n;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	(void)f.po->po_listen(f.pe);
+	for (n = 1; n <= 10; n++)
+		fix_post(&f, n, 1, 0);
+	CHECK(pvq_kick(f.q) && f.pe->pe_kicks == 1, "%u kicks", f.pe->pe_kicks);
+	if (im->im_event) {
+		/* The event index was passed, and nobody moved it: silence from here on. */
+		fix_post(&f, n, 1, 0);
+		CHECK(!pvq_kick(f.q), "kick past the event index");
+	}
+	fix_close(&f);
+}
+
+static void
+kick_after_turns_without(const struct impl *im)
+{
+	struct peer_chain pr;
+	struct fix f;
+	uintptr_t n;
+	int more;
+
+	/* Around a whole turn, old and new index are next to each other, or the same. */
+	for (more = -2; more <= 2; more++) {
+		fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+		f.po->po_ignore(f.pe);
+		for (n = 1; n < (uintptr_t)(INDEX_TURN + more); n++)
+			fix_turn(&f, n);
+		CHECK(!f.po->po_listen(f.pe), "work left");
+		fix_post(&f, n, 0, 1);
+		CHECK(pvq_kick(f.q), "no kick after %lu chains without", n);
+		fix_fetch(&f, &pr, n, 0, 1);
+		fix_close(&f);
+	}
+}
+
+static void
+new_queue_interrupts(const struct impl *im)
+{
+	struct peer_chain pr;
+	struct fix f;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	fix_post(&f, 1, 1, 1);
+	fix_fetch(&f, &pr, 1, 1, 1);
+	CHECK(!f.po->po_interrupts(f.pe), "before anything completed");
+	fix_complete(&f, &pr, 0);
+	CHECK(f.po->po_interrupts(f.pe), "no interrupt");
+	fix_close(&f);
+}
+
+static void
+disabled_queue_is_silent(const struct impl *im)
+{
+	struct peer_chain pr;
+	struct fix f;
+	uintptr_t n;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	for (n = 1; n < 3000; n++) {
+		pvq_intr_disable(f.q);
+		fix_post(&f, n, 1, 1);
+		fix_fetch(&f, &pr, n, 1, 1);
+		fix_complete(&f, &pr, 0);
+		/* Before and after it was collected: the peer may look late. */
+		if (n % 2 == 0)
+			CHECK(!f.po->po_interrupts(f.pe), "interrupt %lu", n);
+		fix_get(&f, n, 0);
+		pvq_intr_disable(f.q);
+		CHECK(!f.po->po_interrupts(f.pe), "late interrupt %lu", n);
+	}
+	fix_close(&f);
+}
+
+/* Complete what is there, one at a time; at which of them does the interrupt come (0: at none)? */
+static int
+interrupt_comes_at(struct fix *f, struct peer_chain *pr, int n)
+{
+	int at, i;
+
+	at = 0;
+	for (i = 0; i < n; i++) {
+		fix_complete(f, &pr[i], 0);
+		if (f->po->po_interrupts(f->pe) && at == 0)
+			at = i + 1;
+	}
+	return (at);
+}
+
+static void
+interrupt_comes_when_asked_for(const struct impl *im)
+{
+	struct pvq_done done[8];
+	struct peer_chain pr[8];
+	struct fix f;
+	u_int after;
+	int at, i, want;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	for (after = 0; after <= 12; after++) {
+		pvq_intr_disable(f.q);
+		for (i = 0; i < 8; i++) {
+			fix_post(&f, i + 1, 1, 1);
+			fix_fetch(&f, &pr[i], i + 1, 1, 1);
+		}
+		CHECK(!pvq_intr_enable(f.q, after), "nothing waits");
+		/* No more than is in flight; 0 is 1; without event indices, the next one. */
+		want = im->im_event ? MAX(MIN((int)after, 8), 1) : 1;
+		at = interrupt_comes_at(&f, pr, 8);
+		CHECK(at == want, "after %u: at %d, not %d", after, at, want);
+		CHECK(pvq_get(f.q, done, 8) == 8, "get");
+	}
+	fix_close(&f);
+}
+
+static void
+enable_sees_what_waits(const struct impl *im)
+{
+	struct peer_chain pr[4];
+	struct pvq_done done[4];
+	struct fix f;
+	int i;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	CHECK(!pvq_intr_enable(f.q, 1), "work in a new queue");
+	for (i = 0; i < 4; i++) {
+		fix_post(&f, i + 1, 1, 1);
+		fix_fetch(&f, &pr[i], i + 1, 1, 1);
+	}
+	fix_complete(&f, &pr[0], 0);
+	fix_complete(&f, &pr[1], 0);
+	CHECK(pvq_intr_enable(f.q, 1), "one waits");
+	CHECK(pvq_intr_enable(f.q, 2), "two wait");
+	CHECK(pvq_intr_enable(f.q, 3) == !im->im_event, "three do not");
+	CHECK(pvq_get(f.q, done, 4) == 2, "get");
+	CHECK(!pvq_intr_enable(f.q, 1), "nothing waits");
+	fix_close(&f);
+}
+
+/* What the peer does in the middle of a driver's call. */
+static struct step {
+	struct fix	*f;
+	int		 at;		/* at which sync of the call, from 1 */
+	int		 syncs;		/* so far */
+	void		(*act)(void);
+} step;
+
+static void
+step_hook(bus_dmasync_op_t op __unused)
+{
+
+	if (++step.syncs == step.at)
+		step.act();
+}
+
+static void
+step_begin(struct fix *f, int at, void (*act)(void))
+{
+
+	step = (struct step){ .f = f, .at = at, .act = act };
+	if (at == 0)
+		act();
+	kpi_sync_hook = step_hook;
+}
+
+/* If the moment has not come, it is now. */
+static void
+step_end(void)
+{
+
+	kpi_sync_hook = NULL;
+	if (step.at > step.syncs)
+		step.act();
+}
+
+/* More than there are syncs in any of the calls: "after". */
+#define	STEPS	6
+
+static struct {
+	struct peer_chain chains[2];
+	int		 n;
+	bool		 interrupt;
+} wake;
+
+static void
+wake_act(void)
+{
+	int i;
+
+	for (i = 0; i < wake.n; i++) {
+		fix_complete(step.f, &wake.chains[i], 0);
+		wake.interrupt |= step.f->po->po_interrupts(step.f->pe);
+	}
+}
+
+/* One case: n chains complete at a moment of pvq_intr_enable(after). */
+static void
+wake_case(struct fix *f, uintptr_t pos, int n, u_int after, int at)
+{
+	struct pvq_done done[2];
+	bool waits;
+	int i;
+
+	pvq_intr_disable(f->q);
+	wake.n = n;
+	wake.interrupt = false;
+	for (i = 0; i < n; i++) {
+		fix_post(f, i + 1, 0, 1);
+		CHECK(f->po->po_fetch(f->pe, &wake.chains[i]), "fetch");
+	}
+	/* What interrupted before the driver began to wait does not count. */
+	step_begin(f, at, wake_act);
+	if (at == 0)
+		wake.interrupt = false;
+	waits = pvq_intr_enable(f->q, after);
+	step_end();
+	CHECK(waits || wake.interrupt, "lost: position %lu, %d chains, after %u, step %d", pos, n,
+	    after, at);
+	CHECK(pvq_get(f->q, done, 2) == n, "get");
+}
+
+static void
+no_wakeup_is_lost(const struct impl *im)
+{
+	struct fix f;
+	uintptr_t pos;
+	u_int i;
+
+	fix_open(&f, im, 4, 1);
+	/* Positions advance by what a case uses; passes with one more or less reach them all. */
+	for (i = 0, pos = 0; pos < 6 * INDEX_TURN; i++) {
+		u_int mix = i + pos / INDEX_TURN;
+		int n = 1 + (mix / STEPS) % 2;
+
+		wake_case(&f, pos, n, 1 + (mix / (2 * STEPS)) % n, mix % STEPS);
+		pos += n;
+	}
+	fix_close(&f);
+}
+
+static bool wake_listened;
+
+static void
+listen_act(void)
+{
+
+	wake_listened = step.f->po->po_listen(step.f->pe);
+}
+
+/* One case: the peer begins to listen at a moment of n commits and a kick. */
+static void
+kick_case(struct fix *f, uintptr_t pos, int n, int at)
+{
+	struct peer_chain pr;
+	u_int kicks = f->pe->pe_kicks;
+	int i;
+
+	f->po->po_ignore(f->pe);
+	wake_listened = false;
+	step_begin(f, at, listen_act);
+	for (i = 0; i < n; i++)
+		fix_post(f, i + 1, 0, 1);
+	(void)pvq_kick(f->q);
+	step_end();
+	CHECK(wake_listened || f->pe->pe_kicks != kicks, "lost: position %lu, %d chains, step %d",
+	    pos, n, at);
+	for (i = 0; i < n; i++) {
+		CHECK(f->po->po_fetch(f->pe, &pr), "fetch");
+		fix_complete(f, &pr, 0);
+		fix_get(f, i + 1, 0);
+	}
+}
+
+/*
+ * The same at every instruction of the call, for the positions where an index wraps or changes sign.
+ */
+static const uint16_t step_positions[] = { 0, 1, 0x7fff, 0x8000, 0xfffe, 0xffff };
+
+static void
+step_act(void)
+{
+
+	step.act();
+	step.syncs = 1;
+}
+
+/* Begin: the action comes at instruction number `at`. */
+static void
+step_instruction(struct fix *f, int at, void (*act)(void))
+{
+
+	step = (struct step){ .f = f, .at = 0, .act = act };
+	host_step(at, step_act);
+}
+
+/* End; returns false if the call had no such instruction, and the action came just now. */
+static bool
+step_done(void)
+{
+
+	host_step(0, NULL);
+	if (step.syncs != 0)
+		return (true);
+	step.act();
+	return (false);
+}
+
+/* A case of intr_enable, with the completions at an instruction; false: the call was over before. */
+static bool
+wake_instruction(struct fix *f, int n, u_int after, int at)
+{
+	struct pvq_done done[2];
+	bool inside, waits;
+	int i;
+
+	pvq_intr_disable(f->q);
+	wake.n = n;
+	wake.interrupt = false;
+	for (i = 0; i < n; i++) {
+		fix_post(f, i + 1, 0, 1);
+		CHECK(f->po->po_fetch(f->pe, &wake.chains[i]), "fetch");
+	}
+	step_instruction(f, at, wake_act);
+	waits = pvq_intr_enable(f->q, after);
+	inside = step_done();
+	CHECK(waits || wake.interrupt, "lost: %d chains, after %u, instruction %d", n, after, at);
+	CHECK(pvq_get(f->q, done, 2) == n, "get");
+	return (inside);
+}
+
+/* Bring index and queue to a position, with chains of no interest. */
+static void
+step_to(struct fix *f, uintptr_t *pos, uint16_t want)
+{
+
+	for (; (uint16_t)*pos != want; (*pos)++)
+		fix_turn(f, 1);
+}
+
+static void
+no_wakeup_is_lost_at_any_instruction(const struct impl *im)
+{
+	struct fix f;
+	uintptr_t pos;
+	u_int i;
+	int at, n;
+	bool inside;
+
+	fix_open(&f, im, 4, 1);
+	pos = 0;
+	for (i = 0; i < nitems(step_positions); i++) {
+		for (at = 1, inside = true; inside; at++) {
+			/* Moving back to the position is most of a turn: only now and then. */
+			if (at % 32 == 1)
+				step_to(&f, &pos, step_positions[i]);
+			n = 1 + at % 2;
+			inside = wake_instruction(&f, n, n, at);
+			pos += n;
+		}
+		CHECK(at > 20, "only %d instructions", at);
+	}
+	fix_close(&f);
+}
+
+static bool
+kick_instruction(struct fix *f, int at)
+{
+	struct peer_chain pr;
+	u_int kicks = f->pe->pe_kicks;
+	bool inside;
+
+	f->po->po_ignore(f->pe);
+	wake_listened = false;
+	CHECK(fix_put(f, 1, 0, 1) == 0, "no room");
+	step_instruction(f, at, listen_act);
+	pvq_commit(f->q);
+	(void)pvq_kick(f->q);
+	inside = step_done();
+	CHECK(wake_listened || f->pe->pe_kicks != kicks, "lost: instruction %d", at);
+	CHECK(f->po->po_fetch(f->pe, &pr), "fetch");
+	fix_complete(f, &pr, 0);
+	fix_get(f, 1, 0);
+	return (inside);
+}
+
+static void
+no_kick_is_lost_at_any_instruction(const struct impl *im)
+{
+	struct fix f;
+	uintptr_t pos;
+	u_int i;
+	int at;
+	bool inside;
+
+	fix_open(&f, im, 4, 1);
+	pos = 0;
+	for (i = 0; i < nitems(step_positions); i++) {
+		for (at = 1, inside = true; inside; at++, pos++) {
+			if (at % 32 == 1)
+				step_to(&f, &pos, step_positions[i]);
+			inside = kick_instruction(&f, at);
+		}
+		CHECK(at > 20, "only %d instructions", at);
+	}
+	fix_close(&f);
+}
+
+static void
+no_kick_is_lost(const struct impl *im)
+{
+	struct fix f;
+	uintptr_t pos;
+	u_int i;
+
+	fix_open(&f, im, 4, 1);
+	for (i = 0, pos = 0; pos < 6 * INDEX_TURN; i++) {
+		u_int mix = i + pos / INDEX_TURN;
+		int n = 1 + (mix / (STEPS + 1)) % 2;
+
+		kick_case(&f, pos, n, mix % (STEPS + 1));
+		pos += n;
+	}
+	fix_close(&f);
+}
+
+const struct pvq_test pvq_event_tests[] = {
+	{ "kick_only_when_asked", "The other side says whether it wants to be told",
+	    kick_only_when_asked },
+	{ "one_kick_for_a_batch", "However many commits there were", one_kick_for_a_batch },
+	{ "kick_after_turns_without", "More commits than the index has values",
+	    kick_after_turns_without },
+	{ "new_queue_interrupts", "At the first completion", new_queue_interrupts },
+	{ "disabled_queue_is_silent", "Also for a peer that looks late", disabled_queue_is_silent },
+	{ "interrupt_comes_when_asked_for", "At the completion that was named",
+	    interrupt_comes_when_asked_for },
+	{ "enable_sees_what_waits", "And says so", enable_sees_what_waits },
+	{ "no_wakeup_is_lost", "Completion at any moment of intr_enable, at any index",
+	    no_wakeup_is_lost },
+	{ "no_kick_is_lost", "Peer listens at any moment of commit and kick, at any index",
+	    no_kick_is_lost },
+	{ "no_wakeup_is_lost_at_any_instruction", "Completion at every instruction of intr_enable",
+	    no_wakeup_is_lost_at_any_instruction },
+	{ "no_kick_is_lost_at_any_instruction",
+	    "Peer listens at every instruction of commit and kick",
+	    no_kick_is_lost_at_any_instruction },
+	{ NULL, NULL, NULL }
+};

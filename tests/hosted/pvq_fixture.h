@@ -1,0 +1,76 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What the tests of pvq(9) share: a queue, its peer, and chains that can be told apart.
+ *
+ * Chain number n (1 and up) has n as its cookie, and segments whose addresses and lengths follow from
+ * n, so that what arrives at the peer, or comes back, says which it is.
+ */
+
+#ifndef _PVQ_FIXTURE_H_
+#define	_PVQ_FIXTURE_H_
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+
+#include <dev/pv/pvq.h>
+
+#include "host/host.h"
+#include "kpi/kpi.h"
+#include "model/peer.h"
+
+#define	FIX_SIZE	16
+#define	FIX_MAX_SEGS	6
+
+struct fix {
+	const struct impl *im;
+	struct peer	*pe;
+	const struct peer_ops *po;
+	struct pvq	*q;
+};
+
+/* Create a queue; fails the test if that fails. */
+void	fix_open(struct fix *f, const struct impl *im, uint16_t size, uint16_t max_segs);
+
+/* Drain and free it, and check that nothing is left of it. */
+void	fix_close(struct fix *f);
+
+/* Put chain n, of so many segments; not committed.  Returns what pvq_reserve() said. */
+int	fix_put(struct fix *f, uintptr_t n, int nread, int nwrite);
+
+/* The same, committed, and it must work. */
+void	fix_post(struct fix *f, uintptr_t n, int nread, int nwrite);
+
+/* The peer fetches a chain, which must be number n. */
+void	fix_fetch(struct fix *f, struct peer_chain *pr, uintptr_t n, int nread, int nwrite);
+
+/* The peer completes it, and publishes that. */
+void	fix_complete(struct fix *f, const struct peer_chain *pr, uint32_t len);
+
+/* One completion must wait, and be of number n. */
+void	fix_get(struct fix *f, uintptr_t n, uint32_t len);
+
+/* Post chain n, fetch, complete and get it. */
+void	fix_turn(struct fix *f, uintptr_t n);
+
+/* A chain's bytes that may be written. */
+uint32_t fix_room(uintptr_t n, int nwrite);
+
+/* A test of the suite. */
+struct pvq_test {
+	const char	*name;
+	const char	*descr;
+	void		(*body)(const struct impl *);
+};
+
+extern const struct pvq_test pvq_basic_tests[];
+extern const struct pvq_test pvq_event_tests[];
+extern const struct pvq_test pvq_hostile_tests[];
+extern const struct pvq_test pvq_random_tests[];
+
+#endif /* !_PVQ_FIXTURE_H_ */

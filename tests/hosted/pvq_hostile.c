@@ -1,0 +1,271 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Conformance of a pvq(9): another side that lies.
+ *
+ * Each lie must leave the queue broken with the right fault, give out nothing that is not so, and
+ * leave everything in flight to pvq_drain(); ASan watches that no step outside of memory is taken.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+
+#include "pvq_fixture.h"
+
+/* A broken queue does nothing, and one way leads out. */
+static void
+check_broken(struct fix *f, enum pvq_fault fault, int left)
+{
+	struct pvq_done done[4];
+	u_int kicks = f->pe->pe_kicks;
+	int i;
+
+	CHECK(pvq_broken(f->q) && f->q->q_fault == fault, "fault %u, not %u", f->q->q_fault, fault);
+	CHECK(pvq_get(f->q, done, 4) == 0, "get from a broken queue");
+	CHECK(pvq_reserve(f->q, 1) == EIO, "reserve in a broken queue");
+	CHECK(!pvq_kick(f->q) && f->pe->pe_kicks == kicks, "kick of a broken queue");
+	CHECK(!pvq_intr_enable(f->q, 1), "broken queue claims work");
+	CHECK(f->q->q_stats.qs_faults == 1, "%ju faults", (uintmax_t)f->q->q_stats.qs_faults);
+	for (i = 0; i < left; i++)
+		CHECK(pvq_drain(f->q) != NULL, "%d of %d drained", i, left);
+	CHECK(pvq_drain(f->q) == NULL, "more than %d drained", left);
+	CHECK(pvq_reinit(f->q) == 0 && !pvq_broken(f->q), "reinit");
+	f->im->im_reset(f->pe);
+	fix_turn(f, 77);
+}
+
+/* Three chains in flight, the second of which the lie is about. */
+static void
+lie_case(const struct impl *im, enum peer_lie lie, enum pvq_fault fault)
+{
+	struct peer_chain pr[3];
+	struct pvq_done done[8];
+	struct fix f;
+	int got, i;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	for (i = 0; i < 5; i++)
+		fix_turn(&f, 40 + i);
+	for (i = 0; i < 3; i++) {
+		fix_post(&f, i + 1, 0, 2);
+		fix_fetch(&f, &pr[i], i + 1, 0, 2);
+	}
+	if (!f.po->po_lie(f.pe, lie, &pr[1])) {
+		fix_close(&f);
+		return;
+	}
+	got = pvq_get(f.q, done, 8);
+	for (i = 0; i < got; i++)
+		CHECK((uintptr_t)done[i].pd_cookie == 2 && done[i].pd_len <= fix_room(2, 2),
+		    "cookie %p", done[i].pd_cookie);
+	/* Only a completion told twice may come out, once. */
+	CHECK(got == (lie == LIE_ID_TWICE ? 1 : 0), "%d chains out of a lie", got);
+	check_broken(&f, fault, 3 - got);
+	fix_close(&f);
+}
+
+static void
+id_out_of_range(const struct impl *im)
+{
+
+	lie_case(im, LIE_ID_RANGE, PVQ_FAULT_ID);
+	lie_case(im, LIE_ID_HUGE, PVQ_FAULT_ID);
+}
+
+static void
+id_not_in_flight(const struct impl *im)
+{
+
+	lie_case(im, LIE_ID_IDLE, PVQ_FAULT_ID);
+	lie_case(im, LIE_ID_NOT_HEAD, PVQ_FAULT_ID);
+}
+
+static void
+id_completed_twice(const struct impl *im)
+{
+
+	lie_case(im, LIE_ID_TWICE, PVQ_FAULT_ID);
+}
+
+static void
+index_ahead(const struct impl *im)
+{
+
+	lie_case(im, LIE_INDEX_AHEAD, PVQ_FAULT_INDEX);
+	lie_case(im, LIE_INDEX_FAR, PVQ_FAULT_INDEX);
+	lie_case(im, LIE_INDEX_BACK, PVQ_FAULT_INDEX);
+}
+
+static void
+length_too_long(const struct impl *im)
+{
+	struct peer_chain pr;
+	struct fix f;
+
+	if (im->im_modern) {
+		lie_case(im, LIE_LEN, PVQ_FAULT_LEN);
+		lie_case(im, LIE_LEN_HUGE, PVQ_FAULT_LEN);
+		return;
+	}
+	/* Legacy devices are known for it (2.7.8.3). */
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	fix_post(&f, 1, 0, 2);
+	fix_fetch(&f, &pr, 1, 0, 2);
+	CHECK(f.po->po_lie(f.pe, LIE_LEN_HUGE, &pr), "lie");
+	fix_get(&f, 1, fix_room(1, 2));
+	CHECK(!pvq_broken(f.q), "broken");
+	fix_close(&f);
+}
+
+static void
+length_of_nothing_writable(const struct impl *im)
+{
+	struct pvq_done done;
+	struct peer_chain pr;
+	struct fix f;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	fix_post(&f, 1, 3, 0);
+	fix_fetch(&f, &pr, 1, 3, 0);
+	fix_complete(&f, &pr, 1);
+	if (im->im_modern) {
+		CHECK(pvq_get(f.q, &done, 1) == 0, "get");
+		check_broken(&f, PVQ_FAULT_LEN, 1);
+	} else
+		fix_get(&f, 1, 0);
+	fix_close(&f);
+}
+
+static void
+good_ones_before_a_lie_come_out(const struct impl *im)
+{
+	struct peer_chain pr[4];
+	struct pvq_done done[8];
+	struct fix f;
+	int i;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	for (i = 0; i < 4; i++) {
+		fix_post(&f, i + 1, 0, 2);
+		fix_fetch(&f, &pr[i], i + 1, 0, 2);
+	}
+	f.po->po_complete(f.pe, pr[2].pr_id, 1);
+	f.po->po_complete(f.pe, pr[0].pr_id, 2);
+	if (f.po->po_lie(f.pe, LIE_ID_HUGE, &pr[1])) {
+		CHECK(pvq_get(f.q, done, 8) == 2, "the good ones");
+		CHECK((uintptr_t)done[0].pd_cookie == 3 && (uintptr_t)done[1].pd_cookie == 1,
+		    "cookies");
+		check_broken(&f, PVQ_FAULT_ID, 2);
+	}
+	fix_close(&f);
+}
+
+static void
+staged_chain_cannot_be_completed(const struct impl *im)
+{
+	struct peer_chain pr, next;
+	struct pvq_done done[4];
+	struct fix f;
+	uint32_t id;
+
+	/* Find the id that the next chain will get, by posting it once. */
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	fix_post(&f, 1, 0, 1);
+	fix_fetch(&f, &pr, 1, 0, 1);
+	fix_post(&f, 2, 0, 1);
+	fix_fetch(&f, &next, 2, 0, 1);
+	id = next.pr_id;
+	while (pvq_drain(f.q) != NULL)
+		continue;
+	CHECK(pvq_reinit(f.q) == 0, "reinit");
+	im->im_reset(f.pe);
+
+	fix_post(&f, 1, 0, 1);
+	fix_fetch(&f, &pr, 1, 0, 1);
+	CHECK(fix_put(&f, 2, 0, 1) == 0, "no room");
+	f.po->po_complete(f.pe, id, 0);
+	f.po->po_publish(f.pe);
+	CHECK(pvq_get(f.q, done, 4) == 0, "a chain that nobody committed");
+	CHECK(f.q->q_fault == PVQ_FAULT_ID, "fault %u", f.q->q_fault);
+	fix_close(&f);
+}
+
+static void
+scribbling_fools_nobody(const struct impl *im)
+{
+	struct peer_chain pr[6];
+	struct fix f;
+	uint32_t seed;
+	int i;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	for (seed = 1; seed < 300; seed++) {
+		for (i = 0; i < 4; i++) {
+			fix_post(&f, i + 1, 1, 2);
+			fix_fetch(&f, &pr[i], i + 1, 1, 2);
+		}
+		f.po->po_scribble(f.pe, seed);
+		for (i = 3; i >= 0; i--) {
+			fix_complete(&f, &pr[i], i);
+			f.po->po_scribble(f.pe, seed * 17 + i);
+			fix_get(&f, i + 1, i);
+		}
+		CHECK(pvq_room(f.q) == FIX_SIZE, "%d free", pvq_room(f.q));
+	}
+	fix_close(&f);
+}
+
+static void
+owner_may_break_it(const struct impl *im)
+{
+	struct fix f;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	fix_post(&f, 1, 1, 1);
+	pvq_break(f.q, PVQ_FAULT_OWNER, 5);
+	pvq_break(f.q, PVQ_FAULT_ID, 6);
+	check_broken(&f, PVQ_FAULT_OWNER, 1);
+	fix_close(&f);
+}
+
+static void
+log_is_not_flooded(const struct impl *im)
+{
+	struct fix f;
+	int i;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	kpi_lines = 0;
+	for (i = 0; i < 1000; i++) {
+		pvq_break(f.q, PVQ_FAULT_ID, i);
+		CHECK(pvq_reinit(f.q) == 0, "reinit");
+	}
+	CHECK(kpi_lines > 0 && kpi_lines <= 20, "%d lines", kpi_lines);
+	CHECK(f.q->q_stats.qs_faults == 1000, "%ju", (uintmax_t)f.q->q_stats.qs_faults);
+	fix_close(&f);
+}
+
+const struct pvq_test pvq_hostile_tests[] = {
+	{ "hostile_id_out_of_range", "An id that no chain can have", id_out_of_range },
+	{ "hostile_id_not_in_flight", "An id that is idle, or not a chain's first",
+	    id_not_in_flight },
+	{ "hostile_id_completed_twice", "The second time breaks the queue", id_completed_twice },
+	{ "hostile_index_ahead", "More completions than there are chains", index_ahead },
+	{ "hostile_length_too_long", "Breaks a modern queue; is cut in a legacy one",
+	    length_too_long },
+	{ "hostile_length_of_nothing_writable", "Bytes written where none could be",
+	    length_of_nothing_writable },
+	{ "hostile_good_ones_before_a_lie_come_out", "And nothing after it",
+	    good_ones_before_a_lie_come_out },
+	{ "hostile_staged_chain_cannot_be_completed", "It is not the device's yet",
+	    staged_chain_cannot_be_completed },
+	{ "hostile_scribbling_fools_nobody", "Descriptors and avail ring overwritten at any time",
+	    scribbling_fools_nobody },
+	{ "owner_may_break_it", "And the first fault stays", owner_may_break_it },
+	{ "log_is_not_flooded", "However often it breaks", log_is_not_flooded },
+	{ NULL, NULL, NULL }
+};
