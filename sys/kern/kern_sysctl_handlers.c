@@ -53,10 +53,6 @@ SYSCTL_STRING(_kern, OID_AUTO, ident, CTLFLAG_RD, __DECONST(char *, kern_ident),
     "Kernel identifier");
 SYSCTL_INT(_kern, KERN_OSRELDATE, osreldate, CTLFLAG_RD, SYSCTL_NULL_INT_PTR,
     __FreeBSD_version, "Kernel release date");
-SYSCTL_STRING(_hw, HW_MACHINE, machine, CTLFLAG_RD, __DECONST(char *, machine), 0,
-    "Machine class");
-SYSCTL_INT(_hw, HW_PAGESIZE, pagesize, CTLFLAG_RD, SYSCTL_NULL_INT_PTR, PAGE_SIZE,
-    "System memory page size");
 
 /* An integer of size bytes at arg1, or arg2 itself. */
 static int

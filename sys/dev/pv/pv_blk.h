@@ -33,10 +33,10 @@
  * done.  A BIO_FLUSH starts when nothing is in flight, so that it covers every write queued before it.
  *
  * Batching.  A notification and an interrupt cost a trip to the host each, so deep queues share them.
- * A device that has PV_BLK_DEEP requests or more to work on is not told of each new one: blk_batch of
- * them, the next completion, or the tick of PV_BLK_TICK, whichever is first, tells it.  In the same
- * way, a device with that much work is asked to interrupt after several completions, and the tick
- * bounds what that costs a request that completed alone.  Shallower queues are notified of everything.
+ * In a queue that had PV_BLK_DEEP requests or more in flight lately, the device is not told of each new
+ * one: blk_batch of them, the next interrupt, or the tick of PV_BLK_TICK, whichever is first, tells it.
+ * In the same way it is asked to interrupt after several completions, and the tick bounds what that
+ * costs a request that completed alone.  Shallower queues are notified of everything.
  *
  * Locking.  blk_mtx protects everything in struct pv_blk and its requests.  It is not held while
  * calling biodone(9), disk(9) (but for disk_resize()), or the protocol's bo_stop and bo_restart; it
@@ -207,6 +207,7 @@ struct pv_blk {
 	struct pv_blk_reqs blk_inflight;
 	u_int		blk_ninflight;
 	u_int		blk_unkicked;	/* committed since the last pvq_kick() */
+	u_int		blk_depth;	/* most in flight lately */
 	int		blk_log_start;	/* ticks; errors are logged at a bounded rate */
 	u_int		blk_log_count;
 

@@ -435,14 +435,28 @@ pv_blk_start(struct pv_blk *blk)
 	blk->blk_stats.bs_max_in_flight = MAX(blk->blk_stats.bs_max_in_flight, blk->blk_ninflight);
 }
 
+/*
+ * An idle device hears of a request at once.  After that, in a queue that has been deep lately, a
+ * quarter of that depth waits for a notification, or as many as the device was told of already if
+ * those are more; up to a batch.
+ */
+static u_int
+pv_blk_kick_after(const struct pv_blk *blk)
+{
+	u_int told = blk->blk_ninflight - blk->blk_unkicked;
+
+	if (told == 0 || blk->blk_depth < PV_BLK_DEEP)
+		return (1);
+	return (MIN(MAX(told, blk->blk_depth / 4), blk->blk_batch));
+}
+
 void
 pv_blk_kick(struct pv_blk *blk, bool now)
 {
 	PV_BLK_ASSERT(blk);
 	if (blk->blk_unkicked == 0 || (blk->blk_flags & PVB_STOPPED) != 0)
 		return;
-	if (!now && blk->blk_unkicked < blk->blk_batch &&
-	    blk->blk_ninflight - blk->blk_unkicked >= PV_BLK_DEEP) {
+	if (!now && blk->blk_unkicked < pv_blk_kick_after(blk)) {
 		blk->blk_stats.bs_deferred_kicks++;
 		pv_blk_arm_tick(blk);
 		return;
@@ -556,9 +570,9 @@ pv_blk_collect(struct pv_blk *blk)
 static u_int
 pv_blk_intr_after(const struct pv_blk *blk)
 {
-	if (blk->blk_ninflight < PV_BLK_DEEP)
+	if (blk->blk_depth < PV_BLK_DEEP)
 		return (1);
-	return (MAX(1, MIN(blk->blk_ninflight / 2, blk->blk_batch)));
+	return (MIN(blk->blk_depth / 2, blk->blk_batch));
 }
 
 void
@@ -567,6 +581,8 @@ pv_blk_process(struct pv_blk *blk)
 	u_int after;
 
 	PV_BLK_ASSERT(blk);
+	/* It forgets slowly: users take a moment to submit again what they got back. */
+	blk->blk_depth = MAX(blk->blk_ninflight, blk->blk_depth - blk->blk_depth / 4);
 	do {
 		if ((blk->blk_flags & PVB_STOPPED) != 0)
 			return;
@@ -584,7 +600,7 @@ pv_blk_process(struct pv_blk *blk)
 		if ((blk->blk_flags & PVB_STOPPED) != 0)
 			return;
 		after = pv_blk_intr_after(blk);
-		if (after > 1)
+		if (after > 1 && blk->blk_ninflight != 0)
 			pv_blk_arm_tick(blk);
 	} while (pvq_intr_enable(blk->blk_pvq, after));
 }

@@ -104,14 +104,8 @@ pv_net_init_locked(struct pv_net *pn)
 		pv_net_tx_start(&pn->pn_txqs[i]);
 	pn->pn_running = true;
 	if_setdrvflagbits(pn->pn_ifp, IFF_DRV_RUNNING, IFF_DRV_OACTIVE);
-	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
-		error = pv_net_rx_start(&pn->pn_rxqs[i]);
-		if (error != 0) {
-			device_printf(pn->pn_dev, "no memory for receive buffers: not started\n");
-			pv_net_stop_locked(pn);
-			return (error);
-		}
-	}
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
+		pv_net_rx_start(&pn->pn_rxqs[i]);
 	if_link_state_change(pn->pn_ifp, pn->pn_ops->pno_link_up(pn->pn_softc) ?
 	    LINK_STATE_UP : LINK_STATE_DOWN);
 	return (0);

@@ -434,24 +434,18 @@ pv_net_rx_task(void *arg, int pending __unused)
 }
 
 /*
- * Post the first buffers and take interrupts.  ENOBUFS if there is not one.
+ * Post the first buffers and take interrupts.  If there is no memory now, the callout tries again.
  */
-int
+void
 pv_net_rx_start(struct pv_net_rxq *rxq)
 {
-	int error = 0;
-
 	mtx_lock(&rxq->prq_mtx);
 	rxq->prq_stopped = false;
 	rxq->prq_discard = false;
 	pv_net_rx_fill(rxq);
-	if (pvq_inflight(rxq->prq_pvq) == 0) {
-		rxq->prq_stopped = true;
-		error = ENOBUFS;
-	} else if (pvq_intr_enable(rxq->prq_pvq, 1))
+	if (pvq_intr_enable(rxq->prq_pvq, 1))
 		taskqueue_enqueue(rxq->prq_pn->pn_tq, &rxq->prq_task);
 	mtx_unlock(&rxq->prq_mtx);
-	return (error);
 }
 
 /* No thread is at the queue, and none will be, when this returns. */

@@ -155,7 +155,7 @@ u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
 void	pv_net_rx_intr(void *rxq);
 int	pv_net_rx_alloc(struct pv_net_rxq *rxq);
 void	pv_net_rx_free(struct pv_net_rxq *rxq);
-int	pv_net_rx_start(struct pv_net_rxq *rxq);
+void	pv_net_rx_start(struct pv_net_rxq *rxq);
 void	pv_net_rx_stop(struct pv_net_rxq *rxq);
 void	pv_net_rx_drain(struct pv_net_rxq *rxq);
 
