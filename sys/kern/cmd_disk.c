@@ -376,16 +376,35 @@ sha256_path(const char *path, char hex[2 * SHA256_DIGEST_LENGTH + 1])
 	return (error);
 }
 
+/* As sha256(1) prints it; check is a digest that it has to be, or NULL.  False if it is not. */
+static bool
+sha256_print(const char *path, const char *hex, const char *check, bool quiet, bool reverse)
+{
+	bool same = check == NULL || strcasecmp(hex, check) == 0;
+
+	if (quiet)
+		printf("%s", hex);
+	else if (reverse)
+		printf("%s %s", hex, path);
+	else
+		printf("SHA256 (%s) = %s", path, hex);
+	printf("%s\n", same ? "" : " [ Failed ]");
+	return (same);
+}
+
 static int
 cmd_sha256(int argc, char **argv)
 {
 	struct cmd_getopt g = { .optind = 1 };
 	char hex[2 * SHA256_DIGEST_LENGTH + 1];
+	const char *check = NULL;
 	bool quiet = false, reverse = false;
 	int c, error, i, status = 0;
 
-	while ((c = cmd_getopt(&g, argc, argv, "qr")) != -1) {
-		if (c == 'q')
+	while ((c = cmd_getopt(&g, argc, argv, "c:qr")) != -1) {
+		if (c == 'c')
+			check = g.optarg;
+		else if (c == 'q')
 			quiet = true;
 		else if (c == 'r')
 			reverse = true;
@@ -398,16 +417,12 @@ cmd_sha256(int argc, char **argv)
 		error = sha256_path(argv[i], hex);
 		if (error != 0)
 			status = cmd_err("sha256", error, "%s", argv[i]);
-		else if (quiet)
-			printf("%s\n", hex);
-		else if (reverse)
-			printf("%s %s\n", hex, argv[i]);
-		else
-			printf("SHA256 (%s) = %s\n", argv[i], hex);
+		else if (!sha256_print(argv[i], hex, check, quiet, reverse))
+			status = 2;
 	}
 	return (status);
 }
-CONSOLE_CMD(sha256, cmd_sha256, "sha256 [-qr] file ...");
+CONSOLE_CMD(sha256, cmd_sha256, "sha256 [-qr] [-c digest] file ...");
 
 /* diskinfo(8) */
 

@@ -41,6 +41,7 @@
 #include <sys/smp.h>
 #include <sys/sysctl.h>
 #include <sys/unistd.h>
+#include <sys/vmmeter.h>
 
 #include <machine/cpu.h>
 #include <machine/stdarg.h>
@@ -619,6 +620,7 @@ swi_sched(void *cookie, int flags)
 {
 	struct intr_handler *ih = cookie;
 
+	VM_CNT_INC(v_soft);
 	atomic_store_int(&ih->ih_need, 1);
 	if ((flags & SWI_DELAY) == 0)
 		ithread_wake(ih->ih_event->ie_thread);

@@ -7,22 +7,22 @@
 /*
  * The module linker: files of code, what they need of each other, and their life.
  *
- * File 1 is the kernel itself.  Each further file is a .ko that kldload(8) or another file's MODULE_DEPEND(9)
- * asked for.  A file's linker set modmetadata_set says what it is:
+ * File 1 is the kernel itself.  Each further file is a .ko that kldload(8) or another file's
+ * MODULE_DEPEND(9) asked for.  A file's linker set modmetadata_set says what it is:
  *
  *	MDT_VERSION	names that it provides, with a version each
  *	MDT_DEPEND	names that it needs, with a range of versions
  *	MDT_MODULE	event handlers (kern_module.c)
  *
- * Loading a file: read and place it (link_elf_obj.c), load what it needs, resolve its symbols, register its
- * modules and sysctls, run its SYSINITs; those load its modules.  Unloading does the reverse, after every
- * module agreed.  A fault at any point undoes what was done, and the console says what it was.
+ * Loading a file: read and place it (link_elf_obj.c), load what it needs, resolve its symbols,
+ * register its modules and sysctls, run its SYSINITs; those load its modules.  Unloading does the
+ * reverse, after every module agreed.  A fault at any point undoes what was done, and the console
+ * says what it was.
  *
- * Reference counts.  `refs` counts the user (once, if `userrefs` is 1) and the files that need this one.  A file
- * that came only because another needed it goes with the last of those.
+ * Reference counts.  `refs` counts the user (once, if `userrefs` is 1) and the files that need
+ * this one.  A file that came only because another needed it goes with the last of those.
  *
- * Locking.  kld_sx is held exclusively to load or unload, for all of the time.  Symbols are searched for
- * backtraces without a lock, for a panic must not wait; the list changes only by single stores there.
+ * Locking.  kld_sx is held exclusively to load or unload, for all of the time.
  *
  * Gaps.  There is no linker.hints: the module NAME is looked for in /boot/kernel/NAME.ko only.
  */
@@ -46,7 +46,6 @@
 
 #include <fs/memfs.h>
 #include <kern/kobj_private.h>
-#include <kern/ksyms.h>
 #include <kern/linker_private.h>
 
 struct sx kld_sx;
@@ -73,11 +72,20 @@ struct modlist {
 };
 static TAILQ_HEAD(, modlist) modlist = TAILQ_HEAD_INITIALIZER(modlist);
 
-/* How deep files may need each other: a cycle would go on for ever. */
+/*
+ * What is being loaded, and for whom: a file that needs itself, by whatever way, would go on for
+ * ever.
+ */
+struct linker_chain {
+	const char			*name;
+	const struct linker_chain	*parent;
+	u_int				depth;
+};
 #define	LINKER_MAXDEPTH	16
 
 /* Both recurse: a file brings what it needs, and takes it along when it goes. */
-static int linker_load_by_name(const char *name, int depth, linker_file_t *lfp);
+static int linker_load_by_name(const char *name, const struct linker_chain *parent,
+    linker_file_t *lfp);
 static int linker_release(linker_file_t lf);
 
 static bool
@@ -141,6 +149,65 @@ linker_metadata(linker_file_t lf, struct mod_metadata ***mdp)
 		return (0);
 	*mdp = (struct mod_metadata **)start;
 	return (stop - start);
+}
+
+/* A string that lies in the file, with its end. */
+static bool
+linker_good_string(linker_file_t lf, const char *str)
+{
+	do {
+		if (!link_elf_obj_contains(lf, str, 1))
+			return (false);
+	} while (*str++ != '\0');
+	return (true);
+}
+
+static bool
+linker_good_metadata(linker_file_t lf, const struct mod_metadata *md)
+{
+	static const size_t sizes[] = {
+		[MDT_DEPEND] = sizeof(struct mod_depend),
+		[MDT_MODULE] = sizeof(moduledata_t),
+		[MDT_VERSION] = sizeof(struct mod_version),
+		[MDT_PNP_INFO] = sizeof(struct mod_pnp_match_info),
+	};
+
+	return (link_elf_obj_contains(lf, md, sizeof(*md)) &&
+	    md->md_version == MDT_STRUCT_VERSION && md->md_type > 0 &&
+	    md->md_type < (int)nitems(sizes) &&
+	    link_elf_obj_contains(lf, md->md_data, sizes[md->md_type]) &&
+	    linker_good_string(lf, md->md_cval));
+}
+
+/* What the linker is going to follow must lead somewhere: a damaged file's may not. */
+static int
+linker_check_sets(linker_file_t lf)
+{
+	static const struct {
+		const char	*name;
+		size_t		size;	/* of what each member points to */
+	} sets[] = {
+		{ "sysctl_set", sizeof(struct sysctl_oid) },
+		{ "sysinit_set", sizeof(struct sysinit) },
+		{ "sysuninit_set", sizeof(struct sysinit) },
+		{ "modmetadata_set", sizeof(struct mod_metadata) },
+	};
+	void **member, **start, **stop;
+
+	for (u_int i = 0; i < nitems(sets); i++) {
+		if (!link_elf_obj_lookup_set(lf, sets[i].name, &start, &stop))
+			continue;
+		for (member = start; member < stop; member++) {
+			if (link_elf_obj_contains(lf, *member, sets[i].size) &&
+			    (strcmp(sets[i].name, "modmetadata_set") != 0 ||
+			    linker_good_metadata(lf, *member)))
+				continue;
+			printf("kldload: %s: linker set %s is damaged\n", lf->filename,
+			    sets[i].name);
+			return (ENOEXEC);
+		}
+	}
+	return (0);
 }
 
 /* Does the file itself provide `name`?  Then it need not look for it. */
@@ -227,14 +294,15 @@ linker_print_unmet(linker_file_t lf, const char *name, const struct mod_depend *
 
 /* Find or load one thing that `lf` needs. */
 static int
-linker_need(linker_file_t lf, const char *name, const struct mod_depend *ver, int depth)
+linker_need(linker_file_t lf, const char *name, const struct mod_depend *ver,
+    const struct linker_chain *chain)
 {
 	linker_file_t dep = NULL;
 	struct modlist *m;
 	int error;
 
 	if (modlist_find(name, NULL) == NULL) {
-		error = linker_load_by_name(name, depth + 1, &dep);
+		error = linker_load_by_name(name, chain, &dep);
 		if (error != 0 && error != EEXIST) {
 			printf("kldload: %s: depends on %s, which can't be loaded%s\n",
 			    lf->filename, name, error == ENOENT ?
@@ -254,7 +322,7 @@ linker_need(linker_file_t lf, const char *name, const struct mod_depend *ver, in
 }
 
 static int
-linker_load_needed(linker_file_t lf, int depth)
+linker_load_needed(linker_file_t lf, const struct linker_chain *chain)
 {
 	struct mod_metadata **md;
 	u_int n;
@@ -265,7 +333,7 @@ linker_load_needed(linker_file_t lf, int depth)
 	for (u_int i = 0; i < n; i++) {
 		if (md[i]->md_type != MDT_DEPEND || linker_provides(lf, md[i]->md_cval))
 			continue;
-		error = linker_need(lf, md[i]->md_cval, md[i]->md_data, depth);
+		error = linker_need(lf, md[i]->md_cval, md[i]->md_data, chain);
 		if (error != 0)
 			return (error == ENOENT ? ENOEXEC : error);
 	}
@@ -329,7 +397,8 @@ sysinit_before(const struct sysinit *a, const struct sysinit *b)
 }
 
 /*
- * Run the file's SYSINITs in their order, or its SYSUNINITs in the reverse order.  The sort is stable.
+ * Run the file's SYSINITs in their order, or its SYSUNINITs in the reverse order.  The sort is
+ * stable.
  */
 static void
 linker_run_sysinits(linker_file_t lf, bool uninit)
@@ -456,8 +525,8 @@ linker_start(linker_file_t lf)
 
 /* Link and start an image, which is taken over. */
 static int
-linker_load_image(const char *filename, const char *path, void *image, size_t size, int depth,
-    linker_file_t *lfp)
+linker_load_image(const char *filename, const char *path, void *image, size_t size,
+    const struct linker_chain *chain, linker_file_t *lfp)
 {
 	linker_file_t lf;
 	int error;
@@ -465,9 +534,11 @@ linker_load_image(const char *filename, const char *path, void *image, size_t si
 	error = link_elf_obj_load(filename, path, image, size, &lf);
 	if (error != 0)
 		return (error);
-	error = linker_check_provided(lf);
+	error = linker_check_sets(lf);
 	if (error == 0)
-		error = linker_load_needed(lf, depth);
+		error = linker_check_provided(lf);
+	if (error == 0)
+		error = linker_load_needed(lf, chain);
 	if (error == 0)
 		error = link_elf_obj_resolve(lf);
 	if (error == 0) {
@@ -541,34 +612,55 @@ linker_find_file_by_id(int id)
 	return (NULL);
 }
 
-static int
-linker_load_by_name(const char *name, int depth, linker_file_t *lfp)
+/* The path that a module's name, or a path, stands for; to be freed. */
+static char *
+linker_make_path(const char *name)
 {
-	char path[MAXPATHLEN];
-	const char *suffix;
+	size_t len = strlen(name);
+	char *path;
+
+	if (strchr(name, '/') != NULL)
+		path = strdup(name, M_LINKER);
+	else
+		(void)asprintf(&path, M_LINKER, LINKER_DIR "/%s%s", name,
+		    len > 3 && strcmp(name + len - 3, ".ko") == 0 ? "" : ".ko");
+	return (path);
+}
+
+static int
+linker_load_path(const char *path, const struct linker_chain *chain, linker_file_t *lfp)
+{
 	void *image;
-	size_t len = strlen(name), size;
+	size_t size;
 	int error;
 
-	sx_assert(&kld_sx, SA_XLOCKED);
-	if (depth > LINKER_MAXDEPTH) {
-		printf("kldload: %s: modules depend on each other in a circle\n", name);
-		return (ELOOP);
-	}
-	if (linker_find_file_by_name(name) != NULL)
-		return (EEXIST);
-	if (strchr(name, '/') != NULL)
-		strlcpy(path, name, sizeof(path));
-	else {
-		suffix = len > 3 && strcmp(name + len - 3, ".ko") == 0 ? "" : ".ko";
-		if (snprintf(path, sizeof(path), LINKER_DIR "/%s%s", name, suffix) >=
-		    (int)sizeof(path))
-			return (ENAMETOOLONG);
-	}
 	error = linker_read(path, &image, &size);
 	if (error != 0)
 		return (error);
-	return (linker_load_image(linker_basename(path), path, image, size, depth, lfp));
+	return (linker_load_image(linker_basename(path), path, image, size, chain, lfp));
+}
+
+static int
+linker_load_by_name(const char *name, const struct linker_chain *parent, linker_file_t *lfp)
+{
+	struct linker_chain chain = { name, parent, parent != NULL ? parent->depth + 1 : 0 };
+	const struct linker_chain *p;
+	char *path;
+	int error;
+
+	sx_assert(&kld_sx, SA_XLOCKED);
+	for (p = parent; p != NULL; p = p->parent) {
+		if (strcmp(p->name, name) != 0 && p->depth < LINKER_MAXDEPTH)
+			continue;
+		printf("kldload: %s: needs itself, or too many others\n", name);
+		return (ENOEXEC);
+	}
+	if (linker_find_file_by_name(name) != NULL)
+		return (EEXIST);
+	path = linker_make_path(name);
+	error = linker_load_path(path, &chain, lfp);
+	free(path, M_LINKER);
+	return (error);
 }
 
 int
@@ -581,7 +673,7 @@ linker_kldload(const char *name, int *idp)
 	if (strchr(name, '/') == NULL && modlist_find(name, NULL) != NULL)
 		error = EEXIST;
 	else
-		error = linker_load_by_name(name, 0, &lf);
+		error = linker_load_by_name(name, NULL, &lf);
 	if (error == 0) {
 		lf->refs++;
 		lf->userrefs++;
@@ -625,103 +717,6 @@ linker_kldunload(int fileid, int flags)
 		error = linker_release(lf);
 	sx_xunlock(&kld_sx);
 	return (error);
-}
-
-int
-linker_lookup_global(linker_file_t self, const char *name, uintptr_t *value)
-{
-	linker_file_t lf;
-
-	if (ksyms_lookup(name, value) == 0)
-		return (0);
-	TAILQ_FOREACH(lf, &linker_files, link)
-		if (lf != self && lf != linker_kernel_file &&
-		    link_elf_obj_lookup_symbol(lf, name, value) == 0)
-			return (0);
-	return (ENOENT);
-}
-
-int
-linker_file_foreach(linker_predicate_t *predicate, void *context)
-{
-	linker_file_t lf;
-	int result = 0;
-
-	sx_xlock(&kld_sx);
-	TAILQ_FOREACH(lf, &linker_files, link) {
-		result = predicate(lf, context);
-		if (result != 0)
-			break;
-	}
-	sx_xunlock(&kld_sx);
-	return (result);
-}
-
-caddr_t
-linker_file_lookup_symbol(linker_file_t lf, const char *name, int deps)
-{
-	uintptr_t value;
-	int error;
-
-	if (lf == linker_kernel_file)
-		error = ksyms_lookup(name, &value);
-	else
-		error = link_elf_obj_lookup_symbol(lf, name, &value);
-	if (error != 0 && deps)
-		error = linker_lookup_global(lf, name, &value);
-	return (error == 0 ? (caddr_t)value : NULL);
-}
-
-/*
- * The name of the function or variable at `value`, without a lock and without memory: for a panic.
- */
-int
-linker_ddb_search_symbol_name(caddr_t value, char *buf, u_int buflen, long *offset)
-{
-	uintptr_t addr = (uintptr_t)value;
-	linker_file_t lf;
-	const char *name = NULL;
-	ptrdiff_t off = 0;
-
-	if (ksyms_search(addr, &name, &off) != 0) {
-		TAILQ_FOREACH(lf, &linker_files, link) {
-			if (lf == linker_kernel_file || addr < (uintptr_t)lf->address ||
-			    addr - (uintptr_t)lf->address >= lf->size)
-				continue;
-			(void)link_elf_obj_search_symbol(lf, addr, &name, &off);
-			break;
-		}
-	}
-	if (name == NULL) {
-		if (buflen > 0)
-			*buf = '\0';
-		*offset = 0;
-		return (ENOENT);
-	}
-	*offset = off;
-	strlcpy(buf, name, buflen);
-	return (0);
-}
-
-int
-linker_search_symbol_name_flags(caddr_t value, char *buf, u_int buflen, long *offset, int flags)
-{
-	int error;
-
-	if ((flags & M_NOWAIT) != 0) {
-		if (!sx_try_slock(&kld_sx))
-			return (EWOULDBLOCK);
-	} else
-		sx_slock(&kld_sx);
-	error = linker_ddb_search_symbol_name(value, buf, buflen, offset);
-	sx_sunlock(&kld_sx);
-	return (error);
-}
-
-int
-linker_search_symbol_name(caddr_t value, char *buf, u_int buflen, long *offset)
-{
-	return (linker_search_symbol_name_flags(value, buf, buflen, offset, M_WAITOK));
 }
 
 /* Make the kernel file 1, with all modules that were compiled in. */

@@ -7,20 +7,21 @@
 /*
  * Allocation of mbufs and of the storage behind them (mbuf(9)).
  *
- * Every kind of buffer is a UMA zone.  An mbuf is 256 bytes; what doesn't fit lives in a cluster of
- * 2, 4 (a page), 9 or 16 KB.  A cluster's constructor attaches it to the mbuf that comes as its
- * argument.  The packet zone is a second face of the mbuf zone, whose items keep a 2 KB cluster
- * attached while they are free, so that the most frequent allocation is one operation.
+ * Every kind of buffer is a UMA zone.  An mbuf is 256 bytes; what doesn't fit lives in a
+ * cluster of 2, 4 (a page), 9 or 16 KB.  A cluster's constructor attaches it to the mbuf that
+ * comes as its argument.  The packet zone is a second face of the mbuf zone, whose items keep
+ * a 2 KB cluster attached while they are free, so that the most frequent allocation is one
+ * operation.
  *
- * Reference counts.  The count of a shared buffer lives in the mbuf that it was first attached to, the
- * holder (EXT_FLAG_EMBREF).  Copies point at the count in the holder.  A holder that is freed while
- * copies are left stays allocated until the last of them goes; who drops the last reference frees
- * the buffer and the holder.
+ * Reference counts.  The count of a shared buffer lives in the mbuf that it was first
+ * attached to, the holder (EXT_FLAG_EMBREF).  Copies point at the count in the holder.  A
+ * holder that is freed while copies are left stays allocated until the last of them goes; who
+ * drops the last reference frees the buffer and the holder.
  *
  * Locking.  None here: UMA serialises the zones, reference counts are atomic.
  *
- * Gaps.  No unmapped mbufs (M_EXTPG): nothing in this kernel makes them.  Reaching a limit does not drain
- * the packet zone's cache of clusters.
+ * Gaps.  No unmapped mbufs (M_EXTPG): nothing in this kernel makes them.  Reaching a limit
+ * does not drain the packet zone's cache of clusters.
  */
 
 #include <sys/param.h>
@@ -122,13 +123,14 @@ mb_dtor_mbuf(void *mem, int size __unused, void *arg)
 {
 	struct mbuf *m = mem;
 
-	if (arg != MB_DTOR_SKIP && (m->m_flags & M_PKTHDR) != 0 && !SLIST_EMPTY(&m->m_pkthdr.tags))
+	if (arg != MB_DTOR_SKIP && (m->m_flags & M_PKTHDR) != 0 &&
+	    !SLIST_EMPTY(&m->m_pkthdr.tags))
 		m_tag_delete_chain(m, NULL);
 }
 
 /*
- * A cluster of any size: `arg' is the mbuf to attach it to, or NULL when the caller wants the bare
- * storage.
+ * A cluster of any size: `arg' is the mbuf to attach it to, or NULL when the caller wants the
+ * bare storage.
  */
 static int
 mb_ctor_clust(void *mem, int size, void *arg, int how __unused)
@@ -191,8 +193,8 @@ mb_dtor_pack(void *mem, int size, void *arg)
 }
 
 /*
- * Half of the memory may hold network buffers; each kind has a share of it, unless the loader said
- * otherwise.
+ * Half of the memory may hold network buffers; each kind has a share of it, unless the loader
+ * said otherwise.
  */
 static void
 mbuf_size_limits(void)
@@ -271,7 +273,10 @@ mb_free_holder(struct mbuf *holder)
 		KASSERT(holder->m_ext.ext_free != NULL,
 		    ("%s: mbuf %p of type %u has no free routine", __func__, holder,
 		    holder->m_ext.ext_type));
-		/* An embedded mbuf is gone with its buffer: nothing of it is read from here on. */
+		/*
+		 * An embedded mbuf is gone with its buffer: nothing of it is read from here
+		 * on.
+		 */
 		(*holder->m_ext.ext_free)(holder);
 		break;
 	}
@@ -318,7 +323,8 @@ mb_free_ext(struct mbuf *m)
 }
 
 /*
- * M_EXTPG is never set in this kernel; the inline m_free() of the header refers to this all the same.
+ * M_EXTPG is never set in this kernel; the inline m_free() of the header refers to this all
+ * the same.
  */
 void
 mb_free_extpg(struct mbuf *m)
@@ -447,8 +453,8 @@ m_get3(int size, int how, short type, int flags)
 }
 
 /*
- * Get room for `len' bytes as a chain.  It is appended to m, or returned when m is NULL.  NULL when
- * there is no memory; m is then as it was.
+ * Get room for `len' bytes as a chain.  It is appended to m, or returned when m is NULL.
+ * NULL when there is no memory; m is then as it was.
  */
 struct mbuf *
 m_getm2(struct mbuf *m, int len, int how, short type, int flags)
@@ -483,8 +489,8 @@ m_getm2(struct mbuf *m, int len, int how, short type, int flags)
 }
 
 /*
- * Attach a buffer of the caller's; `freef' gets it back when the last reference is gone, with arg1 and arg2
- * in m_ext.
+ * Attach a buffer of the caller's; `freef' gets it back when the last reference is gone, with
+ * arg1 and arg2 in m_ext.
  */
 void
 m_extadd(struct mbuf *m, char *buf, u_int size, m_ext_free_t freef, void *arg1, void *arg2,

@@ -7,10 +7,10 @@
 /*
  * module(9): the event handlers of code that was compiled in or loaded.
  *
- * A linker file (kern_linker.c) has any number of modules, each a name and a handler.  They are registered
- * when the file is known, and told MOD_LOAD by a SYSINIT of theirs; unloading asks all of them
- * (MOD_QUIESCE), then tells all of them (MOD_UNLOAD).  If one refuses at that point, those that had gone
- * are loaded again, so that a file is whole or gone.
+ * A linker file (kern_linker.c) has any number of modules, each a name and a handler.  They are
+ * registered when the file is known, and told MOD_LOAD by a SYSINIT of theirs; unloading asks all
+ * of them (MOD_QUIESCE), then tells all of them (MOD_UNLOAD).  If one refuses at that point,
+ * those that had gone are loaded again, so that a file is whole or gone.
  *
  * Locking.  modules_sx protects the lists and reference counts.  Handlers run with Giant, without
  * modules_sx, and with the linker's lock: one module comes or goes at a time.

@@ -21,6 +21,7 @@
 #include <sys/smp.h>
 #include <sys/sysctl.h>
 #include <sys/time.h>
+#include <sys/vmmeter.h>
 
 #include <kern/sched_private.h>
 
@@ -146,6 +147,7 @@ mi_switch(int flags)
 	td->td_runtime += now - PCPU_GET(switchtime);
 	PCPU_SET(switchtime, now);
 	PCPU_SET(switchticks, ticks);
+	VM_CNT_INC(v_swtch);
 	sched_switch(td, flags);
 }
 

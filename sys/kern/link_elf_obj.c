@@ -9,17 +9,18 @@
  *
  * A .ko is what `ld -r` makes: sections that have no addresses yet.
  *
- *	check	header, section table, symbol and string tables: every offset and size lies in the file,
- *		every string table ends in NUL.  Nothing later has to ask again.
- *	place	each allocated section gets its aligned place in one piece of memory in the top 2 GB, where
- *		-mcmodel=kernel code belongs.  Sections of one linker set stand together.
- *	relocate (link_elf_reloc.c), first against the file itself: now its metadata can be read, and
- *		kern_linker.c loads what it depends on.
- *	resolve	relocate against everything else, and forget the image.  The symbol table stays, for modules
- *		that need this one, and for backtraces.
+ *	check	header, section table, symbol and string tables: every offset and size lies in
+ *		the file, every string table ends in NUL.  Nothing later has to ask again.
+ *	place	each allocated section gets its aligned place in one piece of memory in the top
+ *		2 GB, where -mcmodel=kernel code belongs.  Sections of one linker set stand
+ *		together.
+ *	relocate (link_elf_reloc.c), first against the file itself: now its metadata can be
+ *		read, and kern_linker.c loads what it depends on.
+ *	resolve	relocate against everything else, and forget the image.  The symbol table stays,
+ *		for modules that need this one, and for backtraces.
  *
- * Trust.  A file may be truncated or plain wrong: each fault ends in one line on the console and ENOEXEC.  A module
- * that passes is trusted like the kernel.
+ * Trust.  A file may be truncated or plain wrong: each fault ends in one line on the console and
+ * ENOEXEC.  A module that passes is trusted like the kernel.
  *
  * Gaps.  Per-CPU and per-VNET variables, constructors and ifuncs are refused.
  */
@@ -41,6 +42,7 @@ MALLOC_DEFINE(M_LINKER, "linker", "Kernel linker");
 /* More than any module needs: a size beyond it is a damaged file. */
 #define	ELF_OBJ_MAXSIZE		(64UL << 20)
 #define	ELF_OBJ_MAXSYMS		(1U << 20)
+#define	ELF_OBJ_MAXSECTIONS	4096
 
 const char *
 elf_obj_section_name(const struct elf_obj *eo, u_int i)
@@ -124,6 +126,92 @@ elf_obj_check_section(const struct elf_obj *eo, u_int i)
 	return (0);
 }
 
+/* The types that an object for the kernel has sections of. */
+static bool
+elf_obj_knows_type(uint32_t type)
+{
+	switch (type) {
+	case SHT_NULL:
+	case SHT_PROGBITS:
+	case SHT_SYMTAB:
+	case SHT_STRTAB:
+	case SHT_RELA:
+	case SHT_NOTE:
+	case SHT_NOBITS:
+	case SHT_INIT_ARRAY:
+	case SHT_FINI_ARRAY:
+	case SHT_GROUP:
+	case SHT_AMD64_UNWIND:
+		return (true);
+	default:
+		/*
+		 * What other systems and tools add for themselves, address significance and the
+		 * like.
+		 */
+		return (type >= SHT_LOOS && type <= SHT_HIOS);
+	}
+}
+
+/* No two sections share bytes: where one does, a size or an offset is wrong. */
+static bool
+elf_obj_overlaps(const struct elf_obj *eo, u_int i)
+{
+	const Elf64_Shdr *a = &eo->shdr[i], *b;
+
+	if (a->sh_type == SHT_NOBITS || a->sh_type == SHT_NULL || a->sh_size == 0)
+		return (false);
+	for (u_int j = 1; j < i; j++) {
+		b = &eo->shdr[j];
+		if (b->sh_type != SHT_NOBITS && b->sh_type != SHT_NULL &&
+		    a->sh_offset < b->sh_offset + b->sh_size &&
+		    b->sh_offset < a->sh_offset + a->sh_size)
+			return (true);
+	}
+	return (false);
+}
+
+/* A table of relocations says three times what it is for: by its type, its name and its link. */
+static bool
+elf_obj_is_rela(const struct elf_obj *eo, u_int i)
+{
+	const Elf64_Shdr *sh = &eo->shdr[i];
+
+	return (sh->sh_type == SHT_RELA && sh->sh_entsize == sizeof(Elf64_Rela) &&
+	    sh->sh_offset % sizeof(uint64_t) == 0 && sh->sh_size % sizeof(Elf64_Rela) == 0 &&
+	    sh->sh_link < eo->nsections && eo->shdr[sh->sh_link].sh_type == SHT_SYMTAB &&
+	    sh->sh_info > 0 && sh->sh_info < eo->nsections &&
+	    strcmp(elf_obj_section_name(eo, i) + strlen(".rela"),
+	    elf_obj_section_name(eo, sh->sh_info)) == 0);
+}
+
+/*
+ * The section table must agree with itself: a file that was damaged on its way shall be found out
+ * before its code runs.
+ */
+static int
+elf_obj_check_consistent(const struct elf_obj *eo)
+{
+	const Elf64_Shdr *sh;
+	const char *name;
+
+	for (u_int i = 1; i < eo->nsections; i++) {
+		sh = &eo->shdr[i];
+		name = elf_obj_section_name(eo, i);
+		if (!elf_obj_knows_type(sh->sh_type) || sh->sh_addr != 0 ||
+		    (sh->sh_type == SHT_NULL && (sh->sh_size != 0 || sh->sh_flags != 0)) ||
+		    ((sh->sh_flags & SHF_ALLOC) != 0 && sh->sh_type != SHT_NOBITS &&
+		    sh->sh_addralign > 1 && sh->sh_offset % sh->sh_addralign != 0) ||
+		    elf_obj_overlaps(eo, i) ||
+		    ((sh->sh_type == SHT_RELA || strncmp(name, ".rela", 5) == 0) &&
+		    !elf_obj_is_rela(eo, i))) {
+			printf("kldload: %s: section %u (%s) is damaged\n", eo->lf.filename, i,
+			    name);
+			return (ENOEXEC);
+		}
+	}
+	return (0);
+}
+
 static int
 elf_obj_check_sections(struct elf_obj *eo)
 {
@@ -131,7 +219,7 @@ elf_obj_check_sections(struct elf_obj *eo)
 	const Elf64_Shdr *str;
 	int error;
 
-	if (eh->e_shnum == 0 || eh->e_shentsize != sizeof(Elf64_Shdr) ||
+	if (eh->e_shnum == 0 || eh->e_shnum > ELF_OBJ_MAXSECTIONS || eh->e_shentsize != sizeof(Elf64_Shdr) ||
 	    eh->e_shoff % sizeof(uint64_t) != 0 || eh->e_shstrndx >= eh->e_shnum) {
 		printf("kldload: %s: no usable section table\n", eo->lf.filename);
 		return (ENOEXEC);
@@ -177,8 +265,8 @@ elf_obj_check_contents(const struct elf_obj *eo)
 		if ((sh->sh_flags & SHF_ALLOC) == 0 || sh->sh_size == 0)
 			continue;
 		if (strcmp(name, "set_pcpu") == 0 || strcmp(name, "set_vnet") == 0) {
-			printf("kldload: %s: has per-%s variables (section %s), which this kernel's "
-			    "linker can't place\n", eo->lf.filename,
+			printf("kldload: %s: has per-%s variables (section %s), which this "
+			    "kernel's linker can't place\n", eo->lf.filename,
 			    strcmp(name, "set_pcpu") == 0 ? "CPU" : "VNET", name);
 			return (ENOEXEC);
 		}
@@ -241,8 +329,9 @@ elf_obj_is_placed(const struct elf_obj *eo, u_int i)
 }
 
 /*
- * Lay the sections out from offset 0, leaving offset + 1 in secaddr[] for now; returns the size of all.
- * A section brings all others of its name along: the pieces of a linker set must be one array.
+ * Lay the sections out from offset 0, leaving offset + 1 in secaddr[] for now; returns the size
+ * of all. A section brings all others of its name along: the pieces of a linker set must be one
+ * array.
  */
 static uint64_t
 elf_obj_lay_out(struct elf_obj *eo)
@@ -354,8 +443,8 @@ elf_obj_place_symbols(struct elf_obj *eo)
 		}
 		if (ELF64_ST_TYPE(sym->st_info) == STT_GNU_IFUNC ||
 		    ELF64_ST_TYPE(sym->st_info) == STT_TLS || sym->st_shndx == SHN_COMMON) {
-			printf("kldload: %s: symbol %s is of a kind that this linker doesn't know\n",
-			    eo->lf.filename, elf_obj_symbol_name(eo, i));
+			printf("kldload: %s: symbol %s is of a kind that this linker doesn't "
+			    "know\n", eo->lf.filename, elf_obj_symbol_name(eo, i));
 			return (ENOEXEC);
 		}
 		if (sym->st_shndx == SHN_UNDEF || sym->st_shndx == SHN_ABS)
@@ -420,6 +509,8 @@ elf_obj_link_self(struct elf_obj *eo)
 	error = elf_obj_check_header(eo);
 	if (error == 0)
 		error = elf_obj_check_sections(eo);
+	if (error == 0)
+		error = elf_obj_check_consistent(eo);
 	if (error == 0)
 		error = elf_obj_check_contents(eo);
 	if (error == 0)
@@ -525,6 +616,14 @@ link_elf_obj_lookup_set(linker_file_t lf, const char *name, void ***start, void 
 	*start = (void **)set->start;
 	*stop = (void **)set->stop;
 	return (true);
+}
+
+bool
+link_elf_obj_contains(linker_file_t lf, const void *addr, size_t size)
+{
+	uintptr_t offset = (uintptr_t)addr - (uintptr_t)lf->address;
+
+	return (offset < lf->size && size <= lf->size - offset);
 }
 
 bool

@@ -50,14 +50,14 @@ const char *elf_obj_section_name(const struct elf_obj *eo, u_int i);
 const char *elf_obj_symbol_name(const struct elf_obj *eo, u_int i);
 
 /*
- * Give every undefined symbol its value, from the kernel and the loaded files.  Returns 0, or ENOEXEC having named
- * those that nobody has.
+ * Give every undefined symbol its value, from the kernel and the loaded files.  Returns 0, or
+ * ENOEXEC having named those that nobody has.
  */
 int	elf_obj_resolve_symbols(struct elf_obj *eo);
 
 /*
- * Apply all relocations whose symbol the file defines itself (`own`), or all others.  Returns 0 or ENOEXEC, having
- * said why.
+ * Apply all relocations whose symbol the file defines itself (`own`), or all others.  Returns 0
+ * or ENOEXEC, having said why.
  */
 int	elf_obj_relocate(struct elf_obj *eo, bool own);
 

@@ -7,11 +7,12 @@
 /*
  * Relocation of amd64 objects (System V ABI, AMD64 supplement, 4.4.1), for link_elf_obj.c.
  *
- * S is the symbol's value, A the addend, P the place.  Kernel code is compiled with -mcmodel=kernel and not
- * position independent, so only a handful of types turn up; any other is refused by its number.
+ * S is the symbol's value, A the addend, P the place.  Kernel code is compiled with
+ * -mcmodel=kernel and not position independent, so only a handful of types turn up; any other is
+ * refused by its number.
  *
- * There is no global offset table.  Code that loads an address from it (`mov x@GOTPCREL(%rip), %reg`) is
- * turned into `lea x(%rip), %reg`, as the supplement allows (B.2).
+ * There is no global offset table.  Code that loads an address from it (`mov x@GOTPCREL(%rip),
+ * %reg`) is turned into `lea x(%rip), %reg`, as the supplement allows (B.2).
  */
 
 #include <sys/param.h>
@@ -207,12 +208,6 @@ elf_reloc_section(struct elf_obj *eo, u_int relsec, bool own)
 	const Elf64_Rela *rela;
 	int error;
 
-	if (sh->sh_entsize != sizeof(*rela) || sh->sh_offset % sizeof(uint64_t) != 0 ||
-	    sh->sh_size % sizeof(*rela) != 0) {
-		printf("kldload: %s: section %s is not a table of relocations\n", eo->lf.filename,
-		    elf_obj_section_name(eo, relsec));
-		return (ENOEXEC);
-	}
 	rela = (const Elf64_Rela *)(eo->image + sh->sh_offset);
 	for (uint64_t i = 0; i < sh->sh_size / sizeof(*rela); i++) {
 		pl.rela = &rela[i];
@@ -231,12 +226,6 @@ elf_obj_relocate(struct elf_obj *eo, bool own)
 	for (u_int i = 1; i < eo->nsections; i++) {
 		if (eo->shdr[i].sh_type != SHT_RELA)
 			continue;
-		if (eo->shdr[i].sh_info >= eo->nsections) {
-			printf("kldload: %s: section %s relocates section %u of %u\n",
-			    eo->lf.filename, elf_obj_section_name(eo, i), eo->shdr[i].sh_info,
-			    eo->nsections);
-			return (ENOEXEC);
-		}
 		/* Debugging information isn't loaded, so it isn't relocated. */
 		if (eo->secaddr[eo->shdr[i].sh_info] == 0)
 			continue;

@@ -5,8 +5,8 @@
  */
 
 /*
- * Between the module linker's files: kern_linker.c (files, dependencies, life cycle), link_elf_obj.c
- * (the object format), kern_module.c (event handlers) and the commands.
+ * Between the module linker's files: kern_linker.c (files, dependencies, life cycle),
+ * link_elf_obj.c (the object format), kern_module.c (event handlers) and the commands.
  */
 
 #ifndef _KERN_LINKER_PRIVATE_H_
@@ -27,9 +27,10 @@ extern struct sx kld_sx;
 extern linker_file_list_t linker_files;
 
 /*
- * Check and place `image`, the `size` bytes of an ET_REL file, and resolve what refers to itself.  On success *lfp
- * is a file that is on no list yet.  Every fault is told on the console, with `name`.  Returns 0, ENOEXEC for
- * a bad file, ENOMEM.  `image` (type M_LINKER) is taken over, in any case.  May sleep.
+ * Check and place `image`, the `size` bytes of an ET_REL file, and resolve what refers to itself.
+ * On success *lfp is a file that is on no list yet.  Every fault is told on the console, with
+ * `name`.  Returns 0, ENOEXEC for a bad file, ENOMEM.  `image` (type M_LINKER) is taken over, in
+ * any case.  May sleep.
  */
 int	link_elf_obj_load(const char *name, const char *path, void *image, size_t size,
 	    linker_file_t *lfp);
@@ -45,6 +46,9 @@ int	link_elf_obj_lookup_symbol(linker_file_t lf, const char *name, uintptr_t *va
 
 /* The section set_NAME.  Returns false if the file has none. */
 bool	link_elf_obj_lookup_set(linker_file_t lf, const char *name, void ***start, void ***stop);
+
+/* Do `size` bytes from `addr` on lie in the file's memory? */
+bool	link_elf_obj_contains(linker_file_t lf, const void *addr, size_t size);
 
 /* The function or variable that has `addr` in it, or ends before it. */
 bool	link_elf_obj_search_symbol(linker_file_t lf, uintptr_t addr, const char **name,

@@ -23,9 +23,9 @@ struct mbuf_number {
 #define	MBUF_NUMBERS	6
 
 /*
- * Fill in the numbers: mbufs, packets (an mbuf with its cluster, counted apart from both), clusters,
- * and clusters of a page, of 9 KB and of 16 KB.  Clusters that belong to packets, cached ones
- * included, count as clusters too.  Never sleeps.
+ * Fill in the numbers: mbufs, packets (an mbuf with its cluster, counted apart from both),
+ * clusters, and clusters of a page, of 9 KB and of 16 KB.  Clusters that belong to packets,
+ * cached ones included, count as clusters too.  Never sleeps.
  */
 void	mbuf_get_numbers(struct mbuf_number numbers[MBUF_NUMBERS]);
 

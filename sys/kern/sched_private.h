@@ -5,8 +5,7 @@
  */
 
 /*
- * What the scheduler, the sleep queues and the locks of the tree kernel share and no
- * driver sees.
+ * What the scheduler, the sleep queues and the locks of the tree kernel share and no driver sees.
  *
  * One spin lock, sched_lock, is the td_lock of every thread and guards the run queues, the sleep
  * queues and the lists of threads that wait for a lock.  A thread therefore goes to sleep in one

@@ -10,10 +10,11 @@
  *	root0 -- nexus0 -+- legacy0 -- pcib0 -- pci0 -+- pcib1 -- pci1 -- virtio_pci0 -- vtnet0
  *	                 +- ...                       +- virtio_pci1 -- vtblk0
  *
- * A device is a kobj(9) object whose class is its driver; without a driver its class is `null`.  It sits
- * below one parent, the bus, whose driver answers for its resources, interrupts and attributes through
- * the BUS_* methods.  A driver is registered for a class of buses (DRIVER_MODULE(9)); registering one makes
- * every attached bus of that class probe its idle children again, so modules may be loaded in any order.
+ * A device is a kobj(9) object whose class is its driver; without a driver its class is `null`.
+ * It sits below one parent, the bus, whose driver answers for its resources, interrupts and
+ * attributes through the BUS_* methods.  A driver is registered for a class of buses
+ * (DRIVER_MODULE(9)); registering one makes every attached bus of that class probe its idle
+ * children again, so modules may be loaded in any order.
  *
  *	subr_devclass.c		names, unit numbers, registered drivers
  *	subr_device.c		the tree, and what is known about one device
@@ -25,12 +26,13 @@
  *	subr_bus_sysctl.c	dev.NAME.UNIT
  *	subr_bus.c		the root, passes, driver modules, the lock
  *
- * Passes.  At boot the tree is walked several times, each time with drivers of a higher pass number:
- * first buses, last everything else.  A driver loaded later is at once in the last pass.
+ * Passes.  At boot the tree is walked several times, each time with drivers of a higher pass
+ * number: first buses, last everything else.  A driver loaded later is at once in the last pass.
  *
- * Locking.  The topology lock (bus_topo_lock()) is Giant, as in FreeBSD.  It is recursive, and a thread that
- * sleeps lets go of it for that time; so a probe or an attach may sleep, and a list that is walked across
- * one may change: those loops only go on through siblings, whose removal needs their parent's driver.
+ * Locking.  The topology lock (bus_topo_lock()) is Giant, as in FreeBSD.  It is recursive, and a
+ * thread that sleeps lets go of it for that time; so a probe or an attach may sleep, and a list
+ * that is walked across one may change: those loops only go on through siblings, whose removal
+ * needs their parent's driver.
  *
  * Gaps.  No devctl(4) events, no deferred attach, no wiring of units by location.
  */

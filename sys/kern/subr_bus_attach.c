@@ -13,10 +13,10 @@
  *	      +-------------------------------+-------------+
  *	                attach failed              detach
  *
- * Probing offers the device to each driver of its bus's class, then of the classes that one inherits
- * from, and takes the one with the best answer: 0 at once, else the highest negative number
- * (DEVICE_PROBE(9)).  The winner is probed a second time, for it may have left notes in the softc or
- * the description that a later candidate overwrote.
+ * Probing offers the device to each driver of its bus's class, then of the classes that one
+ * inherits from, and takes the one with the best answer: 0 at once, else the highest negative
+ * number (DEVICE_PROBE(9)).  The winner is probed a second time, for it may have left notes in
+ * the softc or the description that a later candidate overwrote.
  *
  * Locking.  The topology lock is held throughout.
  */

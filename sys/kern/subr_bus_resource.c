@@ -7,15 +7,16 @@
 /*
  * Resources of devices: what a driver calls, and the lists that a bus keeps for its children.
  *
- * A call of a driver (bus_alloc_resource() and its kin) goes to the device's parent.  A bus that keeps a
- * struct resource_list for each child answers from it, and gets the real resource from its own parent
- * in the child's name; so a request climbs to the one who owns the address space (nexus).
+ * A call of a driver (bus_alloc_resource() and its kin) goes to the device's parent.  A bus that
+ * keeps a struct resource_list for each child answers from it, and gets the real resource from
+ * its own parent in the child's name; so a request climbs to the one who owns the address space
+ * (nexus).
  *
- * A list entry is reserved when the bus allocated the resource itself, ahead of any driver, to keep its
- * place: a PCI BAR decodes addresses whether or not there is a driver.
+ * A list entry is reserved when the bus allocated the resource itself, ahead of any driver, to
+ * keep its place: a PCI BAR decodes addresses whether or not there is a driver.
  *
- * Locking.  A device's list is touched by its bus, with the topology lock, and by its driver, from attach and
- * detach, which hold that lock too.
+ * Locking.  A device's list is touched by its bus, with the topology lock, and by its driver,
+ * from attach and detach, which hold that lock too.
  */
 
 #include <sys/param.h>
@@ -357,8 +358,8 @@ bus_release_resources(device_t dev, const struct resource_spec *rs, struct resou
 }
 
 /*
- * The names below are also macros that choose between the present interface and the older one by the
- * number of arguments; the parentheses keep the macro out.
+ * The names below are also macros that choose between the present interface and the older one by
+ * the number of arguments; the parentheses keep the macro out.
  */
 int
 (bus_release_resource)(device_t dev, struct resource *r)

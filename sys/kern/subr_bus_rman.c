@@ -8,7 +8,8 @@
  * Resource methods for a bus that keeps a struct resource_list for each child (bus_generic_rl_*),
  * or that owns regions of its own (bus_generic_rman_*).
  *
- * The first kind gives the list in its BUS_GET_RESOURCE_LIST method, the second the region in BUS_GET_RMAN.
+ * The first kind gives the list in its BUS_GET_RESOURCE_LIST method, the second the region in
+ * BUS_GET_RMAN.
  */
 
 #include <sys/param.h>

@@ -17,16 +17,17 @@
  *	             +---> class --> methods, base classes
  *
  * A miss looks through the class's own methods, then depth first through its base classes, and
- * ends at the descriptor's default.  Empty slots of a cache point to a method with no descriptor, so
- * that a caller needs no test for them.
+ * ends at the descriptor's default.  Empty slots of a cache point to a method with no descriptor,
+ * so that a caller needs no test for them.
  *
- * An interface may live in a module whose methods were called on an object that outlives the module.
- * Before a module's memory is freed, kobj_forget() empties every slot that points into it; for that
- * all tables are on a list.
+ * An interface may live in a module whose methods were called on an object that outlives the
+ * module. Before a module's memory is freed, kobj_forget() empties every slot that points into
+ * it; for that all tables are on a list.
  *
- * Locking.  kobj_lock protects the numbers of descriptors, the reference counts of classes and the
- * list of tables.  Cache slots are words that are read and written without it: each value that a slot
- * ever has is a valid method, and who reads an old one finds the wrong descriptor and comes here.
+ * Locking.  kobj_lock protects the numbers of descriptors, the reference counts of classes and
+ * the list of tables.  Cache slots are words that are read and written without it: each value
+ * that a slot ever has is a valid method, and who reads an old one finds the wrong descriptor and
+ * comes here.
  */
 
 #include <sys/param.h>

@@ -246,8 +246,8 @@ rman_place(const struct resource_i *s, rman_res_t start, rman_res_t end, rman_re
 }
 
 /*
- * Make [start, start + count - 1] of the free segment `s` a segment of its own; what is left before and
- * after stays free.
+ * Make [start, start + count - 1] of the free segment `s` a segment of its own; what is left
+ * before and after stays free.
  */
 static struct resource_i *
 rman_cut(struct rman *rm, struct resource_i *s, rman_res_t start, rman_res_t count)

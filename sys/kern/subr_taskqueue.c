@@ -187,35 +187,42 @@ tq_insert(struct taskqueue *tq, struct task *task)
 		STAILQ_INSERT_AFTER(&tq->tq_queue, prev, task, ta_link);
 }
 
-/* Queues task; the lock is held. */
-static int
-tq_enqueue(struct taskqueue *tq, struct task *task, int flags)
+/*
+ * Queues task; the lock is held.  True when the queue has to be told, which is better done without
+ * the lock: the thread that is woken may preempt us, and would only wait for it.
+ */
+static bool
+tq_enqueue(struct taskqueue *tq, struct task *task)
 {
 	if (task->ta_pending != 0) {
-		if ((flags & TASKQUEUE_FAIL_IF_PENDING) != 0)
-			return (EEXIST);
 		if (task->ta_pending < USHRT_MAX)
 			task->ta_pending++;
-		return (0);
+		return (false);
 	}
 	tq_insert(tq, task);
 	task->ta_pending = 1;
-	if ((tq->tq_flags & TQ_BLOCKED) != 0)
+	if ((tq->tq_flags & TQ_BLOCKED) != 0) {
 		tq->tq_flags |= TQ_PENDING;
-	else if (tq->tq_enqueue != NULL)
-		tq->tq_enqueue(tq->tq_context);
-	return (0);
+		return (false);
+	}
+	return (tq->tq_enqueue != NULL);
 }
 
 int
 taskqueue_enqueue_flags(struct taskqueue *tq, struct task *task, int flags)
 {
-	int error;
+	bool tell;
 
 	tq_lock(tq);
-	error = tq_enqueue(tq, task, flags);
+	if (task->ta_pending != 0 && (flags & TASKQUEUE_FAIL_IF_PENDING) != 0) {
+		tq_unlock(tq);
+		return (EEXIST);
+	}
+	tell = tq_enqueue(tq, task);
 	tq_unlock(tq);
-	return (error);
+	if (tell)
+		tq->tq_enqueue(tq->tq_context);
+	return (0);
 }
 
 int
@@ -229,24 +236,31 @@ _timeout_task_init(struct taskqueue *tq, struct timeout_task *tt, int priority, 
     void *context)
 {
 	TASK_INIT(&tt->t, priority, func, context);
-	callout_init_mtx(&tt->c, &tq->tq_mutex, 0);
+	callout_init_mtx(&tt->c, &tq->tq_mutex, CALLOUT_RETURNUNLOCKED);
 	tt->q = tq;
 	tt->f = 0;
 }
 
-/* The callout of a timeout task; the queue's lock is held. */
+/* The callout of a timeout task; the queue's lock is held, and released. */
 static void
 tq_timeout(void *arg)
 {
 	struct timeout_task *tt = arg;
 	struct taskqueue *tq = tt->q;
+	bool tell;
 
 	KASSERT((tt->f & TT_ARMED) != 0, ("%s: stray timeout task", tq->tq_name));
 	tt->f &= ~TT_ARMED;
+	tell = tq_enqueue(tq, &tt->t);
+	tq_unlock(tq);
+	if (tell)
+		tq->tq_enqueue(tq->tq_context);
+	/* Until here taskqueue_free() has waited for us. */
+	tq_lock(tq);
 	tq->tq_callouts--;
-	tq_enqueue(tq, &tt->t, 0);
-	if (tq->tq_callouts == 0 && (tq->tq_flags & TQ_ACTIVE) == 0)
+	if ((tq->tq_flags & TQ_ACTIVE) == 0)
 		wakeup(&tq->tq_threads);
+	tq_unlock(tq);
 }
 
 /*
@@ -257,6 +271,7 @@ int
 taskqueue_enqueue_timeout_sbt(struct taskqueue *tq, struct timeout_task *tt, sbintime_t sbt,
     sbintime_t pr, int flags)
 {
+	bool tell = false;
 	int before;
 
 	tq_lock(tq);
@@ -268,7 +283,7 @@ taskqueue_enqueue_timeout_sbt(struct taskqueue *tq, struct timeout_task *tt, sbi
 	}
 	before = tt->t.ta_pending;
 	if (sbt == 0)
-		tq_enqueue(tq, &tt->t, 0);
+		tell = tq_enqueue(tq, &tt->t);
 	else {
 		if ((tt->f & TT_ARMED) != 0)
 			before++;
@@ -281,6 +296,8 @@ taskqueue_enqueue_timeout_sbt(struct taskqueue *tq, struct timeout_task *tt, sbi
 			callout_reset_sbt(&tt->c, sbt, pr, tq_timeout, tt, flags);
 	}
 	tq_unlock(tq);
+	if (tell)
+		tq->tq_enqueue(tq->tq_context);
 	return (before);
 }
 
@@ -301,14 +318,14 @@ taskqueue_block(struct taskqueue *tq)
 void
 taskqueue_unblock(struct taskqueue *tq)
 {
+	bool tell;
+
 	tq_lock(tq);
-	tq->tq_flags &= ~TQ_BLOCKED;
-	if ((tq->tq_flags & TQ_PENDING) != 0) {
-		tq->tq_flags &= ~TQ_PENDING;
-		if (tq->tq_enqueue != NULL)
-			tq->tq_enqueue(tq->tq_context);
-	}
+	tell = (tq->tq_flags & TQ_PENDING) != 0 && tq->tq_enqueue != NULL;
+	tq->tq_flags &= ~(TQ_BLOCKED | TQ_PENDING);
 	tq_unlock(tq);
+	if (tell)
+		tq->tq_enqueue(tq->tq_context);
 }
 
 /* Calls tasks until none is left; the lock is held, but not while one runs. */

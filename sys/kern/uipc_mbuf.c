@@ -5,8 +5,9 @@
  */
 
 /*
- * The shape of mbuf chains (mbuf(9)): headers of packets, lengths, joining, cutting, pulling together, and the
- * check that a chain is well formed.  What copies data is in uipc_mbuf_copy.c.
+ * The shape of mbuf chains (mbuf(9)): headers of packets, lengths, joining, cutting, pulling
+ * together, and the check that a chain is well formed.  What copies data is in
+ * uipc_mbuf_copy.c.
  *
  * Locking.  None: a chain belongs to whoever holds it.
  */
@@ -96,7 +97,10 @@ m_demote_pkthdr(struct mbuf *m)
 	bzero(&m->m_pkthdr, sizeof(m->m_pkthdr));
 }
 
-/* Turn each mbuf of the chain, the first one only when `all' is set, into a plain part of a packet. */
+/*
+ * Turn each mbuf of the chain, the first one only when `all' is set, into a plain part of a
+ * packet.
+ */
 void
 m_demote(struct mbuf *m0, int all, int flags)
 {
@@ -113,8 +117,8 @@ m_demote(struct mbuf *m0, int all, int flags)
 }
 
 /*
- * Move the packet header, tags and all, from one mbuf to another whose contents are in an external buffer, or
- * not there yet.
+ * Move the packet header, tags and all, from one mbuf to another whose contents are in an
+ * external buffer, or not there yet.
  */
 void
 m_move_pkthdr(struct mbuf *to, struct mbuf *from)
@@ -135,8 +139,8 @@ m_move_pkthdr(struct mbuf *to, struct mbuf *from)
 }
 
 /*
- * Copy a packet header with its tags.  Returns 0 when there is no memory for the tags: `to' has no packet
- * header then.
+ * Copy a packet header with its tags.  Returns 0 when there is no memory for the tags: `to'
+ * has no packet header then.
  */
 int
 m_dup_pkthdr(struct mbuf *to, const struct mbuf *from, int how)
@@ -155,8 +159,8 @@ m_dup_pkthdr(struct mbuf *to, const struct mbuf *from, int how)
 }
 
 /*
- * Put a new mbuf with `len' bytes of room in front of the chain; the packet header moves to it, its length is the
- * caller's to adjust.  On failure the chain is freed.
+ * Put a new mbuf with `len' bytes of room in front of the chain; the packet header moves to
+ * it, its length is the caller's to adjust.  On failure the chain is freed.
  */
 struct mbuf *
 m_prepend(struct mbuf *m, int len, int how)
@@ -178,7 +182,8 @@ m_prepend(struct mbuf *m, int len, int how)
 }
 
 /*
- * Join two chains that are not packets of their own, or whose packet headers the caller looks after.
+ * Join two chains that are not packets of their own, or whose packet headers the caller looks
+ * after.
  */
 void
 m_cat(struct mbuf *m, struct mbuf *n)
@@ -272,8 +277,8 @@ m_adj_decap(struct mbuf *m, int len)
 }
 
 /*
- * Take bytes from the front of the chain m, freeing what becomes empty, until `len' bytes more are behind n.
- * Returns what is left of the chain; *left is how many bytes were missing.
+ * Take bytes from the front of the chain m, freeing what becomes empty, until `len' bytes
+ * more are behind n. Returns what is left of the chain; *left is how many bytes were missing.
  */
 static struct mbuf *
 m_take(struct mbuf *n, struct mbuf *m, int len, int *left)
@@ -295,7 +300,8 @@ m_take(struct mbuf *n, struct mbuf *m, int len, int *left)
 }
 
 /*
- * Make the first `len' bytes contiguous, `dstoff' bytes into a new mbuf.  On failure the chain is freed.
+ * Make the first `len' bytes contiguous, `dstoff' bytes into a new mbuf.  On failure the
+ * chain is freed.
  */
 struct mbuf *
 m_copyup(struct mbuf *m, int len, int dstoff)
@@ -322,8 +328,8 @@ m_copyup(struct mbuf *m, int len, int dstoff)
 }
 
 /*
- * Make the first `len' bytes, of at most MHLEN, contiguous.  On failure, which includes a chain that is shorter,
- * it is freed.
+ * Make the first `len' bytes, of at most MHLEN, contiguous.  On failure, which includes a
+ * chain that is shorter, it is freed.
  */
 struct mbuf *
 m_pullup(struct mbuf *m, int len)
@@ -346,8 +352,9 @@ m_pullup(struct mbuf *m, int len)
 }
 
 /*
- * Cut a chain in two at `len0'.  Returns the second part, with a packet header of its own if the first has one;
- * NULL when there is no memory or the chain is shorter, and the chain is then as it was.
+ * Cut a chain in two at `len0'.  Returns the second part, with a packet header of its own if
+ * the first has one; NULL when there is no memory or the chain is shorter, and the chain is
+ * then as it was.
  */
 struct mbuf *
 m_split(struct mbuf *m0, int len0, int wait)
@@ -364,7 +371,10 @@ m_split(struct mbuf *m0, int len0, int wait)
 	n = (m0->m_flags & M_PKTHDR) != 0 ? m_gethdr(wait, m0->m_type) : m_get(wait, m->m_type);
 	if (n == NULL)
 		return (NULL);
-	/* What follows the cut in the same mbuf: shared when it is external, copied when it is small. */
+	/*
+	 * What follows the cut in the same mbuf: shared when it is external, copied when it
+	 * is small.
+	 */
 	if ((m->m_flags & M_EXT) != 0 && remain < m->m_len) {
 		n->m_data = m->m_data + remain;
 		mb_dupcl(n, m);
@@ -372,7 +382,10 @@ m_split(struct mbuf *m0, int len0, int wait)
 		m_align(n, m->m_len - remain);
 		bcopy(mtod(m, caddr_t) + remain, mtod(n, caddr_t), m->m_len - remain);
 	} else {
-		/* Only an mbuf with no packet header holds more than the new one: use one like it. */
+		/*
+		 * Only an mbuf with no packet header holds more than the new one: use one
+		 * like it.
+		 */
 		n->m_next = m_get(wait, m->m_type);
 		if (n->m_next == NULL) {
 			m_free(n);

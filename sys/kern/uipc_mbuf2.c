@@ -7,8 +7,8 @@
 /*
  * Packet tags (mbuf_tags(9)) and m_pulldown.
  *
- * A tag is a block of memory that travels with a packet, found by who wrote it (cookie) and what it
- * means (type).
+ * A tag is a block of memory that travels with a packet, found by who wrote it (cookie) and
+ * what it means (type).
  */
 
 #include <sys/param.h>
@@ -120,9 +120,9 @@ m_tag_copy_chain(struct mbuf *to, const struct mbuf *from, int how)
 }
 
 /*
- * Make `len' bytes from offset `off' contiguous and writable, without moving what is before them.  Returns
- * the mbuf that holds them, with their offset in it in *offp; when offp is NULL they start that mbuf.
- * On failure the chain is freed and NULL returned.
+ * Make `len' bytes from offset `off' contiguous and writable, without moving what is before
+ * them.  Returns the mbuf that holds them, with their offset in it in *offp; when offp is
+ * NULL they start that mbuf. On failure the chain is freed and NULL returned.
  */
 struct mbuf *
 m_pulldown(struct mbuf *m, int off, int len, int *offp)
@@ -140,7 +140,10 @@ m_pulldown(struct mbuf *m, int off, int len, int *offp)
 			*offp = at;
 		return (n);
 	}
-	/* Cut the chain before the bytes, pull them together in a new mbuf, and join the two again. */
+	/*
+	 * Cut the chain before the bytes, pull them together in a new mbuf, and join the two
+	 * again.
+	 */
 	tail = m_split(m, off, M_NOWAIT);
 	if (tail != NULL)
 		tail = m_pullup(tail, len);

@@ -5,8 +5,9 @@
  */
 
 /*
- * Copying of mbuf chains (mbuf(9)): by reference (m_copym, m_copypacket), by value (m_dup, m_unshare), to and
- * from plain memory, and packing of a chain into fewer mbufs (m_defrag, m_collapse).
+ * Copying of mbuf chains (mbuf(9)): by reference (m_copym, m_copypacket), by value (m_dup,
+ * m_unshare), to and from plain memory, and packing of a chain into fewer mbufs (m_defrag,
+ * m_collapse).
  *
  * Locking.  None: a chain belongs to whoever holds it.
  */
@@ -18,8 +19,8 @@
 #include <sys/mbuf.h>
 
 /*
- * Copy `len' bytes from `off0', or all that follow with M_COPYALL.  External buffers are shared, so that the copy is to be
- * read only.  NULL when there is no memory.
+ * Copy `len' bytes from `off0', or all that follow with M_COPYALL.  External buffers are
+ * shared, so that the copy is to be read only.  NULL when there is no memory.
  */
 struct mbuf *
 m_copym(struct mbuf *m, int off0, int len, int wait)
@@ -54,7 +55,8 @@ m_copym(struct mbuf *m, int off0, int len, int wait)
 		if (len != M_COPYALL)
 			len -= count;
 	}
-	KASSERT(m != NULL || len == 0 || len == M_COPYALL, ("%s: the chain is too short", __func__));
+	KASSERT(m != NULL || len == 0 || len == M_COPYALL, ("%s: the chain is too short",
+	    __func__));
 	return (first);
 nospace:
 	m_freem(first);
@@ -116,8 +118,8 @@ m_dup(const struct mbuf *m, int how)
 }
 
 /*
- * Write `len' bytes at `off' into the chain, which grows (with zeroes before `off') when it has to.  When there is no
- * memory for that, what fits is written.
+ * Write `len' bytes at `off' into the chain, which grows (with zeroes before `off') when it
+ * has to.  When there is no memory for that, what fits is written.
  */
 void
 m_copyback(struct mbuf *m0, int off, int len, c_caddr_t cp)
@@ -174,7 +176,8 @@ m_append(struct mbuf *m0, int len, c_caddr_t cp)
 }
 
 /*
- * Call `f' with each contiguous piece of the range; what it returns, if not 0, ends the walk and is returned.
+ * Call `f' with each contiguous piece of the range; what it returns, if not 0, ends the walk
+ * and is returned.
  */
 int
 m_apply(struct mbuf *m, int off, int len, int (*f)(void *, void *, u_int), void *arg)
@@ -229,8 +232,8 @@ m_devget(char *buf, int totlen, int off, struct ifnet *ifp, void (*copy)(char *,
 }
 
 /*
- * Pack a packet into as few mbufs as it takes.  Returns the new chain, the old one is gone; or NULL when there is no
- * memory, and the old one is as it was.
+ * Pack a packet into as few mbufs as it takes.  Returns the new chain, the old one is gone;
+ * or NULL when there is no memory, and the old one is as it was.
  */
 struct mbuf *
 m_defrag(struct mbuf *m0, int how)
@@ -266,9 +269,10 @@ m_count(const struct mbuf *m)
 }
 
 /*
- * Make a chain at most `maxfrags' mbufs long with as little copying as that takes: first small mbufs move in behind
- * the data of those before them, then pairs of neighbours move to a cluster.  Returns the chain, or NULL when it can't
- * be done; it is whole then, perhaps with fewer mbufs.
+ * Make a chain at most `maxfrags' mbufs long with as little copying as that takes: first
+ * small mbufs move in behind the data of those before them, then pairs of neighbours move to
+ * a cluster.  Returns the chain, or NULL when it can't be done; it is whole then, perhaps
+ * with fewer mbufs.
  */
 struct mbuf *
 m_collapse(struct mbuf *m0, int how, int maxfrags)
@@ -308,7 +312,8 @@ m_collapse(struct mbuf *m0, int how, int maxfrags)
 }
 
 /*
- * Make every mbuf of the chain writable, copying those that are shared.  On failure the chain is freed.
+ * Make every mbuf of the chain writable, copying those that are shared.  On failure the chain
+ * is freed.
  */
 struct mbuf *
 m_unshare(struct mbuf *m0, int how)

@@ -7,8 +7,8 @@
 /*
  * Where packet capture hooks into the interfaces: drivers attach and tap, as with bpf(4).
  *
- * Gaps.  Nothing listens yet: the lists of listeners stay empty, so that a tap finds in a few instructions that there is
- * nothing to do.
+ * Gaps.  Nothing listens yet: the lists of listeners stay empty, so that a tap finds in a few
+ * instructions that there is nothing to do.
  */
 
 #include <sys/param.h>

@@ -12,11 +12,12 @@
  *	if_detach  -> out of the list; returns when no method is being called by the stack any more
  *	if_free    -> the index is free; the memory goes with the last reference, after the epoch
  *
- * The accessors are in if_access.c, addresses in if_addr.c, up, down and link state in if_link.c, ioctls in if_ioctl.c.
+ * The accessors are in if_access.c, addresses in if_addr.c, up, down and link state in
+ * if_link.c, ioctls in if_ioctl.c.
  *
- * Locking.  ifnet_sxlock serialises changes of the list.  Readers walk it in the network epoch
- * (net_epoch_preempt) or hold ifnet_sxlock.  ifindex_lock covers the table of indices and the count of ioctls
- * under way.  No driver is called with ifindex_lock held.
+ * Locking.  ifnet_sxlock serialises changes of the list.  Readers walk it in the network
+ * epoch (net_epoch_preempt) or hold ifnet_sxlock.  ifindex_lock covers the table of indices
+ * and the count of ioctls under way.  No driver is called with ifindex_lock held.
  *
  * Gaps.  No virtual network stacks, no interface groups, no cloning, no renaming.
  */
@@ -274,7 +275,8 @@ if_output_none(if_t ifp __unused, struct mbuf *m, const struct sockaddr *dst __u
 static void
 if_default_tso_limits(struct ifnet *ifp)
 {
-	if (ifp->if_hw_tsomax != 0 || ifp->if_hw_tsomaxsegcount != 0 || ifp->if_hw_tsomaxsegsize != 0)
+	if (ifp->if_hw_tsomax != 0 || ifp->if_hw_tsomaxsegcount != 0 ||
+	    ifp->if_hw_tsomaxsegsize != 0)
 		return;
 	ifp->if_hw_tsomax = 65535 - (ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN);
 	ifp->if_hw_tsomaxsegcount = 35;
@@ -314,8 +316,8 @@ if_attach(if_t ifp)
 }
 
 /*
- * The driver's ioctl method runs in a thread that may sleep, so the epoch doesn't protect it: calls are counted.
- * ENXIO when the interface is on its way out.
+ * The driver's ioctl method runs in a thread that may sleep, so the epoch doesn't protect it:
+ * calls are counted. ENXIO when the interface is on its way out.
  */
 int
 if_busy(struct ifnet *ifp)
@@ -378,7 +380,10 @@ if_detach(if_t ifp)
 	if_dead(ifp);
 	NET_EPOCH_WAIT();
 	if_addrs_free(ifp);
-	/* What the epoch held back, the interface's addresses among it, may refer to the driver. */
+	/*
+	 * What the epoch held back, the interface's addresses among it, may refer to the
+	 * driver.
+	 */
 	NET_EPOCH_DRAIN_CALLBACKS();
 }
 
@@ -425,7 +430,8 @@ ifunit(const char *name)
 	struct ifnet *ifp;
 
 	CK_STAILQ_FOREACH(ifp, &V_ifnet, if_link) {
-		if (strncmp(name, ifp->if_xname, IFNAMSIZ) == 0 && (ifp->if_flags & IFF_DYING) == 0)
+		if (strncmp(name, ifp->if_xname, IFNAMSIZ) == 0 &&
+		    (ifp->if_flags & IFF_DYING) == 0)
 			break;
 	}
 	return (ifp);

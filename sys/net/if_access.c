@@ -5,7 +5,8 @@
  */
 
 /*
- * Accessors of the opaque if_t, through which drivers see an interface (ifnet(9)), and its counters.
+ * Accessors of the opaque if_t, through which drivers see an interface (ifnet(9)), and its
+ * counters.
  *
  * Locking.  None: a field has one writer, the driver or the thread that configures the interface.
  */

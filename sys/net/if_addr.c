@@ -5,15 +5,17 @@
  */
 
 /*
- * Addresses of interfaces: reference-counted ifaddrs, the link-level address, and the multicast groups that
- * an interface listens to.
+ * Addresses of interfaces: reference-counted ifaddrs, the link-level address, and the
+ * multicast groups that an interface listens to.
  *
- * A group of a protocol (AF_INET, AF_INET6) is two entries of the interface's list: its own, and one for the
- * Ethernet address that it maps to (ifma_llifma), which other groups may share.  The driver looks at the AF_LINK entries
- * only (if_foreach_llmaddr), and is told of a change by SIOCADDMULTI and SIOCDELMULTI.
+ * A group of a protocol (AF_INET, AF_INET6) is two entries of the interface's list: its own,
+ * and one for the Ethernet address that it maps to (ifma_llifma), which other groups may
+ * share.  The driver looks at the AF_LINK entries only (if_foreach_llmaddr), and is told of a
+ * change by SIOCADDMULTI and SIOCDELMULTI.
  *
- * Locking.  if_addr_lock of the interface covers both lists; readers may also be in the network epoch, and what leaves a list is
- * freed after it.  The driver is called without the lock.
+ * Locking.  if_addr_lock of the interface covers both lists; readers may also be in the
+ * network epoch, and what leaves a list is freed after it.  The driver is called without the
+ * lock.
  */
 
 #include <sys/param.h>
@@ -83,7 +85,8 @@ ifa_destroy(epoch_context_t ctx)
 }
 
 /*
- * Drop a reference; the address holds a reference on its interface (taken by who set ifa_ifp) until it goes.
+ * Drop a reference; the address holds a reference on its interface (taken by who set ifa_ifp)
+ * until it goes.
  */
 void
 ifa_free(struct ifaddr *ifa)
@@ -224,7 +227,8 @@ if_maddr_empty(if_t ifp)
 }
 
 /*
- * Change the Ethernet address; the driver is told by taking the interface down and up again, if it is up.
+ * Change the Ethernet address; the driver is told by taking the interface down and up again,
+ * if it is up.
  */
 int
 if_setlladdr(if_t ifp, const u_char *lladdr, int len)
@@ -285,7 +289,8 @@ if_findmulti(if_t ifp, const struct sockaddr *sa)
 }
 
 static struct ifmultiaddr *
-if_allocmulti(struct ifnet *ifp, const struct sockaddr *sa, const struct sockaddr *llsa, int mflags)
+if_allocmulti(struct ifnet *ifp, const struct sockaddr *sa, const struct sockaddr *llsa,
+    int mflags)
 {
 	struct ifmultiaddr *ifma;
 	size_t room;
@@ -346,7 +351,8 @@ if_multi_changed(struct ifnet *ifp, u_long cmd)
 }
 
 /*
- * Join a group.  Never sleeps waiting for memory.  Returns 0, ENOMEM, or why the address is no group of this kind of interface.
+ * Join a group.  Never sleeps waiting for memory.  Returns 0, ENOMEM, or why the address is
+ * no group of this kind of interface.
  */
 int
 if_addmulti(if_t ifp, struct sockaddr *sa, struct ifmultiaddr **retifma)

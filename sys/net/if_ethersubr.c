@@ -14,10 +14,11 @@
  *	protocol -> ether_output_resolved or ether_output (header) -> ether_output_frame
  *	         -> if_transmit of the driver
  *
- * Locking.  None.  Frames are handled in the network epoch, which is entered for drivers that are not in it.
+ * Locking.  None.  Frames are handled in the network epoch, which is entered for drivers that
+ * are not in it.
  *
- * Gaps.  No VLAN interfaces: a frame with a VLAN identifier is counted as of no known protocol, one that only
- * has a priority is taken as if it had no tag.
+ * Gaps.  No VLAN interfaces: a frame with a VLAN identifier is counted as of no known
+ * protocol, one that only has a priority is taken as if it had no tag.
  */
 
 #include <sys/param.h>
@@ -55,7 +56,10 @@ ether_drop(struct ifnet *ifp, struct mbuf *m, ift_counter counter)
 	m_freem(m);
 }
 
-/* Move the frame's VLAN tag to the packet header, where a driver with hardware for it would have put it. */
+/*
+ * Move the frame's VLAN tag to the packet header, where a driver with hardware for it would
+ * have put it.
+ */
 static struct mbuf *
 ether_untag(struct ifnet *ifp, struct mbuf *m)
 {
@@ -151,7 +155,10 @@ ether_demux(struct ifnet *ifp, struct mbuf *m)
 
 	NET_EPOCH_ASSERT();
 	if (!ETHER_IS_MULTICAST(eh->ether_dhost) && !ether_is_ours(ifp, eh->ether_dhost)) {
-		/* Another host's frame: promiscuous mode brought it, or a device that doesn't filter. */
+		/*
+		 * Another host's frame: promiscuous mode brought it, or a device that doesn't
+		 * filter.
+		 */
 		m_freem(m);
 		return;
 	}
@@ -223,9 +230,9 @@ ether_output_resolved(if_t ifp, struct mbuf *m, const u_char *dst, u_short ether
 }
 
 /*
- * Output to a socket address.  The protocols of this kernel resolve addresses themselves and use
- * ether_output_resolved(); here come frames whose header the sender made (AF_UNSPEC, and pseudo_AF_HDRCMPLT with a
- * source address too).
+ * Output to a socket address.  The protocols of this kernel resolve addresses themselves and
+ * use ether_output_resolved(); here come frames whose header the sender made (AF_UNSPEC, and
+ * pseudo_AF_HDRCMPLT with a source address too).
  */
 int
 ether_output(struct ifnet *ifp, struct mbuf *m, const struct sockaddr *dst,
@@ -364,7 +371,10 @@ ether_sprintf(const u_int8_t *ap)
 	return (text);
 }
 
-/* CRC-32 of Ethernet (IEEE 802.3, 3.2.9), least significant bit first, not complemented at the end. */
+/*
+ * CRC-32 of Ethernet (IEEE 802.3, 3.2.9), least significant bit first, not complemented at
+ * the end.
+ */
 uint32_t
 ether_crc32_le(const uint8_t *buf, size_t len)
 {

@@ -5,9 +5,9 @@
  */
 
 /*
- * ioctl(2) requests on interfaces, from inside of the kernel: there are no user processes, so all addresses are the
- * kernel's.  What every interface has is done here; media, capabilities and what else concerns the hardware go to the
- * driver.
+ * ioctl(2) requests on interfaces, from inside of the kernel: there are no user processes, so
+ * all addresses are the kernel's.  What every interface has is done here; media, capabilities
+ * and what else concerns the hardware go to the driver.
  *
  * Locking.  The driver's method is called with no lock, between if_busy() and if_unbusy().
  */

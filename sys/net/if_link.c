@@ -7,10 +7,11 @@
 /*
  * Interfaces up and down, link state, promiscuous mode.
  *
- * A driver may report its link from an interrupt; what follows from it (messages, event handlers) happens in a
- * task.
+ * A driver may report its link from an interrupt; what follows from it (messages, event
+ * handlers) happens in a task.
  *
- * Locking.  if_addr_lock covers the counts of promiscuous and all-multicast users.  The driver is called without it.
+ * Locking.  if_addr_lock covers the counts of promiscuous and all-multicast users.  The
+ * driver is called without it.
  */
 
 #include <sys/param.h>
@@ -52,7 +53,8 @@ if_link_task(void *arg, int pending)
 		if_printf(ifp, "%d link states coalesced\n", pending);
 	if (log_link_state_change)
 		if_printf(ifp, "link state changed to %s\n",
-		    state == LINK_STATE_UP ? "UP" : state == LINK_STATE_DOWN ? "DOWN" : "UNKNOWN");
+		    state == LINK_STATE_UP ? "UP" :
+		    state == LINK_STATE_DOWN ? "DOWN" : "UNKNOWN");
 }
 
 void
@@ -84,7 +86,8 @@ if_down(if_t ifp)
 }
 
 /*
- * Count a user of a mode that is a flag of the interface, and tell the driver when the first comes or the last goes.
+ * Count a user of a mode that is a flag of the interface, and tell the driver when the first
+ * comes or the last goes.
  */
 static int
 if_setflag(struct ifnet *ifp, int flag, int *count, bool on)

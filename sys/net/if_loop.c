@@ -5,10 +5,11 @@
  */
 
 /*
- * The loopback interface lo0, and if_simloop() by which other interfaces hand a packet back to this host.
+ * The loopback interface lo0, and if_simloop() by which other interfaces hand a packet back
+ * to this host.
  *
- * A packet goes to a queue and a task takes it to its protocol, so that the sender's locks and stack are not those of the
- * receiver.
+ * A packet goes to a queue and a task takes it to its protocol, so that the sender's locks
+ * and stack are not those of the receiver.
  *
  * Locking.  loop_lock covers the queue.  Protocols are called without it.
  */
@@ -82,7 +83,8 @@ loop_task(void *arg __unused, int pending __unused)
 static struct task loop_intr = TASK_INITIALIZER(0, loop_task, NULL);
 
 /*
- * Hand a packet to this host's protocol `af' as if ifp had received it; its first hlen bytes are cut.
+ * Hand a packet to this host's protocol `af' as if ifp had received it; its first hlen bytes
+ * are cut.
  */
 int
 if_simloop(if_t ifp, struct mbuf *m, int af, int hlen)

@@ -5,8 +5,8 @@
  */
 
 /*
- * Media selection: the list of media that a driver supports, the one that is chosen, and the two ioctls that
- * ask and set.
+ * Media selection: the list of media that a driver supports, the one that is chosen, and the
+ * two ioctls that ask and set.
  *
  * Locking.  None: the driver serialises, as for its other ioctls.
  */
@@ -92,7 +92,10 @@ ifmedia_set(struct ifmedia *ifm, int mword)
 
 	entry = ifmedia_match(ifm, mword);
 	if (entry == NULL) {
-		/* The driver asks for what it never added: it gets it, and nobody is the worse for it. */
+		/*
+		 * The driver asks for what it never added: it gets it, and nobody is the
+		 * worse for it.
+		 */
 		printf("%s: medium %#x is not one of the interface's\n", __func__, mword);
 		ifmedia_add(ifm, IFM_NONE, 0, NULL);
 		entry = ifmedia_match(ifm, IFM_NONE);
@@ -132,7 +135,8 @@ ifmedia_report(struct ifnet *ifp, struct ifmedia *ifm, struct ifmediareq *ifmr)
 
 	if (room < 0)
 		return (EINVAL);
-	ifmr->ifm_active = ifmr->ifm_current = ifm->ifm_cur != NULL ? ifm->ifm_cur->ifm_media : IFM_NONE;
+	ifmr->ifm_active = ifmr->ifm_current = ifm->ifm_cur != NULL ?
+	    ifm->ifm_cur->ifm_media : IFM_NONE;
 	ifmr->ifm_mask = ifm->ifm_mask;
 	ifmr->ifm_status = 0;
 	ifm->ifm_status(ifp, ifmr);

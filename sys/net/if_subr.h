@@ -16,7 +16,10 @@
 
 struct ifaddr;
 
-/* Calls of the driver's ioctl method under way, in a field that the structure has for such uses. */
+/*
+ * Calls of the driver's ioctl method under way, in a field that the structure has for such
+ * uses.
+ */
 #define	if_busy_calls	if_ispare[0]
 
 /* if.c */

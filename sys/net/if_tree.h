@@ -18,7 +18,8 @@
 struct mbuf;
 
 /*
- * Do an ioctl(2) of sys/sockio.h on an interface from inside of the kernel: what ifconfig(8) does.
+ * Do an ioctl(2) of sys/sockio.h on an interface from inside of the kernel: what ifconfig(8)
+ * does.
  *
  * ifp   the interface; the caller has a reference on it
  * cmd   SIOCGIFFLAGS, SIOCSIFMTU ...
@@ -29,8 +30,8 @@ struct mbuf;
 int	if_ioctl_kernel(if_t ifp, u_long cmd, caddr_t data);
 
 /*
- * Send a packet of the protocol `ethertype' (host order) to the Ethernet address `dst'.  The mbuf is
- * consumed in any case.  Never sleeps.
+ * Send a packet of the protocol `ethertype' (host order) to the Ethernet address `dst'.  The
+ * mbuf is consumed in any case.  Never sleeps.
  *
  * Returns 0; ENETDOWN if the interface is not up and running; ENOBUFS; what if_transmit said.
  */

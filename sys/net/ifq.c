@@ -5,7 +5,8 @@
  */
 
 /*
- * The interface's own send queue, for drivers that have an if_start method and no queues of their own.
+ * The interface's own send queue, for drivers that have an if_start method and no queues of
+ * their own.
  *
  * Locking.  ifq_mtx of the queue.
  */

@@ -22,7 +22,8 @@
 
 #include <netinet/inet_stack.h>
 
-#define	FIB_MAXROUTES	1024	/* bounds what router advertisements can add */
+#define	FIB_MAXROUTES	1024
+#define	FIB_MAXDYNAMIC	32	/* bounds what router advertisements can add */
 #define	PMTU_ENTRIES	64
 #define	PMTU_EXPIRE	600	/* seconds; RFC 1191, 6.3 */
 
@@ -36,6 +37,7 @@ static struct mtx fib_mtx;
 MTX_SYSINIT(inet_fib, &fib_mtx, "inet fib", MTX_DEF);
 static TAILQ_HEAD(, inet_route) fib_routes = TAILQ_HEAD_INITIALIZER(fib_routes);
 static u_int fib_count;
+static u_int fib_dynamic;	/* of these, RTF_DYNAMIC */
 static struct pmtu fib_pmtu[PMTU_ENTRIES];
 static u_int fib_pmtu_used;
 
@@ -102,15 +104,15 @@ fib_insert(struct inet_route *r)
 	struct inet_route *q;
 
 	mtx_assert(&fib_mtx, MA_OWNED);
+	fib_count++;
+	fib_dynamic += (r->r_flags & RTF_DYNAMIC) != 0;
 	TAILQ_FOREACH(q, &fib_routes, r_link) {
 		if (q->r_plen < r->r_plen) {
 			TAILQ_INSERT_BEFORE(q, r, r_link);
-			fib_count++;
 			return;
 		}
 	}
 	TAILQ_INSERT_TAIL(&fib_routes, r, r_link);
-	fib_count++;
 }
 
 static void
@@ -119,6 +121,7 @@ fib_remove(struct inet_route *r)
 	mtx_assert(&fib_mtx, MA_OWNED);
 	TAILQ_REMOVE(&fib_routes, r, r_link);
 	fib_count--;
+	fib_dynamic -= (r->r_flags & RTF_DYNAMIC) != 0;
 	free(r, M_INET);
 }
 
@@ -159,11 +162,11 @@ inet_route_add(const struct in6_addr *dst, int plen, const struct in6_addr *gw, 
 	if (error == 0 && ifp == NULL)
 		error = ENETUNREACH;
 	else if (error == 0 && old != NULL) {
-		if (gw != NULL && (old->r_flags & RTF_GATEWAY) != 0 && inet_same(&old->r_gw, gw) &&
-		    old->r_expire != 0)
+		if (old->r_expire != 0 && (gw == NULL || inet_same(&old->r_gw, gw)))
 			old->r_expire = expire;
 		error = EEXIST;
-	} else if (error == 0 && fib_count >= FIB_MAXROUTES)
+	} else if (error == 0 && (fib_count >= FIB_MAXROUTES ||
+	    ((flags & RTF_DYNAMIC) != 0 && fib_dynamic >= FIB_MAXDYNAMIC)))
 		error = ENOBUFS;
 	if (error == 0)
 		fib_insert(r);

@@ -14,7 +14,7 @@
  *
  * Locking: rtr_mtx protects the list of interfaces.
  *
- * Gaps: the MTU option is checked but only its absence of nonsense is used; no preferences (RFC 4191).
+ * Gaps: the MTU option is not used; no preferences (RFC 4191).
  */
 
 #include <netinet/inet_stack.h>
@@ -194,7 +194,7 @@ rtr_prefixes(if_t ifp, const uint8_t *opts, size_t len)
 			continue;
 		valid = ntohl(pi->nd_opt_pi_valid_time);
 		if ((pi->nd_opt_pi_flags_reserved & ND_OPT_PI_FLAG_ONLINK) != 0 && valid != 0)
-			(void)inet_route_add(&prefix, pi->nd_opt_pi_prefix_len, NULL, ifp, 0,
+			(void)inet_route_add(&prefix, pi->nd_opt_pi_prefix_len, NULL, ifp, RTF_DYNAMIC,
 			    rtr_until(valid));
 		if ((pi->nd_opt_pi_flags_reserved & ND_OPT_PI_FLAG_AUTO) != 0)
 			rtr_autoconf(ifp, pi);

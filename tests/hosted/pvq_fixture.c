@@ -52,7 +52,7 @@ void
 fix_close(struct fix *f)
 {
 
-	kpi_sync_hook = NULL;
+	kpi_access_hook = NULL;
 	while (pvq_drain(f->q) != NULL)
 		continue;
 	CHECK(pvq_inflight(f->q) == 0, "%d in flight", pvq_inflight(f->q));

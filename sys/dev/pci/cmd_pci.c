@@ -5,7 +5,8 @@
  */
 
 /*
- * pciconf(8), the list of PCI functions: -l, with BARs (-b), capabilities (-c) and class names (-v).
+ * pciconf(8), the list of PCI functions: -l, with BARs (-b), capabilities (-c) and class names
+ * (-v).
  *
  * Gaps.  The names of vendors and devices need a database that isn't here.
  */

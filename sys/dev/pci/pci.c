@@ -7,9 +7,9 @@
 /*
  * pci: a PCI bus and the functions on it.
  *
- * The bus asks the bridge above for every place on it (bridges: x86/pci/pci_bus.c for the host's, pci_pci.c for the
- * others).  Where a function answers it becomes a device with a struct pci_devinfo: what its header says,
- * and the list of its resources.
+ * The bus asks the bridge above for every place on it (bridges: x86/pci/pci_bus.c for the host's,
+ * pci_pci.c for the others).  Where a function answers it becomes a device with a struct
+ * pci_devinfo: what its header says, and the list of its resources.
  *
  *	pci_enum.c	headers, base address registers and their addresses
  *	pci_cap.c	capabilities
@@ -18,11 +18,12 @@
  *	pci_user.c	finding functions, saving and resetting them
  *	pci_hotplug.c	slots of PCI Express ports
  *
- * Resources.  Each BAR's address is claimed from the bridge as soon as the function is found (the list entry is reserved);
- * a driver's allocation then hands it over, and activating it turns decoding on.  Interrupt 0 is the pin, 1 and
- * up are messages.
+ * Resources.  Each BAR's address is claimed from the bridge as soon as the function is found (the
+ * list entry is reserved); a driver's allocation then hands it over, and activating it turns
+ * decoding on.  Interrupt 0 is the pin, 1 and up are messages.
  *
- * When a driver lets go of a function the bus takes back what it forgot, and turns off what it left on.
+ * When a driver lets go of a function the bus takes back what it forgot, and turns off what it
+ * left on.
  *
  * Locking.  The topology lock.
  */

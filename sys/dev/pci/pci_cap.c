@@ -7,8 +7,8 @@
 /*
  * Capabilities of PCI functions (PCI 3.0, 6.7), and what the bus itself needs of them.
  *
- * The list is in configuration space, where a broken function may make it a loop: nothing is followed for longer
- * than there is room for capabilities.
+ * The list is in configuration space, where a broken function may make it a loop: nothing is
+ * followed for longer than there is room for capabilities.
  *
  * Gaps.  Extended capabilities start at offset 100, which configuration mechanism 1 can't reach.
  */

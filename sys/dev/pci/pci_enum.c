@@ -7,10 +7,10 @@
 /*
  * PCI functions: reading their headers, and their base address registers (PCI 3.0, 6.2.5.1).
  *
- * A BAR answers a store of all ones with its size.  While it holds those ones it would decode a wrong address, so decoding
- * is off for that time.  Addresses that the firmware gave are claimed as they are.  A BAR without one, as a function has
- * that was plugged in, gets an address out of what the bridge above has free, at once: with a size that is a
- * power of two as its alignment.
+ * A BAR answers a store of all ones with its size.  While it holds those ones it would decode a
+ * wrong address, so decoding is off for that time.  Addresses that the firmware gave are claimed
+ * as they are.  A BAR without one, as a function has that was plugged in, gets an address out of
+ * what the bridge above has free, at once: with a size that is a power of two as its alignment.
  */
 
 #include <sys/param.h>
@@ -215,7 +215,10 @@ pci_claim_bars(device_t bus, device_t child)
 		bar = &di->bars[i];
 		if (bar->base != 0 && pci_claim_bar(bus, child, di, bar))
 			continue;
-		/* Without an address, or with one that another device has.  It must not decode it. */
+		/*
+		 * Without an address, or with one that another device has.  It must not decode
+		 * it.
+		 */
 		pci_change_command(bus, di, bar->type == SYS_RES_MEMORY ? PCIM_CMD_MEMEN :
 		    PCIM_CMD_PORTEN, 0);
 		bar->base = 0;

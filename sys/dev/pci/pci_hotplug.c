@@ -7,20 +7,21 @@
 /*
  * Hot-plug slots of PCI Express ports (PCI Express 4.0, 6.7 and 7.5.3.9 to 7.5.3.11).
  *
- * The slot of a port has one device.  Its status bits say that something was plugged in or that the attention button was
- * pressed, which is how a request to take the device out arrives (QEMU: device_del).  The port interrupts; a task
- * then looks and acts, with the topology lock:
+ * The slot of a port has one device.  Its status bits say that something was plugged in or that
+ * the attention button was pressed, which is how a request to take the device out arrives (QEMU:
+ * device_del).  The port interrupts; a task then looks and acts, with the topology lock:
  *
  *	present, not in use	power on, wait, rescan the bus behind
  *	gone, in use		delete what was on the bus
- *	button, in use		detach it; if its driver agrees, power off, which lets the other side take it
+ *	button, in use		detach it; if its driver agrees, power off: the other side may take it
  *	button, not in use	power on, as if it had been plugged in
  *
- * The interrupt handler acknowledges exactly the events that it read, then the task looks at the slot: what comes
- * after the read interrupts again, so no event is lost.
+ * The interrupt handler acknowledges exactly the events that it read, then the task looks at the
+ * slot: what comes after the read interrupts again, so no event is lost.
  *
- * The specification asks for five seconds of a blinking light, in which a second press undoes the first: that is for people's
- * fingers; here the one who presses is a program, and it waits for the result.
+ * The specification asks for five seconds of a blinking light, in which a second press undoes the
+ * first: that is for people's fingers; here the one who presses is a program, and it waits for
+ * the result.
  */
 
 #include <sys/param.h>
@@ -131,7 +132,9 @@ slot_intr(void *arg)
 	struct pcib_softc *sc = arg;
 	u_int events;
 
-	/* Acknowledged here, for the pin stays asserted until then; and the pin may be another's. */
+	/*
+	 * Acknowledged here, for the pin stays asserted until then; and the pin may be another's.
+	 */
 	events = slot_status(sc) & SLOT_EVENTS;
 	if (events == 0)
 		return;

@@ -7,15 +7,16 @@
 /*
  * Message signalled interrupts of PCI functions: MSI (PCI 3.0, 6.8.1) and MSI-X (6.8.2).
  *
- * A driver allocates messages (pci_alloc_msix(9)); each becomes an interrupt resource with id 1 and up.  The address and
- * data of a message are the bridge's to say (PCIB_MAP_MSI) and are written when its first handler is set up; with
- * the last handler gone the message is masked.  A message may move to another processor at any time
- * (BUS_REMAP_INTR): then it is written anew.
+ * A driver allocates messages (pci_alloc_msix(9)); each becomes an interrupt resource with id 1
+ * and up.  The address and data of a message are the bridge's to say (PCIB_MAP_MSI) and are
+ * written when its first handler is set up; with the last handler gone the message is masked.  A
+ * message may move to another processor at any time (BUS_REMAP_INTR): then it is written anew.
  *
- * An MSI-X table entry is changed only while it is masked: a function may otherwise send half of the old and half
- * of the new message.
+ * An MSI-X table entry is changed only while it is masked: a function may otherwise send half of
+ * the old and half of the new message.
  *
- * With messages allocated the function's interrupt pin is off (Command register, Interrupt Disable).
+ * With messages allocated the function's interrupt pin is off (Command register, Interrupt
+ * Disable).
  *
  * Gaps.  pci_remap_msix() is refused.
  */
@@ -150,7 +151,10 @@ pci_disable_msi_method(device_t bus, device_t child)
 	pci_cfg_write(bus, di, di->msi.cap + PCIR_MSI_CTRL, di->msi.ctrl, 2);
 }
 
-/* The driver's own allocation of a BAR, if it is in use and has room for `size` bytes at `offset`. */
+/*
+ * The driver's own allocation of a BAR, if it is in use and has room for `size` bytes at
+ * `offset`.
+ */
 static struct resource *
 pci_msix_bar(struct pci_devinfo *di, int rid, uint32_t offset, uint64_t size)
 {
@@ -341,7 +345,10 @@ pci_start_message(device_t bus, device_t child, struct pci_devinfo *di, int rid,
 		pci_enable_msix_method(bus, child, rid - 1, addr, data);
 		pci_msix_mask(di, rid - 1, false);
 	} else {
-		/* A group of MSI messages is one: the function adds the message's number to the data. */
+		/*
+		 * A group of MSI messages is one: the function adds the message's number to the
+		 * data.
+		 */
 		pci_enable_msi_method(bus, child, addr, data - (rid - 1));
 		pci_change_command(bus, di, 0, PCIM_CMD_INTxDIS);
 	}

@@ -7,10 +7,11 @@
 /*
  * PCI-to-PCI bridges, ports of PCI Express included (PCI-to-PCI Bridge 1.2, 3.2).
  *
- * The firmware has numbered the buses and given each bridge its windows: the ranges of I/O ports, memory, and
- * prefetchable memory that it passes on.  A window is claimed from the bus above when the bridge attaches, and
- * is a region of its own from then on, which the functions behind the bridge get their addresses from.  Firmware
- * leaves room in the windows of a port that things can be plugged into.
+ * The firmware has numbered the buses and given each bridge its windows: the ranges of I/O ports,
+ * memory, and prefetchable memory that it passes on.  A window is claimed from the bus above when
+ * the bridge attaches, and is a region of its own from then on, which the functions behind the
+ * bridge get their addresses from.  Firmware leaves room in the windows of a port that things can
+ * be plugged into.
  *
  *	nexus   |------- mem_rman -------------------------------|
  *	pcib1           |---- memory window ----|
@@ -339,10 +340,24 @@ pcib_write_config(device_t dev, u_int bus, u_int slot, u_int func, u_int reg, ui
 	    width);
 }
 
+/*
+ * What the firmware wrote into the function's register holds.  Else the pin is one of the
+ * bridge's, turned by the slot number (PCI-to-PCI Bridge 1.2, 9.1), and the bus above knows where
+ * that goes.
+ */
 static int
 pcib_route_interrupt(device_t dev, device_t child, int pin)
 {
-	return (PCIB_ROUTE_INTERRUPT(device_get_parent(device_get_parent(dev)), child, pin));
+	bool own = pin == pci_get_intpin(child);
+	int irq = pci_read_config(child, PCIR_INTLINE, 1);
+
+	if (own && irq > 0 && irq < PCI_INVALID_IRQ)
+		return (irq);
+	irq = PCIB_ROUTE_INTERRUPT(device_get_parent(device_get_parent(dev)), dev,
+	    (pci_get_slot(child) + pin - 1) % 4 + 1);
+	if (own && PCI_INTERRUPT_VALID(irq))
+		pci_write_config(child, PCIR_INTLINE, irq, 1);
+	return (irq);
 }
 
 static int

@@ -5,7 +5,8 @@
  */
 
 /*
- * pci(9) beyond the bus's methods: finding functions, saving and restoring their registers, PCI Express.
+ * pci(9) beyond the bus's methods: finding functions, saving and restoring their registers, PCI
+ * Express.
  */
 
 #include <sys/param.h>
@@ -62,7 +63,8 @@ pci_find_class(uint8_t class, uint8_t subclass)
 }
 
 /*
- * A function by where it is: pci[DOMAIN:]BUS:SLOT:FUNCTION.  Called with names that are no device's (devctl(8)).
+ * A function by where it is: pci[DOMAIN:]BUS:SLOT:FUNCTION.  Called with names that are no
+ * device's (devctl(8)).
  */
 static void
 pci_lookup(void *arg __unused, const char *name, device_t *dev)
@@ -212,7 +214,10 @@ pci_set_max_read_req(device_t dev, int size)
 	return (size);
 }
 
-/* In microseconds: the longest that PCI Express 4.0, 2.8, lets a completion take without further range. */
+/*
+ * In microseconds: the longest that PCI Express 4.0, 2.8, lets a completion take without further
+ * range.
+ */
 int
 pcie_get_max_completion_timeout(device_t dev)
 {

@@ -46,8 +46,8 @@ struct pcib_softc {
 };
 
 /*
- * Find out whether the bridge is a port with a slot; then power an occupied slot up, start watching it,
- * stop again.  All three do nothing for other bridges.
+ * Find out whether the bridge is a port with a slot; then power an occupied slot up, start
+ * watching it, stop again.  All three do nothing for other bridges.
  */
 void	pcib_hotplug_init(struct pcib_softc *sc);
 void	pcib_hotplug_start(struct pcib_softc *sc);

@@ -281,7 +281,7 @@ pv_blk_shut(struct pv_blk *blk)
 	while ((blk->blk_flags & PVB_RESETTING) != 0)
 		msleep(&blk->blk_flags, &blk->blk_mtx, PRIBIO, "pvblkr", hz);
 	pv_blk_fail_queued(blk, ENXIO);
-	pv_blk_kick(blk, true);
+	(void)pv_blk_kick(blk, true);
 	pv_blk_deliver(blk);
 	/* Completions must not wait for a batch that will not come. */
 	if ((blk->blk_flags & PVB_STOPPED) == 0)

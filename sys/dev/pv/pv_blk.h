@@ -34,9 +34,10 @@
  *
  * Batching.  A notification and an interrupt cost a trip to the host each, so deep queues share them.
  * In a queue that had PV_BLK_DEEP requests or more in flight lately, the device is not told of each new
- * one: blk_batch of them, the next interrupt, or the tick of PV_BLK_TICK, whichever is first, tells it.
- * In the same way it is asked to interrupt after several completions, and the tick bounds what that
- * costs a request that completed alone.  Shallower queues are notified of everything.
+ * one: half of that depth (up to blk_batch), the next interrupt, or a tick tells it, whichever is first.
+ * In the same way it is asked to interrupt after that many completions.  The tick comes after
+ * PV_BLK_TICK, or PV_BLK_TICK_SOON when the device has nothing to do meanwhile: that is the most that a
+ * request can lose.  Shallower queues are notified of everything.
  *
  * Locking.  blk_mtx protects everything in struct pv_blk and its requests.  It is not held while
  * calling biodone(9), disk(9) (but for disk_resize()), or the protocol's bo_stop and bo_restart; it
@@ -207,7 +208,10 @@ struct pv_blk {
 	struct pv_blk_reqs blk_inflight;
 	u_int		blk_ninflight;
 	u_int		blk_unkicked;	/* committed since the last pvq_kick() */
-	u_int		blk_depth;	/* most in flight lately */
+	u_int		blk_depth;	/* most in flight lately, see pv_blk_note_depth() */
+	u_int		blk_backlog;	/* bios given back and not followed by another */
+	u_int		blk_peak;	/* most in this round */
+	u_int		blk_round;	/* completions in this round */
 	int		blk_log_start;	/* ticks; errors are logged at a bounded rate */
 	u_int		blk_log_count;
 
@@ -226,6 +230,7 @@ struct pv_blk {
 	bool		blk_bounce_busy;
 
 	struct callout	blk_tick;	/* bounds batching; retries a shortage of memory */
+	bool		blk_tick_soon;
 	struct callout	blk_watchdog;	/* time-outs */
 	struct task	blk_reset_task;
 	int		blk_reset_error; /* what in-flight requests end with; 0: they are requeued */

@@ -35,11 +35,15 @@ const char *const pv_blk_cmd_names[PV_BLK_NCMDS] = {
 	[PV_BLK_IDENT] = "ident",
 };
 
+/* An earlier tick replaces a later one; a later one is left out. */
 static void
-pv_blk_arm_tick(struct pv_blk *blk)
+pv_blk_arm_tick(struct pv_blk *blk, bool soon)
 {
-	if (!callout_pending(&blk->blk_tick))
-		(void)callout_reset_sbt(&blk->blk_tick, PV_BLK_TICK, 0, pv_blk_tick, blk, 0);
+	if (callout_pending(&blk->blk_tick) && (blk->blk_tick_soon || !soon))
+		return;
+	blk->blk_tick_soon = soon;
+	(void)callout_reset_sbt(&blk->blk_tick, soon ? PV_BLK_TICK_SOON : PV_BLK_TICK, 0,
+	    pv_blk_tick, blk, 0);
 }
 
 void
@@ -97,6 +101,7 @@ pv_blk_bio_release(struct pv_blk *blk, struct bio *bp)
 	if ((bp->bio_flags & BIO_ERROR) != 0)
 		bp->bio_resid = bp->bio_bcount;
 	bioq_insert_tail(&blk->blk_finished, bp);
+	blk->blk_backlog++;
 }
 
 static void
@@ -343,7 +348,7 @@ pv_blk_next(struct pv_blk *blk)
 		error = (bp->bio_flags & BIO_ERROR) != 0 ? bp->bio_error : pv_blk_cut(blk, rq);
 		if (error == ENOMEM || error == EINPROGRESS) {
 			blk->blk_stats.bs_nomem++;
-			pv_blk_arm_tick(blk);
+			pv_blk_arm_tick(blk, false);
 			return (NULL);
 		}
 		if (error != 0) {
@@ -422,7 +427,7 @@ pv_blk_start(struct pv_blk *blk)
 			TAILQ_INSERT_HEAD(&blk->blk_ready, rq, rq_link);
 			/* With nothing in flight no completion will try again. */
 			if (blk->blk_ninflight == 0)
-				pv_blk_arm_tick(blk);
+				pv_blk_arm_tick(blk, false);
 			break;
 		}
 		staged++;
@@ -435,34 +440,28 @@ pv_blk_start(struct pv_blk *blk)
 	blk->blk_stats.bs_max_in_flight = MAX(blk->blk_stats.bs_max_in_flight, blk->blk_ninflight);
 }
 
-/*
- * An idle device hears of a request at once.  After that, in a queue that has been deep lately, a
- * quarter of that depth waits for a notification, or as many as the device was told of already if
- * those are more; up to a batch.
- */
+/* How many requests share a notification in a deep queue, and how many completions an interrupt? */
 static u_int
-pv_blk_kick_after(const struct pv_blk *blk)
+pv_blk_batch(const struct pv_blk *blk)
 {
-	u_int told = blk->blk_ninflight - blk->blk_unkicked;
-
-	if (told == 0 || blk->blk_depth < PV_BLK_DEEP)
-		return (1);
-	return (MIN(MAX(told, blk->blk_depth / 4), blk->blk_batch));
+	return (MIN(blk->blk_depth / 2, blk->blk_batch));
 }
 
-void
+bool
 pv_blk_kick(struct pv_blk *blk, bool now)
 {
 	PV_BLK_ASSERT(blk);
 	if (blk->blk_unkicked == 0 || (blk->blk_flags & PVB_STOPPED) != 0)
-		return;
-	if (!now && blk->blk_unkicked < pv_blk_kick_after(blk)) {
+		return (false);
+	if (!now && blk->blk_depth >= PV_BLK_DEEP && blk->blk_unkicked < pv_blk_batch(blk)) {
 		blk->blk_stats.bs_deferred_kicks++;
-		pv_blk_arm_tick(blk);
-		return;
+		/* An idle device should not stay so for longer than it takes to submit a few more. */
+		pv_blk_arm_tick(blk, blk->blk_unkicked == blk->blk_ninflight);
+		return (false);
 	}
 	blk->blk_unkicked = 0;
 	(void)pvq_kick(blk->blk_pvq);
+	return (true);
 }
 
 void
@@ -487,7 +486,7 @@ pv_blk_deliver(struct pv_blk *blk)
 		if (plug)
 			blk->blk_deliver_td = NULL;
 		pv_blk_start(blk);
-		pv_blk_kick(blk, false);
+		(void)pv_blk_kick(blk, false);
 	}
 }
 
@@ -550,6 +549,26 @@ pv_blk_complete(struct pv_blk *blk, const struct pvq_done *pd)
 	pv_blk_end(blk, rq, error);
 }
 
+/*
+ * How deep is the queue?  What is in flight does not tell: a fast device has answered before a user with
+ * many requests has submitted all of them again.  So what was given back and not yet followed by another
+ * bio counts too.  The depth is the most of the last that many completions, and goes down by a quarter
+ * with each such round that had less, as does what was given back: it may have been the end.
+ */
+static void
+pv_blk_note_depth(struct pv_blk *blk, u_int completed)
+{
+	blk->blk_peak = MAX(blk->blk_peak, blk->blk_ninflight + blk->blk_backlog);
+	blk->blk_depth = MAX(blk->blk_depth, blk->blk_peak);
+	blk->blk_round += completed;
+	if (blk->blk_round < blk->blk_depth)
+		return;
+	blk->blk_depth = MAX(blk->blk_peak, blk->blk_depth - blk->blk_depth / 4);
+	blk->blk_backlog = blk->blk_backlog * 3 / 4;
+	blk->blk_peak = 0;
+	blk->blk_round = 0;
+}
+
 /* Takes what the queue has, without ending bios. */
 static void
 pv_blk_collect(struct pv_blk *blk)
@@ -559,6 +578,7 @@ pv_blk_collect(struct pv_blk *blk)
 
 	PV_BLK_ASSERT(blk);
 	while ((n = pvq_get(blk->blk_pvq, done, nitems(done))) > 0) {
+		pv_blk_note_depth(blk, n);
 		for (i = 0; i < n; i++)
 			pv_blk_complete(blk, &done[i]);
 	}
@@ -566,23 +586,27 @@ pv_blk_collect(struct pv_blk *blk)
 		wakeup(&blk->blk_ninflight);
 }
 
-/* After how many completions should the device interrupt?  Half of a deep queue, up to a batch. */
-static u_int
-pv_blk_intr_after(const struct pv_blk *blk)
+/*
+ * Asks for the next interrupt: in a queue that has been deep lately, after a batch of completions.
+ * Returns true if as many wait already.
+ */
+static bool
+pv_blk_arm_intr(struct pv_blk *blk)
 {
-	if (blk->blk_depth < PV_BLK_DEEP)
-		return (1);
-	return (MIN(blk->blk_depth / 2, blk->blk_batch));
+	u_int after = 1, told = blk->blk_ninflight - blk->blk_unkicked;
+
+	if (blk->blk_depth >= PV_BLK_DEEP && told > 1) {
+		/* Not after more than the device was told of. */
+		after = MIN(pv_blk_batch(blk), told);
+		pv_blk_arm_tick(blk, false);
+	}
+	return (pvq_intr_enable(blk->blk_pvq, after));
 }
 
 void
 pv_blk_process(struct pv_blk *blk)
 {
-	u_int after;
-
 	PV_BLK_ASSERT(blk);
-	/* It forgets slowly: users take a moment to submit again what they got back. */
-	blk->blk_depth = MAX(blk->blk_ninflight, blk->blk_depth - blk->blk_depth / 4);
 	do {
 		if ((blk->blk_flags & PVB_STOPPED) != 0)
 			return;
@@ -595,14 +619,11 @@ pv_blk_process(struct pv_blk *blk)
 		}
 		/* New work for the device comes before the news for its users. */
 		pv_blk_start(blk);
-		pv_blk_kick(blk, true);
+		(void)pv_blk_kick(blk, true);
 		pv_blk_deliver(blk);
 		if ((blk->blk_flags & PVB_STOPPED) != 0)
 			return;
-		after = pv_blk_intr_after(blk);
-		if (after > 1 && blk->blk_ninflight != 0)
-			pv_blk_arm_tick(blk);
-	} while (pvq_intr_enable(blk->blk_pvq, after));
+	} while (pv_blk_arm_intr(blk));
 }
 
 void
@@ -623,7 +644,7 @@ pv_blk_tick(void *arg)
 	struct pv_blk *blk = arg;
 
 	PV_BLK_ASSERT(blk);
-	pv_blk_kick(blk, true);
+	(void)pv_blk_kick(blk, true);
 	pv_blk_process(blk);
 }
 
@@ -739,11 +760,19 @@ pv_blk_strategy(struct bio *bp)
 		return;
 	}
 	blk->blk_stats.bs_bios++;
+	if (blk->blk_backlog > 0)
+		blk->blk_backlog--;
 	bioq_insert_tail(&blk->blk_bioq, bp);
 	/* Within a delivery, what the users submit is started as one batch when it ends. */
 	if (blk->blk_deliver_td != curthread) {
 		pv_blk_start(blk);
-		pv_blk_kick(blk, false);
+		/*
+		 * The interrupt was asked for when there was less in flight.  If it would come now,
+		 * do its work here.
+		 */
+		if (pv_blk_kick(blk, false) && blk->blk_depth >= PV_BLK_DEEP &&
+		    pv_blk_arm_intr(blk))
+			pv_blk_process(blk);
 		pv_blk_deliver(blk);
 	}
 	PV_BLK_UNLOCK(blk);

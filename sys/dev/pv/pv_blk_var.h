@@ -18,6 +18,7 @@
 #define	PV_BLK_BATCH		16
 #define	PV_BLK_BATCH_MAX	64
 #define	PV_BLK_TICK		SBT_1MS
+#define	PV_BLK_TICK_SOON	(50 * SBT_1US)
 #define	PV_BLK_TIMEOUT		30	/* seconds */
 #define	PV_BLK_DRAIN_SECS	10
 /* A request that sees more resets than this is what breaks the device. */
@@ -34,8 +35,8 @@ extern const char *const pv_blk_cmd_names[PV_BLK_NCMDS];
 void	pv_blk_strategy(struct bio *bp);
 /* Starts what can be started; the caller kicks. */
 void	pv_blk_start(struct pv_blk *blk);
-/* Tells the device of what was committed, at the latest when that must not wait any longer. */
-void	pv_blk_kick(struct pv_blk *blk, bool now);
+/* Tells the device of what was committed, now or when the batch is full.  Returns true if it did. */
+bool	pv_blk_kick(struct pv_blk *blk, bool now);
 /* Ends bios on blk_finished; drops and takes the lock. */
 void	pv_blk_deliver(struct pv_blk *blk);
 /* Collects completions until none is left and an interrupt is armed; drops and takes the lock. */

@@ -13,18 +13,19 @@
  *	   |    ifconfig down     |  |
  *	   +----- freeze ---------+  +---- thaw (if it was up)
  *
- * Idle: the device is live, its queues are empty.  Running: buffers are posted, packets flow.  From running to idle the
- * device is reset, because that is the only way to get buffers back, and made live again at once.
- * A device that does not confirm the reset is dead: what it had is leaked, for it may still write
- * there, and the interface stays down.
+ * Idle: the device is live, its queues are empty.  Running: buffers are posted, packets flow.
+ * From running to idle the device is reset, because that is the only way to get buffers back,
+ * and made live again at once. A device that does not confirm the reset is dead: what it had
+ * is leaked, for it may still write there, and the interface stays down.
  *
- * A reset that somebody requests is done by a task, at most once a second (the tick), so that a device that
- * lies all the time costs no more than that.
+ * A reset that somebody requests is done by a task, at most once a second (the tick), so that
+ * a device that lies all the time costs no more than that.
  *
  * Locking.
- *   pn_sx     configuration: running, frozen, dead, the device's life.  May be held while sleeping.
- *   prq_mtx   one for each receive queue, ptq_mtx one for each transmit queue: no order between them, none is taken
- *             while another is held.
+ *   pn_sx     configuration: running, frozen, dead, the device's life.  May be held while
+ *             sleeping.
+ *   prq_mtx   one for each receive queue, ptq_mtx one for each transmit queue: no order
+ *             between them, none is taken while another is held.
  * Order: pn_sx before a queue's lock.  None is held while packets go up the stack.
  *
  * Gaps.  One pair of queues is used by the protocols so far; the structures are arrays.  No LRO.
@@ -57,8 +58,9 @@
 MALLOC_DEFINE(M_PVNET, "pv_net", "paravirtual network cards");
 
 /*
- * Receive buffers for the current MTU.  When frames may span buffers they are of 2 KB, unless a page saves merging; else one
- * buffer holds the longest frame.  The padding aligns the header behind Ethernet's to 4 bytes.
+ * Receive buffers for the current MTU.  When frames may span buffers they are of 2 KB, unless
+ * a page saves merging; else one buffer holds the longest frame.  The padding aligns the
+ * header behind Ethernet's to 4 bytes.
  */
 void
 pv_net_set_rx_layout(struct pv_net *pn)
@@ -93,8 +95,8 @@ pv_net_init_locked(struct pv_net *pn)
 		error = pn->pn_ops->pno_set_lladdr(pn->pn_softc, lladdr);
 		if (error != 0)
 			device_printf(pn->pn_dev, "the device did not take the address %6D "
-			    "(error %d): it may not receive what is sent there\n", lladdr, ":",
-			    error);
+			    "(error %d): it is made to receive everything instead\n", lladdr,
+			    ":", error);
 		else
 			memcpy(pn->pn_lladdr, lladdr, ETHER_ADDR_LEN);
 	}
@@ -214,6 +216,8 @@ pv_net_tick(void *arg)
 	int i;
 
 	for (i = 0; i < pn->pn_params.pnp_npairs && pn->pn_running; i++) {
+		if (pvq_broken(pn->pn_rxqs[i].prq_pvq) || pvq_broken(pn->pn_txqs[i].ptq_pvq))
+			pv_net_request_reset(pn);
 		if (!pv_net_tx_stuck(&pn->pn_txqs[i]))
 			continue;
 		pn->pn_watchdogs++;

@@ -7,9 +7,10 @@
 /*
  * pv_net: the personality of a paravirtual network card.
  *
- * It owns everything that faces FreeBSD: the interface, its queue pairs, mbufs and their DMA, offload
- * metadata, media, counters, watchdog, up and down.  A protocol (if_vtnet, if_xn) owns what faces the
- * other side: negotiation, the wire format of a packet's header, filters, the life of the device.
+ * It owns everything that faces FreeBSD: the interface, its queue pairs, mbufs and their DMA,
+ * offload metadata, media, counters, watchdog, up and down.  A protocol (if_vtnet, if_xn)
+ * owns what faces the other side: negotiation, the wire format of a packet's header, filters,
+ * the life of the device.
  *
  *	protocol                                        pv_net
  *	--------                                        ------
@@ -24,8 +25,8 @@
  *	frees the queues
  *	pv_net_free()                     ->
  *
- * Between attach and detach the device is live even while the interface is down: it has no buffers to
- * receive into, but its link and its control queue work.
+ * Between attach and detach the device is live even while the interface is down: it has no
+ * buffers to receive into, but its link and its control queue work.
  */
 
 #ifndef _DEV_PV_PV_NET_H_
@@ -40,8 +41,8 @@ struct pvq;
 struct pvq_done;
 
 /*
- * What is to be done, or was done, about a packet's checksum and size.  Offsets count from the first
- * byte of the Ethernet header.
+ * What is to be done, or was done, about a packet's checksum and size.  Offsets count from
+ * the first byte of the Ethernet header.
  */
 struct pv_net_offload {
 	uint16_t	po_flags;
@@ -67,7 +68,7 @@ struct pv_net_txhdr {
 
 /* A buffer that came back: the protocol says what is in it. */
 struct pv_net_rxhdr {
-	const void		*prh_hdr;	/* start of the buffer; the device has let go of it */
+	const void		*prh_hdr;	/* start of the buffer, ours again */
 	uint32_t		 prh_room;	/* bytes in the buffer */
 	uint32_t		 prh_skip;	/* out: bytes before the frame's data */
 	uint32_t		 prh_len;	/* out: bytes of the frame in this buffer */
@@ -76,7 +77,7 @@ struct pv_net_rxhdr {
 		PV_NET_RX_OK,
 		PV_NET_RX_SHORT,	/* less than a header */
 		PV_NET_RX_BADHDR,	/* a header that can't be */
-	}			 prh_error;	/* out: if not OK the buffer's contents are dropped */
+	}			 prh_error;	/* out: not OK, and it is dropped */
 	struct pv_net_offload	 prh_offload;	/* out: of the frame, in its first buffer */
 };
 
@@ -89,22 +90,22 @@ struct pv_net_filter {
 };
 
 /*
- * What a protocol does for pv_net.  `softc' is what it gave to pv_net_alloc().  Of a pair of queues the
- * number is given.  Operations that may sleep are called one at a time, with pv_net's configuration lock
- * held.
+ * What a protocol does for pv_net.  `softc' is what it gave to pv_net_alloc().  Of a pair of
+ * queues the number is given.  Operations that may sleep are called one at a time, with
+ * pv_net's configuration lock held.
  */
 struct pv_net_ops {
 	/* Write n headers.  Called with the queue's lock held; can't fail. */
 	void	(*pno_encap)(void *softc, int pair, struct pv_net_txhdr *hdrs, int n);
 	/*
-	 * Judge n buffers, in the order they completed.  What does not pass is reported in prh_error.
-	 * Called with the queue's lock held.
+	 * Judge n buffers, in the order they completed.  What does not pass is reported in
+	 * prh_error. Called with the queue's lock held.
 	 */
 	void	(*pno_decap)(void *softc, int pair, const struct pvq_done *done,
 		    struct pv_net_rxhdr *hdrs, int n);
 	/*
-	 * Stop the device: it lets go of all memory.  0, or an error if it never confirmed, after which
-	 * nothing that it had is touched again.  May sleep.
+	 * Stop the device: it lets go of all memory.  0, or an error if it never confirmed,
+	 * after which nothing that it had is touched again.  May sleep.
 	 */
 	int	(*pno_stop)(void *softc);
 	/* Make a stopped device live again, with empty queues.  May sleep. */
@@ -173,8 +174,8 @@ void	pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out
 int	pv_net_attach(struct pv_net *pn);
 
 /*
- * Take the interface away, stop the device and give back every mbuf.  When this returns no handler
- * and no task of pv_net runs.  May sleep.
+ * Take the interface away, stop the device and give back every mbuf.  When this returns no
+ * handler and no task of pv_net runs.  May sleep.
  */
 void	pv_net_detach(struct pv_net *pn);
 

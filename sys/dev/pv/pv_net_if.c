@@ -5,10 +5,12 @@
  */
 
 /*
- * pv_net: the interface as FreeBSD sees it: ioctls, capabilities, media, counters, receive filter.
+ * pv_net: the interface as FreeBSD sees it: ioctls, capabilities, media, counters, receive
+ * filter.
  *
- * Locking.  pn_sx, the configuration lock, is taken by each ioctl that changes something.  Joining and leaving of
- * groups may come from where nobody may sleep: a task sets the filter then.
+ * Locking.  pn_sx, the configuration lock, is taken by each ioctl that changes something.
+ * Joining and leaving of groups may come from where nobody may sleep: a task sets the filter
+ * then.
  */
 
 #include <sys/param.h>
@@ -102,7 +104,9 @@ pv_net_set_filter(struct pv_net *pn)
 	memset(&filter, 0, sizeof(filter));
 	filter.pf_ngroups = if_foreach_llmaddr(pn->pn_ifp, pv_net_copy_group, &groups);
 	filter.pf_groups = groups.pg_addrs;
-	filter.pf_promisc = (flags & IFF_PROMISC) != 0;
+	/* A device that could not be given our address shall not filter by its own. */
+	filter.pf_promisc = (flags & IFF_PROMISC) != 0 ||
+	    memcmp(if_getlladdr(pn->pn_ifp), pn->pn_lladdr, ETHER_ADDR_LEN) != 0;
 	filter.pf_allmulti = (flags & IFF_ALLMULTI) != 0;
 	error = pn->pn_ops->pno_set_filter(pn->pn_softc, &filter);
 	free(groups.pg_addrs, M_PVNET);

@@ -5,22 +5,23 @@
  */
 
 /*
- * Offload metadata: one function for each direction, between the marks of an mbuf's packet header and
- * struct pv_net_offload, which every protocol can express.
+ * Offload metadata: one function for each direction, between the marks of an mbuf's packet
+ * header and struct pv_net_offload, which every protocol can express.
  *
- * Sending.  The stack marks what is left to do (CSUM_IP_TCP ... and csum_data, the offset of the checksum
- * in the transport header; CSUM_IP_TSO ... and tso_segsz).  Where the transport header starts is read from
- * the packet itself.
+ * Sending.  The stack marks what is left to do (CSUM_IP_TCP ... and csum_data, the offset of
+ * the checksum in the transport header; CSUM_IP_TSO ... and tso_segsz).  Where the transport
+ * header starts is read from the packet itself.
  *
  * Receiving.  Two things that are not the same:
  *   DATA_VALID   somebody verified the checksum that is in the packet.
- *   NEEDS_CSUM   the packet never was on a wire: the field holds the pseudo header's sum only.  It is marked as
- *                the sender's stack would have marked it, so that the local protocols take it and another
- *                interface sends it on with the sum finished by hardware or by software (FreeBSD 15's meaning
- *                of these flags on input).  FreeBSD 14 knows no such mark: there it counts as verified.
+ *   NEEDS_CSUM   the packet never was on a wire: the field holds the pseudo header's sum
+ *                only.  It is marked as the sender's stack would have marked it, so that the
+ *                local protocols take it and another interface sends it on with the sum
+ *                finished by hardware or by software (FreeBSD 15's meaning of these flags on
+ *                input).  FreeBSD 14 knows no such mark: there it counts as verified.
  *
- * Trust.  What the other side says about a received packet is checked against the packet's length before
- * any of it is used.
+ * Trust.  What the other side says about a received packet is checked against the packet's
+ * length before any of it is used.
  */
 
 #include <sys/param.h>
@@ -56,7 +57,10 @@
 #define	PV_NET_CSUM6	(CSUM_IP6_TCP | CSUM_IP6_UDP)
 #define	PV_NET_WORK	(PV_NET_CSUM4 | PV_NET_CSUM6 | CSUM_TSO)
 
-/* Offsets of the checksum in the transport header, by which a receiver tells the protocols apart. */
+/*
+ * Offsets of the checksum in the transport header, by which a receiver tells the protocols
+ * apart.
+ */
 #define	PV_NET_TCP_SUM	16
 #define	PV_NET_UDP_SUM	6
 
@@ -183,8 +187,8 @@ pv_net_tx_tso(const struct pv_net *pn, const struct mbuf *m, const struct pv_net
 }
 
 /*
- * What is to be done about a packet that is sent.  EINVAL if its marks and its contents don't agree, or ask for
- * what the other side can't do.
+ * What is to be done about a packet that is sent.  EINVAL if its marks and its contents don't
+ * agree, or ask for what the other side can't do.
  */
 int
 pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
@@ -244,7 +248,10 @@ pv_net_rx_partial(struct mbuf *m, const struct pv_net_offload *in)
 {
 	struct pv_net_headers h;
 
-	/* 32-bit sums of 16-bit values: no overflow.  The field lies behind an Ethernet and an IP header. */
+	/*
+	 * 32-bit sums of 16-bit values: no overflow.  The field lies behind an Ethernet and
+	 * an IP header.
+	 */
 	if (in->po_csum_start < ETHER_HDR_LEN + sizeof(struct ip) ||
 	    (u_int)in->po_csum_start + in->po_csum_offset + sizeof(uint16_t) > m->m_pkthdr.len)
 		return (EINVAL);
@@ -258,8 +265,8 @@ pv_net_rx_partial(struct mbuf *m, const struct pv_net_offload *in)
 }
 
 /*
- * Mark a received packet with what the other side says about it.  EINVAL if that can't be true: the packet is to
- * be dropped.
+ * Mark a received packet with what the other side says about it.  EINVAL if that can't be
+ * true: the packet is to be dropped.
  */
 int
 pv_net_rx_offload(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in)

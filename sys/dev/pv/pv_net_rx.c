@@ -7,22 +7,24 @@
 /*
  * pv_net: receiving.
  *
- * The ring is kept full of buffers, each an mbuf with a cluster.  The other side fills them; a frame lies in one buffer, or
- * goes on in the next if the protocol lets buffers be merged.
+ * The ring is kept full of buffers, each an mbuf with a cluster.  The other side fills them;
+ * a frame lies in one buffer, or goes on in the next if the protocol lets buffers be merged.
  *
  *	free stack --fill--> posted --interrupt--> taken -> judged by the protocol -> frame -> if_input
  *	     ^                                       |
  *	     +--- buffer without mbuf  <-------------+---> the same mbuf again (copied or recycled)
  *
- * Memory shortage.  When no cluster can be had the ring runs with fewer buffers, and a callout tries again.
- * Below a floor, a quarter of the ring, buffers that come back are posted again and their frames dropped: the
- * ring never runs dry, so that there is always a next interrupt.
+ * Memory shortage.  When no cluster can be had the ring runs with fewer buffers, and a
+ * callout tries again. Below a floor, a quarter of the ring, buffers that come back are
+ * posted again and their frames dropped: the ring never runs dry, so that there is always a
+ * next interrupt.
  *
- * Budget.  The interrupt handler takes a bounded number of buffers; what is left is for a task, between which and the next
- * others get the CPU.
+ * Budget.  The interrupt handler takes a bounded number of buffers; what is left is for a
+ * task, between which and the next others get the CPU.
  *
- * Locking.  prq_mtx covers everything of the queue, both sides of the pvq included.  It is released while frames go up
- * the stack; prq_busy keeps a second thread out meanwhile, so that order is kept.
+ * Locking.  prq_mtx covers everything of the queue, both sides of the pvq included.  It is
+ * released while frames go up the stack; prq_busy keeps a second thread out meanwhile, so
+ * that order is kept.
  */
 
 #include <sys/param.h>
@@ -60,7 +62,8 @@ pv_net_rx_floor(const struct pv_net_rxq *rxq)
 }
 
 /*
- * Load a buffer's mbuf for DMA, and give the header a segment of its own if the device wants that.
+ * Load a buffer's mbuf for DMA, and give the header a segment of its own if the device wants
+ * that.
  */
 static int
 pv_net_rx_load(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
@@ -177,7 +180,8 @@ pv_net_rx_fill(struct pv_net_rxq *rxq)
 	if (total != 0)
 		pvq_kick(rxq->prq_pvq);
 	if (rxq->prq_starved && !callout_pending(&rxq->prq_refill))
-		callout_reset(&rxq->prq_refill, hz / PV_NET_REFILL_HZ, pv_net_rx_refill_later, rxq);
+		callout_reset(&rxq->prq_refill, hz / PV_NET_REFILL_HZ, pv_net_rx_refill_later,
+		    rxq);
 }
 
 static void
@@ -211,8 +215,8 @@ pv_net_rx_copy(struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
 }
 
 /*
- * Take the data out of a buffer that came back: an mbuf, or NULL if it has to be dropped.  The buffer is left ready for
- * posting, with its mbuf or without.
+ * Take the data out of a buffer that came back: an mbuf, or NULL if it has to be dropped.
+ * The buffer is left ready for posting, with its mbuf or without.
  */
 static struct mbuf *
 pv_net_rx_take(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
@@ -325,7 +329,8 @@ pv_net_rx_buffer(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct 
 }
 
 /*
- * Take up to `max' buffers off the ring.  Whole frames are appended to *tailp; returns how many buffers there were.
+ * Take up to `max' buffers off the ring.  Whole frames are appended to *tailp; returns how
+ * many buffers there were.
  */
 static int
 pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
@@ -367,8 +372,8 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 }
 
 /*
- * Take what is there, up to the budget.  Returns true if the queue has to be looked at again though no
- * interrupt will say so.
+ * Take what is there, up to the budget.  Returns true if the queue has to be looked at again
+ * though no interrupt will say so.
  */
 static bool
 pv_net_rx_work(struct pv_net_rxq *rxq)
@@ -434,7 +439,8 @@ pv_net_rx_task(void *arg, int pending __unused)
 }
 
 /*
- * Post the first buffers and take interrupts.  If there is no memory now, the callout tries again.
+ * Post the first buffers and take interrupts.  If there is no memory now, the callout tries
+ * again.
  */
 void
 pv_net_rx_start(struct pv_net_rxq *rxq)

@@ -5,8 +5,8 @@
  */
 
 /*
- * pv_net: counters as sysctls, below dev.NAME.UNIT: one table for each kind of queue, each counter with what it
- * counts.
+ * pv_net: counters as sysctls, below dev.NAME.UNIT: one table for each kind of queue, each
+ * counter with what it counts.
  */
 
 #include <sys/param.h>

@@ -9,19 +9,21 @@
  *
  *	if_transmit -> buf_ring -> batch of chains -> pvq ... -> completed: mbufs are freed
  *
- * Who comes to if_transmit puts the packet into the buf_ring and, if nobody else is at it, drains the ring into the
- * queue; if somebody is, a task does it after him.
+ * Who comes to if_transmit puts the packet into the buf_ring and, if nobody else is at it,
+ * drains the ring into the queue; if somebody is, a task does it after him.
  *
- * Notifications.  The first packet after a pause is told at once.  Within PV_NET_KICK_QUIET of the last kick, packets are
- * part of a burst: one kick for pnp_tx_kick of them, or as soon as the CPU has nothing better to do (a task of
- * idle priority), or when the timer fires, whichever is first.
+ * Notifications.  The first packet after a pause is told at once.  Within PV_NET_KICK_QUIET
+ * of the last kick, packets are part of a burst: one kick for pnp_tx_kick of them, or as soon
+ * as the CPU has nothing better to do (a task of idle priority), or when the timer fires,
+ * whichever is first.
  *
- * Completions are collected when packets are sent, and by a timer, so that no mbuf waits for ever.  An
- * interrupt is asked for only when the ring is full, and then far ahead: when three quarters of what is in flight are
- * done.
+ * Completions are collected when packets are sent, and by a timer, so that no mbuf waits for
+ * ever.  An interrupt is asked for only when the ring is full, and then far ahead: when three
+ * quarters of what is in flight are done.
  *
- * Locking.  ptq_mtx covers everything of the queue, both sides of the pvq included.  The buf_ring takes
- * packets without it.  Nothing of the stack but m_freem() is called with it held.
+ * Locking.  ptq_mtx covers everything of the queue, both sides of the pvq included.  The
+ * buf_ring takes packets without it.  Nothing of the stack but m_freem() is called with it
+ * held.
  */
 
 #include <sys/param.h>
@@ -94,8 +96,8 @@ pv_net_tx_reclaim(struct pv_net_txq *txq)
 }
 
 /*
- * Load a packet for DMA, making it simpler when it has too many pieces.  On failure *mp may be a new chain, and is the
- * caller's to free.
+ * Load a packet for DMA, making it simpler when it has too many pieces.  On failure *mp may
+ * be a new chain, and is the caller's to free.
  */
 static int
 pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **mp, bool apart)
@@ -134,8 +136,9 @@ pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **m
 }
 
 /*
- * Where the protocol's header goes: before the frame in its own mbuf if there is room that nobody else sees, and the
- * device takes header and data from one segment; else to the memory set aside for it.
+ * Where the protocol's header goes: before the frame in its own mbuf if there is room that
+ * nobody else sees, and the device takes header and data from one segment; else to the memory
+ * set aside for it.
  */
 static bool
 pv_net_tx_hdr_apart(const struct pv_net_params *params, struct mbuf *m)
@@ -145,8 +148,9 @@ pv_net_tx_hdr_apart(const struct pv_net_params *params, struct mbuf *m)
 }
 
 /*
- * Make a packet the next chain of the batch.  Returns 0; ENOSPC if the queue has no room, with the packet
- * untouched; another error if it can't be sent at all, and is the caller's to free.
+ * Make a packet the next chain of the batch.  Returns 0; ENOSPC if the queue has no room,
+ * with the packet untouched; another error if it can't be sent at all, and is the caller's to
+ * free.
  */
 static int
 pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
@@ -339,8 +343,8 @@ pv_net_tx_next(struct pv_net_txq *txq)
 }
 
 /*
- * The ring is full and packets wait: ask for an interrupt when three quarters of what is in flight are done.  Returns
- * true if so many are done already.
+ * The ring is full and packets wait: ask for an interrupt when three quarters of what is in
+ * flight are done.  Returns true if so many are done already.
  */
 static bool
 pv_net_tx_wait(struct pv_net_txq *txq)
@@ -372,7 +376,10 @@ pv_net_tx_run(struct pv_net_txq *txq)
 	mtx_assert(&txq->ptq_mtx, MA_OWNED);
 	if (txq->ptq_stopped)
 		return;
-	pv_net_tx_reclaim(txq);
+	/* Full as before, and the interrupt that says otherwise is still to come. */
+	if (pv_net_tx_reclaim(txq) == 0 && txq->ptq_full && pvq_inflight(txq->ptq_pvq) > 0 &&
+	    !pvq_broken(txq->ptq_pvq))
+		return;
 	do {
 		again = false;
 		txq->ptq_full = false;
@@ -384,7 +391,10 @@ pv_net_tx_run(struct pv_net_txq *txq)
 		if (txq->ptq_full) {
 			if (txq->ptq_unkicked != 0)
 				pv_net_tx_kick(txq, sbinuptime());
-			/* With nothing in flight there is no completion to wait for: memory is what is short. */
+			/*
+			 * With nothing in flight there is no completion to wait for: memory
+			 * is what is short.
+			 */
 			if (pvq_inflight(txq->ptq_pvq) > 0 && pv_net_tx_wait(txq))
 				again = pv_net_tx_reclaim(txq) > 0;
 		}

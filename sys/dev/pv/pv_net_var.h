@@ -12,11 +12,12 @@
 #define	_DEV_PV_PV_NET_VAR_H_
 
 #define	PV_NET_BATCH		32	/* chains handled between two looks at anything else */
-#define	PV_NET_RX_SEGS		6	/* segments of a receive buffer: 16 KB that may be scattered */
+#define	PV_NET_RX_SEGS		6	/* of a receive buffer: 16 KB, scattered */
 #define	PV_NET_MAX_FRAME	(65535 + ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN)
 
 /*
- * Counters.  Each is a 64-bit field, written under the queue's lock, with a sysctl by the same name.
+ * Counters.  Each is a 64-bit field, written under the queue's lock, with a sysctl by the
+ * same name.
  */
 struct pv_net_rxstats {
 	uint64_t	packets, bytes, mcasts;

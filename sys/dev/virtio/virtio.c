@@ -21,9 +21,9 @@
  * Ring features (indirect descriptors, event indices) are negotiated here and not by drivers: no
  * driver can tell the difference.
  *
- * Locking.  None.  A driver calls these functions one at a time.  vb_live is a flag that interrupt
- * handlers and pvq_kick() read without a lock: one that runs at the moment of the change may act on
- * the old value, which does no harm, because the queues and the registers are there until
+ * Locking.  None.  A driver calls these functions one at a time.  Interrupt handlers read vb_awake, and
+ * pvq_kick() reads vb_live, without a lock: one that runs at the moment of the change may act on the
+ * old value, which does no harm, because the queues and the registers are there until
  * virtio_free_queues() has waited for the handlers.
  *
  * Gaps.  Packed rings (VIRTIO_F_RING_PACKED) are not asked for: an issue of their own.  Resetting a
@@ -40,6 +40,8 @@
 #include <sys/sbuf.h>
 #include <sys/sysctl.h>
 #include <sys/taskqueue.h>
+
+#include <machine/atomic.h>
 
 #include <dev/virtio/virtio_bus.h>
 #include <dev/virtio/virtio_ring.h>
@@ -217,14 +219,25 @@ virtio_set_status(struct virtio_bus *vb, uint8_t bits)
 	VIRTIO_BUS_SET_STATUS(vb->vb_dev, VIRTIO_BUS_GET_STATUS(vb->vb_dev) | bits);
 }
 
+/* Hear and tell nothing more, and reset the device. */
+static int
+virtio_halt(struct virtio_bus *vb)
+{
+	int error;
+
+	vb->vb_awake = vb->vb_live = false;
+	error = VIRTIO_BUS_RESET(vb->vb_dev);
+	vb->vb_lost = error == ETIMEDOUT;
+	return (error);
+}
+
 /* Reset, ACKNOWLEDGE, DRIVER: the first steps (3.1.1, 1 to 3). */
 static int
 virtio_reset(struct virtio_bus *vb)
 {
 	int error;
 
-	vb->vb_live = false;
-	error = VIRTIO_BUS_RESET(vb->vb_dev);
+	error = virtio_halt(vb);
 	if (error != 0) {
 		device_printf(vb->vb_dev, error == ENXIO ? "device has gone\n" :
 		    "device does not answer a reset\n");
@@ -400,7 +413,7 @@ virtio_config_task(void *arg, int pending __unused)
 {
 	struct virtio_bus *vb = arg;
 
-	if (vb->vb_live)
+	if (vb->vb_awake)
 		(void)VIRTIO_CONFIG_CHANGE(vb->vb_child);
 }
 
@@ -516,13 +529,15 @@ virtio_free_queues(device_t dev)
 
 	if (vb->vb_slots == NULL)
 		return;
-	KASSERT(!vb->vb_live, ("%s: the device is live", __func__));
+	KASSERT(!vb->vb_awake, ("%s: the device is live", __func__));
 	virtio_intr_free(vb);
 	taskqueue_drain(taskqueue_thread, &vb->vb_config_task);
 	for (vs = vb->vb_slots; vs < vb->vb_slots + vb->vb_nslots; vs++) {
 		if (vs->vs_pvq == NULL)
 			continue;
-		pvq_free(vs->vs_pvq);
+		/* A device that may still write to its rings keeps them. */
+		if (!vb->vb_lost)
+			pvq_free(vs->vs_pvq);
 		*vs->vs_target = NULL;
 	}
 	free(vb->vb_slots, M_VIRTIO);
@@ -537,9 +552,15 @@ virtio_start(device_t dev)
 	struct pvq *q;
 	int i;
 
+	vb->vb_awake = true;
 	virtio_set_status(vb, VIRTIO_STATUS_DRIVER_OK);
 	vb->vb_live = true;
-	/* What was put before now could not be told to the device (3.1.1). */
+	/*
+	 * What was put before now could not be told to the device (3.1.1).  The fence pairs with
+	 * the one in pvq_kick(): a kick at this moment either sees that the device is live, or its
+	 * chains are seen here.
+	 */
+	atomic_thread_fence_seq_cst();
 	for (i = 0; i < vb->vb_nslots; i++) {
 		q = vb->vb_slots[i].vs_pvq;
 		if (q != NULL && pvq_inflight(q) > 0)
@@ -553,8 +574,7 @@ virtio_stop(device_t dev)
 	struct virtio_bus *vb = virtio_bus_of(dev);
 	int error;
 
-	vb->vb_live = false;
-	error = VIRTIO_BUS_RESET(vb->vb_dev);
+	error = virtio_halt(vb);
 	/* A device that has gone touches nothing any more. */
 	if (error == ENXIO)
 		return (0);
@@ -634,8 +654,7 @@ virtio_bus_child_detached(device_t dev, device_t child __unused)
 	struct virtio_bus *vb = device_get_softc(dev);
 
 	KASSERT(vb->vb_slots == NULL, ("%s: the driver left its queues behind", __func__));
-	vb->vb_live = false;
-	if (VIRTIO_BUS_RESET(dev) == 0)
+	if (virtio_halt(vb) == 0)
 		VIRTIO_BUS_SET_STATUS(dev, VIRTIO_STATUS_ACK);
 }
 

@@ -73,7 +73,14 @@ struct virtio_bus {
 	void		*vb_notify_arg;
 
 	/* The rest is virtio.c's and virtio_intr.c's. */
-	volatile bool	 vb_live;	/* between virtio_start() and virtio_stop() */
+	/*
+	 * From just before DRIVER_OK until the device is stopped its interrupts are heard: it may
+	 * send one as soon as it sees the bit, and only once.
+	 */
+	volatile bool	 vb_awake;
+	/* From just after DRIVER_OK until then it may be notified. */
+	volatile bool	 vb_live;
+	bool		 vb_lost;	/* it never confirmed a reset */
 	device_t	 vb_child;
 	uint64_t	 vb_offered;
 	uint64_t	 vb_features;

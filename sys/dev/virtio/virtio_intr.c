@@ -17,7 +17,7 @@
  * A way may fail late: the device refuses a vector when it is told of it, so each is set up in full,
  * and taken back in full.
  *
- * Handlers run in interrupt threads.  None runs the driver's code while the device is not live.
+ * Handlers run in interrupt threads.  None runs the driver's code while the device is stopped (vb_awake).
  * A handler that is running when the device is stopped goes on; virtio_intr_free() waits for it.
  *
  * Locking.  None: vb_slots and vb_irqs do not change while handlers are set up, and vb_isr is
@@ -57,7 +57,7 @@ virtio_slot_intr(void *arg)
 {
 	struct virtio_slot *vs = arg;
 
-	if (!vs->vs_bus->vb_live)
+	if (!vs->vs_bus->vb_awake)
 		return;
 	vs->vs_pvq->q_stats.qs_intrs++;
 	vs->vs_intr(vs->vs_arg);
@@ -80,7 +80,7 @@ virtio_config_intr(void *arg)
 {
 	struct virtio_bus *vb = arg;
 
-	if (vb->vb_live)
+	if (vb->vb_awake)
 		taskqueue_enqueue(taskqueue_thread, &vb->vb_config_task);
 }
 
@@ -157,14 +157,18 @@ virtio_setup_one(struct virtio_bus *vb, int n, int type, driver_filter_t *filter
     driver_intr_t *handler, void *arg, const char *name)
 {
 	struct virtio_irq *vi = &vb->vb_irqs[n];
-	int error;
+	int error, room;
 
 	error = bus_setup_intr(vb->vb_dev, vi->vi_res, type | INTR_MPSAFE, filter, handler, arg,
 	    &vi->vi_cookie);
 	if (error != 0)
 		return (error);
-	/* A name in vmstat -i is a nicety. */
-	(void)bus_describe_intr(vb->vb_dev, vi->vi_res, vi->vi_cookie, "%s", name);
+	/*
+	 * A name in vmstat -i is a nicety.  One that does not fit behind the device's, a colon
+	 * between them, would be refused.
+	 */
+	room = MAXCOMLEN - 1 - (int)strlen(device_get_nameunit(vb->vb_dev));
+	(void)bus_describe_intr(vb->vb_dev, vi->vi_res, vi->vi_cookie, "%.*s", MAX(room, 0), name);
 	return (0);
 }
 

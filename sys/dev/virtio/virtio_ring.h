@@ -93,15 +93,17 @@ vring_size(size_t num, size_t align)
 }
 
 /*
- * Event suppression (2.7.10): the other side asked to be told when index `event` is passed; the
- * index moved from old to new.  All three wrap at 2^16: the event lies in [old, new) exactly if it
- * is fewer steps behind new than old is.
+ * Event suppression (2.7.10): the other side asked to be told when index `event` is passed; the index
+ * moved from old to new.  Indices wrap at 2^16, so counts of steps are compared: the event was passed
+ * if it lies no further back from new's predecessor than the index moved.
  */
 static inline bool
 vring_passed(uint16_t event, uint16_t old, uint16_t new)
 {
+	uint16_t moved = new - old;
+	uint16_t back = new - 1 - event;
 
-	return ((uint16_t)(new - event - 1) < (uint16_t)(new - old));
+	return (back < moved);
 }
 
 #endif /* !_DEV_VIRTIO_VIRTIO_RING_H_ */

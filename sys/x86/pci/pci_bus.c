@@ -7,14 +7,17 @@
 /*
  * The host bridge: PCI bus 0 and the functions that the processor reaches through it.
  *
- * Addresses.  A host bridge passes on every address that isn't memory, so any free one would do; but a PC's firmware
- * keeps PCI to a hole below 4 GB, and so does a request here that doesn't say where: from the end of low memory, or
- * 2 GB if that is higher, to the I/O APIC at FEC00000.  The region of PCI Express configuration space in that
- * hole, as the ACPI table MCFG gives it, is left out.
+ * Addresses.  A host bridge passes on every address that isn't memory, so any free one would do;
+ * but a PC's firmware keeps PCI to a hole below 4 GB, and so does a request here that doesn't say
+ * where: from the end of low memory, or 2 GB if that is higher, to the I/O APIC at FEC00000.  The
+ * region of PCI Express configuration space in that hole, as the ACPI table MCFG gives it, is
+ * left out.
  *
- * Interrupts.  The Interrupt Line register, as the firmware left it, is the number of the I/O APIC's input.  The
- * tables that say otherwise (_PRT) need an ACPI interpreter; on QEMU's machines the line of the old interrupt
- * controller is connected to the I/O APIC's input of the same number as well.
+ * Interrupts.  The Interrupt Line register, as the firmware left it, is the number of the I/O
+ * APIC's input.  The tables that say otherwise (_PRT) need an ACPI interpreter; on QEMU's
+ * machines the line of the old interrupt controller is connected to the I/O APIC's input of the
+ * same number as well.  A function that was plugged in later has nothing in that register; then
+ * the chip set's router tells (hostb_routers), and the register is filled in.
  */
 
 #include <sys/param.h>
@@ -78,12 +81,59 @@ legacy_pcib_write_config(device_t dev, u_int bus, u_int slot, u_int func, u_int 
 	pci_cfgregwrite(0, bus, slot, func, reg, data, bytes);
 }
 
+/* 0 is the timer's, so the firmware's way to say nothing. */
+static bool
+hostb_irq_valid(int irq)
+{
+	return (irq > 0 && irq < PCI_INVALID_IRQ && intr_lookup_source(irq) != NULL);
+}
+
+/*
+ * The routers that the PC's two chip sets have in their ISA bridge.  Slot and pin choose one of
+ * four links; a register for each link holds the interrupt that it raises, or has bit 7 set.
+ */
+static const struct {
+	uint32_t	id;		/* device and vendor */
+	int		slot;		/* of the ISA bridge, function 0 */
+	int		reg;		/* of link 0 */
+	int		last;		/* highest slot that is wired like this */
+	int		offset;		/* link = (slot + pin + offset) % 4, pin 0 to 3 */
+} hostb_routers[] = {
+	{ 0x70008086, 1, 0x60, PCI_SLOTMAX, 3 },	/* PIIX3: PIRQRC[A:D] */
+	{ 0x29188086, 31, 0x68, 24, 0 },		/* ICH9: PIRQ[E:H]_ROUT */
+};
+
+static int
+hostb_ask_router(int slot, int pin)
+{
+	int irq;
+
+	for (u_int i = 0; i < nitems(hostb_routers); i++) {
+		if (pci_cfgregread(0, 0, hostb_routers[i].slot, 0, PCIR_DEVVENDOR, 4) !=
+		    hostb_routers[i].id || slot > hostb_routers[i].last)
+			continue;
+		irq = pci_cfgregread(0, 0, hostb_routers[i].slot, 0, hostb_routers[i].reg +
+		    (slot + pin - 1 + hostb_routers[i].offset) % 4, 1);
+		return ((irq & 0x80) != 0 ? PCI_INVALID_IRQ : irq);
+	}
+	return (PCI_INVALID_IRQ);
+}
+
 static int
 legacy_pcib_route_interrupt(device_t pcib, device_t dev, int pin)
 {
+	/* A bridge passes on pins that aren't its own. */
+	bool own = pin == pci_get_intpin(dev);
 	int irq = pci_read_config(dev, PCIR_INTLINE, 1);
 
-	return (intr_lookup_source(irq) == NULL ? PCI_INVALID_IRQ : irq);
+	if (own && hostb_irq_valid(irq))
+		return (irq);
+	irq = hostb_ask_router(pci_get_slot(dev), pin);
+	if (!hostb_irq_valid(irq))
+		return (PCI_INVALID_IRQ);
+	if (own)
+		pci_write_config(dev, PCIR_INTLINE, irq, 1);
+	return (irq);
 }
 
 int

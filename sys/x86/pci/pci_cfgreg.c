@@ -9,7 +9,8 @@
  *
  * Locking.  An access is two port accesses that belong together: pcicfg_lock, a spin lock.
  *
- * Gaps.  Mechanism 1 reaches 256 bytes a function, on domain 0.  The extended space of PCI Express isn't reachable.
+ * Gaps.  Mechanism 1 reaches 256 bytes a function, on domain 0.  The extended space of PCI
+ * Express isn't reachable.
  */
 
 #include <sys/param.h>

@@ -7,12 +7,12 @@
 /*
  * nexus: the machine as a bus.
  *
- * It owns what all devices share: I/O ports, physical addresses, interrupts.  Any request for those ends
- * here, from however deep in the tree it came; so does setting up an interrupt, and finding the
- * page tables' place for a device's registers.
+ * It owns what all devices share: I/O ports, physical addresses, interrupts.  Any request for
+ * those ends here, from however deep in the tree it came; so does setting up an interrupt, and
+ * finding the page tables' place for a device's registers.
  *
- * Interrupts become known one by one: those of the I/O APICs at boot, message signalled ones when they are first
- * allocated.  The region grows with them.
+ * Interrupts become known one by one: those of the I/O APICs at boot, message signalled ones when
+ * they are first allocated.  The region grows with them.
  */
 
 #include <sys/param.h>
@@ -99,7 +99,10 @@ nexus_init_resources(void)
 	nexus_init_memory();
 }
 
-/* Message signalled interrupts are added when first allocated; that they are known already is no fault. */
+/*
+ * Message signalled interrupts are added when first allocated; that they are known already is no
+ * fault.
+ */
 void
 nexus_add_irq(u_long irq)
 {

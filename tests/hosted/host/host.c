@@ -8,16 +8,12 @@
  * The Linux half of a hosted test: memory, messages, failing.
  */
 
-#define	_GNU_SOURCE		/* REG_EFL */
-
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include "host.h"
@@ -70,42 +66,6 @@ host_log(const char *fmt, va_list ap)
 {
 
 	(void)vfprintf(stderr, fmt, ap);
-}
-
-/* Single-stepping: the CPU traps after each instruction while its trap flag is set. */
-#define	HOST_TRAP_FLAG	0x100
-
-static int host_step_left;
-static void (*host_step_act)(void);
-
-static void
-host_trap(int sig, siginfo_t *si, void *arg)
-{
-	ucontext_t *uc = arg;
-
-	(void)sig;
-	(void)si;
-	if (host_step_act == NULL || host_step_left-- > 0)
-		return;
-	uc->uc_mcontext.gregs[REG_EFL] &= ~HOST_TRAP_FLAG;
-	host_step_act();
-}
-
-void
-host_step(int n, void (*act)(void))
-{
-	struct sigaction sa = { .sa_sigaction = host_trap, .sa_flags = SA_SIGINFO };
-
-	if (act == NULL) {
-		__asm__ volatile("pushfq; andl $~0x100, (%%rsp); popfq" ::: "memory", "cc");
-		host_step_act = NULL;
-		return;
-	}
-	if (sigaction(SIGTRAP, &sa, NULL) != 0)
-		abort();
-	host_step_left = n;
-	host_step_act = act;
-	__asm__ volatile("pushfq; orl $0x100, (%%rsp); popfq" ::: "memory", "cc");
 }
 
 struct host_thread {

@@ -30,12 +30,6 @@ void	host_fail(const char *file, int line, const char *cond, const char *fmt, ..
 /* Run functions in a thread each, and wait for all of them. */
 void	host_run(void (*const *bodies)(void *), int n, void *arg);
 
-/*
- * Call a function at the nth machine instruction from now, as if another CPU had got in between; it
- * runs in a signal handler.  NULL: no longer.
- */
-void	host_step(int n, void (*act)(void));
-
 /* Let another thread run. */
 void	host_yield(void);
 

@@ -32,7 +32,6 @@ struct kpi_tag {
 	int		 kt_maps;
 };
 
-void (*kpi_sync_hook)(bus_dmasync_op_t op);
 int kpi_dma_tags;
 int kpi_dma_maps;
 
@@ -89,8 +88,6 @@ kpi_map_sync(bus_dma_tag_t dmat, bus_dmamap_t map, bus_dmasync_op_t op)
 	CHECK((op & (BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE)) == 0 ||
 	    (op & (BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE)) == 0,
 	    "PRE and POST in one sync");
-	if (kpi_sync_hook != NULL)
-		kpi_sync_hook(op);
 }
 
 static struct bus_dma_impl kpi_dma_impl = {

@@ -23,10 +23,10 @@
 extern bus_dma_tag_t kpi_dma_tag;
 
 /*
- * Called by each bus_dmamap_sync(9), with the operation; NULL: not.  That is where a driver says
- * that the other side may look now, and so where a test puts the other side's steps.
+ * Called before each load and store of the drivers, which are compiled to tell (-fsanitize-coverage=
+ * trace-loads,trace-stores); NULL: not.  That is where a test puts what another CPU does.
  */
-extern void (*kpi_sync_hook)(bus_dmasync_op_t op);
+extern void (*kpi_access_hook)(void);
 
 /* Things that exist now: a test that ends with other numbers than it began with leaks. */
 extern int kpi_mallocs;
@@ -34,8 +34,9 @@ extern int kpi_dma_tags;
 extern int kpi_dma_maps;
 extern int kpi_sysctls;
 
-/* Lines that device_printf(9) and printf(9) wrote. */
+/* Lines that device_printf(9) and printf(9) wrote, or would have, were it not quiet. */
 extern int kpi_lines;
+extern bool kpi_quiet;
 
 /* The nth malloc(9) or bus_dmamem_alloc(9) from now fails, if it may; 0: none does. */
 extern int kpi_fail_after;

@@ -25,6 +25,7 @@ int bootverbose;
 int kpi_mallocs;
 int kpi_sysctls;
 int kpi_lines;
+bool kpi_quiet;
 int kpi_fail_after;
 
 static char kpi_a_device;
@@ -79,14 +80,22 @@ malloc_uninit(void *type __unused)
 {
 }
 
+static void
+kpi_say(const char *fmt, va_list ap)
+{
+
+	kpi_lines++;
+	if (!kpi_quiet)
+		host_log(fmt, ap);
+}
+
 int
 printf(const char *fmt, ...)
 {
 	va_list ap;
 
-	kpi_lines++;
 	va_start(ap, fmt);
-	host_log(fmt, ap);
+	kpi_say(fmt, ap);
 	va_end(ap);
 	return (0);
 }
@@ -97,9 +106,8 @@ device_printf(device_t dev, const char *fmt, ...)
 	va_list ap;
 
 	CHECK(dev == kpi_device(), "a message of device %p", dev);
-	kpi_lines++;
 	va_start(ap, fmt);
-	host_log(fmt, ap);
+	kpi_say(fmt, ap);
 	va_end(ap);
 	return (0);
 }

@@ -7,24 +7,26 @@
 /*
  * vtnet(4): the virtio network device (VirtIO 1.3, 5.1).
  *
- * This file is the protocol: features, configuration, queues, and the header that stands before each packet.
- * Packets and everything else that FreeBSD sees of the card are pv_net's; the control queue is
- * if_vtnet_ctrl.c's.
+ * This file is the protocol: features, configuration, queues, and the header that stands
+ * before each packet. Packets and everything else that FreeBSD sees of the card are pv_net's;
+ * the control queue is if_vtnet_ctrl.c's.
  *
- * Header.  10 bytes, or 12 with num_buffers (VERSION_1, or MRG_RXBUF).  A legacy device without ANY_LAYOUT wants
- * it in a descriptor of its own (2.7.4.3, 5.1.6.1); all others take header and frame from one.
+ * Header.  10 bytes, or 12 with num_buffers (VERSION_1, or MRG_RXBUF).  A legacy device
+ * without ANY_LAYOUT wants it in a descriptor of its own (2.7.4.3, 5.1.6.1); all others take
+ * header and frame from one.
  *
  *	MRG_RXBUF      a received frame lies in num_buffers buffers; only the first has a header
  *	otherwise      a buffer holds the longest frame
  *
- * Trust.  What is in a received header is copied once and checked here for sense of its own, by pv_net against the
- * frame.  num_buffers can't be 0 nor more than the ring has.
+ * Trust.  What is in a received header is copied once and checked here for sense of its own,
+ * by pv_net against the frame.  num_buffers can't be 0 nor more than the ring has.
  *
- * Locking.  pno_decap and pno_encap run under their queue's lock, and vtn_rx_left belongs to that of the receive queue.
- * Everything else is called under pv_net's configuration lock, or while attaching and detaching.
+ * Locking.  pno_decap and pno_encap run under their queue's lock, and vtn_rx_left belongs to
+ * that of the receive queue. Everything else is called under pv_net's configuration lock, or
+ * while attaching and detaching.
  *
- * Gaps.  One pair of queues (no MQ, RSS); no receive segmentation (GUEST_TSO), no VLAN filter, no announcement: each
- * is left out of the table below, so it is never agreed on.
+ * Gaps.  One pair of queues (no MQ, RSS); no receive segmentation (GUEST_TSO), no VLAN
+ * filter, no announcement: each is left out of the table below, so it is never agreed on.
  */
 
 #include <sys/param.h>
@@ -154,7 +156,8 @@ vtnet_unwanted(struct vtnet_softc *sc)
 	const struct virtio_feature *vf;
 	uint64_t unwanted = 0;
 
-	snprintf(name, sizeof(name), "hw.vtnet.%d.disable_features", device_get_unit(sc->vtn_dev));
+	snprintf(name, sizeof(name), "hw.vtnet.%d.disable_features",
+	    device_get_unit(sc->vtn_dev));
 	TUNABLE_STR_FETCH(name, list, sizeof(list));
 	for (vf = vtnet_features; vf->vf_mask != 0; vf++) {
 		if (vtnet_listed(vtnet_disable_features, vf->vf_name) ||
@@ -185,7 +188,8 @@ vtnet_agree(struct vtnet_softc *sc, uint64_t unwanted)
 }
 
 /*
- * The device's limit for packets; a device that offers less than IPv4 needs lies, and is not asked (5.1.4.1).
+ * The device's limit for packets; a device that offers less than IPv4 needs lies, and is not
+ * asked (5.1.4.1).
  */
 static int
 vtnet_read_mtu(struct vtnet_softc *sc, uint16_t *mtu)
@@ -198,7 +202,8 @@ vtnet_read_mtu(struct vtnet_softc *sc, uint16_t *mtu)
 }
 
 /*
- * Features, in as many rounds as it takes: some turn out to be useless only when others are known.
+ * Features, in as many rounds as it takes: some turn out to be useless only when others are
+ * known.
  */
 static int
 vtnet_negotiate(struct vtnet_softc *sc)

@@ -5,12 +5,14 @@
  */
 
 /*
- * vtnet(4): the control queue (VirtIO 1.3, 5.1.6.5), and what goes by it: receive filter and Ethernet address.
+ * vtnet(4): the control queue (VirtIO 1.3, 5.1.6.5), and what goes by it: receive filter and
+ * Ethernet address.
  *
- * A command is three pieces of one page of memory that the device sees: class and command, data, and the byte in
- * which the device answers.  There is one at a time, and it is waited for: first in a loop, since most devices
- * answer at once, then sleeping.  A device that does not answer within a second is asked nothing more until it was
- * reset, since the page is its own until then.
+ * A command is three pieces of one page of memory that the device sees: class and command,
+ * data, and the byte in which the device answers.  There is one at a time, and it is waited
+ * for: first in a loop, since most devices answer at once, then sleeping.  A device that does
+ * not answer within a second is asked nothing more until it was reset, since the page is its
+ * own until then.
  *
  * Locking.  pv_net's configuration lock, held by all who come here.
  */
@@ -151,8 +153,8 @@ vtnet_ctrl_post(struct vtnet_softc *sc, size_t len)
 }
 
 /*
- * Give the device a command, whose `len' bytes of data are in the page already.  Returns 0; EIO if the device
- * refused; ETIMEDOUT if it never answered; ENXIO if it is not to be asked.
+ * Give the device a command, whose `len' bytes of data are in the page already.  Returns 0;
+ * EIO if the device refused; ETIMEDOUT if it never answered; ENXIO if it is not to be asked.
  */
 static int
 vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_t len)
@@ -196,8 +198,8 @@ vtnet_ctrl_switch(struct vtnet_softc *sc, uint8_t command, bool on)
 }
 
 /*
- * The filter's table is two lists one behind the other, each a 32-bit count and its addresses: single hosts, of which
- * we have none beside our own, and groups (5.1.6.5.2).
+ * The filter's table is two lists one behind the other, each a 32-bit count and its
+ * addresses: single hosts, of which we have none beside our own, and groups (5.1.6.5.2).
  */
 static int
 vtnet_ctrl_groups(struct vtnet_softc *sc, const struct pv_net_filter *filter, u_int ngroups)
@@ -216,8 +218,8 @@ vtnet_ctrl_groups(struct vtnet_softc *sc, const struct pv_net_filter *filter, u_
 }
 
 /*
- * Without CTRL_RX a device has no filter to set: it gives us everything, and Ethernet's own input drops what is
- * not for us.
+ * Without CTRL_RX a device has no filter to set: it gives us everything, and Ethernet's own
+ * input drops what is not for us.
  */
 int
 vtnet_set_filter(void *softc, const struct pv_net_filter *filter)

@@ -5,8 +5,8 @@
  */
 
 /*
- * The network device on the wire: VirtIO 1.3, 5.1.  Values are little-endian on a VERSION_1 device, and the
- * guest's own on a legacy one.
+ * The network device on the wire: VirtIO 1.3, 5.1.  Values are little-endian on a VERSION_1
+ * device, and the guest's own on a legacy one.
  */
 
 #ifndef _DEV_VIRTIO_NETWORK_VIRTIO_NET_H_

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""What the lab boots, made of Debian's packages: Xen, Linux, and memory file systems.
+
+  image/xen          the hypervisor, a multiboot ELF
+  image/vmlinux      dom0's kernel, the ELF out of the bzImage (much faster to load)
+  image/dom0.cpio.gz dom0's memory file system
+  linux/kernel       a Linux guest to compare with (the cloud kernel), and its memory file system,
+  linux/boot.tar     under the names that `tools/guest --kernel xen/linux` looks for
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import lzma
+import pathlib
+import struct
+
+from xen import packages
+from xen.errors import OBJ, LabError, locked
+from xen.packages import ROOT
+
+IMAGE = OBJ / "image"
+LINUX = OBJ / "linux"
+HERE = pathlib.Path(__file__).resolve().parent
+
+XEN_BIN = "usr/lib/xen-4.17/bin"
+PROGRAMS = ["xl", "xenstored", "xenconsoled", "xenconsole", "libxl-save-helper", "xen-init-dom0",
+            "lsevtchn", "xen-diag", "xenctx", "readnotes"]
+XENSTORE = ["xenstore-chmod", "xenstore-exists", "xenstore-list", "xenstore-ls", "xenstore-read",
+            "xenstore-rm", "xenstore-watch", "xenstore-write"]
+# libgcc_s.so.1 is opened by glibc by name: without it `xl create` aborts.
+LIBRARIES = [
+    "libc.so.6", "libgcc_s.so.1", "liblzma.so.5", "libuuid.so.1", "libz.so.1", "libzstd.so.1",
+    "libyajl.so.2", "libxencall.so.1", "libxenctrl.so.4.17", "libxendevicemodel.so.1",
+    "libxenevtchn.so.1", "libxenforeignmemory.so.1", "libxengnttab.so.1",
+    "libxenguest.so.4.17", "libxenhypfs.so.1", "libxenlight.so.4.17", "libxenstore.so.4",
+    "libxentoolcore.so.1", "libxentoollog.so.1", "libxlutil.so.4.17",
+]
+# In the order in which they can be loaded.
+DOM0_MODULES = [
+    "xen-privcmd", "xenfs", "xen-evtchn", "xen-gntdev", "xen-gntalloc", "xen-blkback",
+    "xen-netback", "loop", "brd", "llc", "stp", "bridge", "virtio_ring", "virtio",
+    "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk",
+    "virtio_console", "failover", "net_failover", "virtio_net",
+]
+GUEST_MODULES = ["xen-netfront", "xen-blkfront"]
+
+Entry = tuple[str, int, bytes]
+
+DIRECTORY, FILE, PROGRAM, LINK = 0o040755, 0o100644, 0o100755, 0o120777
+
+
+def cpio(entries: list[Entry]) -> bytes:
+    """A memory file system for Linux (the 'newc' form), compressed; folders are made as needed."""
+    out = bytearray()
+    made: set[str] = set()
+
+    def add(name: str, mode: int, data: bytes) -> None:
+        made.add(name)
+        path = name.encode() + b"\0"
+        fields = [len(made), mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(path), 0]
+        out.extend(b"070701" + b"".join(b"%08x" % field for field in fields) + path)
+        out.extend(bytes(-len(out) % 4) + data)
+        out.extend(bytes(-len(out) % 4))
+
+    for name, mode, data in entries:
+        for parent in reversed(pathlib.PurePosixPath(name).parents[:-1]):
+            if str(parent) not in made:
+                add(str(parent), DIRECTORY, b"")
+        if name not in made:
+            add(name, mode, data)
+    add("TRAILER!!!", 0, b"")
+    return gzip.compress(bytes(out), 6, mtime=0)
+
+
+def kernel_version(cloud: bool) -> str:
+    """The version of the generic or of the cloud kernel."""
+    names = [path.name for path in (ROOT / "lib/modules").iterdir()
+             if ("-cloud-" in path.name) == cloud]
+    if len(names) != 1:
+        raise LabError(f"obj/xen/root has not one kernel but {len(names)}: remove obj/xen/deb")
+    return names[0]
+
+
+def vmlinux(path: pathlib.Path) -> bytes:
+    """The ELF file out of a bzImage (Linux's boot protocol, payload_offset and _length)."""
+    image = path.read_bytes()
+    (offset, length) = struct.unpack_from("<II", image, 0x248)
+    start = ((image[0x1F1] or 4) + 1) * 512 + offset
+    payload = image[start:start + length]
+    if not payload.startswith(b"\xfd7zXZ"):
+        raise LabError(f"{path.name}: not compressed with XZ")
+    return lzma.LZMADecompressor(format=lzma.FORMAT_XZ).decompress(payload)
+
+
+def modules(version: str, names: list[str]) -> list[Entry]:
+    """Modules, and the list of them in the order of loading."""
+    found = {path.name: path for path in (ROOT / "lib/modules" / version).rglob("*.ko")}
+    entries = [("modules/order", FILE, "\n".join(names).encode() + b"\n")]
+    for name in names:
+        if name + ".ko" not in found:
+            raise LabError(f"Linux {version} has no module {name}")
+        entries.append((f"modules/{name}.ko", FILE, found[name + ".ko"].read_bytes()))
+    return entries
+
+
+def busybox() -> list[Entry]:
+    """The shell and its commands; the links to it are made by init."""
+    names = ["bin/busybox", "usr/bin/busybox"]
+    data = next((ROOT / name).read_bytes() for name in names if (ROOT / name).is_file())
+    return [("bin/busybox", PROGRAM, data), ("bin/sh", LINK, b"busybox")]
+
+
+def library(name: str) -> Entry:
+    """A shared library under the name by which it is looked for."""
+    for folder in ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"):
+        path = ROOT / folder / name
+        if path.is_file():
+            return (f"lib/x86_64-linux-gnu/{name}", PROGRAM, path.read_bytes())
+    raise LabError(f"the packages have no {name}")
+
+
+def dom0() -> bytes:
+    """dom0's memory file system."""
+    loader = (ROOT / "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2").read_bytes()
+    entries = busybox()
+    entries += [(f"{XEN_BIN}/{name}", PROGRAM, (ROOT / XEN_BIN / name).read_bytes())
+                for name in PROGRAMS]
+    entries += [(f"usr/bin/{name}", LINK, f"/{XEN_BIN}/{name}".encode()) for name in PROGRAMS]
+    entries += [(f"usr/bin/{name}", PROGRAM, (ROOT / "usr/bin" / name).read_bytes())
+                for name in XENSTORE]
+    entries += [library(name) for name in LIBRARIES]
+    entries.append(("lib64/ld-linux-x86-64.so.2", PROGRAM, loader))
+    entries += modules(kernel_version(cloud=False), DOM0_MODULES)
+    places = {"init": "init", "worker": "bin/worker", "vif-bridge": "etc/xen/scripts/vif-bridge",
+              "block": "etc/xen/scripts/block", "xl.conf": "etc/xen/xl.conf"}
+    entries += [(place, PROGRAM, (HERE / "dom0" / name).read_bytes())
+                for name, place in places.items()]
+    return cpio(entries)
+
+
+def linux_guest() -> bytes:
+    """The memory file system of the Linux guest."""
+    entries = busybox() + modules(kernel_version(cloud=True), GUEST_MODULES)
+    entries.append(("init", PROGRAM, (HERE / "linux" / "init").read_bytes()))
+    return cpio(entries)
+
+
+def recipe() -> str:
+    """A hash of all that the images are made of, but for the packages."""
+    parts = [path.read_bytes() for path in sorted(HERE.rglob("*"))
+             if path.is_file() and path.suffix != ".pyc"
+             and (path.parent != HERE or path.stem in ("image", "packages"))]
+    parts += [path.name.encode() for path in sorted(packages.DEB.glob("*.deb"))]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def write(path: pathlib.Path, data: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(data)
+    part.rename(path)
+
+
+def build() -> bool:
+    """Make everything that the lab boots; returns whether there was something to do."""
+    stamp = IMAGE / "stamp"
+    if stamp.is_file() and stamp.read_text() == recipe():
+        return False
+    with locked(OBJ / "build.lock"):
+        if stamp.is_file() and stamp.read_text() == recipe():
+            return False
+        packages.fetch()
+        packages.unpack()
+        write(IMAGE / "xen", gzip.decompress((ROOT / "boot/xen-4.17-amd64.gz").read_bytes()))
+        generic, cloud = kernel_version(cloud=False), kernel_version(cloud=True)
+        write(IMAGE / "vmlinux", vmlinux(ROOT / f"boot/vmlinuz-{generic}"))
+        write(IMAGE / "dom0.cpio.gz", dom0())
+        # This one is compressed with LZ4, which xl undoes quickly.
+        write(LINUX / "kernel", (ROOT / f"boot/vmlinuz-{cloud}").read_bytes())
+        write(LINUX / "boot.tar", linux_guest())
+        write(stamp, recipe().encode())
+    return True

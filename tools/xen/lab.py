@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""One running lab: Xen and dom0 in a QEMU that lives until it is stopped.
+
+run/NAME has all that belongs to it: pid, the monitor's socket (qmp), the console (console.log),
+the agent's ports.  A lab is booted once; its state is then kept below snapshot/, and every later
+start of a lab with the same settings goes on from there.  Disks and network back ends are plugged
+in while it runs, so that one snapshot serves them all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+
+from xen import agent, image
+from xen.errors import OBJ, Deadline, LabError, LabTimeoutError, locked
+from xen.qmp import Qmp
+
+QEMU = "qemu-system-x86_64"
+RUN = OBJ / "run"
+SNAPSHOT = OBJ / "snapshot"
+
+# Each of these flags has its reason; without it:
+#   -smap     dom0 dies at its first return to user space
+#   -rdtscp   a PVH Linux guest crashes in Xen's instruction decoder
+#   -xsave    vector registers are corrupted silently (with eager-fpu, below)
+#   -avx...   programs in PVH guests get SIGILL
+#   -monitor  Xen panics in MWAIT with more than one CPU
+CPU = "EPYC,-smap,-monitor,-rdtscp,-xsave,-avx,-avx2,-fma,-f16c"
+
+# spec-ctrl=no alone selects lazy FPU switching, which TCG's FXSAVE does not support.
+XEN_OPTIONS = ("console=com1 noreboot watchdog=no spec-ctrl=no,eager-fpu loglvl=warning"
+               " guest_loglvl=all")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a lab is made with: memory in MB, and dom0's virtual CPUs."""
+
+    mem: int = 1024
+    dom0_mem: int = 512
+    dom0_vcpus: int = 1
+
+    def name(self) -> str:
+        """A name for the snapshot."""
+        return f"{self.mem}-{self.dom0_mem}-{self.dom0_vcpus}"
+
+
+class Lab:
+    """A lab by its name, running or not."""
+
+    def __init__(self, name: str) -> None:
+        if not name or not all(c.isalnum() or c in "-_" for c in name):
+            raise LabError(f"{name}: an instance's name is of letters, digits, - and _")
+        self.name = name
+        self.folder = RUN / name
+
+    @property
+    def qmp_path(self) -> pathlib.Path:
+        """The socket of QEMU's monitor."""
+        return self.folder / "qmp"
+
+    def pid(self) -> int | None:
+        """The process of a running lab."""
+        try:
+            pid = int((self.folder / "pid").read_text())
+            words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except (OSError, ValueError):
+            return None
+        return pid if str(self.folder / "pid").encode() in words else None
+
+    def console(self) -> str:
+        """The end of Xen's and dom0's console."""
+        try:
+            text = (self.folder / "console.log").read_text(errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.replace("\r", "").splitlines()[-15:])
+
+    def command(self, settings: Settings) -> list[str]:
+        """QEMU's command line, but for -incoming."""
+        xen = (f"{XEN_OPTIONS} dom0_mem={settings.dom0_mem}M,max:{settings.dom0_mem}M"
+               f" dom0_max_vcpus={settings.dom0_vcpus}")
+        # A comma in the name of a module is doubled.
+        vmlinux, dom0 = (str(image.IMAGE / name).replace(",", ",,")
+                         for name in ("vmlinux", "dom0.cpio.gz"))
+        command = [
+            QEMU, "-accel", "tcg", "-machine", "pc", "-smp", "1", "-m", str(settings.mem),
+            "-cpu", CPU, "-display", "none", "-vga", "none", "-nodefaults", "-no-user-config",
+            "-no-reboot", "-monitor", "none",
+            "-kernel", str(image.IMAGE / "xen"), "-append", xen,
+            "-initrd", f"{vmlinux} console=hvc0 quiet nokaslr,{dom0}",
+            "-serial", f"file:{self.folder}/console.log",
+            "-qmp", f"unix:{self.qmp_path},server=on,wait=off",
+            "-pidfile", str(self.folder / "pid"),
+            "-device", "virtio-serial-pci,id=agent",
+        ]
+        for number in range(1, agent.PORTS + 1):
+            command += ["-chardev", f"pipe,id=port{number},path={self.folder}/port{number}",
+                        "-device",
+                        f"virtserialport,bus=agent.0,nr={number},chardev=port{number}"]
+        return command
+
+    def launch(self, command: list[str], deadline: Deadline) -> None:
+        """Start QEMU and wait until dom0 answers."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        for number in range(1, agent.PORTS + 1):
+            for way in ("in", "out"):
+                os.mkfifo(self.folder / f"port{number}.{way}")
+        with (self.folder / "errors").open("wb") as errors:
+            try:
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors,
+                                           stderr=errors, start_new_session=True)
+            except FileNotFoundError as error:
+                raise LabError(f"{QEMU} is not installed: tools/bootstrap") from error
+        try:
+            self.wait_for_dom0(process, deadline)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+
+    def wait_for_dom0(self, process: subprocess.Popen[bytes], deadline: Deadline) -> None:
+        """Wait until dom0 answers; raises LabError with the last words of whoever failed."""
+        # QEMU opens the ports first and the socket of its monitor last.
+        while not self.qmp_path.exists() or self.pid() is None:
+            if process.poll() is not None:
+                said = (self.folder / "errors").read_text(errors="replace").splitlines()
+                raise LabError((said or ["QEMU ended"])[0])
+            time.sleep(min(0.01, deadline.left()))
+        try:
+            agent.output(self.folder, "xl info >/dev/null", deadline)
+        except LabError as error:
+            raise LabError(f"dom0 did not come up: {error}; its console:\n"
+                           + self.console()) from error
+
+    def start(self, settings: Settings, deadline: Deadline, fresh: bool = False) -> str:
+        """Start the lab if it does not run; returns what was done.
+
+        fresh makes a new snapshot.  The labs of several processes may start at the same time.
+        """
+        image.build()
+        with locked(RUN / f"{self.name}.lock"):
+            if self.pid() is not None:
+                return "runs already"
+            command = self.command(settings)
+            state = self.snapshot(settings, command, deadline, fresh)
+            incoming = ["-incoming", f"exec:cat {shlex.quote(str(state))}"]
+            self.launch(command + incoming, deadline)
+        return "started"
+
+    def snapshot(self, settings: Settings, command: list[str], deadline: Deadline,
+                 fresh: bool) -> pathlib.Path:
+        """The file with the state of a lab that has just come up; made if need be."""
+        SNAPSHOT.mkdir(parents=True, exist_ok=True)
+        state = SNAPSHOT / settings.name()
+        with locked(SNAPSHOT / f"{settings.name()}.lock"):
+            key = self.key(command)
+            stamp = SNAPSHOT / f"{settings.name()}.key"
+            if not fresh and state.is_file() and stamp.is_file() and stamp.read_text() == key:
+                return state
+            stamp.unlink(missing_ok=True)
+            self.launch(command, deadline)
+            try:
+                agent.output(self.folder, "sync; echo 3 >/proc/sys/vm/drop_caches", deadline)
+                part = SNAPSHOT / f"{settings.name()}.part"
+                with Qmp(self.qmp_path, deadline) as qmp:
+                    # Not stopped before: a stopped machine would come back stopped.
+                    qmp.migrate(f"exec:cat >{shlex.quote(str(part))}")
+                part.rename(state)
+                stamp.write_text(key)
+            finally:
+                self.end(Deadline(10))
+        return state
+
+    def key(self, command: list[str]) -> str:
+        """A hash of all that a snapshot depends on."""
+        try:
+            version = subprocess.run([QEMU, "--version"], check=False, text=True,
+                                     capture_output=True).stdout
+        except FileNotFoundError as error:
+            raise LabError(f"{QEMU} is not installed: tools/bootstrap") from error
+        words = [version, image.recipe()] + [word.replace(str(self.folder), "")
+                                             for word in command]
+        return hashlib.sha256("\0".join(words).encode()).hexdigest()
+
+    def end(self, deadline: Deadline) -> None:
+        """End QEMU."""
+        pid = self.pid()
+        with contextlib.suppress(LabError), Qmp(self.qmp_path, Deadline(3)) as qmp:
+            qmp.execute("quit")
+        soft = Deadline(5)
+        while pid is not None and self.pid() == pid:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+            try:
+                time.sleep(min(0.01, soft.left()))
+            except LabTimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                time.sleep(min(0.1, deadline.left()))
+
+    def stop(self, deadline: Deadline) -> bool:
+        """End the lab and remove its folder; returns whether it ran."""
+        with locked(RUN / f"{self.name}.lock"):
+            ran = self.pid() is not None
+            if ran:
+                self.end(deadline)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            (RUN / f"{self.name}.lock").unlink(missing_ok=True)
+        return ran
+
+    def run(self, script: str, deadline: Deadline, sink: agent.Sink,
+            source: bytes | int | None = None) -> int:
+        """Run a shell script in dom0; see agent.Port.run()."""
+        return agent.run(self.folder, script, deadline, sink, source)
+
+    def output(self, script: str, deadline: Deadline) -> str:
+        """What a shell script in dom0 prints; raises LabError if it fails."""
+        return agent.output(self.folder, script, deadline)
+
+    def put(self, source: pathlib.Path, target: str, deadline: Deadline) -> None:
+        """Copy a file to dom0."""
+        agent.put(self.folder, source, target, deadline)
+
+    def get(self, source: str, target: pathlib.Path, deadline: Deadline) -> None:
+        """Copy a file from dom0."""
+        agent.get(self.folder, source, target, deadline)
+
+    def plug(self, what: str, commands: list[str], listing: str, deadline: Deadline) -> str:
+        """Give commands to QEMU's monitor, then wait for a new name in a folder of dom0."""
+        with locked(self.folder / "plug.lock"):
+            before = set(self.output(f"ls {listing}", deadline).split())
+            with Qmp(self.qmp_path, deadline) as qmp:
+                for command in commands:
+                    qmp.monitor(command)
+            while True:
+                new = set(self.output(f"ls {listing}", deadline).split()) - before
+                if new:
+                    return sorted(new)[0]
+                try:
+                    time.sleep(min(0.02, deadline.left()))
+                except LabTimeoutError as error:
+                    raise LabTimeoutError(f"dom0 does not see the {what}") from error
+
+    def add_disk(self, node: str, drive: str, device: str, deadline: Deadline) -> str:
+        """Plug in a virtio disk; returns its device in dom0 (/dev/vda).
+
+        drive and device are options as of QEMU's -drive and -device virtio-blk-pci.
+        """
+        commands = [f"drive_add 0 if=none,id={node},{drive}",
+                    f"device_add virtio-blk-pci,id={node}dev,drive={node}{device}"]
+        return "/dev/" + self.plug("disk", commands, "/sys/block", deadline)
+
+    def add_network(self, node: str, netdev: str, deadline: Deadline) -> str:
+        """Plug in a network card on a back end as of QEMU's -netdev; returns a bridge on it."""
+        kind, _, options = netdev.partition(",")
+        commands = [f"netdev_add {kind},id={node}{',' if options else ''}{options}",
+                    f"device_add virtio-net-pci,id={node}dev,netdev={node},romfile="]
+        card = self.plug("network card", commands, "/sys/class/net", deadline)
+        self.output(f"brctl addbr br-{card} && brctl addif br-{card} {card} &&"
+                    f" ip link set {card} up && ip link set br-{card} up", deadline)
+        return f"br-{card}"
+
+
+def running() -> list[Lab]:
+    """All labs that run."""
+    labs = [Lab(path.name) for path in sorted(RUN.glob("*")) if path.is_dir()]
+    return [lab for lab in labs if lab.pid() is not None]
