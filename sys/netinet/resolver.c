@@ -167,12 +167,12 @@ dns_lookup(const char *name, uint16_t type, struct in6_addr *a)
 				return (error);
 		}
 	}
-	return (error);
+	return (error == EWOULDBLOCK ? ETIMEDOUT : error);
 }
 
 /*
  * The address of a name, or of an address as text; family AF_UNSPEC prefers IPv4.  *scope gets the
- * interface index of an "addr%interface", else 0.  May sleep.  ENOENT, EWOULDBLOCK, EINTR, EAFNOSUPPORT.
+ * interface index of an "addr%interface", else 0.  May sleep.  ENOENT, ETIMEDOUT, EINTR, EAFNOSUPPORT.
  */
 int
 inet_resolve(const char *name, int family, struct in6_addr *a, u_int *scope)

@@ -217,7 +217,6 @@ class Lab:
             if ran:
                 self.end(deadline)
             shutil.rmtree(self.folder, ignore_errors=True)
-            (RUN / f"{self.name}.lock").unlink(missing_ok=True)
         return ran
 
     def run(self, script: str, deadline: Deadline, sink: agent.Sink,

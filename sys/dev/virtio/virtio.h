@@ -85,7 +85,7 @@ struct virtio_feature {
  * A queue that a driver wants.
  */
 struct virtio_queue_spec {
-	char		 vqs_name[PVQ_NAMELEN];	/* "rxq0"; in messages, sysctls and vmstat -i */
+	char		 vqs_name[PVQ_NAMELEN];	/* "rxq0"; in messages */
 	uint16_t	 vqs_max_segs;	/* segments in the longest chain the driver will put */
 	uint16_t	 vqs_max_size;	/* upper bound for the ring's size; 0: the device's */
 	int		 vqs_cpu;	/* bind the vector to this CPU; -1: anywhere */

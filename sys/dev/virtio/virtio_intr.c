@@ -154,22 +154,16 @@ virtio_way_count(struct virtio_bus *vb, enum virtio_way way)
 
 static int
 virtio_setup_one(struct virtio_bus *vb, int n, int type, driver_filter_t *filter,
-    driver_intr_t *handler, void *arg, const char *name)
+    driver_intr_t *handler, void *arg)
 {
 	struct virtio_irq *vi = &vb->vb_irqs[n];
-	int error, room;
 
-	error = bus_setup_intr(vb->vb_dev, vi->vi_res, type | INTR_MPSAFE, filter, handler, arg,
-	    &vi->vi_cookie);
-	if (error != 0)
-		return (error);
 	/*
-	 * A name in vmstat -i is a nicety.  One that does not fit behind the device's, a colon
-	 * between them, would be refused.
+	 * No bus_describe_intr(9): "irq25: virtio_pci0" fills the name of an interrupt (MAXCOMLEN),
+	 * and with a longer one vmstat -i shows none at all.  Queues count their interrupts.
 	 */
-	room = MAXCOMLEN - 1 - (int)strlen(device_get_nameunit(vb->vb_dev));
-	(void)bus_describe_intr(vb->vb_dev, vi->vi_res, vi->vi_cookie, "%.*s", MAX(room, 0), name);
-	return (0);
+	return (bus_setup_intr(vb->vb_dev, vi->vi_res, type | INTR_MPSAFE, filter, handler, arg,
+	    &vi->vi_cookie));
 }
 
 static int
@@ -182,8 +176,7 @@ virtio_setup_queues(struct virtio_bus *vb, int type)
 		vs = &vb->vb_slots[i];
 		if (vs->vs_vector < 0)
 			continue;
-		error = virtio_setup_one(vb, vs->vs_vector, type, NULL, virtio_slot_intr, vs,
-		    vs->vs_pvq->q_name);
+		error = virtio_setup_one(vb, vs->vs_vector, type, NULL, virtio_slot_intr, vs);
 		if (error != 0)
 			return (error);
 		/* Anywhere is a worse place than the one asked for, but it works. */
@@ -200,15 +193,15 @@ virtio_setup_handlers(struct virtio_bus *vb, enum virtio_way way, int type)
 	int error;
 
 	if (way == VIRTIO_WIRED)
-		return (virtio_setup_one(vb, 0, type, virtio_wired_filter, virtio_wired_intr, vb,
-		    "all"));
+		return (virtio_setup_one(vb, 0, type, virtio_wired_filter, virtio_wired_intr,
+		    vb));
 	if (way == VIRTIO_SINGLE)
-		return (virtio_setup_one(vb, 0, type, NULL, virtio_single_intr, vb, "all"));
-	error = virtio_setup_one(vb, 0, type, NULL, virtio_config_intr, vb, "config");
+		return (virtio_setup_one(vb, 0, type, NULL, virtio_single_intr, vb));
+	error = virtio_setup_one(vb, 0, type, NULL, virtio_config_intr, vb);
 	if (error == 0 && way == VIRTIO_PER_QUEUE)
 		error = virtio_setup_queues(vb, type);
 	else if (error == 0 && vb->vb_nirqs > 1)
-		error = virtio_setup_one(vb, 1, type, NULL, virtio_slots_intr, vb, "queues");
+		error = virtio_setup_one(vb, 1, type, NULL, virtio_slots_intr, vb);
 	return (error);
 }
 
