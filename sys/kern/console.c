@@ -127,6 +127,8 @@ job_start(struct job *j)
 		return (error);
 	}
 	thread_lock(j->j_td);
+	/* A command is a user's program: it yields to the kernel's own threads. */
+	sched_prio(j->j_td, PUSER);
 	sched_add(j->j_td, SRQ_BORING);
 	return (0);
 }

@@ -225,8 +225,8 @@ sysctl_run(struct sysctl_oid *oidp, struct sysctl_req *req)
 }
 
 /*
- * Reads (old, *oldlenp) and writes (new, newlen) the entry, which the caller holds.  *oldlenp is set
- * to the length of the data; ENOMEM if it did not fit.
+ * Reads (old, *oldlenp) and writes (new, newlen) the entry, which the caller holds.  *oldlenp is
+ * set to the length of the data; ENOMEM if it did not fit.
  */
 int
 sysctl_io(struct sysctl_oid *oidp, void *old, size_t *oldlenp, const void *new, size_t newlen)

@@ -462,8 +462,9 @@ callout_wait(struct callout_exec *ce, struct callout *c, int how)
 		return;
 	}
 	ce->ce_waited = true;
-	mtx_unlock_spin(&callout_lock);
+	/* Queued before callout_lock is released: wakeup() looks without sched_lock. */
 	sleepq_add(ce, &callout_lock.lock_object, "codrain", SLEEPQ_SLEEP, 0);
+	mtx_unlock_spin(&callout_lock);
 	sleepq_wait(ce, 0);
 	mtx_lock_spin(&callout_lock);
 }

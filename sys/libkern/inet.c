@@ -5,7 +5,8 @@
  */
 
 /*
- * Internet addresses as text (RFC 4291, 2.2; RFC 5952): the four functions that netinet/in.h declares.
+ * Internet addresses as text (RFC 4291, 2.2; RFC 5952): the four functions that netinet/in.h
+ * declares.
  */
 
 #include <sys/param.h>

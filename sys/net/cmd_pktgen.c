@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <net/if.h>
+#include <net/if_dl.h>
 #include <net/if_var.h>
 #include <net/ethernet.h>
 #include <netinet/in.h>
@@ -33,8 +34,25 @@ struct pktgen {
 	uint64_t	pg_count;	/* frames to send */
 	uint64_t	pg_size;	/* bytes a frame, without the check sequence */
 	uint64_t	pg_full;	/* times the interface had no room */
+	u_char		pg_src[ETHER_ADDR_LEN];
 	u_char		pg_dst[ETHER_ADDR_LEN];
 };
+
+static u_int
+pktgen_copy_address(void *arg, struct sockaddr_dl *sdl, u_int count __unused)
+{
+
+	memcpy(arg, LLADDR(sdl), ETHER_ADDR_LEN);
+	return (1);
+}
+
+/* The interface's own address; false if it has none any more, because it is being detached. */
+static bool
+pktgen_source(struct pktgen *pg)
+{
+
+	return (if_foreach_lladdr(pg->pg_ifp, pktgen_copy_address, pg->pg_src) > 0);
+}
 
 /* A frame, in as many clusters as it takes. */
 static struct mbuf *
@@ -51,7 +69,7 @@ pktgen_frame(const struct pktgen *pg, uint32_t number)
 		m->m_pkthdr.len += n->m_len;
 	}
 	memcpy(eh.ether_dhost, pg->pg_dst, ETHER_ADDR_LEN);
-	memcpy(eh.ether_shost, if_getlladdr(pg->pg_ifp), ETHER_ADDR_LEN);
+	memcpy(eh.ether_shost, pg->pg_src, ETHER_ADDR_LEN);
 	eh.ether_type = htons(ETHERTYPE_EXPERIMENT);
 	m_copyback(m, 0, sizeof(eh), (c_caddr_t)&eh);
 	net = htonl(number);
@@ -109,7 +127,7 @@ cmd_pktgen(int argc, char **argv)
 	pg.pg_ifp = ifunit_ref(argv[g.optind]);
 	if (pg.pg_ifp == NULL)
 		return (cmd_err(argv[0], ENXIO, "%s", argv[g.optind]));
-	if ((if_getdrvflags(pg.pg_ifp) & IFF_DRV_RUNNING) == 0)
+	if ((if_getdrvflags(pg.pg_ifp) & IFF_DRV_RUNNING) == 0 || !pktgen_source(&pg))
 		status = cmd_err(argv[0], ENETDOWN, "%s", argv[g.optind]);
 	else
 		status = pktgen_run(&pg);

@@ -7,9 +7,10 @@
 /*
  * fetch: get a file by HTTP/1.1 (RFC 9112), with FreeBSD's options and messages.
  *
- * The body ends as its framing says: Content-Length, chunked, or the end of the connection.  It goes to
- * a file in memory, to the console (-o -), or nowhere (-o /dev/null).  A status of 400 and more, a body
- * that is cut short, and anything that can't be parsed are errors: exit status 1.
+ * The body ends as its framing says: Content-Length, chunked, or the end of the connection.  It
+ * goes to a file in memory, to the console (-o -), or nowhere (-o /dev/null).  A status of 400
+ * and more, a body that is cut short, and anything that can't be parsed are errors: exit status
+ * 1.
  *
  * Gaps: no TLS, no proxies, no resuming.
  */

@@ -84,10 +84,12 @@ ifc_show_media(if_t ifp)
 	printf("\tmedia: Ethernet %s%s", ifc_media_name(ifmr.ifm_current),
 	    ifc_media_duplex(ifmr.ifm_current));
 	if (ifmr.ifm_active != ifmr.ifm_current)
-		printf(" (%s%s)", ifc_media_name(ifmr.ifm_active), ifc_media_duplex(ifmr.ifm_active));
+		printf(" (%s%s)", ifc_media_name(ifmr.ifm_active),
+		    ifc_media_duplex(ifmr.ifm_active));
 	printf("\n");
 	if ((ifmr.ifm_status & IFM_AVALID) != 0)
-		printf("\tstatus: %s\n", (ifmr.ifm_status & IFM_ACTIVE) != 0 ? "active" : "no carrier");
+		printf("\tstatus: %s\n",
+		    (ifmr.ifm_status & IFM_ACTIVE) != 0 ? "active" : "no carrier");
 }
 
 static void
@@ -247,7 +249,8 @@ ifc_simple_word(struct ifc *c, const char *word)
 	}
 	for (i = 0; i < nitems(ifc_caps); i++) {
 		if (strcmp(word + off, ifc_caps[i].name) == 0)
-			return (ifc_set_cap(c, off ? 0 : ifc_caps[i].cap, off ? ifc_caps[i].cap : 0));
+			return (ifc_set_cap(c, off ? 0 : ifc_caps[i].cap,
+			    off ? ifc_caps[i].cap : 0));
 	}
 	if (strcmp(word, "alias") == 0 || strcmp(word, "add") == 0)
 		c->i_alias = true;
@@ -342,7 +345,8 @@ static const struct {
 	int		(*func)(struct ifc *, const char *);
 } ifc_argwords[] = {
 	{ "mtu", ifc_set_mtu }, { "ether", ifc_set_ether }, { "lladdr", ifc_set_ether },
-	{ "link", ifc_set_ether }, { "netmask", ifc_set_netmask }, { "prefixlen", ifc_set_prefixlen },
+	{ "link", ifc_set_ether }, { "netmask", ifc_set_netmask },
+	{ "prefixlen", ifc_set_prefixlen },
 };
 
 /* A.B.C.D, A.B.C.D/len or an IPv6 address with or without a length. */
@@ -454,7 +458,8 @@ cmd_ifconfig(int argc, char **argv)
 	int status = 0;
 	if_t ifp;
 
-	if (argc == 1 || (argc == 2 && (strcmp(argv[1], "-a") == 0 || strcmp(argv[1], "-l") == 0))) {
+	if (argc == 1 || (argc == 2 &&
+	    (strcmp(argv[1], "-a") == 0 || strcmp(argv[1], "-l") == 0))) {
 		ifc_show_all(argc == 2 && argv[1][1] == 'l');
 		return (0);
 	}

@@ -8,9 +8,9 @@
  * nc: send and receive over TCP or UDP from the console, for tests.
  *
  *	nc host port text ...	send the words and a newline, print what comes back
- *	nc -l port		wait for one connection (or, with -u, datagrams) and print what comes
+ *	nc -l port		wait for a connection (with -u for datagrams), print what comes
  *	nc -l -k port		be an echo server: send everything back, until ^C
- *	nc -d bytes host port	send that many bytes of a pattern (0, 1, ... 255, 0, ...) and stop
+ *	nc -d bytes host port	send that many bytes of a pattern (0, 1, ... 255, 0, ...)
  *	nc -l -d 0 port		receive, check that pattern, print how many bytes and how fast
  *
  * Exit status 1 for an error, or for a pattern that was damaged.
@@ -50,8 +50,8 @@ nc_check(const uint8_t *p, size_t len, uint64_t done)
 
 	for (i = 0; i < len; i++) {
 		if (p[i] != (uint8_t)(done + i)) {
-			printf("nc: byte %ju is 0x%02x, should be 0x%02x\n", (uintmax_t)(done + i), p[i],
-			    (uint8_t)(done + i));
+			printf("nc: byte %ju is 0x%02x, should be 0x%02x\n",
+			    (uintmax_t)(done + i), p[i], (uint8_t)(done + i));
 			return (false);
 		}
 	}
@@ -64,7 +64,8 @@ nc_rate(uint64_t bytes, sbintime_t took)
 	uint64_t us = MAX(sbttous(took), 1);
 
 	printf("%ju bytes transferred in %ju.%03ju secs (%ju bytes/sec)\n", (uintmax_t)bytes,
-	    (uintmax_t)us / 1000000, (uintmax_t)us / 1000 % 1000, (uintmax_t)(bytes * 1000000 / us));
+	    (uintmax_t)us / 1000000, (uintmax_t)us / 1000 % 1000,
+	    (uintmax_t)(bytes * 1000000 / us));
 }
 
 /* Read a connection to its end. */
@@ -173,7 +174,8 @@ nc_words(struct nc *n, int argc, char **argv)
 	int i;
 
 	for (i = 0; i < argc && len < NC_BUF; i++)
-		len += snprintf(n->n_buf + len, NC_BUF - len, "%s%s", argv[i], i < argc - 1 ? " " : "\n");
+		len += snprintf(n->n_buf + len, NC_BUF - len, "%s%s", argv[i],
+		    i < argc - 1 ? " " : "\n");
 	return (MIN(len, NC_BUF));
 }
 

@@ -15,7 +15,9 @@
 #include <kern/console.h>
 #include <kern/mbuf_tree.h>
 
-/* ---- Statistics: a table and a loop ----------------------------------------------------------- */
+/*
+ * ---- Statistics: a table and a loop -----------------------------------------------------------
+ */
 
 struct stat_line {
 	size_t		l_off;		/* in struct inet_stats */
@@ -236,8 +238,9 @@ netstat_interfaces(void)
 {
 	struct epoch_tracker et;
 
-	printf("%-8s %6s %-17s %-30s %9s %5s %5s %9s %5s %5s\n", "Name", "Mtu", "Network", "Address",
-	    "Ipkts", "Ierrs", "Idrop", "Opkts", "Oerrs", "Coll");
+	printf("%-8s %6s %-17s %-30s %9s %5s %5s %9s %5s %5s\n",
+	    "Name", "Mtu", "Network", "Address", "Ipkts", "Ierrs", "Idrop", "Opkts", "Oerrs",
+	    "Coll");
 	NET_EPOCH_ENTER(et);
 	(void)if_foreach(netstat_if, NULL);
 	NET_EPOCH_EXIT(et);
@@ -274,7 +277,8 @@ netstat_route(const struct inet_route *r)
 	}
 	flags[n] = '\0';
 	if (r->r_expire != 0)
-		snprintf(expire, sizeof(expire), "%jd", (intmax_t)MAX(r->r_expire - time_uptime, 0));
+		snprintf(expire, sizeof(expire), "%jd",
+		    (intmax_t)MAX(r->r_expire - time_uptime, 0));
 	printf("%-*s %-*s %-8s %8s %6s\n", v4 ? 18 : 33, dst, v4 ? 18 : 29, gw, flags,
 	    if_name(r->r_ifp), expire);
 }
@@ -300,7 +304,9 @@ netstat_routes(void)
 	NET_EPOCH_EXIT(et);
 }
 
-/* ---- Connections and buffers ------------------------------------------------------------------- */
+/*
+ * ---- Connections and buffers -------------------------------------------------------------------
+ */
 
 static void
 netstat_endpoint(char *buf, size_t len, const struct in6_addr *a, uint16_t port)

@@ -97,12 +97,14 @@ ping_check_data(const struct ping *p, const uint8_t *data, size_t len)
 	size_t i;
 
 	if (len != p->p_size) {
-		printf("wrong total length %zu instead of %zu\n", len + PING_HDR, p->p_size + PING_HDR);
+		printf("wrong total length %zu instead of %zu\n", len + PING_HDR,
+		    p->p_size + PING_HDR);
 		return;
 	}
 	for (i = len >= PING_TIMELEN ? PING_TIMELEN : 0; i < len; i++) {
 		if (data[i] != (uint8_t)i) {
-			printf("wrong data byte #%zu should be 0x%x but was 0x%x\n", i, (uint8_t)i, data[i]);
+			printf("wrong data byte #%zu should be 0x%x but was 0x%x\n", i, (uint8_t)i,
+			    data[i]);
 			return;
 		}
 	}
@@ -227,7 +229,8 @@ ping_loop(struct ping *p, uint8_t *buf)
 			last = sbinuptime();
 			next = MAX(next + p->p_interval, last - p->p_interval);
 		}
-		until = p->p_count != 0 && p->p_sent == p->p_count ? last + ping_last_wait(p) : next;
+		until = p->p_count != 0 && p->p_sent == p->p_count ?
+		    last + ping_last_wait(p) : next;
 		if (p->p_end != 0)
 			until = MIN(until, p->p_end);
 		error = ping_receive(p, buf, until);
@@ -323,6 +326,7 @@ ping_run(struct ping *p)
 	p->p_buf = malloc(PING_HDR + PING_MAXSIZE, M_INET, M_WAITOK);
 	p->p_seen = malloc(PING_SEQS / 8, M_INET, M_WAITOK | M_ZERO);
 	buf = malloc(PING_HDR + PING_MAXSIZE, M_INET, M_WAITOK);
+	inet_wait_source(&p->p_dst, p->p_scope);
 	ping_headline(p);
 	ping_loop(p, buf);
 	insock_close(p->p_sock);

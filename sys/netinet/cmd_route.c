@@ -247,7 +247,8 @@ routecmd_get(const struct in6_addr *dst)
 
 /* add or delete; gw may be missing for delete. */
 static int
-routecmd_change(bool add, const char *text, const struct in6_addr *dst, int plen, const char *gwtext)
+routecmd_change(bool add, const char *text, const struct in6_addr *dst, int plen,
+    const char *gwtext)
 {
 	struct in6_addr gw;
 	struct epoch_tracker et;
@@ -265,7 +266,8 @@ routecmd_change(bool add, const char *text, const struct in6_addr *dst, int plen
 	NET_EPOCH_EXIT(et);
 	printf("%s net %s%s%s", add ? "add" : "delete", text, gwtext != NULL ? ": gateway " : "",
 	    gwtext != NULL ? gwtext : "");
-	printf(error == EEXIST ? ": route already in table\n" : error == ESRCH ? ": not in table\n" :
+	printf(error == EEXIST ? ": route already in table\n" :
+	    error == ESRCH ? ": not in table\n" :
 	    error != 0 ? ": Network is unreachable\n" : "\n");
 	return (error != 0);
 }
@@ -301,7 +303,8 @@ cmd_route(int argc, char **argv)
 	if (strcmp(verb, "add") == 0 && argc - i == 2)
 		return (routecmd_change(true, argv[i], &dst, plen, argv[i + 1]));
 	if (strcmp(verb, "delete") == 0 || strcmp(verb, "del") == 0)
-		return (routecmd_change(false, argv[i], &dst, plen, i + 1 < argc ? argv[i + 1] : NULL));
+		return (routecmd_change(false, argv[i], &dst, plen,
+		    i + 1 < argc ? argv[i + 1] : NULL));
 	return (cmd_usage("route"));
 }
 CONSOLE_CMD(route, cmd_route, "route [-6n] add | delete | get [-net | -host] "

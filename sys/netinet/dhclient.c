@@ -7,8 +7,9 @@
 /*
  * dhclient: the DHCP client (RFC 2131, 4.4).
  *
- * The command gets a lease and configures the interface; a thread then renews it: at T1 by asking its
- * server, at T2 by asking anyone, and when the lease ends it takes the address away and starts again.
+ * The command gets a lease and configures the interface; a thread then renews it: at T1 by asking
+ * its server, at T2 by asking anyone, and when the lease ends it takes the address away and
+ * starts again.
  *
  *	         offer          ack           T1             T2
  *	SELECT --------> REQUEST ----> BOUND ----> RENEWING ----> REBINDING
@@ -160,8 +161,8 @@ dhc_select(struct dhclient *c)
 	for (i = 0; i < DHC_DISCOVERS && error == EWOULDBLOCK; i++) {
 		wait = MIN(1 << i, 8);
 		if (!c->c_quiet)
-			printf("DHCPDISCOVER on %s to 255.255.255.255 port %d interval %d\n", c->c_name,
-			    DHCP_SERVER_PORT, wait);
+			printf("DHCPDISCOVER on %s to 255.255.255.255 port %d interval %d\n",
+			    c->c_name, DHCP_SERVER_PORT, wait);
 		error = dhc_send(c, DHCP_DISCOVER, all);
 		if (error != 0 && error != ENOBUFS)
 			break;
@@ -322,7 +323,8 @@ dhc_step(struct dhclient *c, if_t ifp)
 	    (dhc_renew(c, ifp, age >= c->c_lease.r_t2, &error) || error != EACCES))
 		return;
 	if (c->c_bound != 0) {
-		if_printf(ifp, "DHCP lease %s\n", error == EACCES ? "refused by the server" : "expired");
+		if_printf(ifp, "DHCP lease %s\n",
+		    error == EACCES ? "refused by the server" : "expired");
 		dhc_unconfigure(c, ifp);
 	}
 	if (dhc_acquire(c, ifp, dhc_any()) == 0)
@@ -339,8 +341,12 @@ dhc_wait(const struct dhclient *c)
 
 	if (c->c_bound == 0)
 		return (DHC_MINRENEW);
-	next = age < l->r_t1 ? l->r_t1 : age < l->r_t2 ? MIN(age + (l->r_t2 - age) / 2 + 1, l->r_t2) :
-	    age + MAX((time_t)l->r_lease - age, 0) / 2;
+	if (age < l->r_t1)
+		next = l->r_t1;
+	else if (age < l->r_t2)
+		next = MIN(age + (l->r_t2 - age) / 2 + 1, l->r_t2);
+	else
+		next = age + MAX((time_t)l->r_lease - age, 0) / 2;
 	next = MAX(next - age, age < l->r_t1 ? 1 : MIN(DHC_MINRENEW, l->r_lease / 8 + 1));
 	return (MIN(next, DHC_MAXSLEEP));
 }
@@ -428,8 +434,8 @@ dhc_run(if_t ifp)
 	memcpy(c->c_mac, if_getlladdr(ifp), sizeof(c->c_mac));
 	error = dhc_acquire(c, ifp, old);
 	if (error == 0) {
-		printf("bound to %s -- renewal in %u seconds.\n", inet_ntoa_r(c->c_lease.r_addr, buf),
-		    c->c_lease.r_t1);
+		printf("bound to %s -- renewal in %u seconds.\n",
+		    inet_ntoa_r(c->c_lease.r_addr, buf), c->c_lease.r_t1);
 		c->c_quiet = true;
 		mtx_lock(&dhc_mtx);
 		LIST_INSERT_HEAD(&dhc_list, c, c_link);

@@ -12,7 +12,7 @@
 #define	DHCP_SERVER_PORT	67
 #define	DHCP_CLIENT_PORT	68
 #define	DHCP_NDNS		3
-#define	DHCP_OPTLEN		308	/* so that the message has the least size, 576 with headers */
+#define	DHCP_OPTLEN		308	/* makes the least message, 576 bytes with headers */
 
 enum dhcp_type {
 	DHCP_NONE = 0, DHCP_DISCOVER = 1, DHCP_OFFER = 2, DHCP_REQUEST = 3, DHCP_DECLINE = 4,

@@ -7,8 +7,8 @@
 /*
  * ARP for IPv4 over Ethernet (RFC 826), with announcements and conflict notices (RFC 5227).
  *
- * Answers requests for our addresses, puts what it hears into the neighbour cache (in_llatbl.c), and
- * sends the cache's questions.
+ * Answers requests for our addresses, puts what it hears into the neighbour cache (in_llatbl.c),
+ * and sends the cache's questions.
  *
  * Gaps: proxy ARP; defending an address more than by a log line.
  */

@@ -71,8 +71,10 @@ addr_link_groups(const struct inet_addr *ia, bool join)
 	g = inet_is4(&ia->ad_addr) ?
 	    inet_map4((struct in_addr){ .s_addr = htonl(INADDR_ALLHOSTS_GROUP) }) :
 	    addr_solicited_group(&ia->ad_addr);
-	if (inet_is4(&g))
-		(void)(join ? inet_link_join(ia->ad_ifp, &g) : (inet_link_leave(ia->ad_ifp, &g), 0));
+	if (inet_is4(&g) && join)
+		(void)inet_link_join(ia->ad_ifp, &g);
+	else if (inet_is4(&g))
+		inet_link_leave(ia->ad_ifp, &g);
 	else if (join)
 		(void)mld6_join(ia->ad_ifp, &g);
 	else
@@ -136,7 +138,7 @@ addr_insert(struct inet_addr *new)
 		error = EEXIST;
 	} else if (ia != NULL)
 		error = EADDRINUSE;
-	else if (n >= ADDR_MAXPERIF)
+	else if (n >= ADDR_MAXPERIF && (new->ad_flags & IN6_IFF_AUTOCONF) != 0)
 		error = ENOBUFS;
 	else
 		TAILQ_INSERT_TAIL(&addr_list, new, ad_link);
@@ -397,10 +399,11 @@ inet_addr_duplicate(if_t ifp, const struct in6_addr *a, const uint8_t *lladdr)
 		return;
 	inet_addr_print(buf, sizeof(buf), a, NULL);
 	if (lladdr != NULL)
-		if_printf(ifp, "DAD detected duplicate IPv6 address %s, which %6D has: not used\n", buf,
-		    lladdr, ":");
+		if_printf(ifp, "DAD detected duplicate IPv6 address %s, which %6D has: not used\n",
+		    buf, lladdr, ":");
 	else
-		if_printf(ifp, "DAD detected duplicate IPv6 address %s, which another node probes for "
+		if_printf(ifp,
+		    "DAD detected duplicate IPv6 address %s, which another node probes for "
 		    "too: not used\n", buf);
 }
 
@@ -429,8 +432,8 @@ addr_tick(struct inet_addr *ia)
 }
 
 /*
- * Once a second, in the network epoch.  The actions need the lock released, so they work on copies of
- * the addresses that were due.
+ * Once a second, in the network epoch.  The actions need the lock released, so they work on
+ * copies of the addresses that were due.
  */
 void
 inet_addr_timer(void)
@@ -470,8 +473,8 @@ inet_addr_announce(if_t ifp)
 }
 
 /*
- * An address as text, IPv6 link-local ones with "%interface"; *scope gets the interface's index or 0.
- * EINVAL.
+ * An address as text, IPv6 link-local ones with "%interface"; *scope gets the interface's index
+ * or 0. EINVAL.
  */
 int
 inet_addr_parse(const char *text, struct in6_addr *a, u_int *scope)

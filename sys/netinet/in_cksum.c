@@ -180,21 +180,25 @@ in6_delayed_cksum(struct mbuf *m, uint32_t plen, uint16_t offset)
 {
 	bool udp = (m->m_pkthdr.csum_flags & CSUM_UDP_IPV6) != 0;
 
-	cksum_store(m, offset + m->m_pkthdr.csum_data, in_cksum_skip(m, offset + plen, offset), udp);
+	cksum_store(m, offset + m->m_pkthdr.csum_data, in_cksum_skip(m, offset + plen, offset),
+	    udp);
 	m->m_pkthdr.csum_flags &= ~CSUM_DELAY_DATA_IPV6;
 }
 
 /*
- * Check a received transport checksum.  The interface may have done it: CSUM_DATA_VALID says that it
- * summed the data into csum_data, and with CSUM_PSEUDO_HDR the pseudo header too, so that a good
- * packet gives 0xffff (mbuf(9)).
+ * Check a received transport checksum.  The interface may have done it: CSUM_DATA_VALID says that
+ * it summed the data into csum_data, and with CSUM_PSEUDO_HDR the pseudo header too, so that a
+ * good packet gives 0xffff (mbuf(9)).
  */
 bool
 inet_pkt_cksum_ok(struct mbuf *m, const struct inet_pkt *p)
 {
 	uint64_t sum;
 
-	/* The marks of a sender: the packet never was on a wire, and its sum is partial (sys/mbuf.h). */
+	/*
+	 * The marks of a sender: the packet never was on a wire, and its sum is partial
+	 * (sys/mbuf.h).
+	 */
 	if ((m->m_pkthdr.csum_flags & (CSUM_DELAY_DATA | CSUM_DELAY_DATA_IPV6)) != 0)
 		return (true);
 	if ((m->m_pkthdr.csum_flags & CSUM_DATA_VALID) != 0) {

@@ -12,8 +12,8 @@
  * falls through to an IPv6 route.  The table has a handful of entries: connected prefixes, a
  * default of each version, static routes.
  *
- * Path MTUs smaller than the link's, learned from ICMP (RFC 1191, RFC 8201), are kept beside it in a
- * small table of their own that forgets the oldest.
+ * Path MTUs smaller than the link's, learned from ICMP (RFC 1191, RFC 8201), are kept beside it
+ * in a small table of their own that forgets the oldest.
  *
  * Locking: fib_mtx protects both tables; it is a leaf.
  *
@@ -126,10 +126,10 @@ fib_remove(struct inet_route *r)
 }
 
 /*
- * Add a route to dst/plen (plen of the mapped form) through gw, or on the link of ifp if gw is NULL.
- * With a gateway ifp may be NULL: it is then the one on whose link the gateway is.  A connected
- * route may exist once for each interface, any other once.  An equal route gets its expiry renewed.
- * EEXIST, ENETUNREACH (no link reaches the gateway), ENOBUFS.
+ * Add a route to dst/plen (plen of the mapped form) through gw, or on the link of ifp if gw is
+ * NULL. With a gateway ifp may be NULL: it is then the one on whose link the gateway is.  A
+ * connected route may exist once for each interface, any other once.  An equal route gets its
+ * expiry renewed. EEXIST, ENETUNREACH (no link reaches the gateway), ENOBUFS.
  */
 int
 inet_route_add(const struct in6_addr *dst, int plen, const struct in6_addr *gw, if_t ifp,

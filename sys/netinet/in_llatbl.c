@@ -16,9 +16,9 @@
  *	                              v           answer |              v
  *	                           (none) <---- PROBE <--+----------- DELAY
  *
- * Packets wait in the entry while it is INCOMPLETE; NBR_MAXHOLD of them, the oldest go first.  The
- * table holds NBR_MAX entries; when it is full the one that would expire first makes room, so that a
- * scan of the subnet can't eat the memory.
+ * Packets wait in the entry while it is INCOMPLETE; NBR_MAXHOLD of them, the oldest go first.
+ * The table holds NBR_MAX entries; when it is full the one that would expire first makes room, so
+ * that a scan of the subnet can't eat the memory.
  *
  * Locking: nbr_mtx protects the table.  Nothing is sent with it held.
  */

@@ -19,6 +19,7 @@
 #include <netinet/inet_stat.h>
 #include <netinet/if_ether.h>
 #include <machine/in_cksum.h>
+#include <kern/console.h>
 #include <net/if_tree.h>
 
 static const uint8_t out_broadcast[ETHER_ADDR_LEN] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
@@ -117,9 +118,9 @@ out_cksum(struct mbuf *m, const struct inet_out *o)
 }
 
 /*
- * Send a transport message.  m starts with the transport header, which is contiguous, and is consumed
- * in any case.  Called in the network epoch; never sleeps.
- * EHOSTUNREACH, ENETUNREACH, EADDRNOTAVAIL, EMSGSIZE, ENOBUFS, or what the interface said.
+ * Send a transport message.  m starts with the transport header, which is contiguous, and is
+ * consumed in any case.  Called in the network epoch; never sleeps. EHOSTUNREACH, ENETUNREACH,
+ * EADDRNOTAVAIL, EMSGSIZE, ENOBUFS, or what the interface said.
  */
 int
 inet_output(struct mbuf *m, const struct inet_out *arg)
@@ -145,8 +146,8 @@ inet_output(struct mbuf *m, const struct inet_out *arg)
 }
 
 /*
- * Find what inet_output() would choose, for those who must know before they send: the source address,
- * the interface (NULL for ourselves) and the path's MTU.  In the network epoch.
+ * Find what inet_output() would choose, for those who must know before they send: the source
+ * address, the interface (NULL for ourselves) and the path's MTU.  In the network epoch.
  */
 int
 inet_output_way(struct inet_out *o, struct inet_nexthop *nh)
@@ -158,8 +159,32 @@ inet_output_way(struct inet_out *o, struct inet_nexthop *nh)
 }
 
 /*
+ * Wait, a few seconds at most, for a source address for dst that is still being checked for
+ * duplicates (RFC 4862, 5.4), so that a command may follow the one that brought the interface up.
+ * scope is the interface index of a link-local dst, else 0.
+ */
+void
+inet_wait_source(const struct in6_addr *dst, u_int scope)
+{
+	struct inet_out o = { .o_dst = *dst };
+	struct epoch_tracker et;
+	struct inet_nexthop nh;
+	int error, i;
+
+	for (i = 0; i < 40 && !inet_is4(dst) && !cmd_interrupted(); i++) {
+		NET_EPOCH_ENTER(et);
+		o.o_ifp = scope != 0 ? ifnet_byindex(scope) : NULL;
+		error = inet_output_way(&o, &nh);
+		NET_EPOCH_EXIT(et);
+		if (error != EADDRNOTAVAIL)
+			break;
+		pause_sbt("inetdad", SBT_1S / 10, 0, 0);
+	}
+}
+
+/*
  * Give an IP packet to the link: find the Ethernet address of the next hop, or let the packet wait
- * for it.  The mbuf is consumed.
+ * for it.  The mbuf is consumed.  ENETDOWN, ENOBUFS, or what the interface said.
  */
 int
 inet_link_output(if_t ifp, struct mbuf *m, const struct in6_addr *nexthop)
@@ -168,6 +193,10 @@ inet_link_output(if_t ifp, struct mbuf *m, const struct in6_addr *nexthop)
 	uint8_t dst[ETHER_ADDR_LEN];
 	int error;
 
+	if ((if_getflags(ifp) & IFF_UP) == 0) {
+		m_freem(m);
+		return (ENETDOWN);
+	}
 	if (if_gettype(ifp) == IFT_LOOP) {
 		inet_loop_output(ifp, m);
 		return (0);

@@ -31,8 +31,8 @@ struct in6_addr inet_dns[INET_NDNS];
 static struct timeout_task proto_timer, proto_kicker;
 
 /*
- * Send a packet to ourselves: it comes back as input of the loopback interface, from a task, so that
- * no lock of the sender is held.  The mbuf starts with its IP header and is consumed.
+ * Send a packet to ourselves: it comes back as input of the loopback interface, from a task, so
+ * that no lock of the sender is held.  The mbuf starts with its IP header and is consumed.
  */
 void
 inet_loop_output(if_t ifp, struct mbuf *m)
@@ -145,7 +145,8 @@ proto_kick(void *arg __unused, int pending __unused)
 }
 
 /*
- * An interface is marked up before its driver starts it, so what is to be sent has to wait a little.
+ * An interface is marked up before its driver starts it, so what is to be sent has to wait a
+ * little.
  */
 static void
 proto_event(void *arg __unused, if_t ifp, int event)

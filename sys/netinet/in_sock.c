@@ -8,9 +8,9 @@
  * Datagram sockets for code in the kernel: UDP over both IP versions, and ICMP of either as raw
  * messages (what ping needs).
  *
- * A socket has a queue of datagrams, bounded in bytes; a reader sleeps on it.  A UDP socket gets what
- * is sent to its port, the more exactly bound one first; an ICMP socket gets a copy of every message
- * that the kernel doesn't answer by itself.
+ * A socket has a queue of datagrams, bounded in bytes; a reader sleeps on it.  A UDP socket gets
+ * what is sent to its port, the more exactly bound one first; an ICMP socket gets a copy of every
+ * message that the kernel doesn't answer by itself.
  *
  * Locking: sock_mtx protects the list and all sockets; nothing is sent with it held.
  *
@@ -49,8 +49,9 @@ MTX_SYSINIT(inet_sock, &sock_mtx, "inet sockets", MTX_DEF);
 static LIST_HEAD(, insock) sock_list = LIST_HEAD_INITIALIZER(sock_list);
 
 /*
- * Sleep on chan, with mtx held, until a wakeup or a time.  0 after a wakeup or a slice of the time: the
- * caller looks again; EWOULDBLOCK when sbinuptime() has reached deadline; EINTR after ^C.
+ * Sleep on chan, with mtx held, until a wakeup or a time.  0 after a wakeup or a slice of the
+ * time: the caller looks again; EWOULDBLOCK when sbinuptime() has reached deadline; EINTR after
+ * ^C.
  */
 int
 inet_sleep(const void *chan, struct mtx *mtx, const char *wmesg, sbintime_t deadline)
@@ -224,9 +225,9 @@ insock_sendto(struct insock *s, const void *data, size_t len, const struct in6_a
 }
 
 /*
- * Wait up to timeout for a datagram; copy at most *lenp bytes of it to buf, and set *lenp to what was
- * copied.  Of ICMP messages the ICMP header comes first.  EWOULDBLOCK, EINTR (^C), or what an ICMP
- * error reported about an earlier send.
+ * Wait up to timeout for a datagram; copy at most *lenp bytes of it to buf, and set *lenp to what
+ * was copied.  Of ICMP messages the ICMP header comes first.  EWOULDBLOCK, EINTR (^C), or what an
+ * ICMP error reported about an earlier send.
  */
 int
 insock_recv(struct insock *s, void *buf, size_t *lenp, struct insock_from *from,
@@ -308,8 +309,8 @@ sock_queue(struct insock *s, struct mbuf *m, const struct inet_pkt *p, uint16_t 
 }
 
 /*
- * Give a datagram, whose payload is at off, to the socket of its port; an ICMP message to every ICMP
- * socket.  True if m was consumed, false if nobody wants it.
+ * Give a datagram, whose payload is at off, to the socket of its port; an ICMP message to every
+ * ICMP socket.  True if m was consumed, false if nobody wants it.
  */
 bool
 insock_input(struct mbuf *m, const struct inet_pkt *p, uint16_t sport, uint16_t dport, int off)

@@ -251,6 +251,7 @@ int	inet_output(struct mbuf *m, const struct inet_out *o);
 int	inet_output_way(struct inet_out *o, struct inet_nexthop *nh);
 int	inet_output4(struct mbuf *m, const struct inet_out *o, const struct inet_nexthop *nh);
 int	inet_output6(struct mbuf *m, const struct inet_out *o, const struct inet_nexthop *nh);
+void	inet_wait_source(const struct in6_addr *dst, u_int scope);
 bool	inet_pkt_cksum_ok(struct mbuf *m, const struct inet_pkt *p);
 void	inet_pkt_deliver(struct mbuf *m, const struct inet_pkt *p);
 void	inet_unreach(struct mbuf *m, const struct inet_pkt *p);

@@ -5,8 +5,8 @@
  */
 
 /*
- * ICMP (RFC 792, RFC 1122, 3.2.2): answers echo requests, tells the transports what routers and hosts
- * report about their packets, and sends errors of our own, at most ICMP_LIMIT a second.
+ * ICMP (RFC 792, RFC 1122, 3.2.2): answers echo requests, tells the transports what routers and
+ * hosts report about their packets, and sends errors of our own, at most ICMP_LIMIT a second.
  *
  * Gaps: redirects are ignored, timestamp requests are not answered.
  */
@@ -83,8 +83,8 @@ icmp_error_forbidden(struct mbuf *m, const struct ip *ip)
 }
 
 /*
- * Report an error about the packet m, which starts with its IP header and is consumed.  mtu counts for
- * "fragmentation needed".
+ * Report an error about the packet m, which starts with its IP header and is consumed.  mtu
+ * counts for "fragmentation needed".
  */
 void
 inet_icmp_error(struct mbuf *m, int type, int code, u_int mtu)
@@ -162,7 +162,8 @@ icmp_error_input(struct mbuf *m, const struct inet_pkt *p, const struct icmp *ic
 	remote = inet_map4(ip.ip_dst);
 	if (!inet_addr_islocal(&local))
 		return;
-	error = icmp->icmp_type == ICMP_UNREACH ? icmp_unreach_errno(icmp->icmp_code) : EHOSTUNREACH;
+	error = icmp->icmp_type == ICMP_UNREACH ? icmp_unreach_errno(icmp->icmp_code) :
+	    EHOSTUNREACH;
 	if (error == EMSGSIZE) {
 		mtu = ntohs(icmp->icmp_nextmtu);
 		if (mtu == 0)

@@ -11,8 +11,8 @@
  * Receive offloads: CSUM_IP_CHECKED says that the interface looked at the header's checksum and
  * CSUM_IP_VALID that it was right (mbuf(9)); the transports' flags pass through untouched.
  *
- * Gaps: packets for others are dropped (there is no forwarding yet), and of the groups only all hosts
- * (224.0.0.1) is joined.
+ * Gaps: packets for others are dropped (there is no forwarding yet), and of the groups only all
+ * hosts (224.0.0.1) is joined.
  */
 
 #include <netinet/inet_stack.h>
@@ -65,8 +65,8 @@ ip_header_cksum_ok(struct mbuf *m, int hlen)
 }
 
 /*
- * Check the header and trim what the link padded.  Gives the mbuf with the whole header contiguous, or
- * NULL if the packet was dropped.
+ * Check the header and trim what the link padded.  Gives the mbuf with the whole header
+ * contiguous, or NULL if the packet was dropped.
  */
 static struct mbuf *
 ip_check_header(struct mbuf *m, int *hlenp)

@@ -7,9 +7,9 @@
 /*
  * Reassembly of fragments, for both IP versions (RFC 791, 3.2; RFC 8200, 4.5).
  *
- * A queue per datagram keeps its fragments in order, each as the mbufs of its payload; the header is
- * that of the first fragment.  Fragments that overlap kill the datagram (RFC 5722); an exact copy is
- * ignored.
+ * A queue per datagram keeps its fragments in order, each as the mbufs of its payload; the header
+ * is that of the first fragment.  Fragments that overlap kill the datagram (RFC 5722); an exact
+ * copy is ignored.
  *
  * Everything that an attacker can make us keep is bounded: queues, fragments in one, and the time.
  * When there are too many queues the oldest goes.
@@ -105,8 +105,8 @@ reass_find(const struct inet_fragkey *key, if_t ifp)
 }
 
 /*
- * Put a fragment in its place.  0; EEXIST for a copy of one that is here; EINVAL if it contradicts the
- * others, which kills the datagram.
+ * Put a fragment in its place.  0; EEXIST for a copy of one that is here; EINVAL if it
+ * contradicts the others, which kills the datagram.
  */
 static int
 reass_insert(struct reass_queue *q, struct reass_frag *new, bool more)
@@ -195,8 +195,8 @@ reass_add(struct reass_queue *q, struct mbuf *m, struct reass_frag *f, int hlen,
 }
 
 /*
- * Take a fragment: m starts with its IP header of hlen bytes, the payload belongs at byte off of the
- * datagram, and more tells that it isn't the last.  Returns the whole datagram with the first
+ * Take a fragment: m starts with its IP header of hlen bytes, the payload belongs at byte off of
+ * the datagram, and more tells that it isn't the last.  Returns the whole datagram with the first
  * fragment's header, whose length fields the caller mends, or NULL; m is consumed either way.
  */
 struct mbuf *
@@ -206,7 +206,10 @@ inet_reass(struct mbuf *m, const struct inet_fragkey *key, int hlen, int off, bo
 	struct reass_frag *f;
 	int len = m->m_pkthdr.len - hlen;
 
-	/* All but the last are multiples of 8, and none may end beyond what a length field can say. */
+	/*
+	 * All but the last are multiples of 8, and none may end beyond what a length field can
+	 * say.
+	 */
 	if (len <= 0 || (more && (len & 7) != 0) || hlen + off + len > IP_MAXPACKET ||
 	    (f = malloc(sizeof(*f), M_INET, M_NOWAIT | M_ZERO)) == NULL) {
 		m_freem(m);

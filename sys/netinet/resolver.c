@@ -32,7 +32,8 @@ dns_get16(const uint8_t *p)
 static size_t
 dns_query(uint8_t *msg, uint16_t id, const char *name, uint16_t type)
 {
-	static const uint8_t flags[10] = { 1, 0, 0, 1 };	/* recursion desired, one question */
+	/* Recursion desired, one question. */
+	static const uint8_t flags[10] = { 1, 0, 0, 1 };
 	uint8_t *p = msg + DNS_HDRLEN;
 	const char *dot;
 	size_t n;
@@ -75,8 +76,8 @@ dns_skip_name(const uint8_t *msg, size_t len, size_t off)
 }
 
 /*
- * Find the first address of the type in an answer.  0; EAGAIN if it is not the answer to our question;
- * ENOENT if there is none.
+ * Find the first address of the type in an answer.  0; EAGAIN if it is not the answer to our
+ * question; ENOENT if there is none.
  */
 static int
 dns_answer(const uint8_t *msg, size_t len, uint16_t id, uint16_t type, struct in6_addr *a)
@@ -171,8 +172,9 @@ dns_lookup(const char *name, uint16_t type, struct in6_addr *a)
 }
 
 /*
- * The address of a name, or of an address as text; family AF_UNSPEC prefers IPv4.  *scope gets the
- * interface index of an "addr%interface", else 0.  May sleep.  ENOENT, ETIMEDOUT, EINTR, EAFNOSUPPORT.
+ * The address of a name, or of an address as text; family AF_UNSPEC prefers IPv4.  *scope gets
+ * the interface index of an "addr%interface", else 0.  May sleep.  ENOENT, ETIMEDOUT, EINTR,
+ * EAFNOSUPPORT.
  */
 int
 inet_resolve(const char *name, int family, struct in6_addr *a, u_int *scope)
@@ -183,7 +185,8 @@ inet_resolve(const char *name, int family, struct in6_addr *a, u_int *scope)
 	if (strcmp(name, "localhost") == 0)
 		name = family == AF_INET6 ? "::1" : "127.0.0.1";
 	if (inet_addr_parse(name, a, scope) == 0)
-		return (family == AF_UNSPEC || (family == AF_INET) == inet_is4(a) ? 0 : EAFNOSUPPORT);
+		return (family == AF_UNSPEC || (family == AF_INET) == inet_is4(a) ? 0 :
+		    EAFNOSUPPORT);
 	if (family != AF_INET6)
 		error = dns_lookup(name, DNS_TYPE_A, a);
 	if (error == ENOENT && family != AF_INET)

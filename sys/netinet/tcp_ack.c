@@ -5,8 +5,8 @@
  */
 
 /*
- * TCP acknowledgements in: what has arrived, how long it took (RFC 6298), and how much may be on the way
- * (RFC 5681, NewReno of RFC 6582).  See tcp_conn.h.
+ * TCP acknowledgements in: what has arrived, how long it took (RFC 6298), and how much may be on
+ * the way (RFC 5681, NewReno of RFC 6582).  See tcp_conn.h.
  */
 
 #include <netinet/inet_stack.h>
@@ -119,7 +119,8 @@ tcpc_recovery_ack(struct tcp_conn *t, tcp_seq ack, uint32_t acked)
 {
 	if (SEQ_GEQ(ack, t->snd_recover)) {
 		t->t_recovery = false;
-		t->snd_cwnd = MIN(t->snd_ssthresh, MAX(t->snd_max - ack, t->t_maxseg) + t->t_maxseg);
+		t->snd_cwnd = MIN(t->snd_ssthresh,
+		    MAX(t->snd_max - ack, t->t_maxseg) + t->t_maxseg);
 		t->t_cwndacked = 0;
 		return;
 	}

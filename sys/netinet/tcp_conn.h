@@ -15,13 +15,14 @@
  *	tcp_output.c	segments out
  *	tcp_timer.c	retransmission, persist, delayed ACK, time-wait
  *
- * Locking.  Each connection has a mutex, t_mtx, that protects all of it but its places in the lists;
- * tcp_mtx protects the table.  Order: a connection's mutex, then its listener's, then tcp_mtx; who holds a listener's may
- * take that of a child that it has just made and nobody else knows.  Segments are sent with the connection's mutex held.
+ * Locking.  Each connection has a mutex, t_mtx, that protects all of it but its places in the
+ * lists; tcp_mtx protects the table.  Order: a connection's mutex, then its listener's, then
+ * tcp_mtx; who holds a listener's may take that of a child that it has just made and nobody else
+ * knows.  Segments are sent with the connection's mutex held.
  *
- * Life.  References: one of the table while the connection is in it, one of the user until close, one
- * of whoever works on it.  A connection without references is freed by the second's timer, which can
- * wait for the callout.
+ * Life.  References: one of the table while the connection is in it, one of the user until close,
+ * one of whoever works on it.  A connection without references is freed by the second's timer,
+ * which can wait for the callout.
  *
  * Gaps: SACK, ECN, urgent data, keepalive, SYN cookies.
  */
@@ -123,7 +124,7 @@ struct tcp_conn {
 	sbintime_t	t_srtt;		/* 0: none yet */
 	sbintime_t	t_rttvar;
 	sbintime_t	t_rto;
-	sbintime_t	t_rttstart;	/* without timestamps: when t_rttseq was sent; 0: not timing */
+	sbintime_t	t_rttstart;	/* without timestamps: when t_rttseq was sent, or 0 */
 	tcp_seq		t_rttseq;
 	u_int		t_rexmt;	/* retransmissions in a row */
 
@@ -220,14 +221,15 @@ int	tcpc_connect(const struct in6_addr *dst, u_int scope, uint16_t port, sbintim
 	    struct tcp_conn **tp);
 
 /* Listen on a port, of one address or (NULL) of any.  EADDRINUSE. */
-int	tcpc_listen(const struct in6_addr *laddr, uint16_t port, u_int backlog, struct tcp_conn **tp);
+int	tcpc_listen(const struct in6_addr *laddr, uint16_t port, u_int backlog,
+	    struct tcp_conn **tp);
 
 /* The next connection of a listener.  EWOULDBLOCK, EINTR. */
 int	tcpc_accept(struct tcp_conn *l, sbintime_t timeout, struct tcp_conn **tp);
 
 /*
- * Send all of it, as long as `timeout' doesn't pass without room for more.  EWOULDBLOCK, EINTR, EPIPE,
- * ECONNRESET, ETIMEDOUT.
+ * Send all of it, as long as `timeout' doesn't pass without room for more.  EWOULDBLOCK, EINTR,
+ * EPIPE, ECONNRESET, ETIMEDOUT.
  */
 int	tcpc_send(struct tcp_conn *t, const void *data, size_t len, sbintime_t timeout);
 

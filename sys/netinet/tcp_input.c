@@ -5,8 +5,8 @@
  */
 
 /*
- * TCP segments in: the state machine (RFC 9293, 3.10.7; RFC 5961 against blind attacks; RFC 7323 for
- * timestamps).  See tcp_conn.h.
+ * TCP segments in: the state machine (RFC 9293, 3.10.7; RFC 5961 against blind attacks; RFC 7323
+ * for timestamps).  See tcp_conn.h.
  */
 
 #include <netinet/inet_stack.h>
@@ -174,7 +174,9 @@ tcpc_synsent_input(struct tcp_conn *t, struct tcp_segment *s, const struct inet_
 	(void)tcpc_output(t);
 }
 
-/* An ACK that says where we are, to who may be lost or lying; not too many of them (RFC 5961, 7). */
+/*
+ * An ACK that says where we are, to who may be lost or lying; not too many of them (RFC 5961, 7).
+ */
 static void
 tcpc_challenge(struct tcp_conn *t)
 {
@@ -239,7 +241,8 @@ tcpc_paws(struct tcp_conn *t, const struct tcp_segment *s)
 }
 
 /*
- * Checks in the order of RFC 9293, 3.10.7.4: sequence, RST, SYN.  False if the segment is done with.
+ * Checks in the order of RFC 9293, 3.10.7.4: sequence, RST, SYN.  False if the segment is done
+ * with.
  */
 static bool
 tcpc_check(struct tcp_conn *t, struct tcp_segment *s)
@@ -248,7 +251,9 @@ tcpc_check(struct tcp_conn *t, struct tcp_segment *s)
 
 	if (tcpc_paws(t, s) || !tcpc_acceptable(t, s, wnd)) {
 		INSTAT_INC(tcp.tcps_rcvduppack);
-		/* A retransmitted FIN or data says that our ACK was lost; a RST is never answered. */
+		/*
+		 * A retransmitted FIN or data says that our ACK was lost; a RST is never answered.
+		 */
 		if ((s->s_flags & TH_RST) == 0) {
 			if (t->t_state == TCPS_TIME_WAIT)
 				tcpc_timer_set(t, TCPT_2MSL, TCP_MSL2);

@@ -5,11 +5,11 @@
  */
 
 /*
- * TCP segments out: what may be sent now (RFC 9293, 3.8; silly window avoidance of RFC 1122, 4.2.3.4),
- * and how a segment is made.  See tcp_conn.h.
+ * TCP segments out: what may be sent now (RFC 9293, 3.8; silly window avoidance of RFC 1122,
+ * 4.2.3.4), and how a segment is made.  See tcp_conn.h.
  *
- * Small data is sent at once (there is no Nagle delay).  Where the interface cuts segments itself (TSO),
- * a segment is as long as it takes, a multiple of the segment size.
+ * Small data is sent at once (there is no Nagle delay).  Where the interface cuts segments itself
+ * (TSO), a segment is as long as it takes, a multiple of the segment size.
  */
 
 #include <netinet/inet_stack.h>
@@ -273,7 +273,10 @@ tcpc_advance(struct tcp_conn *t, const struct tcp_plan *p)
 	}
 }
 
-/* Data waits, nothing is on the way, and the window is shut: it has to be probed (RFC 9293, 3.8.6.1). */
+/*
+ * Data waits, nothing is on the way, and the window is shut: it has to be probed (RFC 9293,
+ * 3.8.6.1).
+ */
 static void
 tcpc_check_persist(struct tcp_conn *t)
 {
@@ -310,7 +313,10 @@ tcpc_output(struct tcp_conn *t)
 				tcpc_timer_set(t, TCPT_RETRANSMIT, t->t_rto);
 			break;
 		}
-		/* Any other error is a lost segment: the timer decides how long to believe in the way. */
+		/*
+		 * Any other error is a lost segment: the timer decides how long to believe in the
+		 * way.
+		 */
 		tcpc_advance(t, &p);
 		if (error != 0 || (p.p_len == 0 && (p.p_flags & (TH_SYN | TH_FIN)) == 0))
 			break;

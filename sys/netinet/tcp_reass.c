@@ -5,8 +5,8 @@
  */
 
 /*
- * TCP data in: to the reader's buffer in order, to a queue while something before it is missing.  See
- * tcp_conn.h.
+ * TCP data in: to the reader's buffer in order, to a queue while something before it is missing.
+ * See tcp_conn.h.
  */
 
 #include <netinet/inet_stack.h>
@@ -14,8 +14,8 @@
 #include <netinet/tcp_conn.h>
 
 /*
- * Append a chain of len bytes.  A little data is copied behind what is there, so that a peer who sends
- * byte by byte can't make each of them hold a cluster.
+ * Append a chain of len bytes.  A little data is copied behind what is there, so that a peer who
+ * sends byte by byte can't make each of them hold a cluster.
  */
 void
 tcpc_buf_append(struct tcp_buf *b, struct mbuf *m, u_int len)
@@ -99,7 +99,8 @@ tcpc_oos_insert(struct tcp_conn *t, struct tcp_segment *s, struct mbuf *m)
 {
 	struct tcp_oos *o, *new;
 
-	new = t->t_ooscount < TCP_REASS_MAX ? malloc(sizeof(*new), M_INET, M_NOWAIT | M_ZERO) : NULL;
+	new = t->t_ooscount < TCP_REASS_MAX ? malloc(sizeof(*new), M_INET, M_NOWAIT | M_ZERO) :
+	    NULL;
 	if (new == NULL) {
 		INSTAT_INC(tcp.tcps_rcvreassfull);
 		m_freem(m);
@@ -115,7 +116,8 @@ tcpc_oos_insert(struct tcp_conn *t, struct tcp_segment *s, struct mbuf *m)
 		if (SEQ_GT(o->o_seq, new->o_seq))
 			break;
 		/* A copy of what is here, or less. */
-		if (SEQ_GEQ(o->o_seq + o->o_len, new->o_seq + new->o_len) && o->o_fin >= new->o_fin) {
+		if (SEQ_GEQ(o->o_seq + o->o_len, new->o_seq + new->o_len) &&
+		    o->o_fin >= new->o_fin) {
 			INSTAT_INC(tcp.tcps_rcvduppack);
 			m_freem(m);
 			free(new, M_INET);
@@ -136,7 +138,10 @@ tcpc_deliver(struct tcp_conn *t, struct mbuf *m, u_int len, bool fin)
 	INSTAT_INC(tcp.tcps_rcvpack);
 	INSTAT_ADD(tcp.tcps_rcvbyte, len);
 	t->rcv_nxt += len;
-	/* After the user has closed there is no reader; FIN_WAIT_2 still takes the peer's last words. */
+	/*
+	 * After the user has closed there is no reader; FIN_WAIT_2 still takes the peer's last
+	 * words.
+	 */
 	if (t->t_detached)
 		m_freem(m);
 	else
@@ -155,7 +160,8 @@ tcpc_oos_pull(struct tcp_conn *t)
 	struct mbuf *m;
 	u_int dup;
 
-	while ((o = TAILQ_FIRST(&t->t_oos)) != NULL && SEQ_LEQ(o->o_seq, t->rcv_nxt) && !t->t_rcvfin) {
+	while ((o = TAILQ_FIRST(&t->t_oos)) != NULL && SEQ_LEQ(o->o_seq, t->rcv_nxt) &&
+	    !t->t_rcvfin) {
 		dup = t->rcv_nxt - o->o_seq;
 		if (dup < o->o_len || (dup == o->o_len && o->o_fin)) {
 			m = o->o_m;

@@ -183,8 +183,8 @@ tcpc_leave_parent(struct tcp_conn *t)
 }
 
 /*
- * End a connection, whose mutex is held, for a reason (0: in good order): no timer runs, it is out of
- * the table, and whoever waits is told.
+ * End a connection, whose mutex is held, for a reason (0: in good order): no timer runs, it is
+ * out of the table, and whoever waits is told.
  */
 void
 tcpc_drop(struct tcp_conn *t, int error)
@@ -232,8 +232,8 @@ tcpc_nth(u_int n, struct tcp_conn *out)
 }
 
 /*
- * Look at the way to the peer: the local address, if there is none yet, the segment size and whether
- * the interface cuts large segments for us.
+ * Look at the way to the peer: the local address, if there is none yet, the segment size and
+ * whether the interface cuts large segments for us.
  */
 int
 tcpc_route(struct tcp_conn *t)
@@ -429,9 +429,9 @@ tcp_inet_input(struct mbuf *m, const struct inet_pkt *p)
 }
 
 /*
- * ICMP reported on a segment that we sent.  The quoted sequence number has to be of data on the way, so
- * that a blind attacker has to guess it (RFC 5927, 4.1).  Only a connection that is not yet established
- * ends by it; on others it is a hint (RFC 1122, 4.2.3.9).
+ * ICMP reported on a segment that we sent.  The quoted sequence number has to be of data on the
+ * way, so that a blind attacker has to guess it (RFC 5927, 4.1).  Only a connection that is not
+ * yet established ends by it; on others it is a hint (RFC 1122, 4.2.3.9).
  */
 void
 tcp_inet_ctlinput(const struct in6_addr *local, const struct in6_addr *remote, uint16_t lport,

@@ -5,8 +5,9 @@
  */
 
 /*
- * TCP's timers.  Each connection has one callout, set to the earliest of its timers; a timer that is put
- * off leaves it alone, and the callout that comes too early sets itself again.  See tcp_conn.h.
+ * TCP's timers.  Each connection has one callout, set to the earliest of its timers; a timer that
+ * is put off leaves it alone, and the callout that comes too early sets itself again.  See
+ * tcp_conn.h.
  */
 
 #include <netinet/inet_stack.h>
@@ -118,6 +119,7 @@ tcpc_timer_input(void *arg)
 	}
 	if (next != 0 && (t->t_armed == 0 || next < t->t_armed)) {
 		t->t_armed = next;
-		callout_reset_sbt(&t->t_callout, MAX(next - now, 0), SBT_1MS, tcpc_timer_input, t, 0);
+		callout_reset_sbt(&t->t_callout, MAX(next - now, 0), SBT_1MS, tcpc_timer_input, t,
+		    0);
 	}
 }

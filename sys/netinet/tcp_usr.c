@@ -5,8 +5,8 @@
  */
 
 /*
- * What users of TCP call (tcp_conn.h says how).  All of it may sleep, and none of it is for the input
- * path.
+ * What users of TCP call (tcp_conn.h says how).  All of it may sleep, and none of it is for the
+ * input path.
  */
 
 #include <netinet/inet_stack.h>
@@ -29,6 +29,7 @@ tcpc_connect(const struct in6_addr *dst, u_int scope, uint16_t port, sbintime_t 
 	t->t_faddr = *dst;
 	t->t_fport = port;
 	t->t_ifindex = scope;
+	inet_wait_source(dst, scope);
 	INSTAT_INC(tcp.tcps_connattempt);
 	mtx_lock(&t->t_mtx);
 	error = tcpc_route(t);
@@ -131,7 +132,8 @@ tcpc_wait_room(struct tcp_conn *t, sbintime_t timeout)
 	for (;;) {
 		if (t->t_state == TCPS_CLOSED || t->t_error != 0)
 			return (t->t_error != 0 ? t->t_error : EPIPE);
-		if (t->t_closing || (t->t_state != TCPS_ESTABLISHED && t->t_state != TCPS_CLOSE_WAIT))
+		if (t->t_closing || (t->t_state != TCPS_ESTABLISHED &&
+		    t->t_state != TCPS_CLOSE_WAIT))
 			return (EPIPE);
 		if (t->t_snd.b_len < TCP_SNDBUF)
 			return (0);

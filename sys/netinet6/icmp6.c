@@ -5,8 +5,8 @@
  */
 
 /*
- * ICMPv6 (RFC 4443): answers echo requests, tells the transports of errors, sends our own, and hands
- * neighbour discovery and MLD their messages.
+ * ICMPv6 (RFC 4443): answers echo requests, tells the transports of errors, sends our own, and
+ * hands neighbour discovery and MLD their messages.
  */
 
 #include <netinet/inet_stack.h>
@@ -57,8 +57,8 @@ icmp6_error_forbidden(struct mbuf *m, const struct ip6_hdr *ip6, int type, int c
 }
 
 /*
- * Report an error about the packet m, which starts with its IPv6 header and is consumed.  param is the
- * MTU or the pointer of the message, in host order.
+ * Report an error about the packet m, which starts with its IPv6 header and is consumed.  param
+ * is the MTU or the pointer of the message, in host order.
  */
 void
 inet_icmp6_error(struct mbuf *m, int type, int code, uint32_t param)
@@ -105,8 +105,8 @@ icmp6_errno(const struct icmp6_hdr *icmp6)
 }
 
 /*
- * An error about a packet that we sent.  Only the header that follows the quoted IPv6 header at once, or
- * a fragment header in between, is looked at: we send no other.
+ * An error about a packet that we sent.  Only the header that follows the quoted IPv6 header at
+ * once, or a fragment header in between, is looked at: we send no other.
  */
 static void
 icmp6_error_input(struct mbuf *m, const struct inet_pkt *p, const struct icmp6_hdr *icmp6)

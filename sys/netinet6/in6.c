@@ -5,8 +5,8 @@
  */
 
 /*
- * What makes an interface an IPv6 interface: its link-local address (RFC 4862, 5.3) and the groups that
- * every node is in.
+ * What makes an interface an IPv6 interface: its link-local address (RFC 4862, 5.3) and the
+ * groups that every node is in.
  */
 
 #include <netinet/inet_stack.h>

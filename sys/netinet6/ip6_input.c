@@ -36,7 +36,8 @@ ip6_bad_address(if_t ifp, const struct ip6_hdr *ip6)
 
 	return (IN6_IS_ADDR_MULTICAST(&ip6->ip6_src) || IN6_IS_ADDR_UNSPECIFIED(&ip6->ip6_dst) ||
 	    IN6_IS_ADDR_V4MAPPED(&ip6->ip6_src) || IN6_IS_ADDR_V4MAPPED(&ip6->ip6_dst) ||
-	    (!loop && (IN6_IS_ADDR_LOOPBACK(&ip6->ip6_src) || IN6_IS_ADDR_LOOPBACK(&ip6->ip6_dst))));
+	    (!loop && (IN6_IS_ADDR_LOOPBACK(&ip6->ip6_src) ||
+	    IN6_IS_ADDR_LOOPBACK(&ip6->ip6_dst))));
 }
 
 /* Check the fixed header and trim what the link padded; NULL if the packet was dropped. */
@@ -85,8 +86,8 @@ ip6_ours(if_t ifp, const struct in6_addr *dst)
 }
 
 /*
- * The options of a hop-by-hop or destination header between off and end (RFC 8200, 4.2).  True to go
- * on; false if the packet was consumed.
+ * The options of a hop-by-hop or destination header between off and end (RFC 8200, 4.2).  True to
+ * go on; false if the packet was consumed.
  */
 static bool
 ip6_options(struct mbuf *m, int off, int end)
@@ -108,7 +109,8 @@ ip6_options(struct mbuf *m, int off, int end)
 		    IP6OPT_TYPE(opt[0]) != IP6OPT_TYPE_SKIP) {
 			INSTAT_INC(ip6.ip6s_badoptions);
 			if (IP6OPT_TYPE(opt[0]) == IP6OPT_TYPE_DISCARD ||
-			    (IP6OPT_TYPE(opt[0]) == IP6OPT_TYPE_ICMP && (m->m_flags & M_MCAST) != 0))
+			    (IP6OPT_TYPE(opt[0]) == IP6OPT_TYPE_ICMP &&
+			    (m->m_flags & M_MCAST) != 0))
 				m_freem(m);
 			else
 				inet_icmp6_error(m, ICMP6_PARAM_PROB, ICMP6_PARAMPROB_OPTION, off);

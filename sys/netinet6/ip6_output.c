@@ -5,8 +5,8 @@
  */
 
 /*
- * IPv6 output (RFC 8200): the header, a router alert for MLD, fragments where only the source may make
- * them.
+ * IPv6 output (RFC 8200): the header, a router alert for MLD, fragments where only the source may
+ * make them.
  *
  * Gaps: no flow labels, no other extension headers.
  */

@@ -5,8 +5,8 @@
  */
 
 /*
- * IPv6 group membership: the groups that each interface is in, and their reports to the link (MLDv2,
- * RFC 3810), so that switches pass them and the interface's filter does too.
+ * IPv6 group membership: the groups that each interface is in, and their reports to the link
+ * (MLDv2, RFC 3810), so that switches pass them and the interface's filter does too.
  *
  * Every group is wanted from any source, so a report has one kind of record in each direction:
  * "exclude nobody" for a group that we are in, "include nobody" for one that we left.  A change is
@@ -81,7 +81,8 @@ mld_report(if_t ifp, uint8_t type, const struct in6_addr *groups, u_int n)
 	uint8_t *p;
 	u_int i;
 
-	if (if_gettype(ifp) != IFT_ETHER || (m = m_get2(room + len, M_NOWAIT, MT_DATA, M_PKTHDR)) == NULL)
+	if (if_gettype(ifp) != IFT_ETHER || (m = m_get2(room + len, M_NOWAIT, MT_DATA,
+	    M_PKTHDR)) == NULL)
 		return;
 	m->m_data += room;
 	m->m_len = m->m_pkthdr.len = len;

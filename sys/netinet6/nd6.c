@@ -8,8 +8,9 @@
  * Neighbour discovery (RFC 4861): solicitations and advertisements, and duplicate address detection
  * (RFC 4862, 5.4).  The states are in the neighbour cache (in_llatbl.c), routers in nd6_rtr.c.
  *
- * A message is copied to a buffer of its own before it is looked at; options that don't fit there are
- * not seen.  All must have come with hop limit 255, which proves that no router passed them on.
+ * A message is copied to a buffer of its own before it is looked at; options that don't fit there
+ * are not seen.  All must have come with hop limit 255, which proves that no router passed them
+ * on.
  *
  * Gaps: redirects are ignored; no nonce option (RFC 7527).
  */
@@ -24,8 +25,8 @@
 static const struct in6_addr nd6_allnodes = IN6ADDR_LINKLOCAL_ALLNODES_INIT;
 
 /*
- * Find the next option of a type, after a given one or from the start; NULL at the end, or where the
- * options stop making sense.  An option that is returned lies wholly inside.
+ * Find the next option of a type, after a given one or from the start; NULL at the end, or where
+ * the options stop making sense.  An option that is returned lies wholly inside.
  */
 const uint8_t *
 nd6_option(const uint8_t *opts, size_t len, u_int type, const uint8_t *after)
@@ -94,8 +95,8 @@ nd6_send(struct mbuf *m, if_t ifp, const struct in6_addr *src, const struct in6_
 }
 
 /*
- * Ask who has target: by multicast, or to `unicast' if its address is only to be confirmed.  src NULL
- * chooses one, and :: makes it a probe for duplicates.
+ * Ask who has target: by multicast, or to `unicast' if its address is only to be confirmed.  src
+ * NULL chooses one, and :: makes it a probe for duplicates.
  */
 void
 nd6_solicit(if_t ifp, const struct in6_addr *target, const struct in6_addr *src,

@@ -5,12 +5,12 @@
  */
 
 /*
- * Routers (RFC 4861, 6.3) and the addresses that they give (RFC 4862, 5.5): solicitations while an
- * interface has heard none, and what an advertisement brings: default route, hop limit, prefixes, the
- * router's Ethernet address, name servers (RFC 8106).
+ * Routers (RFC 4861, 6.3) and the addresses that they give (RFC 4862, 5.5): solicitations while
+ * an interface has heard none, and what an advertisement brings: default route, hop limit,
+ * prefixes, the router's Ethernet address, name servers (RFC 8106).
  *
- * Advertisements can come from anyone on the link.  What they can make us keep is bounded by in.c and
- * in_fib.c.
+ * Advertisements can come from anyone on the link.  What they can make us keep is bounded by in.c
+ * and in_fib.c.
  *
  * Locking: rtr_mtx protects the list of interfaces.
  *
@@ -194,7 +194,8 @@ rtr_prefixes(if_t ifp, const uint8_t *opts, size_t len)
 			continue;
 		valid = ntohl(pi->nd_opt_pi_valid_time);
 		if ((pi->nd_opt_pi_flags_reserved & ND_OPT_PI_FLAG_ONLINK) != 0 && valid != 0)
-			(void)inet_route_add(&prefix, pi->nd_opt_pi_prefix_len, NULL, ifp, RTF_DYNAMIC,
+			(void)inet_route_add(&prefix, pi->nd_opt_pi_prefix_len, NULL, ifp,
+			    RTF_DYNAMIC,
 			    rtr_until(valid));
 		if ((pi->nd_opt_pi_flags_reserved & ND_OPT_PI_FLAG_AUTO) != 0)
 			rtr_autoconf(ifp, pi);

@@ -137,6 +137,16 @@ def unmarked(data: bytes, mark: bytes) -> int:
     return len(data)
 
 
+def ready(folder: pathlib.Path) -> bool:
+    """Whether QEMU has opened the ports."""
+    try:
+        for number in range(1, PORTS + 1):
+            os.close(os.open(folder / f"port{number}.in", os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def take(folder: pathlib.Path, number: int, block: bool) -> Iterator[Port | None]:
     """Lock a port; None if another process has it and block is false."""
@@ -199,8 +209,12 @@ def put(folder: pathlib.Path, source: pathlib.Path, target: str, deadline: Deadl
     """Copy a file to dom0."""
     data = source.read_bytes()
     name = shlex.quote(target)
+    blocks, rest = divmod(len(data), 65536)
+    # dd with fullblock reads exactly what it is told to: nothing of the next request.
+    script = (f"{{ [ {blocks} -eq 0 ] || dd bs=65536 count={blocks} iflag=fullblock;"
+              f" [ {rest} -eq 0 ] || dd bs={rest} count=1 iflag=fullblock; }} 2>/dev/null >{name}"
+              f" && [ \"$(stat -c %s {name})\" = {len(data)} ]")
     said: list[bytes] = []
-    script = f"head -c {len(data)} >{name} && [ \"$(stat -c %s {name})\" = {len(data)} ]"
     if run(folder, script, deadline, said.append, data) != 0:
         raise LabError(f"put {target}: {b''.join(said).decode(errors='replace').strip()}")
 

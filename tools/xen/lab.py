@@ -21,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import time
+from typing import Any
 
 from xen import agent, image
 from xen.errors import OBJ, Deadline, LabError, LabTimeoutError, locked
@@ -111,8 +112,8 @@ class Lab:
                         f"virtserialport,bus=agent.0,nr={number},chardev=port{number}"]
         return command
 
-    def launch(self, command: list[str], deadline: Deadline) -> None:
-        """Start QEMU and wait until dom0 answers."""
+    def launch(self, command: list[str], deadline: Deadline, session: bool) -> None:
+        """Start QEMU, in a session of its own or in ours, and wait until dom0 answers."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         for number in range(1, agent.PORTS + 1):
@@ -121,7 +122,7 @@ class Lab:
         with (self.folder / "errors").open("wb") as errors:
             try:
                 process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors,
-                                           stderr=errors, start_new_session=True)
+                                           stderr=errors, start_new_session=session)
             except FileNotFoundError as error:
                 raise LabError(f"{QEMU} is not installed: tools/bootstrap") from error
         try:
@@ -133,8 +134,7 @@ class Lab:
 
     def wait_for_dom0(self, process: subprocess.Popen[bytes], deadline: Deadline) -> None:
         """Wait until dom0 answers; raises LabError with the last words of whoever failed."""
-        # QEMU opens the ports first and the socket of its monitor last.
-        while not self.qmp_path.exists() or self.pid() is None:
+        while not (self.qmp_path.exists() and self.pid() and agent.ready(self.folder)):
             if process.poll() is not None:
                 said = (self.folder / "errors").read_text(errors="replace").splitlines()
                 raise LabError((said or ["QEMU ended"])[0])
@@ -145,10 +145,12 @@ class Lab:
             raise LabError(f"dom0 did not come up: {error}; its console:\n"
                            + self.console()) from error
 
-    def start(self, settings: Settings, deadline: Deadline, fresh: bool = False) -> str:
+    def start(self, settings: Settings, deadline: Deadline, fresh: bool = False,
+              session: bool = True) -> str:
         """Start the lab if it does not run; returns what was done.
 
-        fresh makes a new snapshot.  The labs of several processes may start at the same time.
+        fresh makes a new snapshot.  With session the lab outlives this process's terminal and
+        group of processes; without, who ends that group ends the lab.
         """
         image.build()
         with locked(RUN / f"{self.name}.lock"):
@@ -157,7 +159,7 @@ class Lab:
             command = self.command(settings)
             state = self.snapshot(settings, command, deadline, fresh)
             incoming = ["-incoming", f"exec:cat {shlex.quote(str(state))}"]
-            self.launch(command + incoming, deadline)
+            self.launch(command + incoming, deadline, session)
         return "started"
 
     def snapshot(self, settings: Settings, command: list[str], deadline: Deadline,
@@ -171,7 +173,7 @@ class Lab:
             if not fresh and state.is_file() and stamp.is_file() and stamp.read_text() == key:
                 return state
             stamp.unlink(missing_ok=True)
-            self.launch(command, deadline)
+            self.launch(command, deadline, session=False)
             try:
                 agent.output(self.folder, "sync; echo 3 >/proc/sys/vm/drop_caches", deadline)
                 part = SNAPSHOT / f"{settings.name()}.part"
@@ -202,13 +204,15 @@ class Lab:
             qmp.execute("quit")
         soft = Deadline(5)
         while pid is not None and self.pid() == pid:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
             try:
                 time.sleep(min(0.01, soft.left()))
             except LabTimeoutError:
                 os.kill(pid, signal.SIGKILL)
                 time.sleep(min(0.1, deadline.left()))
+        if pid is not None:
+            # If it was our child.
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
 
     def stop(self, deadline: Deadline) -> bool:
         """End the lab and remove its folder; returns whether it ran."""
@@ -236,13 +240,20 @@ class Lab:
         """Copy a file from dom0."""
         agent.get(self.folder, source, target, deadline)
 
-    def plug(self, what: str, commands: list[str], listing: str, deadline: Deadline) -> str:
-        """Give commands to QEMU's monitor, then wait for a new name in a folder of dom0."""
+    def plug(self, what: str, commands: list[str | dict[str, Any]], listing: str,
+             deadline: Deadline) -> str:
+        """Give commands to QEMU, then wait for a new name in a folder of dom0.
+
+        A command is a line for the human monitor, or the arguments of a netdev_add.
+        """
         with locked(self.folder / "plug.lock"):
             before = set(self.output(f"ls {listing}", deadline).split())
             with Qmp(self.qmp_path, deadline) as qmp:
                 for command in commands:
-                    qmp.monitor(command)
+                    if isinstance(command, str):
+                        qmp.monitor(command)
+                    else:
+                        qmp.execute("netdev_add", **command)
             while True:
                 new = set(self.output(f"ls {listing}", deadline).split()) - before
                 if new:
@@ -257,16 +268,22 @@ class Lab:
 
         drive and device are options as of QEMU's -drive and -device virtio-blk-pci.
         """
-        commands = [f"drive_add 0 if=none,id={node},{drive}",
-                    f"device_add virtio-blk-pci,id={node}dev,drive={node}{device}"]
-        return "/dev/" + self.plug("disk", commands, "/sys/block", deadline)
+        return "/dev/" + self.plug("disk", [
+            f"drive_add 0 if=none,id={node},{drive}",
+            f"device_add virtio-blk-pci,id={node}dev,drive={node}{device}",
+        ], "/sys/block", deadline)
 
-    def add_network(self, node: str, netdev: str, deadline: Deadline) -> str:
-        """Plug in a network card on a back end as of QEMU's -netdev; returns a bridge on it."""
-        kind, _, options = netdev.partition(",")
-        commands = [f"netdev_add {kind},id={node}{',' if options else ''}{options}",
-                    f"device_add virtio-net-pci,id={node}dev,netdev={node},romfile="]
-        card = self.plug("network card", commands, "/sys/class/net", deadline)
+    def add_network(self, node: str, netdev: str | dict[str, Any], deadline: Deadline) -> str:
+        """Plug in a network card; returns a bridge of dom0 that it is on.
+
+        netdev is the back end: as of QEMU's -netdev, or the arguments of QMP's netdev_add.
+        """
+        kind, _, options = netdev.partition(",") if isinstance(netdev, str) else ("", "", "")
+        card = self.plug("network card", [
+            f"netdev_add {kind},id={node},{options}".rstrip(",")
+            if isinstance(netdev, str) else netdev | {"id": node},
+            f"device_add virtio-net-pci,id={node}dev,netdev={node},romfile=",
+        ], "/sys/class/net", deadline)
         self.output(f"brctl addbr br-{card} && brctl addif br-{card} {card} &&"
                     f" ip link set {card} up && ip link set br-{card} up", deadline)
         return f"br-{card}"

@@ -75,7 +75,8 @@ struct pvq_chain {
 	uint16_t	 pc_nread;	/* segments that the other side reads */
 	uint16_t	 pc_nwrite;	/* segments that the other side writes */
 	uint16_t	 pc_nmsgs;	/* requests in pc_msgs (grant ring) */
-	void		*pc_msgs;	/* requests, one slot's size apart (grant ring) */
+	uint32_t	 pc_noid;	/* bit i: request i has no id to fill in (grant ring) */
+	void		*pc_msgs;	/* requests, grp_req_size bytes apart (grant ring) */
 	void		*pc_cookie;	/* returned by pvq_get(); not NULL */
 };
 
@@ -118,7 +119,7 @@ struct pvq_ops {
 	const char *qo_name;
 	int	(*qo_prepare)(const struct pvq *, const struct pvq_chain *);
 	int	(*qo_share)(struct pvq *, struct pvq_chain *);	/* NULL: nothing to do */
-	void	(*qo_unshare)(struct pvq *, bus_dma_segment_t *, int);	/* NULL: nothing to do */
+	int	(*qo_unshare)(struct pvq *, bus_dma_segment_t *, int);	/* NULL: nothing to do */
 	void	(*qo_put)(struct pvq *, const struct pvq_chain *, int);
 	void	(*qo_abort)(struct pvq *);
 	void	(*qo_commit)(struct pvq *);
@@ -245,13 +246,15 @@ pvq_share(struct pvq *q, struct pvq_chain *pc)
  *
  * segs   as pvq_share() left them
  * nsegs  how many
+ *
+ * Returns how many of them the other side still holds, though it said it was done: it can see that
+ * memory (and change it) from now on for as long as it likes, so it must be leaked, not freed.
  */
-static inline void
+static inline int
 pvq_unshare(struct pvq *q, bus_dma_segment_t *segs, int nsegs)
 {
 
-	if (q->q_ops->qo_unshare != NULL)
-		q->q_ops->qo_unshare(q, segs, nsegs);
+	return (q->q_ops->qo_unshare == NULL ? 0 : q->q_ops->qo_unshare(q, segs, nsegs));
 }
 
 /*

@@ -166,7 +166,7 @@ virtio_feature_names(char *str, const struct virtio_feature *table, uint64_t fea
 }
 
 static uint64_t
-virtio_ring_mask(const struct virtio_bus *vb)
+virtio_ring_mask(void)
 {
 	const struct virtio_feature *vf;
 	uint64_t mask;
@@ -180,8 +180,7 @@ virtio_ring_mask(const struct virtio_bus *vb)
 		mask &= ~VIRTIO_F_INDIRECT_DESC;
 	if (virtio_use_event_idx == 0)
 		mask &= ~VIRTIO_F_EVENT_IDX;
-	/* A legacy device has 32 bits, whatever else it may claim. */
-	return (vb->vb_modern ? mask : mask & UINT32_MAX);
+	return (mask);
 }
 
 /*
@@ -193,7 +192,7 @@ virtio_choose(struct virtio_bus *vb, const struct virtio_feature *table, uint64_
 	const struct virtio_feature *vf;
 	uint64_t mask;
 
-	mask = virtio_ring_mask(vb);
+	mask = virtio_ring_mask();
 	for (vf = table; vf->vf_mask != 0; vf++) {
 		if ((vf->vf_flags & VIRTIO_FEATURE_OFF) == 0)
 			mask |= vf->vf_mask;
@@ -279,6 +278,8 @@ virtio_negotiate(device_t dev, const struct virtio_feature *table, uint64_t *got
 	if (error != 0)
 		return (error);
 	vb->vb_offered = VIRTIO_BUS_GET_FEATURES(vb->vb_dev);
+	if (!vb->vb_modern)
+		vb->vb_offered &= UINT32_MAX;
 	virtio_feature_names(vb->vb_offered_str, table, vb->vb_offered);
 	error = virtio_choose(vb, table, &chosen);
 	if (error == 0)

@@ -16,6 +16,7 @@
 
 #include <sys/param.h>
 #include <sys/systm.h>
+#include <sys/kobj.h>
 #include <sys/bus.h>
 #include <machine/bus.h>
 
@@ -44,7 +45,29 @@ extern int kpi_fail_after;
 /* Should this allocation fail? */
 bool	kpi_fail_now(void);
 
-/* A device for messages. */
+/* A device for messages, and for nothing else. */
 device_t kpi_device(void);
+
+/* kpi/newbus.c, for programs that are linked with it. */
+
+/* Devices and interrupt handlers that exist now. */
+extern int kpi_devices;
+extern int kpi_intrs;
+
+/* The nth bus_setup_intr(9) from now fails; 0: none does. */
+extern int kpi_setup_fails;
+
+/* What device_add_child(9) makes. */
+extern kobj_class_t kpi_child_class;
+extern void *kpi_child_softc;
+
+device_t kpi_device_create(device_t parent, kobj_class_t cls, void *softc, const char *nameunit);
+void	kpi_device_destroy(device_t dev);
+
+/* Raise an interrupt.  False: nobody wanted it. */
+bool	kpi_interrupt(struct resource *r);
+
+/* Run the tasks that are queued.  Returns how many there were. */
+int	kpi_run_tasks(void);
 
 #endif /* !_KPI_H_ */

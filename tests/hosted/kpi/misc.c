@@ -105,7 +105,7 @@ device_printf(device_t dev, const char *fmt, ...)
 {
 	va_list ap;
 
-	CHECK(dev == kpi_device(), "a message of device %p", dev);
+	CHECK(dev != NULL, "a message of no device");
 	va_start(ap, fmt);
 	kpi_say(fmt, ap);
 	va_end(ap);
@@ -141,6 +141,15 @@ strlcpy(char *dst, const char *src, size_t size)
 	if (size > 0)
 		dst[MIN(i, size - 1)] = '\0';
 	return (i);
+}
+
+size_t
+strlcat(char *dst, const char *src, size_t size)
+{
+	size_t n = strlen(dst);
+
+	CHECK(n < size, "no string");
+	return (n + strlcpy(dst + n, src, size - n));
 }
 
 /* Nodes are counted, and not kept. */

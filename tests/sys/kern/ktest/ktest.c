@@ -74,7 +74,7 @@ static const struct ktest_case *const ktest_tables[] = {
 	ktest_lib_cases,
 };
 
-static SYSCTL_NODE(_debug, OID_AUTO, ktest, CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, "kernel tests");
+SYSCTL_NODE(_debug, OID_AUTO, ktest, CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, "kernel tests");
 SYSCTL_INT(_debug_ktest, OID_AUTO, rounds, CTLFLAG_RW, &ktest_rounds, 0,
     "Multiplies the rounds of cases that race");
 

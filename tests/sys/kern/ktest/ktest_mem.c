@@ -315,7 +315,7 @@ uma_waiter(void *arg, int me)
 
 /* A zone's limit: M_NOWAIT fails there, M_WAITOK waits for the next one that is freed. */
 static void
-uma_limit(void)
+uma_limit_holds(void)
 {
 	struct ktest_thread *kt;
 	struct pool p = { .done = false };
@@ -422,13 +422,13 @@ kmem_worker(void *arg, int me)
 		KT_TRUE(ktest_filled(p, size, i + me));
 		kmem_free(p, size);
 		m = vm_page_alloc_noobj(VM_ALLOC_WIRED | VM_ALLOC_ZERO | VM_ALLOC_WAITOK);
-		va = (vm_offset_t)kva_alloc(PAGE_SIZE);
+		va = kva_alloc(PAGE_SIZE);
 		pmap_qenter(va, &m, 1);
 		KT_EQ(*(uint32_t *)va, 0);
 		*(uint32_t *)va = i;
 		KT_EQ(*(uint32_t *)PHYS_TO_DMAP(VM_PAGE_TO_PHYS(m)), i);
 		pmap_qremove(va, 1);
-		kva_free((void *)va, PAGE_SIZE);
+		kva_free(va, PAGE_SIZE);
 		vm_page_unwire_noq(m);
 		vm_page_free(m);
 	}
@@ -485,7 +485,7 @@ const struct ktest_case ktest_mem_cases[] = {
 	{ "malloc.features", malloc_features },
 	{ "malloc.from_callout", malloc_from_callout },
 	{ "uma.counts", uma_counts },
-	{ "uma.limit", uma_limit },
+	{ "uma.limit_holds", uma_limit_holds },
 	{ "contigmalloc.holds_limits", contigmalloc_holds_limits },
 	{ "kmem.maps", kmem_maps },
 	{ "counter.adds_up", counter_adds_up },

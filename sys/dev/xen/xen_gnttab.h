@@ -1,0 +1,70 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Grant tables: which pages another domain may see.  The theory is in xen_gnttab.c.
+ *
+ * All of these may be called with locks held, in any context but interrupt filters, but where it says
+ * that they sleep.
+ */
+
+#ifndef _DEV_XEN_XEN_GNTTAB_H_
+#define	_DEV_XEN_XEN_GNTTAB_H_
+
+#include <sys/types.h>
+
+#include <dev/xen/xen_var.h>
+#include <xen/grant_table.h>
+
+/* No reference: never in use, as it is reserved. */
+#define	XEN_GNTTAB_NONE	((grant_ref_t)0)
+
+/*
+ * Take n references off the free list; all or none.  They grant nothing yet.  The table grows by
+ * itself.
+ *
+ * Returns 0, or ENOSPC.
+ */
+int	xen_gnttab_alloc(grant_ref_t *refs, u_int n);
+
+/* Give references back that grant nothing. */
+void	xen_gnttab_free(const grant_ref_t *refs, u_int n);
+
+/*
+ * Grant a page.
+ *
+ * ref       of xen_gnttab_alloc()
+ * domid     to whom
+ * pa        a physical address in the page
+ * readonly  may it only be read?
+ */
+void	xen_gnttab_grant(grant_ref_t ref, domid_t domid, vm_paddr_t pa, bool readonly);
+
+/*
+ * End grants, and give the references back.  What the other side still has mapped is deferred: the
+ * reference is looked at again from time to time, and not used for anything else before it is free.
+ *
+ * Returns how many were deferred.  Their pages must not be used for anything else, ever: the other
+ * side sees them (and, unless they were granted read-only, writes to them).
+ */
+u_int	xen_gnttab_end(const grant_ref_t *refs, u_int n);
+
+/*
+ * A page of our own that is granted, as rings are: zeroed, and granted to domid for writing.  May
+ * sleep.
+ *
+ * Returns 0; ENOMEM; ENOSPC.
+ */
+int	xen_gnttab_page_alloc(domid_t domid, void **va, grant_ref_t *ref);
+
+/* End the grant and free the page, now or when the other side lets go.  May sleep. */
+void	xen_gnttab_page_free(void *va, grant_ref_t ref);
+
+/* References in use, and deferred: for tests and sysctls. */
+u_int	xen_gnttab_in_use(void);
+u_int	xen_gnttab_deferred(void);
+
+#endif /* !_DEV_XEN_XEN_GNTTAB_H_ */

@@ -1,0 +1,182 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * xenbus: the bus that front ends sit on.
+ *
+ * A front end and its back end in another domain each have a directory in xenstore, which names the
+ * other's, and a state there (xen/io/xenbus.h).  They meet by going through states:
+ *
+ *	front end                                back end
+ *	---------                                --------
+ *	Initialising                             Initialising, InitWait: here is what I offer
+ *	  setup(): rings, event channels
+ *	Initialised (or Connected)               connects to the rings; Connected
+ *	  live()
+ *	Connected                                ... work ...
+ *	                                         Closing: please let go
+ *	  stop(dev, false)
+ *	Closing, Closed                          lets go of the rings; Closed
+ *	  release()
+ *	                                         InitWait again: from the top, or the directory goes
+ *
+ * This dance is danced in xenbus.c, once, for all drivers.  A driver provides the methods of
+ * xenbus_if.m, which are the indented lines.  It attaches (DEVICE_ATTACH) before any of them is
+ * called, and without talking to the back end: attach allocates the softc's locks and returns.
+ *
+ *	device_probe	xenbus_get_type(dev) is "vif"?
+ *	device_attach	what does not depend on the back end; returns at once
+ *	xenbus_setup	negotiate, allocate, publish		\  again and again, if the
+ *	xenbus_live	make the disk or interface appear	 } back end goes and
+ *	xenbus_stop	use the back end no more		|  comes back
+ *	xenbus_release	free what setup allocated		/
+ *	device_detach	xenbus_leave(), then free everything
+ *
+ * A back end that never leaves a state is waited for; one that jumps to where it should not be, or
+ * whose directory goes away, is treated as gone: stop(dev, true), release(dev).  The bus itself can wait:
+ * kldload(8) of a driver returns when its devices are Connected, or after hw.xen.connect_wait seconds.
+ *
+ * Every string that another domain wrote is parsed here: xenbus_read_*() bound it, and say what is
+ * wrong with it once.  The other end of a device is never trusted to name a path: xenbus checks that
+ * the back end's directory is of the right kind, and reads it by the domain number written there by
+ * the toolstack.
+ */
+
+#ifndef _DEV_XEN_XENBUS_H_
+#define	_DEV_XEN_XENBUS_H_
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/module.h>
+
+#include <dev/xen/xen_var.h>
+#include <dev/xen/xenstore.h>
+#include <xen/io/xenbus.h>
+
+#include "xenbus_if.h"
+
+/*
+ * Instance variables of a front end.  Strings belong to xenbus; the back end's may change between
+ * release() and setup(), and never while a method runs.
+ */
+enum xenbus_ivars {
+	XENBUS_IVAR_TYPE = 1,		/* const char *: "vif", "vbd" */
+	XENBUS_IVAR_NODE,		/* const char *: "device/vif/0" */
+	XENBUS_IVAR_OTHEREND_ID,	/* the back end's domain */
+	XENBUS_IVAR_OTHEREND_PATH,	/* const char *: "/local/domain/0/backend/vif/3/0" */
+	XENBUS_IVAR_STATE,		/* enum xenbus_state: what we last told */
+};
+
+#define	XENBUS_READ_IVAR(name, ivar, type)				\
+static inline type							\
+xenbus_get_##name(device_t dev)						\
+{									\
+	uintptr_t value = 0;						\
+									\
+	(void)BUS_READ_IVAR(device_get_parent(dev), dev, ivar, &value);	\
+	return ((type)value);						\
+}
+
+XENBUS_READ_IVAR(type, XENBUS_IVAR_TYPE, const char *)
+XENBUS_READ_IVAR(node, XENBUS_IVAR_NODE, const char *)
+XENBUS_READ_IVAR(otherend_id, XENBUS_IVAR_OTHEREND_ID, domid_t)
+XENBUS_READ_IVAR(otherend_path, XENBUS_IVAR_OTHEREND_PATH, const char *)
+XENBUS_READ_IVAR(state, XENBUS_IVAR_STATE, enum xenbus_state)
+
+#undef XENBUS_READ_IVAR
+
+/* Whose directory? */
+enum xenbus_side {
+	XENBUS_FRONT,
+	XENBUS_BACK,
+};
+
+/*
+ * Read a number, decimal, of a directory.  May sleep, as everything below.
+ *
+ * name   relative: "sectors", "queue-0/tx-ring-ref"
+ * min    the least and the greatest that make sense
+ * max
+ * value  set if 0 is returned
+ *
+ * Returns 0; ENOENT if there is none; EINVAL, logged, if it is not a number, has a sign, does not
+ * fit, or is out of range; what xenstore_read() says.
+ */
+int	xenbus_read_number(device_t dev, enum xenbus_side side, const char *name, uint64_t min,
+	    uint64_t max, uint64_t *value);
+
+/*
+ * The same for something optional: what is missing or makes no sense (logged) is `otherwise', what
+ * is over max is max (back ends of the future may offer more than we know).
+ */
+uint64_t xenbus_read_option(device_t dev, enum xenbus_side side, const char *name, uint64_t max,
+	    uint64_t otherwise);
+
+/* Does the back end offer a feature ("feature-sg" is "1")?  Missing or nonsense: no. */
+bool	xenbus_feature(device_t dev, const char *name);
+
+/*
+ * Read a string.
+ *
+ * buf   size bytes; always terminated
+ *
+ * Returns 0; ENOENT; EMSGSIZE, logged, if it is longer, or holds a NUL; what xenstore_read() says.
+ */
+int	xenbus_read_string(device_t dev, enum xenbus_side side, const char *name, char *buf,
+	    size_t size);
+
+/*
+ * Publish what setup() allocated: fn writes below the front end's directory with
+ * xenbus_write_number() and _string(), in a transaction, and is called again if that has to be.
+ *
+ * fn  returns 0, or an error that ends it all
+ *
+ * Returns 0, or what fn or xenstore_transaction() said.
+ */
+int	xenbus_publish(device_t dev, int (*fn)(device_t dev, struct xenstore_tx *tx, void *arg),
+	    void *arg);
+
+/* Write below the front end's directory.  tx: of xenbus_publish(), or NULL. */
+int	xenbus_write_number(device_t dev, struct xenstore_tx *tx, const char *name, uint64_t value);
+int	xenbus_write_string(device_t dev, struct xenstore_tx *tx, const char *name,
+	    const char *value);
+int	xenbus_remove(device_t dev, struct xenstore_tx *tx, const char *name);
+
+/*
+ * The device is beyond repair by a reset of its own: log why, write it to "error" for the
+ * administrator, call stop(dev, true), close, and release(dev).  It stays so until the back end begins
+ * again from Initialising, or InitWait.  Any context but interrupt filters; returns at once.
+ */
+void	xenbus_fatal(device_t dev, int error, const char *fmt, ...) __printflike(3, 4);
+
+/*
+ * Begin again: stop(dev, true), close, release(dev), and setup() when the back end is ready for it.  For a ring
+ * that was found broken.  Returns at once, as xenbus_fatal().
+ */
+void	xenbus_reset(device_t dev);
+
+/* What made stop() say EBUSY may be over: ask again.  Any context but interrupt filters. */
+void	xenbus_recheck(device_t dev);
+
+/*
+ * First thing of a driver's detach: no method is called any more when this returns, and the back end
+ * was told to let go, and given some seconds to do so.  stop() and release() were called if the device was
+ * set up.
+ * Hold no lock that a method takes.
+ */
+void	xenbus_leave(device_t dev);
+
+/* The name of a state, for messages. */
+const char *xenbus_state_name(enum xenbus_state state);
+
+/*
+ * Register a driver for front ends.
+ */
+#define	XENBUS_DRIVER_MODULE(name, driver, evh, arg)			\
+	DRIVER_MODULE(name, xenbus, driver, evh, arg)
+
+#endif /* !_DEV_XEN_XENBUS_H_ */

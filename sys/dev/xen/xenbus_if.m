@@ -1,0 +1,78 @@
+#-
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+#
+
+# What a front end of xenbus implements besides device_if(9); the theory is in dev/xen/xenbus.h.
+# Methods of one device are called one at a time, in a thread that may sleep.
+
+#include <sys/bus.h>
+
+INTERFACE xenbus;
+
+HEADER {
+	#include <dev/xen/xen_var.h>
+	#include <xen/io/xenbus.h>
+};
+
+CODE {
+	static void
+	xenbus_ignore_change(device_t dev __unused, const char *node __unused)
+	{
+
+	}
+
+	static int
+	xenbus_stop_nothing(device_t dev __unused, bool gone __unused)
+	{
+
+		return (0);
+	}
+
+	static void
+	xenbus_release_nothing(device_t dev __unused)
+	{
+
+	}
+};
+
+# The back end is in InitWait: read what it offers, allocate rings and event channels, publish them.
+# *next is the state that the front end goes to afterwards: set to Initialised before the call, and
+# to be changed to Connected where the protocol has it so (vif).
+# Returns 0, or an error after undoing everything: the front end is closed then.
+METHOD int setup {
+	device_t	dev;
+	enum xenbus_state *next;
+};
+
+# The back end is Connected: read what it says of itself now, and let users in.  xenbus then goes to
+# Connected.  Returns 0, or an error: stop and release are called, and the front end is closed.
+METHOD int live {
+	device_t	dev;
+};
+
+# Stop using the back end: put nothing more, let no event begin more work.  What users see stays, for
+# the back end may return; what is in flight waits for that.
+#
+# gone  false: the back end is still there and asks to close.  What is in flight may be waited for.
+#       EBUSY, where there are users that can't be turned away, leaves everything as it is until
+#       xenbus_recheck().
+#       true: nobody answers at the other side; the result does not matter.
+METHOD int stop {
+	device_t	dev;
+	bool		gone;
+} DEFAULT xenbus_stop_nothing;
+
+# After stop: the back end has let go, or was given time enough to.  Undo what setup did: drain the
+# queues, end grants, free rings and channels.  setup may be called again after that.
+METHOD void release {
+	device_t	dev;
+} DEFAULT xenbus_release_nothing;
+
+# Something below the back end's path changed, while the device is live; node is its name, relative
+# to the path ("sectors").  The back end's own state is not told here.
+METHOD void otherend_changed {
+	device_t	dev;
+	const char	*node;
+} DEFAULT xenbus_ignore_change;

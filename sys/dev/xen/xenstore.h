@@ -1,0 +1,124 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * xenstore: the tree of strings that domains share (docs/misc/xenstore.txt of Xen).
+ *
+ * Paths are relative to this domain's directory, /local/domain/N, unless they begin with a slash.  A
+ * node is given as a directory and a name below it, which may be NULL or "".
+ *
+ * All of these sleep until xenstore answered, for as long as xenstore_timeout allows; no mutex may be
+ * held.  Errors: ENOENT, EACCES, EINVAL, ENOSPC and so on, as xenstore says; ETIMEDOUT if it does
+ * not answer; EIO if what it answers makes no sense; ENAMETOOLONG; ENXIO if there is no xenstore.
+ */
+
+#ifndef _DEV_XEN_XENSTORE_H_
+#define	_DEV_XEN_XENSTORE_H_
+
+#include <sys/types.h>
+#include <sys/queue.h>
+
+#include <dev/xen/xen_var.h>
+
+struct xenstore_tx;
+
+/*
+ * Read a node's value.
+ *
+ * tx     transaction, or NULL
+ * value  set to memory to be freed by xenstore_free(), with a NUL behind the value
+ * len    set to the value's length, without that NUL; may be NULL
+ */
+int	xenstore_read(struct xenstore_tx *tx, const char *dir, const char *name, char **value,
+	    size_t *len);
+
+/* Write a string, without its NUL.  Nodes on the way to it are made. */
+int	xenstore_write(struct xenstore_tx *tx, const char *dir, const char *name, const char *value);
+int	xenstore_printf(struct xenstore_tx *tx, const char *dir, const char *name, const char *fmt,
+	    ...) __printflike(4, 5);
+
+/* Make an empty node, if there is none. */
+int	xenstore_mkdir(struct xenstore_tx *tx, const char *dir, const char *name);
+
+/* Remove a node and all below it.  That there is none is no error. */
+int	xenstore_remove(struct xenstore_tx *tx, const char *dir, const char *name);
+
+/*
+ * The names of a node's children, of however many pages.
+ *
+ * names  set to an array that ends with NULL; one piece of memory, to be freed by xenstore_free()
+ * count  set to how many there are; may be NULL
+ */
+int	xenstore_list(struct xenstore_tx *tx, const char *dir, const char *name, char ***names,
+	    u_int *count);
+
+/* Free what the above returned.  NULL is fine. */
+void	xenstore_free(void *memory);
+
+/* Does a node exist? */
+bool	xenstore_exists(struct xenstore_tx *tx, const char *dir, const char *name);
+
+/* Who may do what.  The first of a node's permissions names its owner, and what everybody may. */
+struct xenstore_perm {
+	domid_t	xp_domid;
+	u_int	xp_access;
+#define	XENSTORE_PERM_NONE	0
+#define	XENSTORE_PERM_READ	1
+#define	XENSTORE_PERM_WRITE	2
+};
+
+/*
+ * Get up to max permissions; *count is set to how many there are (more than max: the rest was left
+ * out).
+ */
+int	xenstore_get_perms(struct xenstore_tx *tx, const char *dir, const char *name,
+	    struct xenstore_perm *perms, u_int max, u_int *count);
+int	xenstore_set_perms(struct xenstore_tx *tx, const char *dir, const char *name,
+	    const struct xenstore_perm *perms, u_int count);
+
+/*
+ * Run fn in a transaction, and again if somebody else was faster (EAGAIN), a bounded number of times.
+ *
+ * fn  returns 0 to commit; anything else rolls back, and is returned
+ */
+int	xenstore_transaction(int (*fn)(struct xenstore_tx *tx, void *arg), void *arg);
+
+/*
+ * A watch: tells of every change of a node and below it, and once when it is set.
+ */
+struct xenstore_watch {
+	LIST_ENTRY(xenstore_watch) xw_link;
+	char		*xw_path;	/* as given to xenstore_watch(), which copies it */
+	uint32_t	 xw_token;
+	u_int		 xw_flags;	/* private */
+	/*
+	 * path has changed.  Called in xenstore's thread for watches, one call at a time; it may
+	 * call everything above, but not xenstore_watch_remove() on its own watch.
+	 */
+	void		(*xw_changed)(struct xenstore_watch *, const char *path);
+	void		*xw_arg;
+};
+
+/*
+ * Set a watch.  xw_changed and xw_arg are filled in; the structure is the caller's until
+ * xenstore_watch_remove().
+ */
+int	xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name);
+
+/* Take it back.  No call is running or to come when this returns.  One that was never set is fine. */
+void	xenstore_watch_remove(struct xenstore_watch *w);
+
+/* This domain's directory, "/local/domain/3"; ours to read for ever. */
+const char *xenstore_home(void);
+
+/*
+ * For suspend: finish what is under way and let nothing begin; and, in the new life, begin again with
+ * the ring that the toolstack gives, and set all watches again.  May sleep.
+ */
+void	xenstore_suspend(void);
+int	xenstore_resume(void);
+
+#endif /* !_DEV_XEN_XENSTORE_H_ */

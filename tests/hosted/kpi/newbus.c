@@ -1,0 +1,276 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * As much of kobj(9), device(9), interrupts and taskqueue(9) as lets a driver run under a test: one
+ * thread, devices that the test makes, interrupts that the test raises, and tasks that run when the
+ * test says so, or when they are drained.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/kobj.h>
+#include <sys/bus.h>
+#include <sys/rman.h>
+#include <sys/sbuf.h>
+#include <sys/sysctl.h>
+#include <sys/taskqueue.h>
+
+#include <machine/resource.h>
+
+#include "../host/host.h"
+#include "kpi.h"
+
+#define	KPI_MAX_INTRS	16
+#define	KPI_MAX_TASKS	4
+
+/* What device_t points to: an object, and what a driver may ask of it. */
+struct _device {
+	KOBJ_FIELDS;
+	device_t	 parent;
+	device_t	 child;
+	void		*softc;
+	const char	*nameunit;
+};
+
+struct kpi_intr {
+	struct resource	*res;		/* NULL: free */
+	driver_filter_t	*filter;
+	driver_intr_t	*handler;
+	void		*arg;
+};
+
+int kpi_devices;
+int kpi_intrs;
+int kpi_setup_fails;
+kobj_class_t kpi_child_class;
+void *kpi_child_softc;
+
+struct sysctl_oid sysctl___hw;
+
+static struct kpi_intr kpi_intr_table[KPI_MAX_INTRS];
+static struct task *kpi_tasks[KPI_MAX_TASKS];
+struct taskqueue *taskqueue_thread = (struct taskqueue *)&kpi_tasks;
+
+static kobj_method_t kpi_no_method;
+
+int
+kobj_error_method(void)
+{
+
+	return (ENXIO);
+}
+
+/* No cache: each call looks. */
+kobj_method_t *
+kobj_lookup_method(kobj_class_t cls, kobj_method_t **cep __unused, kobjop_desc_t desc)
+{
+	kobj_method_t *m;
+
+	for (m = cls->methods; m->desc != NULL; m++) {
+		if (m->desc == desc)
+			return (m);
+	}
+	return (&desc->deflt);
+}
+
+device_t
+kpi_device_create(device_t parent, kobj_class_t cls, void *softc, const char *nameunit)
+{
+	device_t dev = host_alloc(sizeof(*dev), sizeof(void *));
+	u_int i;
+
+	memset(dev, 0, sizeof(*dev));
+	dev->ops = host_alloc(sizeof(struct kobj_ops), sizeof(void *));
+	dev->ops->cls = cls;
+	for (i = 0; i < nitems(dev->ops->cache); i++)
+		dev->ops->cache[i] = &kpi_no_method;
+	dev->parent = parent;
+	dev->softc = softc;
+	dev->nameunit = nameunit;
+	kpi_devices++;
+	return (dev);
+}
+
+void
+kpi_device_destroy(device_t dev)
+{
+
+	host_free(dev->ops);
+	host_free(dev);
+	kpi_devices--;
+}
+
+device_t
+device_get_parent(device_t dev)
+{
+
+	return (dev->parent);
+}
+
+void *
+device_get_softc(device_t dev)
+{
+
+	return (dev->softc);
+}
+
+device_t
+device_add_child(device_t dev, const char *name __unused, int unit __unused)
+{
+
+	CHECK(dev->child == NULL, "two children");
+	dev->child = kpi_device_create(dev, kpi_child_class, kpi_child_softc, "child0");
+	return (dev->child);
+}
+
+int
+device_probe_and_attach(device_t dev)
+{
+
+	CHECK(dev->parent->child == dev, "not a child");
+	return (0);
+}
+
+int
+device_delete_children(device_t dev)
+{
+
+	if (dev->child != NULL)
+		kpi_device_destroy(dev->child);
+	dev->child = NULL;
+	return (0);
+}
+
+struct sysctl_ctx_list *
+device_get_sysctl_ctx(device_t dev __unused)
+{
+
+	return (NULL);
+}
+
+struct sysctl_oid *
+device_get_sysctl_tree(device_t dev __unused)
+{
+	static struct sysctl_oid tree;
+
+	return (&tree);
+}
+
+int
+bus_setup_intr(device_t dev, struct resource *r, int flags, driver_filter_t filter,
+    driver_intr_t handler, void *arg, void **cookiep)
+{
+	struct kpi_intr *in;
+
+	CHECK((flags & INTR_MPSAFE) != 0 && r != NULL, "flags 0x%x", flags);
+	CHECK(filter != NULL || handler != NULL, "no handler");
+	if (kpi_setup_fails > 0 && --kpi_setup_fails == 0)
+		return (EINVAL);
+	for (in = kpi_intr_table; in->res != NULL; in++)
+		CHECK(in < kpi_intr_table + KPI_MAX_INTRS - 1 && in->res != r,
+		    "too many, or twice");
+	*in = (struct kpi_intr){ r, filter, handler, arg };
+	kpi_intrs++;
+	*cookiep = in;
+	return (0);
+}
+
+int
+bus_teardown_intr(device_t dev __unused, struct resource *r, void *cookie)
+{
+	struct kpi_intr *in = cookie;
+
+	CHECK(in->res == r, "not the interrupt that was set up");
+	in->res = NULL;
+	kpi_intrs--;
+	return (0);
+}
+
+int
+bus_bind_intr(device_t dev __unused, struct resource *r __unused, int cpu __unused)
+{
+
+	return (0);
+}
+
+bool
+kpi_interrupt(struct resource *r)
+{
+	struct kpi_intr *in;
+	int said;
+
+	for (in = kpi_intr_table; in < kpi_intr_table + KPI_MAX_INTRS; in++) {
+		if (in->res != r || r == NULL)
+			continue;
+		said = in->filter != NULL ? in->filter(in->arg) : FILTER_SCHEDULE_THREAD;
+		if ((said & FILTER_SCHEDULE_THREAD) != 0)
+			in->handler(in->arg);
+		return (said != FILTER_STRAY);
+	}
+	return (false);
+}
+
+int
+taskqueue_enqueue(struct taskqueue *queue, struct task *task)
+{
+	int i;
+
+	CHECK(queue == taskqueue_thread, "another queue");
+	for (i = 0; kpi_tasks[i] != NULL; i++) {
+		if (kpi_tasks[i] == task)
+			return (0);
+		CHECK(i < KPI_MAX_TASKS - 1, "too many tasks");
+	}
+	kpi_tasks[i] = task;
+	return (0);
+}
+
+int
+kpi_run_tasks(void)
+{
+	struct task *task;
+	int i, n;
+
+	for (i = n = 0; i < KPI_MAX_TASKS; i++) {
+		task = kpi_tasks[i];
+		kpi_tasks[i] = NULL;
+		if (task == NULL)
+			continue;
+		task->ta_func(task->ta_context, 1);
+		n++;
+	}
+	return (n);
+}
+
+void
+taskqueue_drain(struct taskqueue *queue __unused, struct task *task __unused)
+{
+
+	(void)kpi_run_tasks();
+}
+
+int
+sbuf_printf(struct sbuf *s __unused, const char *fmt __unused, ...)
+{
+
+	return (0);
+}
+
+int
+sysctl_handle_int(SYSCTL_HANDLER_ARGS)
+{
+
+	return (ENOTSUP);
+}
+
+int
+sysctl_handle_string(SYSCTL_HANDLER_ARGS)
+{
+
+	return (ENOTSUP);
+}

@@ -1,0 +1,586 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The virtio bus, its half that is the same for every transport, with a device that does everything
+ * that QEMU's never do.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+
+#include <dev/virtio/virtio_bus.h>
+#include <dev/virtio/virtio_ring.h>
+
+#include "host/host.h"
+#include "kpi/kpi.h"
+#include "model/transport.h"
+
+#define	F_ONE		(1ULL << 0)
+#define	F_TWO		(1ULL << 1)
+#define	F_THREE		(1ULL << 2)
+#define	F_HIGH		(1ULL << 50)
+
+static const struct virtio_feature table[] = {
+	{ F_ONE, "ONE", 0 },
+	{ F_TWO, "TWO", VIRTIO_FEATURE_OFF },
+	{ F_THREE, "THREE", VIRTIO_FEATURE_REQUIRED },
+	{ F_HIGH, "HIGH", 0 },
+	{ 0, NULL, 0 }
+};
+
+static const struct virtio_feature less[] = {
+	{ F_THREE, "THREE", VIRTIO_FEATURE_REQUIRED },
+	{ 0, NULL, 0 }
+};
+
+#define	RING	(VIRTIO_F_INDIRECT_DESC | VIRTIO_F_EVENT_IDX)
+
+/* A driver's softc. */
+static struct driver {
+	struct pvq	*q[TR_QUEUES];
+	int		 intrs[TR_QUEUES];
+} driver;
+
+static void
+driver_intr0(void *arg __unused)
+{
+
+	driver.intrs[0]++;
+}
+
+static void
+driver_intr1(void *arg __unused)
+{
+
+	driver.intrs[1]++;
+}
+
+static struct virtio_queue_spec specs[] = {
+	{ "one", 4, 0, -1, 0, driver_intr0, NULL, &driver.q[0] },
+	{ "two", 4, 0, -1, 0, driver_intr1, NULL, &driver.q[1] },
+	{ "polled", 2, 0, -1, 0, NULL, NULL, &driver.q[2] },
+};
+
+static void
+opened(struct transport *tr, bool modern)
+{
+
+	memset(&driver, 0, sizeof(driver));
+	transport_open(tr, modern);
+	tr->tr_offered |= F_ONE | F_THREE;
+}
+
+static uint64_t
+negotiated(struct transport *tr)
+{
+	uint64_t got;
+	int error;
+
+	error = virtio_negotiate(tr->tr_child, table, &got);
+	CHECK(error == 0, "error %d", error);
+	CHECK(got == tr->tr_accepted && got == virtio_features(tr->tr_child), "0x%lx", got);
+	return (got);
+}
+
+static void
+set_up(struct transport *tr, bool modern, int queues)
+{
+	int error;
+
+	opened(tr, modern);
+	(void)negotiated(tr);
+	error = virtio_alloc_queues(tr->tr_child, specs, queues, INTR_TYPE_BIO);
+	CHECK(error == 0, "error %d", error);
+}
+
+static void
+tear_down(struct transport *tr)
+{
+	int i;
+
+	(void)virtio_stop(tr->tr_child);
+	for (i = 0; i < TR_QUEUES; i++) {
+		while (driver.q[i] != NULL && pvq_drain(driver.q[i]) != NULL)
+			continue;
+	}
+	virtio_free_queues(tr->tr_child);
+	for (i = 0; i < TR_QUEUES; i++)
+		CHECK(driver.q[i] == NULL, "queue %d is still there", i);
+	transport_close(tr);
+}
+
+static void
+post(struct pvq *q)
+{
+	bus_dma_segment_t seg = { 0x1000, 16 };
+	struct pvq_chain pc = { .pc_segs = &seg, .pc_nread = 1, .pc_cookie = q };
+
+	CHECK(pvq_reserve(q, 1) == 0, "no room");
+	pvq_put(q, &pc, 1);
+	pvq_commit(q);
+}
+
+static void
+takes_what_both_know(const void *arg __unused)
+{
+	struct transport tr;
+	uint64_t got;
+
+	opened(&tr, true);
+	tr.tr_offered |= F_TWO | F_HIGH | (1ULL << 20) | VIRTIO_F_RING_PACKED |
+	    VIRTIO_F_ACCESS_PLATFORM | VIRTIO_F_IN_ORDER;
+	got = negotiated(&tr);
+	CHECK(got == (F_ONE | F_THREE | F_HIGH | RING | VIRTIO_F_VERSION_1 |
+	    VIRTIO_F_ACCESS_PLATFORM), "0x%lx", got);
+	CHECK(virtio_has(tr.tr_child, F_ONE | F_HIGH) && !virtio_has(tr.tr_child, F_ONE | F_TWO),
+	    "virtio_has");
+	CHECK(tr.tr_status == (VIRTIO_STATUS_ACK | VIRTIO_STATUS_DRIVER |
+	    VIRTIO_STATUS_FEATURES_OK), "status 0x%x", tr.tr_status);
+	CHECK(strcmp(tr.tr_bus.vb_features_str, "ONE THREE HIGH INDIRECT_DESC EVENT_IDX "
+	    "VERSION_1 ACCESS_PLATFORM") == 0, "%s", tr.tr_bus.vb_features_str);
+	transport_close(&tr);
+}
+
+static void
+may_be_repeated_with_less(const void *arg __unused)
+{
+	struct transport tr;
+	uint64_t got;
+
+	opened(&tr, true);
+	(void)negotiated(&tr);
+	CHECK(virtio_negotiate(tr.tr_child, less, &got) == 0, "again");
+	CHECK(got == (F_THREE | RING | VIRTIO_F_VERSION_1) && tr.tr_accepted == got, "0x%lx", got);
+	transport_close(&tr);
+}
+
+static void
+legacy_has_32_bits(const void *arg __unused)
+{
+	struct transport tr;
+	uint64_t got;
+
+	opened(&tr, false);
+	tr.tr_offered |= F_HIGH | VIRTIO_F_VERSION_1;
+	got = negotiated(&tr);
+	CHECK(got == (F_ONE | F_THREE | RING), "0x%lx", got);
+	CHECK((tr.tr_status_seen & VIRTIO_STATUS_FEATURES_OK) == 0, "status 0x%x",
+	    tr.tr_status_seen);
+	transport_close(&tr);
+}
+
+static void
+refusals_are_told_apart(const void *arg __unused)
+{
+	struct transport tr;
+	uint64_t got;
+
+	opened(&tr, true);
+	tr.tr_offered &= ~F_THREE;
+	kpi_lines = 0;
+	CHECK(virtio_negotiate(tr.tr_child, table, &got) == ENOTSUP, "required");
+	CHECK((tr.tr_status & VIRTIO_STATUS_FAILED) != 0 && kpi_lines == 1, "not told");
+	transport_close(&tr);
+
+	opened(&tr, true);
+	tr.tr_offered &= ~VIRTIO_F_VERSION_1;
+	CHECK(virtio_negotiate(tr.tr_child, table, &got) == ENOTSUP, "VERSION_1");
+	transport_close(&tr);
+
+	opened(&tr, true);
+	tr.tr_refuse_features = true;
+	CHECK(virtio_negotiate(tr.tr_child, table, &got) == ENODEV, "FEATURES_OK");
+	CHECK((tr.tr_status & VIRTIO_STATUS_FAILED) != 0, "not told");
+	tr.tr_refuse_features = false;
+	(void)negotiated(&tr);
+	transport_close(&tr);
+
+	opened(&tr, true);
+	tr.tr_reset_error = ETIMEDOUT;
+	CHECK(virtio_negotiate(tr.tr_child, table, &got) == ENODEV, "reset");
+	tr.tr_reset_error = ENXIO;
+	CHECK(virtio_negotiate(tr.tr_child, table, &got) == ENODEV, "gone");
+	tr.tr_reset_error = 0;
+	transport_close(&tr);
+}
+
+static void
+configuration_is_read_by_fields(const void *arg __unused)
+{
+	struct transport tr;
+	uint8_t bytes[6];
+	uint64_t v64;
+	uint32_t v32;
+	uint16_t v16;
+	uint8_t v8;
+
+	opened(&tr, true);
+	CHECK(virtio_read_config(tr.tr_child, 3, &v8, 1) == 0 && v8 == 4, "%u", v8);
+	CHECK(virtio_read_config(tr.tr_child, 4, &v16, 2) == 0 && v16 == 0x0605, "0x%x", v16);
+	CHECK(virtio_read_config(tr.tr_child, 8, &v32, 4) == 0 && v32 == 0x0c0b0a09, "0x%x", v32);
+	CHECK(tr.tr_config_reads == 3, "%d accesses for three fields", tr.tr_config_reads);
+	CHECK(virtio_read_config(tr.tr_child, 8, &v64, 8) == 0 &&
+	    v64 == 0x100f0e0d0c0b0a09ULL, "0x%lx", v64);
+	CHECK(virtio_read_config(tr.tr_child, 1, bytes, 6) == 0 && bytes[0] == 2 && bytes[5] == 7,
+	    "bytes");
+	CHECK(virtio_read_config(tr.tr_child, 28, &v64, 8) == ENXIO, "across the end");
+	CHECK(virtio_read_config(tr.tr_child, 32, &v8, 1) == ENXIO, "at the end");
+	CHECK(virtio_read_config(tr.tr_child, ~(bus_size_t)0, &v32, 4) == ENXIO, "overflow");
+	v32 = 0x11223344;
+	CHECK(virtio_write_config(tr.tr_child, 12, &v32, 4) == 0 && tr.tr_config[12] == 0x44 &&
+	    tr.tr_config[15] == 0x11, "write");
+	CHECK(virtio_write_config(tr.tr_child, 30, &v32, 4) == ENXIO, "write across the end");
+	transport_close(&tr);
+}
+
+static void
+configuration_is_consistent(const void *arg)
+{
+	bool modern = arg != NULL;
+	struct transport tr;
+	uint8_t bytes[8];
+	int i, restless;
+
+	for (restless = 1; restless < 40; restless++) {
+		opened(&tr, modern);
+		tr.tr_restless = restless;
+		CHECK(virtio_read_config(tr.tr_child, 8, bytes, 8) == 0, "error");
+		for (i = 1; i < 8; i++)
+			CHECK(bytes[i] == bytes[0], "bytes %u and %u", bytes[0], bytes[i]);
+		transport_close(&tr);
+	}
+	opened(&tr, modern);
+	tr.tr_restless = 1000000;
+	CHECK(virtio_read_config(tr.tr_child, 8, bytes, 8) == EBUSY, "never still");
+	transport_close(&tr);
+}
+
+static void
+absurd_queues_are_refused(const void *arg __unused)
+{
+	static const uint16_t sizes[] = { 0, 3, 12, 65535 };
+	struct transport tr;
+	u_int i;
+
+	for (i = 0; i < nitems(sizes); i++) {
+		opened(&tr, true);
+		(void)negotiated(&tr);
+		tr.tr_sizes[1] = sizes[i];
+		kpi_lines = 0;
+		CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == ENXIO, "%u",
+		    sizes[i]);
+		CHECK(kpi_lines == 1, "%d lines", kpi_lines);
+		transport_close(&tr);
+	}
+	opened(&tr, true);
+	(void)negotiated(&tr);
+	tr.tr_refuse_queue = true;
+	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == ENXIO, "refused");
+	transport_close(&tr);
+}
+
+static void
+size_has_a_bound(const void *arg)
+{
+	bool modern = arg != NULL;
+	struct transport tr;
+
+	opened(&tr, modern);
+	(void)negotiated(&tr);
+	tr.tr_sizes[0] = 1024;
+	specs[0].vqs_max_size = 100;
+	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == 0, "error");
+	specs[0].vqs_max_size = 0;
+	/* The next power of two below; a legacy device's size is its own. */
+	CHECK(driver.q[0]->q_size == (modern ? 64 : 1024), "%u", driver.q[0]->q_size);
+	tear_down(&tr);
+}
+
+static void
+queues_may_be_left_out(const void *arg __unused)
+{
+	struct virtio_queue_spec some[3];
+	struct transport tr;
+
+	opened(&tr, true);
+	(void)negotiated(&tr);
+	memcpy(some, specs, sizeof(some));
+	some[1].vqs_pvq = NULL;
+	tr.tr_sizes[2] = 4;
+	CHECK(virtio_alloc_queues(tr.tr_child, some, 3, INTR_TYPE_BIO) == 0, "error");
+	CHECK(tr.tr_enabled[0] && !tr.tr_enabled[1] && tr.tr_enabled[2], "enabled");
+	CHECK(tr.tr_queue_vector[0] == 1 && tr.tr_queue_vector[2] == -1, "vectors");
+	virtio_start(tr.tr_child);
+	tear_down(&tr);
+}
+
+static void
+shortage_leaves_nothing(const void *arg __unused)
+{
+	struct transport tr;
+	int error, n;
+
+	error = ENOMEM;
+	for (n = 1; error != 0; n++) {
+		opened(&tr, true);
+		(void)negotiated(&tr);
+		kpi_fail_after = n;
+		error = virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO);
+		kpi_fail_after = 0;
+		if (error == 0)
+			tear_down(&tr);
+		else
+			transport_close(&tr);
+		CHECK(n < 1000, "never works");
+	}
+	CHECK(n > 3, "there was no shortage");
+}
+
+/* With n messages, and one that the device refuses: which way is taken? */
+static void
+way_case(int n, int refuse, int setup_fails, bool wired, int config, int first, int second)
+{
+	struct transport tr;
+
+	opened(&tr, true);
+	(void)negotiated(&tr);
+	tr.tr_nvectors = n;
+	tr.tr_refuse_vector = refuse;
+	kpi_setup_fails = setup_fails;
+	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == 0, "error");
+	kpi_setup_fails = 0;
+	CHECK(tr.tr_bus.vb_wired == wired, "%d messages: wired %d", n, tr.tr_bus.vb_wired);
+	CHECK(tr.tr_config_vector == config && tr.tr_queue_vector[0] == first &&
+	    tr.tr_queue_vector[1] == second, "%d messages: vectors %d, %d, %d", n,
+	    tr.tr_config_vector, tr.tr_queue_vector[0], tr.tr_queue_vector[1]);
+	tear_down(&tr);
+}
+
+static void
+ways_of_interrupts(const void *arg __unused)
+{
+	struct transport tr;
+
+	way_case(8, -2, 0, false, 0, 1, 2);
+	way_case(3, -2, 0, false, 0, 1, 2);
+	way_case(2, -2, 0, false, 0, 1, 1);
+	way_case(1, -2, 0, false, 0, 0, 0);
+	way_case(0, -2, 0, true, -1, -1, -1);
+	/* The device has no room for the last vector, for the second, for any. */
+	way_case(8, 2, 0, false, 0, 1, 1);
+	way_case(8, 1, 0, false, 0, 0, 0);
+	way_case(8, 0, 0, true, -1, -1, -1);
+	/* A handler can't be set up. */
+	way_case(8, -2, 3, false, 0, 1, 1);
+
+	opened(&tr, true);
+	(void)negotiated(&tr);
+	tr.tr_nvectors = 0;
+	tr.tr_no_wired = true;
+	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == ENXIO, "none at all");
+	transport_close(&tr);
+}
+
+static void
+messages_reach_their_handler(const void *arg __unused)
+{
+	struct transport tr;
+
+	set_up(&tr, true, 2);
+	(void)kpi_interrupt(&tr.tr_irqs[1]);
+	(void)kpi_interrupt(&tr.tr_irqs[0]);
+	CHECK(driver.intrs[0] == 0 && kpi_run_tasks() == 0, "interrupt before start");
+	virtio_start(tr.tr_child);
+	CHECK(kpi_interrupt(&tr.tr_irqs[1]) && kpi_interrupt(&tr.tr_irqs[2]) &&
+	    kpi_interrupt(&tr.tr_irqs[2]), "not wanted");
+	CHECK(driver.intrs[0] == 1 && driver.intrs[1] == 2, "%d, %d", driver.intrs[0],
+	    driver.intrs[1]);
+	CHECK(driver.q[1]->q_stats.qs_intrs == 2, "statistics");
+	CHECK(kpi_interrupt(&tr.tr_irqs[0]) && tr.tr_changes == 0, "in the handler");
+	CHECK(kpi_run_tasks() == 1 && tr.tr_changes == 1, "no change of configuration");
+	tear_down(&tr);
+}
+
+static void
+wired_interrupt_has_a_cause(const void *arg __unused)
+{
+	struct transport tr;
+	struct resource *irq = &tr.tr_irqs[TR_VECTORS];
+
+	opened(&tr, true);
+	(void)negotiated(&tr);
+	tr.tr_nvectors = 0;
+	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == 0, "error");
+	virtio_start(tr.tr_child);
+	CHECK(!kpi_interrupt(irq), "another device's interrupt is claimed");
+	tr.tr_isr = 0xff;
+	CHECK(!kpi_interrupt(irq) && driver.intrs[0] == 0, "a device that has gone");
+	tr.tr_isr = VIRTIO_ISR_QUEUE;
+	CHECK(kpi_interrupt(irq) && driver.intrs[0] == 1 && driver.intrs[1] == 1, "queues");
+	CHECK(kpi_run_tasks() == 0, "queues only");
+	tr.tr_isr = VIRTIO_ISR_CONFIG;
+	CHECK(kpi_interrupt(irq) && driver.intrs[0] == 1 && kpi_run_tasks() == 1, "configuration");
+	tr.tr_isr = VIRTIO_ISR_QUEUE | VIRTIO_ISR_CONFIG;
+	CHECK(kpi_interrupt(irq) && driver.intrs[0] == 2 && kpi_run_tasks() == 1, "both");
+	tr.tr_isr = 0;
+	tear_down(&tr);
+}
+
+static void
+at_driver_ok(struct transport *tr)
+{
+
+	CHECK(kpi_interrupt(&tr->tr_irqs[1]), "not wanted");
+}
+
+static void
+interrupt_at_driver_ok_is_heard(const void *arg __unused)
+{
+	struct transport tr;
+
+	set_up(&tr, true, 2);
+	tr.tr_at_driver_ok = at_driver_ok;
+	virtio_start(tr.tr_child);
+	CHECK(driver.intrs[0] == 1, "lost");
+	tear_down(&tr);
+}
+
+static void
+kick_before_start_is_made_up_for(const void *arg __unused)
+{
+	struct transport tr;
+
+	set_up(&tr, true, 2);
+	post(driver.q[0]);
+	(void)pvq_kick(driver.q[0]);
+	CHECK(tr.tr_notified[0] == 0, "too early");
+	virtio_start(tr.tr_child);
+	CHECK(tr.tr_notified[0] == 1 && tr.tr_notified[1] == 0, "%u, %u", tr.tr_notified[0],
+	    tr.tr_notified[1]);
+	tear_down(&tr);
+}
+
+static void
+restart_brings_all_back(const void *arg)
+{
+	struct transport tr;
+	struct pvq *q;
+
+	set_up(&tr, arg != NULL, 2);
+	q = driver.q[0];
+	virtio_start(tr.tr_child);
+	post(q);
+	pvq_break(q, PVQ_FAULT_ID, 1);
+	CHECK(virtio_stop(tr.tr_child) == 0 && tr.tr_status == 0, "stop");
+	(void)kpi_interrupt(&tr.tr_irqs[1]);
+	CHECK(driver.intrs[0] == 0, "interrupt while stopped");
+	CHECK(virtio_restart(tr.tr_child) == EBUSY, "with a chain in flight");
+	CHECK(pvq_drain(q) == q, "drain");
+	CHECK(virtio_restart(tr.tr_child) == 0, "restart");
+	CHECK(driver.q[0] == q && !pvq_broken(q), "another queue, or broken");
+	CHECK(tr.tr_enabled[0] && tr.tr_enabled[1] && tr.tr_queue_vector[1] == 2 &&
+	    tr.tr_config_vector == 0, "not set up");
+	CHECK(tr.tr_accepted == virtio_features(tr.tr_child), "other features");
+	virtio_start(tr.tr_child);
+	post(q);
+	CHECK(pvq_kick(q) && tr.tr_notified[0] == 1, "kick");
+	CHECK(virtio_stop(tr.tr_child) == 0, "stop");
+	CHECK(pvq_drain(q) == q, "drain");
+	tr.tr_offered &= ~F_ONE;
+	CHECK(virtio_restart(tr.tr_child) == ENODEV, "the device offers less");
+	tear_down(&tr);
+}
+
+static void
+lost_device_keeps_its_rings(const void *arg __unused)
+{
+	struct transport tr;
+
+	set_up(&tr, true, 2);
+	virtio_start(tr.tr_child);
+	tr.tr_reset_error = ETIMEDOUT;
+	CHECK(virtio_stop(tr.tr_child) == ETIMEDOUT, "stop");
+	virtio_free_queues(tr.tr_child);
+	CHECK(driver.q[0] == NULL && kpi_dma_maps > 0, "the rings were freed");
+	CHECK(kpi_intrs == 0 && tr.tr_irqs_out == 0, "interrupts were not");
+}
+
+static void
+gone_device_is_freed(const void *arg __unused)
+{
+	struct transport tr;
+
+	set_up(&tr, true, 2);
+	virtio_start(tr.tr_child);
+	tr.tr_reset_error = ENXIO;
+	tr.tr_status = 0xff;
+	CHECK(!virtio_needs_reset(tr.tr_child), "a device that has gone asks for nothing");
+	CHECK(virtio_stop(tr.tr_child) == 0, "stop");
+	tear_down(&tr);
+}
+
+static void
+device_asks_for_a_reset(const void *arg __unused)
+{
+	struct transport tr;
+
+	set_up(&tr, true, 2);
+	virtio_start(tr.tr_child);
+	CHECK(!virtio_needs_reset(tr.tr_child), "not yet");
+	tr.tr_status |= VIRTIO_STATUS_NEEDS_RESET;
+	CHECK(virtio_needs_reset(tr.tr_child), "unheard");
+	tear_down(&tr);
+}
+
+static const struct hosted_test tests[] = {
+	{ "takes_what_both_know", "Offered, known and not switched off", takes_what_both_know,
+	    NULL },
+	{ "may_be_repeated_with_less", "Negotiation starts with a reset",
+	    may_be_repeated_with_less, NULL },
+	{ "legacy_has_32_bits", "And no FEATURES_OK", legacy_has_32_bits, NULL },
+	{ "refusals_are_told_apart", "Each has its errno and a line in the log",
+	    refusals_are_told_apart, NULL },
+	{ "configuration_is_read_by_fields", "One access for a field, nothing past the end",
+	    configuration_is_read_by_fields, NULL },
+	{ "configuration_is_consistent_modern", "By its generation", configuration_is_consistent,
+	    tests },
+	{ "configuration_is_consistent_legacy", "By reading twice", configuration_is_consistent,
+	    NULL },
+	{ "absurd_queues_are_refused", "No queue, or a size that is none",
+	    absurd_queues_are_refused, NULL },
+	{ "size_has_a_bound_modern", "The driver's bound is kept", size_has_a_bound, tests },
+	{ "size_has_a_bound_legacy", "The device's size is kept", size_has_a_bound, NULL },
+	{ "queues_may_be_left_out", "And a queue may be polled", queues_may_be_left_out, NULL },
+	{ "shortage_leaves_nothing", "Any allocation may fail", shortage_leaves_nothing, NULL },
+	{ "ways_of_interrupts", "Fewer messages, refused vectors, failed handlers",
+	    ways_of_interrupts, NULL },
+	{ "messages_reach_their_handler", "While the device is live",
+	    messages_reach_their_handler, NULL },
+	{ "wired_interrupt_has_a_cause", "Queue, configuration, both, or another device",
+	    wired_interrupt_has_a_cause, NULL },
+	{ "interrupt_at_driver_ok_is_heard", "A device may interrupt at once",
+	    interrupt_at_driver_ok_is_heard, NULL },
+	{ "kick_before_start_is_made_up_for", "But not sent before DRIVER_OK",
+	    kick_before_start_is_made_up_for, NULL },
+	{ "restart_brings_all_back_modern", "Features, queues, vectors", restart_brings_all_back,
+	    tests },
+	{ "restart_brings_all_back_legacy", "Features, queues, vectors", restart_brings_all_back,
+	    NULL },
+	{ "lost_device_keeps_its_rings", "It may still write to them",
+	    lost_device_keeps_its_rings, NULL },
+	{ "gone_device_is_freed", "It can't write any more", gone_device_is_freed, NULL },
+	{ "device_asks_for_a_reset", "NEEDS_RESET", device_asks_for_a_reset, NULL },
+	{ NULL, NULL, NULL, NULL }
+};
+
+const struct hosted_test *
+hosted_tests(void)
+{
+
+	return (tests);
+}

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""A virtio block device (VirtIO 1.3, 5.2) on a file, or on memory."""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import struct
+
+import device
+import ring
+
+SECTOR = 512
+T_IN, T_OUT, T_FLUSH, T_GET_ID, T_DISCARD, T_WRITE_ZEROES = 0, 1, 4, 8, 11, 13
+S_OK, S_IOERR, S_UNSUPP = 0, 1, 2
+
+
+class Block(device.Device):
+    """The disk."""
+
+    type_id = 2
+    queues_of_type = 1
+    feature_names = {  # noqa: RUF012
+        "SIZE_MAX": 1, "SEG_MAX": 2, "GEOMETRY": 4, "RO": 5, "BLK_SIZE": 6, "FLUSH": 9,
+        "TOPOLOGY": 10, "CONFIG_WCE": 11, "MQ": 12, "DISCARD": 13, "WRITE_ZEROES": 14,
+        "LIFETIME": 15, "SECURE_ERASE": 16, "ZONED": 17,
+    }
+    default_features = ["SEG_MAX", "BLK_SIZE", "FLUSH"]  # noqa: RUF012
+    fields = {  # noqa: RUF012
+        "capacity": (0, 8), "size_max": (8, 4), "seg_max": (12, 4), "cylinders": (16, 2),
+        "heads": (18, 1), "sectors": (19, 1), "blk_size": (20, 4), "physical_block_exp": (24, 1),
+        "alignment_offset": (25, 1), "min_io_size": (26, 2), "opt_io_size": (28, 4),
+        "writeback": (32, 1), "num_queues": (34, 2), "max_discard_sectors": (36, 4),
+        "max_discard_seg": (40, 4), "discard_sector_alignment": (44, 4),
+        "max_write_zeroes_sectors": (48, 4), "max_write_zeroes_seg": (52, 4),
+        "write_zeroes_may_unmap": (56, 1),
+    }
+    config_size = 60
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__(args)
+        if args.image is None:
+            self.disk: bytearray | mmap.mmap = bytearray(args.size)
+        else:
+            with open(args.image, "r+b") as image:
+                self.disk = mmap.mmap(image.fileno(), 0)
+        for setting in (f"capacity={len(self.disk) // SECTOR}", "seg_max=126", "blk_size=512",
+                        "writeback=1", f"num_queues={len(self.queues)}",
+                        f"max_discard_sectors={len(self.disk) // SECTOR}", "max_discard_seg=1",
+                        "discard_sector_alignment=1", *args.set):
+            self.set_config(setting)
+
+    def process(self, queue: ring.Queue) -> None:
+        """Answer all requests in a queue."""
+        while (chain := queue.pop()) is not None:
+            self.answer(queue, chain)
+
+    def answer(self, queue: ring.Queue, chain: ring.Chain) -> None:
+        """Answer one request."""
+        out = ring.gather(self.memory, chain.readable)
+        kind, _, sector = struct.unpack_from("<IIQ", out)
+        room = chain.room() - 1
+        try:
+            status, data = self.run(kind, sector, out[16:], room)
+        except IndexError:
+            status, data = S_IOERR, b""
+        written = ring.scatter(self.memory, chain.writable, data)
+        self.count(f"type_{kind}")
+        lie = self.teller.take("status", queue.index)
+        if lie is None or lie != "none":
+            gpa, length = chain.writable[-1]
+            self.memory.write(gpa + length - 1, bytes([status if lie is None else lie]))
+        queue.complete(chain, (room if written else 0) + 1)
+
+    def run(self, kind: int, sector: int, data: bytes, room: int) -> tuple[int, bytes]:
+        """Do a request: its status, and what is read."""
+        at = sector * SECTOR
+        if kind == T_IN:
+            self.check(at, room)
+            return S_OK, bytes(self.disk[at:at + room])
+        if kind == T_OUT:
+            self.check(at, len(data))
+            self.disk[at:at + len(data)] = data
+            return S_OK, b""
+        if kind == T_FLUSH:
+            return S_OK, b""
+        if kind == T_GET_ID:
+            return S_OK, b"pv-kmod vhost".ljust(20, b"\0")
+        if kind == T_DISCARD:
+            sector, count, _ = struct.unpack("<QII", data)
+            self.count("discarded", count)
+            self.check(sector * SECTOR, count * SECTOR)
+            self.disk[sector * SECTOR:(sector + count) * SECTOR] = bytes(count * SECTOR)
+            return S_OK, b""
+        return S_UNSUPP, b""
+
+    def check(self, at: int, length: int) -> None:
+        """IndexError beyond the end of the disk."""
+        if at + length > len(self.disk):
+            raise IndexError

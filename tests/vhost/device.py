@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""What the devices have in common: features, configuration, queues, lies, commands.
+
+A transport (vhostuser.py, pciproxy.py) fills in the queues and calls kicked(); it gives the device
+a way to say that the configuration changed.  Everything is done with the device's lock held.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import lies
+import memory
+import ring
+
+RING_FEATURES = {
+    "NOTIFY_ON_EMPTY": 24, "ANY_LAYOUT": 27, "INDIRECT_DESC": 28, "EVENT_IDX": 29, "VERSION_1": 32,
+    "ACCESS_PLATFORM": 33, "RING_PACKED": 34, "IN_ORDER": 35, "ORDER_PLATFORM": 36,
+    "NOTIFICATION_DATA": 39, "RING_RESET": 40,
+}
+RING_DEFAULTS = ["INDIRECT_DESC", "EVENT_IDX", "VERSION_1"]
+
+
+class CommandError(Exception):
+    """A command that could not be done, in a line."""
+
+
+class Device:
+    """A device without a transport."""
+
+    type_id = 0
+    queues_of_type = 1
+    feature_names: dict[str, int] = {}  # noqa: RUF012 (a constant of each class)
+    default_features: list[str] = []  # noqa: RUF012
+    # Field of the configuration: (offset, bytes).
+    fields: dict[str, tuple[int, int]] = {}  # noqa: RUF012
+    config_size = 64
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.counters: dict[str, int] = {}
+        self.teller = lies.Teller()
+        self.teller.count = self.count
+        self.memory = memory.Memory()
+        self.names = RING_FEATURES | self.feature_names
+        self.features = 0
+        for name in RING_DEFAULTS + self.default_features + args.offer:
+            self.features |= self.bit(name)
+        for name in args.withhold:
+            self.features &= ~self.bit(name)
+        self.agreed = 0
+        self.config = bytearray(self.config_size)
+        self.queues = [self.new_queue(i) for i in range(args.queues or self.queues_of_type)]
+        self.announce_config: Callable[[], None] = lambda: None
+        self.transport: Callable[[list[str]], Any] | None = None
+        self.late = 0
+        self.ignored: set[int] = set()
+
+    def new_queue(self, index: int) -> ring.Queue:
+        """A queue that counts."""
+        queue = ring.Queue(self.memory, index, self.teller)
+        queue.count = self.count
+        return queue
+
+    def bit(self, name: str) -> int:
+        """The mask of a feature, by name or number."""
+        if name in self.names:
+            return 1 << self.names[name]
+        try:
+            return 1 << int(name, 0)
+        except ValueError:
+            raise CommandError(f"no such feature: {name}") from None
+
+    def has(self, name: str) -> bool:
+        """Was this feature agreed on?"""
+        return bool(self.agreed & self.bit(name))
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Add to a counter."""
+        with self.lock:
+            self.counters[name] = self.counters.get(name, 0) + by
+            self.changed.notify_all()
+
+    def set_config(self, setting: str) -> None:
+        """FIELD=VALUE of the configuration; a value of hex digits with colons is bytes."""
+        name, _, value = setting.partition("=")
+        if name not in self.fields:
+            raise CommandError(f"no such field: {name}; there are {' '.join(self.fields)}")
+        offset, size = self.fields[name]
+        data = bytes.fromhex(value.replace(":", "")) if ":" in value else (
+            int(value, 0) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+        self.config[offset:offset + size] = data
+
+    def agree(self, features: int) -> None:
+        """The driver chose."""
+        self.agreed = features
+        for queue in self.queues:
+            queue.features = features
+
+    def started(self, queue: ring.Queue) -> None:
+        """A queue came to life; a device that completes after a reset does it now."""
+        if self.late > 0 and queue.gone:
+            self.late -= 1
+            self.count("late")
+            for head in queue.gone:
+                queue.put_used(head, 0)
+            queue.always_notify = True
+            queue.publish()
+            queue.start(0)
+            queue.gone = []
+        self.count("starts")
+        self.kicked(queue)
+
+    def stopped(self, queue: ring.Queue) -> int:
+        """A queue was taken away."""
+        self.count("stops")
+        return queue.stop()
+
+    def kicked(self, queue: ring.Queue) -> None:
+        """The driver says that there is something in a queue."""
+        if queue.index in self.ignored:
+            return
+        self.count("kicks")
+        while queue.live and self.wants(queue):
+            self.process(queue)
+            queue.publish()
+            if not queue.ask_kicks():
+                return
+
+    def wants(self, queue: ring.Queue) -> bool:
+        """Is there use for what is in a queue?"""
+        return True
+
+    def process(self, queue: ring.Queue) -> None:
+        """Do what is in a queue."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Answer what was held back."""
+        for queue in self.queues:
+            held, queue.held = queue.held, []
+            for chain, length in held:
+                queue.give(chain, length)
+            queue.always_notify = True
+            queue.publish()
+            queue.always_notify = False
+
+    def interrupt_storm(self, seconds: float) -> None:
+        """Interrupt without work, as fast as we can."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with self.lock:
+                for queue in self.queues:
+                    if queue.live:
+                        queue.notify()
+                self.count("storm")
+            time.sleep(0)
+
+    def config_storm(self, seconds: float, settings: list[str]) -> None:
+        """Announce configurations without an end, a setting after the other."""
+        end = time.monotonic() + seconds
+        number = 0
+        while time.monotonic() < end:
+            with self.lock:
+                self.set_config(settings[number % len(settings)])
+                number += 1
+                self.announce_config()
+                self.count("config_storm")
+            time.sleep(0.001)
+
+    def wait(self, name: str, value: int, seconds: float) -> None:
+        """Wait until a counter has a value."""
+        with self.lock:
+            if not self.changed.wait_for(lambda: self.counters.get(name, 0) >= value, seconds):
+                raise CommandError(f"{name} is {self.counters.get(name, 0)}, not {value}: "
+                                   f"{self.counters}")
+
+    def command(self, words: list[str]) -> Any:
+        """Run a command of the control socket; returns what is printed as JSON."""
+        match words:
+            case ["stats"]:
+                return self.counters
+            case ["lie", name, *rest]:
+                if name not in lies.LIES:
+                    raise CommandError(f"no such lie: {name}; there are {' '.join(lies.LIES)}")
+                numbers = [int(word, 0) for word in rest]
+                numbers += [1, 0, -1][len(numbers):]
+                with self.lock:
+                    self.teller.plan(name, *numbers)
+                return {}
+            case ["honest"]:
+                with self.lock:
+                    self.teller.honest()
+                    self.late = 0
+                    self.ignored.clear()
+                    self.release()
+                    for queue in self.queues:
+                        self.kicked(queue)
+                return self.counters
+            case ["late", count]:
+                self.late = int(count)
+                return {}
+            case ["ignore", *queues]:
+                self.ignored = {int(queue) for queue in queues}
+                return {}
+            case ["set", *settings]:
+                with self.lock:
+                    for setting in settings:
+                        self.set_config(setting)
+                    self.announce_config()
+                return {}
+            case ["storm", "interrupts", seconds]:
+                self.interrupt_storm(float(seconds))
+                return self.counters
+            case ["storm", "config", seconds, *settings]:
+                self.config_storm(float(seconds), settings)
+                return self.counters
+            case ["wait", name, value, seconds]:
+                self.wait(name, int(value), float(seconds))
+                return self.counters
+        if self.transport is not None:
+            return self.transport(words)
+        raise CommandError(f"no such command: {' '.join(words)}")
