@@ -281,9 +281,10 @@ sysctl_operand(char *operand, const struct sysctl_opts *o, char *buf)
 		status = sysctl_set(oidp, value, o, buf);
 	else if (value != NULL)
 		status = cmd_err("sysctl", 0, "oid '%s' isn't a leaf node", operand);
-	else if ((oidp->oid_kind & CTLTYPE) == CTLTYPE_NODE && !o->descr)
-		status = sysctl_show_tree(oidp, o, buf);
-	else
+	else if ((oidp->oid_kind & CTLTYPE) == CTLTYPE_NODE) {
+		status = o->descr ? sysctl_show(oidp, o, buf) : 0;
+		status |= sysctl_show_tree(oidp, o, buf);
+	} else
 		status = sysctl_show(oidp, o, buf);
 	sysctl_release(oidp);
 	return (status);

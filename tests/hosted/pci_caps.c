@@ -65,7 +65,7 @@ model_find(uint8_t where, int capability, int *capreg)
 {
 	int n;
 
-	for (n = 0; where != 0 && n < 48; n++, where = pci.config[where + 1]) {
+	for (n = 0; where >= 0x40 && where < 0xfc && n < 48; n++, where = pci.config[where + 1]) {
 		if (pci.config[where] == capability) {
 			*capreg = where;
 			return (0);

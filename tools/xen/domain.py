@@ -200,6 +200,24 @@ def create(lab: Lab, args: argparse.Namespace, folder: str, deadline: Deadline) 
         raise LabError(next((line for line in lines if "error" in line), "xl create failed"))
 
 
+# The guest's console.  xl, which would end a guest that has shut down, stops looking after it once
+# it was saved (`save -c`, or a save that failed), so that is done here as well: Xen tells of every
+# shutdown by @releaseDomain.
+CONSOLE = """
+id=$(xl domid {name} 2>/dev/null) || exit 1
+xenstore-watch @releaseDomain 2>/dev/null | while read -r _; do
+    sleep 1
+    reason=$(xl list -v {name} 2>/dev/null | awk 'NR == 2 && $5 ~ /[sc]/ {{ print $8 }}')
+    case $reason in ''|-|{suspend}) continue ;; esac
+    echo "has shut down, reason code $reason" >>/var/log/xen/xl-{name}.log
+    xl destroy {name}
+done >/dev/null 2>&1 </dev/null &
+{first}
+xenconsole --interactive --type pv --num 0 $id 2>/dev/null
+trap '' TERM
+kill -TERM 0
+"""
+
 # Prints `gone REASON` or `here`: whether the guest of that name exists, and if not, the last
 # reason for a shutdown in the log that its xl keeps (none: it was destroyed).
 STATE = """
@@ -216,11 +234,9 @@ def console(lab: Lab, name: str, sink: Callable[[bytes], None], deadline: Deadli
     A guest that was saved may be restored: its console is then joined again.  Returns the reason
     for its shutdown, None if it was destroyed.
     """
-    first = f"xl unpause {name} & "
+    first = f"xl unpause {name} >/dev/null 2>&1 &"
     while True:
-        script = (f"id=$(xl domid {name} 2>/dev/null) || exit 1; {first}"
-                  "exec xenconsole --interactive --type pv --num 0 $id 2>/dev/null")
-        lab.run(script, deadline, sink, 0)
+        lab.run(CONSOLE.format(name=name, first=first, suspend=REASON_SUSPEND), deadline, sink, 0)
         first = ""
         words = lab.output(STATE.format(name=name), deadline).split()
         if words[0] == "gone" and words[1:] != [str(REASON_SUSPEND)]:
