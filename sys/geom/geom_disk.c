@@ -13,11 +13,12 @@
  * a shortage of memory fails a bio as a whole.  The consumer's bio ends with the last child: with the
  * error of the first that failed, and with the bytes of all that worked.
  *
- * Life.  disk_create() makes the cdev; there is no tasting.  disk_gone() refuses new bios with ENXIO at
- * once and leaves the rest to the g_event task, which may sleep: destroy_dev() (waits for threads in the
- * cdev's methods), d_close if it was open, wait for the driver to end the bios it holds, d_gone.
- * disk_destroy() does all of it and waits, so that nothing of the driver is called after it returns.
- * The driver must end the bios it holds before, or while another thread waits here.
+ * Life.  disk_create() makes the cdev; there is no tasting.  disk_gone() refuses new bios with
+ * ENXIO at once and leaves the rest to the g_event task, which may sleep: destroy_dev() (waits for
+ * threads in the cdev's methods), d_close if it was open, wait for the driver to end the bios it
+ * holds, d_gone. disk_destroy() does all of it and waits, so that nothing of the driver is called
+ * after it returns. The driver must end the bios it holds before, or while another thread waits
+ * here.
  *
  * Locking: gd_lock of each disk protects the counts, the flags, the media's size and the statistics.
  * It is a leaf; no method of the driver is called with it held.

@@ -339,8 +339,8 @@ cmd_dd(int argc, char **argv)
 	free(d, M_CMDDISK);
 	return (status);
 }
-CONSOLE_CMD(dd, cmd_dd, "dd if=file of=file [bs=n] [count=n] [skip=n] [seek=n] [conv=value[,value ...]] "
-    "[status=none|noxfer]");
+CONSOLE_CMD(dd, cmd_dd, "dd if=file of=file [bs=n] [count=n] [skip=n] [seek=n] "
+    "[conv=value[,value ...]] [status=none|noxfer]");
 
 /* sha256(1) */
 

@@ -10,10 +10,10 @@
  *	diskbench -o write -b 4k -d 32 -n 10000 -v /dev/vtbd0
  *	diskbench -o read -r -b 4k -d 32 -n 10000 -v /dev/vtbd0
  *
- * The requests go over the first n * b bytes of the disk (all of it, if it is smaller), in ascending
- * order or, with -r, at random.  With -v each block of 512 bytes that is written carries a stamp that
- * depends on its place and on the seed alone, and each that is read must carry it: so reads find what an
- * earlier write of the same seed left, and requests that overlap do no harm.
+ * The requests go over the first n * b bytes of the disk (all of it, if it is smaller), in
+ * ascending order or, with -r, at random.  With -v each block of 512 bytes that is written carries
+ * a stamp that depends on its place and on the seed alone, and each that is read must carry it: so
+ * reads find what an earlier write of the same seed left, and requests that overlap do no harm.
  *
  * A request goes straight to the device's strategy routine, not through physio(9), so that the depth
  * is the driver's.  Completion only queues the slot; the command's thread submits it again.

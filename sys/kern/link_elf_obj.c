@@ -219,7 +219,8 @@ elf_obj_check_sections(struct elf_obj *eo)
 	const Elf64_Shdr *str;
 	int error;
 
-	if (eh->e_shnum == 0 || eh->e_shnum > ELF_OBJ_MAXSECTIONS || eh->e_shentsize != sizeof(Elf64_Shdr) ||
+	if (eh->e_shnum == 0 || eh->e_shnum > ELF_OBJ_MAXSECTIONS ||
+	    eh->e_shentsize != sizeof(Elf64_Shdr) ||
 	    eh->e_shoff % sizeof(uint64_t) != 0 || eh->e_shstrndx >= eh->e_shnum) {
 		printf("kldload: %s: no usable section table\n", eo->lf.filename);
 		return (ENOEXEC);

@@ -31,6 +31,7 @@ struct td_sched {
 	int		ts_cpu;		/* CPU it is bound to, or NOCPU. */
 	int		ts_slice;	/* Ticks left before its equals have their turn. */
 	u_int		ts_flags;
+	u_int		ts_turn;	/* Older than its equals' if it has waited longer. */
 };
 
 #define	TSF_AFFINITY	0x0001		/* ts_mask leaves CPUs out. */

@@ -9,7 +9,8 @@
  *
  * Queues.  One run queue for all CPUs, and one for each CPU that holds the threads that may run
  * nowhere else (bound, pinned, or with an affinity).  A CPU takes the best of the common queue and
- * its own; with neither, its idle thread, which is never queued.
+ * its own, of equals the one that has waited longer; with neither, its idle thread, which is never
+ * queued.
  *
  * Who runs a thread that became ready: the CPU that made it ready, if the thread is better than
  * what runs there; else an idle CPU, which is sent an IPI; else a CPU that runs something worse.
@@ -55,6 +56,7 @@ static struct runq runq_common;
 static struct runq runq_cpu[MAXCPU];
 static volatile int nready_common;
 static volatile int nready_cpu[MAXCPU];
+static u_int sched_turn;		/* threads that were put behind their equals */
 static cpuset_t idle_cpus;
 static int sched_slice = 10;
 
@@ -237,6 +239,8 @@ sched_enqueue(struct thread *td, int flags)
 	struct td_sched *ts = td_get_sched(td);
 	int cpu = sched_home(td);
 
+	if ((flags & SRQ_PREEMPTED) == 0)
+		ts->ts_turn = ++sched_turn;
 	if (cpu == NOCPU) {
 		ts->ts_runq = &runq_common;
 		nready_common++;
@@ -289,6 +293,15 @@ sched_rem(struct thread *td)
 	TD_SET_CAN_RUN(td);
 }
 
+/* Whether td goes before other: it is better, or its equal and has waited longer. */
+static bool
+sched_before(struct thread *td, struct thread *other)
+{
+	if (td->td_priority != other->td_priority)
+		return (td->td_priority < other->td_priority);
+	return ((int)(td_get_sched(td)->ts_turn - td_get_sched(other)->ts_turn) < 0);
+}
+
 struct thread *
 sched_choose(void)
 {
@@ -299,7 +312,7 @@ sched_choose(void)
 		any = runq_choose(&runq_common);
 	if (nready_cpu[cpu] != 0)
 		own = runq_choose(&runq_cpu[cpu]);
-	if (any == NULL || (own != NULL && own->td_priority <= any->td_priority))
+	if (any == NULL || (own != NULL && sched_before(own, any)))
 		any = own;
 	if (any == NULL)
 		return (PCPU_GET(idlethread));

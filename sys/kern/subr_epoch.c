@@ -8,9 +8,10 @@
  * epoch(9): readers that never wait, and writers that wait until the readers of before are gone.
  *
  * An epoch has two generations of readers, and for each a count per CPU.  A reader adds itself to
- * the generation that is current when it enters, and stays on its CPU until it leaves.  A writer makes the other generation current, and waits until the sum of the old one is
- * zero.  It does so twice: a reader may have read the current generation just before the first
- * change and be counted only after it, and that one is caught by the second.
+ * the generation that is current when it enters, and stays on its CPU until it leaves.  A writer
+ * makes the other generation current, and waits until the sum of the old one is zero.  It does so
+ * twice: a reader may have read the current generation just before the first change and be counted
+ * only after it, and that one is caught by the second.
  *
  * The counts are changed by locked instructions, which on amd64 are full barriers: what a reader
  * loads inside of its section is loaded after it is counted, and before it is not any more.
@@ -42,27 +43,28 @@ struct epoch_cpu {
 	TAILQ_HEAD(, epoch_tracker) ec_trackers;
 } __aligned(CACHE_LINE_SIZE);
 
+/* What epoch_call() makes of the two words of a context: a queue without an allocation. */
+struct epoch_deferred {
+	struct epoch_deferred	*ed_next;
+	epoch_callback_t	*ed_func;
+};
+CTASSERT(sizeof(struct epoch_deferred) <= sizeof(struct epoch_context));
+
 struct epoch {
 	struct epoch_cpu ep_cpu[MAXCPU];
 	volatile u_int	 ep_current;	/* 0 or 1: where new readers count */
 	int		 ep_flags;
 	struct sx	 ep_sx;
+	struct epoch_deferred *ep_first;	/* callbacks that wait, in order */
+	struct epoch_deferred **ep_last;
+	TAILQ_ENTRY(epoch) ep_link;
 };
-
-/* A callback as it waits in epoch_context's two words and the queue. */
-struct epoch_deferred {
-	STAILQ_ENTRY(epoch_deferred) ed_link;
-	epoch_t			 ed_epoch;
-	epoch_callback_t	*ed_func;
-	epoch_context_t		 ed_ctx;
-};
-STAILQ_HEAD(epoch_queue, epoch_deferred);
 
 static MALLOC_DEFINE(M_EPOCH, "epoch", "epochs and their callbacks");
 
 static struct mtx epoch_mtx;
 MTX_SYSINIT(epoch, &epoch_mtx, "epoch callbacks", MTX_DEF);
-static struct epoch_queue epoch_queue = STAILQ_HEAD_INITIALIZER(epoch_queue);
+static TAILQ_HEAD(epoch_list, epoch) epoch_list = TAILQ_HEAD_INITIALIZER(epoch_list);
 
 epoch_t global_epoch;
 epoch_t global_epoch_preempt;
@@ -75,8 +77,12 @@ epoch_alloc(const char *name, int flags)
 	epoch = malloc_aligned(sizeof(*epoch), CACHE_LINE_SIZE, M_EPOCH, M_WAITOK | M_ZERO);
 	epoch->ep_flags = flags;
 	sx_init(&epoch->ep_sx, name);
+	epoch->ep_last = &epoch->ep_first;
 	for (int cpu = 0; cpu < MAXCPU; cpu++)
 		TAILQ_INIT(&epoch->ep_cpu[cpu].ec_trackers);
+	mtx_lock(&epoch_mtx);
+	TAILQ_INSERT_TAIL(&epoch_list, epoch, ep_link);
+	mtx_unlock(&epoch_mtx);
 	return (epoch);
 }
 
@@ -85,6 +91,9 @@ epoch_free(epoch_t epoch)
 {
 
 	epoch_drain_callbacks(epoch);
+	mtx_lock(&epoch_mtx);
+	TAILQ_REMOVE(&epoch_list, epoch, ep_link);
+	mtx_unlock(&epoch_mtx);
 	sx_destroy(&epoch->ep_sx);
 	free(epoch, M_EPOCH);
 }
@@ -221,51 +230,54 @@ epoch_wait_preempt(epoch_t epoch)
 	epoch_wait_common(epoch);
 }
 
-/*
- * The context has two words of room, too few for a queue; they hold a pointer to what is queued.
- * There is no way to report a shortage of memory, so the element sleeps for it where it may, and
- * where it may not the reserve of M_USE_RESERVE serves.
- */
 void
 epoch_call(epoch_t epoch, epoch_callback_t *func, epoch_context_t ctx)
 {
-	struct epoch_deferred *ed;
+	struct epoch_deferred *ed = (void *)ctx;
 
-	ed = malloc(sizeof(*ed), M_EPOCH, M_NOWAIT | M_USE_RESERVE);
-	if (ed == NULL)
-		panic("epoch_call: no memory for a callback");
-	ed->ed_epoch = epoch;
+	ed->ed_next = NULL;
 	ed->ed_func = func;
-	ed->ed_ctx = ctx;
 	mtx_lock(&epoch_mtx);
-	STAILQ_INSERT_TAIL(&epoch_queue, ed, ed_link);
-	wakeup(&epoch_queue);
+	*epoch->ep_last = ed;
+	epoch->ep_last = &ed->ed_next;
+	wakeup(&epoch_list);
 	mtx_unlock(&epoch_mtx);
 }
 
-/* Run the callbacks: take all that is queued, wait for each epoch in it once, call in order. */
+/* The first epoch that has callbacks waiting; NULL if none has. */
+static epoch_t
+epoch_with_work(void)
+{
+	epoch_t epoch;
+
+	mtx_assert(&epoch_mtx, MA_OWNED);
+	TAILQ_FOREACH(epoch, &epoch_list, ep_link) {
+		if (epoch->ep_first != NULL)
+			break;
+	}
+	return (epoch);
+}
+
+/* Run the callbacks: take all that an epoch has, wait for it once, call in order. */
 static void
 epoch_thread(void *arg __unused)
 {
-	struct epoch_queue batch = STAILQ_HEAD_INITIALIZER(batch);
-	struct epoch_deferred *ed;
-	epoch_t waited;
+	struct epoch_deferred *ed, *next;
+	epoch_t epoch;
 
 	for (;;) {
 		mtx_lock(&epoch_mtx);
-		while (STAILQ_EMPTY(&epoch_queue))
-			mtx_sleep(&epoch_queue, &epoch_mtx, 0, "epochcb", 0);
-		STAILQ_CONCAT(&batch, &epoch_queue);
+		while ((epoch = epoch_with_work()) == NULL)
+			mtx_sleep(&epoch_list, &epoch_mtx, 0, "epochcb", 0);
+		ed = epoch->ep_first;
+		epoch->ep_first = NULL;
+		epoch->ep_last = &epoch->ep_first;
 		mtx_unlock(&epoch_mtx);
-		waited = NULL;
-		while ((ed = STAILQ_FIRST(&batch)) != NULL) {
-			STAILQ_REMOVE_HEAD(&batch, ed_link);
-			if (ed->ed_epoch != waited) {
-				epoch_wait_common(ed->ed_epoch);
-				waited = ed->ed_epoch;
-			}
-			ed->ed_func(ed->ed_ctx);
-			free(ed, M_EPOCH);
+		epoch_wait_common(epoch);
+		for (; ed != NULL; ed = next) {
+			/* The callback may free the memory that the link is in. */
+			next = ed->ed_next;
+			ed->ed_func((epoch_context_t)ed);
 		}
 	}
 }

@@ -68,22 +68,32 @@ def take(options: dict[str, str], owned: set[str]) -> dict[str, str]:
 
 
 def new_node(lab: Lab, what: str) -> str:
-    """A name for a device that this lab has not had yet."""
+    """A name for a device that this lab has not had yet; it goes when the guest DOM does."""
     counter = lab.folder / f"{what}.count"
     with counter.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         number = len(file.read())
         file.write("x")
+    if guest := os.environ.get("DOM"):
+        with (lab.folder / f"{guest}.nodes").open("a") as file:
+            file.write(f"{what}{number}\n")
     return f"{what}{number}"
+
+
+def nodes_of(lab: Lab, guest: str) -> list[str]:
+    """The devices that were plugged in for a guest."""
+    file = lab.folder / f"{guest}.nodes"
+    nodes = file.read_text().split() if file.is_file() else []
+    file.unlink(missing_ok=True)
+    return nodes
 
 
 def free_ram_disk(lab: Lab, deadline: Deadline) -> str:
     """One of dom0's ram disks that no guest has."""
-    node = new_node(lab, "ram")
-    device = f"/dev/{node}"
-    lab.output(f"[ -b {device} ] || {{ echo no more ram disks; exit 1; }}", deadline)
-    return device
+    script = ("for d in /dev/ram?; do [ -e /run/lock/${d##*/} ] && continue;"
+              " >/run/lock/${d##*/}; echo $d; exit; done; echo no more ram disks; exit 1")
+    return lab.output(script, deadline)
 
 
 def plug_disk(lab: Lab, text: str, deadline: Deadline) -> tuple[str, dict[str, str]]:
@@ -205,13 +215,13 @@ def create(lab: Lab, args: argparse.Namespace, folder: str, deadline: Deadline) 
 # shutdown by @releaseDomain.
 CONSOLE = """
 id=$(xl domid {name} 2>/dev/null) || exit 1
-xenstore-watch @releaseDomain 2>/dev/null | while read -r _; do
+{{ xenstore-watch @releaseDomain | while read -r _; do
     sleep 1
     reason=$(xl list -v {name} 2>/dev/null | awk 'NR == 2 && $5 ~ /[sc]/ {{ print $8 }}')
     case $reason in ''|-|{suspend}) continue ;; esac
     echo "has shut down, reason code $reason" >>/var/log/xen/xl-{name}.log
     xl destroy {name}
-done >/dev/null 2>&1 </dev/null &
+done; }} >/dev/null 2>&1 </dev/null &
 {first}
 xenconsole --interactive --type pv --num 0 $id 2>/dev/null
 trap '' TERM
@@ -253,6 +263,7 @@ def write_console(data: bytes) -> None:
 
 def run(lab: Lab, args: argparse.Namespace, deadline: Deadline) -> int:
     """Run a guest to its end; returns the exit status."""
+    os.environ["DOM"] = args.name
     create(lab, args, f"/run/guests/{args.name}", deadline)
     try:
         reason = console(lab, args.name, write_console, deadline)
@@ -350,3 +361,5 @@ def session(args: argparse.Namespace) -> Iterator[Session]:
     finally:
         with contextlib.suppress(LabError):
             lab.output(f"xl destroy {name} 2>/dev/null; rm -rf /run/guests/{name}", Deadline(20))
+            for node in nodes_of(lab, name):
+                lab.unplug(node, Deadline(20))

@@ -288,6 +288,17 @@ class Lab:
                     f" ip link set {card} up && ip link set br-{card} up", deadline)
         return f"br-{card}"
 
+    def unplug(self, node: str, deadline: Deadline) -> None:
+        """Undo add_disk() or add_network()."""
+        with locked(self.folder / "plug.lock"), Qmp(self.qmp_path, deadline) as qmp:
+            # dom0 lets go of it in its own time.
+            qmp.monitor(f"device_del {node}dev")
+            qmp.wait("DEVICE_DELETED", device=f"{node}dev")
+            if node.startswith("net"):
+                qmp.monitor(f"netdev_del {node}")
+                self.output("for b in /sys/class/net/br-*; do [ -e /sys/class/net/${b##*br-} ] ||"
+                            " { ip link set ${b##*/} down; brctl delbr ${b##*/}; }; done", deadline)
+
 
 def running() -> list[Lab]:
     """All labs that run."""

@@ -20,6 +20,7 @@ class Qmp:
     def __init__(self, path: pathlib.Path, deadline: Deadline) -> None:
         self.deadline = deadline
         self.buffer = b""
+        self.events: list[dict[str, Any]] = []
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(deadline.left())
         try:
@@ -62,6 +63,16 @@ class Qmp:
                 return message["return"]
             if "error" in message:
                 raise LabError(f"QEMU: {message['error']['desc']}")
+            self.events.append(message)
+
+    def wait(self, name: str, **data: Any) -> None:
+        """Wait for an event with these data."""
+        while True:
+            for event in self.events:
+                found = event.get("data", {})
+                if event.get("event") == name and data.items() <= found.items():
+                    return
+            self.events = [self.receive()]
 
     def monitor(self, line: str) -> None:
         """Run a command of the human monitor, which takes options as the command line does."""

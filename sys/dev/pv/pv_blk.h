@@ -32,12 +32,12 @@
  * Ordering.  A bio with BIO_ORDERED starts when nothing is in flight, and nothing starts before it is
  * done.  A BIO_FLUSH starts when nothing is in flight, so that it covers every write queued before it.
  *
- * Batching.  A notification and an interrupt cost a trip to the host each, so deep queues share them.
- * In a queue that had PV_BLK_DEEP requests or more in flight lately, the device is not told of each new
- * one: half of that depth (up to blk_batch), the next interrupt, or a tick tells it, whichever is first.
- * In the same way it is asked to interrupt after that many completions.  The tick comes after
- * PV_BLK_TICK, or PV_BLK_TICK_SOON when the device has nothing to do meanwhile: that is the most that a
- * request can lose.  Shallower queues are notified of everything.
+ * Batching.  A notification and an interrupt cost a trip to the host each, so deep queues share
+ * them. In a queue that had PV_BLK_DEEP requests or more in flight lately, the device is not told
+ * of each new one: half of that depth (up to blk_batch), the next interrupt, or a tick tells it,
+ * whichever is first. In the same way it is asked to interrupt after that many completions.  The
+ * tick comes after PV_BLK_TICK, or PV_BLK_TICK_SOON when the device has nothing to do meanwhile:
+ * that is the most that a request can lose.  Shallower queues are notified of everything.
  *
  * Locking.  blk_mtx protects everything in struct pv_blk and its requests.  It is not held while
  * calling biodone(9), disk(9) (but for disk_resize()), or the protocol's bo_stop and bo_restart; it

@@ -550,10 +550,11 @@ pv_blk_complete(struct pv_blk *blk, const struct pvq_done *pd)
 }
 
 /*
- * How deep is the queue?  What is in flight does not tell: a fast device has answered before a user with
- * many requests has submitted all of them again.  So what was given back and not yet followed by another
- * bio counts too.  The depth is the most of the last that many completions, and goes down by a quarter
- * with each such round that had less, as does what was given back: it may have been the end.
+ * How deep is the queue?  What is in flight does not tell: a fast device has answered before a user
+ * with many requests has submitted all of them again.  So what was given back and not yet followed
+ * by another bio counts too.  The depth is the most of the last that many completions, and goes
+ * down by a quarter with each such round that had less, as does what was given back: it may have
+ * been the end.
  */
 static void
 pv_blk_note_depth(struct pv_blk *blk, u_int completed)

@@ -87,7 +87,7 @@ struct pvq_chain {
 struct pvq_done {
 	void		*pd_cookie;
 	uint32_t	 pd_len;	/* bytes written into the chain (virtqueue) */
-	const void	*pd_msg;	/* copy of the response (grant ring), valid until the next get */
+	const void	*pd_msg;	/* copy of the response (grant ring); until the next get */
 };
 
 /* Why a queue is broken; each has a counter and a word in the log. */

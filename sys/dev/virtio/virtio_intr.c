@@ -17,8 +17,9 @@
  * A way may fail late: the device refuses a vector when it is told of it, so each is set up in full,
  * and taken back in full.
  *
- * Handlers run in interrupt threads.  None runs the driver's code while the device is stopped (vb_awake).
- * A handler that is running when the device is stopped goes on; virtio_intr_free() waits for it.
+ * Handlers run in interrupt threads.  None runs the driver's code while the device is stopped
+ * (vb_awake). A handler that is running when the device is stopped goes on; virtio_intr_free()
+ * waits for it.
  *
  * Locking.  None: vb_slots and vb_irqs do not change while handlers are set up, and vb_isr is
  * changed by atomic operations.

@@ -15,7 +15,8 @@
  *	device writes    status, one byte                     struct vtblk_msg
  *
  * always in descriptors of their own, which every device accepts, legacy ones without ANY_LAYOUT
- * included (2.7.4.3).  Numbers are little-endian, but in the guest's order on a legacy device (5.2.6.3).
+ * included (2.7.4.3).  Numbers are little-endian, but in the guest's order on a legacy device
+ * (5.2.6.3).
  *
  * Trust.  The configuration is checked before use: what can't be right is replaced by the default, or
  * the driver does not attach; it says which.  The status byte is set to a value that no device may
