@@ -10,27 +10,26 @@
 
 .include "kern.mk"
 
-# Options' headers come from the kernel's build folder; interface headers are made here.
-_OPTS=		${SRCS:Mopt_*.h}
-_IFHDRS=	${SRCS:M*_if.h}
-_IFSRCS=	${SRCS:M*_if.c}
-_CSRCS=		${SRCS:M*.c:N*_if.c}
+# An interface's header or source is one that has a .m file; it is made here.
+_MPATHS=	kern dev/pci dev/virtio dev/xen dev/pv
+.for _src in ${SRCS:M*_if.[ch]}
+.for _dir in ${_MPATHS}
+.if exists(${SYSDIR}/${_dir}/${_src:R}.m)
+_IFS+=		${_src}
+${_src}: ${SYSDIR}/${_dir}/${_src:R}.m ${MAKEOBJOPS}
+	@${MAKEOBJOPS} -${_src:E} -d . ${SYSDIR}/${_dir}/${_src:R}.m
+.endif
+.endfor
+.endfor
+_IFHDRS=	${_IFS:M*.h}
+_IFSRCS=	${_IFS:M*.c}
+_CSRCS=		${SRCS:M*.c}
+.for _src in ${_IFSRCS}
+_CSRCS:=	${_CSRCS:N${_src}}
+.endfor
 OBJS=		${_CSRCS:R:@_o@${_o}.o@} ${_IFSRCS:R:@_o@${_o}.o@}
 
 KMOD_CFLAGS=	${KERN_CFLAGS} -DKLD_MODULE -DKLD_TIED -I${.OBJDIR} ${CFLAGS}
-
-_MPATHS=	kern dev/pci dev/virtio dev/xen dev/pv
-.for _if in ${_IFHDRS} ${_IFSRCS}
-.if !defined(_mfile_${_if:R})
-.for _dir in ${_MPATHS}
-.if exists(${SYSDIR}/${_dir}/${_if:R}.m)
-_mfile_${_if:R}= ${SYSDIR}/${_dir}/${_if:R}.m
-.endif
-.endfor
-.endif
-${_if}: ${_mfile_${_if:R}} ${MAKEOBJOPS}
-	@${MAKEOBJOPS} -${_if:E} -d . ${_mfile_${_if:R}}
-.endfor
 
 all: ${KMOD}.ko
 
