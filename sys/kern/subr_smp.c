@@ -9,7 +9,9 @@
  *
  * A rendezvous has three functions: setup, action, teardown.  Every CPU runs each, and waits for the
  * others between two, unless the function in that place is smp_no_rendezvous_barrier.  The
- * arguments are global, the CPUs count themselves into rv_waiters, one count a stage.
+ * arguments are global, the CPUs count themselves into rv_waiters, one count a stage.  They wait with
+ * interrupts off, and so answer by hand those who wait for all CPUs to forget a translation: one of
+ * them may be the CPU that has not come yet.
  *
  * A stopped CPU spins in its IPI's handler until it finds itself in started_cpus; both sets are
  * written by the CPUs concerned (machine dependent, ipi_stop).
@@ -101,8 +103,10 @@ rendezvous_wait(int stage)
 {
 
 	atomic_add_acq_int(&rv_waiters[stage], 1);
-	while (atomic_load_acq_int(&rv_waiters[stage]) < rv_ncpus)
+	while (atomic_load_acq_int(&rv_waiters[stage]) < rv_ncpus) {
+		invlop_handler();
 		cpu_spinwait();
+	}
 }
 
 void
@@ -173,8 +177,10 @@ smp_rendezvous_cpus(cpuset_t map, void (*setup)(void *), void (*action)(void *),
 		ipi_selected(map, IPI_RENDEZVOUS);
 	if (self)
 		smp_rendezvous_action();
-	while (atomic_load_acq_int(&rv_waiters[RV_DONE]) < rv_ncpus)
+	while (atomic_load_acq_int(&rv_waiters[RV_DONE]) < rv_ncpus) {
+		invlop_handler();
 		cpu_spinwait();
+	}
 	mtx_unlock_spin(&smp_ipi_mtx);
 }
 

@@ -339,6 +339,8 @@ doorbells_lie_in_their_window(const void *arg __unused)
 	CHECK(vtpci_modern_attach(&pci.sc) == 0, "refused");
 	CHECK(virtqueue_split_create(&params, &q) == 0, "create");
 	virtqueue_split_addrs(q, &addrs);
+	set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_SIZE, 8);
+	CHECK(pci.sc.vp_ops->vo_queue_size(&pci.sc, 1) == 8, "queue 1 of 2");
 	CHECK(pci.sc.vp_ops->vo_queue_size(&pci.sc, 2) == 0, "queue 2 of 2");
 
 	/* Multiplier 4, 4 KiB: 1,023 is the last place. */

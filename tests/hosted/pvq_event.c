@@ -192,7 +192,7 @@ enable_sees_what_waits(const struct impl *im)
 /* What the peer does in the middle of a driver's call. */
 static struct step {
 	struct fix	*f;
-	int		 at;		/* before which load or store of the call, from 1; 0: before all */
+	int		 at;		/* before which access of the call, from 1; 0: before all */
 	int		 seen;		/* so far */
 	void		(*act)(void);
 } step;

@@ -46,6 +46,7 @@
 #include <machine/tss.h>
 
 #include <x86/apicvar.h>
+#include <x86/xen/xen_kernel.h>
 
 #include <amd64/amd64/boot.h>
 
@@ -204,6 +205,7 @@ hammer_time(vm_paddr_t start_info)
 	identify_cpu1();
 	identify_cpu2();
 	identify_hypervisor();
+	xen_kernel_init();
 
 	pcpu_init(pc, 0, sizeof(struct pcpu));
 	PCPU_SET(curthread, &thread0);

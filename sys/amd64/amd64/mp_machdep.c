@@ -53,6 +53,7 @@
 #include <x86/apicvar.h>
 #include <amd64/amd64/boot.h>
 #include <x86/x86/apic_private.h>
+#include <x86/xen/xen_kernel.h>
 
 void	init_secondary_entry(struct pcpu *pc);
 
@@ -157,6 +158,7 @@ init_secondary_entry(struct pcpu *pc)
 	PCPU_SET(curthread, PCPU_GET(idlethread));
 	PCPU_SET(curpcb, curthread->td_pcb);
 	lapic_setup(0);
+	xen_kernel_cpu_init();
 	schedinit_ap();
 	PCPU_SET(switchtime, cpu_ticks());
 	PCPU_SET(switchticks, ticks);

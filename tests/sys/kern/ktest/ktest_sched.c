@@ -250,6 +250,44 @@ sched_sleeper_preempts_busy_thread(void)
 		ktest_join(kt[i]);
 }
 
+/* Yields all the time, on its CPU; gives up the priority of a new thread first. */
+static void
+bound_yielder(void *arg, int me)
+{
+	struct stage *s = arg;
+	sbintime_t end = sbinuptime() + 20 * SBT_1S;
+
+	kern_yield(PUSER);
+	while (!s->stop && sbinuptime() < end)
+		kern_yield(PRI_UNCHANGED);
+	KT_TRUE(s->stop);
+}
+
+static void
+late_stopper(void *arg, int me)
+{
+	struct stage *s = arg;
+
+	kern_yield(PUSER);
+	s->stop = true;
+}
+
+/* Of equals, those that may run on any CPU have their turn as well as those bound to each. */
+static void
+sched_bound_threads_do_not_starve_equals(void)
+{
+	struct ktest_thread *kt[MAXCPU], *stopper;
+	struct stage s = { .count = 0 };
+	int i;
+
+	for (i = 0; i < mp_ncpus; i++)
+		kt[i] = ktest_spawn(bound_yielder, &s, i, i, 0);
+	stopper = ktest_spawn(late_stopper, &s, i, KT_ANYCPU, 0);
+	for (i = 0; i < mp_ncpus; i++)
+		ktest_join(kt[i]);
+	ktest_join(stopper);
+}
+
 static void
 binder(void *arg, int me)
 {
@@ -465,6 +503,7 @@ const struct ktest_case ktest_sched_cases[] = {
 	{ "kthread.kproc_has_threads", kproc_has_threads },
 	{ "sched.preempts_at_once", sched_preempts_at_once },
 	{ "sched.sleeper_preempts_busy_thread", sched_sleeper_preempts_busy_thread },
+	{ "sched.bound_threads_do_not_starve_equals", sched_bound_threads_do_not_starve_equals },
 	{ "sched.bind_moves", sched_bind_moves },
 	{ "sched.pin_stays", sched_pin_stays },
 	{ "sched.critical_section_is_not_preempted", sched_critical_section_is_not_preempted },
