@@ -38,6 +38,8 @@
 #include <kern/panic_exit.h>
 #include <x86/x86/acpi_tables.h>
 #include <x86/x86/apic_private.h>
+#include <x86/xen/xen_kernel.h>
+#include <xen/sched.h>
 
 /* QEMU: -device isa-debug-exit,iobase=0x501,iosize=4; a write of v ends it with status 2v + 1. */
 #define	DEBUG_EXIT_PORT		0x501
@@ -134,6 +136,8 @@ cpu_lock_delay(void)
 void
 cpu_panic_exit(void)
 {
+	if (xen_guest())
+		xen_shutdown(SHUTDOWN_crash);
 	outl(DEBUG_EXIT_PORT, DEBUG_EXIT_PANIC);
 	cpu_halt();
 	__unreachable();
@@ -163,6 +167,8 @@ cpu_reset(void)
 	struct region_descriptor null_idt = { .rd_limit = 0, .rd_base = 0 };
 
 	disable_intr();
+	if (xen_guest())
+		xen_shutdown(SHUTDOWN_reboot);
 	if (have_fadt && (fadt.flags & FADT_RESET_REG_SUP)) {
 		gas_write(&fadt.reset_reg, fadt.reset_value);
 		DELAY(50000);

@@ -39,6 +39,7 @@
 #include <x86/apicreg.h>
 #include <x86/apicvar.h>
 #include <x86/x86/apic_private.h>
+#include <x86/xen/xen_kernel.h>
 
 /* What a vector of a processor is used for, if not the number of an IRQ. */
 #define	VECTOR_FREE	(-1)
@@ -374,6 +375,9 @@ lapic_handle_intr(int vector, struct trapframe *frame)
 		return;
 	case APIC_ERROR_INT:
 		lapic_handle_error();
+		return;
+	case IDT_EVTCHN:
+		xen_handle_upcall(frame);
 		return;
 	}
 	if (vector >= APIC_IPI_INTS) {

@@ -30,6 +30,7 @@
 #include <machine/specialreg.h>
 
 #include <x86/x86/acpi_tables.h>
+#include <x86/xen/xen_kernel.h>
 
 uint64_t tsc_freq;
 int	smp_tsc = 1;
@@ -206,6 +207,9 @@ tsc_register(void *dummy __unused)
 {
 	while (tsc_freq >> tc_shift > TC_FREQ_MAX)
 		tc_shift++;
+	/* Xen's own clock is better than a counter that Xen does not vouch for. */
+	if (xen_guest() && !xen_tsc_reliable())
+		tsc_timecounter.tc_quality = 900;
 	tsc_timecounter.tc_frequency = tsc_freq >> tc_shift;
 	tc_init(&tsc_timecounter);
 }

@@ -1,0 +1,111 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Xen's clock: nanoseconds since the host was booted (struct vcpu_time_info, xen/xen.h).
+ *
+ * Xen writes for each vCPU a system time, the value of the time-stamp counter at that time, and how
+ * to scale what has been counted since.  The version is odd while it writes, and another one
+ * afterwards.
+ *
+ * Two processors' readings can differ by a little where their counters do.  A timecounter must not
+ * go back, so xen_clock_ns() never returns less than it has returned to anybody.
+ */
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+#include <sys/pcpu.h>
+#include <sys/proc.h>
+#include <sys/smp.h>
+#include <sys/time.h>
+#include <sys/timetc.h>
+
+#include <machine/cpufunc.h>
+#include <machine/md_var.h>
+
+#include <x86/xen/xen_kernel.h>
+
+#define	NS_FREQ		1000000000
+
+static volatile u_long clock_last;
+
+/* Before it has a vcpu_info of its own, a processor is the first, in the shared info page. */
+static volatile struct vcpu_time_info *
+time_info(void)
+{
+	struct vcpu_info *vi = dpcpu_off[0] != 0 ? DPCPU_GET(vcpu_info) : NULL;
+
+	if (vi == NULL)
+		vi = &HYPERVISOR_shared_info->vcpu_info[0];
+	return (&vi->time);
+}
+
+/* What the counter has counted since the system time was written, in nanoseconds. */
+static uint64_t
+scale(uint64_t delta, int shift, uint32_t mul)
+{
+	if (shift >= 0)
+		delta <<= shift;
+	else
+		delta >>= -shift;
+	return (((unsigned __int128)delta * mul) >> 32);
+}
+
+static uint64_t
+read_clock(volatile struct vcpu_time_info *ti)
+{
+	uint32_t version;
+	uint64_t ns;
+
+	do {
+		version = atomic_load_acq_int(&ti->version);
+		ns = ti->system_time + scale(rdtsc_ordered() - ti->tsc_timestamp, ti->tsc_shift,
+		    ti->tsc_to_system_mul);
+		atomic_thread_fence_acq();
+	} while ((version & 1) != 0 || ti->version != version);
+	return (ns);
+}
+
+uint64_t
+xen_clock_ns(void)
+{
+	u_long last, ns;
+
+	critical_enter();
+	ns = read_clock(time_info());
+	critical_exit();
+	last = clock_last;
+	do {
+		if (ns <= last)
+			return (last);
+	} while (!atomic_fcmpset_long(&clock_last, &last, ns));
+	return (ns);
+}
+
+static u_int
+xen_get_timecount(struct timecounter *tc __unused)
+{
+	return (xen_clock_ns());
+}
+
+/* Preferred to a time-stamp counter that Xen does not vouch for. */
+static struct timecounter xen_timecounter = {
+	.tc_get_timecount = xen_get_timecount,
+	.tc_counter_mask = ~0u,
+	.tc_frequency = NS_FREQ,
+	.tc_name = "XENTIMER",
+	.tc_quality = 950,
+};
+
+static void
+xen_clock_register(void *dummy __unused)
+{
+	if (xen_guest())
+		tc_init(&xen_timecounter);
+}
+SYSINIT(xen_clock, SI_SUB_CPU, SI_ORDER_FOURTH, xen_clock_register, NULL);
