@@ -12,6 +12,9 @@ MK=		${.CURDIR}/share/mk
 .endif
 SUBMAKE=	${MAKE} -m ${MK}
 
+# bmake would go to obj/ by itself.
+.OBJDIR: ${.CURDIR}
+
 KERNDIR=	${OBJTOP}/${KERNCONF}
 
 all: kernel modules archive .PHONY

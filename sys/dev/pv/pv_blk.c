@@ -180,7 +180,7 @@ pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
 	TAILQ_INIT(&blk->blk_inflight);
 	callout_init_mtx(&blk->blk_tick, &blk->blk_mtx, 0);
 	callout_init_mtx(&blk->blk_watchdog, &blk->blk_mtx, 0);
-	TASK_INIT(&blk->blk_reset_task, 0, pv_blk_reset_task, blk);
+	TIMEOUT_TASK_INIT(taskqueue_thread, &blk->blk_reset_task, 0, pv_blk_reset_task, blk);
 	error = pv_blk_alloc_dma(blk);
 	if (error == 0)
 		error = pv_blk_alloc_reqs(blk);
@@ -304,7 +304,7 @@ pv_blk_quiet(struct pv_blk *blk)
 {
 	callout_drain(&blk->blk_tick);
 	callout_drain(&blk->blk_watchdog);
-	taskqueue_drain(taskqueue_thread, &blk->blk_reset_task);
+	taskqueue_drain_timeout(taskqueue_thread, &blk->blk_reset_task);
 }
 
 int
@@ -372,7 +372,7 @@ pv_blk_resize(struct pv_blk *blk, uint64_t mediasize)
 		/* Does not sleep, and the lock keeps the disk from being destroyed. */
 		if (disk_resize(dp, M_NOWAIT) != 0)
 			blk->blk_params.bp_mediasize = old;
-		else
+		else if (blk->blk_stats.bs_resizes++, pv_blk_may_log(blk))
 			device_printf(blk->blk_dev, "the disk is now %ju MB, was %ju MB\n",
 			    (uintmax_t)(mediasize >> 20), (uintmax_t)(old >> 20));
 	}

@@ -168,6 +168,8 @@ struct pv_blk_stats {
 	uint64_t	bs_timeouts;
 	uint64_t	bs_requeued;
 	uint64_t	bs_resets;
+	uint64_t	bs_resizes;
+	uint64_t	bs_unlogged;
 	uint64_t	bs_max_in_flight;
 };
 
@@ -232,7 +234,8 @@ struct pv_blk {
 	struct callout	blk_tick;	/* bounds batching; retries a shortage of memory */
 	bool		blk_tick_soon;
 	struct callout	blk_watchdog;	/* time-outs */
-	struct task	blk_reset_task;
+	struct timeout_task blk_reset_task;
+	sbintime_t	blk_reset_at;	/* when the device was reset last */
 	int		blk_reset_error; /* what in-flight requests end with; 0: they are requeued */
 	struct sysctl_ctx_list blk_sysctl;
 	struct pv_blk_stats blk_stats;

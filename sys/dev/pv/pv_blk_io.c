@@ -52,15 +52,18 @@ pv_blk_arm_watchdog(struct pv_blk *blk)
 	(void)callout_reset_sbt(&blk->blk_watchdog, SBT_1S, 0, pv_blk_watchdog, blk, C_PREL(2));
 }
 
-/* A bad disk must not fill the log. */
-static bool
+bool
 pv_blk_may_log(struct pv_blk *blk)
 {
-	if (ticks - blk->blk_log_start >= hz) {
+	PV_BLK_ASSERT(blk);
+	if (ticks - blk->blk_log_start >= PV_BLK_LOG_SECS * hz) {
 		blk->blk_log_start = ticks;
 		blk->blk_log_count = 0;
 	}
-	return (blk->blk_log_count++ < PV_BLK_LOG_MAX);
+	if (blk->blk_log_count++ < PV_BLK_LOG_MAX)
+		return (true);
+	blk->blk_stats.bs_unlogged++;
+	return (false);
 }
 
 static void

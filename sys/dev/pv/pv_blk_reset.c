@@ -39,6 +39,7 @@ pv_blk_reset_task(void *arg, int pending __unused)
 	PV_BLK_LOCK(blk);
 	blk->blk_flags |= PVB_STOPPED;
 	blk->blk_stats.bs_resets++;
+	blk->blk_reset_at = getsbinuptime();
 	PV_BLK_UNLOCK(blk);
 	error = blk->blk_ops->bo_stop(blk);
 	PV_BLK_LOCK(blk);
@@ -65,6 +66,8 @@ pv_blk_reset_task(void *arg, int pending __unused)
 void
 pv_blk_reset_locked(struct pv_blk *blk, int error)
 {
+	sbintime_t pause;
+
 	PV_BLK_ASSERT(blk);
 	if ((blk->blk_flags & (PVB_RESETTING | PVB_STOPPED | PVB_DETACHING | PVB_DEAD)) != 0) {
 		/* Whoever waits for the queue to empty need not: it won't. */
@@ -73,7 +76,11 @@ pv_blk_reset_locked(struct pv_blk *blk, int error)
 	}
 	blk->blk_flags |= PVB_RESETTING;
 	blk->blk_reset_error = error;
-	taskqueue_enqueue(taskqueue_thread, &blk->blk_reset_task);
+	/* A device that breaks each new life at once must not keep the task's thread from others. */
+	pause = blk->blk_reset_at + PV_BLK_RESET_PAUSE - getsbinuptime();
+	if (blk->blk_stats.bs_resets < PV_BLK_RESETS_UNPACED || pause < 0)
+		pause = 0;
+	(void)taskqueue_enqueue_timeout_sbt(taskqueue_thread, &blk->blk_reset_task, pause, 0, 0);
 }
 
 void

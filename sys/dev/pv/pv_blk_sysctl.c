@@ -35,6 +35,8 @@ static const struct {
 	STAT(timeouts, "Requests reported for taking longer than the time-out"),
 	STAT(requeued, "Requests put again after a reset"),
 	STAT(resets, "Times that the device was reset"),
+	STAT(resizes, "Times that the disk changed its size"),
+	STAT(unlogged, "Messages left out, so that a bad disk does not fill the log"),
 #undef STAT
 };
 

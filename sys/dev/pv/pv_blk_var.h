@@ -23,7 +23,12 @@
 #define	PV_BLK_DRAIN_SECS	10
 /* A request that sees more resets than this is what breaks the device. */
 #define	PV_BLK_REQUEUES_MAX	3
-#define	PV_BLK_LOG_MAX		10	/* messages a second */
+/* Messages in each so many seconds; the rest is counted. */
+#define	PV_BLK_LOG_MAX		10
+#define	PV_BLK_LOG_SECS		10
+/* After this many resets, no two within the pause. */
+#define	PV_BLK_RESETS_UNPACED	3
+#define	PV_BLK_RESET_PAUSE	(SBT_1S / 10)
 #define	PV_BLK_BOUNCE_MAX	(64 * 1024)
 
 #define	PV_BLK_LOCK(blk)	mtx_lock(&(blk)->blk_mtx)
@@ -33,6 +38,8 @@
 /* pv_blk_io.c */
 extern const char *const pv_blk_cmd_names[PV_BLK_NCMDS];
 void	pv_blk_strategy(struct bio *bp);
+/* May a message go to the log now?  A bad disk must not fill it. */
+bool	pv_blk_may_log(struct pv_blk *blk);
 /* Starts what can be started; the caller kicks. */
 void	pv_blk_start(struct pv_blk *blk);
 /* Tells the device of what was committed, now or when the batch is full.  Returns true if it did. */

@@ -13,7 +13,7 @@
  *	   |    ifconfig down     |  |
  *	   +----- freeze ---------+  +---- thaw (if it was up)
  *
- * Idle: the device is live, its queues are empty.  Running: buffers are posted, packets flow.
+ * Idle: the device is live, its queues are empty (or, if staged, nobody looks at them).  Running: buffers are posted, packets flow.
  * From running to idle the device is reset, because that is the only way to get buffers back,
  * and made live again at once. A device that does not confirm the reset is dead: what it had
  * is leaked, for it may still write there, and the interface stays down.
@@ -44,6 +44,7 @@
 #include <sys/priority.h>
 #include <sys/socket.h>
 #include <sys/sx.h>
+#include <sys/sysctl.h>
 #include <sys/taskqueue.h>
 #include <net/ethernet.h>
 #include <net/if.h>
@@ -54,6 +55,9 @@
 #include <dev/pv/pvq.h>
 #include <dev/pv/pv_net.h>
 #include <dev/pv/pv_net_var.h>
+
+/* Resets and their reasons that go to the log; the counters go on. */
+#define	PV_NET_RESETS_LOGGED	10
 
 MALLOC_DEFINE(M_PVNET, "pv_net", "paravirtual network cards");
 
@@ -91,6 +95,8 @@ pv_net_init_locked(struct pv_net *pn)
 		return (ENXIO);
 	if (pn->pn_running)
 		return (0);
+	/* Before anything that may ask for another one. */
+	atomic_store_rel_int(&pn->pn_want_reset, 0);
 	if (memcmp(lladdr, pn->pn_lladdr, ETHER_ADDR_LEN) != 0) {
 		error = pn->pn_ops->pno_set_lladdr(pn->pn_softc, lladdr);
 		if (error != 0)
@@ -101,7 +107,6 @@ pv_net_init_locked(struct pv_net *pn)
 			memcpy(pn->pn_lladdr, lladdr, ETHER_ADDR_LEN);
 	}
 	(void)pv_net_set_filter(pn);
-	pn->pn_want_reset = 0;
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
 		pv_net_tx_start(&pn->pn_txqs[i]);
 	pn->pn_running = true;
@@ -176,7 +181,7 @@ pv_net_revive(struct pv_net *pn)
 	return (error);
 }
 
-/* From running to idle. */
+/* From running to idle.  Staged queues just run on: they have no memory that anybody misses. */
 void
 pv_net_stop_locked(struct pv_net *pn)
 {
@@ -184,7 +189,9 @@ pv_net_stop_locked(struct pv_net *pn)
 	if (!pn->pn_running)
 		return;
 	pv_net_quiesce(pn);
-	if (pv_net_halt(pn) == 0)
+	if (pn->pn_params.pnp_staged)
+		pv_net_qflush(pn->pn_ifp);
+	else if (pv_net_halt(pn) == 0)
 		(void)pv_net_revive(pn);
 }
 
@@ -195,10 +202,16 @@ pv_net_reset_task(void *arg, int pending __unused)
 
 	sx_xlock(&pn->pn_sx);
 	if (pn->pn_running && !pn->pn_frozen && !pn->pn_detaching) {
-		pn->pn_resets++;
-		device_printf(pn->pn_dev, "resetting the device\n");
-		pv_net_stop_locked(pn);
-		(void)pv_net_init_locked(pn);
+		if (++pn->pn_resets <= PV_NET_RESETS_LOGGED)
+			device_printf(pn->pn_dev, "resetting the device%s\n",
+			    pn->pn_resets < PV_NET_RESETS_LOGGED ? "" :
+			    "; from now on resets are only counted");
+		if (pn->pn_ops->pno_reset != NULL)
+			pn->pn_ops->pno_reset(pn->pn_softc);
+		else {
+			pv_net_stop_locked(pn);
+			(void)pv_net_init_locked(pn);
+		}
 	}
 	sx_xunlock(&pn->pn_sx);
 }
@@ -218,16 +231,26 @@ pv_net_tick(void *arg)
 	for (i = 0; i < pn->pn_params.pnp_npairs && pn->pn_running; i++) {
 		if (pvq_broken(pn->pn_rxqs[i].prq_pvq) || pvq_broken(pn->pn_txqs[i].ptq_pvq))
 			pv_net_request_reset(pn);
-		if (!pv_net_tx_stuck(&pn->pn_txqs[i]))
+		if (!pv_net_tx_stuck(&pn->pn_txqs[i]) || pn->pn_params.pnp_may_rest)
 			continue;
 		pn->pn_watchdogs++;
-		device_printf(pn->pn_dev, "watchdog: nothing that was sent by queue %d has "
-		    "completed for seconds\n", i);
+		if (pn->pn_resets < PV_NET_RESETS_LOGGED)
+			device_printf(pn->pn_dev, "watchdog: nothing that was sent by queue %d "
+			    "has completed for seconds\n", i);
 		pv_net_request_reset(pn);
 	}
 	if (pn->pn_running && atomic_swap_int(&pn->pn_want_reset, 0) != 0)
 		taskqueue_enqueue(taskqueue_thread, &pn->pn_reset_task);
+	/* What a flapping link came to in the end. */
+	if (atomic_swap_int(&pn->pn_link_changes, 0) > PV_NET_LINK_CHANGES)
+		taskqueue_enqueue(taskqueue_thread, &pn->pn_link_task);
 	callout_reset(&pn->pn_tick, hz, pv_net_tick, pn);
+}
+
+static void
+pv_net_link_task(void *arg, int pending __unused)
+{
+	pv_net_link_change(arg);
 }
 
 static bool
@@ -243,6 +266,8 @@ pv_net_params_ok(device_t dev, const struct pv_net_params *params)
 		why = "an impossible MTU";
 	else if (params->pnp_seg_max < MCLBYTES)
 		why = "segments smaller than a cluster";
+	else if (params->pnp_staged && (params->pnp_hdrlen != 0 || params->pnp_seg_max != PAGE_SIZE))
+		why = "staging pages and headers";
 	else if (params->pnp_rx_budget < 1 || params->pnp_tx_kick < 1)
 		why = "a budget of nothing";
 	if (why != NULL)
@@ -291,8 +316,10 @@ pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
 	pn->pn_level = PV_NET_ALLOCATED;
 	memcpy(pn->pn_lladdr, params->pnp_lladdr, ETHER_ADDR_LEN);
 	sx_init(&pn->pn_sx, "pv_net configuration");
+	sysctl_ctx_init(&pn->pn_queue_sysctl);
 	callout_init(&pn->pn_tick, 1);
 	TASK_INIT(&pn->pn_reset_task, 0, pv_net_reset_task, pn);
+	TASK_INIT(&pn->pn_link_task, 0, pv_net_link_task, pn);
 	pn->pn_tq = taskqueue_create("pv_net", M_WAITOK, taskqueue_thread_enqueue, &pn->pn_tq);
 	taskqueue_start_threads(&pn->pn_tq, 1, PI_NET, "%s packets", device_get_nameunit(dev));
 	pn->pn_idle_tq = taskqueue_create("pv_net idle", M_WAITOK, taskqueue_thread_enqueue,
@@ -319,6 +346,27 @@ pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out)
 	}
 }
 
+void
+pv_net_set_pages(struct pv_net *pn, int pair, bool tx, const struct pv_net_page *pages)
+{
+	if (tx)
+		pn->pn_txqs[pair].ptq_pages = pages;
+	else
+		pn->pn_rxqs[pair].prq_pages = pages;
+}
+
+void
+pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params)
+{
+	sx_xlock(&pn->pn_sx);
+	pn->pn_params.pnp_offloads = params->pnp_offloads;
+	pn->pn_params.pnp_max_frame = params->pnp_max_frame;
+	pn->pn_params.pnp_max_mtu = params->pnp_max_mtu;
+	if (pn->pn_level == PV_NET_INTERFACE)
+		pv_net_if_capabilities(pn);
+	sx_xunlock(&pn->pn_sx);
+}
+
 int
 pv_net_attach(struct pv_net *pn)
 {
@@ -335,9 +383,12 @@ pv_net_attach(struct pv_net *pn)
 			error = pv_net_tx_alloc(&pn->pn_txqs[i]);
 	}
 	if (error == 0)
+		error = pv_net_stage_alloc(pn);
+	if (error == 0)
 		error = pv_net_if_create(pn);
 	if (error != 0)
 		return (error);
+	pv_net_stage_start(pn);
 	pn->pn_level = PV_NET_INTERFACE;
 	pv_net_sysctl_attach(pn);
 	pv_net_link_change(pn);
@@ -357,17 +408,20 @@ pv_net_detach(struct pv_net *pn)
 		pv_net_if_destroy(pn);
 		callout_drain(&pn->pn_tick);
 		taskqueue_drain(taskqueue_thread, &pn->pn_reset_task);
+		taskqueue_drain(taskqueue_thread, &pn->pn_link_task);
 		sx_xlock(&pn->pn_sx);
 		if (pn->pn_running) {
 			pv_net_quiesce(pn);
 			(void)pv_net_halt(pn);
 		}
 		sx_xunlock(&pn->pn_sx);
+		(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
 		if_free(pn->pn_ifp);
 		pn->pn_ifp = NULL;
 		pn->pn_level = PV_NET_QUEUES;
 	}
 	if (pn->pn_level == PV_NET_QUEUES) {
+		pv_net_stage_free(pn);
 		for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
 			pv_net_rx_free(&pn->pn_rxqs[i]);
 			pv_net_tx_free(&pn->pn_txqs[i]);
@@ -406,6 +460,7 @@ pv_net_freeze(struct pv_net *pn)
 		pn->pn_frozen = true;
 		pv_net_quiesce(pn);
 		error = pv_net_halt(pn);
+		(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
 	}
 	sx_xunlock(&pn->pn_sx);
 	return (error);
@@ -419,6 +474,8 @@ pv_net_thaw(struct pv_net *pn)
 	sx_xlock(&pn->pn_sx);
 	if (pn->pn_frozen) {
 		pn->pn_frozen = false;
+		pv_net_sysctl_queues(pn);
+		pv_net_stage_start(pn);
 		error = pn->pn_dead ? ENXIO : pv_net_revive(pn);
 		if (error == 0 && (if_getflags(pn->pn_ifp) & IFF_UP) != 0)
 			error = pv_net_init_locked(pn);

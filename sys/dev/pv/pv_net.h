@@ -38,6 +38,7 @@
 struct mbuf;
 struct pv_net;
 struct pvq;
+struct pvq_chain;
 struct pvq_done;
 
 /*
@@ -49,6 +50,8 @@ struct pv_net_offload {
 #define	PV_NET_NEEDS_CSUM	0x0001	/* the sum from csum_start is still to be stored */
 #define	PV_NET_DATA_VALID	0x0002	/* transport checksum verified */
 #define	PV_NET_GSO_ECN		0x0004	/* CWR is for the first segment only */
+#define	PV_NET_FIND_CSUM	0x0008	/* NEEDS_CSUM, but where is for us to find out */
+#define	PV_NET_FINISH_CSUM	0x0010	/* pv_net stores the sum, while it copies the frame */
 	uint16_t	po_gso_type;
 #define	PV_NET_GSO_NONE		0
 #define	PV_NET_GSO_TCP4		1
@@ -63,6 +66,7 @@ struct pv_net_offload {
 /* A packet to be sent: the protocol writes its header from what is here. */
 struct pv_net_txhdr {
 	void			*pth_hdr;	/* pnp_hdrlen bytes, not cleared */
+	struct pvq_chain	*pth_chain;	/* segments shared; messages to be written */
 	struct pv_net_offload	 pth_offload;
 };
 
@@ -73,12 +77,23 @@ struct pv_net_rxhdr {
 	uint32_t		 prh_skip;	/* out: bytes before the frame's data */
 	uint32_t		 prh_len;	/* out: bytes of the frame in this buffer */
 	bool			 prh_more;	/* out: the frame goes on in the next buffer */
+	bool			 prh_update;	/* out: no data, only prh_offload of the frame */
 	enum pv_net_rxerr {
 		PV_NET_RX_OK,
 		PV_NET_RX_SHORT,	/* less than a header */
 		PV_NET_RX_BADHDR,	/* a header that can't be */
 	}			 prh_error;	/* out: not OK, and it is dropped */
-	struct pv_net_offload	 prh_offload;	/* out: of the frame, in its first buffer */
+	struct pv_net_offload	 prh_offload;	/* out: of the frame, in its first buffer or an update */
+};
+
+/*
+ * A page that the other side sees all the time: frames are copied to it or from it, so that
+ * nothing else is ever shared (pnp_staged).
+ */
+struct pv_net_page {
+	void		*pp_mem;	/* PAGE_SIZE bytes */
+	bus_addr_t	 pp_addr;	/* as segments have it */
+	void		*pp_msg;	/* to receive into it: the message that posts it */
 };
 
 /* What the interface wants to receive beside its own address and broadcasts. */
@@ -91,12 +106,14 @@ struct pv_net_filter {
 
 /*
  * What a protocol does for pv_net.  `softc' is what it gave to pv_net_alloc().  Of a pair of
- * queues the number is given.  Operations that may sleep are called one at a time, with
+ * queues the number is given.  Those that may be NULL say so.  Operations that may sleep are called one at a time, with
  * pv_net's configuration lock held.
  */
 struct pv_net_ops {
-	/* Write n headers.  Called with the queue's lock held; can't fail. */
+	/* Write n headers, or the messages of n chains.  Called with the queue's lock held; can't fail. */
 	void	(*pno_encap)(void *softc, int pair, struct pv_net_txhdr *hdrs, int n);
+	/* n packets were sent, says the other side.  Called with the queue's lock held.  Or NULL. */
+	void	(*pno_sent)(void *softc, int pair, const struct pvq_done *done, int n);
 	/*
 	 * Judge n buffers, in the order they completed.  What does not pass is reported in
 	 * prh_error. Called with the queue's lock held.
@@ -110,6 +127,12 @@ struct pv_net_ops {
 	int	(*pno_stop)(void *softc);
 	/* Make a stopped device live again, with empty queues.  May sleep. */
 	int	(*pno_restart)(void *softc);
+	/*
+	 * The device is not to be trusted any more: arrange that pv_net_freeze() and
+	 * pv_net_thaw() are called around a new beginning, and return at once.  Or NULL:
+	 * pno_stop and pno_restart are all that it takes.
+	 */
+	void	(*pno_reset)(void *softc);
 	/* Set what is received.  May sleep. */
 	int	(*pno_set_filter)(void *softc, const struct pv_net_filter *filter);
 	/* Set the Ethernet address; EOPNOTSUPP if the device can't.  May sleep. */
@@ -127,6 +150,7 @@ struct pv_net_params {
 	bool		pnp_merge;	/* a received frame may span buffers */
 	u_int		pnp_mtu;	/* to start with */
 	u_int		pnp_max_mtu;
+	u_int		pnp_max_frame;	/* bytes of a frame to be sent; 0: no limit of its own */
 	u_int		pnp_tx_segs;	/* segments of a packet at most, header included */
 	bus_size_t	pnp_boundary;	/* that no segment may cross; 0: none */
 	bus_size_t	pnp_seg_max;	/* bytes in a segment */
@@ -136,7 +160,23 @@ struct pv_net_params {
 #define	PV_NET_TSO4	0x04
 #define	PV_NET_TSO6	0x08
 #define	PV_NET_TSO_ECN	0x10
+#define	PV_NET_TXCSUM6	0x20	/* TXCSUM is of IPv4, this of IPv6 */
+#define	PV_NET_LRO4	0x40	/* what is received may be several TCP segments in one */
+#define	PV_NET_LRO6	0x80
+#define	PV_NET_UNTAGGED	0x100	/* of the above, nothing is for frames with a VLAN tag */
 	bool		pnp_link_reports; /* the link's state is known, and may change */
+	bool		pnp_may_rest;	/* that nothing completes for long is no fault */
+	/*
+	 * Frames are copied to and from pages that the other side sees all the time, one for
+	 * each slot of a queue (pv_net_set_pages).  The queues run on while the interface is
+	 * down.  Needs pnp_hdrlen 0 and pnp_seg_max PAGE_SIZE.
+	 */
+	bool		pnp_staged;
+	/*
+	 * Bytes of a message, if the ring is made of them: one for each segment, and one more
+	 * for a packet that the other side is to segment.  0: it is not.
+	 */
+	u_int		pnp_msg_size;
 	int		pnp_rx_budget;	/* buffers taken before others get the CPU */
 	int		pnp_tx_kick;	/* packets of a burst for one notification */
 };
@@ -164,6 +204,18 @@ struct pv_net_queue {
 
 /* Ask for one queue of a pair: the receiving one, or with tx the transmitting one. */
 void	pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out);
+
+/*
+ * Give a queue its pages (pnp_staged), as many as it has slots.  They are the caller's, and in
+ * use from pv_net_attach() or pv_net_thaw() to pv_net_detach() or pv_net_freeze().
+ */
+void	pv_net_set_pages(struct pv_net *pn, int pair, bool tx, const struct pv_net_page *pages);
+
+/*
+ * The other side is another one, and offers something else: take pnp_offloads, pnp_max_frame and
+ * pnp_max_mtu from params.  Between freeze and thaw, or before attach.  May sleep.
+ */
+void	pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params);
 
 /*
  * Make the interface visible.  The queues are allocated and the device is live.

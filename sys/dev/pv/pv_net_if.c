@@ -65,9 +65,12 @@ pv_net_link_change(struct pv_net *pn)
 {
 	bool up;
 
+	/* The tick looks again: each change is a line in the log. */
+	if (atomic_fetchadd_int(&pn->pn_link_changes, 1) >= PV_NET_LINK_CHANGES)
+		return;
 	sx_xlock(&pn->pn_sx);
-	if (pn->pn_level == PV_NET_INTERFACE && !pn->pn_frozen && !pn->pn_detaching) {
-		up = pn->pn_ops->pno_link_up(pn->pn_softc);
+	if (pn->pn_level == PV_NET_INTERFACE && !pn->pn_detaching) {
+		up = !pn->pn_frozen && pn->pn_ops->pno_link_up(pn->pn_softc);
 		if_link_state_change(pn->pn_ifp, up ? LINK_STATE_UP : LINK_STATE_DOWN);
 	}
 	sx_xunlock(&pn->pn_sx);
@@ -269,20 +272,23 @@ pv_net_get_counter(if_t ifp, ift_counter counter)
 	return (value);
 }
 
-static void
+/* What was agreed on now is enabled, but for what somebody disabled before. */
+void
 pv_net_if_capabilities(struct pv_net *pn)
 {
 	static const struct {
 		u_int	offload;
 		int	cap;
 	} caps[] = {
-		{ PV_NET_TXCSUM, IFCAP_TXCSUM | IFCAP_TXCSUM_IPV6 },
+		{ PV_NET_TXCSUM, IFCAP_TXCSUM },
+		{ PV_NET_TXCSUM6, IFCAP_TXCSUM_IPV6 },
 		{ PV_NET_RXCSUM, IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6 },
 		{ PV_NET_TSO4, IFCAP_TSO4 },
 		{ PV_NET_TSO6, IFCAP_TSO6 },
 	};
 	const struct pv_net_params *params = &pn->pn_params;
-	int cap = IFCAP_VLAN_MTU;
+	int cap = IFCAP_VLAN_MTU, enable;
+	u_int max_frame;
 	size_t i;
 
 	for (i = 0; i < nitems(caps); i++) {
@@ -293,11 +299,13 @@ pv_net_if_capabilities(struct pv_net *pn)
 		cap |= IFCAP_JUMBO_MTU;
 	if (params->pnp_link_reports)
 		cap |= IFCAP_LINKSTATE;
+	enable = cap & (if_getcapenable(pn->pn_ifp) | ~if_getcapabilities(pn->pn_ifp));
 	if_setcapabilities(pn->pn_ifp, cap);
-	if_setcapenable(pn->pn_ifp, cap);
-	if_sethwassist(pn->pn_ifp, pv_net_hwassist(pn, cap));
+	if_setcapenable(pn->pn_ifp, enable);
+	if_sethwassist(pn->pn_ifp, pv_net_hwassist(pn, enable));
 	/* Half of the segments are for pieces that lie across a page, one is for the header. */
-	if_sethwtsomax(pn->pn_ifp, PV_NET_MAX_FRAME - (ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN));
+	max_frame = params->pnp_max_frame != 0 ? params->pnp_max_frame : PV_NET_MAX_FRAME;
+	if_sethwtsomax(pn->pn_ifp, max_frame - (ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN));
 	if_sethwtsomaxsegcount(pn->pn_ifp, MAX(params->pnp_tx_segs / 2, 2) - 1);
 	if_sethwtsomaxsegsize(pn->pn_ifp, PAGE_SIZE);
 }

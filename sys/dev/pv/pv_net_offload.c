@@ -70,6 +70,7 @@
 /* Where the headers of a packet are. */
 struct pv_net_headers {
 	bool	ph_ip6;
+	bool	ph_tagged;	/* with a VLAN tag */
 	uint8_t	ph_proto;	/* of the transport header */
 	u_int	ph_l4;		/* its offset */
 };
@@ -145,6 +146,7 @@ pv_net_parse(const struct mbuf *m, struct pv_net_headers *h)
 
 	for (tags = 0; pv_net_peek(m, off, sizeof(type), &type); tags++) {
 		off += sizeof(type);
+		h->ph_tagged = tags > 0;
 		switch (ntohs(type)) {
 		case ETHERTYPE_IP:
 			return (pv_net_parse_ip4(m, off, h));
@@ -163,6 +165,15 @@ pv_net_parse(const struct mbuf *m, struct pv_net_headers *h)
 	return (false);
 }
 
+/* Is the other side to do this for such a packet? */
+static bool
+pv_net_agreed(const struct pv_net *pn, const struct pv_net_headers *h, u_int what)
+{
+	u_int can = pn->pn_params.pnp_offloads;
+
+	return ((can & what) != 0 && !(h->ph_tagged && (can & PV_NET_UNTAGGED) != 0));
+}
+
 static int
 pv_net_tx_tso(const struct pv_net *pn, const struct mbuf *m, const struct pv_net_headers *h,
     struct pv_net_offload *out)
@@ -170,7 +181,7 @@ pv_net_tx_tso(const struct pv_net *pn, const struct mbuf *m, const struct pv_net
 	u_int can = h->ph_ip6 ? PV_NET_TSO6 : PV_NET_TSO4;
 	struct tcphdr th;
 
-	if (h->ph_proto != IPPROTO_TCP || (pn->pn_params.pnp_offloads & can) == 0 ||
+	if (h->ph_proto != IPPROTO_TCP || !pv_net_agreed(pn, h, can) ||
 	    !pv_net_peek(m, h->ph_l4, sizeof(th), &th) || th.th_off < sizeof(th) >> 2)
 		return (EINVAL);
 	out->po_hdr_len = h->ph_l4 + (th.th_off << 2);
@@ -198,9 +209,14 @@ pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m, struct pv_net_o
 	memset(out, 0, sizeof(*out));
 	if (__predict_true((m->m_pkthdr.csum_flags & PV_NET_WORK) == 0))
 		return (0);
-	if ((pn->pn_params.pnp_offloads & PV_NET_TXCSUM) == 0 || !pv_net_parse(m, &h))
+	if (!pv_net_parse(m, &h))
 		return (EINVAL);
-	out->po_flags = PV_NET_NEEDS_CSUM;
+	if (pv_net_agreed(pn, &h, h.ph_ip6 ? PV_NET_TXCSUM6 : PV_NET_TXCSUM))
+		out->po_flags = PV_NET_NEEDS_CSUM;
+	else if (pn->pn_params.pnp_staged && (m->m_pkthdr.csum_flags & CSUM_TSO) == 0)
+		out->po_flags = PV_NET_FINISH_CSUM;
+	else
+		return (EINVAL);
 	out->po_csum_start = h.ph_l4;
 	out->po_csum_offset = (m->m_pkthdr.csum_flags & CSUM_TSO) != 0 ? PV_NET_TCP_SUM :
 	    m->m_pkthdr.csum_data;
@@ -243,10 +259,34 @@ pv_net_finish_csum(struct mbuf *m, const struct pv_net_offload *in)
 	m_copyback(m, in->po_csum_start + in->po_csum_offset, sizeof(sum), (c_caddr_t)&sum);
 }
 
+/*
+ * A partial checksum, that of the TCP or UDP header to be found behind Ethernet's and IP's.  What
+ * has none can't be partial.
+ */
+static int
+pv_net_rx_find(struct mbuf *m, const struct pv_net_headers *h)
+{
+	u_int offset;
+
+	if (h->ph_proto == IPPROTO_TCP)
+		offset = PV_NET_TCP_SUM;
+	else if (h->ph_proto == IPPROTO_UDP)
+		offset = PV_NET_UDP_SUM;
+	else
+		return (EINVAL);
+	if (h->ph_l4 + offset + sizeof(uint16_t) > m->m_pkthdr.len)
+		return (EINVAL);
+	pv_net_mark_partial(m, h->ph_ip6, offset);
+	return (0);
+}
+
 static int
 pv_net_rx_partial(struct mbuf *m, const struct pv_net_offload *in)
 {
 	struct pv_net_headers h;
+
+	if ((in->po_flags & PV_NET_FIND_CSUM) != 0)
+		return (pv_net_parse(m, &h) ? pv_net_rx_find(m, &h) : EINVAL);
 
 	/*
 	 * 32-bit sums of 16-bit values: no overflow.  The field lies behind an Ethernet and
@@ -265,6 +305,32 @@ pv_net_rx_partial(struct mbuf *m, const struct pv_net_offload *in)
 }
 
 /*
+ * Several segments of TCP in one, as their sender left them: marked as such a packet is marked
+ * when it is sent, so that it leaves by another interface as it came.
+ */
+static int
+pv_net_rx_lro(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in)
+{
+	bool ip6 = in->po_gso_type == PV_NET_GSO_TCP6;
+	struct pv_net_headers h;
+	struct tcphdr th;
+
+	if (in->po_gso_type != PV_NET_GSO_TCP4 && !ip6)
+		return (EINVAL);
+	if (in->po_gso_size == 0 || !pv_net_parse(m, &h) || h.ph_proto != IPPROTO_TCP ||
+	    h.ph_ip6 != ip6 || !pv_net_agreed(pn, &h, ip6 ? PV_NET_LRO6 : PV_NET_LRO4) ||
+	    !pv_net_peek(m, h.ph_l4, sizeof(th), &th) || th.th_off < sizeof(th) >> 2 ||
+	    h.ph_l4 + (th.th_off << 2) >= m->m_pkthdr.len)
+		return (EINVAL);
+	m->m_pkthdr.tso_segsz = in->po_gso_size;
+#if __FreeBSD_version >= 1500000
+	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)
+		m->m_pkthdr.csum_flags |= ip6 ? CSUM_IP6_TSO : CSUM_IP_TSO;
+#endif
+	return (0);
+}
+
+/*
  * Mark a received packet with what the other side says about it.  EINVAL if that can't be
  * true: the packet is to be dropped.
  */
@@ -275,8 +341,7 @@ pv_net_rx_offload(const struct pv_net *pn, struct mbuf *m, const struct pv_net_o
 
 	if (__predict_true(in->po_flags == 0 && in->po_gso_type == PV_NET_GSO_NONE))
 		return (0);
-	/* No receive segmentation was agreed on. */
-	if (in->po_gso_type != PV_NET_GSO_NONE)
+	if (in->po_gso_type != PV_NET_GSO_NONE && (!agreed || pv_net_rx_lro(pn, m, in) != 0))
 		return (EINVAL);
 	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)
 		return (agreed ? pv_net_rx_partial(m, in) : EINVAL);
@@ -292,8 +357,6 @@ pv_net_hwassist(const struct pv_net *pn, int capenable)
 {
 	u_int assist = 0;
 
-	if ((pn->pn_params.pnp_offloads & PV_NET_TXCSUM) == 0)
-		return (0);
 	if ((capenable & IFCAP_TXCSUM) != 0)
 		assist |= PV_NET_CSUM4;
 	if ((capenable & IFCAP_TXCSUM_IPV6) != 0)

@@ -127,7 +127,8 @@ pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
 
 	for (n = 0; n < PV_NET_BATCH && rxq->prq_nfree > 0; n++) {
 		buf = rxq->prq_free[rxq->prq_nfree - 1];
-		if (buf->prb_mbuf == NULL && pv_net_rx_newmbuf(rxq, buf) != 0) {
+		if (buf->prb_mbuf == NULL && buf->prb_page == NULL &&
+		    pv_net_rx_newmbuf(rxq, buf) != 0) {
 			rxq->prq_stats.nombuf++;
 			starved = true;
 			break;
@@ -137,14 +138,20 @@ pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
 		pc->pc_segs = buf->prb_segs;
 		pc->pc_nwrite = buf->prb_nsegs;
 		pc->pc_cookie = buf;
+		if (buf->prb_page != NULL) {
+			pc->pc_nmsgs = 1;
+			pc->pc_msgs = buf->prb_page->pp_msg;
+		}
 		slots += pvq_prepare(rxq->prq_pvq, pc);
 		if (pvq_reserve(rxq->prq_pvq, slots) != 0)
 			break;
-		if (pvq_share(rxq->prq_pvq, pc) != 0) {
-			starved = true;
-			break;
+		if (buf->prb_page == NULL) {
+			if (pvq_share(rxq->prq_pvq, pc) != 0) {
+				starved = true;
+				break;
+			}
+			bus_dmamap_sync(rxq->prq_tag, buf->prb_map, BUS_DMASYNC_PREREAD);
 		}
-		bus_dmamap_sync(rxq->prq_tag, buf->prb_map, BUS_DMASYNC_PREREAD);
 		rxq->prq_nfree--;
 	}
 	if (n > 0) {
@@ -196,7 +203,7 @@ static void
 pv_net_rx_drop(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr)
 {
 	pv_net_rx_forget(rxq);
-	rxq->prq_discard = hdr->prh_error == PV_NET_RX_OK && hdr->prh_more;
+	rxq->prq_discard = hdr->prh_more;
 }
 
 /* A frame that fits into a plain mbuf: copying it is cheaper than a new cluster. */
@@ -223,6 +230,11 @@ pv_net_rx_take(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv
 {
 	struct mbuf *m;
 
+	if (buf->prb_page != NULL) {
+		m = pv_net_unstage_rx(buf->prb_page, hdr);
+		rxq->prq_stats.nombuf += m == NULL;
+		return (m);
+	}
 	if (rxq->prq_head == NULL && !hdr->prh_more && hdr->prh_len <= MHLEN - ETHER_ALIGN) {
 		m = pv_net_rx_copy(buf, hdr);
 		if (m != NULL) {
@@ -304,6 +316,10 @@ pv_net_rx_buffer(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct 
 		pv_net_rx_drop(rxq, hdr);
 		return (NULL);
 	}
+	if (hdr->prh_update && rxq->prq_head != NULL) {
+		rxq->prq_offload = hdr->prh_offload;
+		return (hdr->prh_more ? NULL : pv_net_rx_finish(rxq));
+	}
 	if (rxq->prq_head != NULL &&
 	    rxq->prq_head->m_pkthdr.len + hdr->prh_len > PV_NET_MAX_FRAME) {
 		stats->too_long++;
@@ -348,8 +364,13 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 		return (0);
 	for (i = 0; i < n; i++) {
 		buf = done[i].pd_cookie;
-		bus_dmamap_sync(rxq->prq_tag, buf->prb_map, BUS_DMASYNC_POSTREAD);
 		memset(&hdrs[i], 0, sizeof(hdrs[i]));
+		if (buf->prb_page != NULL) {
+			hdrs[i].prh_hdr = buf->prb_page->pp_mem;
+			hdrs[i].prh_room = PAGE_SIZE;
+			continue;
+		}
+		bus_dmamap_sync(rxq->prq_tag, buf->prb_map, BUS_DMASYNC_POSTREAD);
 		hdrs[i].prh_hdr = mtod(buf->prb_mbuf, const void *);
 		hdrs[i].prh_room = buf->prb_mbuf->m_len;
 	}
@@ -438,6 +459,27 @@ pv_net_rx_task(void *arg, int pending __unused)
 	pv_net_rx_poll(arg);
 }
 
+/* What came while the interface was down is nobody's. */
+static void
+pv_net_rx_skip(struct pv_net_rxq *rxq)
+{
+	struct mbuf *list, *m, **tail;
+	u_int left = rxq->prq_nbufs;
+	int n;
+
+	do {
+		list = NULL;
+		tail = &list;
+		n = pv_net_rx_batch(rxq, left, &tail);
+		left -= n;
+		while ((m = list) != NULL) {
+			list = m->m_nextpkt;
+			m->m_nextpkt = NULL;
+			m_freem(m);
+		}
+	} while (n > 0 && left > 0);
+}
+
 /*
  * Post the first buffers and take interrupts.  If there is no memory now, the callout tries
  * again.
@@ -447,7 +489,8 @@ pv_net_rx_start(struct pv_net_rxq *rxq)
 {
 	mtx_lock(&rxq->prq_mtx);
 	rxq->prq_stopped = false;
-	rxq->prq_discard = false;
+	if (rxq->prq_pages != NULL)
+		pv_net_rx_skip(rxq);
 	pv_net_rx_fill(rxq);
 	if (pvq_intr_enable(rxq->prq_pvq, 1))
 		taskqueue_enqueue(rxq->prq_pn->pn_tq, &rxq->prq_task);
@@ -483,12 +526,15 @@ pv_net_rx_drain(struct pv_net_rxq *rxq)
 	    rxq->prq_nfree, rxq->prq_nbufs));
 	for (i = 0; i < rxq->prq_nfree; i++) {
 		buf = rxq->prq_free[i];
+		if (buf->prb_page != NULL)
+			continue;
 		if (buf->prb_nsegs != 0)
 			pv_net_rx_unload(rxq, buf);
 		m_freem(buf->prb_mbuf);
 		buf->prb_mbuf = NULL;
 	}
 	pv_net_rx_forget(rxq);
+	rxq->prq_discard = false;
 	rxq->prq_starved = false;
 	mtx_unlock(&rxq->prq_mtx);
 }

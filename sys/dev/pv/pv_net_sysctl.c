@@ -84,7 +84,7 @@ static struct sysctl_oid_list *
 pv_net_sysctl_queue(struct pv_net *pn, const char *name, const char *what, uint8_t *stats,
     const struct pv_net_counter *counters, size_t n)
 {
-	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(pn->pn_dev);
+	struct sysctl_ctx_list *ctx = &pn->pn_queue_sysctl;
 	struct sysctl_oid_list *list;
 	struct sysctl_oid *node;
 	size_t i;
@@ -98,11 +98,14 @@ pv_net_sysctl_queue(struct pv_net *pn, const char *name, const char *what, uint8
 	return (list);
 }
 
+/*
+ * What there is to know of the queues, for as long as they exist: they may be other ones after
+ * pv_net_thaw().
+ */
 void
-pv_net_sysctl_attach(struct pv_net *pn)
+pv_net_sysctl_queues(struct pv_net *pn)
 {
-	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(pn->pn_dev);
-	struct sysctl_oid_list *top, *list;
+	struct sysctl_oid_list *list;
 	struct pv_net_rxq *rxq;
 	struct pv_net_txq *txq;
 	int i;
@@ -111,12 +114,21 @@ pv_net_sysctl_attach(struct pv_net *pn)
 		rxq = &pn->pn_rxqs[i];
 		list = pv_net_sysctl_queue(pn, rxq->prq_name, "Receive queue",
 		    (uint8_t *)&rxq->prq_stats, pv_net_rx_counters, nitems(pv_net_rx_counters));
-		pvq_sysctl(rxq->prq_pvq, ctx, list);
+		pvq_sysctl(rxq->prq_pvq, &pn->pn_queue_sysctl, list);
 		txq = &pn->pn_txqs[i];
 		list = pv_net_sysctl_queue(pn, txq->ptq_name, "Transmit queue",
 		    (uint8_t *)&txq->ptq_stats, pv_net_tx_counters, nitems(pv_net_tx_counters));
-		pvq_sysctl(txq->ptq_pvq, ctx, list);
+		pvq_sysctl(txq->ptq_pvq, &pn->pn_queue_sysctl, list);
 	}
+}
+
+void
+pv_net_sysctl_attach(struct pv_net *pn)
+{
+	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(pn->pn_dev);
+	struct sysctl_oid_list *top;
+
+	pv_net_sysctl_queues(pn);
 	top = SYSCTL_CHILDREN(device_get_sysctl_tree(pn->pn_dev));
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "resets", CTLFLAG_RD, &pn->pn_resets, 0,
 	    "Times the device was reset because it could not be trusted");

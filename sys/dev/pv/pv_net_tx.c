@@ -65,8 +65,12 @@
 static void
 pv_net_tx_unload(struct pv_net_txq *txq, struct pv_net_txbuf *buf)
 {
-	pvq_unshare(txq->ptq_pvq, buf->ptb_segs, buf->ptb_nsegs);
-	bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
+	if (txq->ptq_pages != NULL)
+		pv_net_unstage_tx(txq, buf);
+	else {
+		pvq_unshare(txq->ptq_pvq, buf->ptb_segs, buf->ptb_nsegs);
+		bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
+	}
 	buf->ptb_nsegs = 0;
 }
 
@@ -74,6 +78,7 @@ pv_net_tx_unload(struct pv_net_txq *txq, struct pv_net_txbuf *buf)
 static u_int
 pv_net_tx_reclaim(struct pv_net_txq *txq)
 {
+	struct pv_net *pn = txq->ptq_pn;
 	struct pvq_done done[PV_NET_BATCH];
 	struct pv_net_txbuf *buf;
 	u_int total = 0;
@@ -82,9 +87,13 @@ pv_net_tx_reclaim(struct pv_net_txq *txq)
 	mtx_assert(&txq->ptq_mtx, MA_OWNED);
 	do {
 		n = pvq_get(txq->ptq_pvq, done, PV_NET_BATCH);
+		if (pn->pn_ops->pno_sent != NULL && n > 0)
+			pn->pn_ops->pno_sent(pn->pn_softc, txq->ptq_id, done, n);
 		for (i = 0; i < n; i++) {
 			buf = done[i].pd_cookie;
-			bus_dmamap_sync(txq->ptq_tag, buf->ptb_map, BUS_DMASYNC_POSTWRITE);
+			if (txq->ptq_pages == NULL)
+				bus_dmamap_sync(txq->ptq_tag, buf->ptb_map,
+				    BUS_DMASYNC_POSTWRITE);
 			pv_net_tx_unload(txq, buf);
 			m_freem(buf->ptb_mbuf);
 			buf->ptb_mbuf = NULL;
@@ -165,7 +174,8 @@ pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
 	if (txq->ptq_nfree == 0)
 		return (ENOSPC);
 	buf = txq->ptq_free[txq->ptq_nfree - 1];
-	if ((*mp)->m_pkthdr.len > PV_NET_MAX_FRAME) {
+	if ((*mp)->m_pkthdr.len > PV_NET_MAX_FRAME ||
+	    (params->pnp_max_frame != 0 && (*mp)->m_pkthdr.len > params->pnp_max_frame)) {
 		txq->ptq_stats.too_long++;
 		return (EMSGSIZE);
 	}
@@ -179,9 +189,10 @@ pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
 		(*mp)->m_len += params->pnp_hdrlen;
 		(*mp)->m_pkthdr.len += params->pnp_hdrlen;
 	}
-	error = pv_net_tx_load(txq, buf, mp, apart);
+	error = params->pnp_staged ? pv_net_stage_tx(txq, buf, *mp, &hdr->pth_offload) :
+	    pv_net_tx_load(txq, buf, mp, apart);
 	if (error != 0) {
-		txq->ptq_stats.nomem++;
+		txq->ptq_stats.nomem += error != ENOSPC;
 		return (error);
 	}
 	hdr->pth_hdr = apart ? buf->ptb_hdr : mtod(*mp, void *);
@@ -193,12 +204,22 @@ pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
 	pc->pc_segs = buf->ptb_segs;
 	pc->pc_nread = buf->ptb_nsegs;
 	pc->pc_cookie = buf;
+	if (params->pnp_msg_size != 0) {
+		pc->pc_nmsgs = buf->ptb_nsegs +
+		    (hdr->pth_offload.po_gso_type != PV_NET_GSO_NONE);
+		pc->pc_msgs = txq->ptq_msgs +
+		    txq->ptq_n * (params->pnp_tx_segs + 1) * params->pnp_msg_size;
+	}
+	hdr->pth_chain = pc;
 	slots = pvq_prepare(txq->ptq_pvq, pc);
 	error = slots == 0 ? EFBIG : pvq_reserve(txq->ptq_pvq, txq->ptq_slots + slots);
-	if (error == 0 && pvq_share(txq->ptq_pvq, pc) != 0)
+	if (error == 0 && !params->pnp_staged && pvq_share(txq->ptq_pvq, pc) != 0)
 		error = ENOSPC;
 	if (error != 0) {
-		bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
+		if (params->pnp_staged)
+			pv_net_unstage_tx(txq, buf);
+		else
+			bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
 		buf->ptb_nsegs = 0;
 		if (!apart)
 			m_adj(*mp, params->pnp_hdrlen);
@@ -223,7 +244,7 @@ pv_net_tx_commit(struct pv_net_txq *txq)
 	if (txq->ptq_n == 0)
 		return;
 	pn->pn_ops->pno_encap(pn->pn_softc, txq->ptq_id, txq->ptq_txhdrs, txq->ptq_n);
-	for (i = 0; i < txq->ptq_n; i++) {
+	for (i = 0; i < txq->ptq_n && txq->ptq_pages == NULL; i++) {
 		buf = txq->ptq_chains[i].pc_cookie;
 		bus_dmamap_sync(txq->ptq_tag, buf->ptb_map, BUS_DMASYNC_PREWRITE);
 	}

@@ -11,8 +11,11 @@
 #ifndef _DEV_PV_PV_NET_VAR_H_
 #define	_DEV_PV_PV_NET_VAR_H_
 
+#include <sys/sysctl.h>
+
 #define	PV_NET_BATCH		32	/* chains handled between two looks at anything else */
 #define	PV_NET_RX_SEGS		6	/* of a receive buffer: 16 KB, scattered */
+#define	PV_NET_LINK_CHANGES	4	/* in a second; what comes after is looked at by the tick */
 #define	PV_NET_MAX_FRAME	(65535 + ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN)
 
 /*
@@ -39,6 +42,7 @@ struct pv_net_txstats {
 
 struct pv_net_rxbuf {
 	struct mbuf		*prb_mbuf;
+	const struct pv_net_page *prb_page; /* instead of an mbuf */
 	bus_dmamap_t		 prb_map;
 	u_int			 prb_nsegs;	/* 0: not loaded */
 	bus_dma_segment_t	 prb_segs[PV_NET_RX_SEGS + 1];
@@ -60,6 +64,7 @@ struct pv_net_rxq {
 	u_int			 prq_nbufs;
 	u_int			 prq_nfree;
 	struct pv_net_rxbuf	*prq_bufs;
+	const struct pv_net_page *prq_pages;
 	struct pv_net_rxbuf	**prq_free;	/* stack of those not posted */
 	struct callout		 prq_refill;
 	struct task		 prq_task;
@@ -74,6 +79,7 @@ struct pv_net_txbuf {
 	bus_addr_t		 ptb_hdr_addr;
 	u_int			 ptb_nsegs;
 	bus_dma_segment_t	*ptb_segs;	/* pnp_tx_segs of them */
+	const struct pv_net_page **ptb_pages;	/* and their pages, if they are staged */
 };
 
 struct pv_net_txq {
@@ -97,6 +103,11 @@ struct pv_net_txq {
 	struct pv_net_txbuf	*ptq_bufs;
 	struct pv_net_txbuf	**ptq_free;	/* stack */
 	bus_dma_segment_t	*ptq_segs;	/* of all buffers */
+	const struct pv_net_page *ptq_pages;
+	const struct pv_net_page **ptq_buf_pages; /* of all buffers */
+	const struct pv_net_page **ptq_free_pages; /* stack */
+	u_int			 ptq_nfree_pages;
+	uint8_t			*ptq_msgs;	/* of a batch */
 	struct callout		 ptq_timer;
 	struct task		 ptq_task;	/* drain the ring */
 	struct task		 ptq_flush;	/* kick when the CPU is idle */
@@ -139,7 +150,10 @@ struct pv_net {
 	struct task		 pn_filter_task;
 	struct task		 pn_reset_task;
 	struct callout		 pn_tick;
+	struct task		 pn_link_task;
 	volatile u_int		 pn_want_reset;
+	volatile u_int		 pn_link_changes; /* in this second */
+	struct sysctl_ctx_list	 pn_queue_sysctl;	/* of queues, which may be exchanged */
 	uint64_t		 pn_resets;
 	uint64_t		 pn_watchdogs;
 	uint64_t		 pn_filter_errors;
@@ -151,6 +165,16 @@ int	pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m,
 int	pv_net_rx_offload(const struct pv_net *pn, struct mbuf *m,
 	    const struct pv_net_offload *in);
 u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
+
+/* pv_net_stage.c */
+int	pv_net_stage_alloc(struct pv_net *pn);
+void	pv_net_stage_free(struct pv_net *pn);
+void	pv_net_stage_start(struct pv_net *pn);
+int	pv_net_stage_tx(struct pv_net_txq *txq, struct pv_net_txbuf *buf, const struct mbuf *m,
+	    struct pv_net_offload *offload);
+void	pv_net_unstage_tx(struct pv_net_txq *txq, struct pv_net_txbuf *buf);
+struct mbuf *pv_net_unstage_rx(const struct pv_net_page *page,
+	    const struct pv_net_rxhdr *hdr);
 
 /* pv_net_rx.c */
 void	pv_net_rx_intr(void *rxq);
@@ -175,9 +199,11 @@ void	pv_net_qflush(if_t ifp);
 int	pv_net_if_create(struct pv_net *pn);
 void	pv_net_if_destroy(struct pv_net *pn);
 int	pv_net_set_filter(struct pv_net *pn);
+void	pv_net_if_capabilities(struct pv_net *pn);
 
 /* pv_net_sysctl.c */
 void	pv_net_sysctl_attach(struct pv_net *pn);
+void	pv_net_sysctl_queues(struct pv_net *pn);
 
 /* pv_net.c */
 int	pv_net_init_locked(struct pv_net *pn);

@@ -87,7 +87,8 @@ virtio_config_intr(void *arg)
 
 /*
  * One message for everything says nothing about its cause, and there is no register that does: look
- * at the queues, and let the driver look at the configuration.
+ * at the queues, and let the driver look at the configuration.  The generation can't be asked instead:
+ * it has to change only once the driver has read a new value (4.1.4.3.1).
  */
 static void
 virtio_single_intr(void *arg)

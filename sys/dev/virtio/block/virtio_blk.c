@@ -44,6 +44,7 @@
 #include <dev/virtio/block/virtio_blk.h>
 
 #define	VTBLK_REQS_MAX		128
+#define	VTBLK_CONFIGS_LOGGED	10	/* impossible sizes that are reported */
 #define	VTBLK_STATUS_UNSET	0xff	/* not a status of the specification */
 
 /* What a request needs besides its data; one for each in coherent memory. */
@@ -59,6 +60,8 @@ struct vtblk_softc {
 	struct pv_blk_params vtb_params;
 	struct pvq	*vtb_queue;
 	uint64_t	vtb_features;
+	uint64_t	vtb_config_changes;
+	uint64_t	vtb_bad_configs;
 	bool		vtb_modern;
 	bool		vtb_initialised; /* pv_blk_init() was done */
 	bool		vtb_attached;
@@ -130,8 +133,9 @@ vtblk_capacity(struct vtblk_softc *sc, uint64_t *bytes)
 	}
 	if (sectors > OFF_MAX / VIRTIO_BLK_SECTOR_SIZE ||
 	    sectors * VIRTIO_BLK_SECTOR_SIZE < sc->vtb_params.bp_sectorsize) {
-		device_printf(sc->vtb_dev, "the device says that its capacity is %ju sectors: "
-		    "there is no disk to use\n", (uintmax_t)sectors);
+		if (++sc->vtb_bad_configs <= VTBLK_CONFIGS_LOGGED)
+			device_printf(sc->vtb_dev, "the device says that its capacity is %ju "
+			    "sectors: not a disk to use\n", (uintmax_t)sectors);
 		return (ENXIO);
 	}
 	*bytes = rounddown2(sectors * VIRTIO_BLK_SECTOR_SIZE, sc->vtb_params.bp_sectorsize);
@@ -310,10 +314,16 @@ vtblk_sysctl_writecache(SYSCTL_HANDLER_ARGS)
 static void
 vtblk_sysctl(struct vtblk_softc *sc)
 {
-	SYSCTL_ADD_PROC(device_get_sysctl_ctx(sc->vtb_dev),
-	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtb_dev)), OID_AUTO, "writecache_mode",
+	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(sc->vtb_dev);
+	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtb_dev));
+
+	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "writecache_mode",
 	    CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, sc, 0, vtblk_sysctl_writecache, "I",
 	    "Write cache mode: 0 write-through, 1 write-back");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "config_changes", CTLFLAG_RD, &sc->vtb_config_changes,
+	    0, "Times the device said that its configuration changed");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_configs", CTLFLAG_RD, &sc->vtb_bad_configs, 0,
+	    "Times the device's size was one that no disk has");
 }
 
 static uint32_t
@@ -549,6 +559,7 @@ vtblk_config_change(device_t dev)
 
 	if (!sc->vtb_attached)
 		return (0);
+	sc->vtb_config_changes++;
 	if (virtio_needs_reset(dev)) {
 		pv_blk_reset(&sc->vtb_blk, 0);
 		return (0);

@@ -52,6 +52,9 @@
 /* Bigger rings only hold memory. */
 #define	VTNET_MAX_RING		1024
 
+/* Wishes of the device to be reset that are reported. */
+#define	VTNET_ASKS_LOGGED	10
+
 /* The longest frame that one buffer holds, when frames can't span buffers. */
 #define	VTNET_MAX_MTU_UNMERGED	9216
 #define	VTNET_MAX_MTU		65535
@@ -263,7 +266,7 @@ vtnet_offloads(const struct vtnet_softc *sc)
 		uint64_t	feature;
 		u_int		offload;
 	} map[] = {
-		{ VIRTIO_NET_F_CSUM, PV_NET_TXCSUM },
+		{ VIRTIO_NET_F_CSUM, PV_NET_TXCSUM | PV_NET_TXCSUM6 },
 		{ VIRTIO_NET_F_GUEST_CSUM, PV_NET_RXCSUM },
 		{ VIRTIO_NET_F_HOST_TSO4, PV_NET_TSO4 },
 		{ VIRTIO_NET_F_HOST_TSO6, PV_NET_TSO6 },
@@ -486,10 +489,13 @@ vtnet_alloc_queues(struct vtnet_softc *sc)
 static void
 vtnet_sysctl(struct vtnet_softc *sc)
 {
-	SYSCTL_ADD_U64(device_get_sysctl_ctx(sc->vtn_dev),
-	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev)), OID_AUTO, "config_changes",
-	    CTLFLAG_RD, &sc->vtn_config_changes, 0,
-	    "Times the device said that its configuration changed");
+	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(sc->vtn_dev);
+	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev));
+
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "config_changes", CTLFLAG_RD, &sc->vtn_config_changes,
+	    0, "Times the device said that its configuration changed");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "needs_resets", CTLFLAG_RD, &sc->vtn_needs_resets, 0,
+	    "Times the device asked for a reset");
 	vtnet_ctrl_sysctl(sc);
 }
 
@@ -610,7 +616,8 @@ vtnet_config_change(device_t dev)
 
 	sc->vtn_config_changes++;
 	if (virtio_needs_reset(dev)) {
-		device_printf(dev, "the device asks for a reset\n");
+		if (++sc->vtn_needs_resets <= VTNET_ASKS_LOGGED)
+			device_printf(dev, "the device asks for a reset\n");
 		pv_net_request_reset(sc->vtn_pn);
 	}
 	pv_net_link_change(sc->vtn_pn);

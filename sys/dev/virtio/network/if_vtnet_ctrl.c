@@ -12,7 +12,8 @@
  * data, and the byte in which the device answers.  There is one at a time, and it is waited
  * for: first in a loop, since most devices answer at once, then sleeping.  A device that does
  * not answer within a second is asked nothing more until it was reset, since the page is its
- * own until then.
+ * own until then.  If it does not answer after that reset either, packets flow without control
+ * commands: another reset would only interrupt them again.
  *
  * Locking.  pv_net's configuration lock, held by all who come here.
  */
@@ -41,6 +42,9 @@
 #define	VTNET_CTRL_SPINS	1000			/* of a microsecond each */
 #define	VTNET_CTRL_TIMEOUT	SBT_1S
 #define	VTNET_CTRL_PAUSE	SBT_1MS
+
+/* Commands without an answer that are reported. */
+#define	VTNET_CTRL_LOGGED	10
 
 /* Not an answer that a device can give: shows whether it gave one. */
 #define	VTNET_CTRL_NO_ACK	0xff
@@ -126,6 +130,23 @@ vtnet_ctrl_wait(struct vtnet_softc *sc)
 	return (0);
 }
 
+/* A command was not answered. */
+static void
+vtnet_ctrl_silent(struct vtnet_softc *sc, uint8_t class, uint8_t command)
+{
+	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
+
+	ctrl->vtc_dead = true;
+	ctrl->vtc_timeouts++;
+	if (ctrl->vtc_timeouts <= VTNET_CTRL_LOGGED)
+		device_printf(sc->vtn_dev, "the device does not answer control command %u/%u: "
+		    "%s\n", class, command, ctrl->vtc_hopeless ? "going on without" :
+		    "it will be reset");
+	if (!ctrl->vtc_hopeless)
+		pv_net_request_reset(sc->vtn_pn);
+	ctrl->vtc_hopeless = true;
+}
+
 static int
 vtnet_ctrl_post(struct vtnet_softc *sc, size_t len)
 {
@@ -175,13 +196,10 @@ vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_
 	if (error == 0)
 		error = vtnet_ctrl_wait(sc);
 	if (error != 0) {
-		ctrl->vtc_dead = true;
-		ctrl->vtc_timeouts++;
-		device_printf(sc->vtn_dev, "the device does not answer control command %u/%u: "
-		    "it will be reset\n", class, command);
-		pv_net_request_reset(sc->vtn_pn);
+		vtnet_ctrl_silent(sc, class, command);
 		return (error);
 	}
+	ctrl->vtc_hopeless = false;
 	bus_dmamap_sync(ctrl->vtc_tag, ctrl->vtc_map,
 	    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	if (ctrl->vtc_mem[VTNET_CTRL_ACK] == VIRTIO_NET_OK)

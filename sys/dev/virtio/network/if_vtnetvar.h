@@ -19,6 +19,7 @@ struct vtnet_ctrl {
 	uint8_t		*vtc_mem;	/* a page */
 	bus_addr_t	 vtc_addr;
 	bool		 vtc_dead;	/* a command never completed */
+	bool		 vtc_hopeless;	/* none did since the reset that this brought */
 	uint64_t	 vtc_commands;
 	uint64_t	 vtc_errors;	/* refused by the device */
 	uint64_t	 vtc_timeouts;
@@ -39,6 +40,7 @@ struct vtnet_softc {
 	struct pvq	**vtn_rxq;
 	uint16_t	 vtn_rx_left;	/* buffers that the current frame still has */
 	uint64_t	 vtn_config_changes;
+	uint64_t	 vtn_needs_resets;
 	struct vtnet_ctrl vtn_ctrl;
 };
 
