@@ -151,6 +151,7 @@ testenv(const char *name)
 	return (kenv_copy(name, &c, 1));
 }
 
+/* As the manual has it, these two return -1 when they fail. */
 int
 kern_setenv(const char *name, const char *value)
 {
@@ -160,7 +161,7 @@ kern_setenv(const char *name, const char *value)
 	size = strlen(name) + 1 + strlen(value) + 1;
 	if (strlen(name) >= KENV_MNAMELEN || strlen(value) >= KENV_MAXVALUE || *name == '\0' ||
 	    strchr(name, '=') != NULL)
-		return (EINVAL);
+		return (-1);
 	KASSERT(dynamic_kenv, ("%s before memory can be allocated", __func__));
 	entry = malloc(size, M_KENV, M_WAITOK);
 	snprintf(entry, size, "%s=%s", name, value);
@@ -176,7 +177,7 @@ kern_setenv(const char *name, const char *value)
 	free(old, M_KENV);
 	if (i == KENV_MAX) {
 		free(entry, M_KENV);
-		return (ENOMEM);
+		return (-1);
 	}
 	EVENTHANDLER_INVOKE(setenv, name);
 	return (0);
@@ -197,7 +198,7 @@ kern_unsetenv(const char *name)
 	}
 	mtx_unlock(&kenv_lock);
 	if (old == NULL)
-		return (ENOENT);
+		return (-1);
 	free(old, M_KENV);
 	EVENTHANDLER_INVOKE(unsetenv, name);
 	return (0);

@@ -322,6 +322,10 @@ pv_blk_attach(struct pv_blk *blk, struct pvq *q)
 	error = pv_blk_ident(blk, ident, sizeof(ident));
 	if (error == ETIMEDOUT) {
 		device_printf(blk->blk_dev, "the device does not answer requests\n");
+		/* It had its time. */
+		PV_BLK_LOCK(blk);
+		blk->blk_flags |= PVB_DEAD;
+		PV_BLK_UNLOCK(blk);
 		pv_blk_shut(blk);
 		pv_blk_quiet(blk);
 		return (error);

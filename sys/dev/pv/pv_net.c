@@ -459,6 +459,8 @@ pv_net_freeze(struct pv_net *pn)
 	if (!pn->pn_frozen && !pn->pn_dead) {
 		pn->pn_frozen = true;
 		pv_net_quiesce(pn);
+		/* The queues may be other ones when we thaw. */
+		callout_drain(&pn->pn_tick);
 		error = pv_net_halt(pn);
 		(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
 	}
@@ -476,6 +478,7 @@ pv_net_thaw(struct pv_net *pn)
 		pn->pn_frozen = false;
 		pv_net_sysctl_queues(pn);
 		pv_net_stage_start(pn);
+		callout_reset(&pn->pn_tick, hz, pv_net_tick, pn);
 		error = pn->pn_dead ? ENXIO : pv_net_revive(pn);
 		if (error == 0 && (if_getflags(pn->pn_ifp) & IFF_UP) != 0)
 			error = pv_net_init_locked(pn);

@@ -333,6 +333,7 @@ static bool
 pv_net_tx_next(struct pv_net_txq *txq)
 {
 	if_t ifp = txq->ptq_pn->pn_ifp;
+	struct pv_net_txbuf *buf;
 	struct mbuf *m;
 	u_int len;
 	int error;
@@ -360,6 +361,11 @@ pv_net_tx_next(struct pv_net_txq *txq)
 	pv_net_tx_count(txq, m, len, &txq->ptq_txhdrs[txq->ptq_n - 1].pth_offload);
 	if (bpf_peers_present(if_getbpf(ifp)))
 		pv_net_tx_tap(ifp, m, len);
+	if (txq->ptq_pages != NULL) {
+		buf = txq->ptq_chains[txq->ptq_n - 1].pc_cookie;
+		buf->ptb_mbuf = NULL;
+		m_freem(m);
+	}
 	return (true);
 }
 

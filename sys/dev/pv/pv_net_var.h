@@ -16,6 +16,7 @@
 #define	PV_NET_BATCH		32	/* chains handled between two looks at anything else */
 #define	PV_NET_RX_SEGS		6	/* of a receive buffer: 16 KB, scattered */
 #define	PV_NET_LINK_CHANGES	4	/* in a second; what comes after is looked at by the tick */
+#define	PV_NET_STAGED_SEGS	128	/* pieces of a packet that is copied */
 #define	PV_NET_MAX_FRAME	(65535 + ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN)
 
 /*

@@ -48,6 +48,8 @@
 
 /* A configuration that changes this often while it is read is not going to stand still. */
 #define	VIRTIO_CONFIG_TRIES	100
+/* Times that this is reported. */
+#define	VIRTIO_UNSTEADY_LOGGED	10
 
 static MALLOC_DEFINE(M_VIRTIO, "virtio", "virtio bus");
 
@@ -380,7 +382,9 @@ virtio_read_config(device_t dev, bus_size_t off, void *dst, size_t len)
 		if (!vb->vb_modern && same && tries > 0)
 			return (0);
 	}
-	device_printf(vb->vb_dev, "configuration at %ju never stood still\n", (uintmax_t)off);
+	if (vb->vb_unsteady++ < VIRTIO_UNSTEADY_LOGGED)
+		device_printf(vb->vb_dev, "configuration at %ju never stood still\n",
+		    (uintmax_t)off);
 	return (EBUSY);
 }
 

@@ -82,6 +82,7 @@ struct virtio_bus {
 	volatile bool	 vb_live;
 	bool		 vb_lost;	/* it never confirmed a reset */
 	device_t	 vb_child;
+	u_int		 vb_unsteady;	/* times the configuration never stood still */
 	uint64_t	 vb_offered;
 	uint64_t	 vb_features;
 	struct virtio_slot *vb_slots;
