@@ -91,8 +91,9 @@ def nodes_of(lab: Lab, guest: str) -> list[str]:
 
 def free_ram_disk(lab: Lab, deadline: Deadline) -> str:
     """One of dom0's ram disks that no guest has."""
-    script = ("for d in /dev/ram?; do [ -e /run/lock/${d##*/} ] && continue;"
-              " >/run/lock/${d##*/}; echo $d; exit; done; echo no more ram disks; exit 1")
+    release = f">>/run/lock/{os.environ.get('DOM', 'lab')}"
+    script = ("for d in /dev/ram?; do l=/run/lock/${d##*/}; [ -e $l ] && continue;"
+              f" >$l; echo rm $l {release}; echo $d; exit; done; echo no more ram disks; exit 1")
     return lab.output(script, deadline)
 
 
@@ -117,7 +118,9 @@ def plug_disk(lab: Lab, text: str, deadline: Deadline) -> tuple[str, dict[str, s
                           "".join(f",{qemu_options({key: value})}"
                                   for key, value in options.items()), deadline)
     if via == "loop":
-        device = lab.output(f"l=$(losetup -f) && losetup $l {device} && echo $l", deadline)
+        release = f">>/run/lock/{os.environ.get('DOM', 'lab')}"
+        device = lab.output(f"l=$(losetup -f) && losetup $l {device} &&"
+                            f" echo losetup -d $l {release} && echo $l", deadline)
     return device, xl
 
 
@@ -360,6 +363,8 @@ def session(args: argparse.Namespace) -> Iterator[Session]:
         yield Session(lab, name)
     finally:
         with contextlib.suppress(LabError):
-            lab.output(f"xl destroy {name} 2>/dev/null; rm -rf /run/guests/{name}", Deadline(20))
+            lab.output(f"xl destroy {name} 2>/dev/null; rm -rf /run/guests/{name};"
+                       f" cd /run/lock; [ -e {name} ] || exit 0; sh {name}; rm {name}",
+                       Deadline(20))
             for node in nodes_of(lab, name):
                 lab.unplug(node, Deadline(20))

@@ -19,6 +19,14 @@ OBJ = pathlib.Path(os.environ.get("OBJTOP", TOP / "obj")) / "xen"
 class LabError(Exception):
     """The lab can't do what was asked; a line for the user."""
 
+    status = 1
+
+
+class ImageError(LabError):
+    """The packages are there, but are not what the lab is made of: a fault of this program."""
+
+    status = 2
+
 
 class LabTimeoutError(LabError):
     """It took too long."""

@@ -19,7 +19,7 @@ import pathlib
 import struct
 
 from xen import packages
-from xen.errors import OBJ, LabError, locked
+from xen.errors import OBJ, ImageError, locked
 from xen.packages import ROOT
 
 IMAGE = OBJ / "image"
@@ -81,7 +81,7 @@ def kernel_version(cloud: bool) -> str:
     names = [path.name for path in (ROOT / "lib/modules").iterdir()
              if ("-cloud-" in path.name) == cloud]
     if len(names) != 1:
-        raise LabError(f"obj/xen/root has not one kernel but {len(names)}: remove obj/xen/deb")
+        raise ImageError(f"obj/xen/root has not one kernel but {len(names)}: remove obj/xen/deb")
     return names[0]
 
 
@@ -92,7 +92,7 @@ def vmlinux(path: pathlib.Path) -> bytes:
     start = ((image[0x1F1] or 4) + 1) * 512 + offset
     payload = image[start:start + length]
     if not payload.startswith(b"\xfd7zXZ"):
-        raise LabError(f"{path.name}: not compressed with XZ")
+        raise ImageError(f"{path.name}: not compressed with XZ")
     return lzma.LZMADecompressor(format=lzma.FORMAT_XZ).decompress(payload)
 
 
@@ -102,7 +102,7 @@ def modules(version: str, names: list[str]) -> list[Entry]:
     entries = [("modules/order", FILE, "\n".join(names).encode() + b"\n")]
     for name in names:
         if name + ".ko" not in found:
-            raise LabError(f"Linux {version} has no module {name}")
+            raise ImageError(f"Linux {version} has no module {name}")
         entries.append((f"modules/{name}.ko", FILE, found[name + ".ko"].read_bytes()))
     return entries
 
@@ -120,7 +120,7 @@ def library(name: str) -> Entry:
         path = ROOT / folder / name
         if path.is_file():
             return (f"lib/x86_64-linux-gnu/{name}", PROGRAM, path.read_bytes())
-    raise LabError(f"the packages have no {name}")
+    raise ImageError(f"the packages have no {name}")
 
 
 def dom0() -> bytes:

@@ -61,7 +61,8 @@ def apt(program: str, arguments: list[str], own_lists: bool) -> str:
                        " packages") from error
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.startswith("E: ")]
-        raise LabError(f"{program} {arguments[0]}: {(lines or ['failed'])[0]}")
+        said = lines[0].removeprefix("E: ") if lines else "failed"
+        raise LabError(f"Debian's packages are not to be had: {program} {arguments[0]}: {said}")
     return done.stdout
 
 
@@ -70,7 +71,7 @@ def download(own_lists: bool) -> None:
     if own_lists:
         for folder in ("lists/partial", "cache/archives/partial"):
             (APT / folder).mkdir(parents=True, exist_ok=True)
-        apt("apt-get", ["update"], own_lists)
+        apt("apt-get", ["update", "--error-on=any"], own_lists)
     packages, kernels = missing()
     for name in kernels:
         depends = apt("apt-cache", ["depends", "--important", name], own_lists)
