@@ -260,7 +260,14 @@ if_transmit_default(if_t ifp, struct mbuf *m)
 static void
 if_input_none(if_t ifp __unused, struct mbuf *m)
 {
-	m_freem(m);
+	struct mbuf *next;
+
+	/* As if_input proper: one packet, or a list of them. */
+	for (; m != NULL; m = next) {
+		next = m->m_nextpkt;
+		m->m_nextpkt = NULL;
+		m_freem(m);
+	}
 }
 
 static int

@@ -117,6 +117,8 @@ proto_departure(void *arg __unused, if_t ifp)
 	nd6_purge(ifp);
 	inet_addr_purge(ifp);
 	inet_route_purge(ifp);
+	/* Who found a route before may still make a neighbour's entry. */
+	NET_EPOCH_WAIT();
 	inet_nbr_purge(ifp);
 	mld6_purge(ifp);
 }
