@@ -67,7 +67,15 @@ testkernels: .PHONY generic
 hosted: .PHONY headers
 	@${SUBMAKE} -C ${.CURDIR}/tests/hosted all
 
-test: .PHONY testkernels hosted
+# The module that the kernel's own tests load.
+ktest: .PHONY testkernels
+.for _kernel in GENERIC GENERIC-NODEBUG
+	@mkdir -p ${OBJTOP}/${_kernel}/tests/ktest
+	@${SUBMAKE} -C ${.CURDIR}/tests/sys/kern/ktest KERNCONF=${_kernel} \
+	    MAKEOBJDIR=${OBJTOP}/${_kernel}/tests/ktest all
+.endfor
+
+test: .PHONY testkernels ktest hosted
 	@${.CURDIR}/tools/runtests
 
 bench: .PHONY

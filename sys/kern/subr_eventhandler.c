@@ -125,7 +125,24 @@ eventhandler_register(struct eventhandler_list *list, const char *name, void *fu
 	return (&eg->ee);
 }
 
-/* Takes the list locked, leaves it unlocked. */
+/* Is the entry, or any without a tag, still to be removed? */
+static bool
+eventhandler_dying(struct eventhandler_list *list, eventhandler_tag tag)
+{
+	struct eventhandler_entry *entry;
+
+	TAILQ_FOREACH(entry, &list->el_entries, ee_link) {
+		if (entry->ee_priority == EHE_DEAD_PRIORITY && (tag == NULL || entry == tag))
+			return (true);
+	}
+	return (false);
+}
+
+/*
+ * Takes the list locked, leaves it unlocked.  Waits for the entry to go, not for a moment without
+ * walkers: the next may have come by the time that the one who waits runs again, and has nothing
+ * to remove and nobody to wake.
+ */
 static void
 eventhandler_remove(struct eventhandler_list *list, eventhandler_tag tag, bool wait)
 {
@@ -139,7 +156,7 @@ eventhandler_remove(struct eventhandler_list *list, eventhandler_tag tag, bool w
 	if (list->el_runcount == 0)
 		eventhandler_prune_list(list);
 	else {
-		while (wait && list->el_runcount > 0)
+		while (wait && eventhandler_dying(list, tag))
 			mtx_sleep(list, &list->el_lock, 0, "evhrm", 0);
 	}
 	EHL_UNLOCK(list);

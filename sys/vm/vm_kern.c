@@ -149,13 +149,29 @@ kmem_pages_back(vm_offset_t addr, vm_size_t size, int flags)
 	return (0);
 }
 
+/*
+ * Address space for size bytes that are going to have pages.  More than there is memory is refused
+ * at once: for an absurd size the page tables alone would take, and keep, all of it.
+ */
+static vm_offset_t
+kmem_get(vm_size_t size, int flags)
+{
+	if (size > vm_kmem_size) {
+		if ((flags & M_WAITOK) != 0)
+			panic("kernel memory: %zu bytes asked for, there are %lu", size,
+			    vm_kmem_size);
+		return (0);
+	}
+	return (kva_get(size, 0, flags));
+}
+
 void *
 kmem_malloc(vm_size_t size, int flags)
 {
 	vm_offset_t addr;
 
 	size = round_page(size);
-	addr = kva_get(size, 0, flags);
+	addr = kmem_get(size, flags);
 	if (addr == 0)
 		return (NULL);
 	if (kmem_pages_back(addr, size, flags) != 0) {
@@ -224,7 +240,7 @@ kmem_alloc_attr(vm_size_t size, int flags, vm_paddr_t low, vm_paddr_t high,
 	int req;
 
 	size = round_page(size);
-	addr = kva_get(size, 0, flags);
+	addr = kmem_get(size, flags);
 	if (addr == 0)
 		return (NULL);
 	req = malloc2vm_flags(flags) | VM_ALLOC_WIRED;

@@ -94,8 +94,8 @@ def scribble(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
     The index of the available ring is left: we would believe it ourselves.
     """
     mem = queue.memory
-    if chain.readable or chain.writable:
-        mem.write(queue.desc, b"\xa5" * (16 * queue.size))
+    queue.pop_all()
+    mem.write(queue.desc, b"\xa5" * (16 * queue.size))
     mem.set16(queue.avail, 0xA5A5)
     mem.write(queue.avail + 4, b"\xa5" * (2 * queue.size + 2))
     queue.always_notify = True

@@ -143,9 +143,7 @@ class Net(device.Device):
         while sum(chain.room() for chain in chains) < need:
             chain = queue.pop()
             if chain is None:
-                for back in reversed(chains):
-                    queue.inflight.pop(back.head)
-                    queue.last_avail = (queue.last_avail - 1) & 0xFFFF
+                queue.early.extendleft(reversed(chains))
                 return False
             chains.append(chain)
         data = self.header(len(chains)) + frame
@@ -161,6 +159,11 @@ class Net(device.Device):
         match words:
             case ["ack", value]:
                 self.ack = int(value, 0)
+                return {}
+            case ["frame", size, *count]:
+                frame = self.config[:6] + netpeer.MAC + b"\x88\xb5" + bytes(max(int(size) - 14, 0))
+                for _ in range(int(count[0]) if count else 1):
+                    self.send(bytes(frame[:int(size)]))
                 return {}
             case ["waiting"]:
                 return {"waiting": len(self.waiting)}

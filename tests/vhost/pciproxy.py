@@ -172,6 +172,8 @@ class Function:
         name = REGISTERS[offset][1]
         if name in self.overrides:
             return self.overrides[name]
+        if name == "device_status" and self.registers[name] and "keeps_asking" in self.overrides:
+            return self.registers[name] | STATUS_NEEDS_RESET
         if name == "device_feature":
             select = self.registers["device_feature_select"]
             return self.device.features >> 32 * select & 0xFFFFFFFF if select < 2 else 0

@@ -9,6 +9,7 @@ exception.  What this side writes goes through Queue.complete(), where lies.py m
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import struct
 from collections.abc import Callable
@@ -75,6 +76,7 @@ class Queue:
         self.inflight: dict[int, Chain] = {}
         self.held: list[tuple[Chain, int]] = []
         self.gone: list[int] = []
+        self.early: collections.deque[Chain] = collections.deque()
 
     def start(self, base: int) -> None:
         """The ring is where it is, and new."""
@@ -82,6 +84,7 @@ class Queue:
         self.always_notify = False
         self.inflight.clear()
         self.held.clear()
+        self.early.clear()
         self.live = True
 
     def stop(self) -> int:
@@ -107,6 +110,8 @@ class Queue:
         """The next chain that the driver made available."""
         if not self.live:
             return None
+        if self.early:
+            return self.early.popleft()
         self.seen_avail = self.memory.get16(self.avail + 2)
         if self.seen_avail == self.last_avail:
             return None
@@ -121,6 +126,11 @@ class Queue:
         self.inflight[head] = chain
         self.count("chains")
         return chain
+
+    def pop_all(self) -> None:
+        """Take all that is there, for pop() to return later."""
+        taken = list(iter(self.pop, None))
+        self.early.extend(taken)
 
     def ask_kicks(self) -> bool:
         """Ask to be told of more than pop() has seen; True if there is more already."""

@@ -94,6 +94,12 @@ pv_blk_alloc_dma(struct pv_blk *blk)
 	if (error == 0)
 		error = pv_blk_dmamem(blk, (bp->bp_nreqs + 1) * bp->bp_msgsize, &blk->blk_mtag,
 		    &blk->blk_mmap, &blk->blk_msgs, &blk->blk_msgs_paddr);
+	if (bp->bp_stages != NULL) {
+		/* The polled request has its own. */
+		blk->blk_bounce = bp->bp_stages[bp->bp_nreqs];
+		blk->blk_bounce_size = bp->bp_max_size;
+		return (error);
+	}
 	blk->blk_bounce_size = MIN(bp->bp_max_size,
 	    MAX(PV_BLK_BOUNCE_MAX, bp->bp_sectorsize));
 	if (error == 0)
@@ -123,6 +129,7 @@ pv_blk_alloc_reqs(struct pv_blk *blk)
 			return (error);
 		}
 		rq->rq_segs = blk->blk_segs + i * nsegs;
+		rq->rq_stage = bp->bp_stages != NULL ? bp->bp_stages[i] : NULL;
 		rq->rq_msg = blk->blk_msgs + i * bp->bp_msgsize;
 		rq->rq_msg_paddr = blk->blk_msgs_paddr + i * bp->bp_msgsize;
 		if (i < bp->bp_nreqs)
@@ -144,6 +151,8 @@ pv_blk_free_all(struct pv_blk *blk)
 	}
 	free(blk->blk_segs, M_PVBLK);
 	free(blk->blk_reqs, M_PVBLK);
+	if (blk->blk_params.bp_stages != NULL)
+		blk->blk_bounce = NULL;
 	if ((blk->blk_flags & PVB_LEAK) != 0)
 		device_printf(blk->blk_dev, "the device did not let go of its memory: leaking it\n");
 	else {
@@ -212,6 +221,30 @@ pv_blk_gone(struct disk *dp)
 	PV_BLK_UNLOCK(blk);
 }
 
+static int
+pv_blk_open(struct disk *dp)
+{
+	struct pv_blk *blk = dp->d_drv1;
+
+	PV_BLK_LOCK(blk);
+	blk->blk_flags |= PVB_OPEN;
+	PV_BLK_UNLOCK(blk);
+	return (0);
+}
+
+static int
+pv_blk_close(struct disk *dp)
+{
+	struct pv_blk *blk = dp->d_drv1;
+
+	PV_BLK_LOCK(blk);
+	blk->blk_flags &= ~PVB_OPEN;
+	PV_BLK_UNLOCK(blk);
+	if (blk->blk_ops->bo_closed != NULL)
+		blk->blk_ops->bo_closed(blk);
+	return (0);
+}
+
 static struct disk *
 pv_blk_make_disk(struct pv_blk *blk)
 {
@@ -222,6 +255,8 @@ pv_blk_make_disk(struct pv_blk *blk)
 	dp->d_drv1 = blk;
 	dp->d_name = bp->bp_diskname;
 	dp->d_unit = device_get_unit(blk->blk_dev);
+	dp->d_open = pv_blk_open;
+	dp->d_close = pv_blk_close;
 	dp->d_strategy = pv_blk_strategy;
 	dp->d_dump = pv_blk_dump;
 	dp->d_gone = pv_blk_gone;
@@ -252,7 +287,7 @@ pv_blk_make_disk(struct pv_blk *blk)
 int
 pv_blk_quiesce(struct pv_blk *blk)
 {
-	return (blk->blk_disk != NULL && (blk->blk_disk->d_flags & DISKFLAG_OPEN) != 0 ? EBUSY : 0);
+	return ((blk->blk_flags & PVB_OPEN) != 0 ? EBUSY : 0);
 }
 
 /* Waits for what is in flight, as long as there is hope. */
@@ -357,6 +392,7 @@ pv_blk_detach(struct pv_blk *blk)
 	PV_BLK_UNLOCK(blk);
 	disk_destroy(dp);
 	blk->blk_disk = NULL;
+	sysctl_ctx_free(&blk->blk_queue_sysctl);
 	sysctl_ctx_free(&blk->blk_sysctl);
 	pv_blk_quiet(blk);
 }

@@ -90,6 +90,8 @@ struct pv_blk_req {
 	/* rq_segs[0] is the protocol's, then rq_nsegs of data, then another of the protocol's. */
 	bus_dma_segment_t *rq_segs;
 	int		rq_nsegs;
+	/* bp_stages' for this request, or NULL; rq_nsegs is 0 then. */
+	char		*rq_stage;
 	/* bp_msgsize bytes for headers and status, coherent. */
 	void		*rq_msg;
 	bus_addr_t	rq_msg_paddr;
@@ -127,6 +129,15 @@ struct pv_blk_ops {
 	int	(*bo_stop)(struct pv_blk *blk);
 	/* Bring a stopped device back to life; the queue was drained.  May sleep likewise. */
 	int	(*bo_restart)(struct pv_blk *blk);
+	/*
+	 * Instead of the above two, where a reset is a conversation with the other side: ask for one,
+	 * and return.  The queue is frozen; what follows is pv_blk_freeze(), pv_blk_requeue(blk,
+	 * error), pv_blk_set_queue() and pv_blk_thaw().  bo_stop is then called by pv_blk_detach()
+	 * only, and never bo_restart.  blk_mtx is held.  NULL: there is none.
+	 */
+	void	(*bo_reset)(struct pv_blk *blk, int error);
+	/* The last user closed the disk: pv_blk_quiesce() says 0.  May sleep.  NULL: no interest. */
+	void	(*bo_closed)(struct pv_blk *blk);
 };
 
 /*
@@ -148,6 +159,12 @@ struct pv_blk_params {
 	u_int		bp_fwsectors;
 	size_t		bp_msgsize;	/* bytes of DMA memory a request for the protocol */
 	size_t		bp_ident_size;	/* bytes of PV_BLK_IDENT; 0: there is none */
+	/*
+	 * NULL: data is loaded by bus_dma.  Else bp_nreqs + 1 buffers of bp_max_size bytes that the
+	 * other side may see, one for each request: data is copied to and from them, and pv_blk loads
+	 * no segments.  The protocol's, until pv_blk_fini().
+	 */
+	char		**bp_stages;
 	u_int		bp_flags;
 #define	PV_BLK_READONLY		0x0001
 #define	PV_BLK_CACHED		0x0002	/* the device has a volatile cache, and a flush for it */
@@ -192,6 +209,7 @@ struct pv_blk {
 #define	PVB_DUMPING	0x0040	/* polled for a dump, for good */
 #define	PVB_WRITETHROUGH 0x0080	/* flushes need not reach the device */
 #define	PVB_LEAK	0x0100	/* the device may still use our memory */
+#define	PVB_OPEN	0x0200	/* the disk has users */
 	u_int		blk_batch;	/* completions an interrupt, requests a kick; 1: no batching */
 	u_int		blk_timeout;	/* seconds until a request is reported; 0: never */
 
@@ -238,6 +256,7 @@ struct pv_blk {
 	sbintime_t	blk_reset_at;	/* when the device was reset last */
 	int		blk_reset_error; /* what in-flight requests end with; 0: they are requeued */
 	struct sysctl_ctx_list blk_sysctl;
+	struct sysctl_ctx_list blk_queue_sysctl; /* of blk_pvq */
 	struct pv_blk_stats blk_stats;
 };
 
@@ -308,6 +327,12 @@ void	pv_blk_freeze(struct pv_blk *blk);
  * error  as for pv_blk_reset()
  */
 void	pv_blk_requeue(struct pv_blk *blk, int error);
+
+/*
+ * Use another queue from now on, or none (NULL): the next one of a device whose queue does not outlive a
+ * reset.  Between pv_blk_requeue() and pv_blk_thaw(), or before pv_blk_detach().  May sleep.
+ */
+void	pv_blk_set_queue(struct pv_blk *blk, struct pvq *q);
 
 /* The device is live again: requeued requests go first, then the bios that waited. */
 void	pv_blk_thaw(struct pv_blk *blk);

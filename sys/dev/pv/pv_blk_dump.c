@@ -10,7 +10,8 @@
  *
  * Both use the one request that is on no list, and the bounce buffer: a dump must not depend on
  * whatever the kernel was doing when it died.  A dump starts by resetting the device, which makes the
- * queue new and takes from it what was in flight; the disk stays in this state for good.
+ * queue new and takes from it what was in flight (or, where a reset is not to be had by itself, waits for
+ * that to end); the disk stays in this state for good.
  */
 
 #include <sys/param.h>
@@ -40,7 +41,7 @@ pv_blk_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t leng
 	rq->rq_done = false;
 	rq->rq_error = 0;
 	rq->rq_nsegs = 0;
-	for (off = 0; off < length; off += n) {
+	for (off = 0; off < length && rq->rq_stage == NULL; off += n) {
 		n = MIN(length - off, blk->blk_params.bp_seg_size);
 		rq->rq_segs[1 + rq->rq_nsegs].ds_addr = blk->blk_bounce_paddr + off;
 		rq->rq_segs[1 + rq->rq_nsegs].ds_len = n;
@@ -128,13 +129,37 @@ pv_blk_dump_one(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t le
 	return (error == -1 ? EIO : error);
 }
 
+/* Takes a queue as it is: what is in flight ends, and nobody hears of it. */
+static int
+pv_blk_dump_take(struct pv_blk *blk)
+{
+	struct pvq_done done;
+	int us;
+
+	for (us = 0; pvq_inflight(blk->blk_pvq) != 0; us += PV_BLK_POLL_US) {
+		if (pvq_broken(blk->blk_pvq))
+			return (EIO);
+		if (us >= PV_BLK_DUMP_SECS * 1000000)
+			return (ETIMEDOUT);
+		if (pvq_get(blk->blk_pvq, &done, 1) == 0)
+			DELAY(PV_BLK_POLL_US);
+	}
+	pvq_intr_disable(blk->blk_pvq);
+	return (0);
+}
+
 /* Makes the queue ours alone. */
 static int
 pv_blk_dump_begin(struct pv_blk *blk)
 {
 	int error;
 
+	/* Frozen, a device that can't be reset here has nobody at its other side. */
+	if (blk->blk_ops->bo_reset != NULL && (blk->blk_flags & (PVB_FROZEN | PVB_STOPPED)) != 0)
+		return (ENXIO);
 	blk->blk_flags |= PVB_STOPPED | PVB_DUMPING;
+	if (blk->blk_ops->bo_reset != NULL)
+		return (pv_blk_dump_take(blk));
 	error = blk->blk_ops->bo_stop(blk);
 	if (error != 0)
 		return (error);

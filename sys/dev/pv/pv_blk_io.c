@@ -116,13 +116,14 @@ pv_blk_bio_fail(struct bio *bp, int error)
 }
 
 /*
- * Copies between the bounce buffer and this piece of the bio.  An unmapped bio is mapped a page at a
+ * Copies between the bounce buffer, or the request's own, and this piece of the bio.  An unmapped bio is mapped a page at a
  * time.
  */
 static void
 pv_blk_bounce_copy(struct pv_blk *blk, struct pv_blk_req *rq, bool to_bio)
 {
 	struct bio *bp = &rq->rq_window;
+	char *buf = rq->rq_stage != NULL ? rq->rq_stage : blk->blk_bounce;
 	size_t done, n, off;
 	char *p;
 
@@ -137,9 +138,9 @@ pv_blk_bounce_copy(struct pv_blk *blk, struct pv_blk_req *rq, bool to_bio)
 			    off % PAGE_SIZE;
 		}
 		if (to_bio)
-			memcpy(p, blk->blk_bounce + done, n);
+			memcpy(p, buf + done, n);
 		else
-			memcpy(blk->blk_bounce + done, p, n);
+			memcpy(buf + done, p, n);
 		if ((bp->bio_flags & BIO_UNMAPPED) != 0)
 			pmap_quick_remove_page(trunc_page((vm_offset_t)p));
 	}
@@ -244,6 +245,13 @@ pv_blk_load(struct pv_blk *blk, struct pv_blk_req *rq, const struct bio *bp, siz
 	int error;
 
 	length = MIN((size_t)bp->bio_bcount - off, blk->blk_params.bp_max_size);
+	if (rq->rq_stage != NULL) {
+		pv_blk_window(rq, bp, off, length);
+		rq->rq_length = length;
+		if (rq->rq_cmd == PV_BLK_WRITE)
+			pv_blk_bounce_copy(blk, rq, false);
+		return (0);
+	}
 	for (;;) {
 		pv_blk_window(rq, bp, off, length);
 		rq->rq_length = length;
@@ -547,7 +555,7 @@ pv_blk_complete(struct pv_blk *blk, const struct pvq_done *pd)
 		blk->blk_stats.bs_io_errors++;
 	if (error != 0)
 		pv_blk_log_error(blk, rq, error);
-	else if (rq->rq_bounced && rq->rq_cmd == PV_BLK_READ)
+	else if ((rq->rq_bounced || rq->rq_stage != NULL) && rq->rq_cmd == PV_BLK_READ)
 		pv_blk_bounce_copy(blk, rq, true);
 	pv_blk_end(blk, rq, error);
 }
@@ -664,7 +672,7 @@ pv_blk_watchdog(void *arg)
 
 	PV_BLK_ASSERT(blk);
 	/* The ring may have found a lie where nobody was there to be told. */
-	if (pvq_broken(blk->blk_pvq))
+	if (blk->blk_pvq != NULL && pvq_broken(blk->blk_pvq))
 		pv_blk_reset_locked(blk, EIO);
 	TAILQ_FOREACH(rq, &blk->blk_inflight, rq_link) {
 		if (blk->blk_timeout == 0 || ticks - rq->rq_start < (int)blk->blk_timeout * hz)
@@ -713,7 +721,7 @@ pv_blk_drain(struct pv_blk *blk, int error)
 
 	PV_BLK_ASSERT(blk);
 	KASSERT((blk->blk_flags & PVB_STOPPED) != 0, ("%s: the device is live", __func__));
-	while ((rq = pvq_drain(blk->blk_pvq)) != NULL) {
+	while (blk->blk_pvq != NULL && (rq = pvq_drain(blk->blk_pvq)) != NULL) {
 		pv_blk_take_back(blk, rq);
 		TAILQ_INSERT_TAIL(&back, rq, rq_link);
 	}

@@ -74,6 +74,14 @@ pv_blk_reset_locked(struct pv_blk *blk, int error)
 		wakeup(&blk->blk_ninflight);
 		return;
 	}
+	if (blk->blk_ops->bo_reset != NULL) {
+		if ((blk->blk_flags & PVB_FROZEN) != 0)
+			return;
+		blk->blk_flags |= PVB_FROZEN;
+		blk->blk_stats.bs_resets++;
+		blk->blk_ops->bo_reset(blk, error);
+		return;
+	}
 	blk->blk_flags |= PVB_RESETTING;
 	blk->blk_reset_error = error;
 	/* A device that breaks each new life at once must not keep the task's thread from others. */
@@ -110,6 +118,18 @@ pv_blk_requeue(struct pv_blk *blk, int error)
 	pv_blk_drain(blk, error);
 	pv_blk_deliver(blk);
 	PV_BLK_UNLOCK(blk);
+}
+
+void
+pv_blk_set_queue(struct pv_blk *blk, struct pvq *q)
+{
+	sysctl_ctx_free(&blk->blk_queue_sysctl);
+	PV_BLK_LOCK(blk);
+	KASSERT((blk->blk_flags & PVB_STOPPED) != 0 && blk->blk_ninflight == 0,
+	    ("%s: the queue is in use", __func__));
+	blk->blk_pvq = q;
+	PV_BLK_UNLOCK(blk);
+	pv_blk_sysctl_queue(blk);
 }
 
 void

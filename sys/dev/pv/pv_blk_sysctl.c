@@ -68,14 +68,34 @@ pv_blk_sysctl_reset(SYSCTL_HANDLER_ARGS)
 	return (error);
 }
 
+/* What is counted in the queue goes with it. */
+void
+pv_blk_sysctl_queue(struct pv_blk *blk)
+{
+	struct sysctl_ctx_list *ctx = &blk->blk_queue_sysctl;
+	struct sysctl_oid_list *top;
+	struct sysctl_oid *node;
+	struct pvq *q = blk->blk_pvq;
+
+	sysctl_ctx_init(ctx);
+	if (q == NULL)
+		return;
+	top = SYSCTL_CHILDREN(device_get_sysctl_tree(blk->blk_dev));
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "kicks", CTLFLAG_RD, &q->q_stats.qs_kicks, 0,
+	    "Notifications sent to the device");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "interrupts", CTLFLAG_RD, &q->q_stats.qs_intrs, 0,
+	    "Interrupts taken for the queue");
+	node = SYSCTL_ADD_NODE(ctx, top, OID_AUTO, q->q_name, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+	    "Statistics of the queue");
+	pvq_sysctl(q, ctx, SYSCTL_CHILDREN(node));
+}
+
 /* In a context of our own, so that they go before what they read. */
 void
 pv_blk_sysctl_attach(struct pv_blk *blk)
 {
 	struct sysctl_ctx_list *ctx = &blk->blk_sysctl;
-	struct sysctl_oid_list *top, *queue;
-	struct sysctl_oid *node;
-	struct pvq *q = blk->blk_pvq;
+	struct sysctl_oid_list *top;
 	u_int i;
 
 	sysctl_ctx_init(ctx);
@@ -86,10 +106,6 @@ pv_blk_sysctl_attach(struct pv_blk *blk)
 		    pv_blk_stat_table[i].descr);
 	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "in_flight", CTLFLAG_RD, &blk->blk_ninflight, 0,
 	    "Requests in flight");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "kicks", CTLFLAG_RD, &q->q_stats.qs_kicks, 0,
-	    "Notifications sent to the device");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "interrupts", CTLFLAG_RD, &q->q_stats.qs_intrs, 0,
-	    "Interrupts taken for the queue");
 	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "timeout", CTLFLAG_RW, &blk->blk_timeout, 0,
 	    "Seconds until a request without an answer is reported, 0: never");
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "batch", CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_MPSAFE, blk,
@@ -97,8 +113,5 @@ pv_blk_sysctl_attach(struct pv_blk *blk)
 	    "Requests a notification, and completions an interrupt, in a deep queue; 1: no batching");
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "reset", CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, blk,
 	    0, pv_blk_sysctl_reset, "I", "Write 1 to reset the device and put its requests again");
-	node = SYSCTL_ADD_NODE(ctx, top, OID_AUTO, q->q_name, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
-	    "Statistics of the queue");
-	queue = SYSCTL_CHILDREN(node);
-	pvq_sysctl(q, ctx, queue);
+	pv_blk_sysctl_queue(blk);
 }

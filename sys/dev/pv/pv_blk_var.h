@@ -70,5 +70,6 @@ int	pv_blk_dump(void *priv, void *virtual, off_t offset, size_t length);
 
 /* pv_blk_sysctl.c */
 void	pv_blk_sysctl_attach(struct pv_blk *blk);
+void	pv_blk_sysctl_queue(struct pv_blk *blk);
 
 #endif /* !_DEV_PV_PV_BLK_VAR_H_ */

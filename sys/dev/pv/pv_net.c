@@ -28,7 +28,7 @@
  *             between them, none is taken while another is held.
  * Order: pn_sx before a queue's lock.  None is held while packets go up the stack.
  *
- * Gaps.  One pair of queues is used by the protocols so far; the structures are arrays.  No LRO.
+ * Gaps.  No LRO in software.
  */
 
 #include <sys/param.h>

@@ -208,6 +208,8 @@ madt_setup_io(void)
 	mask_8259();
 	madt_foreach(ioapic_entry, NULL);
 	madt_foreach(override_entry, NULL);
+	/* A machine without I/O APICs still has no message number 0: msi.c takes that for none. */
+	num_io_irqs = MAX(num_io_irqs, 1);
 	first_msi_irq = num_io_irqs;
 	intr_init_sources();
 	for (i = 0; i < nioapics; i++)

@@ -283,14 +283,13 @@ memory_at(const struct load_memory *lm, bus_size_t off)
 }
 
 /*
- * The next part of a load: to the end of its page, no longer than a segment.
+ * The next part of a load: to the end of its page.  A part that bounces takes one page, however many
+ * segments add_segments() makes of it.
  */
 static bus_size_t
-part_len(bus_dma_tag_t dmat, vm_paddr_t pa, bus_size_t left)
+part_len(vm_paddr_t pa, bus_size_t left)
 {
-	bus_size_t len = MIN(left, PAGE_SIZE - (pa & PAGE_MASK));
-
-	return (MIN(len, dmat->common.maxsegsz));
+	return (MIN(left, PAGE_SIZE - (pa & PAGE_MASK)));
 }
 
 static int
@@ -304,7 +303,7 @@ reserve_for_load(bus_dma_tag_t dmat, bus_dmamap_t map, const struct load_memory 
 	npages = 0;
 	for (off = 0; off < len; off += n) {
 		pa = memory_at(lm, off);
-		n = part_len(dmat, pa, len - off);
+		n = part_len(pa, len - off);
 		if (must_bounce(dmat, map, pa))
 			npages++;
 	}
@@ -335,7 +334,7 @@ load_run(bus_dma_tag_t dmat, bus_dmamap_t map, const struct load_memory *lm, bus
 		error = reserve_for_load(dmat, map, lm, len, flags);
 	for (off = 0; error == 0 && off < len; off += n) {
 		pa = memory_at(lm, off);
-		n = part_len(dmat, pa, len - off);
+		n = part_len(pa, len - off);
 		addr = pa;
 		if (must_bounce(dmat, map, pa))
 			addr = bounce_add(dmat, map, pa, n,

@@ -17,6 +17,10 @@
  * until half the ring is full or TELL_DELAY has passed.  As long as there are no callouts, and in a
  * panic, each line sends one.
  *
+ * Input.  xenconsoled sends an event for what it wrote, but a module that takes over the delivery of
+ * events (xen_kernel.h) hears of its own channels only: so the ring is looked at from time to time,
+ * too.
+ *
  * Without a ring (a Xen that was built without consoles) output goes to port 0xe9, which Xen copies
  * to its own console.
  *
@@ -54,6 +58,7 @@
 #define	OUT_SIZE	sizeof(((struct xencons_interface *)NULL)->out)
 #define	IN_SIZE		sizeof(((struct xencons_interface *)NULL)->in)
 #define	TELL_DELAY	(8 * SBT_1MS)
+#define	INPUT_PERIOD	(25 * SBT_1MS)
 #define	DEBUG_PORT	0xe9
 
 /*
@@ -70,6 +75,7 @@ static bool out_stuck;			/* patience is over, until the ring is seen to have roo
 
 static struct callout tell_callout;
 static volatile u_int tell_armed;
+static struct callout input_callout;
 static bool tell_ready;			/* tell_callout can be used */
 
 static struct mtx input_mtx;
@@ -239,6 +245,14 @@ hvc_input(void *arg __unused)
 	cons_input_ready();
 }
 
+static void
+hvc_poll(void *arg __unused)
+{
+	if (atomic_load_int(&ring->in_prod) != ring->in_cons)
+		swi_sched(input_swi, 0);
+	callout_reset_sbt(&input_callout, INPUT_PERIOD, 0, hvc_poll, NULL, C_DIRECT_EXEC);
+}
+
 /* The domain was suspended, and has a new channel. */
 static void
 hvc_resume(void *arg __unused)
@@ -264,6 +278,8 @@ hvc_attach(void *dummy __unused)
 		return;
 	}
 	xen_intr_bind_kernel(ring_port, hvc_event, NULL);
+	callout_init(&input_callout, 1);
+	hvc_poll(NULL);
 	EVENTHANDLER_REGISTER(power_resume, hvc_resume, NULL, EVENTHANDLER_PRI_FIRST);
 }
 SYSINIT(hvc_attach, SI_SUB_CONFIGURE, SI_ORDER_SECOND, hvc_attach, NULL);

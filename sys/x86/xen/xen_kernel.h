@@ -13,12 +13,13 @@
  * serves 2-level event channels, of which it uses one, the console's.
  *
  * A module takes the delivery of events over by giving each processor another upcall vector
- * (HVMOP_set_evtchn_upcall_vector), 2-level or FIFO as it likes.  From then on it reads and clears
- * the pending state of every port, the kernel's too: it
+ * (HVMOP_set_evtchn_upcall_vector), 2-level or FIFO as it likes.  From then on the kernel hears of no
+ * event, and needs none: the console's ring is polled, and time is the local APIC's.  A module that knows
+ * this header may do better:
  *
- *	- keeps the ports of xen_kernel_ports() unmasked, and never closes or moves them;
- *	- calls xen_kernel_event() for a pending port that is not its own;
- *	- and gives the delivery back, if at all, in 2-level mode, by calling xen_kernel_upcall() on each
+ *	- keep the ports of xen_kernel_ports() unmasked, and never close or move them;
+ *	- call xen_kernel_event() for a pending port that is not its own;
+ *	- and give the delivery back, if at all, in 2-level mode, by calling xen_kernel_upcall() on each
  *	  processor.
  *
  * All of this is for a guest of Xen; elsewhere the pointers are NULL and there are no ports.

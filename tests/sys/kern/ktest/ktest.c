@@ -102,6 +102,15 @@ ktest_eq(intmax_t got, intmax_t want, const char *func, int line, const char *wh
 }
 
 bool
+ktest_less(intmax_t got, intmax_t limit, const char *func, int line, const char *what)
+{
+	if (got >= limit && ktest_failed())
+		printf("ktest: %s:%d: %s is %jd, not less than %jd\n", func, line, what, got,
+		    limit);
+	return (got < limit);
+}
+
+bool
 ktest_streq(const char *got, const char *want, const char *func, int line)
 {
 	bool ok = strcmp(got, want) == 0;

@@ -45,10 +45,13 @@ extern int ktest_rounds;
 #define	KT_TRUE(cond)		ktest_true((cond), __func__, __LINE__, #cond)
 #define	KT_EQ(got, want)						\
 	ktest_eq((intmax_t)(got), (intmax_t)(want), __func__, __LINE__, #got)
+#define	KT_LESS(got, limit)						\
+	ktest_less((intmax_t)(got), (intmax_t)(limit), __func__, __LINE__, #got)
 #define	KT_STREQ(got, want)	ktest_streq((got), (want), __func__, __LINE__)
 
 bool	ktest_true(bool ok, const char *func, int line, const char *what);
 bool	ktest_eq(intmax_t got, intmax_t want, const char *func, int line, const char *what);
+bool	ktest_less(intmax_t got, intmax_t limit, const char *func, int line, const char *what);
 bool	ktest_streq(const char *got, const char *want, const char *func, int line);
 
 /*

@@ -424,6 +424,7 @@ env_set_and_get(void)
 	KT_EQ(kern_unsetenv("ktest.number"), 0);
 	KT_EQ(testenv("ktest.number"), 0);
 	KT_EQ(kern_unsetenv("ktest.number"), -1);
+	KT_EQ(kern_setenv("", "x"), -1);
 }
 
 static void

@@ -38,6 +38,7 @@ struct shared {
 	volatile u_int	a, b;
 	volatile u_int	readers, step;
 	volatile bool	stop;
+	struct ktest_thread *middle;
 };
 
 struct rwops {
@@ -245,8 +246,8 @@ inversion_low(void *arg, int me)
 
 	mtx_lock(&s->mtx);
 	s->step = 1;
-	/* Here the high one comes and blocks; then the middle one would have the CPU. */
-	KT_SPIN(s->step == 3);
+	/* Here the high one comes, starts the middle one, and blocks. */
+	KT_SPIN(s->step == 2);
 	mtx_unlock(&s->mtx);
 }
 
@@ -255,7 +256,6 @@ inversion_middle(void *arg, int me)
 {
 	struct shared *s = arg;
 
-	s->step = 3;
 	KT_SPIN(s->stop);
 }
 
@@ -264,6 +264,7 @@ inversion_high(void *arg, int me)
 {
 	struct shared *s = arg;
 
+	s->middle = ktest_spawn(inversion_middle, s, 2, 0, PI_SOFT + 4);
 	s->step = 2;
 	mtx_lock(&s->mtx);
 	s->stop = true;
@@ -274,18 +275,15 @@ static void
 mtx_lends_priority(void)
 {
 	struct shared s = { .a = 0 };
-	struct ktest_thread *low, *middle, *high;
+	struct ktest_thread *low, *high;
 
 	mtx_init(&s.mtx, "ktest mtx", NULL, MTX_DEF);
 	low = ktest_spawn(inversion_low, &s, 0, 0, PRI_MIN_TIMESHARE + 20);
 	KT_WAIT(s.step == 1);
 	high = ktest_spawn(inversion_high, &s, 1, 0, PI_SOFT);
-	KT_WAIT(s.step == 2);
-	/* It runs nowhere as long as the low one has what the high one lent it. */
-	middle = ktest_spawn(inversion_middle, &s, 2, KT_ANYCPU, PI_SOFT + 4);
 	KT_WAIT(s.stop);
 	ktest_join(high);
-	ktest_join(middle);
+	ktest_join(s.middle);
 	ktest_join(low);
 	mtx_destroy(&s.mtx);
 }

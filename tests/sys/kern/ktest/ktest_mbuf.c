@@ -386,7 +386,7 @@ mbuf_against_model(void)
 		before[i] = uma_zone_get_cur(*mbuf_zones[i]);
 	ktest_run(3, true, mbuf_worker, NULL);
 	/* Packets with a cluster are kept together in a zone of their own (zone_pack). */
-	uma_zone_reclaim(zone_pack, UMA_RECLAIM_DRAIN);
+	uma_zone_reclaim(zone_pack, UMA_RECLAIM_DRAIN_CPU);
 	for (i = 0; i < nitems(mbuf_zones); i++)
 		KT_EQ(uma_zone_get_cur(*mbuf_zones[i]), before[i]);
 }
@@ -419,7 +419,7 @@ mbuf_external_buffers(void)
 	n = m_copym(m, 100, 500, M_WAITOK);
 	KT_TRUE(!M_WRITABLE(m) && !M_WRITABLE(n));
 	KT_TRUE(mtod(n, char *) == buf + 100);
-	k = m_copypacket(n, M_WAITOK);
+	k = m_copym(n, 0, M_COPYALL, M_WAITOK);
 	m_freem(m);
 	KT_EQ(ext_freed, 0);
 	m_freem(n);

@@ -39,12 +39,15 @@ rman_reserves(void)
 	KT_EQ(rman_first_free_region(&rm, &start, &end), 0);
 	KT_EQ(start, 0x1000);
 	KT_EQ(end, 0x1fff);
-	a = rman_reserve_resource(&rm, 0, ~0, 0x10, RF_ACTIVE, NULL);
+	a = rman_reserve_resource(&rm, 0, ~0, 0x10, 0, NULL);
 	if (!KT_TRUE(a != NULL))
 		return;
 	KT_EQ(rman_get_start(a), 0x1000);
 	KT_EQ(rman_get_size(a), 0x10);
+	KT_EQ(rman_activate_resource(a), 0);
 	KT_TRUE(rman_get_flags(a) & RF_ACTIVE);
+	KT_EQ(rman_deactivate_resource(a), 0);
+	KT_TRUE((rman_get_flags(a) & RF_ACTIVE) == 0);
 	b = rman_reserve_resource(&rm, 0, ~0, 0x100, RF_ALIGNMENT_LOG2(8), NULL);
 	KT_TRUE(b != NULL && rman_get_start(b) % 0x100 == 0 && rman_get_end(b) ==
 	    rman_get_start(b) + 0xff);
@@ -61,7 +64,8 @@ rman_reserves(void)
 	KT_EQ(rman_get_start(c), 0x4000);
 	KT_EQ(rman_adjust_resource(c, 0x4000, 0x40ff), 0);
 	KT_EQ(rman_get_end(c), 0x40ff);
-	KT_EQ(rman_adjust_resource(c, 0x4000, 0x5000), ENOENT);
+	KT_EQ(rman_adjust_resource(c, 0x4000, 0x5000), EBUSY);
+	KT_EQ(rman_adjust_resource(c, 0x4800, 0x4900), EINVAL);
 	KT_EQ(rman_adjust_resource(a, 0x1000, 0x1fff), EBUSY);
 	KT_EQ(rman_adjust_resource(c, 0x4000, 0x4fff), 0);
 	/* Shared by those who all want to. */
