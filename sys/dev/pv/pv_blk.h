@@ -329,8 +329,9 @@ void	pv_blk_freeze(struct pv_blk *blk);
 void	pv_blk_requeue(struct pv_blk *blk, int error);
 
 /*
- * Use another queue from now on, or none (NULL): the next one of a device whose queue does not outlive a
- * reset.  Between pv_blk_requeue() and pv_blk_thaw(), or before pv_blk_detach().  May sleep.
+ * Use another queue from now on, or none (NULL): the next one of a device whose queue does not
+ * outlive a reset.  Between pv_blk_requeue() and pv_blk_thaw(), or before pv_blk_detach().  May
+ * sleep.
  */
 void	pv_blk_set_queue(struct pv_blk *blk, struct pvq *q);
 

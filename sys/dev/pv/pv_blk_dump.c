@@ -9,9 +9,9 @@
  * (theory statement, locking: pv_blk.h).
  *
  * Both use the one request that is on no list, and the bounce buffer: a dump must not depend on
- * whatever the kernel was doing when it died.  A dump starts by resetting the device, which makes the
- * queue new and takes from it what was in flight (or, where a reset is not to be had by itself, waits for
- * that to end); the disk stays in this state for good.
+ * whatever the kernel was doing when it died.  A dump starts by resetting the device, which makes
+ * the queue new and takes from it what was in flight (or, where a reset is not to be had by itself,
+ * waits for that to end); the disk stays in this state for good.
  */
 
 #include <sys/param.h>

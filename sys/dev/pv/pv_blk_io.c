@@ -116,8 +116,8 @@ pv_blk_bio_fail(struct bio *bp, int error)
 }
 
 /*
- * Copies between the bounce buffer, or the request's own, and this piece of the bio.  An unmapped bio is mapped a page at a
- * time.
+ * Copies between the bounce buffer, or the request's own, and this piece of the bio.  An unmapped
+ * bio is mapped a page at a time.
  */
 static void
 pv_blk_bounce_copy(struct pv_blk *blk, struct pv_blk_req *rq, bool to_bio)

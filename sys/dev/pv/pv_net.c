@@ -13,10 +13,10 @@
  *	   |    ifconfig down     |  |
  *	   +----- freeze ---------+  +---- thaw (if it was up)
  *
- * Idle: the device is live, its queues are empty (or, if staged, nobody looks at them).  Running: buffers are posted, packets flow.
- * From running to idle the device is reset, because that is the only way to get buffers back,
- * and made live again at once. A device that does not confirm the reset is dead: what it had
- * is leaked, for it may still write there, and the interface stays down.
+ * Idle: the device is live, its queues are empty (or, if staged, nobody looks at them).  Running:
+ * buffers are posted, packets flow. From running to idle the device is reset, because that is the
+ * only way to get buffers back, and made live again at once. A device that does not confirm the
+ * reset is dead: what it had is leaked, for it may still write there, and the interface stays down.
  *
  * A reset that somebody requests is done by a task, at most once a second (the tick), so that
  * a device that lies all the time costs no more than that.

@@ -83,7 +83,7 @@ struct pv_net_rxhdr {
 		PV_NET_RX_SHORT,	/* less than a header */
 		PV_NET_RX_BADHDR,	/* a header that can't be */
 	}			 prh_error;	/* out: not OK, and it is dropped */
-	struct pv_net_offload	 prh_offload;	/* out: of the frame, in its first buffer or an update */
+	struct pv_net_offload	 prh_offload;	/* out: of the frame: first buffer, or an update */
 };
 
 /*
@@ -105,12 +105,15 @@ struct pv_net_filter {
 };
 
 /*
- * What a protocol does for pv_net.  `softc' is what it gave to pv_net_alloc().  Of a pair of
- * queues the number is given.  Those that may be NULL say so.  Operations that may sleep are called one at a time, with
- * pv_net's configuration lock held.
+ * What a protocol does for pv_net.  `softc' is what it gave to pv_net_alloc().  Of a pair of queues
+ * the number is given.  Those that may be NULL say so.  Operations that may sleep are called one at
+ * a time, with pv_net's configuration lock held.
  */
 struct pv_net_ops {
-	/* Write n headers, or the messages of n chains.  Called with the queue's lock held; can't fail. */
+	/*
+	 * Write n headers, or the messages of n chains.  Called with the queue's lock held;
+	 * can't fail.
+	 */
 	void	(*pno_encap)(void *softc, int pair, struct pv_net_txhdr *hdrs, int n);
 	/* n packets were sent, says the other side.  Called with the queue's lock held.  Or NULL. */
 	void	(*pno_sent)(void *softc, int pair, const struct pvq_done *done, int n);

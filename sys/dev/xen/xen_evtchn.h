@@ -37,8 +37,8 @@ struct xen_evtchn_params {
 };
 
 /*
- * Make a channel that a domain may bind to: xen_evtchn_port() is for it to know.  May sleep, as all that
- * make a channel.
+ * Make a channel that a domain may bind to: xen_evtchn_port() is for it to know.  May sleep, as all
+ * that make a channel.
  *
  * remote  the domain
  * ecp     set to the channel.  Events may come before this returns.

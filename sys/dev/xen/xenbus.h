@@ -36,8 +36,9 @@
  *	device_detach	xenbus_leave(), then free everything
  *
  * A back end that never leaves a state is waited for; one that jumps to where it should not be, or
- * whose directory goes away, is treated as gone: stop(dev, true), release(dev).  The bus itself can wait:
- * kldload(8) of a driver returns when its devices are Connected, or after hw.xen.connect_wait seconds.
+ * whose directory goes away, is treated as gone: stop(dev, true), release(dev).  The bus itself can
+ * wait: kldload(8) of a driver returns when its devices are Connected, or after hw.xen.connect_wait
+ * seconds.
  *
  * Every string that another domain wrote is parsed here: xenbus_read_*() bound it, and say what is
  * wrong with it once.  The other end of a device is never trusted to name a path: xenbus checks that
@@ -154,8 +155,8 @@ int	xenbus_remove(device_t dev, struct xenstore_tx *tx, const char *name);
 void	xenbus_fatal(device_t dev, int error, const char *fmt, ...) __printflike(3, 4);
 
 /*
- * Begin again: stop(dev, true), close, release(dev), and setup() when the back end is ready for it.  For a ring
- * that was found broken.  Returns at once, as xenbus_fatal().
+ * Begin again: stop(dev, true), close, release(dev), and setup() when the back end is ready for it.
+ * For a ring that was found broken.  Returns at once, as xenbus_fatal().
  */
 void	xenbus_reset(device_t dev);
 
@@ -163,10 +164,9 @@ void	xenbus_reset(device_t dev);
 void	xenbus_recheck(device_t dev);
 
 /*
- * First thing of a driver's detach: no method is called any more when this returns, and the back end
- * was told to let go, and given some seconds to do so.  stop() and release() were called if the device was
- * set up.
- * Hold no lock that a method takes.
+ * First thing of a driver's detach: no method is called any more when this returns, and the back
+ * end was told to let go, and given some seconds to do so.  stop() and release() were called if the
+ * device was set up. Hold no lock that a method takes.
  */
 void	xenbus_leave(device_t dev);
 

@@ -13,9 +13,9 @@
  * serves 2-level event channels, of which it uses one, the console's.
  *
  * A module takes the delivery of events over by giving each processor another upcall vector
- * (HVMOP_set_evtchn_upcall_vector), 2-level or FIFO as it likes.  From then on the kernel hears of no
- * event, and needs none: the console's ring is polled, and time is the local APIC's.  A module that knows
- * this header may do better:
+ * (HVMOP_set_evtchn_upcall_vector), 2-level or FIFO as it likes.  From then on the kernel hears of
+ * no event, and needs none: the console's ring is polled, and time is the local APIC's.  A module
+ * that knows this header may do better:
  *
  *	- keep the ports of xen_kernel_ports() unmasked, and never close or move them;
  *	- call xen_kernel_event() for a pending port that is not its own;
