@@ -53,15 +53,34 @@ void	xen_gnttab_grant(grant_ref_t ref, domid_t domid, vm_paddr_t pa, bool readon
 u_int	xen_gnttab_end(const grant_ref_t *refs, u_int n);
 
 /*
- * A page of our own that is granted, as rings are: zeroed, and granted to domid for writing.  May
- * sleep.
+ * Pages of our own that are granted, as rings are: zeroed, in one piece, and granted to domid for
+ * writing.  May sleep.
+ *
+ * n     how many, XEN_GNTTAB_MAX_PAGES at most
+ * refs  room for n
  *
  * Returns 0; ENOMEM; ENOSPC.
  */
-int	xen_gnttab_page_alloc(domid_t domid, void **va, grant_ref_t *ref);
+#define	XEN_GNTTAB_MAX_PAGES	16
+int	xen_gnttab_pages_alloc(domid_t domid, u_int n, void **va, grant_ref_t *refs);
 
-/* End the grant and free the page, now or when the other side lets go.  May sleep. */
-void	xen_gnttab_page_free(void *va, grant_ref_t ref);
+/* End the grants and free the pages, now or when the other side lets go of all.  May sleep. */
+void	xen_gnttab_pages_free(void *va, u_int n, const grant_ref_t *refs);
+
+/* One page. */
+static inline int
+xen_gnttab_page_alloc(domid_t domid, void **va, grant_ref_t *ref)
+{
+
+	return (xen_gnttab_pages_alloc(domid, 1, va, ref));
+}
+
+static inline void
+xen_gnttab_page_free(void *va, grant_ref_t ref)
+{
+
+	xen_gnttab_pages_free(va, 1, &ref);
+}
 
 /* References in use, and deferred: for tests and sysctls. */
 u_int	xen_gnttab_in_use(void);

@@ -6,25 +6,108 @@
 
 /*
  * Xen's public headers, as every file of the suite includes them, and what the parts of the module
- * xen share.
+ * xen share.  Drivers use xenbus.h, xenstore.h, xen_evtchn.h, xen_gnttab.h and grant_ring.h instead.
  *
  * Structures follow the generation of Xen 4.13; an older or newer Xen understands them.
+ *
+ * The parts, in the order in which xen.c begins them; each is undone in reverse:
+ *
+ *	xen_hypercall.c		calling Xen
+ *	xen_cpu.c		the shared info page; each CPU's number and memory with Xen
+ *	xen_upcall.c		an interrupt vector on each CPU
+ *	xen_evtchn.c		event channels, by the FIFO or the 2-level interface
+ *	xen_gnttab.c		grant table
+ *	xenstore.c		xenstore, and xenstore_ring.c below it
+ *	xen_control.c		what the administrator wants: shutdown, sysrq
+ *	xenbus.c		front ends
  */
 
 #ifndef _DEV_XEN_XEN_VAR_H_
 #define	_DEV_XEN_XEN_VAR_H_
 
-#include <sys/types.h>
+#include <sys/param.h>
+#include <sys/malloc.h>
 
 #ifndef __XEN_INTERFACE_VERSION__
 #define	__XEN_INTERFACE_VERSION__	0x00040d00
 #endif
 #include <xen/xen.h>
 
+struct resource;
 struct sysctl_ctx_list;
 struct sysctl_oid;
+struct trapframe;
 
-/* The domain that everything was granted to, or bound with, is another one: none. */
-#define	XEN_DOMID_NONE	DOMID_INVALID
+MALLOC_DECLARE(M_XEN);
+
+/* Xen was given memory for good: the module has to stay. */
+extern bool xen_pinned;
+
+/* A zeroed page of memory that Xen or another domain may use.  May sleep.  NULL: there is none. */
+void	*xen_page_alloc(void);
+void	xen_page_free(void *page);
+
+/*
+ * Guest-physical addresses without memory, which Xen is to put its own pages at.
+ */
+struct xen_space {
+	struct resource	*xs_res;
+	int		 xs_rid;
+	vm_paddr_t	 xs_paddr;
+	char		*xs_vaddr;
+	size_t		 xs_size;
+};
+
+/*
+ * Reserve size bytes of address space below dev, a child of nexus, and map them cacheable; accesses
+ * fault until Xen's pages are there.
+ *
+ * rid  a number that is dev's own
+ *
+ * Returns 0 or ENOMEM.  May sleep.
+ */
+int	xen_space_alloc(device_t dev, int rid, size_t size, struct xen_space *space);
+void	xen_space_free(device_t dev, struct xen_space *space);
+
+/* A CPU and Xen. */
+struct xen_cpu {
+	u_int		 xc_vcpu;	/* Xen's number of it */
+	struct vcpu_info *xc_info;
+	int		 xc_irq;	/* 0: none */
+	struct resource	*xc_res;
+	void		*xc_cookie;
+	uint64_t	 xc_upcalls;
+};
+
+extern struct xen_cpu xen_cpus[MAXCPU];	/* by CPU, not by vCPU */
+extern struct shared_info *xen_shared;
+
+/*
+ * Each part: begin, with messages for dev, the root device, which is a child of nexus; and end,
+ * also what began in part only.  May sleep.
+ */
+int	xen_cpu_init(device_t dev);
+void	xen_cpu_fini(device_t dev);
+int	xen_upcall_init(device_t dev);
+void	xen_upcall_fini(device_t dev);
+int	xen_evtchn_init(device_t dev);
+void	xen_evtchn_fini(device_t dev);
+int	xen_gnttab_init(device_t dev);
+void	xen_gnttab_fini(device_t dev);
+int	xenstore_init(device_t dev);
+void	xenstore_fini(device_t dev);
+int	xen_control_init(device_t dev);
+void	xen_control_fini(device_t dev);
+
+/* The kernel moves an upcall's interrupt: bus_remap_intr(9) of the root device. */
+int	xen_upcall_remap(device_t dev, device_t child, u_int irq);
+
+/* An upcall has come to a CPU. */
+void	xen_evtchn_upcall(u_int cpu, struct trapframe *frame);
+
+/* Numbers, below the root device's. */
+void	xen_evtchn_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
+void	xen_gnttab_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
+void	xenstore_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 
 #endif /* !_DEV_XEN_XEN_VAR_H_ */

@@ -1,0 +1,505 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * xbd: the block front end of Xen (xen/io/blkif.h).
+ *
+ * The protocol half of a disk; everything that faces the operating system is in pv_blk.  This file
+ * is what is agreed on with the back end, and the life with one back end after another;
+ * blkfront_ring.c has requests and responses, blkfront_stage.c the pages that a back end sees.
+ *
+ *	xenbus            xbd                                           pv_blk
+ *	------            ---                                           ------
+ *	setup     ->      reads limits; pages, grants, ring, channel
+ *	live      ->      reads what the disk is                        init, attach; or set_queue, thaw
+ *	                  ... requests ...
+ *	stop      ->      nothing new                                   freeze
+ *	release   ->      frees channel, ring and grants                requeue, set_queue(NULL)
+ *	setup     ->      and so on, with the next one
+ *	detach    ->                                                    detach, fini
+ *
+ * The disk appears with the first back end and stays until detach.  While there is no back end bios
+ * queue up; requests that one took with it go to the next one first, in their order.  What is at
+ * stake when a disk comes back is its users' data: one of another sector size, a read-only one or
+ * one that takes smaller requests is refused.
+ *
+ * Pages.  Data is copied to and from pages of our own that are granted once for each back end,
+ * whether it offers feature-persistent or not.  So the back end sees whole pages without seeing
+ * anything that is not the disk's, no request costs a change of the grant table, and a back end
+ * that keeps pages mapped saves its own work.  What a back end does not give back is used on for
+ * the same domain, and never freed.
+ *
+ * Units.  The protocol counts in 512 bytes everywhere, also where sector-size is more: so do
+ * Linux's back end and every front end in use, and feature-large-sector-size is not claimed.
+ *
+ * Trust.  Numbers are read by xenbus_read_number() within bounds; a disk that can't be is refused by a
+ * message.  Ids of responses are checked by the ring, their operation and status by xbd_status().
+ *
+ * Locking: pv_blk's.  xenbus calls its methods one at a time; what they write here is read by the
+ * data path only between thaw and freeze, when it does not change.
+ *
+ * Gaps: one queue (no multi-queue key is written); discard-alignment is not looked at, as back ends
+ * leave out what does not fill an extent; a back end that comes back with fewer segments than the
+ * one before it is refused rather than its requests cut again.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/limits.h>
+#include <sys/module.h>
+#include <sys/sysctl.h>
+
+#include <dev/xen/blkfront/blkfront_var.h>
+
+#define	XBD_REQS_MAX		128
+#define	XBD_SEGS_DEFAULT	32	/* with 32 slots, what Linux's back end keeps mapped */
+#define	XBD_DISCARD_MAX		(1ULL << 30)	/* bytes */
+
+static SYSCTL_NODE(_hw, OID_AUTO, xbd, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+    "Xen block front ends");
+
+static u_int xbd_tun_ring_order = 0;
+SYSCTL_UINT(_hw_xbd, OID_AUTO, ring_order, CTLFLAG_RDTUN, &xbd_tun_ring_order, 0,
+    "Pages of a ring at most, as a power of two: 0 to 4");
+
+static u_int xbd_tun_max_segs = XBD_SEGS_DEFAULT;
+SYSCTL_UINT(_hw_xbd, OID_AUTO, max_segs, CTLFLAG_RDTUN, &xbd_tun_max_segs, 0,
+    "Pages of data in a request at most; more than 11 need a back end with indirect segments");
+
+static int xbd_tun_persistent = 1;
+SYSCTL_INT(_hw_xbd, OID_AUTO, persistent, CTLFLAG_RDTUN, &xbd_tun_persistent, 0,
+    "Let back ends keep our pages mapped");
+
+static int xbd_tun_secure_delete = 0;
+SYSCTL_INT(_hw_xbd, OID_AUTO, secure_delete, CTLFLAG_RDTUN, &xbd_tun_secure_delete, 0,
+    "Have deleted blocks made unreadable by back ends that can");
+
+/* The last part of "device/vbd/51712", which back ends want to see in requests. */
+static uint16_t
+xbd_node_number(const char *node)
+{
+	const char *p = strrchr(node, '/');
+
+	return (p == NULL ? 0 : (uint16_t)strtoul(p + 1, NULL, 10));
+}
+
+/* ENODEV, with a message, for what is no disk. */
+static int
+xbd_check_type(struct xbd_softc *sc)
+{
+	char type[16];
+	int error;
+
+	error = xenbus_read_string(sc->xbd_dev, XENBUS_FRONT, "device-type", type, sizeof(type));
+	if (error == ENOENT)
+		return (0);
+	if (error == 0 && strcmp(type, "cdrom") == 0) {
+		device_printf(sc->xbd_dev, "a CD-ROM drive: xbd serves disks only, let it be "
+		    "emulated\n");
+		return (ENODEV);
+	}
+	return (error);
+}
+
+/* What the back end offers before it is connected. */
+static int
+xbd_negotiate(struct xbd_softc *sc)
+{
+	device_t dev = sc->xbd_dev;
+	u_int segs;
+
+	sc->xbd_order = xenbus_read_option(dev, XENBUS_BACK, "max-ring-page-order",
+	    MIN(xbd_tun_ring_order, GRANT_RING_MAX_ORDER), 0);
+	segs = xenbus_read_option(dev, XENBUS_BACK, "feature-max-indirect-segments",
+	    MIN(MAX(xbd_tun_max_segs, 1), maxphys / PAGE_SIZE), 0);
+	if (segs <= BLKIF_MAX_SEGMENTS_PER_REQUEST)
+		segs = MIN(MAX(xbd_tun_max_segs, 1), BLKIF_MAX_SEGMENTS_PER_REQUEST);
+	sc->xbd_persistent = xbd_tun_persistent != 0 && xenbus_feature(dev, "feature-persistent");
+	if (sc->xbd_stages == NULL) {
+		sc->xbd_segs = segs;
+		sc->xbd_nreqs = MIN(XBD_REQS_MAX,
+		    grant_ring_size(sc->xbd_order, sizeof(union blkif_sring_entry)));
+		xbd_stages_alloc(sc);
+		return (0);
+	}
+	if (segs < sc->xbd_segs) {
+		device_printf(dev, "this back end takes requests of %u pages, the disk was made for "
+		    "%u: detach and attach it, or set hw.xbd.max_segs\n", segs, sc->xbd_segs);
+		return (ENODEV);
+	}
+	return (0);
+}
+
+static int
+xbd_write_ring(struct xbd_softc *sc, struct xenstore_tx *tx)
+{
+	grant_ref_t refs[1 << GRANT_RING_MAX_ORDER];
+	device_t dev = sc->xbd_dev;
+	char name[16];
+	int error = 0, i, n;
+
+	n = grant_ring_refs(sc->xbd_ring, refs);
+	/* blkif.h, note 6: the name of one page's reference has no number. */
+	if (n == 1) {
+		error = xenbus_remove(dev, tx, "ring-page-order");
+		if (error == 0)
+			error = xenbus_remove(dev, tx, "num-ring-pages");
+		return (error == 0 ? xenbus_write_number(dev, tx, "ring-ref", refs[0]) : error);
+	}
+	error = xenbus_remove(dev, tx, "ring-ref");
+	for (i = 0; error == 0 && i < n; i++) {
+		snprintf(name, sizeof(name), "ring-ref%d", i);
+		error = xenbus_write_number(dev, tx, name, refs[i]);
+	}
+	if (error == 0)
+		error = xenbus_write_number(dev, tx, "ring-page-order", sc->xbd_order);
+	/* Note 3: for those back ends that count pages. */
+	if (error == 0)
+		error = xenbus_write_number(dev, tx, "num-ring-pages", n);
+	return (error);
+}
+
+static int
+xbd_publish(device_t dev, struct xenstore_tx *tx, void *arg)
+{
+	struct xbd_softc *sc = arg;
+	int error;
+
+	error = xbd_write_ring(sc, tx);
+	if (error == 0)
+		error = xenbus_write_number(dev, tx, "event-channel",
+		    xen_evtchn_port(sc->xbd_channel));
+	if (error == 0)
+		error = xenbus_write_string(dev, tx, "protocol", XEN_IO_PROTO_ABI_NATIVE);
+	if (error == 0)
+		error = xenbus_write_number(dev, tx, "feature-persistent", sc->xbd_persistent);
+	return (error);
+}
+
+/* Undoes setup, from wherever it got to. */
+static void
+xbd_disconnect(struct xbd_softc *sc)
+{
+	struct pv_blk *blk = &sc->xbd_blk;
+
+	xen_evtchn_free(sc->xbd_channel);
+	sc->xbd_channel = NULL;
+	if (sc->xbd_attached && blk->blk_pvq != NULL) {
+		pv_blk_requeue(blk, sc->xbd_reset_error);
+		pv_blk_set_queue(blk, NULL);
+		sc->xbd_reset_error = 0;
+	}
+	xbd_ring_free(sc);
+	xbd_stages_end(sc);
+}
+
+static int
+xbd_setup(device_t dev, enum xenbus_state *next __unused)
+{
+	struct xbd_softc *sc = device_get_softc(dev);
+	int error;
+
+	error = xbd_check_type(sc);
+	if (error == 0)
+		error = xbd_negotiate(sc);
+	if (error == 0)
+		error = xbd_stages_grant(sc);
+	if (error == 0)
+		error = xbd_ring_create(sc);
+	if (error == 0)
+		error = xenbus_publish(dev, xbd_publish, sc);
+	if (error != 0)
+		xbd_disconnect(sc);
+	return (error);
+}
+
+/* Reads the size of the disk in bytes. */
+static int
+xbd_read_size(struct xbd_softc *sc, u_int sectorsize, uint64_t *bytes)
+{
+	uint64_t sectors;
+	int error;
+
+	error = xenbus_read_number(sc->xbd_dev, XENBUS_BACK, "sectors",
+	    sectorsize / XBD_SECTOR_SIZE, OFF_MAX / XBD_SECTOR_SIZE, &sectors);
+	if (error == ENOENT)
+		device_printf(sc->xbd_dev, "the back end does not say how large the disk is\n");
+	if (error == 0)
+		*bytes = rounddown2(sectors * XBD_SECTOR_SIZE, sectorsize);
+	return (error);
+}
+
+static void
+xbd_read_discard(struct xbd_softc *sc, struct pv_blk_params *bp)
+{
+	uint64_t granularity;
+
+	sc->xbd_discard_flag = 0;
+	if (!xenbus_feature(sc->xbd_dev, "feature-discard"))
+		return;
+	if (xbd_tun_secure_delete != 0 && xenbus_feature(sc->xbd_dev, "discard-secure"))
+		sc->xbd_discard_flag = BLKIF_DISCARD_SECURE;
+	granularity = xenbus_read_option(sc->xbd_dev, XENBUS_BACK, "discard-granularity", UINT32_MAX,
+	    bp->bp_sectorsize);
+	/* Pieces of a long one should begin where extents do. */
+	bp->bp_delete_size = XBD_DISCARD_MAX;
+	if (granularity != 0 && granularity < XBD_DISCARD_MAX)
+		bp->bp_delete_size -= XBD_DISCARD_MAX % granularity;
+}
+
+/* What the back end says of the disk once it is connected. */
+static int
+xbd_read_disk(struct xbd_softc *sc, struct pv_blk_params *bp)
+{
+	device_t dev = sc->xbd_dev;
+	uint64_t info, physical, size;
+	int error;
+
+	error = xenbus_read_number(dev, XENBUS_BACK, "sector-size", XBD_SECTOR_SIZE, PAGE_SIZE,
+	    &size);
+	if (error == 0 && !powerof2(size))
+		error = EINVAL;
+	if (error != 0) {
+		device_printf(dev, "the back end's sector-size is none that a disk has\n");
+		return (error);
+	}
+	bp->bp_sectorsize = size;
+	error = xbd_read_size(sc, bp->bp_sectorsize, &bp->bp_mediasize);
+	if (error != 0)
+		return (error);
+	info = xenbus_read_option(dev, XENBUS_BACK, "info", UINT32_MAX, 0);
+	if ((info & VDISK_CDROM) != 0) {
+		device_printf(dev, "a CD-ROM drive: xbd serves disks only\n");
+		return (ENODEV);
+	}
+	if ((info & VDISK_READONLY) != 0)
+		bp->bp_flags |= PV_BLK_READONLY;
+	physical = xenbus_read_option(dev, XENBUS_BACK, "physical-sector-size", UINT32_MAX, 0);
+	if (physical > bp->bp_sectorsize && physical % bp->bp_sectorsize == 0)
+		bp->bp_stripesize = physical;
+	sc->xbd_flush_op = XBD_NO_FLUSH;
+	if (xenbus_feature(dev, "feature-flush-cache"))
+		sc->xbd_flush_op = BLKIF_OP_FLUSH_DISKCACHE;
+	else if (xenbus_feature(dev, "feature-barrier"))
+		sc->xbd_flush_op = BLKIF_OP_WRITE_BARRIER;
+	if (sc->xbd_flush_op != XBD_NO_FLUSH)
+		bp->bp_flags |= PV_BLK_CACHED;
+	xbd_read_discard(sc, bp);
+	return (0);
+}
+
+static int
+xbd_stop_none(struct pv_blk *blk __unused)
+{
+	/* xenbus_leave() had the back end let go. */
+	return (0);
+}
+
+static void
+xbd_reset(struct pv_blk *blk, int error)
+{
+	struct xbd_softc *sc = __containerof(blk, struct xbd_softc, xbd_blk);
+
+	sc->xbd_reset_error = error;
+	xenbus_reset(sc->xbd_dev);
+}
+
+static void
+xbd_closed(struct pv_blk *blk)
+{
+	xenbus_recheck(blk->blk_dev);
+}
+
+static const struct pv_blk_ops xbd_ops = {
+	.bo_encode = xbd_encode,
+	.bo_status = xbd_status,
+	.bo_stop = xbd_stop_none,
+	.bo_reset = xbd_reset,
+	.bo_closed = xbd_closed,
+};
+
+static void
+xbd_sysctl(struct xbd_softc *sc)
+{
+	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(sc->xbd_dev);
+	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xbd_dev));
+
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "ring_order", CTLFLAG_RD, &sc->xbd_order, 0,
+	    "Pages of the ring, as a power of two");
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "max_segs", CTLFLAG_RD, &sc->xbd_segs, 0,
+	    "Pages of data in a request at most");
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "persistent", CTLFLAG_RD, &sc->xbd_persistent, 0,
+	    "The back end may keep our pages mapped");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "held", CTLFLAG_RD, &sc->xbd_held, 0,
+	    "Pages that back ends had not given back when they were gone");
+}
+
+/* The first back end: the disk appears. */
+static int
+xbd_begin(struct xbd_softc *sc, const struct pv_blk_params *bp)
+{
+	int error;
+
+	error = pv_blk_init(&sc->xbd_blk, sc->xbd_dev, &xbd_ops, bp);
+	if (error != 0)
+		return (error);
+	atomic_store_rel_int(&sc->xbd_ready, 1);
+	error = pv_blk_attach(&sc->xbd_blk, sc->xbd_ring);
+	if (error != 0) {
+		atomic_store_rel_int(&sc->xbd_ready, 0);
+		xen_evtchn_free(sc->xbd_channel);
+		sc->xbd_channel = NULL;
+		pv_blk_fini(&sc->xbd_blk);
+		return (error);
+	}
+	sc->xbd_attached = true;
+	return (0);
+}
+
+/* Another back end: is it of the same disk?  ENODEV, with a message, if not. */
+static int
+xbd_resume(struct xbd_softc *sc, const struct pv_blk_params *bp)
+{
+	const struct pv_blk_params *old = &sc->xbd_blk.blk_params;
+
+	if (bp->bp_sectorsize != old->bp_sectorsize ||
+	    ((bp->bp_flags ^ old->bp_flags) & PV_BLK_READONLY) != 0) {
+		device_printf(sc->xbd_dev, "the back end returned with another disk (sectors of %u "
+		    "bytes%s): detach and attach it\n", bp->bp_sectorsize,
+		    (bp->bp_flags & PV_BLK_READONLY) != 0 ? ", read-only" : "");
+		return (ENODEV);
+	}
+	pv_blk_set_writethrough(&sc->xbd_blk, sc->xbd_flush_op == XBD_NO_FLUSH);
+	pv_blk_resize(&sc->xbd_blk, bp->bp_mediasize);
+	pv_blk_set_queue(&sc->xbd_blk, sc->xbd_ring);
+	device_printf(sc->xbd_dev, "the back end is back\n");
+	pv_blk_thaw(&sc->xbd_blk);
+	return (0);
+}
+
+static int
+xbd_live(device_t dev)
+{
+	struct xbd_softc *sc = device_get_softc(dev);
+	struct pv_blk_params params = {
+		.bp_diskname = device_get_name(dev),
+		.bp_descr = "Xen block device",
+		.bp_nreqs = sc->xbd_nreqs,
+		.bp_max_segs = sc->xbd_segs,
+		.bp_seg_size = PAGE_SIZE,
+		.bp_max_size = sc->xbd_segs * PAGE_SIZE,
+		.bp_msgsize = sizeof(struct blkif_request),
+		.bp_stages = sc->xbd_buffers,
+	};
+	int error;
+
+	error = xbd_read_disk(sc, &params);
+	if (error != 0)
+		return (error);
+	return (sc->xbd_attached ? xbd_resume(sc, &params) : xbd_begin(sc, &params));
+}
+
+static int
+xbd_stop(device_t dev, bool gone)
+{
+	struct xbd_softc *sc = device_get_softc(dev);
+
+	if (!sc->xbd_attached)
+		return (0);
+	if (!gone && pv_blk_quiesce(&sc->xbd_blk) != 0)
+		return (EBUSY);
+	pv_blk_freeze(&sc->xbd_blk);
+	return (0);
+}
+
+static void
+xbd_release(device_t dev)
+{
+	xbd_disconnect(device_get_softc(dev));
+}
+
+static void
+xbd_otherend_changed(device_t dev, const char *node)
+{
+	struct xbd_softc *sc = device_get_softc(dev);
+	uint64_t bytes;
+
+	if (sc->xbd_attached && strcmp(node, "sectors") == 0 &&
+	    xbd_read_size(sc, sc->xbd_blk.blk_params.bp_sectorsize, &bytes) == 0)
+		pv_blk_resize(&sc->xbd_blk, bytes);
+}
+
+static int
+xbd_probe(device_t dev)
+{
+	if (strcmp(xenbus_get_type(dev), "vbd") != 0)
+		return (ENXIO);
+	device_set_desc(dev, "Xen block front end");
+	return (BUS_PROBE_DEFAULT);
+}
+
+static int
+xbd_attach(device_t dev)
+{
+	struct xbd_softc *sc = device_get_softc(dev);
+
+	sc->xbd_dev = dev;
+	sc->xbd_handle = xbd_node_number(xenbus_get_node(dev));
+	xbd_sysctl(sc);
+	return (0);
+}
+
+static int
+xbd_detach(device_t dev)
+{
+	struct xbd_softc *sc = device_get_softc(dev);
+
+	xenbus_leave(dev);
+	if (sc->xbd_attached) {
+		sc->xbd_attached = false;
+		pv_blk_detach(&sc->xbd_blk);
+		pv_blk_fini(&sc->xbd_blk);
+	}
+	xbd_stages_free(sc);
+	return (0);
+}
+
+/* kldunload and devctl detach without force ask first: not while the disk is open. */
+static int
+xbd_quiesce(device_t dev)
+{
+	struct xbd_softc *sc = device_get_softc(dev);
+
+	return (sc->xbd_attached ? pv_blk_quiesce(&sc->xbd_blk) : 0);
+}
+
+static device_method_t xbd_methods[] = {
+	DEVMETHOD(device_probe,		xbd_probe),
+	DEVMETHOD(device_attach,	xbd_attach),
+	DEVMETHOD(device_detach,	xbd_detach),
+	DEVMETHOD(device_quiesce,	xbd_quiesce),
+
+	DEVMETHOD(xenbus_setup,		xbd_setup),
+	DEVMETHOD(xenbus_live,		xbd_live),
+	DEVMETHOD(xenbus_stop,		xbd_stop),
+	DEVMETHOD(xenbus_release,	xbd_release),
+	DEVMETHOD(xenbus_otherend_changed, xbd_otherend_changed),
+
+	DEVMETHOD_END
+};
+
+static driver_t xbd_driver = {
+	"xbd",
+	xbd_methods,
+	sizeof(struct xbd_softc)
+};
+
+XENBUS_DRIVER_MODULE(xbd, xbd_driver, NULL, NULL);
+MODULE_VERSION(xbd, 1);
+MODULE_DEPEND(xbd, xen, 1, 1, 1);
+MODULE_DEPEND(xbd, pv, 1, 1, 1);

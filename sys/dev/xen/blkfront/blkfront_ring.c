@@ -1,0 +1,184 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The ring of xbd and its messages (theory statement: blkfront.c; xen/io/blkif.h).
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+
+#include <dev/xen/blkfront/blkfront_var.h>
+
+_Static_assert(offsetof(struct blkif_request, id) == 8 &&
+    offsetof(struct blkif_request_discard, id) == 8 &&
+    offsetof(struct blkif_request_indirect, id) == 8, "every request has its id at the same place");
+
+static void
+xbd_intr(void *arg)
+{
+	struct xbd_softc *sc = arg;
+
+	/* Events can come before there is a disk. */
+	if (atomic_load_acq_int(&sc->xbd_ready) == 0)
+		return;
+	if (sc->xbd_ring != NULL)
+		sc->xbd_ring->q_stats.qs_intrs++;
+	pv_blk_intr(&sc->xbd_blk);
+}
+
+int
+xbd_ring_create(struct xbd_softc *sc)
+{
+	domid_t domid = xenbus_get_otherend_id(sc->xbd_dev);
+	struct xen_evtchn_params channel = {
+		.xep_name = device_get_nameunit(sc->xbd_dev),
+		.xep_type = INTR_TYPE_BIO,
+		.xep_cpu = -1,
+		.xep_handler = xbd_intr,
+		.xep_arg = sc,
+	};
+	struct grant_ring_params ring = {
+		.grp_dev = sc->xbd_dev,
+		.grp_name = "ring0",
+		.grp_otherend = domid,
+		.grp_order = sc->xbd_order,
+		.grp_max_segs = BLKIF_MAX_SEGMENTS_PER_REQUEST,
+		.grp_req_size = sizeof(struct blkif_request),
+		.grp_rsp_size = sizeof(struct blkif_response),
+		.grp_id_size = sizeof(((struct blkif_request *)NULL)->id),
+		.grp_req_id = offsetof(struct blkif_request, id),
+		.grp_rsp_id = offsetof(struct blkif_response, id),
+		.grp_notify = xen_evtchn_notify,
+	};
+	int error;
+
+	error = xen_evtchn_alloc(domid, &channel, &sc->xbd_channel);
+	if (error != 0) {
+		device_printf(sc->xbd_dev, "no event channel, error %d\n", error);
+		return (error);
+	}
+	ring.grp_notify_arg = sc->xbd_channel;
+	error = grant_ring_create(&ring, &sc->xbd_ring);
+	if (error != 0)
+		device_printf(sc->xbd_dev, "no ring of %u pages, error %d\n", 1 << sc->xbd_order,
+		    error);
+	return (error);
+}
+
+void
+xbd_ring_free(struct xbd_softc *sc)
+{
+	pvq_free(sc->xbd_ring);
+	sc->xbd_ring = NULL;
+}
+
+/* Fills seg with the pages that hold the first length bytes of st.  Returns how many there are. */
+static u_int
+xbd_fill_segments(const struct xbd_stage *st, struct blkif_request_segment *seg, size_t length)
+{
+	u_int i;
+
+	for (i = 0; length != 0; i++) {
+		seg[i].gref = st->xs_refs[i];
+		seg[i].first_sect = 0;
+		seg[i].last_sect = MIN(length, PAGE_SIZE) / XBD_SECTOR_SIZE - 1;
+		length -= MIN(length, PAGE_SIZE);
+	}
+	return (i);
+}
+
+static void
+xbd_encode_rw(const struct xbd_softc *sc, const struct xbd_stage *st, const struct pv_blk_req *rq)
+{
+	struct blkif_request_indirect *ind = rq->rq_msg;
+	struct blkif_request *req = rq->rq_msg;
+	uint8_t op = rq->rq_cmd == PV_BLK_READ ? BLKIF_OP_READ : BLKIF_OP_WRITE;
+
+	if (rq->rq_length <= BLKIF_MAX_SEGMENTS_PER_REQUEST * PAGE_SIZE) {
+		req->operation = op;
+		req->handle = sc->xbd_handle;
+		req->sector_number = rq->rq_offset / XBD_SECTOR_SIZE;
+		req->nr_segments = xbd_fill_segments(st, req->seg, rq->rq_length);
+		return;
+	}
+	ind->operation = BLKIF_OP_INDIRECT;
+	ind->indirect_op = op;
+	ind->handle = sc->xbd_handle;
+	ind->sector_number = rq->rq_offset / XBD_SECTOR_SIZE;
+	ind->nr_segments = xbd_fill_segments(st, st->xs_list, rq->rq_length);
+	ind->indirect_grefs[0] = st->xs_refs[sc->xbd_segs];
+}
+
+void
+xbd_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
+{
+	struct xbd_softc *sc = __containerof(blk, struct xbd_softc, xbd_blk);
+	struct blkif_request_discard *discard = rq->rq_msg;
+	struct blkif_request *req = rq->rq_msg;
+
+	bzero(rq->rq_msg, sizeof(*req));
+	switch (rq->rq_cmd) {
+	case PV_BLK_FLUSH:
+		req->operation = sc->xbd_flush_op;
+		req->handle = sc->xbd_handle;
+		break;
+	case PV_BLK_DELETE:
+		discard->operation = BLKIF_OP_DISCARD;
+		discard->flag = sc->xbd_discard_flag;
+		discard->handle = sc->xbd_handle;
+		discard->sector_number = rq->rq_offset / XBD_SECTOR_SIZE;
+		discard->nr_sectors = rq->rq_length / XBD_SECTOR_SIZE;
+		break;
+	default:
+		xbd_encode_rw(sc, &sc->xbd_stages[rq - blk->blk_reqs], rq);
+		break;
+	}
+	pc->pc_segs = rq->rq_segs;
+	pc->pc_msgs = rq->rq_msg;
+	pc->pc_nmsgs = 1;
+}
+
+/* Is op what a response to rq says?  Back ends name an indirect request by what is in it, or not. */
+static bool
+xbd_answers(const struct xbd_softc *sc, const struct pv_blk_req *rq, uint8_t op)
+{
+	switch (rq->rq_cmd) {
+	case PV_BLK_FLUSH:
+		return (op == sc->xbd_flush_op);
+	case PV_BLK_DELETE:
+		return (op == BLKIF_OP_DISCARD);
+	default:
+		return (op == (rq->rq_cmd == PV_BLK_READ ? BLKIF_OP_READ : BLKIF_OP_WRITE) ||
+		    (op == BLKIF_OP_INDIRECT &&
+		    rq->rq_length > BLKIF_MAX_SEGMENTS_PER_REQUEST * PAGE_SIZE));
+	}
+}
+
+int
+xbd_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd,
+    uintmax_t *seen)
+{
+	const struct xbd_softc *sc = __containerof(blk, struct xbd_softc, xbd_blk);
+	const struct blkif_response *rsp = pd->pd_msg;
+
+	if (!xbd_answers(sc, rq, rsp->operation)) {
+		*seen = rsp->operation;
+		return (-1);
+	}
+	switch (rsp->status) {
+	case BLKIF_RSP_OKAY:
+		return (0);
+	case BLKIF_RSP_ERROR:
+		return (EIO);
+	case BLKIF_RSP_EOPNOTSUPP:
+		return (EOPNOTSUPP);
+	default:
+		*seen = (uint16_t)rsp->status;
+		return (-1);
+	}
+}

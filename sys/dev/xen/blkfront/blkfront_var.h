@@ -1,0 +1,89 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What the files of xbd share (theory statement and locking: blkfront.c).
+ */
+
+#ifndef _DEV_XEN_BLKFRONT_VAR_H_
+#define	_DEV_XEN_BLKFRONT_VAR_H_
+
+#include <dev/pv/pv_blk.h>
+#include <dev/xen/grant_ring.h>
+#include <dev/xen/xen_evtchn.h>
+#include <dev/xen/xen_gnttab.h>
+#include <dev/xen/xenbus.h>
+#include <xen/io/blkif.h>
+#include <xen/io/protocols.h>
+
+/* The unit of every number of sectors on the wire, whatever the sector size. */
+#define	XBD_SECTOR_SIZE		512
+
+/*
+ * One request's pages that the back end may see: the data of the largest request, and, for a request
+ * with more segments than a slot holds, a page that lists them.
+ */
+struct xbd_stage {
+	char		*xs_data;	/* xbd_segs pages */
+	struct blkif_request_segment *xs_list; /* a page */
+	grant_ref_t	*xs_refs;	/* of the pages of data, then of the list */
+	bool		 xs_granted;
+	bool		 xs_held;	/* a back end kept some of it: never to be freed */
+};
+
+struct xbd_softc {
+	device_t	 xbd_dev;
+	uint16_t	 xbd_handle;
+
+	/* Negotiated in setup(). */
+	u_int		 xbd_order;	/* log2 of the ring's pages */
+	u_int		 xbd_segs;	/* pages of data in a request */
+	u_int		 xbd_persistent; /* the back end may keep our pages mapped */
+	struct xen_evtchn *xbd_channel;
+	struct pvq	*xbd_ring;
+
+	/* Negotiated in live(). */
+	uint8_t		 xbd_flush_op;
+	uint8_t		 xbd_discard_flag;
+
+	/* Made for the first back end, kept for those after it. */
+	u_int		 xbd_nreqs;
+	struct xbd_stage *xbd_stages;	/* xbd_nreqs and one for polling */
+	char		**xbd_buffers;	/* their xs_data */
+	domid_t		 xbd_granted_to;
+	uint64_t	 xbd_held;	/* pages that back ends kept */
+
+	struct pv_blk	 xbd_blk;
+	volatile u_int	 xbd_ready;	/* xbd_blk may be told of events */
+	bool		 xbd_attached;	/* there is a disk */
+	int		 xbd_reset_error; /* what a reset's requests end with; blk_mtx */
+};
+
+#define	XBD_NO_FLUSH	0xff		/* xbd_flush_op: the back end has none */
+
+/* blkfront_stage.c */
+
+/* Makes the pages of xbd_nreqs requests of xbd_segs segments each.  May sleep. */
+void	xbd_stages_alloc(struct xbd_softc *sc);
+void	xbd_stages_free(struct xbd_softc *sc);
+/*
+ * Grants them to the back end's domain, until xbd_stages_end().
+ *
+ * Returns 0; ENOSPC; EBUSY, with a message, if another domain still holds some of them.
+ */
+int	xbd_stages_grant(struct xbd_softc *sc);
+void	xbd_stages_end(struct xbd_softc *sc);
+
+/* blkfront_ring.c */
+
+/* Makes the event channel and the ring.  Returns 0, or an error with a message. */
+int	xbd_ring_create(struct xbd_softc *sc);
+void	xbd_ring_free(struct xbd_softc *sc);
+void	xbd_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc);
+int	xbd_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd,
+	    uintmax_t *seen);
+
+#endif /* !_DEV_XEN_BLKFRONT_VAR_H_ */

@@ -1,0 +1,582 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * xn(4): the network front end of Xen (xen/io/netif.h).
+ *
+ * This file is what is agreed on with the back end, and the life with one back end after the
+ * other. Rings and shared pages are netfront_ring.c's, packets in them netfront_packet.c's, and
+ * everything that FreeBSD sees of the card is pv_net's.
+ *
+ *	xenbus            xn                                        pv_net
+ *	------            --                                        ------
+ *	setup     ->      reads what is offered, makes the rings    alloc, or renegotiate
+ *	live      ->      the back end is at work                   attach, or thaw
+ *	                  ... packets ...
+ *	stop      ->      no more                                   freeze: link down, queues empty
+ *	release   ->      frees the rings
+ *	setup     ->      and so on, with the next one
+ *	detach    ->                                                detach, free
+ *
+ * The interface appears with the first back end, and stays until detach: without a back end it
+ * has no link, and what is sent is refused.  It is Connected that tells Linux's back end to look at
+ * what we published, so that setup goes there at once.
+ *
+ * Offloads.  The back end says what it takes (feature-gso-tcpv4 ...), we say what we take, in
+ * keys of the same names.  It finds checksums by the headers of IPv4 and IPv6 alone, so that those of
+ * frames with a VLAN tag are finished here.
+ *
+ * Locking.  xenbus calls its methods one at a time.  xn_connected and xn_carrier are written by
+ * them, and read by pv_net without a lock: it is told afterwards to look again.
+ *
+ * Pairs of queues.  As many as there are CPUs, if the back end has them; pv_net spreads packets over
+ * them, and the back end those that we receive.  An interface has the same number for ever: a back
+ * end that offers fewer than the first did is refused.
+ *
+ * Gaps.  No control ring and no multicast control: their keys are never written.  XDP headroom is of
+ * no use to us.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/module.h>
+#include <sys/smp.h>
+#include <sys/sysctl.h>
+#include <net/ethernet.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/xen/grant_ring.h>
+#include <dev/xen/xen_evtchn.h>
+#include <dev/xen/xenbus.h>
+#include <dev/xen/netfront/netfront_var.h>
+
+/* A frame's bytes that are not its packet's. */
+#define	XN_OVERHEAD	(ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN)
+
+static SYSCTL_NODE(_hw, OID_AUTO, xn, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+    "Xen network front ends");
+
+static int xn_csum_disable;
+SYSCTL_INT(_hw_xn, OID_AUTO, csum_disable, CTLFLAG_RDTUN, &xn_csum_disable, 0,
+    "Do not use checksum offload, nor segmentation offload");
+
+static int xn_tso_disable;
+SYSCTL_INT(_hw_xn, OID_AUTO, tso_disable, CTLFLAG_RDTUN, &xn_tso_disable, 0,
+    "Do not leave segmentation of TCP to the back end");
+
+static int xn_lro_disable;
+SYSCTL_INT(_hw_xn, OID_AUTO, lro_disable, CTLFLAG_RDTUN, &xn_lro_disable, 0,
+    "Do not take TCP segments that were not segmented yet");
+
+static int xn_split_disable;
+SYSCTL_INT(_hw_xn, OID_AUTO, split_disable, CTLFLAG_RDTUN, &xn_split_disable, 0,
+    "Use one event channel for both directions");
+
+static int xn_num_queues;
+SYSCTL_INT(_hw_xn, OID_AUTO, num_queues, CTLFLAG_RDTUN, &xn_num_queues, 0,
+    "Pairs of queues at most (0: one for each CPU)");
+
+static int xn_rx_process_limit = 512;
+SYSCTL_INT(_hw_xn, OID_AUTO, rx_process_limit, CTLFLAG_RDTUN, &xn_rx_process_limit, 0,
+    "Receive buffers handled before others get the CPU");
+
+static int xn_tx_kick = 32;
+SYSCTL_INT(_hw_xn, OID_AUTO, tx_kick, CTLFLAG_RDTUN, &xn_tx_kick, 0,
+    "Packets of a burst for one notification of the back end");
+
+static const struct xn_counter {
+	const char	*name;
+	size_t		 offset;
+	const char	*what;
+} xn_counters[] = {
+#define	XN_COUNTER(field, what)	{ #field, offsetof(struct xn_stats, field), what }
+	XN_COUNTER(rx_status, "Received buffers that the back end marked as failed"),
+	XN_COUNTER(rx_range, "Received buffers said to reach beyond their page"),
+	XN_COUNTER(rx_bufs, "Received frames of more buffers than there can be"),
+	XN_COUNTER(rx_prefix, "Received frames of a kind that was never asked for"),
+	XN_COUNTER(rx_extra, "Received frames with extra info that was not agreed on"),
+	XN_COUNTER(tx_error, "Packets that the back end refused"),
+	XN_COUNTER(tx_dropped, "Packets that the back end dropped"),
+	XN_COUNTER(tx_status, "Packets answered with a status that there is not"),
+#undef XN_COUNTER
+};
+
+/* An Ethernet address as the toolstack writes it: "00:16:3e:01:02:03". */
+static int
+xn_parse_lladdr(const char *text, uint8_t *lladdr)
+{
+	u_int digit, i;
+	char c;
+
+	for (i = 0; i < 3 * ETHER_ADDR_LEN; i++) {
+		c = text[i];
+		if (i % 3 == 2) {
+			if (c != (i == 3 * ETHER_ADDR_LEN - 1 ? '\0' : ':'))
+				return (EINVAL);
+			continue;
+		}
+		if (c >= '0' && c <= '9')
+			digit = c - '0';
+		else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
+			digit = (c | 0x20) - 'a' + 10;
+		else
+			return (EINVAL);
+		lladdr[i / 3] = i % 3 == 0 ? digit << 4 : lladdr[i / 3] | digit;
+	}
+	return (0);
+}
+
+static int
+xn_read_lladdr(struct xn_softc *sc, uint8_t *lladdr)
+{
+	char text[3 * ETHER_ADDR_LEN];
+	int error;
+
+	error = xenbus_read_string(sc->xn_dev, XENBUS_FRONT, "mac", text, sizeof(text));
+	if (error == 0)
+		error = xn_parse_lladdr(text, lladdr);
+	if (error != 0) {
+		device_printf(sc->xn_dev, "no Ethernet address in \"mac\" of %s (error %d): set "
+		    "mac= of the vif\n", xenbus_get_node(sc->xn_dev), error);
+		return (error);
+	}
+	if (ETHER_IS_ZERO(lladdr) || ETHER_IS_MULTICAST(lladdr)) {
+		device_printf(sc->xn_dev, "the Ethernet address %6D is %s: not used; set another "
+		    "mac= of the vif\n", lladdr, ":",
+		    ETHER_IS_ZERO(lladdr) ? "all zero" : "that of a group");
+		return (EINVAL);
+	}
+	return (0);
+}
+
+/* What both sides can do, of that which the administrator wants. */
+static u_int
+xn_read_offloads(device_t dev, bool sg)
+{
+	u_int offloads = PV_NET_UNTAGGED | PV_NET_TSO_ECN;
+	bool csum4, csum6;
+
+	if (xn_csum_disable)
+		return (0);
+	csum4 = !xenbus_feature(dev, "feature-no-csum-offload");
+	csum6 = xenbus_feature(dev, "feature-ipv6-csum-offload");
+	offloads |= PV_NET_RXCSUM;
+	if (csum4)
+		offloads |= PV_NET_TXCSUM;
+	if (csum6)
+		offloads |= PV_NET_TXCSUM6;
+	if (!xn_lro_disable)
+		offloads |= PV_NET_LRO4 | PV_NET_LRO6;
+	if (xn_tso_disable || !sg)
+		return (offloads);
+	/* PV_NET_TSO_ECN: CWR needs no mark, the back end looks at the header itself. */
+	if (csum4 && xenbus_feature(dev, "feature-gso-tcpv4"))
+		offloads |= PV_NET_TSO4;
+	if (csum6 && xenbus_feature(dev, "feature-gso-tcpv6"))
+		offloads |= PV_NET_TSO6;
+	return (offloads);
+}
+
+/* How many pairs of queues. */
+static int
+xn_read_pairs(struct xn_softc *sc, int *pairs)
+{
+	int offered, wanted;
+
+	offered = xenbus_read_option(sc->xn_dev, XENBUS_BACK, "multi-queue-max-queues",
+	    XN_MAX_PAIRS, 1);
+	wanted = xn_num_queues > 0 ? xn_num_queues : mp_ncpus;
+	if (sc->xn_npairs != 0)
+		wanted = sc->xn_npairs;
+	*pairs = MAX(MIN(wanted, offered), 1);
+	if (*pairs < sc->xn_npairs) {
+		device_printf(sc->xn_dev, "the back end offers %d pairs of queues, where the one "
+		    "before had %d: not used; set hw.xn.num_queues to %d\n", offered,
+		    sc->xn_npairs, *pairs);
+		return (EOPNOTSUPP);
+	}
+	return (0);
+}
+
+static int
+xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
+{
+	device_t dev = sc->xn_dev;
+	int error;
+	bool sg;
+
+	if (!xenbus_feature(dev, "feature-rx-copy")) {
+		device_printf(dev, "the back end does not copy what we receive (no "
+		    "feature-rx-copy), which nothing else is left for\n");
+		return (EOPNOTSUPP);
+	}
+	memset(params, 0, sizeof(*params));
+	sc->xn_split = !xn_split_disable && xenbus_feature(dev, "feature-split-event-channels");
+	/* Without scatter/gather a packet is one request, of one page. */
+	sg = xenbus_feature(dev, "feature-sg");
+	params->pnp_max_frame = sg ? XEN_NETIF_MAX_TX_SIZE : PAGE_SIZE;
+	params->pnp_max_mtu = params->pnp_max_frame - XN_OVERHEAD;
+	params->pnp_mtu = xenbus_read_option(dev, XENBUS_FRONT, "mtu", params->pnp_max_mtu,
+	    ETHERMTU);
+	if (params->pnp_mtu < ETHERMIN)
+		params->pnp_mtu = ETHERMTU;
+	error = xn_read_pairs(sc, &params->pnp_npairs);
+	if (error != 0)
+		return (error);
+	params->pnp_merge = true;
+	params->pnp_tx_segs = XN_TX_SEGS;
+	params->pnp_seg_max = PAGE_SIZE;
+	params->pnp_offloads = sc->xn_offloads = xn_read_offloads(dev, sg);
+	params->pnp_link_reports = true;
+	/* The back end's own interface may be down, or its domain be paused. */
+	params->pnp_may_rest = true;
+	params->pnp_staged = true;
+	params->pnp_msg_size = sizeof(struct netif_tx_request);
+	params->pnp_rx_budget = MAX(xn_rx_process_limit, 1);
+	params->pnp_tx_kick = MAX(xn_tx_kick, 1);
+	return (xn_read_lladdr(sc, params->pnp_lladdr));
+}
+
+/* Back ends have no filter but that of groups, which is not used. */
+static int
+xn_set_filter(void *softc __unused, const struct pv_net_filter *filter __unused)
+{
+	return (0);
+}
+
+/* They deliver what their bridge sends this way, whatever our address is. */
+static int
+xn_set_lladdr(void *softc __unused, const uint8_t *lladdr __unused)
+{
+	return (0);
+}
+
+/*
+ * What the back end has are copies of pages that are its to see: nothing has to be taken from
+ * it before the queues are drained, and xenbus takes care of the rings.
+ */
+static int
+xn_stop(void *softc __unused)
+{
+	return (0);
+}
+
+static int
+xn_restart(void *softc __unused)
+{
+	return (0);
+}
+
+static void
+xn_reset(void *softc)
+{
+	struct xn_softc *sc = softc;
+
+	xenbus_reset(sc->xn_dev);
+}
+
+static bool
+xn_link_up(void *softc)
+{
+	struct xn_softc *sc = softc;
+
+	return (sc->xn_connected && sc->xn_carrier);
+}
+
+static const struct pv_net_ops xn_ops = {
+	.pno_encap = xn_encap,
+	.pno_sent = xn_sent,
+	.pno_decap = xn_decap,
+	.pno_stop = xn_stop,
+	.pno_restart = xn_restart,
+	.pno_reset = xn_reset,
+	.pno_set_filter = xn_set_filter,
+	.pno_set_lladdr = xn_set_lladdr,
+	.pno_link_up = xn_link_up,
+};
+
+/* The back end may not say, and there is a link then. */
+static void
+xn_read_carrier(struct xn_softc *sc)
+{
+	sc->xn_carrier = xenbus_read_option(sc->xn_dev, XENBUS_BACK, "carrier", 1, 1) != 0;
+}
+
+/* Nothing may be left of what another back end was told. */
+static int
+xn_unpublish(device_t dev, struct xenstore_tx *tx)
+{
+	static const char *const names[] = {
+		"tx-ring-ref", "rx-ring-ref", "event-channel", "event-channel-tx",
+		"event-channel-rx", "multi-queue-num-queues"
+	};
+	char name[16];
+	int error = 0;
+	u_int i;
+
+	for (i = 0; i < nitems(names) && error == 0; i++)
+		error = xenbus_remove(dev, tx, names[i]);
+	for (i = 0; i < XN_MAX_PAIRS && error == 0; i++) {
+		snprintf(name, sizeof(name), "queue-%u", i);
+		error = xenbus_remove(dev, tx, name);
+	}
+	return (error);
+}
+
+static int
+xn_publish_number(device_t dev, struct xenstore_tx *tx, const char *where, const char *what,
+    uint64_t value)
+{
+	char name[48];
+
+	snprintf(name, sizeof(name), "%s%s", where, what);
+	return (xenbus_write_number(dev, tx, name, value));
+}
+
+/* A pair of queues: in a folder of its own, unless it is the only one. */
+static int
+xn_publish_queue(device_t dev, struct xenstore_tx *tx, const struct xn_queue *xq)
+{
+	const struct xn_softc *sc = xq->xq_softc;
+	evtchn_port_t tx_port = xen_evtchn_port(xq->xq_tx.xr_channel);
+	grant_ref_t tx_ref, rx_ref;
+	char where[16] = "";
+	int error;
+
+	if (sc->xn_npairs > 1)
+		snprintf(where, sizeof(where), "queue-%d/", xq->xq_id);
+	(void)grant_ring_refs(*xq->xq_tx.xr_pvq, &tx_ref);
+	(void)grant_ring_refs(*xq->xq_rx.xr_pvq, &rx_ref);
+	error = xn_publish_number(dev, tx, where, "tx-ring-ref", tx_ref);
+	if (error == 0)
+		error = xn_publish_number(dev, tx, where, "rx-ring-ref", rx_ref);
+	if (error != 0)
+		return (error);
+	if (!sc->xn_split)
+		return (xn_publish_number(dev, tx, where, "event-channel", tx_port));
+	error = xn_publish_number(dev, tx, where, "event-channel-tx", tx_port);
+	if (error == 0)
+		error = xn_publish_number(dev, tx, where, "event-channel-rx",
+		    xen_evtchn_port(xq->xq_rx.xr_channel));
+	return (error);
+}
+
+/* What we take. */
+static int
+xn_publish_features(device_t dev, struct xenstore_tx *tx, const struct xn_softc *sc)
+{
+	const struct {
+		const char	*name;
+		bool		 value;
+	} keys[] = {
+		{ "request-rx-copy", true },
+		{ "feature-rx-notify", true },
+		{ "feature-sg", true },
+		{ "feature-no-csum-offload", (sc->xn_offloads & PV_NET_RXCSUM) == 0 },
+		{ "feature-ipv6-csum-offload", (sc->xn_offloads & PV_NET_RXCSUM) != 0 },
+		{ "feature-gso-tcpv4", (sc->xn_offloads & PV_NET_LRO4) != 0 },
+		{ "feature-gso-tcpv6", (sc->xn_offloads & PV_NET_LRO6) != 0 },
+	};
+	int error = 0;
+	size_t i;
+
+	for (i = 0; i < nitems(keys) && error == 0; i++)
+		error = xenbus_write_number(dev, tx, keys[i].name, keys[i].value);
+	return (error);
+}
+
+static int
+xn_publish(device_t dev, struct xenstore_tx *tx, void *arg)
+{
+	struct xn_softc *sc = arg;
+	int error, i;
+
+	error = xn_unpublish(dev, tx);
+	if (error == 0 && sc->xn_npairs > 1)
+		error = xenbus_write_number(dev, tx, "multi-queue-num-queues", sc->xn_npairs);
+	for (i = 0; i < sc->xn_npairs && error == 0; i++)
+		error = xn_publish_queue(dev, tx, &sc->xn_queues[i]);
+	if (error == 0)
+		error = xn_publish_features(dev, tx, sc);
+	return (error);
+}
+
+static int
+xn_setup(device_t dev, enum xenbus_state *next)
+{
+	struct xn_softc *sc = device_get_softc(dev);
+	struct pv_net_params params;
+	int error;
+
+	error = xn_negotiate(sc, &params);
+	if (error != 0)
+		return (error);
+	if (sc->xn_pn == NULL)
+		sc->xn_pn = pv_net_alloc(dev, &xn_ops, sc, &params);
+	else
+		pv_net_renegotiate(sc->xn_pn, &params);
+	if (sc->xn_pn == NULL)
+		return (ENXIO);
+	sc->xn_npairs = params.pnp_npairs;
+	error = xn_rings_create(sc);
+	if (error != 0)
+		return (error);
+	error = xenbus_publish(dev, xn_publish, sc);
+	if (error != 0) {
+		xn_rings_free(sc);
+		return (error);
+	}
+	*next = XenbusStateConnected;
+	return (0);
+}
+
+static void
+xn_sysctl_queue(struct xn_softc *sc, struct xn_queue *xq)
+{
+	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(sc->xn_dev);
+	const struct xn_counter *c;
+	struct sysctl_oid *node;
+	char name[8];
+
+	snprintf(name, sizeof(name), "q%d", xq->xq_id);
+	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)),
+	    OID_AUTO, name, CTLFLAG_RD | CTLFLAG_MPSAFE, 0, "What went wrong in a pair of queues");
+	for (c = xn_counters; c < xn_counters + nitems(xn_counters); c++)
+		SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, c->name, CTLFLAG_RD,
+		    (uint64_t *)((char *)&xq->xq_stats + c->offset), 0, c->what);
+}
+
+static void
+xn_sysctl(struct xn_softc *sc)
+{
+	int i;
+
+	for (i = 0; i < sc->xn_npairs; i++)
+		xn_sysctl_queue(sc, &sc->xn_queues[i]);
+	SYSCTL_ADD_U64(device_get_sysctl_ctx(sc->xn_dev),
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)), OID_AUTO, "connects",
+	    CTLFLAG_RD, &sc->xn_connects, 0, "Times a back end was connected to");
+}
+
+/* The first back end: an interface for it. */
+static int
+xn_appear(struct xn_softc *sc)
+{
+	int error;
+
+	error = pv_net_attach(sc->xn_pn);
+	if (error != 0) {
+		pv_net_detach(sc->xn_pn);
+		return (error);
+	}
+	sc->xn_attached = true;
+	xn_sysctl(sc);
+	return (0);
+}
+
+static int
+xn_live(device_t dev)
+{
+	struct xn_softc *sc = device_get_softc(dev);
+
+	sc->xn_connects++;
+	xn_read_carrier(sc);
+	sc->xn_connected = true;
+	return (sc->xn_attached ? pv_net_thaw(sc->xn_pn) : xn_appear(sc));
+}
+
+/* Packets can be lost, so nobody is asked whether this is a good time. */
+static int
+xn_stop_backend(device_t dev, bool gone __unused)
+{
+	struct xn_softc *sc = device_get_softc(dev);
+
+	sc->xn_connected = false;
+	if (sc->xn_attached) {
+		(void)pv_net_freeze(sc->xn_pn);
+		pv_net_link_change(sc->xn_pn);
+	}
+	return (0);
+}
+
+static void
+xn_release(device_t dev)
+{
+	xn_rings_free(device_get_softc(dev));
+}
+
+static void
+xn_otherend_changed(device_t dev, const char *node)
+{
+	struct xn_softc *sc = device_get_softc(dev);
+
+	if (strcmp(node, "carrier") != 0 || !sc->xn_attached)
+		return;
+	xn_read_carrier(sc);
+	pv_net_link_change(sc->xn_pn);
+}
+
+static int
+xn_probe(device_t dev)
+{
+	if (strcmp(xenbus_get_type(dev), "vif") != 0)
+		return (ENXIO);
+	device_set_desc(dev, "Xen network front end");
+	return (BUS_PROBE_DEFAULT);
+}
+
+static int
+xn_attach(device_t dev)
+{
+	struct xn_softc *sc = device_get_softc(dev);
+
+	sc->xn_dev = dev;
+	return (0);
+}
+
+static int
+xn_detach(device_t dev)
+{
+	struct xn_softc *sc = device_get_softc(dev);
+
+	/* stop and release are behind us then. */
+	xenbus_leave(dev);
+	if (sc->xn_attached)
+		pv_net_detach(sc->xn_pn);
+	sc->xn_attached = false;
+	pv_net_free(sc->xn_pn);
+	sc->xn_pn = NULL;
+	return (0);
+}
+
+static device_method_t xn_methods[] = {
+	DEVMETHOD(device_probe, xn_probe),
+	DEVMETHOD(device_attach, xn_attach),
+	DEVMETHOD(device_detach, xn_detach),
+
+	DEVMETHOD(xenbus_setup, xn_setup),
+	DEVMETHOD(xenbus_live, xn_live),
+	DEVMETHOD(xenbus_stop, xn_stop_backend),
+	DEVMETHOD(xenbus_release, xn_release),
+	DEVMETHOD(xenbus_otherend_changed, xn_otherend_changed),
+
+	DEVMETHOD_END
+};
+
+static driver_t xn_driver = {
+	"xn",
+	xn_methods,
+	sizeof(struct xn_softc)
+};
+
+XENBUS_DRIVER_MODULE(xn, xn_driver, NULL, NULL);
+MODULE_VERSION(xn, 1);
+MODULE_DEPEND(xn, pv, 1, 1, 1);
+MODULE_DEPEND(xn, xen, 1, 1, 1);

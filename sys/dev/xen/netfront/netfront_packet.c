@@ -1,0 +1,247 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * xn(4): packets in the rings (xen/io/netif.h).
+ *
+ *	sending                            receiving
+ *	request, size of all of it         response, size of this buffer
+ *	extra info, if it is segmented     extra info, if it is segmented
+ *	request ... for each further page  response ... for each further buffer
+ *
+ * A message says whether another one follows (more_data, extra_info).  The header's checksum is
+ * either to be finished (csum_blank), then by who can see where it is, or known to be good
+ * (data_validated).
+ *
+ * Extra info has no id: what the ring knows of it is its place.  So received messages are
+ * matched by place only, and the id in those that have one means nothing.
+ *
+ * Trust.  pd_msg is a copy that the other side does not see.  A status or an offset that lie
+ * outside of the page, extra info that was not agreed on, and frames of too many buffers are
+ * counted, and the frame is dropped with all that belongs to it; the ring goes on, as nothing
+ * in a message can make us lose track of where it is.
+ *
+ * Locking.  Everything here is called with the lock of its queue held.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/xen/netfront/netfront_var.h>
+
+CTASSERT(sizeof(struct netif_tx_request) >= sizeof(struct netif_extra_info));
+CTASSERT(sizeof(struct netif_rx_response) == sizeof(struct netif_extra_info));
+
+/* How the other side shall segment a packet. */
+static void
+xn_encap_gso(const struct pv_net_offload *o, struct netif_extra_info *extra)
+{
+	extra->type = XEN_NETIF_EXTRA_TYPE_GSO;
+	extra->u.gso.size = o->po_gso_size;
+	extra->u.gso.type = o->po_gso_type == PV_NET_GSO_TCP6 ? XEN_NETIF_GSO_TYPE_TCPV6 :
+	    XEN_NETIF_GSO_TYPE_TCPV4;
+}
+
+static void
+xn_encap_packet(const struct pv_net_offload *o, struct pvq_chain *pc)
+{
+	struct netif_tx_request *reqs = pc->pc_msgs, *first = reqs, *req;
+	u_int i, total = 0;
+
+	memset(reqs, 0, pc->pc_nmsgs * sizeof(*reqs));
+	if ((o->po_flags & PV_NET_NEEDS_CSUM) != 0)
+		first->flags = NETTXF_csum_blank | NETTXF_data_validated;
+	req = first;
+	for (i = 0; i < pc->pc_nread; i++) {
+		req->gref = pc->pc_segs[i].ds_addr >> PAGE_SHIFT;
+		req->offset = pc->pc_segs[i].ds_addr & PAGE_MASK;
+		req->size = pc->pc_segs[i].ds_len;
+		total += req->size;
+		if (i + 1 < pc->pc_nread)
+			req->flags |= NETTXF_more_data;
+		req++;
+		if (i == 0 && o->po_gso_type != PV_NET_GSO_NONE) {
+			first->flags |= NETTXF_extra_info;
+			pc->pc_noid = 1 << 1;
+			xn_encap_gso(o, (struct netif_extra_info *)req);
+			req++;
+		}
+	}
+	KASSERT(req == reqs + pc->pc_nmsgs && total <= XEN_NETIF_MAX_TX_SIZE,
+	    ("%s: %u messages for %u segments, %u bytes", __func__, pc->pc_nmsgs, pc->pc_nread,
+	    total));
+	first->size = total;
+}
+
+void
+xn_encap(void *softc __unused, int pair __unused, struct pv_net_txhdr *hdrs, int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		xn_encap_packet(&hdrs[i].pth_offload, hdrs[i].pth_chain);
+}
+
+/* Packets that the back end is done with: the ring has checked the ids. */
+void
+xn_sent(void *softc, int pair, const struct pvq_done *done, int n)
+{
+	struct xn_softc *sc = softc;
+	struct xn_stats *stats = &sc->xn_queues[pair].xq_stats;
+	const struct netif_tx_response *rsp;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		rsp = done[i].pd_msg;
+		switch (rsp->status) {
+		case NETIF_RSP_OKAY:
+		case NETIF_RSP_NULL:	/* of extra info that came last */
+			break;
+		case NETIF_RSP_DROPPED:
+			stats->tx_dropped++;
+			break;
+		case NETIF_RSP_ERROR:
+			stats->tx_error++;
+			break;
+		default:
+			stats->tx_status++;
+		}
+	}
+}
+
+static bool
+xn_decap_range_ok(struct xn_queue *xq, const struct netif_rx_response *rsp)
+{
+	if (rsp->status < 0) {
+		xq->xq_stats.rx_status++;
+		return (false);
+	}
+	/* 16 bits each: no overflow. */
+	if ((u_int)rsp->offset + (u_int)rsp->status > PAGE_SIZE) {
+		xq->xq_stats.rx_range++;
+		return (false);
+	}
+	return (true);
+}
+
+/* The first message of a frame says what follows, and what is known of the checksum. */
+static bool
+xn_decap_first(struct xn_queue *xq, const struct netif_rx_response *rsp)
+{
+	struct xn_frame *xf = &xq->xq_frame;
+
+	memset(xf, 0, sizeof(*xf));
+	if ((rsp->flags & NETRXF_csum_blank) != 0)
+		xf->xf_offload.po_flags = PV_NET_NEEDS_CSUM | PV_NET_FIND_CSUM;
+	else if ((rsp->flags & NETRXF_data_validated) != 0)
+		xf->xf_offload.po_flags = PV_NET_DATA_VALID;
+	xf->xf_more = (rsp->flags & NETRXF_more_data) != 0;
+	if ((rsp->flags & NETRXF_extra_info) != 0)
+		xf->xf_next = XN_FRAME_EXTRA;
+	else
+		xf->xf_next = xf->xf_more ? XN_FRAME_MORE : XN_FRAME_FIRST;
+	/* The old way to tell of a big frame, which nobody asked for. */
+	if ((rsp->flags & NETRXF_gso_prefix) != 0) {
+		xq->xq_stats.rx_prefix++;
+		return (false);
+	}
+	return (true);
+}
+
+static void
+xn_decap_data(struct xn_queue *xq, const void *msg, struct pv_net_rxhdr *out)
+{
+	struct xn_frame *xf = &xq->xq_frame;
+	struct netif_rx_response rsp;
+	bool ok = true;
+
+	memcpy(&rsp, msg, sizeof(rsp));
+	if (xf->xf_next == XN_FRAME_FIRST)
+		ok = xn_decap_first(xq, &rsp);
+	else
+		xf->xf_next = (rsp.flags & NETRXF_more_data) != 0 ? XN_FRAME_MORE :
+		    XN_FRAME_FIRST;
+	out->prh_more = xf->xf_next != XN_FRAME_FIRST;
+	/* Its first fault was told of; the rest is skipped by pv_net. */
+	if (xf->xf_bad)
+		return;
+	if (ok && ++xf->xf_bufs > XN_RX_BUFS) {
+		xq->xq_stats.rx_bufs++;
+		ok = false;
+	}
+	if (!ok || !xn_decap_range_ok(xq, &rsp)) {
+		xf->xf_bad = true;
+		out->prh_error = PV_NET_RX_BADHDR;
+		return;
+	}
+	out->prh_skip = rsp.offset;
+	out->prh_len = rsp.status;
+	out->prh_offload = xf->xf_offload;
+}
+
+/* What extra info says of a frame: false if it can't be. */
+static bool
+xn_decap_gso(struct xn_frame *xf, u_int offloads, const struct netif_extra_info *extra)
+{
+	u_int lro = 0;
+
+	if (extra->type != XEN_NETIF_EXTRA_TYPE_GSO || ++xf->xf_extras > 1)
+		return (false);
+	switch (extra->u.gso.type) {
+	case XEN_NETIF_GSO_TYPE_TCPV4:
+		xf->xf_offload.po_gso_type = PV_NET_GSO_TCP4;
+		lro = PV_NET_LRO4;
+		break;
+	case XEN_NETIF_GSO_TYPE_TCPV6:
+		xf->xf_offload.po_gso_type = PV_NET_GSO_TCP6;
+		lro = PV_NET_LRO6;
+		break;
+	}
+	xf->xf_offload.po_gso_size = extra->u.gso.size;
+	return ((offloads & lro) != 0 && extra->u.gso.size != 0);
+}
+
+static void
+xn_decap_extra(struct xn_queue *xq, const void *msg, struct pv_net_rxhdr *out)
+{
+	struct xn_frame *xf = &xq->xq_frame;
+	struct netif_extra_info extra;
+
+	memcpy(&extra, msg, sizeof(extra));
+	if ((extra.flags & XEN_NETIF_EXTRA_FLAG_MORE) == 0)
+		xf->xf_next = xf->xf_more ? XN_FRAME_MORE : XN_FRAME_FIRST;
+	out->prh_more = xf->xf_next != XN_FRAME_FIRST;
+	if (xf->xf_bad)
+		return;
+	if (!xn_decap_gso(xf, xq->xq_softc->xn_offloads, &extra)) {
+		xq->xq_stats.rx_extra++;
+		xf->xf_bad = true;
+		out->prh_error = PV_NET_RX_BADHDR;
+		return;
+	}
+	out->prh_update = true;
+	out->prh_offload = xf->xf_offload;
+}
+
+void
+xn_decap(void *softc, int pair, const struct pvq_done *done, struct pv_net_rxhdr *hdrs,
+    int n)
+{
+	struct xn_softc *sc = softc;
+	struct xn_queue *xq = &sc->xn_queues[pair];
+	int i;
+
+	for (i = 0; i < n; i++) {
+		if (xq->xq_frame.xf_next == XN_FRAME_EXTRA)
+			xn_decap_extra(xq, done[i].pd_msg, &hdrs[i]);
+		else
+			xn_decap_data(xq, done[i].pd_msg, &hdrs[i]);
+	}
+}

@@ -1,0 +1,258 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * xn(4): rings, event channels, and the pages that packets are copied to and from.
+ *
+ * Each slot of a ring has a page, granted to the back end as long as the ring exists; the theory
+ * is in dev/pv/pv_net_stage.c.  A page is zero when it is granted, so that all that a back end
+ * ever sees is what it was sent, or wrote itself (XSA-365, XSA-403).
+ *
+ * All of this is made anew for each back end.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/malloc.h>
+#include <sys/smp.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/xen/grant_ring.h>
+#include <dev/xen/xen_evtchn.h>
+#include <dev/xen/xen_gnttab.h>
+#include <dev/xen/xenbus.h>
+#include <dev/xen/netfront/netfront_var.h>
+
+static void
+xn_pages_free(struct xn_ring *ring)
+{
+	u_int i;
+
+	for (i = 0; i < ring->xr_npages; i++)
+		xen_gnttab_page_free(ring->xr_pages[i].pp_mem,
+		    ring->xr_pages[i].pp_addr >> PAGE_SHIFT);
+	free(ring->xr_posts, M_XEN);
+	free(ring->xr_pages, M_XEN);
+	ring->xr_posts = NULL;
+	ring->xr_pages = NULL;
+	ring->xr_npages = 0;
+}
+
+/* A page for each slot, and for receiving the request that posts it. */
+static int
+xn_pages_alloc(struct xn_ring *ring, domid_t otherend)
+{
+	u_int i, size = (*ring->xr_pvq)->q_size;
+	struct pv_net_page *page;
+	grant_ref_t ref;
+	int error;
+
+	ring->xr_pages = malloc(size * sizeof(ring->xr_pages[0]), M_XEN, M_WAITOK | M_ZERO);
+	ring->xr_posts = malloc(size * sizeof(ring->xr_posts[0]), M_XEN, M_WAITOK | M_ZERO);
+	for (i = 0; i < size; i++) {
+		page = &ring->xr_pages[i];
+		error = xen_gnttab_page_alloc(otherend, &page->pp_mem, &ref);
+		if (error != 0)
+			return (error);
+		ring->xr_npages = i + 1;
+		page->pp_addr = (bus_addr_t)ref << PAGE_SHIFT;
+		page->pp_msg = &ring->xr_posts[i];
+		ring->xr_posts[i].gref = ref;
+	}
+	return (0);
+}
+
+/* One channel for both directions. */
+static void
+xn_intr(void *arg)
+{
+	struct xn_queue *xq = arg;
+
+	xq->xq_tx.xr_intr(xq->xq_tx.xr_arg);
+	xq->xq_rx.xr_intr(xq->xq_rx.xr_arg);
+}
+
+/* The CPU that a pair of queues belongs to: the nth, if there are several pairs. */
+static int
+xn_queue_cpu(const struct xn_queue *xq)
+{
+	int cpu = CPU_FIRST(), i;
+
+	if (xq->xq_softc->xn_npairs == 1)
+		return (-1);
+	for (i = 0; i < xq->xq_id; i++)
+		cpu = CPU_NEXT(cpu);
+	return (cpu);
+}
+
+static int
+xn_channel_alloc(struct xn_queue *xq, const char *name, void (*handler)(void *), void *arg,
+    struct xen_evtchn **channel)
+{
+	device_t dev = xq->xq_softc->xn_dev;
+	struct xen_evtchn_params params = {
+		.xep_type = INTR_TYPE_NET,
+		.xep_cpu = xn_queue_cpu(xq),
+		.xep_handler = handler,
+		.xep_arg = arg,
+	};
+	char full[32];
+
+	snprintf(full, sizeof(full), "%s %s%d", device_get_nameunit(dev), name, xq->xq_id);
+	params.xep_name = full;
+	return (xen_evtchn_alloc(xenbus_get_otherend_id(dev), &params, channel));
+}
+
+static int
+xn_channels_alloc(struct xn_queue *xq)
+{
+	struct xn_ring *tx = &xq->xq_tx, *rx = &xq->xq_rx;
+	int error;
+
+	if (!xq->xq_softc->xn_split)
+		return (xn_channel_alloc(xq, "q", xn_intr, xq, &tx->xr_channel));
+	error = xn_channel_alloc(xq, "txq", tx->xr_intr, tx->xr_arg, &tx->xr_channel);
+	if (error == 0)
+		error = xn_channel_alloc(xq, "rxq", rx->xr_intr, rx->xr_arg, &rx->xr_channel);
+	return (error);
+}
+
+static int
+xn_ring_create_tx(struct xn_queue *xq)
+{
+	device_t dev = xq->xq_softc->xn_dev;
+	char name[PVQ_NAMELEN];
+	struct grant_ring_params params = {
+		.grp_dev = dev,
+		.grp_name = name,
+		.grp_otherend = xenbus_get_otherend_id(dev),
+		.grp_max_segs = XN_TX_SEGS,
+		.grp_max_msgs = XN_TX_SLOTS,
+		.grp_req_size = sizeof(struct netif_tx_request),
+		.grp_rsp_size = sizeof(struct netif_tx_response),
+		.grp_id_size = sizeof(uint16_t),
+		.grp_req_id = offsetof(struct netif_tx_request, id),
+		.grp_rsp_id = offsetof(struct netif_tx_response, id),
+		.grp_null = true,
+		.grp_null_off = offsetof(struct netif_tx_response, status),
+		.grp_null_value = NETIF_RSP_NULL,
+		.grp_notify = xen_evtchn_notify,
+		.grp_notify_arg = xq->xq_tx.xr_channel,
+	};
+
+	snprintf(name, sizeof(name), "txq%d", xq->xq_id);
+	return (grant_ring_create(&params, xq->xq_tx.xr_pvq));
+}
+
+static int
+xn_ring_create_rx(struct xn_queue *xq)
+{
+	device_t dev = xq->xq_softc->xn_dev;
+	char name[PVQ_NAMELEN];
+	struct grant_ring_params params = {
+		.grp_dev = dev,
+		.grp_name = name,
+		.grp_otherend = xenbus_get_otherend_id(dev),
+		.grp_max_segs = 1,
+		.grp_flags = GRANT_RING_F_INORDER,
+		.grp_req_size = sizeof(struct netif_rx_request),
+		.grp_rsp_size = sizeof(struct netif_rx_response),
+		.grp_id_size = sizeof(uint16_t),
+		.grp_req_id = offsetof(struct netif_rx_request, id),
+		.grp_rsp_id = offsetof(struct netif_rx_response, id),
+		.grp_notify = xen_evtchn_notify,
+		.grp_notify_arg = xq->xq_softc->xn_split ? xq->xq_rx.xr_channel :
+		    xq->xq_tx.xr_channel,
+	};
+
+	snprintf(name, sizeof(name), "rxq%d", xq->xq_id);
+	return (grant_ring_create(&params, xq->xq_rx.xr_pvq));
+}
+
+static void
+xn_ring_init(struct xn_queue *xq, struct xn_ring *ring, bool tx)
+{
+	struct pv_net_queue queue;
+
+	pv_net_queue(xq->xq_softc->xn_pn, xq->xq_id, tx, &queue);
+	ring->xr_name = tx ? "tx" : "rx";
+	ring->xr_pvq = queue.pq_pvq;
+	ring->xr_intr = queue.pq_intr;
+	ring->xr_arg = queue.pq_arg;
+}
+
+/* One pair of queues. */
+static int
+xn_queue_create(struct xn_queue *xq)
+{
+	domid_t otherend = xenbus_get_otherend_id(xq->xq_softc->xn_dev);
+	int error;
+
+	memset(&xq->xq_frame, 0, sizeof(xq->xq_frame));
+	xn_ring_init(xq, &xq->xq_tx, true);
+	xn_ring_init(xq, &xq->xq_rx, false);
+	error = xn_channels_alloc(xq);
+	if (error == 0)
+		error = xn_ring_create_tx(xq);
+	if (error == 0)
+		error = xn_ring_create_rx(xq);
+	if (error == 0)
+		error = xn_pages_alloc(&xq->xq_tx, otherend);
+	if (error == 0)
+		error = xn_pages_alloc(&xq->xq_rx, otherend);
+	if (error != 0)
+		return (error);
+	pv_net_set_pages(xq->xq_softc->xn_pn, xq->xq_id, true, xq->xq_tx.xr_pages);
+	pv_net_set_pages(xq->xq_softc->xn_pn, xq->xq_id, false, xq->xq_rx.xr_pages);
+	return (0);
+}
+
+/* Make everything that is shared with the back end. */
+int
+xn_rings_create(struct xn_softc *sc)
+{
+	int error = 0, i;
+
+	for (i = 0; i < sc->xn_npairs && error == 0; i++) {
+		sc->xn_queues[i].xq_softc = sc;
+		sc->xn_queues[i].xq_id = i;
+		error = xn_queue_create(&sc->xn_queues[i]);
+	}
+	if (error != 0) {
+		device_printf(sc->xn_dev, "no rings for the back end (error %d)\n", error);
+		xn_rings_free(sc);
+	}
+	return (error);
+}
+
+static void
+xn_ring_free(struct xn_ring *ring)
+{
+	if (ring->xr_pvq != NULL) {
+		pvq_free(*ring->xr_pvq);
+		*ring->xr_pvq = NULL;
+	}
+	xn_pages_free(ring);
+}
+
+/* And take it back.  The queues are drained, or never were used. */
+void
+xn_rings_free(struct xn_softc *sc)
+{
+	struct xn_queue *xq;
+
+	for (xq = sc->xn_queues; xq < sc->xn_queues + sc->xn_npairs; xq++) {
+		/* First of all nobody calls any more. */
+		xen_evtchn_free(xq->xq_tx.xr_channel);
+		xen_evtchn_free(xq->xq_rx.xr_channel);
+		xq->xq_tx.xr_channel = xq->xq_rx.xr_channel = NULL;
+		xn_ring_free(&xq->xq_tx);
+		xn_ring_free(&xq->xq_rx);
+	}
+}

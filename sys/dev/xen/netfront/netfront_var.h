@@ -1,0 +1,103 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * xn(4): what its files share.
+ */
+
+#ifndef _DEV_XEN_NETFRONT_NETFRONT_VAR_H_
+#define	_DEV_XEN_NETFRONT_NETFRONT_VAR_H_
+
+#include <dev/xen/xen_var.h>
+#include <xen/io/netif.h>
+
+struct pvq;
+struct xen_evtchn;
+struct xn_softc;
+
+/*
+ * Slots of a packet at most, extra info included: what every back end takes
+ * (xen/io/netif.h, XEN_NETIF_NR_SLOTS_MIN).
+ */
+#define	XN_TX_SLOTS		XEN_NETIF_NR_SLOTS_MIN
+
+/* Pages of data in the longest packet: 65535 bytes, for its size is a 16-bit number. */
+#define	XN_TX_SEGS		howmany(XEN_NETIF_MAX_TX_SIZE, PAGE_SIZE)
+
+/* Buffers of a received packet at most; a back end that begins each anywhere needs one more. */
+#define	XN_RX_BUFS		(XEN_NETIF_NR_SLOTS_MIN + 1)
+
+/* More pairs of queues only hold memory, 2 MB each. */
+#define	XN_MAX_PAIRS		8
+
+/*
+ * What back ends did that they should not, or were asked not to.  Each is a sysctl of that name
+ * below dev.xn.N.qI; written under the queue's lock.
+ */
+struct xn_stats {
+	uint64_t	rx_status, rx_range, rx_bufs, rx_prefix, rx_extra;
+	uint64_t	tx_error, tx_dropped, tx_status;
+};
+
+/* A ring and its pages. */
+struct xn_ring {
+	const char		*xr_name;	/* "tx", "rx" */
+	struct pvq		**xr_pvq;	/* pv_net's */
+	struct xen_evtchn	*xr_channel;	/* NULL: the other ring's is this one's too */
+	void			(*xr_intr)(void *);
+	void			*xr_arg;
+	u_int			 xr_npages;
+	struct pv_net_page	*xr_pages;
+	struct netif_rx_request	*xr_posts;	/* receiving: a message for each page */
+};
+
+/* A frame that is being received. */
+struct xn_frame {
+	enum xn_frame_next {
+		XN_FRAME_FIRST,		/* a new frame's first buffer comes next */
+		XN_FRAME_EXTRA,		/* extra info */
+		XN_FRAME_MORE,		/* another buffer */
+	}			 xf_next;
+	bool			 xf_more;	/* buffers follow when the extra info is over */
+	bool			 xf_bad;	/* it is not to be used */
+	u_int			 xf_bufs;
+	u_int			 xf_extras;
+	struct pv_net_offload	 xf_offload;
+};
+
+struct xn_queue {
+	struct xn_softc		*xq_softc;
+	int			 xq_id;
+	struct xn_ring		 xq_tx;
+	struct xn_ring		 xq_rx;
+	struct xn_frame		 xq_frame;
+	struct xn_stats		 xq_stats;
+};
+
+struct xn_softc {
+	device_t		 xn_dev;
+	struct pv_net		*xn_pn;
+	bool			 xn_attached;	/* there is an interface */
+	bool			 xn_connected;	/* the back end is at work */
+	bool			 xn_carrier;	/* and says that there is a link */
+	bool			 xn_split;	/* an event channel for each ring */
+	u_int			 xn_offloads;	/* PV_NET_*, as agreed */
+	uint64_t		 xn_connects;
+	int			 xn_npairs;	/* 0: not known yet */
+	struct xn_queue		 xn_queues[XN_MAX_PAIRS];
+};
+
+/* netfront_ring.c */
+int	xn_rings_create(struct xn_softc *sc);
+void	xn_rings_free(struct xn_softc *sc);
+
+/* netfront_packet.c: operations of pv_net */
+void	xn_encap(void *softc, int pair, struct pv_net_txhdr *hdrs, int n);
+void	xn_sent(void *softc, int pair, const struct pvq_done *done, int n);
+void	xn_decap(void *softc, int pair, const struct pvq_done *done, struct pv_net_rxhdr *hdrs,
+	    int n);
+
+#endif /* !_DEV_XEN_NETFRONT_NETFRONT_VAR_H_ */

@@ -1,0 +1,179 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What the administrator wants of the domain (docs/misc/xenstore-paths of Xen): a word that the
+ * toolstack writes to control/shutdown, a letter to control/sysrq.
+ *
+ * A request is acknowledged by emptying the node, in the transaction that read it: then the
+ * toolstack can tell a domain that heard from one that did not, and a request is acted on once.
+ * What we can do is announced in control/feature-*.
+ *
+ * Locking.  None: requests are handled in xenstore's thread for watches, one at a time.
+ *
+ * Gaps.  "suspend" is refused: that takes new grants, channels and rings for all devices.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/ctype.h>
+#include <sys/eventhandler.h>
+#include <sys/kernel.h>
+#include <sys/reboot.h>
+
+#include <dev/xen/xen_var.h>
+#include <dev/xen/xenstore.h>
+
+#define	CONTROL_DIR	"control"
+#define	CONTROL_WORDLEN	16
+
+static device_t control_dev;
+
+static const struct control_word {
+	const char	*word;		/* in control/shutdown */
+	const char	*feature;	/* that says we know it */
+	int		 howto;		/* shutdown_nice(9) */
+} control_words[] = {
+	{ "poweroff", "feature-poweroff", RB_POWEROFF },
+	{ "reboot", "feature-reboot", RB_AUTOBOOT },
+	{ "halt", "feature-halt", RB_HALT },
+};
+
+/* Letters that mean what they mean on Linux, where the toolstack's users know them from. */
+static const struct control_letter {
+	char		 letter;
+	const char	*what;
+	int		 howto;		/* kern_reboot(9), at once; -1: panic */
+} control_letters[] = {
+	{ 'b', "reboot at once", RB_AUTOBOOT | RB_NOSYNC },
+	{ 'o', "power off at once", RB_POWEROFF | RB_NOSYNC },
+	{ 'c', "panic", -1 },
+};
+
+/* Take the request out of a node: read it, and leave the node empty. */
+struct control_take {
+	const char	*node;
+	char		 word[CONTROL_WORDLEN];
+};
+
+static int
+control_take_tx(struct xenstore_tx *tx, void *arg)
+{
+	struct control_take *take = arg;
+	char *value;
+	int error;
+
+	take->word[0] = '\0';
+	error = xenstore_read(tx, CONTROL_DIR, take->node, &value, NULL);
+	if (error != 0)
+		return (error);
+	strlcpy(take->word, value, sizeof(take->word));
+	xenstore_free(value);
+	/* Ours was the last write: that is no request. */
+	if (take->word[0] == '\0')
+		return (ENOENT);
+	return (xenstore_write(tx, CONTROL_DIR, take->node, ""));
+}
+
+static bool
+control_take(struct control_take *take, const char *node)
+{
+	char *c;
+	int error;
+
+	take->node = node;
+	error = xenstore_transaction(control_take_tx, take);
+	if (error != 0 && error != ENOENT)
+		device_printf(control_dev, "%s/%s can't be read (error %d)\n", CONTROL_DIR, node,
+		    error);
+	for (c = take->word; *c != '\0'; c++) {
+		if (!isprint((u_char)*c))
+			*c = '?';
+	}
+	return (error == 0);
+}
+
+static void
+control_shutdown_watch(struct xenstore_watch *w __unused, const char *path __unused)
+{
+	struct control_take take;
+	u_int i;
+
+	if (!control_take(&take, "shutdown"))
+		return;
+	for (i = 0; i < nitems(control_words); i++) {
+		if (strcmp(take.word, control_words[i].word) != 0)
+			continue;
+		device_printf(control_dev, "the toolstack asks for %s\n", take.word);
+		shutdown_nice(control_words[i].howto);
+		return;
+	}
+	device_printf(control_dev, "the toolstack asks for \"%s\", which is not supported\n",
+	    take.word);
+}
+
+static void
+control_sysrq_watch(struct xenstore_watch *w __unused, const char *path __unused)
+{
+	struct control_take take;
+	u_int i;
+
+	if (!control_take(&take, "sysrq"))
+		return;
+	for (i = 0; i < nitems(control_letters); i++) {
+		if (take.word[0] != control_letters[i].letter || take.word[1] != '\0')
+			continue;
+		device_printf(control_dev, "sysrq: %s\n", control_letters[i].what);
+		if (control_letters[i].howto < 0)
+			panic("the toolstack asked for it");
+		kern_reboot(control_letters[i].howto);
+		return;
+	}
+	device_printf(control_dev, "sysrq \"%s\": there are", take.word);
+	for (i = 0; i < nitems(control_letters); i++)
+		printf("%s %c (%s)", i == 0 ? "" : ",", control_letters[i].letter,
+		    control_letters[i].what);
+	printf("\n");
+}
+
+static struct xenstore_watch control_watches[] = {
+	{ .xw_changed = control_shutdown_watch },
+	{ .xw_changed = control_sysrq_watch },
+};
+
+static const char *const control_nodes[nitems(control_watches)] = { "shutdown", "sysrq" };
+
+int
+xen_control_init(device_t dev)
+{
+	u_int i;
+	int error;
+
+	control_dev = dev;
+	for (i = 0; i < nitems(control_watches); i++) {
+		error = xenstore_watch_add(&control_watches[i], CONTROL_DIR, control_nodes[i]);
+		if (error != 0) {
+			device_printf(dev, "%s/%s can't be watched (error %d)\n", CONTROL_DIR,
+			    control_nodes[i], error);
+			return (error);
+		}
+	}
+	/* A toolstack that does not let us write there does not look for them either. */
+	for (i = 0; i < nitems(control_words); i++)
+		(void)xenstore_write(NULL, CONTROL_DIR, control_words[i].feature, "1");
+	(void)xenstore_write(NULL, CONTROL_DIR, "feature-sysrq", "1");
+	return (0);
+}
+
+void
+xen_control_fini(device_t dev __unused)
+{
+	u_int i;
+
+	for (i = 0; i < nitems(control_watches); i++)
+		xenstore_watch_remove(&control_watches[i]);
+}

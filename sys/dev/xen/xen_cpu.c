@@ -1,0 +1,218 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The memory that Xen shares with the domain and with each CPU, and what Xen calls a CPU.
+ *
+ * The shared info page (xen.h) is Xen's, and appears at the guest-physical address that the domain
+ * asks for.  It can be at one address only, so that asking twice takes it away from whoever asked
+ * first.  A kernel that runs on Xen by itself has it mapped already, under the name
+ * HYPERVISOR_shared_info: that mapping is used then.  Likewise the struct vcpu_info of a CPU is a part
+ * of that page until it is registered elsewhere, which can be done once: a kernel that did has the
+ * per-CPU variable vcpu_info, which points to it.  Both are names of FreeBSD's kernel.
+ *
+ * Locking.  None: everything is set up before the first upcall, and stays.
+ *
+ * Gaps.  CPUs that are added later get no event channels.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/linker.h>
+#include <sys/malloc.h>
+#include <sys/pcpu.h>
+#include <sys/rman.h>
+#include <sys/smp.h>
+
+#include <vm/vm.h>
+#include <vm/pmap.h>
+#include <vm/vm_param.h>
+#include <vm/vm_page.h>
+
+#include <machine/bus.h>
+#include <machine/cpufunc.h>
+#include <machine/md_var.h>
+#include <machine/resource.h>
+
+#include <dev/xen/xen_hypercall.h>
+#include <dev/xen/xen_var.h>
+#include <xen/arch-x86/cpuid.h>
+#include <xen/memory.h>
+#include <xen/vcpu.h>
+
+#define	XEN_SHARED_RID	0
+
+struct xen_cpu xen_cpus[MAXCPU];
+struct shared_info *xen_shared;
+
+static struct xen_space xen_shared_space;
+static struct vcpu_info *xen_infos;	/* of vCPUs that the shared info page has no room for */
+
+/*
+ * Above all memory, and above 4 GB, where no device's registers are: there the whole address space is
+ * free, as far as the processor has it.
+ */
+int
+xen_space_alloc(device_t dev, int rid, size_t size, struct xen_space *space)
+{
+	rman_res_t start;
+
+	size = round_page(size);
+	start = MAX((rman_res_t)1 << 32, ptoa((rman_res_t)Maxmem));
+	space->xs_rid = rid;
+	space->xs_res = bus_alloc_resource(dev, SYS_RES_MEMORY, &space->xs_rid, start, ~(rman_res_t)0,
+	    size, 0);
+	if (space->xs_res == NULL)
+		return (ENOMEM);
+	space->xs_paddr = rman_get_start(space->xs_res);
+	space->xs_size = size;
+	space->xs_vaddr = pmap_mapdev_attr(space->xs_paddr, size, VM_MEMATTR_WRITE_BACK);
+	if (space->xs_vaddr == NULL) {
+		xen_space_free(dev, space);
+		return (ENOMEM);
+	}
+	return (0);
+}
+
+void
+xen_space_free(device_t dev, struct xen_space *space)
+{
+
+	if (space->xs_vaddr != NULL)
+		pmap_unmapdev(space->xs_vaddr, space->xs_size);
+	if (space->xs_res != NULL)
+		(void)bus_release_resource(dev, SYS_RES_MEMORY, space->xs_rid, space->xs_res);
+	memset(space, 0, sizeof(*space));
+}
+
+static void *
+xen_kernel_symbol(const char *name)
+{
+
+	return (linker_file_lookup_symbol(linker_kernel_file, name, 0));
+}
+
+static int
+xen_map_shared(device_t dev)
+{
+	struct shared_info **kernel;
+	struct xen_add_to_physmap map = {
+		.domid = DOMID_SELF,
+		.space = XENMAPSPACE_shared_info,
+	};
+	int error;
+
+	kernel = xen_kernel_symbol("HYPERVISOR_shared_info");
+	if (kernel != NULL && *kernel != NULL) {
+		xen_shared = *kernel;
+		return (0);
+	}
+	error = xen_space_alloc(dev, XEN_SHARED_RID, PAGE_SIZE, &xen_shared_space);
+	if (error != 0)
+		return (error);
+	map.gpfn = atop(xen_shared_space.xs_paddr);
+	error = xen_memory_op(XENMEM_add_to_physmap, &map);
+	if (error != 0)
+		return (error);
+	xen_shared = (struct shared_info *)xen_shared_space.xs_vaddr;
+	return (0);
+}
+
+/* On each CPU: its number.  By convention it is half the APIC's, where Xen does not say it. */
+static void
+xen_cpu_identify(void *arg)
+{
+	uint32_t base = *(uint32_t *)arg;
+	u_int regs[4];
+
+	cpuid_count(base + 4, 0, regs);
+	if ((regs[0] & XEN_HVM_CPUID_VCPU_ID_PRESENT) != 0)
+		xen_cpus[curcpu].xc_vcpu = regs[1];
+	else
+		xen_cpus[curcpu].xc_vcpu = PCPU_GET(apic_id) / 2;
+}
+
+/* Where the kernel has a CPU's struct vcpu_info, or NULL. */
+static struct vcpu_info *
+xen_kernel_vcpu_info(u_int cpu)
+{
+	char *variable;
+
+	variable = xen_kernel_symbol("pcpu_entry_vcpu_info");
+	if (variable == NULL)
+		return (NULL);
+	return (*(struct vcpu_info **)(variable + dpcpu_off[cpu]));
+}
+
+static int
+xen_cpu_register(u_int cpu)
+{
+	struct xen_cpu *xc = &xen_cpus[cpu];
+	struct vcpu_register_vcpu_info reg;
+	vm_paddr_t pa;
+
+	xc->xc_info = xen_kernel_vcpu_info(cpu);
+	if (xc->xc_info != NULL)
+		return (0);
+	if (xc->xc_vcpu < XEN_LEGACY_MAX_VCPUS) {
+		xc->xc_info = &xen_shared->vcpu_info[xc->xc_vcpu];
+		return (0);
+	}
+	if (xen_infos == NULL)
+		xen_infos = contigmalloc(MAXCPU * sizeof(*xen_infos), M_XEN, M_WAITOK | M_ZERO, 0,
+		    ~(vm_paddr_t)0, PAGE_SIZE, 0);
+	if (xen_infos == NULL)
+		return (ENOMEM);
+	xc->xc_info = &xen_infos[cpu];
+	pa = vtophys(xc->xc_info);
+	memset(&reg, 0, sizeof(reg));
+	reg.mfn = atop(pa);
+	reg.offset = pa & PAGE_MASK;
+	xen_pinned = true;
+	return (xen_vcpu_op(VCPUOP_register_vcpu_info, xc->xc_vcpu, &reg));
+}
+
+int
+xen_cpu_init(device_t dev)
+{
+	uint32_t base = xen_cpuid_base();
+	u_int cpu;
+	int error;
+
+	error = xen_map_shared(dev);
+	if (error != 0) {
+		device_printf(dev, "no shared info page (error %d)\n", error);
+		return (error);
+	}
+	smp_rendezvous(NULL, xen_cpu_identify, NULL, &base);
+	CPU_FOREACH(cpu) {
+		error = xen_cpu_register(cpu);
+		if (error != 0) {
+			device_printf(dev, "vCPU %u can't be registered (error %d)\n",
+			    xen_cpus[cpu].xc_vcpu, error);
+			return (error);
+		}
+	}
+	return (0);
+}
+
+/*
+ * What was registered for a vCPU stays registered, and so does its memory.  The shared info page is
+ * taken out of the address space that is given back.
+ */
+void
+xen_cpu_fini(device_t dev)
+{
+	struct xen_remove_from_physmap map = { .domid = DOMID_SELF };
+
+	if (xen_shared_space.xs_res != NULL) {
+		map.gpfn = atop(xen_shared_space.xs_paddr);
+		(void)xen_memory_op(XENMEM_remove_from_physmap, &map);
+		xen_space_free(dev, &xen_shared_space);
+	}
+	xen_shared = NULL;
+}

@@ -1,0 +1,563 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Event channels: the interrupts between domains (event_channel.h).
+ *
+ * A channel has a port number at either side.  Xen marks a port pending and calls a CPU up
+ * (xen_upcall.c); which ports are pending is told by one of two interfaces (xen_evtchn_2l.c,
+ * xen_evtchn_fifo.c), of which FIFO is taken where Xen has it and hw.xen.evtchn_fifo does not say
+ * otherwise.
+ *
+ * A channel is an interrupt event, intr_event(9), with a thread of its own, as a vector of a PCI device
+ * is:
+ *
+ *	upcall		clear the pending state; call the filter, or mask the port and wake the thread
+ *	thread		the handler looks for work until there is none
+ *	after it	unmask; Xen sends again what came meanwhile
+ *
+ * Cleared before, unmasked after: so an event is never lost, and however many come while the
+ * handler is at work, they cost one more upcall.  In the other direction, events are not sent
+ * unless the other side asked for them (pvq_kick(9)): back ends count those that find no work, and
+ * serve a domain that sends many of them late (Xen's advisory XSA-332).
+ *
+ * A port that is pending and is nobody's is masked, and counted ("strays"): it may be bound by a
+ * kernel that polls it.
+ *
+ * Closing.  The channel leaves the table, so that no upcall begins with it; every CPU is visited,
+ * so that none is still at it; the thread ends; and only then the port is closed, for Xen may give
+ * the number to the next who asks.
+ *
+ * Locking.  evtchn_lock (sx): making and closing of channels, the list, growth of the table.  The
+ * upcall reads the table without a lock.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/interrupt.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/proc.h>
+#include <sys/queue.h>
+#include <sys/sbuf.h>
+#include <sys/smp.h>
+#include <sys/sx.h>
+#include <sys/sysctl.h>
+
+#include <machine/atomic.h>
+
+#include <dev/xen/xen_evtchn.h>
+#include <dev/xen/xen_evtchn_var.h>
+#include <dev/xen/xen_hypercall.h>
+#include <dev/xen/xen_var.h>
+
+#define	EVTCHN_PER_CHUNK	512
+#define	EVTCHN_CHUNKS		(EVTCHN_FIFO_NR_CHANNELS / EVTCHN_PER_CHUNK)
+#define	EVTCHN_NAMELEN		20
+
+enum evtchn_kind {
+	EVTCHN_UNBOUND,
+	EVTCHN_INTERDOMAIN,
+	EVTCHN_VIRQ,		/* per CPU or global */
+	EVTCHN_ADOPTED,
+};
+
+static const char *const evtchn_kind_names[] = {
+	[EVTCHN_UNBOUND] = "alloc",
+	[EVTCHN_INTERDOMAIN] = "bind",
+	[EVTCHN_VIRQ] = "virq",
+	[EVTCHN_ADOPTED] = "adopt",
+};
+
+struct xen_evtchn {
+	TAILQ_ENTRY(xen_evtchn) ec_link;
+	evtchn_port_t	 ec_port;
+	enum evtchn_kind ec_kind;
+	bool		 ec_fixed;	/* bound to its CPU for good */
+	volatile bool	 ec_dead;	/* is being closed: not to be unmasked */
+	int		 ec_cpu;
+	struct intr_event *ec_event;
+	void		*ec_cookie;
+	uint64_t	 ec_received;
+	volatile uint64_t ec_sent;
+	char		 ec_name[EVTCHN_NAMELEN];
+};
+
+SYSCTL_NODE(_hw, OID_AUTO, xen, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Xen");
+
+static int evtchn_use_fifo = 1;
+SYSCTL_INT(_hw_xen, OID_AUTO, evtchn_fifo, CTLFLAG_RDTUN, &evtchn_use_fifo, 0,
+    "Use the FIFO interface for event channels where Xen has it");
+
+static struct sx evtchn_lock;
+SX_SYSINIT(xen_evtchn, &evtchn_lock, "xen evtchn");
+
+static const struct xen_evtchn_abi *evtchn_abi;
+static struct xen_evtchn **evtchn_table[EVTCHN_CHUNKS];
+static TAILQ_HEAD(, xen_evtchn) evtchn_list = TAILQ_HEAD_INITIALIZER(evtchn_list);
+static u_int evtchn_count;
+static uint64_t evtchn_strays;
+
+static inline struct xen_evtchn *
+evtchn_lookup(evtchn_port_t port)
+{
+	struct xen_evtchn **chunk;
+
+	if (port >= EVTCHN_FIFO_NR_CHANNELS)
+		return (NULL);
+	chunk = evtchn_table[port / EVTCHN_PER_CHUNK];
+	if (chunk == NULL)
+		return (NULL);
+	return (atomic_load_ptr(&chunk[port % EVTCHN_PER_CHUNK]));
+}
+
+bool
+xen_evtchn_here(evtchn_port_t port, u_int cpu)
+{
+	struct xen_evtchn *ec = evtchn_lookup(port);
+
+	return (ec == NULL || ec->ec_cpu == (int)cpu);
+}
+
+void
+xen_evtchn_deliver(evtchn_port_t port, u_int cpu __unused, struct trapframe *frame)
+{
+	struct xen_evtchn *ec;
+
+	ec = evtchn_lookup(port);
+	if (ec == NULL) {
+		evtchn_strays++;
+		evtchn_abi->ea_mask(port);
+		return;
+	}
+	ec->ec_received++;
+	(void)intr_event_handle(ec->ec_event, frame);
+}
+
+/*
+ * The upcall of a CPU.  upcall_pending is cleared before the look, and seen set after it if anything
+ * came that the look may have missed; Xen calls up only when it sets it.
+ */
+void
+xen_evtchn_upcall(u_int cpu, struct trapframe *frame)
+{
+	volatile struct vcpu_info *info = xen_cpus[cpu].xc_info;
+
+	if (evtchn_abi == NULL)
+		return;
+	do {
+		info->evtchn_upcall_pending = 0;
+		atomic_thread_fence_seq_cst();
+		evtchn_abi->ea_scan(cpu, frame);
+		atomic_thread_fence_seq_cst();
+	} while (info->evtchn_upcall_pending != 0);
+}
+
+static void
+evtchn_pre_ithread(void *arg)
+{
+	struct xen_evtchn *ec = arg;
+
+	evtchn_abi->ea_mask(ec->ec_port);
+}
+
+static void
+evtchn_post_ithread(void *arg)
+{
+	struct xen_evtchn *ec = arg;
+
+	if (!ec->ec_dead)
+		evtchn_abi->ea_unmask(ec->ec_port);
+}
+
+static int
+evtchn_close(evtchn_port_t port)
+{
+	struct evtchn_close arg = { .port = port };
+
+	return (xen_event_channel_op(EVTCHNOP_close, &arg));
+}
+
+/* The CPU that is Xen's vCPU 0, where channels begin. */
+static int
+evtchn_first_cpu(void)
+{
+	u_int cpu;
+
+	CPU_FOREACH(cpu) {
+		if (xen_cpus[cpu].xc_vcpu == 0)
+			return (cpu);
+	}
+	return (CPU_FIRST());
+}
+
+/* Let events of a masked port go to a CPU. */
+static int
+evtchn_move(struct xen_evtchn *ec, int cpu)
+{
+	struct evtchn_bind_vcpu arg = {
+		.port = ec->ec_port,
+		.vcpu = xen_cpus[cpu].xc_vcpu,
+	};
+	int error;
+
+	error = xen_event_channel_op(EVTCHNOP_bind_vcpu, &arg);
+	if (error == 0)
+		ec->ec_cpu = cpu;
+	return (error);
+}
+
+/* Set up who is called; the port is masked. */
+static int
+evtchn_set_handler(struct xen_evtchn *ec, const struct xen_evtchn_params *params)
+{
+	int error;
+
+	error = intr_event_create(&ec->ec_event, ec, 0, ec->ec_port, evtchn_pre_ithread,
+	    evtchn_post_ithread, NULL, NULL, "evtchn%u:", ec->ec_port);
+	if (error != 0)
+		return (error);
+	error = intr_event_add_handler(ec->ec_event, ec->ec_name, params->xep_filter,
+	    params->xep_handler, params->xep_arg, intr_priority(params->xep_type),
+	    params->xep_type | INTR_MPSAFE, &ec->ec_cookie);
+	if (error == 0 && params->xep_cpu >= 0 && params->xep_handler != NULL)
+		(void)intr_event_bind_ithread(ec->ec_event, params->xep_cpu);
+	return (error);
+}
+
+static int
+evtchn_enter(struct xen_evtchn *ec)
+{
+	struct xen_evtchn ***chunk = &evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK];
+
+	if (*chunk == NULL)
+		*chunk = malloc(EVTCHN_PER_CHUNK * sizeof(**chunk), M_XEN, M_WAITOK | M_ZERO);
+	if (evtchn_lookup(ec->ec_port) != NULL)
+		return (EBUSY);
+	atomic_store_rel_ptr((volatile uintptr_t *)&(*chunk)[ec->ec_port % EVTCHN_PER_CHUNK],
+	    (uintptr_t)ec);
+	TAILQ_INSERT_TAIL(&evtchn_list, ec, ec_link);
+	evtchn_count++;
+	return (0);
+}
+
+static void
+evtchn_nothing(void *arg __unused)
+{
+
+}
+
+/* Take a channel out of the table, and wait until no upcall has it in hand. */
+static void
+evtchn_leave(struct xen_evtchn *ec)
+{
+
+	ec->ec_dead = true;
+	evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK][ec->ec_port % EVTCHN_PER_CHUNK] = NULL;
+	TAILQ_REMOVE(&evtchn_list, ec, ec_link);
+	evtchn_count--;
+	evtchn_abi->ea_mask(ec->ec_port);
+	/* A CPU answers with interrupts enabled, that is, outside of its upcall. */
+	smp_rendezvous(NULL, evtchn_nothing, NULL, NULL);
+}
+
+static void
+evtchn_destroy(struct xen_evtchn *ec)
+{
+
+	if (ec->ec_cookie != NULL)
+		(void)intr_event_remove_handler(ec->ec_cookie);
+	if (ec->ec_event != NULL)
+		(void)intr_event_destroy(ec->ec_event);
+	if (ec->ec_kind != EVTCHN_ADOPTED)
+		(void)evtchn_close(ec->ec_port);
+	free(ec, M_XEN);
+}
+
+/* Make a channel of a port that is bound, and unmask it.  Closes the port if that fails. */
+static int
+evtchn_create(enum evtchn_kind kind, evtchn_port_t port, bool fixed, int cpu,
+    const struct xen_evtchn_params *params, struct xen_evtchn **ecp)
+{
+	struct xen_evtchn *ec;
+	int error;
+
+	sx_assert(&evtchn_lock, SA_XLOCKED);
+	ec = malloc(sizeof(*ec), M_XEN, M_WAITOK | M_ZERO);
+	ec->ec_port = port;
+	ec->ec_kind = kind;
+	ec->ec_fixed = fixed;
+	ec->ec_cpu = cpu;
+	strlcpy(ec->ec_name, params->xep_name, sizeof(ec->ec_name));
+	error = evtchn_abi->ea_reach(port);
+	if (error == 0)
+		evtchn_abi->ea_mask(port);
+	if (error == 0 && !fixed && params->xep_cpu >= 0)
+		error = evtchn_move(ec, params->xep_cpu);
+	if (error == 0)
+		error = evtchn_set_handler(ec, params);
+	if (error == 0)
+		error = evtchn_enter(ec);
+	if (error != 0) {
+		evtchn_destroy(ec);
+		return (error);
+	}
+	/* The caller's pointer before the first event: a handler may look at it. */
+	*ecp = ec;
+	evtchn_abi->ea_unmask(port);
+	return (0);
+}
+
+static bool
+evtchn_bad_cpu(const struct xen_evtchn_params *params)
+{
+
+	return (params->xep_cpu >= 0 && (params->xep_cpu > mp_maxid || CPU_ABSENT(params->xep_cpu)));
+}
+
+int
+xen_evtchn_alloc(domid_t remote, const struct xen_evtchn_params *params, struct xen_evtchn **ecp)
+{
+	struct evtchn_alloc_unbound arg = {
+		.dom = DOMID_SELF,
+		.remote_dom = remote,
+	};
+	int error;
+
+	if (evtchn_abi == NULL)
+		return (ENXIO);
+	if (evtchn_bad_cpu(params))
+		return (EINVAL);
+	sx_xlock(&evtchn_lock);
+	error = xen_event_channel_op(EVTCHNOP_alloc_unbound, &arg);
+	if (error == 0)
+		error = evtchn_create(EVTCHN_UNBOUND, arg.port, false, evtchn_first_cpu(), params,
+		    ecp);
+	sx_xunlock(&evtchn_lock);
+	return (error);
+}
+
+int
+xen_evtchn_bind_interdomain(domid_t remote, evtchn_port_t port,
+    const struct xen_evtchn_params *params, struct xen_evtchn **ecp)
+{
+	struct evtchn_bind_interdomain arg = {
+		.remote_dom = remote,
+		.remote_port = port,
+	};
+	int error;
+
+	if (evtchn_abi == NULL)
+		return (ENXIO);
+	if (evtchn_bad_cpu(params))
+		return (EINVAL);
+	sx_xlock(&evtchn_lock);
+	error = xen_event_channel_op(EVTCHNOP_bind_interdomain, &arg);
+	if (error == 0)
+		error = evtchn_create(EVTCHN_INTERDOMAIN, arg.local_port, false,
+		    evtchn_first_cpu(), params, ecp);
+	sx_xunlock(&evtchn_lock);
+	return (error);
+}
+
+/* Virtual interrupts that each CPU has one of (xen.h); the others are the domain's. */
+static bool
+evtchn_virq_is_per_cpu(u_int virq)
+{
+
+	return (virq == VIRQ_TIMER || virq == VIRQ_DEBUG || virq == VIRQ_XENOPROF ||
+	    virq == VIRQ_XENPMU);
+}
+
+int
+xen_evtchn_bind_virq(u_int virq, const struct xen_evtchn_params *params, struct xen_evtchn **ecp)
+{
+	struct evtchn_bind_virq arg = { .virq = virq };
+	bool fixed = evtchn_virq_is_per_cpu(virq);
+	int cpu, error;
+
+	if (evtchn_abi == NULL)
+		return (ENXIO);
+	if (evtchn_bad_cpu(params))
+		return (EINVAL);
+	cpu = evtchn_first_cpu();
+	if (fixed && params->xep_cpu >= 0)
+		cpu = params->xep_cpu;
+	arg.vcpu = xen_cpus[cpu].xc_vcpu;
+	sx_xlock(&evtchn_lock);
+	error = xen_event_channel_op(EVTCHNOP_bind_virq, &arg);
+	if (error == 0)
+		error = evtchn_create(EVTCHN_VIRQ, arg.port, fixed, cpu, params, ecp);
+	sx_xunlock(&evtchn_lock);
+	return (error);
+}
+
+int
+xen_evtchn_adopt(evtchn_port_t port, const struct xen_evtchn_params *params,
+    struct xen_evtchn **ecp)
+{
+	int error;
+
+	if (evtchn_abi == NULL || port == 0 || port >= evtchn_abi->ea_nports)
+		return (ENXIO);
+	if (evtchn_bad_cpu(params))
+		return (EINVAL);
+	sx_xlock(&evtchn_lock);
+	error = evtchn_create(EVTCHN_ADOPTED, port, false, evtchn_first_cpu(), params, ecp);
+	sx_xunlock(&evtchn_lock);
+	return (error);
+}
+
+void
+xen_evtchn_free(struct xen_evtchn *ec)
+{
+
+	if (ec == NULL)
+		return;
+	sx_xlock(&evtchn_lock);
+	evtchn_leave(ec);
+	sx_xunlock(&evtchn_lock);
+	/* Waits for the handler, which may be at work on channels of its own. */
+	evtchn_destroy(ec);
+}
+
+evtchn_port_t
+xen_evtchn_port(const struct xen_evtchn *ec)
+{
+
+	return (ec->ec_port);
+}
+
+void
+xen_evtchn_notify(struct xen_evtchn *ec)
+{
+	struct evtchn_send arg = { .port = ec->ec_port };
+
+	atomic_add_64(&ec->ec_sent, 1);
+	/* A channel that is not connected any more takes no events; nobody waits for them. */
+	(void)xen_event_channel_op(EVTCHNOP_send, &arg);
+}
+
+int
+xen_evtchn_bind_cpu(struct xen_evtchn *ec, int cpu)
+{
+	int error;
+
+	if (ec->ec_fixed || cpu < 0 || cpu > mp_maxid || CPU_ABSENT(cpu))
+		return (EINVAL);
+	sx_xlock(&evtchn_lock);
+	evtchn_abi->ea_mask(ec->ec_port);
+	error = evtchn_move(ec, cpu);
+	evtchn_abi->ea_unmask(ec->ec_port);
+	sx_xunlock(&evtchn_lock);
+	if (error == 0)
+		(void)intr_event_bind_ithread(ec->ec_event, cpu);
+	return (error);
+}
+
+uint64_t
+xen_evtchn_received(const struct xen_evtchn *ec)
+{
+
+	return (ec->ec_received);
+}
+
+uint64_t
+xen_evtchn_sent(const struct xen_evtchn *ec)
+{
+
+	return (ec->ec_sent);
+}
+
+int
+xen_evtchn_init(device_t dev)
+{
+	const struct xen_evtchn_abi *abi = &xen_evtchn_2l;
+
+	if (evtchn_use_fifo != 0 && xen_evtchn_fifo.ea_init() == 0)
+		abi = &xen_evtchn_fifo;
+	else
+		(void)xen_evtchn_2l.ea_init();
+	evtchn_abi = abi;
+	if (bootverbose)
+		device_printf(dev, "%s event channels, %u\n", abi->ea_name, abi->ea_nports);
+	return (0);
+}
+
+void
+xen_evtchn_fini(device_t dev __unused)
+{
+	u_int i;
+
+	KASSERT(evtchn_count == 0, ("%s: %u channels are left", __func__, evtchn_count));
+	evtchn_abi = NULL;
+	for (i = 0; i < EVTCHN_CHUNKS; i++) {
+		free(evtchn_table[i], M_XEN);
+		evtchn_table[i] = NULL;
+	}
+}
+
+static int
+evtchn_sysctl_channels(SYSCTL_HANDLER_ARGS)
+{
+	struct xen_evtchn *ec;
+	struct sbuf *sb;
+	int error;
+
+	error = sysctl_wire_old_buffer(req, 0);
+	if (error != 0)
+		return (error);
+	sb = sbuf_new_for_sysctl(NULL, NULL, 256, req);
+	if (sb == NULL)
+		return (ENOMEM);
+	sx_slock(&evtchn_lock);
+	TAILQ_FOREACH(ec, &evtchn_list, ec_link)
+		sbuf_printf(sb, "\nport %u %s cpu %d received %ju sent %ju %s", ec->ec_port,
+		    evtchn_kind_names[ec->ec_kind], ec->ec_cpu, (uintmax_t)ec->ec_received,
+		    (uintmax_t)ec->ec_sent, ec->ec_name);
+	sx_sunlock(&evtchn_lock);
+	error = sbuf_finish(sb);
+	sbuf_delete(sb);
+	return (error);
+}
+
+static void
+evtchn_sysctl_upcalls(struct sysctl_ctx_list *ctx, struct sysctl_oid_list *list)
+{
+	struct sysctl_oid *node;
+	char name[12];
+	u_int cpu;
+
+	node = SYSCTL_ADD_NODE(ctx, list, OID_AUTO, "upcalls", CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+	    "Interrupts by Xen, of each CPU");
+	CPU_FOREACH(cpu) {
+		snprintf(name, sizeof(name), "%u", cpu);
+		SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, name, CTLFLAG_RD,
+		    &xen_cpus[cpu].xc_upcalls, 0, "Interrupts by Xen");
+	}
+}
+
+void
+xen_evtchn_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
+{
+	struct sysctl_oid *node;
+	struct sysctl_oid_list *list;
+
+	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "evtchn",
+	    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Event channels");
+	list = SYSCTL_CHILDREN(node);
+	SYSCTL_ADD_STRING(ctx, list, OID_AUTO, "interface", CTLFLAG_RD,
+	    __DECONST(char *, evtchn_abi->ea_name), 0, "How Xen tells which are pending");
+	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "in_use", CTLFLAG_RD, &evtchn_count, 0,
+	    "Channels in use");
+	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "strays", CTLFLAG_RD, &evtchn_strays, 0,
+	    "Events of channels that are not in use here");
+	SYSCTL_ADD_PROC(ctx, list, OID_AUTO, "channels", CTLTYPE_STRING | CTLFLAG_RD |
+	    CTLFLAG_MPSAFE, NULL, 0, evtchn_sysctl_channels, "A", "Each channel in use");
+	evtchn_sysctl_upcalls(ctx, list);
+}

@@ -1,0 +1,42 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The two interfaces between Xen and a domain about which events are pending: FIFO and 2-level.
+ */
+
+#ifndef _DEV_XEN_XEN_EVTCHN_VAR_H_
+#define	_DEV_XEN_XEN_EVTCHN_VAR_H_
+
+#include <dev/xen/xen_evtchn.h>
+
+struct xen_evtchn_abi {
+	const char	*ea_name;
+	evtchn_port_t	 ea_nports;
+	/* Begin to use it, on all CPUs.  0, or an error: it can't be had.  May sleep. */
+	int		(*ea_init)(void);
+	/* See that a port has its place in memory, before it is bound here.  May sleep. */
+	int		(*ea_reach)(evtchn_port_t port);
+	void		(*ea_mask)(evtchn_port_t port);
+	/* An event that came while masked is sent again. */
+	void		(*ea_unmask)(evtchn_port_t port);
+	/* Clear each pending port of this CPU, and call xen_evtchn_deliver() for it. */
+	void		(*ea_scan)(u_int cpu, struct trapframe *frame);
+};
+
+extern const struct xen_evtchn_abi xen_evtchn_2l, xen_evtchn_fifo;
+
+/*
+ * An event of a port, in the upcall.
+ *
+ * Returns false if the port is bound to another CPU, which will be told (2-level only looks).
+ */
+void	xen_evtchn_deliver(evtchn_port_t port, u_int cpu, struct trapframe *frame);
+
+/* Is a port's event to be delivered on this CPU? */
+bool	xen_evtchn_here(evtchn_port_t port, u_int cpu);
+
+#endif /* !_DEV_XEN_XEN_EVTCHN_VAR_H_ */

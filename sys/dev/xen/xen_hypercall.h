@@ -1,0 +1,51 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Hypercalls: asking Xen.  Any context, but where it says otherwise; what an argument points to must
+ * be memory of the kernel.  All return 0 or an errno value.
+ */
+
+#ifndef _DEV_XEN_XEN_HYPERCALL_H_
+#define	_DEV_XEN_XEN_HYPERCALL_H_
+
+#include <sys/param.h>
+#include <sys/bus.h>
+
+#include <dev/xen/xen_var.h>
+
+/* The CPUID leaf that Xen's begin at, or 0: this is no guest of Xen. */
+uint32_t xen_cpuid_base(void);
+
+/*
+ * Find Xen and have it fill our hypercall page; nothing else works before.  May sleep.
+ *
+ * Returns 0; ENXIO if there is no Xen; ENOEXEC if the module was loaded to where the page can't be.
+ */
+int	xen_hypercall_init(device_t dev);
+void	xen_hypercall_fini(device_t dev);
+
+/* cmd is one of EVTCHNOP_*, GNTTABOP_*, XENMEM_*, HVMOP_*, VCPUOP_*, SCHEDOP_*. */
+int	xen_event_channel_op(u_int cmd, void *arg);
+int	xen_grant_table_op(u_int cmd, void *args, u_int count);
+int	xen_memory_op(u_int cmd, void *arg);
+int	xen_hvm_op(u_int cmd, void *arg);
+int	xen_vcpu_op(u_int cmd, u_int vcpu, void *arg);
+int	xen_sched_op(u_int cmd, void *arg);
+
+/* A parameter of the domain, HVM_PARAM_*. */
+int	xen_get_param(uint32_t index, uint64_t *value);
+
+/* Xen's version, as in "4.17": major and minor. */
+void	xen_version(u_int *major, u_int *minor);
+
+/* Does Xen have XENFEAT_*? */
+bool	xen_has_feature(u_int feature);
+
+/* Hypercalls so far, below parent. */
+void	xen_hypercall_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
+
+#endif /* !_DEV_XEN_XEN_HYPERCALL_H_ */

@@ -1,0 +1,158 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Upcalls: how Xen interrupts a CPU when an event is pending for it.
+ *
+ * Xen raises a vector of the CPU's own choice in its local APIC (HVMOP_set_evtchn_upcall_vector),
+ * as a message-signalled interrupt would.  So that is what the vector is allocated as: a message
+ * from nobody (of the front ends' bus, as it has to be somebody), one for each CPU and bound to it.
+ * The kernel's interrupt code enters, counts (vmstat -i: xen0) and acknowledges it as any other,
+ * and nothing here is written in assembler.
+ *
+ * A message interrupt can be moved to another CPU, by a change of its address and data.  Here there is
+ * neither, and the vector is a vCPU's, so xen_upcall_remap() allows it only until it is in use.
+ *
+ * Locking.  None: everything is set up at attach.
+ *
+ * Gaps.  Xen 4.6 and older can't set a vector for each vCPU.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/pcpu.h>
+#include <sys/proc.h>
+#include <sys/rman.h>
+#include <sys/smp.h>
+
+#include <machine/bus.h>
+#include <machine/intr_machdep.h>
+#include <machine/resource.h>
+
+#include <dev/xen/xen_hypercall.h>
+#include <dev/xen/xen_var.h>
+#include <xen/hvm/hvm_op.h>
+
+#define	XEN_UPCALL_RID(cpu)	((cpu) + 1)
+#define	XEN_UPCALL_VECTOR(data)	((data) & 0xff)
+
+static bool xen_upcall_live;
+
+static int
+xen_upcall_filter(void *arg)
+{
+	struct xen_cpu *xc = arg;
+
+	xc->xc_upcalls++;
+	xen_evtchn_upcall(xc - xen_cpus, curthread->td_intr_frame);
+	return (FILTER_HANDLED);
+}
+
+/* An interrupt for a CPU, bound to it. */
+static int
+xen_upcall_alloc(device_t dev, device_t child, u_int cpu)
+{
+	struct xen_cpu *xc = &xen_cpus[cpu];
+	int error, rid = XEN_UPCALL_RID(cpu);
+
+	error = msix_alloc(child, &xc->xc_irq);
+	if (error != 0) {
+		xc->xc_irq = 0;
+		return (error);
+	}
+	error = bus_set_resource(dev, SYS_RES_IRQ, rid, xc->xc_irq, 1);
+	if (error != 0)
+		return (error);
+	xc->xc_res = bus_alloc_resource_any(dev, SYS_RES_IRQ, &rid, RF_ACTIVE);
+	if (xc->xc_res == NULL)
+		return (ENXIO);
+	error = bus_setup_intr(dev, xc->xc_res, INTR_TYPE_MISC | INTR_MPSAFE, xen_upcall_filter, NULL,
+	    xc, &xc->xc_cookie);
+	/* With one CPU there is nothing to choose, and the kernel says so by an error. */
+	if (error == 0 && mp_ncpus > 1)
+		error = bus_bind_intr(dev, xc->xc_res, cpu);
+	return (error);
+}
+
+/* Tell Xen the vector of a CPU. */
+static int
+xen_upcall_tell(u_int cpu)
+{
+	struct xen_hvm_evtchn_upcall_vector arg;
+	uint64_t addr;
+	uint32_t data;
+	int error;
+
+	error = msi_map(xen_cpus[cpu].xc_irq, &addr, &data);
+	if (error != 0)
+		return (error);
+	memset(&arg, 0, sizeof(arg));
+	arg.vcpu = xen_cpus[cpu].xc_vcpu;
+	arg.vector = XEN_UPCALL_VECTOR(data);
+	return (xen_hvm_op(HVMOP_set_evtchn_upcall_vector, &arg));
+}
+
+int
+xen_upcall_init(device_t dev)
+{
+	device_t child = device_find_child(dev, "xenbus", 0);
+	u_int cpu;
+	int error;
+
+	CPU_FOREACH(cpu) {
+		error = xen_upcall_alloc(dev, child, cpu);
+		if (error != 0) {
+			device_printf(dev, "no interrupt for CPU %u (error %d)\n", cpu, error);
+			return (error);
+		}
+	}
+	xen_upcall_live = true;
+	CPU_FOREACH(cpu) {
+		error = xen_upcall_tell(cpu);
+		if (error != 0) {
+			device_printf(dev, "Xen takes no vector for CPU %u (error %d); it has to be "
+			    "4.6 or newer\n", cpu, error);
+			return (error);
+		}
+	}
+	return (0);
+}
+
+/*
+ * Xen has no way to take a vector back.  This is called before any channel was unmasked, or after all
+ * were closed: Xen has no reason to use it.
+ */
+void
+xen_upcall_fini(device_t dev)
+{
+	struct xen_cpu *xc;
+	u_int cpu;
+
+	xen_upcall_live = false;
+	CPU_FOREACH(cpu) {
+		xc = &xen_cpus[cpu];
+		if (xc->xc_cookie != NULL)
+			(void)bus_teardown_intr(dev, xc->xc_res, xc->xc_cookie);
+		if (xc->xc_res != NULL)
+			(void)bus_release_resource(dev, SYS_RES_IRQ, XEN_UPCALL_RID(cpu),
+			    xc->xc_res);
+		bus_delete_resource(dev, SYS_RES_IRQ, XEN_UPCALL_RID(cpu));
+		if (xc->xc_irq != 0)
+			(void)msix_release(xc->xc_irq);
+		xc->xc_cookie = NULL;
+		xc->xc_res = NULL;
+		xc->xc_irq = 0;
+	}
+}
+
+/* The kernel moves an interrupt, and wants the device to know of its new message. */
+int
+xen_upcall_remap(device_t dev __unused, device_t child __unused, u_int irq __unused)
+{
+
+	return (xen_upcall_live ? EBUSY : 0);
+}

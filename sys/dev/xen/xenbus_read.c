@@ -1,0 +1,175 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What a front end's driver reads from xenstore and writes to it; see xenbus.h.
+ *
+ * Trust.  What the back end's directory holds was written by another domain.  A number is digits and
+ * nothing else, and in bounds; a string has a length and no NUL inside.  Each is read once: a value
+ * that was checked is the value that is used.
+ *
+ * Locking.  None: strings of the ivars do not change while a method runs, and these are called from
+ * methods.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/ctype.h>
+
+#include <dev/xen/xenbus.h>
+#include <dev/xen/xenbus_var.h>
+
+#define	XENBUS_SHOWN	40	/* bytes of a strange value in a message */
+
+static const char *
+xenbus_dir(device_t dev, enum xenbus_side side)
+{
+	struct xenbus_child *xb = xenbus_child_of(dev);
+
+	return (side == XENBUS_FRONT ? xb->xb_node : xb->xb_path);
+}
+
+/* Say what is wrong with a value, in letters that do no harm to a terminal. */
+static void
+xenbus_complain(device_t dev, enum xenbus_side side, const char *name, const char *value,
+    const char *what)
+{
+	char shown[XENBUS_SHOWN + 1];
+	u_int i;
+
+	for (i = 0; i < XENBUS_SHOWN && value[i] != '\0'; i++)
+		shown[i] = isprint((u_char)value[i]) ? value[i] : '?';
+	shown[i] = '\0';
+	device_printf(dev, "%s end's \"%s\" is \"%s\"%s, %s\n",
+	    side == XENBUS_FRONT ? "front" : "back", name, shown, value[i] != '\0' ? "..." : "", what);
+}
+
+/* Digits only.  Returns what is wrong, or NULL. */
+static const char *
+xenbus_parse_number(const char *text, size_t len, uint64_t *value)
+{
+	uint64_t n;
+	size_t i;
+
+	if (len == 0)
+		return ("not a number");
+	n = 0;
+	for (i = 0; i < len; i++) {
+		if (!isdigit((u_char)text[i]))
+			return ("not a number");
+		if (n > (UINT64_MAX - (text[i] - '0')) / 10)
+			return ("more than a number can be");
+		n = n * 10 + (text[i] - '0');
+	}
+	*value = n;
+	return (NULL);
+}
+
+int
+xenbus_read_number(device_t dev, enum xenbus_side side, const char *name, uint64_t min,
+    uint64_t max, uint64_t *value)
+{
+	const char *wrong;
+	char *text;
+	uint64_t n;
+	size_t len;
+	int error;
+
+	error = xenstore_read(NULL, xenbus_dir(dev, side), name, &text, &len);
+	if (error != 0)
+		return (error);
+	wrong = xenbus_parse_number(text, len, &n);
+	if (wrong == NULL && (n < min || n > max))
+		wrong = n < min ? "too small" : "too large";
+	if (wrong != NULL)
+		xenbus_complain(dev, side, name, text, wrong);
+	else
+		*value = n;
+	xenstore_free(text);
+	return (wrong != NULL ? EINVAL : 0);
+}
+
+uint64_t
+xenbus_read_option(device_t dev, enum xenbus_side side, const char *name, uint64_t max,
+    uint64_t otherwise)
+{
+	uint64_t value;
+
+	if (xenbus_read_number(dev, side, name, 0, UINT64_MAX, &value) != 0)
+		return (otherwise);
+	return (MIN(value, max));
+}
+
+bool
+xenbus_feature(device_t dev, const char *name)
+{
+
+	return (xenbus_read_option(dev, XENBUS_BACK, name, UINT64_MAX, 0) != 0);
+}
+
+int
+xenbus_read_string(device_t dev, enum xenbus_side side, const char *name, char *buf, size_t size)
+{
+	char *text;
+	size_t len;
+	int error;
+
+	buf[0] = '\0';
+	error = xenstore_read(NULL, xenbus_dir(dev, side), name, &text, &len);
+	if (error != 0)
+		return (error);
+	if (len >= size || strlen(text) != len) {
+		xenbus_complain(dev, side, name, text, len >= size ? "too long" : "cut short");
+		error = EMSGSIZE;
+	} else
+		memcpy(buf, text, len + 1);
+	xenstore_free(text);
+	return (error);
+}
+
+struct xenbus_publish {
+	device_t	 dev;
+	int		(*fn)(device_t, struct xenstore_tx *, void *);
+	void		*arg;
+};
+
+static int
+xenbus_publish_tx(struct xenstore_tx *tx, void *arg)
+{
+	struct xenbus_publish *p = arg;
+
+	return (p->fn(p->dev, tx, p->arg));
+}
+
+int
+xenbus_publish(device_t dev, int (*fn)(device_t dev, struct xenstore_tx *tx, void *arg), void *arg)
+{
+	struct xenbus_publish p = { dev, fn, arg };
+
+	return (xenstore_transaction(xenbus_publish_tx, &p));
+}
+
+int
+xenbus_write_number(device_t dev, struct xenstore_tx *tx, const char *name, uint64_t value)
+{
+
+	return (xenstore_printf(tx, xenbus_dir(dev, XENBUS_FRONT), name, "%ju", (uintmax_t)value));
+}
+
+int
+xenbus_write_string(device_t dev, struct xenstore_tx *tx, const char *name, const char *value)
+{
+
+	return (xenstore_write(tx, xenbus_dir(dev, XENBUS_FRONT), name, value));
+}
+
+int
+xenbus_remove(device_t dev, struct xenstore_tx *tx, const char *name)
+{
+
+	return (xenstore_remove(tx, xenbus_dir(dev, XENBUS_FRONT), name));
+}

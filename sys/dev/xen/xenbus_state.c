@@ -1,0 +1,587 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The dance of states (xenbus.h): one machine for all front ends.
+ *
+ *	          begin       InitWait            Connected
+ *	IDLE ----------> WAIT ---------> PUBLISHED ---------> LIVE
+ *	  ^               ^   setup()       |       live()     |
+ *	  |               |                 | anything else, reset, fatal
+ *	  | leave         |                 v        stop()    v
+ *	  |               |              CLOSING <-------------+
+ *	  |               |                 |  Closed, gone, or XENBUS_CLOSE_SECS
+ *	  |               |                 v        release()
+ *	  +---------------+------------- CLOSED
+ *	                   back end begins again
+ *
+ * A front end's task takes a step whenever its back end's directory changed or somebody wants
+ * something (xb_wants); it reads the back end's state afresh each time, so that states that it did
+ * not see, or saw twice, do no harm.  A state that can't be read (no directory, no permission, not
+ * a number) is Unknown, which is what a back end that is gone looks like.
+ *
+ * Our own state is written only to a directory that is there: writing it would otherwise make the
+ * directory of a device that the toolstack has just removed.
+ *
+ * When the rings are freed, the back end must have let go of them, or its mapping keeps the pages
+ * (xen_gnttab_pages_free()): so release() comes after it said Closed, or after a time.
+ *
+ * After a failure (setup() or live() said no, or xenbus_fatal()) the same would fail again: then
+ * the back end has to be seen in another state before a new beginning.  And nobody begins more than
+ * once a second.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+
+#include <machine/stdarg.h>
+
+#include <dev/xen/xenbus.h>
+#include <dev/xen/xenbus_var.h>
+
+#define	XENBUS_CLOSE_SECS	5
+#define	XENBUS_MAX_STATE	XenbusStateReconfigured
+
+static const char *const xenbus_state_names[] = {
+	[XenbusStateUnknown] = "Unknown",
+	[XenbusStateInitialising] = "Initialising",
+	[XenbusStateInitWait] = "InitWait",
+	[XenbusStateInitialised] = "Initialised",
+	[XenbusStateConnected] = "Connected",
+	[XenbusStateClosing] = "Closing",
+	[XenbusStateClosed] = "Closed",
+	[XenbusStateReconfiguring] = "Reconfiguring",
+	[XenbusStateReconfigured] = "Reconfigured",
+};
+
+const char *const xenbus_phase_names[XB_NPHASES] = {
+	[XB_IDLE] = "idle",
+	[XB_WAIT] = "waiting",
+	[XB_PUBLISHED] = "published",
+	[XB_LIVE] = "live",
+	[XB_CLOSING] = "closing",
+	[XB_CLOSED] = "closed",
+};
+
+const char *
+xenbus_state_name(enum xenbus_state state)
+{
+
+	if ((u_int)state >= nitems(xenbus_state_names))
+		return ("Unknown");
+	return (xenbus_state_names[state]);
+}
+
+void
+xenbus_kick(struct xenbus_child *xb, u_int wants)
+{
+
+	mtx_lock(&xb->xb_mtx);
+	xb->xb_wants |= wants;
+	mtx_unlock(&xb->xb_mtx);
+	taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, 0);
+}
+
+void
+xenbus_fatal(device_t dev, int error, const char *fmt, ...)
+{
+	struct xenbus_child *xb = xenbus_child_of(dev);
+	va_list ap;
+
+	mtx_lock(&xb->xb_mtx);
+	/* The first cause is the one to tell. */
+	if ((xb->xb_wants & XENBUS_WANT_FATAL) == 0) {
+		va_start(ap, fmt);
+		vsnprintf(xb->xb_why, sizeof(xb->xb_why), fmt, ap);
+		va_end(ap);
+		xb->xb_error = error;
+	}
+	mtx_unlock(&xb->xb_mtx);
+	xenbus_kick(xb, XENBUS_WANT_FATAL);
+}
+
+void
+xenbus_reset(device_t dev)
+{
+
+	xenbus_kick(xenbus_child_of(dev), XENBUS_WANT_RESET);
+}
+
+void
+xenbus_recheck(device_t dev)
+{
+
+	xenbus_kick(xenbus_child_of(dev), XENBUS_WANT_RECHECK);
+}
+
+static int
+xenbus_tell_tx(struct xenstore_tx *tx, void *arg)
+{
+	struct xenbus_child *xb = arg;
+
+	if (!xenstore_exists(tx, xb->xb_node, "backend"))
+		return (ENOENT);
+	return (xenstore_printf(tx, xb->xb_node, "state", "%d", xb->xb_state));
+}
+
+/* Tell the back end our state. */
+static void
+xenbus_tell(struct xenbus_child *xb, enum xenbus_state state)
+{
+	int error;
+
+	xb->xb_state = state;
+	error = xenstore_transaction(xenbus_tell_tx, xb);
+	if (error != 0 && error != ENOENT)
+		device_printf(xb->xb_dev, "state %s could not be written (error %d)\n",
+		    xenbus_state_name(state), error);
+}
+
+/* A number that may be missing, or nonsense, and no word about it. */
+static uint64_t
+xenbus_peek(const char *dir, const char *name, uint64_t max, uint64_t otherwise)
+{
+	char *end, *text;
+	uint64_t value;
+	u_long n;
+	size_t len;
+
+	if (xenstore_read(NULL, dir, name, &text, &len) != 0)
+		return (otherwise);
+	n = strtoul(text, &end, 10);
+	value = otherwise;
+	if (len > 0 && text[0] >= '0' && text[0] <= '9' && end == text + len && n <= max)
+		value = n;
+	xenstore_free(text);
+	return (value);
+}
+
+static enum xenbus_state
+xenbus_look(struct xenbus_child *xb)
+{
+
+	xb->xb_other = XenbusStateUnknown;
+	if (xb->xb_path[0] != '\0')
+		xb->xb_other = xenbus_peek(xb->xb_path, "state", XENBUS_MAX_STATE,
+		    XenbusStateUnknown);
+	return (xb->xb_other);
+}
+
+/* Does the toolstack want the device to go on? */
+static bool
+xenbus_is_online(struct xenbus_child *xb)
+{
+
+	return (xenbus_peek(xb->xb_path, "online", 1, 0) != 0);
+}
+
+/* Something in the back end's directory changed: remember what, and take a step. */
+static void
+xenbus_otherend_watch(struct xenstore_watch *w, const char *path)
+{
+	struct xenbus_child *xb = w->xw_arg;
+	size_t len = strlen(w->xw_path);
+	const char *name;
+	u_int i;
+
+	name = strncmp(path, w->xw_path, len) == 0 && path[len] == '/' ? path + len + 1 : "";
+	mtx_lock(&xb->xb_mtx);
+	if (strlen(name) >= XENBUS_NAMELEN || name[0] == '\0')
+		xb->xb_wants |= name[0] == '\0' ? XENBUS_WANT_CHANGES : 0;
+	else if (strcmp(name, "state") != 0 && strcmp(name, "online") != 0) {
+		for (i = 0; i < xb->xb_nchanges && strcmp(xb->xb_changes[i], name) != 0; i++)
+			continue;
+		if (i == XENBUS_CHANGES)
+			xb->xb_wants |= XENBUS_WANT_CHANGES;
+		else if (i == xb->xb_nchanges) {
+			strlcpy(xb->xb_changes[i], name, XENBUS_NAMELEN);
+			xb->xb_nchanges++;
+		}
+	}
+	mtx_unlock(&xb->xb_mtx);
+	xenbus_kick(xb, 0);
+}
+
+/*
+ * Who is at the other side?  The toolstack says it in our directory: a domain, and a path in that
+ * domain's directory.  A path elsewhere is not believed.
+ */
+static int
+xenbus_find_otherend(struct xenbus_child *xb)
+{
+	char prefix[sizeof("/local/domain/65535/backend/")];
+	uint64_t id;
+	int error;
+
+	error = xenbus_read_number(xb->xb_dev, XENBUS_FRONT, "backend-id", 0,
+	    DOMID_FIRST_RESERVED - 1, &id);
+	if (error == 0)
+		error = xenbus_read_string(xb->xb_dev, XENBUS_FRONT, "backend", xb->xb_path,
+		    sizeof(xb->xb_path));
+	if (error != 0) {
+		xb->xb_path[0] = '\0';
+		return (error);
+	}
+	xb->xb_otherend = id;
+	snprintf(prefix, sizeof(prefix), "/local/domain/%ju/backend/", (uintmax_t)id);
+	if (strncmp(xb->xb_path, prefix, strlen(prefix)) != 0) {
+		device_printf(xb->xb_dev, "back end \"%s\" is not in domain %ju's directory\n",
+		    xb->xb_path, (uintmax_t)id);
+		xb->xb_path[0] = '\0';
+		return (EINVAL);
+	}
+	return (0);
+}
+
+/* Find the back end, and watch it. */
+static int
+xenbus_meet(struct xenbus_child *xb)
+{
+	char old[XENBUS_PATHLEN];
+	int error;
+
+	strlcpy(old, xb->xb_path, sizeof(old));
+	error = xenbus_find_otherend(xb);
+	if (xb->xb_watch.xw_token != 0 && strcmp(old, xb->xb_path) != 0)
+		xenstore_watch_remove(&xb->xb_watch);
+	if (error != 0 || xb->xb_watch.xw_token != 0)
+		return (error);
+	xb->xb_watch.xw_changed = xenbus_otherend_watch;
+	xb->xb_watch.xw_arg = xb;
+	return (xenstore_watch_add(&xb->xb_watch, xb->xb_path, NULL));
+}
+
+static void
+xenbus_enter_wait(struct xenbus_child *xb)
+{
+
+	xb->xb_phase = XB_WAIT;
+	xb->xb_began = ticks;
+	xb->xb_failed = xb->xb_away = xb->xb_refused = false;
+	xenbus_tell(xb, XenbusStateInitialising);
+	xenbus_kick(xb, 0);
+}
+
+/* Tell why, here and where the toolstack looks for it. */
+static void
+xenbus_report(struct xenbus_child *xb, int error, const char *why)
+{
+	char name[XENBUS_PATHLEN];
+
+	device_printf(xb->xb_dev, "%s (error %d); closing\n", why, error);
+	snprintf(name, sizeof(name), "%s/error", xb->xb_node);
+	(void)xenstore_printf(NULL, "error", name, "%d %s", error, why);
+	xb->xb_failed = true;
+	xb->xb_away = false;
+}
+
+/*
+ * Let go of the back end, in two steps: this is the first.
+ *
+ * Returns false if the driver would rather not.
+ */
+static bool
+xenbus_close(struct xenbus_child *xb, bool gone)
+{
+
+	if (xb->xb_setup && XENBUS_STOP(xb->xb_dev, gone) == EBUSY && !gone) {
+		if (!xb->xb_refused)
+			device_printf(xb->xb_dev, "the back end asks to close, but the device is "
+			    "in use\n");
+		xb->xb_refused = true;
+		return (false);
+	}
+	xb->xb_phase = XB_CLOSING;
+	xb->xb_deadline = ticks + XENBUS_CLOSE_SECS * hz;
+	xenbus_tell(xb, XenbusStateClosing);
+	xenbus_tell(xb, XenbusStateClosed);
+	return (true);
+}
+
+static void
+xenbus_fail(struct xenbus_child *xb, int error, const char *why)
+{
+
+	xenbus_report(xb, error, why);
+	(void)xenbus_close(xb, true);
+}
+
+static bool
+xenbus_has_let_go(enum xenbus_state other)
+{
+
+	return (other == XenbusStateClosed || other == XenbusStateUnknown ||
+	    other == XenbusStateInitialising || other == XenbusStateInitWait);
+}
+
+static void
+xenbus_step_wait(struct xenbus_child *xb, enum xenbus_state other)
+{
+	enum xenbus_state next = XenbusStateInitialised;
+	int error;
+
+	switch (other) {
+	case XenbusStateInitWait:
+		error = XENBUS_SETUP(xb->xb_dev, &next);
+		if (error != 0) {
+			xenbus_fail(xb, error, "can't be set up");
+			return;
+		}
+		xb->xb_setup = true;
+		xb->xb_phase = XB_PUBLISHED;
+		xenbus_tell(xb, next);
+		/* Events of the state may have come while setup() was at work. */
+		xenbus_kick(xb, 0);
+		return;
+	case XenbusStateConnected:
+	case XenbusStateInitialised:
+	case XenbusStateReconfiguring:
+	case XenbusStateReconfigured:
+		/* With whoever was here before us: that has to end first. */
+		(void)xenbus_close(xb, true);
+		return;
+	case XenbusStateClosing:
+	case XenbusStateClosed:
+		if (!xenbus_is_online(xb))
+			(void)xenbus_close(xb, true);
+		return;
+	default:
+		return;
+	}
+}
+
+static void
+xenbus_step_published(struct xenbus_child *xb, enum xenbus_state other)
+{
+	int error;
+
+	switch (other) {
+	case XenbusStateInitWait:
+	case XenbusStateInitialised:
+		return;
+	case XenbusStateConnected:
+		error = XENBUS_LIVE(xb->xb_dev);
+		if (error != 0) {
+			xenbus_fail(xb, error, "what the back end says makes no device");
+			return;
+		}
+		xb->xb_phase = XB_LIVE;
+		xb->xb_connects++;
+		if (xb->xb_state != XenbusStateConnected)
+			xenbus_tell(xb, XenbusStateConnected);
+		return;
+	default:
+		device_printf(xb->xb_dev, "the back end went to %s instead of Connected\n",
+		    xenbus_state_name(other));
+		(void)xenbus_close(xb, true);
+		return;
+	}
+}
+
+static void
+xenbus_step_live(struct xenbus_child *xb, enum xenbus_state other, u_int wants)
+{
+
+	switch (other) {
+	case XenbusStateConnected:
+	case XenbusStateReconfiguring:
+	case XenbusStateReconfigured:
+		xb->xb_refused = false;
+		return;
+	case XenbusStateClosing:
+		if (!xb->xb_refused || (wants & XENBUS_WANT_RECHECK) != 0)
+			(void)xenbus_close(xb, false);
+		return;
+	default:
+		device_printf(xb->xb_dev, "the back end is gone (%s)\n", xenbus_state_name(other));
+		(void)xenbus_close(xb, true);
+		return;
+	}
+}
+
+static void
+xenbus_release_child(struct xenbus_child *xb)
+{
+
+	if (xb->xb_setup)
+		XENBUS_RELEASE(xb->xb_dev);
+	xb->xb_setup = false;
+	xb->xb_phase = XB_CLOSED;
+}
+
+static void
+xenbus_step_closing(struct xenbus_child *xb, enum xenbus_state other)
+{
+	int left = xb->xb_deadline - ticks;
+
+	if (!xenbus_has_let_go(other) && left > 0) {
+		taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, left);
+		return;
+	}
+	if (!xenbus_has_let_go(other))
+		device_printf(xb->xb_dev, "the back end does not let go (%s)\n",
+		    xenbus_state_name(other));
+	xenbus_release_child(xb);
+}
+
+/* May we begin again? */
+static void
+xenbus_step_closed(struct xenbus_child *xb, enum xenbus_state other)
+{
+	int soon = xb->xb_began + hz - ticks;
+
+	if (other != XenbusStateInitWait && other != XenbusStateInitialising)
+		xb->xb_away = true;
+	if (other == XenbusStateUnknown) {
+		/* Another one, perhaps. */
+		(void)xenbus_meet(xb);
+		other = xenbus_look(xb);
+	}
+	if (other == XenbusStateUnknown || other == XenbusStateClosing ||
+	    other == XenbusStateConnected)
+		return;
+	if (xb->xb_failed && (!xb->xb_away || other == XenbusStateClosed))
+		return;
+	if (other == XenbusStateClosed && !xenbus_is_online(xb))
+		return;
+	if (soon > 0) {
+		taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, soon);
+		return;
+	}
+	if (xenbus_meet(xb) == 0)
+		xenbus_enter_wait(xb);
+}
+
+/* Take what others want.  Returns it, and the reason for a fatal error. */
+static u_int
+xenbus_take_wants(struct xenbus_child *xb, int *error, char *why)
+{
+	u_int wants;
+
+	mtx_lock(&xb->xb_mtx);
+	wants = xb->xb_wants;
+	xb->xb_wants = 0;
+	*error = xb->xb_error;
+	strlcpy(why, xb->xb_why, XENBUS_WHYLEN);
+	mtx_unlock(&xb->xb_mtx);
+	return (wants);
+}
+
+/* Tell the driver what changed; before it is live nobody wants to know. */
+static void
+xenbus_tell_changes(struct xenbus_child *xb, u_int wants)
+{
+	char name[XENBUS_NAMELEN];
+	bool live = xb->xb_phase == XB_LIVE;
+
+	if (live && (wants & XENBUS_WANT_CHANGES) != 0)
+		XENBUS_OTHEREND_CHANGED(xb->xb_dev, "");
+	for (;;) {
+		mtx_lock(&xb->xb_mtx);
+		if (xb->xb_nchanges == 0)
+			break;
+		strlcpy(name, xb->xb_changes[--xb->xb_nchanges], sizeof(name));
+		mtx_unlock(&xb->xb_mtx);
+		if (live)
+			XENBUS_OTHEREND_CHANGED(xb->xb_dev, name);
+	}
+	mtx_unlock(&xb->xb_mtx);
+}
+
+static void
+xenbus_step(struct xenbus_child *xb)
+{
+	char why[XENBUS_WHYLEN];
+	enum xenbus_state other;
+	enum xenbus_phase before;
+	u_int wants;
+	int error;
+
+	wants = xenbus_take_wants(xb, &error, why);
+	if ((wants & (XENBUS_WANT_FATAL | XENBUS_WANT_RESET)) != 0 && xb->xb_setup &&
+	    xb->xb_phase != XB_CLOSING) {
+		if ((wants & XENBUS_WANT_FATAL) != 0)
+			xenbus_report(xb, error, why);
+		(void)xenbus_close(xb, true);
+	}
+	/* A step may be followed by another at once; there are few enough. */
+	do {
+		before = xb->xb_phase;
+		other = xenbus_look(xb);
+		if (before == XB_WAIT)
+			xenbus_step_wait(xb, other);
+		else if (before == XB_PUBLISHED)
+			xenbus_step_published(xb, other);
+		else if (before == XB_LIVE)
+			xenbus_step_live(xb, other, wants);
+		else if (before == XB_CLOSING)
+			xenbus_step_closing(xb, other);
+		else if (before == XB_CLOSED)
+			xenbus_step_closed(xb, other);
+	} while (xb->xb_phase > before);
+	xenbus_tell_changes(xb, wants);
+}
+
+void
+xenbus_child_task(void *arg, int pending __unused)
+{
+	struct xenbus_child *xb = arg;
+
+	sx_xlock(&xb->xb_sx);
+	if (xb->xb_phase != XB_IDLE)
+		xenbus_step(xb);
+	sx_xunlock(&xb->xb_sx);
+}
+
+void
+xenbus_begin(struct xenbus_child *xb)
+{
+
+	sx_xlock(&xb->xb_sx);
+	if (xb->xb_phase == XB_IDLE) {
+		if (xenbus_meet(xb) == 0)
+			xenbus_enter_wait(xb);
+		else
+			xb->xb_phase = XB_CLOSED;
+	}
+	sx_xunlock(&xb->xb_sx);
+}
+
+void
+xenbus_leave(device_t dev)
+{
+	struct xenbus_child *xb = xenbus_child_of(dev);
+
+	sx_xlock(&xb->xb_sx);
+	if (xb->xb_phase == XB_WAIT || xb->xb_phase == XB_PUBLISHED ||
+	    xb->xb_phase == XB_LIVE) {
+		if (!xenbus_close(xb, false))
+			(void)xenbus_close(xb, true);
+	}
+	while (xb->xb_phase == XB_CLOSING && !xenbus_has_let_go(xenbus_look(xb)) &&
+	    xb->xb_deadline - ticks > 0)
+		pause("xbleav", MAX(hz / 50, 1));
+	if (xb->xb_phase == XB_CLOSING)
+		xenbus_release_child(xb);
+	xb->xb_phase = XB_IDLE;
+	sx_xunlock(&xb->xb_sx);
+}
+
+void
+xenbus_forget(struct xenbus_child *xb)
+{
+
+	xenstore_watch_remove(&xb->xb_watch);
+	/* A step that runs now may ask for another: until nothing is left. */
+	while (taskqueue_cancel_timeout(xb->xb_queue, &xb->xb_task, NULL) != 0)
+		taskqueue_drain_timeout(xb->xb_queue, &xb->xb_task);
+}

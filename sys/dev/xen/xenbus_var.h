@@ -1,0 +1,103 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What xenbus.c (the bus), xenbus_state.c (the dance of states) and xenbus_read.c (what drivers
+ * read and write) know of a front end.
+ */
+
+#ifndef _DEV_XEN_XENBUS_VAR_H_
+#define	_DEV_XEN_XENBUS_VAR_H_
+
+#include <sys/param.h>
+#include <sys/bus.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+
+#include <dev/xen/xenbus.h>
+
+#define	XENBUS_PATHLEN	256	/* of a back end's directory */
+#define	XENBUS_NAMELEN	64	/* of a node whose change a driver is told of */
+#define	XENBUS_CHANGES	16	/* of them that may wait */
+#define	XENBUS_WHYLEN	128
+
+/* Where a front end is in the dance. */
+enum xenbus_phase {
+	XB_IDLE,		/* no driver */
+	XB_WAIT,		/* for the back end to be in InitWait */
+	XB_PUBLISHED,	/* for it to be Connected */
+	XB_LIVE,
+	XB_CLOSING,		/* for it to let go */
+	XB_CLOSED,		/* for it to begin again */
+	XB_NPHASES
+};
+
+/* What others want of a front end; its task finds it in xb_wants. */
+#define	XENBUS_WANT_RESET	0x01
+#define	XENBUS_WANT_FATAL	0x02	/* xb_why says why */
+#define	XENBUS_WANT_RECHECK	0x04
+#define	XENBUS_WANT_CHANGES	0x08	/* more changes than there was room for */
+
+/*
+ * A front end: the ivars of its device.
+ *
+ * Locking.  xb_sx: the dance, held while a method runs.  xb_mtx: what it says below; taken after xb_sx.
+ */
+struct xenbus_child {
+	device_t	 xb_dev;
+	device_t	 xb_bus;
+	char		*xb_type;	/* "vif" */
+	char		*xb_node;	/* "device/vif/0" */
+	struct taskqueue *xb_queue;
+	struct timeout_task xb_task;
+
+	struct sx	 xb_sx;
+	enum xenbus_phase xb_phase;
+	enum xenbus_state xb_state;	/* what we last told */
+	enum xenbus_state xb_other;	/* what the back end last told */
+	domid_t		 xb_otherend;
+	char		 xb_path[XENBUS_PATHLEN];
+	struct xenstore_watch xb_watch;
+	bool		 xb_setup;	/* release() is due */
+	bool		 xb_failed;	/* wait for a back end that begins again */
+	bool		 xb_away;	/* after a failure: it has left the states where one begins */
+	bool		 xb_refused;	/* stop() said EBUSY */
+	int		 xb_began;	/* ticks, of the last time in XB_WAIT */
+	int		 xb_deadline;	/* ticks, in XB_CLOSING */
+	uint64_t	 xb_connects;
+
+	struct mtx	 xb_mtx;
+	u_int		 xb_wants;
+	int		 xb_error;
+	char		 xb_why[XENBUS_WHYLEN];
+	u_int		 xb_nchanges;
+	char		 xb_changes[XENBUS_CHANGES][XENBUS_NAMELEN];
+};
+
+static inline struct xenbus_child *
+xenbus_child_of(device_t dev)
+{
+
+	return (device_get_ivars(dev));
+}
+
+/* The task of a front end. */
+void	xenbus_child_task(void *arg, int pending);
+
+/* Have it run soon, for a XENBUS_WANT_* or just so.  Any context but interrupt filters. */
+void	xenbus_kick(struct xenbus_child *xb, u_int wants);
+
+/* A driver has attached: the dance begins. */
+void	xenbus_begin(struct xenbus_child *xb);
+
+/* No driver, or no device, any more. */
+void	xenbus_forget(struct xenbus_child *xb);
+
+extern const char *const xenbus_phase_names[XB_NPHASES];
+
+#endif /* !_DEV_XEN_XENBUS_VAR_H_ */

@@ -1,0 +1,364 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * xenstore's ring: bytes, and the messages that they make (xen/io/xs_wire.h).
+ *
+ * A page holds two rings of 1,024 bytes, one a direction, with free-running indices.  Messages are a
+ * header and up to 4,096 bytes, so that one may pass in several pieces, each announced by an event.
+ *
+ * There is one request under way, and its answer is told by its number (req_id); an answer to a request
+ * that was given up (ETIMEDOUT) comes late, and is dropped.  Between answers come events of watches,
+ * which belong to no request.  Whatever comes is taken from the ring in the thread of the event
+ * channel, which sleeps for nobody, so that xenstore never finds the ring full for long.
+ *
+ * Trust.  The indices are read once and checked, and so is the length of a message.  If they make
+ * no sense, or a request could be sent in part only, then nobody knows where the next message
+ * begins: the ring is dead, everything says EIO, until xenstore_resume() makes a new one.
+ *
+ * Locking.  xr_mtx (mutex): all that follows.  The payload of an answer is the requester's alone from
+ * the time it is complete until xr_expect is set again.
+ *
+ * Gaps.  XENSTORE_SERVER_FEATURE_RECONNECTION: a dead ring is not revived.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mutex.h>
+
+#include <vm/vm.h>
+#include <vm/vm_param.h>
+#include <vm/pmap.h>
+
+#include <machine/atomic.h>
+
+#include <dev/xen/xen_evtchn.h>
+#include <dev/xen/xen_hypercall.h>
+#include <dev/xen/xenstore_var.h>
+#include <xen/hvm/params.h>
+
+static struct {
+	struct mtx	 xr_mtx;
+	device_t	 xr_dev;
+	volatile struct xenstore_domain_interface *xr_intf;
+	struct xen_evtchn *xr_evtchn;
+	bool		 xr_dead;
+	/* The message that is coming in. */
+	struct xsd_sockmsg xr_head;
+	size_t		 xr_got;	/* bytes of it, header included */
+	char		 xr_body[XENSTORE_PAYLOAD_MAX + 1];
+	/* The answer that is waited for. */
+	uint32_t	 xr_expect;	/* its number; 0: none */
+	uint32_t	 xr_last;	/* number of the last request */
+	uint32_t	 xr_type;
+	size_t		 xr_len;
+	char		 xr_reply[XENSTORE_PAYLOAD_MAX + 1];
+} xr;
+
+MTX_SYSINIT(xenstore_ring, &xr.xr_mtx, "xenstore ring", MTX_DEF);
+
+uint64_t xenstore_requests, xenstore_events, xenstore_late;
+
+static void
+ring_kill(const char *why, uintmax_t value)
+{
+
+	if (xr.xr_dead)
+		return;
+	xr.xr_dead = true;
+	device_printf(xr.xr_dev, "xenstore is lost: %s (%ju); devices stay as they are until the "
+	    "domain is restarted\n", why, value);
+	wakeup(&xr);
+}
+
+static void
+ring_copy(char *to, const volatile char *ring, uint32_t index, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		to[i] = ring[MASK_XENSTORE_IDX(index + i)];
+}
+
+/* How many bytes may be read?  Their contents are there when this returns. */
+static uint32_t
+ring_readable(void)
+{
+	uint32_t n;
+
+	n = atomic_load_32(&xr.xr_intf->rsp_prod) - atomic_load_32(&xr.xr_intf->rsp_cons);
+	if (n > XENSTORE_RING_SIZE) {
+		ring_kill("its response index ran ahead", n);
+		return (0);
+	}
+	atomic_thread_fence_acq();
+	return (n);
+}
+
+/* Take up to want bytes; returns how many there were. */
+static size_t
+ring_take(char *to, size_t want)
+{
+	uint32_t cons, n;
+
+	n = MIN(want, ring_readable());
+	if (n == 0)
+		return (0);
+	cons = atomic_load_32(&xr.xr_intf->rsp_cons);
+	ring_copy(to, xr.xr_intf->rsp, cons, n);
+	atomic_store_rel_32(&xr.xr_intf->rsp_cons, cons + n);
+	atomic_thread_fence_seq_cst();
+	/* Only a ring that was full keeps xenstore waiting for us. */
+	if (atomic_load_32(&xr.xr_intf->rsp_prod) - cons >= XENSTORE_RING_SIZE)
+		xen_evtchn_notify(xr.xr_evtchn);
+	return (n);
+}
+
+/* A watch's event is two strings: the path and the token. */
+static void
+ring_event(void)
+{
+	const char *token;
+	size_t len = xr.xr_head.len;
+	size_t path;
+
+	path = strnlen(xr.xr_body, len);
+	if (path == len || strnlen(xr.xr_body + path + 1, len - path - 1) == len - path - 1)
+		return;
+	token = xr.xr_body + path + 1;
+	xenstore_events++;
+	xenstore_watch_event(xr.xr_body, token);
+}
+
+static void
+ring_answer(void)
+{
+
+	if (xr.xr_expect == 0 || xr.xr_head.req_id != xr.xr_expect) {
+		xenstore_late++;
+		return;
+	}
+	xr.xr_expect = 0;
+	xr.xr_type = xr.xr_head.type;
+	xr.xr_len = xr.xr_head.len;
+	memcpy(xr.xr_reply, xr.xr_body, xr.xr_len + 1);
+	wakeup(&xr);
+}
+
+/* Take a piece of the message that is coming in.  Returns false when there is nothing to take. */
+static bool
+ring_receive(void)
+{
+	size_t n, whole;
+
+	if (xr.xr_got < sizeof(xr.xr_head)) {
+		n = ring_take((char *)&xr.xr_head + xr.xr_got, sizeof(xr.xr_head) - xr.xr_got);
+		xr.xr_got += n;
+		if (n == 0 || xr.xr_got < sizeof(xr.xr_head))
+			return (n != 0);
+		if (xr.xr_head.len > XENSTORE_PAYLOAD_MAX) {
+			ring_kill("a message is too long", xr.xr_head.len);
+			return (false);
+		}
+	}
+	whole = sizeof(xr.xr_head) + xr.xr_head.len;
+	n = ring_take(xr.xr_body + (xr.xr_got - sizeof(xr.xr_head)), whole - xr.xr_got);
+	xr.xr_got += n;
+	if (xr.xr_got < whole)
+		return (n != 0);
+	xr.xr_body[xr.xr_head.len] = '\0';
+	if (xr.xr_head.type == XS_WATCH_EVENT)
+		ring_event();
+	else
+		ring_answer();
+	xr.xr_got = 0;
+	return (true);
+}
+
+static void
+ring_intr(void *arg __unused)
+{
+
+	mtx_lock(&xr.xr_mtx);
+	while (!xr.xr_dead && ring_receive())
+		continue;
+	/* There may be room for more of a request. */
+	wakeup(&xr);
+	mtx_unlock(&xr.xr_mtx);
+}
+
+/* Sleep until something happens.  ETIMEDOUT after the deadline, in ticks. */
+static int
+ring_wait(int deadline)
+{
+	int left;
+
+	if (xr.xr_dead)
+		return (EIO);
+	if (xenstore_timeout == 0) {
+		(void)msleep(&xr, &xr.xr_mtx, 0, "xenstr", 0);
+		return (0);
+	}
+	left = deadline - ticks;
+	if (left <= 0)
+		return (ETIMEDOUT);
+	(void)msleep(&xr, &xr.xr_mtx, 0, "xenstr", left);
+	return (0);
+}
+
+static int
+ring_write(const void *data, size_t len, int deadline)
+{
+	const char *from = data;
+	uint32_t prod, room;
+	int error;
+
+	while (len > 0) {
+		prod = atomic_load_32(&xr.xr_intf->req_prod);
+		room = prod - atomic_load_32(&xr.xr_intf->req_cons);
+		if (room > XENSTORE_RING_SIZE) {
+			ring_kill("its request index ran ahead", room);
+			return (EIO);
+		}
+		room = XENSTORE_RING_SIZE - room;
+		if (room == 0) {
+			error = ring_wait(deadline);
+			if (error != 0)
+				return (error);
+			continue;
+		}
+		atomic_thread_fence_seq_cst();
+		for (room = MIN(room, len); room > 0; room--, len--)
+			xr.xr_intf->req[MASK_XENSTORE_IDX(prod++)] = *from++;
+		atomic_store_rel_32(&xr.xr_intf->req_prod, prod);
+		xen_evtchn_notify(xr.xr_evtchn);
+	}
+	return (0);
+}
+
+/* A message goes in whole, or the ring is lost. */
+static int
+ring_send(const struct xsd_sockmsg *head, const struct xenstore_piece *pieces, u_int n, int deadline)
+{
+	char msg[256];
+	size_t len = sizeof(*head);
+	u_int i;
+	int error;
+
+	/* Short ones, as most are, in one go: one event for all of it. */
+	if (len + head->len <= sizeof(msg)) {
+		memcpy(msg, head, len);
+		for (i = 0; i < n; len += pieces[i].xp_len, i++)
+			memcpy(msg + len, pieces[i].xp_data, pieces[i].xp_len);
+		error = ring_write(msg, len, deadline);
+	} else {
+		error = ring_write(head, len, deadline);
+		for (i = 0; i < n && error == 0; i++)
+			error = ring_write(pieces[i].xp_data, pieces[i].xp_len, deadline);
+	}
+	if (error == ETIMEDOUT)
+		ring_kill("it takes no requests; seconds waited", xenstore_timeout);
+	return (error);
+}
+
+/* Errors come as their names, terminated. */
+static int
+ring_errno(const char *name)
+{
+	u_int i;
+
+	for (i = 0; i < nitems(xsd_errors); i++) {
+		if (strcmp(name, xsd_errors[i].errstring) == 0)
+			return (xsd_errors[i].errnum);
+	}
+	return (EINVAL);
+}
+
+int
+xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *pieces, u_int n,
+    const char **reply, size_t *len)
+{
+	struct xsd_sockmsg head = { .type = type, .tx_id = tx };
+	int deadline, error;
+	u_int i;
+
+	for (i = 0; i < n; i++)
+		head.len += pieces[i].xp_len;
+	if (head.len > XENSTORE_PAYLOAD_MAX)
+		return (E2BIG);
+	deadline = ticks + (int)xenstore_timeout * hz;
+	mtx_lock(&xr.xr_mtx);
+	if (xr.xr_intf == NULL || xr.xr_dead) {
+		mtx_unlock(&xr.xr_mtx);
+		return (xr.xr_intf == NULL ? ENXIO : EIO);
+	}
+	xenstore_requests++;
+	if (++xr.xr_last == 0)
+		xr.xr_last = 1;
+	head.req_id = xr.xr_expect = xr.xr_last;
+	error = ring_send(&head, pieces, n, deadline);
+	while (error == 0 && xr.xr_expect != 0)
+		error = ring_wait(deadline);
+	xr.xr_expect = 0;
+	mtx_unlock(&xr.xr_mtx);
+	if (error != 0)
+		return (error);
+	if (xr.xr_type == XS_ERROR)
+		return (ring_errno(xr.xr_reply));
+	if (xr.xr_type != type)
+		return (EIO);
+	*reply = xr.xr_reply;
+	*len = xr.xr_len;
+	return (0);
+}
+
+int
+xenstore_ring_init(device_t dev)
+{
+	struct xen_evtchn_params params = {
+		.xep_name = "xenstore",
+		.xep_type = INTR_TYPE_MISC,
+		.xep_cpu = -1,
+		.xep_handler = ring_intr,
+	};
+	uint64_t port, pfn;
+	int error;
+
+	xr.xr_dev = dev;
+	error = xen_get_param(HVM_PARAM_STORE_PFN, &pfn);
+	if (error == 0)
+		error = xen_get_param(HVM_PARAM_STORE_EVTCHN, &port);
+	if (error != 0 || pfn == 0 || port == 0) {
+		device_printf(dev, "the toolstack gave no xenstore\n");
+		return (ENXIO);
+	}
+	xr.xr_intf = pmap_mapdev_attr(ptoa(pfn), PAGE_SIZE, VM_MEMATTR_WRITE_BACK);
+	if (xr.xr_intf == NULL)
+		return (ENOMEM);
+	/* What whoever had it before us has not read is not for us. */
+	atomic_store_32(&xr.xr_intf->rsp_cons, atomic_load_32(&xr.xr_intf->rsp_prod));
+	xr.xr_dead = false;
+	xr.xr_got = 0;
+	error = xen_evtchn_adopt((evtchn_port_t)port, &params, &xr.xr_evtchn);
+	if (error != 0)
+		device_printf(dev, "no event channel for xenstore (error %d)\n", error);
+	return (error);
+}
+
+void
+xenstore_ring_fini(void)
+{
+
+	xen_evtchn_free(xr.xr_evtchn);
+	xr.xr_evtchn = NULL;
+	if (xr.xr_intf != NULL)
+		pmap_unmapdev(__DEVOLATILE(void *, xr.xr_intf), PAGE_SIZE);
+	xr.xr_intf = NULL;
+}

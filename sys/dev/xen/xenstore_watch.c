@@ -1,0 +1,300 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Watches of xenstore.
+ *
+ * A watch is told by its token, a number that is never used twice: an event that comes for a watch that
+ * was removed finds none.
+ *
+ * Events are queued by the thread of the event channel, and given to their watches by another,
+ * which may sleep.  Anybody who may write to a watched node can make them come faster than they are
+ * worked off, so a path that waits already is not queued again, and of more than WATCH_MAX_PATHS
+ * only the watch's own remains: "something changed".
+ *
+ * Locking.  watch_mtx (mutex): watches, events.  It is not held while a watch is called;
+ * watch_running is who is, and xenstore_watch_remove() waits for it.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mutex.h>
+#include <sys/priority.h>
+#include <sys/proc.h>
+#include <sys/queue.h>
+#include <sys/taskqueue.h>
+
+#include <dev/xen/xen_var.h>
+#include <dev/xen/xenstore_var.h>
+
+#define	WATCH_MAX_PATHS	32
+#define	WATCH_TOKENLEN	9	/* eight digits, hexadecimal */
+
+/* Of xw_flags. */
+#define	WATCH_MANY	0x10000	/* too many paths: call it with its own */
+#define	WATCH_COUNT	0x0ffff	/* paths that wait */
+
+struct watch_event {
+	STAILQ_ENTRY(watch_event) we_link;
+	struct xenstore_watch *we_watch;
+	char		 we_path[];
+};
+
+static struct mtx watch_mtx;
+MTX_SYSINIT(xenstore_watch, &watch_mtx, "xenstore watch", MTX_DEF);
+
+static LIST_HEAD(, xenstore_watch) watch_list = LIST_HEAD_INITIALIZER(watch_list);
+static STAILQ_HEAD(, watch_event) watch_events = STAILQ_HEAD_INITIALIZER(watch_events);
+static struct xenstore_watch *watch_running;
+static struct thread *watch_thread;
+static uint32_t watch_last_token;
+static struct taskqueue *watch_queue;
+static struct task watch_task;
+
+static struct xenstore_watch *
+watch_find(uint32_t token)
+{
+	struct xenstore_watch *w;
+
+	LIST_FOREACH(w, &watch_list, xw_link) {
+		if (w->xw_token == token)
+			return (w);
+	}
+	return (NULL);
+}
+
+static bool
+watch_is_queued(const struct xenstore_watch *w, const char *path)
+{
+	struct watch_event *we;
+
+	STAILQ_FOREACH(we, &watch_events, we_link) {
+		if (we->we_watch == w && strcmp(we->we_path, path) == 0)
+			return (true);
+	}
+	return (false);
+}
+
+static void
+watch_queue_event(struct xenstore_watch *w, const char *path)
+{
+	struct watch_event *we;
+	size_t size = strlen(path) + 1;
+
+	if (watch_is_queued(w, path))
+		return;
+	we = NULL;
+	if ((w->xw_flags & WATCH_COUNT) < WATCH_MAX_PATHS)
+		we = malloc(sizeof(*we) + size, M_XEN, M_NOWAIT);
+	if (we == NULL) {
+		w->xw_flags |= WATCH_MANY;
+		return;
+	}
+	we->we_watch = w;
+	memcpy(we->we_path, path, size);
+	w->xw_flags++;
+	STAILQ_INSERT_TAIL(&watch_events, we, we_link);
+}
+
+void
+xenstore_watch_event(const char *path, const char *token)
+{
+	struct xenstore_watch *w;
+	char *end;
+	u_long number;
+
+	number = strtoul(token, &end, 16);
+	if (*end != '\0' || number > UINT32_MAX)
+		return;
+	mtx_lock(&watch_mtx);
+	w = watch_find(number);
+	if (w != NULL) {
+		watch_queue_event(w, path);
+		taskqueue_enqueue(watch_queue, &watch_task);
+	}
+	mtx_unlock(&watch_mtx);
+}
+
+/* Take the next event, or a watch that had too many.  The path is to be freed. */
+static struct xenstore_watch *
+watch_next(struct watch_event **wep)
+{
+	struct xenstore_watch *w;
+
+	*wep = STAILQ_FIRST(&watch_events);
+	if (*wep != NULL) {
+		STAILQ_REMOVE_HEAD(&watch_events, we_link);
+		w = (*wep)->we_watch;
+		w->xw_flags--;
+		return (w);
+	}
+	LIST_FOREACH(w, &watch_list, xw_link) {
+		if ((w->xw_flags & WATCH_MANY) != 0) {
+			w->xw_flags &= ~WATCH_MANY;
+			return (w);
+		}
+	}
+	return (NULL);
+}
+
+static void
+watch_dispatch(void *arg __unused, int pending __unused)
+{
+	struct xenstore_watch *w;
+	struct watch_event *we;
+
+	mtx_lock(&watch_mtx);
+	watch_thread = curthread;
+	while ((w = watch_next(&we)) != NULL) {
+		watch_running = w;
+		mtx_unlock(&watch_mtx);
+		w->xw_changed(w, we != NULL ? we->we_path : w->xw_path);
+		free(we, M_XEN);
+		mtx_lock(&watch_mtx);
+		watch_running = NULL;
+		wakeup(&watch_running);
+	}
+	watch_thread = NULL;
+	mtx_unlock(&watch_mtx);
+}
+
+static void
+watch_pieces(const char *path, uint32_t token, char *buf, struct xenstore_piece *pieces)
+{
+
+	snprintf(buf, WATCH_TOKENLEN, "%08x", token);
+	pieces[0] = (struct xenstore_piece){ path, strlen(path) + 1 };
+	pieces[1] = (struct xenstore_piece){ buf, strlen(buf) + 1 };
+}
+
+/* Forget a watch and its events, and wait for it. */
+static void
+watch_forget(struct xenstore_watch *w)
+{
+	struct watch_event *we, *next;
+
+	mtx_lock(&watch_mtx);
+	LIST_REMOVE(w, xw_link);
+	STAILQ_FOREACH_SAFE(we, &watch_events, we_link, next) {
+		if (we->we_watch == w) {
+			STAILQ_REMOVE(&watch_events, we, watch_event, we_link);
+			free(we, M_XEN);
+		}
+	}
+	KASSERT(watch_running != w || watch_thread != curthread, ("%s: %s removes itself", __func__,
+	    w->xw_path));
+	while (watch_running == w)
+		(void)msleep(&watch_running, &watch_mtx, 0, "xenwat", 0);
+	mtx_unlock(&watch_mtx);
+	xenstore_free(w->xw_path);
+	w->xw_path = NULL;
+	w->xw_token = 0;
+}
+
+int
+xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name)
+{
+	struct xenstore_piece pieces[2];
+	char token[WATCH_TOKENLEN];
+	int error;
+
+	w->xw_path = xenstore_join(dir, name);
+	if (w->xw_path == NULL)
+		return (ENAMETOOLONG);
+	w->xw_flags = 0;
+	/* Known before it is set: the first event may come before the answer. */
+	mtx_lock(&watch_mtx);
+	if (++watch_last_token == 0)
+		watch_last_token = 1;
+	w->xw_token = watch_last_token;
+	LIST_INSERT_HEAD(&watch_list, w, xw_link);
+	mtx_unlock(&watch_mtx);
+	watch_pieces(w->xw_path, w->xw_token, token, pieces);
+	error = xenstore_talk(NULL, XS_WATCH, pieces, nitems(pieces), NULL, NULL);
+	if (error != 0)
+		watch_forget(w);
+	return (error);
+}
+
+void
+xenstore_watch_remove(struct xenstore_watch *w)
+{
+	struct xenstore_piece pieces[2];
+	char token[WATCH_TOKENLEN];
+
+	if (w->xw_token == 0)
+		return;
+	watch_pieces(w->xw_path, w->xw_token, token, pieces);
+	/* If xenstore does not hear it, its events find no watch any more. */
+	(void)xenstore_talk(NULL, XS_UNWATCH, pieces, nitems(pieces), NULL, NULL);
+	watch_forget(w);
+}
+
+/* The path of the watch with the lowest token above *token, which is set to it; NULL: none. */
+static char *
+watch_after(uint32_t *token)
+{
+	struct xenstore_watch *best, *w;
+	char *path;
+
+	path = malloc(XENSTORE_ABS_PATH_MAX, M_XEN, M_WAITOK);
+	best = NULL;
+	mtx_lock(&watch_mtx);
+	LIST_FOREACH(w, &watch_list, xw_link) {
+		if (w->xw_token > *token && (best == NULL || w->xw_token < best->xw_token))
+			best = w;
+	}
+	if (best != NULL) {
+		*token = best->xw_token;
+		strlcpy(path, best->xw_path, XENSTORE_ABS_PATH_MAX);
+	}
+	mtx_unlock(&watch_mtx);
+	if (best == NULL) {
+		xenstore_free(path);
+		path = NULL;
+	}
+	return (path);
+}
+
+void
+xenstore_watch_again(void)
+{
+	struct xenstore_piece pieces[2];
+	char buf[WATCH_TOKENLEN];
+	const char *reply;
+	char *path;
+	size_t len;
+	uint32_t token;
+
+	for (token = 0; (path = watch_after(&token)) != NULL; xenstore_free(path)) {
+		watch_pieces(path, token, buf, pieces);
+		(void)xenstore_ring_talk(XS_WATCH, 0, pieces, nitems(pieces), &reply, &len);
+	}
+}
+
+void
+xenstore_watch_init(void)
+{
+
+	TASK_INIT(&watch_task, 0, watch_dispatch, NULL);
+	watch_queue = taskqueue_create("xenwatch", M_WAITOK, taskqueue_thread_enqueue, &watch_queue);
+	(void)taskqueue_start_threads(&watch_queue, 1, PWAIT, "xenwatch");
+}
+
+void
+xenstore_watch_fini(void)
+{
+
+	KASSERT(LIST_EMPTY(&watch_list), ("%s: watches are left", __func__));
+	if (watch_queue != NULL) {
+		taskqueue_drain(watch_queue, &watch_task);
+		taskqueue_free(watch_queue);
+	}
+	watch_queue = NULL;
+}
