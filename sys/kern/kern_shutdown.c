@@ -31,11 +31,13 @@
 
 #include <machine/cpu.h>
 #include <machine/pcb.h>
+#include <machine/smp.h>
 
 #include <kern/panic_exit.h>
 
 const char *panicstr;
 bool	scheduler_stopped;
+bool	panic_backtrace_all;
 
 /* No processor has panicked yet. */
 #define	NO_CPU	0xffffffffu
@@ -110,7 +112,7 @@ panic_claim(void)
 		return (false);
 	if (!atomic_cmpset_int(&panic_cpu, NO_CPU, me)) {
 		for (;;)
-			cpu_spinwait();
+			cpustop_handler();
 	}
 	return (true);
 }
@@ -150,6 +152,8 @@ vpanic(const char *fmt, __va_list ap)
 	printf("cpuid = %d\n", PCPU_GET(cpuid));
 	printf("time = %jd\n", (intmax_t)time_second);
 	kdb_backtrace();
+	if (panic_backtrace_all)
+		kdb_backtrace_all();
 	(void)doadump(FALSE);
 	cpu_panic_exit();
 }

@@ -5,12 +5,19 @@
  */
 
 /*
- * The machine-dependent end of a panic.
+ * What a panic does besides sys/kern/kern_shutdown.c: its machine-dependent end, and, for a kernel
+ * that hangs, a list of what its threads wait for.
  */
 #ifndef _KERN_PANIC_EXIT_H_
 #define	_KERN_PANIC_EXIT_H_
 
 /* Tell the host that the guest panicked, so that it ends it; halt if nobody listens. */
 void	cpu_panic_exit(void) __dead2;
+
+/* Print where each thread of a kernel that has stopped waits, or what it was doing. */
+void	kdb_backtrace_all(void);
+
+/* Set before panic(9): the panic calls kdb_backtrace_all(). */
+extern bool panic_backtrace_all;
 
 #endif /* !_KERN_PANIC_EXIT_H_ */

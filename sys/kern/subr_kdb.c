@@ -18,6 +18,8 @@
 #include <sys/stack.h>
 #include <sys/sysctl.h>
 
+#include <kern/panic_exit.h>
+
 u_char kdb_active;
 
 void
@@ -44,6 +46,40 @@ kdb_backtrace_thread(struct thread *td)
 		stack_print_ddb(&st);
 	else
 		printf("it is running\n");
+}
+
+/* One thread: number, name, state, and its stack in a line. */
+static void
+kdb_trace_short(struct thread *td)
+{
+	struct stack st;
+
+	printf("%6d %s ", td->td_tid, td->td_name);
+	if (TD_IS_RUNNING(td))
+		printf("[CPU %d] ", td->td_oncpu);
+	else if (TD_ON_LOCK(td))
+		printf("[*%s] ", td->td_lockname != NULL ? td->td_lockname : "?");
+	else if (TD_ON_SLEEPQ(td))
+		printf("[%s] ", td->td_wmesg != NULL ? td->td_wmesg : "?");
+	else
+		printf("[%s] ", TD_ON_RUNQ(td) ? "runnable" : "waiting for work");
+	if (stack_save_td(&st, td) == 0)
+		stack_print_short_ddb(&st);
+	else
+		printf("\n");
+}
+
+void
+kdb_backtrace_all(void)
+{
+	struct proc *p;
+	struct thread *td;
+
+	MPASS(SCHEDULER_STOPPED());
+	FOREACH_PROC_IN_SYSTEM(p)
+		FOREACH_THREAD_IN_PROC(p, td)
+			if (!TD_IS_IDLETHREAD(td) || TD_IS_RUNNING(td))
+				kdb_trace_short(td);
 }
 
 /* There is no debugger to enter: say why it was asked for, and where. */

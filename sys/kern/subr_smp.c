@@ -23,6 +23,7 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/lock.h>
+#include <sys/malloc.h>
 #include <sys/mutex.h>
 #include <sys/proc.h>
 #include <sys/sched.h>
@@ -86,6 +87,7 @@ mp_start(void *arg __unused)
 	}
 	mp_ncores = mp_ncpus;
 	if (mp_ncpus > 1) {
+		stoppcbs = mallocarray(mp_ncpus, sizeof(*stoppcbs), M_TEMP, M_WAITOK | M_ZERO);
 		printf("%d CPUs\n", mp_ncpus);
 		cpu_mp_announce();
 	}

@@ -34,6 +34,8 @@
 
 #include <x86/apicvar.h>
 
+#include <kern/panic_exit.h>
+
 void	intr_dispatch(struct trapframe *frame, u_int vector);
 
 static const struct {
@@ -101,12 +103,16 @@ trap_fatal(const struct trapframe *frame, u_int vector)
 	panic("%s", name);
 }
 
-/* An NMI: another processor wants this one to stop, or the machine reports an error. */
+/*
+ * An NMI: another processor wants this one to stop, or the machine reports an error.  Or the
+ * host sends it to a guest that hangs, to learn what its threads wait for.
+ */
 static void
 trap_nmi(struct trapframe *frame)
 {
 	if (ipi_nmi_handler() == 0)
 		return;
+	panic_backtrace_all = true;
 	trap_fatal(frame, IDT_NMI);
 }
 

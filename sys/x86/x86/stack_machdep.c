@@ -19,6 +19,7 @@
 #include <sys/mutex.h>
 #include <sys/pcpu.h>
 #include <sys/proc.h>
+#include <sys/smp.h>
 #include <sys/stack.h>
 
 #include <vm/vm.h>
@@ -84,18 +85,24 @@ stack_save(struct stack *st)
 	stack_walk(st, frame->f_retaddr, (vm_offset_t)frame->f_frame);
 }
 
-/* EOPNOTSUPP: it runs on another processor. */
+/* EOPNOTSUPP: it runs on another processor, which has not stopped. */
 int
 stack_save_td(struct stack *st, struct thread *td)
 {
-	THREAD_LOCK_ASSERT(td, MA_OWNED);
+	const struct pcb *pcb = td->td_pcb;
+
+	if (!SCHEDULER_STOPPED())
+		THREAD_LOCK_ASSERT(td, MA_OWNED);
 	if (td == curthread) {
 		stack_save(st);
 		return (0);
 	}
-	if (TD_IS_RUNNING(td))
-		return (EOPNOTSUPP);
+	if (TD_IS_RUNNING(td)) {
+		if (stoppcbs == NULL || !CPU_ISSET(td->td_oncpu, &stopped_cpus))
+			return (EOPNOTSUPP);
+		pcb = &stoppcbs[td->td_oncpu];
+	}
 	stack_zero(st);
-	stack_walk(st, td->td_pcb->pcb_rip, td->td_pcb->pcb_rbp);
+	stack_walk(st, pcb->pcb_rip, pcb->pcb_rbp);
 	return (0);
 }
