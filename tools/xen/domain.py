@@ -304,8 +304,9 @@ class Session:
         """The command that runs the guest of tools/guest's arguments."""
         if args.qemu:
             raise LabError("--qemu has no effect under Xen: --xl KEY=VALUE reaches xl")
+        # A guest that is given up is asked what it waited for before it ends.
         command = [sys.executable, "-B", str(TOP / "tools/xenlab"), "--instance", self.lab.name,
-                   "--timeout", str(args.timeout), "guest", "--name", self.name,
+                   "--timeout", str(args.timeout + 15), "guest", "--name", self.name,
                    "--kernel", str(kernel), "--ramdisk", str(ramdisk), f"--cmdline={cmdline}",
                    "--smp", str(args.smp), "--mem", str(args.mem)]
         for option in ("net", "disk", "xl"):
