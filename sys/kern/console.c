@@ -13,7 +13,8 @@
  *
  * A line is one or more commands, each ended by ';', '&' (runs in the background) or the end of the
  * line.  Words are divided by blanks; '...' and "..." hold a word together; '#' at the start of a
- * word begins a comment.  `wait` waits for what runs in the background.
+ * word begins a comment.  `wait` waits for what runs in the background, and pkill(1) interrupts
+ * that, as ^C does what runs in the foreground.
  *
  * The kernel environment can bring commands as well: console.run="kldload if_vtnet; ifconfig"
  * runs before the first prompt.
@@ -399,6 +400,30 @@ cmd_interrupted(void)
 	mtx_unlock(&console_mtx);
 	return (interrupted);
 }
+
+/* Interrupt what runs in the background under one of these names. */
+static int
+cmd_pkill(int argc, char **argv)
+{
+	struct job *j;
+	int i, found = 0;
+
+	if (argc < 2)
+		return (cmd_usage("pkill"));
+	mtx_lock(&console_mtx);
+	TAILQ_FOREACH(j, &console_jobs, j_link) {
+		for (i = 1; i < argc; i++) {
+			if (j->j_background && !j->j_done &&
+			    strcmp(j->j_cmd->cc_name, argv[i]) == 0) {
+				j->j_interrupted = true;
+				found++;
+			}
+		}
+	}
+	mtx_unlock(&console_mtx);
+	return (found > 0 ? 0 : 1);
+}
+CONSOLE_CMD(pkill, cmd_pkill, "pkill command ...");
 
 int
 cmd_usage(const char *name)
