@@ -126,24 +126,30 @@ class Lab:
             except FileNotFoundError as error:
                 raise LabError(f"{QEMU} is not installed: tools/bootstrap") from error
         try:
-            self.wait_for_dom0(process, deadline)
+            self.wait_for_dom0(process, deadline, "-incoming" in command)
         except BaseException:
             process.kill()
             process.wait()
             raise
 
-    def wait_for_dom0(self, process: subprocess.Popen[bytes], deadline: Deadline) -> None:
+    def wait_for_dom0(self, process: subprocess.Popen[bytes], deadline: Deadline,
+                      incoming: bool) -> None:
         """Wait until dom0 answers; raises LabError with the last words of whoever failed."""
         while not (self.qmp_path.exists() and self.pid() and agent.ready(self.folder)):
             if process.poll() is not None:
                 said = (self.folder / "errors").read_text(errors="replace").splitlines()
                 raise LabError((said or ["QEMU ended"])[0])
             time.sleep(min(0.01, deadline.left()))
+        status = "started"
         try:
+            if incoming:
+                with Qmp(self.qmp_path, deadline) as qmp:
+                    status = qmp.resume()
             agent.output(self.folder, "xl info >/dev/null", deadline)
         except LabError as error:
-            raise LabError(f"dom0 did not come up: {error}; its console:\n"
-                           + self.console()) from error
+            kind = LabTimeoutError if isinstance(error, LabTimeoutError) else LabError
+            raise kind(f"dom0 did not come up ({status}): {error}; its console:\n"
+                       + self.console()) from error
 
     def start(self, settings: Settings, deadline: Deadline, fresh: bool = False,
               session: bool = True) -> str:
@@ -159,7 +165,12 @@ class Lab:
             command = self.command(settings)
             state = self.snapshot(settings, command, deadline, fresh)
             incoming = ["-incoming", f"exec:cat {shlex.quote(str(state))}"]
-            self.launch(command + incoming, deadline, session)
+            try:
+                self.launch(command + incoming, deadline, session)
+            except LabError:
+                # Whoever comes next boots, rather than to meet the same state again.
+                state.with_suffix(".key").unlink(missing_ok=True)
+                raise
         return "started"
 
     def snapshot(self, settings: Settings, command: list[str], deadline: Deadline,
@@ -178,7 +189,8 @@ class Lab:
                 agent.output(self.folder, "sync; echo 3 >/proc/sys/vm/drop_caches", deadline)
                 part = SNAPSHOT / f"{settings.name()}.part"
                 with Qmp(self.qmp_path, deadline) as qmp:
-                    # Not stopped before: a stopped machine would come back stopped.
+                    # TCG now and then loses track of a page that is written while it is saved.
+                    qmp.execute("stop")
                     qmp.migrate(f"exec:cat >{shlex.quote(str(part))}")
                 part.rename(state)
                 stamp.write_text(key)

@@ -88,3 +88,10 @@ class Qmp:
             if status in ("failed", "cancelled"):
                 raise LabError("QEMU could not save the state of the lab")
             time.sleep(min(0.02, self.deadline.left()))
+
+    def resume(self) -> str:
+        """Let a machine go on whose state was saved while it stood still; returns its status."""
+        while (status := self.execute("query-status")["status"]) == "inmigrate":
+            time.sleep(min(0.01, self.deadline.left()))
+        self.execute("cont")
+        return str(self.execute("query-status")["status"]) + f" after {status}"
