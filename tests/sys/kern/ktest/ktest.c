@@ -200,6 +200,19 @@ ktest_start(struct ktest_thread *kt)
 	sched_add(td, SRQ_BORING);
 }
 
+void
+ktest_stay(int cpu)
+{
+	struct thread *td = curthread;
+
+	thread_lock(td);
+	if (cpu != KT_ANYCPU)
+		sched_bind(td, cpu);
+	else
+		sched_unbind(td);
+	thread_unlock(td);
+}
+
 struct ktest_thread *
 ktest_spawn(ktest_func_t *func, void *arg, int me, int cpu, int pri)
 {

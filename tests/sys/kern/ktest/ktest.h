@@ -93,6 +93,9 @@ struct ktest_thread *ktest_spawn(ktest_func_t *func, void *arg, int me, int cpu,
 void	ktest_join(struct ktest_thread *kt);
 void	ktest_run(int n, bool spread, ktest_func_t *func, void *arg);
 
+/* The calling thread stays on a CPU from now on, or no longer (KT_ANYCPU). */
+void	ktest_stay(int cpu);
+
 /* The last CPU: another than CPU 0 if there is another. */
 int	ktest_last_cpu(void);
 
