@@ -18,8 +18,15 @@
 #include <netinet/inet_stack.h>
 #include <netinet/inet_stat.h>
 #include <machine/in_cksum.h>
+#include <net/vnet.h>
+#include <netinet/ip_var.h>
+#include <netinet6/ip6_var.h>
 
 bool inet_forwarding;
+
+/* What drivers ask before they merge packets (netinet/ip_var.h, netinet6/ip6_var.h). */
+VNET_DEFINE(int, ipforwarding);
+VNET_DEFINE(int, ip6_forwarding);
 
 /* Hand a datagram to its transport; m is consumed.  For both IP versions. */
 void

@@ -297,6 +297,7 @@ pv_net_alloc_pairs(struct pv_net *pn)
 		txq->ptq_stopped = true;
 		snprintf(txq->ptq_name, sizeof(txq->ptq_name), "txq%d", i);
 		mtx_init(&txq->ptq_mtx, txq->ptq_name, "pv_net transmit queue", MTX_DEF);
+		pv_net_tx_init(txq);
 	}
 }
 

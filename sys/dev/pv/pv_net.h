@@ -29,6 +29,31 @@
  * buffers to receive into, but its link and its control queue work.
  */
 
+/*
+ * Offloads.  What is still to be done about a packet, or was done, has one form for all protocols,
+ * struct pv_net_offload, and one function for each direction between it and the marks of an mbuf.
+ *
+ *	received                         mbuf                                  sent
+ *	--------                         ----                                  ----
+ *	NEEDS_CSUM, csum_start, offset   CSUM_IP_TCP ... , csum_data           NEEDS_CSUM, ...
+ *	  and GSO, gso_size              + CSUM_IP_TSO ... , tso_segsz           and GSO, ...
+ *	DATA_VALID                       CSUM_DATA_VALID | CSUM_PSEUDO_HDR     -
+ *
+ * A received packet whose checksum is partial never was on a wire.  It gets the marks that its
+ * sender's stack gave it: csum_data is the place of the sum in the transport header, where the sum
+ * of the pseudo header is.  FreeBSD 15's protocols take such a packet as verified, and an interface
+ * that it leaves by finishes it or has it finished, as with any packet of our own.  So nothing has
+ * to be known about where a packet goes.  FreeBSD 14 knows no such mark on input: there pv_net
+ * finishes sums itself.
+ *
+ * A big packet (several segments in one) is marked for segmentation in the same way.  Where that
+ * would not do, it is split by pv_net: LRO is off, it is of UDP, which no mbuf can tell, or
+ * the kernel forwards packets and has not been told (lro_forward) that it can forward big ones.
+ * What is sent and asks for more than the other side can do is finished or split by pv_net.
+ *
+ * Who listens with bpf(4) sees finished sums, both ways.
+ */
+
 #ifndef _DEV_PV_PV_NET_H_
 #define	_DEV_PV_PV_NET_H_
 
@@ -51,14 +76,18 @@ struct pv_net_offload {
 #define	PV_NET_DATA_VALID	0x0002	/* transport checksum verified */
 #define	PV_NET_GSO_ECN		0x0004	/* CWR is for the first segment only */
 #define	PV_NET_FIND_CSUM	0x0008	/* NEEDS_CSUM, but where is for us to find out */
-#define	PV_NET_FINISH_CSUM	0x0010	/* pv_net stores the sum, while it copies the frame */
+#define	PV_NET_FINISH_CSUM	0x0010	/* pv_net stores the sum itself */
+#define	PV_NET_SPLIT		0x0020	/* pv_net segments the packet itself */
+#define	PV_NET_UNFINISH		0x0040	/* pv_net makes a finished sum partial, before */
+#define	PV_NET_SOFT	(PV_NET_FINISH_CSUM | PV_NET_SPLIT | PV_NET_UNFINISH)
 	uint16_t	po_gso_type;
 #define	PV_NET_GSO_NONE		0
 #define	PV_NET_GSO_TCP4		1
 #define	PV_NET_GSO_TCP6		2
 #define	PV_NET_GSO_OTHER	3	/* a kind that was not agreed on: a lie */
+#define	PV_NET_GSO_UDP		4	/* datagrams of po_gso_size each */
 	uint16_t	po_gso_size;	/* payload of a segment */
-	uint16_t	po_hdr_len;	/* headers of each segment */
+	uint16_t	po_hdr_len;	/* headers of each segment; not believed when received */
 	uint16_t	po_csum_start;
 	uint16_t	po_csum_offset;	/* of the field, from po_csum_start */
 };
@@ -167,6 +196,9 @@ struct pv_net_params {
 #define	PV_NET_LRO4	0x40	/* what is received may be several TCP segments in one */
 #define	PV_NET_LRO6	0x80
 #define	PV_NET_UNTAGGED	0x100	/* of the above, nothing is for frames with a VLAN tag */
+#define	PV_NET_LRO_ECN	0x200	/* with LRO4 and LRO6: with congestion marks, too */
+#define	PV_NET_LRO_UDP4	0x400	/* and several datagrams in one */
+#define	PV_NET_LRO_UDP6	0x800
 	bool		pnp_link_reports; /* the link's state is known, and may change */
 	bool		pnp_may_rest;	/* that nothing completes for long is no fault */
 	/*

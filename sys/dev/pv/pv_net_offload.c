@@ -5,23 +5,16 @@
  */
 
 /*
- * Offload metadata: one function for each direction, between the marks of an mbuf's packet
- * header and struct pv_net_offload, which every protocol can express.
+ * Offload metadata of what is sent: the stack's marks become struct pv_net_offload, which every
+ * protocol can express.  Here also: where the headers of a packet are, for both directions.
  *
- * Sending.  The stack marks what is left to do (CSUM_IP_TCP ... and csum_data, the offset of
- * the checksum in the transport header; CSUM_IP_TSO ... and tso_segsz).  Where the transport
- * header starts is read from the packet itself.
+ * The stack marks what is left to do (CSUM_IP_TCP ... and csum_data, the offset of the checksum in
+ * the transport header; CSUM_IP_TSO ... and tso_segsz).  Where the transport header starts is read
+ * from the packet itself, whose headers may lie in any number of mbufs.
  *
- * Receiving.  Two things that are not the same:
- *   DATA_VALID   somebody verified the checksum that is in the packet.
- *   NEEDS_CSUM   the packet never was on a wire: the field holds the pseudo header's sum
- *                only.  It is marked as the sender's stack would have marked it, so that the
- *                local protocols take it and another interface sends it on with the sum
- *                finished by hardware or by software (FreeBSD 15's meaning of these flags on
- *                input).  FreeBSD 14 knows no such mark: there it counts as verified.
- *
- * Trust.  What the other side says about a received packet is checked against the packet's
- * length before any of it is used.
+ * Asked for more than the other side does, pv_net does it itself: PV_NET_FINISH_CSUM for a
+ * checksum, PV_NET_SPLIT for segmentation.  That is no fault of anybody: a flag may be changed while
+ * packets are under way, and what is forwarded is as it was received.
  */
 
 #include <sys/param.h>
@@ -46,6 +39,7 @@
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <machine/bus.h>
 #include <machine/in_cksum.h>
 
@@ -57,26 +51,14 @@
 #define	PV_NET_CSUM6	(CSUM_IP6_TCP | CSUM_IP6_UDP)
 #define	PV_NET_WORK	(PV_NET_CSUM4 | PV_NET_CSUM6 | CSUM_TSO)
 
-/*
- * Offsets of the checksum in the transport header, by which a receiver tells the protocols
- * apart.
- */
-#define	PV_NET_TCP_SUM	16
-#define	PV_NET_UDP_SUM	6
-
 /* More extension headers than this and the packet is taken for an attack (RFC 8504, 5.3). */
 #define	PV_NET_MAX_EXTS	8
 
-/* Where the headers of a packet are. */
-struct pv_net_headers {
-	bool	ph_ip6;
-	bool	ph_tagged;	/* with a VLAN tag */
-	uint8_t	ph_proto;	/* of the transport header */
-	u_int	ph_l4;		/* its offset */
-};
+/* Tags of a frame that the stack sends: one of its own, one that vlan(4) over vlan(4) adds. */
+#define	PV_NET_TX_TAGS	2
 
 /* Copy part of a packet's headers out: false if the packet ends before. */
-static bool
+bool
 pv_net_peek(const struct mbuf *m, u_int off, u_int len, void *to)
 {
 	if (off + len > m->m_pkthdr.len)
@@ -88,267 +70,273 @@ pv_net_peek(const struct mbuf *m, u_int off, u_int len, void *to)
 	return (true);
 }
 
-static bool
-pv_net_parse_ip4(const struct mbuf *m, u_int off, struct pv_net_headers *h)
+static enum pv_net_bad
+pv_net_parse_ip4(const struct mbuf *m, struct pv_net_headers *h)
 {
 	struct ip ip;
+	u_int hlen, len;
 
-	if (!pv_net_peek(m, off, sizeof(ip), &ip) || ip.ip_v != IPVERSION ||
-	    ip.ip_hl < sizeof(ip) >> 2)
-		return (false);
-	/* A fragment behind the first has no transport header. */
-	if ((ntohs(ip.ip_off) & IP_OFFMASK) != 0)
-		return (false);
-	h->ph_ip6 = false;
+	if (!pv_net_peek(m, h->ph_l3, sizeof(ip), &ip))
+		return (PV_NET_BAD_SHORT);
+	hlen = ip.ip_hl << 2;
+	len = ntohs(ip.ip_len);
+	h->ph_end = h->ph_l3 + len;
+	if (ip.ip_v != IPVERSION || hlen < sizeof(ip) || hlen > len ||
+	    h->ph_end > m->m_pkthdr.len)
+		return (PV_NET_BAD_HEADERS);
 	h->ph_proto = ip.ip_p;
-	h->ph_l4 = off + (ip.ip_hl << 2);
-	return (h->ph_l4 < m->m_pkthdr.len);
+	/* A transport header in a fragment says nothing about what is behind it. */
+	if ((ntohs(ip.ip_off) & (IP_OFFMASK | IP_MF)) == 0)
+		h->ph_l4 = h->ph_l3 + hlen;
+	return (PV_NET_FINE);
 }
 
-static bool
-pv_net_parse_ip6(const struct mbuf *m, u_int off, struct pv_net_headers *h)
+static enum pv_net_bad
+pv_net_parse_ip6(const struct mbuf *m, struct pv_net_headers *h)
 {
 	struct ip6_hdr ip6;
 	struct ip6_ext ext;
+	u_int off = h->ph_l3 + sizeof(ip6);
 	int i;
 
-	if (!pv_net_peek(m, off, sizeof(ip6), &ip6) ||
-	    (ip6.ip6_vfc & IPV6_VERSION_MASK) != IPV6_VERSION)
-		return (false);
+	if (!pv_net_peek(m, h->ph_l3, sizeof(ip6), &ip6))
+		return (PV_NET_BAD_SHORT);
+	h->ph_end = off + ntohs(ip6.ip6_plen);
+	if ((ip6.ip6_vfc & IPV6_VERSION_MASK) != IPV6_VERSION || h->ph_end > m->m_pkthdr.len)
+		return (PV_NET_BAD_HEADERS);
 	h->ph_ip6 = true;
 	h->ph_proto = ip6.ip6_nxt;
-	off += sizeof(ip6);
-	for (i = 0; i < PV_NET_MAX_EXTS; i++) {
-		switch (h->ph_proto) {
-		case IPPROTO_HOPOPTS:
-		case IPPROTO_ROUTING:
-		case IPPROTO_DSTOPTS:
-			if (!pv_net_peek(m, off, sizeof(ext), &ext))
-				return (false);
-			h->ph_proto = ext.ip6e_nxt;
-			off += (ext.ip6e_len + 1) << 3;
-			break;
-		default:
-			h->ph_l4 = off;
-			return (off < m->m_pkthdr.len);
-		}
+	for (i = 0; h->ph_proto == IPPROTO_HOPOPTS || h->ph_proto == IPPROTO_ROUTING ||
+	    h->ph_proto == IPPROTO_DSTOPTS; i++) {
+		if (i == PV_NET_MAX_EXTS)
+			return (PV_NET_BAD_EXTS);
+		if (!pv_net_peek(m, off, sizeof(ext), &ext))
+			return (PV_NET_BAD_SHORT);
+		h->ph_proto = ext.ip6e_nxt;
+		off += (ext.ip6e_len + 1) << 3;
+		if (off > h->ph_end)
+			return (PV_NET_BAD_HEADERS);
 	}
-	return (false);
+	if (h->ph_proto != IPPROTO_FRAGMENT)
+		h->ph_l4 = off;
+	return (PV_NET_FINE);
 }
 
-/* Find the transport header, past up to two VLAN tags. */
-static bool
-pv_net_parse(const struct mbuf *m, struct pv_net_headers *h)
+/*
+ * Find the headers of a frame, past up to `tags' VLAN tags.  Fine, with ph_l4 0, is also what has no
+ * IP header, or a fragment.
+ */
+enum pv_net_bad
+pv_net_parse(const struct mbuf *m, int tags, struct pv_net_headers *h)
 {
-	uint16_t type;
 	u_int off = offsetof(struct ether_header, ether_type);
-	int tags;
+	uint16_t type;
 
-	for (tags = 0; pv_net_peek(m, off, sizeof(type), &type); tags++) {
+	memset(h, 0, sizeof(*h));
+	for (;;) {
+		if (!pv_net_peek(m, off, sizeof(type), &type))
+			return (PV_NET_BAD_SHORT);
 		off += sizeof(type);
-		h->ph_tagged = tags > 0;
+		h->ph_l3 = off;
 		switch (ntohs(type)) {
 		case ETHERTYPE_IP:
-			return (pv_net_parse_ip4(m, off, h));
+			return (pv_net_parse_ip4(m, h));
 		case ETHERTYPE_IPV6:
-			return (pv_net_parse_ip6(m, off, h));
+			return (pv_net_parse_ip6(m, h));
 		case ETHERTYPE_VLAN:
 		case ETHERTYPE_QINQ:
-			if (tags == 2)
-				return (false);
+			if (h->ph_tags++ == tags)
+				return (PV_NET_BAD_VLAN);
 			off += sizeof(uint16_t);
 			break;
 		default:
-			return (false);
+			return (PV_NET_FINE);
 		}
 	}
-	return (false);
 }
 
-/* Is the other side to do this for such a packet? */
-static bool
+/* Where in its header a transport protocol has its checksum; 0: we know of none. */
+u_int
+pv_net_sum_offset(uint8_t proto)
+{
+	switch (proto) {
+	case IPPROTO_TCP:
+		return (offsetof(struct tcphdr, th_sum));
+	case IPPROTO_UDP:
+		return (offsetof(struct udphdr, uh_sum));
+	default:
+		return (0);
+	}
+}
+
+/* The length of a TCP or UDP header, which with what it claims to be ends before the packet does. */
+enum pv_net_bad
+pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len)
+{
+	struct tcphdr th;
+	struct udphdr uh;
+
+	if (h->ph_proto == IPPROTO_TCP) {
+		if (!pv_net_peek(m, h->ph_l4, sizeof(th), &th))
+			return (PV_NET_BAD_SHORT);
+		*len = th.th_off << 2;
+		return (*len < sizeof(th) || h->ph_l4 + *len > h->ph_end ? PV_NET_BAD_HEADERS :
+		    PV_NET_FINE);
+	}
+	if (!pv_net_peek(m, h->ph_l4, sizeof(uh), &uh))
+		return (PV_NET_BAD_SHORT);
+	*len = sizeof(uh);
+	return (ntohs(uh.uh_ulen) < sizeof(uh) || h->ph_l4 + ntohs(uh.uh_ulen) > h->ph_end ?
+	    PV_NET_BAD_HEADERS : PV_NET_FINE);
+}
+
+/*
+ * Store the checksum of everything from `start' where it belongs.  A sum of zero means that there is
+ * none in UDP (RFC 768), and the same as its complement otherwise.
+ */
+void
+pv_net_store_sum(struct mbuf *m, u_int start, u_int offset)
+{
+	uint16_t sum = in_cksum_skip(m, m->m_pkthdr.len, start);
+
+	if (sum == 0)
+		sum = 0xffff;
+	m_copyback(m, start + offset, sizeof(sum), (c_caddr_t)&sum);
+}
+
+/*
+ * The sum that a partial checksum's field would have, of a packet whose checksum is right: what all
+ * from `start' lacks to sum up to nothing (RFC 1071).
+ */
+uint16_t
+pv_net_pseudo_sum(struct mbuf *m, u_int start)
+{
+	return (in_cksum_skip(m, m->m_pkthdr.len, start));
+}
+
+/* Is this for such a packet what was agreed on? */
+bool
 pv_net_agreed(const struct pv_net *pn, const struct pv_net_headers *h, u_int what)
 {
 	u_int can = pn->pn_params.pnp_offloads;
 
-	return ((can & what) != 0 && !(h->ph_tagged && (can & PV_NET_UNTAGGED) != 0));
+	return ((can & what) == what && !(h->ph_tags > 0 && (can & PV_NET_UNTAGGED) != 0));
 }
 
-static int
-pv_net_tx_tso(const struct pv_net *pn, const struct mbuf *m, const struct pv_net_headers *h,
-    struct pv_net_offload *out)
+/* See that the first `len' bytes of a packet are nobody else's.  NULL: no memory, and it is freed. */
+static struct mbuf *
+pv_net_tx_writable(struct mbuf *m, u_int len)
 {
-	u_int can = h->ph_ip6 ? PV_NET_TSO6 : PV_NET_TSO4;
-	struct tcphdr th;
+	struct mbuf *n;
+	u_int seen = 0;
 
-	if (h->ph_proto != IPPROTO_TCP || !pv_net_agreed(pn, h, can) ||
-	    !pv_net_peek(m, h->ph_l4, sizeof(th), &th) || th.th_off < sizeof(th) >> 2)
-		return (EINVAL);
-	out->po_hdr_len = h->ph_l4 + (th.th_off << 2);
-	out->po_gso_size = m->m_pkthdr.tso_segsz;
-	out->po_gso_type = h->ph_ip6 ? PV_NET_GSO_TCP6 : PV_NET_GSO_TCP4;
-	if (out->po_gso_size == 0 || out->po_hdr_len >= m->m_pkthdr.len)
-		return (EINVAL);
-	if ((th.th_flags & TH_CWR) != 0) {
-		if ((pn->pn_params.pnp_offloads & PV_NET_TSO_ECN) == 0)
-			return (EINVAL);
+	for (n = m; n != NULL && seen < len; n = n->m_next) {
+		if (!M_WRITABLE(n))
+			return (m_unshare(m, M_NOWAIT));
+		seen += n->m_len;
+	}
+	return (m);
+}
+
+static enum pv_net_bad
+pv_net_tx_tso(const struct pv_net *pn, const struct mbuf *m, const struct pv_net_headers *h,
+    u_int hdrlen, struct pv_net_offload *out)
+{
+	u_int need = h->ph_ip6 ? PV_NET_TXCSUM6 | PV_NET_TSO6 : PV_NET_TXCSUM | PV_NET_TSO4;
+	uint8_t flags;
+
+	if (h->ph_proto != IPPROTO_TCP)
+		return (PV_NET_BAD_GSO_TYPE);
+	if (m->m_pkthdr.tso_segsz == 0 ||
+	    hdrlen - h->ph_l3 + m->m_pkthdr.tso_segsz > IP_MAXPACKET)
+		return (PV_NET_BAD_GSO_SIZE);
+	/* One segment: there is nothing to segment. */
+	if (m->m_pkthdr.len - hdrlen <= m->m_pkthdr.tso_segsz)
+		return (PV_NET_FINE);
+	if (!pv_net_peek(m, h->ph_l4 + offsetof(struct tcphdr, th_flags), sizeof(flags), &flags))
+		return (PV_NET_BAD_SHORT);
+	if ((flags & TH_CWR) != 0) {
+		need |= PV_NET_TSO_ECN;
 		out->po_flags |= PV_NET_GSO_ECN;
 	}
-	return (0);
+	/* What was received while somebody listened has a finished sum: see pv_net_offload_rx.c. */
+	if ((m->m_pkthdr.csum_flags & (PV_NET_CSUM4 | PV_NET_CSUM6)) == 0)
+		out->po_flags |= PV_NET_UNFINISH;
+	if (!pv_net_agreed(pn, h, need)) {
+		out->po_flags |= PV_NET_SPLIT;
+		return (PV_NET_FINE);
+	}
+	out->po_hdr_len = hdrlen;
+	out->po_gso_size = m->m_pkthdr.tso_segsz;
+	out->po_gso_type = h->ph_ip6 ? PV_NET_GSO_TCP6 : PV_NET_GSO_TCP4;
+	return (PV_NET_FINE);
 }
 
 /*
- * What is to be done about a packet that is sent.  EINVAL if its marks and its contents don't
- * agree, or ask for what the other side can't do.
+ * What is to be done about a packet that is sent.  Not fine if its marks and its contents don't
+ * agree: the packet is to be dropped.
  */
-int
+enum pv_net_bad
 pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
 {
+	bool tso = (m->m_pkthdr.csum_flags & CSUM_TSO) != 0;
 	struct pv_net_headers h;
+	enum pv_net_bad bad;
+	u_int len;
 
 	memset(out, 0, sizeof(*out));
 	if (__predict_true((m->m_pkthdr.csum_flags & PV_NET_WORK) == 0))
-		return (0);
-	if (!pv_net_parse(m, &h))
-		return (EINVAL);
-	if (pv_net_agreed(pn, &h, h.ph_ip6 ? PV_NET_TXCSUM6 : PV_NET_TXCSUM))
-		out->po_flags = PV_NET_NEEDS_CSUM;
-	else if (pn->pn_params.pnp_staged && (m->m_pkthdr.csum_flags & CSUM_TSO) == 0)
-		out->po_flags = PV_NET_FINISH_CSUM;
-	else
-		return (EINVAL);
+		return (PV_NET_FINE);
+	bad = pv_net_parse(m, PV_NET_TX_TAGS, &h);
+	if (bad != PV_NET_FINE)
+		return (bad);
+	if (h.ph_l4 == 0 || pv_net_sum_offset(h.ph_proto) == 0 ||
+	    (!tso && m->m_pkthdr.csum_data != pv_net_sum_offset(h.ph_proto)))
+		return (PV_NET_BAD_CSUM);
+	bad = pv_net_l4_len(m, &h, &len);
+	if (bad != PV_NET_FINE)
+		return (bad);
+	out->po_flags = pv_net_agreed(pn, &h, h.ph_ip6 ? PV_NET_TXCSUM6 : PV_NET_TXCSUM) ?
+	    PV_NET_NEEDS_CSUM : PV_NET_FINISH_CSUM;
 	out->po_csum_start = h.ph_l4;
-	out->po_csum_offset = (m->m_pkthdr.csum_flags & CSUM_TSO) != 0 ? PV_NET_TCP_SUM :
-	    m->m_pkthdr.csum_data;
-	if (h.ph_l4 + out->po_csum_offset + sizeof(uint16_t) > m->m_pkthdr.len)
-		return (EINVAL);
-	if ((m->m_pkthdr.csum_flags & CSUM_TSO) != 0)
-		return (pv_net_tx_tso(pn, m, &h, out));
-	return (0);
-}
-
-/* The marks of a received packet whose transport checksum is good as far as we are told. */
-static void
-pv_net_mark_valid(struct mbuf *m)
-{
-	m->m_pkthdr.csum_flags |= CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
-	m->m_pkthdr.csum_data = 0xffff;
-}
-
-static void
-pv_net_mark_partial(struct mbuf *m, bool ip6, u_int csum_offset)
-{
-#if __FreeBSD_version >= 1500000
-	if (csum_offset == PV_NET_TCP_SUM)
-		m->m_pkthdr.csum_flags |= ip6 ? CSUM_IP6_TCP : CSUM_IP_TCP;
-	else
-		m->m_pkthdr.csum_flags |= ip6 ? CSUM_IP6_UDP : CSUM_IP_UDP;
-	m->m_pkthdr.csum_data = csum_offset;
-#else
-	pv_net_mark_valid(m);
-#endif
-}
-
-/* Finish a partial checksum of a protocol that has no marks. */
-static void
-pv_net_finish_csum(struct mbuf *m, const struct pv_net_offload *in)
-{
-	uint16_t sum;
-
-	sum = in_cksum_skip(m, m->m_pkthdr.len, in->po_csum_start);
-	m_copyback(m, in->po_csum_start + in->po_csum_offset, sizeof(sum), (c_caddr_t)&sum);
+	out->po_csum_offset = pv_net_sum_offset(h.ph_proto);
+	return (tso ? pv_net_tx_tso(pn, m, &h, h.ph_l4 + len, out) : PV_NET_FINE);
 }
 
 /*
- * A partial checksum, that of the TCP or UDP header to be found behind Ethernet's and IP's.  What
- * has none can't be partial.
+ * Do with a packet what pv_net_tx_offload() said that pv_net does itself.  Returns the packet, with
+ * marks that say what is left; a list of packets that it was split into; or NULL if there is no
+ * memory, and it is freed.
  */
-static int
-pv_net_rx_find(struct mbuf *m, const struct pv_net_headers *h)
+struct mbuf *
+pv_net_tx_soften(struct mbuf *m, struct pv_net_offload *o)
 {
-	u_int offset;
-
-	if (h->ph_proto == IPPROTO_TCP)
-		offset = PV_NET_TCP_SUM;
-	else if (h->ph_proto == IPPROTO_UDP)
-		offset = PV_NET_UDP_SUM;
-	else
-		return (EINVAL);
-	if (h->ph_l4 + offset + sizeof(uint16_t) > m->m_pkthdr.len)
-		return (EINVAL);
-	pv_net_mark_partial(m, h->ph_ip6, offset);
-	return (0);
-}
-
-static int
-pv_net_rx_partial(struct mbuf *m, const struct pv_net_offload *in)
-{
+	u_int at = o->po_csum_start + o->po_csum_offset, len;
 	struct pv_net_headers h;
+	uint16_t pseudo;
 
-	if ((in->po_flags & PV_NET_FIND_CSUM) != 0)
-		return (pv_net_parse(m, &h) ? pv_net_rx_find(m, &h) : EINVAL);
-
-	/*
-	 * 32-bit sums of 16-bit values: no overflow.  The field lies behind an Ethernet and
-	 * an IP header.
-	 */
-	if (in->po_csum_start < ETHER_HDR_LEN + sizeof(struct ip) ||
-	    (u_int)in->po_csum_start + in->po_csum_offset + sizeof(uint16_t) > m->m_pkthdr.len)
-		return (EINVAL);
-	if (pv_net_parse(m, &h) && h.ph_l4 == in->po_csum_start &&
-	    ((h.ph_proto == IPPROTO_TCP && in->po_csum_offset == PV_NET_TCP_SUM) ||
-	    (h.ph_proto == IPPROTO_UDP && in->po_csum_offset == PV_NET_UDP_SUM)))
-		pv_net_mark_partial(m, h.ph_ip6, in->po_csum_offset);
-	else
-		pv_net_finish_csum(m, in);
-	return (0);
-}
-
-/*
- * Several segments of TCP in one, as their sender left them: marked as such a packet is marked
- * when it is sent, so that it leaves by another interface as it came.
- */
-static int
-pv_net_rx_lro(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in)
-{
-	bool ip6 = in->po_gso_type == PV_NET_GSO_TCP6;
-	struct pv_net_headers h;
-	struct tcphdr th;
-
-	if (in->po_gso_type != PV_NET_GSO_TCP4 && !ip6)
-		return (EINVAL);
-	if (in->po_gso_size == 0 || !pv_net_parse(m, &h) || h.ph_proto != IPPROTO_TCP ||
-	    h.ph_ip6 != ip6 || !pv_net_agreed(pn, &h, ip6 ? PV_NET_LRO6 : PV_NET_LRO4) ||
-	    !pv_net_peek(m, h.ph_l4, sizeof(th), &th) || th.th_off < sizeof(th) >> 2 ||
-	    h.ph_l4 + (th.th_off << 2) >= m->m_pkthdr.len)
-		return (EINVAL);
-	m->m_pkthdr.tso_segsz = in->po_gso_size;
-#if __FreeBSD_version >= 1500000
-	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)
-		m->m_pkthdr.csum_flags |= ip6 ? CSUM_IP6_TSO : CSUM_IP_TSO;
-#endif
-	return (0);
-}
-
-/*
- * Mark a received packet with what the other side says about it.  EINVAL if that can't be
- * true: the packet is to be dropped.
- */
-int
-pv_net_rx_offload(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in)
-{
-	bool agreed = (pn->pn_params.pnp_offloads & PV_NET_RXCSUM) != 0;
-
-	if (__predict_true(in->po_flags == 0 && in->po_gso_type == PV_NET_GSO_NONE))
-		return (0);
-	if (in->po_gso_type != PV_NET_GSO_NONE && (!agreed || pv_net_rx_lro(pn, m, in) != 0))
-		return (EINVAL);
-	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)
-		return (agreed ? pv_net_rx_partial(m, in) : EINVAL);
-	if (agreed && (in->po_flags & PV_NET_DATA_VALID) != 0 &&
-	    (if_getcapenable(pn->pn_ifp) & (IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6)) != 0)
-		pv_net_mark_valid(m);
-	return (0);
+	m = pv_net_tx_writable(m, at + sizeof(pseudo));
+	if (m == NULL)
+		return (NULL);
+	if ((o->po_flags & PV_NET_UNFINISH) != 0) {
+		pseudo = pv_net_pseudo_sum(m, o->po_csum_start);
+		m_copyback(m, at, sizeof(pseudo), (c_caddr_t)&pseudo);
+		m->m_pkthdr.csum_flags |= (m->m_pkthdr.csum_flags & CSUM_IP6_TSO) != 0 ?
+		    CSUM_IP6_TCP : CSUM_IP_TCP;
+	}
+	if ((o->po_flags & PV_NET_SPLIT) != 0) {
+		if (pv_net_parse(m, PV_NET_TX_TAGS, &h) == PV_NET_FINE &&
+		    pv_net_l4_len(m, &h, &len) == PV_NET_FINE)
+			return (pv_net_gso_split(m, &h, h.ph_l4 + len, m->m_pkthdr.tso_segsz));
+		m_freem(m);
+		return (NULL);
+	}
+	if ((o->po_flags & PV_NET_FINISH_CSUM) != 0) {
+		pv_net_store_sum(m, o->po_csum_start, o->po_csum_offset);
+		m->m_pkthdr.csum_flags &= ~PV_NET_WORK;
+	}
+	o->po_flags &= ~(PV_NET_UNFINISH | PV_NET_FINISH_CSUM);
+	return (m);
 }
 
 /* What the stack may ask for with these capabilities enabled. */

@@ -254,35 +254,15 @@ pv_net_rx_take(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv
 	return (m);
 }
 
-/* The frame in prq_head is whole: NULL if what was said about it can't be. */
+/* See to a frame, or one of those that it was split into.  NULL: there was no memory. */
 static struct mbuf *
-pv_net_rx_finish(struct pv_net_rxq *rxq)
+pv_net_rx_ready(struct pv_net_rxq *rxq, struct mbuf *m)
 {
 	struct pv_net_rxstats *stats = &rxq->prq_stats;
-	struct pv_net *pn = rxq->prq_pn;
-	struct mbuf *m = rxq->prq_head;
 
-	if (m->m_pkthdr.len < ETHER_HDR_LEN) {
-		stats->runts++;
-		pv_net_rx_forget(rxq);
-		return (NULL);
-	}
-	m->m_pkthdr.rcvif = pn->pn_ifp;
-	if (pv_net_rx_offload(pn, m, &rxq->prq_offload) != 0) {
-		stats->bad_offload++;
-		pv_net_rx_forget(rxq);
-		return (NULL);
-	}
-	if (pn->pn_params.pnp_npairs > 1) {
-		m->m_pkthdr.flowid = rxq->prq_id;
-		M_HASHTYPE_SET(m, M_HASHTYPE_OPAQUE);
-	}
 	stats->packets++;
 	stats->bytes += m->m_pkthdr.len;
-	if ((rxq->prq_offload.po_flags & PV_NET_NEEDS_CSUM) != 0)
-		stats->csum_partial++;
-	else if ((m->m_pkthdr.csum_flags & CSUM_DATA_VALID) != 0)
-		stats->csum_valid++;
+	stats->lro += (m->m_pkthdr.csum_flags & CSUM_TSO) != 0;
 	/* A frame in two mbufs may have its header cut by the boundary. */
 	if (m->m_len < ETHER_HDR_LEN) {
 		m = m_pullup(m, ETHER_HDR_LEN);
@@ -291,15 +271,62 @@ pv_net_rx_finish(struct pv_net_rxq *rxq)
 	}
 	if (m != NULL && ETHER_IS_MULTICAST(mtod(m, const uint8_t *)))
 		stats->mcasts++;
-	rxq->prq_head = rxq->prq_tail = NULL;
 	return (m);
 }
 
+/* The frame in prq_head is whole: append it, or those that it was split into, to *tailp. */
+static void
+pv_net_rx_finish(struct pv_net_rxq *rxq, struct mbuf ***tailp)
+{
+	struct pv_net_rxstats *stats = &rxq->prq_stats;
+	struct mbuf *m = rxq->prq_head, *next;
+	struct pv_net *pn = rxq->prq_pn;
+	enum pv_net_bad bad;
+
+	if (m->m_pkthdr.len < ETHER_HDR_LEN) {
+		stats->runts++;
+		pv_net_rx_forget(rxq);
+		return;
+	}
+	m->m_pkthdr.rcvif = pn->pn_ifp;
+	if (pn->pn_params.pnp_npairs > 1) {
+		m->m_pkthdr.flowid = rxq->prq_id;
+		M_HASHTYPE_SET(m, M_HASHTYPE_OPAQUE);
+	}
+	bad = pv_net_rx_offload(pn, &rxq->prq_head, &rxq->prq_offload);
+	if (bad == PV_NET_NO_MEMORY)
+		stats->nombuf++;
+	else if (bad != PV_NET_FINE) {
+		stats->bad_offload++;
+		stats->bad[bad]++;
+		pv_net_rx_forget(rxq);
+	}
+	m = rxq->prq_head;
+	rxq->prq_head = rxq->prq_tail = NULL;
+	if (m != NULL) {
+		stats->split += m->m_nextpkt != NULL;
+		if ((rxq->prq_offload.po_flags & PV_NET_NEEDS_CSUM) != 0)
+			stats->csum_partial++;
+		else if ((m->m_pkthdr.csum_flags & CSUM_DATA_VALID) != 0)
+			stats->csum_valid++;
+	}
+	for (; m != NULL; m = next) {
+		next = m->m_nextpkt;
+		m->m_nextpkt = NULL;
+		m = pv_net_rx_ready(rxq, m);
+		if (m != NULL) {
+			**tailp = m;
+			*tailp = &m->m_nextpkt;
+		}
+	}
+}
+
 /*
- * One buffer: returns a frame if it is whole now.
+ * One buffer.  If it makes a frame whole, that is appended to *tailp.
  */
-static struct mbuf *
-pv_net_rx_buffer(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
+static void
+pv_net_rx_buffer(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr,
+    struct mbuf ***tailp)
 {
 	struct pv_net_rxstats *stats = &rxq->prq_stats;
 	struct mbuf *m;
@@ -310,26 +337,28 @@ pv_net_rx_buffer(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct 
 		else
 			stats->bad_header++;
 		pv_net_rx_drop(rxq, hdr);
-		return (NULL);
+		return;
 	}
 	if (rxq->prq_discard) {
 		pv_net_rx_drop(rxq, hdr);
-		return (NULL);
+		return;
 	}
 	if (hdr->prh_update && rxq->prq_head != NULL) {
 		rxq->prq_offload = hdr->prh_offload;
-		return (hdr->prh_more ? NULL : pv_net_rx_finish(rxq));
+		if (!hdr->prh_more)
+			pv_net_rx_finish(rxq, tailp);
+		return;
 	}
 	if (rxq->prq_head != NULL &&
 	    rxq->prq_head->m_pkthdr.len + hdr->prh_len > PV_NET_MAX_FRAME) {
 		stats->too_long++;
 		pv_net_rx_drop(rxq, hdr);
-		return (NULL);
+		return;
 	}
 	m = pv_net_rx_take(rxq, buf, hdr);
 	if (m == NULL) {
 		pv_net_rx_drop(rxq, hdr);
-		return (NULL);
+		return;
 	}
 	if (rxq->prq_head == NULL) {
 		rxq->prq_head = m;
@@ -341,7 +370,8 @@ pv_net_rx_buffer(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct 
 		rxq->prq_tail->m_next = m;
 	}
 	rxq->prq_tail = m;
-	return (hdr->prh_more ? NULL : pv_net_rx_finish(rxq));
+	if (!hdr->prh_more)
+		pv_net_rx_finish(rxq, tailp);
 }
 
 /*
@@ -355,7 +385,6 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 	struct pv_net_rxhdr hdrs[PV_NET_BATCH];
 	struct pvq_done done[PV_NET_BATCH];
 	struct pv_net_rxbuf *buf;
-	struct mbuf *m;
 	int i, n;
 
 	mtx_assert(&rxq->prq_mtx, MA_OWNED);
@@ -381,12 +410,8 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 		    hdrs[i].prh_skip + hdrs[i].prh_len <= hdrs[i].prh_room,
 		    ("%s: %u + %u bytes in a buffer of %u", __func__, hdrs[i].prh_skip,
 		    hdrs[i].prh_len, hdrs[i].prh_room));
-		m = pv_net_rx_buffer(rxq, buf, &hdrs[i]);
+		pv_net_rx_buffer(rxq, buf, &hdrs[i], tailp);
 		rxq->prq_free[rxq->prq_nfree++] = buf;
-		if (m != NULL) {
-			**tailp = m;
-			*tailp = &m->m_nextpkt;
-		}
 	}
 	pv_net_rx_fill(rxq);
 	return (n);

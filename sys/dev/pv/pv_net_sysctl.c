@@ -33,6 +33,12 @@
 #include <dev/pv/pv_net.h>
 #include <dev/pv/pv_net_var.h>
 
+static SYSCTL_NODE(_hw, OID_AUTO, pv_net, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+    "Paravirtual network cards");
+
+SYSCTL_INT(_hw_pv_net, OID_AUTO, lro_forward, CTLFLAG_RWTUN, &pv_net_lro_forward, 0,
+    "This kernel can forward packets of several segments: do not split them before");
+
 struct pv_net_counter {
 	const char	*name;
 	size_t		 offset;
@@ -42,12 +48,25 @@ struct pv_net_counter {
 #define	RX(field, what)	{ #field, offsetof(struct pv_net_rxstats, field), what }
 #define	TX(field, what)	{ #field, offsetof(struct pv_net_txstats, field), what }
 
+/* What of bad_offload was of which cause. */
+#define	CAUSE(type, cause, name, what)	{ name, offsetof(type, bad[cause]), "Of bad_offload: " what }
+#define	BAD(type)								\
+	CAUSE(type, PV_NET_BAD_SHORT, "bad_short", "ends inside of its headers"),	\
+	CAUSE(type, PV_NET_BAD_HEADERS, "bad_headers", "headers of impossible lengths"), \
+	CAUSE(type, PV_NET_BAD_EXTS, "bad_exts", "IPv6 extension headers without end"), \
+	CAUSE(type, PV_NET_BAD_VLAN, "bad_vlan", "a VLAN tag inside of another"),	\
+	CAUSE(type, PV_NET_BAD_CSUM, "bad_csum", "a checksum where none can be"),	\
+	CAUSE(type, PV_NET_BAD_GSO_TYPE, "bad_gso_type", "segmentation not agreed on"), \
+	CAUSE(type, PV_NET_BAD_GSO_SIZE, "bad_gso_size", "segments of an impossible size")
+
 static const struct pv_net_counter pv_net_rx_counters[] = {
 	RX(packets, "Frames received"),
 	RX(bytes, "Bytes received"),
 	RX(mcasts, "Frames received that were sent to a group or to all"),
 	RX(csum_valid, "Frames whose checksum was verified by the other side"),
 	RX(csum_partial, "Frames whose checksum is still to be finished"),
+	RX(lro, "Frames that stand for several segments of TCP"),
+	RX(split, "Frames that stood for several packets and were split"),
 	RX(copied, "Short frames copied, so that their buffer was posted again"),
 	RX(merged, "Frames that span several buffers"),
 	RX(nombuf, "Times a receive buffer could not be allocated"),
@@ -55,6 +74,7 @@ static const struct pv_net_counter pv_net_rx_counters[] = {
 	RX(short_buf, "Buffers dropped: shorter than a header"),
 	RX(bad_header, "Buffers dropped: a header that cannot be"),
 	RX(bad_offload, "Frames dropped: offload data that do not fit the frame"),
+	BAD(struct pv_net_rxstats),
 	RX(runts, "Frames dropped: shorter than an Ethernet header"),
 	RX(too_long, "Frames dropped: longer than any packet can be"),
 	RX(deferred, "Times the rest was left to the task, the budget being used up"),
@@ -66,11 +86,14 @@ static const struct pv_net_counter pv_net_tx_counters[] = {
 	TX(mcasts, "Frames sent to a group or to all"),
 	TX(csum, "Frames whose checksum was left to the other side"),
 	TX(tso, "Packets whose segmentation was left to the other side"),
+	TX(soft_csum, "Frames whose checksum the other side would not finish, so that pv did"),
+	TX(soft_tso, "Packets that the other side would not segment, so that pv did"),
 	TX(collapsed, "Packets with too many pieces, some of which were joined"),
 	TX(defragged, "Packets with too many pieces, copied as a whole"),
 	TX(waits, "Times packets had to wait for room in the queue"),
 	TX(queue_drops, "Packets dropped: too many waited already"),
 	TX(bad_offload, "Packets dropped: offload marks that do not fit the packet"),
+	BAD(struct pv_net_txstats),
 	TX(too_long, "Packets dropped: longer than any packet can be"),
 	TX(nomem, "Packets dropped: no memory for them, or the queue is broken"),
 	TX(held_kicks, "Times a notification was held back in a burst"),
@@ -79,6 +102,8 @@ static const struct pv_net_counter pv_net_tx_counters[] = {
 
 #undef RX
 #undef TX
+#undef BAD
+#undef CAUSE
 
 static struct sysctl_oid_list *
 pv_net_sysctl_queue(struct pv_net *pn, const char *name, const char *what, uint8_t *stats,

@@ -56,23 +56,9 @@
 
 #define	PV_NET_KICK_QUIET	(200 * SBT_1US)	/* a pause longer than this ends a burst */
 #define	PV_NET_TX_TIMER		(10 * SBT_1MS)	/* longest that a kick or a completion waits */
-#define	PV_NET_TX_RING_MIN	1024		/* packets that wait for the queue */
 
 /* Seconds without a completion after which the device is reset. */
 #define	PV_NET_WATCHDOG		5
-
-/* Give back a buffer whose packet was sent or never will be. */
-static void
-pv_net_tx_unload(struct pv_net_txq *txq, struct pv_net_txbuf *buf)
-{
-	if (txq->ptq_pages != NULL)
-		pv_net_unstage_tx(txq, buf);
-	else {
-		pvq_unshare(txq->ptq_pvq, buf->ptb_segs, buf->ptb_nsegs);
-		bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
-	}
-	buf->ptb_nsegs = 0;
-}
 
 /* Collect completions: how many. */
 static u_int
@@ -105,46 +91,6 @@ pv_net_tx_reclaim(struct pv_net_txq *txq)
 }
 
 /*
- * Load a packet for DMA, making it simpler when it has too many pieces.  On failure *mp may
- * be a new chain, and is the caller's to free.
- */
-static int
-pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **mp, bool apart)
-{
-	bus_dma_segment_t *segs = buf->ptb_segs + apart;
-	int error, max, nsegs;
-	struct mbuf *m;
-
-	max = txq->ptq_pn->pn_params.pnp_tx_segs - apart;
-	error = bus_dmamap_load_mbuf_sg(txq->ptq_tag, buf->ptb_map, *mp, segs, &nsegs,
-	    BUS_DMA_NOWAIT);
-	if (error == EFBIG || (error == 0 && nsegs > max)) {
-		if (error == 0)
-			bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
-		/* A piece may lie across a page: leave each of them two segments. */
-		m = m_collapse(*mp, M_NOWAIT, MAX(max / 2, 1));
-		if (m != NULL)
-			txq->ptq_stats.collapsed++;
-		else {
-			m = m_defrag(*mp, M_NOWAIT);
-			txq->ptq_stats.defragged += m != NULL;
-		}
-		if (m == NULL)
-			return (ENOBUFS);
-		*mp = m;
-		error = bus_dmamap_load_mbuf_sg(txq->ptq_tag, buf->ptb_map, m, segs, &nsegs,
-		    BUS_DMA_NOWAIT);
-		if (error == 0 && nsegs > max) {
-			bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
-			error = EFBIG;
-		}
-	}
-	if (error == 0)
-		buf->ptb_nsegs = nsegs + apart;
-	return (error);
-}
-
-/*
  * Where the protocol's header goes: before the frame in its own mbuf if there is room that
  * nobody else sees, and the device takes header and data from one segment; else to the memory
  * set aside for it.
@@ -157,9 +103,9 @@ pv_net_tx_hdr_apart(const struct pv_net_params *params, struct mbuf *m)
 }
 
 /*
- * Make a packet the next chain of the batch.  Returns 0; ENOSPC if the queue has no room,
- * with the packet untouched; another error if it can't be sent at all, and is the caller's to
- * free.
+ * Make a packet, whose offload is in the batch's next header, the next chain of it.  Returns 0;
+ * ENOSPC if the queue has no room, with the packet untouched; another error if it can't be sent at
+ * all, and is the caller's to free.
  */
 static int
 pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
@@ -178,10 +124,6 @@ pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
 	    (params->pnp_max_frame != 0 && (*mp)->m_pkthdr.len > params->pnp_max_frame)) {
 		txq->ptq_stats.too_long++;
 		return (EMSGSIZE);
-	}
-	if (pv_net_tx_offload(txq->ptq_pn, *mp, &hdr->pth_offload) != 0) {
-		txq->ptq_stats.bad_offload++;
-		return (EINVAL);
 	}
 	apart = pv_net_tx_hdr_apart(params, *mp);
 	if (!apart) {
@@ -311,56 +253,157 @@ pv_net_tx_untag(struct mbuf *m)
 	return (tagged);
 }
 
-/* Listeners see the frame of `len' bytes, not the header that may stand before it. */
+/*
+ * Listeners see the frame, not the header of `hdrlen' bytes that may stand before it, with the
+ * checksum that it will have.
+ */
 static void
-pv_net_tx_tap(if_t ifp, struct mbuf *m, u_int len)
+pv_net_tx_tap(if_t ifp, struct mbuf *m, u_int hdrlen, const struct pv_net_offload *o)
 {
-	u_int hdrlen = m->m_pkthdr.len - len;
+	u_int done = o->po_csum_start + o->po_csum_offset + sizeof(uint16_t);
+	struct mbuf *copy = NULL, *rest = NULL;
 
 	m->m_data += hdrlen;
 	m->m_len -= hdrlen;
 	m->m_pkthdr.len -= hdrlen;
-	ETHER_BPF_MTAP(ifp, m);
+	if ((o->po_flags & (PV_NET_NEEDS_CSUM | PV_NET_FINISH_CSUM)) != 0) {
+		copy = pv_net_copy_headers(m, done);
+		if (m->m_pkthdr.len > done)
+			rest = m_copym(m, done, M_COPYALL, M_NOWAIT);
+		if (copy != NULL && (rest != NULL || m->m_pkthdr.len == done)) {
+			copy->m_next = rest;
+			pv_net_store_sum(copy, o->po_csum_start, o->po_csum_offset);
+			ETHER_BPF_MTAP(ifp, copy);
+		} else
+			m_freem(rest);
+		m_freem(copy);
+	} else
+		ETHER_BPF_MTAP(ifp, m);
 	m->m_data -= hdrlen;
 	m->m_len += hdrlen;
 	m->m_pkthdr.len += hdrlen;
 }
 
+/* The next packet to be sent: a segment of the last one, or what the buf_ring has. */
+static struct mbuf *
+pv_net_tx_peek(struct pv_net_txq *txq)
+{
+	struct mbuf *m = txq->ptq_split;
+
+	return (m != NULL ? m : drbr_peek(txq->ptq_pn->pn_ifp, txq->ptq_ring));
+}
+
+/* It was taken. */
+static void
+pv_net_tx_advance(struct pv_net_txq *txq, bool split, struct mbuf *next)
+{
+	if (split)
+		txq->ptq_split = next;
+	else
+		drbr_advance(txq->ptq_pn->pn_ifp, txq->ptq_ring);
+}
+
+/* It was not, and may be another mbuf now. */
+static void
+pv_net_tx_putback(struct pv_net_txq *txq, bool split, struct mbuf *next, struct mbuf *m)
+{
+	if (split) {
+		m->m_nextpkt = next;
+		txq->ptq_split = m;
+	} else
+		drbr_putback(txq->ptq_pn->pn_ifp, txq->ptq_ring, m);
+}
+
 /*
- * One packet off the buf_ring: false if there is none or no room for it.
+ * See to what of a packet's offload the other side does not do.  NULL: there is no packet any more, or
+ * it is a list of them, waiting.
+ */
+static struct mbuf *
+pv_net_tx_software(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload *o)
+{
+	bool split = (o->po_flags & PV_NET_SPLIT) != 0;
+
+	m = pv_net_tx_soften(m, o);
+	txq->ptq_stats.nomem += m == NULL;
+	if (!split) {
+		txq->ptq_stats.soft_csum += m != NULL;
+		return (m);
+	}
+	txq->ptq_stats.soft_tso += m != NULL;
+	/* Of segments, none is split again: the list was empty. */
+	txq->ptq_split = m;
+	return (NULL);
+}
+
+/*
+ * The packet m, tagged as the wire wants it, with what is to be done about it in *o; NULL if nothing
+ * is left of it.
+ */
+static struct mbuf *
+pv_net_tx_prepare(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload *o)
+{
+	struct pv_net *pn = txq->ptq_pn;
+	enum pv_net_bad bad;
+	u_int soft = PV_NET_SOFT;
+
+	if ((m->m_flags & M_VLANTAG) != 0 && (m = pv_net_tx_untag(m)) == NULL) {
+		txq->ptq_stats.nomem++;
+		return (NULL);
+	}
+	bad = pv_net_tx_offload(pn, m, o);
+	if (bad != PV_NET_FINE) {
+		txq->ptq_stats.bad_offload++;
+		txq->ptq_stats.bad[bad]++;
+		m_freem(m);
+		return (NULL);
+	}
+	/* What is copied is finished in the copy. */
+	if (pn->pn_params.pnp_staged)
+		soft &= ~PV_NET_FINISH_CSUM;
+	return ((o->po_flags & soft) == 0 ? m : pv_net_tx_software(txq, m, o));
+}
+
+/*
+ * One packet off the list or the buf_ring: false if there is none or no room for it.
  */
 static bool
 pv_net_tx_next(struct pv_net_txq *txq)
 {
+	struct pv_net_txhdr *hdr = &txq->ptq_txhdrs[txq->ptq_n];
 	if_t ifp = txq->ptq_pn->pn_ifp;
 	struct pv_net_txbuf *buf;
-	struct mbuf *m;
+	struct mbuf *m, *next = NULL;
+	bool split = txq->ptq_split != NULL;
 	u_int len;
 	int error;
 
-	m = drbr_peek(ifp, txq->ptq_ring);
+	m = pv_net_tx_peek(txq);
 	if (m == NULL)
 		return (false);
-	if ((m->m_flags & M_VLANTAG) != 0 && (m = pv_net_tx_untag(m)) == NULL) {
-		txq->ptq_stats.nomem++;
-		drbr_advance(ifp, txq->ptq_ring);
+	if (split) {
+		next = m->m_nextpkt;
+		m->m_nextpkt = NULL;
+	}
+	m = pv_net_tx_prepare(txq, m, &hdr->pth_offload);
+	if (m == NULL) {
+		pv_net_tx_advance(txq, split, next);
 		return (true);
 	}
 	len = m->m_pkthdr.len;
 	error = pv_net_tx_encap(txq, &m);
 	if (error == ENOSPC) {
-		drbr_putback(ifp, txq->ptq_ring, m);
+		pv_net_tx_putback(txq, split, next, m);
 		txq->ptq_full = true;
 		return (false);
 	}
-	drbr_advance(ifp, txq->ptq_ring);
+	pv_net_tx_advance(txq, split, next);
 	if (error != 0) {
 		m_freem(m);
 		return (true);
 	}
-	pv_net_tx_count(txq, m, len, &txq->ptq_txhdrs[txq->ptq_n - 1].pth_offload);
+	pv_net_tx_count(txq, m, len, &hdr->pth_offload);
 	if (bpf_peers_present(if_getbpf(ifp)))
-		pv_net_tx_tap(ifp, m, len);
+		pv_net_tx_tap(ifp, m, m->m_pkthdr.len - len, &hdr->pth_offload);
 	if (txq->ptq_pages != NULL) {
 		buf = txq->ptq_chains[txq->ptq_n - 1].pc_cookie;
 		buf->ptb_mbuf = NULL;
@@ -383,13 +426,20 @@ pv_net_tx_wait(struct pv_net_txq *txq)
 	return (pvq_intr_enable(txq->ptq_pvq, after));
 }
 
+/* Is there a packet that is not in the queue yet? */
+static bool
+pv_net_tx_waiting(const struct pv_net_txq *txq)
+{
+	return (txq->ptq_split != NULL || !buf_ring_empty(txq->ptq_ring));
+}
+
 static void pv_net_tx_timer(void *arg);
 
 static void
 pv_net_tx_arm(struct pv_net_txq *txq)
 {
 	if (!callout_pending(&txq->ptq_timer) &&
-	    (pvq_inflight(txq->ptq_pvq) > 0 || !buf_ring_empty(txq->ptq_ring)))
+	    (pvq_inflight(txq->ptq_pvq) > 0 || pv_net_tx_waiting(txq)))
 		callout_reset_sbt(&txq->ptq_timer, PV_NET_TX_TIMER, PV_NET_TX_TIMER / 4,
 		    pv_net_tx_timer, txq, 0);
 }
@@ -465,7 +515,7 @@ pv_net_tx_task(void *arg, int pending __unused)
 	struct pv_net_txq *txq = arg;
 
 	mtx_lock(&txq->ptq_mtx);
-	if (!buf_ring_empty(txq->ptq_ring))
+	if (pv_net_tx_waiting(txq))
 		pv_net_tx_run(txq);
 	mtx_unlock(&txq->ptq_mtx);
 }
@@ -524,6 +574,10 @@ pv_net_tx_flush_ring(struct pv_net_txq *txq)
 	struct mbuf *m;
 
 	mtx_assert(&txq->ptq_mtx, MA_OWNED);
+	while ((m = txq->ptq_split) != NULL) {
+		txq->ptq_split = m->m_nextpkt;
+		m_freem(m);
+	}
 	while ((m = buf_ring_dequeue_sc(txq->ptq_ring)) != NULL)
 		m_freem(m);
 }
@@ -608,115 +662,11 @@ pv_net_tx_drain(struct pv_net_txq *txq)
 	mtx_unlock(&txq->ptq_mtx);
 }
 
-static void
-pv_net_tx_hdr_loaded(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
+/* Before anything else is done with the queue. */
+void
+pv_net_tx_init(struct pv_net_txq *txq)
 {
-	if (error == 0)
-		*(bus_addr_t *)arg = segs[0].ds_addr;
-}
-
-/* Memory for the headers that can't stand before their frame, one piece for all buffers. */
-static int
-pv_net_tx_alloc_hdrs(struct pv_net_txq *txq, u_int size)
-{
-	struct pv_net *pn = txq->ptq_pn;
-	bus_size_t stride, bytes;
-	u_int i;
-	int error;
-
-	if (pn->pn_params.pnp_hdrlen == 0)
-		return (0);
-	stride = roundup2(pn->pn_params.pnp_hdrlen, 8);
-	bytes = stride * size;
-	error = bus_dma_tag_create(bus_get_dma_tag(pn->pn_dev), 8, 0, BUS_SPACE_MAXADDR,
-	    BUS_SPACE_MAXADDR, NULL, NULL, bytes, 1, bytes, 0, NULL, NULL, &txq->ptq_hdr_tag);
-	if (error == 0)
-		error = bus_dmamem_alloc(txq->ptq_hdr_tag, &txq->ptq_hdrs,
-		    BUS_DMA_WAITOK | BUS_DMA_ZERO, &txq->ptq_hdr_map);
-	if (error != 0)
-		return (error);
-	error = bus_dmamap_load(txq->ptq_hdr_tag, txq->ptq_hdr_map, txq->ptq_hdrs, bytes,
-	    pv_net_tx_hdr_loaded, &txq->ptq_hdrs_addr, BUS_DMA_NOWAIT);
-	if (error != 0)
-		return (error);
-	for (i = 0; i < size; i++) {
-		txq->ptq_bufs[i].ptb_hdr = (char *)txq->ptq_hdrs + i * stride;
-		txq->ptq_bufs[i].ptb_hdr_addr = txq->ptq_hdrs_addr + i * stride;
-	}
-	return (0);
-}
-
-int
-pv_net_tx_alloc(struct pv_net_txq *txq)
-{
-	const struct pv_net_params *params = &txq->ptq_pn->pn_params;
-	u_int i, size = txq->ptq_pvq->q_size;
-	int error;
-
 	NET_TASK_INIT(&txq->ptq_task, 0, pv_net_tx_task, txq);
 	TASK_INIT(&txq->ptq_flush, 0, pv_net_tx_flush_task, txq);
 	callout_init_mtx(&txq->ptq_timer, &txq->ptq_mtx, 0);
-	txq->ptq_ring = buf_ring_alloc(MAX(1 << flsl(size - 1), PV_NET_TX_RING_MIN), M_PVNET,
-	    M_WAITOK, &txq->ptq_mtx);
-	error = bus_dma_tag_create(bus_get_dma_tag(txq->ptq_pn->pn_dev), 1, params->pnp_boundary,
-	    BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL,
-	    PV_NET_MAX_FRAME + params->pnp_hdrlen, params->pnp_tx_segs, params->pnp_seg_max, 0,
-	    NULL, NULL, &txq->ptq_tag);
-	if (error != 0)
-		return (error);
-	txq->ptq_bufs = malloc(size * sizeof(txq->ptq_bufs[0]), M_PVNET, M_WAITOK | M_ZERO);
-	txq->ptq_free = malloc(size * sizeof(txq->ptq_free[0]), M_PVNET, M_WAITOK | M_ZERO);
-	/* One more than the tag may give, for the header. */
-	txq->ptq_segs = malloc((size_t)size * (params->pnp_tx_segs + 1) *
-	    sizeof(txq->ptq_segs[0]), M_PVNET, M_WAITOK | M_ZERO);
-	for (i = 0; i < size; i++) {
-		txq->ptq_bufs[i].ptb_segs = &txq->ptq_segs[i * (params->pnp_tx_segs + 1)];
-		error = bus_dmamap_create(txq->ptq_tag, 0, &txq->ptq_bufs[i].ptb_map);
-		if (error != 0)
-			return (error);
-		txq->ptq_free[i] = &txq->ptq_bufs[i];
-		txq->ptq_nbufs = txq->ptq_nfree = i + 1;
-	}
-	return (pv_net_tx_alloc_hdrs(txq, size));
-}
-
-static void
-pv_net_tx_free_hdrs(struct pv_net_txq *txq)
-{
-	if (txq->ptq_hdrs_addr != 0)
-		bus_dmamap_unload(txq->ptq_hdr_tag, txq->ptq_hdr_map);
-	if (txq->ptq_hdrs != NULL)
-		bus_dmamem_free(txq->ptq_hdr_tag, txq->ptq_hdrs, txq->ptq_hdr_map);
-	if (txq->ptq_hdr_tag != NULL)
-		bus_dma_tag_destroy(txq->ptq_hdr_tag);
-	txq->ptq_hdrs_addr = 0;
-	txq->ptq_hdrs = NULL;
-	txq->ptq_hdr_tag = NULL;
-}
-
-/* Undo pv_net_tx_alloc(), however far it came. */
-void
-pv_net_tx_free(struct pv_net_txq *txq)
-{
-	u_int i;
-
-	/* Packets that a dead device still may read are not given back. */
-	if (txq->ptq_nfree != txq->ptq_nbufs)
-		return;
-	pv_net_tx_free_hdrs(txq);
-	for (i = 0; i < txq->ptq_nbufs; i++)
-		bus_dmamap_destroy(txq->ptq_tag, txq->ptq_bufs[i].ptb_map);
-	if (txq->ptq_tag != NULL)
-		bus_dma_tag_destroy(txq->ptq_tag);
-	if (txq->ptq_ring != NULL)
-		drbr_free(txq->ptq_ring, M_PVNET);
-	free(txq->ptq_segs, M_PVNET);
-	free(txq->ptq_free, M_PVNET);
-	free(txq->ptq_bufs, M_PVNET);
-	txq->ptq_tag = NULL;
-	txq->ptq_ring = NULL;
-	txq->ptq_segs = NULL;
-	txq->ptq_free = NULL;
-	txq->ptq_bufs = NULL;
-	txq->ptq_nbufs = txq->ptq_nfree = 0;
 }

@@ -20,25 +20,56 @@
 #define	PV_NET_MAX_FRAME	(65535 + ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN)
 
 /*
+ * Why what is said about a packet can't be true: by the other side about one that was received, by
+ * the stack about one to be sent.  Each has a counter.
+ */
+enum pv_net_bad {
+	PV_NET_FINE,
+	PV_NET_BAD_SHORT,	/* ends inside of its headers */
+	PV_NET_BAD_HEADERS,	/* lengths or versions that can't be */
+	PV_NET_BAD_EXTS,	/* extension headers without end */
+	PV_NET_BAD_VLAN,	/* a tag inside a tag */
+	PV_NET_BAD_CSUM,	/* a checksum where none can be */
+	PV_NET_BAD_GSO_TYPE,	/* not agreed on, or not this packet's */
+	PV_NET_BAD_GSO_SIZE,	/* segments of no length, or longer than IP's packets are */
+	PV_NET_NBAD,
+	PV_NET_NO_MEMORY = PV_NET_NBAD	/* nothing wrong, but it is lost */
+};
+
+/* Where the headers of a packet are, from the first byte of Ethernet's. */
+struct pv_net_headers {
+	bool	ph_ip6;
+	uint8_t	ph_tags;	/* VLAN tags */
+	uint8_t	ph_proto;	/* of the transport header */
+	u_int	ph_l3;		/* IP's header */
+	u_int	ph_l4;		/* transport header; 0: has none that we know */
+	u_int	ph_end;		/* end of the packet, as IP's header has it */
+};
+
+/*
  * Counters.  Each is a 64-bit field, written under the queue's lock, with a sysctl by the
  * same name.
  */
 struct pv_net_rxstats {
 	uint64_t	packets, bytes, mcasts;
 	uint64_t	csum_valid, csum_partial;
+	uint64_t	lro, split;
 	uint64_t	copied, merged;
 	uint64_t	nombuf, recycled;
 	uint64_t	short_buf, bad_header, bad_offload, runts, too_long;
 	uint64_t	deferred;
+	uint64_t	bad[PV_NET_NBAD];	/* bad_offload by cause */
 };
 
 struct pv_net_txstats {
 	uint64_t	packets, bytes, mcasts;
 	uint64_t	csum, tso;
+	uint64_t	soft_csum, soft_tso;
 	uint64_t	collapsed, defragged;
 	uint64_t	waits, queue_drops;
 	uint64_t	bad_offload, too_long, nomem;
 	uint64_t	held_kicks, timer_reclaims;
+	uint64_t	bad[PV_NET_NBAD];	/* bad_offload by cause */
 };
 
 struct pv_net_rxbuf {
@@ -94,6 +125,7 @@ struct pv_net_txq {
 	u_int			 ptq_unkicked;	/* committed since the last kick */
 	sbintime_t		 ptq_kicked;	/* when that was */
 	struct buf_ring		*ptq_ring;
+	struct mbuf		*ptq_split;	/* segments of one packet, before the ring's */
 	bus_dma_tag_t		 ptq_tag;
 	bus_dma_tag_t		 ptq_hdr_tag;
 	bus_dmamap_t		 ptq_hdr_map;
@@ -161,11 +193,27 @@ struct pv_net {
 };
 
 /* pv_net_offload.c */
-int	pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m,
+bool	pv_net_peek(const struct mbuf *m, u_int off, u_int len, void *to);
+bool	pv_net_agreed(const struct pv_net *pn, const struct pv_net_headers *h, u_int what);
+u_int	pv_net_sum_offset(uint8_t proto);
+enum pv_net_bad pv_net_parse(const struct mbuf *m, int tags, struct pv_net_headers *h);
+enum pv_net_bad pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len);
+uint16_t pv_net_pseudo_sum(struct mbuf *m, u_int start);
+void	pv_net_store_sum(struct mbuf *m, u_int start, u_int offset);
+enum pv_net_bad pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m,
 	    struct pv_net_offload *out);
-int	pv_net_rx_offload(const struct pv_net *pn, struct mbuf *m,
-	    const struct pv_net_offload *in);
+struct mbuf *pv_net_tx_soften(struct mbuf *m, struct pv_net_offload *o);
 u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
+
+/* pv_net_offload_rx.c */
+extern int pv_net_lro_forward;
+enum pv_net_bad pv_net_rx_offload(const struct pv_net *pn, struct mbuf **mp,
+	    const struct pv_net_offload *in);
+
+/* pv_net_gso.c */
+struct mbuf *pv_net_copy_headers(const struct mbuf *m, u_int len);
+struct mbuf *pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen,
+	    u_int size);
 
 /* pv_net_stage.c */
 int	pv_net_stage_alloc(struct pv_net *pn);
@@ -185,10 +233,16 @@ void	pv_net_rx_start(struct pv_net_rxq *rxq);
 void	pv_net_rx_stop(struct pv_net_rxq *rxq);
 void	pv_net_rx_drain(struct pv_net_rxq *rxq);
 
-/* pv_net_tx.c */
-void	pv_net_tx_intr(void *txq);
+/* pv_net_txmem.c */
 int	pv_net_tx_alloc(struct pv_net_txq *txq);
 void	pv_net_tx_free(struct pv_net_txq *txq);
+int	pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **mp,
+	    bool apart);
+void	pv_net_tx_unload(struct pv_net_txq *txq, struct pv_net_txbuf *buf);
+
+/* pv_net_tx.c */
+void	pv_net_tx_init(struct pv_net_txq *txq);
+void	pv_net_tx_intr(void *txq);
 void	pv_net_tx_start(struct pv_net_txq *txq);
 void	pv_net_tx_stop(struct pv_net_txq *txq);
 void	pv_net_tx_drain(struct pv_net_txq *txq);

@@ -167,6 +167,13 @@ sysctl_add_oid(struct sysctl_ctx_list *ctx __unused, struct sysctl_oid_list *par
 }
 
 int
+sysctl_handle_int(SYSCTL_HANDLER_ARGS)
+{
+
+	return (ENOTSUP);
+}
+
+int
 sysctl_handle_16(SYSCTL_HANDLER_ARGS)
 {
 

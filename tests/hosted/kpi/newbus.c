@@ -262,13 +262,6 @@ sbuf_printf(struct sbuf *s __unused, const char *fmt __unused, ...)
 }
 
 int
-sysctl_handle_int(SYSCTL_HANDLER_ARGS)
-{
-
-	return (ENOTSUP);
-}
-
-int
 sysctl_handle_string(SYSCTL_HANDLER_ARGS)
 {
 

@@ -1,0 +1,281 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Offload metadata of what is received: what the other side says becomes marks of an mbuf.
+ *
+ *	DATA_VALID   somebody verified the checksum that is in the packet
+ *	NEEDS_CSUM   the packet never was on a wire: the field holds the pseudo header's sum only
+ *	GSO          the packet stands for several, as a sender left them
+ *
+ * A partial checksum stays partial (pv_net.h has the marks), but for three cases, in which it is
+ * finished in software: the protocol is one that has no marks, somebody listens with bpf(4), or
+ * receive checksum offload is off.  Each costs a pass over the packet.
+ *
+ * Trust.  What the other side says, and the headers that it is about, are checked against each
+ * other and against the packet's length before any of it is used.  A lie has a name, and the packet
+ * is dropped.  Of a packet about which nothing is said, nothing is looked at: that is for the
+ * stack to judge.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/buf_ring.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+#include <net/bpf.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_var.h>
+#include <net/vnet.h>
+#include <netinet/in.h>
+#include <netinet/in_systm.h>
+#include <netinet/ip.h>
+#include <netinet/ip_var.h>
+#include <netinet/ip6.h>
+#include <netinet6/ip6_var.h>
+#include <machine/bus.h>
+#include <machine/in_cksum.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/pv/pv_net_var.h>
+
+/* Tags of a frame that is received: one, that of our VLAN. */
+#define	PV_NET_RX_TAGS	1
+
+#if __FreeBSD_version >= 1500000
+#define	PV_NET_KEEP_PARTIAL	true
+#else
+#define	PV_NET_KEEP_PARTIAL	false
+#endif
+
+/* Can this kernel forward packets that stand for several?  FreeBSD's own does not. */
+int pv_net_lro_forward;
+
+/* Does somebody want to see finished checksums? */
+static bool
+pv_net_listening(const struct pv_net *pn)
+{
+	return (bpf_peers_present(if_getbpf(pn->pn_ifp)));
+}
+
+/* Is receive checksum offload on for such a packet? */
+static bool
+pv_net_rx_enabled(const struct pv_net *pn, bool ip6)
+{
+	return ((if_getcapenable(pn->pn_ifp) & (ip6 ? IFCAP_RXCSUM_IPV6 : IFCAP_RXCSUM)) != 0);
+}
+
+/* The marks of a received packet whose transport checksum is good as far as we are told. */
+static void
+pv_net_mark_valid(struct mbuf *m)
+{
+	m->m_pkthdr.csum_flags |= CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
+	m->m_pkthdr.csum_data = 0xffff;
+}
+
+/* A partial checksum of TCP or UDP: left as it is and marked, or finished. */
+static void
+pv_net_rx_settle(const struct pv_net *pn, struct mbuf *m, const struct pv_net_headers *h)
+{
+	bool enabled = pv_net_rx_enabled(pn, h->ph_ip6);
+	u_int marks;
+
+	m->m_pkthdr.csum_flags = 0;
+	if (!PV_NET_KEEP_PARTIAL || !enabled || pv_net_listening(pn)) {
+		pv_net_store_sum(m, h->ph_l4, pv_net_sum_offset(h->ph_proto));
+		if (enabled)
+			pv_net_mark_valid(m);
+		return;
+	}
+	if (h->ph_proto == IPPROTO_TCP)
+		marks = h->ph_ip6 ? CSUM_IP6_TCP : CSUM_IP_TCP;
+	else
+		marks = h->ph_ip6 ? CSUM_IP6_UDP : CSUM_IP_UDP;
+	m->m_pkthdr.csum_flags = marks;
+	m->m_pkthdr.csum_data = pv_net_sum_offset(h->ph_proto);
+}
+
+/*
+ * Is the checksum that is to be finished that of the TCP or UDP header?  It is not necessarily, in
+ * a tunnel.
+ */
+static bool
+pv_net_rx_is_transport(const struct pv_net_headers *h, const struct pv_net_offload *in)
+{
+	u_int offset = pv_net_sum_offset(h->ph_proto);
+
+	if (h->ph_l4 == 0 || offset == 0)
+		return (false);
+	return ((in->po_flags & PV_NET_FIND_CSUM) != 0 ||
+	    (in->po_csum_start == h->ph_l4 && in->po_csum_offset == offset));
+}
+
+static enum pv_net_bad
+pv_net_rx_partial(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in)
+{
+	u_int len, start = in->po_csum_start;
+	struct pv_net_headers h;
+	enum pv_net_bad bad;
+
+	bad = pv_net_parse(m, PV_NET_RX_TAGS, &h);
+	if (bad != PV_NET_FINE)
+		return (bad);
+	if (pv_net_rx_is_transport(&h, in)) {
+		bad = pv_net_l4_len(m, &h, &len);
+		if (bad == PV_NET_FINE)
+			pv_net_rx_settle(pn, m, &h);
+		return (bad);
+	}
+	/* Something else, which lies behind an Ethernet and an IP header. */
+	if ((in->po_flags & PV_NET_FIND_CSUM) != 0 || start < ETHER_HDR_LEN + sizeof(struct ip) ||
+	    start < h.ph_l4 || start + in->po_csum_offset + sizeof(uint16_t) > m->m_pkthdr.len)
+		return (PV_NET_BAD_CSUM);
+	pv_net_store_sum(m, start, in->po_csum_offset);
+	return (PV_NET_FINE);
+}
+
+/* Will the kernel try to forward such packets, without being able to? */
+static bool
+pv_net_rx_routed(const struct pv_net *pn, bool ip6)
+{
+	bool routed;
+
+	if (pv_net_lro_forward)
+		return (false);
+	CURVNET_SET(if_getvnet(pn->pn_ifp));
+	routed = ip6 ? V_ip6_forwarding != 0 : V_ipforwarding != 0;
+	CURVNET_RESTORE();
+	return (routed);
+}
+
+/* What has to be agreed on for such a packet of several: PV_NET_LRO4 ...; 0: it is none. */
+static u_int
+pv_net_rx_gso_needs(const struct pv_net_headers *h, const struct pv_net_offload *in)
+{
+	u_int needs = 0;
+
+	if (h->ph_l4 == 0)
+		return (0);
+	if (in->po_gso_type == PV_NET_GSO_TCP4 && h->ph_proto == IPPROTO_TCP && !h->ph_ip6)
+		needs = PV_NET_LRO4;
+	else if (in->po_gso_type == PV_NET_GSO_TCP6 && h->ph_proto == IPPROTO_TCP && h->ph_ip6)
+		needs = PV_NET_LRO6;
+	else if (in->po_gso_type == PV_NET_GSO_UDP && h->ph_proto == IPPROTO_UDP)
+		needs = h->ph_ip6 ? PV_NET_LRO_UDP6 : PV_NET_LRO_UDP4;
+	if (needs != 0 && (in->po_flags & PV_NET_GSO_ECN) != 0)
+		needs |= PV_NET_LRO_ECN;
+	return (needs);
+}
+
+/*
+ * Make the checksum of a packet of several partial.  VirtIO 1.3, 5.1.6.4.1: a packet to be segmented
+ * comes with a checksum to be finished; a back end of Xen may have verified it.
+ */
+static enum pv_net_bad
+pv_net_rx_gso_csum(struct mbuf *m, const struct pv_net_headers *h, const struct pv_net_offload *in)
+{
+	uint16_t pseudo;
+
+	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)
+		return (pv_net_rx_is_transport(h, in) ? PV_NET_FINE : PV_NET_BAD_CSUM);
+	if ((in->po_flags & PV_NET_DATA_VALID) == 0)
+		return (PV_NET_BAD_CSUM);
+	pseudo = pv_net_pseudo_sum(m, h->ph_l4);
+	m_copyback(m, h->ph_l4 + pv_net_sum_offset(h->ph_proto), sizeof(pseudo),
+	    (c_caddr_t)&pseudo);
+	return (PV_NET_FINE);
+}
+
+/* What is said about a packet of several.  Fine: `*hdrlen' is the length of its headers. */
+static enum pv_net_bad
+pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in,
+    struct pv_net_headers *h, u_int *hdrlen)
+{
+	enum pv_net_bad bad;
+	u_int len, needs;
+
+	bad = pv_net_parse(m, PV_NET_RX_TAGS, h);
+	if (bad != PV_NET_FINE)
+		return (bad);
+	needs = pv_net_rx_gso_needs(h, in);
+	if (needs == 0 || !pv_net_agreed(pn, h, needs))
+		return (PV_NET_BAD_GSO_TYPE);
+	bad = pv_net_l4_len(m, h, &len);
+	if (bad != PV_NET_FINE)
+		return (bad);
+	*hdrlen = h->ph_l4 + len;
+	/* Headers speak of the whole packet, and of some payload. */
+	if (h->ph_end != m->m_pkthdr.len || *hdrlen == h->ph_end)
+		return (PV_NET_BAD_HEADERS);
+	if (in->po_gso_size == 0 || *hdrlen - h->ph_l3 + in->po_gso_size > IP_MAXPACKET)
+		return (PV_NET_BAD_GSO_SIZE);
+	return (pv_net_rx_gso_csum(m, h, in));
+}
+
+static enum pv_net_bad
+pv_net_rx_gso(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_offload *in)
+{
+	bool lro = (if_getcapenable(pn->pn_ifp) & IFCAP_LRO) != 0;
+	struct pv_net_headers h;
+	struct mbuf *m = *mp;
+	enum pv_net_bad bad;
+	u_int hdrlen;
+
+	bad = pv_net_rx_check_gso(pn, m, in, &h, &hdrlen);
+	if (bad != PV_NET_FINE)
+		return (bad);
+	if (m->m_pkthdr.len - hdrlen <= in->po_gso_size)
+		pv_net_rx_settle(pn, m, &h);
+	else if (h.ph_proto == IPPROTO_TCP && lro && !pv_net_rx_routed(pn, h.ph_ip6)) {
+		pv_net_rx_settle(pn, m, &h);
+		m->m_pkthdr.tso_segsz = in->po_gso_size;
+		if (PV_NET_KEEP_PARTIAL)
+			m->m_pkthdr.csum_flags |= h.ph_ip6 ? CSUM_IP6_TSO : CSUM_IP_TSO;
+	} else {
+		*mp = pv_net_gso_split(m, &h, hdrlen, in->po_gso_size);
+		if (*mp == NULL)
+			return (PV_NET_NO_MEMORY);
+		for (m = *mp; m != NULL; m = m->m_nextpkt)
+			pv_net_rx_settle(pn, m, &h);
+	}
+	return (PV_NET_FINE);
+}
+
+/*
+ * Mark a received packet with what the other side says about it.  *mp may become a list of packets.
+ * Not fine if what is said can't be true: the packet is to be dropped.  After PV_NET_NO_MEMORY it is
+ * already.
+ */
+enum pv_net_bad
+pv_net_rx_offload(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_offload *in)
+{
+	if (__predict_true(in->po_flags == 0 && in->po_gso_type == PV_NET_GSO_NONE))
+		return (PV_NET_FINE);
+	if ((pn->pn_params.pnp_offloads & PV_NET_RXCSUM) == 0) {
+		if (in->po_gso_type != PV_NET_GSO_NONE)
+			return (PV_NET_BAD_GSO_TYPE);
+		return ((in->po_flags & PV_NET_NEEDS_CSUM) != 0 ? PV_NET_BAD_CSUM : PV_NET_FINE);
+	}
+	if (in->po_gso_type != PV_NET_GSO_NONE)
+		return (pv_net_rx_gso(pn, mp, in));
+	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)
+		return (pv_net_rx_partial(pn, *mp, in));
+	if ((in->po_flags & PV_NET_DATA_VALID) != 0 &&
+	    (pv_net_rx_enabled(pn, false) || pv_net_rx_enabled(pn, true)))
+		pv_net_mark_valid(*mp);
+	return (PV_NET_FINE);
+}

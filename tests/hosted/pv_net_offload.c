@@ -1,0 +1,539 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net's offload metadata, most of it of what is received: frames of every kind, their headers cut into mbufs at every
+ * place, and all lies about them that there are.
+ *
+ * Compiled twice, for FreeBSD 15, whose stack takes partial checksums, and for 14, whose does not.
+ */
+
+#include "pv_net_test.h"
+
+/* A good frame, received in pieces of these lengths. */
+static void
+receive_good(size_t n, const size_t *pieces, u_int flags)
+{
+	static u_char before[FRAME_MAX], after[FRAME_MAX];
+	const struct frame *f = &good[n].f;
+	struct frame_at at;
+	struct pv_net_offload in = { .po_flags = flags }, out;
+	enum pv_net_bad bad;
+	struct mbuf *m;
+	size_t len;
+
+	len = frame_make(f, FRAME_PARTIAL, before, &at);
+	in.po_csum_start = at.at_l4;
+	in.po_csum_offset = at.at_sum - at.at_l4;
+	m = kpi_mbuf_chain(before, len, pieces);
+	bad = pv_net_rx_offload(&pn, &m, &in);
+	CHECK(bad == PV_NET_FINE && m->m_nextpkt == NULL, "%s: %d", good[n].name, bad);
+	CHECK(flat(m, after) == len, "%s: length", good[n].name);
+	if (KEEPS) {
+		CHECK(memcmp(before, after, len) == 0, "%s: was changed", good[n].name);
+		CHECK(m->m_pkthdr.csum_flags == sum_mark(f) &&
+		    m->m_pkthdr.csum_data == in.po_csum_offset, "%s: marks 0x%x, data %u",
+		    good[n].name, m->m_pkthdr.csum_flags, m->m_pkthdr.csum_data);
+		/* Out by another interface, as it came. */
+		bad = pv_net_tx_offload(&pn, m, &out);
+		in.po_flags = NEEDS;
+		CHECK(bad == PV_NET_FINE && memcmp(&in, &out, sizeof(in)) == 0,
+		    "%s: %d, flags 0x%x, start %u, offset %u", good[n].name, bad, out.po_flags,
+		    out.po_csum_start, out.po_csum_offset);
+	} else {
+		CHECK(frame_sum_ok(f, after, len), "%s: not finished", good[n].name);
+		CHECK(m->m_pkthdr.csum_flags == (CSUM_DATA_VALID | CSUM_PSEUDO_HDR) &&
+		    m->m_pkthdr.csum_data == 0xffff, "%s: marks 0x%x", good[n].name,
+		    m->m_pkthdr.csum_flags);
+	}
+	m_freem(m);
+}
+
+static void
+rx_needs_csum_stays_partial_when_forwarded(const void *arg)
+{
+	u_int flags = *(const u_int *)arg;
+	size_t cut, n, pieces[4], single[200];
+
+	begin(RX_ALL | TX_ALL);
+	for (n = 0; n < nitems(single); n++)
+		single[n] = n < nitems(single) - 1;
+	for (n = 0; n < nitems(good); n++) {
+		receive_good(n, NULL, flags);
+		receive_good(n, single, flags);
+		for (cut = 1; cut < 140; cut++) {
+			pieces[0] = cut;
+			pieces[1] = 0;
+			receive_good(n, pieces, flags);
+			pieces[1] = 3;
+			pieces[2] = 7;
+			pieces[3] = 0;
+			receive_good(n, pieces, flags);
+		}
+	}
+	end();
+}
+
+/* Wherever it has to be, it is finished, and is told to be good if anybody may be told. */
+static void
+finished(u_int caps, bool listens, u_int expect)
+{
+	static u_char buf[FRAME_MAX];
+	static const size_t pieces[] = { 20, 11, 30, 0 };
+	struct pv_net_offload in;
+	struct frame_at at;
+	struct mbuf *m;
+	size_t len, n;
+
+	begin(RX_ALL);
+	capenable = caps;
+	if (listens)
+		bpf = &listeners;
+	for (n = 0; n < nitems(good); n++) {
+		len = frame_make(&good[n].f, FRAME_PARTIAL, buf, &at);
+		in = (struct pv_net_offload){ .po_flags = NEEDS | VALID, .po_csum_start = at.at_l4,
+		    .po_csum_offset = at.at_sum - at.at_l4 };
+		m = kpi_mbuf_chain(buf, len, pieces);
+		CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE, "%s", good[n].name);
+		CHECK(flat(m, buf) == len && frame_sum_ok(&good[n].f, buf, len), "%s: not finished",
+		    good[n].name);
+		CHECK(m->m_pkthdr.csum_flags == expect, "%s: 0x%x", good[n].name,
+		    m->m_pkthdr.csum_flags);
+		m_freem(m);
+	}
+	end();
+}
+
+static void
+rx_listeners_see_finished_sums(const void *arg __unused)
+{
+
+	finished(CAPS, true, CSUM_DATA_VALID | CSUM_PSEUDO_HDR);
+}
+
+static void
+rx_without_rxcsum_is_finished_and_unmarked(const void *arg __unused)
+{
+
+	finished(0, false, 0);
+	finished(IFCAP_LRO, true, 0);
+}
+
+static void
+rx_data_valid_is_not_partial(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX], after[FRAME_MAX];
+	struct pv_net_offload in = { .po_flags = VALID };
+	struct mbuf *m;
+	size_t len, n;
+
+	begin(RX_ALL);
+	for (n = 0; n < nitems(good); n++) {
+		len = frame_make(&good[n].f, FRAME_DONE, buf, NULL);
+		m = kpi_mbuf_chain(buf, len, NULL);
+		CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE, "%s", good[n].name);
+		CHECK(m->m_pkthdr.csum_flags == (CSUM_DATA_VALID | CSUM_PSEUDO_HDR) &&
+		    m->m_pkthdr.csum_data == 0xffff, "%s: 0x%x", good[n].name,
+		    m->m_pkthdr.csum_flags);
+		CHECK(flat(m, after) == len && memcmp(buf, after, len) == 0, "%s", good[n].name);
+		m->m_pkthdr.csum_flags = 0;
+		capenable = 0;
+		CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE &&
+		    m->m_pkthdr.csum_flags == 0, "off");
+		capenable = CAPS;
+		m_freem(m);
+	}
+	end();
+}
+
+/* A sum that is none of TCP's or UDP's header: of a tunnel's inside, or of a fragment. */
+static void
+rx_other_sums_are_finished(const void *arg __unused)
+{
+	static const struct frame tunnel = { .f_ip = 4, .f_proto = IPPROTO_UDP, .f_payload = 400 };
+	static const struct frame other = { .f_ip = 4, .f_proto = 47, .f_payload = 400 };
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload in = { .po_flags = NEEDS, .po_csum_offset = 16 };
+	const struct frame *f;
+	struct frame_at at;
+	uint64_t before;
+	struct mbuf *m;
+	size_t len;
+	int i;
+
+	begin(RX_ALL);
+	for (i = 0; i < 3; i++) {
+		f = i == 0 ? &tunnel : &other;
+		len = frame_make(f, FRAME_DONE, buf, &at);
+		if (i == 2) {	/* no IP at all */
+			buf[12] = 0x88;
+			buf[13] = 0x64;
+		}
+		in.po_csum_start = at.at_l4 + 50;
+		before = frame_add(0, buf + in.po_csum_start + in.po_csum_offset, 2);
+		m = kpi_mbuf_chain(buf, len, NULL);
+		CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE &&
+		    m->m_pkthdr.csum_flags == 0, "%d", i);
+		(void)flat(m, buf);
+		CHECK(frame_fold(frame_add(before, buf + in.po_csum_start,
+		    len - in.po_csum_start)) == 0xffff, "%d: not finished", i);
+		m_freem(m);
+	}
+	end();
+}
+
+/* Zero would mean that there is none. */
+static void
+udp_sum_of_zero_is_stored_as_ones(const void *arg __unused)
+{
+	static const struct frame f = { .f_ip = 4, .f_proto = IPPROTO_UDP, .f_payload = 2 };
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload in = { .po_flags = FIND };
+	struct frame_at at;
+	struct mbuf *m;
+	size_t len;
+	u_int rest;
+
+	begin(RX_ALL);
+	capenable = 0;
+	len = frame_make(&f, FRAME_PARTIAL, buf, &at);
+	buf[at.at_data] = buf[at.at_data + 1] = 0;
+	rest = frame_fold(frame_add(0, buf + at.at_l4, len - at.at_l4)) ^ 0xffff;
+	buf[at.at_data] = rest >> 8;
+	buf[at.at_data + 1] = rest;
+	m = kpi_mbuf_chain(buf, len, NULL);
+	CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE, "refused");
+	(void)flat(m, buf);
+	CHECK(buf[at.at_sum] == 0xff && buf[at.at_sum + 1] == 0xff, "%02x%02x", buf[at.at_sum],
+	    buf[at.at_sum + 1]);
+	m_freem(m);
+	end();
+}
+
+static struct mbuf *
+gso_receive(const struct gso *g, u_char *buf, struct frame_at *at, struct pv_net_offload *in)
+{
+	static const size_t pieces[] = { 33, 11, 2000, 4096, 4096, 0 };
+	enum pv_net_bad bad;
+	struct mbuf *m;
+	size_t len;
+
+	len = frame_make(&g->f, (g->flags & VALID) != 0 ? FRAME_DONE : FRAME_PARTIAL, buf, at);
+	*in = (struct pv_net_offload){ .po_flags = g->flags, .po_gso_type = g->type,
+	    .po_gso_size = g->size, .po_csum_start = at->at_l4,
+	    .po_csum_offset = at->at_sum - at->at_l4 };
+	m = kpi_mbuf_chain(buf, len, pieces);
+	bad = pv_net_rx_offload(&pn, &m, in);
+	CHECK(bad == PV_NET_FINE, "%s: %d", g->name, bad);
+	return (m);
+}
+
+/* What left its sender in one goes on in one. */
+static void
+rx_big_frame_leaves_as_tso(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX], after[FRAME_MAX], partial[FRAME_MAX];
+	struct pv_net_offload in, out;
+	struct frame_at at;
+	const struct gso *g;
+	struct mbuf *m;
+	size_t len;
+
+	begin(RX_ALL | TX_ALL);
+	for (g = gsos; g < gsos + nitems(gsos); g++) {
+		if (g->type == UDP)
+			continue;
+		m = gso_receive(g, buf, &at, &in);
+		CHECK(m->m_nextpkt == NULL && m->m_pkthdr.tso_segsz == g->size, "%s", g->name);
+		len = flat(m, after);
+		if (!KEEPS) {
+			CHECK((m->m_pkthdr.csum_flags & CSUM_TSO) == 0 &&
+			    frame_sum_ok(&g->f, after, len), "%s", g->name);
+			m_freem(m);
+			continue;
+		}
+		CHECK(m->m_pkthdr.csum_flags == (sum_mark(&g->f) |
+		    (g->f.f_ip == 6 ? CSUM_IP6_TSO : CSUM_IP_TSO)), "%s: 0x%x", g->name,
+		    m->m_pkthdr.csum_flags);
+		frame_make(&g->f, FRAME_PARTIAL, partial, NULL);
+		CHECK(memcmp(after, partial, len) == 0, "%s: was changed", g->name);
+		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE, "%s: is not sent", g->name);
+		CHECK(out.po_flags == (NEEDS | (g->flags & ECN)) && out.po_gso_type == g->type &&
+		    out.po_gso_size == g->size && out.po_csum_start == at.at_l4 &&
+		    out.po_hdr_len == at.at_data, "%s: sent in another way", g->name);
+		m_freem(m);
+	}
+	end();
+}
+
+static void
+rx_split_where_big_will_not_do(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload in;
+	struct frame_at at;
+	const struct gso *g;
+	struct mbuf *m;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		begin(RX_ALL);
+		for (g = gsos; g < gsos + nitems(gsos); g++) {
+			if (i == 0 && g->type != UDP)
+				continue;
+			capenable = i == 1 ? CAPS & ~IFCAP_LRO : i == 3 ? 0 : CAPS;
+			if (i == 2)
+				V_ipforwarding = V_ip6_forwarding = 1;
+			m = gso_receive(g, buf, &at, &in);
+			check_segments(g, m, buf, &at, !KEEPS || i == 3);
+		}
+		end();
+	}
+	begin(RX_ALL);
+	V_ipforwarding = V_ip6_forwarding = pv_net_lro_forward = 1;
+	m = gso_receive(&gsos[0], buf, &at, &in);
+	CHECK(m->m_nextpkt == NULL, "split, though the kernel forwards big ones");
+	m_freem(m);
+	end();
+}
+
+/* Seen by a listener, and sent on by another interface all the same. */
+static void
+rx_big_frame_seen_by_a_listener(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX], after[FRAME_MAX];
+	struct pv_net_offload in, out;
+	struct frame_at at;
+	struct mbuf *m;
+	size_t len;
+
+	begin(RX_ALL | TX_ALL);
+	bpf = &listeners;
+	m = gso_receive(&gsos[1], buf, &at, &in);
+	len = flat(m, after);
+	CHECK(frame_sum_ok(&gsos[1].f, after, len), "not finished");
+	if (KEEPS) {
+		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
+		    out.po_gso_type == TCP4 && (out.po_flags & PV_NET_UNFINISH) != 0, "not sent");
+		m = pv_net_tx_soften(m, &out);
+		len = flat(m, after);
+		CHECK(memcmp(after, buf, len) == 0 && out.po_flags == NEEDS, "not partial again");
+	}
+	m_freem(m);
+	end();
+}
+
+static const struct lie {
+	const char	*name;
+	enum pv_net_bad	 bad;
+	struct frame	 f;
+	u_int		 offloads, flags, type, size;
+	int		 start, offset;	/* added to the right ones */
+	u_int		 at, value;	/* a byte of the frame that is not what it was */
+	size_t		 cut;		/* the frame ends here */
+} lies[] = {
+	/* too short */
+	{ "in the Ethernet type", PV_NET_BAD_SHORT, F4, RX_ALL, NEEDS, .cut = 13 },
+	{ "behind Ethernet's header", PV_NET_BAD_SHORT, F4, RX_ALL, NEEDS, .cut = 14 },
+	{ "in IP's header", PV_NET_BAD_SHORT, F4, RX_ALL, NEEDS, .cut = 33 },
+	{ "in IPv6's header", PV_NET_BAD_SHORT, F6, RX_ALL, NEEDS, .cut = 53 },
+	{ "in TCP's header", PV_NET_BAD_SHORT, F4, RX_ALL, NEEDS, .cut = 50, .at = 16,
+	    .value = 0x000024 },
+	{ "big, in IP's header", PV_NET_BAD_SHORT, F4, RX_ALL, NEEDS, TCP4, 1000, .cut = 30 },
+	{ "in the tag", PV_NET_BAD_SHORT, { .f_tags = 1, .f_ip = 4, .f_proto = IPPROTO_TCP },
+	    RX_ALL, NEEDS, .cut = 16 },
+	{ "in an extension header", PV_NET_BAD_HEADERS, { .f_ip = 6, .f_exts = 1,
+	    .f_proto = IPPROTO_TCP }, RX_ALL, NEEDS, .cut = 55 },
+	/* lengths of headers */
+	{ "IP version", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, .at = 14, .value = 0x55 },
+	{ "IPv6 version", PV_NET_BAD_HEADERS, F6, RX_ALL, NEEDS, .at = 14, .value = 0x40 },
+	{ "IP header of 16", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, .at = 14, .value = 0x44 },
+	{ "IP header over the packet", PV_NET_BAD_HEADERS, { .f_ip = 4, .f_proto = IPPROTO_UDP },
+	    RX_ALL, NEEDS, .at = 14, .value = 0x4f },
+	{ "IP length over the frame", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, .at = 16,
+	    .value = 0xff },
+	{ "IPv6 length over the frame", PV_NET_BAD_HEADERS, F6, RX_ALL, NEEDS, .at = 18,
+	    .value = 0xff },
+	{ "TCP header of 16", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, .at = 46, .value = 0x40 },
+	{ "TCP header over the packet", PV_NET_BAD_HEADERS, { .f_ip = 4,
+	    .f_proto = IPPROTO_TCP, .f_payload = 8 }, RX_ALL, NEEDS, .at = 46, .value = 0xf0 },
+	{ "UDP length of 0", PV_NET_BAD_HEADERS, { .f_ip = 4, .f_proto = IPPROTO_UDP,
+	    .f_payload = 8 }, RX_ALL, NEEDS, .at = 39, .value = 0 },
+	{ "UDP length over the packet", PV_NET_BAD_HEADERS, U4, RX_ALL, NEEDS, .at = 38,
+	    .value = 0xff },
+	{ "big, TCP header over it", PV_NET_BAD_HEADERS, { .f_ip = 4, .f_proto = IPPROTO_TCP,
+	    .f_payload = 8 }, RX_ALL, NEEDS, TCP4, 1, .at = 46, .value = 0xf0 },
+	{ "big, IP length short of it", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, TCP4, 1000,
+	    .at = 17, .value = 0 },
+	{ "big, without data", PV_NET_BAD_HEADERS, { .f_ip = 4, .f_proto = IPPROTO_TCP }, RX_ALL,
+	    NEEDS, TCP4, 1000 },
+	/* extension headers */
+	{ "9 extension headers", PV_NET_BAD_EXTS, { .f_ip = 6, .f_exts = 9,
+	    .f_proto = IPPROTO_TCP }, RX_ALL, NEEDS },
+	{ "200 extension headers", PV_NET_BAD_EXTS, { .f_ip = 6, .f_exts = 200,
+	    .f_proto = IPPROTO_TCP, .f_payload = 3000 }, RX_ALL, NEEDS, TCP6, 1000 },
+	{ "extension header over the packet", PV_NET_BAD_HEADERS, { .f_ip = 6, .f_exts = 1,
+	    .f_proto = IPPROTO_TCP, .f_payload = 100 }, RX_ALL, NEEDS, .at = 55, .value = 0xff },
+	/* tags */
+	{ "VLAN in VLAN", PV_NET_BAD_VLAN, { .f_tags = 2, .f_ip = 4, .f_proto = IPPROTO_TCP },
+	    RX_ALL, NEEDS },
+	{ "VLAN in VLAN, big", PV_NET_BAD_VLAN, { .f_tags = 2, .f_ip = 6,
+	    .f_proto = IPPROTO_TCP, .f_payload = 3000 }, RX_ALL, NEEDS, TCP6, 1000 },
+	{ "tags without end", PV_NET_BAD_VLAN, { .f_tags = 300, .f_ip = 4,
+	    .f_proto = IPPROTO_TCP }, RX_ALL, NEEDS },
+	/* places of the sum */
+	{ "start behind the end", PV_NET_BAD_CSUM, F4, RX_ALL, NEEDS, .start = 3100 },
+	{ "start at 65535", PV_NET_BAD_CSUM, F4, RX_ALL, NEEDS, .start = 65535 - 34 },
+	{ "field behind the end", PV_NET_BAD_CSUM, F4, RX_ALL, NEEDS, .offset = 4000 },
+	{ "field across the end", PV_NET_BAD_CSUM, F4, RX_ALL, NEEDS, .offset = 3003 },
+	{ "offset of 65535", PV_NET_BAD_CSUM, F4, RX_ALL, NEEDS, .offset = 65535 - 16 },
+	{ "start in Ethernet's header", PV_NET_BAD_CSUM, F4, RX_ALL, NEEDS, .start = -34 },
+	{ "start in IP's header", PV_NET_BAD_CSUM, F4, RX_ALL, NEEDS, .start = -10 },
+	{ "start in IPv6's header", PV_NET_BAD_CSUM, F6, RX_ALL, NEEDS, .start = -10 },
+	{ "to be found, where none is", PV_NET_BAD_CSUM, { .f_ip = 4, .f_proto = 47,
+	    .f_payload = 100 }, RX_ALL, FIND },
+	{ "to be found in a fragment", PV_NET_BAD_CSUM, F4, RX_ALL, FIND, .at = 20,
+	    .value = 0x20 },
+	{ "not agreed on", PV_NET_BAD_CSUM, F4, 0, NEEDS },
+	{ "big, neither partial nor good", PV_NET_BAD_CSUM, F4, RX_ALL, 0, TCP4, 1000 },
+	{ "big, of another header", PV_NET_BAD_CSUM, F4, RX_ALL, NEEDS, TCP4, 1000,
+	    .start = 20 },
+	/* kinds */
+	{ "a kind that there is not", PV_NET_BAD_GSO_TYPE, F4, RX_ALL, NEEDS, PV_NET_GSO_OTHER,
+	    1000 },
+	{ "kind 65535", PV_NET_BAD_GSO_TYPE, F4, RX_ALL, NEEDS, 0xffff, 1000 },
+	{ "no offloads at all", PV_NET_BAD_GSO_TYPE, F4, 0, NEEDS, TCP4, 1000 },
+	{ "TCP not agreed on", PV_NET_BAD_GSO_TYPE, F4, RX_ALL & ~PV_NET_LRO4, NEEDS, TCP4,
+	    1000 },
+	{ "TCP6 not agreed on", PV_NET_BAD_GSO_TYPE, F6, RX_ALL & ~PV_NET_LRO6, NEEDS, TCP6,
+	    1000 },
+	{ "UDP not agreed on", PV_NET_BAD_GSO_TYPE, U4, RX_ALL & ~PV_NET_LRO_UDP4, NEEDS, UDP,
+	    1000 },
+	{ "ECN not agreed on", PV_NET_BAD_GSO_TYPE, F4, RX_ALL & ~PV_NET_LRO_ECN, NEEDS | ECN,
+	    TCP4, 1000 },
+	{ "tagged not agreed on", PV_NET_BAD_GSO_TYPE, { .f_tags = 1, .f_ip = 4,
+	    .f_proto = IPPROTO_TCP, .f_payload = 3000 }, RX_ALL | PV_NET_UNTAGGED, NEEDS, TCP4,
+	    1000 },
+	{ "TCP6 of an IPv4 packet", PV_NET_BAD_GSO_TYPE, F4, RX_ALL, NEEDS, TCP6, 1000 },
+	{ "TCP4 of a datagram", PV_NET_BAD_GSO_TYPE, U4, RX_ALL, NEEDS, TCP4, 1000 },
+	{ "datagrams of TCP", PV_NET_BAD_GSO_TYPE, F4, RX_ALL, NEEDS, UDP, 1000 },
+	{ "a fragment", PV_NET_BAD_GSO_TYPE, F4, RX_ALL, NEEDS, TCP4, 1000, .at = 20,
+	    .value = 0x20 },
+	/* sizes */
+	{ "segments of 0", PV_NET_BAD_GSO_SIZE, F4, RX_ALL, NEEDS, TCP4, 0 },
+	{ "segments of 65535", PV_NET_BAD_GSO_SIZE, F4, RX_ALL, NEEDS, TCP4, 65535 },
+	{ "IPv6 segments of 65535", PV_NET_BAD_GSO_SIZE, F6, RX_ALL, NEEDS, TCP6, 65535 },
+	{ "datagrams of 0", PV_NET_BAD_GSO_SIZE, U4, RX_ALL, NEEDS, UDP, 0 },
+	{ "datagrams of 65535", PV_NET_BAD_GSO_SIZE, U4, RX_ALL, NEEDS, UDP, 65535 },
+};
+
+static void
+rx_lies_have_their_names(const void *arg __unused)
+{
+	static const size_t apart[] = { 1, 1, 12, 1, 1, 18, 1, 1, 18, 40, 0 };
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload in;
+	struct frame_at at;
+	const struct lie *l;
+	enum pv_net_bad bad;
+	struct mbuf *m, *was;
+	size_t len;
+	int i;
+
+	for (l = lies; l < lies + nitems(lies); l++) {
+		begin(l->offloads);
+		for (i = 0; i < 2; i++) {
+			len = frame_make(&l->f, FRAME_PARTIAL, buf, &at);
+			if (l->at != 0)
+				buf[l->at] = l->value;
+			if (l->at == 16 && l->value == 0x24)
+				buf[16] = 0, buf[17] = l->value;
+			if (l->cut != 0)
+				len = l->cut;
+			in = (struct pv_net_offload){ .po_flags = l->flags, .po_gso_type = l->type,
+			    .po_gso_size = l->size, .po_csum_start = at.at_l4 + l->start,
+			    .po_csum_offset = at.at_sum - at.at_l4 + l->offset };
+			was = m = kpi_mbuf_chain(buf, len, i == 0 ? NULL : apart);
+			bad = pv_net_rx_offload(&pn, &m, &in);
+			CHECK(bad == l->bad && m == was, "%s: %d, not %d", l->name, bad, l->bad);
+			m_freem(m);
+		}
+		end();
+	}
+}
+
+/* Every length that a frame can be cut to, and every byte of its headers changed. */
+static void
+rx_no_lie_reaches_beyond_the_frame(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX], bad[FRAME_MAX];
+	struct pv_net_offload in;
+	struct frame_at at;
+	struct mbuf *m;
+	size_t cut, g, len;
+
+	begin(RX_ALL);
+	for (g = 0; g < nitems(gsos); g++) {
+		len = frame_make(&gsos[g].f, FRAME_PARTIAL, buf, &at);
+		in = (struct pv_net_offload){ .po_flags = gsos[g].flags,
+		    .po_gso_type = gsos[g].type, .po_gso_size = 700, .po_csum_start = at.at_l4,
+		    .po_csum_offset = at.at_sum - at.at_l4 };
+		for (cut = 1; cut < at.at_data + 2; cut++) {
+			m = kpi_mbuf_chain(buf, cut, NULL);
+			if (pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE)
+				host_fail(__FILE__, __LINE__, "cut", "%s at %zu", gsos[g].name, cut);
+			m_freem(m);
+		}
+		for (cut = 12; cut < at.at_data; cut++) {
+			memcpy(bad, buf, len);
+			bad[cut] = cut & 1 ? 0xff : 0;
+			m = kpi_mbuf_chain(bad, len, NULL);
+			(void)pv_net_rx_offload(&pn, &m, &in);
+			(void)free_all(m);
+			in.po_gso_type = NONE;
+			m = kpi_mbuf_chain(bad, len, NULL);
+			(void)pv_net_rx_offload(&pn, &m, &in);
+			(void)free_all(m);
+			in.po_gso_type = gsos[g].type;
+		}
+	}
+	end();
+}
+
+static const u_int needs = NEEDS, both = NEEDS | VALID, find = FIND;
+
+static const struct hosted_test tests[] = {
+#define	T(name, arg, descr)	{ #name, descr, name, arg }
+	{ "rx_needs_csum_stays_partial_when_forwarded", "by its place",
+	    rx_needs_csum_stays_partial_when_forwarded, &needs },
+	{ "rx_needs_csum_outweighs_data_valid", "both are said",
+	    rx_needs_csum_stays_partial_when_forwarded, &both },
+	{ "rx_needs_csum_is_found", "its place is not said",
+	    rx_needs_csum_stays_partial_when_forwarded, &find },
+	T(rx_listeners_see_finished_sums, NULL, "bpf(4)"),
+	T(rx_without_rxcsum_is_finished_and_unmarked, NULL, "ifconfig -rxcsum"),
+	T(rx_data_valid_is_not_partial, NULL, "verified by the other side"),
+	T(rx_other_sums_are_finished, NULL, "tunnels, and what has no marks"),
+	T(udp_sum_of_zero_is_stored_as_ones, NULL, "RFC 768"),
+	T(rx_big_frame_leaves_as_tso, NULL, "received in one, sent in one"),
+	T(rx_split_where_big_will_not_do, NULL, "datagrams, LRO off, routers"),
+	T(rx_big_frame_seen_by_a_listener, NULL, "finished, and partial again"),
+	T(rx_lies_have_their_names, NULL, "the table of lies"),
+	T(rx_no_lie_reaches_beyond_the_frame, NULL, "cut everywhere, changed everywhere"),
+	T(tx_without_offloads, NULL, "finished and split in software"),
+	T(tx_ecn_not_agreed_on_is_split, NULL, "CWR is for the first segment"),
+	T(tx_tags_inside_of_tags_are_sent, NULL, "vlan(4) over vlan(4)"),
+	T(tx_lies_have_their_names, NULL, "marks that do not fit"),
+	T(no_memory_loses_the_packet_and_nothing_else, NULL, "each allocation fails once"),
+	{ NULL, NULL, NULL, NULL }
+};
+
+const struct hosted_test *
+hosted_tests(void)
+{
+
+	return (tests);
+}

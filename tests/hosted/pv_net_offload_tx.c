@@ -1,0 +1,175 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net's offload metadata of what is sent: marks that are right, that the other side can't do, and
+ * that lie.
+ */
+
+#include "pv_net_test.h"
+
+/* What the other side was not to do is done here. */
+void
+tx_without_offloads(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX], after[FRAME_MAX];
+	struct pv_net_offload out;
+	struct frame_at at;
+	struct mbuf *m, *other;
+	struct gso g;
+	size_t i, len;
+
+	begin(0);
+	for (i = 0; i < nitems(good); i++) {
+		g = (struct gso){ good[i].name, good[i].f };
+		m = to_send(&g, buf, &at);
+		/* Somebody else has the same bytes, and keeps them. */
+		other = m_copypacket(m, M_WAITOK);
+		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
+		    out.po_flags == PV_NET_FINISH_CSUM, "%s: 0x%x", g.name, out.po_flags);
+		m = pv_net_tx_soften(m, &out);
+		len = flat(m, after);
+		CHECK(frame_sum_ok(&g.f, after, len) && m->m_pkthdr.csum_flags == 0 &&
+		    out.po_flags == 0, "%s: not finished", g.name);
+		(void)flat(other, after);
+		CHECK(memcmp(after, buf, len) == 0, "%s: another's were changed", g.name);
+		m_freem(m);
+		m_freem(other);
+	}
+	for (i = 0; i < nitems(gsos); i++) {
+		g = gsos[i];
+		if (g.type == UDP)
+			continue;
+		m = to_send(&g, buf, &at);
+		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
+		    (out.po_flags & PV_NET_SPLIT) != 0 && out.po_gso_type == NONE, "%s", g.name);
+		check_segments(&g, pv_net_tx_soften(m, &out), buf, &at, false);
+	}
+	end();
+}
+
+/* A congestion mark that the other side would put into each segment. */
+void
+tx_ecn_not_agreed_on_is_split(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload out;
+	struct frame_at at;
+	struct mbuf *m;
+
+	begin(TX_ALL & ~PV_NET_TSO_ECN);
+	m = to_send(&gsos[2], buf, &at);
+	CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
+	    (out.po_flags & PV_NET_SPLIT) != 0, "not split");
+	check_segments(&gsos[2], pv_net_tx_soften(m, &out), buf, &at, false);
+	end();
+}
+
+void
+tx_tags_inside_of_tags_are_sent(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX];
+	struct gso g = { "two tags", { .f_tags = 2, .f_ip = 6, .f_proto = IPPROTO_UDP,
+	    .f_payload = 10 } };
+	struct pv_net_offload out;
+	struct frame_at at;
+	struct mbuf *m;
+
+	begin(TX_ALL);
+	m = to_send(&g, buf, &at);
+	CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE && out.po_flags == NEEDS &&
+	    out.po_csum_start == at.at_l4, "not sent");
+	pn.pn_params.pnp_offloads |= PV_NET_UNTAGGED;
+	CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
+	    out.po_flags == PV_NET_FINISH_CSUM, "0x%x", out.po_flags);
+	m_freem(m);
+	end();
+}
+
+static const struct {
+	const char	*name;
+	enum pv_net_bad	 bad;
+	struct frame	 f;
+	u_int		 marks, data, size, at, value;
+	size_t		 cut;
+} tx_lies[] = {
+	{ "no IP", PV_NET_BAD_CSUM, F4, CSUM_IP_TCP, 16, 0, .at = 12, .value = 0x42 },
+	{ "no protocol with a sum", PV_NET_BAD_CSUM, { .f_ip = 4, .f_proto = 47 }, CSUM_IP_TCP,
+	    16 },
+	{ "another's place of the sum", PV_NET_BAD_CSUM, U4, CSUM_IP_UDP, 16 },
+	{ "place of the sum at 65542", PV_NET_BAD_CSUM, U4, CSUM_IP_UDP, 65536 + 6 },
+	{ "a fragment", PV_NET_BAD_CSUM, F4, CSUM_IP_TCP, 16, 0, .at = 20, .value = 0x20 },
+	{ "cut in TCP's header", PV_NET_BAD_HEADERS, F4, CSUM_IP_TCP, 16, .cut = 50 },
+	{ "cut in Ethernet's", PV_NET_BAD_SHORT, F4, CSUM_IP_TCP, 16, .cut = 10 },
+	{ "three tags", PV_NET_BAD_VLAN, { .f_tags = 3, .f_ip = 4, .f_proto = IPPROTO_TCP },
+	    CSUM_IP_TCP, 16 },
+	{ "9 extension headers", PV_NET_BAD_EXTS, { .f_ip = 6, .f_exts = 9,
+	    .f_proto = IPPROTO_TCP }, CSUM_IP6_TCP, 16 },
+	{ "segments of 0", PV_NET_BAD_GSO_SIZE, F4, CSUM_IP_TCP | CSUM_IP_TSO, 16, 0 },
+	{ "segments of 65535", PV_NET_BAD_GSO_SIZE, F4, CSUM_IP_TCP | CSUM_IP_TSO, 16, 65535 },
+	{ "segmented datagrams", PV_NET_BAD_GSO_TYPE, U4, CSUM_IP_UDP | CSUM_IP_TSO, 6, 1000 },
+	{ "TCP header of 16", PV_NET_BAD_HEADERS, F6, CSUM_IP6_TCP | CSUM_IP6_TSO, 16, 1000,
+	    .at = 66, .value = 0x40 },
+};
+
+void
+tx_lies_have_their_names(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload out;
+	enum pv_net_bad bad;
+	struct mbuf *m;
+	size_t i, len;
+
+	begin(TX_ALL);
+	for (i = 0; i < nitems(tx_lies); i++) {
+		len = frame_make(&tx_lies[i].f, FRAME_PARTIAL, buf, NULL);
+		if (tx_lies[i].at != 0)
+			buf[tx_lies[i].at] = tx_lies[i].value;
+		m = kpi_mbuf_chain(buf, tx_lies[i].cut != 0 ? tx_lies[i].cut : len, NULL);
+		m->m_pkthdr.csum_flags = tx_lies[i].marks;
+		m->m_pkthdr.csum_data = tx_lies[i].data;
+		m->m_pkthdr.tso_segsz = tx_lies[i].size;
+		bad = pv_net_tx_offload(&pn, m, &out);
+		CHECK(bad == tx_lies[i].bad, "%s: %d, not %d", tx_lies[i].name, bad,
+		    tx_lies[i].bad);
+		m_freem(m);
+	}
+	end();
+}
+
+void
+no_memory_loses_the_packet_and_nothing_else(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload in, out;
+	struct frame_at at;
+	struct mbuf *m;
+	bool failed = true;
+	size_t len;
+	int n;
+
+	begin(RX_ALL);
+	capenable &= ~IFCAP_LRO;
+	len = frame_make(&gsos[0].f, FRAME_PARTIAL, buf, &at);
+	in = (struct pv_net_offload){ .po_flags = FIND, .po_gso_type = TCP4, .po_gso_size = 1448 };
+	for (n = 1; failed; n++) {
+		m = kpi_mbuf_chain(buf, len, NULL);
+		kpi_fail_after = n;
+		failed = pv_net_rx_offload(&pn, &m, &in) == PV_NET_NO_MEMORY;
+		CHECK(failed == (m == NULL), "%d", n);
+		kpi_fail_after = 0;
+		(void)free_all(m);
+
+		m = to_send(&gsos[0], buf, &at);
+		(void)pv_net_tx_offload(&pn, m, &out);
+		kpi_fail_after = n;
+		(void)free_all(pv_net_tx_soften(m, &out));
+		kpi_fail_after = 0;
+		end();
+	}
+	CHECK(n > 14, "%d allocations for 7 segments", n);
+}

@@ -1,0 +1,123 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What the tests of pv_net's offload metadata share: frames, an interface that the test sets up, and
+ * the judging of segments.
+ */
+
+#ifndef _PV_NET_TEST_H_
+#define	_PV_NET_TEST_H_
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/buf_ring.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+#include <net/bpf.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_var.h>
+#include <net/vnet.h>
+#include <netinet/in.h>
+#include <netinet/in_systm.h>
+#include <netinet/ip.h>
+#include <netinet/ip_var.h>
+#include <netinet/ip6.h>
+#include <netinet/tcp.h>
+#include <netinet/udp.h>
+#include <netinet6/ip6_var.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/pv/pv_net_var.h>
+
+#include "host/host.h"
+#include "kpi/kpi.h"
+#include "kpi/mbuf.h"
+#include "frame.h"
+
+#define	KEEPS	(__FreeBSD_version >= 1500000)
+
+/* Everything agreed on, but for what a case takes away. */
+#define	TX_ALL	(PV_NET_TXCSUM | PV_NET_TXCSUM6 | PV_NET_TSO4 | PV_NET_TSO6 | PV_NET_TSO_ECN)
+#define	RX_ALL	(PV_NET_RXCSUM | PV_NET_LRO4 | PV_NET_LRO6 | PV_NET_LRO_ECN | \
+		    PV_NET_LRO_UDP4 | PV_NET_LRO_UDP6)
+#define	CAPS	(IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6 | IFCAP_LRO)
+
+#define	NEEDS	PV_NET_NEEDS_CSUM
+#define	VALID	PV_NET_DATA_VALID
+#define	FIND	(PV_NET_NEEDS_CSUM | PV_NET_FIND_CSUM)
+#define	ECN	PV_NET_GSO_ECN
+#define	NONE	PV_NET_GSO_NONE
+#define	TCP4	PV_NET_GSO_TCP4
+#define	TCP6	PV_NET_GSO_TCP6
+#define	UDP	PV_NET_GSO_UDP
+
+#define	F4	{ .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 3000 }
+#define	F6	{ .f_ip = 6, .f_proto = IPPROTO_TCP, .f_payload = 3000 }
+#define	U4	{ .f_ip = 4, .f_proto = IPPROTO_UDP, .f_payload = 3000 }
+
+struct good {
+	const char	*name;
+	struct frame	 f;
+};
+
+/* A packet of several. */
+struct gso {
+	const char	*name;
+	struct frame	 f;
+	u_int		 type, flags, size;
+};
+
+#define	NGOOD	10
+#define	NGSOS	9
+
+extern const struct good good[NGOOD];
+extern const struct gso gsos[NGSOS];
+
+/* The interface: what is agreed on, what is enabled, who listens. */
+extern struct pv_net pn;
+extern int capenable;
+extern struct bpf_if_ext listeners, *bpf;
+
+/* A new interface with everything enabled; and: nothing is left. */
+void	begin(u_int offloads);
+void	end(void);
+
+/* Copy a packet's bytes out; returns how many. */
+size_t	flat(const struct mbuf *m, u_char *to);
+
+/* Free a list of packets; returns how many. */
+u_int	free_all(struct mbuf *m);
+
+/* The marks of a packet of this kind that the stack sends. */
+u_int	sum_mark(const struct frame *f);
+
+/* These are the segments of g, whose frame is `whole'.  The list is freed. */
+void	check_segments(const struct gso *g, struct mbuf *list, const u_char *whole,
+	    const struct frame_at *at, bool done);
+
+/* A packet to be sent. */
+struct mbuf *to_send(const struct gso *g, u_char *buf, struct frame_at *at);
+
+/* pv_net_offload_tx.c */
+void	tx_without_offloads(const void *arg);
+void	tx_ecn_not_agreed_on_is_split(const void *arg);
+void	tx_tags_inside_of_tags_are_sent(const void *arg);
+void	tx_lies_have_their_names(const void *arg);
+void	no_memory_loses_the_packet_and_nothing_else(const void *arg);
+
+#endif /* !_PV_NET_TEST_H_ */
