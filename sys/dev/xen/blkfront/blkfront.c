@@ -119,7 +119,6 @@ xbd_negotiate(struct xbd_softc *sc)
 	    MIN(MAX(xbd_tun_max_segs, 1), maxphys / PAGE_SIZE), 0);
 	if (segs <= BLKIF_MAX_SEGMENTS_PER_REQUEST)
 		segs = MIN(MAX(xbd_tun_max_segs, 1), BLKIF_MAX_SEGMENTS_PER_REQUEST);
-	sc->xbd_persistent = xbd_tun_persistent != 0 && xenbus_feature(dev, "feature-persistent");
 	if (sc->xbd_stages == NULL) {
 		sc->xbd_segs = segs;
 		sc->xbd_nreqs = MIN(XBD_REQS_MAX,
@@ -177,7 +176,7 @@ xbd_publish(device_t dev, struct xenstore_tx *tx, void *arg)
 	if (error == 0)
 		error = xenbus_write_string(dev, tx, "protocol", XEN_IO_PROTO_ABI_NATIVE);
 	if (error == 0)
-		error = xenbus_write_number(dev, tx, "feature-persistent", sc->xbd_persistent);
+		error = xenbus_write_number(dev, tx, "feature-persistent", xbd_tun_persistent != 0);
 	return (error);
 }
 
@@ -272,6 +271,8 @@ xbd_read_disk(struct xbd_softc *sc, struct pv_blk_params *bp)
 	error = xbd_read_size(sc, bp->bp_sectorsize, &bp->bp_mediasize);
 	if (error != 0)
 		return (error);
+	/* Linux's back end offers it when it is connected, and not before. */
+	sc->xbd_persistent = xbd_tun_persistent != 0 && xenbus_feature(dev, "feature-persistent");
 	info = xenbus_read_option(dev, XENBUS_BACK, "info", UINT32_MAX, 0);
 	if ((info & VDISK_CDROM) != 0) {
 		device_printf(dev, "a CD-ROM drive: xbd serves disks only\n");

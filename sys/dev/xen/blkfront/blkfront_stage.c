@@ -69,8 +69,9 @@ xbd_stages_free(struct xbd_softc *sc)
 }
 
 /*
- * The data is granted for writing even when it is only to be read, as the pages are used again for
- * another request while they stay mapped (blkif.h, note 8).
+ * All is granted for writing even when it is only to be read, as the pages are used again for another
+ * request while they stay mapped (blkif.h, note 8).  That goes for the list of segments as well:
+ * Linux's back end maps whatever it keeps for writing.
  */
 static int
 xbd_stage_grant(struct xbd_softc *sc, struct xbd_stage *st)
@@ -85,7 +86,7 @@ xbd_stage_grant(struct xbd_softc *sc, struct xbd_stage *st)
 		xen_gnttab_grant(st->xs_refs[i], sc->xbd_granted_to,
 		    pmap_kextract((vm_offset_t)st->xs_data + i * PAGE_SIZE), false);
 	xen_gnttab_grant(st->xs_refs[i], sc->xbd_granted_to,
-	    pmap_kextract((vm_offset_t)st->xs_list), true);
+	    pmap_kextract((vm_offset_t)st->xs_list), false);
 	st->xs_granted = true;
 	return (0);
 }

@@ -41,11 +41,11 @@ struct xbd_softc {
 	/* Negotiated in setup(). */
 	u_int		 xbd_order;	/* log2 of the ring's pages */
 	u_int		 xbd_segs;	/* pages of data in a request */
-	u_int		 xbd_persistent; /* the back end may keep our pages mapped */
 	struct xen_evtchn *xbd_channel;
 	struct pvq	*xbd_ring;
 
 	/* Negotiated in live(). */
+	u_int		 xbd_persistent; /* the back end may keep our pages mapped */
 	uint8_t		 xbd_flush_op;
 	uint8_t		 xbd_discard_flag;
 
