@@ -5,8 +5,8 @@
  */
 
 /*
- * pv_net's offload metadata, most of it of what is received: frames of every kind, their headers cut into mbufs at every
- * place, and all lies about them that there are.
+ * pv_net's offload metadata, most of it of what is received: frames of every kind, their headers cut
+ * into mbufs at every place, and all lies about them that there are.
  *
  * Compiled twice, for FreeBSD 15, whose stack takes partial checksums, and for 14, whose does not.
  */

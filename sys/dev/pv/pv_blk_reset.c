@@ -23,8 +23,8 @@ static void
 pv_blk_die(struct pv_blk *blk, const char *what, int error)
 {
 	PV_BLK_ASSERT(blk);
-	device_printf(blk->blk_dev, "%s failed, error %d: the disk is lost until the device is "
-	    "detached and attached again\n", what, error);
+	device_printf(blk->blk_dev, "%s failed, error %d: the disk is lost until the driver's "
+	    "module is unloaded and loaded again (kldunload, kldload)\n", what, error);
 	blk->blk_flags |= PVB_DEAD;
 	pv_blk_fail_queued(blk, ENXIO);
 }

@@ -154,7 +154,8 @@ pv_net_halt(struct pv_net *pn)
 			pv_net_abandon(pn->pn_rxqs[i].prq_pvq);
 		}
 		device_printf(pn->pn_dev, "the device did not stop (error %d): its buffers are "
-		    "given up, and the interface stays down\n", error);
+		    "given up, and the interface stays down until the driver's module is "
+		    "unloaded and loaded again (kldunload, kldload)\n", error);
 		return (error);
 	}
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
@@ -177,7 +178,8 @@ pv_net_revive(struct pv_net *pn)
 	}
 	pn->pn_dead = true;
 	device_printf(pn->pn_dev, "the device did not start again (error %d): the interface "
-	    "stays down\n", error);
+	    "stays down until the driver's module is unloaded and loaded again (kldunload, "
+	    "kldload)\n", error);
 	return (error);
 }
 

@@ -109,6 +109,7 @@ struct pvq_stats {
 	uint64_t	qs_kicks;	/* notifications sent */
 	uint64_t	qs_nokicks;	/* notifications that the other side did not ask for */
 	uint64_t	qs_intrs;	/* interrupts taken for this queue */
+	uint64_t	qs_lengths;	/* lengths that can't be, where they don't matter */
 	uint64_t	qs_faults;	/* times the queue was marked broken */
 };
 

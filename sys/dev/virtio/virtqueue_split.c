@@ -400,7 +400,8 @@ vq_release(struct vqsplit *vq, uint16_t head, uint32_t given)
  * Check one used element.  Returns false, and the queue is broken, if it is a lie.
  *
  * Legacy devices are known to report lengths that mean nothing, and a driver is asked to ignore them
- * (2.7.8.3): there the length is cut to what fits.
+ * (2.7.8.3): there the length is cut to what fits.  So it is on all devices for a chain of which the
+ * device wrote nothing, because it could not: that length is of no use to anybody.
  */
 static bool
 vq_check(struct vqsplit *vq, uint32_t id, uint32_t *len)
@@ -417,10 +418,11 @@ vq_check(struct vqsplit *vq, uint32_t id, uint32_t *len)
 		return (false);
 	}
 	if (*len > vd->vd_wlen) {
-		if (vq->vq_modern) {
+		if (vq->vq_modern && vd->vd_wlen > 0) {
 			pvq_break(&vq->vq_pvq, PVQ_FAULT_LEN, *len);
 			return (false);
 		}
+		vq->vq_pvq.q_stats.qs_lengths++;
 		*len = vd->vd_wlen;
 	}
 	return (true);
