@@ -67,8 +67,11 @@ testkernels: .PHONY generic
 hosted: .PHONY headers
 	@${SUBMAKE} -C ${.CURDIR}/tests/hosted all
 
-# The module that the kernel's own tests load.
+# The modules that tests load: the kernel's own, and Xen's.
 ktest: .PHONY testkernels
+	@mkdir -p ${OBJTOP}/GENERIC/tests/xpend
+	@${SUBMAKE} -C ${.CURDIR}/tests/sys/xen/xpend KERNCONF=GENERIC \
+	    MAKEOBJDIR=${OBJTOP}/GENERIC/tests/xpend all
 .for _kernel in GENERIC GENERIC-NODEBUG
 	@mkdir -p ${OBJTOP}/${_kernel}/tests/ktest
 	@${SUBMAKE} -C ${.CURDIR}/tests/sys/kern/ktest KERNCONF=${_kernel} \

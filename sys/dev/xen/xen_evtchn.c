@@ -408,7 +408,11 @@ xen_evtchn_adopt(evtchn_port_t port, const struct xen_evtchn_params *params,
 	if (evtchn_bad_cpu(params))
 		return (EINVAL);
 	sx_xlock(&evtchn_lock);
-	error = evtchn_create(EVTCHN_ADOPTED, port, false, evtchn_first_cpu(), params, ecp);
+	if (evtchn_lookup(port) != NULL)
+		error = EBUSY;
+	else
+		error = evtchn_create(EVTCHN_ADOPTED, port, false, evtchn_first_cpu(), params,
+		    ecp);
 	sx_xunlock(&evtchn_lock);
 	return (error);
 }
@@ -474,6 +478,19 @@ xen_evtchn_sent(const struct xen_evtchn *ec)
 	return (ec->ec_sent);
 }
 
+/* On each CPU, with its interrupts disabled: an upcall can't come in between. */
+static void
+evtchn_look(void *arg __unused)
+{
+
+	xen_evtchn_upcall(curcpu, NULL);
+}
+
+/*
+ * Vectors are set already (xen_upcall.c), and an upcall that came before there was an interface to
+ * look at has left upcall_pending set: as long as it is, Xen does not call that CPU up.  So each
+ * looks once; no channel is in use here yet, and the ports that it finds are masked.
+ */
 int
 xen_evtchn_init(device_t dev)
 {
@@ -483,7 +500,8 @@ xen_evtchn_init(device_t dev)
 		abi = &xen_evtchn_fifo;
 	else
 		(void)xen_evtchn_2l.ea_init();
-	evtchn_abi = abi;
+	atomic_store_rel_ptr((volatile uintptr_t *)&evtchn_abi, (uintptr_t)abi);
+	smp_rendezvous(NULL, evtchn_look, NULL, NULL);
 	if (bootverbose)
 		device_printf(dev, "%s event channels, %u\n", abi->ea_name, abi->ea_nports);
 	return (0);

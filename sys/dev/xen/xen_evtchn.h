@@ -60,7 +60,11 @@ int	xen_evtchn_bind_interdomain(domid_t remote, evtchn_port_t port,
 int	xen_evtchn_bind_virq(u_int virq, const struct xen_evtchn_params *params,
 	    struct xen_evtchn **ecp);
 
-/* Use a port that is bound already (xenstore's).  It is not closed by xen_evtchn_free(). */
+/*
+ * Use a port that is bound already (xenstore's).  It is not closed by xen_evtchn_free().
+ *
+ * Returns EBUSY if it is in use here, too.
+ */
 int	xen_evtchn_adopt(evtchn_port_t port, const struct xen_evtchn_params *params,
 	    struct xen_evtchn **ecp);
 

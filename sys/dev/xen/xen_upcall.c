@@ -24,9 +24,12 @@
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/bus.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
 #include <sys/pcpu.h>
 #include <sys/proc.h>
 #include <sys/rman.h>
+#include <sys/sched.h>
 #include <sys/smp.h>
 
 #include <machine/bus.h>
@@ -78,7 +81,33 @@ xen_upcall_alloc(device_t dev, device_t child, u_int cpu)
 	return (error);
 }
 
-/* Tell Xen the vector of a CPU. */
+/* Run on a CPU, as long as there are several. */
+static void
+xen_upcall_visit(u_int cpu)
+{
+
+	if (!smp_started)
+		return;
+	thread_lock(curthread);
+	sched_bind(curthread, cpu);
+	thread_unlock(curthread);
+}
+
+static void
+xen_upcall_leave(void)
+{
+
+	if (!smp_started)
+		return;
+	thread_lock(curthread);
+	sched_unbind(curthread);
+	thread_unlock(curthread);
+}
+
+/*
+ * Tell Xen the vector of a CPU, on that CPU: an upcall by the vector that a kernel had set for itself
+ * is over when this returns, and can't take later events for its own.
+ */
 static int
 xen_upcall_tell(u_int cpu)
 {
@@ -93,7 +122,10 @@ xen_upcall_tell(u_int cpu)
 	memset(&arg, 0, sizeof(arg));
 	arg.vcpu = xen_cpus[cpu].xc_vcpu;
 	arg.vector = XEN_UPCALL_VECTOR(data);
-	return (xen_hvm_op(HVMOP_set_evtchn_upcall_vector, &arg));
+	xen_upcall_visit(cpu);
+	error = xen_hvm_op(HVMOP_set_evtchn_upcall_vector, &arg);
+	xen_upcall_leave();
+	return (error);
 }
 
 int

@@ -1,0 +1,52 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What the module xen finds when it is loaded in the middle of an upcall that nobody answered.
+ *
+ * Xen interrupts a vCPU only when it changes evtchn_upcall_pending from 0 to 1.  This module sets it
+ * on each vCPU, and says that each word of event channels has a pending one: from then on the vCPU
+ * is not interrupted before somebody has looked.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/linker.h>
+#include <sys/module.h>
+#include <sys/pcpu.h>
+#include <sys/smp.h>
+
+#include <machine/cpufunc.h>
+
+#ifndef __XEN_INTERFACE_VERSION__
+#define	__XEN_INTERFACE_VERSION__	0x00040d00
+#endif
+#include <xen/xen.h>
+
+static int
+xpend_modevent(module_t mod __unused, int what, void *arg __unused)
+{
+	struct vcpu_info *info;
+	char *variable;
+	u_int cpu;
+
+	if (what != MOD_LOAD)
+		return (what == MOD_UNLOAD ? 0 : EOPNOTSUPP);
+	variable = linker_file_lookup_symbol(linker_kernel_file, "pcpu_entry_vcpu_info", 0);
+	if (variable == NULL)
+		return (ENXIO);
+	CPU_FOREACH(cpu) {
+		info = *(struct vcpu_info **)(variable + dpcpu_off[cpu]);
+		atomic_set_long((volatile u_long *)&info->evtchn_pending_sel, ~0UL);
+		atomic_store_rel_8(&info->evtchn_upcall_pending, 1);
+	}
+	return (0);
+}
+
+static moduledata_t xpend_mod = { "xpend", xpend_modevent, NULL };
+DECLARE_MODULE(xpend, xpend_mod, SI_SUB_DRIVERS, SI_ORDER_ANY);
+MODULE_VERSION(xpend, 1);
