@@ -340,32 +340,34 @@ tq_run(struct taskqueue *tq)
 
 	tb.tb_running = NULL;
 	LIST_INSERT_HEAD(&tq->tq_active, &tb, tb_link);
-	while ((task = STAILQ_FIRST(&tq->tq_queue)) != NULL) {
-		STAILQ_REMOVE_HEAD(&tq->tq_queue, ta_link);
-		pending = task->ta_pending;
-		task->ta_pending = 0;
-		tb.tb_running = task;
-		tb.tb_seq = ++tq->tq_seq;
+	for (;;) {
+		task = STAILQ_FIRST(&tq->tq_queue);
+		if (task == NULL && !in_net)
+			break;
+		if (task != NULL) {
+			STAILQ_REMOVE_HEAD(&tq->tq_queue, ta_link);
+			pending = task->ta_pending;
+			task->ta_pending = 0;
+			tb.tb_running = task;
+			tb.tb_seq = ++tq->tq_seq;
+		}
 		tq_unlock(tq);
-		if (in_net != (TASK_IS_NET(task) != 0)) {
+		if (in_net != (task != NULL && TASK_IS_NET(task) != 0)) {
 			if (in_net)
 				NET_EPOCH_EXIT(et);
 			else
 				NET_EPOCH_ENTER(et);
 			in_net = !in_net;
 		}
-		task->ta_func(task->ta_context, pending);
+		if (task != NULL)
+			task->ta_func(task->ta_context, pending);
 		tq_lock(tq);
 		tb.tb_running = NULL;
-		if (tq->tq_waiters != 0)
+		if (task != NULL && tq->tq_waiters != 0)
 			wakeup(task);
+		/* Leaving the epoch took a turn without the lock: something may have come. */
 	}
 	LIST_REMOVE(&tb, tb_link);
-	if (in_net) {
-		tq_unlock(tq);
-		NET_EPOCH_EXIT(et);
-		tq_lock(tq);
-	}
 }
 
 void

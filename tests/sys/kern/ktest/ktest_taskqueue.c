@@ -392,6 +392,28 @@ taskqueue_network_tasks_are_in_the_epoch(void)
 	taskqueue_free(tq);
 }
 
+/* One that is queued while the thread leaves the epoch of the one before. */
+static void
+taskqueue_network_tasks_follow_each_other(void)
+{
+	struct taskqueue *tq;
+	struct job j;
+	volatile u_int k;
+	u_int i;
+
+	tq = taskqueue_create("ktest", M_WAITOK, taskqueue_thread_enqueue, &tq);
+	KT_EQ(taskqueue_start_threads(&tq, 1, PI_SOFT, "ktest tasks"), 0);
+	job_init(&j, tq, 0);
+	NET_TASK_INIT(&j.task, 0, net_task, &j);
+	for (i = 0; i < 5000u * ktest_rounds && j.calls == i; i++) {
+		taskqueue_enqueue(tq, &j.task);
+		KT_SPIN(j.calls == i + 1);
+		for (k = 0; k < i % 500; k++)
+			cpu_spinwait();
+	}
+	taskqueue_free(tq);
+}
+
 static void
 taskqueue_global_queues(void)
 {
@@ -465,6 +487,7 @@ const struct ktest_case ktest_taskqueue_cases[] = {
 	{ "taskqueue.callbacks", taskqueue_callbacks },
 	{ "taskqueue.fast_from_interrupt", taskqueue_fast_from_interrupt },
 	{ "taskqueue.network_tasks_are_in_the_epoch", taskqueue_network_tasks_are_in_the_epoch },
+	{ "taskqueue.network_tasks_follow_each_other", taskqueue_network_tasks_follow_each_other },
 	{ "taskqueue.global_queues", taskqueue_global_queues },
 	{ "taskqueue.no_enqueue_is_lost", taskqueue_no_enqueue_is_lost },
 	{ NULL, NULL }
