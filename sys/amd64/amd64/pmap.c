@@ -14,11 +14,13 @@
  *	KERNBASE + 2 MB		the kernel: text read-only, data not executable
  *	_end .. -1		address space for modules (ktext_avail .. ktext_end)
  *
- * Page-table pages are never freed.  Before the page allocator runs they are taken off
- * phys_avail[], later from it.  Global pages are not used: with one address space nothing is
- * gained by them, and a write of %cr3 then empties the TLB.
+ * Page-table pages are never freed, but for those of the direct map, whose large pages are split and
+ * put together again as memory types and protections change.  Before the page allocator runs they
+ * are taken off phys_avail[], later from it.  Global pages are not used: with one address space
+ * nothing is gained by them, and a write of %cr3 then empties the TLB.
  *
- * Locking.  None.  A page-table page is put in place by compare-and-set and the loser of a race
+ * Locking.  pmap_dmap_mtx for the direct map's entries, which are changed by change_range() only.
+ * None for the others: a page-table page is put in place by compare-and-set and the loser of a race
  * gives its page back; the entries for an address belong to whoever allocated that address.
  *
  * Gaps: no user address spaces, no 5-level tables, no 1 GB pages.
@@ -31,6 +33,7 @@
 #include <sys/proc.h>
 #include <sys/rwlock.h>
 #include <sys/smp.h>
+#include <sys/sysctl.h>
 
 #include <vm/vm.h>
 #include <vm/vm_param.h>
@@ -74,6 +77,20 @@ int pmap_pcid_invlpg_workaround;
 int pmap_pcid_invlpg_workaround_uena;
 
 static bool pmap_initialized;
+
+static struct mtx pmap_dmap_mtx;
+MTX_SYSINIT(pmap_dmap, &pmap_dmap_mtx, "pmap dmap", MTX_DEF);
+
+static SYSCTL_NODE(_vm, OID_AUTO, pmap, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Page tables");
+static SYSCTL_NODE(_vm_pmap, OID_AUTO, pde, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "2 MB pages");
+
+static u_long pmap_demotions;
+SYSCTL_ULONG(_vm_pmap_pde, OID_AUTO, demotions, CTLFLAG_RD, &pmap_demotions, 0,
+    "2 MB pages that were split");
+
+static u_long pmap_promotions;
+SYSCTL_ULONG(_vm_pmap_pde, OID_AUTO, promotions, CTLFLAG_RD, &pmap_promotions, 0,
+    "2 MB pages that were put together");
 
 /*
  * What every valid entry that maps memory has; A and M are set so that no cycle is spent on them.
@@ -447,30 +464,84 @@ pde_demote(pd_entry_t *pde, vm_offset_t va)
 }
 
 /*
- * Clear and set bits in the entries of all pages of [va, va + size), splitting large pages.
+ * Map 2 MB by one entry again, if the table below pde says nothing that such an entry can't.  Only
+ * in the direct map: nobody else looks into its tables, so this one can be freed.
+ */
+static void
+pde_promote(pd_entry_t *pde, vm_offset_t va)
+{
+	pt_entry_t *t = table_at(*pde);
+	vm_paddr_t table = *pde & PG_FRAME;
+	pd_entry_t new;
+	int i;
+
+	for (i = 1; i < NPTEPG; i++) {
+		if (t[i] != t[0] + ptoa((pt_entry_t)i))
+			return;
+	}
+	new = (t[0] & ~X86_PG_PTE_PAT) | X86_PG_PS;
+	if (t[0] & X86_PG_PTE_PAT)
+		new |= X86_PG_PDE_PAT;
+	pde_store(pde, new);
+	pmap_invalidate_range(kernel_pmap, va & ~PDRMASK, (va & ~PDRMASK) + NBPDR);
+	table_free(table);
+	pmap_promotions++;
+}
+
+/*
+ * Clear and set bits in the entries of the pages of [va, end), which are in one 2 MB page or table.
  */
 static int
-change_range(vm_offset_t va, vm_size_t size, pt_entry_t clear, pt_entry_t set)
+change_pde_range(vm_offset_t va, vm_offset_t end, pt_entry_t clear, pt_entry_t set)
 {
-	vm_offset_t start = trunc_page(va), end = round_page(va + size);
-	pd_entry_t *pde;
+	pd_entry_t *pde = pde_find(va);
 	pt_entry_t *pte, old;
+	vm_offset_t v;
 
-	for (va = start; va < end; va += PAGE_SIZE) {
-		pde = pde_find(va);
-		if (pde == NULL || *pde == 0)
-			return (EINVAL);
-		if ((*pde & X86_PG_PS) != 0 && !pde_demote(pde, va))
+	if (pde == NULL || *pde == 0)
+		return (EINVAL);
+	if ((*pde & X86_PG_PS) != 0) {
+		/* The bits for the memory type are elsewhere in the entry of a large page. */
+		if (end - va == NBPDR && ((clear | set) & X86_PG_PTE_CACHE) == 0) {
+			pde_store(pde, (*pde & ~clear) | set);
+			return (0);
+		}
+		if (!pde_demote(pde, va))
 			return (ENOMEM);
-		pte = vtopte(va);
-		if (pte == NULL)
-			return (EINVAL);
+		pmap_demotions++;
+	}
+	pte = &table_at(*pde)[pmap_pte_index(va)];
+	for (v = va; v < end; v += PAGE_SIZE, pte++) {
 		do {
 			old = *pte;
 		} while (!atomic_cmpset_long(pte, old, (old & ~clear) | set));
 	}
-	pmap_invalidate_range(kernel_pmap, start, end);
+	if (VIRT_IN_DMAP(va))
+		pde_promote(pde, va);
 	return (0);
+}
+
+/*
+ * Clear and set bits in the entries of all pages of [va, va + size), splitting large pages, and, in
+ * the direct map, putting them together again.
+ */
+static int
+change_range(vm_offset_t va, vm_size_t size, pt_entry_t clear, pt_entry_t set)
+{
+	vm_offset_t start = trunc_page(va), end = round_page(va + size), next;
+	bool dmap = VIRT_IN_DMAP(va);
+	int error = 0;
+
+	if (dmap)
+		mtx_lock(&pmap_dmap_mtx);
+	for (va = start; error == 0 && va < end; va = next) {
+		next = MIN((va & ~PDRMASK) + NBPDR, end);
+		error = change_pde_range(va, next, clear, set);
+	}
+	if (dmap)
+		mtx_unlock(&pmap_dmap_mtx);
+	pmap_invalidate_range(kernel_pmap, start, end);
+	return (error);
 }
 
 /*
