@@ -176,6 +176,19 @@ cmd_echo(int argc, char **argv)
 CONSOLE_CMD(echo, cmd_echo, "echo [word ...]");
 
 static int
+cmd_date(int argc, char **argv)
+{
+	struct timeval now;
+
+	if (argc != 2 || strcmp(argv[1], "+%s") != 0)
+		return (cmd_usage(argv[0]));
+	microtime(&now);
+	printf("%jd\n", (intmax_t)now.tv_sec);
+	return (0);
+}
+CONSOLE_CMD(date, cmd_date, "date +%s");
+
+static int
 cmd_ls(int argc, char **argv)
 {
 	char name[128];

@@ -384,7 +384,7 @@ console_start(void *arg __unused)
 	    kthread_add(console_interpreter, NULL, NULL, NULL, 0, 0, "console") != 0)
 		panic("console: can't start the interpreter");
 }
-SYSINIT(console, SI_SUB_KTHREAD_INIT, SI_ORDER_ANY, console_start, NULL);
+SYSINIT(console, SI_SUB_SMP, SI_ORDER_ANY, console_start, NULL);
 
 bool
 cmd_interrupted(void)

@@ -11,7 +11,8 @@
  * are numbered in the order of the table.  cpu_mp_start() prepares what each needs: per-CPU data,
  * stacks.  They are started only when they can take part (release_aps(), SI_SUB_SMP), so that
  * none has to spin meanwhile: one after the other gets INIT and STARTUP (SDM 3A, 9.4.4), comes
- * through mpboot.S to init_secondary_entry(), and enters the scheduler.
+ * through mpboot.S to init_secondary_entry(), and enters the scheduler.  Xen starts a processor
+ * where it is told to (xen_start_cpu()), without the climb.
  *
  *	first processor		the new one
  *	INIT, STARTUP
@@ -204,20 +205,18 @@ trampoline_tables(void)
 	return (m);
 }
 
+/* Start a processor by the trampoline (SDM volume 3, 9.4.4). */
 static void
-start_ap(u_int cpu, vm_paddr_t tables)
+start_by_ipi(u_int cpu, vm_paddr_t tables, char *stack)
 {
 	char *page = (char *)PHYS_TO_DMAP(TRAMPOLINE);
-	char *stack = kmem_malloc(KSTACK_PAGES * PAGE_SIZE, M_WAITOK | M_ZERO);
 	u_int id = cpu_apic_ids[cpu];
 	int i;
 
 	memcpy(page, mptramp_start, mptramp_end - mptramp_start);
 	*(uint64_t *)(page + ((char *)&mptramp_pagetables - mptramp_start)) = tables;
-	*(uint64_t *)(page + (mptramp_stack - mptramp_start)) =
-	    (uint64_t)stack + KSTACK_PAGES * PAGE_SIZE;
+	*(uint64_t *)(page + (mptramp_stack - mptramp_start)) = (uint64_t)stack;
 	*(uint64_t *)(page + (mptramp_arg - mptramp_start)) = (uint64_t)&__pcpu[cpu];
-	ap_ready = 0;
 
 	lapic_ipi_raw(APIC_DEST_DESTFLD | APIC_TRIGMOD_EDGE | APIC_LEVEL_ASSERT |
 	    APIC_DESTMODE_PHY | APIC_DELMODE_INIT, id);
@@ -230,29 +229,47 @@ start_ap(u_int cpu, vm_paddr_t tables)
 		lapic_ipi_wait(100);
 		DELAY(200);
 	}
+}
+
+static void
+start_ap(u_int cpu, vm_paddr_t tables)
+{
+	char *stack = kmem_malloc(KSTACK_PAGES * PAGE_SIZE, M_WAITOK | M_ZERO);
+	int i;
+
+	stack += KSTACK_PAGES * PAGE_SIZE;
+	ap_ready = 0;
+	if (xen_guest())
+		xen_start_cpu(cpu_apic_ids[cpu], stack, init_secondary_entry, &__pcpu[cpu]);
+	else
+		start_by_ipi(cpu, tables, stack);
 	for (i = 0; i < AP_PATIENCE / 10 && !ap_ready; i++)
 		DELAY(10);
 	if (!ap_ready)
-		panic("cpu%u (APIC ID %u) does not start", cpu, id);
+		panic("cpu%u (APIC ID %u) does not start", cpu, cpu_apic_ids[cpu]);
 }
 
 static void
 release_aps(void *dummy __unused)
 {
-	vm_page_t m;
+	vm_paddr_t tables = 0;
+	vm_page_t m = NULL;
 	u_int cpu;
 	int i;
 
 	if (mp_ncpus == 1)
 		return;
-	if (!trampoline_ok())
-		panic("no memory at %#x to start processors with", TRAMPOLINE);
-	m = trampoline_tables();
+	if (!xen_guest()) {
+		if (!trampoline_ok())
+			panic("no memory at %#x to start processors with", TRAMPOLINE);
+		m = trampoline_tables();
+		tables = VM_PAGE_TO_PHYS(m);
+	}
 	for (cpu = 1; cpu <= mp_maxid; cpu++)
-		start_ap(cpu, VM_PAGE_TO_PHYS(m));
+		start_ap(cpu, tables);
 	smp_cpus = mp_ncpus;
 	atomic_store_rel_int(&smp_started, 1);
-	for (i = 0; i < 3; i++) {
+	for (i = 0; m != NULL && i < 3; i++) {
 		vm_page_unwire_noq(&m[i]);
 		vm_page_free(&m[i]);
 	}

@@ -13,9 +13,14 @@
  *
  * Two processors' readings can differ by a little where their counters do.  A timecounter must not
  * go back, so xen_clock_ns() never returns less than it has returned to anybody.
+ *
+ * A domain that was saved goes on with another system time, of another host perhaps.  Its own time
+ * goes on from where it stopped (clock_offset); what has passed meanwhile is seen in the time of day,
+ * which Xen has in the shared info page as that of its own beginning.
  */
 #include <sys/param.h>
 #include <sys/systm.h>
+#include <sys/eventhandler.h>
 #include <sys/kernel.h>
 #include <sys/lock.h>
 #include <sys/mutex.h>
@@ -33,6 +38,7 @@
 #define	NS_FREQ		1000000000
 
 static volatile u_long clock_last;
+static u_long clock_offset;	/* written while one processor runs */
 
 /* Before it has a vcpu_info of its own, a processor is the first, in the shared info page. */
 static volatile struct vcpu_time_info *
@@ -72,19 +78,58 @@ read_clock(volatile struct vcpu_time_info *ti)
 }
 
 uint64_t
-xen_clock_ns(void)
+xen_system_ns(void)
 {
-	u_long last, ns;
+	uint64_t ns;
 
 	critical_enter();
 	ns = read_clock(time_info());
 	critical_exit();
+	return (ns);
+}
+
+uint64_t
+xen_clock_ns(void)
+{
+	u_long last, ns;
+
+	ns = xen_system_ns() + clock_offset;
 	last = clock_last;
 	do {
 		if (ns <= last)
 			return (last);
 	} while (!atomic_fcmpset_long(&clock_last, &last, ns));
 	return (ns);
+}
+
+void
+xen_clock_resume(void)
+{
+	clock_offset = clock_last - xen_system_ns();
+}
+
+/* The time of day at Xen's beginning, in nanoseconds. */
+static uint64_t
+read_wallclock(volatile struct shared_info *si)
+{
+	uint32_t version;
+	uint64_t ns;
+
+	do {
+		version = atomic_load_acq_int(&si->wc_version);
+		ns = ((uint64_t)si->wc_sec_hi << 32 | si->wc_sec) * NS_FREQ + si->wc_nsec;
+		atomic_thread_fence_acq();
+	} while ((version & 1) != 0 || si->wc_version != version);
+	return (ns);
+}
+
+static void
+set_time_of_day(void *arg __unused)
+{
+	uint64_t ns = read_wallclock(HYPERVISOR_shared_info) + xen_system_ns();
+	struct timespec ts = { .tv_sec = ns / NS_FREQ, .tv_nsec = ns % NS_FREQ };
+
+	tc_setclock(&ts);
 }
 
 static u_int
@@ -109,3 +154,13 @@ xen_clock_register(void *dummy __unused)
 		tc_init(&xen_timecounter);
 }
 SYSINIT(xen_clock, SI_SUB_CPU, SI_ORDER_FOURTH, xen_clock_register, NULL);
+
+static void
+xen_clock_begin(void *dummy __unused)
+{
+	if (!xen_guest())
+		return;
+	set_time_of_day(NULL);
+	EVENTHANDLER_REGISTER(power_resume, set_time_of_day, NULL, EVENTHANDLER_PRI_FIRST);
+}
+SYSINIT(xen_clock_day, SI_SUB_CLOCKS, SI_ORDER_ANY, xen_clock_begin, NULL);

@@ -9,8 +9,9 @@
  *
  * In this order: xen_kernel_init() from hammer_time(), so that the console works as early as
  * elsewhere; xen_kernel_cpu_init() on each processor once its local APIC is ready, for Xen's
- * events. Local APIC, I/O APIC and ACPI tables are emulated for PVH guests, and used as on any
- * other machine: timers, IPIs and the start of processors need nothing from here.
+ * events.  Processors are started by Xen (xen_start_cpu()), right in long mode.  Local APIC, I/O
+ * APIC and ACPI tables are emulated for PVH guests, and used as on any other machine: timers and
+ * IPIs need nothing from here.
  *
  * Locking.  None: all is written while one processor runs, or by the processor that it is of.
  *
@@ -33,11 +34,13 @@
 #include <machine/cpufunc.h>
 #include <machine/intr_machdep.h>
 #include <machine/md_var.h>
+#include <machine/specialreg.h>
 #include <machine/vmparam.h>
 
 #include <x86/xen/xen_kernel.h>
 #include <xen/arch-x86/cpuid.h>
 #include <xen/hvm/hvm_op.h>
+#include <xen/hvm/hvm_vcpu.h>
 #include <xen/memory.h>
 #include <xen/sched.h>
 #include <xen/vcpu.h>
@@ -216,11 +219,38 @@ xen_tsc_reliable(void)
 	return ((regs[0] & (TIME_TSC_EMULATED | TIME_TSC_RELIABLE)) != 0);
 }
 
+void
+xen_start_cpu(u_int apic_id, char *stack, void *entry, void *arg)
+{
+	static struct vcpu_hvm_context context;
+	u_int vcpu = apic_id / 2;
+	long error;
+
+	context = (struct vcpu_hvm_context){
+		.mode = VCPU_HVM_MODE_64B,
+		.cpu_regs.x86_64 = {
+			/* As after a call, which the alignment of the stack tells from a jump. */
+			.rsp = (uintptr_t)stack - sizeof(register_t),
+			.rip = (uintptr_t)entry,
+			.rdi = (uintptr_t)arg,
+			.cr0 = CR0_PE | CR0_PG | CR0_WP,
+			.cr3 = KPML4phys,
+			.cr4 = CR4_PAE,
+			.efer = EFER_LME | EFER_LMA | EFER_NXE,
+		},
+	};
+	error = xen_kernel_call(__HYPERVISOR_vcpu_op, VCPUOP_initialise, vcpu, (u_long)&context);
+	if (error == 0)
+		error = xen_kernel_call(__HYPERVISOR_vcpu_op, VCPUOP_up, vcpu, 0);
+	if (error != 0)
+		panic("Xen does not start vCPU %u (error %ld)", vcpu, error);
+}
+
 /* SCHEDOP_poll of no channel is a sleep until a time. */
 void
 xen_sleep_ns(uint64_t ns)
 {
-	struct sched_poll poll = { .nr_ports = 0, .timeout = xen_clock_ns() + ns };
+	struct sched_poll poll = { .nr_ports = 0, .timeout = xen_system_ns() + ns };
 
 	(void)xen_kernel_call(__HYPERVISOR_sched_op, SCHEDOP_poll, (u_long)&poll, 0);
 }
@@ -234,10 +264,13 @@ xen_shutdown(u_int reason)
 	(void)xen_kernel_call(__HYPERVISOR_sched_op, SCHEDOP_shutdown, (u_long)&arg, 0);
 }
 
+/* A halted domain would stay for ever, and nobody has a key to press: it is powered off. */
 static void
 xen_poweroff(void *junk __unused, int howto)
 {
-	if (howto & RB_POWEROFF)
+	if (howto & RB_HALT)
+		printf("The operating system has halted.\n");
+	if (howto & (RB_POWEROFF | RB_HALT))
 		xen_shutdown(SHUTDOWN_poweroff);
 }
 

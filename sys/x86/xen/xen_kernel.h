@@ -97,8 +97,24 @@ void	xen_intr_unbind_kernel(evtchn_port_t port);
 /* IDT_EVTCHN has come; interrupts are off. */
 void	xen_handle_upcall(struct trapframe *frame);
 
-/* Xen's clock, in nanoseconds; any context. */
+/*
+ * Time in nanoseconds; any context.  xen_clock_ns() goes on steadily over suspensions, which
+ * xen_system_ns() does not: that is the time that hypercalls take and give.
+ */
 uint64_t xen_clock_ns(void);
+uint64_t xen_system_ns(void);
+
+/* After a suspension, while one processor runs: xen_clock_ns() goes on. */
+void	xen_clock_resume(void);
+
+/*
+ * Start another processor: it calls entry(arg) in long mode, with interrupts off, on the kernel's page
+ * tables and no descriptor tables.
+ *
+ * apic_id  of its local APIC
+ * stack    the end of a stack for it
+ */
+void	xen_start_cpu(u_int apic_id, char *stack, void *entry, void *arg);
 
 /* Does Xen vouch for the time-stamp counter: at one rate, and the same on all processors? */
 bool	xen_tsc_reliable(void);
