@@ -24,6 +24,15 @@ HEADER_FIELDS = ["flags", "gso_type", "hdr_len", "gso_size", "csum_start", "csum
                  "num_buffers"]
 WAITING_MAX = 1000
 
+NEEDS_CSUM = 1
+# Kinds of packets that stand for several: feature, gso_type, IP version, protocol.
+KINDS = {
+    "tcp4": ("GUEST_TSO4", 1, 4, 6), "tcp6": ("GUEST_TSO6", 4, 6, 6),
+    "udp4": ("GUEST_USO4", 5, 4, 17), "udp6": ("GUEST_USO6", 5, 6, 17),
+    "ecn4": ("GUEST_ECN", 0x81, 4, 6),
+}
+OFFLOADS = ["GUEST_CSUM", "GUEST_TSO4", "GUEST_TSO6", "GUEST_ECN", "GUEST_USO4", "GUEST_USO6"]
+
 
 def load_netpeer() -> ModuleType:
     """tests/netpeer, which is a program without a suffix."""
@@ -37,6 +46,35 @@ def load_netpeer() -> ModuleType:
 
 
 netpeer = load_netpeer()
+
+
+def transport(to: bytes, version: int, protocol: int, data: bytes,
+              finished: bool) -> tuple[bytes, int]:
+    """A frame of TCP or UDP to port 7777 of a host's usual address, and where its header is.
+
+    The checksum is right if it is to be finished, else that of the pseudo header.
+    """
+    if protocol == netpeer.IPPROTO_TCP:
+        segment, at = struct.pack(">HHIIBBHHH", 9000, 7777, 1, 1, 0x50, 0x10, 0x1000, 0, 0), 16
+    else:
+        segment, at = struct.pack(">HHHH", 9000, 7777, 8 + len(data), 0), 6
+    segment += data
+    if version == 4:
+        there = bytes([10, 9, 0, 2])
+        pseudo = netpeer.pseudo(netpeer.IP, there, protocol, len(segment))
+    else:
+        there = bytes.fromhex("fe80" + 12 * "0") + bytes(
+            [to[0] ^ 2, to[1], to[2], 0xFF, 0xFE, to[3], to[4], to[5]])
+        pseudo = netpeer.pseudo(netpeer.IP6, there, protocol, len(segment))
+    if finished:
+        segment = netpeer.with_checksum(segment, at, pseudo)
+    else:
+        total = ~netpeer.checksum(pseudo) & 0xFFFF
+        segment = segment[:at] + struct.pack(">H", total) + segment[at + 2:]
+    packet = netpeer.ipv4(there, protocol, segment) if version == 4 else netpeer.ipv6(
+        there, protocol, segment)
+    frame = bytes(to) + netpeer.MAC + (b"\x08\0" if version == 4 else b"\x86\xdd") + packet
+    return frame, len(frame) - len(segment)
 
 
 class Peer(netpeer.Peer):  # type: ignore[name-defined,misc]
@@ -78,9 +116,18 @@ class Net(device.Device):
                         *args.set):
             self.set_config(setting)
         self.peer = Peer(self)
-        self.waiting: collections.deque[bytes] = collections.deque()
-        self.sent_headers: collections.Counter[str] = collections.Counter()
+        self.waiting: collections.deque[tuple[bytes, dict[str, int]]] = collections.deque()
         self.ack = 0
+        self.offloads = -1
+
+    def agree(self, features: int) -> None:
+        """The driver chose; until it says something else all offloads are on (5.1.6.5.6)."""
+        super().agree(features)
+        self.offloads = -1
+
+    def may(self, name: str) -> bool:
+        """Is this offload on?"""
+        return self.has(name) and bool(self.offloads & self.bit(name))
 
     def wants(self, queue: ring.Queue) -> bool:
         """Buffers for receiving are of use only for frames that wait."""
@@ -91,7 +138,7 @@ class Net(device.Device):
         if queue.index == self.control_index():
             self.process_control(queue)
         elif queue.index % 2 == 0:
-            while self.waiting and self.place(queue, self.waiting[0]):
+            while self.waiting and self.place(queue, *self.waiting[0]):
                 self.waiting.popleft()
         else:
             while (chain := queue.pop()) is not None:
@@ -114,29 +161,59 @@ class Net(device.Device):
         while (chain := queue.pop()) is not None:
             command = ring.gather(self.memory, chain.readable)
             self.count(f"control_{command[0]}_{command[1]}")
+            if self.ack == 0:
+                self.obey(command[0], command[1], command[2:])
             ring.scatter(self.memory, chain.writable, bytes([self.ack]))
             queue.complete(chain, 1)
 
-    def send(self, frame: bytes) -> None:
+    def obey(self, kind: int, command: int, data: bytes) -> None:
+        """Do what a control command says."""
+        if (kind, command) == (5, 0):
+            self.offloads = int.from_bytes(data, "little")
+
+    def state(self) -> dict[str, Any]:
+        """What the driver has set."""
+        return {"features": [name for name in self.names if self.has(name)],
+                "offloads": [name for name in OFFLOADS if self.may(name)]}
+
+    def big(self, kind: str, size: int, segment: int) -> None:
+        """Send so many bytes over TCP or UDP: in one frame if the driver takes that."""
+        feature, gso_type, version, protocol = KINDS[kind]
+        whole = self.may(feature) and size > segment
+        for at in range(0, size, size if whole else segment):
+            length = size if whole else min(segment, size - at)
+            frame, start = transport(self.config[:6], version, protocol,
+                                     netpeer.echo_data(at, length), not self.may("GUEST_CSUM"))
+            offset = 16 if protocol == netpeer.IPPROTO_TCP else 6
+            header = {}
+            if self.may("GUEST_CSUM"):
+                header = {"flags": NEEDS_CSUM, "csum_start": start, "csum_offset": offset}
+            if whole:
+                header |= {"gso_type": gso_type, "gso_size": segment,
+                           "hdr_len": len(frame) - length}
+            self.count(f"big_{kind}" if whole else f"small_{kind}")
+            self.send(frame, header)
+
+    def send(self, frame: bytes, header: dict[str, int] | None = None) -> None:
         """Send a frame to the guest."""
         with self.lock:
             if len(self.waiting) >= WAITING_MAX:
                 self.count("overflows")
                 return
-            self.waiting.append(frame)
+            self.waiting.append((frame, header or {}))
             queue = self.queues[0]
             if queue.live:
                 self.process(queue)
                 queue.publish()
                 queue.ask_kicks()
 
-    def header(self, buffers: int) -> bytes:
+    def header(self, buffers: int, fields: dict[str, int]) -> bytes:
         """A packet's header, with a lie in it if one is due."""
-        values = dict.fromkeys(HEADER_FIELDS, 0) | {"num_buffers": buffers}
+        values = dict.fromkeys(HEADER_FIELDS, 0) | fields | {"num_buffers": buffers}
         values |= self.teller.take("header", 0) or {}
         return HEADER.pack(*values.values())
 
-    def place(self, queue: ring.Queue, frame: bytes) -> bool:
+    def place(self, queue: ring.Queue, frame: bytes, header: dict[str, int]) -> bool:
         """Put a frame into as many buffers as it takes; False if there are too few."""
         chains: list[ring.Chain] = []
         need = HEADER.size + len(frame)
@@ -146,7 +223,7 @@ class Net(device.Device):
                 queue.early.extendleft(reversed(chains))
                 return False
             chains.append(chain)
-        data = self.header(len(chains)) + frame
+        data = self.header(len(chains), header) + frame
         for chain in chains:
             done = ring.scatter(self.memory, chain.writable, data)
             data = data[done:]
@@ -165,6 +242,12 @@ class Net(device.Device):
                 for _ in range(int(count[0]) if count else 1):
                     self.send(bytes(frame[:int(size)]))
                 return {}
+            case ["big", kind, size, segment, *count]:
+                for _ in range(int(count[0]) if count else 1):
+                    self.big(kind, int(size), int(segment))
+                return {}
+            case ["state"]:
+                return self.state()
             case ["waiting"]:
                 return {"waiting": len(self.waiting)}
             case ["ping" | "ping6" | "udp" | "send" | "reset", *_]:

@@ -107,6 +107,7 @@ pv_net_init_locked(struct pv_net *pn)
 			memcpy(pn->pn_lladdr, lladdr, ETHER_ADDR_LEN);
 	}
 	(void)pv_net_set_filter(pn);
+	pv_net_ask_offloads(pn);
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
 		pv_net_tx_start(&pn->pn_txqs[i]);
 	pn->pn_running = true;
@@ -172,8 +173,9 @@ pv_net_revive(struct pv_net *pn)
 
 	error = pn->pn_ops->pno_restart(pn->pn_softc);
 	if (error == 0) {
-		/* The device forgot what address it was given. */
+		/* The device forgot what it was told. */
 		memcpy(pn->pn_lladdr, pn->pn_params.pnp_lladdr, ETHER_ADDR_LEN);
+		pn->pn_offloads_asked = pn->pn_params.pnp_offloads & PV_NET_RX_OFFLOADS;
 		return (0);
 	}
 	pn->pn_dead = true;
@@ -243,6 +245,10 @@ pv_net_tick(void *arg)
 	}
 	if (pn->pn_running && atomic_swap_int(&pn->pn_want_reset, 0) != 0)
 		taskqueue_enqueue(taskqueue_thread, &pn->pn_reset_task);
+	/* Forwarding was switched on or off. */
+	if (pn->pn_running && pn->pn_ops->pno_set_offloads != NULL &&
+	    pv_net_rx_wanted(pn) != pn->pn_offloads_asked)
+		taskqueue_enqueue(taskqueue_thread, &pn->pn_offload_task);
 	/* What a flapping link came to in the end. */
 	if (atomic_swap_int(&pn->pn_link_changes, 0) > PV_NET_LINK_CHANGES)
 		taskqueue_enqueue(taskqueue_thread, &pn->pn_link_task);
@@ -318,6 +324,7 @@ pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
 	pn->pn_params = *params;
 	pn->pn_level = PV_NET_ALLOCATED;
 	memcpy(pn->pn_lladdr, params->pnp_lladdr, ETHER_ADDR_LEN);
+	pn->pn_offloads_asked = params->pnp_offloads & PV_NET_RX_OFFLOADS;
 	sx_init(&pn->pn_sx, "pv_net configuration");
 	sysctl_ctx_init(&pn->pn_queue_sysctl);
 	callout_init(&pn->pn_tick, 1);
@@ -365,6 +372,7 @@ pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params)
 	pn->pn_params.pnp_offloads = params->pnp_offloads;
 	pn->pn_params.pnp_max_frame = params->pnp_max_frame;
 	pn->pn_params.pnp_max_mtu = params->pnp_max_mtu;
+	pn->pn_offloads_asked = params->pnp_offloads & PV_NET_RX_OFFLOADS;
 	if (pn->pn_level == PV_NET_INTERFACE)
 		pv_net_if_capabilities(pn);
 	sx_xunlock(&pn->pn_sx);

@@ -169,6 +169,12 @@ struct pv_net_ops {
 	int	(*pno_set_filter)(void *softc, const struct pv_net_filter *filter);
 	/* Set the Ethernet address; EOPNOTSUPP if the device can't.  May sleep. */
 	int	(*pno_set_lladdr)(void *softc, const uint8_t *lladdr);
+	/*
+	 * What is received may be offloaded in these ways only from now on: some of pnp_offloads,
+	 * all of which are in force after a restart.  Or NULL; it is advice: what comes all the same
+	 * is taken.  May sleep.
+	 */
+	int	(*pno_set_offloads)(void *softc, u_int offloads);
 	/* Is there a link? */
 	bool	(*pno_link_up)(void *softc);
 };
@@ -199,6 +205,9 @@ struct pv_net_params {
 #define	PV_NET_LRO_ECN	0x200	/* with LRO4 and LRO6: with congestion marks, too */
 #define	PV_NET_LRO_UDP4	0x400	/* and several datagrams in one */
 #define	PV_NET_LRO_UDP6	0x800
+#define	PV_NET_RX_GSO	(PV_NET_LRO4 | PV_NET_LRO6 | PV_NET_LRO_ECN | PV_NET_LRO_UDP4 |	\
+	PV_NET_LRO_UDP6)
+#define	PV_NET_RX_OFFLOADS	(PV_NET_RXCSUM | PV_NET_RX_GSO)
 	bool		pnp_link_reports; /* the link's state is known, and may change */
 	bool		pnp_may_rest;	/* that nothing completes for long is no fault */
 	/*

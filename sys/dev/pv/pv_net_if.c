@@ -170,6 +170,32 @@ pv_net_set_mtu(struct pv_net *pn, int mtu)
 	return (error);
 }
 
+/* Have the other side do of offloads for us what is of use now. */
+void
+pv_net_ask_offloads(struct pv_net *pn)
+{
+	u_int want = pv_net_rx_wanted(pn);
+
+	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	if (pn->pn_ops->pno_set_offloads == NULL || want == pn->pn_offloads_asked ||
+	    pn->pn_frozen || pn->pn_dead || pn->pn_detaching)
+		return;
+	/* Refused, it is not asked again: what comes is dealt with here. */
+	pn->pn_offloads_asked = want;
+	if (pn->pn_ops->pno_set_offloads(pn->pn_softc, want) != 0)
+		pn->pn_offload_errors++;
+}
+
+static void
+pv_net_offload_task(void *arg, int pending __unused)
+{
+	struct pv_net *pn = arg;
+
+	sx_xlock(&pn->pn_sx);
+	pv_net_ask_offloads(pn);
+	sx_xunlock(&pn->pn_sx);
+}
+
 static int
 pv_net_set_caps(struct pv_net *pn, int wanted)
 {
@@ -178,7 +204,8 @@ pv_net_set_caps(struct pv_net *pn, int wanted)
 	sx_xlock(&pn->pn_sx);
 	enable = if_getcapenable(pn->pn_ifp);
 	mask = (wanted ^ enable) & if_getcapabilities(pn->pn_ifp);
-	enable ^= mask & (IFCAP_HWCSUM | IFCAP_HWCSUM_IPV6 | IFCAP_TSO);
+	enable ^= mask & (IFCAP_HWCSUM | IFCAP_HWCSUM_IPV6 | IFCAP_TSO | IFCAP_LRO |
+	    IFCAP_VLAN_HWTAGGING | IFCAP_VLAN_HWCSUM | IFCAP_VLAN_HWTSO);
 	/* Segmentation includes the checksum. */
 	if ((enable & IFCAP_TXCSUM) == 0)
 		enable &= ~IFCAP_TSO4;
@@ -186,6 +213,7 @@ pv_net_set_caps(struct pv_net *pn, int wanted)
 		enable &= ~IFCAP_TSO6;
 	if_setcapenable(pn->pn_ifp, enable);
 	if_sethwassist(pn->pn_ifp, pv_net_hwassist(pn, enable));
+	pv_net_ask_offloads(pn);
 	sx_xunlock(&pn->pn_sx);
 	return (0);
 }
@@ -285,6 +313,8 @@ pv_net_if_capabilities(struct pv_net *pn)
 		{ PV_NET_RXCSUM, IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6 },
 		{ PV_NET_TSO4, IFCAP_TSO4 },
 		{ PV_NET_TSO6, IFCAP_TSO6 },
+		{ PV_NET_LRO4, IFCAP_LRO },
+		{ PV_NET_LRO6, IFCAP_LRO },
 	};
 	const struct pv_net_params *params = &pn->pn_params;
 	int cap = IFCAP_VLAN_MTU, enable;
@@ -295,6 +325,12 @@ pv_net_if_capabilities(struct pv_net *pn)
 		if ((params->pnp_offloads & caps[i].offload) != 0)
 			cap |= caps[i].cap;
 	}
+	/* Tags are put into frames by pv_net itself, below which the offloads are the same. */
+	cap |= IFCAP_VLAN_HWTAGGING;
+	if ((params->pnp_offloads & PV_NET_UNTAGGED) == 0 && (cap & IFCAP_TXCSUM) != 0)
+		cap |= IFCAP_VLAN_HWCSUM;
+	if ((params->pnp_offloads & PV_NET_UNTAGGED) == 0 && (cap & IFCAP_TSO) != 0)
+		cap |= IFCAP_VLAN_HWTSO;
 	if (params->pnp_max_mtu >= ETHERMTU_JUMBO)
 		cap |= IFCAP_JUMBO_MTU;
 	if (params->pnp_link_reports)
@@ -326,6 +362,7 @@ pv_net_if_create(struct pv_net *pn)
 	}
 	pn->pn_ifp = ifp;
 	TASK_INIT(&pn->pn_filter_task, 0, pv_net_filter_task, pn);
+	TASK_INIT(&pn->pn_offload_task, 0, pv_net_offload_task, pn);
 	if_initname(ifp, device_get_name(pn->pn_dev), device_get_unit(pn->pn_dev));
 	if_setsoftc(ifp, pn);
 	if_setflags(ifp, IFF_BROADCAST | IFF_SIMPLEX | IFF_MULTICAST);
@@ -354,5 +391,6 @@ pv_net_if_destroy(struct pv_net *pn)
 {
 	ether_ifdetach(pn->pn_ifp);
 	taskqueue_drain(taskqueue_thread, &pn->pn_filter_task);
+	taskqueue_drain(taskqueue_thread, &pn->pn_offload_task);
 	ifmedia_removeall(&pn->pn_media);
 }

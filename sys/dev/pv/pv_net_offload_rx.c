@@ -162,6 +162,29 @@ pv_net_rx_routed(const struct pv_net *pn, bool ip6)
 	return (routed);
 }
 
+/*
+ * Which of the offloads that were agreed on for what is received are of use now.  What comes for
+ * one protocol only to be split is not.
+ */
+u_int
+pv_net_rx_wanted(const struct pv_net *pn)
+{
+	int enable = if_getcapenable(pn->pn_ifp);
+	u_int want = PV_NET_RX_OFFLOADS;
+
+	if ((enable & IFCAP_LRO) == 0)
+		want &= ~PV_NET_RX_GSO;
+	if ((enable & IFCAP_RXCSUM) == 0 || pv_net_rx_routed(pn, false))
+		want &= ~(PV_NET_LRO4 | PV_NET_LRO_UDP4);
+	if ((enable & IFCAP_RXCSUM_IPV6) == 0 || pv_net_rx_routed(pn, true))
+		want &= ~(PV_NET_LRO6 | PV_NET_LRO_UDP6);
+	if ((want & (PV_NET_LRO4 | PV_NET_LRO6)) == 0)
+		want &= ~PV_NET_LRO_ECN;
+	if ((enable & (IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6)) == 0)
+		want &= ~PV_NET_RXCSUM;
+	return (want & pn->pn_params.pnp_offloads);
+}
+
 /* What has to be agreed on for such a packet of several: PV_NET_LRO4 ...; 0: it is none. */
 static u_int
 pv_net_rx_gso_needs(const struct pv_net_headers *h, const struct pv_net_offload *in)

@@ -161,6 +161,10 @@ pv_net_sysctl_attach(struct pv_net *pn)
 	    "Times the watchdog found packets that never completed");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "filter_errors", CTLFLAG_RD, &pn->pn_filter_errors, 0,
 	    "Times the device did not take a receive filter");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "offload_errors", CTLFLAG_RD, &pn->pn_offload_errors, 0,
+	    "Times the device did not take a change of what it offloads");
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "rx_offloads", CTLFLAG_RD, &pn->pn_offloads_asked, 0,
+	    "What the device is asked to offload of what is received: a mask");
 	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "queue_pairs", CTLFLAG_RD,
 	    &pn->pn_params.pnp_npairs, 0, "Pairs of queues in use");
 	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "rx_budget", CTLFLAG_RW, &pn->pn_params.pnp_rx_budget,

@@ -184,12 +184,15 @@ struct pv_net {
 	struct task		 pn_reset_task;
 	struct callout		 pn_tick;
 	struct task		 pn_link_task;
+	struct task		 pn_offload_task;
+	u_int			 pn_offloads_asked; /* of the other side, for what is received */
 	volatile u_int		 pn_want_reset;
 	volatile u_int		 pn_link_changes; /* in this second */
 	struct sysctl_ctx_list	 pn_queue_sysctl;	/* of queues, which may be exchanged */
 	uint64_t		 pn_resets;
 	uint64_t		 pn_watchdogs;
 	uint64_t		 pn_filter_errors;
+	uint64_t		 pn_offload_errors;
 };
 
 /* pv_net_offload.c */
@@ -207,6 +210,7 @@ u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
 
 /* pv_net_offload_rx.c */
 extern int pv_net_lro_forward;
+u_int	pv_net_rx_wanted(const struct pv_net *pn);
 enum pv_net_bad pv_net_rx_offload(const struct pv_net *pn, struct mbuf **mp,
 	    const struct pv_net_offload *in);
 
@@ -255,6 +259,7 @@ int	pv_net_if_create(struct pv_net *pn);
 void	pv_net_if_destroy(struct pv_net *pn);
 int	pv_net_set_filter(struct pv_net *pn);
 void	pv_net_if_capabilities(struct pv_net *pn);
+void	pv_net_ask_offloads(struct pv_net *pn);
 
 /* pv_net_sysctl.c */
 void	pv_net_sysctl_attach(struct pv_net *pn);

@@ -7,9 +7,9 @@
 /*
  * vtnet(4): the virtio network device (VirtIO 1.3, 5.1).
  *
- * This file is the protocol: features, configuration, queues, and the header that stands
- * before each packet. Packets and everything else that FreeBSD sees of the card are pv_net's;
- * the control queue is if_vtnet_ctrl.c's.
+ * This file is the protocol: configuration, queues, and the header that stands before each packet.
+ * Packets and everything else that FreeBSD sees of the card are pv_net's; features are
+ * if_vtnet_features.c's, the control queue if_vtnet_ctrl.c's.
  *
  * Header.  10 bytes, or 12 with num_buffers (VERSION_1, or MRG_RXBUF).  A legacy device
  * without ANY_LAYOUT wants it in a descriptor of its own (2.7.4.3, 5.1.6.1); all others take
@@ -25,8 +25,7 @@
  * that of the receive queue. Everything else is called under pv_net's configuration lock, or
  * while attaching and detaching.
  *
- * Gaps.  One pair of queues (no MQ, RSS); no receive segmentation (GUEST_TSO), no VLAN
- * filter, no announcement: each is left out of the table below, so it is never agreed on.
+ * Gaps.  One pair of queues (no MQ, RSS), no VLAN filter, no announcement: none of these is agreed on.
  */
 
 #include <sys/param.h>
@@ -59,22 +58,6 @@
 #define	VTNET_MAX_MTU_UNMERGED	9216
 #define	VTNET_MAX_MTU		65535
 
-static SYSCTL_NODE(_hw, OID_AUTO, vtnet, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
-    "VirtIO network devices");
-
-static int vtnet_csum_disable;
-SYSCTL_INT(_hw_vtnet, OID_AUTO, csum_disable, CTLFLAG_RDTUN, &vtnet_csum_disable, 0,
-    "Do not use checksum offload, nor segmentation offload");
-
-static int vtnet_tso_disable;
-SYSCTL_INT(_hw_vtnet, OID_AUTO, tso_disable, CTLFLAG_RDTUN, &vtnet_tso_disable, 0,
-    "Do not use TCP segmentation offload");
-
-static char vtnet_disable_features[256];
-SYSCTL_STRING(_hw_vtnet, OID_AUTO, disable_features, CTLFLAG_RDTUN, vtnet_disable_features,
-    sizeof(vtnet_disable_features),
-    "Names of features not to be used, as in the VirtIO specification, separated by commas");
-
 static int vtnet_rx_process_limit = 512;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, rx_process_limit, CTLFLAG_RDTUN, &vtnet_rx_process_limit, 0,
     "Receive buffers handled before others get the CPU");
@@ -82,160 +65,6 @@ SYSCTL_INT(_hw_vtnet, OID_AUTO, rx_process_limit, CTLFLAG_RDTUN, &vtnet_rx_proce
 static int vtnet_tx_kick = 32;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, tx_kick, CTLFLAG_RDTUN, &vtnet_tx_kick, 0,
     "Packets of a burst for one notification of the device");
-
-/* What this driver uses (5.1.3). */
-static const struct virtio_feature vtnet_features[] = {
-	{ VIRTIO_F_ANY_LAYOUT, "ANY_LAYOUT", 0 },
-	{ VIRTIO_NET_F_CSUM, "CSUM", 0 },
-	{ VIRTIO_NET_F_GUEST_CSUM, "GUEST_CSUM", 0 },
-	{ VIRTIO_NET_F_MTU, "MTU", 0 },
-	{ VIRTIO_NET_F_MAC, "MAC", 0 },
-	{ VIRTIO_NET_F_HOST_TSO4, "HOST_TSO4", 0 },
-	{ VIRTIO_NET_F_HOST_TSO6, "HOST_TSO6", 0 },
-	{ VIRTIO_NET_F_HOST_ECN, "HOST_ECN", 0 },
-	{ VIRTIO_NET_F_MRG_RXBUF, "MRG_RXBUF", 0 },
-	{ VIRTIO_NET_F_STATUS, "STATUS", 0 },
-	{ VIRTIO_NET_F_CTRL_VQ, "CTRL_VQ", 0 },
-	{ VIRTIO_NET_F_CTRL_RX, "CTRL_RX", 0 },
-	{ VIRTIO_NET_F_CTRL_MAC_ADDR, "CTRL_MAC_ADDR", 0 },
-	{ 0, NULL, 0 }
-};
-
-/* A feature is of no use without one of others (5.1.3.1). */
-static const struct {
-	uint64_t	feature, needs;
-} vtnet_needs[] = {
-	{ VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_CSUM },
-	{ VIRTIO_NET_F_HOST_TSO6, VIRTIO_NET_F_CSUM },
-	{ VIRTIO_NET_F_HOST_ECN, VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 },
-	{ VIRTIO_NET_F_CTRL_RX, VIRTIO_NET_F_CTRL_VQ },
-	{ VIRTIO_NET_F_CTRL_MAC_ADDR, VIRTIO_NET_F_CTRL_VQ },
-};
-
-/* Those of these features that lack what they need. */
-static uint64_t
-vtnet_useless(uint64_t features)
-{
-	uint64_t useless = 0;
-	size_t i;
-
-	for (i = 0; i < nitems(vtnet_needs); i++) {
-		if ((features & vtnet_needs[i].feature) != 0 &&
-		    (features & vtnet_needs[i].needs) == 0)
-			useless |= vtnet_needs[i].feature;
-	}
-	return (useless);
-}
-
-static bool
-vtnet_separator(char c)
-{
-	return (c == ',' || c == ' ');
-}
-
-/* Is `name' one of the words of a list? */
-static bool
-vtnet_listed(const char *list, const char *name)
-{
-	size_t len = strlen(name), word;
-
-	while (*list != '\0') {
-		for (word = 0; list[word] != '\0' && !vtnet_separator(list[word]); word++)
-			;
-		if (word == len && strncasecmp(list, name, len) == 0)
-			return (true);
-		list += word;
-		while (vtnet_separator(*list))
-			list++;
-	}
-	return (false);
-}
-
-/* What the administrator does not want, for all devices or for this one. */
-static uint64_t
-vtnet_unwanted(struct vtnet_softc *sc)
-{
-	char list[sizeof(vtnet_disable_features)] = "", name[40];
-	const struct virtio_feature *vf;
-	uint64_t unwanted = 0;
-
-	snprintf(name, sizeof(name), "hw.vtnet.%d.disable_features",
-	    device_get_unit(sc->vtn_dev));
-	TUNABLE_STR_FETCH(name, list, sizeof(list));
-	for (vf = vtnet_features; vf->vf_mask != 0; vf++) {
-		if (vtnet_listed(vtnet_disable_features, vf->vf_name) ||
-		    vtnet_listed(list, vf->vf_name))
-			unwanted |= vf->vf_mask;
-	}
-	if (vtnet_csum_disable)
-		unwanted |= VIRTIO_NET_F_CSUM | VIRTIO_NET_F_GUEST_CSUM;
-	if (vtnet_csum_disable || vtnet_tso_disable)
-		unwanted |= VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 |
-		    VIRTIO_NET_F_HOST_ECN;
-	return (unwanted);
-}
-
-/* Agree on features without those in `unwanted'. */
-static int
-vtnet_agree(struct vtnet_softc *sc, uint64_t unwanted)
-{
-	struct virtio_feature table[nitems(vtnet_features)];
-	size_t i;
-
-	memcpy(table, vtnet_features, sizeof(table));
-	for (i = 0; i < nitems(table); i++) {
-		if ((table[i].vf_mask & unwanted) != 0)
-			table[i].vf_flags |= VIRTIO_FEATURE_OFF;
-	}
-	return (virtio_negotiate(sc->vtn_dev, table, &sc->vtn_features));
-}
-
-/*
- * The device's limit for packets; a device that offers less than IPv4 needs lies, and is not
- * asked (5.1.4.1).
- */
-static int
-vtnet_read_mtu(struct vtnet_softc *sc, uint16_t *mtu)
-{
-	*mtu = 0;
-	if (!vtnet_has(sc, VIRTIO_NET_F_MTU))
-		return (0);
-	return (virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config, mtu), mtu,
-	    sizeof(*mtu)));
-}
-
-/*
- * Features, in as many rounds as it takes: some turn out to be useless only when others are
- * known.
- */
-static int
-vtnet_negotiate(struct vtnet_softc *sc)
-{
-	uint64_t less, unwanted = vtnet_unwanted(sc);
-	uint16_t mtu;
-	int error;
-
-	for (;;) {
-		error = vtnet_agree(sc, unwanted);
-		if (error == 0)
-			error = vtnet_read_mtu(sc, &mtu);
-		if (error != 0)
-			return (error);
-		less = vtnet_useless(sc->vtn_features);
-		if (vtnet_has(sc, VIRTIO_NET_F_MTU) && mtu < VIRTIO_NET_MIN_MTU) {
-			device_printf(sc->vtn_dev, "the device says that its MTU is %u, which no "
-			    "network has: not believed\n", mtu);
-			less |= VIRTIO_NET_F_MTU;
-		}
-		if (less == 0)
-			break;
-		unwanted |= less;
-	}
-	sc->vtn_modern = vtnet_has(sc, VIRTIO_F_VERSION_1);
-	sc->vtn_hdrlen = sc->vtn_modern || vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF) ?
-	    VIRTIO_NET_HDR_LEN : VIRTIO_NET_HDR_LEN_LEGACY;
-	return (0);
-}
 
 /* The address that the device has, or one made up for it. */
 static int
@@ -268,6 +97,11 @@ vtnet_offloads(const struct vtnet_softc *sc)
 	} map[] = {
 		{ VIRTIO_NET_F_CSUM, PV_NET_TXCSUM | PV_NET_TXCSUM6 },
 		{ VIRTIO_NET_F_GUEST_CSUM, PV_NET_RXCSUM },
+		{ VIRTIO_NET_F_GUEST_TSO4, PV_NET_LRO4 },
+		{ VIRTIO_NET_F_GUEST_TSO6, PV_NET_LRO6 },
+		{ VIRTIO_NET_F_GUEST_ECN, PV_NET_LRO_ECN },
+		{ VIRTIO_NET_F_GUEST_USO4, PV_NET_LRO_UDP4 },
+		{ VIRTIO_NET_F_GUEST_USO6, PV_NET_LRO_UDP6 },
 		{ VIRTIO_NET_F_HOST_TSO4, PV_NET_TSO4 },
 		{ VIRTIO_NET_F_HOST_TSO6, PV_NET_TSO6 },
 		{ VIRTIO_NET_F_HOST_ECN, PV_NET_TSO_ECN },
@@ -344,6 +178,26 @@ vtnet_encap(void *softc, int pair __unused, struct pv_net_txhdr *hdrs, int n)
 	}
 }
 
+/* What kind of several packets in one this is. */
+static uint16_t
+vtnet_decap_gso(uint8_t type)
+{
+	switch (type) {
+	case VIRTIO_NET_HDR_GSO_NONE:
+		return (PV_NET_GSO_NONE);
+	case VIRTIO_NET_HDR_GSO_TCPV4:
+	case VIRTIO_NET_HDR_GSO_TCPV4 | VIRTIO_NET_HDR_GSO_ECN:
+		return (PV_NET_GSO_TCP4);
+	case VIRTIO_NET_HDR_GSO_TCPV6:
+	case VIRTIO_NET_HDR_GSO_TCPV6 | VIRTIO_NET_HDR_GSO_ECN:
+		return (PV_NET_GSO_TCP6);
+	case VIRTIO_NET_HDR_GSO_UDP_L4:
+		return (PV_NET_GSO_UDP);
+	default:
+		return (PV_NET_GSO_OTHER);
+	}
+}
+
 static void
 vtnet_decap_offload(const struct vtnet_softc *sc, const struct virtio_net_hdr *hdr,
     struct pv_net_offload *o)
@@ -353,11 +207,12 @@ vtnet_decap_offload(const struct vtnet_softc *sc, const struct virtio_net_hdr *h
 		o->po_flags |= PV_NET_NEEDS_CSUM;
 	if ((hdr->flags & VIRTIO_NET_HDR_F_DATA_VALID) != 0)
 		o->po_flags |= PV_NET_DATA_VALID;
+	if ((hdr->gso_type & VIRTIO_NET_HDR_GSO_ECN) != 0)
+		o->po_flags |= PV_NET_GSO_ECN;
 	o->po_csum_start = vtnet_16(sc, hdr->csum_start);
 	o->po_csum_offset = vtnet_16(sc, hdr->csum_offset);
-	/* No kind of segmentation was agreed on. */
-	o->po_gso_type = hdr->gso_type == VIRTIO_NET_HDR_GSO_NONE ? PV_NET_GSO_NONE :
-	    PV_NET_GSO_OTHER;
+	o->po_gso_type = vtnet_decap_gso(hdr->gso_type);
+	o->po_gso_size = vtnet_16(sc, hdr->gso_size);
 }
 
 /* The first buffer of a frame, of which the device says that it wrote `len' bytes. */
@@ -452,6 +307,7 @@ static const struct pv_net_ops vtnet_ops = {
 	.pno_restart = vtnet_restart,
 	.pno_set_filter = vtnet_set_filter,
 	.pno_set_lladdr = vtnet_set_lladdr,
+	.pno_set_offloads = vtnet_set_offloads,
 	.pno_link_up = vtnet_link_up,
 };
 

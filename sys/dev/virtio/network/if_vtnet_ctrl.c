@@ -286,6 +286,40 @@ vtnet_set_lladdr(void *softc, const uint8_t *lladdr)
 	    ETHER_ADDR_LEN));
 }
 
+/*
+ * What the device may do for us from now on, of what was agreed on (5.1.6.5.6).  Frames that are under
+ * way come as they are.
+ */
+int
+vtnet_set_offloads(void *softc, u_int offloads)
+{
+	static const struct {
+		u_int		offload;
+		uint64_t	feature;
+	} map[] = {
+		{ PV_NET_RXCSUM, VIRTIO_NET_F_GUEST_CSUM },
+		{ PV_NET_LRO4, VIRTIO_NET_F_GUEST_TSO4 },
+		{ PV_NET_LRO6, VIRTIO_NET_F_GUEST_TSO6 },
+		{ PV_NET_LRO_ECN, VIRTIO_NET_F_GUEST_ECN },
+		{ PV_NET_LRO_UDP4, VIRTIO_NET_F_GUEST_USO4 },
+		{ PV_NET_LRO_UDP6, VIRTIO_NET_F_GUEST_USO6 },
+	};
+	struct vtnet_softc *sc = softc;
+	uint64_t features = 0;
+	size_t i;
+
+	if (!vtnet_has(sc, VIRTIO_NET_F_CTRL_GUEST_OFFLOADS))
+		return (0);
+	for (i = 0; i < nitems(map); i++) {
+		if ((offloads & map[i].offload) != 0)
+			features |= map[i].feature;
+	}
+	features = vtnet_64(sc, features);
+	memcpy(sc->vtn_ctrl.vtc_mem + VTNET_CTRL_DATA, &features, sizeof(features));
+	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_GUEST_OFFLOADS,
+	    VIRTIO_NET_CTRL_GUEST_OFFLOADS_SET, sizeof(features)));
+}
+
 void
 vtnet_ctrl_sysctl(struct vtnet_softc *sc)
 {

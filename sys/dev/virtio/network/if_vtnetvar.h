@@ -5,7 +5,7 @@
  */
 
 /*
- * vtnet(4): what its two files share.
+ * vtnet(4): what its files share.
  */
 
 #ifndef _DEV_VIRTIO_NETWORK_IF_VTNETVAR_H_
@@ -63,6 +63,18 @@ vtnet_32(const struct vtnet_softc *sc, uint32_t value)
 	return (sc->vtn_modern ? htole32(value) : value);
 }
 
+static inline uint64_t
+vtnet_64(const struct vtnet_softc *sc, uint64_t value)
+{
+	return (sc->vtn_modern ? htole64(value) : value);
+}
+
+SYSCTL_DECL(_hw_vtnet);
+
+/* if_vtnet_features.c */
+int	vtnet_negotiate(struct vtnet_softc *sc);
+int	vtnet_read_mtu(struct vtnet_softc *sc, uint16_t *mtu);
+
 /* if_vtnet_ctrl.c */
 int	vtnet_ctrl_alloc(struct vtnet_softc *sc);
 void	vtnet_ctrl_free(struct vtnet_softc *sc);
@@ -70,5 +82,6 @@ void	vtnet_ctrl_drain(struct vtnet_softc *sc);
 void	vtnet_ctrl_sysctl(struct vtnet_softc *sc);
 int	vtnet_set_filter(void *softc, const struct pv_net_filter *filter);
 int	vtnet_set_lladdr(void *softc, const uint8_t *lladdr);
+int	vtnet_set_offloads(void *softc, u_int offloads);
 
 #endif /* !_DEV_VIRTIO_NETWORK_IF_VTNETVAR_H_ */

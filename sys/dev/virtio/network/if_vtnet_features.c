@@ -1,0 +1,229 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * vtnet(4): which features are agreed on with a device (VirtIO 1.3, 5.1.3): those of a table, without
+ * those that tunables forbid, and without those that are of no use since another is missing.
+ *
+ * Gaps.  No HOST_USO: an mbuf has no mark that would ask for the segmentation of UDP.  No HASH_TUNNEL,
+ * RSC_EXT, STANDBY.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/endian.h>
+#include <sys/sysctl.h>
+#include <net/ethernet.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/virtio/virtio.h>
+#include <dev/virtio/network/virtio_net.h>
+#include <dev/virtio/network/if_vtnetvar.h>
+
+SYSCTL_NODE(_hw, OID_AUTO, vtnet, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+    "VirtIO network devices");
+
+static int vtnet_csum_disable;
+SYSCTL_INT(_hw_vtnet, OID_AUTO, csum_disable, CTLFLAG_RDTUN, &vtnet_csum_disable, 0,
+    "Do not use checksum offload, nor segmentation offload");
+
+static int vtnet_tso_disable;
+SYSCTL_INT(_hw_vtnet, OID_AUTO, tso_disable, CTLFLAG_RDTUN, &vtnet_tso_disable, 0,
+    "Do not use TCP segmentation offload");
+
+static int vtnet_lro_disable;
+SYSCTL_INT(_hw_vtnet, OID_AUTO, lro_disable, CTLFLAG_RDTUN, &vtnet_lro_disable, 0,
+    "Do not receive several segments in one");
+
+static char vtnet_disable_features[256];
+SYSCTL_STRING(_hw_vtnet, OID_AUTO, disable_features, CTLFLAG_RDTUN, vtnet_disable_features,
+    sizeof(vtnet_disable_features),
+    "Names of features not to be used, as in the VirtIO specification, separated by commas");
+
+/* What this driver uses (5.1.3). */
+static const struct virtio_feature vtnet_features[] = {
+	{ VIRTIO_F_ANY_LAYOUT, "ANY_LAYOUT", 0 },
+	{ VIRTIO_NET_F_CSUM, "CSUM", 0 },
+	{ VIRTIO_NET_F_GUEST_CSUM, "GUEST_CSUM", 0 },
+	{ VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, "CTRL_GUEST_OFFLOADS", 0 },
+	{ VIRTIO_NET_F_MTU, "MTU", 0 },
+	{ VIRTIO_NET_F_MAC, "MAC", 0 },
+	{ VIRTIO_NET_F_GUEST_TSO4, "GUEST_TSO4", 0 },
+	{ VIRTIO_NET_F_GUEST_TSO6, "GUEST_TSO6", 0 },
+	{ VIRTIO_NET_F_GUEST_ECN, "GUEST_ECN", 0 },
+	{ VIRTIO_NET_F_HOST_TSO4, "HOST_TSO4", 0 },
+	{ VIRTIO_NET_F_HOST_TSO6, "HOST_TSO6", 0 },
+	{ VIRTIO_NET_F_HOST_ECN, "HOST_ECN", 0 },
+	{ VIRTIO_NET_F_MRG_RXBUF, "MRG_RXBUF", 0 },
+	{ VIRTIO_NET_F_STATUS, "STATUS", 0 },
+	{ VIRTIO_NET_F_CTRL_VQ, "CTRL_VQ", 0 },
+	{ VIRTIO_NET_F_CTRL_RX, "CTRL_RX", 0 },
+	{ VIRTIO_NET_F_CTRL_MAC_ADDR, "CTRL_MAC_ADDR", 0 },
+	{ VIRTIO_NET_F_GUEST_USO4, "GUEST_USO4", 0 },
+	{ VIRTIO_NET_F_GUEST_USO6, "GUEST_USO6", 0 },
+	{ VIRTIO_NET_F_GUEST_HDRLEN, "GUEST_HDRLEN", 0 },
+	{ 0, NULL, 0 }
+};
+
+#define	VTNET_GUEST_GSO	(VIRTIO_NET_F_GUEST_TSO4 | VIRTIO_NET_F_GUEST_TSO6 |		\
+	VIRTIO_NET_F_GUEST_ECN | VIRTIO_NET_F_GUEST_USO4 | VIRTIO_NET_F_GUEST_USO6)
+
+/*
+ * A feature is of no use without one of others (5.1.3.1), in each line where it stands.  What stands
+ * for several packets is received in buffers that can be merged only: others would all have to be of
+ * 64 KB.
+ */
+static const struct {
+	uint64_t	feature, needs;
+} vtnet_needs[] = {
+	{ VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_CSUM },
+	{ VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_GUEST_CSUM },
+	{ VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_GUEST_CSUM },
+	{ VIRTIO_NET_F_GUEST_USO6, VIRTIO_NET_F_GUEST_CSUM },
+	{ VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_MRG_RXBUF },
+	{ VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_MRG_RXBUF },
+	{ VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_MRG_RXBUF },
+	{ VIRTIO_NET_F_GUEST_USO6, VIRTIO_NET_F_MRG_RXBUF },
+	{ VIRTIO_NET_F_GUEST_ECN, VIRTIO_NET_F_GUEST_TSO4 | VIRTIO_NET_F_GUEST_TSO6 },
+	{ VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, VIRTIO_NET_F_CTRL_VQ },
+	{ VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_CSUM },
+	{ VIRTIO_NET_F_HOST_TSO6, VIRTIO_NET_F_CSUM },
+	{ VIRTIO_NET_F_HOST_ECN, VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 },
+	{ VIRTIO_NET_F_GUEST_HDRLEN, VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 },
+	{ VIRTIO_NET_F_CTRL_RX, VIRTIO_NET_F_CTRL_VQ },
+	{ VIRTIO_NET_F_CTRL_MAC_ADDR, VIRTIO_NET_F_CTRL_VQ },
+};
+
+/* Those of these features that lack what they need. */
+static uint64_t
+vtnet_useless(uint64_t features)
+{
+	uint64_t useless = 0;
+	size_t i;
+
+	for (i = 0; i < nitems(vtnet_needs); i++) {
+		if ((features & vtnet_needs[i].feature) != 0 &&
+		    (features & vtnet_needs[i].needs) == 0)
+			useless |= vtnet_needs[i].feature;
+	}
+	return (useless);
+}
+
+static bool
+vtnet_separator(char c)
+{
+	return (c == ',' || c == ' ');
+}
+
+/* Is `name' one of the words of a list? */
+static bool
+vtnet_listed(const char *list, const char *name)
+{
+	size_t len = strlen(name), word;
+
+	while (*list != '\0') {
+		for (word = 0; list[word] != '\0' && !vtnet_separator(list[word]); word++)
+			;
+		if (word == len && strncasecmp(list, name, len) == 0)
+			return (true);
+		list += word;
+		while (vtnet_separator(*list))
+			list++;
+	}
+	return (false);
+}
+
+/* What the administrator does not want, for all devices or for this one. */
+static uint64_t
+vtnet_unwanted(struct vtnet_softc *sc)
+{
+	char list[sizeof(vtnet_disable_features)] = "", name[40];
+	const struct virtio_feature *vf;
+	uint64_t unwanted = 0;
+
+	snprintf(name, sizeof(name), "hw.vtnet.%d.disable_features",
+	    device_get_unit(sc->vtn_dev));
+	TUNABLE_STR_FETCH(name, list, sizeof(list));
+	for (vf = vtnet_features; vf->vf_mask != 0; vf++) {
+		if (vtnet_listed(vtnet_disable_features, vf->vf_name) ||
+		    vtnet_listed(list, vf->vf_name))
+			unwanted |= vf->vf_mask;
+	}
+	if (vtnet_csum_disable)
+		unwanted |= VIRTIO_NET_F_CSUM | VIRTIO_NET_F_GUEST_CSUM;
+	if (vtnet_csum_disable || vtnet_tso_disable)
+		unwanted |= VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 |
+		    VIRTIO_NET_F_HOST_ECN;
+	if (vtnet_csum_disable || vtnet_lro_disable)
+		unwanted |= VTNET_GUEST_GSO;
+	return (unwanted);
+}
+
+/* Agree on features without those in `unwanted'. */
+static int
+vtnet_agree(struct vtnet_softc *sc, uint64_t unwanted)
+{
+	struct virtio_feature table[nitems(vtnet_features)];
+	size_t i;
+
+	memcpy(table, vtnet_features, sizeof(table));
+	for (i = 0; i < nitems(table); i++) {
+		if ((table[i].vf_mask & unwanted) != 0)
+			table[i].vf_flags |= VIRTIO_FEATURE_OFF;
+	}
+	return (virtio_negotiate(sc->vtn_dev, table, &sc->vtn_features));
+}
+
+/*
+ * The device's limit for packets; a device that offers less than IPv4 needs lies, and is not
+ * asked (5.1.4.1).
+ */
+int
+vtnet_read_mtu(struct vtnet_softc *sc, uint16_t *mtu)
+{
+	*mtu = 0;
+	if (!vtnet_has(sc, VIRTIO_NET_F_MTU))
+		return (0);
+	return (virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config, mtu), mtu,
+	    sizeof(*mtu)));
+}
+
+/*
+ * Features, in as many rounds as it takes: some turn out to be useless only when others are
+ * known.
+ */
+int
+vtnet_negotiate(struct vtnet_softc *sc)
+{
+	uint64_t less, unwanted = vtnet_unwanted(sc);
+	uint16_t mtu;
+	int error;
+
+	for (;;) {
+		error = vtnet_agree(sc, unwanted);
+		if (error == 0)
+			error = vtnet_read_mtu(sc, &mtu);
+		if (error != 0)
+			return (error);
+		less = vtnet_useless(sc->vtn_features);
+		if (vtnet_has(sc, VIRTIO_NET_F_MTU) && mtu < VIRTIO_NET_MIN_MTU) {
+			device_printf(sc->vtn_dev, "the device says that its MTU is %u, which no "
+			    "network has: not believed\n", mtu);
+			less |= VIRTIO_NET_F_MTU;
+		}
+		if (less == 0)
+			break;
+		unwanted |= less;
+	}
+	sc->vtn_modern = vtnet_has(sc, VIRTIO_F_VERSION_1);
+	sc->vtn_hdrlen = sc->vtn_modern || vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF) ?
+	    VIRTIO_NET_HDR_LEN : VIRTIO_NET_HDR_LEN_LEGACY;
+	return (0);
+}
