@@ -147,6 +147,18 @@ static struct xenstore_watch control_watches[] = {
 
 static const char *const control_nodes[nitems(control_watches)] = { "shutdown", "sysrq" };
 
+/* A toolstack that does not let us write there does not look for them either. */
+int
+xen_control_resume(device_t dev __unused)
+{
+	u_int i;
+
+	for (i = 0; i < nitems(control_words); i++)
+		(void)xenstore_write(NULL, CONTROL_DIR, control_words[i].feature, "1");
+	(void)xenstore_write(NULL, CONTROL_DIR, "feature-sysrq", "1");
+	return (0);
+}
+
 int
 xen_control_init(device_t dev)
 {
@@ -162,11 +174,7 @@ xen_control_init(device_t dev)
 			return (error);
 		}
 	}
-	/* A toolstack that does not let us write there does not look for them either. */
-	for (i = 0; i < nitems(control_words); i++)
-		(void)xenstore_write(NULL, CONTROL_DIR, control_words[i].feature, "1");
-	(void)xenstore_write(NULL, CONTROL_DIR, "feature-sysrq", "1");
-	return (0);
+	return (xen_control_resume(dev));
 }
 
 void

@@ -111,7 +111,9 @@ xen_map_shared(device_t dev)
 		xen_shared = *kernel;
 		return (0);
 	}
-	error = xen_space_alloc(dev, XEN_SHARED_RID, PAGE_SIZE, &xen_shared_space);
+	error = 0;
+	if (xen_shared_space.xs_res == NULL)
+		error = xen_space_alloc(dev, XEN_SHARED_RID, PAGE_SIZE, &xen_shared_space);
 	if (error != 0)
 		return (error);
 	map.gpfn = atop(xen_shared_space.xs_paddr);
@@ -198,6 +200,14 @@ xen_cpu_init(device_t dev)
 		}
 	}
 	return (0);
+}
+
+/* Pages and numbers are those of before. */
+int
+xen_cpu_resume(device_t dev)
+{
+
+	return (xen_cpu_init(dev));
 }
 
 /*

@@ -71,6 +71,9 @@ int	xen_evtchn_adopt(evtchn_port_t port, const struct xen_evtchn_params *params,
 /*
  * Close a channel.  No handler runs or will run when this returns, so no lock that one takes may be
  * held.  May sleep.  NULL is fine.
+ *
+ * When the domain was resumed, its channels are closed already; they are freed all the same, and
+ * until then events are sent to nobody.
  */
 void	xen_evtchn_free(struct xen_evtchn *ec);
 
@@ -83,7 +86,8 @@ void	xen_evtchn_notify(struct xen_evtchn *ec);
 /*
  * Let events and the handler's thread go to another CPU.
  *
- * Returns 0; EINVAL for a per-CPU VIRQ or a CPU that does not exist; what Xen says.
+ * Returns 0; EINVAL for a per-CPU VIRQ or a CPU that does not exist; ENXIO for a channel of before the
+ * domain was resumed; what Xen says.
  */
 int	xen_evtchn_bind_cpu(struct xen_evtchn *ec, int cpu);
 

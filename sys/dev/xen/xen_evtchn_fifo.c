@@ -23,7 +23,8 @@
  * Unmasking.  Xen is asked when PENDING is set, because a masked port was not queued.  While BUSY is
  * set, the mask stays: Xen is deciding by what it saw.
  *
- * Control blocks and pages of the array belong to Xen for as long as the domain lives.
+ * Control blocks and pages of the array belong to Xen for as long as the domain lives; when it is
+ * resumed, the new one gets the same.
  *
  * Locking.  The array grows under the lock of xen_evtchn.c.  Queues are their CPU's, in the upcall.
  */
@@ -58,7 +59,8 @@ static u_int fifo_npages;
 
 /* A CPU's queues. */
 static struct fifo_cpu {
-	volatile struct evtchn_fifo_control_block *fc_block;
+	void		*fc_page;
+	volatile struct evtchn_fifo_control_block *fc_block;	/* NULL: Xen does not have it */
 	uint32_t	 fc_head[EVTCHN_FIFO_MAX_QUEUES];
 } fifo_cpus[MAXCPU];
 
@@ -109,7 +111,9 @@ evtchn_fifo_reach(evtchn_port_t port)
 	if (port >= EVTCHN_FIFO_NR_CHANNELS)
 		return (ENOSPC);
 	while (port / FIFO_PER_PAGE >= fifo_npages) {
-		page = xen_page_alloc();
+		page = fifo_array[fifo_npages];
+		if (page == NULL)
+			page = xen_page_alloc();
 		if (page == NULL)
 			return (ENOMEM);
 		for (i = 0; i < FIFO_PER_PAGE; i++)
@@ -118,36 +122,34 @@ evtchn_fifo_reach(evtchn_port_t port)
 		fifo_array[fifo_npages] = page;
 		arg.array_gfn = atop(vtophys(page));
 		error = xen_event_channel_op(EVTCHNOP_expand_array, &arg);
-		if (error != 0) {
-			fifo_array[fifo_npages] = NULL;
-			xen_page_free(page);
+		if (error != 0)
 			return (error);
-		}
 		fifo_npages++;
 	}
 	return (0);
 }
 
+/* Give a CPU's queues to Xen, empty. */
 static int
 fifo_init_cpu(u_int cpu)
 {
+	struct fifo_cpu *fc = &fifo_cpus[cpu];
 	struct evtchn_init_control arg;
-	void *block;
 	int error;
 
-	if (fifo_cpus[cpu].fc_block != NULL)
-		return (0);
-	block = xen_page_alloc();
-	if (block == NULL)
+	if (fc->fc_page == NULL)
+		fc->fc_page = xen_page_alloc();
+	if (fc->fc_page == NULL)
 		return (ENOMEM);
+	memset(fc->fc_page, 0, PAGE_SIZE);
+	memset(fc->fc_head, 0, sizeof(fc->fc_head));
 	memset(&arg, 0, sizeof(arg));
-	arg.control_gfn = atop(vtophys(block));
+	arg.control_gfn = atop(vtophys(fc->fc_page));
 	arg.vcpu = xen_cpus[cpu].xc_vcpu;
-	fifo_cpus[cpu].fc_block = block;
+	fc->fc_block = fc->fc_page;
 	error = xen_event_channel_op(EVTCHNOP_init_control, &arg);
 	if (error != 0) {
-		fifo_cpus[cpu].fc_block = NULL;
-		xen_page_free(block);
+		fc->fc_block = NULL;
 		return (error);
 	}
 	xen_pinned = true;
@@ -164,6 +166,7 @@ evtchn_fifo_init(void)
 	int error;
 	bool first;
 
+	fifo_npages = 0;
 	first = true;
 	CPU_FOREACH(cpu) {
 		error = fifo_init_cpu(cpu);

@@ -128,6 +128,30 @@ xen_upcall_tell(u_int cpu)
 	return (error);
 }
 
+static int
+xen_upcall_tell_all(device_t dev)
+{
+	u_int cpu;
+	int error;
+
+	CPU_FOREACH(cpu) {
+		error = xen_upcall_tell(cpu);
+		if (error != 0) {
+			device_printf(dev, "Xen takes no vector for CPU %u (error %d); it has to be "
+			    "4.6 or newer\n", cpu, error);
+			return (error);
+		}
+	}
+	return (0);
+}
+
+int
+xen_upcall_resume(device_t dev)
+{
+
+	return (xen_upcall_tell_all(dev));
+}
+
 int
 xen_upcall_init(device_t dev)
 {
@@ -143,15 +167,7 @@ xen_upcall_init(device_t dev)
 		}
 	}
 	xen_upcall_live = true;
-	CPU_FOREACH(cpu) {
-		error = xen_upcall_tell(cpu);
-		if (error != 0) {
-			device_printf(dev, "Xen takes no vector for CPU %u (error %d); it has to be "
-			    "4.6 or newer\n", cpu, error);
-			return (error);
-		}
-	}
-	return (0);
+	return (xen_upcall_tell_all(dev));
 }
 
 /*

@@ -43,6 +43,9 @@ MALLOC_DECLARE(M_XEN);
 /* Xen was given memory for good: the module has to stay. */
 extern bool xen_pinned;
 
+/* How often the domain was resumed in another life. */
+extern u_int xen_lives;
+
 /* A zeroed page of memory that Xen or another domain may use.  May sleep.  NULL: there is none. */
 void	*xen_page_alloc(void);
 void	xen_page_free(void *page);
@@ -98,6 +101,27 @@ int	xenstore_init(device_t dev);
 void	xenstore_fini(device_t dev);
 int	xen_control_init(device_t dev);
 void	xen_control_fini(device_t dev);
+
+/*
+ * Each part in the domain's new life: Xen and the toolstack know nothing of what was set up before,
+ * and what is ours is as it was.  In the order above; xenstore's are xenstore_suspend() and
+ * xenstore_resume().  In a thread, with all CPUs at work, after the kernel has set up what is its own.
+ */
+int	xen_cpu_resume(device_t dev);
+int	xen_upcall_resume(device_t dev);
+int	xen_evtchn_resume(device_t dev);
+int	xen_gnttab_resume(device_t dev);
+int	xen_control_resume(device_t dev);
+
+/*
+ * All of these.  A domain is suspended by DEVICE_SUSPEND of the root device, which stops the front
+ * ends' dance, and xenstore_suspend(); in the new life by xen_resume() and DEVICE_RESUME, after which
+ * front ends find their back ends anew.  Where Xen says that suspending was cancelled, everything is
+ * as it was, and it is xenstore_resume() and DEVICE_RESUME.
+ *
+ * Returns 0, or the error, logged, of the first part that can't go on.
+ */
+int	xen_resume(device_t dev);
 
 /* The kernel moves an upcall's interrupt: bus_remap_intr(9) of the root device. */
 int	xen_upcall_remap(device_t dev, device_t child, u_int irq);

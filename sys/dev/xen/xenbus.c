@@ -57,6 +57,7 @@ struct xenbus_softc {
 	struct taskqueue *xbs_scan_queue;
 	struct task	 xbs_scan_task;
 	struct xenstore_watch xbs_watch;
+	u_int		 xbs_life;	/* xen_lives when suspended */
 };
 
 /* Which child has this node? */
@@ -99,7 +100,7 @@ xenbus_add(struct xenbus_softc *sc, const char *type, const char *node)
 	xb->xb_queue = sc->xbs_queue;
 	xb->xb_type = strdup(type, M_XENBUS);
 	xb->xb_node = strdup(node, M_XENBUS);
-	sx_init(&xb->xb_sx, "xenbus front end");
+	sx_init_flags(&xb->xb_sx, "xenbus front end", SX_DUPOK);
 	mtx_init(&xb->xb_mtx, "xenbus front end", NULL, MTX_DEF);
 	TIMEOUT_TASK_INIT(sc->xbs_queue, &xb->xb_task, 0, xenbus_child_task, xb);
 	xb->xb_dev = device_add_child(sc->xbs_dev, NULL, DEVICE_UNIT_ANY);
@@ -502,13 +503,57 @@ xenbus_attach(device_t dev)
 	return (0);
 }
 
-/* The domain can't be suspended yet: that takes new grants, channels and rings for all. */
+/* Hold the dance of all front ends, or let it go on. */
+static void
+xenbus_hold(device_t dev, bool hold, u_int wants)
+{
+	struct xenbus_child *xb;
+	device_t *children;
+	int i, n;
+
+	if (device_get_children(dev, &children, &n) != 0)
+		return;
+	for (i = 0; i < n; i++) {
+		xb = xenbus_child_of(children[i]);
+		if (hold) {
+			sx_xlock(&xb->xb_sx);
+			continue;
+		}
+		if (wants != 0)
+			xenbus_kick(xb, wants);
+		sx_xunlock(&xb->xb_sx);
+	}
+	free(children, M_TEMP);
+}
+
+/*
+ * From here to xenbus_resume(), in the same thread and with the bus topology locked, nothing is asked
+ * of a driver.
+ */
 static int
 xenbus_suspend(device_t dev)
 {
+	struct xenbus_softc *sc = device_get_softc(dev);
+	int error;
 
-	device_printf(dev, "suspending is not supported\n");
-	return (EOPNOTSUPP);
+	error = bus_generic_suspend(dev);
+	if (error != 0)
+		return (error);
+	xenbus_hold(dev, true, 0);
+	sc->xbs_life = xen_lives;
+	return (0);
+}
+
+static int
+xenbus_resume(device_t dev)
+{
+	struct xenbus_softc *sc = device_get_softc(dev);
+	bool anew = sc->xbs_life != xen_lives;
+
+	xenbus_hold(dev, false, anew ? XENBUS_WANT_RESUME : 0);
+	if (anew)
+		taskqueue_enqueue(sc->xbs_scan_queue, &sc->xbs_scan_task);
+	return (bus_generic_resume(dev));
 }
 
 static device_method_t xenbus_methods[] = {
@@ -517,6 +562,7 @@ static device_method_t xenbus_methods[] = {
 	DEVMETHOD(device_detach, xenbus_detach),
 	DEVMETHOD(device_shutdown, bus_generic_shutdown),
 	DEVMETHOD(device_suspend, xenbus_suspend),
+	DEVMETHOD(device_resume, xenbus_resume),
 
 	DEVMETHOD(bus_print_child, xenbus_print_child),
 	DEVMETHOD(bus_probe_nomatch, xenbus_probe_nomatch),

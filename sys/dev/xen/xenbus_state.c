@@ -29,6 +29,9 @@
  * When the rings are freed, the back end must have let go of them, or its mapping keeps the pages
  * (xen_gnttab_pages_free()): so release() comes after it said Closed, or after a time.
  *
+ * A domain that was resumed has other back ends, which know nothing of us, and what the rings were
+ * granted and bound by is gone: stop() and release() at once, and from the top.
+ *
  * After a failure (setup() or live() said no, or xenbus_fatal()) the same would fail again: then
  * the back end has to be seen in another state before a new beginning.  And nobody begins more than
  * once a second.
@@ -433,6 +436,18 @@ xenbus_step_closing(struct xenbus_child *xb, enum xenbus_state other)
 	xenbus_release_child(xb);
 }
 
+/* The domain was resumed. */
+static void
+xenbus_begin_anew(struct xenbus_child *xb)
+{
+
+	if (xb->xb_setup && xb->xb_phase != XB_CLOSING)
+		(void)XENBUS_STOP(xb->xb_dev, true);
+	xenbus_release_child(xb);
+	if (xenbus_meet(xb) == 0)
+		xenbus_enter_wait(xb);
+}
+
 /* May we begin again? */
 static void
 xenbus_step_closed(struct xenbus_child *xb, enum xenbus_state other)
@@ -507,7 +522,9 @@ xenbus_step(struct xenbus_child *xb)
 	int error;
 
 	wants = xenbus_take_wants(xb, &error, why);
-	if ((wants & (XENBUS_WANT_FATAL | XENBUS_WANT_RESET)) != 0 && xb->xb_setup &&
+	if ((wants & XENBUS_WANT_RESUME) != 0)
+		xenbus_begin_anew(xb);
+	else if ((wants & (XENBUS_WANT_FATAL | XENBUS_WANT_RESET)) != 0 && xb->xb_setup &&
 	    xb->xb_phase != XB_CLOSING) {
 		if ((wants & XENBUS_WANT_FATAL) != 0)
 			xenbus_report(xb, error, why);

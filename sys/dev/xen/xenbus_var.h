@@ -42,6 +42,7 @@ enum xenbus_phase {
 #define	XENBUS_WANT_FATAL	0x02	/* xb_why says why */
 #define	XENBUS_WANT_RECHECK	0x04
 #define	XENBUS_WANT_CHANGES	0x08	/* more changes than there was room for */
+#define	XENBUS_WANT_RESUME	0x10	/* a new life: nothing of the back end's is there */
 
 /*
  * A front end: the ivars of its device.

@@ -31,6 +31,7 @@
 #define	XENSTORE_TRIES		100	/* of a transaction, or of reading a long directory */
 #define	XENSTORE_LIST_MAX	(1024 * 1024)	/* bytes of names */
 #define	XENSTORE_VALUE_MAX	256	/* of xenstore_printf() */
+#define	XENSTORE_HOMELEN	sizeof("/local/domain/65535")
 
 struct xenstore_tx {
 	uint32_t	xt_id;
@@ -402,6 +403,29 @@ xenstore_home(void)
 	return (xenstore_home_path);
 }
 
+/* Which domain are we?  Saved and restored, it is another. */
+static int
+xenstore_find_home(void)
+{
+	char *domid, *end;
+	u_long id;
+	int error;
+
+	error = xenstore_read(NULL, "domid", NULL, &domid, NULL);
+	if (error != 0)
+		return (error);
+	id = strtoul(domid, &end, 10);
+	if (end == domid || *end != '\0' || id > UINT16_MAX)
+		error = EIO;
+	else {
+		if (xenstore_home_path == NULL)
+			xenstore_home_path = malloc(XENSTORE_HOMELEN, M_XEN, M_WAITOK);
+		snprintf(xenstore_home_path, XENSTORE_HOMELEN, "/local/domain/%lu", id);
+	}
+	free(domid, M_XEN);
+	return (error);
+}
+
 void
 xenstore_suspend(void)
 {
@@ -420,30 +444,8 @@ xenstore_resume(void)
 	if (error == 0)
 		xenstore_watch_again();
 	sx_xunlock(&xenstore_lock);
-	return (error);
-}
-
-/* Which domain are we? */
-static int
-xenstore_find_home(void)
-{
-	char *domid, *end;
-	u_long id;
-	size_t size;
-	int error;
-
-	error = xenstore_read(NULL, "domid", NULL, &domid, NULL);
-	if (error != 0)
-		return (error);
-	id = strtoul(domid, &end, 10);
-	if (end == domid || *end != '\0' || id > UINT16_MAX)
-		error = EIO;
-	else {
-		size = sizeof("/local/domain/65535");
-		xenstore_home_path = malloc(size, M_XEN, M_WAITOK);
-		snprintf(xenstore_home_path, size, "/local/domain/%lu", id);
-	}
-	free(domid, M_XEN);
+	if (error == 0)
+		error = xenstore_find_home();
 	return (error);
 }
 

@@ -111,7 +111,7 @@ int	xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *na
 /* Take it back.  No call is running or to come when this returns.  One that was never set is fine. */
 void	xenstore_watch_remove(struct xenstore_watch *w);
 
-/* This domain's directory, "/local/domain/3"; ours to read for ever. */
+/* This domain's directory, "/local/domain/3"; ours to read for ever.  Resuming changes it. */
 const char *xenstore_home(void);
 
 /*
