@@ -74,6 +74,25 @@ domainset_t all_domains;
 domainset_t vm_min_domains;
 domainset_t vm_severe_domains;
 
+/* There is no page cache, so there are no pages that could be had back from it. */
+u_int
+vm_active_count(void)
+{
+	return (0);
+}
+
+u_int
+vm_inactive_count(void)
+{
+	return (0);
+}
+
+u_int
+vm_laundry_count(void)
+{
+	return (0);
+}
+
 static void
 vmcounter_startup(void *dummy)
 {

@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 
+#include <linux/virtio_balloon.h>
 #include <linux/virtio_blk.h>
 #include <linux/virtio_config.h>
 #include <linux/virtio_ids.h>

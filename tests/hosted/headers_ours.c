@@ -14,6 +14,7 @@
 
 #include <dev/virtio/virtio_bus.h>
 #include <dev/virtio/virtio_ring.h>
+#include <dev/virtio/balloon/virtio_balloon.h>
 #include <dev/virtio/block/virtio_blk.h>
 #include <dev/virtio/network/virtio_net.h>
 #include <dev/virtio/pci/virtio_pci.h>

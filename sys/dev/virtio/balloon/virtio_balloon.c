@@ -1,0 +1,631 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * virtio_balloon: the traditional memory balloon of VirtIO 1.3, 5.5.
+ *
+ * The protocol half of a balloon; targets, pages and patience are pv_balloon's, in whose worker
+ * everything here runs but for attach, detach and the handlers of interrupts, which only wake it.
+ *
+ *	inflateq	an array of page numbers, 4 KB each, that the host gets
+ *	deflateq	the same, of those that the guest wants back
+ *	statsq		one buffer of statistics, which the device keeps until it wants fresh ones
+ *
+ * An array holds BATCH_PFNS numbers.  Pages are given when the device returned their array.  They are
+ * used again as soon as their array is on its way, so that a guest that is short of memory does not
+ * have to wait for its host, or, with MUST_TELL_HOST, when it came back (5.5.6.1).  Nothing is given
+ * while such an array is on its way: the device may work on its queues in any order.
+ *
+ * Trust.  The device answers with lengths and ids only, which the queue checks.  One that does not
+ * answer for ANSWER_SECONDS, or that breaks a queue, or that asks for it (DEVICE_NEEDS_RESET), is
+ * reset: the pages that it has stay in the balloon.  Telling it twice of a page is harmless.
+ *
+ * Locking.  vtb_mtx only for sleeping and waking.
+ *
+ * Gaps: PFNs are guest-physical addresses also behind an IOMMU, as the specification has it.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/endian.h>
+#include <sys/lock.h>
+#include <sys/module.h>
+#include <sys/mutex.h>
+#include <sys/proc.h>
+#include <sys/sysctl.h>
+#include <sys/vmmeter.h>
+
+#include <vm/vm.h>
+#include <vm/vm_param.h>
+#include <vm/vm_extern.h>
+#include <vm/vm_page.h>
+
+#include <dev/pv/pv_balloon.h>
+#include <dev/virtio/virtio.h>
+#include <dev/virtio/balloon/virtio_balloon.h>
+
+#define	BATCH_PFNS	1024
+#define	PFNS_A_PAGE	(PAGE_SIZE >> VIRTIO_BALLOON_PFN_SHIFT)
+#define	ARRAYS		4
+#define	ANSWER_SECONDS	10
+#define	STATS_MAX	8
+
+/* What the device sees of our memory, in one piece. */
+struct vtballoon_shared {
+	uint32_t	pfns[ARRAYS][BATCH_PFNS];
+	struct virtio_balloon_stat stats[STATS_MAX];
+};
+
+enum vtballoon_queue {
+	VTBQ_INFLATE,
+	VTBQ_DEFLATE,
+	VTBQ_STATS,
+	VTBQ_COUNT
+};
+
+struct vtballoon_softc {
+	device_t	vtb_dev;
+	struct pv_balloon vtb_balloon;
+	struct mtx	vtb_mtx;
+	struct pvq	*vtb_queue[VTBQ_COUNT];
+	uint64_t	vtb_features;
+	uint64_t	vtb_resets;
+	uint64_t	vtb_stats_asked;
+	uint32_t	vtb_busy;	/* bit i: array i is the device's */
+	bool		vtb_modern;
+	bool		vtb_initialised; /* pv_balloon_init() was done */
+	bool		vtb_attached;	/* the balloon works */
+	bool		vtb_dead;	/* it never let go of its memory */
+	bool		vtb_complained;	/* about no answer */
+	volatile bool	vtb_reset;	/* it wants to be reset */
+	bus_dma_tag_t	vtb_tag;
+	bus_dmamap_t	vtb_map;
+	bus_addr_t	vtb_paddr;
+	struct vtballoon_shared *vtb_shared;
+	struct sysctl_ctx_list vtb_sysctl;
+};
+
+static const struct virtio_feature vtballoon_features[] = {
+	{ VIRTIO_BALLOON_F_MUST_TELL_HOST,	"MUST_TELL_HOST",	0 },
+	{ VIRTIO_BALLOON_F_STATS_VQ,		"STATS_VQ",		0 },
+	{ VIRTIO_BALLOON_F_DEFLATE_ON_OOM,	"DEFLATE_ON_OOM",	0 },
+	{ 0, NULL, 0 }
+};
+
+/* Numbers for the device. */
+static uint32_t
+vtballoon_32(const struct vtballoon_softc *sc, uint32_t v)
+{
+	return (sc->vtb_modern ? htole32(v) : v);
+}
+
+static struct vtballoon_softc *
+vtballoon_of(struct pv_balloon *pb)
+{
+	return (__containerof(pb, struct vtballoon_softc, vtb_balloon));
+}
+
+static void
+vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t len)
+{
+	bus_dma_segment_t seg = {
+		.ds_addr = sc->vtb_paddr + (vm_offset_t)what - (vm_offset_t)sc->vtb_shared,
+		.ds_len = len,
+	};
+	struct pvq_chain pc = {
+		.pc_segs = &seg,
+		.pc_nread = 1,
+		.pc_cookie = what,
+	};
+
+	bus_dmamap_sync(sc->vtb_tag, sc->vtb_map, BUS_DMASYNC_PREWRITE);
+	pvq_put(q, &pc, 1);
+	pvq_commit(q);
+	(void)pvq_kick(q);
+}
+
+/*
+ * Wait until no more than so many chains are in q.  EIO: the queue is broken, or the device wants to
+ * be reset; ETIMEDOUT.
+ */
+static int
+vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
+{
+	struct pvq_done done;
+	int end = ticks + ANSWER_SECONDS * hz, error = 0;
+
+	mtx_lock(&sc->vtb_mtx);
+	for (;;) {
+		while (pvq_get(q, &done, 1) != 0) {
+			sc->vtb_busy &= ~(1u << ((uint32_t (*)[BATCH_PFNS])done.pd_cookie -
+			    sc->vtb_shared->pfns));
+			end = ticks + ANSWER_SECONDS * hz;
+		}
+		if (pvq_inflight(q) <= left)
+			break;
+		if (pvq_broken(q) || sc->vtb_reset)
+			error = EIO;
+		else if (ticks - end >= 0)
+			error = ETIMEDOUT;
+		if (error != 0)
+			break;
+		if (!pvq_intr_enable(q, 1))
+			(void)msleep(sc, &sc->vtb_mtx, 0, "vtball", hz);
+	}
+	mtx_unlock(&sc->vtb_mtx);
+	if (error == ETIMEDOUT && !sc->vtb_complained) {
+		sc->vtb_complained = true;
+		device_printf(sc->vtb_dev, "no answer on %s for %d seconds; resetting the device\n",
+		    q->q_name, ANSWER_SECONDS);
+	}
+	if (error != 0)
+		sc->vtb_reset = true;
+	else
+		sc->vtb_complained = false;
+	return (error);
+}
+
+/* Put an array of the pages' numbers into q.  One of the arrays is free. */
+static int
+vtballoon_tell(struct vtballoon_softc *sc, struct pvq *q, vm_page_t *pages, u_int n)
+{
+	uint32_t pfn, *pfns;
+	u_int i, j, k = 0;
+	int error, free;
+
+	error = pvq_reserve(q, 1);
+	if (error != 0)
+		return (error);
+	free = ffs(~sc->vtb_busy) - 1;
+	KASSERT(free < ARRAYS, ("%s: arrays %#x are busy", __func__, sc->vtb_busy));
+	sc->vtb_busy |= 1u << free;
+	pfns = sc->vtb_shared->pfns[free];
+	for (i = 0; i < n; i++) {
+		pfn = VM_PAGE_TO_PHYS(pages[i]) >> VIRTIO_BALLOON_PFN_SHIFT;
+		for (j = 0; j < PFNS_A_PAGE; j++)
+			pfns[k++] = vtballoon_32(sc, pfn + j);
+	}
+	vtballoon_put(sc, q, pfns, k * sizeof(*pfns));
+	return (0);
+}
+
+/*
+ * An array that did not come back may have been read all the same.  Its pages stay the guest's: what
+ * the host took of them it provides again when they are touched.
+ */
+static int
+vtballoon_inflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
+{
+	struct vtballoon_softc *sc = vtballoon_of(pb);
+	struct pvq *q = sc->vtb_queue[VTBQ_INFLATE];
+	int error;
+
+	error = vtballoon_wait(sc, sc->vtb_queue[VTBQ_DEFLATE], 0);
+	if (error == 0)
+		error = vtballoon_tell(sc, q, pages, n);
+	if (error == 0)
+		error = vtballoon_wait(sc, q, 0);
+	*done = error == 0 ? n : 0;
+	return (error);
+}
+
+static int
+vtballoon_deflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
+{
+	struct vtballoon_softc *sc = vtballoon_of(pb);
+	struct pvq *q = sc->vtb_queue[VTBQ_DEFLATE];
+	int error;
+
+	error = vtballoon_wait(sc, q, ARRAYS - 1);
+	if (error == 0)
+		error = vtballoon_tell(sc, q, pages, n);
+	if (error == 0 && (sc->vtb_features & VIRTIO_BALLOON_F_MUST_TELL_HOST) != 0)
+		error = vtballoon_wait(sc, q, 0);
+	*done = error == 0 ? n : 0;
+	return (error);
+}
+
+static void
+vtballoon_report(struct pv_balloon *pb, u_long pages)
+{
+	struct vtballoon_softc *sc = vtballoon_of(pb);
+	uint32_t actual = pages * PFNS_A_PAGE;
+
+	if (!sc->vtb_dead)
+		(void)virtio_write_config(sc->vtb_dev,
+		    offsetof(struct virtio_balloon_config, actual), &actual, sizeof(actual));
+}
+
+/* Statistics, those that this system has. */
+static size_t
+vtballoon_collect(struct vtballoon_softc *sc)
+{
+	const struct {
+		uint16_t	tag;
+		uint64_t	val;
+	} stats[STATS_MAX] = {
+		{ VIRTIO_BALLOON_S_SWAP_IN, ptoa(VM_CNT_FETCH(v_swappgsin)) },
+		{ VIRTIO_BALLOON_S_SWAP_OUT, ptoa(VM_CNT_FETCH(v_swappgsout)) },
+		{ VIRTIO_BALLOON_S_MAJFLT, VM_CNT_FETCH(v_io_faults) },
+		{ VIRTIO_BALLOON_S_MINFLT, VM_CNT_FETCH(v_vm_faults) - VM_CNT_FETCH(v_io_faults) },
+		{ VIRTIO_BALLOON_S_MEMFREE, ptoa((uint64_t)vm_free_count()) },
+		{ VIRTIO_BALLOON_S_MEMTOT,
+		    ptoa((uint64_t)vm_cnt.v_page_count - sc->vtb_balloon.pb_npages) },
+		{ VIRTIO_BALLOON_S_AVAIL, ptoa((uint64_t)vm_free_count() + vm_inactive_count()) },
+		{ VIRTIO_BALLOON_S_CACHES, ptoa((uint64_t)vm_inactive_count()) },
+	};
+	struct virtio_balloon_stat *st = sc->vtb_shared->stats;
+	u_int i;
+
+	for (i = 0; i < STATS_MAX; i++) {
+		st[i].tag = sc->vtb_modern ? htole16(stats[i].tag) : stats[i].tag;
+		st[i].val = sc->vtb_modern ? htole64(stats[i].val) : stats[i].val;
+	}
+	return (sizeof(sc->vtb_shared->stats));
+}
+
+/* Put the first buffer (5.5.6.3); the device returns it when it wants another. */
+static void
+vtballoon_put_stats(struct vtballoon_softc *sc)
+{
+	struct pvq *q = sc->vtb_queue[VTBQ_STATS];
+
+	if (q == NULL || pvq_reserve(q, 1) != 0)
+		return;
+	vtballoon_put(sc, q, sc->vtb_shared->stats, vtballoon_collect(sc));
+}
+
+static void
+vtballoon_poll_stats(struct vtballoon_softc *sc)
+{
+	struct pvq *q = sc->vtb_queue[VTBQ_STATS];
+	struct pvq_done done;
+
+	if (q == NULL)
+		return;
+	do {
+		while (pvq_get(q, &done, 1) != 0) {
+			sc->vtb_stats_asked++;
+			vtballoon_put_stats(sc);
+		}
+	} while (!pvq_broken(q) && pvq_intr_enable(q, 1));
+	if (pvq_broken(q))
+		sc->vtb_reset = true;
+}
+
+static void
+vtballoon_read_target(struct vtballoon_softc *sc)
+{
+	uint32_t pages;
+
+	if (virtio_read_config(sc->vtb_dev, offsetof(struct virtio_balloon_config, num_pages),
+	    &pages, sizeof(pages)) == 0)
+		pv_balloon_set_target(&sc->vtb_balloon, pages / PFNS_A_PAGE);
+}
+
+static void
+vtballoon_drain(struct vtballoon_softc *sc)
+{
+	int i;
+
+	for (i = 0; i < VTBQ_COUNT; i++) {
+		while (sc->vtb_queue[i] != NULL && pvq_drain(sc->vtb_queue[i]) != NULL)
+			;
+	}
+	sc->vtb_busy = 0;
+}
+
+static int
+vtballoon_halt(struct vtballoon_softc *sc)
+{
+	int error;
+
+	error = virtio_stop(sc->vtb_dev);
+	if (error != 0)
+		sc->vtb_dead = true;
+	vtballoon_drain(sc);
+	return (error);
+}
+
+/* After a halt: the device as it was, and it learns again what it forgot. */
+static int
+vtballoon_go(struct vtballoon_softc *sc)
+{
+	int error;
+
+	error = virtio_restart(sc->vtb_dev);
+	if (error != 0)
+		return (error);
+	sc->vtb_reset = false;
+	virtio_start(sc->vtb_dev);
+	vtballoon_put_stats(sc);
+	vtballoon_report(&sc->vtb_balloon, sc->vtb_balloon.pb_npages);
+	vtballoon_read_target(sc);
+	return (0);
+}
+
+static int
+vtballoon_poll(struct pv_balloon *pb)
+{
+	struct vtballoon_softc *sc = vtballoon_of(pb);
+	int error;
+
+	if (sc->vtb_dead)
+		return (ENXIO);
+	vtballoon_poll_stats(sc);
+	if (!sc->vtb_reset)
+		return (0);
+	sc->vtb_resets++;
+	error = vtballoon_halt(sc);
+	if (error == 0)
+		error = vtballoon_go(sc);
+	if (error != 0)
+		device_printf(sc->vtb_dev, "can't reset the device, error %d\n", error);
+	return (error);
+}
+
+static const struct pv_balloon_ops vtballoon_ops = {
+	.bo_inflate = vtballoon_inflate,
+	.bo_deflate = vtballoon_deflate,
+	.bo_report = vtballoon_report,
+	.bo_poll = vtballoon_poll,
+};
+
+/* Inflateq and deflateq: somebody waits. */
+static void
+vtballoon_intr(void *arg)
+{
+	struct vtballoon_softc *sc = arg;
+
+	mtx_lock(&sc->vtb_mtx);
+	wakeup(sc);
+	mtx_unlock(&sc->vtb_mtx);
+}
+
+static void
+vtballoon_stats_intr(void *arg)
+{
+	struct vtballoon_softc *sc = arg;
+
+	pv_balloon_wake(&sc->vtb_balloon);
+}
+
+static int
+vtballoon_alloc_queues(struct vtballoon_softc *sc)
+{
+	struct virtio_queue_spec specs[VTBQ_COUNT] = {
+		[VTBQ_INFLATE] = { .vqs_name = "inflateq", .vqs_intr = vtballoon_intr },
+		[VTBQ_DEFLATE] = { .vqs_name = "deflateq", .vqs_intr = vtballoon_intr },
+		[VTBQ_STATS] = { .vqs_name = "statsq", .vqs_intr = vtballoon_stats_intr },
+	};
+	int i, n = VTBQ_STATS;
+
+	if ((sc->vtb_features & VIRTIO_BALLOON_F_STATS_VQ) != 0)
+		n = VTBQ_STATS + 1;
+	for (i = 0; i < n; i++) {
+		specs[i].vqs_max_segs = 1;
+		specs[i].vqs_cpu = -1;
+		specs[i].vqs_arg = sc;
+		specs[i].vqs_pvq = &sc->vtb_queue[i];
+	}
+	return (virtio_alloc_queues(sc->vtb_dev, specs, n, INTR_TYPE_MISC));
+}
+
+static void
+vtballoon_addr_cb(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
+{
+	if (error == 0)
+		*(bus_addr_t *)arg = segs[0].ds_addr;
+}
+
+static int
+vtballoon_alloc_shared(struct vtballoon_softc *sc)
+{
+	bus_size_t size = sizeof(*sc->vtb_shared);
+	int error;
+
+	error = bus_dma_tag_create(bus_get_dma_tag(sc->vtb_dev), PAGE_SIZE, 0, BUS_SPACE_MAXADDR,
+	    BUS_SPACE_MAXADDR, NULL, NULL, size, 1, size, 0, NULL, NULL, &sc->vtb_tag);
+	if (error != 0)
+		return (error);
+	error = bus_dmamem_alloc(sc->vtb_tag, (void **)&sc->vtb_shared,
+	    BUS_DMA_WAITOK | BUS_DMA_ZERO | BUS_DMA_COHERENT, &sc->vtb_map);
+	if (error != 0) {
+		sc->vtb_shared = NULL;
+		return (error);
+	}
+	error = bus_dmamap_load(sc->vtb_tag, sc->vtb_map, sc->vtb_shared, size, vtballoon_addr_cb,
+	    &sc->vtb_paddr, BUS_DMA_NOWAIT);
+	return (error != 0 || sc->vtb_paddr != 0 ? error : ENOMEM);
+}
+
+static void
+vtballoon_free_shared(struct vtballoon_softc *sc)
+{
+	if (sc->vtb_dead && sc->vtb_shared != NULL) {
+		device_printf(sc->vtb_dev, "the device did not let go of its memory: leaking it\n");
+		return;
+	}
+	if (sc->vtb_paddr != 0)
+		bus_dmamap_unload(sc->vtb_tag, sc->vtb_map);
+	if (sc->vtb_shared != NULL)
+		bus_dmamem_free(sc->vtb_tag, sc->vtb_shared, sc->vtb_map);
+	if (sc->vtb_tag != NULL)
+		bus_dma_tag_destroy(sc->vtb_tag);
+}
+
+static void
+vtballoon_sysctl(struct vtballoon_softc *sc)
+{
+	struct sysctl_ctx_list *ctx = &sc->vtb_sysctl;
+	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtb_dev));
+	struct sysctl_oid *node;
+	int i;
+
+	sysctl_ctx_init(ctx);
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "resets", CTLFLAG_RD, &sc->vtb_resets, 0,
+	    "Times that the device was reset");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "stats_asked", CTLFLAG_RD, &sc->vtb_stats_asked, 0,
+	    "Times that the host asked for statistics");
+	for (i = 0; i < VTBQ_COUNT; i++) {
+		if (sc->vtb_queue[i] == NULL)
+			continue;
+		node = SYSCTL_ADD_NODE(ctx, top, OID_AUTO, sc->vtb_queue[i]->q_name,
+		    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Statistics of the queue");
+		pvq_sysctl(sc->vtb_queue[i], ctx, SYSCTL_CHILDREN(node));
+	}
+}
+
+static int
+vtballoon_init(struct vtballoon_softc *sc)
+{
+	struct pv_balloon_params params = {
+		.bp_batch = BATCH_PFNS / PFNS_A_PAGE,
+		.bp_oom = (sc->vtb_features & VIRTIO_BALLOON_F_DEFLATE_ON_OOM) != 0,
+	};
+	int error;
+
+	error = pv_balloon_init(&sc->vtb_balloon, sc->vtb_dev, &vtballoon_ops, &params);
+	sc->vtb_initialised = error == 0;
+	return (error);
+}
+
+static int
+vtballoon_probe(device_t dev)
+{
+	if (virtio_get_device_type(dev) != VIRTIO_ID_BALLOON)
+		return (ENXIO);
+	device_set_desc(dev, "VirtIO memory balloon");
+	return (BUS_PROBE_DEFAULT);
+}
+
+/*
+ * Undoes attach from wherever it got to.  The host provides every page that is touched once the
+ * device has been reset, so what it did not give back in order is taken.
+ */
+static void
+vtballoon_teardown(struct vtballoon_softc *sc)
+{
+	if (sc->vtb_attached) {
+		sc->vtb_attached = false;
+		pv_balloon_stop(&sc->vtb_balloon);
+		if (!sc->vtb_dead && !sc->vtb_reset)
+			(void)pv_balloon_empty(&sc->vtb_balloon);
+		sysctl_ctx_free(&sc->vtb_sysctl);
+	}
+	(void)vtballoon_halt(sc);
+	virtio_free_queues(sc->vtb_dev);
+	if (sc->vtb_initialised) {
+		sc->vtb_initialised = false;
+		pv_balloon_fini(&sc->vtb_balloon, true);
+	}
+	vtballoon_free_shared(sc);
+	mtx_destroy(&sc->vtb_mtx);
+}
+
+static int
+vtballoon_attach(device_t dev)
+{
+	struct vtballoon_softc *sc = device_get_softc(dev);
+	int error;
+
+	sc->vtb_dev = dev;
+	sc->vtb_modern = virtio_get_modern(dev) != 0;
+	mtx_init(&sc->vtb_mtx, device_get_nameunit(dev), "vtballoon", MTX_DEF);
+	error = virtio_negotiate(dev, vtballoon_features, &sc->vtb_features);
+	if (error == 0)
+		error = vtballoon_alloc_shared(sc);
+	if (error == 0)
+		error = vtballoon_init(sc);
+	if (error == 0)
+		error = vtballoon_alloc_queues(sc);
+	if (error != 0) {
+		vtballoon_teardown(sc);
+		return (error);
+	}
+	vtballoon_sysctl(sc);
+	virtio_start(dev);
+	vtballoon_put_stats(sc);
+	vtballoon_read_target(sc);
+	sc->vtb_attached = true;
+	pv_balloon_start(&sc->vtb_balloon);
+	return (0);
+}
+
+static int
+vtballoon_detach(device_t dev)
+{
+	vtballoon_teardown(device_get_softc(dev));
+	return (0);
+}
+
+static int
+vtballoon_suspend(device_t dev)
+{
+	struct vtballoon_softc *sc = device_get_softc(dev);
+
+	pv_balloon_stop(&sc->vtb_balloon);
+	return (vtballoon_halt(sc));
+}
+
+static int
+vtballoon_resume(device_t dev)
+{
+	struct vtballoon_softc *sc = device_get_softc(dev);
+	int error;
+
+	error = vtballoon_go(sc);
+	if (error != 0) {
+		device_printf(dev, "can't restart the device, error %d\n", error);
+		return (error);
+	}
+	pv_balloon_start(&sc->vtb_balloon);
+	return (0);
+}
+
+static int
+vtballoon_config_change(device_t dev)
+{
+	struct vtballoon_softc *sc = device_get_softc(dev);
+
+	if (!sc->vtb_attached)
+		return (0);
+	if (virtio_needs_reset(dev)) {
+		sc->vtb_reset = true;
+		vtballoon_intr(sc);
+		pv_balloon_wake(&sc->vtb_balloon);
+		return (0);
+	}
+	vtballoon_read_target(sc);
+	return (0);
+}
+
+static device_method_t vtballoon_methods[] = {
+	DEVMETHOD(device_probe,		vtballoon_probe),
+	DEVMETHOD(device_attach,	vtballoon_attach),
+	DEVMETHOD(device_detach,	vtballoon_detach),
+	DEVMETHOD(device_suspend,	vtballoon_suspend),
+	DEVMETHOD(device_resume,	vtballoon_resume),
+
+	DEVMETHOD(virtio_config_change,	vtballoon_config_change),
+
+	DEVMETHOD_END
+};
+
+static driver_t vtballoon_driver = {
+	"vtballoon",
+	vtballoon_methods,
+	sizeof(struct vtballoon_softc)
+};
+
+VIRTIO_DRIVER_MODULE(virtio_balloon, vtballoon_driver, NULL, NULL);
+MODULE_VERSION(virtio_balloon, 1);
+MODULE_DEPEND(virtio_balloon, virtio, 1, 1, 1);
+/* Not a link dependency: the bus to find the device on, so that one kldload(8) is enough. */
+MODULE_DEPEND(virtio_balloon, virtio_pci, 1, 1, 1);
+MODULE_DEPEND(virtio_balloon, pv, 1, 1, 1);
