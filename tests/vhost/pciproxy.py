@@ -52,7 +52,7 @@ REGISTERS = {
     52: (4, "queue_device_hi"),
 }
 
-PCI_CLASS = {1: 0x020000, 2: 0x010000}
+PCI_CLASS = {1: 0x020000, 2: 0x010000, 5: 0x00FF00}
 
 
 class Gone(Exception):

@@ -112,7 +112,15 @@ static const struct pv_balloon_stat {
 #undef BALLOON_STAT
 };
 
-/* Change the protection of pages in the direct map, each run of neighbours at once. */
+/* Change the protection of n pages from pa on in the direct map.  Returns how many were changed. */
+static u_int
+balloon_protect_run(vm_paddr_t pa, u_int n, vm_prot_t prot)
+{
+
+	return (pmap_change_prot(PHYS_TO_DMAP(pa), ptoa(n), prot) == 0 ? n : 0);
+}
+
+/* The same for any pages, each run of neighbours at once. */
 static u_int
 balloon_protect(vm_page_t *pages, u_int n, vm_prot_t prot)
 {
@@ -124,8 +132,7 @@ balloon_protect(vm_page_t *pages, u_int n, vm_prot_t prot)
 		for (run = 1; i + run < n &&
 		    VM_PAGE_TO_PHYS(pages[i + run]) == pa + ptoa(run); run++)
 			;
-		if (pmap_change_prot(PHYS_TO_DMAP(pa), ptoa(run), prot) == 0)
-			changed += run;
+		changed += balloon_protect_run(pa, run, prot);
 	}
 	return (changed);
 }
@@ -134,16 +141,16 @@ balloon_protect(vm_page_t *pages, u_int n, vm_prot_t prot)
  * A system may be unable to unmap a page (FreeBSD does not change its direct map): it stays mapped
  * then, which is harmless.  Making it usable again can't fail where unmapping it did not.
  */
-void
-pv_balloon_hide(vm_page_t *pages, u_int n)
+static void
+balloon_hide(vm_page_t *pages, u_int n)
 {
 
 	if (balloon_guard)
 		atomic_add_long(&balloon_hidden, balloon_protect(pages, n, VM_PROT_NONE));
 }
 
-void
-pv_balloon_show(vm_page_t *pages, u_int n)
+static void
+balloon_show(vm_page_t *pages, u_int n)
 {
 
 	if (balloon_guard)
@@ -151,8 +158,8 @@ pv_balloon_show(vm_page_t *pages, u_int n)
 		    balloon_protect(pages, n, VM_PROT_READ | VM_PROT_WRITE));
 }
 
-void
-pv_balloon_release(vm_page_t *pages, u_int n)
+static void
+balloon_release(vm_page_t *pages, u_int n)
 {
 	u_int i;
 
@@ -222,6 +229,41 @@ balloon_take(vm_page_t *pages, u_int n)
 	return (k);
 }
 
+vm_page_t
+pv_balloon_block(vm_paddr_t low, vm_paddr_t high)
+{
+	vm_page_t m = NULL;
+
+	if (balloon_spare() > 2 * BLOCK_PAGES)
+		m = vm_page_alloc_noobj_contig(ALLOC_REQ, BLOCK_PAGES, low, high,
+		    ptoa(BLOCK_PAGES), 0, VM_MEMATTR_DEFAULT);
+	if (m != NULL && balloon_guard)
+		atomic_add_long(&balloon_hidden, balloon_protect_run(VM_PAGE_TO_PHYS(m),
+		    BLOCK_PAGES, VM_PROT_NONE));
+	return (m);
+}
+
+void
+pv_balloon_block_free(vm_page_t m)
+{
+	u_int i;
+
+	if (balloon_guard)
+		atomic_subtract_long(&balloon_hidden, balloon_protect_run(VM_PAGE_TO_PHYS(m),
+		    BLOCK_PAGES, VM_PROT_READ | VM_PROT_WRITE));
+	for (i = 0; i < BLOCK_PAGES; i++) {
+		vm_page_unwire_noq(m + i);
+		vm_page_free(m + i);
+	}
+}
+
+bool
+pv_balloon_is_short(void)
+{
+
+	return (vm_free_count() < vm_cnt.v_free_target);
+}
+
 /* Up to n more pages.  ENOMEM: the guest has no more to give now. */
 static int
 balloon_inflate(struct pv_balloon *pb, u_long n)
@@ -240,15 +282,29 @@ balloon_inflate(struct pv_balloon *pb, u_long n)
 		for (i = 0; i < k; i++)
 			pmap_zero_page(pages[i]);
 	}
-	pv_balloon_hide(pages, k);
+	balloon_hide(pages, k);
 	error = pb->pb_ops->bo_inflate(pb, pages, k, &done);
 	balloon_hold(pb, pages, done);
-	pv_balloon_show(pages + done, k - done);
-	pv_balloon_release(pages + done, k - done);
+	balloon_show(pages + done, k - done);
+	balloon_release(pages + done, k - done);
 	pb->pb_stats.bs_batches++;
 	pb->pb_stats.bs_inflated += done;
 	pb->pb_stats.bs_refused += k - done;
 	return (error);
+}
+
+static void
+balloon_poison(vm_page_t *pages, u_int n, uint32_t value)
+{
+	uint32_t *word;
+	u_int i, j;
+
+	for (i = 0; i < n; i++) {
+		word = (uint32_t *)pmap_quick_enter_page(pages[i]);
+		for (j = 0; j < PAGE_SIZE / sizeof(value); j++)
+			word[j] = value;
+		pmap_quick_remove_page((vm_offset_t)word);
+	}
 }
 
 /* Up to n pages less. */
@@ -262,8 +318,10 @@ balloon_deflate(struct pv_balloon *pb, u_long n)
 	k = MIN(n, pb->pb_params.bp_batch);
 	balloon_unhold(pb, pages, k);
 	error = pb->pb_ops->bo_deflate(pb, pages, k, &done);
-	pv_balloon_show(pages, done);
-	pv_balloon_release(pages, done);
+	balloon_show(pages, done);
+	if (pb->pb_params.bp_poison != 0)
+		balloon_poison(pages, done, pb->pb_params.bp_poison);
+	balloon_release(pages, done);
 	balloon_hold(pb, pages + done, k - done);
 	pb->pb_stats.bs_batches++;
 	pb->pb_stats.bs_deflated += done;
@@ -416,6 +474,8 @@ balloon_lowmem(void *arg, int flags __unused)
 
 	mtx_lock(&pb->pb_mtx);
 	pb->pb_stats.bs_lowmem++;
+	if (pb->pb_running)
+		taskqueue_enqueue(pb->pb_tq, &pb->pb_work);
 	if (pb->pb_params.bp_oom && pb->pb_running) {
 		if (!pb->pb_pressure) {
 			pb->pb_pressure_step = PRESSURE_MIN;
@@ -423,7 +483,6 @@ balloon_lowmem(void *arg, int flags __unused)
 		}
 		pb->pb_pressure = true;
 		pb->pb_pressure_end = ticks + PRESSURE_SECONDS * hz;
-		taskqueue_enqueue(pb->pb_tq, &pb->pb_work);
 	}
 	mtx_unlock(&pb->pb_mtx);
 }
@@ -527,8 +586,8 @@ pv_balloon_fini(struct pv_balloon *pb, bool reclaim)
 		device_printf(pb->pb_dev, "%lu pages are left with the host\n", pb->pb_npages);
 	while (reclaim && pb->pb_npages > 0) {
 		balloon_unhold(pb, &m, 1);
-		pv_balloon_show(&m, 1);
-		pv_balloon_release(&m, 1);
+		balloon_show(&m, 1);
+		balloon_release(&m, 1);
 	}
 	free(pb->pb_batch, M_PVBALLOON);
 	mtx_destroy(&pb->pb_mtx);

@@ -59,6 +59,7 @@ struct pv_balloon_ops {
 
 struct pv_balloon_params {
 	u_int		bp_batch;	/* pages that the host is told of at once */
+	uint32_t	bp_poison;	/* fill pages with it when they come back; 0: leave them */
 	bool		bp_scrub;	/* zero pages before they are given away */
 	bool		bp_oom;		/* the host lets us take pages back when memory is short */
 };
@@ -141,12 +142,14 @@ void	pv_balloon_set_target(struct pv_balloon *pb, u_long pages);
 void	pv_balloon_wake(struct pv_balloon *pb);
 
 /*
- * Make pages fault when they are touched (kernels that can; vm.balloon.guard), or usable again.
+ * Take a block of 2 MB within [low, high) from the system, for the host to see for a while; it is
+ * unmapped like pages in a balloon.  The pages follow the one that is returned; its plinks are the
+ * caller's.  NULL: there is none, or the guest needs it.
  */
-void	pv_balloon_hide(vm_page_t *pages, u_int n);
-void	pv_balloon_show(vm_page_t *pages, u_int n);
+vm_page_t pv_balloon_block(vm_paddr_t low, vm_paddr_t high);
+void	pv_balloon_block_free(vm_page_t m);
 
-/* Free pages that pv_balloon took from the system: n of them. */
-void	pv_balloon_release(vm_page_t *pages, u_int n);
+/* Is the guest short of memory? */
+bool	pv_balloon_is_short(void);
 
 #endif /* !_DEV_PV_PV_BALLOON_H_ */

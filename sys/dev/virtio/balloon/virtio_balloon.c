@@ -13,11 +13,12 @@
  *	inflateq	an array of page numbers, 4 KB each, that the host gets
  *	deflateq	the same, of those that the guest wants back
  *	statsq		one buffer of statistics, which the device keeps until it wants fresh ones
+ *	free_page_vq, reporting_vq	free memory (virtio_balloon_free.c)
  *
- * An array holds BATCH_PFNS numbers.  Pages are given when the device returned their array.  They are
- * used again as soon as their array is on its way, so that a guest that is short of memory does not
- * have to wait for its host, or, with MUST_TELL_HOST, when it came back (5.5.6.1).  Nothing is given
- * while such an array is on its way: the device may work on its queues in any order.
+ * An array holds VTB_BATCH_PFNS numbers.  Pages are given when the device returned their array.  They
+ * are used again as soon as their array is on its way, so that a guest that is short of memory does
+ * not have to wait for its host, or, with MUST_TELL_HOST, when it came back (5.5.6.1).  Nothing is
+ * given while such an array is on its way: the device may work on its queues in any order.
  *
  * Trust.  The device answers with lengths and ids only, which the queue checks.  One that does not
  * answer for ANSWER_SECONDS, or that breaks a queue, or that asks for it (DEVICE_NEEDS_RESET), is
@@ -45,55 +46,25 @@
 #include <vm/vm_extern.h>
 #include <vm/vm_page.h>
 
-#include <dev/pv/pv_balloon.h>
-#include <dev/virtio/virtio.h>
-#include <dev/virtio/balloon/virtio_balloon.h>
+#include <dev/virtio/balloon/virtio_balloon_var.h>
 
-#define	BATCH_PFNS	1024
 #define	PFNS_A_PAGE	(PAGE_SIZE >> VIRTIO_BALLOON_PFN_SHIFT)
-#define	ARRAYS		4
 #define	ANSWER_SECONDS	10
-#define	STATS_MAX	8
 
-/* What the device sees of our memory, in one piece. */
-struct vtballoon_shared {
-	uint32_t	pfns[ARRAYS][BATCH_PFNS];
-	struct virtio_balloon_stat stats[STATS_MAX];
-};
+SYSCTL_NODE(_hw, OID_AUTO, vtballoon, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+    "VirtIO memory balloon parameters");
 
-enum vtballoon_queue {
-	VTBQ_INFLATE,
-	VTBQ_DEFLATE,
-	VTBQ_STATS,
-	VTBQ_COUNT
-};
-
-struct vtballoon_softc {
-	device_t	vtb_dev;
-	struct pv_balloon vtb_balloon;
-	struct mtx	vtb_mtx;
-	struct pvq	*vtb_queue[VTBQ_COUNT];
-	uint64_t	vtb_features;
-	uint64_t	vtb_resets;
-	uint64_t	vtb_stats_asked;
-	uint32_t	vtb_busy;	/* bit i: array i is the device's */
-	bool		vtb_modern;
-	bool		vtb_initialised; /* pv_balloon_init() was done */
-	bool		vtb_attached;	/* the balloon works */
-	bool		vtb_dead;	/* it never let go of its memory */
-	bool		vtb_complained;	/* about no answer */
-	volatile bool	vtb_reset;	/* it wants to be reset */
-	bus_dma_tag_t	vtb_tag;
-	bus_dmamap_t	vtb_map;
-	bus_addr_t	vtb_paddr;
-	struct vtballoon_shared *vtb_shared;
-	struct sysctl_ctx_list vtb_sysctl;
-};
+static u_int vtballoon_poison = 0;
+SYSCTL_UINT(_hw_vtballoon, OID_AUTO, poison, CTLFLAG_RDTUN, &vtballoon_poison, 0,
+    "Value that pages are filled with when they come back from the host, 0: none");
 
 static const struct virtio_feature vtballoon_features[] = {
 	{ VIRTIO_BALLOON_F_MUST_TELL_HOST,	"MUST_TELL_HOST",	0 },
 	{ VIRTIO_BALLOON_F_STATS_VQ,		"STATS_VQ",		0 },
 	{ VIRTIO_BALLOON_F_DEFLATE_ON_OOM,	"DEFLATE_ON_OOM",	0 },
+	{ VIRTIO_BALLOON_F_FREE_PAGE_HINT,	"FREE_PAGE_HINT",	0 },
+	{ VIRTIO_BALLOON_F_PAGE_POISON,		"PAGE_POISON",		0 },
+	{ VIRTIO_BALLOON_F_REPORTING,		"REPORTING",		0 },
 	{ 0, NULL, 0 }
 };
 
@@ -110,7 +81,7 @@ vtballoon_of(struct pv_balloon *pb)
 	return (__containerof(pb, struct vtballoon_softc, vtb_balloon));
 }
 
-static void
+void
 vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t len)
 {
 	bus_dma_segment_t seg = {
@@ -129,11 +100,19 @@ vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t len)
 	(void)pvq_kick(q);
 }
 
-/*
- * Wait until no more than so many chains are in q.  EIO: the queue is broken, or the device wants to
- * be reset; ETIMEDOUT.
- */
-static int
+/* The device gave a chain back; if it was one of pfns, that array is free. */
+static void
+vtballoon_done(struct vtballoon_softc *sc, const void *cookie)
+{
+	u_int i;
+
+	for (i = 0; i < VTB_ARRAYS; i++) {
+		if (cookie == sc->vtb_shared->pfns[i])
+			sc->vtb_busy &= ~(1u << i);
+	}
+}
+
+int
 vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
 {
 	struct pvq_done done;
@@ -142,8 +121,8 @@ vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
 	mtx_lock(&sc->vtb_mtx);
 	for (;;) {
 		while (pvq_get(q, &done, 1) != 0) {
-			sc->vtb_busy &= ~(1u << ((uint32_t (*)[BATCH_PFNS])done.pd_cookie -
-			    sc->vtb_shared->pfns));
+			vtballoon_done(sc, done.pd_cookie);
+			sc->vtb_complained = false;
 			end = ticks + ANSWER_SECONDS * hz;
 		}
 		if (pvq_inflight(q) <= left)
@@ -154,7 +133,7 @@ vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
 			error = ETIMEDOUT;
 		if (error != 0)
 			break;
-		if (!pvq_intr_enable(q, 1))
+		if (!pvq_intr_enable(q, pvq_inflight(q) - left))
 			(void)msleep(sc, &sc->vtb_mtx, 0, "vtball", hz);
 	}
 	mtx_unlock(&sc->vtb_mtx);
@@ -165,8 +144,6 @@ vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
 	}
 	if (error != 0)
 		sc->vtb_reset = true;
-	else
-		sc->vtb_complained = false;
 	return (error);
 }
 
@@ -182,7 +159,7 @@ vtballoon_tell(struct vtballoon_softc *sc, struct pvq *q, vm_page_t *pages, u_in
 	if (error != 0)
 		return (error);
 	free = ffs(~sc->vtb_busy) - 1;
-	KASSERT(free < ARRAYS, ("%s: arrays %#x are busy", __func__, sc->vtb_busy));
+	KASSERT(free < VTB_ARRAYS, ("%s: arrays %#x are busy", __func__, sc->vtb_busy));
 	sc->vtb_busy |= 1u << free;
 	pfns = sc->vtb_shared->pfns[free];
 	for (i = 0; i < n; i++) {
@@ -221,7 +198,7 @@ vtballoon_deflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
 	struct pvq *q = sc->vtb_queue[VTBQ_DEFLATE];
 	int error;
 
-	error = vtballoon_wait(sc, q, ARRAYS - 1);
+	error = vtballoon_wait(sc, q, VTB_ARRAYS - 1);
 	if (error == 0)
 		error = vtballoon_tell(sc, q, pages, n);
 	if (error == 0 && (sc->vtb_features & VIRTIO_BALLOON_F_MUST_TELL_HOST) != 0)
@@ -241,6 +218,17 @@ vtballoon_report(struct pv_balloon *pb, u_long pages)
 		    offsetof(struct virtio_balloon_config, actual), &actual, sizeof(actual));
 }
 
+/* 5.5.6.7: the device learns the value, before it is live. */
+static void
+vtballoon_write_poison(struct vtballoon_softc *sc)
+{
+	uint32_t value = vtballoon_poison;
+
+	if ((sc->vtb_features & VIRTIO_BALLOON_F_PAGE_POISON) != 0)
+		(void)virtio_write_config(sc->vtb_dev,
+		    offsetof(struct virtio_balloon_config, poison_val), &value, sizeof(value));
+}
+
 /* Statistics, those that this system has. */
 static size_t
 vtballoon_collect(struct vtballoon_softc *sc)
@@ -248,7 +236,7 @@ vtballoon_collect(struct vtballoon_softc *sc)
 	const struct {
 		uint16_t	tag;
 		uint64_t	val;
-	} stats[STATS_MAX] = {
+	} stats[VTB_STATS] = {
 		{ VIRTIO_BALLOON_S_SWAP_IN, ptoa(VM_CNT_FETCH(v_swappgsin)) },
 		{ VIRTIO_BALLOON_S_SWAP_OUT, ptoa(VM_CNT_FETCH(v_swappgsout)) },
 		{ VIRTIO_BALLOON_S_MAJFLT, VM_CNT_FETCH(v_io_faults) },
@@ -262,7 +250,7 @@ vtballoon_collect(struct vtballoon_softc *sc)
 	struct virtio_balloon_stat *st = sc->vtb_shared->stats;
 	u_int i;
 
-	for (i = 0; i < STATS_MAX; i++) {
+	for (i = 0; i < VTB_STATS; i++) {
 		st[i].tag = sc->vtb_modern ? htole16(stats[i].tag) : stats[i].tag;
 		st[i].val = sc->vtb_modern ? htole64(stats[i].val) : stats[i].val;
 	}
@@ -313,6 +301,7 @@ vtballoon_drain(struct vtballoon_softc *sc)
 {
 	int i;
 
+	vtballoon_free_reset(sc);
 	for (i = 0; i < VTBQ_COUNT; i++) {
 		while (sc->vtb_queue[i] != NULL && pvq_drain(sc->vtb_queue[i]) != NULL)
 			;
@@ -342,6 +331,7 @@ vtballoon_go(struct vtballoon_softc *sc)
 	if (error != 0)
 		return (error);
 	sc->vtb_reset = false;
+	vtballoon_write_poison(sc);
 	virtio_start(sc->vtb_dev);
 	vtballoon_put_stats(sc);
 	vtballoon_report(&sc->vtb_balloon, sc->vtb_balloon.pb_npages);
@@ -359,7 +349,7 @@ vtballoon_poll(struct pv_balloon *pb)
 		return (ENXIO);
 	vtballoon_poll_stats(sc);
 	if (!sc->vtb_reset)
-		return (0);
+		return (vtballoon_free_poll(sc));
 	sc->vtb_resets++;
 	error = vtballoon_halt(sc);
 	if (error == 0)
@@ -369,14 +359,23 @@ vtballoon_poll(struct pv_balloon *pb)
 	return (error);
 }
 
+static int
+vtballoon_idle(struct pv_balloon *pb)
+{
+	struct vtballoon_softc *sc = vtballoon_of(pb);
+
+	return (sc->vtb_dead || sc->vtb_reset ? 0 : vtballoon_free_idle(sc));
+}
+
 static const struct pv_balloon_ops vtballoon_ops = {
 	.bo_inflate = vtballoon_inflate,
 	.bo_deflate = vtballoon_deflate,
 	.bo_report = vtballoon_report,
 	.bo_poll = vtballoon_poll,
+	.bo_idle = vtballoon_idle,
 };
 
-/* Inflateq and deflateq: somebody waits. */
+/* Queues of which the worker waits for an answer. */
 static void
 vtballoon_intr(void *arg)
 {
@@ -387,33 +386,52 @@ vtballoon_intr(void *arg)
 	mtx_unlock(&sc->vtb_mtx);
 }
 
+/* The others: there may be something to do. */
 static void
-vtballoon_stats_intr(void *arg)
+vtballoon_wake_intr(void *arg)
 {
 	struct vtballoon_softc *sc = arg;
 
 	pv_balloon_wake(&sc->vtb_balloon);
 }
 
+/*
+ * A queue is there with its feature, and has the next number.  (5.5.2 numbers them from 0 to 4; all
+ * hypervisors leave no gaps, and have those of features that they offer, which we all accept.)
+ */
 static int
 vtballoon_alloc_queues(struct vtballoon_softc *sc)
 {
-	struct virtio_queue_spec specs[VTBQ_COUNT] = {
-		[VTBQ_INFLATE] = { .vqs_name = "inflateq", .vqs_intr = vtballoon_intr },
-		[VTBQ_DEFLATE] = { .vqs_name = "deflateq", .vqs_intr = vtballoon_intr },
-		[VTBQ_STATS] = { .vqs_name = "statsq", .vqs_intr = vtballoon_stats_intr },
+	static const struct {
+		const char	*name;
+		uint64_t	 feature;
+		uint16_t	 segs;
+	} queues[VTBQ_COUNT] = {
+		[VTBQ_INFLATE] = { "inflateq", 0, 1 },
+		[VTBQ_DEFLATE] = { "deflateq", 0, 1 },
+		[VTBQ_STATS] = { "statsq", VIRTIO_BALLOON_F_STATS_VQ, 1 },
+		[VTBQ_HINT] = { "free_page_vq", VIRTIO_BALLOON_F_FREE_PAGE_HINT, 1 },
+		[VTBQ_REPORT] = { "reporting_vq", VIRTIO_BALLOON_F_REPORTING, VTB_REPORT_MAX },
 	};
-	int i, n = VTBQ_STATS;
+	struct virtio_queue_spec specs[VTBQ_COUNT], *spec = specs;
+	bool iommu = virtio_has(sc->vtb_dev, VIRTIO_F_ACCESS_PLATFORM);
+	int i;
 
-	if ((sc->vtb_features & VIRTIO_BALLOON_F_STATS_VQ) != 0)
-		n = VTBQ_STATS + 1;
-	for (i = 0; i < n; i++) {
-		specs[i].vqs_max_segs = 1;
-		specs[i].vqs_cpu = -1;
-		specs[i].vqs_arg = sc;
-		specs[i].vqs_pvq = &sc->vtb_queue[i];
+	bzero(specs, sizeof(specs));
+	for (i = 0; i < VTBQ_COUNT; i++) {
+		if ((sc->vtb_features & queues[i].feature) != queues[i].feature)
+			continue;
+		strlcpy(spec->vqs_name, queues[i].name, sizeof(spec->vqs_name));
+		spec->vqs_max_segs = queues[i].segs;
+		spec->vqs_cpu = -1;
+		spec->vqs_intr = i == VTBQ_STATS || i == VTBQ_HINT ?
+		    vtballoon_wake_intr : vtballoon_intr;
+		spec->vqs_arg = sc;
+		if (!iommu || (i != VTBQ_HINT && i != VTBQ_REPORT))
+			spec->vqs_pvq = &sc->vtb_queue[i];
+		spec++;
 	}
-	return (virtio_alloc_queues(sc->vtb_dev, specs, n, INTR_TYPE_MISC));
+	return (virtio_alloc_queues(sc->vtb_dev, specs, spec - specs, INTR_TYPE_MISC));
 }
 
 static void
@@ -472,6 +490,7 @@ vtballoon_sysctl(struct vtballoon_softc *sc)
 	    "Times that the device was reset");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "stats_asked", CTLFLAG_RD, &sc->vtb_stats_asked, 0,
 	    "Times that the host asked for statistics");
+	vtballoon_free_sysctl(sc, top);
 	for (i = 0; i < VTBQ_COUNT; i++) {
 		if (sc->vtb_queue[i] == NULL)
 			continue;
@@ -485,11 +504,16 @@ static int
 vtballoon_init(struct vtballoon_softc *sc)
 {
 	struct pv_balloon_params params = {
-		.bp_batch = BATCH_PFNS / PFNS_A_PAGE,
+		.bp_batch = VTB_BATCH_PFNS / PFNS_A_PAGE,
 		.bp_oom = (sc->vtb_features & VIRTIO_BALLOON_F_DEFLATE_ON_OOM) != 0,
 	};
 	int error;
 
+	if ((sc->vtb_features & VIRTIO_BALLOON_F_PAGE_POISON) != 0)
+		params.bp_poison = vtballoon_poison;
+	error = vtballoon_free_init(sc);
+	if (error != 0)
+		return (error);
 	error = pv_balloon_init(&sc->vtb_balloon, sc->vtb_dev, &vtballoon_ops, &params);
 	sc->vtb_initialised = error == 0;
 	return (error);
@@ -524,8 +548,24 @@ vtballoon_teardown(struct vtballoon_softc *sc)
 		sc->vtb_initialised = false;
 		pv_balloon_fini(&sc->vtb_balloon, true);
 	}
+	vtballoon_free_fini(sc);
 	vtballoon_free_shared(sc);
 	mtx_destroy(&sc->vtb_mtx);
+}
+
+/* Without a value to fill pages with there is nothing to say about it. */
+static int
+vtballoon_negotiate(struct vtballoon_softc *sc)
+{
+	struct virtio_feature table[nitems(vtballoon_features)];
+	struct virtio_feature *vf;
+
+	memcpy(table, vtballoon_features, sizeof(table));
+	for (vf = table; vf->vf_mask != 0; vf++) {
+		if (vf->vf_mask == VIRTIO_BALLOON_F_PAGE_POISON && vtballoon_poison == 0)
+			vf->vf_flags |= VIRTIO_FEATURE_OFF;
+	}
+	return (virtio_negotiate(sc->vtb_dev, table, &sc->vtb_features));
 }
 
 static int
@@ -537,7 +577,7 @@ vtballoon_attach(device_t dev)
 	sc->vtb_dev = dev;
 	sc->vtb_modern = virtio_get_modern(dev) != 0;
 	mtx_init(&sc->vtb_mtx, device_get_nameunit(dev), "vtballoon", MTX_DEF);
-	error = virtio_negotiate(dev, vtballoon_features, &sc->vtb_features);
+	error = vtballoon_negotiate(sc);
 	if (error == 0)
 		error = vtballoon_alloc_shared(sc);
 	if (error == 0)
@@ -549,6 +589,7 @@ vtballoon_attach(device_t dev)
 		return (error);
 	}
 	vtballoon_sysctl(sc);
+	vtballoon_write_poison(sc);
 	virtio_start(dev);
 	vtballoon_put_stats(sc);
 	vtballoon_read_target(sc);
@@ -602,6 +643,7 @@ vtballoon_config_change(device_t dev)
 		return (0);
 	}
 	vtballoon_read_target(sc);
+	pv_balloon_wake(&sc->vtb_balloon);
 	return (0);
 }
 

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""A virtio memory balloon (VirtIO 1.3, 5.5) that knows each page it was given.
+
+A page that is given is filled with a pattern, which has to be there still when it is taken back:
+who uses memory that is the host's is found out.  Commands:
+
+  pages   how many pages we have, and what the driver says (actual)
+  ask     wants fresh statistics; prints the last, by tag
+"""
+
+from __future__ import annotations
+
+import argparse
+import struct
+from typing import Any
+
+import device
+import ring
+
+PAGE = 4096
+INFLATE, DEFLATE, STATS = range(3)
+PATTERN = b"\xb5\x0a" * (PAGE // 2)
+
+
+class Balloon(device.Device):
+    """The balloon."""
+
+    type_id = 5
+    queues_of_type = 3
+    feature_names = {  # noqa: RUF012
+        "MUST_TELL_HOST": 0, "STATS_VQ": 1, "DEFLATE_ON_OOM": 2, "FREE_PAGE_HINT": 3,
+        "PAGE_POISON": 4, "REPORTING": 5,
+    }
+    default_features = ["STATS_VQ"]  # noqa: RUF012
+    fields = {  # noqa: RUF012
+        "num_pages": (0, 4), "actual": (4, 4), "free_page_hint_cmd_id": (8, 4),
+        "poison_val": (12, 4),
+    }
+    config_size = 16
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__(args)
+        self.pages: set[int] = set()
+        self.stats: dict[int, int] = {}
+        self.waiting: ring.Chain | None = None
+        for setting in args.set:
+            self.set_config(setting)
+
+    def stopped(self, queue: ring.Queue) -> int:
+        """A queue was taken away, with our buffer for statistics."""
+        if queue.index == STATS:
+            self.waiting = None
+        return super().stopped(queue)
+
+    def process(self, queue: ring.Queue) -> None:
+        """Take what is in a queue."""
+        while (chain := queue.pop()) is not None:
+            data = ring.gather(self.memory, chain.readable)
+            if queue.index == STATS:
+                self.stats = {tag: value for tag, value in struct.iter_unpack(
+                    "<HQ", data[:len(data) // 10 * 10])}
+                self.count("statistics")
+                self.waiting = chain
+                continue
+            if queue.index in (INFLATE, DEFLATE):
+                pfns = [pfn for pfn, in struct.iter_unpack("<I", data)]
+                self.count(("given", "taken")[queue.index], len(pfns))
+                for pfn in pfns:
+                    (self.give if queue.index == INFLATE else self.take)(pfn)
+            queue.complete(chain, 0)
+
+    def give(self, pfn: int) -> None:
+        """The driver gives a page."""
+        if pfn in self.pages:
+            self.count("given_twice")
+        self.pages.add(pfn)
+        self.memory.write(pfn * PAGE, PATTERN)
+
+    def take(self, pfn: int) -> None:
+        """The driver wants a page back."""
+        if pfn not in self.pages:
+            self.count("never_given")
+            return
+        self.pages.remove(pfn)
+        if bytes(self.memory.read(pfn * PAGE, PAGE)) != PATTERN:
+            self.count("touched")
+
+    def command(self, words: list[str]) -> Any:
+        """Run a command of the control socket."""
+        match words:
+            case ["pages"]:
+                with self.lock:
+                    actual, = struct.unpack_from("<I", self.config, 4)
+                    return {"pages": len(self.pages), "actual": actual}
+            case ["ask"]:
+                with self.lock:
+                    if self.waiting is not None:
+                        chain, self.waiting = self.waiting, None
+                        self.queues[STATS].give(chain, 0)
+                        self.queues[STATS].publish()
+                    return self.stats
+        return super().command(words)
