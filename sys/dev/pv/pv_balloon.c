@@ -369,7 +369,8 @@ balloon_report(struct pv_balloon *pb, bool now)
 	if (change == 0 || (!now && change < 16UL * pb->pb_params.bp_batch))
 		return;
 	pb->pb_reported = held;
-	pb->pb_ops->bo_report(pb, held);
+	if (pb->pb_ops->bo_report != NULL)
+		pb->pb_ops->bo_report(pb, held);
 }
 
 /* One step.  Returns 0 if there may be another, EALREADY at rest, or why there can't be. */
@@ -408,8 +409,9 @@ balloon_backoff(struct pv_balloon *pb, int error)
 		pb->pb_stats.bs_errors++;
 	if (!pb->pb_complained && error == ENOMEM) {
 		pb->pb_complained = true;
-		device_printf(pb->pb_dev, "no memory for %lu pages now, %lu are in the balloon; "
-		    "trying again from time to time\n", pb->pb_target, pb->pb_npages);
+		device_printf(pb->pb_dev, "%s memory for a balloon of %lu pages now, it has %lu; "
+		    "trying again from time to time\n", pb->pb_target > pb->pb_npages ?
+		    "no" : "the host has no", pb->pb_target, pb->pb_npages);
 	}
 	return (pb->pb_delay);
 }

@@ -49,7 +49,7 @@ struct pv_balloon_ops {
 	int	(*bo_inflate)(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done);
 	/* Take pages back; done are usable again, the others stay the host's. */
 	int	(*bo_deflate)(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done);
-	/* The balloon has so many pages and rests for now: tell the host, if it wants to know. */
+	/* The balloon has so many pages, for the host to know.  Or NULL. */
 	void	(*bo_report)(struct pv_balloon *pb, u_long pages);
 	/* The protocol's own chores, before each step.  An error puts the worker off.  Or NULL. */
 	int	(*bo_poll)(struct pv_balloon *pb);

@@ -35,6 +35,7 @@
 #include <xen/errno.h>
 #include <xen/features.h>
 #include <xen/hvm/hvm_op.h>
+#include <xen/memory.h>
 #include <xen/version.h>
 
 #define	XEN_CPUID_STEP		0x100
@@ -221,6 +222,24 @@ xen_memory_op(u_int cmd, void *arg)
 
 	counter_u64_add(xen_calls[XEN_CALL_MEMORY], 1);
 	return (xen_errno(xen_hypercall(__HYPERVISOR_memory_op, cmd, (u_long)arg, 0)));
+}
+
+int
+xen_memory_reservation(u_int cmd, xen_pfn_t *frames, u_int n, u_int *done)
+{
+	struct xen_memory_reservation r = {
+		.nr_extents = n,
+		.domid = DOMID_SELF,
+	};
+	long result;
+
+	set_xen_guest_handle(r.extent_start, frames);
+	counter_u64_add(xen_calls[XEN_CALL_MEMORY], 1);
+	result = xen_hypercall(__HYPERVISOR_memory_op, cmd, (u_long)&r, 0);
+	*done = result < 0 ? 0 : MIN((u_long)result, n);
+	if (result < 0)
+		return (xen_errno(result));
+	return (*done == n ? 0 : ENOMEM);
 }
 
 int
