@@ -37,57 +37,29 @@
 
 #include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_var.h>
-#include <dev/xen/xenstore.h>
 
 MALLOC_DEFINE(M_XEN, "xen", "Xen");
 
 bool xen_pinned;
-u_int xen_lives;
 
 struct xen_softc {
 	u_int	xen_level;
 	char	xen_version[16];
 };
 
-static int
-xen_xenstore_resume(device_t dev __unused)
-{
-
-	return (xenstore_resume());
-}
-
 static const struct xen_part {
 	int	(*xp_init)(device_t);
 	void	(*xp_fini)(device_t);
-	int	(*xp_resume)(device_t);
 } xen_parts[] = {
-	{ xen_hypercall_init, xen_hypercall_fini, NULL },
-	{ xen_cpu_init, xen_cpu_fini, xen_cpu_resume },
-	{ xen_upcall_init, xen_upcall_fini, xen_upcall_resume },
-	{ xen_evtchn_init, xen_evtchn_fini, xen_evtchn_resume },
-	{ xen_gnttab_init, xen_gnttab_fini, xen_gnttab_resume },
-	{ xenstore_init, xenstore_fini, xen_xenstore_resume },
-	{ xen_control_init, xen_control_fini, xen_control_resume },
+	{ xen_hypercall_init, xen_hypercall_fini },
+	{ xen_cpu_init, xen_cpu_fini },
+	{ xen_upcall_init, xen_upcall_fini },
+	{ xen_evtchn_init, xen_evtchn_fini },
+	{ xen_gnttab_init, xen_gnttab_fini },
+	{ xenstore_init, xenstore_fini },
+	{ xen_suspend_init, xen_suspend_fini },
+	{ xen_control_init, xen_control_fini },
 };
-
-/* Each is tried, whatever became of the others: xenstore's lock has to be let go of. */
-int
-xen_resume(device_t dev)
-{
-	u_int i;
-	int error, first;
-
-	first = 0;
-	xen_lives++;
-	for (i = 0; i < nitems(xen_parts); i++) {
-		if (xen_parts[i].xp_resume == NULL)
-			continue;
-		error = xen_parts[i].xp_resume(dev);
-		if (first == 0)
-			first = error;
-	}
-	return (first);
-}
 
 void *
 xen_page_alloc(void)
@@ -161,6 +133,7 @@ xen_sysctl(device_t dev)
 	xen_evtchn_sysctl(ctx, tree);
 	xen_gnttab_sysctl(ctx, tree);
 	xenstore_sysctl(ctx, tree);
+	xen_suspend_sysctl(ctx, tree);
 }
 
 static int

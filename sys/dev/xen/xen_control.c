@@ -12,10 +12,7 @@
  * toolstack can tell a domain that heard from one that did not, and a request is acted on once.
  * What we can do is announced in control/feature-*.
  *
- * Locking.  None: requests are handled in xenstore's thread for watches, one at a time.
- *
- * Gaps.  "suspend" is refused: that takes new grants, channels and rings for all devices.
- */
+ * Locking.  None: requests are handled in xenstore's thread for watches, one at a time. */
 
 #include <sys/param.h>
 #include <sys/systm.h>
@@ -97,6 +94,27 @@ control_take(struct control_take *take, const char *node)
 	return (error == 0);
 }
 
+/* Say what we can do, to this domain's toolstack. */
+static void
+control_announce(void)
+{
+	u_int i;
+
+	/* One that does not let us write there does not look for them either. */
+	for (i = 0; i < nitems(control_words); i++)
+		(void)xenstore_write(NULL, CONTROL_DIR, control_words[i].feature, "1");
+	(void)xenstore_write(NULL, CONTROL_DIR, "feature-suspend", "1");
+	(void)xenstore_write(NULL, CONTROL_DIR, "feature-sysrq", "1");
+}
+
+static void
+control_suspended(bool cancelled)
+{
+
+	if (!cancelled)
+		control_announce();
+}
+
 static void
 control_shutdown_watch(struct xenstore_watch *w __unused, const char *path __unused)
 {
@@ -105,6 +123,10 @@ control_shutdown_watch(struct xenstore_watch *w __unused, const char *path __unu
 
 	if (!control_take(&take, "shutdown"))
 		return;
+	if (strcmp(take.word, "suspend") == 0) {
+		xen_suspend_soon(control_suspended);
+		return;
+	}
 	for (i = 0; i < nitems(control_words); i++) {
 		if (strcmp(take.word, control_words[i].word) != 0)
 			continue;
@@ -147,18 +169,6 @@ static struct xenstore_watch control_watches[] = {
 
 static const char *const control_nodes[nitems(control_watches)] = { "shutdown", "sysrq" };
 
-/* A toolstack that does not let us write there does not look for them either. */
-int
-xen_control_resume(device_t dev __unused)
-{
-	u_int i;
-
-	for (i = 0; i < nitems(control_words); i++)
-		(void)xenstore_write(NULL, CONTROL_DIR, control_words[i].feature, "1");
-	(void)xenstore_write(NULL, CONTROL_DIR, "feature-sysrq", "1");
-	return (0);
-}
-
 int
 xen_control_init(device_t dev)
 {
@@ -174,7 +184,8 @@ xen_control_init(device_t dev)
 			return (error);
 		}
 	}
-	return (xen_control_resume(dev));
+	control_announce();
+	return (0);
 }
 
 void

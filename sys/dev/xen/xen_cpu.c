@@ -14,6 +14,10 @@
  * of that page until it is registered elsewhere, which can be done once: a kernel that did has the
  * per-CPU variable vcpu_info, which points to it.  Both are names of FreeBSD's kernel.
  *
+ * After a suspension all of it is to be asked for again: first by xen_cpu_resume(), then on each CPU
+ * by xen_cpu_resume_self().  A kernel that has it mapped itself does so in cpu_ops.cpu_resume, which
+ * FreeBSD has for this: it is called on the CPU of vCPU 0 first, and on the others after that.
+ *
  * Locking.  None: everything is set up before the first upcall, and stays.
  *
  * Gaps.  CPUs that are added later get no event channels.
@@ -34,6 +38,7 @@
 #include <vm/vm_page.h>
 
 #include <machine/bus.h>
+#include <machine/cpu.h>
 #include <machine/cpufunc.h>
 #include <machine/md_var.h>
 #include <machine/resource.h>
@@ -96,14 +101,23 @@ xen_kernel_symbol(const char *name)
 	return (linker_file_lookup_symbol(linker_kernel_file, name, 0));
 }
 
+/* Have the shared info page appear in the space that we have for it. */
+static int
+xen_place_shared(void)
+{
+	struct xen_add_to_physmap map = {
+		.domid = DOMID_SELF,
+		.space = XENMAPSPACE_shared_info,
+		.gpfn = atop(xen_shared_space.xs_paddr),
+	};
+
+	return (xen_memory_op(XENMEM_add_to_physmap, &map));
+}
+
 static int
 xen_map_shared(device_t dev)
 {
 	struct shared_info **kernel;
-	struct xen_add_to_physmap map = {
-		.domid = DOMID_SELF,
-		.space = XENMAPSPACE_shared_info,
-	};
 	int error;
 
 	kernel = xen_kernel_symbol("HYPERVISOR_shared_info");
@@ -111,13 +125,10 @@ xen_map_shared(device_t dev)
 		xen_shared = *kernel;
 		return (0);
 	}
-	error = 0;
-	if (xen_shared_space.xs_res == NULL)
-		error = xen_space_alloc(dev, XEN_SHARED_RID, PAGE_SIZE, &xen_shared_space);
+	error = xen_space_alloc(dev, XEN_SHARED_RID, PAGE_SIZE, &xen_shared_space);
 	if (error != 0)
 		return (error);
-	map.gpfn = atop(xen_shared_space.xs_paddr);
-	error = xen_memory_op(XENMEM_add_to_physmap, &map);
+	error = xen_place_shared();
 	if (error != 0)
 		return (error);
 	xen_shared = (struct shared_info *)xen_shared_space.xs_vaddr;
@@ -150,12 +161,23 @@ xen_kernel_vcpu_info(u_int cpu)
 	return (*(struct vcpu_info **)(variable + dpcpu_off[cpu]));
 }
 
+/* Tell Xen where a CPU's struct vcpu_info of ours is. */
+static int
+xen_place_info(u_int cpu)
+{
+	struct vcpu_register_vcpu_info reg;
+	vm_paddr_t pa = vtophys(&xen_infos[cpu]);
+
+	memset(&reg, 0, sizeof(reg));
+	reg.mfn = atop(pa);
+	reg.offset = pa & PAGE_MASK;
+	return (xen_vcpu_op(VCPUOP_register_vcpu_info, xen_cpus[cpu].xc_vcpu, &reg));
+}
+
 static int
 xen_cpu_register(u_int cpu)
 {
 	struct xen_cpu *xc = &xen_cpus[cpu];
-	struct vcpu_register_vcpu_info reg;
-	vm_paddr_t pa;
 
 	xc->xc_info = xen_kernel_vcpu_info(cpu);
 	if (xc->xc_info != NULL)
@@ -170,12 +192,8 @@ xen_cpu_register(u_int cpu)
 	if (xen_infos == NULL)
 		return (ENOMEM);
 	xc->xc_info = &xen_infos[cpu];
-	pa = vtophys(xc->xc_info);
-	memset(&reg, 0, sizeof(reg));
-	reg.mfn = atop(pa);
-	reg.offset = pa & PAGE_MASK;
 	xen_pinned = true;
-	return (xen_vcpu_op(VCPUOP_register_vcpu_info, xc->xc_vcpu, &reg));
+	return (xen_place_info(cpu));
 }
 
 int
@@ -202,12 +220,29 @@ xen_cpu_init(device_t dev)
 	return (0);
 }
 
-/* Pages and numbers are those of before. */
 int
-xen_cpu_resume(device_t dev)
+xen_cpu_resume(void)
 {
 
-	return (xen_cpu_init(dev));
+	if (cpu_ops.cpu_resume != NULL)
+		cpu_ops.cpu_resume();
+	return (xen_shared_space.xs_res != NULL ? xen_place_shared() : 0);
+}
+
+int
+xen_cpu_resume_self(bool first)
+{
+	struct xen_cpu *xc = &xen_cpus[curcpu];
+	int error = 0;
+
+	if (!first && cpu_ops.cpu_resume != NULL)
+		cpu_ops.cpu_resume();
+	if (xen_infos != NULL && xc->xc_info == &xen_infos[curcpu])
+		error = xen_place_info(curcpu);
+	/* No channel is unmasked: what is pending is nobody's. */
+	xc->xc_info->evtchn_pending_sel = 0;
+	xc->xc_info->evtchn_upcall_pending = 0;
+	return (error);
 }
 
 /*

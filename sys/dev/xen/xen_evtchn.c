@@ -31,8 +31,9 @@
  * so that none is still at it; the thread ends; and only then the port is closed, for Xen may give
  * the number to the next who asks.
  *
- * Resuming.  A domain that was saved begins its new life without channels, but with those of the old
- * one here.  They are stale: whoever has one frees it, as before, and makes another.
+ * Suspension.  A domain that was saved begins its new life without a channel, and the old numbers will
+ * soon be those of others.  So all channels leave the table; what their owners have is dead: it
+ * sends nothing, and is freed without closing anything.
  *
  * Locking.  evtchn_lock (sx): making and closing of channels, the list, growth of the table.  The
  * upcall reads the table without a lock.
@@ -82,8 +83,7 @@ struct xen_evtchn {
 	evtchn_port_t	 ec_port;
 	enum evtchn_kind ec_kind;
 	bool		 ec_fixed;	/* bound to its CPU for good */
-	bool		 ec_stale;	/* of the life before: Xen does not know it */
-	volatile bool	 ec_dead;	/* is being closed, or stale: not to be unmasked */
+	volatile bool	 ec_dead;	/* is being closed: not to be unmasked */
 	int		 ec_cpu;
 	struct intr_event *ec_event;
 	void		*ec_cookie;
@@ -256,25 +256,16 @@ evtchn_nothing(void *arg __unused)
 
 }
 
-static void
-evtchn_forget(struct xen_evtchn *ec)
-{
-
-	ec->ec_dead = true;
-	evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK][ec->ec_port % EVTCHN_PER_CHUNK] = NULL;
-}
-
 /* Take a channel out of the table, and wait until no upcall has it in hand. */
 static void
 evtchn_leave(struct xen_evtchn *ec)
 {
 
+	ec->ec_dead = true;
+	evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK][ec->ec_port % EVTCHN_PER_CHUNK] = NULL;
 	TAILQ_REMOVE(&evtchn_list, ec, ec_link);
 	evtchn_count--;
-	if (!ec->ec_stale) {
-		evtchn_forget(ec);
-		evtchn_abi->ea_mask(ec->ec_port);
-	}
+	evtchn_abi->ea_mask(ec->ec_port);
 	/* A CPU answers with interrupts enabled, that is, outside of its upcall. */
 	smp_rendezvous(NULL, evtchn_nothing, NULL, NULL);
 }
@@ -287,7 +278,7 @@ evtchn_destroy(struct xen_evtchn *ec)
 		(void)intr_event_remove_handler(ec->ec_cookie);
 	if (ec->ec_event != NULL)
 		(void)intr_event_destroy(ec->ec_event);
-	if (ec->ec_kind != EVTCHN_ADOPTED && !ec->ec_stale)
+	if (ec->ec_kind != EVTCHN_ADOPTED)
 		(void)evtchn_close(ec->ec_port);
 	free(ec, M_XEN);
 }
@@ -437,7 +428,8 @@ xen_evtchn_free(struct xen_evtchn *ec)
 	if (ec == NULL)
 		return;
 	sx_xlock(&evtchn_lock);
-	evtchn_leave(ec);
+	if (!ec->ec_dead)
+		evtchn_leave(ec);
 	sx_xunlock(&evtchn_lock);
 	/* Waits for the handler, which may be at work on channels of its own. */
 	evtchn_destroy(ec);
@@ -455,7 +447,7 @@ xen_evtchn_notify(struct xen_evtchn *ec)
 {
 	struct evtchn_send arg = { .port = ec->ec_port };
 
-	if (ec->ec_stale)
+	if (ec->ec_dead)
 		return;
 	atomic_add_64(&ec->ec_sent, 1);
 	/* A channel that is not connected any more takes no events; nobody waits for them. */
@@ -470,7 +462,7 @@ xen_evtchn_bind_cpu(struct xen_evtchn *ec, int cpu)
 	if (ec->ec_fixed || cpu < 0 || cpu > mp_maxid || CPU_ABSENT(cpu))
 		return (EINVAL);
 	sx_xlock(&evtchn_lock);
-	if (ec->ec_stale) {
+	if (ec->ec_dead) {
 		sx_xunlock(&evtchn_lock);
 		return (ENXIO);
 	}
@@ -510,8 +502,8 @@ evtchn_look(void *arg __unused)
  * look at has left upcall_pending set: as long as it is, Xen does not call that CPU up.  So each
  * looks once; no channel is in use here yet, and the ports that it finds are masked.
  */
-static void
-evtchn_begin(void)
+int
+xen_evtchn_init(device_t dev)
 {
 	const struct xen_evtchn_abi *abi = &xen_evtchn_2l;
 
@@ -521,31 +513,8 @@ evtchn_begin(void)
 		(void)xen_evtchn_2l.ea_init();
 	atomic_store_rel_ptr((volatile uintptr_t *)&evtchn_abi, (uintptr_t)abi);
 	smp_rendezvous(NULL, evtchn_look, NULL, NULL);
-}
-
-int
-xen_evtchn_init(device_t dev)
-{
-
-	evtchn_begin();
 	if (bootverbose)
-		device_printf(dev, "%s event channels, %u\n", evtchn_abi->ea_name,
-		    evtchn_abi->ea_nports);
-	return (0);
-}
-
-int
-xen_evtchn_resume(device_t dev __unused)
-{
-	struct xen_evtchn *ec;
-
-	sx_xlock(&evtchn_lock);
-	TAILQ_FOREACH(ec, &evtchn_list, ec_link) {
-		ec->ec_stale = true;
-		evtchn_forget(ec);
-	}
-	evtchn_begin();
-	sx_xunlock(&evtchn_lock);
+		device_printf(dev, "%s event channels, %u\n", abi->ea_name, abi->ea_nports);
 	return (0);
 }
 
@@ -560,6 +529,36 @@ xen_evtchn_fini(device_t dev __unused)
 		free(evtchn_table[i], M_XEN);
 		evtchn_table[i] = NULL;
 	}
+}
+
+void
+xen_evtchn_suspend(void)
+{
+
+	sx_xlock(&evtchn_lock);
+}
+
+int
+xen_evtchn_resume(void)
+{
+	struct xen_evtchn *ec;
+
+	while ((ec = TAILQ_FIRST(&evtchn_list)) != NULL) {
+		TAILQ_REMOVE(&evtchn_list, ec, ec_link);
+		evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK][ec->ec_port % EVTCHN_PER_CHUNK] = NULL;
+		ec->ec_dead = true;
+		/* As the number is not ours any more, it is not to be closed. */
+		ec->ec_kind = EVTCHN_ADOPTED;
+		evtchn_count--;
+	}
+	return (evtchn_abi->ea_resume());
+}
+
+void
+xen_evtchn_go_on(void)
+{
+
+	sx_xunlock(&evtchn_lock);
 }
 
 static int
@@ -578,8 +577,8 @@ evtchn_sysctl_channels(SYSCTL_HANDLER_ARGS)
 	sx_slock(&evtchn_lock);
 	TAILQ_FOREACH(ec, &evtchn_list, ec_link)
 		sbuf_printf(sb, "\nport %u %s cpu %d received %ju sent %ju %s", ec->ec_port,
-		    ec->ec_stale ? "stale" : evtchn_kind_names[ec->ec_kind], ec->ec_cpu,
-		    (uintmax_t)ec->ec_received, (uintmax_t)ec->ec_sent, ec->ec_name);
+		    evtchn_kind_names[ec->ec_kind], ec->ec_cpu, (uintmax_t)ec->ec_received,
+		    (uintmax_t)ec->ec_sent, ec->ec_name);
 	sx_sunlock(&evtchn_lock);
 	error = sbuf_finish(sb);
 	sbuf_delete(sb);

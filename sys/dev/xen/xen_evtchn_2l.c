@@ -115,6 +115,7 @@ const struct xen_evtchn_abi xen_evtchn_2l = {
 	.ea_name = "2-level",
 	.ea_nports = EVTCHN_2L_NR_CHANNELS,
 	.ea_init = evtchn_2l_init,
+	.ea_resume = evtchn_2l_init,
 	.ea_reach = evtchn_2l_reach,
 	.ea_mask = evtchn_2l_mask,
 	.ea_unmask = evtchn_2l_unmask,

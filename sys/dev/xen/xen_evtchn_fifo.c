@@ -23,8 +23,7 @@
  * Unmasking.  Xen is asked when PENDING is set, because a masked port was not queued.  While BUSY is
  * set, the mask stays: Xen is deciding by what it saw.
  *
- * Control blocks and pages of the array belong to Xen for as long as the domain lives; when it is
- * resumed, the new one gets the same.
+ * Control blocks and pages of the array belong to Xen for as long as the domain lives.
  *
  * Locking.  The array grows under the lock of xen_evtchn.c.  Queues are their CPU's, in the upcall.
  */
@@ -59,8 +58,7 @@ static u_int fifo_npages;
 
 /* A CPU's queues. */
 static struct fifo_cpu {
-	void		*fc_page;
-	volatile struct evtchn_fifo_control_block *fc_block;	/* NULL: Xen does not have it */
+	volatile struct evtchn_fifo_control_block *fc_block;
 	uint32_t	 fc_head[EVTCHN_FIFO_MAX_QUEUES];
 } fifo_cpus[MAXCPU];
 
@@ -99,57 +97,73 @@ evtchn_fifo_unmask(evtchn_port_t port)
 	(void)xen_event_channel_op(EVTCHNOP_unmask, &arg);
 }
 
+/* Give Xen the next page of the array, with all its ports masked. */
+static int
+fifo_place_page(event_word_t *page)
+{
+	struct evtchn_expand_array arg;
+	u_int i;
+
+	for (i = 0; i < FIFO_PER_PAGE; i++)
+		page[i] = FIFO_MASKED;
+	arg.array_gfn = atop(vtophys(page));
+	return (xen_event_channel_op(EVTCHNOP_expand_array, &arg));
+}
+
 /* Add pages to the array until it reaches a port. */
 static int
 evtchn_fifo_reach(evtchn_port_t port)
 {
-	struct evtchn_expand_array arg;
 	event_word_t *page;
-	u_int i;
 	int error;
 
 	if (port >= EVTCHN_FIFO_NR_CHANNELS)
 		return (ENOSPC);
 	while (port / FIFO_PER_PAGE >= fifo_npages) {
-		page = fifo_array[fifo_npages];
-		if (page == NULL)
-			page = xen_page_alloc();
+		page = xen_page_alloc();
 		if (page == NULL)
 			return (ENOMEM);
-		for (i = 0; i < FIFO_PER_PAGE; i++)
-			page[i] = FIFO_MASKED;
 		/* Xen may queue the page's ports as soon as it has it. */
 		fifo_array[fifo_npages] = page;
-		arg.array_gfn = atop(vtophys(page));
-		error = xen_event_channel_op(EVTCHNOP_expand_array, &arg);
-		if (error != 0)
+		error = fifo_place_page(page);
+		if (error != 0) {
+			fifo_array[fifo_npages] = NULL;
+			xen_page_free(page);
 			return (error);
+		}
 		fifo_npages++;
 	}
 	return (0);
 }
 
-/* Give a CPU's queues to Xen, empty. */
+/* Tell Xen of a CPU's control block. */
+static int
+fifo_place_block(u_int cpu, void *block)
+{
+	struct evtchn_init_control arg;
+
+	memset(&arg, 0, sizeof(arg));
+	arg.control_gfn = atop(vtophys(block));
+	arg.vcpu = xen_cpus[cpu].xc_vcpu;
+	return (xen_event_channel_op(EVTCHNOP_init_control, &arg));
+}
+
 static int
 fifo_init_cpu(u_int cpu)
 {
-	struct fifo_cpu *fc = &fifo_cpus[cpu];
-	struct evtchn_init_control arg;
+	void *block;
 	int error;
 
-	if (fc->fc_page == NULL)
-		fc->fc_page = xen_page_alloc();
-	if (fc->fc_page == NULL)
+	if (fifo_cpus[cpu].fc_block != NULL)
+		return (0);
+	block = xen_page_alloc();
+	if (block == NULL)
 		return (ENOMEM);
-	memset(fc->fc_page, 0, PAGE_SIZE);
-	memset(fc->fc_head, 0, sizeof(fc->fc_head));
-	memset(&arg, 0, sizeof(arg));
-	arg.control_gfn = atop(vtophys(fc->fc_page));
-	arg.vcpu = xen_cpus[cpu].xc_vcpu;
-	fc->fc_block = fc->fc_page;
-	error = xen_event_channel_op(EVTCHNOP_init_control, &arg);
+	fifo_cpus[cpu].fc_block = block;
+	error = fifo_place_block(cpu, block);
 	if (error != 0) {
-		fc->fc_block = NULL;
+		fifo_cpus[cpu].fc_block = NULL;
+		xen_page_free(block);
 		return (error);
 	}
 	xen_pinned = true;
@@ -166,7 +180,6 @@ evtchn_fifo_init(void)
 	int error;
 	bool first;
 
-	fifo_npages = 0;
 	first = true;
 	CPU_FOREACH(cpu) {
 		error = fifo_init_cpu(cpu);
@@ -178,6 +191,28 @@ evtchn_fifo_init(void)
 		first = false;
 	}
 	return (0);
+}
+
+/* The same pages, for a domain that has not had any. */
+static int
+evtchn_fifo_resume(void)
+{
+	struct fifo_cpu *fc;
+	u_int cpu, i;
+	int error = 0;
+
+	CPU_FOREACH(cpu) {
+		fc = &fifo_cpus[cpu];
+		if (fc->fc_block == NULL)
+			continue;
+		memset(fc->fc_head, 0, sizeof(fc->fc_head));
+		memset(__DEVOLATILE(void *, fc->fc_block), 0, PAGE_SIZE);
+		if (error == 0)
+			error = fifo_place_block(cpu, __DEVOLATILE(void *, fc->fc_block));
+	}
+	for (i = 0; i < fifo_npages && error == 0; i++)
+		error = fifo_place_page(fifo_array[i]);
+	return (error);
 }
 
 /* Take a port from its queue.  Returns the next one, or 0. */
@@ -241,6 +276,7 @@ const struct xen_evtchn_abi xen_evtchn_fifo = {
 	.ea_name = "FIFO",
 	.ea_nports = EVTCHN_FIFO_NR_CHANNELS,
 	.ea_init = evtchn_fifo_init,
+	.ea_resume = evtchn_fifo_resume,
 	.ea_reach = evtchn_fifo_reach,
 	.ea_mask = evtchn_fifo_mask,
 	.ea_unmask = evtchn_fifo_unmask,

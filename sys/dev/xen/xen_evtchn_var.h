@@ -18,6 +18,8 @@ struct xen_evtchn_abi {
 	evtchn_port_t	 ea_nports;
 	/* Begin to use it, on all CPUs.  0, or an error: it can't be had.  May sleep. */
 	int		(*ea_init)(void);
+	/* Begin again after a suspension, with all ports masked.  Interrupts are off. */
+	int		(*ea_resume)(void);
 	/* See that a port has its place in memory, before it is bound here.  May sleep. */
 	int		(*ea_reach)(evtchn_port_t port);
 	void		(*ea_mask)(evtchn_port_t port);

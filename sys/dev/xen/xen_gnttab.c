@@ -31,8 +31,8 @@
  * The table grows by a page when the free list is empty, up to what Xen allows; it never shrinks.  The
  * first eight references are the toolstack's.
  *
- * Resuming.  The new domain's table is empty, and nothing is mapped; references keep their owners, who
- * grant anew.
+ * After a suspension the table is a new and empty one.  References stay given out to whoever has
+ * them, and grant nothing; what was deferred is free at the next look.
  *
  * Locking.  gt_mtx (mutex): lists, growth and counts.  An entry belongs to whoever has its reference.
  *
@@ -131,24 +131,7 @@ gnttab_status_pages(u_int npages)
 	return (howmany(npages * GNTTAB_V2_PER_PAGE, GNTTAB_STATUS_PER_PAGE));
 }
 
-/* Put page n of the table where we see it.  Xen makes the page by our asking. */
-static int
-gnttab_see_page(u_int n)
-{
-	int error;
-
-	error = gnttab_map_page(n, gnttab.gt_space.xs_paddr + ptoa(n));
-	while (error == 0 && gnttab.gt_version == 2 &&
-	    gnttab.gt_nstatus < gnttab_status_pages(n + 1)) {
-		error = gnttab_map_page(gnttab.gt_nstatus | XENMAPIDX_grant_table_status,
-		    vtophys(gnttab.gt_status) + ptoa(gnttab.gt_nstatus));
-		if (error == 0)
-			gnttab.gt_nstatus++;
-	}
-	return (error);
-}
-
-/* Add a page to the table, and its references to the free list. */
+/* Add a page to the table, and its references to the free list.  Xen makes the page by our asking. */
 static int
 gnttab_grow(void)
 {
@@ -158,7 +141,14 @@ gnttab_grow(void)
 
 	if (n == gnttab.gt_max_pages)
 		return (ENOSPC);
-	error = gnttab_see_page(n);
+	error = gnttab_map_page(n, gnttab.gt_space.xs_paddr + ptoa(n));
+	while (error == 0 && gnttab.gt_version == 2 &&
+	    gnttab.gt_nstatus < gnttab_status_pages(n + 1)) {
+		error = gnttab_map_page(gnttab.gt_nstatus | XENMAPIDX_grant_table_status,
+		    vtophys(gnttab.gt_status) + ptoa(gnttab.gt_nstatus));
+		if (error == 0)
+			gnttab.gt_nstatus++;
+	}
 	if (error != 0)
 		return (error);
 	gnttab.gt_npages++;
@@ -469,26 +459,39 @@ xen_gnttab_deferred(void)
 }
 
 /* Agree on a version with Xen, which may have been told to know one only. */
-static u_int
-gnttab_set_version(u_int version)
+static void
+gnttab_choose_version(void)
 {
-	struct gnttab_set_version arg = { .version = version };
+	struct gnttab_set_version arg;
 	struct gnttab_get_version got = { .dom = DOMID_SELF };
 
+	arg.version = gnttab_version;
+	if (arg.version != 1 && arg.version != 2)
+		arg.version = (uint64_t)Maxmem > UINT32_MAX ? 2 : 1;
+	gnttab.gt_version = 1;
 	if (xen_grant_table_op(GNTTABOP_set_version, &arg, 1) == 0)
-		return (arg.version);
-	if (xen_grant_table_op(GNTTABOP_get_version, &got, 1) == 0)
-		return (got.version);
-	return (1);
+		gnttab.gt_version = arg.version;
+	else if (xen_grant_table_op(GNTTABOP_get_version, &got, 1) == 0)
+		gnttab.gt_version = got.version;
 }
 
-static u_int
-gnttab_wanted_version(void)
+int
+xen_gnttab_resume(void)
 {
+	struct gnttab_set_version arg = { .version = gnttab.gt_version };
+	u_int i;
+	int error;
 
-	if (gnttab_version == 1 || gnttab_version == 2)
-		return (gnttab_version);
-	return ((uint64_t)Maxmem > UINT32_MAX ? 2 : 1);
+	error = xen_grant_table_op(GNTTABOP_set_version, &arg, 1);
+	/* A Xen that does not know the call has version 1. */
+	if (error != 0 && gnttab.gt_version == 1)
+		error = 0;
+	for (i = 0; i < gnttab.gt_npages && error == 0; i++)
+		error = gnttab_map_page(i, gnttab.gt_space.xs_paddr + ptoa(i));
+	for (i = 0; i < gnttab.gt_nstatus && error == 0; i++)
+		error = gnttab_map_page(i | XENMAPIDX_grant_table_status,
+		    vtophys(gnttab.gt_status) + ptoa(i));
+	return (error);
 }
 
 static int
@@ -511,7 +514,7 @@ xen_gnttab_init(device_t dev)
 	u_int max, status;
 	int error;
 
-	gnttab.gt_version = gnttab_set_version(gnttab_wanted_version());
+	gnttab_choose_version();
 	error = gnttab_query_size(&max);
 	if (error != 0) {
 		device_printf(dev, "no grant table (error %d)\n", error);
@@ -543,29 +546,6 @@ xen_gnttab_init(device_t dev)
 	else if (bootverbose)
 		device_printf(dev, "grant table version %u, %u references at most\n",
 		    gnttab.gt_version, max * gnttab.gt_per_page);
-	return (error);
-}
-
-int
-xen_gnttab_resume(device_t dev)
-{
-	u_int i;
-	int error;
-
-	if (gnttab_set_version(gnttab.gt_version) != gnttab.gt_version) {
-		device_printf(dev, "Xen has no grant table of version %u any more\n",
-		    gnttab.gt_version);
-		return (EOPNOTSUPP);
-	}
-	error = 0;
-	mtx_lock(&gnttab.gt_mtx);
-	gnttab.gt_nstatus = 0;
-	for (i = 0; i < gnttab.gt_npages && error == 0; i++)
-		error = gnttab_see_page(i);
-	mtx_unlock(&gnttab.gt_mtx);
-	if (error != 0)
-		device_printf(dev, "Xen gives no page %u of grant table (error %d)\n", i - 1,
-		    error);
 	return (error);
 }
 

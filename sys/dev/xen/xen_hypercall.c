@@ -36,6 +36,7 @@
 #include <xen/features.h>
 #include <xen/hvm/hvm_op.h>
 #include <xen/memory.h>
+#include <xen/sched.h>
 #include <xen/version.h>
 
 #define	XEN_CPUID_STEP		0x100
@@ -165,23 +166,33 @@ xen_has_feature(u_int feature)
 	return (feature < 32 && (xen_features & (1U << feature)) != 0);
 }
 
-int
-xen_hypercall_init(device_t dev __unused)
+/* Xen writes its entries to the page.  ENXIO: there is no Xen. */
+static int
+xen_hypercall_fill(void)
 {
-	struct xen_feature_info info = { .submap_idx = 0 };
 	uint32_t base;
 	u_int regs[4];
-	int i;
 
 	base = xen_cpuid_base();
 	if (base == 0)
 		return (ENXIO);
-	if (((uintptr_t)xen_hypercall_page & PAGE_MASK) != 0)
-		return (ENOEXEC);
-	for (i = 0; i < XEN_NCALLS; i++)
-		xen_calls[i] = counter_u64_alloc(M_WAITOK);
 	do_cpuid(base + 2, regs);
 	wrmsr(regs[1], vtophys(xen_hypercall_page));
+	return (0);
+}
+
+int
+xen_hypercall_init(device_t dev __unused)
+{
+	struct xen_feature_info info = { .submap_idx = 0 };
+	int i;
+
+	if (((uintptr_t)xen_hypercall_page & PAGE_MASK) != 0)
+		return (ENOEXEC);
+	if (xen_hypercall_fill() != 0)
+		return (ENXIO);
+	for (i = 0; i < XEN_NCALLS; i++)
+		xen_calls[i] = counter_u64_alloc(M_WAITOK);
 	if (xen_hypercall(__HYPERVISOR_xen_version, XENVER_get_features, (u_long)&info, 0) >= 0)
 		xen_features = info.submap;
 	return (0);
@@ -264,6 +275,31 @@ xen_sched_op(u_int cmd, void *arg)
 
 	counter_u64_add(xen_calls[XEN_CALL_OTHER], 1);
 	return (xen_errno(xen_hypercall(__HYPERVISOR_sched_op, cmd, (u_long)arg, 0)));
+}
+
+int
+xen_suspend(bool *cancelled)
+{
+	struct sched_shutdown arg = { .reason = SHUTDOWN_suspend };
+	long result;
+
+	result = xen_hypercall(__HYPERVISOR_sched_op, SCHEDOP_shutdown, (u_long)&arg, 0);
+	*cancelled = result > 0;
+	if (result == 0)
+		(void)xen_hypercall_fill();
+	return (xen_errno(result));
+}
+
+int
+xen_set_param(uint32_t index, uint64_t value)
+{
+	struct xen_hvm_param param = {
+		.domid = DOMID_SELF,
+		.index = index,
+		.value = value,
+	};
+
+	return (xen_hvm_op(HVMOP_set_param, &param));
 }
 
 int

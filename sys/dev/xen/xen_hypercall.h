@@ -49,6 +49,14 @@ int	xen_memory_reservation(u_int cmd, xen_pfn_t *frames, u_int n, u_int *done);
 
 /* A parameter of the domain, HVM_PARAM_*. */
 int	xen_get_param(uint32_t index, uint64_t *value);
+int	xen_set_param(uint32_t index, uint64_t value);
+
+/*
+ * Stop here, and let the toolstack save the domain.  This returns in a new domain that was made of it
+ * (*cancelled is false): no other hypercall is to be made before xen_cpu_resume(); or in the same
+ * one.  For one CPU while the others wait, with interrupts off.
+ */
+int	xen_suspend(bool *cancelled);
 
 /* Xen's version, as in "4.17": major and minor. */
 void	xen_version(u_int *major, u_int *minor);

@@ -39,9 +39,17 @@
 #include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_var.h>
 #include <xen/hvm/hvm_op.h>
+#include <xen/hvm/params.h>
 
 #define	XEN_UPCALL_RID(cpu)	((cpu) + 1)
 #define	XEN_UPCALL_VECTOR(data)	((data) & 0xff)
+
+/*
+ * A way to be called up by a line, which vectors take precedence over.  What counts is that it is set
+ * at all: the toolstack takes a domain without one for one that knows nothing of Xen, and suspends it
+ * without asking.
+ */
+#define	XEN_UPCALL_LINE		1
 
 static bool xen_upcall_live;
 
@@ -128,30 +136,6 @@ xen_upcall_tell(u_int cpu)
 	return (error);
 }
 
-static int
-xen_upcall_tell_all(device_t dev)
-{
-	u_int cpu;
-	int error;
-
-	CPU_FOREACH(cpu) {
-		error = xen_upcall_tell(cpu);
-		if (error != 0) {
-			device_printf(dev, "Xen takes no vector for CPU %u (error %d); it has to be "
-			    "4.6 or newer\n", cpu, error);
-			return (error);
-		}
-	}
-	return (0);
-}
-
-int
-xen_upcall_resume(device_t dev)
-{
-
-	return (xen_upcall_tell_all(dev));
-}
-
 int
 xen_upcall_init(device_t dev)
 {
@@ -167,7 +151,28 @@ xen_upcall_init(device_t dev)
 		}
 	}
 	xen_upcall_live = true;
-	return (xen_upcall_tell_all(dev));
+	CPU_FOREACH(cpu) {
+		xen_upcall_visit(cpu);
+		error = xen_upcall_tell(cpu);
+		xen_upcall_leave();
+		if (error != 0) {
+			device_printf(dev, "Xen takes no vector for CPU %u (error %d); it has to be "
+			    "4.6 or newer\n", cpu, error);
+			return (error);
+		}
+	}
+	return (xen_set_param(HVM_PARAM_CALLBACK_IRQ, XEN_UPCALL_LINE));
+}
+
+int
+xen_upcall_resume(void)
+{
+	int error;
+
+	error = xen_upcall_tell(curcpu);
+	if (error == 0 && xen_cpus[curcpu].xc_vcpu == 0)
+		error = xen_set_param(HVM_PARAM_CALLBACK_IRQ, XEN_UPCALL_LINE);
+	return (error);
 }
 
 /*

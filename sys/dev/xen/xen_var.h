@@ -18,7 +18,8 @@
  *	xen_evtchn.c		event channels, by the FIFO or the 2-level interface
  *	xen_gnttab.c		grant table
  *	xenstore.c		xenstore, and xenstore_ring.c below it
- *	xen_control.c		what the administrator wants: shutdown, sysrq
+ *	xen_suspend.c		the end of a domain, and its new life
+ *	xen_control.c		what the administrator wants: shutdown, suspension, sysrq
  *	xenbus.c		front ends
  */
 
@@ -42,9 +43,6 @@ MALLOC_DECLARE(M_XEN);
 
 /* Xen was given memory for good: the module has to stay. */
 extern bool xen_pinned;
-
-/* How often the domain was resumed in another life. */
-extern u_int xen_lives;
 
 /* A zeroed page of memory that Xen or another domain may use.  May sleep.  NULL: there is none. */
 void	*xen_page_alloc(void);
@@ -99,29 +97,29 @@ int	xen_gnttab_init(device_t dev);
 void	xen_gnttab_fini(device_t dev);
 int	xenstore_init(device_t dev);
 void	xenstore_fini(device_t dev);
+int	xen_suspend_init(device_t dev);
+void	xen_suspend_fini(device_t dev);
 int	xen_control_init(device_t dev);
 void	xen_control_fini(device_t dev);
 
 /*
- * Each part in the domain's new life: Xen and the toolstack know nothing of what was set up before,
- * and what is ours is as it was.  In the order above; xenstore's are xenstore_suspend() and
- * xenstore_resume().  In a thread, with all CPUs at work, after the kernel has set up what is its own.
+ * After a suspension, while one CPU runs with interrupts off, which is that of vCPU 0: each part asks
+ * Xen again for what it had.  All return 0 or an errno value.
  */
-int	xen_cpu_resume(device_t dev);
-int	xen_upcall_resume(device_t dev);
-int	xen_evtchn_resume(device_t dev);
-int	xen_gnttab_resume(device_t dev);
-int	xen_control_resume(device_t dev);
+int	xen_cpu_resume(void);
+int	xen_gnttab_resume(void);
+int	xen_evtchn_resume(void);
 
-/*
- * All of these.  A domain is suspended by DEVICE_SUSPEND of the root device, which stops the front
- * ends' dance, and xenstore_suspend(); in the new life by xen_resume() and DEVICE_RESUME, after which
- * front ends find their back ends anew.  Where Xen says that suspending was cancelled, everything is
- * as it was, and it is xenstore_resume() and DEVICE_RESUME.
- *
- * Returns 0, or the error, logged, of the first part that can't go on.
- */
-int	xen_resume(device_t dev);
+/* And on each CPU, that one first.  No channel is unmasked then. */
+int	xen_cpu_resume_self(bool first);
+int	xen_upcall_resume(void);
+
+/* No channel is made or closed from the one to the other.  May sleep. */
+void	xen_evtchn_suspend(void);
+void	xen_evtchn_go_on(void);
+
+/* Suspend the domain soon; done() is called when it runs again, in a thread.  Any context. */
+void	xen_suspend_soon(void (*done)(bool cancelled));
 
 /* The kernel moves an upcall's interrupt: bus_remap_intr(9) of the root device. */
 int	xen_upcall_remap(device_t dev, device_t child, u_int irq);
@@ -133,5 +131,6 @@ void	xen_evtchn_upcall(u_int cpu, struct trapframe *frame);
 void	xen_evtchn_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xen_gnttab_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xenstore_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
+void	xen_suspend_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 
 #endif /* !_DEV_XEN_XEN_VAR_H_ */

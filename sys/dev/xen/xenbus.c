@@ -57,7 +57,6 @@ struct xenbus_softc {
 	struct taskqueue *xbs_scan_queue;
 	struct task	 xbs_scan_task;
 	struct xenstore_watch xbs_watch;
-	u_int		 xbs_life;	/* xen_lives when suspended */
 };
 
 /* Which child has this node? */
@@ -100,7 +99,7 @@ xenbus_add(struct xenbus_softc *sc, const char *type, const char *node)
 	xb->xb_queue = sc->xbs_queue;
 	xb->xb_type = strdup(type, M_XENBUS);
 	xb->xb_node = strdup(node, M_XENBUS);
-	sx_init_flags(&xb->xb_sx, "xenbus front end", SX_DUPOK);
+	sx_init(&xb->xb_sx, "xenbus front end");
 	mtx_init(&xb->xb_mtx, "xenbus front end", NULL, MTX_DEF);
 	TIMEOUT_TASK_INIT(sc->xbs_queue, &xb->xb_task, 0, xenbus_child_task, xb);
 	xb->xb_dev = device_add_child(sc->xbs_dev, NULL, DEVICE_UNIT_ANY);
@@ -320,6 +319,50 @@ xenbus_settle(device_t dev)
 	} while (settling && ticks_left > 0);
 }
 
+/* Which of the devices that had a back end have none?  Say so. */
+static void
+xenbus_report_missing(device_t dev)
+{
+	struct xenbus_child *xb;
+	device_t *children;
+	int i, n;
+
+	if (device_get_children(dev, &children, &n) != 0)
+		return;
+	for (i = 0; i < n; i++) {
+		xb = xenbus_child_of(children[i]);
+		if (xb->xb_connects != 0 && xb->xb_phase != XB_LIVE && xb->xb_phase != XB_IDLE)
+			device_printf(children[i], "no back end after the suspension (%s, it is "
+			    "%s); waiting for one\n", xenbus_phase_names[xb->xb_phase],
+			    xenbus_state_name(xb->xb_other));
+	}
+	free(children, M_TEMP);
+}
+
+void
+xenbus_resume(device_t bus, bool cancelled)
+{
+	device_t *children;
+	int i, n;
+
+	if (!cancelled) {
+		bus_topo_lock();
+		if (device_get_children(bus, &children, &n) != 0)
+			n = 0;
+		/* Who would delete one of them waits for us (xenbus_wait_held()). */
+		for (i = 0; i < n; i++)
+			xenbus_begin_again(xenbus_child_of(children[i]));
+		if (n != 0)
+			free(children, M_TEMP);
+		bus_topo_unlock();
+	}
+	xenbus_go_on();
+	if (cancelled)
+		return;
+	xenbus_settle(bus);
+	xenbus_report_missing(bus);
+}
+
 static void
 xenbus_driver_added(device_t dev, driver_t *driver)
 {
@@ -373,6 +416,7 @@ xenbus_child_deleted(device_t dev __unused, device_t child)
 {
 	struct xenbus_child *xb = xenbus_child_of(child);
 
+	xenbus_wait_held();
 	xenbus_forget(xb);
 	device_set_ivars(child, NULL);
 	xenbus_child_free(xb);
@@ -503,57 +547,13 @@ xenbus_attach(device_t dev)
 	return (0);
 }
 
-/* Hold the dance of all front ends, or let it go on. */
-static void
-xenbus_hold(device_t dev, bool hold, u_int wants)
-{
-	struct xenbus_child *xb;
-	device_t *children;
-	int i, n;
-
-	if (device_get_children(dev, &children, &n) != 0)
-		return;
-	for (i = 0; i < n; i++) {
-		xb = xenbus_child_of(children[i]);
-		if (hold) {
-			sx_xlock(&xb->xb_sx);
-			continue;
-		}
-		if (wants != 0)
-			xenbus_kick(xb, wants);
-		sx_xunlock(&xb->xb_sx);
-	}
-	free(children, M_TEMP);
-}
-
-/*
- * From here to xenbus_resume(), in the same thread and with the bus topology locked, nothing is asked
- * of a driver.
- */
+/* A machine that sleeps by itself keeps no back ends.  The toolstack suspends by control/shutdown. */
 static int
-xenbus_suspend(device_t dev)
+xenbus_refuse_sleep(device_t dev)
 {
-	struct xenbus_softc *sc = device_get_softc(dev);
-	int error;
 
-	error = bus_generic_suspend(dev);
-	if (error != 0)
-		return (error);
-	xenbus_hold(dev, true, 0);
-	sc->xbs_life = xen_lives;
-	return (0);
-}
-
-static int
-xenbus_resume(device_t dev)
-{
-	struct xenbus_softc *sc = device_get_softc(dev);
-	bool anew = sc->xbs_life != xen_lives;
-
-	xenbus_hold(dev, false, anew ? XENBUS_WANT_RESUME : 0);
-	if (anew)
-		taskqueue_enqueue(sc->xbs_scan_queue, &sc->xbs_scan_task);
-	return (bus_generic_resume(dev));
+	device_printf(dev, "a domain is suspended by its toolstack only (xl save)\n");
+	return (EOPNOTSUPP);
 }
 
 static device_method_t xenbus_methods[] = {
@@ -561,8 +561,7 @@ static device_method_t xenbus_methods[] = {
 	DEVMETHOD(device_attach, xenbus_attach),
 	DEVMETHOD(device_detach, xenbus_detach),
 	DEVMETHOD(device_shutdown, bus_generic_shutdown),
-	DEVMETHOD(device_suspend, xenbus_suspend),
-	DEVMETHOD(device_resume, xenbus_resume),
+	DEVMETHOD(device_suspend, xenbus_refuse_sleep),
 
 	DEVMETHOD(bus_print_child, xenbus_print_child),
 	DEVMETHOD(bus_probe_nomatch, xenbus_probe_nomatch),

@@ -29,9 +29,6 @@
  * When the rings are freed, the back end must have let go of them, or its mapping keeps the pages
  * (xen_gnttab_pages_free()): so release() comes after it said Closed, or after a time.
  *
- * A domain that was resumed has other back ends, which know nothing of us, and what the rings were
- * granted and bound by is gone: stop() and release() at once, and from the top.
- *
  * After a failure (setup() or live() said no, or xenbus_fatal()) the same would fail again: then
  * the back end has to be seen in another state before a new beginning.  And nobody begins more than
  * once a second.
@@ -53,6 +50,9 @@
 
 #define	XENBUS_CLOSE_SECS	5
 #define	XENBUS_MAX_STATE	XenbusStateReconfigured
+
+static struct sx xenbus_held;
+SX_SYSINIT(xenbus_held, &xenbus_held, "xenbus held");
 
 static const char *const xenbus_state_names[] = {
 	[XenbusStateUnknown] = "Unknown",
@@ -436,18 +436,6 @@ xenbus_step_closing(struct xenbus_child *xb, enum xenbus_state other)
 	xenbus_release_child(xb);
 }
 
-/* The domain was resumed. */
-static void
-xenbus_begin_anew(struct xenbus_child *xb)
-{
-
-	if (xb->xb_setup && xb->xb_phase != XB_CLOSING)
-		(void)XENBUS_STOP(xb->xb_dev, true);
-	xenbus_release_child(xb);
-	if (xenbus_meet(xb) == 0)
-		xenbus_enter_wait(xb);
-}
-
 /* May we begin again? */
 static void
 xenbus_step_closed(struct xenbus_child *xb, enum xenbus_state other)
@@ -522,9 +510,7 @@ xenbus_step(struct xenbus_child *xb)
 	int error;
 
 	wants = xenbus_take_wants(xb, &error, why);
-	if ((wants & XENBUS_WANT_RESUME) != 0)
-		xenbus_begin_anew(xb);
-	else if ((wants & (XENBUS_WANT_FATAL | XENBUS_WANT_RESET)) != 0 && xb->xb_setup &&
+	if ((wants & (XENBUS_WANT_FATAL | XENBUS_WANT_RESET)) != 0 && xb->xb_setup &&
 	    xb->xb_phase != XB_CLOSING) {
 		if ((wants & XENBUS_WANT_FATAL) != 0)
 			xenbus_report(xb, error, why);
@@ -553,22 +539,70 @@ xenbus_child_task(void *arg, int pending __unused)
 {
 	struct xenbus_child *xb = arg;
 
+	sx_slock(&xenbus_held);
 	sx_xlock(&xb->xb_sx);
 	if (xb->xb_phase != XB_IDLE)
 		xenbus_step(xb);
 	sx_xunlock(&xb->xb_sx);
+	sx_sunlock(&xenbus_held);
+}
+
+/* Look for a back end to begin with. */
+static void
+xenbus_seek(struct xenbus_child *xb)
+{
+
+	if (xenbus_meet(xb) == 0)
+		xenbus_enter_wait(xb);
+	else
+		xb->xb_phase = XB_CLOSED;
 }
 
 void
 xenbus_begin(struct xenbus_child *xb)
 {
 
+	sx_slock(&xenbus_held);
 	sx_xlock(&xb->xb_sx);
-	if (xb->xb_phase == XB_IDLE) {
-		if (xenbus_meet(xb) == 0)
-			xenbus_enter_wait(xb);
-		else
-			xb->xb_phase = XB_CLOSED;
+	if (xb->xb_phase == XB_IDLE)
+		xenbus_seek(xb);
+	sx_xunlock(&xb->xb_sx);
+	sx_sunlock(&xenbus_held);
+}
+
+void
+xenbus_suspend(void)
+{
+
+	sx_xlock(&xenbus_held);
+}
+
+void
+xenbus_go_on(void)
+{
+
+	sx_xunlock(&xenbus_held);
+}
+
+void
+xenbus_wait_held(void)
+{
+
+	sx_slock(&xenbus_held);
+	sx_sunlock(&xenbus_held);
+}
+
+void
+xenbus_begin_again(struct xenbus_child *xb)
+{
+
+	sx_assert(&xenbus_held, SA_XLOCKED);
+	sx_xlock(&xb->xb_sx);
+	if (xb->xb_phase != XB_IDLE) {
+		if (xb->xb_setup && xb->xb_phase != XB_CLOSING)
+			(void)XENBUS_STOP(xb->xb_dev, true);
+		xenbus_release_child(xb);
+		xenbus_seek(xb);
 	}
 	sx_xunlock(&xb->xb_sx);
 }
@@ -578,6 +612,7 @@ xenbus_leave(device_t dev)
 {
 	struct xenbus_child *xb = xenbus_child_of(dev);
 
+	sx_slock(&xenbus_held);
 	sx_xlock(&xb->xb_sx);
 	if (xb->xb_phase == XB_WAIT || xb->xb_phase == XB_PUBLISHED ||
 	    xb->xb_phase == XB_LIVE) {
@@ -591,6 +626,7 @@ xenbus_leave(device_t dev)
 		xenbus_release_child(xb);
 	xb->xb_phase = XB_IDLE;
 	sx_xunlock(&xb->xb_sx);
+	sx_sunlock(&xenbus_held);
 }
 
 void

@@ -42,12 +42,13 @@ enum xenbus_phase {
 #define	XENBUS_WANT_FATAL	0x02	/* xb_why says why */
 #define	XENBUS_WANT_RECHECK	0x04
 #define	XENBUS_WANT_CHANGES	0x08	/* more changes than there was room for */
-#define	XENBUS_WANT_RESUME	0x10	/* a new life: nothing of the back end's is there */
 
 /*
  * A front end: the ivars of its device.
  *
- * Locking.  xb_sx: the dance, held while a method runs.  xb_mtx: what it says below; taken after xb_sx.
+ * Locking.  xenbus_held (sx) is shared by whoever takes a step, and taken before xb_sx; who has it
+ * alone holds them all.  xb_sx: the dance, held while a method runs.  xb_mtx: what it says below;
+ * taken after xb_sx.
  */
 struct xenbus_child {
 	device_t	 xb_dev;
@@ -98,6 +99,20 @@ void	xenbus_begin(struct xenbus_child *xb);
 
 /* No driver, or no device, any more. */
 void	xenbus_forget(struct xenbus_child *xb);
+
+/*
+ * Hold all front ends where they are, in no method and between two steps; go on, with new back ends
+ * unless the suspension was cancelled.  May sleep.
+ */
+void	xenbus_suspend(void);
+void	xenbus_resume(device_t bus, bool cancelled);
+void	xenbus_go_on(void);
+
+/* A held front end has lost its back end by a suspension. */
+void	xenbus_begin_again(struct xenbus_child *xb);
+
+/* Wait until nobody holds front ends. */
+void	xenbus_wait_held(void);
 
 extern const char *const xenbus_phase_names[XB_NPHASES];
 

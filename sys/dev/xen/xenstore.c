@@ -31,10 +31,10 @@
 #define	XENSTORE_TRIES		100	/* of a transaction, or of reading a long directory */
 #define	XENSTORE_LIST_MAX	(1024 * 1024)	/* bytes of names */
 #define	XENSTORE_VALUE_MAX	256	/* of xenstore_printf() */
-#define	XENSTORE_HOMELEN	sizeof("/local/domain/65535")
 
 struct xenstore_tx {
 	uint32_t	xt_id;
+	u_int		xt_life;
 };
 
 SYSCTL_DECL(_hw_xen);
@@ -47,7 +47,8 @@ static struct sx xenstore_lock;
 SX_SYSINIT(xenstore, &xenstore_lock, "xenstore");
 
 static device_t xenstore_dev;
-static char *xenstore_home_path;
+static char xenstore_home_path[sizeof("/local/domain/65535")];
+static u_int xenstore_life;	/* suspensions so far; under xenstore_lock */
 uint64_t xenstore_conflicts;
 
 void
@@ -82,6 +83,11 @@ xenstore_talk(struct xenstore_tx *tx, uint32_t type, const struct xenstore_piece
 	int error;
 
 	sx_xlock(&xenstore_lock);
+	/* Of a transaction that was begun before a suspension nobody knows any more. */
+	if (tx != NULL && tx->xt_life != xenstore_life) {
+		sx_xunlock(&xenstore_lock);
+		return (EAGAIN);
+	}
 	error = xenstore_ring_talk(type, tx != NULL ? tx->xt_id : 0, pieces, n, &answer, &got);
 	if (error == 0 && reply != NULL) {
 		*reply = malloc(got + 1, M_XEN, M_WAITOK);
@@ -349,6 +355,8 @@ xenstore_begin(struct xenstore_tx *tx)
 	u_long id;
 	int error;
 
+	/* Read before: if it changes meanwhile, this one fails with the first thing that it does. */
+	tx->xt_life = atomic_load_acq_int(&xenstore_life);
 	error = xenstore_talk(NULL, XS_TRANSACTION_START, &piece, 1, &reply, NULL);
 	if (error != 0)
 		return (error);
@@ -403,7 +411,14 @@ xenstore_home(void)
 	return (xenstore_home_path);
 }
 
-/* Which domain are we?  Saved and restored, it is another. */
+void
+xenstore_suspend(void)
+{
+
+	sx_xlock(&xenstore_lock);
+}
+
+/* Which domain are we? */
 static int
 xenstore_find_home(void)
 {
@@ -417,34 +432,27 @@ xenstore_find_home(void)
 	id = strtoul(domid, &end, 10);
 	if (end == domid || *end != '\0' || id > UINT16_MAX)
 		error = EIO;
-	else {
-		if (xenstore_home_path == NULL)
-			xenstore_home_path = malloc(XENSTORE_HOMELEN, M_XEN, M_WAITOK);
-		snprintf(xenstore_home_path, XENSTORE_HOMELEN, "/local/domain/%lu", id);
-	}
+	else
+		snprintf(xenstore_home_path, sizeof(xenstore_home_path), "/local/domain/%lu", id);
 	free(domid, M_XEN);
 	return (error);
 }
 
-void
-xenstore_suspend(void)
-{
-
-	sx_xlock(&xenstore_lock);
-}
-
 int
-xenstore_resume(void)
+xenstore_resume(bool cancelled)
 {
-	int error;
+	int error = 0;
 
 	sx_assert(&xenstore_lock, SA_XLOCKED);
-	xenstore_ring_fini();
-	error = xenstore_ring_init(xenstore_dev);
-	if (error == 0)
-		xenstore_watch_again();
+	if (!cancelled) {
+		atomic_add_int(&xenstore_life, 1);
+		xenstore_ring_fini();
+		error = xenstore_ring_init(xenstore_dev);
+		if (error == 0)
+			xenstore_watch_again();
+	}
 	sx_xunlock(&xenstore_lock);
-	if (error == 0)
+	if (error == 0 && !cancelled)
 		error = xenstore_find_home();
 	return (error);
 }
@@ -470,8 +478,6 @@ xenstore_fini(device_t dev __unused)
 
 	xenstore_ring_fini();
 	xenstore_watch_fini();
-	free(xenstore_home_path, M_XEN);
-	xenstore_home_path = NULL;
 }
 
 void

@@ -111,14 +111,16 @@ int	xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *na
 /* Take it back.  No call is running or to come when this returns.  One that was never set is fine. */
 void	xenstore_watch_remove(struct xenstore_watch *w);
 
-/* This domain's directory, "/local/domain/3"; ours to read for ever.  Resuming changes it. */
+/* This domain's directory, "/local/domain/3".  Another one after a suspension. */
 const char *xenstore_home(void);
 
 /*
- * For suspend: finish what is under way and let nothing begin; and, in the new life, begin again with
- * the ring that the toolstack gives, and set all watches again.  May sleep.
+ * For suspend: finish what is under way and let nothing begin; then go on: in a new life with the
+ * ring that the toolstack gives, after setting all watches again, and with transactions that were
+ * begun before failing (EAGAIN: they are tried again); or, if it was cancelled, as before.  May
+ * sleep.
  */
 void	xenstore_suspend(void);
-int	xenstore_resume(void);
+int	xenstore_resume(bool cancelled);
 
 #endif /* !_DEV_XEN_XENSTORE_H_ */

@@ -71,6 +71,7 @@
 
 static struct xencons_interface *ring;
 static evtchn_port_t ring_port;
+static evtchn_port_t bound_port;	/* that we hear of */
 static bool out_stuck;			/* patience is over, until the ring is seen to have room */
 
 static struct callout tell_callout;
@@ -253,13 +254,20 @@ hvc_poll(void *arg __unused)
 	callout_reset_sbt(&input_callout, INPUT_PERIOD, 0, hvc_poll, NULL, C_DIRECT_EXEC);
 }
 
-/* The domain was suspended, and has a new channel. */
+void
+xen_console_resume(void)
+{
+	if (ring != NULL)
+		ring_port = xen_kernel_param(HVM_PARAM_CONSOLE_EVTCHN);
+}
+
+/* The domain was suspended, and may have a new channel. */
 static void
 hvc_resume(void *arg __unused)
 {
-	xen_intr_unbind_kernel(ring_port);
-	ring_port = xen_kernel_param(HVM_PARAM_CONSOLE_EVTCHN);
-	xen_intr_bind_kernel(ring_port, hvc_event, NULL);
+	xen_intr_unbind_kernel(bound_port);
+	bound_port = ring_port;
+	xen_intr_bind_kernel(bound_port, hvc_event, NULL);
 	tell();
 }
 
@@ -277,7 +285,8 @@ hvc_attach(void *dummy __unused)
 		printf("hvc0: no interrupt thread (error %d): no console input\n", error);
 		return;
 	}
-	xen_intr_bind_kernel(ring_port, hvc_event, NULL);
+	bound_port = ring_port;
+	xen_intr_bind_kernel(bound_port, hvc_event, NULL);
 	callout_init(&input_callout, 1);
 	hvc_poll(NULL);
 	EVENTHANDLER_REGISTER(power_resume, hvc_resume, NULL, EVENTHANDLER_PRI_FIRST);

@@ -31,6 +31,7 @@
 #include <vm/vm_param.h>
 #include <vm/pmap.h>
 
+#include <machine/cpu.h>
 #include <machine/cpufunc.h>
 #include <machine/intr_machdep.h>
 #include <machine/md_var.h>
@@ -126,32 +127,27 @@ mask_events(void)
 	    sizeof(HYPERVISOR_shared_info->evtchn_mask));
 }
 
-void
-xen_kernel_init(void)
+static void
+fill_hypercall_page(void)
 {
 	u_int regs[4];
 
-	if (vm_guest != VM_GUEST_XEN || hv_high < hv_base + LEAF_HYPERCALL)
-		return;
 	do_cpuid(hv_base + LEAF_HYPERCALL, regs);
 	wrmsr(regs[1], kernel_paddr(xen_hypercall_entries));
+}
+
+void
+xen_kernel_init(void)
+{
+	if (vm_guest != VM_GUEST_XEN || hv_high < hv_base + LEAF_HYPERCALL)
+		return;
+	fill_hypercall_page();
 	if (!map_shared_info())
 		return;
 	HYPERVISOR_shared_info = (struct shared_info *)shared_page;
 	mask_events();
 }
 
-void
-xen_kernel_resume(void)
-{
-	u_int cpu;
-
-	if (!map_shared_info())
-		panic("Xen: the shared info page is gone");
-	mask_events();
-	CPU_FOREACH(cpu)
-		DPCPU_ID_SET(cpu, vcpu_info, NULL);
-}
 
 /* Xen's number of this processor; half of its APIC ID where Xen does not say it. */
 static u_int
@@ -196,6 +192,27 @@ xen_kernel_upcall(void)
 	if (error != 0)
 		panic("Xen takes no upcall vector for vCPU %u (error %ld); it has to be 4.6 or newer",
 		    arg.vcpu, error);
+}
+
+/* cpu_ops.cpu_resume: the first processor is at it alone. */
+static void
+xen_kernel_resume(void)
+{
+	u_int cpu;
+
+	if (PCPU_GET(cpuid) == 0) {
+		fill_hypercall_page();
+		if (!map_shared_info())
+			panic("Xen: the shared info page is gone");
+		mask_events();
+		CPU_FOREACH(cpu)
+			DPCPU_ID_SET(cpu, vcpu_info, NULL);
+	}
+	DPCPU_SET(vcpu_info, register_vcpu_info());
+	if (PCPU_GET(cpuid) == 0) {
+		xen_clock_resume();
+		xen_console_resume();
+	}
 }
 
 void
@@ -280,6 +297,7 @@ xen_cpu0(void *dummy __unused)
 	if (!xen_guest())
 		return;
 	xen_kernel_cpu_init();
+	cpu_ops.cpu_resume = xen_kernel_resume;
 	/* Before ACPI's, which Xen gives a PVH guest only to be complete. */
 	EVENTHANDLER_REGISTER(shutdown_final, xen_poweroff, NULL, SHUTDOWN_PRI_LAST - 1);
 }

@@ -62,16 +62,18 @@ bool	xen_kernel_event(evtchn_port_t port);
 void	xen_kernel_upcall(void);
 
 /*
- * The domain goes on after a suspension (SHUTDOWN_suspend): xen_kernel_resume() on the processor
- * that runs, before the others do, then xen_kernel_cpu_init() on each.  All event channels are
- * masked then; the console takes up its new one at the event power_resume.
+ * The domain goes on after a suspension (SHUTDOWN_suspend): the module calls cpu_ops.cpu_resume on
+ * processor 0, before the others run, then on each of those.  All event channels are masked then,
+ * and no processor has a vector for upcalls; the console listens to its new channel at the event
+ * power_resume.
  */
-void	xen_kernel_resume(void);
-void	xen_kernel_cpu_init(void);
 
 /*
  * For the kernel.
  */
+
+/* On each processor, once its local APIC is ready. */
+void	xen_kernel_cpu_init(void);
 
 /* In hammer_time(): find Xen.  After that xen_guest() is true in a domain. */
 void	xen_kernel_init(void);
@@ -124,6 +126,9 @@ void	xen_sleep_ns(uint64_t ns);
 
 /* End the domain for a reason, SHUTDOWN_*, when the console has been read.  Returns if Xen refuses. */
 void	xen_shutdown(u_int reason);
+
+/* After a suspension, while one processor runs: output goes to the new channel. */
+void	xen_console_resume(void);
 
 /* Wait, for a while, until dom0 has read what was written to the console. */
 void	xen_console_drain(void);
