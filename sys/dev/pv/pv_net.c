@@ -36,6 +36,7 @@
 #include <sys/buf_ring.h>
 #include <sys/bus.h>
 #include <sys/callout.h>
+#include <sys/eventhandler.h>
 #include <sys/kernel.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
@@ -495,7 +496,11 @@ pv_net_thaw(struct pv_net *pn)
 			error = pv_net_init_locked(pn);
 	}
 	sx_xunlock(&pn->pn_sx);
-	if (error == 0)
-		pv_net_link_change(pn);
-	return (error);
+	if (error != 0)
+		return (error);
+	pv_net_link_change(pn);
+	/* We may be elsewhere now: protocols tell the link where their addresses are. */
+	if ((if_getflags(pn->pn_ifp) & IFF_UP) != 0)
+		EVENTHANDLER_INVOKE(iflladdr_event, pn->pn_ifp);
+	return (0);
 }

@@ -345,20 +345,20 @@ xenbus_resume(device_t bus, bool cancelled)
 	device_t *children;
 	int i, n;
 
-	if (!cancelled) {
-		bus_topo_lock();
-		if (device_get_children(bus, &children, &n) != 0)
-			n = 0;
-		/* Who would delete one of them waits for us (xenbus_wait_held()). */
-		for (i = 0; i < n; i++)
-			xenbus_begin_again(xenbus_child_of(children[i]));
-		if (n != 0)
-			free(children, M_TEMP);
-		bus_topo_unlock();
-	}
-	xenbus_go_on();
-	if (cancelled)
+	if (cancelled) {
+		xenbus_go_on();
 		return;
+	}
+	bus_topo_lock();
+	if (device_get_children(bus, &children, &n) != 0)
+		n = 0;
+	bus_topo_unlock();
+	/* Who would delete one of them holds that lock perhaps, and waits (xenbus_wait_held()). */
+	for (i = 0; i < n; i++)
+		xenbus_begin_again(xenbus_child_of(children[i]));
+	if (n != 0)
+		free(children, M_TEMP);
+	xenbus_go_on();
 	xenbus_settle(bus);
 	xenbus_report_missing(bus);
 }
