@@ -37,4 +37,26 @@ int	if_ioctl_kernel(if_t ifp, u_long cmd, caddr_t data);
  */
 int	ether_output_resolved(if_t ifp, struct mbuf *m, const u_char *dst, u_short ethertype);
 
+/*
+ * Do in software what an interface doesn't do for a packet that is about to leave by it
+ * (net/if_offload.c).
+ *
+ * ifp  the interface; its hwassist and its TSO limit count
+ * m    the packet, with the marks of a sender or of a receiver; consumed
+ * l3   bytes before its IP header: 0, or those of Ethernet and tags
+ *
+ * Returns the packet, or the segments that were made of it, linked by m_nextpkt; NULL if it was
+ * lost, which the interface has counted.  Never sleeps.
+ */
+struct mbuf *if_offload_finish(if_t ifp, struct mbuf *m, u_int l3);
+
+/* Cut a TSO packet into segments, whatever its interface can; else as if_offload_finish(). */
+struct mbuf *if_offload_segments(if_t ifp, struct mbuf *m, u_int l3);
+
+/* What of a packet has to fit the MTU: its bytes from l3 on, or those of one segment of it. */
+u_int	if_offload_wire_len(const struct mbuf *m, u_int l3);
+
+/* The offset of a packet's transport header, and its protocol; 0 if there is none. */
+u_int	if_offload_transport(const struct mbuf *m, u_int l3, uint8_t *proto);
+
 #endif /* !_NET_IF_TREE_H_ */

@@ -251,6 +251,10 @@ int	inet_output(struct mbuf *m, const struct inet_out *o);
 int	inet_output_way(struct inet_out *o, struct inet_nexthop *nh);
 int	inet_output4(struct mbuf *m, const struct inet_out *o, const struct inet_nexthop *nh);
 int	inet_output6(struct mbuf *m, const struct inet_out *o, const struct inet_nexthop *nh);
+int	inet_send4(struct mbuf *m, const struct inet_nexthop *nh);
+int	inet_send6(struct mbuf *m, const struct inet_nexthop *nh);
+void	inet_forward4(struct mbuf *m);
+void	inet_forward6(struct mbuf *m);
 void	inet_wait_source(const struct in6_addr *dst, u_int scope);
 bool	inet_pkt_cksum_ok(struct mbuf *m, const struct inet_pkt *p);
 void	inet_pkt_deliver(struct mbuf *m, const struct inet_pkt *p);
@@ -315,9 +319,5 @@ int	inet_sleep(const void *chan, struct mtx *mtx, const char *wmesg, sbintime_t 
 extern struct in6_addr inet_dns[INET_NDNS];
 
 int	inet_resolve(const char *name, int family, struct in6_addr *a, u_int *scope);
-
-/* ---- Start and time ----------------------------------------------------------------------- */
-
-extern bool inet_forwarding;	/* net.inet.ip.forwarding, for the day there is a router */
 
 #endif /* !_NETINET_INET_PRIVATE_H_ */

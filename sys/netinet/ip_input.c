@@ -11,8 +11,7 @@
  * Receive offloads: CSUM_IP_CHECKED says that the interface looked at the header's checksum and
  * CSUM_IP_VALID that it was right (mbuf(9)); the transports' flags pass through untouched.
  *
- * Gaps: packets for others are dropped (there is no forwarding yet), and of the groups only all
- * hosts (224.0.0.1) is joined.
+ * Gaps: of the groups only all hosts (224.0.0.1) is joined.
  */
 
 #include <netinet/inet_stack.h>
@@ -21,12 +20,6 @@
 #include <net/vnet.h>
 #include <netinet/ip_var.h>
 #include <netinet6/ip6_var.h>
-
-bool inet_forwarding;
-
-/* What drivers ask before they merge packets (netinet/ip_var.h, netinet6/ip6_var.h). */
-VNET_DEFINE(int, ipforwarding);
-VNET_DEFINE(int, ip6_forwarding);
 
 /* Hand a datagram to its transport; m is consumed.  For both IP versions. */
 void
@@ -193,8 +186,7 @@ ip_input(struct mbuf *m)
 		return;
 	}
 	if (!ip_ours(ifp, ip->ip_dst, &p.ip_bmcast)) {
-		INSTAT_INC(ip.ips_cantforward);
-		m_freem(m);
+		inet_forward4(m);
 		return;
 	}
 	if ((ip->ip_off & htons(IP_MF | IP_OFFMASK)) != 0) {

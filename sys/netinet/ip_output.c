@@ -13,39 +13,77 @@
 #include <netinet/inet_stack.h>
 #include <netinet/inet_stat.h>
 #include <machine/in_cksum.h>
+#include <net/if_tree.h>
 
 #define	IP_TTL_DEFAULT	64
 
 static volatile u_int ip_nextid;
 
+/* A header with its options. */
+union ip_header {
+	struct ip	h_ip;
+	uint8_t		h_bytes[15 << 2];
+};
+
 /*
- * One fragment: a header of its own and a reference to the payload's bytes off .. off+len.
+ * Make it the header of the fragments behind the first: of the options there stay those that say
+ * that they are to be copied (RFC 791, 3.1).
+ */
+static void
+ip_later_header(union ip_header *h)
+{
+	const uint8_t *p = h->h_bytes + sizeof(struct ip);
+	const uint8_t *end = h->h_bytes + (h->h_ip.ip_hl << 2);
+	u_int n = sizeof(struct ip), len;
+
+	for (; p < end && p[0] != IPOPT_EOL; p += len) {
+		len = 1;
+		if (p[0] == IPOPT_NOP)
+			continue;
+		if (end - p < 2 || (len = p[1]) < 2 || len > end - p)
+			break;
+		if (IPOPT_COPIED(p[0])) {
+			memmove(h->h_bytes + n, p, len);
+			n += len;
+		}
+	}
+	for (; (n & 3) != 0; n++)
+		h->h_bytes[n] = IPOPT_EOL;
+	h->h_ip.ip_hl = n >> 2;
+}
+
+/*
+ * One fragment: a header of its own and a reference to the payload's bytes off .. off+len, which
+ * begin at skip.
  */
 static struct mbuf *
-ip_make_fragment(const struct mbuf *m, const struct ip *ip, int off, int len, bool last)
+ip_make_fragment(struct mbuf *m, const union ip_header *h, int skip, int off, int len, bool last)
 {
-	struct mbuf *f, *data;
-	struct ip *fip;
+	int hlen = h->h_ip.ip_hl << 2;
+	struct mbuf *f;
+	struct ip *ip;
 
 	f = m_gethdr(M_NOWAIT, MT_DATA);
 	if (f == NULL)
 		return (NULL);
 	f->m_data += max_linkhdr;
-	f->m_len = sizeof(*fip);
+	f->m_len = hlen;
 	f->m_flags |= m->m_flags & (M_BCAST | M_MCAST);
-	fip = mtod(f, struct ip *);
-	*fip = *ip;
-	fip->ip_off = htons(ntohs(ip->ip_off) + (off >> 3));
+	f->m_pkthdr.rcvif = m->m_pkthdr.rcvif;
+	ip = mtod(f, struct ip *);
+	memcpy(ip, h, hlen);
+	ip->ip_off = htons(ntohs(ip->ip_off) + (off >> 3));
 	if (!last)
-		fip->ip_off |= htons(IP_MF);
-	fip->ip_len = htons(sizeof(*fip) + len);
-	data = m_copym(__DECONST(struct mbuf *, m), sizeof(*ip) + off, len, M_NOWAIT);
-	if (data == NULL) {
+		ip->ip_off |= htons(IP_MF);
+	ip->ip_len = htons(hlen + len);
+	ip->ip_sum = 0;
+	ip->ip_sum = in_cksum(f, hlen);
+	f->m_next = m_copym(m, skip + off, len, M_NOWAIT);
+	if (f->m_next == NULL) {
 		m_freem(f);
 		return (NULL);
 	}
-	f->m_next = data;
-	f->m_pkthdr.len = sizeof(*fip) + len;
+	f->m_pkthdr.len = hlen + len;
 	return (f);
 }
 
@@ -53,38 +91,26 @@ ip_make_fragment(const struct mbuf *m, const struct ip *ip, int off, int len, bo
 static int
 ip_cut(struct mbuf *m, u_int mtu, struct mbufq *out)
 {
-	struct ip ip;
+	union ip_header h;
 	struct mbuf *f;
-	int off, len, payload, step;
+	int hlen = mtod(m, struct ip *)->ip_hl << 2, off, len, payload, step;
 
-	m_copydata(m, 0, sizeof(ip), (caddr_t)&ip);
-	payload = m->m_pkthdr.len - sizeof(ip);
-	step = (mtu - sizeof(ip)) & ~7;
+	memcpy(&h, mtod(m, struct ip *), hlen);
+	payload = m->m_pkthdr.len - hlen;
+	step = (mtu - hlen) & ~7;
 	for (off = 0; off < payload; off += len) {
 		len = min(step, payload - off);
-		f = ip_make_fragment(m, &ip, off, len, off + len == payload);
+		f = ip_make_fragment(m, &h, hlen, off, len, off + len == payload);
 		if (f == NULL || mbufq_enqueue(out, f) != 0) {
 			m_freem(f);
 			mbufq_drain(out);
 			return (ENOBUFS);
 		}
+		if (off == 0)
+			ip_later_header(&h);
 	}
 	INSTAT_ADD(ip.ips_ofragments, mbufq_len(out));
 	return (0);
-}
-
-/* The header's checksum: by the interface if it can. */
-static int
-ip_send(struct mbuf *m, const struct inet_nexthop *nh)
-{
-	struct ip *ip = mtod(m, struct ip *);
-
-	ip->ip_sum = 0;
-	if ((if_gethwassist(nh->nh_ifp) & CSUM_IP) != 0)
-		m->m_pkthdr.csum_flags |= CSUM_IP;
-	else
-		ip->ip_sum = in_cksum_hdr(ip);
-	return (inet_link_output(nh->nh_ifp, m, &nh->nh_addr));
 }
 
 static int
@@ -107,9 +133,40 @@ ip_send_fragmented(struct mbuf *m, const struct inet_nexthop *nh)
 		INSTAT_INC(ip.ips_fragmented);
 	while ((f = mbufq_dequeue(&out)) != NULL) {
 		if (error == 0)
-			error = ip_send(f, nh);
+			error = inet_link_output(nh->nh_ifp, f, &nh->nh_addr);
 		else
 			m_freem(f);
+	}
+	return (error);
+}
+
+/*
+ * Send a packet that may be fragmented, or fits: as it is if the interface does what is left to do
+ * for it.  Its header is contiguous and, but for a checksum that is marked CSUM_IP, complete.
+ * ENOBUFS, or what the interface said.
+ */
+int
+inet_send4(struct mbuf *m, const struct inet_nexthop *nh)
+{
+	bool fits = if_offload_wire_len(m, 0) <= nh->nh_mtu;
+	struct mbuf *next;
+	int error = 0;
+
+	if (!fits && (m->m_pkthdr.csum_flags & CSUM_TSO) != 0)
+		m = if_offload_segments(nh->nh_ifp, m, 0);
+	else if (fits)
+		m = if_offload_finish(nh->nh_ifp, m, 0);
+	if (m == NULL)
+		return (ENOBUFS);
+	for (; m != NULL; m = next) {
+		next = m->m_nextpkt;
+		m->m_nextpkt = NULL;
+		if (error != 0)
+			m_freem(m);
+		else if (fits)
+			error = inet_link_output(nh->nh_ifp, m, &nh->nh_addr);
+		else
+			error = ip_send_fragmented(m, nh);
 	}
 	return (error);
 }
@@ -139,7 +196,7 @@ ip_fill(struct mbuf *m, const struct inet_out *o)
 int
 inet_output4(struct mbuf *m, const struct inet_out *o, const struct inet_nexthop *nh)
 {
-	uint32_t missing;
+	struct ip *ip;
 
 	M_PREPEND(m, sizeof(struct ip), M_NOWAIT);
 	if (m == NULL) {
@@ -152,23 +209,21 @@ inet_output4(struct mbuf *m, const struct inet_out *o, const struct inet_nexthop
 		return (EMSGSIZE);
 	}
 	ip_fill(m, o);
+	ip = mtod(m, struct ip *);
 	INSTAT_INC(ip.ips_localout);
 	if (nh->nh_ifp == NULL) {
 		inet_loop_output(NULL, m);
 		return (0);
 	}
-	missing = m->m_pkthdr.csum_flags & (CSUM_DELAY_DATA | CSUM_IP_TSO) &
-	    ~if_gethwassist(nh->nh_ifp);
-	if (m->m_pkthdr.len <= (int)nh->nh_mtu ||
-	    ((m->m_pkthdr.csum_flags & CSUM_IP_TSO) != 0 && (missing & CSUM_IP_TSO) == 0)) {
-		if ((missing & CSUM_DELAY_DATA) != 0)
-			in_delayed_cksum(m);
-		return (ip_send(m, nh));
-	}
-	if ((o->o_flags & INETO_DF) != 0) {
+	if ((o->o_flags & INETO_DF) != 0 && if_offload_wire_len(m, 0) > nh->nh_mtu) {
 		INSTAT_INC(ip.ips_cantfrag);
 		m_freem(m);
 		return (EMSGSIZE);
 	}
-	return (ip_send_fragmented(m, nh));
+	/* The header's checksum: by the interface if it can. */
+	if ((if_gethwassist(nh->nh_ifp) & CSUM_IP) != 0)
+		m->m_pkthdr.csum_flags |= CSUM_IP;
+	else
+		ip->ip_sum = in_cksum_hdr(ip);
+	return (inet_send4(m, nh));
 }

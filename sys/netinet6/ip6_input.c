@@ -9,7 +9,7 @@
  * bound on its number and on its bytes, fragments are reassembled, and the transport gets a struct
  * inet_pkt.
  *
- * Gaps: packets for others are dropped; no jumbograms, no IPsec.
+ * Gaps: no jumbograms, no IPsec.
  */
 
 #include <netinet/inet_stack.h>
@@ -263,11 +263,11 @@ ip6_input(struct mbuf *m)
 	ip6 = mtod(m, struct ip6_hdr *);
 	INSTAT_INC(ip6.ip6s_nxthist[ip6->ip6_nxt]);
 	if (!ip6_ours(ifp, &ip6->ip6_dst)) {
-		if (IN6_IS_ADDR_MULTICAST(&ip6->ip6_dst))
+		if (IN6_IS_ADDR_MULTICAST(&ip6->ip6_dst)) {
 			INSTAT_INC(ip6.ip6s_notmember);
-		else
-			INSTAT_INC(ip6.ip6s_cantforward);
-		m_freem(m);
+			m_freem(m);
+		} else
+			inet_forward6(m);
 		return;
 	}
 	w.w_nxt = ip6->ip6_nxt;

@@ -13,6 +13,7 @@
 
 #include <netinet/inet_stack.h>
 #include <netinet/inet_stat.h>
+#include <net/if_tree.h>
 
 static volatile u_int ip6_nextid;
 
@@ -114,14 +115,35 @@ ip6_fill(struct mbuf *m, const struct inet_out *o)
 }
 
 /*
+ * Send a packet that fits: as it is if the interface does what is left to do for it.  ENOBUFS, or
+ * what the interface said.
+ */
+int
+inet_send6(struct mbuf *m, const struct inet_nexthop *nh)
+{
+	struct mbuf *next;
+	int error = 0;
+
+	m = if_offload_finish(nh->nh_ifp, m, 0);
+	if (m == NULL)
+		return (ENOBUFS);
+	for (; m != NULL; m = next) {
+		next = m->m_nextpkt;
+		m->m_nextpkt = NULL;
+		if (error == 0)
+			error = inet_link_output(nh->nh_ifp, m, &nh->nh_addr);
+		else
+			m_freem(m);
+	}
+	return (error);
+}
+
+/*
  * inet_output() for IPv6: way and source are chosen.
  */
 int
 inet_output6(struct mbuf *m, const struct inet_out *o, const struct inet_nexthop *nh)
 {
-	uint32_t missing;
-	u_int mtu = max(nh->nh_mtu, IPV6_MMTU);
-
 	m = ip6_fill(m, o);
 	if (m == NULL) {
 		INSTAT_INC(ip6.ip6s_odropped);
@@ -137,15 +159,8 @@ inet_output6(struct mbuf *m, const struct inet_out *o, const struct inet_nexthop
 		inet_loop_output(NULL, m);
 		return (0);
 	}
-	missing = m->m_pkthdr.csum_flags & (CSUM_DELAY_DATA_IPV6 | CSUM_IP6_TSO) &
-	    ~if_gethwassist(nh->nh_ifp);
-	if (m->m_pkthdr.len <= (int)mtu ||
-	    ((m->m_pkthdr.csum_flags & CSUM_IP6_TSO) != 0 && (missing & CSUM_IP6_TSO) == 0)) {
-		if ((missing & CSUM_DELAY_DATA_IPV6) != 0)
-			in6_delayed_cksum(m, m->m_pkthdr.len - sizeof(struct ip6_hdr),
-			    sizeof(struct ip6_hdr));
-		return (inet_link_output(nh->nh_ifp, m, &nh->nh_addr));
-	}
+	if (if_offload_wire_len(m, 0) <= max(nh->nh_mtu, IPV6_MMTU))
+		return (inet_send6(m, nh));
 	if ((o->o_flags & INETO_DF) != 0) {
 		INSTAT_INC(ip6.ip6s_cantfrag);
 		m_freem(m);

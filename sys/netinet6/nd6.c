@@ -137,7 +137,7 @@ nd6_advertise(if_t ifp, const struct in6_addr *a, const struct in6_addr *dst, ui
 		return;
 	na = mtod(m, struct nd_neighbor_advert *);
 	na->nd_na_target = *a;
-	na->nd_na_flags_reserved = flags;
+	na->nd_na_flags_reserved = flags | (V_ip6_forwarding ? ND_NA_FLAG_ROUTER : 0);
 	(void)nd6_send(m, ifp, a, dst);
 }
 

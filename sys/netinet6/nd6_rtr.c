@@ -242,7 +242,7 @@ nd6_router_advert(const uint8_t *msg, size_t len, const struct inet_pkt *p)
 
 	if (len < sizeof(*ra) || !IN6_IS_ADDR_LINKLOCAL(&p->ip_src))
 		return (false);
-	if (inet_forwarding)
+	if (V_ip6_forwarding)
 		return (true);
 	len -= sizeof(*ra);
 	rtr_heard(p->ip_ifp, ra->nd_ra_curhoplimit);
