@@ -8,17 +8,16 @@
  * Ethernet: attachment of Ethernet interfaces, frames in, frames out.
  *
  *	driver -> if_input = ether_input: one frame or a list of them (m_nextpkt)
- *	            length, source, VLAN tag, multicast marks, counters, capture
- *	       -> ether_demux: is it for us? -> ARP, IP or IPv6
+ *	            length, source, VLAN tag, multicast marks, counters, capture, bridge
+ *	       -> ether_demux: is it for us? -> VLAN, ARP, IP or IPv6
  *
  *	protocol -> ether_output_resolved or ether_output (header) -> ether_output_frame
- *	         -> if_transmit of the driver
+ *	         -> bridge, or ether_finish -> if_transmit of the driver
  *
  * Locking.  None.  Frames are handled in the network epoch, which is entered for drivers that
  * are not in it.
  *
- * Gaps.  No VLAN interfaces: a frame with a VLAN identifier is counted as of no known
- * protocol, one that only has a priority is taken as if it had no tag.
+ * Gaps.  A tag that only has a priority is taken as if it were not there.
  */
 
 #include <sys/param.h>
@@ -39,6 +38,7 @@
 #include <net/if_types.h>
 #include <net/if_var.h>
 #include <net/if_private.h>
+#include <net/if_vlan_var.h>
 
 #include <netinet/in.h>
 #include <netinet/ip6.h>
@@ -116,6 +116,8 @@ ether_input_frame(struct ifnet *ifp, struct mbuf *m)
 			return;
 		}
 	}
+	if (ifp->if_bridge != NULL && (m = ifp->if_bridge_input(ifp, m)) == NULL)
+		return;
 	ether_demux(ifp, m);
 }
 
@@ -154,16 +156,16 @@ ether_demux(struct ifnet *ifp, struct mbuf *m)
 	uint16_t type = ntohs(eh->ether_type);
 
 	NET_EPOCH_ASSERT();
+	if ((m->m_flags & M_VLANTAG) != 0 && EVL_VLANOFTAG(m->m_pkthdr.ether_vtag) != 0) {
+		vlan_input(ifp, m);
+		return;
+	}
 	if (!ETHER_IS_MULTICAST(eh->ether_dhost) && !ether_is_ours(ifp, eh->ether_dhost)) {
 		/*
 		 * Another host's frame: promiscuous mode brought it, or a device that doesn't
 		 * filter.
 		 */
 		m_freem(m);
-		return;
-	}
-	if ((m->m_flags & M_VLANTAG) != 0 && EVL_VLANOFTAG(m->m_pkthdr.ether_vtag) != 0) {
-		ether_drop(ifp, m, IFCOUNTER_NOPROTO);
 		return;
 	}
 	m->m_flags &= ~M_VLANTAG;
@@ -188,6 +190,59 @@ ether_demux(struct ifnet *ifp, struct mbuf *m)
 	}
 }
 
+/* Put a VLAN tag into the frame. */
+struct mbuf *
+ether_vlanencap_proto(struct mbuf *m, uint16_t tag, uint16_t proto)
+{
+	struct ether_vlan_header *evl;
+
+	M_PREPEND(m, ETHER_VLAN_ENCAP_LEN, M_NOWAIT);
+	if (m == NULL)
+		return (NULL);
+	if (m->m_len < sizeof(*evl) && (m = m_pullup(m, sizeof(*evl))) == NULL)
+		return (NULL);
+	evl = mtod(m, struct ether_vlan_header *);
+	bcopy((char *)evl + ETHER_VLAN_ENCAP_LEN, evl, 2 * ETHER_ADDR_LEN);
+	evl->evl_encap_proto = htons(proto);
+	evl->evl_tag = htons(tag);
+	return (m);
+}
+
+/* Put the tag of the packet header into the frame. */
+static struct mbuf *
+ether_tag(struct mbuf *m)
+{
+	m = ether_vlanencap_proto(m, m->m_pkthdr.ether_vtag, ETHERTYPE_VLAN);
+	if (m != NULL)
+		m->m_flags &= ~M_VLANTAG;
+	return (m);
+}
+
+int
+ether_finish(struct ifnet *ifp, struct mbuf *m)
+{
+	bool tag = (m->m_flags & M_VLANTAG) != 0 &&
+	    (ifp->if_capenable & IFCAP_VLAN_HWTAGGING) == 0;
+	struct mbuf *next;
+	int error = 0;
+
+	NET_EPOCH_ASSERT();
+	m = if_offload_finish(ifp, m, ETHER_HDR_LEN);
+	if (m == NULL)
+		return (ENOBUFS);
+	for (; m != NULL; m = next) {
+		next = m->m_nextpkt;
+		m->m_nextpkt = NULL;
+		if (error != 0)
+			m_freem(m);
+		else if (tag && (m = ether_tag(m)) == NULL)
+			error = ENOBUFS;
+		else
+			error = ifp->if_transmit(ifp, m);
+	}
+	return (error);
+}
+
 int
 ether_output_frame(struct ifnet *ifp, struct mbuf *m)
 {
@@ -195,7 +250,9 @@ ether_output_frame(struct ifnet *ifp, struct mbuf *m)
 		m_freem(m);
 		return (ENETDOWN);
 	}
-	return (ifp->if_transmit(ifp, m));
+	if (ifp->if_bridge != NULL)
+		return (ifp->if_bridge_output(ifp, m, NULL, NULL));
+	return (ether_finish(ifp, m));
 }
 
 /* Put the Ethernet header before the packet; NULL when there is no memory. */
@@ -418,22 +475,4 @@ ether_gen_addr(struct ifnet *ifp __unused, struct ether_addr *hwaddr)
 {
 	arc4rand(hwaddr->octet, sizeof(hwaddr->octet), 0);
 	hwaddr->octet[0] = (hwaddr->octet[0] & ~0x01) | 0x02;
-}
-
-/* Put a VLAN tag into the frame. */
-struct mbuf *
-ether_vlanencap_proto(struct mbuf *m, uint16_t tag, uint16_t proto)
-{
-	struct ether_vlan_header *evl;
-
-	M_PREPEND(m, ETHER_VLAN_ENCAP_LEN, M_NOWAIT);
-	if (m == NULL)
-		return (NULL);
-	if (m->m_len < sizeof(*evl) && (m = m_pullup(m, sizeof(*evl))) == NULL)
-		return (NULL);
-	evl = mtod(m, struct ether_vlan_header *);
-	bcopy((char *)evl + ETHER_VLAN_ENCAP_LEN, evl, 2 * ETHER_ADDR_LEN);
-	evl->evl_encap_proto = htons(proto);
-	evl->evl_tag = htons(tag);
-	return (m);
 }

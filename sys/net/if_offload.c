@@ -265,6 +265,8 @@ offload_assist(if_t ifp, const struct mbuf *m, u_int l3)
 	if (l3 > ETHER_HDR_LEN)
 		return (0);
 	if ((m->m_flags & M_VLANTAG) != 0) {
+		if ((if_getcapenable(ifp) & IFCAP_VLAN_HWTAGGING) == 0)
+			return (0);
 		if ((if_getcapenable(ifp) & IFCAP_VLAN_HWCSUM) == 0)
 			assist &= ~(OFFLOAD_CSUM4 | OFFLOAD_CSUM6);
 		if ((if_getcapenable(ifp) & IFCAP_VLAN_HWTSO) == 0)

@@ -59,4 +59,18 @@ u_int	if_offload_wire_len(const struct mbuf *m, u_int l3);
 /* The offset of a packet's transport header, and its protocol; 0 if there is none. */
 u_int	if_offload_transport(const struct mbuf *m, u_int l3, uint8_t *proto);
 
+/* What if_offload_finish() can do: an interface that passes packets on to others offers it all. */
+#define	IF_OFFLOAD_ALL							\
+	(CSUM_IP | CSUM_DELAY_DATA | CSUM_DELAY_DATA_IPV6 | CSUM_TSO)
+
+/*
+ * Give a frame to the interface's driver: its offload marks, and a VLAN tag in its packet header,
+ * may be more than the interface can do.  In the network epoch; m is consumed.  ENOBUFS, or what
+ * the driver said.
+ */
+int	ether_finish(if_t ifp, struct mbuf *m);
+
+/* A frame with a VLAN tag came in by parent (net/if_vlan.c). */
+void	vlan_input(struct ifnet *parent, struct mbuf *m);
+
 #endif /* !_NET_IF_TREE_H_ */

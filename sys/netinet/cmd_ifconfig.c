@@ -10,12 +10,15 @@
  * The words after the interface's name are worked off from left to right by a table; an address and
  * what qualifies it (netmask, prefixlen, alias, -alias) are collected and applied at the end.
  *
- * Gaps: media selection, cloning, groups.
+ * Gaps: media selection, groups.
  */
 
 #include <netinet/inet_stack.h>
 #include <netinet6/in6_var.h>
+#include <net/if_bridgevar.h>
+#include <net/if_clone.h>
 #include <net/if_media.h>
+#include <net/if_vlan_var.h>
 #include <net/if_tree.h>
 #include <kern/console.h>
 
@@ -40,6 +43,7 @@ struct ifc {
 	bool		i_delete;
 	struct in6_addr	i_addr;
 	int		i_plen;		/* -1: not given */
+	struct vlanreq	i_vlan;		/* what was given of it */
 };
 
 static const struct ifmedia_description ifc_media_names[] = IFM_SUBTYPE_ETHERNET_DESCRIPTIONS;
@@ -128,6 +132,32 @@ ifc_show_inet6(if_t ifp, const struct inet_addr *ia)
 	printf("\n");
 }
 
+/* The members of a bridge; other interfaces don't know the request. */
+static void
+ifc_show_bridge(if_t ifp)
+{
+	struct ifbreq req[IFC_MAXIFS];
+	struct ifbifconf list = { .ifbic_len = sizeof(req), .ifbic_req = req };
+	struct ifdrv ifd = { .ifd_cmd = BRDGGIFS, .ifd_len = sizeof(list), .ifd_data = &list };
+	u_int i;
+
+	if (if_ioctl_kernel(ifp, SIOCGDRVSPEC, (caddr_t)&ifd) != 0)
+		return;
+	for (i = 0; i < list.ifbic_len / sizeof(req[0]); i++)
+		printf("\tmember: %s addresses %u\n", req[i].ifbr_ifsname, req[i].ifbr_addrcnt);
+}
+
+static void
+ifc_show_vlan(if_t ifp)
+{
+	struct vlanreq vlr = { 0 };
+	struct ifreq ifr = { .ifr_ifru.ifru_data = (caddr_t)&vlr };
+
+	if (if_ioctl_kernel(ifp, SIOCGETVLAN, (caddr_t)&ifr) == 0 && vlr.vlr_tag != 0)
+		printf("\tvlan: %u vlanproto: 802.1q parent interface: %s\n", vlr.vlr_tag,
+		    vlr.vlr_parent);
+}
+
 static void
 ifc_show(if_t ifp)
 {
@@ -148,6 +178,8 @@ ifc_show(if_t ifp)
 		if (!inet_is4(&ia.ad_addr))
 			ifc_show_inet6(ifp, &ia);
 	}
+	ifc_show_bridge(ifp);
+	ifc_show_vlan(ifp);
 	ifc_show_media(ifp);
 }
 
@@ -340,13 +372,67 @@ ifc_set_prefixlen(struct ifc *c, const char *arg)
 	return (*arg == '\0' || *end != '\0' || c->i_plen < 0 || c->i_plen > 128 ? EINVAL : 0);
 }
 
+static int
+ifc_bridge(struct ifc *c, const char *name, u_long cmd)
+{
+	struct ifbreq req = { 0 };
+	struct ifdrv ifd = { .ifd_cmd = cmd, .ifd_len = sizeof(req), .ifd_data = &req };
+
+	strlcpy(req.ifbr_ifsname, name, sizeof(req.ifbr_ifsname));
+	return (if_ioctl_kernel(c->i_ifp, SIOCSDRVSPEC, (caddr_t)&ifd));
+}
+
+static int
+ifc_bridge_add(struct ifc *c, const char *name)
+{
+	return (ifc_bridge(c, name, BRDGADD));
+}
+
+static int
+ifc_bridge_delete(struct ifc *c, const char *name)
+{
+	return (ifc_bridge(c, name, BRDGDEL));
+}
+
+/* A VLAN's number and its parent, in any order. */
+static int
+ifc_set_vlan(struct ifc *c)
+{
+	struct ifreq ifr = { .ifr_ifru.ifru_data = (caddr_t)&c->i_vlan };
+
+	if (c->i_vlan.vlr_tag == 0 || c->i_vlan.vlr_parent[0] == '\0')
+		return (0);
+	return (if_ioctl_kernel(c->i_ifp, SIOCSETVLAN, (caddr_t)&ifr));
+}
+
+static int
+ifc_vlan_number(struct ifc *c, const char *arg)
+{
+	char *end;
+	u_long n = strtoul(arg, &end, 10);
+
+	if (*arg == '\0' || *end != '\0' || n == 0 || n > 4094)
+		return (EINVAL);
+	c->i_vlan.vlr_tag = n;
+	return (ifc_set_vlan(c));
+}
+
+static int
+ifc_vlan_parent(struct ifc *c, const char *name)
+{
+	strlcpy(c->i_vlan.vlr_parent, name, sizeof(c->i_vlan.vlr_parent));
+	return (ifc_set_vlan(c));
+}
+
 static const struct {
 	const char	*name;
 	int		(*func)(struct ifc *, const char *);
 } ifc_argwords[] = {
 	{ "mtu", ifc_set_mtu }, { "ether", ifc_set_ether }, { "lladdr", ifc_set_ether },
 	{ "link", ifc_set_ether }, { "netmask", ifc_set_netmask },
-	{ "prefixlen", ifc_set_prefixlen },
+	{ "prefixlen", ifc_set_prefixlen }, { "addm", ifc_bridge_add },
+	{ "deletem", ifc_bridge_delete }, { "vlan", ifc_vlan_number },
+	{ "vlandev", ifc_vlan_parent },
 };
 
 /* A.B.C.D, A.B.C.D/len or an IPv6 address with or without a length. */
@@ -452,6 +538,25 @@ ifc_configure(if_t ifp, int argc, char **argv)
 	return (error != 0 ? cmd_err("ifconfig", error, "%s", if_name(ifp)) : 0);
 }
 
+/* `ifconfig NAME create' and `destroy': -1 if it is neither. */
+static int
+ifc_clone(const char *name, const char *word)
+{
+	char made[IFNAMSIZ];
+	int error;
+
+	strlcpy(made, name, sizeof(made));
+	if (strcmp(word, "create") == 0) {
+		error = if_clone_create(made, sizeof(made), NULL);
+		if (error == 0 && strcmp(made, name) != 0)
+			printf("%s\n", made);
+	} else if (strcmp(word, "destroy") == 0)
+		error = if_clone_destroy(made);
+	else
+		return (-1);
+	return (error != 0 ? cmd_err("ifconfig", error, "%s %s", name, word) : 0);
+}
+
 static int
 cmd_ifconfig(int argc, char **argv)
 {
@@ -465,6 +570,13 @@ cmd_ifconfig(int argc, char **argv)
 	}
 	if (argv[1][0] == '-')
 		return (cmd_usage("ifconfig"));
+	if (argc > 2 && (status = ifc_clone(argv[1], argv[2])) != -1) {
+		if (status != 0 || argc == 3)
+			return (status);
+		argv[2] = argv[1];
+		argv++;
+		argc--;
+	}
 	ifp = ifunit_ref(argv[1]);
 	if (ifp == NULL)
 		return (cmd_err("ifconfig", 0, "interface %s does not exist", argv[1]));
@@ -477,4 +589,5 @@ cmd_ifconfig(int argc, char **argv)
 }
 CONSOLE_CMD(ifconfig, cmd_ifconfig, "ifconfig [-a | -l | interface [[inet | inet6] address[/len]] "
     "[netmask mask] [prefixlen n] [alias | -alias] [up | down] [mtu n] [ether addr] "
+    "[create | destroy] [addm if] [deletem if] [vlan n vlandev if] "
     "[-]promisc [-]rxcsum [-]txcsum [-]rxcsum6 [-]txcsum6 [-]tso [-]lro [-]vlanhwtag ...]");

@@ -47,16 +47,22 @@ class LabFailure(Exception):
     """Something that was to be so is not."""
 
 
-def unusable() -> str | None:
-    """Why no lab can be made on this machine, or None."""
+def unusable(vlan: bool, netem: bool) -> str | None:
+    """Why no lab can be made on this machine, with Linux's VLANs or its netem, or None."""
     for program in ("ip", "unshare", "nsenter", "ping", "iperf3", "iperf", "tshark", "ethtool",
                     "nstat", "tc"):
         if shutil.which(program) is None:
             return f"{program} is not installed: tools/bootstrap"
-    probe = [*NAMESPACES, "ip", "tuntap", "add", "dev", "t0", "mode", "tap", "vnet_hdr"]
-    done = subprocess.run(probe, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        return f"no TAP in a user namespace: {done.stderr.strip()}"
+    probes = {"no TAP in a user namespace": "ip tuntap add dev t0 mode tap vnet_hdr"}
+    if vlan:
+        probes["Linux has no VLANs here"] = "ip link add link lo name v0 type vlan id 1"
+    if netem:
+        probes["Linux has no netem here"] = "tc qdisc add dev lo root netem loss 1%"
+    for what, command in probes.items():
+        done = subprocess.run([*NAMESPACES, "sh", "-c", command], capture_output=True, text=True,
+                              check=False)
+        if done.returncode != 0:
+            return f"{what}: {done.stderr.strip()}"
     return None
 
 
