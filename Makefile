@@ -69,9 +69,11 @@ hosted: .PHONY headers
 
 # The modules that tests load: the kernel's own, and Xen's.
 ktest: .PHONY testkernels
-	@mkdir -p ${OBJTOP}/GENERIC/tests/xpend
-	@${SUBMAKE} -C ${.CURDIR}/tests/sys/xen/xpend KERNCONF=GENERIC \
-	    MAKEOBJDIR=${OBJTOP}/GENERIC/tests/xpend all
+.for _module in xpend xtest
+	@mkdir -p ${OBJTOP}/GENERIC/tests/${_module}
+	@${SUBMAKE} -C ${.CURDIR}/tests/sys/xen/${_module} KERNCONF=GENERIC \
+	    MAKEOBJDIR=${OBJTOP}/GENERIC/tests/${_module} all
+.endfor
 .for _kernel in GENERIC GENERIC-NODEBUG
 	@mkdir -p ${OBJTOP}/${_kernel}/tests/ktest
 	@${SUBMAKE} -C ${.CURDIR}/tests/sys/kern/ktest KERNCONF=${_kernel} \

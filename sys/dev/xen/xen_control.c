@@ -85,8 +85,8 @@ control_take(struct control_take *take, const char *node)
 	take->node = node;
 	error = xenstore_transaction(control_take_tx, take);
 	if (error != 0 && error != ENOENT)
-		device_printf(control_dev, "%s/%s can't be read (error %d)\n", CONTROL_DIR, node,
-		    error);
+		device_printf(control_dev, "%s/%s can't be read and emptied (error %d)\n",
+		    CONTROL_DIR, node, error);
 	for (c = take->word; *c != '\0'; c++) {
 		if (!isprint((u_char)*c))
 			*c = '?';

@@ -31,12 +31,12 @@
  * The table grows by a page when the free list is empty, up to what Xen allows; it never shrinks.  The
  * first eight references are the toolstack's.
  *
- * After a suspension the table is a new and empty one.  References stay given out to whoever has
- * them, and grant nothing; what was deferred is free at the next look.
+ * Other domains' pages, the other direction, are xen_gnttab_map.c's.
+ *
+ * After a suspension the table is a new and empty one, and nothing is mapped.  References stay given
+ * out to whoever has them, and grant nothing; what was deferred is free at the next look.
  *
  * Locking.  gt_mtx (mutex): lists, growth and counts.  An entry belongs to whoever has its reference.
- *
- * Gaps.  Mapping other domains' pages, and having Xen copy them: front ends need neither.
  */
 
 #include <sys/param.h>

@@ -281,8 +281,8 @@ ktest_wanted(const struct ktest_case *kc, const char *what)
 	    (kc->kc_name[len] == '\0' || kc->kc_name[len] == '.')));
 }
 
-static int
-ktest_run_cases(const char *what)
+int
+ktest_run_tables(const struct ktest_case *const *tables, u_int n, const char *what)
 {
 	const struct ktest_case *kc;
 	bool found = false;
@@ -290,8 +290,8 @@ ktest_run_cases(const char *what)
 	int error = 0;
 
 	sx_xlock(&ktest_sx);
-	for (i = 0; i < nitems(ktest_tables); i++) {
-		for (kc = ktest_tables[i]; kc->kc_name != NULL; kc++) {
+	for (i = 0; i < n; i++) {
+		for (kc = tables[i]; kc->kc_name != NULL; kc++) {
 			if (!ktest_wanted(kc, what))
 				continue;
 			found = true;
@@ -316,7 +316,7 @@ ktest_sysctl_run(SYSCTL_HANDLER_ARGS)
 	error = sysctl_handle_string(oidp, what, sizeof(what), req);
 	if (error != 0 || req->newptr == NULL)
 		return (error);
-	return (ktest_run_cases(what));
+	return (ktest_run_tables(ktest_tables, nitems(ktest_tables), what));
 }
 SYSCTL_PROC(_debug_ktest, OID_AUTO, run, CTLTYPE_STRING | CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, 0,
     ktest_sysctl_run, "A", "Run a case, a subject, or all");

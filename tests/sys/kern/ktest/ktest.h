@@ -33,6 +33,14 @@ extern const struct ktest_case ktest_sched_cases[];
 extern const struct ktest_case ktest_sleep_cases[];
 extern const struct ktest_case ktest_taskqueue_cases[];
 
+/*
+ * Run the cases of n tables that what asks for: "all", a subject, or one.  For modules with cases of
+ * their own, which depend on this one.
+ *
+ * Returns 0; EIO, if one failed; ENOENT, if there is none of that name.
+ */
+int	ktest_run_tables(const struct ktest_case *const *tables, u_int n, const char *what);
+
 MALLOC_DECLARE(M_KTEST);
 
 /* Multiplies the rounds of the cases that race: sysctl debug.ktest.rounds, 1 by default. */

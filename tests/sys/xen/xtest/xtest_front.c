@@ -1,0 +1,247 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * A front end of the type "xtest", which does nothing but say which of its methods is called, and with
+ * what it read.
+ *
+ *	debug.xtest.busy	stop() says EBUSY as long as it is not 0
+ *	debug.xtest.reread	reads "number" that many times, and counts what it got
+ *	debug.xtest.recheck	1: xenbus_recheck(), 2: xenbus_reset(), 3: xenbus_fatal()
+ *
+ * setup() reads "number" (1 to 4096), "option" (100 at most, 7 if it is missing), "text" (7 bytes) and
+ * "feature-x", grants a page and makes an event channel.  A number that is there and makes no sense is
+ * an error, one that is missing is 1.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/module.h>
+#include <sys/sysctl.h>
+
+#include <dev/xen/xen_evtchn.h>
+#include <dev/xen/xen_gnttab.h>
+#include <dev/xen/xenbus.h>
+
+#include "xtest.h"
+
+SYSCTL_DECL(_debug_xtest);
+
+static int front_busy;
+SYSCTL_INT(_debug_xtest, OID_AUTO, busy, CTLFLAG_RW, &front_busy, 0, "stop() says EBUSY");
+
+struct front_softc {
+	void		*page;
+	grant_ref_t	 ref;
+	struct xen_evtchn *channel;
+};
+
+static void
+front_event(void *arg __unused)
+{
+
+}
+
+static int
+front_publish(device_t dev, struct xenstore_tx *tx, void *arg)
+{
+	struct front_softc *sc = arg;
+	int error;
+
+	error = xenbus_write_number(dev, tx, "ring-ref", sc->ref);
+	if (error == 0)
+		error = xenbus_write_number(dev, tx, "event-channel", xen_evtchn_port(sc->channel));
+	return (error);
+}
+
+static void
+front_free(device_t dev)
+{
+	struct front_softc *sc = device_get_softc(dev);
+
+	xen_evtchn_free(sc->channel);
+	if (sc->page != NULL)
+		xen_gnttab_page_free(sc->page, sc->ref);
+	sc->channel = NULL;
+	sc->page = NULL;
+}
+
+static int
+front_setup(device_t dev, enum xenbus_state *next __unused)
+{
+	struct front_softc *sc = device_get_softc(dev);
+	struct xen_evtchn_params params = {
+		.xep_name = "xtest",
+		.xep_type = INTR_TYPE_MISC,
+		.xep_cpu = -1,
+		.xep_handler = front_event,
+	};
+	char text[8];
+	uint64_t number = 1, option;
+	int error, text_error;
+
+	error = xenbus_read_number(dev, XENBUS_BACK, "number", 1, 4096, &number);
+	option = xenbus_read_option(dev, XENBUS_BACK, "option", 100, 7);
+	text_error = xenbus_read_string(dev, XENBUS_BACK, "text", text, sizeof(text));
+	device_printf(dev, "setup: number %ju (%d) option %ju text %s (%d) feature %d\n",
+	    (uintmax_t)number, error, (uintmax_t)option, text, text_error,
+	    xenbus_feature(dev, "feature-x"));
+	if (error != 0 && error != ENOENT)
+		return (error);
+	error = xen_gnttab_page_alloc(xenbus_get_otherend_id(dev), &sc->page, &sc->ref);
+	if (error == 0)
+		error = xen_evtchn_alloc(xenbus_get_otherend_id(dev), &params, &sc->channel);
+	if (error == 0)
+		error = xenbus_publish(dev, front_publish, sc);
+	if (error != 0)
+		front_free(dev);
+	return (error);
+}
+
+static int
+front_live(device_t dev)
+{
+	uint64_t number;
+	int error;
+
+	error = xenbus_read_number(dev, XENBUS_BACK, "live-number", 0, 10, &number);
+	device_printf(dev, "live (%d)\n", error);
+	return (error == ENOENT ? 0 : error);
+}
+
+static int
+front_stop(device_t dev, bool gone)
+{
+
+	device_printf(dev, "stop: gone %d\n", gone);
+	return (front_busy != 0 ? EBUSY : 0);
+}
+
+static void
+front_release(device_t dev)
+{
+
+	device_printf(dev, "release\n");
+	front_free(dev);
+}
+
+static void
+front_changed(device_t dev, const char *node)
+{
+
+	device_printf(dev, "changed: \"%s\"\n", node);
+}
+
+static int
+front_probe(device_t dev)
+{
+
+	if (strcmp(xenbus_get_type(dev), "xtest") != 0)
+		return (ENXIO);
+	device_set_desc(dev, "Front end of a test");
+	return (BUS_PROBE_DEFAULT);
+}
+
+static int
+front_attach(device_t dev __unused)
+{
+
+	return (0);
+}
+
+static int
+front_detach(device_t dev)
+{
+
+	xenbus_leave(dev);
+	return (0);
+}
+
+static device_t
+front_first(void)
+{
+
+	return (devclass_get_device(devclass_find("xtestfront"), 0));
+}
+
+static int
+front_sysctl_reread(SYSCTL_HANDLER_ARGS)
+{
+	device_t dev = front_first();
+	uint64_t value;
+	u_int bad = 0, good = 0, i, strange = 0;
+	int error, n = 0;
+
+	error = sysctl_handle_int(oidp, &n, 0, req);
+	if (error != 0 || req->newptr == NULL)
+		return (error);
+	if (dev == NULL)
+		return (ENXIO);
+	for (i = 0; i < (u_int)n; i++) {
+		value = 0;
+		if (xenbus_read_number(dev, XENBUS_BACK, "number", 1, 4096, &value) != 0)
+			bad++;
+		else if (value >= 1 && value <= 4096)
+			good++;
+		else
+			strange++;
+	}
+	device_printf(dev, "read %d: good %u bad %u strange %u\n", n, good, bad, strange);
+	return (0);
+}
+SYSCTL_PROC(_debug_xtest, OID_AUTO, reread, CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, 0,
+    front_sysctl_reread, "I", "Read the number that many times");
+
+static int
+front_sysctl_recheck(SYSCTL_HANDLER_ARGS)
+{
+	device_t dev = front_first();
+	int error, what = 0;
+
+	error = sysctl_handle_int(oidp, &what, 0, req);
+	if (error != 0 || req->newptr == NULL)
+		return (error);
+	if (dev == NULL)
+		return (ENXIO);
+	switch (what) {
+	case 1:
+		xenbus_recheck(dev);
+		return (0);
+	case 2:
+		xenbus_reset(dev);
+		return (0);
+	case 3:
+		xenbus_fatal(dev, EIO, "the ring is %s", "broken");
+		return (0);
+	default:
+		return (EINVAL);
+	}
+}
+SYSCTL_PROC(_debug_xtest, OID_AUTO, recheck, CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, 0,
+    front_sysctl_recheck, "I", "1: recheck, 2: reset, 3: fatal");
+
+static device_method_t front_methods[] = {
+	DEVMETHOD(device_probe, front_probe),
+	DEVMETHOD(device_attach, front_attach),
+	DEVMETHOD(device_detach, front_detach),
+
+	DEVMETHOD(xenbus_setup, front_setup),
+	DEVMETHOD(xenbus_live, front_live),
+	DEVMETHOD(xenbus_stop, front_stop),
+	DEVMETHOD(xenbus_release, front_release),
+	DEVMETHOD(xenbus_otherend_changed, front_changed),
+	DEVMETHOD_END
+};
+
+static driver_t front_driver = {
+	"xtestfront",
+	front_methods,
+	sizeof(struct front_softc)
+};
+
+XENBUS_DRIVER_MODULE(xtestfront, front_driver, NULL, NULL);

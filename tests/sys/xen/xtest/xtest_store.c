@@ -1,0 +1,342 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * xenstore: values, long directories, permissions, transactions that somebody else gets in the way of,
+ * watches.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/libkern.h>
+#include <sys/limits.h>
+#include <sys/malloc.h>
+
+#include <machine/atomic.h>
+
+#include <dev/xen/xenstore.h>
+
+#include "xtest.h"
+
+#define	DIR	"data/xtest"	/* the toolstack lets a guest write to "data" */
+#define	NODES	150
+#define	LONG	"a-name-of-some-length-so-that-the-directory-is-long"
+#define	FLOOD	80
+
+static bool
+reads(const char *name, const char *want)
+{
+	char *value;
+	size_t len;
+	bool ok;
+
+	if (!KT_EQ(xenstore_read(NULL, DIR, name, &value, &len), 0))
+		return (false);
+	ok = KT_STREQ(value, want) && KT_EQ(len, strlen(want));
+	xenstore_free(value);
+	return (ok);
+}
+
+static void
+values(void)
+{
+	char *path, *text, *value;
+
+	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
+	KT_EQ(xenstore_remove(NULL, DIR, "nothing"), 0);
+	KT_EQ(xenstore_read(NULL, DIR, "nothing", &value, NULL), ENOENT);
+	KT_TRUE(!xenstore_exists(NULL, DIR, "a"));
+	KT_EQ(xenstore_write(NULL, DIR, "a/b/c", "deep"), 0);
+	reads("a/b/c", "deep");
+	reads("a/b", "");
+	KT_EQ(xenstore_write(NULL, DIR, "a", ""), 0);
+	reads("a", "");
+	KT_EQ(xenstore_mkdir(NULL, DIR, "a/b/c"), 0);
+	reads("a/b/c", "deep");
+	KT_EQ(xenstore_printf(NULL, DIR, "n", "%d %s", -7, "x"), 0);
+	reads("n", "-7 x");
+
+	text = malloc(5001, M_KTEST, M_WAITOK | M_ZERO);
+	memset(text, 'v', 2000);
+	KT_EQ(xenstore_write(NULL, DIR, "big", text), 0);
+	reads("big", text);
+	memset(text, 'v', 5000);
+	KT_EQ(xenstore_write(NULL, DIR, "big", text), E2BIG);
+	KT_EQ(xenstore_printf(NULL, DIR, "big", "%s", text), E2BIG);
+	free(text, M_KTEST);
+
+	path = malloc(4000, M_KTEST, M_WAITOK | M_ZERO);
+	memset(path, 'p', 3500);
+	KT_EQ(xenstore_write(NULL, DIR, path, "x"), ENAMETOOLONG);
+	free(path, M_KTEST);
+	KT_EQ(xenstore_write(NULL, DIR, "not//good", "x"), EINVAL);
+	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
+	KT_TRUE(!xenstore_exists(NULL, DIR, NULL));
+}
+
+static void
+directories(void)
+{
+	char **names;
+	u_int count;
+
+	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
+	KT_EQ(xenstore_mkdir(NULL, DIR, NULL), 0);
+	if (KT_EQ(xenstore_list(NULL, DIR, NULL, &names, &count), 0)) {
+		KT_EQ(count, 0);
+		KT_TRUE(names[0] == NULL);
+		xenstore_free(names);
+	}
+	KT_EQ(xenstore_write(NULL, DIR, "one", "x"), 0);
+	KT_EQ(xenstore_write(NULL, DIR, "two/three", "x"), 0);
+	if (KT_EQ(xenstore_list(NULL, "data", "xtest", &names, &count), 0)) {
+		KT_EQ(count, 2);
+		KT_TRUE(names[2] == NULL);
+		KT_EQ(strcmp(names[0], "one") == 0 || strcmp(names[1], "one") == 0, true);
+		KT_EQ(strcmp(names[0], "two") == 0 || strcmp(names[1], "two") == 0, true);
+		xenstore_free(names);
+	}
+	KT_EQ(xenstore_list(NULL, DIR, "nothing", &names, &count), ENOENT);
+	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
+}
+
+/*
+ * More than a message holds, which a guest may not make: dom0 did.  A name says which it is:
+ * "007-a-name..."
+ */
+static void
+long_directory(void)
+{
+	char seen[NODES] = { 0 }, **names;
+	u_int count, i;
+	u_long n;
+
+	if (!KT_EQ(xenstore_list(NULL, "data/long", NULL, &names, &count), 0))
+		return;
+	KT_EQ(count, NODES);
+	KT_TRUE(names[count] == NULL);
+	for (i = 0; i < count; i++) {
+		n = strtoul(names[i], NULL, 10);
+		if (KT_LESS(n, NODES)) {
+			KT_STREQ(names[i] + 3, "-" LONG);
+			KT_EQ(seen[n]++, 0);
+		}
+	}
+	xenstore_free(names);
+}
+
+static void
+permissions(void)
+{
+	struct xenstore_perm perms[3];
+	char *value;
+	u_int n;
+
+	KT_EQ(xenstore_write(NULL, DIR, NULL, "mine"), 0);
+	if (KT_EQ(xenstore_get_perms(NULL, DIR, NULL, perms, nitems(perms), &n), 0)) {
+		KT_TRUE(n >= 1);
+		perms[0].xp_access = XENSTORE_PERM_NONE;
+		perms[1] = (struct xenstore_perm){ 0, XENSTORE_PERM_READ };
+		perms[2] = (struct xenstore_perm){ 77, XENSTORE_PERM_READ | XENSTORE_PERM_WRITE };
+		KT_EQ(xenstore_set_perms(NULL, DIR, NULL, perms, 3), 0);
+		memset(&perms[1], 0xff, 2 * sizeof(perms[1]));
+		KT_EQ(xenstore_get_perms(NULL, DIR, NULL, perms, nitems(perms), &n), 0);
+		KT_EQ(n, 3);
+		KT_EQ(perms[0].xp_access, XENSTORE_PERM_NONE);
+		KT_EQ(perms[1].xp_domid, 0);
+		KT_EQ(perms[1].xp_access, XENSTORE_PERM_READ);
+		KT_EQ(perms[2].xp_domid, 77);
+		KT_EQ(perms[2].xp_access, XENSTORE_PERM_READ | XENSTORE_PERM_WRITE);
+		perms[1].xp_domid = 1234;
+		KT_EQ(xenstore_get_perms(NULL, DIR, NULL, perms, 1, &n), 0);
+		KT_EQ(n, 3);
+		KT_EQ(perms[1].xp_domid, 1234);
+	}
+	/* What is dom0's is neither ours to read nor to write. */
+	KT_EQ(xenstore_read(NULL, "/local/domain/0/name", NULL, &value, NULL), EACCES);
+	KT_EQ(xenstore_write(NULL, "/local/domain/0/name", NULL, "x"), EACCES);
+	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
+}
+
+/* A transaction on a counter, while somebody changes it for the first `others' tries. */
+struct meddled {
+	u_int	tries;
+	u_int	others;
+	int	error;		/* to return */
+};
+
+static int
+meddled_tx(struct xenstore_tx *tx, void *arg)
+{
+	struct meddled *m = arg;
+	char *value;
+	u_long n;
+	int error;
+
+	error = xenstore_read(tx, DIR, "counter", &value, NULL);
+	if (error != 0)
+		return (error);
+	n = strtoul(value, NULL, 10);
+	xenstore_free(value);
+	if (m->tries++ < m->others) {
+		error = xenstore_printf(NULL, DIR, "counter", "%lu", n + 100);
+		if (error != 0)
+			return (error);
+	}
+	error = xenstore_printf(tx, DIR, "counter", "%lu", n + 1);
+	return (error != 0 ? error : m->error);
+}
+
+static void
+transactions(void)
+{
+	struct meddled m = { .others = 3 };
+	u_int conflicts = xtest_number("xenstore.conflicts");
+
+	KT_EQ(xenstore_write(NULL, DIR, "counter", "0"), 0);
+	KT_EQ(xenstore_transaction(meddled_tx, &m), 0);
+	KT_EQ(m.tries, 4);
+	KT_EQ(xtest_number("xenstore.conflicts"), conflicts + 3);
+	reads("counter", "301");
+	m = (struct meddled){ .error = EDOM };
+	KT_EQ(xenstore_transaction(meddled_tx, &m), EDOM);
+	KT_EQ(m.tries, 1);
+	reads("counter", "301");
+	/* It does not go on for ever. */
+	m = (struct meddled){ .others = UINT_MAX };
+	KT_EQ(xenstore_transaction(meddled_tx, &m), EAGAIN);
+	KT_TRUE(m.tries > 10);
+	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
+}
+
+static void
+talker(void *arg __unused, int me)
+{
+	char name[16], text[16];
+	u_int i;
+
+	snprintf(name, sizeof(name), "t%d", me);
+	for (i = 0; i < 25; i++) {
+		snprintf(text, sizeof(text), "%d-%u", me, i);
+		if (!KT_EQ(xenstore_write(NULL, DIR, name, text), 0) || !reads(name, text))
+			return;
+	}
+}
+
+static void
+many_talk_at_once(void)
+{
+
+	ktest_run(4, true, talker, NULL);
+	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
+}
+
+static struct seen {
+	volatile u_int	calls;
+	volatile u_int	own;		/* for the watch's own path */
+	char		last[64];
+	bool		gate;
+	volatile u_int	waiting;
+	volatile u_int	passes;		/* of the gate */
+} seen;
+
+static void
+seen_change(struct xenstore_watch *w, const char *path)
+{
+
+	if (seen.gate) {
+		atomic_add_int(&seen.waiting, 1);
+		gate_wait(&seen.passes);
+	}
+	strlcpy(seen.last, path, sizeof(seen.last));
+	if (strcmp(path, w->xw_path) == 0)
+		atomic_add_int(&seen.own, 1);
+	atomic_add_rel_int(&seen.calls, 1);
+}
+
+static void
+watches(void)
+{
+	struct xenstore_watch w = { .xw_changed = seen_change }, none = { .xw_arg = NULL };
+	u_int calls;
+
+	memset(&seen, 0, sizeof(seen));
+	if (!KT_EQ(xenstore_watch_add(&w, DIR, NULL), 0))
+		return;
+	KT_WAIT(seen.calls == 1);
+	KT_STREQ(seen.last, DIR);
+	KT_EQ(xenstore_write(NULL, DIR, "x/y", "1"), 0);
+	KT_WAIT(strcmp(seen.last, DIR "/x/y") == 0);
+	KT_EQ(xenstore_remove(NULL, DIR, "x"), 0);
+	KT_WAIT(strcmp(seen.last, DIR "/x") == 0);
+	KT_EQ(xenstore_write(NULL, "data", "elsewhere", "1"), 0);
+	calls = seen.calls;
+	KT_EQ(xenstore_remove(NULL, "data", "elsewhere"), 0);
+	xenstore_watch_remove(&w);
+	KT_EQ(seen.calls, calls);
+	KT_EQ(xenstore_write(NULL, DIR, "x", "2"), 0);
+	KT_EQ(seen.calls, calls);
+	xenstore_watch_remove(&w);
+	xenstore_watch_remove(&none);
+	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
+}
+
+/* Changes faster than they are worked off cost a bounded number of calls, and the last is not lost. */
+static void
+watch_in_a_flood(void)
+{
+	struct xenstore_watch w = { .xw_changed = seen_change };
+	char name[16];
+	u_int i;
+
+	memset(&seen, 0, sizeof(seen));
+	if (!KT_EQ(xenstore_watch_add(&w, DIR, NULL), 0))
+		return;
+	KT_WAIT(seen.calls == 1);
+	seen.gate = true;
+	KT_EQ(xenstore_write(NULL, DIR, "first", "1"), 0);
+	KT_WAIT(seen.waiting == 1);
+	for (i = 0; i < FLOOD; i++) {
+		snprintf(name, sizeof(name), "n%u", i);
+		KT_EQ(xenstore_write(NULL, DIR, name, "1"), 0);
+	}
+	seen.own = 0;
+	seen.gate = false;
+	atomic_add_rel_int(&seen.passes, 1);
+	KT_WAIT(seen.own >= 1);
+	KT_LESS(seen.calls, FLOOD / 2);
+	xenstore_watch_remove(&w);
+	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
+}
+
+const struct ktest_case xtest_store_cases[] = {
+	{ "xenstore.values", values },
+	{ "xenstore.directories", directories },
+	{ "xenstore.permissions", permissions },
+	{ "xenstore.transactions", transactions },
+	{ "xenstore.many_talk_at_once", many_talk_at_once },
+	{ "xenstore.watches", watches },
+	{ "xenstore.watch_in_a_flood", watch_in_a_flood },
+	{ NULL, NULL }
+};
+
+/* xenstored was stopped. */
+static void
+ends_requests(void)
+{
+	char *value;
+
+	KT_EQ(xenstore_write(NULL, DIR, "late", "x"), ETIMEDOUT);
+	KT_EQ(xenstore_read(NULL, DIR, "late", &value, NULL), ETIMEDOUT);
+}
+
+/* Those for which dom0 has to do something. */
+const struct ktest_case xtest_dom0_cases[] = {
+	{ "long.directory", long_directory },
+	{ "timeout.ends_requests", ends_requests },
+	{ NULL, NULL }
+};
