@@ -158,6 +158,12 @@ static const struct stat_line tcp_lines[] = {
 	L(tcp.tcps_connects, "connections established (including accepts)"),
 	L(tcp.tcps_closed, "connections closed (including drops)"),
 	L(tcp.tcps_rexmttimeo, "retransmit timeouts"),
+	L(tcp.tcps_sack_recovery_episode, "SACK recovery episodes"),
+	L(tcp.tcps_sack_rexmits, "segment rexmits in SACK recovery episodes"),
+	L(tcp.tcps_sack_rexmit_bytes, "byte rexmits in SACK recovery episodes"),
+	L(tcp.tcps_sack_rcv_blocks, "SACK options (SACK blocks) received"),
+	L(tcp.tcps_sack_send_blocks, "SACK options (SACK blocks) sent"),
+	L(tcp.tcps_sack_sboverflow, "SACK scoreboard overflow"),
 	L(tcp.tcps_timeoutdrop, "connections dropped by rexmit timeout"),
 	L(tcp.tcps_persisttimeo, "persist timeouts"),
 };

@@ -6,7 +6,8 @@
 
 /*
  * TCP acknowledgements in: what has arrived, how long it took (RFC 6298), and how much may be on
- * the way (RFC 5681, NewReno of RFC 6582).  See tcp_conn.h.
+ * the way (RFC 5681; to repair losses RFC 6675, or NewReno of RFC 6582 with a peer without SACK).
+ * See tcp_conn.h.
  */
 
 #include <netinet/inet_stack.h>
@@ -74,6 +75,7 @@ tcpc_rto_backoff(struct tcp_conn *t)
 	t->t_recovery = false;
 	t->snd_recover = t->snd_max;
 	t->snd_nxt = t->snd_una;
+	tcpc_sack_forget(t);
 	t->t_rttstart = 0;
 }
 
@@ -100,15 +102,24 @@ tcpc_dupack(struct tcp_conn *t)
 	INSTAT_INC(tcp.tcps_rcvdupack);
 	t->t_dupacks++;
 	if (t->t_recovery) {
-		t->snd_cwnd += t->t_maxseg;
+		if (!t->t_sack)
+			t->snd_cwnd += t->t_maxseg;
 		return;
 	}
-	if (t->t_dupacks != TCP_DUPTHRESH || !SEQ_GT(t->snd_una, t->snd_recover))
+	if ((t->t_dupacks < TCP_DUPTHRESH && !tcpc_sack_loss(t)) ||
+	    !SEQ_GT(t->snd_una, t->snd_recover))
 		return;
 	t->t_recovery = true;
-	t->snd_recover = t->snd_max;
+	t->snd_recover = t->snd_nxt = t->snd_max;
 	t->snd_ssthresh = tcpc_half_flight(t);
 	t->t_rttstart = 0;
+	if (t->t_sack) {
+		INSTAT_INC(tcp.tcps_sack_recovery_episode);
+		t->t_highrxt = t->snd_una;
+		t->snd_cwnd = t->snd_ssthresh;
+		tcpc_sack_resend(t, true);
+		return;
+	}
 	tcpc_resend_first(t);
 	t->snd_cwnd = t->snd_ssthresh + TCP_DUPTHRESH * t->t_maxseg;
 }
@@ -124,7 +135,9 @@ tcpc_recovery_ack(struct tcp_conn *t, tcp_seq ack, uint32_t acked)
 		t->t_cwndacked = 0;
 		return;
 	}
-	/* A partial one: the next segment was lost as well. */
+	/* A partial one: the next segment was lost as well; with SACK the holes say so. */
+	if (t->t_sack)
+		return;
 	tcpc_resend_first(t);
 	if (t->snd_cwnd > t->t_maxseg)
 		t->snd_cwnd -= MIN(acked, t->snd_cwnd - t->t_maxseg);
@@ -164,6 +177,7 @@ tcpc_new_ack(struct tcp_conn *t, const struct tcp_segment *s)
 	t->snd_una = s->s_ack;
 	if (SEQ_LT(t->snd_nxt, t->snd_una))
 		t->snd_nxt = t->snd_una;
+	(void)tcpc_sack_input(t, s);
 	if (t->t_recovery)
 		tcpc_recovery_ack(t, s->s_ack, acked);
 	else
@@ -200,6 +214,7 @@ bool
 tcpc_ack_input(struct tcp_conn *t, struct tcp_segment *s)
 {
 	uint32_t wnd = s->s_wnd << t->snd_scale;
+	bool news;
 
 	if (SEQ_GT(s->s_ack, t->snd_max)) {
 		INSTAT_INC(tcp.tcps_rcvacktoomuch);
@@ -209,9 +224,12 @@ tcpc_ack_input(struct tcp_conn *t, struct tcp_segment *s)
 	}
 	if (SEQ_GT(s->s_ack, t->snd_una))
 		tcpc_new_ack(t, s);
-	else if (s->s_ack == t->snd_una && s->s_len == 0 && wnd == t->snd_wnd &&
-	    (s->s_flags & TH_FIN) == 0 && t->snd_una != t->snd_max)
-		tcpc_dupack(t);
+	else if (s->s_ack == t->snd_una && t->snd_una != t->snd_max) {
+		news = tcpc_sack_input(t, s);
+		if (news || (!t->t_sack && s->s_len == 0 && wnd == t->snd_wnd &&
+		    (s->s_flags & TH_FIN) == 0))
+			tcpc_dupack(t);
+	}
 	tcpc_window_update(t, s, wnd);
 	return (true);
 }

@@ -11,6 +11,7 @@
  *	tcp_subr.c	the table of connections, their birth and end, resets, ICMP errors
  *	tcp_input.c	segments in: the state machine
  *	tcp_ack.c	acknowledgements in: RTT, congestion control, what is finished with
+ *	tcp_sack.c	what of the data behind a lost segment has arrived
  *	tcp_reass.c	data in: in order to the reader, out of order to a queue
  *	tcp_output.c	segments out
  *	tcp_timer.c	retransmission, persist, delayed ACK, time-wait
@@ -24,7 +25,7 @@
  * one of whoever works on it.  A connection without references is freed by the second's timer,
  * which can wait for the callout.
  *
- * Gaps: SACK, ECN, urgent data, keepalive, SYN cookies.
+ * Gaps: ECN, urgent data, keepalive, SYN cookies.
  */
 
 #ifndef _NETINET_TCP_CONN_H_
@@ -49,6 +50,7 @@
 #define	TCP_FINWAIT2	(60 * SBT_1S)
 #define	TCP_MAXREXMT	12
 #define	TCP_MAXSYNREXMT	5
+#define	TCP_MAXSACKED	64		/* ranges that the peer has and we remember */
 #define	TCP_MINMSS	216		/* less is a mistake or an attack */
 
 enum tcp_timer {
@@ -60,6 +62,12 @@ struct tcp_buf {
 	struct mbuf	*b_head;
 	struct mbuf	*b_tail;
 	u_int		b_len;
+};
+
+/* From the first to behind the last. */
+struct tcp_sack {
+	tcp_seq		sk_start;
+	tcp_seq		sk_end;
 };
 
 struct tcp_oos {
@@ -120,6 +128,11 @@ struct tcp_conn {
 	u_int		t_dupacks;
 	bool		t_recovery;
 
+	/* Selective acknowledgements (RFC 6675). */
+	struct tcp_sack	t_sacked[TCP_MAXSACKED];	/* sorted; between snd_una and snd_max */
+	u_int		t_nsacked;
+	tcp_seq		t_highrxt;	/* behind what this recovery has sent again */
+
 	/* Round trip time (RFC 6298). */
 	sbintime_t	t_srtt;		/* 0: none yet */
 	sbintime_t	t_rttvar;
@@ -133,6 +146,7 @@ struct tcp_conn {
 	TAILQ_HEAD(, tcp_oos) t_oos;
 	u_int		t_oosbytes;
 	u_int		t_ooscount;
+	tcp_seq		t_ooslast;	/* a byte of the segment that was queued last */
 	tcp_seq		irs;
 	tcp_seq		rcv_nxt;
 	tcp_seq		rcv_adv;	/* edge of the window that we told */
@@ -144,6 +158,7 @@ struct tcp_conn {
 	/* Options in force. */
 	bool		t_wscale;
 	bool		t_ts;
+	bool		t_sack;
 	uint32_t	ts_recent;
 	time_t		ts_age;
 	uint32_t	t_tsoffset;
@@ -167,6 +182,9 @@ struct tcp_segment {
 	uint32_t	s_tsecr;
 	u_int		s_mss;		/* 0: not there */
 	int		s_wscale;	/* -1: not there */
+	bool		s_sackok;
+	u_int		s_nsack;
+	struct tcp_sack	s_sack[TCP_MAX_SACK];
 };
 
 /* tcp_subr.c */
@@ -202,8 +220,19 @@ void	tcpc_buf_drop(struct tcp_buf *b, u_int len);
 void	tcpc_buf_free(struct tcp_buf *b);
 uint32_t tcpc_rcvspace(const struct tcp_conn *t);
 
+/* tcp_sack.c */
+u_int	tcpc_sack_options(const struct tcp_conn *t, uint8_t *p, u_int room);
+void	tcpc_sack_forget(struct tcp_conn *t);
+bool	tcpc_sack_input(struct tcp_conn *t, const struct tcp_segment *s);
+bool	tcpc_sack_loss(const struct tcp_conn *t);
+uint32_t tcpc_sack_below(const struct tcp_conn *t, tcp_seq seq);
+uint32_t tcpc_sack_pipe(const struct tcp_conn *t);
+bool	tcpc_sack_hole(const struct tcp_conn *t, tcp_seq *seq, u_int *len);
+tcp_seq	tcpc_sack_skip(const struct tcp_conn *t, tcp_seq seq, u_int *len);
+
 /* tcp_output.c, tcp_timer.c */
 int	tcpc_output(struct tcp_conn *t);
+void	tcpc_sack_resend(struct tcp_conn *t, bool force);
 void	tcpc_timer_set(struct tcp_conn *t, enum tcp_timer which, sbintime_t delay);
 void	tcpc_timer_clear(struct tcp_conn *t, enum tcp_timer which);
 void	tcpc_timer_stop_all(struct tcp_conn *t);

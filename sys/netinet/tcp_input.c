@@ -35,6 +35,7 @@ tcpc_syn_options(struct tcp_conn *t, const struct tcp_segment *s)
 	if (!t->t_wscale)
 		t->rcv_scale = 0;
 	t->t_ts = s->s_ts;
+	t->t_sack = s->s_sackok;
 	t->ts_recent = s->s_tsval;
 	t->ts_age = time_uptime;
 	t->irs = s->s_seq;
@@ -46,7 +47,7 @@ static void
 tcpc_new_send(struct tcp_conn *t)
 {
 	t->iss = arc4random();
-	t->snd_una = t->snd_nxt = t->snd_max = t->snd_recover = t->iss;
+	t->snd_una = t->snd_nxt = t->snd_max = t->snd_recover = t->t_highrxt = t->iss;
 	t->snd_ssthresh = UINT32_MAX;
 	tcpc_cwnd_init(t);
 }

@@ -24,10 +24,10 @@ struct tcp_plan {
 };
 
 static u_int
-tcpc_put_options(const struct tcp_conn *t, uint8_t *p, u_int flags)
+tcpc_put_options(const struct tcp_conn *t, uint8_t *p, const struct tcp_plan *plan)
 {
 	uint8_t *start = p;
-	bool syn = (flags & TH_SYN) != 0, offer = t->t_state == TCPS_SYN_SENT;
+	bool syn = (plan->p_flags & TH_SYN) != 0, offer = t->t_state == TCPS_SYN_SENT;
 	uint32_t v;
 
 	if (syn) {
@@ -41,6 +41,12 @@ tcpc_put_options(const struct tcp_conn *t, uint8_t *p, u_int flags)
 			*p++ = TCPOLEN_WINDOW;
 			*p++ = t->rcv_scale;
 		}
+		if (offer || t->t_sack) {
+			*p++ = TCPOPT_NOP;
+			*p++ = TCPOPT_NOP;
+			*p++ = TCPOPT_SACK_PERMITTED;
+			*p++ = TCPOLEN_SACK_PERMITTED;
+		}
 	}
 	if (t->t_ts || (syn && offer)) {
 		*p++ = TCPOPT_NOP;
@@ -53,6 +59,8 @@ tcpc_put_options(const struct tcp_conn *t, uint8_t *p, u_int flags)
 		memcpy(p + 4, &v, sizeof(v));
 		p += 8;
 	}
+	if (!syn && t->t_sack && plan->p_len == 0 && !TAILQ_EMPTY(&t->t_oos))
+		p += tcpc_sack_options(t, p, TCP_MAXOLEN - (p - start));
 	return (p - start);
 }
 
@@ -103,7 +111,7 @@ tcpc_build(struct tcp_conn *t, tcp_seq seq, const struct tcp_plan *p)
 	m->m_data += max_linkhdr + sizeof(struct ip6_hdr);
 	th = mtod(m, struct tcphdr *);
 	memset(th, 0, sizeof(*th));
-	optlen = tcpc_put_options(t, (uint8_t *)(th + 1), p->p_flags);
+	optlen = tcpc_put_options(t, (uint8_t *)(th + 1), p);
 	th->th_sport = htons(t->t_lport);
 	th->th_dport = htons(t->t_fport);
 	th->th_seq = htonl(seq);
@@ -189,19 +197,28 @@ tcpc_state_flags(const struct tcp_conn *t)
 	return (TH_ACK);
 }
 
-/* How much data from `off' on may go into one segment now. */
+/* The most data of one segment, or of one that the interface cuts. */
 static u_int
-tcpc_plan_data(const struct tcp_conn *t, u_int off)
+tcpc_most(const struct tcp_conn *t)
 {
-	u_int win = MIN(t->snd_wnd, t->snd_cwnd), len, most;
+	return (t->t_tsomax < t->t_maxseg ? t->t_maxseg :
+	    t->t_tsomax - t->t_tsomax % t->t_maxseg);
+}
 
-	if (off >= t->t_snd.b_len || win <= off)
+/* How much of the `len' bytes from `off' on may go into one segment now. */
+static u_int
+tcpc_plan_data(const struct tcp_conn *t, u_int off, u_int len)
+{
+	u_int flight;
+
+	if (off >= t->t_snd.b_len || off >= t->snd_wnd)
 		return (0);
-	len = MIN(t->t_snd.b_len - off, win - off);
-	most = MAX(t->t_tsomax - t->t_tsomax % t->t_maxseg, t->t_maxseg);
-	if (t->t_tsomax < t->t_maxseg)
-		most = t->t_maxseg;
-	len = MIN(len, most);
+	flight = t->t_recovery && t->t_sack ? tcpc_sack_pipe(t) :
+	    off - tcpc_sack_below(t, t->snd_una + off);
+	if (t->snd_cwnd <= flight)
+		return (0);
+	len = MIN(len, MIN(t->t_snd.b_len, t->snd_wnd) - off);
+	len = MIN(MIN(len, t->snd_cwnd - flight), tcpc_most(t));
 	/* The last segment of a large one is short only if the data ends there. */
 	if (len > t->t_maxseg && off + len < t->t_snd.b_len)
 		len -= len % t->t_maxseg;
@@ -226,10 +243,13 @@ static bool
 tcpc_plan(struct tcp_conn *t, struct tcp_plan *p)
 {
 	bool synstate = t->t_state < TCPS_ESTABLISHED, all, finstate;
+	u_int most = 0;
 
+	if (!synstate)
+		t->snd_nxt = tcpc_sack_skip(t, t->snd_nxt, &most);
 	p->p_off = synstate ? 0 : t->snd_nxt - t->snd_una;
 	p->p_flags = tcpc_state_flags(t);
-	p->p_len = synstate ? 0 : tcpc_plan_data(t, p->p_off);
+	p->p_len = synstate ? 0 : tcpc_plan_data(t, p->p_off, most);
 	if (synstate)
 		return ((p->p_flags & TH_SYN) != 0 ? t->snd_nxt == t->iss : t->t_acknow);
 	all = p->p_off + p->p_len == t->t_snd.b_len;
@@ -288,6 +308,49 @@ tcpc_check_persist(struct tcp_conn *t)
 }
 
 /*
+ * Send again what is lost (tcp_sack.c), as far as there is room on the way; with force at least one
+ * segment.
+ */
+void
+tcpc_sack_resend(struct tcp_conn *t, bool force)
+{
+	struct tcp_plan p;
+	u_int len, room;
+	uint32_t pipe;
+	tcp_seq seq;
+
+	while (tcpc_sack_hole(t, &seq, &len)) {
+		pipe = tcpc_sack_pipe(t);
+		room = t->snd_cwnd > pipe ? t->snd_cwnd - pipe : 0;
+		if (room < t->t_maxseg && !force)
+			break;
+		force = false;
+		p = (struct tcp_plan){ .p_off = seq - t->snd_una, .p_flags = TH_ACK };
+		p.p_len = MIN(MIN(len, MAX(room, t->t_maxseg)), tcpc_most(t));
+		p.p_len = MIN(p.p_len, t->t_snd.b_len - p.p_off);
+		if (t->t_sentfin && p.p_off + p.p_len == t->t_snd.b_len)
+			p.p_flags |= TH_FIN;
+		if (tcpc_send_segment(t, seq, &p) != 0)
+			break;
+		INSTAT_INC(tcp.tcps_sack_rexmits);
+		INSTAT_ADD(tcp.tcps_sack_rexmit_bytes, p.p_len);
+		t->t_highrxt = seq + p.p_len + ((p.p_flags & TH_FIN) != 0);
+		if (p.p_len == 0)
+			break;
+	}
+}
+
+/* An ACK alone: only those have room to say what has arrived out of order. */
+static void
+tcpc_ack_gap(struct tcp_conn *t)
+{
+	struct tcp_plan p = { .p_flags = TH_ACK };
+
+	if (t->t_sack && t->t_acknow && !TAILQ_EMPTY(&t->t_oos))
+		(void)tcpc_send_segment(t, t->snd_max, &p);
+}
+
+/*
  * Send what can be sent.  ENOBUFS leaves the rest for the next ACK or the timer.
  */
 int
@@ -300,6 +363,10 @@ tcpc_output(struct tcp_conn *t)
 	mtx_assert(&t->t_mtx, MA_OWNED);
 	if (t->t_state == TCPS_CLOSED || t->t_state == TCPS_LISTEN)
 		return (0);
+	if (t->t_state >= TCPS_ESTABLISHED)
+		tcpc_ack_gap(t);
+	if (t->t_recovery && t->t_sack)
+		tcpc_sack_resend(t, false);
 	while (tcpc_plan(t, &p)) {
 		seq = p.p_len > 0 || (p.p_flags & (TH_SYN | TH_FIN)) != 0 ? t->snd_nxt : t->snd_max;
 		error = tcpc_send_segment(t, seq, &p);

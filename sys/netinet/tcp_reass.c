@@ -200,6 +200,7 @@ tcpc_data_input(struct tcp_conn *t, struct tcp_segment *s)
 		tcpc_deliver(t, m, s->s_len, (s->s_flags & TH_FIN) != 0);
 	} else {
 		t->t_acknow = true;
+		t->t_ooslast = s->s_seq;
 		tcpc_oos_insert(t, s, m);
 		tcpc_oos_pull(t);
 	}

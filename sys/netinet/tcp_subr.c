@@ -344,6 +344,16 @@ tcpc_send_reset(struct tcp_conn *t)
 	NET_EPOCH_EXIT(et);
 }
 
+static void
+tcpc_parse_sack(struct tcp_segment *s, const uint8_t *p, u_int left)
+{
+	for (s->s_nsack = 0; left >= TCPOLEN_SACK && s->s_nsack < TCP_MAX_SACK;
+	    p += TCPOLEN_SACK, left -= TCPOLEN_SACK) {
+		s->s_sack[s->s_nsack].sk_start = be32dec(p);
+		s->s_sack[s->s_nsack++].sk_end = be32dec(p + sizeof(tcp_seq));
+	}
+}
+
 /* Parse the options; what is malformed ends them. */
 static void
 tcpc_parse_options(struct tcp_segment *s, const uint8_t *p, u_int left)
@@ -364,7 +374,10 @@ tcpc_parse_options(struct tcp_segment *s, const uint8_t *p, u_int left)
 			s->s_ts = true;
 			s->s_tsval = be32dec(p + 2);
 			s->s_tsecr = be32dec(p + 6);
-		}
+		} else if (p[0] == TCPOPT_SACK_PERMITTED && len == TCPOLEN_SACK_PERMITTED)
+			s->s_sackok = true;
+		else if (p[0] == TCPOPT_SACK)
+			tcpc_parse_sack(s, p + TCPOLEN_SACKHDR, len - TCPOLEN_SACKHDR);
 	}
 }
 

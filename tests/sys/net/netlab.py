@@ -245,21 +245,29 @@ def blob(number: int, size: int) -> bytes:
     return random.Random(number).randbytes(size)
 
 
+def listen_hash(server: Peer, host: str, pause: float = 0) -> subprocess.Popen[str]:
+    """Take one connection and print the hash of what comes; pause makes it a slow reader."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    accept = f"import hashlib, socket, time; l = socket.socket({int(family)});" \
+             "l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1);" \
+             "l.bind((\"\", 5301)); l.listen(); s, a = l.accept();" \
+             "h = hashlib.sha256();" \
+             "more = iter(lambda: s.recv(1 << 16), b\"\");" \
+             f"[(h.update(d), time.sleep({pause})) for d in more];" \
+             "print(h.hexdigest())"
+    listener = server.start(f"{sys.executable} -c '{accept}'")
+    wait_for("listener", lambda: server.run("ss -Hltn sport = 5301"))
+    return listener
+
+
 def transfer_starts(client: Peer, server: Peer, host: str,
                     size: int) -> list[subprocess.Popen[str]]:
     """Start to send random bytes over TCP; transfer_ends() compares what came."""
     data = f"{sys.executable} -c 'import random, sys;" \
            f"sys.stdout.buffer.write(random.Random({size}).randbytes({size}))'"
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     connect = f"import socket, sys; s = socket.create_connection((\"{host}\", 5301));" \
               "s.sendall(sys.stdin.buffer.read())"
-    accept = f"import hashlib, socket; l = socket.socket({int(family)});" \
-             "l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1);" \
-             "l.bind((\"\", 5301)); l.listen(); s, a = l.accept();" \
-             "h = hashlib.sha256(); [h.update(d) for d in iter(lambda: s.recv(1 << 20), b\"\")];" \
-             "print(h.hexdigest())"
-    listener = server.start(f"{sys.executable} -c '{accept}'")
-    wait_for("listener", lambda: server.run("ss -Hltn sport = 5301"))
+    listener = listen_hash(server, host)
     sender = client.start(f"sh -c {shlex.quote(data + ' | ' + sys.executable)}"
                           f"{shlex.quote(' -c ' + shlex.quote(connect))}")
     return [sender, listener]

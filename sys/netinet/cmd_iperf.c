@@ -1,0 +1,291 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * iperf: how fast is TCP between this host and another, with iperf 2 at the other end.
+ *
+ *	iperf -s [-p port] [-n bytes]	take connections until ^C, or until so much has come
+ *	iperf -c host [-p port] [-P streams] [-t seconds | -n bytes] [-l length]
+ *
+ * A stream is a connection and a thread.  What the protocol asks for is little: a sender may begin
+ * with a header that asks for more than a plain transfer, and one of zeros asks for nothing.
+ *
+ * Exit status 1 if a stream could not be made, or broke.
+ *
+ * Gaps: UDP, transfers both ways at once, reports while it runs.
+ */
+
+#include <netinet/inet_stack.h>
+#include <netinet/tcp_conn.h>
+#include <sys/kthread.h>
+#include <sys/proc.h>
+#include <kern/console.h>
+
+#define	IPERF_PORT	5001
+#define	IPERF_LENGTH	(128 * 1024)
+#define	IPERF_STREAMS	64
+#define	IPERF_WAIT	(60 * SBT_1S)
+#define	IPERF_SLICE	(SBT_1S / 10)
+
+struct iperf;
+
+struct iperf_stream {
+	struct iperf	*is_iperf;
+	struct tcp_conn	*is_conn;
+	u_int		 is_id;
+	uint64_t	 is_bytes;
+	sbintime_t	 is_took;
+	int		 is_error;
+};
+
+struct iperf {
+	uint64_t	i_port;
+	uint64_t	i_nstreams;
+	uint64_t	i_seconds;
+	uint64_t	i_bytes;	/* 0: by time */
+	uint64_t	i_length;
+	volatile bool	i_stop;
+	/* Of the streams that have begun. */
+	struct mtx	i_mtx;
+	u_int		i_running;
+	u_int		i_begun;
+	uint64_t	i_total;
+	int		i_error;
+};
+
+static void
+iperf_report(const char *who, uint64_t bytes, sbintime_t took)
+{
+	uint64_t us = MAX(sbttous(took), 1), mbits = bytes * 8 * 100 / us;
+
+	printf("[%3s] 0.0000-%ju.%04ju sec  %ju bytes  %ju.%02ju Mbits/sec\n", who,
+	    (uintmax_t)us / 1000000, (uintmax_t)us / 100 % 10000, (uintmax_t)bytes,
+	    (uintmax_t)mbits / 100, (uintmax_t)mbits % 100);
+}
+
+/* A stream has ended. */
+static void
+iperf_done(struct iperf_stream *s)
+{
+	struct iperf *i = s->is_iperf;
+	char who[12];
+
+	snprintf(who, sizeof(who), "%u", s->is_id);
+	iperf_report(who, s->is_bytes, s->is_took);
+	if (s->is_error != 0)
+		(void)cmd_err("iperf", s->is_error, "stream %u", s->is_id);
+	tcpc_close(s->is_conn);
+	mtx_lock(&i->i_mtx);
+	i->i_total += s->is_bytes;
+	if (i->i_error == 0)
+		i->i_error = s->is_error;
+	i->i_running--;
+	wakeup(i);
+	mtx_unlock(&i->i_mtx);
+	free(s, M_INET);
+}
+
+static void
+iperf_receive(void *arg)
+{
+	struct iperf_stream *s = arg;
+	sbintime_t start = sbinuptime();
+	size_t len;
+
+	do {
+		len = s->is_iperf->i_length;
+		s->is_error = tcpc_recv(s->is_conn, NULL, &len, IPERF_WAIT);
+		if (s->is_error == 0)
+			s->is_bytes += len;
+	} while (s->is_error == 0 && len > 0 && !s->is_iperf->i_stop);
+	s->is_took = sbinuptime() - start;
+	iperf_done(s);
+	kthread_exit();
+}
+
+/* All is sent when the other side has closed, too. */
+static void
+iperf_send_end(struct iperf_stream *s)
+{
+	size_t len;
+
+	tcpc_shutdown(s->is_conn);
+	do {
+		len = s->is_iperf->i_length;
+		s->is_error = tcpc_recv(s->is_conn, NULL, &len, IPERF_WAIT);
+	} while (s->is_error == 0 && len > 0);
+}
+
+static void
+iperf_send(void *arg)
+{
+	struct iperf_stream *s = arg;
+	struct iperf *i = s->is_iperf;
+	sbintime_t start = sbinuptime(), end = start + i->i_seconds * SBT_1S;
+	size_t len;
+	char *buf;
+
+	buf = malloc(i->i_length, M_INET, M_WAITOK | M_ZERO);
+	while (s->is_error == 0 && !i->i_stop &&
+	    (i->i_bytes != 0 ? s->is_bytes < i->i_bytes : sbinuptime() < end)) {
+		len = i->i_bytes != 0 ? MIN(i->i_length, i->i_bytes - s->is_bytes) : i->i_length;
+		s->is_error = tcpc_send(s->is_conn, buf, len, IPERF_WAIT);
+		if (s->is_error == 0)
+			s->is_bytes += len;
+	}
+	if (s->is_error == 0)
+		iperf_send_end(s);
+	s->is_took = sbinuptime() - start;
+	free(buf, M_INET);
+	iperf_done(s);
+	kthread_exit();
+}
+
+/* Begin a stream, which takes over the connection. */
+static int
+iperf_begin(struct iperf *i, struct tcp_conn *t, void (*func)(void *))
+{
+	struct iperf_stream *s;
+	int error;
+
+	s = malloc(sizeof(*s), M_INET, M_WAITOK | M_ZERO);
+	s->is_iperf = i;
+	s->is_conn = t;
+	mtx_lock(&i->i_mtx);
+	s->is_id = ++i->i_begun;
+	i->i_running++;
+	mtx_unlock(&i->i_mtx);
+	error = kthread_add(func, s, NULL, NULL, 0, 0, "iperf %u", s->is_id);
+	if (error != 0) {
+		s->is_error = error;
+		iperf_done(s);
+	}
+	return (error);
+}
+
+/* Wait for the streams; ^C ends them. */
+static void
+iperf_wait(struct iperf *i)
+{
+	mtx_lock(&i->i_mtx);
+	while (i->i_running > 0) {
+		if (cmd_interrupted())
+			i->i_stop = true;
+		(void)msleep_sbt(i, &i->i_mtx, 0, "iperf", IPERF_SLICE, 0, 0);
+	}
+	mtx_unlock(&i->i_mtx);
+}
+
+static bool
+iperf_enough(struct iperf *i)
+{
+	bool enough;
+
+	mtx_lock(&i->i_mtx);
+	enough = i->i_bytes != 0 && i->i_running == 0 && i->i_total >= i->i_bytes;
+	mtx_unlock(&i->i_mtx);
+	return (enough);
+}
+
+static int
+iperf_server(struct iperf *i)
+{
+	struct tcp_conn *l, *t;
+	int error;
+
+	error = tcpc_listen(NULL, i->i_port, 2 * IPERF_STREAMS, &l);
+	if (error != 0)
+		return (error);
+	printf("Server listening on TCP port %ju\n", (uintmax_t)i->i_port);
+	while (!iperf_enough(i)) {
+		error = tcpc_accept(l, IPERF_SLICE, &t);
+		if (error == EWOULDBLOCK)
+			continue;
+		if (error == 0)
+			error = iperf_begin(i, t, iperf_receive);
+		if (error != 0)
+			break;
+	}
+	i->i_stop = true;
+	tcpc_close(l);
+	iperf_wait(i);
+	return (error == EINTR || error == EWOULDBLOCK ? 0 : error);
+}
+
+static int
+iperf_client(struct iperf *i, const char *host)
+{
+	sbintime_t start;
+	struct tcp_conn *t;
+	struct in6_addr a;
+	u_int scope;
+	uint64_t n;
+	int error;
+
+	error = inet_resolve(host, AF_UNSPEC, &a, &scope);
+	start = sbinuptime();
+	for (n = 0; n < i->i_nstreams && error == 0; n++) {
+		error = tcpc_connect(&a, scope, i->i_port, IPERF_WAIT, &t);
+		if (error == 0)
+			error = iperf_begin(i, t, iperf_send);
+	}
+	if (error != 0)
+		i->i_stop = true;
+	iperf_wait(i);
+	if (error == 0 && i->i_nstreams > 1)
+		iperf_report("SUM", i->i_total, sbinuptime() - start);
+	return (error);
+}
+
+/* The number of an option. */
+static uint64_t *
+iperf_number(struct iperf *i, int ch)
+{
+	switch (ch) {
+	case 'l':
+		return (&i->i_length);
+	case 'n':
+		return (&i->i_bytes);
+	case 'p':
+		return (&i->i_port);
+	case 'P':
+		return (&i->i_nstreams);
+	default:
+		return (&i->i_seconds);
+	}
+}
+
+static int
+cmd_iperf(int argc, char **argv)
+{
+	struct cmd_getopt g = { .optind = 1 };
+	struct iperf i = { .i_port = IPERF_PORT, .i_nstreams = 1, .i_seconds = 10,
+	    .i_length = IPERF_LENGTH };
+	const char *host = NULL;
+	bool server = false;
+	int ch, error;
+
+	while ((ch = cmd_getopt(&g, argc, argv, "c:l:n:p:P:st:")) != -1) {
+		if (ch == 'c')
+			host = g.optarg;
+		else if (ch == 's')
+			server = true;
+		else if (ch == '?' || cmd_expand_number(g.optarg, iperf_number(&i, ch)) != 0)
+			return (cmd_usage("iperf"));
+	}
+	if (server == (host != NULL) || g.optind != argc || i.i_port == 0 || i.i_port > 65535 ||
+	    i.i_nstreams == 0 || i.i_nstreams > IPERF_STREAMS || i.i_length == 0 ||
+	    i.i_length > IPERF_LENGTH)
+		return (cmd_usage("iperf"));
+	mtx_init(&i.i_mtx, "iperf", NULL, MTX_DEF);
+	error = server ? iperf_server(&i) : iperf_client(&i, host);
+	mtx_destroy(&i.i_mtx);
+	if (error != 0)
+		return (cmd_err("iperf", error, "%s", server ? "server" : host));
+	return (i.i_error != 0);
+}
+CONSOLE_CMD(iperf, cmd_iperf, "iperf -s [-p port] [-n bytes] | "
+    "iperf -c host [-p port] [-P streams] [-t seconds | -n bytes] [-l length]");
