@@ -17,14 +17,15 @@
 static void
 rejects_absurd_sizes(const struct impl *im)
 {
-	static const uint16_t sizes[] = { 0, 3, 12, 1000, 32769, 65535 };
+	const uint16_t *size;
 	struct peer *pe;
-	u_int i;
 	int error;
 
-	for (i = 0; i < nitems(sizes); i++) {
-		error = im->im_create(im, sizes[i], 4, &pe);
-		CHECK(error == EINVAL, "size %u: %d", sizes[i], error);
+	error = im->im_create(im, 0, 4, &pe);
+	CHECK(error == EINVAL, "no slots: %d", error);
+	for (size = im->im_no_sizes; *size != 0; size++) {
+		error = im->im_create(im, *size, 4, &pe);
+		CHECK(error == EINVAL, "size %u: %d", *size, error);
 	}
 	error = im->im_create(im, 16, 0, &pe);
 	CHECK(error == EINVAL, "no segments: %d", error);
@@ -34,13 +35,13 @@ rejects_absurd_sizes(const struct impl *im)
 static void
 takes_extreme_sizes(const struct impl *im)
 {
-	static const uint16_t sizes[] = { 1, 2, 4096, 32768 };
+	const uint16_t *size;
 	struct fix f;
 	uintptr_t n;
-	u_int i;
 
-	for (i = 0; i < nitems(sizes); i++) {
-		fix_open(&f, im, sizes[i], 2);
+	for (size = im->im_sizes; *size != 0; size++) {
+		fix_open(&f, im, *size, 2);
+		CHECK(f.q->q_size == *size, "%u slots, not %u", f.q->q_size, *size);
 		for (n = 1; n < 10; n++)
 			fix_turn(&f, n);
 		fix_close(&f);
@@ -92,31 +93,46 @@ chain_arrives_as_put(const struct impl *im)
 	fix_close(&f);
 }
 
+/* How many slots does a chain take? */
+static int
+prepared(struct fix *f, int nread, int nwrite)
+{
+	bus_dma_segment_t segs[PEER_MAX_SEGS] = { { 0x1000, 1 } };
+	struct pvq_chain pc = {
+		.pc_segs = segs,
+		.pc_nread = nread,
+		.pc_nwrite = nwrite,
+		.pc_cookie = segs,
+	};
+	int slots;
+
+	if (f->im->im_chain != NULL && nread + nwrite > 0)
+		f->im->im_chain(f->pe, &pc);
+	slots = pvq_prepare(f->q, &pc);
+	host_free(pc.pc_msgs);
+	return (slots);
+}
+
 static void
 prepare_counts_slots(const struct impl *im)
 {
-	bus_dma_segment_t segs[PEER_MAX_SEGS] = { { 0x1000, 1 } };
-	struct pvq_chain pc = { .pc_segs = segs, .pc_cookie = segs };
 	struct fix f;
-	int slots;
+	int nread, slots;
 
 	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
-	CHECK(pvq_prepare(f.q, &pc) == 0, "an empty chain");
-	for (pc.pc_nread = 1; pc.pc_nread <= FIX_MAX_SEGS; pc.pc_nread++) {
-		slots = pvq_prepare(f.q, &pc);
-		CHECK(slots >= 1 && slots <= pc.pc_nread, "%u segments: %d", pc.pc_nread, slots);
+	CHECK(prepared(&f, 0, 0) == 0, "an empty chain");
+	for (nread = 1; nread <= FIX_MAX_SEGS; nread++) {
+		slots = prepared(&f, nread, 0);
+		CHECK(slots >= 1 && slots <= nread, "%d segments: %d", nread, slots);
 	}
-	CHECK(pvq_prepare(f.q, &pc) == 0, "one segment too many");
-	pc.pc_nread = 3;
-	pc.pc_nwrite = FIX_MAX_SEGS - 2;
-	CHECK(pvq_prepare(f.q, &pc) == 0, "one segment too many, both ways");
+	CHECK(prepared(&f, nread, 0) == 0, "one segment too many");
+	CHECK(prepared(&f, 3, FIX_MAX_SEGS - 2) == 0, "one segment too many, both ways");
 	fix_close(&f);
 
-	/* More segments than the ring has slots are never possible, whatever the driver said. */
+	/* With a slot each there can't be more than the ring has, whatever the driver said. */
 	fix_open(&f, im, 4, 64);
-	pc.pc_nread = 5;
-	pc.pc_nwrite = 0;
-	CHECK(pvq_prepare(f.q, &pc) == 0, "longer than the ring (2.7.5.3.1)");
+	slots = prepared(&f, 5, 0);
+	CHECK((slots == 0) == im_can(im, IM_SEG_SLOTS), "%d slots of 4 (2.7.5.3.1)", slots);
 	fix_close(&f);
 }
 
@@ -131,7 +147,7 @@ nothing_is_seen_before_commit(const struct impl *im)
 	CHECK(fix_put(&f, 2, 2, 0) == 0, "no room");
 	CHECK(!f.po->po_fetch(f.pe, &pr), "seen before commit");
 	CHECK(pvq_inflight(f.q) == 0, "in flight before commit");
-	pvq_commit(f.q);
+	fix_commit(&f);
 	CHECK(pvq_inflight(f.q) == 2, "%d in flight", pvq_inflight(f.q));
 	fix_fetch(&f, &pr, 1, 1, 1);
 	fix_fetch(&f, &pr, 2, 2, 0);
@@ -152,11 +168,11 @@ abort_takes_back_what_is_staged(const struct impl *im)
 		room = pvq_room(f.q);
 		CHECK(fix_put(&f, 10 + round, 1, 2) == 0, "no room");
 		CHECK(fix_put(&f, 11 + round, 0, 1) == 0, "no room");
-		pvq_abort(f.q);
+		fix_abort(&f);
 		CHECK(pvq_room(f.q) == room, "%d slots, were %d", pvq_room(f.q), room);
 	}
 	CHECK(pvq_inflight(f.q) == 1, "%d in flight", pvq_inflight(f.q));
-	pvq_commit(f.q);
+	fix_commit(&f);
 	fix_post(&f, 2, 1, 1);
 	fix_fetch(&f, &pr, 1, 1, 1);
 	fix_fetch(&f, &pr, 2, 1, 1);
@@ -177,7 +193,7 @@ full_ring_says_enospc(const struct impl *im)
 	CHECK(n == FIX_SIZE + 1, "%lu chains", n - 1);
 	CHECK(f.q->q_stats.qs_full == 1, "%ju", (uintmax_t)f.q->q_stats.qs_full);
 	CHECK(pvq_reserve(f.q, 1) == ENOSPC && pvq_reserve(f.q, 0) == 0, "reserve");
-	pvq_commit(f.q);
+	fix_commit(&f);
 	CHECK(fix_put(&f, n, 0, 1) == ENOSPC, "room in a full ring");
 	fix_fetch(&f, &pr, 1, 0, 1);
 	fix_complete(&f, &pr, 0);
@@ -224,17 +240,17 @@ get_takes_no_more_than_asked(const struct impl *im)
 	int i;
 
 	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
-	CHECK(pvq_get(f.q, done, FIX_SIZE) == 0, "something in a new queue");
+	CHECK(fix_collect(&f, done, FIX_SIZE) == 0, "something in a new queue");
 	for (n = 1; n <= 10; n++) {
 		fix_post(&f, n, 0, 1);
 		fix_fetch(&f, &pr, n, 0, 1);
 		f.po->po_complete(f.pe, pr.pr_id, 1);
 	}
-	CHECK(pvq_get(f.q, done, FIX_SIZE) == 0, "seen before it is published");
+	CHECK(fix_collect(&f, done, FIX_SIZE) == 0, "seen before it is published");
 	f.po->po_publish(f.pe);
-	CHECK(pvq_get(f.q, done, 3) == 3, "first three");
-	CHECK(pvq_get(f.q, done + 3, 5) == 5, "next five");
-	CHECK(pvq_get(f.q, done + 8, FIX_SIZE - 8) == 2, "last two");
+	CHECK(fix_collect(&f, done, 3) == 3, "first three");
+	CHECK(fix_collect(&f, done + 3, 5) == 5, "next five");
+	CHECK(fix_collect(&f, done + 8, FIX_SIZE - 8) == 2, "last two");
 	for (i = 0; i < 10; i++)
 		CHECK((uintptr_t)done[i].pd_cookie == (uintptr_t)i + 1, "%d: %p", i,
 		    done[i].pd_cookie);
@@ -244,9 +260,10 @@ get_takes_no_more_than_asked(const struct impl *im)
 static void
 drain_gives_back_in_order(const struct impl *im)
 {
+	int first = im_can(im, IM_ANY_ORDER) ? 5 : 0, second = im_can(im, IM_ANY_ORDER) ? 0 : 1;
 	struct peer_chain pr[12];
 	struct fix f;
-	uintptr_t n;
+	int n;
 
 	fix_open(&f, im, 64, FIX_MAX_SEGS);
 	for (n = 1; n <= 40; n++)
@@ -255,19 +272,19 @@ drain_gives_back_in_order(const struct impl *im)
 		fix_post(&f, 100 + n, 1, 1);
 		fix_fetch(&f, &pr[n], 100 + n, 1, 1);
 	}
-	fix_complete(&f, &pr[5], 0);
-	fix_complete(&f, &pr[0], 0);
-	fix_get(&f, 105, 0);
-	fix_get(&f, 100, 0);
+	fix_complete(&f, &pr[first], 0);
+	fix_complete(&f, &pr[second], 0);
+	fix_get(&f, 100 + first, 0);
+	fix_get(&f, 100 + second, 0);
 	CHECK(fix_put(&f, 999, 1, 1) == 0, "no room");
-	pvq_abort(f.q);
+	fix_abort(&f);
 	CHECK(pvq_reinit(f.q) == EBUSY, "reinit while in flight");
-	for (n = 101; n < 112; n++) {
-		if (n == 105)
+	for (n = 0; n < 12; n++) {
+		if (n == first || n == second)
 			continue;
-		CHECK((uintptr_t)pvq_drain(f.q) == n, "not %lu", n);
+		CHECK((uintptr_t)fix_drain(&f) == 100U + n, "not %d", n);
 	}
-	CHECK(pvq_drain(f.q) == NULL, "one too many");
+	CHECK(fix_drain(&f) == NULL, "one too many");
 	CHECK(pvq_inflight(f.q) == 0, "%d in flight", pvq_inflight(f.q));
 	fix_close(&f);
 }
@@ -285,7 +302,7 @@ reinit_makes_a_new_queue(const struct impl *im)
 			fix_turn(&f, n);
 		fix_post(&f, 200, 2, 2);
 		pvq_break(f.q, PVQ_FAULT_OWNER, 0);
-		CHECK((uintptr_t)pvq_drain(f.q) == 200, "drain");
+		CHECK((uintptr_t)fix_drain(&f) == 200, "drain");
 		CHECK(pvq_reinit(f.q) == 0, "reinit");
 		CHECK(!pvq_broken(f.q), "still broken");
 		im->im_reset(f.pe);
@@ -320,10 +337,10 @@ statistics_are_right(const struct impl *im)
 	fix_turn(&f, 1);
 	fix_post(&f, 2, 2, 2);
 	CHECK(fix_put(&f, 3, 1, 0) == 0, "no room");
-	pvq_abort(f.q);
+	fix_abort(&f);
 	CHECK(qs->qs_chains == 2 && qs->qs_segs == 5 && qs->qs_done == 1, "%ju, %ju, %ju",
 	    (uintmax_t)qs->qs_chains, (uintmax_t)qs->qs_segs, (uintmax_t)qs->qs_done);
-	CHECK(qs->qs_indirect == (im->im_indirect ? 1 : 0), "%ju", (uintmax_t)qs->qs_indirect);
+	CHECK(qs->qs_indirect == (im_can(im, IM_INDIRECT) ? 1 : 0), "%ju", (uintmax_t)qs->qs_indirect);
 	before = kpi_sysctls;
 	pvq_sysctl(f.q, NULL, NULL);
 	CHECK(kpi_sysctls == before + 11, "%d sysctls", kpi_sysctls - before);
@@ -347,7 +364,7 @@ thread_put(void *arg)
 	for (n = 1; n <= THREAD_CHAINS; n++) {
 		while (fix_put(&ts->f, n, n % 3, 1 + n % 2) != 0)
 			host_yield();
-		pvq_commit(ts->f.q);
+		fix_commit(&ts->f);
 	}
 }
 
@@ -360,7 +377,7 @@ thread_get(void *arg)
 	int got, i;
 
 	for (n = 1; n <= THREAD_CHAINS;) {
-		got = pvq_get(ts->f.q, done, 8);
+		got = fix_collect(&ts->f, done, 8);
 		CHECK(!pvq_broken(ts->f.q), "fault %u", ts->f.q->q_fault);
 		if (got == 0)
 			host_yield();
@@ -399,8 +416,8 @@ sides_run_at_the_same_time(const struct impl *im)
 }
 
 const struct pvq_test pvq_basic_tests[] = {
-	{ "rejects_absurd_sizes", "0, too large, not a power of two", rejects_absurd_sizes },
-	{ "takes_extreme_sizes", "From 1 slot to 32,768", takes_extreme_sizes },
+	{ "rejects_absurd_sizes", "0, and what its ring can't have", rejects_absurd_sizes },
+	{ "takes_extreme_sizes", "The smallest and the largest", takes_extreme_sizes },
 	{ "creation_survives_shortage", "Any allocation may fail, and nothing leaks",
 	    creation_survives_shortage },
 	{ "chain_arrives_as_put", "Every mixture of segments reaches the other side",
@@ -411,7 +428,7 @@ const struct pvq_test pvq_basic_tests[] = {
 	{ "abort_takes_back_what_is_staged", "And nothing else", abort_takes_back_what_is_staged },
 	{ "full_ring_says_enospc", "Until a completion was collected", full_ring_says_enospc },
 	{ "completes_out_of_order", "Each cookie comes back with its own length",
-	    completes_out_of_order },
+	    completes_out_of_order, IM_ANY_ORDER },
 	{ "get_takes_no_more_than_asked", "And nothing that was not published",
 	    get_takes_no_more_than_asked },
 	{ "drain_gives_back_in_order", "What is in flight, as it was put",
@@ -421,5 +438,5 @@ const struct pvq_test pvq_basic_tests[] = {
 	{ "statistics_are_right", "And each has a sysctl", statistics_are_right },
 	{ "sides_run_at_the_same_time", "Put, get and peer in a thread each",
 	    sides_run_at_the_same_time },
-	{ NULL, NULL, NULL }
+	{ .name = NULL }
 };

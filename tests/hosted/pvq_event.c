@@ -56,7 +56,7 @@ one_kick_for_a_batch(const struct impl *im)
 	for (n = 1; n <= 10; n++)
 		fix_post(&f, n, 1, 0);
 	CHECK(pvq_kick(f.q) && f.pe->pe_kicks == 1, "%u kicks", f.pe->pe_kicks);
-	if (im->im_event) {
+	if (im_can(im, IM_EVENT)) {
 		/* The event index was passed, and nobody moved it: silence from here on. */
 		fix_post(&f, n, 1, 0);
 		CHECK(!pvq_kick(f.q), "kick past the event index");
@@ -157,10 +157,10 @@ interrupt_comes_when_asked_for(const struct impl *im)
 		}
 		CHECK(!pvq_intr_enable(f.q, after), "nothing waits");
 		/* No more than is in flight; 0 is 1; without event indices, the next one. */
-		want = im->im_event ? MAX(MIN((int)after, 8), 1) : 1;
+		want = im_can(im, IM_EVENT) ? MAX(MIN((int)after, 8), 1) : 1;
 		at = interrupt_comes_at(&f, pr, 8);
 		CHECK(at == want, "after %u: at %d, not %d", after, at, want);
-		CHECK(pvq_get(f.q, done, 8) == 8, "get");
+		CHECK(fix_collect(&f, done, 8) == 8, "get");
 	}
 	fix_close(&f);
 }
@@ -183,8 +183,8 @@ enable_sees_what_waits(const struct impl *im)
 	fix_complete(&f, &pr[1], 0);
 	CHECK(pvq_intr_enable(f.q, 1), "one waits");
 	CHECK(pvq_intr_enable(f.q, 2), "two wait");
-	CHECK(pvq_intr_enable(f.q, 3) == !im->im_event, "three do not");
-	CHECK(pvq_get(f.q, done, 4) == 2, "get");
+	CHECK(pvq_intr_enable(f.q, 3) == !im_can(im, IM_EVENT), "three do not");
+	CHECK(fix_collect(&f, done, 4) == 2, "get");
 	CHECK(!pvq_intr_enable(f.q, 1), "nothing waits");
 	fix_close(&f);
 }
@@ -269,7 +269,7 @@ wake_case(struct fix *f, uintptr_t pos, int n, u_int after, int at)
 	seen = step_end();
 	CHECK(waits || wake.interrupt, "lost: position %lu, %d chains, after %u, access %d", pos,
 	    n, after, at);
-	CHECK(pvq_get(f->q, done, 2) == n, "get");
+	CHECK(fix_collect(f, done, 2) == n, "get");
 	return (seen + 2);
 }
 
@@ -372,5 +372,5 @@ const struct pvq_test pvq_event_tests[] = {
 	    no_wakeup_is_lost },
 	{ "no_kick_is_lost", "Peer listens at any moment of commit and kick, at any index",
 	    no_kick_is_lost },
-	{ NULL, NULL, NULL }
+	{ .name = NULL }
 };

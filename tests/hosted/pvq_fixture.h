@@ -27,11 +27,23 @@
 #define	FIX_SIZE	16
 #define	FIX_MAX_SEGS	6
 
+/* What was shared for a chain, until it comes back. */
+struct fix_shared {
+	uintptr_t	 n;
+	int		 nsegs;
+	bus_dma_segment_t segs[];
+};
+
+#define	FIX_MAX_SHARED	4096	/* chains in flight have numbers that differ modulo this */
+
 struct fix {
 	const struct impl *im;
 	struct peer	*pe;
 	const struct peer_ops *po;
 	struct pvq	*q;
+	struct fix_shared *shared[FIX_MAX_SHARED];
+	uintptr_t	 staged[FIX_MAX_SHARED];
+	int		 nstaged;
 };
 
 /* Create a queue; fails the test if that fails. */
@@ -43,7 +55,17 @@ void	fix_close(struct fix *f);
 /* Put chain n, of so many segments; not committed.  Returns what pvq_reserve() said. */
 int	fix_put(struct fix *f, uintptr_t n, int nread, int nwrite);
 
-/* The same, committed, and it must work. */
+/* What is staged is committed, or taken back, and not shared any more. */
+void	fix_commit(struct fix *f);
+void	fix_abort(struct fix *f);
+
+/* pvq_get(): what it gives is not shared any more, and the peer has let go of it. */
+int	fix_collect(struct fix *f, struct pvq_done *done, int max);
+
+/* pvq_drain(), after the peer has let go of everything. */
+void	*fix_drain(struct fix *f);
+
+/* Put and commit chain n, and it must work. */
 void	fix_post(struct fix *f, uintptr_t n, int nread, int nwrite);
 
 /* The peer fetches a chain, which must be number n. */
@@ -66,11 +88,15 @@ struct pvq_test {
 	const char	*name;
 	const char	*descr;
 	void		(*body)(const struct impl *);
+	uint32_t	 needs;		/* IM_*: not run for a ring that can't */
 };
 
 extern const struct pvq_test pvq_basic_tests[];
 extern const struct pvq_test pvq_event_tests[];
 extern const struct pvq_test pvq_hostile_tests[];
 extern const struct pvq_test pvq_random_tests[];
+
+/* Of grant rings only. */
+extern const struct pvq_test grant_tests[];
 
 #endif /* !_PVQ_FIXTURE_H_ */

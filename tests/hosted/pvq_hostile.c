@@ -25,14 +25,14 @@ check_broken(struct fix *f, enum pvq_fault fault, int left)
 	int i;
 
 	CHECK(pvq_broken(f->q) && f->q->q_fault == fault, "fault %u, not %u", f->q->q_fault, fault);
-	CHECK(pvq_get(f->q, done, 4) == 0, "get from a broken queue");
+	CHECK(fix_collect(f, done, 4) == 0, "get from a broken queue");
 	CHECK(pvq_reserve(f->q, 1) == EIO, "reserve in a broken queue");
 	CHECK(!pvq_kick(f->q) && f->pe->pe_kicks == kicks, "kick of a broken queue");
 	CHECK(!pvq_intr_enable(f->q, 1), "broken queue claims work");
 	CHECK(f->q->q_stats.qs_faults == 1, "%ju faults", (uintmax_t)f->q->q_stats.qs_faults);
 	for (i = 0; i < left; i++)
-		CHECK(pvq_drain(f->q) != NULL, "%d of %d drained", i, left);
-	CHECK(pvq_drain(f->q) == NULL, "more than %d drained", left);
+		CHECK(fix_drain(f) != NULL, "%d of %d drained", i, left);
+	CHECK(fix_drain(f) == NULL, "more than %d drained", left);
 	CHECK(pvq_reinit(f->q) == 0 && !pvq_broken(f->q), "reinit");
 	f->im->im_reset(f->pe);
 	fix_turn(f, 77);
@@ -58,7 +58,7 @@ lie_case(const struct impl *im, enum peer_lie lie, enum pvq_fault fault)
 		fix_close(&f);
 		return;
 	}
-	got = pvq_get(f.q, done, 8);
+	got = fix_collect(&f, done, 8);
 	for (i = 0; i < got; i++)
 		CHECK((uintptr_t)done[i].pd_cookie == 2 && done[i].pd_len <= fix_room(2, 2),
 		    "cookie %p", done[i].pd_cookie);
@@ -106,7 +106,7 @@ length_too_long(const struct impl *im)
 	struct peer_chain pr;
 	struct fix f;
 
-	if (im->im_modern) {
+	if (im_can(im, IM_MODERN)) {
 		lie_case(im, LIE_LEN, PVQ_FAULT_LEN);
 		lie_case(im, LIE_LEN_HUGE, PVQ_FAULT_LEN);
 		return;
@@ -153,7 +153,7 @@ good_ones_before_a_lie_come_out(const struct impl *im)
 	f.po->po_complete(f.pe, pr[2].pr_id, 1);
 	f.po->po_complete(f.pe, pr[0].pr_id, 2);
 	if (f.po->po_lie(f.pe, LIE_ID_HUGE, &pr[1])) {
-		CHECK(pvq_get(f.q, done, 8) == 2, "the good ones");
+		CHECK(fix_collect(&f, done, 8) == 2, "the good ones");
 		CHECK((uintptr_t)done[0].pd_cookie == 3 && (uintptr_t)done[1].pd_cookie == 1,
 		    "cookies");
 		check_broken(&f, PVQ_FAULT_ID, 2);
@@ -176,7 +176,7 @@ staged_chain_cannot_be_completed(const struct impl *im)
 	fix_post(&f, 2, 0, 1);
 	fix_fetch(&f, &next, 2, 0, 1);
 	id = next.pr_id;
-	while (pvq_drain(f.q) != NULL)
+	while (fix_drain(&f) != NULL)
 		continue;
 	CHECK(pvq_reinit(f.q) == 0, "reinit");
 	im->im_reset(f.pe);
@@ -186,7 +186,7 @@ staged_chain_cannot_be_completed(const struct impl *im)
 	CHECK(fix_put(&f, 2, 0, 1) == 0, "no room");
 	f.po->po_complete(f.pe, id, 0);
 	f.po->po_publish(f.pe);
-	CHECK(pvq_get(f.q, done, 4) == 0, "a chain that nobody committed");
+	CHECK(fix_collect(&f, done, 4) == 0, "a chain that nobody committed");
 	CHECK(f.q->q_fault == PVQ_FAULT_ID, "fault %u", f.q->q_fault);
 	fix_close(&f);
 }
@@ -197,7 +197,7 @@ scribbling_fools_nobody(const struct impl *im)
 	struct peer_chain pr[6];
 	struct fix f;
 	uint32_t seed;
-	int i;
+	int i, n;
 
 	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
 	for (seed = 1; seed < 300; seed++) {
@@ -206,10 +206,11 @@ scribbling_fools_nobody(const struct impl *im)
 			fix_fetch(&f, &pr[i], i + 1, 1, 2);
 		}
 		f.po->po_scribble(f.pe, seed);
-		for (i = 3; i >= 0; i--) {
-			fix_complete(&f, &pr[i], i);
-			f.po->po_scribble(f.pe, seed * 17 + i);
-			fix_get(&f, i + 1, i);
+		for (i = 0; i < 4; i++) {
+			n = im_can(im, IM_ANY_ORDER) ? 3 - i : i;
+			fix_complete(&f, &pr[n], n);
+			f.po->po_scribble(f.pe, seed * 17 + n);
+			fix_get(&f, n + 1, n);
 		}
 		CHECK(pvq_room(f.q) == FIX_SIZE, "%d free", pvq_room(f.q));
 	}
@@ -247,22 +248,24 @@ log_is_not_flooded(const struct impl *im)
 }
 
 const struct pvq_test pvq_hostile_tests[] = {
-	{ "hostile_id_out_of_range", "An id that no chain can have", id_out_of_range },
+	{ "hostile_id_out_of_range", "An id that no chain can have", id_out_of_range,
+	    IM_ANY_ORDER },
 	{ "hostile_id_not_in_flight", "An id that is idle, or not a chain's first",
-	    id_not_in_flight },
-	{ "hostile_id_completed_twice", "The second time breaks the queue", id_completed_twice },
+	    id_not_in_flight, IM_ANY_ORDER },
+	{ "hostile_id_completed_twice", "The second time breaks the queue", id_completed_twice,
+	    IM_ANY_ORDER },
 	{ "hostile_index_ahead", "More completions than there are chains", index_ahead },
 	{ "hostile_length_too_long", "Breaks a modern queue; is cut in a legacy one",
-	    length_too_long },
+	    length_too_long, IM_LENGTHS },
 	{ "hostile_length_of_nothing_writable", "Bytes written where none could be: counted",
-	    length_of_nothing_writable },
+	    length_of_nothing_writable, IM_LENGTHS },
 	{ "hostile_good_ones_before_a_lie_come_out", "And nothing after it",
-	    good_ones_before_a_lie_come_out },
+	    good_ones_before_a_lie_come_out, IM_ANY_ORDER },
 	{ "hostile_staged_chain_cannot_be_completed", "It is not the device's yet",
-	    staged_chain_cannot_be_completed },
-	{ "hostile_scribbling_fools_nobody", "Descriptors and avail ring overwritten at any time",
+	    staged_chain_cannot_be_completed, IM_ANY_ORDER },
+	{ "hostile_scribbling_fools_nobody", "What only the driver writes is overwritten at any time",
 	    scribbling_fools_nobody },
 	{ "owner_may_break_it", "And the first fault stays", owner_may_break_it },
 	{ "log_is_not_flooded", "However often it breaks", log_is_not_flooded },
-	{ NULL, NULL, NULL }
+	{ .name = NULL }
 };

@@ -43,9 +43,9 @@
  * broken (pvq_break): from then on put, get, kick and intr_enable do nothing and say EIO or 0, and
  * pvq_drain() is the one way to the cookies.  The owner then resets the device.
  *
- * Locking.  None here.  The owner serialises the putting side (reserve, put, abort, commit, kick)
- * and the getting side (get, intr_enable, intr_disable).  Implementations let the two sides run at
- * the same time only if the owner says so with PVQ_F_SPLIT_LOCKS; else one lock covers both.
+ * Locking.  None here.  The owner serialises the putting side (reserve, share, put, abort, commit,
+ * kick) and the getting side (get, intr_enable, intr_disable).  Implementations let the two sides run
+ * at the same time only if the owner says so with PVQ_F_SPLIT_LOCKS; else one lock covers both.
  * pvq_drain(), pvq_reinit() and pvq_free() need both sides to be quiet.
  *
  * Cost.  One indirect call a batch of chains, for put and for get alike; none for a segment.
@@ -233,7 +233,8 @@ pvq_reserve(struct pvq *q, int slots)
  * Make a chain's memory visible to the other side.  bus_dmamap_load(9) came before, with a tag of
  * the transport's limits, and bus_dmamap_sync(9) comes after.
  *
- * Returns 0, or ENOMEM if there are no grant references left: nothing is shared then.
+ * Returns 0, or ENOMEM if there are no grant references left: nothing is shared then, and the chain is
+ * as it was.
  */
 static inline int
 pvq_share(struct pvq *q, struct pvq_chain *pc)
@@ -319,6 +320,8 @@ pvq_get(struct pvq *q, struct pvq_done *done, int max)
 /*
  * Ask for an interrupt when `after` more chains have completed (1: at the next one), or when all
  * that is in flight now has, if that is less.  Without event indices any number means the next one.
+ * A ring that counts messages rather than chains (a grant ring on which a chain is several) comes as
+ * near as it can to what is between the next one and all.
  * A new queue has its interrupt enabled, for the first completion.
  *
  * Returns true if that many already wait, so that none is coming: call pvq_get() again, or lose

@@ -42,8 +42,9 @@
  *	intr_enable  rsp_event   full   rsp_prod; the mirror image
  *
  * Trust.  rsp_prod may not be ahead of what was committed.  A response is copied out, and the copy
- * is what is checked and handed to the owner; its id must be in flight.  req_event can be anything.
- * Slots that hold requests are never read back.
+ * is what is checked and handed to the owner; its id must be in flight, and what says that it answers
+ * a request without an id needs one that was not answered.  req_event can be anything.  Slots that
+ * hold requests are never read back.
  *
  * Locking.  None here: see pvq.h.  The put side and the get side may run at the same time, always;
  * gs_state is what hands an id from one to the other.
@@ -67,7 +68,7 @@ static MALLOC_DEFINE(M_GRANT_RING, "grant_ring", "Xen shared rings");
 
 #define	GRANT_RING_HEADER	64	/* bytes before the slots */
 #define	GRANT_RING_MAX_MSGS	32	/* bits of pc_noid */
-#define	GRANT_RING_BATCH	32	/* references taken at a time */
+#define	GRANT_RING_BATCH	32	/* references ended at a time */
 #define	GRANT_RING_NEVER	(1U << 31)	/* half a turn ahead */
 
 /* xen/io/ring.h makes this for each protocol; the part before the slots is the same for all. */
@@ -109,17 +110,21 @@ struct grant_ring {
 	uint16_t	*gr_ids;	/* circular array of free ids */
 	struct gr_shadow *gr_shadow;
 	char		*gr_rsps;	/* copies of responses, q_size */
+	grant_ref_t	*gr_share_refs;	/* q_max_segs; put side */
 	/* Put side; q_taken is req_prod, counted on for what is staged. */
-	uint32_t	 gr_base;	/* q_taken at the last commit */
+	volatile uint32_t gr_base;	/* q_taken at the last commit */
 	uint32_t	 gr_ids_taken;
 	uint32_t	 gr_ids_base;	/* at the last commit */
 	uint32_t	 gr_staged;	/* chains */
 	uint32_t	 gr_staged_segs;
+	uint32_t	 gr_staged_noids;
 	uint32_t	 gr_unkicked;	/* slots committed since the last kick */
+	volatile uint32_t gr_noids;	/* requests without an id, committed */
 	/* Get side. */
 	uint32_t	 gr_rsp_cons;
 	uint32_t	 gr_ids_given;
 	uint32_t	 gr_done_slots;	/* of chains that are done */
+	uint32_t	 gr_nulls;	/* answers to requests without an id */
 };
 
 #define	GR(q)	__containerof((q), struct grant_ring, gr_pvq)
@@ -172,24 +177,19 @@ static int
 gr_share(struct pvq *q, struct pvq_chain *pc)
 {
 	struct grant_ring *gr = GR(q);
-	grant_ref_t refs[GRANT_RING_BATCH];
 	bus_dma_segment_t *ds;
-	int i, n, nsegs = pc->pc_nread + pc->pc_nwrite;
+	int i, nsegs = pc->pc_nread + pc->pc_nwrite;
 
+	/* All or none: where it fails the segments are still the caller's addresses, to try again. */
+	if (nsegs > 0 && xen_gnttab_alloc(gr->gr_share_refs, nsegs) != 0)
+		return (ENOMEM);
 	for (i = 0; i < nsegs; i++) {
-		if (i % GRANT_RING_BATCH == 0) {
-			n = MIN(nsegs - i, GRANT_RING_BATCH);
-			if (xen_gnttab_alloc(refs, n) != 0) {
-				(void)gr_unshare(q, pc->pc_segs, i);
-				return (ENOMEM);
-			}
-		}
 		ds = &pc->pc_segs[i];
 		KASSERT((ds->ds_addr & PAGE_MASK) + ds->ds_len <= PAGE_SIZE,
 		    ("%s: segment %d crosses a page", __func__, i));
-		xen_gnttab_grant(refs[i % GRANT_RING_BATCH], gr->gr_params.grp_otherend,
-		    ds->ds_addr, i < pc->pc_nread);
-		ds->ds_addr = ((bus_addr_t)refs[i % GRANT_RING_BATCH] << PAGE_SHIFT) |
+		xen_gnttab_grant(gr->gr_share_refs[i], gr->gr_params.grp_otherend, ds->ds_addr,
+		    i < pc->pc_nread);
+		ds->ds_addr = ((bus_addr_t)gr->gr_share_refs[i] << PAGE_SHIFT) |
 		    (ds->ds_addr & PAGE_MASK);
 	}
 	if (gr->gr_params.grp_encode != NULL)
@@ -262,8 +262,10 @@ gr_put_one(struct grant_ring *gr, const struct pvq_chain *pc)
 		slot = gr_slot(gr, gr->gr_pvq.q_taken);
 		memcpy(slot, (const char *)pc->pc_msgs + i * gr->gr_params.grp_req_size,
 		    gr->gr_params.grp_req_size);
-		if (!gr_inorder(gr) && (pc->pc_noid & (1U << i)) != 0)
+		if (!gr_inorder(gr) && (pc->pc_noid & (1U << i)) != 0) {
+			gr->gr_staged_noids++;
 			continue;
+		}
 		id = gr_take_id(gr, gr->gr_pvq.q_taken);
 		if ((pc->pc_noid & (1U << i)) == 0)
 			gr_write_id(gr, slot, id);
@@ -305,7 +307,7 @@ gr_abort(struct pvq *q)
 
 	q->q_taken = gr->gr_base;
 	gr->gr_ids_taken = gr->gr_ids_base;
-	gr->gr_staged = gr->gr_staged_segs = 0;
+	gr->gr_staged = gr->gr_staged_segs = gr->gr_staged_noids = 0;
 }
 
 /* Hand the staged ids to the get side, which looks at them whenever the back end names one. */
@@ -331,13 +333,14 @@ gr_commit(struct pvq *q)
 	if (gr->gr_staged == 0)
 		return;
 	gr_post_ids(gr);
+	gr->gr_noids += gr->gr_staged_noids;
 	gr->gr_unkicked += q->q_taken - gr->gr_base;
 	gr->gr_base = q->q_taken;
 	gr->gr_ids_base = gr->gr_ids_taken;
 	q->q_committed += gr->gr_staged;
 	q->q_stats.qs_chains += gr->gr_staged;
 	q->q_stats.qs_segs += gr->gr_staged_segs;
-	gr->gr_staged = gr->gr_staged_segs = 0;
+	gr->gr_staged = gr->gr_staged_segs = gr->gr_staged_noids = 0;
 	atomic_store_rel_32(&gr->gr_header->gh_req_prod, q->q_taken);
 }
 
@@ -380,16 +383,26 @@ gr_copy_rsp(const struct grant_ring *gr, char *to)
 		to[i] = slot[i];
 }
 
-/* Does a response say nothing, being for a request without an id? */
+/* Does a response (in the ring, or a copy) say nothing, being for a request without an id? */
 static bool
-gr_is_null(const struct grant_ring *gr, const char *rsp)
+gr_is_null(const struct grant_ring *gr, const volatile char *rsp)
 {
-	uint16_t value;
 
-	if (!gr->gr_params.grp_null)
-		return (false);
-	memcpy(&value, rsp + gr->gr_params.grp_null_off, sizeof(value));
-	return (value == gr->gr_params.grp_null_value);
+	return (gr->gr_params.grp_null && *(const volatile uint16_t *)
+	    (rsp + gr->gr_params.grp_null_off) == gr->gr_params.grp_null_value);
+}
+
+/* Pass one that does.  Without a request that it could be for, the queue is broken. */
+static void
+gr_pass_null(struct grant_ring *gr)
+{
+
+	if (gr->gr_nulls == gr->gr_noids) {
+		pvq_break(&gr->gr_pvq, PVQ_FAULT_ID, gr->gr_params.grp_null_value);
+		return;
+	}
+	gr->gr_nulls++;
+	gr->gr_rsp_cons++;
 }
 
 /* Which request does a response answer?  NULL, and the queue is broken, if none in flight. */
@@ -451,7 +464,7 @@ gr_get_one(struct grant_ring *gr, struct pvq_done *done, char *rsp)
 
 	gr_copy_rsp(gr, rsp);
 	if (!gr_inorder(gr) && gr_is_null(gr, rsp)) {
-		gr->gr_rsp_cons++;
+		gr_pass_null(gr);
 		return (false);
 	}
 	gs = gr_check(gr, rsp);
@@ -491,20 +504,30 @@ gr_get(struct pvq *q, struct pvq_done *done, int max)
 		    gr->gr_params.grp_rsp_size))
 			n++;
 	}
+	/* Those that say nothing are none that wait. */
+	while (gr->gr_rsp_cons != prod && !pvq_broken(q) && !gr_inorder(gr) &&
+	    gr_is_null(gr, gr_slot(gr, gr->gr_rsp_cons)))
+		gr_pass_null(gr);
 	q->q_completed += n;
 	q->q_stats.qs_done += n;
 	gr_publish(gr);
 	return (n);
 }
 
-/* How many responses make up `after' chains?  In proportion, as nobody knows which come first. */
+/*
+ * How many responses make up `after' chains?  In proportion, as nobody knows which come first; but the
+ * next chain can be done with the next response.
+ */
 static uint32_t
 gr_responses_of(struct grant_ring *gr, unsigned int after)
 {
 	uint32_t chains, slots;
 
+	if (after <= 1)
+		return (1);
+	/* Slots first: what the put side adds meanwhile makes it early rather than late. */
+	slots = atomic_load_acq_32(&gr->gr_base) - gr->gr_rsp_cons;
 	chains = gr->gr_pvq.q_committed - gr->gr_pvq.q_completed;
-	slots = gr->gr_base - gr->gr_rsp_cons;
 	if (chains == 0 || slots == 0)
 		return (1);
 	if (after >= chains)
@@ -520,7 +543,7 @@ gr_intr_enable(struct pvq *q, unsigned int after)
 
 	if (pvq_broken(q))
 		return (false);
-	n = gr_responses_of(gr, MAX(after, 1));
+	n = gr_responses_of(gr, after);
 	atomic_store_32(&gr->gr_header->gh_rsp_event, gr->gr_rsp_cons + n);
 	atomic_thread_fence_seq_cst();
 	return (atomic_load_32(&gr->gr_header->gh_rsp_prod) - gr->gr_rsp_cons >= n);
@@ -578,6 +601,7 @@ gr_drain(struct pvq *q)
 		return (gr_forget(gr, oldest));
 	/* Nobody answers what is left either. */
 	gr->gr_rsp_cons = gr->gr_done_slots = gr->gr_base;
+	gr->gr_nulls = gr->gr_noids;
 	gr_publish(gr);
 	return (NULL);
 }
@@ -600,6 +624,7 @@ gr_reinit(struct pvq *q)
 	q->q_given = q->q_size;
 	gr->gr_base = gr->gr_ids_taken = gr->gr_ids_base = gr->gr_unkicked = 0;
 	gr->gr_rsp_cons = gr->gr_ids_given = gr->gr_done_slots = 0;
+	gr->gr_noids = gr->gr_nulls = 0;
 	memset(gr->gr_header, 0, ptoa(1 << gr->gr_params.grp_order));
 	gr->gr_header->gh_req_event = gr->gr_header->gh_rsp_event = 1;
 	q->q_fault = PVQ_OK;
@@ -615,6 +640,7 @@ gr_free(struct pvq *q)
 	    q->q_committed - q->q_completed));
 	if (gr->gr_header != NULL)
 		xen_gnttab_pages_free(gr->gr_header, 1 << gr->gr_params.grp_order, gr->gr_refs);
+	free(gr->gr_share_refs, M_GRANT_RING);
 	free(gr->gr_rsps, M_GRANT_RING);
 	free(gr->gr_shadow, M_GRANT_RING);
 	free(gr->gr_ids, M_GRANT_RING);
@@ -703,6 +729,8 @@ grant_ring_create(const struct grant_ring_params *params, struct pvq **qp)
 	gr->gr_ids = malloc(size * sizeof(*gr->gr_ids), M_GRANT_RING, M_WAITOK | M_ZERO);
 	gr->gr_shadow = malloc(size * sizeof(*gr->gr_shadow), M_GRANT_RING, M_WAITOK | M_ZERO);
 	gr->gr_rsps = malloc(size * params->grp_rsp_size, M_GRANT_RING, M_WAITOK | M_ZERO);
+	gr->gr_share_refs = malloc(params->grp_max_segs * sizeof(*gr->gr_share_refs), M_GRANT_RING,
+	    M_WAITOK | M_ZERO);
 	error = xen_gnttab_pages_alloc(params->grp_otherend, 1 << params->grp_order, &pages,
 	    gr->gr_refs);
 	if (error == 0) {

@@ -71,23 +71,56 @@ struct peer {
 	unsigned int	 pe_kicks;	/* notifications that arrived */
 };
 
-/* An implementation of pvq, with the options that it is tested with. */
+/*
+ * An implementation of pvq, with the options that it is tested with.  The flags say what the ring can
+ * do, where pvq.h leaves that to the ring; a test that needs something of it is not run without.
+ */
 struct impl {
 	const char	*im_name;
-	bool		 im_indirect;
-	bool		 im_event;
-	bool		 im_modern;	/* a length that is too long breaks the queue */
+	uint32_t	 im_flags;	/* IM_* */
+	/* Sizes to try: the extreme ones that must work, and some that must be refused; 0 ends. */
+	const uint16_t	*im_sizes;
+	const uint16_t	*im_no_sizes;	/* besides 0 */
+	/* The implementation's own: what its im_create makes of the rest. */
+	const void	*im_arg;
 	/* Create a queue and its peer; returns what the constructor said. */
 	int		(*im_create)(const struct impl *, uint16_t size, uint16_t max_segs,
 			    struct peer **);
+	/*
+	 * Give a chain of nread and nwrite segments its messages, which pvq_share() fills in;
+	 * host_free(pc_msgs) after the put.  NULL: there are no messages in this ring.
+	 */
+	void		(*im_chain)(struct peer *, struct pvq_chain *);
+	/* What the other side said of a completed chain: the length that po_complete was given. */
+	uint32_t	(*im_told)(const struct pvq_done *);
+	/* The peer lets go of everything: what is in flight may be drained. */
+	void		(*im_quiesce)(struct peer *);
 	/* A queue was reinitialised: its peer begins anew, too. */
 	void		(*im_reset)(struct peer *);
 	/* Free both. */
 	void		(*im_destroy)(struct peer *);
 };
 
-/* All of them; ends with a NULL name. */
-extern const struct impl pvq_impls[];
+#define	IM_EVENT	0x01	/* notifications and interrupts by index */
+#define	IM_INDIRECT	0x02	/* a chain of several segments takes an indirect table */
+#define	IM_MODERN	0x04	/* a length that is too long breaks the queue */
+#define	IM_LENGTHS	0x08	/* the ring itself carries lengths */
+#define	IM_ANY_ORDER	0x10	/* completions come in any order */
+#define	IM_EXACT	0x20	/* an interrupt comes at the completion that was asked for */
+#define	IM_SEG_SLOTS	0x40	/* no chain has more segments than the ring has slots */
+#define	IM_MSGS		0x80	/* a message for each segment, the second of them without an id */
+
+/* All of them, by the kind of ring; each list ends with a NULL name. */
+extern const struct impl split_impls[];
+extern const struct impl grant_impls[];
+
+/* Can it do all of these? */
+static inline bool
+im_can(const struct impl *im, uint32_t flags)
+{
+
+	return ((im->im_flags & flags) == flags);
+}
 
 /* A multiplicative generator: the same numbers everywhere, for ever. */
 static inline uint32_t

@@ -108,7 +108,7 @@ split_walk(struct split_peer *sp, const uint8_t *table, unsigned int n, unsigned
 		d = table + i * DESC_BYTES;
 		flags = get16(d + 12);
 		if ((flags & DESC_INDIRECT) != 0) {
-			CHECK(sp->sp_impl->im_indirect, "not negotiated");
+			CHECK(im_can(sp->sp_impl, IM_INDIRECT), "not negotiated");
 			CHECK(table == sp->sp_desc && count == 1, "nested (2.7.5.3.1)");
 			CHECK(flags == DESC_INDIRECT, "flags 0x%x", flags);
 			CHECK(get32(d + 8) % DESC_BYTES == 0 && get32(d + 8) != 0, "length %u",
@@ -184,7 +184,7 @@ split_interrupts(struct peer *pe)
 	sp->sp_signalled = new;
 	if (old == new)
 		return (false);
-	if (!sp->sp_impl->im_event)
+	if (!im_can(sp->sp_impl, IM_EVENT))
 		return ((get16(sp->sp_avail) & 1) == 0);
 	/* 2.7.7.1: the index of the event is among the elements added, old to new - 1. */
 	event = get16(used_event(sp));
@@ -200,7 +200,7 @@ split_listen(struct peer *pe)
 {
 	struct split_peer *sp = SP(pe);
 
-	if (sp->sp_impl->im_event)
+	if (im_can(sp->sp_impl, IM_EVENT))
 		put16(avail_event(sp), sp->sp_last_avail);
 	else
 		put16(sp->sp_used, 0);
@@ -213,7 +213,7 @@ split_ignore(struct peer *pe)
 {
 	struct split_peer *sp = SP(pe);
 
-	if (sp->sp_impl->im_event)
+	if (im_can(sp->sp_impl, IM_EVENT))
 		put16(avail_event(sp), sp->sp_last_avail + 0x8000);
 	else
 		put16(sp->sp_used, 1);
@@ -306,7 +306,7 @@ split_find(struct split_peer *sp)
 	virtqueue_split_addrs(sp->sp_peer.pe_pvq, &addrs);
 	CHECK(addrs.vqa_desc % 16 == 0 && addrs.vqa_driver % 2 == 0 && addrs.vqa_device % 4 == 0,
 	    "alignment (2.7)");
-	CHECK(sp->sp_impl->im_modern || addrs.vqa_device % 4096 == 0, "alignment (2.7.2)");
+	CHECK(im_can(sp->sp_impl, IM_MODERN) || addrs.vqa_device % 4096 == 0, "alignment (2.7.2)");
 	sp->sp_desc = (uint8_t *)(uintptr_t)addrs.vqa_desc;
 	sp->sp_avail = (uint8_t *)(uintptr_t)addrs.vqa_driver;
 	sp->sp_used = (uint8_t *)(uintptr_t)addrs.vqa_device;
@@ -320,13 +320,13 @@ split_create(const struct impl *im, uint16_t size, uint16_t max_segs, struct pee
 		.vqp_dev = kpi_device(),
 		.vqp_name = "model",
 		.vqp_dmat = kpi_dma_tag,
-		.vqp_features = (im->im_indirect ? VIRTIO_F_INDIRECT_DESC : 0) |
-		    (im->im_event ? VIRTIO_F_EVENT_IDX : 0) |
-		    (im->im_modern ? VIRTIO_F_VERSION_1 : 0),
+		.vqp_features = (im_can(im, IM_INDIRECT) ? VIRTIO_F_INDIRECT_DESC : 0) |
+		    (im_can(im, IM_EVENT) ? VIRTIO_F_EVENT_IDX : 0) |
+		    (im_can(im, IM_MODERN) ? VIRTIO_F_VERSION_1 : 0),
 		.vqp_index = 3,
 		.vqp_size = size,
 		.vqp_max_segs = max_segs,
-		.vqp_align = im->im_modern ? VRING_USED_ALIGN : VRING_LEGACY_ALIGN,
+		.vqp_align = im_can(im, IM_MODERN) ? VRING_USED_ALIGN : VRING_LEGACY_ALIGN,
 		.vqp_notify = split_notify,
 		.vqp_notify_arg = sp,
 	};
@@ -364,12 +364,40 @@ split_destroy(struct peer *pe)
 	host_free(pe);
 }
 
-const struct impl pvq_impls[] = {
-	{ "split", false, false, true, split_create, split_reset, split_destroy },
-	{ "split_indirect", true, false, true, split_create, split_reset, split_destroy },
-	{ "split_event", false, true, true, split_create, split_reset, split_destroy },
-	{ "split_indirect_event", true, true, true, split_create, split_reset, split_destroy },
-	{ "split_legacy", false, false, false, split_create, split_reset, split_destroy },
-	{ "split_legacy_indirect_event", true, true, false, split_create, split_reset, split_destroy },
-	{ NULL, false, false, false, NULL, NULL, NULL }
+static uint32_t
+split_told(const struct pvq_done *done)
+{
+
+	return (done->pd_len);
+}
+
+/* A device that was reset touches nothing, and there was nothing to let go of. */
+static void
+split_quiesce(struct peer *pe __unused)
+{
+}
+
+static const uint16_t split_sizes[] = { 1, 2, 4096, 32768, 0 };
+static const uint16_t split_no_sizes[] = { 3, 12, 1000, 32769, 65535, 0 };
+
+#define	SPLIT(name, flags) {						\
+	.im_name = (name),						\
+	.im_flags = (flags) | IM_LENGTHS | IM_ANY_ORDER | IM_EXACT | IM_SEG_SLOTS, \
+	.im_sizes = split_sizes,					\
+	.im_no_sizes = split_no_sizes,					\
+	.im_create = split_create,					\
+	.im_told = split_told,						\
+	.im_quiesce = split_quiesce,					\
+	.im_reset = split_reset,					\
+	.im_destroy = split_destroy,					\
+}
+
+const struct impl split_impls[] = {
+	SPLIT("split", IM_MODERN),
+	SPLIT("split_indirect", IM_MODERN | IM_INDIRECT),
+	SPLIT("split_event", IM_MODERN | IM_EVENT),
+	SPLIT("split_indirect_event", IM_MODERN | IM_INDIRECT | IM_EVENT),
+	SPLIT("split_legacy", 0),
+	SPLIT("split_legacy_indirect_event", IM_INDIRECT | IM_EVENT),
+	{ .im_name = NULL }
 };
