@@ -181,6 +181,37 @@ each_message_is_answered(const struct impl *im)
 	fix_close(&f);
 }
 
+/* A chain can be done before all of its slots were answered: those without an id still have to be. */
+static void
+slots_wait_for_their_answers(const struct impl *im)
+{
+	struct peer_chain pr;
+	uint32_t ids[FIX_MAX_SEGS];
+	struct pvq_done done;
+	struct fix f;
+	uintptr_t n;
+	int room;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	room = pvq_room(f.q);
+	/* Past the places where an index changes its sign, or begins again. */
+	for (n = 1; n <= 100; n++) {
+		fix_post(&f, n, 0, 2);
+		fix_fetch(&f, &pr, n, 0, 2);
+		CHECK(grant_peer_ids(f.pe, pr.pr_id, ids) == 1, "ids");
+		im->im_quiesce(f.pe);
+		grant_peer_respond(f.pe, ids[0], 5);
+		f.po->po_publish(f.pe);
+		fix_get(&f, n, 5);
+		CHECK(pvq_room(f.q) == room - 1, "chain %lu: %d free", n, pvq_room(f.q));
+		grant_peer_respond_null(f.pe);
+		f.po->po_publish(f.pe);
+		CHECK(fix_collect(&f, &done, 1) == 0, "something in nothing");
+		CHECK(pvq_room(f.q) == room, "chain %lu: %d free", n, pvq_room(f.q));
+	}
+	fix_close(&f);
+}
+
 static void
 message_answered_twice(const struct impl *im)
 {
@@ -339,6 +370,8 @@ const struct pvq_test grant_tests[] = {
 	    held_pages_are_told },
 	{ "each_message_is_answered", "A chain is done with the last of them",
 	    each_message_is_answered, IM_MSGS },
+	{ "slots_wait_for_their_answers", "Also when their chain is done",
+	    slots_wait_for_their_answers, IM_MSGS },
 	{ "hostile_message_answered_twice", "The second time is not the other message's",
 	    message_answered_twice, IM_MSGS },
 	{ "hostile_answer_to_nothing", "More answers without an id than such requests",
