@@ -97,6 +97,18 @@ cninit_finish(void)
 {
 }
 
+/* The machine slept, and the devices have lost what they were set to. */
+void
+cnresume(void)
+{
+	int i;
+
+	for (i = 0; i < cn_count; i++) {
+		if (cn_devtab[i]->cn_ops->cn_resume != NULL)
+			cn_devtab[i]->cn_ops->cn_resume(cn_devtab[i]);
+	}
+}
+
 void
 cngrab(void)
 {

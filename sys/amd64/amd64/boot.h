@@ -33,6 +33,9 @@ vm_paddr_t bootinfo_steal(u_int n);
 
 /* Load the calling processor's GDT, TSS, IDT and %gs; pc must be initialised. */
 void	cpu_load_tables(struct pcpu *pc, char *ist_stacks);
+
+/* The same on a processor that had them before it lost its registers. */
+void	cpu_reload_tables(struct pcpu *pc);
 #define	IST_STACK_SIZE	8192
 #define	IST_STACKS	3
 

@@ -5,7 +5,7 @@
  */
 
 /*
- * Switching between threads: cpu_switch(), cpu_throw(), fork_trampoline(), savectx().
+ * Switching between threads: cpu_switch(), cpu_throw(), fork_trampoline(), savectx(), resumectx().
  *
  * Kernel threads only: there is one address space, no floating point and no user segment state,
  * so a context is the callee-saved registers, the stack pointer and the place to resume.
@@ -91,7 +91,7 @@ ENTRY(fork_trampoline)
 END(fork_trampoline)
 
 /*
- * savectx(struct pcb *pcb): record the caller's context, as seen after the return, for a backtrace.
+ * savectx(struct pcb *pcb): record the caller's context, as seen after the return.  Returns 0.
  */
 ENTRY(savectx)
 	movq	(%rsp), %rax
@@ -106,3 +106,21 @@ ENTRY(savectx)
 	xorl	%eax, %eax
 	ret
 END(savectx)
+
+/*
+ * resumectx(struct pcb *pcb): return from savectx() once more, with 1.  Its caller must not have
+ * returned.
+ */
+ENTRY(resumectx)
+	movq	PCB_R15(%rdi), %r15
+	movq	PCB_R14(%rdi), %r14
+	movq	PCB_R13(%rdi), %r13
+	movq	PCB_R12(%rdi), %r12
+	movq	PCB_RBX(%rdi), %rbx
+	movq	PCB_RBP(%rdi), %rbp
+	movq	PCB_RSP(%rdi), %rsp
+	movq	PCB_RIP(%rdi), %rax
+	movq	%rax, (%rsp)
+	movl	$1, %eax
+	ret
+END(resumectx)

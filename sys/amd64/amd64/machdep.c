@@ -134,9 +134,24 @@ gdt_init(struct pcpu *pc)
 }
 
 void
-cpu_load_tables(struct pcpu *pc, char *ist_stacks)
+cpu_reload_tables(struct pcpu *pc)
 {
 	struct region_descriptor gdt_reg;
+
+	/* ltr accepts no TSS that is marked busy, and marks it. */
+	pc->pc_tss->sd_type = SDT_SYSTSS;
+	gdt_reg.rd_limit = sizeof(pc->pc_gdt) - 1;
+	gdt_reg.rd_base = (uintptr_t)pc->pc_gdt;
+	lgdt(&gdt_reg);
+	wrmsr(MSR_GSBASE, (uintptr_t)pc);
+	wrmsr(MSR_KGSBASE, 0);
+	lidt(&r_idt);
+	ltr(GSEL(GPROC0_SEL, SEL_KPL));
+}
+
+void
+cpu_load_tables(struct pcpu *pc, char *ist_stacks)
+{
 	struct amd64tss *tss = &pc->pc_common_tss;
 
 	gdt_init(pc);
@@ -146,14 +161,7 @@ cpu_load_tables(struct pcpu *pc, char *ist_stacks)
 	tss->tss_ist3 = (uintptr_t)ist_stacks + IST_MC * IST_STACK_SIZE;
 	tss->tss_iobase = sizeof(*tss);		/* no I/O bitmap */
 	pc->pc_tssp = tss;
-
-	gdt_reg.rd_limit = sizeof(pc->pc_gdt) - 1;
-	gdt_reg.rd_base = (uintptr_t)pc->pc_gdt;
-	lgdt(&gdt_reg);
-	wrmsr(MSR_GSBASE, (uintptr_t)pc);
-	wrmsr(MSR_KGSBASE, 0);
-	lidt(&r_idt);
-	ltr(GSEL(GPROC0_SEL, SEL_KPL));
+	cpu_reload_tables(pc);
 }
 
 /* Machine-dependent half of pcpu_init(9). */

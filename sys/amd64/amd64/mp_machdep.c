@@ -19,10 +19,17 @@
  *	wait for ap_ready	set itself up, ap_ready = 1
  *	... the next one	wait for smp_started
  *	smp_started = 1		enter the scheduler
+ *
+ * Suspend.  The other processors stop in cpususpend_handler(), and lose their registers when the
+ * machine sleeps.  On waking they are started again in the same way, but go on where they stopped;
+ * the first processor itself comes from the firmware through the same trampoline.
+ * QEMU, where it has loaded the kernel, loads it again at each reset, and waking up is one: so the
+ * kernel's data is kept aside, and put back before the kernel is entered.
  */
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/bus.h>
+#include <sys/cons.h>
 #include <sys/cpuset.h>
 #include <sys/kernel.h>
 #include <sys/lock.h>
@@ -32,6 +39,7 @@
 #include <sys/proc.h>
 #include <sys/sched.h>
 #include <sys/smp.h>
+#include <sys/timetc.h>
 #include <sys/vmmeter.h>
 
 #include <vm/vm.h>
@@ -46,6 +54,7 @@
 #include <machine/cpu.h>
 #include <machine/cpufunc.h>
 #include <machine/md_var.h>
+#include <machine/pcb.h>
 #include <machine/smp.h>
 #include <machine/specialreg.h>
 #include <machine/vmparam.h>
@@ -65,10 +74,14 @@ int	mp_naps;
 #define	AP_PATIENCE	5000000		/* microseconds until a processor counts as dead */
 
 /* mpboot.S */
-extern char mptramp_end[], mptramp_stack[], mptramp_arg[];
+extern char mptramp_end[], mptramp_stack[], mptramp_arg[], mptramp_restore[];
+
+/* The linker: where the kernel's own data, initialised and not, begins and ends. */
+extern char brwsection[], ksyms_start[];
 
 static volatile int ap_ready;
 static char *ap_ist[MAXCPU];
+static struct pcb *susppcbs;		/* an array, while the machine is suspended */
 
 /* The local APIC ID of this processor, before its registers are mapped. */
 static u_int
@@ -147,15 +160,20 @@ cpu_mp_announce(void)
 }
 
 /*
- * First C function of another processor, with interrupts off, on its own stack.
+ * First C function of a processor, with interrupts off, on its own stack.
  */
 void
 init_secondary_entry(struct pcpu *pc)
 {
 	load_cr3(KPML4phys);
-	cpu_load_tables(pc, ap_ist[pc->pc_cpuid]);
+	if (susppcbs != NULL)
+		cpu_reload_tables(pc);
+	else
+		cpu_load_tables(pc, ap_ist[pc->pc_cpuid]);
 	initializecpu();
 	pmap_init_pat();
+	if (susppcbs != NULL)
+		resumectx(&susppcbs[pc->pc_cpuid]);
 	PCPU_SET(curthread, PCPU_GET(idlethread));
 	PCPU_SET(curpcb, curthread->td_pcb);
 	lapic_setup(0);
@@ -205,18 +223,53 @@ trampoline_tables(void)
 	return (m);
 }
 
+static void
+trampoline_free(vm_page_t m)
+{
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		vm_page_unwire_noq(&m[i]);
+		vm_page_free(&m[i]);
+	}
+}
+
+static uint64_t *
+trampoline_word(const char *word)
+{
+	return ((uint64_t *)(PHYS_TO_DMAP(TRAMPOLINE) + (word - mptramp_start)));
+}
+
+/* Make the trampoline one for this processor; stack is the end of its stack. */
+static void
+trampoline_set(u_int cpu, vm_paddr_t tables, char *stack)
+{
+	memcpy((char *)PHYS_TO_DMAP(TRAMPOLINE), mptramp_start, mptramp_end - mptramp_start);
+	*trampoline_word((char *)&mptramp_pagetables) = tables;
+	*trampoline_word(mptramp_stack) = (uint64_t)stack;
+	*trampoline_word(mptramp_arg) = (uint64_t)&__pcpu[cpu];
+}
+
+/* Have it put the kernel's data back as it is now. */
+static void
+trampoline_keep_data(char *copy, size_t size)
+{
+	uint64_t *restore = trampoline_word(mptramp_restore);
+
+	restore[0] = size;
+	restore[1] = (uint64_t)brwsection;
+	restore[2] = (uint64_t)copy;
+	memcpy(copy, brwsection, size);
+}
+
 /* Start a processor by the trampoline (SDM volume 3, 9.4.4). */
 static void
 start_by_ipi(u_int cpu, vm_paddr_t tables, char *stack)
 {
-	char *page = (char *)PHYS_TO_DMAP(TRAMPOLINE);
 	u_int id = cpu_apic_ids[cpu];
 	int i;
 
-	memcpy(page, mptramp_start, mptramp_end - mptramp_start);
-	*(uint64_t *)(page + ((char *)&mptramp_pagetables - mptramp_start)) = tables;
-	*(uint64_t *)(page + (mptramp_stack - mptramp_start)) = (uint64_t)stack;
-	*(uint64_t *)(page + (mptramp_arg - mptramp_start)) = (uint64_t)&__pcpu[cpu];
+	trampoline_set(cpu, tables, stack);
 
 	lapic_ipi_raw(APIC_DEST_DESTFLD | APIC_TRIGMOD_EDGE | APIC_LEVEL_ASSERT |
 	    APIC_DESTMODE_PHY | APIC_DELMODE_INIT, id);
@@ -232,9 +285,8 @@ start_by_ipi(u_int cpu, vm_paddr_t tables, char *stack)
 }
 
 static void
-start_ap(u_int cpu, vm_paddr_t tables)
+start_ap(u_int cpu, vm_paddr_t tables, char *stack)
 {
-	char *stack = kmem_malloc(KSTACK_PAGES * PAGE_SIZE, M_WAITOK | M_ZERO);
 	int i;
 
 	stack += KSTACK_PAGES * PAGE_SIZE;
@@ -255,7 +307,6 @@ release_aps(void *dummy __unused)
 	vm_paddr_t tables = 0;
 	vm_page_t m = NULL;
 	u_int cpu;
-	int i;
 
 	if (mp_ncpus == 1)
 		return;
@@ -266,15 +317,125 @@ release_aps(void *dummy __unused)
 		tables = VM_PAGE_TO_PHYS(m);
 	}
 	for (cpu = 1; cpu <= mp_maxid; cpu++)
-		start_ap(cpu, tables);
+		start_ap(cpu, tables, kmem_malloc(KSTACK_PAGES * PAGE_SIZE, M_WAITOK | M_ZERO));
 	smp_cpus = mp_ncpus;
 	atomic_store_rel_int(&smp_started, 1);
-	for (i = 0; m != NULL && i < 3; i++) {
-		vm_page_unwire_noq(&m[i]);
-		vm_page_free(&m[i]);
-	}
+	if (m != NULL)
+		trampoline_free(m);
 }
 SYSINIT(start_aps, SI_SUB_SMP, SI_ORDER_FIRST, release_aps, NULL);
+
+/* What had been sent to this processor, and not arrived, was lost with the local APIC's state. */
+static void
+resend_ipis(void)
+{
+	if (PCPU_GET(ipi_bitmap) != 0)
+		lapic_ipi_vectored(IPI_BITMAP_VECTOR, APIC_IPI_DEST_SELF);
+}
+
+/* IPI_SUSPEND, with interrupts off: stop here, and go on after the machine's sleep. */
+void
+cpususpend_handler(void)
+{
+	u_int cpu = PCPU_GET(cpuid);
+
+	suspendclock();
+	if (savectx(&susppcbs[cpu]) == 0) {
+		CPU_SET_ATOMIC(cpu, &suspended_cpus);
+		/* Until the sleep takes the registers away, or it does not come. */
+		while (!CPU_ISSET(cpu, &started_cpus)) {
+			invlop_handler();
+			cpu_spinwait();
+		}
+		CPU_CLR_ATOMIC(cpu, &started_cpus);
+	} else {
+		lapic_setup(0);
+		ap_ready = 1;
+		resend_ipis();
+	}
+	resumeclock();
+	CPU_CLR_ATOMIC(cpu, &suspended_cpus);
+}
+
+/* Stop all the others; interrupts are off. */
+static void
+suspend_others(void)
+{
+	cpuset_t others = all_cpus;
+
+	CPU_CLR(0, &others);
+	if (CPU_EMPTY(&others))
+		return;
+	ipi_selected(others, IPI_SUSPEND);
+	while (CPU_CMP(&others, __DEVOLATILE(cpuset_t *, &suspended_cpus)) != 0) {
+		invlop_handler();
+		cpu_spinwait();
+	}
+}
+
+static void
+resume_others(bool slept, vm_paddr_t tables, char *stack)
+{
+	u_int cpu;
+
+	for (cpu = 1; cpu <= mp_maxid; cpu++) {
+		if (slept)
+			start_ap(cpu, tables, stack);
+		else
+			CPU_SET_ATOMIC(cpu, &started_cpus);
+		/* They share the stack, and each leaves it by resumectx(). */
+		while (CPU_ISSET(cpu, &suspended_cpus))
+			cpu_spinwait();
+	}
+}
+
+int
+cpu_sleep(int (*sleep)(vm_paddr_t waking, void *arg), void *arg)
+{
+	size_t size = ksyms_start - brwsection;
+	vm_page_t m;
+	char *copy, *stack;
+	int error;
+
+	KASSERT(curcpu == 0, ("%s: on cpu %d", __func__, curcpu));
+	if (!trampoline_ok())
+		return (ENXIO);
+	m = trampoline_tables();
+	stack = kmem_malloc(KSTACK_PAGES * PAGE_SIZE, M_WAITOK | M_ZERO);
+	copy = kmem_malloc(round_page(size), M_WAITOK);
+	susppcbs = mallocarray(mp_ncpus, sizeof(*susppcbs), M_DEVBUF, M_WAITOK | M_ZERO);
+
+	/* Not while somebody waits for an answer of all. */
+	while (mtx_trylock_spin(&smp_ipi_mtx) == 0)
+		cpu_spinwait();
+	suspend_others();
+	suspendclock();
+	/* The counter may wrap meanwhile: time goes on from here. */
+	tc_ticktock(1);
+	if (savectx(&susppcbs[0]) == 0) {
+		trampoline_set(0, VM_PAGE_TO_PHYS(m), stack + KSTACK_PAGES * PAGE_SIZE);
+		trampoline_keep_data(copy, size);
+		wbinvd();
+		error = sleep(TRAMPOLINE, arg);
+	} else {
+		lapic_setup(1);
+		intr_resume(false);
+		cnresume();
+		resend_ipis();
+		error = 0;
+	}
+	tc_ticktock(1);
+	resume_others(error == 0, VM_PAGE_TO_PHYS(m), stack);
+	resumeclock();
+	mtx_unlock_spin(&smp_ipi_mtx);
+
+	free(susppcbs, M_DEVBUF);
+	susppcbs = NULL;
+	kmem_free(copy, round_page(size));
+	kmem_free(stack, KSTACK_PAGES * PAGE_SIZE);
+	trampoline_free(m);
+	return (error);
+}
 
 /*
  * The local APIC of the first processor; the messages' and pins' turn comes when memory is there.

@@ -5,11 +5,13 @@
  */
 
 /*
- * The start of an application processor: copied to a page below 1 MB, entered in real mode by a
- * STARTUP IPI at CS:IP = page:0, it climbs to long mode and jumps to init_secondary().
+ * The start of an application processor, and of any when the machine wakes up: copied to a page
+ * below 1 MB, entered in real mode at CS:IP = page:0, it climbs to long mode and jumps to
+ * init_secondary_entry().
  *
- * mp_machdep.c fills in the words at mptramp_pagetables, mptramp_stack and mptramp_arg in the copy.
- * The page tables at mptramp_pagetables map this page at its physical address.
+ * mp_machdep.c fills in the words at mptramp_pagetables, mptramp_stack and mptramp_arg in the copy,
+ * and those of mptramp_restore: bytes, where to, where from; they are copied on the way.  The page
+ * tables at mptramp_pagetables map this page at its physical address.
  */
 #include <machine/asmacros.h>
 #include <machine/specialreg.h>
@@ -21,6 +23,7 @@
 	.section .rodata
 	.p2align 4
 	.globl	mptramp_start, mptramp_end, mptramp_pagetables, mptramp_stack, mptramp_arg
+	.globl	mptramp_restore
 	.code16
 mptramp_start:
 	cli
@@ -67,6 +70,10 @@ ap_long:
 	movl	$0x18, %eax
 	movl	%eax, %ss
 	movq	OFF(mptramp_stack)(%rbx), %rsp
+	movq	OFF(mptramp_restore)(%rbx), %rcx
+	movq	OFF(mptramp_restore) + 8(%rbx), %rdi
+	movq	OFF(mptramp_restore) + 16(%rbx), %rsi
+	rep movsb
 	movq	OFF(mptramp_arg)(%rbx), %rdi
 	xorl	%ebp, %ebp
 	movabsq	$init_secondary_entry, %rax
@@ -98,4 +105,6 @@ mptramp_stack:
 	.quad	0
 mptramp_arg:
 	.quad	0
+mptramp_restore:
+	.quad	0, 0, 0
 mptramp_end:

@@ -232,6 +232,24 @@ pcib_hotplug_stop(struct pcib_softc *sc)
 	taskqueue_drain(taskqueue_thread, &sc->task);
 }
 
+void
+pcib_hotplug_suspend(struct pcib_softc *sc)
+{
+	if (sc->hotplug)
+		sc->slot_ctl = pcie_read_config(sc->dev, PCIER_SLOT_CTL, 2);
+}
+
+/* Also: look what has happened in the slot meanwhile. */
+void
+pcib_hotplug_resume(struct pcib_softc *sc)
+{
+	if (!sc->hotplug)
+		return;
+	slot_control(sc, 0xffff, sc->slot_ctl);
+	(void)slot_status(sc);
+	taskqueue_enqueue(taskqueue_thread, &sc->task);
+}
+
 int
 pcib_hotplug_child_present(device_t dev, device_t child)
 {

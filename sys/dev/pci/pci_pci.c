@@ -201,6 +201,34 @@ pcib_detach(device_t dev)
 }
 
 static int
+pcib_suspend(device_t dev)
+{
+	struct pcib_softc *sc = device_get_softc(dev);
+	int error;
+
+	error = bus_generic_suspend(dev);
+	if (error != 0)
+		return (error);
+	for (u_int i = 0; i < PCIB_NSAVED; i++)
+		sc->saved[i] = pci_read_config(dev, PCIR_PRIBUS_1 + i * 4, 4);
+	/* The upper half beside the I/O window is status, cleared by what is written to it. */
+	sc->saved[(PCIR_IOBASEL_1 - PCIR_PRIBUS_1) / 4] &= 0xffff;
+	pcib_hotplug_suspend(sc);
+	return (0);
+}
+
+static int
+pcib_resume(device_t dev)
+{
+	struct pcib_softc *sc = device_get_softc(dev);
+
+	for (u_int i = 0; i < PCIB_NSAVED; i++)
+		pci_write_config(dev, PCIR_PRIBUS_1 + i * 4, sc->saved[i], 4);
+	pcib_hotplug_resume(sc);
+	return (bus_generic_resume(dev));
+}
+
+static int
 pcib_read_ivar(device_t dev, device_t child, int which, uintptr_t *result)
 {
 	struct pcib_softc *sc = device_get_softc(dev);
@@ -396,8 +424,8 @@ static device_method_t pcib_methods[] = {
 	DEVMETHOD(device_attach,	pcib_attach),
 	DEVMETHOD(device_detach,	pcib_detach),
 	DEVMETHOD(device_shutdown,	bus_generic_shutdown),
-	DEVMETHOD(device_suspend,	bus_generic_suspend),
-	DEVMETHOD(device_resume,	bus_generic_resume),
+	DEVMETHOD(device_suspend,	pcib_suspend),
+	DEVMETHOD(device_resume,	pcib_resume),
 
 	DEVMETHOD(bus_child_present,	pcib_hotplug_child_present),
 	DEVMETHOD(bus_read_ivar,	pcib_read_ivar),

@@ -13,9 +13,13 @@
 
 #include <sys/rman.h>
 #include <sys/_task.h>
+#include <dev/pci/pcireg.h>
 
 /* I/O, memory, prefetchable memory. */
 #define	PCIB_NWINDOWS	3
+
+/* From the bus numbers to the bridge control (PCI-PCI Bridge 1.2, 3.2), in words of 4 bytes. */
+#define	PCIB_NSAVED	((0x40 - PCIR_PRIBUS_1) / 4)
 
 struct pcib_window {
 	rman_res_t	base;
@@ -31,12 +35,14 @@ struct pcib_softc {
 	u_int		secbus;		/* number of the bus behind it */
 	u_int		subbus;		/* highest number reachable through it */
 	struct pcib_window windows[PCIB_NWINDOWS];
+	uint32_t	saved[PCIB_NSAVED]; /* registers, while suspended */
 
 	/* A PCI Express port with a slot (pci_hotplug.c). */
 	bool		is_port;
 	bool		hotplug;	/* we run the slot */
 	int		pcie;		/* where its PCI Express capability is */
 	uint32_t	slot_cap;
+	uint16_t	slot_ctl;	/* while suspended */
 	bool		attached;	/* the slot's function is in use or coming */
 	struct task	task;
 	u_int		events;		/* acknowledged, for the task; atomic */
@@ -52,6 +58,8 @@ struct pcib_softc {
 void	pcib_hotplug_init(struct pcib_softc *sc);
 void	pcib_hotplug_start(struct pcib_softc *sc);
 void	pcib_hotplug_stop(struct pcib_softc *sc);
+void	pcib_hotplug_suspend(struct pcib_softc *sc);
+void	pcib_hotplug_resume(struct pcib_softc *sc);
 int	pcib_hotplug_child_present(device_t dev, device_t child);
 
 #endif /* !_DEV_PCI_PCIB_SOFTC_H_ */

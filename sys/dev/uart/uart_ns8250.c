@@ -53,6 +53,7 @@ static struct mtx uart_mtx;
 MTX_SYSINIT(uart, &uart_mtx, "uart", MTX_SPIN | MTX_NOWITNESS);
 static uint8_t rx_queue[RX_QUEUE_SIZE];
 static u_int rx_head, rx_tail;		/* free-running: put at head, take at tail */
+static uint8_t uart_ier;		/* interrupts that are wanted */
 
 static uint8_t
 uart_get(u_int reg)
@@ -86,6 +87,7 @@ uart_cninit(struct consdev *cp __unused)
 	uart_set(com_lcr, LCR_8BITS);
 	uart_set(com_fcr, FCR_ENABLE | FCR_RX_LOW);
 	uart_set(com_mcr, MCR_DTR | MCR_RTS | MCR_IE);
+	uart_set(com_ier, uart_ier);
 }
 
 static void
@@ -160,7 +162,16 @@ uart_cngetc(struct consdev *cp __unused)
 	return (c);
 }
 
-CONSOLE_DRIVER(uart);
+/* After a sleep; what came meanwhile would be lost when the FIFO is switched on. */
+static void
+uart_cnresume(struct consdev *cp)
+{
+	uart_drain();
+	uart_cninit(cp);
+	tx_room = 0;
+}
+
+CONSOLE_DRIVER(uart, .cn_resume = uart_cnresume);
 
 static void
 uart_intr(void *arg __unused)
@@ -192,6 +203,7 @@ uart_attach(void *dummy __unused)
 		    error);
 		return;
 	}
-	uart_set(com_ier, IER_ERXRDY);
+	uart_ier = IER_ERXRDY;
+	uart_set(com_ier, uart_ier);
 }
 SYSINIT(uart_attach, SI_SUB_CONFIGURE, SI_ORDER_SECOND, uart_attach, NULL);

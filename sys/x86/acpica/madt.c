@@ -192,8 +192,8 @@ override_entry(const struct madt_entry *e, void *arg __unused)
 }
 
 /* The old interrupt controllers may be there: keep them quiet. */
-static void
-mask_8259(void)
+void
+atpic_reset(void)
 {
 	outb(0x21, 0xff);
 	outb(0xa1, 0xff);
@@ -205,7 +205,7 @@ madt_setup_io(void)
 {
 	u_int i;
 
-	mask_8259();
+	atpic_reset();
 	madt_foreach(ioapic_entry, NULL);
 	madt_foreach(override_entry, NULL);
 	/* A machine without I/O APICs still has no message number 0: msi.c takes that for none. */

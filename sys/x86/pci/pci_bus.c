@@ -103,6 +103,48 @@ static const struct {
 	{ 0x29188086, 31, 0x68, 24, 0 },		/* ICH9: PIRQ[E:H]_ROUT */
 };
 
+/*
+ * What of the chip sets' functions without a driver is to be as it was after a suspend: the routers
+ * above, and where the registers of power management are.
+ */
+static const struct {
+	uint32_t	id;		/* device and vendor */
+	int		slot, func;
+	int		reg;
+	int		count;		/* of 4-byte words */
+} hostb_saved_regs[] = {
+	{ 0x70008086, 1, 0, 0x60, 1 },	/* PIIX3: PIRQRC[A:D] */
+	{ 0x71138086, 1, 3, 0x40, 1 },	/* PIIX4: PMBA */
+	{ 0x71138086, 1, 3, 0x80, 1 },	/* PMREGMISC */
+	{ 0x29188086, 31, 0, 0x40, 2 },	/* ICH9: PMBASE, ACPI_CNTL */
+	{ 0x29188086, 31, 0, 0x60, 3 },	/* PIRQ[A:D]_ROUT, SIRQ_CNTL, PIRQ[E:H]_ROUT */
+};
+
+#define	HOSTB_WORDS	3
+
+static uint32_t hostb_saved[nitems(hostb_saved_regs)][HOSTB_WORDS];
+
+static void
+hostb_save_regs(bool restore)
+{
+	u_int i;
+	int n, reg, slot, func;
+
+	for (i = 0; i < nitems(hostb_saved_regs); i++) {
+		slot = hostb_saved_regs[i].slot;
+		func = hostb_saved_regs[i].func;
+		if (pci_cfgregread(0, 0, slot, func, PCIR_DEVVENDOR, 4) != hostb_saved_regs[i].id)
+			continue;
+		for (n = 0; n < hostb_saved_regs[i].count; n++) {
+			reg = hostb_saved_regs[i].reg + 4 * n;
+			if (restore)
+				pci_cfgregwrite(0, 0, slot, func, reg, hostb_saved[i][n], 4);
+			else
+				hostb_saved[i][n] = pci_cfgregread(0, 0, slot, func, reg, 4);
+		}
+	}
+}
+
 static int
 hostb_ask_router(int slot, int pin)
 {
@@ -215,6 +257,24 @@ legacy_pcib_attach(device_t dev)
 	return (0);
 }
 
+static int
+legacy_pcib_suspend(device_t dev)
+{
+	int error;
+
+	error = bus_generic_suspend(dev);
+	if (error == 0)
+		hostb_save_regs(false);
+	return (error);
+}
+
+static int
+legacy_pcib_resume(device_t dev)
+{
+	hostb_save_regs(true);
+	return (bus_generic_resume(dev));
+}
+
 int
 legacy_pcib_read_ivar(device_t dev, device_t child, int which, uintptr_t *result)
 {
@@ -272,8 +332,8 @@ static device_method_t legacy_pcib_methods[] = {
 	DEVMETHOD(device_probe,		legacy_pcib_probe),
 	DEVMETHOD(device_attach,	legacy_pcib_attach),
 	DEVMETHOD(device_shutdown,	bus_generic_shutdown),
-	DEVMETHOD(device_suspend,	bus_generic_suspend),
-	DEVMETHOD(device_resume,	bus_generic_resume),
+	DEVMETHOD(device_suspend,	legacy_pcib_suspend),
+	DEVMETHOD(device_resume,	legacy_pcib_resume),
 
 	DEVMETHOD(bus_read_ivar,	legacy_pcib_read_ivar),
 	DEVMETHOD(bus_write_ivar,	legacy_pcib_write_ivar),

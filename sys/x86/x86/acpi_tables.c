@@ -36,13 +36,17 @@ struct rsdp {
 #define	TABLE_MAX	(16 * 1024 * 1024)	/* no sane table is larger */
 
 /* Offsets in the FADT (ACPI 6.5, table 5.9). */
+#define	FADT_FACS		36
 #define	FADT_DSDT		40
+#define	FADT_PM1A_EVT		56
+#define	FADT_PM1B_EVT		60
 #define	FADT_PM1A_CNT		64
 #define	FADT_PM1B_CNT		68
 #define	FADT_PM_TMR		76
 #define	FADT_FLAGS		112
 #define	FADT_RESET_REG		116
 #define	FADT_RESET_VALUE	128
+#define	FADT_X_FACS		132
 #define	FADT_X_DSDT		140
 #define	FADT_SLEEP_CONTROL	244
 
@@ -140,12 +144,14 @@ bool
 acpi_fadt(struct acpi_fadt *f)
 {
 	const struct acpi_table *t = acpi_find("FACP");
-	uint64_t x_dsdt;
-	uint32_t dsdt;
+	uint64_t x_dsdt, x_facs;
+	uint32_t dsdt, facs;
 
 	if (t == NULL)
 		return (false);
 	field(t, FADT_FLAGS, &f->flags, sizeof(f->flags));
+	field(t, FADT_PM1A_EVT, &f->pm1a_evt, sizeof(f->pm1a_evt));
+	field(t, FADT_PM1B_EVT, &f->pm1b_evt, sizeof(f->pm1b_evt));
 	field(t, FADT_PM1A_CNT, &f->pm1a_cnt, sizeof(f->pm1a_cnt));
 	field(t, FADT_PM1B_CNT, &f->pm1b_cnt, sizeof(f->pm1b_cnt));
 	field(t, FADT_PM_TMR, &f->pm_tmr, sizeof(f->pm_tmr));
@@ -155,5 +161,8 @@ acpi_fadt(struct acpi_fadt *f)
 	field(t, FADT_DSDT, &dsdt, sizeof(dsdt));
 	field(t, FADT_X_DSDT, &x_dsdt, sizeof(x_dsdt));
 	f->dsdt = x_dsdt != 0 ? x_dsdt : dsdt;
+	field(t, FADT_FACS, &facs, sizeof(facs));
+	field(t, FADT_X_FACS, &x_facs, sizeof(x_facs));
+	f->facs = x_facs != 0 ? x_facs : facs;
 	return (true);
 }

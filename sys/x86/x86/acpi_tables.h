@@ -52,7 +52,10 @@ struct acpi_fadt {
 #define	FADT_RESET_REG_SUP	(1u << 10)
 #define	FADT_HW_REDUCED		(1u << 20)
 	vm_paddr_t	dsdt;
-	uint32_t	pm1a_cnt;		/* I/O ports */
+	vm_paddr_t	facs;
+	uint32_t	pm1a_evt;		/* I/O ports */
+	uint32_t	pm1b_evt;
+	uint32_t	pm1a_cnt;
 	uint32_t	pm1b_cnt;
 	uint32_t	pm_tmr;
 	struct acpi_gas	reset_reg;
@@ -62,5 +65,8 @@ struct acpi_fadt {
 
 /* Fill f; false when there is no FADT. */
 bool	acpi_fadt(struct acpi_fadt *f);
+
+/* Reset the machine by the FADT's reset register; returns if it has none (acpi_sleep.c). */
+void	acpi_reset(void);
 
 #endif /* !_X86_ACPI_TABLES_H_ */

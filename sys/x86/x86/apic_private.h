@@ -29,6 +29,17 @@ void	apic_retire_vector(struct apic_stale *s, u_int apic_id, u_int vector, u_int
 /* An IPI has arrived and was acknowledged (mp_machdep.c). */
 void	ipi_handle(u_int vector, struct trapframe *frame);
 
+/*
+ * Make the machine lose all but its memory, and go on behind that (mp_machdep.c).  On processor 0;
+ * all others stand still meanwhile, and no interrupt comes.
+ *
+ * sleep(waking, arg)  puts the machine to sleep; firmware is to enter at waking, in real mode.
+ *                     If it returns, that failed: an errno value.
+ *
+ * Returns 0, or that error; ENXIO if there is no memory below 1 MB to wake up in.
+ */
+int	cpu_sleep(int (*sleep)(vm_paddr_t waking, void *arg), void *arg);
+
 /* pc_monitorbuf.idle_state: cpu_idle() sleeps as long as it finds its own IDLE_SLEEPING there. */
 #define	IDLE_RUNNING	0
 #define	IDLE_SLEEPING	1

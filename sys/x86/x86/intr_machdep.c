@@ -134,6 +134,19 @@ intr_register_pic(struct pic *pic)
 	return (0);
 }
 
+/* The controllers have lost what they were set to. */
+void
+intr_resume(bool suspend_cancelled)
+{
+	struct pic *pic;
+
+	atpic_reset();
+	TAILQ_FOREACH(pic, &pics, pics) {
+		if (pic->pic_resume != NULL)
+			pic->pic_resume(pic, suspend_cancelled);
+	}
+}
+
 /* Hooks of the intr_event: before and after the interrupt's thread runs, and after a filter. */
 static void
 intr_disable_src(void *arg)

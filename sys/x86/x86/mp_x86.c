@@ -165,6 +165,9 @@ ipi_handle(u_int vector, struct trapframe *frame)
 	case IPI_STOP:
 		cpustop_handler();
 		break;
+	case IPI_SUSPEND:
+		cpususpend_handler();
+		break;
 	default:
 		printf("CPU%d: unexpected IPI %#x\n", PCPU_GET(cpuid), vector);
 		break;

@@ -21,8 +21,8 @@
  * Locking.  None: newbus serialises attach and detach, virtio.h says what drivers serialise, and
  * what an interrupt or pvq_kick() uses does not change while they can run.
  *
- * Gaps.  Suspend and resume come with the personalities' freeze and thaw.  Shared memory windows
- * (4.1.4.7) and the window through configuration space (4.1.4.9) have no user here.
+ * Gaps.  Shared memory windows (4.1.4.7) and the window through configuration space (4.1.4.9) have
+ * no user here.
  */
 
 #include <sys/param.h>
@@ -401,6 +401,8 @@ static device_method_t vtpci_methods[] = {
 	DEVMETHOD(device_attach,	vtpci_attach),
 	DEVMETHOD(device_detach,	vtpci_detach),
 	DEVMETHOD(device_shutdown,	vtpci_shutdown),
+	DEVMETHOD(device_suspend,	bus_generic_suspend),
+	DEVMETHOD(device_resume,	bus_generic_resume),
 
 	DEVMETHOD(bus_read_ivar,	virtio_bus_read_ivar),
 	DEVMETHOD(bus_driver_added,	bus_generic_driver_added),
