@@ -67,12 +67,12 @@ testkernels: .PHONY generic
 hosted: .PHONY headers
 	@${SUBMAKE} -C ${.CURDIR}/tests/hosted all
 
-# The modules that tests load: the kernel's own, and Xen's.
+# The modules that tests load: the kernel's own, Xen's, and the personalities'.
 ktest: .PHONY testkernels
-.for _module in xpend xtest
-	@mkdir -p ${OBJTOP}/GENERIC/tests/${_module}
-	@${SUBMAKE} -C ${.CURDIR}/tests/sys/xen/${_module} KERNCONF=GENERIC \
-	    MAKEOBJDIR=${OBJTOP}/GENERIC/tests/${_module} all
+.for _module in dev/pv/qdisk xen/xpend xen/xtest
+	@mkdir -p ${OBJTOP}/GENERIC/tests/${_module:T}
+	@${SUBMAKE} -C ${.CURDIR}/tests/sys/${_module} KERNCONF=GENERIC \
+	    MAKEOBJDIR=${OBJTOP}/GENERIC/tests/${_module:T} all
 .endfor
 .for _kernel in GENERIC GENERIC-NODEBUG
 	@mkdir -p ${OBJTOP}/${_kernel}/tests/ktest

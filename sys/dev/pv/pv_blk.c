@@ -12,12 +12,42 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/malloc.h>
+#include <sys/smp.h>
 
 #include <geom/geom_disk.h>
 
 #include <dev/pv/pv_blk_var.h>
 
 static MALLOC_DEFINE(M_PVBLK, "pv_blk", "paravirtual disks");
+
+u_int
+pv_blk_nqueues(u_int offered, int wanted)
+{
+	u_int n = wanted > 0 ? wanted : mp_ncpus;
+
+	return (MIN(MIN(n, (u_int)mp_ncpus), MIN(MAX(offered, 1), PV_BLK_QUEUES_MAX)));
+}
+
+void
+pv_blk_set_flags(struct pv_blk *blk, u_int set, u_int clear)
+{
+	struct pv_blk_queue *bq;
+
+	PV_BLK_ASSERT(blk);
+	blk->blk_flags = (blk->blk_flags | set) & ~clear;
+	PV_BLK_FOREACH(blk, bq) {
+		PV_BLK_QUEUE_LOCK(bq);
+		bq->bq_flags = blk->blk_flags;
+		mtx_unlock(&bq->bq_mtx);
+	}
+}
+
+/* Requests of all queues; there is one more, for polling. */
+static u_int
+pv_blk_nreqs(const struct pv_blk *blk)
+{
+	return (blk->blk_params.bp_nqueues * blk->blk_params.bp_nreqs);
+}
 
 /* A sector must fit into one request, and the segments of the largest bio into our arrays. */
 static int
@@ -39,6 +69,8 @@ pv_blk_check(struct pv_blk *blk)
 		return (EINVAL);
 	}
 	bp->bp_delete_size = rounddown2(bp->bp_delete_size, bp->bp_sectorsize);
+	KASSERT(bp->bp_nqueues >= 1 && bp->bp_nqueues <= PV_BLK_QUEUES_MAX,
+	    ("%s: %u queues", __func__, bp->bp_nqueues));
 	return (0);
 }
 
@@ -83,20 +115,35 @@ pv_blk_dmamem_free(bus_dma_tag_t tag, bus_dmamap_t map, void *vaddr, bus_addr_t 
 }
 
 static int
+pv_blk_alloc_tags(struct pv_blk *blk)
+{
+	const struct pv_blk_params *bp = &blk->blk_params;
+	struct pv_blk_queue *bq;
+	int error = 0;
+
+	PV_BLK_FOREACH(blk, bq) {
+		if (error == 0)
+			error = bus_dma_tag_create(bus_get_dma_tag(blk->blk_dev), 1, 0,
+			    BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL, bp->bp_max_size,
+			    (int)bp->bp_max_segs, bp->bp_seg_size, BUS_DMA_ALLOCNOW, NULL, NULL,
+			    &bq->bq_dtag);
+	}
+	return (error);
+}
+
+static int
 pv_blk_alloc_dma(struct pv_blk *blk)
 {
 	const struct pv_blk_params *bp = &blk->blk_params;
 	int error;
 
-	error = bus_dma_tag_create(bus_get_dma_tag(blk->blk_dev), 1, 0, BUS_SPACE_MAXADDR,
-	    BUS_SPACE_MAXADDR, NULL, NULL, bp->bp_max_size, (int)bp->bp_max_segs, bp->bp_seg_size,
-	    BUS_DMA_ALLOCNOW, NULL, NULL, &blk->blk_dtag);
+	error = pv_blk_alloc_tags(blk);
 	if (error == 0)
-		error = pv_blk_dmamem(blk, (bp->bp_nreqs + 1) * bp->bp_msgsize, &blk->blk_mtag,
+		error = pv_blk_dmamem(blk, (pv_blk_nreqs(blk) + 1) * bp->bp_msgsize, &blk->blk_mtag,
 		    &blk->blk_mmap, &blk->blk_msgs, &blk->blk_msgs_paddr);
 	if (bp->bp_stages != NULL) {
 		/* The polled request has its own. */
-		blk->blk_bounce = bp->bp_stages[bp->bp_nreqs];
+		blk->blk_bounce = bp->bp_stages[pv_blk_nreqs(blk)];
 		blk->blk_bounce_size = bp->bp_max_size;
 		return (error);
 	}
@@ -113,16 +160,16 @@ pv_blk_alloc_reqs(struct pv_blk *blk)
 {
 	const struct pv_blk_params *bp = &blk->blk_params;
 	struct pv_blk_req *rq;
-	u_int i, nsegs;
+	u_int i, nreqs = pv_blk_nreqs(blk), nsegs = bp->bp_max_segs + 2;
 	int error;
 
-	nsegs = bp->bp_max_segs + 2;
-	blk->blk_reqs = mallocarray(bp->bp_nreqs + 1, sizeof(*rq), M_PVBLK, M_WAITOK | M_ZERO);
-	blk->blk_segs = mallocarray(bp->bp_nreqs + 1, nsegs * sizeof(*blk->blk_segs), M_PVBLK,
+	blk->blk_reqs = mallocarray(nreqs + 1, sizeof(*rq), M_PVBLK, M_WAITOK | M_ZERO);
+	blk->blk_segs = mallocarray(nreqs + 1, nsegs * sizeof(*blk->blk_segs), M_PVBLK,
 	    M_WAITOK | M_ZERO);
-	for (i = 0; i <= bp->bp_nreqs; i++) {
+	for (i = 0; i <= nreqs; i++) {
 		rq = &blk->blk_reqs[i];
-		error = bus_dmamap_create(blk->blk_dtag, 0, &rq->rq_map);
+		rq->rq_home = i < nreqs ? i / bp->bp_nreqs : 0;
+		error = bus_dmamap_create(pv_blk_dtag(blk, rq), 0, &rq->rq_map);
 		if (error != 0) {
 			rq->rq_map = NULL;
 			rq->rq_segs = NULL;
@@ -132,8 +179,9 @@ pv_blk_alloc_reqs(struct pv_blk *blk)
 		rq->rq_stage = bp->bp_stages != NULL ? bp->bp_stages[i] : NULL;
 		rq->rq_msg = blk->blk_msgs + i * bp->bp_msgsize;
 		rq->rq_msg_paddr = blk->blk_msgs_paddr + i * bp->bp_msgsize;
-		if (i < bp->bp_nreqs)
-			TAILQ_INSERT_TAIL(&blk->blk_free, rq, rq_link);
+		/* pv_blk_set_queues() deals them. */
+		if (i < nreqs)
+			TAILQ_INSERT_TAIL(&blk->blk_queues[0].bq_free, rq, rq_link);
 	}
 	return (0);
 }
@@ -142,12 +190,14 @@ pv_blk_alloc_reqs(struct pv_blk *blk)
 static void
 pv_blk_free_all(struct pv_blk *blk)
 {
+	struct pv_blk_queue *bq;
 	u_int i;
 
-	for (i = 0; blk->blk_reqs != NULL && i <= blk->blk_params.bp_nreqs; i++) {
+	for (i = 0; blk->blk_reqs != NULL && i <= pv_blk_nreqs(blk); i++) {
 		/* rq_segs is set after the map was made, which may be NULL. */
 		if (blk->blk_reqs[i].rq_segs != NULL)
-			bus_dmamap_destroy(blk->blk_dtag, blk->blk_reqs[i].rq_map);
+			bus_dmamap_destroy(pv_blk_dtag(blk, &blk->blk_reqs[i]),
+			    blk->blk_reqs[i].rq_map);
 	}
 	free(blk->blk_segs, M_PVBLK);
 	free(blk->blk_reqs, M_PVBLK);
@@ -161,15 +211,38 @@ pv_blk_free_all(struct pv_blk *blk)
 		pv_blk_dmamem_free(blk->blk_mtag, blk->blk_mmap, blk->blk_msgs,
 		    blk->blk_msgs_paddr);
 	}
-	if (blk->blk_dtag != NULL)
-		bus_dma_tag_destroy(blk->blk_dtag);
+	PV_BLK_FOREACH(blk, bq) {
+		if (bq->bq_dtag != NULL)
+			bus_dma_tag_destroy(bq->bq_dtag);
+		mtx_destroy(&bq->bq_mtx);
+	}
+	mtx_destroy(&blk->blk_log_mtx);
 	mtx_destroy(&blk->blk_mtx);
+}
+
+static void
+pv_blk_init_queue(struct pv_blk *blk, struct pv_blk_queue *bq)
+{
+	bq->bq_blk = blk;
+	bq->bq_index = bq - blk->blk_queues;
+	bq->bq_flags = blk->blk_flags;
+	snprintf(bq->bq_name, sizeof(bq->bq_name), "%s.%u", device_get_nameunit(blk->blk_dev),
+	    bq->bq_index);
+	/* pv_blk_set_queues() locks all of them. */
+	mtx_init(&bq->bq_mtx, bq->bq_name, "pv_blk queue", MTX_DEF | MTX_DUPOK);
+	bioq_init(&bq->bq_bioq);
+	bioq_init(&bq->bq_finished);
+	TAILQ_INIT(&bq->bq_free);
+	TAILQ_INIT(&bq->bq_ready);
+	TAILQ_INIT(&bq->bq_inflight);
+	callout_init(&bq->bq_tick, 1);
 }
 
 int
 pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
     const struct pv_blk_params *params)
 {
+	struct pv_blk_queue *bq;
 	int error;
 
 	bzero(blk, sizeof(*blk));
@@ -182,13 +255,13 @@ pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
 	if (error != 0)
 		return (error);
 	mtx_init(&blk->blk_mtx, device_get_nameunit(dev), "pv_blk", MTX_DEF);
-	bioq_init(&blk->blk_bioq);
-	bioq_init(&blk->blk_finished);
-	TAILQ_INIT(&blk->blk_free);
-	TAILQ_INIT(&blk->blk_ready);
-	TAILQ_INIT(&blk->blk_inflight);
-	callout_init_mtx(&blk->blk_tick, &blk->blk_mtx, 0);
-	callout_init_mtx(&blk->blk_watchdog, &blk->blk_mtx, 0);
+	mtx_init(&blk->blk_log_mtx, device_get_nameunit(dev), "pv_blk log", MTX_DEF);
+	bioq_init(&blk->blk_waiting);
+	blk->blk_flags = PVB_STOPPED;
+	blk->blk_nactive = 1;
+	PV_BLK_FOREACH(blk, bq)
+		pv_blk_init_queue(blk, bq);
+	callout_init(&blk->blk_watchdog, 1);
 	TIMEOUT_TASK_INIT(taskqueue_thread, &blk->blk_reset_task, 0, pv_blk_reset_task, blk);
 	error = pv_blk_alloc_dma(blk);
 	if (error == 0)
@@ -203,9 +276,12 @@ pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
 void
 pv_blk_fini(struct pv_blk *blk)
 {
+	struct pv_blk_queue *bq;
+
 	KASSERT(blk->blk_disk == NULL, ("%s: still a disk", __func__));
-	KASSERT(blk->blk_ninflight == 0 && TAILQ_EMPTY(&blk->blk_ready),
-	    ("%s: %u requests left", __func__, blk->blk_ninflight));
+	PV_BLK_FOREACH(blk, bq)
+		KASSERT(bq->bq_ninflight == 0 && TAILQ_EMPTY(&bq->bq_ready),
+		    ("%s: %u requests left", __func__, bq->bq_ninflight));
 	pv_blk_free_all(blk);
 }
 
@@ -227,7 +303,7 @@ pv_blk_open(struct disk *dp)
 	struct pv_blk *blk = dp->d_drv1;
 
 	PV_BLK_LOCK(blk);
-	blk->blk_flags |= PVB_OPEN;
+	blk->blk_open = true;
 	PV_BLK_UNLOCK(blk);
 	return (0);
 }
@@ -238,7 +314,7 @@ pv_blk_close(struct disk *dp)
 	struct pv_blk *blk = dp->d_drv1;
 
 	PV_BLK_LOCK(blk);
-	blk->blk_flags &= ~PVB_OPEN;
+	blk->blk_open = false;
 	PV_BLK_UNLOCK(blk);
 	if (blk->blk_ops->bo_closed != NULL)
 		blk->blk_ops->bo_closed(blk);
@@ -287,80 +363,108 @@ pv_blk_make_disk(struct pv_blk *blk)
 int
 pv_blk_quiesce(struct pv_blk *blk)
 {
-	return ((blk->blk_flags & PVB_OPEN) != 0 ? EBUSY : 0);
+	return (blk->blk_open ? EBUSY : 0);
 }
 
-/* Waits for what is in flight, as long as there is hope. */
-static void
-pv_blk_wait_idle(struct pv_blk *blk)
+/* How much is in flight; *hope: may it end by itself? */
+static u_int
+pv_blk_in_flight(struct pv_blk *blk, bool *hope)
 {
-	int i;
+	struct pv_blk_queue *bq;
+	u_int n = 0;
+
+	*hope = (blk->blk_flags & (PVB_STOPPED | PVB_DEAD)) == 0;
+	PV_BLK_FOREACH(blk, bq) {
+		PV_BLK_QUEUE_LOCK(bq);
+		n += bq->bq_ninflight;
+		if (bq->bq_pvq != NULL && pvq_broken(bq->bq_pvq))
+			*hope = false;
+		mtx_unlock(&bq->bq_mtx);
+	}
+	return (n);
+}
+
+u_int
+pv_blk_wait_idle(struct pv_blk *blk, u_int secs)
+{
+	bool hope;
+	u_int n;
 
 	PV_BLK_ASSERT(blk);
-	for (i = 0; i < PV_BLK_DRAIN_SECS && blk->blk_ninflight != 0 &&
-	    (blk->blk_flags & (PVB_STOPPED | PVB_DEAD)) == 0 && !pvq_broken(blk->blk_pvq); i++)
-		msleep(&blk->blk_ninflight, &blk->blk_mtx, PRIBIO, "pvblki", hz);
-	if (blk->blk_ninflight != 0)
-		device_printf(blk->blk_dev, "%u requests without an answer end with ENXIO\n",
-		    blk->blk_ninflight);
+	while ((n = pv_blk_in_flight(blk, &hope)) != 0 && hope && secs-- > 0)
+		msleep(&blk->blk_queues, &blk->blk_mtx, PRIBIO, "pvblki", hz);
+	return (n);
 }
 
 /* After this nothing is queued, nothing is in flight, and nothing is accepted. */
 static void
 pv_blk_shut(struct pv_blk *blk)
 {
+	struct pv_blk_queue *bq;
+	u_int left;
 	int error;
 
 	PV_BLK_LOCK(blk);
-	blk->blk_flags |= PVB_DETACHING;
+	pv_blk_set_flags(blk, PVB_DETACHING, 0);
 	while ((blk->blk_flags & PVB_RESETTING) != 0)
 		msleep(&blk->blk_flags, &blk->blk_mtx, PRIBIO, "pvblkr", hz);
-	pv_blk_fail_queued(blk, ENXIO);
-	(void)pv_blk_kick(blk, true);
-	pv_blk_deliver(blk);
+	pv_blk_fail_waiting(blk, ENXIO);
+	PV_BLK_UNLOCK(blk);
 	/* Completions must not wait for a batch that will not come. */
-	if ((blk->blk_flags & PVB_STOPPED) == 0)
-		pv_blk_process(blk);
-	pv_blk_wait_idle(blk);
-	blk->blk_flags |= PVB_STOPPED;
+	pv_blk_run(blk);
+	PV_BLK_LOCK(blk);
+	left = pv_blk_wait_idle(blk, PV_BLK_DRAIN_SECS);
+	if (left != 0)
+		device_printf(blk->blk_dev, "%u requests without an answer end with ENXIO\n", left);
+	pv_blk_set_flags(blk, PVB_STOPPED, 0);
 	PV_BLK_UNLOCK(blk);
 	error = blk->blk_ops->bo_stop(blk);
 	PV_BLK_LOCK(blk);
 	if (error != 0)
 		blk->blk_flags |= PVB_LEAK;
-	pv_blk_drain(blk, ENXIO);
-	pv_blk_fail_queued(blk, ENXIO);
-	pv_blk_deliver(blk);
+	PV_BLK_FOREACH(blk, bq) {
+		PV_BLK_QUEUE_LOCK(bq);
+		pv_blk_drain(bq, ENXIO, false);
+		mtx_unlock(&bq->bq_mtx);
+	}
+	pv_blk_fail_waiting(blk, ENXIO);
 	PV_BLK_UNLOCK(blk);
+	pv_blk_run(blk);
 }
 
 static void
 pv_blk_quiet(struct pv_blk *blk)
 {
-	callout_drain(&blk->blk_tick);
+	struct pv_blk_queue *bq;
+
+	PV_BLK_FOREACH(blk, bq)
+		callout_drain(&bq->bq_tick);
 	callout_drain(&blk->blk_watchdog);
 	taskqueue_drain_timeout(taskqueue_thread, &blk->blk_reset_task);
 }
 
 int
-pv_blk_attach(struct pv_blk *blk, struct pvq *q)
+pv_blk_attach(struct pv_blk *blk, struct pvq *const *qs, u_int n)
 {
 	const struct pv_blk_params *bp = &blk->blk_params;
 	char ident[DISK_IDENT_SIZE] = "";
 	int error;
 
+	sysctl_ctx_init(&blk->blk_queue_sysctl);
+	pv_blk_set_queues(blk, qs, n);
 	PV_BLK_LOCK(blk);
-	blk->blk_pvq = q;
-	pv_blk_process(blk);
+	pv_blk_set_flags(blk, 0, PVB_STOPPED);
 	pv_blk_arm_watchdog(blk);
 	PV_BLK_UNLOCK(blk);
+	pv_blk_run(blk);
 	error = pv_blk_ident(blk, ident, sizeof(ident));
 	if (error == ETIMEDOUT) {
 		device_printf(blk->blk_dev, "the device does not answer requests\n");
 		/* It had its time. */
 		PV_BLK_LOCK(blk);
-		blk->blk_flags |= PVB_DEAD;
+		pv_blk_set_flags(blk, PVB_DEAD, 0);
 		PV_BLK_UNLOCK(blk);
+		sysctl_ctx_free(&blk->blk_queue_sysctl);
 		pv_blk_shut(blk);
 		pv_blk_quiet(blk);
 		return (error);
@@ -423,9 +527,6 @@ void
 pv_blk_set_writethrough(struct pv_blk *blk, bool on)
 {
 	PV_BLK_LOCK(blk);
-	if (on)
-		blk->blk_flags |= PVB_WRITETHROUGH;
-	else
-		blk->blk_flags &= ~PVB_WRITETHROUGH;
+	pv_blk_set_flags(blk, on ? PVB_WRITETHROUGH : 0, on ? 0 : PVB_WRITETHROUGH);
 	PV_BLK_UNLOCK(blk);
 }

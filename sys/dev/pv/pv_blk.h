@@ -18,19 +18,28 @@
  *	(the device is live)
  *	pv_blk_attach()    the disk appears; requests may come               pv_blk_detach()
  *
- * pv_blk.c is about the disk, pv_blk_io.c about bios and requests, pv_blk_reset.c about a queue that
- * broke or a device that is suspended, pv_blk_dump.c about requests without interrupts,
- * pv_blk_sysctl.c about numbers.
+ * pv_blk.c is about the disk, pv_blk_req.c about what becomes of a bio, pv_blk_io.c about queues,
+ * pv_blk_order.c about bios that must not be overtaken, pv_blk_reset.c about a queue that broke or a
+ * device that is suspended, pv_blk_dump.c about requests without interrupts, pv_blk_sysctl.c about
+ * numbers.
  *
  * A bio becomes one or more requests: pieces, in ascending order, each within the limits of the
  * transport.  A request is, in this order,
  *
- *	free      on blk_free
- *	ready     encoded for, but not yet in the queue: on blk_ready (no room in the ring, or requeued)
- *	in flight on blk_inflight, from pvq_put() to pvq_get() or pvq_drain(), in the order it was put
+ *	free      on bq_free
+ *	ready     encoded for, but not yet in the queue: on bq_ready (no room in the ring, or requeued)
+ *	in flight on bq_inflight, from pvq_put() to pvq_get() or pvq_drain(), in the order it was put
  *
- * Ordering.  A bio with BIO_ORDERED starts when nothing is in flight, and nothing starts before it is
- * done.  A BIO_FLUSH starts when nothing is in flight, so that it covers every write queued before it.
+ * Queues.  A device has one or more, each with its own bios, requests, lock and interrupt.  A
+ * bio goes to the queue of the CPU that it comes from, and stays there.  A request belongs to
+ * the queue rq_home, or where there are fewer than that many, to the one of that number modulo
+ * theirs.  Queues share nothing while data flows: not a lock, not a counter, not a line of the
+ * cache that is written.
+ *
+ * Ordering.  Bios without BIO_ORDERED may be done in any order, also two from one thread, which may
+ * have changed its CPU between them.  BIO_ORDERED and BIO_FLUSH are barriers for the whole disk: one
+ * starts when all that came before it is done, and nothing that came after it starts before it is
+ * done.  While one is around (PVB_GATED), bios of all queues line up in one row, blk_waiting.
  *
  * Batching.  A notification and an interrupt cost a trip to the host each, so deep queues share
  * them. In a queue that had PV_BLK_DEEP requests or more in flight lately, the device is not told
@@ -39,12 +48,30 @@
  * tick comes after PV_BLK_TICK, or PV_BLK_TICK_SOON when the device has nothing to do meanwhile:
  * that is the most that a request can lose.  Shallower queues are notified of everything.
  *
- * Locking.  blk_mtx protects everything in struct pv_blk and its requests.  It is not held while
- * calling biodone(9), disk(9) (but for disk_resize()), or the protocol's bo_stop and bo_restart; it
- * is held in bo_encode and bo_status, which only compute.  PVB_STOPPED makes the queue quiet for those
- * who must not hold it.
+ * Suspend, migration, and a device that asks to be reset.  What a protocol does, in this order, from
+ * one thread that may sleep:
  *
- * Gaps: one queue.
+ *	pv_blk_freeze()      nothing more is started; bios line up; completions are still taken
+ *	pv_blk_settle()      optional: give what is in flight time to end by itself
+ *	(the device is stopped: it has let go of the queues)
+ *	pv_blk_requeue()     what was in flight is ready again, in the order it was put, in each queue
+ *	pv_blk_set_queues()  if the queues do not outlive the stop: none, and later the new ones, of
+ *	                     which there may be more or fewer than before
+ *	(the device is live again)
+ *	pv_blk_thaw()        first what was requeued, in order, then the bios that lined up
+ *
+ * A request that is put again may have been done already: each is a read, or writes the same to the
+ * same place, and nothing that overlaps it and came after a barrier was started.  pv_blk_reset() does
+ * all of this by itself with bo_stop and bo_restart; it serves for DEVICE_NEEDS_RESET.
+ *
+ * Locking.  blk_mtx protects the disk: its flags, its barriers, its queues' number, its size.
+ * bq_mtx protects a queue and its requests; with it, a queue reads bq_flags, a copy of blk_flags
+ * that pv_blk_set_flags() writes with both locks.  blk_log_mtx is about messages.  The order is
+ * blk_mtx, bq_mtx (of several queues, by their number), blk_log_mtx.  What a queue wants of the
+ * disk it notes in bq_todo, and PV_BLK_QUEUE_UNLOCK() sees to it.
+ * No lock is held while calling biodone(9), disk(9) (but for disk_resize()), or the protocol's
+ * bo_stop and bo_restart; bq_mtx is held in bo_encode and bo_status, which only compute.
+ * PVB_STOPPED makes the queues quiet for those who must not hold their locks.
  */
 
 #ifndef _DEV_PV_PV_BLK_H_
@@ -96,6 +123,7 @@ struct pv_blk_req {
 	void		*rq_msg;
 	bus_addr_t	rq_msg_paddr;
 	/* Private to pv_blk. */
+	u_int		rq_home;	/* whose bq_dtag its map is of */
 	bus_dmamap_t	rq_map;
 	bool		rq_loaded;
 	bool		rq_bounced;
@@ -112,8 +140,8 @@ struct pv_blk_req {
  */
 struct pv_blk_ops {
 	/*
-	 * Fill pc_segs, pc_nread, pc_nwrite (and pc_nmsgs, pc_msgs) for rq.  blk_mtx is held, or
-	 * the machine is dumping.
+	 * Fill pc_segs, pc_nread, pc_nwrite (and pc_nmsgs, pc_msgs) for rq.  Its queue's lock is
+	 * held, or the machine is dumping.
 	 */
 	void	(*bo_encode)(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc);
 	/*
@@ -132,7 +160,7 @@ struct pv_blk_ops {
 	/*
 	 * Instead of the above two, where a reset is a conversation with the other side: ask for one,
 	 * and return.  The queue is frozen; what follows is pv_blk_freeze(), pv_blk_requeue(blk,
-	 * error), pv_blk_set_queue() and pv_blk_thaw().  bo_stop is then called by pv_blk_detach()
+	 * error), pv_blk_set_queues() and pv_blk_thaw().  bo_stop is then called by pv_blk_detach()
 	 * only, and never bo_restart.  blk_mtx is held.  NULL: there is none.
 	 */
 	void	(*bo_reset)(struct pv_blk *blk, int error);
@@ -148,7 +176,8 @@ struct pv_blk_params {
 	const char	*bp_descr;	/* what diskinfo -v calls it */
 	uint64_t	bp_mediasize;	/* bytes */
 	u_int		bp_sectorsize;	/* bytes, a power of 2, 512 or more */
-	u_int		bp_nreqs;	/* requests in flight at most */
+	u_int		bp_nqueues;	/* most that will ever be; up to PV_BLK_QUEUES_MAX */
+	u_int		bp_nreqs;	/* requests of each in flight at most */
 	u_int		bp_max_segs;	/* data segments in a request */
 	bus_size_t	bp_seg_size;	/* bytes in a segment at most */
 	bus_size_t	bp_max_size;	/* bytes in a request at most; 0: what the segments hold */
@@ -160,9 +189,9 @@ struct pv_blk_params {
 	size_t		bp_msgsize;	/* bytes of DMA memory a request for the protocol */
 	size_t		bp_ident_size;	/* bytes of PV_BLK_IDENT; 0: there is none */
 	/*
-	 * NULL: data is loaded by bus_dma.  Else bp_nreqs + 1 buffers of bp_max_size bytes that the
-	 * other side may see, one for each request: data is copied to and from them, and pv_blk loads
-	 * no segments.  The protocol's, until pv_blk_fini().
+	 * NULL: data is loaded by bus_dma.  Else bp_nqueues * bp_nreqs + 1 buffers of bp_max_size bytes
+	 * that the other side may see, one for each request: data is copied to and from them, and
+	 * pv_blk loads no segments.  The protocol's, until pv_blk_fini().
 	 */
 	char		**bp_stages;
 	u_int		bp_flags;
@@ -170,7 +199,7 @@ struct pv_blk_params {
 #define	PV_BLK_CACHED		0x0002	/* the device has a volatile cache, and a flush for it */
 };
 
-/* Read-only to protocols; all under dev.NAME.N, see pv_blk_sysctl.c. */
+/* A queue has its own, and so has the disk; their sums are under dev.NAME.N, see pv_blk_sysctl.c. */
 struct pv_blk_stats {
 	uint64_t	bs_bios;
 	uint64_t	bs_requests;
@@ -192,51 +221,79 @@ struct pv_blk_stats {
 
 TAILQ_HEAD(pv_blk_reqs, pv_blk_req);
 
+#define	PV_BLK_QUEUES_MAX	16
+
+struct pv_blk_queue {
+	struct pv_blk	*bq_blk;
+	struct pvq	*bq_pvq;
+	struct mtx	bq_mtx;
+	char		bq_name[PVQ_NAMELEN];
+	u_int		bq_index;
+	u_int		bq_flags;	/* copy of blk_flags */
+	u_int		bq_todo;	/* for who unlocks */
+#define	PVBQ_IDLE	0x0001		/* nothing is in flight, and somebody waits for that */
+#define	PVBQ_RESET	0x0002		/* the queue is broken */
+
+	/* Bios. */
+	struct bio_queue_head bq_bioq;	/* not yet begun, or not all of it: bio_driver2 */
+	struct bio	*bq_cur;	/* being cut into pieces */
+	size_t		bq_cur_off;	/* where its next piece begins */
+	struct bio_queue_head bq_finished; /* to be delivered without the lock */
+	struct thread	*bq_deliver_td;	/* who delivers: its own new bios wait for the batch */
+
+	/* Requests. */
+	struct pv_blk_reqs bq_free;
+	struct pv_blk_reqs bq_ready;
+	struct pv_blk_reqs bq_inflight;
+	bus_dma_tag_t	bq_dtag;	/* data; loads of one tag must not run at the same time */
+	u_int		bq_ninflight;
+	u_int		bq_unkicked;	/* committed since the last pvq_kick() */
+	u_int		bq_depth;	/* most in flight lately, see pv_blk_note_depth() */
+	u_int		bq_backlog;	/* bios given back and not followed by another */
+	u_int		bq_peak;	/* most in this round */
+	u_int		bq_round;	/* completions in this round */
+
+	struct callout	bq_tick;	/* bounds batching; retries a shortage of memory */
+	bool		bq_tick_soon;
+	struct pv_blk_stats bq_stats;
+	char		bq_pad[CACHE_LINE_SIZE];
+};
+
 struct pv_blk {
 	device_t	blk_dev;
 	const struct pv_blk_ops *blk_ops;
 	struct pv_blk_params blk_params;
-	struct pvq	*blk_pvq;
 	struct disk	*blk_disk;
 	struct mtx	blk_mtx;
 	u_int		blk_flags;
-#define	PVB_STOPPED	0x0001	/* the queue is not to be touched */
+#define	PVB_STOPPED	0x0001	/* the queues are not to be touched */
 #define	PVB_RESETTING	0x0002	/* the reset task is on its way */
 #define	PVB_FROZEN	0x0004	/* pv_blk_freeze() */
 #define	PVB_DETACHING	0x0008	/* new bios are refused */
 #define	PVB_DEAD	0x0010	/* could not be brought back */
-#define	PVB_GONE	0x0020	/* d_gone was called */
-#define	PVB_DUMPING	0x0040	/* polled for a dump, for good */
+#define	PVB_GONE	0x0020	/* d_gone was called; blk_flags only */
+#define	PVB_DUMPING	0x0040	/* polled for a dump, for good; blk_flags only */
 #define	PVB_WRITETHROUGH 0x0080	/* flushes need not reach the device */
-#define	PVB_LEAK	0x0100	/* the device may still use our memory */
-#define	PVB_OPEN	0x0200	/* the disk has users */
+#define	PVB_LEAK	0x0100	/* the device may still use our memory; blk_flags only */
+#define	PVB_GATED	0x0200	/* new bios line up in blk_waiting */
+	bool		blk_open;	/* the disk has users */
 	u_int		blk_batch;	/* completions an interrupt, requests a kick; 1: no batching */
 	u_int		blk_timeout;	/* seconds until a request is reported; 0: never */
 
-	/* Bios. */
-	struct bio_queue_head blk_bioq;	/* not yet begun */
-	struct bio	*blk_cur;	/* being cut into pieces */
-	size_t		blk_cur_off;	/* where its next piece begins */
-	struct bio	*blk_barrier;	/* BIO_ORDERED, begun and not done */
-	struct bio_queue_head blk_finished; /* to be delivered without the lock */
-	struct thread	*blk_deliver_td; /* who delivers: its own new bios wait for the batch */
+	/* Barriers. */
+	struct bio_queue_head blk_waiting;
+	struct bio	*blk_barrier;	/* in the first queue, and not done */
+	bool		blk_pumping;	/* somebody is in pv_blk_pump() */
+	bool		blk_pump_again;
+	u_int		blk_turn;	/* the queue for the next bio that waited */
 
-	/* Requests. */
-	struct pv_blk_req *blk_reqs;	/* bp_nreqs, and one for polling */
-	struct pv_blk_reqs blk_free;
-	struct pv_blk_reqs blk_ready;
-	struct pv_blk_reqs blk_inflight;
-	u_int		blk_ninflight;
-	u_int		blk_unkicked;	/* committed since the last pvq_kick() */
-	u_int		blk_depth;	/* most in flight lately, see pv_blk_note_depth() */
-	u_int		blk_backlog;	/* bios given back and not followed by another */
-	u_int		blk_peak;	/* most in this round */
-	u_int		blk_round;	/* completions in this round */
+	u_int		blk_nactive;	/* queues in use; also with every bq_mtx */
+	struct pv_blk_req *blk_reqs;	/* of all queues, and one for polling */
+	struct mtx	blk_log_mtx;
 	int		blk_log_start;	/* ticks; errors are logged at a bounded rate */
 	u_int		blk_log_count;
 
 	/* DMA. */
-	bus_dma_tag_t	blk_dtag;	/* data */
 	bus_dma_tag_t	blk_mtag;	/* messages */
 	bus_dmamap_t	blk_mmap;
 	char		*blk_msgs;
@@ -247,21 +304,28 @@ struct pv_blk {
 	char		*blk_bounce;
 	bus_addr_t	blk_bounce_paddr;
 	size_t		blk_bounce_size;
-	bool		blk_bounce_busy;
+	volatile u_int	blk_bounce_busy; /* 1: a request has it */
 
-	struct callout	blk_tick;	/* bounds batching; retries a shortage of memory */
-	bool		blk_tick_soon;
 	struct callout	blk_watchdog;	/* time-outs */
 	struct timeout_task blk_reset_task;
 	sbintime_t	blk_reset_at;	/* when the device was reset last */
 	int		blk_reset_error; /* what in-flight requests end with; 0: they are requeued */
 	struct sysctl_ctx_list blk_sysctl;
-	struct sysctl_ctx_list blk_queue_sysctl; /* of blk_pvq */
-	struct pv_blk_stats blk_stats;
+	struct sysctl_ctx_list blk_queue_sysctl; /* of the pvqs */
+	struct pv_blk_stats blk_stats;	/* what no queue counts */
+	struct pv_blk_queue blk_queues[PV_BLK_QUEUES_MAX];
 };
 
 /*
- * Prepare blk.  The queue's handler pv_blk_intr() may be called from then on.  May sleep.
+ * How many queues should a disk use?  Not more than one a CPU.
+ *
+ * offered  by the device, 1 or more
+ * wanted   by a tunable; 0: one a CPU
+ */
+u_int	pv_blk_nqueues(u_int offered, int wanted);
+
+/*
+ * Prepare blk.  The queues' handler pv_blk_intr() may be called from then on.  May sleep.
  *
  * dev     the device, for messages, its DMA tag, its sysctl tree
  * params  checked: EINVAL, with a message, if a sector can't be transferred within the limits
@@ -279,11 +343,11 @@ void	pv_blk_fini(struct pv_blk *blk);
 /*
  * Make the disk.  The device is live.  May sleep; polls for the identification.
  *
- * q  the queue; pv_blk serialises all use of it from now on
+ * qs  n queues, up to bp_nqueues; pv_blk serialises all use of them from now on
  *
  * Returns 0; ETIMEDOUT, with a message, if the device does not answer: it was stopped then.
  */
-int	pv_blk_attach(struct pv_blk *blk, struct pvq *q);
+int	pv_blk_attach(struct pv_blk *blk, struct pvq *const *qs, u_int n);
 
 /*
  * Take the disk away, also under load: what is queued ends with ENXIO, what is in flight is given
@@ -295,7 +359,7 @@ void	pv_blk_detach(struct pv_blk *blk);
 /* Is the disk open?  For device_quiesce(9): EBUSY, or 0. */
 int	pv_blk_quiesce(struct pv_blk *blk);
 
-/* The queue's interrupt handler, in an ithread; arg is the struct pv_blk. */
+/* A queue's interrupt handler, in an ithread; arg is its element of blk_queues. */
 void	pv_blk_intr(void *arg);
 
 /*
@@ -316,24 +380,35 @@ void	pv_blk_set_writethrough(struct pv_blk *blk, bool on);
 void	pv_blk_reset(struct pv_blk *blk, int error);
 
 /*
- * Start nothing more (suspend).  What is in flight stays so until the device is stopped and
- * pv_blk_requeue() takes it back; bios queue up.  May sleep for a reset under way.
+ * Start nothing more (suspend).  What is in flight stays so until it ends or the device is stopped and
+ * pv_blk_requeue() takes it back; bios line up.  May sleep for a reset under way.
  */
 void	pv_blk_freeze(struct pv_blk *blk);
 
 /*
- * The device was stopped: take what was in flight out of the queue.
+ * Frozen, wait for what is in flight to end by itself.
+ *
+ * secs  the longest time to wait
+ *
+ * Returns 0; EBUSY if some of it is still in flight.  May sleep.
+ */
+int	pv_blk_settle(struct pv_blk *blk, u_int secs);
+
+/*
+ * The device was stopped: take what was in flight out of the queues.
  *
  * error  as for pv_blk_reset()
  */
 void	pv_blk_requeue(struct pv_blk *blk, int error);
 
 /*
- * Use another queue from now on, or none (NULL): the next one of a device whose queue does not
- * outlive a reset.  Between pv_blk_requeue() and pv_blk_thaw(), or before pv_blk_detach().  May
- * sleep.
+ * Use other queues from now on, or none (n is 0): the next ones of a device whose queues do not
+ * outlive a reset.  Between pv_blk_requeue() and pv_blk_thaw(), or before pv_blk_detach().  What
+ * waits in a queue that is no more goes on in another.  May sleep.
+ *
+ * qs  n queues, up to bp_nqueues
  */
-void	pv_blk_set_queue(struct pv_blk *blk, struct pvq *q);
+void	pv_blk_set_queues(struct pv_blk *blk, struct pvq *const *qs, u_int n);
 
 /* The device is live again: requeued requests go first, then the bios that waited. */
 void	pv_blk_thaw(struct pv_blk *blk);

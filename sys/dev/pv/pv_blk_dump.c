@@ -10,7 +10,7 @@
  *
  * Both use the one request that is on no list, and the bounce buffer: a dump must not depend on
  * whatever the kernel was doing when it died.  A dump starts by resetting the device, which makes
- * the queue new and takes from it what was in flight (or, where a reset is not to be had by itself,
+ * the queues new and takes from them what was in flight (or, where a reset is not to be had by itself,
  * waits for that to end); the disk stays in this state for good.
  */
 
@@ -31,7 +31,7 @@
 static struct pv_blk_req *
 pv_blk_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t length)
 {
-	struct pv_blk_req *rq = &blk->blk_reqs[blk->blk_params.bp_nreqs];
+	struct pv_blk_req *rq = &blk->blk_reqs[blk->blk_params.bp_nqueues * blk->blk_params.bp_nreqs];
 	size_t off, n;
 
 	rq->rq_bio = NULL;
@@ -58,6 +58,7 @@ pv_blk_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t leng
 int
 pv_blk_ident(struct pv_blk *blk, char *ident, size_t size)
 {
+	struct pv_blk_queue *bq = &blk->blk_queues[0];
 	struct pv_blk_req *rq;
 	size_t i, n;
 	int error, us;
@@ -65,19 +66,19 @@ pv_blk_ident(struct pv_blk *blk, char *ident, size_t size)
 	n = MIN(blk->blk_params.bp_ident_size, size - 1);
 	if (n == 0)
 		return (0);
-	PV_BLK_LOCK(blk);
+	PV_BLK_QUEUE_LOCK(bq);
 	bzero(blk->blk_bounce, n);
 	rq = pv_blk_polled(blk, PV_BLK_IDENT, 0, blk->blk_params.bp_ident_size);
-	error = pv_blk_put(blk, rq);
+	error = pv_blk_put(bq, rq);
 	if (error == 0) {
-		pvq_commit(blk->blk_pvq);
-		(void)pvq_kick(blk->blk_pvq);
+		pvq_commit(bq->bq_pvq);
+		(void)pvq_kick(bq->bq_pvq);
 	}
 	for (us = 0; error == 0 && !rq->rq_done; us += PV_BLK_POLL_US) {
-		PV_BLK_UNLOCK(blk);
+		PV_BLK_QUEUE_UNLOCK(bq);
 		DELAY(PV_BLK_POLL_US);
-		PV_BLK_LOCK(blk);
-		pv_blk_process(blk);
+		PV_BLK_QUEUE_LOCK(bq);
+		pv_blk_process(bq);
 		if (us >= PV_BLK_IDENT_SECS * 1000000)
 			error = ETIMEDOUT;
 	}
@@ -88,14 +89,15 @@ pv_blk_ident(struct pv_blk *blk, char *ident, size_t size)
 	for (i = 0; error == 0 && i < n && isprint((u_char)blk->blk_bounce[i]); i++)
 		ident[i] = blk->blk_bounce[i];
 	ident[error == 0 ? i : 0] = '\0';
-	PV_BLK_UNLOCK(blk);
+	PV_BLK_QUEUE_UNLOCK(bq);
 	return (error);
 }
 
-/* One request during a dump, with nothing else in the queue. */
+/* One request during a dump, with nothing else in the first queue. */
 static int
 pv_blk_dump_one(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t length)
 {
+	struct pv_blk_queue *bq = &blk->blk_queues[0];
 	struct pv_blk_req *rq;
 	struct pvq_done done;
 	struct pvq_chain pc;
@@ -106,24 +108,24 @@ pv_blk_dump_one(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t le
 	bzero(&pc, sizeof(pc));
 	pc.pc_cookie = rq;
 	blk->blk_ops->bo_encode(blk, rq, &pc);
-	slots = pvq_prepare(blk->blk_pvq, &pc);
-	error = slots == 0 ? EFBIG : pvq_reserve(blk->blk_pvq, slots);
+	slots = pvq_prepare(bq->bq_pvq, &pc);
+	error = slots == 0 ? EFBIG : pvq_reserve(bq->bq_pvq, slots);
 	if (error == 0)
-		error = pvq_share(blk->blk_pvq, &pc);
+		error = pvq_share(bq->bq_pvq, &pc);
 	if (error != 0)
 		return (error);
 	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
-	pvq_put(blk->blk_pvq, &pc, 1);
-	pvq_commit(blk->blk_pvq);
-	(void)pvq_kick(blk->blk_pvq);
-	for (us = 0; pvq_get(blk->blk_pvq, &done, 1) == 0; us += PV_BLK_POLL_US) {
-		if (pvq_broken(blk->blk_pvq))
+	pvq_put(bq->bq_pvq, &pc, 1);
+	pvq_commit(bq->bq_pvq);
+	(void)pvq_kick(bq->bq_pvq);
+	for (us = 0; pvq_get(bq->bq_pvq, &done, 1) == 0; us += PV_BLK_POLL_US) {
+		if (pvq_broken(bq->bq_pvq))
 			return (EIO);
 		if (us >= PV_BLK_DUMP_SECS * 1000000)
 			return (ETIMEDOUT);
 		DELAY(PV_BLK_POLL_US);
 	}
-	pvq_unshare(blk->blk_pvq, rq->rq_segs + 1, rq->rq_nsegs);
+	pvq_unshare(bq->bq_pvq, rq->rq_segs + 1, rq->rq_nsegs);
 	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	error = blk->blk_ops->bo_status(blk, rq, &done, &seen);
 	return (error == -1 ? EIO : error);
@@ -131,43 +133,48 @@ pv_blk_dump_one(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t le
 
 /* Takes a queue as it is: what is in flight ends, and nobody hears of it. */
 static int
-pv_blk_dump_take(struct pv_blk *blk)
+pv_blk_dump_take(struct pv_blk_queue *bq)
 {
 	struct pvq_done done;
 	int us;
 
-	for (us = 0; pvq_inflight(blk->blk_pvq) != 0; us += PV_BLK_POLL_US) {
-		if (pvq_broken(blk->blk_pvq))
+	for (us = 0; pvq_inflight(bq->bq_pvq) != 0; us += PV_BLK_POLL_US) {
+		if (pvq_broken(bq->bq_pvq))
 			return (EIO);
 		if (us >= PV_BLK_DUMP_SECS * 1000000)
 			return (ETIMEDOUT);
-		if (pvq_get(blk->blk_pvq, &done, 1) == 0)
+		if (pvq_get(bq->bq_pvq, &done, 1) == 0)
 			DELAY(PV_BLK_POLL_US);
 	}
-	pvq_intr_disable(blk->blk_pvq);
+	pvq_intr_disable(bq->bq_pvq);
 	return (0);
 }
 
-/* Makes the queue ours alone. */
+/* Makes the first queue ours alone. */
 static int
 pv_blk_dump_begin(struct pv_blk *blk)
 {
+	struct pv_blk_queue *bq;
 	int error;
 
 	/* Frozen, a device that can't be reset here has nobody at its other side. */
 	if (blk->blk_ops->bo_reset != NULL && (blk->blk_flags & (PVB_FROZEN | PVB_STOPPED)) != 0)
 		return (ENXIO);
 	blk->blk_flags |= PVB_STOPPED | PVB_DUMPING;
+	PV_BLK_FOREACH(blk, bq)
+		bq->bq_flags = blk->blk_flags;
 	if (blk->blk_ops->bo_reset != NULL)
-		return (pv_blk_dump_take(blk));
+		return (pv_blk_dump_take(&blk->blk_queues[0]));
 	error = blk->blk_ops->bo_stop(blk);
 	if (error != 0)
 		return (error);
-	while (pvq_drain(blk->blk_pvq) != NULL)
-		;
+	PV_BLK_FOREACH(blk, bq) {
+		while (bq->bq_pvq != NULL && pvq_drain(bq->bq_pvq) != NULL)
+			;
+	}
 	error = blk->blk_ops->bo_restart(blk);
 	if (error == 0)
-		pvq_intr_disable(blk->blk_pvq);
+		pvq_intr_disable(blk->blk_queues[0].bq_pvq);
 	return (error);
 }
 
@@ -184,7 +191,7 @@ pv_blk_dump(void *priv, void *virtual, off_t offset, size_t length)
 	size_t n;
 	int error = 0;
 
-	if ((blk->blk_flags & (PVB_DEAD | PVB_DETACHING)) != 0 || blk->blk_pvq == NULL)
+	if ((blk->blk_flags & (PVB_DEAD | PVB_DETACHING)) != 0 || blk->blk_queues[0].bq_pvq == NULL)
 		return (ENXIO);
 	if ((blk->blk_flags & PVB_DUMPING) == 0)
 		error = pv_blk_dump_begin(blk);

@@ -5,10 +5,8 @@
  */
 
 /*
- * Bios and requests of pv_blk (theory statement, locking: pv_blk.h).
- *
- * The driver's fields of a bio are used so: bio_driver1 counts its requests that have not ended, and 1
- * while it is still being cut.  bio_resid is what has not been moved yet.
+ * The queues of pv_blk: what is put, what comes back, and when either side is told (theory statement,
+ * locking: pv_blk.h).
  */
 
 #include <sys/param.h>
@@ -16,10 +14,6 @@
 #include <sys/kernel.h>
 #include <sys/bio.h>
 #include <sys/proc.h>
-
-#include <vm/vm.h>
-#include <vm/vm_param.h>
-#include <vm/pmap.h>
 
 #include <geom/geom_disk.h>
 
@@ -35,15 +29,14 @@ const char *const pv_blk_cmd_names[PV_BLK_NCMDS] = {
 	[PV_BLK_IDENT] = "ident",
 };
 
-/* An earlier tick replaces a later one; a later one is left out. */
-static void
-pv_blk_arm_tick(struct pv_blk *blk, bool soon)
+void
+pv_blk_arm_tick(struct pv_blk_queue *bq, bool soon)
 {
-	if (callout_pending(&blk->blk_tick) && (blk->blk_tick_soon || !soon))
+	if (callout_pending(&bq->bq_tick) && (bq->bq_tick_soon || !soon))
 		return;
-	blk->blk_tick_soon = soon;
-	(void)callout_reset_sbt(&blk->blk_tick, soon ? PV_BLK_TICK_SOON : PV_BLK_TICK, 0,
-	    pv_blk_tick, blk, 0);
+	bq->bq_tick_soon = soon;
+	(void)callout_reset_sbt(&bq->bq_tick, soon ? PV_BLK_TICK_SOON : PV_BLK_TICK, 0,
+	    pv_blk_tick, bq, 0);
 }
 
 void
@@ -55,15 +48,45 @@ pv_blk_arm_watchdog(struct pv_blk *blk)
 bool
 pv_blk_may_log(struct pv_blk *blk)
 {
-	PV_BLK_ASSERT(blk);
+	bool may;
+
+	mtx_lock(&blk->blk_log_mtx);
 	if (ticks - blk->blk_log_start >= PV_BLK_LOG_SECS * hz) {
 		blk->blk_log_start = ticks;
 		blk->blk_log_count = 0;
 	}
-	if (blk->blk_log_count++ < PV_BLK_LOG_MAX)
-		return (true);
-	blk->blk_stats.bs_unlogged++;
-	return (false);
+	may = blk->blk_log_count++ < PV_BLK_LOG_MAX;
+	if (!may)
+		blk->blk_stats.bs_unlogged++;
+	mtx_unlock(&blk->blk_log_mtx);
+	return (may);
+}
+
+/* What of the disk a queue was waited for, or asks for. */
+static void
+pv_blk_see_to(struct pv_blk *blk, u_int todo)
+{
+	PV_BLK_LOCK(blk);
+	if ((todo & PVBQ_RESET) != 0)
+		pv_blk_reset_locked(blk, EIO);
+	wakeup(&blk->blk_queues);
+	PV_BLK_UNLOCK(blk);
+	pv_blk_pump(blk);
+}
+
+void
+pv_blk_queue_unlock(struct pv_blk_queue *bq)
+{
+	u_int todo;
+
+	if ((bq->bq_flags & (PVB_GATED | PVB_FROZEN | PVB_DETACHING)) != 0 &&
+	    bq->bq_ninflight == 0)
+		bq->bq_todo |= PVBQ_IDLE;
+	todo = bq->bq_todo;
+	bq->bq_todo = 0;
+	mtx_unlock(&bq->bq_mtx);
+	if (__predict_false(todo != 0))
+		pv_blk_see_to(bq->bq_blk, todo);
 }
 
 static void
@@ -80,433 +103,132 @@ pv_blk_log_error(struct pv_blk *blk, const struct pv_blk_req *rq, int error)
 		    rq->rq_length);
 }
 
-static uintptr_t
-pv_blk_bio_refs(const struct bio *bp)
-{
-	return ((uintptr_t)bp->bio_driver1);
-}
-
-static void
-pv_blk_bio_hold(struct bio *bp)
-{
-	bp->bio_driver1 = (void *)(pv_blk_bio_refs(bp) + 1);
-}
-
-/* Gives a reference back; the last one ends the bio. */
-static void
-pv_blk_bio_release(struct pv_blk *blk, struct bio *bp)
-{
-	bp->bio_driver1 = (void *)(pv_blk_bio_refs(bp) - 1);
-	if (pv_blk_bio_refs(bp) != 0)
-		return;
-	if (blk->blk_barrier == bp)
-		blk->blk_barrier = NULL;
-	if ((bp->bio_flags & BIO_ERROR) != 0)
-		bp->bio_resid = bp->bio_bcount;
-	bioq_insert_tail(&blk->blk_finished, bp);
-	blk->blk_backlog++;
-}
-
-static void
-pv_blk_bio_fail(struct bio *bp, int error)
-{
-	if ((bp->bio_flags & BIO_ERROR) == 0)
-		bp->bio_error = error;
-	bp->bio_flags |= BIO_ERROR;
-}
-
-/*
- * Copies between the bounce buffer, or the request's own, and this piece of the bio.  An unmapped
- * bio is mapped a page at a time.
- */
-static void
-pv_blk_bounce_copy(struct pv_blk *blk, struct pv_blk_req *rq, bool to_bio)
-{
-	struct bio *bp = &rq->rq_window;
-	char *buf = rq->rq_stage != NULL ? rq->rq_stage : blk->blk_bounce;
-	size_t done, n, off;
-	char *p;
-
-	for (done = 0; done < rq->rq_length; done += n) {
-		if ((bp->bio_flags & BIO_UNMAPPED) == 0) {
-			n = rq->rq_length;
-			p = bp->bio_data;
-		} else {
-			off = bp->bio_ma_offset + done;
-			n = MIN(rq->rq_length - done, PAGE_SIZE - off % PAGE_SIZE);
-			p = (char *)pmap_quick_enter_page(bp->bio_ma[off / PAGE_SIZE]) +
-			    off % PAGE_SIZE;
-		}
-		if (to_bio)
-			memcpy(p, buf + done, n);
-		else
-			memcpy(buf + done, p, n);
-		if ((bp->bio_flags & BIO_UNMAPPED) != 0)
-			pmap_quick_remove_page(trunc_page((vm_offset_t)p));
-	}
-}
-
-static void
-pv_blk_req_free(struct pv_blk *blk, struct pv_blk_req *rq)
-{
-	if (rq->rq_loaded) {
-		bus_dmamap_unload(blk->blk_dtag, rq->rq_map);
-		rq->rq_loaded = false;
-	}
-	if (rq->rq_bounced) {
-		rq->rq_bounced = false;
-		blk->blk_bounce_busy = false;
-	}
-	rq->rq_bio = NULL;
-	TAILQ_INSERT_HEAD(&blk->blk_free, rq, rq_link);
-}
-
-static void
-pv_blk_load_cb(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
-{
-	struct pv_blk_req *rq = arg;
-
-	rq->rq_error = error;
-	if (error != 0)
-		return;
-	memcpy(rq->rq_segs + 1, segs, nsegs * sizeof(*segs));
-	rq->rq_nsegs = nsegs;
-}
-
-/* Makes rq_window the length bytes of bp from off on. */
-static void
-pv_blk_window(struct pv_blk_req *rq, const struct bio *bp, size_t off, size_t length)
-{
-	struct bio *w = &rq->rq_window;
-	size_t first;
-
-	w->bio_cmd = bp->bio_cmd;
-	w->bio_flags = bp->bio_flags & BIO_UNMAPPED;
-	w->bio_length = w->bio_bcount = length;
-	if ((bp->bio_flags & BIO_UNMAPPED) == 0) {
-		w->bio_data = bp->bio_data + off;
-		return;
-	}
-	first = bp->bio_ma_offset + off;
-	w->bio_data = NULL;
-	w->bio_ma = bp->bio_ma + first / PAGE_SIZE;
-	w->bio_ma_offset = first % PAGE_SIZE;
-	w->bio_ma_n = howmany(w->bio_ma_offset + length, PAGE_SIZE);
-}
-
-/* One sector has more segments than a request may: it goes through the bounce buffer. */
-static int
-pv_blk_load_bounce(struct pv_blk *blk, struct pv_blk_req *rq)
-{
-	size_t off, n;
-
-	if (blk->blk_bounce_busy)
-		return (ENOMEM);
-	blk->blk_bounce_busy = true;
-	rq->rq_bounced = true;
-	rq->rq_nsegs = 0;
-	for (off = 0; off < rq->rq_length; off += n) {
-		n = MIN(rq->rq_length - off, blk->blk_params.bp_seg_size);
-		rq->rq_segs[1 + rq->rq_nsegs].ds_addr = blk->blk_bounce_paddr + off;
-		rq->rq_segs[1 + rq->rq_nsegs].ds_len = n;
-		rq->rq_nsegs++;
-	}
-	if (rq->rq_cmd == PV_BLK_WRITE)
-		pv_blk_bounce_copy(blk, rq, false);
-	blk->blk_stats.bs_bounced++;
-	return (0);
-}
-
-/*
- * The next length to try after one that had too many segments: first what always fits when each page
- * is a segment, then by halves, as segments may be smaller than pages.
- */
-static size_t
-pv_blk_shorter(const struct pv_blk *blk, size_t length)
-{
-	const struct pv_blk_params *bp = &blk->blk_params;
-	size_t fits;
-
-	fits = (size_t)(bp->bp_max_segs - 1) * MIN(bp->bp_seg_size, PAGE_SIZE);
-	if (fits >= length)
-		fits = length / 2;
-	return (MAX(rounddown2(fits, bp->bp_sectorsize), bp->bp_sectorsize));
-}
-
-/*
- * Loads a piece of bp from off on, as long as one request can be.
- *
- * Returns 0; ENOMEM if memory (or the bounce buffer) is short now; or what bus_dmamap_load_bio() says.
- */
-static int
-pv_blk_load(struct pv_blk *blk, struct pv_blk_req *rq, const struct bio *bp, size_t off)
-{
-	size_t length;
-	int error;
-
-	length = MIN((size_t)bp->bio_bcount - off, blk->blk_params.bp_max_size);
-	if (rq->rq_stage != NULL) {
-		pv_blk_window(rq, bp, off, length);
-		rq->rq_length = length;
-		if (rq->rq_cmd == PV_BLK_WRITE)
-			pv_blk_bounce_copy(blk, rq, false);
-		return (0);
-	}
-	for (;;) {
-		pv_blk_window(rq, bp, off, length);
-		rq->rq_length = length;
-		error = bus_dmamap_load_bio(blk->blk_dtag, rq->rq_map, &rq->rq_window,
-		    pv_blk_load_cb, rq, BUS_DMA_NOWAIT);
-		if (error == 0)
-			error = rq->rq_error;
-		if (error == 0) {
-			rq->rq_loaded = true;
-			return (0);
-		}
-		bus_dmamap_unload(blk->blk_dtag, rq->rq_map);
-		if (error != EFBIG)
-			return (error);
-		if (length == blk->blk_params.bp_sectorsize)
-			return (pv_blk_load_bounce(blk, rq));
-		length = pv_blk_shorter(blk, length);
-	}
-}
-
-/* Begins the next bio of the queue, unless the order of things forbids. */
-static struct bio *
-pv_blk_begin(struct pv_blk *blk)
-{
-	struct bio *bp;
-	bool idle;
-
-	bp = bioq_first(&blk->blk_bioq);
-	if (bp == NULL || blk->blk_barrier != NULL)
-		return (NULL);
-	idle = blk->blk_ninflight == 0 && TAILQ_EMPTY(&blk->blk_ready);
-	if (!idle && (bp->bio_cmd == BIO_FLUSH || (bp->bio_flags & BIO_ORDERED) != 0))
-		return (NULL);
-	bioq_remove(&blk->blk_bioq, bp);
-	if ((bp->bio_flags & BIO_ORDERED) != 0)
-		blk->blk_barrier = bp;
-	bp->bio_driver1 = NULL;
-	bp->bio_resid = bp->bio_bcount;
-	pv_blk_bio_hold(bp);
-	blk->blk_cur = bp;
-	blk->blk_cur_off = 0;
-	return (bp);
-}
-
-static void
-pv_blk_cur_end(struct pv_blk *blk)
-{
-	struct bio *bp = blk->blk_cur;
-
-	blk->blk_cur = NULL;
-	pv_blk_bio_release(blk, bp);
-}
-
-/* Fills rq with the next piece of blk_cur: 0, or why not. */
-static int
-pv_blk_cut(struct pv_blk *blk, struct pv_blk_req *rq)
-{
-	struct bio *bp = blk->blk_cur;
-	int error = 0;
-
-	rq->rq_offset = bp->bio_offset + blk->blk_cur_off;
-	rq->rq_nsegs = 0;
-	rq->rq_length = 0;
-	rq->rq_requeues = 0;
-	switch (bp->bio_cmd) {
-	case BIO_READ:
-	case BIO_WRITE:
-		rq->rq_cmd = bp->bio_cmd == BIO_READ ? PV_BLK_READ : PV_BLK_WRITE;
-		error = pv_blk_load(blk, rq, bp, blk->blk_cur_off);
-		break;
-	case BIO_DELETE:
-		rq->rq_cmd = PV_BLK_DELETE;
-		rq->rq_length = MIN((uint64_t)bp->bio_bcount - blk->blk_cur_off,
-		    blk->blk_params.bp_delete_size);
-		break;
-	default:
-		rq->rq_cmd = PV_BLK_FLUSH;
-		break;
-	}
-	return (error);
-}
-
-/* The next request to put: a ready one, else a new piece.  NULL: nothing can be done now. */
-static struct pv_blk_req *
-pv_blk_next(struct pv_blk *blk)
-{
-	struct pv_blk_req *rq;
-	struct bio *bp;
-	int error;
-
-	rq = TAILQ_FIRST(&blk->blk_ready);
-	if (rq != NULL) {
-		TAILQ_REMOVE(&blk->blk_ready, rq, rq_link);
-		return (rq);
-	}
-	while ((bp = blk->blk_cur) != NULL || (bp = pv_blk_begin(blk)) != NULL) {
-		if (bp->bio_cmd == BIO_FLUSH ? (blk->blk_flags & PVB_WRITETHROUGH) != 0 :
-		    bp->bio_bcount == 0) {
-			pv_blk_cur_end(blk);
-			continue;
-		}
-		rq = TAILQ_FIRST(&blk->blk_free);
-		if (rq == NULL)
-			return (NULL);
-		error = (bp->bio_flags & BIO_ERROR) != 0 ? bp->bio_error : pv_blk_cut(blk, rq);
-		if (error == ENOMEM || error == EINPROGRESS) {
-			blk->blk_stats.bs_nomem++;
-			pv_blk_arm_tick(blk, false);
-			return (NULL);
-		}
-		if (error != 0) {
-			if ((bp->bio_flags & BIO_ERROR) == 0)
-				blk->blk_stats.bs_dma_errors++;
-			pv_blk_bio_fail(bp, error);
-			pv_blk_cur_end(blk);
-			continue;
-		}
-		TAILQ_REMOVE(&blk->blk_free, rq, rq_link);
-		rq->rq_bio = bp;
-		rq->rq_reported = false;
-		pv_blk_bio_hold(bp);
-		if (blk->blk_cur_off != 0)
-			blk->blk_stats.bs_splits++;
-		blk->blk_cur_off += rq->rq_length;
-		if (blk->blk_cur_off >= (size_t)bp->bio_bcount)
-			pv_blk_cur_end(blk);
-		return (rq);
-	}
-	return (NULL);
-}
-
 /*
  * Puts rq.  Returns 0; ENOSPC or ENOMEM if there is no room now; EIO if the queue is broken; EFBIG if
  * the queue can never take it.
  */
 int
-pv_blk_put(struct pv_blk *blk, struct pv_blk_req *rq)
+pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
+	struct pv_blk *blk = bq->bq_blk;
 	struct pvq_chain pc;
 	int error, slots;
 
 	bzero(&pc, sizeof(pc));
 	pc.pc_cookie = rq;
 	blk->blk_ops->bo_encode(blk, rq, &pc);
-	slots = pvq_prepare(blk->blk_pvq, &pc);
+	slots = pvq_prepare(bq->bq_pvq, &pc);
 	if (slots == 0)
 		return (EFBIG);
-	error = pvq_reserve(blk->blk_pvq, slots);
+	error = pvq_reserve(bq->bq_pvq, slots);
 	if (error == 0)
-		error = pvq_share(blk->blk_pvq, &pc);
+		error = pvq_share(bq->bq_pvq, &pc);
 	if (error != 0)
 		return (error);
 	if (rq->rq_loaded)
-		bus_dmamap_sync(blk->blk_dtag, rq->rq_map, rq->rq_cmd == PV_BLK_WRITE ?
+		bus_dmamap_sync(pv_blk_dtag(blk, rq), rq->rq_map, rq->rq_cmd == PV_BLK_WRITE ?
 		    BUS_DMASYNC_PREWRITE : BUS_DMASYNC_PREREAD);
 	else if (rq->rq_bounced)
 		bus_dmamap_sync(blk->blk_btag, blk->blk_bmap,
 		    BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
-	pvq_put(blk->blk_pvq, &pc, 1);
+	pvq_put(bq->bq_pvq, &pc, 1);
 	rq->rq_start = ticks;
-	TAILQ_INSERT_TAIL(&blk->blk_inflight, rq, rq_link);
-	blk->blk_ninflight++;
+	TAILQ_INSERT_TAIL(&bq->bq_inflight, rq, rq_link);
+	bq->bq_ninflight++;
 	return (0);
 }
 
 void
-pv_blk_start(struct pv_blk *blk)
+pv_blk_start(struct pv_blk_queue *bq)
 {
 	struct pv_blk_req *rq;
 	u_int staged = 0;
 	int error;
 
-	PV_BLK_ASSERT(blk);
-	if ((blk->blk_flags & (PVB_STOPPED | PVB_RESETTING | PVB_FROZEN | PVB_DEAD)) != 0)
+	PV_BLK_QUEUE_ASSERT(bq);
+	if (bq->bq_pvq == NULL ||
+	    (bq->bq_flags & (PVB_STOPPED | PVB_RESETTING | PVB_FROZEN | PVB_DEAD)) != 0)
 		return;
-	while ((rq = pv_blk_next(blk)) != NULL) {
-		error = pv_blk_put(blk, rq);
+	while ((rq = pv_blk_next(bq)) != NULL) {
+		error = pv_blk_put(bq, rq);
 		if (error == EFBIG) {
-			pv_blk_end(blk, rq, EIO);
+			pv_blk_end(bq, rq, EIO);
 			continue;
 		}
 		if (error != 0) {
-			TAILQ_INSERT_HEAD(&blk->blk_ready, rq, rq_link);
+			TAILQ_INSERT_HEAD(&bq->bq_ready, rq, rq_link);
 			/* With nothing in flight no completion will try again. */
-			if (blk->blk_ninflight == 0)
-				pv_blk_arm_tick(blk, false);
+			if (bq->bq_ninflight == 0)
+				pv_blk_arm_tick(bq, false);
 			break;
 		}
 		staged++;
 	}
 	if (staged == 0)
 		return;
-	pvq_commit(blk->blk_pvq);
-	blk->blk_unkicked += staged;
-	blk->blk_stats.bs_requests += staged;
-	blk->blk_stats.bs_max_in_flight = MAX(blk->blk_stats.bs_max_in_flight, blk->blk_ninflight);
+	pvq_commit(bq->bq_pvq);
+	bq->bq_unkicked += staged;
+	bq->bq_stats.bs_requests += staged;
+	bq->bq_stats.bs_max_in_flight = MAX(bq->bq_stats.bs_max_in_flight, bq->bq_ninflight);
 }
 
 /* How many requests share a notification in a deep queue, and how many completions an interrupt? */
 static u_int
-pv_blk_batch(const struct pv_blk *blk)
+pv_blk_batch(const struct pv_blk_queue *bq)
 {
-	return (MIN(blk->blk_depth / 2, blk->blk_batch));
+	return (MIN(bq->bq_depth / 2, bq->bq_blk->blk_batch));
 }
 
 bool
-pv_blk_kick(struct pv_blk *blk, bool now)
+pv_blk_kick(struct pv_blk_queue *bq, bool now)
 {
-	PV_BLK_ASSERT(blk);
-	if (blk->blk_unkicked == 0 || (blk->blk_flags & PVB_STOPPED) != 0)
+	PV_BLK_QUEUE_ASSERT(bq);
+	if (bq->bq_unkicked == 0 || (bq->bq_flags & PVB_STOPPED) != 0)
 		return (false);
-	if (!now && blk->blk_depth >= PV_BLK_DEEP && blk->blk_unkicked < pv_blk_batch(blk)) {
-		blk->blk_stats.bs_deferred_kicks++;
+	if (!now && bq->bq_depth >= PV_BLK_DEEP && bq->bq_unkicked < pv_blk_batch(bq)) {
+		bq->bq_stats.bs_deferred_kicks++;
 		/* An idle device should not stay so for longer than it takes to submit a few more. */
-		pv_blk_arm_tick(blk, blk->blk_unkicked == blk->blk_ninflight);
+		pv_blk_arm_tick(bq, bq->bq_unkicked == bq->bq_ninflight);
 		return (false);
 	}
-	blk->blk_unkicked = 0;
-	(void)pvq_kick(blk->blk_pvq);
+	bq->bq_unkicked = 0;
+	(void)pvq_kick(bq->bq_pvq);
 	return (true);
 }
 
 void
-pv_blk_deliver(struct pv_blk *blk)
+pv_blk_deliver(struct pv_blk_queue *bq)
 {
 	struct bio_queue_head batch;
 	struct bio *bp;
 	bool plug;
 
-	PV_BLK_ASSERT(blk);
-	while (bioq_first(&blk->blk_finished) != NULL) {
+	PV_BLK_QUEUE_ASSERT(bq);
+	while (bioq_first(&bq->bq_finished) != NULL) {
 		bioq_init(&batch);
-		while ((bp = bioq_takefirst(&blk->blk_finished)) != NULL)
+		while ((bp = bioq_takefirst(&bq->bq_finished)) != NULL)
 			bioq_insert_tail(&batch, bp);
-		plug = blk->blk_deliver_td == NULL;
+		plug = bq->bq_deliver_td == NULL;
 		if (plug)
-			blk->blk_deliver_td = curthread;
-		PV_BLK_UNLOCK(blk);
+			bq->bq_deliver_td = curthread;
+		PV_BLK_QUEUE_UNLOCK(bq);
 		while ((bp = bioq_takefirst(&batch)) != NULL)
 			biodone(bp);
-		PV_BLK_LOCK(blk);
+		PV_BLK_QUEUE_LOCK(bq);
 		if (plug)
-			blk->blk_deliver_td = NULL;
-		pv_blk_start(blk);
-		(void)pv_blk_kick(blk, false);
+			bq->bq_deliver_td = NULL;
+		pv_blk_start(bq);
+		(void)pv_blk_kick(bq, false);
 	}
 }
 
 void
-pv_blk_end(struct pv_blk *blk, struct pv_blk_req *rq, int error)
+pv_blk_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error)
 {
 	struct bio *bp = rq->rq_bio;
 
-	PV_BLK_ASSERT(blk);
+	PV_BLK_QUEUE_ASSERT(bq);
 	if (bp == NULL) {
 		rq->rq_error = error;
 		rq->rq_done = true;
@@ -516,20 +238,22 @@ pv_blk_end(struct pv_blk *blk, struct pv_blk_req *rq, int error)
 		pv_blk_bio_fail(bp, error);
 	else
 		bp->bio_resid -= rq->rq_length;
-	pv_blk_req_free(blk, rq);
-	pv_blk_bio_release(blk, bp);
+	pv_blk_req_free(bq, rq);
+	pv_blk_bio_release(bq, bp);
 }
 
 /* Takes rq off the list of what is in flight and makes its memory ours again. */
 static void
-pv_blk_take_back(struct pv_blk *blk, struct pv_blk_req *rq)
+pv_blk_take_back(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
-	TAILQ_REMOVE(&blk->blk_inflight, rq, rq_link);
-	blk->blk_ninflight--;
+	struct pv_blk *blk = bq->bq_blk;
+
+	TAILQ_REMOVE(&bq->bq_inflight, rq, rq_link);
+	bq->bq_ninflight--;
 	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
-	pvq_unshare(blk->blk_pvq, rq->rq_segs + 1, rq->rq_nsegs);
+	pvq_unshare(bq->bq_pvq, rq->rq_segs + 1, rq->rq_nsegs);
 	if (rq->rq_loaded)
-		bus_dmamap_sync(blk->blk_dtag, rq->rq_map, rq->rq_cmd == PV_BLK_WRITE ?
+		bus_dmamap_sync(pv_blk_dtag(blk, rq), rq->rq_map, rq->rq_cmd == PV_BLK_WRITE ?
 		    BUS_DMASYNC_POSTWRITE : BUS_DMASYNC_POSTREAD);
 	else if (rq->rq_bounced)
 		bus_dmamap_sync(blk->blk_btag, blk->blk_bmap,
@@ -537,27 +261,28 @@ pv_blk_take_back(struct pv_blk *blk, struct pv_blk_req *rq)
 }
 
 static void
-pv_blk_complete(struct pv_blk *blk, const struct pvq_done *pd)
+pv_blk_complete(struct pv_blk_queue *bq, const struct pvq_done *pd)
 {
+	struct pv_blk *blk = bq->bq_blk;
 	struct pv_blk_req *rq = pd->pd_cookie;
 	uintmax_t seen = 0;
 	int error;
 
-	pv_blk_take_back(blk, rq);
+	pv_blk_take_back(bq, rq);
 	error = blk->blk_ops->bo_status(blk, rq, pd, &seen);
 	if (error == -1) {
-		blk->blk_stats.bs_protocol_errors++;
-		pvq_break(blk->blk_pvq, PVQ_FAULT_OWNER, seen);
+		bq->bq_stats.bs_protocol_errors++;
+		pvq_break(bq->bq_pvq, PVQ_FAULT_OWNER, seen);
 		error = EIO;
 	} else if (error == EOPNOTSUPP)
-		blk->blk_stats.bs_unsupported++;
+		bq->bq_stats.bs_unsupported++;
 	else if (error != 0)
-		blk->blk_stats.bs_io_errors++;
+		bq->bq_stats.bs_io_errors++;
 	if (error != 0)
 		pv_blk_log_error(blk, rq, error);
 	else if ((rq->rq_bounced || rq->rq_stage != NULL) && rq->rq_cmd == PV_BLK_READ)
 		pv_blk_bounce_copy(blk, rq, true);
-	pv_blk_end(blk, rq, error);
+	pv_blk_end(bq, rq, error);
 }
 
 /*
@@ -568,34 +293,32 @@ pv_blk_complete(struct pv_blk *blk, const struct pvq_done *pd)
  * been the end.
  */
 static void
-pv_blk_note_depth(struct pv_blk *blk, u_int completed)
+pv_blk_note_depth(struct pv_blk_queue *bq, u_int completed)
 {
-	blk->blk_peak = MAX(blk->blk_peak, blk->blk_ninflight + blk->blk_backlog);
-	blk->blk_depth = MAX(blk->blk_depth, blk->blk_peak);
-	blk->blk_round += completed;
-	if (blk->blk_round < blk->blk_depth)
+	bq->bq_peak = MAX(bq->bq_peak, bq->bq_ninflight + bq->bq_backlog);
+	bq->bq_depth = MAX(bq->bq_depth, bq->bq_peak);
+	bq->bq_round += completed;
+	if (bq->bq_round < bq->bq_depth)
 		return;
-	blk->blk_depth = MAX(blk->blk_peak, blk->blk_depth - blk->blk_depth / 4);
-	blk->blk_backlog = blk->blk_backlog * 3 / 4;
-	blk->blk_peak = 0;
-	blk->blk_round = 0;
+	bq->bq_depth = MAX(bq->bq_peak, bq->bq_depth - bq->bq_depth / 4);
+	bq->bq_backlog = bq->bq_backlog * 3 / 4;
+	bq->bq_peak = 0;
+	bq->bq_round = 0;
 }
 
 /* Takes what the queue has, without ending bios. */
 static void
-pv_blk_collect(struct pv_blk *blk)
+pv_blk_collect(struct pv_blk_queue *bq)
 {
 	struct pvq_done done[PV_BLK_GET_MAX];
 	int i, n;
 
-	PV_BLK_ASSERT(blk);
-	while ((n = pvq_get(blk->blk_pvq, done, nitems(done))) > 0) {
-		pv_blk_note_depth(blk, n);
+	PV_BLK_QUEUE_ASSERT(bq);
+	while ((n = pvq_get(bq->bq_pvq, done, nitems(done))) > 0) {
+		pv_blk_note_depth(bq, n);
 		for (i = 0; i < n; i++)
-			pv_blk_complete(blk, &done[i]);
+			pv_blk_complete(bq, &done[i]);
 	}
-	if (blk->blk_ninflight == 0 && (blk->blk_flags & PVB_DETACHING) != 0)
-		wakeup(&blk->blk_ninflight);
 }
 
 /*
@@ -603,61 +326,95 @@ pv_blk_collect(struct pv_blk *blk)
  * Returns true if as many wait already.
  */
 static bool
-pv_blk_arm_intr(struct pv_blk *blk)
+pv_blk_arm_intr(struct pv_blk_queue *bq)
 {
-	u_int after = 1, told = blk->blk_ninflight - blk->blk_unkicked;
+	u_int after = 1, told = bq->bq_ninflight - bq->bq_unkicked;
 
-	if (blk->blk_depth >= PV_BLK_DEEP && told > 1) {
+	if (bq->bq_depth >= PV_BLK_DEEP && told > 1) {
 		/* Not after more than the device was told of. */
-		after = MIN(pv_blk_batch(blk), told);
-		pv_blk_arm_tick(blk, false);
+		after = MIN(pv_blk_batch(bq), told);
+		pv_blk_arm_tick(bq, false);
 	}
-	return (pvq_intr_enable(blk->blk_pvq, after));
+	return (pvq_intr_enable(bq->bq_pvq, after));
 }
 
 void
-pv_blk_process(struct pv_blk *blk)
+pv_blk_process(struct pv_blk_queue *bq)
 {
-	PV_BLK_ASSERT(blk);
+	PV_BLK_QUEUE_ASSERT(bq);
 	do {
-		if ((blk->blk_flags & PVB_STOPPED) != 0)
+		if (bq->bq_pvq == NULL || (bq->bq_flags & PVB_STOPPED) != 0)
 			return;
-		pvq_intr_disable(blk->blk_pvq);
-		pv_blk_collect(blk);
-		if (pvq_broken(blk->blk_pvq)) {
-			pv_blk_reset_locked(blk, EIO);
-			pv_blk_deliver(blk);
+		pvq_intr_disable(bq->bq_pvq);
+		pv_blk_collect(bq);
+		if (pvq_broken(bq->bq_pvq)) {
+			bq->bq_todo |= PVBQ_RESET;
+			pv_blk_deliver(bq);
 			return;
 		}
 		/* New work for the device comes before the news for its users. */
-		pv_blk_start(blk);
-		(void)pv_blk_kick(blk, true);
-		pv_blk_deliver(blk);
-		if ((blk->blk_flags & PVB_STOPPED) != 0)
+		pv_blk_start(bq);
+		(void)pv_blk_kick(bq, true);
+		pv_blk_deliver(bq);
+		if ((bq->bq_flags & PVB_STOPPED) != 0)
 			return;
-	} while (pv_blk_arm_intr(blk));
+	} while (pv_blk_arm_intr(bq));
 }
 
 void
 pv_blk_intr(void *arg)
 {
-	struct pv_blk *blk = arg;
+	struct pv_blk_queue *bq = arg;
 
-	PV_BLK_LOCK(blk);
-	if (blk->blk_pvq != NULL)
-		pv_blk_process(blk);
-	PV_BLK_UNLOCK(blk);
+	PV_BLK_QUEUE_LOCK(bq);
+	pv_blk_process(bq);
+	PV_BLK_QUEUE_UNLOCK(bq);
+}
+
+void
+pv_blk_run(struct pv_blk *blk)
+{
+	struct pv_blk_queue *bq;
+
+	PV_BLK_FOREACH(blk, bq) {
+		PV_BLK_QUEUE_LOCK(bq);
+		pv_blk_process(bq);
+		pv_blk_deliver(bq);
+		PV_BLK_QUEUE_UNLOCK(bq);
+	}
 }
 
 /* Bounds what batching may cost, and tries again what memory was short for. */
 void
 pv_blk_tick(void *arg)
 {
-	struct pv_blk *blk = arg;
+	struct pv_blk_queue *bq = arg;
 
-	PV_BLK_ASSERT(blk);
-	(void)pv_blk_kick(blk, true);
-	pv_blk_process(blk);
+	PV_BLK_QUEUE_LOCK(bq);
+	(void)pv_blk_kick(bq, true);
+	pv_blk_process(bq);
+	PV_BLK_QUEUE_UNLOCK(bq);
+}
+
+static void
+pv_blk_report_late(struct pv_blk_queue *bq)
+{
+	struct pv_blk *blk = bq->bq_blk;
+	struct pv_blk_req *rq;
+
+	TAILQ_FOREACH(rq, &bq->bq_inflight, rq_link) {
+		if (blk->blk_timeout == 0 || ticks - rq->rq_start < (int)blk->blk_timeout * hz)
+			break;
+		if (rq->rq_reported)
+			continue;
+		rq->rq_reported = true;
+		bq->bq_stats.bs_timeouts++;
+		if (pv_blk_may_log(blk))
+			device_printf(blk->blk_dev, "%s of sector %jd, %zu bytes: no answer for %u "
+			    "seconds, still waiting\n", pv_blk_cmd_names[rq->rq_cmd],
+			    (intmax_t)(rq->rq_offset / DEV_BSIZE), rq->rq_length,
+			    blk->blk_timeout);
+	}
 }
 
 /*
@@ -668,74 +425,70 @@ void
 pv_blk_watchdog(void *arg)
 {
 	struct pv_blk *blk = arg;
-	struct pv_blk_req *rq;
+	struct pv_blk_queue *bq;
 
-	PV_BLK_ASSERT(blk);
-	/* The ring may have found a lie where nobody was there to be told. */
-	if (blk->blk_pvq != NULL && pvq_broken(blk->blk_pvq))
-		pv_blk_reset_locked(blk, EIO);
-	TAILQ_FOREACH(rq, &blk->blk_inflight, rq_link) {
-		if (blk->blk_timeout == 0 || ticks - rq->rq_start < (int)blk->blk_timeout * hz)
-			break;
-		if (rq->rq_reported)
-			continue;
-		rq->rq_reported = true;
-		blk->blk_stats.bs_timeouts++;
-		if (pv_blk_may_log(blk))
-			device_printf(blk->blk_dev, "%s of sector %jd, %zu bytes: no answer for %u "
-			    "seconds, still waiting\n", pv_blk_cmd_names[rq->rq_cmd],
-			    (intmax_t)(rq->rq_offset / DEV_BSIZE), rq->rq_length,
-			    blk->blk_timeout);
+	PV_BLK_FOREACH(blk, bq) {
+		PV_BLK_QUEUE_LOCK(bq);
+		/* The ring may have found a lie where nobody was there to be told. */
+		if (bq->bq_pvq != NULL && pvq_broken(bq->bq_pvq))
+			bq->bq_todo |= PVBQ_RESET;
+		pv_blk_report_late(bq);
+		PV_BLK_QUEUE_UNLOCK(bq);
 	}
+	PV_BLK_LOCK(blk);
 	if ((blk->blk_flags & PVB_DETACHING) == 0)
 		pv_blk_arm_watchdog(blk);
+	PV_BLK_UNLOCK(blk);
 }
 
 void
-pv_blk_fail_queued(struct pv_blk *blk, int error)
+pv_blk_fail_queued(struct pv_blk_queue *bq, int error)
 {
 	struct pv_blk_req *rq;
 	struct bio *bp;
 
-	PV_BLK_ASSERT(blk);
-	while ((rq = TAILQ_FIRST(&blk->blk_ready)) != NULL) {
-		TAILQ_REMOVE(&blk->blk_ready, rq, rq_link);
-		pv_blk_end(blk, rq, error);
+	PV_BLK_QUEUE_ASSERT(bq);
+	while ((rq = TAILQ_FIRST(&bq->bq_ready)) != NULL) {
+		TAILQ_REMOVE(&bq->bq_ready, rq, rq_link);
+		pv_blk_end(bq, rq, error);
 	}
-	if (blk->blk_cur != NULL) {
-		pv_blk_bio_fail(blk->blk_cur, error);
-		pv_blk_cur_end(blk);
+	if (bq->bq_cur != NULL) {
+		pv_blk_bio_fail(bq->bq_cur, error);
+		pv_blk_cur_end(bq);
 	}
-	while ((bp = bioq_takefirst(&blk->blk_bioq)) != NULL) {
+	while ((bp = bioq_takefirst(&bq->bq_bioq)) != NULL) {
 		pv_blk_bio_fail(bp, error);
 		bp->bio_resid = bp->bio_bcount;
-		bioq_insert_tail(&blk->blk_finished, bp);
+		bioq_insert_tail(&bq->bq_finished, bp);
 	}
 }
 
 void
-pv_blk_drain(struct pv_blk *blk, int error)
+pv_blk_drain(struct pv_blk_queue *bq, int error, bool blame)
 {
 	struct pv_blk_reqs back = TAILQ_HEAD_INITIALIZER(back);
 	struct pv_blk_req *rq;
 
-	PV_BLK_ASSERT(blk);
-	KASSERT((blk->blk_flags & PVB_STOPPED) != 0, ("%s: the device is live", __func__));
-	while (blk->blk_pvq != NULL && (rq = pvq_drain(blk->blk_pvq)) != NULL) {
-		pv_blk_take_back(blk, rq);
-		TAILQ_INSERT_TAIL(&back, rq, rq_link);
+	PV_BLK_QUEUE_ASSERT(bq);
+	KASSERT((bq->bq_flags & PVB_STOPPED) != 0, ("%s: the device is live", __func__));
+	while (bq->bq_pvq != NULL && (rq = pvq_drain(bq->bq_pvq)) != NULL) {
+		pv_blk_take_back(bq, rq);
+		if (blame && error == 0 && rq->rq_requeues++ >= PV_BLK_REQUEUES_MAX)
+			pv_blk_end(bq, rq, EIO);
+		else
+			TAILQ_INSERT_TAIL(&back, rq, rq_link);
 	}
 	/* Requests that were ready come after those that were put before them. */
-	TAILQ_CONCAT(&back, &blk->blk_ready, rq_link);
+	TAILQ_CONCAT(&back, &bq->bq_ready, rq_link);
 	while ((rq = TAILQ_FIRST(&back)) != NULL) {
 		TAILQ_REMOVE(&back, rq, rq_link);
-		if (error == 0 && rq->rq_requeues++ < PV_BLK_REQUEUES_MAX) {
-			blk->blk_stats.bs_requeued++;
-			TAILQ_INSERT_TAIL(&blk->blk_ready, rq, rq_link);
+		if (error == 0) {
+			bq->bq_stats.bs_requeued++;
+			TAILQ_INSERT_TAIL(&bq->bq_ready, rq, rq_link);
 		} else
-			pv_blk_end(blk, rq, error != 0 ? error : EIO);
+			pv_blk_end(bq, rq, error);
 	}
-	blk->blk_unkicked = 0;
+	bq->bq_unkicked = 0;
 }
 
 static bool
@@ -756,36 +509,69 @@ pv_blk_can(const struct pv_blk *blk, const struct bio *bp)
 	}
 }
 
+/*
+ * The queue of this CPU, locked.  How many there are changes while they are all locked, so that one
+ * which is in use now stays so.
+ */
+static struct pv_blk_queue *
+pv_blk_select(struct pv_blk *blk)
+{
+	struct pv_blk_queue *bq;
+
+	for (;;) {
+		bq = &blk->blk_queues[curcpu % blk->blk_nactive];
+		PV_BLK_QUEUE_LOCK(bq);
+		if (__predict_true(bq->bq_index < blk->blk_nactive))
+			return (bq);
+		PV_BLK_QUEUE_UNLOCK(bq);
+	}
+}
+
+void
+pv_blk_enqueue(struct pv_blk_queue *bq, struct bio *bp)
+{
+	PV_BLK_QUEUE_ASSERT(bq);
+	bq->bq_stats.bs_bios++;
+	if (bq->bq_backlog > 0)
+		bq->bq_backlog--;
+	bioq_insert_tail(&bq->bq_bioq, bp);
+}
+
 void
 pv_blk_strategy(struct bio *bp)
 {
 	struct pv_blk *blk = bp->bio_disk->d_drv1;
+	struct pv_blk_queue *bq;
 
 	if (!pv_blk_can(blk, bp)) {
 		biofinish(bp, NULL, EOPNOTSUPP);
 		return;
 	}
-	PV_BLK_LOCK(blk);
-	if ((blk->blk_flags & (PVB_DETACHING | PVB_DEAD)) != 0) {
-		PV_BLK_UNLOCK(blk);
-		biofinish(bp, NULL, ENXIO);
+	bp->bio_driver1 = NULL;
+	bp->bio_driver2 = NULL;
+	bp->bio_resid = bp->bio_bcount;
+	if (pv_blk_is_barrier(bp)) {
+		pv_blk_line_up(blk, bp);
 		return;
 	}
-	blk->blk_stats.bs_bios++;
-	if (blk->blk_backlog > 0)
-		blk->blk_backlog--;
-	bioq_insert_tail(&blk->blk_bioq, bp);
+	bq = pv_blk_select(blk);
+	if ((bq->bq_flags & (PVB_DETACHING | PVB_DEAD | PVB_GATED)) != 0) {
+		PV_BLK_QUEUE_UNLOCK(bq);
+		pv_blk_line_up(blk, bp);
+		return;
+	}
+	pv_blk_enqueue(bq, bp);
 	/* Within a delivery, what the users submit is started as one batch when it ends. */
-	if (blk->blk_deliver_td != curthread) {
-		pv_blk_start(blk);
+	if (bq->bq_deliver_td != curthread) {
+		pv_blk_start(bq);
 		/*
 		 * The interrupt was asked for when there was less in flight.  If it would come now,
 		 * do its work here.
 		 */
-		if (pv_blk_kick(blk, false) && blk->blk_depth >= PV_BLK_DEEP &&
-		    pv_blk_arm_intr(blk))
-			pv_blk_process(blk);
-		pv_blk_deliver(blk);
+		if (pv_blk_kick(bq, false) && bq->bq_depth >= PV_BLK_DEEP &&
+		    pv_blk_arm_intr(bq))
+			pv_blk_process(bq);
+		pv_blk_deliver(bq);
 	}
-	PV_BLK_UNLOCK(blk);
+	PV_BLK_QUEUE_UNLOCK(bq);
 }

@@ -31,31 +31,88 @@
 #define	PV_BLK_RESET_PAUSE	(SBT_1S / 10)
 #define	PV_BLK_BOUNCE_MAX	(64 * 1024)
 
+/* Locking the disk, see pv_blk.h. */
 #define	PV_BLK_LOCK(blk)	mtx_lock(&(blk)->blk_mtx)
 #define	PV_BLK_UNLOCK(blk)	mtx_unlock(&(blk)->blk_mtx)
 #define	PV_BLK_ASSERT(blk)	mtx_assert(&(blk)->blk_mtx, MA_OWNED)
 
+/* Locking a queue.  Who holds blk_mtx unlocks bq_mtx by itself and calls pv_blk_run() later. */
+#define	PV_BLK_QUEUE_LOCK(bq)	mtx_lock(&(bq)->bq_mtx)
+#define	PV_BLK_QUEUE_UNLOCK(bq)	pv_blk_queue_unlock(bq)
+#define	PV_BLK_QUEUE_ASSERT(bq)	mtx_assert(&(bq)->bq_mtx, MA_OWNED)
+
+/* All queues, also those that are not in use: they are idle. */
+#define	PV_BLK_FOREACH(blk, bq)						\
+	for ((bq) = (blk)->blk_queues;					\
+	    (bq) < (blk)->blk_queues + (blk)->blk_params.bp_nqueues; (bq)++)
+
+/* The tag of a request's data. */
+static inline bus_dma_tag_t
+pv_blk_dtag(struct pv_blk *blk, const struct pv_blk_req *rq)
+{
+	return (blk->blk_queues[rq->rq_home].bq_dtag);
+}
+
+/* pv_blk.c */
+
+/* Changes blk_flags and the queues' copies; blk_mtx is held. */
+void	pv_blk_set_flags(struct pv_blk *blk, u_int set, u_int clear);
+/* Waits, while there is hope, up to so many seconds, until nothing is in flight; blk_mtx is held. */
+u_int	pv_blk_wait_idle(struct pv_blk *blk, u_int secs);
+
+/* pv_blk_req.c; bq_mtx is held in all of them. */
+
+/* The next request to put: a ready one, else a new piece.  NULL: nothing can be done now. */
+struct pv_blk_req *pv_blk_next(struct pv_blk_queue *bq);
+void	pv_blk_req_free(struct pv_blk_queue *bq, struct pv_blk_req *rq);
+/* Copies between the bounce buffer, or the request's own, and its piece of the bio. */
+void	pv_blk_bounce_copy(struct pv_blk *blk, struct pv_blk_req *rq, bool to_bio);
+void	pv_blk_bio_fail(struct bio *bp, int error);
+/* Gives a reference back; the last one ends the bio. */
+void	pv_blk_bio_release(struct pv_blk_queue *bq, struct bio *bp);
+/* Cuts no more from bq_cur. */
+void	pv_blk_cur_end(struct pv_blk_queue *bq);
+
+/* pv_blk_order.c */
+bool	pv_blk_is_barrier(const struct bio *bp);
+/* A barrier, or what came after one. */
+void	pv_blk_line_up(struct pv_blk *blk, struct bio *bp);
+/* Gives the queues what may go now.  No lock is held. */
+void	pv_blk_pump(struct pv_blk *blk);
+/* Ends with error all that is not in flight, in the queues as well; blk_mtx is held. */
+void	pv_blk_fail_waiting(struct pv_blk *blk, int error);
+
 /* pv_blk_io.c */
 extern const char *const pv_blk_cmd_names[PV_BLK_NCMDS];
 void	pv_blk_strategy(struct bio *bp);
+void	pv_blk_queue_unlock(struct pv_blk_queue *bq);
 /* May a message go to the log now?  A bad disk must not fill it. */
 bool	pv_blk_may_log(struct pv_blk *blk);
+/* Adds a bio to those that wait. */
+void	pv_blk_enqueue(struct pv_blk_queue *bq, struct bio *bp);
+/* An earlier tick replaces a later one; a later one is left out. */
+void	pv_blk_arm_tick(struct pv_blk_queue *bq, bool soon);
 /* Starts what can be started; the caller kicks. */
-void	pv_blk_start(struct pv_blk *blk);
+void	pv_blk_start(struct pv_blk_queue *bq);
 /* Tells the device of what was committed, now or when the batch is full.  Returns true if it did. */
-bool	pv_blk_kick(struct pv_blk *blk, bool now);
-/* Ends bios on blk_finished; drops and takes the lock. */
-void	pv_blk_deliver(struct pv_blk *blk);
+bool	pv_blk_kick(struct pv_blk_queue *bq, bool now);
+/* Ends bios on bq_finished; drops and takes the lock. */
+void	pv_blk_deliver(struct pv_blk_queue *bq);
 /* Collects completions until none is left and an interrupt is armed; drops and takes the lock. */
-void	pv_blk_process(struct pv_blk *blk);
-/* Ends a request that is on no list; its bio goes to blk_finished with its last piece. */
-void	pv_blk_end(struct pv_blk *blk, struct pv_blk_req *rq, int error);
+void	pv_blk_process(struct pv_blk_queue *bq);
+/* pv_blk_process() and pv_blk_deliver() for all queues.  No lock is held. */
+void	pv_blk_run(struct pv_blk *blk);
+/* Ends a request that is on no list; its bio goes to bq_finished with its last piece. */
+void	pv_blk_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error);
 /* Ends with error what is not in flight: ready requests, the bio being cut, the queue. */
-void	pv_blk_fail_queued(struct pv_blk *blk, int error);
-/* Takes what is in flight out of a queue whose device was stopped; 0 requeues it. */
-void	pv_blk_drain(struct pv_blk *blk, int error);
+void	pv_blk_fail_queued(struct pv_blk_queue *bq, int error);
+/*
+ * Takes what is in flight out of a queue whose device was stopped; 0 requeues it.  With blame, what
+ * was there too often ends with EIO.
+ */
+void	pv_blk_drain(struct pv_blk_queue *bq, int error, bool blame);
 /* Puts rq into the queue, without commit. */
-int	pv_blk_put(struct pv_blk *blk, struct pv_blk_req *rq);
+int	pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq);
 void	pv_blk_arm_watchdog(struct pv_blk *blk);
 void	pv_blk_tick(void *arg);
 void	pv_blk_watchdog(void *arg);
@@ -70,6 +127,6 @@ int	pv_blk_dump(void *priv, void *virtual, off_t offset, size_t length);
 
 /* pv_blk_sysctl.c */
 void	pv_blk_sysctl_attach(struct pv_blk *blk);
-void	pv_blk_sysctl_queue(struct pv_blk *blk);
+void	pv_blk_sysctl_queues(struct pv_blk *blk);
 
 #endif /* !_DEV_PV_PV_BLK_VAR_H_ */

@@ -27,7 +27,10 @@
  * Locking: pv_blk's.  vtb_attached is written by attach and detach, which the bus serialises against
  * the configuration task by virtio_free_queues().
  *
- * Gaps: one queue (no MQ), no WRITE_ZEROES, SECURE_ERASE, LIFETIME, ZONED.
+ * Queues.  With MQ there is a queue for each CPU, as far as the device has as many; without, one
+ * (5.2.2).
+ *
+ * Gaps: no WRITE_ZEROES, SECURE_ERASE, LIFETIME, ZONED.
  */
 
 #include <sys/param.h>
@@ -43,8 +46,10 @@
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/block/virtio_blk.h>
 
-#define	VTBLK_REQS_MAX		128
+#define	VTBLK_REQS_MAX		128	/* of the only queue */
+#define	VTBLK_REQS_MQ		64	/* of each of several */
 #define	VTBLK_CONFIGS_LOGGED	10	/* impossible sizes that are reported */
+#define	VTBLK_SETTLE_SECS	1	/* a suspend waits for what is in flight */
 #define	VTBLK_STATUS_UNSET	0xff	/* not a status of the specification */
 
 /* What a request needs besides its data; one for each in coherent memory. */
@@ -58,7 +63,7 @@ struct vtblk_softc {
 	device_t	vtb_dev;
 	struct pv_blk	vtb_blk;
 	struct pv_blk_params vtb_params;
-	struct pvq	*vtb_queue;
+	struct pvq	*vtb_queues[PV_BLK_QUEUES_MAX];
 	uint64_t	vtb_features;
 	uint64_t	vtb_config_changes;
 	uint64_t	vtb_bad_configs;
@@ -78,6 +83,10 @@ static int vtblk_writecache_mode = -1;
 SYSCTL_INT(_hw_vtbd, OID_AUTO, writecache_mode, CTLFLAG_RDTUN, &vtblk_writecache_mode, 0,
     "Write cache mode of disks that have a choice: 0 write-through, 1 write-back, -1 theirs");
 
+static int vtblk_num_queues = 0;
+SYSCTL_INT(_hw_vtbd, OID_AUTO, num_queues, CTLFLAG_RDTUN, &vtblk_num_queues, 0,
+    "Queues of a disk at most; 0: one a CPU");
+
 static const struct virtio_feature vtblk_features[] = {
 	{ VIRTIO_BLK_F_SIZE_MAX,	"SIZE_MAX",	0 },
 	{ VIRTIO_BLK_F_SEG_MAX,		"SEG_MAX",	0 },
@@ -87,6 +96,7 @@ static const struct virtio_feature vtblk_features[] = {
 	{ VIRTIO_BLK_F_FLUSH,		"FLUSH",	0 },
 	{ VIRTIO_BLK_F_TOPOLOGY,	"TOPOLOGY",	0 },
 	{ VIRTIO_BLK_F_CONFIG_WCE,	"CONFIG_WCE",	0 },
+	{ VIRTIO_BLK_F_MQ,		"MQ",		0 },
 	{ VIRTIO_BLK_F_DISCARD,		"DISCARD",	0 },
 	{ 0, NULL, 0 }
 };
@@ -242,32 +252,67 @@ vtblk_read_config(struct vtblk_softc *sc)
 	return (vtblk_capacity(sc, &bp->bp_mediasize));
 }
 
+/* How many queues does the device have? */
+static u_int
+vtblk_read_num_queues(struct vtblk_softc *sc)
+{
+	uint16_t n;
+
+	if ((sc->vtb_features & VIRTIO_BLK_F_MQ) == 0 || VTBLK_CONFIG(sc, num_queues, &n) != 0)
+		return (1);
+	if (n == 0)
+		device_printf(sc->vtb_dev, "the device says that it has no queues (num_queues 0): "
+		    "using 1\n");
+	return (MAX(n, 1));
+}
+
+/* Requests are made for the smallest queue. */
 static int
-vtblk_alloc_queue(struct vtblk_softc *sc)
+vtblk_check_queues(struct vtblk_softc *sc)
 {
 	struct pv_blk_params *bp = &sc->vtb_params;
-	struct virtio_queue_spec spec = {
-		.vqs_name = "requestq",
-		.vqs_max_segs = bp->bp_max_segs + 2,
-		.vqs_cpu = -1,
-		.vqs_intr = pv_blk_intr,
-		.vqs_arg = &sc->vtb_blk,
-		.vqs_pvq = &sc->vtb_queue,
-	};
+	const struct pvq *q;
+	u_int i;
+
+	bp->bp_nreqs = bp->bp_nqueues == 1 ? VTBLK_REQS_MAX : VTBLK_REQS_MQ;
+	for (i = 0; i < bp->bp_nqueues; i++) {
+		q = sc->vtb_queues[i];
+		/* The header and the status take a segment each. */
+		if (q->q_max_segs < 3) {
+			device_printf(sc->vtb_dev, "queue %u holds %u segments, a request needs 3\n",
+			    i, q->q_max_segs);
+			return (ENXIO);
+		}
+		bp->bp_max_segs = MIN(bp->bp_max_segs, q->q_max_segs - 2u);
+		bp->bp_nreqs = MIN(bp->bp_nreqs, q->q_size);
+	}
+	return (0);
+}
+
+static int
+vtblk_alloc_queues(struct vtblk_softc *sc)
+{
+	struct virtio_queue_spec *vqs, specs[PV_BLK_QUEUES_MAX] = {};
+	struct pv_blk_params *bp = &sc->vtb_params;
+	u_int i, n;
 	int error;
 
-	error = virtio_alloc_queues(sc->vtb_dev, &spec, 1, INTR_TYPE_BIO);
-	if (error != 0)
-		return (error);
-	/* The header and the status take a segment each. */
-	if (sc->vtb_queue->q_max_segs < 3) {
-		device_printf(sc->vtb_dev, "the queue holds %u segments, a request needs 3\n",
-		    sc->vtb_queue->q_max_segs);
-		return (ENXIO);
+	n = pv_blk_nqueues(vtblk_read_num_queues(sc),
+	    vtblk_tunable(sc, "num_queues", vtblk_num_queues));
+	bp->bp_nqueues = n;
+	for (i = 0; i < n; i++) {
+		vqs = &specs[i];
+		strlcpy(vqs->vqs_name, "requestq", sizeof(vqs->vqs_name));
+		if (n > 1)
+			snprintf(vqs->vqs_name, sizeof(vqs->vqs_name), "requestq%u", i);
+		vqs->vqs_max_segs = bp->bp_max_segs + 2;
+		vqs->vqs_cpu = n > 1 ? (int)i : -1;
+		vqs->vqs_intr = pv_blk_intr;
+		vqs->vqs_arg = &sc->vtb_blk.blk_queues[i];
+		vqs->vqs_pvq = &sc->vtb_queues[i];
 	}
-	bp->bp_max_segs = MIN(bp->bp_max_segs, sc->vtb_queue->q_max_segs - 2u);
-	bp->bp_nreqs = MIN(sc->vtb_queue->q_size, VTBLK_REQS_MAX);
-	return (0);
+	error = virtio_alloc_queues(sc->vtb_dev, specs, n, INTR_TYPE_BIO);
+	return (error != 0 ? error : vtblk_check_queues(sc));
 }
 
 /* Is there a volatile cache in use?  5.2.5.2: without a choice, FLUSH says so. */
@@ -490,12 +535,13 @@ vtblk_attach(device_t dev)
 	if (error == 0)
 		error = vtblk_read_config(sc);
 	if (error == 0)
-		error = vtblk_alloc_queue(sc);
+		error = vtblk_alloc_queues(sc);
 	if (error == 0)
 		error = vtblk_init(sc);
 	if (error == 0) {
 		virtio_start(dev);
-		error = pv_blk_attach(&sc->vtb_blk, sc->vtb_queue);
+		error = pv_blk_attach(&sc->vtb_blk, sc->vtb_queues,
+		    sc->vtb_params.bp_nqueues);
 	}
 	if (error != 0) {
 		vtblk_teardown(sc);
@@ -529,6 +575,7 @@ vtblk_suspend(device_t dev)
 	int error;
 
 	pv_blk_freeze(&sc->vtb_blk);
+	(void)pv_blk_settle(&sc->vtb_blk, VTBLK_SETTLE_SECS);
 	error = virtio_stop(dev);
 	if (error != 0)
 		device_printf(dev, "can't stop the device, error %d\n", error);

@@ -11,15 +11,15 @@
  * is what is agreed on with the back end, and the life with one back end after another;
  * blkfront_ring.c has requests and responses, blkfront_stage.c the pages that a back end sees.
  *
- *	xenbus            xbd                                           pv_blk
- *	------            ---                                           ------
- *	setup     ->      reads limits; pages, grants, ring, channel
- *	live      ->      reads what the disk is                        init, attach; or set_queue, thaw
+ *	xenbus            xbd                                      pv_blk
+ *	------            ---                                      ------
+ *	setup     ->      reads limits; pages, grants, rings, channels
+ *	live      ->      reads what the disk is                   init, attach; or set_queues, thaw
  *	                  ... requests ...
- *	stop      ->      nothing new                                   freeze
- *	release   ->      frees channel, ring and grants                requeue, set_queue(NULL)
+ *	stop      ->      nothing new                              freeze
+ *	release   ->      frees channels, rings and grants         requeue, set_queues(none)
  *	setup     ->      and so on, with the next one
- *	detach    ->                                                    detach, fini
+ *	detach    ->                                               detach, fini
  *
  * The disk appears with the first back end and stays until detach.  While there is no back end bios
  * queue up; requests that one took with it go to the next one first, in their order.  What is at
@@ -41,7 +41,11 @@
  * Locking: pv_blk's.  xenbus calls its methods one at a time; what they write here is read by the
  * data path only between thaw and freeze, when it does not change.
  *
- * Gaps: one queue (no multi-queue key is written); discard-alignment is not looked at, as back ends
+ * Queues.  One for each CPU, as far as the back end has as many, each a ring and an event channel
+ * (blkif.h, note 12).  A back end that comes back may have more or fewer; more than the first one
+ * had are not used, as pages were made for so many.
+ *
+ * Gaps: discard-alignment is not looked at, as back ends
  * leave out what does not fill an extent; a back end that comes back with fewer segments than the
  * one before it is refused rather than its requests cut again.
  */
@@ -66,6 +70,10 @@ static SYSCTL_NODE(_hw, OID_AUTO, xbd, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
 static u_int xbd_tun_ring_order = 0;
 SYSCTL_UINT(_hw_xbd, OID_AUTO, ring_order, CTLFLAG_RDTUN, &xbd_tun_ring_order, 0,
     "Pages of a ring at most, as a power of two: 0 to 4");
+
+static int xbd_tun_num_queues = 0;
+SYSCTL_INT(_hw_xbd, OID_AUTO, num_queues, CTLFLAG_RDTUN, &xbd_tun_num_queues, 0,
+    "Queues of a disk at most; 0: one a CPU");
 
 static u_int xbd_tun_max_segs = XBD_SEGS_DEFAULT;
 SYSCTL_UINT(_hw_xbd, OID_AUTO, max_segs, CTLFLAG_RDTUN, &xbd_tun_max_segs, 0,
@@ -119,13 +127,18 @@ xbd_negotiate(struct xbd_softc *sc)
 	    MIN(MAX(xbd_tun_max_segs, 1), maxphys / PAGE_SIZE), 0);
 	if (segs <= BLKIF_MAX_SEGMENTS_PER_REQUEST)
 		segs = MIN(MAX(xbd_tun_max_segs, 1), BLKIF_MAX_SEGMENTS_PER_REQUEST);
+	sc->xbd_nqueues = pv_blk_nqueues(xenbus_read_option(dev, XENBUS_BACK,
+	    "multi-queue-max-queues", PV_BLK_QUEUES_MAX, 1), xbd_tun_num_queues);
 	if (sc->xbd_stages == NULL) {
 		sc->xbd_segs = segs;
+		sc->xbd_max_queues = sc->xbd_nqueues;
 		sc->xbd_nreqs = MIN(XBD_REQS_MAX,
 		    grant_ring_size(sc->xbd_order, sizeof(union blkif_sring_entry)));
+		sc->xbd_nstages = sc->xbd_max_queues * sc->xbd_nreqs + 1;
 		xbd_stages_alloc(sc);
 		return (0);
 	}
+	sc->xbd_nqueues = MIN(sc->xbd_nqueues, sc->xbd_max_queues);
 	if (segs < sc->xbd_segs) {
 		device_printf(dev, "this back end takes requests of %u pages, the disk was made for "
 		    "%u: detach and attach it, or set hw.xbd.max_segs\n", segs, sc->xbd_segs);
@@ -134,33 +147,64 @@ xbd_negotiate(struct xbd_softc *sc)
 	return (0);
 }
 
+/* The references and the channel of ring i below where: "" or "queue-1/". */
 static int
-xbd_write_ring(struct xbd_softc *sc, struct xenstore_tx *tx)
+xbd_publish_ring(struct xbd_softc *sc, struct xenstore_tx *tx, u_int i, const char *where)
 {
 	grant_ref_t refs[1 << GRANT_RING_MAX_ORDER];
 	device_t dev = sc->xbd_dev;
-	char name[16];
-	int error = 0, i, n;
+	char name[32];
+	int error, j, n;
 
-	n = grant_ring_refs(sc->xbd_ring, refs);
+	n = grant_ring_refs(sc->xbd_queues[i], refs);
 	/* blkif.h, note 6: the name of one page's reference has no number. */
-	if (n == 1) {
-		error = xenbus_remove(dev, tx, "ring-page-order");
-		if (error == 0)
-			error = xenbus_remove(dev, tx, "num-ring-pages");
-		return (error == 0 ? xenbus_write_number(dev, tx, "ring-ref", refs[0]) : error);
+	snprintf(name, sizeof(name), "%sring-ref", where);
+	error = n == 1 ? xenbus_write_number(dev, tx, name, refs[0]) : xenbus_remove(dev, tx, name);
+	for (j = 0; error == 0 && n > 1 && j < n; j++) {
+		snprintf(name, sizeof(name), "%sring-ref%d", where, j);
+		error = xenbus_write_number(dev, tx, name, refs[j]);
 	}
-	error = xenbus_remove(dev, tx, "ring-ref");
-	for (i = 0; error == 0 && i < n; i++) {
-		snprintf(name, sizeof(name), "ring-ref%d", i);
-		error = xenbus_write_number(dev, tx, name, refs[i]);
-	}
+	snprintf(name, sizeof(name), "%sevent-channel", where);
 	if (error == 0)
-		error = xenbus_write_number(dev, tx, "ring-page-order", sc->xbd_order);
-	/* Note 3: for those back ends that count pages. */
-	if (error == 0)
-		error = xenbus_write_number(dev, tx, "num-ring-pages", n);
+		error = xenbus_write_number(dev, tx, name,
+		    xen_evtchn_port(sc->xbd_rings[i].xr_channel));
 	return (error);
+}
+
+static int
+xbd_publish_rings(struct xbd_softc *sc, struct xenstore_tx *tx)
+{
+	device_t dev = sc->xbd_dev;
+	char where[16] = "";
+	u_int i;
+	int error;
+
+	if (sc->xbd_nqueues == 1)
+		error = xenbus_remove(dev, tx, "multi-queue-num-queues");
+	else
+		error = xenbus_write_number(dev, tx, "multi-queue-num-queues", sc->xbd_nqueues);
+	for (i = 0; error == 0 && i < sc->xbd_nqueues; i++) {
+		if (sc->xbd_nqueues > 1)
+			snprintf(where, sizeof(where), "queue-%u/", i);
+		error = xbd_publish_ring(sc, tx, i, where);
+	}
+	return (error);
+}
+
+/* Note 3: some back ends take the ring's size as a power of two, others in pages. */
+static int
+xbd_publish_order(struct xbd_softc *sc, struct xenstore_tx *tx)
+{
+	device_t dev = sc->xbd_dev;
+	int error;
+
+	if (sc->xbd_order == 0) {
+		error = xenbus_remove(dev, tx, "ring-page-order");
+		return (error != 0 ? error : xenbus_remove(dev, tx, "num-ring-pages"));
+	}
+	error = xenbus_write_number(dev, tx, "ring-page-order", sc->xbd_order);
+	return (error != 0 ? error :
+	    xenbus_write_number(dev, tx, "num-ring-pages", 1 << sc->xbd_order));
 }
 
 static int
@@ -169,10 +213,9 @@ xbd_publish(device_t dev, struct xenstore_tx *tx, void *arg)
 	struct xbd_softc *sc = arg;
 	int error;
 
-	error = xbd_write_ring(sc, tx);
+	error = xbd_publish_order(sc, tx);
 	if (error == 0)
-		error = xenbus_write_number(dev, tx, "event-channel",
-		    xen_evtchn_port(sc->xbd_channel));
+		error = xbd_publish_rings(sc, tx);
 	if (error == 0)
 		error = xenbus_write_string(dev, tx, "protocol", XEN_IO_PROTO_ABI_NATIVE);
 	if (error == 0)
@@ -186,14 +229,13 @@ xbd_disconnect(struct xbd_softc *sc)
 {
 	struct pv_blk *blk = &sc->xbd_blk;
 
-	xen_evtchn_free(sc->xbd_channel);
-	sc->xbd_channel = NULL;
-	if (sc->xbd_attached && blk->blk_pvq != NULL) {
+	xbd_channels_free(sc);
+	if (sc->xbd_attached && blk->blk_queues[0].bq_pvq != NULL) {
 		pv_blk_requeue(blk, sc->xbd_reset_error);
-		pv_blk_set_queue(blk, NULL);
+		pv_blk_set_queues(blk, NULL, 0);
 		sc->xbd_reset_error = 0;
 	}
-	xbd_ring_free(sc);
+	xbd_rings_free(sc);
 	xbd_stages_end(sc);
 }
 
@@ -209,7 +251,7 @@ xbd_setup(device_t dev, enum xenbus_state *next __unused)
 	if (error == 0)
 		error = xbd_stages_grant(sc);
 	if (error == 0)
-		error = xbd_ring_create(sc);
+		error = xbd_rings_create(sc);
 	if (error == 0)
 		error = xenbus_publish(dev, xbd_publish, sc);
 	if (error != 0)
@@ -350,11 +392,10 @@ xbd_begin(struct xbd_softc *sc, const struct pv_blk_params *bp)
 	if (error != 0)
 		return (error);
 	atomic_store_rel_int(&sc->xbd_ready, 1);
-	error = pv_blk_attach(&sc->xbd_blk, sc->xbd_ring);
+	error = pv_blk_attach(&sc->xbd_blk, sc->xbd_queues, sc->xbd_nqueues);
 	if (error != 0) {
 		atomic_store_rel_int(&sc->xbd_ready, 0);
-		xen_evtchn_free(sc->xbd_channel);
-		sc->xbd_channel = NULL;
+		xbd_channels_free(sc);
 		pv_blk_fini(&sc->xbd_blk);
 		return (error);
 	}
@@ -377,7 +418,7 @@ xbd_resume(struct xbd_softc *sc, const struct pv_blk_params *bp)
 	}
 	pv_blk_set_writethrough(&sc->xbd_blk, sc->xbd_flush_op == XBD_NO_FLUSH);
 	pv_blk_resize(&sc->xbd_blk, bp->bp_mediasize);
-	pv_blk_set_queue(&sc->xbd_blk, sc->xbd_ring);
+	pv_blk_set_queues(&sc->xbd_blk, sc->xbd_queues, sc->xbd_nqueues);
 	device_printf(sc->xbd_dev, "the back end is back\n");
 	pv_blk_thaw(&sc->xbd_blk);
 	return (0);
@@ -390,6 +431,7 @@ xbd_live(device_t dev)
 	struct pv_blk_params params = {
 		.bp_diskname = device_get_name(dev),
 		.bp_descr = "Xen block device",
+		.bp_nqueues = sc->xbd_max_queues,
 		.bp_nreqs = sc->xbd_nreqs,
 		.bp_max_segs = sc->xbd_segs,
 		.bp_seg_size = PAGE_SIZE,

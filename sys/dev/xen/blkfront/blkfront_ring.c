@@ -21,30 +21,33 @@ _Static_assert(offsetof(struct blkif_request, id) == 8 &&
 static void
 xbd_intr(void *arg)
 {
-	struct xbd_softc *sc = arg;
+	struct xbd_ring *xr = arg;
+	struct xbd_softc *sc = xr->xr_sc;
 
 	/* Events can come before there is a disk. */
 	if (atomic_load_acq_int(&sc->xbd_ready) == 0)
 		return;
-	if (sc->xbd_ring != NULL)
-		sc->xbd_ring->q_stats.qs_intrs++;
-	pv_blk_intr(&sc->xbd_blk);
+	if (sc->xbd_queues[xr->xr_index] != NULL)
+		sc->xbd_queues[xr->xr_index]->q_stats.qs_intrs++;
+	pv_blk_intr(&sc->xbd_blk.blk_queues[xr->xr_index]);
 }
 
-int
-xbd_ring_create(struct xbd_softc *sc)
+static int
+xbd_ring_create(struct xbd_softc *sc, u_int i)
 {
 	domid_t domid = xenbus_get_otherend_id(sc->xbd_dev);
+	struct xbd_ring *xr = &sc->xbd_rings[i];
+	char name[PVQ_NAMELEN];
 	struct xen_evtchn_params channel = {
 		.xep_name = device_get_nameunit(sc->xbd_dev),
 		.xep_type = INTR_TYPE_BIO,
-		.xep_cpu = -1,
+		.xep_cpu = sc->xbd_nqueues > 1 ? (int)i : -1,
 		.xep_handler = xbd_intr,
-		.xep_arg = sc,
+		.xep_arg = xr,
 	};
 	struct grant_ring_params ring = {
 		.grp_dev = sc->xbd_dev,
-		.grp_name = "ring0",
+		.grp_name = name,
 		.grp_otherend = domid,
 		.grp_order = sc->xbd_order,
 		.grp_max_segs = BLKIF_MAX_SEGMENTS_PER_REQUEST,
@@ -57,24 +60,53 @@ xbd_ring_create(struct xbd_softc *sc)
 	};
 	int error;
 
-	error = xen_evtchn_alloc(domid, &channel, &sc->xbd_channel);
+	xr->xr_sc = sc;
+	xr->xr_index = i;
+	snprintf(name, sizeof(name), "ring%u", i);
+	error = xen_evtchn_alloc(domid, &channel, &xr->xr_channel);
 	if (error != 0) {
 		device_printf(sc->xbd_dev, "no event channel, error %d\n", error);
 		return (error);
 	}
-	ring.grp_notify_arg = sc->xbd_channel;
-	error = grant_ring_create(&ring, &sc->xbd_ring);
+	ring.grp_notify_arg = xr->xr_channel;
+	error = grant_ring_create(&ring, &sc->xbd_queues[i]);
 	if (error != 0)
 		device_printf(sc->xbd_dev, "no ring of %u pages, error %d\n", 1 << sc->xbd_order,
 		    error);
 	return (error);
 }
 
-void
-xbd_ring_free(struct xbd_softc *sc)
+int
+xbd_rings_create(struct xbd_softc *sc)
 {
-	pvq_free(sc->xbd_ring);
-	sc->xbd_ring = NULL;
+	u_int i;
+	int error = 0;
+
+	for (i = 0; i < sc->xbd_nqueues && error == 0; i++)
+		error = xbd_ring_create(sc, i);
+	return (error);
+}
+
+void
+xbd_channels_free(struct xbd_softc *sc)
+{
+	u_int i;
+
+	for (i = 0; i < PV_BLK_QUEUES_MAX; i++) {
+		xen_evtchn_free(sc->xbd_rings[i].xr_channel);
+		sc->xbd_rings[i].xr_channel = NULL;
+	}
+}
+
+void
+xbd_rings_free(struct xbd_softc *sc)
+{
+	u_int i;
+
+	for (i = 0; i < PV_BLK_QUEUES_MAX; i++) {
+		pvq_free(sc->xbd_queues[i]);
+		sc->xbd_queues[i] = NULL;
+	}
 }
 
 /* Fills seg with the pages that hold the first length bytes of st.  Returns how many there are. */

@@ -25,7 +25,7 @@ void
 xbd_stages_alloc(struct xbd_softc *sc)
 {
 	struct xbd_stage *st;
-	u_int i, n = sc->xbd_nreqs + 1;
+	u_int i, n = sc->xbd_nstages;
 
 	sc->xbd_stages = mallocarray(n, sizeof(*st), M_XBD, M_WAITOK | M_ZERO);
 	sc->xbd_buffers = mallocarray(n, sizeof(*sc->xbd_buffers), M_XBD, M_WAITOK | M_ZERO);
@@ -48,7 +48,7 @@ xbd_stages_free(struct xbd_softc *sc)
 
 	if (sc->xbd_stages == NULL)
 		return;
-	for (i = 0; i <= sc->xbd_nreqs; i++) {
+	for (i = 0; i < sc->xbd_nstages; i++) {
 		st = &sc->xbd_stages[i];
 		KASSERT(!st->xs_granted, ("%s: still granted", __func__));
 		free(st->xs_refs, M_XBD);
@@ -105,11 +105,11 @@ xbd_stages_grant(struct xbd_softc *sc)
 		return (EBUSY);
 	}
 	sc->xbd_granted_to = domid;
-	for (i = 0; i <= sc->xbd_nreqs; i++) {
+	for (i = 0; i < sc->xbd_nstages; i++) {
 		error = xbd_stage_grant(sc, &sc->xbd_stages[i]);
 		if (error != 0) {
 			device_printf(sc->xbd_dev, "no grant references for %u requests of %u "
-			    "pages, error %d: lower hw.xbd.max_segs\n", sc->xbd_nreqs + 1,
+			    "pages, error %d: lower hw.xbd.max_segs\n", sc->xbd_nstages,
 			    sc->xbd_segs + 1, error);
 			return (error);
 		}
@@ -123,7 +123,7 @@ xbd_stages_end(struct xbd_softc *sc)
 	struct xbd_stage *st;
 	u_int held, i;
 
-	for (i = 0; sc->xbd_stages != NULL && i <= sc->xbd_nreqs; i++) {
+	for (i = 0; sc->xbd_stages != NULL && i < sc->xbd_nstages; i++) {
 		st = &sc->xbd_stages[i];
 		if (!st->xs_granted)
 			continue;

@@ -34,6 +34,12 @@ struct xbd_stage {
 	bool		 xs_held;	/* a back end kept some of it: never to be freed */
 };
 
+struct xbd_ring {
+	struct xbd_softc *xr_sc;
+	u_int		 xr_index;
+	struct xen_evtchn *xr_channel;
+};
+
 struct xbd_softc {
 	device_t	 xbd_dev;
 	uint16_t	 xbd_handle;
@@ -41,8 +47,9 @@ struct xbd_softc {
 	/* Negotiated in setup(). */
 	u_int		 xbd_order;	/* log2 of the ring's pages */
 	u_int		 xbd_segs;	/* pages of data in a request */
-	struct xen_evtchn *xbd_channel;
-	struct pvq	*xbd_ring;
+	u_int		 xbd_nqueues;	/* rings */
+	struct xbd_ring	 xbd_rings[PV_BLK_QUEUES_MAX];
+	struct pvq	*xbd_queues[PV_BLK_QUEUES_MAX];
 
 	/* Negotiated in live(). */
 	u_int		 xbd_persistent; /* the back end may keep our pages mapped */
@@ -50,8 +57,10 @@ struct xbd_softc {
 	uint8_t		 xbd_discard_flag;
 
 	/* Made for the first back end, kept for those after it. */
-	u_int		 xbd_nreqs;
-	struct xbd_stage *xbd_stages;	/* xbd_nreqs and one for polling */
+	u_int		 xbd_max_queues;
+	u_int		 xbd_nreqs;	/* of each of xbd_max_queues */
+	u_int		 xbd_nstages;	/* one for each request, and one for polling */
+	struct xbd_stage *xbd_stages;
 	char		**xbd_buffers;	/* their xs_data */
 	domid_t		 xbd_granted_to;
 	uint64_t	 xbd_held;	/* pages that back ends kept */
@@ -66,7 +75,7 @@ struct xbd_softc {
 
 /* blkfront_stage.c */
 
-/* Makes the pages of xbd_nreqs requests of xbd_segs segments each.  May sleep. */
+/* Makes the pages of all requests, xbd_segs for each.  May sleep. */
 void	xbd_stages_alloc(struct xbd_softc *sc);
 void	xbd_stages_free(struct xbd_softc *sc);
 /*
@@ -79,9 +88,11 @@ void	xbd_stages_end(struct xbd_softc *sc);
 
 /* blkfront_ring.c */
 
-/* Makes the event channel and the ring.  Returns 0, or an error with a message. */
-int	xbd_ring_create(struct xbd_softc *sc);
-void	xbd_ring_free(struct xbd_softc *sc);
+/* Makes xbd_nqueues event channels and rings.  Returns 0, or an error with a message. */
+int	xbd_rings_create(struct xbd_softc *sc);
+/* Nothing of the rings' handlers runs any more when this returns. */
+void	xbd_channels_free(struct xbd_softc *sc);
+void	xbd_rings_free(struct xbd_softc *sc);
 void	xbd_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc);
 int	xbd_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd,
 	    uintmax_t *seen);

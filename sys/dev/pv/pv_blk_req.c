@@ -1,0 +1,329 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What pv_blk makes of a bio: requests, each a piece of it with its memory ready for the device
+ * (theory statement, locking: pv_blk.h).
+ *
+ * The driver's fields of a bio are used so: bio_driver1 counts its requests that have not ended, and 1
+ * while it is still being cut; bio_driver2 is where cutting goes on when it has to change the queue.
+ * bio_resid is what has not been moved yet.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bio.h>
+
+#include <vm/vm.h>
+#include <vm/vm_param.h>
+#include <vm/pmap.h>
+
+#include <dev/pv/pv_blk_var.h>
+
+static uintptr_t
+pv_blk_bio_refs(const struct bio *bp)
+{
+	return ((uintptr_t)bp->bio_driver1);
+}
+
+static void
+pv_blk_bio_hold(struct bio *bp)
+{
+	bp->bio_driver1 = (void *)(pv_blk_bio_refs(bp) + 1);
+}
+
+void
+pv_blk_bio_release(struct pv_blk_queue *bq, struct bio *bp)
+{
+	bp->bio_driver1 = (void *)(pv_blk_bio_refs(bp) - 1);
+	if (pv_blk_bio_refs(bp) != 0)
+		return;
+	if ((bp->bio_flags & BIO_ERROR) != 0)
+		bp->bio_resid = bp->bio_bcount;
+	bioq_insert_tail(&bq->bq_finished, bp);
+	bq->bq_backlog++;
+}
+
+void
+pv_blk_bio_fail(struct bio *bp, int error)
+{
+	if ((bp->bio_flags & BIO_ERROR) == 0)
+		bp->bio_error = error;
+	bp->bio_flags |= BIO_ERROR;
+}
+
+/* An unmapped bio is mapped a page at a time. */
+void
+pv_blk_bounce_copy(struct pv_blk *blk, struct pv_blk_req *rq, bool to_bio)
+{
+	struct bio *bp = &rq->rq_window;
+	char *buf = rq->rq_stage != NULL ? rq->rq_stage : blk->blk_bounce;
+	size_t done, n, off;
+	char *p;
+
+	for (done = 0; done < rq->rq_length; done += n) {
+		if ((bp->bio_flags & BIO_UNMAPPED) == 0) {
+			n = rq->rq_length;
+			p = bp->bio_data;
+		} else {
+			off = bp->bio_ma_offset + done;
+			n = MIN(rq->rq_length - done, PAGE_SIZE - off % PAGE_SIZE);
+			p = (char *)pmap_quick_enter_page(bp->bio_ma[off / PAGE_SIZE]) +
+			    off % PAGE_SIZE;
+		}
+		if (to_bio)
+			memcpy(p, buf + done, n);
+		else
+			memcpy(buf + done, p, n);
+		if ((bp->bio_flags & BIO_UNMAPPED) != 0)
+			pmap_quick_remove_page(trunc_page((vm_offset_t)p));
+	}
+}
+
+void
+pv_blk_req_free(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	struct pv_blk *blk = bq->bq_blk;
+
+	if (rq->rq_loaded) {
+		bus_dmamap_unload(pv_blk_dtag(blk, rq), rq->rq_map);
+		rq->rq_loaded = false;
+	}
+	if (rq->rq_bounced) {
+		rq->rq_bounced = false;
+		atomic_store_rel_int(&blk->blk_bounce_busy, 0);
+	}
+	rq->rq_bio = NULL;
+	TAILQ_INSERT_HEAD(&bq->bq_free, rq, rq_link);
+}
+
+static void
+pv_blk_load_cb(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
+{
+	struct pv_blk_req *rq = arg;
+
+	rq->rq_error = error;
+	if (error != 0)
+		return;
+	memcpy(rq->rq_segs + 1, segs, nsegs * sizeof(*segs));
+	rq->rq_nsegs = nsegs;
+}
+
+/* Makes rq_window the length bytes of bp from off on. */
+static void
+pv_blk_window(struct pv_blk_req *rq, const struct bio *bp, size_t off, size_t length)
+{
+	struct bio *w = &rq->rq_window;
+	size_t first;
+
+	w->bio_cmd = bp->bio_cmd;
+	w->bio_flags = bp->bio_flags & BIO_UNMAPPED;
+	w->bio_length = w->bio_bcount = length;
+	if ((bp->bio_flags & BIO_UNMAPPED) == 0) {
+		w->bio_data = bp->bio_data + off;
+		return;
+	}
+	first = bp->bio_ma_offset + off;
+	w->bio_data = NULL;
+	w->bio_ma = bp->bio_ma + first / PAGE_SIZE;
+	w->bio_ma_offset = first % PAGE_SIZE;
+	w->bio_ma_n = howmany(w->bio_ma_offset + length, PAGE_SIZE);
+}
+
+/* One sector has more segments than a request may: it goes through the bounce buffer. */
+static int
+pv_blk_load_bounce(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	struct pv_blk *blk = bq->bq_blk;
+	size_t off, n;
+
+	if (atomic_cmpset_acq_int(&blk->blk_bounce_busy, 0, 1) == 0)
+		return (ENOMEM);
+	rq->rq_bounced = true;
+	rq->rq_nsegs = 0;
+	for (off = 0; off < rq->rq_length; off += n) {
+		n = MIN(rq->rq_length - off, blk->blk_params.bp_seg_size);
+		rq->rq_segs[1 + rq->rq_nsegs].ds_addr = blk->blk_bounce_paddr + off;
+		rq->rq_segs[1 + rq->rq_nsegs].ds_len = n;
+		rq->rq_nsegs++;
+	}
+	if (rq->rq_cmd == PV_BLK_WRITE)
+		pv_blk_bounce_copy(blk, rq, false);
+	bq->bq_stats.bs_bounced++;
+	return (0);
+}
+
+/*
+ * The next length to try after one that had too many segments: first what always fits when each page
+ * is a segment, then by halves, as segments may be smaller than pages.
+ */
+static size_t
+pv_blk_shorter(const struct pv_blk *blk, size_t length)
+{
+	const struct pv_blk_params *bp = &blk->blk_params;
+	size_t fits;
+
+	fits = (size_t)(bp->bp_max_segs - 1) * MIN(bp->bp_seg_size, PAGE_SIZE);
+	if (fits >= length)
+		fits = length / 2;
+	return (MAX(rounddown2(fits, bp->bp_sectorsize), bp->bp_sectorsize));
+}
+
+/*
+ * Loads a piece of bp from off on, as long as one request can be.
+ *
+ * Returns 0; ENOMEM if memory (or the bounce buffer) is short now; or what bus_dmamap_load_bio() says.
+ */
+static int
+pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp, size_t off)
+{
+	struct pv_blk *blk = bq->bq_blk;
+	size_t length;
+	int error;
+
+	length = MIN((size_t)bp->bio_bcount - off, blk->blk_params.bp_max_size);
+	if (rq->rq_stage != NULL) {
+		pv_blk_window(rq, bp, off, length);
+		rq->rq_length = length;
+		if (rq->rq_cmd == PV_BLK_WRITE)
+			pv_blk_bounce_copy(blk, rq, false);
+		return (0);
+	}
+	for (;;) {
+		pv_blk_window(rq, bp, off, length);
+		rq->rq_length = length;
+		error = bus_dmamap_load_bio(pv_blk_dtag(blk, rq), rq->rq_map, &rq->rq_window,
+		    pv_blk_load_cb, rq, BUS_DMA_NOWAIT);
+		if (error == 0)
+			error = rq->rq_error;
+		if (error == 0) {
+			rq->rq_loaded = true;
+			return (0);
+		}
+		bus_dmamap_unload(pv_blk_dtag(blk, rq), rq->rq_map);
+		if (error != EFBIG)
+			return (error);
+		if (length == blk->blk_params.bp_sectorsize)
+			return (pv_blk_load_bounce(bq, rq));
+		length = pv_blk_shorter(blk, length);
+	}
+}
+
+/* Begins the next bio of the queue, or goes on with one that was begun in another. */
+static struct bio *
+pv_blk_begin(struct pv_blk_queue *bq)
+{
+	struct bio *bp;
+
+	bp = bioq_takefirst(&bq->bq_bioq);
+	if (bp == NULL)
+		return (NULL);
+	if (pv_blk_bio_refs(bp) == 0)
+		pv_blk_bio_hold(bp);
+	bq->bq_cur = bp;
+	bq->bq_cur_off = (uintptr_t)bp->bio_driver2;
+	return (bp);
+}
+
+void
+pv_blk_cur_end(struct pv_blk_queue *bq)
+{
+	struct bio *bp = bq->bq_cur;
+
+	bq->bq_cur = NULL;
+	pv_blk_bio_release(bq, bp);
+}
+
+/* Fills rq with the next piece of bq_cur: 0, or why not. */
+static int
+pv_blk_cut(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	struct pv_blk *blk = bq->bq_blk;
+	struct bio *bp = bq->bq_cur;
+	int error = 0;
+
+	rq->rq_offset = bp->bio_offset + bq->bq_cur_off;
+	rq->rq_nsegs = 0;
+	rq->rq_length = 0;
+	rq->rq_requeues = 0;
+	switch (bp->bio_cmd) {
+	case BIO_READ:
+	case BIO_WRITE:
+		rq->rq_cmd = bp->bio_cmd == BIO_READ ? PV_BLK_READ : PV_BLK_WRITE;
+		error = pv_blk_load(bq, rq, bp, bq->bq_cur_off);
+		break;
+	case BIO_DELETE:
+		rq->rq_cmd = PV_BLK_DELETE;
+		rq->rq_length = MIN((uint64_t)bp->bio_bcount - bq->bq_cur_off,
+		    blk->blk_params.bp_delete_size);
+		break;
+	default:
+		rq->rq_cmd = PV_BLK_FLUSH;
+		break;
+	}
+	return (error);
+}
+
+/* What was requeued may be for a device that has less to offer than the one before it. */
+static bool
+pv_blk_still(const struct pv_blk_queue *bq, const struct pv_blk_req *rq, int *error)
+{
+	*error = rq->rq_cmd == PV_BLK_DELETE ? EOPNOTSUPP : 0;
+	if (rq->rq_cmd == PV_BLK_FLUSH)
+		return ((bq->bq_flags & PVB_WRITETHROUGH) == 0);
+	return (rq->rq_cmd != PV_BLK_DELETE || bq->bq_blk->blk_params.bp_delete_size != 0);
+}
+
+struct pv_blk_req *
+pv_blk_next(struct pv_blk_queue *bq)
+{
+	struct pv_blk_req *rq;
+	struct bio *bp;
+	int error;
+
+	while ((rq = TAILQ_FIRST(&bq->bq_ready)) != NULL) {
+		TAILQ_REMOVE(&bq->bq_ready, rq, rq_link);
+		if (pv_blk_still(bq, rq, &error))
+			return (rq);
+		pv_blk_end(bq, rq, error);
+	}
+	while ((bp = bq->bq_cur) != NULL || (bp = pv_blk_begin(bq)) != NULL) {
+		if (bp->bio_cmd == BIO_FLUSH ? (bq->bq_flags & PVB_WRITETHROUGH) != 0 :
+		    bp->bio_bcount == 0) {
+			pv_blk_cur_end(bq);
+			continue;
+		}
+		rq = TAILQ_FIRST(&bq->bq_free);
+		if (rq == NULL)
+			return (NULL);
+		error = (bp->bio_flags & BIO_ERROR) != 0 ? bp->bio_error : pv_blk_cut(bq, rq);
+		if (error == ENOMEM || error == EINPROGRESS) {
+			bq->bq_stats.bs_nomem++;
+			pv_blk_arm_tick(bq, false);
+			return (NULL);
+		}
+		if (error != 0) {
+			if ((bp->bio_flags & BIO_ERROR) == 0)
+				bq->bq_stats.bs_dma_errors++;
+			pv_blk_bio_fail(bp, error);
+			pv_blk_cur_end(bq);
+			continue;
+		}
+		TAILQ_REMOVE(&bq->bq_free, rq, rq_link);
+		rq->rq_bio = bp;
+		rq->rq_reported = false;
+		pv_blk_bio_hold(bp);
+		if (bq->bq_cur_off != 0)
+			bq->bq_stats.bs_splits++;
+		bq->bq_cur_off += rq->rq_length;
+		if (bq->bq_cur_off >= (size_t)bp->bio_bcount)
+			pv_blk_cur_end(bq);
+		return (rq);
+	}
+	return (NULL);
+}
+

@@ -1,0 +1,368 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * A disk of pv_blk whose device is a test: it answers when it is told to, and remembers in what order
+ * it was asked.
+ *
+ *	sysctl debug.qdisk.run=1	runs all of qdisk_cases.c and says "qdisk: NAME: ok" of each
+ *
+ * Bios go to the personality at once, by d_strategy, from a CPU that the case chooses.
+ *
+ * Locking.  qd_mtx protects the log and the ends of bios.  A queue is pv_blk's, under its lock, but for
+ * qq_done and qq_held, which cases change while nobody else does: a queue without answers is
+ * touched by nobody.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/module.h>
+#include <sys/proc.h>
+#include <sys/sched.h>
+#include <sys/sysctl.h>
+
+#include "qdisk.h"
+
+static device_t qd_device;
+
+static int
+qq_prepare(const struct pvq *q __unused, const struct pvq_chain *pc __unused)
+{
+	return (1);
+}
+
+static void
+qq_put(struct pvq *q, const struct pvq_chain *pc, int n __unused)
+{
+	struct qd_queue *qq = (struct qd_queue *)q;
+	struct qd_softc *sc = device_get_softc(q->q_dev);
+	struct pv_blk_req *rq = pc->pc_cookie;
+	struct qd_entry *qe;
+
+	qq->qq_held[qq->qq_nheld++] = rq;
+	q->q_taken++;
+	mtx_lock(&sc->qd_mtx);
+	if (sc->qd_nlog < QD_LOG) {
+		qe = &sc->qd_log[sc->qd_nlog++];
+		qe->qe_queue = qq - sc->qd_queues;
+		qe->qe_cmd = rq->rq_cmd;
+		qe->qe_sector = rq->rq_offset / QD_SECTOR;
+		qe->qe_sectors = rq->rq_length / QD_SECTOR;
+	}
+	mtx_unlock(&sc->qd_mtx);
+}
+
+static void
+qq_commit(struct pvq *q)
+{
+	q->q_committed = q->q_taken;
+}
+
+static bool
+qq_kick(struct pvq *q __unused)
+{
+	return (true);
+}
+
+static int
+qq_get(struct pvq *q, struct pvq_done *done, int max)
+{
+	struct qd_queue *qq = (struct qd_queue *)q;
+	int n;
+
+	for (n = 0; n < max && qq->qq_ndone > 0; n++) {
+		done[n].pd_cookie = qq->qq_done[0];
+		qq->qq_ndone--;
+		memmove(qq->qq_done, qq->qq_done + 1, qq->qq_ndone * sizeof(qq->qq_done[0]));
+		q->q_given++;
+		q->q_completed++;
+	}
+	return (n);
+}
+
+static bool
+qq_intr_enable(struct pvq *q, unsigned int after __unused)
+{
+	return (((struct qd_queue *)q)->qq_ndone > 0);
+}
+
+static void
+qq_intr_disable(struct pvq *q __unused)
+{
+}
+
+static void *
+qq_drain(struct pvq *q)
+{
+	struct qd_queue *qq = (struct qd_queue *)q;
+	void *cookie;
+
+	if (qq->qq_nheld == 0)
+		return (NULL);
+	cookie = qq->qq_held[0];
+	qq->qq_nheld--;
+	memmove(qq->qq_held, qq->qq_held + 1, qq->qq_nheld * sizeof(qq->qq_held[0]));
+	q->q_given++;
+	q->q_completed++;
+	return (cookie);
+}
+
+static const struct pvq_ops qq_ops = {
+	.qo_name = "test",
+	.qo_prepare = qq_prepare,
+	.qo_put = qq_put,
+	.qo_commit = qq_commit,
+	.qo_kick = qq_kick,
+	.qo_get = qq_get,
+	.qo_intr_enable = qq_intr_enable,
+	.qo_intr_disable = qq_intr_disable,
+	.qo_drain = qq_drain,
+};
+
+static void
+qd_encode(struct pv_blk *blk __unused, struct pv_blk_req *rq __unused,
+    struct pvq_chain *pc __unused)
+{
+}
+
+static int
+qd_status(struct pv_blk *blk __unused, const struct pv_blk_req *rq __unused,
+    const struct pvq_done *pd __unused, uintmax_t *seen __unused)
+{
+	return (0);
+}
+
+static int
+qd_stop(struct pv_blk *blk)
+{
+	struct qd_softc *sc = __containerof(blk, struct qd_softc, qd_blk);
+
+	sc->qd_stops++;
+	return (0);
+}
+
+static int
+qd_restart(struct pv_blk *blk __unused)
+{
+	return (0);
+}
+
+static const struct pv_blk_ops qd_ops = {
+	.bo_encode = qd_encode,
+	.bo_status = qd_status,
+	.bo_stop = qd_stop,
+	.bo_restart = qd_restart,
+};
+
+void
+qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
+{
+	struct pv_blk_params params = {
+		.bp_diskname = "qdisk",
+		.bp_descr = "test",
+		.bp_mediasize = 1024 * QD_SECTOR,
+		.bp_sectorsize = QD_SECTOR,
+		.bp_nqueues = n,
+		.bp_nreqs = nreqs,
+		.bp_max_segs = 8,
+		.bp_seg_size = PAGE_SIZE,
+		.bp_max_size = sectors * QD_SECTOR,
+		.bp_msgsize = 64,
+		.bp_flags = PV_BLK_CACHED,
+	};
+	struct pvq *q;
+	u_int i;
+
+	bzero(sc->qd_queues, sizeof(sc->qd_queues));
+	for (i = 0; i < QD_QUEUES; i++) {
+		q = sc->qd_pvqs[i] = &sc->qd_queues[i].qq_pvq;
+		q->q_ops = &qq_ops;
+		q->q_dev = sc->qd_dev;
+		q->q_size = q->q_given = QD_SLOTS;
+		q->q_max_segs = 8;
+		snprintf(q->q_name, sizeof(q->q_name), "queue%u", i);
+	}
+	sc->qd_nlog = sc->qd_stops = 0;
+	for (i = 0; i < QD_BIOS; i++)
+		sc->qd_ends[i] = -1;
+	QD_EQ(sc, pv_blk_init(&sc->qd_blk, sc->qd_dev, &qd_ops, &params), 0);
+	QD_EQ(sc, pv_blk_attach(&sc->qd_blk, sc->qd_pvqs, n), 0);
+}
+
+void
+qd_end(struct qd_softc *sc)
+{
+	pv_blk_detach(&sc->qd_blk);
+	pv_blk_fini(&sc->qd_blk);
+}
+
+static void
+qd_done(struct bio *bp)
+{
+	struct qd_softc *sc = bp->bio_caller1;
+
+	mtx_lock(&sc->qd_mtx);
+	sc->qd_ends[bp - sc->qd_bios] = (bp->bio_flags & BIO_ERROR) != 0 ? bp->bio_error : 0;
+	mtx_unlock(&sc->qd_mtx);
+}
+
+void
+qd_submit(struct qd_softc *sc, u_int i, u_int cpu, int cmd, u_int sector, u_int sectors, int flags)
+{
+	static char data[64 * QD_SECTOR];
+	struct bio *bp = &sc->qd_bios[i];
+
+	bzero(bp, sizeof(*bp));
+	bp->bio_cmd = cmd;
+	bp->bio_flags = flags;
+	bp->bio_disk = sc->qd_blk.blk_disk;
+	bp->bio_offset = (off_t)sector * QD_SECTOR;
+	bp->bio_length = bp->bio_bcount = sectors * QD_SECTOR;
+	bp->bio_data = data;
+	bp->bio_done = qd_done;
+	bp->bio_caller1 = sc;
+	thread_lock(curthread);
+	sched_bind(curthread, cpu);
+	thread_unlock(curthread);
+	bp->bio_disk->d_strategy(bp);
+	thread_lock(curthread);
+	sched_unbind(curthread);
+	thread_unlock(curthread);
+}
+
+void
+qd_answer(struct qd_softc *sc, u_int queue)
+{
+	struct qd_queue *qq = &sc->qd_queues[queue];
+
+	if (qq->qq_nheld == 0)
+		return;
+	qq->qq_done[qq->qq_ndone++] = qq->qq_held[0];
+	qq->qq_nheld--;
+	memmove(qq->qq_held, qq->qq_held + 1, qq->qq_nheld * sizeof(qq->qq_held[0]));
+	pv_blk_intr(&sc->qd_blk.blk_queues[queue]);
+}
+
+void
+qd_answer_all(struct qd_softc *sc)
+{
+	u_int i;
+
+	while (qd_held(sc) != 0)
+		for (i = 0; i < QD_QUEUES; i++)
+			qd_answer(sc, i);
+}
+
+u_int
+qd_held(struct qd_softc *sc)
+{
+	u_int i, n = 0;
+
+	for (i = 0; i < QD_QUEUES; i++)
+		n += sc->qd_queues[i].qq_nheld;
+	return (n);
+}
+
+void
+qd_logged(struct qd_softc *sc, u_int i, u_int queue, enum pv_blk_cmd cmd, u_int sector)
+{
+	QD_TRUE(sc, i < sc->qd_nlog);
+	QD_EQ(sc, sc->qd_log[i].qe_queue, queue);
+	QD_EQ(sc, sc->qd_log[i].qe_cmd, cmd);
+	QD_EQ(sc, sc->qd_log[i].qe_sector, sector);
+}
+
+void
+qd_freeze_and_requeue(struct qd_softc *sc)
+{
+	pv_blk_freeze(&sc->qd_blk);
+	pv_blk_requeue(&sc->qd_blk, 0);
+	pv_blk_set_queues(&sc->qd_blk, NULL, 0);
+}
+
+void
+qd_thaw(struct qd_softc *sc, u_int n)
+{
+	pv_blk_set_queues(&sc->qd_blk, sc->qd_pvqs, n);
+	pv_blk_thaw(&sc->qd_blk);
+}
+
+static int
+qd_sysctl_run(SYSCTL_HANDLER_ARGS)
+{
+	struct qd_softc *sc = device_get_softc(qd_device);
+	const struct qd_case *qc;
+	u_int failed = 0;
+	int error, value = 0;
+
+	error = sysctl_handle_int(oidp, &value, 0, req);
+	if (error != 0 || req->newptr == NULL)
+		return (error);
+	for (qc = qd_cases; qc->qc_name != NULL; qc++) {
+		sc->qd_failures = 0;
+		qc->qc_func(sc);
+		printf("qdisk: %s: %s\n", qc->qc_name, sc->qd_failures == 0 ? "ok" : "FAILED");
+		failed += sc->qd_failures;
+	}
+	return (failed == 0 ? 0 : EDOOFUS);
+}
+
+static SYSCTL_NODE(_debug, OID_AUTO, qdisk, CTLFLAG_RW | CTLFLAG_MPSAFE, NULL,
+    "a disk whose device is a test");
+SYSCTL_PROC(_debug_qdisk, OID_AUTO, run, CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, 0,
+    qd_sysctl_run, "I", "Write 1 to run all cases");
+
+static void
+qd_identify(driver_t *driver, device_t parent)
+{
+	if (device_find_child(parent, driver->name, 0) == NULL)
+		(void)BUS_ADD_CHILD(parent, 0, driver->name, 0);
+}
+
+static int
+qd_probe(device_t dev)
+{
+	device_set_desc(dev, "disk whose device is a test");
+	return (BUS_PROBE_NOWILDCARD);
+}
+
+static int
+qd_attach(device_t dev)
+{
+	struct qd_softc *sc = device_get_softc(dev);
+
+	sc->qd_dev = qd_device = dev;
+	mtx_init(&sc->qd_mtx, "qdisk", NULL, MTX_DEF);
+	return (0);
+}
+
+static int
+qd_detach(device_t dev)
+{
+	struct qd_softc *sc = device_get_softc(dev);
+
+	mtx_destroy(&sc->qd_mtx);
+	return (0);
+}
+
+static device_method_t qd_methods[] = {
+	DEVMETHOD(device_identify,	qd_identify),
+	DEVMETHOD(device_probe,		qd_probe),
+	DEVMETHOD(device_attach,	qd_attach),
+	DEVMETHOD(device_detach,	qd_detach),
+	DEVMETHOD_END
+};
+
+static driver_t qd_driver = {
+	"qdisk",
+	qd_methods,
+	sizeof(struct qd_softc)
+};
+
+DRIVER_MODULE(qdisk, nexus, qd_driver, NULL, NULL);
+MODULE_VERSION(qdisk, 1);
+MODULE_DEPEND(qdisk, pv, 1, 1, 1);

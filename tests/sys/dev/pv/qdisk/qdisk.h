@@ -1,0 +1,101 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What the files of qdisk share (see qdisk.c).
+ */
+
+#ifndef _QDISK_H_
+#define	_QDISK_H_
+
+#include <dev/pv/pv_blk.h>
+
+#include <geom/geom_disk.h>
+
+#define	QD_QUEUES	4
+#define	QD_SLOTS	16		/* of a queue */
+#define	QD_LOG		256
+#define	QD_BIOS		64
+#define	QD_SECTOR	512
+
+/* A queue whose other side is the case that runs. */
+struct qd_queue {
+	struct pvq	qq_pvq;
+	struct pv_blk_req *qq_held[QD_SLOTS]; /* put and not answered, in order */
+	u_int		qq_nheld;
+	struct pv_blk_req *qq_done[QD_SLOTS]; /* answered and not collected */
+	u_int		qq_ndone;
+};
+
+/* What a queue was given, in the order that it was over all queues. */
+struct qd_entry {
+	u_int		qe_queue;
+	enum pv_blk_cmd	qe_cmd;
+	u_int		qe_sector;
+	u_int		qe_sectors;
+};
+
+struct qd_softc {
+	device_t	qd_dev;
+	struct pv_blk	qd_blk;
+	struct qd_queue	qd_queues[QD_QUEUES];
+	struct pvq	*qd_pvqs[QD_QUEUES];
+	struct mtx	qd_mtx;		/* of the log and of bios' ends */
+	struct qd_entry	qd_log[QD_LOG];
+	u_int		qd_nlog;
+	struct bio	qd_bios[QD_BIOS];
+	int		qd_ends[QD_BIOS]; /* -1: not yet; errno */
+	u_int		qd_stops;
+	u_int		qd_failures;
+};
+
+struct qd_case {
+	const char	*qc_name;
+	void		(*qc_func)(struct qd_softc *);
+};
+
+extern const struct qd_case qd_cases[];
+
+/* A check; one that fails is printed, and the case goes on. */
+#define	QD_TRUE(sc, cond) do {						\
+	if (!(cond)) {							\
+		printf("qdisk: %s, line %d: not so: %s\n", __func__, __LINE__, #cond); \
+		(sc)->qd_failures++;					\
+	}								\
+} while (0)
+#define	QD_EQ(sc, got, want) do {					\
+	intmax_t qd_got = (got), qd_want = (want);			\
+									\
+	if (qd_got != qd_want) {					\
+		printf("qdisk: %s, line %d: %s is %jd, not %jd\n", __func__, __LINE__, #got, \
+		    qd_got, qd_want);					\
+		(sc)->qd_failures++;					\
+	}								\
+} while (0)
+
+/* Makes the disk, and takes it away: of n queues with nreqs requests each, of so many sectors. */
+void	qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors);
+void	qd_end(struct qd_softc *sc);
+
+/* Submits bio i from a CPU: cmd, sectors from sector on, flags such as BIO_ORDERED. */
+void	qd_submit(struct qd_softc *sc, u_int i, u_int cpu, int cmd, u_int sector, u_int sectors,
+	    int flags);
+
+/* The device answers the oldest request of a queue, or all, until it has no more. */
+void	qd_answer(struct qd_softc *sc, u_int queue);
+void	qd_answer_all(struct qd_softc *sc);
+
+/* How many are with the device? */
+u_int	qd_held(struct qd_softc *sc);
+
+/* Log entry i is this. */
+void	qd_logged(struct qd_softc *sc, u_int i, u_int queue, enum pv_blk_cmd cmd, u_int sector);
+
+/* What a protocol does around a suspend, see pv_blk.h: other queues, or as many as there were. */
+void	qd_freeze_and_requeue(struct qd_softc *sc);
+void	qd_thaw(struct qd_softc *sc, u_int n);
+
+#endif /* !_QDISK_H_ */

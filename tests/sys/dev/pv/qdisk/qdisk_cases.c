@@ -1,0 +1,276 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What pv_blk promises of queues, order and suspends (pv_blk.h), seen from the device (see qdisk.c).
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/proc.h>
+#include <sys/smp.h>
+
+#include "qdisk.h"
+
+#define	W(sc, i, cpu)	qd_submit((sc), (i), (cpu), BIO_WRITE, (i), 1, 0)
+#define	FLUSH(sc, i, cpu) qd_submit((sc), (i), (cpu), BIO_FLUSH, 0, 0, BIO_ORDERED)
+
+static u_int
+qd_cpu(u_int i)
+{
+	return (i % mp_ncpus);
+}
+
+/* Bios 0 to n - 1 ended like this. */
+static void
+qd_all_ended(struct qd_softc *sc, u_int n, int how)
+{
+	u_int i;
+
+	for (i = 0; i < n; i++)
+		QD_EQ(sc, sc->qd_ends[i], how);
+}
+
+static void
+qd_bio_goes_to_its_cpus_queue(struct qd_softc *sc)
+{
+	u_int i;
+
+	qd_begin(sc, QD_QUEUES, 8, 8);
+	for (i = 0; i < 8; i++)
+		W(sc, i, qd_cpu(i));
+	QD_EQ(sc, sc->qd_nlog, 8);
+	for (i = 0; i < 8; i++)
+		qd_logged(sc, i, qd_cpu(i) % QD_QUEUES, PV_BLK_WRITE, i);
+	qd_answer_all(sc);
+	qd_all_ended(sc, 8, 0);
+	qd_end(sc);
+}
+
+static void
+qd_flush_waits_for_every_queue(struct qd_softc *sc)
+{
+	u_int last = qd_cpu(1);
+
+	qd_begin(sc, 2, 8, 8);
+	W(sc, 0, 0);
+	W(sc, 1, last);
+	FLUSH(sc, 2, last);
+	W(sc, 3, 0);
+	W(sc, 4, last);
+	QD_EQ(sc, sc->qd_nlog, 2);
+	qd_answer(sc, 0);
+	QD_EQ(sc, sc->qd_nlog, 2);
+	qd_answer(sc, last);
+	QD_EQ(sc, sc->qd_nlog, 3);
+	qd_logged(sc, 2, 0, PV_BLK_FLUSH, 0);
+	QD_EQ(sc, sc->qd_ends[2], -1);
+	qd_answer(sc, 0);
+	QD_EQ(sc, sc->qd_ends[2], 0);
+	/* The gate is open again, for all queues. */
+	QD_EQ(sc, sc->qd_nlog, 5);
+	W(sc, 5, last);
+	QD_EQ(sc, sc->qd_nlog, 6);
+	qd_logged(sc, 5, last, PV_BLK_WRITE, 5);
+	qd_answer_all(sc);
+	qd_all_ended(sc, 6, 0);
+	qd_end(sc);
+}
+
+static void
+qd_barriers_keep_their_order(struct qd_softc *sc)
+{
+	static const enum pv_blk_cmd cmds[] = { PV_BLK_WRITE, PV_BLK_FLUSH, PV_BLK_WRITE,
+	    PV_BLK_FLUSH, PV_BLK_FLUSH, PV_BLK_WRITE, PV_BLK_WRITE, PV_BLK_WRITE };
+	u_int i;
+
+	qd_begin(sc, QD_QUEUES, 8, 8);
+	for (i = 0; i < nitems(cmds); i++) {
+		if (cmds[i] == PV_BLK_FLUSH)
+			FLUSH(sc, i, qd_cpu(i));
+		else	/* The last but one is ordered, too. */
+			qd_submit(sc, i, qd_cpu(i), BIO_WRITE, i, 1, i == 6 ? BIO_ORDERED : 0);
+	}
+	/* Each is a barrier or next to one, so they come one by one. */
+	for (i = 0; i < nitems(cmds); i++) {
+		QD_EQ(sc, sc->qd_nlog, i + 1);
+		QD_EQ(sc, sc->qd_log[i].qe_cmd, cmds[i]);
+		if (cmds[i] == PV_BLK_WRITE)
+			QD_EQ(sc, sc->qd_log[i].qe_sector, i);
+		QD_EQ(sc, qd_held(sc), 1);
+		qd_answer(sc, sc->qd_log[i].qe_queue);
+	}
+	qd_all_ended(sc, nitems(cmds), 0);
+	qd_end(sc);
+}
+
+/* Longer than a request: it is done when all of its pieces are. */
+static void
+qd_ordered_write_is_one_barrier(struct qd_softc *sc)
+{
+	qd_begin(sc, 2, 8, 8);
+	qd_submit(sc, 0, qd_cpu(1), BIO_WRITE, 0, 32, BIO_ORDERED);
+	W(sc, 1, qd_cpu(1));
+	QD_EQ(sc, sc->qd_nlog, 4);
+	qd_answer(sc, 0);
+	qd_answer(sc, 0);
+	qd_answer(sc, 0);
+	QD_EQ(sc, sc->qd_nlog, 4);
+	qd_answer(sc, 0);
+	QD_EQ(sc, sc->qd_nlog, 5);
+	qd_answer_all(sc);
+	qd_all_ended(sc, 2, 0);
+	qd_end(sc);
+}
+
+static void
+qd_requeued_in_order(struct qd_softc *sc)
+{
+	u_int i;
+
+	qd_begin(sc, 1, 4, 8);
+	for (i = 0; i < 6; i++)
+		W(sc, i, 0);
+	QD_EQ(sc, sc->qd_nlog, 4);
+	qd_freeze_and_requeue(sc);
+	W(sc, 6, 0);
+	QD_EQ(sc, sc->qd_nlog, 4);
+	qd_thaw(sc, 1);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_nlog, 4 + 7);
+	for (i = 0; i < 7; i++)
+		qd_logged(sc, 4 + i, 0, PV_BLK_WRITE, i);
+	qd_all_ended(sc, 7, 0);
+	qd_end(sc);
+}
+
+/* Four queues become two, and four again; nothing is lost or done twice, and a queue's order stays. */
+static void
+qd_queues_become_fewer_and_more(struct qd_softc *sc)
+{
+	u_int i, seen[QD_BIOS] = {};
+
+	qd_begin(sc, QD_QUEUES, 2, 8);
+	for (i = 0; i < 24; i++)
+		W(sc, i, qd_cpu(i));
+	qd_freeze_and_requeue(sc);
+	sc->qd_nlog = 0;
+	qd_thaw(sc, 2);
+	qd_answer(sc, 0);
+	qd_freeze_and_requeue(sc);
+	qd_thaw(sc, QD_QUEUES);
+	for (i = 24; i < 32; i++)
+		W(sc, i, qd_cpu(i));
+	qd_answer_all(sc);
+	qd_all_ended(sc, 32, 0);
+	for (i = 0; i < sc->qd_nlog; i++)
+		seen[sc->qd_log[i].qe_sector]++;
+	for (i = 0; i < 32; i++)
+		QD_TRUE(sc, seen[i] >= 1 && seen[i] <= 2);
+	qd_end(sc);
+}
+
+/* A bio of which a part was given to a queue that goes away is done in another, each piece once. */
+static void
+qd_half_cut_bio_changes_its_queue(struct qd_softc *sc)
+{
+	u_int i, last = qd_cpu(1), seen[16] = {};
+
+	qd_begin(sc, 2, 2, 1);
+	qd_submit(sc, 0, last, BIO_WRITE, 0, 16, 0);
+	QD_EQ(sc, sc->qd_nlog, 2);
+	qd_answer(sc, last);
+	QD_EQ(sc, sc->qd_nlog, 3);
+	qd_freeze_and_requeue(sc);
+	qd_thaw(sc, 1);
+	QD_EQ(sc, sc->qd_ends[0], -1);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_ends[0], 0);
+	QD_EQ(sc, sc->qd_bios[0].bio_resid, 0);
+	QD_EQ(sc, sc->qd_nlog, 16 + 2);
+	for (i = 0; i < sc->qd_nlog; i++)
+		seen[sc->qd_log[i].qe_sector]++;
+	for (i = 0; i < 16; i++)
+		QD_EQ(sc, seen[i], i == 1 || i == 2 ? 2 : 1);
+	qd_end(sc);
+}
+
+/* What lined up behind a barrier when the disk goes away ends, and ends once. */
+static void
+qd_detach_ends_what_lined_up(struct qd_softc *sc)
+{
+	qd_begin(sc, 2, 8, 8);
+	pv_blk_freeze(&sc->qd_blk);
+	FLUSH(sc, 0, 0);
+	W(sc, 1, 0);
+	W(sc, 2, qd_cpu(1));
+	FLUSH(sc, 3, 0);
+	QD_EQ(sc, sc->qd_nlog, 0);
+	qd_end(sc);
+	qd_all_ended(sc, 4, ENXIO);
+	QD_EQ(sc, sc->qd_stops, 1);
+}
+
+static void
+qd_settle_waits_for_what_is_in_flight(struct qd_softc *sc)
+{
+	qd_begin(sc, 2, 8, 8);
+	W(sc, 0, 0);
+	W(sc, 1, qd_cpu(1));
+	pv_blk_freeze(&sc->qd_blk);
+	W(sc, 2, 0);
+	QD_EQ(sc, pv_blk_settle(&sc->qd_blk, 1), EBUSY);
+	qd_answer_all(sc);
+	QD_EQ(sc, pv_blk_settle(&sc->qd_blk, 1), 0);
+	QD_EQ(sc, sc->qd_ends[2], -1);
+	pv_blk_thaw(&sc->qd_blk);
+	QD_EQ(sc, sc->qd_nlog, 3);
+	qd_answer_all(sc);
+	qd_all_ended(sc, 3, 0);
+	qd_end(sc);
+}
+
+/* A request that is there at each reset is blamed for them in the end; a suspend blames nobody. */
+static void
+qd_resets_blame_and_suspends_do_not(struct qd_softc *sc)
+{
+	u_int i;
+
+	qd_begin(sc, 2, 8, 8);
+	W(sc, 0, 0);
+	for (i = 0; i < 8; i++) {
+		qd_freeze_and_requeue(sc);
+		qd_thaw(sc, 2);
+	}
+	QD_EQ(sc, sc->qd_ends[0], -1);
+	for (i = 0; i < 4; i++) {
+		QD_EQ(sc, sc->qd_ends[0], -1);
+		pv_blk_reset(&sc->qd_blk, 0);
+		while (sc->qd_stops < i + 1 ||
+		    (sc->qd_blk.blk_flags & PVB_RESETTING) != 0)
+			pause("qdisk", 1);
+	}
+	QD_EQ(sc, sc->qd_ends[0], EIO);
+	W(sc, 1, qd_cpu(1));
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_ends[1], 0);
+	qd_end(sc);
+}
+
+const struct qd_case qd_cases[] = {
+	{ "bio_goes_to_its_cpus_queue", qd_bio_goes_to_its_cpus_queue },
+	{ "flush_waits_for_every_queue", qd_flush_waits_for_every_queue },
+	{ "barriers_keep_their_order", qd_barriers_keep_their_order },
+	{ "ordered_write_is_one_barrier", qd_ordered_write_is_one_barrier },
+	{ "requeued_in_order", qd_requeued_in_order },
+	{ "queues_become_fewer_and_more", qd_queues_become_fewer_and_more },
+	{ "half_cut_bio_changes_its_queue", qd_half_cut_bio_changes_its_queue },
+	{ "detach_ends_what_lined_up", qd_detach_ends_what_lined_up },
+	{ "settle_waits_for_what_is_in_flight", qd_settle_waits_for_what_is_in_flight },
+	{ "resets_blame_and_suspends_do_not", qd_resets_blame_and_suspends_do_not },
+	{ NULL, NULL }
+};
