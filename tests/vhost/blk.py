@@ -13,7 +13,12 @@ import device
 import ring
 
 SECTOR = 512
-T_IN, T_OUT, T_FLUSH, T_GET_ID, T_DISCARD, T_WRITE_ZEROES = 0, 1, 4, 8, 11, 13
+T_IN, T_OUT, T_FLUSH, T_GET_ID, T_DISCARD, T_WRITE_ZEROES, T_SECURE_ERASE = 0, 1, 4, 8, 11, 13, 14
+# The feature that each is of, and the flags that it may have.
+DELETES = {
+    T_DISCARD: ("DISCARD", 0), T_WRITE_ZEROES: ("WRITE_ZEROES", 1),
+    T_SECURE_ERASE: ("SECURE_ERASE", 0),
+}
 S_OK, S_IOERR, S_UNSUPP = 0, 1, 2
 
 
@@ -35,9 +40,10 @@ class Block(device.Device):
         "writeback": (32, 1), "num_queues": (34, 2), "max_discard_sectors": (36, 4),
         "max_discard_seg": (40, 4), "discard_sector_alignment": (44, 4),
         "max_write_zeroes_sectors": (48, 4), "max_write_zeroes_seg": (52, 4),
-        "write_zeroes_may_unmap": (56, 1),
+        "write_zeroes_may_unmap": (56, 1), "max_secure_erase_sectors": (60, 4),
+        "max_secure_erase_seg": (64, 4), "secure_erase_sector_alignment": (68, 4),
     }
-    config_size = 60
+    config_size = 72
 
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__(args)
@@ -48,7 +54,9 @@ class Block(device.Device):
                 self.disk = mmap.mmap(image.fileno(), 0)
         for setting in (f"capacity={len(self.disk) // SECTOR}", "seg_max=126", "blk_size=512",
                         "writeback=1", f"num_queues={len(self.queues)}",
-                        f"max_discard_sectors={len(self.disk) // SECTOR}", "max_discard_seg=1",
+                        *(f"max_{way}_{limit}"
+                          for way in ("discard", "write_zeroes", "secure_erase")
+                          for limit in (f"sectors={len(self.disk) // SECTOR}", "seg=1")),
                         "discard_sector_alignment=1", *args.set):
             self.set_config(setting)
 
@@ -88,9 +96,13 @@ class Block(device.Device):
             return S_OK, b""
         if kind == T_GET_ID:
             return S_OK, b"pv-kmod vhost".ljust(20, b"\0")
-        if kind == T_DISCARD:
-            sector, count, _ = struct.unpack("<QII", data)
+        if kind in DELETES:
+            name, allowed = DELETES[kind]
+            sector, count, flags = struct.unpack("<QII", data)
+            if not self.has(name) or flags & ~allowed:
+                return S_UNSUPP, b""
             self.count("discarded", count)
+            self.count("unmapped", count * (flags & 1))
             self.check(sector * SECTOR, count * SECTOR)
             self.disk[sector * SECTOR:(sector + count) * SECTOR] = bytes(count * SECTOR)
             return S_OK, b""

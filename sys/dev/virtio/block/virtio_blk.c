@@ -30,7 +30,12 @@
  * Queues.  With MQ there is a queue for each CPU, as far as the device has as many; without, one
  * (5.2.2).
  *
- * Gaps: no WRITE_ZEROES, SECURE_ERASE, LIFETIME, ZONED.
+ * Deleting.  BIO_DELETE is one command, the first of these that there is: SECURE_ERASE if the user
+ * wants it, DISCARD, WRITE_ZEROES where it may unmap.  The features of the other two are given back,
+ * so that a device need not prepare for them.  Each has a range a request, and limits of its own
+ * (5.2.6).
+ *
+ * Gaps: no LIFETIME, no ZONED; requests of several ranges.
  */
 
 #include <sys/param.h>
@@ -67,6 +72,8 @@ struct vtblk_softc {
 	uint64_t	vtb_features;
 	uint64_t	vtb_config_changes;
 	uint64_t	vtb_bad_configs;
+	uint32_t	vtb_delete_type;
+	uint32_t	vtb_delete_flags;
 	bool		vtb_modern;
 	bool		vtb_initialised; /* pv_blk_init() was done */
 	bool		vtb_attached;
@@ -87,6 +94,10 @@ static int vtblk_num_queues = 0;
 SYSCTL_INT(_hw_vtbd, OID_AUTO, num_queues, CTLFLAG_RDTUN, &vtblk_num_queues, 0,
     "Queues of a disk at most; 0: one a CPU");
 
+static int vtblk_secure_delete = 0;
+SYSCTL_INT(_hw_vtbd, OID_AUTO, secure_delete, CTLFLAG_RDTUN, &vtblk_secure_delete, 0,
+    "Have deleted blocks made unreadable by devices that can");
+
 static const struct virtio_feature vtblk_features[] = {
 	{ VIRTIO_BLK_F_SIZE_MAX,	"SIZE_MAX",	0 },
 	{ VIRTIO_BLK_F_SEG_MAX,		"SEG_MAX",	0 },
@@ -98,6 +109,8 @@ static const struct virtio_feature vtblk_features[] = {
 	{ VIRTIO_BLK_F_CONFIG_WCE,	"CONFIG_WCE",	0 },
 	{ VIRTIO_BLK_F_MQ,		"MQ",		0 },
 	{ VIRTIO_BLK_F_DISCARD,		"DISCARD",	0 },
+	{ VIRTIO_BLK_F_WRITE_ZEROES,	"WRITE_ZEROES",	0 },
+	{ VIRTIO_BLK_F_SECURE_ERASE,	"SECURE_ERASE",	0 },
 	{ 0, NULL, 0 }
 };
 
@@ -220,14 +233,96 @@ vtblk_read_topology(struct vtblk_softc *sc)
 	}
 }
 
-static void
-vtblk_read_discard(struct vtblk_softc *sc)
-{
-	uint32_t sectors;
+/* Ways to delete, the best first. */
+static const struct vtblk_delete {
+	uint64_t	feature;
+	uint32_t	type;
+	uint32_t	flags;
+	uint16_t	max_sectors;	/* where these are in the configuration */
+	uint16_t	max_seg;
+	uint16_t	alignment;	/* 0: there is none */
+} vtblk_deletes[] = {
+	{ VIRTIO_BLK_F_SECURE_ERASE, VIRTIO_BLK_T_SECURE_ERASE, 0,
+	    offsetof(struct virtio_blk_config, max_secure_erase_sectors),
+	    offsetof(struct virtio_blk_config, max_secure_erase_seg),
+	    offsetof(struct virtio_blk_config, secure_erase_sector_alignment) },
+	{ VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_T_DISCARD, 0,
+	    offsetof(struct virtio_blk_config, max_discard_sectors),
+	    offsetof(struct virtio_blk_config, max_discard_seg),
+	    offsetof(struct virtio_blk_config, discard_sector_alignment) },
+	{ VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_T_WRITE_ZEROES, VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP,
+	    offsetof(struct virtio_blk_config, max_write_zeroes_sectors),
+	    offsetof(struct virtio_blk_config, max_write_zeroes_seg), 0 },
+};
 
-	if ((sc->vtb_features & VIRTIO_BLK_F_DISCARD) != 0 &&
-	    VTBLK_CONFIG(sc, max_discard_sectors, &sectors) == 0)
-		sc->vtb_params.bp_delete_size = (uint64_t)sectors * VIRTIO_BLK_SECTOR_SIZE;
+/* Is this way of any use? */
+static bool
+vtblk_can_delete(struct vtblk_softc *sc, const struct vtblk_delete *vd)
+{
+	uint8_t unmap = 1;
+
+	if ((sc->vtb_features & vd->feature) == 0)
+		return (false);
+	/* Writing zeroes to what is only not needed any more would be work for nothing. */
+	return (vd->type != VIRTIO_BLK_T_WRITE_ZEROES ||
+	    (VTBLK_CONFIG(sc, write_zeroes_may_unmap, &unmap) == 0 && unmap != 0));
+}
+
+/* Negotiates, and once more without the ways to delete that turn out not to be needed. */
+static int
+vtblk_negotiate(struct vtblk_softc *sc)
+{
+	struct virtio_feature table[nitems(vtblk_features)];
+	uint64_t surplus = 0, wanted = 0;
+	u_int i;
+	int error;
+
+	memcpy(table, vtblk_features, sizeof(table));
+	if (vtblk_tunable(sc, "secure_delete", vtblk_secure_delete) == 0)
+		surplus = VIRTIO_BLK_F_SECURE_ERASE;
+	for (;;) {
+		for (i = 0; i < nitems(table); i++)
+			if ((table[i].vf_mask & surplus) != 0)
+				table[i].vf_flags = VIRTIO_FEATURE_OFF;
+		error = virtio_negotiate(sc->vtb_dev, table, &sc->vtb_features);
+		if (error != 0)
+			return (error);
+		for (i = 0; i < nitems(vtblk_deletes); i++) {
+			if (wanted == 0 && vtblk_can_delete(sc, &vtblk_deletes[i]))
+				wanted = vtblk_deletes[i].feature;
+			if (vtblk_deletes[i].feature != wanted)
+				surplus |= vtblk_deletes[i].feature;
+		}
+		if ((sc->vtb_features & surplus) == 0)
+			return (0);
+	}
+}
+
+static void
+vtblk_read_delete(struct vtblk_softc *sc)
+{
+	uint32_t align = 1, ranges, sectors;
+	const struct vtblk_delete *vd;
+	uint64_t size;
+	u_int i;
+
+	for (i = 0; i < nitems(vtblk_deletes); i++) {
+		vd = &vtblk_deletes[i];
+		if ((sc->vtb_features & vd->feature) == 0 ||
+		    virtio_read_config(sc->vtb_dev, vd->max_sectors, &sectors, 4) != 0 ||
+		    virtio_read_config(sc->vtb_dev, vd->max_seg, &ranges, 4) != 0 || ranges == 0)
+			continue;
+		if (vd->alignment != 0)
+			(void)virtio_read_config(sc->vtb_dev, vd->alignment, &align, 4);
+		sc->vtb_delete_type = vd->type;
+		sc->vtb_delete_flags = vd->flags;
+		/* Pieces of a long one should begin where the device likes it. */
+		size = sectors;
+		if (align > 1 && align < size)
+			size -= size % align;
+		sc->vtb_params.bp_delete_size = size * VIRTIO_BLK_SECTOR_SIZE;
+		return;
+	}
 }
 
 static int
@@ -248,7 +343,7 @@ vtblk_read_config(struct vtblk_softc *sc)
 	vtblk_read_blk_size(sc);
 	vtblk_read_limits(sc);
 	vtblk_read_topology(sc);
-	vtblk_read_discard(sc);
+	vtblk_read_delete(sc);
 	return (vtblk_capacity(sc, &bp->bp_mediasize));
 }
 
@@ -372,17 +467,16 @@ vtblk_sysctl(struct vtblk_softc *sc)
 }
 
 static uint32_t
-vtblk_type(enum pv_blk_cmd cmd)
+vtblk_type(const struct vtblk_softc *sc, enum pv_blk_cmd cmd)
 {
 	static const uint32_t types[PV_BLK_NCMDS] = {
 		[PV_BLK_READ] = VIRTIO_BLK_T_IN,
 		[PV_BLK_WRITE] = VIRTIO_BLK_T_OUT,
 		[PV_BLK_FLUSH] = VIRTIO_BLK_T_FLUSH,
-		[PV_BLK_DELETE] = VIRTIO_BLK_T_DISCARD,
 		[PV_BLK_IDENT] = VIRTIO_BLK_T_GET_ID,
 	};
 
-	return (types[cmd]);
+	return (cmd == PV_BLK_DELETE ? sc->vtb_delete_type : types[cmd]);
 }
 
 static void
@@ -395,7 +489,7 @@ vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 	uint64_t sector = rq->rq_offset / VIRTIO_BLK_SECTOR_SIZE;
 
 	/* 5.2.6.1: the sector is 0 for requests that have none. */
-	msg->hdr.type = vtblk_32(sc, vtblk_type(rq->rq_cmd));
+	msg->hdr.type = vtblk_32(sc, vtblk_type(sc, rq->rq_cmd));
 	msg->hdr.reserved = 0;
 	msg->hdr.sector = rq->rq_cmd == PV_BLK_READ || rq->rq_cmd == PV_BLK_WRITE ?
 	    vtblk_64(sc, sector) : 0;
@@ -405,7 +499,7 @@ vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 	if (rq->rq_cmd == PV_BLK_DELETE) {
 		msg->range.sector = vtblk_64(sc, sector);
 		msg->range.num_sectors = vtblk_32(sc, rq->rq_length / VIRTIO_BLK_SECTOR_SIZE);
-		msg->range.flags = 0;
+		msg->range.flags = vtblk_32(sc, sc->vtb_delete_flags);
 		seg[1].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, range);
 		seg[1].ds_len = sizeof(msg->range);
 		ndata = 1;
@@ -531,7 +625,7 @@ vtblk_attach(device_t dev)
 
 	sc->vtb_dev = dev;
 	sc->vtb_modern = virtio_get_modern(dev) != 0;
-	error = virtio_negotiate(dev, vtblk_features, &sc->vtb_features);
+	error = vtblk_negotiate(sc);
 	if (error == 0)
 		error = vtblk_read_config(sc);
 	if (error == 0)

@@ -59,6 +59,9 @@ struct virtio_blk_config {
 	uint32_t	max_write_zeroes_seg;
 	uint8_t		write_zeroes_may_unmap;
 	uint8_t		unused1[3];
+	uint32_t	max_secure_erase_sectors; /* SECURE_ERASE */
+	uint32_t	max_secure_erase_seg;
+	uint32_t	secure_erase_sector_alignment;
 } __packed;
 
 /* The header of a request (5.2.6): type, reserved, first sector. */
