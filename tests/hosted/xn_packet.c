@@ -25,12 +25,31 @@
 
 static struct xn_softc sc;
 static char page[PAGE_SIZE];
+static bool command;	/* what was answered is one */
+static u_int refilters;
+
+/* In place of pv_net's. */
+bool
+pv_net_is_command(const struct pvq_done *done __unused)
+{
+
+	return (command);
+}
+
+void
+pv_net_refilter(struct pv_net *pn __unused)
+{
+
+	refilters++;
+}
 
 static void
 begin(void)
 {
 
 	memset(&sc, 0, sizeof(sc));
+	command = false;
+	refilters = 0;
 	sc.xn_offloads = PV_NET_LRO4 | PV_NET_LRO6;
 	sc.xn_queues[0].xq_softc = &sc;
 }
@@ -335,6 +354,25 @@ answers_are_counted(const void *arg __unused)
 	    "%ju, %ju, %ju", stats->tx_error, stats->tx_dropped, stats->tx_status);
 }
 
+/* A group that the back end does not take is no packet that it refused. */
+static void
+refused_groups(const void *arg __unused)
+{
+	struct netif_tx_response rsp = { 0 };
+	struct pvq_done done = { .pd_cookie = page, .pd_msg = &rsp };
+	const struct xn_stats *stats = &sc.xn_queues[0].xq_stats;
+
+	begin();
+	command = true;
+	xn_sent(&sc, 0, &done, 1);
+	CHECK(refilters == 0 && !sc.xn_mcast_refused, "taken");
+	rsp.status = NETIF_RSP_ERROR;
+	xn_sent(&sc, 0, &done, 1);
+	CHECK(refilters == 1 && sc.xn_mcast_refused && stats->groups_refused == 1 &&
+	    stats->tx_error == 0, "%ju refused, %ju errors", stats->groups_refused,
+	    stats->tx_error);
+}
+
 static const struct hosted_test tests[] = {
 	{ "plain_frame", "One buffer", plain_frame, NULL },
 	{ "checksum_marks", "Blank and validated are different things", checksum_marks, NULL },
@@ -352,6 +390,7 @@ static const struct hosted_test tests[] = {
 	{ "requests_of_a_big_packet", "With extra info, and the longest there is",
 	    requests_of_a_big_packet, NULL },
 	{ "answers_are_counted", "Per cause", answers_are_counted, NULL },
+	{ "refused_groups", "The answer to a command", refused_groups, NULL },
 	{ NULL, NULL, NULL, NULL }
 };
 

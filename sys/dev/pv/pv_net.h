@@ -144,7 +144,10 @@ struct pv_net_ops {
 	 * can't fail.
 	 */
 	void	(*pno_encap)(void *softc, int pair, struct pv_net_txhdr *hdrs, int n);
-	/* n packets were sent, says the other side.  Called with the queue's lock held.  Or NULL. */
+	/*
+	 * n packets, or commands, were sent, says the other side.  Called with the queue's lock
+	 * held.  Or NULL.
+	 */
 	void	(*pno_sent)(void *softc, int pair, const struct pvq_done *done, int n);
 	/*
 	 * Judge n buffers, in the order they completed.  What does not pass is reported in
@@ -277,6 +280,23 @@ void	pv_net_detach(struct pv_net *pn);
 
 /* Free what pv_net_alloc() allocated; the queues are gone.  NULL is fine. */
 void	pv_net_free(struct pv_net *pn);
+
+/*
+ * Send messages that are no packet, a chain of their own, by the transmitting queue of a pair
+ * (pnp_staged), and tell the other side.
+ *
+ * msgs  n of them, pnp_msg_size bytes each; copied
+ * noid  as pc_noid
+ *
+ * Returns 0; ENOSPC if there is no room now.  The answer goes to pno_sent.
+ */
+int	pv_net_command(struct pv_net *pn, int pair, void *msgs, u_int n, uint32_t noid);
+
+/* Is it such messages that were answered?  In pno_sent. */
+bool	pv_net_is_command(const struct pvq_done *done);
+
+/* What the device receives is not what it should any more: have pno_set_filter called.  Any context. */
+void	pv_net_refilter(struct pv_net *pn);
 
 /* The link may have changed: ask pno_link_up.  May sleep. */
 void	pv_net_link_change(struct pv_net *pn);

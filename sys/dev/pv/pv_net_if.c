@@ -130,6 +130,12 @@ pv_net_filter_task(void *arg, int pending __unused)
 	sx_xunlock(&pn->pn_sx);
 }
 
+void
+pv_net_refilter(struct pv_net *pn)
+{
+	taskqueue_enqueue(taskqueue_thread, &pn->pn_filter_task);
+}
+
 static int
 pv_net_set_flags(struct pv_net *pn)
 {
@@ -233,7 +239,7 @@ pv_net_ioctl(if_t ifp, u_long cmd, caddr_t data)
 		return (pv_net_set_caps(pn, ifr->ifr_reqcap));
 	case SIOCADDMULTI:
 	case SIOCDELMULTI:
-		taskqueue_enqueue(taskqueue_thread, &pn->pn_filter_task);
+		pv_net_refilter(pn);
 		return (0);
 	case SIOCSIFMEDIA:
 	case SIOCGIFMEDIA:

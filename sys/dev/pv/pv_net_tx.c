@@ -533,6 +533,38 @@ pv_net_tx_flush_task(void *arg, int pending __unused)
 	mtx_unlock(&txq->ptq_mtx);
 }
 
+int
+pv_net_command(struct pv_net *pn, int pair, void *msgs, u_int n, uint32_t noid)
+{
+	struct pv_net_txq *txq = &pn->pn_txqs[pair];
+	struct pvq_chain chain = { .pc_msgs = msgs, .pc_nmsgs = n, .pc_noid = noid };
+	struct pv_net_txbuf *buf;
+	int error = ENOSPC;
+
+	mtx_lock(&txq->ptq_mtx);
+	(void)pv_net_tx_reclaim(txq);
+	if (txq->ptq_nfree > 0 &&
+	    pvq_reserve(txq->ptq_pvq, pvq_prepare(txq->ptq_pvq, &chain)) == 0) {
+		buf = txq->ptq_free[--txq->ptq_nfree];
+		buf->ptb_command = true;
+		chain.pc_cookie = buf;
+		pvq_put(txq->ptq_pvq, &chain, 1);
+		pvq_commit(txq->ptq_pvq);
+		pv_net_tx_kick(txq, sbinuptime());
+		error = 0;
+	}
+	mtx_unlock(&txq->ptq_mtx);
+	return (error);
+}
+
+bool
+pv_net_is_command(const struct pvq_done *done)
+{
+	const struct pv_net_txbuf *buf = done->pd_cookie;
+
+	return (buf->ptb_command);
+}
+
 static struct pv_net_txq *
 pv_net_tx_select(struct pv_net *pn, const struct mbuf *m)
 {

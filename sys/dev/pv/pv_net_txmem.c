@@ -48,6 +48,7 @@ pv_net_tx_unload(struct pv_net_txq *txq, struct pv_net_txbuf *buf)
 		bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
 	}
 	buf->ptb_nsegs = 0;
+	buf->ptb_command = false;
 }
 
 /*

@@ -106,6 +106,7 @@ struct pv_net_rxq {
 
 struct pv_net_txbuf {
 	struct mbuf		*ptb_mbuf;
+	bool			 ptb_command;	/* no packet (pv_net_command) */
 	bus_dmamap_t		 ptb_map;
 	void			*ptb_hdr;	/* header apart from the mbuf */
 	bus_addr_t		 ptb_hdr_addr;

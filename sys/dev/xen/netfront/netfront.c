@@ -36,8 +36,8 @@
  * them, and the back end those that we receive.  An interface has the same number for ever: a back
  * end that offers fewer than the first did is refused.
  *
- * Gaps.  No control ring and no multicast control: their keys are never written.  XDP headroom is of
- * no use to us.
+ * Gaps.  No control ring: its keys are never written, and the back end spreads what we receive as it
+ * likes.  XDP headroom is of no use to us.
  */
 
 #include <sys/param.h>
@@ -104,6 +104,7 @@ static const struct xn_counter {
 	XN_COUNTER(rx_extra, "Received frames with extra info that was not agreed on"),
 	XN_COUNTER(tx_error, "Packets that the back end refused"),
 	XN_COUNTER(tx_dropped, "Packets that the back end dropped"),
+	XN_COUNTER(groups_refused, "Groups that the back end would not filter by"),
 	XN_COUNTER(tx_status, "Packets answered with a status that there is not"),
 #undef XN_COUNTER
 };
@@ -218,6 +219,7 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 		return (EOPNOTSUPP);
 	}
 	memset(params, 0, sizeof(*params));
+	xn_filter_setup(sc);
 	sc->xn_split = !xn_split_disable && xenbus_feature(dev, "feature-split-event-channels");
 	/* Without scatter/gather a packet is one request, of one page. */
 	sg = xenbus_feature(dev, "feature-sg");
@@ -242,13 +244,6 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 	params->pnp_rx_budget = MAX(xn_rx_process_limit, 1);
 	params->pnp_tx_kick = MAX(xn_tx_kick, 1);
 	return (xn_read_lladdr(sc, params->pnp_lladdr));
-}
-
-/* Back ends have no filter but that of groups, which is not used. */
-static int
-xn_set_filter(void *softc __unused, const struct pv_net_filter *filter __unused)
-{
-	return (0);
 }
 
 /* They deliver what their bridge sends this way, whatever our address is. */
@@ -378,6 +373,7 @@ xn_publish_features(device_t dev, struct xenstore_tx *tx, const struct xn_softc 
 	} keys[] = {
 		{ "request-rx-copy", true },
 		{ "feature-rx-notify", true },
+		{ "request-multicast-control", false },
 		{ "feature-sg", true },
 		{ "feature-no-csum-offload", (sc->xn_offloads & PV_NET_RXCSUM) == 0 },
 		{ "feature-ipv6-csum-offload", (sc->xn_offloads & PV_NET_RXCSUM) != 0 },
@@ -463,6 +459,12 @@ xn_sysctl(struct xn_softc *sc)
 	SYSCTL_ADD_U64(device_get_sysctl_ctx(sc->xn_dev),
 	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)), OID_AUTO, "connects",
 	    CTLFLAG_RD, &sc->xn_connects, 0, "Times a back end was connected to");
+	SYSCTL_ADD_BOOL(device_get_sysctl_ctx(sc->xn_dev),
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)), OID_AUTO, "group_filter",
+	    CTLFLAG_RD, &sc->xn_mcast_on, 0, "The back end filters by our groups");
+	SYSCTL_ADD_UINT(device_get_sysctl_ctx(sc->xn_dev),
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)), OID_AUTO, "groups",
+	    CTLFLAG_RD, &sc->xn_ngroups, 0, "Groups that it was told of");
 }
 
 /* The first back end: an interface for it. */

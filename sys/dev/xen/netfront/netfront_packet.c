@@ -100,6 +100,12 @@ xn_sent(void *softc, int pair, const struct pvq_done *done, int n)
 
 	for (i = 0; i < n; i++) {
 		rsp = done[i].pd_msg;
+		if (rsp->status != NETIF_RSP_OKAY && pv_net_is_command(&done[i])) {
+			stats->groups_refused++;
+			sc->xn_mcast_refused = true;
+			pv_net_refilter(sc->xn_pn);
+			continue;
+		}
 		switch (rsp->status) {
 		case NETIF_RSP_OKAY:
 		case NETIF_RSP_NULL:	/* of extra info that came last */

@@ -30,6 +30,9 @@ struct xn_softc;
 /* Buffers of a received packet at most; a back end that begins each anywhere needs one more. */
 #define	XN_RX_BUFS		(XEN_NETIF_NR_SLOTS_MIN + 1)
 
+/* Groups that a back end is asked to filter by: what Linux's takes. */
+#define	XN_MAX_GROUPS		64
+
 /* More pairs of queues only hold memory, 2 MB each. */
 #define	XN_MAX_PAIRS		8
 
@@ -40,6 +43,7 @@ struct xn_softc;
 struct xn_stats {
 	uint64_t	rx_status, rx_range, rx_bufs, rx_prefix, rx_extra;
 	uint64_t	tx_error, tx_dropped, tx_status;
+	uint64_t	groups_refused;
 };
 
 /* A ring and its pages. */
@@ -86,6 +90,12 @@ struct xn_softc {
 	bool			 xn_split;	/* an event channel for each ring */
 	u_int			 xn_offloads;	/* PV_NET_*, as agreed */
 	uint64_t		 xn_connects;
+	/* Groups: netfront_filter.c. */
+	bool			 xn_mcast_control; /* the back end can filter by them, and stop it */
+	bool			 xn_mcast_on;	/* and does */
+	volatile bool		 xn_mcast_refused; /* it did not take one */
+	u_int			 xn_ngroups;
+	uint8_t			 xn_groups[XN_MAX_GROUPS][ETHER_ADDR_LEN];
 	int			 xn_npairs;	/* 0: not known yet */
 	struct xn_queue		 xn_queues[XN_MAX_PAIRS];
 };
@@ -93,6 +103,10 @@ struct xn_softc {
 /* netfront_ring.c */
 int	xn_rings_create(struct xn_softc *sc);
 void	xn_rings_free(struct xn_softc *sc);
+
+/* netfront_filter.c */
+void	xn_filter_setup(struct xn_softc *sc);
+int	xn_set_filter(void *softc, const struct pv_net_filter *filter);
 
 /* netfront_packet.c: operations of pv_net */
 void	xn_encap(void *softc, int pair, struct pv_net_txhdr *hdrs, int n);
