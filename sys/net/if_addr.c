@@ -40,6 +40,7 @@
 #include <net/if_private.h>
 
 #include <net/if_subr.h>
+#include <net/if_tree.h>
 
 MALLOC_DEFINE(M_IFADDR, "ifaddr", "interface addresses");
 MALLOC_DEFINE(M_IFMADDR, "ether_multi", "multicast groups of interfaces");
@@ -162,6 +163,8 @@ if_foreach_addr_type(if_t ifp, int type, if_addr_cb_t cb, void *arg)
 	u_int count = 0;
 
 	NET_EPOCH_ENTER(et);
+	if (type == AF_INET || type == AF_INET6)
+		count = inet_foreach_ifaddr(ifp, type, cb, arg);
 	CK_STAILQ_FOREACH(ifa, &ifp->if_addrhead, ifa_link) {
 		if (ifa->ifa_addr->sa_family == type)
 			count += cb(arg, ifa, count);

@@ -73,4 +73,8 @@ int	ether_finish(if_t ifp, struct mbuf *m);
 /* A frame with a VLAN tag came in by parent (net/if_vlan.c). */
 void	vlan_input(struct ifnet *parent, struct mbuf *m);
 
+/* As if_foreach_addr_type(9) for AF_INET and AF_INET6: the ifaddr lives during the call only. */
+u_int	inet_foreach_ifaddr(if_t ifp, int family,
+	    u_int (*cb)(void *, struct ifaddr *, u_int), void *arg);
+
 #endif /* !_NET_IF_TREE_H_ */

@@ -188,6 +188,8 @@ void	inet_link_leave(if_t ifp, const struct in6_addr *group);
 void	arp_input(struct mbuf *m);
 void	inet_arp_request(if_t ifp, struct in_addr src, struct in_addr target, const uint8_t *to);
 void	inet_arp_announce(if_t ifp, struct in_addr a);
+void	nd6_advertise(if_t ifp, const struct in6_addr *a, const struct in6_addr *dst,
+	    uint32_t flags);
 void	in6_eui64(if_t ifp, struct in6_addr *a);
 void	nd6_solicit(if_t ifp, const struct in6_addr *target, const struct in6_addr *src,
 	    const uint8_t *unicast);

@@ -125,7 +125,7 @@ nd6_solicit(if_t ifp, const struct in6_addr *target, const struct in6_addr *src,
 	(void)nd6_send(m, ifp, src, &dst);
 }
 
-static void
+void
 nd6_advertise(if_t ifp, const struct in6_addr *a, const struct in6_addr *dst, uint32_t flags)
 {
 	struct nd_neighbor_advert *na;

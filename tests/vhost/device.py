@@ -187,6 +187,8 @@ class Device:
         match words:
             case ["stats"]:
                 return self.counters
+            case ["queues"]:
+                return [queue.describe() for queue in self.queues if queue.live]
             case ["lie", name, *rest]:
                 if name not in lies.LIES:
                     raise CommandError(f"no such lie: {name}; there are {' '.join(lies.LIES)}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 HEADER = struct.Struct("<BBHHHHH")
+HASH = struct.Struct("<IHxx")
 HEADER_FIELDS = ["flags", "gso_type", "hdr_len", "gso_size", "csum_start", "csum_offset",
                  "num_buffers"]
 WAITING_MAX = 1000
@@ -31,6 +32,7 @@ KINDS = {
     "udp4": ("GUEST_USO4", 5, 4, 17), "udp6": ("GUEST_USO6", 5, 6, 17),
     "ecn4": ("GUEST_ECN", 0x81, 4, 6),
 }
+MODES = ["promisc", "allmulti", "alluni", "nomulti", "nouni", "nobcast"]
 OFFLOADS = ["GUEST_CSUM", "GUEST_TSO4", "GUEST_TSO6", "GUEST_ECN", "GUEST_USO4", "GUEST_USO6"]
 
 
@@ -98,8 +100,9 @@ class Net(device.Device):
         "CSUM": 0, "GUEST_CSUM": 1, "CTRL_GUEST_OFFLOADS": 2, "MTU": 3, "MAC": 5, "GUEST_TSO4": 7,
         "GUEST_TSO6": 8, "GUEST_ECN": 9, "GUEST_UFO": 10, "HOST_TSO4": 11, "HOST_TSO6": 12,
         "HOST_ECN": 13, "HOST_UFO": 14, "MRG_RXBUF": 15, "STATUS": 16, "CTRL_VQ": 17,
-        "CTRL_RX": 18, "CTRL_VLAN": 19, "GUEST_ANNOUNCE": 21, "MQ": 22, "CTRL_MAC_ADDR": 23,
-        "NOTF_COAL": 53, "GUEST_USO4": 54, "GUEST_USO6": 55, "HOST_USO": 56, "HASH_REPORT": 57,
+        "CTRL_RX": 18, "CTRL_VLAN": 19, "CTRL_RX_EXTRA": 20, "GUEST_ANNOUNCE": 21, "MQ": 22,
+        "CTRL_MAC_ADDR": 23, "VQ_NOTF_COAL": 52, "NOTF_COAL": 53, "GUEST_USO4": 54,
+        "GUEST_USO6": 55, "HOST_USO": 56, "HASH_REPORT": 57,
         "GUEST_HDRLEN": 59, "RSS": 60, "RSC_EXT": 61, "STANDBY": 62, "SPEED_DUPLEX": 63,
     }
     default_features = ["MAC", "MRG_RXBUF", "STATUS", "GUEST_CSUM"]  # noqa: RUF012
@@ -118,12 +121,23 @@ class Net(device.Device):
         self.peer = Peer(self)
         self.waiting: collections.deque[tuple[bytes, dict[str, int]]] = collections.deque()
         self.ack = 0
+        self.hash = (0, 0)
+        self.forget()
+
+    def forget(self) -> None:
+        """What a driver finds after a reset."""
         self.offloads = -1
+        self.pairs = 1
+        self.target = 0
+        self.vlans: set[int] = set()
+        self.modes: dict[str, int] = {}
+        self.coalescing: dict[str, tuple[int, int]] = {}
+        self.steering: dict[str, Any] = {}
 
     def agree(self, features: int) -> None:
         """The driver chose; until it says something else all offloads are on (5.1.6.5.6)."""
         super().agree(features)
-        self.offloads = -1
+        self.forget()
 
     def may(self, name: str) -> bool:
         """Is this offload on?"""
@@ -144,8 +158,9 @@ class Net(device.Device):
             while (chain := queue.pop()) is not None:
                 data = ring.gather(self.memory, chain.readable)
                 self.note_header(data[:HEADER.size])
+                self.count(f"tx_queue_{queue.index // 2}")
                 queue.complete(chain, 0)
-                self.peer.receive(data[HEADER.size:])
+                self.peer.receive(data[self.header_size():])
 
     def note_header(self, data: bytes) -> None:
         """Count what the guest asked for in a header."""
@@ -168,13 +183,49 @@ class Net(device.Device):
 
     def obey(self, kind: int, command: int, data: bytes) -> None:
         """Do what a control command says."""
-        if (kind, command) == (5, 0):
-            self.offloads = int.from_bytes(data, "little")
+        value = int.from_bytes(data, "little")
+        match kind, command:
+            case 0, _:
+                self.modes[MODES[command]] = value
+            case 2, 0:
+                self.vlans.add(value)
+            case 2, 1:
+                self.vlans.discard(value)
+            case 3, 0:
+                self.config[6] &= ~2
+            case 4, 0:
+                self.pairs = value
+            case 4, 1:
+                self.configure_rss(data)
+            case 4, 2:
+                types, length = struct.unpack_from("<I8xB", data)
+                self.steering = {"types": types, "key": data[13:].hex(), "length": length}
+            case 5, 0:
+                self.offloads = value
+            case 6, 0 | 1:
+                self.coalescing["tr"[command] + "x"] = struct.unpack("<II", data)
+            case 6, 2:
+                queue, packets, usecs = struct.unpack("<HxxII", data)
+                self.coalescing[f"q{queue}"] = (packets, usecs)
+
+    def configure_rss(self, data: bytes) -> None:
+        """Hashes, and where they go."""
+        types, mask, other = struct.unpack_from("<IHH", data)
+        table = struct.unpack_from(f"<{mask + 1}H", data, 8)
+        pairs, length = struct.unpack_from("<HB", data, 10 + 2 * mask)
+        key = data[13 + 2 * mask:]
+        self.pairs = pairs
+        self.steering = {"types": types, "table": len(table), "queues": sorted(set(table)),
+                         "other": other, "length": length, "key": key.hex()}
+        if len(key) != length or max(table) >= pairs:
+            self.count("bad_rss")
 
     def state(self) -> dict[str, Any]:
         """What the driver has set."""
         return {"features": [name for name in self.names if self.has(name)],
-                "offloads": [name for name in OFFLOADS if self.may(name)]}
+                "offloads": [name for name in OFFLOADS if self.may(name)], "pairs": self.pairs,
+                "vlans": len(self.vlans), "modes": self.modes, "coalescing": self.coalescing,
+                "steering": self.steering}
 
     def big(self, kind: str, size: int, segment: int) -> None:
         """Send so many bytes over TCP or UDP: in one frame if the driver takes that."""
@@ -201,22 +252,25 @@ class Net(device.Device):
                 self.count("overflows")
                 return
             self.waiting.append((frame, header or {}))
-            queue = self.queues[0]
+            queue = self.queues[2 * self.target]
             if queue.live:
-                self.process(queue)
-                queue.publish()
-                queue.ask_kicks()
+                self.kicked(queue)
+
+    def header_size(self) -> int:
+        """Bytes before a frame."""
+        return HEADER.size + (HASH.size if self.has("HASH_REPORT") else 0)
 
     def header(self, buffers: int, fields: dict[str, int]) -> bytes:
         """A packet's header, with a lie in it if one is due."""
         values = dict.fromkeys(HEADER_FIELDS, 0) | fields | {"num_buffers": buffers}
         values |= self.teller.take("header", 0) or {}
-        return HEADER.pack(*values.values())
+        data = HEADER.pack(*values.values())
+        return data + HASH.pack(*self.hash) if self.has("HASH_REPORT") else data
 
     def place(self, queue: ring.Queue, frame: bytes, header: dict[str, int]) -> bool:
         """Put a frame into as many buffers as it takes; False if there are too few."""
         chains: list[ring.Chain] = []
-        need = HEADER.size + len(frame)
+        need = self.header_size() + len(frame)
         while sum(chain.room() for chain in chains) < need:
             chain = queue.pop()
             if chain is None:
@@ -248,6 +302,12 @@ class Net(device.Device):
                 return {}
             case ["state"]:
                 return self.state()
+            case ["target", pair]:
+                self.target = int(pair)
+                return {}
+            case ["hash", value, kind]:
+                self.hash = (int(value, 0), int(kind))
+                return {}
             case ["waiting"]:
                 return {"waiting": len(self.waiting)}
             case ["ping" | "ping6" | "udp" | "send" | "reset", *_]:

@@ -95,6 +95,13 @@ class Queue:
         self.held.clear()
         return self.last_avail
 
+    def describe(self) -> dict[str, int]:
+        """Where both sides are."""
+        return {"queue": self.index, "taken": self.last_avail, "used": self.used_idx,
+                "avail": self.memory.get16(self.avail + 2),
+                "avail_event": self.memory.get16(self.used + 4 + 8 * self.size),
+                "used_event": self.memory.get16(self.avail + 4 + 2 * self.size)}
+
     def descriptors(self, table: int, index: int) -> list[tuple[int, int, int]]:
         """A list of linked descriptors as (address, length, flags)."""
         found = []

@@ -42,7 +42,6 @@
 #include <sys/malloc.h>
 #include <sys/mbuf.h>
 #include <sys/mutex.h>
-#include <sys/priority.h>
 #include <sys/socket.h>
 #include <sys/sx.h>
 #include <sys/sysctl.h>
@@ -109,12 +108,18 @@ pv_net_init_locked(struct pv_net *pn)
 	}
 	(void)pv_net_set_filter(pn);
 	pv_net_ask_offloads(pn);
+	pv_net_vlan_sync(pn);
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
+		pv_net_rx_start(&pn->pn_rxqs[i]);
+	/*
+	 * Once all of them have buffers: QEMU, while it steers by a hash, waits for ever with a frame
+	 * for a pair that has none yet.
+	 */
+	pv_net_start_pairs(pn);
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
 		pv_net_tx_start(&pn->pn_txqs[i]);
 	pn->pn_running = true;
 	if_setdrvflagbits(pn->pn_ifp, IFF_DRV_RUNNING, IFF_DRV_OACTIVE);
-	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
-		pv_net_rx_start(&pn->pn_rxqs[i]);
 	if_link_state_change(pn->pn_ifp, pn->pn_ops->pno_link_up(pn->pn_softc) ?
 	    LINK_STATE_UP : LINK_STATE_DOWN);
 	return (0);
@@ -177,6 +182,8 @@ pv_net_revive(struct pv_net *pn)
 		/* The device forgot what it was told. */
 		memcpy(pn->pn_lladdr, pn->pn_params.pnp_lladdr, ETHER_ADDR_LEN);
 		pn->pn_offloads_asked = pn->pn_params.pnp_offloads & PV_NET_RX_OFFLOADS;
+		memset(pn->pn_vlans_told, 0, sizeof(pn->pn_vlans_told));
+		pn->pn_vlan_failed = false;
 		return (0);
 	}
 	pn->pn_dead = true;
@@ -218,6 +225,18 @@ pv_net_reset_task(void *arg, int pending __unused)
 			(void)pv_net_init_locked(pn);
 		}
 	}
+	sx_xunlock(&pn->pn_sx);
+}
+
+void
+pv_net_lock(struct pv_net *pn)
+{
+	sx_xlock(&pn->pn_sx);
+}
+
+void
+pv_net_unlock(struct pv_net *pn)
+{
 	sx_xunlock(&pn->pn_sx);
 }
 
@@ -284,32 +303,6 @@ pv_net_params_ok(device_t dev, const struct pv_net_params *params)
 	return (why == NULL);
 }
 
-static void
-pv_net_alloc_pairs(struct pv_net *pn)
-{
-	int i, n = pn->pn_params.pnp_npairs;
-	struct pv_net_rxq *rxq;
-	struct pv_net_txq *txq;
-
-	pn->pn_rxqs = malloc(n * sizeof(*rxq), M_PVNET, M_WAITOK | M_ZERO);
-	pn->pn_txqs = malloc(n * sizeof(*txq), M_PVNET, M_WAITOK | M_ZERO);
-	for (i = 0; i < n; i++) {
-		rxq = &pn->pn_rxqs[i];
-		rxq->prq_pn = pn;
-		rxq->prq_id = i;
-		rxq->prq_stopped = true;
-		snprintf(rxq->prq_name, sizeof(rxq->prq_name), "rxq%d", i);
-		mtx_init(&rxq->prq_mtx, rxq->prq_name, "pv_net receive queue", MTX_DEF);
-		txq = &pn->pn_txqs[i];
-		txq->ptq_pn = pn;
-		txq->ptq_id = i;
-		txq->ptq_stopped = true;
-		snprintf(txq->ptq_name, sizeof(txq->ptq_name), "txq%d", i);
-		mtx_init(&txq->ptq_mtx, txq->ptq_name, "pv_net transmit queue", MTX_DEF);
-		pv_net_tx_init(txq);
-	}
-}
-
 struct pv_net *
 pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
     const struct pv_net_params *params)
@@ -327,23 +320,19 @@ pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
 	memcpy(pn->pn_lladdr, params->pnp_lladdr, ETHER_ADDR_LEN);
 	pn->pn_offloads_asked = params->pnp_offloads & PV_NET_RX_OFFLOADS;
 	sx_init(&pn->pn_sx, "pv_net configuration");
+	sysctl_ctx_init(&pn->pn_sysctl);
 	sysctl_ctx_init(&pn->pn_queue_sysctl);
 	callout_init(&pn->pn_tick, 1);
 	TASK_INIT(&pn->pn_reset_task, 0, pv_net_reset_task, pn);
 	TASK_INIT(&pn->pn_link_task, 0, pv_net_link_task, pn);
-	pn->pn_tq = taskqueue_create("pv_net", M_WAITOK, taskqueue_thread_enqueue, &pn->pn_tq);
-	taskqueue_start_threads(&pn->pn_tq, 1, PI_NET, "%s packets", device_get_nameunit(dev));
-	pn->pn_idle_tq = taskqueue_create("pv_net idle", M_WAITOK, taskqueue_thread_enqueue,
-	    &pn->pn_idle_tq);
-	taskqueue_start_threads(&pn->pn_idle_tq, 1, PRI_MIN_IDLE, "%s kicks",
-	    device_get_nameunit(dev));
-	pv_net_alloc_pairs(pn);
+	pv_net_pairs_alloc(pn);
 	return (pn);
 }
 
 void
 pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out)
 {
+	out->pq_cpu = pv_net_pair_cpu(pn, pair);
 	if (tx) {
 		out->pq_pvq = &pn->pn_txqs[pair].ptq_pvq;
 		out->pq_intr = pv_net_tx_intr;
@@ -427,6 +416,7 @@ pv_net_detach(struct pv_net *pn)
 			(void)pv_net_halt(pn);
 		}
 		sx_xunlock(&pn->pn_sx);
+		(void)sysctl_ctx_free(&pn->pn_sysctl);
 		(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
 		if_free(pn->pn_ifp);
 		pn->pn_ifp = NULL;
@@ -445,20 +435,11 @@ pv_net_detach(struct pv_net *pn)
 void
 pv_net_free(struct pv_net *pn)
 {
-	int i;
-
 	if (pn == NULL)
 		return;
 	KASSERT(pn->pn_level == PV_NET_ALLOCATED, ("%s: level %d", __func__, pn->pn_level));
-	taskqueue_free(pn->pn_tq);
-	taskqueue_free(pn->pn_idle_tq);
-	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
-		mtx_destroy(&pn->pn_rxqs[i].prq_mtx);
-		mtx_destroy(&pn->pn_txqs[i].ptq_mtx);
-	}
+	pv_net_pairs_free(pn);
 	sx_destroy(&pn->pn_sx);
-	free(pn->pn_rxqs, M_PVNET);
-	free(pn->pn_txqs, M_PVNET);
 	free(pn, M_PVNET);
 }
 

@@ -113,6 +113,8 @@ struct pv_net_rxhdr {
 		PV_NET_RX_BADHDR,	/* a header that can't be */
 	}			 prh_error;	/* out: not OK, and it is dropped */
 	struct pv_net_offload	 prh_offload;	/* out: of the frame: first buffer, or an update */
+	uint32_t		 prh_hash;	/* out: of the frame's flow: first buffer */
+	uint8_t			 prh_hash_type;	/* out: M_HASHTYPE_RSS_TCP_IPV4 ...; 0: none */
 };
 
 /*
@@ -128,6 +130,7 @@ struct pv_net_page {
 /* What the interface wants to receive beside its own address and broadcasts. */
 struct pv_net_filter {
 	bool		 pf_promisc;
+	bool		 pf_allhosts;	/* what is for single hosts, whichever */
 	bool		 pf_allmulti;
 	u_int		 pf_ngroups;
 	const uint8_t	(*pf_groups)[ETHER_ADDR_LEN];
@@ -178,8 +181,18 @@ struct pv_net_ops {
 	 * is taken.  May sleep.
 	 */
 	int	(*pno_set_offloads)(void *softc, u_int offloads);
+	/*
+	 * Use so many of the pairs from now on, the first ones; after a restart it is one.  Nothing
+	 * is in flight in the transmit queues of the others.  Or NULL: all are used always.  May
+	 * sleep.
+	 */
+	int	(*pno_set_pairs)(void *softc, int n);
+	/* Receive frames with this VLAN tag, or don't; after a restart none is.  May sleep. */
+	int	(*pno_set_vlan)(void *softc, uint16_t tag, bool on);
 	/* Is there a link? */
 	bool	(*pno_link_up)(void *softc);
+	/* The link's speed in Mbit/s, 0 if it is not known, and duplex.  Or NULL. */
+	uint32_t (*pno_link_speed)(void *softc, bool *full);
 };
 
 /* What a protocol says of its device, after negotiation. */
@@ -211,6 +224,7 @@ struct pv_net_params {
 #define	PV_NET_RX_GSO	(PV_NET_LRO4 | PV_NET_LRO6 | PV_NET_LRO_ECN | PV_NET_LRO_UDP4 |	\
 	PV_NET_LRO_UDP6)
 #define	PV_NET_RX_OFFLOADS	(PV_NET_RXCSUM | PV_NET_RX_GSO)
+	bool		pnp_vlan_filter; /* frames with a VLAN tag come by pno_set_vlan only */
 	bool		pnp_link_reports; /* the link's state is known, and may change */
 	bool		pnp_may_rest;	/* that nothing completes for long is no fault */
 	/*
@@ -247,6 +261,7 @@ struct pv_net_queue {
 	void		(*pq_intr)(void *);	/* its interrupt handler */
 	void		*pq_arg;
 	u_int		 pq_max_segs;	/* of a chain */
+	int		 pq_cpu;	/* that the interrupt is to be bound to; -1: any */
 };
 
 /* Ask for one queue of a pair: the receiving one, or with tx the transmitting one. */
@@ -300,6 +315,16 @@ void	pv_net_refilter(struct pv_net *pn);
 
 /* The link may have changed: ask pno_link_up.  May sleep. */
 void	pv_net_link_change(struct pv_net *pn);
+
+/*
+ * Tell the network where we are, by gratuitous ARP (RFC 5227, 3) and unsolicited neighbour
+ * advertisements (RFC 4861, 7.2.6), for each address of the interface.  Any thread.
+ */
+void	pv_net_announce(struct pv_net *pn);
+
+/* The configuration lock, for a protocol that does on its own what its operations do.  May sleep. */
+void	pv_net_lock(struct pv_net *pn);
+void	pv_net_unlock(struct pv_net *pn);
 
 /* Reset the device and start it again, because it is not to be trusted any more.  Any context. */
 void	pv_net_request_reset(struct pv_net *pn);

@@ -46,16 +46,53 @@ pv_net_media_change(if_t ifp __unused)
 	return (0);
 }
 
+/* The nearest thing that ifmedia(4) has to say of a speed. */
+static int
+pv_net_media_of(uint32_t mbps)
+{
+	static const struct {
+		uint32_t	mbps;
+		int		subtype;
+	} media[] = {
+		{ 10, IFM_10_T }, { 100, IFM_100_TX }, { 1000, IFM_1000_T },
+		{ 2500, IFM_2500_T }, { 5000, IFM_5000_T }, { 10000, IFM_10G_T },
+		{ 25000, IFM_25G_T }, { 40000, IFM_40G_CR4 }, { 50000, IFM_50G_CR2 },
+		{ 100000, IFM_100G_CR4 },
+	};
+	size_t i;
+
+	for (i = 0; i < nitems(media); i++) {
+		if (media[i].mbps == mbps)
+			return (media[i].subtype);
+	}
+	return (IFM_UNKNOWN);
+}
+
+/* What the link does, or 10 Gbit/s if nothing is known: there is no wire. */
+static uint32_t
+pv_net_link_speed(struct pv_net *pn, bool *full)
+{
+	uint32_t mbps = 0;
+
+	*full = true;
+	if (pn->pn_ops->pno_link_speed != NULL)
+		mbps = pn->pn_ops->pno_link_speed(pn->pn_softc, full);
+	return (mbps != 0 ? mbps : 10000);
+}
+
 static void
 pv_net_media_status(if_t ifp, struct ifmediareq *req)
 {
 	struct pv_net *pn = if_getsoftc(ifp);
+	uint32_t mbps;
+	bool full;
 
 	req->ifm_status = IFM_AVALID;
 	req->ifm_active = IFM_ETHER;
 	if (if_getlinkstate(pn->pn_ifp) == LINK_STATE_UP) {
 		req->ifm_status |= IFM_ACTIVE;
-		req->ifm_active |= IFM_10G_T | IFM_FDX;
+		mbps = pv_net_link_speed(pn, &full);
+		req->ifm_active |= pv_net_media_of(mbps) | (full ? IFM_FDX : IFM_HDX);
 	} else
 		req->ifm_active |= IFM_NONE;
 }
@@ -63,7 +100,7 @@ pv_net_media_status(if_t ifp, struct ifmediareq *req)
 void
 pv_net_link_change(struct pv_net *pn)
 {
-	bool up;
+	bool full, up;
 
 	/* The tick looks again: each change is a line in the log. */
 	if (atomic_fetchadd_int(&pn->pn_link_changes, 1) >= PV_NET_LINK_CHANGES)
@@ -71,6 +108,8 @@ pv_net_link_change(struct pv_net *pn)
 	sx_xlock(&pn->pn_sx);
 	if (pn->pn_level == PV_NET_INTERFACE && !pn->pn_detaching) {
 		up = !pn->pn_frozen && pn->pn_ops->pno_link_up(pn->pn_softc);
+		if (up)
+			if_setbaudrate(pn->pn_ifp, IF_Mbps(pv_net_link_speed(pn, &full)));
 		if_link_state_change(pn->pn_ifp, up ? LINK_STATE_UP : LINK_STATE_DOWN);
 	}
 	sx_xunlock(&pn->pn_sx);
@@ -107,9 +146,9 @@ pv_net_set_filter(struct pv_net *pn)
 	memset(&filter, 0, sizeof(filter));
 	filter.pf_ngroups = if_foreach_llmaddr(pn->pn_ifp, pv_net_copy_group, &groups);
 	filter.pf_groups = groups.pg_addrs;
+	filter.pf_promisc = (flags & IFF_PROMISC) != 0 || pn->pn_vlan_failed;
 	/* A device that could not be given our address shall not filter by its own. */
-	filter.pf_promisc = (flags & IFF_PROMISC) != 0 ||
-	    memcmp(if_getlladdr(pn->pn_ifp), pn->pn_lladdr, ETHER_ADDR_LEN) != 0;
+	filter.pf_allhosts = memcmp(if_getlladdr(pn->pn_ifp), pn->pn_lladdr, ETHER_ADDR_LEN) != 0;
 	filter.pf_allmulti = (flags & IFF_ALLMULTI) != 0;
 	error = pn->pn_ops->pno_set_filter(pn->pn_softc, &filter);
 	free(groups.pg_addrs, M_PVNET);
@@ -211,7 +250,8 @@ pv_net_set_caps(struct pv_net *pn, int wanted)
 	enable = if_getcapenable(pn->pn_ifp);
 	mask = (wanted ^ enable) & if_getcapabilities(pn->pn_ifp);
 	enable ^= mask & (IFCAP_HWCSUM | IFCAP_HWCSUM_IPV6 | IFCAP_TSO | IFCAP_LRO |
-	    IFCAP_VLAN_HWTAGGING | IFCAP_VLAN_HWCSUM | IFCAP_VLAN_HWTSO);
+	    IFCAP_VLAN_HWTAGGING | IFCAP_VLAN_HWCSUM | IFCAP_VLAN_HWTSO |
+	    IFCAP_VLAN_HWFILTER);
 	/* Segmentation includes the checksum. */
 	if ((enable & IFCAP_TXCSUM) == 0)
 		enable &= ~IFCAP_TSO4;
@@ -220,6 +260,7 @@ pv_net_set_caps(struct pv_net *pn, int wanted)
 	if_setcapenable(pn->pn_ifp, enable);
 	if_sethwassist(pn->pn_ifp, pv_net_hwassist(pn, enable));
 	pv_net_ask_offloads(pn);
+	pv_net_vlan_sync(pn);
 	sx_xunlock(&pn->pn_sx);
 	return (0);
 }
@@ -333,6 +374,8 @@ pv_net_if_capabilities(struct pv_net *pn)
 	}
 	/* Tags are put into frames by pv_net itself, below which the offloads are the same. */
 	cap |= IFCAP_VLAN_HWTAGGING;
+	if (params->pnp_vlan_filter)
+		cap |= IFCAP_VLAN_HWFILTER;
 	if ((params->pnp_offloads & PV_NET_UNTAGGED) == 0 && (cap & IFCAP_TXCSUM) != 0)
 		cap |= IFCAP_VLAN_HWCSUM;
 	if ((params->pnp_offloads & PV_NET_UNTAGGED) == 0 && (cap & IFCAP_TSO) != 0)
@@ -388,6 +431,7 @@ pv_net_if_create(struct pv_net *pn)
 	/* ether_ifattach(9) knows nothing of the size of the tag that we can take. */
 	if_setmtu(ifp, pn->pn_params.pnp_mtu);
 	if_setifheaderlen(ifp, sizeof(struct ether_vlan_header));
+	pv_net_vlan_attach(pn);
 	return (0);
 }
 
@@ -395,6 +439,7 @@ pv_net_if_create(struct pv_net *pn)
 void
 pv_net_if_destroy(struct pv_net *pn)
 {
+	pv_net_vlan_detach(pn);
 	ether_ifdetach(pn->pn_ifp);
 	taskqueue_drain(taskqueue_thread, &pn->pn_filter_task);
 	taskqueue_drain(taskqueue_thread, &pn->pn_offload_task);

@@ -170,7 +170,7 @@ pv_net_rx_refill_later(void *arg)
 	mtx_assert(&rxq->prq_mtx, MA_OWNED);
 	/* The task fills the ring, and takes what came while this queue had no interrupt. */
 	if (!rxq->prq_stopped)
-		taskqueue_enqueue(rxq->prq_pn->pn_tq, &rxq->prq_task);
+		taskqueue_enqueue(rxq->prq_tq, &rxq->prq_task);
 }
 
 /* Fill the ring as far as memory goes, and tell the other side once. */
@@ -289,7 +289,11 @@ pv_net_rx_finish(struct pv_net_rxq *rxq, struct mbuf ***tailp)
 		return;
 	}
 	m->m_pkthdr.rcvif = pn->pn_ifp;
-	if (pn->pn_params.pnp_npairs > 1) {
+	if (rxq->prq_hash_type != 0) {
+		m->m_pkthdr.flowid = rxq->prq_hash;
+		M_HASHTYPE_SET(m, rxq->prq_hash_type);
+		stats->hashed++;
+	} else if (pn->pn_params.pnp_npairs > 1) {
 		m->m_pkthdr.flowid = rxq->prq_id;
 		M_HASHTYPE_SET(m, M_HASHTYPE_OPAQUE);
 	}
@@ -363,6 +367,8 @@ pv_net_rx_buffer(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct 
 	if (rxq->prq_head == NULL) {
 		rxq->prq_head = m;
 		rxq->prq_offload = hdr->prh_offload;
+		rxq->prq_hash = hdr->prh_hash;
+		rxq->prq_hash_type = hdr->prh_hash_type;
 		stats->merged += hdr->prh_more;
 	} else {
 		rxq->prq_head->m_pkthdr.len += m->m_len;
@@ -462,7 +468,7 @@ pv_net_rx_poll(struct pv_net_rxq *rxq)
 		pv_net_rx_fill(rxq);
 	if (pv_net_rx_work(rxq)) {
 		rxq->prq_stats.deferred++;
-		taskqueue_enqueue(rxq->prq_pn->pn_tq, &rxq->prq_task);
+		taskqueue_enqueue(rxq->prq_tq, &rxq->prq_task);
 	}
 	rxq->prq_busy = false;
 	if (rxq->prq_stopped)
@@ -518,7 +524,7 @@ pv_net_rx_start(struct pv_net_rxq *rxq)
 		pv_net_rx_skip(rxq);
 	pv_net_rx_fill(rxq);
 	if (pvq_intr_enable(rxq->prq_pvq, 1))
-		taskqueue_enqueue(rxq->prq_pn->pn_tq, &rxq->prq_task);
+		taskqueue_enqueue(rxq->prq_tq, &rxq->prq_task);
 	mtx_unlock(&rxq->prq_mtx);
 }
 
@@ -534,7 +540,7 @@ pv_net_rx_stop(struct pv_net_rxq *rxq)
 		msleep(rxq, &rxq->prq_mtx, 0, "pvrxst", 0);
 	mtx_unlock(&rxq->prq_mtx);
 	callout_drain(&rxq->prq_refill);
-	taskqueue_drain(rxq->prq_pn->pn_tq, &rxq->prq_task);
+	taskqueue_drain(rxq->prq_tq, &rxq->prq_task);
 }
 
 /* Take back the buffers of a stopped device. */

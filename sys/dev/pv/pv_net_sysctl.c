@@ -67,6 +67,7 @@ static const struct pv_net_counter pv_net_rx_counters[] = {
 	RX(csum_partial, "Frames whose checksum is still to be finished"),
 	RX(lro, "Frames that stand for several segments of TCP"),
 	RX(split, "Frames that stood for several packets and were split"),
+	RX(hashed, "Frames that came with the hash of their flow"),
 	RX(copied, "Short frames copied, so that their buffer was posted again"),
 	RX(merged, "Frames that span several buffers"),
 	RX(nombuf, "Times a receive buffer could not be allocated"),
@@ -92,6 +93,7 @@ static const struct pv_net_counter pv_net_tx_counters[] = {
 	TX(defragged, "Packets with too many pieces, copied as a whole"),
 	TX(waits, "Times packets had to wait for room in the queue"),
 	TX(queue_drops, "Packets dropped: too many waited already"),
+	TX(moved, "Packets moved to another queue, this one being in use no more"),
 	TX(bad_offload, "Packets dropped: offload marks that do not fit the packet"),
 	BAD(struct pv_net_txstats),
 	TX(too_long, "Packets dropped: longer than any packet can be"),
@@ -147,10 +149,28 @@ pv_net_sysctl_queues(struct pv_net *pn)
 	}
 }
 
+static int
+pv_net_sysctl_pairs(SYSCTL_HANDLER_ARGS)
+{
+	struct pv_net *pn = arg1;
+	u_int n = pn->pn_pairs;
+	int error;
+
+	error = sysctl_handle_int(oidp, &n, 0, req);
+	if (error != 0 || req->newptr == NULL)
+		return (error);
+	if (n < 1 || n > (u_int)pn->pn_params.pnp_npairs)
+		return (EINVAL);
+	sx_xlock(&pn->pn_sx);
+	error = pn->pn_detaching ? ENXIO : pv_net_use_pairs(pn, n);
+	sx_xunlock(&pn->pn_sx);
+	return (error);
+}
+
 void
 pv_net_sysctl_attach(struct pv_net *pn)
 {
-	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(pn->pn_dev);
+	struct sysctl_ctx_list *ctx = &pn->pn_sysctl;
 	struct sysctl_oid_list *top;
 
 	pv_net_sysctl_queues(pn);
@@ -165,8 +185,14 @@ pv_net_sysctl_attach(struct pv_net *pn)
 	    "Times the device did not take a change of what it offloads");
 	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "rx_offloads", CTLFLAG_RD, &pn->pn_offloads_asked, 0,
 	    "What the device is asked to offload of what is received: a mask");
-	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "queue_pairs", CTLFLAG_RD,
-	    &pn->pn_params.pnp_npairs, 0, "Pairs of queues in use");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "vlan_errors", CTLFLAG_RD, &pn->pn_vlan_errors, 0,
+	    "Times the device did not take a VLAN tag");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "announcements", CTLFLAG_RD, &pn->pn_announcements, 0,
+	    "Times the device had our addresses announced");
+	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "queue_pairs", CTLTYPE_UINT | CTLFLAG_RW |
+	    CTLFLAG_MPSAFE, pn, 0, pv_net_sysctl_pairs, "IU", "Pairs of queues in use");
+	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "max_queue_pairs", CTLFLAG_RD,
+	    &pn->pn_params.pnp_npairs, 0, "Pairs of queues that there are");
 	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "rx_budget", CTLFLAG_RW, &pn->pn_params.pnp_rx_budget,
 	    0, "Receive buffers handled before others get the CPU");
 	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "tx_kick", CTLFLAG_RW, &pn->pn_params.pnp_tx_kick, 0,

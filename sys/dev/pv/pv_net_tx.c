@@ -224,7 +224,7 @@ pv_net_tx_notify(struct pv_net_txq *txq)
 	txq->ptq_stats.held_kicks++;
 	if (!txq->ptq_flushing) {
 		txq->ptq_flushing = true;
-		taskqueue_enqueue(txq->ptq_pn->pn_idle_tq, &txq->ptq_flush);
+		taskqueue_enqueue(txq->ptq_idle_tq, &txq->ptq_flush);
 	}
 }
 
@@ -444,6 +444,24 @@ pv_net_tx_arm(struct pv_net_txq *txq)
 		    pv_net_tx_timer, txq, 0);
 }
 
+/* Packets that wait for a queue which is not in use any more go to one that is. */
+static void
+pv_net_tx_move(struct pv_net_txq *txq)
+{
+	struct pv_net *pn = txq->ptq_pn;
+	struct pv_net_txq *to = &pn->pn_txqs[txq->ptq_id % pn->pn_pairs];
+	struct mbuf *m;
+
+	while ((m = pv_net_tx_peek(txq)) != NULL) {
+		pv_net_tx_advance(txq, txq->ptq_split != NULL, m->m_nextpkt);
+		m->m_nextpkt = NULL;
+		if (drbr_enqueue(pn->pn_ifp, to->ptq_ring, m) != 0)
+			atomic_add_64(&txq->ptq_stats.queue_drops, 1);
+		txq->ptq_stats.moved++;
+	}
+	taskqueue_enqueue(to->ptq_tq, &to->ptq_task);
+}
+
 /* Move packets from the buf_ring to the queue as long as there is room. */
 static void
 pv_net_tx_run(struct pv_net_txq *txq)
@@ -453,6 +471,8 @@ pv_net_tx_run(struct pv_net_txq *txq)
 	mtx_assert(&txq->ptq_mtx, MA_OWNED);
 	if (txq->ptq_stopped)
 		return;
+	if (__predict_false((u_int)txq->ptq_id >= txq->ptq_pn->pn_pairs))
+		pv_net_tx_move(txq);
 	/* Full as before, and the interrupt that says otherwise is still to come. */
 	if (pv_net_tx_reclaim(txq) == 0 && txq->ptq_full && pvq_inflight(txq->ptq_pvq) > 0 &&
 	    !pvq_broken(txq->ptq_pvq))
@@ -480,6 +500,21 @@ pv_net_tx_run(struct pv_net_txq *txq)
 	pv_net_tx_arm(txq);
 	if (pvq_broken(txq->ptq_pvq))
 		pv_net_request_reset(txq->ptq_pn);
+}
+
+/* Nothing is left in a queue that is not in use any more. */
+bool
+pv_net_tx_retired(struct pv_net_txq *txq)
+{
+	bool retired;
+
+	mtx_lock(&txq->ptq_mtx);
+	pv_net_tx_run(txq);
+	if (!txq->ptq_stopped && txq->ptq_unkicked != 0)
+		pv_net_tx_kick(txq, sbinuptime());
+	retired = txq->ptq_stopped || pvq_inflight(txq->ptq_pvq) == 0;
+	mtx_unlock(&txq->ptq_mtx);
+	return (retired);
 }
 
 static void
@@ -568,12 +603,12 @@ pv_net_is_command(const struct pvq_done *done)
 static struct pv_net_txq *
 pv_net_tx_select(struct pv_net *pn, const struct mbuf *m)
 {
-	u_int n = pn->pn_params.pnp_npairs;
+	u_int n = pn->pn_pairs;
 
 	if (n == 1)
 		return (&pn->pn_txqs[0]);
 	if (M_HASHTYPE_GET(m) != M_HASHTYPE_NONE)
-		return (&pn->pn_txqs[m->m_pkthdr.flowid % n]);
+		return (&pn->pn_txqs[m->m_pkthdr.flowid % PV_NET_FLOWS % n]);
 	return (&pn->pn_txqs[curcpu % n]);
 }
 
@@ -596,7 +631,7 @@ pv_net_transmit(if_t ifp, struct mbuf *m)
 		pv_net_tx_run(txq);
 		mtx_unlock(&txq->ptq_mtx);
 	} else
-		taskqueue_enqueue(pn->pn_tq, &txq->ptq_task);
+		taskqueue_enqueue(txq->ptq_tq, &txq->ptq_task);
 	return (error);
 }
 
@@ -671,8 +706,8 @@ pv_net_tx_stop(struct pv_net_txq *txq)
 	txq->ptq_stopped = true;
 	mtx_unlock(&txq->ptq_mtx);
 	callout_drain(&txq->ptq_timer);
-	taskqueue_drain(txq->ptq_pn->pn_tq, &txq->ptq_task);
-	taskqueue_drain(txq->ptq_pn->pn_idle_tq, &txq->ptq_flush);
+	taskqueue_drain(txq->ptq_tq, &txq->ptq_task);
+	taskqueue_drain(txq->ptq_idle_tq, &txq->ptq_flush);
 }
 
 /* Free the packets of a stopped device, those that wait included. */

@@ -11,12 +11,15 @@
 #ifndef _DEV_PV_PV_NET_VAR_H_
 #define	_DEV_PV_PV_NET_VAR_H_
 
+#include <sys/eventhandler.h>
 #include <sys/sysctl.h>
 
 #define	PV_NET_BATCH		32	/* chains handled between two looks at anything else */
 #define	PV_NET_RX_SEGS		6	/* of a receive buffer: 16 KB, scattered */
 #define	PV_NET_LINK_CHANGES	4	/* in a second; what comes after is looked at by the tick */
 #define	PV_NET_STAGED_SEGS	128	/* pieces of a packet that is copied */
+#define	PV_NET_FLOWS		128	/* kinds of flows that are steered to a pair each */
+#define	PV_NET_VLANS		4096	/* VLAN tags */
 #define	PV_NET_MAX_FRAME	(65535 + ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN)
 
 /*
@@ -53,7 +56,7 @@ struct pv_net_headers {
 struct pv_net_rxstats {
 	uint64_t	packets, bytes, mcasts;
 	uint64_t	csum_valid, csum_partial;
-	uint64_t	lro, split;
+	uint64_t	lro, split, hashed;
 	uint64_t	copied, merged;
 	uint64_t	nombuf, recycled;
 	uint64_t	short_buf, bad_header, bad_offload, runts, too_long;
@@ -66,7 +69,7 @@ struct pv_net_txstats {
 	uint64_t	csum, tso;
 	uint64_t	soft_csum, soft_tso;
 	uint64_t	collapsed, defragged;
-	uint64_t	waits, queue_drops;
+	uint64_t	waits, queue_drops, moved;
 	uint64_t	bad_offload, too_long, nomem;
 	uint64_t	held_kicks, timer_reclaims;
 	uint64_t	bad[PV_NET_NBAD];	/* bad_offload by cause */
@@ -92,6 +95,9 @@ struct pv_net_rxq {
 	struct mbuf		*prq_head;	/* frame that goes on in the next buffer */
 	struct mbuf		*prq_tail;
 	struct pv_net_offload	 prq_offload;	/* of that frame */
+	uint32_t		 prq_hash;
+	uint8_t			 prq_hash_type;
+	struct taskqueue	*prq_tq;
 	bus_dma_tag_t		 prq_tag;
 	u_int			 prq_nbufs;
 	u_int			 prq_nfree;
@@ -126,6 +132,8 @@ struct pv_net_txq {
 	u_int			 ptq_unkicked;	/* committed since the last kick */
 	sbintime_t		 ptq_kicked;	/* when that was */
 	struct buf_ring		*ptq_ring;
+	struct taskqueue	*ptq_tq;	/* packets */
+	struct taskqueue	*ptq_idle_tq;	/* kicks that can wait */
 	struct mbuf		*ptq_split;	/* segments of one packet, before the ring's */
 	bus_dma_tag_t		 ptq_tag;
 	bus_dma_tag_t		 ptq_hdr_tag;
@@ -177,10 +185,15 @@ struct pv_net {
 	uint8_t			 pn_lladdr[ETHER_ADDR_LEN];	/* that the device has */
 	u_int			 pn_rx_cluster;	/* bytes of a receive buffer */
 	u_int			 pn_rx_pad;	/* before the header, to align what IP reads */
+	volatile u_int		 pn_pairs;	/* pairs of queues in use, of pnp_npairs */
 	struct pv_net_rxq	*pn_rxqs;
 	struct pv_net_txq	*pn_txqs;
-	struct taskqueue	*pn_tq;		/* packets */
-	struct taskqueue	*pn_idle_tq;	/* kicks that can wait */
+	struct taskqueue	**pn_tqs;	/* packets, of each pair */
+	struct taskqueue	**pn_idle_tqs;	/* kicks that can wait */
+	eventhandler_tag	 pn_vlan_tags[2];
+	uint32_t		 pn_vlans[PV_NET_VLANS / 32];	/* that vlan(4) uses */
+	uint32_t		 pn_vlans_told[PV_NET_VLANS / 32]; /* that the device lets in */
+	bool			 pn_vlan_failed; /* the device did not take one */
 	struct task		 pn_filter_task;
 	struct task		 pn_reset_task;
 	struct callout		 pn_tick;
@@ -189,11 +202,14 @@ struct pv_net {
 	u_int			 pn_offloads_asked; /* of the other side, for what is received */
 	volatile u_int		 pn_want_reset;
 	volatile u_int		 pn_link_changes; /* in this second */
+	struct sysctl_ctx_list	 pn_sysctl;
 	struct sysctl_ctx_list	 pn_queue_sysctl;	/* of queues, which may be exchanged */
 	uint64_t		 pn_resets;
 	uint64_t		 pn_watchdogs;
 	uint64_t		 pn_filter_errors;
 	uint64_t		 pn_offload_errors;
+	uint64_t		 pn_vlan_errors;
+	uint64_t		 pn_announcements;
 };
 
 /* pv_net_offload.c */
@@ -247,6 +263,7 @@ void	pv_net_tx_unload(struct pv_net_txq *txq, struct pv_net_txbuf *buf);
 
 /* pv_net_tx.c */
 void	pv_net_tx_init(struct pv_net_txq *txq);
+bool	pv_net_tx_retired(struct pv_net_txq *txq);
 void	pv_net_tx_intr(void *txq);
 void	pv_net_tx_start(struct pv_net_txq *txq);
 void	pv_net_tx_stop(struct pv_net_txq *txq);
@@ -261,6 +278,18 @@ void	pv_net_if_destroy(struct pv_net *pn);
 int	pv_net_set_filter(struct pv_net *pn);
 void	pv_net_if_capabilities(struct pv_net *pn);
 void	pv_net_ask_offloads(struct pv_net *pn);
+
+/* pv_net_mq.c */
+void	pv_net_pairs_alloc(struct pv_net *pn);
+void	pv_net_pairs_free(struct pv_net *pn);
+int	pv_net_pair_cpu(const struct pv_net *pn, int pair);
+int	pv_net_use_pairs(struct pv_net *pn, u_int n);
+void	pv_net_start_pairs(struct pv_net *pn);
+
+/* pv_net_vlan.c */
+void	pv_net_vlan_attach(struct pv_net *pn);
+void	pv_net_vlan_detach(struct pv_net *pn);
+void	pv_net_vlan_sync(struct pv_net *pn);
 
 /* pv_net_sysctl.c */
 void	pv_net_sysctl_attach(struct pv_net *pn);

@@ -21,11 +21,11 @@
  * Trust.  What is in a received header is copied once and checked here for sense of its own,
  * by pv_net against the frame.  num_buffers can't be 0 nor more than the ring has.
  *
- * Locking.  pno_decap and pno_encap run under their queue's lock, and vtn_rx_left belongs to
+ * Locking.  pno_decap and pno_encap run under their queue's lock, and vtr_left belongs to
  * that of the receive queue. Everything else is called under pv_net's configuration lock, or
  * while attaching and detaching.
  *
- * Gaps.  One pair of queues (no MQ, RSS), no VLAN filter, no announcement: none of these is agreed on.
+ * HASH_REPORT adds the hash of the packet's flow to the header: 20 bytes.
  */
 
 #include <sys/param.h>
@@ -33,6 +33,8 @@
 #include <sys/kernel.h>
 #include <sys/bus.h>
 #include <sys/endian.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
 #include <sys/module.h>
 #include <sys/random.h>
 #include <sys/sysctl.h>
@@ -57,6 +59,8 @@
 /* The longest frame that one buffer holds, when frames can't span buffers. */
 #define	VTNET_MAX_MTU_UNMERGED	9216
 #define	VTNET_MAX_MTU		65535
+
+MALLOC_DEFINE(M_VTNET, "vtnet", "VirtIO network devices");
 
 static int vtnet_rx_process_limit = 512;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, rx_process_limit, CTLFLAG_RDTUN, &vtnet_rx_process_limit, 0,
@@ -126,9 +130,12 @@ vtnet_read_params(struct vtnet_softc *sc, struct pv_net_params *params)
 	error = vtnet_read_lladdr(sc, params->pnp_lladdr);
 	if (error == 0)
 		error = vtnet_read_mtu(sc, &mtu);
+	if (error == 0)
+		error = vtnet_mq_read(sc);
 	if (error != 0)
 		return (error);
-	params->pnp_npairs = 1;
+	params->pnp_npairs = sc->vtn_npairs;
+	params->pnp_vlan_filter = vtnet_has(sc, VIRTIO_NET_F_CTRL_VLAN);
 	params->pnp_hdrlen = sc->vtn_hdrlen;
 	params->pnp_hdr_apart = !sc->vtn_modern && !vtnet_has(sc, VIRTIO_F_ANY_LAYOUT);
 	params->pnp_merge = vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF);
@@ -155,9 +162,11 @@ vtnet_encap(void *softc, int pair __unused, struct pv_net_txhdr *hdrs, int n)
 	};
 	struct vtnet_softc *sc = softc;
 	const struct pv_net_offload *o;
+	struct virtio_net_hdr_hash whole;
 	struct virtio_net_hdr hdr;
 	int i;
 
+	memset(&whole, 0, sizeof(whole));
 	for (i = 0; i < n; i++) {
 		o = &hdrs[i].pth_offload;
 		memset(&hdr, 0, sizeof(hdr));
@@ -173,8 +182,9 @@ vtnet_encap(void *softc, int pair __unused, struct pv_net_txhdr *hdrs, int n)
 			hdr.hdr_len = vtnet_16(sc, o->po_hdr_len);
 			hdr.gso_size = vtnet_16(sc, o->po_gso_size);
 		}
-		/* num_buffers is 0 in what we send (5.1.6.2.1). */
-		memcpy(hdrs[i].pth_hdr, &hdr, sc->vtn_hdrlen);
+		/* num_buffers, and what comes behind, is 0 in what we send (5.1.6.2.1). */
+		whole.hdr = hdr;
+		memcpy(hdrs[i].pth_hdr, &whole, sc->vtn_hdrlen);
 	}
 }
 
@@ -215,11 +225,32 @@ vtnet_decap_offload(const struct vtnet_softc *sc, const struct virtio_net_hdr *h
 	o->po_gso_size = vtnet_16(sc, hdr->gso_size);
 }
 
+/* The hash of the flow, and of what it is. */
+static void
+vtnet_decap_hash(const struct virtio_net_hdr_hash *hdr, struct pv_net_rxhdr *out)
+{
+	static const uint8_t types[] = {
+		[VIRTIO_NET_HASH_REPORT_NONE] = M_HASHTYPE_NONE,
+		[VIRTIO_NET_HASH_REPORT_IPv4] = M_HASHTYPE_RSS_IPV4,
+		[VIRTIO_NET_HASH_REPORT_TCPv4] = M_HASHTYPE_RSS_TCP_IPV4,
+		[VIRTIO_NET_HASH_REPORT_UDPv4] = M_HASHTYPE_RSS_UDP_IPV4,
+		[VIRTIO_NET_HASH_REPORT_IPv6] = M_HASHTYPE_RSS_IPV6,
+		[VIRTIO_NET_HASH_REPORT_TCPv6] = M_HASHTYPE_RSS_TCP_IPV6,
+		[VIRTIO_NET_HASH_REPORT_UDPv6] = M_HASHTYPE_RSS_UDP_IPV6,
+	};
+	uint16_t report = le16toh(hdr->hash_report);
+
+	/* A kind that was not asked for is worth no more than none. */
+	out->prh_hash_type = report < nitems(types) ? types[report] : M_HASHTYPE_NONE;
+	out->prh_hash = le32toh(hdr->hash_value);
+}
+
 /* The first buffer of a frame, of which the device says that it wrote `len' bytes. */
 static void
-vtnet_decap_first(struct vtnet_softc *sc, uint32_t len, struct pv_net_rxhdr *out)
+vtnet_decap_first(struct vtnet_softc *sc, struct vtnet_rxq *rxq, uint32_t len,
+    struct pv_net_rxhdr *out)
 {
-	struct virtio_net_hdr hdr;
+	struct virtio_net_hdr_hash hdr;
 	uint16_t buffers = 1;
 
 	if (len < sc->vtn_hdrlen) {
@@ -230,32 +261,34 @@ vtnet_decap_first(struct vtnet_softc *sc, uint32_t len, struct pv_net_rxhdr *out
 	memset(&hdr, 0, sizeof(hdr));
 	memcpy(&hdr, out->prh_hdr, sc->vtn_hdrlen);
 	if (vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF))
-		buffers = vtnet_16(sc, hdr.num_buffers);
-	if (buffers == 0 || buffers > (*sc->vtn_rxq)->q_size) {
+		buffers = vtnet_16(sc, hdr.hdr.num_buffers);
+	if (buffers == 0 || buffers > rxq->vtr_pvq->q_size) {
 		out->prh_error = PV_NET_RX_BADHDR;
 		return;
 	}
-	sc->vtn_rx_left = buffers - 1;
+	rxq->vtr_left = buffers - 1;
 	out->prh_skip = sc->vtn_hdrlen;
 	out->prh_len = len - sc->vtn_hdrlen;
-	vtnet_decap_offload(sc, &hdr, &out->prh_offload);
+	vtnet_decap_offload(sc, &hdr.hdr, &out->prh_offload);
+	if (vtnet_has(sc, VIRTIO_NET_F_HASH_REPORT))
+		vtnet_decap_hash(&hdr, out);
 }
 
 static void
-vtnet_decap(void *softc, int pair __unused, const struct pvq_done *done,
-    struct pv_net_rxhdr *hdrs, int n)
+vtnet_decap(void *softc, int pair, const struct pvq_done *done, struct pv_net_rxhdr *hdrs, int n)
 {
 	struct vtnet_softc *sc = softc;
+	struct vtnet_rxq *rxq = &sc->vtn_rxqs[pair];
 	int i;
 
 	for (i = 0; i < n; i++) {
-		if (sc->vtn_rx_left == 0)
-			vtnet_decap_first(sc, done[i].pd_len, &hdrs[i]);
+		if (rxq->vtr_left == 0)
+			vtnet_decap_first(sc, rxq, done[i].pd_len, &hdrs[i]);
 		else {
-			sc->vtn_rx_left--;
+			rxq->vtr_left--;
 			hdrs[i].prh_len = done[i].pd_len;
 		}
-		hdrs[i].prh_more = sc->vtn_rx_left > 0;
+		hdrs[i].prh_more = rxq->vtr_left > 0;
 	}
 }
 
@@ -275,14 +308,27 @@ static int
 vtnet_restart(void *softc)
 {
 	struct vtnet_softc *sc = softc;
-	int error;
+	int error, i;
 
 	error = virtio_restart(sc->vtn_dev);
-	if (error == 0) {
-		sc->vtn_rx_left = 0;
-		virtio_start(sc->vtn_dev);
-	}
-	return (error);
+	if (error != 0)
+		return (error);
+	for (i = 0; i < sc->vtn_npairs; i++)
+		sc->vtn_rxqs[i].vtr_left = 0;
+	virtio_start(sc->vtn_dev);
+	vtnet_coal_restore(sc);
+	return (0);
+}
+
+static uint16_t
+vtnet_status(struct vtnet_softc *sc)
+{
+	uint16_t status;
+
+	if (virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config, status), &status,
+	    sizeof(status)) != 0)
+		return (0);
+	return (status);
 }
 
 /* Without STATUS there always is a link (5.1.4.2). */
@@ -290,14 +336,27 @@ static bool
 vtnet_link_up(void *softc)
 {
 	struct vtnet_softc *sc = softc;
-	uint16_t status;
 
-	if (!vtnet_has(sc, VIRTIO_NET_F_STATUS))
-		return (true);
-	if (virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config, status), &status,
-	    sizeof(status)) != 0)
-		return (false);
-	return ((status & VIRTIO_NET_S_LINK_UP) != 0);
+	return (!vtnet_has(sc, VIRTIO_NET_F_STATUS) ||
+	    (vtnet_status(sc) & VIRTIO_NET_S_LINK_UP) != 0);
+}
+
+/* What is out of range is unknown, says the device (5.1.4.2). */
+static uint32_t
+vtnet_link_speed(void *softc, bool *full)
+{
+	struct vtnet_softc *sc = softc;
+	uint32_t mbps;
+	uint8_t duplex;
+
+	if (!vtnet_has(sc, VIRTIO_NET_F_SPEED_DUPLEX) ||
+	    virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config, speed), &mbps,
+	    sizeof(mbps)) != 0 ||
+	    virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config, duplex), &duplex,
+	    sizeof(duplex)) != 0 || mbps > INT32_MAX)
+		return (0);
+	*full = duplex != VIRTIO_NET_DUPLEX_HALF;
+	return (mbps);
 }
 
 static const struct pv_net_ops vtnet_ops = {
@@ -308,38 +367,56 @@ static const struct pv_net_ops vtnet_ops = {
 	.pno_set_filter = vtnet_set_filter,
 	.pno_set_lladdr = vtnet_set_lladdr,
 	.pno_set_offloads = vtnet_set_offloads,
+	.pno_set_pairs = vtnet_set_pairs,
+	.pno_set_vlan = vtnet_set_vlan,
+	.pno_link_speed = vtnet_link_speed,
 	.pno_link_up = vtnet_link_up,
 };
 
+static void
+vtnet_spec_queue(struct vtnet_softc *sc, struct virtio_queue_spec *spec, int pair, bool tx)
+{
+	struct pv_net_queue queue;
+
+	pv_net_queue(sc->vtn_pn, pair, tx, &queue);
+	snprintf(spec->vqs_name, sizeof(spec->vqs_name), "%s%d", tx ? "txq" : "rxq", pair);
+	spec->vqs_max_segs = queue.pq_max_segs;
+	spec->vqs_max_size = VTNET_MAX_RING;
+	spec->vqs_cpu = queue.pq_cpu;
+	spec->vqs_intr = queue.pq_intr;
+	spec->vqs_arg = queue.pq_arg;
+	spec->vqs_pvq = queue.pq_pvq;
+}
+
+/* All that the device has, for the control queue is the last; those of pairs not used are left out. */
 static int
 vtnet_alloc_queues(struct vtnet_softc *sc)
 {
-	struct virtio_queue_spec specs[VIRTIO_NET_Q_CTRL + 1];
+	struct virtio_queue_spec *specs, *ctrl;
 	struct pv_net_queue queue;
-	int i, n = VIRTIO_NET_Q_CTRL;
+	int error, i, n = 2 * sc->vtn_max_pairs;
 
-	memset(specs, 0, sizeof(specs));
-	for (i = VIRTIO_NET_Q_RX; i <= VIRTIO_NET_Q_TX; i++) {
-		pv_net_queue(sc->vtn_pn, 0, i == VIRTIO_NET_Q_TX, &queue);
-		strlcpy(specs[i].vqs_name, i == VIRTIO_NET_Q_TX ? "txq0" : "rxq0",
-		    sizeof(specs[i].vqs_name));
-		specs[i].vqs_max_segs = queue.pq_max_segs;
-		specs[i].vqs_max_size = VTNET_MAX_RING;
-		specs[i].vqs_cpu = -1;
-		specs[i].vqs_intr = queue.pq_intr;
-		specs[i].vqs_arg = queue.pq_arg;
-		specs[i].vqs_pvq = queue.pq_pvq;
-		if (i == VIRTIO_NET_Q_RX)
-			sc->vtn_rxq = queue.pq_pvq;
-	}
+	specs = malloc((n + 1) * sizeof(*specs), M_VTNET, M_WAITOK | M_ZERO);
+	for (i = 0; i < 2 * sc->vtn_npairs; i++)
+		vtnet_spec_queue(sc, &specs[i], i / 2, i % 2 == VIRTIO_NET_Q_TX);
 	if (vtnet_has(sc, VIRTIO_NET_F_CTRL_VQ)) {
-		strlcpy(specs[n].vqs_name, "ctrlq", sizeof(specs[n].vqs_name));
-		specs[n].vqs_max_segs = 3;
-		specs[n].vqs_cpu = -1;
-		specs[n].vqs_pvq = &sc->vtn_ctrl.vtc_pvq;
-		n++;
+		ctrl = &specs[n++];
+		strlcpy(ctrl->vqs_name, "ctrlq", sizeof(ctrl->vqs_name));
+		ctrl->vqs_max_segs = 3;
+		ctrl->vqs_cpu = -1;
+		ctrl->vqs_pvq = &sc->vtn_ctrl.vtc_pvq;
+	} else
+		n = 2 * sc->vtn_npairs;
+	error = virtio_alloc_queues(sc->vtn_dev, specs, n, INTR_TYPE_NET);
+	free(specs, M_VTNET);
+	if (error != 0)
+		return (error);
+	sc->vtn_rxqs = malloc(sc->vtn_npairs * sizeof(*sc->vtn_rxqs), M_VTNET, M_WAITOK | M_ZERO);
+	for (i = 0; i < sc->vtn_npairs; i++) {
+		pv_net_queue(sc->vtn_pn, i, false, &queue);
+		sc->vtn_rxqs[i].vtr_pvq = *queue.pq_pvq;
 	}
-	return (virtio_alloc_queues(sc->vtn_dev, specs, n, INTR_TYPE_NET));
+	return (0);
 }
 
 static void
@@ -353,6 +430,7 @@ vtnet_sysctl(struct vtnet_softc *sc)
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "needs_resets", CTLFLAG_RD, &sc->vtn_needs_resets, 0,
 	    "Times the device asked for a reset");
 	vtnet_ctrl_sysctl(sc);
+	vtnet_coal_attach(sc);
 }
 
 /* Undo the steps of attach, from wherever it came to. */
@@ -361,6 +439,7 @@ vtnet_teardown(struct vtnet_softc *sc)
 {
 	switch (sc->vtn_level) {
 	case VTNET_ATTACHED:
+		vtnet_coal_free(sc);
 		pv_net_detach(sc->vtn_pn);
 		/* FALLTHROUGH */
 	case VTNET_LIVE:
@@ -371,6 +450,8 @@ vtnet_teardown(struct vtnet_softc *sc)
 		/* FALLTHROUGH */
 	case VTNET_QUEUES:
 		virtio_free_queues(sc->vtn_dev);
+		free(sc->vtn_rxqs, M_VTNET);
+		sc->vtn_rxqs = NULL;
 		/* FALLTHROUGH */
 	case VTNET_ALLOCATED:
 		pv_net_free(sc->vtn_pn);
@@ -471,6 +552,11 @@ vtnet_config_change(device_t dev)
 	struct vtnet_softc *sc = device_get_softc(dev);
 
 	sc->vtn_config_changes++;
+	if (vtnet_has(sc, VIRTIO_NET_F_GUEST_ANNOUNCE) &&
+	    (vtnet_status(sc) & VIRTIO_NET_S_ANNOUNCE) != 0) {
+		pv_net_announce(sc->vtn_pn);
+		vtnet_announced(sc);
+	}
 	if (virtio_needs_reset(dev)) {
 		if (++sc->vtn_needs_resets <= VTNET_ASKS_LOGGED)
 			device_printf(dev, "the device asks for a reset\n");

@@ -5,13 +5,13 @@
  */
 
 /*
- * vtnet(4): the control queue (VirtIO 1.3, 5.1.6.5), and what goes by it: receive filter and
- * Ethernet address.
+ * vtnet(4): the control queue (VirtIO 1.3, 5.1.6.5), and what goes by it: receive filter, Ethernet
+ * address, VLAN tags, offloads, and that an announcement was made.
  *
  * A command is three pieces of one page of memory that the device sees: class and command,
  * data, and the byte in which the device answers.  There is one at a time, and it is waited
  * for: first in a loop, since most devices answer at once, then sleeping.  A device that does
- * not answer within a second is asked nothing more until it was reset, since the page is its
+ * not answer within three seconds is asked nothing more until it was reset, since the page is its
  * own until then.  If it does not answer after that reset either, packets flow without control
  * commands: another reset would only interrupt them again.
  *
@@ -33,14 +33,8 @@
 #include <dev/virtio/network/virtio_net.h>
 #include <dev/virtio/network/if_vtnetvar.h>
 
-/* Where the pieces are in the page. */
-#define	VTNET_CTRL_HDR		0
-#define	VTNET_CTRL_ACK		8
-#define	VTNET_CTRL_DATA		16
-#define	VTNET_CTRL_DATA_MAX	(PAGE_SIZE - VTNET_CTRL_DATA)
-
 #define	VTNET_CTRL_SPINS	1000			/* of a microsecond each */
-#define	VTNET_CTRL_TIMEOUT	SBT_1S
+#define	VTNET_CTRL_TIMEOUT	(3 * SBT_1S)
 #define	VTNET_CTRL_PAUSE	SBT_1MS
 
 /* Commands without an answer that are reported. */
@@ -161,6 +155,10 @@ vtnet_ctrl_post(struct vtnet_softc *sc, size_t len)
 	};
 	int error;
 
+	if (len == 0) {
+		segs[1] = segs[2];
+		chain.pc_nread = 1;
+	}
 	error = pvq_reserve(ctrl->vtc_pvq, pvq_prepare(ctrl->vtc_pvq, &chain));
 	if (error == 0)
 		error = pvq_share(ctrl->vtc_pvq, &chain);
@@ -173,18 +171,25 @@ vtnet_ctrl_post(struct vtnet_softc *sc, size_t len)
 	return (0);
 }
 
+/* Where the data of the next command go, if there is a control queue. */
+void *
+vtnet_ctrl_data(struct vtnet_softc *sc)
+{
+	return (sc->vtn_ctrl.vtc_mem + VTNET_CTRL_DATA);
+}
+
 /*
  * Give the device a command, whose `len' bytes of data are in the page already.  Returns 0;
  * EIO if the device refused; ETIMEDOUT if it never answered; ENXIO if it is not to be asked.
  */
-static int
+int
 vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_t len)
 {
 	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
 	struct virtio_net_ctrl *hdr;
 	int error;
 
-	KASSERT(len > 0 && len <= VTNET_CTRL_DATA_MAX, ("%s: %zu bytes", __func__, len));
+	KASSERT(len <= VTNET_CTRL_DATA_MAX, ("%s: %zu bytes", __func__, len));
 	if (ctrl->vtc_pvq == NULL || ctrl->vtc_dead)
 		return (ENXIO);
 	ctrl->vtc_commands++;
@@ -222,7 +227,7 @@ vtnet_ctrl_switch(struct vtnet_softc *sc, uint8_t command, bool on)
 static int
 vtnet_ctrl_groups(struct vtnet_softc *sc, const struct pv_net_filter *filter, u_int ngroups)
 {
-	uint8_t *data = sc->vtn_ctrl.vtc_mem + VTNET_CTRL_DATA;
+	uint8_t *data = vtnet_ctrl_data(sc);
 	uint32_t hosts = vtnet_32(sc, 0), groups = vtnet_32(sc, ngroups);
 
 	_Static_assert(2 * sizeof(uint32_t) + VTNET_MAX_GROUPS * ETHER_ADDR_LEN <=
@@ -243,7 +248,7 @@ int
 vtnet_set_filter(void *softc, const struct pv_net_filter *filter)
 {
 	struct vtnet_softc *sc = softc;
-	bool allmulti = filter->pf_allmulti;
+	bool extra = vtnet_has(sc, VIRTIO_NET_F_CTRL_RX_EXTRA), allmulti = filter->pf_allmulti;
 	u_int ngroups = filter->pf_ngroups;
 	int error;
 
@@ -262,8 +267,14 @@ vtnet_set_filter(void *softc, const struct pv_net_filter *filter)
 	}
 	if (error == 0)
 		error = vtnet_ctrl_switch(sc, VIRTIO_NET_CTRL_RX_ALLMULTI, allmulti);
+	if (error == 0 && extra)
+		error = vtnet_ctrl_switch(sc, VIRTIO_NET_CTRL_RX_ALLUNI, filter->pf_allhosts);
+	if (error == 0 && extra)
+		error = vtnet_ctrl_switch(sc, VIRTIO_NET_CTRL_RX_NOMULTI,
+		    ngroups == 0 && !allmulti);
 	if (error == 0)
-		error = vtnet_ctrl_switch(sc, VIRTIO_NET_CTRL_RX_PROMISC, filter->pf_promisc);
+		error = vtnet_ctrl_switch(sc, VIRTIO_NET_CTRL_RX_PROMISC,
+		    filter->pf_promisc || (filter->pf_allhosts && !extra));
 	if (error == EIO)
 		device_printf(sc->vtn_dev, "the device refused to change its receive filter\n");
 	return (error);
@@ -275,7 +286,7 @@ vtnet_set_lladdr(void *softc, const uint8_t *lladdr)
 	struct vtnet_softc *sc = softc;
 
 	if (vtnet_has(sc, VIRTIO_NET_F_CTRL_VQ | VIRTIO_NET_F_CTRL_MAC_ADDR)) {
-		memcpy(sc->vtn_ctrl.vtc_mem + VTNET_CTRL_DATA, lladdr, ETHER_ADDR_LEN);
+		memcpy(vtnet_ctrl_data(sc), lladdr, ETHER_ADDR_LEN);
 		return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MAC, VIRTIO_NET_CTRL_MAC_ADDR_SET,
 		    ETHER_ADDR_LEN));
 	}
@@ -315,9 +326,29 @@ vtnet_set_offloads(void *softc, u_int offloads)
 			features |= map[i].feature;
 	}
 	features = vtnet_64(sc, features);
-	memcpy(sc->vtn_ctrl.vtc_mem + VTNET_CTRL_DATA, &features, sizeof(features));
+	memcpy(vtnet_ctrl_data(sc), &features, sizeof(features));
 	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_GUEST_OFFLOADS,
 	    VIRTIO_NET_CTRL_GUEST_OFFLOADS_SET, sizeof(features)));
+}
+
+int
+vtnet_set_vlan(void *softc, uint16_t tag, bool on)
+{
+	struct vtnet_softc *sc = softc;
+
+	tag = vtnet_16(sc, tag);
+	memcpy(vtnet_ctrl_data(sc), &tag, sizeof(tag));
+	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_VLAN,
+	    on ? VIRTIO_NET_CTRL_VLAN_ADD : VIRTIO_NET_CTRL_VLAN_DEL, sizeof(tag)));
+}
+
+/* Our addresses were announced, as the device asked (5.1.6.5.4). */
+void
+vtnet_announced(struct vtnet_softc *sc)
+{
+	pv_net_lock(sc->vtn_pn);
+	(void)vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_ANNOUNCE, VIRTIO_NET_CTRL_ANNOUNCE_ACK, 0);
+	pv_net_unlock(sc->vtn_pn);
 }
 
 void

@@ -42,6 +42,10 @@ static int vtnet_lro_disable;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, lro_disable, CTLFLAG_RDTUN, &vtnet_lro_disable, 0,
     "Do not receive several segments in one");
 
+static int vtnet_mq_disable;
+SYSCTL_INT(_hw_vtnet, OID_AUTO, mq_disable, CTLFLAG_RDTUN, &vtnet_mq_disable, 0,
+    "Use one pair of queues");
+
 static char vtnet_disable_features[256];
 SYSCTL_STRING(_hw_vtnet, OID_AUTO, disable_features, CTLFLAG_RDTUN, vtnet_disable_features,
     sizeof(vtnet_disable_features),
@@ -66,6 +70,15 @@ static const struct virtio_feature vtnet_features[] = {
 	{ VIRTIO_NET_F_CTRL_VQ, "CTRL_VQ", 0 },
 	{ VIRTIO_NET_F_CTRL_RX, "CTRL_RX", 0 },
 	{ VIRTIO_NET_F_CTRL_MAC_ADDR, "CTRL_MAC_ADDR", 0 },
+	{ VIRTIO_NET_F_CTRL_VLAN, "CTRL_VLAN", 0 },
+	{ VIRTIO_NET_F_CTRL_RX_EXTRA, "CTRL_RX_EXTRA", 0 },
+	{ VIRTIO_NET_F_GUEST_ANNOUNCE, "GUEST_ANNOUNCE", 0 },
+	{ VIRTIO_NET_F_MQ, "MQ", 0 },
+	{ VIRTIO_NET_F_VQ_NOTF_COAL, "VQ_NOTF_COAL", 0 },
+	{ VIRTIO_NET_F_NOTF_COAL, "NOTF_COAL", 0 },
+	{ VIRTIO_NET_F_HASH_REPORT, "HASH_REPORT", 0 },
+	{ VIRTIO_NET_F_RSS, "RSS", 0 },
+	{ VIRTIO_NET_F_SPEED_DUPLEX, "SPEED_DUPLEX", 0 },
 	{ VIRTIO_NET_F_GUEST_USO4, "GUEST_USO4", 0 },
 	{ VIRTIO_NET_F_GUEST_USO6, "GUEST_USO6", 0 },
 	{ VIRTIO_NET_F_GUEST_HDRLEN, "GUEST_HDRLEN", 0 },
@@ -99,6 +112,17 @@ static const struct {
 	{ VIRTIO_NET_F_GUEST_HDRLEN, VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 },
 	{ VIRTIO_NET_F_CTRL_RX, VIRTIO_NET_F_CTRL_VQ },
 	{ VIRTIO_NET_F_CTRL_MAC_ADDR, VIRTIO_NET_F_CTRL_VQ },
+	{ VIRTIO_NET_F_CTRL_VLAN, VIRTIO_NET_F_CTRL_VQ },
+	{ VIRTIO_NET_F_CTRL_RX_EXTRA, VIRTIO_NET_F_CTRL_RX },
+	{ VIRTIO_NET_F_GUEST_ANNOUNCE, VIRTIO_NET_F_CTRL_VQ },
+	{ VIRTIO_NET_F_GUEST_ANNOUNCE, VIRTIO_NET_F_STATUS },
+	{ VIRTIO_NET_F_MQ, VIRTIO_NET_F_CTRL_VQ },
+	{ VIRTIO_NET_F_VQ_NOTF_COAL, VIRTIO_NET_F_CTRL_VQ },
+	{ VIRTIO_NET_F_NOTF_COAL, VIRTIO_NET_F_CTRL_VQ },
+	{ VIRTIO_NET_F_HASH_REPORT, VIRTIO_NET_F_CTRL_VQ },
+	{ VIRTIO_NET_F_HASH_REPORT, VIRTIO_F_VERSION_1 },
+	{ VIRTIO_NET_F_RSS, VIRTIO_NET_F_CTRL_VQ },
+	{ VIRTIO_NET_F_RSS, VIRTIO_F_VERSION_1 },
 };
 
 /* Those of these features that lack what they need. */
@@ -161,6 +185,8 @@ vtnet_unwanted(struct vtnet_softc *sc)
 	if (vtnet_csum_disable || vtnet_tso_disable)
 		unwanted |= VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 |
 		    VIRTIO_NET_F_HOST_ECN;
+	if (vtnet_mq_disable)
+		unwanted |= VIRTIO_NET_F_MQ | VIRTIO_NET_F_RSS;
 	if (vtnet_csum_disable || vtnet_lro_disable)
 		unwanted |= VTNET_GUEST_GSO;
 	return (unwanted);
@@ -212,7 +238,7 @@ vtnet_negotiate(struct vtnet_softc *sc)
 			error = vtnet_read_mtu(sc, &mtu);
 		if (error != 0)
 			return (error);
-		less = vtnet_useless(sc->vtn_features);
+		less = vtnet_useless(sc->vtn_features) | vtnet_mq_lies(sc);
 		if (vtnet_has(sc, VIRTIO_NET_F_MTU) && mtu < VIRTIO_NET_MIN_MTU) {
 			device_printf(sc->vtn_dev, "the device says that its MTU is %u, which no "
 			    "network has: not believed\n", mtu);
@@ -223,6 +249,10 @@ vtnet_negotiate(struct vtnet_softc *sc)
 		unwanted |= less;
 	}
 	sc->vtn_modern = vtnet_has(sc, VIRTIO_F_VERSION_1);
+	if (vtnet_has(sc, VIRTIO_NET_F_HASH_REPORT)) {
+		sc->vtn_hdrlen = VIRTIO_NET_HDR_LEN_HASH;
+		return (0);
+	}
 	sc->vtn_hdrlen = sc->vtn_modern || vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF) ?
 	    VIRTIO_NET_HDR_LEN : VIRTIO_NET_HDR_LEN_LEGACY;
 	return (0);

@@ -11,6 +11,15 @@
 #ifndef _DEV_VIRTIO_NETWORK_IF_VTNETVAR_H_
 #define	_DEV_VIRTIO_NETWORK_IF_VTNETVAR_H_
 
+#include <sys/malloc.h>
+#include <sys/sysctl.h>
+
+/* Where the pieces of a command are in its page. */
+#define	VTNET_CTRL_HDR		0
+#define	VTNET_CTRL_ACK		8
+#define	VTNET_CTRL_DATA		16
+#define	VTNET_CTRL_DATA_MAX	(PAGE_SIZE - VTNET_CTRL_DATA)
+
 /* The control queue: one command at a time, in memory of its own. */
 struct vtnet_ctrl {
 	struct pvq	*vtc_pvq;
@@ -30,6 +39,20 @@ enum vtnet_level {	/* how far attach came */
 	VTNET_NONE, VTNET_ALLOCATED, VTNET_QUEUES, VTNET_CTRL, VTNET_LIVE, VTNET_ATTACHED
 };
 
+struct vtnet_rxq {
+	struct pvq	*vtr_pvq;
+	uint16_t	 vtr_left;	/* buffers that the current frame still has */
+};
+
+/* How long notifications may be held back: of a kind of queue, or of one. */
+struct vtnet_coal {
+	struct vtnet_softc *vtl_softc;
+	uint8_t		 vtl_command;
+	uint16_t	 vtl_vq;	/* VQ_SET: of this queue */
+	uint32_t	 vtl_packets;
+	uint32_t	 vtl_usecs;
+};
+
 struct vtnet_softc {
 	device_t	 vtn_dev;
 	enum vtnet_level vtn_level;
@@ -37,8 +60,12 @@ struct vtnet_softc {
 	bool		 vtn_modern;
 	u_int		 vtn_hdrlen;
 	struct pv_net	*vtn_pn;
-	struct pvq	**vtn_rxq;
-	uint16_t	 vtn_rx_left;	/* buffers that the current frame still has */
+	int		 vtn_npairs;	/* pairs of queues that we use */
+	int		 vtn_max_pairs;	/* that the device has */
+	struct vtnet_rxq *vtn_rxqs;
+	struct sysctl_ctx_list vtn_coal_sysctl;
+	struct vtnet_coal *vtn_coals;
+	int		 vtn_ncoals;
 	uint64_t	 vtn_config_changes;
 	uint64_t	 vtn_needs_resets;
 	struct vtnet_ctrl vtn_ctrl;
@@ -70,6 +97,7 @@ vtnet_64(const struct vtnet_softc *sc, uint64_t value)
 }
 
 SYSCTL_DECL(_hw_vtnet);
+MALLOC_DECLARE(M_VTNET);
 
 /* if_vtnet_features.c */
 int	vtnet_negotiate(struct vtnet_softc *sc);
@@ -80,8 +108,22 @@ int	vtnet_ctrl_alloc(struct vtnet_softc *sc);
 void	vtnet_ctrl_free(struct vtnet_softc *sc);
 void	vtnet_ctrl_drain(struct vtnet_softc *sc);
 void	vtnet_ctrl_sysctl(struct vtnet_softc *sc);
+void	*vtnet_ctrl_data(struct vtnet_softc *sc);
+int	vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_t len);
 int	vtnet_set_filter(void *softc, const struct pv_net_filter *filter);
 int	vtnet_set_lladdr(void *softc, const uint8_t *lladdr);
 int	vtnet_set_offloads(void *softc, u_int offloads);
+int	vtnet_set_vlan(void *softc, uint16_t tag, bool on);
+void	vtnet_announced(struct vtnet_softc *sc);
+
+/* if_vtnet_mq.c */
+uint64_t vtnet_mq_lies(struct vtnet_softc *sc);
+int	vtnet_mq_read(struct vtnet_softc *sc);
+int	vtnet_set_pairs(void *softc, int n);
+
+/* if_vtnet_coal.c */
+void	vtnet_coal_attach(struct vtnet_softc *sc);
+void	vtnet_coal_free(struct vtnet_softc *sc);
+void	vtnet_coal_restore(struct vtnet_softc *sc);
 
 #endif /* !_DEV_VIRTIO_NETWORK_IF_VTNETVAR_H_ */

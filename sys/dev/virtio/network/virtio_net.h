@@ -66,13 +66,16 @@ struct virtio_net_config {
 #define	VIRTIO_NET_S_LINK_UP		1
 #define	VIRTIO_NET_S_ANNOUNCE		2
 
+#define	VIRTIO_NET_DUPLEX_HALF		0
+#define	VIRTIO_NET_DUPLEX_FULL		1
+
 /* A device may not offer less (5.1.4.1). */
 #define	VIRTIO_NET_MIN_MTU		68
 
-/* Queues of a device that has one pair of them (5.1.2). */
+/* Queues of the first pair; further pairs follow, then the control queue (5.1.2). */
 #define	VIRTIO_NET_Q_RX			0
 #define	VIRTIO_NET_Q_TX			1
-#define	VIRTIO_NET_Q_CTRL		2
+#define	VIRTIO_NET_Q_CTRL		2	/* behind one pair */
 
 /* The header of each packet (5.1.6). */
 struct virtio_net_hdr {
@@ -87,6 +90,27 @@ struct virtio_net_hdr {
 
 #define	VIRTIO_NET_HDR_LEN		12
 #define	VIRTIO_NET_HDR_LEN_LEGACY	10	/* without num_buffers (5.1.6.1) */
+
+/* The same with HASH_REPORT (5.1.6.4.3). */
+struct virtio_net_hdr_hash {
+	struct virtio_net_hdr hdr;
+	uint32_t	hash_value;
+	uint16_t	hash_report;
+	uint16_t	padding_reserved;
+} __packed;
+
+#define	VIRTIO_NET_HDR_LEN_HASH		20
+
+#define	VIRTIO_NET_HASH_REPORT_NONE	0
+#define	VIRTIO_NET_HASH_REPORT_IPv4	1
+#define	VIRTIO_NET_HASH_REPORT_TCPv4	2
+#define	VIRTIO_NET_HASH_REPORT_UDPv4	3
+#define	VIRTIO_NET_HASH_REPORT_IPv6	4
+#define	VIRTIO_NET_HASH_REPORT_TCPv6	5
+#define	VIRTIO_NET_HASH_REPORT_UDPv6	6
+#define	VIRTIO_NET_HASH_REPORT_IPv6_EX	7
+#define	VIRTIO_NET_HASH_REPORT_TCPv6_EX	8
+#define	VIRTIO_NET_HASH_REPORT_UDPv6_EX	9
 
 #define	VIRTIO_NET_HDR_F_NEEDS_CSUM	1
 #define	VIRTIO_NET_HDR_F_DATA_VALID	2
@@ -131,6 +155,51 @@ struct virtio_net_ctrl {
 #define	VIRTIO_NET_CTRL_MQ_VQ_PAIRS_SET	0
 #define	VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MIN	1
 #define	VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MAX	0x8000
+
+#define	VIRTIO_NET_CTRL_MQ_RSS_CONFIG	1
+#define	VIRTIO_NET_CTRL_MQ_HASH_CONFIG	2
+
+/* Of what a hash is computed (5.1.6.5.6.4). */
+#define	VIRTIO_NET_RSS_HASH_TYPE_IPv4	(1 << 0)
+#define	VIRTIO_NET_RSS_HASH_TYPE_TCPv4	(1 << 1)
+#define	VIRTIO_NET_RSS_HASH_TYPE_UDPv4	(1 << 2)
+#define	VIRTIO_NET_RSS_HASH_TYPE_IPv6	(1 << 3)
+#define	VIRTIO_NET_RSS_HASH_TYPE_TCPv6	(1 << 4)
+#define	VIRTIO_NET_RSS_HASH_TYPE_UDPv6	(1 << 5)
+
+/*
+ * A command's data, which are variable in length: how hashes are computed, for RSS_CONFIG where they
+ * go, then the greatest transmit queue (16 bits), then the key, with its length in a byte before it.
+ */
+struct virtio_net_rss_head {
+	uint32_t	hash_types;
+	uint16_t	indirection_table_mask;	/* entries, a power of two, less one */
+	uint16_t	unclassified_queue;	/* of what has no hash */
+} __packed;
+
+#define	VIRTIO_NET_RSS_KEY		40	/* at least: over IPv6 addresses and ports */
+#define	VIRTIO_NET_RSS_TABLE		128	/* entries that each device takes (5.1.4.1) */
+
+struct virtio_net_hash_head {
+	uint32_t	hash_types;
+	uint16_t	reserved[4];
+} __packed;
+
+#define	VIRTIO_NET_CTRL_NOTF_COAL	6
+#define	VIRTIO_NET_CTRL_NOTF_COAL_TX_SET 0
+#define	VIRTIO_NET_CTRL_NOTF_COAL_RX_SET 1
+#define	VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET 2
+
+struct virtio_net_ctrl_coal {
+	uint32_t	max_packets;
+	uint32_t	max_usecs;
+} __packed;
+
+struct virtio_net_ctrl_coal_vq {
+	uint16_t	vq_index;
+	uint16_t	reserved;
+	struct virtio_net_ctrl_coal coal;
+} __packed;
 
 #define	VIRTIO_NET_CTRL_GUEST_OFFLOADS	5
 #define	VIRTIO_NET_CTRL_GUEST_OFFLOADS_SET 0

@@ -158,10 +158,30 @@ vtpci_modern_generation(struct vtpci_softc *sc)
 	return (vtpci_common_1(sc, VIRTIO_PCI_COMMON_CFGGENERATION));
 }
 
+/*
+ * How many queues there are, which may depend on the features that were agreed on: QEMU's network card
+ * shows further pairs only with MQ.
+ */
+static void
+vtpci_count_queues(struct vtpci_softc *sc)
+{
+	uint16_t n;
+
+	n = vtpci_common_2(sc, VIRTIO_PCI_COMMON_NUMQ);
+	if (n <= sc->vp_nqueues)
+		return;
+	free(sc->vp_doorbells, M_VTPCI);
+	sc->vp_doorbells = malloc(n * sizeof(*sc->vp_doorbells), M_VTPCI, M_WAITOK | M_ZERO);
+	sc->vp_nqueues = n;
+}
+
+/* While queues are allocated, none has been set up yet. */
 static uint16_t
 vtpci_modern_queue_size(struct vtpci_softc *sc, uint16_t index)
 {
 
+	if (index >= sc->vp_nqueues)
+		vtpci_count_queues(sc);
 	if (index >= sc->vp_nqueues)
 		return (0);
 	vtpci_set_common_2(sc, VIRTIO_PCI_COMMON_Q_SELECT, index);
@@ -356,13 +376,11 @@ vtpci_modern_attach(struct vtpci_softc *sc)
 	error = vtpci_map_windows(sc);
 	if (error != 0)
 		return (error);
-	sc->vp_nqueues = vtpci_common_2(sc, VIRTIO_PCI_COMMON_NUMQ);
+	vtpci_count_queues(sc);
 	if (sc->vp_nqueues == 0) {
 		device_printf(sc->vp_bus.vb_dev, "device has no queues\n");
 		return (ENXIO);
 	}
-	sc->vp_doorbells = malloc(sc->vp_nqueues * sizeof(*sc->vp_doorbells), M_VTPCI,
-	    M_WAITOK | M_ZERO);
 	sc->vp_ops = &vtpci_modern_ops;
 	sc->vp_bus.vb_modern = true;
 	sc->vp_bus.vb_dmat = bus_get_dma_tag(sc->vp_bus.vb_dev);

@@ -1,0 +1,78 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: tell the network that our addresses are here, since the other side says that they moved: a
+ * host that a guest came to by migration, for one.
+ *
+ * Locking.  None: the lists of addresses are the stack's.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/buf_ring.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_var.h>
+#include <net/vnet.h>
+#include <netinet/in.h>
+#include <netinet/icmp6.h>
+#include <netinet/if_ether.h>
+#include <netinet/ip6.h>
+#include <netinet6/in6_var.h>
+#include <netinet6/ip6_var.h>
+#include <netinet6/nd6.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/pv/pv_net_var.h>
+
+static u_int
+pv_net_announce_inet(void *arg, struct ifaddr *ifa, u_int count __unused)
+{
+	struct pv_net *pn = arg;
+
+	arp_ifinit(pn->pn_ifp, ifa);
+	return (1);
+}
+
+/* An advertisement for nobody in particular goes to all. */
+static u_int
+pv_net_announce_inet6(void *arg, struct ifaddr *ifa, u_int count __unused)
+{
+	const struct sockaddr_in6 *sin6 = (const void *)ifa->ifa_addr;
+	u_long flags = ND_NA_FLAG_OVERRIDE;
+	struct pv_net *pn = arg;
+
+	if (V_ip6_forwarding != 0)
+		flags |= ND_NA_FLAG_ROUTER;
+	nd6_na_output(pn->pn_ifp, &in6addr_any, &sin6->sin6_addr, flags, 1, NULL);
+	return (1);
+}
+
+void
+pv_net_announce(struct pv_net *pn)
+{
+	pn->pn_announcements++;
+	if ((if_getdrvflags(pn->pn_ifp) & IFF_DRV_RUNNING) == 0)
+		return;
+	CURVNET_SET(if_getvnet(pn->pn_ifp));
+	(void)if_foreach_addr_type(pn->pn_ifp, AF_INET, pv_net_announce_inet, pn);
+	(void)if_foreach_addr_type(pn->pn_ifp, AF_INET6, pv_net_announce_inet6, pn);
+	CURVNET_RESTORE();
+}

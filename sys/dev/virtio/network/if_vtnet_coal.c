@@ -1,0 +1,173 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * vtnet(4): notifications held back by the device (VirtIO 1.3, 5.1.6.5.10): it interrupts after so many
+ * packets or microseconds, whichever comes first, and not before.
+ *
+ *	NOTF_COAL       dev.vtnet.N.coal.rx_*, tx_*: for all queues of a kind
+ *	VQ_NOTF_COAL    dev.vtnet.N.coal.rxq0_* ...: for one
+ *
+ * What was set is set again after a reset, in this order.
+ *
+ * Locking.  pv_net's configuration lock.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/endian.h>
+#include <sys/malloc.h>
+#include <sys/sysctl.h>
+#include <net/ethernet.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/virtio/virtio.h>
+#include <dev/virtio/network/virtio_net.h>
+#include <dev/virtio/network/if_vtnetvar.h>
+
+static int
+vtnet_coal_tell(const struct vtnet_coal *coal)
+{
+	struct vtnet_softc *sc = coal->vtl_softc;
+	struct virtio_net_ctrl_coal_vq data = {
+		.vq_index = vtnet_16(sc, coal->vtl_vq),
+		.coal.max_packets = vtnet_32(sc, coal->vtl_packets),
+		.coal.max_usecs = vtnet_32(sc, coal->vtl_usecs),
+	};
+
+	if (coal->vtl_command == VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET) {
+		memcpy(vtnet_ctrl_data(sc), &data, sizeof(data));
+		return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_NOTF_COAL, coal->vtl_command,
+		    sizeof(data)));
+	}
+	memcpy(vtnet_ctrl_data(sc), &data.coal, sizeof(data.coal));
+	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_NOTF_COAL, coal->vtl_command,
+	    sizeof(data.coal)));
+}
+
+/* The device forgot everything. */
+void
+vtnet_coal_restore(struct vtnet_softc *sc)
+{
+	struct vtnet_coal *coal;
+
+	for (coal = sc->vtn_coals; coal < sc->vtn_coals + sc->vtn_ncoals; coal++) {
+		if (coal->vtl_packets != 0 || coal->vtl_usecs != 0)
+			(void)vtnet_coal_tell(coal);
+	}
+}
+
+/* What is set for a kind of queue is so for each of them. */
+static void
+vtnet_coal_spread(const struct vtnet_coal *from)
+{
+	struct vtnet_softc *sc = from->vtl_softc;
+	bool tx = from->vtl_command == VIRTIO_NET_CTRL_NOTF_COAL_TX_SET;
+	struct vtnet_coal *coal;
+
+	for (coal = sc->vtn_coals; coal < sc->vtn_coals + sc->vtn_ncoals; coal++) {
+		if (coal->vtl_command != VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET ||
+		    (coal->vtl_vq % 2 == VIRTIO_NET_Q_TX) != tx)
+			continue;
+		coal->vtl_packets = from->vtl_packets;
+		coal->vtl_usecs = from->vtl_usecs;
+	}
+}
+
+static int
+vtnet_coal_handle(struct vtnet_coal *coal, uint32_t *field, uint32_t value)
+{
+	uint32_t before = *field;
+	int error;
+
+	*field = value;
+	error = vtnet_coal_tell(coal);
+	if (error != 0)
+		*field = before;
+	else if (coal->vtl_command != VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET)
+		vtnet_coal_spread(coal);
+	return (error);
+}
+
+/* arg2: 1 for the packets, 0 for the time. */
+static int
+vtnet_coal_sysctl(SYSCTL_HANDLER_ARGS)
+{
+	struct vtnet_coal *coal = arg1;
+	uint32_t *field = arg2 != 0 ? &coal->vtl_packets : &coal->vtl_usecs;
+	u_int value = *field;
+	int error;
+
+	error = sysctl_handle_int(oidp, &value, 0, req);
+	if (error != 0 || req->newptr == NULL)
+		return (error);
+	pv_net_lock(coal->vtl_softc->vtn_pn);
+	error = vtnet_coal_handle(coal, field, value);
+	pv_net_unlock(coal->vtl_softc->vtn_pn);
+	return (error);
+}
+
+static void
+vtnet_coal_add(struct vtnet_softc *sc, struct sysctl_oid_list *list, const char *prefix,
+    uint8_t command, uint16_t vq)
+{
+	struct sysctl_ctx_list *ctx = &sc->vtn_coal_sysctl;
+	struct vtnet_coal *coal = &sc->vtn_coals[sc->vtn_ncoals++];
+	char name[32];
+
+	coal->vtl_softc = sc;
+	coal->vtl_command = command;
+	coal->vtl_vq = vq;
+	snprintf(name, sizeof(name), "%s_usecs", prefix);
+	SYSCTL_ADD_PROC(ctx, list, OID_AUTO, name, CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_MPSAFE,
+	    coal, 0, vtnet_coal_sysctl, "IU", "Microseconds that an interrupt is held back");
+	snprintf(name, sizeof(name), "%s_packets", prefix);
+	SYSCTL_ADD_PROC(ctx, list, OID_AUTO, name, CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_MPSAFE,
+	    coal, 1, vtnet_coal_sysctl, "IU", "Packets for which an interrupt is held back");
+}
+
+void
+vtnet_coal_attach(struct vtnet_softc *sc)
+{
+	struct sysctl_oid_list *list;
+	struct sysctl_oid *node;
+	char name[16];
+	int i;
+
+	if ((sc->vtn_features & (VIRTIO_NET_F_NOTF_COAL | VIRTIO_NET_F_VQ_NOTF_COAL)) == 0)
+		return;
+	sc->vtn_coals = malloc((2 + 2 * sc->vtn_npairs) * sizeof(*sc->vtn_coals), M_VTNET,
+	    M_WAITOK | M_ZERO);
+	sysctl_ctx_init(&sc->vtn_coal_sysctl);
+	node = SYSCTL_ADD_NODE(&sc->vtn_coal_sysctl,
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev)), OID_AUTO, "coal",
+	    CTLFLAG_RD | CTLFLAG_MPSAFE, 0, "Interrupts that the device holds back");
+	list = SYSCTL_CHILDREN(node);
+	if (vtnet_has(sc, VIRTIO_NET_F_NOTF_COAL)) {
+		vtnet_coal_add(sc, list, "rx", VIRTIO_NET_CTRL_NOTF_COAL_RX_SET, 0);
+		vtnet_coal_add(sc, list, "tx", VIRTIO_NET_CTRL_NOTF_COAL_TX_SET, 0);
+	}
+	for (i = 0; i < 2 * sc->vtn_npairs && vtnet_has(sc, VIRTIO_NET_F_VQ_NOTF_COAL); i++) {
+		snprintf(name, sizeof(name), "%s%d", i % 2 == VIRTIO_NET_Q_TX ? "txq" : "rxq",
+		    i / 2);
+		vtnet_coal_add(sc, list, name, VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET, i);
+	}
+}
+
+void
+vtnet_coal_free(struct vtnet_softc *sc)
+{
+	if (sc->vtn_coals == NULL)
+		return;
+	(void)sysctl_ctx_free(&sc->vtn_coal_sysctl);
+	free(sc->vtn_coals, M_VTNET);
+	sc->vtn_coals = NULL;
+	sc->vtn_ncoals = 0;
+}

@@ -1,0 +1,177 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * vtnet(4): several pairs of queues, and hashes of flows (VirtIO 1.3, 5.1.6.5.5 and 5.1.6.5.6).
+ *
+ *	MQ            the device steers a flow to the pair by which we send it
+ *	RSS           the device steers by a hash of addresses and ports, and a table that we give it
+ *	HASH_REPORT   the hash comes with each packet
+ *
+ * The key is the one that makes the hash the same for both directions of a flow, as each 16 bits of it
+ * are the same; and what is sent with a hash that was reported, in answer or forwarded, takes the pair
+ * that the table has for it.
+ *
+ * Trust.  How many pairs there are, the sizes of table and key, and the kinds of hashes are checked
+ * while features are negotiated: a device with impossible ones is used without the feature.
+ *
+ * Locking.  pv_net's configuration lock, or attach.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/endian.h>
+#include <sys/smp.h>
+#include <sys/sysctl.h>
+#include <net/ethernet.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/virtio/virtio.h>
+#include <dev/virtio/network/virtio_net.h>
+#include <dev/virtio/network/if_vtnetvar.h>
+
+#define	VTNET_HASH_TYPES	(VIRTIO_NET_RSS_HASH_TYPE_IPv4 |		\
+	VIRTIO_NET_RSS_HASH_TYPE_TCPv4 | VIRTIO_NET_RSS_HASH_TYPE_UDPv4 |	\
+	VIRTIO_NET_RSS_HASH_TYPE_IPv6 | VIRTIO_NET_RSS_HASH_TYPE_TCPv6 |	\
+	VIRTIO_NET_RSS_HASH_TYPE_UDPv6)
+
+#define	VTNET_RSS_KEY		0x6d5a	/* all of it */
+
+static int vtnet_mq_max_pairs;
+SYSCTL_INT(_hw_vtnet, OID_AUTO, mq_max_pairs, CTLFLAG_RDTUN, &vtnet_mq_max_pairs, 0,
+    "Pairs of queues at most; 0: as many as there are CPUs");
+
+#define	VTNET_READ(sc, field, to)						\
+	virtio_read_config((sc)->vtn_dev, offsetof(struct virtio_net_config, field), to,	\
+	    sizeof(*(to)))
+
+/* How hashes are computed; 0: not in any way that we know. */
+static uint32_t
+vtnet_hash_types(struct vtnet_softc *sc)
+{
+	uint32_t types;
+	uint8_t key;
+
+	if (VTNET_READ(sc, rss_max_key_size, &key) != 0 || key < VIRTIO_NET_RSS_KEY ||
+	    VTNET_READ(sc, supported_hash_types, &types) != 0)
+		return (0);
+	return (types & VTNET_HASH_TYPES);
+}
+
+/* The features among those agreed on about which the configuration says what can't be. */
+uint64_t
+vtnet_mq_lies(struct vtnet_softc *sc)
+{
+	uint64_t lies = 0, multi = VIRTIO_NET_F_MQ | VIRTIO_NET_F_RSS;
+	uint64_t hash = VIRTIO_NET_F_HASH_REPORT | VIRTIO_NET_F_RSS;
+	uint16_t pairs, table;
+
+	if ((sc->vtn_features & multi) != 0 &&
+	    (VTNET_READ(sc, max_virtqueue_pairs, &pairs) != 0 ||
+	    pairs < VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MIN || pairs > VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MAX))
+		lies |= multi;
+	if ((sc->vtn_features & hash) != 0 && vtnet_hash_types(sc) == 0)
+		lies |= hash;
+	if (vtnet_has(sc, VIRTIO_NET_F_RSS) &&
+	    (VTNET_READ(sc, rss_max_indirection_table_length, &table) != 0 ||
+	    table < VIRTIO_NET_RSS_TABLE))
+		lies |= VIRTIO_NET_F_RSS;
+	lies &= sc->vtn_features;
+	if (lies != 0)
+		device_printf(sc->vtn_dev, "impossible numbers of queues or hashes: the device is "
+		    "used without (features 0x%jx)\n", (uintmax_t)lies);
+	return (lies);
+}
+
+/* How many pairs of queues there are, and how many we use. */
+int
+vtnet_mq_read(struct vtnet_softc *sc)
+{
+	uint16_t pairs = 1;
+	int error, max;
+
+	if ((sc->vtn_features & (VIRTIO_NET_F_MQ | VIRTIO_NET_F_RSS)) != 0) {
+		error = VTNET_READ(sc, max_virtqueue_pairs, &pairs);
+		if (error != 0)
+			return (error);
+	}
+	max = vtnet_mq_max_pairs > 0 ? vtnet_mq_max_pairs : mp_ncpus;
+	sc->vtn_max_pairs = MAX(pairs, 1);
+	sc->vtn_npairs = MIN(sc->vtn_max_pairs, max);
+	return (0);
+}
+
+/* A key behind the other data of a command, of which there are `len' bytes; returns all their number. */
+static size_t
+vtnet_put_key(uint8_t *data, size_t len)
+{
+	uint16_t key = htobe16(VTNET_RSS_KEY);
+	int i;
+
+	data[len++] = VIRTIO_NET_RSS_KEY;
+	for (i = 0; i < VIRTIO_NET_RSS_KEY; i += sizeof(key), len += sizeof(key))
+		memcpy(data + len, &key, sizeof(key));
+	return (len);
+}
+
+static size_t
+vtnet_put_16(uint8_t *data, size_t len, uint16_t value)
+{
+	value = htole16(value);
+	memcpy(data + len, &value, sizeof(value));
+	return (len + sizeof(value));
+}
+
+static int
+vtnet_set_rss(struct vtnet_softc *sc, int n)
+{
+	struct virtio_net_rss_head head = {
+		.hash_types = htole32(vtnet_hash_types(sc)),
+		.indirection_table_mask = htole16(VIRTIO_NET_RSS_TABLE - 1),
+	};
+	uint8_t *data = vtnet_ctrl_data(sc);
+	size_t len = sizeof(head);
+	int i;
+
+	memcpy(data, &head, sizeof(head));
+	for (i = 0; i < VIRTIO_NET_RSS_TABLE; i++)
+		len = vtnet_put_16(data, len, i % n);
+	len = vtnet_put_16(data, len, n);
+	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MQ, VIRTIO_NET_CTRL_MQ_RSS_CONFIG,
+	    vtnet_put_key(data, len)));
+}
+
+static int
+vtnet_set_hash(struct vtnet_softc *sc)
+{
+	struct virtio_net_hash_head head = { .hash_types = htole32(vtnet_hash_types(sc)) };
+
+	memcpy(vtnet_ctrl_data(sc), &head, sizeof(head));
+	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MQ, VIRTIO_NET_CTRL_MQ_HASH_CONFIG,
+	    vtnet_put_key(vtnet_ctrl_data(sc), sizeof(head))));
+}
+
+int
+vtnet_set_pairs(void *softc, int n)
+{
+	struct vtnet_softc *sc = softc;
+	int error = 0;
+
+	if (vtnet_has(sc, VIRTIO_NET_F_RSS))
+		return (vtnet_set_rss(sc, n));
+	if (vtnet_has(sc, VIRTIO_NET_F_MQ)) {
+		(void)vtnet_put_16(vtnet_ctrl_data(sc), 0, vtnet_16(sc, htole16(n)));
+		error = vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MQ,
+		    VIRTIO_NET_CTRL_MQ_VQ_PAIRS_SET, sizeof(uint16_t));
+	}
+	if (error == 0 && vtnet_has(sc, VIRTIO_NET_F_HASH_REPORT))
+		error = vtnet_set_hash(sc);
+	return (error);
+}
