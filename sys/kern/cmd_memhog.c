@@ -8,7 +8,8 @@
  * memhog: take memory, hold it, and see that nobody else wrote to it.
  *
  * Each page is stamped with its address in its first and last words.  With -n allocations may not
- * wait: one that is refused is counted and tried again a little later.
+ * wait: one that is refused is counted and tried again a little later.  With -r nothing is taken, but
+ * a word of each page of memory is read, whoever has it: one that is not there panics.
  */
 
 #include <sys/param.h>
@@ -21,6 +22,7 @@
 #include <vm/vm_param.h>
 #include <vm/pmap.h>
 #include <vm/vm_page.h>
+#include <vm/vm_phys.h>
 
 #include <machine/vmparam.h>
 
@@ -80,6 +82,21 @@ memhog_free(struct memhog_list *list)
 }
 
 static int
+memhog_read(void)
+{
+	vm_paddr_t pa;
+	u_long n = 0;
+	int i;
+
+	for (i = 0; i < vm_phys_nsegs && !cmd_interrupted(); i++) {
+		for (pa = vm_phys_segs[i].start; pa < vm_phys_segs[i].end; pa += PAGE_SIZE, n++)
+			(void)*(volatile uint64_t *)PHYS_TO_DMAP(pa);
+	}
+	printf("memhog: %lu pages read\n", n);
+	return (cmd_interrupted() ? 1 : 0);
+}
+
+static int
 cmd_memhog(int argc, char **argv)
 {
 	struct memhog_list list = TAILQ_HEAD_INITIALIZER(list);
@@ -89,9 +106,11 @@ cmd_memhog(int argc, char **argv)
 	bool wait = true;
 	int c;
 
-	while ((c = cmd_getopt(&g, argc, argv, "nt:")) != -1) {
+	while ((c = cmd_getopt(&g, argc, argv, "nrt:")) != -1) {
 		if (c == 'n')
 			wait = false;
+		else if (c == 'r')
+			return (memhog_read());
 		else if (c == '?' || cmd_expand_number(g.optarg, &seconds) != 0)
 			return (cmd_usage("memhog"));
 	}
@@ -106,4 +125,4 @@ cmd_memhog(int argc, char **argv)
 		return (cmd_err("memhog", 0, "%lu pages were written to by somebody else", wrong));
 	return (cmd_interrupted() ? 1 : 0);
 }
-CONSOLE_CMD(memhog, cmd_memhog, "memhog [-n] [-t seconds] size");
+CONSOLE_CMD(memhog, cmd_memhog, "memhog -r | [-n] [-t seconds] size");
