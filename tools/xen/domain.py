@@ -232,11 +232,13 @@ kill -TERM 0
 """
 
 # Prints `gone REASON` or `here`: whether the guest of that name exists, and if not, the last
-# reason for a shutdown in the log that its xl keeps (none: it was destroyed).
+# reason for a shutdown in the log that its xl keeps, or the one that received it when it was
+# migrated (none: it was destroyed).
 STATE = """
 if xl domid {name} >/dev/null 2>&1; then echo here; exit; fi
-reason=$(sed -n 's/.*has shut down, reason code \\([0-9]*\\).*/\\1/p' /var/log/xen/xl-{name}.log |
-    tail -n 1)
+log=$(ls -t /var/log/xen/xl-{name}.log /var/log/xen/xl-{name}--incoming.log 2>/dev/null |
+    head -n 1)
+reason=$(sed -n 's/.*has shut down, reason code \\([0-9]*\\).*/\\1/p' "$log" | tail -n 1)
 echo gone $reason
 """
 

@@ -395,6 +395,13 @@ void	pv_blk_freeze(struct pv_blk *blk);
 int	pv_blk_settle(struct pv_blk *blk, u_int secs);
 
 /*
+ * Freeze, and from now on don't look at the queues either: what it says of requests in flight may not
+ * be true.  What was there before has been copied when this returns.  Goes on by pv_blk_thaw(), or
+ * by pv_blk_freeze() and what follows it.
+ */
+void	pv_blk_hold(struct pv_blk *blk);
+
+/*
  * The device was stopped: take what was in flight out of the queues.
  *
  * error  as for pv_blk_reset()

@@ -137,6 +137,15 @@ pv_blk_settle(struct pv_blk *blk, u_int secs)
 }
 
 void
+pv_blk_hold(struct pv_blk *blk)
+{
+	pv_blk_freeze(blk);
+	PV_BLK_LOCK(blk);
+	blk->blk_flags |= PVB_STOPPED;
+	PV_BLK_UNLOCK(blk);
+}
+
+void
 pv_blk_requeue(struct pv_blk *blk, int error)
 {
 	PV_BLK_LOCK(blk);

@@ -102,6 +102,7 @@ struct grant_ring {
 	struct pvq	 gr_pvq;	/* first */
 	/* Constant. */
 	struct grant_ring_params gr_params;
+	u_int		 gr_life;	/* xen_life at its creation */
 	struct gr_header *gr_header;
 	char		*gr_slots;
 	size_t		 gr_slot_size;
@@ -128,6 +129,17 @@ struct grant_ring {
 };
 
 #define	GR(q)	__containerof((q), struct grant_ring, gr_pvq)
+
+/*
+ * The domain was suspended since.  The ring is as the toolstack found it while the back end was still
+ * at work: a response may be there and not yet what it responds with.
+ */
+static inline bool
+gr_past(const struct grant_ring *gr)
+{
+
+	return (gr->gr_life != atomic_load_int(&xen_life));
+}
 
 static inline bool
 gr_inorder(const struct grant_ring *gr)
@@ -492,7 +504,8 @@ gr_get(struct pvq *q, struct pvq_done *done, int max)
 	if (pvq_broken(q))
 		return (0);
 	prod = atomic_load_acq_32(&gr->gr_header->gh_rsp_prod);
-	if (prod == gr->gr_rsp_cons)
+	/* Looked at after prod: what was read in this life is true, with all that is before it. */
+	if (prod == gr->gr_rsp_cons || gr_past(gr))
 		return (0);
 	/* What is in flight, from a count that the put side only adds to. */
 	if (prod - gr->gr_rsp_cons > gr->gr_base - gr->gr_rsp_cons) {
@@ -541,7 +554,7 @@ gr_intr_enable(struct pvq *q, unsigned int after)
 	struct grant_ring *gr = GR(q);
 	uint32_t n;
 
-	if (pvq_broken(q))
+	if (pvq_broken(q) || gr_past(gr))
 		return (false);
 	n = gr_responses_of(gr, after);
 	atomic_store_32(&gr->gr_header->gh_rsp_event, gr->gr_rsp_cons + n);
@@ -616,6 +629,7 @@ gr_reinit(struct pvq *q)
 	gr_abort(q);
 	if (q->q_committed != q->q_completed)
 		return (EBUSY);
+	gr->gr_life = atomic_load_int(&xen_life);
 	for (i = 0; i < q->q_size; i++) {
 		gr->gr_ids[i] = i;
 		gr->gr_shadow[i].gs_state = GR_IDLE;

@@ -12,7 +12,8 @@
  * of the old domain is gone: the place of the shared info page, the CPUs' vectors, the grant table,
  * event channels, xenstore's ring with watches and transactions, and the back ends.
  *
- *	held			xenbus: no front end is in a method or between two messages
+ *	held			xenbus: no front end is in a method or between two messages,
+ *				and none with pages that a back end keeps mapped reads them
  *				xenstore: no request is under way
  *				event channels: none is being made or closed
  *	all CPUs parked		by a rendezvous, with interrupts off
@@ -22,9 +23,15 @@
  *	CPUs run		console and time (power_resume), xenstore and its watches
  *	front ends		lose their back ends and find the new ones (xenbus_begin_again())
  *
- * Front ends are not told before.  What their queues put between the new life and their turn goes to
- * nobody: rings and grants of an empty grant table, and channels that are dead.  Then each is
- * stopped as if its back end had gone, and what was in flight is sent again to the next.  And if
+ * The old back ends go on working while the domain is saved, so that the memory which is saved was not
+ * all read at one time: a response may be in it, and what it responds with not.  And what they write
+ * to pages that they keep mapped is no change that a live migration sees.  So rings of the old life
+ * have no responses (xen_life), and DEVICE_SUSPEND comes before, for front ends whose pages stay
+ * mapped: with a response in hand, they must have copied what it is about.
+ *
+ * Besides that, front ends are not told.  What their queues put between the new life and their turn
+ * goes to nobody: rings and grants of an empty grant table, and channels that are dead.  Then each
+ * is stopped as if its back end had gone, and what was in flight is sent again to the next.  And if
  * the suspension is cancelled, they need not have known of it.
  *
  * The toolstack gives up after a minute (libxl), so what holds a suspension up is bounded: requests to
@@ -56,6 +63,8 @@
 #include <dev/xen/xen_var.h>
 #include <dev/xen/xenbus_var.h>
 #include <dev/xen/xenstore.h>
+
+volatile u_int xen_life;
 
 static device_t suspend_dev;
 static struct taskqueue *suspend_queue;
@@ -93,6 +102,7 @@ suspend_now(void)
 		suspend.sp_cancelled = true;
 	if (suspend.sp_cancelled)
 		return;
+	atomic_add_int(&xen_life, 1);
 	suspend_lose("the shared info page", xen_cpu_resume());
 	suspend_lose("event channels", xen_evtchn_resume());
 	suspend_lose("the grant table", xen_gnttab_resume());
@@ -146,9 +156,8 @@ suspend_park(void)
 
 /* Back among the living: what needs threads. */
 static void
-suspend_revive(void)
+suspend_revive(device_t bus)
 {
-	device_t bus = device_find_child(suspend_dev, "xenbus", 0);
 	bool cancelled = suspend.sp_cancelled;
 	int error;
 
@@ -171,7 +180,10 @@ static void
 suspend_run(void *arg __unused, int pending __unused)
 {
 
-	xenbus_suspend();
+	device_t bus = device_find_child(suspend_dev, "xenbus", 0);
+
+	if (bus != NULL)
+		xenbus_suspend(bus);
 	xenstore_suspend();
 	xen_evtchn_suspend();
 	suspend_park();
@@ -182,7 +194,7 @@ suspend_run(void *arg __unused, int pending __unused)
 	if (suspend.sp_error != 0)
 		device_printf(suspend_dev, "Xen does not suspend the domain (error %d)\n",
 		    suspend.sp_error);
-	suspend_revive();
+	suspend_revive(bus);
 	device_printf(suspend_dev, "%s\n", suspend.sp_cancelled ? "the suspension was cancelled" :
 	    "the domain has been suspended, and goes on");
 }

@@ -41,6 +41,9 @@ struct trapframe;
 
 MALLOC_DECLARE(M_XEN);
 
+/* How often the domain began a new life: what was shared before that is shared no more. */
+extern volatile u_int xen_life;
+
 /* Xen was given memory for good: the module has to stay. */
 extern bool xen_pinned;
 

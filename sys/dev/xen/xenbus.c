@@ -339,26 +339,56 @@ xenbus_report_missing(device_t dev)
 	free(children, M_TEMP);
 }
 
+/* Call something for each of the front ends, which are held. */
+static void
+xenbus_each_held(device_t bus, void (*fn)(struct xenbus_child *))
+{
+	device_t *children;
+	int error, i, n;
+
+	bus_topo_lock();
+	error = device_get_children(bus, &children, &n);
+	bus_topo_unlock();
+	if (error != 0)
+		return;
+	/* Who would delete one of them holds that lock perhaps, and waits (xenbus_wait_held()). */
+	for (i = 0; i < n; i++)
+		fn(xenbus_child_of(children[i]));
+	free(children, M_TEMP);
+}
+
+static void
+xenbus_suspend_child(struct xenbus_child *xb)
+{
+
+	if (xb->xb_phase == XB_LIVE)
+		(void)DEVICE_SUSPEND(xb->xb_dev);
+}
+
+static void
+xenbus_resume_child(struct xenbus_child *xb)
+{
+
+	if (xb->xb_phase == XB_LIVE)
+		(void)DEVICE_RESUME(xb->xb_dev);
+}
+
+void
+xenbus_suspend(device_t bus)
+{
+
+	xenbus_hold();
+	xenbus_each_held(bus, xenbus_suspend_child);
+}
+
 void
 xenbus_resume(device_t bus, bool cancelled)
 {
-	device_t *children;
-	int i, n;
 
-	if (cancelled) {
-		xenbus_go_on();
-		return;
-	}
-	bus_topo_lock();
-	if (device_get_children(bus, &children, &n) != 0)
-		n = 0;
-	bus_topo_unlock();
-	/* Who would delete one of them holds that lock perhaps, and waits (xenbus_wait_held()). */
-	for (i = 0; i < n; i++)
-		xenbus_begin_again(xenbus_child_of(children[i]));
-	if (n != 0)
-		free(children, M_TEMP);
+	xenbus_each_held(bus, cancelled ? xenbus_resume_child : xenbus_begin_again);
 	xenbus_go_on();
+	if (cancelled)
+		return;
 	xenbus_settle(bus);
 	xenbus_report_missing(bus);
 }

@@ -571,7 +571,7 @@ xenbus_begin(struct xenbus_child *xb)
 }
 
 void
-xenbus_suspend(void)
+xenbus_hold(void)
 {
 
 	sx_xlock(&xenbus_held);

@@ -101,11 +101,13 @@ void	xenbus_begin(struct xenbus_child *xb);
 void	xenbus_forget(struct xenbus_child *xb);
 
 /*
- * Hold all front ends where they are, in no method and between two steps; go on, with new back ends
- * unless the suspension was cancelled.  May sleep.
+ * Hold all front ends where they are, in no method and between two steps; those that are live get
+ * DEVICE_SUSPEND.  Go on: with new back ends, or with DEVICE_RESUME if the suspension was cancelled.
+ * May sleep.
  */
-void	xenbus_suspend(void);
+void	xenbus_suspend(device_t bus);
 void	xenbus_resume(device_t bus, bool cancelled);
+void	xenbus_hold(void);
 void	xenbus_go_on(void);
 
 /* A held front end has lost its back end by a suspension. */

@@ -229,6 +229,7 @@ xbd_disconnect(struct xbd_softc *sc)
 {
 	struct pv_blk *blk = &sc->xbd_blk;
 
+	sc->xbd_asleep = false;
 	xbd_channels_free(sc);
 	if (sc->xbd_attached && blk->blk_queues[0].bq_pvq != NULL) {
 		pv_blk_requeue(blk, sc->xbd_reset_error);
@@ -460,6 +461,31 @@ xbd_stop(device_t dev, bool gone)
 	return (0);
 }
 
+/* The domain is going to be saved, while the back end goes on writing to our pages. */
+static int
+xbd_device_suspend(device_t dev)
+{
+	struct xbd_softc *sc = device_get_softc(dev);
+
+	if (sc->xbd_attached && sc->xbd_blk.blk_queues[0].bq_pvq != NULL) {
+		sc->xbd_asleep = true;
+		pv_blk_hold(&sc->xbd_blk);
+	}
+	return (0);
+}
+
+/* It was not, and the back end is the same. */
+static int
+xbd_device_resume(device_t dev)
+{
+	struct xbd_softc *sc = device_get_softc(dev);
+
+	if (sc->xbd_asleep)
+		pv_blk_thaw(&sc->xbd_blk);
+	sc->xbd_asleep = false;
+	return (0);
+}
+
 static void
 xbd_release(device_t dev)
 {
@@ -526,6 +552,8 @@ static device_method_t xbd_methods[] = {
 	DEVMETHOD(device_attach,	xbd_attach),
 	DEVMETHOD(device_detach,	xbd_detach),
 	DEVMETHOD(device_quiesce,	xbd_quiesce),
+	DEVMETHOD(device_suspend,	xbd_device_suspend),
+	DEVMETHOD(device_resume,	xbd_device_resume),
 
 	DEVMETHOD(xenbus_setup,		xbd_setup),
 	DEVMETHOD(xenbus_live,		xbd_live),

@@ -68,6 +68,7 @@ struct xbd_softc {
 	struct pv_blk	 xbd_blk;
 	volatile u_int	 xbd_ready;	/* xbd_blk may be told of events */
 	bool		 xbd_attached;	/* there is a disk */
+	bool		 xbd_asleep;	/* pv_blk_hold() */
 	int		 xbd_reset_error; /* what a reset's requests end with; blk_mtx */
 };
 
