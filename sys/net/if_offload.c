@@ -29,6 +29,7 @@
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <netinet6/ip6_var.h>
 #include <machine/in_cksum.h>
 
@@ -278,11 +279,10 @@ offload_assist(if_t ifp, const struct mbuf *m, u_int l3)
 	return (assist);
 }
 
-/* Do what is left of a packet that is not to be cut, or not any more. */
+/* Do what is missing of a packet that is not to be cut, or not any more. */
 static void
-offload_finish(if_t ifp, struct mbuf *m, u_int l3)
+offload_do(struct mbuf *m, u_int l3, uint64_t missing)
 {
-	uint64_t missing = m->m_pkthdr.csum_flags & ~offload_assist(ifp, m, l3);
 	struct ip *ip;
 
 	if ((missing & (OFFLOAD_CSUM4 | OFFLOAD_CSUM6)) != 0)
@@ -295,6 +295,58 @@ offload_finish(if_t ifp, struct mbuf *m, u_int l3)
 		ip->ip_sum = 0;
 		ip->ip_sum = ~inet_cksum_fold(inet_cksum_add(0, ip, ip->ip_hl << 2));
 	}
+}
+
+static void
+offload_finish(if_t ifp, struct mbuf *m, u_int l3)
+{
+	offload_do(m, l3, m->m_pkthdr.csum_flags & ~offload_assist(ifp, m, l3));
+}
+
+/*
+ * The sum that a transport's field holds before the rest is added (RFC 793, 3.1; RFC 8200, 8.1).
+ */
+static uint16_t
+offload_pseudo(const struct mbuf *m, u_int l3, u_int l4, uint8_t proto)
+{
+	struct in6_addr src, dst;
+	struct ip6_hdr ip6;
+	struct ip ip;
+
+	if (offload_version(m, l3) == IPVERSION) {
+		m_copydata(m, l3, sizeof(ip), (caddr_t)&ip);
+		src = inet_map4(ip.ip_src);
+		dst = inet_map4(ip.ip_dst);
+	} else {
+		m_copydata(m, l3, sizeof(ip6), (caddr_t)&ip6);
+		src = ip6.ip6_src;
+		dst = ip6.ip6_dst;
+	}
+	return (inet_pseudo(&src, &dst, m->m_pkthdr.len - l4, proto));
+}
+
+void
+if_offload_finish_sums(struct mbuf *m, u_int l3)
+{
+	uint16_t pseudo;
+	uint8_t proto;
+	u_int l4, field;
+	bool v4;
+
+	l4 = if_offload_transport(m, l3, &proto);
+	if (l4 != 0 && (proto == IPPROTO_TCP || proto == IPPROTO_UDP)) {
+		/* From the start: a driver may have finished it, and have left the marks. */
+		v4 = offload_version(m, l3) == IPVERSION;
+		field = proto == IPPROTO_TCP ? offsetof(struct tcphdr, th_sum) :
+		    offsetof(struct udphdr, uh_sum);
+		pseudo = offload_pseudo(m, l3, l4, proto);
+		if (l4 + field + sizeof(pseudo) <= (u_int)m->m_pkthdr.len)
+			m_copyback(m, l4 + field, sizeof(pseudo), (c_caddr_t)&pseudo);
+		m->m_pkthdr.csum_data = field;
+		m->m_pkthdr.csum_flags |= proto == IPPROTO_TCP ?
+		    (v4 ? CSUM_IP_TCP : CSUM_IP6_TCP) : (v4 ? CSUM_IP_UDP : CSUM_IP6_UDP);
+	}
+	offload_do(m, l3, m->m_pkthdr.csum_flags);
 }
 
 struct mbuf *

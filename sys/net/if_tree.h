@@ -56,6 +56,12 @@ struct mbuf *if_offload_segments(if_t ifp, struct mbuf *m, u_int l3);
 /* What of a packet has to fit the MTU: its bytes from l3 on, or those of one segment of it. */
 u_int	if_offload_wire_len(const struct mbuf *m, u_int l3);
 
+/*
+ * Finish the checksums of a packet, which is to be writable, as one packet: what it will look like
+ * on the wire if the interface takes it so.
+ */
+void	if_offload_finish_sums(struct mbuf *m, u_int l3);
+
 /* The offset of a packet's transport header, and its protocol; 0 if there is none. */
 u_int	if_offload_transport(const struct mbuf *m, u_int l3, uint8_t *proto);
 

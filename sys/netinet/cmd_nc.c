@@ -8,6 +8,7 @@
  * nc: send and receive over TCP or UDP from the console, for tests.
  *
  *	nc host port text ...	send the words and a newline, print what comes back
+ *	nc -i file host port	send a file
  *	nc -l port		wait for a connection (with -u for datagrams), print what comes
  *	nc -l -k port		be an echo server: send everything back, until ^C
  *	nc -d bytes host port	send that many bytes of a pattern (0, 1, ... 255, 0, ...)
@@ -18,6 +19,7 @@
 
 #include <netinet/inet_stack.h>
 #include <netinet/tcp_conn.h>
+#include <fs/memfs.h>
 #include <kern/console.h>
 
 #define	NC_BUF		(64 * 1024)
@@ -28,6 +30,7 @@ struct nc {
 	bool		n_udp;
 	bool		n_echo;
 	bool		n_pattern;
+	const char	*n_file;
 	uint64_t	n_bytes;
 	sbintime_t	n_wait;		/* for an answer */
 	uint8_t		*n_buf;
@@ -180,6 +183,20 @@ nc_words(struct nc *n, int argc, char **argv)
 }
 
 static int
+nc_send_file(struct nc *n, struct tcp_conn *t)
+{
+	struct memfs_file *f;
+	int error;
+
+	error = memfs_open(n->n_file, &f);
+	if (error != 0)
+		return (error);
+	error = tcpc_send(t, memfs_data(f), memfs_size(f), n->n_wait);
+	memfs_close(f);
+	return (error);
+}
+
+static int
 nc_client(struct nc *n, const struct in6_addr *a, u_int scope, uint16_t port, int argc, char **argv)
 {
 	struct tcp_conn *t;
@@ -191,7 +208,8 @@ nc_client(struct nc *n, const struct in6_addr *a, u_int scope, uint16_t port, in
 	if (n->n_pattern)
 		error = nc_send_pattern(n, t);
 	else {
-		error = tcpc_send(t, n->n_buf, nc_words(n, argc, argv), n->n_wait);
+		error = n->n_file != NULL ? nc_send_file(n, t) :
+		    tcpc_send(t, n->n_buf, nc_words(n, argc, argv), n->n_wait);
 		tcpc_shutdown(t);
 		if (error == 0)
 			error = nc_read(n, t);
@@ -250,12 +268,15 @@ cmd_nc(int argc, char **argv)
 	struct nc n = { .n_wait = 60 * SBT_1S };
 	int ch, error;
 
-	while ((ch = cmd_getopt(&g, argc, argv, "d:kluw:")) != -1) {
+	while ((ch = cmd_getopt(&g, argc, argv, "d:i:kluw:")) != -1) {
 		switch (ch) {
 		case 'd':
 			n.n_pattern = true;
 			if (cmd_expand_number(g.optarg, &n.n_bytes) != 0)
 				return (cmd_usage("nc"));
+			break;
+		case 'i':
+			n.n_file = g.optarg;
 			break;
 		case 'k':
 			n.n_echo = true;
@@ -280,5 +301,5 @@ cmd_nc(int argc, char **argv)
 	free(n.n_buf, M_INET);
 	return (error != 0 ? cmd_err("nc", error, "%s", argv[g.optind]) : 0);
 }
-CONSOLE_CMD(nc, cmd_nc, "nc [-u] [-w seconds] [-d bytes] host port [text ...] | "
+CONSOLE_CMD(nc, cmd_nc, "nc [-u] [-w seconds] [-d bytes | -i file] host port [text ...] | "
     "nc -l [-ku] [-w seconds] [-d 0] port");

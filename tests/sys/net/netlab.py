@@ -43,6 +43,14 @@ BAD_SUMS = ("TcpInCsumErrors", "UdpInCsumErrors", "Udp6InCsumErrors", "Icmp6InCs
             "IcmpInCsumErrors", "IpInHdrErrors", "Ip6InHdrErrors")
 
 
+# A program that takes one connection and writes what comes to a file.
+ACCEPT_FILE = (
+    "import socket, sys; l = socket.socket();"
+    "l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1);"
+    "l.bind((\"\", 5302)); l.listen(); s, a = l.accept();"
+    "f = open(sys.argv[1], \"wb\"); [f.write(d) for d in iter(lambda: s.recv(1 << 16), b\"\")]")
+
+
 class LabFailure(Exception):
     """Something that was to be so is not."""
 
