@@ -141,7 +141,7 @@ pv_blk_hold(struct pv_blk *blk)
 {
 	pv_blk_freeze(blk);
 	PV_BLK_LOCK(blk);
-	blk->blk_flags |= PVB_STOPPED;
+	pv_blk_set_flags(blk, PVB_STOPPED, 0);
 	PV_BLK_UNLOCK(blk);
 }
 
