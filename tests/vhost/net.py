@@ -50,14 +50,15 @@ def load_netpeer() -> ModuleType:
 netpeer = load_netpeer()
 
 
-def transport(to: bytes, version: int, protocol: int, data: bytes,
+def transport(to: bytes, version: int, protocol: int, data: bytes, sequence: int,
               finished: bool) -> tuple[bytes, int]:
     """A frame of TCP or UDP to port 7777 of a host's usual address, and where its header is.
 
     The checksum is right if it is to be finished, else that of the pseudo header.
     """
     if protocol == netpeer.IPPROTO_TCP:
-        segment, at = struct.pack(">HHIIBBHHH", 9000, 7777, 1, 1, 0x50, 0x10, 0x1000, 0, 0), 16
+        segment, at = struct.pack(">HHIIBBHHH", 9000, 7777, 1 + sequence, 1, 0x50, 0x10,
+                                  0x1000, 0, 0), 16
     else:
         segment, at = struct.pack(">HHHH", 9000, 7777, 8 + len(data), 0), 6
     segment += data
@@ -234,7 +235,8 @@ class Net(device.Device):
         for at in range(0, size, size if whole else segment):
             length = size if whole else min(segment, size - at)
             frame, start = transport(self.config[:6], version, protocol,
-                                     netpeer.echo_data(at, length), not self.may("GUEST_CSUM"))
+                                     netpeer.echo_data(at, length), at,
+                                     not self.may("GUEST_CSUM"))
             offset = 16 if protocol == netpeer.IPPROTO_TCP else 6
             header = {}
             if self.may("GUEST_CSUM"):

@@ -27,8 +27,6 @@
  *   prq_mtx   one for each receive queue, ptq_mtx one for each transmit queue: no order
  *             between them, none is taken while another is held.
  * Order: pn_sx before a queue's lock.  None is held while packets go up the stack.
- *
- * Gaps.  No LRO in software.
  */
 
 #include <sys/param.h>
@@ -389,6 +387,8 @@ pv_net_attach(struct pv_net *pn)
 		error = pv_net_if_create(pn);
 	if (error != 0)
 		return (error);
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
+		pv_net_rx_lro_init(&pn->pn_rxqs[i]);
 	pv_net_stage_start(pn);
 	pn->pn_level = PV_NET_INTERFACE;
 	pv_net_sysctl_attach(pn);

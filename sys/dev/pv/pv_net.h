@@ -51,6 +51,9 @@
  * the kernel forwards packets and has not been told (lro_forward) that it can forward big ones.
  * What is sent and asks for more than the other side can do is finished or split by pv_net.
  *
+ * Segments to our own address that come one by one are merged by tcp_lro(9), unless this kernel
+ * forwards packets.
+ *
  * Who listens with bpf(4) sees finished sums, both ways.
  */
 
@@ -224,6 +227,7 @@ struct pv_net_params {
 #define	PV_NET_RX_GSO	(PV_NET_LRO4 | PV_NET_LRO6 | PV_NET_LRO_ECN | PV_NET_LRO_UDP4 |	\
 	PV_NET_LRO_UDP6)
 #define	PV_NET_RX_OFFLOADS	(PV_NET_RXCSUM | PV_NET_RX_GSO)
+	bool		pnp_soft_lro;	/* what is received may be merged here, too */
 	bool		pnp_vlan_filter; /* frames with a VLAN tag come by pno_set_vlan only */
 	bool		pnp_link_reports; /* the link's state is known, and may change */
 	bool		pnp_may_rest;	/* that nothing completes for long is no fault */

@@ -374,6 +374,8 @@ pv_net_if_capabilities(struct pv_net *pn)
 	}
 	/* Tags are put into frames by pv_net itself, below which the offloads are the same. */
 	cap |= IFCAP_VLAN_HWTAGGING;
+	if (params->pnp_soft_lro && (cap & IFCAP_RXCSUM) != 0)
+		cap |= IFCAP_LRO;
 	if (params->pnp_vlan_filter)
 		cap |= IFCAP_VLAN_HWFILTER;
 	if ((params->pnp_offloads & PV_NET_UNTAGGED) == 0 && (cap & IFCAP_TXCSUM) != 0)

@@ -45,6 +45,13 @@
 #include <net/if.h>
 #include <net/if_media.h>
 #include <net/if_var.h>
+#include <net/vnet.h>
+#include <netinet/in.h>
+#include <netinet/in_systm.h>
+#include <netinet/ip.h>
+#include <netinet/ip_var.h>
+#include <netinet/ip6.h>
+#include <netinet6/ip6_var.h>
 #include <machine/bus.h>
 
 #include <dev/pv/pvq.h>
@@ -424,6 +431,79 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 }
 
 /*
+ * May this be merged with others of its connection?  It has to be for us, not for somebody behind a
+ * bridge or a route.
+ */
+static bool
+pv_net_rx_mergeable(const struct pv_net *pn, const struct mbuf *m)
+{
+	const struct ether_header *eh = mtod(m, const struct ether_header *);
+	u_int good = CSUM_DATA_VALID | CSUM_IP_TCP | CSUM_IP6_TCP;
+	bool routed;
+
+	if ((m->m_pkthdr.csum_flags & good) == 0 || (m->m_pkthdr.csum_flags & CSUM_TSO) != 0 ||
+	    memcmp(eh->ether_dhost, if_getlladdr(pn->pn_ifp), ETHER_ADDR_LEN) != 0)
+		return (false);
+	CURVNET_SET(if_getvnet(pn->pn_ifp));
+	routed = V_ipforwarding != 0 || V_ip6_forwarding != 0;
+	CURVNET_RESTORE();
+	return (!routed);
+}
+
+/* Give a packet to tcp_lro(9): false if it does not want it. */
+static bool
+pv_net_rx_merge(struct pv_net_rxq *rxq, struct mbuf *m)
+{
+	u_int flags = m->m_pkthdr.csum_flags, data = m->m_pkthdr.csum_data;
+
+	if (!pv_net_rx_mergeable(rxq->prq_pn, m))
+		return (false);
+	/* Partial is as good as verified for who is at home, and the only mark known there. */
+	m->m_pkthdr.csum_flags = CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
+	m->m_pkthdr.csum_data = 0xffff;
+	if (tcp_lro_rx(&rxq->prq_lro, m, 0) == 0) {
+		rxq->prq_merging = true;
+		return (true);
+	}
+	m->m_pkthdr.csum_flags = flags;
+	m->m_pkthdr.csum_data = data;
+	return (false);
+}
+
+/* Hand packets up the stack.  Only the thread that set prq_busy is here, without the lock. */
+static void
+pv_net_rx_input(struct pv_net_rxq *rxq, struct mbuf *list)
+{
+	struct pv_net *pn = rxq->prq_pn;
+	struct mbuf *m;
+
+	if (!rxq->prq_lro_ready || (if_getcapenable(pn->pn_ifp) & IFCAP_LRO) == 0) {
+		if (list != NULL)
+			if_input(pn->pn_ifp, list);
+		return;
+	}
+	while ((m = list) != NULL) {
+		list = m->m_nextpkt;
+		m->m_nextpkt = NULL;
+		if (!pv_net_rx_merge(rxq, m))
+			if_input(pn->pn_ifp, m);
+	}
+}
+
+/* Nothing more comes for now: hand up what was merged. */
+static void
+pv_net_rx_flush(struct pv_net_rxq *rxq)
+{
+	mtx_assert(&rxq->prq_mtx, MA_OWNED);
+	if (!rxq->prq_merging)
+		return;
+	rxq->prq_merging = false;
+	mtx_unlock(&rxq->prq_mtx);
+	tcp_lro_flush_all(&rxq->prq_lro);
+	mtx_lock(&rxq->prq_mtx);
+}
+
+/*
  * Take what is there, up to the budget.  Returns true if the queue has to be looked at again
  * though no interrupt will say so.
  */
@@ -442,9 +522,11 @@ pv_net_rx_work(struct pv_net_rxq *rxq)
 		n = pv_net_rx_batch(rxq, budget, &tail);
 		if (list != NULL) {
 			mtx_unlock(&rxq->prq_mtx);
-			if_input(rxq->prq_pn->pn_ifp, list);
+			pv_net_rx_input(rxq, list);
 			mtx_lock(&rxq->prq_mtx);
 		}
+		if (n == 0 || rxq->prq_stopped)
+			pv_net_rx_flush(rxq);
 		if (rxq->prq_stopped)
 			return (false);
 		/* A side that announces work and has none is paid from the same budget. */
@@ -452,7 +534,8 @@ pv_net_rx_work(struct pv_net_rxq *rxq)
 		if (n == 0 && !pvq_intr_enable(rxq->prq_pvq, 1))
 			return (false);
 	}
-	return (true);
+	pv_net_rx_flush(rxq);
+	return (!rxq->prq_stopped);
 }
 
 static void
@@ -581,6 +664,16 @@ pv_net_rx_create_tag(struct pv_net_rxq *rxq)
 	    params->pnp_seg_max, 0, NULL, NULL, &rxq->prq_tag));
 }
 
+/* When there is an interface.  Without memory for it, packets are not merged. */
+void
+pv_net_rx_lro_init(struct pv_net_rxq *rxq)
+{
+	struct pv_net *pn = rxq->prq_pn;
+
+	rxq->prq_lro_ready = pn->pn_params.pnp_soft_lro &&
+	    tcp_lro_init_args(&rxq->prq_lro, pn->pn_ifp, TCP_LRO_ENTRIES, 0) == 0;
+}
+
 int
 pv_net_rx_alloc(struct pv_net_rxq *rxq)
 {
@@ -610,6 +703,9 @@ pv_net_rx_free(struct pv_net_rxq *rxq)
 {
 	u_int i;
 
+	if (rxq->prq_lro_ready)
+		tcp_lro_free(&rxq->prq_lro);
+	rxq->prq_lro_ready = false;
 	/* Buffers that a dead device still may write to are not given back. */
 	if (rxq->prq_nfree != rxq->prq_nbufs)
 		return;

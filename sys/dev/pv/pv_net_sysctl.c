@@ -142,6 +142,14 @@ pv_net_sysctl_queues(struct pv_net *pn)
 		list = pv_net_sysctl_queue(pn, rxq->prq_name, "Receive queue",
 		    (uint8_t *)&rxq->prq_stats, pv_net_rx_counters, nitems(pv_net_rx_counters));
 		pvq_sysctl(rxq->prq_pvq, &pn->pn_queue_sysctl, list);
+		if (rxq->prq_lro_ready) {
+			SYSCTL_ADD_U64(&pn->pn_queue_sysctl, list, OID_AUTO, "lro_queued",
+			    CTLFLAG_RD, &rxq->prq_lro.lro_queued, 0,
+			    "Segments of TCP that were merged here, or might have been");
+			SYSCTL_ADD_U64(&pn->pn_queue_sysctl, list, OID_AUTO, "lro_flushed",
+			    CTLFLAG_RD, &rxq->prq_lro.lro_flushed, 0,
+			    "Packets that they came to");
+		}
 		txq = &pn->pn_txqs[i];
 		list = pv_net_sysctl_queue(pn, txq->ptq_name, "Transmit queue",
 		    (uint8_t *)&txq->ptq_stats, pv_net_tx_counters, nitems(pv_net_tx_counters));

@@ -13,6 +13,7 @@
 
 #include <sys/eventhandler.h>
 #include <sys/sysctl.h>
+#include <netinet/tcp_lro.h>
 
 #define	PV_NET_BATCH		32	/* chains handled between two looks at anything else */
 #define	PV_NET_RX_SEGS		6	/* of a receive buffer: 16 KB, scattered */
@@ -106,6 +107,9 @@ struct pv_net_rxq {
 	struct pv_net_rxbuf	**prq_free;	/* stack of those not posted */
 	struct callout		 prq_refill;
 	struct task		 prq_task;
+	struct lro_ctrl		 prq_lro;
+	bool			 prq_lro_ready;
+	bool			 prq_merging;	/* it may hold packets */
 	struct pv_net_rxstats	 prq_stats;
 	char			 prq_name[16];
 };
@@ -248,6 +252,7 @@ struct mbuf *pv_net_unstage_rx(const struct pv_net_page *page,
 
 /* pv_net_rx.c */
 void	pv_net_rx_intr(void *rxq);
+void	pv_net_rx_lro_init(struct pv_net_rxq *rxq);
 int	pv_net_rx_alloc(struct pv_net_rxq *rxq);
 void	pv_net_rx_free(struct pv_net_rxq *rxq);
 void	pv_net_rx_start(struct pv_net_rxq *rxq);

@@ -7,10 +7,10 @@
 /*
  * pv_net: the filter for VLAN tags.
  *
- * A device with such a filter lets in frames without a tag, and those whose tag it was told.  We tell it
- * those that vlan(4) says it uses (its events vlan_config and vlan_unconfig), and tag 0, which is that
- * of a priority only.  With IFCAP_VLAN_HWFILTER switched off it is told all there are.  Does it not take
- * one, it is made to receive everything instead.
+ * A device with such a filter lets in frames without a tag, and those whose tag it was told.  We tell
+ * it those that vlan(4) says it uses (its events vlan_config and vlan_unconfig), and tag 0, which is
+ * that of a priority only.  With IFCAP_VLAN_HWFILTER switched off it is told all there are.  If it
+ * does not take one, it is made to receive everything instead.
  *
  * Locking.  pn_sx.
  */

@@ -135,6 +135,7 @@ vtnet_read_params(struct vtnet_softc *sc, struct pv_net_params *params)
 	if (error != 0)
 		return (error);
 	params->pnp_npairs = sc->vtn_npairs;
+	params->pnp_soft_lro = vtnet_soft_lro(sc);
 	params->pnp_vlan_filter = vtnet_has(sc, VIRTIO_NET_F_CTRL_VLAN);
 	params->pnp_hdrlen = sc->vtn_hdrlen;
 	params->pnp_hdr_apart = !sc->vtn_modern && !vtnet_has(sc, VIRTIO_F_ANY_LAYOUT);

@@ -164,6 +164,13 @@ vtnet_listed(const char *list, const char *name)
 	return (false);
 }
 
+/* May what is received be merged here? */
+bool
+vtnet_soft_lro(const struct vtnet_softc *sc)
+{
+	return (!vtnet_lro_disable && vtnet_has(sc, VIRTIO_NET_F_GUEST_CSUM));
+}
+
 /* What the administrator does not want, for all devices or for this one. */
 static uint64_t
 vtnet_unwanted(struct vtnet_softc *sc)

@@ -108,7 +108,7 @@ vtnet_mq_read(struct vtnet_softc *sc)
 	return (0);
 }
 
-/* A key behind the other data of a command, of which there are `len' bytes; returns all their number. */
+/* A key behind the other `len' bytes of a command's data; returns how many there are then. */
 static size_t
 vtnet_put_key(uint8_t *data, size_t len)
 {

@@ -101,6 +101,7 @@ MALLOC_DECLARE(M_VTNET);
 
 /* if_vtnet_features.c */
 int	vtnet_negotiate(struct vtnet_softc *sc);
+bool	vtnet_soft_lro(const struct vtnet_softc *sc);
 int	vtnet_read_mtu(struct vtnet_softc *sc, uint16_t *mtu);
 
 /* if_vtnet_ctrl.c */
