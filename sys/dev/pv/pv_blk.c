@@ -524,6 +524,20 @@ pv_blk_resize(struct pv_blk *blk, uint64_t mediasize)
 }
 
 void
+pv_blk_set_delete_size(struct pv_blk *blk, uint64_t size)
+{
+	PV_BLK_LOCK(blk);
+	KASSERT((blk->blk_flags & PVB_FROZEN) != 0, ("%s: not frozen", __func__));
+	blk->blk_params.bp_delete_size = rounddown2(size, blk->blk_params.bp_sectorsize);
+	if (blk->blk_disk != NULL && blk->blk_params.bp_delete_size != 0) {
+		blk->blk_disk->d_delmaxsize = blk->blk_params.bp_delete_size;
+		blk->blk_disk->d_flags |= DISKFLAG_CANDELETE;
+	} else if (blk->blk_disk != NULL)
+		blk->blk_disk->d_flags &= ~DISKFLAG_CANDELETE;
+	PV_BLK_UNLOCK(blk);
+}
+
+void
 pv_blk_set_writethrough(struct pv_blk *blk, bool on)
 {
 	PV_BLK_LOCK(blk);

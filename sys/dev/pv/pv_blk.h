@@ -369,6 +369,12 @@ void	pv_blk_intr(void *arg);
  */
 void	pv_blk_resize(struct pv_blk *blk, uint64_t mediasize);
 
+/*
+ * A device that came back deletes more or less at once than before, or nothing any more (0): bytes.
+ * Frozen.
+ */
+void	pv_blk_set_delete_size(struct pv_blk *blk, uint64_t size);
+
 /* Does a write survive without a flush?  Flushes then succeed without going to the device. */
 void	pv_blk_set_writethrough(struct pv_blk *blk, bool on);
 

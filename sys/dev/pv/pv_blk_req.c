@@ -258,6 +258,9 @@ pv_blk_cut(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 		break;
 	case BIO_DELETE:
 		rq->rq_cmd = PV_BLK_DELETE;
+		/* The device may have been another when the bio came. */
+		if (blk->blk_params.bp_delete_size == 0)
+			return (EOPNOTSUPP);
 		rq->rq_length = MIN((uint64_t)bp->bio_bcount - bq->bq_cur_off,
 		    blk->blk_params.bp_delete_size);
 		break;

@@ -331,8 +331,8 @@ xbd_read_disk(struct xbd_softc *sc, struct pv_blk_params *bp)
 		sc->xbd_flush_op = BLKIF_OP_FLUSH_DISKCACHE;
 	else if (xenbus_feature(dev, "feature-barrier"))
 		sc->xbd_flush_op = BLKIF_OP_WRITE_BARRIER;
-	if (sc->xbd_flush_op != XBD_NO_FLUSH)
-		bp->bp_flags |= PV_BLK_CACHED;
+	/* The next back end may have a flush even if this one has none to do. */
+	bp->bp_flags |= PV_BLK_CACHED;
 	xbd_read_discard(sc, bp);
 	return (0);
 }
@@ -392,6 +392,7 @@ xbd_begin(struct xbd_softc *sc, const struct pv_blk_params *bp)
 	error = pv_blk_init(&sc->xbd_blk, sc->xbd_dev, &xbd_ops, bp);
 	if (error != 0)
 		return (error);
+	pv_blk_set_writethrough(&sc->xbd_blk, sc->xbd_flush_op == XBD_NO_FLUSH);
 	atomic_store_rel_int(&sc->xbd_ready, 1);
 	error = pv_blk_attach(&sc->xbd_blk, sc->xbd_queues, sc->xbd_nqueues);
 	if (error != 0) {
@@ -418,6 +419,7 @@ xbd_resume(struct xbd_softc *sc, const struct pv_blk_params *bp)
 		return (ENODEV);
 	}
 	pv_blk_set_writethrough(&sc->xbd_blk, sc->xbd_flush_op == XBD_NO_FLUSH);
+	pv_blk_set_delete_size(&sc->xbd_blk, bp->bp_delete_size);
 	pv_blk_resize(&sc->xbd_blk, bp->bp_mediasize);
 	pv_blk_set_queues(&sc->xbd_blk, sc->xbd_queues, sc->xbd_nqueues);
 	device_printf(sc->xbd_dev, "the back end is back\n");
