@@ -472,7 +472,7 @@ main(int argc, char **argv)
 	if (tx == NULL || rx == NULL)
 		errx(1, "the rings are not granted");
 	tx_port = bind_port(atoi(argv[4]));
-	rx_port = bind_port(atoi(argv[5]));
+	rx_port = strcmp(argv[4], argv[5]) == 0 ? tx_port : bind_port(atoi(argv[5]));
 	tx_done = tx->rsp_prod;
 	rx_done = rx->rsp_prod;
 	tx->req_event = tx->req_prod + 1;

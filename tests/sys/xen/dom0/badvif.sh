@@ -24,7 +24,7 @@ offer() {
 	for pair; do
 		case $pair in
 		*=) xenstore-rm "$back/${pair%=}" ;;
-		*) xenstore-write "$back/${pair%%=*}" "${pair#*=}" ;;
+		*) xenstore-write -- "$back/${pair%%=*}" "${pair#*=}" ;;
 		esac
 	done
 }
@@ -32,7 +32,7 @@ offer() {
 front() {
 	tries=0
 	while [ $tries -lt 150 ]; do
-		state=$(xenstore-read $front/state)
+		state=$(xenstore-read "$front/state")
 		for wanted; do
 			[ "$state" != "$wanted" ] || return 0
 		done
@@ -50,15 +50,15 @@ value() {
 case $what in
 begin)
 	echo 0 >/sys/bus/xen-backend/drivers_autoprobe
-	xenstore-write "$back" "" $front ""
+	xenstore-write "$back" "" "$front" ""
 	xenstore-chmod "$back" n0 "r$id"
-	xenstore-chmod $front "n$id" r0
-	offer frontend=$front "frontend-id=$id" online=1 state=1 feature-rx-copy=1 feature-sg=1 \
+	xenstore-chmod "$front" "n$id" r0
+	offer "frontend=$front" "frontend-id=$id" online=1 state=1 feature-rx-copy=1 feature-sg=1 \
 	    feature-gso-tcpv4=1 feature-ipv6-csum-offload=1 feature-split-event-channels=1
 	offer "$@"
 	offer state=2
-	xenstore-write $front/mac 00:16:3e:00:00:07 $front/handle 7 $front/backend-id 0 \
-	    $front/backend "$back" $front/state 1
+	xenstore-write "$front/mac" 00:16:3e:00:00:07 "$front/handle" 7 "$front/backend-id" 0 \
+	    "$front/backend" "$back" "$front/state" 1
 	;;
 offer) offer "$@" ;;
 front) front "$@" ;;
@@ -66,7 +66,7 @@ live)
 	front 4 && offer state=4
 	;;
 again)
-	front 5 6 && offer state=5 && offer state=6 && front 1 6 && offer state=2
+	front 1 5 6 && offer state=5 && offer state=6 && front 1 6 && offer state=2
 	;;
 tell)
 	tx=$(value event-channel-tx || value event-channel)
@@ -76,7 +76,7 @@ tell)
 end)
 	offer online=0 state=5
 	front 6
-	xenstore-rm $front
+	xenstore-rm "$front"
 	xenstore-rm "$back"
 	echo 1 >/sys/bus/xen-backend/drivers_autoprobe
 	;;
