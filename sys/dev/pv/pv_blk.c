@@ -249,7 +249,7 @@ pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
 	blk->blk_dev = dev;
 	blk->blk_ops = ops;
 	blk->blk_params = *params;
-	blk->blk_batch = PV_BLK_BATCH;
+	blk->blk_batch = params->bp_batch != 0 ? params->bp_batch : PV_BLK_BATCH;
 	blk->blk_timeout = PV_BLK_TIMEOUT;
 	error = pv_blk_check(blk);
 	if (error != 0)

@@ -186,6 +186,7 @@ struct pv_blk_params {
 	u_int		bp_stripeoffset;
 	u_int		bp_fwheads;	/* 0: unknown */
 	u_int		bp_fwsectors;
+	u_int		bp_batch;	/* what blk_batch begins as; 0: PV_BLK_BATCH */
 	size_t		bp_msgsize;	/* bytes of DMA memory a request for the protocol */
 	size_t		bp_ident_size;	/* bytes of PV_BLK_IDENT; 0: there is none */
 	/*

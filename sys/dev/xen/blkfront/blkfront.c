@@ -35,6 +35,10 @@
  * Units.  The protocol counts in 512 bytes everywhere, also where sector-size is more: so do
  * Linux's back end and every front end in use, and feature-large-sector-size is not claimed.
  *
+ * Notifications.  None is put off for a batch: a back end that works says by req_event that it needs
+ * none, and the tick that would bound the delay costs more than the event.  A queue of 8 requests of
+ * 4 KB was 1.6 times slower with batches of 4, and had as many events (tests/bench/BASELINE.md).
+ *
  * Trust.  Numbers are read by xenbus_read_number() within bounds; a disk that can't be is refused by a
  * message.  Ids of responses are checked by the ring, their operation and status by xbd_status().
  *
@@ -439,6 +443,7 @@ xbd_live(device_t dev)
 		.bp_max_segs = sc->xbd_segs,
 		.bp_seg_size = PAGE_SIZE,
 		.bp_max_size = sc->xbd_segs * PAGE_SIZE,
+		.bp_batch = 1,
 		.bp_msgsize = sizeof(struct blkif_request),
 		.bp_stages = sc->xbd_buffers,
 	};
