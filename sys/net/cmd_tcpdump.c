@@ -12,8 +12,8 @@
  *	tcpdump -k	end those that run in the background, and wait for their files
  *
  * It ends after so many packets or seconds, by ^C or by -k, and the file is written then; until
- * then the packets are in a buffer, and what does not fit it is counted.  `nc -i file host port' takes the
- * file to another host.
+ * then the packets are in a buffer, and what does not fit it is counted.  `nc -i file host port'
+ * takes the file to another host.
  *
  * Packets on their way through this host may have checksums that are yet to be finished.  In the
  * capture they are, as they will be on the wire.
