@@ -64,6 +64,9 @@ gnt_entry(grant_ref_t ref)
 	return (&gnt_table[ref]);
 }
 
+/* This domain is never suspended. */
+volatile u_int xen_life;
+
 int
 xen_gnttab_alloc(grant_ref_t *refs, u_int n)
 {
