@@ -38,7 +38,7 @@ offer() {
 front() {
 	tries=0
 	while [ $tries -lt 150 ]; do
-		state=$(xenstore-read $front/state)
+		state=$(xenstore-read "$front/state")
 		for wanted; do
 			[ "$state" != "$wanted" ] || return 0
 		done
@@ -52,14 +52,14 @@ front() {
 case $what in
 begin)
 	echo 0 >/sys/bus/xen-backend/drivers_autoprobe
-	xenstore-write "$back" "" $front ""
+	xenstore-write "$back" "" "$front" ""
 	xenstore-chmod "$back" n0 "r$id"
-	xenstore-chmod $front "n$id" r0
-	offer frontend=$front "frontend-id=$id" online=1 state=1 feature-max-indirect-segments=256 \
+	xenstore-chmod "$front" "n$id" r0
+	offer "frontend=$front" "frontend-id=$id" online=1 state=1 feature-max-indirect-segments=256 \
 	    max-ring-page-order=4 multi-queue-max-queues=1 "$@"
 	offer state=2
-	xenstore-write $front/virtual-device 51824 $front/device-type disk $front/backend-id 0 \
-	    $front/backend "$back" $front/state 1
+	xenstore-write "$front/virtual-device" 51824 "$front/device-type" disk "$front/backend-id" 0 \
+	    "$front/backend" "$back" "$front/state" 1
 	;;
 offer) offer "$@" ;;
 front) front "$@" ;;
@@ -78,7 +78,7 @@ end)
 	offer online=0 state=5
 	front 5 6
 	offer state=6
-	xenstore-rm $front
+	xenstore-rm "$front"
 	xenstore-rm "$back"
 	echo 1 >/sys/bus/xen-backend/drivers_autoprobe
 	;;
