@@ -1,14 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# A disk whose back end is this script, and not Linux's: run in dom0.  It speaks by xenstore only; no
-# request is ever answered.
+# A disk whose back end is this script, and not Linux's: run in dom0.  It speaks by xenstore; a request
+# is answered by badvbd only.
 #
 #	badvbd.sh DOMAIN begin [KEY=VALUE ...]	make disk xvdh, offer what a good back end does, and KEYs
 #	badvbd.sh DOMAIN offer KEY=VALUE ...	write keys of the back end; KEY= takes one away
 #	badvbd.sh DOMAIN front STATE ...	wait until the front end is in one of these states
 #	badvbd.sh DOMAIN live [KEY=VALUE ...]	say what a good disk does, and KEYs; then Connected
 #	badvbd.sh DOMAIN try KEY=VALUE ...	all of it: begin, live with KEYs, tell the state, end
+#	badvbd.sh DOMAIN tell LIE		run /run/badvbd
+#	badvbd.sh DOMAIN again			let go of a front end that closes, and begin again
 #	badvbd.sh DOMAIN end			take the disk away
 #
 # Linux's driver is kept away from it: while this is at work no back end is started for any guest.
@@ -73,6 +75,13 @@ try)
 	sh "$0" "$domain" begin && sh "$0" "$domain" live "$@" && front 4 5 6
 	echo "$* makes $state"
 	sh "$0" "$domain" end
+	;;
+tell)
+	/run/badvbd "$id" "$(xenstore-read "$front/ring-ref")" \
+	    "$(xenstore-read "$front/event-channel")" "$1"
+	;;
+again)
+	front 5 6 && offer state=6 && front 1 && offer state=2 && sh "$0" "$domain" live && front 4
 	;;
 end)
 	offer online=0 state=5

@@ -1,0 +1,169 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The ring of a block back end that means harm (xen/io/blkif.h), in a process of dom0.
+ *
+ *	badvbd DOMAIN RING-REF PORT LIE
+ *
+ * It maps the ring that a front end has published, waits for a request, tells the lie (the table at
+ * the end; "honest" is none), and lets go.  Statically linked: dom0 has no C library of its own to
+ * speak of.
+ */
+
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <err.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define	__XEN_TOOLS__	1	/* the headers' newest version */
+#define	xen_mb()	__sync_synchronize()
+#define	xen_rmb()	__sync_synchronize()
+#define	xen_wmb()	__sync_synchronize()
+#include <xen/xen.h>
+#include <xen/grant_table.h>
+#include <xen/io/ring.h>
+#include <xen/io/blkif.h>
+#include <xen/sys/gntdev.h>
+#include <xen/sys/evtchn.h>
+
+#define	PAGE	4096
+#define	MASK	(__CONST_RING_SIZE(blkif, PAGE) - 1)
+
+static struct blkif_sring *ring;
+static struct blkif_request asked;	/* the first request, as it came */
+static RING_IDX done;
+
+static struct blkif_sring *
+map(unsigned domain, grant_ref_t ref)
+{
+	struct ioctl_gntdev_map_grant_ref arg = {
+		.count = 1, .refs = { { .domid = domain, .ref = ref } }
+	};
+	int fd = open("/dev/xen/gntdev", O_RDWR | O_CLOEXEC);
+	void *p;
+
+	if (fd < 0 || ioctl(fd, IOCTL_GNTDEV_MAP_GRANT_REF, &arg) != 0)
+		err(1, "grant %u", ref);
+	p = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, arg.index);
+	if (p == MAP_FAILED)
+		err(1, "ring");
+	return (p);
+}
+
+static void
+answer(uint64_t id, unsigned operation, int status)
+{
+	struct blkif_response *rsp = &ring->ring[done++ & MASK].rsp;
+
+	rsp->id = id;
+	rsp->operation = operation;
+	rsp->status = status;
+}
+
+static void
+honest(void)
+{
+	answer(asked.id, asked.operation, BLKIF_RSP_OKAY);
+}
+
+static void
+id_huge(void)
+{
+	answer(UINT64_MAX, asked.operation, BLKIF_RSP_OKAY);
+}
+
+static void
+id_idle(void)
+{
+	answer(asked.id ^ 1, asked.operation, BLKIF_RSP_OKAY);
+}
+
+static void
+id_twice(void)
+{
+	honest();
+	honest();
+}
+
+static void
+status_unknown(void)
+{
+	answer(asked.id, asked.operation, 77);
+}
+
+static void
+another_operation(void)
+{
+	answer(asked.id, BLKIF_OP_DISCARD, BLKIF_RSP_OKAY);
+}
+
+static void
+index_ahead(void)
+{
+	done += 1000;
+}
+
+static void
+index_back(void)
+{
+	done -= 1;
+}
+
+static const struct {
+	const char	*name;
+	void		(*tell)(void);
+} lies[] = {
+	{ "honest", honest },
+	{ "id_huge", id_huge },
+	{ "id_idle", id_idle },
+	{ "id_twice", id_twice },
+	{ "status_unknown", status_unknown },
+	{ "another_operation", another_operation },
+	{ "index_ahead", index_ahead },
+	{ "index_back", index_back },
+};
+
+int
+main(int argc, char **argv)
+{
+	struct ioctl_evtchn_bind_interdomain bind;
+	struct ioctl_evtchn_notify notify;
+	size_t i, lie = sizeof(lies) / sizeof(lies[0]);
+	int fd;
+
+	for (i = 0; argc == 5 && i < sizeof(lies) / sizeof(lies[0]); i++)
+		if (strcmp(lies[i].name, argv[4]) == 0)
+			lie = i;
+	if (lie == sizeof(lies) / sizeof(lies[0]))
+		errx(2, "usage: badvbd domain ring-ref port lie");
+	ring = map(atoi(argv[1]), atoi(argv[2]));
+	bind.remote_domain = atoi(argv[1]);
+	bind.remote_port = atoi(argv[3]);
+	fd = open("/dev/xen/evtchn", O_RDWR | O_CLOEXEC);
+	notify.port = ioctl(fd, IOCTL_EVTCHN_BIND_INTERDOMAIN, &bind);
+	if ((int)notify.port < 0)
+		err(1, "event channel");
+	for (i = 0; *(volatile RING_IDX *)&ring->req_prod == 0; i++) {
+		if (i == 3000)
+			errx(1, "the front end asks for nothing");
+		usleep(10000);
+	}
+	xen_rmb();
+	asked = ring->ring[0].req;
+	lies[lie].tell();
+	xen_wmb();
+	ring->rsp_prod = done;
+	xen_mb();
+	(void)ioctl(fd, IOCTL_EVTCHN_NOTIFY, &notify);
+	usleep(200000);
+	return (0);
+}
