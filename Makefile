@@ -86,6 +86,7 @@ test: .PHONY testkernels ktest hosted
 bench: .PHONY
 	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all
 	@${.CURDIR}/tools/bench
+	@${.CURDIR}/tools/benchxen
 
 lint: .PHONY bootstrap
 	@${.CURDIR}/tools/lint

@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import dataclasses
 import fcntl
+import itertools
 import os
 import pathlib
 import re
@@ -350,6 +351,10 @@ def own_lab(settings: Settings, deadline: Deadline) -> Iterator[Lab]:
             return
 
 
+# Guests that this process has had.
+SESSIONS = itertools.count()
+
+
 @contextlib.contextmanager
 def session(args: argparse.Namespace) -> Iterator[Session]:
     """A guest's place in the lab --lab, which stays, or in one of its own, which does not."""
@@ -361,7 +366,7 @@ def session(args: argparse.Namespace) -> Iterator[Session]:
         return
     lab = Lab(args.lab)
     lab.start(settings, deadline)
-    name = f"guest{os.getpid()}"
+    name = f"guest{os.getpid()}x{next(SESSIONS)}"
     try:
         yield Session(lab, name)
     finally:

@@ -46,15 +46,21 @@ XEN_OPTIONS = ("console=com1 noreboot watchdog=no spec-ctrl=no,eager-fpu loglvl=
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a lab is made with: memory in MB, and dom0's virtual CPUs."""
+    """What a lab is made with: memory in MB, and dom0's virtual CPUs.
+
+    With icount an instruction takes a nanosecond, whatever else the machine has to do: for
+    measurements.
+    """
 
     mem: int = 1024
     dom0_mem: int = 512
     dom0_vcpus: int = 1
+    icount: bool = False
 
     def name(self) -> str:
         """A name for the snapshot."""
-        return f"{self.mem}-{self.dom0_mem}-{self.dom0_vcpus}"
+        return (f"{self.mem}-{self.dom0_mem}-{self.dom0_vcpus}"
+                + ("-icount" if self.icount else ""))
 
 
 class Lab:
@@ -106,6 +112,8 @@ class Lab:
             "-pidfile", str(self.folder / "pid"),
             "-device", "virtio-serial-pci,id=agent",
         ]
+        if settings.icount:
+            command += ["-icount", "shift=0"]
         for number in range(1, agent.PORTS + 1):
             command += ["-chardev", f"pipe,id=port{number},path={self.folder}/port{number}",
                         "-device",
