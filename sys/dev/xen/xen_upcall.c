@@ -18,7 +18,7 @@
  *
  * Locking.  None: everything is set up at attach.
  *
- * Gaps.  Xen 4.6 and older can't set a vector for each vCPU.
+ * Gaps.  Xen before 4.6 can't set a vector for each vCPU.
  */
 
 #include <sys/param.h>

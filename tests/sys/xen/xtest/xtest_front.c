@@ -8,6 +8,8 @@
  * A front end of the type "xtest", which does nothing but say which of its methods is called, and with
  * what it read.
  *
+ *	debug.xtest.type	the type, "xtest"; with "vbd" its back end is a real one
+ *	debug.xtest.drop	frees the page that is granted, whoever has it
  *	debug.xtest.busy	stop() says EBUSY as long as it is not 0
  *	debug.xtest.reread	reads "number" that many times, and counts what it got
  *	debug.xtest.recheck	1: xenbus_recheck(), 2: xenbus_reset(), 3: xenbus_fatal()
@@ -35,6 +37,10 @@ SYSCTL_DECL(_debug_xtest);
 static int front_busy;
 SYSCTL_INT(_debug_xtest, OID_AUTO, busy, CTLFLAG_RW, &front_busy, 0, "stop() says EBUSY");
 
+static char front_type[16] = "xtest";
+SYSCTL_STRING(_debug_xtest, OID_AUTO, type, CTLFLAG_RDTUN, front_type, sizeof(front_type),
+    "Type of front ends");
+
 struct front_softc {
 	void		*page;
 	grant_ref_t	 ref;
@@ -56,6 +62,8 @@ front_publish(device_t dev, struct xenstore_tx *tx, void *arg)
 	error = xenbus_write_number(dev, tx, "ring-ref", sc->ref);
 	if (error == 0)
 		error = xenbus_write_number(dev, tx, "event-channel", xen_evtchn_port(sc->channel));
+	if (error == 0)
+		error = xenbus_write_string(dev, tx, "protocol", "x86_64-abi");
 	return (error);
 }
 
@@ -141,7 +149,7 @@ static int
 front_probe(device_t dev)
 {
 
-	if (strcmp(xenbus_get_type(dev), "xtest") != 0)
+	if (strcmp(xenbus_get_type(dev), front_type) != 0)
 		return (ENXIO);
 	device_set_desc(dev, "Front end of a test");
 	return (BUS_PROBE_DEFAULT);
@@ -196,6 +204,26 @@ front_sysctl_reread(SYSCTL_HANDLER_ARGS)
 }
 SYSCTL_PROC(_debug_xtest, OID_AUTO, reread, CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, 0,
     front_sysctl_reread, "I", "Read the number that many times");
+
+static int
+front_sysctl_drop(SYSCTL_HANDLER_ARGS)
+{
+	struct front_softc *sc;
+	device_t dev = front_first();
+	int error, what = 0;
+
+	error = sysctl_handle_int(oidp, &what, 0, req);
+	if (error != 0 || req->newptr == NULL)
+		return (error);
+	if (dev == NULL)
+		return (ENXIO);
+	sc = device_get_softc(dev);
+	xen_gnttab_page_free(sc->page, sc->ref);
+	sc->page = NULL;
+	return (0);
+}
+SYSCTL_PROC(_debug_xtest, OID_AUTO, drop, CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, 0,
+    front_sysctl_drop, "I", "Free the page that is granted");
 
 static int
 front_sysctl_recheck(SYSCTL_HANDLER_ARGS)
