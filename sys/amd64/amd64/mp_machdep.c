@@ -71,7 +71,8 @@ int	mp_naps;
 
 /* Where the trampoline goes: memory below 1 MB that no firmware table lies in. */
 #define	TRAMPOLINE	0x8000
-#define	AP_PATIENCE	5000000		/* microseconds until a processor counts as dead */
+#define	AP_PATIENCE	10000000	/* microseconds until a processor counts as dead */
+#define	AP_RETRY	200000		/* microseconds until it is sent for again */
 
 /* mpboot.S */
 extern char mptramp_end[], mptramp_stack[], mptramp_arg[], mptramp_restore[];
@@ -79,6 +80,7 @@ extern char mptramp_end[], mptramp_stack[], mptramp_arg[], mptramp_restore[];
 /* The linker: where the kernel's own data, initialised and not, begins and ends. */
 extern char brwsection[], ksyms_start[];
 
+static volatile int ap_entered;		/* it has come through the trampoline */
 static volatile int ap_ready;
 static char *ap_ist[MAXCPU];
 static struct pcb *susppcbs;		/* an array, while the machine is suspended */
@@ -166,6 +168,7 @@ void
 init_secondary_entry(struct pcpu *pc)
 {
 	load_cr3(KPML4phys);
+	ap_entered = 1;
 	if (susppcbs != NULL)
 		cpu_reload_tables(pc);
 	else
@@ -262,21 +265,19 @@ trampoline_keep_data(char *copy, size_t size)
 	memcpy(copy, brwsection, size);
 }
 
-/* Start a processor by the trampoline (SDM volume 3, 9.4.4). */
+/* Send a processor through the trampoline (SDM volume 3, 9.4.4). */
 static void
-start_by_ipi(u_int cpu, vm_paddr_t tables, char *stack)
+start_by_ipi(u_int cpu)
 {
 	u_int id = cpu_apic_ids[cpu];
 	int i;
-
-	trampoline_set(cpu, tables, stack);
 
 	lapic_ipi_raw(APIC_DEST_DESTFLD | APIC_TRIGMOD_EDGE | APIC_LEVEL_ASSERT |
 	    APIC_DESTMODE_PHY | APIC_DELMODE_INIT, id);
 	lapic_ipi_wait(100);
 	/* A real processor needs 10 ms after INIT, an emulated one none. */
 	DELAY(vm_guest == VM_GUEST_NO ? 10000 : 100);
-	for (i = 0; i < 2 && !ap_ready; i++) {
+	for (i = 0; i < 2 && !ap_entered; i++) {
 		lapic_ipi_raw(APIC_DEST_DESTFLD | APIC_TRIGMOD_EDGE | APIC_LEVEL_ASSERT |
 		    APIC_DESTMODE_PHY | APIC_DELMODE_STARTUP | TRAMPOLINE >> PAGE_SHIFT, id);
 		lapic_ipi_wait(100);
@@ -284,19 +285,27 @@ start_by_ipi(u_int cpu, vm_paddr_t tables, char *stack)
 	}
 }
 
+/*
+ * One that does not come is sent for again.  QEMU keeps a STARTUP that a processor has not had yet
+ * across INIT, and then takes no other: where firmware sent it on a wake-up, and the processor's
+ * turn on a busy host comes only now, it starts where firmware wanted it.
+ */
 static void
 start_ap(u_int cpu, vm_paddr_t tables, char *stack)
 {
 	int i;
 
 	stack += KSTACK_PAGES * PAGE_SIZE;
-	ap_ready = 0;
+	ap_entered = ap_ready = 0;
 	if (xen_guest())
 		xen_start_cpu(cpu_apic_ids[cpu], stack, init_secondary_entry, &__pcpu[cpu]);
 	else
-		start_by_ipi(cpu, tables, stack);
-	for (i = 0; i < AP_PATIENCE / 10 && !ap_ready; i++)
+		trampoline_set(cpu, tables, stack);
+	for (i = 0; i < AP_PATIENCE / 10 && !ap_ready; i++) {
+		if (i % (AP_RETRY / 10) == 0 && !ap_entered && !xen_guest())
+			start_by_ipi(cpu);
 		DELAY(10);
+	}
 	if (!ap_ready)
 		panic("cpu%u (APIC ID %u) does not start", cpu, cpu_apic_ids[cpu]);
 }
