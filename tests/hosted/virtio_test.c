@@ -431,6 +431,25 @@ wired_interrupt_has_a_cause(const void *arg __unused)
 	tear_down(&tr);
 }
 
+/* A reset takes the cause back, but not the interrupt that is on its way. */
+static void
+interrupt_before_a_reset_is_no_stray(const void *arg __unused)
+{
+	struct transport tr;
+	struct resource *irq = &tr.tr_irqs[TR_VECTORS];
+
+	opened(&tr, true);
+	(void)negotiated(&tr);
+	tr.tr_nvectors = 0;
+	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == 0, "error");
+	virtio_start(tr.tr_child);
+	CHECK(virtio_stop(tr.tr_child) == 0, "error");
+	CHECK(virtio_restart(tr.tr_child) == 0, "error");
+	CHECK(kpi_interrupt(irq), "the device's own");
+	CHECK(!kpi_interrupt(irq) && driver.intrs[0] == 0, "there is one only");
+	tear_down(&tr);
+}
+
 static void
 at_driver_ok(struct transport *tr)
 {
@@ -563,6 +582,8 @@ static const struct hosted_test tests[] = {
 	    messages_reach_their_handler, NULL },
 	{ "wired_interrupt_has_a_cause", "Queue, configuration, both, or another device",
 	    wired_interrupt_has_a_cause, NULL },
+	{ "interrupt_before_a_reset_is_no_stray", "A line that is masked stays so",
+	    interrupt_before_a_reset_is_no_stray, NULL },
 	{ "interrupt_at_driver_ok_is_heard", "A device may interrupt at once",
 	    interrupt_at_driver_ok_is_heard, NULL },
 	{ "kick_before_start_is_made_up_for", "But not sent before DRIVER_OK",

@@ -226,6 +226,8 @@ virtio_halt(struct virtio_bus *vb)
 {
 	int error;
 
+	if (vb->vb_awake)
+		atomic_store_int(&vb->vb_recalled, 1);
 	vb->vb_awake = vb->vb_live = false;
 	error = VIRTIO_BUS_RESET(vb->vb_dev);
 	vb->vb_lost = error == ETIMEDOUT;

@@ -91,6 +91,8 @@ struct virtio_bus {
 	int		 vb_nirqs;
 	bool		 vb_wired;
 	volatile u_int	 vb_isr;	/* causes that the filter saw */
+	/* A reset may have taken the cause of an interrupt back that is on its way. */
+	volatile u_int	 vb_recalled;
 	struct task	 vb_config_task;
 	char		 vb_offered_str[VIRTIO_FEATURE_STRLEN];
 	char		 vb_features_str[VIRTIO_FEATURE_STRLEN];

@@ -106,8 +106,12 @@ virtio_wired_filter(void *arg)
 
 	isr = VIRTIO_BUS_ISR(vb->vb_dev);
 	/* All ones: the device has gone, and the line is another's. */
-	if (isr == 0xff || (isr & (VIRTIO_ISR_QUEUE | VIRTIO_ISR_CONFIG)) == 0)
+	if (isr == 0xff)
 		return (FILTER_STRAY);
+	/* A line with a stray interrupt is masked for good. */
+	if ((isr & (VIRTIO_ISR_QUEUE | VIRTIO_ISR_CONFIG)) == 0)
+		return (atomic_readandclear_int(&vb->vb_recalled) != 0 ? FILTER_HANDLED :
+		    FILTER_STRAY);
 	atomic_set_int(&vb->vb_isr, isr);
 	return (FILTER_SCHEDULE_THREAD);
 }
