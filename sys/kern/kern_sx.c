@@ -8,6 +8,9 @@
  * sx(9): many sharers or one exclusive owner, who may sleep.  The lock itself is in
  * subr_rwengine.c; here are its names.
  *
+ * Who has to wait does so without Giant, as for everything that one may sleep on: its owner could
+ * need it to get on.
+ *
  * Gaps.  There are no signals in this kernel: the interruptible forms never fail.
  */
 
@@ -31,6 +34,26 @@ static void
 assert_sx(const struct lock_object *lock, int what)
 {
 	rwe_assert(lock, &((const struct sx *)lock)->sx_lock, what, __FILE__, __LINE__);
+}
+
+static void
+sx_wlock(struct sx *sx)
+{
+	if (rwe_try_wlock(&sx->lock_object, &sx->sx_lock, (uintptr_t)curthread))
+		return;
+	DROP_GIANT();
+	rwe_wlock(&sx->lock_object, &sx->sx_lock, (uintptr_t)curthread);
+	PICKUP_GIANT();
+}
+
+static void
+sx_rlock(struct sx *sx)
+{
+	if (rwe_try_rlock(&sx->sx_lock))
+		return;
+	DROP_GIANT();
+	rwe_rlock(&sx->lock_object, &sx->sx_lock);
+	PICKUP_GIANT();
 }
 
 /* how, here and in unlock_sx(): whether the lock is, or was, shared. */
@@ -115,7 +138,7 @@ sx_sysinit(const void *arg)
 int
 _sx_xlock(struct sx *sx, int opts __unused, const char *file __unused, int line __unused)
 {
-	rwe_wlock(&sx->lock_object, &sx->sx_lock, (uintptr_t)curthread);
+	sx_wlock(sx);
 	TD_LOCKS_INC(curthread);
 	return (0);
 }
@@ -123,7 +146,7 @@ _sx_xlock(struct sx *sx, int opts __unused, const char *file __unused, int line 
 int
 _sx_xlock_hard(struct sx *sx, uintptr_t x __unused, int opts __unused SX_ARGS)
 {
-	rwe_wlock(&sx->lock_object, &sx->sx_lock, (uintptr_t)curthread);
+	sx_wlock(sx);
 	return (0);
 }
 
@@ -158,7 +181,7 @@ _sx_xunlock_hard(struct sx *sx, uintptr_t x __unused SX_ARGS)
 int
 _sx_slock(struct sx *sx, int opts __unused, const char *file __unused, int line __unused)
 {
-	rwe_rlock(&sx->lock_object, &sx->sx_lock);
+	sx_rlock(sx);
 	TD_LOCKS_INC(curthread);
 	return (0);
 }

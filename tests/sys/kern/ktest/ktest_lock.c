@@ -465,6 +465,58 @@ sx_upgrade_and_downgrade(void)
 	sx_destroy(&s.sx);
 }
 
+/* Keeps the lock until it has had Giant, which who waits for the lock came with. */
+static void
+sx_owner_needs_giant(void *arg, int me)
+{
+	struct shared *s = arg;
+	struct rm_priotracker t;
+
+	if (me == 0)
+		s->ops->wlock(s);
+	else
+		s->ops->rlock(s, &t);
+	s->stop = true;
+	KT_WAIT(s->readers == 1);
+	if (KT_WAIT(mtx_trylock(&Giant)))
+		mtx_unlock(&Giant);
+	if (me == 0)
+		s->ops->wunlock(s);
+	else
+		s->ops->runlock(s, &t);
+}
+
+static void
+sx_waits_without_giant(void)
+{
+	struct shared s = { .ops = &sx_ops };
+	struct ktest_thread *owner;
+	int me;
+
+	sx_init(&s.sx, "ktest sx");
+	for (me = 0; me < 2; me++) {
+		s.stop = false;
+		s.readers = 0;
+		owner = ktest_spawn(sx_owner_needs_giant, &s, me, KT_ANYCPU, 0);
+		KT_WAIT(s.stop);
+		mtx_lock(&Giant);
+		mtx_lock(&Giant);
+		s.readers = 1;
+		if (me == 0)
+			sx_slock(&s.sx);
+		else
+			sx_xlock(&s.sx);
+		KT_TRUE(mtx_owned(&Giant));
+		mtx_unlock(&Giant);
+		KT_TRUE(mtx_owned(&Giant));
+		mtx_unlock(&Giant);
+		KT_TRUE(!mtx_owned(&Giant));
+		sx_unlock(&s.sx);
+		ktest_join(owner);
+	}
+	sx_destroy(&s.sx);
+}
+
 static void
 rwlock_upgrade_and_downgrade(void)
 {
@@ -527,6 +579,7 @@ const struct ktest_case ktest_lock_cases[] = {
 	{ "sx.readers_meet", sx_readers_meet },
 	{ "sx.writer_not_starved", sx_writer_not_starved },
 	{ "sx.upgrade_and_downgrade", sx_upgrade_and_downgrade },
+	{ "sx.waits_without_giant", sx_waits_without_giant },
 	{ "rw.exclusion", rwlock_exclusion },
 	{ "rw.readers_meet", rwlock_readers_meet },
 	{ "rw.writer_not_starved", rwlock_writer_not_starved },
