@@ -95,4 +95,11 @@ void	devclass_sysctl_init(devclass_t dc);
 void	device_sysctl_init(device_t dev);
 void	device_sysctl_fini(device_t dev);
 
+/*
+ * The machine's bus_dma: the array of segments for one load with a callback, NULL without memory,
+ * and back when the callback has returned.
+ */
+bus_dma_segment_t *busdma_segs_take(bus_dma_tag_t dmat);
+void	busdma_segs_give(bus_dma_tag_t dmat, bus_dma_segment_t *segs);
+
 #endif /* !_KERN_BUS_PRIVATE_H_ */

@@ -37,29 +37,31 @@
 
 #include <machine/bus.h>
 
+#include <kern/bus_private.h>
+
 static int
 load_vlist(bus_dma_tag_t dmat, bus_dmamap_t map, const bus_dma_segment_t *list, int n,
-    int flags, int *nsegs)
+    int flags, bus_dma_segment_t *segs, int *nsegs)
 {
 	int error, i;
 
 	error = 0;
 	for (i = 0; i < n && error == 0; i++)
 		error = _bus_dmamap_load_buffer(dmat, map, (void *)(uintptr_t)list[i].ds_addr,
-		    list[i].ds_len, kernel_pmap, flags, NULL, nsegs);
+		    list[i].ds_len, kernel_pmap, flags, segs, nsegs);
 	return (error);
 }
 
 static int
 load_plist(bus_dma_tag_t dmat, bus_dmamap_t map, const bus_dma_segment_t *list, int n,
-    int flags, int *nsegs)
+    int flags, bus_dma_segment_t *segs, int *nsegs)
 {
 	int error, i;
 
 	error = 0;
 	for (i = 0; i < n && error == 0; i++)
 		error = _bus_dmamap_load_phys(dmat, map, list[i].ds_addr, list[i].ds_len, flags,
-		    NULL, nsegs);
+		    segs, nsegs);
 	return (error);
 }
 
@@ -82,7 +84,8 @@ load_mbufs(bus_dma_tag_t dmat, bus_dmamap_t map, struct mbuf *m0, int flags,
 }
 
 static int
-load_uio(bus_dma_tag_t dmat, bus_dmamap_t map, const struct uio *uio, int flags, int *nsegs)
+load_uio(bus_dma_tag_t dmat, bus_dmamap_t map, const struct uio *uio, int flags,
+    bus_dma_segment_t *segs, int *nsegs)
 {
 	bus_size_t len, resid;
 	int error, i;
@@ -95,33 +98,34 @@ load_uio(bus_dma_tag_t dmat, bus_dmamap_t map, const struct uio *uio, int flags,
 		if (len == 0)
 			continue;
 		error = _bus_dmamap_load_buffer(dmat, map, uio->uio_iov[i].iov_base, len,
-		    kernel_pmap, flags, NULL, nsegs);
+		    kernel_pmap, flags, segs, nsegs);
 		resid -= len;
 	}
 	return (error);
 }
 
 static int
-load_memdesc(bus_dma_tag_t dmat, bus_dmamap_t map, struct memdesc *mem, int flags, int *nsegs)
+load_memdesc(bus_dma_tag_t dmat, bus_dmamap_t map, struct memdesc *mem, int flags,
+    bus_dma_segment_t *segs, int *nsegs)
 {
 	switch (mem->md_type) {
 	case MEMDESC_VADDR:
 		return (_bus_dmamap_load_buffer(dmat, map, mem->u.md_vaddr, mem->md_len,
-		    kernel_pmap, flags, NULL, nsegs));
+		    kernel_pmap, flags, segs, nsegs));
 	case MEMDESC_PADDR:
 		return (_bus_dmamap_load_phys(dmat, map, mem->u.md_paddr, mem->md_len, flags,
-		    NULL, nsegs));
+		    segs, nsegs));
 	case MEMDESC_VLIST:
-		return (load_vlist(dmat, map, mem->u.md_list, mem->md_nseg, flags, nsegs));
+		return (load_vlist(dmat, map, mem->u.md_list, mem->md_nseg, flags, segs, nsegs));
 	case MEMDESC_PLIST:
-		return (load_plist(dmat, map, mem->u.md_list, mem->md_nseg, flags, nsegs));
+		return (load_plist(dmat, map, mem->u.md_list, mem->md_nseg, flags, segs, nsegs));
 	case MEMDESC_UIO:
-		return (load_uio(dmat, map, mem->u.md_uio, flags, nsegs));
+		return (load_uio(dmat, map, mem->u.md_uio, flags, segs, nsegs));
 	case MEMDESC_MBUF:
-		return (load_mbufs(dmat, map, mem->u.md_mbuf, flags, NULL, nsegs));
+		return (load_mbufs(dmat, map, mem->u.md_mbuf, flags, segs, nsegs));
 	case MEMDESC_VMPAGES:
 		return (_bus_dmamap_load_ma(dmat, map, mem->u.md_ma, mem->md_len,
-		    mem->md_offset, flags, NULL, nsegs));
+		    mem->md_offset, flags, segs, nsegs));
 	default:
 		panic("%s: memory of type %u", __func__, mem->md_type);
 	}
@@ -142,13 +146,15 @@ bus_dmamap_load_mem(bus_dma_tag_t dmat, bus_dmamap_t map, struct memdesc *mem,
 	if ((flags & BUS_DMA_NOWAIT) == 0)
 		_bus_dmamap_waitok(dmat, map, mem, callback, callback_arg);
 	nsegs = -1;
-	error = load_memdesc(dmat, map, mem, flags, &nsegs);
-	if (error == EINPROGRESS)
-		return (error);
-	nsegs++;
-	segs = _bus_dmamap_complete(dmat, map, NULL, nsegs, error);
-	(*callback)(callback_arg, segs, error == 0 ? nsegs : 0, error);
-	return (error == ENOMEM ? error : 0);
+	segs = busdma_segs_take(dmat);
+	error = segs == NULL ? ENOMEM : load_memdesc(dmat, map, mem, flags, segs, &nsegs);
+	if (error != EINPROGRESS) {
+		nsegs++;
+		_bus_dmamap_complete(dmat, map, segs, nsegs, error);
+		(*callback)(callback_arg, segs, error == 0 ? nsegs : 0, error);
+	}
+	busdma_segs_give(dmat, segs);
+	return (error == ENOMEM || error == EINPROGRESS ? error : 0);
 }
 
 int
@@ -173,17 +179,16 @@ bus_dmamap_load_bio(bus_dma_tag_t dmat, bus_dmamap_t map, struct bio *bio,
  * Mbufs and uios are never put off, and their callback learns the size of the whole.
  */
 static int
-load_finish2(bus_dma_tag_t dmat, bus_dmamap_t map, int nsegs, bus_size_t size, int error,
-    bus_dmamap_callback2_t *callback, void *callback_arg)
+load_finish2(bus_dma_tag_t dmat, bus_dmamap_t map, bus_dma_segment_t *segs, int nsegs,
+    bus_size_t size, int error, bus_dmamap_callback2_t *callback, void *callback_arg)
 {
-	bus_dma_segment_t *segs;
-
 	nsegs++;
-	segs = _bus_dmamap_complete(dmat, map, NULL, nsegs, error);
+	_bus_dmamap_complete(dmat, map, segs, nsegs, error);
 	if (error != 0)
 		(*callback)(callback_arg, segs, 0, 0, error);
 	else
 		(*callback)(callback_arg, segs, nsegs, size, 0);
+	busdma_segs_give(dmat, segs);
 	return (error);
 }
 
@@ -191,23 +196,31 @@ int
 bus_dmamap_load_mbuf(bus_dma_tag_t dmat, bus_dmamap_t map, struct mbuf *m0,
     bus_dmamap_callback2_t *callback, void *callback_arg, int flags)
 {
+	bus_dma_segment_t *segs;
 	int error, nsegs;
 
 	M_ASSERTPKTHDR(m0);
 	nsegs = -1;
-	error = load_mbufs(dmat, map, m0, flags | BUS_DMA_NOWAIT, NULL, &nsegs);
-	return (load_finish2(dmat, map, nsegs, m0->m_pkthdr.len, error, callback, callback_arg));
+	segs = busdma_segs_take(dmat);
+	error = segs == NULL ? ENOMEM :
+	    load_mbufs(dmat, map, m0, flags | BUS_DMA_NOWAIT, segs, &nsegs);
+	return (load_finish2(dmat, map, segs, nsegs, m0->m_pkthdr.len, error, callback,
+	    callback_arg));
 }
 
 int
 bus_dmamap_load_uio(bus_dma_tag_t dmat, bus_dmamap_t map, struct uio *uio,
     bus_dmamap_callback2_t *callback, void *callback_arg, int flags)
 {
+	bus_dma_segment_t *segs;
 	int error, nsegs;
 
 	nsegs = -1;
-	error = load_uio(dmat, map, uio, flags | BUS_DMA_NOWAIT, &nsegs);
-	return (load_finish2(dmat, map, nsegs, uio->uio_resid, error, callback, callback_arg));
+	segs = busdma_segs_take(dmat);
+	error = segs == NULL ? ENOMEM :
+	    load_uio(dmat, map, uio, flags | BUS_DMA_NOWAIT, segs, &nsegs);
+	return (load_finish2(dmat, map, segs, nsegs, uio->uio_resid, error, callback,
+	    callback_arg));
 }
 
 /*

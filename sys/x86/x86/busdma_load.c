@@ -16,8 +16,10 @@
  * of bus_dmamem_alloc() memory, which is never bounced.  A load that fails leaves nothing in
  * the map.
  *
- * Locking.  A driver serialises the operations on one map, and loads with a callback on one
- * tag, whose segment array they share.
+ * A load with a callback is given its array of segments by the tag, which keeps a spare one: two
+ * loads at a time, with two maps, have two arrays.
+ *
+ * Locking.  A driver serialises the operations on one map.
  */
 
 #include <sys/param.h>
@@ -40,6 +42,7 @@
 #include <machine/bus.h>
 #include <machine/md_var.h>
 
+#include <kern/bus_private.h>
 #include <x86/x86/busdma_private.h>
 
 #define	MAX_SEGMENTS	65536	/* of a tag that has maps */
@@ -116,17 +119,36 @@ bounce_id_mapped(bus_dma_tag_t dmat, vm_paddr_t pa, bus_size_t len)
 	    vm_addr_align_ok(pa, dmat->common.alignment)));
 }
 
+bus_dma_segment_t *
+busdma_segs_take(bus_dma_tag_t dmat)
+{
+	bus_dma_segment_t *segs;
+
+	segs = (void *)atomic_swap_ptr((volatile uintptr_t *)&dmat->segments, 0);
+	if (segs == NULL && dmat->common.nsegments <= MAX_SEGMENTS)
+		segs = mallocarray(dmat->common.nsegments, sizeof(*segs), M_BUSDMA, M_NOWAIT);
+	return (segs);
+}
+
+void
+busdma_segs_give(bus_dma_tag_t dmat, bus_dma_segment_t *segs)
+{
+	if (segs != NULL && !atomic_cmpset_rel_ptr((volatile uintptr_t *)&dmat->segments, 0,
+	    (uintptr_t)segs))
+		free(segs, M_BUSDMA);
+}
+
 /*
- * The array for loads with a callback, made with the tag's first map or memory.  A tag without
- * a limit (BUS_SPACE_UNRESTRICTED) can only be a parent.
+ * The tag's spare array, made with its first map or memory.  A tag without a limit
+ * (BUS_SPACE_UNRESTRICTED) can only be a parent.
  */
 static int
 tag_segments(bus_dma_tag_t dmat)
 {
-	if (dmat->segments == NULL && dmat->common.nsegments <= MAX_SEGMENTS)
-		dmat->segments = mallocarray(dmat->common.nsegments, sizeof(*dmat->segments),
-		    M_BUSDMA, M_NOWAIT);
-	return (dmat->segments == NULL ? ENOMEM : 0);
+	bus_dma_segment_t *segs = busdma_segs_take(dmat);
+
+	busdma_segs_give(dmat, segs);
+	return (segs == NULL ? ENOMEM : 0);
 }
 
 /*
@@ -327,8 +349,6 @@ load_run(bus_dma_tag_t dmat, bus_dmamap_t map, const struct load_memory *lm, bus
 	vm_paddr_t pa;
 	int error;
 
-	if (segs == NULL)
-		segs = dmat->segments;
 	error = 0;
 	if (map != NULL && dmat->could_bounce)
 		error = reserve_for_load(dmat, map, lm, len, flags);
@@ -388,7 +408,7 @@ static bus_dma_segment_t *
 bounce_map_complete(bus_dma_tag_t dmat, bus_dmamap_t map, bus_dma_segment_t *segs, int nsegs,
     int error)
 {
-	return (segs != NULL ? segs : dmat->segments);
+	return (segs);
 }
 
 static void

@@ -33,7 +33,7 @@ struct bus_dma_tag {
 	int			map_count;
 	bool			could_bounce;
 	bool			mem_malloced;	/* bus_dmamem_alloc() used malloc(9) */
-	bus_dma_segment_t	*segments;	/* of loads with a callback */
+	bus_dma_segment_t	*volatile segments; /* spare array of loads with a callback, or NULL */
 	struct bounce_zone	*zone;
 };
 

@@ -344,8 +344,58 @@ dma_defers_loads(void)
 	mtx_destroy(&mtx);
 }
 
+struct inner {
+	struct load	ld;
+	bus_dma_tag_t	tag;
+	bus_dmamap_t	map[2];
+	char		*buf;
+};
+
+/* While a driver looks at the segments of one load, another is made: as on another CPU. */
+static void
+load_within(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
+{
+	struct inner *in = arg;
+
+	dma_transfer(in->tag, in->map[1], in->ld.l, in->buf + 32768, 32768, 7);
+	load_done(&in->ld, segs, nsegs, error);
+}
+
+static void
+dma_loads_at_the_same_time(void)
+{
+	static const struct limits l = { 1, 0, 65536, PAGE_SIZE, 32, BUS_SPACE_MAXADDR_24BIT };
+	struct inner in = { .ld.l = &l };
+	char *copy;
+	int i;
+
+	in.buf = malloc(65536, M_KTEST, M_WAITOK);
+	copy = malloc(32768, M_KTEST, M_WAITOK);
+	in.tag = tag_make(&l, NULL, NULL);
+	for (i = 0; i < 2; i++)
+		KT_EQ(bus_dmamap_create(in.tag, 0, &in.map[i]), 0);
+	for (i = 0; i < 3; i++) {
+		ktest_fill(in.buf, 32768, i);
+		KT_EQ(bus_dmamap_load(in.tag, in.map[0], in.buf, 32768, load_within, &in,
+		    BUS_DMA_NOWAIT), 0);
+		KT_EQ(in.ld.error, 0);
+		load_check(&in.ld, 32768);
+		bus_dmamap_sync(in.tag, in.map[0], BUS_DMASYNC_PREWRITE);
+		device_read(&in.ld, copy);
+		KT_TRUE(ktest_filled(copy, 32768, i));
+		bus_dmamap_sync(in.tag, in.map[0], BUS_DMASYNC_POSTWRITE);
+		bus_dmamap_unload(in.tag, in.map[0]);
+	}
+	for (i = 0; i < 2; i++)
+		KT_EQ(bus_dmamap_destroy(in.tag, in.map[i]), 0);
+	KT_EQ(bus_dma_tag_destroy(in.tag), 0);
+	free(copy, M_KTEST);
+	free(in.buf, M_KTEST);
+}
+
 const struct ktest_case ktest_dma_cases[] = {
 	{ "dma.loads_buffers", dma_loads_buffers },
+	{ "dma.loads_at_the_same_time", dma_loads_at_the_same_time },
 	{ "dma.loads_mbufs", dma_loads_mbufs },
 	{ "dma.refuses_what_does_not_fit", dma_refuses_what_does_not_fit },
 	{ "dma.memory", dma_memory },
