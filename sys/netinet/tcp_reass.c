@@ -93,11 +93,15 @@ tcpc_reass_flush(struct tcp_conn *t)
 		tcpc_oos_free(t, o);
 }
 
-/* Put data in its place in the queue; what is there already keeps its bytes. */
+/*
+ * Put data in its place in the queue.  What is there already keeps its bytes: a segment loses what
+ * its neighbours have, and what reaches beyond the next of them, which will come again.
+ */
 static void
 tcpc_oos_insert(struct tcp_conn *t, struct tcp_segment *s, struct mbuf *m)
 {
 	struct tcp_oos *o, *new;
+	int dup;
 
 	new = t->t_ooscount < TCP_REASS_MAX ? malloc(sizeof(*new), M_INET, M_NOWAIT | M_ZERO) :
 	    NULL;
@@ -123,6 +127,19 @@ tcpc_oos_insert(struct tcp_conn *t, struct tcp_segment *s, struct mbuf *m)
 			free(new, M_INET);
 			return;
 		}
+		dup = o->o_seq + o->o_len - new->o_seq;
+		if (dup > 0) {
+			dup = MIN((u_int)dup, new->o_len);
+			m_adj(new->o_m, dup);
+			new->o_seq += dup;
+			new->o_len -= dup;
+		}
+	}
+	if (o != NULL && SEQ_GT(new->o_seq + new->o_len, o->o_seq)) {
+		dup = new->o_seq + new->o_len - o->o_seq;
+		m_adj(new->o_m, -dup);
+		new->o_len -= dup;
+		new->o_fin = false;
 	}
 	if (o != NULL)
 		TAILQ_INSERT_BEFORE(o, new, o_link);

@@ -81,14 +81,15 @@ def enter() -> None:
         os.execvp(NAMESPACES[0], [*NAMESPACES, sys.executable, *sys.argv])
 
 
-def load_guest() -> ModuleType:
-    """tools/guest as a module."""
+def load_program(path: str) -> ModuleType:
+    """A program of the tree as a module (tools/guest)."""
+    name = path.rpartition("/")[2]
     sys.path.insert(0, str(TOP / "tools"))
-    loader = importlib.machinery.SourceFileLoader("guest", str(TOP / "tools/guest"))
-    spec = importlib.util.spec_from_loader("guest", loader)
+    loader = importlib.machinery.SourceFileLoader(name, str(TOP / path))
+    spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["guest"] = module
+    sys.modules[name] = module
     loader.exec_module(module)
     return module
 
@@ -184,7 +185,7 @@ class Lab:
 
     def __init__(self, cards: list[tuple[Peer, str]], options: list[str] | None = None) -> None:
         self.cards = cards
-        self.tools = load_guest()
+        self.tools = load_program("tools/guest")
         self.stack = contextlib.ExitStack()
         self.options = options or []
         self.vm: Any = None

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""A guest whose network cable ends in this program, which plays the other host's TCP by hand.
+
+Host boots a guest (10.9.0.2); its frames come here by QEMU's `-netdev stream`.  We are 10.9.0.1 and
+answer ARP by ourselves; each TCP segment is what a test sends and waits for (Conn).  Nothing needs
+privileges, and nothing depends on time but for how long a test waits before it gives up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import pathlib
+import queue
+import random
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "net"))
+
+import netlab
+from netlab import LabFailure
+
+FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
+GUEST = bytes((10, 9, 0, 2))
+WAIT = 60.0
+TIMEOUT = 200.0
+OPT_MSS = bytes((2, 4, 5, 180))
+OPT_SACK = bytes((1, 1, 4, 2))
+PORTS = iter(range(20000, 30000))
+
+peer = netlab.load_program("tests/netpeer")
+
+
+def less(a: int, b: int) -> bool:
+    """Is one sequence number before another?"""
+    return (a - b) & 0xFFFFFFFF > 0x7FFFFFFF
+
+
+def pattern(start: int, end: int) -> bytes:
+    """What `nc -d` sends, and wants to get."""
+    return bytes(n & 255 for n in range(start, end))
+
+
+def timestamps(value: int, echo: int) -> bytes:
+    """The option."""
+    return struct.pack(">BBBBII", 1, 1, 8, 10, value, echo)
+
+
+def sack(*blocks: tuple[int, int]) -> bytes:
+    """The option that tells what has arrived."""
+    body = b"".join(struct.pack(">II", *block) for block in blocks)
+    return bytes((1, 1, 5, 2 + len(body))) + body
+
+
+@dataclass
+class Segment:
+    """A TCP segment from the guest."""
+
+    sport: int
+    dport: int
+    seq: int
+    ack: int
+    flags: int
+    window: int
+    options: bytes
+    data: bytes
+    blocks: list[tuple[int, int]] = field(default_factory=list)
+    stamp: int | None = None
+
+    def parse_options(self) -> None:
+        """Find SACK blocks and the timestamp."""
+        rest = self.options
+        while rest and rest[0] != 0:
+            if rest[0] == 1:
+                rest = rest[1:]
+                continue
+            kind, length = rest[0], rest[1]
+            if kind == 5:
+                self.blocks = list(struct.iter_unpack(">II", rest[2:length]))
+            elif kind == 8:
+                self.stamp = struct.unpack(">I", rest[2:6])[0]
+            rest = rest[length:]
+
+
+class Wire:
+    """The other end of the cable."""
+
+    def __init__(self, path: str) -> None:
+        self.segments: queue.Queue[Segment] = queue.Queue()
+        self.mac = peer.BROADCAST
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen()
+        self.link: socket.socket | None = None
+        threading.Thread(target=self.receive_all, daemon=True).start()
+
+    def receive_all(self) -> None:
+        """Take frames until the guest ends."""
+        self.link, _ = self.listener.accept()
+        with contextlib.suppress(OSError), self.link.makefile("rb") as stream:
+            while head := stream.read(4):
+                self.receive(stream.read(int.from_bytes(head, "big")))
+
+    def receive(self, frame: bytes) -> None:
+        """Take one frame."""
+        kind, packet = frame[12:14], frame[14:]
+        self.mac = frame[6:12]
+        if kind == b"\x08\x06" and packet[7] == 1 and packet[24:28] == peer.IP:
+            self.send(b"\x08\x06", packet[:6] + b"\0\2" + peer.MAC + peer.IP + packet[8:18])
+        if kind != b"\x08\0" or packet[9] != peer.IPPROTO_TCP or packet[16:20] != peer.IP:
+            return
+        head = (packet[0] & 15) * 4
+        tcp = packet[head:int.from_bytes(packet[2:4], "big")]
+        if peer.checksum(peer.pseudo(packet[12:16], peer.IP, 6, len(tcp)) + tcp) != 0:
+            raise LabFailure("a segment of the guest has a wrong checksum")
+        sport, dport, seq, ack, offset, flags, window = struct.unpack(">HHIIBBH", tcp[:16])
+        offset = (offset >> 4) * 4
+        segment = Segment(sport, dport, seq, ack, flags, window, tcp[20:offset], tcp[offset:])
+        segment.parse_options()
+        self.segments.put(segment)
+
+    def send(self, kind: bytes, packet: bytes) -> None:
+        """Send a packet to the guest."""
+        assert self.link is not None
+        frame = (self.mac + peer.MAC + kind + packet).ljust(60, b"\0")
+        self.link.sendall(struct.pack(">I", len(frame)) + frame)
+
+    def send_ip(self, protocol: int, payload: bytes) -> None:
+        """Send an IPv4 packet to the guest."""
+        self.send(b"\x08\0", peer.ipv4(GUEST, protocol, payload))
+
+    def wait(self, what: str, good: Callable[[Segment], bool]) -> Segment:
+        """Wait for a segment; others that come before it are dropped."""
+        end = time.monotonic() + WAIT
+        while True:
+            try:
+                segment = self.segments.get(timeout=max(end - time.monotonic(), 0))
+            except queue.Empty:
+                raise LabFailure(f"the guest did not send {what}") from None
+            if good(segment):
+                return segment
+
+
+class Conn:
+    """Our end of a connection."""
+
+    def __init__(self, wire: Wire, port: int, guest_port: int) -> None:
+        self.wire, self.port, self.guest_port = wire, port, guest_port
+        self.iss = random.Random(port).getrandbits(32)
+        self.seq = self.iss  # what we send next
+        self.ack = 0  # what we want next
+        self.irs = 0
+        self.window = 65535
+        self.stamp: int | None = None  # our timestamps' value: in use
+        self.echo = 0
+
+    def wait(self, what: str, good: Callable[[Segment], bool] = lambda _: True) -> Segment:
+        """Wait for a segment of this connection."""
+        segment = self.wire.wait(what, lambda s: s.dport == self.port and (
+            self.guest_port in (0, s.sport)) and good(s))
+        if segment.stamp is not None:
+            self.echo = segment.stamp
+        return segment
+
+    def wait_ack(self, ack: int) -> Segment:
+        """Wait until all up to a byte of ours is acknowledged."""
+        return self.wait(f"an ACK of {ack - self.iss - 1}",
+                         lambda s: bool(s.flags & ACK) and not less(s.ack, ack & 0xFFFFFFFF))
+
+    def send(self, flags: int = ACK, data: bytes = b"", seq: int | None = None,
+             options: bytes = b"", ack: int | None = None) -> None:
+        """Send a segment; seq and ack are what they should be unless given."""
+        if self.stamp is not None and not flags & RST:
+            options += timestamps(self.stamp, self.echo)
+        options += bytes(-len(options) % 4)
+        seq = (self.seq if seq is None else seq) & 0xFFFFFFFF
+        ack = (self.ack if ack is None else ack) & 0xFFFFFFFF if flags & ACK else 0
+        head = struct.pack(">HHIIBBHHH", self.port, self.guest_port, seq, ack,
+                           (20 + len(options)) // 4 << 4, flags, self.window, 0, 0)
+        message = head + options + data
+        self.wire.send_ip(6, peer.with_checksum(
+            message, 16, peer.pseudo(peer.IP, GUEST, 6, len(message))))
+
+    def icmp(self, kind: int, code: int, mtu: int, seq: int) -> None:
+        """Send an ICMP error on a segment of the guest that began at seq."""
+        inner = struct.pack(">BBHHHBBH", 0x45, 0, 1500, 1, 0x4000, 63, 6, 0) + GUEST + peer.IP
+        inner += struct.pack(">HHI", self.guest_port, self.port, seq & 0xFFFFFFFF)
+        self.wire.send_ip(1, peer.with_checksum(
+            struct.pack(">BBHHH", kind, code, 0, 0, mtu) + inner, 2))
+
+    def take_syn(self) -> Segment:
+        """Wait for the guest's SYN."""
+        syn = self.wait("a SYN", lambda s: s.flags == SYN)
+        self.guest_port, self.irs = syn.sport, syn.seq
+        self.ack = syn.seq + 1
+        return syn
+
+    def accept(self, options: bytes = OPT_MSS) -> None:
+        """The guest connects, and gets its answer."""
+        self.take_syn()
+        self.send(SYN | ACK, options=options)
+        self.seq += 1
+        self.wait("the ACK of our SYN", lambda s: s.flags & ACK != 0 and not less(s.ack, self.seq))
+
+    def connect(self, options: bytes = OPT_MSS) -> None:
+        """Connect to the guest, when it has come to listen."""
+        while True:
+            self.send(SYN, options=options)
+            answer = self.wait("an answer to our SYN", lambda s: s.flags & (SYN | RST) != 0)
+            if not answer.flags & RST:
+                break
+            time.sleep(0.1)
+        self.irs, self.ack, self.seq = answer.seq, answer.seq + 1, self.seq + 1
+        self.send()
+
+    def take(self, size: int) -> bytes:
+        """Take data from the guest in order, and acknowledge it; a FIN as well."""
+        got = b""
+        while len(got) < size:
+            segment = self.wait(f"byte {len(got)}", lambda s: len(s.data) > 0)
+            skip = (self.ack - segment.seq) & 0xFFFFFFFF
+            if skip < len(segment.data):
+                got += segment.data[skip:]
+                self.ack += len(segment.data) - skip
+            self.send()
+        return got
+
+    def close_after_guest(self, last: Segment | None = None) -> None:
+        """The guest's FIN, and ours."""
+        if last is None or not last.flags & FIN:
+            last = self.wait("a FIN", lambda s: s.flags & FIN != 0 and
+                             (s.seq + len(s.data) - self.ack) & 0xFFFFFFFF == 0)
+        self.ack += 1
+        self.send(FIN | ACK)
+        self.seq += 1
+        self.wait_ack(self.seq)
+
+
+class Host:
+    """A guest at the end of the cable; to be used in a with statement."""
+
+    def __init__(self) -> None:
+        self.tools = netlab.load_program("tools/guest")
+        self.stack = contextlib.ExitStack()
+        self.thread = ThreadPoolExecutor(1)
+        self.vm: Any = None
+        self.wire = Wire("net.sock")
+
+    def __enter__(self) -> Host:
+        """Boot the guest."""
+        args: argparse.Namespace = self.tools.parser().parse_args([
+            "--accel", "tcg", "--log", "console.log", "--qemu=-netdev",
+            "--qemu=stream,id=net0,server=off,addr.type=unix,addr.path=net.sock", "--qemu=-device",
+            "--qemu=virtio-net-pci,netdev=net0,id=nic0,romfile="])
+        args.verbose_boot = False
+        deadline = self.tools.Deadline(time.monotonic() + TIMEOUT)
+        self.vm = self.stack.enter_context(self.tools.running(args, "tcg", deadline))
+        self.line("kldload if_vtnet; ifconfig vtnet0 inet 10.9.0.2/24 up")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        """End the guest."""
+        if kind is None:
+            self.vm.power_off()
+        self.stack.close()
+
+    def run(self, line: str) -> tuple[int, str]:
+        """Run a line at the console: its status and what it printed."""
+        self.vm.unseen = b""
+        self.vm.write(line.encode() + b"\n")
+        status = self.vm.result(show=False)
+        text = self.vm.unseen.decode(errors="replace")
+        print(f"guest# {line}\n{text}status {status}", flush=True)
+        return status, text
+
+    def line(self, line: str, status: int = 0) -> str:
+        """Run a line that has to end in a status."""
+        got, text = self.run(line)
+        if got != status:
+            raise LabFailure(f"guest: {line}: status {got}, expected {status}\n{text}")
+        return text
+
+    def begin(self, line: str) -> Future[tuple[int, str]]:
+        """Start a line, which ends while we play the other host."""
+        return self.thread.submit(self.run, line)
+
+    def conn(self, port: int, guest_port: int = 0) -> Conn:
+        """Our end of a connection to be, and nothing that came before it."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self.wire.segments.get_nowait()
+        return Conn(self.wire, port, guest_port)
+
+    def to_listener(self, line: str = "nc -l -d 0 5001",
+                    options: bytes = OPT_MSS) -> tuple[Conn, Future[tuple[int, str]]]:
+        """Connect to a line of the guest that listens on port 5001."""
+        conn = self.conn(next(PORTS), 5001)
+        running = self.begin(line)
+        conn.connect(options)
+        return conn, running
+
+
+def ended(running: Future[tuple[int, str]], status: int, text: str) -> None:
+    """A line has to end in a status and to have said something."""
+    got, said = running.result(timeout=WAIT + 30)
+    if got != status or text not in said:
+        raise LabFailure(f"status {got}, expected {status} and \"{text}\" in:\n{said}")
