@@ -447,8 +447,9 @@ static void
 linker_release_needed(linker_file_t lf)
 {
 	for (int i = lf->ndeps - 1; i >= 0; i--)
-		if (linker_release(lf->deps[i]) != 0)
-			/* It refused to go.  It stays, needed by nobody, for the user to unload. */
+		/* One that is busy is not even asked.  It stays, needed by nobody. */
+		if ((lf->deps[i]->refs == 1 && module_quiesce_file(lf->deps[i], false) != 0) ||
+		    linker_release(lf->deps[i]) != 0)
 			lf->deps[i]->refs--;
 	lf->ndeps = 0;
 }
@@ -712,7 +713,7 @@ linker_kldunload(int fileid, int flags)
 		linker_print_users(lf);
 		error = EBUSY;
 	} else if (flags != LINKER_UNLOAD_FORCE)
-		error = module_quiesce_file(lf);
+		error = module_quiesce_file(lf, true);
 	if (error == 0)
 		error = linker_release(lf);
 	sx_xunlock(&kld_sx);

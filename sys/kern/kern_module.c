@@ -189,18 +189,18 @@ module_unload(module_t mod)
 }
 
 int
-module_quiesce_file(linker_file_t lf)
+module_quiesce_file(linker_file_t lf, bool tell)
 {
 	module_t mod;
 	int error;
 
 	TAILQ_FOREACH(mod, &lf->modules, flink) {
 		error = module_quiesce(mod);
-		if (error != 0) {
+		if (error != 0 && tell)
 			printf("kldunload: module %s of %s is busy: error %d\n", mod->name,
 			    lf->filename, error);
+		if (error != 0)
 			return (error);
-		}
 	}
 	return (0);
 }

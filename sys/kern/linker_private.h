@@ -70,7 +70,7 @@ linker_file_t linker_find_file_by_id(int id);
 
 /* Unload every module of the file, or none of them.  Returns 0 or the first refusal. */
 int	module_unload_file(linker_file_t lf);
-int	module_quiesce_file(linker_file_t lf);
+int	module_quiesce_file(linker_file_t lf, bool tell);
 int	module_getrefs(module_t mod);
 void	module_getspecific(module_t mod, modspecific_t *data);
 module_t module_first(linker_file_t lf);

@@ -73,6 +73,10 @@ SYSCTL_INT(_hw_xn, OID_AUTO, tso_disable, CTLFLAG_RDTUN, &xn_tso_disable, 0,
 
 static int xn_lro_disable;
 SYSCTL_INT(_hw_xn, OID_AUTO, lro_disable, CTLFLAG_RDTUN, &xn_lro_disable, 0,
+    "Do not take TCP segments that were not segmented yet, nor merge those that come");
+
+static int xn_rx_gso_disable;
+SYSCTL_INT(_hw_xn, OID_AUTO, rx_gso_disable, CTLFLAG_RDTUN, &xn_rx_gso_disable, 0,
     "Do not take TCP segments that were not segmented yet");
 
 static int xn_split_disable;
@@ -173,7 +177,7 @@ xn_read_offloads(device_t dev, bool sg)
 		offloads |= PV_NET_TXCSUM;
 	if (csum6)
 		offloads |= PV_NET_TXCSUM6;
-	if (!xn_lro_disable)
+	if (!xn_lro_disable && !xn_rx_gso_disable)
 		offloads |= PV_NET_LRO4 | PV_NET_LRO6;
 	if (xn_tso_disable || !sg)
 		return (offloads);
@@ -236,6 +240,8 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 	params->pnp_tx_segs = XN_TX_SEGS;
 	params->pnp_seg_max = PAGE_SIZE;
 	params->pnp_offloads = sc->xn_offloads = xn_read_offloads(dev, sg);
+	/* Of back ends that segment, as all do for packets that came from a wire. */
+	params->pnp_soft_lro = !xn_lro_disable && (sc->xn_offloads & PV_NET_RXCSUM) != 0;
 	params->pnp_link_reports = true;
 	/* The back end's own interface may be down, or its domain be paused. */
 	params->pnp_may_rest = true;
