@@ -86,7 +86,7 @@ test: .PHONY testkernels ktest hosted
 bench: .PHONY
 	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all
 	@${.CURDIR}/tools/bench
-	@${.CURDIR}/tools/benchxen
+	@${.CURDIR}/tools/benchnet; net=$$?; ${.CURDIR}/tools/benchxen && exit $$net
 
 lint: .PHONY bootstrap
 	@${.CURDIR}/tools/lint

@@ -1,0 +1,142 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The Linux side of tools/benchnet: in the Linux guest that ours is compared with, and on the host that
+ * both talk to.
+ *
+ *	netbench frames INTERFACE SIZE COUNT	send frames of an unknown type, as fast as can be
+ *	netbench send HOST PORT BYTES		connect (again and again, for a minute) and send
+ *	netbench take PORT BYTES		take a connection and so many bytes of it
+ *
+ * take has Linux throw the bytes away where they are (MSG_TRUNC), as our iperf command has it done: they
+ * are not copied.
+ */
+
+#define	_GNU_SOURCE
+#include <sys/socket.h>
+
+#include <arpa/inet.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <err.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define	EXPERIMENT	0x88b5		/* IEEE 802, Local Experimental Ethertype 1 */
+#define	BATCH		64
+#define	CHUNK		(128 * 1024)	/* as our iperf command has it */
+
+static char buffer[CHUNK];
+
+static void
+frames(const char *interface, size_t size, long count)
+{
+	struct sockaddr_ll to = { .sll_family = AF_PACKET, .sll_halen = 6 };
+	struct ether_header *eh = (struct ether_header *)buffer;
+	struct iovec iov = { buffer, size };
+	struct mmsghdr msgs[BATCH];
+	int fd, i, n, one = 1;
+
+	fd = socket(AF_PACKET, SOCK_RAW, 0);
+	to.sll_ifindex = if_nametoindex(interface);
+	if (fd == -1 || to.sll_ifindex == 0 || size > sizeof(buffer) ||
+	    setsockopt(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &one, sizeof(one)) == -1)
+		err(1, "%s", interface);
+	memset(eh->ether_dhost, 0xff, sizeof(eh->ether_dhost));
+	memcpy(eh->ether_shost, "\2\0\0\0\0\1", sizeof(eh->ether_shost));
+	eh->ether_type = htons(EXPERIMENT);
+	for (i = 0; i < BATCH; i++)
+		msgs[i] = (struct mmsghdr){ .msg_hdr = { .msg_name = &to,
+		    .msg_namelen = sizeof(to), .msg_iov = &iov, .msg_iovlen = 1 } };
+	while (count > 0) {
+		n = sendmmsg(fd, msgs, count < BATCH ? (unsigned)count : BATCH, 0);
+		if (n > 0)
+			count -= n;
+		else if (errno == ENOBUFS)
+			usleep(200);
+		else
+			err(1, "sendmmsg");
+	}
+}
+
+static struct sockaddr_in
+address(const char *host, const char *port)
+{
+	struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = htons(atoi(port)) };
+
+	if (host != NULL && inet_pton(AF_INET, host, &sin.sin_addr) != 1)
+		errx(2, "%s: not an address", host);
+	return (sin);
+}
+
+static void
+send_bytes(const char *host, const char *port, uint64_t bytes)
+{
+	struct sockaddr_in sin = address(host, port);
+	int fd = -1, i;
+	ssize_t n;
+
+	for (i = 0; i < 600; i++) {
+		fd = socket(AF_INET, SOCK_STREAM, 0);
+		if (connect(fd, (struct sockaddr *)&sin, sizeof(sin)) == 0)
+			break;
+		close(fd);
+		fd = -1;
+		usleep(100000);
+	}
+	if (fd == -1)
+		err(1, "%s", host);
+	while (bytes > 0) {
+		n = send(fd, buffer, bytes < CHUNK ? bytes : CHUNK, 0);
+		if (n <= 0)
+			err(1, "send");
+		bytes -= n;
+	}
+	shutdown(fd, SHUT_WR);
+	while (recv(fd, buffer, sizeof(buffer), 0) > 0)
+		;
+}
+
+static void
+take_bytes(const char *port, uint64_t bytes)
+{
+	struct sockaddr_in sin = address(NULL, port);
+	int fd, listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+	uint64_t got = 0;
+	ssize_t n;
+
+	(void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(listener, (struct sockaddr *)&sin, sizeof(sin)) == -1 || listen(listener, 8) == -1)
+		err(1, "port %s", port);
+	fd = accept(listener, NULL, NULL);
+	while ((n = recv(fd, buffer, sizeof(buffer), MSG_TRUNC)) > 0)
+		got += n;
+	if (got != bytes)
+		errx(1, "%ju of %ju bytes came", (uintmax_t)got, (uintmax_t)bytes);
+}
+
+int
+main(int argc, char **argv)
+{
+	if (argc == 5 && strcmp(argv[1], "frames") == 0)
+		frames(argv[2], strtoul(argv[3], NULL, 10), strtol(argv[4], NULL, 10));
+	else if (argc == 5 && strcmp(argv[1], "send") == 0)
+		send_bytes(argv[2], argv[3], strtoull(argv[4], NULL, 10));
+	else if (argc == 4 && strcmp(argv[1], "take") == 0)
+		take_bytes(argv[2], strtoull(argv[3], NULL, 10));
+	else
+		errx(2, "usage: netbench frames interface size count | send host port bytes | "
+		    "take port bytes");
+	return (0);
+}
