@@ -192,6 +192,7 @@ xen_kernel_upcall(void)
 	if (error != 0)
 		panic("Xen takes no upcall vector for vCPU %u (error %ld); it has to be 4.6 or newer",
 		    arg.vcpu, error);
+	xen_kernel_listens = true;
 }
 
 /* cpu_ops.cpu_resume: the first processor is at it alone. */
@@ -201,6 +202,7 @@ xen_kernel_resume(void)
 	u_int cpu;
 
 	if (PCPU_GET(cpuid) == 0) {
+		xen_kernel_listens = false;
 		fill_hypercall_page();
 		if (!map_shared_info())
 			panic("Xen: the shared info page is gone");

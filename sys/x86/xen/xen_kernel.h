@@ -64,8 +64,8 @@ void	xen_kernel_upcall(void);
 /*
  * The domain goes on after a suspension (SHUTDOWN_suspend): the module calls cpu_ops.cpu_resume on
  * processor 0, before the others run, then on each of those.  All event channels are masked then,
- * and no processor has a vector for upcalls; the console listens to its new channel at the event
- * power_resume.
+ * and no processor has a vector for upcalls.  The console takes its new channel at the event
+ * power_resume, but leaves it masked: events are the module's to hear of from the first on.
  */
 
 /*
@@ -90,9 +90,11 @@ long	xen_kernel_call(u_int nr, u_long a1, u_long a2, u_long a3);
 uint64_t xen_kernel_param(uint32_t index);
 
 /*
- * Serve a port, which is bound already: handler is called in interrupt context.  Unmasks the port.
+ * Serve a port, which is bound already: handler is called in interrupt context.  The port is unmasked
+ * if it is the kernel that is called up.
  */
 typedef void xen_kernel_handler_t(void *arg);
+extern bool xen_kernel_listens;
 void	xen_intr_bind_kernel(evtchn_port_t port, xen_kernel_handler_t *handler, void *arg);
 void	xen_intr_unbind_kernel(evtchn_port_t port);
 

@@ -46,6 +46,9 @@ MTX_SYSINIT(xen_ports, &ports_mtx, "Xen kernel ports", MTX_SPIN | MTX_NOWITNESS)
 
 static u_long *upcall_count[MAXCPU];
 
+/* Upcalls come to the kernel, as far as it knows: it is not told when a module takes them over. */
+bool xen_kernel_listens;
+
 static struct kernel_port *
 find_port(evtchn_port_t port)
 {
@@ -97,6 +100,8 @@ xen_intr_bind_kernel(evtchn_port_t port, xen_kernel_handler_t *handler, void *ar
 	kp->kp_arg = arg;
 	atomic_store_rel_int(&kp->kp_port, port);
 	mtx_unlock_spin(&ports_mtx);
+	if (!xen_kernel_listens)
+		return;
 	/* An event that came earlier is sent now. */
 	(void)xen_kernel_call(__HYPERVISOR_event_channel_op, EVTCHNOP_unmask, (u_long)&unmask, 0);
 }
