@@ -3,6 +3,10 @@
 # Copyright (c) 2026 The pv-kmod developers
 """A guest of the lab: tools/guest's options as xl's configuration, and its console.
 
+A PVH guest (--type pvh) is given the kernel by xl.  An HVM guest (--type hvm) boots it as a PC
+does, by GRUB from its first disk, hda, which is made for that; its other disks follow as xvdb and
+so on.
+
 `xenlab guest` stands where QEMU stands when a guest runs without Xen: the guest's console is its
 standard input and output, and it ends when the guest does, with status 125 if the guest crashed.
 
@@ -26,6 +30,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from xen import hvm
 from xen.errors import TOP, Deadline, LabError, LabTimeoutError
 from xen.lab import RUN, Lab, Settings
 
@@ -177,19 +182,55 @@ def quote(text: str) -> str:
     return f'"{safe}"'
 
 
+def boot_by_xl(lab: Lab, args: argparse.Namespace, folder: str,
+               deadline: Deadline) -> dict[str, str]:
+    """xl's configuration of how a PVH guest boots; the files are put there."""
+    lab.output(f"mkdir -p {folder}", deadline)
+    for source, target in ((args.kernel, "kernel"), (args.ramdisk, "ramdisk")):
+        lab.put(source, f"{folder}/{target}", deadline)
+    return {"kernel": quote(f"{folder}/kernel"), "ramdisk": quote(f"{folder}/ramdisk"),
+            "cmdline": quote(args.cmdline)}
+
+
+def boot_by_grub(lab: Lab, deadline: Deadline) -> dict[str, str]:
+    """xl's configuration of the machine that an HVM guest is."""
+    lab.add_device_model(deadline)
+    return {
+        "boot": quote("c"), "vga": quote("none"), "vnc": "0", "usb": "0", "audio": "0",
+        # A ROM for booting from the network is of no use here, and slow to run.
+        "device_model_args_hvm": '["-global", "rtl8139.romfile=", "-global", "e1000.romfile="]',
+    }
+
+
+def boot_vbd(lab: Lab, args: argparse.Namespace, deadline: Deadline) -> str:
+    """xl's configuration of the disk that an HVM guest boots from."""
+    path = lab.folder / f"{args.name}.disk"
+    path.write_bytes(hvm.boot_disk(args.kernel, args.ramdisk, args.cmdline))
+    device, _ = plug_disk(lab, f"{str(path).replace(',', ',,')},snapshot=on", deadline)
+    path.unlink()
+    return f"vdev=hda,access=rw,format=raw,target={device}"
+
+
 def configuration(lab: Lab, args: argparse.Namespace, folder: str, deadline: Deadline) -> str:
     """xl's configuration of the guest; its disks and networks are made."""
+    is_hvm = args.type == "hvm"
     lines = {
-        "name": quote(args.name), "type": quote("pvh"),
-        "kernel": quote(f"{folder}/kernel"), "ramdisk": quote(f"{folder}/ramdisk"),
-        "cmdline": quote(args.cmdline), "memory": str(args.mem), "vcpus": str(args.smp),
+        "name": quote(args.name), "type": quote(args.type),
+        "memory": str(args.mem), "vcpus": str(args.smp),
         # Without it a PVH Linux guest takes half as long again to boot.
         "tsc_mode": quote("native"),
         "on_poweroff": quote("destroy"), "on_reboot": quote("destroy"),
         "on_crash": quote("destroy"),
     }
+    vbds = []
+    if is_hvm:
+        lines |= boot_by_grub(lab, deadline)
+        vbds.append(boot_vbd(lab, args, deadline))
+    else:
+        lines |= boot_by_xl(lab, args, folder, deadline)
     vifs = [words for words in (vif(lab, net, deadline) for net in args.net) if words]
-    vbds = [vbd(lab, number, disk, deadline) for number, disk in enumerate(args.disk)]
+    vbds += [vbd(lab, number, disk, deadline)
+             for number, disk in enumerate(args.disk, len(vbds))]
     lines["vif"] = f"[{', '.join(quote(words) for words in vifs)}]"
     lines["disk"] = f"[{', '.join(quote(words) for words in vbds)}]"
     for line in args.xl:
@@ -204,8 +245,6 @@ def create(lab: Lab, args: argparse.Namespace, folder: str, deadline: Deadline) 
     """Create the guest, paused."""
     text = configuration(lab, args, folder, deadline)
     lab.output(f"mkdir -p {folder}", deadline)
-    for source, target in ((args.kernel, "kernel"), (args.ramdisk, "ramdisk")):
-        lab.put(source, f"{folder}/{target}", deadline)
     said: list[bytes] = []
     script = (f"printf %s {shlex.quote(text)} >{folder}/xl.cfg && xl create -pq {folder}/xl.cfg;"
               f" s=$?; rm -f {folder}/kernel {folder}/ramdisk; exit $s")
@@ -283,6 +322,7 @@ def run(lab: Lab, args: argparse.Namespace, deadline: Deadline) -> int:
 def add_arguments(p: argparse.ArgumentParser, command: Callable[..., int]) -> None:
     """The command line of `xenlab guest`, which Session.command() writes."""
     p.add_argument("--name", required=True, help="the guest's name")
+    p.add_argument("--type", choices=["pvh", "hvm"], default="pvh")
     p.add_argument("--kernel", type=pathlib.Path, required=True)
     p.add_argument("--ramdisk", type=pathlib.Path, required=True)
     p.add_argument("--cmdline", default="")
@@ -310,6 +350,7 @@ class Session:
         # A guest that is given up is asked what it waited for before it ends.
         command = [sys.executable, "-B", str(TOP / "tools/xenlab"), "--instance", self.lab.name,
                    "--timeout", str(args.timeout + 15), "guest", "--name", self.name,
+                   "--type", args.type,
                    "--kernel", str(kernel), "--ramdisk", str(ramdisk), f"--cmdline={cmdline}",
                    "--smp", str(args.smp), "--mem", str(args.mem)]
         for option in ("net", "disk", "xl"):

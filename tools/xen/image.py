@@ -6,6 +6,8 @@
   image/xen          the hypervisor, a multiboot ELF
   image/vmlinux      dom0's kernel, the ELF out of the bzImage (much faster to load)
   image/dom0.cpio.gz dom0's memory file system
+  image/dm.cpio      what is unpacked over it for HVM guests: their device model and firmware
+  image/grub         the beginning of a disk that they boot from (hvm.py)
   linux/kernel       a Linux guest to compare with (the cloud kernel), and its memory file system,
   linux/boot.tar     under the names that `tools/guest --kernel xen/linux` looks for
 """
@@ -18,7 +20,7 @@ import lzma
 import pathlib
 import struct
 
-from xen import packages
+from xen import hvm, packages
 from xen.errors import OBJ, ImageError, locked
 from xen.packages import ROOT
 
@@ -44,7 +46,19 @@ DOM0_MODULES = [
     "xen-privcmd", "xenfs", "xen-evtchn", "xen-gntdev", "xen-gntalloc", "xen-blkback",
     "xen-netback", "loop", "brd", "llc", "stp", "bridge", "virtio_ring", "virtio",
     "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk",
-    "virtio_console", "failover", "net_failover", "virtio_net",
+    "virtio_console", "failover", "net_failover", "virtio_net", "tun",
+]
+DEVICE_MODEL = "usr/libexec/xen-qemu-system-i386"
+# The device model reads a keymap, though nobody has a keyboard.
+FIRMWARE = ["usr/lib/xen-4.17/boot/hvmloader", "usr/share/seabios/bios-256k.bin",
+            "usr/share/qemu/keymaps/en-us"]
+DM_LIBRARIES = [
+    "libbz2.so.1.0", "libcrypto.so.3", "libdw.so.1", "libelf.so.1", "libfdt.so.1", "libffi.so.8",
+    "libglib-2.0.so.0", "libgmodule-2.0.so.0", "libgobject-2.0.so.0", "libgstapp-1.0.so.0",
+    "libgstbase-1.0.so.0", "libgstreamer-1.0.so.0", "libjpeg.so.62", "liblz4.so.1", "libm.so.6",
+    "libopus.so.0", "liborc-0.4.so.0", "libpcre2-8.so.0", "libpixman-1.so.0", "libpthread.so.0",
+    "libsasl2.so.2", "libspice-server.so.1", "libssl.so.3", "libstdc++.so.6", "libudev.so.1",
+    "libunwind.so.8", "libusb-1.0.so.0",
 ]
 GUEST_MODULES = ["xen-netfront", "xen-blkfront"]
 
@@ -54,7 +68,7 @@ DIRECTORY, FILE, PROGRAM, LINK = 0o040755, 0o100644, 0o100755, 0o120777
 
 
 def cpio(entries: list[Entry]) -> bytes:
-    """A memory file system for Linux (the 'newc' form), compressed; folders are made as needed."""
+    """A memory file system for Linux (the 'newc' form); folders are made as needed."""
     out = bytearray()
     made: set[str] = set()
 
@@ -73,7 +87,12 @@ def cpio(entries: list[Entry]) -> bytes:
         if name not in made:
             add(name, mode, data)
     add("TRAILER!!!", 0, b"")
-    return gzip.compress(bytes(out), 6, mtime=0)
+    return bytes(out)
+
+
+def initramfs(entries: list[Entry]) -> bytes:
+    """The same, compressed."""
+    return gzip.compress(cpio(entries), 6, mtime=0)
 
 
 def kernel_version(cloud: bool) -> str:
@@ -139,21 +158,29 @@ def dom0() -> bytes:
               "block": "etc/xen/scripts/block", "xl.conf": "etc/xen/xl.conf"}
     entries += [(place, PROGRAM, (HERE / "dom0" / name).read_bytes())
                 for name, place in places.items()]
-    return cpio(entries)
+    return initramfs(entries)
+
+
+def device_model() -> bytes:
+    """What dom0 needs for HVM guests besides."""
+    entries = [(name, PROGRAM, (ROOT / name).read_bytes()) for name in [DEVICE_MODEL, *FIRMWARE]]
+    data = cpio(entries + [library(name) for name in DM_LIBRARIES])
+    # A disk is of whole sectors.
+    return data + bytes(-len(data) % 512)
 
 
 def linux_guest() -> bytes:
     """The memory file system of the Linux guest."""
     entries = busybox() + modules(kernel_version(cloud=True), GUEST_MODULES)
     entries.append(("init", PROGRAM, (HERE / "linux" / "init").read_bytes()))
-    return cpio(entries)
+    return initramfs(entries)
 
 
 def recipe() -> str:
     """A hash of all that the images are made of, but for the packages."""
     parts = [path.read_bytes() for path in sorted(HERE.rglob("*"))
              if path.is_file() and path.suffix != ".pyc"
-             and (path.parent != HERE or path.stem in ("image", "packages"))]
+             and (path.parent != HERE or path.stem in ("hvm", "image", "packages"))]
     parts += [path.name.encode() for path in sorted(packages.DEB.glob("*.deb"))]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
@@ -180,6 +207,8 @@ def build() -> bool:
         generic, cloud = kernel_version(cloud=False), kernel_version(cloud=True)
         write(IMAGE / "vmlinux", vmlinux(ROOT / f"boot/vmlinuz-{generic}"))
         write(IMAGE / "dom0.cpio.gz", dom0())
+        write(IMAGE / "dm.cpio", device_model())
+        write(IMAGE / "grub", hvm.core())
         # This one is compressed with LZ4, which xl undoes quickly.
         write(LINUX / "kernel", (ROOT / f"boot/vmlinuz-{cloud}").read_bytes())
         write(LINUX / "boot.tar", linux_guest())

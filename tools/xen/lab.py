@@ -320,6 +320,17 @@ class Lab:
                             " { ip link set ${b##*/} down; brctl delbr ${b##*/}; }; done", deadline)
 
 
+    def add_device_model(self, deadline: Deadline) -> None:
+        """See that dom0 has what HVM guests need."""
+        with locked(self.folder / "dm.lock"):
+            if self.run(f"[ -x /{image.DEVICE_MODEL} ]", deadline, lambda _: None) == 0:
+                return
+            file = str(image.IMAGE / "dm.cpio").replace(",", ",,")
+            device = self.add_disk("dm", f"file={file},format=raw,readonly=on", "", deadline)
+            self.output(f"cd / && cpio -idu <{device} 2>&1", deadline)
+            self.unplug("dm", deadline)
+
+
 def running() -> list[Lab]:
     """All labs that run."""
     labs = [Lab(path.name) for path in sorted(RUN.glob("*")) if path.is_dir()]

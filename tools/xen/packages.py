@@ -27,6 +27,12 @@ PACKAGES = [
     "libxenstore4", "libxentoollog1", "libxentoolcore1", "libxendevicemodel1", "libxenhypfs1",
     "libyajl2", "libext2fs2", "liblzma5", "libuuid1", "libzstd1", "zlib1g", "libncurses6",
     "libtinfo6", "libc6", "libcom-err2", "libgcc-s1", "busybox-static",
+    # For HVM guests: the device model, with what it reads and its libraries; GRUB.
+    "qemu-system-xen", "qemu-system-data", "seabios", "libfdt1", "libglib2.0-0",
+    "libjpeg62-turbo", "libpixman-1-0", "libspice-server1", "libusb-1.0-0", "libdw1", "libelf1",
+    "libffi8", "libgstreamer1.0-0", "libgstreamer-plugins-base1.0-0", "liblz4-1", "libopus0",
+    "liborc-0.4-0", "libpcre2-8-0", "libsasl2-2", "libssl3", "libstdc++6", "libudev1", "libunwind8",
+    "libbz2-1.0", "grub-pc-bin", "grub-common", "libdevmapper1.02.1", "libselinux1",
 ]
 
 # A package that depends on the kernel of the day, and what that one's file is called.  dom0 must

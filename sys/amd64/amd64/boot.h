@@ -11,7 +11,8 @@
 #define	_AMD64_BOOT_H_
 
 /*
- * The boot archive: the first module that the loader passed (QEMU -initrd, xl ramdisk=), readable
+ * The boot archive: the first module that the loader passed (QEMU -initrd, xl ramdisk=, GRUB
+ * module2), readable
  * at *data for *size bytes for as long as the kernel runs.  Without a module *data is NULL and
  * *size 0.
  */
@@ -24,7 +25,7 @@ extern vm_offset_t ktext_avail, ktext_end;
 extern vm_paddr_t boot_rsdp;
 
 /* The steps of hammer_time() that bootinfo.c does; see there. */
-void	bootinfo_save(vm_paddr_t start_info);
+void	bootinfo_save(vm_paddr_t loader_data, u_int loader_magic);
 void	bootinfo_kenv(void);
 void	bootinfo_memory(void);
 

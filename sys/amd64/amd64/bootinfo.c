@@ -5,7 +5,8 @@
  */
 
 /*
- * Reading what a PVH loader passes: struct hvm_start_info (xen/arch-x86/hvm/start_info.h).
+ * What the boot loader passes: of PVH struct hvm_start_info (xen/arch-x86/hvm/start_info.h), of
+ * Multiboot2 its boot information (multiboot2.c).
  *
  * The structure, the command line and the lists that it points to lie in memory that we are about
  * to use, so bootinfo_save() copies everything first.  Then bootinfo_kenv() makes the kernel
@@ -31,9 +32,9 @@
 #include <machine/vmparam.h>
 
 #include <amd64/amd64/boot.h>
+#include <amd64/amd64/boot_loader.h>
 
 #define	START_INFO_MAGIC	0x336ec578
-#define	MEMMAP_RAM		1
 
 struct start_info {
 	uint32_t	magic;
@@ -48,30 +49,17 @@ struct start_info {
 	uint32_t	reserved;
 };
 
-struct module {
+struct start_info_module {
 	uint64_t	paddr;
 	uint64_t	size;
 	uint64_t	cmdline_paddr;
 	uint64_t	reserved;
 };
 
-struct memmap {
-	uint64_t	addr;
-	uint64_t	size;
-	uint32_t	type;
-	uint32_t	reserved;
-};
-
-#define	MAX_MODULES	4
-#define	MAX_MEMMAP	64
-#define	MAX_CMDLINE	8192
 #define	LOW_MEMORY	0x100000	/* BIOS data, option ROMs, the AP trampoline: not for us */
 
-static struct start_info info;
-static struct module modules[MAX_MODULES];
-static struct memmap memmap[MAX_MEMMAP];
-static char cmdline[MAX_CMDLINE];
-static char kenv_buf[MAX_CMDLINE + 2];
+static struct boot_loader loader;
+static char kenv_buf[BOOT_MAX_CMDLINE + 2];
 
 vm_paddr_t phys_avail[PHYS_AVAIL_COUNT];
 vm_paddr_t dump_avail[PHYS_AVAIL_COUNT];
@@ -91,38 +79,46 @@ boot_ptr(vm_paddr_t pa)
 	return ((const void *)PHYS_TO_DMAP(pa));
 }
 
+static void
+pvh_save(const struct start_info *si, struct boot_loader *bl)
+{
+	const struct start_info_module *list;
+	u_int i;
+
+	bl->bl_magic = si->magic;
+	if (si->magic != START_INFO_MAGIC)
+		return;
+	bl->bl_valid = true;
+	boot_rsdp = si->rsdp_paddr;
+	if (si->modlist_paddr != 0) {
+		list = boot_ptr(si->modlist_paddr);
+		bl->bl_nmodules = MIN(si->nr_modules, BOOT_MAX_MODULES);
+		for (i = 0; i < bl->bl_nmodules; i++) {
+			bl->bl_modules[i].paddr = list[i].paddr;
+			bl->bl_modules[i].size = list[i].size;
+		}
+	}
+	if (si->version >= 1 && si->memmap_paddr != 0) {
+		bl->bl_nmemmap = MIN(si->memmap_entries, BOOT_MAX_MEMMAP);
+		memcpy(bl->bl_memmap, boot_ptr(si->memmap_paddr),
+		    bl->bl_nmemmap * sizeof(bl->bl_memmap[0]));
+	}
+	if (si->cmdline_paddr != 0)
+		strlcpy(bl->bl_cmdline, boot_ptr(si->cmdline_paddr), sizeof(bl->bl_cmdline));
+}
+
 /*
- * Copy what start_info says.  Nothing may be printed yet; a bad magic number leaves info.magic
- * wrong, and bootinfo_memory() complains.
+ * Copy what the loader says.  Nothing may be printed yet; what was not understood leaves
+ * loader.bl_valid unset, and bootinfo_memory() complains.
  */
 void
-bootinfo_save(vm_paddr_t start_info)
+bootinfo_save(vm_paddr_t loader_data, u_int loader_magic)
 {
-	const struct start_info *si = boot_ptr(start_info);
-
 	KERNend = (vm_paddr_t)_end - KERNBASE;
-	info.magic = si->magic;
-	if (info.magic != START_INFO_MAGIC)
-		return;
-	info = *si;
-	if (info.version < 1)
-		info.memmap_paddr = info.memmap_entries = 0;
-	boot_rsdp = info.rsdp_paddr;
-
-	info.nr_modules = MIN(info.nr_modules, MAX_MODULES);
-	if (info.modlist_paddr == 0)
-		info.nr_modules = 0;
+	if (loader_magic == 0)
+		pvh_save(boot_ptr(loader_data), &loader);
 	else
-		memcpy(modules, boot_ptr(info.modlist_paddr),
-		    info.nr_modules * sizeof(modules[0]));
-	info.memmap_entries = MIN(info.memmap_entries, MAX_MEMMAP);
-	if (info.memmap_paddr == 0)
-		info.memmap_entries = 0;
-	else
-		memcpy(memmap, boot_ptr(info.memmap_paddr),
-		    info.memmap_entries * sizeof(memmap[0]));
-	if (info.cmdline_paddr != 0)
-		strlcpy(cmdline, boot_ptr(info.cmdline_paddr), sizeof(cmdline));
+		multiboot2_save(boot_ptr(loader_data), loader_magic, &loader);
 }
 
 void
@@ -130,10 +126,10 @@ boot_archive(const void **data, size_t *size)
 {
 	*data = NULL;
 	*size = 0;
-	if (info.nr_modules == 0 || modules[0].size == 0)
+	if (loader.bl_nmodules == 0 || loader.bl_modules[0].size == 0)
 		return;
-	*data = (const void *)PHYS_TO_DMAP(modules[0].paddr);
-	*size = modules[0].size;
+	*data = (const void *)PHYS_TO_DMAP(loader.bl_modules[0].paddr);
+	*size = loader.bl_modules[0].size;
 }
 
 /*
@@ -175,7 +171,7 @@ kenv_word(const char *p, char *out, size_t *lenp)
 void
 bootinfo_kenv(void)
 {
-	const char *p = cmdline;
+	const char *p = loader.bl_cmdline;
 	size_t len, pos = 0;
 
 	for (;;) {
@@ -286,13 +282,15 @@ bootinfo_memory(void)
 {
 	u_int i;
 
-	if (info.magic != START_INFO_MAGIC)
-		panic("not entered by a PVH loader: start_info magic is %#x", info.magic);
-	if (info.memmap_entries == 0)
-		panic("the loader passed no memory map (start_info version %u)", info.version);
-	for (i = 0; i < info.memmap_entries; i++) {
-		if (memmap[i].type == MEMMAP_RAM)
-			avail_add(memmap[i].addr, memmap[i].addr + memmap[i].size);
+	if (!loader.bl_valid)
+		panic("not entered by a PVH or Multiboot2 loader: its magic is %#x",
+		    loader.bl_magic);
+	if (loader.bl_nmemmap == 0)
+		panic("the loader passed no memory map");
+	for (i = 0; i < loader.bl_nmemmap; i++) {
+		if (loader.bl_memmap[i].type == BOOT_MEMMAP_RAM)
+			avail_add(loader.bl_memmap[i].addr,
+			    loader.bl_memmap[i].addr + loader.bl_memmap[i].size);
 	}
 	memcpy(dump_avail, phys_avail, sizeof(dump_avail));
 	for (i = 0; phys_avail[i + 1] != 0; i += 2) {
@@ -301,8 +299,9 @@ bootinfo_memory(void)
 	}
 	avail_exclude(0, LOW_MEMORY);
 	avail_exclude(kernphys, KERNend);
-	for (i = 0; i < info.nr_modules; i++)
-		avail_exclude(modules[i].paddr, modules[i].paddr + modules[i].size);
+	for (i = 0; i < loader.bl_nmodules; i++)
+		avail_exclude(loader.bl_modules[i].paddr,
+		    loader.bl_modules[i].paddr + loader.bl_modules[i].size);
 	avail_limit();
 	for (i = 0; phys_avail[i + 1] != 0; i += 2)
 		physmem += atop(phys_avail[i + 1] - phys_avail[i]);

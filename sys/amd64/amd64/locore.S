@@ -5,17 +5,23 @@
  */
 
 /*
- * The first instructions: PVH entry (Xen docs/misc/pvh.pandoc; QEMU's -kernel follows it too).
+ * The first instructions.  Two kinds of loaders come here, both in 32-bit protected mode with paging
+ * off, flat segments, interrupts off, and the physical address of what they have to say in %ebx:
  *
- * The loader enters xen_start32 in 32-bit protected mode with paging off, flat segments, interrupts
- * off, and the physical address of struct hvm_start_info in %ebx.  We build page tables for the
- * first 4 GB, switch to long mode and jump to the kernel's linked address:
+ *	xen_start32		PVH (Xen docs/misc/pvh.pandoc; QEMU's -kernel follows it too):
+ *				struct hvm_start_info
+ *	multiboot2_start32	Multiboot2 (GRUB): its boot information, with a magic number in %eax
+ *
+ * A header of the older Multiboot would keep QEMU from the PVH entry; it does not know Multiboot2.
+ *
+ * We build page tables for the first 4 GB, switch to long mode and jump to the kernel's linked
+ * address:
  *
  *	PML4[0]    -> first 4 GB at 0            only until pmap_bootstrap() builds the real tables
  *	PML4[496]  -> first 4 GB at the DMAP     so that PHYS_TO_DMAP() works from hammer_time() on
  *	PML4[511]  -> first 2 GB at KERNBASE     the kernel
  *
- * Nothing below the kernel is written: start_info and what it points to may lie there.
+ * Nothing outside the kernel is written: what the loader has to say may lie there.
  */
 #include <machine/asmacros.h>
 #include <machine/specialreg.h>
@@ -53,6 +59,30 @@
 	ELFNOTE(Xen, XEN_ELFNOTE_BSD_SYMTAB, .asciz, "no")
 	ELFNOTE(Xen, XEN_ELFNOTE_PHYS32_ENTRY, .quad, PHYS(xen_start32))
 
+/* Multiboot2, 3.1: the header, 8-byte aligned in the first 32 KB of the file (ldscript.amd64) */
+#define	MULTIBOOT2_MAGIC	0xe85250d6
+#define	MULTIBOOT2_I386		0
+#define	MULTIBOOT2_TAG_END	0
+#define	MULTIBOOT2_TAG_ENTRY	3
+#define	MULTIBOOT2_TAG_ALIGN	6	/* modules begin on a page */
+
+	.section .multiboot2, "a"
+	.p2align 3
+multiboot2:
+	.long	MULTIBOOT2_MAGIC
+	.long	MULTIBOOT2_I386
+	.long	multiboot2_end - multiboot2
+	.long	-(MULTIBOOT2_MAGIC + MULTIBOOT2_I386 + (multiboot2_end - multiboot2))
+	.short	MULTIBOOT2_TAG_ENTRY, 0
+	.long	12
+	.long	PHYS(multiboot2_start32)
+	.p2align 3
+	.short	MULTIBOOT2_TAG_ALIGN, 0
+	.long	8
+	.short	MULTIBOOT2_TAG_END, 0
+	.long	8
+multiboot2_end:
+
 	.section .bss
 	.p2align 12
 boot_pml4:
@@ -84,9 +114,18 @@ boot_gdt_ptr:
 
 	.text
 	.code32
+	.globl	multiboot2_start32
+	.type	multiboot2_start32,@function
+multiboot2_start32:
+	movl	%eax, %esi
+	jmp	start32
+
 	.globl	xen_start32
 	.type	xen_start32,@function
 xen_start32:
+	xorl	%esi, %esi
+
+start32:
 	cli
 	cld
 	movl	%ebx, %ebp
@@ -148,7 +187,8 @@ long_mode:
 	movl	%eax, %fs
 	movl	%eax, %gs
 	movq	$boot_stack_top, %rsp
-	movl	%ebp, %edi		/* start_info, zero-extended */
+	movl	%ebp, %edi		/* the loader's data; both zero-extended */
+	movl	%esi, %esi		/* Multiboot2's magic number, or 0 */
 	xorl	%ebp, %ebp		/* ends every backtrace */
 	call	hammer_time		/* returns the top of thread0's stack */
 	movq	%rax, %rsp

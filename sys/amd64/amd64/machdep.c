@@ -50,7 +50,7 @@
 
 #include <amd64/amd64/boot.h>
 
-u_int64_t	hammer_time(vm_paddr_t start_info);
+u_int64_t	hammer_time(vm_paddr_t loader_data, u_int loader_magic);
 
 int	cold = 1;
 
@@ -198,7 +198,7 @@ thread0_init(struct pcpu *pc)
  * which locore.S calls mi_startup().
  */
 u_int64_t
-hammer_time(vm_paddr_t start_info)
+hammer_time(vm_paddr_t loader_data, u_int loader_magic)
 {
 	struct pcpu *pc = &__pcpu[0];
 	char *dpcpu;
@@ -207,7 +207,7 @@ hammer_time(vm_paddr_t start_info)
 	pc->pc_curthread = &thread0;
 	wrmsr(MSR_GSBASE, (uintptr_t)pc);
 	idt_init();
-	bootinfo_save(start_info);
+	bootinfo_save(loader_data, loader_magic);
 	proc_linkup0(&proc0, &thread0);
 	bootinfo_kenv();
 	identify_cpu1();
