@@ -84,6 +84,7 @@ struct xen_evtchn {
 	enum evtchn_kind ec_kind;
 	bool		 ec_fixed;	/* bound to its CPU for good */
 	volatile bool	 ec_dead;	/* is being closed: not to be unmasked */
+	u_int		 ec_in_thread;	/* its thread is called, and is not through yet */
 	int		 ec_cpu;
 	struct intr_event *ec_event;
 	void		*ec_cookie;
@@ -167,16 +168,25 @@ evtchn_pre_ithread(void *arg)
 {
 	struct xen_evtchn *ec = arg;
 
+	atomic_store_int(&ec->ec_in_thread, 1);
 	evtchn_abi->ea_mask(ec->ec_port);
 }
 
+/*
+ * With interrupts disabled, so that evtchn_leave() waits for it: a port that was closed meanwhile may be
+ * somebody else's already, and that one's first event would come before it can be told whose it is.
+ */
 static void
 evtchn_post_ithread(void *arg)
 {
 	struct xen_evtchn *ec = arg;
+	register_t saved;
 
+	saved = intr_disable();
 	if (!ec->ec_dead)
 		evtchn_abi->ea_unmask(ec->ec_port);
+	atomic_store_rel_int(&ec->ec_in_thread, 0);
+	intr_restore(saved);
 }
 
 static int
@@ -256,7 +266,7 @@ evtchn_nothing(void *arg __unused)
 
 }
 
-/* Take a channel out of the table, and wait until no upcall has it in hand. */
+/* Take a channel out of the table, and wait until neither an upcall nor its thread unmasks it. */
 static void
 evtchn_leave(struct xen_evtchn *ec)
 {
@@ -268,12 +278,17 @@ evtchn_leave(struct xen_evtchn *ec)
 	evtchn_abi->ea_mask(ec->ec_port);
 	/* A CPU answers with interrupts enabled, that is, outside of its upcall. */
 	smp_rendezvous(NULL, evtchn_nothing, NULL, NULL);
+	/* Its thread may have been about to unmask it. */
+	evtchn_abi->ea_mask(ec->ec_port);
 }
 
 static void
 evtchn_destroy(struct xen_evtchn *ec)
 {
 
+	/* A handler's removal does not wait for what its thread does after it. */
+	while (atomic_load_acq_int(&ec->ec_in_thread) != 0)
+		pause("evtchn", 1);
 	if (ec->ec_cookie != NULL)
 		(void)intr_event_remove_handler(ec->ec_cookie);
 	if (ec->ec_event != NULL)
