@@ -12,8 +12,8 @@
  *	netbench send HOST PORT BYTES		connect (again and again, for a minute) and send
  *	netbench take PORT BYTES		take a connection and so many bytes of it
  *
- * take has Linux throw the bytes away where they are (MSG_TRUNC), as our iperf command has it done: they
- * are not copied.
+ * take has Linux throw the bytes away where they are (MSG_TRUNC), as our iperf command has it done:
+ * they are not copied.
  */
 
 #define	_GNU_SOURCE

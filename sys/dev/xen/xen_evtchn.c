@@ -173,8 +173,8 @@ evtchn_pre_ithread(void *arg)
 }
 
 /*
- * With interrupts disabled, so that evtchn_leave() waits for it: a port that was closed meanwhile may be
- * somebody else's already, and that one's first event would come before it can be told whose it is.
+ * With interrupts disabled, so that evtchn_leave() waits for it: a port that was closed meanwhile may
+ * be somebody else's already, and that one's first event would come before it can be told whose it is.
  */
 static void
 evtchn_post_ithread(void *arg)
