@@ -554,6 +554,7 @@ vtblk_restart(struct pv_blk *blk)
 {
 	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
 	uint8_t on = (blk->blk_flags & PVB_WRITETHROUGH) == 0;
+	uint64_t bytes;
 	int error;
 
 	error = virtio_restart(blk->blk_dev);
@@ -564,6 +565,9 @@ vtblk_restart(struct pv_blk *blk)
 		(void)virtio_write_config(blk->blk_dev,
 		    offsetof(struct virtio_blk_config, writeback), &on, sizeof(on));
 	virtio_start(blk->blk_dev);
+	/* While it was stopped nothing told of a change. */
+	if (vtblk_capacity(sc, &bytes) == 0)
+		pv_blk_resize(blk, bytes);
 	return (0);
 }
 
@@ -649,6 +653,7 @@ vtblk_attach(device_t dev)
 static int
 vtblk_detach(device_t dev)
 {
+	virtio_leave(dev);
 	vtblk_teardown(device_get_softc(dev));
 	return (0);
 }

@@ -115,7 +115,9 @@ vtpci_legacy_queue_setup(struct vtpci_softc *sc, uint16_t index, struct pvq *q)
 
 	virtqueue_split_addrs(q, &addrs);
 	pfn = addrs.vqa_desc >> VIRTIO_PCI_LEGACY_PFN_SHIFT;
-	bus_write_2(vtpci_header(sc), VIRTIO_PCI_LEGACY_Q_SELECT, index);
+	/* The size is the device's word, and may be another one after a reset. */
+	if (vtpci_legacy_queue_size(sc, index) != q->q_size)
+		return (ENXIO);
 	bus_write_4(vtpci_header(sc), VIRTIO_PCI_LEGACY_Q_PFN, pfn);
 	return (bus_read_4(vtpci_header(sc), VIRTIO_PCI_LEGACY_Q_PFN) == pfn ? 0 : ENXIO);
 }
