@@ -450,6 +450,33 @@ interrupt_before_a_reset_is_no_stray(const void *arg __unused)
 	tear_down(&tr);
 }
 
+/* Whoever attaches or detaches may sleep, and a suspend come. */
+static void
+suspend_keeps_out_of_attach_and_detach(const void *arg __unused)
+{
+	struct transport tr;
+	device_t dev;
+
+	opened(&tr, true);
+	dev = tr.tr_bus.vb_dev;
+	kpi_device_state(tr.tr_child, DS_ALIVE);
+	CHECK(virtio_bus_suspend_child(dev, tr.tr_child) == 0 &&
+	    !device_is_suspended(tr.tr_child), "without a driver");
+	CHECK(virtio_bus_resume_child(dev, tr.tr_child) == 0, "without a driver");
+	kpi_device_state(tr.tr_child, DS_ATTACHING);
+	CHECK(virtio_bus_suspend_child(dev, tr.tr_child) == EBUSY, "attaches");
+	kpi_device_state(tr.tr_child, DS_ATTACHED);
+	CHECK(virtio_bus_suspend_child(dev, tr.tr_child) == 0 &&
+	    device_is_suspended(tr.tr_child), "attached");
+	CHECK(virtio_bus_resume_child(dev, tr.tr_child) == 0 &&
+	    !device_is_suspended(tr.tr_child), "suspended");
+	virtio_leave(tr.tr_child);
+	CHECK(virtio_bus_suspend_child(dev, tr.tr_child) == EBUSY, "detaches");
+	virtio_bus_child_detached(dev, tr.tr_child);
+	CHECK(virtio_bus_suspend_child(dev, tr.tr_child) == 0, "another driver");
+	tear_down(&tr);
+}
+
 static void
 at_driver_ok(struct transport *tr)
 {
@@ -584,6 +611,8 @@ static const struct hosted_test tests[] = {
 	    wired_interrupt_has_a_cause, NULL },
 	{ "interrupt_before_a_reset_is_no_stray", "A line that is masked stays so",
 	    interrupt_before_a_reset_is_no_stray, NULL },
+	{ "suspend_keeps_out_of_attach_and_detach", "Refused meanwhile",
+	    suspend_keeps_out_of_attach_and_detach, NULL },
 	{ "interrupt_at_driver_ok_is_heard", "A device may interrupt at once",
 	    interrupt_at_driver_ok_is_heard, NULL },
 	{ "kick_before_start_is_made_up_for", "But not sent before DRIVER_OK",

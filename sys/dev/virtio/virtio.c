@@ -661,8 +661,54 @@ virtio_bus_child_detached(device_t dev, device_t child __unused)
 	struct virtio_bus *vb = device_get_softc(dev);
 
 	KASSERT(vb->vb_slots == NULL, ("%s: the driver left its queues behind", __func__));
+	vb->vb_leaving = false;
 	if (virtio_halt(vb) == 0)
 		VIRTIO_BUS_SET_STATUS(dev, VIRTIO_STATUS_ACK);
+}
+
+void
+virtio_leave(device_t dev)
+{
+
+	virtio_bus_of(dev)->vb_leaving = true;
+}
+
+/*
+ * The topology lock is let go of wherever a thread sleeps, so that this may be in the middle of an
+ * attach or a detach: then the driver has not all that it would suspend.  The other way round, a
+ * device is busy while it is suspended, and is not detached.
+ */
+int
+virtio_bus_suspend_child(device_t dev, device_t child)
+{
+	struct virtio_bus *vb = device_get_softc(dev);
+	int error;
+
+	if (device_get_state(child) < DS_ATTACHING)
+		return (0);
+	if (!device_is_attached(child) || vb->vb_leaving) {
+		device_printf(child, "can't be suspended: it is about to %s\n",
+		    vb->vb_leaving ? "detach" : "attach");
+		return (EBUSY);
+	}
+	device_busy(child);
+	error = bus_generic_suspend_child(dev, child);
+	device_unbusy(child);
+	return (error);
+}
+
+int
+virtio_bus_resume_child(device_t dev, device_t child)
+{
+	int error;
+
+	/* One that had no driver then is the new driver's to set up. */
+	if (!device_is_suspended(child))
+		return (0);
+	device_busy(child);
+	error = bus_generic_resume_child(dev, child);
+	device_unbusy(child);
+	return (error);
 }
 
 int

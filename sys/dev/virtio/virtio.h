@@ -23,6 +23,7 @@
  *
  * A driver implements the method VIRTIO_CONFIG_CHANGE (virtio_if.m), called in a sleepable thread
  * when the device changed its configuration or asks to be reset (DEVICE_NEEDS_RESET).
+ * Its device_detach begins with virtio_leave(); attach, detach, suspend and resume never overlap then.
  *
  * Locking.  The functions here that say so may sleep; none takes a lock of the driver's.  The
  * driver calls negotiate, alloc, start, stop, restart and free one at a time.
@@ -200,6 +201,11 @@ void	virtio_start(device_t dev);
  * the transport cuts it off from memory by clearing bus mastering.
  */
 int	virtio_stop(device_t dev);
+
+/*
+ * The driver detaches: to be called first in its detach.  It is not suspended from here on.
+ */
+void	virtio_leave(device_t dev);
 
 /*
  * Bring a stopped device back to where virtio_alloc_queues() left it: same features, every queue

@@ -81,6 +81,7 @@ struct virtio_bus {
 	/* From just after DRIVER_OK until then it may be notified. */
 	volatile bool	 vb_live;
 	bool		 vb_lost;	/* it never confirmed a reset */
+	bool		 vb_leaving;	/* the driver detaches */
 	device_t	 vb_child;
 	u_int		 vb_unsteady;	/* times the configuration never stood still */
 	uint64_t	 vb_offered;
@@ -110,6 +111,8 @@ int	virtio_bus_detach(struct virtio_bus *vb);
 /* bus_if.m methods that every transport has. */
 int	virtio_bus_read_ivar(device_t dev, device_t child, int which, uintptr_t *result);
 void	virtio_bus_child_detached(device_t dev, device_t child);
+int	virtio_bus_suspend_child(device_t dev, device_t child);
+int	virtio_bus_resume_child(device_t dev, device_t child);
 int	virtio_bus_child_pnpinfo(device_t dev, device_t child, struct sbuf *sb);
 
 /* "network", "block" ...; "unknown". */

@@ -63,6 +63,7 @@ extern void *kpi_child_softc;
 
 device_t kpi_device_create(device_t parent, kobj_class_t cls, void *softc, const char *nameunit);
 void	kpi_device_destroy(device_t dev);
+void	kpi_device_state(device_t dev, device_state_t state);
 
 /* Raise an interrupt.  False: nobody wanted it. */
 bool	kpi_interrupt(struct resource *r);

@@ -35,6 +35,9 @@ struct _device {
 	device_t	 child;
 	void		*softc;
 	const char	*nameunit;
+	device_state_t	 state;
+	int		 busy;
+	bool		 suspended;
 };
 
 struct kpi_intr {
@@ -133,6 +136,67 @@ device_probe_and_attach(device_t dev)
 {
 
 	CHECK(dev->parent->child == dev, "not a child");
+	dev->state = DS_ATTACHED;
+	return (0);
+}
+
+void
+kpi_device_state(device_t dev, device_state_t state)
+{
+
+	dev->state = state;
+}
+
+device_state_t
+device_get_state(device_t dev)
+{
+
+	return (dev->state);
+}
+
+int
+device_is_attached(device_t dev)
+{
+
+	return (dev->state >= DS_ATTACHED);
+}
+
+int
+device_is_suspended(device_t dev)
+{
+
+	return (dev->suspended);
+}
+
+void
+device_busy(device_t dev)
+{
+
+	dev->busy++;
+}
+
+void
+device_unbusy(device_t dev)
+{
+
+	CHECK(dev->busy-- > 0, "was not busy");
+}
+
+int
+bus_generic_suspend_child(device_t dev __unused, device_t child)
+{
+
+	CHECK(child->busy == 1, "could be detached");
+	child->suspended = true;
+	return (0);
+}
+
+int
+bus_generic_resume_child(device_t dev __unused, device_t child)
+{
+
+	CHECK(child->busy == 1, "could be detached");
+	child->suspended = false;
 	return (0);
 }
 

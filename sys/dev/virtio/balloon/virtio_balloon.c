@@ -601,6 +601,7 @@ vtballoon_attach(device_t dev)
 static int
 vtballoon_detach(device_t dev)
 {
+	virtio_leave(dev);
 	vtballoon_teardown(device_get_softc(dev));
 	return (0);
 }

@@ -520,6 +520,7 @@ vtnet_attach(device_t dev)
 static int
 vtnet_detach(device_t dev)
 {
+	virtio_leave(dev);
 	vtnet_teardown(device_get_softc(dev));
 	return (0);
 }

@@ -408,6 +408,8 @@ static device_method_t vtpci_methods[] = {
 	DEVMETHOD(bus_driver_added,	bus_generic_driver_added),
 	DEVMETHOD(bus_child_detached,	virtio_bus_child_detached),
 	DEVMETHOD(bus_child_pnpinfo,	virtio_bus_child_pnpinfo),
+	DEVMETHOD(bus_suspend_child,	virtio_bus_suspend_child),
+	DEVMETHOD(bus_resume_child,	virtio_bus_resume_child),
 
 	DEVMETHOD(virtio_bus_reset,	vtpci_reset),
 	DEVMETHOD(virtio_bus_get_status, vtpci_get_status),
