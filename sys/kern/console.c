@@ -272,6 +272,51 @@ console_line(const char *line)
 	return (worst);
 }
 
+/* A line that is a part of a command: one command after the other, in this thread. */
+static int
+console_inner_line(const char *line)
+{
+	struct job *j;
+	int status, worst = 0;
+
+	while (*line != '\0') {
+		j = malloc(sizeof(*j), M_CONSOLE, M_WAITOK | M_ZERO);
+		status = console_split(line, &line, j) != 0 ? 2 : 0;
+		if (status == 0 && j->j_argc != 0) {
+			j->j_cmd = console_find(j->j_argv[0]);
+			status = j->j_cmd != NULL ? j->j_cmd->cc_func(j->j_argc, j->j_argv) : 127;
+		}
+		free(j, M_CONSOLE);
+		if (status == 2 || status == 127)
+			return (status);
+		if (worst == 0)
+			worst = status;
+	}
+	return (worst);
+}
+
+/* As csh(1) has it, but for a line.  Returns the first status that is not 0. */
+static int
+cmd_repeat(int argc, char **argv)
+{
+	u_long count;
+	char *end;
+	int status, worst = 0;
+
+	if (argc != 3)
+		return (cmd_usage(argv[0]));
+	count = strtoul(argv[1], &end, 10);
+	if (*end != '\0')
+		return (cmd_usage(argv[0]));
+	while (count-- > 0 && !cmd_interrupted()) {
+		status = console_inner_line(argv[2]);
+		if (worst == 0)
+			worst = status;
+	}
+	return (worst);
+}
+CONSOLE_CMD(repeat, cmd_repeat, "repeat count 'command; ...'");
+
 /* The next character that is not ^C. */
 static int
 console_getc(void)
