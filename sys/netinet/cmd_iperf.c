@@ -5,79 +5,62 @@
  */
 
 /*
- * iperf: how fast is TCP between this host and another, with iperf 2 at the other end.
+ * iperf: how fast is TCP, or UDP, between this host and another, with iperf 2 at the other end.
  *
- *	iperf -s [-p port] [-n bytes]	take connections until ^C, or until so much has come
- *	iperf -c host [-p port] [-P streams] [-t seconds | -n bytes] [-l length]
+ *	iperf -s [-u] [-p port] [-n bytes]	take streams until ^C, or until so much has come
+ *	iperf -c host [-p port] [-P streams] [-t seconds | -n bytes] [-l length] [-u [-b bits]]
  *
- * A stream is a connection and a thread.  What the protocol asks for is little: a sender may begin
- * with a header that asks for more than a plain transfer, and one of zeros asks for nothing.
+ * Over TCP, here, a stream is a connection and a thread.  What the protocol asks for is little: a
+ * sender may begin with a header that asks for more than a plain transfer, and one of zeros asks
+ * for nothing.  cmd_iperf_udp.c has UDP.
  *
- * Exit status 1 if a stream could not be made, or broke.
+ * Exit status 1 if a stream could not be made, or broke, or (UDP) its end was not answered.
  *
- * Gaps: UDP, transfers both ways at once, reports while it runs.
+ * Gaps: transfers both ways at once, reports while it runs.
  */
 
 #include <netinet/inet_stack.h>
+#include <netinet/iperf.h>
 #include <netinet/tcp_conn.h>
 #include <sys/kthread.h>
 #include <sys/proc.h>
 #include <kern/console.h>
 
-#define	IPERF_PORT	5001
-#define	IPERF_LENGTH	(128 * 1024)
-#define	IPERF_STREAMS	64
-#define	IPERF_WAIT	(60 * SBT_1S)
-#define	IPERF_SLICE	(SBT_1S / 10)
-
-struct iperf;
-
-struct iperf_stream {
-	struct iperf	*is_iperf;
-	struct tcp_conn	*is_conn;
-	u_int		 is_id;
-	uint64_t	 is_bytes;
-	sbintime_t	 is_took;
-	int		 is_error;
-};
-
-struct iperf {
-	uint64_t	i_port;
-	uint64_t	i_nstreams;
-	uint64_t	i_seconds;
-	uint64_t	i_bytes;	/* 0: by time */
-	uint64_t	i_length;
-	volatile bool	i_stop;
-	/* Of the streams that have begun. */
-	struct mtx	i_mtx;
-	u_int		i_running;
-	u_int		i_begun;
-	uint64_t	i_total;
-	int		i_error;
-};
-
-static void
-iperf_report(const char *who, uint64_t bytes, sbintime_t took)
+/* A line: who is a stream, more is what there is behind the rate. */
+void
+iperf_report(const char *who, uint64_t bytes, sbintime_t took, const char *more)
 {
 	uint64_t us = MAX(sbttous(took), 1), mbits = bytes * 8 * 100 / us;
 
-	printf("[%3s] 0.0000-%ju.%04ju sec  %ju bytes  %ju.%02ju Mbits/sec\n", who,
+	printf("[%3s] 0.0000-%ju.%04ju sec  %ju bytes  %ju.%02ju Mbits/sec%s\n", who,
 	    (uintmax_t)us / 1000000, (uintmax_t)us / 100 % 10000, (uintmax_t)bytes,
-	    (uintmax_t)mbits / 100, (uintmax_t)mbits % 100);
+	    (uintmax_t)mbits / 100, (uintmax_t)mbits % 100, more);
+}
+
+/* Is a stream that sends, since start, to send more? */
+bool
+iperf_more(const struct iperf_stream *s, sbintime_t start)
+{
+	const struct iperf *i = s->is_iperf;
+
+	return (!i->i_stop && (i->i_bytes != 0 ? s->is_bytes < i->i_bytes :
+	    sbinuptime() - start < (sbintime_t)i->i_seconds * SBT_1S));
 }
 
 /* A stream has ended. */
-static void
+void
 iperf_done(struct iperf_stream *s)
 {
 	struct iperf *i = s->is_iperf;
 	char who[12];
 
 	snprintf(who, sizeof(who), "%u", s->is_id);
-	iperf_report(who, s->is_bytes, s->is_took);
+	if (s->is_conn != NULL)
+		iperf_report(who, s->is_bytes, s->is_took, "");
 	if (s->is_error != 0)
 		(void)cmd_err("iperf", s->is_error, "stream %u", s->is_id);
-	tcpc_close(s->is_conn);
+	if (s->is_conn != NULL)
+		tcpc_close(s->is_conn);
 	mtx_lock(&i->i_mtx);
 	i->i_total += s->is_bytes;
 	if (i->i_error == 0)
@@ -124,13 +107,12 @@ iperf_send(void *arg)
 {
 	struct iperf_stream *s = arg;
 	struct iperf *i = s->is_iperf;
-	sbintime_t start = sbinuptime(), end = start + i->i_seconds * SBT_1S;
+	sbintime_t start = sbinuptime();
 	size_t len;
 	char *buf;
 
 	buf = malloc(i->i_length, M_INET, M_WAITOK | M_ZERO);
-	while (s->is_error == 0 && !i->i_stop &&
-	    (i->i_bytes != 0 ? s->is_bytes < i->i_bytes : sbinuptime() < end)) {
+	while (s->is_error == 0 && iperf_more(s, start)) {
 		len = i->i_bytes != 0 ? MIN(i->i_length, i->i_bytes - s->is_bytes) : i->i_length;
 		s->is_error = tcpc_send(s->is_conn, buf, len, IPERF_WAIT);
 		if (s->is_error == 0)
@@ -144,7 +126,7 @@ iperf_send(void *arg)
 	kthread_exit();
 }
 
-/* Begin a stream, which takes over the connection. */
+/* Begin a stream, which takes over the connection (NULL: UDP). */
 static int
 iperf_begin(struct iperf *i, struct tcp_conn *t, void (*func)(void *))
 {
@@ -219,24 +201,24 @@ static int
 iperf_client(struct iperf *i, const char *host)
 {
 	sbintime_t start;
-	struct tcp_conn *t;
-	struct in6_addr a;
+	struct tcp_conn *t = NULL;
 	u_int scope;
 	uint64_t n;
 	int error;
 
-	error = inet_resolve(host, AF_UNSPEC, &a, &scope);
+	error = inet_resolve(host, AF_UNSPEC, &i->i_host, &scope);
 	start = sbinuptime();
 	for (n = 0; n < i->i_nstreams && error == 0; n++) {
-		error = tcpc_connect(&a, scope, i->i_port, IPERF_WAIT, &t);
+		if (!i->i_udp)
+			error = tcpc_connect(&i->i_host, scope, i->i_port, IPERF_WAIT, &t);
 		if (error == 0)
-			error = iperf_begin(i, t, iperf_send);
+			error = iperf_begin(i, t, i->i_udp ? iperf_udp_send : iperf_send);
 	}
 	if (error != 0)
 		i->i_stop = true;
 	iperf_wait(i);
 	if (error == 0 && i->i_nstreams > 1)
-		iperf_report("SUM", i->i_total, sbinuptime() - start);
+		iperf_report("SUM", i->i_total, sbinuptime() - start, "");
 	return (error);
 }
 
@@ -245,6 +227,8 @@ static uint64_t *
 iperf_number(struct iperf *i, int ch)
 {
 	switch (ch) {
+	case 'b':
+		return (&i->i_rate);
 	case 'l':
 		return (&i->i_length);
 	case 'n':
@@ -263,29 +247,34 @@ cmd_iperf(int argc, char **argv)
 {
 	struct cmd_getopt g = { .optind = 1 };
 	struct iperf i = { .i_port = IPERF_PORT, .i_nstreams = 1, .i_seconds = 10,
-	    .i_length = IPERF_LENGTH };
+	    .i_rate = IPERF_UDPRATE };
 	const char *host = NULL;
 	bool server = false;
 	int ch, error;
 
-	while ((ch = cmd_getopt(&g, argc, argv, "c:l:n:p:P:st:")) != -1) {
+	while ((ch = cmd_getopt(&g, argc, argv, "b:c:l:n:p:P:st:u")) != -1) {
 		if (ch == 'c')
 			host = g.optarg;
 		else if (ch == 's')
 			server = true;
+		else if (ch == 'u')
+			i.i_udp = true;
 		else if (ch == '?' || cmd_expand_number(g.optarg, iperf_number(&i, ch)) != 0)
 			return (cmd_usage("iperf"));
 	}
+	if (i.i_length == 0)
+		i.i_length = i.i_udp ? IPERF_UDPLENGTH : IPERF_LENGTH;
 	if (server == (host != NULL) || g.optind != argc || i.i_port == 0 || i.i_port > 65535 ||
-	    i.i_nstreams == 0 || i.i_nstreams > IPERF_STREAMS || i.i_length == 0 ||
-	    i.i_length > IPERF_LENGTH)
+	    i.i_nstreams == 0 || i.i_nstreams > IPERF_STREAMS || i.i_length > IPERF_LENGTH ||
+	    i.i_rate == 0 || (i.i_udp && i.i_length < IPERF_UDPLEAST))
 		return (cmd_usage("iperf"));
 	mtx_init(&i.i_mtx, "iperf", NULL, MTX_DEF);
-	error = server ? iperf_server(&i) : iperf_client(&i, host);
+	error = !server ? iperf_client(&i, host) : i.i_udp ? iperf_udp_server(&i) :
+	    iperf_server(&i);
 	mtx_destroy(&i.i_mtx);
 	if (error != 0)
 		return (cmd_err("iperf", error, "%s", server ? "server" : host));
 	return (i.i_error != 0);
 }
-CONSOLE_CMD(iperf, cmd_iperf, "iperf -s [-p port] [-n bytes] | "
-    "iperf -c host [-p port] [-P streams] [-t seconds | -n bytes] [-l length]");
+CONSOLE_CMD(iperf, cmd_iperf, "iperf -s [-u] [-p port] [-n bytes] | "
+    "iperf -c host [-p port] [-P streams] [-t seconds | -n bytes] [-l length] [-u [-b bits]]");
