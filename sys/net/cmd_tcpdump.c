@@ -111,6 +111,22 @@ dump_append(struct dump *d, const struct mbuf *m)
 	d->d_packets++;
 }
 
+/* Where the network header is: behind the tags that are in the frame already. */
+static u_int
+dump_l3(const struct mbuf *m)
+{
+	u_int l3 = ETHER_HDR_LEN;
+	uint16_t type;
+
+	while (l3 <= (u_int)m->m_pkthdr.len) {
+		m_copydata(m, l3 - sizeof(type), sizeof(type), (caddr_t)&type);
+		if (type != htons(ETHERTYPE_VLAN))
+			break;
+		l3 += ETHER_VLAN_ENCAP_LEN;
+	}
+	return (l3);
+}
+
 static void
 dump_packet(void *arg, const struct mbuf *m)
 {
@@ -120,7 +136,7 @@ dump_packet(void *arg, const struct mbuf *m)
 	if ((m->m_pkthdr.csum_flags & IF_OFFLOAD_ALL) != 0) {
 		copy = m_dup(m, M_NOWAIT);
 		if (copy != NULL)
-			if_offload_finish_sums(copy, ETHER_HDR_LEN);
+			if_offload_finish_sums(copy, dump_l3(copy));
 		m = copy;
 	}
 	mtx_lock(&d->d_mtx);
