@@ -325,4 +325,5 @@ memfs_init(void *arg __unused)
 		left -= size;
 	}
 }
-SYSINIT(memfs, SI_SUB_VFS, SI_ORDER_ANY, memfs_init, NULL);
+/* Before what is to be loaded from there (kern_preload.c). */
+SYSINIT(memfs, SI_SUB_KLD, SI_ORDER_FIRST, memfs_init, NULL);

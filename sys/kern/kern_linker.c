@@ -410,6 +410,10 @@ linker_run_sysinits(linker_file_t lf, bool uninit)
 	if (!link_elf_obj_lookup_set(lf, uninit ? "sysuninit_set" : "sysinit_set", &start, &stop))
 		return;
 	set = (struct sysinit **)start;
+	if (linker_preloading && !uninit) {
+		sysinit_add(set, (struct sysinit **)stop);
+		return;
+	}
 	n = stop - start;
 	for (i = 1; i < n; i++) {
 		si = set[i];

@@ -62,7 +62,12 @@ int	linker_lookup_global(linker_file_t self, const char *name, uintptr_t *value)
  * *idp is the file's number.  Returns 0, EEXIST, ENOENT, ENOEXEC or what a handler answered.
  */
 int	linker_kldload(const char *name, int *idp);
+
+/* SYSINITs of what is loaded are left to mi_startup(). */
 int	linker_kldunload(int fileid, int flags);
+
+/* SYSINITs of what is loaded now are left to mi_startup(). */
+extern bool linker_preloading;
 
 /* kld_sx must be held for both. */
 linker_file_t linker_find_file_by_name(const char *name);

@@ -1,0 +1,60 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Modules that are there from the beginning, as a loader would bring them: NAME_load="YES" in the
+ * kernel environment has NAME loaded before devices are looked for.  Its SYSINITs are run with the
+ * kernel's own, each in its turn; those that are overdue at once.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kenv.h>
+#include <sys/kernel.h>
+#include <sys/linker.h>
+#include <sys/malloc.h>
+
+#include <kern/linker_private.h>
+
+#define	SUFFIX		"_load"
+#define	SUFFIX_LEN	(sizeof(SUFFIX) - 1)
+
+bool linker_preloading;
+
+/* The module that an entry of the environment, NAME=value, wants; false: none. */
+static bool
+preload_wanted(const char *entry, char *name, size_t size)
+{
+	const char *equals = strchr(entry, '=');
+	size_t len;
+
+	if (equals == NULL || (size_t)(equals - entry) <= SUFFIX_LEN)
+		return (false);
+	len = equals - entry - SUFFIX_LEN;
+	if (len >= size || strncmp(entry + len, SUFFIX "=", SUFFIX_LEN + 1) != 0)
+		return (false);
+	memcpy(name, entry, len);
+	name[len] = '\0';
+	return (strcasecmp(equals + 1, "yes") == 0);
+}
+
+static void
+preload(void *arg __unused)
+{
+	char name[MAXMODNAME];
+	int error, i, id;
+
+	linker_preloading = true;
+	for (i = 0; kenvp[i] != NULL; i++) {
+		if (!preload_wanted(kenvp[i], name, sizeof(name)))
+			continue;
+		error = linker_kldload(name, &id);
+		if (error != 0 && error != EEXIST)
+			printf("%s" SUFFIX ": the module can't be loaded (error %d)\n", name, error);
+	}
+	linker_preloading = false;
+}
+SYSINIT(preload, SI_SUB_KLD, SI_ORDER_ANY, preload, NULL);
