@@ -16,6 +16,9 @@
  * Locking.  A CPU's state is touched by itself only, with interrupts off.  Who gives another CPU
  * an earlier callout sends it an IPI (IPI_HARDCLOCK, hardclockintr()), and it looks again.
  *
+ * The timer is the best that there is when the clocks start, or that of kern.eventtimer.timer; later
+ * it can be changed by that sysctl.
+ *
  * Gaps.  The timer must be per-CPU and one-shot, as the local APIC's is.
  */
 
@@ -45,11 +48,9 @@ struct clock_state {
 };
 DPCPU_DEFINE_STATIC(struct clock_state, clock_state);
 
-static struct eventtimer *clock_et;
-static char clock_name[32];
+#define	CLOCK_ET_FLAGS	(ET_FLAGS_PERCPU | ET_FLAGS_ONESHOT)
 
-SYSCTL_STRING(_kern_eventtimer, OID_AUTO, timer, CTLFLAG_RDTUN, clock_name, sizeof(clock_name),
-    "Chosen event timer");
+static struct eventtimer *clock_et;
 
 /*
  * Sets the timer to what comes next, unless it is set to something sooner.  It is never put off:
@@ -182,15 +183,14 @@ clock_start(void)
 void
 cpu_initclocks_bsp(void)
 {
-	const int flags = ET_FLAGS_PERCPU | ET_FLAGS_ONESHOT;
+	char name[32];
 
-	if (clock_name[0] != '\0')
-		clock_et = et_find(clock_name, flags, flags);
+	if (TUNABLE_STR_FETCH("kern.eventtimer.timer", name, sizeof(name)))
+		clock_et = et_find(name, CLOCK_ET_FLAGS, CLOCK_ET_FLAGS);
 	if (clock_et == NULL)
-		clock_et = et_find(NULL, flags, flags);
+		clock_et = et_find(NULL, CLOCK_ET_FLAGS, CLOCK_ET_FLAGS);
 	if (clock_et == NULL)
 		panic("no usable event timer: the CPU needs a local APIC timer");
-	strlcpy(clock_name, clock_et->et_name, sizeof(clock_name));
 	et_init(clock_et, clock_event, NULL, NULL);
 	clock_start();
 }
@@ -223,3 +223,46 @@ resumeclock(void)
 {
 	clock_start();
 }
+
+/* The three steps of another timer's coming, on each CPU with interrupts off; all do each together. */
+static void
+clock_leave(void *arg __unused)
+{
+	suspendclock();
+}
+
+static void
+clock_take(void *arg)
+{
+	clock_et = arg;
+}
+
+static void
+clock_go_on(void *arg __unused)
+{
+	resumeclock();
+}
+
+static int
+sysctl_clock_timer(SYSCTL_HANDLER_ARGS)
+{
+	struct eventtimer *et, *old = clock_et;
+	char name[32];
+	int error;
+
+	strlcpy(name, old->et_name, sizeof(name));
+	error = sysctl_handle_string(oidp, name, sizeof(name), req);
+	if (error != 0 || req->newptr == NULL || strcasecmp(name, old->et_name) == 0)
+		return (error);
+	et = et_find(name, CLOCK_ET_FLAGS, CLOCK_ET_FLAGS);
+	if (et == NULL)
+		return (ENODEV);
+	error = et_init(et, clock_event, NULL, NULL);
+	if (error != 0)
+		return (error);
+	smp_rendezvous(clock_leave, clock_take, clock_go_on, et);
+	et_free(old);
+	return (0);
+}
+SYSCTL_PROC(_kern_eventtimer, OID_AUTO, timer, CTLTYPE_STRING | CTLFLAG_RW, NULL, 0,
+    sysctl_clock_timer, "A", "Chosen event timer");
