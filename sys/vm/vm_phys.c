@@ -8,8 +8,9 @@
  * Physical memory: segments of vm_page structures, and a buddy allocator over them.
  *
  * A segment is one range of usable memory.  The array of its vm_page structures lies at its own
- * beginning, seen through the direct map, so that a range can be added at any time without help
- * from anything else.
+ * beginning, seen through the direct map, so that it takes nothing else to add a range of the boot
+ * memory map.  That of a range which is added later lies elsewhere, as there may be nothing behind
+ * the addresses of the range yet (vm_page_hotadd()).
  *
  * A free block of order n is 2^n pages, aligned to its size.  It sits on the list of its order;
  * its first page carries the order, all other pages (of free and of allocated blocks) carry
@@ -22,7 +23,8 @@
  * largest is 16 MB.
  *
  * Locking.  vm_page_free_mtx protects the lists and the order and list linkage of free pages.
- * The segment table only grows, at its end, during start-up.
+ * The segment table only grows, at its end: an entry is complete before it is counted, so that it is
+ * read without a lock.  One thread adds at a time.
  *
  * Gaps.  One memory domain, one pool.
  */
@@ -42,6 +44,8 @@
 #include <vm/vm_page.h>
 #include <vm/vm_phys.h>
 #include <vm/vm_private.h>
+
+#include <machine/atomic.h>
 
 #define	VM_DMA32_BOUNDARY	((vm_paddr_t)1 << 32)
 #define	VM_MAXORDER		(VM_NFREEORDER - 1)
@@ -284,12 +288,29 @@ vm_phys_alloc_contig(int domain, u_long npages, vm_paddr_t low, vm_paddr_t high,
 	return (NULL);
 }
 
+bool
+vm_phys_seg_add(vm_paddr_t start, vm_paddr_t end, vm_page_t array)
+{
+	struct vm_phys_seg *seg = &vm_phys_segs[vm_phys_nsegs];
+	vm_paddr_t pa;
+
+	if (vm_phys_nsegs == VM_PHYSSEG_MAX)
+		return (false);
+	KASSERT(vm_phys_nsegs == 0 || seg[-1].end <= start, ("memory ranges out of order"));
+	for (pa = start; pa < end; pa += PAGE_SIZE)
+		vm_page_init_page(&array[atop(pa - start)], pa, vm_phys_nsegs,
+		    VM_FREEPOOL_DEFAULT);
+	seg->start = start;
+	seg->end = end;
+	seg->first_page = array;
+	atomic_store_rel_int(&vm_phys_nsegs, vm_phys_nsegs + 1);
+	return (true);
+}
+
 u_long
 vm_phys_populate(vm_paddr_t start, vm_paddr_t end)
 {
-	struct vm_phys_seg *seg;
 	vm_page_t array;
-	vm_paddr_t pa;
 	u_long meta, npages;
 
 	start = round_page(start);
@@ -298,22 +319,13 @@ vm_phys_populate(vm_paddr_t start, vm_paddr_t end)
 		return (0);
 	npages = atop(end - start);
 	meta = atop(round_page(npages * sizeof(struct vm_page)));
-	if (meta >= npages || vm_phys_nsegs == VM_PHYSSEG_MAX)
+	if (meta >= npages)
 		return (0);
 	array = (vm_page_t)PHYS_TO_DMAP(start);
 	start += ptoa(meta);
 	npages -= meta;
-	for (pa = start; pa < end; pa += PAGE_SIZE)
-		vm_page_init_page(&array[atop(pa - start)], pa, vm_phys_nsegs,
-		    VM_FREEPOOL_DEFAULT);
-
-	seg = &vm_phys_segs[vm_phys_nsegs];
-	KASSERT(vm_phys_nsegs == 0 || seg[-1].end <= start, ("memory ranges out of order"));
-	seg->start = start;
-	seg->end = end;
-	seg->first_page = array;
-	vm_phys_nsegs++;
-
+	if (!vm_phys_seg_add(start, end, array))
+		return (0);
 	mtx_lock(&vm_page_free_mtx);
 	vm_phys_free_contig(array, VM_FREEPOOL_DEFAULT, npages);
 	vm_page_free_count += npages;

@@ -9,7 +9,8 @@
  *
  * There is one address space, shared by all processors, in 4-level tables:
  *
- *	kva_layout.dmap_low	the direct map: all RAM, at least the first 4 GB, in 2 MB pages
+ *	kva_layout.dmap_low	the direct map: all RAM, at least the first 4 GB, in 2 MB pages;
+ *				it grows with memory that is added (pmap_dmap_extend())
  *	kva_layout.km_low	general kernel memory (virtual_avail .. virtual_end), 4 KB pages
  *	KERNBASE + 2 MB		the kernel: text read-only, data not executable
  *	_end .. -1		address space for modules (ktext_avail .. ktext_end)
@@ -41,6 +42,7 @@
 #include <vm/vm_kern.h>
 #include <vm/vm_page.h>
 #include <vm/vm_phys.h>
+#include <vm/vm_private.h>
 #include <vm/pmap.h>
 
 #include <machine/cpu.h>
@@ -280,15 +282,20 @@ pmap_extract(pmap_t pmap __unused, vm_offset_t va)
  * Bootstrap.
  */
 
-/* Map [0, limit) at the direct map, limit a multiple of 1 GB. */
-static void
-bootstrap_dmap(vm_paddr_t limit)
+/* Map [start, limit) at the direct map, both multiples of 1 GB.  False when memory is short. */
+static bool
+dmap_fill(vm_paddr_t start, vm_paddr_t limit)
 {
+	pd_entry_t *pde;
 	vm_paddr_t pa;
 
-	for (pa = 0; pa < limit; pa += NBPDR)
-		*pde_alloc(kva_layout.dmap_low + pa) = pa | PTE_MAPPED | X86_PG_RW | X86_PG_PS |
-		    pg_nx;
+	for (pa = start; pa < limit; pa += NBPDR) {
+		pde = pde_alloc(kva_layout.dmap_low + pa);
+		if (pde == NULL)
+			return (false);
+		*pde = pa | PTE_MAPPED | X86_PG_RW | X86_PG_PS | pg_nx;
+	}
+	return (true);
 }
 
 /* Map the pages of the kernel from start up to end. */
@@ -315,7 +322,7 @@ pmap_bootstrap(vm_paddr_t *firstaddr __unused)
 	if (limit > kva_layout.dmap_high - kva_layout.dmap_low)
 		panic("memory ends at %#lx, beyond what the direct map holds", limit);
 	KPML4phys = bootinfo_steal(1);
-	bootstrap_dmap(limit);
+	(void)dmap_fill(0, limit);
 	bootstrap_kernel((char *)KERNSTART, etext, 0);
 	bootstrap_kernel((char *)round_page((vm_offset_t)etext), brwsection, pg_nx);
 	bootstrap_kernel(brwsection, _end, X86_PG_RW | pg_nx);
@@ -336,6 +343,22 @@ pmap_bootstrap(vm_paddr_t *firstaddr __unused)
 	kernel_vm_end = virtual_avail;
 	ktext_avail = round_2mpage((vm_offset_t)_end);
 	ktext_end = trunc_2mpage(~0UL);
+}
+
+/* What lies beyond dmaplimit is looked at by nobody, so that a half-done extension does no harm. */
+int
+pmap_dmap_extend(vm_paddr_t end)
+{
+
+	end = roundup2(end, NBPDP);
+	if (end > kva_layout.dmap_high - kva_layout.dmap_low)
+		return (EFBIG);
+	if (end <= dmaplimit)
+		return (0);
+	if (!dmap_fill(dmaplimit, end))
+		return (ENOMEM);
+	atomic_store_rel_long(&dmaplimit, end);
+	return (0);
 }
 
 /* The page allocator works from here on; virtual_avail is final. */

@@ -59,6 +59,15 @@ must_bounce(bus_dma_tag_t dmat, bus_dmamap_t map, vm_paddr_t pa)
 	    !vm_addr_align_ok(pa, dmat->common.alignment));
 }
 
+/*
+ * Whatever memory there is, and may be later: that is what the direct map can hold (vm_page_hotadd()).
+ */
+static bool
+reaches_all(const struct bus_dma_tag_common *tag)
+{
+	return (tag->lowaddr >= kva_layout.dmap_high - kva_layout.dmap_low - 1);
+}
+
 static int
 bounce_tag_create(bus_dma_tag_t parent, bus_size_t alignment, bus_addr_t boundary,
     bus_addr_t lowaddr, bus_addr_t highaddr, bus_size_t maxsize, int nsegments,
@@ -76,7 +85,7 @@ bounce_tag_create(bus_dma_tag_t parent, bus_size_t alignment, bus_addr_t boundar
 		return (error);
 	dmat = tag;
 	dmat->could_bounce = busdma_force_bounce != 0 || dmat->common.alignment > 1 ||
-	    dmat->common.lowaddr < ptoa((vm_paddr_t)Maxmem);
+	    !reaches_all(&dmat->common);
 	if (dmat->could_bounce) {
 		dmat->zone = bounce_zone_get(dmat->common.lowaddr);
 		if (dmat->zone == NULL) {
@@ -229,7 +238,7 @@ bounce_mem_alloc(bus_dma_tag_t dmat, void **vaddr, int flags, bus_dmamap_t *mapp
 
 	dmat->mem_malloced = tag->maxsize < PAGE_SIZE && tag->alignment <= PAGE_SIZE / 2 &&
 	    (tag->boundary == 0 || tag->boundary >= malloc_size(tag->maxsize)) &&
-	    tag->lowaddr >= ptoa((vm_paddr_t)Maxmem) && attr == VM_MEMATTR_DEFAULT;
+	    reaches_all(tag) && attr == VM_MEMATTR_DEFAULT;
 	if (dmat->mem_malloced)
 		*vaddr = malloc_aligned(MAX(tag->maxsize, 1), tag->alignment, M_DEVBUF, mflags);
 	else if (mem_scattered(dmat))

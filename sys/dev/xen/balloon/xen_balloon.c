@@ -12,8 +12,16 @@
  * booted with a memory map of static-max; what lies between the two belongs into the balloon.  That
  * is so from the start where target is less ("maxmem" over "memory" in xl's configuration): Xen
  * populates pages when they are touched then (PoD), and has only as many as target says, so the
- * driver had better be loaded early.  Growing beyond the memory that the domain began with is taking
- * such pages out of the balloon.
+ * driver had better be loaded early.
+ *
+ * Growing.  Up to the end of the memory map it is taking such pages out of the balloon.  The toolstack
+ * may raise static-max while the domain runs (xl mem-max): then there are too few addresses.  A range
+ * of them, above all memory, where the nexus has nothing else, is announced to the kernel
+ * (pv_memory.h).  One that manages it hands its pages over, and they go into the balloon, where nothing
+ * is behind them, like those of a map that is larger than the target.  From then on there is no
+ * difference.  A range is longer than what is wanted now, as kernels take a limited number of them.
+ * It stays when the driver goes: then it is a part of the kernel's dump_avail[], where the driver
+ * finds out how much memory there are addresses for.
  *
  * Pages go by XENMEM_decrease_reservation, which takes the memory from behind a guest-physical
  * address, and come back by XENMEM_populate_physmap, which puts other memory there, up to
@@ -21,13 +29,14 @@
  * is tried again as pv_balloon does.  Pages are zeroed before they go.
  *
  * Trust.  What is in memory/target is a decimal number or it is ignored, counted, and reported once
- * until there is a good one.  Nothing is done beyond the memory map.
+ * until there is a good one.  Nothing is done beyond static-max, and a static-max that is absurd is
+ * only a promise: addresses are claimed as the target asks for them.
  *
- * Locking.  None: targets come in xenstore's thread for watches, one at a time; all else is the
- * worker's.
+ * Locking.  xb_mtx for the numbers that a target comes from.  They are read from xenstore in its thread
+ * for watches, one at a time; all else is the worker's.
  *
- * Gaps: a static-max that is raised while the domain runs (xl mem-max) has no effect, as no system
- * that this driver runs on can add memory that was not in its map.
+ * Gaps: FreeBSD's kernel does not listen to pv_memory_add, so that a domain can't grow beyond its
+ * memory map there.  What is said once, and done as far as it goes.
  */
 
 #include <sys/param.h>
@@ -35,14 +44,23 @@
 #include <sys/kernel.h>
 #include <sys/bus.h>
 #include <sys/limits.h>
+#include <sys/lock.h>
 #include <sys/module.h>
+#include <sys/mutex.h>
+#include <sys/rman.h>
 #include <sys/sysctl.h>
+#include <sys/vmmeter.h>
 
 #include <vm/vm.h>
 #include <vm/vm_param.h>
 #include <vm/vm_page.h>
+#include <vm/vm_dumpset.h>
+
+#include <machine/md_var.h>
+#include <machine/resource.h>
 
 #include <dev/pv/pv_balloon.h>
+#include <dev/pv/pv_memory.h>
 #include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_var.h>
 #include <dev/xen/xenstore.h>
@@ -51,15 +69,28 @@
 #define	MEMORY_DIR	"memory"
 #define	BATCH_EXTENTS	512
 #define	KB_A_PAGE	(PAGE_SIZE / 1024)
+#define	BLOCK_KB	2048		/* ranges begin and end at multiples of it */
+#define	BLOCK_LOG2	21
+#define	MAP_SLACK_KB	(20 * 1024)	/* of static-max, for firmware and a screen, is in no map */
+#define	GROW_MIN_KB	(16 * 1024)	/* the shortest range, */
+#define	GROW_PARTS	8		/* and what part of all that is missing it is at least */
+#define	GROW_FREE	10ull		/* it is at most so many times the free memory */
+#define	GROW_RID	16		/* of the parent: other ones than its own */
+#define	GROW_RETRY	(5 * hz)
 
 struct xenballoon_softc {
 	device_t	xb_dev;
 	struct pv_balloon xb_balloon;
 	struct xenstore_watch xb_watch;
 	struct sysctl_ctx_list xb_sysctl;
-	uint64_t	xb_static_max;	/* kB */
+	struct mtx	xb_mtx;
+	uint64_t	xb_static_max;	/* kB; this and the next two under xb_mtx */
 	uint64_t	xb_target;	/* kB */
+	uint64_t	xb_have;	/* kB that there are pages for, in the balloon or not */
+	uint64_t	xb_added;	/* kB of them that came after the boot */
 	uint64_t	xb_bad_targets;
+	u_int		xb_ranges;
+	bool		xb_stuck;	/* there can't be more pages */
 	bool		xb_complained;	/* about a target */
 	xen_pfn_t	xb_frames[BATCH_EXTENTS];
 };
@@ -98,9 +129,106 @@ xenballoon_deflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done
 	return (xenballoon_move(sc, XENMEM_populate_physmap, pages, n, done));
 }
 
+/* The target, as the number of pages that are too many. */
+static void
+xenballoon_retarget(struct xenballoon_softc *sc)
+{
+	uint64_t kb;
+
+	mtx_lock(&sc->xb_mtx);
+	kb = sc->xb_have - MIN(sc->xb_have, sc->xb_target);
+	mtx_unlock(&sc->xb_mtx);
+	pv_balloon_set_target(&sc->xb_balloon, kb / KB_A_PAGE);
+}
+
+/*
+ * How many kB of addresses are to be added now.  None before there is memory behind those that there
+ * are, and no more than the guest can afford: a page takes some 100 bytes to manage.
+ */
+static uint64_t
+xenballoon_wanted(struct xenballoon_softc *sc)
+{
+	uint64_t least, missing, room;
+
+	mtx_lock(&sc->xb_mtx);
+	missing = sc->xb_target - MIN(sc->xb_target, sc->xb_have);
+	room = sc->xb_static_max - MIN(sc->xb_static_max, sc->xb_have);
+	mtx_unlock(&sc->xb_mtx);
+	if (missing == 0 || sc->xb_stuck || sc->xb_balloon.pb_npages != 0)
+		return (0);
+	least = MAX(GROW_MIN_KB, room / GROW_PARTS);
+	room = MIN(room, GROW_FREE * vm_free_count() * KB_A_PAGE);
+	return (rounddown2(MIN(roundup2(MAX(missing, least), BLOCK_KB), room), BLOCK_KB));
+}
+
+/* Have the kernel manage so many kB more of addresses, with nothing behind them. */
+static int
+xenballoon_add(struct xenballoon_softc *sc, uint64_t kb)
+{
+	device_t parent = device_get_parent(sc->xb_dev);
+	struct pv_memory pm = { .pm_error = EOPNOTSUPP };
+	rman_res_t start = MAX((rman_res_t)1 << 32, ptoa((rman_res_t)Maxmem));
+	struct resource *res;
+	int rid = GROW_RID + sc->xb_ranges;
+
+	res = bus_alloc_resource(parent, SYS_RES_MEMORY, &rid, start, ~(rman_res_t)0, kb * 1024,
+	    RF_ALIGNMENT_LOG2(BLOCK_LOG2));
+	if (res == NULL)
+		return (ENOSPC);
+	pm.pm_start = rman_get_start(res);
+	pm.pm_end = pm.pm_start + kb * 1024;
+	EVENTHANDLER_INVOKE(pv_memory_add, &pm);
+	if (pm.pm_error != 0) {
+		(void)bus_release_resource(parent, SYS_RES_MEMORY, rid, res);
+		return (pm.pm_error);
+	}
+	sc->xb_ranges++;
+	pv_balloon_adopt(&sc->xb_balloon, pm.pm_first, kb / KB_A_PAGE);
+	mtx_lock(&sc->xb_mtx);
+	sc->xb_have += kb;
+	sc->xb_added += kb;
+	mtx_unlock(&sc->xb_mtx);
+	xenballoon_retarget(sc);
+	device_printf(sc->xb_dev, "%ju MB of memory were added at %#jx\n", (uintmax_t)kb / 1024,
+	    (uintmax_t)pm.pm_start);
+	return (0);
+}
+
+/* Before each step: are there pages enough?  That there are not must not keep the others waiting. */
+static int
+xenballoon_poll(struct pv_balloon *pb)
+{
+	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xb_balloon);
+	uint64_t kb = xenballoon_wanted(sc);
+	int error;
+
+	if (kb == 0)
+		return (0);
+	/* Less may still be possible. */
+	while ((error = xenballoon_add(sc, kb)) != 0 && error != EOPNOTSUPP && kb > GROW_MIN_KB)
+		kb = rounddown2(kb / 2, BLOCK_KB);
+	if (error != 0 && error != ENOMEM) {
+		sc->xb_stuck = true;
+		device_printf(sc->xb_dev, "the kernel can't add %ju MB of memory to its own (error "
+		    "%d): the domain stays at %ju MB\n", (uintmax_t)kb / 1024, error,
+		    (uintmax_t)sc->xb_have / 1024);
+	}
+	return (0);
+}
+
+static int
+xenballoon_idle(struct pv_balloon *pb)
+{
+	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xb_balloon);
+
+	return (xenballoon_wanted(sc) == 0 ? 0 : GROW_RETRY);
+}
+
 static const struct pv_balloon_ops xenballoon_ops = {
 	.bo_inflate = xenballoon_inflate,
 	.bo_deflate = xenballoon_deflate,
+	.bo_poll = xenballoon_poll,
+	.bo_idle = xenballoon_idle,
 };
 
 /* Read a number of kB below memory/.  EINVAL if it is none. */
@@ -130,14 +258,45 @@ xenballoon_read(const char *name, uint64_t *kb)
 	return (error);
 }
 
+/* The same for static-max, as far as it is one. */
+static int
+xenballoon_read_max(uint64_t *kb)
+{
+	uint64_t value;
+	int error;
+
+	error = xenballoon_read("static-max", &value);
+	if (error == 0 && value / KB_A_PAGE > LONG_MAX / PAGE_SIZE)
+		error = EINVAL;
+	if (error == 0)
+		*kb = value;
+	return (error);
+}
+
+/*
+ * How much of static-max the kernel has addresses for.  What it booted with was all of it, but
+ * static-max may be another one since.
+ */
+static uint64_t
+xenballoon_map(uint64_t static_max)
+{
+	uint64_t kb = 0;
+	u_int i;
+
+	for (i = 0; dump_avail[i + 1] != 0; i += 2)
+		kb += (dump_avail[i + 1] - dump_avail[i]) / 1024;
+	return (static_max - MIN(static_max, kb) <= MAP_SLACK_KB ? static_max : kb);
+}
+
 static void
 xenballoon_changed(struct xenstore_watch *w, const char *path __unused)
 {
 	struct xenballoon_softc *sc = w->xw_arg;
-	uint64_t kb;
+	uint64_t kb, max = sc->xb_static_max;
 	int error;
 
 	error = xenballoon_read("target", &kb);
+	(void)xenballoon_read_max(&max);
 	if (error != 0) {
 		sc->xb_bad_targets++;
 		if (!sc->xb_complained)
@@ -147,9 +306,11 @@ xenballoon_changed(struct xenstore_watch *w, const char *path __unused)
 		return;
 	}
 	sc->xb_complained = false;
+	mtx_lock(&sc->xb_mtx);
+	sc->xb_static_max = max;
 	sc->xb_target = kb;
-	kb = sc->xb_static_max - MIN(sc->xb_static_max, kb);
-	pv_balloon_set_target(&sc->xb_balloon, kb / KB_A_PAGE);
+	mtx_unlock(&sc->xb_mtx);
+	xenballoon_retarget(sc);
 }
 
 static void
@@ -175,6 +336,10 @@ xenballoon_sysctl(struct xenballoon_softc *sc)
 	sysctl_ctx_init(ctx);
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "static_max", CTLFLAG_RD, &sc->xb_static_max, 0,
 	    "Memory that the domain may have, in kB");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "memory", CTLFLAG_RD, &sc->xb_have, 0,
+	    "Memory that there are pages for, in the balloon or not, in kB");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "added", CTLFLAG_RD, &sc->xb_added, 0,
+	    "Memory that was added to the kernel's, in kB");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "memory_target", CTLFLAG_RD, &sc->xb_target, 0,
 	    "Memory that the domain shall have, in kB");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_targets", CTLFLAG_RD, &sc->xb_bad_targets, 0,
@@ -192,16 +357,16 @@ xenballoon_attach(device_t dev)
 	int error;
 
 	sc->xb_dev = dev;
-	error = xenballoon_read("static-max", &sc->xb_static_max);
-	if (error == 0 && sc->xb_static_max / KB_A_PAGE > LONG_MAX / PAGE_SIZE)
-		error = EINVAL;
+	error = xenballoon_read_max(&sc->xb_static_max);
 	if (error != 0) {
 		device_printf(dev, "memory/static-max can't be read (error %d)\n", error);
 		return (error);
 	}
+	sc->xb_have = sc->xb_target = xenballoon_map(sc->xb_static_max);
 	error = pv_balloon_init(&sc->xb_balloon, dev, &xenballoon_ops, &params);
 	if (error != 0)
 		return (error);
+	mtx_init(&sc->xb_mtx, device_get_nameunit(dev), "xenballoon", MTX_DEF);
 	xenballoon_sysctl(sc);
 	pv_balloon_start(&sc->xb_balloon);
 	sc->xb_watch.xw_changed = xenballoon_changed;
@@ -212,6 +377,7 @@ xenballoon_attach(device_t dev)
 		pv_balloon_stop(&sc->xb_balloon);
 		sysctl_ctx_free(&sc->xb_sysctl);
 		pv_balloon_fini(&sc->xb_balloon, false);
+		mtx_destroy(&sc->xb_mtx);
 	}
 	return (error);
 }
@@ -237,6 +403,7 @@ xenballoon_detach(device_t dev)
 	xenstore_watch_remove(&sc->xb_watch);
 	sysctl_ctx_free(&sc->xb_sysctl);
 	pv_balloon_fini(&sc->xb_balloon, false);
+	mtx_destroy(&sc->xb_mtx);
 	return (0);
 }
 
