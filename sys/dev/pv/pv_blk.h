@@ -424,6 +424,12 @@ void	pv_blk_requeue(struct pv_blk *blk, int error);
  */
 void	pv_blk_set_queues(struct pv_blk *blk, struct pvq *const *qs, u_int n);
 
+/*
+ * Frozen: the device is not expected any more, and what waits and what comes ends with ENXIO; or, lost
+ * being false, it is here after all, and pv_blk_thaw() comes next.  May be said twice.
+ */
+void	pv_blk_set_lost(struct pv_blk *blk, bool lost);
+
 /* The device is live again: requeued requests go first, then the bios that waited. */
 void	pv_blk_thaw(struct pv_blk *blk);
 

@@ -227,6 +227,20 @@ pv_blk_set_queues(struct pv_blk *blk, struct pvq *const *qs, u_int n)
 }
 
 void
+pv_blk_set_lost(struct pv_blk *blk, bool lost)
+{
+	PV_BLK_LOCK(blk);
+	KASSERT((blk->blk_flags & PVB_FROZEN) != 0, ("%s: not frozen", __func__));
+	if (lost) {
+		pv_blk_set_flags(blk, PVB_DEAD, 0);
+		pv_blk_fail_waiting(blk, ENXIO);
+	} else
+		pv_blk_set_flags(blk, 0, PVB_DEAD);
+	PV_BLK_UNLOCK(blk);
+	pv_blk_run(blk);
+}
+
+void
 pv_blk_thaw(struct pv_blk *blk)
 {
 	PV_BLK_LOCK(blk);

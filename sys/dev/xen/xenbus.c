@@ -102,6 +102,7 @@ xenbus_add(struct xenbus_softc *sc, const char *type, const char *node)
 	sx_init(&xb->xb_sx, "xenbus front end");
 	mtx_init(&xb->xb_mtx, "xenbus front end", NULL, MTX_DEF);
 	TIMEOUT_TASK_INIT(sc->xbs_queue, &xb->xb_task, 0, xenbus_child_task, xb);
+	TIMEOUT_TASK_INIT(sc->xbs_queue, &xb->xb_lose_task, 0, xenbus_lose_task, xb);
 	xb->xb_dev = device_add_child(sc->xbs_dev, NULL, DEVICE_UNIT_ANY);
 	if (xb->xb_dev == NULL) {
 		device_printf(sc->xbs_dev, "no room for %s\n", node);
@@ -502,11 +503,11 @@ xenbus_sysctl_devices(SYSCTL_HANDLER_ARGS)
 	if (device_get_children(sc->xbs_dev, &children, &n) == 0) {
 		for (i = 0; i < n; i++) {
 			xb = xenbus_child_of(children[i]);
-			sbuf_printf(sb, "\n%s %s %s state %s other %s connects %ju",
+			sbuf_printf(sb, "\n%s %s %s state %s other %s connects %ju%s",
 			    device_is_attached(children[i]) ? device_get_nameunit(children[i]) : "-",
 			    xb->xb_node, xenbus_phase_names[xb->xb_phase],
 			    xenbus_state_name(xb->xb_state), xenbus_state_name(xb->xb_other),
-			    (uintmax_t)xb->xb_connects);
+			    (uintmax_t)xb->xb_connects, xb->xb_lost ? " failed" : "");
 		}
 		free(children, M_TEMP);
 	}

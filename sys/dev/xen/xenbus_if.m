@@ -35,6 +35,12 @@ CODE {
 	{
 
 	}
+
+	static void
+	xenbus_lose_nothing(device_t dev __unused)
+	{
+
+	}
 };
 
 # The back end is in InitWait: read what it offers, allocate rings and event channels, publish them.
@@ -69,6 +75,12 @@ METHOD int stop {
 METHOD void release {
 	device_t	dev;
 } DEFAULT xenbus_release_nothing;
+
+# A suspension took the back end away, and none has come for a long time: what waits for one is to fail.
+# The front end is stopped, if it was set up.  live, if that comes to pass after all, ends this.
+METHOD void lost {
+	device_t	dev;
+} DEFAULT xenbus_lose_nothing;
 
 # Something below the back end's path changed, while the device is live; node is its name, relative
 # to the path ("sectors").  The back end's own state is not told here.

@@ -29,6 +29,9 @@
  * When the rings are freed, the back end must have let go of them, or its mapping keeps the pages
  * (xen_gnttab_pages_free()): so release() comes after it said Closed, or after a time.
  *
+ * A suspension ends with new back ends.  A front end that has none after hw.xen.resume_wait seconds has
+ * failed (lost()): its users are not left waiting.  It goes on looking for one.
+ *
  * After a failure (setup() or live() said no, or xenbus_fatal()) the same would fail again: then
  * the back end has to be seen in another state before a new beginning.  And nobody begins more than
  * once a second.
@@ -41,6 +44,7 @@
 #include <sys/lock.h>
 #include <sys/mutex.h>
 #include <sys/sx.h>
+#include <sys/sysctl.h>
 #include <sys/taskqueue.h>
 
 #include <machine/stdarg.h>
@@ -53,6 +57,12 @@
 
 static struct sx xenbus_held;
 SX_SYSINIT(xenbus_held, &xenbus_held, "xenbus held");
+
+SYSCTL_DECL(_hw_xen);
+
+static u_int xenbus_resume_wait = 60;
+SYSCTL_UINT(_hw_xen, OID_AUTO, resume_wait, CTLFLAG_RWTUN, &xenbus_resume_wait, 0,
+    "Seconds after a suspension until a device without a back end has failed; 0: never");
 
 static const char *const xenbus_state_names[] = {
 	[XenbusStateUnknown] = "Unknown",
@@ -379,6 +389,7 @@ xenbus_step_published(struct xenbus_child *xb, enum xenbus_state other)
 		}
 		xb->xb_phase = XB_LIVE;
 		xb->xb_connects++;
+		xb->xb_missing = xb->xb_lost = false;
 		if (xb->xb_state != XenbusStateConnected)
 			xenbus_tell(xb, XenbusStateConnected);
 		return;
@@ -602,9 +613,31 @@ xenbus_begin_again(struct xenbus_child *xb)
 		if (xb->xb_setup && xb->xb_phase != XB_CLOSING)
 			(void)XENBUS_STOP(xb->xb_dev, true);
 		xenbus_release_child(xb);
+		xb->xb_missing = xb->xb_connects != 0;
+		if (xb->xb_missing && xenbus_resume_wait != 0)
+			taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_lose_task,
+			    (int)MIN(xenbus_resume_wait, 86400) * hz);
 		xenbus_seek(xb);
 	}
 	sx_xunlock(&xb->xb_sx);
+}
+
+void
+xenbus_lose_task(void *arg, int pending __unused)
+{
+	struct xenbus_child *xb = arg;
+
+	sx_slock(&xenbus_held);
+	sx_xlock(&xb->xb_sx);
+	if (xb->xb_missing && !xb->xb_lost) {
+		xb->xb_lost = true;
+		device_printf(xb->xb_dev, "no back end long after the suspension (%s, it is %s): "
+		    "failed, until there is one\n", xenbus_phase_names[xb->xb_phase],
+		    xenbus_state_name(xb->xb_other));
+		XENBUS_LOST(xb->xb_dev);
+	}
+	sx_xunlock(&xb->xb_sx);
+	sx_sunlock(&xenbus_held);
 }
 
 void
@@ -625,6 +658,7 @@ xenbus_leave(device_t dev)
 	if (xb->xb_phase == XB_CLOSING)
 		xenbus_release_child(xb);
 	xb->xb_phase = XB_IDLE;
+	xb->xb_missing = xb->xb_lost = false;
 	sx_xunlock(&xb->xb_sx);
 	sx_sunlock(&xenbus_held);
 }
@@ -637,4 +671,6 @@ xenbus_forget(struct xenbus_child *xb)
 	/* A step that runs now may ask for another: until nothing is left. */
 	while (taskqueue_cancel_timeout(xb->xb_queue, &xb->xb_task, NULL) != 0)
 		taskqueue_drain_timeout(xb->xb_queue, &xb->xb_task);
+	while (taskqueue_cancel_timeout(xb->xb_queue, &xb->xb_lose_task, NULL) != 0)
+		taskqueue_drain_timeout(xb->xb_queue, &xb->xb_lose_task);
 }

@@ -57,6 +57,7 @@ struct xenbus_child {
 	char		*xb_node;	/* "device/vif/0" */
 	struct taskqueue *xb_queue;
 	struct timeout_task xb_task;
+	struct timeout_task xb_lose_task;	/* the end of patience */
 
 	struct sx	 xb_sx;
 	enum xenbus_phase xb_phase;
@@ -68,6 +69,8 @@ struct xenbus_child {
 	bool		 xb_setup;	/* release() is due */
 	bool		 xb_failed;	/* wait for a back end that begins again */
 	bool		 xb_away;	/* after a failure: it has left the states where one begins */
+	bool		 xb_missing;	/* a suspension took the back end away */
+	bool		 xb_lost;	/* and it has not come for too long */
 	bool		 xb_refused;	/* stop() said EBUSY */
 	int		 xb_began;	/* ticks, of the last time in XB_WAIT */
 	int		 xb_deadline;	/* ticks, in XB_CLOSING */
@@ -90,6 +93,9 @@ xenbus_child_of(device_t dev)
 
 /* The task of a front end. */
 void	xenbus_child_task(void *arg, int pending);
+
+/* No back end for a long time after a suspension. */
+void	xenbus_lose_task(void *arg, int pending);
 
 /* Have it run soon, for a XENBUS_WANT_* or just so.  Any context but interrupt filters. */
 void	xenbus_kick(struct xenbus_child *xb, u_int wants);

@@ -22,7 +22,8 @@
  *	detach    ->                                               detach, fini
  *
  * The disk appears with the first back end and stays until detach.  While there is no back end bios
- * queue up; requests that one took with it go to the next one first, in their order.  What is at
+ * queue up, until xenbus says that there may be none any more: then they fail, until there is one.
+ * Requests that one took with it go to the next one first, in their order.  What is at
  * stake when a disk comes back is its users' data: one of another sector size, a read-only one or
  * one that takes smaller requests is refused.
  *
@@ -427,6 +428,7 @@ xbd_resume(struct xbd_softc *sc, const struct pv_blk_params *bp)
 	pv_blk_resize(&sc->xbd_blk, bp->bp_mediasize);
 	pv_blk_set_queues(&sc->xbd_blk, sc->xbd_queues, sc->xbd_nqueues);
 	device_printf(sc->xbd_dev, "the back end is back\n");
+	pv_blk_set_lost(&sc->xbd_blk, false);
 	pv_blk_thaw(&sc->xbd_blk);
 	return (0);
 }
@@ -466,6 +468,15 @@ xbd_stop(device_t dev, bool gone)
 		return (EBUSY);
 	pv_blk_freeze(&sc->xbd_blk);
 	return (0);
+}
+
+static void
+xbd_lost(device_t dev)
+{
+	struct xbd_softc *sc = device_get_softc(dev);
+
+	if (sc->xbd_attached)
+		pv_blk_set_lost(&sc->xbd_blk, true);
 }
 
 /* The domain is going to be saved, while the back end goes on writing to our pages. */
@@ -566,6 +577,7 @@ static device_method_t xbd_methods[] = {
 	DEVMETHOD(xenbus_live,		xbd_live),
 	DEVMETHOD(xenbus_stop,		xbd_stop),
 	DEVMETHOD(xenbus_release,	xbd_release),
+	DEVMETHOD(xenbus_lost,		xbd_lost),
 	DEVMETHOD(xenbus_otherend_changed, xbd_otherend_changed),
 
 	DEVMETHOD_END
