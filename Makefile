@@ -86,6 +86,7 @@ test: .PHONY testkernels ktest hosted
 bench: .PHONY
 	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all
 	@${.CURDIR}/tools/bench
+	@${.CURDIR}/tools/benchmigrate
 	@${.CURDIR}/tools/benchnet; net=$$?; ${.CURDIR}/tools/benchxen && exit $$net
 
 lint: .PHONY bootstrap
