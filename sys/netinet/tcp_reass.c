@@ -94,59 +94,79 @@ tcpc_reass_flush(struct tcp_conn *t)
 }
 
 /*
- * Put data in its place in the queue.  What is there already keeps its bytes: a segment loses what
- * its neighbours have, and what reaches beyond the next of them, which will come again.
+ * Queue data that nobody has yet before `next' (NULL: as the last).  No queue is too full for what
+ * is in order, and what is behind it without a gap: it leaves again at once.
  */
 static void
-tcpc_oos_insert(struct tcp_conn *t, struct tcp_segment *s, struct mbuf *m)
+tcpc_oos_put(struct tcp_conn *t, struct tcp_oos *next, tcp_seq seq, u_int len, bool fin,
+    struct mbuf *m, bool inorder)
 {
-	struct tcp_oos *o, *new;
-	int dup;
+	struct tcp_oos *new = NULL;
 
-	new = t->t_ooscount < TCP_REASS_MAX ? malloc(sizeof(*new), M_INET, M_NOWAIT | M_ZERO) :
-	    NULL;
+	if (inorder || t->t_ooscount < TCP_REASS_MAX)
+		new = malloc(sizeof(*new), M_INET, M_NOWAIT | M_ZERO);
 	if (new == NULL) {
 		INSTAT_INC(tcp.tcps_rcvreassfull);
 		m_freem(m);
 		return;
 	}
-	new->o_seq = s->s_seq;
-	new->o_len = s->s_len;
-	new->o_fin = (s->s_flags & TH_FIN) != 0;
+	new->o_seq = seq;
+	new->o_len = len;
+	new->o_fin = fin;
 	new->o_m = m;
-	INSTAT_INC(tcp.tcps_rcvoopack);
-	INSTAT_ADD(tcp.tcps_rcvoobyte, s->s_len);
-	TAILQ_FOREACH(o, &t->t_oos, o_link) {
-		if (SEQ_GT(o->o_seq, new->o_seq))
-			break;
-		/* A copy of what is here, or less. */
-		if (SEQ_GEQ(o->o_seq + o->o_len, new->o_seq + new->o_len) &&
-		    o->o_fin >= new->o_fin) {
-			INSTAT_INC(tcp.tcps_rcvduppack);
-			m_freem(m);
-			free(new, M_INET);
-			return;
-		}
-		dup = o->o_seq + o->o_len - new->o_seq;
-		if (dup > 0) {
-			dup = MIN((u_int)dup, new->o_len);
-			m_adj(new->o_m, dup);
-			new->o_seq += dup;
-			new->o_len -= dup;
-		}
-	}
-	if (o != NULL && SEQ_GT(new->o_seq + new->o_len, o->o_seq)) {
-		dup = new->o_seq + new->o_len - o->o_seq;
-		m_adj(new->o_m, -dup);
-		new->o_len -= dup;
-		new->o_fin = false;
-	}
-	if (o != NULL)
-		TAILQ_INSERT_BEFORE(o, new, o_link);
+	if (next != NULL)
+		TAILQ_INSERT_BEFORE(next, new, o_link);
 	else
 		TAILQ_INSERT_TAIL(&t->t_oos, new, o_link);
-	t->t_oosbytes += new->o_len;
+	t->t_oosbytes += len;
 	t->t_ooscount++;
+	INSTAT_INC(tcp.tcps_rcvoopack);
+	INSTAT_ADD(tcp.tcps_rcvoobyte, len);
+}
+
+/*
+ * Put data in its place in the queue.  What is there already keeps its bytes: a segment fills the
+ * gaps.
+ */
+static void
+tcpc_oos_insert(struct tcp_conn *t, struct tcp_segment *s, struct mbuf *m)
+{
+	u_int len = s->s_len, n;
+	tcp_seq seq = s->s_seq;
+	bool fin = (s->s_flags & TH_FIN) != 0, inorder = seq == t->rcv_nxt;
+	struct tcp_oos *o;
+	struct mbuf *rest;
+
+	TAILQ_FOREACH(o, &t->t_oos, o_link) {
+		if (SEQ_LT(seq, o->o_seq)) {
+			n = o->o_seq - seq;
+			if (n >= len)
+				break;
+			/* A piece before o, and more from o's first byte on. */
+			rest = m_split(m, n, M_NOWAIT);
+			if (rest == NULL) {
+				m_adj(m, -(int)(len - n));
+				fin = false;
+				len = n;
+				break;
+			}
+			tcpc_oos_put(t, o, seq, n, false, m, inorder);
+			m = rest;
+			seq += n;
+			len -= n;
+		}
+		n = MIN(len, SEQ_LT(seq, o->o_seq + o->o_len) ? o->o_seq + o->o_len - seq : 0);
+		m_adj(m, n);
+		seq += n;
+		len -= n;
+		if (len == 0 && SEQ_LEQ(seq, o->o_seq + o->o_len)) {
+			o->o_fin |= fin && seq == o->o_seq + o->o_len;
+			INSTAT_INC(tcp.tcps_rcvduppack);
+			m_freem(m);
+			return;
+		}
+	}
+	tcpc_oos_put(t, o, seq, len, fin, m, inorder);
 }
 
 static void
