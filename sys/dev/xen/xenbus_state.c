@@ -32,6 +32,11 @@
  * A suspension ends with new back ends.  A front end that has none after hw.xen.resume_wait seconds has
  * failed (lost()): its users are not left waiting.  It goes on looking for one.
  *
+ * A new back end in the place of one that left without a word is in InitWait while we are still
+ * Connected to the old one.  Linux's then connects to the rings of old, at whatever time it comes to
+ * look, and once Connected looks no more; so it has to have seen us Closed before we begin again.  It
+ * answers that with Closed.
+ *
  * After a failure (setup() or live() said no, or xenbus_fatal()) the same would fail again: then
  * the back end has to be seen in another state before a new beginning.  And nobody begins more than
  * once a second.
@@ -53,6 +58,7 @@
 #include <dev/xen/xenbus_var.h>
 
 #define	XENBUS_CLOSE_SECS	5
+#define	XENBUS_NEW_SECS		2	/* for one that is in InitWait */
 #define	XENBUS_MAX_STATE	XenbusStateReconfigured
 
 static struct sx xenbus_held;
@@ -328,12 +334,22 @@ xenbus_fail(struct xenbus_child *xb, int error, const char *why)
 	(void)xenbus_close(xb, true);
 }
 
-static bool
-xenbus_has_let_go(enum xenbus_state other)
+/* How long to wait for the back end to let go, in ticks; not positive: no more. */
+static int
+xenbus_patience(const struct xenbus_child *xb, enum xenbus_state other)
 {
+	int left = xb->xb_deadline - ticks;
 
-	return (other == XenbusStateClosed || other == XenbusStateUnknown ||
-	    other == XenbusStateInitialising || other == XenbusStateInitWait);
+	switch (other) {
+	case XenbusStateClosed:
+	case XenbusStateUnknown:
+	case XenbusStateInitialising:
+		return (0);
+	case XenbusStateInitWait:
+		return (xb->xb_setup ? left - (XENBUS_CLOSE_SECS - XENBUS_NEW_SECS) * hz : 0);
+	default:
+		return (left);
+	}
 }
 
 static void
@@ -435,13 +451,14 @@ xenbus_release_child(struct xenbus_child *xb)
 static void
 xenbus_step_closing(struct xenbus_child *xb, enum xenbus_state other)
 {
-	int left = xb->xb_deadline - ticks;
+	int left = xenbus_patience(xb, other);
 
-	if (!xenbus_has_let_go(other) && left > 0) {
+	if (left > 0) {
 		taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, left);
 		return;
 	}
-	if (!xenbus_has_let_go(other))
+	if (other != XenbusStateClosed && other != XenbusStateUnknown &&
+	    other != XenbusStateInitialising && other != XenbusStateInitWait)
 		device_printf(xb->xb_dev, "the back end does not let go (%s)\n",
 		    xenbus_state_name(other));
 	xenbus_release_child(xb);
@@ -652,8 +669,7 @@ xenbus_leave(device_t dev)
 		if (!xenbus_close(xb, false))
 			(void)xenbus_close(xb, true);
 	}
-	while (xb->xb_phase == XB_CLOSING && !xenbus_has_let_go(xenbus_look(xb)) &&
-	    xb->xb_deadline - ticks > 0)
+	while (xb->xb_phase == XB_CLOSING && xenbus_patience(xb, xenbus_look(xb)) > 0)
 		pause("xbleav", MAX(hz / 50, 1));
 	if (xb->xb_phase == XB_CLOSING)
 		xenbus_release_child(xb);
