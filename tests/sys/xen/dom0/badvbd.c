@@ -10,8 +10,9 @@
  *	badvbd DOMAIN RING-REF PORT LIE
  *
  * It maps the ring that a front end has published, waits for a request, tells the lie (the table at
- * the end; "honest" is none), and lets go.  Statically linked: dom0 has no C library of its own to
- * speak of.
+ * the end; "honest" is none), and lets go.  "serve" is no lie either: it goes on to answer, up to the
+ * first request that is neither a read nor a write, and says which that was, and its flags.  Statically
+ * linked: dom0 has no C library of its own to speak of.
  */
 
 #include <sys/ioctl.h>
@@ -19,7 +20,9 @@
 #include <err.h>
 #include <fcntl.h>
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,6 +44,7 @@
 static struct blkif_sring *ring;
 static struct blkif_request asked;	/* the first request, as it came */
 static RING_IDX done;
+static bool serving;
 
 static struct blkif_sring *
 map(unsigned domain, grant_ref_t ref)
@@ -118,11 +122,21 @@ index_back(void)
 	done -= 1;
 }
 
+static void
+serve(void)
+{
+	honest();
+	serving = asked.operation == BLKIF_OP_READ || asked.operation == BLKIF_OP_WRITE;
+	if (!serving)
+		printf("asked for operation %u, flags %u\n", asked.operation, asked.nr_segments);
+}
+
 static const struct {
 	const char	*name;
 	void		(*tell)(void);
 } lies[] = {
 	{ "honest", honest },
+	{ "serve", serve },
 	{ "id_huge", id_huge },
 	{ "id_idle", id_idle },
 	{ "id_twice", id_twice },
@@ -152,18 +166,22 @@ main(int argc, char **argv)
 	notify.port = ioctl(fd, IOCTL_EVTCHN_BIND_INTERDOMAIN, &bind);
 	if ((int)notify.port < 0)
 		err(1, "event channel");
-	for (i = 0; *(volatile RING_IDX *)&ring->req_prod == 0; i++) {
-		if (i == 3000)
-			errx(1, "the front end asks for nothing");
-		usleep(10000);
-	}
-	xen_rmb();
-	asked = ring->ring[0].req;
-	lies[lie].tell();
-	xen_wmb();
-	ring->rsp_prod = done;
-	xen_mb();
-	(void)ioctl(fd, IOCTL_EVTCHN_NOTIFY, &notify);
+	done = ring->rsp_prod;
+	do {
+		for (i = 0; *(volatile RING_IDX *)&ring->req_prod == done; i++) {
+			if (i == 3000)
+				errx(1, "the front end asks for nothing");
+			usleep(10000);
+		}
+		xen_rmb();
+		asked = ring->ring[done & MASK].req;
+		lies[lie].tell();
+		xen_wmb();
+		ring->rsp_prod = done;
+		ring->req_event = done + 1;
+		xen_mb();
+		(void)ioctl(fd, IOCTL_EVTCHN_NOTIFY, &notify);
+	} while (serving);
 	usleep(200000);
 	return (0);
 }
