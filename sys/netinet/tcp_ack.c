@@ -84,7 +84,8 @@ static void
 tcpc_cwnd_grow(struct tcp_conn *t, uint32_t acked)
 {
 	if (t->snd_cwnd < t->snd_ssthresh)
-		t->snd_cwnd += MIN(acked, 2 * t->t_maxseg);
+		/* RFC 3465, 2.2; what was sent as one big segment may be acknowledged as one. */
+		t->snd_cwnd += MIN(acked, MAX(2 * t->t_maxseg, t->t_tsomax));
 	else {
 		t->t_cwndacked += acked;
 		if (t->t_cwndacked >= t->snd_cwnd) {
