@@ -317,6 +317,12 @@ bool	pv_net_is_command(const struct pvq_done *done);
 /* What the device receives is not what it should any more: have pno_set_filter called.  Any context. */
 void	pv_net_refilter(struct pv_net *pn);
 
+/*
+ * Have the interface use an MTU that the other side wants, as ifconfig(8) would.  Between attach and
+ * detach.  May sleep.  EINVAL: it can't be.
+ */
+int	pv_net_set_mtu(struct pv_net *pn, int mtu);
+
 /* The link may have changed: ask pno_link_up.  May sleep. */
 void	pv_net_link_change(struct pv_net *pn);
 

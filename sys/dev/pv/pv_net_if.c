@@ -194,7 +194,7 @@ pv_net_set_flags(struct pv_net *pn)
 	return (error);
 }
 
-static int
+int
 pv_net_set_mtu(struct pv_net *pn, int mtu)
 {
 	u_int cluster;

@@ -36,6 +36,9 @@
  * them, and the back end those that we receive.  An interface has the same number for ever: a back
  * end that offers fewer than the first did is refused.
  *
+ * MTU.  The toolstack's key of that name is followed at work: what it says when it changes
+ * replaces what the administrator has set.
+ *
  * Gaps.  No control ring: its keys are never written, and the back end spreads what we receive as it
  * likes.  XDP headroom is of no use to us.
  */
@@ -55,6 +58,7 @@
 #include <dev/xen/grant_ring.h>
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xenbus.h>
+#include <dev/xen/xenstore.h>
 #include <dev/xen/netfront/netfront_var.h>
 
 /* A frame's bytes that are not its packet's. */
@@ -210,6 +214,15 @@ xn_read_pairs(struct xn_softc *sc, int *pairs)
 	return (0);
 }
 
+/* What the toolstack wants. */
+static u_int
+xn_read_mtu(struct xn_softc *sc)
+{
+	u_int mtu = xenbus_read_option(sc->xn_dev, XENBUS_FRONT, "mtu", sc->xn_max_mtu, ETHERMTU);
+
+	return (mtu < ETHERMIN ? ETHERMTU : mtu);
+}
+
 static int
 xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 {
@@ -228,11 +241,11 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 	/* Without scatter/gather a packet is one request, of one page. */
 	sg = xenbus_feature(dev, "feature-sg");
 	params->pnp_max_frame = sg ? XEN_NETIF_MAX_TX_SIZE : PAGE_SIZE;
-	params->pnp_max_mtu = params->pnp_max_frame - XN_OVERHEAD;
-	params->pnp_mtu = xenbus_read_option(dev, XENBUS_FRONT, "mtu", params->pnp_max_mtu,
-	    ETHERMTU);
-	if (params->pnp_mtu < ETHERMIN)
-		params->pnp_mtu = ETHERMTU;
+	params->pnp_max_mtu = sc->xn_max_mtu = params->pnp_max_frame - XN_OVERHEAD;
+	params->pnp_mtu = xn_read_mtu(sc);
+	/* An interface keeps its own, until the key changes. */
+	if (sc->xn_pn == NULL)
+		sc->xn_mtu = params->pnp_mtu;
 	error = xn_read_pairs(sc, &params->pnp_npairs);
 	if (error != 0)
 		return (error);
@@ -473,6 +486,23 @@ xn_sysctl(struct xn_softc *sc)
 	    CTLFLAG_RD, &sc->xn_ngroups, 0, "Groups that it was told of");
 }
 
+static void
+xn_mtu_changed(struct xenstore_watch *w, const char *path __unused)
+{
+	struct xn_softc *sc = w->xw_arg;
+	u_int mtu = xn_read_mtu(sc);
+	int error;
+
+	/* The first call only says that the watch is set. */
+	if (mtu == sc->xn_mtu)
+		return;
+	sc->xn_mtu = mtu;
+	error = pv_net_set_mtu(sc->xn_pn, mtu);
+	if (error != 0)
+		device_printf(sc->xn_dev, "can't have the MTU of %u that the toolstack wants (error "
+		    "%d)\n", mtu, error);
+}
+
 /* The first back end: an interface for it. */
 static int
 xn_appear(struct xn_softc *sc)
@@ -486,6 +516,12 @@ xn_appear(struct xn_softc *sc)
 	}
 	sc->xn_attached = true;
 	xn_sysctl(sc);
+	sc->xn_mtu_watch.xw_changed = xn_mtu_changed;
+	sc->xn_mtu_watch.xw_arg = sc;
+	error = xenstore_watch_add(&sc->xn_mtu_watch, xenbus_get_node(sc->xn_dev), "mtu");
+	if (error != 0)
+		device_printf(sc->xn_dev, "no watch (error %d): the MTU stays as it is when the "
+		    "toolstack changes it\n", error);
 	return (0);
 }
 
@@ -556,6 +592,7 @@ xn_detach(device_t dev)
 
 	/* stop and release are behind us then. */
 	xenbus_leave(dev);
+	xenstore_watch_remove(&sc->xn_mtu_watch);
 	if (sc->xn_attached)
 		pv_net_detach(sc->xn_pn);
 	sc->xn_attached = false;

@@ -12,6 +12,7 @@
 #define	_DEV_XEN_NETFRONT_NETFRONT_VAR_H_
 
 #include <dev/xen/xen_var.h>
+#include <dev/xen/xenstore.h>
 #include <xen/io/netif.h>
 
 struct pvq;
@@ -89,6 +90,9 @@ struct xn_softc {
 	bool			 xn_carrier;	/* and says that there is a link */
 	bool			 xn_split;	/* an event channel for each ring */
 	u_int			 xn_offloads;	/* PV_NET_*, as agreed */
+	u_int			 xn_max_mtu;
+	u_int			 xn_mtu;	/* that the toolstack last wanted */
+	struct xenstore_watch	 xn_mtu_watch;
 	uint64_t		 xn_connects;
 	/* Groups: netfront_filter.c. */
 	bool			 xn_mcast_control; /* the back end can filter by them, and stop it */
