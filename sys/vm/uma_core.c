@@ -55,7 +55,7 @@
 #include <vm/uma_dbg.h>
 #include <vm/uma_private.h>
 
-#define	BUCKET_BYTES	16384	/* of items in a bucket, at most */
+#define	BUCKET_BYTES	65536	/* of items in a bucket, at most */
 
 static const struct {
 	int		entries;

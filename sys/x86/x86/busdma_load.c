@@ -347,6 +347,26 @@ reserve_for_load(bus_dma_tag_t dmat, bus_dmamap_t map, const struct load_memory 
 }
 
 /*
+ * What most loads are: a piece of one page, that every device reaches and that makes one segment of its
+ * own.  False if it is something else.
+ */
+static bool
+load_piece(bus_dma_tag_t dmat, vm_paddr_t pa, bus_size_t len, bus_dma_segment_t *segs, int *segp)
+{
+	const struct bus_dma_tag_common *tag = &dmat->common;
+	int n = *segp + 1;
+
+	if (dmat->could_bounce || tag->boundary != 0 || len - 1 >= PAGE_SIZE - (pa & PAGE_MASK) ||
+	    len > tag->maxsegsz || (u_int)n >= tag->nsegments ||
+	    (n > 0 && segs[n - 1].ds_addr + segs[n - 1].ds_len == pa))
+		return (false);
+	segs[n].ds_addr = pa;
+	segs[n].ds_len = len;
+	*segp = n;
+	return (true);
+}
+
+/*
  * Load one run of memory behind what is in segs already.
  */
 static int
@@ -380,9 +400,12 @@ static int
 bounce_load_buffer(bus_dma_tag_t dmat, bus_dmamap_t map, void *buf, bus_size_t len,
     struct pmap *pmap, int flags, bus_dma_segment_t *segs, int *segp)
 {
-	struct load_memory lm = { .va = (vm_offset_t)buf };
+	struct load_memory lm;
 
 	KASSERT(pmap == kernel_pmap, ("%s: user addresses", __func__));
+	if (segs != NULL && load_piece(dmat, pmap_kextract((vm_offset_t)buf), len, segs, segp))
+		return (0);
+	lm = (struct load_memory){ .va = (vm_offset_t)buf };
 	return (load_run(dmat, map, &lm, len, flags, segs, segp));
 }
 
