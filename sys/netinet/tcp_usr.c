@@ -104,6 +104,24 @@ tcpc_accept(struct tcp_conn *l, sbintime_t timeout, struct tcp_conn **tp)
 	return (0);
 }
 
+/* Room for so much data: in large clusters as long as there are, for each piece costs all the way. */
+static struct mbuf *
+tcpc_room(size_t len)
+{
+	struct mbuf *m, *first = NULL, **tail = &first;
+
+	for (; len >= MJUM16BYTES; len -= MJUM16BYTES) {
+		m = m_getjcl(M_NOWAIT, MT_DATA, 0, MJUM16BYTES);
+		if (m == NULL)
+			break;
+		*tail = m;
+		tail = &m->m_next;
+	}
+	if (len > 0)
+		*tail = m_getm2(NULL, len, M_WAITOK, MT_DATA, 0);
+	return (first);
+}
+
 /* A chain with a copy of the data; NULL without memory. */
 static struct mbuf *
 tcpc_copy_in(const uint8_t *data, size_t len)
@@ -111,7 +129,7 @@ tcpc_copy_in(const uint8_t *data, size_t len)
 	struct mbuf *m, *seg;
 	size_t n;
 
-	m = m_getm2(NULL, len, M_WAITOK, MT_DATA, 0);
+	m = tcpc_room(len);
 	for (seg = m; seg != NULL && len > 0; seg = seg->m_next) {
 		n = MIN(len, (size_t)M_TRAILINGSPACE(seg));
 		memcpy(mtod(seg, uint8_t *), data, n);
