@@ -14,6 +14,7 @@
 
 #include <sys/param.h>
 #include <sys/systm.h>
+#include <sys/endian.h>
 #include <sys/mbuf.h>
 #include <sys/proc.h>
 #include <sys/socket.h>
@@ -27,6 +28,7 @@
 #include <kern/console.h>
 #include <net/if_tree.h>
 
+#define	PKTGEN_LOOK		64	/* frames from one look for ^C to the next */
 #define	ETHERTYPE_EXPERIMENT	0x88b5	/* IEEE 802, Local Experimental Ethertype 1 */
 
 struct pktgen {
@@ -54,26 +56,29 @@ pktgen_source(struct pktgen *pg)
 	return (if_foreach_lladdr(pg->pg_ifp, pktgen_copy_address, pg->pg_src) > 0);
 }
 
-/* A frame, in as many clusters as it takes. */
+/* A frame, in as many clusters as it takes, with room for what a driver puts before it. */
 static struct mbuf *
 pktgen_frame(const struct pktgen *pg, uint32_t number)
 {
-	struct ether_header eh;
+	struct ether_header *eh;
 	struct mbuf *m;
-	uint32_t net;
 
-	m = m_getm2(NULL, pg->pg_size, M_WAITOK, MT_DATA, M_PKTHDR);
+	if (max_linkhdr + pg->pg_size <= MCLBYTES)
+		m = m_get2(max_linkhdr + pg->pg_size, M_WAITOK, MT_DATA, M_PKTHDR);
+	else
+		m = m_getm2(NULL, max_linkhdr + pg->pg_size, M_WAITOK, MT_DATA, M_PKTHDR);
+	m->m_data += max_linkhdr;
 	m->m_pkthdr.len = 0;
 	for (struct mbuf *n = m; n != NULL; n = n->m_next) {
 		n->m_len = MIN(M_TRAILINGSPACE(n), pg->pg_size - m->m_pkthdr.len);
 		m->m_pkthdr.len += n->m_len;
 	}
-	memcpy(eh.ether_dhost, pg->pg_dst, ETHER_ADDR_LEN);
-	memcpy(eh.ether_shost, pg->pg_src, ETHER_ADDR_LEN);
-	eh.ether_type = htons(ETHERTYPE_EXPERIMENT);
-	m_copyback(m, 0, sizeof(eh), (c_caddr_t)&eh);
-	net = htonl(number);
-	m_copyback(m, sizeof(eh), sizeof(net), (c_caddr_t)&net);
+	/* The first mbuf has room for both. */
+	eh = mtod(m, struct ether_header *);
+	memcpy(eh->ether_dhost, pg->pg_dst, ETHER_ADDR_LEN);
+	memcpy(eh->ether_shost, pg->pg_src, ETHER_ADDR_LEN);
+	eh->ether_type = htons(ETHERTYPE_EXPERIMENT);
+	be32enc(eh + 1, number);
 	return (m);
 }
 
@@ -89,7 +94,7 @@ pktgen_run(struct pktgen *pg)
 	uint64_t sent = 0;
 	int error;
 
-	while (sent < pg->pg_count && !cmd_interrupted()) {
+	while (sent < pg->pg_count && (sent % PKTGEN_LOOK != 0 || !cmd_interrupted())) {
 		m = pktgen_frame(pg, sent);
 		NET_EPOCH_ENTER(et);
 		error = if_transmit(pg->pg_ifp, m);
@@ -97,6 +102,8 @@ pktgen_run(struct pktgen *pg)
 		if (error == ENOBUFS) {
 			pg->pg_full++;
 			pause("pktgen", 1);
+			if (cmd_interrupted())
+				break;
 		} else if (error != 0)
 			return (cmd_err("pktgen", error, "%s", if_name(pg->pg_ifp)));
 		else
