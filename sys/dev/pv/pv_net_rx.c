@@ -14,6 +14,10 @@
  *	     ^                                       |
  *	     +--- buffer without mbuf  <-------------+---> the same mbuf again (copied or recycled)
  *
+ * Size.  What a frame of 64 KB costs is paid by the buffer.  So while there are frames that need
+ * several buffers, new ones are of 16 KB, or of a page if there are none of those; that ends when a
+ * ring's worth of frames was smaller.
+ *
  * Memory shortage.  When no cluster can be had the ring runs with fewer buffers, and a
  * callout tries again. Below a floor, a quarter of the ring, buffers that come back are
  * posted again and their frames dropped: the ring never runs dry, so that there is always a
@@ -102,18 +106,37 @@ pv_net_rx_unload(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 	buf->prb_nsegs = 0;
 }
 
+/* An mbuf with a cluster, of the size that the layout has or, while large frames come, a larger one. */
+static struct mbuf *
+pv_net_rx_getcl(const struct pv_net_rxq *rxq, u_int *size)
+{
+	static const u_int large[] = { MJUM16BYTES, MJUMPAGESIZE };
+	u_int cluster = rxq->prq_pn->pn_rx_cluster, i;
+	struct mbuf *m;
+
+	for (i = 0; rxq->prq_large > 0 && i < nitems(large) && large[i] > cluster; i++) {
+		m = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, large[i]);
+		if (m != NULL) {
+			*size = large[i];
+			return (m);
+		}
+	}
+	*size = cluster;
+	return (m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, cluster));
+}
+
 static int
 pv_net_rx_newmbuf(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 {
-	struct pv_net *pn = rxq->prq_pn;
+	u_int pad = rxq->prq_pn->pn_rx_pad, size;
 	struct mbuf *m;
 	int error;
 
-	m = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, pn->pn_rx_cluster);
+	m = pv_net_rx_getcl(rxq, &size);
 	if (m == NULL)
 		return (ENOBUFS);
-	m->m_data += pn->pn_rx_pad;
-	m->m_len = m->m_pkthdr.len = pn->pn_rx_cluster - pn->pn_rx_pad;
+	m->m_data += pad;
+	m->m_len = m->m_pkthdr.len = size - pad;
 	buf->prb_mbuf = m;
 	error = pv_net_rx_load(rxq, buf);
 	if (error != 0) {
@@ -127,7 +150,7 @@ pv_net_rx_newmbuf(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 static int
 pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
 {
-	struct pvq_chain chains[PV_NET_BATCH], *pc;
+	struct pvq_chain *chains = rxq->prq_chains, *pc;
 	struct pv_net_rxbuf *buf;
 	bool starved = false;
 	int n, slots = 0;
@@ -295,6 +318,10 @@ pv_net_rx_finish(struct pv_net_rxq *rxq, struct mbuf ***tailp)
 		pv_net_rx_forget(rxq);
 		return;
 	}
+	if (m->m_pkthdr.len > pn->pn_rx_cluster)
+		rxq->prq_large = rxq->prq_nbufs;
+	else if (rxq->prq_large > 0)
+		rxq->prq_large--;
 	m->m_pkthdr.rcvif = pn->pn_ifp;
 	if (rxq->prq_hash_type != 0) {
 		m->m_pkthdr.flowid = rxq->prq_hash;
@@ -395,8 +422,8 @@ static int
 pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 {
 	struct pv_net *pn = rxq->prq_pn;
-	struct pv_net_rxhdr hdrs[PV_NET_BATCH];
-	struct pvq_done done[PV_NET_BATCH];
+	struct pv_net_rxhdr *hdrs = rxq->prq_hdrs;
+	struct pvq_done *done = rxq->prq_done;
 	struct pv_net_rxbuf *buf;
 	int i, n;
 

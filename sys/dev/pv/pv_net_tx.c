@@ -9,8 +9,8 @@
  *
  *	if_transmit -> buf_ring -> batch of chains -> pvq ... -> completed: mbufs are freed
  *
- * Who comes to if_transmit puts the packet into the buf_ring and, if nobody else is at it,
- * drains the ring into the queue; if somebody is, a task does it after him.
+ * Who comes to if_transmit and finds nobody else at it gives his packet, and what is in the ring, to
+ * the queue; if somebody is at it, the packet goes into the buf_ring, and a task drains that after him.
  *
  * Notifications.  The first packet after a pause is told at once.  Within PV_NET_KICK_QUIET
  * of the last kick, packets are part of a burst: one kick for pnp_tx_kick of them, or as soon
@@ -55,6 +55,7 @@
 #include <dev/pv/pv_net_var.h>
 
 #define	PV_NET_KICK_QUIET	(200 * SBT_1US)	/* a pause longer than this ends a burst */
+#define	PV_NET_LOOK		4	/* packets of a burst from one look at the clock to the next */
 #define	PV_NET_TX_TIMER		(10 * SBT_1MS)	/* longest that a kick or a completion waits */
 
 /* Seconds without a completion after which the device is reset. */
@@ -65,7 +66,7 @@ static u_int
 pv_net_tx_reclaim(struct pv_net_txq *txq)
 {
 	struct pv_net *pn = txq->ptq_pn;
-	struct pvq_done done[PV_NET_BATCH];
+	struct pvq_done *done = txq->ptq_done;
 	struct pv_net_txbuf *buf;
 	u_int total = 0;
 	int i, n;
@@ -215,6 +216,12 @@ pv_net_tx_notify(struct pv_net_txq *txq)
 
 	if (txq->ptq_unkicked == 0)
 		return;
+	/* The time is looked at now and then: a burst is soon over, and the clock is dear. */
+	if (txq->ptq_flushing && txq->ptq_unkicked % PV_NET_LOOK != 0 &&
+	    txq->ptq_unkicked < txq->ptq_pn->pn_params.pnp_tx_kick) {
+		txq->ptq_stats.held_kicks++;
+		return;
+	}
 	now = sbinuptime();
 	if (txq->ptq_unkicked >= txq->ptq_pn->pn_params.pnp_tx_kick ||
 	    now - txq->ptq_kicked > PV_NET_KICK_QUIET) {
@@ -284,32 +291,38 @@ pv_net_tx_tap(if_t ifp, struct mbuf *m, u_int hdrlen, const struct pv_net_offloa
 	m->m_pkthdr.len += hdrlen;
 }
 
-/* The next packet to be sent: a segment of the last one, or what the buf_ring has. */
+/*
+ * The next packet to be sent: the first of the list, which it leaves, or what the buf_ring has, where
+ * it stays until pv_net_tx_advance().
+ */
 static struct mbuf *
-pv_net_tx_peek(struct pv_net_txq *txq)
+pv_net_tx_peek(struct pv_net_txq *txq, bool *listed)
 {
-	struct mbuf *m = txq->ptq_split;
+	struct mbuf *m = txq->ptq_list;
 
-	return (m != NULL ? m : drbr_peek(txq->ptq_pn->pn_ifp, txq->ptq_ring));
+	*listed = m != NULL;
+	if (m == NULL)
+		return (drbr_peek(txq->ptq_pn->pn_ifp, txq->ptq_ring));
+	txq->ptq_list = m->m_nextpkt;
+	m->m_nextpkt = NULL;
+	return (m);
 }
 
 /* It was taken. */
 static void
-pv_net_tx_advance(struct pv_net_txq *txq, bool split, struct mbuf *next)
+pv_net_tx_advance(struct pv_net_txq *txq, bool listed)
 {
-	if (split)
-		txq->ptq_split = next;
-	else
+	if (!listed)
 		drbr_advance(txq->ptq_pn->pn_ifp, txq->ptq_ring);
 }
 
 /* It was not, and may be another mbuf now. */
 static void
-pv_net_tx_putback(struct pv_net_txq *txq, bool split, struct mbuf *next, struct mbuf *m)
+pv_net_tx_putback(struct pv_net_txq *txq, bool listed, struct mbuf *m)
 {
-	if (split) {
-		m->m_nextpkt = next;
-		txq->ptq_split = m;
+	if (listed) {
+		m->m_nextpkt = txq->ptq_list;
+		txq->ptq_list = m;
 	} else
 		drbr_putback(txq->ptq_pn->pn_ifp, txq->ptq_ring, m);
 }
@@ -330,8 +343,8 @@ pv_net_tx_software(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload
 		return (m);
 	}
 	txq->ptq_stats.soft_tso += m != NULL;
-	/* Of segments, none is split again: the list was empty. */
-	txq->ptq_split = m;
+	/* Segments are not split again, and what else is split was alone: the list is empty. */
+	txq->ptq_list = m;
 	return (NULL);
 }
 
@@ -372,31 +385,27 @@ pv_net_tx_next(struct pv_net_txq *txq)
 	struct pv_net_txhdr *hdr = &txq->ptq_txhdrs[txq->ptq_n];
 	if_t ifp = txq->ptq_pn->pn_ifp;
 	struct pv_net_txbuf *buf;
-	struct mbuf *m, *next = NULL;
-	bool split = txq->ptq_split != NULL;
+	struct mbuf *m;
+	bool listed;
 	u_int len;
 	int error;
 
-	m = pv_net_tx_peek(txq);
+	m = pv_net_tx_peek(txq, &listed);
 	if (m == NULL)
 		return (false);
-	if (split) {
-		next = m->m_nextpkt;
-		m->m_nextpkt = NULL;
-	}
 	m = pv_net_tx_prepare(txq, m, &hdr->pth_offload);
 	if (m == NULL) {
-		pv_net_tx_advance(txq, split, next);
+		pv_net_tx_advance(txq, listed);
 		return (true);
 	}
 	len = m->m_pkthdr.len;
 	error = pv_net_tx_encap(txq, &m);
 	if (error == ENOSPC) {
-		pv_net_tx_putback(txq, split, next, m);
+		pv_net_tx_putback(txq, listed, m);
 		txq->ptq_full = true;
 		return (false);
 	}
-	pv_net_tx_advance(txq, split, next);
+	pv_net_tx_advance(txq, listed);
 	if (error != 0) {
 		m_freem(m);
 		return (true);
@@ -430,7 +439,7 @@ pv_net_tx_wait(struct pv_net_txq *txq)
 static bool
 pv_net_tx_waiting(const struct pv_net_txq *txq)
 {
-	return (txq->ptq_split != NULL || !buf_ring_empty(txq->ptq_ring));
+	return (txq->ptq_list != NULL || !buf_ring_empty(txq->ptq_ring));
 }
 
 static void pv_net_tx_timer(void *arg);
@@ -451,10 +460,10 @@ pv_net_tx_move(struct pv_net_txq *txq)
 	struct pv_net *pn = txq->ptq_pn;
 	struct pv_net_txq *to = &pn->pn_txqs[txq->ptq_id % pn->pn_pairs];
 	struct mbuf *m;
+	bool listed;
 
-	while ((m = pv_net_tx_peek(txq)) != NULL) {
-		pv_net_tx_advance(txq, txq->ptq_split != NULL, m->m_nextpkt);
-		m->m_nextpkt = NULL;
+	while ((m = pv_net_tx_peek(txq, &listed)) != NULL) {
+		pv_net_tx_advance(txq, listed);
 		if (drbr_enqueue(pn->pn_ifp, to->ptq_ring, m) != 0)
 			atomic_add_64(&txq->ptq_stats.queue_drops, 1);
 		txq->ptq_stats.moved++;
@@ -612,6 +621,27 @@ pv_net_tx_select(struct pv_net *pn, const struct mbuf *m)
 	return (&pn->pn_txqs[curcpu % n]);
 }
 
+static int
+pv_net_tx_enqueue(struct pv_net_txq *txq, struct mbuf *m)
+{
+	int error;
+
+	error = drbr_enqueue(txq->ptq_pn->pn_ifp, txq->ptq_ring, m);
+	if (error != 0)
+		atomic_add_64(&txq->ptq_stats.queue_drops, 1);
+	return (error);
+}
+
+/* With nobody before it, a packet need not take the way by the ring. */
+static int
+pv_net_tx_enqueue_locked(struct pv_net_txq *txq, struct mbuf *m)
+{
+	if (pv_net_tx_waiting(txq))
+		return (pv_net_tx_enqueue(txq, m));
+	txq->ptq_list = m;
+	return (0);
+}
+
 int
 pv_net_transmit(if_t ifp, struct mbuf *m)
 {
@@ -624,14 +654,14 @@ pv_net_transmit(if_t ifp, struct mbuf *m)
 		return (ENETDOWN);
 	}
 	txq = pv_net_tx_select(pn, m);
-	error = drbr_enqueue(ifp, txq->ptq_ring, m);
-	if (error != 0)
-		atomic_add_64(&txq->ptq_stats.queue_drops, 1);
 	if (mtx_trylock(&txq->ptq_mtx)) {
+		error = pv_net_tx_enqueue_locked(txq, m);
 		pv_net_tx_run(txq);
 		mtx_unlock(&txq->ptq_mtx);
-	} else
+	} else {
+		error = pv_net_tx_enqueue(txq, m);
 		taskqueue_enqueue(txq->ptq_tq, &txq->ptq_task);
+	}
 	return (error);
 }
 
@@ -641,8 +671,8 @@ pv_net_tx_flush_ring(struct pv_net_txq *txq)
 	struct mbuf *m;
 
 	mtx_assert(&txq->ptq_mtx, MA_OWNED);
-	while ((m = txq->ptq_split) != NULL) {
-		txq->ptq_split = m->m_nextpkt;
+	while ((m = txq->ptq_list) != NULL) {
+		txq->ptq_list = m->m_nextpkt;
 		m_freem(m);
 	}
 	while ((m = buf_ring_dequeue_sc(txq->ptq_ring)) != NULL)

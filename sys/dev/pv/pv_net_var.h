@@ -110,6 +110,11 @@ struct pv_net_rxq {
 	struct lro_ctrl		 prq_lro;
 	bool			 prq_lro_ready;
 	bool			 prq_merging;	/* it may hold packets */
+	u_int			 prq_large;	/* this many more buffers are of a page */
+	/* The batch that is being worked on, too large for the stack. */
+	struct pvq_chain	 prq_chains[PV_NET_BATCH];
+	struct pvq_done		 prq_done[PV_NET_BATCH];
+	struct pv_net_rxhdr	 prq_hdrs[PV_NET_BATCH];
 	struct pv_net_rxstats	 prq_stats;
 	char			 prq_name[16];
 };
@@ -138,7 +143,7 @@ struct pv_net_txq {
 	struct buf_ring		*ptq_ring;
 	struct taskqueue	*ptq_tq;	/* packets */
 	struct taskqueue	*ptq_idle_tq;	/* kicks that can wait */
-	struct mbuf		*ptq_split;	/* segments of one packet, before the ring's */
+	struct mbuf		*ptq_list;	/* before the ring's: a packet, or its segments */
 	bus_dma_tag_t		 ptq_tag;
 	bus_dma_tag_t		 ptq_hdr_tag;
 	bus_dmamap_t		 ptq_hdr_map;
@@ -165,6 +170,7 @@ struct pv_net_txq {
 	u_int			 ptq_slots;
 	struct pvq_chain	 ptq_chains[PV_NET_BATCH];
 	struct pv_net_txhdr	 ptq_txhdrs[PV_NET_BATCH];
+	struct pvq_done		 ptq_done[PV_NET_BATCH];	/* completions being collected */
 	char			 ptq_name[16];
 };
 
