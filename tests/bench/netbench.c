@@ -8,7 +8,7 @@
  * The Linux side of tools/benchnet: in the Linux guest that ours is compared with, and on the host that
  * both talk to.
  *
- *	netbench frames INTERFACE SIZE COUNT	send frames of an unknown type, as fast as can be
+ *	netbench frames INTERFACE SIZE COUNT	send frames of an unknown type, fast
  *	netbench send HOST PORT BYTES		connect (again and again, for a minute) and send
  *	netbench take PORT BYTES		take a connection and so many bytes of it
  *
