@@ -87,7 +87,8 @@ bench: .PHONY
 	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all
 	@${.CURDIR}/tools/bench
 	@${.CURDIR}/tools/benchmigrate
-	@${.CURDIR}/tools/benchnet; net=$$?; ${.CURDIR}/tools/benchxen && exit $$net
+	@${.CURDIR}/tools/benchnet; net=$$?; ${.CURDIR}/tools/benchxen && \
+	    ${.CURDIR}/tools/benchxn && exit $$net
 
 lint: .PHONY bootstrap
 	@${.CURDIR}/tools/lint
