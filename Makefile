@@ -85,10 +85,8 @@ test: .PHONY testkernels ktest hosted
 
 bench: .PHONY
 	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all
-	@${.CURDIR}/tools/bench
-	@${.CURDIR}/tools/benchmigrate
-	@${.CURDIR}/tools/benchnet; net=$$?; ${.CURDIR}/tools/benchxen && \
-	    ${.CURDIR}/tools/benchxn && exit $$net
+	@status=0; for b in bench benchmigrate benchnet benchxen benchxn benchsuspend; do \
+	    ${.CURDIR}/tools/$$b || status=1; done; exit $$status
 
 lint: .PHONY bootstrap
 	@${.CURDIR}/tools/lint
