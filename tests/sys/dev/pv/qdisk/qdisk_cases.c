@@ -238,7 +238,7 @@ qd_settle_waits_for_what_is_in_flight(struct qd_softc *sc)
 static void
 qd_resets_blame_and_suspends_do_not(struct qd_softc *sc)
 {
-	u_int i;
+	u_int i, puts;
 
 	qd_begin(sc, 2, 8, 8);
 	W(sc, 0, 0);
@@ -249,9 +249,12 @@ qd_resets_blame_and_suspends_do_not(struct qd_softc *sc)
 	QD_EQ(sc, sc->qd_ends[0], -1);
 	for (i = 0; i < 4; i++) {
 		QD_EQ(sc, sc->qd_ends[0], -1);
+		puts = sc->qd_nlog;
 		pv_blk_reset(&sc->qd_blk, 0);
+		/* Over is a reset when the request was put once more, or has ended. */
 		while (sc->qd_stops < i + 1 ||
-		    (sc->qd_blk.blk_flags & PVB_RESETTING) != 0)
+		    (sc->qd_blk.blk_flags & PVB_RESETTING) != 0 ||
+		    (sc->qd_nlog == puts && sc->qd_ends[0] == -1))
 			pause("qdisk", 1);
 	}
 	QD_EQ(sc, sc->qd_ends[0], EIO);
