@@ -11,8 +11,8 @@
  *
  * out: when QEMU ends, FILE holds one decimal number, the instructions executed by all CPUs.
  * live: FILE holds the number at any time, as eight bytes of the host's order.
- * profile: when QEMU ends, FILE has a line for each instruction that was executed, its address and
- * how often, in hexadecimal and decimal.
+ * profile: at any time, FILE holds how often each instruction was executed: pairs of its address and the
+ * number, of eight bytes each in the host's order, in no order; those of number 0 mean nothing.
  *
  * A halted CPU executes none, so that idle time does not count.  A repeated string instruction counts
  * once for each repetition.  The interface is that of QEMU 7.2's plugin API version 1, of which the few
@@ -58,7 +58,7 @@ struct place {
 static uint64_t counted;
 static uint64_t *instructions = &counted;
 static struct place *places;
-static char out_path[4096], profile_path[4096];
+static char out_path[4096];
 
 /* Where an instruction is counted; all that find no room share one place. */
 static struct place *
@@ -97,18 +97,6 @@ translated(plugin_id id, struct qemu_plugin_tb *tb)
 }
 
 static void
-write_profile(FILE *out)
-{
-	unsigned i;
-
-	for (i = 0; i <= PLACES; i++) {
-		if (places[i].count != 0)
-			fprintf(out, "%jx %ju\n", (uintmax_t)places[i].address,
-			    (uintmax_t)places[i].count);
-	}
-}
-
-static void
 at_exit(plugin_id id, void *arg)
 {
 	FILE *out;
@@ -119,27 +107,20 @@ at_exit(plugin_id id, void *arg)
 		fprintf(out, "%ju\n", (uintmax_t)*instructions);
 		fclose(out);
 	}
-	if (places != NULL && (out = fopen(profile_path, "w")) != NULL) {
-		write_profile(out);
-		fclose(out);
-	}
 }
 
-/* Count in a file that others can look at. */
-static bool
-count_live(const char *path)
+/* So much memory, zero, that is a file which others can look at; NULL if it can't be made. */
+static void *
+live_file(const char *path, size_t size)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
 	void *p = MAP_FAILED;
 
-	if (fd != -1 && ftruncate(fd, sizeof(counted)) == 0)
-		p = mmap(NULL, sizeof(counted), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (fd != -1 && ftruncate(fd, size) == 0)
+		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (fd != -1)
 		close(fd);
-	if (p == MAP_FAILED)
-		return (false);
-	instructions = p;
-	return (true);
+	return (p == MAP_FAILED ? NULL : p);
 }
 
 EXPORT int	qemu_plugin_install(plugin_id, const struct qemu_info *, int, char **);
@@ -154,13 +135,13 @@ qemu_plugin_install(plugin_id id, const struct qemu_info *info, int argc, char *
 		if (strncmp(argv[i], "out=", 4) == 0)
 			snprintf(out_path, sizeof(out_path), "%s", argv[i] + 4);
 		else if (strncmp(argv[i], "live=", 5) == 0)
-			good = good && count_live(argv[i] + 5);
+			instructions = live_file(argv[i] + 5, sizeof(counted));
 		else if (strncmp(argv[i], "profile=", 8) == 0) {
-			snprintf(profile_path, sizeof(profile_path), "%s", argv[i] + 8);
-			places = calloc(PLACES + 1, sizeof(*places));
+			places = live_file(argv[i] + 8, (PLACES + 1) * sizeof(*places));
 			good = good && places != NULL;
 		} else
 			good = false;
+		good = good && instructions != NULL;
 	}
 	if (!good) {
 		fprintf(stderr, "insncount: out=FILE, live=FILE or profile=FILE is wrong\n");
