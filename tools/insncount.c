@@ -11,8 +11,8 @@
  *
  * out: when QEMU ends, FILE holds one decimal number, the instructions executed by all CPUs.
  * live: FILE holds the number at any time, as eight bytes of the host's order.
- * profile: at any time, FILE holds how often each instruction was executed: pairs of its address and the
- * number, of eight bytes each in the host's order, in no order; those of number 0 mean nothing.
+ * profile: at any time, FILE holds how often each instruction was executed: pairs of its address and
+ * the number, of eight bytes each in the host's order, in no order; those of number 0 mean nothing.
  *
  * A halted CPU executes none, so that idle time does not count.  A repeated string instruction counts
  * once for each repetition.  The interface is that of QEMU 7.2's plugin API version 1, of which the few
