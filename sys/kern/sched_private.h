@@ -72,6 +72,9 @@ void	rwe_assert(const struct lock_object *lo, const volatile uintptr_t *word, in
 void	sched_iwait(struct thread *td);
 bool	sched_iwakeup(struct thread *td);
 
+/* Whether this CPU, which runs its idle thread with interrupts off, may wait for one. */
+bool	sched_may_halt(void);
+
 void	thread_reap(void);
 
 /* A process without threads, on allproc (kern_thread.c); its last thread's end frees it. */

@@ -15,8 +15,9 @@
  * Who runs a thread that became ready: the CPU that made it ready, if the thread is better than
  * what runs there; else an idle CPU, which is sent an IPI; else a CPU that runs something worse.
  * idle_cpus holds the CPUs whose idle thread runs and that were not sent an IPI yet.  It changes
- * under sched_lock only, and an idle CPU looks at the queues after it entered itself and again,
- * with interrupts off, before it halts: a wake-up is seen by one or the other.
+ * under sched_lock only, and an idle CPU looks at the queues and for itself in idle_cpus, with
+ * interrupts off, before it halts (sched_may_halt()): who finds an idle CPU that is not in the set
+ * need not send an IPI, as that CPU does not halt before it has looked again.
  *
  * Time slice.  sched_clock() counts ticks.  At the end of its slice a thread goes behind its
  * equals, and one of the time-sharing class that used up a whole slice without sleeping sinks to
@@ -624,6 +625,17 @@ sched_iwakeup(struct thread *td)
 	} else
 		thread_unlock(td);
 	return (waits);
+}
+
+/*
+ * Not while an IPI may have been sent that ended nothing: another CPU can have taken the thread that
+ * it was for, and nobody sends a second one to a CPU that left idle_cpus.
+ */
+bool
+sched_may_halt(void)
+{
+	return (!sched_runnable() && curthread->td_owepreempt == 0 &&
+	    CPU_ISSET(PCPU_GET(cpuid), &idle_cpus));
 }
 
 /* The idle thread of each CPU. */

@@ -40,10 +40,6 @@ void	ipi_handle(u_int vector, struct trapframe *frame);
  */
 int	cpu_sleep(int (*sleep)(vm_paddr_t waking, void *arg), void *arg);
 
-/* pc_monitorbuf.idle_state: cpu_idle() sleeps as long as it finds its own IDLE_SLEEPING there. */
-#define	IDLE_RUNNING	0
-#define	IDLE_SLEEPING	1
-
 /* The interrupt controllers' part of the MADT (madt.c). */
 vm_paddr_t madt_lapic_address(void);
 void	madt_setup_io(void);

@@ -29,6 +29,7 @@
 #include <machine/vmparam.h>
 
 #include <kern/panic_exit.h>
+#include <kern/sched_private.h>
 #include <x86/x86/acpi_tables.h>
 #include <x86/x86/apic_private.h>
 #include <x86/xen/xen_kernel.h>
@@ -50,8 +51,8 @@ struct cpu_ops cpu_ops = { .cpu_init = NULL, .cpu_resume = NULL };
  * don't bother with the clock, as it won't be long.
  *
  * Interrupts that bring no work, such as the clock's, don't end the sleep, since
- * cpu_activeclock() would make the clock tick again.  An IPI does: the scheduler has taken this
- * processor for awake when it sent one, even if another one got the work since.
+ * cpu_activeclock() would make the clock tick again.  An IPI of the scheduler does, even if another
+ * processor got the work since (sched_may_halt()).
  *
  * The check for work is made with interrupts off, and sti takes effect only after the hlt behind
  * it has begun (SDM 2B, STI): an interrupt that makes a thread runnable after the check ends the
@@ -60,25 +61,19 @@ struct cpu_ops cpu_ops = { .cpu_init = NULL, .cpu_resume = NULL };
 void
 cpu_idle(int busy)
 {
-	struct thread *td = curthread;
-	int *state = &PCPU_PTR(monitorbuf)->idle_state;
-
 	if (!busy) {
 		critical_enter();
 		cpu_idleclock();
 	}
-	atomic_store_int(state, IDLE_SLEEPING);
 	for (;;) {
 		disable_intr();
-		if (sched_runnable() || td->td_owepreempt ||
-		    atomic_load_int(state) != IDLE_SLEEPING)
+		if (!sched_may_halt())
 			break;
 		__asm __volatile("sti; hlt" ::: "memory");
 		if (busy)
 			break;
 	}
 	enable_intr();
-	atomic_store_int(state, IDLE_RUNNING);
 	if (!busy) {
 		cpu_activeclock();
 		critical_exit();

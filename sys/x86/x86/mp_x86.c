@@ -138,8 +138,7 @@ ipi_bitmap(struct trapframe *frame)
 	td->td_intr_nesting_level++;
 	oldframe = td->td_intr_frame;
 	td->td_intr_frame = frame;
-	if (bits & (1 << IPI_PREEMPT | 1 << IPI_AST))
-		atomic_store_int(&PCPU_PTR(monitorbuf)->idle_state, IDLE_RUNNING);
+	/* IPI_AST is there to end a hlt only. */
 	if (bits & (1 << IPI_PREEMPT))
 		sched_preempt(td);
 	if (bits & (1 << IPI_HARDCLOCK))
