@@ -19,6 +19,10 @@
  * Once event channels are set up the module stays: Xen has been given memory that it does not give
  * back, and other domains may have more of it mapped.
  *
+ * Attaching needs all CPUs to run.  A module that the loader brought comes before them in a kernel that
+ * starts them after its devices (without "options EARLY_AP_STARTUP"): then xen0 is added once they
+ * do.
+ *
  * A FreeBSD kernel with "options XENHVM" has all of this built in, and then this module leaves Xen
  * alone.
  *
@@ -31,6 +35,7 @@
 #include <sys/bus.h>
 #include <sys/malloc.h>
 #include <sys/module.h>
+#include <sys/smp.h>
 #include <sys/sysctl.h>
 
 #include <machine/bus.h>
@@ -41,6 +46,7 @@
 MALLOC_DEFINE(M_XEN, "xen", "Xen");
 
 bool xen_pinned;
+static bool xen_waits;		/* for CPUs */
 
 struct xen_softc {
 	u_int	xen_level;
@@ -94,7 +100,9 @@ xen_identify(driver_t *driver __unused, device_t parent)
 		printf("xen: this kernel has its own Xen support (options XENHVM)\n");
 		return;
 	}
-	(void)BUS_ADD_CHILD(parent, 0, "xen", 0);
+	xen_waits = mp_ncpus > 1 && !smp_started;
+	if (!xen_waits)
+		(void)BUS_ADD_CHILD(parent, 0, "xen", 0);
 }
 
 static int
@@ -204,3 +212,20 @@ static driver_t xen_driver = {
 DRIVER_MODULE(xen, nexus, xen_driver, xen_modevent, NULL);
 MODULE_VERSION(xen, 1);
 MODULE_DEPEND(xen, pv, 1, 1, 1);
+
+static void
+xen_late(void *arg __unused)
+{
+	device_t dev, nexus;
+
+	if (!xen_waits)
+		return;
+	bus_topo_lock();
+	nexus = devclass_get_device(devclass_find("nexus"), 0);
+	dev = BUS_ADD_CHILD(nexus, 0, "xen", 0);
+	if (dev != NULL)
+		(void)device_probe_and_attach(dev);
+	bus_topo_unlock();
+}
+SYSINIT(xen_late, SI_SUB_SMP, SI_ORDER_ANY, xen_late, NULL);
+

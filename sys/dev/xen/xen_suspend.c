@@ -103,6 +103,7 @@ suspend_now(void)
 	if (suspend.sp_cancelled)
 		return;
 	atomic_add_int(&xen_life, 1);
+	xen_platform_resume();
 	suspend_lose("the shared info page", xen_cpu_resume());
 	suspend_lose("event channels", xen_evtchn_resume());
 	suspend_lose("the grant table", xen_gnttab_resume());

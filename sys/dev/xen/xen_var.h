@@ -21,6 +21,10 @@
  *	xen_suspend.c		the end of a domain, and its new life
  *	xen_control.c		what the administrator wants: shutdown, suspension, sysrq
  *	xenbus.c		front ends
+ *
+ * and beside them
+ *
+ *	platform/xen_platform.c	an HVM domain's emulated devices, which have to go
  */
 
 #ifndef _DEV_XEN_XEN_VAR_H_
@@ -123,6 +127,15 @@ void	xen_evtchn_go_on(void);
 
 /* Suspend the domain soon; done() is called when it runs again, in a thread.  Any context. */
 void	xen_suspend_soon(void (*done)(bool cancelled));
+
+/*
+ * The device model emulates devices of that type of a front end ("vbd"), and is to go on with it: they
+ * are not for us.
+ */
+bool	xen_platform_emulates(const char *type);
+
+/* After a suspension, while one CPU runs with interrupts off: unplug what was unplugged. */
+void	xen_platform_resume(void);
 
 /* The kernel moves an upcall's interrupt: bus_remap_intr(9) of the root device. */
 int	xen_upcall_remap(device_t dev, device_t child, u_int irq);

@@ -189,7 +189,7 @@ xenbus_list_all(struct xenbus_softc *sc, struct xenbus_list *list)
 	if (error != 0)
 		return (error == ENOENT ? 0 : error);
 	for (i = 0; i < n && error == 0; i++) {
-		if (strlen(types[i]) < XENBUS_TYPELEN)
+		if (strlen(types[i]) < XENBUS_TYPELEN && !xen_platform_emulates(types[i]))
 			error = xenbus_list_type(sc, list, types[i]);
 	}
 	xenstore_free(types);

@@ -1,0 +1,199 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The platform device of an HVM domain, which is a whole PC: the toolstack gives it each disk and card
+ * twice, as a back end and emulated by a device model.  A kernel that has front ends wants the
+ * emulated ones to go, before it finds them: that is what the device is for.
+ *
+ * Unplugging (Xen's docs/misc/hvm-emulated-unplug).  Done by I/O ports at a fixed place, so that it can
+ * be done before there is a PCI bus.
+ *
+ *	port	read			written
+ *	0x10	magic number, 16 bits	what to unplug, 16 bits; build number, 32 bits
+ *	0x12	version, 8 bits		product number, 16 bits
+ *
+ * From version 1 on the device model wants to know who comes, and may refuse those that it knows to be
+ * broken: then the magic number is gone.
+ *
+ * When.  Before devices are probed, which is possible only if the loader brought this module along
+ * with the kernel.  Later a disk may be in use: then nothing is unplugged, and everything is there
+ * twice, which is said.  What the tunables hw.xen.disable_pv_disks and hw.xen.disable_pv_nics leave
+ * emulated has no front ends, so that there is one driver for it.
+ *
+ * A domain that was saved goes on with another device model, that has everything again.
+ *
+ * The PCI function is there to be seen.  Its interrupt and its memory, which older guests were called
+ * up by and put the grant table in, are not needed: see xen_upcall.c, xen_space_alloc().
+ *
+ * Locking.  None: written before there are other threads.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/kernel.h>
+#include <sys/module.h>
+#include <sys/rman.h>
+#include <sys/sysctl.h>
+
+#include <machine/bus.h>
+#include <machine/cpufunc.h>
+#include <machine/resource.h>
+
+#include <dev/pci/pcivar.h>
+
+#include <dev/xen/xen_hypercall.h>
+#include <dev/xen/xen_var.h>
+
+#define	PLATFORM_PORT		0x10	/* magic number; unplug; build number */
+#define	PLATFORM_PORT_VERSION	0x12	/* version; product number */
+
+#define	PLATFORM_MAGIC		0x49d2
+#define	PLATFORM_PRODUCT	0xffff	/* one without a number of its own */
+#define	PLATFORM_BUILD		1
+
+/* What to unplug. */
+#define	PLATFORM_DISKS		0x1	/* not CD-ROM drives */
+#define	PLATFORM_NICS		0x2
+#define	PLATFORM_NVME		0x8
+
+#define	PLATFORM_PCI_VENDOR	0x5853
+#define	PLATFORM_PCI_DEVICE	0x0001
+
+SYSCTL_DECL(_hw_xen);
+
+static int platform_keep_disks;
+SYSCTL_INT(_hw_xen, OID_AUTO, disable_pv_disks, CTLFLAG_RDTUN, &platform_keep_disks, 0,
+    "In an HVM domain, use emulated disks, not front ends");
+
+static int platform_keep_nics;
+SYSCTL_INT(_hw_xen, OID_AUTO, disable_pv_nics, CTLFLAG_RDTUN, &platform_keep_nics, 0,
+    "In an HVM domain, use emulated network cards, not front ends");
+
+static bool platform_there;	/* this is an HVM domain with a platform device */
+static bool platform_late;	/* too late for unplugging */
+static uint16_t platform_unplugged;
+
+/* Does the device model agree that we unplug something? */
+static bool
+platform_agrees(void)
+{
+
+	if (inb(PLATFORM_PORT_VERSION) >= 1) {
+		outw(PLATFORM_PORT_VERSION, PLATFORM_PRODUCT);
+		outl(PLATFORM_PORT, PLATFORM_BUILD);
+	}
+	return (inw(PLATFORM_PORT) == PLATFORM_MAGIC);
+}
+
+static void
+platform_unplug(uint16_t what)
+{
+
+	if (what == 0)
+		return;
+	if (!platform_agrees()) {
+		printf("xen: the device model refuses to unplug emulated devices\n");
+		return;
+	}
+	outw(PLATFORM_PORT, what);
+	platform_unplugged = what;
+}
+
+static void
+platform_begin(void *arg __unused)
+{
+	uint16_t what = 0;
+
+	/* On a machine without Xen other things are at these ports. */
+	if (xen_cpuid_base() == 0 || inw(PLATFORM_PORT) != PLATFORM_MAGIC)
+		return;
+	platform_there = true;
+	platform_late = !cold;
+	if (platform_keep_disks == 0)
+		what |= PLATFORM_DISKS | PLATFORM_NVME;
+	if (platform_keep_nics == 0)
+		what |= PLATFORM_NICS;
+	if (!platform_late)
+		platform_unplug(what);
+	else if (what != 0)
+		printf("xen: too late to unplug emulated devices: they stay, beside the front ends "
+		    "(xen_load=\"YES\" in loader.conf)\n");
+}
+SYSINIT(xen_platform, SI_SUB_DRIVERS, SI_ORDER_FIRST, platform_begin, NULL);
+
+void
+xen_platform_resume(void)
+{
+
+	platform_unplug(platform_unplugged);
+}
+
+bool
+xen_platform_emulates(const char *type)
+{
+
+	if (!platform_there)
+		return (false);
+	return ((platform_keep_disks != 0 && strcmp(type, "vbd") == 0) ||
+	    (platform_keep_nics != 0 && strcmp(type, "vif") == 0));
+}
+
+static int
+platform_probe(device_t dev)
+{
+
+	if (pci_get_vendor(dev) != PLATFORM_PCI_VENDOR ||
+	    pci_get_device(dev) != PLATFORM_PCI_DEVICE)
+		return (ENXIO);
+	device_set_desc(dev, "Xen platform device");
+	return (BUS_PROBE_DEFAULT);
+}
+
+static int
+platform_sysctl_unplugged(SYSCTL_HANDLER_ARGS)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%s%s%s",
+	    (platform_unplugged & PLATFORM_DISKS) != 0 ? "disks" : "",
+	    (platform_unplugged & PLATFORM_DISKS) != 0 && (platform_unplugged & PLATFORM_NICS) != 0 ?
+	    " " : "", (platform_unplugged & PLATFORM_NICS) != 0 ? "nics" : "");
+	return (SYSCTL_OUT(req, text, strlen(text) + 1));
+}
+
+static int
+platform_attach(device_t dev)
+{
+
+	SYSCTL_ADD_PROC(device_get_sysctl_ctx(dev), SYSCTL_CHILDREN(device_get_sysctl_tree(dev)),
+	    OID_AUTO, "unplugged", CTLTYPE_STRING | CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, 0,
+	    platform_sysctl_unplugged, "A", "Emulated devices that were unplugged");
+	return (0);
+}
+
+static int
+platform_detach(device_t dev __unused)
+{
+
+	return (0);
+}
+
+static device_method_t platform_methods[] = {
+	DEVMETHOD(device_probe, platform_probe),
+	DEVMETHOD(device_attach, platform_attach),
+	DEVMETHOD(device_detach, platform_detach),
+	DEVMETHOD_END
+};
+
+static driver_t platform_driver = {
+	"xen_platform",
+	platform_methods,
+	1
+};
+
+DRIVER_MODULE(xen_platform, pci, platform_driver, NULL, NULL);
