@@ -65,6 +65,7 @@ static const struct xen_part {
 	{ xenstore_init, xenstore_fini },
 	{ xen_suspend_init, xen_suspend_fini },
 	{ xen_control_init, xen_control_fini },
+	{ xen_timer_init, xen_timer_fini },
 };
 
 void *
@@ -142,6 +143,7 @@ xen_sysctl(device_t dev)
 	xen_gnttab_sysctl(ctx, tree);
 	xenstore_sysctl(ctx, tree);
 	xen_suspend_sysctl(ctx, tree);
+	xen_timer_sysctl(ctx, tree);
 }
 
 static int
@@ -210,8 +212,6 @@ static driver_t xen_driver = {
 };
 
 DRIVER_MODULE(xen, nexus, xen_driver, xen_modevent, NULL);
-MODULE_VERSION(xen, 1);
-MODULE_DEPEND(xen, pv, 1, 1, 1);
 
 static void
 xen_late(void *arg __unused)
@@ -229,3 +229,5 @@ xen_late(void *arg __unused)
 }
 SYSINIT(xen_late, SI_SUB_SMP, SI_ORDER_ANY, xen_late, NULL);
 
+MODULE_VERSION(xen, 1);
+MODULE_DEPEND(xen, pv, 1, 1, 1);

@@ -33,7 +33,9 @@
  *
  * Suspension.  A domain that was saved begins its new life without a channel, and the old numbers will
  * soon be those of others.  So all channels leave the table; what their owners have is dead: it
- * sends nothing, and is freed without closing anything.
+ * sends nothing, and is freed without closing anything.  Only the VIRQs that each CPU has are no
+ * other domain's business, and are bound again under another number: there is no time without a
+ * timer.
  *
  * Locking.  evtchn_lock (sx): making and closing of channels, the list, growth of the table.  The
  * upcall reads the table without a lock.
@@ -82,6 +84,7 @@ struct xen_evtchn {
 	TAILQ_ENTRY(xen_evtchn) ec_link;
 	evtchn_port_t	 ec_port;
 	enum evtchn_kind ec_kind;
+	u_int		 ec_virq;	/* EVTCHN_VIRQ */
 	bool		 ec_fixed;	/* bound to its CPU for good */
 	volatile bool	 ec_dead;	/* is being closed: not to be unmasked */
 	u_int		 ec_in_thread;	/* its thread is called, and is not through yet */
@@ -244,8 +247,20 @@ evtchn_set_handler(struct xen_evtchn *ec, const struct xen_evtchn_params *params
 	return (error);
 }
 
-static int
+/* Put a channel into the table, which has a place for it. */
+static void
 evtchn_enter(struct xen_evtchn *ec)
+{
+	struct xen_evtchn **chunk = evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK];
+
+	atomic_store_rel_ptr((volatile uintptr_t *)&chunk[ec->ec_port % EVTCHN_PER_CHUNK],
+	    (uintptr_t)ec);
+	TAILQ_INSERT_TAIL(&evtchn_list, ec, ec_link);
+	evtchn_count++;
+}
+
+static int
+evtchn_grow_and_enter(struct xen_evtchn *ec)
 {
 	struct xen_evtchn ***chunk = &evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK];
 
@@ -253,10 +268,7 @@ evtchn_enter(struct xen_evtchn *ec)
 		*chunk = malloc(EVTCHN_PER_CHUNK * sizeof(**chunk), M_XEN, M_WAITOK | M_ZERO);
 	if (evtchn_lookup(ec->ec_port) != NULL)
 		return (EBUSY);
-	atomic_store_rel_ptr((volatile uintptr_t *)&(*chunk)[ec->ec_port % EVTCHN_PER_CHUNK],
-	    (uintptr_t)ec);
-	TAILQ_INSERT_TAIL(&evtchn_list, ec, ec_link);
-	evtchn_count++;
+	evtchn_enter(ec);
 	return (0);
 }
 
@@ -321,7 +333,7 @@ evtchn_create(enum evtchn_kind kind, evtchn_port_t port, bool fixed, int cpu,
 	if (error == 0)
 		error = evtchn_set_handler(ec, params);
 	if (error == 0)
-		error = evtchn_enter(ec);
+		error = evtchn_grow_and_enter(ec);
 	if (error != 0) {
 		evtchn_destroy(ec);
 		return (error);
@@ -412,6 +424,8 @@ xen_evtchn_bind_virq(u_int virq, const struct xen_evtchn_params *params, struct 
 	error = xen_event_channel_op(EVTCHNOP_bind_virq, &arg);
 	if (error == 0)
 		error = evtchn_create(EVTCHN_VIRQ, arg.port, fixed, cpu, params, ecp);
+	if (error == 0)
+		(*ecp)->ec_virq = virq;
 	sx_xunlock(&evtchn_lock);
 	return (error);
 }
@@ -553,20 +567,66 @@ xen_evtchn_suspend(void)
 	sx_xlock(&evtchn_lock);
 }
 
+/*
+ * Bind a CPU's VIRQ again.  The first numbers are given out first, so that there is a place for it in
+ * the table, which can't grow here.
+ */
+static int
+evtchn_bind_again(struct xen_evtchn *ec)
+{
+	struct evtchn_bind_virq arg = {
+		.virq = ec->ec_virq,
+		.vcpu = xen_cpus[ec->ec_cpu].xc_vcpu,
+	};
+	int error;
+
+	error = xen_event_channel_op(EVTCHNOP_bind_virq, &arg);
+	if (error != 0)
+		return (error);
+	if (evtchn_table[arg.port / EVTCHN_PER_CHUNK] == NULL)
+		return (ENOSPC);
+	ec->ec_port = arg.port;
+	evtchn_enter(ec);
+	return (0);
+}
+
 int
 xen_evtchn_resume(void)
 {
+	TAILQ_HEAD(, xen_evtchn) again = TAILQ_HEAD_INITIALIZER(again);
 	struct xen_evtchn *ec;
+	int error;
 
 	while ((ec = TAILQ_FIRST(&evtchn_list)) != NULL) {
 		TAILQ_REMOVE(&evtchn_list, ec, ec_link);
 		evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK][ec->ec_port % EVTCHN_PER_CHUNK] = NULL;
+		evtchn_count--;
+		if (ec->ec_fixed) {
+			TAILQ_INSERT_TAIL(&again, ec, ec_link);
+			continue;
+		}
 		ec->ec_dead = true;
 		/* As the number is not ours any more, it is not to be closed. */
 		ec->ec_kind = EVTCHN_ADOPTED;
-		evtchn_count--;
 	}
-	return (evtchn_abi->ea_resume());
+	error = evtchn_abi->ea_resume();
+	while (error == 0 && (ec = TAILQ_FIRST(&again)) != NULL) {
+		TAILQ_REMOVE(&again, ec, ec_link);
+		error = evtchn_bind_again(ec);
+	}
+	return (error);
+}
+
+void
+xen_evtchn_resume_self(void)
+{
+	struct xen_evtchn *ec;
+
+	/* The list is held by who suspends (xen_evtchn_suspend()). */
+	TAILQ_FOREACH(ec, &evtchn_list, ec_link) {
+		if (ec->ec_fixed && ec->ec_cpu == curcpu)
+			evtchn_abi->ea_unmask(ec->ec_port);
+	}
 }
 
 void

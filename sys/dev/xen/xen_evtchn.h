@@ -72,8 +72,8 @@ int	xen_evtchn_adopt(evtchn_port_t port, const struct xen_evtchn_params *params,
  * Close a channel.  No handler runs or will run when this returns, so no lock that one takes may be
  * held.  May sleep.  NULL is fine.
  *
- * When the domain was resumed, its channels are closed already; they are freed all the same, and
- * until then events are sent to nobody.
+ * When the domain was resumed, its channels are closed already, but for a CPU's VIRQ, which goes on;
+ * they are freed all the same, and until then events are sent to nobody.
  */
 void	xen_evtchn_free(struct xen_evtchn *ec);
 

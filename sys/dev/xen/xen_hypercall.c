@@ -59,6 +59,7 @@ enum xen_call {
 	XEN_CALL_GNTTAB,
 	XEN_CALL_MEMORY,
 	XEN_CALL_HVM,
+	XEN_CALL_VCPU,
 	XEN_CALL_OTHER,
 	XEN_NCALLS
 };
@@ -72,6 +73,7 @@ static const struct {
 	[XEN_CALL_GNTTAB] = { "gnttab", "Calls about the grant table" },
 	[XEN_CALL_MEMORY] = { "memory", "Calls about memory" },
 	[XEN_CALL_HVM] = { "hvm", "Calls about parameters of the domain" },
+	[XEN_CALL_VCPU] = { "vcpu", "Calls about CPUs: most set a timer" },
 	[XEN_CALL_OTHER] = { "other", "Other calls" },
 };
 
@@ -265,7 +267,7 @@ int
 xen_vcpu_op(u_int cmd, u_int vcpu, void *arg)
 {
 
-	counter_u64_add(xen_calls[XEN_CALL_OTHER], 1);
+	counter_u64_add(xen_calls[XEN_CALL_VCPU], 1);
 	return (xen_errno(xen_hypercall(__HYPERVISOR_vcpu_op, cmd, vcpu, (u_long)arg)));
 }
 

@@ -19,7 +19,7 @@
  *	all CPUs parked		by a rendezvous, with interrupts off
  *	vCPU 0			asks Xen to suspend: the hypercall that returns in the new domain
  *				gets back pages, event queues, grant table
- *	each CPU		gets back its own memory and its vector
+ *	each CPU		gets back its own memory, its vector, its timer
  *	CPUs run		console and time (power_resume), xenstore and its watches
  *	front ends		lose their back ends and find the new ones (xenbus_begin_again())
  *
@@ -130,6 +130,8 @@ suspend_parked(void *arg __unused)
 		error = xen_upcall_resume();
 	if (error != 0)
 		panic("xen: CPU %u is not called up any more (error %d)", curcpu, error);
+	xen_evtchn_resume_self();
+	xen_timer_resume_self();
 }
 
 /* Nobody leaves for the action before all have come. */

@@ -20,6 +20,7 @@
  *	xenstore.c		xenstore, and xenstore_ring.c below it
  *	xen_suspend.c		the end of a domain, and its new life
  *	xen_control.c		what the administrator wants: shutdown, suspension, sysrq
+ *	xen_timer.c		an event timer
  *	xenbus.c		front ends
  *
  * and beside them
@@ -108,6 +109,8 @@ int	xen_suspend_init(device_t dev);
 void	xen_suspend_fini(device_t dev);
 int	xen_control_init(device_t dev);
 void	xen_control_fini(device_t dev);
+int	xen_timer_init(device_t dev);
+void	xen_timer_fini(device_t dev);
 
 /*
  * After a suspension, while one CPU runs with interrupts off, which is that of vCPU 0: each part asks
@@ -117,9 +120,14 @@ int	xen_cpu_resume(void);
 int	xen_gnttab_resume(void);
 int	xen_evtchn_resume(void);
 
-/* And on each CPU, that one first.  No channel is unmasked then. */
+/*
+ * And on each CPU, that one first, in this order.  No channel is unmasked before
+ * xen_evtchn_resume_self(), which does it for this CPU's VIRQs.
+ */
 int	xen_cpu_resume_self(bool first);
 int	xen_upcall_resume(void);
+void	xen_evtchn_resume_self(void);
+void	xen_timer_resume_self(void);
 
 /* No channel is made or closed from the one to the other.  May sleep. */
 void	xen_evtchn_suspend(void);
@@ -148,5 +156,6 @@ void	xen_evtchn_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xen_gnttab_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xenstore_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xen_suspend_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
+void	xen_timer_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 
 #endif /* !_DEV_XEN_XEN_VAR_H_ */
