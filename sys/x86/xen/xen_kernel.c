@@ -15,8 +15,7 @@
  *
  * Locking.  None: all is written while one processor runs, or by the processor that it is of.
  *
- * Gaps.  No paravirtual event timer (VCPUOP_set_singleshot_timer): the local APIC's costs one trap,
- * as it would.  The time of day is not taken from Xen.
+ * Gaps.  No event timer of Xen's: that is the module's.
  */
 #include <sys/param.h>
 #include <sys/systm.h>
