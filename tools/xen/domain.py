@@ -257,7 +257,6 @@ def create(lab: Lab, args: argparse.Namespace, folder: str, deadline: Deadline) 
 # it was saved (`save -c`, or a save that failed), so that is done here as well: Xen tells of every
 # shutdown by @releaseDomain.
 CONSOLE = """
-id=$(xl domid {name} 2>/dev/null) || exit 1
 {{ xenstore-watch @releaseDomain | while read -r _; do
     sleep 1
     reason=$(xl list -v {name} 2>/dev/null | awk 'NR == 2 && $5 ~ /[sc]/ {{ print $8 }}')
@@ -266,16 +265,19 @@ id=$(xl domid {name} 2>/dev/null) || exit 1
     xl destroy {name}
 done; }} >/dev/null 2>&1 </dev/null &
 {first}
-xenconsole --interactive --type pv --num 0 $id 2>/dev/null
+xenconsole --interactive --type pv --num 0 {id} 2>/dev/null
 trap '' TERM
 kill -TERM 0
 """
 
-# Prints `gone REASON` or `here`: whether the guest of that name exists, and if not, the last
-# reason for a shutdown in the log that its xl keeps, or the one that received it when it was
-# migrated (none: it was destroyed).
+# Prints `here ID` when the guest of that name has a console, `coming` when it has none yet, or
+# `gone REASON`: the last reason for a shutdown in the log that its xl keeps, or the one that
+# received it when it was migrated (none: it was destroyed).
 STATE = """
-if xl domid {name} >/dev/null 2>&1; then echo here; exit; fi
+if id=$(xl domid {name} 2>/dev/null); then
+    if xenstore-exists /local/domain/$id/console/tty; then echo here $id; else echo coming; fi
+    exit
+fi
 log=$(ls -t /var/log/xen/xl-{name}.log /var/log/xen/xl-{name}--incoming.log 2>/dev/null |
     head -n 1)
 reason=$(sed -n 's/.*has shut down, reason code \\([0-9]*\\).*/\\1/p' "$log" | tail -n 1)
@@ -286,17 +288,21 @@ echo gone $reason
 def console(lab: Lab, name: str, sink: Callable[[bytes], None], deadline: Deadline) -> int | None:
     """Copy between the guest's console and standard input and output until the guest has gone.
 
-    A guest that was saved may be restored: its console is then joined again.  Returns the reason
-    for its shutdown, None if it was destroyed.
+    A guest that was saved may be restored: its console is then joined again.  What is typed
+    meanwhile waits: a script that can't join a console would take it along to its end.  Returns
+    the reason for the guest's shutdown, None if it was destroyed.
     """
     first = f"xl unpause {name} >/dev/null 2>&1 &"
     while True:
-        lab.run(CONSOLE.format(name=name, first=first, suspend=REASON_SUSPEND), deadline, sink, 0)
-        first = ""
         words = lab.output(STATE.format(name=name), deadline).split()
-        if words[0] == "gone" and words[1:] != [str(REASON_SUSPEND)]:
+        if words[0] == "here":
+            lab.run(CONSOLE.format(name=name, id=words[1], first=first, suspend=REASON_SUSPEND),
+                    deadline, sink, 0)
+            first = ""
+        elif words[0] == "gone" and words[1:] != [str(REASON_SUSPEND)]:
             return int(words[1]) if words[1:] else None
-        time.sleep(min(0.1, deadline.left()))
+        else:
+            time.sleep(min(0.1, deadline.left()))
 
 
 def write_console(data: bytes) -> None:
