@@ -130,10 +130,7 @@ xen_upcall_tell(u_int cpu)
 	memset(&arg, 0, sizeof(arg));
 	arg.vcpu = xen_cpus[cpu].xc_vcpu;
 	arg.vector = XEN_UPCALL_VECTOR(data);
-	xen_upcall_visit(cpu);
-	error = xen_hvm_op(HVMOP_set_evtchn_upcall_vector, &arg);
-	xen_upcall_leave();
-	return (error);
+	return (xen_hvm_op(HVMOP_set_evtchn_upcall_vector, &arg));
 }
 
 int
