@@ -361,6 +361,7 @@ pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params)
 	pn->pn_params.pnp_max_frame = params->pnp_max_frame;
 	pn->pn_params.pnp_max_mtu = params->pnp_max_mtu;
 	pn->pn_offloads_asked = params->pnp_offloads & PV_NET_RX_OFFLOADS;
+	pv_net_change_pairs(pn, params->pnp_npairs);
 	if (pn->pn_level == PV_NET_INTERFACE)
 		pv_net_if_capabilities(pn);
 	sx_xunlock(&pn->pn_sx);
@@ -424,7 +425,7 @@ pv_net_detach(struct pv_net *pn)
 	}
 	if (pn->pn_level == PV_NET_QUEUES) {
 		pv_net_stage_free(pn);
-		for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		for (i = 0; i < pn->pn_made; i++) {
 			pv_net_rx_free(&pn->pn_rxqs[i]);
 			pv_net_tx_free(&pn->pn_txqs[i]);
 		}

@@ -278,8 +278,9 @@ void	pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out
 void	pv_net_set_pages(struct pv_net *pn, int pair, bool tx, const struct pv_net_page *pages);
 
 /*
- * The other side is another one, and offers something else: take pnp_offloads, pnp_max_frame and
- * pnp_max_mtu from params.  Between freeze and thaw, or before attach.  May sleep.
+ * The other side is another one, and offers something else: take pnp_offloads, pnp_max_frame,
+ * pnp_max_mtu and pnp_npairs from params.  Of pairs there can be fewer than there were at attach, not
+ * more.  Between freeze and thaw.  May sleep.
  */
 void	pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params);
 

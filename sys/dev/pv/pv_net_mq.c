@@ -12,7 +12,9 @@
  * mbuf's flow id), so that its packets keep their order; what has none goes by the CPU that sends it.
  * No lock and no thread is shared between pairs on the way of a packet.
  *
- * Fewer pairs.  Senders stop to choose the others; what waits there moves to one that stays, and what
+ * Another back end may have fewer of them; the others then have no queues, and are not started.
+ *
+ * Fewer pairs in use.  Senders stop to choose the others; what waits there moves to one that stays, and what
  * is in flight completes; then the other side is told.  Who chose a queue just before finds that it is
  * not in use when it is at the head of it, and moves its packet, too.
  *
@@ -92,7 +94,7 @@ pv_net_pairs_alloc(struct pv_net *pn)
 	pn->pn_txqs = malloc(n * sizeof(*txq), M_PVNET, M_WAITOK | M_ZERO);
 	pn->pn_tqs = malloc(n * sizeof(pn->pn_tqs[0]), M_PVNET, M_WAITOK | M_ZERO);
 	pn->pn_idle_tqs = malloc(n * sizeof(pn->pn_idle_tqs[0]), M_PVNET, M_WAITOK | M_ZERO);
-	pn->pn_pairs = n;
+	pn->pn_made = pn->pn_pairs = n;
 	for (i = 0; i < n; i++) {
 		rxq = &pn->pn_rxqs[i];
 		rxq->prq_pn = pn;
@@ -117,7 +119,7 @@ pv_net_pairs_free(struct pv_net *pn)
 {
 	int i;
 
-	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+	for (i = 0; i < pn->pn_made; i++) {
 		taskqueue_free(pn->pn_tqs[i]);
 		taskqueue_free(pn->pn_idle_tqs[i]);
 		mtx_destroy(&pn->pn_rxqs[i].prq_mtx);
@@ -176,6 +178,21 @@ pv_net_use_pairs(struct pv_net *pn, u_int n)
 		error = pv_net_tell_pairs(pn, n);
 	atomic_store_rel_int(&pn->pn_pairs, error == 0 ? n : before);
 	return (error);
+}
+
+/* The other side has n pairs now; all of them are used if all were before. */
+void
+pv_net_change_pairs(struct pv_net *pn, int n)
+{
+	int i;
+
+	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	n = MIN(n, pn->pn_made);
+	if ((int)pn->pn_pairs == pn->pn_params.pnp_npairs || (int)pn->pn_pairs > n)
+		pn->pn_pairs = n;
+	pn->pn_params.pnp_npairs = n;
+	for (i = n; i < pn->pn_made; i++)
+		pv_net_tx_flush(&pn->pn_txqs[i]);
 }
 
 /* The device is new and uses one pair: have it use those that we do. */

@@ -83,7 +83,7 @@ pv_net_stage_free(struct pv_net *pn)
 	struct pv_net_txq *txq;
 	int i;
 
-	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+	for (i = 0; i < pn->pn_made; i++) {
 		txq = &pn->pn_txqs[i];
 		free(txq->ptq_free_pages, M_PVNET);
 		free(txq->ptq_buf_pages, M_PVNET);

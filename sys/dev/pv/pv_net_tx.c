@@ -679,17 +679,23 @@ pv_net_tx_flush_ring(struct pv_net_txq *txq)
 		m_freem(m);
 }
 
+/* Drop the packets that are not in the queue yet. */
+void
+pv_net_tx_flush(struct pv_net_txq *txq)
+{
+	mtx_lock(&txq->ptq_mtx);
+	pv_net_tx_flush_ring(txq);
+	mtx_unlock(&txq->ptq_mtx);
+}
+
 void
 pv_net_qflush(if_t ifp)
 {
 	struct pv_net *pn = if_getsoftc(ifp);
 	int i;
 
-	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
-		mtx_lock(&pn->pn_txqs[i].ptq_mtx);
-		pv_net_tx_flush_ring(&pn->pn_txqs[i]);
-		mtx_unlock(&pn->pn_txqs[i].ptq_mtx);
-	}
+	for (i = 0; i < pn->pn_made; i++)
+		pv_net_tx_flush(&pn->pn_txqs[i]);
 	if_qflush(ifp);
 }
 

@@ -195,6 +195,7 @@ struct pv_net {
 	uint8_t			 pn_lladdr[ETHER_ADDR_LEN];	/* that the device has */
 	u_int			 pn_rx_cluster;	/* bytes of a receive buffer */
 	u_int			 pn_rx_pad;	/* before the header, to align what IP reads */
+	int			 pn_made;	/* pairs that there is memory for */
 	volatile u_int		 pn_pairs;	/* pairs of queues in use, of pnp_npairs */
 	struct pv_net_rxq	*pn_rxqs;
 	struct pv_net_txq	*pn_txqs;
@@ -279,6 +280,7 @@ void	pv_net_tx_intr(void *txq);
 void	pv_net_tx_start(struct pv_net_txq *txq);
 void	pv_net_tx_stop(struct pv_net_txq *txq);
 void	pv_net_tx_drain(struct pv_net_txq *txq);
+void	pv_net_tx_flush(struct pv_net_txq *txq);
 bool	pv_net_tx_stuck(struct pv_net_txq *txq);
 int	pv_net_transmit(if_t ifp, struct mbuf *m);
 void	pv_net_qflush(if_t ifp);
@@ -295,6 +297,7 @@ void	pv_net_pairs_alloc(struct pv_net *pn);
 void	pv_net_pairs_free(struct pv_net *pn);
 int	pv_net_pair_cpu(const struct pv_net *pn, int pair);
 int	pv_net_use_pairs(struct pv_net *pn, u_int n);
+void	pv_net_change_pairs(struct pv_net *pn, int n);
 void	pv_net_start_pairs(struct pv_net *pn);
 
 /* pv_net_vlan.c */

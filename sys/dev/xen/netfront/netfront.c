@@ -33,8 +33,8 @@
  * them, and read by pv_net without a lock: it is told afterwards to look again.
  *
  * Pairs of queues.  As many as there are CPUs, if the back end has them; pv_net spreads packets over
- * them, and the back end those that we receive.  An interface has the same number for ever: a back
- * end that offers fewer than the first did is refused.
+ * them, and the back end those that we receive.  An interface has memory for as many as the first
+ * back end gave it; with a later one it uses them as far as that has them.
  *
  * MTU.  The toolstack's key of that name is followed at work: what it says when it changes
  * replaces what the administrator has set.
@@ -195,23 +195,16 @@ xn_read_offloads(device_t dev, bool sg)
 
 /* How many pairs of queues. */
 static int
-xn_read_pairs(struct xn_softc *sc, int *pairs)
+xn_read_pairs(struct xn_softc *sc)
 {
 	int offered, wanted;
 
 	offered = xenbus_read_option(sc->xn_dev, XENBUS_BACK, "multi-queue-max-queues",
 	    XN_MAX_PAIRS, 1);
 	wanted = xn_num_queues > 0 ? xn_num_queues : mp_ncpus;
-	if (sc->xn_npairs != 0)
-		wanted = sc->xn_npairs;
-	*pairs = MAX(MIN(wanted, offered), 1);
-	if (*pairs < sc->xn_npairs) {
-		device_printf(sc->xn_dev, "the back end offers %d pairs of queues, where the one "
-		    "before had %d: not used; set hw.xn.num_queues to %d\n", offered,
-		    sc->xn_npairs, *pairs);
-		return (EOPNOTSUPP);
-	}
-	return (0);
+	if (sc->xn_attached)
+		wanted = sc->xn_max_pairs;
+	return (MAX(MIN(wanted, offered), 1));
 }
 
 /* What the toolstack wants. */
@@ -227,7 +220,6 @@ static int
 xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 {
 	device_t dev = sc->xn_dev;
-	int error;
 	bool sg;
 
 	if (!xenbus_feature(dev, "feature-rx-copy")) {
@@ -244,11 +236,9 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 	params->pnp_max_mtu = sc->xn_max_mtu = params->pnp_max_frame - XN_OVERHEAD;
 	params->pnp_mtu = xn_read_mtu(sc);
 	/* An interface keeps its own, until the key changes. */
-	if (sc->xn_pn == NULL)
+	if (!sc->xn_attached)
 		sc->xn_mtu = params->pnp_mtu;
-	error = xn_read_pairs(sc, &params->pnp_npairs);
-	if (error != 0)
-		return (error);
+	params->pnp_npairs = xn_read_pairs(sc);
 	params->pnp_merge = true;
 	params->pnp_tx_segs = XN_TX_SEGS;
 	params->pnp_seg_max = PAGE_SIZE;
@@ -433,10 +423,13 @@ xn_setup(device_t dev, enum xenbus_state *next)
 	error = xn_negotiate(sc, &params);
 	if (error != 0)
 		return (error);
-	if (sc->xn_pn == NULL)
-		sc->xn_pn = pv_net_alloc(dev, &xn_ops, sc, &params);
-	else
+	if (sc->xn_attached)
 		pv_net_renegotiate(sc->xn_pn, &params);
+	else {
+		/* One that came to nothing was before it. */
+		pv_net_free(sc->xn_pn);
+		sc->xn_pn = pv_net_alloc(dev, &xn_ops, sc, &params);
+	}
 	if (sc->xn_pn == NULL)
 		return (ENXIO);
 	sc->xn_npairs = params.pnp_npairs;
@@ -515,6 +508,7 @@ xn_appear(struct xn_softc *sc)
 		return (error);
 	}
 	sc->xn_attached = true;
+	sc->xn_max_pairs = sc->xn_npairs;
 	xn_sysctl(sc);
 	sc->xn_mtu_watch.xw_changed = xn_mtu_changed;
 	sc->xn_mtu_watch.xw_arg = sc;

@@ -100,7 +100,8 @@ struct xn_softc {
 	volatile bool		 xn_mcast_refused; /* it did not take one */
 	u_int			 xn_ngroups;
 	uint8_t			 xn_groups[XN_MAX_GROUPS][ETHER_ADDR_LEN];
-	int			 xn_npairs;	/* 0: not known yet */
+	int			 xn_npairs;	/* with this back end */
+	int			 xn_max_pairs;	/* with any, once there is an interface */
 	struct xn_queue		 xn_queues[XN_MAX_PAIRS];
 };
 
