@@ -173,7 +173,8 @@ tcpc_new_ack(struct tcp_conn *t, const struct tcp_segment *s)
 		else
 			t->t_sndm = NULL;
 		tcpc_buf_drop(&t->t_snd, data);
-		wakeup(t);
+		if (t->t_snd.b_len <= TCP_SNDLOW)
+			wakeup(t);
 	}
 	t->snd_una = s->s_ack;
 	if (SEQ_LT(t->snd_nxt, t->snd_una))

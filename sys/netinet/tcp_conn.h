@@ -38,6 +38,7 @@
 
 #define	TCP_MAXCONNS	1024
 #define	TCP_SNDBUF	(1024 * 1024)
+#define	TCP_SNDLOW	(TCP_SNDBUF / 3 * 2)	/* who waits for room is woken at */
 #define	TCP_RCVBUF	(512 * 1024)
 #define	TCP_RCVSCALE	4		/* 65535 << 4 holds TCP_RCVBUF */
 #define	TCP_REASS_MAX	512		/* out-of-order segments of a connection */

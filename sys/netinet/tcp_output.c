@@ -8,8 +8,9 @@
  * TCP segments out: what may be sent now (RFC 9293, 3.8; silly window avoidance of RFC 1122,
  * 4.2.3.4), and how a segment is made.  See tcp_conn.h.
  *
- * Small data is sent at once (there is no Nagle delay).  Where the interface cuts segments itself
- * (TSO), a segment is as long as it takes, a multiple of the segment size.
+ * What is left of a write, less than a segment, waits for more as long as data is on its way (Nagle;
+ * RFC 1122, 4.2.3.4).  Where the interface cuts segments itself (TSO), a segment is as long as it
+ * takes, a multiple of the segment size.
  */
 
 #include <netinet/inet_stack.h>
@@ -242,7 +243,7 @@ tcpc_window_news(const struct tcp_conn *t)
 static bool
 tcpc_plan(struct tcp_conn *t, struct tcp_plan *p)
 {
-	bool synstate = t->t_state < TCPS_ESTABLISHED, all, finstate;
+	bool synstate = t->t_state < TCPS_ESTABLISHED, all, finstate, last;
 	u_int most = 0;
 
 	if (!synstate)
@@ -259,7 +260,8 @@ tcpc_plan(struct tcp_conn *t, struct tcp_plan *p)
 		p->p_flags |= TH_FIN;
 	if (p->p_len > 0 && all)
 		p->p_flags |= TH_PUSH;
-	if (p->p_len >= t->t_maxseg || (p->p_len > 0 && (all || p->p_len >= t->max_sndwnd / 2 ||
+	last = all && (t->snd_una == t->snd_max || (p->p_flags & TH_FIN) != 0);
+	if (p->p_len >= t->t_maxseg || (p->p_len > 0 && (last || p->p_len >= t->max_sndwnd / 2 ||
 	    SEQ_LT(t->snd_nxt, t->snd_max))))
 		return (true);
 	if (!all || p->p_len > 0) {

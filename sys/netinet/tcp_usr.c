@@ -140,11 +140,15 @@ tcpc_copy_in(const uint8_t *data, size_t len)
 	return (m);
 }
 
-/* Wait for room, with the mutex held. */
+/*
+ * Wait for room, with the mutex held: once there is none, for so much of it that what then goes out is
+ * several large segments, which the peer need not acknowledge one by one.
+ */
 static int
 tcpc_wait_room(struct tcp_conn *t, sbintime_t timeout)
 {
 	sbintime_t deadline = sbinuptime() + timeout;
+	u_int full = TCP_SNDBUF;
 	int error = 0;
 
 	for (;;) {
@@ -153,8 +157,9 @@ tcpc_wait_room(struct tcp_conn *t, sbintime_t timeout)
 		if (t->t_closing || (t->t_state != TCPS_ESTABLISHED &&
 		    t->t_state != TCPS_CLOSE_WAIT))
 			return (EPIPE);
-		if (t->t_snd.b_len < TCP_SNDBUF)
+		if (t->t_snd.b_len < full)
 			return (0);
+		full = TCP_SNDLOW + 1;
 		error = inet_sleep(t, &t->t_mtx, "tcpsnd", deadline);
 		if (error != 0)
 			return (error);
