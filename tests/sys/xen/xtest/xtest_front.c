@@ -177,19 +177,31 @@ front_first(void)
 	return (devclass_get_device(devclass_find("xtestfront"), 0));
 }
 
+/* A sysctl that is written: -1 if there is a front end to do it with, else what to return. */
+static int
+front_asked(SYSCTL_HANDLER_ARGS, int *value, device_t *dev)
+{
+	int error;
+
+	*value = 0;
+	*dev = front_first();
+	error = sysctl_handle_int(oidp, value, 0, req);
+	if (error != 0 || req->newptr == NULL)
+		return (error);
+	return (*dev == NULL ? ENXIO : -1);
+}
+
 static int
 front_sysctl_reread(SYSCTL_HANDLER_ARGS)
 {
-	device_t dev = front_first();
-	uint64_t value;
 	u_int bad = 0, good = 0, i, strange = 0;
-	int error, n = 0;
+	uint64_t value;
+	device_t dev;
+	int error, n;
 
-	error = sysctl_handle_int(oidp, &n, 0, req);
-	if (error != 0 || req->newptr == NULL)
+	error = front_asked(oidp, arg1, arg2, req, &n, &dev);
+	if (error != -1)
 		return (error);
-	if (dev == NULL)
-		return (ENXIO);
 	for (i = 0; i < (u_int)n; i++) {
 		value = 0;
 		if (xenbus_read_number(dev, XENBUS_BACK, "number", 1, 4096, &value) != 0)
@@ -209,14 +221,12 @@ static int
 front_sysctl_drop(SYSCTL_HANDLER_ARGS)
 {
 	struct front_softc *sc;
-	device_t dev = front_first();
-	int error, what = 0;
+	device_t dev;
+	int error, what;
 
-	error = sysctl_handle_int(oidp, &what, 0, req);
-	if (error != 0 || req->newptr == NULL)
+	error = front_asked(oidp, arg1, arg2, req, &what, &dev);
+	if (error != -1)
 		return (error);
-	if (dev == NULL)
-		return (ENXIO);
 	sc = device_get_softc(dev);
 	xen_gnttab_page_free(sc->page, sc->ref);
 	sc->page = NULL;
@@ -228,14 +238,12 @@ SYSCTL_PROC(_debug_xtest, OID_AUTO, drop, CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPS
 static int
 front_sysctl_recheck(SYSCTL_HANDLER_ARGS)
 {
-	device_t dev = front_first();
-	int error, what = 0;
+	device_t dev;
+	int error, what;
 
-	error = sysctl_handle_int(oidp, &what, 0, req);
-	if (error != 0 || req->newptr == NULL)
+	error = front_asked(oidp, arg1, arg2, req, &what, &dev);
+	if (error != -1)
 		return (error);
-	if (dev == NULL)
-		return (ENXIO);
 	switch (what) {
 	case 1:
 		xenbus_recheck(dev);
