@@ -85,8 +85,8 @@ test: .PHONY testkernels ktest hosted
 
 bench: .PHONY
 	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all
-	@status=0; for b in bench benchmigrate benchnet benchxen benchxn benchsuspend; do \
-	    ${.CURDIR}/tools/$$b || status=1; done; exit $$status
+	@status=0; for b in bench benchballoon benchmigrate benchnet benchxen benchxn \
+	    benchsuspend; do ${.CURDIR}/tools/$$b || status=1; done; exit $$status
 
 lint: .PHONY bootstrap
 	@${.CURDIR}/tools/lint
