@@ -42,10 +42,11 @@ def build_linux(name: str, modules: list[str], more: list[image.Entry]) -> None:
     image.write(folder / "boot.tar", image.cpio(entries))
 
 
-def counting(live: pathlib.Path) -> list[str]:
-    """Options of tools/guest that have the plugin keep its count in a file."""
+def counting(live: pathlib.Path, profile: pathlib.Path | None = None) -> list[str]:
+    """Options of tools/guest that have the plugin keep its count in a file, or each address's."""
+    addresses = "" if profile is None else f",profile={profile}"
     return ["--qemu=-icount", "--qemu=shift=0", "--qemu=-cpu", f"--qemu={PROCESSOR}",
-            "--qemu=-plugin", f"--qemu={PLUGIN},live={live}"]
+            "--qemu=-plugin", f"--qemu={PLUGIN},live={live}{addresses}"]
 
 
 def executed(live: pathlib.Path) -> int:
