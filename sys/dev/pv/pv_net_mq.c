@@ -14,9 +14,9 @@
  *
  * Another back end may have fewer of them; the others then have no queues, and are not started.
  *
- * Fewer pairs in use.  Senders stop to choose the others; what waits there moves to one that stays, and what
- * is in flight completes; then the other side is told.  Who chose a queue just before finds that it is
- * not in use when it is at the head of it, and moves its packet, too.
+ * Fewer pairs in use.  Senders stop to choose the others; what waits there moves to one that stays,
+ * and what is in flight completes; then the other side is told.  Who chose a queue just before finds
+ * that it is not in use when it is at the head of it, and moves its packet, too.
  *
  * Locking.  pn_sx for changes; pn_pairs is read without.
  */

@@ -79,12 +79,12 @@ begin)
 	case $type in
 	vbd)
 		offer feature-max-indirect-segments=256 max-ring-page-order=4 multi-queue-max-queues=1 "$@"
-		xenstore-write "$front/virtual-device" $number "$front/device-type" disk
+		xenstore-write "$front/virtual-device" "$number" "$front/device-type" disk
 		;;
 	vif)
 		offer feature-rx-copy=1 feature-sg=1 feature-gso-tcpv4=1 feature-ipv6-csum-offload=1 \
 		    feature-split-event-channels=1 "$@"
-		xenstore-write "$front/mac" 00:16:3e:00:00:07 "$front/handle" $number
+		xenstore-write "$front/mac" 00:16:3e:00:00:07 "$front/handle" "$number"
 		;;
 	esac
 	offer state=2
