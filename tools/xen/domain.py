@@ -262,6 +262,8 @@ CONSOLE = """
     reason=$(xl list -v {name} 2>/dev/null | awk 'NR == 2 && $5 ~ /[sc]/ {{ print $8 }}')
     case $reason in ''|-|{suspend}) continue ;; esac
     echo "has shut down, reason code $reason" >>/var/log/xen/xl-{name}.log
+    # The console ends by it, and is not to take it along.
+    trap '' TERM
     xl destroy {name}
 done; }} >/dev/null 2>&1 </dev/null &
 {first}
