@@ -5,8 +5,8 @@
  */
 
 /*
- * How long the processors of a domain have run, in nanoseconds: for dom0, where xl tells it in tenths of
- * a second only.
+ * How long the processors of a domain have run, in nanoseconds: for dom0, where xl tells it in tenths
+ * of a second only.
  *
  *	domtime DOMID
  *

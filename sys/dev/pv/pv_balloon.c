@@ -208,6 +208,24 @@ balloon_unhold(struct pv_balloon *pb, vm_page_t *pages, u_int n)
 	atomic_subtract_long(&balloon_pages, n);
 }
 
+/*
+ * How many of the next n pages to come back go together: a whole block, or what comes before one.  A
+ * page that ends a block is nearly always the last of one that went as a whole.
+ */
+static u_int
+balloon_together(struct pv_balloon *pb, u_int n)
+{
+	vm_page_t m;
+	u_int k = 0;
+
+	TAILQ_FOREACH(m, &pb->pb_pages, plinks.q) {
+		if (k == n || (k != 0 && atop(VM_PAGE_TO_PHYS(m)) % BLOCK_PAGES == BLOCK_PAGES - 1))
+			break;
+		k++;
+	}
+	return (k);
+}
+
 /* Pages that the guest can do without now. */
 static u_long
 balloon_spare(void)
@@ -330,6 +348,8 @@ balloon_deflate(struct pv_balloon *pb, u_long n)
 	int error;
 
 	k = MIN(n, pb->pb_params.bp_batch);
+	if (pb->pb_params.bp_blocks)
+		k = balloon_together(pb, k);
 	balloon_unhold(pb, pages, k);
 	error = pb->pb_ops->bo_deflate(pb, pages, k, &done);
 	balloon_show(pages, done);

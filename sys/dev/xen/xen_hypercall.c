@@ -238,10 +238,11 @@ xen_memory_op(u_int cmd, void *arg)
 }
 
 int
-xen_memory_reservation(u_int cmd, xen_pfn_t *frames, u_int n, u_int *done)
+xen_memory_reservation(u_int cmd, u_int order, xen_pfn_t *frames, u_int n, u_int *done)
 {
 	struct xen_memory_reservation r = {
 		.nr_extents = n,
+		.extent_order = order,
 		.domid = DOMID_SELF,
 	};
 	long result;

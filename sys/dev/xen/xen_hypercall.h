@@ -40,12 +40,13 @@ int	xen_sched_op(u_int cmd, void *arg);
  * Give pages to Xen, or have memory put behind guest-physical addresses.
  *
  * cmd     XENMEM_decrease_reservation or XENMEM_populate_physmap
- * frames  page numbers, n of them; Xen may write to the array
- * done    set to how many Xen did, from the front
+ * order   an extent is 2^order pages; Xen may stop within one that is given, and does not say so
+ * frames  page numbers of the beginnings of n extents; Xen may write to the array
+ * done    set to how many extents Xen did, from the front
  *
  * Returns 0 if it did all; ENOMEM if it did a part, or nothing, and did not say why.
  */
-int	xen_memory_reservation(u_int cmd, xen_pfn_t *frames, u_int n, u_int *done);
+int	xen_memory_reservation(u_int cmd, u_int order, xen_pfn_t *frames, u_int n, u_int *done);
 
 /* A parameter of the domain, HVM_PARAM_*. */
 int	xen_get_param(uint32_t index, uint64_t *value);
