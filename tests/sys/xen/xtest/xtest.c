@@ -29,6 +29,7 @@ static const struct ktest_case *const xtest_tables[] = {
 	xtest_gnttab_cases,
 	xtest_store_cases,
 	xtest_dom0_cases,
+	xtest_life_cases,
 };
 
 SYSCTL_NODE(_debug, OID_AUTO, xtest, CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, "tests of Xen's side");

@@ -17,6 +17,7 @@ extern const struct ktest_case xtest_evtchn_cases[];
 extern const struct ktest_case xtest_gnttab_cases[];
 extern const struct ktest_case xtest_store_cases[];
 extern const struct ktest_case xtest_dom0_cases[];	/* after dom0 did something */
+extern const struct ktest_case xtest_life_cases[];	/* while dom0 saves the domain */
 
 /* The device xen0. */
 device_t xtest_root(void);
