@@ -187,7 +187,7 @@ pv_net_change_pairs(struct pv_net *pn, int n)
 	int i;
 
 	sx_assert(&pn->pn_sx, SA_XLOCKED);
-	n = MIN(n, pn->pn_made);
+	KASSERT(n >= 1 && n <= pn->pn_made, ("%s: %d pairs of %d", __func__, n, pn->pn_made));
 	if ((int)pn->pn_pairs == pn->pn_params.pnp_npairs || (int)pn->pn_pairs > n)
 		pn->pn_pairs = n;
 	pn->pn_params.pnp_npairs = n;
