@@ -33,7 +33,6 @@ class Trace:
 
     def __init__(self, data: bytes) -> None:
         self.hypercalls: collections.Counter[int] = collections.Counter()
-        self.exits = 0
         self.inside = 0  # ticks of the time stamp counter in the guest
         entered = None
         offset = 0
@@ -48,7 +47,6 @@ class Trace:
             if event == ENTRY:
                 entered = now
             elif event in EXITS:
-                self.exits += 1
                 if entered is not None:
                     self.inside += now - entered
                 entered = None
