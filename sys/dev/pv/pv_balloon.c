@@ -58,7 +58,6 @@
 
 #include <dev/pv/pv_balloon.h>
 
-#define	BLOCK_PAGES		(2 * 1024 * 1024 / PAGE_SIZE)
 #define	PRESSURE_SECONDS	30
 #define	PRESSURE_MIN		1024	/* pages given back beyond v_free_target: at first, */
 #define	PRESSURE_MAX		8192	/* and when that never lasts */
@@ -219,7 +218,8 @@ balloon_together(struct pv_balloon *pb, u_int n)
 	u_int k = 0;
 
 	TAILQ_FOREACH(m, &pb->pb_pages, plinks.q) {
-		if (k == n || (k != 0 && atop(VM_PAGE_TO_PHYS(m)) % BLOCK_PAGES == BLOCK_PAGES - 1))
+		if (k == n || (k != 0 &&
+		    atop(VM_PAGE_TO_PHYS(m)) % PV_BALLOON_BLOCK == PV_BALLOON_BLOCK - 1))
 			break;
 		k++;
 	}
@@ -245,11 +245,11 @@ balloon_take(vm_page_t *pages, u_int n)
 	bool blocks = true;
 
 	while (k < n) {
-		if (blocks && n - k >= BLOCK_PAGES) {
-			m = vm_page_alloc_noobj_contig(ALLOC_REQ, BLOCK_PAGES, 0, ~(vm_paddr_t)0,
-			    ptoa(BLOCK_PAGES), 0, VM_MEMATTR_DEFAULT);
+		if (blocks && n - k >= PV_BALLOON_BLOCK) {
+			m = vm_page_alloc_noobj_contig(ALLOC_REQ, PV_BALLOON_BLOCK, 0, ~(vm_paddr_t)0,
+			    ptoa(PV_BALLOON_BLOCK), 0, VM_MEMATTR_DEFAULT);
 			blocks = m != NULL;
-			for (i = 0; blocks && i < BLOCK_PAGES; i++)
+			for (i = 0; blocks && i < PV_BALLOON_BLOCK; i++)
 				pages[k++] = m + i;
 			continue;
 		}
@@ -266,12 +266,12 @@ pv_balloon_block(vm_paddr_t low, vm_paddr_t high)
 {
 	vm_page_t m = NULL;
 
-	if (balloon_spare() > 2 * BLOCK_PAGES)
-		m = vm_page_alloc_noobj_contig(ALLOC_REQ, BLOCK_PAGES, low, high,
-		    ptoa(BLOCK_PAGES), 0, VM_MEMATTR_DEFAULT);
+	if (balloon_spare() > 2 * PV_BALLOON_BLOCK)
+		m = vm_page_alloc_noobj_contig(ALLOC_REQ, PV_BALLOON_BLOCK, low, high,
+		    ptoa(PV_BALLOON_BLOCK), 0, VM_MEMATTR_DEFAULT);
 	if (m != NULL && balloon_guard)
 		atomic_add_long(&balloon_hidden, balloon_protect_run(VM_PAGE_TO_PHYS(m),
-		    BLOCK_PAGES, VM_PROT_NONE));
+		    PV_BALLOON_BLOCK, VM_PROT_NONE));
 	return (m);
 }
 
@@ -282,8 +282,8 @@ pv_balloon_block_free(vm_page_t m)
 
 	if (balloon_guard)
 		atomic_subtract_long(&balloon_hidden, balloon_protect_run(VM_PAGE_TO_PHYS(m),
-		    BLOCK_PAGES, VM_PROT_READ | VM_PROT_WRITE));
-	for (i = 0; i < BLOCK_PAGES; i++) {
+		    PV_BALLOON_BLOCK, VM_PROT_READ | VM_PROT_WRITE));
+	for (i = 0; i < PV_BALLOON_BLOCK; i++) {
 		vm_page_unwire_noq(m + i);
 		vm_page_free(m + i);
 	}

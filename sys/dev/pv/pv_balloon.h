@@ -61,7 +61,8 @@ struct pv_balloon_params {
 	u_int		bp_batch;	/* pages that the host is told of at once */
 	uint32_t	bp_poison;	/* fill pages with it when they come back; 0: leave them */
 	bool		bp_scrub;	/* zero pages before they are given away */
-	bool		bp_blocks;	/* 2 MB that went as a whole come back in one batch */
+	bool		bp_blocks;	/* a block that went as a whole comes back in one batch */
+#define	PV_BALLOON_BLOCK	(2 * 1024 * 1024 / PAGE_SIZE)
 	bool		bp_oom;		/* the host lets us take pages back when memory is short */
 };
 

@@ -75,7 +75,6 @@
 #define	KB_A_PAGE	(PAGE_SIZE / 1024)
 #define	BLOCK_KB	2048		/* ranges begin and end at multiples of it */
 #define	BLOCK_LOG2	21
-#define	BLOCK_PAGES	(1 << (BLOCK_LOG2 - PAGE_SHIFT))
 #define	MAP_SLACK_KB	(20 * 1024)	/* of static-max, for firmware and a screen, is in no map */
 #define	GROW_MIN_KB	(16 * 1024)	/* the shortest range, */
 #define	GROW_PARTS	8		/* and what part of all that is missing it is at least */
@@ -126,7 +125,7 @@ xenballoon_is_block(vm_page_t *pages, u_int n)
 	vm_paddr_t pa = VM_PAGE_TO_PHYS(pages[0]);
 	u_int i;
 
-	if (n != BLOCK_PAGES || (pa & ((1 << BLOCK_LOG2) - 1)) != 0)
+	if (n != PV_BALLOON_BLOCK || (pa & ((1 << BLOCK_LOG2) - 1)) != 0)
 		return (false);
 	for (i = 1; i < n; i++) {
 		if (VM_PAGE_TO_PHYS(pages[i]) != pa + ptoa(i))
