@@ -302,11 +302,11 @@ xenbus_is_settling(device_t dev)
 static void
 xenbus_settle(device_t dev)
 {
+	sbintime_t deadline = sbinuptime() + MIN(xenbus_connect_wait, 86400) * SBT_1S;
 	device_t *children;
-	int i, n, ticks_left;
+	int i, n;
 	bool settling;
 
-	ticks_left = (int)xenbus_connect_wait * hz;
 	do {
 		settling = false;
 		if (device_get_children(dev, &children, &n) != 0)
@@ -316,8 +316,7 @@ xenbus_settle(device_t dev)
 		free(children, M_TEMP);
 		if (settling)
 			pause("xbsetl", MAX(hz / 50, 1));
-		ticks_left -= MAX(hz / 50, 1);
-	} while (settling && ticks_left > 0);
+	} while (settling && sbinuptime() < deadline);
 }
 
 /* Which of the devices that had a back end have none?  Say so. */
