@@ -18,6 +18,11 @@
  * machines the line of the old interrupt controller is connected to the I/O APIC's input of the
  * same number as well.  A function that was plugged in later has nothing in that register; then
  * the chip set's router tells (hostb_routers), and the register is filled in.
+ *
+ * Processors.  What is written to configuration space may move the registers of a function, or take
+ * them away.  QEMU 7.2, emulating a processor a thread, dies if another processor accesses a
+ * register of whatever device just then: the place that it has in its cache is one in the map of
+ * before.  So all others wait meanwhile, where that is possible.
  */
 
 #include <sys/param.h>
@@ -26,7 +31,10 @@
 #include <sys/errno.h>
 #include <sys/kernel.h>
 #include <sys/module.h>
+#include <sys/proc.h>
 #include <sys/rman.h>
+#include <sys/sched.h>
+#include <sys/smp.h>
 
 #include <vm/vm.h>
 #include <vm/vm_param.h>
@@ -74,11 +82,39 @@ legacy_pcib_read_config(device_t dev, u_int bus, u_int slot, u_int func, u_int r
 	return (pci_cfgregread(0, bus, slot, func, reg, bytes));
 }
 
+struct hostb_write {
+	u_int		cpu;
+	u_int		bus, slot, func, reg;
+	uint32_t	data;
+	int		bytes;
+};
+
+static void
+hostb_write(void *arg)
+{
+	const struct hostb_write *w = arg;
+
+	if (curcpu == w->cpu)
+		pci_cfgregwrite(0, w->bus, w->slot, w->func, w->reg, w->data, w->bytes);
+}
+
 void
 legacy_pcib_write_config(device_t dev, u_int bus, u_int slot, u_int func, u_int reg,
     uint32_t data, int bytes)
 {
-	pci_cfgregwrite(0, bus, slot, func, reg, data, bytes);
+	struct hostb_write w = {
+		.bus = bus, .slot = slot, .func = func, .reg = reg, .data = data, .bytes = bytes
+	};
+
+	/* Who holds a spin lock changes the messages of interrupts, not addresses. */
+	if (!smp_started || mp_ncpus == 1 || curthread->td_critnest != 0) {
+		pci_cfgregwrite(0, bus, slot, func, reg, data, bytes);
+		return;
+	}
+	sched_pin();
+	w.cpu = curcpu;
+	smp_rendezvous(NULL, hostb_write, NULL, &w);
+	sched_unpin();
 }
 
 /* 0 is the timer's, so the firmware's way to say nothing. */
