@@ -347,8 +347,8 @@ reserve_for_load(bus_dma_tag_t dmat, bus_dmamap_t map, const struct load_memory 
 }
 
 /*
- * What most loads are: a piece of one page, that every device reaches and that makes one segment of its
- * own.  False if it is something else.
+ * What most loads are: a piece of memory that is one physically, that every device reaches, and that
+ * makes one segment or the end of one.  False if it is something else.
  */
 static bool
 load_piece(bus_dma_tag_t dmat, vm_paddr_t pa, bus_size_t len, bus_dma_segment_t *segs, int *segp)
@@ -356,9 +356,15 @@ load_piece(bus_dma_tag_t dmat, vm_paddr_t pa, bus_size_t len, bus_dma_segment_t 
 	const struct bus_dma_tag_common *tag = &dmat->common;
 	int n = *segp + 1;
 
-	if (dmat->could_bounce || tag->boundary != 0 || len - 1 >= PAGE_SIZE - (pa & PAGE_MASK) ||
-	    len > tag->maxsegsz || (u_int)n >= tag->nsegments ||
-	    (n > 0 && segs[n - 1].ds_addr + segs[n - 1].ds_len == pa))
+	if (dmat->could_bounce || tag->boundary != 0)
+		return (false);
+	if (n > 0 && segs[n - 1].ds_addr + segs[n - 1].ds_len == pa) {
+		if (segs[n - 1].ds_len + len > tag->maxsegsz)
+			return (false);
+		segs[n - 1].ds_len += len;
+		return (true);
+	}
+	if (len > tag->maxsegsz || (u_int)n >= tag->nsegments)
 		return (false);
 	segs[n].ds_addr = pa;
 	segs[n].ds_len = len;
@@ -400,12 +406,15 @@ static int
 bounce_load_buffer(bus_dma_tag_t dmat, bus_dmamap_t map, void *buf, bus_size_t len,
     struct pmap *pmap, int flags, bus_dma_segment_t *segs, int *segp)
 {
-	struct load_memory lm;
+	vm_offset_t va = (vm_offset_t)buf;
+	struct load_memory lm = { .va = va };
+	vm_paddr_t pa = pmap_kextract(va);
 
 	KASSERT(pmap == kernel_pmap, ("%s: user addresses", __func__));
-	if (segs != NULL && load_piece(dmat, pmap_kextract((vm_offset_t)buf), len, segs, segp))
+	/* The direct map is of physical memory in its order, and mbufs lie in it. */
+	if (segs != NULL && (VIRT_IN_DMAP(va) || len <= PAGE_SIZE - (pa & PAGE_MASK)) &&
+	    load_piece(dmat, pa, len, segs, segp))
 		return (0);
-	lm = (struct load_memory){ .va = (vm_offset_t)buf };
 	return (load_run(dmat, map, &lm, len, flags, segs, segp));
 }
 
