@@ -26,6 +26,9 @@ struct apic_stale {
 /* Free what s holds, if anything, and keep the given vector of irq (0: none) in its place. */
 void	apic_retire_vector(struct apic_stale *s, u_int apic_id, u_int vector, u_int irq);
 
+/* This processor's local APIC has been reset: its timer has lost its mode (lapic_timer.c). */
+void	lapic_timer_forget(void);
+
 /* An IPI has arrived and was acknowledged (mp_machdep.c). */
 void	ipi_handle(u_int vector, struct trapframe *frame);
 

@@ -36,6 +36,14 @@ static struct eventtimer lapic_et;
 static uint64_t count_freq;
 static bool tsc_deadline;
 static u_long *timer_count[MAXCPU];
+static bool timer_set[MAXCPU];		/* its registers are those that lapic_et_start() wants */
+
+/* A processor's local APIC has been reset. */
+void
+lapic_timer_forget(void)
+{
+	timer_set[PCPU_GET(cpuid)] = false;
+}
 
 /* Measure the count-down register, with the divider that is used later. */
 void
@@ -59,10 +67,13 @@ lapic_calibrate_timer(void)
 static int
 lapic_et_start(struct eventtimer *et __unused, sbintime_t first, sbintime_t period __unused)
 {
+	bool *set = &timer_set[PCPU_GET(cpuid)];
 	uint64_t count;
 
 	if (tsc_deadline) {
-		lapic_write(LAPIC_LVT_TIMER, APIC_LVTT_TM_TSCDLT | APIC_TIMER_INT);
+		if (!*set)
+			lapic_write(LAPIC_LVT_TIMER, APIC_LVTT_TM_TSCDLT | APIC_TIMER_INT);
+		*set = true;
 		mfence();	/* the mode must be set before the deadline (SDM 3A, 11.5.4.1) */
 		count = ((first >> 32) * tsc_freq) + (((first & 0xffffffff) * tsc_freq) >> 32);
 		wrmsr(MSR_TSC_DEADLINE, rdtsc() + count);
@@ -70,8 +81,11 @@ lapic_et_start(struct eventtimer *et __unused, sbintime_t first, sbintime_t peri
 	}
 	count = ((first >> 32) * count_freq) + (((first & 0xffffffff) * count_freq) >> 32);
 	count = MAX(MIN(count, APIC_TIMER_MAX_COUNT), 1);
-	lapic_write(LAPIC_LVT_TIMER, APIC_LVTT_TM_ONE_SHOT | APIC_TIMER_INT);
-	lapic_write(LAPIC_DCR_TIMER, APIC_TDCR_2);
+	if (!*set) {
+		lapic_write(LAPIC_LVT_TIMER, APIC_LVTT_TM_ONE_SHOT | APIC_TIMER_INT);
+		lapic_write(LAPIC_DCR_TIMER, APIC_TDCR_2);
+		*set = true;
+	}
 	lapic_write(LAPIC_ICR_TIMER, count);
 	return (0);
 }
@@ -80,6 +94,7 @@ static int
 lapic_et_stop(struct eventtimer *et __unused)
 {
 	lapic_write(LAPIC_LVT_TIMER, APIC_LVTT_M | APIC_TIMER_INT);
+	lapic_timer_forget();
 	if (tsc_deadline)
 		wrmsr(MSR_TSC_DEADLINE, 0);
 	else

@@ -142,6 +142,7 @@ lapic_setup(int boot __unused)
 	lapic_enable_x2apic();
 	lapic_write(LAPIC_TPR, 0);
 	lapic_write(LAPIC_LVT_TIMER, APIC_LVTT_M | APIC_TIMER_INT);
+	lapic_timer_forget();
 	lapic_write(LAPIC_LVT_LINT0, APIC_LVT_M | APIC_LVT_DM_EXTINT);
 	lapic_write(LAPIC_LVT_LINT1, APIC_LVT_DM_NMI);
 	lapic_write(LAPIC_SVR, APIC_SVR_ENABLE | APIC_SPURIOUS_INT);
