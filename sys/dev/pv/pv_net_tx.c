@@ -13,9 +13,9 @@
  * the queue; if somebody is at it, the packet goes into the buf_ring, and a task drains that after him.
  *
  * Notifications.  The first packet after a pause is told at once.  Within PV_NET_KICK_QUIET
- * of the last kick, packets are part of a burst: one kick for pnp_tx_kick of them, or as soon
- * as the CPU has nothing better to do (a task of idle priority), or when the timer fires,
- * whichever is first.
+ * of the last kick, packets are part of a burst: one kick for pnp_tx_kick of them or for
+ * PV_NET_KICK_BYTES, or as soon as the CPU has nothing better to do (a task of idle priority), or
+ * when the timer fires, whichever is first.
  *
  * Completions are collected when packets are sent, and by a timer, so that no mbuf waits for
  * ever.  An interrupt is asked for only when the ring is full, and then far ahead: when three
@@ -55,6 +55,7 @@
 #include <dev/pv/pv_net_var.h>
 
 #define	PV_NET_KICK_QUIET	(200 * SBT_1US)	/* a pause longer than this ends a burst */
+#define	PV_NET_KICK_BYTES	131072		/* so much is not held back, however few packets it is */
 #define	PV_NET_LOOK		4	/* packets of a burst from one look at the clock to the next */
 #define	PV_NET_TX_TIMER		(10 * SBT_1MS)	/* longest that a kick or a completion waits */
 
@@ -205,6 +206,7 @@ pv_net_tx_kick(struct pv_net_txq *txq, sbintime_t now)
 {
 	pvq_kick(txq->ptq_pvq);
 	txq->ptq_unkicked = 0;
+	txq->ptq_held_bytes = txq->ptq_stats.bytes;
 	txq->ptq_kicked = now;
 }
 
@@ -213,18 +215,19 @@ static void
 pv_net_tx_notify(struct pv_net_txq *txq)
 {
 	sbintime_t now;
+	bool enough;
 
 	if (txq->ptq_unkicked == 0)
 		return;
+	enough = txq->ptq_unkicked >= txq->ptq_pn->pn_params.pnp_tx_kick ||
+	    txq->ptq_stats.bytes - txq->ptq_held_bytes >= PV_NET_KICK_BYTES;
 	/* The time is looked at now and then: a burst is soon over, and the clock is dear. */
-	if (txq->ptq_flushing && txq->ptq_unkicked % PV_NET_LOOK != 0 &&
-	    txq->ptq_unkicked < txq->ptq_pn->pn_params.pnp_tx_kick) {
+	if (!enough && txq->ptq_flushing && txq->ptq_unkicked % PV_NET_LOOK != 0) {
 		txq->ptq_stats.held_kicks++;
 		return;
 	}
 	now = sbinuptime();
-	if (txq->ptq_unkicked >= txq->ptq_pn->pn_params.pnp_tx_kick ||
-	    now - txq->ptq_kicked > PV_NET_KICK_QUIET) {
+	if (enough || now - txq->ptq_kicked > PV_NET_KICK_QUIET) {
 		pv_net_tx_kick(txq, now);
 		return;
 	}

@@ -139,6 +139,7 @@ struct pv_net_txq {
 	bool			 ptq_full;	/* packets wait for the interrupt */
 	bool			 ptq_flushing;	/* the flush task is under way */
 	u_int			 ptq_unkicked;	/* committed since the last kick */
+	uint64_t		 ptq_held_bytes; /* ptq_stats.bytes at the last kick */
 	sbintime_t		 ptq_kicked;	/* when that was */
 	struct buf_ring		*ptq_ring;
 	struct taskqueue	*ptq_tq;	/* packets */
