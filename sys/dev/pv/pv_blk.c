@@ -68,6 +68,7 @@ pv_blk_check(struct pv_blk *blk)
 		    (uintmax_t)bp->bp_seg_size);
 		return (EINVAL);
 	}
+	blk->blk_made_size = bp->bp_max_size;
 	bp->bp_delete_size = rounddown2(bp->bp_delete_size, bp->bp_sectorsize);
 	KASSERT(bp->bp_nqueues >= 1 && bp->bp_nqueues <= PV_BLK_QUEUES_MAX,
 	    ("%s: %u queues", __func__, bp->bp_nqueues));

@@ -123,10 +123,12 @@ struct pv_blk_req {
 	void		*rq_msg;
 	bus_addr_t	rq_msg_paddr;
 	/* Private to pv_blk. */
+	size_t		rq_rest;	/* bytes that follow these: pv_blk_set_max_size() */
 	u_int		rq_home;	/* whose bq_dtag its map is of */
 	bus_dmamap_t	rq_map;
 	bool		rq_loaded;
 	bool		rq_bounced;
+	bool		rq_unready;	/* its memory is not ready for the device */
 	bool		rq_reported;	/* its time-out was */
 	bool		rq_done;	/* polled: rq_error is valid */
 	int		rq_error;
@@ -305,6 +307,7 @@ struct pv_blk {
 	char		*blk_bounce;
 	bus_addr_t	blk_bounce_paddr;
 	size_t		blk_bounce_size;
+	size_t		blk_made_size;	/* bp_max_size as it was first */
 	volatile u_int	blk_bounce_busy; /* 1: a request has it */
 
 	struct callout	blk_watchdog;	/* time-outs */
@@ -423,6 +426,14 @@ void	pv_blk_requeue(struct pv_blk *blk, int error);
  * qs  n queues, up to bp_nqueues
  */
 void	pv_blk_set_queues(struct pv_blk *blk, struct pvq *const *qs, u_int n);
+
+/*
+ * The next device takes other requests.  What was requeued and is longer is sent in pieces, one after
+ * the other.  Between pv_blk_requeue() and pv_blk_thaw().
+ *
+ * size  bytes of data in a request, at least a sector; more than bp_max_size was are not used
+ */
+void	pv_blk_set_max_size(struct pv_blk *blk, size_t size);
 
 /*
  * Frozen: the device is not expected any more, and what waits and what comes ends with ENXIO; or, lost

@@ -236,8 +236,11 @@ pv_blk_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error)
 	}
 	if (error != 0)
 		pv_blk_bio_fail(bp, error);
-	else
+	else {
 		bp->bio_resid -= rq->rq_length;
+		if (pv_blk_go_on(bq, rq))
+			return;
+	}
 	pv_blk_req_free(bq, rq);
 	pv_blk_bio_release(bq, bp);
 }

@@ -84,11 +84,9 @@ pv_blk_bounce_copy(struct pv_blk *blk, struct pv_blk_req *rq, bool to_bio)
 	}
 }
 
-void
-pv_blk_req_free(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+static void
+pv_blk_unload(struct pv_blk *blk, struct pv_blk_req *rq)
 {
-	struct pv_blk *blk = bq->bq_blk;
-
 	if (rq->rq_loaded) {
 		bus_dmamap_unload(pv_blk_dtag(blk, rq), rq->rq_map);
 		rq->rq_loaded = false;
@@ -97,6 +95,12 @@ pv_blk_req_free(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 		rq->rq_bounced = false;
 		atomic_store_rel_int(&blk->blk_bounce_busy, 0);
 	}
+}
+
+void
+pv_blk_req_free(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	pv_blk_unload(bq->bq_blk, rq);
 	rq->rq_bio = NULL;
 	TAILQ_INSERT_HEAD(&bq->bq_free, rq, rq_link);
 }
@@ -174,18 +178,19 @@ pv_blk_shorter(const struct pv_blk *blk, size_t length)
 }
 
 /*
- * Loads a piece of bp from off on, as long as one request can be.
+ * Loads a piece of bp from off on, up to end and as long as one request can be.
  *
  * Returns 0; ENOMEM if memory (or the bounce buffer) is short now; or what bus_dmamap_load_bio() says.
  */
 static int
-pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp, size_t off)
+pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp, size_t off,
+    size_t end)
 {
 	struct pv_blk *blk = bq->bq_blk;
 	size_t length;
 	int error;
 
-	length = MIN((size_t)bp->bio_bcount - off, blk->blk_params.bp_max_size);
+	length = MIN(end - off, blk->blk_params.bp_max_size);
 	if (rq->rq_stage != NULL) {
 		pv_blk_window(rq, bp, off, length);
 		rq->rq_length = length;
@@ -249,12 +254,14 @@ pv_blk_cut(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	rq->rq_offset = bp->bio_offset + bq->bq_cur_off;
 	rq->rq_nsegs = 0;
 	rq->rq_length = 0;
+	rq->rq_rest = 0;
+	rq->rq_unready = false;
 	rq->rq_requeues = 0;
 	switch (bp->bio_cmd) {
 	case BIO_READ:
 	case BIO_WRITE:
 		rq->rq_cmd = bp->bio_cmd == BIO_READ ? PV_BLK_READ : PV_BLK_WRITE;
-		error = pv_blk_load(bq, rq, bp, bq->bq_cur_off);
+		error = pv_blk_load(bq, rq, bp, bq->bq_cur_off, bp->bio_bcount);
 		break;
 	case BIO_DELETE:
 		rq->rq_cmd = PV_BLK_DELETE;
@@ -281,6 +288,54 @@ pv_blk_still(const struct pv_blk_queue *bq, const struct pv_blk_req *rq, int *er
 	return (rq->rq_cmd != PV_BLK_DELETE || bq->bq_blk->blk_params.bp_delete_size != 0);
 }
 
+/* What is ready may be longer than this device takes, or the rest of such a request. */
+static int
+pv_blk_fit(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	struct bio *bp = rq->rq_bio;
+	size_t off = rq->rq_offset - bp->bio_offset, whole = rq->rq_length + rq->rq_rest;
+	int error;
+
+	if ((rq->rq_cmd != PV_BLK_READ && rq->rq_cmd != PV_BLK_WRITE) ||
+	    (!rq->rq_unready && rq->rq_length <= bq->bq_blk->blk_params.bp_max_size))
+		return (0);
+	pv_blk_unload(bq->bq_blk, rq);
+	rq->rq_nsegs = 0;
+	error = pv_blk_load(bq, rq, bp, off, off + whole);
+	rq->rq_unready = error != 0;
+	if (error != 0)
+		rq->rq_length = whole;
+	rq->rq_rest = whole - rq->rq_length;
+	return (error);
+}
+
+bool
+pv_blk_go_on(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	if (rq->rq_rest == 0)
+		return (false);
+	rq->rq_offset += rq->rq_length;
+	rq->rq_length = rq->rq_rest;
+	rq->rq_rest = 0;
+	rq->rq_unready = true;
+	rq->rq_reported = false;
+	rq->rq_requeues = 0;
+	bq->bq_stats.bs_splits++;
+	TAILQ_INSERT_HEAD(&bq->bq_ready, rq, rq_link);
+	return (true);
+}
+
+/* Memory is short: true if error says so, and that it will be tried again. */
+static bool
+pv_blk_short_of_memory(struct pv_blk_queue *bq, int error)
+{
+	if (error != ENOMEM && error != EINPROGRESS)
+		return (false);
+	bq->bq_stats.bs_nomem++;
+	pv_blk_arm_tick(bq, false);
+	return (true);
+}
+
 struct pv_blk_req *
 pv_blk_next(struct pv_blk_queue *bq)
 {
@@ -290,8 +345,15 @@ pv_blk_next(struct pv_blk_queue *bq)
 
 	while ((rq = TAILQ_FIRST(&bq->bq_ready)) != NULL) {
 		TAILQ_REMOVE(&bq->bq_ready, rq, rq_link);
-		if (pv_blk_still(bq, rq, &error))
-			return (rq);
+		if (pv_blk_still(bq, rq, &error)) {
+			error = pv_blk_fit(bq, rq);
+			if (error == 0)
+				return (rq);
+			if (pv_blk_short_of_memory(bq, error)) {
+				TAILQ_INSERT_HEAD(&bq->bq_ready, rq, rq_link);
+				return (NULL);
+			}
+		}
 		pv_blk_end(bq, rq, error);
 	}
 	while ((bp = bq->bq_cur) != NULL || (bp = pv_blk_begin(bq)) != NULL) {
@@ -304,11 +366,8 @@ pv_blk_next(struct pv_blk_queue *bq)
 		if (rq == NULL)
 			return (NULL);
 		error = (bp->bio_flags & BIO_ERROR) != 0 ? bp->bio_error : pv_blk_cut(bq, rq);
-		if (error == ENOMEM || error == EINPROGRESS) {
-			bq->bq_stats.bs_nomem++;
-			pv_blk_arm_tick(bq, false);
+		if (pv_blk_short_of_memory(bq, error))
 			return (NULL);
-		}
 		if (error != 0) {
 			if ((bp->bio_flags & BIO_ERROR) == 0)
 				bq->bq_stats.bs_dma_errors++;

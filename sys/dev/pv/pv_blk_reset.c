@@ -227,6 +227,18 @@ pv_blk_set_queues(struct pv_blk *blk, struct pvq *const *qs, u_int n)
 }
 
 void
+pv_blk_set_max_size(struct pv_blk *blk, size_t size)
+{
+	struct pv_blk_params *bp = &blk->blk_params;
+
+	PV_BLK_LOCK(blk);
+	KASSERT((blk->blk_flags & PVB_STOPPED) != 0, ("%s: the device is live", __func__));
+	KASSERT(size >= bp->bp_sectorsize, ("%s: %zu bytes", __func__, size));
+	bp->bp_max_size = rounddown2(MIN(size, blk->blk_made_size), bp->bp_sectorsize);
+	PV_BLK_UNLOCK(blk);
+}
+
+void
 pv_blk_set_lost(struct pv_blk *blk, bool lost)
 {
 	PV_BLK_LOCK(blk);

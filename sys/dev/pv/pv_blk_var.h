@@ -65,6 +65,8 @@ u_int	pv_blk_wait_idle(struct pv_blk *blk, u_int secs);
 /* The next request to put: a ready one, else a new piece.  NULL: nothing can be done now. */
 struct pv_blk_req *pv_blk_next(struct pv_blk_queue *bq);
 void	pv_blk_req_free(struct pv_blk_queue *bq, struct pv_blk_req *rq);
+/* The piece of rq is done: if there is a rest, makes that ready and returns true. */
+bool	pv_blk_go_on(struct pv_blk_queue *bq, struct pv_blk_req *rq);
 /* Copies between the bounce buffer, or the request's own, and its piece of the bio. */
 void	pv_blk_bounce_copy(struct pv_blk *blk, struct pv_blk_req *rq, bool to_bio);
 void	pv_blk_bio_fail(struct bio *bp, int error);

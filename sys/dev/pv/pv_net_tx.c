@@ -55,7 +55,7 @@
 #include <dev/pv/pv_net_var.h>
 
 #define	PV_NET_KICK_QUIET	(200 * SBT_1US)	/* a pause longer than this ends a burst */
-#define	PV_NET_KICK_BYTES	131072		/* so much is not held back, however few packets it is */
+#define	PV_NET_KICK_BYTES	131072		/* so much is not held back, in however few packets */
 #define	PV_NET_LOOK		4	/* packets of a burst from one look at the clock to the next */
 #define	PV_NET_TX_TIMER		(10 * SBT_1MS)	/* longest that a kick or a completion waits */
 

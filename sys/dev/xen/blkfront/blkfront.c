@@ -135,7 +135,7 @@ xbd_negotiate(struct xbd_softc *sc)
 	sc->xbd_nqueues = pv_blk_nqueues(xenbus_read_option(dev, XENBUS_BACK,
 	    "multi-queue-max-queues", PV_BLK_QUEUES_MAX, 1), xbd_tun_num_queues);
 	if (sc->xbd_stages == NULL) {
-		sc->xbd_segs = segs;
+		sc->xbd_segs = sc->xbd_max_segs = segs;
 		sc->xbd_max_queues = sc->xbd_nqueues;
 		sc->xbd_nreqs = MIN(XBD_REQS_MAX,
 		    grant_ring_size(sc->xbd_order, sizeof(union blkif_sring_entry)));
@@ -144,11 +144,7 @@ xbd_negotiate(struct xbd_softc *sc)
 		return (0);
 	}
 	sc->xbd_nqueues = MIN(sc->xbd_nqueues, sc->xbd_max_queues);
-	if (segs < sc->xbd_segs) {
-		device_printf(dev, "this back end takes requests of %u pages, the disk was made for "
-		    "%u: detach and attach it, or set hw.xbd.max_segs\n", segs, sc->xbd_segs);
-		return (ENODEV);
-	}
+	sc->xbd_max_segs = MIN(segs, sc->xbd_segs);
 	return (0);
 }
 
@@ -380,7 +376,7 @@ xbd_sysctl(struct xbd_softc *sc)
 
 	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "ring_order", CTLFLAG_RD, &sc->xbd_order, 0,
 	    "Pages of the ring, as a power of two");
-	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "max_segs", CTLFLAG_RD, &sc->xbd_segs, 0,
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "max_segs", CTLFLAG_RD, &sc->xbd_max_segs, 0,
 	    "Pages of data in a request at most");
 	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "persistent", CTLFLAG_RD, &sc->xbd_persistent, 0,
 	    "The back end may keep our pages mapped");
@@ -425,6 +421,7 @@ xbd_resume(struct xbd_softc *sc, const struct pv_blk_params *bp)
 	}
 	pv_blk_set_writethrough(&sc->xbd_blk, sc->xbd_flush_op == XBD_NO_FLUSH);
 	pv_blk_set_delete_size(&sc->xbd_blk, bp->bp_delete_size);
+	pv_blk_set_max_size(&sc->xbd_blk, bp->bp_max_size);
 	pv_blk_resize(&sc->xbd_blk, bp->bp_mediasize);
 	pv_blk_set_queues(&sc->xbd_blk, sc->xbd_queues, sc->xbd_nqueues);
 	device_printf(sc->xbd_dev, "the back end is back\n");
@@ -444,7 +441,7 @@ xbd_live(device_t dev)
 		.bp_nreqs = sc->xbd_nreqs,
 		.bp_max_segs = sc->xbd_segs,
 		.bp_seg_size = PAGE_SIZE,
-		.bp_max_size = sc->xbd_segs * PAGE_SIZE,
+		.bp_max_size = sc->xbd_max_segs * PAGE_SIZE,
 		.bp_batch = 1,
 		.bp_msgsize = sizeof(struct blkif_request),
 		.bp_stages = sc->xbd_buffers,

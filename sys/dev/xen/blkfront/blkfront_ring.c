@@ -131,6 +131,8 @@ xbd_encode_rw(const struct xbd_softc *sc, const struct xbd_stage *st, const stru
 	struct blkif_request *req = rq->rq_msg;
 	uint8_t op = rq->rq_cmd == PV_BLK_READ ? BLKIF_OP_READ : BLKIF_OP_WRITE;
 
+	KASSERT(rq->rq_length <= sc->xbd_max_segs * PAGE_SIZE, ("%s: %zu bytes", __func__,
+	    rq->rq_length));
 	if (rq->rq_length <= BLKIF_MAX_SEGMENTS_PER_REQUEST * PAGE_SIZE) {
 		req->operation = op;
 		req->handle = sc->xbd_handle;

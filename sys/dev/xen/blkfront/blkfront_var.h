@@ -46,7 +46,8 @@ struct xbd_softc {
 
 	/* Negotiated in setup(). */
 	u_int		 xbd_order;	/* log2 of the ring's pages */
-	u_int		 xbd_segs;	/* pages of data in a request */
+	u_int		 xbd_segs;	/* pages of data that a request has */
+	u_int		 xbd_max_segs;	/* those of them that this back end takes */
 	u_int		 xbd_nqueues;	/* rings */
 	struct xbd_ring	 xbd_rings[PV_BLK_QUEUES_MAX];
 	struct pvq	*xbd_queues[PV_BLK_QUEUES_MAX];
