@@ -89,6 +89,21 @@ struct hostb_write {
 	int		bytes;
 };
 
+/* May this write move registers?  Of a bridge, what is behind the header may switch a slot off. */
+static bool
+hostb_may_move(const struct hostb_write *w)
+{
+	if (w->reg == PCIR_COMMAND)
+		return (true);
+	if (w->reg < PCIR_BAR(0))
+		return (false);
+	if (w->reg < PCIR_CIS)
+		return ((pci_cfgregread(0, w->bus, w->slot, w->func, PCIR_COMMAND, 2) &
+		    PCIM_CMD_MEMEN) != 0);
+	return ((pci_cfgregread(0, w->bus, w->slot, w->func, PCIR_HDRTYPE, 1) & PCIM_HDRTYPE) ==
+	    PCIM_HDRTYPE_BRIDGE);
+}
+
 static void
 hostb_write(void *arg)
 {
@@ -107,7 +122,7 @@ legacy_pcib_write_config(device_t dev, u_int bus, u_int slot, u_int func, u_int 
 	};
 
 	/* Who holds a spin lock changes the messages of interrupts, not addresses. */
-	if (!smp_started || mp_ncpus == 1 || curthread->td_critnest != 0) {
+	if (!smp_started || mp_ncpus == 1 || curthread->td_critnest != 0 || !hostb_may_move(&w)) {
 		pci_cfgregwrite(0, bus, slot, func, reg, data, bytes);
 		return;
 	}
