@@ -50,7 +50,13 @@ int	ether_output_resolved(if_t ifp, struct mbuf *m, const u_char *dst, u_short e
  */
 struct mbuf *if_offload_finish(if_t ifp, struct mbuf *m, u_int l3);
 
-/* Cut a TSO packet into segments, whatever its interface can; else as if_offload_finish(). */
+/*
+ * Is this a packet that is to be cut: for TSO, or a train of datagrams (dev/pv/pv_net.h)?  One that
+ * has no more than tso_segsz bytes is cut into one.
+ */
+bool	if_offload_big(const struct mbuf *m);
+
+/* Cut such a packet, whatever its interface can; else as if_offload_finish(). */
 struct mbuf *if_offload_segments(if_t ifp, struct mbuf *m, u_int l3);
 
 /* What of a packet has to fit the MTU: its bytes from l3 on, or those of one segment of it. */

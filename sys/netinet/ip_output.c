@@ -152,7 +152,7 @@ inet_send4(struct mbuf *m, const struct inet_nexthop *nh)
 	struct mbuf *next;
 	int error = 0;
 
-	if (!fits && (m->m_pkthdr.csum_flags & CSUM_TSO) != 0)
+	if (!fits && if_offload_big(m))
 		m = if_offload_segments(nh->nh_ifp, m, 0);
 	else if (fits)
 		m = if_offload_finish(nh->nh_ifp, m, 0);

@@ -26,6 +26,13 @@ if_getcapenable(const if_t ifp __unused)
 	return (capenable);
 }
 
+int
+if_getmtu(const if_t ifp __unused)
+{
+
+	return (ETHERMTU);
+}
+
 struct bpf_if *
 if_getbpf(if_t ifp __unused)
 {
@@ -166,8 +173,9 @@ to_send(const struct gso *g, u_char *buf, struct frame_at *at)
 
 	len = frame_make(&g->f, FRAME_PARTIAL, buf, at);
 	m = kpi_mbuf_chain(buf, len, pieces);
-	m->m_pkthdr.csum_flags = sum_mark(&g->f) |
-	    (g->size == 0 ? 0 : g->f.f_ip == 6 ? CSUM_IP6_TSO : CSUM_IP_TSO);
+	m->m_pkthdr.csum_flags = sum_mark(&g->f);
+	if (g->size != 0 && g->f.f_proto == IPPROTO_TCP)
+		m->m_pkthdr.csum_flags |= g->f.f_ip == 6 ? CSUM_IP6_TSO : CSUM_IP_TSO;
 	m->m_pkthdr.csum_data = at->at_sum - at->at_l4;
 	m->m_pkthdr.tso_segsz = g->size;
 	return (m);

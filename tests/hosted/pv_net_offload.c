@@ -527,6 +527,8 @@ static const struct hosted_test tests[] = {
 	T(tx_ecn_not_agreed_on_is_split, NULL, "CWR is for the first segment"),
 	T(tx_tags_inside_of_tags_are_sent, NULL, "vlan(4) over vlan(4)"),
 	T(tx_lies_have_their_names, NULL, "marks that do not fit"),
+	T(tx_trains_are_left_to_the_other_side, NULL, "UDP in one, as agreed on"),
+	T(tx_trains_are_split, NULL, "not agreed on, or switched off"),
 	T(no_memory_loses_the_packet_and_nothing_else, NULL, "each allocation fails once"),
 	{ NULL, NULL, NULL, NULL }
 };

@@ -52,10 +52,12 @@
 #define	KEEPS	(__FreeBSD_version >= 1500000)
 
 /* Everything agreed on, but for what a case takes away. */
-#define	TX_ALL	(PV_NET_TXCSUM | PV_NET_TXCSUM6 | PV_NET_TSO4 | PV_NET_TSO6 | PV_NET_TSO_ECN)
+#define	TX_ALL	(PV_NET_TXCSUM | PV_NET_TXCSUM6 | PV_NET_TSO4 | PV_NET_TSO6 | PV_NET_TSO_ECN | \
+		    PV_NET_USO)
 #define	RX_ALL	(PV_NET_RXCSUM | PV_NET_LRO4 | PV_NET_LRO6 | PV_NET_LRO_ECN | \
 		    PV_NET_LRO_UDP4 | PV_NET_LRO_UDP6)
-#define	CAPS	(IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6 | IFCAP_LRO)
+#define	CAPS	(IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6 | IFCAP_LRO | IFCAP_TXCSUM | \
+		    IFCAP_TXCSUM_IPV6)
 
 #define	NEEDS	PV_NET_NEEDS_CSUM
 #define	VALID	PV_NET_DATA_VALID
@@ -118,6 +120,8 @@ void	tx_without_offloads(const void *arg);
 void	tx_ecn_not_agreed_on_is_split(const void *arg);
 void	tx_tags_inside_of_tags_are_sent(const void *arg);
 void	tx_lies_have_their_names(const void *arg);
+void	tx_trains_are_left_to_the_other_side(const void *arg);
+void	tx_trains_are_split(const void *arg);
 void	no_memory_loses_the_packet_and_nothing_else(const void *arg);
 
 #endif /* !_PV_NET_TEST_H_ */

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import device
 import ring
+import uso
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -122,6 +123,7 @@ class Net(device.Device):
         self.peer = Peer(self)
         self.waiting: collections.deque[tuple[bytes, dict[str, int]]] = collections.deque()
         self.ack = 0
+        self.judge = uso.Judge(self)
         self.hash = (0, 0)
         self.forget()
 
@@ -159,6 +161,8 @@ class Net(device.Device):
             while (chain := queue.pop()) is not None:
                 data = ring.gather(self.memory, chain.readable)
                 self.note_header(data[:HEADER.size])
+                fields = dict(zip(HEADER_FIELDS, HEADER.unpack(data[:HEADER.size]), strict=True))
+                self.judge.frame(fields, data[self.header_size():])
                 self.count(f"tx_queue_{queue.index // 2}")
                 queue.complete(chain, 0)
                 self.peer.receive(data[self.header_size():])

@@ -109,6 +109,7 @@ vtnet_offloads(const struct vtnet_softc *sc)
 		{ VIRTIO_NET_F_HOST_TSO4, PV_NET_TSO4 },
 		{ VIRTIO_NET_F_HOST_TSO6, PV_NET_TSO6 },
 		{ VIRTIO_NET_F_HOST_ECN, PV_NET_TSO_ECN },
+		{ VIRTIO_NET_F_HOST_USO, PV_NET_USO },
 	};
 	u_int offloads = 0;
 	size_t i;
@@ -160,6 +161,7 @@ vtnet_encap(void *softc, int pair __unused, struct pv_net_txhdr *hdrs, int n)
 		[PV_NET_GSO_NONE] = VIRTIO_NET_HDR_GSO_NONE,
 		[PV_NET_GSO_TCP4] = VIRTIO_NET_HDR_GSO_TCPV4,
 		[PV_NET_GSO_TCP6] = VIRTIO_NET_HDR_GSO_TCPV6,
+		[PV_NET_GSO_UDP] = VIRTIO_NET_HDR_GSO_UDP_L4,
 	};
 	struct vtnet_softc *sc = softc;
 	const struct pv_net_offload *o;

@@ -8,8 +8,7 @@
  * vtnet(4): which features are agreed on with a device (VirtIO 1.3, 5.1.3): those of a table, without
  * those that tunables forbid, and without those that are of no use since another is missing.
  *
- * Gaps.  No HOST_USO: an mbuf has no mark that would ask for the segmentation of UDP.  No HASH_TUNNEL,
- * RSC_EXT, STANDBY.
+ * Gaps.  No HASH_TUNNEL, RSC_EXT, STANDBY.
  */
 
 #include <sys/param.h>
@@ -36,7 +35,7 @@ SYSCTL_INT(_hw_vtnet, OID_AUTO, csum_disable, CTLFLAG_RDTUN, &vtnet_csum_disable
 
 static int vtnet_tso_disable;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, tso_disable, CTLFLAG_RDTUN, &vtnet_tso_disable, 0,
-    "Do not use TCP segmentation offload");
+    "Do not use segmentation offload, of TCP and of trains of datagrams");
 
 static int vtnet_lro_disable;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, lro_disable, CTLFLAG_RDTUN, &vtnet_lro_disable, 0,
@@ -81,6 +80,7 @@ static const struct virtio_feature vtnet_features[] = {
 	{ VIRTIO_NET_F_SPEED_DUPLEX, "SPEED_DUPLEX", 0 },
 	{ VIRTIO_NET_F_GUEST_USO4, "GUEST_USO4", 0 },
 	{ VIRTIO_NET_F_GUEST_USO6, "GUEST_USO6", 0 },
+	{ VIRTIO_NET_F_HOST_USO, "HOST_USO", 0 },
 	{ VIRTIO_NET_F_GUEST_HDRLEN, "GUEST_HDRLEN", 0 },
 	{ 0, NULL, 0 }
 };
@@ -109,7 +109,9 @@ static const struct {
 	{ VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_CSUM },
 	{ VIRTIO_NET_F_HOST_TSO6, VIRTIO_NET_F_CSUM },
 	{ VIRTIO_NET_F_HOST_ECN, VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 },
-	{ VIRTIO_NET_F_GUEST_HDRLEN, VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 },
+	{ VIRTIO_NET_F_HOST_USO, VIRTIO_NET_F_CSUM },
+	{ VIRTIO_NET_F_GUEST_HDRLEN, VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 |
+	    VIRTIO_NET_F_HOST_USO },
 	{ VIRTIO_NET_F_CTRL_RX, VIRTIO_NET_F_CTRL_VQ },
 	{ VIRTIO_NET_F_CTRL_MAC_ADDR, VIRTIO_NET_F_CTRL_VQ },
 	{ VIRTIO_NET_F_CTRL_VLAN, VIRTIO_NET_F_CTRL_VQ },
@@ -191,7 +193,7 @@ vtnet_unwanted(struct vtnet_softc *sc)
 		unwanted |= VIRTIO_NET_F_CSUM | VIRTIO_NET_F_GUEST_CSUM;
 	if (vtnet_csum_disable || vtnet_tso_disable)
 		unwanted |= VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 |
-		    VIRTIO_NET_F_HOST_ECN;
+		    VIRTIO_NET_F_HOST_ECN | VIRTIO_NET_F_HOST_USO;
 	if (vtnet_mq_disable)
 		unwanted |= VIRTIO_NET_F_MQ | VIRTIO_NET_F_RSS;
 	if (vtnet_csum_disable || vtnet_lro_disable)
