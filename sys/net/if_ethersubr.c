@@ -146,17 +146,21 @@ ether_is_ours(struct ifnet *ifp, const uint8_t *dst)
 	return (bcmp(dst, IF_LLADDR(ifp), ETHER_ADDR_LEN) == 0);
 }
 
-/*
- * Hand a frame, which starts with its Ethernet header and has no VLAN tag in it, to its protocol.
- */
-void
-ether_demux(struct ifnet *ifp, struct mbuf *m)
+/* A tag with number 0 has a priority only. */
+static bool
+ether_is_for_vlan(const struct mbuf *m)
+{
+	return ((m->m_flags & M_VLANTAG) != 0 && EVL_VLANOFTAG(m->m_pkthdr.ether_vtag) != 0);
+}
+
+static void
+ether_demux_frame(struct ifnet *ifp, struct mbuf *m)
 {
 	struct ether_header *eh = mtod(m, struct ether_header *);
 	uint16_t type = ntohs(eh->ether_type);
 
 	NET_EPOCH_ASSERT();
-	if ((m->m_flags & M_VLANTAG) != 0 && EVL_VLANOFTAG(m->m_pkthdr.ether_vtag) != 0) {
+	if (ether_is_for_vlan(m)) {
 		vlan_input(ifp, m);
 		return;
 	}
@@ -187,6 +191,24 @@ ether_demux(struct ifnet *ifp, struct mbuf *m)
 	default:
 		ether_drop(ifp, m, IFCOUNTER_NOPROTO);
 		break;
+	}
+}
+
+/*
+ * Hand a frame, which starts with its Ethernet header and has no VLAN tag in it, to its protocol.
+ * Protocols would take a train of datagrams, which is for bridges, for one.
+ */
+void
+ether_demux(struct ifnet *ifp, struct mbuf *m)
+{
+	struct mbuf *next;
+
+	if (__predict_false(if_offload_train(m)) && !ether_is_for_vlan(m))
+		m = if_offload_segments(ifp, m, ETHER_HDR_LEN);
+	for (; m != NULL; m = next) {
+		next = m->m_nextpkt;
+		m->m_nextpkt = NULL;
+		ether_demux_frame(ifp, m);
 	}
 }
 

@@ -131,10 +131,16 @@ offload_big_headers(const struct mbuf *m, u_int l3)
 }
 
 bool
+if_offload_train(const struct mbuf *m)
+{
+	return ((m->m_pkthdr.csum_flags & OFFLOAD_UDP) != 0 &&
+	    (m->m_pkthdr.csum_flags & CSUM_TSO) == 0 && m->m_pkthdr.tso_segsz != 0);
+}
+
+bool
 if_offload_big(const struct mbuf *m)
 {
-	return ((m->m_pkthdr.csum_flags & CSUM_TSO) != 0 ||
-	    ((m->m_pkthdr.csum_flags & OFFLOAD_UDP) != 0 && m->m_pkthdr.tso_segsz != 0));
+	return ((m->m_pkthdr.csum_flags & CSUM_TSO) != 0 || if_offload_train(m));
 }
 
 /*

@@ -16,6 +16,7 @@ VNET_DEFINE(int, ip6_forwarding);
 struct pv_net pn;
 int capenable;
 struct bpf_if_ext listeners, *bpf;
+u_char lladdr[ETHER_ADDR_LEN];
 static struct bpf_if_ext nobody;
 static char listener[64];
 
@@ -31,6 +32,13 @@ if_getmtu(const if_t ifp __unused)
 {
 
 	return (ETHERMTU);
+}
+
+char *
+if_getlladdr(const if_t ifp __unused)
+{
+
+	return ((char *)lladdr);
 }
 
 struct bpf_if *
@@ -56,6 +64,7 @@ begin(u_int offloads)
 	pn.pn_params.pnp_offloads = offloads;
 	capenable = CAPS;
 	bpf = &nobody;
+	memcpy(lladdr, "\x02\x00\x00\x00\x00\x55", sizeof(lladdr));
 	listeners.bif_dlist.clh_first = (void *)listener;
 	V_ipforwarding = V_ip6_forwarding = pv_net_lro_forward = 0;
 }

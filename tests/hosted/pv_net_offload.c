@@ -213,6 +213,10 @@ udp_sum_of_zero_is_stored_as_ones(const void *arg __unused)
 	end();
 }
 
+/* What a big frame is sent to, if not to what it usually is, and a byte of it that is changed. */
+static const u_char *gso_to;
+static u_int gso_at, gso_value;
+
 static struct mbuf *
 gso_receive(const struct gso *g, u_char *buf, struct frame_at *at, struct pv_net_offload *in)
 {
@@ -225,6 +229,10 @@ gso_receive(const struct gso *g, u_char *buf, struct frame_at *at, struct pv_net
 	*in = (struct pv_net_offload){ .po_flags = g->flags, .po_gso_type = g->type,
 	    .po_gso_size = g->size, .po_csum_start = at->at_l4,
 	    .po_csum_offset = at->at_sum - at->at_l4 };
+	if (gso_to != NULL)
+		memcpy(buf, gso_to, ETHER_ADDR_LEN);
+	if (gso_at != 0)
+		buf[gso_at] = gso_value;
 	m = kpi_mbuf_chain(buf, len, pieces);
 	bad = pv_net_rx_offload(&pn, &m, in);
 	CHECK(bad == PV_NET_FINE, "%s: %d", g->name, bad);
@@ -298,6 +306,101 @@ rx_split_where_big_will_not_do(const void *arg __unused)
 	CHECK(m->m_nextpkt == NULL, "split, though the kernel forwards big ones");
 	m_freem(m);
 	end();
+}
+
+/* A train for another host goes on as one, where the administrator says so, and else never. */
+static void
+rx_trains_for_others_stay_whole(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX], after[FRAME_MAX];
+	struct pv_net_offload in, out;
+	struct frame_at at;
+	const struct gso *g;
+	struct mbuf *m;
+
+	begin(RX_ALL | TX_ALL);
+	pn.pn_params.pnp_udp_trains = 1;
+	for (g = gsos; g < gsos + nitems(gsos); g++) {
+		if (g->type != UDP)
+			continue;
+		m = gso_receive(g, buf, &at, &in);
+		if (!KEEPS) {
+			check_segments(g, m, buf, &at, true);
+			continue;
+		}
+		CHECK(m->m_nextpkt == NULL && m->m_pkthdr.csum_flags == sum_mark(&g->f) &&
+		    m->m_pkthdr.tso_segsz == g->size, "%s: 0x%x, %u", g->name,
+		    m->m_pkthdr.csum_flags, m->m_pkthdr.tso_segsz);
+		(void)flat(m, after);
+		CHECK(memcmp(buf, after, m->m_pkthdr.len) == 0, "%s: was changed", g->name);
+		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE && out.po_flags == NEEDS &&
+		    out.po_gso_type == UDP && out.po_gso_size == g->size &&
+		    out.po_hdr_len == at.at_data, "%s: sent in another way", g->name);
+		/* And by one that can't. */
+		pn.pn_params.pnp_offloads &= ~PV_NET_USO;
+		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
+		    (out.po_flags & PV_NET_SPLIT) != 0, "%s: not split", g->name);
+		check_segments(g, pv_net_tx_soften(m, &out), buf, &at, false);
+		pn.pn_params.pnp_offloads |= PV_NET_USO;
+	}
+	end();
+}
+
+static void
+rx_other_trains_are_split(const void *arg __unused)
+{
+	static const u_char ours[] = { 2, 0, 0, 0, 0, 0x55 };
+	static const u_char group[] = { 0x33, 0x33, 0, 0, 0, 1 };
+	static const u_char all[] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
+	static const struct {
+		const char	*name;
+		int		 trains, caps;
+		const u_char	*to;
+		bool		 listens, forwards;
+		u_int		 payload, size, at, value;
+	} ways[] = {
+		{ "not wanted", 0, CAPS },
+		{ "to us", 1, CAPS, ours },
+		{ "to a group", 1, CAPS, group },
+		{ "to all", 1, CAPS, all },
+		{ "no LRO", 1, CAPS & ~IFCAP_LRO },
+		{ "no rxcsum", 1, CAPS & ~IFCAP_RXCSUM },
+		{ "a listener", 1, CAPS, .listens = true },
+		{ "a router", 1, CAPS, .forwards = true },
+		{ "too many datagrams", 1, CAPS, .payload = 129, .size = 1 },
+		{ "another length in UDP's header", 1, CAPS, .at = 38, .value = 1 },
+	};
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload in;
+	struct frame_at at;
+	struct mbuf *m;
+	struct gso g;
+	size_t i;
+
+	for (i = 0; i < nitems(ways); i++) {
+		begin(RX_ALL);
+		pn.pn_params.pnp_udp_trains = ways[i].trains;
+		capenable = ways[i].caps;
+		V_ipforwarding = ways[i].forwards;
+		if (ways[i].listens)
+			bpf = &listeners;
+		g = (struct gso){ ways[i].name, U4, UDP, NEEDS, 1000 };
+		if (ways[i].size != 0) {
+			g.f.f_payload = ways[i].payload;
+			g.size = ways[i].size;
+		}
+		gso_to = ways[i].to;
+		gso_at = ways[i].at;
+		gso_value = ways[i].value;
+		m = gso_receive(&g, buf, &at, &in);
+		CHECK(m->m_nextpkt != NULL, "%s: not split", g.name);
+		CHECK(m->m_pkthdr.tso_segsz == 0, "%s: still marked", g.name);
+		check_segments(&g, m, buf, &at, !KEEPS || ways[i].listens ||
+		    (ways[i].caps & IFCAP_RXCSUM) == 0);
+		end();
+	}
+	gso_to = NULL;
+	gso_at = 0;
 }
 
 /* Seen by a listener, and sent on by another interface all the same. */
@@ -520,6 +623,8 @@ static const struct hosted_test tests[] = {
 	T(udp_sum_of_zero_is_stored_as_ones, NULL, "RFC 768"),
 	T(rx_big_frame_leaves_as_tso, NULL, "received in one, sent in one"),
 	T(rx_split_where_big_will_not_do, NULL, "datagrams, LRO off, routers"),
+	T(rx_trains_for_others_stay_whole, NULL, "with udp_trains"),
+	T(rx_other_trains_are_split, NULL, "local, switched off, lies"),
 	T(rx_big_frame_seen_by_a_listener, NULL, "finished, and partial again"),
 	T(rx_lies_have_their_names, NULL, "the table of lies"),
 	T(rx_no_lie_reaches_beyond_the_frame, NULL, "cut everywhere, changed everywhere"),

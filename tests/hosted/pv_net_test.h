@@ -94,6 +94,7 @@ extern const struct gso gsos[NGSOS];
 extern struct pv_net pn;
 extern int capenable;
 extern struct bpf_if_ext listeners, *bpf;
+extern u_char lladdr[ETHER_ADDR_LEN];
 
 /* A new interface with everything enabled; and: nothing is left. */
 void	begin(u_int offloads);

@@ -251,6 +251,16 @@ class Net(device.Device):
             self.count(f"big_{kind}" if whole else f"small_{kind}")
             self.send(frame, header)
 
+    def train(self, version: int, to: bytes, tag: int, size: int, segment: int) -> None:
+        """Send a train of datagrams, if the driver takes one."""
+        if not self.may(f"GUEST_USO{version}"):
+            raise device.CommandError("the driver takes no trains")
+        self.count("trains_sent")
+        number = self.counters["trains_sent"]
+        frame, start = uso.make(version, to, tag, number, size, segment)
+        self.send(frame, {"flags": NEEDS_CSUM, "csum_start": start, "csum_offset": 6,
+                          "gso_type": uso.GSO_UDP_L4, "gso_size": segment, "hdr_len": start + 8})
+
     def send(self, frame: bytes, header: dict[str, int] | None = None) -> None:
         """Send a frame to the guest."""
         with self.lock:
@@ -305,6 +315,10 @@ class Net(device.Device):
             case ["big", kind, size, segment, *count]:
                 for _ in range(int(count[0]) if count else 1):
                     self.big(kind, int(size), int(segment))
+                return {}
+            case ["train", version, to, tag, size, segment]:
+                self.train(int(version), bytes.fromhex(to.replace(":", "")), int(tag), int(size),
+                           int(segment))
                 return {}
             case ["state"]:
                 return self.state()

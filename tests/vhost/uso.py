@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""Judge the datagrams of the guest's `pktgen -t`, alone or in a train that we are to split.
+"""Judge the datagrams of the guest's `pktgen -t`, alone or in trains, and make such trains.
 
 A train is a packet with gso_type UDP_L4 (VirtIO 1.3, 5.1.6.2).  What a card does with it is done
 here, with nothing of the driver's: headers for each datagram, checksums over all of it.
@@ -18,6 +18,7 @@ NEEDS_CSUM = 1
 GSO_UDP_L4 = 5
 UDP = 17
 PORT = 9
+MAC = bytes.fromhex("020000000001")
 SENDERS = [bytes([198, 18, 0, 1]), bytes([0x20, 1, 0, 2]) + bytes(11) + b"\1"]
 
 
@@ -95,6 +96,27 @@ def check(packet: Packet, mtu: int) -> None:
     _, start = struct.unpack_from(">II", data)
     right = bytes((7 * i + (i >> 8)) & 0xFF for i in range(start + 8, start + len(data)))
     require(data[8:] == right, "data")
+
+
+def make(version: int, to: bytes, tag: int, number: int, size: int,
+         segment: int) -> tuple[bytes, int]:
+    """A train as pktgen sends it, from us, with a VLAN tag or 0; and where UDP's header is."""
+    data = bytearray((7 * i + (i >> 8)) & 0xFF for i in range(size))
+    for at in range(0, size, segment):
+        struct.pack_into(">II", data, at, number, at)
+    length = 8 + size
+    sender = SENDERS[version == 6]
+    receiver = sender[:-1] + b"\2"
+    if version == 4:
+        ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + length, 1, 0x4000, 64, UDP, 0, sender,
+                         receiver)
+        ip = ip[:10] + struct.pack(">H", ~add(ip) & 0xFFFF) + ip[12:]
+    else:
+        ip = struct.pack(">IHBB16s16s", 6 << 28, length, UDP, 64, sender, receiver)
+    partial = add(sender + receiver + struct.pack(">HH", UDP, length))
+    head = to + MAC + (struct.pack(">HH", 0x8100, tag) if tag else b"") + (
+        b"\x08\0" if version == 4 else b"\x86\xdd") + ip
+    return head + struct.pack(">HHHH", PORT, PORT, length, partial) + data, len(head)
 
 
 def finish(packet: Packet, fields: dict[str, int]) -> Packet:

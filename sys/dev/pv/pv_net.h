@@ -47,9 +47,10 @@
  * finishes sums itself.
  *
  * A big packet (several segments in one) is marked for segmentation in the same way.  Where that
- * would not do, it is split by pv_net: LRO is off, it is of UDP, which FreeBSD has no mark for, or
- * the kernel forwards packets and has not been told (lro_forward) that it can forward big ones.
- * What is sent and asks for more than the other side can do is finished or split by pv_net.
+ * would not do, it is split by pv_net: LRO is off, it is of UDP, which FreeBSD has no mark for (but
+ * see below), or the kernel forwards packets and has not been told (lro_forward) that it can forward
+ * big ones.  What is sent and asks for more than the other side can do is finished or split by
+ * pv_net.
  *
  * Trains.  FreeBSD marks what TCP wants to be segmented (CSUM_IP_TSO, CSUM_IP6_TSO); for UDP it has
  * nothing.  We have a convention of our own: a packet that is sent, is marked CSUM_IP_UDP (or
@@ -61,7 +62,10 @@
  * FreeBSD's headers know two uses of that field besides TCP's: the number of segments that
  * tcp_lro(9) merged, and sequence numbers of net80211.  Both are in what was received, by TCP or
  * without a CSUM_IP_UDP, so that nothing of FreeBSD's own looks like a train; that is read from
- * headers and manual, and not promised by anybody.  A train must go to interfaces of pv_net only.
+ * headers and manual, and not promised by anybody.  A train must go to interfaces of pv_net only:
+ * other drivers, and protocols, take it for a datagram.  So a train that is received is split, unless
+ * the administrator says (pnp_udp_trains) that what is for other hosts goes to a bridge of pv_net's
+ * interfaces.
  *
  * Segments to our own address that come one by one are merged by tcp_lro(9), unless this kernel
  * forwards packets.
@@ -257,6 +261,7 @@ struct pv_net_params {
 	u_int		pnp_msg_size;
 	int		pnp_rx_budget;	/* buffers taken before others get the CPU */
 	int		pnp_tx_kick;	/* packets of a burst for one notification */
+	int		pnp_udp_trains;	/* received trains for others go up as one: see above */
 };
 
 /*

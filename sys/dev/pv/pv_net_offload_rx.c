@@ -15,6 +15,11 @@
  * finished in software: the protocol is one that has no marks, somebody listens with bpf(4), or
  * receive checksum offload is off.  Each costs a pass over the packet.
  *
+ * A train of datagrams is split, for whoever gets it would take it for one.  A bridge would not: with
+ * pnp_udp_trains, a train goes up as one, with the marks that one has that is sent (pv_net.h), if it
+ * is for another host by its Ethernet address, and if those marks can be had: its checksum stays
+ * partial.
+ *
  * Trust.  What the other side says, and the headers that it is about, are checked against each
  * other and against the packet's length before any of it is used.  A lie has a name, and the packet
  * is dropped.  Of a packet about which nothing is said, nothing is looked at: that is for the
@@ -45,6 +50,7 @@
 #include <netinet/ip.h>
 #include <netinet/ip_var.h>
 #include <netinet/ip6.h>
+#include <netinet/udp.h>
 #include <netinet6/ip6_var.h>
 #include <machine/bus.h>
 #include <machine/in_cksum.h>
@@ -79,6 +85,13 @@ pv_net_rx_enabled(const struct pv_net *pn, bool ip6)
 	return ((if_getcapenable(pn->pn_ifp) & (ip6 ? IFCAP_RXCSUM_IPV6 : IFCAP_RXCSUM)) != 0);
 }
 
+/* Does a partial checksum of such a packet stay partial? */
+static bool
+pv_net_rx_keeps(const struct pv_net *pn, bool ip6)
+{
+	return (PV_NET_KEEP_PARTIAL && pv_net_rx_enabled(pn, ip6) && !pv_net_listening(pn));
+}
+
 /* The marks of a received packet whose transport checksum is good as far as we are told. */
 static void
 pv_net_mark_valid(struct mbuf *m)
@@ -87,26 +100,31 @@ pv_net_mark_valid(struct mbuf *m)
 	m->m_pkthdr.csum_data = 0xffff;
 }
 
-/* A partial checksum of TCP or UDP: left as it is and marked, or finished. */
 static void
-pv_net_rx_settle(const struct pv_net *pn, struct mbuf *m, const struct pv_net_headers *h)
+pv_net_mark_partial(struct mbuf *m, const struct pv_net_headers *h)
 {
-	bool enabled = pv_net_rx_enabled(pn, h->ph_ip6);
 	u_int marks;
 
-	m->m_pkthdr.csum_flags = 0;
-	if (!PV_NET_KEEP_PARTIAL || !enabled || pv_net_listening(pn)) {
-		pv_net_store_sum(m, h->ph_l4, pv_net_sum_offset(h->ph_proto));
-		if (enabled)
-			pv_net_mark_valid(m);
-		return;
-	}
 	if (h->ph_proto == IPPROTO_TCP)
 		marks = h->ph_ip6 ? CSUM_IP6_TCP : CSUM_IP_TCP;
 	else
 		marks = h->ph_ip6 ? CSUM_IP6_UDP : CSUM_IP_UDP;
 	m->m_pkthdr.csum_flags = marks;
 	m->m_pkthdr.csum_data = pv_net_sum_offset(h->ph_proto);
+}
+
+/* A partial checksum of TCP or UDP: left as it is and marked, or finished. */
+static void
+pv_net_rx_settle(const struct pv_net *pn, struct mbuf *m, const struct pv_net_headers *h)
+{
+	if (pv_net_rx_keeps(pn, h->ph_ip6)) {
+		pv_net_mark_partial(m, h);
+		return;
+	}
+	m->m_pkthdr.csum_flags = 0;
+	pv_net_store_sum(m, h->ph_l4, pv_net_sum_offset(h->ph_proto));
+	if (pv_net_rx_enabled(pn, h->ph_ip6))
+		pv_net_mark_valid(m);
 }
 
 /*
@@ -249,21 +267,46 @@ pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net
 	return (pv_net_rx_gso_csum(m, h, in));
 }
 
+/*
+ * May this train go up as one, and go out again?  Its headers have `hdrlen' bytes.  What
+ * pv_net_tx_train() would not send is split.
+ */
+static bool
+pv_net_rx_whole_train(const struct pv_net *pn, const struct mbuf *m,
+    const struct pv_net_headers *h, u_int hdrlen, u_int size)
+{
+	uint8_t to[ETHER_ADDR_LEN];
+	uint16_t ulen;
+
+	if (pn->pn_params.pnp_udp_trains == 0 || h->ph_proto != IPPROTO_UDP ||
+	    !pv_net_rx_keeps(pn, h->ph_ip6) || !pv_net_peek(m, 0, sizeof(to), to) ||
+	    !pv_net_peek(m, h->ph_l4 + offsetof(struct udphdr, uh_ulen), sizeof(ulen), &ulen))
+		return (false);
+	return (!ETHER_IS_MULTICAST(to) &&
+	    memcmp(to, if_getlladdr(pn->pn_ifp), sizeof(to)) != 0 &&
+	    h->ph_l4 + ntohs(ulen) == h->ph_end &&
+	    howmany(h->ph_end - hdrlen, size) <= PV_NET_TRAIN_MAX);
+}
+
 static enum pv_net_bad
 pv_net_rx_gso(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_offload *in)
 {
-	bool lro = (if_getcapenable(pn->pn_ifp) & IFCAP_LRO) != 0;
 	struct pv_net_headers h;
 	struct mbuf *m = *mp;
 	enum pv_net_bad bad;
 	u_int hdrlen;
+	bool big;
 
 	bad = pv_net_rx_check_gso(pn, m, in, &h, &hdrlen);
 	if (bad != PV_NET_FINE)
 		return (bad);
+	big = (if_getcapenable(pn->pn_ifp) & IFCAP_LRO) != 0 && !pv_net_rx_routed(pn, h.ph_ip6);
 	if (m->m_pkthdr.len - hdrlen <= in->po_gso_size)
 		pv_net_rx_settle(pn, m, &h);
-	else if (h.ph_proto == IPPROTO_TCP && lro && !pv_net_rx_routed(pn, h.ph_ip6)) {
+	else if (big && pv_net_rx_whole_train(pn, m, &h, hdrlen, in->po_gso_size)) {
+		pv_net_mark_partial(m, &h);
+		m->m_pkthdr.tso_segsz = in->po_gso_size;
+	} else if (big && h.ph_proto == IPPROTO_TCP) {
 		pv_net_rx_settle(pn, m, &h);
 		m->m_pkthdr.tso_segsz = in->po_gso_size;
 		if (PV_NET_KEEP_PARTIAL)

@@ -66,6 +66,7 @@ static const struct pv_net_counter pv_net_rx_counters[] = {
 	RX(csum_valid, "Frames whose checksum was verified by the other side"),
 	RX(csum_partial, "Frames whose checksum is still to be finished"),
 	RX(lro, "Frames that stand for several segments of TCP"),
+	RX(trains, "Trains of datagrams that were left whole"),
 	RX(split, "Frames that stood for several packets and were split"),
 	RX(hashed, "Frames that came with the hash of their flow"),
 	RX(copied, "Short frames copied, so that their buffer was posted again"),
@@ -205,6 +206,10 @@ pv_net_sysctl_attach(struct pv_net *pn)
 	    &pn->pn_params.pnp_npairs, 0, "Pairs of queues that there are");
 	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "rx_budget", CTLFLAG_RW, &pn->pn_params.pnp_rx_budget,
 	    0, "Receive buffers handled before others get the CPU");
+	if ((pn->pn_params.pnp_offloads & (PV_NET_LRO_UDP4 | PV_NET_LRO_UDP6)) != 0)
+		SYSCTL_ADD_INT(ctx, top, OID_AUTO, "udp_trains", CTLFLAG_RW,
+		    &pn->pn_params.pnp_udp_trains, 0,
+		    "Trains of datagrams for other hosts go whole to a bridge of vtnet and xn only");
 	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "tx_kick", CTLFLAG_RW, &pn->pn_params.pnp_tx_kick, 0,
 	    "Packets of a burst for one notification");
 }

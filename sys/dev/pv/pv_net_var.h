@@ -64,7 +64,7 @@ struct pv_net_headers {
 struct pv_net_rxstats {
 	uint64_t	packets, bytes, mcasts;
 	uint64_t	csum_valid, csum_partial;
-	uint64_t	lro, split, hashed;
+	uint64_t	lro, trains, split, hashed;
 	uint64_t	copied, merged;
 	uint64_t	nombuf, recycled;
 	uint64_t	short_buf, bad_header, bad_offload, runts, too_long;

@@ -70,6 +70,10 @@ static int vtnet_tx_kick = 32;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, tx_kick, CTLFLAG_RDTUN, &vtnet_tx_kick, 0,
     "Packets of a burst for one notification of the device");
 
+static int vtnet_udp_trains;
+SYSCTL_INT(_hw_vtnet, OID_AUTO, udp_trains, CTLFLAG_RDTUN, &vtnet_udp_trains, 0,
+    "Trains of datagrams for other hosts go whole to a bridge of vtnet and xn only");
+
 /* The address that the device has, or one made up for it. */
 static int
 vtnet_read_lladdr(struct vtnet_softc *sc, uint8_t *lladdr)
@@ -151,6 +155,7 @@ vtnet_read_params(struct vtnet_softc *sc, struct pv_net_params *params)
 	params->pnp_link_reports = vtnet_has(sc, VIRTIO_NET_F_STATUS);
 	params->pnp_rx_budget = MAX(vtnet_rx_process_limit, 1);
 	params->pnp_tx_kick = MAX(vtnet_tx_kick, 1);
+	params->pnp_udp_trains = vtnet_udp_trains;
 	return (0);
 }
 
