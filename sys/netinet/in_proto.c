@@ -30,6 +30,20 @@ struct in6_addr inet_dns[INET_NDNS];
 
 static struct timeout_task proto_timer, proto_kicker;
 
+static void
+proto_loop_one(if_t ifp, struct mbuf *m)
+{
+	struct ip *ip = mtod(m, struct ip *);
+	struct sockaddr sa = { .sa_len = sizeof(sa) };
+
+	sa.sa_family = ip->ip_v == IPVERSION ? AF_INET : AF_INET6;
+	if (sa.sa_family == AF_INET) {
+		ip->ip_sum = 0;
+		ip->ip_sum = in_cksum_hdr(ip);
+	}
+	(void)ifp->if_output(ifp, m, &sa, NULL);
+}
+
 /*
  * Send a packet to ourselves: it comes back as input of the loopback interface, from a task, so
  * that no lock of the sender is held.  The mbuf starts with its IP header and is consumed.
@@ -37,8 +51,7 @@ static struct timeout_task proto_timer, proto_kicker;
 void
 inet_loop_output(if_t ifp, struct mbuf *m)
 {
-	struct ip *ip = mtod(m, struct ip *);
-	struct sockaddr sa = { .sa_len = sizeof(sa) };
+	struct mbuf *next;
 
 	if (ifp == NULL)
 		ifp = V_loif;
@@ -46,12 +59,14 @@ inet_loop_output(if_t ifp, struct mbuf *m)
 		m_freem(m);
 		return;
 	}
-	sa.sa_family = ip->ip_v == IPVERSION ? AF_INET : AF_INET6;
-	if (sa.sa_family == AF_INET) {
-		ip->ip_sum = 0;
-		ip->ip_sum = in_cksum_hdr(ip);
+	/* Our own protocols would take a train for a datagram. */
+	if (if_offload_train(m))
+		m = if_offload_segments(ifp, m, 0);
+	for (; m != NULL; m = next) {
+		next = m->m_nextpkt;
+		m->m_nextpkt = NULL;
+		proto_loop_one(ifp, m);
 	}
-	(void)ifp->if_output(ifp, m, &sa, NULL);
 }
 
 static void

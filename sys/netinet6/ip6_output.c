@@ -161,7 +161,8 @@ inet_output6(struct mbuf *m, const struct inet_out *o, const struct inet_nexthop
 	}
 	if (if_offload_wire_len(m, 0) <= max(nh->nh_mtu, IPV6_MMTU))
 		return (inet_send6(m, nh));
-	if ((o->o_flags & INETO_DF) != 0) {
+	/* Who sends several in one chooses their size. */
+	if ((o->o_flags & INETO_DF) != 0 || if_offload_big(m)) {
 		INSTAT_INC(ip6.ip6s_cantfrag);
 		m_freem(m);
 		return (EMSGSIZE);
