@@ -299,6 +299,7 @@ class Net(device.Device):
             data = data[done:]
             queue.complete(chain, done)
         self.count("rx_frames")
+        self.count(f"rx_frames_in_{len(chains)}")
         return True
 
     def command(self, words: list[str]) -> Any:

@@ -14,9 +14,15 @@
  *	     ^                                       |
  *	     +--- buffer without mbuf  <-------------+---> the same mbuf again (copied or recycled)
  *
- * Size.  What a frame of 64 KB costs is paid by the buffer.  So while there are frames that need
- * several buffers, new ones are of 16 KB, or of a page if there are none of those; that ends when a
- * ring's worth of frames was smaller.
+ * Size.  What a frame of 64 KB costs is paid by the buffer.  A frame longer than the cluster that
+ * the MTU asks for (pn_rx_cluster) makes the buffers that are allocated from then on large, until a
+ * ring's worth of frames in a row was shorter (prq_large counts them down).  A large one is of 16 KB;
+ * when there are none of those it is of a page, and when there are none of these either, of the
+ * usual size: running short of large ones costs no frame.  What is posted already is used as it is, so
+ * that the ring changes over as frames use it up, in both directions.  Frames that are copied leave
+ * their buffers where they are, whatever the size.  Only where frames may span buffers (pnp_merge) can
+ * there be one longer than a cluster, so elsewhere nothing of this happens; nor does it where
+ * buffers are pages that are shared once and for all (pnp_staged).
  *
  * Memory shortage.  When no cluster can be had the ring runs with fewer buffers, and a
  * callout tries again. Below a floor, a quarter of the ring, buffers that come back are
@@ -108,21 +114,28 @@ pv_net_rx_unload(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 
 /* An mbuf with a cluster, of the size that the layout has or, while large frames come, a larger one. */
 static struct mbuf *
-pv_net_rx_getcl(const struct pv_net_rxq *rxq, u_int *size)
+pv_net_rx_getcl(struct pv_net_rxq *rxq, u_int *size)
 {
-	static const u_int large[] = { MJUM16BYTES, MJUMPAGESIZE };
+	struct pv_net_rxstats *stats = &rxq->prq_stats;
+	const struct {
+		u_int		size;
+		uint64_t	*count;
+	} large[] = { { MJUM16BYTES, &stats->bufs_16k }, { MJUMPAGESIZE, &stats->bufs_page } };
 	u_int cluster = rxq->prq_pn->pn_rx_cluster, i;
 	struct mbuf *m;
 
-	for (i = 0; rxq->prq_large > 0 && i < nitems(large) && large[i] > cluster; i++) {
-		m = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, large[i]);
+	for (i = 0; rxq->prq_large > 0 && i < nitems(large) && large[i].size > cluster; i++) {
+		m = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, large[i].size);
 		if (m != NULL) {
-			*size = large[i];
+			*size = large[i].size;
+			(*large[i].count)++;
 			return (m);
 		}
 	}
+	m = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, cluster);
 	*size = cluster;
-	return (m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, cluster));
+	stats->bufs += m != NULL;
+	return (m);
 }
 
 static int

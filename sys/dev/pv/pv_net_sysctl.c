@@ -71,6 +71,9 @@ static const struct pv_net_counter pv_net_rx_counters[] = {
 	RX(hashed, "Frames that came with the hash of their flow"),
 	RX(copied, "Short frames copied, so that their buffer was posted again"),
 	RX(merged, "Frames that span several buffers"),
+	RX(bufs, "Buffers allocated, of the size that the MTU asks for"),
+	RX(bufs_page, "Buffers of a page allocated for large frames: there were none of 16 KB"),
+	RX(bufs_16k, "Buffers of 16 KB allocated for large frames"),
 	RX(nombuf, "Times a receive buffer could not be allocated"),
 	RX(recycled, "Frames dropped because their buffer had to be posted again"),
 	RX(short_buf, "Buffers dropped: shorter than a header"),
@@ -144,6 +147,10 @@ pv_net_sysctl_queues(struct pv_net *pn)
 		rxq = &pn->pn_rxqs[i];
 		list = pv_net_sysctl_queue(pn, rxq->prq_name, "Receive queue",
 		    (uint8_t *)&rxq->prq_stats, pv_net_rx_counters, nitems(pv_net_rx_counters));
+		if (!pn->pn_params.pnp_staged)
+			SYSCTL_ADD_UINT(&pn->pn_queue_sysctl, list, OID_AUTO, "large", CTLFLAG_RD,
+			    &rxq->prq_large, 0,
+			    "Buffers are large for so many more small frames (0: they are not)");
 		pvq_sysctl(rxq->prq_pvq, &pn->pn_queue_sysctl, list);
 		if (rxq->prq_lro_ready) {
 			SYSCTL_ADD_U64(&pn->pn_queue_sysctl, list, OID_AUTO, "lro_queued",

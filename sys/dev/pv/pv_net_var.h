@@ -67,6 +67,7 @@ struct pv_net_rxstats {
 	uint64_t	lro, trains, split, hashed;
 	uint64_t	copied, merged;
 	uint64_t	nombuf, recycled;
+	uint64_t	bufs, bufs_page, bufs_16k;
 	uint64_t	short_buf, bad_header, bad_offload, runts, too_long;
 	uint64_t	deferred;
 	uint64_t	bad[PV_NET_NBAD];	/* bad_offload by cause */
@@ -117,7 +118,7 @@ struct pv_net_rxq {
 	struct lro_ctrl		 prq_lro;
 	bool			 prq_lro_ready;
 	bool			 prq_merging;	/* it may hold packets */
-	u_int			 prq_large;	/* this many more buffers are of a page */
+	u_int			 prq_large;	/* after so many small frames buffers are small again */
 	/* The batch that is being worked on, too large for the stack. */
 	struct pvq_chain	 prq_chains[PV_NET_BATCH];
 	struct pvq_done		 prq_done[PV_NET_BATCH];
