@@ -13,6 +13,7 @@
  *	nc -l -k port		be an echo server: send everything back, until ^C
  *	nc -d bytes host port	send that many bytes of a pattern (0, 1, ... 255, 0, ...)
  *	nc -l -d 0 port		receive, check that pattern, print how many bytes and how fast
+ *	nc -l -k -d 0 port	the same with one connection after the other, until ^C
  *
  * Exit status 1 for an error, or for a pattern that was damaged.
  */
@@ -87,7 +88,7 @@ nc_read(struct nc *n, struct tcp_conn *t)
 			break;
 		if (n->n_pattern && !nc_check(n->n_buf, len, done))
 			return (EBADMSG);
-		if (n->n_echo)
+		if (n->n_echo && !n->n_pattern)
 			error = tcpc_send(t, n->n_buf, len, n->n_wait);
 		else if (!n->n_pattern)
 			nc_print(n->n_buf, len);

@@ -240,6 +240,7 @@ void	tcpc_timer_stop_all(struct tcp_conn *t);
 void	tcpc_timer_input(void *arg);
 void	tcpc_resend_first(struct tcp_conn *t);
 void	tcpc_probe(struct tcp_conn *t);
+void	tcpc_send_little(struct tcp_conn *t);
 
 /* tcp_usr.c: for everybody. */
 

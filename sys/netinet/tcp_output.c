@@ -296,8 +296,8 @@ tcpc_advance(struct tcp_conn *t, const struct tcp_plan *p)
 }
 
 /*
- * Data waits, nothing is on the way, and the window is shut: it has to be probed (RFC 9293,
- * 3.8.6.1).
+ * Data waits, nothing is on the way, and the window is shut, or all but shut: it has to be probed
+ * (RFC 9293, 3.8.6.1), or used as it is.
  */
 static void
 tcpc_check_persist(struct tcp_conn *t)
@@ -404,6 +404,23 @@ tcpc_resend_first(struct tcp_conn *t)
 	if (t->t_sentfin && p.p_len == t->t_snd.b_len)
 		p.p_flags |= TH_FIN;
 	(void)tcpc_send_segment(t, t->snd_una, &p);
+}
+
+/*
+ * Data has waited long enough for a window that is open, but by less than a segment and than half of
+ * what it once was: send what it takes (RFC 1122, 4.2.3.4).
+ */
+void
+tcpc_send_little(struct tcp_conn *t)
+{
+	struct tcp_plan p = { .p_flags = TH_ACK };
+
+	p.p_len = MIN(MIN(t->t_snd.b_len, t->snd_wnd), t->t_maxseg);
+	if (p.p_len > 0 && tcpc_send_segment(t, t->snd_una, &p) != ENOBUFS) {
+		t->snd_nxt = t->snd_una;
+		tcpc_advance(t, &p);
+	}
+	tcpc_check_persist(t);
 }
 
 /* Send one byte into a window that is shut, to hear whether it is still. */

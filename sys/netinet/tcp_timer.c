@@ -65,6 +65,10 @@ tcpc_retransmit(struct tcp_conn *t)
 static void
 tcpc_persist(struct tcp_conn *t)
 {
+	if (t->snd_wnd > 0) {
+		tcpc_send_little(t);
+		return;
+	}
 	if (t->t_detached && t->t_rexmt > TCP_MAXREXMT) {
 		INSTAT_INC(tcp.tcps_persistdrop);
 		tcpc_send_reset(t);

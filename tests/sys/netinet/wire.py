@@ -3,15 +3,17 @@
 # Copyright (c) 2026 The pv-kmod developers
 """A guest whose network cable ends in this program, which plays the other host's TCP by hand.
 
-Host boots a guest (10.9.0.2); its frames come here by QEMU's `-netdev stream`.  We are 10.9.0.1 and
-answer ARP by ourselves; each TCP segment is what a test sends and waits for (Conn).  Nothing needs
-privileges, and nothing depends on time but for how long a test waits before it gives up.
+Host boots a guest; its frames come here by QEMU's `-netdev stream`.  We answer ARP and neighbour
+solicitations by ourselves; each TCP segment is what a test sends and waits for (Conn), over IPv4 or
+IPv6, which differ in Net alone.  Nothing needs privileges, and nothing depends on time but for how
+long a test waits before it gives up.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import ipaddress
 import pathlib
 import queue
 import random
@@ -31,12 +33,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "net"))
 import netlab
 from netlab import LabFailure
 
-FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
-GUEST = bytes((10, 9, 0, 2))
+FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
 WAIT = 60.0
 TIMEOUT = 200.0
 OPT_MSS = bytes((2, 4, 5, 180))
 OPT_SACK = bytes((1, 1, 4, 2))
+OPT_SCALE = bytes((1, 3, 3, 0))
 PORTS = iter(range(20000, 30000))
 
 peer = netlab.load_program("tests/netpeer")
@@ -93,10 +95,76 @@ class Segment:
             rest = rest[length:]
 
 
+class Net:
+    """What IPv4 and IPv6 do differently."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.host, self.guest = ("10.9.0.1", "10.9.0.2") if version == 4 else ("fd09::1", "fd09::2")
+        self.ours = ipaddress.ip_address(self.host).packed
+        self.theirs = ipaddress.ip_address(self.guest).packed
+        self.kind = b"\x08\0" if version == 4 else b"\x86\xdd"
+        self.headers = 40 if version == 4 else 60  # of IP and TCP
+        self.mss = 1500 - self.headers
+        self.least_mtu = 576 if version == 4 else 1280
+
+    def packet(self, protocol: int, payload: bytes) -> bytes:
+        """A packet to the guest."""
+        if self.version == 4:
+            return bytes(peer.ipv4(self.theirs, protocol, payload))
+        return bytes(peer.ipv6(self.theirs, protocol, payload, self.ours))
+
+    def checked(self, protocol: int, message: bytes, at: int) -> bytes:
+        """A message to the guest with its checksum at the offset."""
+        before = peer.pseudo(self.ours, self.theirs, protocol, len(message))
+        return bytes(peer.with_checksum(message, at, before))
+
+    def tcp(self, kind: bytes, packet: bytes) -> bytes | None:
+        """The segment of a packet that is for us, if it has one."""
+        if kind != self.kind:
+            return None
+        if self.version == 4:
+            mine, protocol, start = packet[16:20], packet[9], (packet[0] & 15) * 4
+            end = int.from_bytes(packet[2:4], "big")
+        else:
+            mine, protocol, start = packet[24:40], packet[6], 40
+            end = start + int.from_bytes(packet[4:6], "big")
+        if mine != self.ours or protocol != peer.IPPROTO_TCP:
+            return None
+        tcp = packet[start:end]
+        if peer.checksum(peer.pseudo(self.theirs, mine, 6, len(tcp)) + tcp) != 0:
+            raise LabFailure("a segment of the guest has a wrong checksum")
+        return tcp
+
+    def answer(self, kind: bytes, packet: bytes) -> bytes | None:
+        """Our answer, if the packet asks who has our address."""
+        if kind == b"\x08\x06" and packet[7] == 1 and packet[24:28] == self.ours:
+            return bytes(packet[:6] + b"\0\2" + peer.MAC + self.ours + packet[8:18])
+        if kind != b"\x86\xdd" or packet[6] != peer.IPPROTO_ICMPV6 or packet[40] != 135 or (
+                packet[48:64] != self.ours or packet[8:24] == bytes(16)):
+            return None
+        told = struct.pack(">BBHI16sBB6s", 136, 0, 0, 0x60000000, self.ours, 2, 1, peer.MAC)
+        before = peer.pseudo(self.ours, packet[8:24], peer.IPPROTO_ICMPV6, len(told))
+        return bytes(peer.ipv6(packet[8:24], peer.IPPROTO_ICMPV6,
+                               peer.with_checksum(told, 2, before), self.ours))
+
+    def error(self, mtu: int, segment: bytes) -> bytes:
+        """The ICMP error on a segment of the guest, which was too big for mtu or (0) unwanted."""
+        if self.version == 4:
+            inner = struct.pack(">BBHHHBBH", 0x45, 0, 1500, 1, 0x4000, 63, 6, 0)
+            inner += self.theirs + self.ours + segment
+            return self.packet(1, peer.with_checksum(
+                struct.pack(">BBHHH", 3, 4 if mtu else 3, 0, 0, mtu) + inner, 2))
+        inner = struct.pack(">IHBB", 6 << 28, 1460, 6, 63) + self.theirs + self.ours + segment
+        head = struct.pack(">BBHI", 2 if mtu else 1, 0 if mtu else 4, 0, mtu)
+        return self.packet(peer.IPPROTO_ICMPV6, self.checked(58, head + inner, 2))
+
+
 class Wire:
     """The other end of the cable."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, net: Net) -> None:
+        self.net = net
         self.segments: queue.Queue[Segment] = queue.Queue()
         self.mac = peer.BROADCAST
         self.listener = socket.socket(socket.AF_UNIX)
@@ -116,14 +184,12 @@ class Wire:
         """Take one frame."""
         kind, packet = frame[12:14], frame[14:]
         self.mac = frame[6:12]
-        if kind == b"\x08\x06" and packet[7] == 1 and packet[24:28] == peer.IP:
-            self.send(b"\x08\x06", packet[:6] + b"\0\2" + peer.MAC + peer.IP + packet[8:18])
-        if kind != b"\x08\0" or packet[9] != peer.IPPROTO_TCP or packet[16:20] != peer.IP:
+        answer = self.net.answer(kind, packet)
+        if answer is not None:
+            self.send(kind, answer)
+        tcp = self.net.tcp(kind, packet)
+        if tcp is None:
             return
-        head = (packet[0] & 15) * 4
-        tcp = packet[head:int.from_bytes(packet[2:4], "big")]
-        if peer.checksum(peer.pseudo(packet[12:16], peer.IP, 6, len(tcp)) + tcp) != 0:
-            raise LabFailure("a segment of the guest has a wrong checksum")
         sport, dport, seq, ack, offset, flags, window = struct.unpack(">HHIIBBH", tcp[:16])
         offset = (offset >> 4) * 4
         segment = Segment(sport, dport, seq, ack, flags, window, tcp[20:offset], tcp[offset:])
@@ -136,9 +202,9 @@ class Wire:
         frame = (self.mac + peer.MAC + kind + packet).ljust(60, b"\0")
         self.link.sendall(struct.pack(">I", len(frame)) + frame)
 
-    def send_ip(self, protocol: int, payload: bytes) -> None:
-        """Send an IPv4 packet to the guest."""
-        self.send(b"\x08\0", peer.ipv4(GUEST, protocol, payload))
+    def send_ip(self, packet: bytes) -> None:
+        """Send an IP packet to the guest."""
+        self.send(self.net.kind, packet)
 
     def wait(self, what: str, good: Callable[[Segment], bool]) -> Segment:
         """Wait for a segment; others that come before it are dropped."""
@@ -164,11 +230,30 @@ class Conn:
         self.window = 65535
         self.stamp: int | None = None  # our timestamps' value: in use
         self.echo = 0
+        self.shift = 0  # of the guest's windows
+        self.edge = 0  # of the window that the guest told last, from iss on
+        self.silly: list[int] = []  # windows that were opened, and are no segment
+
+    def note_window(self, segment: Segment) -> None:
+        """Look at a window that the guest told: it may not be opened by less than a segment."""
+        if not segment.flags & ACK:
+            return
+        window = segment.window << (0 if segment.flags & SYN else self.shift)
+        edge = (segment.ack + window - self.iss) & 0xFFFFFFFF
+        if edge > self.edge and 0 < window < self.wire.net.mss:
+            self.silly.append(window)
+        self.edge = max(self.edge, edge)
+
+    def mine(self, segment: Segment) -> bool:
+        """Is a segment of this connection?"""
+        mine = segment.dport == self.port and self.guest_port in (0, segment.sport)
+        if mine:
+            self.note_window(segment)
+        return mine
 
     def wait(self, what: str, good: Callable[[Segment], bool] = lambda _: True) -> Segment:
         """Wait for a segment of this connection."""
-        segment = self.wire.wait(what, lambda s: s.dport == self.port and (
-            self.guest_port in (0, s.sport)) and good(s))
+        segment = self.wire.wait(what, lambda s: self.mine(s) and good(s))
         if segment.stamp is not None:
             self.echo = segment.stamp
         return segment
@@ -178,9 +263,9 @@ class Conn:
         return self.wait(f"an ACK of {ack - self.iss - 1}",
                          lambda s: bool(s.flags & ACK) and not less(s.ack, ack & 0xFFFFFFFF))
 
-    def send(self, flags: int = ACK, data: bytes = b"", seq: int | None = None,
-             options: bytes = b"", ack: int | None = None) -> None:
-        """Send a segment; seq and ack are what they should be unless given."""
+    def segment(self, flags: int = ACK, data: bytes = b"", seq: int | None = None,
+                options: bytes = b"", ack: int | None = None) -> bytes:
+        """A segment without its checksum; seq and ack are what they should be unless given."""
         if self.stamp is not None and not flags & RST:
             options += timestamps(self.stamp, self.echo)
         options += bytes(-len(options) % 4)
@@ -188,16 +273,21 @@ class Conn:
         ack = (self.ack if ack is None else ack) & 0xFFFFFFFF if flags & ACK else 0
         head = struct.pack(">HHIIBBHHH", self.port, self.guest_port, seq, ack,
                            (20 + len(options)) // 4 << 4, flags, self.window, 0, 0)
-        message = head + options + data
-        self.wire.send_ip(6, peer.with_checksum(
-            message, 16, peer.pseudo(peer.IP, GUEST, 6, len(message))))
+        return head + options + data
 
-    def icmp(self, kind: int, code: int, mtu: int, seq: int) -> None:
-        """Send an ICMP error on a segment of the guest that began at seq."""
-        inner = struct.pack(">BBHHHBBH", 0x45, 0, 1500, 1, 0x4000, 63, 6, 0) + GUEST + peer.IP
-        inner += struct.pack(">HHI", self.guest_port, self.port, seq & 0xFFFFFFFF)
-        self.wire.send_ip(1, peer.with_checksum(
-            struct.pack(">BBHHH", kind, code, 0, 0, mtu) + inner, 2))
+    def send(self, flags: int = ACK, data: bytes = b"", **fields: Any) -> None:
+        """Send a segment: see segment()."""
+        self.send_raw(self.segment(flags, data, **fields))
+
+    def send_raw(self, segment: bytes) -> None:
+        """Send a segment, which gets its checksum."""
+        net = self.wire.net
+        self.wire.send_ip(net.packet(6, net.checked(6, segment, 16)))
+
+    def icmp(self, mtu: int, seq: int) -> None:
+        """Send the ICMP error on a segment of the guest that began at seq (see Net.error)."""
+        quoted = struct.pack(">HHI", self.guest_port, self.port, seq & 0xFFFFFFFF)
+        self.wire.send_ip(self.wire.net.error(mtu, quoted))
 
     def take_syn(self) -> Segment:
         """Wait for the guest's SYN."""
@@ -250,12 +340,13 @@ class Conn:
 class Host:
     """A guest at the end of the cable; to be used in a with statement."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: int) -> None:
+        self.net = Net(version)
         self.tools = netlab.load_program("tools/guest")
         self.stack = contextlib.ExitStack()
         self.thread = ThreadPoolExecutor(1)
         self.vm: Any = None
-        self.wire = Wire("net.sock")
+        self.wire = Wire("net.sock", self.net)
 
     def __enter__(self) -> Host:
         """Boot the guest."""
@@ -266,7 +357,10 @@ class Host:
         args.verbose_boot = False
         deadline = self.tools.Deadline(time.monotonic() + TIMEOUT)
         self.vm = self.stack.enter_context(self.tools.running(args, "tcg", deadline))
-        self.line("kldload if_vtnet; ifconfig vtnet0 inet 10.9.0.2/24 up")
+        family, bits = ("inet", 24) if self.net.version == 4 else ("inet6", 64)
+        self.line(f"kldload if_vtnet; ifconfig vtnet0 {family} {self.net.guest}/{bits} up")
+        while "tentative" in self.line("ifconfig vtnet0"):
+            time.sleep(0.2)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
