@@ -378,7 +378,8 @@ tcpc_output(struct tcp_conn *t)
 			continue;
 		}
 		if (error == ENOBUFS) {
-			if (t->snd_una != t->snd_max && t->t_timer[TCPT_RETRANSMIT] == 0)
+			if ((t->snd_una != t->snd_max || (p.p_flags & (TH_SYN | TH_FIN)) != 0) &&
+			    t->t_timer[TCPT_RETRANSMIT] == 0)
 				tcpc_timer_set(t, TCPT_RETRANSMIT, t->t_rto);
 			break;
 		}
