@@ -332,7 +332,8 @@ tcpc_fin_input(struct tcp_conn *t)
 }
 
 /*
- * A segment for a connection whose mutex is held.  What is left of s->s_m the caller frees.
+ * A segment for a connection in the table, whose mutex is held.  What is left of s->s_m the caller
+ * frees.
  */
 void
 tcpc_segment_input(struct tcp_conn *t, struct tcp_segment *s, const struct inet_pkt *p,
@@ -342,9 +343,6 @@ tcpc_segment_input(struct tcp_conn *t, struct tcp_segment *s, const struct inet_
 
 	mtx_assert(&t->t_mtx, MA_OWNED);
 	switch (t->t_state) {
-	case TCPS_CLOSED:
-		tcpc_reset_reply(p, s, sport, dport);
-		return;
 	case TCPS_LISTEN:
 		tcpc_listen_input(t, s, p, sport, dport);
 		return;

@@ -417,6 +417,26 @@ tcpc_parse(struct mbuf *m, const struct inet_pkt *p, struct tcphdr *th, struct t
 	return (true);
 }
 
+/*
+ * What tcpc_lookup() finds, with its mutex held.  One that has ended meanwhile is out of the table: it
+ * is looked for again, for a SYN may be for a listener now.
+ */
+static struct tcp_conn *
+tcpc_lookup_locked(const struct inet_pkt *p, const struct tcphdr *th)
+{
+	struct tcp_conn *t;
+
+	while ((t = tcpc_lookup(&p->ip_dst, ntohs(th->th_dport), &p->ip_src,
+	    ntohs(th->th_sport))) != NULL) {
+		mtx_lock(&t->t_mtx);
+		if (t->t_state != TCPS_CLOSED)
+			break;
+		mtx_unlock(&t->t_mtx);
+		tcpc_rele(t);
+	}
+	return (t);
+}
+
 void
 tcp_inet_input(struct mbuf *m, const struct inet_pkt *p)
 {
@@ -428,13 +448,12 @@ tcp_inet_input(struct mbuf *m, const struct inet_pkt *p)
 		m_freem(m);
 		return;
 	}
-	t = tcpc_lookup(&p->ip_dst, ntohs(th.th_dport), &p->ip_src, ntohs(th.th_sport));
+	t = tcpc_lookup_locked(p, &th);
 	if (t == NULL) {
 		tcpc_reset_reply(p, &s, ntohs(th.th_sport), ntohs(th.th_dport));
 		m_freem(m);
 		return;
 	}
-	mtx_lock(&t->t_mtx);
 	tcpc_segment_input(t, &s, p, ntohs(th.th_sport), ntohs(th.th_dport));
 	mtx_unlock(&t->t_mtx);
 	m_freem(s.s_m);
