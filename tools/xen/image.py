@@ -7,6 +7,7 @@
   image/vmlinux      dom0's kernel, the ELF out of the bzImage (much faster to load)
   image/dom0.cpio.gz dom0's memory file system
   image/dm.cpio      what is unpacked over it for HVM guests: their device model and firmware
+  image/tools.cpio     and for tests of the network: /net has Linux's tools, iperf, and modules
   image/grub         the beginning of a disk that they boot from (hvm.py)
   linux/kernel       a Linux guest to compare with (the cloud kernel), and its memory file system,
   linux/boot.tar     under the names that `tools/guest --kernel xen/linux` looks for
@@ -60,6 +61,10 @@ DM_LIBRARIES = [
     "libsasl2.so.2", "libspice-server.so.1", "libssl.so.3", "libstdc++.so.6", "libudev.so.1",
     "libunwind.so.8", "libusb-1.0.so.0",
 ]
+NET_PROGRAMS = ["bin/ip", "sbin/tc", "sbin/ethtool", "usr/bin/nstat", "usr/bin/iperf"]
+NET_LIBRARIES = ["libbpf.so.1", "libbsd.so.0", "libcap.so.2", "libelf.so.1", "libm.so.6",
+                 "libmd.so.0", "libmnl.so.0", "libstdc++.so.6", "libxtables.so.12"]
+NET_MODULES = ["veth", "garp", "mrp", "8021q", "sch_netem", "sch_tbf"]
 GUEST_MODULES = ["xen-netfront", "xen-blkfront"]
 
 Entry = tuple[str, int, bytes]
@@ -115,14 +120,14 @@ def vmlinux(path: pathlib.Path) -> bytes:
     return lzma.LZMADecompressor(format=lzma.FORMAT_XZ).decompress(payload)
 
 
-def modules(version: str, names: list[str]) -> list[Entry]:
+def modules(version: str, names: list[str], folder: str = "modules") -> list[Entry]:
     """Modules, and the list of them in the order of loading."""
     found = {path.name: path for path in (ROOT / "lib/modules" / version).rglob("*.ko")}
-    entries = [("modules/order", FILE, "\n".join(names).encode() + b"\n")]
+    entries = [(f"{folder}/order", FILE, "\n".join(names).encode() + b"\n")]
     for name in names:
         if name + ".ko" not in found:
             raise ImageError(f"Linux {version} has no module {name}")
-        entries.append((f"modules/{name}.ko", FILE, found[name + ".ko"].read_bytes()))
+        entries.append((f"{folder}/{name}.ko", FILE, found[name + ".ko"].read_bytes()))
     return entries
 
 
@@ -161,12 +166,24 @@ def dom0() -> bytes:
     return initramfs(entries)
 
 
-def device_model() -> bytes:
-    """What dom0 needs for HVM guests besides."""
-    entries = [(name, PROGRAM, (ROOT / name).read_bytes()) for name in [DEVICE_MODEL, *FIRMWARE]]
-    data = cpio(entries + [library(name) for name in DM_LIBRARIES])
-    # A disk is of whole sectors.
+def supplement(entries: list[Entry], libraries: list[str]) -> bytes:
+    """What dom0 is given besides, on a disk, which is of whole sectors."""
+    data = cpio(entries + [library(name) for name in libraries])
     return data + bytes(-len(data) % 512)
+
+
+def device_model() -> bytes:
+    """What dom0 needs for HVM guests."""
+    entries = [(name, PROGRAM, (ROOT / name).read_bytes()) for name in [DEVICE_MODEL, *FIRMWARE]]
+    return supplement(entries, DM_LIBRARIES)
+
+
+def net_tools() -> bytes:
+    """What dom0 needs to be several hosts of a network."""
+    entries = [(f"net/{pathlib.PurePath(name).name}", PROGRAM, (ROOT / name).read_bytes())
+               for name in NET_PROGRAMS]
+    entries += modules(kernel_version(cloud=False), NET_MODULES, "net/modules")
+    return supplement(entries, NET_LIBRARIES)
 
 
 def linux_guest() -> bytes:
@@ -208,6 +225,7 @@ def build() -> bool:
         write(IMAGE / "vmlinux", vmlinux(ROOT / f"boot/vmlinuz-{generic}"))
         write(IMAGE / "dom0.cpio.gz", dom0())
         write(IMAGE / "dm.cpio", device_model())
+        write(IMAGE / "tools.cpio", net_tools())
         write(IMAGE / "grub", hvm.core())
         # This one is compressed with LZ4, which xl undoes quickly.
         write(LINUX / "kernel", (ROOT / f"boot/vmlinuz-{cloud}").read_bytes())

@@ -319,16 +319,25 @@ class Lab:
                 self.output("for b in /sys/class/net/br-*; do [ -e /sys/class/net/${b##*br-} ] ||"
                             " { ip link set ${b##*/} down; brctl delbr ${b##*/}; }; done", deadline)
 
+    def supplement(self, name: str, then: str, deadline: Deadline) -> None:
+        """See that dom0 has what is in image/NAME.cpio; the first time, run a script there."""
+        with locked(self.folder / f"{name}.lock"):
+            if self.run(f"[ -e /run/xenlab/{name} ]", deadline, lambda _: None) == 0:
+                return
+            file = str(image.IMAGE / f"{name}.cpio").replace(",", ",,")
+            device = self.add_disk(name, f"file={file},format=raw,readonly=on", "", deadline)
+            self.output(f"cd / && cpio -idu <{device} 2>&1 && {then} && >/run/xenlab/{name}",
+                        deadline)
+            self.unplug(name, deadline)
 
     def add_device_model(self, deadline: Deadline) -> None:
         """See that dom0 has what HVM guests need."""
-        with locked(self.folder / "dm.lock"):
-            if self.run(f"[ -x /{image.DEVICE_MODEL} ]", deadline, lambda _: None) == 0:
-                return
-            file = str(image.IMAGE / "dm.cpio").replace(",", ",,")
-            device = self.add_disk("dm", f"file={file},format=raw,readonly=on", "", deadline)
-            self.output(f"cd / && cpio -idu <{device} 2>&1", deadline)
-            self.unplug("dm", deadline)
+        self.supplement("dm", "true", deadline)
+
+    def add_net_tools(self, deadline: Deadline) -> None:
+        """See that dom0 has Linux's network tools, in /net, and modules (image.NET_MODULES)."""
+        self.supplement("tools", "for m in $(cat /net/modules/order); do"
+                        " insmod /net/modules/$m.ko || exit; done", deadline)
 
 
 def running() -> list[Lab]:

@@ -33,6 +33,9 @@ PACKAGES = [
     "libffi8", "libgstreamer1.0-0", "libgstreamer-plugins-base1.0-0", "liblz4-1", "libopus0",
     "liborc-0.4-0", "libpcre2-8-0", "libsasl2-2", "libssl3", "libstdc++6", "libudev1", "libunwind8",
     "libbz2-1.0", "grub-pc-bin", "grub-common", "libdevmapper1.02.1", "libselinux1",
+    # For tests of the network: Linux's tools, and iperf, with their libraries.
+    "iproute2", "ethtool", "iperf", "libbpf1", "libmnl0", "libbsd0", "libmd0", "libcap2",
+    "libxtables12",
 ]
 
 # A package that depends on the kernel of the day, and what that one's file is called.  dom0 must

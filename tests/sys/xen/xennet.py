@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""A guest of the Xen lab between Linux hosts, which are network namespaces of dom0.
+
+         namespace a       dom0             the guest            dom0       namespace b
+            eth0 --veth-- xenbr1 --vif N.0-- xn0 .... xn1 --vif N.1-- xenbr2 --veth-- eth0
+
+dom0's Linux is Debian's own, with VLANs and netem, which the kernel of the machine that runs the
+tests need not have.  Its tools are those that `xenlab tools` puts there; as sending and receiving
+programs serve iperf, and httpd and wget of busybox.
+
+What runs in the background of a host (Peer.begin) leaves its output and status in files of dom0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import pathlib
+import shlex
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "net"))
+
+import netlab
+from netlab import LabFailure, wait_for
+
+TIMEOUT = 900.0
+
+# busybox's shell prefers commands of its own to those of a folder.
+TOOLS = ("for p in ip tc ethtool nstat iperf; do eval \"$p() { /net/$p \\\"\\$@\\\"; }\"; done\n")
+
+
+class Peer(netlab.Peer):
+    """A Linux host: a network namespace of dom0, on a bridge."""
+
+    def __init__(self, dom0: Any, name: str, bridge: str, mtu: int) -> None:
+        self.name = name
+        self.dom0 = dom0
+        self.before: dict[str, int] = {}
+        self.jobs = itertools.count()
+        status, said = self.shell(
+            f"ip netns del {name} 2>/dev/null; ip netns add {name} &&"
+            f" ip link add {name}0 mtu {mtu} type veth peer name eth0 mtu {mtu} netns {name} &&"
+            f" ip link set {name}0 master {bridge} up", 60)
+        if status != 0:
+            raise LabFailure(f"host {name}: {said}")
+        # What the time of a round trip is here makes Linux send small packets, unless it is told.
+        self.run("cd /proc/sys/net && echo 0 >ipv6/conf/all/accept_dad &&"
+                 " for d in default eth0; do echo 0 >ipv6/conf/$d/accept_dad &&"
+                 " echo 0 >ipv6/conf/$d/accept_ra; done && echo 40 >ipv4/tcp_min_tso_segs;"
+                 " ip link set lo up; ip link set eth0 up")
+
+    def shell(self, words: str, timeout: float) -> tuple[int, str]:
+        """Run a shell command in dom0 itself."""
+        said: list[bytes] = []
+        deadline = sys.modules["xen.errors"].Deadline(timeout)
+        status: int = self.dom0.run(TOOLS + words, deadline, said.append)
+        return status, b"".join(said).decode(errors="replace")
+
+    def inside(self, words: str) -> str:
+        """The command of dom0's shell that runs words in this namespace."""
+        return f"ip netns exec {self.name} sh -c {shlex.quote(TOOLS + words)}"
+
+    def run(self, words: str, timeout: float = 300.0) -> str:
+        """Run a shell command that has to succeed; returns what it printed."""
+        status, said = self.shell(self.inside(words), timeout)
+        if status != 0:
+            raise LabFailure(f"{self.name}: {words}: status {status}\n{said}")
+        return said
+
+    def serve(self, words: str) -> None:
+        """Start a program that runs until the lab ends."""
+        self.shell(f"{self.inside('exec ' + words)} >/run/{self.name}.log 2>&1 </dev/null &", 60)
+
+    def begin(self, words: str) -> str:
+        """Start a shell command in the background; returns what it is called."""
+        job = f"/run/{self.name}.{next(self.jobs)}"
+        self.shell(f"rm -f {job}.*; {{ {self.inside(words)} >{job}.out 2>&1; echo $? >{job}.part;"
+                   f" mv {job}.part {job}.end; }} </dev/null >/dev/null 2>&1 &", 60)
+        return job
+
+    def busy(self, job: str) -> bool:
+        """Whether a background command still runs."""
+        return self.shell(f"[ -e {job}.end ]", 60)[0] != 0
+
+    def end(self, job: str, timeout: float = 300.0) -> str:
+        """Wait for a background command, which has to succeed; returns what it printed."""
+        wait_for(f"{self.name}: end of {job}", lambda: not self.busy(job), timeout)
+        _, said = self.shell(f"cat {job}.end {job}.out", 60)
+        status, _, said = said.partition("\n")
+        if status != "0":
+            raise LabFailure(f"{self.name}: a command in the background: status {status}\n{said}")
+        return said
+
+    def close(self) -> None:
+        """End what runs in the namespace, and the namespace."""
+        with contextlib.suppress(LabFailure):
+            self.shell(f"kill -9 $(ip netns pids {self.name}); ip netns del {self.name}", 60)
+
+
+class Lab(netlab.Lab):
+    """A guest with cards xn0 on bridge xenbr1 and so on; to be used in a with statement."""
+
+    def __init__(self, cards: int, mtu: int = 9000, options: list[str] | None = None) -> None:
+        super().__init__([], options)
+        self.count = cards
+        self.mtu = mtu
+        self.dom0: Any = None
+        self.peers: list[Peer] = []
+        self.number = ""
+
+    def __enter__(self) -> Lab:
+        """Boot the guest, and make a host on each of its bridges."""
+        words = ["--accel", "tcg", "--log", "console.log", "--under", "xen",
+                 "--timeout", str(TIMEOUT), *self.options]
+        for number in range(self.count):
+            words += ["--net", f"bridge:xenbr{number + 1},mtu={self.mtu}"]
+        args: argparse.Namespace = self.tools.parser().parse_args(words)
+        args.verbose_boot = False
+        deadline = self.tools.Deadline(time.monotonic() + TIMEOUT)
+        self.vm = self.stack.enter_context(self.tools.running(args, "tcg", deadline))
+        self.dom0 = self.vm.session.lab
+        limit = sys.modules["xen.errors"].Deadline(120)
+        self.dom0.add_net_tools(limit)
+        self.number = self.dom0.output(f"xl domid {self.vm.session.name}", limit)
+        for number, name in enumerate("ab"[:self.count]):
+            peer = Peer(self.dom0, name, f"xenbr{number + 1}", self.mtu)
+            self.stack.callback(peer.close)
+            self.peers.append(peer)
+        self.guest("kldload if_xn")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        """End the guest and its peers."""
+        self.stack.close()
+
+    def vif(self, number: int) -> str:
+        """The name of a card's back end in dom0."""
+        return f"vif{self.number}.{number}"
+
+    def sent(self, number: int) -> tuple[int, int]:
+        """Packets and bytes that the guest has sent by a card, as its back end counts them."""
+        said = self.dom0.output(
+            f"cd /sys/class/net/{self.vif(number)}/statistics && cat rx_packets rx_bytes",
+            sys.modules["xen.errors"].Deadline(60)).split()
+        return int(said[0]), int(said[1])
