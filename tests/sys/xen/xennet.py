@@ -141,13 +141,23 @@ class Lab(netlab.Lab):
         """End the guest and its peers."""
         self.stack.close()
 
+    def shell(self, words: str) -> str:
+        """Run a shell command in dom0 itself, which has to succeed."""
+        status, said = self.peers[0].shell(words, 120)
+        if status != 0:
+            raise LabFailure(f"dom0: {words}: status {status}\n{said}")
+        return said
+
+    def fetch(self, name: str, target: str) -> None:
+        """Get a file of dom0's."""
+        self.dom0.get(name, pathlib.Path(target), sys.modules["xen.errors"].Deadline(120))
+
     def vif(self, number: int) -> str:
         """The name of a card's back end in dom0."""
         return f"vif{self.number}.{number}"
 
     def sent(self, number: int) -> tuple[int, int]:
         """Packets and bytes that the guest has sent by a card, as its back end counts them."""
-        said = self.dom0.output(
-            f"cd /sys/class/net/{self.vif(number)}/statistics && cat rx_packets rx_bytes",
-            sys.modules["xen.errors"].Deadline(60)).split()
+        said = self.shell(f"cd /sys/class/net/{self.vif(number)}/statistics &&"
+                          " cat rx_packets rx_bytes").split()
         return int(said[0]), int(said[1])
