@@ -45,7 +45,9 @@ class Peer(netlab.Peer):
         self.before: dict[str, int] = {}
         self.jobs = itertools.count()
         status, said = self.shell(
-            f"ip netns del {name} 2>/dev/null; ip netns add {name} &&"
+            # What a run that was broken off has left.
+            f"{{ kill -9 $(ip netns pids {name}); ip netns del {name}; ip link del {name}0; }}"
+            f" 2>/dev/null; ip netns add {name} &&"
             f" ip link add {name}0 mtu {mtu} type veth peer name eth0 mtu {mtu} netns {name} &&"
             f" ip link set {name}0 master {bridge} up", 60)
         if status != 0:
