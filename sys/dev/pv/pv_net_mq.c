@@ -94,7 +94,7 @@ pv_net_pairs_alloc(struct pv_net *pn)
 	pn->pn_txqs = malloc(n * sizeof(*txq), M_PVNET, M_WAITOK | M_ZERO);
 	pn->pn_tqs = malloc(n * sizeof(pn->pn_tqs[0]), M_PVNET, M_WAITOK | M_ZERO);
 	pn->pn_idle_tqs = malloc(n * sizeof(pn->pn_idle_tqs[0]), M_PVNET, M_WAITOK | M_ZERO);
-	pn->pn_made = pn->pn_pairs = n;
+	pn->pn_made = pn->pn_pairs = pn->pn_chosen = n;
 	for (i = 0; i < n; i++) {
 		rxq = &pn->pn_rxqs[i];
 		rxq->prq_pn = pn;
@@ -180,7 +180,7 @@ pv_net_use_pairs(struct pv_net *pn, u_int n)
 	return (error);
 }
 
-/* The other side has n pairs now; all of them are used if all were before. */
+/* The other side has n pairs now: as many of them are used as were chosen. */
 void
 pv_net_change_pairs(struct pv_net *pn, int n)
 {
@@ -188,8 +188,7 @@ pv_net_change_pairs(struct pv_net *pn, int n)
 
 	sx_assert(&pn->pn_sx, SA_XLOCKED);
 	KASSERT(n >= 1 && n <= pn->pn_made, ("%s: %d pairs of %d", __func__, n, pn->pn_made));
-	if ((int)pn->pn_pairs == pn->pn_params.pnp_npairs || (int)pn->pn_pairs > n)
-		pn->pn_pairs = n;
+	pn->pn_pairs = MIN(pn->pn_chosen, (u_int)n);
 	pn->pn_params.pnp_npairs = n;
 	for (i = n; i < pn->pn_made; i++)
 		pv_net_tx_flush(&pn->pn_txqs[i]);

@@ -177,10 +177,14 @@ pv_net_sysctl_pairs(SYSCTL_HANDLER_ARGS)
 	error = sysctl_handle_int(oidp, &n, 0, req);
 	if (error != 0 || req->newptr == NULL)
 		return (error);
-	if (n < 1 || n > (u_int)pn->pn_params.pnp_npairs)
-		return (EINVAL);
 	sx_xlock(&pn->pn_sx);
-	error = pn->pn_detaching ? ENXIO : pv_net_use_pairs(pn, n);
+	if (n < 1 || n > (u_int)pn->pn_params.pnp_npairs)
+		error = EINVAL;
+	else
+		error = pn->pn_detaching ? ENXIO : pv_net_use_pairs(pn, n);
+	/* All that there are means all that there will be, too. */
+	if (error == 0)
+		pn->pn_chosen = n == (u_int)pn->pn_params.pnp_npairs ? (u_int)pn->pn_made : n;
 	sx_xunlock(&pn->pn_sx);
 	return (error);
 }

@@ -205,6 +205,7 @@ struct pv_net {
 	u_int			 pn_rx_cluster;	/* bytes of a receive buffer */
 	u_int			 pn_rx_pad;	/* before the header, to align what IP reads */
 	int			 pn_made;	/* pairs that there is memory for */
+	u_int			 pn_chosen;	/* pairs to use of those that there are */
 	volatile u_int		 pn_pairs;	/* pairs of queues in use, of pnp_npairs */
 	struct pv_net_rxq	*pn_rxqs;
 	struct pv_net_txq	*pn_txqs;
