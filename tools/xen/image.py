@@ -120,6 +120,14 @@ def vmlinux(path: pathlib.Path) -> bytes:
     return lzma.LZMADecompressor(format=lzma.FORMAT_XZ).decompress(payload)
 
 
+def packaged(name: str) -> bytes:
+    """What a file of the packages has in it."""
+    try:
+        return (ROOT / name).read_bytes()
+    except FileNotFoundError:
+        raise ImageError(f"the packages have no {name}") from None
+
+
 def modules(version: str, names: list[str], folder: str = "modules") -> list[Entry]:
     """Modules, and the list of them in the order of loading."""
     found = {path.name: path for path in (ROOT / "lib/modules" / version).rglob("*.ko")}
@@ -133,8 +141,8 @@ def modules(version: str, names: list[str], folder: str = "modules") -> list[Ent
 
 def busybox() -> list[Entry]:
     """The shell and its commands; the links to it are made by init."""
-    names = ["bin/busybox", "usr/bin/busybox"]
-    data = next((ROOT / name).read_bytes() for name in names if (ROOT / name).is_file())
+    place = "bin/busybox"
+    data = packaged(place if (ROOT / place).is_file() else f"usr/{place}")
     return [("bin/busybox", PROGRAM, data), ("bin/sh", LINK, b"busybox")]
 
 
@@ -149,12 +157,12 @@ def library(name: str) -> Entry:
 
 def dom0() -> bytes:
     """dom0's memory file system."""
-    loader = (ROOT / "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2").read_bytes()
+    loader = packaged("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2")
     entries = busybox()
-    entries += [(f"{XEN_BIN}/{name}", PROGRAM, (ROOT / XEN_BIN / name).read_bytes())
+    entries += [(f"{XEN_BIN}/{name}", PROGRAM, packaged(f"{XEN_BIN}/{name}"))
                 for name in PROGRAMS]
     entries += [(f"usr/bin/{name}", LINK, f"/{XEN_BIN}/{name}".encode()) for name in PROGRAMS]
-    entries += [(f"usr/bin/{name}", PROGRAM, (ROOT / "usr/bin" / name).read_bytes())
+    entries += [(f"usr/bin/{name}", PROGRAM, packaged(f"usr/bin/{name}"))
                 for name in XENSTORE]
     entries += [library(name) for name in LIBRARIES]
     entries.append(("lib64/ld-linux-x86-64.so.2", PROGRAM, loader))
@@ -174,13 +182,13 @@ def supplement(entries: list[Entry], libraries: list[str]) -> bytes:
 
 def device_model() -> bytes:
     """What dom0 needs for HVM guests."""
-    entries = [(name, PROGRAM, (ROOT / name).read_bytes()) for name in [DEVICE_MODEL, *FIRMWARE]]
+    entries = [(name, PROGRAM, packaged(name)) for name in [DEVICE_MODEL, *FIRMWARE]]
     return supplement(entries, DM_LIBRARIES)
 
 
 def net_tools() -> bytes:
     """What dom0 needs to be several hosts of a network."""
-    entries = [(f"net/{pathlib.PurePath(name).name}", PROGRAM, (ROOT / name).read_bytes())
+    entries = [(f"net/{pathlib.PurePath(name).name}", PROGRAM, packaged(name))
                for name in NET_PROGRAMS]
     entries += modules(kernel_version(cloud=False), NET_MODULES, "net/modules")
     return supplement(entries, NET_LIBRARIES)
@@ -220,7 +228,7 @@ def build() -> bool:
             return False
         packages.fetch()
         packages.unpack()
-        write(IMAGE / "xen", gzip.decompress((ROOT / "boot/xen-4.17-amd64.gz").read_bytes()))
+        write(IMAGE / "xen", gzip.decompress(packaged("boot/xen-4.17-amd64.gz")))
         generic, cloud = kernel_version(cloud=False), kernel_version(cloud=True)
         write(IMAGE / "vmlinux", vmlinux(ROOT / f"boot/vmlinuz-{generic}"))
         write(IMAGE / "dom0.cpio.gz", dom0())
@@ -228,7 +236,7 @@ def build() -> bool:
         write(IMAGE / "tools.cpio", net_tools())
         write(IMAGE / "grub", hvm.core())
         # This one is compressed with LZ4, which xl undoes quickly.
-        write(LINUX / "kernel", (ROOT / f"boot/vmlinuz-{cloud}").read_bytes())
+        write(LINUX / "kernel", packaged(f"boot/vmlinuz-{cloud}"))
         write(LINUX / "boot.tar", linux_guest())
         write(stamp, recipe().encode())
     return True
