@@ -163,7 +163,7 @@ static void
 offload_finish_cksum(struct mbuf *m, u_int l3)
 {
 	bool v4 = (m->m_pkthdr.csum_flags & OFFLOAD_CSUM4) != 0;
-	bool udp = (m->m_pkthdr.csum_flags & (CSUM_IP_UDP | CSUM_IP6_UDP)) != 0;
+	bool udp = (m->m_pkthdr.csum_flags & OFFLOAD_UDP) != 0;
 	uint16_t sum;
 	uint8_t proto;
 	u_int l4, field;
