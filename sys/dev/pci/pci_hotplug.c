@@ -16,8 +16,12 @@
  *	button, in use		detach it; if its driver agrees, power off: the other side may take it
  *	button, not in use	power on, as if it had been plugged in
  *
- * The interrupt handler acknowledges exactly the events that it read, then the task looks at the
- * slot: what comes after the read interrupts again, so no event is lost.
+ * A button that comes with a change of presence belongs to what was plugged in: the task may have seen
+ * that already, when the event arrives.
+ *
+ * The interrupt handler acknowledges exactly the events that it read, until there are none: a message
+ * comes with the first event only, and none for one that joins others (6.7.3.4).  Then the task looks
+ * at the slot.
  *
  * The specification asks for five seconds of a blinking light, in which a second press undoes the
  * first: that is for people's fingers; here the one who presses is a program, and it waits for
@@ -40,6 +44,7 @@
 #include <dev/pci/pci_private.h>
 #include <dev/pci/pcib_softc.h>
 
+#define	SLOT_LOOKS	16	/* in one interrupt, should a slot never be content */
 #define	SLOT_EVENTS	(PCIEM_SLOT_STA_ABP | PCIEM_SLOT_STA_PFD | PCIEM_SLOT_STA_MRLSC | \
 			 PCIEM_SLOT_STA_PDC | PCIEM_SLOT_STA_CC | PCIEM_SLOT_STA_DLLSC)
 
@@ -121,7 +126,8 @@ slot_task(void *arg, int pending __unused)
 		(void)slot_remove(sc, true);
 	else if (present && !sc->attached)
 		slot_insert(sc);
-	else if (present && (events & PCIEM_SLOT_STA_ABP) != 0)
+	else if (present && (events & (PCIEM_SLOT_STA_ABP | PCIEM_SLOT_STA_PDC)) ==
+	    PCIEM_SLOT_STA_ABP)
 		(void)slot_remove(sc, false);
 	bus_topo_unlock();
 }
@@ -130,12 +136,13 @@ static void
 slot_intr(void *arg)
 {
 	struct pcib_softc *sc = arg;
-	u_int events;
+	u_int i, now, events = 0;
 
 	/*
 	 * Acknowledged here, for the pin stays asserted until then; and the pin may be another's.
 	 */
-	events = slot_status(sc) & SLOT_EVENTS;
+	for (i = 0; i < SLOT_LOOKS && (now = slot_status(sc) & SLOT_EVENTS) != 0; i++)
+		events |= now;
 	if (events == 0)
 		return;
 	atomic_set_int(&sc->events, events);
