@@ -74,6 +74,8 @@ bool	sched_iwakeup(struct thread *td);
 
 /* Whether this CPU, which runs its idle thread with interrupts off, may wait for one. */
 bool	sched_may_halt(void);
+/* Waits so, and returns with interrupts on. */
+void	cpu_idle_wait(void);
 
 void	thread_reap(void);
 

@@ -12,8 +12,9 @@
  * which completes a struct trapframe and calls intr_dispatch(frame, vector).  There is no user
  * mode, so %gs is the kernel's on every entry, NMI and double fault included.
  *
- * doreti, with %rsp at a trapframe, returns to what was interrupted; a handler with its own IDT
- * entry (lapic_ipi_alloc()) builds its frame with INTR_HANDLER and jumps there.
+ * doreti, with %rsp at a trapframe, returns to what was interrupted (but see cpu_idle_wait); a
+ * handler with its own IDT entry (lapic_ipi_alloc()) builds its frame with INTR_HANDLER and jumps
+ * there.
  */
 #include <machine/asmacros.h>
 #include <machine/psl.h>
@@ -74,7 +75,10 @@ alltraps:
 	.globl	doreti
 	.type	doreti,@function
 doreti:
-	movq	TF_RDI(%rsp), %rdi
+	cmpq	$cpu_idle_hlt, TF_RIP(%rsp)
+	jne	1f
+	incq	TF_RIP(%rsp)		/* over the hlt */
+1:	movq	TF_RDI(%rsp), %rdi
 	movq	TF_RSI(%rsp), %rsi
 	movq	TF_RDX(%rsp), %rdx
 	movq	TF_RCX(%rsp), %rcx
@@ -94,6 +98,23 @@ doreti:
 doreti_iret:
 	iretq
 	.size	doreti, . - doreti
+
+/*
+ * void cpu_idle_wait(void): sleep until the next interrupt.  Called with interrupts off, returns with
+ * interrupts on.
+ *
+ * sti takes effect only after the hlt behind it has begun (SDM 2B, STI), so that an interrupt ends the
+ * sleep whenever it comes.  Where a guest was left to its hypervisor between the two, it may come
+ * before the hlt nevertheless, if the hypervisor's own processor is emulated and forgets the
+ * interrupt shadow: doreti sees that it returns to the hlt and skips it.
+ */
+ENTRY(cpu_idle_wait)
+	sti
+	.globl	cpu_idle_hlt
+cpu_idle_hlt:
+	hlt
+	ret
+END(cpu_idle_wait)
 
 /*
  * INTR_HANDLER of machine/asmacros.h calls this when it interrupted user mode, which there is not;

@@ -54,9 +54,8 @@ struct cpu_ops cpu_ops = { .cpu_init = NULL, .cpu_resume = NULL };
  * cpu_activeclock() would make the clock tick again.  An IPI of the scheduler does, even if another
  * processor got the work since (sched_may_halt()).
  *
- * The check for work is made with interrupts off, and sti takes effect only after the hlt behind
- * it has begun (SDM 2B, STI): an interrupt that makes a thread runnable after the check ends the
- * hlt.
+ * The check for work is made with interrupts off: one that makes a thread runnable after it ends
+ * cpu_idle_wait().
  */
 void
 cpu_idle(int busy)
@@ -69,7 +68,7 @@ cpu_idle(int busy)
 		disable_intr();
 		if (!sched_may_halt())
 			break;
-		__asm __volatile("sti; hlt" ::: "memory");
+		cpu_idle_wait();
 		if (busy)
 			break;
 	}

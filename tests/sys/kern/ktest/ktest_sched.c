@@ -30,6 +30,9 @@
 #include <vm/uma.h>
 
 #include <machine/cpu.h>
+#include <machine/cpufunc.h>
+#include <machine/frame.h>
+#include <machine/segments.h>
 
 #include "ktest.h"
 
@@ -458,6 +461,42 @@ smp_rendezvous_meets(void)
 		free(s[i], M_KTEST);
 }
 
+extern const char cpu_idle_hlt[];	/* where an idle CPU halts */
+
+/*
+ * An interrupt that comes before the halt, though sti puts it off until then, returns behind it.  If it
+ * did not, nothing would end that halt, as interrupts are off in this frame.
+ */
+static void
+idle_is_interrupted_early(void)
+{
+	struct trapframe frame = { .tf_rip = (register_t)cpu_idle_hlt };
+	struct trapframe *to = &frame;
+	register_t intr;
+	uint16_t cs, ss;
+
+	__asm("movw %%cs, %0; movw %%ss, %1" : "=r" (cs), "=r" (ss));
+	frame.tf_cs = cs;
+	frame.tf_ss = ss;
+	intr = intr_disable();
+	frame.tf_rflags = read_rflags();
+	__asm __volatile(
+	    "pushq %%rbp\n\t"
+	    "leaq 1f(%%rip), %%rax\n\t"
+	    "pushq %%rax\n\t"
+	    "movq %%rsp, %c1(%0)\n\t"
+	    "movq %0, %%rsp\n\t"
+	    "jmp doreti\n"
+	    "1:\n\t"
+	    "popq %%rbp"
+	    : "+D" (to)
+	    : "i" (offsetof(struct trapframe, tf_rsp))
+	    : "rax", "rbx", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+	    "r15", "cc", "memory");
+	intr_restore(intr);
+	KT_TRUE(to == NULL);
+}
+
 static void
 soft_interrupt(void *arg)
 {
@@ -513,6 +552,7 @@ const struct ktest_case ktest_sched_cases[] = {
 	{ "sched.bind_moves", sched_bind_moves },
 	{ "sched.pin_stays", sched_pin_stays },
 	{ "sched.critical_section_is_not_preempted", sched_critical_section_is_not_preempted },
+	{ "sched.idle_is_interrupted_early", idle_is_interrupted_early },
 	{ "smp.rendezvous_meets", smp_rendezvous_meets },
 	{ "swi.runs", swi_runs },
 	{ NULL, NULL }
