@@ -18,6 +18,7 @@
 #include <sys/time.h>
 
 #define	HZ_DEFAULT	1000
+#define	HZ_VM		100	/* each of them costs an exit to the hypervisor */
 
 char kernelname[MAXPATHLEN] = "/boot/kernel/kernel";
 const char machine[] = MACHINE;
@@ -48,7 +49,7 @@ init_param1(void)
 {
 	TUNABLE_INT_FETCH("kern.hz", &hz);
 	if (hz < HZ_MINIMUM || hz > HZ_MAXIMUM)
-		hz = HZ_DEFAULT;
+		hz = vm_guest != VM_GUEST_NO ? HZ_VM : HZ_DEFAULT;
 	tick = 1000000 / hz;
 	tick_sbt = SBT_1S / hz;
 	tick_bt = sbttobt(tick_sbt);
