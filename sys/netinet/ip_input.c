@@ -115,14 +115,14 @@ drop:
 	return (NULL);
 }
 
-/* RFC 1122, 3.2.1.3: these can't be the source of anything that comes over a link. */
+/* RFC 1122, 3.2.1.3: what no source is, and what neither end is of anything that comes over a link. */
 static bool
-ip_bad_source(if_t ifp, struct in_addr src)
+ip_bad_address(if_t ifp, const struct ip *ip)
 {
-	uint32_t a = ntohl(src.s_addr);
+	uint32_t src = ntohl(ip->ip_src.s_addr), dst = ntohl(ip->ip_dst.s_addr);
 
-	return (IN_MULTICAST(a) || a == INADDR_BROADCAST ||
-	    (a >> 24 == 127 && if_gettype(ifp) != IFT_LOOP));
+	return (IN_MULTICAST(src) || src == INADDR_BROADCAST ||
+	    ((src >> 24 == 127 || dst >> 24 == 127) && if_gettype(ifp) != IFT_LOOP));
 }
 
 /* Is it for us?  *bmcast tells whether by a broadcast or group address. */
@@ -180,7 +180,7 @@ ip_input(struct mbuf *m)
 	if (m == NULL)
 		return;
 	ip = mtod(m, struct ip *);
-	if (ip_bad_source(ifp, ip->ip_src)) {
+	if (ip_bad_address(ifp, ip)) {
 		INSTAT_INC(ip.ips_badaddr);
 		m_freem(m);
 		return;
