@@ -95,7 +95,7 @@ SX_SYSINIT(bridge, &bridge_lock, "bridge");
 
 static const char bridge_name[] = "bridge";
 
-/* IEEE 802.1Q, 8.6.3: what is sent to these stays on its own cable. */
+/* IEEE 802.1Q, 8.6.3: what is sent to this address, or the 15 behind it, stays on its own cable. */
 static const uint8_t bridge_reserved[ETHER_ADDR_LEN] = { 0x01, 0x80, 0xc2, 0x00, 0x00, 0x00 };
 
 static uint16_t
@@ -310,10 +310,10 @@ bridge_deliver(struct bridge_softc *br, struct mbuf *m)
 static struct mbuf *
 bridge_input_group(struct bridge_softc *br, const struct bridge_member *bm, struct mbuf *m)
 {
+	const uint8_t *dst = mtod(m, const struct ether_header *)->ether_dhost;
 	struct mbuf *copy;
 
-	if (memcmp(mtod(m, struct ether_header *)->ether_dhost, bridge_reserved,
-	    ETHER_ADDR_LEN - 1) == 0)
+	if (memcmp(dst, bridge_reserved, ETHER_ADDR_LEN - 1) == 0 && dst[5] < 0x10)
 		return (m);
 	copy = m_dup(m, M_NOWAIT);
 	if (copy != NULL)
