@@ -414,7 +414,8 @@ if_offload_finish(if_t ifp, struct mbuf *m, u_int l3)
 	missing = m->m_pkthdr.csum_flags & ~offload_assist(ifp, m, l3);
 	if (missing == 0)
 		return (m);
-	if (if_offload_big(m))
+	/* The header's sum can be finished before the packet is cut; who cuts it renews it. */
+	if (if_offload_big(m) && missing != CSUM_IP)
 		return (if_offload_segments(ifp, m, l3));
 	offload_finish(ifp, m, l3);
 	return (m);
