@@ -409,14 +409,17 @@ pv_net_detach(struct pv_net *pn)
 		sx_xunlock(&pn->pn_sx);
 		pv_net_if_destroy(pn);
 		callout_drain(&pn->pn_tick);
-		taskqueue_drain(taskqueue_thread, &pn->pn_reset_task);
-		taskqueue_drain(taskqueue_thread, &pn->pn_link_task);
 		sx_xlock(&pn->pn_sx);
 		if (pn->pn_running) {
 			pv_net_quiesce(pn);
 			(void)pv_net_halt(pn);
 		}
 		sx_xunlock(&pn->pn_sx);
+		/* Now nothing is left that would ask for them: not the tick, not a queue. */
+		taskqueue_drain(taskqueue_thread, &pn->pn_reset_task);
+		taskqueue_drain(taskqueue_thread, &pn->pn_link_task);
+		taskqueue_drain(taskqueue_thread, &pn->pn_filter_task);
+		taskqueue_drain(taskqueue_thread, &pn->pn_offload_task);
 		(void)sysctl_ctx_free(&pn->pn_sysctl);
 		(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
 		if_free(pn->pn_ifp);

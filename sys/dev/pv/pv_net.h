@@ -347,9 +347,10 @@ void	pv_net_link_change(struct pv_net *pn);
 
 /*
  * Tell the network where we are, by gratuitous ARP (RFC 5227, 3) and unsolicited neighbour
- * advertisements (RFC 4861, 7.2.6), for each address of the interface.  Any thread.
+ * advertisements (RFC 4861, 7.2.6), for each address of the interface, if it is up.  False if there is
+ * no interface now.  May sleep.
  */
-void	pv_net_announce(struct pv_net *pn);
+bool	pv_net_announce(struct pv_net *pn);
 
 /* The configuration lock, for a protocol that does on its own what its operations do.  May sleep. */
 void	pv_net_lock(struct pv_net *pn);

@@ -8,7 +8,8 @@
  * pv_net: tell the network that our addresses are here, since the other side says that they moved: a
  * host that a guest came to by migration, for one.
  *
- * Locking.  None: the lists of addresses are the stack's.
+ * Locking.  pn_sx, so that the interface stays.  The lists of addresses are the stack's, and what is
+ * sent takes the locks of transmit queues, which come after it.
  */
 
 #include <sys/param.h>
@@ -65,14 +66,28 @@ pv_net_announce_inet6(void *arg, struct ifaddr *ifa, u_int count __unused)
 	return (1);
 }
 
-void
-pv_net_announce(struct pv_net *pn)
+/* With the interface that there is. */
+static void
+pv_net_announce_addresses(struct pv_net *pn)
 {
 	pn->pn_announcements++;
-	if ((if_getdrvflags(pn->pn_ifp) & IFF_DRV_RUNNING) == 0)
+	if (!pn->pn_running)
 		return;
 	CURVNET_SET(if_getvnet(pn->pn_ifp));
 	(void)if_foreach_addr_type(pn->pn_ifp, AF_INET, pv_net_announce_inet, pn);
 	(void)if_foreach_addr_type(pn->pn_ifp, AF_INET6, pv_net_announce_inet6, pn);
 	CURVNET_RESTORE();
+}
+
+bool
+pv_net_announce(struct pv_net *pn)
+{
+	bool able;
+
+	sx_xlock(&pn->pn_sx);
+	able = pn->pn_level == PV_NET_INTERFACE && !pn->pn_detaching && !pn->pn_frozen;
+	if (able)
+		pv_net_announce_addresses(pn);
+	sx_xunlock(&pn->pn_sx);
+	return (able);
 }

@@ -443,7 +443,5 @@ pv_net_if_destroy(struct pv_net *pn)
 {
 	pv_net_vlan_detach(pn);
 	ether_ifdetach(pn->pn_ifp);
-	taskqueue_drain(taskqueue_thread, &pn->pn_filter_task);
-	taskqueue_drain(taskqueue_thread, &pn->pn_offload_task);
 	ifmedia_removeall(&pn->pn_media);
 }

@@ -453,13 +453,14 @@ vtnet_teardown(struct vtnet_softc *sc)
 	case VTNET_LIVE:
 		(void)vtnet_stop(sc);
 		/* FALLTHROUGH */
-	case VTNET_CTRL:
-		vtnet_ctrl_free(sc);
-		/* FALLTHROUGH */
 	case VTNET_QUEUES:
+		/* Waits for vtnet_config_change(), which may be about to give a command. */
 		virtio_free_queues(sc->vtn_dev);
 		free(sc->vtn_rxqs, M_VTNET);
 		sc->vtn_rxqs = NULL;
+		/* FALLTHROUGH */
+	case VTNET_CTRL:
+		vtnet_ctrl_free(sc);
 		/* FALLTHROUGH */
 	case VTNET_ALLOCATED:
 		pv_net_free(sc->vtn_pn);
@@ -494,14 +495,14 @@ vtnet_attach_steps(struct vtnet_softc *sc)
 	if (sc->vtn_pn == NULL)
 		return (ENXIO);
 	sc->vtn_level = VTNET_ALLOCATED;
-	error = vtnet_alloc_queues(sc);
-	if (error != 0)
-		return (error);
-	sc->vtn_level = VTNET_QUEUES;
 	error = vtnet_ctrl_alloc(sc);
 	sc->vtn_level = VTNET_CTRL;
 	if (error != 0)
 		return (error);
+	error = vtnet_alloc_queues(sc);
+	if (error != 0)
+		return (error);
+	sc->vtn_level = VTNET_QUEUES;
 	virtio_start(sc->vtn_dev);
 	sc->vtn_level = VTNET_LIVE;
 	error = pv_net_attach(sc->vtn_pn);
@@ -562,10 +563,8 @@ vtnet_config_change(device_t dev)
 
 	sc->vtn_config_changes++;
 	if (vtnet_has(sc, VIRTIO_NET_F_GUEST_ANNOUNCE) &&
-	    (vtnet_status(sc) & VIRTIO_NET_S_ANNOUNCE) != 0) {
-		pv_net_announce(sc->vtn_pn);
+	    (vtnet_status(sc) & VIRTIO_NET_S_ANNOUNCE) != 0 && pv_net_announce(sc->vtn_pn))
 		vtnet_announced(sc);
-	}
 	if (virtio_needs_reset(dev)) {
 		if (++sc->vtn_needs_resets <= VTNET_ASKS_LOGGED)
 			device_printf(dev, "the device asks for a reset\n");

@@ -167,7 +167,10 @@ vtnet_coal_free(struct vtnet_softc *sc)
 	if (sc->vtn_coals == NULL)
 		return;
 	(void)sysctl_ctx_free(&sc->vtn_coal_sysctl);
+	/* A reset may be under way, which has them restored. */
+	pv_net_lock(sc->vtn_pn);
 	free(sc->vtn_coals, M_VTNET);
 	sc->vtn_coals = NULL;
 	sc->vtn_ncoals = 0;
+	pv_net_unlock(sc->vtn_pn);
 }

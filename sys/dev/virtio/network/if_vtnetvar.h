@@ -36,7 +36,7 @@ struct vtnet_ctrl {
 };
 
 enum vtnet_level {	/* how far attach came */
-	VTNET_NONE, VTNET_ALLOCATED, VTNET_QUEUES, VTNET_CTRL, VTNET_LIVE, VTNET_ATTACHED
+	VTNET_NONE, VTNET_ALLOCATED, VTNET_CTRL, VTNET_QUEUES, VTNET_LIVE, VTNET_ATTACHED
 };
 
 struct vtnet_rxq {
