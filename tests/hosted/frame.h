@@ -17,7 +17,8 @@ struct frame {
 	u_int	f_tags;		/* VLAN tags */
 	u_int	f_ip;		/* 4 or 6 */
 	u_int	f_ipopts;	/* bytes, a multiple of 4 */
-	u_int	f_exts;		/* extension headers, of 8 bytes and more */
+	u_int	f_exts;		/* extension headers */
+	u_int	f_extsize;	/* of so many bytes each, a multiple of 8; 0: 8 */
 	u_int	f_proto;
 	u_int	f_tcpopts;	/* bytes, a multiple of 4 */
 	u_int	f_flags;	/* of TCP */

@@ -113,6 +113,9 @@ const struct good good[NGOOD] = {
 	{ "TCP", { .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 1000 } },
 	{ "UDP", { .f_ip = 4, .f_proto = IPPROTO_UDP, .f_payload = 1001 } },
 	{ "UDP without data", { .f_ip = 4, .f_proto = IPPROTO_UDP } },
+	{ "TCP without data", { .f_ip = 4, .f_proto = IPPROTO_TCP } },
+	{ "long extension headers", { .f_ip = 6, .f_exts = 2, .f_extsize = 104,
+	    .f_proto = IPPROTO_UDP, .f_payload = 9 } },
 	{ "TCP with options", { .f_ip = 4, .f_proto = IPPROTO_TCP, .f_tcpopts = 40,
 	    .f_payload = 3 } },
 	{ "IPv4 options", { .f_ip = 4, .f_ipopts = 40, .f_proto = IPPROTO_TCP,
@@ -137,6 +140,12 @@ const struct gso gsos[NGSOS] = {
 	    TCP6, NEEDS, 1428 },
 	{ "extensions", { .f_tags = 1, .f_ip = 6, .f_exts = 3, .f_proto = IPPROTO_TCP,
 	    .f_payload = 3001, .f_flags = 0x11 }, TCP6, NEEDS, 1000 },
+	{ "headers of a cluster", { .f_ip = 6, .f_exts = 8, .f_extsize = 24,
+	    .f_proto = IPPROTO_TCP, .f_tcpopts = 40, .f_payload = 3001 }, TCP6, NEEDS, 1000 },
+	{ "headers of more", { .f_ip = 6, .f_exts = 8, .f_extsize = 400,
+	    .f_proto = IPPROTO_TCP, .f_payload = 3001 }, TCP6, NEEDS, 1000 },
+	{ "segments of a byte", { .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 3,
+	    .f_flags = 0x98 }, TCP4, NEEDS | ECN, 1 },
 	{ "verified", { .f_ip = 6, .f_proto = IPPROTO_TCP, .f_payload = 4001 }, TCP6, VALID,
 	    1428 },
 	{ "found", { .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 4001 }, TCP4, FIND, 500 },
@@ -159,11 +168,17 @@ check_segments(const struct gso *g, struct mbuf *list, const u_char *whole,
 	for (m = list; m != NULL; m = m->m_nextpkt, n++) {
 		len = flat(m, buf);
 		if (!done) {
-			CHECK(m->m_pkthdr.csum_flags == sum_mark(&f), "%s: 0x%x", g->name,
-			    m->m_pkthdr.csum_flags);
+			CHECK(m->m_pkthdr.csum_flags == sum_mark(&f) &&
+			    m->m_pkthdr.csum_data == at->at_sum - at->at_l4, "%s: 0x%x, %u",
+			    g->name, m->m_pkthdr.csum_flags, m->m_pkthdr.csum_data);
 			CHECK(frame_is_partial(&f, buf, len), "%s: segment %u", g->name, n);
 		} else
-			CHECK(frame_sum_ok(&f, buf, len), "%s: segment %u", g->name, n);
+			CHECK(frame_sum_ok(&f, buf, len) && (m->m_pkthdr.csum_flags == 0 ||
+			    m->m_pkthdr.csum_flags == (CSUM_DATA_VALID | CSUM_PSEUDO_HDR)),
+			    "%s: segment %u, 0x%x", g->name, n, m->m_pkthdr.csum_flags);
+		CHECK(m->m_pkthdr.tso_segsz == 0, "%s: %u", g->name, m->m_pkthdr.tso_segsz);
+		/* The header that a protocol puts before it has room. */
+		CHECK(M_LEADINGSPACE(m) >= 32, "%s: %td bytes of room", g->name, M_LEADINGSPACE(m));
 		CHECK(frame_segment_ok(&f, whole, at, buf, len, n, off, g->size),
 		    "%s: segment %u of %zu bytes", g->name, n, len);
 		off += len - at->at_data;

@@ -411,21 +411,31 @@ rx_big_frame_seen_by_a_listener(const void *arg __unused)
 	struct pv_net_offload in, out;
 	struct frame_at at;
 	struct mbuf *m;
+	const struct gso *g;
 	size_t len;
 
 	begin(RX_ALL | TX_ALL);
 	bpf = &listeners;
-	m = gso_receive(&gsos[1], buf, &at, &in);
-	len = flat(m, after);
-	CHECK(frame_sum_ok(&gsos[1].f, after, len), "not finished");
-	if (KEEPS) {
-		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
-		    out.po_gso_type == TCP4 && (out.po_flags & PV_NET_UNFINISH) != 0, "not sent");
-		m = pv_net_tx_soften(m, &out);
+	for (g = gsos; g < gsos + nitems(gsos); g++) {
+		if (g->type == UDP || (g->flags & VALID) != 0)
+			continue;
+		m = gso_receive(g, buf, &at, &in);
 		len = flat(m, after);
-		CHECK(memcmp(after, buf, len) == 0 && out.po_flags == NEEDS, "not partial again");
+		CHECK(frame_sum_ok(&g->f, after, len), "%s: not finished", g->name);
+		if (KEEPS) {
+			CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
+			    out.po_gso_type == g->type && (out.po_flags & PV_NET_UNFINISH) != 0,
+			    "%s: not sent", g->name);
+			m = pv_net_tx_soften(m, &out);
+			len = flat(m, after);
+			CHECK(memcmp(after, buf, len) == 0 &&
+			    out.po_flags == (NEEDS | (g->flags & ECN)), "%s: not partial again",
+			    g->name);
+			CHECK((m->m_pkthdr.csum_flags & sum_mark(&g->f)) != 0, "%s: 0x%x", g->name,
+			    m->m_pkthdr.csum_flags);
+		}
+		m_freem(m);
 	}
-	m_freem(m);
 	end();
 }
 
@@ -450,6 +460,14 @@ static const struct lie {
 	    RX_ALL, NEEDS, .cut = 16 },
 	{ "in an extension header", PV_NET_BAD_HEADERS, { .f_ip = 6, .f_exts = 1,
 	    .f_proto = IPPROTO_TCP }, RX_ALL, NEEDS, .cut = 55 },
+	{ "in TCP's header's last byte", PV_NET_BAD_SHORT, { .f_ip = 4, .f_proto = IPPROTO_TCP,
+	    .f_payload = 8 }, RX_ALL, NEEDS, .cut = 53, .at = 17, .value = 39 },
+	{ "in UDP's header's last byte", PV_NET_BAD_SHORT, { .f_ip = 4, .f_proto = IPPROTO_UDP,
+	    .f_payload = 8 }, RX_ALL, NEEDS, .cut = 41, .at = 17, .value = 27 },
+	{ "an extension header of a byte", PV_NET_BAD_SHORT, { .f_ip = 6, .f_exts = 1,
+	    .f_proto = IPPROTO_TCP }, RX_ALL, NEEDS, .cut = 55, .at = 19, .value = 1 },
+	{ "an extension header, and no more", PV_NET_BAD_SHORT, { .f_ip = 6, .f_exts = 1,
+	    .f_proto = IPPROTO_TCP }, RX_ALL, NEEDS, .cut = 62, .at = 19, .value = 8 },
 	/* lengths of headers */
 	{ "IP version", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, .at = 14, .value = 0x55 },
 	{ "IPv6 version", PV_NET_BAD_HEADERS, F6, RX_ALL, NEEDS, .at = 14, .value = 0x40 },
@@ -465,6 +483,8 @@ static const struct lie {
 	    .f_proto = IPPROTO_TCP, .f_payload = 8 }, RX_ALL, NEEDS, .at = 46, .value = 0xf0 },
 	{ "UDP length of 0", PV_NET_BAD_HEADERS, { .f_ip = 4, .f_proto = IPPROTO_UDP,
 	    .f_payload = 8 }, RX_ALL, NEEDS, .at = 39, .value = 0 },
+	{ "UDP length of 7", PV_NET_BAD_HEADERS, { .f_ip = 4, .f_proto = IPPROTO_UDP,
+	    .f_payload = 8 }, RX_ALL, NEEDS, .at = 39, .value = 7 },
 	{ "UDP length over the packet", PV_NET_BAD_HEADERS, U4, RX_ALL, NEEDS, .at = 38,
 	    .value = 0xff },
 	{ "big, TCP header over it", PV_NET_BAD_HEADERS, { .f_ip = 4, .f_proto = IPPROTO_TCP,
@@ -480,6 +500,8 @@ static const struct lie {
 	    .f_proto = IPPROTO_TCP, .f_payload = 3000 }, RX_ALL, NEEDS, TCP6, 1000 },
 	{ "extension header over the packet", PV_NET_BAD_HEADERS, { .f_ip = 6, .f_exts = 1,
 	    .f_proto = IPPROTO_TCP, .f_payload = 100 }, RX_ALL, NEEDS, .at = 55, .value = 0xff },
+	{ "a routing header", PV_NET_FINE, { .f_ip = 6, .f_exts = 2, .f_proto = IPPROTO_TCP },
+	    RX_ALL, FIND, .at = 54, .value = IPPROTO_ROUTING },
 	/* tags */
 	{ "VLAN in VLAN", PV_NET_BAD_VLAN, { .f_tags = 2, .f_ip = 4, .f_proto = IPPROTO_TCP },
 	    RX_ALL, NEEDS },
@@ -496,17 +518,32 @@ static const struct lie {
 	{ "start in Ethernet's header", PV_NET_BAD_CSUM, F4, RX_ALL, NEEDS, .start = -34 },
 	{ "start in IP's header", PV_NET_BAD_CSUM, F4, RX_ALL, NEEDS, .start = -10 },
 	{ "start in IPv6's header", PV_NET_BAD_CSUM, F6, RX_ALL, NEEDS, .start = -10 },
+	{ "start at the transport header, of another field", PV_NET_FINE, F4, RX_ALL, NEEDS,
+	    .offset = 2 },
+	{ "field at the end", PV_NET_FINE, F4, RX_ALL, NEEDS, .offset = 3002 },
+	{ "no IP, start in its header's place", PV_NET_BAD_CSUM, F4, RX_ALL, NEEDS, .start = -1,
+	    .at = 12, .value = 0x88 },
+	{ "no IP, start behind it", PV_NET_FINE, F4, RX_ALL, NEEDS, .at = 12, .value = 0x88 },
+	{ "to be found in the last fragment", PV_NET_BAD_CSUM, F4, RX_ALL, FIND, .at = 21,
+	    .value = 1 },
+	{ "to be found in a fragment of IPv6", PV_NET_BAD_CSUM, F6, RX_ALL, FIND, .at = 20,
+	    .value = IPPROTO_FRAGMENT },
 	{ "to be found, where none is", PV_NET_BAD_CSUM, { .f_ip = 4, .f_proto = 47,
 	    .f_payload = 100 }, RX_ALL, FIND },
 	{ "to be found in a fragment", PV_NET_BAD_CSUM, F4, RX_ALL, FIND, .at = 20,
 	    .value = 0x20 },
 	{ "not agreed on", PV_NET_BAD_CSUM, F4, 0, NEEDS },
+	{ "good, which was not asked for", PV_NET_FINE, F4, 0, VALID },
 	{ "big, neither partial nor good", PV_NET_BAD_CSUM, F4, RX_ALL, 0, TCP4, 1000 },
 	{ "big, of another header", PV_NET_BAD_CSUM, F4, RX_ALL, NEEDS, TCP4, 1000,
 	    .start = 20 },
 	/* kinds */
 	{ "a kind that there is not", PV_NET_BAD_GSO_TYPE, F4, RX_ALL, NEEDS, PV_NET_GSO_OTHER,
 	    1000 },
+	{ "one with a congestion mark", PV_NET_BAD_GSO_TYPE, F4, RX_ALL | TX_ALL, NEEDS | ECN,
+	    PV_NET_GSO_OTHER, 1000 },
+	{ "one where all is agreed on", PV_NET_BAD_GSO_TYPE, F4, RX_ALL | TX_ALL, NEEDS,
+	    PV_NET_GSO_OTHER, 1000 },
 	{ "kind 65535", PV_NET_BAD_GSO_TYPE, F4, RX_ALL, NEEDS, 0xffff, 1000 },
 	{ "no offloads at all", PV_NET_BAD_GSO_TYPE, F4, 0, NEEDS, TCP4, 1000 },
 	{ "TCP not agreed on", PV_NET_BAD_GSO_TYPE, F4, RX_ALL & ~PV_NET_LRO4, NEEDS, TCP4,
@@ -517,6 +554,15 @@ static const struct lie {
 	    1000 },
 	{ "ECN not agreed on", PV_NET_BAD_GSO_TYPE, F4, RX_ALL & ~PV_NET_LRO_ECN, NEEDS | ECN,
 	    TCP4, 1000 },
+	{ "ECN not agreed on, nor used", PV_NET_FINE, F4, RX_ALL & ~PV_NET_LRO_ECN, NEEDS, TCP4,
+	    1000 },
+	{ "UDP6 not agreed on", PV_NET_BAD_GSO_TYPE, U6, RX_ALL & ~PV_NET_LRO_UDP6, NEEDS, UDP,
+	    1000 },
+	{ "TCP4 of an IPv6 packet", PV_NET_BAD_GSO_TYPE, F6, RX_ALL, NEEDS, TCP4, 1000 },
+	{ "TCP6 of a datagram", PV_NET_BAD_GSO_TYPE, U6, RX_ALL, NEEDS, TCP6, 1000 },
+	{ "datagrams of TCP6", PV_NET_BAD_GSO_TYPE, F6, RX_ALL, NEEDS, UDP, 1000 },
+	{ "a fragment where all is agreed on", PV_NET_BAD_GSO_TYPE, F4, RX_ALL | TX_ALL, NEEDS,
+	    TCP4, 1000, .at = 20, .value = 0x20 },
 	{ "tagged not agreed on", PV_NET_BAD_GSO_TYPE, { .f_tags = 1, .f_ip = 4,
 	    .f_proto = IPPROTO_TCP, .f_payload = 3000 }, RX_ALL | PV_NET_UNTAGGED, NEEDS, TCP4,
 	    1000 },
@@ -527,6 +573,8 @@ static const struct lie {
 	    .value = 0x20 },
 	/* sizes */
 	{ "segments of 0", PV_NET_BAD_GSO_SIZE, F4, RX_ALL, NEEDS, TCP4, 0 },
+	{ "segments of as much as can be", PV_NET_FINE, F4, RX_ALL, NEEDS, TCP4, 65495 },
+	{ "segments of a byte more", PV_NET_BAD_GSO_SIZE, F4, RX_ALL, NEEDS, TCP4, 65496 },
 	{ "segments of 65535", PV_NET_BAD_GSO_SIZE, F4, RX_ALL, NEEDS, TCP4, 65535 },
 	{ "IPv6 segments of 65535", PV_NET_BAD_GSO_SIZE, F6, RX_ALL, NEEDS, TCP6, 65535 },
 	{ "datagrams of 0", PV_NET_BAD_GSO_SIZE, U4, RX_ALL, NEEDS, UDP, 0 },
@@ -634,6 +682,15 @@ static const struct hosted_test tests[] = {
 	T(tx_lies_have_their_names, NULL, "marks that do not fit"),
 	T(tx_trains_are_left_to_the_other_side, NULL, "UDP in one, as agreed on"),
 	T(tx_trains_are_split, NULL, "not agreed on, or switched off"),
+	T(tx_each_offload_by_itself, NULL, "agreed on and not"),
+	T(tx_without_marks_is_left_alone, NULL, "and TCP is no train"),
+	T(tx_what_others_have_is_not_written, NULL, "shared from anywhere on"),
+	T(tx_assistance_by_capability, NULL, "ifconfig txcsum, tso"),
+	T(rx_each_version_by_itself, NULL, "ifconfig -rxcsum, -rxcsum6"),
+	T(rx_each_version_is_forwarded_by_itself, NULL, "a router of one of them"),
+	T(rx_as_much_as_can_be_of_several, NULL, "one and no more"),
+	T(rx_headers_that_are_too_long_to_split, NULL, "16 KB of them"),
+	T(rx_asks_for_what_is_of_use, NULL, "by what is enabled and forwarded"),
 	T(no_memory_loses_the_packet_and_nothing_else, NULL, "each allocation fails once"),
 	{ NULL, NULL, NULL, NULL }
 };

@@ -71,6 +71,7 @@
 #define	F4	{ .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 3000 }
 #define	F6	{ .f_ip = 6, .f_proto = IPPROTO_TCP, .f_payload = 3000 }
 #define	U4	{ .f_ip = 4, .f_proto = IPPROTO_UDP, .f_payload = 3000 }
+#define	U6	{ .f_ip = 6, .f_proto = IPPROTO_UDP, .f_payload = 3000 }
 
 struct good {
 	const char	*name;
@@ -84,8 +85,8 @@ struct gso {
 	u_int		 type, flags, size;
 };
 
-#define	NGOOD	10
-#define	NGSOS	9
+#define	NGOOD	12
+#define	NGSOS	12
 
 extern const struct good good[NGOOD];
 extern const struct gso gsos[NGSOS];
@@ -124,5 +125,16 @@ void	tx_lies_have_their_names(const void *arg);
 void	tx_trains_are_left_to_the_other_side(const void *arg);
 void	tx_trains_are_split(const void *arg);
 void	no_memory_loses_the_packet_and_nothing_else(const void *arg);
+
+/* pv_net_offload_each.c */
+void	tx_each_offload_by_itself(const void *arg);
+void	tx_without_marks_is_left_alone(const void *arg);
+void	tx_what_others_have_is_not_written(const void *arg);
+void	tx_assistance_by_capability(const void *arg);
+void	rx_each_version_by_itself(const void *arg);
+void	rx_each_version_is_forwarded_by_itself(const void *arg);
+void	rx_as_much_as_can_be_of_several(const void *arg);
+void	rx_headers_that_are_too_long_to_split(const void *arg);
+void	rx_asks_for_what_is_of_use(const void *arg);
 
 #endif /* !_PV_NET_TEST_H_ */

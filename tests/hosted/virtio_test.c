@@ -62,7 +62,7 @@ driver_intr1(void *arg __unused)
 
 static struct virtio_queue_spec specs[] = {
 	{ "one", 4, 0, -1, 0, driver_intr0, NULL, &driver.q[0] },
-	{ "two", 4, 0, -1, 0, driver_intr1, NULL, &driver.q[1] },
+	{ "two", 4, 0, 3, 0, driver_intr1, NULL, &driver.q[1] },
 	{ "polled", 2, 0, -1, 0, NULL, NULL, &driver.q[2] },
 };
 
@@ -392,6 +392,8 @@ messages_reach_their_handler(const void *arg __unused)
 	struct transport tr;
 
 	set_up(&tr, true, 2);
+	CHECK(kpi_bound_to(&tr.tr_irqs[0]) == -1 && kpi_bound_to(&tr.tr_irqs[1]) == -1 &&
+	    kpi_bound_to(&tr.tr_irqs[2]) == 3, "on CPU %d, not 3", kpi_bound_to(&tr.tr_irqs[2]));
 	(void)kpi_interrupt(&tr.tr_irqs[1]);
 	(void)kpi_interrupt(&tr.tr_irqs[0]);
 	CHECK(driver.intrs[0] == 0 && kpi_run_tasks() == 0, "interrupt before start");

@@ -322,6 +322,22 @@ pv_net_rx_gso(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_off
 }
 
 /*
+ * Is receive checksum offload on for a packet that was verified?  Which version it is of is looked at
+ * only if that makes a difference.
+ */
+static bool
+pv_net_rx_trusts(const struct pv_net *pn, const struct mbuf *m)
+{
+	bool enabled = pv_net_rx_enabled(pn, false);
+	struct pv_net_headers h;
+
+	if (enabled == pv_net_rx_enabled(pn, true))
+		return (enabled);
+	return (pv_net_parse(m, PV_NET_RX_TAGS, &h) == PV_NET_FINE &&
+	    pv_net_rx_enabled(pn, h.ph_ip6));
+}
+
+/*
  * Mark a received packet with what the other side says about it.  *mp may become a list of packets.
  * Not fine if what is said can't be true: the packet is to be dropped.  After PV_NET_NO_MEMORY it is
  * already.
@@ -340,8 +356,7 @@ pv_net_rx_offload(const struct pv_net *pn, struct mbuf **mp, const struct pv_net
 		return (pv_net_rx_gso(pn, mp, in));
 	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)
 		return (pv_net_rx_partial(pn, *mp, in));
-	if ((in->po_flags & PV_NET_DATA_VALID) != 0 &&
-	    (pv_net_rx_enabled(pn, false) || pv_net_rx_enabled(pn, true)))
+	if ((in->po_flags & PV_NET_DATA_VALID) != 0 && pv_net_rx_trusts(pn, *mp))
 		pv_net_mark_valid(*mp);
 	return (PV_NET_FINE);
 }

@@ -65,6 +65,9 @@ device_t kpi_device_create(device_t parent, kobj_class_t cls, void *softc, const
 void	kpi_device_destroy(device_t dev);
 void	kpi_device_state(device_t dev, device_state_t state);
 
+/* The CPU that an interrupt is bound to; -1: any. */
+int	kpi_bound_to(struct resource *r);
+
 /* Raise an interrupt.  False: nobody wanted it. */
 bool	kpi_interrupt(struct resource *r);
 

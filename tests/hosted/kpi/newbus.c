@@ -45,6 +45,7 @@ struct kpi_intr {
 	driver_filter_t	*filter;
 	driver_intr_t	*handler;
 	void		*arg;
+	int		 cpu;		/* bound to; -1: any */
 };
 
 int kpi_devices;
@@ -238,7 +239,7 @@ bus_setup_intr(device_t dev, struct resource *r, int flags, driver_filter_t filt
 	for (in = kpi_intr_table; in->res != NULL; in++)
 		CHECK(in < kpi_intr_table + KPI_MAX_INTRS - 1 && in->res != r,
 		    "too many, or twice");
-	*in = (struct kpi_intr){ r, filter, handler, arg };
+	*in = (struct kpi_intr){ r, filter, handler, arg, -1 };
 	kpi_intrs++;
 	*cookiep = in;
 	return (0);
@@ -255,11 +256,33 @@ bus_teardown_intr(device_t dev __unused, struct resource *r, void *cookie)
 	return (0);
 }
 
+/* The interrupt that was set up for a resource. */
+static struct kpi_intr *
+kpi_intr_of(struct resource *r)
+{
+	struct kpi_intr *in;
+
+	for (in = kpi_intr_table; in < kpi_intr_table + KPI_MAX_INTRS; in++) {
+		if (in->res == r)
+			return (in);
+	}
+	CHECK(false, "no such interrupt");
+	return (NULL);
+}
+
 int
-bus_bind_intr(device_t dev __unused, struct resource *r __unused, int cpu __unused)
+bus_bind_intr(device_t dev __unused, struct resource *r, int cpu)
 {
 
+	kpi_intr_of(r)->cpu = cpu;
 	return (0);
+}
+
+int
+kpi_bound_to(struct resource *r)
+{
+
+	return (kpi_intr_of(r)->cpu);
 }
 
 bool

@@ -55,10 +55,17 @@ frame_fold(uint64_t sum)
 }
 
 static u_int
+ext_size(const struct frame *f)
+{
+
+	return (f->f_extsize != 0 ? f->f_extsize : 8);
+}
+
+static u_int
 ip_len(const struct frame *f)
 {
 
-	return (f->f_ip == 4 ? 20 + f->f_ipopts : 40 + 8 * f->f_exts);
+	return (f->f_ip == 4 ? 20 + f->f_ipopts : 40 + ext_size(f) * f->f_exts);
 }
 
 static u_int
@@ -103,17 +110,20 @@ make_ip(const struct frame *f, u_char *p, u_int len)
 		return (p + ip_len(f));
 	}
 	p[0] = 0x60;
-	put16(p + 4, 8 * f->f_exts + len);
+	put16(p + 4, ext_size(f) * f->f_exts + len);
 	p[6] = f->f_exts > 0 ? 0 : f->f_proto;
 	p[7] = 64;
 	for (i = 0; i < 32; i++)
 		p[8 + i] = 0xfd - 3 * i;
 	p += 40;
 	/* Hop by hop, then destination options, with padding (RFC 8200, 4.2). */
-	for (i = 0; i < f->f_exts; i++, p += 8) {
+	for (i = 0; i < f->f_exts; i++, p += ext_size(f)) {
 		p[0] = i + 1 == f->f_exts ? f->f_proto : 60;
-		p[2] = 1;
-		p[3] = 4;
+		p[1] = ext_size(f) / 8 - 1;
+		if (ext_size(f) == 8) {
+			p[2] = 1;
+			p[3] = 4;
+		}
 	}
 	return (p);
 }

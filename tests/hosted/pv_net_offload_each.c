@@ -1,0 +1,344 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net's offloads, each for itself: that one which was not agreed on, or is switched off, is missed,
+ * and that it is missed by nothing else.
+ */
+
+#include "pv_net_test.h"
+
+#define	TCP_4	{ .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 3000 }
+#define	TCP_6	{ .f_ip = 6, .f_proto = IPPROTO_TCP, .f_payload = 3000 }
+#define	TCP_4T	{ .f_tags = 1, .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 3000 }
+#define	UDP_4	{ .f_ip = 4, .f_proto = IPPROTO_UDP, .f_payload = 3000 }
+#define	UDP_6	{ .f_ip = 6, .f_proto = IPPROTO_UDP, .f_payload = 3000 }
+
+/* What is done about a packet that is sent, by what was agreed on. */
+void
+tx_each_offload_by_itself(const void *arg __unused)
+{
+	static const struct {
+		const char	*name;
+		struct gso	 g;
+		u_int		 offloads, flags, type;
+	} table[] = {
+		{ "csum", { "", TCP_4 }, PV_NET_TXCSUM, NEEDS, NONE },
+		{ "csum of IPv6", { "", TCP_4 }, PV_NET_TXCSUM6, PV_NET_FINISH_CSUM, NONE },
+		{ "csum6", { "", TCP_6 }, PV_NET_TXCSUM6, NEEDS, NONE },
+		{ "csum6 of IPv4", { "", TCP_6 }, PV_NET_TXCSUM, PV_NET_FINISH_CSUM, NONE },
+		{ "untagged", { "", TCP_4 }, PV_NET_TXCSUM | PV_NET_UNTAGGED, NEEDS, NONE },
+		{ "tagged", { "", TCP_4T }, PV_NET_TXCSUM, NEEDS, NONE },
+		{ "tagged, not taken", { "", TCP_4T }, PV_NET_TXCSUM | PV_NET_UNTAGGED,
+		    PV_NET_FINISH_CSUM, NONE },
+		{ "tso4", { "", TCP_4, .size = 1000 }, PV_NET_TXCSUM | PV_NET_TSO4, NEEDS, TCP4 },
+		{ "tso4 of IPv6", { "", TCP_4, .size = 1000 }, PV_NET_TXCSUM | PV_NET_TXCSUM6 |
+		    PV_NET_TSO6, NEEDS | PV_NET_SPLIT, NONE },
+		{ "tso4 without csum", { "", TCP_4, .size = 1000 }, PV_NET_TXCSUM6 | PV_NET_TSO4,
+		    PV_NET_FINISH_CSUM | PV_NET_SPLIT, NONE },
+		{ "tso6", { "", TCP_6, .size = 1000 }, PV_NET_TXCSUM6 | PV_NET_TSO6, NEEDS, TCP6 },
+		{ "tso6 of IPv4", { "", TCP_6, .size = 1000 }, PV_NET_TXCSUM | PV_NET_TXCSUM6 |
+		    PV_NET_TSO4, NEEDS | PV_NET_SPLIT, NONE },
+		{ "tso6 without csum", { "", TCP_6, .size = 1000 }, PV_NET_TXCSUM | PV_NET_TSO6,
+		    PV_NET_FINISH_CSUM | PV_NET_SPLIT, NONE },
+		{ "tso, tagged, not taken", { "", TCP_4T, .size = 1000 }, TX_ALL | PV_NET_UNTAGGED,
+		    PV_NET_FINISH_CSUM | PV_NET_SPLIT, NONE },
+		{ "uso4", { "", UDP_4, .size = 1000 }, PV_NET_TXCSUM | PV_NET_USO, NEEDS, UDP },
+		{ "uso4 without csum", { "", UDP_4, .size = 1000 }, PV_NET_TXCSUM6 | PV_NET_USO,
+		    PV_NET_FINISH_CSUM | PV_NET_SPLIT, NONE },
+		{ "uso6", { "", UDP_6, .size = 1000 }, PV_NET_TXCSUM6 | PV_NET_USO, NEEDS, UDP },
+		{ "uso6 without csum", { "", UDP_6, .size = 1000 }, PV_NET_TXCSUM | PV_NET_USO,
+		    PV_NET_FINISH_CSUM | PV_NET_SPLIT, NONE },
+		/* What is no longer than a segment is none of several. */
+		{ "one segment", { "", TCP_4, .size = 3000 }, TX_ALL, NEEDS, NONE },
+		{ "two segments", { "", TCP_4, .size = 2999 }, TX_ALL, NEEDS, TCP4 },
+	};
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload out;
+	struct frame_at at;
+	struct mbuf *m;
+	size_t i;
+
+	for (i = 0; i < nitems(table); i++) {
+		begin(table[i].offloads);
+		m = to_send(&table[i].g, buf, &at);
+		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
+		    out.po_flags == table[i].flags && out.po_gso_type == table[i].type,
+		    "%s: flags 0x%x, type %u", table[i].name, out.po_flags, out.po_gso_type);
+		m_freem(m);
+		end();
+	}
+}
+
+/* Nothing is looked at of what has no marks, and no mark of TCP's makes it a train. */
+void
+tx_without_marks_is_left_alone(const void *arg __unused)
+{
+	static const struct gso tcp = { "TCP", TCP_4 };
+	static const struct pv_net_offload nothing;
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload out;
+	struct frame_at at;
+	struct mbuf *m;
+
+	begin(TX_ALL);
+	m = to_send(&tcp, buf, &at);
+	/* As tcp_lro(9) leaves it: so many segments. */
+	m->m_pkthdr.tso_segsz = 2;
+	CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE && out.po_flags == NEEDS &&
+	    out.po_gso_type == NONE, "taken for a train");
+	m->m_pkthdr.csum_flags = CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
+	memset(mtod(m, void *), 0xff, 14);
+	CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
+	    memcmp(&out, &nothing, sizeof(out)) == 0, "0x%x", out.po_flags);
+	m_freem(m);
+	end();
+}
+
+/* What others have of a packet, from wherever, stays as it is when its sum is stored. */
+void
+tx_what_others_have_is_not_written(const void *arg __unused)
+{
+	static const struct gso tcp = { "TCP", TCP_4 };
+	static u_char buf[FRAME_MAX], after[FRAME_MAX];
+	struct pv_net_offload out;
+	struct mbuf *m, *other;
+	struct frame_at at;
+	size_t len, pieces[4] = { 14 };
+	u_int cut;
+
+	begin(0);
+	len = frame_make(&tcp.f, FRAME_PARTIAL, buf, &at);
+	for (cut = at.at_sum - 1; cut <= at.at_sum + 2; cut++) {
+		pieces[1] = cut - 14;
+		pieces[2] = 100;
+		m = kpi_mbuf_chain(buf, len, pieces);
+		m->m_pkthdr.csum_flags = CSUM_IP_TCP;
+		m->m_pkthdr.csum_data = 16;
+		other = m_copym(m, cut, M_COPYALL, M_WAITOK);
+		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE, "%u", cut);
+		m = pv_net_tx_soften(m, &out);
+		m_copydata(other, 0, len - cut, after);
+		CHECK(memcmp(after, buf + cut, len - cut) == 0, "changed behind %u", cut);
+		CHECK(flat(m, after) == len && frame_sum_ok(&tcp.f, after, len), "%u", cut);
+		m_freem(m);
+		/* And if there is no memory for a copy, it is lost. */
+		m = kpi_mbuf_chain(buf, len, pieces);
+		m->m_pkthdr.csum_flags = CSUM_IP_TCP;
+		m->m_pkthdr.csum_data = 16;
+		m_freem(other);
+		other = m_copypacket(m, M_WAITOK);
+		(void)pv_net_tx_offload(&pn, m, &out);
+		kpi_fail_after = 1;
+		CHECK(pv_net_tx_soften(m, &out) == NULL, "%u: written", cut);
+		kpi_fail_after = 0;
+		m_freem(other);
+	}
+	end();
+}
+
+/* What the stack may ask for. */
+void
+tx_assistance_by_capability(const void *arg __unused)
+{
+	static const struct {
+		int	caps;
+		u_int	assist;
+	} table[] = {
+		{ 0, 0 },
+		{ IFCAP_TXCSUM, CSUM_IP_TCP | CSUM_IP_UDP },
+		{ IFCAP_TXCSUM_IPV6, CSUM_IP6_TCP | CSUM_IP6_UDP },
+		{ IFCAP_TSO4, CSUM_IP_TSO },
+		{ IFCAP_TSO6, CSUM_IP6_TSO },
+		{ IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6 | IFCAP_LRO | IFCAP_VLAN_HWTAGGING, 0 },
+	};
+	size_t i;
+
+	begin(TX_ALL);
+	for (i = 0; i < nitems(table); i++)
+		CHECK(pv_net_hwassist(&pn, table[i].caps) == table[i].assist, "0x%x: 0x%x",
+		    table[i].caps, pv_net_hwassist(&pn, table[i].caps));
+	end();
+}
+
+/* rxcsum and rxcsum6 are about their version only, of partial sums and of verified ones. */
+void
+rx_each_version_by_itself(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload in;
+	struct frame_at at;
+	struct mbuf *m;
+	u_int expect;
+	size_t len, n;
+	bool on;
+	int i;
+
+	begin(RX_ALL);
+	for (n = 0; n < NGOOD; n++) {
+		for (i = 0; i < 4; i++) {
+			capenable = CAPS & ~(i % 2 == 0 ? IFCAP_RXCSUM : IFCAP_RXCSUM_IPV6);
+			on = (good[n].f.f_ip == 6) == (i % 2 == 0);
+			len = frame_make(&good[n].f, i < 2 ? FRAME_PARTIAL : FRAME_DONE, buf, &at);
+			in = (struct pv_net_offload){ .po_flags = i < 2 ? FIND : VALID };
+			m = kpi_mbuf_chain(buf, len, NULL);
+			CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE, "%s", good[n].name);
+			expect = i < 2 && KEEPS ? sum_mark(&good[n].f) :
+			    (u_int)(CSUM_DATA_VALID | CSUM_PSEUDO_HDR);
+			CHECK(m->m_pkthdr.csum_flags == (on ? expect : 0), "%s, %d: 0x%x",
+			    good[n].name, i, m->m_pkthdr.csum_flags);
+			m_freem(m);
+		}
+	}
+	/* What can't be parsed is for the stack to judge, unmarked. */
+	buf[14] = 0;
+	m = kpi_mbuf_chain(buf, 60, NULL);
+	CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_pkthdr.csum_flags == 0,
+	    "0x%x", m->m_pkthdr.csum_flags);
+	/* And of what nothing is said, nothing. */
+	capenable = CAPS;
+	in.po_flags = ECN;
+	CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_pkthdr.csum_flags == 0,
+	    "0x%x", m->m_pkthdr.csum_flags);
+	m_freem(m);
+	end();
+}
+
+/* A big frame of the version that is not forwarded stays whole. */
+void
+rx_each_version_is_forwarded_by_itself(const void *arg __unused)
+{
+	static const struct frame frames[] = { TCP_4, TCP_6 };
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload in;
+	struct mbuf *m;
+	size_t len;
+	int i, n;
+
+	for (i = 0; i < 2; i++) {
+		begin(RX_ALL);
+		V_ipforwarding = i == 0;
+		V_ip6_forwarding = i == 1;
+		for (n = 0; n < 2; n++) {
+			len = frame_make(&frames[n], FRAME_PARTIAL, buf, NULL);
+			in = (struct pv_net_offload){ .po_flags = FIND,
+			    .po_gso_type = n == 0 ? TCP4 : TCP6, .po_gso_size = 1000 };
+			m = kpi_mbuf_chain(buf, len, NULL);
+			CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE &&
+			    (m->m_nextpkt != NULL) == (i == n), "%d, %d", i, n);
+			(void)free_all(m);
+		}
+		end();
+	}
+}
+
+/* At the limits of "several". */
+void
+rx_as_much_as_can_be_of_several(const void *arg __unused)
+{
+	static const struct {
+		struct gso	 g;
+		u_int		 segsz;
+	} table[] = {
+		{ { "one segment", TCP_4, TCP4, FIND, 3000 }, 0 },
+		{ { "two segments", TCP_4, TCP4, FIND, 2999 }, 2999 },
+		{ { "one datagram", UDP_4, UDP, FIND, 3000 }, 0 },
+		{ { "the longest train", { .f_ip = 4, .f_proto = IPPROTO_UDP, .f_payload = 128 },
+		    UDP, FIND, 1 }, 1 },
+	};
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload in;
+	struct mbuf *m;
+	size_t i, len;
+
+	begin(RX_ALL);
+	pn.pn_params.pnp_udp_trains = 1;
+	for (i = 0; i < nitems(table) && KEEPS; i++) {
+		len = frame_make(&table[i].g.f, FRAME_PARTIAL, buf, NULL);
+		in = (struct pv_net_offload){ .po_flags = table[i].g.flags,
+		    .po_gso_type = table[i].g.type, .po_gso_size = table[i].g.size };
+		m = kpi_mbuf_chain(buf, len, NULL);
+		CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_nextpkt == NULL &&
+		    (m->m_pkthdr.csum_flags & sum_mark(&table[i].g.f)) != 0 &&
+		    m->m_pkthdr.tso_segsz == table[i].segsz &&
+		    (m->m_pkthdr.csum_flags & CSUM_TSO) == (table[i].segsz == 2999 ? CSUM_IP_TSO : 0),
+		    "%s: 0x%x, %u", table[i].g.name, m->m_pkthdr.csum_flags,
+		    m->m_pkthdr.tso_segsz);
+		(void)free_all(m);
+	}
+	/* TCP whose sequence number would do for UDP's length is no train. */
+	len = frame_make(&gsos[0].f, FRAME_PARTIAL, buf, NULL);
+	buf[38] = (len - 34) >> 8;
+	buf[39] = len - 34;
+	in = (struct pv_net_offload){ .po_flags = FIND, .po_gso_type = TCP4, .po_gso_size = 1000 };
+	m = kpi_mbuf_chain(buf, len, NULL);
+	CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_nextpkt == NULL &&
+	    (!KEEPS || (m->m_pkthdr.csum_flags & CSUM_IP_TSO) != 0), "0x%x",
+	    m->m_pkthdr.csum_flags);
+	m_freem(m);
+	end();
+}
+
+/* Headers for which there is no room, in a packet that has to be split. */
+void
+rx_headers_that_are_too_long_to_split(const void *arg __unused)
+{
+	static const struct frame f = { .f_ip = 6, .f_exts = 8, .f_extsize = 2048,
+	    .f_proto = IPPROTO_TCP, .f_payload = 3000 };
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload in = { .po_flags = FIND, .po_gso_type = TCP6, .po_gso_size = 1000 };
+	struct mbuf *m;
+
+	begin(RX_ALL);
+	capenable &= ~IFCAP_LRO;
+	m = kpi_mbuf_chain(buf, frame_make(&f, FRAME_PARTIAL, buf, NULL), NULL);
+	CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_NO_MEMORY && m == NULL, "split");
+	end();
+}
+
+/* What the other side is asked for, by what is enabled, what is forwarded and what was agreed on. */
+void
+rx_asks_for_what_is_of_use(const void *arg __unused)
+{
+	static const struct {
+		const char	*name;
+		u_int		 agreed;
+		int		 caps;
+		bool		 forwards4, forwards6, told;
+		u_int		 expect;
+	} table[] = {
+		{ "all", RX_ALL, CAPS, .expect = RX_ALL },
+		{ "not what is sent", RX_ALL | TX_ALL, CAPS, .expect = RX_ALL },
+		{ "not more than agreed on", PV_NET_RXCSUM | PV_NET_LRO6, CAPS,
+		    .expect = PV_NET_RXCSUM | PV_NET_LRO6 },
+		{ "-lro", RX_ALL, CAPS & ~IFCAP_LRO, .expect = PV_NET_RXCSUM },
+		{ "-rxcsum", RX_ALL, CAPS & ~IFCAP_RXCSUM, .expect = PV_NET_RXCSUM | PV_NET_LRO6 |
+		    PV_NET_LRO_UDP6 | PV_NET_LRO_ECN },
+		{ "-rxcsum6", RX_ALL, CAPS & ~IFCAP_RXCSUM_IPV6, .expect = PV_NET_RXCSUM |
+		    PV_NET_LRO4 | PV_NET_LRO_UDP4 | PV_NET_LRO_ECN },
+		{ "-rxcsum -rxcsum6", RX_ALL, IFCAP_LRO, .expect = 0 },
+		{ "a router of IPv4", RX_ALL, CAPS, .forwards4 = true, .expect = PV_NET_RXCSUM |
+		    PV_NET_LRO6 | PV_NET_LRO_UDP6 | PV_NET_LRO_ECN },
+		{ "a router of IPv6", RX_ALL, CAPS, .forwards6 = true, .expect = PV_NET_RXCSUM |
+		    PV_NET_LRO4 | PV_NET_LRO_UDP4 | PV_NET_LRO_ECN },
+		{ "a router of both", RX_ALL, CAPS, .forwards4 = true, .forwards6 = true,
+		    .expect = PV_NET_RXCSUM },
+		{ "a router of big ones", RX_ALL, CAPS, .forwards4 = true, .forwards6 = true,
+		    .told = true, .expect = RX_ALL },
+	};
+	size_t i;
+
+	for (i = 0; i < nitems(table); i++) {
+		begin(table[i].agreed);
+		capenable = table[i].caps;
+		V_ipforwarding = table[i].forwards4;
+		V_ip6_forwarding = table[i].forwards6;
+		pv_net_lro_forward = table[i].told;
+		CHECK(pv_net_rx_wanted(&pn) == table[i].expect, "%s: 0x%x", table[i].name,
+		    pv_net_rx_wanted(&pn));
+		end();
+	}
+}
