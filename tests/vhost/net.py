@@ -52,13 +52,13 @@ netpeer = load_netpeer()
 
 
 def transport(to: bytes, version: int, protocol: int, data: bytes, sequence: int,
-              finished: bool) -> tuple[bytes, int]:
+              finished: bool, flags: int = 0x10) -> tuple[bytes, int]:
     """A frame of TCP or UDP to port 7777 of a host's usual address, and where its header is.
 
     The checksum is right if it is to be finished, else that of the pseudo header.
     """
     if protocol == netpeer.IPPROTO_TCP:
-        segment, at = struct.pack(">HHIIBBHHH", 9000, 7777, 1 + sequence, 1, 0x50, 0x10,
+        segment, at = struct.pack(">HHIIBBHHH", 9000, 7777, 1 + sequence, 1, 0x50, flags,
                                   0x1000, 0, 0), 16
     else:
         segment, at = struct.pack(">HHHH", 9000, 7777, 8 + len(data), 0), 6
@@ -123,6 +123,7 @@ class Net(device.Device):
         self.peer = Peer(self)
         self.waiting: collections.deque[tuple[bytes, dict[str, int]]] = collections.deque()
         self.ack = 0
+        self.refused: list[int] = []
         self.judge = uso.Judge(self)
         self.hash = (0, 0)
         self.forget()
@@ -177,13 +178,14 @@ class Net(device.Device):
         return len(self.queues) - 1 if self.has("CTRL_VQ") else -1
 
     def process_control(self, queue: ring.Queue) -> None:
-        """Answer control commands, all in the same way."""
+        """Answer control commands, but for classes that are refused all in the same way."""
         while (chain := queue.pop()) is not None:
             command = ring.gather(self.memory, chain.readable)
             self.count(f"control_{command[0]}_{command[1]}")
-            if self.ack == 0:
+            ack = 1 if command[0] in self.refused else self.ack
+            if ack == 0:
                 self.obey(command[0], command[1], command[2:])
-            ring.scatter(self.memory, chain.writable, bytes([self.ack]))
+            ring.scatter(self.memory, chain.writable, bytes([ack]))
             queue.complete(chain, 1)
 
     def obey(self, kind: int, command: int, data: bytes) -> None:
@@ -251,6 +253,18 @@ class Net(device.Device):
             self.count(f"big_{kind}" if whole else f"small_{kind}")
             self.send(frame, header)
 
+    def bridged(self, kind: str, size: int, segment: int, to: bytes, tag: int) -> None:
+        """Send so many bytes over TCP in one frame of a VLAN to another host."""
+        feature, gso_type, version, protocol = KINDS[kind]
+        if not self.may(feature) or protocol != netpeer.IPPROTO_TCP:
+            raise device.CommandError(f"the driver takes no {kind}")
+        congested = gso_type & 0x80
+        frame, start = transport(to, version, protocol, netpeer.echo_data(0, size), 0, False,
+                                 0x10 | congested)
+        frame = frame[:12] + struct.pack(">HH", 0x8100, tag) + frame[12:]
+        self.send(frame, {"flags": NEEDS_CSUM, "csum_start": start + 4, "csum_offset": 16,
+                          "gso_type": gso_type, "gso_size": segment, "hdr_len": start + 24})
+
     def train(self, version: int, to: bytes, tag: int, size: int, segment: int) -> None:
         """Send a train of datagrams, if the driver takes one."""
         if not self.may(f"GUEST_USO{version}"):
@@ -308,6 +322,9 @@ class Net(device.Device):
             case ["ack", value]:
                 self.ack = int(value, 0)
                 return {}
+            case ["refuse", *classes]:
+                self.refused = [int(kind) for kind in classes]
+                return {}
             case ["frame", size, *count]:
                 frame = self.config[:6] + netpeer.MAC + b"\x88\xb5" + bytes(max(int(size) - 14, 0))
                 for _ in range(int(count[0]) if count else 1):
@@ -316,6 +333,10 @@ class Net(device.Device):
             case ["big", kind, size, segment, *count]:
                 for _ in range(int(count[0]) if count else 1):
                     self.big(kind, int(size), int(segment))
+                return {}
+            case ["bridged", kind, size, segment, to, tag]:
+                self.bridged(kind, int(size), int(segment),
+                             bytes.fromhex(to.replace(":", "")), int(tag))
                 return {}
             case ["train", version, to, tag, size, segment]:
                 self.train(int(version), bytes.fromhex(to.replace(":", "")), int(tag), int(size),
