@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""A guest whose network cable ends in this program, which plays the other host's TCP by hand.
+"""A guest whose network cables end in this program, which plays the other hosts by hand.
 
-Host boots a guest; its frames come here by QEMU's `-netdev stream`.  We answer ARP and neighbour
+Machine boots a guest; its frames come here by QEMU's `-netdev stream` (Cable).  With Host, which
+has one, we answer ARP and neighbour
 solicitations by ourselves; each TCP segment is what a test sends and waits for (Conn), over IPv4 or
 IPv6, which differ in Net alone.  Nothing needs privileges, and nothing depends on time but for how
 long a test waits before it gives up.
@@ -22,11 +23,11 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "net"))
 
@@ -51,7 +52,7 @@ def less(a: int, b: int) -> bool:
 
 def pattern(start: int, end: int) -> bytes:
     """What `nc -d` sends, and wants to get."""
-    return bytes(n & 255 for n in range(start, end))
+    return (bytes(range(256)) * ((end - start) // 256 + 2))[start % 256:][:end - start]
 
 
 def timestamps(value: int, echo: int) -> bytes:
@@ -79,15 +80,17 @@ class Segment:
     data: bytes
     blocks: list[tuple[int, int]] = field(default_factory=list)
     stamp: int | None = None
+    told: dict[int, bytes] = field(default_factory=dict)  # options: what they say
 
     def parse_options(self) -> None:
-        """Find SACK blocks and the timestamp."""
+        """Find SACK blocks, the timestamp, and what else there is."""
         rest = self.options
         while rest and rest[0] != 0:
             if rest[0] == 1:
                 rest = rest[1:]
                 continue
             kind, length = rest[0], rest[1]
+            self.told[kind] = rest[2:length]
             if kind == 5:
                 self.blocks = list(struct.iter_unpack(">II", rest[2:length]))
             elif kind == 8:
@@ -160,13 +163,13 @@ class Net:
         return self.packet(peer.IPPROTO_ICMPV6, self.checked(58, head + inner, 2))
 
 
-class Wire:
-    """The other end of the cable."""
+class Cable:
+    """The other end of one of the guest's cables."""
 
-    def __init__(self, path: str, net: Net) -> None:
-        self.net = net
-        self.segments: queue.Queue[Segment] = queue.Queue()
-        self.mac = peer.BROADCAST
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.frames: queue.Queue[bytes] = queue.Queue()
+        self.answer: Callable[[bytes], bytes | None] = lambda _: None
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
         self.listener.listen()
@@ -181,12 +184,59 @@ class Wire:
                 self.receive(stream.read(int.from_bytes(head, "big")))
 
     def receive(self, frame: bytes) -> None:
+        """Take one frame: answer it, or leave it to the test."""
+        answer = self.answer(frame)
+        if answer is not None:
+            self.send(answer)
+        else:
+            self.frames.put(frame)
+
+    def send(self, *frames: bytes) -> None:
+        """Send frames to the guest, all at once."""
+        assert self.link is not None
+        frames = tuple(frame.ljust(60, b"\0") for frame in frames)
+        self.link.sendall(b"".join(struct.pack(">I", len(frame)) + frame for frame in frames))
+
+    def until(self, good: Callable[[bytes], bool], what: str = "a frame") -> list[bytes]:
+        """What comes, up to a frame that is good."""
+        end = time.monotonic() + WAIT
+        came = []
+        while not came or not good(came[-1]):
+            try:
+                came.append(self.frames.get(timeout=max(end - time.monotonic(), 0)))
+            except queue.Empty:
+                raise LabFailure(f"{what} did not come, but {[f.hex() for f in came]}") from None
+        return came
+
+    def wait(self, what: str, good: Callable[[bytes], bool]) -> bytes:
+        """Wait for a frame; others that come before it are dropped."""
+        return self.until(good, what)[-1]
+
+    def rest(self) -> list[bytes]:
+        """What has come, and nobody looked at."""
+        came = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                came.append(self.frames.get_nowait())
+        return came
+
+
+class Wire(Cable):
+    """The cable that Host's end is at: what comes is segments."""
+
+    def __init__(self, path: str, net: Net) -> None:
+        self.net = net
+        self.segments: queue.Queue[Segment] = queue.Queue()
+        self.mac = peer.BROADCAST
+        super().__init__(path)
+
+    def receive(self, frame: bytes) -> None:
         """Take one frame."""
         kind, packet = frame[12:14], frame[14:]
         self.mac = frame[6:12]
         answer = self.net.answer(kind, packet)
         if answer is not None:
-            self.send(kind, answer)
+            self.send_packets(kind, answer)
         tcp = self.net.tcp(kind, packet)
         if tcp is None:
             return
@@ -196,15 +246,13 @@ class Wire:
         segment.parse_options()
         self.segments.put(segment)
 
-    def send(self, kind: bytes, packet: bytes) -> None:
-        """Send a packet to the guest."""
-        assert self.link is not None
-        frame = (self.mac + peer.MAC + kind + packet).ljust(60, b"\0")
-        self.link.sendall(struct.pack(">I", len(frame)) + frame)
+    def send_packets(self, kind: bytes, *packets: bytes) -> None:
+        """Send packets to the guest, all at once."""
+        self.send(*(self.mac + peer.MAC + kind + packet for packet in packets))
 
-    def send_ip(self, packet: bytes) -> None:
-        """Send an IP packet to the guest."""
-        self.send(self.net.kind, packet)
+    def send_ip(self, *packets: bytes) -> None:
+        """Send IP packets to the guest, all at once."""
+        self.send_packets(self.net.kind, *packets)
 
     def wait(self, what: str, good: Callable[[Segment], bool]) -> Segment:
         """Wait for a segment; others that come before it are dropped."""
@@ -233,15 +281,22 @@ class Conn:
         self.shift = 0  # of the guest's windows
         self.edge = 0  # of the window that the guest told last, from iss on
         self.silly: list[int] = []  # windows that were opened, and are no segment
+        self.syn: Segment | None = None  # the guest's answer to our SYN
 
     def note_window(self, segment: Segment) -> None:
-        """Look at a window that the guest told: it may not be opened by less than a segment."""
-        if not segment.flags & ACK:
+        """Look at a window that the guest told.
+
+        It may not be opened by less than a segment, and not be taken back, but for what is lost
+        when it is scaled.
+        """
+        if segment.flags & (ACK | RST) != ACK:
             return
         window = segment.window << (0 if segment.flags & SYN else self.shift)
         edge = (segment.ack + window - self.iss) & 0xFFFFFFFF
-        if edge > self.edge and 0 < window < self.wire.net.mss:
+        if edge > self.edge and 0 < window <= self.wire.net.mss - (1 << self.shift):
             self.silly.append(window)
+        if edge <= self.edge - (1 << self.shift):
+            raise LabFailure(f"a window was taken back: {self.edge - edge} bytes of it")
         self.edge = max(self.edge, edge)
 
     def mine(self, segment: Segment) -> bool:
@@ -279,10 +334,10 @@ class Conn:
         """Send a segment: see segment()."""
         self.send_raw(self.segment(flags, data, **fields))
 
-    def send_raw(self, segment: bytes) -> None:
-        """Send a segment, which gets its checksum."""
+    def send_raw(self, *segments: bytes) -> None:
+        """Send segments, which get their checksums, all at once."""
         net = self.wire.net
-        self.wire.send_ip(net.packet(6, net.checked(6, segment, 16)))
+        self.wire.send_ip(*(net.packet(6, net.checked(6, segment, 16)) for segment in segments))
 
     def icmp(self, mtu: int, seq: int) -> None:
         """Send the ICMP error on a segment of the guest that began at seq (see Net.error)."""
@@ -312,7 +367,23 @@ class Conn:
                 break
             time.sleep(0.1)
         self.irs, self.ack, self.seq = answer.seq, answer.seq + 1, self.seq + 1
+        self.syn, self.shift = answer, answer.told.get(3, b"\0")[0]
         self.send()
+
+    def sent(self, least: int = 0) -> int:
+        """How much the guest has sent that we did not acknowledge, when it is at least so much.
+
+        It answers what lies before its window with an ACK that has the number of its next byte.
+        """
+        end = time.monotonic() + WAIT
+        while True:
+            self.send(seq=self.seq - 1)
+            answer = self.wait("an ACK", lambda s: s.flags == ACK and not s.data)
+            sent = (answer.seq - self.ack) & 0xFFFFFFFF
+            if sent >= least:
+                return sent
+            if time.monotonic() > end:
+                raise LabFailure(f"{sent} bytes were sent, not {least}")
 
     def take(self, size: int) -> bytes:
         """Take data from the guest in order, and acknowledge it; a FIN as well."""
@@ -337,30 +408,29 @@ class Conn:
         self.wait_ack(self.seq)
 
 
-class Host:
-    """A guest at the end of the cable; to be used in a with statement."""
+class Machine:
+    """A guest whose cables end here; to be used in a with statement."""
 
-    def __init__(self, version: int) -> None:
-        self.net = Net(version)
+    def __init__(self, cables: Sequence[Cable], *options: str) -> None:
+        self.cables = list(cables)
+        self.options = list(options)
         self.tools = netlab.load_program("tools/guest")
         self.stack = contextlib.ExitStack()
         self.thread = ThreadPoolExecutor(1)
         self.vm: Any = None
-        self.wire = Wire("net.sock", self.net)
 
-    def __enter__(self) -> Host:
+    def __enter__(self) -> Self:
         """Boot the guest."""
-        args: argparse.Namespace = self.tools.parser().parse_args([
-            "--accel", "tcg", "--log", "console.log", "--qemu=-netdev",
-            "--qemu=stream,id=net0,server=off,addr.type=unix,addr.path=net.sock", "--qemu=-device",
-            "--qemu=virtio-net-pci,netdev=net0,id=nic0,romfile="])
+        words = ["--accel", "tcg", "--log", "console.log", *self.options]
+        for number, cable in enumerate(self.cables):
+            words += ["--qemu=-netdev", f"--qemu=stream,id=net{number},server=off,addr.type=unix,"
+                      f"addr.path={cable.path}", "--qemu=-device",
+                      f"--qemu=virtio-net-pci,netdev=net{number},id=nic{number},romfile=,"
+                      f"mac=52:54:00:12:34:{0x56 + number:02x}"]
+        args: argparse.Namespace = self.tools.parser().parse_args(words)
         args.verbose_boot = False
         deadline = self.tools.Deadline(time.monotonic() + TIMEOUT)
         self.vm = self.stack.enter_context(self.tools.running(args, "tcg", deadline))
-        family, bits = ("inet", 24) if self.net.version == 4 else ("inet6", 64)
-        self.line(f"kldload if_vtnet; ifconfig vtnet0 {family} {self.net.guest}/{bits} up")
-        while "tentative" in self.line("ifconfig vtnet0"):
-            time.sleep(0.2)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -389,6 +459,28 @@ class Host:
     def begin(self, line: str) -> Future[tuple[int, str]]:
         """Start a line, which ends while we play the other host."""
         return self.thread.submit(self.run, line)
+
+    def settle(self) -> None:
+        """Wait until no address is being checked for duplicates any more."""
+        while "tentative" in self.line("ifconfig"):
+            time.sleep(0.2)
+
+
+class Host(Machine):
+    """A guest with one cable, and the host at its other end."""
+
+    def __init__(self, version: int, *options: str) -> None:
+        self.net = Net(version)
+        self.wire = Wire("net.sock", self.net)
+        super().__init__([self.wire], *options)
+
+    def __enter__(self) -> Self:
+        """Boot the guest, which gets an address."""
+        super().__enter__()
+        family, bits = ("inet", 24) if self.net.version == 4 else ("inet6", 64)
+        self.line(f"kldload if_vtnet; ifconfig vtnet0 {family} {self.net.guest}/{bits} up")
+        self.settle()
+        return self
 
     def conn(self, port: int, guest_port: int = 0) -> Conn:
         """Our end of a connection to be, and nothing that came before it."""
