@@ -198,7 +198,8 @@ def boot_by_grub(lab: Lab, deadline: Deadline) -> dict[str, str]:
     return {
         "boot": quote("c"), "vga": quote("none"), "vnc": "0", "usb": "0", "audio": "0",
         # A ROM for booting from the network is of no use here, and slow to run.
-        "device_model_args_hvm": '["-global", "rtl8139.romfile=", "-global", "e1000.romfile="]',
+        "device_model_args_hvm": str([word for card in ("rtl8139", "e1000", "virtio-net-pci")
+                                      for word in ("-global", f"{card}.romfile=")]),
     }
 
 

@@ -6,6 +6,9 @@
          namespace a       dom0             the guest            dom0       namespace b
             eth0 --veth-- xenbr1 --vif N.0-- xn0 .... xn1 --vif N.1-- xenbr2 --veth-- eth0
 
+Instead of xn the guest may have vtnet (CARDS): virtio's cards, which dom0's device model emulates
+for an HVM guest, with a TAP device of dom0 behind each.
+
 dom0's Linux is Debian's own, with VLANs and netem, which the kernel of the machine that runs the
 tests need not have.  Its tools are those that `xenlab tools` puts there; as sending and receiving
 programs serve iperf, and httpd and wget of busybox.
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import itertools
 import pathlib
 import shlex
@@ -34,6 +38,35 @@ TIMEOUT = 900.0
 
 # busybox's shell prefers commands of its own to those of a folder.
 TOOLS = ("for p in ip tc ethtool nstat iperf; do eval \"$p() { /net/$p \\\"\\$@\\\"; }\"; done\n")
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+    """What the guest has for cards, and what dom0 has behind them."""
+
+    driver: str
+    # Words for tools/guest: for the guest, and for each card.
+    guest: tuple[str, ...]
+    net: str
+    # What the other end is called, with the numbers of the guest and of the card.
+    far: str
+    # Whether the offloads are there for what has a tag, too.
+    tagged: bool
+    # What the driver may not have counted, below dev.DRIVER.N.
+    wrong: tuple[str, ...]
+
+
+BAD_OFFLOAD = ("rxq0.bad_offload", "txq0.bad_offload", "resets")
+
+CARDS = {
+    # netback has no offloads for what has a tag: Linux does it all, and so does the guest.
+    "xn": Card("xn", (), "", "vif{}.{}", False, (*BAD_OFFLOAD, "q0.tx_error")),
+    # The front ends of the same cards are not there, so that theirs can't be what works.
+    "vtnet": Card("vtnet", ("--type", "hvm", "--env", "hw.xen.disable_pv_nics=1"),
+                  ",model=virtio-net", "vif{}.{}-emu", True,
+                  (*BAD_OFFLOAD, "watchdogs", "needs_resets", "ctrl_errors", "filter_errors",
+                   "offload_errors", "vlan_errors")),
+}
 
 
 class Peer(netlab.Peer):
@@ -107,10 +140,12 @@ class Peer(netlab.Peer):
 
 
 class Lab(netlab.Lab):
-    """A guest with cards xn0 on bridge xenbr1 and so on; to be used in a with statement."""
+    """A guest with cards on the bridges xenbr1 and so on; to be used in a with statement."""
 
-    def __init__(self, cards: int, mtu: int = 9000, options: list[str] | None = None) -> None:
-        super().__init__([], options)
+    def __init__(self, kind: Card, cards: int, mtu: int = 9000,
+                 options: list[str] | None = None) -> None:
+        super().__init__([], [*kind.guest, *(options or [])])
+        self.kind = kind
         self.count = cards
         self.mtu = mtu
         self.dom0: Any = None
@@ -122,7 +157,7 @@ class Lab(netlab.Lab):
         words = ["--accel", "tcg", "--log", "console.log", "--under", "xen",
                  "--timeout", str(TIMEOUT), *self.options]
         for number in range(self.count):
-            words += ["--net", f"bridge:xenbr{number + 1},mtu={self.mtu}"]
+            words += ["--net", f"bridge:xenbr{number + 1},mtu={self.mtu}{self.kind.net}"]
         args: argparse.Namespace = self.tools.parser().parse_args(words)
         args.verbose_boot = False
         deadline = self.tools.Deadline(time.monotonic() + TIMEOUT)
@@ -135,7 +170,7 @@ class Lab(netlab.Lab):
             peer = Peer(self.dom0, name, f"xenbr{number + 1}", self.mtu)
             self.stack.callback(peer.close)
             self.peers.append(peer)
-        self.guest("kldload if_xn")
+        self.guest(f"kldload if_{self.kind.driver}")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -154,12 +189,16 @@ class Lab(netlab.Lab):
         """Get a file of dom0's."""
         self.dom0.get(name, pathlib.Path(target), sys.modules["xen.errors"].Deadline(120))
 
+    def card(self, number: int) -> str:
+        """The name of a card in the guest."""
+        return f"{self.kind.driver}{number}"
+
     def vif(self, number: int) -> str:
-        """The name of a card's back end in dom0."""
-        return f"vif{self.number}.{number}"
+        """The name of a card's other end in dom0."""
+        return self.kind.far.format(self.number, number)
 
     def sent(self, number: int) -> tuple[int, int]:
-        """Packets and bytes that the guest has sent by a card, as its back end counts them."""
+        """Packets and bytes that the guest has sent by a card, as its other end counts them."""
         said = self.shell(f"cd /sys/class/net/{self.vif(number)}/statistics &&"
                           " cat rx_packets rx_bytes").split()
         return int(said[0]), int(said[1])
