@@ -230,39 +230,26 @@ ether_vlanencap_proto(struct mbuf *m, uint16_t tag, uint16_t proto)
 	return (m);
 }
 
-/* Put the tag of the packet header into the frame. */
-static struct mbuf *
-ether_tag(struct mbuf *m)
+/* Send a frame, whose tag of the packet header is put into it if the interface does not do so. */
+static int
+ether_transmit(const void *arg, struct mbuf *m)
 {
-	m = ether_vlanencap_proto(m, m->m_pkthdr.ether_vtag, ETHERTYPE_VLAN);
-	if (m != NULL)
+	struct ifnet *ifp = *(struct ifnet *const *)arg;
+
+	if ((m->m_flags & M_VLANTAG) != 0 && (ifp->if_capenable & IFCAP_VLAN_HWTAGGING) == 0) {
+		m = ether_vlanencap_proto(m, m->m_pkthdr.ether_vtag, ETHERTYPE_VLAN);
+		if (m == NULL)
+			return (ENOBUFS);
 		m->m_flags &= ~M_VLANTAG;
-	return (m);
+	}
+	return (ifp->if_transmit(ifp, m));
 }
 
 int
 ether_finish(struct ifnet *ifp, struct mbuf *m)
 {
-	bool tag = (m->m_flags & M_VLANTAG) != 0 &&
-	    (ifp->if_capenable & IFCAP_VLAN_HWTAGGING) == 0;
-	struct mbuf *next;
-	int error = 0;
-
 	NET_EPOCH_ASSERT();
-	m = if_offload_finish(ifp, m, ETHER_HDR_LEN);
-	if (m == NULL)
-		return (ENOBUFS);
-	for (; m != NULL; m = next) {
-		next = m->m_nextpkt;
-		m->m_nextpkt = NULL;
-		if (error != 0)
-			m_freem(m);
-		else if (tag && (m = ether_tag(m)) == NULL)
-			error = ENOBUFS;
-		else
-			error = ifp->if_transmit(ifp, m);
-	}
-	return (error);
+	return (if_offload_send(if_offload_finish(ifp, m, ETHER_HDR_LEN), ether_transmit, &ifp));
 }
 
 int

@@ -403,6 +403,28 @@ if_offload_segments(if_t ifp, struct mbuf *m, u_int l3)
 	return (m);
 }
 
+int
+if_offload_send(struct mbuf *m, int (*one)(const void *, struct mbuf *), const void *arg)
+{
+	struct mbuf *next;
+	int error = 0;
+	bool sent = false;
+
+	if (m == NULL)
+		return (ENOBUFS);
+	for (; m != NULL; m = next) {
+		next = m->m_nextpkt;
+		m->m_nextpkt = NULL;
+		if (error != 0) {
+			m_freem(m);
+			continue;
+		}
+		error = one(arg, m);
+		sent |= error == 0;
+	}
+	return (sent ? 0 : error);
+}
+
 struct mbuf *
 if_offload_finish(if_t ifp, struct mbuf *m, u_int l3)
 {

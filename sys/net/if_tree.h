@@ -60,6 +60,16 @@ bool	if_offload_big(const struct mbuf *m);
 /* Cut such a packet, whatever its interface can; else as if_offload_finish(). */
 struct mbuf *if_offload_segments(if_t ifp, struct mbuf *m, u_int l3);
 
+/*
+ * Send what the functions above returned by `one', packet by packet, up to the first that it can't
+ * send; those behind that are freed.  `one' gets arg, consumes the packet and returns an error.
+ *
+ * Returns 0 if any was sent, else the error of the first; ENOBUFS for no packet at all.  A sender
+ * that hears ENOBUFS may send all of it again, and believes that nobody has any of it; what of a
+ * packet in segments is lost behind the first is a loss like others on the way.
+ */
+int	if_offload_send(struct mbuf *m, int (*one)(const void *arg, struct mbuf *m), const void *arg);
+
 /* What of a packet has to fit the MTU: its bytes from l3 on, or those of one segment of it. */
 u_int	if_offload_wire_len(const struct mbuf *m, u_int l3);
 

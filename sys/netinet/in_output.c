@@ -183,13 +183,17 @@ inet_wait_source(const struct in6_addr *dst, u_int scope)
 }
 
 /*
- * Give an IP packet to the link: find the Ethernet address of the next hop, or let the packet wait
- * for it.  The mbuf is consumed.  ENETDOWN, ENOBUFS, or what the interface said.
+ * Give an IP packet to the link: find the Ethernet address of the next hop (a struct inet_nexthop, as
+ * if_offload_send() hands it on), or let the packet wait for it.  The mbuf is consumed.  ENETDOWN,
+ * ENOBUFS, or what the interface said.
  */
 int
-inet_link_output(if_t ifp, struct mbuf *m, const struct in6_addr *nexthop)
+inet_link_output(const void *nexthop, struct mbuf *m)
 {
-	bool v4 = inet_is4(nexthop);
+	const struct inet_nexthop *nh = nexthop;
+	const struct in6_addr *addr = &nh->nh_addr;
+	if_t ifp = nh->nh_ifp;
+	bool v4 = inet_is4(addr);
 	uint8_t dst[ETHER_ADDR_LEN];
 	int error;
 
@@ -201,17 +205,17 @@ inet_link_output(if_t ifp, struct mbuf *m, const struct in6_addr *nexthop)
 		inet_loop_output(ifp, m);
 		return (0);
 	}
-	if (v4 && inet_addr_isbroadcast(ifp, inet_unmap4(nexthop))) {
+	if (v4 && inet_addr_isbroadcast(ifp, inet_unmap4(addr))) {
 		memcpy(dst, out_broadcast, sizeof(dst));
 		m->m_flags |= M_BCAST;
-	} else if (inet_multicast(nexthop)) {
+	} else if (inet_multicast(addr)) {
 		if (v4)
-			ETHER_MAP_IP_MULTICAST(&nexthop->s6_addr32[3], dst)
+			ETHER_MAP_IP_MULTICAST(&addr->s6_addr32[3], dst)
 		else
-			ETHER_MAP_IPV6_MULTICAST(nexthop, dst)
+			ETHER_MAP_IPV6_MULTICAST(addr, dst)
 		m->m_flags |= M_MCAST;
 	} else {
-		error = inet_nbr_resolve(ifp, nexthop, m, dst);
+		error = inet_nbr_resolve(ifp, addr, m, dst);
 		if (error != 0)
 			return (error == EWOULDBLOCK ? 0 : error);
 	}

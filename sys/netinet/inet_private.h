@@ -180,7 +180,7 @@ void	inet_nbr_timer(void);
 
 /* ---- Link ------------------------------------------------------------------------------- */
 
-int	inet_link_output(if_t ifp, struct mbuf *m, const struct in6_addr *nexthop);
+int	inet_link_output(const void *nexthop, struct mbuf *m);
 void	inet_loop_output(if_t ifp, struct mbuf *m);
 int	inet_link_join(if_t ifp, const struct in6_addr *group);
 void	inet_link_leave(if_t ifp, const struct in6_addr *group);

@@ -114,8 +114,9 @@ ip_cut(struct mbuf *m, u_int mtu, struct mbufq *out)
 }
 
 static int
-ip_send_fragmented(struct mbuf *m, const struct inet_nexthop *nh)
+ip_send_fragmented(const void *arg, struct mbuf *m)
 {
+	const struct inet_nexthop *nh = arg;
 	struct mbufq out;
 	struct mbuf *f;
 	int error;
@@ -133,7 +134,7 @@ ip_send_fragmented(struct mbuf *m, const struct inet_nexthop *nh)
 		INSTAT_INC(ip.ips_fragmented);
 	while ((f = mbufq_dequeue(&out)) != NULL) {
 		if (error == 0)
-			error = inet_link_output(nh->nh_ifp, f, &nh->nh_addr);
+			error = inet_link_output(nh, f);
 		else
 			m_freem(f);
 	}
@@ -148,27 +149,11 @@ ip_send_fragmented(struct mbuf *m, const struct inet_nexthop *nh)
 int
 inet_send4(struct mbuf *m, const struct inet_nexthop *nh)
 {
-	bool fits = if_offload_wire_len(m, 0) <= nh->nh_mtu;
-	struct mbuf *next;
-	int error = 0;
-
-	if (!fits && if_offload_big(m))
+	if (if_offload_wire_len(m, 0) <= nh->nh_mtu)
+		return (if_offload_send(if_offload_finish(nh->nh_ifp, m, 0), inet_link_output, nh));
+	if (if_offload_big(m))
 		m = if_offload_segments(nh->nh_ifp, m, 0);
-	else if (fits)
-		m = if_offload_finish(nh->nh_ifp, m, 0);
-	if (m == NULL)
-		return (ENOBUFS);
-	for (; m != NULL; m = next) {
-		next = m->m_nextpkt;
-		m->m_nextpkt = NULL;
-		if (error != 0)
-			m_freem(m);
-		else if (fits)
-			error = inet_link_output(nh->nh_ifp, m, &nh->nh_addr);
-		else
-			error = ip_send_fragmented(m, nh);
-	}
-	return (error);
+	return (if_offload_send(m, ip_send_fragmented, nh));
 }
 
 static void

@@ -377,6 +377,7 @@ tcpc_output(struct tcp_conn *t)
 			(void)tcpc_route(t);
 			continue;
 		}
+		/* Nothing of it has gone (if_offload_send()). */
 		if (error == ENOBUFS) {
 			if ((t->snd_una != t->snd_max || (p.p_flags & (TH_SYN | TH_FIN)) != 0) &&
 			    t->t_timer[TCPT_RETRANSMIT] == 0)

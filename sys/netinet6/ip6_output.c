@@ -71,7 +71,7 @@ ip6_send_fragmented(struct mbuf *m, const struct inet_nexthop *nh)
 			error = ENOBUFS;
 		else {
 			INSTAT_INC(ip6.ip6s_ofragments);
-			error = inet_link_output(nh->nh_ifp, f, &nh->nh_addr);
+			error = inet_link_output(nh, f);
 		}
 	}
 	m_freem(m);
@@ -121,21 +121,7 @@ ip6_fill(struct mbuf *m, const struct inet_out *o)
 int
 inet_send6(struct mbuf *m, const struct inet_nexthop *nh)
 {
-	struct mbuf *next;
-	int error = 0;
-
-	m = if_offload_finish(nh->nh_ifp, m, 0);
-	if (m == NULL)
-		return (ENOBUFS);
-	for (; m != NULL; m = next) {
-		next = m->m_nextpkt;
-		m->m_nextpkt = NULL;
-		if (error == 0)
-			error = inet_link_output(nh->nh_ifp, m, &nh->nh_addr);
-		else
-			m_freem(m);
-	}
-	return (error);
+	return (if_offload_send(if_offload_finish(nh->nh_ifp, m, 0), inet_link_output, nh));
 }
 
 /*

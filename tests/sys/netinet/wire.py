@@ -23,7 +23,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -170,6 +170,8 @@ class Cable:
         self.path = path
         self.frames: queue.Queue[bytes] = queue.Queue()
         self.answer: Callable[[bytes], bytes | None] = lambda _: None
+        self.taking = threading.Event()
+        self.taking.set()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
         self.listener.listen()
@@ -181,7 +183,17 @@ class Cable:
         self.link, _ = self.listener.accept()
         with contextlib.suppress(OSError), self.link.makefile("rb") as stream:
             while head := stream.read(4):
+                self.taking.wait()
                 self.receive(stream.read(int.from_bytes(head, "big")))
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Take nothing meanwhile, so that the guest can't send."""
+        self.taking.clear()
+        try:
+            yield
+        finally:
+            self.taking.set()
 
     def receive(self, frame: bytes) -> None:
         """Take one frame: answer it, or leave it to the test."""
@@ -385,15 +397,17 @@ class Conn:
             if time.monotonic() > end:
                 raise LabFailure(f"{sent} bytes were sent, not {least}")
 
+    def put(self, segment: Segment) -> bytes:
+        """What is next in a segment, which is to be acknowledged."""
+        new = segment.data[(self.ack - segment.seq) & 0xFFFFFFFF:]
+        self.ack += len(new)
+        return new
+
     def take(self, size: int) -> bytes:
         """Take data from the guest in order, and acknowledge it; a FIN as well."""
         got = b""
         while len(got) < size:
-            segment = self.wait(f"byte {len(got)}", lambda s: len(s.data) > 0)
-            skip = (self.ack - segment.seq) & 0xFFFFFFFF
-            if skip < len(segment.data):
-                got += segment.data[skip:]
-                self.ack += len(segment.data) - skip
+            got += self.put(self.wait(f"byte {len(got)}", lambda s: len(s.data) > 0))
             self.send()
         return got
 
