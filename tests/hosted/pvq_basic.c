@@ -42,6 +42,7 @@ takes_extreme_sizes(const struct impl *im)
 	for (size = im->im_sizes; *size != 0; size++) {
 		fix_open(&f, im, *size, 2);
 		CHECK(f.q->q_size == *size, "%u slots, not %u", f.q->q_size, *size);
+		CHECK(kpi_dma_tags <= 2, "%d tags for a ring", kpi_dma_tags);
 		for (n = 1; n < 10; n++)
 			fix_turn(&f, n);
 		fix_close(&f);

@@ -106,18 +106,19 @@ length_too_long(const struct impl *im)
 	struct peer_chain pr;
 	struct fix f;
 
-	if (im_can(im, IM_MODERN)) {
+	if (im_can(im, IM_MODERN | IM_STRICT)) {
 		lie_case(im, LIE_LEN, PVQ_FAULT_LEN);
 		lie_case(im, LIE_LEN_HUGE, PVQ_FAULT_LEN);
 		return;
 	}
-	/* Legacy devices are known for it (2.7.8.3). */
+	/* Legacy devices are known for it (2.7.8.3), and others have done it: cut, and counted. */
 	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
 	fix_post(&f, 1, 0, 2);
 	fix_fetch(&f, &pr, 1, 0, 2);
 	CHECK(f.po->po_lie(f.pe, LIE_LEN_HUGE, &pr), "lie");
 	fix_get(&f, 1, fix_room(1, 2));
-	CHECK(!pvq_broken(f.q), "broken");
+	CHECK(!pvq_broken(f.q) && f.q->q_stats.qs_lengths == 1, "%ju counted",
+	    (uintmax_t)f.q->q_stats.qs_lengths);
 	fix_close(&f);
 }
 

@@ -48,7 +48,7 @@ static const struct pvq_stat {
 	PVQ_STAT(kicks, "Notifications sent to the device"),
 	PVQ_STAT(nokicks, "Notifications that the device did not ask for"),
 	PVQ_STAT(intrs, "Interrupts taken for this queue"),
-	PVQ_STAT(lengths, "Impossible lengths ignored, of chains where they do not matter"),
+	PVQ_STAT(lengths, "Used lengths that can't be right, and were not used"),
 	PVQ_STAT(faults, "Times that the device broke the queue's rules"),
 #undef PVQ_STAT
 };

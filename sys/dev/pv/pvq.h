@@ -44,9 +44,9 @@
  * pvq_drain() is the one way to the cookies.  The owner then resets the device.
  *
  * Locking.  None here.  The owner serialises the putting side (reserve, share, put, abort, commit,
- * kick) and the getting side (get, intr_enable, intr_disable).  Implementations let the two sides run
- * at the same time only if the owner says so with PVQ_F_SPLIT_LOCKS; else one lock covers both.
- * pvq_drain(), pvq_reinit() and pvq_free() need both sides to be quiet.
+ * kick) and the getting side (get, intr_enable, intr_disable).  The two sides may run at the same
+ * time: every implementation keeps their state apart.  pvq_drain(), pvq_reinit() and pvq_free() need
+ * both sides to be quiet.
  *
  * Cost.  One indirect call a batch of chains, for put and for get alike; none for a segment.
  */
@@ -95,7 +95,7 @@ enum pvq_fault {
 	PVQ_OK = 0,
 	PVQ_FAULT_INDEX,	/* producer index ran ahead of what was put */
 	PVQ_FAULT_ID,		/* id out of range or not in flight */
-	PVQ_FAULT_LEN,		/* more bytes written than there was room for */
+	PVQ_FAULT_LEN,		/* more bytes written than there was room for, where that counts */
 	PVQ_FAULT_OWNER,	/* the protocol found a lie in the payload and said so */
 	PVQ_NFAULTS
 };
@@ -109,7 +109,7 @@ struct pvq_stats {
 	uint64_t	qs_kicks;	/* notifications sent */
 	uint64_t	qs_nokicks;	/* notifications that the other side did not ask for */
 	uint64_t	qs_intrs;	/* interrupts taken for this queue */
-	uint64_t	qs_lengths;	/* lengths that can't be, where they don't matter */
+	uint64_t	qs_lengths;	/* used lengths that can't be right, and were not used */
 	uint64_t	qs_faults;	/* times the queue was marked broken */
 };
 
@@ -153,7 +153,7 @@ struct pvq {
 	char		 q_name[PVQ_NAMELEN];
 };
 
-#define	PVQ_F_SPLIT_LOCKS	0x0001	/* put side and get side have a lock each */
+#define	PVQ_F_STRICT_LENGTHS	0x0001	/* a used length that can't be right breaks the queue */
 #define	PVQ_F_INDIRECT		0x0002	/* indirect descriptors negotiated */
 #define	PVQ_F_EVENT		0x0004	/* event indices negotiated */
 
@@ -290,8 +290,9 @@ pvq_commit(struct pvq *q)
 }
 
 /*
- * Tell the other side that there is work, if it asked to be told since the last kick.  Call it once
- * after a batch of commits, outside of locks where that is possible: it may trap to the host.
+ * Notify the other side that there is work, if it asked for that since the last kick.  Call it once
+ * after a batch of commits: it may trap to the host.  It belongs to the putting side, so the lock
+ * that serialises that side is held; no other should be.
  *
  * Returns true if a notification was sent.
  */

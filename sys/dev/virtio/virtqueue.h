@@ -24,7 +24,7 @@ struct virtqueue_params {
 	uint16_t	 vqp_index;	/* number of the queue */
 	uint16_t	 vqp_size;	/* descriptors */
 	uint16_t	 vqp_max_segs;	/* segments in the longest chain */
-	uint32_t	 vqp_flags;	/* PVQ_F_SPLIT_LOCKS */
+	uint32_t	 vqp_flags;	/* PVQ_F_STRICT_LENGTHS */
 	size_t		 vqp_align;	/* of the used ring; VRING_USED_ALIGN or more */
 	/* Tell the device that queue `index` has work; any context. */
 	void		(*vqp_notify)(void *arg, uint16_t index);

@@ -45,8 +45,9 @@
  *	             the mirror image
  *
  * Trust.  used.idx, each used element, avail_event and used.flags are read once into a local.  The
- * index may not be ahead of what was committed, an id must be the head of a chain in flight, and a
- * length must fit.  avail_event and used.flags can be anything: they only decide whether we notify.
+ * index may not be ahead of what was committed, and an id must be the head of a chain in flight.  A
+ * length is cut to what fits; one that was too long breaks a queue with PVQ_F_STRICT_LENGTHS.
+ * avail_event and used.flags can be anything: they only decide whether we notify.
  *
  * Locking.  None here: see pvq.h.  The put side and the get side may run at the same time, always;
  * vd_state is what hands a chain from one to the other.
@@ -104,7 +105,8 @@ struct vqsplit {
 	struct vq_shadow *vq_shadow;
 	uint16_t	 vq_mask;	/* q_size - 1 */
 	uint16_t	 vq_index;
-	bool		 vq_modern;	/* little-endian, and lengths can be relied on */
+	bool		 vq_modern;	/* little-endian */
+	bool		 vq_strict;	/* a length that is too long breaks the queue */
 	void		(*vq_notify)(void *, uint16_t);
 	void		*vq_notify_arg;
 	/* Put side. */
@@ -119,8 +121,10 @@ struct vqsplit {
 	/* Memory. */
 	struct vq_mem	 vq_ring;
 	size_t		 vq_ring_size;
-	struct vq_mem	*vq_tables;	/* pieces that hold indirect tables; NULL: none */
-	int		 vq_ntables;
+	struct vq_mem	 vq_slab;	/* indirect tables */
+	bus_addr_t	*vq_pieces;	/* where each piece of the slab is; NULL: no tables */
+	int		 vq_npieces;
+	size_t		 vq_piece_size;
 	int		 vq_table_shift; /* log2 of the tables in a piece */
 };
 
@@ -175,16 +179,16 @@ vq_read_used_idx(const struct vqsplit *vq)
 
 /* The indirect table that belongs to a descriptor, and where the device finds it. */
 static inline struct vring_desc *
-vq_table(const struct vqsplit *vq, uint16_t id, struct vq_mem **vmp, bus_addr_t *paddr)
+vq_table(const struct vqsplit *vq, uint16_t id, bus_addr_t *paddr)
 {
-	struct vq_mem *vm = &vq->vq_tables[id >> vq->vq_table_shift];
+	int piece = id >> vq->vq_table_shift;
 	size_t off;
 
 	off = (id & ((1 << vq->vq_table_shift) - 1)) * vq->vq_pvq.q_max_segs *
 	    sizeof(struct vring_desc);
-	*vmp = vm;
-	*paddr = vm->vm_paddr + off;
-	return ((struct vring_desc *)((char *)vm->vm_vaddr + off));
+	*paddr = vq->vq_pieces[piece] + off;
+	return ((struct vring_desc *)((char *)vq->vq_slab.vm_vaddr + piece * vq->vq_piece_size +
+	    off));
 }
 
 static inline void
@@ -213,19 +217,18 @@ static void
 vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc, uint16_t head, int n)
 {
 	struct vring_desc *table;
-	struct vq_mem *vm;
 	bus_addr_t paddr;
 	uint16_t flags;
 	int i;
 
-	table = vq_table(vq, head, &vm, &paddr);
+	table = vq_table(vq, head, &paddr);
 	for (i = 0; i < n; i++) {
 		flags = (i < pc->pc_nread ? 0 : VRING_DESC_F_WRITE) |
 		    (i == n - 1 ? 0 : VRING_DESC_F_NEXT);
 		vq_fill(vq, &table[i], pc->pc_segs[i].ds_addr, pc->pc_segs[i].ds_len, flags,
 		    i == n - 1 ? 0 : i + 1);
 	}
-	vq_sync(vm, BUS_DMASYNC_PREWRITE);
+	vq_sync(&vq->vq_slab, BUS_DMASYNC_PREWRITE);
 	vq_fill(vq, &vq->vq_desc[head], paddr, n * sizeof(struct vring_desc),
 	    VRING_DESC_F_INDIRECT, 0);
 	vq->vq_shadow[head].vd_ndesc = 1;
@@ -276,7 +279,7 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc)
 	vd->vd_cookie = pc->pc_cookie;
 	vd->vd_wlen = (uint32_t)wlen;
 	vd->vd_seq = vq->vq_pvq.q_committed + vq->vq_staged;
-	if (n > 1 && vq->vq_tables != NULL)
+	if (n > 1 && vq->vq_pieces != NULL)
 		vq_put_indirect(vq, pc, head, n);
 	else
 		vq_put_direct(vq, pc, head, n);
@@ -397,11 +400,11 @@ vq_release(struct vqsplit *vq, uint16_t head, uint32_t given)
 }
 
 /*
- * Check one used element.  Returns false, and the queue is broken, if it is a lie.
+ * Check one used element.  Returns false, and the queue is broken, if it is invalid.
  *
- * Legacy devices are known to report lengths that mean nothing, and a driver is asked to ignore them
- * (2.7.8.3): there the length is cut to what fits.  So it is on all devices for a chain of which the
- * device wrote nothing, because it could not: that length is of no use to anybody.
+ * Not only legacy devices report lengths that mean nothing (2.7.8.3): Cloud Hypervisor did until 2026,
+ * of control commands and what is sent.  So a length is cut to what fits, unless the driver depends
+ * on it.  Of a chain of which the device can't write anything it is of no use to anybody.
  */
 static bool
 vq_check(struct vqsplit *vq, uint32_t id, uint32_t *len)
@@ -418,7 +421,7 @@ vq_check(struct vqsplit *vq, uint32_t id, uint32_t *len)
 		return (false);
 	}
 	if (*len > vd->vd_wlen) {
-		if (vq->vq_modern && vd->vd_wlen > 0) {
+		if (vq->vq_strict && vd->vd_wlen > 0) {
 			pvq_break(&vq->vq_pvq, PVQ_FAULT_LEN, *len);
 			return (false);
 		}
@@ -587,19 +590,21 @@ vq_mem_loaded(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
 		vm->vm_paddr = segs[0].ds_addr;
 }
 
+/* Memory in pieces of so many bytes; loaded() is told where they are, and sets vm_paddr. */
 static int
-vq_mem_alloc(struct vq_mem *vm, bus_dma_tag_t parent, size_t size, size_t align)
+vq_mem_alloc(struct vq_mem *vm, bus_dma_tag_t parent, size_t piece, int n, size_t align,
+    bus_dmamap_callback_t *loaded, void *arg)
 {
 	int error;
 
 	error = bus_dma_tag_create(parent, align, 0, BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR,
-	    NULL, NULL, size, 1, size, 0, NULL, NULL, &vm->vm_tag);
+	    NULL, NULL, n * piece, n, piece, 0, NULL, NULL, &vm->vm_tag);
 	if (error == 0)
 		error = bus_dmamem_alloc(vm->vm_tag, &vm->vm_vaddr,
 		    BUS_DMA_WAITOK | BUS_DMA_ZERO | BUS_DMA_COHERENT, &vm->vm_map);
 	if (error == 0)
-		error = bus_dmamap_load(vm->vm_tag, vm->vm_map, vm->vm_vaddr, size,
-		    vq_mem_loaded, vm, BUS_DMA_NOWAIT);
+		error = bus_dmamap_load(vm->vm_tag, vm->vm_map, vm->vm_vaddr, n * piece, loaded,
+		    arg, BUS_DMA_NOWAIT);
 	if (error == 0 && vm->vm_paddr == 0)
 		error = ENOMEM;
 	if (error != 0)
@@ -611,43 +616,62 @@ static void
 vqsplit_free(struct pvq *q)
 {
 	struct vqsplit *vq = VQ(q);
-	int i;
 
 	KASSERT(q->q_committed == q->q_completed, ("%s: %u chains in flight", q->q_name,
 	    q->q_committed - q->q_completed));
-	for (i = 0; i < vq->vq_ntables; i++)
-		vq_mem_free(&vq->vq_tables[i]);
-	free(vq->vq_tables, M_VIRTQUEUE);
+	vq_mem_free(&vq->vq_slab);
+	free(vq->vq_pieces, M_VIRTQUEUE);
 	vq_mem_free(&vq->vq_ring);
 	free(vq->vq_shadow, M_VIRTQUEUE);
 	free(vq->vq_ids, M_VIRTQUEUE);
 	free(vq, M_VIRTQUEUE);
 }
 
+/* Find where each piece of the slab is for the device. */
+static void
+vq_slab_loaded(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
+{
+	struct vqsplit *vq = arg;
+	size_t begin = 0, want;
+	int i, piece = 0;
+
+	for (i = 0; error == 0 && i < nsegs; i++) {
+		while (piece < vq->vq_npieces) {
+			want = piece * vq->vq_piece_size;
+			if (want + vq->vq_piece_size > begin + segs[i].ds_len)
+				break;
+			vq->vq_pieces[piece++] = segs[i].ds_addr + (want - begin);
+		}
+		begin += segs[i].ds_len;
+	}
+	/* No piece may be in two segments. */
+	if (piece == vq->vq_npieces)
+		vq->vq_slab.vm_paddr = vq->vq_pieces[0];
+}
+
 /*
- * An indirect table for each descriptor, so that the data path never allocates.  Each must be in one
- * piece for the device; as many as go are put into a page.
+ * An indirect table for each descriptor, so that the data path never allocates, in one slab of one
+ * tag.  Each table must be in one piece for the device, the slab need not: a system that has been up
+ * for long may not have so much in one piece.  A piece is a page, with as many tables as go into it,
+ * or the pages that one table takes.
  */
 static int
 vq_alloc_tables(struct vqsplit *vq, bus_dma_tag_t parent)
 {
 	size_t bytes = vq->vq_pvq.q_max_segs * sizeof(struct vring_desc);
-	int error, i;
 
 	vq->vq_table_shift = 0;
 	while ((bytes << (vq->vq_table_shift + 1)) <= PAGE_SIZE &&
 	    (2 << vq->vq_table_shift) <= vq->vq_pvq.q_size)
 		vq->vq_table_shift++;
-	vq->vq_ntables = vq->vq_pvq.q_size >> vq->vq_table_shift;
-	vq->vq_tables = malloc(vq->vq_ntables * sizeof(struct vq_mem), M_VIRTQUEUE,
+	vq->vq_npieces = vq->vq_pvq.q_size >> vq->vq_table_shift;
+	vq->vq_piece_size = bytes << vq->vq_table_shift;
+	if (vq->vq_npieces > 1)
+		vq->vq_piece_size = roundup2(vq->vq_piece_size, PAGE_SIZE);
+	vq->vq_pieces = malloc(vq->vq_npieces * sizeof(*vq->vq_pieces), M_VIRTQUEUE,
 	    M_WAITOK | M_ZERO);
-	for (i = 0; i < vq->vq_ntables; i++) {
-		error = vq_mem_alloc(&vq->vq_tables[i], parent, bytes << vq->vq_table_shift,
-		    VRING_DESC_ALIGN);
-		if (error != 0)
-			return (error);
-	}
-	return (0);
+	return (vq_mem_alloc(&vq->vq_slab, parent, vq->vq_piece_size, vq->vq_npieces,
+	    VRING_DESC_ALIGN, vq_slab_loaded, vq));
 }
 
 static int
@@ -662,8 +686,8 @@ vq_alloc_ring(struct vqsplit *vq, const struct virtqueue_params *params)
 		mem = params->vqp_mem;
 		vq->vq_ring.vm_paddr = params->vqp_paddr;
 	} else {
-		error = vq_mem_alloc(&vq->vq_ring, params->vqp_dmat, vq->vq_ring_size,
-		    MAX(params->vqp_align, VRING_DESC_ALIGN));
+		error = vq_mem_alloc(&vq->vq_ring, params->vqp_dmat, vq->vq_ring_size, 1,
+		    MAX(params->vqp_align, VRING_DESC_ALIGN), vq_mem_loaded, &vq->vq_ring);
 		if (error != 0)
 			return (error);
 		mem = vq->vq_ring.vm_vaddr;
@@ -701,13 +725,16 @@ vq_init_common(struct vqsplit *vq, const struct virtqueue_params *params)
 	q->q_size = params->vqp_size;
 	/* A chain may not be longer than the ring, not even in an indirect table (2.7.5.3.1). */
 	q->q_max_segs = MIN(params->vqp_max_segs, params->vqp_size);
-	q->q_flags = params->vqp_flags & PVQ_F_SPLIT_LOCKS;
+	vq->vq_modern = (params->vqp_features & VIRTIO_F_VERSION_1) != 0;
+	/* Nobody can depend on the lengths of a legacy device. */
+	if (vq->vq_modern)
+		q->q_flags = params->vqp_flags & PVQ_F_STRICT_LENGTHS;
+	vq->vq_strict = (q->q_flags & PVQ_F_STRICT_LENGTHS) != 0;
 	if ((params->vqp_features & VIRTIO_F_EVENT_IDX) != 0)
 		q->q_flags |= PVQ_F_EVENT;
 	if ((params->vqp_features & VIRTIO_F_INDIRECT_DESC) != 0 && q->q_max_segs > 1)
 		q->q_flags |= PVQ_F_INDIRECT;
 	strlcpy(q->q_name, params->vqp_name, sizeof(q->q_name));
-	vq->vq_modern = (params->vqp_features & VIRTIO_F_VERSION_1) != 0;
 	vq->vq_mask = params->vqp_size - 1;
 	vq->vq_index = params->vqp_index;
 	vq->vq_notify = params->vqp_notify;

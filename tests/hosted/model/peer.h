@@ -103,12 +103,13 @@ struct impl {
 
 #define	IM_EVENT	0x01	/* notifications and interrupts by index */
 #define	IM_INDIRECT	0x02	/* a chain of several segments takes an indirect table */
-#define	IM_MODERN	0x04	/* a length that is too long breaks the queue */
+#define	IM_MODERN	0x04	/* VERSION_1 */
 #define	IM_LENGTHS	0x08	/* the ring itself carries lengths */
 #define	IM_ANY_ORDER	0x10	/* completions come in any order */
 #define	IM_EXACT	0x20	/* an interrupt comes at the completion that was asked for */
 #define	IM_SEG_SLOTS	0x40	/* no chain has more segments than the ring has slots */
 #define	IM_MSGS		0x80	/* a message for each segment, the second of them without an id */
+#define	IM_STRICT	0x100	/* PVQ_F_STRICT_LENGTHS, which breaks a modern queue */
 
 /* All of them, by the kind of ring; each list ends with a NULL name. */
 extern const struct impl split_impls[];

@@ -323,6 +323,7 @@ split_create(const struct impl *im, uint16_t size, uint16_t max_segs, struct pee
 		.vqp_features = (im_can(im, IM_INDIRECT) ? VIRTIO_F_INDIRECT_DESC : 0) |
 		    (im_can(im, IM_EVENT) ? VIRTIO_F_EVENT_IDX : 0) |
 		    (im_can(im, IM_MODERN) ? VIRTIO_F_VERSION_1 : 0),
+		.vqp_flags = im_can(im, IM_STRICT) ? PVQ_F_STRICT_LENGTHS : 0,
 		.vqp_index = 3,
 		.vqp_size = size,
 		.vqp_max_segs = max_segs,
@@ -394,10 +395,11 @@ static const uint16_t split_no_sizes[] = { 3, 12, 1000, 32769, 65535, 0 };
 
 const struct impl split_impls[] = {
 	SPLIT("split", IM_MODERN),
+	SPLIT("split_strict", IM_MODERN | IM_STRICT),
 	SPLIT("split_indirect", IM_MODERN | IM_INDIRECT),
 	SPLIT("split_event", IM_MODERN | IM_EVENT),
-	SPLIT("split_indirect_event", IM_MODERN | IM_INDIRECT | IM_EVENT),
-	SPLIT("split_legacy", 0),
+	SPLIT("split_indirect_event", IM_MODERN | IM_STRICT | IM_INDIRECT | IM_EVENT),
+	SPLIT("split_legacy", IM_STRICT),
 	SPLIT("split_legacy_indirect_event", IM_INDIRECT | IM_EVENT),
 	{ .im_name = NULL }
 };
