@@ -238,6 +238,36 @@ configuration_is_read_by_fields(const void *arg __unused)
 	transport_close(&tr);
 }
 
+/* On a big-endian CPU the halves of a field of 8 bytes change places, and nothing else does. */
+static void
+halves_by_byte_order(const void *arg __unused)
+{
+	size_t i;
+
+	for (i = 0; i < 8; i++)
+		CHECK(virtio_config_at(i, 8, false) == i && virtio_config_at(i, 6, true) == i,
+		    "%zu moved", i);
+	CHECK(virtio_config_at(0, 8, true) == 4 && virtio_config_at(4, 8, true) == 0, "halves");
+	CHECK(virtio_config_at(0, 4, true) == 0 && virtio_config_at(0, 2, true) == 0, "one access");
+}
+
+static void
+child_is_found_by_its_last_name(const void *arg __unused)
+{
+	struct transport tr;
+	const char *name;
+
+	opened(&tr, true);
+	name = device_get_nameunit(tr.tr_bus.vb_child);
+	CHECK(kpi_lookup(name) == NULL, "found before its driver left");
+	virtio_bus_child_detached(tr.tr_dev, tr.tr_bus.vb_child);
+	kpi_device_state(tr.tr_bus.vb_child, DS_NOTPRESENT);
+	CHECK(kpi_lookup(name) == tr.tr_bus.vb_child, "not found");
+	CHECK(kpi_lookup("nobody0") == NULL, "found by another name");
+	transport_close(&tr);
+	CHECK(kpi_lookup(name) == NULL, "found though it is gone");
+}
+
 static void
 configuration_is_consistent(const void *arg)
 {
@@ -599,6 +629,9 @@ static const struct hosted_test tests[] = {
 	    tests },
 	{ "configuration_is_consistent_legacy", "By reading twice", configuration_is_consistent,
 	    NULL },
+	{ "halves_by_byte_order", "Fields of 8 bytes", halves_by_byte_order, NULL },
+	{ "child_is_found_by_its_last_name", "As devctl attach needs it",
+	    child_is_found_by_its_last_name, NULL },
 	{ "absurd_queues_are_refused", "No queue, or a size that is none",
 	    absurd_queues_are_refused, NULL },
 	{ "size_has_a_bound_modern", "The driver's bound is kept", size_has_a_bound, tests },

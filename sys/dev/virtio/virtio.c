@@ -22,19 +22,19 @@
  * driver can tell the difference.
  *
  * Locking.  None.  A driver calls these functions one at a time.  Interrupt handlers read vb_awake, and
- * pvq_kick() reads vb_live, without a lock: one that runs at the moment of the change may act on the
- * old value, which does no harm, because the queues and the registers are there until
- * virtio_free_queues() has waited for the handlers.
+ * pvq_kick() reads vb_live, without a lock: acting on the old value does no harm, because the queues
+ * and the registers are there until virtio_free_queues() has waited for the handlers.
  *
- * Gaps.  Packed rings (VIRTIO_F_RING_PACKED) are not asked for: an issue of their own.  Resetting a
- * single queue (RING_RESET) neither: nothing needs it.  Legacy configuration fields of 8 bytes are
- * read as a little-endian pair, so legacy devices on a big-endian machine are not served.
+ * Gaps.  Packed rings (RING_PACKED) and resetting a single queue (RING_RESET) are not asked for.
+ * Legacy devices, whose fields are in the guest's order, are not served on a big-endian machine.
  */
 
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/bus.h>
+#include <sys/endian.h>
+#include <sys/eventhandler.h>
 #include <sys/malloc.h>
 #include <sys/module.h>
 #include <sys/sbuf.h>
@@ -43,6 +43,7 @@
 
 #include <machine/atomic.h>
 
+#include <dev/pv/pv_compat.h>
 #include <dev/virtio/virtio_bus.h>
 #include <dev/virtio/virtio_ring.h>
 
@@ -63,11 +64,13 @@ static int virtio_use_event_idx = 1;
 SYSCTL_INT(_hw_virtio, OID_AUTO, event_idx, CTLFLAG_RDTUN, &virtio_use_event_idx, 0,
     "Use event indices to suppress interrupts and notifications where the device has them");
 
+static int virtio_strict_lengths = 0;
+SYSCTL_INT(_hw_virtio, OID_AUTO, strict_lengths, CTLFLAG_RDTUN, &virtio_strict_lengths, 0,
+    "Reset devices that report impossible used lengths, instead of ignoring the lengths");
+
 static const char *const virtio_type_names[] = {
-	[VIRTIO_ID_NETWORK] = "network",
-	[VIRTIO_ID_BLOCK] = "block",
-	[VIRTIO_ID_CONSOLE] = "console",
-	[VIRTIO_ID_ENTROPY] = "entropy",
+	[VIRTIO_ID_NETWORK] = "network", [VIRTIO_ID_BLOCK] = "block",
+	[VIRTIO_ID_CONSOLE] = "console", [VIRTIO_ID_ENTROPY] = "entropy",
 	[VIRTIO_ID_BALLOON] = "balloon",
 };
 
@@ -329,7 +332,7 @@ virtio_config_pass(struct virtio_bus *vb, bus_size_t off, char *dst, size_t len)
 		uint32_t	u32;
 	} value;
 	uint32_t v;
-	size_t i;
+	size_t at, i;
 	bool same;
 
 	same = true;
@@ -341,9 +344,10 @@ virtio_config_pass(struct virtio_bus *vb, bus_size_t off, char *dst, size_t len)
 			value.u16 = v;
 		else
 			value.u8 = v;
-		if (memcmp(dst + i, &value, width) != 0) {
+		at = virtio_config_at(i, len, BYTE_ORDER == BIG_ENDIAN);
+		if (memcmp(dst + at, &value, width) != 0) {
 			same = false;
-			memcpy(dst + i, &value, width);
+			memcpy(dst + at, &value, width);
 		}
 	}
 	return (same);
@@ -404,7 +408,7 @@ virtio_write_config(device_t dev, bus_size_t off, const void *src, size_t len)
 		return (ENXIO);
 	for (i = 0; i < len; i += width) {
 		if (width == 4)
-			memcpy(&v32, from + i, 4);
+			memcpy(&v32, from + virtio_config_at(i, len, BYTE_ORDER == BIG_ENDIAN), 4);
 		else if (width == 2) {
 			memcpy(&v16, from + i, 2);
 			v32 = v16;
@@ -457,7 +461,8 @@ virtio_alloc_queue(struct virtio_bus *vb, int index, const struct virtio_queue_s
 		.vqp_features = vb->vb_features,
 		.vqp_index = index,
 		.vqp_max_segs = spec->vqs_max_segs,
-		.vqp_flags = spec->vqs_flags,
+		.vqp_flags = spec->vqs_flags |
+		    (virtio_strict_lengths != 0 ? PVQ_F_STRICT_LENGTHS : 0),
 		.vqp_align = vb->vb_ring_align,
 		.vqp_notify = vb->vb_notify,
 		.vqp_notify_arg = vb->vb_notify_arg,
@@ -516,6 +521,10 @@ virtio_alloc_queues(device_t dev, const struct virtio_queue_spec *specs, int n, 
 	vb->vb_slots = malloc(n * sizeof(*vb->vb_slots), M_VIRTIO, M_WAITOK | M_ZERO);
 	vb->vb_nslots = n;
 	TASK_INIT(&vb->vb_config_task, 0, virtio_config_task, vb);
+	vb->vb_config_tq = taskqueue_create("virtio_config", M_WAITOK, taskqueue_thread_enqueue,
+	    &vb->vb_config_tq);
+	taskqueue_start_threads(&vb->vb_config_tq, 1, PWAIT, "%s config",
+	    device_get_nameunit(vb->vb_dev));
 	error = 0;
 	for (i = 0; i < n && error == 0; i++)
 		error = virtio_alloc_queue(vb, i, &specs[i]);
@@ -538,7 +547,8 @@ virtio_free_queues(device_t dev)
 		return;
 	KASSERT(!vb->vb_awake, ("%s: the device is live", __func__));
 	virtio_intr_free(vb);
-	taskqueue_drain(taskqueue_thread, &vb->vb_config_task);
+	taskqueue_drain(vb->vb_config_tq, &vb->vb_config_task);
+	taskqueue_free(vb->vb_config_tq);
 	for (vs = vb->vb_slots; vs < vb->vb_slots + vb->vb_nslots; vs++) {
 		if (vs->vs_pvq == NULL)
 			continue;
@@ -656,12 +666,13 @@ virtio_bus_read_ivar(device_t dev, device_t child __unused, int which, uintptr_t
 
 /* The driver has left, or did not get as far as to attach: leave the device as it was found. */
 void
-virtio_bus_child_detached(device_t dev, device_t child __unused)
+virtio_bus_child_detached(device_t dev, device_t child)
 {
 	struct virtio_bus *vb = device_get_softc(dev);
 
 	KASSERT(vb->vb_slots == NULL, ("%s: the driver left its queues behind", __func__));
 	vb->vb_leaving = false;
+	strlcpy(vb->vb_last_name, device_get_nameunit(child), sizeof(vb->vb_last_name));
 	if (virtio_halt(vb) == 0)
 		VIRTIO_BUS_SET_STATUS(dev, VIRTIO_STATUS_ACK);
 }
@@ -720,6 +731,25 @@ virtio_bus_child_pnpinfo(device_t dev, device_t child __unused, struct sbuf *sb)
 	return (0);
 }
 
+/* A virtio device has no neighbours on its bus: it is where its transport is. */
+int
+virtio_bus_child_location(device_t dev, device_t child __unused, struct sbuf *sb)
+{
+
+	return (BUS_CHILD_LOCATION(device_get_parent(dev), dev, sb));
+}
+
+/* For devctl(8): a device loses its name with its driver, and is found by the one that it had last. */
+static void
+virtio_lookup(void *arg, const char *name, device_t *devp)
+{
+	struct virtio_bus *vb = arg;
+
+	if (*devp == NULL && vb->vb_child != NULL && !device_is_attached(vb->vb_child) &&
+	    strcmp(name, vb->vb_last_name) == 0)
+		*devp = vb->vb_child;
+}
+
 static void
 virtio_bus_sysctl(struct virtio_bus *vb)
 {
@@ -748,6 +778,7 @@ virtio_bus_attach(struct virtio_bus *vb)
 	vb->vb_child = device_add_child(vb->vb_dev, NULL, DEVICE_UNIT_ANY);
 	if (vb->vb_child == NULL)
 		return (ENOMEM);
+	vb->vb_lookup = EVENTHANDLER_REGISTER(dev_lookup, virtio_lookup, vb, EVENTHANDLER_PRI_ANY);
 	/* Without a driver it waits for one. */
 	(void)device_probe_and_attach(vb->vb_child);
 	return (0);
@@ -759,7 +790,11 @@ virtio_bus_detach(struct virtio_bus *vb)
 	int error;
 
 	error = device_delete_children(vb->vb_dev);
-	if (error == 0)
-		vb->vb_child = NULL;
-	return (error);
+	if (error != 0)
+		return (error);
+	vb->vb_child = NULL;
+	if (vb->vb_lookup != NULL)
+		EVENTHANDLER_DEREGISTER(dev_lookup, vb->vb_lookup);
+	vb->vb_lookup = NULL;
+	return (0);
 }

@@ -19,6 +19,7 @@
 #include <sys/kernel.h>
 #include <sys/module.h>
 #include <sys/bus.h>
+#include <sys/eventhandler.h>
 #include <sys/sysctl.h>
 #include <sys/taskqueue.h>
 
@@ -83,6 +84,8 @@ struct virtio_bus {
 	bool		 vb_lost;	/* it never confirmed a reset */
 	bool		 vb_leaving;	/* the driver detaches */
 	device_t	 vb_child;
+	char		 vb_last_name[32]; /* that the child had before its driver left */
+	eventhandler_tag vb_lookup;
 	u_int		 vb_unsteady;	/* times the configuration never stood still */
 	uint64_t	 vb_offered;
 	uint64_t	 vb_features;
@@ -94,6 +97,7 @@ struct virtio_bus {
 	volatile u_int	 vb_isr;	/* causes that the filter saw */
 	/* A reset may have taken the cause of an interrupt back that is on its way. */
 	volatile u_int	 vb_recalled;
+	struct taskqueue *vb_config_tq;	/* drivers may sleep for long over a change */
 	struct task	 vb_config_task;
 	char		 vb_offered_str[VIRTIO_FEATURE_STRLEN];
 	char		 vb_features_str[VIRTIO_FEATURE_STRLEN];
@@ -114,6 +118,20 @@ void	virtio_bus_child_detached(device_t dev, device_t child);
 int	virtio_bus_suspend_child(device_t dev, device_t child);
 int	virtio_bus_resume_child(device_t dev, device_t child);
 int	virtio_bus_child_pnpinfo(device_t dev, device_t child, struct sbuf *sb);
+int	virtio_bus_child_location(device_t dev, device_t child, struct sbuf *sb);
+
+/*
+ * Where in a field of len bytes, in the CPU's order, do the bytes belong that the device has at i?  One
+ * of 8 bytes is read as two numbers, of which the device has the lower half first (VirtIO 1.3, 2.5).
+ *
+ * big  the CPU is big-endian
+ */
+static inline size_t
+virtio_config_at(size_t i, size_t len, bool big)
+{
+
+	return (big && len == 8 ? 4 - i : i);
+}
 
 /* "network", "block" ...; "unknown". */
 const char *virtio_type_name(uint32_t type);

@@ -82,7 +82,7 @@ virtio_config_intr(void *arg)
 	struct virtio_bus *vb = arg;
 
 	if (vb->vb_awake)
-		taskqueue_enqueue(taskqueue_thread, &vb->vb_config_task);
+		taskqueue_enqueue(vb->vb_config_tq, &vb->vb_config_task);
 }
 
 /*

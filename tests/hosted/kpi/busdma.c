@@ -144,11 +144,20 @@ bus_dmamap_load(bus_dma_tag_t dmat, bus_dmamap_t map, void *buf, bus_size_t bufl
     bus_dmamap_callback_t *callback, void *callback_arg, int flags)
 {
 	struct kpi_tag *kt = (struct kpi_tag *)dmat;
-	bus_dma_segment_t seg = { (bus_addr_t)(uintptr_t)buf, buflen };
+	size_t max = MIN(buflen, kt->kt_common.maxsegsz), at;
+	int n = 0, nsegs = howmany(buflen, max);
+	bus_dma_segment_t *segs;
 
 	CHECK(map->bm_tag == dmat && !map->bm_loaded, "loaded twice");
 	CHECK(buflen <= kt->kt_common.maxsize, "%lu bytes", (unsigned long)buflen);
+	CHECK(nsegs <= kt->kt_common.nsegments, "%d segments", nsegs);
+	segs = host_alloc(nsegs * sizeof(*segs), sizeof(void *));
+	for (at = 0; at < buflen; at += max) {
+		segs[n].ds_addr = (bus_addr_t)(uintptr_t)buf + at;
+		segs[n++].ds_len = MIN(max, buflen - at);
+	}
 	map->bm_loaded = true;
-	callback(callback_arg, &seg, 1, 0);
+	callback(callback_arg, segs, nsegs, 0);
+	host_free(segs);
 	return (0);
 }

@@ -63,6 +63,9 @@ extern void *kpi_child_softc;
 
 device_t kpi_device_create(device_t parent, kobj_class_t cls, void *softc, const char *nameunit);
 void	kpi_device_destroy(device_t dev);
+
+/* What the handler of dev_lookup says to a name. */
+device_t kpi_lookup(const char *name);
 void	kpi_device_state(device_t dev, device_state_t state);
 
 /* The CPU that an interrupt is bound to; -1: any. */

@@ -15,6 +15,7 @@
 #include <sys/kernel.h>
 #include <sys/kobj.h>
 #include <sys/bus.h>
+#include <sys/eventhandler.h>
 #include <sys/rman.h>
 #include <sys/sbuf.h>
 #include <sys/sysctl.h>
@@ -55,6 +56,47 @@ kobj_class_t kpi_child_class;
 void *kpi_child_softc;
 
 struct sysctl_oid sysctl___hw;
+
+/* The one handler of dev_lookup. */
+static struct eventhandler_entry kpi_lookup_entry;
+static dev_lookup_fn kpi_lookup_fn;
+
+eventhandler_tag
+eventhandler_register(struct eventhandler_list *list __unused, const char *name, void *func,
+    void *arg, int priority __unused)
+{
+
+	CHECK(strcmp(name, "dev_lookup") == 0 && kpi_lookup_fn == NULL, "handler of %s", name);
+	kpi_lookup_fn = (dev_lookup_fn)func;
+	kpi_lookup_entry.ee_arg = arg;
+	return (&kpi_lookup_entry);
+}
+
+struct eventhandler_list *
+eventhandler_find_list(const char *name __unused)
+{
+	static struct eventhandler_list list;
+
+	return (&list);
+}
+
+void
+eventhandler_deregister(struct eventhandler_list *list __unused, eventhandler_tag tag)
+{
+
+	CHECK(tag == &kpi_lookup_entry && kpi_lookup_fn != NULL, "deregistered twice");
+	kpi_lookup_fn = NULL;
+}
+
+device_t
+kpi_lookup(const char *name)
+{
+	device_t dev = NULL;
+
+	if (kpi_lookup_fn != NULL)
+		kpi_lookup_fn(kpi_lookup_entry.ee_arg, name, &dev);
+	return (dev);
+}
 
 static struct kpi_intr kpi_intr_table[KPI_MAX_INTRS];
 static struct task *kpi_tasks[KPI_MAX_TASKS];
@@ -115,6 +157,16 @@ device_get_parent(device_t dev)
 
 	return (dev->parent);
 }
+
+const char *
+device_get_nameunit(device_t dev)
+{
+
+	return (dev->nameunit);
+}
+
+/* No test asks for a location. */
+struct kobjop_desc bus_child_location_desc;
 
 void *
 device_get_softc(device_t dev)
@@ -300,6 +352,33 @@ kpi_interrupt(struct resource *r)
 		return (said != FILTER_STRAY);
 	}
 	return (false);
+}
+
+/* All queues are one; a test runs its tasks (kpi_run_tasks()). */
+struct taskqueue *
+taskqueue_create(const char *name __unused, int mflags __unused,
+    taskqueue_enqueue_fn enqueue __unused, void *context __unused)
+{
+
+	return (taskqueue_thread);
+}
+
+void
+taskqueue_thread_enqueue(void *context __unused)
+{
+}
+
+int
+taskqueue_start_threads(struct taskqueue **queuep __unused, int count __unused, int pri __unused,
+    const char *name __unused, ...)
+{
+
+	return (0);
+}
+
+void
+taskqueue_free(struct taskqueue *queue __unused)
+{
 }
 
 int

@@ -408,6 +408,7 @@ static device_method_t vtpci_methods[] = {
 	DEVMETHOD(bus_driver_added,	bus_generic_driver_added),
 	DEVMETHOD(bus_child_detached,	virtio_bus_child_detached),
 	DEVMETHOD(bus_child_pnpinfo,	virtio_bus_child_pnpinfo),
+	DEVMETHOD(bus_child_location,	virtio_bus_child_location),
 	DEVMETHOD(bus_suspend_child,	virtio_bus_suspend_child),
 	DEVMETHOD(bus_resume_child,	virtio_bus_resume_child),
 
