@@ -26,6 +26,7 @@
  *             sleeping.
  *   prq_mtx   one for each receive queue, ptq_mtx one for each transmit queue: no order
  *             between them, none is taken while another is held.
+ *   pv_net_entry_mtx  ioctls in flight (pv_net_if.c); nothing is called with it held.
  * Order: pn_sx before a queue's lock.  None is held while packets go up the stack.
  */
 
@@ -39,6 +40,7 @@
 #include <sys/lock.h>
 #include <sys/malloc.h>
 #include <sys/mbuf.h>
+#include <sys/module.h>
 #include <sys/mutex.h>
 #include <sys/socket.h>
 #include <sys/sx.h>
@@ -48,6 +50,7 @@
 #include <net/if.h>
 #include <net/if_media.h>
 #include <net/if_var.h>
+#include <net/vnet.h>
 #include <machine/bus.h>
 
 #include <dev/pv/pvq.h>
@@ -56,6 +59,9 @@
 
 /* Resets and their reasons that go to the log; the counters go on. */
 #define	PV_NET_RESETS_LOGGED	10
+
+MODULE_VERSION(pv_net, 1);
+MODULE_DEPEND(pv_net, pv, 1, 1, 1);
 
 MALLOC_DEFINE(M_PVNET, "pv_net", "paravirtual network cards");
 
@@ -262,14 +268,14 @@ pv_net_tick(void *arg)
 		pv_net_request_reset(pn);
 	}
 	if (pn->pn_running && atomic_swap_int(&pn->pn_want_reset, 0) != 0)
-		taskqueue_enqueue(taskqueue_thread, &pn->pn_reset_task);
+		taskqueue_enqueue(pn->pn_config_tq, &pn->pn_reset_task);
 	/* Forwarding was switched on or off. */
 	if (pn->pn_running && pn->pn_ops->pno_set_offloads != NULL &&
 	    pv_net_rx_wanted(pn) != pn->pn_offloads_asked)
-		taskqueue_enqueue(taskqueue_thread, &pn->pn_offload_task);
+		taskqueue_enqueue(pn->pn_config_tq, &pn->pn_offload_task);
 	/* What a flapping link came to in the end. */
 	if (atomic_swap_int(&pn->pn_link_changes, 0) > PV_NET_LINK_CHANGES)
-		taskqueue_enqueue(taskqueue_thread, &pn->pn_link_task);
+		taskqueue_enqueue(pn->pn_config_tq, &pn->pn_link_task);
 	callout_reset(&pn->pn_tick, hz, pv_net_tick, pn);
 }
 
@@ -365,6 +371,8 @@ pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params)
 	if (pn->pn_level == PV_NET_INTERFACE)
 		pv_net_if_capabilities(pn);
 	sx_xunlock(&pn->pn_sx);
+	if (pn->pn_level == PV_NET_INTERFACE)
+		if_vlancap(pn->pn_ifp);
 }
 
 int
@@ -389,7 +397,7 @@ pv_net_attach(struct pv_net *pn)
 	if (error != 0)
 		return (error);
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
-		pv_net_rx_lro_init(&pn->pn_rxqs[i]);
+		pv_net_lro_init(&pn->pn_rxqs[i]);
 	pv_net_stage_start(pn);
 	pn->pn_level = PV_NET_INTERFACE;
 	pv_net_sysctl_attach(pn);
@@ -398,34 +406,49 @@ pv_net_attach(struct pv_net *pn)
 	return (0);
 }
 
+/*
+ * The queues are quiesced and the device is halted first: if_detach(9) frees the link's address,
+ * which the handlers of the queues compare destinations with.  From pn_detaching on nothing starts
+ * them again.
+ */
+static void
+pv_net_detach_interface(struct pv_net *pn)
+{
+	int i;
+
+	sx_xlock(&pn->pn_sx);
+	pn->pn_detaching = true;
+	if (pn->pn_running) {
+		pv_net_quiesce(pn);
+		(void)pv_net_halt(pn);
+	}
+	sx_xunlock(&pn->pn_sx);
+	pv_net_if_destroy(pn);
+	/* A packet may have come after that, by a thread that saw the queue run. */
+	for (i = 0; i < pn->pn_made; i++) {
+		pv_net_tx_stop(&pn->pn_txqs[i]);
+		pv_net_tx_flush(&pn->pn_txqs[i]);
+	}
+	/* Now nothing is left that would enqueue a task: not the tick, not a queue, not an ioctl. */
+	callout_drain(&pn->pn_tick);
+	taskqueue_drain(pn->pn_config_tq, &pn->pn_reset_task);
+	taskqueue_drain(pn->pn_config_tq, &pn->pn_link_task);
+	taskqueue_drain(pn->pn_config_tq, &pn->pn_filter_task);
+	taskqueue_drain(pn->pn_config_tq, &pn->pn_offload_task);
+	(void)sysctl_ctx_free(&pn->pn_sysctl);
+	(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
+	if_free(pn->pn_ifp);
+	pn->pn_ifp = NULL;
+	pn->pn_level = PV_NET_QUEUES;
+}
+
 void
 pv_net_detach(struct pv_net *pn)
 {
 	int i;
 
-	if (pn->pn_level == PV_NET_INTERFACE) {
-		sx_xlock(&pn->pn_sx);
-		pn->pn_detaching = true;
-		sx_xunlock(&pn->pn_sx);
-		pv_net_if_destroy(pn);
-		callout_drain(&pn->pn_tick);
-		sx_xlock(&pn->pn_sx);
-		if (pn->pn_running) {
-			pv_net_quiesce(pn);
-			(void)pv_net_halt(pn);
-		}
-		sx_xunlock(&pn->pn_sx);
-		/* Now nothing is left that would ask for them: not the tick, not a queue. */
-		taskqueue_drain(taskqueue_thread, &pn->pn_reset_task);
-		taskqueue_drain(taskqueue_thread, &pn->pn_link_task);
-		taskqueue_drain(taskqueue_thread, &pn->pn_filter_task);
-		taskqueue_drain(taskqueue_thread, &pn->pn_offload_task);
-		(void)sysctl_ctx_free(&pn->pn_sysctl);
-		(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
-		if_free(pn->pn_ifp);
-		pn->pn_ifp = NULL;
-		pn->pn_level = PV_NET_QUEUES;
-	}
+	if (pn->pn_level == PV_NET_INTERFACE)
+		pv_net_detach_interface(pn);
 	if (pn->pn_level == PV_NET_QUEUES) {
 		pv_net_stage_free(pn);
 		for (i = 0; i < pn->pn_made; i++) {
@@ -485,7 +508,10 @@ pv_net_thaw(struct pv_net *pn)
 		return (error);
 	pv_net_link_change(pn);
 	/* We may be elsewhere now: protocols tell the link where their addresses are. */
-	if ((if_getflags(pn->pn_ifp) & IFF_UP) != 0)
+	if ((if_getflags(pn->pn_ifp) & IFF_UP) != 0) {
+		CURVNET_SET(if_getvnet(pn->pn_ifp));
 		EVENTHANDLER_INVOKE(iflladdr_event, pn->pn_ifp);
+		CURVNET_RESTORE();
+	}
 	return (0);
 }

@@ -46,11 +46,11 @@
  * to be known about where a packet goes.  FreeBSD 14 knows no such mark on input: there pv_net
  * finishes sums itself.
  *
- * A big packet (several segments in one) is marked for segmentation in the same way.  Where that
- * would not do, it is split by pv_net: LRO is off, it is of UDP, which FreeBSD has no mark for (but
- * see below), or the kernel forwards packets and has not been told (lro_forward) that it can forward
- * big ones.  What is sent and asks for more than the other side can do is finished or split by
- * pv_net.
+ * A big packet (several segments in one) is marked for segmentation in the same way, unless it is for
+ * our own TCP, which is told how many segments it stands for (lro_nsegs).  Where neither would do, it
+ * is split by pv_net: LRO is off, it is of UDP, which FreeBSD has no mark for (but see below), or the
+ * kernel forwards packets and has not been told (lro_forward) that it can forward big ones.  What is
+ * sent and asks for more than the other side can do is finished or split by pv_net.
  *
  * Trains.  FreeBSD marks what TCP wants to be segmented (CSUM_IP_TSO, CSUM_IP6_TSO); for UDP it has
  * nothing.  We have a convention of our own: a packet that is sent, is marked CSUM_IP_UDP (or
@@ -246,6 +246,7 @@ struct pv_net_params {
 #define	PV_NET_RX_OFFLOADS	(PV_NET_RXCSUM | PV_NET_RX_GSO)
 	bool		pnp_soft_lro;	/* what is received may be merged here, too */
 	bool		pnp_vlan_filter; /* frames with a VLAN tag come by pno_set_vlan only */
+	bool		pnp_promisc;	/* there is a promiscuous mode, in which all of them come */
 	bool		pnp_link_reports; /* the link's state is known, and may change */
 	bool		pnp_may_rest;	/* that nothing completes for long is no fault */
 	/*
@@ -260,7 +261,7 @@ struct pv_net_params {
 	 */
 	u_int		pnp_msg_size;
 	int		pnp_rx_budget;	/* buffers taken before others get the CPU */
-	int		pnp_tx_kick;	/* packets of a burst for one notification */
+	int		pnp_tx_kick;	/* packets of an interrupt thread's pass for one notification */
 	int		pnp_udp_trains;	/* received trains for others go up as one: see above */
 };
 

@@ -12,6 +12,9 @@
  * sent takes the locks of transmit queues, which come after it.
  */
 
+#include "opt_inet.h"
+#include "opt_inet6.h"
+
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/buf_ring.h>
@@ -37,12 +40,14 @@
 #include <netinet6/in6_var.h>
 #include <netinet6/ip6_var.h>
 #include <netinet6/nd6.h>
+#include <netinet6/scope6_var.h>
 #include <machine/bus.h>
 
 #include <dev/pv/pvq.h>
 #include <dev/pv/pv_net.h>
 #include <dev/pv/pv_net_var.h>
 
+#ifdef INET
 static u_int
 pv_net_announce_inet(void *arg, struct ifaddr *ifa, u_int count __unused)
 {
@@ -51,20 +56,33 @@ pv_net_announce_inet(void *arg, struct ifaddr *ifa, u_int count __unused)
 	arp_ifinit(pn->pn_ifp, ifa);
 	return (1);
 }
+#endif
 
-/* An advertisement for nobody in particular goes to all. */
+#ifdef INET6
+/*
+ * RFC 4861, 7.2.6: an unsolicited advertisement goes to all nodes of the link; that of an anycast
+ * address overrides nothing.  An address that is not known to be unique is not ours to advertise
+ * (RFC 4862, 5.4).
+ */
 static u_int
 pv_net_announce_inet6(void *arg, struct ifaddr *ifa, u_int count __unused)
 {
-	const struct sockaddr_in6 *sin6 = (const void *)ifa->ifa_addr;
-	u_long flags = ND_NA_FLAG_OVERRIDE;
+	struct in6_addr all = in6addr_linklocal_allnodes;
+	const struct in6_ifaddr *ia = ifatoia6(ifa);
 	struct pv_net *pn = arg;
+	u_long flags = 0;
 
+	/* The kernel looks at the destination for the interface that a multicast packet leaves by. */
+	if ((ia->ia6_flags & IN6_IFF_NOTREADY) != 0 || in6_setscope(&all, pn->pn_ifp, NULL) != 0)
+		return (0);
+	if ((ia->ia6_flags & IN6_IFF_ANYCAST) == 0)
+		flags |= ND_NA_FLAG_OVERRIDE;
 	if (V_ip6_forwarding != 0)
 		flags |= ND_NA_FLAG_ROUTER;
-	nd6_na_output(pn->pn_ifp, &in6addr_any, &sin6->sin6_addr, flags, 1, NULL);
+	nd6_na_output(pn->pn_ifp, &all, &ia->ia_addr.sin6_addr, flags, 1, NULL);
 	return (1);
 }
+#endif
 
 /* With the interface that there is. */
 static void
@@ -74,8 +92,12 @@ pv_net_announce_addresses(struct pv_net *pn)
 	if (!pn->pn_running)
 		return;
 	CURVNET_SET(if_getvnet(pn->pn_ifp));
+#ifdef INET
 	(void)if_foreach_addr_type(pn->pn_ifp, AF_INET, pv_net_announce_inet, pn);
+#endif
+#ifdef INET6
 	(void)if_foreach_addr_type(pn->pn_ifp, AF_INET6, pv_net_announce_inet6, pn);
+#endif
 	CURVNET_RESTORE();
 }
 

@@ -37,7 +37,6 @@
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
 #include <machine/bus.h>
-#include <machine/in_cksum.h>
 
 #include <dev/pv/pvq.h>
 #include <dev/pv/pv_net.h>
@@ -50,7 +49,10 @@
 static uint16_t
 pv_net_gso_resum(uint16_t sum, uint16_t old, uint16_t new)
 {
-	return (in_addword(in_addword(sum, ~old & 0xffff), new));
+	uint32_t whole = sum + (~old & 0xffff) + new;
+
+	whole = (whole >> 16) + (whole & 0xffff);
+	return (whole + (whole >> 16));
 }
 
 static void

@@ -11,6 +11,11 @@
  * Locking.  pn_sx, the configuration lock, is taken by each ioctl that changes something.
  * Joining and leaving of groups may come from where nobody may sleep: a task sets the filter
  * then.
+ *
+ * if_detach(9) does not wait for ioctls that are in flight.  They are counted here (pn_ioctls, under
+ * pv_net_entry_mtx): detach refuses new ones, waits for those, and takes the softc from the interface,
+ * which may outlive us as long as somebody has a reference to it.  Transmission and counters are called
+ * in the network epoch, which detach waits for.
  */
 
 #include <sys/param.h>
@@ -33,11 +38,53 @@
 #include <net/if_media.h>
 #include <net/if_types.h>
 #include <net/if_var.h>
+#include <net/vnet.h>
 #include <machine/bus.h>
 
 #include <dev/pv/pvq.h>
 #include <dev/pv/pv_net.h>
 #include <dev/pv/pv_net_var.h>
+
+/* Leaf lock, of all interfaces: the softc has to be looked at before it can be locked. */
+static struct mtx pv_net_entry_mtx;
+MTX_SYSINIT(pv_net_entry, &pv_net_entry_mtx, "pv_net entry", MTX_DEF);
+
+/* Enter an ioctl: the interface's softc, or NULL if it is about to go. */
+static struct pv_net *
+pv_net_enter(if_t ifp)
+{
+	struct pv_net *pn;
+
+	mtx_lock(&pv_net_entry_mtx);
+	pn = if_getsoftc(ifp);
+	if (pn != NULL && pn->pn_closed)
+		pn = NULL;
+	if (pn != NULL)
+		pn->pn_ioctls++;
+	mtx_unlock(&pv_net_entry_mtx);
+	return (pn);
+}
+
+static void
+pv_net_leave(struct pv_net *pn)
+{
+	mtx_lock(&pv_net_entry_mtx);
+	if (--pn->pn_ioctls == 0 && pn->pn_closed)
+		wakeup(&pn->pn_ioctls);
+	mtx_unlock(&pv_net_entry_mtx);
+}
+
+/* Let no ioctl in any more, and wait for those in flight. */
+static void
+pv_net_close(struct pv_net *pn)
+{
+	mtx_lock(&pv_net_entry_mtx);
+	pn->pn_closed = true;
+	while (pn->pn_ioctls > 0)
+		msleep(&pn->pn_ioctls, &pv_net_entry_mtx, 0, "pvioct", 0);
+	if_setsoftc(pn->pn_ifp, NULL);
+	mtx_unlock(&pv_net_entry_mtx);
+}
 
 static int
 pv_net_media_change(if_t ifp __unused)
@@ -146,7 +193,7 @@ pv_net_set_filter(struct pv_net *pn)
 	memset(&filter, 0, sizeof(filter));
 	filter.pf_ngroups = if_foreach_llmaddr(pn->pn_ifp, pv_net_copy_group, &groups);
 	filter.pf_groups = groups.pg_addrs;
-	filter.pf_promisc = (flags & IFF_PROMISC) != 0 || pn->pn_vlan_failed;
+	filter.pf_promisc = (flags & IFF_PROMISC) != 0 || pv_net_vlan_promisc(pn);
 	/* A device that could not be given our address shall not filter by its own. */
 	filter.pf_allhosts = memcmp(if_getlladdr(pn->pn_ifp), pn->pn_lladdr, ETHER_ADDR_LEN) != 0;
 	filter.pf_allmulti = (flags & IFF_ALLMULTI) != 0;
@@ -164,7 +211,7 @@ pv_net_filter_task(void *arg, int pending __unused)
 	struct pv_net *pn = arg;
 
 	sx_xlock(&pn->pn_sx);
-	if (pn->pn_running)
+	if (pn->pn_running && !pn->pn_detaching)
 		(void)pv_net_set_filter(pn);
 	sx_xunlock(&pn->pn_sx);
 }
@@ -172,7 +219,7 @@ pv_net_filter_task(void *arg, int pending __unused)
 void
 pv_net_refilter(struct pv_net *pn)
 {
-	taskqueue_enqueue(taskqueue_thread, &pn->pn_filter_task);
+	taskqueue_enqueue(pn->pn_config_tq, &pn->pn_filter_task);
 }
 
 static int
@@ -203,6 +250,10 @@ pv_net_set_mtu(struct pv_net *pn, int mtu)
 	if (mtu < ETHERMIN || mtu > pn->pn_params.pnp_max_mtu)
 		return (EINVAL);
 	sx_xlock(&pn->pn_sx);
+	if (pn->pn_detaching) {
+		sx_xunlock(&pn->pn_sx);
+		return (ENXIO);
+	}
 	cluster = pn->pn_rx_cluster;
 	if_setmtu(pn->pn_ifp, mtu);
 	pv_net_set_rx_layout(pn);
@@ -247,6 +298,10 @@ pv_net_set_caps(struct pv_net *pn, int wanted)
 	int enable, mask;
 
 	sx_xlock(&pn->pn_sx);
+	if (pn->pn_detaching) {
+		sx_xunlock(&pn->pn_sx);
+		return (ENXIO);
+	}
 	enable = if_getcapenable(pn->pn_ifp);
 	mask = (wanted ^ enable) & if_getcapabilities(pn->pn_ifp);
 	enable ^= mask & (IFCAP_HWCSUM | IFCAP_HWCSUM_IPV6 | IFCAP_TSO | IFCAP_LRO |
@@ -260,15 +315,19 @@ pv_net_set_caps(struct pv_net *pn, int wanted)
 	if_setcapenable(pn->pn_ifp, enable);
 	if_sethwassist(pn->pn_ifp, pv_net_hwassist(pn, enable));
 	pv_net_ask_offloads(pn);
+	/* Tags first: those of our VLANs are let in when promiscuous mode ends. */
 	pv_net_vlan_sync(pn);
+	if ((mask & IFCAP_VLAN_HWFILTER) != 0 && pn->pn_running)
+		(void)pv_net_set_filter(pn);
 	sx_xunlock(&pn->pn_sx);
+	/* It takes vlan(4)'s lock, with which we may be called. */
+	if_vlancap(pn->pn_ifp);
 	return (0);
 }
 
 static int
-pv_net_ioctl(if_t ifp, u_long cmd, caddr_t data)
+pv_net_ioctl_entered(struct pv_net *pn, if_t ifp, u_long cmd, caddr_t data)
 {
-	struct pv_net *pn = if_getsoftc(ifp);
 	struct ifreq *ifr = (struct ifreq *)data;
 
 	switch (cmd) {
@@ -289,6 +348,19 @@ pv_net_ioctl(if_t ifp, u_long cmd, caddr_t data)
 	default:
 		return (ether_ioctl(ifp, cmd, data));
 	}
+}
+
+static int
+pv_net_ioctl(if_t ifp, u_long cmd, caddr_t data)
+{
+	struct pv_net *pn = pv_net_enter(ifp);
+	int error;
+
+	if (pn == NULL)
+		return (ENXIO);
+	error = pv_net_ioctl_entered(pn, ifp, cmd, data);
+	pv_net_leave(pn);
+	return (error);
 }
 
 static void
@@ -429,7 +501,10 @@ pv_net_if_create(struct pv_net *pn)
 	ifmedia_init(&pn->pn_media, 0, pv_net_media_change, pv_net_media_status);
 	ifmedia_add(&pn->pn_media, IFM_ETHER | IFM_AUTO, 0, NULL);
 	ifmedia_set(&pn->pn_media, IFM_ETHER | IFM_AUTO);
+	/* newbus sets the network stack; a driver that attaches in a thread of its own has none. */
+	CURVNET_SET_QUIET(vnet0);
 	ether_ifattach(ifp, pn->pn_params.pnp_lladdr);
+	CURVNET_RESTORE();
 	/* ether_ifattach(9) knows nothing of the size of the tag that we can take. */
 	if_setmtu(ifp, pn->pn_params.pnp_mtu);
 	if_setifheaderlen(ifp, sizeof(struct ether_vlan_header));
@@ -443,5 +518,8 @@ pv_net_if_destroy(struct pv_net *pn)
 {
 	pv_net_vlan_detach(pn);
 	ether_ifdetach(pn->pn_ifp);
+	pv_net_close(pn);
+	/* Who was about to transmit when if_detach(9) took our functions away. */
+	NET_EPOCH_WAIT();
 	ifmedia_removeall(&pn->pn_media);
 }

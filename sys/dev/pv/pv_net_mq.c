@@ -65,22 +65,32 @@ pv_net_pair_cpu(const struct pv_net *pn, int pair)
 }
 
 static struct taskqueue *
-pv_net_pair_tq(struct pv_net *pn, int pair, const char *what, int priority)
+pv_net_pair_tq(struct pv_net *pn, int pair)
 {
 	int cpu = pv_net_pair_cpu(pn, pair);
 	const char *name = device_get_nameunit(pn->pn_dev);
-	struct taskqueue **tqp;
+	struct taskqueue **tqp = &pn->pn_tqs[pair];
 	cpuset_t cpus;
 
-	tqp = priority == PI_NET ? &pn->pn_tqs[pair] : &pn->pn_idle_tqs[pair];
 	*tqp = taskqueue_create("pv_net", M_WAITOK, taskqueue_thread_enqueue, tqp);
 	if (cpu < 0) {
-		taskqueue_start_threads(tqp, 1, priority, "%s %s", name, what);
+		taskqueue_start_threads(tqp, 1, PV_NET_TASK_PRI, "%s packets", name);
 		return (*tqp);
 	}
 	CPU_SETOF(cpu, &cpus);
-	taskqueue_start_threads_cpuset(tqp, 1, priority, &cpus, "%s %s %d", name, what, pair);
+	taskqueue_start_threads_cpuset(tqp, 1, PV_NET_TASK_PRI, &cpus, "%s packets %d", name,
+	    pair);
 	return (*tqp);
+}
+
+/* For what may sleep for seconds: the system's taskqueue_thread is not ours to hold up. */
+static void
+pv_net_config_tq(struct pv_net *pn)
+{
+	pn->pn_config_tq = taskqueue_create("pv_net_config", M_WAITOK, taskqueue_thread_enqueue,
+	    &pn->pn_config_tq);
+	taskqueue_start_threads(&pn->pn_config_tq, 1, PWAIT, "%s config",
+	    device_get_nameunit(pn->pn_dev));
 }
 
 void
@@ -93,7 +103,7 @@ pv_net_pairs_alloc(struct pv_net *pn)
 	pn->pn_rxqs = malloc(n * sizeof(*rxq), M_PVNET, M_WAITOK | M_ZERO);
 	pn->pn_txqs = malloc(n * sizeof(*txq), M_PVNET, M_WAITOK | M_ZERO);
 	pn->pn_tqs = malloc(n * sizeof(pn->pn_tqs[0]), M_PVNET, M_WAITOK | M_ZERO);
-	pn->pn_idle_tqs = malloc(n * sizeof(pn->pn_idle_tqs[0]), M_PVNET, M_WAITOK | M_ZERO);
+	pv_net_config_tq(pn);
 	pn->pn_made = pn->pn_pairs = pn->pn_chosen = n;
 	for (i = 0; i < n; i++) {
 		rxq = &pn->pn_rxqs[i];
@@ -108,8 +118,7 @@ pv_net_pairs_alloc(struct pv_net *pn)
 		txq->ptq_stopped = true;
 		snprintf(txq->ptq_name, sizeof(txq->ptq_name), "txq%d", i);
 		mtx_init(&txq->ptq_mtx, txq->ptq_name, "pv_net transmit queue", MTX_DEF);
-		rxq->prq_tq = txq->ptq_tq = pv_net_pair_tq(pn, i, "packets", PI_NET);
-		txq->ptq_idle_tq = pv_net_pair_tq(pn, i, "kicks", PRI_MIN_IDLE);
+		rxq->prq_tq = txq->ptq_tq = pv_net_pair_tq(pn, i);
 		pv_net_tx_init(txq);
 	}
 }
@@ -121,12 +130,11 @@ pv_net_pairs_free(struct pv_net *pn)
 
 	for (i = 0; i < pn->pn_made; i++) {
 		taskqueue_free(pn->pn_tqs[i]);
-		taskqueue_free(pn->pn_idle_tqs[i]);
 		mtx_destroy(&pn->pn_rxqs[i].prq_mtx);
 		mtx_destroy(&pn->pn_txqs[i].ptq_mtx);
 	}
+	taskqueue_free(pn->pn_config_tq);
 	free(pn->pn_tqs, M_PVNET);
-	free(pn->pn_idle_tqs, M_PVNET);
 	free(pn->pn_rxqs, M_PVNET);
 	free(pn->pn_txqs, M_PVNET);
 }

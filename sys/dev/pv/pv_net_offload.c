@@ -18,6 +18,9 @@
  * packets are under way, and what is forwarded is as it was received.
  */
 
+#include "opt_inet.h"
+#include "opt_inet6.h"
+
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/buf_ring.h>
@@ -191,6 +194,32 @@ pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len)
 	    PV_NET_BAD_HEADERS : PV_NET_FINE);
 }
 
+/* The Internet checksum (RFC 1071) of everything from `start'. */
+#if defined(INET) || defined(INET6)
+uint16_t
+pv_net_cksum(struct mbuf *m, u_int start)
+{
+	return (in_cksum_skip(m, m->m_pkthdr.len, start));
+}
+#else
+/* A kernel without IP has no in_cksum(9), but may bridge packets whose checksum is partial. */
+uint16_t
+pv_net_cksum(struct mbuf *m, u_int start)
+{
+	uint64_t sum = 0;
+	uint8_t byte;
+	u_int at;
+
+	for (at = start; at < (u_int)m->m_pkthdr.len; at++) {
+		m_copydata(m, at, 1, &byte);
+		sum += (at - start) % 2 == 0 ? byte << 8 : byte;
+	}
+	while (sum > 0xffff)
+		sum = (sum >> 16) + (sum & 0xffff);
+	return (htons(~sum & 0xffff));
+}
+#endif
+
 /*
  * Store the checksum of everything from `start' where it belongs.  A sum of zero means that there is
  * none in UDP (RFC 768), and the same as its complement otherwise.
@@ -198,7 +227,7 @@ pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len)
 void
 pv_net_store_sum(struct mbuf *m, u_int start, u_int offset)
 {
-	uint16_t sum = in_cksum_skip(m, m->m_pkthdr.len, start);
+	uint16_t sum = pv_net_cksum(m, start);
 
 	if (sum == 0)
 		sum = 0xffff;
@@ -212,7 +241,7 @@ pv_net_store_sum(struct mbuf *m, u_int start, u_int offset)
 uint16_t
 pv_net_pseudo_sum(struct mbuf *m, u_int start)
 {
-	return (in_cksum_skip(m, m->m_pkthdr.len, start));
+	return (pv_net_cksum(m, start));
 }
 
 /* Is this for such a packet what was agreed on? */

@@ -26,6 +26,9 @@
  * stack to judge.
  */
 
+#include "opt_inet.h"
+#include "opt_inet6.h"
+
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/buf_ring.h>
@@ -53,7 +56,6 @@
 #include <netinet/udp.h>
 #include <netinet6/ip6_var.h>
 #include <machine/bus.h>
-#include <machine/in_cksum.h>
 
 #include <dev/pv/pvq.h>
 #include <dev/pv/pv_net.h>
@@ -166,18 +168,30 @@ pv_net_rx_partial(const struct pv_net *pn, struct mbuf *m, const struct pv_net_o
 	return (PV_NET_FINE);
 }
 
+/* Does this kernel forward packets of this version? */
+bool
+pv_net_forwards(const struct pv_net *pn, bool ip6)
+{
+	bool forwards = false;
+
+	CURVNET_SET(if_getvnet(pn->pn_ifp));
+#ifdef INET
+	if (!ip6)
+		forwards = V_ipforwarding != 0;
+#endif
+#ifdef INET6
+	if (ip6)
+		forwards = V_ip6_forwarding != 0;
+#endif
+	CURVNET_RESTORE();
+	return (forwards);
+}
+
 /* Will the kernel try to forward such packets, without being able to? */
 static bool
 pv_net_rx_routed(const struct pv_net *pn, bool ip6)
 {
-	bool routed;
-
-	if (pv_net_lro_forward)
-		return (false);
-	CURVNET_SET(if_getvnet(pn->pn_ifp));
-	routed = ip6 ? V_ip6_forwarding != 0 : V_ipforwarding != 0;
-	CURVNET_RESTORE();
-	return (routed);
+	return (!pv_net_lro_forward && pv_net_forwards(pn, ip6));
 }
 
 /*
@@ -288,6 +302,29 @@ pv_net_rx_whole_train(const struct pv_net *pn, const struct mbuf *m,
 	    howmany(h->ph_end - hdrlen, size) <= PV_NET_TRAIN_MAX);
 }
 
+/*
+ * Mark a GSO packet of TCP that stays whole.  What our own TCP gets says how many segments it stands
+ * for (lro_nsegs); what another interface may send says how long they are, in the same field, and asks
+ * for segmentation.  A kernel that forwards such packets (lro_forward) does not know yet which of
+ * the two this one is.
+ */
+static void
+pv_net_rx_mark_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net_headers *h,
+    u_int hdrlen, u_int size)
+{
+	uint8_t to[ETHER_ADDR_LEN];
+	bool ours;
+
+	ours = pv_net_peek(m, 0, sizeof(to), to) &&
+	    memcmp(to, if_getlladdr(pn->pn_ifp), sizeof(to)) == 0 && !pv_net_forwards(pn, h->ph_ip6);
+	if (ours || !PV_NET_KEEP_PARTIAL) {
+		m->m_pkthdr.lro_nsegs = MIN(howmany(m->m_pkthdr.len - hdrlen, size), UINT16_MAX);
+		return;
+	}
+	m->m_pkthdr.tso_segsz = size;
+	m->m_pkthdr.csum_flags |= h->ph_ip6 ? CSUM_IP6_TSO : CSUM_IP_TSO;
+}
+
 static enum pv_net_bad
 pv_net_rx_gso(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_offload *in)
 {
@@ -308,9 +345,7 @@ pv_net_rx_gso(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_off
 		m->m_pkthdr.tso_segsz = in->po_gso_size;
 	} else if (big && h.ph_proto == IPPROTO_TCP) {
 		pv_net_rx_settle(pn, m, &h);
-		m->m_pkthdr.tso_segsz = in->po_gso_size;
-		if (PV_NET_KEEP_PARTIAL)
-			m->m_pkthdr.csum_flags |= h.ph_ip6 ? CSUM_IP6_TSO : CSUM_IP_TSO;
+		pv_net_rx_mark_gso(pn, m, &h, hdrlen, in->po_gso_size);
 	} else {
 		*mp = pv_net_gso_split(m, &h, hdrlen, in->po_gso_size);
 		if (*mp == NULL)

@@ -48,6 +48,7 @@
 #include <sys/malloc.h>
 #include <sys/mbuf.h>
 #include <sys/mutex.h>
+#include <sys/proc.h>
 #include <sys/socket.h>
 #include <sys/sx.h>
 #include <sys/taskqueue.h>
@@ -55,13 +56,6 @@
 #include <net/if.h>
 #include <net/if_media.h>
 #include <net/if_var.h>
-#include <net/vnet.h>
-#include <netinet/in.h>
-#include <netinet/in_systm.h>
-#include <netinet/ip.h>
-#include <netinet/ip_var.h>
-#include <netinet/ip6.h>
-#include <netinet6/ip6_var.h>
 #include <machine/bus.h>
 
 #include <dev/pv/pvq.h>
@@ -159,6 +153,25 @@ pv_net_rx_newmbuf(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 	return (error);
 }
 
+/*
+ * The ring is too short for the segments of this buffer: it is not posted.  Others may have fewer, in
+ * any case when buffers are of the usual size again.
+ */
+static void
+pv_net_rx_unfit(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
+{
+	if (rxq->prq_stats.unfit++ == 0)
+		device_printf(rxq->prq_pn->pn_dev, "%s: a buffer of %d bytes has %u segments, the "
+		    "ring takes %u: nothing is received until the MTU is smaller\n",
+		    rxq->prq_name, buf->prb_mbuf->m_len, buf->prb_nsegs,
+		    rxq->prq_pvq->q_max_segs);
+	bus_dmamap_unload(rxq->prq_tag, buf->prb_map);
+	buf->prb_nsegs = 0;
+	m_freem(buf->prb_mbuf);
+	buf->prb_mbuf = NULL;
+	rxq->prq_large = 0;
+}
+
 /* Put one batch of buffers: how many, or -1 when there was no memory for more. */
 static int
 pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
@@ -166,7 +179,7 @@ pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
 	struct pvq_chain *chains = rxq->prq_chains, *pc;
 	struct pv_net_rxbuf *buf;
 	bool starved = false;
-	int n, slots = 0;
+	int n, need, slots = 0;
 
 	for (n = 0; n < PV_NET_BATCH && rxq->prq_nfree > 0; n++) {
 		buf = rxq->prq_free[rxq->prq_nfree - 1];
@@ -185,7 +198,13 @@ pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
 			pc->pc_nmsgs = 1;
 			pc->pc_msgs = buf->prb_page->pp_msg;
 		}
-		slots += pvq_prepare(rxq->prq_pvq, pc);
+		need = pvq_prepare(rxq->prq_pvq, pc);
+		if (__predict_false(need == 0)) {
+			pv_net_rx_unfit(rxq, buf);
+			starved = true;
+			break;
+		}
+		slots += need;
 		if (pvq_reserve(rxq->prq_pvq, slots) != 0)
 			break;
 		if (buf->prb_page == NULL) {
@@ -305,10 +324,11 @@ pv_net_rx_ready(struct pv_net_rxq *rxq, struct mbuf *m)
 
 	stats->packets++;
 	stats->bytes += m->m_pkthdr.len;
+	/* For our own TCP it is lro_nsegs, the same field. */
 	if ((m->m_pkthdr.csum_flags & (CSUM_IP_UDP | CSUM_IP6_UDP)) != 0)
 		stats->trains += m->m_pkthdr.tso_segsz != 0;
 	else
-		stats->lro += (m->m_pkthdr.csum_flags & CSUM_TSO) != 0;
+		stats->lro += m->m_pkthdr.tso_segsz != 0;
 	/* A frame in two mbufs may have its header cut by the boundary. */
 	if (m->m_len < ETHER_HDR_LEN) {
 		m = m_pullup(m, ETHER_HDR_LEN);
@@ -473,76 +493,15 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 	return (n);
 }
 
-/*
- * May this be merged with others of its connection?  It has to be for us, not for somebody behind a
- * bridge or a route.
- */
-static bool
-pv_net_rx_mergeable(const struct pv_net *pn, const struct mbuf *m)
-{
-	const struct ether_header *eh = mtod(m, const struct ether_header *);
-	u_int good = CSUM_DATA_VALID | CSUM_IP_TCP | CSUM_IP6_TCP;
-	bool routed;
-
-	if ((m->m_pkthdr.csum_flags & good) == 0 || (m->m_pkthdr.csum_flags & CSUM_TSO) != 0 ||
-	    memcmp(eh->ether_dhost, if_getlladdr(pn->pn_ifp), ETHER_ADDR_LEN) != 0)
-		return (false);
-	CURVNET_SET(if_getvnet(pn->pn_ifp));
-	routed = V_ipforwarding != 0 || V_ip6_forwarding != 0;
-	CURVNET_RESTORE();
-	return (!routed);
-}
-
-/* Give a packet to tcp_lro(9): false if it does not want it. */
-static bool
-pv_net_rx_merge(struct pv_net_rxq *rxq, struct mbuf *m)
-{
-	u_int flags = m->m_pkthdr.csum_flags, data = m->m_pkthdr.csum_data;
-
-	if (!pv_net_rx_mergeable(rxq->prq_pn, m))
-		return (false);
-	/* Partial is as good as verified for who is at home, and the only mark known there. */
-	m->m_pkthdr.csum_flags = CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
-	m->m_pkthdr.csum_data = 0xffff;
-	if (tcp_lro_rx(&rxq->prq_lro, m, 0) == 0) {
-		rxq->prq_merging = true;
-		return (true);
-	}
-	m->m_pkthdr.csum_flags = flags;
-	m->m_pkthdr.csum_data = data;
-	return (false);
-}
-
-/* Hand packets up the stack.  Only the thread that set prq_busy is here, without the lock. */
-static void
-pv_net_rx_input(struct pv_net_rxq *rxq, struct mbuf *list)
-{
-	struct pv_net *pn = rxq->prq_pn;
-	struct mbuf *m;
-
-	if (!rxq->prq_lro_ready || (if_getcapenable(pn->pn_ifp) & IFCAP_LRO) == 0) {
-		if (list != NULL)
-			if_input(pn->pn_ifp, list);
-		return;
-	}
-	while ((m = list) != NULL) {
-		list = m->m_nextpkt;
-		m->m_nextpkt = NULL;
-		if (!pv_net_rx_merge(rxq, m))
-			if_input(pn->pn_ifp, m);
-	}
-}
-
 /* Nothing more comes for now: hand up what was merged. */
 static void
 pv_net_rx_flush(struct pv_net_rxq *rxq)
 {
 	mtx_assert(&rxq->prq_mtx, MA_OWNED);
-	if (!rxq->prq_merging)
+	if (rxq->prq_held == 0)
 		return;
-	rxq->prq_merging = false;
 	mtx_unlock(&rxq->prq_mtx);
-	tcp_lro_flush_all(&rxq->prq_lro);
+	pv_net_lro_flush(rxq);
 	mtx_lock(&rxq->prq_mtx);
 }
 
@@ -565,7 +524,7 @@ pv_net_rx_work(struct pv_net_rxq *rxq)
 		n = pv_net_rx_batch(rxq, budget, &tail);
 		if (list != NULL) {
 			mtx_unlock(&rxq->prq_mtx);
-			pv_net_rx_input(rxq, list);
+			pv_net_lro_input(rxq, list);
 			mtx_lock(&rxq->prq_mtx);
 		}
 		if (n == 0 || rxq->prq_stopped)
@@ -581,39 +540,48 @@ pv_net_rx_work(struct pv_net_rxq *rxq)
 	return (!rxq->prq_stopped);
 }
 
-static void
+/* Returns true if there is more to do, which the task will. */
+static bool
 pv_net_rx_poll(struct pv_net_rxq *rxq)
 {
+	struct pv_net *pn = rxq->prq_pn;
+	bool more;
+
 	mtx_lock(&rxq->prq_mtx);
-	if (rxq->prq_stopped || rxq->prq_busy) {
+	if (rxq->prq_stopped || rxq->prq_busy != NULL) {
 		mtx_unlock(&rxq->prq_mtx);
-		return;
+		return (false);
 	}
-	rxq->prq_busy = true;
+	rxq->prq_busy = curthread;
 	if (rxq->prq_starved)
 		pv_net_rx_fill(rxq);
-	if (pv_net_rx_work(rxq)) {
+	more = pv_net_rx_work(rxq);
+	if (more) {
 		rxq->prq_stats.deferred++;
 		taskqueue_enqueue(rxq->prq_tq, &rxq->prq_task);
 	}
-	rxq->prq_busy = false;
+	rxq->prq_busy = NULL;
 	if (rxq->prq_stopped)
 		wakeup(rxq);
 	else if (pvq_broken(rxq->prq_pvq))
-		pv_net_request_reset(rxq->prq_pn);
+		pv_net_request_reset(pn);
 	mtx_unlock(&rxq->prq_mtx);
+	pv_net_tx_pass_end(&pn->pn_txqs[rxq->prq_id]);
+	return (more);
 }
 
 void
 pv_net_rx_intr(void *arg)
 {
-	pv_net_rx_poll(arg);
+	(void)pv_net_rx_poll(arg);
 }
 
+/* Between two passes threads of the same priority have their turn, other cards' among them. */
 static void
 pv_net_rx_task(void *arg, int pending __unused)
 {
-	pv_net_rx_poll(arg);
+	if (pv_net_rx_poll(arg))
+		kern_yield(PRI_UNCHANGED);
 }
 
 /* What came while the interface was down is nobody's. */
@@ -662,11 +630,11 @@ pv_net_rx_stop(struct pv_net_rxq *rxq)
 	rxq->prq_stopped = true;
 	if (!pvq_broken(rxq->prq_pvq))
 		pvq_intr_disable(rxq->prq_pvq);
-	while (rxq->prq_busy)
+	while (rxq->prq_busy != NULL)
 		msleep(rxq, &rxq->prq_mtx, 0, "pvrxst", 0);
 	mtx_unlock(&rxq->prq_mtx);
 	callout_drain(&rxq->prq_refill);
-	taskqueue_drain(rxq->prq_tq, &rxq->prq_task);
+	pv_net_task_stop(rxq->prq_tq, &rxq->prq_task);
 }
 
 /* Take back the buffers of a stopped device. */
@@ -707,16 +675,6 @@ pv_net_rx_create_tag(struct pv_net_rxq *rxq)
 	    params->pnp_seg_max, 0, NULL, NULL, &rxq->prq_tag));
 }
 
-/* When there is an interface.  Without memory for it, packets are not merged. */
-void
-pv_net_rx_lro_init(struct pv_net_rxq *rxq)
-{
-	struct pv_net *pn = rxq->prq_pn;
-
-	rxq->prq_lro_ready = pn->pn_params.pnp_soft_lro &&
-	    tcp_lro_init_args(&rxq->prq_lro, pn->pn_ifp, TCP_LRO_ENTRIES, 0) == 0;
-}
-
 int
 pv_net_rx_alloc(struct pv_net_rxq *rxq)
 {
@@ -746,9 +704,7 @@ pv_net_rx_free(struct pv_net_rxq *rxq)
 {
 	u_int i;
 
-	if (rxq->prq_lro_ready)
-		tcp_lro_free(&rxq->prq_lro);
-	rxq->prq_lro_ready = false;
+	pv_net_lro_free(rxq);
 	/* Buffers that a dead device still may write to are not given back. */
 	if (rxq->prq_nfree != rxq->prq_nbufs)
 		return;

@@ -40,7 +40,6 @@
 #include <net/if_media.h>
 #include <net/if_var.h>
 #include <machine/bus.h>
-#include <machine/in_cksum.h>
 
 #include <dev/pv/pvq.h>
 #include <dev/pv/pv_net.h>
@@ -146,7 +145,7 @@ pv_net_stage_csum(const struct pv_net_txbuf *buf, const struct mbuf *m,
 
 	if (at + sizeof(sum) > buf->ptb_segs[0].ds_len)
 		return (EINVAL);
-	sum = in_cksum_skip(__DECONST(struct mbuf *, m), m->m_pkthdr.len, o->po_csum_start);
+	sum = pv_net_cksum(__DECONST(struct mbuf *, m), o->po_csum_start);
 	/* A sum of zero means that there is none in UDP (RFC 768), and the same otherwise. */
 	if (sum == 0)
 		sum = 0xffff;

@@ -75,6 +75,7 @@ static const struct pv_net_counter pv_net_rx_counters[] = {
 	RX(bufs_page, "Buffers of a page allocated for large frames: there were none of 16 KB"),
 	RX(bufs_16k, "Buffers of 16 KB allocated for large frames"),
 	RX(nombuf, "Times a receive buffer could not be allocated"),
+	RX(unfit, "Receive buffers not used: more segments than the ring takes"),
 	RX(recycled, "Frames dropped because their buffer had to be posted again"),
 	RX(short_buf, "Buffers dropped: shorter than a header"),
 	RX(bad_header, "Buffers dropped: a header that cannot be"),
@@ -104,8 +105,8 @@ static const struct pv_net_counter pv_net_tx_counters[] = {
 	BAD(struct pv_net_txstats),
 	TX(too_long, "Packets dropped: longer than any packet can be"),
 	TX(nomem, "Packets dropped: no memory for them, or the queue is broken"),
-	TX(held_kicks, "Times a notification was held back in a burst"),
-	TX(timer_reclaims, "Times the timer collected completions"),
+	TX(held_kicks, "Times a notification was left to the end of an interrupt thread's pass"),
+	TX(timer_reclaims, "Times the timer had completions collected"),
 };
 
 #undef RX
@@ -222,5 +223,5 @@ pv_net_sysctl_attach(struct pv_net *pn)
 		    &pn->pn_params.pnp_udp_trains, 0,
 		    "Trains of datagrams for other hosts go whole to a bridge of vtnet and xn only");
 	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "tx_kick", CTLFLAG_RW, &pn->pn_params.pnp_tx_kick, 0,
-	    "Packets of a burst for one notification");
+	    "Packets of an interrupt thread's pass for one notification");
 }

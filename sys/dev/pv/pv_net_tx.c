@@ -5,25 +5,43 @@
  */
 
 /*
- * pv_net: sending.
+ * pv_net: transmit queues.
  *
- *	if_transmit -> buf_ring -> batch of chains -> pvq ... -> completed: mbufs are freed
+ *	if_transmit ---------------------+
+ *	     |                           v
+ *	     +--> buf_ring --> task --> batch of chains --> pvq ... device ... --> completions
  *
- * Who comes to if_transmit and finds nobody else at it gives his packet, and what is in the ring, to
- * the queue; if somebody is at it, the packet goes into the buf_ring, and a task drains that after him.
+ * A thread that finds the queue's lock free puts its packet into the pvq itself.  One that finds it
+ * taken leaves its packet in the buf_ring, for the task.  The task does what is left for later,
+ * whatever it is: it empties the buf_ring, collects completions, and notifies the device.
  *
- * Notifications.  The first packet after a pause is told at once.  Within PV_NET_KICK_QUIET
- * of the last kick, packets are part of a burst: one kick for pnp_tx_kick of them or for
- * PV_NET_KICK_BYTES, or as soon as the CPU has nothing better to do (a task of idle priority), or
- * when the timer fires, whichever is first.
+ * Notification.  The device is notified when the thread that queues packets is done with them:
  *
- * Completions are collected when packets are sent, and by a timer, so that no mbuf waits for
- * ever.  An interrupt is asked for only when the ring is full, and then far ahead: when three
- * quarters of what is in flight are done.
+ *	sender                                   notified
+ *	--------------------------------------   ------------------------------------------------
+ *	any thread but those below               before if_transmit returns
+ *	the task, and the transmit interrupt     when the buf_ring is empty, and for each batch
+ *	receiving on the same pair of queues     when it ends its pass over the receive queue
+ *	another interrupt thread                 by the task
  *
- * Locking.  ptq_mtx covers everything of the queue, both sides of the pvq included.  The
- * buf_ring takes packets without it.  Nothing of the stack but m_freem() is called with it
- * held.
+ * An interrupt thread, for example another card's that forwards what it receives, sends one packet
+ * after another and does not say which is the last.  So the task's thread has the lowest priority
+ * that interrupt threads may have: it does not run before they sleep, and nothing else keeps it
+ * from running then.  A pass without end does not hold packets back without end: after pnp_tx_kick
+ * of them, or PV_NET_KICK_BYTES, the sender notifies.
+ *
+ *	notified:   ptq_unkicked == 0
+ *	held:       ptq_unkicked != 0 while nobody has the lock.  The task is queued (ptq_deferred), or
+ *	            the pair's receive pass is not over (prq_busy).
+ *
+ * Completions are collected when packets are sent, and PV_NET_TX_TIMER later for as long as
+ * anything is in flight: by then a callout queues the task.  So an mbuf comes back soon, though the
+ * device interrupts for a full queue only, and then when three quarters of what is in flight are
+ * done (pv_net_tx_wait).
+ *
+ * Locking.  ptq_mtx covers everything of the queue, both directions of the pvq included.  The
+ * buf_ring takes packets without it.  Nothing of the stack but m_freem() and bpf(4) is called with
+ * it held.
  */
 
 #include <sys/param.h>
@@ -43,7 +61,6 @@
 #include <sys/sx.h>
 #include <sys/taskqueue.h>
 #include <sys/time.h>
-#include <net/bpf.h>
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <net/if_media.h>
@@ -54,10 +71,8 @@
 #include <dev/pv/pv_net.h>
 #include <dev/pv/pv_net_var.h>
 
-#define	PV_NET_KICK_QUIET	(200 * SBT_1US)	/* a pause longer than this ends a burst */
-#define	PV_NET_KICK_BYTES	131072		/* so much is not held back, in however few packets */
-#define	PV_NET_LOOK		4	/* packets of a burst from one look at the clock to the next */
-#define	PV_NET_TX_TIMER		(10 * SBT_1MS)	/* longest that a kick or a completion waits */
+#define	PV_NET_KICK_BYTES	131072		/* so much is not held, in however few packets */
+#define	PV_NET_TX_TIMER		(10 * SBT_1MS)	/* longest that a completion waits */
 
 /* Seconds without a completion after which the device is reset. */
 #define	PV_NET_WATCHDOG		5
@@ -92,92 +107,7 @@ pv_net_tx_reclaim(struct pv_net_txq *txq)
 	return (total);
 }
 
-/*
- * Where the protocol's header goes: before the frame in its own mbuf if there is room that
- * nobody else sees, and the device takes header and data from one segment; else to the memory
- * set aside for it.
- */
-static bool
-pv_net_tx_hdr_apart(const struct pv_net_params *params, struct mbuf *m)
-{
-	return (params->pnp_hdrlen != 0 &&
-	    (params->pnp_hdr_apart || M_LEADINGSPACE(m) < params->pnp_hdrlen));
-}
-
-/*
- * Make a packet, whose offload is in the batch's next header, the next chain of it.  Returns 0;
- * ENOSPC if the queue has no room, with the packet untouched; another error if it can't be sent at
- * all, and is the caller's to free.
- */
-static int
-pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
-{
-	const struct pv_net_params *params = &txq->ptq_pn->pn_params;
-	struct pv_net_txhdr *hdr = &txq->ptq_txhdrs[txq->ptq_n];
-	struct pvq_chain *pc = &txq->ptq_chains[txq->ptq_n];
-	struct pv_net_txbuf *buf;
-	bool apart;
-	int error, slots;
-
-	if (txq->ptq_nfree == 0)
-		return (ENOSPC);
-	buf = txq->ptq_free[txq->ptq_nfree - 1];
-	if ((*mp)->m_pkthdr.len > PV_NET_MAX_FRAME ||
-	    (params->pnp_max_frame != 0 && (*mp)->m_pkthdr.len > params->pnp_max_frame)) {
-		txq->ptq_stats.too_long++;
-		return (EMSGSIZE);
-	}
-	apart = pv_net_tx_hdr_apart(params, *mp);
-	if (!apart) {
-		(*mp)->m_data -= params->pnp_hdrlen;
-		(*mp)->m_len += params->pnp_hdrlen;
-		(*mp)->m_pkthdr.len += params->pnp_hdrlen;
-	}
-	error = params->pnp_staged ? pv_net_stage_tx(txq, buf, *mp, &hdr->pth_offload) :
-	    pv_net_tx_load(txq, buf, mp, apart);
-	if (error != 0) {
-		txq->ptq_stats.nomem += error != ENOSPC;
-		return (error);
-	}
-	hdr->pth_hdr = apart ? buf->ptb_hdr : mtod(*mp, void *);
-	if (apart) {
-		buf->ptb_segs[0].ds_addr = buf->ptb_hdr_addr;
-		buf->ptb_segs[0].ds_len = params->pnp_hdrlen;
-	}
-	memset(pc, 0, sizeof(*pc));
-	pc->pc_segs = buf->ptb_segs;
-	pc->pc_nread = buf->ptb_nsegs;
-	pc->pc_cookie = buf;
-	if (params->pnp_msg_size != 0) {
-		pc->pc_nmsgs = buf->ptb_nsegs +
-		    (hdr->pth_offload.po_gso_type != PV_NET_GSO_NONE);
-		pc->pc_msgs = txq->ptq_msgs +
-		    txq->ptq_n * (params->pnp_tx_segs + 1) * params->pnp_msg_size;
-	}
-	hdr->pth_chain = pc;
-	slots = pvq_prepare(txq->ptq_pvq, pc);
-	error = slots == 0 ? EFBIG : pvq_reserve(txq->ptq_pvq, txq->ptq_slots + slots);
-	if (error == 0 && !params->pnp_staged && pvq_share(txq->ptq_pvq, pc) != 0)
-		error = ENOSPC;
-	if (error != 0) {
-		if (params->pnp_staged)
-			pv_net_unstage_tx(txq, buf);
-		else
-			bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
-		buf->ptb_nsegs = 0;
-		if (!apart)
-			m_adj(*mp, params->pnp_hdrlen);
-		txq->ptq_stats.nomem += error != ENOSPC;
-		return (error);
-	}
-	txq->ptq_slots += slots;
-	txq->ptq_n++;
-	txq->ptq_nfree--;
-	buf->ptb_mbuf = *mp;
-	return (0);
-}
-
-/* Hand the batch to the other side, without telling it yet. */
+/* Show the batch to the device, without a notification yet. */
 static void
 pv_net_tx_commit(struct pv_net_txq *txq)
 {
@@ -201,102 +131,36 @@ pv_net_tx_commit(struct pv_net_txq *txq)
 	txq->ptq_slots = 0;
 }
 
+/* Notify the device of what it was shown since the last time. */
 static void
-pv_net_tx_kick(struct pv_net_txq *txq, sbintime_t now)
+pv_net_tx_kick(struct pv_net_txq *txq)
 {
-	pvq_kick(txq->ptq_pvq);
-	txq->ptq_unkicked = 0;
-	txq->ptq_held_bytes = txq->ptq_stats.bytes;
-	txq->ptq_kicked = now;
-}
-
-/* Tell the other side now, or arrange that it is told soon. */
-static void
-pv_net_tx_notify(struct pv_net_txq *txq)
-{
-	sbintime_t now;
-	bool enough;
-
 	if (txq->ptq_unkicked == 0)
 		return;
-	enough = txq->ptq_unkicked >= txq->ptq_pn->pn_params.pnp_tx_kick ||
-	    txq->ptq_stats.bytes - txq->ptq_held_bytes >= PV_NET_KICK_BYTES;
-	/* The time is looked at now and then: a burst is soon over, and the clock is dear. */
-	if (!enough && txq->ptq_flushing && txq->ptq_unkicked % PV_NET_LOOK != 0) {
-		txq->ptq_stats.held_kicks++;
-		return;
-	}
-	now = sbinuptime();
-	if (enough || now - txq->ptq_kicked > PV_NET_KICK_QUIET) {
-		pv_net_tx_kick(txq, now);
-		return;
-	}
-	txq->ptq_stats.held_kicks++;
-	if (!txq->ptq_flushing) {
-		txq->ptq_flushing = true;
-		taskqueue_enqueue(txq->ptq_idle_tq, &txq->ptq_flush);
-	}
-}
-
-static void
-pv_net_tx_count(struct pv_net_txq *txq, const struct mbuf *m, u_int len,
-    const struct pv_net_offload *o)
-{
-	struct pv_net_txstats *stats = &txq->ptq_stats;
-
-	stats->packets++;
-	stats->bytes += len;
-	stats->mcasts += (m->m_flags & (M_MCAST | M_BCAST)) != 0;
-	stats->csum += (o->po_flags & PV_NET_NEEDS_CSUM) != 0;
-	if (o->po_gso_type == PV_NET_GSO_UDP)
-		stats->uso++;
-	else
-		stats->tso += o->po_gso_type != PV_NET_GSO_NONE;
-}
-
-/* A tag that nothing below puts on the wire for us. */
-static struct mbuf *
-pv_net_tx_untag(struct mbuf *m)
-{
-	struct mbuf *tagged;
-
-	tagged = ether_vlanencap(m, m->m_pkthdr.ether_vtag);
-	if (tagged != NULL)
-		tagged->m_flags &= ~M_VLANTAG;
-	return (tagged);
+	pvq_kick(txq->ptq_pvq);
+	txq->ptq_unkicked = 0;
+	txq->ptq_kicked_bytes = txq->ptq_stats.bytes;
 }
 
 /*
- * Listeners see the frame, not the header of `hdrlen' bytes that may stand before it, with the
- * checksum that it will have.
+ * Leave the notification to the end of the pass that this thread makes, as it is or may be in one.
+ * Returns false if it is not, or if enough is held already.
  */
-static void
-pv_net_tx_tap(if_t ifp, struct mbuf *m, u_int hdrlen, const struct pv_net_offload *o)
+static bool
+pv_net_tx_hold(struct pv_net_txq *txq)
 {
-	u_int done = o->po_csum_start + o->po_csum_offset + sizeof(uint16_t);
-	struct mbuf *copy = NULL, *rest = NULL;
+	struct pv_net *pn = txq->ptq_pn;
 
-	m->m_data += hdrlen;
-	m->m_len -= hdrlen;
-	m->m_pkthdr.len -= hdrlen;
-	if ((o->po_flags & (PV_NET_NEEDS_CSUM | PV_NET_FINISH_CSUM)) != 0) {
-		copy = pv_net_copy_headers(m, done);
-		if (m->m_pkthdr.len > done)
-			rest = m_copym(m, done, M_COPYALL, M_NOWAIT);
-		if (copy != NULL && (rest != NULL || m->m_pkthdr.len == done)) {
-			copy->m_next = rest;
-			/* Nothing is left to do: a listener need not, and can not, finish it again. */
-			copy->m_pkthdr.csum_flags = 0;
-			pv_net_store_sum(copy, o->po_csum_start, o->po_csum_offset);
-			ETHER_BPF_MTAP(ifp, copy);
-		} else
-			m_freem(rest);
-		m_freem(copy);
-	} else
-		ETHER_BPF_MTAP(ifp, m);
-	m->m_data -= hdrlen;
-	m->m_len += hdrlen;
-	m->m_pkthdr.len += hdrlen;
+	if (txq->ptq_unkicked == 0 || curthread->td_base_pri > PV_NET_TASK_PRI ||
+	    txq->ptq_unkicked >= (u_int)pn->pn_params.pnp_tx_kick ||
+	    txq->ptq_stats.bytes - txq->ptq_kicked_bytes >= PV_NET_KICK_BYTES)
+		return (false);
+	txq->ptq_stats.held_kicks++;
+	if (pn->pn_rxqs[txq->ptq_id].prq_busy != curthread && !txq->ptq_deferred) {
+		txq->ptq_deferred = true;
+		taskqueue_enqueue(txq->ptq_tq, &txq->ptq_task);
+	}
+	return (true);
 }
 
 /*
@@ -335,116 +199,40 @@ pv_net_tx_putback(struct pv_net_txq *txq, bool listed, struct mbuf *m)
 		drbr_putback(txq->ptq_pn->pn_ifp, txq->ptq_ring, m);
 }
 
-/*
- * See to what of a packet's offload the other side does not do.  NULL: there is no packet any more, or
- * it is a list of them, waiting.
- */
-static struct mbuf *
-pv_net_tx_software(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload *o)
-{
-	bool split = (o->po_flags & PV_NET_SPLIT) != 0;
-	bool tso = (m->m_pkthdr.csum_flags & CSUM_TSO) != 0;
-
-	m = pv_net_tx_soften(m, o);
-	txq->ptq_stats.nomem += m == NULL;
-	if (!split) {
-		txq->ptq_stats.soft_csum += m != NULL;
-		return (m);
-	}
-	if (m != NULL && tso)
-		txq->ptq_stats.soft_tso++;
-	else
-		txq->ptq_stats.soft_uso += m != NULL;
-	/* Segments are not split again, and what else is split was alone: the list is empty. */
-	txq->ptq_list = m;
-	return (NULL);
-}
-
-/*
- * The packet m, tagged as the wire wants it, with what is to be done about it in *o; NULL if nothing
- * is left of it.
- */
-static struct mbuf *
-pv_net_tx_prepare(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload *o)
-{
-	struct pv_net *pn = txq->ptq_pn;
-	enum pv_net_bad bad;
-	u_int soft = PV_NET_SOFT;
-
-	if ((m->m_flags & M_VLANTAG) != 0 && (m = pv_net_tx_untag(m)) == NULL) {
-		txq->ptq_stats.nomem++;
-		return (NULL);
-	}
-	bad = pv_net_tx_offload(pn, m, o);
-	if (bad != PV_NET_FINE) {
-		txq->ptq_stats.bad_offload++;
-		txq->ptq_stats.bad[bad]++;
-		m_freem(m);
-		return (NULL);
-	}
-	/* What is copied is finished in the copy. */
-	if (pn->pn_params.pnp_staged)
-		soft &= ~PV_NET_FINISH_CSUM;
-	return ((o->po_flags & soft) == 0 ? m : pv_net_tx_software(txq, m, o));
-}
-
-/*
- * One packet off the list or the buf_ring: false if there is none or no room for it.
- */
+/* One packet off the list or the buf_ring: false if there is none or no room for it. */
 static bool
 pv_net_tx_next(struct pv_net_txq *txq)
 {
-	struct pv_net_txhdr *hdr = &txq->ptq_txhdrs[txq->ptq_n];
-	if_t ifp = txq->ptq_pn->pn_ifp;
-	struct pv_net_txbuf *buf;
 	struct mbuf *m;
 	bool listed;
-	u_int len;
-	int error;
 
 	m = pv_net_tx_peek(txq, &listed);
 	if (m == NULL)
 		return (false);
-	m = pv_net_tx_prepare(txq, m, &hdr->pth_offload);
-	if (m == NULL) {
-		pv_net_tx_advance(txq, listed);
-		return (true);
-	}
-	len = m->m_pkthdr.len;
-	error = pv_net_tx_encap(txq, &m);
-	if (error == ENOSPC) {
+	if (!pv_net_tx_add(txq, &m)) {
 		pv_net_tx_putback(txq, listed, m);
 		txq->ptq_full = true;
 		return (false);
 	}
 	pv_net_tx_advance(txq, listed);
-	if (error != 0) {
-		m_freem(m);
-		return (true);
-	}
-	pv_net_tx_count(txq, m, len, &hdr->pth_offload);
-	if (bpf_peers_present(if_getbpf(ifp)))
-		pv_net_tx_tap(ifp, m, m->m_pkthdr.len - len, &hdr->pth_offload);
-	if (txq->ptq_pages != NULL) {
-		buf = txq->ptq_chains[txq->ptq_n - 1].pc_cookie;
-		buf->ptb_mbuf = NULL;
-		m_freem(m);
-	}
 	return (true);
 }
 
 /*
- * The ring is full and packets wait: ask for an interrupt when three quarters of what is in
- * flight are done.  Returns true if so many are done already.
+ * The queue is full and packets wait: ask for an interrupt when three quarters of what is in flight
+ * are done.  Returns true if so many are done already.
  */
 static bool
 pv_net_tx_wait(struct pv_net_txq *txq)
 {
-	u_int after;
+	int inflight = pvq_inflight(txq->ptq_pvq);
 
-	after = MAX(pvq_inflight(txq->ptq_pvq) * 3 / 4, 1);
+	pv_net_tx_kick(txq);
+	/* Without a completion to wait for it is memory that is short: the callout tries again. */
+	if (inflight == 0)
+		return (false);
 	txq->ptq_stats.waits++;
-	return (pvq_intr_enable(txq->ptq_pvq, after));
+	return (pvq_intr_enable(txq->ptq_pvq, MAX(inflight * 3 / 4, 1)));
 }
 
 /* Is there a packet that is not in the queue yet? */
@@ -454,7 +242,17 @@ pv_net_tx_waiting(const struct pv_net_txq *txq)
 	return (txq->ptq_list != NULL || !buf_ring_empty(txq->ptq_ring));
 }
 
-static void pv_net_tx_timer(void *arg);
+static void
+pv_net_tx_timer(void *arg)
+{
+	struct pv_net_txq *txq = arg;
+
+	mtx_assert(&txq->ptq_mtx, MA_OWNED);
+	if (txq->ptq_stopped)
+		return;
+	txq->ptq_stats.timer_reclaims++;
+	taskqueue_enqueue(txq->ptq_tq, &txq->ptq_task);
+}
 
 static void
 pv_net_tx_arm(struct pv_net_txq *txq)
@@ -483,73 +281,53 @@ pv_net_tx_move(struct pv_net_txq *txq)
 	taskqueue_enqueue(to->ptq_tq, &to->ptq_task);
 }
 
-/* Move packets from the buf_ring to the queue as long as there is room. */
+/* Fill the pvq, from the list and the buf_ring, for as long as there is room. */
+static void
+pv_net_tx_fill(struct pv_net_txq *txq)
+{
+	do {
+		txq->ptq_full = false;
+		while (pv_net_tx_next(txq)) {
+			if (txq->ptq_n == PV_NET_BATCH) {
+				pv_net_tx_commit(txq);
+				pv_net_tx_kick(txq);
+			}
+		}
+		pv_net_tx_commit(txq);
+	} while (txq->ptq_full && pv_net_tx_wait(txq) && pv_net_tx_reclaim(txq) > 0);
+}
+
+/* Collect completions and send what waits; the last of it is left to be notified of. */
 static void
 pv_net_tx_run(struct pv_net_txq *txq)
 {
-	bool again;
+	u_int done;
 
 	mtx_assert(&txq->ptq_mtx, MA_OWNED);
 	if (txq->ptq_stopped)
 		return;
 	if (__predict_false((u_int)txq->ptq_id >= txq->ptq_pn->pn_pairs))
 		pv_net_tx_move(txq);
-	/* Full as before, and the interrupt that says otherwise is still to come. */
-	if (pv_net_tx_reclaim(txq) == 0 && txq->ptq_full && pvq_inflight(txq->ptq_pvq) > 0 &&
-	    !pvq_broken(txq->ptq_pvq))
-		return;
-	do {
-		again = false;
-		txq->ptq_full = false;
-		while (pv_net_tx_next(txq)) {
-			if (txq->ptq_n == PV_NET_BATCH)
-				pv_net_tx_commit(txq);
-		}
-		pv_net_tx_commit(txq);
-		if (txq->ptq_full) {
-			if (txq->ptq_unkicked != 0)
-				pv_net_tx_kick(txq, sbinuptime());
-			/*
-			 * With nothing in flight there is no completion to wait for: memory
-			 * is what is short.
-			 */
-			if (pvq_inflight(txq->ptq_pvq) > 0 && pv_net_tx_wait(txq))
-				again = pv_net_tx_reclaim(txq) > 0;
-		}
-	} while (again);
-	pv_net_tx_notify(txq);
+	done = pv_net_tx_reclaim(txq);
+	/* Else it is full as before, and the interrupt that says otherwise is still to come. */
+	if (done > 0 || !txq->ptq_full || pvq_inflight(txq->ptq_pvq) == 0 ||
+	    pvq_broken(txq->ptq_pvq))
+		pv_net_tx_fill(txq);
 	pv_net_tx_arm(txq);
 	if (pvq_broken(txq->ptq_pvq))
 		pv_net_request_reset(txq->ptq_pn);
 }
 
-/* Nothing is left in a queue that is not in use any more. */
-bool
-pv_net_tx_retired(struct pv_net_txq *txq)
-{
-	bool retired;
-
-	mtx_lock(&txq->ptq_mtx);
-	pv_net_tx_run(txq);
-	if (!txq->ptq_stopped && txq->ptq_unkicked != 0)
-		pv_net_tx_kick(txq, sbinuptime());
-	retired = txq->ptq_stopped || pvq_inflight(txq->ptq_pvq) == 0;
-	mtx_unlock(&txq->ptq_mtx);
-	return (retired);
-}
-
 static void
-pv_net_tx_timer(void *arg)
+pv_net_tx_task(void *arg, int pending __unused)
 {
 	struct pv_net_txq *txq = arg;
 
-	mtx_assert(&txq->ptq_mtx, MA_OWNED);
-	if (txq->ptq_stopped)
-		return;
-	if (txq->ptq_unkicked != 0)
-		pv_net_tx_kick(txq, sbinuptime());
-	txq->ptq_stats.timer_reclaims++;
+	mtx_lock(&txq->ptq_mtx);
+	txq->ptq_deferred = false;
 	pv_net_tx_run(txq);
+	pv_net_tx_kick(txq);
+	mtx_unlock(&txq->ptq_mtx);
 }
 
 void
@@ -561,32 +339,35 @@ pv_net_tx_intr(void *arg)
 	if (!txq->ptq_stopped) {
 		pvq_intr_disable(txq->ptq_pvq);
 		pv_net_tx_run(txq);
+		pv_net_tx_kick(txq);
 	}
 	mtx_unlock(&txq->ptq_mtx);
 }
 
-static void
-pv_net_tx_task(void *arg, int pending __unused)
+/* The thread that receives on the same pair of queues has ended its pass. */
+void
+pv_net_tx_pass_end(struct pv_net_txq *txq)
 {
-	struct pv_net_txq *txq = arg;
-
+	/* What this thread queued it sees without the lock. */
+	if (txq->ptq_unkicked == 0)
+		return;
 	mtx_lock(&txq->ptq_mtx);
-	if (pv_net_tx_waiting(txq))
-		pv_net_tx_run(txq);
+	pv_net_tx_kick(txq);
 	mtx_unlock(&txq->ptq_mtx);
 }
 
-/* The CPU has nothing better to do: the burst is over. */
-static void
-pv_net_tx_flush_task(void *arg, int pending __unused)
+/* Nothing is left in a queue that is not in use any more; its packets move to another by and by. */
+bool
+pv_net_tx_retired(struct pv_net_txq *txq)
 {
-	struct pv_net_txq *txq = arg;
+	bool retired;
 
 	mtx_lock(&txq->ptq_mtx);
-	txq->ptq_flushing = false;
-	if (!txq->ptq_stopped && txq->ptq_unkicked != 0)
-		pv_net_tx_kick(txq, sbinuptime());
+	pv_net_tx_run(txq);
+	pv_net_tx_kick(txq);
+	retired = txq->ptq_stopped || pvq_inflight(txq->ptq_pvq) == 0;
 	mtx_unlock(&txq->ptq_mtx);
+	return (retired);
 }
 
 int
@@ -606,7 +387,8 @@ pv_net_command(struct pv_net *pn, int pair, void *msgs, u_int n, uint32_t noid)
 		chain.pc_cookie = buf;
 		pvq_put(txq->ptq_pvq, &chain, 1);
 		pvq_commit(txq->ptq_pvq);
-		pv_net_tx_kick(txq, sbinuptime());
+		txq->ptq_unkicked++;
+		pv_net_tx_kick(txq);
 		error = 0;
 	}
 	mtx_unlock(&txq->ptq_mtx);
@@ -669,6 +451,8 @@ pv_net_transmit(if_t ifp, struct mbuf *m)
 	if (mtx_trylock(&txq->ptq_mtx)) {
 		error = pv_net_tx_enqueue_locked(txq, m);
 		pv_net_tx_run(txq);
+		if (!pv_net_tx_hold(txq))
+			pv_net_tx_kick(txq);
 		mtx_unlock(&txq->ptq_mtx);
 	} else {
 		error = pv_net_tx_enqueue(txq, m);
@@ -721,8 +505,6 @@ pv_net_tx_stuck(struct pv_net_txq *txq)
 	bool stuck = false;
 
 	mtx_lock(&txq->ptq_mtx);
-	if (!txq->ptq_stopped)
-		pv_net_tx_run(txq);
 	done = txq->ptq_pvq->q_stats.qs_done;
 	if (txq->ptq_stopped || pvq_inflight(txq->ptq_pvq) == 0 || done != txq->ptq_wd_done)
 		txq->ptq_wd_ticks = 0;
@@ -740,7 +522,7 @@ pv_net_tx_start(struct pv_net_txq *txq)
 	txq->ptq_stopped = false;
 	txq->ptq_full = false;
 	txq->ptq_unkicked = 0;
-	txq->ptq_kicked = 0;
+	txq->ptq_deferred = false;
 	txq->ptq_wd_ticks = 0;
 	pvq_intr_disable(txq->ptq_pvq);
 	mtx_unlock(&txq->ptq_mtx);
@@ -751,11 +533,13 @@ void
 pv_net_tx_stop(struct pv_net_txq *txq)
 {
 	mtx_lock(&txq->ptq_mtx);
+	/* What stays in flight while the interface is down (pnp_staged) has to be notified of. */
+	if (!txq->ptq_stopped)
+		pv_net_tx_kick(txq);
 	txq->ptq_stopped = true;
 	mtx_unlock(&txq->ptq_mtx);
 	callout_drain(&txq->ptq_timer);
-	taskqueue_drain(txq->ptq_tq, &txq->ptq_task);
-	taskqueue_drain(txq->ptq_idle_tq, &txq->ptq_flush);
+	pv_net_task_stop(txq->ptq_tq, &txq->ptq_task);
 }
 
 /* Free the packets of a stopped device, those that wait included. */
@@ -782,6 +566,5 @@ void
 pv_net_tx_init(struct pv_net_txq *txq)
 {
 	NET_TASK_INIT(&txq->ptq_task, 0, pv_net_tx_task, txq);
-	TASK_INIT(&txq->ptq_flush, 0, pv_net_tx_flush_task, txq);
 	callout_init_mtx(&txq->ptq_timer, &txq->ptq_mtx, 0);
 }

@@ -13,9 +13,11 @@
 
 #include <sys/eventhandler.h>
 #include <sys/sysctl.h>
+#include <sys/taskqueue.h>
 #include <netinet/tcp_lro.h>
 
 #define	PV_NET_BATCH		32	/* chains handled between two looks at anything else */
+#define	PV_NET_TASK_PRI		PRI_MAX_ITHD	/* of a pair's thread: see pv_net_tx.c */
 #define	PV_NET_RX_SEGS		6	/* of a receive buffer: 16 KB, scattered */
 #define	PV_NET_LINK_CHANGES	4	/* in a second; what comes after is looked at by the tick */
 #define	PV_NET_STAGED_SEGS	128	/* pieces of a packet that is copied */
@@ -66,7 +68,7 @@ struct pv_net_rxstats {
 	uint64_t	csum_valid, csum_partial;
 	uint64_t	lro, trains, split, hashed;
 	uint64_t	copied, merged;
-	uint64_t	nombuf, recycled;
+	uint64_t	nombuf, recycled, unfit;
 	uint64_t	bufs, bufs_page, bufs_16k;
 	uint64_t	short_buf, bad_header, bad_offload, runts, too_long;
 	uint64_t	deferred;
@@ -98,7 +100,7 @@ struct pv_net_rxq {
 	struct pv_net		*prq_pn;
 	int			 prq_id;
 	bool			 prq_stopped;
-	bool			 prq_busy;	/* a thread is taking packets */
+	struct thread		*prq_busy;	/* the thread that is taking packets */
 	bool			 prq_starved;	/* the last buffer could not be allocated */
 	bool			 prq_discard;	/* the rest of the frame is dropped */
 	struct mbuf		*prq_head;	/* frame that goes on in the next buffer */
@@ -117,7 +119,7 @@ struct pv_net_rxq {
 	struct task		 prq_task;
 	struct lro_ctrl		 prq_lro;
 	bool			 prq_lro_ready;
-	bool			 prq_merging;	/* it may hold packets */
+	uint64_t		 prq_held;	/* groups of flows of which it may hold packets */
 	u_int			 prq_large;	/* after so many small frames buffers are small again */
 	/* The batch that is being worked on, too large for the stack. */
 	struct pvq_chain	 prq_chains[PV_NET_BATCH];
@@ -145,13 +147,11 @@ struct pv_net_txq {
 	int			 ptq_id;
 	bool			 ptq_stopped;
 	bool			 ptq_full;	/* packets wait for the interrupt */
-	bool			 ptq_flushing;	/* the flush task is under way */
+	bool			 ptq_deferred;	/* the task is queued, to notify */
 	u_int			 ptq_unkicked;	/* committed since the last kick */
-	uint64_t		 ptq_held_bytes; /* ptq_stats.bytes at the last kick */
-	sbintime_t		 ptq_kicked;	/* when that was */
+	uint64_t		 ptq_kicked_bytes; /* ptq_stats.bytes at the last kick */
 	struct buf_ring		*ptq_ring;
-	struct taskqueue	*ptq_tq;	/* packets */
-	struct taskqueue	*ptq_idle_tq;	/* kicks that can wait */
+	struct taskqueue	*ptq_tq;
 	struct mbuf		*ptq_list;	/* before the ring's: a packet, or its segments */
 	bus_dma_tag_t		 ptq_tag;
 	bus_dma_tag_t		 ptq_hdr_tag;
@@ -169,8 +169,7 @@ struct pv_net_txq {
 	u_int			 ptq_nfree_pages;
 	uint8_t			*ptq_msgs;	/* of a batch */
 	struct callout		 ptq_timer;
-	struct task		 ptq_task;	/* drain the ring */
-	struct task		 ptq_flush;	/* kick when the CPU is idle */
+	struct task		 ptq_task;	/* what is left for later: see pv_net_tx.c */
 	uint64_t		 ptq_wd_done;	/* watchdog: completions when it last looked */
 	int			 ptq_wd_ticks;	/* seconds without one */
 	struct pv_net_txstats	 ptq_stats;
@@ -200,6 +199,8 @@ struct pv_net {
 	bool			 pn_frozen;
 	bool			 pn_dead;	/* the device did not let go of its memory */
 	bool			 pn_detaching;
+	bool			 pn_closed;	/* no ioctl enters any more */
+	u_int			 pn_ioctls;	/* in flight */
 	int			 pn_if_flags;	/* flags that the filter was set for */
 	uint8_t			 pn_lladdr[ETHER_ADDR_LEN];	/* that the device has */
 	u_int			 pn_rx_cluster;	/* bytes of a receive buffer */
@@ -210,7 +211,7 @@ struct pv_net {
 	struct pv_net_rxq	*pn_rxqs;
 	struct pv_net_txq	*pn_txqs;
 	struct taskqueue	**pn_tqs;	/* packets, of each pair */
-	struct taskqueue	**pn_idle_tqs;	/* kicks that can wait */
+	struct taskqueue	*pn_config_tq;	/* what may sleep for long */
 	eventhandler_tag	 pn_vlan_tags[2];
 	uint32_t		 pn_vlans[PV_NET_VLANS / 32];	/* that vlan(4) uses */
 	uint32_t		 pn_vlans_told[PV_NET_VLANS / 32]; /* that the device lets in */
@@ -239,6 +240,7 @@ bool	pv_net_agreed(const struct pv_net *pn, const struct pv_net_headers *h, u_in
 u_int	pv_net_sum_offset(uint8_t proto);
 enum pv_net_bad pv_net_parse(const struct mbuf *m, int tags, struct pv_net_headers *h);
 enum pv_net_bad pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len);
+uint16_t pv_net_cksum(struct mbuf *m, u_int start);
 uint16_t pv_net_pseudo_sum(struct mbuf *m, u_int start);
 void	pv_net_store_sum(struct mbuf *m, u_int start, u_int offset);
 enum pv_net_bad pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m,
@@ -248,6 +250,7 @@ u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
 
 /* pv_net_offload_rx.c */
 extern int pv_net_lro_forward;
+bool	pv_net_forwards(const struct pv_net *pn, bool ip6);
 u_int	pv_net_rx_wanted(const struct pv_net *pn);
 enum pv_net_bad pv_net_rx_offload(const struct pv_net *pn, struct mbuf **mp,
 	    const struct pv_net_offload *in);
@@ -267,9 +270,14 @@ void	pv_net_unstage_tx(struct pv_net_txq *txq, struct pv_net_txbuf *buf);
 struct mbuf *pv_net_unstage_rx(const struct pv_net_page *page,
 	    const struct pv_net_rxhdr *hdr);
 
+/* pv_net_lro.c */
+void	pv_net_lro_init(struct pv_net_rxq *rxq);
+void	pv_net_lro_free(struct pv_net_rxq *rxq);
+void	pv_net_lro_flush(struct pv_net_rxq *rxq);
+void	pv_net_lro_input(struct pv_net_rxq *rxq, struct mbuf *list);
+
 /* pv_net_rx.c */
 void	pv_net_rx_intr(void *rxq);
-void	pv_net_rx_lro_init(struct pv_net_rxq *rxq);
 int	pv_net_rx_alloc(struct pv_net_rxq *rxq);
 void	pv_net_rx_free(struct pv_net_rxq *rxq);
 void	pv_net_rx_start(struct pv_net_rxq *rxq);
@@ -283,10 +291,14 @@ int	pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf
 	    bool apart);
 void	pv_net_tx_unload(struct pv_net_txq *txq, struct pv_net_txbuf *buf);
 
+/* pv_net_encap.c */
+bool	pv_net_tx_add(struct pv_net_txq *txq, struct mbuf **mp);
+
 /* pv_net_tx.c */
 void	pv_net_tx_init(struct pv_net_txq *txq);
 bool	pv_net_tx_retired(struct pv_net_txq *txq);
 void	pv_net_tx_intr(void *txq);
+void	pv_net_tx_pass_end(struct pv_net_txq *txq);
 void	pv_net_tx_start(struct pv_net_txq *txq);
 void	pv_net_tx_stop(struct pv_net_txq *txq);
 void	pv_net_tx_drain(struct pv_net_txq *txq);
@@ -314,6 +326,7 @@ void	pv_net_start_pairs(struct pv_net *pn);
 void	pv_net_vlan_attach(struct pv_net *pn);
 void	pv_net_vlan_detach(struct pv_net *pn);
 void	pv_net_vlan_sync(struct pv_net *pn);
+bool	pv_net_vlan_promisc(const struct pv_net *pn);
 
 /* pv_net_sysctl.c */
 void	pv_net_sysctl_attach(struct pv_net *pn);
@@ -325,5 +338,16 @@ void	pv_net_stop_locked(struct pv_net *pn);
 void	pv_net_set_rx_layout(struct pv_net *pn);
 
 MALLOC_DECLARE(M_PVNET);
+
+/*
+ * The task is neither queued nor running when this returns, if nobody queues it any more.  It waits
+ * for a running one only: the task's thread may be kept from the CPU for as long as others want it.
+ */
+static inline void
+pv_net_task_stop(struct taskqueue *tq, struct task *task)
+{
+	while (taskqueue_cancel(tq, task, NULL) != 0)
+		taskqueue_drain(tq, task);
+}
 
 #endif /* !_DEV_PV_PV_NET_VAR_H_ */

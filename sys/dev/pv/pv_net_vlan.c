@@ -9,8 +9,9 @@
  *
  * A device with such a filter lets in frames without a tag, and those whose tag it was told.  We tell
  * it those that vlan(4) says it uses (its events vlan_config and vlan_unconfig), and tag 0, which is
- * that of a priority only.  With IFCAP_VLAN_HWFILTER switched off it is told all there are.  If it
- * does not take one, it is made to receive everything instead.
+ * that of a priority only.  With IFCAP_VLAN_HWFILTER switched off it is promiscuous (VirtIO 1.3,
+ * 5.1.6.5.1: it receives all packets then), and if it has no such mode it is told all tags there are.
+ * If it does not take one, it is made promiscuous as well.
  *
  * Locking.  pn_sx.
  */
@@ -40,10 +41,24 @@
 #include <dev/pv/pv_net_var.h>
 
 static bool
+pv_net_vlan_filters(const struct pv_net *pn)
+{
+	return ((if_getcapenable(pn->pn_ifp) & IFCAP_VLAN_HWFILTER) != 0);
+}
+
+static bool
 pv_net_vlan_wanted(const struct pv_net *pn, u_int tag)
 {
-	return (tag == 0 || (if_getcapenable(pn->pn_ifp) & IFCAP_VLAN_HWFILTER) == 0 ||
-	    isset(pn->pn_vlans, tag));
+	return (tag == 0 || isset(pn->pn_vlans, tag) ||
+	    (!pv_net_vlan_filters(pn) && !pn->pn_params.pnp_promisc));
+}
+
+/* Does it take promiscuous mode to receive the tags that are wanted? */
+bool
+pv_net_vlan_promisc(const struct pv_net *pn)
+{
+	return (pn->pn_params.pnp_vlan_filter &&
+	    (pn->pn_vlan_failed || !pv_net_vlan_filters(pn)));
 }
 
 /* Tell the device what it does not know yet. */

@@ -68,7 +68,7 @@ SYSCTL_INT(_hw_vtnet, OID_AUTO, rx_process_limit, CTLFLAG_RDTUN, &vtnet_rx_proce
 
 static int vtnet_tx_kick = 32;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, tx_kick, CTLFLAG_RDTUN, &vtnet_tx_kick, 0,
-    "Packets of a burst for one notification of the device");
+    "Packets of an interrupt thread's pass for one notification of the device");
 
 static int vtnet_udp_trains;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, udp_trains, CTLFLAG_RDTUN, &vtnet_udp_trains, 0,
@@ -142,6 +142,7 @@ vtnet_read_params(struct vtnet_softc *sc, struct pv_net_params *params)
 	params->pnp_npairs = sc->vtn_npairs;
 	params->pnp_soft_lro = vtnet_soft_lro(sc);
 	params->pnp_vlan_filter = vtnet_has(sc, VIRTIO_NET_F_CTRL_VLAN);
+	params->pnp_promisc = vtnet_has(sc, VIRTIO_NET_F_CTRL_RX);
 	params->pnp_hdrlen = sc->vtn_hdrlen;
 	params->pnp_hdr_apart = !sc->vtn_modern && !vtnet_has(sc, VIRTIO_F_ANY_LAYOUT);
 	params->pnp_merge = vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF);
@@ -391,6 +392,8 @@ vtnet_spec_queue(struct vtnet_softc *sc, struct virtio_queue_spec *spec, int pai
 	spec->vqs_max_segs = queue.pq_max_segs;
 	spec->vqs_max_size = VTNET_MAX_RING;
 	spec->vqs_cpu = queue.pq_cpu;
+	/* A received frame is as long as the device says. */
+	spec->vqs_flags = tx ? 0 : PVQ_F_STRICT_LENGTHS;
 	spec->vqs_intr = queue.pq_intr;
 	spec->vqs_arg = queue.pq_arg;
 	spec->vqs_pvq = queue.pq_pvq;
@@ -596,6 +599,7 @@ static driver_t vtnet_driver = {
 VIRTIO_DRIVER_MODULE(vtnet, vtnet_driver, NULL, NULL);
 MODULE_VERSION(vtnet, 1);
 MODULE_DEPEND(vtnet, pv, 1, 1, 1);
+MODULE_DEPEND(vtnet, pv_net, 1, 1, 1);
 MODULE_DEPEND(vtnet, virtio, 1, 1, 1);
 /* Not a link dependency: the bus to find the device on, so that one kldload(8) is enough. */
 MODULE_DEPEND(vtnet, virtio_pci, 1, 1, 1);

@@ -205,6 +205,8 @@ vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_
 		return (error);
 	}
 	ctrl->vtc_hopeless = false;
+	/* The byte of the answer is what counts, whatever length comes with it. */
+	ctrl->vtc_lengths = ctrl->vtc_pvq->q_stats.qs_lengths;
 	bus_dmamap_sync(ctrl->vtc_tag, ctrl->vtc_map,
 	    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	if (ctrl->vtc_mem[VTNET_CTRL_ACK] == VIRTIO_NET_OK)
@@ -364,6 +366,8 @@ vtnet_ctrl_sysctl(struct vtnet_softc *sc)
 		{ "ctrl_errors", &ctrl->vtc_errors, "Control commands that the device refused" },
 		{ "ctrl_timeouts", &ctrl->vtc_timeouts,
 		    "Control commands that the device never answered" },
+		{ "ctrl_lengths", &ctrl->vtc_lengths,
+		    "Answers to control commands whose used length can't be right" },
 		{ "filter_overflows", &ctrl->vtc_overflows,
 		    "Times there were more groups than the device's filter takes" },
 	};

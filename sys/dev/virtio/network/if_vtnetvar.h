@@ -32,6 +32,7 @@ struct vtnet_ctrl {
 	uint64_t	 vtc_commands;
 	uint64_t	 vtc_errors;	/* refused by the device */
 	uint64_t	 vtc_timeouts;
+	uint64_t	 vtc_lengths;	/* answers whose used length can't be right */
 	uint64_t	 vtc_overflows;	/* groups that did not fit into the filter */
 };
 

@@ -1,0 +1,280 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: from a packet to a chain.
+ *
+ *	packet -> tag, offload -> segments -> next chain of the queue's batch
+ *	            |
+ *	            +-> segmented here: its segments become the queue's list
+ *
+ * pv_net_tx_add() is the way in; pv_net_tx.c has the queue, and puts the batch into the pvq.
+ *
+ * Locking.  All of it under the queue's lock.  Nothing of the stack but m_freem() and bpf(4) is
+ * called with it held.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+#include <net/bpf.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_var.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/pv/pv_net_var.h>
+
+/*
+ * Where the protocol's header goes: before the frame in its own mbuf if there is room that
+ * nobody else sees, and the device takes header and data from one segment; else to the memory
+ * set aside for it.
+ */
+static bool
+pv_net_tx_hdr_apart(const struct pv_net_params *params, struct mbuf *m)
+{
+	return (params->pnp_hdrlen != 0 &&
+	    (params->pnp_hdr_apart || M_LEADINGSPACE(m) < params->pnp_hdrlen));
+}
+
+/*
+ * Make a packet, whose offload is in the batch's next header, the next chain of it.  Returns 0;
+ * ENOSPC if the queue has no room, with the packet untouched; another error if it can't be sent at
+ * all, and is the caller's to free.
+ */
+static int
+pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
+{
+	const struct pv_net_params *params = &txq->ptq_pn->pn_params;
+	struct pv_net_txhdr *hdr = &txq->ptq_txhdrs[txq->ptq_n];
+	struct pvq_chain *pc = &txq->ptq_chains[txq->ptq_n];
+	struct pv_net_txbuf *buf;
+	bool apart;
+	int error, slots;
+
+	if (txq->ptq_nfree == 0)
+		return (ENOSPC);
+	buf = txq->ptq_free[txq->ptq_nfree - 1];
+	if ((*mp)->m_pkthdr.len > PV_NET_MAX_FRAME ||
+	    (params->pnp_max_frame != 0 && (*mp)->m_pkthdr.len > params->pnp_max_frame)) {
+		txq->ptq_stats.too_long++;
+		return (EMSGSIZE);
+	}
+	apart = pv_net_tx_hdr_apart(params, *mp);
+	if (!apart) {
+		(*mp)->m_data -= params->pnp_hdrlen;
+		(*mp)->m_len += params->pnp_hdrlen;
+		(*mp)->m_pkthdr.len += params->pnp_hdrlen;
+	}
+	error = params->pnp_staged ? pv_net_stage_tx(txq, buf, *mp, &hdr->pth_offload) :
+	    pv_net_tx_load(txq, buf, mp, apart);
+	if (error != 0) {
+		txq->ptq_stats.nomem += error != ENOSPC;
+		return (error);
+	}
+	hdr->pth_hdr = apart ? buf->ptb_hdr : mtod(*mp, void *);
+	if (apart) {
+		buf->ptb_segs[0].ds_addr = buf->ptb_hdr_addr;
+		buf->ptb_segs[0].ds_len = params->pnp_hdrlen;
+	}
+	memset(pc, 0, sizeof(*pc));
+	pc->pc_segs = buf->ptb_segs;
+	pc->pc_nread = buf->ptb_nsegs;
+	pc->pc_cookie = buf;
+	if (params->pnp_msg_size != 0) {
+		pc->pc_nmsgs = buf->ptb_nsegs +
+		    (hdr->pth_offload.po_gso_type != PV_NET_GSO_NONE);
+		pc->pc_msgs = txq->ptq_msgs +
+		    txq->ptq_n * (params->pnp_tx_segs + 1) * params->pnp_msg_size;
+	}
+	hdr->pth_chain = pc;
+	slots = pvq_prepare(txq->ptq_pvq, pc);
+	error = slots == 0 ? EFBIG : pvq_reserve(txq->ptq_pvq, txq->ptq_slots + slots);
+	if (error == 0 && !params->pnp_staged && pvq_share(txq->ptq_pvq, pc) != 0)
+		error = ENOSPC;
+	if (error != 0) {
+		if (params->pnp_staged)
+			pv_net_unstage_tx(txq, buf);
+		else
+			bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
+		buf->ptb_nsegs = 0;
+		if (!apart)
+			m_adj(*mp, params->pnp_hdrlen);
+		txq->ptq_stats.nomem += error != ENOSPC;
+		return (error);
+	}
+	txq->ptq_slots += slots;
+	txq->ptq_n++;
+	txq->ptq_nfree--;
+	buf->ptb_mbuf = *mp;
+	return (0);
+}
+
+static void
+pv_net_tx_count(struct pv_net_txq *txq, const struct mbuf *m, u_int len,
+    const struct pv_net_offload *o)
+{
+	struct pv_net_txstats *stats = &txq->ptq_stats;
+
+	stats->packets++;
+	stats->bytes += len;
+	stats->mcasts += (m->m_flags & (M_MCAST | M_BCAST)) != 0;
+	stats->csum += (o->po_flags & PV_NET_NEEDS_CSUM) != 0;
+	if (o->po_gso_type == PV_NET_GSO_UDP)
+		stats->uso++;
+	else
+		stats->tso += o->po_gso_type != PV_NET_GSO_NONE;
+}
+
+/* A tag that nothing below puts on the wire for us. */
+static struct mbuf *
+pv_net_tx_untag(struct mbuf *m)
+{
+	struct mbuf *tagged;
+
+	tagged = ether_vlanencap(m, m->m_pkthdr.ether_vtag);
+	if (tagged != NULL)
+		tagged->m_flags &= ~M_VLANTAG;
+	return (tagged);
+}
+
+/*
+ * Listeners see the frame, not the header of `hdrlen' bytes that may stand before it, with the
+ * checksum that it will have.
+ */
+static void
+pv_net_tx_tap(if_t ifp, struct mbuf *m, u_int hdrlen, const struct pv_net_offload *o)
+{
+	u_int done = o->po_csum_start + o->po_csum_offset + sizeof(uint16_t);
+	struct mbuf *copy = NULL, *rest = NULL;
+
+	m->m_data += hdrlen;
+	m->m_len -= hdrlen;
+	m->m_pkthdr.len -= hdrlen;
+	if ((o->po_flags & (PV_NET_NEEDS_CSUM | PV_NET_FINISH_CSUM)) != 0) {
+		copy = pv_net_copy_headers(m, done);
+		if (m->m_pkthdr.len > done)
+			rest = m_copym(m, done, M_COPYALL, M_NOWAIT);
+		if (copy != NULL && (rest != NULL || m->m_pkthdr.len == done)) {
+			copy->m_next = rest;
+			/* Nothing is left to do: a listener need not, and can not, finish it again. */
+			copy->m_pkthdr.csum_flags = 0;
+			pv_net_store_sum(copy, o->po_csum_start, o->po_csum_offset);
+			ETHER_BPF_MTAP(ifp, copy);
+		} else
+			m_freem(rest);
+		m_freem(copy);
+	} else
+		ETHER_BPF_MTAP(ifp, m);
+	m->m_data -= hdrlen;
+	m->m_len += hdrlen;
+	m->m_pkthdr.len += hdrlen;
+}
+
+/*
+ * See to what of a packet's offload the other side does not do.  NULL: there is no packet any more, or
+ * it is a list of them, waiting.
+ */
+static struct mbuf *
+pv_net_tx_software(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload *o)
+{
+	bool split = (o->po_flags & PV_NET_SPLIT) != 0;
+	bool tso = (m->m_pkthdr.csum_flags & CSUM_TSO) != 0;
+
+	m = pv_net_tx_soften(m, o);
+	txq->ptq_stats.nomem += m == NULL;
+	if (!split) {
+		txq->ptq_stats.soft_csum += m != NULL;
+		return (m);
+	}
+	if (m != NULL && tso)
+		txq->ptq_stats.soft_tso++;
+	else
+		txq->ptq_stats.soft_uso += m != NULL;
+	/* Segments are not split again, and what else is split was alone: the list is empty. */
+	txq->ptq_list = m;
+	return (NULL);
+}
+
+/*
+ * The packet m, tagged as the wire wants it, with what is to be done about it in *o; NULL if nothing
+ * is left of it.
+ */
+static struct mbuf *
+pv_net_tx_prepare(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload *o)
+{
+	struct pv_net *pn = txq->ptq_pn;
+	enum pv_net_bad bad;
+	u_int soft = PV_NET_SOFT;
+
+	if ((m->m_flags & M_VLANTAG) != 0 && (m = pv_net_tx_untag(m)) == NULL) {
+		txq->ptq_stats.nomem++;
+		return (NULL);
+	}
+	bad = pv_net_tx_offload(pn, m, o);
+	if (bad != PV_NET_FINE) {
+		txq->ptq_stats.bad_offload++;
+		txq->ptq_stats.bad[bad]++;
+		m_freem(m);
+		return (NULL);
+	}
+	/* What is copied is finished in the copy. */
+	if (pn->pn_params.pnp_staged)
+		soft &= ~PV_NET_FINISH_CSUM;
+	return ((o->po_flags & soft) == 0 ? m : pv_net_tx_software(txq, m, o));
+}
+
+/*
+ * Make a packet the next chain of the batch.
+ *
+ * Returns true if the packet was consumed: it is in the batch, was dropped, or was split and its
+ * segments are the queue's list.  Returns false if the queue has no room; *mp is still the caller's,
+ * and may be another mbuf now.
+ */
+bool
+pv_net_tx_add(struct pv_net_txq *txq, struct mbuf **mp)
+{
+	struct pv_net_offload *offload = &txq->ptq_txhdrs[txq->ptq_n].pth_offload;
+	if_t ifp = txq->ptq_pn->pn_ifp;
+	struct pv_net_txbuf *buf;
+	struct mbuf *m;
+	u_int len;
+	int error;
+
+	m = pv_net_tx_prepare(txq, *mp, offload);
+	if (m == NULL)
+		return (true);
+	len = m->m_pkthdr.len;
+	error = pv_net_tx_encap(txq, &m);
+	if (error == ENOSPC) {
+		*mp = m;
+		return (false);
+	}
+	if (error != 0) {
+		m_freem(m);
+		return (true);
+	}
+	pv_net_tx_count(txq, m, len, offload);
+	if (bpf_peers_present(if_getbpf(ifp)))
+		pv_net_tx_tap(ifp, m, m->m_pkthdr.len - len, offload);
+	if (txq->ptq_pages != NULL) {
+		buf = txq->ptq_chains[txq->ptq_n - 1].pc_cookie;
+		buf->ptb_mbuf = NULL;
+		m_freem(m);
+	}
+	return (true);
+}

@@ -1,0 +1,203 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: received packets on their way to the stack, and the merging of TCP segments by tcp_lro(9).
+ *
+ * Segments for our own address that come one by one are merged, unless this kernel forwards packets.
+ * tcp_lro(9) holds them until the queue is empty or the budget used up.  A packet that does not go
+ * through it must not overtake what it holds of the same flow: a GSO packet of the device, or a
+ * segment without a verified checksum.  prq_held has a bit for each of 64 groups of flows, and such a
+ * packet has everything flushed before it if its bit is set.  (A packet that tcp_lro(9) itself refuses
+ * makes it flush by itself.)
+ *
+ * Locking.  The thread that set prq_busy, without the lock, in the network epoch.
+ */
+
+#include "opt_inet.h"
+#include "opt_inet6.h"
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/buf_ring.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_var.h>
+#include <net/vnet.h>
+#include <netinet/in.h>
+#include <netinet/in_systm.h>
+#include <netinet/ip.h>
+#include <netinet/ip6.h>
+#include <machine/bus.h>
+
+#include <dev/pv/pvq.h>
+#include <dev/pv/pv_net.h>
+#include <dev/pv/pv_net_var.h>
+
+#define	PV_NET_LRO_GROUPS	64	/* bits of prq_held */
+
+/*
+ * The group of flows that a packet belongs to, as a bit; all bits if its ports can't be seen here, or
+ * may not be there.
+ */
+static uint64_t
+pv_net_lro_group(const struct mbuf *m)
+{
+	const struct ether_header *eh = mtod(m, const struct ether_header *);
+	const uint8_t *data = mtod(m, const uint8_t *);
+	int at = ETHER_HDR_LEN;
+	uint16_t type = eh->ether_type;
+
+	if (type == htons(ETHERTYPE_VLAN) && m->m_len >= at + ETHER_VLAN_ENCAP_LEN) {
+		type = ((const struct ether_vlan_header *)eh)->evl_proto;
+		at += ETHER_VLAN_ENCAP_LEN;
+	}
+	if (type == htons(ETHERTYPE_IP) && m->m_len > at)
+		at += (data[at] & 0xf) << 2;
+	else if (type == htons(ETHERTYPE_IPV6))
+		at += sizeof(struct ip6_hdr);
+	else
+		return (UINT64_MAX);
+	if (m->m_len < at + 4)
+		return (UINT64_MAX);
+	/* The low bytes of the two ports, of which one at least differs from flow to flow. */
+	return (1ULL << ((data[at + 1] ^ data[at + 3]) % PV_NET_LRO_GROUPS));
+}
+
+/* May it be of TCP?  Of anything else nothing is held. */
+static bool
+pv_net_lro_may_be_tcp(const struct mbuf *m)
+{
+	u_int udp = CSUM_IP_UDP | CSUM_IP6_UDP;
+
+	return ((m->m_pkthdr.csum_flags & udp) == 0);
+}
+
+/*
+ * May this be merged with others of its connection?  It has to be for us, not for somebody behind a
+ * bridge or a route.
+ */
+static bool
+pv_net_lro_mergeable(const struct pv_net *pn, const struct mbuf *m)
+{
+	const struct ether_header *eh = mtod(m, const struct ether_header *);
+	u_int good = CSUM_DATA_VALID | CSUM_IP_TCP | CSUM_IP6_TCP;
+
+	return ((m->m_pkthdr.csum_flags & good) != 0 && m->m_pkthdr.lro_nsegs == 0 &&
+	    memcmp(eh->ether_dhost, if_getlladdr(pn->pn_ifp), ETHER_ADDR_LEN) == 0 &&
+	    !pv_net_forwards(pn, false) && !pv_net_forwards(pn, true));
+}
+
+#if defined(INET) || defined(INET6)
+/* When there is an interface.  Without memory for it, packets are not merged. */
+void
+pv_net_lro_init(struct pv_net_rxq *rxq)
+{
+	struct pv_net *pn = rxq->prq_pn;
+
+	rxq->prq_lro_ready = pn->pn_params.pnp_soft_lro &&
+	    tcp_lro_init_args(&rxq->prq_lro, pn->pn_ifp, TCP_LRO_ENTRIES, 0) == 0;
+}
+
+void
+pv_net_lro_free(struct pv_net_rxq *rxq)
+{
+	if (rxq->prq_lro_ready)
+		tcp_lro_free(&rxq->prq_lro);
+	rxq->prq_lro_ready = false;
+}
+
+/* Hand up what is held. */
+void
+pv_net_lro_flush(struct pv_net_rxq *rxq)
+{
+	if (rxq->prq_held == 0)
+		return;
+	rxq->prq_held = 0;
+	CURVNET_SET(if_getvnet(rxq->prq_pn->pn_ifp));
+	tcp_lro_flush_all(&rxq->prq_lro);
+	CURVNET_RESTORE();
+}
+
+/* Give a packet to tcp_lro(9): false if it does not want it. */
+static bool
+pv_net_lro_merge(struct pv_net_rxq *rxq, struct mbuf *m)
+{
+	u_int flags = m->m_pkthdr.csum_flags, data = m->m_pkthdr.csum_data;
+	uint64_t group;
+
+	if (!pv_net_lro_mergeable(rxq->prq_pn, m))
+		return (false);
+	group = pv_net_lro_group(m);
+	/* Partial is as good as verified for our own TCP, and the only mark known there. */
+	m->m_pkthdr.csum_flags = CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
+	m->m_pkthdr.csum_data = 0xffff;
+	if (tcp_lro_rx(&rxq->prq_lro, m, 0) == 0) {
+		rxq->prq_held |= group;
+		return (true);
+	}
+	m->m_pkthdr.csum_flags = flags;
+	m->m_pkthdr.csum_data = data;
+	return (false);
+}
+#else
+void
+pv_net_lro_init(struct pv_net_rxq *rxq __unused)
+{
+}
+
+void
+pv_net_lro_free(struct pv_net_rxq *rxq __unused)
+{
+}
+
+void
+pv_net_lro_flush(struct pv_net_rxq *rxq __unused)
+{
+}
+
+static bool
+pv_net_lro_merge(struct pv_net_rxq *rxq __unused, struct mbuf *m __unused)
+{
+	return (false);
+}
+#endif
+
+/* Hand packets up the stack, or to tcp_lro(9). */
+void
+pv_net_lro_input(struct pv_net_rxq *rxq, struct mbuf *list)
+{
+	struct pv_net *pn = rxq->prq_pn;
+	struct mbuf *m;
+
+	if (!rxq->prq_lro_ready || (if_getcapenable(pn->pn_ifp) & IFCAP_LRO) == 0) {
+		/* It may have been on a moment ago. */
+		pv_net_lro_flush(rxq);
+		if_input(pn->pn_ifp, list);
+		return;
+	}
+	while ((m = list) != NULL) {
+		list = m->m_nextpkt;
+		m->m_nextpkt = NULL;
+		if (pv_net_lro_merge(rxq, m))
+			continue;
+		if (rxq->prq_held != 0 && pv_net_lro_may_be_tcp(m) &&
+		    (rxq->prq_held & pv_net_lro_group(m)) != 0)
+			pv_net_lro_flush(rxq);
+		if_input(pn->pn_ifp, m);
+	}
+}

@@ -1,0 +1,194 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * GSO packets and segments for our own TCP: what they are marked with, and in which order they go up.
+ * tcp_lro(9) is a list here that is handed up when it is flushed.
+ */
+
+#include "pv_net_test.h"
+
+#define	MAX_UP	16
+
+static struct mbuf *held[MAX_UP];
+static u_int nheld, nup, nflushes;
+static u_int up[MAX_UP];	/* the numbers of packets, as they went up */
+
+/* The last byte of a packet is its number. */
+static void
+take(struct mbuf *m)
+{
+	u_char number;
+
+	m_copydata(m, m->m_pkthdr.len - 1, 1, &number);
+	CHECK(nup < MAX_UP, "too many packets");
+	up[nup++] = number;
+	m_freem(m);
+}
+
+void
+if_input(if_t ifp __unused, struct mbuf *list)
+{
+	struct mbuf *m;
+
+	while ((m = list) != NULL) {
+		list = m->m_nextpkt;
+		m->m_nextpkt = NULL;
+		take(m);
+	}
+}
+
+int
+tcp_lro_init_args(struct lro_ctrl *lc __unused, if_t ifp __unused, unsigned entries __unused,
+    unsigned mbufs __unused)
+{
+
+	return (0);
+}
+
+void
+tcp_lro_free(struct lro_ctrl *lc __unused)
+{
+}
+
+int
+tcp_lro_rx(struct lro_ctrl *lc __unused, struct mbuf *m, uint32_t csum __unused)
+{
+
+	CHECK(m->m_pkthdr.csum_flags == (CSUM_DATA_VALID | CSUM_PSEUDO_HDR) &&
+	    m->m_pkthdr.csum_data == 0xffff, "0x%x", m->m_pkthdr.csum_flags);
+	held[nheld++] = m;
+	return (0);
+}
+
+void
+tcp_lro_flush_all(struct lro_ctrl *lc __unused)
+{
+	u_int i;
+
+	nflushes++;
+	for (i = 0; i < nheld; i++)
+		take(held[i]);
+	nheld = 0;
+}
+
+/* What our own TCP gets says how many segments it is, what may leave again how long they are. */
+void
+rx_big_frame_says_how_many_segments(const void *arg __unused)
+{
+	static const struct {
+		const char	*name;
+		bool		 ours, forwards, segments;
+		u_int		 payload, value;
+	} table[] = {
+		{ "ours", true, false, true, 3000, 3 },
+		{ "one byte more", true, false, true, 3001, 4 },
+		{ "another host's", false, false, !KEEPS, 3000, KEEPS ? 1000 : 3 },
+		{ "a router's", true, true, !KEEPS, 3000, KEEPS ? 1000 : 3 },
+	};
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload in = { .po_flags = FIND, .po_gso_type = TCP4, .po_gso_size = 1000 };
+	struct frame f = F4;
+	struct mbuf *m;
+	size_t i, len;
+
+	for (i = 0; i < nitems(table); i++) {
+		begin(RX_ALL);
+		V_ipforwarding = pv_net_lro_forward = table[i].forwards;
+		f.f_payload = table[i].payload;
+		len = frame_make(&f, FRAME_PARTIAL, buf, NULL);
+		if (table[i].ours)
+			memcpy(buf, lladdr, ETHER_ADDR_LEN);
+		m = kpi_mbuf_chain(buf, len, NULL);
+		CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_nextpkt == NULL,
+		    "%s", table[i].name);
+		CHECK(m->m_pkthdr.lro_nsegs == table[i].value, "%s: %u", table[i].name,
+		    m->m_pkthdr.lro_nsegs);
+		CHECK(((m->m_pkthdr.csum_flags & CSUM_TSO) == 0) == table[i].segments, "%s: 0x%x",
+		    table[i].name, m->m_pkthdr.csum_flags);
+		m_freem(m);
+		end();
+	}
+}
+
+/* A packet for us: its number, its source port, and how it is marked. */
+struct arrival {
+	u_int	a_number;
+	u_int	a_port;
+	u_int	a_ip;
+	u_int	a_proto;
+	u_int	a_flags;	/* csum_flags */
+	u_int	a_nsegs;
+};
+
+static struct mbuf *
+arrive(const struct arrival *a)
+{
+	static u_char buf[FRAME_MAX];
+	struct frame f = { .f_ip = a->a_ip, .f_proto = a->a_proto, .f_payload = 100 };
+	struct frame_at at;
+	struct mbuf *m;
+	size_t len;
+
+	len = frame_make(&f, FRAME_DONE, buf, &at);
+	memcpy(buf, lladdr, ETHER_ADDR_LEN);
+	buf[at.at_l4] = 0;
+	buf[at.at_l4 + 1] = a->a_port;
+	buf[len - 1] = a->a_number;
+	m = kpi_mbuf_chain(buf, len, NULL);
+	m->m_pkthdr.csum_flags = a->a_flags;
+	m->m_pkthdr.csum_data = 0xffff;
+	m->m_pkthdr.lro_nsegs = a->a_nsegs;
+	return (m);
+}
+
+void
+rx_nothing_overtakes_its_flow(const void *arg __unused)
+{
+	static const u_int good = CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
+	const struct arrival packets[] = {
+		{ 0, 10, 4, IPPROTO_TCP, good, 0 },
+		{ 1, 11, 6, IPPROTO_TCP, good, 0 },
+		/* No packet of these flows is held. */
+		{ 2, 12, 4, IPPROTO_TCP, good, 3 },
+		{ 3, 10, 4, IPPROTO_UDP, CSUM_IP_UDP, 0 },
+		/* Of these there is. */
+		{ 4, 10, 4, IPPROTO_TCP, good, 3 },
+		{ 5, 10, 4, IPPROTO_TCP, good, 0 },
+		{ 6, 11, 6, IPPROTO_TCP, good, 0 },
+		{ 7, 11, 6, IPPROTO_TCP, 0, 0 },
+		{ 8, 10, 4, IPPROTO_TCP, good, 0 },
+	};
+	static const u_int order[] = { 2, 3, 0, 1, 4, 5, 6, 7, 8 };
+	struct mbuf *list = NULL, **tail = &list;
+	static struct pv_net_rxq rxq;
+	size_t i;
+
+	begin(RX_ALL);
+	pn.pn_params.pnp_soft_lro = true;
+	memset(&rxq, 0, sizeof(rxq));
+	rxq.prq_pn = &pn;
+	nup = nheld = nflushes = 0;
+	pv_net_lro_init(&rxq);
+	for (i = 0; i < nitems(packets); i++) {
+		*tail = arrive(&packets[i]);
+		tail = &(*tail)->m_nextpkt;
+	}
+	pv_net_lro_input(&rxq, list);
+	CHECK(nheld == 1 && rxq.prq_held != 0, "%u packets are held", nheld);
+	pv_net_lro_flush(&rxq);
+	CHECK(nup == nitems(order) && nflushes == 3, "%u packets, %u flushes", nup, nflushes);
+	for (i = 0; i < nitems(order); i++)
+		CHECK(up[i] == order[i], "packet %u in place of %u", up[i], order[i]);
+	/* Switched off, nothing is held, and what was held goes first. */
+	nup = 0;
+	pv_net_lro_input(&rxq, arrive(&packets[0]));
+	capenable &= ~IFCAP_LRO;
+	pv_net_lro_input(&rxq, arrive(&packets[1]));
+	CHECK(nup == 2 && up[0] == 0 && up[1] == 1, "%u packets", nup);
+	pv_net_lro_free(&rxq);
+	end();
+}
