@@ -12,11 +12,15 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/malloc.h>
+#include <sys/module.h>
 #include <sys/smp.h>
 
 #include <geom/geom_disk.h>
 
 #include <dev/pv/pv_blk_var.h>
+
+MODULE_VERSION(pv_blk, 1);
+MODULE_DEPEND(pv_blk, pv, 1, 1, 1);
 
 static MALLOC_DEFINE(M_PVBLK, "pv_blk", "paravirtual disks");
 
@@ -26,6 +30,21 @@ pv_blk_nqueues(u_int offered, int wanted)
 	u_int n = wanted > 0 ? wanted : mp_ncpus;
 
 	return (MIN(MIN(n, (u_int)mp_ncpus), MIN(MAX(offered, 1), PV_BLK_QUEUES_MAX)));
+}
+
+int
+pv_blk_queue_cpu(u_int i, u_int n)
+{
+	u_int cpu;
+
+	if (n == 1)
+		return (-1);
+	/* As pv_blk_select() chooses. */
+	CPU_FOREACH(cpu) {
+		if (cpu % n == i)
+			return (cpu);
+	}
+	return (-1);
 }
 
 void
@@ -441,7 +460,9 @@ pv_blk_quiet(struct pv_blk *blk)
 	PV_BLK_FOREACH(blk, bq)
 		callout_drain(&bq->bq_tick);
 	callout_drain(&blk->blk_watchdog);
-	taskqueue_drain_timeout(taskqueue_thread, &blk->blk_reset_task);
+	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
+	while (taskqueue_cancel_timeout(taskqueue_thread, &blk->blk_reset_task, NULL) != 0)
+		taskqueue_drain_timeout(taskqueue_thread, &blk->blk_reset_task);
 }
 
 int

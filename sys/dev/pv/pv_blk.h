@@ -42,11 +42,21 @@
  * done.  While one is around (PVB_GATED), bios of all queues line up in one row, blk_waiting.
  *
  * Batching.  A notification and an interrupt cost a trip to the host each, so deep queues share
- * them. In a queue that had PV_BLK_DEEP requests or more in flight lately, the device is not told
- * of each new one: half of that depth (up to blk_batch), the next interrupt, or a tick tells it,
- * whichever is first. In the same way it is asked to interrupt after that many completions.  The
- * tick comes after PV_BLK_TICK, or PV_BLK_TICK_SOON when the device has nothing to do meanwhile:
- * that is the most that a request can lose.  Shallower queues are notified of everything.
+ * them.  In a queue that had PV_BLK_DEEP requests or more in flight lately, the device is asked to
+ * interrupt after half of that many completions (up to blk_batch), and told of as many new requests at
+ * once.  Who has so many in flight loses nothing by that.  Who waits for one does, so that these are
+ * never put off:
+ *
+ *	a notification   of a thread that submits one bio and then waits (pv_blk_will_wait()),
+ *			 when the device has nothing to do and no more is to be expected, or at the
+ *			 end of an interrupt's work
+ *	an interrupt     while a request of such a thread is in flight, or for more completions than
+ *			 the device was told of, or than come in 1 / PV_BLK_BATCH_HZ seconds by the
+ *			 pace of the last ones
+ *	either           while a barrier is around
+ *
+ * When the pace changes, PV_BLK_TICK is the most that a request can lose, or PV_BLK_TICK_SOON where
+ * the device has nothing to do meanwhile.
  *
  * Suspend, migration, and a device that asks to be reset.  What a protocol does, in this order, from
  * one thread that may sleep:
@@ -59,6 +69,9 @@
  *	                     which there may be more or fewer than before
  *	(the device is live again)
  *	pv_blk_thaw()        first what was requeued, in order, then the bios that lined up
+ *
+ * pv_blk_suspend() and pv_blk_resume() are this for a device whose queues outlive the stop.  A reset
+ * that is asked for meanwhile is left to them; one that came too late for theirs follows the thaw.
  *
  * A request that is put again may have been done already: each is a read, or writes the same to the
  * same place, and nothing that overlaps it and came after a barrier was started.  pv_blk_reset() does
@@ -130,6 +143,8 @@ struct pv_blk_req {
 	bool		rq_bounced;
 	bool		rq_unready;	/* its memory is not ready for the device */
 	bool		rq_reported;	/* its time-out was */
+	bool		rq_awaited;	/* bq_awaited was set when it was put */
+	struct thread	*rq_td;		/* who put it; not to be looked into */
 	bool		rq_done;	/* polled: rq_error is valid */
 	int		rq_error;
 	int		rq_start;	/* ticks */
@@ -255,9 +270,17 @@ struct pv_blk_queue {
 	u_int		bq_backlog;	/* bios given back and not followed by another */
 	u_int		bq_peak;	/* most in this round */
 	u_int		bq_round;	/* completions in this round */
+	struct thread	*bq_submit_td;	/* who submitted last; not to be looked into */
+	u_int		bq_run;		/* its bios since the last interrupt */
+	u_int		bq_singles;	/* runs of one, without another in between */
+	bool		bq_awaited;	/* what is put now is waited for by a thread */
+	u_int		bq_nawaited;	/* such requests in flight */
+	bool		bq_tick_soon;
+	u_int		bq_near;	/* completions that come close together */
+	uint64_t	bq_pace_at;	/* when the last ones came: cpu_ticks() */
+	uint64_t	bq_gap;		/* between two */
 
 	struct callout	bq_tick;	/* bounds batching; retries a shortage of memory */
-	bool		bq_tick_soon;
 	struct pv_blk_stats bq_stats;
 	char		bq_pad[CACHE_LINE_SIZE];
 };
@@ -313,6 +336,7 @@ struct pv_blk {
 	struct callout	blk_watchdog;	/* time-outs */
 	struct timeout_task blk_reset_task;
 	sbintime_t	blk_reset_at;	/* when the device was reset last */
+	bool		blk_reset_again; /* asked for where none can start: one more has to follow */
 	int		blk_reset_error; /* what in-flight requests end with; 0: they are requeued */
 	struct sysctl_ctx_list blk_sysctl;
 	struct sysctl_ctx_list blk_queue_sysctl; /* of the pvqs */
@@ -327,6 +351,12 @@ struct pv_blk {
  * wanted   by a tunable; 0: one a CPU
  */
 u_int	pv_blk_nqueues(u_int offered, int wanted);
+
+/*
+ * The CPU that the interrupt of queue i of n should go to: one that uses the queue.  -1: any.  A
+ * CPU's id need not be less than how many there are.
+ */
+int	pv_blk_queue_cpu(u_int i, u_int n);
 
 /*
  * Prepare blk.  The queues' handler pv_blk_intr() may be called from then on.  May sleep.
@@ -434,6 +464,23 @@ void	pv_blk_set_queues(struct pv_blk *blk, struct pvq *const *qs, u_int n);
  * size  bytes of data in a request, at least a sector; more than bp_max_size was are not used
  */
 void	pv_blk_set_max_size(struct pv_blk *blk, size_t size);
+
+/*
+ * All of a suspend, where bo_stop and bo_restart are all that the device needs: freeze, settle for up
+ * to secs, stop, requeue.  May sleep.
+ *
+ * Returns 0; or what bo_stop did, with a message: the disk is lost then, and its I/O ends with ENXIO.
+ * A disk that was lost before may be suspended as well, and so be brought back.
+ */
+int	pv_blk_suspend(struct pv_blk *blk, u_int secs);
+
+/*
+ * And its resume: restart, thaw.  May sleep.
+ *
+ * Returns 0; or what bo_restart did, with a message: the disk is lost, and its I/O ends with ENXIO,
+ * until one that follows another pv_blk_suspend() succeeds.
+ */
+int	pv_blk_resume(struct pv_blk *blk);
 
 /*
  * Frozen: the device is not expected any more, and what waits and what comes ends with ENXIO; or, lost

@@ -134,6 +134,9 @@ pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	pvq_put(bq->bq_pvq, &pc, 1);
 	rq->rq_start = ticks;
+	rq->rq_td = curthread;
+	rq->rq_awaited = bq->bq_awaited;
+	bq->bq_nawaited += rq->rq_awaited;
 	TAILQ_INSERT_TAIL(&bq->bq_inflight, rq, rq_link);
 	bq->bq_ninflight++;
 	return (0);
@@ -173,23 +176,31 @@ pv_blk_start(struct pv_blk_queue *bq)
 	bq->bq_stats.bs_max_in_flight = MAX(bq->bq_stats.bs_max_in_flight, bq->bq_ninflight);
 }
 
-/* How many requests share a notification in a deep queue, and how many completions an interrupt? */
+/* How many requests share a notification, and how many completions an interrupt? */
 static u_int
 pv_blk_batch(const struct pv_blk_queue *bq)
 {
-	return (MIN(bq->bq_depth / 2, bq->bq_blk->blk_batch));
+	u_int n;
+
+	if (bq->bq_depth < PV_BLK_DEEP || (bq->bq_flags & PVB_GATED) != 0 || bq->bq_nawaited != 0)
+		return (1);
+	n = MIN(bq->bq_depth / 2, bq->bq_blk->blk_batch);
+	return (MAX(1, MIN(n, bq->bq_near)));
 }
 
 bool
 pv_blk_kick(struct pv_blk_queue *bq, bool now)
 {
+	bool idle;
+
 	PV_BLK_QUEUE_ASSERT(bq);
 	if (bq->bq_unkicked == 0 || (bq->bq_flags & PVB_STOPPED) != 0)
 		return (false);
-	if (!now && bq->bq_depth >= PV_BLK_DEEP && bq->bq_unkicked < pv_blk_batch(bq)) {
+	idle = bq->bq_unkicked == bq->bq_ninflight;
+	/* A device that has nothing to do waits only if there are more to come, and not for long. */
+	if (!now && bq->bq_unkicked < pv_blk_batch(bq) && (!idle || bq->bq_backlog > 0)) {
 		bq->bq_stats.bs_deferred_kicks++;
-		/* An idle device should not stay so for longer than it takes to submit a few more. */
-		pv_blk_arm_tick(bq, bq->bq_unkicked == bq->bq_ninflight);
+		pv_blk_arm_tick(bq, idle);
 		return (false);
 	}
 	bq->bq_unkicked = 0;
@@ -219,7 +230,7 @@ pv_blk_deliver(struct pv_blk_queue *bq)
 		if (plug)
 			bq->bq_deliver_td = NULL;
 		pv_blk_start(bq);
-		(void)pv_blk_kick(bq, false);
+		(void)pv_blk_kick(bq, true);
 	}
 }
 
@@ -237,7 +248,7 @@ pv_blk_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error)
 	if (error != 0)
 		pv_blk_bio_fail(bp, error);
 	else {
-		bp->bio_resid -= rq->rq_length;
+		pv_blk_bio_moved(bp, rq->rq_length);
 		if (pv_blk_go_on(bq, rq))
 			return;
 	}
@@ -253,6 +264,7 @@ pv_blk_take_back(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 
 	TAILQ_REMOVE(&bq->bq_inflight, rq, rq_link);
 	bq->bq_ninflight--;
+	bq->bq_nawaited -= rq->rq_awaited;
 	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	pvq_unshare(bq->bq_pvq, rq->rq_segs + 1, rq->rq_nsegs);
 	if (rq->rq_loaded)
@@ -309,19 +321,38 @@ pv_blk_note_depth(struct pv_blk_queue *bq, u_int completed)
 	bq->bq_round = 0;
 }
 
+/*
+ * How many completions come within the time that one may wait for others?  By the average distance of
+ * the last ones, in which one pause counts for no more than that time.
+ */
+static void
+pv_blk_note_pace(struct pv_blk_queue *bq, u_int completed)
+{
+	uint64_t limit = MAX(1, cpu_tickrate() / PV_BLK_BATCH_HZ), now = cpu_ticks();
+	uint64_t gap = MIN(limit, (now - bq->bq_pace_at) / completed);
+
+	bq->bq_pace_at = now;
+	bq->bq_gap = MAX(1, (3 * bq->bq_gap + gap) / 4);
+	bq->bq_near = limit / bq->bq_gap;
+}
+
 /* Takes what the queue has, without ending bios. */
 static void
 pv_blk_collect(struct pv_blk_queue *bq)
 {
 	struct pvq_done done[PV_BLK_GET_MAX];
+	u_int all = 0;
 	int i, n;
 
 	PV_BLK_QUEUE_ASSERT(bq);
 	while ((n = pvq_get(bq->bq_pvq, done, nitems(done))) > 0) {
+		all += n;
 		pv_blk_note_depth(bq, n);
 		for (i = 0; i < n; i++)
 			pv_blk_complete(bq, &done[i]);
 	}
+	if (all != 0 && bq->bq_depth >= PV_BLK_DEEP)
+		pv_blk_note_pace(bq, all);
 }
 
 /*
@@ -331,14 +362,24 @@ pv_blk_collect(struct pv_blk_queue *bq)
 static bool
 pv_blk_arm_intr(struct pv_blk_queue *bq)
 {
-	u_int after = 1, told = bq->bq_ninflight - bq->bq_unkicked;
+	u_int after;
 
-	if (bq->bq_depth >= PV_BLK_DEEP && told > 1) {
-		/* Not after more than the device was told of. */
-		after = MIN(pv_blk_batch(bq), told);
+	/* Not after more than the device was told of. */
+	after = MAX(1, MIN(pv_blk_batch(bq), bq->bq_ninflight - bq->bq_unkicked));
+	if (after > 1)
 		pv_blk_arm_tick(bq, false);
-	}
 	return (pvq_intr_enable(bq->bq_pvq, after));
+}
+
+/* An interrupt: the thread that submits begins a new run. */
+static void
+pv_blk_end_run(struct pv_blk_queue *bq)
+{
+	if (bq->bq_run > 1)
+		bq->bq_singles = 0;
+	else if (bq->bq_run == 1 && bq->bq_singles < PV_BLK_SINGLES)
+		bq->bq_singles++;
+	bq->bq_run = 0;
 }
 
 void
@@ -349,6 +390,7 @@ pv_blk_process(struct pv_blk_queue *bq)
 		if (bq->bq_pvq == NULL || (bq->bq_flags & PVB_STOPPED) != 0)
 			return;
 		pvq_intr_disable(bq->bq_pvq);
+		pv_blk_end_run(bq);
 		pv_blk_collect(bq);
 		if (pvq_broken(bq->bq_pvq)) {
 			bq->bq_todo |= PVBQ_RESET;
@@ -433,7 +475,8 @@ pv_blk_watchdog(void *arg)
 	PV_BLK_FOREACH(blk, bq) {
 		PV_BLK_QUEUE_LOCK(bq);
 		/* The ring may have found a lie where nobody was there to be told. */
-		if (bq->bq_pvq != NULL && pvq_broken(bq->bq_pvq))
+		if (bq->bq_pvq != NULL && (bq->bq_flags & PVB_STOPPED) == 0 &&
+		    pvq_broken(bq->bq_pvq))
 			bq->bq_todo |= PVBQ_RESET;
 		pv_blk_report_late(bq);
 		PV_BLK_QUEUE_UNLOCK(bq);
@@ -455,14 +498,10 @@ pv_blk_fail_queued(struct pv_blk_queue *bq, int error)
 		TAILQ_REMOVE(&bq->bq_ready, rq, rq_link);
 		pv_blk_end(bq, rq, error);
 	}
-	if (bq->bq_cur != NULL) {
-		pv_blk_bio_fail(bq->bq_cur, error);
-		pv_blk_cur_end(bq);
-	}
-	while ((bp = bioq_takefirst(&bq->bq_bioq)) != NULL) {
+	/* One that was moved here partly cut may have requests in flight, which end it. */
+	while ((bp = bq->bq_cur) != NULL || (bp = pv_blk_begin(bq)) != NULL) {
 		pv_blk_bio_fail(bp, error);
-		bp->bio_resid = bp->bio_bcount;
-		bioq_insert_tail(&bq->bq_finished, bp);
+		pv_blk_cur_end(bq);
 	}
 }
 
@@ -540,11 +579,46 @@ pv_blk_enqueue(struct pv_blk_queue *bq, struct bio *bp)
 	bioq_insert_tail(&bq->bq_bioq, bp);
 }
 
+/* Did this thread submit one of the last requests in flight? */
+static bool
+pv_blk_has_more(const struct pv_blk_queue *bq)
+{
+	const struct pv_blk_req *rq = TAILQ_LAST(&bq->bq_inflight, pv_blk_reqs);
+	u_int i;
+
+	for (i = 0; rq != NULL && i < PV_BLK_LOOK_BACK; i++) {
+		if (rq->rq_td == curthread)
+			return (true);
+		rq = TAILQ_PREV(rq, pv_blk_reqs, rq_link);
+	}
+	return (false);
+}
+
+/*
+ * Is this thread going to wait for what it submits now?  One that comes between others is, if
+ * nothing of it is in flight.  One that submits alone may be collecting a batch that a fast device
+ * has answered as a whole; it is, if it never submits more than one between two interrupts.
+ */
+static bool
+pv_blk_will_wait(struct pv_blk_queue *bq)
+{
+	if (bq->bq_depth < PV_BLK_DEEP)
+		return (false);
+	if (bq->bq_submit_td != curthread) {
+		bq->bq_submit_td = curthread;
+		bq->bq_run = 1;
+		bq->bq_singles = 0;
+		return (!pv_blk_has_more(bq));
+	}
+	return (++bq->bq_run == 1 && bq->bq_singles == PV_BLK_SINGLES);
+}
+
 void
 pv_blk_strategy(struct bio *bp)
 {
 	struct pv_blk *blk = bp->bio_disk->d_drv1;
 	struct pv_blk_queue *bq;
+	bool waits;
 
 	if (!pv_blk_can(blk, bp)) {
 		biofinish(bp, NULL, EOPNOTSUPP);
@@ -566,12 +640,15 @@ pv_blk_strategy(struct bio *bp)
 	pv_blk_enqueue(bq, bp);
 	/* Within a delivery, what the users submit is started as one batch when it ends. */
 	if (bq->bq_deliver_td != curthread) {
+		waits = pv_blk_will_wait(bq);
+		bq->bq_awaited = waits;
 		pv_blk_start(bq);
+		bq->bq_awaited = false;
 		/*
-		 * The interrupt was asked for when there was less in flight.  If it would come now,
-		 * do its work here.
+		 * The interrupt was asked for when there was less in flight, or nobody who waits.
+		 * If it would come now, do its work here.
 		 */
-		if (pv_blk_kick(bq, false) && bq->bq_depth >= PV_BLK_DEEP &&
+		if (pv_blk_kick(bq, waits) && bq->bq_depth >= PV_BLK_DEEP &&
 		    pv_blk_arm_intr(bq))
 			pv_blk_process(bq);
 		pv_blk_deliver(bq);

@@ -79,8 +79,12 @@ pv_blk_pump_once(struct pv_blk *blk)
 			moved = true;
 			continue;
 		}
-		if ((blk->blk_flags & PVB_GATED) == 0)
+		if ((blk->blk_flags & PVB_GATED) == 0) {
 			pv_blk_set_flags(blk, PVB_GATED, 0);
+			/* What the barrier waits for must not wait for a batch. */
+			if (!pv_blk_idle(blk))
+				return (true);
+		}
 		if (!moved && pv_blk_idle(blk)) {
 			blk->blk_barrier = bp;
 			pv_blk_pass(blk, &blk->blk_queues[0]);

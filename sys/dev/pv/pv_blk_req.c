@@ -9,8 +9,9 @@
  * (theory statement, locking: pv_blk.h).
  *
  * The driver's fields of a bio are used so: bio_driver1 counts its requests that have not ended, and 1
- * while it is still being cut; bio_driver2 is where cutting goes on when it has to change the queue.
- * bio_resid is what has not been moved yet.
+ * while it is still being cut, which the last of them takes over; bio_driver2 is where cutting goes on
+ * when it has to change the queue.  bio_resid is what has not been moved yet.  After a change of the
+ * number of queues a bio's requests may be in several, so that these two are changed atomically.
  */
 
 #include <sys/param.h>
@@ -24,28 +25,40 @@
 
 #include <dev/pv/pv_blk_var.h>
 
-static uintptr_t
-pv_blk_bio_refs(const struct bio *bp)
+static volatile u_long *
+pv_blk_bio_refs(struct bio *bp)
 {
-	return ((uintptr_t)bp->bio_driver1);
+	return ((volatile u_long *)&bp->bio_driver1);
 }
 
-static void
-pv_blk_bio_hold(struct bio *bp)
+/* Is the only reference ours?  Then nobody else can take one. */
+static bool
+pv_blk_bio_alone(struct bio *bp)
 {
-	bp->bio_driver1 = (void *)(pv_blk_bio_refs(bp) + 1);
+	return (atomic_load_acq_long(pv_blk_bio_refs(bp)) == 1);
 }
 
 void
 pv_blk_bio_release(struct pv_blk_queue *bq, struct bio *bp)
 {
-	bp->bio_driver1 = (void *)(pv_blk_bio_refs(bp) - 1);
-	if (pv_blk_bio_refs(bp) != 0)
+	/* What this request did to the bio comes before the last one's biodone(). */
+	atomic_thread_fence_rel();
+	if (!pv_blk_bio_alone(bp) && atomic_fetchadd_long(pv_blk_bio_refs(bp), -1) != 1)
 		return;
+	atomic_thread_fence_acq();
 	if ((bp->bio_flags & BIO_ERROR) != 0)
 		bp->bio_resid = bp->bio_bcount;
 	bioq_insert_tail(&bq->bq_finished, bp);
 	bq->bq_backlog++;
+}
+
+void
+pv_blk_bio_moved(struct bio *bp, size_t bytes)
+{
+	if (pv_blk_bio_alone(bp))
+		bp->bio_resid -= bytes;
+	else
+		atomic_subtract_long((volatile u_long *)&bp->bio_resid, bytes);
 }
 
 void
@@ -218,8 +231,7 @@ pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp
 	}
 }
 
-/* Begins the next bio of the queue, or goes on with one that was begun in another. */
-static struct bio *
+struct bio *
 pv_blk_begin(struct pv_blk_queue *bq)
 {
 	struct bio *bp;
@@ -227,8 +239,8 @@ pv_blk_begin(struct pv_blk_queue *bq)
 	bp = bioq_takefirst(&bq->bq_bioq);
 	if (bp == NULL)
 		return (NULL);
-	if (pv_blk_bio_refs(bp) == 0)
-		pv_blk_bio_hold(bp);
+	if (*pv_blk_bio_refs(bp) == 0)
+		*pv_blk_bio_refs(bp) = 1;
 	bq->bq_cur = bp;
 	bq->bq_cur_off = (uintptr_t)bp->bio_driver2;
 	return (bp);
@@ -357,20 +369,20 @@ pv_blk_next(struct pv_blk_queue *bq)
 		pv_blk_end(bq, rq, error);
 	}
 	while ((bp = bq->bq_cur) != NULL || (bp = pv_blk_begin(bq)) != NULL) {
-		if (bp->bio_cmd == BIO_FLUSH ? (bq->bq_flags & PVB_WRITETHROUGH) != 0 :
-		    bp->bio_bcount == 0) {
+		if ((bp->bio_flags & BIO_ERROR) != 0 ||
+		    (bp->bio_cmd == BIO_FLUSH ? (bq->bq_flags & PVB_WRITETHROUGH) != 0 :
+		    bp->bio_bcount == 0)) {
 			pv_blk_cur_end(bq);
 			continue;
 		}
 		rq = TAILQ_FIRST(&bq->bq_free);
 		if (rq == NULL)
 			return (NULL);
-		error = (bp->bio_flags & BIO_ERROR) != 0 ? bp->bio_error : pv_blk_cut(bq, rq);
+		error = pv_blk_cut(bq, rq);
 		if (pv_blk_short_of_memory(bq, error))
 			return (NULL);
 		if (error != 0) {
-			if ((bp->bio_flags & BIO_ERROR) == 0)
-				bq->bq_stats.bs_dma_errors++;
+			bq->bq_stats.bs_dma_errors++;
 			pv_blk_bio_fail(bp, error);
 			pv_blk_cur_end(bq);
 			continue;
@@ -378,12 +390,13 @@ pv_blk_next(struct pv_blk_queue *bq)
 		TAILQ_REMOVE(&bq->bq_free, rq, rq_link);
 		rq->rq_bio = bp;
 		rq->rq_reported = false;
-		pv_blk_bio_hold(bp);
 		if (bq->bq_cur_off != 0)
 			bq->bq_stats.bs_splits++;
 		bq->bq_cur_off += rq->rq_length;
-		if (bq->bq_cur_off >= (size_t)bp->bio_bcount)
-			pv_blk_cur_end(bq);
+		if (bq->bq_cur_off < (size_t)bp->bio_bcount)
+			atomic_add_long(pv_blk_bio_refs(bp), 1);
+		else
+			bq->bq_cur = NULL;
 		return (rq);
 	}
 	return (NULL);

@@ -44,6 +44,39 @@ pv_blk_drain_all(struct pv_blk *blk, int error, bool blame)
 }
 
 void
+pv_blk_reset_locked(struct pv_blk *blk, int error)
+{
+	sbintime_t pause;
+
+	PV_BLK_ASSERT(blk);
+	if ((blk->blk_flags & (PVB_RESETTING | PVB_STOPPED | PVB_FROZEN | PVB_DETACHING |
+	    PVB_DEAD)) != 0) {
+		/*
+		 * Whoever froze the queues is about to reset the device, or does so now.  If that is
+		 * not so, or it was too late for this request, it is done after it.
+		 */
+		blk->blk_reset_again = true;
+		/* Whoever waits for the queues to empty need not: they won't. */
+		wakeup(&blk->blk_queues);
+		return;
+	}
+	blk->blk_reset_again = false;
+	if (blk->blk_ops->bo_reset != NULL) {
+		pv_blk_set_flags(blk, PVB_FROZEN, 0);
+		blk->blk_stats.bs_resets++;
+		blk->blk_ops->bo_reset(blk, error);
+		return;
+	}
+	pv_blk_set_flags(blk, PVB_RESETTING, 0);
+	blk->blk_reset_error = error;
+	/* A device that breaks each new life at once must not keep the task's thread from others. */
+	pause = blk->blk_reset_at + PV_BLK_RESET_PAUSE - getsbinuptime();
+	if (blk->blk_stats.bs_resets < PV_BLK_RESETS_UNPACED || pause < 0)
+		pause = 0;
+	(void)taskqueue_enqueue_timeout_sbt(taskqueue_thread, &blk->blk_reset_task, pause, 0, 0);
+}
+
+void
 pv_blk_reset_task(void *arg, int pending __unused)
 {
 	struct pv_blk *blk = arg;
@@ -60,6 +93,8 @@ pv_blk_reset_task(void *arg, int pending __unused)
 	if (error != 0)
 		blk->blk_flags |= PVB_LEAK;
 	pv_blk_drain_all(blk, blk->blk_reset_error, true);
+	/* Whoever asked until now has got it; not so who asks while the device restarts. */
+	blk->blk_reset_again = false;
 	if (error == 0 && (blk->blk_flags & PVB_DETACHING) == 0) {
 		PV_BLK_UNLOCK(blk);
 		what = "restart";
@@ -71,37 +106,11 @@ pv_blk_reset_task(void *arg, int pending __unused)
 	pv_blk_set_flags(blk, 0, PVB_RESETTING);
 	if (error != 0)
 		pv_blk_die(blk, what, error);
+	else if (blk->blk_reset_again)
+		pv_blk_reset_locked(blk, 0);
 	wakeup(&blk->blk_flags);
 	PV_BLK_UNLOCK(blk);
 	pv_blk_run(blk);
-}
-
-void
-pv_blk_reset_locked(struct pv_blk *blk, int error)
-{
-	sbintime_t pause;
-
-	PV_BLK_ASSERT(blk);
-	if ((blk->blk_flags & (PVB_RESETTING | PVB_STOPPED | PVB_DETACHING | PVB_DEAD)) != 0) {
-		/* Whoever waits for the queues to empty need not: they won't. */
-		wakeup(&blk->blk_queues);
-		return;
-	}
-	if (blk->blk_ops->bo_reset != NULL) {
-		if ((blk->blk_flags & PVB_FROZEN) != 0)
-			return;
-		pv_blk_set_flags(blk, PVB_FROZEN, 0);
-		blk->blk_stats.bs_resets++;
-		blk->blk_ops->bo_reset(blk, error);
-		return;
-	}
-	pv_blk_set_flags(blk, PVB_RESETTING, 0);
-	blk->blk_reset_error = error;
-	/* A device that breaks each new life at once must not keep the task's thread from others. */
-	pause = blk->blk_reset_at + PV_BLK_RESET_PAUSE - getsbinuptime();
-	if (blk->blk_stats.bs_resets < PV_BLK_RESETS_UNPACED || pause < 0)
-		pause = 0;
-	(void)taskqueue_enqueue_timeout_sbt(taskqueue_thread, &blk->blk_reset_task, pause, 0, 0);
 }
 
 void
@@ -116,9 +125,10 @@ void
 pv_blk_freeze(struct pv_blk *blk)
 {
 	PV_BLK_LOCK(blk);
+	/* No further reset starts from here on. */
+	pv_blk_set_flags(blk, PVB_FROZEN, 0);
 	while ((blk->blk_flags & PVB_RESETTING) != 0)
 		msleep(&blk->blk_flags, &blk->blk_mtx, PRIBIO, "pvblkf", hz);
-	pv_blk_set_flags(blk, PVB_FROZEN, 0);
 	PV_BLK_UNLOCK(blk);
 	/* What was put is told of, and completions don't wait for more. */
 	pv_blk_run(blk);
@@ -152,6 +162,7 @@ pv_blk_requeue(struct pv_blk *blk, int error)
 	KASSERT((blk->blk_flags & PVB_FROZEN) != 0, ("%s: not frozen", __func__));
 	pv_blk_set_flags(blk, PVB_STOPPED, 0);
 	pv_blk_drain_all(blk, error, false);
+	blk->blk_reset_again = false;
 	PV_BLK_UNLOCK(blk);
 	pv_blk_run(blk);
 }
@@ -257,6 +268,50 @@ pv_blk_thaw(struct pv_blk *blk)
 {
 	PV_BLK_LOCK(blk);
 	pv_blk_set_flags(blk, 0, PVB_FROZEN | PVB_STOPPED);
+	if (blk->blk_reset_again)
+		pv_blk_reset_locked(blk, 0);
 	PV_BLK_UNLOCK(blk);
 	pv_blk_run(blk);
+}
+
+int
+pv_blk_suspend(struct pv_blk *blk, u_int secs)
+{
+	int error;
+
+	pv_blk_freeze(blk);
+	(void)pv_blk_settle(blk, secs);
+	PV_BLK_LOCK(blk);
+	pv_blk_set_flags(blk, PVB_STOPPED, 0);
+	PV_BLK_UNLOCK(blk);
+	error = blk->blk_ops->bo_stop(blk);
+	pv_blk_requeue(blk, 0);
+	if (error == 0)
+		return (0);
+	/* A device whose suspend failed is not resumed: its I/O has to end now. */
+	PV_BLK_LOCK(blk);
+	blk->blk_flags |= PVB_LEAK;
+	pv_blk_die(blk, "suspend", error);
+	PV_BLK_UNLOCK(blk);
+	pv_blk_run(blk);
+	return (error);
+}
+
+int
+pv_blk_resume(struct pv_blk *blk)
+{
+	int error;
+
+	error = blk->blk_ops->bo_restart(blk);
+	PV_BLK_LOCK(blk);
+	if (error != 0)
+		pv_blk_die(blk, "resume", error);
+	else
+		pv_blk_set_flags(blk, 0, PVB_DEAD);
+	PV_BLK_UNLOCK(blk);
+	if (error != 0)
+		pv_blk_run(blk);
+	else
+		pv_blk_thaw(blk);
+	return (error);
 }

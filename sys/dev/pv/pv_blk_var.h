@@ -19,6 +19,12 @@
 #define	PV_BLK_BATCH_MAX	64
 #define	PV_BLK_TICK		SBT_1MS
 #define	PV_BLK_TICK_SOON	(50 * SBT_1US)
+/* The completions of a batch are to come within one part of so many of a second. */
+#define	PV_BLK_BATCH_HZ		4096
+/* A thread that submitted one of the last so many that are in flight does not wait for each. */
+#define	PV_BLK_LOOK_BACK	4
+/* One that so often submitted a single bio between two interrupts waits for each. */
+#define	PV_BLK_SINGLES		4
 #define	PV_BLK_TIMEOUT		30	/* seconds */
 #define	PV_BLK_DRAIN_SECS	10
 /* A request that sees more resets than this is what breaks the device. */
@@ -72,6 +78,10 @@ void	pv_blk_bounce_copy(struct pv_blk *blk, struct pv_blk_req *rq, bool to_bio);
 void	pv_blk_bio_fail(struct bio *bp, int error);
 /* Gives a reference back; the last one ends the bio. */
 void	pv_blk_bio_release(struct pv_blk_queue *bq, struct bio *bp);
+/* Bytes of the bio were moved. */
+void	pv_blk_bio_moved(struct bio *bp, size_t bytes);
+/* Begins the next bio of the queue, or goes on with one that was begun in another: bq_cur, or NULL. */
+struct bio *pv_blk_begin(struct pv_blk_queue *bq);
 /* Cuts no more from bq_cur. */
 void	pv_blk_cur_end(struct pv_blk_queue *bq);
 

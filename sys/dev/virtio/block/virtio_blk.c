@@ -20,9 +20,10 @@
  *
  * Trust.  The configuration is checked before use: what can't be right is replaced by the default, or
  * the driver does not attach; it says which.  The status byte is set to a value that no device may
- * answer before each request, so that a device which did not write it is found out.  A modern device
- * must also claim to have written what it owes: fewer bytes would leave old memory in the reader's
- * buffer.  (Legacy devices get lengths wrong, 2.7.8.3, so theirs are not looked at.)
+ * answer before each request, so that a device which did not write it is found out, and decides.  Used
+ * lengths are wrong on legacy devices (2.7.8.3) and on modern ones: Firecracker until 2020 and Cloud
+ * Hypervisor until 2026 left out the status byte.  A modern device that claims fewer bytes than it owes
+ * is counted, and only with hw.virtio.strict_lengths is that a violation of the protocol.
  *
  * Locking: pv_blk's.  vtb_attached is written by attach and detach, which the bus serialises against
  * the configuration task by virtio_free_queues().
@@ -47,12 +48,15 @@
 #include <sys/module.h>
 #include <sys/sysctl.h>
 
+#include <machine/atomic.h>
+
 #include <dev/pv/pv_blk.h>
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/block/virtio_blk.h>
 
 #define	VTBLK_REQS_MAX		128	/* of the only queue */
 #define	VTBLK_REQS_MQ		64	/* of each of several */
+#define	VTBLK_SIZE_TRIES	10
 #define	VTBLK_CONFIGS_LOGGED	10	/* impossible sizes that are reported */
 #define	VTBLK_SETTLE_SECS	1	/* a suspend waits for what is in flight */
 #define	VTBLK_STATUS_UNSET	0xff	/* not a status of the specification */
@@ -69,9 +73,11 @@ struct vtblk_softc {
 	struct pv_blk	vtb_blk;
 	struct pv_blk_params vtb_params;
 	struct pvq	*vtb_queues[PV_BLK_QUEUES_MAX];
+	struct sysctl_ctx_list vtb_sysctl;
 	uint64_t	vtb_features;
 	uint64_t	vtb_config_changes;
 	uint64_t	vtb_bad_configs;
+	uint64_t	vtb_short_lengths; /* of all queues */
 	uint32_t	vtb_delete_type;
 	uint32_t	vtb_delete_flags;
 	bool		vtb_modern;
@@ -401,7 +407,7 @@ vtblk_alloc_queues(struct vtblk_softc *sc)
 		if (n > 1)
 			snprintf(vqs->vqs_name, sizeof(vqs->vqs_name), "requestq%u", i);
 		vqs->vqs_max_segs = bp->bp_max_segs + 2;
-		vqs->vqs_cpu = n > 1 ? (int)i : -1;
+		vqs->vqs_cpu = pv_blk_queue_cpu(i, n);
 		vqs->vqs_intr = pv_blk_intr;
 		vqs->vqs_arg = &sc->vtb_blk.blk_queues[i];
 		vqs->vqs_pvq = &sc->vtb_queues[i];
@@ -451,12 +457,14 @@ vtblk_sysctl_writecache(SYSCTL_HANDLER_ARGS)
 	return (mode == 0 || mode == 1 ? vtblk_set_writecache(sc, mode) : EINVAL);
 }
 
+/* In a context of our own, so that it goes before what its handlers use. */
 static void
 vtblk_sysctl(struct vtblk_softc *sc)
 {
-	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(sc->vtb_dev);
+	struct sysctl_ctx_list *ctx = &sc->vtb_sysctl;
 	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtb_dev));
 
+	sysctl_ctx_init(ctx);
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "writecache_mode",
 	    CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, sc, 0, vtblk_sysctl_writecache, "I",
 	    "Write cache mode: 0 write-through, 1 write-back");
@@ -464,6 +472,8 @@ vtblk_sysctl(struct vtblk_softc *sc)
 	    0, "Times the device said that its configuration changed");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_configs", CTLFLAG_RD, &sc->vtb_bad_configs, 0,
 	    "Times the device's size was one that no disk has");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "short_lengths", CTLFLAG_RD, &sc->vtb_short_lengths, 0,
+	    "Answers of which the device claims to have written less than it owed");
 }
 
 static uint32_t
@@ -528,8 +538,11 @@ vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_d
 	if (rq->rq_cmd == PV_BLK_READ && status == VIRTIO_BLK_S_OK)
 		owed += rq->rq_length;
 	if (sc->vtb_modern && pd->pd_len < owed) {
-		*seen = pd->pd_len;
-		return (-1);
+		if ((sc->vtb_queues[0]->q_flags & PVQ_F_STRICT_LENGTHS) != 0) {
+			*seen = pd->pd_len;
+			return (-1);
+		}
+		atomic_add_64(&sc->vtb_short_lengths, 1);
 	}
 	switch (status) {
 	case VIRTIO_BLK_S_OK:
@@ -549,12 +562,29 @@ vtblk_stop(struct pv_blk *blk)
 	return (virtio_stop(blk->blk_dev));
 }
 
+/*
+ * Read the size.  Attach, a restart and the configuration task may do this at the same time: whichever
+ * is the last to change the disk sees here that what it read is still so.
+ */
+static void
+vtblk_update_size(struct vtblk_softc *sc)
+{
+	uint64_t bytes, last = 0;
+	u_int tries;
+
+	for (tries = 0; tries < VTBLK_SIZE_TRIES; tries++) {
+		if (vtblk_capacity(sc, &bytes) != 0 || bytes == last)
+			return;
+		pv_blk_resize(&sc->vtb_blk, bytes);
+		last = bytes;
+	}
+}
+
 static int
 vtblk_restart(struct pv_blk *blk)
 {
 	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
 	uint8_t on = (blk->blk_flags & PVB_WRITETHROUGH) == 0;
-	uint64_t bytes;
 	int error;
 
 	error = virtio_restart(blk->blk_dev);
@@ -566,8 +596,7 @@ vtblk_restart(struct pv_blk *blk)
 		    offsetof(struct virtio_blk_config, writeback), &on, sizeof(on));
 	virtio_start(blk->blk_dev);
 	/* While it was stopped nothing told of a change. */
-	if (vtblk_capacity(sc, &bytes) == 0)
-		pv_blk_resize(blk, bytes);
+	vtblk_update_size(sc);
 	return (0);
 }
 
@@ -593,6 +622,7 @@ vtblk_teardown(struct vtblk_softc *sc)
 {
 	if (sc->vtb_attached) {
 		sc->vtb_attached = false;
+		sysctl_ctx_free(&sc->vtb_sysctl);
 		pv_blk_detach(&sc->vtb_blk);
 	}
 	(void)virtio_stop(sc->vtb_dev);
@@ -621,6 +651,16 @@ vtblk_init(struct vtblk_softc *sc)
 	return (0);
 }
 
+/* The device has a new size, or asks for a reset. */
+static void
+vtblk_look(struct vtblk_softc *sc)
+{
+	if (virtio_needs_reset(sc->vtb_dev))
+		pv_blk_reset(&sc->vtb_blk, 0);
+	else
+		vtblk_update_size(sc);
+}
+
 static int
 vtblk_attach(device_t dev)
 {
@@ -647,6 +687,12 @@ vtblk_attach(device_t dev)
 	}
 	vtblk_sysctl(sc);
 	sc->vtb_attached = true;
+	/*
+	 * The size was read before the device was live, and no change was heard of until now.  The
+	 * fence keeps what the device says now from being read before the task can see the above.
+	 */
+	atomic_thread_fence_seq_cst();
+	vtblk_look(sc);
 	return (0);
 }
 
@@ -671,47 +717,27 @@ static int
 vtblk_suspend(device_t dev)
 {
 	struct vtblk_softc *sc = device_get_softc(dev);
-	int error;
 
-	pv_blk_freeze(&sc->vtb_blk);
-	(void)pv_blk_settle(&sc->vtb_blk, VTBLK_SETTLE_SECS);
-	error = virtio_stop(dev);
-	if (error != 0)
-		device_printf(dev, "can't stop the device, error %d\n", error);
-	pv_blk_requeue(&sc->vtb_blk, 0);
-	return (error);
+	return (pv_blk_suspend(&sc->vtb_blk, VTBLK_SETTLE_SECS));
 }
 
 static int
 vtblk_resume(device_t dev)
 {
 	struct vtblk_softc *sc = device_get_softc(dev);
-	int error;
 
-	error = vtblk_restart(&sc->vtb_blk);
-	if (error != 0) {
-		device_printf(dev, "can't restart the device, error %d\n", error);
-		return (error);
-	}
-	pv_blk_thaw(&sc->vtb_blk);
-	return (0);
+	return (pv_blk_resume(&sc->vtb_blk));
 }
 
 static int
 vtblk_config_change(device_t dev)
 {
 	struct vtblk_softc *sc = device_get_softc(dev);
-	uint64_t bytes;
 
 	if (!sc->vtb_attached)
 		return (0);
 	sc->vtb_config_changes++;
-	if (virtio_needs_reset(dev)) {
-		pv_blk_reset(&sc->vtb_blk, 0);
-		return (0);
-	}
-	if (vtblk_capacity(sc, &bytes) == 0)
-		pv_blk_resize(&sc->vtb_blk, bytes);
+	vtblk_look(sc);
 	return (0);
 }
 
@@ -740,3 +766,4 @@ MODULE_DEPEND(virtio_blk, virtio, 1, 1, 1);
 /* Not a link dependency: the bus to find the device on, so that one kldload(8) is enough. */
 MODULE_DEPEND(virtio_blk, virtio_pci, 1, 1, 1);
 MODULE_DEPEND(virtio_blk, pv, 1, 1, 1);
+MODULE_DEPEND(virtio_blk, pv_blk, 1, 1, 1);

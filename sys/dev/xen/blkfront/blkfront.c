@@ -590,3 +590,4 @@ XENBUS_DRIVER_MODULE(xbd, xbd_driver, NULL, NULL);
 MODULE_VERSION(xbd, 1);
 MODULE_DEPEND(xbd, xen, 1, 1, 1);
 MODULE_DEPEND(xbd, pv, 1, 1, 1);
+MODULE_DEPEND(xbd, pv_blk, 1, 1, 1);

@@ -41,9 +41,10 @@ xbd_ring_create(struct xbd_softc *sc, u_int i)
 	struct xen_evtchn_params channel = {
 		.xep_name = device_get_nameunit(sc->xbd_dev),
 		.xep_type = INTR_TYPE_BIO,
-		.xep_cpu = sc->xbd_nqueues > 1 ? (int)i : -1,
+		.xep_cpu = pv_blk_queue_cpu(i, sc->xbd_nqueues),
 		.xep_handler = xbd_intr,
 		.xep_arg = xr,
+		.xep_brake = true,
 	};
 	struct grant_ring_params ring = {
 		.grp_dev = sc->xbd_dev,
@@ -57,6 +58,7 @@ xbd_ring_create(struct xbd_softc *sc, u_int i)
 		.grp_req_id = offsetof(struct blkif_request, id),
 		.grp_rsp_id = offsetof(struct blkif_response, id),
 		.grp_notify = xen_evtchn_notify,
+		.grp_worked = xen_evtchn_worked,
 	};
 	int error;
 

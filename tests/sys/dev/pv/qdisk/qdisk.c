@@ -85,9 +85,12 @@ qq_get(struct pvq *q, struct pvq_done *done, int max)
 }
 
 static bool
-qq_intr_enable(struct pvq *q, unsigned int after __unused)
+qq_intr_enable(struct pvq *q, unsigned int after)
 {
-	return (((struct qd_queue *)q)->qq_ndone > 0);
+	struct qd_queue *qq = (struct qd_queue *)q;
+
+	qq->qq_after = after;
+	return (qq->qq_ndone > 0);
 }
 
 static void
@@ -142,13 +145,19 @@ qd_stop(struct pv_blk *blk)
 	struct qd_softc *sc = __containerof(blk, struct qd_softc, qd_blk);
 
 	sc->qd_stops++;
-	return (0);
+	return (sc->qd_stop_error);
 }
 
 static int
-qd_restart(struct pv_blk *blk __unused)
+qd_restart(struct pv_blk *blk)
 {
-	return (0);
+	struct qd_softc *sc = __containerof(blk, struct qd_softc, qd_blk);
+
+	if (sc->qd_reset_restarts > 0) {
+		sc->qd_reset_restarts--;
+		pv_blk_reset(blk, 0);
+	}
+	return (sc->qd_restart_error);
 }
 
 static const struct pv_blk_ops qd_ops = {
@@ -186,7 +195,9 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 		q->q_max_segs = 8;
 		snprintf(q->q_name, sizeof(q->q_name), "queue%u", i);
 	}
-	sc->qd_nlog = sc->qd_stops = 0;
+	sc->qd_stop_error = sc->qd_restart_error = 0;
+	sc->qd_reset_restarts = 0;
+	sc->qd_nlog = sc->qd_stops = sc->qd_nends = 0;
 	for (i = 0; i < QD_BIOS; i++)
 		sc->qd_ends[i] = -1;
 	QD_EQ(sc, pv_blk_init(&sc->qd_blk, sc->qd_dev, &qd_ops, &params), 0);
@@ -206,6 +217,7 @@ qd_done(struct bio *bp)
 	struct qd_softc *sc = bp->bio_caller1;
 
 	mtx_lock(&sc->qd_mtx);
+	sc->qd_nends++;
 	sc->qd_ends[bp - sc->qd_bios] = (bp->bio_flags & BIO_ERROR) != 0 ? bp->bio_error : 0;
 	mtx_unlock(&sc->qd_mtx);
 }
@@ -248,6 +260,17 @@ qd_answer(struct qd_softc *sc, u_int queue)
 }
 
 void
+qd_answer_all_at_once(struct qd_softc *sc, u_int queue)
+{
+	struct qd_queue *qq = &sc->qd_queues[queue];
+
+	memcpy(qq->qq_done, qq->qq_held, sizeof(qq->qq_done));
+	qq->qq_ndone = qq->qq_nheld;
+	qq->qq_nheld = 0;
+	pv_blk_intr(&sc->qd_blk.blk_queues[queue]);
+}
+
+void
 qd_answer_all(struct qd_softc *sc)
 {
 	u_int i;
@@ -274,6 +297,17 @@ qd_logged(struct qd_softc *sc, u_int i, u_int queue, enum pv_blk_cmd cmd, u_int 
 	QD_EQ(sc, sc->qd_log[i].qe_queue, queue);
 	QD_EQ(sc, sc->qd_log[i].qe_cmd, cmd);
 	QD_EQ(sc, sc->qd_log[i].qe_sector, sector);
+}
+
+void
+qd_wait_for_resets(struct qd_softc *sc, u_int stops)
+{
+	u_int i;
+
+	for (i = 0; i < 10 * (u_int)hz && (sc->qd_stops < stops ||
+	    (sc->qd_blk.blk_flags & PVB_RESETTING) != 0); i++)
+		pause("qdisk", 1);
+	QD_EQ(sc, sc->qd_stops, stops);
 }
 
 void
@@ -366,3 +400,4 @@ static driver_t qd_driver = {
 DRIVER_MODULE(qdisk, nexus, qd_driver, NULL, NULL);
 MODULE_VERSION(qdisk, 1);
 MODULE_DEPEND(qdisk, pv, 1, 1, 1);
+MODULE_DEPEND(qdisk, pv_blk, 1, 1, 1);

@@ -28,6 +28,7 @@ struct qd_queue {
 	u_int		qq_nheld;
 	struct pv_blk_req *qq_done[QD_SLOTS]; /* answered and not collected */
 	u_int		qq_ndone;
+	u_int		qq_after;	/* the interrupt is wanted after so many */
 };
 
 /* What a queue was given, in the order that it was over all queues. */
@@ -48,7 +49,11 @@ struct qd_softc {
 	u_int		qd_nlog;
 	struct bio	qd_bios[QD_BIOS];
 	int		qd_ends[QD_BIOS]; /* -1: not yet; errno */
+	u_int		qd_nends;	/* bios that ended */
 	u_int		qd_stops;
+	int		qd_stop_error;	/* what bo_stop and bo_restart return */
+	int		qd_restart_error;
+	u_int		qd_reset_restarts; /* so many restarts ask for a reset */
 	u_int		qd_failures;
 };
 
@@ -88,11 +93,17 @@ void	qd_submit(struct qd_softc *sc, u_int i, u_int cpu, int cmd, u_int sector, u
 void	qd_answer(struct qd_softc *sc, u_int queue);
 void	qd_answer_all(struct qd_softc *sc);
 
+/* All that the device has of a queue, by one interrupt. */
+void	qd_answer_all_at_once(struct qd_softc *sc, u_int queue);
+
 /* How many are with the device? */
 u_int	qd_held(struct qd_softc *sc);
 
 /* Log entry i is this. */
 void	qd_logged(struct qd_softc *sc, u_int i, u_int queue, enum pv_blk_cmd cmd, u_int sector);
+
+/* Waits until the device was stopped so often in all, and the reset is over. */
+void	qd_wait_for_resets(struct qd_softc *sc, u_int stops);
 
 /* What a protocol does around a suspend, see pv_blk.h: other queues, or as many as there were. */
 void	qd_freeze_and_requeue(struct qd_softc *sc);

@@ -11,6 +11,7 @@
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/kernel.h>
+#include <sys/kthread.h>
 #include <sys/proc.h>
 #include <sys/smp.h>
 
@@ -264,6 +265,161 @@ qd_resets_blame_and_suspends_do_not(struct qd_softc *sc)
 	qd_end(sc);
 }
 
+/*
+ * A bio of which a part is in flight waits in a queue for the rest: when the disk is lost, it ends with
+ * its last request, and once.
+ */
+static void
+qd_half_cut_bio_is_lost_with_its_disk(struct qd_softc *sc)
+{
+	u_int last = qd_cpu(1);
+
+	/* Two queues are used only from two CPUs. */
+	if (last == 0)
+		return;
+	qd_begin(sc, 2, 2, 1);
+	qd_submit(sc, 0, 0, BIO_WRITE, 0, 16, 0);
+	qd_submit(sc, 1, last, BIO_WRITE, 16, 16, 0);
+	qd_freeze_and_requeue(sc);
+	/* The first queue is in the middle of bio 0, so that bio 1 waits there. */
+	qd_thaw(sc, 1);
+	QD_EQ(sc, qd_held(sc), 4);
+	pv_blk_freeze(&sc->qd_blk);
+	pv_blk_set_lost(&sc->qd_blk, true);
+	QD_EQ(sc, sc->qd_ends[0], -1);
+	QD_EQ(sc, sc->qd_ends[1], -1);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_ends[0], ENXIO);
+	QD_EQ(sc, sc->qd_ends[1], ENXIO);
+	QD_EQ(sc, sc->qd_nends, 2);
+	qd_end(sc);
+}
+
+/* Frozen, a reset has to wait: whoever froze the queues may be resetting the device. */
+static void
+qd_reset_waits_for_a_suspend(struct qd_softc *sc)
+{
+	qd_begin(sc, 2, 8, 8);
+	W(sc, 0, 0);
+	pv_blk_freeze(&sc->qd_blk);
+	pv_blk_reset(&sc->qd_blk, 0);
+	QD_EQ(sc, sc->qd_blk.blk_flags & PVB_RESETTING, 0);
+	QD_EQ(sc, sc->qd_stops, 0);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_ends[0], 0);
+	/* Nobody else reset it. */
+	pv_blk_thaw(&sc->qd_blk);
+	qd_wait_for_resets(sc, 1);
+	qd_end(sc);
+}
+
+/* A device that asks for a reset while it is restarted gets one more. */
+static void
+qd_reset_while_restarting_follows(struct qd_softc *sc)
+{
+	qd_begin(sc, 2, 8, 8);
+	W(sc, 0, 0);
+	sc->qd_reset_restarts = 1;
+	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), 0);
+	QD_EQ(sc, pv_blk_resume(&sc->qd_blk), 0);
+	qd_wait_for_resets(sc, 2);
+	sc->qd_reset_restarts = 1;
+	pv_blk_reset(&sc->qd_blk, 0);
+	qd_wait_for_resets(sc, 4);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_ends[0], 0);
+	qd_end(sc);
+}
+
+/* What a device does not survive its disk's I/O does not wait for. */
+static void
+qd_failed_suspend_ends_io(struct qd_softc *sc)
+{
+	qd_begin(sc, 2, 1, 8);
+	W(sc, 0, 0);
+	W(sc, 1, qd_cpu(1));
+	W(sc, 2, 0);
+	sc->qd_stop_error = ETIMEDOUT;
+	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), ETIMEDOUT);
+	qd_all_ended(sc, 3, ENXIO);
+	W(sc, 3, 0);
+	FLUSH(sc, 4, 0);
+	qd_all_ended(sc, 5, ENXIO);
+	/* No reset brings it back. */
+	pv_blk_reset(&sc->qd_blk, 0);
+	QD_EQ(sc, sc->qd_stops, 1);
+	qd_end(sc);
+}
+
+static void
+qd_failed_resume_ends_io_until_one_succeeds(struct qd_softc *sc)
+{
+	qd_begin(sc, 2, 1, 8);
+	W(sc, 0, 0);
+	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), 0);
+	W(sc, 1, qd_cpu(1));
+	FLUSH(sc, 2, 0);
+	QD_EQ(sc, sc->qd_nends, 0);
+	sc->qd_restart_error = ENODEV;
+	QD_EQ(sc, pv_blk_resume(&sc->qd_blk), ENODEV);
+	qd_all_ended(sc, 3, ENXIO);
+	W(sc, 3, 0);
+	QD_EQ(sc, sc->qd_ends[3], ENXIO);
+	sc->qd_restart_error = 0;
+	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), 0);
+	QD_EQ(sc, pv_blk_resume(&sc->qd_blk), 0);
+	W(sc, 4, 0);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_ends[4], 0);
+	qd_end(sc);
+}
+
+struct qd_other {
+	struct qd_softc	*qo_sc;
+	volatile u_int	qo_done;
+};
+
+/* A thread that submits bio 40 and would wait for it. */
+static void
+qd_other_thread(void *arg)
+{
+	struct qd_other *qo = arg;
+
+	W(qo->qo_sc, 40, 0);
+	atomic_store_rel_int(&qo->qo_done, 1);
+	kthread_exit();
+}
+
+/*
+ * In a deep queue a thread that submits many shares notifications and interrupts; one that comes
+ * between, and waits for what it submits, does not wait for a batch.
+ */
+static void
+qd_who_waits_does_not_wait_for_a_batch(struct qd_softc *sc)
+{
+	struct qd_queue *qq = &sc->qd_queues[0];
+	struct qd_other other = { .qo_sc = sc };
+	u_int i;
+
+	qd_begin(sc, 1, QD_SLOTS, 8);
+	/* The pace of completions is high enough for a batch: they come at once. */
+	for (i = 0; i < 15; i++)
+		W(sc, i, 0);
+	qd_answer_all_at_once(sc, 0);
+	for (i = 0; i < 15; i++)
+		W(sc, i, 0);
+	qd_answer_all_at_once(sc, 0);
+	for (i = 0; i < 8; i++)
+		W(sc, i, 0);
+	QD_EQ(sc, kthread_add(qd_other_thread, &other, NULL, NULL, 0, 0, "qdisk"), 0);
+	while (atomic_load_acq_int(&other.qo_done) == 0)
+		pause("qdisk", 1);
+	QD_EQ(sc, qq->qq_after, 1);
+	QD_EQ(sc, sc->qd_blk.blk_queues[0].bq_unkicked, 0);
+	qd_answer_all(sc);
+	qd_end(sc);
+}
+
 const struct qd_case qd_cases[] = {
 	{ "bio_goes_to_its_cpus_queue", qd_bio_goes_to_its_cpus_queue },
 	{ "flush_waits_for_every_queue", qd_flush_waits_for_every_queue },
@@ -275,5 +431,11 @@ const struct qd_case qd_cases[] = {
 	{ "detach_ends_what_lined_up", qd_detach_ends_what_lined_up },
 	{ "settle_waits_for_what_is_in_flight", qd_settle_waits_for_what_is_in_flight },
 	{ "resets_blame_and_suspends_do_not", qd_resets_blame_and_suspends_do_not },
+	{ "half_cut_bio_is_lost_with_its_disk", qd_half_cut_bio_is_lost_with_its_disk },
+	{ "reset_waits_for_a_suspend", qd_reset_waits_for_a_suspend },
+	{ "reset_while_restarting_follows", qd_reset_while_restarting_follows },
+	{ "failed_suspend_ends_io", qd_failed_suspend_ends_io },
+	{ "failed_resume_ends_io_until_one_succeeds", qd_failed_resume_ends_io_until_one_succeeds },
+	{ "who_waits_does_not_wait_for_a_batch", qd_who_waits_does_not_wait_for_a_batch },
 	{ NULL, NULL }
 };
