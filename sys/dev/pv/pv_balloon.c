@@ -45,6 +45,7 @@
 #include <sys/kernel.h>
 #include <sys/limits.h>
 #include <sys/malloc.h>
+#include <sys/module.h>
 #include <sys/proc.h>
 #include <sys/vmmeter.h>
 
@@ -61,8 +62,12 @@
 #define	PRESSURE_SECONDS	30
 #define	PRESSURE_MIN		1024	/* pages given back beyond v_free_target: at first, */
 #define	PRESSURE_MAX		8192	/* and when that never lasts */
-#define	ALLOC_REQ		(VM_ALLOC_NORMAL | VM_ALLOC_NOWAIT | VM_ALLOC_NODUMP | \
-				VM_ALLOC_NORECLAIM | VM_ALLOC_WIRED)
+#define	PAGE_REQ		(VM_ALLOC_NORMAL | VM_ALLOC_NOWAIT | VM_ALLOC_NODUMP | \
+				VM_ALLOC_WIRED)
+/* A block is taken where there is one; memory is not moved to make one. */
+#define	BLOCK_REQ		(PAGE_REQ | VM_ALLOC_NORECLAIM)
+
+MODULE_VERSION(pv_balloon, 1);
 
 static MALLOC_DEFINE(M_PVBALLOON, "pv_balloon", "memory balloon");
 
@@ -246,14 +251,14 @@ balloon_take(vm_page_t *pages, u_int n)
 
 	while (k < n) {
 		if (blocks && n - k >= PV_BALLOON_BLOCK) {
-			m = vm_page_alloc_noobj_contig(ALLOC_REQ, PV_BALLOON_BLOCK, 0, ~(vm_paddr_t)0,
+			m = vm_page_alloc_noobj_contig(BLOCK_REQ, PV_BALLOON_BLOCK, 0, ~(vm_paddr_t)0,
 			    ptoa(PV_BALLOON_BLOCK), 0, VM_MEMATTR_DEFAULT);
 			blocks = m != NULL;
 			for (i = 0; blocks && i < PV_BALLOON_BLOCK; i++)
 				pages[k++] = m + i;
 			continue;
 		}
-		m = vm_page_alloc_noobj(ALLOC_REQ);
+		m = vm_page_alloc_noobj(PAGE_REQ);
 		if (m == NULL)
 			break;
 		pages[k++] = m;
@@ -267,7 +272,7 @@ pv_balloon_block(vm_paddr_t low, vm_paddr_t high)
 	vm_page_t m = NULL;
 
 	if (balloon_spare() > 2 * PV_BALLOON_BLOCK)
-		m = vm_page_alloc_noobj_contig(ALLOC_REQ, PV_BALLOON_BLOCK, low, high,
+		m = vm_page_alloc_noobj_contig(BLOCK_REQ, PV_BALLOON_BLOCK, low, high,
 		    ptoa(PV_BALLOON_BLOCK), 0, VM_MEMATTR_DEFAULT);
 	if (m != NULL && balloon_guard)
 		atomic_add_long(&balloon_hidden, balloon_protect_run(VM_PAGE_TO_PHYS(m),
@@ -557,7 +562,8 @@ pv_balloon_init(struct pv_balloon *pb, device_t dev, const struct pv_balloon_ops
 	pb->pb_dev = dev;
 	pb->pb_ops = ops;
 	pb->pb_params = *params;
-	mtx_init(&pb->pb_mtx, device_get_nameunit(dev), "pv_balloon", MTX_DEF);
+	/* Not "pv_balloon": the taskqueue's own mutex, taken inside this one, is of that type. */
+	mtx_init(&pb->pb_mtx, device_get_nameunit(dev), "pv_balloon state", MTX_DEF);
 	TAILQ_INIT(&pb->pb_pages);
 	pb->pb_batch = mallocarray(params->bp_batch, sizeof(*pb->pb_batch), M_PVBALLOON, M_WAITOK);
 	pb->pb_tq = taskqueue_create("pv_balloon", M_WAITOK, taskqueue_thread_enqueue, &pb->pb_tq);
@@ -593,7 +599,9 @@ pv_balloon_stop(struct pv_balloon *pb)
 	mtx_lock(&pb->pb_mtx);
 	pb->pb_running = false;
 	mtx_unlock(&pb->pb_mtx);
-	taskqueue_drain_timeout(pb->pb_tq, &pb->pb_retry);
+	/* Cancelled first: taskqueue_free(9) waits for ever for a callout that was only drained. */
+	while (taskqueue_cancel_timeout(pb->pb_tq, &pb->pb_retry, NULL) != 0)
+		taskqueue_drain_timeout(pb->pb_tq, &pb->pb_retry);
 	taskqueue_drain(pb->pb_tq, &pb->pb_work);
 }
 

@@ -42,7 +42,8 @@ struct pv_balloon_ops {
 	 * Give pages to the host.
 	 *
 	 * pages  n of them, n at most bp_batch
-	 * done   set to how many, from the front, the host has now; the others stay the guest's
+	 * done   set to how many, from the front, the host has now; the others are used again at
+	 *        once, so the host can't take them any more
 	 *
 	 * Returns 0 if the host took all, else why it did not.
 	 */

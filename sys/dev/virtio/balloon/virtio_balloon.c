@@ -21,8 +21,10 @@
  * given while such an array is on its way: the device may work on its queues in any order.
  *
  * Trust.  The device answers with lengths and ids only, which the queue checks.  One that does not
- * answer for ANSWER_SECONDS, or that breaks a queue, or that asks for it (DEVICE_NEEDS_RESET), is
- * reset: the pages that it has stay in the balloon.  Telling it twice of a page is harmless.
+ * answer for hw.vtballoon.timeout seconds, or that breaks a queue, or that asks for it
+ * (DEVICE_NEEDS_RESET), is reset: the pages that it has stay in the balloon.  Telling it twice of a
+ * page is harmless.  Pages that it was told of and did not answer about are nobody's until the reset is
+ * confirmed, and for ever if it never is.
  *
  * Locking.  vtb_mtx only for sleeping and waking.
  *
@@ -49,7 +51,7 @@
 #include <dev/virtio/balloon/virtio_balloon_var.h>
 
 #define	PFNS_A_PAGE	(PAGE_SIZE >> VIRTIO_BALLOON_PFN_SHIFT)
-#define	ANSWER_SECONDS	10
+#define	TIMEOUT_MAX	3600
 
 SYSCTL_NODE(_hw, OID_AUTO, vtballoon, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
     "VirtIO memory balloon parameters");
@@ -57,6 +59,10 @@ SYSCTL_NODE(_hw, OID_AUTO, vtballoon, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
 static u_int vtballoon_poison = 0;
 SYSCTL_UINT(_hw_vtballoon, OID_AUTO, poison, CTLFLAG_RDTUN, &vtballoon_poison, 0,
     "Value that pages are filled with when they come back from the host, 0: none");
+
+static u_int vtballoon_timeout = 10;
+SYSCTL_UINT(_hw_vtballoon, OID_AUTO, timeout, CTLFLAG_RWTUN, &vtballoon_timeout, 0,
+    "Seconds without an answer after which the device is reset");
 
 static const struct virtio_feature vtballoon_features[] = {
 	{ VIRTIO_BALLOON_F_MUST_TELL_HOST,	"MUST_TELL_HOST",	0 },
@@ -116,14 +122,15 @@ int
 vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
 {
 	struct pvq_done done;
-	int end = ticks + ANSWER_SECONDS * hz, error = 0;
+	int seconds = MAX(MIN(vtballoon_timeout, TIMEOUT_MAX), 1);
+	int end = ticks + seconds * hz, error = 0;
 
 	mtx_lock(&sc->vtb_mtx);
 	for (;;) {
 		while (pvq_get(q, &done, 1) != 0) {
 			vtballoon_done(sc, done.pd_cookie);
 			sc->vtb_complained = false;
-			end = ticks + ANSWER_SECONDS * hz;
+			end = ticks + seconds * hz;
 		}
 		if (pvq_inflight(q) <= left)
 			break;
@@ -140,7 +147,7 @@ vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
 	if (error == ETIMEDOUT && !sc->vtb_complained) {
 		sc->vtb_complained = true;
 		device_printf(sc->vtb_dev, "no answer on %s for %d seconds; resetting the device\n",
-		    q->q_name, ANSWER_SECONDS);
+		    q->q_name, seconds);
 	}
 	if (error != 0)
 		sc->vtb_reset = true;
@@ -169,42 +176,6 @@ vtballoon_tell(struct vtballoon_softc *sc, struct pvq *q, vm_page_t *pages, u_in
 	}
 	vtballoon_put(sc, q, pfns, k * sizeof(*pfns));
 	return (0);
-}
-
-/*
- * An array that did not come back may have been read all the same.  Its pages stay the guest's: what
- * the host took of them it provides again when they are touched.
- */
-static int
-vtballoon_inflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
-{
-	struct vtballoon_softc *sc = vtballoon_of(pb);
-	struct pvq *q = sc->vtb_queue[VTBQ_INFLATE];
-	int error;
-
-	error = vtballoon_wait(sc, sc->vtb_queue[VTBQ_DEFLATE], 0);
-	if (error == 0)
-		error = vtballoon_tell(sc, q, pages, n);
-	if (error == 0)
-		error = vtballoon_wait(sc, q, 0);
-	*done = error == 0 ? n : 0;
-	return (error);
-}
-
-static int
-vtballoon_deflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
-{
-	struct vtballoon_softc *sc = vtballoon_of(pb);
-	struct pvq *q = sc->vtb_queue[VTBQ_DEFLATE];
-	int error;
-
-	error = vtballoon_wait(sc, q, VTB_ARRAYS - 1);
-	if (error == 0)
-		error = vtballoon_tell(sc, q, pages, n);
-	if (error == 0 && (sc->vtb_features & VIRTIO_BALLOON_F_MUST_TELL_HOST) != 0)
-		error = vtballoon_wait(sc, q, 0);
-	*done = error == 0 ? n : 0;
-	return (error);
 }
 
 static void
@@ -339,17 +310,11 @@ vtballoon_go(struct vtballoon_softc *sc)
 	return (0);
 }
 
-static int
-vtballoon_poll(struct pv_balloon *pb)
+int
+vtballoon_reset(struct vtballoon_softc *sc)
 {
-	struct vtballoon_softc *sc = vtballoon_of(pb);
 	int error;
 
-	if (sc->vtb_dead)
-		return (ENXIO);
-	vtballoon_poll_stats(sc);
-	if (!sc->vtb_reset)
-		return (vtballoon_free_poll(sc));
 	sc->vtb_resets++;
 	error = vtballoon_halt(sc);
 	if (error == 0)
@@ -357,6 +322,59 @@ vtballoon_poll(struct pv_balloon *pb)
 	if (error != 0)
 		device_printf(sc->vtb_dev, "can't reset the device, error %d\n", error);
 	return (error);
+}
+
+/*
+ * The device may have read an array that did not come back, and discard its pages later, when they are
+ * in use again.  So it is reset before they are the guest's; one that does not confirm that has them
+ * for ever.
+ */
+static int
+vtballoon_inflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
+{
+	struct vtballoon_softc *sc = vtballoon_of(pb);
+	struct pvq *q = sc->vtb_queue[VTBQ_INFLATE];
+	int error;
+
+	*done = 0;
+	error = vtballoon_wait(sc, sc->vtb_queue[VTBQ_DEFLATE], 0);
+	if (error == 0)
+		error = vtballoon_tell(sc, q, pages, n);
+	if (error != 0)
+		return (error);
+	error = vtballoon_wait(sc, q, 0);
+	if (error != 0)
+		(void)vtballoon_reset(sc);
+	if (error == 0 || sc->vtb_dead)
+		*done = n;
+	return (error);
+}
+
+static int
+vtballoon_deflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
+{
+	struct vtballoon_softc *sc = vtballoon_of(pb);
+	struct pvq *q = sc->vtb_queue[VTBQ_DEFLATE];
+	int error;
+
+	error = vtballoon_wait(sc, q, VTB_ARRAYS - 1);
+	if (error == 0)
+		error = vtballoon_tell(sc, q, pages, n);
+	if (error == 0 && (sc->vtb_features & VIRTIO_BALLOON_F_MUST_TELL_HOST) != 0)
+		error = vtballoon_wait(sc, q, 0);
+	*done = error == 0 ? n : 0;
+	return (error);
+}
+
+static int
+vtballoon_poll(struct pv_balloon *pb)
+{
+	struct vtballoon_softc *sc = vtballoon_of(pb);
+
+	if (sc->vtb_dead)
+		return (ENXIO);
+	vtballoon_poll_stats(sc);
+	return (sc->vtb_reset ? vtballoon_reset(sc) : vtballoon_free_poll(sc));
 }
 
 static int
@@ -530,7 +548,8 @@ vtballoon_probe(device_t dev)
 
 /*
  * Undoes attach from wherever it got to.  The host provides every page that is touched once the
- * device has been reset, so what it did not give back in order is taken.
+ * device has been reset, so what it did not give back in order is taken; one that did not confirm the
+ * reset keeps it.
  */
 static void
 vtballoon_teardown(struct vtballoon_softc *sc)
@@ -546,7 +565,7 @@ vtballoon_teardown(struct vtballoon_softc *sc)
 	virtio_free_queues(sc->vtb_dev);
 	if (sc->vtb_initialised) {
 		sc->vtb_initialised = false;
-		pv_balloon_fini(&sc->vtb_balloon, true);
+		pv_balloon_fini(&sc->vtb_balloon, !sc->vtb_dead);
 	}
 	vtballoon_free_fini(sc);
 	vtballoon_free_shared(sc);
@@ -672,3 +691,4 @@ MODULE_DEPEND(virtio_balloon, virtio, 1, 1, 1);
 /* Not a link dependency: the bus to find the device on, so that one kldload(8) is enough. */
 MODULE_DEPEND(virtio_balloon, virtio_pci, 1, 1, 1);
 MODULE_DEPEND(virtio_balloon, pv, 1, 1, 1);
+MODULE_DEPEND(virtio_balloon, pv_balloon, 1, 1, 1);

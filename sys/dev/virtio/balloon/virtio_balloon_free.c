@@ -16,9 +16,9 @@
  * REPORTING.  Free blocks are given to the device as buffers; when it returns them, the host may have
  * thrown their contents away, and they are free as before.  The kernel does not tell which of its
  * blocks are free: each is asked for by its address.  A pass goes over all memory, LOOKS_A_SECOND
- * blocks in a second, and reports report_rate of them.  A block that was reported is marked, and not
- * reported again while it is found free each time, as far as we know; as it may have been used in
- * between, marks are forgotten after FORGET_PASSES.
+ * blocks in a second or as many as a tenth of it is enough for, and reports report_rate of them.  A
+ * block that was reported is marked, and not reported again while it is found free each time, as far as
+ * we know; as it may have been used in between, marks are forgotten after FORGET_PASSES.
  *
  * While the device has a block it is unmapped like the pages in a balloon.
  *
@@ -224,7 +224,10 @@ vtballoon_free_poll(struct vtballoon_softc *sc)
 	return (sc->vtb_reset ? EIO : 0);
 }
 
-/* Give blocks to the device and wait until they come back. */
+/*
+ * Give blocks to the device and wait until they come back, or until it was reset: it may discard them
+ * as long as it did neither.
+ */
 static int
 report(struct vtballoon_softc *sc, vm_page_t *blocks, int n)
 {
@@ -247,6 +250,8 @@ report(struct vtballoon_softc *sc, vm_page_t *blocks, int n)
 	error = vtballoon_wait(sc, q, 0);
 	if (error == 0)
 		vtf->vtf_reports += n;
+	else
+		(void)vtballoon_reset(sc);
 	return (error);
 }
 
@@ -267,9 +272,9 @@ report_next(struct vtballoon_free *vtf)
 	return (block);
 }
 
-/* Look at up to *looks blocks for free ones that were not reported: up to max. */
+/* Look at up to *looks blocks, until the tick end, for free ones that were not reported: up to max. */
 static int
-report_collect(struct vtballoon_softc *sc, vm_page_t *blocks, int max, u_int *looks)
+report_collect(struct vtballoon_softc *sc, vm_page_t *blocks, int max, u_int *looks, int end)
 {
 	struct vtballoon_free *vtf = &sc->vtb_free;
 	vm_paddr_t pa;
@@ -277,7 +282,7 @@ report_collect(struct vtballoon_softc *sc, vm_page_t *blocks, int max, u_int *lo
 	u_long block;
 	int n = 0;
 
-	while (n < max && *looks > 0) {
+	while (n < max && *looks > 0 && end - ticks > 0) {
 		(*looks)--;
 		block = report_next(vtf);
 		pa = (vm_paddr_t)block << BLOCK_SHIFT;
@@ -300,26 +305,28 @@ vtballoon_free_idle(struct vtballoon_softc *sc)
 	struct vtballoon_free *vtf = &sc->vtb_free;
 	vm_page_t blocks[VTB_REPORT_MAX];
 	u_int left, looks;
-	int error = 0, i, max, n;
+	int begin = ticks, error = 0, i, max, n;
 
 	if (sc->vtb_queue[VTBQ_REPORT] == NULL)
 		return (0);
 	if (vtf->vtf_due - ticks > 0)
 		return (vtf->vtf_due - ticks);
-	vtf->vtf_due = ticks + hz;
 	looks = MIN(LOOKS_A_SECOND, vtf->vtf_nmarks);
 	left = MIN(vtballoon_report_rate, 1u << 20) * 1024 / (BLOCK_SIZE / 1024);
 	max = MIN(VTB_REPORT_MAX, sc->vtb_queue[VTBQ_REPORT]->q_max_segs);
 	while (error == 0 && left > 0 && looks > 0) {
-		n = report_collect(sc, blocks, MIN((u_int)max, left), &looks);
+		n = report_collect(sc, blocks, MIN((u_int)max, left), &looks,
+		    begin + MAX(hz / 10, 1));
 		if (n == 0)
 			break;
 		left -= n;
 		error = report(sc, blocks, n);
-		for (i = 0; i < n; i++)
+		for (i = 0; i < n && !sc->vtb_dead; i++)
 			pv_balloon_block_free(blocks[i]);
 	}
-	return (hz);
+	/* One look may be slow, too: it takes a tenth of the time, not all. */
+	vtf->vtf_due = begin + MAX(hz, 10 * (ticks - begin));
+	return (MAX(vtf->vtf_due - ticks, 1));
 }
 
 void
@@ -329,8 +336,11 @@ vtballoon_free_reset(struct vtballoon_softc *sc)
 	void *cookie;
 
 	if (sc->vtb_queue[VTBQ_HINT] != NULL) {
-		while ((cookie = pvq_drain(sc->vtb_queue[VTBQ_HINT])) != NULL)
-			hint_back(sc, cookie);
+		/* A device that did not confirm the reset keeps what it has. */
+		while ((cookie = pvq_drain(sc->vtb_queue[VTBQ_HINT])) != NULL) {
+			if (!sc->vtb_dead)
+				hint_back(sc, cookie);
+		}
 	}
 	hint_release(sc);
 	vtf->vtf_cmd_id = VIRTIO_BALLOON_CMD_ID_STOP;

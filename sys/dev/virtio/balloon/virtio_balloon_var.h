@@ -94,6 +94,14 @@ void	vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t
 int	vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left);
 
 /*
+ * Reset the device now, and set it up again.  May sleep.
+ *
+ * Returns 0, or why it is not set up, logged.  Whatever it returns, the device has let go of all memory
+ * that it was told of, unless vtb_dead is set.
+ */
+int	vtballoon_reset(struct vtballoon_softc *sc);
+
+/*
  * virtio_balloon_free.c, all in the worker or while it is stopped.
  *
  * init   allocate; 0 or ENOMEM

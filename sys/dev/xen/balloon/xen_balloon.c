@@ -487,4 +487,4 @@ static driver_t xenballoon_driver = {
 DRIVER_MODULE(xen_balloon, xen, xenballoon_driver, NULL, NULL);
 MODULE_VERSION(xen_balloon, 1);
 MODULE_DEPEND(xen_balloon, xen, 1, 1, 1);
-MODULE_DEPEND(xen_balloon, pv, 1, 1, 1);
+MODULE_DEPEND(xen_balloon, pv_balloon, 1, 1, 1);
