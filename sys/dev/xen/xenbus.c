@@ -17,7 +17,11 @@
  * Each front end gets a device without a name, which probe gives one.  They come in the order of their
  * numbers, so that xvda (51712) is before xvdb (51728).
  *
- * Locking.  The bus topology lock: the list of children, and whatever adds to it or deletes from it.
+ * Locking.  The bus topology lock: newbus's list of children, and whatever adds to it or deletes from
+ * it.  A thread that sleeps lets go of it, so a list of children that was taken before a sleep is good
+ * for nothing after it.  xbs_children has all that may still be given a driver or be suspended; it is
+ * changed with the topology lock and, shared, xenbus_held, so that a thread that holds all front ends
+ * may walk it.
  */
 
 #include <sys/param.h>
@@ -31,17 +35,22 @@
 #include <sys/module.h>
 #include <sys/mutex.h>
 #include <sys/priority.h>
+#include <sys/queue.h>
 #include <sys/sbuf.h>
 #include <sys/sx.h>
 #include <sys/sysctl.h>
 #include <sys/taskqueue.h>
 
+#include <machine/atomic.h>
+
+#include <dev/pv/pv_compat.h>
 #include <dev/xen/xenbus.h>
 #include <dev/xen/xenbus_var.h>
 
 #define	XENBUS_DIR		"device"
 #define	XENBUS_MAX_DEVICES	256
 #define	XENBUS_TYPELEN		32
+#define	XENBUS_LINELEN		192	/* of the sysctl `devices' */
 
 static MALLOC_DEFINE(M_XENBUS, "xenbus", "xenbus front ends");
 
@@ -55,8 +64,11 @@ struct xenbus_softc {
 	device_t	 xbs_dev;
 	struct taskqueue *xbs_queue;	/* front ends' steps */
 	struct taskqueue *xbs_scan_queue;
-	struct task	 xbs_scan_task;
+	struct timeout_task xbs_scan_task;
+	bool		 xbs_unlisted;	/* the last list could not be read */
 	struct xenstore_watch xbs_watch;
+	TAILQ_HEAD(, xenbus_child) xbs_children;
+	u_int		 xbs_drivers;	/* added so far: see xb_seen */
 };
 
 /* Which child has this node? */
@@ -110,19 +122,19 @@ xenbus_add(struct xenbus_softc *sc, const char *type, const char *node)
 		return (NULL);
 	}
 	device_set_ivars(xb->xb_dev, xb);
+	xenbus_share_held();
+	TAILQ_INSERT_TAIL(&sc->xbs_children, xb, xb_link);
+	xenbus_unshare_held();
 	return (xb->xb_dev);
 }
 
-/* The dance begins for whoever has got a driver. */
+/* Give a driver to a front end that has none, and begin. */
 static void
-xenbus_begin_attached(device_t *children, int n)
+xenbus_try(struct xenbus_child *xb)
 {
-	int i;
 
-	for (i = 0; i < n; i++) {
-		if (device_is_attached(children[i]))
-			xenbus_begin(xenbus_child_of(children[i]));
-	}
+	if (!device_is_attached(xb->xb_dev) && device_probe_and_attach(xb->xb_dev) == 0)
+		xenbus_begin(xb);
 }
 
 static int
@@ -153,12 +165,13 @@ xenbus_list_type(struct xenbus_softc *sc, struct xenbus_list *list, const char *
 	char **units;
 	u_int i, n;
 	int error;
+	bool exists;
 
 	error = xenstore_list(NULL, XENBUS_DIR, type, &units, &n);
 	if (error != 0)
-		return (error == ENOENT ? 0 : error);
+		return (xenstore_is_missing(error) ? 0 : error);
 	qsort(units, n, sizeof(*units), xenbus_compare);
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n && error == 0; i++) {
 		if (list->xl_count == XENBUS_MAX_DEVICES) {
 			device_printf(sc->xbs_dev, "more than %u devices; the rest is left out\n",
 			    XENBUS_MAX_DEVICES);
@@ -168,13 +181,15 @@ xenbus_list_type(struct xenbus_softc *sc, struct xenbus_list *list, const char *
 		    XENBUS_DIR "/%s/%s", type, units[i]) >= XENBUS_NAMELEN)
 			continue;
 		/* Without a back end it is not one, or not yet. */
-		if (!xenstore_exists(NULL, list->xl_nodes[list->xl_count].xl_node, "backend"))
+		error = xenstore_exists(NULL, list->xl_nodes[list->xl_count].xl_node, "backend",
+		    &exists);
+		if (error != 0 || !exists)
 			continue;
 		strlcpy(list->xl_nodes[list->xl_count].xl_type, type, XENBUS_TYPELEN);
 		list->xl_count++;
 	}
 	xenstore_free(units);
-	return (0);
+	return (error);
 }
 
 static int
@@ -187,7 +202,7 @@ xenbus_list_all(struct xenbus_softc *sc, struct xenbus_list *list)
 	list->xl_count = 0;
 	error = xenstore_list(NULL, XENBUS_DIR, NULL, &types, &n);
 	if (error != 0)
-		return (error == ENOENT ? 0 : error);
+		return (xenstore_is_missing(error) ? 0 : error);
 	for (i = 0; i < n && error == 0; i++) {
 		if (strlen(types[i]) < XENBUS_TYPELEN && !xen_platform_emulates(types[i]))
 			error = xenbus_list_type(sc, list, types[i]);
@@ -229,7 +244,8 @@ xenbus_prune(struct xenbus_softc *sc, const struct xenbus_list *list)
 }
 
 /*
- * Make the children what the toolstack says.  If it can't be asked, they stay as they are.
+ * Make the children what the toolstack says.  If it can't be asked, they stay as they are, and it is
+ * asked again.
  */
 static void
 xenbus_scan(struct xenbus_softc *sc)
@@ -242,10 +258,14 @@ xenbus_scan(struct xenbus_softc *sc)
 	list = malloc(sizeof(*list), M_XENBUS, M_WAITOK | M_ZERO);
 	error = xenbus_list_all(sc, list);
 	if (error != 0) {
-		device_printf(sc->xbs_dev, "devices can't be listed (error %d)\n", error);
+		if (!sc->xbs_unlisted)
+			device_printf(sc->xbs_dev, "devices can't be listed (error %d)\n", error);
+		sc->xbs_unlisted = true;
+		taskqueue_enqueue_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, hz);
 		free(list, M_XENBUS);
 		return;
 	}
+	sc->xbs_unlisted = false;
 	bus_topo_lock();
 	xenbus_prune(sc, list);
 	for (i = 0; i < list->xl_count; i++) {
@@ -256,8 +276,8 @@ xenbus_scan(struct xenbus_softc *sc)
 			continue;
 		}
 		child = xenbus_add(sc, list->xl_nodes[i].xl_type, list->xl_nodes[i].xl_node);
-		if (child != NULL && device_probe_and_attach(child) == 0)
-			xenbus_begin(xenbus_child_of(child));
+		if (child != NULL)
+			xenbus_try(xenbus_child_of(child));
 	}
 	bus_topo_unlock();
 	free(list, M_XENBUS);
@@ -286,34 +306,33 @@ xenbus_devices_watch(struct xenstore_watch *w, const char *path)
 		depth += *p == '/' ? 1 : 0;
 	p = strrchr(path, '/');
 	if (depth <= 2 || (depth == 3 && strcmp(p, "/backend") == 0))
-		taskqueue_enqueue(sc->xbs_scan_queue, &sc->xbs_scan_task);
+		taskqueue_enqueue_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, 0);
 }
 
 /* Is it still to be seen whether this one connects? */
 static bool
-xenbus_is_settling(device_t dev)
+xenbus_is_settling(struct xenbus_child *xb)
 {
-	enum xenbus_phase phase = xenbus_child_of(dev)->xb_phase;
 
-	return (phase == XB_WAIT || phase == XB_PUBLISHED);
+	return (atomic_load_acq_int(&xb->xb_begins) != 0 || xb->xb_phase == XB_WAIT ||
+	    xb->xb_phase == XB_PUBLISHED);
 }
 
 /* Give back ends a while to connect: whoever loads a driver expects its devices. */
 static void
 xenbus_settle(device_t dev)
 {
+	struct xenbus_softc *sc = device_get_softc(dev);
 	sbintime_t deadline = sbinuptime() + MIN(xenbus_connect_wait, 86400) * SBT_1S;
-	device_t *children;
-	int i, n;
+	struct xenbus_child *xb;
 	bool settling;
 
 	do {
 		settling = false;
-		if (device_get_children(dev, &children, &n) != 0)
-			return;
-		for (i = 0; i < n; i++)
-			settling = settling || xenbus_is_settling(children[i]);
-		free(children, M_TEMP);
+		bus_topo_lock();
+		TAILQ_FOREACH(xb, &sc->xbs_children, xb_link)
+			settling = settling || xenbus_is_settling(xb);
+		bus_topo_unlock();
 		if (settling)
 			pause("xbsetl", MAX(hz / 50, 1));
 	} while (settling && sbinuptime() < deadline);
@@ -323,38 +342,32 @@ xenbus_settle(device_t dev)
 static void
 xenbus_report_missing(device_t dev)
 {
+	struct xenbus_softc *sc = device_get_softc(dev);
 	struct xenbus_child *xb;
-	device_t *children;
-	int i, n;
 
-	if (device_get_children(dev, &children, &n) != 0)
-		return;
-	for (i = 0; i < n; i++) {
-		xb = xenbus_child_of(children[i]);
+	bus_topo_lock();
+	TAILQ_FOREACH(xb, &sc->xbs_children, xb_link) {
 		if (xb->xb_connects != 0 && xb->xb_phase != XB_LIVE && xb->xb_phase != XB_IDLE)
-			device_printf(children[i], "no back end after the suspension (%s, it is "
+			device_printf(xb->xb_dev, "no back end after the suspension (%s, it is "
 			    "%s); waiting for one\n", xenbus_phase_names[xb->xb_phase],
 			    xenbus_state_name(xb->xb_other));
 	}
-	free(children, M_TEMP);
+	bus_topo_unlock();
 }
 
-/* Call something for each of the front ends, which are held. */
+/*
+ * Call something for each of the front ends, which are held.  Who would delete one has the topology
+ * lock perhaps, and waits for xenbus_held.
+ */
 static void
 xenbus_each_held(device_t bus, void (*fn)(struct xenbus_child *))
 {
-	device_t *children;
-	int error, i, n;
+	struct xenbus_softc *sc = device_get_softc(bus);
+	struct xenbus_child *xb;
 
-	bus_topo_lock();
-	error = device_get_children(bus, &children, &n);
-	bus_topo_unlock();
-	if (error != 0)
-		return;
-	/* Who would delete one of them holds that lock perhaps, and waits (xenbus_wait_held()). */
-	for (i = 0; i < n; i++)
-		fn(xenbus_child_of(children[i]));
-	free(children, M_TEMP);
+	xenbus_assert_held();
+	TAILQ_FOREACH(xb, &sc->xbs_children, xb_link)
+		fn(xb);
 }
 
 static void
@@ -394,16 +407,23 @@ xenbus_resume(device_t bus, bool cancelled)
 }
 
 static void
-xenbus_driver_added(device_t dev, driver_t *driver)
+xenbus_driver_added(device_t dev, driver_t *driver __unused)
 {
-	device_t *children;
-	int n;
+	struct xenbus_softc *sc = device_get_softc(dev);
+	struct xenbus_child *xb;
 
-	bus_generic_driver_added(dev, driver);
-	if (device_get_children(dev, &children, &n) != 0)
-		return;
-	xenbus_begin_attached(children, n);
-	free(children, M_TEMP);
+	/* An attach may sleep, and front ends be deleted meanwhile: each time from the first one. */
+	sc->xbs_drivers++;
+	do {
+		TAILQ_FOREACH(xb, &sc->xbs_children, xb_link) {
+			if (xb->xb_seen != sc->xbs_drivers)
+				break;
+		}
+		if (xb != NULL) {
+			xb->xb_seen = sc->xbs_drivers;
+			xenbus_try(xb);
+		}
+	} while (xb != NULL);
 	xenbus_settle(dev);
 }
 
@@ -442,11 +462,14 @@ xenbus_child_detached(device_t dev __unused, device_t child)
 }
 
 static void
-xenbus_child_deleted(device_t dev __unused, device_t child)
+xenbus_child_deleted(device_t dev, device_t child)
 {
+	struct xenbus_softc *sc = device_get_softc(dev);
 	struct xenbus_child *xb = xenbus_child_of(child);
 
-	xenbus_wait_held();
+	xenbus_share_held();
+	TAILQ_REMOVE(&sc->xbs_children, xb, xb_link);
+	xenbus_unshare_held();
 	xenbus_forget(xb);
 	device_set_ivars(child, NULL);
 	xenbus_child_free(xb);
@@ -493,29 +516,49 @@ xenbus_sysctl_devices(SYSCTL_HANDLER_ARGS)
 {
 	struct xenbus_softc *sc = arg1;
 	struct xenbus_child *xb;
-	device_t *children;
 	struct sbuf *sb;
-	int error, i, n;
+	int error;
 
-	sb = sbuf_new_auto();
+	/* A buffer that does not grow: nothing below sleeps, which would let go of the lock. */
+	sb = sbuf_new(NULL, NULL, XENBUS_MAX_DEVICES * XENBUS_LINELEN, SBUF_FIXEDLEN);
 	bus_topo_lock();
-	if (device_get_children(sc->xbs_dev, &children, &n) == 0) {
-		for (i = 0; i < n; i++) {
-			xb = xenbus_child_of(children[i]);
-			sbuf_printf(sb, "\n%s %s %s state %s other %s connects %ju%s",
-			    device_is_attached(children[i]) ? device_get_nameunit(children[i]) : "-",
-			    xb->xb_node, xenbus_phase_names[xb->xb_phase],
-			    xenbus_state_name(xb->xb_state), xenbus_state_name(xb->xb_other),
-			    (uintmax_t)xb->xb_connects, xb->xb_lost ? " failed" : "");
-		}
-		free(children, M_TEMP);
-	}
+	TAILQ_FOREACH(xb, &sc->xbs_children, xb_link)
+		sbuf_printf(sb, "\n%s %s %s state %s other %s connects %ju%s",
+		    device_is_attached(xb->xb_dev) ? device_get_nameunit(xb->xb_dev) : "-",
+		    xb->xb_node, xenbus_phase_names[xb->xb_phase],
+		    xenbus_state_name(xb->xb_state), xenbus_state_name(xb->xb_other),
+		    (uintmax_t)xb->xb_connects, xb->xb_lost ? " failed" : "");
 	bus_topo_unlock();
 	error = sbuf_finish(sb);
 	if (error == 0)
 		error = SYSCTL_OUT(req, sbuf_data(sb), sbuf_len(sb) + 1);
 	sbuf_delete(sb);
 	return (error);
+}
+
+static void
+xenbus_add_sysctls(struct xenbus_softc *sc)
+{
+	static const struct {
+		const char	*name;
+		uint64_t	*value;
+		const char	*descr;
+	} counters[] = {
+		{ "invalid", &xenbus_invalid, "Values in xenstore that were refused" },
+		{ "unsaid", &xenbus_unsaid, "Messages of which there were too many to print" },
+		{ "delayed", &xenbus_delayed, "Changes by back ends that came too fast" },
+		{ "unanswered", &xenbus_putoffs, "Steps that xenstore did not answer" },
+	};
+	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(sc->xbs_dev);
+	struct sysctl_oid_list *list = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xbs_dev));
+	u_int i;
+
+	SYSCTL_ADD_PROC(ctx, list, OID_AUTO, "devices",
+	    CTLTYPE_STRING | CTLFLAG_RD | CTLFLAG_MPSAFE, sc, 0, xenbus_sysctl_devices, "A",
+	    "Each front end, and how far it has come");
+	for (i = 0; i < nitems(counters); i++)
+		SYSCTL_ADD_U64(ctx, list, OID_AUTO, counters[i].name, CTLFLAG_RD,
+		    counters[i].value, 0, counters[i].descr);
 }
 
 static int
@@ -537,7 +580,9 @@ xenbus_detach(device_t dev)
 		return (error);
 	xenstore_watch_remove(&sc->xbs_watch);
 	if (sc->xbs_scan_queue != NULL) {
-		taskqueue_drain(sc->xbs_scan_queue, &sc->xbs_scan_task);
+		/* One that can't list the devices asks for another. */
+		while (taskqueue_cancel_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, NULL) != 0)
+			taskqueue_drain_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task);
 		taskqueue_free(sc->xbs_scan_queue);
 	}
 	if (sc->xbs_queue != NULL)
@@ -553,17 +598,15 @@ xenbus_attach(device_t dev)
 	int error;
 
 	sc->xbs_dev = dev;
-	TASK_INIT(&sc->xbs_scan_task, 0, xenbus_scan_task, sc);
+	TAILQ_INIT(&sc->xbs_children);
 	sc->xbs_queue = taskqueue_create("xenbus", M_WAITOK, taskqueue_thread_enqueue,
 	    &sc->xbs_queue);
 	(void)taskqueue_start_threads(&sc->xbs_queue, 1, PWAIT, "xenbus");
 	sc->xbs_scan_queue = taskqueue_create("xenbus scan", M_WAITOK, taskqueue_thread_enqueue,
 	    &sc->xbs_scan_queue);
+	TIMEOUT_TASK_INIT(sc->xbs_scan_queue, &sc->xbs_scan_task, 0, xenbus_scan_task, sc);
 	(void)taskqueue_start_threads(&sc->xbs_scan_queue, 1, PWAIT, "xenbus scan");
-	SYSCTL_ADD_PROC(device_get_sysctl_ctx(dev), SYSCTL_CHILDREN(device_get_sysctl_tree(dev)),
-	    OID_AUTO, "devices", CTLTYPE_STRING | CTLFLAG_RD | CTLFLAG_MPSAFE, sc, 0,
-	    xenbus_sysctl_devices, "A", "Each front end, and how far it has come");
-
+	xenbus_add_sysctls(sc);
 	sc->xbs_watch.xw_changed = xenbus_devices_watch;
 	sc->xbs_watch.xw_arg = sc;
 	error = xenstore_watch_add(&sc->xbs_watch, XENBUS_DIR, NULL);

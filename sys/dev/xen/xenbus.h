@@ -36,7 +36,8 @@
  *	device_detach	xenbus_leave(), then free everything
  *
  * A back end that never leaves a state is waited for; one that jumps to where it should not be, or
- * whose directory goes away, is treated as gone: stop(dev, true), release(dev).  The bus itself can
+ * whose directory goes away, is treated as gone: stop(dev, true), release(dev).  A xenstore that does
+ * not answer says nothing of a back end: everything stays as it is until it does.  The bus itself can
  * wait: kldload(8) of a driver returns when its devices are Connected, or after hw.xen.connect_wait
  * seconds.
  *
@@ -148,15 +149,8 @@ int	xenbus_write_string(device_t dev, struct xenstore_tx *tx, const char *name,
 int	xenbus_remove(device_t dev, struct xenstore_tx *tx, const char *name);
 
 /*
- * The device is beyond repair by a reset of its own: log why, write it to "error" for the
- * administrator, call stop(dev, true), close, and release(dev).  It stays so until the back end begins
- * again from Initialising, or InitWait.  Any context but interrupt filters; returns at once.
- */
-void	xenbus_fatal(device_t dev, int error, const char *fmt, ...) __printflike(3, 4);
-
-/*
  * Begin again: stop(dev, true), close, release(dev), and setup() when the back end is ready for it.
- * For a ring that was found broken.  Returns at once, as xenbus_fatal().
+ * For a ring that was found broken.  Any context but interrupt filters; returns at once.
  */
 void	xenbus_reset(device_t dev);
 

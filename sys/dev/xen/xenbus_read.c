@@ -11,6 +11,9 @@
  * nothing else, and in bounds; a string has a length and no NUL inside.  Each is read once: a value
  * that was checked is the value that is used.
  *
+ * A back end may write nonsense as often as it likes: what is said about a front end is limited to
+ * a few messages at a time (xenbus_say()), and what was not said is counted.
+ *
  * Locking.  None: strings of the ivars do not change while a method runs, and these are called from
  * methods.
  */
@@ -19,11 +22,98 @@
 #include <sys/systm.h>
 #include <sys/bus.h>
 #include <sys/ctype.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+
+#include <machine/atomic.h>
+#include <machine/stdarg.h>
 
 #include <dev/xen/xenbus.h>
 #include <dev/xen/xenbus_var.h>
 
 #define	XENBUS_SHOWN	40	/* bytes of a strange value in a message */
+#define	XENBUS_SAYLEN	256
+#define	XENBUS_SAY_BURST 32
+#define	XENBUS_SAY_SECS	10
+
+uint64_t xenbus_invalid, xenbus_unsaid;
+
+static const char *const xenbus_state_names[] = {
+	[XenbusStateUnknown] = "Unknown",
+	[XenbusStateInitialising] = "Initialising",
+	[XenbusStateInitWait] = "InitWait",
+	[XenbusStateInitialised] = "Initialised",
+	[XenbusStateConnected] = "Connected",
+	[XenbusStateClosing] = "Closing",
+	[XenbusStateClosed] = "Closed",
+	[XenbusStateReconfiguring] = "Reconfiguring",
+	[XenbusStateReconfigured] = "Reconfigured",
+};
+
+const char *const xenbus_phase_names[XB_NPHASES] = {
+	[XB_IDLE] = "idle",
+	[XB_WAIT] = "waiting",
+	[XB_PUBLISHED] = "published",
+	[XB_LIVE] = "live",
+	[XB_CLOSING] = "closing",
+	[XB_CLOSED] = "closed",
+};
+
+const char *
+xenbus_state_name(enum xenbus_state state)
+{
+
+	if ((u_int)state >= nitems(xenbus_state_names))
+		return ("Unknown");
+	return (xenbus_state_names[state]);
+}
+
+bool
+xenbus_allow(struct xenbus_limit *limit, u_int burst, u_int secs)
+{
+	u_int earned = (u_int)(ticks - limit->xl_since) / (secs * hz);
+
+	if (earned >= limit->xl_used) {
+		limit->xl_used = 0;
+		limit->xl_since = ticks;
+	} else {
+		limit->xl_used -= earned;
+		limit->xl_since += earned * secs * hz;
+	}
+	if (limit->xl_used >= burst)
+		return (false);
+	limit->xl_used++;
+	return (true);
+}
+
+void
+xenbus_say(struct xenbus_child *xb, const char *fmt, ...)
+{
+	char text[XENBUS_SAYLEN];
+	va_list ap;
+	u_int unsaid = 0;
+	bool allowed;
+
+	mtx_lock(&xb->xb_mtx);
+	allowed = xenbus_allow(&xb->xb_says, XENBUS_SAY_BURST, XENBUS_SAY_SECS);
+	if (allowed) {
+		unsaid = xb->xb_unsaid;
+		xb->xb_unsaid = 0;
+	} else
+		xb->xb_unsaid++;
+	mtx_unlock(&xb->xb_mtx);
+	if (!allowed) {
+		atomic_add_64(&xenbus_unsaid, 1);
+		return;
+	}
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (unsaid != 0)
+		device_printf(xb->xb_dev, "%u messages were left out\n", unsaid);
+	device_printf(xb->xb_dev, "%s\n", text);
+}
 
 static const char *
 xenbus_dir(device_t dev, enum xenbus_side side)
@@ -44,8 +134,21 @@ xenbus_complain(device_t dev, enum xenbus_side side, const char *name, const cha
 	for (i = 0; i < XENBUS_SHOWN && value[i] != '\0'; i++)
 		shown[i] = isprint((u_char)value[i]) ? value[i] : '?';
 	shown[i] = '\0';
-	device_printf(dev, "%s end's \"%s\" is \"%s\"%s, %s\n",
+	atomic_add_64(&xenbus_invalid, 1);
+	xenbus_say(xenbus_child_of(dev), "%s end's \"%s\" is \"%s\"%s, %s",
 	    side == XENBUS_FRONT ? "front" : "back", name, shown, value[i] != '\0' ? "..." : "", what);
+}
+
+/* Read a value of a directory, and remember if xenstore did not say whether there is one. */
+static int
+xenbus_read_text(device_t dev, enum xenbus_side side, const char *name, char **text, size_t *len)
+{
+	int error;
+
+	error = xenstore_read(NULL, xenbus_dir(dev, side), name, text, len);
+	if (error != 0 && !xenstore_is_missing(error))
+		xenbus_child_of(dev)->xb_unread = true;
+	return (error);
 }
 
 /* Digits only.  Returns what is wrong, or NULL. */
@@ -79,7 +182,7 @@ xenbus_read_number(device_t dev, enum xenbus_side side, const char *name, uint64
 	size_t len;
 	int error;
 
-	error = xenstore_read(NULL, xenbus_dir(dev, side), name, &text, &len);
+	error = xenbus_read_text(dev, side, name, &text, &len);
 	if (error != 0)
 		return (error);
 	wrong = xenbus_parse_number(text, len, &n);
@@ -119,7 +222,7 @@ xenbus_read_string(device_t dev, enum xenbus_side side, const char *name, char *
 	int error;
 
 	buf[0] = '\0';
-	error = xenstore_read(NULL, xenbus_dir(dev, side), name, &text, &len);
+	error = xenbus_read_text(dev, side, name, &text, &len);
 	if (error != 0)
 		return (error);
 	if (len >= size || strlen(text) != len) {

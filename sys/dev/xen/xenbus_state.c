@@ -10,7 +10,7 @@
  *	          begin       InitWait            Connected
  *	IDLE ----------> WAIT ---------> PUBLISHED ---------> LIVE
  *	  ^               ^   setup()       |       live()     |
- *	  |               |                 | anything else, reset, fatal
+ *	  |               |                 | anything else, reset
  *	  | leave         |                 v        stop()    v
  *	  |               |              CLOSING <-------------+
  *	  |               |                 |  Closed, gone, or XENBUS_CLOSE_SECS
@@ -20,8 +20,12 @@
  *
  * A front end's task takes a step whenever its back end's directory changed or somebody wants
  * something (xb_wants); it reads the back end's state afresh each time, so that states that it did
- * not see, or saw twice, do no harm.  A state that can't be read (no directory, no permission, not
- * a number) is Unknown, which is what a back end that is gone looks like.
+ * not see, or saw twice, do no harm.  A state that is not there (no directory, no permission) or not a
+ * number is Unknown, which is what a back end that is gone looks like.
+ *
+ * xenstore may be slow, or gone for a while.  Where it does not answer nothing is known of the back
+ * end, and the step is put off for a second; what had to be told is told then.  Only the end of
+ * patience in CLOSING comes without it.  setup() and live() that could not read a value are done again.
  *
  * Our own state is written only to a directory that is there: writing it would otherwise make the
  * directory of a device that the toolstack has just removed.
@@ -37,9 +41,9 @@
  * look, and once Connected looks no more; so it has to have seen us Closed before we begin again.  It
  * answers that with Closed.
  *
- * After a failure (setup() or live() said no, or xenbus_fatal()) the same would fail again: then
- * the back end has to be seen in another state before a new beginning.  And nobody begins more than
- * once a second.
+ * After a failure (setup() or live() said no) the same would fail again: then the back end has to be
+ * seen in another state before a new beginning.  And nobody begins more than once a second; changes are
+ * told to the driver a few at once and then once a second, however fast a back end makes them.
  */
 
 #include <sys/param.h>
@@ -52,7 +56,7 @@
 #include <sys/sysctl.h>
 #include <sys/taskqueue.h>
 
-#include <machine/stdarg.h>
+#include <machine/atomic.h>
 
 #include <dev/xen/xenbus.h>
 #include <dev/xen/xenbus_var.h>
@@ -60,6 +64,8 @@
 #define	XENBUS_CLOSE_SECS	5
 #define	XENBUS_NEW_SECS		2	/* for one that is in InitWait */
 #define	XENBUS_MAX_STATE	XenbusStateReconfigured
+#define	XENBUS_TELL_BURST	16	/* changes told to a driver at once */
+#define	XENBUS_TELL_SECS	1	/* and then one in so many seconds */
 
 static struct sx xenbus_held;
 SX_SYSINIT(xenbus_held, &xenbus_held, "xenbus held");
@@ -70,35 +76,7 @@ static u_int xenbus_resume_wait = 60;
 SYSCTL_UINT(_hw_xen, OID_AUTO, resume_wait, CTLFLAG_RWTUN, &xenbus_resume_wait, 0,
     "Seconds after a suspension until a device without a back end has failed; 0: never");
 
-static const char *const xenbus_state_names[] = {
-	[XenbusStateUnknown] = "Unknown",
-	[XenbusStateInitialising] = "Initialising",
-	[XenbusStateInitWait] = "InitWait",
-	[XenbusStateInitialised] = "Initialised",
-	[XenbusStateConnected] = "Connected",
-	[XenbusStateClosing] = "Closing",
-	[XenbusStateClosed] = "Closed",
-	[XenbusStateReconfiguring] = "Reconfiguring",
-	[XenbusStateReconfigured] = "Reconfigured",
-};
-
-const char *const xenbus_phase_names[XB_NPHASES] = {
-	[XB_IDLE] = "idle",
-	[XB_WAIT] = "waiting",
-	[XB_PUBLISHED] = "published",
-	[XB_LIVE] = "live",
-	[XB_CLOSING] = "closing",
-	[XB_CLOSED] = "closed",
-};
-
-const char *
-xenbus_state_name(enum xenbus_state state)
-{
-
-	if ((u_int)state >= nitems(xenbus_state_names))
-		return ("Unknown");
-	return (xenbus_state_names[state]);
-}
+uint64_t xenbus_putoffs, xenbus_delayed;
 
 void
 xenbus_kick(struct xenbus_child *xb, u_int wants)
@@ -108,24 +86,6 @@ xenbus_kick(struct xenbus_child *xb, u_int wants)
 	xb->xb_wants |= wants;
 	mtx_unlock(&xb->xb_mtx);
 	taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, 0);
-}
-
-void
-xenbus_fatal(device_t dev, int error, const char *fmt, ...)
-{
-	struct xenbus_child *xb = xenbus_child_of(dev);
-	va_list ap;
-
-	mtx_lock(&xb->xb_mtx);
-	/* The first cause is the one to tell. */
-	if ((xb->xb_wants & XENBUS_WANT_FATAL) == 0) {
-		va_start(ap, fmt);
-		vsnprintf(xb->xb_why, sizeof(xb->xb_why), fmt, ap);
-		va_end(ap);
-		xb->xb_error = error;
-	}
-	mtx_unlock(&xb->xb_mtx);
-	xenbus_kick(xb, XENBUS_WANT_FATAL);
 }
 
 void
@@ -142,65 +102,103 @@ xenbus_recheck(device_t dev)
 	xenbus_kick(xenbus_child_of(dev), XENBUS_WANT_RECHECK);
 }
 
+/* Another step in a second. */
+static void
+xenbus_step_later(struct xenbus_child *xb)
+{
+
+	taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, hz);
+}
+
+/* xenstore did not answer: what this step wanted is for a later one. */
+static void
+xenbus_put_off(struct xenbus_child *xb, u_int wants)
+{
+
+	atomic_add_64(&xenbus_putoffs, 1);
+	mtx_lock(&xb->xb_mtx);
+	xb->xb_wants |= wants;
+	mtx_unlock(&xb->xb_mtx);
+	xenbus_step_later(xb);
+}
+
 static int
 xenbus_tell_tx(struct xenstore_tx *tx, void *arg)
 {
 	struct xenbus_child *xb = arg;
+	bool exists;
+	int error;
 
-	if (!xenstore_exists(tx, xb->xb_node, "backend"))
-		return (ENOENT);
-	return (xenstore_printf(tx, xb->xb_node, "state", "%d", xb->xb_state));
+	error = xenstore_exists(tx, xb->xb_node, "backend", &exists);
+	if (error == 0 && !exists)
+		error = ENOENT;
+	if (error == 0)
+		error = xenstore_printf(tx, xb->xb_node, "state", "%d", xb->xb_state);
+	return (error);
 }
 
-/* Tell the back end our state. */
-static void
+/* Tell the back end our state.  If xenstore does not take it, each step tries again. */
+static int
 xenbus_tell(struct xenbus_child *xb, enum xenbus_state state)
 {
 	int error;
 
 	xb->xb_state = state;
 	error = xenstore_transaction(xenbus_tell_tx, xb);
-	if (error != 0 && error != ENOENT)
-		device_printf(xb->xb_dev, "state %s could not be written (error %d)\n",
+	xb->xb_untold = error != 0 && !xenstore_is_missing(error);
+	if (xb->xb_untold) {
+		xenbus_say(xb, "state %s could not be written (error %d)",
 		    xenbus_state_name(state), error);
+		xenbus_put_off(xb, 0);
+	}
+	return (xb->xb_untold ? error : 0);
 }
 
-/* A number that may be missing, or nonsense, and no word about it. */
-static uint64_t
-xenbus_peek(const char *dir, const char *name, uint64_t max, uint64_t otherwise)
+/*
+ * A number that may be missing, or nonsense, and no word about it: *value is then as it was.  Returns
+ * 0, or an error if it is not known what there is.
+ */
+static int
+xenbus_peek(const char *dir, const char *name, uint64_t max, uint64_t *value)
 {
 	char *end, *text;
-	uint64_t value;
 	u_long n;
 	size_t len;
+	int error;
 
-	if (xenstore_read(NULL, dir, name, &text, &len) != 0)
-		return (otherwise);
+	error = xenstore_read(NULL, dir, name, &text, &len);
+	if (error != 0)
+		return (xenstore_is_missing(error) ? 0 : error);
 	n = strtoul(text, &end, 10);
-	value = otherwise;
 	if (len > 0 && text[0] >= '0' && text[0] <= '9' && end == text + len && n <= max)
-		value = n;
+		*value = n;
 	xenstore_free(text);
-	return (value);
+	return (0);
 }
 
-static enum xenbus_state
-xenbus_look(struct xenbus_child *xb)
+/* The back end's state.  Returns 0, or an error if it is not known. */
+static int
+xenbus_look(struct xenbus_child *xb, enum xenbus_state *other)
 {
+	uint64_t state = XenbusStateUnknown;
+	int error;
 
-	xb->xb_other = XenbusStateUnknown;
-	if (xb->xb_path[0] != '\0')
-		xb->xb_other = xenbus_peek(xb->xb_path, "state", XENBUS_MAX_STATE,
-		    XenbusStateUnknown);
-	return (xb->xb_other);
+	if (xb->xb_path[0] != '\0') {
+		error = xenbus_peek(xb->xb_path, "state", XENBUS_MAX_STATE, &state);
+		if (error != 0)
+			return (error);
+	}
+	*other = xb->xb_other = state;
+	return (0);
 }
 
-/* Does the toolstack want the device to go on? */
+/* Does the toolstack want the device to go on?  If that is not known, it has not said no. */
 static bool
 xenbus_is_online(struct xenbus_child *xb)
 {
+	uint64_t online = 0;
 
-	return (xenbus_peek(xb->xb_path, "online", 1, 0) != 0);
+	return (xenbus_peek(xb->xb_path, "online", 1, &online) != 0 || online != 0);
 }
 
 /* Something in the back end's directory changed: remember what, and take a step. */
@@ -235,7 +233,7 @@ xenbus_otherend_watch(struct xenstore_watch *w, const char *path)
  * domain's directory.  A path elsewhere is not believed.
  */
 static int
-xenbus_find_otherend(struct xenbus_child *xb)
+xenbus_find_otherend(struct xenbus_child *xb, char *path, size_t size)
 {
 	char prefix[sizeof("/local/domain/65535/backend/")];
 	uint64_t id;
@@ -244,34 +242,37 @@ xenbus_find_otherend(struct xenbus_child *xb)
 	error = xenbus_read_number(xb->xb_dev, XENBUS_FRONT, "backend-id", 0,
 	    DOMID_FIRST_RESERVED - 1, &id);
 	if (error == 0)
-		error = xenbus_read_string(xb->xb_dev, XENBUS_FRONT, "backend", xb->xb_path,
-		    sizeof(xb->xb_path));
-	if (error != 0) {
-		xb->xb_path[0] = '\0';
+		error = xenbus_read_string(xb->xb_dev, XENBUS_FRONT, "backend", path, size);
+	if (error != 0)
 		return (error);
-	}
-	xb->xb_otherend = id;
 	snprintf(prefix, sizeof(prefix), "/local/domain/%ju/backend/", (uintmax_t)id);
-	if (strncmp(xb->xb_path, prefix, strlen(prefix)) != 0) {
-		device_printf(xb->xb_dev, "back end \"%s\" is not in domain %ju's directory\n",
-		    xb->xb_path, (uintmax_t)id);
-		xb->xb_path[0] = '\0';
+	if (strncmp(path, prefix, strlen(prefix)) != 0) {
+		xenbus_say(xb, "back end \"%s\" is not in domain %ju's directory", path,
+		    (uintmax_t)id);
 		return (EINVAL);
 	}
+	xb->xb_otherend = id;
 	return (0);
 }
 
-/* Find the back end, and watch it. */
+/* Find the back end, and watch it.  If it can't be asked for, the one that is known is kept. */
 static int
 xenbus_meet(struct xenbus_child *xb)
 {
-	char old[XENBUS_PATHLEN];
+	char path[XENBUS_PATHLEN];
 	int error;
 
-	strlcpy(old, xb->xb_path, sizeof(old));
-	error = xenbus_find_otherend(xb);
-	if (xb->xb_watch.xw_token != 0 && strcmp(old, xb->xb_path) != 0)
+	xb->xb_unread = false;
+	error = xenbus_find_otherend(xb, path, sizeof(path));
+	if (error != 0 && xb->xb_unread) {
+		xenbus_put_off(xb, 0);
+		return (error);
+	}
+	if (error != 0)
+		path[0] = '\0';
+	if (xb->xb_watch.xw_token != 0 && strcmp(path, xb->xb_path) != 0)
 		xenstore_watch_remove(&xb->xb_watch);
+	strlcpy(xb->xb_path, path, sizeof(xb->xb_path));
 	if (error != 0 || xb->xb_watch.xw_token != 0)
 		return (error);
 	xb->xb_watch.xw_changed = xenbus_otherend_watch;
@@ -286,8 +287,8 @@ xenbus_enter_wait(struct xenbus_child *xb)
 	xb->xb_phase = XB_WAIT;
 	xb->xb_began = ticks;
 	xb->xb_failed = xb->xb_away = xb->xb_refused = false;
-	xenbus_tell(xb, XenbusStateInitialising);
-	xenbus_kick(xb, 0);
+	if (xenbus_tell(xb, XenbusStateInitialising) == 0)
+		xenbus_kick(xb, 0);
 }
 
 /* Tell why, here and where the toolstack looks for it. */
@@ -296,7 +297,7 @@ xenbus_report(struct xenbus_child *xb, int error, const char *why)
 {
 	char name[XENBUS_PATHLEN];
 
-	device_printf(xb->xb_dev, "%s (error %d); closing\n", why, error);
+	xenbus_say(xb, "%s (error %d); closing", why, error);
 	snprintf(name, sizeof(name), "%s/error", xb->xb_node);
 	(void)xenstore_printf(NULL, "error", name, "%d %s", error, why);
 	xb->xb_failed = true;
@@ -314,15 +315,16 @@ xenbus_close(struct xenbus_child *xb, bool gone)
 
 	if (xb->xb_setup && XENBUS_STOP(xb->xb_dev, gone) == EBUSY && !gone) {
 		if (!xb->xb_refused)
-			device_printf(xb->xb_dev, "the back end asks to close, but the device is "
-			    "in use\n");
+			xenbus_say(xb, "the back end asks to close, but the device is in use");
 		xb->xb_refused = true;
 		return (false);
 	}
 	xb->xb_phase = XB_CLOSING;
+	if (xenbus_tell(xb, XenbusStateClosing) == 0)
+		(void)xenbus_tell(xb, XenbusStateClosed);
+	else
+		xb->xb_state = XenbusStateClosed;
 	xb->xb_deadline = ticks + XENBUS_CLOSE_SECS * hz;
-	xenbus_tell(xb, XenbusStateClosing);
-	xenbus_tell(xb, XenbusStateClosed);
 	return (true);
 }
 
@@ -352,22 +354,57 @@ xenbus_patience(const struct xenbus_child *xb, enum xenbus_state other)
 	}
 }
 
+/* Read what the back end offers, and publish.  Returns false if that is to be done again, or failed. */
+static bool
+xenbus_set_up(struct xenbus_child *xb, enum xenbus_state *next)
+{
+	int error;
+
+	xb->xb_unread = false;
+	error = XENBUS_SETUP(xb->xb_dev, next);
+	if (error == 0 && xb->xb_unread) {
+		/* Something that is optional, and may be there after all. */
+		(void)XENBUS_STOP(xb->xb_dev, true);
+		XENBUS_RELEASE(xb->xb_dev);
+		error = ETIMEDOUT;
+	}
+	if (error == ETIMEDOUT)
+		xenbus_put_off(xb, 0);
+	else if (error != 0)
+		xenbus_fail(xb, error, "can't be set up");
+	return (error == 0);
+}
+
+/* The same for live(): the rings are given up then, and made again. */
+static bool
+xenbus_go_live(struct xenbus_child *xb)
+{
+	int error;
+
+	xb->xb_unread = false;
+	error = XENBUS_LIVE(xb->xb_dev);
+	if (error == ETIMEDOUT || (error == 0 && xb->xb_unread)) {
+		xenbus_say(xb, "xenstore does not answer: connecting again");
+		(void)xenbus_close(xb, true);
+		return (false);
+	}
+	if (error != 0)
+		xenbus_fail(xb, error, "what the back end says makes no device");
+	return (error == 0);
+}
+
 static void
 xenbus_step_wait(struct xenbus_child *xb, enum xenbus_state other)
 {
 	enum xenbus_state next = XenbusStateInitialised;
-	int error;
 
 	switch (other) {
 	case XenbusStateInitWait:
-		error = XENBUS_SETUP(xb->xb_dev, &next);
-		if (error != 0) {
-			xenbus_fail(xb, error, "can't be set up");
+		if (!xenbus_set_up(xb, &next))
 			return;
-		}
 		xb->xb_setup = true;
 		xb->xb_phase = XB_PUBLISHED;
-		xenbus_tell(xb, next);
+		(void)xenbus_tell(xb, next);
 		/* Events of the state may have come while setup() was at work. */
 		xenbus_kick(xb, 0);
 		return;
@@ -391,26 +428,22 @@ xenbus_step_wait(struct xenbus_child *xb, enum xenbus_state other)
 static void
 xenbus_step_published(struct xenbus_child *xb, enum xenbus_state other)
 {
-	int error;
 
 	switch (other) {
 	case XenbusStateInitWait:
 	case XenbusStateInitialised:
 		return;
 	case XenbusStateConnected:
-		error = XENBUS_LIVE(xb->xb_dev);
-		if (error != 0) {
-			xenbus_fail(xb, error, "what the back end says makes no device");
+		if (!xenbus_go_live(xb))
 			return;
-		}
 		xb->xb_phase = XB_LIVE;
 		xb->xb_connects++;
 		xb->xb_missing = xb->xb_lost = false;
 		if (xb->xb_state != XenbusStateConnected)
-			xenbus_tell(xb, XenbusStateConnected);
+			(void)xenbus_tell(xb, XenbusStateConnected);
 		return;
 	default:
-		device_printf(xb->xb_dev, "the back end went to %s instead of Connected\n",
+		xenbus_say(xb, "the back end went to %s instead of Connected",
 		    xenbus_state_name(other));
 		(void)xenbus_close(xb, true);
 		return;
@@ -432,7 +465,7 @@ xenbus_step_live(struct xenbus_child *xb, enum xenbus_state other, u_int wants)
 			(void)xenbus_close(xb, false);
 		return;
 	default:
-		device_printf(xb->xb_dev, "the back end is gone (%s)\n", xenbus_state_name(other));
+		xenbus_say(xb, "the back end is gone (%s)", xenbus_state_name(other));
 		(void)xenbus_close(xb, true);
 		return;
 	}
@@ -459,8 +492,7 @@ xenbus_step_closing(struct xenbus_child *xb, enum xenbus_state other)
 	}
 	if (other != XenbusStateClosed && other != XenbusStateUnknown &&
 	    other != XenbusStateInitialising && other != XenbusStateInitWait)
-		device_printf(xb->xb_dev, "the back end does not let go (%s)\n",
-		    xenbus_state_name(other));
+		xenbus_say(xb, "the back end does not let go (%s)", xenbus_state_name(xb->xb_other));
 	xenbus_release_child(xb);
 }
 
@@ -475,7 +507,10 @@ xenbus_step_closed(struct xenbus_child *xb, enum xenbus_state other)
 	if (other == XenbusStateUnknown) {
 		/* Another one, perhaps. */
 		(void)xenbus_meet(xb);
-		other = xenbus_look(xb);
+		if (xenbus_look(xb, &other) != 0) {
+			xenbus_put_off(xb, 0);
+			return;
+		}
 	}
 	if (other == XenbusStateUnknown || other == XenbusStateClosing ||
 	    other == XenbusStateConnected)
@@ -492,87 +527,110 @@ xenbus_step_closed(struct xenbus_child *xb, enum xenbus_state other)
 		xenbus_enter_wait(xb);
 }
 
-/* Take what others want.  Returns it, and the reason for a fatal error. */
+/* Take what others want. */
 static u_int
-xenbus_take_wants(struct xenbus_child *xb, int *error, char *why)
+xenbus_take_wants(struct xenbus_child *xb)
 {
 	u_int wants;
 
 	mtx_lock(&xb->xb_mtx);
 	wants = xb->xb_wants;
 	xb->xb_wants = 0;
-	*error = xb->xb_error;
-	strlcpy(why, xb->xb_why, XENBUS_WHYLEN);
 	mtx_unlock(&xb->xb_mtx);
 	return (wants);
 }
 
-/* Tell the driver what changed; before it is live nobody wants to know. */
+/* Take the name of something that changed; false: there is none. */
+static bool
+xenbus_take_change(struct xenbus_child *xb, char *name, size_t size)
+{
+	bool any;
+
+	mtx_lock(&xb->xb_mtx);
+	any = xb->xb_nchanges != 0;
+	if (any)
+		strlcpy(name, xb->xb_changes[--xb->xb_nchanges], size);
+	mtx_unlock(&xb->xb_mtx);
+	return (any);
+}
+
+/*
+ * Tell the driver what changed; before it is live nobody wants to know.  What comes too fast waits, and
+ * becomes one change of each name.
+ */
 static void
 xenbus_tell_changes(struct xenbus_child *xb, u_int wants)
 {
 	char name[XENBUS_NAMELEN];
 	bool live = xb->xb_phase == XB_LIVE;
 
+	if ((wants & XENBUS_WANT_CHANGES) == 0 && xb->xb_nchanges == 0)
+		return;
+	if (live && !xenbus_allow(&xb->xb_told, XENBUS_TELL_BURST, XENBUS_TELL_SECS)) {
+		atomic_add_64(&xenbus_delayed, 1);
+		mtx_lock(&xb->xb_mtx);
+		xb->xb_wants |= wants & XENBUS_WANT_CHANGES;
+		mtx_unlock(&xb->xb_mtx);
+		xenbus_step_later(xb);
+		return;
+	}
 	if (live && (wants & XENBUS_WANT_CHANGES) != 0)
 		XENBUS_OTHEREND_CHANGED(xb->xb_dev, "");
-	for (;;) {
-		mtx_lock(&xb->xb_mtx);
-		if (xb->xb_nchanges == 0)
-			break;
-		strlcpy(name, xb->xb_changes[--xb->xb_nchanges], sizeof(name));
-		mtx_unlock(&xb->xb_mtx);
+	while (xenbus_take_change(xb, name, sizeof(name))) {
 		if (live)
 			XENBUS_OTHEREND_CHANGED(xb->xb_dev, name);
 	}
-	mtx_unlock(&xb->xb_mtx);
 }
 
 static void
-xenbus_step(struct xenbus_child *xb)
+xenbus_step_once(struct xenbus_child *xb, enum xenbus_state other, u_int wants)
 {
-	char why[XENBUS_WHYLEN];
+
+	switch (xb->xb_phase) {
+	case XB_WAIT:
+		xenbus_step_wait(xb, other);
+		return;
+	case XB_PUBLISHED:
+		xenbus_step_published(xb, other);
+		return;
+	case XB_LIVE:
+		xenbus_step_live(xb, other, wants);
+		return;
+	case XB_CLOSING:
+		xenbus_step_closing(xb, other);
+		return;
+	case XB_CLOSED:
+		xenbus_step_closed(xb, other);
+		return;
+	default:
+		return;
+	}
+}
+
+static void
+xenbus_step(struct xenbus_child *xb, u_int wants)
+{
 	enum xenbus_state other;
 	enum xenbus_phase before;
-	u_int wants;
-	int error;
 
-	wants = xenbus_take_wants(xb, &error, why);
-	if ((wants & (XENBUS_WANT_FATAL | XENBUS_WANT_RESET)) != 0 && xb->xb_setup &&
-	    xb->xb_phase != XB_CLOSING) {
-		if ((wants & XENBUS_WANT_FATAL) != 0)
-			xenbus_report(xb, error, why);
+	if (xb->xb_untold)
+		(void)xenbus_tell(xb, xb->xb_state);
+	if ((wants & XENBUS_WANT_RESET) != 0 && xb->xb_setup && xb->xb_phase != XB_CLOSING)
 		(void)xenbus_close(xb, true);
-	}
 	/* A step may be followed by another at once; there are few enough. */
 	do {
 		before = xb->xb_phase;
-		other = xenbus_look(xb);
-		if (before == XB_WAIT)
-			xenbus_step_wait(xb, other);
-		else if (before == XB_PUBLISHED)
-			xenbus_step_published(xb, other);
-		else if (before == XB_LIVE)
-			xenbus_step_live(xb, other, wants);
-		else if (before == XB_CLOSING)
-			xenbus_step_closing(xb, other);
-		else if (before == XB_CLOSED)
-			xenbus_step_closed(xb, other);
+		if (xenbus_look(xb, &other) != 0) {
+			if (before != XB_CLOSING) {
+				xenbus_put_off(xb, wants & ~XENBUS_WANT_RESET);
+				return;
+			}
+			/* It has until the deadline. */
+			other = XenbusStateClosing;
+		}
+		xenbus_step_once(xb, other, wants);
 	} while (xb->xb_phase > before);
 	xenbus_tell_changes(xb, wants);
-}
-
-void
-xenbus_child_task(void *arg, int pending __unused)
-{
-	struct xenbus_child *xb = arg;
-
-	sx_slock(&xenbus_held);
-	sx_xlock(&xb->xb_sx);
-	if (xb->xb_phase != XB_IDLE)
-		xenbus_step(xb);
-	sx_xunlock(&xb->xb_sx);
-	sx_sunlock(&xenbus_held);
 }
 
 /* Look for a back end to begin with. */
@@ -587,15 +645,30 @@ xenbus_seek(struct xenbus_child *xb)
 }
 
 void
-xenbus_begin(struct xenbus_child *xb)
+xenbus_child_task(void *arg, int pending __unused)
 {
+	struct xenbus_child *xb = arg;
+	u_int wants;
 
 	sx_slock(&xenbus_held);
 	sx_xlock(&xb->xb_sx);
-	if (xb->xb_phase == XB_IDLE)
+	wants = xenbus_take_wants(xb);
+	if (xb->xb_phase != XB_IDLE)
+		xenbus_step(xb, wants);
+	else if (atomic_load_acq_int(&xb->xb_begins) != 0) {
 		xenbus_seek(xb);
+		atomic_store_rel_int(&xb->xb_begins, 0);
+	}
 	sx_xunlock(&xb->xb_sx);
 	sx_sunlock(&xenbus_held);
+}
+
+void
+xenbus_begin(struct xenbus_child *xb)
+{
+
+	atomic_store_rel_int(&xb->xb_begins, 1);
+	xenbus_kick(xb, 0);
 }
 
 void
@@ -613,11 +686,24 @@ xenbus_go_on(void)
 }
 
 void
-xenbus_wait_held(void)
+xenbus_share_held(void)
 {
 
 	sx_slock(&xenbus_held);
+}
+
+void
+xenbus_unshare_held(void)
+{
+
 	sx_sunlock(&xenbus_held);
+}
+
+void
+xenbus_assert_held(void)
+{
+
+	sx_assert(&xenbus_held, SA_XLOCKED);
 }
 
 void
@@ -661,20 +747,28 @@ void
 xenbus_leave(device_t dev)
 {
 	struct xenbus_child *xb = xenbus_child_of(dev);
+	enum xenbus_state other;
 
 	sx_slock(&xenbus_held);
 	sx_xlock(&xb->xb_sx);
+	atomic_store_rel_int(&xb->xb_begins, 0);
+	(void)xenbus_take_wants(xb);
 	if (xb->xb_phase == XB_WAIT || xb->xb_phase == XB_PUBLISHED ||
 	    xb->xb_phase == XB_LIVE) {
 		if (!xenbus_close(xb, false))
 			(void)xenbus_close(xb, true);
 	}
-	while (xb->xb_phase == XB_CLOSING && xenbus_patience(xb, xenbus_look(xb)) > 0)
+	while (xb->xb_phase == XB_CLOSING) {
+		if (xenbus_look(xb, &other) != 0)
+			other = XenbusStateClosing;
+		if (xenbus_patience(xb, other) <= 0)
+			break;
 		pause("xbleav", MAX(hz / 50, 1));
+	}
 	if (xb->xb_phase == XB_CLOSING)
 		xenbus_release_child(xb);
 	xb->xb_phase = XB_IDLE;
-	xb->xb_missing = xb->xb_lost = false;
+	xb->xb_missing = xb->xb_lost = xb->xb_untold = false;
 	sx_xunlock(&xb->xb_sx);
 	sx_sunlock(&xenbus_held);
 }

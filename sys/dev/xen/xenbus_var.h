@@ -16,6 +16,7 @@
 #include <sys/bus.h>
 #include <sys/lock.h>
 #include <sys/mutex.h>
+#include <sys/queue.h>
 #include <sys/sx.h>
 #include <sys/taskqueue.h>
 
@@ -24,7 +25,6 @@
 #define	XENBUS_PATHLEN	256	/* of a back end's directory */
 #define	XENBUS_NAMELEN	64	/* of a node whose change a driver is told of */
 #define	XENBUS_CHANGES	16	/* of them that may wait */
-#define	XENBUS_WHYLEN	128
 
 /* Where a front end is in the dance. */
 enum xenbus_phase {
@@ -39,9 +39,14 @@ enum xenbus_phase {
 
 /* What others want of a front end; its task finds it in xb_wants. */
 #define	XENBUS_WANT_RESET	0x01
-#define	XENBUS_WANT_FATAL	0x02	/* xb_why says why */
-#define	XENBUS_WANT_RECHECK	0x04
-#define	XENBUS_WANT_CHANGES	0x08	/* more changes than there was room for */
+#define	XENBUS_WANT_RECHECK	0x02
+#define	XENBUS_WANT_CHANGES	0x04	/* more changes than there was room for */
+
+/* How often something was done lately; see xenbus_allow(). */
+struct xenbus_limit {
+	int	xl_since;	/* ticks */
+	u_int	xl_used;
+};
 
 /*
  * A front end: the ivars of its device.
@@ -51,6 +56,8 @@ enum xenbus_phase {
  * taken after xb_sx.
  */
 struct xenbus_child {
+	TAILQ_ENTRY(xenbus_child) xb_link;	/* xenbus.c */
+	u_int		 xb_seen;		/* xenbus.c */
 	device_t	 xb_dev;
 	device_t	 xb_bus;
 	char		*xb_type;	/* "vif" */
@@ -72,14 +79,18 @@ struct xenbus_child {
 	bool		 xb_missing;	/* a suspension took the back end away */
 	bool		 xb_lost;	/* and it has not come for too long */
 	bool		 xb_refused;	/* stop() said EBUSY */
+	u_int		 xb_begins;	/* atomic: a driver has attached, the first step is to come */
+	bool		 xb_untold;	/* xb_state may not have reached xenstore */
+	bool		 xb_unread;	/* a value could not be asked for */
+	struct xenbus_limit xb_told;	/* changes */
 	int		 xb_began;	/* ticks, of the last time in XB_WAIT */
 	int		 xb_deadline;	/* ticks, in XB_CLOSING */
 	uint64_t	 xb_connects;
 
 	struct mtx	 xb_mtx;
 	u_int		 xb_wants;
-	int		 xb_error;
-	char		 xb_why[XENBUS_WHYLEN];
+	struct xenbus_limit xb_says;
+	u_int		 xb_unsaid;	/* messages since the last one */
 	u_int		 xb_nchanges;
 	char		 xb_changes[XENBUS_CHANGES][XENBUS_NAMELEN];
 };
@@ -100,8 +111,17 @@ void	xenbus_lose_task(void *arg, int pending);
 /* Have it run soon, for a XENBUS_WANT_* or just so.  Any context but interrupt filters. */
 void	xenbus_kick(struct xenbus_child *xb, u_int wants);
 
-/* A driver has attached: the dance begins. */
+/* A driver has attached: the dance begins soon.  Does not sleep. */
 void	xenbus_begin(struct xenbus_child *xb);
+
+/*
+ * May something be done once more?  At most burst times at once, and once in so many seconds.  Locked
+ * by the limit's owner.
+ */
+bool	xenbus_allow(struct xenbus_limit *limit, u_int burst, u_int secs);
+
+/* device_printf() of a line for what a back end can make happen as often as it likes. */
+void	xenbus_say(struct xenbus_child *xb, const char *fmt, ...) __printflike(2, 3);
 
 /* No driver, or no device, any more. */
 void	xenbus_forget(struct xenbus_child *xb);
@@ -119,9 +139,12 @@ void	xenbus_go_on(void);
 /* A held front end has lost its back end by a suspension. */
 void	xenbus_begin_again(struct xenbus_child *xb);
 
-/* Wait until nobody holds front ends. */
-void	xenbus_wait_held(void);
+/* Keep others from holding front ends, once nobody does.  Waiting for that sleeps. */
+void	xenbus_share_held(void);
+void	xenbus_unshare_held(void);
+void	xenbus_assert_held(void);
 
 extern const char *const xenbus_phase_names[XB_NPHASES];
+extern uint64_t xenbus_invalid, xenbus_unsaid, xenbus_putoffs, xenbus_delayed;
 
 #endif /* !_DEV_XEN_XENBUS_VAR_H_ */

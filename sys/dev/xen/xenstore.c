@@ -15,7 +15,6 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/bus.h>
-#include <sys/ctype.h>
 #include <sys/limits.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
@@ -49,7 +48,7 @@ SX_SYSINIT(xenstore, &xenstore_lock, "xenstore");
 static device_t xenstore_dev;
 static char xenstore_home_path[sizeof("/local/domain/65535")];
 static u_int xenstore_life;	/* suspensions so far; under xenstore_lock */
-uint64_t xenstore_conflicts;
+uint64_t xenstore_conflicts, xenstore_timeouts;
 
 void
 xenstore_free(void *memory)
@@ -74,6 +73,22 @@ xenstore_join(const char *dir, const char *name)
 	return (path);
 }
 
+/* End the transactions that were begun for somebody who had given up. */
+static void
+xenstore_end_orphans(void)
+{
+	struct xenstore_piece piece = { "F", 2 };
+	const char *answer;
+	size_t len;
+	uint32_t id;
+
+	while ((id = xenstore_ring_orphan()) != 0) {
+		if (xenstore_ring_talk(XS_TRANSACTION_END, id, &piece, 1, &answer, &len) ==
+		    ETIMEDOUT)
+			return;
+	}
+}
+
 int
 xenstore_talk(struct xenstore_tx *tx, uint32_t type, const struct xenstore_piece *pieces, u_int n,
     char **reply, size_t *len)
@@ -88,6 +103,7 @@ xenstore_talk(struct xenstore_tx *tx, uint32_t type, const struct xenstore_piece
 		sx_xunlock(&xenstore_lock);
 		return (EAGAIN);
 	}
+	xenstore_end_orphans();
 	error = xenstore_ring_talk(type, tx != NULL ? tx->xt_id : 0, pieces, n, &answer, &got);
 	if (error == 0 && reply != NULL) {
 		*reply = malloc(got + 1, M_XEN, M_WAITOK);
@@ -96,6 +112,10 @@ xenstore_talk(struct xenstore_tx *tx, uint32_t type, const struct xenstore_piece
 	}
 	if (error == 0 && len != NULL)
 		*len = got;
+	if (error == ETIMEDOUT)
+		xenstore_timeouts++;
+	else if (xenstore_ring_doubt())
+		xenstore_watch_again();
 	sx_xunlock(&xenstore_lock);
 	return (error);
 }
@@ -149,13 +169,6 @@ xenstore_printf(struct xenstore_tx *tx, const char *dir, const char *name, const
 }
 
 int
-xenstore_mkdir(struct xenstore_tx *tx, const char *dir, const char *name)
-{
-
-	return (xenstore_ask(tx, XS_MKDIR, dir, name, NULL, 0, NULL, NULL));
-}
-
-int
 xenstore_remove(struct xenstore_tx *tx, const char *dir, const char *name)
 {
 	int error;
@@ -164,11 +177,14 @@ xenstore_remove(struct xenstore_tx *tx, const char *dir, const char *name)
 	return (error == ENOENT ? 0 : error);
 }
 
-bool
-xenstore_exists(struct xenstore_tx *tx, const char *dir, const char *name)
+int
+xenstore_exists(struct xenstore_tx *tx, const char *dir, const char *name, bool *exists)
 {
+	int error;
 
-	return (xenstore_ask(tx, XS_READ, dir, name, NULL, 0, NULL, NULL) == 0);
+	error = xenstore_ask(tx, XS_READ, dir, name, NULL, 0, NULL, NULL);
+	*exists = error == 0;
+	return (xenstore_is_missing(error) ? 0 : error);
 }
 
 /* One part of a directory that does not fit into a message: "generation\0name\0name\0", and, at its
@@ -282,71 +298,6 @@ xenstore_list(struct xenstore_tx *tx, const char *dir, const char *name, char **
 	return (error);
 }
 
-/* "n5", "r0", "w3", "b7": access, and whose. */
-static const char xenstore_perm_letters[] = { 'n', 'r', 'w', 'b' };
-
-static int
-xenstore_parse_perm(const char *text, struct xenstore_perm *perm)
-{
-	const char *letter;
-	char *end;
-	u_long domid;
-
-	letter = memchr(xenstore_perm_letters, text[0], sizeof(xenstore_perm_letters));
-	if (letter == NULL || !isdigit((u_char)text[1]))
-		return (EIO);
-	domid = strtoul(text + 1, &end, 10);
-	if (*end != '\0' || domid > UINT16_MAX)
-		return (EIO);
-	perm->xp_domid = domid;
-	perm->xp_access = letter - xenstore_perm_letters;
-	return (0);
-}
-
-int
-xenstore_get_perms(struct xenstore_tx *tx, const char *dir, const char *name,
-    struct xenstore_perm *perms, u_int max, u_int *count)
-{
-	char *p, *reply;
-	size_t len;
-	u_int n;
-	int error;
-
-	error = xenstore_ask(tx, XS_GET_PERMS, dir, name, NULL, 0, &reply, &len);
-	if (error != 0)
-		return (error);
-	n = 0;
-	for (p = reply; p < reply + len && error == 0; p += strlen(p) + 1, n++) {
-		if (n < max)
-			error = xenstore_parse_perm(p, &perms[n]);
-	}
-	free(reply, M_XEN);
-	*count = n;
-	return (error);
-}
-
-int
-xenstore_set_perms(struct xenstore_tx *tx, const char *dir, const char *name,
-    const struct xenstore_perm *perms, u_int count)
-{
-	struct sbuf *sb;
-	u_int i;
-	int error;
-
-	sb = sbuf_new_auto();
-	for (i = 0; i < count; i++) {
-		(void)sbuf_printf(sb, "%c%u", xenstore_perm_letters[perms[i].xp_access & 3],
-		    perms[i].xp_domid);
-		(void)sbuf_putc(sb, '\0');
-	}
-	error = sbuf_finish(sb);
-	if (error == 0)
-		error = xenstore_ask(tx, XS_SET_PERMS, dir, name, sbuf_data(sb), sbuf_len(sb), NULL,
-		    NULL);
-	sbuf_delete(sb);
-	return (error);
-}
-
 static int
 xenstore_begin(struct xenstore_tx *tx)
 {
@@ -372,8 +323,13 @@ static int
 xenstore_end(struct xenstore_tx *tx, bool commit)
 {
 	struct xenstore_piece piece = { commit ? "T" : "F", 2 };
+	int error;
 
-	return (xenstore_talk(tx, XS_TRANSACTION_END, &piece, 1, NULL, NULL));
+	error = xenstore_talk(tx, XS_TRANSACTION_END, &piece, 1, NULL, NULL);
+	/* It was not sent, perhaps.  Who ends it twice is told ENOENT. */
+	if (error == ETIMEDOUT)
+		xenstore_ring_abandon(tx->xt_id);
+	return (error);
 }
 
 int
@@ -497,6 +453,8 @@ xenstore_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	    "Events of watches");
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "late", CTLFLAG_RD, &xenstore_late, 0,
 	    "Answers to requests that had been given up");
+	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "timeouts", CTLFLAG_RD, &xenstore_timeouts, 0,
+	    "Requests that were given up");
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "conflicts", CTLFLAG_RD, &xenstore_conflicts, 0,
 	    "Transactions that had to be done again");
 }

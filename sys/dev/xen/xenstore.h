@@ -19,11 +19,20 @@
 #define	_DEV_XEN_XENSTORE_H_
 
 #include <sys/types.h>
+#include <sys/errno.h>
 #include <sys/queue.h>
 
 #include <dev/xen/xen_var.h>
 
 struct xenstore_tx;
+
+/* Is there no such node, as far as this domain may know?  Any other error says nothing about it. */
+static inline bool
+xenstore_is_missing(int error)
+{
+
+	return (error == ENOENT || error == EACCES);
+}
 
 /*
  * Read a node's value.
@@ -40,9 +49,6 @@ int	xenstore_write(struct xenstore_tx *tx, const char *dir, const char *name, co
 int	xenstore_printf(struct xenstore_tx *tx, const char *dir, const char *name, const char *fmt,
 	    ...) __printflike(4, 5);
 
-/* Make an empty node, if there is none. */
-int	xenstore_mkdir(struct xenstore_tx *tx, const char *dir, const char *name);
-
 /* Remove a node and all below it.  That there is none is no error. */
 int	xenstore_remove(struct xenstore_tx *tx, const char *dir, const char *name);
 
@@ -58,26 +64,11 @@ int	xenstore_list(struct xenstore_tx *tx, const char *dir, const char *name, cha
 /* Free what the above returned.  NULL is fine. */
 void	xenstore_free(void *memory);
 
-/* Does a node exist? */
-bool	xenstore_exists(struct xenstore_tx *tx, const char *dir, const char *name);
-
-/* Who may do what.  The first of a node's permissions names its owner, and what everybody may. */
-struct xenstore_perm {
-	domid_t	xp_domid;
-	u_int	xp_access;
-#define	XENSTORE_PERM_NONE	0
-#define	XENSTORE_PERM_READ	1
-#define	XENSTORE_PERM_WRITE	2
-};
-
 /*
- * Get up to max permissions; *count is set to how many there are (more than max: the rest was left
- * out).
+ * Does a node exist?  One that may not be read does not.  Returns 0, or the error of a question without
+ * an answer.
  */
-int	xenstore_get_perms(struct xenstore_tx *tx, const char *dir, const char *name,
-	    struct xenstore_perm *perms, u_int max, u_int *count);
-int	xenstore_set_perms(struct xenstore_tx *tx, const char *dir, const char *name,
-	    const struct xenstore_perm *perms, u_int count);
+int	xenstore_exists(struct xenstore_tx *tx, const char *dir, const char *name, bool *exists);
 
 /*
  * Run fn in a transaction, and again if somebody else was faster (EAGAIN), a bounded number of times.
@@ -104,7 +95,8 @@ struct xenstore_watch {
 
 /*
  * Set a watch.  xw_changed and xw_arg are filled in; the structure is the caller's until
- * xenstore_watch_remove().
+ * xenstore_watch_remove().  If xenstore does not answer in time, the watch is set when it does, and 0
+ * is returned.
  */
 int	xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name);
 

@@ -11,24 +11,30 @@
  * header and up to 4,096 bytes, so that one may pass in several pieces, each announced by an event.
  *
  * There is one request under way, and its answer is told by its number (req_id); an answer to a request
- * that was given up (ETIMEDOUT) comes late, and is dropped.  Between answers come events of watches,
- * which belong to no request.  Whatever comes is taken from the ring in the thread of the event
- * channel, which sleeps for nobody, so that xenstore never finds the ring full for long.
+ * that was given up (ETIMEDOUT) comes late, and is dropped.  A transaction that is begun by such an
+ * answer has no owner: it is kept in xr_orphans to be ended, or xenstore would soon allow no more of
+ * them.  Between answers come events of watches, which belong to no request.  Whatever
+ * comes is taken from the ring in the thread of the event channel, which sleeps for nobody, so that
+ * xenstore never finds the ring full for long.
  *
  * Trust.  The indices are read once and checked, and so is the length of a message.  If they make
  * no sense, or a request could be sent in part only, then nobody knows where the next message
- * begins: the ring is dead, everything says EIO, until xenstore_resume() makes a new one.
+ * begins: the ring is dead, everything says EIO, until xenstore_resume() makes a new one.  A request
+ * that fits into the ring is written when there is room for all of it, so that only one that does not
+ * fit can be cut in two by a time-out.
  *
  * Locking.  xr_mtx (mutex): all that follows.  The payload of an answer is the requester's alone from
  * the time it is complete until xr_expect is set again.
  *
- * Gaps.  XENSTORE_SERVER_FEATURE_RECONNECTION: a dead ring is not revived.
+ * Gaps.  XENSTORE_SERVER_FEATURE_RECONNECTION: a dead ring is not revived.  A xenstored that was killed
+ * and does not know the domain (its toolstack has to introduce it) is one that does not answer.
  */
 
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/bus.h>
+#include <sys/libkern.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
 #include <sys/mutex.h>
@@ -43,6 +49,9 @@
 #include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xenstore_var.h>
 #include <xen/hvm/params.h>
+
+#define	RING_ORPHANS	16	/* xenstore's default is 10 transactions of a domain */
+#define	RING_MAX_WAIT	86400	/* seconds, so that a number of ticks does not overflow */
 
 static struct {
 	struct mtx	 xr_mtx;
@@ -60,6 +69,10 @@ static struct {
 	uint32_t	 xr_type;
 	size_t		 xr_len;
 	char		 xr_reply[XENSTORE_PAYLOAD_MAX + 1];
+	/* Transactions that were begun for a request that had been given up. */
+	u_int		 xr_norphans;
+	uint32_t	 xr_orphans[RING_ORPHANS];
+	bool		 xr_doubt;	/* a request was given up since xenstore_ring_doubt() */
 } xr;
 
 MTX_SYSINIT(xenstore_ring, &xr.xr_mtx, "xenstore ring", MTX_DEF);
@@ -74,7 +87,7 @@ ring_kill(const char *why, uintmax_t value)
 		return;
 	xr.xr_dead = true;
 	device_printf(xr.xr_dev, "xenstore is lost: %s (%ju); devices stay as they are until the "
-	    "domain is restarted\n", why, value);
+	    "domain is restarted, or saved and restored\n", why, value);
 	wakeup(&xr);
 }
 
@@ -138,11 +151,32 @@ ring_event(void)
 }
 
 static void
+ring_abandon(uint32_t id)
+{
+
+	if (xr.xr_norphans < RING_ORPHANS)
+		xr.xr_orphans[xr.xr_norphans++] = id;
+}
+
+static void
+ring_late_answer(void)
+{
+	u_long id;
+
+	xenstore_late++;
+	if (xr.xr_head.type != XS_TRANSACTION_START)
+		return;
+	id = strtoul(xr.xr_body, NULL, 10);
+	if (id > 0 && id <= UINT32_MAX)
+		ring_abandon(id);
+}
+
+static void
 ring_answer(void)
 {
 
 	if (xr.xr_expect == 0 || xr.xr_head.req_id != xr.xr_expect) {
-		xenstore_late++;
+		ring_late_answer();
 		return;
 	}
 	xr.xr_expect = 0;
@@ -213,6 +247,29 @@ ring_wait(int deadline)
 	return (0);
 }
 
+/* Wait for room for so many bytes, and say how many there are. */
+static int
+ring_wait_room(uint32_t want, int deadline, uint32_t *room)
+{
+	uint32_t used;
+	int error;
+
+	for (;;) {
+		used = atomic_load_32(&xr.xr_intf->req_prod) -
+		    atomic_load_32(&xr.xr_intf->req_cons);
+		if (used > XENSTORE_RING_SIZE) {
+			ring_kill("its request index ran ahead", used);
+			return (EIO);
+		}
+		*room = XENSTORE_RING_SIZE - used;
+		if (*room >= want)
+			return (0);
+		error = ring_wait(deadline);
+		if (error != 0)
+			return (error);
+	}
+}
+
 static int
 ring_write(const void *data, size_t len, int deadline)
 {
@@ -221,19 +278,10 @@ ring_write(const void *data, size_t len, int deadline)
 	int error;
 
 	while (len > 0) {
+		error = ring_wait_room(1, deadline, &room);
+		if (error != 0)
+			return (error);
 		prod = atomic_load_32(&xr.xr_intf->req_prod);
-		room = prod - atomic_load_32(&xr.xr_intf->req_cons);
-		if (room > XENSTORE_RING_SIZE) {
-			ring_kill("its request index ran ahead", room);
-			return (EIO);
-		}
-		room = XENSTORE_RING_SIZE - room;
-		if (room == 0) {
-			error = ring_wait(deadline);
-			if (error != 0)
-				return (error);
-			continue;
-		}
 		atomic_thread_fence_seq_cst();
 		for (room = MIN(room, len); room > 0; room--, len--)
 			xr.xr_intf->req[MASK_XENSTORE_IDX(prod++)] = *from++;
@@ -249,9 +297,13 @@ ring_send(const struct xsd_sockmsg *head, const struct xenstore_piece *pieces, u
 {
 	char msg[256];
 	size_t len = sizeof(*head);
+	uint32_t room;
 	u_int i;
 	int error;
 
+	error = ring_wait_room(MIN(len + head->len, XENSTORE_RING_SIZE), deadline, &room);
+	if (error != 0)
+		return (error);
 	/* Short ones, as most are, in one go: one event for all of it. */
 	if (len + head->len <= sizeof(msg)) {
 		memcpy(msg, head, len);
@@ -263,8 +315,10 @@ ring_send(const struct xsd_sockmsg *head, const struct xenstore_piece *pieces, u
 		for (i = 0; i < n && error == 0; i++)
 			error = ring_write(pieces[i].xp_data, pieces[i].xp_len, deadline);
 	}
-	if (error == ETIMEDOUT)
-		ring_kill("it takes no requests; seconds waited", xenstore_timeout);
+	if (error == ETIMEDOUT) {
+		ring_kill("it took a part of a request; seconds waited", xenstore_timeout);
+		error = EIO;
+	}
 	return (error);
 }
 
@@ -293,7 +347,7 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 		head.len += pieces[i].xp_len;
 	if (head.len > XENSTORE_PAYLOAD_MAX)
 		return (E2BIG);
-	deadline = ticks + (int)xenstore_timeout * hz;
+	deadline = ticks + (int)MIN(xenstore_timeout, RING_MAX_WAIT) * hz;
 	mtx_lock(&xr.xr_mtx);
 	if (xr.xr_intf == NULL || xr.xr_dead) {
 		mtx_unlock(&xr.xr_mtx);
@@ -307,6 +361,7 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 	while (error == 0 && xr.xr_expect != 0)
 		error = ring_wait(deadline);
 	xr.xr_expect = 0;
+	xr.xr_doubt = xr.xr_doubt || error == ETIMEDOUT;
 	mtx_unlock(&xr.xr_mtx);
 	if (error != 0)
 		return (error);
@@ -317,6 +372,38 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 	*reply = xr.xr_reply;
 	*len = xr.xr_len;
 	return (0);
+}
+
+bool
+xenstore_ring_doubt(void)
+{
+	bool doubt;
+
+	mtx_lock(&xr.xr_mtx);
+	doubt = xr.xr_doubt;
+	xr.xr_doubt = false;
+	mtx_unlock(&xr.xr_mtx);
+	return (doubt);
+}
+
+void
+xenstore_ring_abandon(uint32_t id)
+{
+
+	mtx_lock(&xr.xr_mtx);
+	ring_abandon(id);
+	mtx_unlock(&xr.xr_mtx);
+}
+
+uint32_t
+xenstore_ring_orphan(void)
+{
+	uint32_t id;
+
+	mtx_lock(&xr.xr_mtx);
+	id = xr.xr_norphans > 0 ? xr.xr_orphans[--xr.xr_norphans] : 0;
+	mtx_unlock(&xr.xr_mtx);
+	return (id);
 }
 
 int
@@ -344,8 +431,9 @@ xenstore_ring_init(device_t dev)
 		return (ENOMEM);
 	/* What whoever had it before us has not read is not for us. */
 	atomic_store_32(&xr.xr_intf->rsp_cons, atomic_load_32(&xr.xr_intf->rsp_prod));
-	xr.xr_dead = false;
+	xr.xr_dead = xr.xr_doubt = false;
 	xr.xr_got = 0;
+	xr.xr_norphans = 0;
 	error = xen_evtchn_adopt((evtchn_port_t)port, &params, &xr.xr_evtchn);
 	if (error != 0)
 		device_printf(dev, "no event channel for xenstore (error %d)\n", error);

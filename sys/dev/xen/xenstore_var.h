@@ -35,10 +35,20 @@ void	xenstore_ring_fini(void);
  *
  * reply  set to memory of the ring, NUL behind it, valid until the next request
  *
- * Returns 0, what xenstore says, ETIMEDOUT, EIO or E2BIG.
+ * Returns 0, what xenstore says, ETIMEDOUT (it may come to the request later), EIO or E2BIG.
  */
 int	xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *pieces, u_int n,
 	    const char **reply, size_t *len);
+
+/*
+ * Was a request given up since this was last asked?  Then it is not known what xenstore has heard, nor
+ * whether it is the one that had our watches.
+ */
+bool	xenstore_ring_doubt(void);
+
+/* Transactions that nobody has any more, to be ended: add one; take one, 0: there is none. */
+void	xenstore_ring_abandon(uint32_t id);
+uint32_t xenstore_ring_orphan(void);
 
 /* The same for anybody, serialised; the reply is memory for xenstore_free(), NULL: not wanted. */
 int	xenstore_talk(struct xenstore_tx *tx, uint32_t type, const struct xenstore_piece *pieces,
@@ -56,6 +66,7 @@ void	xenstore_watch_again(void);
 char	*xenstore_join(const char *dir, const char *name);
 
 extern uint64_t xenstore_requests, xenstore_events, xenstore_late, xenstore_conflicts;
+extern uint64_t xenstore_timeouts;
 extern u_int xenstore_timeout;
 
 #endif /* !_DEV_XEN_XENSTORE_VAR_H_ */

@@ -217,6 +217,9 @@ xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name)
 	mtx_unlock(&watch_mtx);
 	watch_pieces(w->xw_path, w->xw_token, token, pieces);
 	error = xenstore_talk(NULL, XS_WATCH, pieces, nitems(pieces), NULL, NULL);
+	/* With its next answer, xenstore is given all watches again. */
+	if (error == ETIMEDOUT)
+		error = 0;
 	if (error != 0)
 		watch_forget(w);
 	return (error);
@@ -271,10 +274,14 @@ xenstore_watch_again(void)
 	char *path;
 	size_t len;
 	uint32_t token;
+	int error;
 
-	for (token = 0; (path = watch_after(&token)) != NULL; xenstore_free(path)) {
+	error = 0;
+	for (token = 0; error != ETIMEDOUT && (path = watch_after(&token)) != NULL;
+	    xenstore_free(path)) {
 		watch_pieces(path, token, buf, pieces);
-		(void)xenstore_ring_talk(XS_WATCH, 0, pieces, nitems(pieces), &reply, &len);
+		/* EEXIST: it has this one. */
+		error = xenstore_ring_talk(XS_WATCH, 0, pieces, nitems(pieces), &reply, &len);
 	}
 }
 
