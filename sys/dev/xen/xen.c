@@ -43,6 +43,8 @@
 #include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_var.h>
 
+#include "clock_if.h"
+
 MALLOC_DEFINE(M_XEN, "xen", "Xen");
 
 bool xen_pinned;
@@ -65,6 +67,7 @@ static const struct xen_part {
 	{ xenstore_init, xenstore_fini },
 	{ xen_suspend_init, xen_suspend_fini },
 	{ xen_control_init, xen_control_fini },
+	{ xen_clock_init, xen_clock_fini },
 	{ xen_timer_init, xen_timer_fini },
 };
 
@@ -202,6 +205,9 @@ static device_method_t xen_methods[] = {
 
 	DEVMETHOD(bus_remap_intr, xen_upcall_remap),
 	DEVMETHOD(bus_driver_added, bus_generic_driver_added),
+
+	DEVMETHOD(clock_gettime, xen_clock_gettime),
+	DEVMETHOD(clock_settime, xen_clock_settime),
 	DEVMETHOD_END
 };
 

@@ -10,9 +10,10 @@
  * The shared info page (xen.h) is Xen's, and appears at the guest-physical address that the domain
  * asks for.  It can be at one address only, so that asking twice takes it away from whoever asked
  * first.  A kernel that runs on Xen by itself has it mapped already, under the name
- * HYPERVISOR_shared_info: that mapping is used then.  Likewise the struct vcpu_info of a CPU is a part
- * of that page until it is registered elsewhere, which can be done once: a kernel that did has the
- * per-CPU variable vcpu_info, which points to it.  Both are names of FreeBSD's kernel.
+ * HYPERVISOR_shared_info: that mapping is used then.  Likewise the struct vcpu_info of a CPU is
+ * registered with Xen, which can be done once: a kernel that did has the per-CPU variable vcpu_info,
+ * which points to it.  Both are names of FreeBSD's kernel.  (The page has room for those of the first
+ * 32 vCPUs.  It is not used: there is one way for any number of them.)
  *
  * After a suspension all of it is to be asked for again: first by xen_cpu_resume(), then on each CPU
  * by xen_cpu_resume_self().  A kernel that has it mapped itself does so in cpu_ops.cpu_resume, which
@@ -55,7 +56,10 @@ struct xen_cpu xen_cpus[MAXCPU];
 struct shared_info *xen_shared;
 
 static struct xen_space xen_shared_space;
-static struct vcpu_info *xen_infos;	/* of vCPUs that the shared info page has no room for */
+static struct vcpu_info *xen_infos;	/* by CPU, in a kernel that has none; stays for good */
+
+/* No two pages have a part of one (VCPUOP_register_vcpu_info). */
+CTASSERT(PAGE_SIZE % sizeof(struct vcpu_info) == 0);
 
 /*
  * Above all memory, and above 4 GB, where no device's registers are: there the whole address space is
@@ -135,20 +139,6 @@ xen_map_shared(device_t dev)
 	return (0);
 }
 
-/* On each CPU: its number.  By convention it is half the APIC's, where Xen does not say it. */
-static void
-xen_cpu_identify(void *arg)
-{
-	uint32_t base = *(uint32_t *)arg;
-	u_int regs[4];
-
-	cpuid_count(base + 4, 0, regs);
-	if ((regs[0] & XEN_HVM_CPUID_VCPU_ID_PRESENT) != 0)
-		xen_cpus[curcpu].xc_vcpu = regs[1];
-	else
-		xen_cpus[curcpu].xc_vcpu = PCPU_GET(apic_id) / 2;
-}
-
 /* Where the kernel has a CPU's struct vcpu_info, or NULL. */
 static struct vcpu_info *
 xen_kernel_vcpu_info(u_int cpu)
@@ -161,39 +151,65 @@ xen_kernel_vcpu_info(u_int cpu)
 	return (*(struct vcpu_info **)(variable + dpcpu_off[cpu]));
 }
 
-/* Tell Xen where a CPU's struct vcpu_info of ours is. */
+/*
+ * Tell Xen where this CPU's struct vcpu_info of ours is.  To be called on the CPU itself: Xen up to
+ * 4.17 refuses to move that of another vCPU which runs.
+ */
 static int
-xen_place_info(u_int cpu)
+xen_place_info(void)
 {
 	struct vcpu_register_vcpu_info reg;
-	vm_paddr_t pa = vtophys(&xen_infos[cpu]);
+	vm_paddr_t pa = vtophys(&xen_infos[curcpu]);
 
 	memset(&reg, 0, sizeof(reg));
 	reg.mfn = atop(pa);
 	reg.offset = pa & PAGE_MASK;
-	return (xen_vcpu_op(VCPUOP_register_vcpu_info, xen_cpus[cpu].xc_vcpu, &reg));
+	return (xen_vcpu_op(VCPUOP_register_vcpu_info, xen_cpus[curcpu].xc_vcpu, &reg));
 }
 
-static int
-xen_cpu_register(u_int cpu)
+/*
+ * On each CPU: its number, and its memory unless it has some already.  By convention the number is half
+ * the APIC's, where Xen does not say it.
+ */
+static void
+xen_cpu_enter(void *arg)
 {
-	struct xen_cpu *xc = &xen_cpus[cpu];
+	uint32_t base = *(uint32_t *)arg;
+	struct xen_cpu *xc = &xen_cpus[curcpu];
+	u_int regs[4];
 
-	xc->xc_info = xen_kernel_vcpu_info(cpu);
+	cpuid_count(base + 4, 0, regs);
+	if ((regs[0] & XEN_HVM_CPUID_VCPU_ID_PRESENT) != 0)
+		xc->xc_vcpu = regs[1];
+	else
+		xc->xc_vcpu = PCPU_GET(apic_id) / 2;
 	if (xc->xc_info != NULL)
-		return (0);
-	if (xc->xc_vcpu < XEN_LEGACY_MAX_VCPUS) {
-		xc->xc_info = &xen_shared->vcpu_info[xc->xc_vcpu];
-		return (0);
+		return;
+	xc->xc_error = xen_place_info();
+	if (xc->xc_error == 0)
+		xc->xc_info = &xen_infos[curcpu];
+}
+
+/* Find each CPU's struct vcpu_info, or have memory for it. */
+static int
+xen_cpu_prepare(void)
+{
+	bool ours = false;
+	u_int cpu;
+
+	CPU_FOREACH(cpu) {
+		if (xen_cpus[cpu].xc_info == NULL)
+			xen_cpus[cpu].xc_info = xen_kernel_vcpu_info(cpu);
+		ours |= xen_cpus[cpu].xc_info == NULL;
 	}
-	if (xen_infos == NULL)
-		xen_infos = contigmalloc(MAXCPU * sizeof(*xen_infos), M_XEN, M_WAITOK | M_ZERO, 0,
-		    ~(vm_paddr_t)0, PAGE_SIZE, 0);
+	if (!ours || xen_infos != NULL)
+		return (0);
+	xen_infos = contigmalloc((mp_maxid + 1) * sizeof(*xen_infos), M_XEN, M_WAITOK | M_ZERO, 0,
+	    ~(vm_paddr_t)0, PAGE_SIZE, 0);
 	if (xen_infos == NULL)
 		return (ENOMEM);
-	xc->xc_info = &xen_infos[cpu];
 	xen_pinned = true;
-	return (xen_place_info(cpu));
+	return (0);
 }
 
 int
@@ -208,14 +224,16 @@ xen_cpu_init(device_t dev)
 		device_printf(dev, "no shared info page (error %d)\n", error);
 		return (error);
 	}
-	smp_rendezvous(NULL, xen_cpu_identify, NULL, &base);
+	error = xen_cpu_prepare();
+	if (error != 0)
+		return (error);
+	smp_rendezvous(NULL, xen_cpu_enter, NULL, &base);
 	CPU_FOREACH(cpu) {
-		error = xen_cpu_register(cpu);
-		if (error != 0) {
-			device_printf(dev, "vCPU %u can't be registered (error %d)\n",
-			    xen_cpus[cpu].xc_vcpu, error);
-			return (error);
-		}
+		if (xen_cpus[cpu].xc_info != NULL)
+			continue;
+		device_printf(dev, "vCPU %u can't be registered (error %d)\n",
+		    xen_cpus[cpu].xc_vcpu, xen_cpus[cpu].xc_error);
+		return (xen_cpus[cpu].xc_error);
 	}
 	return (0);
 }
@@ -238,7 +256,7 @@ xen_cpu_resume_self(bool first)
 	if (!first && cpu_ops.cpu_resume != NULL)
 		cpu_ops.cpu_resume();
 	if (xen_infos != NULL && xc->xc_info == &xen_infos[curcpu])
-		error = xen_place_info(curcpu);
+		error = xen_place_info();
 	/* No channel is unmasked: what is pending is nobody's. */
 	xc->xc_info->evtchn_pending_sel = 0;
 	xc->xc_info->evtchn_upcall_pending = 0;

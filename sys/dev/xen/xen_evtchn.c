@@ -24,6 +24,11 @@
  * unless the other side asked for them (pvq_kick(9)): back ends count those that find no work, and
  * serve a domain that sends many of them late (Xen's advisory XSA-332).
  *
+ * A storm.  A back end can send events without end, each of which costs an upcall and a wake-up of a
+ * thread that takes precedence over most (Xen's advisory XSA-391).  So a driver whose handler knows
+ * whether there was work says so (xen_evtchn_worked()), and after EVTCHN_IDLE_MAX rounds in a row
+ * without, the channel stays masked for a tick after each, until there is work again.
+ *
  * A port that is pending and is nobody's is masked, and counted ("strays"): it may be bound by a
  * kernel that polls it.
  *
@@ -45,6 +50,7 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/bus.h>
+#include <sys/callout.h>
 #include <sys/interrupt.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
@@ -65,6 +71,7 @@
 #define	EVTCHN_PER_CHUNK	512
 #define	EVTCHN_CHUNKS		(EVTCHN_FIFO_NR_CHANNELS / EVTCHN_PER_CHUNK)
 #define	EVTCHN_NAMELEN		20
+#define	EVTCHN_IDLE_MAX		32	/* rounds without work that may follow each other at once */
 
 enum evtchn_kind {
 	EVTCHN_UNBOUND,
@@ -89,6 +96,11 @@ struct xen_evtchn {
 	volatile bool	 ec_dead;	/* is being closed: not to be unmasked */
 	u_int		 ec_in_thread;	/* its thread is called, and is not through yet */
 	int		 ec_cpu;
+	bool		 ec_brake;	/* its handler says when there was work */
+	volatile bool	 ec_worked;	/* there was, since its thread's last round */
+	u_int		 ec_idle;	/* rounds without, in a row */
+	int		 ec_idle_ticks;	/* at the last of them */
+	struct callout	 ec_later;	/* unmasks it, after such a round */
 	struct intr_event *ec_event;
 	void		*ec_cookie;
 	uint64_t	 ec_received;
@@ -110,6 +122,7 @@ static struct xen_evtchn **evtchn_table[EVTCHN_CHUNKS];
 static TAILQ_HEAD(, xen_evtchn) evtchn_list = TAILQ_HEAD_INITIALIZER(evtchn_list);
 static u_int evtchn_count;
 static uint64_t evtchn_strays;
+static uint64_t evtchn_braked;
 
 static inline struct xen_evtchn *
 evtchn_lookup(evtchn_port_t port)
@@ -180,16 +193,51 @@ evtchn_pre_ithread(void *arg)
  * be somebody else's already, and that one's first event would come before it can be told whose it is.
  */
 static void
-evtchn_post_ithread(void *arg)
+evtchn_unmask(struct xen_evtchn *ec)
 {
-	struct xen_evtchn *ec = arg;
 	register_t saved;
 
 	saved = intr_disable();
 	if (!ec->ec_dead)
 		evtchn_abi->ea_unmask(ec->ec_port);
-	atomic_store_rel_int(&ec->ec_in_thread, 0);
 	intr_restore(saved);
+}
+
+static void
+evtchn_unmask_later(void *arg)
+{
+
+	evtchn_unmask(arg);
+}
+
+/*
+ * Has its thread had so many rounds for nothing that the next is to wait?  A few come with any
+ * protocol, and those that are far between cost nothing.
+ */
+static bool
+evtchn_storms(struct xen_evtchn *ec)
+{
+
+	if (!ec->ec_brake)
+		return (false);
+	if (ec->ec_worked || ticks - ec->ec_idle_ticks > MAX(hz / 10, 2))
+		ec->ec_idle = 0;
+	ec->ec_worked = false;
+	ec->ec_idle_ticks = ticks;
+	return (++ec->ec_idle > EVTCHN_IDLE_MAX);
+}
+
+static void
+evtchn_post_ithread(void *arg)
+{
+	struct xen_evtchn *ec = arg;
+
+	if (!ec->ec_dead && evtchn_storms(ec)) {
+		atomic_add_64(&evtchn_braked, 1);
+		callout_reset(&ec->ec_later, 1, evtchn_unmask_later, ec);
+	} else
+		evtchn_unmask(ec);
+	atomic_store_rel_int(&ec->ec_in_thread, 0);
 }
 
 static int
@@ -211,6 +259,21 @@ evtchn_first_cpu(void)
 			return (cpu);
 	}
 	return (CPU_FIRST());
+}
+
+/* One that events do come to, in the place of one that they don't. */
+static int
+evtchn_hearing_cpu(int wanted)
+{
+	u_int cpu;
+
+	if (!xen_cpus[wanted].xc_deaf)
+		return (wanted);
+	CPU_FOREACH(cpu) {
+		if (!xen_cpus[cpu].xc_deaf)
+			return (cpu);
+	}
+	return (wanted);
 }
 
 /* Let events of a masked port go to a CPU. */
@@ -303,8 +366,10 @@ evtchn_destroy(struct xen_evtchn *ec)
 		pause("evtchn", 1);
 	if (ec->ec_cookie != NULL)
 		(void)intr_event_remove_handler(ec->ec_cookie);
+	/* Waits for the thread's end, which ends a round once more, for a handler's removal. */
 	if (ec->ec_event != NULL)
 		(void)intr_event_destroy(ec->ec_event);
+	(void)callout_drain(&ec->ec_later);
 	if (ec->ec_kind != EVTCHN_ADOPTED)
 		(void)evtchn_close(ec->ec_port);
 	free(ec, M_XEN);
@@ -316,7 +381,7 @@ evtchn_create(enum evtchn_kind kind, evtchn_port_t port, bool fixed, int cpu,
     const struct xen_evtchn_params *params, struct xen_evtchn **ecp)
 {
 	struct xen_evtchn *ec;
-	int error;
+	int error, to;
 
 	sx_assert(&evtchn_lock, SA_XLOCKED);
 	ec = malloc(sizeof(*ec), M_XEN, M_WAITOK | M_ZERO);
@@ -324,12 +389,17 @@ evtchn_create(enum evtchn_kind kind, evtchn_port_t port, bool fixed, int cpu,
 	ec->ec_kind = kind;
 	ec->ec_fixed = fixed;
 	ec->ec_cpu = cpu;
+	ec->ec_brake = params->xep_brake;
+	callout_init(&ec->ec_later, 1);
 	strlcpy(ec->ec_name, params->xep_name, sizeof(ec->ec_name));
 	error = evtchn_abi->ea_reach(port);
 	if (error == 0)
 		evtchn_abi->ea_mask(port);
-	if (error == 0 && !fixed && params->xep_cpu >= 0)
-		error = evtchn_move(ec, params->xep_cpu);
+	if (error == 0 && fixed && xen_cpus[cpu].xc_deaf)
+		error = ENXIO;
+	to = evtchn_hearing_cpu(params->xep_cpu >= 0 ? params->xep_cpu : cpu);
+	if (error == 0 && !fixed && (params->xep_cpu >= 0 || to != cpu))
+		error = evtchn_move(ec, to);
 	if (error == 0)
 		error = evtchn_set_handler(ec, params);
 	if (error == 0)
@@ -483,6 +553,13 @@ xen_evtchn_notify(struct xen_evtchn *ec)
 	(void)xen_event_channel_op(EVTCHNOP_send, &arg);
 }
 
+void
+xen_evtchn_worked(struct xen_evtchn *ec)
+{
+
+	ec->ec_worked = true;
+}
+
 int
 xen_evtchn_bind_cpu(struct xen_evtchn *ec, int cpu)
 {
@@ -496,7 +573,7 @@ xen_evtchn_bind_cpu(struct xen_evtchn *ec, int cpu)
 		return (ENXIO);
 	}
 	evtchn_abi->ea_mask(ec->ec_port);
-	error = evtchn_move(ec, cpu);
+	error = evtchn_move(ec, evtchn_hearing_cpu(cpu));
 	evtchn_abi->ea_unmask(ec->ec_port);
 	sx_xunlock(&evtchn_lock);
 	if (error == 0)
@@ -691,6 +768,8 @@ xen_evtchn_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	    "Channels in use");
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "strays", CTLFLAG_RD, &evtchn_strays, 0,
 	    "Events of channels that are not in use here");
+	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "braked", CTLFLAG_RD, &evtchn_braked, 0,
+	    "Times that a channel stayed masked for a tick, as its events came without work");
 	SYSCTL_ADD_PROC(ctx, list, OID_AUTO, "channels", CTLTYPE_STRING | CTLFLAG_RD |
 	    CTLFLAG_MPSAFE, NULL, 0, evtchn_sysctl_channels, "A", "Each channel in use");
 	evtchn_sysctl_upcalls(ctx, list);

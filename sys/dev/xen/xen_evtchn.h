@@ -25,7 +25,7 @@ struct xen_evtchn;
 struct xen_evtchn_params {
 	const char	*xep_name;	/* of the thread, and in dev.xen.0.evtchn: "xn0 q0" */
 	int		 xep_type;	/* INTR_TYPE_NET ...; INTR_MPSAFE is implied */
-	int		 xep_cpu;	/* where events and the thread go; -1: anywhere */
+	int		 xep_cpu;	/* where the thread goes, and events if Xen can; -1: anywhere */
 	/*
 	 * In an interrupt thread, with the channel masked until it returns; or, with xep_filter, in the
 	 * interrupt itself (driver_filter_t; FILTER_SCHEDULE_THREAD asks for the thread).  Either
@@ -34,6 +34,11 @@ struct xen_evtchn_params {
 	driver_filter_t	*xep_filter;
 	driver_intr_t	*xep_handler;
 	void		*xep_arg;
+	/*
+	 * xen_evtchn_worked() is called when an event was not in vain: events that come without are
+	 * delayed if there are many.
+	 */
+	bool		 xep_brake;
 };
 
 /*
@@ -80,8 +85,11 @@ void	xen_evtchn_free(struct xen_evtchn *ec);
 /* Our number of a channel. */
 evtchn_port_t xen_evtchn_port(const struct xen_evtchn *ec);
 
-/* Send an event to the other side.  Any context. */
+/* Send an event to the back end, or whoever the channel is connected to.  Any context. */
 void	xen_evtchn_notify(struct xen_evtchn *ec);
+
+/* There was work, that a channel's event may have been for.  Any context. */
+void	xen_evtchn_worked(struct xen_evtchn *ec);
 
 /*
  * Let events and the handler's thread go to another CPU.

@@ -185,8 +185,9 @@ evtchn_fifo_init(void)
 		error = fifo_init_cpu(cpu);
 		if (error != 0 && first)
 			return (error);
+		xen_cpus[cpu].xc_deaf = error != 0;
 		if (error != 0)
-			printf("xen: CPU %u gets no event queues (error %d): it will see no events\n",
+			printf("xen: CPU %u gets no event queues (error %d): its events go to others\n",
 			    cpu, error);
 		first = false;
 	}

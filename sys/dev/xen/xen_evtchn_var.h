@@ -31,11 +31,7 @@ struct xen_evtchn_abi {
 
 extern const struct xen_evtchn_abi xen_evtchn_2l, xen_evtchn_fifo;
 
-/*
- * An event of a port, in the upcall.
- *
- * Returns false if the port is bound to another CPU, which will be told (2-level only looks).
- */
+/* An event of a port, in the upcall of a CPU: its channel's handler is called, or woken. */
 void	xen_evtchn_deliver(evtchn_port_t port, u_int cpu, struct trapframe *frame);
 
 /* Is a port's event to be delivered on this CPU? */

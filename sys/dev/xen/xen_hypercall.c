@@ -33,11 +33,9 @@
 #include <dev/xen/xen_hypercall.h>
 #include <xen/arch-x86/cpuid.h>
 #include <xen/errno.h>
-#include <xen/features.h>
 #include <xen/hvm/hvm_op.h>
 #include <xen/memory.h>
 #include <xen/sched.h>
-#include <xen/version.h>
 
 #define	XEN_CPUID_STEP		0x100
 #define	XEN_CPUID_LAST		0x40010000
@@ -78,7 +76,6 @@ static const struct {
 };
 
 static counter_u64_t xen_calls[XEN_NCALLS];
-static uint32_t xen_features;
 
 /* Xen's error numbers (xen/errno.h) that are not ours; the first 34 are, but for EAGAIN. */
 static const struct {
@@ -161,13 +158,6 @@ xen_version(u_int *major, u_int *minor)
 	*minor = regs[0] & 0xffff;
 }
 
-bool
-xen_has_feature(u_int feature)
-{
-
-	return (feature < 32 && (xen_features & (1U << feature)) != 0);
-}
-
 /* Xen writes its entries to the page.  ENXIO: there is no Xen. */
 static int
 xen_hypercall_fill(void)
@@ -186,7 +176,6 @@ xen_hypercall_fill(void)
 int
 xen_hypercall_init(device_t dev __unused)
 {
-	struct xen_feature_info info = { .submap_idx = 0 };
 	int i;
 
 	if (((uintptr_t)xen_hypercall_page & PAGE_MASK) != 0)
@@ -195,8 +184,6 @@ xen_hypercall_init(device_t dev __unused)
 		return (ENXIO);
 	for (i = 0; i < XEN_NCALLS; i++)
 		xen_calls[i] = counter_u64_alloc(M_WAITOK);
-	if (xen_hypercall(__HYPERVISOR_xen_version, XENVER_get_features, (u_long)&info, 0) >= 0)
-		xen_features = info.submap;
 	return (0);
 }
 

@@ -62,9 +62,6 @@ int	xen_suspend(bool *cancelled);
 /* Xen's version, as in "4.17": major and minor. */
 void	xen_version(u_int *major, u_int *minor);
 
-/* Does Xen have XENFEAT_*? */
-bool	xen_has_feature(u_int feature);
-
 /* Hypercalls so far, below parent. */
 void	xen_hypercall_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 

@@ -20,7 +20,8 @@
  *	vCPU 0			asks Xen to suspend: the hypercall that returns in the new domain
  *				gets back pages, event queues, grant table
  *	each CPU		gets back its own memory, its vector, its timer
- *	CPUs run		console and time (power_resume), xenstore and its watches
+ *	CPUs run		time of day, what else resumes (power_resume), xenstore and its
+ *				watches
  *	front ends		lose their back ends and find the new ones (xenbus_begin_again())
  *
  * The old back ends go on working while the domain is saved, so that the memory which is saved was not
@@ -167,8 +168,10 @@ suspend_revive(device_t bus)
 	if (suspend.sp_lost != NULL)
 		panic("xen: after the suspension Xen does not give %s back (error %d)",
 		    suspend.sp_lost, suspend.sp_lost_error);
-	if (!cancelled)
+	if (!cancelled) {
+		xen_clock_resume();
 		EVENTHANDLER_INVOKE(power_resume);
+	}
 	error = xenstore_resume(cancelled);
 	if (error != 0)
 		device_printf(suspend_dev, "xenstore does not answer after the suspension (error "

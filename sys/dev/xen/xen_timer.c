@@ -10,9 +10,7 @@
  * A vCPU tells Xen a time (VCPUOP_set_singleshot_timer, vcpu.h), and is sent VIRQ_TIMER then.  That is
  * one hypercall, where an emulated local APIC takes a trap for each register that is written.
  *
- * The time is Xen's system time, which a vCPU has in its struct vcpu_time_info (xen.h): Xen writes the
- * time of a moment, the time-stamp counter of that moment, and how to scale what was counted since;
- * the version is odd while it writes, and another one afterwards.
+ * The time is Xen's system time (xen_clock.c).
  *
  * Late.  Between our look at the clock and Xen's, others may have had the processor.  Xen is asked to
  * refuse a time that is over, so that it can be counted; asked again without that, it sends the event
@@ -40,10 +38,6 @@
 #include <sys/time.h>
 #include <sys/timeet.h>
 
-#include <machine/atomic.h>
-#include <machine/cpufunc.h>
-#include <machine/md_var.h>
-
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_var.h>
@@ -64,34 +58,6 @@ static struct timer_cpu {
 
 static struct eventtimer timer_et;
 static counter_u64_t timer_late;
-
-/* Nanoseconds since the counter had the value tsc. */
-static uint64_t
-timer_since(uint64_t tsc, int shift, uint32_t mul)
-{
-	uint64_t delta = rdtsc_ordered() - tsc;
-
-	delta = shift >= 0 ? delta << shift : delta >> -shift;
-	return ((uint64_t)(((unsigned __int128)delta * mul) >> 32));
-}
-
-/* Xen's time, on a CPU that has interrupts off. */
-static uint64_t
-timer_now(const struct xen_cpu *xc)
-{
-	volatile struct vcpu_time_info *ti = &xc->xc_info->time;
-	uint32_t version;
-	uint64_t ns;
-
-	do {
-		version = ti->version;
-		atomic_thread_fence_acq();
-		ns = ti->system_time + timer_since(ti->tsc_timestamp, ti->tsc_shift,
-		    ti->tsc_to_system_mul);
-		atomic_thread_fence_acq();
-	} while ((version & 1) != 0 || ti->version != version);
-	return (ns);
-}
 
 static int
 timer_set(const struct xen_cpu *xc, uint64_t ns)
@@ -116,7 +82,7 @@ timer_start(struct eventtimer *et __unused, sbintime_t first, sbintime_t period 
 	const struct xen_cpu *xc = &xen_cpus[curcpu];
 
 	timer_cpus[curcpu].tc_armed = true;
-	return (timer_set(xc, timer_now(xc) + sbttons(first)));
+	return (timer_set(xc, xen_clock_system() + sbttons(first)));
 }
 
 static int
@@ -147,7 +113,7 @@ xen_timer_resume_self(void)
 	const struct xen_cpu *xc = &xen_cpus[curcpu];
 
 	if (timer_cpus[curcpu].tc_armed)
-		(void)timer_set(xc, timer_now(xc));
+		(void)timer_set(xc, xen_clock_system());
 }
 
 static int

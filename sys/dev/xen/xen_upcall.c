@@ -14,7 +14,8 @@
  * and nothing here is written in assembler.
  *
  * A message interrupt can be moved to another CPU, by a change of its address and data.  Here there is
- * neither, and the vector is a vCPU's, so xen_upcall_remap() allows it only until it is in use.
+ * neither, and the vector is a vCPU's, so xen_upcall_remap() allows it only until it is in use: from
+ * then on the vector does not change.
  *
  * Locking.  None: everything is set up at attach.
  *
@@ -68,6 +69,8 @@ static int
 xen_upcall_alloc(device_t dev, device_t child, u_int cpu)
 {
 	struct xen_cpu *xc = &xen_cpus[cpu];
+	uint64_t addr;
+	uint32_t data = 0;
 	int error, rid = XEN_UPCALL_RID(cpu);
 
 	error = msix_alloc(child, &xc->xc_irq);
@@ -86,6 +89,11 @@ xen_upcall_alloc(device_t dev, device_t child, u_int cpu)
 	/* With one CPU there is nothing to choose, and the kernel says so by an error. */
 	if (error == 0 && mp_ncpus > 1)
 		error = bus_bind_intr(dev, xc->xc_res, cpu);
+	if (error != 0)
+		return (error);
+	/* Read here, once: msi_map() takes a mutex, and a resume has interrupts off. */
+	error = msi_map(xc->xc_irq, &addr, &data);
+	xc->xc_vector = XEN_UPCALL_VECTOR(data);
 	return (error);
 }
 
@@ -120,16 +128,10 @@ static int
 xen_upcall_tell(u_int cpu)
 {
 	struct xen_hvm_evtchn_upcall_vector arg;
-	uint64_t addr;
-	uint32_t data;
-	int error;
 
-	error = msi_map(xen_cpus[cpu].xc_irq, &addr, &data);
-	if (error != 0)
-		return (error);
 	memset(&arg, 0, sizeof(arg));
 	arg.vcpu = xen_cpus[cpu].xc_vcpu;
-	arg.vector = XEN_UPCALL_VECTOR(data);
+	arg.vector = xen_cpus[cpu].xc_vector;
 	return (xen_hvm_op(HVMOP_set_evtchn_upcall_vector, &arg));
 }
 

@@ -20,6 +20,7 @@
  *	xenstore.c		xenstore, and xenstore_ring.c below it
  *	xen_suspend.c		the end of a domain, and its new life
  *	xen_control.c		what the administrator wants: shutdown, suspension, sysrq
+ *	xen_clock.c		time of day
  *	xen_timer.c		an event timer
  *	xenbus.c		front ends
  *
@@ -42,6 +43,7 @@
 struct resource;
 struct sysctl_ctx_list;
 struct sysctl_oid;
+struct timespec;
 struct trapframe;
 
 MALLOC_DECLARE(M_XEN);
@@ -82,9 +84,12 @@ void	xen_space_free(device_t dev, struct xen_space *space);
 struct xen_cpu {
 	u_int		 xc_vcpu;	/* Xen's number of it */
 	struct vcpu_info *xc_info;
+	int		 xc_error;	/* why there is none */
 	int		 xc_irq;	/* 0: none */
+	uint8_t		 xc_vector;	/* of that interrupt, on this CPU */
 	struct resource	*xc_res;
 	void		*xc_cookie;
+	bool		 xc_deaf;	/* no event comes to it */
 	uint64_t	 xc_upcalls;
 };
 
@@ -109,6 +114,8 @@ int	xen_suspend_init(device_t dev);
 void	xen_suspend_fini(device_t dev);
 int	xen_control_init(device_t dev);
 void	xen_control_fini(device_t dev);
+int	xen_clock_init(device_t dev);
+void	xen_clock_fini(device_t dev);
 int	xen_timer_init(device_t dev);
 void	xen_timer_fini(device_t dev);
 
@@ -147,6 +154,19 @@ void	xen_platform_resume(void);
 
 /* The kernel moves an upcall's interrupt: bus_remap_intr(9) of the root device. */
 int	xen_upcall_remap(device_t dev, device_t child, u_int irq);
+
+/*
+ * Xen's system time in nanoseconds, which hypercalls take and give.  Any context, once xen_cpu_init()
+ * has been called.
+ */
+uint64_t xen_clock_system(void);
+
+/* The root device's methods as a time-of-day clock (clock_if.m). */
+int	xen_clock_gettime(device_t dev, struct timespec *ts);
+int	xen_clock_settime(device_t dev, struct timespec *ts);
+
+/* After a suspension: set the time of day.  May sleep. */
+void	xen_clock_resume(void);
 
 /* An upcall has come to a CPU. */
 void	xen_evtchn_upcall(u_int cpu, struct trapframe *frame);

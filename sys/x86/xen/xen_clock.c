@@ -15,12 +15,13 @@
  * go back, so xen_clock_ns() never returns less than it has returned to anybody.
  *
  * A domain that was saved goes on with another system time, of another host perhaps.  Its own time
- * goes on from where it stopped (clock_offset); what has passed meanwhile is seen in the time of day,
- * which Xen has in the shared info page as that of its own beginning.
+ * goes on from where it stopped (clock_offset).
+ *
+ * The time of day is set once, so that a kernel without the xen module has it; after a suspension it is
+ * the module's to set.
  */
 #include <sys/param.h>
 #include <sys/systm.h>
-#include <sys/eventhandler.h>
 #include <sys/kernel.h>
 #include <sys/lock.h>
 #include <sys/mutex.h>
@@ -32,6 +33,7 @@
 
 #include <machine/cpufunc.h>
 #include <machine/md_var.h>
+#include <machine/pvclock.h>
 
 #include <x86/xen/xen_kernel.h>
 
@@ -51,17 +53,6 @@ time_info(void)
 	return (&vi->time);
 }
 
-/* What the counter has counted since the system time was written, in nanoseconds. */
-static uint64_t
-scale(uint64_t delta, int shift, uint32_t mul)
-{
-	if (shift >= 0)
-		delta <<= shift;
-	else
-		delta >>= -shift;
-	return (((unsigned __int128)delta * mul) >> 32);
-}
-
 static uint64_t
 read_clock(volatile struct vcpu_time_info *ti)
 {
@@ -70,8 +61,8 @@ read_clock(volatile struct vcpu_time_info *ti)
 
 	do {
 		version = atomic_load_acq_int(&ti->version);
-		ns = ti->system_time + scale(rdtsc_ordered() - ti->tsc_timestamp, ti->tsc_shift,
-		    ti->tsc_to_system_mul);
+		ns = ti->system_time + pvclock_scale_delta(rdtsc_ordered() -
+		    ti->tsc_timestamp, ti->tsc_to_system_mul, ti->tsc_shift);
 		atomic_thread_fence_acq();
 	} while ((version & 1) != 0 || ti->version != version);
 	return (ns);
@@ -124,7 +115,7 @@ read_wallclock(volatile struct shared_info *si)
 }
 
 static void
-set_time_of_day(void *arg __unused)
+set_time_of_day(void)
 {
 	uint64_t ns = read_wallclock(HYPERVISOR_shared_info) + xen_system_ns();
 	struct timespec ts = { .tv_sec = ns / NS_FREQ, .tv_nsec = ns % NS_FREQ };
@@ -160,7 +151,6 @@ xen_clock_begin(void *dummy __unused)
 {
 	if (!xen_guest())
 		return;
-	set_time_of_day(NULL);
-	EVENTHANDLER_REGISTER(power_resume, set_time_of_day, NULL, EVENTHANDLER_PRI_FIRST);
+	set_time_of_day();
 }
 SYSINIT(xen_clock_day, SI_SUB_CLOCKS, SI_ORDER_ANY, xen_clock_begin, NULL);

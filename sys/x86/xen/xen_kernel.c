@@ -13,6 +13,9 @@
  * APIC and ACPI tables are emulated for PVH guests, and used as on any other machine: timers and
  * IPIs need nothing from here.
  *
+ * With machdep.xen=0 in its environment the kernel does none of this, as FreeBSD's without "options
+ * XENHVM" does not: an HVM guest is a PC to it, with a serial console, and all of Xen is the module's.
+ *
  * Locking.  None: all is written while one processor runs, or by the processor that it is of.
  *
  * Gaps.  No event timer of Xen's: that is the module's.
@@ -138,6 +141,11 @@ fill_hypercall_page(void)
 void
 xen_kernel_init(void)
 {
+	int wanted = 1;
+
+	TUNABLE_INT_FETCH("machdep.xen", &wanted);
+	if (wanted == 0)
+		return;
 	if (vm_guest != VM_GUEST_XEN || hv_high < hv_base + LEAF_HYPERCALL)
 		return;
 	fill_hypercall_page();
