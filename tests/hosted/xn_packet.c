@@ -23,6 +23,8 @@
 #define	MORE	NETRXF_more_data
 #define	EXTRA	NETRXF_extra_info
 
+void	rings_of_a_failed_set_up(const void *arg);	/* xn_ring.c */
+
 static struct xn_softc sc;
 static char page[PAGE_SIZE];
 static bool command;	/* what was answered is one */
@@ -403,6 +405,8 @@ static const struct hosted_test tests[] = {
 	    requests_of_a_big_packet, NULL },
 	{ "answers_are_counted", "Per cause", answers_are_counted, NULL },
 	{ "refused_groups", "The answer to a command", refused_groups, NULL },
+	{ "rings_of_a_failed_set_up", "Nothing of an earlier one is touched",
+	    rings_of_a_failed_set_up, NULL },
 	{ NULL, NULL, NULL, NULL }
 };
 

@@ -524,6 +524,8 @@ gr_get(struct pvq *q, struct pvq_done *done, int max)
 	q->q_completed += n;
 	q->q_stats.qs_done += n;
 	gr_publish(gr);
+	if (gr->gr_params.grp_worked != NULL)
+		gr->gr_params.grp_worked(gr->gr_params.grp_notify_arg);
 	return (n);
 }
 
@@ -722,7 +724,7 @@ gr_init_common(struct grant_ring *gr, const struct grant_ring_params *params)
 	q->q_dev = params->grp_dev;
 	q->q_size = grant_ring_size(params->grp_order, gr->gr_slot_size);
 	q->q_max_segs = params->grp_max_segs;
-	q->q_flags = (params->grp_flags & PVQ_F_SPLIT_LOCKS) | PVQ_F_EVENT;
+	q->q_flags = PVQ_F_EVENT;
 	strlcpy(q->q_name, params->grp_name, sizeof(q->q_name));
 	gr->gr_mask = q->q_size - 1;
 }

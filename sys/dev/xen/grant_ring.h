@@ -59,7 +59,7 @@ struct grant_ring_params {
 	uint16_t	 grp_order;	/* log2 of the ring's pages: 0 to GRANT_RING_MAX_ORDER */
 	uint16_t	 grp_max_segs;	/* segments in the longest chain */
 	uint16_t	 grp_max_msgs;	/* messages in the longest chain; 0: 1 */
-	uint32_t	 grp_flags;	/* PVQ_F_SPLIT_LOCKS, GRANT_RING_F_* */
+	uint32_t	 grp_flags;	/* GRANT_RING_F_* */
 #define	GRANT_RING_F_INORDER	0x10000	/* answer i is for request i, whatever it holds */
 	/*
 	 * A slot holds a request or a response, whichever is larger (xen/io/ring.h).  Offsets of
@@ -82,6 +82,8 @@ struct grant_ring_params {
 	uint16_t	 grp_null_value;
 	/* Tell the other side; any context. */
 	void		(*grp_notify)(struct xen_evtchn *);
+	/* Responses have come, with its events; or NULL. */
+	void		(*grp_worked)(struct xen_evtchn *);
 	struct xen_evtchn *grp_notify_arg;
 	/* Format pc_msgs from the references in pc_segs, at the end of pvq_share(); or NULL. */
 	void		(*grp_encode)(void *arg, struct pvq_chain *pc);

@@ -31,8 +31,6 @@
  * The table grows by a page when the free list is empty, up to what Xen allows; it never shrinks.  The
  * first eight references are the toolstack's.
  *
- * Other domains' pages, the other direction, are xen_gnttab_map.c's.
- *
  * After a suspension the table is a new and empty one, and nothing is mapped.  References stay given
  * out to whoever has them, and grant nothing; what was deferred is free at the next look.
  *
@@ -131,6 +129,26 @@ gnttab_status_pages(u_int npages)
 	return (howmany(npages * GNTTAB_V2_PER_PAGE, GNTTAB_STATUS_PER_PAGE));
 }
 
+/* Have Xen put the next page of the table, with what it needs of the status array, in its place. */
+static int
+gnttab_add_page(void)
+{
+	u_int n = gnttab.gt_npages;
+	int error;
+
+	error = gnttab_map_page(n, gnttab.gt_space.xs_paddr + ptoa(n));
+	while (error == 0 && gnttab.gt_version == 2 &&
+	    gnttab.gt_nstatus < gnttab_status_pages(n + 1)) {
+		error = gnttab_map_page(gnttab.gt_nstatus | XENMAPIDX_grant_table_status,
+		    vtophys(gnttab.gt_status) + ptoa(gnttab.gt_nstatus));
+		if (error == 0)
+			gnttab.gt_nstatus++;
+	}
+	if (error == 0)
+		gnttab.gt_npages++;
+	return (error);
+}
+
 /* Add a page to the table, and its references to the free list.  Xen makes the page by our asking. */
 static int
 gnttab_grow(void)
@@ -141,17 +159,12 @@ gnttab_grow(void)
 
 	if (n == gnttab.gt_max_pages)
 		return (ENOSPC);
-	error = gnttab_map_page(n, gnttab.gt_space.xs_paddr + ptoa(n));
-	while (error == 0 && gnttab.gt_version == 2 &&
-	    gnttab.gt_nstatus < gnttab_status_pages(n + 1)) {
-		error = gnttab_map_page(gnttab.gt_nstatus | XENMAPIDX_grant_table_status,
-		    vtophys(gnttab.gt_status) + ptoa(gnttab.gt_nstatus));
-		if (error == 0)
-			gnttab.gt_nstatus++;
-	}
+	/* With interrupts off: a suspension between a page and its count would not ask for it again. */
+	spinlock_enter();
+	error = gnttab_add_page();
+	spinlock_exit();
 	if (error != 0)
 		return (error);
-	gnttab.gt_npages++;
 	/* In ascending order: the lowest is the first to be given out. */
 	for (i = gnttab.gt_per_page; i > 0; i--) {
 		ref = n * gnttab.gt_per_page + i - 1;
@@ -560,7 +573,9 @@ xen_gnttab_fini(device_t dev)
 	KASSERT(gnttab.gt_nused == 0 && gnttab.gt_ndeferred == 0, ("%s: %u in use, %u deferred",
 	    __func__, gnttab.gt_nused, gnttab.gt_ndeferred));
 	gnttab.gt_ready = false;
-	taskqueue_drain_timeout(taskqueue_thread, &gnttab.gt_retry);
+	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
+	while (taskqueue_cancel_timeout(taskqueue_thread, &gnttab.gt_retry, NULL) != 0)
+		taskqueue_drain_timeout(taskqueue_thread, &gnttab.gt_retry);
 	for (i = 0; i < gnttab.gt_npages; i++) {
 		map.gpfn = atop(gnttab.gt_space.xs_paddr) + i;
 		(void)xen_memory_op(XENMEM_remove_from_physmap, &map);

@@ -82,50 +82,6 @@ xen_gnttab_page_free(void *va, grant_ref_t ref)
 	xen_gnttab_pages_free(va, 1, &ref);
 }
 
-/*
- * A page that another domain granted, mapped or to be.
- */
-struct xen_gnttab_map {
-	domid_t		 xgm_domid;	/* whose page it is */
-	grant_ref_t	 xgm_ref;	/* that domain's reference */
-	bool		 xgm_readonly;
-	vm_paddr_t	 xgm_pa;	/* where: an address without memory, of xen_space_alloc() */
-	/* Set by xen_gnttab_map(): */
-	int		 xgm_error;	/* 0: it is mapped */
-	uint32_t	 xgm_handle;	/* what Xen calls the mapping */
-};
-
-/*
- * Map a batch of pages.  Those that can't be mapped have their xgm_error set, and the others are mapped
- * all the same: xen_gnttab_unmap() of the whole batch does for both.  May sleep, for a page that its
- * domain has paged out.
- *
- * xgm_error  ENOENT: no such domain, or it grants no such reference; EACCES: not to us, or not for
- *            writing; EINVAL: xgm_pa; ENOSPC: Xen has no room for it; EAGAIN: the page did not come
- *            back in time; EIO
- *
- * Returns how many could not be mapped.
- */
-u_int	xen_gnttab_map(struct xen_gnttab_map *maps, u_int n);
-
-/*
- * Unmap those of a batch that are mapped (xgm_error is 0); nobody may touch them any more.
- *
- * Returns how many stay mapped, against expectation; their xgm_error stays 0, that of the others
- * becomes ENXIO.
- */
-u_int	xen_gnttab_unmap(struct xen_gnttab_map *maps, u_int n);
-
-/*
- * Have Xen copy pieces of pages, each end one of our own (u.gmfn, DOMID_SELF) or of a grant (u.ref,
- * GNTCOPY_*_gref).  A piece does not cross a page.  May sleep, as above.
- *
- * ops[].status  GNTST_okay, or why not
- *
- * Returns how many were not copied.
- */
-u_int	xen_gnttab_copy(struct gnttab_copy *ops, u_int n);
-
 /* References in use, and deferred: for tests and sysctls. */
 u_int	xen_gnttab_in_use(void);
 u_int	xen_gnttab_deferred(void);

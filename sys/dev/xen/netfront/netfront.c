@@ -97,7 +97,7 @@ SYSCTL_INT(_hw_xn, OID_AUTO, rx_process_limit, CTLFLAG_RDTUN, &xn_rx_process_lim
 
 static int xn_tx_kick = 32;
 SYSCTL_INT(_hw_xn, OID_AUTO, tx_kick, CTLFLAG_RDTUN, &xn_tx_kick, 0,
-    "Packets of a burst for one notification of the back end");
+    "Packets of an interrupt thread's pass for one notification of the back end");
 
 static const struct xn_counter {
 	const char	*name;
@@ -618,4 +618,5 @@ static driver_t xn_driver = {
 XENBUS_DRIVER_MODULE(xn, xn_driver, NULL, NULL);
 MODULE_VERSION(xn, 1);
 MODULE_DEPEND(xn, pv, 1, 1, 1);
+MODULE_DEPEND(xn, pv_net, 1, 1, 1);
 MODULE_DEPEND(xn, xen, 1, 1, 1);

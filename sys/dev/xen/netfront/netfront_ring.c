@@ -9,7 +9,7 @@
  *
  * Each slot of a ring has a page, granted to the back end as long as the ring exists; the theory
  * is in dev/pv/pv_net_stage.c.  A page is zero when it is granted, so that all that a back end
- * ever sees is what it was sent, or wrote itself (XSA-365, XSA-403).
+ * ever sees is what it was sent, or wrote itself (XSA-403).
  *
  * All of this is made anew for each back end.
  */
@@ -101,6 +101,7 @@ xn_channel_alloc(struct xn_queue *xq, const char *name, void (*handler)(void *),
 		.xep_cpu = xn_queue_cpu(xq),
 		.xep_handler = handler,
 		.xep_arg = arg,
+		.xep_brake = true,
 	};
 	char full[32];
 
@@ -143,6 +144,7 @@ xn_ring_create_tx(struct xn_queue *xq)
 		.grp_null_off = offsetof(struct netif_tx_response, status),
 		.grp_null_value = NETIF_RSP_NULL,
 		.grp_notify = xen_evtchn_notify,
+		.grp_worked = xen_evtchn_worked,
 		.grp_notify_arg = xq->xq_tx.xr_channel,
 	};
 
@@ -167,6 +169,7 @@ xn_ring_create_rx(struct xn_queue *xq)
 		.grp_req_id = offsetof(struct netif_rx_request, id),
 		.grp_rsp_id = offsetof(struct netif_rx_response, id),
 		.grp_notify = xen_evtchn_notify,
+		.grp_worked = xen_evtchn_worked,
 		.grp_notify_arg = xq->xq_softc->xn_split ? xq->xq_rx.xr_channel :
 		    xq->xq_tx.xr_channel,
 	};
@@ -238,6 +241,8 @@ xn_ring_free(struct xn_ring *ring)
 		pvq_free(*ring->xr_pvq);
 		*ring->xr_pvq = NULL;
 	}
+	/* It is in a pv_net, and the next set-up may begin with another one. */
+	ring->xr_pvq = NULL;
 	xn_pages_free(ring);
 }
 

@@ -32,6 +32,8 @@
 #define	EVENTS	200
 #define	MOVES	200
 #define	CLOSES	40
+#define	STORM	5000	/* events without work */
+#define	CALM	64	/* rounds that are never braked, and some */
 #define	MANY	1100	/* ports: more than a page of the FIFO array has */
 
 /* Two channels that are connected, the near end to send, the far one to receive. */
@@ -43,6 +45,8 @@ struct wire {
 	volatile int	cpu;		/* that the last event came to */
 	volatile u_int	elsewhere;	/* events that came to another CPU than want_cpu */
 	int		want_cpu;
+	bool		brake;		/* xep_brake of the far end */
+	volatile bool	works;		/* the handler finds work */
 	bool		gate;		/* the handler waits for a pass, and tells of it */
 	volatile u_int	waiting;
 	volatile u_int	passes;		/* of the gate */
@@ -59,8 +63,13 @@ wire_handler(void *arg)
 
 	if (w->gate) {
 		atomic_add_int(&w->waiting, 1);
+		/* No driver may: here the thread that opens the gate can need this CPU. */
+		THREAD_SLEEPING_OK();
 		gate_wait(&w->passes);
+		THREAD_NO_SLEEPING();
 	}
+	if (w->works)
+		xen_evtchn_worked(w->far);
 	w->cpu = curcpu;
 	w->taken = atomic_load_acq_int(&w->sent);
 	atomic_add_int(&w->handled, 1);
@@ -102,6 +111,7 @@ wire_open(struct wire *w, driver_filter_t *filter, driver_intr_t *handler, int c
 		.xep_filter = filter,
 		.xep_handler = handler,
 		.xep_arg = w,
+		.xep_brake = w->brake,
 	};
 	struct xen_evtchn_params near = {
 		.xep_name = "near",
@@ -388,6 +398,49 @@ virq_stays_on_its_cpu(void)
 	}
 }
 
+/* Send events as fast as can be.  Returns how many rounds of the handler there were more than ticks. */
+static int
+storm(struct wire *w)
+{
+	int begin = ticks;
+	u_int before = w->handled, i;
+
+	for (i = 0; i < STORM; i++)
+		xen_evtchn_notify(w->near);
+	settle();
+	return ((int)(w->handled - before) - (ticks - begin));
+}
+
+/* Events without work are not more often than the clock ticks; those with work are, at once. */
+static void
+storm_is_braked(void)
+{
+	struct wire w = { .want_cpu = -1, .brake = true };
+	uint64_t braked = xtest_number("evtchn.braked");
+	u_int handled, i;
+
+	if (!wire_open(&w, NULL, wire_handler, -1))
+		return;
+	KT_TRUE(storm(&w) <= CALM);
+	KT_TRUE(xtest_number("evtchn.braked") > braked);
+	w.works = true;
+	xen_evtchn_notify(w.near);
+	settle();
+	braked = xtest_number("evtchn.braked");
+	handled = w.handled;
+	for (i = 1; i <= EVENTS; i++) {
+		xen_evtchn_notify(w.near);
+		if (!KT_WAIT(w.handled == handled + i))
+			break;
+	}
+	KT_EQ(xtest_number("evtchn.braked"), braked);
+	/* Closed while it waits to be unmasked. */
+	w.works = false;
+	for (i = 0; i < STORM; i++)
+		xen_evtchn_notify(w.near);
+	wire_close(&w);
+}
+
 static void
 nonsense_is_refused(void)
 {
@@ -425,6 +478,7 @@ const struct ktest_case xtest_evtchn_cases[] = {
 	{ "evtchn.closed_under_fire", closed_under_fire },
 	{ "evtchn.more_than_a_page_of_them", more_than_a_page_of_them },
 	{ "evtchn.virq_stays_on_its_cpu", virq_stays_on_its_cpu },
+	{ "evtchn.storm_is_braked", storm_is_braked },
 	{ "evtchn.nonsense_is_refused", nonsense_is_refused },
 	{ NULL, NULL }
 };

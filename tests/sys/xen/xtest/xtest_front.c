@@ -12,7 +12,8 @@
  *	debug.xtest.drop	frees the page that is granted, whoever has it
  *	debug.xtest.busy	stop() says EBUSY as long as it is not 0
  *	debug.xtest.reread	reads "number" that many times, and counts what it got
- *	debug.xtest.recheck	1: xenbus_recheck(), 2: xenbus_reset(), 3: xenbus_fatal()
+ *	debug.xtest.recheck	1: xenbus_recheck(), 2: xenbus_reset()
+ *	debug.xtest.setup_ms	setup() of unit 0 takes so long
  *
  * setup() reads "number" (1 to 4096), "option" (100 at most, 7 if it is missing), "text" (7 bytes) and
  * "feature-x", grants a page and makes an event channel.  A number that is there and makes no sense is
@@ -40,6 +41,10 @@ SYSCTL_INT(_debug_xtest, OID_AUTO, busy, CTLFLAG_RW, &front_busy, 0, "stop() say
 static char front_type[16] = "xtest";
 SYSCTL_STRING(_debug_xtest, OID_AUTO, type, CTLFLAG_RDTUN, front_type, sizeof(front_type),
     "Type of front ends");
+
+static int front_setup_ms;
+SYSCTL_INT(_debug_xtest, OID_AUTO, setup_ms, CTLFLAG_RWTUN, &front_setup_ms, 0,
+    "Milliseconds that setup() of unit 0 takes");
 
 struct front_softc {
 	void		*page;
@@ -101,6 +106,8 @@ front_setup(device_t dev, enum xenbus_state *next __unused)
 	    xenbus_feature(dev, "feature-x"));
 	if (error != 0 && error != ENOENT)
 		return (error);
+	if (front_setup_ms != 0 && device_get_unit(dev) == 0)
+		pause("xtestf", (int)((int64_t)front_setup_ms * hz / 1000));
 	error = xen_gnttab_page_alloc(xenbus_get_otherend_id(dev), &sc->page, &sc->ref);
 	if (error == 0)
 		error = xen_evtchn_alloc(xenbus_get_otherend_id(dev), &params, &sc->channel);
@@ -251,15 +258,12 @@ front_sysctl_recheck(SYSCTL_HANDLER_ARGS)
 	case 2:
 		xenbus_reset(dev);
 		return (0);
-	case 3:
-		xenbus_fatal(dev, EIO, "the ring is %s", "broken");
-		return (0);
 	default:
 		return (EINVAL);
 	}
 }
 SYSCTL_PROC(_debug_xtest, OID_AUTO, recheck, CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, 0,
-    front_sysctl_recheck, "I", "1: recheck, 2: reset, 3: fatal");
+    front_sysctl_recheck, "I", "1: recheck, 2: reset");
 
 static device_method_t front_methods[] = {
 	DEVMETHOD(device_probe, front_probe),

@@ -29,9 +29,10 @@
 #include <xen/memory.h>
 
 #include "xtest.h"
+#include "xtest_map.h"
 
 #define	SPACE_RID	100
-#define	PAGES		40	/* more than a batch */
+#define	PAGES		40
 #define	ROUNDS		300
 
 /* This domain, as others name it. */
@@ -45,15 +46,15 @@ self(void)
 
 /* Map, and put other memory, zeroed, where the pages were.  Returns how many could not be mapped. */
 static u_int
-map_own(struct xen_gnttab_map *maps, u_int n, char *pages)
+map_own(struct xtest_map *maps, u_int n, char *pages)
 {
 	struct xen_memory_reservation fresh;
 	xen_pfn_t gfn;
 	u_int bad, i;
 
-	bad = xen_gnttab_map(maps, n);
+	bad = xtest_map(maps, n);
 	for (i = 0; i < n; i++) {
-		if (maps[i].xgm_error != 0)
+		if (!maps[i].mapped)
 			continue;
 		gfn = atop(vtophys(pages + ptoa(i)));
 		memset(&fresh, 0, sizeof(fresh));
@@ -80,7 +81,7 @@ holds(grant_ref_t ref, uint32_t seed)
 	bool same;
 
 	op.dest.u.gmfn = atop(vtophys(page));
-	same = KT_EQ(xen_gnttab_copy(&op, 1), 0) && ktest_filled(page, PAGE_SIZE, seed);
+	same = KT_EQ(xtest_copy(&op, 1), 0) && ktest_filled(page, PAGE_SIZE, seed);
 	contigfree(page, PAGE_SIZE, M_KTEST);
 	return (same);
 }
@@ -139,7 +140,7 @@ grows_to_its_end(void)
 struct granted {
 	char		*pages;
 	grant_ref_t	 refs[PAGES];
-	struct xen_gnttab_map maps[PAGES];
+	struct xtest_map maps[PAGES];
 	struct xen_space space;
 	u_int		 in_use;	/* references, before */
 };
@@ -160,11 +161,11 @@ granted_open(struct granted *g, bool readonly)
 	for (i = 0; i < PAGES; i++) {
 		ktest_fill(g->pages + ptoa(i), PAGE_SIZE, i);
 		xen_gnttab_grant(g->refs[i], self(), vtophys(g->pages + ptoa(i)), readonly);
-		g->maps[i] = (struct xen_gnttab_map){
-			.xgm_domid = self(),
-			.xgm_ref = g->refs[i],
-			.xgm_readonly = readonly,
-			.xgm_pa = g->space.xs_paddr + ptoa(i),
+		g->maps[i] = (struct xtest_map){
+			.domid = self(),
+			.ref = g->refs[i],
+			.readonly = readonly,
+			.pa = g->space.xs_paddr + ptoa(i),
 		};
 	}
 	return (true);
@@ -188,24 +189,24 @@ maps_a_batch(void)
 
 	if (granted_open(g, false)) {
 		/* One of them is not granted: the others are mapped. */
-		g->maps[PAGES / 2].xgm_ref = 1;
+		g->maps[PAGES / 2].ref = 1;
 		KT_EQ(map_own(g->maps, PAGES, g->pages), 1);
 		for (i = 0; i < PAGES; i++) {
 			if (i == PAGES / 2) {
-				KT_TRUE(g->maps[i].xgm_error != 0);
+				KT_TRUE(!g->maps[i].mapped);
 				continue;
 			}
-			if (!KT_EQ(g->maps[i].xgm_error, 0))
+			if (!KT_TRUE(g->maps[i].mapped))
 				continue;
 			KT_TRUE(ktest_filled(g->space.xs_vaddr + ptoa(i), PAGE_SIZE, i));
 			ktest_fill(g->space.xs_vaddr + ptoa(i), PAGE_SIZE, i + 1000);
 			KT_TRUE(holds(g->refs[i], i + 1000));
 		}
-		KT_EQ(xen_gnttab_unmap(g->maps, PAGES), 0);
-		KT_EQ(xen_gnttab_unmap(g->maps, PAGES), 0);
+		KT_EQ(xtest_unmap(g->maps, PAGES), 0);
+		KT_EQ(xtest_unmap(g->maps, PAGES), 0);
 		KT_EQ(xen_gnttab_end(g->refs, PAGES), 0);
 		/* What was ended can't be mapped. */
-		KT_EQ(xen_gnttab_map(g->maps, PAGES), PAGES);
+		KT_EQ(xtest_map(g->maps, PAGES), PAGES);
 		granted_close(g);
 	}
 	free(g, M_KTEST);
@@ -217,11 +218,11 @@ readonly_is_not_for_writing(void)
 	struct granted *g = malloc(sizeof(*g), M_KTEST, M_WAITOK);
 
 	if (granted_open(g, true)) {
-		g->maps[0].xgm_readonly = false;
+		g->maps[0].readonly = false;
 		KT_EQ(map_own(g->maps, 2, g->pages), 1);
-		KT_TRUE(g->maps[0].xgm_error != 0);
+		KT_TRUE(!g->maps[0].mapped);
 		KT_TRUE(ktest_filled(g->space.xs_vaddr + PAGE_SIZE, PAGE_SIZE, 1));
-		KT_EQ(xen_gnttab_unmap(g->maps, 2), 0);
+		KT_EQ(xtest_unmap(g->maps, 2), 0);
 		KT_EQ(xen_gnttab_end(g->refs, PAGES), 0);
 		granted_close(g);
 	}
@@ -249,7 +250,7 @@ copies_a_batch(void)
 			ops[i].len = 1000;
 			ops[i].flags = GNTCOPY_source_gref;
 		}
-		KT_EQ(xen_gnttab_copy(ops, PAGES), 1);
+		KT_EQ(xtest_copy(ops, PAGES), 1);
 		for (i = 0; i < PAGES; i++) {
 			KT_EQ(ops[i].status == GNTST_okay, i != 3);
 			KT_EQ(memcmp(to + ptoa(i) + 200, g->pages + ptoa(i) + 100, 1000) == 0,
@@ -258,14 +259,14 @@ copies_a_batch(void)
 		}
 		/* A piece that crosses a page; and writing to what is granted for reading. */
 		ops[0].source.offset = PAGE_SIZE - 10;
-		KT_EQ(xen_gnttab_copy(ops, 1), 1);
+		KT_EQ(xtest_copy(ops, 1), 1);
 		ops[0].source.u.gmfn = atop(vtophys(to));
 		ops[0].source.domid = DOMID_SELF;
 		ops[0].source.offset = 0;
 		ops[0].dest.u.ref = g->refs[0];
 		ops[0].dest.domid = self();
 		ops[0].flags = GNTCOPY_dest_gref;
-		KT_EQ(xen_gnttab_copy(ops, 1), 1);
+		KT_EQ(xtest_copy(ops, 1), 1);
 		KT_TRUE(ktest_filled(g->pages, PAGE_SIZE, 0));
 		KT_EQ(xen_gnttab_end(g->refs, PAGES), 0);
 		granted_close(g);
@@ -311,7 +312,7 @@ held_is_deferred(void)
 		KT_EQ(xen_gnttab_deferred(), 1);
 		KT_TRUE(!is_given_out(g->refs[5]));
 		KT_TRUE(ktest_filled(g->space.xs_vaddr + ptoa(5), PAGE_SIZE, 5));
-		KT_EQ(xen_gnttab_unmap(&g->maps[5], 1), 0);
+		KT_EQ(xtest_unmap(&g->maps[5], 1), 0);
 		KT_WAIT(xen_gnttab_deferred() == 0);
 		KT_TRUE(is_given_out(g->refs[5]));
 		granted_close(g);
@@ -323,7 +324,7 @@ held_is_deferred(void)
 static void
 held_pages_are_not_reused(void)
 {
-	struct xen_gnttab_map map = { .xgm_domid = self() };
+	struct xtest_map map = { .domid = self() };
 	struct xen_space space;
 	grant_ref_t refs[4];
 	void *others[32], *va;
@@ -334,8 +335,8 @@ held_pages_are_not_reused(void)
 	if (!KT_EQ(xen_gnttab_pages_alloc(self(), 4, &va, refs), 0))
 		return;
 	ktest_fill((char *)va + PAGE_SIZE, PAGE_SIZE, 7);
-	map.xgm_ref = refs[1];
-	map.xgm_pa = space.xs_paddr;
+	map.ref = refs[1];
+	map.pa = space.xs_paddr;
 	KT_EQ(map_own(&map, 1, (char *)va + PAGE_SIZE), 0);
 	xen_gnttab_pages_free(va, 4, refs);
 	KT_EQ(xen_gnttab_in_use(), in_use);
@@ -348,7 +349,7 @@ held_pages_are_not_reused(void)
 	KT_TRUE(ktest_filled(space.xs_vaddr, PAGE_SIZE, 7));
 	for (i = 0; i < nitems(others); i++)
 		contigfree(others[i], ptoa(4), M_KTEST);
-	KT_EQ(xen_gnttab_unmap(&map, 1), 0);
+	KT_EQ(xtest_unmap(&map, 1), 0);
 	KT_WAIT(xen_gnttab_deferred() == 0);
 	xen_space_free(xtest_root(), &space);
 }

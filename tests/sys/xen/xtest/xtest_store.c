@@ -16,9 +16,16 @@
 #include <sys/limits.h>
 #include <sys/malloc.h>
 
+#include <vm/vm.h>
+#include <vm/vm_param.h>
+#include <vm/pmap.h>
+
 #include <machine/atomic.h>
 
+#include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xenstore.h>
+#include <xen/hvm/params.h>
+#include <xen/io/xs_wire.h>
 
 #include "xtest.h"
 
@@ -26,6 +33,9 @@
 #define	NODES	150
 #define	LONG	"a-name-of-some-length-so-that-the-directory-is-long"
 #define	FLOOD	80
+#define	FILLS	5	/* requests of FILLER bytes: more than the ring's 1,024 */
+#define	FILLER	250
+#define	BEGUN	11	/* transactions: more than xenstore allows at a time */
 
 static bool
 reads(const char *name, const char *want)
@@ -42,6 +52,15 @@ reads(const char *name, const char *want)
 }
 
 static void
+exists(const char *name, bool want)
+{
+	bool there = !want;
+
+	KT_EQ(xenstore_exists(NULL, DIR, name, &there), 0);
+	KT_EQ(there, want);
+}
+
+static void
 values(void)
 {
 	char *path, *text, *value;
@@ -49,14 +68,13 @@ values(void)
 	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
 	KT_EQ(xenstore_remove(NULL, DIR, "nothing"), 0);
 	KT_EQ(xenstore_read(NULL, DIR, "nothing", &value, NULL), ENOENT);
-	KT_TRUE(!xenstore_exists(NULL, DIR, "a"));
+	exists("a", false);
 	KT_EQ(xenstore_write(NULL, DIR, "a/b/c", "deep"), 0);
 	reads("a/b/c", "deep");
 	reads("a/b", "");
 	KT_EQ(xenstore_write(NULL, DIR, "a", ""), 0);
 	reads("a", "");
-	KT_EQ(xenstore_mkdir(NULL, DIR, "a/b/c"), 0);
-	reads("a/b/c", "deep");
+	exists("a/b", true);
 	KT_EQ(xenstore_printf(NULL, DIR, "n", "%d %s", -7, "x"), 0);
 	reads("n", "-7 x");
 
@@ -75,7 +93,7 @@ values(void)
 	free(path, M_KTEST);
 	KT_EQ(xenstore_write(NULL, DIR, "not//good", "x"), EINVAL);
 	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
-	KT_TRUE(!xenstore_exists(NULL, DIR, NULL));
+	exists(NULL, false);
 }
 
 static void
@@ -85,7 +103,7 @@ directories(void)
 	u_int count;
 
 	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
-	KT_EQ(xenstore_mkdir(NULL, DIR, NULL), 0);
+	KT_EQ(xenstore_write(NULL, DIR, NULL, ""), 0);
 	if (KT_EQ(xenstore_list(NULL, DIR, NULL, &names, &count), 0)) {
 		KT_EQ(count, 0);
 		KT_TRUE(names[0] == NULL);
@@ -129,37 +147,17 @@ long_directory(void)
 	xenstore_free(names);
 }
 
+/* What is dom0's is neither ours to read nor to write. */
 static void
 permissions(void)
 {
-	struct xenstore_perm perms[3];
 	char *value;
-	u_int n;
+	bool there = true;
 
-	KT_EQ(xenstore_write(NULL, DIR, NULL, "mine"), 0);
-	if (KT_EQ(xenstore_get_perms(NULL, DIR, NULL, perms, nitems(perms), &n), 0)) {
-		KT_TRUE(n >= 1);
-		perms[0].xp_access = XENSTORE_PERM_NONE;
-		perms[1] = (struct xenstore_perm){ 0, XENSTORE_PERM_READ };
-		perms[2] = (struct xenstore_perm){ 77, XENSTORE_PERM_READ | XENSTORE_PERM_WRITE };
-		KT_EQ(xenstore_set_perms(NULL, DIR, NULL, perms, 3), 0);
-		memset(&perms[1], 0xff, 2 * sizeof(perms[1]));
-		KT_EQ(xenstore_get_perms(NULL, DIR, NULL, perms, nitems(perms), &n), 0);
-		KT_EQ(n, 3);
-		KT_EQ(perms[0].xp_access, XENSTORE_PERM_NONE);
-		KT_EQ(perms[1].xp_domid, 0);
-		KT_EQ(perms[1].xp_access, XENSTORE_PERM_READ);
-		KT_EQ(perms[2].xp_domid, 77);
-		KT_EQ(perms[2].xp_access, XENSTORE_PERM_READ | XENSTORE_PERM_WRITE);
-		perms[1].xp_domid = 1234;
-		KT_EQ(xenstore_get_perms(NULL, DIR, NULL, perms, 1, &n), 0);
-		KT_EQ(n, 3);
-		KT_EQ(perms[1].xp_domid, 1234);
-	}
-	/* What is dom0's is neither ours to read nor to write. */
 	KT_EQ(xenstore_read(NULL, "/local/domain/0/name", NULL, &value, NULL), EACCES);
 	KT_EQ(xenstore_write(NULL, "/local/domain/0/name", NULL, "x"), EACCES);
-	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
+	KT_EQ(xenstore_exists(NULL, "/local/domain/0/name", NULL, &there), 0);
+	KT_TRUE(!there);
 }
 
 /* A transaction on a counter, while somebody changes it for the first `others' tries. */
@@ -334,9 +332,70 @@ ends_requests(void)
 	KT_EQ(xenstore_read(NULL, DIR, "late", &value, NULL), ETIMEDOUT);
 }
 
+/* What xenstore writes makes no sense any more: all that is asked from then on is an error. */
+static void
+ring_breaks(void)
+{
+	volatile struct xenstore_domain_interface *intf;
+	uint64_t pfn = 0;
+	char *value;
+	int error;
+
+	KT_EQ(xen_get_param(HVM_PARAM_STORE_PFN, &pfn), 0);
+	intf = pmap_mapdev_attr(ptoa(pfn), PAGE_SIZE, VM_MEMATTR_WRITE_BACK);
+	atomic_store_32(&intf->rsp_cons, atomic_load_32(&intf->rsp_prod) + 1);
+	error = xenstore_read(NULL, "domid", NULL, &value, NULL);
+	KT_TRUE(error == EIO);
+	KT_EQ(xenstore_write(NULL, DIR, "late", "x"), EIO);
+	pmap_unmapdev(__DEVOLATILE(void *, intf), PAGE_SIZE);
+}
+
+/* More requests than the ring takes, each given up: none of them breaks it. */
+static void
+fills_the_ring(void)
+{
+	char name[FILLER + 1], *value;
+	u_int i;
+
+	memset(name, 'n', FILLER);
+	name[FILLER] = '\0';
+	for (i = 0; i < FILLS; i++)
+		KT_EQ(xenstore_read(NULL, DIR, name, &value, NULL), ETIMEDOUT);
+}
+
+/* Transactions that were given up are ended later: there may be a few of them at a time only. */
+static int
+nothing_tx(struct xenstore_tx *tx __unused, void *arg __unused)
+{
+
+	return (0);
+}
+
+static void
+begins_in_vain(void)
+{
+	u_int i;
+
+	for (i = 0; i < BEGUN; i++)
+		KT_EQ(xenstore_transaction(nothing_tx, NULL), ETIMEDOUT);
+}
+
+static void
+transacts_again(void)
+{
+	u_int i;
+
+	for (i = 0; i < BEGUN; i++)
+		KT_EQ(xenstore_transaction(nothing_tx, NULL), 0);
+}
+
 /* Those for which dom0 has to do something. */
 const struct ktest_case xtest_dom0_cases[] = {
 	{ "long.directory", long_directory },
 	{ "timeout.ends_requests", ends_requests },
+	{ "timeout.begins_in_vain", begins_in_vain },
+	{ "timeout.fills_the_ring", fills_the_ring },
+	{ "again.transactions", transacts_again },
+	{ "broken.ring", ring_breaks },
 	{ NULL, NULL }
 };
