@@ -15,6 +15,8 @@
  * a stamp that depends on its place and on the seed alone, and each that is read must carry it: so
  * reads find what an earlier write of the same seed left, and requests that overlap do no harm.
  *
+ * With -l the times that requests took are kept, and the median and the longest are printed.
+ *
  * A request goes straight to the device's strategy routine, not through physio(9), so that the depth
  * is the driver's.  Completion only queues the slot; the command's thread submits it again.
  *
@@ -62,13 +64,14 @@ struct slot {
 	char		*s_buf;		/* mapped */
 	vm_page_t	*s_pages;	/* unmapped */
 	int		s_npages;
+	sbintime_t	s_start;
 };
 
 struct bench {
 	/* What was asked for. */
 	enum bench_op	b_op;
 	uint64_t	b_size, b_depth, b_requests, b_seed;
-	bool		b_random, b_unmapped, b_verify;
+	bool		b_latency, b_random, b_unmapped, b_verify;
 	const char	*b_path;
 	/* The device and where its requests go. */
 	struct devfs_file *b_fp;
@@ -80,6 +83,7 @@ struct bench {
 	/* Results. */
 	uint64_t	b_started, b_ended, b_bytes, b_errors, b_mismatches;
 	int		b_first_error;
+	uint32_t	*b_times;	/* of each request, in nanoseconds; -l */
 };
 
 /* Marsaglia's xorshift64. */
@@ -184,6 +188,8 @@ slot_submit(struct slot *s)
 	}
 	if (b->b_verify && bp->bio_cmd == BIO_WRITE)
 		slot_stamp(s);
+	if (b->b_latency)
+		s->s_start = sbinuptime();
 	devfs_strategy(b->b_fp, bp);
 }
 
@@ -193,6 +199,9 @@ slot_result(struct slot *s)
 	struct bench *b = s->s_bench;
 	struct bio *bp = s->s_bio;
 
+	if (b->b_latency)
+		b->b_times[b->b_ended] = MIN(UINT32_MAX,
+		    (uint64_t)sbttons(sbinuptime() - s->s_start));
 	b->b_ended++;
 	b->b_bytes += bp->bio_bcount - bp->bio_resid;
 	if ((bp->bio_flags & BIO_ERROR) != 0) {
@@ -298,6 +307,10 @@ bench_open(struct bench *b)
 	b->b_slots = malloc(b->b_depth * sizeof(*b->b_slots), M_DISKBENCH, M_WAITOK | M_ZERO);
 	for (i = 0; error == 0 && i < b->b_depth; i++)
 		error = slot_alloc(&b->b_slots[i], b);
+	if (error == 0 && b->b_latency) {
+		b->b_times = malloc(b->b_requests * sizeof(*b->b_times), M_DISKBENCH, M_NOWAIT);
+		error = b->b_times != NULL ? 0 : ENOMEM;
+	}
 	return (error == 0 ? 0 : cmd_err("diskbench", error, "buffers"));
 }
 
@@ -309,8 +322,27 @@ bench_close(struct bench *b)
 	for (i = 0; b->b_slots != NULL && i < b->b_depth; i++)
 		slot_free(&b->b_slots[i]);
 	free(b->b_slots, M_DISKBENCH);
+	free(b->b_times, M_DISKBENCH);
 	if (b->b_fp != NULL)
 		devfs_close(b->b_fp);
+}
+
+static int
+bench_compare(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x < y ? -1 : x > y);
+}
+
+static void
+bench_report_latency(struct bench *b)
+{
+	if (!b->b_latency || b->b_ended == 0)
+		return;
+	qsort(b->b_times, b->b_ended, sizeof(*b->b_times), bench_compare);
+	printf("%s: latency: median %u ns, longest %u ns\n", b->b_path,
+	    b->b_times[b->b_ended / 2], b->b_times[b->b_ended - 1]);
 }
 
 static void
@@ -356,7 +388,7 @@ bench_options(struct bench *b, int argc, char **argv)
 	struct cmd_getopt g = { .optind = 1 };
 	int c, status = 0;
 
-	while (status == 0 && (c = cmd_getopt(&g, argc, argv, "o:b:d:n:s:ruv")) != -1) {
+	while (status == 0 && (c = cmd_getopt(&g, argc, argv, "o:b:d:n:s:lruv")) != -1) {
 		if (c == 'o')
 			status = bench_set_op(b, g.optarg);
 		else if (c == 'b')
@@ -367,6 +399,8 @@ bench_options(struct bench *b, int argc, char **argv)
 			status = bench_number(g.optarg, UINT32_MAX, &b->b_requests);
 		else if (c == 's')
 			status = bench_number(g.optarg, UINT32_MAX, &b->b_seed);
+		else if (c == 'l')
+			b->b_latency = true;
 		else if (c == 'r')
 			b->b_random = true;
 		else if (c == 'u')
@@ -406,11 +440,12 @@ cmd_diskbench(int argc, char **argv)
 		start = sbinuptime();
 		bench_run(&b);
 		bench_report(&b, sbinuptime() - start);
+		bench_report_latency(&b);
 		status = b.b_errors != 0 || b.b_mismatches != 0;
 	}
 	bench_close(&b);
 	mtx_destroy(&b.b_lock);
 	return (cmd_interrupted() ? 130 : status);
 }
-CONSOLE_CMD(diskbench, cmd_diskbench, "diskbench [-ruv] [-o read|write|mixed] [-b size] [-d depth] "
+CONSOLE_CMD(diskbench, cmd_diskbench, "diskbench [-lruv] [-o read|write|mixed] [-b size] [-d depth] "
     "[-n requests] [-s seed] disk");

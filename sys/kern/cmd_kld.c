@@ -77,7 +77,7 @@ cmd_kldload(int argc, char **argv)
 			status = 1;
 	return (status);
 }
-CONSOLE_CMD(kldload, cmd_kldload, "kldload [-nqv] file ...");
+CONSOLE_NET_CMD(kldload, cmd_kldload, "kldload [-nqv] file ...");
 
 /* The number of the file that `word` names, or is; 0 with a message if there is none. */
 static int
@@ -145,7 +145,7 @@ cmd_kldunload(int argc, char **argv)
 	}
 	return (status);
 }
-CONSOLE_CMD(kldunload, cmd_kldunload, "kldunload [-fv] [-n] name ... | [-fv] -i id ...");
+CONSOLE_NET_CMD(kldunload, cmd_kldunload, "kldunload [-fv] [-n] name ... | [-fv] -i id ...");
 
 struct kldstat {
 	bool	verbose;

@@ -347,4 +347,4 @@ cmd_sysctl(int argc, char **argv)
 	free(buf, M_CMDSYSCTL);
 	return (status);
 }
-CONSOLE_CMD(sysctl, cmd_sysctl, "sysctl [-adeiNnotTWw] [name[=value] ...]");
+CONSOLE_NET_CMD(sysctl, cmd_sysctl, "sysctl [-adeiNnotTWw] [name[=value] ...]");

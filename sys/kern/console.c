@@ -42,6 +42,8 @@
 #include <sys/sysctl.h>
 #include <sys/unistd.h>
 
+#include <net/vnet.h>
+
 #include <fs/memfs.h>
 #include <kern/cons_input.h>
 #include <kern/console.h>
@@ -95,12 +97,25 @@ console_find(const char *name)
 	return (NULL);
 }
 
+static int
+job_run(struct job *j)
+{
+	int status;
+
+	if (!j->j_cmd->cc_vnet)
+		return (j->j_cmd->cc_func(j->j_argc, j->j_argv));
+	CURVNET_SET(vnet0);
+	status = j->j_cmd->cc_func(j->j_argc, j->j_argv);
+	CURVNET_RESTORE();
+	return (status);
+}
+
 static void
 job_main(void *arg)
 {
 	struct job *j = arg;
 
-	j->j_status = j->j_cmd->cc_func(j->j_argc, j->j_argv);
+	j->j_status = job_run(j);
 	mtx_lock(&console_mtx);
 	j->j_done = true;
 	cv_broadcast(&console_job);
@@ -284,7 +299,7 @@ console_inner_line(const char *line)
 		status = console_split(line, &line, j) != 0 ? 2 : 0;
 		if (status == 0 && j->j_argc != 0) {
 			j->j_cmd = console_find(j->j_argv[0]);
-			status = j->j_cmd != NULL ? j->j_cmd->cc_func(j->j_argc, j->j_argv) : 127;
+			status = j->j_cmd != NULL ? job_run(j) : 127;
 		}
 		free(j, M_CONSOLE);
 		if (status == 2 || status == 127)

@@ -22,12 +22,16 @@ struct console_cmd {
 	const char	*cc_name;
 	int		(*cc_func)(int argc, char **argv);
 	const char	*cc_usage;	/* name, options, operands: one line */
+	bool		cc_vnet;
 };
 
-#define	CONSOLE_CMD(name, func, usage)					\
+#define	CONSOLE_CMD_VNET(name, func, usage, vnet)			\
 	static const struct console_cmd console_cmd_##name =		\
-	    { #name, func, usage };					\
+	    { #name, func, usage, vnet };				\
 	DATA_SET(console_cmd_set, console_cmd_##name)
+#define	CONSOLE_CMD(name, func, usage)	CONSOLE_CMD_VNET(name, func, usage, false)
+/* Its system calls would set curvnet: those on sockets, sysctl(2), kldload(2), kldunload(2). */
+#define	CONSOLE_NET_CMD(name, func, usage)	CONSOLE_CMD_VNET(name, func, usage, true)
 
 #define	EX_USAGE	64
 

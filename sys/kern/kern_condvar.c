@@ -47,7 +47,10 @@ cv_sleep(struct cv *cvp, struct lock_object *lock, sbintime_t sbt, sbintime_t pr
 	uintptr_t lock_state = 0;
 	bool giant = lock == &Giant.lock_object;
 	int error = 0;
+	WITNESS_SAVE_DECL(lock_witness);
 
+	WITNESS_WARN(WARN_GIANTOK | WARN_SLEEPOK, lock, "Waiting on \"%s\"",
+	    cvp->cv_description);
 	KASSERT(curthread->td_critnest == 0, ("cv %s: waiting in a critical section",
 	    cvp->cv_description));
 	if (SCHEDULER_STOPPED() || KERNEL_PANICKED())
@@ -58,16 +61,19 @@ cv_sleep(struct cv *cvp, struct lock_object *lock, sbintime_t sbt, sbintime_t pr
 	if (sbt != 0)
 		sleepq_set_timeout_sbt(cvp, sbt, pr, flags);
 	DROP_GIANT();
-	if (!giant)
+	if (!giant) {
+		WITNESS_SAVE(lock, lock_witness);
 		lock_state = class->lc_unlock(lock);
+	}
 	if (sbt != 0)
 		error = sleepq_timedwait(cvp, 0);
 	else
 		sleepq_wait(cvp, 0);
 	PICKUP_GIANT();
-	if (relock && !giant)
+	if (relock && !giant) {
 		class->lc_lock(lock, lock_state);
-	else if (!relock && giant)
+		WITNESS_RESTORE(lock, lock_witness);
+	} else if (!relock && giant)
 		mtx_unlock(&Giant);
 	return (error);
 }

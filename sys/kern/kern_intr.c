@@ -56,7 +56,7 @@ struct intr_thread {
 	u_int		it_round;	/* rounds begun, under ie_lock */
 	int		it_cpu;		/* bound to, or NOCPU */
 };
-#define	IT_DEAD		0x01		/* end, when the round is over */
+#define	IT_DEAD		0x01		/* end, when no round is wanted */
 #define	IT_WAITED	0x02		/* someone waits for a round */
 
 static MALLOC_DEFINE(M_ITHREAD, "ithread", "Interrupt Threads");
@@ -163,15 +163,23 @@ intr_event_create(struct intr_event **event, void *source, int flags, u_int irq,
 int
 intr_event_destroy(struct intr_event *ie)
 {
+	struct intr_thread *it = ie->ie_thread;
+
 	mtx_lock(&event_lock);
 	mtx_lock(&ie->ie_lock);
-	if (!CK_SLIST_EMPTY(&ie->ie_handlers) || ie->ie_thread != NULL) {
+	if (!CK_SLIST_EMPTY(&ie->ie_handlers)) {
 		mtx_unlock(&ie->ie_lock);
 		mtx_unlock(&event_lock);
 		return (EBUSY);
 	}
 	TAILQ_REMOVE(&event_list, ie, ie_list);
 	mtx_unlock(&event_lock);
+	if (it != NULL) {
+		it->it_flags |= IT_DEAD;
+		sched_iwakeup(it->it_thread);
+	}
+	while (ie->ie_thread != NULL)
+		msleep(it, &ie->ie_lock, 0, "ithd_dth", 0);
 	mtx_unlock(&ie->ie_lock);
 	mtx_destroy(&ie->ie_lock);
 	free(ie, M_ITHREAD);
@@ -201,16 +209,36 @@ ithread_wake(struct intr_thread *it)
 	sched_iwakeup(it->it_thread);
 }
 
-/* One round: every handler that has to run, or all of a hardware event's that have no filter. */
+/*
+ * Takes ih off the list, and wakes the one who removes it: FreeBSD's does not wait for the rest of
+ * the round either, of which post_ithread is a part.
+ */
 static void
-ithread_round(struct intr_event *ie)
+ithread_unlink(struct intr_event *ie, struct intr_handler *ih)
 {
-	struct intr_handler *ih;
-	struct epoch_tracker et;
-	bool net;
+	mtx_lock(&ie->ie_lock);
+	CK_SLIST_REMOVE(&ie->ie_handlers, ih, intr_handler, ih_next);
+	intr_event_barrier(ie);
+	ih->ih_flags &= ~IH_DEAD;
+	wakeup(ih);
+	mtx_unlock(&ie->ie_lock);
+}
 
-	CK_SLIST_FOREACH(ih, &ie->ie_handlers, ih_next) {
-		if (ih->ih_handler == NULL || (ih->ih_flags & (IH_DEAD | IH_SUSP)) != 0)
+/* The handlers of a round; returns whether one was removed. */
+static bool
+ithread_handlers(struct intr_event *ie)
+{
+	struct intr_handler *ih, *next;
+	struct epoch_tracker et;
+	bool net, removed = false;
+
+	CK_SLIST_FOREACH_SAFE(ih, &ie->ie_handlers, ih_next, next) {
+		if ((ih->ih_flags & IH_DEAD) != 0) {
+			ithread_unlink(ie, ih);
+			removed = true;
+			continue;
+		}
+		if (ih->ih_handler == NULL || (ih->ih_flags & IH_SUSP) != 0)
 			continue;
 		if ((ie->ie_flags & IE_SOFT) != 0 || ih->ih_filter != NULL) {
 			if (atomic_load_int(&ih->ih_need) == 0)
@@ -228,7 +256,23 @@ ithread_round(struct intr_event *ie)
 			mtx_unlock(&Giant);
 		if (net)
 			NET_EPOCH_EXIT(et);
+		WITNESS_WARN(WARN_PANIC, NULL, "interrupt handler %s returns", ih->ih_name);
 	}
+	return (removed);
+}
+
+/* One round: every handler that has to run, or all of a hardware event's that have no filter. */
+static void
+ithread_round(struct intr_event *ie)
+{
+	bool removed __diagused;
+
+	if ((ie->ie_flags & IE_SOFT) == 0)
+		NO_SLEEPING_BEGIN();
+	removed = ithread_handlers(ie);
+	/* A software interrupt may sleep, a device's may not. */
+	if ((ie->ie_flags & IE_SOFT) == 0)
+		NO_SLEEPING_END();
 	if ((ie->ie_flags & IE_SOFT) == 0) {
 		if (intr_storm_threshold != 0 && ++ie->ie_count >= intr_storm_threshold) {
 			if (ie->ie_warncnt++ == 0)
@@ -236,6 +280,11 @@ ithread_round(struct intr_event *ie)
 				    "interrupt source\n", ie->ie_name);
 			pause("istorm", 1);
 		}
+#ifdef INVARIANTS
+		/* Whoever removed a handler gets the time to free what post_ithread needs. */
+		if (removed && ie->ie_post_ithread != NULL)
+			pause("ithrm", 1);
+#endif
 		if (ie->ie_post_ithread != NULL)
 			ie->ie_post_ithread(ie->ie_source);
 	}
@@ -252,23 +301,25 @@ ithread_loop(void *arg)
 			/* An interrupt from here on needs another round. */
 			atomic_store_int(&it->it_need, 0);
 			atomic_thread_fence_seq_cst();
-			if (__predict_false((it->it_flags & (IT_DEAD | IT_WAITED)) != 0)) {
+			if (__predict_false((it->it_flags & IT_WAITED) != 0)) {
 				mtx_lock(&ie->ie_lock);
 				it->it_round++;
 				it->it_flags &= ~IT_WAITED;
 				wakeup(it);
-				if ((it->it_flags & IT_DEAD) != 0) {
-					ie->ie_thread = NULL;
-					mtx_unlock(&ie->ie_lock);
-					free(it, M_ITHREAD);
-					kthread_exit();
-				}
 				mtx_unlock(&ie->ie_lock);
 			}
 			ithread_round(ie);
 		}
+		if ((it->it_flags & IT_DEAD) != 0) {
+			mtx_lock(&ie->ie_lock);
+			ie->ie_thread = NULL;
+			wakeup(it);
+			mtx_unlock(&ie->ie_lock);
+			free(it, M_ITHREAD);
+			kthread_exit();
+		}
 		mtx_lock_spin(&sched_lock);
-		if (atomic_load_acq_int(&it->it_need) == 0) {
+		if (atomic_load_acq_int(&it->it_need) == 0 && (it->it_flags & IT_DEAD) == 0) {
 			ie->ie_count = 0;
 			sched_iwait(curthread);
 		} else
@@ -383,8 +434,6 @@ intr_event_add_handler(struct intr_event *ie, const char *name, driver_filter_t 
 		free(ih, M_ITHREAD);
 		return (error);
 	}
-	if (ie->ie_thread != NULL)
-		ie->ie_thread->it_flags &= ~IT_DEAD;
 	intr_handler_insert(ie, ih);
 	intr_event_rename(ie);
 	mtx_unlock(&ie->ie_lock);
@@ -455,13 +504,17 @@ intr_event_remove_handler(void *cookie)
 		return (EINVAL);
 	ie = ih->ih_event;
 	mtx_lock(&ie->ie_lock);
-	ih->ih_flags |= IH_DEAD;
-	CK_SLIST_REMOVE(&ie->ie_handlers, ih, intr_handler, ih_next);
-	intr_event_barrier(ie);
-	if (ie->ie_thread != NULL) {
-		if (CK_SLIST_EMPTY(&ie->ie_handlers))
-			ie->ie_thread->it_flags |= IT_DEAD;
-		ithread_drain(ie);
+	if (ie->ie_thread == NULL) {
+		CK_SLIST_REMOVE(&ie->ie_handlers, ih, intr_handler, ih_next);
+		intr_event_barrier(ie);
+	} else {
+		KASSERT(ie->ie_thread->it_thread != curthread, ("%s removes a handler from itself",
+		    ie->ie_name));
+		KASSERT((ih->ih_flags & IH_DEAD) == 0, ("%s: removed twice", ih->ih_name));
+		ih->ih_flags |= IH_DEAD;
+		ithread_wake(ie->ie_thread);
+		while ((ih->ih_flags & IH_DEAD) != 0)
+			msleep(ih, &ie->ie_lock, 0, "iev_rmh", 0);
 	}
 	intr_event_rename(ie);
 	mtx_unlock(&ie->ie_lock);

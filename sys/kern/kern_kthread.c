@@ -100,6 +100,9 @@ kthread_exit(void)
 	struct thread *td = curthread;
 	struct proc *p = td->td_proc;
 
+#ifdef WITNESS
+	witness_thread_exit(td);
+#endif
 	PROC_LOCK(p);
 	wakeup(td);
 	thread_unlink(td);

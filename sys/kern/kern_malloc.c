@@ -182,6 +182,50 @@ malloc_tag_check(void *addr, struct malloc_type *type)
 		    type->ks_shortdesc, *tag);
 }
 
+/*
+ * Red zones, under INVARIANTS: what an item of a zone has behind the size that was asked for, at
+ * least one word, is full of a pattern that free(9) looks for.  The last word is the pattern's and
+ * the size.
+ */
+#ifdef INVARIANTS
+#define	REDZONE_SIZE	sizeof(uint64_t)
+#define	REDZONE_BYTE	0x5a
+#define	REDZONE_MAGIC	(0x5a5a5a5aul << 32)
+
+static uint64_t *
+redzone_word(void *addr, size_t zone_size)
+{
+	return ((uint64_t *)((char *)addr + zone_size) - 1);
+}
+
+static void
+redzone_set(void *addr, size_t size, size_t zone_size)
+{
+	memset((char *)addr + size, REDZONE_BYTE, zone_size - size);
+	*redzone_word(addr, zone_size) = REDZONE_MAGIC | size;
+}
+
+/* The size that was asked for. */
+static size_t
+redzone_check(const void *addr, size_t zone_size, const char *type)
+{
+	uint64_t word = *redzone_word(__DECONST(void *, addr), zone_size);
+	const u_char *p, *end = (const u_char *)addr + zone_size - REDZONE_SIZE;
+	size_t size = word & 0xffffffff;
+
+	if ((word & ~0xfffffffful) != REDZONE_MAGIC || size + REDZONE_SIZE > zone_size)
+		panic("redzone: %p (%s) was written to behind its end: %#lx at %p", addr, type,
+		    word, end);
+	for (p = (const u_char *)addr + size; p < end; p++)
+		if (*p != REDZONE_BYTE)
+			panic("redzone: %p (%s, %zu bytes) was written to behind its end: %#x "
+			    "at offset %zu", addr, type, size, *p, p - (const u_char *)addr);
+	return (size);
+}
+#else
+#define	REDZONE_SIZE	0
+#endif
+
 static void
 malloc_pages_mark(void *addr, size_t size, struct malloc_type *type)
 {
@@ -213,6 +257,11 @@ malloc_flags_check(struct malloc_type *type, int flags)
 	KASSERT((flags & M_WAITOK) == 0 || cold ||
 	    (curthread->td_critnest == 0 && THREAD_CAN_SLEEP()),
 	    ("malloc: M_WAITOK for %s where sleep is not allowed", type->ks_shortdesc));
+	if ((flags & M_WAITOK) != 0)
+		WITNESS_WARN(WARN_GIANTOK | WARN_SLEEPOK, NULL, "malloc(M_WAITOK) for %s",
+		    type->ks_shortdesc);
+	KASSERT(curthread->td_critnest == 0 || cold || SCHEDULER_STOPPED(),
+	    ("malloc: called with spinlock or critical section held (%s)", type->ks_shortdesc));
 }
 
 void *
@@ -222,11 +271,14 @@ void *
 	int index;
 
 	malloc_flags_check(type, flags);
-	if (size > ZONE_MAX)
+	if (size + REDZONE_SIZE > ZONE_MAX)
 		return (malloc_pages(size, type, flags));
-	index = malloc_zone_index(size);
+	index = malloc_zone_index(size + REDZONE_SIZE);
 	addr = uma_zalloc_arg(malloc_zones[index], type, flags);
 	if (addr != NULL) {
+#ifdef INVARIANTS
+		redzone_set(addr, size, malloc_zone_size(index));
+#endif
 		malloc_tag_set(addr, type);
 		malloc_stat_alloc(type, malloc_zone_size(index), 1UL << index);
 	}
@@ -326,6 +378,10 @@ free(void *addr, struct malloc_type *type)
 	}
 	zone = malloc_slab_zone(cookie, addr);
 	malloc_tag_check(addr, type);
+#ifdef INVARIANTS
+	uma_dbg_in_use(zone, addr);
+	redzone_check(addr, zone->uz_size, type->ks_shortdesc);
+#endif
 	malloc_type_freed(type, zone->uz_size);
 	uma_zfree_arg(zone, addr, type);
 }
@@ -340,7 +396,11 @@ malloc_usable_size(const void *addr)
 	cookie = malloc_cookie(addr, NULL);
 	if (IS_PAGES(cookie))
 		return (PAGES_SIZE(cookie));
+#ifdef INVARIANTS
+	return (redzone_check(addr, ((struct uma_slab *)cookie)->us_keg->uk_size, "in use"));
+#else
 	return (((struct uma_slab *)cookie)->us_keg->uk_size);
+#endif
 }
 
 void

@@ -66,7 +66,7 @@ struct lock_class lock_class_mtx_spin = {
 struct mtx Giant = {
 	.lock_object = {
 		.lo_name = "Giant",
-		.lo_flags = LO_INITIALIZED | LO_RECURSABLE | (1 << LO_CLASSSHIFT),
+		.lo_flags = LO_INITIALIZED | LO_RECURSABLE | LO_WITNESS | (1 << LO_CLASSSHIFT),
 	},
 	.mtx_lock = MTX_UNOWNED,
 };
@@ -231,8 +231,11 @@ __mtx_lock_flags(volatile uintptr_t *c, int opts __unused, const char *file __di
 	KASSERT(LOCK_CLASS(&m->lock_object) == &lock_class_mtx_sleep,
 	    ("mtx_lock() of %s %s at %s:%d", LOCK_CLASS(&m->lock_object)->lc_name,
 	    m->lock_object.lo_name, file, line));
+	LOCK_MAY_BLOCK(&m->lock_object, file, line);
+	WITNESS_CHECKORDER(&m->lock_object, opts | LOP_NEWORDER | LOP_EXCLUSIVE, file, line, NULL);
 	if (__predict_false(!_mtx_obtain_lock_fetch(m, &v, (uintptr_t)curthread)))
 		mtx_lock_hard(m, v);
+	WITNESS_LOCK(&m->lock_object, opts | LOP_EXCLUSIVE, file, line);
 	TD_LOCKS_INC(curthread);
 }
 
@@ -245,9 +248,11 @@ __mtx_unlock_flags(volatile uintptr_t *c, int opts __unused, const char *file __
 
 	KASSERT(SCHEDULER_STOPPED() || mtx_owned(m), ("mutex %s not owned at %s:%d",
 	    m->lock_object.lo_name, file, line));
+	WITNESS_UNLOCK(&m->lock_object, opts | LOP_EXCLUSIVE, file, line);
 	TD_LOCKS_DEC(curthread);
 	if (__predict_false(!_mtx_release_lock_fetch(m, &v)))
 		mtx_unlock_hard(m);
+	PREEMPT_AT_RANDOM();
 }
 
 void
@@ -261,21 +266,25 @@ __mtx_lock_spin_flags(volatile uintptr_t *c, int opts __unused, const char *file
 	    ("mtx_lock_spin() of %s %s at %s:%d", LOCK_CLASS(&m->lock_object)->lc_name,
 	    m->lock_object.lo_name, file, line));
 	spinlock_enter();
+	WITNESS_CHECKORDER(&m->lock_object, opts | LOP_NEWORDER | LOP_EXCLUSIVE, file, line, NULL);
 	if (__predict_false(!_mtx_obtain_lock_fetch(m, &v, (uintptr_t)curthread)))
 		mtx_lock_spin_hard(m);
+	WITNESS_LOCK(&m->lock_object, opts | LOP_EXCLUSIVE, file, line);
 }
 
 int
-__mtx_trylock_spin_flags(volatile uintptr_t *c, int opts __unused, const char *file __unused,
-    int line __unused)
+__mtx_trylock_spin_flags(volatile uintptr_t *c, int opts __unused, const char *file __diagused,
+    int line __diagused)
 {
 	struct mtx *m = cookie2mtx(c);
 
 	if (SCHEDULER_STOPPED())
 		return (1);
 	spinlock_enter();
-	if (_mtx_obtain_lock(m, (uintptr_t)curthread))
+	if (_mtx_obtain_lock(m, (uintptr_t)curthread)) {
+		WITNESS_LOCK(&m->lock_object, opts | LOP_EXCLUSIVE | LOP_TRYLOCK, file, line);
 		return (1);
+	}
 	spinlock_exit();
 	return (0);
 }
@@ -288,16 +297,19 @@ __mtx_unlock_spin_flags(volatile uintptr_t *c, int opts __unused, const char *fi
 
 	KASSERT(SCHEDULER_STOPPED() || mtx_owned(m), ("spin mutex %s not owned at %s:%d",
 	    m->lock_object.lo_name, file, line));
+	WITNESS_UNLOCK(&m->lock_object, opts | LOP_EXCLUSIVE, file, line);
 	if (mtx_recursed(m))
 		m->mtx_recurse--;
 	else
 		_mtx_release_lock_quick(m);
 	spinlock_exit();
+	if (m != &sched_lock)
+		PREEMPT_AT_RANDOM();
 }
 
 int
-_mtx_trylock_flags_(volatile uintptr_t *c, int opts __unused, const char *file __unused,
-    int line __unused)
+_mtx_trylock_flags_(volatile uintptr_t *c, int opts __unused, const char *file __diagused,
+    int line __diagused)
 {
 	struct mtx *m = cookie2mtx(c);
 	uintptr_t v = MTX_UNOWNED;
@@ -311,6 +323,7 @@ _mtx_trylock_flags_(volatile uintptr_t *c, int opts __unused, const char *file _
 		atomic_set_ptr(&m->mtx_lock, MTX_RECURSED);
 		m->mtx_recurse++;
 	}
+	WITNESS_LOCK(&m->lock_object, opts | LOP_EXCLUSIVE | LOP_TRYLOCK, file, line);
 	TD_LOCKS_INC(curthread);
 	return (1);
 }
@@ -376,6 +389,8 @@ __mtx_assert(const volatile uintptr_t *c, int what, const char *file, int line)
 	const char *name = m->lock_object.lo_name;
 	bool owned = mtx_owned(m);
 
+	if (__predict_true(what == MA_OWNED && owned))
+		return;
 	if (SCHEDULER_STOPPED() || KERNEL_PANICKED())
 		return;
 	if ((what & MA_OWNED) != 0) {
@@ -442,6 +457,8 @@ _mtx_init(volatile uintptr_t *c, const char *name, const char *type, int opts)
 		flags |= LO_DUPOK;
 	if ((opts & MTX_NEW) != 0)
 		flags |= LO_NEW;
+	if ((opts & MTX_NOWITNESS) == 0)
+		flags |= LO_WITNESS;
 	lock_init(&m->lock_object,
 	    (opts & MTX_SPIN) != 0 ? &lock_class_mtx_spin : &lock_class_mtx_sleep, name, type,
 	    flags);
@@ -454,6 +471,7 @@ _mtx_destroy(volatile uintptr_t *c)
 	struct mtx *m = cookie2mtx(c);
 
 	if (mtx_owned(m)) {
+		WITNESS_UNLOCK(&m->lock_object, LOP_EXCLUSIVE, __FILE__, __LINE__);
 		KASSERT(!mtx_recursed(m), ("mutex %s destroyed while recursed",
 		    m->lock_object.lo_name));
 		if (LOCK_CLASS(&m->lock_object) == &lock_class_mtx_spin)
@@ -481,6 +499,9 @@ mutex_init(void)
 {
 	if (mtx_initialized(&proc0.p_mtx))
 		return;
+#ifdef WITNESS
+	witness_thread0();
+#endif
 	mtx_init(&proc0.p_mtx, "process lock", NULL, MTX_DEF | MTX_DUPOK);
 	mtx_init(&proc0.p_slock, "process slock", NULL, MTX_SPIN);
 	mtx_init(&proc0.p_statmtx, "pstatl", NULL, MTX_SPIN);

@@ -71,7 +71,10 @@ trylock_rm(struct lock_object *lock, uintptr_t how)
 
 	if (how != 0)
 		return (_rm_rlock(rm, (struct rm_priotracker *)how, 1));
-	return (rwe_try_wlock(lock, &rm->rm_word, (uintptr_t)curthread));
+	if (!rwe_try_wlock(lock, &rm->rm_word, (uintptr_t)curthread))
+		return (0);
+	WITNESS_LOCK(lock, LOP_EXCLUSIVE | LOP_TRYLOCK, __FILE__, __LINE__);
+	return (1);
 }
 
 struct lock_class lock_class_rm = {
@@ -99,6 +102,8 @@ rm_init_flags(struct rmlock *rm, const char *name, int opts)
 {
 	int flags = (opts & RM_NEW) != 0 ? LO_NEW : 0;
 
+	if ((opts & RM_NOWITNESS) == 0)
+		flags |= LO_WITNESS;
 	if ((opts & RM_RECURSE) != 0)
 		flags |= LO_RECURSABLE;
 	if ((opts & RM_SLEEPABLE) != 0)
@@ -138,67 +143,78 @@ rm_wowned(const struct rmlock *rm)
 }
 
 void
-_rm_wlock(struct rmlock *rm)
+_rm_wlock_debug(struct rmlock *rm, const char *file __diagused, int line __diagused)
 {
+	LOCK_MAY_BLOCK(&rm->lock_object, file, line);
+	WITNESS_CHECKORDER(&rm->lock_object, LOP_NEWORDER | LOP_EXCLUSIVE, file, line, NULL);
 	rwe_wlock(&rm->lock_object, &rm->rm_word, (uintptr_t)curthread);
+	WITNESS_LOCK(&rm->lock_object, LOP_EXCLUSIVE, file, line);
 	TD_LOCKS_INC(curthread);
 }
 
 void
-_rm_wunlock(struct rmlock *rm)
+_rm_wunlock_debug(struct rmlock *rm, const char *file __diagused, int line __diagused)
 {
+	WITNESS_UNLOCK(&rm->lock_object, LOP_EXCLUSIVE, file, line);
 	TD_LOCKS_DEC(curthread);
 	rwe_wunlock(&rm->lock_object, &rm->rm_word, (uintptr_t)curthread);
 }
 
 int
-_rm_rlock(struct rmlock *rm, struct rm_priotracker *tracker __unused, int trylock)
+_rm_rlock_debug(struct rmlock *rm, struct rm_priotracker *tracker __unused, int trylock,
+    const char *file __diagused, int line __diagused)
 {
-	if (trylock == 0)
+	if (trylock == 0) {
+		LOCK_MAY_BLOCK(&rm->lock_object, file, line);
+		WITNESS_CHECKORDER(&rm->lock_object, LOP_NEWORDER, file, line, NULL);
 		rwe_rlock(&rm->lock_object, &rm->rm_word);
-	else if (!rwe_try_rlock(&rm->rm_word))
+	} else if (!rwe_try_rlock(&rm->rm_word))
 		return (0);
+	WITNESS_LOCK(&rm->lock_object, trylock != 0 ? LOP_TRYLOCK : 0, file, line);
 	TD_LOCKS_INC(curthread);
 	return (1);
 }
 
 void
-_rm_runlock(struct rmlock *rm, struct rm_priotracker *tracker __unused)
+_rm_runlock_debug(struct rmlock *rm, struct rm_priotracker *tracker __unused,
+    const char *file __diagused, int line __diagused)
 {
+	WITNESS_UNLOCK(&rm->lock_object, 0, file, line);
 	TD_LOCKS_DEC(curthread);
 	rwe_runlock(&rm->lock_object, &rm->rm_word);
 }
 
 void
-_rm_wlock_debug(struct rmlock *rm, const char *file __unused, int line __unused)
+_rm_wlock(struct rmlock *rm)
 {
-	_rm_wlock(rm);
+	_rm_wlock_debug(rm, LOCK_FILE, LOCK_LINE);
 }
 
 void
-_rm_wunlock_debug(struct rmlock *rm, const char *file __unused, int line __unused)
+_rm_wunlock(struct rmlock *rm)
 {
-	_rm_wunlock(rm);
+	_rm_wunlock_debug(rm, LOCK_FILE, LOCK_LINE);
 }
 
 int
-_rm_rlock_debug(struct rmlock *rm, struct rm_priotracker *tracker, int trylock,
-    const char *file __unused, int line __unused)
+_rm_rlock(struct rmlock *rm, struct rm_priotracker *tracker, int trylock)
 {
-	return (_rm_rlock(rm, tracker, trylock));
+	return (_rm_rlock_debug(rm, tracker, trylock, LOCK_FILE, LOCK_LINE));
 }
 
 void
-_rm_runlock_debug(struct rmlock *rm, struct rm_priotracker *tracker,
-    const char *file __unused, int line __unused)
+_rm_runlock(struct rmlock *rm, struct rm_priotracker *tracker)
 {
-	_rm_runlock(rm, tracker);
+	_rm_runlock_debug(rm, tracker, LOCK_FILE, LOCK_LINE);
 }
 
 #if defined(INVARIANTS) || defined(INVARIANT_SUPPORT)
 void
 _rm_assert(const struct rmlock *rm, int what, const char *file, int line)
 {
+#ifdef WITNESS
+	witness_assert(&rm->lock_object, what, file, line);
+#endif
 	rwe_assert(&rm->lock_object, &rm->rm_word, what, file, line);
 }
 #endif

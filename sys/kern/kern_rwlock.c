@@ -88,6 +88,8 @@ _rw_init_flags(volatile uintptr_t *c, const char *name, int opts)
 	struct rwlock *rw = cookie2rw(c);
 	int flags = LO_UPGRADABLE;
 
+	if ((opts & RW_NOWITNESS) == 0)
+		flags |= LO_WITNESS;
 	if ((opts & RW_RECURSE) != 0)
 		flags |= LO_RECURSABLE;
 	if ((opts & RW_DUPOK) != 0)
@@ -124,21 +126,25 @@ _rw_wowned(const volatile uintptr_t *c)
 }
 
 void
-_rw_wlock_cookie(volatile uintptr_t *c, const char *file __unused, int line __unused)
+_rw_wlock_cookie(volatile uintptr_t *c, const char *file __diagused, int line __diagused)
 {
 	struct rwlock *rw = cookie2rw(c);
 
+	LOCK_MAY_BLOCK(&rw->lock_object, file, line);
+	WITNESS_CHECKORDER(&rw->lock_object, LOP_NEWORDER | LOP_EXCLUSIVE, file, line, NULL);
 	rwe_wlock(&rw->lock_object, c, (uintptr_t)curthread);
+	WITNESS_LOCK(&rw->lock_object, LOP_EXCLUSIVE, file, line);
 	TD_LOCKS_INC(curthread);
 }
 
 int
-__rw_try_wlock(volatile uintptr_t *c, const char *file __unused, int line __unused)
+__rw_try_wlock(volatile uintptr_t *c, const char *file __diagused, int line __diagused)
 {
 	struct rwlock *rw = cookie2rw(c);
 
 	if (!rwe_try_wlock(&rw->lock_object, c, (uintptr_t)curthread))
 		return (0);
+	WITNESS_LOCK(&rw->lock_object, LOP_EXCLUSIVE | LOP_TRYLOCK, file, line);
 	TD_LOCKS_INC(curthread);
 	return (1);
 }
@@ -150,18 +156,24 @@ __rw_try_wlock_int(struct rwlock *rw RW_ARGS)
 }
 
 void
-_rw_wunlock_cookie(volatile uintptr_t *c, const char *file __unused, int line __unused)
+_rw_wunlock_cookie(volatile uintptr_t *c, const char *file __diagused, int line __diagused)
 {
 	struct rwlock *rw = cookie2rw(c);
 
+	WITNESS_UNLOCK(&rw->lock_object, LOP_EXCLUSIVE, file, line);
 	TD_LOCKS_DEC(curthread);
 	rwe_wunlock(&rw->lock_object, c, (uintptr_t)curthread);
 }
 
 void
-__rw_rlock(volatile uintptr_t *c, const char *file __unused, int line __unused)
+__rw_rlock(volatile uintptr_t *c, const char *file __diagused, int line __diagused)
 {
-	rwe_rlock(&cookie2rw(c)->lock_object, c);
+	struct rwlock *rw = cookie2rw(c);
+
+	LOCK_MAY_BLOCK(&rw->lock_object, file, line);
+	WITNESS_CHECKORDER(&rw->lock_object, LOP_NEWORDER, file, line, NULL);
+	rwe_rlock(&rw->lock_object, c);
+	WITNESS_LOCK(&rw->lock_object, 0, file, line);
 	TD_LOCKS_INC(curthread);
 }
 
@@ -172,10 +184,11 @@ __rw_rlock_int(struct rwlock *rw RW_ARGS)
 }
 
 int
-__rw_try_rlock(volatile uintptr_t *c, const char *file __unused, int line __unused)
+__rw_try_rlock(volatile uintptr_t *c, const char *file __diagused, int line __diagused)
 {
 	if (!rwe_try_rlock(c))
 		return (0);
+	WITNESS_LOCK(&cookie2rw(c)->lock_object, LOP_TRYLOCK, file, line);
 	TD_LOCKS_INC(curthread);
 	return (1);
 }
@@ -187,8 +200,9 @@ __rw_try_rlock_int(struct rwlock *rw RW_ARGS)
 }
 
 void
-_rw_runlock_cookie(volatile uintptr_t *c, const char *file __unused, int line __unused)
+_rw_runlock_cookie(volatile uintptr_t *c, const char *file __diagused, int line __diagused)
 {
+	WITNESS_UNLOCK(&cookie2rw(c)->lock_object, 0, file, line);
 	TD_LOCKS_DEC(curthread);
 	rwe_runlock(&cookie2rw(c)->lock_object, c);
 }
@@ -212,27 +226,31 @@ __rw_wunlock_hard(volatile uintptr_t *c, uintptr_t v __unused RW_ARGS)
 }
 
 int
-__rw_try_upgrade(volatile uintptr_t *c, const char *file __unused, int line __unused)
+__rw_try_upgrade(volatile uintptr_t *c, const char *file __diagused, int line __diagused)
 {
-	return (rwe_try_upgrade(&cookie2rw(c)->lock_object, c));
+	if (!rwe_try_upgrade(&cookie2rw(c)->lock_object, c))
+		return (0);
+	WITNESS_UPGRADE(&cookie2rw(c)->lock_object, LOP_EXCLUSIVE | LOP_TRYLOCK, file, line);
+	return (1);
 }
 
 int
 __rw_try_upgrade_int(struct rwlock *rw RW_ARGS)
 {
-	return (rwe_try_upgrade(&rw->lock_object, &rw->rw_lock));
+	return (__rw_try_upgrade(&rw->rw_lock, LOCK_FILE, LOCK_LINE));
 }
 
 void
-__rw_downgrade(volatile uintptr_t *c, const char *file __unused, int line __unused)
+__rw_downgrade(volatile uintptr_t *c, const char *file __diagused, int line __diagused)
 {
+	WITNESS_DOWNGRADE(&cookie2rw(c)->lock_object, 0, file, line);
 	rwe_downgrade(&cookie2rw(c)->lock_object, c);
 }
 
 void
 __rw_downgrade_int(struct rwlock *rw RW_ARGS)
 {
-	rwe_downgrade(&rw->lock_object, &rw->rw_lock);
+	__rw_downgrade(&rw->rw_lock, LOCK_FILE, LOCK_LINE);
 }
 
 #if defined(INVARIANTS) || defined(INVARIANT_SUPPORT)
@@ -241,6 +259,9 @@ __rw_assert(const volatile uintptr_t *c, int what, const char *file, int line)
 {
 	const struct rwlock *rw = cookie2rw(__DECONST(volatile uintptr_t *, c));
 
+#ifdef WITNESS
+	witness_assert(&rw->lock_object, what, file, line);
+#endif
 	rwe_assert(&rw->lock_object, c, what, file, line);
 }
 #endif

@@ -21,6 +21,11 @@
 #include <sys/proc.h>
 #include <sys/runq.h>
 #include <sys/sched.h>
+#include <sys/sysctl.h>
+
+#include <machine/cpu.h>
+#include <machine/cpufunc.h>
+#include <machine/psl.h>
 
 #include <kern/sched_private.h>
 
@@ -127,6 +132,56 @@ critical_exit_preempt(void)
 	mi_switch(flags);
 }
 
+#ifdef INVARIANTS
+u_int preempt_seed;
+SYSCTL_UINT(_debug, OID_AUTO, preempt_seed, CTLFLAG_RWTUN, &preempt_seed, 0,
+    "Seed of yields and delays at random where locks are released (0: none)");
+
+/* One in so many releases is a place to yield or to dawdle. */
+#define	PREEMPT_ODDS	16
+#define	PREEMPT_SPINS	512
+
+static uint32_t
+preempt_random(void)
+{
+	static volatile uint32_t turn;
+	uint32_t x = atomic_fetchadd_int(&turn, 1) * 2654435761u + preempt_seed * 40503u;
+
+	x ^= x >> 15;
+	x *= 2246822519u;
+	x ^= x >> 13;
+	return (x);
+}
+
+/*
+ * The current thread has released a lock or left a critical section, where it may be preempted at
+ * any time: lets its equals run, or others on other CPUs get ahead, so that races show.
+ */
+void
+preempt_at_random(void)
+{
+	struct thread *td = curthread;
+	uint32_t r;
+
+	if (td->td_critnest != 0 || td->td_intr_nesting_level != 0 || cold ||
+	    TD_IS_IDLETHREAD(td) || SCHEDULER_STOPPED() || KERNEL_PANICKED() ||
+	    (read_rflags() & PSL_I) == 0)
+		return;
+	r = preempt_random();
+	if (r % PREEMPT_ODDS != 0)
+		return;
+	r /= PREEMPT_ODDS;
+	if (r % 4 == 0) {
+		for (r = r / 4 % PREEMPT_SPINS; r > 0; r--)
+			cpu_spinwait();
+		return;
+	}
+	thread_lock(td);
+	td->td_flags |= TDF_SLICEEND;
+	mi_switch(SW_INVOL | SWT_REMOTEPREEMPT);
+}
+#endif
+
 /* For modules, which do not know where these fields of struct thread are. */
 void
 critical_enter_KBI(void)
@@ -138,4 +193,5 @@ void
 critical_exit_KBI(void)
 {
 	critical_exit();
+	PREEMPT_AT_RANDOM();
 }

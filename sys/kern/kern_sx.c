@@ -108,6 +108,8 @@ sx_init_flags(struct sx *sx, const char *description, int opts)
 {
 	int flags = LO_SLEEPABLE | LO_UPGRADABLE;
 
+	if ((opts & SX_NOWITNESS) == 0)
+		flags |= LO_WITNESS;
 	if ((opts & SX_RECURSE) != 0)
 		flags |= LO_RECURSABLE;
 	if ((opts & SX_DUPOK) != 0)
@@ -136,9 +138,12 @@ sx_sysinit(const void *arg)
 }
 
 int
-_sx_xlock(struct sx *sx, int opts __unused, const char *file __unused, int line __unused)
+_sx_xlock(struct sx *sx, int opts __unused, const char *file __diagused, int line __diagused)
 {
+	LOCK_MAY_SLEEP(&sx->lock_object, file, line);
+	WITNESS_CHECKORDER(&sx->lock_object, opts | LOP_NEWORDER | LOP_EXCLUSIVE, file, line, NULL);
 	sx_wlock(sx);
+	WITNESS_LOCK(&sx->lock_object, opts | LOP_EXCLUSIVE, file, line);
 	TD_LOCKS_INC(curthread);
 	return (0);
 }
@@ -151,10 +156,11 @@ _sx_xlock_hard(struct sx *sx, uintptr_t x __unused, int opts __unused SX_ARGS)
 }
 
 int
-sx_try_xlock_(struct sx *sx, const char *file __unused, int line __unused)
+sx_try_xlock_(struct sx *sx, const char *file __diagused, int line __diagused)
 {
 	if (!rwe_try_wlock(&sx->lock_object, &sx->sx_lock, (uintptr_t)curthread))
 		return (0);
+	WITNESS_LOCK(&sx->lock_object, LOP_EXCLUSIVE | LOP_TRYLOCK, file, line);
 	TD_LOCKS_INC(curthread);
 	return (1);
 }
@@ -166,8 +172,9 @@ sx_try_xlock_int(struct sx *sx SX_ARGS)
 }
 
 void
-_sx_xunlock(struct sx *sx, const char *file __unused, int line __unused)
+_sx_xunlock(struct sx *sx, const char *file __diagused, int line __diagused)
 {
+	WITNESS_UNLOCK(&sx->lock_object, LOP_EXCLUSIVE, file, line);
 	TD_LOCKS_DEC(curthread);
 	rwe_wunlock(&sx->lock_object, &sx->sx_lock, (uintptr_t)curthread);
 }
@@ -179,9 +186,12 @@ _sx_xunlock_hard(struct sx *sx, uintptr_t x __unused SX_ARGS)
 }
 
 int
-_sx_slock(struct sx *sx, int opts __unused, const char *file __unused, int line __unused)
+_sx_slock(struct sx *sx, int opts __unused, const char *file __diagused, int line __diagused)
 {
+	LOCK_MAY_SLEEP(&sx->lock_object, file, line);
+	WITNESS_CHECKORDER(&sx->lock_object, opts | LOP_NEWORDER, file, line, NULL);
 	sx_rlock(sx);
+	WITNESS_LOCK(&sx->lock_object, opts, file, line);
 	TD_LOCKS_INC(curthread);
 	return (0);
 }
@@ -193,10 +203,11 @@ _sx_slock_int(struct sx *sx, int opts SX_ARGS)
 }
 
 int
-sx_try_slock_(struct sx *sx, const char *file __unused, int line __unused)
+sx_try_slock_(struct sx *sx, const char *file __diagused, int line __diagused)
 {
 	if (!rwe_try_rlock(&sx->sx_lock))
 		return (0);
+	WITNESS_LOCK(&sx->lock_object, LOP_TRYLOCK, file, line);
 	TD_LOCKS_INC(curthread);
 	return (1);
 }
@@ -208,8 +219,9 @@ sx_try_slock_int(struct sx *sx SX_ARGS)
 }
 
 void
-_sx_sunlock(struct sx *sx, const char *file __unused, int line __unused)
+_sx_sunlock(struct sx *sx, const char *file __diagused, int line __diagused)
 {
+	WITNESS_UNLOCK(&sx->lock_object, 0, file, line);
 	TD_LOCKS_DEC(curthread);
 	rwe_runlock(&sx->lock_object, &sx->sx_lock);
 }
@@ -221,33 +233,40 @@ _sx_sunlock_int(struct sx *sx SX_ARGS)
 }
 
 int
-sx_try_upgrade_(struct sx *sx, const char *file __unused, int line __unused)
+sx_try_upgrade_(struct sx *sx, const char *file __diagused, int line __diagused)
 {
-	return (rwe_try_upgrade(&sx->lock_object, &sx->sx_lock));
+	if (!rwe_try_upgrade(&sx->lock_object, &sx->sx_lock))
+		return (0);
+	WITNESS_UPGRADE(&sx->lock_object, LOP_EXCLUSIVE | LOP_TRYLOCK, file, line);
+	return (1);
 }
 
 int
 sx_try_upgrade_int(struct sx *sx SX_ARGS)
 {
-	return (rwe_try_upgrade(&sx->lock_object, &sx->sx_lock));
+	return (sx_try_upgrade_(sx, LOCK_FILE, LOCK_LINE));
 }
 
 void
-sx_downgrade_(struct sx *sx, const char *file __unused, int line __unused)
+sx_downgrade_(struct sx *sx, const char *file __diagused, int line __diagused)
 {
+	WITNESS_DOWNGRADE(&sx->lock_object, 0, file, line);
 	rwe_downgrade(&sx->lock_object, &sx->sx_lock);
 }
 
 void
 sx_downgrade_int(struct sx *sx SX_ARGS)
 {
-	rwe_downgrade(&sx->lock_object, &sx->sx_lock);
+	sx_downgrade_(sx, LOCK_FILE, LOCK_LINE);
 }
 
 #if defined(INVARIANTS) || defined(INVARIANT_SUPPORT)
 void
 _sx_assert(const struct sx *sx, int what, const char *file, int line)
 {
+#ifdef WITNESS
+	witness_assert(&sx->lock_object, what, file, line);
+#endif
 	rwe_assert(&sx->lock_object, &sx->sx_lock, what, file, line);
 }
 #endif

@@ -41,10 +41,14 @@ _sleep(const void *ident, struct lock_object *lock, int priority, const char *wm
 	struct lock_class *class = NULL;
 	uintptr_t lock_state = 0;
 	int error = 0, pri = priority & PRIMASK;
+	WITNESS_SAVE_DECL(lock_witness);
 
 	KASSERT(sbt != 0 || mtx_owned(&Giant) || lock != NULL || (priority & PNOLOCK) != 0,
 	    ("sleeping on %s without a lock", wmesg));
 	MPASS(ident != NULL);
+	KASSERT(curthread->td_critnest == 0 || SCHEDULER_STOPPED(),
+	    ("sleeping on \"%s\" with spinlock or critical section held", wmesg));
+	WITNESS_WARN(WARN_GIANTOK | WARN_SLEEPOK, lock, "Sleeping on \"%s\"", wmesg);
 	if (lock == &Giant.lock_object)
 		lock = NULL;
 	if (lock != NULL)
@@ -59,15 +63,19 @@ _sleep(const void *ident, struct lock_object *lock, int priority, const char *wm
 	if (sbt != 0)
 		sleepq_set_timeout_sbt(ident, sbt, pr, flags);
 	DROP_GIANT();
-	if (lock != NULL)
+	if (lock != NULL) {
+		WITNESS_SAVE(lock, lock_witness);
 		lock_state = class->lc_unlock(lock);
+	}
 	if (sbt != 0)
 		error = sleepq_timedwait(ident, pri);
 	else
 		sleepq_wait(ident, pri);
 	PICKUP_GIANT();
-	if (lock != NULL && (priority & PDROP) == 0)
+	if (lock != NULL && (priority & PDROP) == 0) {
 		class->lc_lock(lock, lock_state);
+		WITNESS_RESTORE(lock, lock_witness);
+	}
 	return (error);
 }
 
@@ -79,6 +87,7 @@ msleep_spin_sbt(const void *ident, struct mtx *mtx, const char *wmesg, sbintime_
 
 	MPASS(ident != NULL && mtx != NULL);
 	mtx_assert(mtx, MA_OWNED | MA_NOTRECURSED);
+	WITNESS_WARN(WARN_GIANTOK | WARN_SLEEPOK, &mtx->lock_object, "Sleeping on \"%s\"", wmesg);
 	if (SCHEDULER_STOPPED() || KERNEL_PANICKED())
 		return (0);
 	sleepq_lock(ident);

@@ -48,7 +48,7 @@ SET_DECLARE(sysctl_set, struct sysctl_oid);
 static struct sx sysctl_lock = {
 	.lock_object = {
 		.lo_name = "sysctl lock",
-		.lo_flags = LO_INITIALIZED | LO_SLEEPABLE | (2 << LO_CLASSSHIFT),
+		.lo_flags = LO_INITIALIZED | LO_SLEEPABLE | LO_WITNESS | (2 << LO_CLASSSHIFT),
 	},
 	.sx_lock = SX_LOCK_UNLOCKED,
 };

@@ -13,7 +13,7 @@
  * one and looks at its generation before and after, 0 meaning that it is being written.
  *
  * Uptime starts at 0.  The time of day is uptime plus boottime, which stays 0 until somebody knows
- * better and calls tc_setclock(): this kernel reads no battery clock.
+ * better and calls tc_setclock() (subr_rtc.c): this kernel reads no battery clock.
  *
  * Locking.  tc_lock serialises wind-ups; readers take nothing.
  *

@@ -104,6 +104,9 @@ thread_alloc(int pages)
 		uma_zfree(thread_zone, td);
 		return (NULL);
 	}
+#ifdef WITNESS
+	witness_thread_alloc(td);
+#endif
 	td->td_tid = atomic_fetchadd_int(&next_tid, 1);
 	td->td_lock = &sched_lock;
 	td->td_oncpu = NOCPU;
@@ -118,6 +121,9 @@ thread_free(struct thread *td)
 {
 	callout_drain(&td->td_slpcallout);
 	cpu_thread_free(td);
+#ifdef WITNESS
+	witness_thread_free(td);
+#endif
 	vm_thread_dispose(td);
 	uma_zfree(thread_zone, td);
 }

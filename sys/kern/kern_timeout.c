@@ -275,18 +275,25 @@ callout_run(struct callout_cpu *cc, struct callout *c, int how)
 	mtx_unlock_spin(&callout_lock);
 	if (lock == NULL) {
 		ce->ce_cancel = true;
+		NO_SLEEPING_BEGIN();
 		func(arg);
+		NO_SLEEPING_END();
 	} else {
 		class->lc_lock(lock, (iflags & CALLOUT_SHAREDLOCK) != 0);
 		if (ce->ce_cancel)
 			class->lc_unlock(lock);
 		else {
 			ce->ce_cancel = true;
+			NO_SLEEPING_BEGIN();
 			func(arg);
+			NO_SLEEPING_END();
 			if ((iflags & CALLOUT_RETURNUNLOCKED) == 0)
 				class->lc_unlock(lock);
 		}
 	}
+	/* One in the interrupt sees the locks of the thread that was interrupted. */
+	if (how == EXEC_THREAD)
+		WITNESS_WARN(WARN_PANIC, NULL, "callout %p (function %p) returns", c, func);
 	mtx_lock_spin(&callout_lock);
 	ce->ce_curr = NULL;
 	if (ce->ce_waited) {
@@ -483,6 +490,10 @@ _callout_stop_safe(struct callout *c, int flags)
 	bool ran = false, removed = false;
 	int how;
 
+	if (drain) {
+		WITNESS_WARN(WARN_GIANTOK | WARN_SLEEPOK, NULL, "calling callout_drain()");
+	} else if (c->c_lock != NULL && c->c_lock != &Giant.lock_object)
+		LOCK_CLASS(c->c_lock)->lc_assert(c->c_lock, LA_XLOCKED);
 	mtx_lock_spin(&callout_lock);
 	for (;;) {
 		cc = &callout_cpus[c->c_cpu];

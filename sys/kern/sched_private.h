@@ -44,6 +44,44 @@ _Static_assert(sizeof(struct td_sched) <=
 
 extern struct mtx sched_lock;
 
+#ifdef WITNESS
+/* A thread's list of held locks (subr_witness.c). */
+void	witness_thread0(void);
+void	witness_thread_alloc(struct thread *td);
+void	witness_thread_free(struct thread *td);
+#endif
+
+#ifdef INVARIANTS
+/* A lock that may block is not for critical sections, and so not for filters or a rendezvous. */
+#define	LOCK_MAY_BLOCK(lo, file, line)						\
+	KASSERT(curthread->td_critnest == 0 || SCHEDULER_STOPPED(),		\
+	    ("acquiring blockable sleep lock with spinlock or critical section "	\
+	    "held (%s) %s @ %s:%d", LOCK_CLASS(lo)->lc_name, (lo)->lo_name, file, line))
+/* One that may sleep is not for threads that must not. */
+#define	LOCK_MAY_SLEEP(lo, file, line) do {					\
+	LOCK_MAY_BLOCK(lo, file, line);						\
+	KASSERT(THREAD_CAN_SLEEP() || SCHEDULER_STOPPED(),			\
+	    ("acquiring (%s) %s with sleeping prohibited @ %s:%d",		\
+	    LOCK_CLASS(lo)->lc_name, (lo)->lo_name, file, line));		\
+} while (0)
+/* debug.preempt_seed (kern_switch.c). */
+extern u_int preempt_seed;
+void	preempt_at_random(void);
+#define	PREEMPT_AT_RANDOM() do {						\
+	if (__predict_false(preempt_seed != 0))					\
+		preempt_at_random();						\
+} while (0)
+/* Around code that must not sleep, where it is checked. */
+#define	NO_SLEEPING_BEGIN()	THREAD_NO_SLEEPING()
+#define	NO_SLEEPING_END()	THREAD_SLEEPING_OK()
+#else
+#define	LOCK_MAY_BLOCK(lo, file, line)	((void)0)
+#define	LOCK_MAY_SLEEP(lo, file, line)	((void)0)
+#define	PREEMPT_AT_RANDOM()		((void)0)
+#define	NO_SLEEPING_BEGIN()		((void)0)
+#define	NO_SLEEPING_END()		((void)0)
+#endif
+
 /*
  * Threads that wait for a mutex or a reader/writer lock (subr_lockq.c).  Every function is called
  * with sched_lock held.

@@ -31,6 +31,8 @@
 #include <sys/module.h>
 #include <machine/bus.h>
 
+#include <net/vnet.h>
+
 #include <kern/bus_private.h>
 
 /* The best candidate so far. */
@@ -160,12 +162,11 @@ device_release_driver(device_t dev)
 	device_sysctl_fini(dev);
 }
 
-int
-device_attach(device_t dev)
+static int
+device_attach_vnet(device_t dev)
 {
 	int error;
 
-	bus_topo_assert();
 	if (resource_disabled(dev->driver->name, dev->unit)) {
 		device_disable(dev);
 		if (bootverbose)
@@ -191,6 +192,18 @@ device_attach(device_t dev)
 	EVENTHANDLER_INVOKE(device_attach, dev);
 	bus_data_generation_update();
 	return (0);
+}
+
+int
+device_attach(device_t dev)
+{
+	int error;
+
+	bus_topo_assert();
+	CURVNET_SET_QUIET(vnet0);
+	error = device_attach_vnet(dev);
+	CURVNET_RESTORE();
+	return (error);
 }
 
 int

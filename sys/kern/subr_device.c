@@ -253,35 +253,35 @@ device_get_sysctl_tree(device_t dev)
 }
 
 /* device_printf's and device_log's text: the name of the device, then the message. */
-static struct sbuf *
+static void
 device_format(device_t dev, char *buf, size_t size, const char *fmt, va_list ap)
 {
-	struct sbuf *sb = sbuf_new(NULL, buf, size, SBUF_FIXEDLEN);
 	const char *name = device_get_name(dev);
+	struct sbuf sb;
 
+	/* Not from malloc(9): interrupt handlers have something to say, too. */
+	sbuf_new(&sb, buf, size, SBUF_FIXEDLEN);
 	if (name == NULL)
-		sbuf_cat(sb, "unknown: ");
+		sbuf_cat(&sb, "unknown: ");
 	else
-		sbuf_printf(sb, "%s%d: ", name, dev->unit);
-	sbuf_vprintf(sb, fmt, ap);
+		sbuf_printf(&sb, "%s%d: ", name, dev->unit);
+	sbuf_vprintf(&sb, fmt, ap);
 	/* A message that is too long is cut, not lost. */
-	(void)sbuf_finish(sb);
-	return (sb);
+	(void)sbuf_finish(&sb);
+	sbuf_delete(&sb);
 }
 
 int
 device_printf(device_t dev, const char *fmt, ...)
 {
 	char buf[256];
-	struct sbuf *sb;
 	va_list ap;
 	int n;
 
 	va_start(ap, fmt);
-	sb = device_format(dev, buf, sizeof(buf), fmt, ap);
+	device_format(dev, buf, sizeof(buf), fmt, ap);
 	va_end(ap);
 	n = printf("%s", buf);
-	sbuf_delete(sb);
 	return (n);
 }
 
@@ -289,16 +289,14 @@ int
 device_log(device_t dev, int pri, const char *fmt, ...)
 {
 	char buf[256];
-	struct sbuf *sb;
 	va_list ap;
 	int n;
 
 	va_start(ap, fmt);
-	sb = device_format(dev, buf, sizeof(buf), fmt, ap);
+	device_format(dev, buf, sizeof(buf), fmt, ap);
 	va_end(ap);
 	n = strlen(buf);
 	log(pri, "%s", buf);
-	sbuf_delete(sb);
 	return (n);
 }
 

@@ -18,7 +18,8 @@
  *
  * epoch_call() queues; a thread waits for the epoch once for all that is queued, then calls.
  *
- * Locking.  ep_sx serialises writers of one epoch.  epoch_mtx protects the queues of callbacks.
+ * Locking.  ep_sx serialises writers of one epoch.  epoch_mtx protects the queues of callbacks; it
+ * spins, as epoch_call() is for critical sections, too.
  *
  * Gaps.  A reader that was preempted is not lent the priority of the writer that waits for it.
  */
@@ -35,6 +36,8 @@
 #include <sys/sched.h>
 #include <sys/smp.h>
 #include <sys/sx.h>
+
+#include <kern/sched_private.h>
 
 struct epoch_cpu {
 	u_int	ec_readers[2];
@@ -63,26 +66,26 @@ struct epoch {
 static MALLOC_DEFINE(M_EPOCH, "epoch", "epochs and their callbacks");
 
 static struct mtx epoch_mtx;
-MTX_SYSINIT(epoch, &epoch_mtx, "epoch callbacks", MTX_DEF);
+MTX_SYSINIT(epoch, &epoch_mtx, "epoch callbacks", MTX_SPIN);
 static TAILQ_HEAD(epoch_list, epoch) epoch_list = TAILQ_HEAD_INITIALIZER(epoch_list);
 
 epoch_t global_epoch;
 epoch_t global_epoch_preempt;
 
 epoch_t
-epoch_alloc(const char *name, int flags)
+epoch_alloc(const char *name __unused, int flags)
 {
 	epoch_t epoch;
 
 	epoch = malloc_aligned(sizeof(*epoch), CACHE_LINE_SIZE, M_EPOCH, M_WAITOK | M_ZERO);
 	epoch->ep_flags = flags;
-	sx_init(&epoch->ep_sx, name);
+	sx_init(&epoch->ep_sx, "epoch");
 	epoch->ep_last = &epoch->ep_first;
 	for (int cpu = 0; cpu < MAXCPU; cpu++)
 		TAILQ_INIT(&epoch->ep_cpu[cpu].ec_trackers);
-	mtx_lock(&epoch_mtx);
+	mtx_lock_spin(&epoch_mtx);
 	TAILQ_INSERT_TAIL(&epoch_list, epoch, ep_link);
-	mtx_unlock(&epoch_mtx);
+	mtx_unlock_spin(&epoch_mtx);
 	return (epoch);
 }
 
@@ -91,9 +94,9 @@ epoch_free(epoch_t epoch)
 {
 
 	epoch_drain_callbacks(epoch);
-	mtx_lock(&epoch_mtx);
+	mtx_lock_spin(&epoch_mtx);
 	TAILQ_REMOVE(&epoch_list, epoch, ep_link);
-	mtx_unlock(&epoch_mtx);
+	mtx_unlock_spin(&epoch_mtx);
 	sx_destroy(&epoch->ep_sx);
 	free(epoch, M_EPOCH);
 }
@@ -114,6 +117,7 @@ _epoch_enter_preempt(epoch_t epoch, epoch_tracker_t et)
 	struct epoch_cpu *ec;
 
 	KASSERT((epoch->ep_flags & EPOCH_PREEMPT) != 0, ("epoch is not preemptible"));
+	NO_SLEEPING_BEGIN();
 	critical_enter();
 	sched_pin();
 	ec = &epoch->ep_cpu[curcpu];
@@ -135,6 +139,7 @@ _epoch_exit_preempt(epoch_t epoch, epoch_tracker_t et)
 	atomic_subtract_int(&ec->ec_readers[et->et_old_priority], 1);
 	sched_unpin();
 	critical_exit();
+	NO_SLEEPING_END();
 }
 
 /*
@@ -203,6 +208,7 @@ epoch_wait_common(epoch_t epoch)
 {
 	u_int old;
 
+	WITNESS_WARN(WARN_GIANTOK | WARN_SLEEPOK, NULL, "calling epoch_wait()");
 	KASSERT(!in_epoch(epoch), ("epoch_wait in the epoch would wait for ever"));
 	sx_xlock(&epoch->ep_sx);
 	for (int round = 0; round < 2; round++) {
@@ -237,11 +243,11 @@ epoch_call(epoch_t epoch, epoch_callback_t *func, epoch_context_t ctx)
 
 	ed->ed_next = NULL;
 	ed->ed_func = func;
-	mtx_lock(&epoch_mtx);
+	mtx_lock_spin(&epoch_mtx);
 	*epoch->ep_last = ed;
 	epoch->ep_last = &ed->ed_next;
 	wakeup(&epoch_list);
-	mtx_unlock(&epoch_mtx);
+	mtx_unlock_spin(&epoch_mtx);
 }
 
 /* The first epoch that has callbacks waiting; NULL if none has. */
@@ -266,13 +272,13 @@ epoch_thread(void *arg __unused)
 	epoch_t epoch;
 
 	for (;;) {
-		mtx_lock(&epoch_mtx);
+		mtx_lock_spin(&epoch_mtx);
 		while ((epoch = epoch_with_work()) == NULL)
-			mtx_sleep(&epoch_list, &epoch_mtx, 0, "epochcb", 0);
+			msleep_spin(&epoch_list, &epoch_mtx, "epochcb", 0);
 		ed = epoch->ep_first;
 		epoch->ep_first = NULL;
 		epoch->ep_last = &epoch->ep_first;
-		mtx_unlock(&epoch_mtx);
+		mtx_unlock_spin(&epoch_mtx);
 		epoch_wait_common(epoch);
 		for (; ed != NULL; ed = next) {
 			/* The callback may free the memory that the link is in. */
@@ -292,10 +298,10 @@ epoch_drained(epoch_context_t ctx)
 {
 	struct epoch_drain *d = __containerof(ctx, struct epoch_drain, d_ctx);
 
-	mtx_lock(&epoch_mtx);
+	mtx_lock_spin(&epoch_mtx);
 	d->d_done = true;
 	wakeup(d);
-	mtx_unlock(&epoch_mtx);
+	mtx_unlock_spin(&epoch_mtx);
 }
 
 /* Callbacks run in the order of their calls, so the one queued here is the last of interest. */
@@ -304,11 +310,12 @@ epoch_drain_callbacks(epoch_t epoch)
 {
 	struct epoch_drain d = { .d_done = false };
 
+	WITNESS_WARN(WARN_GIANTOK | WARN_SLEEPOK, NULL, "calling epoch_drain_callbacks()");
 	epoch_call(epoch, epoch_drained, &d.d_ctx);
-	mtx_lock(&epoch_mtx);
+	mtx_lock_spin(&epoch_mtx);
 	while (!d.d_done)
-		mtx_sleep(&d, &epoch_mtx, 0, "epochdrn", 0);
-	mtx_unlock(&epoch_mtx);
+		msleep_spin(&d, &epoch_mtx, "epochdrn", 0);
+	mtx_unlock_spin(&epoch_mtx);
 }
 
 static void

@@ -8,7 +8,7 @@
  * What all locks share: the table of lock classes, which lets a sleep queue or a callout release
  * and take again a lock whose kind it does not know, and the set-up of a lock's header.
  *
- * Gaps.  No witness(4), no lock profiling, no adaptive back-off: lock_delay() is one pause.
+ * Gaps.  No lock profiling, no adaptive back-off: lock_delay() is one pause.
  */
 
 #include <sys/param.h>
@@ -37,7 +37,7 @@ u_short locks_delay_loops = 1;
 
 void
 lock_init(struct lock_object *lock, struct lock_class *class, const char *name,
-    const char *type __unused, int flags)
+    const char *type __diagused, int flags)
 {
 	u_int i;
 
@@ -46,18 +46,20 @@ lock_init(struct lock_object *lock, struct lock_class *class, const char *name,
 			break;
 	KASSERT(i < nitems(lock_classes) && lock_classes[i] == class,
 	    ("%s: unknown class of lock %s", __func__, name));
-	KASSERT((flags & LO_NEW) != 0 || !lock_initialized(lock) || lock->lo_name != name,
-	    ("lock %s %p already initialized", name, lock));
+	KASSERT((flags & LO_NEW) != 0 || !lock_initialized(lock),
+	    ("lock \"%s\" %p already initialized", name, lock));
 	lock->lo_name = name;
 	lock->lo_flags = flags | (i << LO_CLASSSHIFT) | LO_INITIALIZED;
 	lock->lo_data = 0;
 	lock->lo_witness = NULL;
+	WITNESS_INIT(lock, type);
 }
 
 void
 lock_destroy(struct lock_object *lock)
 {
 	KASSERT(lock_initialized(lock), ("lock %p destroyed twice", lock));
+	WITNESS_DESTROY(lock);
 	lock->lo_flags &= ~LO_INITIALIZED;
 }
 

@@ -54,6 +54,7 @@ struct taskqueue {
 	u_int			tq_seq;		/* tasks begun */
 	int			tq_waiters;
 	int			tq_callouts;	/* time-outs that will enqueue */
+	int			tq_stranded;	/* of which these will not */
 	int			tq_flags;
 	bool			tq_spin;
 	struct mtx		tq_mutex;
@@ -74,6 +75,7 @@ struct taskqueue {
 /* struct timeout_task's f. */
 #define	TT_ARMED	0x01
 #define	TT_DRAINING	0x02
+#define	TT_STRANDED	0x04		/* armed, but taskqueue_drain_timeout() stopped it */
 
 static void
 tq_lock(struct taskqueue *tq)
@@ -146,6 +148,8 @@ taskqueue_set_callback(struct taskqueue *tq, enum taskqueue_callback_type type,
 static void
 tq_terminate(struct taskqueue *tq)
 {
+	KASSERT(tq->tq_stranded == 0, ("taskqueue_free(%s) waits for ever: %d time-outs were drained "
+	    "without taskqueue_cancel_timeout()", tq->tq_name, tq->tq_stranded));
 	tq->tq_flags &= ~TQ_ACTIVE;
 	while (tq->tq_tcount > 0 || tq->tq_callouts > 0) {
 		wakeup(tq);
@@ -241,6 +245,15 @@ _timeout_task_init(struct taskqueue *tq, struct timeout_task *tt, int priority, 
 	tt->f = 0;
 }
 
+/* The callout that tt was armed with comes, or has been cancelled. */
+static void
+tq_disarm(struct taskqueue *tq, struct timeout_task *tt)
+{
+	if ((tt->f & TT_STRANDED) != 0)
+		tq->tq_stranded--;
+	tt->f &= ~(TT_ARMED | TT_STRANDED);
+}
+
 /* The callout of a timeout task; the queue's lock is held, and released. */
 static void
 tq_timeout(void *arg)
@@ -250,7 +263,7 @@ tq_timeout(void *arg)
 	bool tell;
 
 	KASSERT((tt->f & TT_ARMED) != 0, ("%s: stray timeout task", tq->tq_name));
-	tt->f &= ~TT_ARMED;
+	tq_disarm(tq, tt);
 	tell = tq_enqueue(tq, &tt->t);
 	tq_unlock(tq);
 	if (tell)
@@ -292,8 +305,12 @@ taskqueue_enqueue_timeout_sbt(struct taskqueue *tq, struct timeout_task *tt, sbi
 			tt->f |= TT_ARMED;
 		}
 		/* Negative: only if it is not armed already, with the absolute value. */
-		if (sbt > 0 || (before == 0 && (sbt = -sbt) > 0))
+		if (sbt > 0 || (before == 0 && (sbt = -sbt) > 0)) {
+			if ((tt->f & TT_STRANDED) != 0)
+				tq->tq_stranded--;
+			tt->f &= ~TT_STRANDED;
 			callout_reset_sbt(&tt->c, sbt, pr, tq_timeout, tt, flags);
+		}
 	}
 	tq_unlock(tq);
 	if (tell)
@@ -328,6 +345,17 @@ taskqueue_unblock(struct taskqueue *tq)
 		tq->tq_enqueue(tq->tq_context);
 }
 
+static void
+tq_call(struct taskqueue *tq, struct task *task, int pending)
+{
+	task_fn_t *func = task->ta_func;
+
+	/* The task may be gone when it returns. */
+	func(task->ta_context, pending);
+	WITNESS_WARN(WARN_PANIC | WARN_GIANTOK, NULL, "task %p (function %p) of %s returns", task,
+	    func, tq->tq_name);
+}
+
 /* Calls tasks until none is left; the lock is held, but not while one runs. */
 static void
 tq_run(struct taskqueue *tq)
@@ -360,7 +388,7 @@ tq_run(struct taskqueue *tq)
 			in_net = !in_net;
 		}
 		if (task != NULL)
-			task->ta_func(task->ta_context, pending);
+			tq_call(tq, task, pending);
 		tq_lock(tq);
 		tb.tb_running = NULL;
 		if (task != NULL && tq->tq_waiters != 0)
@@ -433,7 +461,7 @@ taskqueue_cancel_timeout(struct taskqueue *tq, struct timeout_task *tt, u_int *p
 	armed = callout_stop(&tt->c) > 0;
 	error = tq_cancel(tq, &tt->t, &pending);
 	if ((tt->f & TT_ARMED) != 0) {
-		tt->f &= ~TT_ARMED;
+		tq_disarm(tq, tt);
 		tq->tq_callouts--;
 	}
 	tq_unlock(tq);
@@ -454,6 +482,8 @@ tq_wait(struct taskqueue *tq, struct task *chan, const char *wmesg)
 void
 taskqueue_drain(struct taskqueue *tq, struct task *task)
 {
+	if (!tq->tq_spin)
+		WITNESS_WARN(WARN_GIANTOK | WARN_SLEEPOK, NULL, "calling taskqueue_drain()");
 	tq_lock(tq);
 	while (task->ta_pending != 0 || tq_running(tq, task))
 		tq_wait(tq, task, "tq_drain");
@@ -499,6 +529,8 @@ tq_drain_queue(struct taskqueue *tq)
 void
 taskqueue_drain_all(struct taskqueue *tq)
 {
+	if (!tq->tq_spin)
+		WITNESS_WARN(WARN_GIANTOK | WARN_SLEEPOK, NULL, "calling taskqueue_drain_all()");
 	tq_lock(tq);
 	tq_drain_queue(tq);
 	tq_drain_active(tq);
@@ -522,6 +554,7 @@ taskqueue_quiesce(struct taskqueue *tq)
 	tq_unlock(tq);
 }
 
+/* As FreeBSD's, which does not count off a callout that it stops: taskqueue_free() waits for it. */
 void
 taskqueue_drain_timeout(struct taskqueue *tq, struct timeout_task *tt)
 {
@@ -532,9 +565,9 @@ taskqueue_drain_timeout(struct taskqueue *tq, struct timeout_task *tt)
 	tq_unlock(tq);
 	callout_drain(&tt->c);
 	tq_lock(tq);
-	if ((tt->f & TT_ARMED) != 0) {
-		tt->f &= ~TT_ARMED;
-		tq->tq_callouts--;
+	if ((tt->f & (TT_ARMED | TT_STRANDED)) == TT_ARMED) {
+		tt->f |= TT_STRANDED;
+		tq->tq_stranded++;
 	}
 	tq_unlock(tq);
 	taskqueue_drain(tq, &tt->t);

@@ -431,6 +431,9 @@ uma_zalloc_arg(uma_zone_t zone, void *arg, int flags)
 	    zone->uz_name));
 	KASSERT(curthread->td_critnest == 0 || cold || KERNEL_PANICKED(),
 	    ("allocation from zone %s in a critical section or with a spin lock", zone->uz_name));
+	if ((flags & M_WAITOK) != 0)
+		WITNESS_WARN(WARN_GIANTOK | WARN_SLEEPOK, NULL, "uma_zalloc_arg: zone \"%s\"",
+		    zone->uz_name);
 
 	if (__predict_false((zone->uz_flags & UZF_FAULT) != 0) && (flags & M_WAITOK) == 0 &&
 	    uma_fault_hit(zone)) {

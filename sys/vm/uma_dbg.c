@@ -54,8 +54,10 @@ trash_fill(void *mem, size_t size)
 {
 	uint64_t *p = mem, *end = p + size / sizeof(*p);
 
-	while (p < end)
-		*p++ = TRASH_WORD;
+	/* Every item passes here twice. */
+#pragma clang loop unroll_count(8)
+	for (; p < end; p++)
+		*p = TRASH_WORD;
 }
 
 static const uint64_t *
@@ -63,6 +65,10 @@ trash_check(const void *mem, size_t size)
 {
 	const uint64_t *p = mem, *end = p + size / sizeof(*p);
 
+	for (; p < end - 3; p += 4)
+		if ((p[0] & p[1] & p[2] & p[3]) != TRASH_WORD ||
+		    (p[0] | p[1] | p[2] | p[3]) != TRASH_WORD)
+			break;
 	for (; p < end; p++)
 		if (__predict_false(*p != TRASH_WORD))
 			return (p);
@@ -163,6 +169,17 @@ uma_dbg_alloc(struct uma_zone *zone, void *item)
 	word = uma_dbg_word(zone, item, &bit);
 	if (word != NULL && atomic_testandset_long(word, bit))
 		panic("uma: item %p of zone %s allocated twice", item, zone->uz_name);
+}
+
+void
+uma_dbg_in_use(struct uma_zone *zone, void *item)
+{
+	u_long *word;
+	int bit;
+
+	word = uma_dbg_word(zone, item, &bit);
+	if (word != NULL && (atomic_load_long(word) & 1ul << bit) == 0)
+		panic("uma: item %p of zone %s freed twice", item, zone->uz_name);
 }
 
 void

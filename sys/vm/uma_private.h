@@ -170,6 +170,7 @@ void	uma_fault_mark(struct uma_zone *zone);
 #ifdef INVARIANTS
 void	uma_dbg_alloc(struct uma_zone *zone, void *item);
 void	uma_dbg_free(struct uma_zone *zone, void *item);
+void	uma_dbg_in_use(struct uma_zone *zone, void *item);
 #else
 #define	uma_dbg_alloc(zone, item)	do { } while (0)
 #define	uma_dbg_free(zone, item)	do { } while (0)

@@ -173,12 +173,18 @@ vm_page_prep(vm_page_t m, u_long npages, int req, vm_memattr_t memattr)
 		vm_wire_add(npages);
 }
 
+/* What a page that belongs to no object may be asked for with; of a run of them, NORECLAIM too. */
+#define	NOOBJ_FLAGS	(VM_ALLOC_CLASS_MASK | VM_ALLOC_WAITFAIL | VM_ALLOC_NOWAIT | \
+			VM_ALLOC_WAITOK | VM_ALLOC_NOBUSY | VM_ALLOC_WIRED | VM_ALLOC_NODUMP | \
+			VM_ALLOC_ZERO | VM_ALLOC_COUNT_MASK)
+
 vm_page_t
 vm_page_alloc_noobj(int req)
 {
 	vm_page_t m;
 	u_int before;
 
+	KASSERT((req & ~NOOBJ_FLAGS) == 0, ("%s: request %#x", __func__, req));
 	for (;;) {
 		m = NULL;
 		mtx_lock(&vm_page_free_mtx);
@@ -222,6 +228,9 @@ vm_page_alloc_noobj_contig(int req, u_long npages, vm_paddr_t low, vm_paddr_t hi
 	u_int before;
 	bool waited;
 
+	KASSERT((req & ~(NOOBJ_FLAGS | VM_ALLOC_NORECLAIM)) == 0 &&
+	    (req & (VM_ALLOC_WAITOK | VM_ALLOC_NORECLAIM)) !=
+	    (VM_ALLOC_WAITOK | VM_ALLOC_NORECLAIM), ("%s: request %#x", __func__, req));
 	for (waited = false;; waited = true) {
 		m = NULL;
 		mtx_lock(&vm_page_free_mtx);

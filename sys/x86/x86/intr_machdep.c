@@ -161,7 +161,9 @@ intr_enable_src(void *arg)
 {
 	struct intsrc *isrc = arg;
 
-	isrc->is_pic->pic_enable_source(isrc);
+	/* The round in which the last handler went ends after its removal. */
+	if (isrc->is_handlers != 0)
+		isrc->is_pic->pic_enable_source(isrc);
 }
 
 static void

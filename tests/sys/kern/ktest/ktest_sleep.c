@@ -265,12 +265,16 @@ sleep_time_out(void)
 		KT_TRUE(sbinuptime() >= then);
 	}
 	KT_EQ(mtx_sleep(&c, &c.mtx, 0, "kttime", 1), EWOULDBLOCK);
+	mtx_unlock(&c.mtx);
 	/* In time: no error. */
 	kt = ktest_spawn(waker, &c, 0, ktest_last_cpu(), 0);
+	mtx_lock(&c.mtx);
 	c.asleep = 1;
 	KT_EQ(mtx_sleep(&c, &c.mtx, 0, "kttime", 60 * hz), 0);
+	mtx_unlock(&c.mtx);
 	ktest_join(kt);
 	kt = ktest_spawn(waker, &c, 0, ktest_last_cpu(), 0);
+	mtx_lock(&c.mtx);
 	c.asleep = 1;
 	KT_EQ(cv_timedwait(&c.cv, &c.mtx, 60 * hz), 0);
 	mtx_unlock(&c.mtx);
