@@ -266,6 +266,6 @@ cmd_tcpdump(int argc, char **argv)
 	if_rele(ifp);
 	return (status);
 }
-CONSOLE_CMD(tcpdump, cmd_tcpdump,
+CONSOLE_NET_CMD(tcpdump, cmd_tcpdump,
     "tcpdump -i interface -w file [-c count] [-s snaplen] [-G seconds] [-B KiB] | "
     "tcpdump -k");

@@ -160,6 +160,7 @@ if_alloc(u_char type)
 	}
 	ifp->if_type = ifp->if_alloctype = type;
 	ifp->if_numa_domain = IF_NODOM;
+	ifp->if_vnet = curvnet;
 	refcount_init(&ifp->if_refcount, 1);
 	IF_ADDR_LOCK_INIT(ifp);
 	IF_AFDATA_LOCK_INIT(ifp);
@@ -296,6 +297,8 @@ if_attach(if_t ifp)
 	struct ifaddr *ifa;
 
 	KASSERT(ifp->if_xname[0] != '\0', ("%s: interface without a name", __func__));
+	CURVNET_ASSERT_SET();
+	ifp->if_vnet = ifp->if_home_vnet = curvnet;
 	if (ifp->if_transmit == NULL) {
 		ifp->if_transmit = if_transmit_default;
 		ifp->if_qflush = if_qflush;
@@ -323,47 +326,12 @@ if_attach(if_t ifp)
 }
 
 /*
- * The driver's ioctl method runs in a thread that may sleep, so the epoch doesn't protect it:
- * calls are counted. ENXIO when the interface is on its way out.
+ * The stack makes no new calls when this returns, but an ioctl that had
+ * begun is the driver's to wait for, as in FreeBSD: it runs in a thread that may sleep, outside of
+ * the epoch.
  */
-int
-if_busy(struct ifnet *ifp)
-{
-	int error = ENXIO;
-
-	mtx_lock(&ifindex_lock);
-	if ((ifp->if_flags & IFF_DYING) == 0) {
-		ifp->if_busy_calls++;
-		error = 0;
-	}
-	mtx_unlock(&ifindex_lock);
-	return (error);
-}
-
-void
-if_unbusy(struct ifnet *ifp)
-{
-	mtx_lock(&ifindex_lock);
-	if (--ifp->if_busy_calls == 0 && (ifp->if_flags & IFF_DYING) != 0)
-		wakeup(&ifp->if_busy_calls);
-	mtx_unlock(&ifindex_lock);
-}
-
 static void
-if_wait_unbusy(struct ifnet *ifp)
-{
-	mtx_lock(&ifindex_lock);
-	ifp->if_flags |= IFF_DYING;
-	while (ifp->if_busy_calls > 0)
-		msleep(&ifp->if_busy_calls, &ifindex_lock, PWAIT, "ifdetach", 0);
-	mtx_unlock(&ifindex_lock);
-}
-
-/*
- * Called by the driver, which must not be called by the stack any more when this returns.
- */
-void
-if_detach(if_t ifp)
+if_detach_vnet(struct ifnet *ifp)
 {
 	struct ifnet *iter;
 
@@ -378,20 +346,30 @@ if_detach(if_t ifp)
 	if (iter == NULL)
 		return;
 
-	if_wait_unbusy(ifp);
+	ifp->if_flags |= IFF_DYING;
 	if_down(ifp);
 	taskqueue_drain(taskqueue_swi, &ifp->if_linktask);
 	taskqueue_drain(taskqueue_swi, &ifp->if_addmultitask);
 	/* The protocols let go of their addresses and of packets that wait for resolution. */
 	EVENTHANDLER_INVOKE(ifnet_departure_event, ifp);
+	/* The driver is still told about its filters, and its link address goes while it may run. */
+	if_addrs_free(ifp);
 	if_dead(ifp);
 	NET_EPOCH_WAIT();
-	if_addrs_free(ifp);
 	/*
 	 * What the epoch held back, the interface's addresses among it, may refer to the
 	 * driver.
 	 */
 	NET_EPOCH_DRAIN_CALLBACKS();
+}
+
+/* Called by the driver. */
+void
+if_detach(if_t ifp)
+{
+	CURVNET_SET_QUIET(if_getvnet(ifp));
+	if_detach_vnet(ifp);
+	CURVNET_RESTORE();
 }
 
 static int

@@ -331,10 +331,8 @@ if_freemulti(struct ifmultiaddr *ifma)
 static void
 if_tell_multi(struct ifnet *ifp, u_long cmd)
 {
-	if (ifp->if_ioctl == NULL || if_busy(ifp) != 0)
-		return;
-	(void)ifp->if_ioctl(ifp, cmd, NULL);
-	if_unbusy(ifp);
+	if (ifp->if_ioctl != NULL)
+		(void)ifp->if_ioctl(ifp, cmd, NULL);
 }
 
 void
@@ -503,7 +501,10 @@ if_addrs_free(struct ifnet *ifp)
 	struct ifaddr *ifa = ifp->if_addr;
 
 	if_purgeaddrs(ifp);
-	if_delallmulti(ifp);
+	if (!CK_STAILQ_EMPTY(&ifp->if_multiaddrs)) {
+		if_delallmulti(ifp);
+		if_multi_changed(ifp, SIOCDELMULTI);
+	}
 	IF_ADDR_WLOCK(ifp);
 	CK_STAILQ_REMOVE(&ifp->if_addrhead, ifa, ifaddr, ifa_link);
 	IF_ADDR_WUNLOCK(ifp);

@@ -94,7 +94,6 @@ ether_input_frame(struct ifnet *ifp, struct mbuf *m)
 		if_inc_counter(ifp, IFCOUNTER_IERRORS, 1);
 		return;
 	}
-	m->m_pkthdr.rcvif = ifp;
 	eh = mtod(m, struct ether_header *);
 	if ((ifp->if_capenable & IFCAP_HWSTATS) == 0)
 		if_inc_counter(ifp, IFCOUNTER_IBYTES, m->m_pkthdr.len);
@@ -126,15 +125,22 @@ ether_input(if_t ifp, struct mbuf *m)
 {
 	struct epoch_tracker et;
 	struct mbuf *next;
-	bool enter = !in_epoch(net_epoch_preempt);
+	bool enter = (ifp->if_flags & IFF_NEEDSEPOCH) != 0;
 
+	KASSERT(enter || in_epoch(net_epoch_preempt), ("%s: %s called without net epoch", __func__,
+	    ifp->if_xname));
 	if (enter)
 		NET_EPOCH_ENTER(et);
+	CURVNET_SET_QUIET(ifp->if_vnet);
 	for (; m != NULL; m = next) {
 		next = m->m_nextpkt;
 		m->m_nextpkt = NULL;
+		KASSERT(m->m_pkthdr.rcvif == ifp, ("%s: %s: ifnet mismatch m %p rcvif %p", __func__,
+		    ifp->if_xname, m, m->m_pkthdr.rcvif));
+		MPASS((m->m_pkthdr.csum_flags & CSUM_SND_TAG) == 0);
 		ether_input_frame(ifp, m);
 	}
+	CURVNET_RESTORE();
 	if (enter)
 		NET_EPOCH_EXIT(et);
 }

@@ -9,7 +9,7 @@
  * all addresses are the kernel's.  What every interface has is done here; media, capabilities
  * and what else concerns the hardware go to the driver.
  *
- * Locking.  The driver's method is called with no lock, between if_busy() and if_unbusy().
+ * Locking.  The driver's method is called with no lock, and may be called while it detaches.
  */
 
 #include <sys/param.h>
@@ -129,12 +129,8 @@ if_ioctl_kernel(if_t ifp, u_long cmd, caddr_t data)
 	bool wasup;
 	int error;
 
-	error = if_busy(ifp);
-	if (error != 0)
-		return (error);
 	wasup = (ifp->if_flags & IFF_UP) != 0;
 	error = ifhwioctl(cmd, ifp, data, curthread);
-	if_unbusy(ifp);
 	/* The driver is up before the protocols send their first packets. */
 	if (error == 0 && !wasup && (ifp->if_flags & IFF_UP) != 0)
 		if_up(ifp);

@@ -48,7 +48,9 @@ if_link_task(void *arg, int pending)
 
 	if ((ifp->if_flags & IFF_DYING) != 0)
 		return;
+	CURVNET_SET_QUIET(ifp->if_vnet);
 	EVENTHANDLER_INVOKE(ifnet_link_event, ifp, state);
+	CURVNET_RESTORE();
 	if (pending > 1)
 		if_printf(ifp, "%d link states coalesced\n", pending);
 	if (log_link_state_change)
@@ -112,11 +114,7 @@ if_setflag(struct ifnet *ifp, int flag, int *count, bool on)
 	bzero(&ifr, sizeof(ifr));
 	ifr.ifr_flags = ifp->if_flags & 0xffff;
 	ifr.ifr_flagshigh = ifp->if_flags >> 16;
-	error = if_busy(ifp);
-	if (error == 0) {
-		error = ifp->if_ioctl(ifp, SIOCSIFFLAGS, (caddr_t)&ifr);
-		if_unbusy(ifp);
-	}
+	error = ifp->if_ioctl(ifp, SIOCSIFFLAGS, (caddr_t)&ifr);
 	if (error != 0) {
 		IF_ADDR_WLOCK(ifp);
 		*count -= on ? 1 : -1;

@@ -77,7 +77,9 @@ loop_task(void *arg __unused, int pending __unused)
 	for (; m != NULL; m = next) {
 		next = m->m_nextpkt;
 		m->m_nextpkt = NULL;
+		CURVNET_SET(m->m_pkthdr.rcvif->if_vnet);
 		loop_deliver(m);
+		CURVNET_RESTORE();
 	}
 }
 static struct task loop_intr = TASK_INITIALIZER(0, loop_task, NULL);

@@ -16,16 +16,6 @@
 
 struct ifaddr;
 
-/*
- * Calls of the driver's ioctl method under way, in a field that the structure has for such
- * uses.
- */
-#define	if_busy_calls	if_ispare[0]
-
-/* if.c */
-int	if_busy(struct ifnet *ifp);
-void	if_unbusy(struct ifnet *ifp);
-
 /* bpf.c: until bpfattach(9) the interface has no listeners. */
 void	bpf_attach_none(struct ifnet *ifp);
 

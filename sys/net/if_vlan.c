@@ -147,6 +147,43 @@ vlan_max_mtu(const struct ifnet *parent)
 	    ((parent->if_capenable & IFCAP_VLAN_MTU) != 0 ? 0 : ETHER_VLAN_ENCAP_LEN));
 }
 
+/*
+ * What is said to be offloaded: what the parent does for tagged frames.  It is only said, for what the
+ * parent does not do is finished on the way to it.
+ */
+static void
+vlan_capabilities(struct vlan_softc *vs)
+{
+	const struct ifnet *parent = vs->vs_parent;
+	int mask = 0;
+
+	sx_assert(&vlan_lock, SX_LOCKED);
+	if ((parent->if_capenable & IFCAP_VLAN_HWTAGGING) != 0 &&
+	    (parent->if_capenable & IFCAP_VLAN_HWCSUM) != 0)
+		mask |= IFCAP_HWCSUM | IFCAP_HWCSUM_IPV6;
+	if ((parent->if_capenable & IFCAP_VLAN_HWTSO) != 0)
+		mask |= IFCAP_TSO;
+	vs->vs_ifp->if_capabilities = parent->if_capabilities & mask;
+	vs->vs_ifp->if_capenable = parent->if_capenable & mask;
+}
+
+/* The parent's capabilities changed. */
+void
+if_vlancap(if_t ifp)
+{
+	struct ifvlantrunk *vt;
+	struct vlan_softc *vs;
+	int i;
+
+	sx_slock(&vlan_lock);
+	vt = ifp->if_vlantrunk;
+	for (i = 0; vt != NULL && i < VLAN_HASH; i++) {
+		CK_LIST_FOREACH(vs, &vt->vt_vlans[i], vs_link)
+			vlan_capabilities(vs);
+	}
+	sx_sunlock(&vlan_lock);
+}
+
 /* Let go of the parent. */
 static void
 vlan_unconfig_locked(struct vlan_softc *vs)
@@ -196,6 +233,7 @@ vlan_config_locked(struct vlan_softc *vs, struct ifnet *parent, uint16_t vid)
 	atomic_store_ptr(&vs->vs_parent, parent);
 	CK_LIST_INSERT_HEAD(&vt->vt_vlans[vid % VLAN_HASH], vs, vs_link);
 	(void)if_allmulti(parent, 1);
+	vlan_capabilities(vs);
 	ifp->if_drv_flags |= IFF_DRV_RUNNING;
 	EVENTHANDLER_INVOKE(vlan_config, parent, vid);
 	if_link_state_change(ifp, parent->if_link_state);

@@ -431,4 +431,4 @@ cmd_fetch(int argc, char **argv)
 	free(f, M_INET);
 	return (status);
 }
-CONSOLE_CMD(fetch, cmd_fetch, "fetch [-q] [-o file | -] URL");
+CONSOLE_NET_CMD(fetch, cmd_fetch, "fetch [-q] [-o file | -] URL");

@@ -587,7 +587,7 @@ cmd_ifconfig(int argc, char **argv)
 	if_rele(ifp);
 	return (status);
 }
-CONSOLE_CMD(ifconfig, cmd_ifconfig, "ifconfig [-a | -l | interface [[inet | inet6] address[/len]] "
+CONSOLE_NET_CMD(ifconfig, cmd_ifconfig, "ifconfig [-a | -l | interface [[inet | inet6] address[/len]] "
     "[netmask mask] [prefixlen n] [alias | -alias] [up | down] [mtu n] [ether addr] "
     "[create | destroy] [addm if] [deletem if] [vlan n vlandev if] "
     "[-]promisc [-]rxcsum [-]txcsum [-]rxcsum6 [-]txcsum6 [-]tso [-]lro [-]vlanhwtag ...]");

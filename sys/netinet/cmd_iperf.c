@@ -87,7 +87,6 @@ iperf_receive(void *arg)
 	} while (s->is_error == 0 && len > 0 && !s->is_iperf->i_stop);
 	s->is_took = sbinuptime() - start;
 	iperf_done(s);
-	kthread_exit();
 }
 
 /* All is sent when the other side has closed, too. */
@@ -124,6 +123,16 @@ iperf_send(void *arg)
 	s->is_took = sbinuptime() - start;
 	free(buf, M_INET);
 	iperf_done(s);
+}
+
+static void
+iperf_thread(void *arg)
+{
+	struct iperf_stream *s = arg;
+
+	CURVNET_SET(vnet0);
+	s->is_func(s);
+	CURVNET_RESTORE();
 	kthread_exit();
 }
 
@@ -137,11 +146,12 @@ iperf_begin(struct iperf *i, struct tcp_conn *t, void (*func)(void *))
 	s = malloc(sizeof(*s), M_INET, M_WAITOK | M_ZERO);
 	s->is_iperf = i;
 	s->is_conn = t;
+	s->is_func = func;
 	mtx_lock(&i->i_mtx);
 	s->is_id = ++i->i_begun;
 	i->i_running++;
 	mtx_unlock(&i->i_mtx);
-	error = kthread_add(func, s, NULL, NULL, 0, 0, "iperf %u", s->is_id);
+	error = kthread_add(iperf_thread, s, NULL, NULL, 0, 0, "iperf %u", s->is_id);
 	if (error != 0) {
 		s->is_error = error;
 		iperf_done(s);
@@ -281,6 +291,6 @@ cmd_iperf(int argc, char **argv)
 		return (cmd_err("iperf", error, "%s", server ? "server" : host));
 	return (i.i_error != 0);
 }
-CONSOLE_CMD(iperf, cmd_iperf, "iperf -s [-u] [-p port] [-n bytes] | "
+CONSOLE_NET_CMD(iperf, cmd_iperf, "iperf -s [-u] [-p port] [-n bytes] | "
     "iperf -c host [-p port] [-P streams] [-t seconds | -n bytes] [-l length] "
     "[-u [-b bits] [-g datagrams]]");

@@ -287,5 +287,4 @@ iperf_udp_send(void *arg)
 		insock_close(s);
 	}
 	iperf_done(is);
-	kthread_exit();
 }

@@ -302,5 +302,5 @@ cmd_nc(int argc, char **argv)
 	free(n.n_buf, M_INET);
 	return (error != 0 ? cmd_err("nc", error, "%s", argv[g.optind]) : 0);
 }
-CONSOLE_CMD(nc, cmd_nc, "nc [-u] [-w seconds] [-d bytes | -i file] host port [text ...] | "
+CONSOLE_NET_CMD(nc, cmd_nc, "nc [-u] [-w seconds] [-d bytes | -i file] host port [text ...] | "
     "nc -l [-ku] [-w seconds] [-d 0] port");

@@ -398,4 +398,4 @@ cmd_netstat(int argc, char **argv)
 		netstat_connections();
 	return (0);
 }
-CONSOLE_CMD(netstat, cmd_netstat, "netstat [-an] | -i | -m | -r | -s [-p protocol]");
+CONSOLE_NET_CMD(netstat, cmd_netstat, "netstat [-an] | -i | -m | -r | -s [-p protocol]");

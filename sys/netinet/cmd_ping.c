@@ -444,7 +444,7 @@ cmd_ping(int argc, char **argv)
 		p.p_size = p.p_v6 ? 8 : 56;
 	return (ping_run(&p));
 }
-CONSOLE_CMD(ping, cmd_ping, "ping [-46Dfnoq] [-c count] [-i wait] [-m ttl] [-S source] "
+CONSOLE_NET_CMD(ping, cmd_ping, "ping [-46Dfnoq] [-c count] [-i wait] [-m ttl] [-S source] "
     "[-s size] [-t timeout] [-W waittime] host");
-CONSOLE_CMD(ping6, cmd_ping, "ping6 [-fnoq] [-c count] [-i wait] [-m hoplimit] [-S source] "
+CONSOLE_NET_CMD(ping6, cmd_ping, "ping6 [-fnoq] [-c count] [-i wait] [-m hoplimit] [-S source] "
     "[-s size] [-t timeout] [-W waittime] host");

@@ -181,14 +181,14 @@ cmd_arp(int argc, char **argv)
 {
 	return (nbrcmd(argc, argv, true));
 }
-CONSOLE_CMD(arp, cmd_arp, "arp host | -a | -d host | -d -a | -s host ether_addr");
+CONSOLE_NET_CMD(arp, cmd_arp, "arp host | -a | -d host | -d -a | -s host ether_addr");
 
 static int
 cmd_ndp(int argc, char **argv)
 {
 	return (nbrcmd(argc, argv, false));
 }
-CONSOLE_CMD(ndp, cmd_ndp, "ndp host | -a | -d host | -d -a | -s host ether_addr");
+CONSOLE_NET_CMD(ndp, cmd_ndp, "ndp host | -a | -d host | -d -a | -s host ether_addr");
 
 /* ---- Routes -------------------------------------------------------------------------------- */
 
@@ -307,5 +307,5 @@ cmd_route(int argc, char **argv)
 		    i + 1 < argc ? argv[i + 1] : NULL));
 	return (cmd_usage("route"));
 }
-CONSOLE_CMD(route, cmd_route, "route [-6n] add | delete | get [-net | -host] "
+CONSOLE_NET_CMD(route, cmd_route, "route [-6n] add | delete | get [-net | -host] "
     "default | address[/len] [gateway]");

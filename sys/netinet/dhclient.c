@@ -357,6 +357,7 @@ dhc_thread(void *arg)
 	struct dhclient *c = arg;
 	if_t ifp;
 
+	CURVNET_SET(vnet0);
 	for (;;) {
 		mtx_lock(&dhc_mtx);
 		if (!c->c_stop)
@@ -368,6 +369,7 @@ dhc_thread(void *arg)
 		dhc_step(c, ifp);
 		if_rele(ifp);
 	}
+	CURVNET_RESTORE();
 	mtx_lock(&dhc_mtx);
 	LIST_REMOVE(c, c_link);
 	mtx_unlock(&dhc_mtx);
@@ -470,4 +472,4 @@ cmd_dhclient(int argc, char **argv)
 	if_rele(ifp);
 	return (status);
 }
-CONSOLE_CMD(dhclient, cmd_dhclient, "dhclient interface");
+CONSOLE_NET_CMD(dhclient, cmd_dhclient, "dhclient interface");

@@ -113,6 +113,7 @@ proto_tick(void *arg __unused, int pending __unused)
 {
 	struct epoch_tracker et;
 
+	CURVNET_SET(vnet0);
 	NET_EPOCH_ENTER(et);
 	inet_addr_timer();
 	inet_route_timer();
@@ -122,6 +123,7 @@ proto_tick(void *arg __unused, int pending __unused)
 	mld6_timer();
 	NET_EPOCH_EXIT(et);
 	tcpc_reap();
+	CURVNET_RESTORE();
 	taskqueue_enqueue_timeout(taskqueue_thread, &proto_timer, hz);
 }
 
@@ -156,9 +158,11 @@ proto_kick(void *arg __unused, int pending __unused)
 {
 	struct epoch_tracker et;
 
+	CURVNET_SET(vnet0);
 	NET_EPOCH_ENTER(et);
 	(void)if_foreach(proto_ready, NULL);
 	NET_EPOCH_EXIT(et);
+	CURVNET_RESTORE();
 }
 
 /*
@@ -181,18 +185,27 @@ proto_link(void *arg __unused, if_t ifp __unused, int state)
 		taskqueue_enqueue_timeout(taskqueue_thread, &proto_kicker, hz / 20);
 }
 
+/* FreeBSD's handlers announce the addresses from here; a driver has to know that they do. */
+static void
+proto_lladdr(void *arg __unused, if_t ifp __unused)
+{
+	CURVNET_ASSERT_SET();
+}
+
 /* The loopback interface has its addresses from the start, as FreeBSD's boot scripts give them. */
 static void
 proto_loopback(void *arg __unused)
 {
 	struct in6_addr a;
 
-	if (V_loif == NULL)
-		return;
-	a = inet_map4((struct in_addr){ .s_addr = htonl(INADDR_LOOPBACK) });
-	(void)inet_addr_add(V_loif, &a, 8, 0, 0, 0);
-	(void)inet_addr_add(V_loif, &in6addr_loopback, 128, IN6_IFF_NODAD, 0, 0);
-	(void)inet_ifup(V_loif);
+	CURVNET_SET(vnet0);
+	if (V_loif != NULL) {
+		a = inet_map4((struct in_addr){ .s_addr = htonl(INADDR_LOOPBACK) });
+		(void)inet_addr_add(V_loif, &a, 8, 0, 0, 0);
+		(void)inet_addr_add(V_loif, &in6addr_loopback, 128, IN6_IFF_NODAD, 0, 0);
+		(void)inet_ifup(V_loif);
+	}
+	CURVNET_RESTORE();
 }
 SYSINIT(inet_loopback, SI_SUB_KTHREAD_IDLE, SI_ORDER_ANY, proto_loopback, NULL);
 
@@ -202,6 +215,7 @@ proto_init(void *arg __unused)
 	EVENTHANDLER_REGISTER(ifnet_departure_event, proto_departure, NULL, EVENTHANDLER_PRI_ANY);
 	EVENTHANDLER_REGISTER(ifnet_event, proto_event, NULL, EVENTHANDLER_PRI_ANY);
 	EVENTHANDLER_REGISTER(ifnet_link_event, proto_link, NULL, EVENTHANDLER_PRI_ANY);
+	EVENTHANDLER_REGISTER(iflladdr_event, proto_lladdr, NULL, EVENTHANDLER_PRI_ANY);
 	TIMEOUT_TASK_INIT(taskqueue_thread, &proto_timer, 0, proto_tick, NULL);
 	TIMEOUT_TASK_INIT(taskqueue_thread, &proto_kicker, 0, proto_kick, NULL);
 	taskqueue_enqueue_timeout(taskqueue_thread, &proto_timer, hz);

@@ -27,6 +27,7 @@
 #include <netinet/tcp.h>
 #include <netinet/tcp_var.h>
 #include <net/if_arp.h>
+#include <net/vnet.h>
 
 struct inet_stats {
 	struct arpstat	arp;
@@ -39,7 +40,11 @@ struct inet_stats {
 };
 extern struct inet_stats inet_stats;
 
-#define	INSTAT_ADD(field, n)	atomic_add_long((u_long *)&inet_stats.field, (n))
+/* FreeBSD's are the network stack's (curvnet), so that who counts without one faults. */
+#define	INSTAT_ADD(field, n) do {						\
+	CURVNET_ASSERT_SET();							\
+	atomic_add_long((u_long *)&inet_stats.field, (n));			\
+} while (0)
 #define	INSTAT_INC(field)	INSTAT_ADD(field, 1)
 
 #endif /* !_NETINET_INET_STAT_H_ */

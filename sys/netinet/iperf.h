@@ -46,6 +46,7 @@ struct iperf {
 struct iperf_stream {
 	struct iperf	*is_iperf;
 	struct tcp_conn	*is_conn;	/* NULL: UDP */
+	void		(*is_func)(void *);
 	u_int		 is_id;
 	uint64_t	 is_bytes;
 	sbintime_t	 is_took;

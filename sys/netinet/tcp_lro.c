@@ -220,12 +220,8 @@ lro_begin(struct lro_ctrl *lc, struct mbuf *m, const struct lro_seg *s)
 	lro_note(le, s);
 }
 
-/*
- * 0: the packet was taken.  TCP_LRO_NOT_SUPPORTED: it is not of TCP; TCP_LRO_CANNOT: it can't be
- * merged.  `csum' is for drivers that computed a checksum: ours have it verified.
- */
-int
-tcp_lro_rx(struct lro_ctrl *lc, struct mbuf *m, uint32_t csum __unused)
+static int
+lro_rx(struct lro_ctrl *lc, struct mbuf *m)
 {
 	struct lro_entry *le;
 	struct lro_seg s;
@@ -254,6 +250,22 @@ tcp_lro_rx(struct lro_ctrl *lc, struct mbuf *m, uint32_t csum __unused)
 		lro_flush(lc, le);
 	lro_begin(lc, m, &s);
 	return (0);
+}
+
+/*
+ * 0: the packet was taken.  TCP_LRO_NOT_SUPPORTED: it is not of TCP; TCP_LRO_CANNOT: it can't be
+ * merged.  `csum' is for drivers that computed a checksum: ours have it verified.  The caller need
+ * not have set curvnet.
+ */
+int
+tcp_lro_rx(struct lro_ctrl *lc, struct mbuf *m, uint32_t csum __unused)
+{
+	int error;
+
+	CURVNET_SET(if_getvnet(lc->ifp));
+	error = lro_rx(lc, m);
+	CURVNET_RESTORE();
+	return (error);
 }
 
 void

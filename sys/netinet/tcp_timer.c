@@ -114,7 +114,9 @@ tcpc_timer_input(void *arg)
 	for (i = 0; i < TCPT_NTIMERS; i++) {
 		if (t->t_timer[i] != 0 && t->t_timer[i] <= now) {
 			t->t_timer[i] = 0;
+			CURVNET_SET(vnet0);
 			tcpc_expire(t, i);
+			CURVNET_RESTORE();
 		}
 	}
 	for (i = 0; i < TCPT_NTIMERS; i++) {
