@@ -4,6 +4,7 @@
 # Build a kernel module, from a makefile that FreeBSD's bsd.kmod.mk takes as well:
 #
 #   KMOD   name of the module, without .ko
+#   EXPORT_SYMS   the symbols that other modules may use; without it there are none
 #   SRCS   .c files, found by .PATH; and the interface headers and sources that kobj(9) needs
 #          (device_if.h, virtio_if.c ...), made from the .m file of that name in sys/
 #
@@ -43,7 +44,8 @@ ${_src:T:R}.o: ${_src} ${KERNBUILDDIR}/opt_global.h ${KERNBUILDDIR}/offset.inc
 ${OBJS}: ${_IFHDRS}
 .endif
 
-${KMOD}.ko: ${OBJS}
+${KMOD}.ko: ${OBJS} ${.CURDIR}/Makefile
 	@echo "  LD      ${.TARGET}"
 	@${LD} -m elf_x86_64_fbsd -r -o ${.TARGET}.full ${OBJS}
-	@${OBJCOPY} --strip-debug ${.TARGET}.full ${.TARGET}
+	@printf '%s\n' ${EXPORT_SYMS} >exported
+	@${OBJCOPY} --strip-debug --keep-global-symbols=exported ${.TARGET}.full ${.TARGET}

@@ -14,11 +14,13 @@ KERN_INCS=	-nostdinc -I${SYSDIR} -I${KERNBUILDDIR} \
 KERN_TARGET=	-target x86_64-unknown-freebsd15.0
 KERN_DEFS=	-D_KERNEL -D__FreeBSD_version=1500068 -D__printf__=__freebsd_kprintf__ \
 		-include ${KERNBUILDDIR}/opt_global.h
+# File names are those below SRCTOP; ccache(1) names them from the folder of a kernel or a module.
 KERN_CODE=	-std=gnu17 -O2 -g -pipe -ffreestanding -fno-common -fno-strict-aliasing \
 		-fno-omit-frame-pointer -fwrapv -ftrivial-auto-var-init=zero \
 		-fno-asynchronous-unwind-tables -mcmodel=kernel -mno-red-zone \
 		-mno-mmx -mno-sse -mno-avx -msoft-float \
-		-ffile-prefix-map=${SRCTOP}/=
+		-ffile-prefix-map=../=obj/ -ffile-prefix-map=../../= -ffile-prefix-map=../../../=obj/ \
+		-ffile-prefix-map=../../../../= -ffile-prefix-map=${SRCTOP}/=
 
 # The one place where warnings are excepted: each is a habit of kernel interfaces.
 #   unused-parameter            methods have the signature of their interface

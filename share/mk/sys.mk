@@ -13,7 +13,7 @@ MACHINE=	amd64
 MACHINE_ARCH=	amd64
 MACHINE_CPUARCH= amd64
 
-CC=		clang-19
+CC=		ccache clang-19
 LD=		ld.lld-19
 OBJCOPY=	llvm-objcopy-19
 NM=		llvm-nm-19
@@ -22,6 +22,14 @@ SHELL?=		/bin/sh
 
 SRCTOP:=	${.PARSEDIR:H:H:tA}
 OBJTOP?=	${SRCTOP}/obj
+
+# A source that several kernels compile in the same way is compiled once: paths below SRCTOP are
+# relative for ccache, so that the folder of the kernel does not count.
+CCACHE_DIR?=	${OBJTOP}/ccache
+CCACHE_BASEDIR=	${SRCTOP}
+CCACHE_NOHASHDIR= yes
+.export CCACHE_DIR CCACHE_BASEDIR CCACHE_NOHASHDIR
+
 KERNCONF?=	GENERIC
 .MAKE.JOB.PREFIX=
 SYSDIR?=	${SRCTOP}/sys

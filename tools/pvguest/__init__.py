@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""Boot a guest under QEMU or Xen, run commands at its console, power it off.
+
+Each COMMAND is a line for the guest's console, but for those that begin with one of these words:
+
+  qmp NAME [key=value ...]    a QMP command to QEMU; prints what it returns (qmp set_link name=nic0
+                              up=false; values are JSON where they parse as JSON, else text)
+  event NAME [key=value ...]  wait for a QMP event with these data
+  host COMMAND                a shell command on this machine; $QEMU_PID is QEMU's process
+  migrate [OLD=NEW ...]       move the guest, at work, to another QEMU with the same arguments, but
+                              for the words that are to change (migrate tap0=tap1)
+  suspend                     the guest's command, and then wake the guest up
+  until COMMAND               any of these, again and again, until it ends in 0; what it prints last
+                              is shown, and all of it is in the log
+  until /REGEX/ COMMAND       the same, until what it prints matches
+  dom0 COMMAND                under Xen, a shell command in dom0; $DOM is the guest's name
+
+Network card N is the device nicN on the back end netN; disk N is the device blkN on the drive
+diskN.
+
+Under Xen (--under xen; see tools/xenlab) those options of --net and --disk that belong to QEMU's
+back end mean the same; all others are xl's (mac=, mtu=; vdev=, access=), or a disk's of the lab
+(logical_block_size=).  There are also --net bridge:NAME, a bridge in dom0; --net stream:SOCKET,
+QEMU's `-netdev stream`; --disk FILE,via=loop, by a loop device in dom0; --disk ram, a ram disk of
+dom0; and --disk dom0:DEVICE.  Debian's Linux as a guest to compare with is --kernel xen/linux.
+`host tools/xenlab ...` is about the guest's lab.
+--type hvm is a whole PC, which GRUB boots from the first disk, so that those of --disk begin with
+xvdb; --net and --disk are emulated as well (a card is virtio's with model=virtio-net), until the
+module xen, which is loaded with the kernel (unless --env xen_load=NO), has them unplugged.
+
+With --os freebsd[=KERNEL], or GUEST_OS=freebsd[=KERNEL] in the environment, the guest is FreeBSD's
+own kernel (tools/freebsd), and each COMMAND a line for its sh.  It goes on from a snapshot of a
+booted guest, into which the devices are plugged; --fresh boots it.
+
+Exit status: 0 when every command ended in 0, else that of the first that did not; 124 on time-out
+(the guest is made to panic, to print what each of its threads waits for); 125 when the guest
+panicked; 126 when it could not be booted.
+"""

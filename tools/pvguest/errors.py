@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""How a run can end before its commands did, and how long it may take."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+STATUS_TIMEOUT = 124
+STATUS_PANIC = 125
+STATUS_NO_BOOT = 126
+
+
+class GuestError(Exception):
+    """The end of the run: an exit status, and a line for the user."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclasses.dataclass
+class Deadline:
+    """The moment at which the run is over."""
+
+    at: float
+
+    def left(self) -> float:
+        """Seconds left; raises GuestError when there are none."""
+        seconds = self.at - time.monotonic()
+        if seconds <= 0:
+            raise GuestError(STATUS_TIMEOUT, "time-out")
+        return seconds

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""The tree kernel as a guest: its files, its kernel environment, and what its console says."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+
+from pvguest.errors import STATUS_NO_BOOT, STATUS_PANIC, GuestError
+from xen.errors import OBJ as XEN_OBJ
+from xen.errors import TOP
+
+OBJ = XEN_OBJ.parent
+CONFIGURATIONS = TOP / "sys/amd64/conf"
+
+# Folders below obj/ in which tools/xen/image.py and the benches make kernels.
+FOREIGN_FOLDERS = ("xen/", "bench/")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse options that no kernel could be booted with."""
+    kernel_environment(args)
+    known = sorted(path.name for path in CONFIGURATIONS.iterdir() if path.suffix == "")
+    if not (args.kernel in known or args.kernel.startswith(FOREIGN_FOLDERS)
+            or (OBJ / args.kernel).is_dir()):
+        raise GuestError(STATUS_NO_BOOT,
+                         f"--kernel {args.kernel}: expected {', '.join(known)} (sys/amd64/conf)")
+
+
+def kernel_environment(args: argparse.Namespace) -> str:
+    """The kernel's command line; PVKMOD_SEED, which tools/runtests sets, is in it."""
+    settings = ["kern.console.status=1"]
+    if "PVKMOD_SEED" in os.environ:
+        settings.append(f"debug.preempt_seed={os.environ['PVKMOD_SEED']}")
+    if args.type == "hvm" and not any(setting.startswith("xen_load=") for setting in args.env):
+        settings.append("xen_load=YES")
+    for setting in args.env:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise GuestError(STATUS_NO_BOOT, f"--env {setting}: expected KEY=VALUE")
+        settings.append(f'{key}="{value}"' if re.search(r"\s", value) else setting)
+    return " ".join(settings)
+
+
+def boot_files(args: argparse.Namespace) -> tuple[pathlib.Path, pathlib.Path]:
+    """Kernel and boot archive."""
+    folder = OBJ / args.kernel
+    kernel, archive = folder / "kernel", args.archive or folder / "boot.tar"
+    for path in (kernel, archive):
+        if not path.is_file():
+            raise GuestError(STATUS_NO_BOOT, f"{path} is not built: make KERNCONF={args.kernel}")
+    return kernel, archive
+
+
+class Tree:
+    """What tools/guest has to know about the tree kernel; FreeBSD (freebsd.py) is the other."""
+
+    power_off = b"shutdown -p now\n"
+    quiet = b"sysctl -q kern.console.status=0\n"
+    suspend = ""
+    snapshots: pathlib.Path | None = None
+    machine = "q35"
+
+    def check(self, args: argparse.Namespace) -> None:
+        """Refuse bad options before anything is built, looked for or booted."""
+        check(args)
+
+    @contextlib.contextmanager
+    def boot_arguments(self, args: argparse.Namespace) -> Iterator[list[str]]:
+        """QEMU's arguments that boot it; files that they name live as long as the context."""
+        kernel, archive = boot_files(args)
+        # Its panic ends QEMU with a status of its own by this device.
+        yield ["-kernel", str(kernel), "-initrd", str(archive),
+               "-append", kernel_environment(args),
+               "-device", "isa-debug-exit,iobase=0x501,iosize=4"]
+
+    def typed(self, command: str) -> bytes:
+        """What is typed at its console to run a command."""
+        return command.encode() + b"\n"
+
+    def stuck(self, console: bytes) -> GuestError | None:
+        """Whether the end of the console's output shows a guest that will not go on."""
+        del console
+        return None
+
+    def ended(self, status: int, console: bytes) -> GuestError | None:
+        """Why QEMU ended with this status, when that is the guest's doing."""
+        del console
+        return GuestError(STATUS_PANIC, "the guest panicked") if status == STATUS_PANIC else None
