@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""What QEMU loads to boot a FreeBSD kernel, in place of loader(8).
+
+The kernel with its symbols, and the stub that enters it, become one PVH executable for -kernel; the
+metadata that loader(8) would hand over (sys/linker.h, x86/include/metadata.h), the environment and
+the root image are put behind it by -device loader.  In memory, from low to high:
+
+	1 MB	stub, its page tables, hand-off block
+	2 MB	kernel, as its program headers have it
+		symbols, for ddb(4), stack(9) and the kernel's linker
+		metadata and environment (INFO_SIZE)
+		root image; the end of it is the kernel's kernend
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import struct
+import subprocess
+
+from fbsd.elf import EHDR, ET_EXEC, PHDR, PT_LOAD, Elf
+from fbsd.sets import FREEBSD, FreebsdError, Set
+from xen.errors import locked
+
+STUB = pathlib.Path(__file__).resolve().with_name("stub.S")
+STUB_AT, STUB_DATA_AT, HANDOFF_AT = 0x100000, 0x101000, 0x1FF000
+PAGE = 4096
+INFO_SIZE = 256 << 10
+KERNBASE_MASK = 0x7FFFFFFF  # of KERNBASE, -2 GB: what is left is the physical address
+MAPPED = 1 << 30  # by the stub's page tables
+
+PT_NOTE, PF_ALL = 4, 7
+PHYS32_ENTRY = 18  # XEN_ELFNOTE_PHYS32_ENTRY
+
+# sys/linker.h and x86/include/metadata.h
+MODINFO_NAME, MODINFO_TYPE, MODINFO_ADDR, MODINFO_SIZE = 1, 2, 3, 4
+MODINFO_METADATA = 0x8000
+MODINFOMD_ELFHDR, MODINFOMD_SSYM, MODINFOMD_ESYM = 2, 3, 4
+MODINFOMD_ENVP, MODINFOMD_HOWTO, MODINFOMD_KERNEND, MODINFOMD_SMAP = 6, 7, 8, 0x1001
+
+RB_SERIAL = 0x1000
+
+# For QEMU: console on the first serial port, root in memory, no waiting for a person.
+ENVIRONMENT = {
+    "hint.uart.0.at": "isa", "hint.uart.0.port": "0x3F8", "hint.uart.0.irq": "4",
+    "hint.uart.0.flags": "0x10",
+    "hint.atkbdc.0.at": "isa", "hint.atkbdc.0.port": "0x060",
+    "hint.atrtc.0.at": "isa", "hint.atrtc.0.port": "0x70", "hint.atrtc.0.irq": "8",
+    "console": "comconsole", "boot_serial": "YES", "hw.uart.console": "io:0x3f8,br:115200",
+    "vfs.root.mountfrom": "ufs:/dev/md0", "init_path": "/sbin/init",
+    "kern.module_path": "/boot/modules;/boot/kernel",
+    "kern.shutdown.poweroff_delay": "0", "kern.panic_reboot_wait_time": "0",
+    "kern.random.initial_seeding.bypass_before_seeding": "1",
+    "hw.memtest.tests": "0", "kern.hz": "100",
+    # A guest that is given up is sent an NMI, to panic with a backtrace.
+    "machdep.kdb_on_nmi": "0", "machdep.panic_on_nmi": "1",
+    "debug.debugger_on_panic": "0", "debug.trace_on_panic": "1",
+}
+
+
+def up(value: int, unit: int) -> int:
+    """Round up to a multiple."""
+    return -(-value // unit) * unit
+
+
+@dataclasses.dataclass
+class Layout:
+    """Where a kernel lies, physical addresses; kept beside the executable."""
+
+    entry: int
+    base: int
+    size: int
+    symbols: int
+    symbols_end: int
+    header: str  # the kernel's ELF header
+
+    @property
+    def info(self) -> int:
+        """Where metadata and environment begin."""
+        return up(self.symbols_end, PAGE)
+
+    @property
+    def root(self) -> int:
+        """Where the root image begins."""
+        return self.info + INFO_SIZE
+
+
+def stub() -> bytes:
+    """The stub as it lies in memory from STUB_AT on."""
+    folder = FREEBSD / "boot"
+    folder.mkdir(parents=True, exist_ok=True)
+    image = folder / "stub.bin"
+    if not image.is_file() or image.stat().st_mtime_ns < STUB.stat().st_mtime_ns:
+        objects = str(folder / "stub.o")
+        for command in (["clang-19", "-target", "x86_64-unknown-none", "-c", "-o", objects,
+                         str(STUB)],
+                        ["ld.lld-19", "-m", "elf_x86_64", "--oformat", "binary",
+                         f"-Ttext={STUB_AT:#x}", f"-Tdata={STUB_DATA_AT:#x}", "-o", str(image),
+                         objects]):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise FreebsdError(f"{STUB.name}: {done.stderr.strip()}")
+    return image.read_bytes()
+
+
+def symbol_block(kernel: Elf) -> bytes:
+    """Symbols and names, each behind its size."""
+    block = b""
+    for table in kernel.symbol_tables() or ():
+        block += struct.pack("<Q", len(table)) + table.ljust(up(len(table), 8), b"\0")
+    return block
+
+
+def executable(parts: list[tuple[int, bytes, int]]) -> bytes:
+    """A PVH executable: parts are address, bytes, and size in memory."""
+    note = struct.pack("<III4sQ", 4, 8, PHYS32_ENTRY, b"Xen\0", STUB_AT)
+    offset = up(EHDR.size + (len(parts) + 1) * PHDR.size, 16)
+    headers = PHDR.pack(PT_NOTE, PF_ALL, offset, 0, 0, len(note), len(note), 4)
+    body = [note]
+    offset += len(note)
+    for address, data, size in parts:
+        headers += PHDR.pack(PT_LOAD, PF_ALL, offset, address, address, len(data), size, 16)
+        body.append(data)
+        offset += len(data)
+    ident = b"\x7fELF\2\1\1".ljust(16, b"\0")
+    header = EHDR.pack(ident, ET_EXEC, 62, 1, STUB_AT, EHDR.size, 0, 0, EHDR.size, PHDR.size,
+                       len(parts) + 1, 0, 0, 0)
+    head = header + headers
+    return head.ljust(up(len(head), 16), b"\0") + b"".join(body)
+
+
+def prepare(kernel_set: Set) -> tuple[pathlib.Path, Layout]:
+    """The executable of a kernel, made when it is not there; and where things are in it."""
+    source = kernel_set.folder / "boot/kernel/kernel"
+    path = FREEBSD / "boot" / f"{kernel_set.ident}.elf"
+    record = path.with_suffix(".json")
+    newest = max(place.stat().st_mtime_ns for place in (
+        kernel_set.folder / ".pvkmod", STUB, pathlib.Path(__file__)))
+    with locked(FREEBSD / f"{kernel_set.ident}.boot.lock"):
+        if record.is_file() and record.stat().st_mtime_ns >= newest:
+            return path, Layout(**json.loads(record.read_text()))
+        kernel = Elf(source)
+        parts = [(STUB_AT, code := stub(), len(code))]
+        for kind, _, offset, address, _, length, size, _ in kernel.segments:
+            if kind == PT_LOAD:
+                parts.append((address & KERNBASE_MASK, kernel.data[offset:offset + length], size))
+        base = min(address for address, _, _ in parts[1:])
+        end = up(max(address + size for address, _, size in parts[1:]), PAGE)
+        symbols = symbol_block(kernel)
+        parts.append((end, symbols, len(symbols)))
+        layout = Layout(kernel.entry, base, end - base, end, end + len(symbols),
+                        kernel.header.hex())
+        path.write_bytes(executable(parts))
+        # For a machine whose memory comes from a snapshot: QEMU writes what it loaded once more at
+        # every wake-up from S3, so that it may load only what never changes, a page of headers.
+        page = [(base, parts[1][1][:PAGE], PAGE)]
+        path.with_suffix(".resume").write_bytes(executable(page))
+        record.write_text(json.dumps(dataclasses.asdict(layout)))
+    return path, layout
+
+
+class Metadata:
+    """The list of records that loader(8) leaves behind; each begins at a multiple of 8."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def put(self, kind: int, value: bytes) -> int:
+        """Add a record; returns where its size word is."""
+        at = len(self.data)
+        record = struct.pack("<II", kind, len(value)) + value
+        self.data += record.ljust(up(len(record), 8), b"\0")
+        return at + 4
+
+    def file(self, name: str, kind: str, address: int, size: int) -> None:
+        """Begin the records of a file."""
+        self.put(MODINFO_NAME, name.encode() + b"\0")
+        self.put(MODINFO_TYPE, kind.encode() + b"\0")
+        self.put(MODINFO_ADDR, struct.pack("<Q", address))
+        self.put(MODINFO_SIZE, struct.pack("<Q", size))
+
+
+def information(layout: Layout, root_size: int, settings: dict[str, str]) -> tuple[bytes, bytes]:
+    """Metadata with environment, and the hand-off block."""
+    environment = b"".join(f"{key}={value}".encode() + b"\0"
+                           for key, value in (ENVIRONMENT | settings).items()) + b"\0"
+    end = layout.root + up(root_size, PAGE)
+    place = layout.info + INFO_SIZE - up(len(environment), 8)
+    data = Metadata()
+    data.file("/root.img", "mfs_root", layout.root, root_size)
+    # The kernel's records are the last: what the stub adds ends them.
+    data.file("/boot/kernel/kernel", "elf kernel", layout.base, layout.size)
+    for kind, value in ((MODINFOMD_SSYM, layout.symbols), (MODINFOMD_ESYM, layout.symbols_end),
+                        (MODINFOMD_ENVP, place), (MODINFOMD_KERNEND, end)):
+        data.put(MODINFO_METADATA | kind, struct.pack("<Q", value))
+    data.put(MODINFO_METADATA | MODINFOMD_ELFHDR, bytes.fromhex(layout.header))
+    data.put(MODINFO_METADATA | MODINFOMD_HOWTO, struct.pack("<I", RB_SERIAL))
+    memory_map = data.put(MODINFO_METADATA | MODINFOMD_SMAP, b"")
+    if len(data.data) + PAGE > place - layout.info:
+        raise FreebsdError("--env: too much for the environment of a kernel")
+    if end > MAPPED:
+        raise FreebsdError(f"kernel and root image end at {end >> 20} MB, and 1024 MB are mapped:"
+                           " leave programs out of the image (tools/fbsd/root.py)")
+    block = data.data.ljust(place - layout.info, b"\0") + environment
+    handoff = struct.pack("<IIIIQ", 0, layout.info, end, layout.info + memory_map, layout.entry)
+    return block, handoff
+
+
+def loader_arguments(path: pathlib.Path, address: int) -> list[str]:
+    """QEMU's arguments that put a file into memory."""
+    name = str(path).replace(",", ",,")
+    return ["-device", f"loader,file={name},addr={address:#x},force-raw=on"]
+
+
+def arguments(kernel_set: Set, root: pathlib.Path, folder: pathlib.Path,
+              settings: dict[str, str]) -> list[str]:
+    """QEMU's arguments that boot a kernel; folder is for files that live as long as QEMU."""
+    path, layout = prepare(kernel_set)
+    info, handoff = information(layout, root.stat().st_size, settings)
+    (folder / "info").write_bytes(info)
+    (folder / "handoff").write_bytes(handoff)
+    return ["-kernel", str(path),
+            *loader_arguments(folder / "handoff", HANDOFF_AT),
+            *loader_arguments(folder / "info", layout.info),
+            *loader_arguments(root, layout.root)]

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""ELF files of amd64, as far as a kernel, a module and a program have to be understood here."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import struct
+
+ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
+EM_X86_64 = 62
+MACHINES = {3: "i386", 40: "arm", 62: "amd64", 183: "aarch64", 243: "riscv", 20: "powerpc",
+            21: "powerpc64"}
+PT_LOAD = 1
+SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOBITS, SHT_REL = 1, 2, 3, 4, 8, 9
+SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_UNWIND = 14, 15, 0x70000001
+SHF_ALLOC = 2
+
+EHDR = struct.Struct("<16sHHIQQQIHHHHHH")
+PHDR = struct.Struct("<IIQQQQQQ")
+SHDR = struct.Struct("<IIQQQQIIQQ")
+SYM = struct.Struct("<IBBHQQ")
+
+
+class ElfError(Exception):
+    """What the file is instead; a part of a sentence."""
+
+
+@dataclasses.dataclass
+class Section:
+    """One entry of the section header table."""
+
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    entry: int
+
+    def packed(self) -> bytes:
+        """The entry as it lies in the file."""
+        return SHDR.pack(*dataclasses.astuple(self))
+
+
+class Elf:
+    """A file that was read."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.data = path.read_bytes()
+        if self.data[:4] != b"\x7fELF":
+            raise ElfError("not an ELF file")
+        machine = int.from_bytes(self.data[18:20], "little")
+        if self.data[4] != 2 or machine != EM_X86_64:
+            raise ElfError(f"for {MACHINES.get(machine, f'machine {machine}')}, not amd64")
+        (_, self.type, _, _, self.entry, phoff, shoff, _, _, _, phnum, _, shnum,
+         self.names) = EHDR.unpack_from(self.data)
+        if shoff + shnum * SHDR.size > len(self.data):
+            raise ElfError("cut off before its end")
+        self.header = self.data[:EHDR.size]
+        self.segments = [PHDR.unpack_from(self.data, phoff + n * PHDR.size) for n in range(phnum)]
+        self.sections = [Section(*SHDR.unpack_from(self.data, shoff + n * SHDR.size))
+                         for n in range(shnum)]
+
+    def content(self, section: Section) -> bytes:
+        """A section's bytes; none for .bss."""
+        if section.kind == SHT_NOBITS:
+            return b""
+        return self.data[section.offset:section.offset + section.size]
+
+    def symbol_tables(self) -> tuple[bytes, bytes] | None:
+        """The symbols and their names."""
+        for section in self.sections:
+            if section.kind == SHT_SYMTAB:
+                return self.content(section), self.content(self.sections[section.link])
+        return None
+
+    def symbol(self, name: str) -> tuple[int, int] | None:
+        """Address and size of a symbol."""
+        tables = self.symbol_tables()
+        if tables is None:
+            return None
+        symbols, names = tables
+        wanted = name.encode() + b"\0"
+        for offset, *_, value, size in SYM.iter_unpack(symbols):
+            if names.startswith(wanted, offset):
+                return int(value), int(size)
+        return None
+
+    def at(self, address: int, size: int) -> bytes:
+        """Bytes at a virtual address."""
+        for kind, _, offset, start, _, length, _, _ in self.segments:
+            if kind == PT_LOAD and start <= address < start + length:
+                place = offset + address - start
+                return self.data[place:place + size]
+        return b""
+
+    def text(self, name: str) -> str:
+        """A string of the kernel's."""
+        found = self.symbol(name)
+        return self.at(found[0], 256).split(b"\0")[0].decode() if found else ""
+
+    def number(self, name: str) -> int:
+        """An int of the kernel's."""
+        found = self.symbol(name)
+        return int.from_bytes(self.at(found[0], 4), "little") if found else 0

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""A release's distribution sets below obj/freebsd: imported, checked, described."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+
+from fbsd.elf import ET_EXEC, Elf, ElfError
+from xen.errors import OBJ
+
+FREEBSD = OBJ.parent / "freebsd"
+
+# Each kernel that may be there: what `--os freebsd=' and `--kernel' call it, and its set.
+KERNELS = {"": "kernel", "debug": "kernel-debug", "generic": "kernel-generic",
+           "altq": "kernel-altq", "kasan": "kernel-kasan", "kcsan": "kernel-kcsan"}
+SETS = {
+    "src": "usr/src/share/mk and usr/src/sys, which modules are built with",
+    "base": "programs for the guest",
+    "kernel": "a kernel",
+} | {name: f"a kernel (--os freebsd={key})" for key, name in KERNELS.items() if key}
+
+# What the suite is for; the headers of 15 are the newest that it was built with.
+RELEASES = (14, 15)
+
+
+class FreebsdError(Exception):
+    """A line for the user: what is wrong, and what to do."""
+
+
+@dataclasses.dataclass
+class Set:
+    """What is known of an imported set."""
+
+    name: str
+    release: int = 0  # __FreeBSD_version, where the set tells it
+    ident: str = ""  # a kernel's configuration
+    stamp: str = ""  # changes when the set is imported again
+
+    @property
+    def folder(self) -> pathlib.Path:
+        """Where it was unpacked."""
+        return FREEBSD / self.name
+
+
+def check_release(name: str, release: int) -> None:
+    """Refuse what the suite is not for."""
+    if release // 100000 not in RELEASES:
+        raise FreebsdError(f"{name}.txz is FreeBSD {release // 100000} ({release}); the suite is"
+                           f" for {' and '.join(map(str, RELEASES))}: import a set of those")
+
+
+def inspect_kernel(name: str, folder: pathlib.Path) -> Set:
+    """Check a kernel's set."""
+    path = folder / "boot/kernel/kernel"
+    if not path.is_file():
+        raise FreebsdError(f"{name}.txz has no boot/kernel/kernel: it is no kernel's set")
+    try:
+        kernel = Elf(path)
+    except ElfError as error:
+        raise FreebsdError(f"{name}.txz: the kernel is {error}: import a set for amd64") from error
+    if kernel.type != ET_EXEC:
+        raise FreebsdError(f"{name}.txz: boot/kernel/kernel is not an executable")
+    if kernel.symbol_tables() is None:
+        raise FreebsdError(f"{name}.txz: the kernel has no symbols (stripped): its panics could not"
+                           " be read; import the release's own")
+    # A configuration that includes another may have no ident of its own: its build folder tells.
+    options = list(folder.glob("usr/obj/usr/src/amd64.amd64/sys/*/opt_global.h"))
+    ident = options[0].parent.name if options else kernel.text("kern_ident")
+    found = Set(name, kernel.number("osreldate"), ident)
+    check_release(name, found.release)
+    return found
+
+
+def inspect_src(name: str, folder: pathlib.Path) -> Set:
+    """Check the headers and makefiles."""
+    source = folder / "usr/src"
+    for part in ("sys/conf/kmod.mk", "sys/sys/param.h", "share/mk/bsd.own.mk"):
+        if not (source / part).is_file():
+            raise FreebsdError(f"{name}.txz has no usr/src/{part}: it is no (or half a) source set")
+    text = (source / "sys/sys/param.h").read_text()
+    release = re.search(r"^#define\s+__FreeBSD_version\s+(\d+)", text, re.M)
+    found = Set(name, int(release[1]) if release else 0)
+    check_release(name, found.release)
+    return found
+
+
+def inspect_base(name: str, folder: pathlib.Path) -> Set:
+    """Check the programs."""
+    for part in ("bin/sh", "sbin/init", "sbin/kldload"):
+        path = folder / part
+        if not path.is_file():
+            raise FreebsdError(f"{name}.txz has no {part}: it is no (or half a) base set")
+        try:
+            Elf(path)
+        except ElfError as error:
+            raise FreebsdError(f"{name}.txz: {part} is {error}: import a set for amd64") from error
+    return Set(name)
+
+
+def inspect(name: str, folder: pathlib.Path) -> Set:
+    """Check an unpacked set."""
+    if name == "src":
+        return inspect_src(name, folder)
+    return inspect_base(name, folder) if name == "base" else inspect_kernel(name, folder)
+
+
+def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
+    """Unpack one set; what is cut off or damaged is refused."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    done = subprocess.run(["tar", "-xf", archive, "-C", folder, "--no-same-owner"],
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr.splitlines() or ["tar failed"])[0]
+        raise FreebsdError(f"{archive.name} is damaged or was copied by half ({said}):"
+                           " copy it again")
+
+
+def imported() -> dict[str, Set]:
+    """The sets that are there."""
+    found = {}
+    for name in SETS:
+        record = FREEBSD / name / ".pvkmod"
+        if record.is_file():
+            found[name] = Set(**json.loads(record.read_text()))
+    return found
+
+
+def check_together(sets: dict[str, Set]) -> None:
+    """Refuse sets of different releases."""
+    source = sets.get("src")
+    for one in sets.values():
+        if source and one.release and one.release != source.release:
+            raise FreebsdError(f"{one.name}.txz is FreeBSD {one.release}, src.txz {source.release}:"
+                               " import sets of one release")
+
+
+def import_sets(place: pathlib.Path) -> list[str]:
+    """Import the sets of a folder; returns the names of those that were new or have changed."""
+    archives = {name: place / f"{name}.txz" for name in SETS if (place / f"{name}.txz").is_file()}
+    if not archives:
+        raise FreebsdError(f"{place}: no src.txz, base.txz or kernel.txz there: name the folder"
+                           " with the distribution sets of a FreeBSD release for amd64")
+    FREEBSD.mkdir(parents=True, exist_ok=True)
+    there = imported()
+    changed: list[str] = []
+    for name, archive in archives.items():
+        status = archive.stat()
+        stamp = f"{status.st_size} {status.st_mtime_ns}"
+        if name in there and there[name].stamp == stamp:
+            continue
+        fresh = FREEBSD / f"{name}.new"
+        try:
+            unpack(archive, fresh)
+            one = inspect(name, fresh)
+            check_together({key: value for key, value in there.items()
+                            if key not in archives} | {name: one} | {
+                            key: there[key] for key in changed})
+        except FreebsdError:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        one.stamp = stamp
+        (fresh / ".pvkmod").write_text(json.dumps(dataclasses.asdict(one)) + "\n")
+        shutil.rmtree(FREEBSD / name, ignore_errors=True)
+        fresh.rename(FREEBSD / name)
+        there[name] = one
+        changed.append(name)
+    return changed
+
+
+def kernel_set(which: str) -> Set:
+    """A kernel's set by its key or its configuration (debug, PVDEBUG)."""
+    sets = imported()
+    for key, name in KERNELS.items():
+        if name in sets and which in (key, sets[name].ident):
+            return sets[name]
+    if which in KERNELS:
+        raise FreebsdError(f"{KERNELS[which]}.txz is not imported: tools/freebsd import DIR")
+    raise FreebsdError(f"no kernel {which}: expected {', '.join(filter(None, KERNELS))}"
+                       " or the configuration of an imported one (tools/freebsd status)")
+
+
+def need(name: str) -> Set:
+    """A set that has to be there."""
+    if name not in (sets := imported()):
+        raise FreebsdError(f"{name}.txz is not imported ({SETS[name]}): tools/freebsd import DIR")
+    return sets[name]

@@ -1,0 +1,108 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+/*
+ * What loader(8) does last: enter a FreeBSD/amd64 kernel.
+ *
+ * boot.py has laid out everything in memory beforehand: kernel, symbols, root image, environment and
+ * metadata.  Left to do here, because only the running machine knows it, is the memory map.  It
+ * comes in Xen's PVH format (xen/hvm/start_info.h) and goes to the end of the metadata in the
+ * BIOS's (MODINFOMD_SMAP).
+ *
+ * This page, the page tables and the hand-off block lie in the second megabyte, below the kernel:
+ * FreeBSD takes them for free memory once it has page tables of its own.
+ */
+
+/* The hand-off block that boot.py writes. */
+#define	HANDOFF		0x1ff000
+#define	HO_MODULEP	4		/* btext's first argument, 32 bits */
+#define	HO_KERNEND	8		/* its second */
+#define	HO_SMAP		12		/* where the size of the memory map belongs */
+#define	HO_ENTRY	16		/* btext, 64 bits */
+
+/* struct hvm_start_info, hvm_memmap_table_entry and bios_smap */
+#define	SI_MEMMAP	40
+#define	SI_ENTRIES	48
+#define	SMAP_SIZE	20
+
+#define	PG_V_RW		0x003
+#define	PG_V_RW_PS	0x083
+#define	CR4_PAE		0x20
+#define	CR0_PG_PE	0x80000001
+#define	MSR_EFER	0xc0000080
+#define	EFER_LME	0x100
+
+	.text
+	.code32
+	.globl	_start
+_start:
+	cli
+	cld
+	movl	HANDOFF + HO_SMAP, %edi
+	movl	SI_MEMMAP(%ebx), %esi
+	movl	SI_ENTRIES(%ebx), %edx
+	imull	$SMAP_SIZE, %edx, %eax
+	stosl
+1:	movl	$(SMAP_SIZE / 4), %ecx
+	rep movsl
+	addl	$4, %esi		/* PVH's entries end in a reserved word */
+	decl	%edx
+	jnz	1b
+
+	movl	%cr4, %eax
+	orl	$CR4_PAE, %eax
+	movl	%eax, %cr4
+	movl	$pml4, %eax
+	movl	%eax, %cr3
+	movl	$MSR_EFER, %ecx
+	rdmsr
+	orl	$EFER_LME, %eax
+	wrmsr
+	movl	%cr0, %eax
+	orl	$CR0_PG_PE, %eax
+	movl	%eax, %cr0
+	lgdt	gdt_pointer
+	ljmp	$8, $long_mode
+
+	.code64
+long_mode:
+	movl	$16, %eax
+	movl	%eax, %ds
+	movl	%eax, %es
+	movl	%eax, %ss
+	xorl	%eax, %eax
+	movl	%eax, %fs
+	movl	%eax, %gs
+	/* btext finds its arguments above the word that a call would have pushed. */
+	movl	$HANDOFF, %esp
+	movq	HANDOFF + HO_ENTRY, %rax
+	jmp	*%rax
+
+	.data
+	.balign	8
+gdt:
+	.quad	0
+	.quad	0x00af9a000000ffff	/* 64-bit code */
+	.quad	0x00cf92000000ffff	/* data */
+gdt_pointer:
+	.word	. - gdt - 1
+	.long	gdt
+
+/* The first GB, seen at every GB: at KERNBASE, and where this code runs. */
+	.balign	4096
+pml4:
+	.rept	512
+	.quad	pdpt + PG_V_RW
+	.endr
+pdpt:
+	.rept	512
+	.quad	pd + PG_V_RW
+	.endr
+pd:
+	.set	address, 0
+	.rept	512
+	.quad	address + PG_V_RW_PS
+	.set	address, address + 0x200000
+	.endr

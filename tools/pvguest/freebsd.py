@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""FreeBSD as a guest: a kernel that tools/freebsd imported, with the modules that it built."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import pathlib
+import re
+import tempfile
+from collections.abc import Iterator
+
+from fbsd import boot, root, sets
+from pvguest.errors import STATUS_NO_BOOT, STATUS_PANIC, GuestError
+
+# A panic as the kernel prints it, perhaps behind what a command was about to print; what a command
+# shows of an earlier one ends in a status, and is forgotten by then.
+PANIC = re.compile(rb"panic: [^\n]*\n(?:[^\n]*\n){0,4}?cpuid = |^Fatal trap \d+: ", re.M)
+
+# Prompts at which the guest waits for a person, and what they mean.
+PROMPTS = {
+    b"\ndb> ": (STATUS_PANIC, "the guest is in its kernel debugger (db>)"),
+    b"\nmountroot> ": (STATUS_NO_BOOT, "the kernel found no root file system (mountroot>):"
+                     " tools/freebsd status"),
+    b"Enter full pathname of shell or RETURN for /bin/sh: ": (
+        STATUS_NO_BOOT, "init(8) could not run /etc/rc: tools/freebsd import DIR"),
+}
+
+# What kernel, root image and a test need, in MB.
+MEMORY = {"kasan": 2048, "kcsan": 1024}
+MEMORY_OTHERS = 768
+
+
+class FreeBSD:
+    """What tools/guest has to know about FreeBSD; the tree kernel (tree.py) is the other."""
+
+    power_off = b"exec halt -pq\n"
+    quiet = b"stty echo onlcr; printf '\\036%d\\n' 0; exec sh -i\n"
+    snapshots: pathlib.Path | None = sets.FREEBSD / "snapshots"
+    suspend = "acpiconf -s 3"
+    machine = "pc"  # FreeBSD has no MSI for what is on the root bus of q35
+
+    def __init__(self, which: str) -> None:
+        self.which = which
+
+    def settings(self, args: argparse.Namespace) -> dict[str, str]:
+        """The environment that the user adds."""
+        values = {}
+        for setting in args.env:
+            key, equals, value = setting.partition("=")
+            if not equals:
+                raise GuestError(STATUS_NO_BOOT, f"--env {setting}: expected KEY=VALUE")
+            values[key] = value
+        return values
+
+    def check(self, args: argparse.Namespace) -> None:
+        """Refuse bad options before anything is built, looked for or booted."""
+        self.settings(args)
+        if self.which not in sets.KERNELS:
+            raise GuestError(STATUS_NO_BOOT, f"--os freebsd={self.which}: expected"
+                             f" {', '.join(filter(None, sets.KERNELS))}")
+        if args.under == "xen":
+            raise GuestError(STATUS_NO_BOOT, "--os freebsd --under xen: not possible yet")
+        if args.machine == "microvm":
+            raise GuestError(STATUS_NO_BOOT, "--machine microvm: FreeBSD's kernel needs ACPI and"
+                             " PCI: pc or q35")
+        if args.kernel != "GENERIC":
+            raise GuestError(STATUS_NO_BOOT, f"--kernel {args.kernel} is the tree's: FreeBSD's are"
+                             " --os freebsd=debug ...")
+
+    @contextlib.contextmanager
+    def boot_arguments(self, args: argparse.Namespace) -> Iterator[list[str]]:
+        """QEMU's arguments that boot it; files that they name live as long as the context."""
+        args.mem = max(args.mem, MEMORY.get(self.which, MEMORY_OTHERS))
+        try:
+            kernel = sets.kernel_set(self.which)
+            image = root.image_for(kernel)
+            with tempfile.TemporaryDirectory(prefix="pvguest") as folder:
+                yield boot.arguments(kernel, image, pathlib.Path(folder), self.settings(args))
+        except sets.FreebsdError as error:
+            raise GuestError(STATUS_NO_BOOT, str(error)) from error
+
+    def typed(self, command: str) -> bytes:
+        """What is typed at its console to run a command."""
+        return command.encode() + b"\n"
+
+    def stuck(self, console: bytes) -> GuestError | None:
+        """Whether the end of the console's output shows a guest that will not go on."""
+        for prompt, (status, words) in PROMPTS.items():
+            if console.endswith(prompt):
+                return GuestError(status, words)
+        return None
+
+    def ended(self, status: int, console: bytes) -> GuestError | None:
+        """Why QEMU ended with this status, when that is the guest's doing."""
+        if status == 0 and PANIC.search(console.replace(b"\r", b"")):
+            return GuestError(STATUS_PANIC, "the guest panicked")
+        return None
