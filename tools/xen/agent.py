@@ -195,6 +195,14 @@ def run(folder: pathlib.Path, script: str, deadline: Deadline, sink: Sink,
     raise LabError(f"{PORTS - CONTROL} commands run in dom0 already: no more at a time")
 
 
+def end_all(folder: pathlib.Path, deadline: Deadline) -> None:
+    """End what runs in dom0 for a user that has died."""
+    for number in range(CONTROL + 1, PORTS + 1):
+        with take(folder, number, block=True) as port:
+            if port is not None and port.busy.exists():
+                reset(folder, port, deadline)
+
+
 def output(folder: pathlib.Path, script: str, deadline: Deadline) -> str:
     """Run a shell script in dom0 that has to end in status 0; returns what it prints."""
     said: list[bytes] = []
@@ -211,7 +219,8 @@ def put(folder: pathlib.Path, source: pathlib.Path, target: str, deadline: Deadl
     name = shlex.quote(target)
     blocks, rest = divmod(len(data), 65536)
     # dd with fullblock reads exactly what it is told to: nothing of the next request.
-    script = (f"{{ [ {blocks} -eq 0 ] || dd bs=65536 count={blocks} iflag=fullblock;"
+    script = (f"mkdir -p {shlex.quote(str(pathlib.PurePosixPath(target).parent))};"
+              f" {{ [ {blocks} -eq 0 ] || dd bs=65536 count={blocks} iflag=fullblock;"
               f" [ {rest} -eq 0 ] || dd bs={rest} count=1 iflag=fullblock; }} 2>/dev/null >{name}"
               f" && [ \"$(stat -c %s {name})\" = {len(data)} ]")
     said: list[bytes] = []

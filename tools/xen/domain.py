@@ -18,21 +18,17 @@ option belongs to whom is told by its name.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import dataclasses
 import fcntl
-import itertools
 import os
 import pathlib
 import re
 import shlex
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from xen import hvm
-from xen.errors import TOP, Deadline, LabError, LabTimeoutError
-from xen.lab import RUN, Lab, Settings
+from xen.errors import Deadline, LabError, LabTimeoutError
+from xen.lab import Lab
 
 STATUS_CRASHED = 125
 
@@ -47,6 +43,8 @@ NETDEV_OPTIONS = {
 }
 DRIVE_OPTIONS = {"format", "cache", "aio", "readonly", "discard", "detect-zeroes", "werror",
                  "rerror", "snapshot", "throttling.iops-total"}
+# Where the first disks of a lab are plugged in.
+FIRST_SLOT, SLOTS = 16, 8
 XL_DISK_OPTIONS = {"vdev", "access", "devtype", "backend", "backendtype", "script",
                    "direct-io-safe", "no-discard"}
 
@@ -95,12 +93,37 @@ def nodes_of(lab: Lab, guest: str) -> list[str]:
     return nodes
 
 
+def put_back(lab: Lab, name: str) -> None:
+    """Give back what a guest had of a lab that stays."""
+    lab.output(f"rm -rf /run/guests/{name}; cd /run/lock; [ -e {name} ] || exit 0;"
+               f" sh {name}; rm {name}", Deadline(20))
+    for node in nodes_of(lab, name):
+        lab.unplug(node, Deadline(20))
+
+
 def free_ram_disk(lab: Lab, deadline: Deadline) -> str:
     """One of dom0's ram disks that no guest has."""
     release = f">>/run/lock/{os.environ.get('DOM', 'lab')}"
     script = ("for d in /dev/ram?; do l=/run/lock/${d##*/}; [ -e $l ] && continue;"
               f" >$l; echo rm $l {release}; echo $d; exit; done; echo no more ram disks; exit 1")
     return lab.output(script, deadline)
+
+
+def qemu_disk(node: str, path: str, options: dict[str, str],
+              xl: dict[str, str]) -> tuple[str, str]:
+    """Options of QEMU's -drive and of its -device, without their names, for a disk of a lab.
+
+    A snapshot has to find the first few where they were.
+    """
+    options = dict(options)
+    drive = {"file": str(pathlib.Path(path).resolve()), "format": "raw"} | take(
+        options, DRIVE_OPTIONS)
+    if drive.get("readonly") == "on":
+        xl.setdefault("access", "ro")
+    number = int(node.removeprefix("disk"))
+    place = {"addr": hex(FIRST_SLOT + number)} if number < SLOTS else {}
+    return qemu_options(drive), "".join(f",{qemu_options({key: value})}"
+                                        for key, value in (place | options).items())
 
 
 def plug_disk(lab: Lab, text: str, deadline: Deadline) -> tuple[str, dict[str, str]]:
@@ -116,27 +139,43 @@ def plug_disk(lab: Lab, text: str, deadline: Deadline) -> tuple[str, dict[str, s
     via = options.pop("via", "virtio")
     if via not in ("virtio", "loop"):
         raise LabError(f"--disk {text}: via is virtio or loop")
-    drive = {"file": str(pathlib.Path(path).resolve()), "format": "raw"} | take(
-        options, DRIVE_OPTIONS)
-    if drive.get("readonly") == "on":
-        xl.setdefault("access", "ro")
-    device = lab.add_disk(new_node(lab, "disk"), qemu_options(drive),
-                          "".join(f",{qemu_options({key: value})}"
-                                  for key, value in options.items()), deadline)
+    node = new_node(lab, "disk")
+    device = lab.add_disk(node, *qemu_disk(node, path, options, xl), deadline)
     if via == "loop":
-        release = f">>/run/lock/{os.environ.get('DOM', 'lab')}"
-        device = lab.output(f"l=$(losetup -f) && losetup $l {device} &&"
-                            f" echo losetup -d $l {release} && echo $l", deadline)
+        device = loop_device(lab, device, deadline)
     return device, xl
+
+
+def check_network(text: str, kind: str, name: str) -> None:
+    """Refuse a kind of network back end that QEMU is not asked for here."""
+    if kind not in NETDEV_OPTIONS or bool(name) != (kind != "user"):
+        raise LabError(f"--net {text}: expected user, tap:NAME, stream:SOCKET, bridge:NAME"
+                       " or none")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what no lab is needed for to see that it is wrong; raises LabError."""
+    if args.qemu:
+        raise LabError("--qemu has no effect under Xen: --xl KEY=VALUE reaches xl")
+    for text in args.net:
+        first, _ = split_options(text)
+        kind, _, name = first.partition(":")
+        if kind not in ("none", "bridge"):
+            check_network(text, kind, name)
+    for text in args.disk:
+        path, _ = split_options(text)
+        if path != "ram" and not path.startswith("dom0:") and not pathlib.Path(path).exists():
+            raise LabError(f"--disk {path}: no such file")
+    for line in args.xl:
+        if "=" not in line:
+            raise LabError(f"--xl {line}: expected KEY=VALUE")
 
 
 def plug_network(lab: Lab, text: str, deadline: Deadline) -> str:
     """Make a network back end of QEMU; returns dom0's bridge on it."""
     first, options = split_options(text)
     kind, _, name = first.partition(":")
-    if kind not in NETDEV_OPTIONS or bool(name) != (kind != "user"):
-        raise LabError(f"--net {text}: expected user, tap:NAME, stream:SOCKET, bridge:NAME"
-                       " or none")
+    check_network(text, kind, name)
     node = new_node(lab, "net")
     if kind == "stream":
         address = {"type": "unix", "path": str(pathlib.Path(name).resolve())}
@@ -185,7 +224,6 @@ def quote(text: str) -> str:
 def boot_by_xl(lab: Lab, args: argparse.Namespace, folder: str,
                deadline: Deadline) -> dict[str, str]:
     """xl's configuration of how a PVH guest boots; the files are put there."""
-    lab.output(f"mkdir -p {folder}", deadline)
     for source, target in ((args.kernel, "kernel"), (args.ramdisk, "ramdisk")):
         lab.put(source, f"{folder}/{target}", deadline)
     return {"kernel": quote(f"{folder}/kernel"), "ramdisk": quote(f"{folder}/ramdisk"),
@@ -203,13 +241,20 @@ def boot_by_grub(lab: Lab, deadline: Deadline) -> dict[str, str]:
     }
 
 
-def boot_vbd(lab: Lab, args: argparse.Namespace, deadline: Deadline) -> str:
-    """xl's configuration of the disk that an HVM guest boots from."""
+def loop_device(lab: Lab, path: str, deadline: Deadline) -> str:
+    """A loop device of dom0 on a file or a disk of dom0's; it goes when the guest DOM does."""
+    release = f">>/run/lock/{os.environ.get('DOM', 'lab')}"
+    return lab.output(f"l=$(losetup -f) && losetup $l {path} && echo losetup -d $l {release} &&"
+                      " echo $l", deadline)
+
+
+def boot_vbd(lab: Lab, args: argparse.Namespace, folder: str, deadline: Deadline) -> str:
+    """xl's configuration of the disk that an HVM guest boots from, a file of dom0's."""
     path = lab.folder / f"{args.name}.disk"
     path.write_bytes(hvm.boot_disk(args.kernel, args.ramdisk, args.cmdline))
-    device, _ = plug_disk(lab, f"{str(path).replace(',', ',,')},snapshot=on", deadline)
+    lab.put(path, f"{folder}/disk", deadline)
     path.unlink()
-    return f"vdev=hda,access=rw,format=raw,target={device}"
+    return f"vdev=hda,access=rw,format=raw,target={loop_device(lab, f'{folder}/disk', deadline)}"
 
 
 def configuration(lab: Lab, args: argparse.Namespace, folder: str, deadline: Deadline) -> str:
@@ -226,7 +271,7 @@ def configuration(lab: Lab, args: argparse.Namespace, folder: str, deadline: Dea
     vbds = []
     if is_hvm:
         lines |= boot_by_grub(lab, deadline)
-        vbds.append(boot_vbd(lab, args, deadline))
+        vbds.append(boot_vbd(lab, args, folder, deadline))
     else:
         lines |= boot_by_xl(lab, args, folder, deadline)
     vifs = [words for words in (vif(lab, net, deadline) for net in args.net) if words]
@@ -245,63 +290,99 @@ def configuration(lab: Lab, args: argparse.Namespace, folder: str, deadline: Dea
 def create(lab: Lab, args: argparse.Namespace, folder: str, deadline: Deadline) -> None:
     """Create the guest, paused."""
     text = configuration(lab, args, folder, deadline)
-    lab.output(f"mkdir -p {folder}", deadline)
     said: list[bytes] = []
-    script = (f"printf %s {shlex.quote(text)} >{folder}/xl.cfg && xl create -pq {folder}/xl.cfg;"
-              f" s=$?; rm -f {folder}/kernel {folder}/ramdisk; exit $s")
+    script = (f"mkdir -p {folder}; printf %s {shlex.quote(text)} >{folder}/xl.cfg &&"
+              f" xl create -pq {folder}/xl.cfg; s=$?; rm -f {folder}/kernel {folder}/ramdisk;"
+              " exit $s")
     if lab.run(script, deadline, said.append) != 0:
         lines = b"".join(said).decode(errors="replace").splitlines()
         raise LabError(next((line for line in lines if "error" in line), "xl create failed"))
 
 
+def number_of(lab: Lab, name: str, deadline: Deadline) -> str:
+    """The number of a guest that was created, or nothing if that is not known yet.
+
+    The log of its xl begins with `Waiting for domain NAME (domid NUMBER) to die'.
+    """
+    number = lab.output(f"read -r _ _ _ _ _ id _ </var/log/xen/xl-{name}.log; echo $id",
+                        deadline).rstrip(")")
+    return number if number.isdigit() else ""
+
+
 # The guest's console.  xl, which would end a guest that has shut down, stops looking after it once
 # it was saved (`save -c`, or a save that failed), so that is done here as well: Xen tells of every
-# shutdown by @releaseDomain.
+# shutdown by @releaseDomain.  Nobody waits for xl to remove what is alone in its lab, which ends.
 CONSOLE = """
-{{ xenstore-watch @releaseDomain | while read -r _; do
-    sleep 1
-    reason=$(xl list -v {name} 2>/dev/null | awk 'NR == 2 && $5 ~ /[sc]/ {{ print $8 }}')
-    case $reason in ''|-|{suspend}) continue ;; esac
-    echo "has shut down, reason code $reason" >>/var/log/xen/xl-{name}.log
-    # The console ends by it, and is not to take it along.
-    trap '' TERM
-    xl destroy {name}
-done; }} >/dev/null 2>&1 </dev/null &
+reason() {{
+	while read -r line; do
+		case $line in *'reason code {suspend}'*) ;; *'has shut down, reason'*) return 0 ;; esac
+	done </var/log/xen/xl-{name}.log
+	return 1
+}}
+finish() {{
+	# The console ends by it, and is not to take it along.
+	trap '' TERM
+	$1
+}}
+{{ xenstore-watch @releaseDomain | {{ read -r _; while read -r _; do
+	for try in 1 2 3 4 5 6 7 8 9 10; do
+		sleep 0.1
+		if {alone} && reason; then sleep 0.1; finish 'kill -TERM 0'; exit; fi
+	done
+	reason=$(xl list -v {name} 2>/dev/null | awk 'NR == 2 && $5 ~ /[sc]/ {{ print $8 }}')
+	case $reason in ''|-|{suspend}) continue ;; esac
+	echo "has shut down, reason code $reason" >>/var/log/xen/xl-{name}.log
+	finish 'xl destroy {name}'
+done; }}; }} >/dev/null 2>&1 </dev/null &
 {first}
-xenconsole --interactive --type pv --num 0 {id} 2>/dev/null
+xenconsole --interactive --type {kind} --num 0 {id} 2>/dev/null
 trap '' TERM
 kill -TERM 0
 """
 
 # Prints `here ID` when the guest of that name has a console, `coming` when it has none yet, or
 # `gone REASON`: the last reason for a shutdown in the log that its xl keeps, or the one that
-# received it when it was migrated (none: it was destroyed).
+# received it when it was migrated (none: it was destroyed).  xl takes its time: it is asked only if
+# the log does not tell.
 STATE = """
-if id=$(xl domid {name} 2>/dev/null); then
-    if xenstore-exists /local/domain/$id/console/tty; then echo here $id; else echo coming; fi
-    exit
-fi
 log=$(ls -t /var/log/xen/xl-{name}.log /var/log/xen/xl-{name}--incoming.log 2>/dev/null |
     head -n 1)
 reason=$(sed -n 's/.*has shut down, reason code \\([0-9]*\\).*/\\1/p' "$log" | tail -n 1)
+case $reason in
+''|{suspend}) ;;
+*) echo gone $reason; exit ;;
+esac
+if id=$(xl domid {name} 2>/dev/null); then
+    if xenstore-exists /local/domain/$id/{tty}; then echo here $id; else echo coming; fi
+    exit
+fi
 echo gone $reason
 """
 
 
-def console(lab: Lab, name: str, sink: Callable[[bytes], None], deadline: Deadline) -> int | None:
+def console(lab: Lab, args: argparse.Namespace, number: str, sink: Callable[[bytes], None],
+            deadline: Deadline) -> int | None:
     """Copy between the guest's console and standard input and output until the guest has gone.
 
-    A guest that was saved may be restored: its console is then joined again.  What is typed
-    meanwhile waits: a script that can't join a console would take it along to its end.  Returns
-    the reason for the guest's shutdown, None if it was destroyed.
+    number is the guest's, if it is known.  One that has just been created is paused.  A guest that
+    was saved may be restored: its console is then joined again.  What is typed meanwhile waits: a
+    script that can't join a console would take it along to its end.  The console of a PC with a
+    serial port (--xl 'serial="pty"') is that port.
+    Returns the reason for the guest's shutdown, None if it was destroyed.
     """
-    first = f"xl unpause {name} >/dev/null 2>&1 &"
+    name = args.name
+    serial = any(line.partition("=")[0].strip() == "serial" for line in args.xl)
+    kind, tty = ("serial", "serial/0/tty") if serial else ("pv", "console/tty")
+    first = "" if args.joined is not None else f"xl unpause {name} >/dev/null 2>&1 &"
     while True:
-        words = lab.output(STATE.format(name=name), deadline).split()
+        # xenconsole waits for a console that is still coming.
+        words = ["here", number] if number else lab.output(
+            STATE.format(name=name, tty=tty, suspend=REASON_SUSPEND), deadline).split()
         if words[0] == "here":
-            lab.run(CONSOLE.format(name=name, id=words[1], first=first, suspend=REASON_SUSPEND),
+            lab.run(CONSOLE.format(name=name, id=words[1], first=first, kind=kind,
+                                   suspend=REASON_SUSPEND, alone=str(args.alone).lower()),
                     deadline, sink, 0)
-            first = ""
+            first = number = ""
         elif words[0] == "gone" and words[1:] != [str(REASON_SUSPEND)]:
             return int(words[1]) if words[1:] else None
         else:
@@ -318,9 +399,12 @@ def write_console(data: bytes) -> None:
 def run(lab: Lab, args: argparse.Namespace, deadline: Deadline) -> int:
     """Run a guest to its end; returns the exit status."""
     os.environ["DOM"] = args.name
-    create(lab, args, f"/run/guests/{args.name}", deadline)
+    number = args.joined
+    if number is None:
+        create(lab, args, f"/run/guests/{args.name}", deadline)
+        number = number_of(lab, args.name, deadline)
     try:
-        reason = console(lab, args.name, write_console, deadline)
+        reason = console(lab, args, number, write_console, deadline)
     except LabTimeoutError:
         raise
     except LabError as error:
@@ -341,88 +425,6 @@ def add_arguments(p: argparse.ArgumentParser, command: Callable[..., int]) -> No
     p.add_argument("--disk", action="append", default=[])
     p.add_argument("--xl", action="append", default=[], metavar="KEY=VALUE",
                    help="a line of xl's configuration")
+    p.add_argument("--joined", metavar="NUMBER", help="the guest runs already, with that number")
+    p.add_argument("--alone", action="store_true", help="the lab ends with the guest")
     p.set_defaults(run=command)
-
-
-@dataclasses.dataclass
-class Session:
-    """A guest's place in a lab."""
-
-    lab: Lab
-    name: str
-
-    def command(self, args: argparse.Namespace, kernel: pathlib.Path, ramdisk: pathlib.Path,
-                cmdline: str) -> list[str]:
-        """The command that runs the guest of tools/guest's arguments."""
-        if args.qemu:
-            raise LabError("--qemu has no effect under Xen: --xl KEY=VALUE reaches xl")
-        # A guest that is given up is asked what it waited for before it ends.
-        command = [sys.executable, "-B", str(TOP / "tools/xenlab"), "--instance", self.lab.name,
-                   "--timeout", str(args.timeout + 15), "guest", "--name", self.name,
-                   "--type", args.type,
-                   "--kernel", str(kernel), "--ramdisk", str(ramdisk), f"--cmdline={cmdline}",
-                   "--smp", str(args.smp), "--mem", str(args.mem)]
-        for option in ("net", "disk", "xl"):
-            command += [f"--{option}={value}" for value in getattr(args, option)]
-        return command
-
-    def environment(self) -> dict[str, str]:
-        """What tells tools/xenlab, and whoever runs it, of this guest."""
-        return {"XENLAB": self.lab.name, "DOM": self.name}
-
-    def dom0(self, script: str) -> list[str]:
-        """The command that runs a shell script in dom0, where DOM is the guest's name."""
-        return [sys.executable, "-B", str(TOP / "tools/xenlab"), "--instance", self.lab.name,
-                "exec", f"export DOM={self.name}; {script}"]
-
-
-@contextlib.contextmanager
-def own_lab(settings: Settings, deadline: Deadline) -> Iterator[Lab]:
-    """A lab for this process alone, started, and stopped in the end.
-
-    Its name is that of a free place, so that a lab whose user died is found, and replaced.
-    """
-    RUN.mkdir(parents=True, exist_ok=True)
-    number = 0
-    while True:
-        number += 1
-        with (RUN / f"guest{number}.use").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            lab = Lab(f"guest{number}")
-            lab.stop(deadline)
-            try:
-                lab.start(settings, deadline, session=False)
-                yield lab
-            finally:
-                lab.stop(Deadline(20))
-            return
-
-
-# Guests that this process has had.
-SESSIONS = itertools.count()
-
-
-@contextlib.contextmanager
-def session(args: argparse.Namespace) -> Iterator[Session]:
-    """A guest's place in the lab --lab, which stays, or in one of its own, which does not."""
-    deadline = Deadline(args.timeout)
-    settings = Settings(dom0_vcpus=args.dom0_vcpus)
-    if args.lab is None:
-        with own_lab(settings, deadline) as lab:
-            yield Session(lab, "guest")
-        return
-    lab = Lab(args.lab)
-    lab.start(settings, deadline)
-    name = f"guest{os.getpid()}x{next(SESSIONS)}"
-    try:
-        yield Session(lab, name)
-    finally:
-        with contextlib.suppress(LabError):
-            lab.output(f"xl destroy {name} 2>/dev/null; rm -rf /run/guests/{name};"
-                       f" cd /run/lock; [ -e {name} ] || exit 0; sh {name}; rm {name}",
-                       Deadline(20))
-            for node in nodes_of(lab, name):
-                lab.unplug(node, Deadline(20))

@@ -167,7 +167,8 @@ def dom0() -> bytes:
     entries += [library(name) for name in LIBRARIES]
     entries.append(("lib64/ld-linux-x86-64.so.2", PROGRAM, loader))
     entries += modules(kernel_version(cloud=False), DOM0_MODULES)
-    places = {"init": "init", "worker": "bin/worker", "vif-bridge": "etc/xen/scripts/vif-bridge",
+    places = {"init": "init", "worker": "bin/worker",
+              "vif-bridge": "etc/xen/scripts/vif-bridge",
               "block": "etc/xen/scripts/block", "xl.conf": "etc/xen/xl.conf"}
     entries += [(place, PROGRAM, (HERE / "dom0" / name).read_bytes())
                 for name, place in places.items()]

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""A guest's place in a lab, and snapshots of labs in which a guest has booted.
+
+A guest that is alone in its lab may go on from a snapshot of a lab in which a guest like it, with
+the same kernel, archive, settings and devices, has come to its prompt.  Disks are other files then,
+of the same sizes: nobody has read them yet, as the drivers are modules that a test loads.
+
+The first guest of a kind boots and leaves a mark, the second one makes the snapshot, and all others
+have the use of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import itertools
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Iterator
+
+from xen import agent
+from xen.domain import (
+    SLOTS,
+    XL_DISK_OPTIONS,
+    number_of,
+    put_back,
+    qemu_disk,
+    split_options,
+    take,
+)
+from xen.errors import TOP, Deadline, LabError
+from xen.lab import RUN, SNAPSHOT, Lab, Settings
+
+# The name of a guest that is alone in its lab.
+GUEST = "guest"
+
+# So many snapshots of guests; they take some 150 MB each, and the least recently used goes.
+MOST_SNAPSHOTS = 16
+
+# Kernels without drivers, which are modules.
+MODULAR = ("GENERIC", "GENERIC-NODEBUG")
+
+
+@dataclasses.dataclass(frozen=True)
+class Boot:
+    """What a guest boots."""
+
+    kernel: pathlib.Path
+    archive: pathlib.Path
+    cmdline: str
+
+
+def is_of_dom0(net: str) -> bool:
+    """Whether QEMU has nothing to do with a network."""
+    return net == "none" or net.startswith("bridge")
+
+
+def files(disks: list[str]) -> list[tuple[str, dict[str, str]]]:
+    """The disks that are files of this machine, by name and options."""
+    return [(path, options) for path, options in map(split_options, disks)
+            if path != "ram" and not path.startswith("dom0:")]
+
+
+def kinds(disks: list[str]) -> list[str | tuple[int, dict[str, str]]]:
+    """What of the disks is in a snapshot: not the names of files, but their sizes."""
+    result: list[str | tuple[int, dict[str, str]]] = []
+    for disk in disks:
+        found = files([disk])
+        result += [(pathlib.Path(path).stat().st_size, options) for path, options in found]
+        result += [] if found else [disk]
+    return result
+
+
+def fits(args: argparse.Namespace) -> bool:
+    """Whether a guest may go on from a snapshot."""
+    return (args.kernel in MODULAR and not args.fresh and all(map(is_of_dom0, args.net))
+            # A file behind another device of dom0's is cached there.
+            and not any("via" in options for _, options in files(args.disk))
+            and len(args.disk) <= SLOTS)
+
+
+class Snapshot:
+    """The file with a lab in which a guest of a kind has booted."""
+
+    def __init__(self, args: argparse.Namespace, boot: Boot, lab_key: str) -> None:
+        words = [lab_key, boot.cmdline, args.type, args.smp, args.mem, args.xl, args.dom0_vcpus,
+                 args.net, kinds(args.disk)]
+        digest = hashlib.sha256(json.dumps(words).encode())
+        sources = [TOP / "tools/xen" / name for name in ("domain.py", "session.py", "lab.py")]
+        for path in (boot.kernel, boot.archive, *sources):
+            digest.update(path.read_bytes())
+        self.state = SNAPSHOT / f"guest-{digest.hexdigest()[:24]}"
+        self.stamp = self.state.with_suffix(".key")
+        self.mark = self.state.with_suffix(".mark")
+
+    def usable(self) -> bool:
+        """Whether it is there; it counts as used then."""
+        if not (self.state.is_file() and self.stamp.is_file()):
+            return False
+        os.utime(self.state)
+        return True
+
+    @contextlib.contextmanager
+    def turn_to_make(self) -> Iterator[bool]:
+        """Whether it is for this process to make it, and nobody else does so meanwhile."""
+        SNAPSHOT.mkdir(parents=True, exist_ok=True)
+        if not self.mark.exists():
+            self.mark.touch()
+            yield False
+            return
+        with self.mark.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    def save(self, lab: Lab, number: str, deadline: Deadline) -> None:
+        """Make it of a running lab, which stands still then, with the guest of that number."""
+        lab.save(self.state, deadline)
+        self.stamp.write_text(number)
+        others = sorted(SNAPSHOT.glob("guest-*.key"),
+                        key=lambda stamp: stamp.with_suffix("").stat().st_mtime)
+        for stamp in others[:-MOST_SNAPSHOTS]:
+            stamp.unlink(missing_ok=True)
+            stamp.with_suffix("").unlink(missing_ok=True)
+
+
+@dataclasses.dataclass
+class Session:
+    """A guest's place in a lab.
+
+    It is booted if the lab comes from a snapshot of this guest, and with a snapshot that it is not
+    booted from it has to make that.
+    """
+
+    lab: Lab
+    name: str
+    args: argparse.Namespace
+    boot: Boot
+    snapshot: Snapshot | None = None
+    booted: bool = False
+
+    def command(self) -> list[str]:
+        """The command that runs the guest."""
+        # A guest that is given up is asked what it waited for before it ends.
+        command = [sys.executable, "-B", str(TOP / "tools/xenlab"), "--instance", self.lab.name,
+                   "--timeout", str(self.args.timeout + 15), "guest", "--name", self.name,
+                   "--type", self.args.type, "--kernel", str(self.boot.kernel),
+                   "--ramdisk", str(self.boot.archive), f"--cmdline={self.boot.cmdline}",
+                   "--smp", str(self.args.smp), "--mem", str(self.args.mem)]
+        for option in ("net", "disk", "xl"):
+            command += [f"--{option}={value}" for value in getattr(self.args, option)]
+        if self.booted and self.snapshot:
+            command.append(f"--joined={self.snapshot.stamp.read_text()}")
+        return command + (["--alone"] if self.name == GUEST else [])
+
+    def start(self, deadline: Deadline) -> None:
+        """Start the lab: from the guest's snapshot if that is there."""
+        state, disks = None, []
+        if self.booted and self.snapshot:
+            state = self.snapshot.state
+            for number, (path, options) in enumerate(files(self.args.disk)):
+                xl = take(options, XL_DISK_OPTIONS)
+                disks.append((f"disk{number}", *qemu_disk(f"disk{number}", path, options, xl)))
+        self.lab.start(settings(self.args), deadline, session=False, state=state, disks=disks)
+
+    def keep(self, deadline: Deadline) -> None:
+        """Make the snapshot of a guest at its prompt, and go on from it; nobody has the console."""
+        assert self.snapshot is not None
+        agent.end_all(self.lab.folder, deadline)
+        self.lab.output("sync; echo 3 >/proc/sys/vm/drop_caches", deadline)
+        self.snapshot.save(self.lab, number_of(self.lab, self.name, deadline), deadline)
+        self.lab.end(deadline)
+        self.booted = True
+        self.start(deadline)
+
+    def environment(self) -> dict[str, str]:
+        """What tells tools/xenlab, and whoever runs it, of this guest."""
+        return {"XENLAB": self.lab.name, "DOM": self.name}
+
+    def dom0(self, script: str) -> list[str]:
+        """The command that runs a shell script in dom0, where DOM is the guest's name."""
+        return [sys.executable, "-B", str(TOP / "tools/xenlab"), "--instance", self.lab.name,
+                "exec", f"export DOM={self.name}; {script}"]
+
+
+def settings(args: argparse.Namespace) -> Settings:
+    """The lab that tools/guest's arguments ask for."""
+    return Settings(dom0_vcpus=args.dom0_vcpus, device_model=args.type == "hvm")
+
+
+@contextlib.contextmanager
+def free_place() -> Iterator[Lab]:
+    """A lab that no other process uses, by its name.
+
+    Its name is that of a free place, so that a lab whose user died is found, and replaced.
+    """
+    RUN.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        with (RUN / f"{GUEST}{number}.use").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield Lab(f"{GUEST}{number}")
+            return
+
+
+@contextlib.contextmanager
+def own_lab(args: argparse.Namespace, boot: Boot, deadline: Deadline) -> Iterator[Session]:
+    """A guest alone in a lab, which is stopped in the end."""
+    with contextlib.ExitStack() as stack:
+        lab = stack.enter_context(free_place())
+        session = Session(lab, GUEST, args, boot)
+        if fits(args):
+            snapshot = Snapshot(args, boot, lab.key(lab.command(settings(args))))
+            session.booted = snapshot.usable()
+            if session.booted or stack.enter_context(snapshot.turn_to_make()):
+                session.snapshot = snapshot
+        lab.stop(deadline)
+        try:
+            session.start(deadline)
+            yield session
+        finally:
+            lab.stop(Deadline(20))
+
+
+# Guests that this process has had.
+SESSIONS = itertools.count()
+
+
+@contextlib.contextmanager
+def session(args: argparse.Namespace, boot: Boot) -> Iterator[Session]:
+    """A guest's place in the lab --lab, which stays, or in one that nobody else has meanwhile."""
+    deadline = Deadline(args.timeout)
+    if args.lab is None:
+        with own_lab(args, boot, deadline) as alone:
+            yield alone
+        return
+    lab = Lab(args.lab)
+    lab.start(settings(args), deadline)
+    name = f"guest{os.getpid()}x{next(SESSIONS)}"
+    try:
+        yield Session(lab, name, args, boot)
+    finally:
+        with contextlib.suppress(LabError):
+            lab.output(f"xl destroy {name} 2>/dev/null; true", Deadline(20))
+            put_back(lab, name)
