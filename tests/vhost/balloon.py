@@ -4,23 +4,27 @@
 """A virtio memory balloon (VirtIO 1.3, 5.5) that knows each page it was given.
 
 A page that is given is filled with a pattern, which has to be there still when it is taken back:
-who uses memory that is the host's is found out.  Commands:
+who uses memory that is the host's is found out.  So are those who use memory that the device was
+told of, and did not answer about, before they have reset it: counter reused; held_at_reset counts
+the resets that came with such memory.  Commands:
 
-  pages   how many pages we have, and what the driver says (actual)
-  ask     wants fresh statistics; prints the last, by tag
+  pages           how many pages we have, and what the driver says (actual)
+  reach N SECONDS wait until both are N
+  ask             wants fresh statistics; prints the last, by tag
 """
 
 from __future__ import annotations
 
 import argparse
 import struct
+import time
 from typing import Any
 
 import device
 import ring
 
 PAGE = 4096
-INFLATE, DEFLATE, STATS = range(3)
+INFLATE, DEFLATE, STATS, _, REPORT = range(5)
 PATTERN = b"\xb5\x0a" * (PAGE // 2)
 
 
@@ -45,6 +49,9 @@ class Balloon(device.Device):
         self.pages: set[int] = set()
         self.stats: dict[int, int] = {}
         self.waiting: ring.Chain | None = None
+        # What an unanswered chain told us of, by queue and head.
+        self.owned: dict[tuple[int, int], ring.Segments] = {}
+        self.last: ring.Segments = []
         for setting in args.set:
             self.set_config(setting)
 
@@ -52,7 +59,28 @@ class Balloon(device.Device):
         """A queue was taken away, with our buffer for statistics."""
         if queue.index == STATS:
             self.waiting = None
+        for index, head in [key for key in self.owned if key[0] == queue.index]:
+            segments = self.owned.pop((index, head))
+            if head in queue.inflight:
+                self.last.extend(segments)
         return super().stopped(queue)
+
+    def let_go(self) -> None:
+        """The reset is done: nobody has used what was ours until now."""
+        if self.last:
+            if any(self.memory.read(gpa, length) != PATTERN * (length // PAGE)
+                   for gpa, length in self.last):
+                self.count("reused")
+            self.count("held_at_reset")
+        self.last.clear()
+
+    def own(self, queue: ring.Queue, chain: ring.Chain, segments: ring.Segments) -> None:
+        """If a chain was not answered, its memory is ours."""
+        if chain.head not in queue.inflight:
+            return
+        for gpa, length in segments:
+            self.memory.write(gpa, PATTERN * (length // PAGE))
+        self.owned[queue.index, chain.head] = segments
 
     def process(self, queue: ring.Queue) -> None:
         """Take what is in a queue."""
@@ -64,12 +92,16 @@ class Balloon(device.Device):
                 self.count("statistics")
                 self.waiting = chain
                 continue
+            segments = chain.writable if queue.index == REPORT else []
             if queue.index in (INFLATE, DEFLATE):
                 pfns = [pfn for pfn, in struct.iter_unpack("<I", data)]
                 self.count(("given", "taken")[queue.index], len(pfns))
                 for pfn in pfns:
                     (self.give if queue.index == INFLATE else self.take)(pfn)
-            queue.complete(chain, 0)
+                if queue.index == INFLATE:
+                    segments = [(pfn * PAGE, PAGE) for pfn in pfns]
+            queue.complete(chain, self.quirk.length("pfns", chain, 0))
+            self.own(queue, chain, segments)
 
     def give(self, pfn: int) -> None:
         """The driver gives a page."""
@@ -94,6 +126,13 @@ class Balloon(device.Device):
                 with self.lock:
                     actual, = struct.unpack_from("<I", self.config, 4)
                     return {"pages": len(self.pages), "actual": actual}
+            case ["reach", pages, seconds]:
+                end = time.monotonic() + float(seconds)
+                while (state := self.command(["pages"])) != dict.fromkeys(state, int(pages)):
+                    if time.monotonic() > end:
+                        raise device.CommandError(f"{state}, not {pages}: {self.counters}")
+                    time.sleep(0.02)
+                return state
             case ["ask"]:
                 with self.lock:
                     if self.waiting is not None:

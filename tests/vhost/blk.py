@@ -79,8 +79,10 @@ class Block(device.Device):
         lie = self.teller.take("status", queue.index)
         if lie is None or lie != "none":
             gpa, length = chain.writable[-1]
-            self.memory.write(gpa + length - 1, bytes([status if lie is None else lie]))
-        queue.complete(chain, (room if written else 0) + 1)
+            answer = bytes([status if lie is None else lie]).ljust(self.quirk.status_size, b"\0")
+            self.memory.write(gpa + length - 1, answer)
+        length = (room if written else 0) + 1
+        queue.complete(chain, self.quirk.length("request", chain, length))
 
     def run(self, kind: int, sector: int, data: bytes, room: int) -> tuple[int, bytes]:
         """Do a request: its status, and what is read."""

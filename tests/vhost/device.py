@@ -17,6 +17,7 @@ from typing import Any
 
 import lies
 import memory
+import quirks
 import ring
 
 RING_FEATURES = {
@@ -48,6 +49,7 @@ class Device:
         self.counters: dict[str, int] = {}
         self.teller = lies.Teller()
         self.teller.count = self.count
+        self.quirk = quirks.QUIRKS[args.quirk]
         self.memory = memory.Memory()
         self.names = RING_FEATURES | self.feature_names
         self.features = 0
@@ -122,6 +124,9 @@ class Device:
         """A queue was taken away."""
         self.count("stops")
         return queue.stop()
+
+    def let_go(self) -> None:
+        """The driver is about to see that the reset is done."""
 
     def kicked(self, queue: ring.Queue) -> None:
         """The driver says that there is something in a queue."""

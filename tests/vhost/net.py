@@ -165,7 +165,7 @@ class Net(device.Device):
                 fields = dict(zip(HEADER_FIELDS, HEADER.unpack(data[:HEADER.size]), strict=True))
                 self.judge.frame(fields, data[self.header_size():])
                 self.count(f"tx_queue_{queue.index // 2}")
-                queue.complete(chain, 0)
+                queue.complete(chain, self.quirk.length("sent", chain, 0))
                 self.peer.receive(data[self.header_size():])
 
     def note_header(self, data: bytes) -> None:
@@ -186,7 +186,7 @@ class Net(device.Device):
             if ack == 0:
                 self.obey(command[0], command[1], command[2:])
             ring.scatter(self.memory, chain.writable, bytes([ack]))
-            queue.complete(chain, 1)
+            queue.complete(chain, self.quirk.length("control", chain, 1))
 
     def obey(self, kind: int, command: int, data: bytes) -> None:
         """Do what a control command says."""

@@ -40,6 +40,7 @@ VECTORS = 8
 NO_VECTOR = 0xFFFF
 
 STATUS_DRIVER_OK, STATUS_FEATURES_OK, STATUS_NEEDS_RESET = 4, 8, 0x40
+STATUS_BUSY = 0x0F
 
 # Registers of the common configuration: offset, bytes, name.
 REGISTERS = {
@@ -81,6 +82,7 @@ class Function:
         self.per_queue: list[dict[str, int]] = []
         self.isr = 0
         self.generation = 0
+        self.busy_reads = 0
         dev.announce_config = self.announce_config
         dev.transport = self.command
         for queue in dev.queues:
@@ -172,6 +174,11 @@ class Function:
         name = REGISTERS[offset][1]
         if name in self.overrides:
             return self.overrides[name]
+        if name == "device_status" and self.busy_reads > 0:
+            self.busy_reads -= 1
+            if self.busy_reads == 0:
+                self.device.let_go()
+            return STATUS_BUSY
         if name == "device_status" and self.registers[name] and "keeps_asking" in self.overrides:
             return self.registers[name] | STATUS_NEEDS_RESET
         if name == "device_feature":
@@ -210,6 +217,9 @@ class Function:
         if value == 0:
             self.device.count("resets")
             self.reset()
+            self.busy_reads = self.overrides.get("slow_reset", 0)
+            if self.busy_reads == 0:
+                self.device.let_go()
             return
         before = self.registers["device_status"]
         if "refuse_features" in self.overrides:

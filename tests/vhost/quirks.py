@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""Devices that are in use and get used lengths wrong: a table of quirks by name.
+
+cloud-hypervisor  before its pull request 8066 (2026): the status byte of a disk's request is not
+                  counted, a control command is header, data and status, what is only read (frames
+                  that are sent, numbers of the balloon's pages) counts as written
+firecracker       before its pull request 2379 (2020): as of the disk; it has no control queue
+
+Both wrote the status of a disk's request as 32 bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ring
+
+
+def readable(chain: ring.Chain) -> int:
+    """Bytes that the device only reads."""
+    return sum(length for _, length in chain.readable)
+
+
+def status_left_out(_: ring.Chain, length: int) -> int:
+    """A disk's answer; one that failed has nothing but its status."""
+    return length - 1
+
+
+def all_counts(chain: ring.Chain, _: int) -> int:
+    """What was read and what was written."""
+    return readable(chain) + chain.room()
+
+
+Length = Callable[["ring.Chain", int], int]
+
+
+@dataclasses.dataclass
+class Quirk:
+    """What a device reports instead of a right length, for each kind of chain that is wrong."""
+
+    lengths: dict[str, Length]
+    status_size: int = 1
+
+    def length(self, kind: str, chain: ring.Chain, length: int) -> int:
+        """The used length that is reported for a chain of which `length` is right."""
+        wrong = self.lengths.get(kind)
+        return length if wrong is None else wrong(chain, length)
+
+
+NONE = Quirk({})
+
+QUIRKS: dict[str, Quirk] = {
+    "none": NONE,
+    "cloud-hypervisor": Quirk({"request": status_left_out, "control": all_counts,
+                               "sent": all_counts, "pfns": all_counts}, status_size=4),
+    "firecracker": Quirk({"request": status_left_out}, status_size=4),
+}
