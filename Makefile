@@ -25,6 +25,8 @@ help: .PHONY
 	@echo 'make all       kernel, modules and boot archive for KERNCONF (${KERNCONF})'
 	@echo 'make kernel    the kernel for KERNCONF: a file of sys/amd64/conf'
 	@echo 'make modules   the modules'
+	@echo 'make test-freebsd FREEBSD=DIR   the tests that FreeBSD can run, in its debug kernel: sets as for tools/freebsd'
+	@echo 'make soak      the tests with all their repetitions, then with random preemption: HOURS=1 SEED=1'
 	@echo 'make bench     measure, and print the table of tests/bench/BASELINE.md'
 	@echo 'make lint      manual pages, shell, Python'
 	@echo 'make clean     remove what was built; the downloaded headers stay'
@@ -69,7 +71,7 @@ hosted: .PHONY headers
 
 # The modules that tests load: the kernel's own, Xen's, and the personalities'.
 ktest: .PHONY testkernels
-.for _module in dev/pv/qdisk xen/xpend xen/xtest
+.for _module in dev/pv/qdisk kern/badmod xen/xpend xen/xtest
 	@mkdir -p ${OBJTOP}/GENERIC/tests/${_module:T}
 	@${SUBMAKE} -C ${.CURDIR}/tests/sys/${_module} KERNCONF=GENERIC \
 	    MAKEOBJDIR=${OBJTOP}/GENERIC/tests/${_module:T} all
@@ -83,6 +85,41 @@ ktest: .PHONY testkernels
 test: .PHONY testkernels ktest hosted
 	@${.CURDIR}/tools/runtests
 
+# In FreeBSD's debug kernel, whose sets are in FREEBSD (or were imported before): tests/README.md.
+FREEBSD_VIRTIO=	sys/dev/virtio
+# What takes two or three minutes of two CPUs: few kinds of guests, each of which boots once.
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:read_only_refuses_writes
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:resize_is_seen_at_once
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:ident_is_the_serial_number
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:error_is_eio_and_the_next_request_works
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:dhcp_and_ping_on_the_user_network
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:mac_change_reaches_the_device
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:link_changes_are_seen
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:promiscuous_mode_reaches_the_device
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:ipv6_goes_both_ways
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:every_sysctl_has_a_description
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:up_and_down_under_load
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/control_test:announces_when_the_host_asks
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/control_test:qemu_filters_vlan_tags
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/balloon_test:targets_are_reached_to_the_page
+FREEBSD_TESTS?=	${FREEBSD_VIRTIO}/block/vtbd_test ${FREEBSD_QUICK:N*vtbd_test*} \
+		${FREEBSD_VIRTIO}/network/control_test:vlan_interfaces_open_the_filter
+
+test-freebsd: .PHONY hosted
+.if !empty(FREEBSD)
+	@${.CURDIR}/tools/freebsd import ${FREEBSD}
+.endif
+	@${.CURDIR}/tools/freebsd modules --kernel debug
+	@GUEST_OS=freebsd=debug ${.CURDIR}/tools/runtests ${FREEBSD_TESTS}
+
+test-freebsd-quick: .PHONY
+	@${SUBMAKE} FREEBSD_TESTS="${FREEBSD_QUICK}" test-freebsd
+
+HOURS?=	1
+SEED?=	1
+soak: .PHONY testkernels ktest hosted
+	@${.CURDIR}/tools/runtests --soak ${HOURS} --seed ${SEED}
+
 bench: .PHONY
 	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all
 	@status=0; for b in bench benchballoon benchmigrate benchnet benchxen benchxn \
@@ -92,4 +129,4 @@ lint: .PHONY bootstrap
 	@${.CURDIR}/tools/lint
 
 clean: .PHONY
-	@rm -rf ${OBJTOP}/GENERIC ${OBJTOP}/GENERIC-NODEBUG ${OBJTOP}/XEN ${OBJTOP}/tests
+	@rm -rf ${OBJTOP}/GENERIC ${OBJTOP}/GENERIC-NODEBUG ${OBJTOP}/XEN ${OBJTOP}/tests ${OBJTOP}/ccache

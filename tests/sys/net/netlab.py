@@ -51,6 +51,24 @@ ACCEPT_FILE = (
     "f = open(sys.argv[1], \"wb\"); [f.write(d) for d in iter(lambda: s.recv(1 << 16), b\"\")]")
 
 
+def amount(size: int) -> int:
+    """So much data to send: a quarter where somebody waits for it (runtests), all in a soak."""
+    return size // 4 if "PVKMOD_ROUNDS" in os.environ else size
+
+
+# A program that takes so many connections at a port, and prints how many bytes came by each.
+# Debian's iperf -s (2.1.8) frees something twice when streams end at the same time.
+COUNT_STREAMS = """
+import os, socket, sys, threading
+def count(s):
+    size = sum(len(d) for d in iter(lambda: s.recv(1 << 16), b""))
+    os.write(1, b"%d\\n" % size)
+l = socket.create_server(("", int(sys.argv[1])), family=int(sys.argv[2]))
+threads = [threading.Thread(target=count, args=l.accept()[:1]) for _ in range(int(sys.argv[3]))]
+[t.start() for t in threads]
+"""
+
+
 class LabFailure(Exception):
     """Something that was to be so is not."""
 
@@ -88,7 +106,7 @@ def load_program(path: str) -> ModuleType:
     return module
 
 
-def wait_for(what: str, condition: Any, seconds: float = 30.0) -> Any:
+def wait_for(what: str, condition: Any, seconds: float = 30.0, pause: float = 0.05) -> Any:
     """Wait until condition() is true and return what it returned."""
     end = time.monotonic() + seconds
     while True:
@@ -97,7 +115,7 @@ def wait_for(what: str, condition: Any, seconds: float = 30.0) -> Any:
             return value
         if time.monotonic() > end:
             raise LabFailure(f"{what}: not within {seconds:.0f} seconds")
-        time.sleep(0.05)
+        time.sleep(pause)
 
 
 class Peer:
@@ -216,7 +234,7 @@ class Lab:
         try:
             result = self.vm.run(line)
             sys.stdout.flush()
-            text: str = sys.stdout.buffer.getvalue().decode(errors="replace")  # type: ignore
+            text: str = sys.stdout.buffer.getvalue().decode(errors="replace")
         finally:
             sys.stdout = shown
         print(f"guest# {line}\n{text}", end="", flush=True)

@@ -126,7 +126,7 @@ class Peer(netlab.Peer):
 
     def end(self, job: str, timeout: float = 300.0) -> str:
         """Wait for a background command, which has to succeed; returns what it printed."""
-        wait_for(f"{self.name}: end of {job}", lambda: not self.busy(job), timeout)
+        wait_for(f"{self.name}: end of {job}", lambda: not self.busy(job), timeout, 0.5)
         _, said = self.shell(f"cat {job}.end {job}.out", 60)
         status, _, said = said.partition("\n")
         if status != "0":

@@ -10,15 +10,22 @@
  * Xen interrupts a vCPU only when it changes evtchn_upcall_pending from 0 to 1.  This module sets it
  * on each vCPU, and says that each word of event channels has a pending one: from then on the vCPU
  * is not interrupted before somebody has looked.
+ *
+ * With xpend.deaf=N in the kernel environment, N not 0, it takes the FIFO event queues of vCPU N
+ * instead: Xen does not give them to the module xen again.
  */
 
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/linker.h>
+#include <sys/malloc.h>
 #include <sys/module.h>
 #include <sys/pcpu.h>
 #include <sys/smp.h>
+
+#include <vm/vm.h>
+#include <vm/pmap.h>
 
 #include <machine/cpufunc.h>
 
@@ -26,6 +33,21 @@
 #define	__XEN_INTERFACE_VERSION__	0x00040d00
 #endif
 #include <xen/xen.h>
+#include <xen/event_channel.h>
+
+#include <x86/xen/xen_kernel.h>
+
+static int
+take_queues(u_int vcpu)
+{
+	struct evtchn_init_control arg = { .vcpu = vcpu };
+	void *page;
+
+	page = contigmalloc(PAGE_SIZE, M_TEMP, M_WAITOK | M_ZERO, 0, ~(vm_paddr_t)0, PAGE_SIZE, 0);
+	arg.control_gfn = atop(vtophys(page));
+	return (xen_kernel_call(__HYPERVISOR_event_channel_op, EVTCHNOP_init_control, (u_long)&arg,
+	    0) == 0 ? 0 : ENXIO);
+}
 
 static int
 xpend_modevent(module_t mod __unused, int what, void *arg __unused)
@@ -33,9 +55,13 @@ xpend_modevent(module_t mod __unused, int what, void *arg __unused)
 	struct vcpu_info *info;
 	char *variable;
 	u_int cpu;
+	int deaf = 0;
 
 	if (what != MOD_LOAD)
 		return (what == MOD_UNLOAD ? 0 : EOPNOTSUPP);
+	TUNABLE_INT_FETCH("xpend.deaf", &deaf);
+	if (deaf != 0)
+		return (take_queues(deaf));
 	variable = linker_file_lookup_symbol(linker_kernel_file, "pcpu_entry_vcpu_info", 0);
 	if (variable == NULL)
 		return (ENXIO);
