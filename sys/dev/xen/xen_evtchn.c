@@ -352,7 +352,7 @@ evtchn_leave(struct xen_evtchn *ec)
 	evtchn_count--;
 	evtchn_abi->ea_mask(ec->ec_port);
 	/* A CPU answers with interrupts enabled, that is, outside of its upcall. */
-	smp_rendezvous(NULL, evtchn_nothing, NULL, NULL);
+	smp_rendezvous(smp_no_rendezvous_barrier, evtchn_nothing, smp_no_rendezvous_barrier, NULL);
 	/* Its thread may have been about to unmask it. */
 	evtchn_abi->ea_mask(ec->ec_port);
 }
