@@ -24,11 +24,13 @@ SRCTOP:=	${.PARSEDIR:H:H:tA}
 OBJTOP?=	${SRCTOP}/obj
 
 # A source that several kernels compile in the same way is compiled once: paths below SRCTOP are
-# relative for ccache, so that the folder of the kernel does not count.
+# relative for ccache, so that the folder of the kernel does not count; nor does the language, in which
+# only the compiler's messages differ.
 CCACHE_DIR?=	${OBJTOP}/ccache
 CCACHE_BASEDIR=	${SRCTOP}
 CCACHE_NOHASHDIR= yes
-.export CCACHE_DIR CCACHE_BASEDIR CCACHE_NOHASHDIR
+CCACHE_SLOPPINESS= locale
+.export CCACHE_DIR CCACHE_BASEDIR CCACHE_NOHASHDIR CCACHE_SLOPPINESS
 
 KERNCONF?=	GENERIC
 .MAKE.JOB.PREFIX=
