@@ -11,7 +11,6 @@ running on another port by a process that died: the file portN.busy is there whi
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import fcntl
 import os
@@ -26,6 +25,7 @@ from xen.errors import Deadline, LabError, LabTimeoutError
 
 CONTROL = 1
 PORTS = 8
+BLOCK = 512
 
 Sink = Callable[[bytes], None]
 
@@ -66,11 +66,13 @@ class Port:
         that is copied until its end; the script does not see the end of either.
         """
         nonce = secrets.token_hex(16)
-        line = " ".join([nonce, "empty" if source is None else "port",
-                         base64.b64encode(script.encode()).decode()])
+        text = script.encode()
+        blocks = -(-len(text) // BLOCK)
+        line = " ".join([nonce, "empty" if source is None else "port", str(blocks)])
         self.busy.touch()
         # The first newline ends what a broken-off request has left.
-        pump = Pump(self, b"\n" + line.encode() + b"\n", source)
+        request = b"\n" + line.encode() + b"\n" + text.ljust(blocks * BLOCK, b"\n")
+        pump = Pump(self, request, source)
         begin = b"\x1e" + nonce.encode() + b"\n"
         pump.until(re.compile(re.escape(begin)), begin, deadline, lambda _: None)
         mark = b"\x1e" + nonce.encode() + b" "
@@ -168,10 +170,11 @@ def take(folder: pathlib.Path, number: int, block: bool) -> Iterator[Port | None
 
 def reset(folder: pathlib.Path, port: Port, deadline: Deadline) -> None:
     """End what still runs on a port, and throw away what it said."""
-    script = f"read -r p </run/xenlab/p{port.number}.pid && kill -KILL -- -$p"
+    script = (f"read -r p </run/xenlab/p{port.number}.pid &&"
+              " { kill -KILL -- -$p || kill -KILL $p; }")
     with take(folder, CONTROL, block=True) as control:
         assert control is not None
-        control.run(script + " 2>/dev/null", deadline, lambda _: None)
+        control.run(f"{{ {script}; }} 2>/dev/null", deadline, lambda _: None)
     while port.receive(0.3):
         deadline.left()
     port.busy.unlink(missing_ok=True)
