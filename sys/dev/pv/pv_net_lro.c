@@ -87,6 +87,7 @@ pv_net_lro_may_be_tcp(const struct mbuf *m)
 	return ((m->m_pkthdr.csum_flags & udp) == 0);
 }
 
+#if defined(INET) || defined(INET6)
 /*
  * May this be merged with others of its connection?  It has to be for us, not for somebody behind a
  * bridge or a route.
@@ -102,7 +103,6 @@ pv_net_lro_mergeable(const struct pv_net *pn, const struct mbuf *m)
 	    !pv_net_forwards(pn, false) && !pv_net_forwards(pn, true));
 }
 
-#if defined(INET) || defined(INET6)
 /* When there is an interface.  Without memory for it, packets are not merged. */
 void
 pv_net_lro_init(struct pv_net_rxq *rxq)
