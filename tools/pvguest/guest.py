@@ -17,11 +17,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from pvguest.console import MARK, Console, System
 from pvguest.errors import STATUS_NO_BOOT, STATUS_TIMEOUT, Deadline, GuestError
-from pvguest.qmp import Qmp, parse_call
+from qemu.qmp import Qmp
 from xen.session import Session
 
 # Seconds between one look of `until' and the next: a command takes time from what is waited for.
@@ -59,6 +59,19 @@ def contents(file: BinaryIO) -> str:
     return os.pread(file.fileno(), size, 0).decode(errors="replace")
 
 
+def parse_call(text: str) -> tuple[str, dict[str, Any]]:
+    """Split `NAME [key=value ...]'; values are JSON where they parse as JSON, else text."""
+    name, *settings = shlex.split(text)
+    arguments: dict[str, Any] = {}
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        try:
+            arguments[key] = json.loads(value)
+        except json.JSONDecodeError:
+            arguments[key] = value
+    return name, arguments
+
+
 class Guest(Console):
     """A running QEMU, its console and its monitor; or a guest of the lab, with dom0 beside it."""
 
@@ -74,7 +87,7 @@ class Guest(Console):
     def monitor(self) -> Qmp:
         """The connection to QEMU's monitor, made when it is first needed."""
         if self.qmp is None:
-            self.qmp = Qmp(self.qmp_path, self.deadline)
+            self.qmp = Qmp(self.qmp_path, self.deadline, lambda text: GuestError(1, text))
         return self.qmp
 
     def run(self, command: str) -> int:
@@ -105,9 +118,10 @@ class Guest(Console):
         name, arguments = parse_call(rest)
         try:
             if word == "event":
-                print(json.dumps(self.monitor().wait(name, arguments).get("data", {})), flush=True)
+                found = self.monitor().wait(name, **arguments).get("data", {})
             else:
-                print(json.dumps(self.monitor().execute(name, arguments)), flush=True)
+                found = self.monitor().execute(name, **arguments)
+            print(json.dumps(found), flush=True)
         except GuestError as error:
             if error.status != 1:
                 raise
@@ -147,8 +161,8 @@ class Guest(Console):
         # It may as well say that it can't.
         while not MARK.search(self.pending):
             if any(event.get("event") == "SUSPEND" for event in monitor.events):
-                monitor.wait("SUSPEND", {})
-                monitor.execute("system_wakeup", {})
+                monitor.wait("SUSPEND")
+                monitor.execute("system_wakeup")
                 break
             if monitor.socket in select.select(streams, [], [], self.deadline.left())[0]:
                 monitor.events.append(monitor.receive())
@@ -175,30 +189,22 @@ class Guest(Console):
                 if self.process.poll() is not None:
                     raise self.ended()
                 time.sleep(min(0.01, self.deadline.left()))
-            monitor.execute("migrate-set-parameters", {"max-bandwidth": 1 << 33})
             stopped = time.monotonic()
-            monitor.execute("stop", {})
-            monitor.execute("migrate", {"uri": channel})
-            while (state := monitor.execute("query-migrate", {}))["status"] != "completed":
-                if state["status"] in ("failed", "cancelled"):
-                    raise GuestError(1, f"migrate: {state.get('error-desc', 'failed')}")
-                time.sleep(min(0.001, self.deadline.left()))
+            monitor.migrate(channel)
         except GuestError as error:
             self.process.kill()
             self.process.wait()
             self.process = old
             if error.status == STATUS_TIMEOUT:
                 raise
-            monitor.execute("cont", {})
+            monitor.execute("cont")
             print(error, flush=True)
             return 1
         self.qmp, self.qmp_path, self.command = None, path, command
-        while self.monitor().execute("query-status", {})["status"] == "inmigrate":
-            time.sleep(min(0.001, self.deadline.left()))
-        self.monitor().execute("cont", {})
+        self.monitor().resume()
         stood = round((time.monotonic() - stopped) * 1000)
         with contextlib.suppress(EOFError, ConnectionError):
-            monitor.execute("quit", {})
+            monitor.execute("quit")
         assert old.stdout is not None
         rest = old.stdout.read()
         self.record(rest)
@@ -223,6 +229,6 @@ class Guest(Console):
         if self.session:
             self.run('dom0 xl trigger "$DOM" nmi')
         else:
-            self.monitor().execute("inject-nmi", {})
+            self.monitor().execute("inject-nmi")
         with contextlib.suppress(GuestError):
             self.result(show=True)

@@ -10,55 +10,25 @@ import pathlib
 import re
 
 from pvguest.errors import STATUS_NO_BOOT, GuestError
+from qemu.options import DRIVE_OPTIONS, NETDEV_OPTIONS, join_options, split_options, take
 
 QEMU = "qemu-system-x86_64"
 
-# Options of --net and --disk that belong to the back end; the others are the device's.
-NETDEV_OPTIONS = {
-    "user": {"hostfwd", "guestfwd", "net", "host", "dhcpstart", "dns", "hostname", "restrict",
-             "ipv4", "ipv6", "ipv6-net", "ipv6-host", "tftp", "bootfile", "domainname", "smb"},
-    "tap": {"vhost", "vnet_hdr", "queues", "sndbuf", "script", "downscript"},
-    "bridge": {"helper"},
-}
-DRIVE_OPTIONS = {"format", "cache", "aio", "readonly", "discard", "detect-zeroes", "werror",
-                 "rerror", "snapshot", "throttling.iops-total"}
 
-
-def split_options(text: str) -> tuple[str, dict[str, str]]:
-    """Split 'first,key=value,...'; a doubled comma is a comma."""
-    words = [word.replace("\0", ",") for word in text.replace(",,", "\0").split(",")]
-    options = {}
-    for word in words[1:]:
-        key, equals, value = word.partition("=")
-        if not equals:
-            raise GuestError(STATUS_NO_BOOT, f"{text}: expected key=value, not '{word}'")
-        options[key] = value
-    return words[0], options
-
-
-def join_options(first: str, options: dict[str, str]) -> str:
-    """The reverse of split_options()."""
-    return ",".join([first] + [f"{key}={value.replace(',', ',,')}"
-                               for key, value in options.items()])
-
-
-def split_by_owner(options: dict[str, str],
-                   owned: set[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Divide options in those that are owned and the others."""
-    mine = {key: value for key, value in options.items() if key in owned}
-    return mine, {key: value for key, value in options.items() if key not in owned}
+def refused(text: str) -> GuestError:
+    """The error for an option that makes no sense."""
+    return GuestError(STATUS_NO_BOOT, text)
 
 
 def net_arguments(number: int, text: str, bus: str) -> list[str]:
     """QEMU's arguments for one --net."""
-    kind, options = split_options(text)
+    kind, device = split_options(text, refused)
     kind, _, name = kind.partition(":")
     if kind == "none":
         return []
-    if kind not in NETDEV_OPTIONS or bool(name) != (kind != "user"):
-        raise GuestError(STATUS_NO_BOOT,
-                         f"--net {text}: expected user, tap:NAME, bridge:NAME or none")
-    backend, device = split_by_owner(options, NETDEV_OPTIONS[kind])
+    if kind not in ("user", "tap", "bridge") or bool(name) != (kind != "user"):
+        raise refused(f"--net {text}: expected user, tap:NAME, bridge:NAME or none")
+    backend = take(device, NETDEV_OPTIONS[kind])
     if kind == "tap":
         backend = {"ifname": name, "script": "no", "downscript": "no"} | backend
     elif kind == "bridge":
@@ -67,21 +37,21 @@ def net_arguments(number: int, text: str, bus: str) -> list[str]:
     defaults = {"romfile": ""} if bus == "pci" else {}
     netdev = {"id": f"net{number}"} | backend
     nic = {"id": f"nic{number}", "netdev": f"net{number}"} | defaults | device
-    return ["-netdev", join_options(kind, netdev),
-            "-device", join_options(f"virtio-net-{bus}", nic)]
+    return ["-netdev", join_options(netdev, kind),
+            "-device", join_options(nic, f"virtio-net-{bus}")]
 
 
 def disk_arguments(number: int, text: str, bus: str) -> list[str]:
     """QEMU's arguments for one --disk."""
-    path, options = split_options(text)
+    path, device = split_options(text, refused)
     is_protocol = re.match(r"[a-z-]+:", path) is not None
     if not is_protocol and not pathlib.Path(path).exists():
-        raise GuestError(STATUS_NO_BOOT, f"--disk {path}: no such file")
-    backend, device = split_by_owner(options, DRIVE_OPTIONS)
-    drive = {"file": path, "if": "none", "id": f"disk{number}", "format": "raw"} | backend
+        raise refused(f"--disk {path}: no such file")
+    drive = {"file": path, "if": "none", "id": f"disk{number}", "format": "raw"}
+    drive |= take(device, DRIVE_OPTIONS)
     blk = {"id": f"blk{number}", "drive": f"disk{number}"} | device
-    return ["-drive", join_options("", drive)[1:],
-            "-device", join_options(f"virtio-blk-{bus}", blk)]
+    return ["-drive", join_options(drive),
+            "-device", join_options(blk, f"virtio-blk-{bus}")]
 
 
 def device_arguments(args: argparse.Namespace) -> list[str]:

@@ -26,6 +26,7 @@ import shlex
 import time
 from collections.abc import Callable
 
+from qemu.options import DRIVE_OPTIONS, NETDEV_OPTIONS, join_options, split_options, take
 from xen import hvm
 from xen.errors import Deadline, LabError, LabTimeoutError
 from xen.lab import Lab
@@ -35,40 +36,10 @@ STATUS_CRASHED = 125
 # Xen's reasons for a shutdown (xen/sched.h).
 REASON_SUSPEND, REASON_CRASH, REASON_WATCHDOG = 2, 3, 4
 
-NETDEV_OPTIONS = {
-    "user": {"hostfwd", "guestfwd", "net", "host", "dhcpstart", "dns", "hostname", "restrict",
-             "ipv4", "ipv6", "ipv6-net", "ipv6-host", "tftp", "bootfile", "domainname", "smb"},
-    "tap": {"vhost", "vnet_hdr", "queues", "sndbuf", "script", "downscript"},
-    "stream": {"server"},
-}
-DRIVE_OPTIONS = {"format", "cache", "aio", "readonly", "discard", "detect-zeroes", "werror",
-                 "rerror", "snapshot", "throttling.iops-total"}
 # Where the first disks of a lab are plugged in.
 FIRST_SLOT, SLOTS = 16, 8
 XL_DISK_OPTIONS = {"vdev", "access", "devtype", "backend", "backendtype", "script",
                    "direct-io-safe", "no-discard"}
-
-
-def split_options(text: str) -> tuple[str, dict[str, str]]:
-    """Split 'first,key=value,...'; a doubled comma is a comma."""
-    words = [word.replace("\0", ",") for word in text.replace(",,", "\0").split(",")]
-    options = {}
-    for word in words[1:]:
-        key, equals, value = word.partition("=")
-        if not equals:
-            raise LabError(f"{text}: expected key=value, not '{word}'")
-        options[key] = value
-    return words[0], options
-
-
-def qemu_options(options: dict[str, str]) -> str:
-    """Options as QEMU takes them."""
-    return ",".join(f"{key}={value.replace(',', ',,')}" for key, value in options.items())
-
-
-def take(options: dict[str, str], owned: set[str]) -> dict[str, str]:
-    """Remove the options that are owned, and return them."""
-    return {key: options.pop(key) for key in list(options) if key in owned}
 
 
 def new_node(lab: Lab, what: str) -> str:
@@ -122,13 +93,13 @@ def qemu_disk(node: str, path: str, options: dict[str, str],
         xl.setdefault("access", "ro")
     number = int(node.removeprefix("disk"))
     place = {"addr": hex(FIRST_SLOT + number)} if number < SLOTS else {}
-    return qemu_options(drive), "".join(f",{qemu_options({key: value})}"
+    return join_options(drive), "".join(f",{join_options({key: value})}"
                                         for key, value in (place | options).items())
 
 
 def plug_disk(lab: Lab, text: str, deadline: Deadline) -> tuple[str, dict[str, str]]:
     """Make the disk that an option speaks of; returns its device in dom0, and xl's options."""
-    path, options = split_options(text)
+    path, options = split_options(text, LabError)
     xl = take(options, XL_DISK_OPTIONS)
     if path == "ram":
         return free_ram_disk(lab, deadline), xl
@@ -158,12 +129,12 @@ def check(args: argparse.Namespace) -> None:
     if args.qemu:
         raise LabError("--qemu has no effect under Xen: --xl KEY=VALUE reaches xl")
     for text in args.net:
-        first, _ = split_options(text)
+        first, _ = split_options(text, LabError)
         kind, _, name = first.partition(":")
         if kind not in ("none", "bridge"):
             check_network(text, kind, name)
     for text in args.disk:
-        path, _ = split_options(text)
+        path, _ = split_options(text, LabError)
         if path != "ram" and not path.startswith("dom0:") and not pathlib.Path(path).exists():
             raise LabError(f"--disk {path}: no such file")
     for line in args.xl:
@@ -173,7 +144,7 @@ def check(args: argparse.Namespace) -> None:
 
 def plug_network(lab: Lab, text: str, deadline: Deadline) -> str:
     """Make a network back end of QEMU; returns dom0's bridge on it."""
-    first, options = split_options(text)
+    first, options = split_options(text, LabError)
     kind, _, name = first.partition(":")
     check_network(text, kind, name)
     node = new_node(lab, "net")
@@ -183,13 +154,13 @@ def plug_network(lab: Lab, text: str, deadline: Deadline) -> str:
         return lab.add_network(node, {"type": "stream", "server": server, "addr": address},
                                deadline)
     defaults = {"ifname": name, "script": "no", "downscript": "no"} if kind == "tap" else {}
-    return lab.add_network(node, ",".join(filter(None, [kind, qemu_options(defaults | options)])),
+    return lab.add_network(node, ",".join(filter(None, [kind, join_options(defaults | options)])),
                            deadline)
 
 
 def vif(lab: Lab, text: str, deadline: Deadline) -> str | None:
     """xl's configuration of a network card for one --net."""
-    first, options = split_options(text)
+    first, options = split_options(text, LabError)
     kind, _, name = first.partition(":")
     if kind == "none":
         return None
@@ -199,7 +170,7 @@ def vif(lab: Lab, text: str, deadline: Deadline) -> str | None:
                    f" ip link set {bridge} up; }}", deadline)
     else:
         netdev = take(options, NETDEV_OPTIONS.get(kind, set()))
-        bridge = plug_network(lab, ",".join(filter(None, [first, qemu_options(netdev)])),
+        bridge = plug_network(lab, ",".join(filter(None, [first, join_options(netdev)])),
                               deadline)
     return ",".join([f"bridge={bridge}"] + [f"{key}={value}" for key, value in options.items()])
 

@@ -21,11 +21,12 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from typing import Any
 
+from qemu.qmp import Qmp
 from xen import agent, image
 from xen.errors import OBJ, Deadline, LabError, LabTimeoutError, locked
-from xen.qmp import Qmp
 
 QEMU = "qemu-system-x86_64"
 RUN = OBJ / "run"
@@ -90,6 +91,15 @@ class Lab:
         except (OSError, ValueError):
             return None
         return pid if str(self.folder / "pid").encode() in words else None
+
+    @contextlib.contextmanager
+    def monitor(self, deadline: Deadline) -> Iterator[Qmp]:
+        """A connection to QEMU's monitor."""
+        try:
+            with Qmp(self.qmp_path, deadline, LabError) as qmp:
+                yield qmp
+        except (EOFError, ConnectionError, FileNotFoundError) as error:
+            raise LabError(f"{self.name}: QEMU has ended") from error
 
     def console(self) -> str:
         """The end of Xen's and dom0's console."""
@@ -156,7 +166,7 @@ class Lab:
         status = "started"
         try:
             if incoming:
-                with Qmp(self.qmp_path, deadline) as qmp:
+                with self.monitor(deadline) as qmp:
                     status = qmp.resume()
             # xl takes its time, and in a snapshot it has answered.
             agent.output(self.folder, "true" if incoming else "xl info >/dev/null", deadline)
@@ -219,9 +229,7 @@ class Lab:
     def save(self, state: pathlib.Path, deadline: Deadline) -> None:
         """Write the lab's state to a file; the lab stands still then."""
         part = state.with_suffix(f".{self.name}")
-        with Qmp(self.qmp_path, deadline) as qmp:
-            # TCG now and then loses track of a page that is written while it is saved.
-            qmp.execute("stop")
+        with self.monitor(deadline) as qmp:
             qmp.migrate(f"exec:cat >{shlex.quote(str(part))}")
         part.rename(state)
 
@@ -239,7 +247,7 @@ class Lab:
     def end(self, deadline: Deadline) -> None:
         """End QEMU."""
         pid = self.pid()
-        with contextlib.suppress(LabError), Qmp(self.qmp_path, Deadline(3)) as qmp:
+        with contextlib.suppress(LabError), self.monitor(Deadline(3)) as qmp:
             qmp.execute("quit")
         soft = Deadline(5)
         while pid is not None and self.pid() == pid:
@@ -287,7 +295,7 @@ class Lab:
         """
         with locked(self.folder / "plug.lock"):
             before = set(self.output(f"ls {listing}", deadline).split())
-            with Qmp(self.qmp_path, deadline) as qmp:
+            with self.monitor(deadline) as qmp:
                 for command in commands:
                     if isinstance(command, str):
                         qmp.monitor(command)
@@ -329,7 +337,7 @@ class Lab:
 
     def unplug(self, node: str, deadline: Deadline) -> None:
         """Undo add_disk() or add_network()."""
-        with locked(self.folder / "plug.lock"), Qmp(self.qmp_path, deadline) as qmp:
+        with locked(self.folder / "plug.lock"), self.monitor(deadline) as qmp:
             # dom0 lets go of it in its own time.
             qmp.monitor(f"device_del {node}dev")
             qmp.wait("DEVICE_DELETED", device=f"{node}dev")

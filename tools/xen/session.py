@@ -25,6 +25,7 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
+from qemu.options import split_options, take
 from xen import agent
 from xen.domain import (
     SLOTS,
@@ -32,8 +33,6 @@ from xen.domain import (
     number_of,
     put_back,
     qemu_disk,
-    split_options,
-    take,
 )
 from xen.errors import TOP, Deadline, LabError
 from xen.lab import RUN, SNAPSHOT, Lab, Settings
@@ -64,7 +63,7 @@ def is_of_dom0(net: str) -> bool:
 
 def files(disks: list[str]) -> list[tuple[str, dict[str, str]]]:
     """The disks that are files of this machine, by name and options."""
-    return [(path, options) for path, options in map(split_options, disks)
+    return [(path, options) for path, options in (split_options(disk, LabError) for disk in disks)
             if path != "ram" and not path.startswith("dom0:")]
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""QEMU's machine protocol, as far as the lab needs it."""
+"""QEMU's machine protocol."""
 
 from __future__ import annotations
 
@@ -9,24 +9,32 @@ import json
 import pathlib
 import socket
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from xen.errors import Deadline, LabError
+
+class Deadline(Protocol):
+    """The moment at which something must have come to an end."""
+
+    def left(self) -> float:
+        """Seconds left; raises an exception when there are none."""
 
 
 class Qmp:
-    """A connection to a running QEMU; QEMU takes one at a time."""
+    """A connection to a running QEMU, which takes one at a time.
 
-    def __init__(self, path: pathlib.Path, deadline: Deadline) -> None:
+    failed makes the exception for what QEMU refuses.  When QEMU ends there is an EOFError or a
+    ConnectionError.
+    """
+
+    def __init__(self, path: pathlib.Path, deadline: Deadline,
+                 failed: Callable[[str], Exception]) -> None:
         self.deadline = deadline
+        self.failed = failed
         self.buffer = b""
         self.events: list[dict[str, Any]] = []
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(deadline.left())
-        try:
-            self.socket.connect(str(path))
-        except OSError as error:
-            raise LabError(f"{path}: {error.strerror}: QEMU does not answer") from error
+        self.socket.connect(str(path))
         self.receive()
         self.execute("qmp_capabilities")
 
@@ -47,14 +55,14 @@ class Qmp:
             except TimeoutError:
                 continue
             if not data:
-                raise LabError("QEMU closed its monitor")
+                raise EOFError("QEMU closed its monitor")
             self.buffer += data
         line, self.buffer = self.buffer.split(b"\n", 1)
         message: dict[str, Any] = json.loads(line)
         return message
 
-    def execute(self, name: str, **arguments: Any) -> Any:
-        """Run a command; returns its result, raises LabError with QEMU's words."""
+    def execute(self, name: str, /, **arguments: Any) -> Any:
+        """Run a command; returns its result, raises with QEMU's words if it fails."""
         request = {"execute": name, "arguments": arguments}
         self.socket.sendall(json.dumps(request).encode() + b"\n")
         while True:
@@ -62,36 +70,40 @@ class Qmp:
             if "return" in message:
                 return message["return"]
             if "error" in message:
-                raise LabError(f"QEMU: {message['error']['desc']}")
+                raise self.failed(f"qmp {name}: {message['error']['desc']}")
             self.events.append(message)
 
-    def wait(self, name: str, **data: Any) -> None:
-        """Wait for an event with these data."""
+    def wait(self, name: str, /, **data: Any) -> dict[str, Any]:
+        """Wait for an event with these data; it is used up."""
         while True:
-            for event in self.events:
+            for number, event in enumerate(self.events):
                 found = event.get("data", {})
                 if event.get("event") == name and data.items() <= found.items():
-                    return
-            self.events = [self.receive()]
+                    return self.events.pop(number)
+            self.events.append(self.receive())
 
     def monitor(self, line: str) -> None:
         """Run a command of the human monitor, which takes options as the command line does."""
         said = str(self.execute("human-monitor-command", **{"command-line": line})).strip()
         if said and said != "OK":
-            raise LabError(f"QEMU: {said.splitlines()[0].removeprefix('Error: ')}")
+            raise self.failed(f"{line}: {said.splitlines()[0].removeprefix('Error: ')}")
 
     def migrate(self, uri: str) -> None:
-        """Write the state of the machine to a URI, as fast as it goes."""
+        """Stop the machine, and write its state to a URI as fast as it goes.
+
+        It stands still, as TCG now and then loses track of a page that is written meanwhile.
+        """
         self.execute("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
+        self.execute("stop")
         self.execute("migrate", uri=uri)
-        while (status := self.execute("query-migrate")["status"]) != "completed":
-            if status in ("failed", "cancelled"):
-                raise LabError("QEMU could not save the state of the lab")
-            time.sleep(min(0.02, self.deadline.left()))
+        while (state := self.execute("query-migrate"))["status"] != "completed":
+            if state["status"] in ("failed", "cancelled"):
+                raise self.failed(f"migrate: {state.get('error-desc', 'failed')}")
+            time.sleep(min(0.002, self.deadline.left()))
 
     def resume(self) -> str:
-        """Let a machine go on whose state was saved while it stood still; returns its status."""
+        """Let a machine go on whose state has come, or is coming; returns its status."""
         while (status := self.execute("query-status")["status"]) == "inmigrate":
-            time.sleep(min(0.01, self.deadline.left()))
+            time.sleep(min(0.002, self.deadline.left()))
         self.execute("cont")
         return str(self.execute("query-status")["status"]) + f" after {status}"
