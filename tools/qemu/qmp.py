@@ -24,7 +24,7 @@ class Qmp:
     """A connection to a running QEMU, which takes one at a time.
 
     failed makes the exception for what QEMU refuses.  When QEMU ends there is an EOFError or a
-    ConnectionError.
+    ConnectionError, and when it is too busy for another connection a TimeoutError.
     """
 
     def __init__(self, path: pathlib.Path, deadline: Deadline,
@@ -34,6 +34,7 @@ class Qmp:
         self.buffer = b""
         self.events: list[dict[str, Any]] = []
         self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(deadline.left())
         self.socket.connect(str(path))
         self.receive()
         self.execute("qmp_capabilities")

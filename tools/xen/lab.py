@@ -98,8 +98,8 @@ class Lab:
         try:
             with Qmp(self.qmp_path, deadline, LabError) as qmp:
                 yield qmp
-        except (EOFError, ConnectionError, FileNotFoundError) as error:
-            raise LabError(f"{self.name}: QEMU has ended") from error
+        except (EOFError, ConnectionError, FileNotFoundError, TimeoutError) as error:
+            raise LabError(f"{self.name}: QEMU has ended, or does not answer") from error
 
     def console(self) -> str:
         """The end of Xen's and dom0's console."""
