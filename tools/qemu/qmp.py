@@ -9,7 +9,7 @@ import json
 import pathlib
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 
@@ -89,11 +89,22 @@ class Qmp:
         if said and said != "OK":
             raise self.failed(f"{line}: {said.splitlines()[0].removeprefix('Error: ')}")
 
-    def migrate(self, uri: str) -> None:
+    def enable(self, capabilities: Iterable[str]) -> None:
+        """Enable capabilities of migration, which both ends have to agree about."""
+        self.execute("migrate-set-capabilities", capabilities=[
+            {"capability": name, "state": True} for name in capabilities])
+
+    def incoming(self, uri: str, capabilities: Iterable[str] = ()) -> None:
+        """Read the machine's state from a URI: it was started with `-incoming defer'."""
+        self.enable(capabilities)
+        self.execute("migrate-incoming", uri=uri)
+
+    def migrate(self, uri: str, capabilities: Iterable[str] = ()) -> None:
         """Stop the machine, and write its state to a URI as fast as it goes.
 
         It stands still, as TCG now and then loses track of a page that is written meanwhile.
         """
+        self.enable(capabilities)
         self.execute("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
         self.execute("stop")
         self.execute("migrate", uri=uri)

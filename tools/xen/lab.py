@@ -7,6 +7,9 @@ run/NAME has all that belongs to it: pid, the monitor's socket (qmp), the consol
 the agent's ports.  A lab is booted once; its state is then kept below snapshot/, and every later
 start of a lab with the same settings goes on from there.  Disks and network back ends are plugged
 in while it runs, so that one snapshot serves them all.
+
+A snapshot is two files: what QEMU writes of the devices, and the memory, NAME.ram, which a lab maps
+privately.  So a start takes as long as the pages that it touches, whatever else there is.
 """
 
 from __future__ import annotations
@@ -44,9 +47,38 @@ CPU = "EPYC,-smap,-monitor,-rdtscp,-xsave,-avx,-avx2,-fma,-f16c"
 DOM0_OPTIONS = ("console=hvc0 quiet nokaslr norandmaps mitigations=off init_on_alloc=0"
                 " hardened_usercopy=off audit=0 nowatchdog")
 
-# spec-ctrl=no alone selects lazy FPU switching, which TCG's FXSAVE does not support.
-XEN_OPTIONS = ("console=com1 noreboot watchdog=no spec-ctrl=no,eager-fpu loglvl=warning"
-               " guest_loglvl=all")
+# spec-ctrl=no alone selects lazy FPU switching, which TCG's FXSAVE does not support.  QEMU's memory
+# is zero already: to write zeros to all that is free would go on in every lab.
+XEN_OPTIONS = ("console=com1 noreboot watchdog=no spec-ctrl=no,eager-fpu bootscrub=no"
+               " loglvl=warning guest_loglvl=all")
+
+
+# The memory is in a file: it is not part of what is written.
+IN_FILE = ("x-ignore-shared",)
+
+
+def doubled(path: pathlib.Path) -> str:
+    """A path in QEMU's language, in which a comma is doubled."""
+    return str(path).replace(",", ",,")
+
+
+def ram_of(state: pathlib.Path) -> pathlib.Path:
+    """The file with the memory of a snapshot."""
+    return state.with_name(f"{state.name}.ram")
+
+
+def there(state: pathlib.Path) -> bool:
+    """Whether a snapshot is whole: its two files, and its key, which is written last."""
+    return all(path.is_file() for path in (state, ram_of(state), state.with_suffix(".key")))
+
+
+def copy_sparse(source: pathlib.Path, target: pathlib.Path) -> None:
+    """Copy a file; what is zero takes no place."""
+    try:
+        subprocess.run(["cp", "--sparse=always", source, target], check=True, text=True,
+                       capture_output=True)
+    except subprocess.CalledProcessError as error:
+        raise LabError(error.stderr.strip()) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,14 +142,13 @@ class Lab:
         return "\n".join(text.replace("\r", "").splitlines()[-15:])
 
     def command(self, settings: Settings) -> list[str]:
-        """QEMU's command line, but for -incoming."""
+        """QEMU's command line, but for its memory and -incoming."""
         xen = (f"{XEN_OPTIONS} dom0_mem={settings.dom0_mem}M,max:{settings.dom0_mem}M"
                f" dom0_max_vcpus={settings.dom0_vcpus}")
-        # A comma in the name of a module is doubled.
-        vmlinux, dom0 = (str(image.IMAGE / name).replace(",", ",,")
-                         for name in ("vmlinux", "dom0.cpio.gz"))
+        vmlinux, dom0 = (doubled(image.IMAGE / name) for name in ("vmlinux", "dom0.cpio.gz"))
         command = [
-            QEMU, "-accel", "tcg", "-machine", "pc", "-smp", "1", "-m", str(settings.mem),
+            QEMU, "-accel", "tcg", "-machine", "pc,memory-backend=ram", "-smp", "1",
+            "-m", str(settings.mem),
             "-cpu", CPU, "-display", "none", "-vga", "none", "-nodefaults", "-no-user-config",
             "-no-reboot", "-monitor", "none",
             "-kernel", str(image.IMAGE / "xen"), "-append", xen,
@@ -135,10 +166,25 @@ class Lab:
                         f"virtserialport,bus=agent.0,nr={number},chardev=port{number}"]
         return command
 
-    def launch(self, command: list[str], deadline: Deadline, session: bool) -> None:
-        """Start QEMU, in a session of its own or in ours, and wait until dom0 answers."""
+    def memory(self, settings: Settings, state: pathlib.Path | None, keep: bool) -> list[str]:
+        """QEMU's words for the memory: a snapshot's, which stays as it is; or a file for save()."""
+        path = self.folder / "ram" if keep or state is None else ram_of(state)
+        if keep and state is not None:
+            copy_sparse(ram_of(state), path)
+        return ["-object", f"memory-backend-file,id=ram,size={settings.mem}M,"
+                f"mem-path={doubled(path)},share={'on' if path.parent == self.folder else 'off'}"]
+
+    def launch(self, settings: Settings, extra: list[str], deadline: Deadline, session: bool,
+               state: pathlib.Path | None = None, keep: bool = False) -> None:
+        """Start QEMU, in a session of its own or in ours, and wait until dom0 answers.
+
+        It goes on from a state; with keep, or without a state, save() can make one of it.
+        """
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
+        command = self.command(settings) + extra + self.memory(settings, state, keep)
+        if state is not None:
+            command += ["-incoming", "defer"]
         for number in range(1, agent.PORTS + 1):
             for way in ("in", "out"):
                 os.mkfifo(self.folder / f"port{number}.{way}")
@@ -149,14 +195,14 @@ class Lab:
             except FileNotFoundError as error:
                 raise LabError(f"{QEMU} is not installed: tools/bootstrap") from error
         try:
-            self.wait_for_dom0(process, deadline, "-incoming" in command)
+            self.wait_for_dom0(process, deadline, state)
         except BaseException:
             process.kill()
             process.wait()
             raise
 
     def wait_for_dom0(self, process: subprocess.Popen[bytes], deadline: Deadline,
-                      incoming: bool) -> None:
+                      state: pathlib.Path | None) -> None:
         """Wait until dom0 answers; raises LabError with the last words of whoever failed."""
         while not (self.qmp_path.exists() and self.pid() and agent.ready(self.folder)):
             if process.poll() is not None:
@@ -165,11 +211,12 @@ class Lab:
             time.sleep(min(0.01, deadline.left()))
         status = "started"
         try:
-            if incoming:
+            if state is not None:
                 with self.monitor(deadline) as qmp:
+                    qmp.incoming(f"exec:cat {shlex.quote(str(state))}", IN_FILE)
                     status = qmp.resume()
             # xl takes its time, and in a snapshot it has answered.
-            agent.output(self.folder, "true" if incoming else "xl info >/dev/null", deadline)
+            agent.output(self.folder, "true" if state else "xl info >/dev/null", deadline)
         except LabError as error:
             kind = LabTimeoutError if isinstance(error, LabTimeoutError) else LabError
             raise kind(f"dom0 did not come up ({status}): {error}; its console:\n"
@@ -177,25 +224,24 @@ class Lab:
 
     def start(self, settings: Settings, deadline: Deadline, fresh: bool = False,
               session: bool = True, state: pathlib.Path | None = None,
-              disks: list[tuple[str, str, str]] | None = None) -> str:
+              disks: list[tuple[str, str, str]] | None = None, keep: bool = False) -> str:
         """Start the lab if it does not run; returns what was done.
 
         fresh makes a new snapshot; state is another one, of save(), with these disks of
-        add_disk().  With session the lab outlives this process's terminal and group of processes;
+        add_disk(); keep is for one that is to be saved.  With session the lab outlives this process's terminal and group of processes;
         without, who ends that group ends the lab.
         """
         image.build()
         with locked(RUN / f"{self.name}.lock"):
             if self.pid() is not None:
                 return "runs already"
-            command = self.command(settings)
-            state = state or self.snapshot(settings, command, deadline, fresh)
+            state = state or self.snapshot(settings, deadline, fresh)
+            words: list[str] = []
             for node, drive, device in disks or []:
-                command += ["-drive", f"if=none,id={node},{drive}",
-                            "-device", f"virtio-blk-pci,id={node}dev,drive={node}{device}"]
-            incoming = ["-incoming", f"exec:cat {shlex.quote(str(state))}"]
+                words += ["-drive", f"if=none,id={node},{drive}",
+                          "-device", f"virtio-blk-pci,id={node}dev,drive={node}{device}"]
             try:
-                self.launch(command + incoming, deadline, session)
+                self.launch(settings, words, deadline, session, state, keep)
                 # The next one to be plugged in has the next name.
                 (self.folder / "disk.count").write_text("x" * len(disks or []))
             except LabError:
@@ -204,18 +250,17 @@ class Lab:
                 raise
         return "started"
 
-    def snapshot(self, settings: Settings, command: list[str], deadline: Deadline,
-                 fresh: bool) -> pathlib.Path:
+    def snapshot(self, settings: Settings, deadline: Deadline, fresh: bool) -> pathlib.Path:
         """The file with the state of a lab that has just come up; made if need be."""
         SNAPSHOT.mkdir(parents=True, exist_ok=True)
         state = SNAPSHOT / settings.name()
         with locked(SNAPSHOT / f"{settings.name()}.lock"):
-            key = self.key(command)
+            key = self.key(settings)
             stamp = SNAPSHOT / f"{settings.name()}.key"
-            if not fresh and state.is_file() and stamp.is_file() and stamp.read_text() == key:
+            if not fresh and there(state) and stamp.read_text() == key:
                 return state
             stamp.unlink(missing_ok=True)
-            self.launch(command, deadline, session=False)
+            self.launch(settings, [], deadline, session=False)
             try:
                 if settings.device_model:
                     self.add_device_model(deadline)
@@ -227,13 +272,15 @@ class Lab:
         return state
 
     def save(self, state: pathlib.Path, deadline: Deadline) -> None:
-        """Write the lab's state to a file; the lab stands still then."""
+        """Write the state of a lab that was started for it to files; it stands still then."""
         part = state.with_suffix(f".{self.name}")
         with self.monitor(deadline) as qmp:
-            qmp.migrate(f"exec:cat >{shlex.quote(str(part))}")
+            qmp.migrate(f"exec:cat >{shlex.quote(str(part))}", IN_FILE)
+        copy_sparse(self.folder / "ram", ram_of(part))
+        ram_of(part).rename(ram_of(state))
         part.rename(state)
 
-    def key(self, command: list[str]) -> str:
+    def key(self, settings: Settings) -> str:
         """A hash of all that a snapshot depends on."""
         try:
             version = subprocess.run([QEMU, "--version"], check=False, text=True,
@@ -241,7 +288,7 @@ class Lab:
         except FileNotFoundError as error:
             raise LabError(f"{QEMU} is not installed: tools/bootstrap") from error
         words = [version, image.recipe()] + [word.replace(str(self.folder), "")
-                                             for word in command]
+                                             for word in self.command(settings)]
         return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
     def end(self, deadline: Deadline) -> None:
@@ -351,7 +398,7 @@ class Lab:
         with locked(self.folder / f"{name}.lock"):
             if self.run(f"[ -e /run/xenlab/{name} ]", deadline, lambda _: None) == 0:
                 return
-            file = str(image.IMAGE / f"{name}.cpio").replace(",", ",,")
+            file = doubled(image.IMAGE / f"{name}.cpio")
             device = self.add_disk(name, f"file={file},format=raw,readonly=on", "", deadline)
             self.output(f"cd / && cpio -idu <{device} 2>&1 && {then} && >/run/xenlab/{name}",
                         deadline)

@@ -35,7 +35,7 @@ from xen.domain import (
     qemu_disk,
 )
 from xen.errors import TOP, Deadline, LabError
-from xen.lab import RUN, SNAPSHOT, Lab, Settings
+from xen.lab import RUN, SNAPSHOT, Lab, Settings, ram_of, there
 
 # The name of a guest that is alone in its lab.
 GUEST = "guest"
@@ -101,7 +101,7 @@ class Snapshot:
 
     def usable(self) -> bool:
         """Whether it is there; it counts as used then."""
-        if not (self.state.is_file() and self.stamp.is_file()):
+        if not there(self.state):
             return False
         os.utime(self.state)
         return True
@@ -129,8 +129,9 @@ class Snapshot:
         others = sorted(SNAPSHOT.glob("guest-*.key"),
                         key=lambda stamp: stamp.with_suffix("").stat().st_mtime)
         for stamp in others[:-MOST_SNAPSHOTS]:
-            stamp.unlink(missing_ok=True)
-            stamp.with_suffix("").unlink(missing_ok=True)
+            state = stamp.with_suffix("")
+            for path in (stamp, state, ram_of(state)):
+                path.unlink(missing_ok=True)
 
 
 @dataclasses.dataclass
@@ -170,7 +171,8 @@ class Session:
             for number, (path, options) in enumerate(files(self.args.disk)):
                 xl = take(options, XL_DISK_OPTIONS)
                 disks.append((f"disk{number}", *qemu_disk(f"disk{number}", path, options, xl)))
-        self.lab.start(settings(self.args), deadline, session=False, state=state, disks=disks)
+        self.lab.start(settings(self.args), deadline, session=False, state=state, disks=disks,
+                       keep=self.snapshot is not None and not self.booted)
 
     def keep(self, deadline: Deadline) -> None:
         """Make the snapshot of a guest at its prompt, and go on from it; nobody has the console."""
@@ -221,7 +223,7 @@ def own_lab(args: argparse.Namespace, boot: Boot, deadline: Deadline) -> Iterato
         lab = stack.enter_context(free_place())
         session = Session(lab, GUEST, args, boot)
         if fits(args):
-            snapshot = Snapshot(args, boot, lab.key(lab.command(settings(args))))
+            snapshot = Snapshot(args, boot, lab.key(settings(args)))
             session.booted = snapshot.usable()
             if session.booted or stack.enter_context(snapshot.turn_to_make()):
                 session.snapshot = snapshot
