@@ -228,8 +228,8 @@ class Lab:
         """Start the lab if it does not run; returns what was done.
 
         fresh makes a new snapshot; state is another one, of save(), with these disks of
-        add_disk(); keep is for one that is to be saved.  With session the lab outlives this process's terminal and group of processes;
-        without, who ends that group ends the lab.
+        add_disk(); keep is for one that is to be saved.  With session the lab outlives this
+        process's terminal and group of processes; without, who ends that group ends the lab.
         """
         image.build()
         with locked(RUN / f"{self.name}.lock"):
