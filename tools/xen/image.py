@@ -61,7 +61,7 @@ DM_LIBRARIES = [
     "libsasl2.so.2", "libspice-server.so.1", "libssl.so.3", "libstdc++.so.6", "libudev.so.1",
     "libunwind.so.8", "libusb-1.0.so.0",
 ]
-NET_PROGRAMS = ["bin/ip", "sbin/tc", "sbin/ethtool", "usr/bin/nstat", "usr/bin/iperf"]
+NET_PROGRAMS = ["bin/ip", "sbin/tc", "sbin/ethtool", "usr/bin/iperf"]
 NET_LIBRARIES = ["libbpf.so.1", "libbsd.so.0", "libcap.so.2", "libelf.so.1", "libm.so.6",
                  "libmd.so.0", "libmnl.so.0", "libstdc++.so.6", "libxtables.so.12"]
 NET_MODULES = ["veth", "garp", "mrp", "8021q", "sch_netem", "sch_tbf"]

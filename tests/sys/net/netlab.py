@@ -76,7 +76,7 @@ class LabFailure(Exception):
 def unusable() -> str | None:
     """Why no lab can be made on this machine, or None."""
     for program in ("ip", "unshare", "nsenter", "ping", "iperf3", "iperf", "tshark", "ethtool",
-                    "nstat", "tc"):
+                    "tc"):
         if shutil.which(program) is None:
             return f"{program} is not installed: tools/bootstrap"
     probe = [*NAMESPACES, "ip", "tuntap", "add", "dev", "t0", "mode", "tap", "vnet_hdr"]
@@ -118,6 +118,26 @@ def wait_for(what: str, condition: Any, seconds: float = 30.0, pause: float = 0.
         time.sleep(pause)
 
 
+# What prints Linux's protocol counters.
+COUNTERS = "(cd /proc/net && cat snmp netstat snmp6)"
+
+
+def counters(text: str) -> dict[str, int]:
+    """What COUNTERS has printed, by nstat's names."""
+    # A line of names and one of values; for IPv6, a name and a value.
+    heads: dict[str, list[str]] = {}
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        first, *words = line.split()
+        if not first.endswith(":"):
+            found[first] = int(words[0])
+        elif first in heads:
+            found |= zip((first[:-1] + name for name in heads[first]), map(int, words), strict=True)
+        else:
+            heads[first] = words
+    return found
+
+
 class Peer:
     """A Linux host: a network namespace, which lives as long as its first process."""
 
@@ -157,8 +177,7 @@ class Peer:
 
     def counters(self) -> dict[str, int]:
         """Linux's protocol counters."""
-        found = json.loads(self.run("nstat -asz --json"))
-        return {key: int(value) for key, value in found["kernel"].items()}
+        return counters(self.run(COUNTERS))
 
     def mark(self) -> None:
         """Counters are counted from here on."""

@@ -32,12 +32,12 @@ from typing import Any
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "net"))
 
 import netlab
-from netlab import LabFailure, wait_for
+from netlab import LabFailure
 
 TIMEOUT = 900.0
 
 # busybox's shell prefers commands of its own to those of a folder.
-TOOLS = ("for p in ip tc ethtool nstat iperf; do eval \"$p() { /net/$p \\\"\\$@\\\"; }\"; done\n")
+TOOLS = ("for p in ip tc ethtool iperf; do eval \"$p() { /net/$p \\\"\\$@\\\"; }\"; done\n")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,12 +99,12 @@ class Peer(netlab.Peer):
         return status, b"".join(said).decode(errors="replace")
 
     def inside(self, words: str) -> str:
-        """The command of dom0's shell that runs words in this namespace."""
-        return f"ip netns exec {self.name} sh -c {shlex.quote(TOOLS + words)}"
+        """The command of dom0's shell that runs words in this namespace; /sys is not its own."""
+        return f"nsenter --net=/run/netns/{self.name} sh -c {shlex.quote(TOOLS + words)}"
 
     def run(self, words: str, timeout: float = 300.0) -> str:
         """Run a shell command that has to succeed; returns what it printed."""
-        status, said = self.shell(self.inside(words), timeout)
+        status, said = self.shell(f"exec {self.inside(words)}", timeout)
         if status != 0:
             raise LabFailure(f"{self.name}: {words}: status {status}\n{said}")
         return said
@@ -126,12 +126,16 @@ class Peer(netlab.Peer):
 
     def end(self, job: str, timeout: float = 300.0) -> str:
         """Wait for a background command, which has to succeed; returns what it printed."""
-        wait_for(f"{self.name}: end of {job}", lambda: not self.busy(job), timeout, 0.5)
-        _, said = self.shell(f"cat {job}.end {job}.out", 60)
+        _, said = self.shell(f"until [ -e {job}.end ]; do sleep 0.2; done;"
+                             f" cat {job}.end {job}.out", timeout)
         status, _, said = said.partition("\n")
         if status != "0":
             raise LabFailure(f"{self.name}: a command in the background: status {status}\n{said}")
         return said
+
+    def listening(self, port: int) -> None:
+        """Wait until something listens at a port of TCP."""
+        self.run(f"until netstat -lnt | grep -q ':{port} '; do sleep 0.1; done", 60)
 
     def close(self) -> None:
         """End what runs in the namespace, and the namespace."""

@@ -247,9 +247,9 @@ sched_sleeper_preempts_busy_thread(void)
 	thread_lock(td);
 	sched_bind(td, 0);
 	thread_unlock(td);
-	for (i = 0; i < 20; i++)
+	/* Of equals, each has the CPU for its time slice. */
+	for (i = 0; i < 5; i++)
 		pause("ktest", 1);
-	/* Equals share their CPU. */
 	KT_WAIT(s.laps[0] > 0 && s.laps[1] > 0);
 	thread_lock(td);
 	sched_unbind(td);
