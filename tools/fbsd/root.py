@@ -22,7 +22,7 @@ RC = pathlib.Path(__file__).resolve().with_name("rc")
 LEFT_OUT = frozenset((
     *("camcontrol", "nvmecontrol", "iovctl", "cpucontrol", "acpidump", "conscontrol", "rtprio"),
     *("rtadvd", "rtsol", "rtsold", "setkey", "traceroute6", "ggatec", "ggated", "ldconfig"),
-    *("mtree", "makefs", "pw", "logger", "lockf", "posixshmcontrol", "kldxref", "consinit"),
+    *("mtree", "makefs", "pw", "logger", "lockf", "posixshmcontrol", "consinit"),
     *("fstat", "gcore", "killall", "lam", "limits", "setfib", "pstat", "swapinfo", "swapon"),
     *("w", "who", "uptime", "rev", "nl", "fold", "expand", "yes", "strings", "uuidgen", "nproc"),
     *("chflags", "getfacl", "clri", "mknod", "nologin", "jls", "newfs_msdos", "nice"),

@@ -91,6 +91,7 @@ class Snapshot:
     def __init__(self, args: argparse.Namespace, boot: Boot, lab_key: str) -> None:
         words = [lab_key, boot.cmdline, args.type, args.smp, args.mem, args.xl, args.dom0_vcpus,
                  args.net, kinds(args.disk)]
+        self.words = json.dumps(words[1:])
         digest = hashlib.sha256(json.dumps(words).encode())
         sources = [TOP / "tools/xen" / name for name in ("domain.py", "session.py", "lab.py")]
         for path in (boot.kernel, boot.archive, *sources):
@@ -111,7 +112,8 @@ class Snapshot:
         """Whether it is for this process to make it, and nobody else does so meanwhile."""
         SNAPSHOT.mkdir(parents=True, exist_ok=True)
         if not self.mark.exists():
-            self.mark.touch()
+            # For those who wonder how many kinds there are.
+            self.mark.write_text(self.words + "\n")
             yield False
             return
         with self.mark.open("a") as file:

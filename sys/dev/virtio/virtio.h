@@ -228,4 +228,16 @@ bool	virtio_needs_reset(device_t dev);
 	DRIVER_MODULE(name, virtio_pci, driver, evh, arg);		\
 	DRIVER_MODULE(name, virtio_mmio, driver, evh, arg)
 
+/*
+ * Tell devmatch(8) the type of device (VIRTIO_ID_*) that a driver is for, so that devd(8) loads its
+ * module.
+ */
+struct virtio_pnp {
+	uint32_t	type;
+};
+#define	VIRTIO_PNP_INFO(name, type)					\
+	static const struct virtio_pnp name ## _pnp[] = { { type } };	\
+	MODULE_PNP_INFO("U32:device_type;", virtio_pci, name, name ## _pnp, 1); \
+	MODULE_PNP_INFO("U32:device_type;", virtio_mmio, name, name ## _pnp, 1)
+
 #endif /* !_DEV_VIRTIO_VIRTIO_H_ */

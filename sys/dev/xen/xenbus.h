@@ -173,4 +173,15 @@ const char *xenbus_state_name(enum xenbus_state state);
 #define	XENBUS_DRIVER_MODULE(name, driver, evh, arg)			\
 	DRIVER_MODULE(name, xenbus, driver, evh, arg)
 
+/*
+ * Tell devmatch(8) the type of device ("vbd") that a driver is for, so that devd(8) loads its
+ * module.
+ */
+struct xenbus_pnp {
+	const char	*type;
+};
+#define	XENBUS_PNP_INFO(name, type)					\
+	static const struct xenbus_pnp name ## _pnp[] = { { type } };	\
+	MODULE_PNP_INFO("Z:type;", xenbus, name, name ## _pnp, 1)
+
 #endif /* !_DEV_XEN_XENBUS_H_ */

@@ -686,6 +686,7 @@ static driver_t vtballoon_driver = {
 };
 
 VIRTIO_DRIVER_MODULE(virtio_balloon, vtballoon_driver, NULL, NULL);
+VIRTIO_PNP_INFO(virtio_balloon, VIRTIO_ID_BALLOON);
 MODULE_VERSION(virtio_balloon, 1);
 MODULE_DEPEND(virtio_balloon, virtio, 1, 1, 1);
 /* Not a link dependency: the bus to find the device on, so that one kldload(8) is enough. */

@@ -761,6 +761,7 @@ static driver_t vtblk_driver = {
 };
 
 VIRTIO_DRIVER_MODULE(virtio_blk, vtblk_driver, NULL, NULL);
+VIRTIO_PNP_INFO(virtio_blk, VIRTIO_ID_BLOCK);
 MODULE_VERSION(virtio_blk, 1);
 MODULE_DEPEND(virtio_blk, virtio, 1, 1, 1);
 /* Not a link dependency: the bus to find the device on, so that one kldload(8) is enough. */

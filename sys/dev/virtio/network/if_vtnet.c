@@ -597,6 +597,7 @@ static driver_t vtnet_driver = {
 };
 
 VIRTIO_DRIVER_MODULE(vtnet, vtnet_driver, NULL, NULL);
+VIRTIO_PNP_INFO(vtnet, VIRTIO_ID_NETWORK);
 MODULE_VERSION(vtnet, 1);
 MODULE_DEPEND(vtnet, pv, 1, 1, 1);
 MODULE_DEPEND(vtnet, pv_net, 1, 1, 1);

@@ -438,7 +438,17 @@ static driver_t vtpci_driver = {
 	sizeof(struct vtpci_softc)
 };
 
+static const struct vtpci_pnp {
+	uint16_t	vendor;
+	uint16_t	first;
+	uint16_t	last;
+} vtpci_pnp[] = {
+	{ VIRTIO_PCI_VENDOR, VIRTIO_PCI_DEVICE_MIN, VIRTIO_PCI_DEVICE_MAX },
+};
+
 DRIVER_MODULE(virtio_pci, pci, vtpci_driver, NULL, NULL);
+MODULE_PNP_INFO("U16:vendor;G16:device;L16:device;", pci, virtio_pci, vtpci_pnp,
+    nitems(vtpci_pnp));
 MODULE_VERSION(virtio_pci, 1);
 MODULE_DEPEND(virtio_pci, pci, 1, 1, 1);
 MODULE_DEPEND(virtio_pci, virtio, 1, 1, 1);

@@ -587,6 +587,7 @@ static driver_t xbd_driver = {
 };
 
 XENBUS_DRIVER_MODULE(xbd, xbd_driver, NULL, NULL);
+XENBUS_PNP_INFO(xbd, "vbd");
 MODULE_VERSION(xbd, 1);
 MODULE_DEPEND(xbd, xen, 1, 1, 1);
 MODULE_DEPEND(xbd, pv, 1, 1, 1);

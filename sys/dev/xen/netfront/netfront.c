@@ -616,6 +616,7 @@ static driver_t xn_driver = {
 };
 
 XENBUS_DRIVER_MODULE(xn, xn_driver, NULL, NULL);
+XENBUS_PNP_INFO(xn, "vif");
 MODULE_VERSION(xn, 1);
 MODULE_DEPEND(xn, pv, 1, 1, 1);
 MODULE_DEPEND(xn, pv_net, 1, 1, 1);

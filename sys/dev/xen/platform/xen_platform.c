@@ -196,4 +196,12 @@ static driver_t platform_driver = {
 	1
 };
 
+static const struct platform_pnp {
+	uint16_t	vendor;
+	uint16_t	device;
+} platform_pnp[] = {
+	{ PLATFORM_PCI_VENDOR, PLATFORM_PCI_DEVICE },
+};
+
 DRIVER_MODULE(xen_platform, pci, platform_driver, NULL, NULL);
+MODULE_PNP_INFO("U16:vendor;U16:device;", pci, xen_platform, platform_pnp, nitems(platform_pnp));
