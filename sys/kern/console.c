@@ -47,6 +47,7 @@
 #include <fs/memfs.h>
 #include <kern/cons_input.h>
 #include <kern/console.h>
+#include <kern/mountroot.h>
 
 #define	CONSOLE_LINE	1024	/* longest line, bytes */
 #define	CONSOLE_WORDS	64	/* most words in a command */
@@ -419,6 +420,7 @@ console_interpreter(void *arg __unused)
 	char *line, *run;
 	int status = 0;
 
+	root_mount_wait();
 	line = malloc(CONSOLE_LINE, M_CONSOLE, M_WAITOK);
 	run = kern_getenv("console.run");
 	if (run != NULL) {

@@ -48,7 +48,8 @@
 MALLOC_DEFINE(M_XEN, "xen", "Xen");
 
 bool xen_pinned;
-static bool xen_waits;		/* for CPUs */
+static bool xen_waits;		/* for CPUs; what mounts the root file system waits for us */
+static struct root_hold_token *xen_hold;
 
 struct xen_softc {
 	u_int	xen_level;
@@ -107,6 +108,8 @@ xen_identify(driver_t *driver __unused, device_t parent)
 	xen_waits = mp_ncpus > 1 && !smp_started;
 	if (!xen_waits)
 		(void)BUS_ADD_CHILD(parent, 0, "xen", 0);
+	else if (xen_hold == NULL)
+		xen_hold = root_mount_hold("xen");
 }
 
 static int
@@ -232,6 +235,7 @@ xen_late(void *arg __unused)
 	if (dev != NULL)
 		(void)device_probe_and_attach(dev);
 	bus_topo_unlock();
+	root_mount_rel(xen_hold);
 }
 SYSINIT(xen_late, SI_SUB_SMP, SI_ORDER_ANY, xen_late, NULL);
 

@@ -1,0 +1,13 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+#ifndef _KERN_MOUNTROOT_H_
+#define	_KERN_MOUNTROOT_H_
+
+/* Sleep until nothing holds the mounting of the root file system any more (root_mount_hold()). */
+void	root_mount_wait(void);
+
+#endif /* !_KERN_MOUNTROOT_H_ */
