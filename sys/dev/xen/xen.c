@@ -42,6 +42,7 @@
 
 #include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_var.h>
+#include <dev/xen/xenbus_var.h>
 
 #include "clock_if.h"
 
@@ -170,7 +171,9 @@ xen_attach(device_t dev)
 		return (error);
 	}
 	xen_sysctl(dev);
-	(void)device_probe_and_attach(bus);
+	/* While it attaches, which takes its time, newbus does not tell it of new drivers. */
+	if (device_probe_and_attach(bus) == 0)
+		xenbus_try_all(bus);
 	return (0);
 }
 

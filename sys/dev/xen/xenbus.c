@@ -406,8 +406,9 @@ xenbus_resume(device_t bus, bool cancelled)
 	xenbus_report_missing(bus);
 }
 
-static void
-xenbus_driver_added(device_t dev, driver_t *driver __unused)
+/* Drivers may have come. */
+void
+xenbus_try_all(device_t dev)
 {
 	struct xenbus_softc *sc = device_get_softc(dev);
 	struct xenbus_child *xb;
@@ -424,6 +425,13 @@ xenbus_driver_added(device_t dev, driver_t *driver __unused)
 			xenbus_try(xb);
 		}
 	} while (xb != NULL);
+}
+
+static void
+xenbus_driver_added(device_t dev, driver_t *driver __unused)
+{
+
+	xenbus_try_all(dev);
 	xenbus_settle(dev);
 }
 

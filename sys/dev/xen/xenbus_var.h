@@ -127,6 +127,11 @@ void	xenbus_say(struct xenbus_child *xb, const char *fmt, ...) __printflike(2, 3
 void	xenbus_forget(struct xenbus_child *xb);
 
 /*
+ * Give a driver to each front end of the bus that has none.  May sleep; the topology lock is held.
+ */
+void	xenbus_try_all(device_t bus);
+
+/*
  * Hold all front ends where they are, in no method and between two steps; those that are live get
  * DEVICE_SUSPEND.  Go on: with new back ends, or with DEVICE_RESUME if the suspension was cancelled.
  * May sleep.
