@@ -128,12 +128,15 @@ xenbus_add(struct xenbus_softc *sc, const char *type, const char *node)
 	return (xb->xb_dev);
 }
 
-/* Give a driver to a front end that has none, and begin. */
+/*
+ * Give a driver to a front end that has none, and begin.  One that is alive and not attached is being
+ * attached by another thread, which sleeps.
+ */
 static void
 xenbus_try(struct xenbus_child *xb)
 {
 
-	if (!device_is_attached(xb->xb_dev) && device_probe_and_attach(xb->xb_dev) == 0)
+	if (!device_is_alive(xb->xb_dev) && device_probe_and_attach(xb->xb_dev) == 0)
 		xenbus_begin(xb);
 }
 
