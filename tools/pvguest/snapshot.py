@@ -64,7 +64,9 @@ def key(fixed: list[str]) -> str:
     words = iter(fixed)
     for word in words:
         if word in HOST_WORDS:
-            next(words, "")
+            # Of the back ends, QEMU's own network is part of what it saves.
+            if next(words, "").split(",")[0] == "user":
+                digest.update(b"user\0")
             continue
         found = re.match(r"loader,file=([^,]*),", word)
         path = pathlib.Path(found[1] if found else word)
@@ -102,7 +104,7 @@ def save(guest: Guest, path: pathlib.Path) -> None:
     try:
         # Without room for it there is none, and the guest goes on all the same.
         with contextlib.suppress(GuestError):
-            monitor.migrate(f"exec:cat >{shlex.quote(str(fresh))}")
+            monitor.save(fresh)
             fresh.rename(path)
         monitor.execute("cont")
     finally:
@@ -118,7 +120,11 @@ def resume(guest: Guest) -> None:
         if guest.process.poll() is not None:
             raise guest.ended()
         time.sleep(min(0.01, guest.deadline.left()))
-    guest.monitor().resume()
+    try:
+        guest.monitor().resume()
+    except (EOFError, ConnectionError) as error:
+        guest.process.wait()
+        raise guest.ended() from error
     guest.booted = True
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shlex
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -111,6 +112,16 @@ class Qmp:
         while (state := self.execute("query-migrate"))["status"] != "completed":
             if state["status"] in ("failed", "cancelled"):
                 raise self.failed(f"migrate: {state.get('error-desc', 'failed')}")
+            time.sleep(min(0.002, self.deadline.left()))
+
+    def save(self, path: pathlib.Path, capabilities: Iterable[str] = ()) -> None:
+        """Stop the machine, and write its state to a file that is not there yet.
+
+        QEMU has completed before the program that it writes to: the file is there when it is whole.
+        """
+        part, whole = (shlex.quote(f"{path}{end}") for end in (".part", ""))
+        self.migrate(f"exec:cat >{part} && mv {part} {whole}", capabilities)
+        while not path.exists():
             time.sleep(min(0.002, self.deadline.left()))
 
     def resume(self) -> str:

@@ -275,7 +275,8 @@ class Lab:
         """Write the state of a lab that was started for it to files; it stands still then."""
         part = state.with_suffix(f".{self.name}")
         with self.monitor(deadline) as qmp:
-            qmp.migrate(f"exec:cat >{shlex.quote(str(part))}", IN_FILE)
+            part.unlink(missing_ok=True)
+            qmp.save(part, IN_FILE)
         copy_sparse(self.folder / "ram", ram_of(part))
         ram_of(part).rename(ram_of(state))
         part.rename(state)
