@@ -49,8 +49,7 @@
 MALLOC_DEFINE(M_XEN, "xen", "Xen");
 
 bool xen_pinned;
-static bool xen_waits;		/* for CPUs; what mounts the root file system waits for us */
-static struct root_hold_token *xen_hold;
+static struct root_hold_token *xen_hold;	/* we wait for CPUs, and the root file system for us */
 
 struct xen_softc {
 	u_int	xen_level;
@@ -106,8 +105,7 @@ xen_identify(driver_t *driver __unused, device_t parent)
 		printf("xen: this kernel has its own Xen support (options XENHVM)\n");
 		return;
 	}
-	xen_waits = mp_ncpus > 1 && !smp_started;
-	if (!xen_waits)
+	if (mp_ncpus == 1 || smp_started)
 		(void)BUS_ADD_CHILD(parent, 0, "xen", 0);
 	else if (xen_hold == NULL)
 		xen_hold = root_mount_hold("xen");
@@ -230,7 +228,7 @@ xen_late(void *arg __unused)
 {
 	device_t dev, nexus;
 
-	if (!xen_waits)
+	if (xen_hold == NULL)
 		return;
 	bus_topo_lock();
 	nexus = devclass_get_device(devclass_find("nexus"), 0);
