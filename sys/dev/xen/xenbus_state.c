@@ -42,7 +42,7 @@
  * answers that with Closed.
  *
  * After a failure (setup() or live() said no) the same would fail again: then the back end has to be
- * seen in another state before a new beginning.  And nobody begins more than once a second; changes are
+ * seen in another state than those where one begins, at the failure or later, before a new beginning.  And nobody begins more than once a second; changes are
  * told to the driver a few at once and then once a second, however fast a back end makes them.
  */
 
@@ -291,6 +291,14 @@ xenbus_enter_wait(struct xenbus_child *xb)
 		xenbus_kick(xb, 0);
 }
 
+/* Is it one of the states in which a back end begins? */
+static bool
+xenbus_is_beginning(enum xenbus_state other)
+{
+
+	return (other == XenbusStateInitialising || other == XenbusStateInitWait);
+}
+
 /* Tell why, here and where the toolstack looks for it. */
 static void
 xenbus_report(struct xenbus_child *xb, int error, const char *why)
@@ -301,7 +309,7 @@ xenbus_report(struct xenbus_child *xb, int error, const char *why)
 	snprintf(name, sizeof(name), "%s/error", xb->xb_node);
 	(void)xenstore_printf(NULL, "error", name, "%d %s", error, why);
 	xb->xb_failed = true;
-	xb->xb_away = false;
+	xb->xb_away = !xenbus_is_beginning(xb->xb_other);
 }
 
 /*
@@ -491,7 +499,7 @@ xenbus_step_closing(struct xenbus_child *xb, enum xenbus_state other)
 		return;
 	}
 	if (other != XenbusStateClosed && other != XenbusStateUnknown &&
-	    other != XenbusStateInitialising && other != XenbusStateInitWait)
+	    !xenbus_is_beginning(other))
 		xenbus_say(xb, "the back end does not let go (%s)", xenbus_state_name(xb->xb_other));
 	xenbus_release_child(xb);
 }
@@ -502,7 +510,7 @@ xenbus_step_closed(struct xenbus_child *xb, enum xenbus_state other)
 {
 	int soon = xb->xb_began + hz - ticks;
 
-	if (other != XenbusStateInitWait && other != XenbusStateInitialising)
+	if (!xenbus_is_beginning(other))
 		xb->xb_away = true;
 	if (other == XenbusStateUnknown) {
 		/* Another one, perhaps. */
