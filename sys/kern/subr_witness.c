@@ -135,7 +135,10 @@ w_is_before(const struct witness *a, const struct witness *b)
 	return ((w_before[a->w_index][b->w_index / 64] & 1ul << (b->w_index % 64)) != 0);
 }
 
-/* The type of that name and class, which is new if need be; NULL when there are too many. */
+/*
+ * The type of that name, which is new if need be; NULL when there are too many.  Locks of two classes
+ * can't be of one type.
+ */
 static struct witness *
 w_enroll(const char *name, struct lock_class *class)
 {
@@ -148,7 +151,7 @@ w_enroll(const char *name, struct lock_class *class)
 	hash %= W_HASH;
 	w_enter();
 	for (w = w_hash[hash]; w != NULL; w = w->w_next)
-		if (w->w_class == class && strncmp(w->w_name, name, sizeof(w->w_name) - 1) == 0)
+		if (strncmp(w->w_name, name, sizeof(w->w_name) - 1) == 0)
 			break;
 	if (w == NULL && w_ntypes < W_TYPES) {
 		w = &w_types[w_ntypes];
@@ -159,6 +162,9 @@ w_enroll(const char *name, struct lock_class *class)
 		w_hash[hash] = w;
 	}
 	w_leave();
+	if (w != NULL && w->w_class != class)
+		panic("lock type %s: a %s lock, and there is a %s lock of that name", name,
+		    class->lc_name, w->w_class->lc_name);
 	return (w);
 }
 

@@ -111,7 +111,7 @@ xenbus_add(struct xenbus_softc *sc, const char *type, const char *node)
 	xb->xb_queue = sc->xbs_queue;
 	xb->xb_type = strdup(type, M_XENBUS);
 	xb->xb_node = strdup(node, M_XENBUS);
-	sx_init(&xb->xb_sx, "xenbus front end");
+	sx_init(&xb->xb_sx, "xenbus driver");
 	mtx_init(&xb->xb_mtx, "xenbus front end", NULL, MTX_DEF);
 	TIMEOUT_TASK_INIT(sc->xbs_queue, &xb->xb_task, 0, xenbus_child_task, xb);
 	TIMEOUT_TASK_INIT(sc->xbs_queue, &xb->xb_lose_task, 0, xenbus_lose_task, xb);

@@ -237,6 +237,15 @@ bad_init_twice_sx(void)
 	sx_init(&bad_x, "bad X, again");
 }
 
+/* The name of a type that is another class's. */
+static void
+bad_other_class(void)
+{
+	static struct sx sx;
+
+	sx_init(&sx, "bad A");
+}
+
 static void
 bad_init_twice_rw(void)
 {
@@ -335,6 +344,7 @@ const struct bad_case bad_lock_cases[] = {
 	{ "init_twice", bad_init_twice },
 	{ "init_twice_sx", bad_init_twice_sx },
 	{ "init_twice_rw", bad_init_twice_rw },
+	{ "other_class", bad_other_class },
 	{ "unlock_shared", bad_unlock_shared },
 	{ "share_excl", bad_share_excl },
 	{ "not_owned", bad_not_owned },
