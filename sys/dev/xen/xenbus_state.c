@@ -41,9 +41,10 @@
  * look, and once Connected looks no more; so it has to have seen us Closed before we begin again.  It
  * answers that with Closed.
  *
- * After a failure (setup() or live() said no) the same would fail again: then the back end has to be
- * seen in another state than those where one begins, at the failure or later, before a new beginning.  And nobody begins more than once a second; changes are
- * told to the driver a few at once and then once a second, however fast a back end makes them.
+ * After a failure (setup() or live() said no) the same would fail again: the back end has to be seen in
+ * another state than those where one begins, at the failure or later, before a new beginning.  And
+ * nobody begins more than once a second; changes are told to the driver a few at once and then once a
+ * second, however fast a back end makes them.
  */
 
 #include <sys/param.h>
