@@ -24,6 +24,7 @@ import pathlib
 import re
 import shlex
 import time
+import zlib
 from collections.abc import Callable
 
 from qemu.options import DRIVE_OPTIONS, NETDEV_OPTIONS, join_options, split_options, take
@@ -166,8 +167,11 @@ def vif(lab: Lab, text: str, deadline: Deadline) -> str | None:
         return None
     if kind == "bridge":
         bridge = name or "xenbr0"
+        # An address that is not one of its ports', which come and go (dom0/init has xenbr0's).
+        address = ":".join(f"{byte:02x}" for byte in zlib.crc32(bridge.encode()).to_bytes(4, "big"))
         lab.output(f"[ -d /sys/class/net/{bridge} ] || {{ brctl addbr {bridge} &&"
-                   f" ip link set {bridge} up; }}", deadline)
+                   f" ip link set {bridge} address 02:16:{address} && ip link set {bridge} up; }}",
+                   deadline)
     else:
         netdev = take(options, NETDEV_OPTIONS.get(kind, set()))
         bridge = plug_network(lab, ",".join(filter(None, [first, join_options(netdev)])),
