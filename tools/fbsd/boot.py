@@ -216,6 +216,21 @@ def loader_arguments(path: pathlib.Path, address: int) -> list[str]:
     return ["-device", f"loader,file={name},addr={address:#x},force-raw=on"]
 
 
+def whole(kernel_set: Set, root: pathlib.Path, path: pathlib.Path,
+          settings: dict[str, str]) -> None:
+    """An executable that needs nothing beside it, for GRUB: Multiboot2 enters it as well."""
+    kernel, layout = prepare(kernel_set)
+    info, handoff = information(layout, root.stat().st_size, settings)
+    parts = [(address, kernel_file.data[offset:offset + length], size)
+             for kernel_file in [Elf(kernel)]
+             for kind, _, offset, address, _, length, size, _ in kernel_file.segments
+             if kind == PT_LOAD]
+    image = root.read_bytes()
+    parts += [(HANDOFF_AT, handoff, len(handoff)), (layout.info, info, len(info)),
+              (layout.root, image, len(image))]
+    path.write_bytes(executable(sorted(parts)))
+
+
 def arguments(kernel_set: Set, root: pathlib.Path, folder: pathlib.Path,
               settings: dict[str, str]) -> list[str]:
     """QEMU's arguments that boot a kernel; folder is for files that live as long as QEMU."""

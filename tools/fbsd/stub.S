@@ -7,9 +7,9 @@
  * What loader(8) does last: enter a FreeBSD/amd64 kernel.
  *
  * boot.py has laid out everything in memory beforehand: kernel, symbols, root image, environment and
- * metadata.  Left to do here, because only the running machine knows it, is the memory map.  It
- * comes in Xen's PVH format (xen/hvm/start_info.h) and goes to the end of the metadata in the
- * BIOS's (MODINFOMD_SMAP).
+ * metadata.  Left to do here, because only the running machine knows it, is the memory map.  QEMU
+ * hands it over in Xen's PVH format (xen/hvm/start_info.h), GRUB in that of Multiboot2, whose entries
+ * are the same; it goes to the end of the metadata in the BIOS's (MODINFOMD_SMAP).
  *
  * This page, the page tables and the hand-off block lie in the second megabyte, below the kernel:
  * FreeBSD takes them for free memory once it has page tables of its own.
@@ -27,6 +27,14 @@
 #define	SI_ENTRIES	48
 #define	SMAP_SIZE	20
 
+/* Multiboot2: header, magic number, and the tags with the memory map. */
+#define	MB2_HEADER	0xe85250d6
+#define	MB2_MAGIC	0x36d76289
+#define	MB2_TAGS	8		/* from the beginning */
+#define	MB2_MMAP	6		/* type of a tag */
+#define	MB2_MMAP_HEAD	16		/* of it, before the entries */
+#define	MMAP_ENTRY	24		/* in both forms */
+
 #define	PG_V_RW		0x003
 #define	PG_V_RW_PS	0x083
 #define	CR4_PAE		0x20
@@ -41,9 +49,11 @@ _start:
 	cli
 	cld
 	movl	HANDOFF + HO_SMAP, %edi
+	cmpl	$MB2_MAGIC, %eax
+	je	multiboot2
 	movl	SI_MEMMAP(%ebx), %esi
 	movl	SI_ENTRIES(%ebx), %edx
-	imull	$SMAP_SIZE, %edx, %eax
+map:	imull	$SMAP_SIZE, %edx, %eax
 	stosl
 1:	movl	$(SMAP_SIZE / 4), %ecx
 	rep movsl
@@ -65,6 +75,31 @@ _start:
 	movl	%eax, %cr0
 	lgdt	gdt_pointer
 	ljmp	$8, $long_mode
+
+	/* GRUB always gives a memory map. */
+multiboot2:
+	leal	MB2_TAGS(%ebx), %esi
+2:	cmpl	$MB2_MMAP, (%esi)
+	je	3f
+	movl	4(%esi), %eax
+	leal	7(%esi, %eax), %esi
+	andl	$~7, %esi
+	jmp	2b
+3:	movl	4(%esi), %eax
+	subl	$MB2_MMAP_HEAD, %eax
+	xorl	%edx, %edx
+	movl	$MMAP_ENTRY, %ecx
+	divl	%ecx
+	movl	%eax, %edx
+	addl	$MB2_MMAP_HEAD, %esi
+	jmp	map
+
+	.balign	8
+header:
+	.long	MB2_HEADER, 0, header_end - header, -(MB2_HEADER + header_end - header)
+	.short	0, 0			/* no more tags */
+	.long	8
+header_end:
 
 	.code64
 long_mode:

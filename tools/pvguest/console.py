@@ -21,6 +21,7 @@ from typing import BinaryIO, Protocol
 
 from pvguest.errors import STATUS_NO_BOOT, Deadline, GuestError
 from pvguest.qemu import QEMU
+from xen.session import Boot
 
 # What ends a command's output: its exit status.
 MARK = re.compile(rb"\x1e(\d+)\r?\n")
@@ -43,6 +44,9 @@ class System(Protocol):
 
     def boot_arguments(self, args: argparse.Namespace) -> AbstractContextManager[list[str]]:
         """QEMU's arguments that boot it; files that they name live as long as the context."""
+
+    def lab_boot(self, args: argparse.Namespace) -> AbstractContextManager[Boot]:
+        """What it boots in a lab; the files live as long as the context."""
 
     def typed(self, command: str) -> bytes:
         """What is typed at its console to run a command."""

@@ -56,7 +56,7 @@ def running(args: argparse.Namespace, accel: str, deadline: Deadline) -> Iterato
         log = stack.enter_context(open(args.log, "wb")) if args.log else None
         session = None
         if args.under == "xen":
-            lab_boot = xen_session.Boot(*tree.boot_files(args), tree.kernel_environment(args))
+            lab_boot = stack.enter_context(system.lab_boot(args))
             session = stack.enter_context(xen_session.session(args, lab_boot))
             command = session.command()
             qmp = session.lab.qmp_path

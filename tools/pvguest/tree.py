@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 
 from pvguest.errors import STATUS_NO_BOOT, STATUS_PANIC, GuestError
+from xen import session
 from xen.errors import OBJ as XEN_OBJ
 from xen.errors import TOP
 
@@ -79,6 +80,11 @@ class Tree:
         yield ["-kernel", str(kernel), "-initrd", str(archive),
                "-append", kernel_environment(args),
                "-device", "isa-debug-exit,iobase=0x501,iosize=4"]
+
+    @contextlib.contextmanager
+    def lab_boot(self, args: argparse.Namespace) -> Iterator[session.Boot]:
+        """What it boots in a lab; the files live as long as the context."""
+        yield session.Boot(*boot_files(args), kernel_environment(args))
 
     def typed(self, command: str) -> bytes:
         """What is typed at its console to run a command."""

@@ -198,7 +198,10 @@ class Session:
 
 def settings(args: argparse.Namespace) -> Settings:
     """The lab that tools/guest's arguments ask for."""
-    return Settings(dom0_vcpus=args.dom0_vcpus, device_model=args.type == "hvm")
+    # dom0 keeps the image of a guest that is saved.
+    times = 1 if args.mem <= 256 else 2
+    return Settings(mem=times * Settings.mem, dom0_mem=times * Settings.dom0_mem,
+                    dom0_vcpus=args.dom0_vcpus, device_model=args.type == "hvm")
 
 
 @contextlib.contextmanager
