@@ -131,6 +131,8 @@ sleepq_set_timeout_sbt(const void *wchan, sbintime_t sbt, sbintime_t pr, int fla
 
 	mtx_assert(&sched_lock, MA_OWNED);
 	MPASS(td->td_wchan == wchan);
+	if (cold && td == &thread0)
+		panic("%s: sleeps for a time before there are clocks", __func__);
 	callout_when(sbt, pr, flags, &td->td_sleeptimo, &pr);
 	callout_reset_sbt_on(&td->td_slpcallout, td->td_sleeptimo, pr, sleepq_timeout, td,
 	    PCPU_GET(cpuid), C_PRECALC | C_DIRECT_EXEC);

@@ -49,7 +49,7 @@
 MALLOC_DEFINE(M_XEN, "xen", "Xen");
 
 bool xen_pinned;
-static struct root_hold_token *xen_hold;	/* we wait for CPUs, and the root file system for us */
+static struct root_hold_token *xen_hold;	/* for clocks and CPUs; root waits for us */
 
 struct xen_softc {
 	u_int	xen_level;
@@ -105,7 +105,7 @@ xen_identify(driver_t *driver __unused, device_t parent)
 		printf("xen: this kernel has its own Xen support (options XENHVM)\n");
 		return;
 	}
-	if (mp_ncpus == 1 || smp_started)
+	if (!cold && (mp_ncpus == 1 || smp_started))
 		(void)BUS_ADD_CHILD(parent, 0, "xen", 0);
 	else if (xen_hold == NULL)
 		xen_hold = root_mount_hold("xen");
@@ -238,7 +238,8 @@ xen_late(void *arg __unused)
 	bus_topo_unlock();
 	root_mount_rel(xen_hold);
 }
-SYSINIT(xen_late, SI_SUB_SMP, SI_ORDER_ANY, xen_late, NULL);
+/* The CPUs start before devices are configured, or nearly last (EARLY_AP_STARTUP). */
+SYSINIT(xen_late, SI_SUB_LAST, SI_ORDER_ANY, xen_late, NULL);
 
 MODULE_VERSION(xen, 1);
 MODULE_DEPEND(xen, pv, 1, 1, 1);
