@@ -11,7 +11,8 @@ the root image are put behind it by -device loader.  In memory, from low to high
 	2 MB	kernel, as its program headers have it
 		symbols, for ddb(4), stack(9) and the kernel's linker
 		metadata and environment (INFO_SIZE)
-		root image; the end of it is the kernel's kernend
+		root image
+		modules that are preloaded; their end is the kernel's kernend
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ import struct
 import subprocess
 
 from fbsd.elf import EHDR, ET_EXEC, PHDR, PT_LOAD, Elf
+from fbsd.modules import built_for
+from fbsd.preload import PAGE, Module, modules, up
 from fbsd.sets import FREEBSD, FreebsdError, Set
 from xen.errors import locked
 
 STUB = pathlib.Path(__file__).resolve().with_name("stub.S")
 STUB_AT, STUB_DATA_AT, HANDOFF_AT = 0x100000, 0x101000, 0x1FF000
-PAGE = 4096
 INFO_SIZE = 256 << 10
 KERNBASE_MASK = 0x7FFFFFFF  # of KERNBASE, -2 GB: what is left is the physical address
 MAPPED = 1 << 30  # by the stub's page tables
@@ -40,7 +42,8 @@ PHYS32_ENTRY = 18  # XEN_ELFNOTE_PHYS32_ENTRY
 MODINFO_NAME, MODINFO_TYPE, MODINFO_ADDR, MODINFO_SIZE = 1, 2, 3, 4
 MODINFO_METADATA = 0x8000
 MODINFOMD_ELFHDR, MODINFOMD_SSYM, MODINFOMD_ESYM = 2, 3, 4
-MODINFOMD_ENVP, MODINFOMD_HOWTO, MODINFOMD_KERNEND, MODINFOMD_SMAP = 6, 7, 8, 0x1001
+MODINFOMD_ENVP, MODINFOMD_HOWTO, MODINFOMD_KERNEND, MODINFOMD_SHDR = 6, 7, 8, 9
+MODINFOMD_SMAP = 0x1001
 
 RB_SERIAL = 0x1000
 
@@ -60,11 +63,6 @@ ENVIRONMENT = {
     "machdep.kdb_on_nmi": "0", "machdep.panic_on_nmi": "1",
     "debug.debugger_on_panic": "0", "debug.trace_on_panic": "1",
 }
-
-
-def up(value: int, unit: int) -> int:
-    """Round up to a multiple."""
-    return -(-value // unit) * unit
 
 
 @dataclasses.dataclass
@@ -184,7 +182,8 @@ class Metadata:
         self.put(MODINFO_SIZE, struct.pack("<Q", size))
 
 
-def information(layout: Layout, root_size: int, settings: dict[str, str]) -> tuple[bytes, bytes]:
+def information(layout: Layout, root_size: int, settings: dict[str, str],
+                preloaded: list[Module]) -> tuple[bytes, bytes]:
     """Metadata with environment, and the hand-off block."""
     environment = b"".join(f"{key}={value}".encode() + b"\0"
                            for key, value in (ENVIRONMENT | settings).items()) + b"\0"
@@ -192,6 +191,11 @@ def information(layout: Layout, root_size: int, settings: dict[str, str]) -> tup
     place = layout.info + INFO_SIZE - up(len(environment), 8)
     data = Metadata()
     data.file("/root.img", "mfs_root", layout.root, root_size)
+    for module in preloaded:
+        data.file(f"/boot/modules/{module.name}", "elf obj module", end, len(module.memory))
+        data.put(MODINFO_METADATA | MODINFOMD_ELFHDR, module.header)
+        data.put(MODINFO_METADATA | MODINFOMD_SHDR, module.sections)
+        end += len(module.memory)
     # The kernel's records are the last: what the stub adds ends them.
     data.file("/boot/kernel/kernel", "elf kernel", layout.base, layout.size)
     for kind, value in ((MODINFOMD_SSYM, layout.symbols), (MODINFOMD_ESYM, layout.symbols_end),
@@ -220,12 +224,15 @@ def whole(kernel_set: Set, root: pathlib.Path, path: pathlib.Path,
           settings: dict[str, str]) -> None:
     """An executable that needs nothing beside it, for GRUB: Multiboot2 enters it as well."""
     kernel, layout = prepare(kernel_set)
-    info, handoff = information(layout, root.stat().st_size, settings)
+    preloaded = modules(built_for(kernel_set), settings)
+    info, handoff = information(layout, root.stat().st_size, settings, preloaded)
     parts = [(address, kernel_file.data[offset:offset + length], size)
              for kernel_file in [Elf(kernel)]
              for kind, _, offset, address, _, length, size, _ in kernel_file.segments
              if kind == PT_LOAD]
     image = root.read_bytes()
+    image = image.ljust(up(len(image), PAGE), b"\0")
+    image += b"".join(module.memory for module in preloaded)
     parts += [(HANDOFF_AT, handoff, len(handoff)), (layout.info, info, len(info)),
               (layout.root, image, len(image))]
     path.write_bytes(executable(sorted(parts)))
@@ -235,10 +242,15 @@ def arguments(kernel_set: Set, root: pathlib.Path, folder: pathlib.Path,
               settings: dict[str, str]) -> list[str]:
     """QEMU's arguments that boot a kernel; folder is for files that live as long as QEMU."""
     path, layout = prepare(kernel_set)
-    info, handoff = information(layout, root.stat().st_size, settings)
+    preloaded = modules(built_for(kernel_set), settings)
+    info, handoff = information(layout, root.stat().st_size, settings, preloaded)
     (folder / "info").write_bytes(info)
     (folder / "handoff").write_bytes(handoff)
-    return ["-kernel", str(path),
-            *loader_arguments(folder / "handoff", HANDOFF_AT),
-            *loader_arguments(folder / "info", layout.info),
-            *loader_arguments(root, layout.root)]
+    words = ["-kernel", str(path),
+             *loader_arguments(folder / "handoff", HANDOFF_AT),
+             *loader_arguments(folder / "info", layout.info),
+             *loader_arguments(root, layout.root)]
+    if preloaded:
+        (folder / "modules").write_bytes(b"".join(module.memory for module in preloaded))
+        words += loader_arguments(folder / "modules", layout.root + up(root.stat().st_size, PAGE))
+    return words

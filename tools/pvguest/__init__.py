@@ -32,8 +32,9 @@ module xen, which is loaded with the kernel (unless --env xen_load=NO), has them
 
 With --os freebsd[=KERNEL], or GUEST_OS=freebsd[=KERNEL] in the environment, the guest is FreeBSD's
 own kernel (tools/freebsd), and each COMMAND a line for its sh.  It goes on from a snapshot of a
-booted guest, into which the devices are plugged; --fresh boots it.  Under Xen it needs --type hvm,
-and xen is loaded at its prompt: what is emulated stays.
+booted guest, into which the devices are plugged; --fresh boots it.  --env NAME_load=YES preloads
+the module NAME, and those that it depends on, as loader.conf(5) would.  Under Xen it needs
+--type hvm; unless xen is preloaded, what is emulated stays.
 
 Exit status: 0 when every command ended in 0, else that of the first that did not; 124 on time-out
 (the guest is made to panic, to print what each of its threads waits for); 125 when the guest

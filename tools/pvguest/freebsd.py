@@ -60,7 +60,8 @@ class FreeBSD:
 
     def check(self, args: argparse.Namespace) -> None:
         """Refuse bad options before anything is built, looked for or booted."""
-        self.settings(args)
+        # A driver that is preloaded has to find its devices, and may have read a disk by then.
+        args.fresh |= any(key.endswith("_load") for key in self.settings(args))
         if self.which not in sets.KERNELS:
             raise GuestError(STATUS_NO_BOOT, f"--os freebsd={self.which}: expected"
                              f" {', '.join(filter(None, sets.KERNELS))}")

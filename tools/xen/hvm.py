@@ -68,8 +68,8 @@ def config(cmdline: str) -> bytes:
 
 def boot_disk(kernel: pathlib.Path, archive: pathlib.Path, cmdline: str) -> bytes:
     """A disk that boots the kernel with an archive and a command line."""
-    files = {"grub.cfg": config(cmdline), "kernel": gzip.compress(kernel.read_bytes()),
-             "archive": gzip.compress(archive.read_bytes())}
+    files = {"grub.cfg": config(cmdline), "kernel": gzip.compress(kernel.read_bytes(), 6),
+             "archive": gzip.compress(archive.read_bytes(), 6)}
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, content in files.items():
