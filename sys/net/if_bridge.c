@@ -91,7 +91,7 @@ struct bridge_softc {
 };
 
 static struct sx bridge_lock;
-SX_SYSINIT(bridge, &bridge_lock, "bridge");
+SX_SYSINIT(bridge, &bridge_lock, "bridges");
 
 static const char bridge_name[] = "bridge";
 

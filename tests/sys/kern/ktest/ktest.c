@@ -56,7 +56,7 @@ struct ktest_thread {
 MALLOC_DEFINE(M_KTEST, "ktest", "kernel tests");
 
 static struct sx ktest_sx;
-SX_SYSINIT(ktest, &ktest_sx, "ktest");
+SX_SYSINIT(ktest, &ktest_sx, "ktest run");
 static u_int ktest_failures;
 int ktest_rounds = 1;
 

@@ -289,7 +289,7 @@ callout_lock_flags(void)
 	struct alarm a = { .calls = 0 };
 
 	mtx_init(&a.mtx, "ktest alarm", NULL, MTX_DEF);
-	rw_init(&a.rw, "ktest alarm");
+	rw_init(&a.rw, "ktest alarm rw");
 	callout_init_mtx(&a.c, &a.mtx, CALLOUT_RETURNUNLOCKED);
 	callout_reset(&a.c, 1, alarm_returns_unlocked, &a);
 	KT_WAIT(a.calls == 1);

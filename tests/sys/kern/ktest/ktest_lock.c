@@ -554,7 +554,7 @@ rm_recursion_and_sleep(void)
 	struct shared s = { .ops = &rm_ops };
 	struct rm_priotracker t1, t2;
 
-	rm_init_flags(&s.rm, "ktest rm", RM_SLEEPABLE);
+	rm_init_flags(&s.rm, "ktest rms", RM_SLEEPABLE);
 	rm_rlock(&s.rm, &t1);
 	rm_rlock(&s.rm, &t2);
 	pause("ktest", 1);

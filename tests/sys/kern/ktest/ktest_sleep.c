@@ -42,7 +42,7 @@ static void
 court_init(struct court *c, int opts)
 {
 	memset(c, 0, sizeof(*c));
-	mtx_init(&c->mtx, "ktest court", NULL, opts);
+	mtx_init(&c->mtx, opts == MTX_SPIN ? "ktest spin court" : "ktest court", NULL, opts);
 	cv_init(&c->cv, "ktest cv");
 }
 

@@ -336,7 +336,7 @@ taskqueue_fast_from_interrupt(void)
 	struct job j;
 	int i;
 
-	tq = taskqueue_create_fast("ktest", M_WAITOK, taskqueue_thread_enqueue, &tq);
+	tq = taskqueue_create_fast("ktest fast", M_WAITOK, taskqueue_thread_enqueue, &tq);
 	taskqueue_start_threads(&tq, 1, PI_NET, "ktest fast");
 	job_init(&j, tq, 0);
 	callout_init(&c, 1);
