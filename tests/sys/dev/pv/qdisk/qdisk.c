@@ -300,14 +300,15 @@ qd_logged(struct qd_softc *sc, u_int i, u_int queue, enum pv_blk_cmd cmd, u_int 
 }
 
 void
-qd_wait_for_resets(struct qd_softc *sc, u_int stops)
+qd_wait_for_resets(struct qd_softc *sc, u_int stops, u_int held)
 {
 	u_int i;
 
 	for (i = 0; i < 10 * (u_int)hz && (sc->qd_stops < stops ||
-	    (sc->qd_blk.blk_flags & PVB_RESETTING) != 0); i++)
+	    (sc->qd_blk.blk_flags & PVB_RESETTING) != 0 || qd_held(sc) != held); i++)
 		pause("qdisk", 1);
 	QD_EQ(sc, sc->qd_stops, stops);
+	QD_EQ(sc, qd_held(sc), held);
 }
 
 void

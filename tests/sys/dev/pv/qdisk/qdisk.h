@@ -102,8 +102,11 @@ u_int	qd_held(struct qd_softc *sc);
 /* Log entry i is this. */
 void	qd_logged(struct qd_softc *sc, u_int i, u_int queue, enum pv_blk_cmd cmd, u_int sector);
 
-/* Waits until the device was stopped so often in all, and the reset is over. */
-void	qd_wait_for_resets(struct qd_softc *sc, u_int stops);
+/*
+ * Waits until the device was stopped so often in all, the reset is over, and as many requests as held
+ * were put (once more): the queues run after the reset's end.
+ */
+void	qd_wait_for_resets(struct qd_softc *sc, u_int stops, u_int held);
 
 /* What a protocol does around a suspend, see pv_blk.h: other queues, or as many as there were. */
 void	qd_freeze_and_requeue(struct qd_softc *sc);

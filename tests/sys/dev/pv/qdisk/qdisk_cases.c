@@ -309,7 +309,7 @@ qd_reset_waits_for_a_suspend(struct qd_softc *sc)
 	QD_EQ(sc, sc->qd_ends[0], 0);
 	/* Nobody else reset it. */
 	pv_blk_thaw(&sc->qd_blk);
-	qd_wait_for_resets(sc, 1);
+	qd_wait_for_resets(sc, 1, 0);
 	qd_end(sc);
 }
 
@@ -322,10 +322,10 @@ qd_reset_while_restarting_follows(struct qd_softc *sc)
 	sc->qd_reset_restarts = 1;
 	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), 0);
 	QD_EQ(sc, pv_blk_resume(&sc->qd_blk), 0);
-	qd_wait_for_resets(sc, 2);
+	qd_wait_for_resets(sc, 2, 1);
 	sc->qd_reset_restarts = 1;
 	pv_blk_reset(&sc->qd_blk, 0);
-	qd_wait_for_resets(sc, 4);
+	qd_wait_for_resets(sc, 4, 1);
 	qd_answer_all(sc);
 	QD_EQ(sc, sc->qd_ends[0], 0);
 	qd_end(sc);
