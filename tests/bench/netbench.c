@@ -6,9 +6,13 @@
 
 /*
  * The Linux side of tools/benchnet: in the Linux guest that ours is compared with, and on the host that
- * both talk to.
+ * both talk to; and the host of tools/benchfreebsd.
  *
- *	netbench frames INTERFACE SIZE COUNT	send frames of an unknown type, fast
+ *	netbench frames INTERFACE SIZE COUNT [N]
+ *						send frames of an unknown type, fast; N times,
+ *						with a pause after each
+ *	netbench udp HOST PORT SIZE BURST N	send N bursts of datagrams, with a pause after each
+ *	netbench echo PORT			take a connection and send back what comes
  *	netbench send HOST PORT BYTES		connect (again and again, for a minute) and send
  *	netbench take PORT BYTES		take a connection and so many bytes of it
  *
@@ -24,6 +28,7 @@
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 
 #include <err.h>
 #include <errno.h>
@@ -36,6 +41,8 @@
 #define	EXPERIMENT	0x88b5		/* IEEE 802, Local Experimental Ethertype 1 */
 #define	BATCH		64
 #define	CHUNK		(128 * 1024)	/* as our iperf command has it */
+
+#define	PAUSE_US	20000
 
 static char buffer[CHUNK];
 
@@ -81,6 +88,52 @@ address(const char *host, const char *port)
 }
 
 static void
+udp(const char *host, const char *port, size_t size, long burst, long n)
+{
+	struct sockaddr_in sin = address(host, port);
+	struct iovec iov = { buffer, size };
+	struct mmsghdr msgs[BATCH];
+	int fd = socket(AF_INET, SOCK_DGRAM, 0), i, sent;
+	long left;
+
+	for (i = 0; i < BATCH; i++)
+		msgs[i] = (struct mmsghdr){ .msg_hdr = { .msg_name = &sin,
+		    .msg_namelen = sizeof(sin), .msg_iov = &iov, .msg_iovlen = 1 } };
+	for (; n > 0; n--) {
+		for (left = burst; left > 0; left -= sent) {
+			sent = sendmmsg(fd, msgs, left < BATCH ? (unsigned)left : BATCH, 0);
+			if (sent <= 0)
+				err(1, "sendmmsg");
+		}
+		usleep(PAUSE_US);
+	}
+}
+
+static int
+accepted(const char *port)
+{
+	struct sockaddr_in sin = address(NULL, port);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+
+	(void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(listener, (struct sockaddr *)&sin, sizeof(sin)) == -1 || listen(listener, 8) == -1)
+		err(1, "port %s", port);
+	return (accept(listener, NULL, NULL));
+}
+
+static void
+echo(const char *port)
+{
+	int fd = accepted(port), one = 1;
+	ssize_t n;
+
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	while ((n = recv(fd, buffer, sizeof(buffer), 0)) > 0)
+		if (send(fd, buffer, n, 0) != n)
+			err(1, "send");
+}
+
+static void
 send_bytes(const char *host, const char *port, uint64_t bytes)
 {
 	struct sockaddr_in sin = address(host, port);
@@ -111,15 +164,10 @@ send_bytes(const char *host, const char *port, uint64_t bytes)
 static void
 take_bytes(const char *port, uint64_t bytes)
 {
-	struct sockaddr_in sin = address(NULL, port);
-	int fd, listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+	int fd = accepted(port);
 	uint64_t got = 0;
 	ssize_t n;
 
-	(void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(listener, (struct sockaddr *)&sin, sizeof(sin)) == -1 || listen(listener, 8) == -1)
-		err(1, "port %s", port);
-	fd = accept(listener, NULL, NULL);
 	while ((n = recv(fd, buffer, sizeof(buffer), MSG_TRUNC)) > 0)
 		got += n;
 	if (got != bytes)
@@ -129,14 +177,26 @@ take_bytes(const char *port, uint64_t bytes)
 int
 main(int argc, char **argv)
 {
-	if (argc == 5 && strcmp(argv[1], "frames") == 0)
-		frames(argv[2], strtoul(argv[3], NULL, 10), strtol(argv[4], NULL, 10));
+	long n;
+
+	if ((argc == 5 || argc == 6) && strcmp(argv[1], "frames") == 0) {
+		for (n = argc == 6 ? strtol(argv[5], NULL, 10) : 1; n > 0; n--) {
+			frames(argv[2], strtoul(argv[3], NULL, 10), strtol(argv[4], NULL, 10));
+			if (argc == 6)
+				usleep(PAUSE_US);
+		}
+	} else if (argc == 7 && strcmp(argv[1], "udp") == 0)
+		udp(argv[2], argv[3], strtoul(argv[4], NULL, 10), strtol(argv[5], NULL, 10),
+		    strtol(argv[6], NULL, 10));
+	else if (argc == 3 && strcmp(argv[1], "echo") == 0)
+		echo(argv[2]);
 	else if (argc == 5 && strcmp(argv[1], "send") == 0)
 		send_bytes(argv[2], argv[3], strtoull(argv[4], NULL, 10));
 	else if (argc == 4 && strcmp(argv[1], "take") == 0)
 		take_bytes(argv[2], strtoull(argv[3], NULL, 10));
 	else
-		errx(2, "usage: netbench frames interface size count | send host port bytes | "
+		errx(2, "usage: netbench frames interface size count [n] | "
+		    "udp host port size burst n | echo port | send host port bytes | "
 		    "take port bytes");
 	return (0);
 }

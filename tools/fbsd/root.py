@@ -17,6 +17,16 @@ from fbsd.sets import FREEBSD, FreebsdError, Set, need
 from xen.errors import locked
 
 RC = pathlib.Path(__file__).resolve().with_name("rc")
+TOP = RC.parent.parent.parent
+
+# Programs of ours, with what they need of libc: there is no library to link with.
+COMMANDS = TOP / "tests/sys/cmd"
+LIBSYS = COMMANDS / "libsys.c"
+SYSROOT = TOP / "obj/sysroot"
+COMPILE = ["clang-19", "-target", "x86_64-unknown-freebsd14.2", "-nostdinc",
+           *(f"-isystem{SYSROOT / name}" for name in ("freebsd-amd64", "freebsd")),
+           "-O2", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-fno-stack-protector",
+           "-static", "-nostdlib", "-fuse-ld=lld"]
 
 # Programs that a test has no use for, or has under another name; each is 0.5 MB and more.
 LEFT_OUT = frozenset((
@@ -52,20 +62,34 @@ def programs(base: pathlib.Path, root: pathlib.Path) -> None:
                 os.link(seen.setdefault(digest, path), target)
 
 
-def build(image: pathlib.Path, base: Set, built: pathlib.Path | None) -> None:
-    """Make the image."""
+def commands(folder: pathlib.Path) -> None:
+    """Compile our programs into a folder."""
+    for source in sorted(COMMANDS.glob("*.c")):
+        if source == LIBSYS:
+            continue
+        done = subprocess.run([*COMPILE, "-o", folder / source.stem, source, LIBSYS],
+                              capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise FreebsdError(f"{source.name}: {done.stderr.strip()}")
+
+
+def build(image: pathlib.Path, base: Set, kernel: Set, built: pathlib.Path | None) -> None:
+    """Make the image; the kernel's own modules are in /boot/kernel."""
     with tempfile.TemporaryDirectory(dir=FREEBSD) as name:
         root = pathlib.Path(name) / "root"
         root.mkdir()
         programs(base.folder, root)
+        commands(root / "usr/bin")
         shutil.copytree(base.folder / "etc", root / "etc", symlinks=True)
         shutil.copy(RC, root / "etc/rc")
         for folder in ("dev", "tmp", "mnt", "proc", "root", "var/run/dhclient", "var/db",
                        "var/crash", "var/empty", "var/log", "var/tmp"):
             (root / folder).mkdir(parents=True, exist_ok=True)
-        (root / "boot/modules").mkdir(parents=True)
-        for path in sorted(built.glob("*.ko")) if built else []:
-            shutil.copy(path, root / "boot/modules")
+        for place, modules_there in (("modules", built),
+                                     ("kernel", kernel.folder / "boot/kernel")):
+            (root / "boot" / place).mkdir(parents=True)
+            for path in sorted(modules_there.glob("*.ko")) if modules_there else []:
+                shutil.copy(path, root / "boot" / place)
         fresh = pathlib.Path(name) / "image"
         # UFS1: what makefs writes as UFS2 does not mount.
         done = subprocess.run(["makefs", "-t", "ffs", "-B", "little", "-o", "version=1",
@@ -81,10 +105,10 @@ def image_for(kernel: Set) -> pathlib.Path:
     base = need("base")
     built = modules.built_for(kernel)
     image = FREEBSD / f"{kernel.ident}.root"
-    sources = [RC, pathlib.Path(__file__), base.folder / ".pvkmod",
+    sources = [RC, pathlib.Path(__file__), *COMMANDS.glob("*.c"), base.folder / ".pvkmod",
                *(built.glob("*.ko") if built else []), *([built] if built else [])]
     with locked(FREEBSD / f"{kernel.ident}.root.lock"):
         newest = max(path.stat().st_mtime_ns for path in sources)
         if not image.is_file() or image.stat().st_mtime_ns < newest:
-            build(image, base, built)
+            build(image, base, kernel, built)
     return image
