@@ -103,7 +103,7 @@ rx_big_frame_says_how_many_segments(const void *arg __unused)
 		if (table[i].ours)
 			memcpy(buf, lladdr, ETHER_ADDR_LEN);
 		m = kpi_mbuf_chain(buf, len, NULL);
-		CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_nextpkt == NULL,
+		CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_nextpkt == NULL,
 		    "%s", table[i].name);
 		CHECK(m->m_pkthdr.lro_nsegs == table[i].value, "%s: %u", table[i].name,
 		    m->m_pkthdr.lro_nsegs);

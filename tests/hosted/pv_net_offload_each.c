@@ -185,7 +185,7 @@ rx_each_version_by_itself(const void *arg __unused)
 			len = frame_make(&good[n].f, i < 2 ? FRAME_PARTIAL : FRAME_DONE, buf, &at);
 			in = (struct pv_net_offload){ .po_flags = i < 2 ? FIND : VALID };
 			m = kpi_mbuf_chain(buf, len, NULL);
-			CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE, "%s", good[n].name);
+			CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE, "%s", good[n].name);
 			expect = i < 2 && KEEPS ? sum_mark(&good[n].f) :
 			    (u_int)(CSUM_DATA_VALID | CSUM_PSEUDO_HDR);
 			CHECK(m->m_pkthdr.csum_flags == (on ? expect : 0), "%s, %d: 0x%x",
@@ -196,12 +196,12 @@ rx_each_version_by_itself(const void *arg __unused)
 	/* What can't be parsed is for the stack to judge, unmarked. */
 	buf[14] = 0;
 	m = kpi_mbuf_chain(buf, 60, NULL);
-	CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_pkthdr.csum_flags == 0,
+	CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_pkthdr.csum_flags == 0,
 	    "0x%x", m->m_pkthdr.csum_flags);
 	/* And of what nothing is said, nothing. */
 	capenable = CAPS;
 	in.po_flags = ECN;
-	CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_pkthdr.csum_flags == 0,
+	CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_pkthdr.csum_flags == 0,
 	    "0x%x", m->m_pkthdr.csum_flags);
 	m_freem(m);
 	end();
@@ -227,10 +227,67 @@ rx_each_version_is_forwarded_by_itself(const void *arg __unused)
 			in = (struct pv_net_offload){ .po_flags = FIND,
 			    .po_gso_type = n == 0 ? TCP4 : TCP6, .po_gso_size = 1000 };
 			m = kpi_mbuf_chain(buf, len, NULL);
-			CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE &&
+			CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE &&
 			    (m->m_nextpkt != NULL) == (i == n), "%d, %d", i, n);
 			(void)free_all(m);
 		}
+		end();
+	}
+}
+
+/*
+ * A stack without marks for partial checksums of received packets takes them for valid, and so is given
+ * them partial where the packet has no way on: finished they would cost a pass over each.
+ */
+void
+rx_what_ends_here_is_not_finished(const void *arg __unused)
+{
+	static const struct {
+		const char	*name;
+		bool		 partial;
+		bool		 others, forwards, filtered, linked, bonded, listens;
+		u_int		 caps, tags;
+	} table[] = {
+		{ "ours", true },
+		{ "another host's", .others = true },
+		{ "a router's", .forwards = true },
+		{ "a filter's", .filtered = true },
+		{ "netgraph's", .linked = true },
+		{ "lagg's", .bonded = true },
+		{ "a listener's", .listens = true },
+		{ "netmap's", .caps = IFCAP_NETMAP },
+		{ "a VLAN's", .tags = 1 },
+	};
+	static u_char buf[FRAME_MAX], after[FRAME_MAX];
+	struct pv_net_offload in = { .po_flags = FIND };
+	struct mbuf *m;
+	struct frame f;
+	size_t i, len;
+	int v6;
+
+	for (i = 0; !KEEPS && i < 2 * nitems(table); i++) {
+		v6 = i % 2;
+		begin(RX_ALL);
+		capenable |= table[i / 2].caps;
+		V_ipforwarding = !v6 && table[i / 2].forwards;
+		V_ip6_forwarding = v6 && table[i / 2].forwards;
+		filters.head_nhooksin = table[i / 2].filtered;
+		netgraph = table[i / 2].linked ? &netgraph : NULL;
+		iftype = table[i / 2].bonded ? IFT_IEEE8023ADLAG : IFT_ETHER;
+		if (table[i / 2].listens)
+			bpf = &listeners;
+		f = v6 ? (struct frame)F6 : (struct frame)U4;
+		f.f_tags = table[i / 2].tags;
+		len = frame_make(&f, FRAME_PARTIAL, buf, NULL);
+		if (!table[i / 2].others)
+			memcpy(buf, lladdr, ETHER_ADDR_LEN);
+		m = kpi_mbuf_chain(buf, len, NULL);
+		CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE && flat(m, after) == len &&
+		    m->m_pkthdr.csum_flags == (CSUM_DATA_VALID | CSUM_PSEUDO_HDR) &&
+		    m->m_pkthdr.csum_data == 0xffff, "%s", table[i / 2].name);
+		CHECK(frame_sum_ok(&f, after, len) == !table[i / 2].partial, "%s",
+		    table[i / 2].name);
+		m_freem(m);
 		end();
 	}
 }
@@ -261,7 +318,7 @@ rx_as_much_as_can_be_of_several(const void *arg __unused)
 		in = (struct pv_net_offload){ .po_flags = table[i].g.flags,
 		    .po_gso_type = table[i].g.type, .po_gso_size = table[i].g.size };
 		m = kpi_mbuf_chain(buf, len, NULL);
-		CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_nextpkt == NULL &&
+		CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_nextpkt == NULL &&
 		    (m->m_pkthdr.csum_flags & sum_mark(&table[i].g.f)) != 0 &&
 		    m->m_pkthdr.tso_segsz == table[i].segsz &&
 		    (m->m_pkthdr.csum_flags & CSUM_TSO) == (table[i].segsz == 2999 ? CSUM_IP_TSO : 0),
@@ -275,7 +332,7 @@ rx_as_much_as_can_be_of_several(const void *arg __unused)
 	buf[39] = len - 34;
 	in = (struct pv_net_offload){ .po_flags = FIND, .po_gso_type = TCP4, .po_gso_size = 1000 };
 	m = kpi_mbuf_chain(buf, len, NULL);
-	CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_nextpkt == NULL &&
+	CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_nextpkt == NULL &&
 	    (!KEEPS || (m->m_pkthdr.csum_flags & CSUM_IP_TSO) != 0), "0x%x",
 	    m->m_pkthdr.csum_flags);
 	m_freem(m);
@@ -295,7 +352,7 @@ rx_headers_that_are_too_long_to_split(const void *arg __unused)
 	begin(RX_ALL);
 	capenable &= ~IFCAP_LRO;
 	m = kpi_mbuf_chain(buf, frame_make(&f, FRAME_PARTIAL, buf, NULL), NULL);
-	CHECK(pv_net_rx_offload(&pn, &m, &in) == PV_NET_NO_MEMORY && m == NULL, "split");
+	CHECK(rx_offload(&pn, &m, &in) == PV_NET_NO_MEMORY && m == NULL, "split");
 	end();
 }
 

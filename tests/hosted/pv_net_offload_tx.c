@@ -275,7 +275,7 @@ no_memory_loses_the_packet_and_nothing_else(const void *arg __unused)
 	for (n = 1; failed; n++) {
 		m = kpi_mbuf_chain(buf, len, NULL);
 		kpi_fail_after = n;
-		failed = pv_net_rx_offload(&pn, &m, &in) == PV_NET_NO_MEMORY;
+		failed = rx_offload(&pn, &m, &in) == PV_NET_NO_MEMORY;
 		CHECK(failed == (m == NULL), "%d", n);
 		kpi_fail_after = 0;
 		(void)free_all(m);

@@ -28,7 +28,9 @@
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <net/if_media.h>
+#include <net/if_types.h>
 #include <net/if_var.h>
+#include <net/pfil.h>
 #include <net/vnet.h>
 #include <netinet/in.h>
 #include <netinet/in_systm.h>
@@ -97,6 +99,20 @@ extern int capenable;
 extern struct bpf_if_ext listeners, *bpf;
 extern u_char lladdr[ETHER_ADDR_LEN];
 
+/* Who else may take what is received: filters, netgraph(4), lagg(4). */
+extern struct _pfil_head filters;
+extern void *netgraph;
+extern int iftype;
+
+/* As the queue does it: look what packets are to be judged by, and judge one. */
+static inline enum pv_net_bad
+rx_offload(struct pv_net *net, struct mbuf **mp, const struct pv_net_offload *in)
+{
+
+	pv_net_rx_look(net);
+	return (pv_net_rx_offload(net, mp, in));
+}
+
 /* A new interface with everything enabled; and: nothing is left. */
 void	begin(u_int offloads);
 void	end(void);
@@ -133,6 +149,7 @@ void	tx_what_others_have_is_not_written(const void *arg);
 void	tx_assistance_by_capability(const void *arg);
 void	rx_each_version_by_itself(const void *arg);
 void	rx_each_version_is_forwarded_by_itself(const void *arg);
+void	rx_what_ends_here_is_not_finished(const void *arg);
 void	rx_as_much_as_can_be_of_several(const void *arg);
 void	rx_big_frame_says_how_many_segments(const void *arg);
 void	rx_nothing_overtakes_its_flow(const void *arg);

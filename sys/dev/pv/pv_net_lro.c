@@ -78,6 +78,32 @@ pv_net_lro_group(const struct mbuf *m)
 	return (1ULL << ((data[at + 1] ^ data[at + 3]) % PV_NET_LRO_GROUPS));
 }
 
+#if defined(INET) || defined(INET6)
+/* Is it plainly TCP?  What has extension headers, or headers apart, is left to others. */
+static bool
+pv_net_lro_is_tcp(const struct mbuf *m)
+{
+	const struct ether_header *eh = mtod(m, const struct ether_header *);
+	const uint8_t *data = mtod(m, const uint8_t *);
+	uint16_t type = eh->ether_type;
+	int at = ETHER_HDR_LEN;
+
+	if (type == htons(ETHERTYPE_VLAN)) {
+		at += ETHER_VLAN_ENCAP_LEN;
+		if (m->m_len < at)
+			return (false);
+		type = ((const struct ether_vlan_header *)eh)->evl_proto;
+	}
+	if (type == htons(ETHERTYPE_IP))
+		at += offsetof(struct ip, ip_p);
+	else if (type == htons(ETHERTYPE_IPV6))
+		at += offsetof(struct ip6_hdr, ip6_nxt);
+	else
+		return (false);
+	return (m->m_len > at && data[at] == IPPROTO_TCP);
+}
+#endif
+
 /* May it be of TCP?  Of anything else nothing is held. */
 static bool
 pv_net_lro_may_be_tcp(const struct mbuf *m)
@@ -99,8 +125,9 @@ pv_net_lro_mergeable(const struct pv_net *pn, const struct mbuf *m)
 	u_int good = CSUM_DATA_VALID | CSUM_IP_TCP | CSUM_IP6_TCP;
 
 	return ((m->m_pkthdr.csum_flags & good) != 0 && m->m_pkthdr.lro_nsegs == 0 &&
-	    memcmp(eh->ether_dhost, if_getlladdr(pn->pn_ifp), ETHER_ADDR_LEN) == 0 &&
-	    !pv_net_forwards(pn, false) && !pv_net_forwards(pn, true));
+	    (pn->pn_rx_way & (PV_NET_WAY_FORWARD4 | PV_NET_WAY_FORWARD6)) == 0 &&
+	    pv_net_lro_is_tcp(m) &&
+	    memcmp(eh->ether_dhost, if_getlladdr(pn->pn_ifp), ETHER_ADDR_LEN) == 0);
 }
 
 /* When there is an interface.  Without memory for it, packets are not merged. */

@@ -11,9 +11,13 @@
  *	NEEDS_CSUM   the packet never was on a wire: the field holds the pseudo header's sum only
  *	GSO          the packet stands for several, as a sender left them
  *
- * A partial checksum stays partial (pv_net.h has the marks), but for three cases, in which it is
+ * A partial checksum stays partial (pv_net.h has the marks), but for these cases, in which it is
  * finished in software: the protocol is one that has no marks, somebody listens with bpf(4), or
- * receive checksum offload is off.  Each costs a pass over the packet.
+ * receive checksum offload is off.  Each costs a pass over the packet.  FreeBSD 14's stack takes a
+ * partial checksum for a valid one if it is told so, and nobody else does: there, whatever might leave
+ * this host again is finished as well (pv_net_rx_ends_here).
+ *
+ * What this depends on, and is the same for all packets, is looked up once for a batch: pn_rx_way.
  *
  * A train of datagrams is split, for whoever gets it would take it for one.  A bridge would not: with
  * pnp_udp_trains, a train goes up as one, with the marks that one has that is sent (pv_net.h), if it
@@ -46,7 +50,9 @@
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <net/if_media.h>
+#include <net/if_types.h>
 #include <net/if_var.h>
+#include <net/pfil.h>
 #include <net/vnet.h>
 #include <netinet/in.h>
 #include <netinet/in_systm.h>
@@ -64,10 +70,11 @@
 /* Tags of a frame that is received: one, that of our VLAN. */
 #define	PV_NET_RX_TAGS	1
 
+/* Does the stack know a mark for a partial checksum of a packet that came from elsewhere? */
 #if __FreeBSD_version >= 1500000
-#define	PV_NET_KEEP_PARTIAL	true
+#define	PV_NET_MARKS_PARTIAL	true
 #else
-#define	PV_NET_KEEP_PARTIAL	false
+#define	PV_NET_MARKS_PARTIAL	false
 #endif
 
 /* Can this kernel forward packets that stand for several?  FreeBSD's own does not. */
@@ -87,11 +94,70 @@ pv_net_rx_enabled(const struct pv_net *pn, bool ip6)
 	return ((if_getcapenable(pn->pn_ifp) & (ip6 ? IFCAP_RXCSUM_IPV6 : IFCAP_RXCSUM)) != 0);
 }
 
+/*
+ * Has nobody but the stack a way to what comes for our own address, and does that not send it on?
+ * Listeners see it as it is; filters, netgraph(4), netmap(4) and lagg(4) may take it anywhere.
+ */
+static bool
+pv_net_rx_ends_here(const struct pv_net *pn, bool ip6)
+{
+	if_t ifp = pn->pn_ifp;
+	bool filtered = false;
+
+	CURVNET_SET(if_getvnet(ifp));
+#ifdef INET
+	filtered |= !ip6 && PFIL_HOOKED_IN(V_inet_pfil_head);
+#endif
+#ifdef INET6
+	filtered |= ip6 && PFIL_HOOKED_IN(V_inet6_pfil_head);
+#endif
+	filtered |= PFIL_HOOKED_IN(V_link_pfil_head);
+	CURVNET_RESTORE();
+	return (!filtered && if_getl2com(ifp) == NULL && if_gettype(ifp) == IFT_ETHER &&
+	    (if_getcapenable(ifp) & IFCAP_NETMAP) == 0 && !pv_net_forwards(pn, ip6));
+}
+
+/* May a partial checksum of such a packet stay partial? */
+static bool
+pv_net_rx_may_keep(const struct pv_net *pn, bool ip6)
+{
+	return (pv_net_rx_enabled(pn, ip6) && !pv_net_listening(pn) &&
+	    (PV_NET_MARKS_PARTIAL || pv_net_rx_ends_here(pn, ip6)));
+}
+
+/* Look up what the next packets are received by. */
+void
+pv_net_rx_look(struct pv_net *pn)
+{
+	u_int way = 0;
+
+	if (pv_net_rx_may_keep(pn, false))
+		way |= PV_NET_WAY_KEEP4;
+	if (pv_net_rx_may_keep(pn, true))
+		way |= PV_NET_WAY_KEEP6;
+	if (pv_net_forwards(pn, false))
+		way |= PV_NET_WAY_FORWARD4;
+	if (pv_net_forwards(pn, true))
+		way |= PV_NET_WAY_FORWARD6;
+	if (way != pn->pn_rx_way)
+		pn->pn_rx_way = way;
+}
+
+/* Is it for our own address? */
+static bool
+pv_net_rx_ours(const struct pv_net *pn, const struct mbuf *m)
+{
+	uint8_t to[ETHER_ADDR_LEN];
+
+	return (pv_net_peek(m, 0, sizeof(to), to) &&
+	    memcmp(to, if_getlladdr(pn->pn_ifp), sizeof(to)) == 0);
+}
+
 /* Does a partial checksum of such a packet stay partial? */
 static bool
 pv_net_rx_keeps(const struct pv_net *pn, bool ip6)
 {
-	return (PV_NET_KEEP_PARTIAL && pv_net_rx_enabled(pn, ip6) && !pv_net_listening(pn));
+	return ((pn->pn_rx_way & (ip6 ? PV_NET_WAY_KEEP6 : PV_NET_WAY_KEEP4)) != 0);
 }
 
 /* The marks of a received packet whose transport checksum is good as far as we are told. */
@@ -120,8 +186,15 @@ static void
 pv_net_rx_settle(const struct pv_net *pn, struct mbuf *m, const struct pv_net_headers *h)
 {
 	if (pv_net_rx_keeps(pn, h->ph_ip6)) {
-		pv_net_mark_partial(m, h);
-		return;
+		if (PV_NET_MARKS_PARTIAL) {
+			pv_net_mark_partial(m, h);
+			return;
+		}
+		/* A tag's interface may be bridged, or another jail's. */
+		if (h->ph_tags == 0 && pv_net_rx_ours(pn, m)) {
+			pv_net_mark_valid(m);
+			return;
+		}
 	}
 	m->m_pkthdr.csum_flags = 0;
 	pv_net_store_sum(m, h->ph_l4, pv_net_sum_offset(h->ph_proto));
@@ -292,7 +365,7 @@ pv_net_rx_whole_train(const struct pv_net *pn, const struct mbuf *m,
 	uint8_t to[ETHER_ADDR_LEN];
 	uint16_t ulen;
 
-	if (pn->pn_params.pnp_udp_trains == 0 || h->ph_proto != IPPROTO_UDP ||
+	if (!PV_NET_MARKS_PARTIAL || pn->pn_params.pnp_udp_trains == 0 || h->ph_proto != IPPROTO_UDP ||
 	    !pv_net_rx_keeps(pn, h->ph_ip6) || !pv_net_peek(m, 0, sizeof(to), to) ||
 	    !pv_net_peek(m, h->ph_l4 + offsetof(struct udphdr, uh_ulen), sizeof(ulen), &ulen))
 		return (false);
@@ -312,12 +385,11 @@ static void
 pv_net_rx_mark_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net_headers *h,
     u_int hdrlen, u_int size)
 {
-	uint8_t to[ETHER_ADDR_LEN];
+	u_int forwards = h->ph_ip6 ? PV_NET_WAY_FORWARD6 : PV_NET_WAY_FORWARD4;
 	bool ours;
 
-	ours = pv_net_peek(m, 0, sizeof(to), to) &&
-	    memcmp(to, if_getlladdr(pn->pn_ifp), sizeof(to)) == 0 && !pv_net_forwards(pn, h->ph_ip6);
-	if (ours || !PV_NET_KEEP_PARTIAL) {
+	ours = (pn->pn_rx_way & forwards) == 0 && pv_net_rx_ours(pn, m);
+	if (ours || !PV_NET_MARKS_PARTIAL) {
 		m->m_pkthdr.lro_nsegs = MIN(howmany(m->m_pkthdr.len - hdrlen, size), UINT16_MAX);
 		return;
 	}

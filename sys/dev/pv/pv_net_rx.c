@@ -480,6 +480,7 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 		hdrs[i].prh_room = buf->prb_mbuf->m_len;
 	}
 	pn->pn_ops->pno_decap(pn->pn_softc, rxq->prq_id, done, hdrs, n);
+	pv_net_rx_look(pn);
 	for (i = 0; i < n; i++) {
 		buf = done[i].pd_cookie;
 		KASSERT(hdrs[i].prh_error != PV_NET_RX_OK ||

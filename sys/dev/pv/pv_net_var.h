@@ -59,6 +59,12 @@ struct pv_net_headers {
 	u_int	ph_end;		/* end of the packet, as IP's header has it */
 };
 
+/* What received packets are judged by (pn_rx_way): pv_net_rx_look() sets it for a batch of them. */
+#define	PV_NET_WAY_KEEP4	0x01	/* partial checksums of IPv4 may stay partial */
+#define	PV_NET_WAY_KEEP6	0x02
+#define	PV_NET_WAY_FORWARD4	0x04	/* the kernel forwards IPv4 */
+#define	PV_NET_WAY_FORWARD6	0x08
+
 /*
  * Counters.  Each is a 64-bit field, written under the queue's lock, with a sysctl by the
  * same name.
@@ -205,6 +211,7 @@ struct pv_net {
 	uint8_t			 pn_lladdr[ETHER_ADDR_LEN];	/* that the device has */
 	u_int			 pn_rx_cluster;	/* bytes of a receive buffer */
 	u_int			 pn_rx_pad;	/* before the header, to align what IP reads */
+	u_int			 pn_rx_way;	/* PV_NET_WAY_KEEP4 ... */
 	int			 pn_made;	/* pairs that there is memory for */
 	u_int			 pn_chosen;	/* pairs to use of those that there are */
 	volatile u_int		 pn_pairs;	/* pairs of queues in use, of pnp_npairs */
@@ -251,6 +258,7 @@ u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
 /* pv_net_offload_rx.c */
 extern int pv_net_lro_forward;
 bool	pv_net_forwards(const struct pv_net *pn, bool ip6);
+void	pv_net_rx_look(struct pv_net *pn);
 u_int	pv_net_rx_wanted(const struct pv_net *pn);
 enum pv_net_bad pv_net_rx_offload(const struct pv_net *pn, struct mbuf **mp,
 	    const struct pv_net_offload *in);
