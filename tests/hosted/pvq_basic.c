@@ -416,7 +416,61 @@ sides_run_at_the_same_time(const struct impl *im)
 	fix_close(&ts.f);
 }
 
+/* From `off' in a page pair on: the segments, as offset and length, or none if there is no room. */
+static const struct phys_case {
+	bool		scattered;
+	size_t		off, len;
+	int		max;
+	bus_size_t	seg_max;
+	int		n;
+	struct {
+		size_t	off, len;
+	}		segs[4];
+} phys_cases[] = {
+	{ false, 100, 50, 4, 65536, 1, { { 100, 50 } } },
+	{ false, 4000, 200, 1, 65536, 1, { { 4000, 200 } } },
+	{ false, 0, 8192, 1, 8192, 1, { { 0, 8192 } } },
+	{ false, 0, 8192, 2, 8191, 2, { { 0, 8191 }, { 8191, 1 } } },
+	{ false, 0, 8192, 1, 8191, -1 },
+	{ false, 10, 100, 4, 30, 4, { { 10, 30 }, { 40, 30 }, { 70, 30 }, { 100, 10 } } },
+	{ true, 4000, 200, 2, 65536, 2, { { 8096, 96 }, { 0, 104 } } },
+	{ true, 4000, 200, 1, 65536, -1 },
+	{ true, 1, 4095, 1, 65536, 1, { { 4097, 4095 } } },
+	{ true, 0, 0, 0, 65536, 0 },
+};
+
+static void
+physical_segments_are_as_few_as_can_be(const struct impl *im __unused)
+{
+	bus_dma_segment_t segs[4];
+	const struct phys_case *pc;
+	char *memory, *pages;
+	int i, n;
+
+	memory = host_alloc(4 * PAGE_SIZE, sizeof(void *));
+	pages = (char *)roundup2((uintptr_t)memory, 2 * PAGE_SIZE);
+	for (pc = phys_cases; pc < phys_cases + nitems(phys_cases); pc++) {
+		kpi_scattered = pc->scattered;
+		n = pvq_phys_add(segs, 0, pc->max, pc->seg_max, pages + pc->off, pc->len);
+		CHECK(n == pc->n, "case %td: %d segments", pc - phys_cases, n);
+		for (i = 0; i < n; i++)
+			CHECK(segs[i].ds_addr == (uintptr_t)pages + pc->segs[i].off &&
+			    segs[i].ds_len == pc->segs[i].len, "case %td: segment %d: %zd, %zu",
+			    pc - phys_cases, i, segs[i].ds_addr - (uintptr_t)pages,
+			    segs[i].ds_len);
+	}
+	/* What comes next is appended to the last one if it lies behind it. */
+	kpi_scattered = false;
+	n = pvq_phys_add(segs, 0, 4, 65536, pages, 10);
+	n = pvq_phys_add(segs, n, 4, 65536, pages + 10, 20);
+	n = pvq_phys_add(segs, n, 4, 65536, pages + 31, 1);
+	CHECK(n == 2 && segs[0].ds_len == 30 && segs[1].ds_len == 1, "%d segments", n);
+	host_free(memory);
+}
+
 const struct pvq_test pvq_basic_tests[] = {
+	{ "physical_segments", "Memory side by side is one segment, and none is too long",
+	    physical_segments_are_as_few_as_can_be },
 	{ "rejects_absurd_sizes", "0, and what its ring can't have", rejects_absurd_sizes },
 	{ "takes_extreme_sizes", "The smallest and the largest", takes_extreme_sizes },
 	{ "creation_survives_shortage", "Any allocation may fail, and nothing leaks",

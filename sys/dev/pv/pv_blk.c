@@ -142,7 +142,7 @@ pv_blk_alloc_tags(struct pv_blk *blk)
 	int error = 0;
 
 	PV_BLK_FOREACH(blk, bq) {
-		if (error == 0)
+		if (error == 0 && !bp->bp_phys)
 			error = bus_dma_tag_create(bus_get_dma_tag(blk->blk_dev), 1, 0,
 			    BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL, bp->bp_max_size,
 			    (int)bp->bp_max_segs, bp->bp_seg_size, BUS_DMA_ALLOCNOW, NULL, NULL,
@@ -181,7 +181,7 @@ pv_blk_alloc_reqs(struct pv_blk *blk)
 	const struct pv_blk_params *bp = &blk->blk_params;
 	struct pv_blk_req *rq;
 	u_int i, nreqs = pv_blk_nreqs(blk), nsegs = bp->bp_max_segs + 2;
-	int error;
+	int error = 0;
 
 	blk->blk_reqs = mallocarray(nreqs + 1, sizeof(*rq), M_PVBLK, M_WAITOK | M_ZERO);
 	blk->blk_segs = mallocarray(nreqs + 1, nsegs * sizeof(*blk->blk_segs), M_PVBLK,
@@ -189,7 +189,8 @@ pv_blk_alloc_reqs(struct pv_blk *blk)
 	for (i = 0; i <= nreqs; i++) {
 		rq = &blk->blk_reqs[i];
 		rq->rq_home = i < nreqs ? i / bp->bp_nreqs : 0;
-		error = bus_dmamap_create(pv_blk_dtag(blk, rq), 0, &rq->rq_map);
+		if (!bp->bp_phys)
+			error = bus_dmamap_create(pv_blk_dtag(blk, rq), 0, &rq->rq_map);
 		if (error != 0) {
 			rq->rq_map = NULL;
 			rq->rq_segs = NULL;
@@ -215,7 +216,7 @@ pv_blk_free_all(struct pv_blk *blk)
 
 	for (i = 0; blk->blk_reqs != NULL && i <= pv_blk_nreqs(blk); i++) {
 		/* rq_segs is set after the map was made, which may be NULL. */
-		if (blk->blk_reqs[i].rq_segs != NULL)
+		if (blk->blk_reqs[i].rq_segs != NULL && !blk->blk_params.bp_phys)
 			bus_dmamap_destroy(pv_blk_dtag(blk, &blk->blk_reqs[i]),
 			    blk->blk_reqs[i].rq_map);
 	}

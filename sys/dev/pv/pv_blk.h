@@ -137,7 +137,7 @@ struct pv_blk_req {
 	bus_addr_t	rq_msg_paddr;
 	/* Private to pv_blk. */
 	size_t		rq_rest;	/* bytes that follow these: pv_blk_set_max_size() */
-	u_int		rq_home;	/* whose bq_dtag its map is of */
+	u_int		rq_home;	/* whose bq_dtag its map is of, if there is one */
 	bus_dmamap_t	rq_map;
 	bool		rq_loaded;
 	bool		rq_bounced;
@@ -149,7 +149,7 @@ struct pv_blk_req {
 	int		rq_error;
 	int		rq_start;	/* ticks */
 	int		rq_requeues;
-	struct bio	rq_window;	/* this piece's part of the bio, for bus_dmamap_load_bio() */
+	struct bio	rq_window;	/* this piece's part of the bio, to load or copy */
 };
 
 /*
@@ -197,6 +197,7 @@ struct pv_blk_params {
 	u_int		bp_nreqs;	/* requests of each in flight at most */
 	u_int		bp_max_segs;	/* data segments in a request */
 	bus_size_t	bp_seg_size;	/* bytes in a segment at most */
+	bool		bp_phys;	/* segments are pvq_phys_add()'s */
 	bus_size_t	bp_max_size;	/* bytes in a request at most; 0: what the segments hold */
 	uint64_t	bp_delete_size;	/* bytes in a PV_BLK_DELETE at most; 0: there is none */
 	u_int		bp_stripesize;	/* bytes; 0: unknown */

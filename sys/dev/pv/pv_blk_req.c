@@ -22,6 +22,7 @@
 #include <vm/vm.h>
 #include <vm/vm_param.h>
 #include <vm/pmap.h>
+#include <vm/vm_page.h>
 
 #include <dev/pv/pv_blk_var.h>
 
@@ -151,6 +152,54 @@ pv_blk_window(struct pv_blk_req *rq, const struct bio *bp, size_t off, size_t le
 	w->bio_ma_n = howmany(w->bio_ma_offset + length, PAGE_SIZE);
 }
 
+/* The physical addresses of rq_window: 0, or EFBIG. */
+static int
+pv_blk_load_phys(struct pv_blk *blk, struct pv_blk_req *rq)
+{
+	const struct pv_blk_params *bp = &blk->blk_params;
+	const struct bio *w = &rq->rq_window;
+	size_t left, run;
+	vm_paddr_t pa;
+	int i = 0, n = 0;
+
+	if ((w->bio_flags & BIO_UNMAPPED) == 0)
+		n = pvq_phys_add(rq->rq_segs + 1, 0, bp->bp_max_segs, bp->bp_seg_size, w->bio_data,
+		    w->bio_bcount);
+	else for (left = w->bio_bcount; left > 0 && n >= 0; left -= run) {
+		pa = VM_PAGE_TO_PHYS(w->bio_ma[i]);
+		run = PAGE_SIZE;
+		if (i == 0) {
+			pa += w->bio_ma_offset;
+			run -= w->bio_ma_offset;
+		}
+		while (++i < w->bio_ma_n && VM_PAGE_TO_PHYS(w->bio_ma[i]) == pa + run)
+			run += PAGE_SIZE;
+		run = MIN(run, left);
+		n = pvq_phys_add_run(rq->rq_segs + 1, n, bp->bp_max_segs, bp->bp_seg_size, pa,
+		    run);
+	}
+	if (n < 0)
+		return (EFBIG);
+	rq->rq_nsegs = n;
+	return (0);
+}
+
+/* By bus_dma(9): 0, EFBIG, or another error. */
+static int
+pv_blk_load_dma(struct pv_blk *blk, struct pv_blk_req *rq)
+{
+	int error;
+
+	error = bus_dmamap_load_bio(pv_blk_dtag(blk, rq), rq->rq_map, &rq->rq_window,
+	    pv_blk_load_cb, rq, BUS_DMA_NOWAIT);
+	if (error == 0)
+		error = rq->rq_error;
+	rq->rq_loaded = error == 0;
+	if (error != 0)
+		bus_dmamap_unload(pv_blk_dtag(blk, rq), rq->rq_map);
+	return (error);
+}
+
 /* One sector has more segments than a request may: it goes through the bounce buffer. */
 static int
 pv_blk_load_bounce(struct pv_blk_queue *bq, struct pv_blk_req *rq)
@@ -214,15 +263,8 @@ pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp
 	for (;;) {
 		pv_blk_window(rq, bp, off, length);
 		rq->rq_length = length;
-		error = bus_dmamap_load_bio(pv_blk_dtag(blk, rq), rq->rq_map, &rq->rq_window,
-		    pv_blk_load_cb, rq, BUS_DMA_NOWAIT);
-		if (error == 0)
-			error = rq->rq_error;
-		if (error == 0) {
-			rq->rq_loaded = true;
-			return (0);
-		}
-		bus_dmamap_unload(pv_blk_dtag(blk, rq), rq->rq_map);
+		error = blk->blk_params.bp_phys ? pv_blk_load_phys(blk, rq) :
+		    pv_blk_load_dma(blk, rq);
 		if (error != EFBIG)
 			return (error);
 		if (length == blk->blk_params.bp_sectorsize)

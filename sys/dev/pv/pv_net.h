@@ -227,6 +227,7 @@ struct pv_net_params {
 	u_int		pnp_tx_segs;	/* segments of a packet at most, header included */
 	bus_size_t	pnp_boundary;	/* that no segment may cross; 0: none */
 	bus_size_t	pnp_seg_max;	/* bytes in a segment */
+	bool		pnp_phys;	/* segments are pvq_phys_add()'s; none is limited otherwise */
 	u_int		pnp_offloads;	/* agreed on with the other side */
 #define	PV_NET_TXCSUM	0x01
 #define	PV_NET_RXCSUM	0x02

@@ -109,7 +109,7 @@ pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
 	if (error != 0) {
 		if (params->pnp_staged)
 			pv_net_unstage_tx(txq, buf);
-		else
+		else if (txq->ptq_tag != NULL)
 			bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
 		buf->ptb_nsegs = 0;
 		if (!apart)

@@ -80,10 +80,16 @@ static int
 pv_net_rx_load(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 {
 	const struct pv_net_params *params = &rxq->prq_pn->pn_params;
-	int error, i, nsegs;
+	struct mbuf *m = buf->prb_mbuf;
+	int error = 0, i, nsegs;
 
-	error = bus_dmamap_load_mbuf_sg(rxq->prq_tag, buf->prb_map, buf->prb_mbuf, buf->prb_segs,
-	    &nsegs, BUS_DMA_NOWAIT);
+	if (rxq->prq_tag == NULL) {
+		nsegs = pvq_phys_add(buf->prb_segs, 0, PV_NET_RX_SEGS, params->pnp_seg_max,
+		    mtod(m, const void *), m->m_len);
+		KASSERT(nsegs > 0, ("%s: %d segments", __func__, nsegs));
+	} else
+		error = bus_dmamap_load_mbuf_sg(rxq->prq_tag, buf->prb_map, m, buf->prb_segs,
+		    &nsegs, BUS_DMA_NOWAIT);
 	if (error != 0)
 		return (error);
 	if (params->pnp_hdr_apart && buf->prb_segs[0].ds_len > params->pnp_hdrlen) {
@@ -102,7 +108,8 @@ static void
 pv_net_rx_unload(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 {
 	pvq_unshare(rxq->prq_pvq, buf->prb_segs, buf->prb_nsegs);
-	bus_dmamap_unload(rxq->prq_tag, buf->prb_map);
+	if (rxq->prq_tag != NULL)
+		bus_dmamap_unload(rxq->prq_tag, buf->prb_map);
 	buf->prb_nsegs = 0;
 }
 
@@ -165,7 +172,8 @@ pv_net_rx_unfit(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 		    "ring takes %u: nothing is received until the MTU is smaller\n",
 		    rxq->prq_name, buf->prb_mbuf->m_len, buf->prb_nsegs,
 		    rxq->prq_pvq->q_max_segs);
-	bus_dmamap_unload(rxq->prq_tag, buf->prb_map);
+	if (rxq->prq_tag != NULL)
+		bus_dmamap_unload(rxq->prq_tag, buf->prb_map);
 	buf->prb_nsegs = 0;
 	m_freem(buf->prb_mbuf);
 	buf->prb_mbuf = NULL;
@@ -212,7 +220,9 @@ pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
 				starved = true;
 				break;
 			}
-			bus_dmamap_sync(rxq->prq_tag, buf->prb_map, BUS_DMASYNC_PREREAD);
+			if (rxq->prq_tag != NULL)
+				bus_dmamap_sync(rxq->prq_tag, buf->prb_map,
+				    BUS_DMASYNC_PREREAD);
 		}
 		rxq->prq_nfree--;
 	}
@@ -475,7 +485,8 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 			hdrs[i].prh_room = PAGE_SIZE;
 			continue;
 		}
-		bus_dmamap_sync(rxq->prq_tag, buf->prb_map, BUS_DMASYNC_POSTREAD);
+		if (rxq->prq_tag != NULL)
+			bus_dmamap_sync(rxq->prq_tag, buf->prb_map, BUS_DMASYNC_POSTREAD);
 		hdrs[i].prh_hdr = mtod(buf->prb_mbuf, const void *);
 		hdrs[i].prh_room = buf->prb_mbuf->m_len;
 	}
@@ -684,13 +695,14 @@ pv_net_rx_alloc(struct pv_net_rxq *rxq)
 
 	NET_TASK_INIT(&rxq->prq_task, 0, pv_net_rx_task, rxq);
 	callout_init_mtx(&rxq->prq_refill, &rxq->prq_mtx, 0);
-	error = pv_net_rx_create_tag(rxq);
+	error = rxq->prq_pn->pn_params.pnp_phys ? 0 : pv_net_rx_create_tag(rxq);
 	if (error != 0)
 		return (error);
 	rxq->prq_bufs = malloc(size * sizeof(rxq->prq_bufs[0]), M_PVNET, M_WAITOK | M_ZERO);
 	rxq->prq_free = malloc(size * sizeof(rxq->prq_free[0]), M_PVNET, M_WAITOK | M_ZERO);
 	for (i = 0; i < size; i++) {
-		error = bus_dmamap_create(rxq->prq_tag, 0, &rxq->prq_bufs[i].prb_map);
+		if (rxq->prq_tag != NULL)
+			error = bus_dmamap_create(rxq->prq_tag, 0, &rxq->prq_bufs[i].prb_map);
 		if (error != 0)
 			return (error);
 		rxq->prq_free[i] = &rxq->prq_bufs[i];
@@ -709,7 +721,7 @@ pv_net_rx_free(struct pv_net_rxq *rxq)
 	/* Buffers that a dead device still may write to are not given back. */
 	if (rxq->prq_nfree != rxq->prq_nbufs)
 		return;
-	for (i = 0; i < rxq->prq_nbufs; i++)
+	for (i = 0; i < rxq->prq_nbufs && rxq->prq_tag != NULL; i++)
 		bus_dmamap_destroy(rxq->prq_tag, rxq->prq_bufs[i].prb_map);
 	if (rxq->prq_tag != NULL)
 		bus_dma_tag_destroy(rxq->prq_tag);

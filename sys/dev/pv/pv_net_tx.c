@@ -94,7 +94,7 @@ pv_net_tx_reclaim(struct pv_net_txq *txq)
 			pn->pn_ops->pno_sent(pn->pn_softc, txq->ptq_id, done, n);
 		for (i = 0; i < n; i++) {
 			buf = done[i].pd_cookie;
-			if (txq->ptq_pages == NULL)
+			if (txq->ptq_pages == NULL && txq->ptq_tag != NULL)
 				bus_dmamap_sync(txq->ptq_tag, buf->ptb_map,
 				    BUS_DMASYNC_POSTWRITE);
 			pv_net_tx_unload(txq, buf);
@@ -118,7 +118,7 @@ pv_net_tx_commit(struct pv_net_txq *txq)
 	if (txq->ptq_n == 0)
 		return;
 	pn->pn_ops->pno_encap(pn->pn_softc, txq->ptq_id, txq->ptq_txhdrs, txq->ptq_n);
-	for (i = 0; i < txq->ptq_n && txq->ptq_pages == NULL; i++) {
+	for (i = 0; i < txq->ptq_n && txq->ptq_pages == NULL && txq->ptq_tag != NULL; i++) {
 		buf = txq->ptq_chains[i].pc_cookie;
 		bus_dmamap_sync(txq->ptq_tag, buf->ptb_map, BUS_DMASYNC_PREWRITE);
 	}

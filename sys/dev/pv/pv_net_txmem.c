@@ -45,10 +45,37 @@ pv_net_tx_unload(struct pv_net_txq *txq, struct pv_net_txbuf *buf)
 		pv_net_unstage_tx(txq, buf);
 	else {
 		pvq_unshare(txq->ptq_pvq, buf->ptb_segs, buf->ptb_nsegs);
-		bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
+		if (txq->ptq_tag != NULL)
+			bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
 	}
 	buf->ptb_nsegs = 0;
 	buf->ptb_command = false;
+}
+
+/* The segments of a packet, up to max of them: 0, EFBIG or another error. */
+static int
+pv_net_tx_segs(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m,
+    bus_dma_segment_t *segs, int max, int *nsegs)
+{
+	bus_size_t seg_max = txq->ptq_pn->pn_params.pnp_seg_max;
+	int error, n = 0;
+
+	if (txq->ptq_tag == NULL) {
+		for (; m != NULL && n >= 0; m = m->m_next) {
+			/* IFCAP_MEXTPG is not ours. */
+			KASSERT((m->m_flags & M_EXTPG) == 0, ("%s: unmapped mbuf", __func__));
+			n = pvq_phys_add(segs, n, max, seg_max, mtod(m, const void *), m->m_len);
+		}
+		*nsegs = n;
+		return (n < 0 ? EFBIG : 0);
+	}
+	error = bus_dmamap_load_mbuf_sg(txq->ptq_tag, buf->ptb_map, m, segs, nsegs,
+	    BUS_DMA_NOWAIT);
+	if (error == 0 && *nsegs > max) {
+		bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
+		error = EFBIG;
+	}
+	return (error);
 }
 
 /*
@@ -63,11 +90,8 @@ pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **m
 	struct mbuf *m;
 
 	max = txq->ptq_pn->pn_params.pnp_tx_segs - apart;
-	error = bus_dmamap_load_mbuf_sg(txq->ptq_tag, buf->ptb_map, *mp, segs, &nsegs,
-	    BUS_DMA_NOWAIT);
-	if (error == EFBIG || (error == 0 && nsegs > max)) {
-		if (error == 0)
-			bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
+	error = pv_net_tx_segs(txq, buf, *mp, segs, max, &nsegs);
+	if (error == EFBIG) {
 		/* A piece may lie across a page: leave each of them two segments. */
 		m = m_collapse(*mp, M_NOWAIT, MAX(max / 2, 1));
 		if (m != NULL)
@@ -79,12 +103,7 @@ pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **m
 		if (m == NULL)
 			return (ENOBUFS);
 		*mp = m;
-		error = bus_dmamap_load_mbuf_sg(txq->ptq_tag, buf->ptb_map, m, segs, &nsegs,
-		    BUS_DMA_NOWAIT);
-		if (error == 0 && nsegs > max) {
-			bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
-			error = EFBIG;
-		}
+		error = pv_net_tx_segs(txq, buf, m, segs, max, &nsegs);
 	}
 	if (error == 0)
 		buf->ptb_nsegs = nsegs + apart;
@@ -138,8 +157,8 @@ pv_net_tx_alloc(struct pv_net_txq *txq)
 
 	txq->ptq_ring = buf_ring_alloc(MAX(1 << flsl(size - 1), PV_NET_TX_RING_MIN), M_PVNET,
 	    M_WAITOK, &txq->ptq_mtx);
-	error = bus_dma_tag_create(bus_get_dma_tag(txq->ptq_pn->pn_dev), 1, params->pnp_boundary,
-	    BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL,
+	error = params->pnp_phys ? 0 : bus_dma_tag_create(bus_get_dma_tag(txq->ptq_pn->pn_dev), 1,
+	    params->pnp_boundary, BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL,
 	    PV_NET_MAX_FRAME + params->pnp_hdrlen, params->pnp_tx_segs, params->pnp_seg_max, 0,
 	    NULL, NULL, &txq->ptq_tag);
 	if (error != 0)
@@ -151,7 +170,8 @@ pv_net_tx_alloc(struct pv_net_txq *txq)
 	    sizeof(txq->ptq_segs[0]), M_PVNET, M_WAITOK | M_ZERO);
 	for (i = 0; i < size; i++) {
 		txq->ptq_bufs[i].ptb_segs = &txq->ptq_segs[i * (params->pnp_tx_segs + 1)];
-		error = bus_dmamap_create(txq->ptq_tag, 0, &txq->ptq_bufs[i].ptb_map);
+		if (txq->ptq_tag != NULL)
+			error = bus_dmamap_create(txq->ptq_tag, 0, &txq->ptq_bufs[i].ptb_map);
 		if (error != 0)
 			return (error);
 		txq->ptq_free[i] = &txq->ptq_bufs[i];
@@ -184,7 +204,7 @@ pv_net_tx_free(struct pv_net_txq *txq)
 	if (txq->ptq_nfree != txq->ptq_nbufs)
 		return;
 	pv_net_tx_free_hdrs(txq);
-	for (i = 0; i < txq->ptq_nbufs; i++)
+	for (i = 0; i < txq->ptq_nbufs && txq->ptq_tag != NULL; i++)
 		bus_dmamap_destroy(txq->ptq_tag, txq->ptq_bufs[i].ptb_map);
 	if (txq->ptq_tag != NULL)
 		bus_dma_tag_destroy(txq->ptq_tag);

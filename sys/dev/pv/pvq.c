@@ -17,6 +17,9 @@
 #include <sys/bus.h>
 #include <sys/sysctl.h>
 
+#include <vm/vm.h>
+#include <vm/pmap.h>
+
 #include <dev/pv/pvq.h>
 
 /*
@@ -102,4 +105,47 @@ pvq_sysctl(struct pvq *q, struct sysctl_ctx_list *ctx, struct sysctl_oid_list *p
 	for (st = pvq_stat_table; st < pvq_stat_table + nitems(pvq_stat_table); st++)
 		SYSCTL_ADD_U64(ctx, parent, OID_AUTO, st->name, CTLFLAG_RD,
 		    (uint64_t *)((char *)&q->q_stats + st->offset), 0, st->descr);
+}
+
+int
+pvq_phys_add_run(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, vm_paddr_t pa, size_t len)
+{
+	bus_dma_segment_t *last;
+	size_t part;
+
+	if (n > 0) {
+		last = &segs[n - 1];
+		if (last->ds_addr + last->ds_len == pa) {
+			part = MIN(len, seg_max - last->ds_len);
+			last->ds_len += part;
+			pa += part;
+			len -= part;
+		}
+	}
+	for (; len > 0; pa += part, len -= part, n++) {
+		if (n == max)
+			return (-1);
+		part = MIN(len, seg_max);
+		segs[n].ds_addr = pa;
+		segs[n].ds_len = part;
+	}
+	return (n);
+}
+
+int
+pvq_phys_add(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, const void *va, size_t len)
+{
+	vm_offset_t at = (vm_offset_t)va;
+	vm_paddr_t pa;
+	size_t run;
+
+	for (; len > 0 && n >= 0; at += run, len -= run) {
+		pa = vtophys(at);
+		run = PAGE_SIZE - (at & PAGE_MASK);
+		while (run < len && vtophys(at + run) == pa + run)
+			run += PAGE_SIZE;
+		run = MIN(run, len);
+		n = pvq_phys_add_run(segs, n, max, seg_max, pa, run);
+	}
+	return (n);
 }

@@ -230,8 +230,24 @@ pvq_reserve(struct pvq *q, int slots)
 }
 
 /*
+ * Append memory to an array of segments as the guest's physical addresses, without bus_dma(9): for a
+ * device whose accesses nothing translates or limits (VirtIO 1.3, 6: one that does not offer
+ * VIRTIO_F_ACCESS_PLATFORM).  What lies side by side is one segment.
+ *
+ * segs      room for max segments, of which n are in use
+ * seg_max   bytes in a segment at most
+ * va, len   wired memory of the kernel; or pa, len: physical memory in one piece
+ *
+ * Returns how many are in use then, or -1 if there is no room for all: some may have been appended.
+ */
+int	pvq_phys_add(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, const void *va,
+	    size_t len);
+int	pvq_phys_add_run(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max,
+	    vm_paddr_t pa, size_t len);
+
+/*
  * Make a chain's memory visible to the other side.  bus_dmamap_load(9) came before, with a tag of
- * the transport's limits, and bus_dmamap_sync(9) comes after.
+ * the transport's limits, and bus_dmamap_sync(9) comes after; neither where pvq_phys_add() did.
  *
  * Returns 0, or ENOMEM if there are no grant references left: nothing is shared then, and the chain is
  * as it was.

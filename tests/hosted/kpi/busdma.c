@@ -5,7 +5,7 @@
  */
 
 /*
- * bus_dma(9) where a device's address is the virtual address.
+ * bus_dma(9), and pmap_kextract(9), where a device's address is the virtual address.
  *
  * Every map is a piece of heap of its own, so that one used after it was destroyed is seen by ASan,
  * and every sync is checked to be of a loaded map.
@@ -15,6 +15,8 @@
 #include <sys/systm.h>
 #include <sys/bus.h>
 
+#include <vm/vm.h>
+#include <vm/pmap.h>
 #include <machine/bus.h>
 #include <x86/busdma_impl.h>
 
@@ -32,8 +34,16 @@ struct kpi_tag {
 	int		 kt_maps;
 };
 
+bool kpi_scattered;
 int kpi_dma_tags;
 int kpi_dma_maps;
+
+vm_paddr_t
+pmap_kextract(vm_offset_t va)
+{
+
+	return (kpi_scattered ? va ^ PAGE_SIZE : va);
+}
 
 static int
 kpi_mem_alloc(bus_dma_tag_t dmat, void **vaddr, int flags, bus_dmamap_t *mapp)

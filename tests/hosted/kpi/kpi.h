@@ -29,6 +29,9 @@ extern bus_dma_tag_t kpi_dma_tag;
  */
 extern void (*kpi_access_hook)(void);
 
+/* Each two neighbouring pages have changed places in physical memory. */
+extern bool kpi_scattered;
+
 /* Things that exist now: a test that ends with other numbers than it began with leaks. */
 extern int kpi_mallocs;
 extern int kpi_dma_tags;

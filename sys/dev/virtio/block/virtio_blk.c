@@ -207,6 +207,7 @@ vtblk_read_limits(struct vtblk_softc *sc)
 	}
 	bp->bp_max_segs = MIN(bp->bp_max_segs, maxphys / PAGE_SIZE + 1);
 	bp->bp_seg_size = maxphys;
+	bp->bp_phys = !virtio_has(sc->vtb_dev, VIRTIO_F_ACCESS_PLATFORM);
 	if ((sc->vtb_features & VIRTIO_BLK_F_SIZE_MAX) != 0 &&
 	    VTBLK_CONFIG(sc, size_max, &size) == 0) {
 		if (size == 0)

@@ -152,6 +152,7 @@ vtnet_read_params(struct vtnet_softc *sc, struct pv_net_params *params)
 	params->pnp_mtu = MIN(params->pnp_max_mtu, ETHERMTU);
 	params->pnp_tx_segs = VTNET_TX_SEGS;
 	params->pnp_seg_max = BUS_SPACE_MAXSIZE_32BIT;
+	params->pnp_phys = !virtio_has(sc->vtn_dev, VIRTIO_F_ACCESS_PLATFORM);
 	params->pnp_offloads = vtnet_offloads(sc);
 	params->pnp_link_reports = vtnet_has(sc, VIRTIO_NET_F_STATUS);
 	params->pnp_rx_budget = MAX(vtnet_rx_process_limit, 1);
