@@ -183,9 +183,17 @@ rx_nothing_overtakes_its_flow(const void *arg __unused)
 	CHECK(nup == nitems(order) && nflushes == 3, "%u packets, %u flushes", nup, nflushes);
 	for (i = 0; i < nitems(order); i++)
 		CHECK(up[i] == order[i], "packet %u in place of %u", up[i], order[i]);
-	/* Switched off, nothing is held, and what was held goes first. */
+	/* What comes alone is not held. */
 	nup = 0;
 	pv_net_lro_input(&rxq, arrive(&packets[0]));
+	CHECK(nup == 1 && rxq.prq_held == 0, "%u packets", nup);
+	/* Switched off, nothing is held, and what was held goes first. */
+	nup = 0;
+	list = arrive(&packets[0]);
+	list->m_nextpkt = arrive(&packets[3]);
+	pv_net_lro_input(&rxq, list);
+	CHECK(nup == 1 && up[0] == 3 && rxq.prq_held != 0, "%u packets", nup);
+	nup = 0;
 	capenable &= ~IFCAP_LRO;
 	pv_net_lro_input(&rxq, arrive(&packets[1]));
 	CHECK(nup == 2 && up[0] == 0 && up[1] == 1, "%u packets", nup);

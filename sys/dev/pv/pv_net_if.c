@@ -463,13 +463,14 @@ pv_net_if_capabilities(struct pv_net *pn)
 	if_setcapenable(pn->pn_ifp, enable);
 	if_sethwassist(pn->pn_ifp, pv_net_hwassist(pn, enable));
 	/*
-	 * Half of the segments are for pieces that lie across a page, one is for the header;
-	 * what is copied may have any number.
+	 * One segment is for the header, and one to spare: a piece that lies across a page takes two, but
+	 * those of TCP rarely do, and with more of them than fit the packet is made simpler.  What is
+	 * copied may have any number.
 	 */
 	max_frame = params->pnp_max_frame != 0 ? params->pnp_max_frame : PV_NET_MAX_FRAME;
 	if_sethwtsomax(pn->pn_ifp, max_frame - (ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN));
 	if_sethwtsomaxsegcount(pn->pn_ifp, params->pnp_staged ? PV_NET_STAGED_SEGS :
-	    MAX(params->pnp_tx_segs / 2, 2) - 1);
+	    params->pnp_tx_segs - 2);
 	if_sethwtsomaxsegsize(pn->pn_ifp, PAGE_SIZE);
 }
 

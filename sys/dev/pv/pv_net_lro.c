@@ -42,6 +42,7 @@
 #include <netinet/in_systm.h>
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
+#include <netinet/tcp.h>
 #include <machine/bus.h>
 
 #include <dev/pv/pvq.h>
@@ -79,14 +80,19 @@ pv_net_lro_group(const struct mbuf *m)
 }
 
 #if defined(INET) || defined(INET6)
-/* Is it plainly TCP?  What has extension headers, or headers apart, is left to others. */
+/*
+ * Is it plainly TCP, with data?  What has extension headers, or headers apart, is left to others; so are
+ * acknowledgments, of which there are fewer than segments, and which TCP has more use for one by one.
+ */
 static bool
-pv_net_lro_is_tcp(const struct mbuf *m)
+pv_net_lro_has_data(const struct mbuf *m)
 {
 	const struct ether_header *eh = mtod(m, const struct ether_header *);
 	const uint8_t *data = mtod(m, const uint8_t *);
 	uint16_t type = eh->ether_type;
-	int at = ETHER_HDR_LEN;
+	int at = ETHER_HDR_LEN, len;
+	const struct ip6_hdr *ip6;
+	const struct ip *ip;
 
 	if (type == htons(ETHERTYPE_VLAN)) {
 		at += ETHER_VLAN_ENCAP_LEN;
@@ -94,13 +100,22 @@ pv_net_lro_is_tcp(const struct mbuf *m)
 			return (false);
 		type = ((const struct ether_vlan_header *)eh)->evl_proto;
 	}
-	if (type == htons(ETHERTYPE_IP))
-		at += offsetof(struct ip, ip_p);
-	else if (type == htons(ETHERTYPE_IPV6))
-		at += offsetof(struct ip6_hdr, ip6_nxt);
-	else
+	if (type == htons(ETHERTYPE_IP) && m->m_len >= at + (int)sizeof(*ip)) {
+		ip = (const struct ip *)(data + at);
+		if (ip->ip_p != IPPROTO_TCP)
+			return (false);
+		len = ntohs(ip->ip_len) - (ip->ip_hl << 2);
+		at += ip->ip_hl << 2;
+	} else if (type == htons(ETHERTYPE_IPV6) && m->m_len >= at + (int)sizeof(*ip6)) {
+		ip6 = (const struct ip6_hdr *)(data + at);
+		if (ip6->ip6_nxt != IPPROTO_TCP)
+			return (false);
+		len = ntohs(ip6->ip6_plen);
+		at += sizeof(*ip6);
+	} else
 		return (false);
-	return (m->m_len > at && data[at] == IPPROTO_TCP);
+	return (m->m_len >= at + (int)sizeof(struct tcphdr) &&
+	    len > ((const struct tcphdr *)(data + at))->th_off << 2);
 }
 #endif
 
@@ -126,7 +141,7 @@ pv_net_lro_mergeable(const struct pv_net *pn, const struct mbuf *m)
 
 	return ((m->m_pkthdr.csum_flags & good) != 0 && m->m_pkthdr.lro_nsegs == 0 &&
 	    (pn->pn_rx_way & (PV_NET_WAY_FORWARD4 | PV_NET_WAY_FORWARD6)) == 0 &&
-	    pv_net_lro_is_tcp(m) &&
+	    pv_net_lro_has_data(m) &&
 	    memcmp(eh->ether_dhost, if_getlladdr(pn->pn_ifp), ETHER_ADDR_LEN) == 0);
 }
 
@@ -211,7 +226,9 @@ pv_net_lro_input(struct pv_net_rxq *rxq, struct mbuf *list)
 	struct pv_net *pn = rxq->prq_pn;
 	struct mbuf *m;
 
-	if (!rxq->prq_lro_ready || (if_getcapenable(pn->pn_ifp) & IFCAP_LRO) == 0) {
+	/* What came alone has nothing to be merged with. */
+	if (!rxq->prq_lro_ready || (list->m_nextpkt == NULL && rxq->prq_held == 0) ||
+	    (if_getcapenable(pn->pn_ifp) & IFCAP_LRO) == 0) {
 		/* It may have been on a moment ago. */
 		pv_net_lro_flush(rxq);
 		if_input(pn->pn_ifp, list);

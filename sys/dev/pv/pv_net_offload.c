@@ -61,19 +61,6 @@
 /* Tags of a frame that the stack sends: one of its own, one that vlan(4) over vlan(4) adds. */
 #define	PV_NET_TX_TAGS	2
 
-/* Copy part of a packet's headers out: false if the packet ends before. */
-bool
-pv_net_peek(const struct mbuf *m, u_int off, u_int len, void *to)
-{
-	if (off + len > m->m_pkthdr.len)
-		return (false);
-	if (off + len <= m->m_len)
-		memcpy(to, m->m_data + off, len);
-	else
-		m_copydata(m, off, len, to);
-	return (true);
-}
-
 static enum pv_net_bad
 pv_net_parse_ip4(const struct mbuf *m, struct pv_net_headers *h)
 {
@@ -126,6 +113,31 @@ pv_net_parse_ip6(const struct mbuf *m, struct pv_net_headers *h)
 	return (PV_NET_FINE);
 }
 
+/* The headers of what most frames are: IPv4 without tags or options, not a fragment, in one piece. */
+static bool
+pv_net_parse_plain(const struct mbuf *m, struct pv_net_headers *h)
+{
+	struct {
+		struct ether_header	eh;
+		struct ip		ip;
+	} __packed all;
+
+	if (m->m_len < (int)sizeof(all))
+		return (false);
+	memcpy(&all, m->m_data, sizeof(all));
+	h->ph_end = ETHER_HDR_LEN + ntohs(all.ip.ip_len);
+	if (all.eh.ether_type != htons(ETHERTYPE_IP) || all.ip.ip_v != IPVERSION ||
+	    all.ip.ip_hl != sizeof(all.ip) >> 2 || h->ph_end < sizeof(all) ||
+	    h->ph_end > m->m_pkthdr.len || (all.ip.ip_off & htons(IP_OFFMASK | IP_MF)) != 0)
+		return (false);
+	h->ph_ip6 = false;
+	h->ph_tags = 0;
+	h->ph_proto = all.ip.ip_p;
+	h->ph_l3 = ETHER_HDR_LEN;
+	h->ph_l4 = sizeof(all);
+	return (true);
+}
+
 /*
  * Find the headers of a frame, past up to `tags' VLAN tags.  Fine, with ph_l4 0, is also what has no
  * IP header, or a fragment.
@@ -136,6 +148,8 @@ pv_net_parse(const struct mbuf *m, int tags, struct pv_net_headers *h)
 	u_int off = offsetof(struct ether_header, ether_type);
 	uint16_t type;
 
+	if (__predict_true(pv_net_parse_plain(m, h)))
+		return (PV_NET_FINE);
 	memset(h, 0, sizeof(*h));
 	for (;;) {
 		if (!pv_net_peek(m, off, sizeof(type), &type))

@@ -95,52 +95,54 @@ pv_net_rx_enabled(const struct pv_net *pn, bool ip6)
 }
 
 /*
- * Has nobody but the stack a way to what comes for our own address, and does that not send it on?
- * Listeners see it as it is; filters, netgraph(4), netmap(4) and lagg(4) may take it anywhere.
+ * Which partial checksums need not be finished, of `keep', as nobody but the stack has a way to what
+ * comes for our own address, and that does not send it on?  Filters, netgraph(4), netmap(4) and lagg(4)
+ * may take it anywhere.  In the interface's vnet.
  */
-static bool
-pv_net_rx_ends_here(const struct pv_net *pn, bool ip6)
+static u_int
+pv_net_rx_ends_here(if_t ifp, int enable, u_int way, u_int keep)
 {
-	if_t ifp = pn->pn_ifp;
-	bool filtered = false;
-
-	CURVNET_SET(if_getvnet(ifp));
+	if ((enable & IFCAP_NETMAP) != 0 || if_getl2com(ifp) != NULL ||
+	    if_gettype(ifp) != IFT_ETHER || PFIL_HOOKED_IN(V_link_pfil_head))
+		return (0);
 #ifdef INET
-	filtered |= !ip6 && PFIL_HOOKED_IN(V_inet_pfil_head);
+	if ((way & PV_NET_WAY_FORWARD4) != 0 || PFIL_HOOKED_IN(V_inet_pfil_head))
+		keep &= ~PV_NET_WAY_KEEP4;
 #endif
 #ifdef INET6
-	filtered |= ip6 && PFIL_HOOKED_IN(V_inet6_pfil_head);
+	if ((way & PV_NET_WAY_FORWARD6) != 0 || PFIL_HOOKED_IN(V_inet6_pfil_head))
+		keep &= ~PV_NET_WAY_KEEP6;
 #endif
-	filtered |= PFIL_HOOKED_IN(V_link_pfil_head);
-	CURVNET_RESTORE();
-	return (!filtered && if_getl2com(ifp) == NULL && if_gettype(ifp) == IFT_ETHER &&
-	    (if_getcapenable(ifp) & IFCAP_NETMAP) == 0 && !pv_net_forwards(pn, ip6));
-}
-
-/* May a partial checksum of such a packet stay partial? */
-static bool
-pv_net_rx_may_keep(const struct pv_net *pn, bool ip6)
-{
-	return (pv_net_rx_enabled(pn, ip6) && !pv_net_listening(pn) &&
-	    (PV_NET_MARKS_PARTIAL || pv_net_rx_ends_here(pn, ip6)));
+	return (keep);
 }
 
 /* Look up what the next packets are received by. */
 void
 pv_net_rx_look(struct pv_net *pn)
 {
-	u_int way = 0;
+	int enable = if_getcapenable(pn->pn_ifp);
+	u_int keep = 0, way = 0;
 
-	if (pv_net_rx_may_keep(pn, false))
-		way |= PV_NET_WAY_KEEP4;
-	if (pv_net_rx_may_keep(pn, true))
-		way |= PV_NET_WAY_KEEP6;
-	if (pv_net_forwards(pn, false))
+	if (!pv_net_listening(pn)) {
+		if ((enable & IFCAP_RXCSUM) != 0)
+			keep |= PV_NET_WAY_KEEP4;
+		if ((enable & IFCAP_RXCSUM_IPV6) != 0)
+			keep |= PV_NET_WAY_KEEP6;
+	}
+	CURVNET_SET(if_getvnet(pn->pn_ifp));
+#ifdef INET
+	if (V_ipforwarding != 0)
 		way |= PV_NET_WAY_FORWARD4;
-	if (pv_net_forwards(pn, true))
+#endif
+#ifdef INET6
+	if (V_ip6_forwarding != 0)
 		way |= PV_NET_WAY_FORWARD6;
-	if (way != pn->pn_rx_way)
-		pn->pn_rx_way = way;
+#endif
+	if (!PV_NET_MARKS_PARTIAL && keep != 0)
+		keep = pv_net_rx_ends_here(pn->pn_ifp, enable, way, keep);
+	CURVNET_RESTORE();
+	if (pn->pn_rx_way != (way | keep))
+		pn->pn_rx_way = way | keep;
 }
 
 /* Is it for our own address? */

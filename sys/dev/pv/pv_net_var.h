@@ -59,6 +59,19 @@ struct pv_net_headers {
 	u_int	ph_end;		/* end of the packet, as IP's header has it */
 };
 
+/* Copy part of a packet's headers out: false if the packet ends before. */
+static inline bool
+pv_net_peek(const struct mbuf *m, u_int off, u_int len, void *to)
+{
+	if (off + len > (u_int)m->m_pkthdr.len)
+		return (false);
+	if (off + len <= (u_int)m->m_len)
+		memcpy(to, m->m_data + off, len);
+	else
+		m_copydata(m, off, len, to);
+	return (true);
+}
+
 /* What received packets are judged by (pn_rx_way): pv_net_rx_look() sets it for a batch of them. */
 #define	PV_NET_WAY_KEEP4	0x01	/* partial checksums of IPv4 may stay partial */
 #define	PV_NET_WAY_KEEP6	0x02
@@ -242,7 +255,6 @@ struct pv_net {
 };
 
 /* pv_net_offload.c */
-bool	pv_net_peek(const struct mbuf *m, u_int off, u_int len, void *to);
 bool	pv_net_agreed(const struct pv_net *pn, const struct pv_net_headers *h, u_int what);
 u_int	pv_net_sum_offset(uint8_t proto);
 enum pv_net_bad pv_net_parse(const struct mbuf *m, int tags, struct pv_net_headers *h);

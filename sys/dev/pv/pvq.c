@@ -108,31 +108,6 @@ pvq_sysctl(struct pvq *q, struct sysctl_ctx_list *ctx, struct sysctl_oid_list *p
 }
 
 int
-pvq_phys_add_run(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, vm_paddr_t pa, size_t len)
-{
-	bus_dma_segment_t *last;
-	size_t part;
-
-	if (n > 0) {
-		last = &segs[n - 1];
-		if (last->ds_addr + last->ds_len == pa) {
-			part = MIN(len, seg_max - last->ds_len);
-			last->ds_len += part;
-			pa += part;
-			len -= part;
-		}
-	}
-	for (; len > 0; pa += part, len -= part, n++) {
-		if (n == max)
-			return (-1);
-		part = MIN(len, seg_max);
-		segs[n].ds_addr = pa;
-		segs[n].ds_len = part;
-	}
-	return (n);
-}
-
-int
 pvq_phys_add(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, const void *va, size_t len)
 {
 	vm_offset_t at = (vm_offset_t)va;

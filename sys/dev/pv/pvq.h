@@ -242,8 +242,32 @@ pvq_reserve(struct pvq *q, int slots)
  */
 int	pvq_phys_add(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, const void *va,
 	    size_t len);
-int	pvq_phys_add_run(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max,
-	    vm_paddr_t pa, size_t len);
+
+static inline int
+pvq_phys_add_run(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, vm_paddr_t pa,
+    size_t len)
+{
+	bus_dma_segment_t *last;
+	size_t part;
+
+	if (n > 0) {
+		last = &segs[n - 1];
+		if (last->ds_addr + last->ds_len == pa) {
+			part = MIN(len, seg_max - last->ds_len);
+			last->ds_len += part;
+			pa += part;
+			len -= part;
+		}
+	}
+	for (; len > 0; pa += part, len -= part, n++) {
+		if (n == max)
+			return (-1);
+		part = MIN(len, seg_max);
+		segs[n].ds_addr = pa;
+		segs[n].ds_len = part;
+	}
+	return (n);
+}
 
 /*
  * Make a chain's memory visible to the other side.  bus_dmamap_load(9) came before, with a tag of
