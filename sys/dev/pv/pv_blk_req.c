@@ -156,27 +156,26 @@ pv_blk_window(struct pv_blk_req *rq, const struct bio *bp, size_t off, size_t le
 static int
 pv_blk_load_phys(struct pv_blk *blk, struct pv_blk_req *rq)
 {
-	const struct pv_blk_params *bp = &blk->blk_params;
 	const struct bio *w = &rq->rq_window;
-	size_t left, run;
+	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
+	const int max = blk->blk_params.bp_max_segs, pages = w->bio_ma_n;
+	const bus_size_t seg_max = blk->blk_params.bp_seg_size;
+	bus_dma_segment_t *segs = rq->rq_segs + 1;
+	vm_page_t *ma = w->bio_ma;
+	size_t left = w->bio_bcount, skip = w->bio_ma_offset, run;
 	vm_paddr_t pa;
 	int i = 0, n = 0;
 
 	if ((w->bio_flags & BIO_UNMAPPED) == 0)
-		n = pvq_phys_add(rq->rq_segs + 1, 0, bp->bp_max_segs, bp->bp_seg_size, w->bio_data,
-		    w->bio_bcount);
-	else for (left = w->bio_bcount; left > 0 && n >= 0; left -= run) {
-		pa = VM_PAGE_TO_PHYS(w->bio_ma[i]);
+		n = pvq_phys_add(segs, 0, max, seg_max, w->bio_data, left);
+	else for (; left > 0 && n >= 0; left -= run, skip = 0) {
+		pa = VM_PAGE_TO_PHYS(ma[i]);
 		run = PAGE_SIZE;
-		if (i == 0) {
-			pa += w->bio_ma_offset;
-			run -= w->bio_ma_offset;
-		}
-		while (++i < w->bio_ma_n && VM_PAGE_TO_PHYS(w->bio_ma[i]) == pa + run)
+		while (++i < pages && VM_PAGE_TO_PHYS(ma[i]) == pa + run)
 			run += PAGE_SIZE;
-		run = MIN(run, left);
-		n = pvq_phys_add_run(rq->rq_segs + 1, n, bp->bp_max_segs, bp->bp_seg_size, pa,
-		    run);
+		pa += skip;
+		run = MIN(run - skip, left);
+		n = pvq_phys_add_run(segs, n, max, seg_max, pa, run);
 	}
 	if (n < 0)
 		return (EFBIG);

@@ -463,9 +463,9 @@ pv_net_if_capabilities(struct pv_net *pn)
 	if_setcapenable(pn->pn_ifp, enable);
 	if_sethwassist(pn->pn_ifp, pv_net_hwassist(pn, enable));
 	/*
-	 * One segment is for the header, and one to spare: a piece that lies across a page takes two, but
-	 * those of TCP rarely do, and with more of them than fit the packet is made simpler.  What is
-	 * copied may have any number.
+	 * One segment is for the header, and one to spare: a piece that lies across a page takes
+	 * two, but those of TCP rarely do, and with more of them than fit the packet is made simpler.
+	 * What is copied may have any number.
 	 */
 	max_frame = params->pnp_max_frame != 0 ? params->pnp_max_frame : PV_NET_MAX_FRAME;
 	if_sethwtsomax(pn->pn_ifp, max_frame - (ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN));

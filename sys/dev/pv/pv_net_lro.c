@@ -81,8 +81,9 @@ pv_net_lro_group(const struct mbuf *m)
 
 #if defined(INET) || defined(INET6)
 /*
- * Is it plainly TCP, with data?  What has extension headers, or headers apart, is left to others; so are
- * acknowledgments, of which there are fewer than segments, and which TCP has more use for one by one.
+ * Is it plainly TCP, with data?  What has extension headers, or headers apart, is left to others; so
+ * are acknowledgments, of which there are fewer than segments, and which TCP has more use for one by
+ * one.
  */
 static bool
 pv_net_lro_has_data(const struct mbuf *m)
