@@ -152,7 +152,10 @@ pv_blk_window(struct pv_blk_req *rq, const struct bio *bp, size_t off, size_t le
 	w->bio_ma_n = howmany(w->bio_ma_offset + length, PAGE_SIZE);
 }
 
-/* The physical addresses of rq_window: 0, or EFBIG. */
+/*
+ * The physical addresses of rq_window: 0; or EFBIG, with rq_nsegs segments, as many as there may be, of
+ * its beginning.
+ */
 static int
 pv_blk_load_phys(struct pv_blk *blk, struct pv_blk_req *rq)
 {
@@ -177,10 +180,20 @@ pv_blk_load_phys(struct pv_blk *blk, struct pv_blk_req *rq)
 		run = MIN(run - skip, left);
 		n = pvq_phys_add_run(segs, n, max, seg_max, pa, run);
 	}
-	if (n < 0)
-		return (EFBIG);
-	rq->rq_nsegs = n;
-	return (0);
+	rq->rq_nsegs = n < 0 ? max : n;
+	return (n < 0 ? EFBIG : 0);
+}
+
+/* How much of rq_window its segments are, if that is whole sectors; else 0. */
+static size_t
+pv_blk_loaded_part(const struct pv_blk *blk, const struct pv_blk_req *rq)
+{
+	size_t part = 0;
+	int i;
+
+	for (i = 1; i <= rq->rq_nsegs; i++)
+		part += rq->rq_segs[i].ds_len;
+	return (part % blk->blk_params.bp_sectorsize == 0 ? part : 0);
 }
 
 /* By bus_dma(9): 0, EFBIG, or another error. */
@@ -248,7 +261,7 @@ pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp
     size_t end)
 {
 	struct pv_blk *blk = bq->bq_blk;
-	size_t length;
+	size_t length, part;
 	int error;
 
 	length = MIN(end - off, blk->blk_params.bp_max_size);
@@ -262,8 +275,16 @@ pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp
 	for (;;) {
 		pv_blk_window(rq, bp, off, length);
 		rq->rq_length = length;
-		error = blk->blk_params.bp_phys ? pv_blk_load_phys(blk, rq) :
-		    pv_blk_load_dma(blk, rq);
+		if (blk->blk_params.bp_phys) {
+			error = pv_blk_load_phys(blk, rq);
+			part = error == EFBIG ? pv_blk_loaded_part(blk, rq) : 0;
+			if (part != 0) {
+				pv_blk_window(rq, bp, off, part);
+				rq->rq_length = part;
+				return (0);
+			}
+		} else
+			error = pv_blk_load_dma(blk, rq);
 		if (error != EFBIG)
 			return (error);
 		if (length == blk->blk_params.bp_sectorsize)
