@@ -126,7 +126,7 @@ soak: .PHONY testkernels ktest hosted
 bench: .PHONY
 	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all
 	@status=0; for b in bench benchballoon benchmigrate benchnet benchxen benchxn \
-	    benchsuspend; do ${.CURDIR}/tools/$$b || status=1; done; exit $$status
+	    benchsuspend benchfreebsd; do ${.CURDIR}/tools/$$b || status=1; done; exit $$status
 
 lint: .PHONY bootstrap
 	@${.CURDIR}/tools/lint
