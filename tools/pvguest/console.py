@@ -19,7 +19,7 @@ import tty
 from contextlib import AbstractContextManager
 from typing import BinaryIO, Protocol
 
-from pvguest.errors import STATUS_NO_BOOT, Deadline, GuestError
+from pvguest.errors import STATUS_NO_BOOT, STATUS_TIMEOUT, Deadline, GuestError
 from pvguest.qemu import QEMU
 from xen.session import Boot
 
@@ -95,8 +95,11 @@ class Console:
         return "".join(line + "\n" for line in text.splitlines()[-25:])
 
     def ended(self) -> GuestError:
-        """QEMU has ended: why?"""
-        status = self.process.wait()
+        """QEMU has ended, or closed its console and is about to: why?"""
+        try:
+            status = self.process.wait(self.deadline.left())
+        except subprocess.TimeoutExpired:
+            return GuestError(STATUS_TIMEOUT, "time-out: QEMU closed the console, and did not end")
         if reason := self.system.ended(status, self.recent):
             return reason
         if not self.booted or status != 0:

@@ -123,7 +123,6 @@ def resume(guest: Guest) -> None:
     try:
         guest.monitor().resume()
     except (EOFError, ConnectionError) as error:
-        guest.process.wait()
         raise guest.ended() from error
     guest.booted = True
 
