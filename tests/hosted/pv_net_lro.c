@@ -145,6 +145,46 @@ arrive(const struct arrival *a)
 	return (m);
 }
 
+/* Acknowledgments, and what is not TCP, are not offered to tcp_lro(9). */
+void
+rx_only_data_is_merged(const void *arg __unused)
+{
+	static const struct {
+		u_int	proto, payload, held;
+	} table[] = { { IPPROTO_TCP, 1, 2 }, { IPPROTO_TCP, 0, 0 }, { IPPROTO_UDP, 1, 0 } };
+	static u_char buf[FRAME_MAX];
+	static struct pv_net_rxq rxq;
+	struct mbuf *list, **tail;
+	struct frame f = F4;
+	size_t i, len;
+	int n;
+
+	for (i = 0; i < 2 * nitems(table); i++) {
+		begin(RX_ALL);
+		pn.pn_params.pnp_soft_lro = true;
+		memset(&rxq, 0, sizeof(rxq));
+		rxq.prq_pn = &pn;
+		nup = nheld = nflushes = 0;
+		pv_net_lro_init(&rxq);
+		f.f_ip = i % 2 == 0 ? 4 : 6;
+		f.f_proto = table[i / 2].proto;
+		f.f_payload = table[i / 2].payload;
+		for (tail = &list, n = 0; n < 2; n++, tail = &(*tail)->m_nextpkt) {
+			len = frame_make(&f, FRAME_DONE, buf, NULL);
+			memcpy(buf, lladdr, ETHER_ADDR_LEN);
+			*tail = kpi_mbuf_chain(buf, len, NULL);
+			(*tail)->m_pkthdr.csum_flags = CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
+			(*tail)->m_pkthdr.csum_data = 0xffff;
+		}
+		pv_net_lro_input(&rxq, list);
+		CHECK(nheld == table[i / 2].held && nheld + nup == 2, "%zu: %u are held", i, nheld);
+		pv_net_lro_flush(&rxq);
+		CHECK(nup == 2, "%zu: %u came", i, nup);
+		pv_net_lro_free(&rxq);
+		end();
+	}
+}
+
 void
 rx_nothing_overtakes_its_flow(const void *arg __unused)
 {

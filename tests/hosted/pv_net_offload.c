@@ -693,6 +693,7 @@ static const struct hosted_test tests[] = {
 	T(rx_as_much_as_can_be_of_several, NULL, "one and no more"),
 	T(rx_big_frame_says_how_many_segments, NULL, "for our own TCP"),
 	T(rx_nothing_overtakes_its_flow, NULL, "beside tcp_lro(9)"),
+	T(rx_only_data_is_merged, NULL, "Acknowledgments and datagrams are not"),
 	T(rx_headers_that_are_too_long_to_split, NULL, "16 KB of them"),
 	T(rx_asks_for_what_is_of_use, NULL, "by what is enabled and forwarded"),
 	T(no_memory_loses_the_packet_and_nothing_else, NULL, "each allocation fails once"),

@@ -153,6 +153,7 @@ void	rx_what_ends_here_is_not_finished(const void *arg);
 void	rx_as_much_as_can_be_of_several(const void *arg);
 void	rx_big_frame_says_how_many_segments(const void *arg);
 void	rx_nothing_overtakes_its_flow(const void *arg);
+void	rx_only_data_is_merged(const void *arg);
 void	rx_headers_that_are_too_long_to_split(const void *arg);
 void	rx_asks_for_what_is_of_use(const void *arg);
 
