@@ -82,7 +82,11 @@ ktest: .PHONY testkernels
 	    MAKEOBJDIR=${OBJTOP}/${_kernel}/tests/ktest all
 .endfor
 
+# FreeBSD's tests run here, too, where its sets have been imported: with modules of these sources.
 test: .PHONY testkernels ktest hosted
+.if exists(${OBJTOP}/freebsd/kernel-debug)
+	@${.CURDIR}/tools/freebsd modules --kernel debug
+.endif
 	@${.CURDIR}/tools/runtests
 
 # In FreeBSD's debug kernel, whose sets are in FREEBSD (or were imported before): tests/README.md.
