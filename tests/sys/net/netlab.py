@@ -26,6 +26,7 @@ import pathlib
 import random
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -138,6 +139,17 @@ def counters(text: str) -> dict[str, int]:
     return found
 
 
+class Program(subprocess.Popen[str]):
+    """A program of a host's, which is not waited for when a test has failed: it may never end."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        """Wait for its end."""
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, error, trace)
+
+
 class Peer:
     """A Linux host: a network namespace, which lives as long as its first process."""
 
@@ -160,20 +172,24 @@ class Peer:
 
     def run(self, words: str, timeout: float = 120.0) -> str:
         """Run a shell command that has to succeed; returns what it printed."""
-        try:
-            done = subprocess.run(self.command(words), capture_output=True, text=True, check=False,
-                                  timeout=timeout)
-        except subprocess.TimeoutExpired as late:
-            raise LabFailure(f"{self.name}: {words}: not within {timeout:.0f} seconds") from late
-        if done.returncode != 0:
-            raise LabFailure(f"{self.name}: {words}: status {done.returncode}\n"
-                             f"{done.stdout}{done.stderr}")
-        return done.stdout
+        with Program(self.command(words), text=True, stdout=subprocess.PIPE,
+                     stderr=subprocess.PIPE, start_new_session=True) as process:
+            try:
+                out, errors = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired as late:
+                # Those that it has started have its pipes.
+                os.killpg(process.pid, signal.SIGKILL)
+                said = "".join(process.communicate())
+                raise LabFailure(f"{self.name}: {words}: not within {timeout:.0f} seconds\n"
+                                 f"{said}") from late
+        if process.returncode != 0:
+            raise LabFailure(f"{self.name}: {words}: status {process.returncode}\n{out}{errors}")
+        return out
 
-    def start(self, words: str, **options: Any) -> subprocess.Popen[str]:
+    def start(self, words: str, **options: Any) -> Program:
         """Start a shell command; its output is a pipe unless options say something else."""
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} | options
-        return subprocess.Popen(self.command(f"exec {words}"), text=True, **options)
+        return Program(self.command(f"exec {words}"), text=True, **options)
 
     def counters(self) -> dict[str, int]:
         """Linux's protocol counters."""
@@ -291,7 +307,7 @@ def blob(number: int, size: int) -> bytes:
     return random.Random(number).randbytes(size)
 
 
-def listen_hash(server: Peer, host: str, pause: float = 0) -> subprocess.Popen[str]:
+def listen_hash(server: Peer, host: str, pause: float = 0) -> Program:
     """Take one connection and print the hash of what comes; pause makes it a slow reader."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     accept = f"import hashlib, socket, time; l = socket.socket({int(family)});" \
@@ -307,7 +323,7 @@ def listen_hash(server: Peer, host: str, pause: float = 0) -> subprocess.Popen[s
 
 
 def transfer_starts(client: Peer, server: Peer, host: str,
-                    size: int) -> list[subprocess.Popen[str]]:
+                    size: int) -> list[Program]:
     """Start to send random bytes over TCP; transfer_ends() compares what came."""
     data = f"{sys.executable} -c 'import random, sys;" \
            f"sys.stdout.buffer.write(random.Random({size}).randbytes({size}))'"
@@ -319,7 +335,7 @@ def transfer_starts(client: Peer, server: Peer, host: str,
     return [sender, listener]
 
 
-def transfer_ends(pair: list[subprocess.Popen[str]], size: int) -> None:
+def transfer_ends(pair: list[Program], size: int) -> None:
     """Wait for a transfer and compare the hash."""
     said, _ = pair[0].communicate(timeout=TIMEOUT)
     if pair[0].returncode != 0:
