@@ -16,7 +16,8 @@ NETDEV_OPTIONS = {
     "stream": {"server"},
 }
 DRIVE_OPTIONS = {"format", "cache", "aio", "readonly", "discard", "detect-zeroes", "werror",
-                 "rerror", "snapshot", "throttling.iops-total"}
+                 "rerror", "snapshot", "throttling.iops-total",
+                 "throttling.iops-write"}
 
 
 def split_options(text: str, refused: Callable[[str], Exception]) -> tuple[str, dict[str, str]]:

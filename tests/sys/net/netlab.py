@@ -52,9 +52,13 @@ ACCEPT_FILE = (
     "f = open(sys.argv[1], \"wb\"); [f.write(d) for d in iter(lambda: s.recv(1 << 16), b\"\")]")
 
 
+# Somebody waits for the tests (runtests); in a soak nobody does.
+HURRIED = "PVKMOD_ROUNDS" in os.environ
+
+
 def amount(size: int) -> int:
-    """So much data to send: a quarter where somebody waits for it (runtests), all in a soak."""
-    return size // 4 if "PVKMOD_ROUNDS" in os.environ else size
+    """So much data to send: a quarter where somebody waits for it, all in a soak."""
+    return size // 4 if HURRIED else size
 
 
 # A program that takes so many connections at a port, and prints how many bytes came by each.
