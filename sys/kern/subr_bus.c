@@ -7,8 +7,8 @@
 /*
  * newbus: the tree of buses and devices, and how drivers find theirs.
  *
- *	root0 -- nexus0 -+- legacy0 -- pcib0 -- pci0 -+- pcib1 -- pci1 -- virtio_pci0 -- vtnet0
- *	                 +- ...                       +- virtio_pci1 -- vtblk0
+ *	root0 -- nexus0 -+- legacy0 -- pcib0 -- pci0 -+- pcib1 -- pci1 -- vtpci0 -- vtnet0
+ *	                 +- ...                       +- vtpci1 -- vtblk0
  *
  * A device is a kobj(9) object whose class is its driver; without a driver its class is `null`.
  * It sits below one parent, the bus, whose driver answers for its resources, interrupts and

@@ -161,7 +161,7 @@ begin(void)
 
 	memset(&pci, 0, sizeof(pci));
 	pci.bus = kpi_device_create(NULL, &model_class, NULL, "pci0");
-	pci.dev = kpi_device_create(pci.bus, &model_class, &pci.sc, "virtio_pci0");
+	pci.dev = kpi_device_create(pci.bus, &model_class, &pci.sc, "vtpci0");
 	pci.next = 0x40;
 	pci.last = PCIR_CAP_PTR;
 	pci.bar = host_alloc(BAR_SIZE, 4096);

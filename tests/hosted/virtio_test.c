@@ -103,7 +103,7 @@ tear_down(struct transport *tr)
 {
 	int i;
 
-	(void)virtio_stop(tr->tr_child);
+	(void)virtio_quiesce(tr->tr_child);
 	for (i = 0; i < TR_QUEUES; i++) {
 		while (driver.q[i] != NULL && pvq_drain(driver.q[i]) != NULL)
 			continue;
@@ -475,7 +475,7 @@ interrupt_before_a_reset_is_no_stray(const void *arg __unused)
 	tr.tr_nvectors = 0;
 	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == 0, "error");
 	virtio_start(tr.tr_child);
-	CHECK(virtio_stop(tr.tr_child) == 0, "error");
+	CHECK(virtio_quiesce(tr.tr_child) == 0, "error");
 	CHECK(virtio_restart(tr.tr_child) == 0, "error");
 	CHECK(kpi_interrupt(irq), "the device's own");
 	CHECK(!kpi_interrupt(irq) && driver.intrs[0] == 0, "there is one only");
@@ -554,7 +554,7 @@ restart_brings_all_back(const void *arg)
 	virtio_start(tr.tr_child);
 	post(q);
 	pvq_break(q, PVQ_FAULT_ID, 1);
-	CHECK(virtio_stop(tr.tr_child) == 0 && tr.tr_status == 0, "stop");
+	CHECK(virtio_quiesce(tr.tr_child) == 0 && tr.tr_status == 0, "stop");
 	(void)kpi_interrupt(&tr.tr_irqs[1]);
 	CHECK(driver.intrs[0] == 0, "interrupt while stopped");
 	CHECK(virtio_restart(tr.tr_child) == EBUSY, "with a chain in flight");
@@ -567,7 +567,7 @@ restart_brings_all_back(const void *arg)
 	virtio_start(tr.tr_child);
 	post(q);
 	CHECK(pvq_kick(q) && tr.tr_notified[0] == 1, "kick");
-	CHECK(virtio_stop(tr.tr_child) == 0, "stop");
+	CHECK(virtio_quiesce(tr.tr_child) == 0, "stop");
 	CHECK(pvq_drain(q) == q, "drain");
 	tr.tr_offered &= ~F_ONE;
 	CHECK(virtio_restart(tr.tr_child) == ENODEV, "the device offers less");
@@ -582,7 +582,7 @@ lost_device_keeps_its_rings(const void *arg __unused)
 	set_up(&tr, true, 2);
 	virtio_start(tr.tr_child);
 	tr.tr_reset_error = ETIMEDOUT;
-	CHECK(virtio_stop(tr.tr_child) == ETIMEDOUT, "stop");
+	CHECK(virtio_quiesce(tr.tr_child) == ETIMEDOUT, "stop");
 	virtio_free_queues(tr.tr_child);
 	CHECK(driver.q[0] == NULL && kpi_dma_maps > 0, "the rings were freed");
 	CHECK(kpi_intrs == 0 && tr.tr_irqs_out == 0, "interrupts were not");
@@ -598,7 +598,7 @@ gone_device_is_freed(const void *arg __unused)
 	tr.tr_reset_error = ENXIO;
 	tr.tr_status = 0xff;
 	CHECK(!virtio_needs_reset(tr.tr_child), "a device that has gone asks for nothing");
-	CHECK(virtio_stop(tr.tr_child) == 0, "stop");
+	CHECK(virtio_quiesce(tr.tr_child) == 0, "stop");
 	tear_down(&tr);
 }
 

@@ -91,8 +91,8 @@ static const struct virtio_feature virtio_ring_features[] = {
 	{ 0, NULL, 0 }
 };
 
-MODULE_VERSION(virtio, 1);
-MODULE_DEPEND(virtio, pv, 1, 1, 1);
+MODULE_VERSION(pv_virtio, 1);
+MODULE_DEPEND(pv_virtio, pv, 1, 1, 1);
 
 static int
 virtio_modevent(module_t mod __unused, int what, void *arg __unused)
@@ -109,12 +109,12 @@ virtio_modevent(module_t mod __unused, int what, void *arg __unused)
 }
 
 static moduledata_t virtio_module = {
-	"virtio",
+	"pv_virtio",
 	virtio_modevent,
 	NULL
 };
 
-DECLARE_MODULE(virtio, virtio_module, SI_SUB_DRIVERS, SI_ORDER_SECOND);
+DECLARE_MODULE(pv_virtio, virtio_module, SI_SUB_DRIVERS, SI_ORDER_SECOND);
 
 static inline struct virtio_bus *
 virtio_bus_of(device_t child)
@@ -381,9 +381,9 @@ virtio_read_config(device_t dev, bus_size_t off, void *dst, size_t len)
 	 * first one compares with what nobody has read.
 	 */
 	for (tries = 0; tries < VIRTIO_CONFIG_TRIES; tries++) {
-		gen = VIRTIO_BUS_CONFIG_GENERATION(vb->vb_dev);
+		gen = VIRTIO_BUS_CONFIG_GEN(vb->vb_dev);
 		same = virtio_config_pass(vb, off, dst, len);
-		if (vb->vb_modern && gen == VIRTIO_BUS_CONFIG_GENERATION(vb->vb_dev))
+		if (vb->vb_modern && gen == VIRTIO_BUS_CONFIG_GEN(vb->vb_dev))
 			return (0);
 		if (!vb->vb_modern && same && tries > 0)
 			return (0);
@@ -425,7 +425,7 @@ virtio_config_task(void *arg, int pending __unused)
 	struct virtio_bus *vb = arg;
 
 	if (vb->vb_awake)
-		(void)VIRTIO_CONFIG_CHANGE(vb->vb_child);
+		(void)VIRTIO_CONFIG_CHANGED(vb->vb_child);
 }
 
 /* What size shall a queue have?  Returns 0, logged, if there is none that would do. */
@@ -586,7 +586,7 @@ virtio_start(device_t dev)
 }
 
 int
-virtio_stop(device_t dev)
+virtio_quiesce(device_t dev)
 {
 	struct virtio_bus *vb = virtio_bus_of(dev);
 	int error;

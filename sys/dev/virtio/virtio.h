@@ -7,21 +7,24 @@
 /*
  * The virtio bus, as its drivers see it (VirtIO 1.3, 2 and 3).
  *
- * A transport (virtio_pci, virtio_mmio) finds a device, and adds one newbus child to itself; a
- * driver probes by the device's type and attaches to that child.  What a driver does, in the order
- * of VirtIO 1.3, 3.1.1:
+ * A transport (vtpci) finds a device, and adds one newbus child to itself; a driver probes by the
+ * device's type and attaches to that child.  The transport's class is not FreeBSD's virtio_pci, nor is
+ * any module named as one of FreeBSD's: both may be in one kernel, each with devices of its own.  The
+ * drivers' classes are FreeBSD's (vtnet, vtblk), so that units are counted together.
+ *
+ * What a driver does, in the order of VirtIO 1.3, 3.1.1:
  *
  *	virtio_negotiate()      feature bits, from a table; may be called again with a smaller one
  *	virtio_read_config()    the device's configuration, consistent by its generation
  *	virtio_alloc_queues()   virtqueues, each a struct pvq, and their interrupts
  *	virtio_start()          DRIVER_OK: from here on the device may touch the queues
  *	...
- *	virtio_stop()           reset: the device has let go of every queue when it returns
- *	virtio_restart()        after virtio_stop(): the same features, the same queues, then
+ *	virtio_quiesce()        reset: the device has let go of every queue when it returns
+ *	virtio_restart()        after virtio_quiesce(): the same features, the same queues, then
  *	                        virtio_start() once the driver has put what the device needs
- *	virtio_free_queues()    after virtio_stop()
+ *	virtio_free_queues()    after virtio_quiesce()
  *
- * A driver implements the method VIRTIO_CONFIG_CHANGE (virtio_if.m), called in a sleepable thread
+ * A driver implements the method VIRTIO_CONFIG_CHANGED (virtio_if.m), called in a sleepable thread
  * when the device changed its configuration or asks to be reset (DEVICE_NEEDS_RESET).
  * Its device_detach begins with virtio_leave(); attach, detach, suspend and resume never overlap then.
  *
@@ -200,7 +203,7 @@ void	virtio_start(device_t dev);
  * Returns 0, or ETIMEDOUT if the device never confirmed: its memory must then be leaked, not freed;
  * the transport cuts it off from memory by clearing bus mastering.
  */
-int	virtio_stop(device_t dev);
+int	virtio_quiesce(device_t dev);
 
 /*
  * The driver detaches: to be called first in its detach.  It is not suspended from here on.
@@ -225,8 +228,7 @@ bool	virtio_needs_reset(device_t dev);
  * Register a driver for the children of every transport.  probe() compares virtio_get_device_type().
  */
 #define	VIRTIO_DRIVER_MODULE(name, driver, evh, arg)			\
-	DRIVER_MODULE(name, virtio_pci, driver, evh, arg);		\
-	DRIVER_MODULE(name, virtio_mmio, driver, evh, arg)
+	DRIVER_MODULE(name, vtpci, driver, evh, arg)
 
 /*
  * Tell devmatch(8) the type of device (VIRTIO_ID_*) that a driver is for, so that devd(8) loads its
@@ -237,7 +239,6 @@ struct virtio_pnp {
 };
 #define	VIRTIO_PNP_INFO(name, type)					\
 	static const struct virtio_pnp name ## _pnp[] = { { type } };	\
-	MODULE_PNP_INFO("U32:device_type;", virtio_pci, name, name ## _pnp, 1); \
-	MODULE_PNP_INFO("U32:device_type;", virtio_mmio, name, name ## _pnp, 1)
+	MODULE_PNP_INFO("U32:device_type;", vtpci, name, name ## _pnp, 1)
 
 #endif /* !_DEV_VIRTIO_VIRTIO_H_ */

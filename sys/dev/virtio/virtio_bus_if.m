@@ -4,9 +4,9 @@
 # Copyright (c) 2026 The pv-kmod developers
 #
 
-# What a transport (virtio_pci, virtio_mmio) does for the bus-independent half, virtio.c, on a
-# device that is its own softc's struct virtio_bus.  Values are in the CPU's byte order.  None takes
-# a lock; virtio.c calls them one at a time, but isr, which is called from an interrupt filter.
+# What a transport (vtpci) does for the bus-independent half, virtio.c, on a device that is its own
+# softc's struct virtio_bus.  Values are in the CPU's byte order.  None takes a lock; virtio.c calls
+# them one at a time, but isr, which is called from an interrupt filter.
 
 #include <sys/types.h>
 #include <sys/systm.h>
@@ -53,7 +53,7 @@ METHOD bus_size_t config_size {
 };
 
 # Changes whenever the configuration does (2.5); always 0 on a legacy device.
-METHOD uint32_t config_generation {
+METHOD uint32_t config_gen {
 	device_t	dev;
 };
 

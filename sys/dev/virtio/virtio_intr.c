@@ -165,8 +165,8 @@ virtio_setup_one(struct virtio_bus *vb, int n, int type, driver_filter_t *filter
 	struct virtio_irq *vi = &vb->vb_irqs[n];
 
 	/*
-	 * No bus_describe_intr(9): "irq25: virtio_pci0" fills the name of an interrupt (MAXCOMLEN),
-	 * and with a longer one vmstat -i shows none at all.  Queues count their interrupts.
+	 * No bus_describe_intr(9): "irq25: vtpci0:requestq" does not fit the name of an interrupt
+	 * (MAXCOMLEN), and then vmstat -i shows none at all.  Queues count their interrupts.
 	 */
 	return (bus_setup_intr(vb->vb_dev, vi->vi_res, type | INTR_MPSAFE, filter, handler, arg,
 	    &vi->vi_cookie));

@@ -258,7 +258,7 @@ static device_method_t tr_methods[] = {
 	DEVMETHOD(virtio_bus_get_features, tr_get_features),
 	DEVMETHOD(virtio_bus_set_features, tr_set_features),
 	DEVMETHOD(virtio_bus_config_size, tr_config_size),
-	DEVMETHOD(virtio_bus_config_generation, tr_config_generation),
+	DEVMETHOD(virtio_bus_config_gen, tr_config_generation),
 	DEVMETHOD(virtio_bus_read_config, tr_read_config),
 	DEVMETHOD(virtio_bus_write_config, tr_write_config),
 	DEVMETHOD(virtio_bus_queue_size, tr_queue_size),
@@ -277,7 +277,7 @@ static struct kobj_class tr_class = {
 };
 
 static device_method_t tr_child_methods[] = {
-	DEVMETHOD(virtio_config_change,	tr_config_change),
+	DEVMETHOD(virtio_config_changed,	tr_config_change),
 	DEVMETHOD_END
 };
 

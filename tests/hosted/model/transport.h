@@ -51,7 +51,7 @@ struct transport {
 	int		 tr_irqs_out;
 	int		 tr_resets;
 	int		 tr_config_reads;
-	int		 tr_changes;		/* calls of VIRTIO_CONFIG_CHANGE */
+	int		 tr_changes;		/* calls of VIRTIO_CONFIG_CHANGED */
 };
 
 /* A device with two queues of 8, and everything that a good one has. */

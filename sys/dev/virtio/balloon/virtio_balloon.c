@@ -285,7 +285,7 @@ vtballoon_halt(struct vtballoon_softc *sc)
 {
 	int error;
 
-	error = virtio_stop(sc->vtb_dev);
+	error = virtio_quiesce(sc->vtb_dev);
 	if (error != 0)
 		sc->vtb_dead = true;
 	vtballoon_drain(sc);
@@ -674,7 +674,7 @@ static device_method_t vtballoon_methods[] = {
 	DEVMETHOD(device_suspend,	vtballoon_suspend),
 	DEVMETHOD(device_resume,	vtballoon_resume),
 
-	DEVMETHOD(virtio_config_change,	vtballoon_config_change),
+	DEVMETHOD(virtio_config_changed,	vtballoon_config_change),
 
 	DEVMETHOD_END
 };
@@ -687,9 +687,9 @@ static driver_t vtballoon_driver = {
 
 VIRTIO_DRIVER_MODULE(virtio_balloon, vtballoon_driver, NULL, NULL);
 VIRTIO_PNP_INFO(virtio_balloon, VIRTIO_ID_BALLOON);
-MODULE_VERSION(virtio_balloon, 1);
-MODULE_DEPEND(virtio_balloon, virtio, 1, 1, 1);
+MODULE_VERSION(pv_virtio_balloon, 1);
+MODULE_DEPEND(pv_virtio_balloon, pv_virtio, 1, 1, 1);
 /* Not a link dependency: the bus to find the device on, so that one kldload(8) is enough. */
-MODULE_DEPEND(virtio_balloon, virtio_pci, 1, 1, 1);
-MODULE_DEPEND(virtio_balloon, pv, 1, 1, 1);
-MODULE_DEPEND(virtio_balloon, pv_balloon, 1, 1, 1);
+MODULE_DEPEND(pv_virtio_balloon, vtpci, 1, 1, 1);
+MODULE_DEPEND(pv_virtio_balloon, pv, 1, 1, 1);
+MODULE_DEPEND(pv_virtio_balloon, pv_balloon, 1, 1, 1);

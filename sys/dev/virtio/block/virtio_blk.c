@@ -85,23 +85,23 @@ struct vtblk_softc {
 	bool		vtb_attached;
 };
 
-static SYSCTL_NODE(_hw, OID_AUTO, vtbd, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+static SYSCTL_NODE(_hw, OID_AUTO, vtblk, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
     "VirtIO block device parameters");
 
 static int vtblk_no_ident = 0;
-SYSCTL_INT(_hw_vtbd, OID_AUTO, no_ident, CTLFLAG_RDTUN, &vtblk_no_ident, 0,
+SYSCTL_INT(_hw_vtblk, OID_AUTO, no_ident, CTLFLAG_RDTUN, &vtblk_no_ident, 0,
     "Do not ask disks for their identification");
 
 static int vtblk_writecache_mode = -1;
-SYSCTL_INT(_hw_vtbd, OID_AUTO, writecache_mode, CTLFLAG_RDTUN, &vtblk_writecache_mode, 0,
+SYSCTL_INT(_hw_vtblk, OID_AUTO, writecache_mode, CTLFLAG_RDTUN, &vtblk_writecache_mode, 0,
     "Write cache mode of disks that have a choice: 0 write-through, 1 write-back, -1 theirs");
 
 static int vtblk_num_queues = 0;
-SYSCTL_INT(_hw_vtbd, OID_AUTO, num_queues, CTLFLAG_RDTUN, &vtblk_num_queues, 0,
+SYSCTL_INT(_hw_vtblk, OID_AUTO, num_queues, CTLFLAG_RDTUN, &vtblk_num_queues, 0,
     "Queues of a disk at most; 0: one a CPU");
 
 static int vtblk_secure_delete = 0;
-SYSCTL_INT(_hw_vtbd, OID_AUTO, secure_delete, CTLFLAG_RDTUN, &vtblk_secure_delete, 0,
+SYSCTL_INT(_hw_vtblk, OID_AUTO, secure_delete, CTLFLAG_RDTUN, &vtblk_secure_delete, 0,
     "Have deleted blocks made unreadable by devices that can");
 
 static const struct virtio_feature vtblk_features[] = {
@@ -133,13 +133,13 @@ vtblk_64(const struct vtblk_softc *sc, uint64_t v)
 	return (sc->vtb_modern ? htole64(v) : v);
 }
 
-/* hw.vtbd.N.name, else hw.vtbd.name. */
+/* hw.vtblk.N.name, else hw.vtblk.name. */
 static int
 vtblk_tunable(const struct vtblk_softc *sc, const char *name, int def)
 {
 	char path[64];
 
-	snprintf(path, sizeof(path), "hw.vtbd.%d.%s", device_get_unit(sc->vtb_dev), name);
+	snprintf(path, sizeof(path), "hw.vtblk.%d.%s", device_get_unit(sc->vtb_dev), name);
 	TUNABLE_INT_FETCH(path, &def);
 	return (def);
 }
@@ -337,7 +337,7 @@ vtblk_read_config(struct vtblk_softc *sc)
 {
 	struct pv_blk_params *bp = &sc->vtb_params;
 
-	bp->bp_diskname = device_get_name(sc->vtb_dev);
+	bp->bp_diskname = "vtbd";
 	bp->bp_descr = "VirtIO block device";
 	bp->bp_msgsize = sizeof(struct vtblk_msg);
 	if (vtblk_tunable(sc, "no_ident", vtblk_no_ident) == 0)
@@ -560,7 +560,7 @@ vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_d
 static int
 vtblk_stop(struct pv_blk *blk)
 {
-	return (virtio_stop(blk->blk_dev));
+	return (virtio_quiesce(blk->blk_dev));
 }
 
 /*
@@ -626,7 +626,7 @@ vtblk_teardown(struct vtblk_softc *sc)
 		sysctl_ctx_free(&sc->vtb_sysctl);
 		pv_blk_detach(&sc->vtb_blk);
 	}
-	(void)virtio_stop(sc->vtb_dev);
+	(void)virtio_quiesce(sc->vtb_dev);
 	virtio_free_queues(sc->vtb_dev);
 	if (sc->vtb_initialised) {
 		sc->vtb_initialised = false;
@@ -750,22 +750,22 @@ static device_method_t vtblk_methods[] = {
 	DEVMETHOD(device_suspend,	vtblk_suspend),
 	DEVMETHOD(device_resume,	vtblk_resume),
 
-	DEVMETHOD(virtio_config_change,	vtblk_config_change),
+	DEVMETHOD(virtio_config_changed,	vtblk_config_change),
 
 	DEVMETHOD_END
 };
 
 static driver_t vtblk_driver = {
-	"vtbd",
+	"vtblk",
 	vtblk_methods,
 	sizeof(struct vtblk_softc)
 };
 
 VIRTIO_DRIVER_MODULE(virtio_blk, vtblk_driver, NULL, NULL);
 VIRTIO_PNP_INFO(virtio_blk, VIRTIO_ID_BLOCK);
-MODULE_VERSION(virtio_blk, 1);
-MODULE_DEPEND(virtio_blk, virtio, 1, 1, 1);
+MODULE_VERSION(pv_virtio_blk, 1);
+MODULE_DEPEND(pv_virtio_blk, pv_virtio, 1, 1, 1);
 /* Not a link dependency: the bus to find the device on, so that one kldload(8) is enough. */
-MODULE_DEPEND(virtio_blk, virtio_pci, 1, 1, 1);
-MODULE_DEPEND(virtio_blk, pv, 1, 1, 1);
-MODULE_DEPEND(virtio_blk, pv_blk, 1, 1, 1);
+MODULE_DEPEND(pv_virtio_blk, vtpci, 1, 1, 1);
+MODULE_DEPEND(pv_virtio_blk, pv, 1, 1, 1);
+MODULE_DEPEND(pv_virtio_blk, pv_blk, 1, 1, 1);

@@ -308,7 +308,7 @@ vtnet_stop(void *softc)
 	struct vtnet_softc *sc = softc;
 	int error;
 
-	error = virtio_stop(sc->vtn_dev);
+	error = virtio_quiesce(sc->vtn_dev);
 	/* Even a device that did not confirm is cut off from memory now. */
 	vtnet_ctrl_drain(sc);
 	return (error);
@@ -586,7 +586,7 @@ static device_method_t vtnet_methods[] = {
 	DEVMETHOD(device_resume, vtnet_resume),
 	DEVMETHOD(device_shutdown, vtnet_shutdown),
 
-	DEVMETHOD(virtio_config_change, vtnet_config_change),
+	DEVMETHOD(virtio_config_changed, vtnet_config_change),
 
 	DEVMETHOD_END
 };
@@ -599,9 +599,9 @@ static driver_t vtnet_driver = {
 
 VIRTIO_DRIVER_MODULE(vtnet, vtnet_driver, NULL, NULL);
 VIRTIO_PNP_INFO(vtnet, VIRTIO_ID_NETWORK);
-MODULE_VERSION(vtnet, 1);
-MODULE_DEPEND(vtnet, pv, 1, 1, 1);
-MODULE_DEPEND(vtnet, pv_net, 1, 1, 1);
-MODULE_DEPEND(vtnet, virtio, 1, 1, 1);
+MODULE_VERSION(pv_vtnet, 1);
+MODULE_DEPEND(pv_vtnet, pv, 1, 1, 1);
+MODULE_DEPEND(pv_vtnet, pv_net, 1, 1, 1);
+MODULE_DEPEND(pv_vtnet, pv_virtio, 1, 1, 1);
 /* Not a link dependency: the bus to find the device on, so that one kldload(8) is enough. */
-MODULE_DEPEND(vtnet, virtio_pci, 1, 1, 1);
+MODULE_DEPEND(pv_vtnet, vtpci, 1, 1, 1);

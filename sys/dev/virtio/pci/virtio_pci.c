@@ -418,7 +418,7 @@ static device_method_t vtpci_methods[] = {
 	DEVMETHOD(virtio_bus_get_features, vtpci_get_features),
 	DEVMETHOD(virtio_bus_set_features, vtpci_set_features),
 	DEVMETHOD(virtio_bus_config_size, vtpci_config_size),
-	DEVMETHOD(virtio_bus_config_generation, vtpci_config_generation),
+	DEVMETHOD(virtio_bus_config_gen, vtpci_config_generation),
 	DEVMETHOD(virtio_bus_read_config, vtpci_read_config),
 	DEVMETHOD(virtio_bus_write_config, vtpci_write_config),
 	DEVMETHOD(virtio_bus_queue_size, vtpci_queue_size),
@@ -433,7 +433,7 @@ static device_method_t vtpci_methods[] = {
 };
 
 static driver_t vtpci_driver = {
-	"virtio_pci",
+	"vtpci",
 	vtpci_methods,
 	sizeof(struct vtpci_softc)
 };
@@ -446,9 +446,8 @@ static const struct vtpci_pnp {
 	{ VIRTIO_PCI_VENDOR, VIRTIO_PCI_DEVICE_MIN, VIRTIO_PCI_DEVICE_MAX },
 };
 
-DRIVER_MODULE(virtio_pci, pci, vtpci_driver, NULL, NULL);
-MODULE_PNP_INFO("U16:vendor;G16:device;L16:device;", pci, virtio_pci, vtpci_pnp,
-    nitems(vtpci_pnp));
-MODULE_VERSION(virtio_pci, 1);
-MODULE_DEPEND(virtio_pci, pci, 1, 1, 1);
-MODULE_DEPEND(virtio_pci, virtio, 1, 1, 1);
+DRIVER_MODULE(vtpci, pci, vtpci_driver, NULL, NULL);
+MODULE_PNP_INFO("U16:vendor;G16:device;L16:device;", pci, vtpci, vtpci_pnp, nitems(vtpci_pnp));
+MODULE_VERSION(vtpci, 1);
+MODULE_DEPEND(vtpci, pci, 1, 1, 1);
+MODULE_DEPEND(vtpci, pv_virtio, 1, 1, 1);
