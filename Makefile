@@ -87,6 +87,9 @@ test: .PHONY testkernels ktest hosted
 .if exists(${OBJTOP}/freebsd/kernel-debug)
 	@${.CURDIR}/tools/freebsd modules --kernel debug
 .endif
+.if exists(${OBJTOP}/freebsd/kernel-generic)
+	@${.CURDIR}/tools/freebsd modules --kernel generic
+.endif
 	@${.CURDIR}/tools/runtests
 
 # In FreeBSD's debug kernel, whose sets are in FREEBSD (or were imported before): tests/README.md.
@@ -117,6 +120,7 @@ test-freebsd: .PHONY hosted
 	@${.CURDIR}/tools/freebsd import ${FREEBSD}
 .endif
 	@${.CURDIR}/tools/freebsd modules --kernel debug
+	@${.CURDIR}/tools/freebsd modules --kernel generic
 	@GUEST_OS=freebsd=debug ${.CURDIR}/tools/runtests ${FREEBSD_TESTS}
 
 test-freebsd-quick: .PHONY

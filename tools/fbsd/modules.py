@@ -127,6 +127,8 @@ def variables(source: Set, kernel: Set) -> list[str]:
                "WITHOUT_META_MODE": "yes", "MK_WERROR": "no", "WERROR": "",
                "SYSDIR": str(source.folder / "usr/src/sys")}
     folder = kernel_build_folder(source, kernel)
+    if is_generic(kernel):
+        values["PV_BESIDE_STOCK"] = "yes"
     if folder:
         values["KERNBUILDDIR"] = str(folder)
         if (folder / "san_cflags").is_file():
@@ -153,7 +155,7 @@ def built_for(kernel: Set) -> pathlib.Path | None:
     how = f"tools/freebsd modules --kernel {kernel.ident}"
     record = folder / ".pvkmod"
     if not record.is_file():
-        if "GENERIC" in kernel.ident:
+        if is_generic(kernel):
             return None
         raise FreebsdError(f"there are no modules for {kernel.ident}: {how}")
     release, ident, stamp = json.loads(record.read_text())
@@ -193,11 +195,24 @@ def build_one(name: str, kernel: Set, arguments: list[str], env: dict[str, str])
         error = next((line for line in found if "error: " in line or "know how" in line),
                      (found or done.stdout.splitlines() or ["make failed"])[-1])
         raise FreebsdError(f"{name} for {kernel.ident}: {error} (all of it: {log})")
-    check_module(objects / f"{name}.ko")
-    target = folder_for(kernel) / f"{name}.ko"
-    if not target.is_file() or target.read_bytes() != (objects / f"{name}.ko").read_bytes():
-        shutil.copy(objects / f"{name}.ko", target)
+    file = objects / f"{file_name(name, kernel)}.ko"
+    check_module(file)
+    target = folder_for(kernel) / file.name
+    if not target.is_file() or target.read_bytes() != file.read_bytes():
+        shutil.copy(file, target)
     return found
+
+
+def file_name(name: str, kernel: Set) -> str:
+    """What a module's file is called: GENERIC has drivers of its own (sys/modules/Makefile.inc)."""
+    if is_generic(kernel) and (name == "if_vtnet" or name.startswith("virtio_")):
+        return "pv_" + name.removeprefix("if_")
+    return name
+
+
+def is_generic(kernel: Set) -> bool:
+    """Whether a kernel has FreeBSD's own virtio drivers built in."""
+    return "GENERIC" in kernel.ident
 
 
 def known() -> list[str]:
@@ -221,7 +236,12 @@ def build(kernel: Set, names: list[str]) -> Iterator[tuple[str, list[str]]]:
             shutil.rmtree(folder, ignore_errors=True)
             shutil.rmtree(FREEBSD / "build" / kernel.ident, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
+        files = {f"{file_name(name, kernel)}.ko" for name in known()}
+        for path in folder.glob("*.ko"):
+            # Of a module that had another name once.
+            if path.name not in files:
+                path.unlink()
         for name in names or known():
             yield name, build_one(name, kernel, arguments, env)
-        if not names or stamp.is_file() or set(known()) <= {p.stem for p in folder.glob("*.ko")}:
+        if not names or stamp.is_file() or files <= {path.name for path in folder.glob("*.ko")}:
             stamp.write_text(record)

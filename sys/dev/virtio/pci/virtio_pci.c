@@ -29,6 +29,7 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/bus.h>
+#include <sys/libkern.h>
 #include <sys/module.h>
 #include <sys/rman.h>
 #include <sys/sysctl.h>
@@ -294,6 +295,22 @@ vtpci_isr(device_t dev)
 	return (sc->vp_ops->vo_isr(sc));
 }
 
+/* Is the device left to whoever else drives it?  hw.pv.disable is "all", or a list as of devctl(8). */
+static bool
+vtpci_disabled(device_t dev)
+{
+	char list[256], name[32], *next, *word;
+
+	if (!TUNABLE_STR_FETCH("hw.pv.disable", list, sizeof(list)))
+		return (false);
+	snprintf(name, sizeof(name), "pci%u:%d:%d:%d", pci_get_domain(dev), pci_get_bus(dev),
+	    pci_get_slot(dev), pci_get_function(dev));
+	for (next = list; (word = strsep(&next, " ,")) != NULL;)
+		if (strcmp(word, "all") == 0 || strcmp(word, name) == 0)
+			return (true);
+	return (false);
+}
+
 static int
 vtpci_probe(device_t dev)
 {
@@ -301,13 +318,14 @@ vtpci_probe(device_t dev)
 	char desc[48];
 
 	if (pci_get_vendor(dev) != VIRTIO_PCI_VENDOR || device < VIRTIO_PCI_DEVICE_MIN ||
-	    device > VIRTIO_PCI_DEVICE_MAX)
+	    device > VIRTIO_PCI_DEVICE_MAX || vtpci_disabled(dev))
 		return (ENXIO);
 	snprintf(desc, sizeof(desc), "VirtIO PCI (%s)", virtio_type_name(
 	    device < VIRTIO_PCI_DEVICE_MODERN ? pci_get_subdevice(dev) :
 	    device - VIRTIO_PCI_DEVICE_MODERN));
 	device_set_desc_copy(dev, desc);
-	return (BUS_PROBE_DEFAULT);
+	/* Rather than the driver that a kernel may have built in. */
+	return (BUS_PROBE_VENDOR);
 }
 
 /* Lower what attach raised, from wherever it got to. */
