@@ -120,7 +120,7 @@ test-freebsd: .PHONY hosted
 	@${.CURDIR}/tools/freebsd import ${FREEBSD}
 .endif
 	@${.CURDIR}/tools/freebsd modules --kernel debug
-	@${.CURDIR}/tools/freebsd modules --kernel generic
+	@[ ! -d ${OBJTOP}/freebsd/kernel-generic ] || ${.CURDIR}/tools/freebsd modules --kernel generic
 	@GUEST_OS=freebsd=debug ${.CURDIR}/tools/runtests ${FREEBSD_TESTS}
 
 test-freebsd-quick: .PHONY
