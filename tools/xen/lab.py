@@ -60,7 +60,7 @@ XEN_OPTIONS = ("console=com1 noreboot watchdog=no spec-ctrl=no,eager-fpu bootscr
 # utilization.
 SYS_SCHED_SETATTR = 314
 SCHED_ATTR = struct.Struct("IIQiIQQQII")
-SLICE = 100_000_000
+SLICE = 10_000_000
 
 # The memory is in a file: it is not part of what is written.
 IN_FILE = ("x-ignore-shared",)
