@@ -145,6 +145,17 @@ arrive(const struct arrival *a)
 	return (m);
 }
 
+static void
+begin_lro(struct pv_net_rxq *rxq)
+{
+	begin(RX_ALL);
+	pn.pn_params.pnp_soft_lro = true;
+	memset(rxq, 0, sizeof(*rxq));
+	rxq->prq_pn = &pn;
+	nup = nheld = nflushes = 0;
+	pv_net_lro_init(rxq);
+}
+
 /* Acknowledgments, and what is not TCP, are not offered to tcp_lro(9). */
 void
 rx_only_data_is_merged(const void *arg __unused)
@@ -160,12 +171,7 @@ rx_only_data_is_merged(const void *arg __unused)
 	int n;
 
 	for (i = 0; i < 2 * nitems(table); i++) {
-		begin(RX_ALL);
-		pn.pn_params.pnp_soft_lro = true;
-		memset(&rxq, 0, sizeof(rxq));
-		rxq.prq_pn = &pn;
-		nup = nheld = nflushes = 0;
-		pv_net_lro_init(&rxq);
+		begin_lro(&rxq);
 		f.f_ip = i % 2 == 0 ? 4 : 6;
 		f.f_proto = table[i / 2].proto;
 		f.f_payload = table[i / 2].payload;
@@ -207,12 +213,7 @@ rx_nothing_overtakes_its_flow(const void *arg __unused)
 	static struct pv_net_rxq rxq;
 	size_t i;
 
-	begin(RX_ALL);
-	pn.pn_params.pnp_soft_lro = true;
-	memset(&rxq, 0, sizeof(rxq));
-	rxq.prq_pn = &pn;
-	nup = nheld = nflushes = 0;
-	pv_net_lro_init(&rxq);
+	begin_lro(&rxq);
 	for (i = 0; i < nitems(packets); i++) {
 		*tail = arrive(&packets[i]);
 		tail = &(*tail)->m_nextpkt;
