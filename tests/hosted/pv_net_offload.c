@@ -185,31 +185,39 @@ rx_other_sums_are_finished(const void *arg __unused)
 	end();
 }
 
-/* Zero would mean that there is none. */
+/* In UDP zero would mean that there is none; in TCP ones would be what no sender makes. */
 static void
-udp_sum_of_zero_is_stored_as_ones(const void *arg __unused)
+sum_of_zero_is_ones_in_udp_only(const void *arg __unused)
 {
-	static const struct frame f = { .f_ip = 4, .f_proto = IPPROTO_UDP, .f_payload = 2 };
+	static const struct frame each[] = {
+		{ .f_ip = 4, .f_proto = IPPROTO_UDP, .f_payload = 2 },
+		{ .f_ip = 6, .f_proto = IPPROTO_UDP, .f_payload = 2 },
+		{ .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 2 },
+		{ .f_ip = 6, .f_proto = IPPROTO_TCP, .f_payload = 2 },
+	};
 	static u_char buf[FRAME_MAX];
 	struct pv_net_offload in = { .po_flags = FIND };
+	u_int i, ones, rest;
 	struct frame_at at;
 	struct mbuf *m;
 	size_t len;
-	u_int rest;
 
 	begin(RX_ALL);
 	capenable = 0;
-	len = frame_make(&f, FRAME_PARTIAL, buf, &at);
-	buf[at.at_data] = buf[at.at_data + 1] = 0;
-	rest = frame_fold(frame_add(0, buf + at.at_l4, len - at.at_l4)) ^ 0xffff;
-	buf[at.at_data] = rest >> 8;
-	buf[at.at_data + 1] = rest;
-	m = kpi_mbuf_chain(buf, len, NULL);
-	CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE, "refused");
-	(void)flat(m, buf);
-	CHECK(buf[at.at_sum] == 0xff && buf[at.at_sum + 1] == 0xff, "%02x%02x", buf[at.at_sum],
-	    buf[at.at_sum + 1]);
-	m_freem(m);
+	for (i = 0; i < nitems(each); i++) {
+		len = frame_make(&each[i], FRAME_PARTIAL, buf, &at);
+		buf[at.at_data] = buf[at.at_data + 1] = 0;
+		rest = frame_fold(frame_add(0, buf + at.at_l4, len - at.at_l4)) ^ 0xffff;
+		buf[at.at_data] = rest >> 8;
+		buf[at.at_data + 1] = rest;
+		m = kpi_mbuf_chain(buf, len, NULL);
+		CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE, "refused");
+		(void)flat(m, buf);
+		ones = each[i].f_proto == IPPROTO_UDP ? 0xff : 0;
+		CHECK(buf[at.at_sum] == ones && buf[at.at_sum + 1] == ones, "%u: %02x%02x", i,
+		    buf[at.at_sum], buf[at.at_sum + 1]);
+		m_freem(m);
+	}
 	end();
 }
 
@@ -669,7 +677,7 @@ static const struct hosted_test tests[] = {
 	T(rx_without_rxcsum_is_finished_and_unmarked, NULL, "ifconfig -rxcsum"),
 	T(rx_data_valid_is_not_partial, NULL, "verified by the other side"),
 	T(rx_other_sums_are_finished, NULL, "tunnels, and what has no marks"),
-	T(udp_sum_of_zero_is_stored_as_ones, NULL, "RFC 768"),
+	T(sum_of_zero_is_ones_in_udp_only, NULL, "RFC 768, RFC 1624"),
 	T(rx_big_frame_leaves_as_tso, NULL, "received in one, sent in one"),
 	T(rx_split_where_big_will_not_do, NULL, "datagrams, LRO off, routers"),
 	T(rx_trains_for_others_stay_whole, NULL, "with udp_trains"),

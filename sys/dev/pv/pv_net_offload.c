@@ -210,14 +210,14 @@ pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len)
 
 /* The Internet checksum (RFC 1071) of everything from `start'. */
 #if defined(INET) || defined(INET6)
-uint16_t
+static uint16_t
 pv_net_cksum(struct mbuf *m, u_int start)
 {
 	return (in_cksum_skip(m, m->m_pkthdr.len, start));
 }
 #else
 /* A kernel without IP has no in_cksum(9), but may bridge packets whose checksum is partial. */
-uint16_t
+static uint16_t
 pv_net_cksum(struct mbuf *m, u_int start)
 {
 	uint64_t sum = 0;
@@ -235,16 +235,24 @@ pv_net_cksum(struct mbuf *m, u_int start)
 #endif
 
 /*
- * Store the checksum of everything from `start' where it belongs.  A sum of zero means that there is
- * none in UDP (RFC 768), and the same as its complement otherwise.
+ * The checksum of everything from `start', for a field `offset' bytes behind it.  In UDP, zero means
+ * that there is none, so that ones are sent (RFC 768); elsewhere ones would be a sum that no sender
+ * makes (RFC 1624, section 3), and captures would show it as an error.
  */
-void
-pv_net_store_sum(struct mbuf *m, u_int start, u_int offset)
+uint16_t
+pv_net_finished_sum(struct mbuf *m, u_int start, u_int offset)
 {
 	uint16_t sum = pv_net_cksum(m, start);
 
-	if (sum == 0)
-		sum = 0xffff;
+	return (sum == 0 && offset == offsetof(struct udphdr, uh_sum) ? 0xffff : sum);
+}
+
+/* Store that checksum. */
+void
+pv_net_store_sum(struct mbuf *m, u_int start, u_int offset)
+{
+	uint16_t sum = pv_net_finished_sum(m, start, offset);
+
 	m_copyback(m, start + offset, sizeof(sum), (c_caddr_t)&sum);
 }
 

@@ -145,10 +145,7 @@ pv_net_stage_csum(const struct pv_net_txbuf *buf, const struct mbuf *m,
 
 	if (at + sizeof(sum) > buf->ptb_segs[0].ds_len)
 		return (EINVAL);
-	sum = pv_net_cksum(__DECONST(struct mbuf *, m), o->po_csum_start);
-	/* A sum of zero means that there is none in UDP (RFC 768), and the same otherwise. */
-	if (sum == 0)
-		sum = 0xffff;
+	sum = pv_net_finished_sum(__DECONST(struct mbuf *, m), o->po_csum_start, o->po_csum_offset);
 	memcpy((char *)buf->ptb_pages[0]->pp_mem + at, &sum, sizeof(sum));
 	return (0);
 }

@@ -259,7 +259,7 @@ bool	pv_net_agreed(const struct pv_net *pn, const struct pv_net_headers *h, u_in
 u_int	pv_net_sum_offset(uint8_t proto);
 enum pv_net_bad pv_net_parse(const struct mbuf *m, int tags, struct pv_net_headers *h);
 enum pv_net_bad pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len);
-uint16_t pv_net_cksum(struct mbuf *m, u_int start);
+uint16_t pv_net_finished_sum(struct mbuf *m, u_int start, u_int offset);
 uint16_t pv_net_pseudo_sum(struct mbuf *m, u_int start);
 void	pv_net_store_sum(struct mbuf *m, u_int start, u_int offset);
 enum pv_net_bad pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m,
