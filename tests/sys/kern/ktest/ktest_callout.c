@@ -91,7 +91,8 @@ callout_order(void)
 	} while (sbinuptime() >= first);
 	KT_WAIT(alarm_order == nitems(ms));
 	for (i = 0; i < nitems(ms); i++) {
-		KT_EQ(callout_drain(&a[i].c), -1);
+		/* The last one may not have returned yet. */
+		KT_TRUE(callout_drain(&a[i].c) <= 0);
 		KT_EQ(a[i].calls, 1);
 		KT_EQ(a[i].cpu, 0);
 		for (j = 0; j < nitems(ms); j++)
