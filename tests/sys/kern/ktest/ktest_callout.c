@@ -92,7 +92,7 @@ callout_order(void)
 	KT_WAIT(alarm_order == nitems(ms));
 	for (i = 0; i < nitems(ms); i++) {
 		/* The last one may not have returned yet. */
-		KT_TRUE(callout_drain(&a[i].c) <= 0);
+		KT_WAIT(callout_drain(&a[i].c) == -1);
 		KT_EQ(a[i].calls, 1);
 		KT_EQ(a[i].cpu, 0);
 		for (j = 0; j < nitems(ms); j++)
@@ -124,7 +124,7 @@ callout_return_values(void)
 	KT_TRUE(!callout_pending(&a.c) && callout_active(&a.c));
 	callout_deactivate(&a.c);
 	KT_TRUE(!callout_active(&a.c));
-	KT_EQ(callout_drain(&a.c), -1);
+	KT_WAIT(callout_drain(&a.c) == -1);
 	/* While it is being called, on another CPU, it can't be stopped. */
 	if (mp_ncpus == 1)
 		return;
