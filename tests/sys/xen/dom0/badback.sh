@@ -118,7 +118,12 @@ tell)
 again)
 	case $type in
 	vbd) front 5 6 && offer state=6 && front 1 && offer state=2 && self live && front 4 ;;
-	vif) front 1 5 6 && offer state=5 && offer state=6 && front 1 6 && offer state=2 ;;
+	vif)
+		front 1 5 6 && offer state=5 && offer state=6 && front 1 6 || exit 1
+		# One that has failed does not say when it has seen that, and has to before it begins.
+		[ "$state" -eq 1 ] || sleep 1
+		offer state=2
+		;;
 	esac
 	;;
 end)
