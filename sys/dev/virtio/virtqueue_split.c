@@ -86,6 +86,8 @@ enum vq_state {
 /* What we know of descriptor number i, and of the chain that begins with it. */
 struct vq_shadow {
 	void		*vd_cookie;
+	struct vring_desc *vd_table;	/* its indirect table, constant */
+	bus_addr_t	 vd_table_paddr;
 	uint32_t	 vd_wlen;	/* bytes that the device may write */
 	uint32_t	 vd_seq;	/* q_committed at the time of the put */
 	uint16_t	 vd_next;	/* the chain's next descriptor */
@@ -125,7 +127,6 @@ struct vqsplit {
 	bus_addr_t	*vq_pieces;	/* where each piece of the slab is; NULL: no tables */
 	int		 vq_npieces;
 	size_t		 vq_piece_size;
-	int		 vq_table_shift; /* log2 of the tables in a piece */
 };
 
 #define	VQ(q)	__containerof((q), struct vqsplit, vq_pvq)
@@ -177,20 +178,6 @@ vq_read_used_idx(const struct vqsplit *vq)
 	return (idx);
 }
 
-/* The indirect table that belongs to a descriptor, and where the device finds it. */
-static inline struct vring_desc *
-vq_table(const struct vqsplit *vq, uint16_t id, bus_addr_t *paddr)
-{
-	int piece = id >> vq->vq_table_shift;
-	size_t off;
-
-	off = (id & ((1 << vq->vq_table_shift) - 1)) * vq->vq_pvq.q_max_segs *
-	    sizeof(struct vring_desc);
-	*paddr = vq->vq_pieces[piece] + off;
-	return ((struct vring_desc *)((char *)vq->vq_slab.vm_vaddr + piece * vq->vq_piece_size +
-	    off));
-}
-
 static inline void
 vq_fill(const struct vqsplit *vq, struct vring_desc *d, bus_addr_t addr, uint32_t len,
     uint16_t flags, uint16_t next)
@@ -213,37 +200,33 @@ vqsplit_prepare(const struct pvq *q, const struct pvq_chain *pc)
 }
 
 /* One descriptor for the chain, and the segments in its table (2.7.5.3.1). */
-static void
+static inline void
 vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc, uint16_t head, int n)
 {
-	struct vring_desc *table;
-	bus_addr_t paddr;
-	uint16_t flags;
-	int i;
+	const struct vq_shadow *vd = &vq->vq_shadow[head];
+	const bus_dma_segment_t *seg = pc->pc_segs, *write = seg + pc->pc_nread;
+	const bus_dma_segment_t *last = seg + n - 1;
+	struct vring_desc *d = vd->vd_table;
+	int next = 1;
 
-	table = vq_table(vq, head, &paddr);
-	for (i = 0; i < n; i++) {
-		flags = (i < pc->pc_nread ? 0 : VRING_DESC_F_WRITE) |
-		    (i == n - 1 ? 0 : VRING_DESC_F_NEXT);
-		vq_fill(vq, &table[i], pc->pc_segs[i].ds_addr, pc->pc_segs[i].ds_len, flags,
-		    i == n - 1 ? 0 : i + 1);
-	}
+	for (; seg < last; seg++, d++, next++)
+		vq_fill(vq, d, seg->ds_addr, seg->ds_len,
+		    seg < write ? VRING_DESC_F_NEXT : VRING_DESC_F_WRITE | VRING_DESC_F_NEXT, next);
+	vq_fill(vq, d, seg->ds_addr, seg->ds_len, seg < write ? 0 : VRING_DESC_F_WRITE, 0);
 	vq_sync(&vq->vq_slab, BUS_DMASYNC_PREWRITE);
-	vq_fill(vq, &vq->vq_desc[head], paddr, n * sizeof(struct vring_desc),
+	vq_fill(vq, &vq->vq_desc[head], vd->vd_table_paddr, n * sizeof(struct vring_desc),
 	    VRING_DESC_F_INDIRECT, 0);
-	vq->vq_shadow[head].vd_ndesc = 1;
 	vq->vq_staged_ind++;
 }
 
 /* A descriptor for each segment, linked by vd_next: theirs, and ours in the shadow. */
 static void
-vq_put_direct(struct vqsplit *vq, const struct pvq_chain *pc, uint16_t head, int n)
+vq_put_direct(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t pos, int n)
 {
-	uint32_t pos = vq->vq_pvq.q_taken;
 	uint16_t flags, id, next;
 	int i;
 
-	id = head;
+	id = vq->vq_ids[pos & vq->vq_mask];
 	for (i = 0; i < n; i++) {
 		flags = i < pc->pc_nread ? 0 : VRING_DESC_F_WRITE;
 		next = 0;
@@ -256,50 +239,69 @@ vq_put_direct(struct vqsplit *vq, const struct pvq_chain *pc, uint16_t head, int
 		vq->vq_shadow[id].vd_next = next;
 		id = next;
 	}
-	vq->vq_shadow[head].vd_ndesc = n;
 }
 
-static void
-vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc)
+/* Bytes that the device may write. */
+static inline uint32_t
+vq_writable(const struct pvq_chain *pc, int n)
 {
-	int i, n = pc->pc_nread + pc->pc_nwrite;
-	uint16_t head = vq->vq_ids[vq->vq_pvq.q_taken & vq->vq_mask];
+	uint64_t wlen = 0;
+	int i;
+
+	for (i = pc->pc_nread; i < n; i++)
+		wlen += pc->pc_segs[i].ds_len;
+	/* A length is 32 bits; a longer chain is not allowed (2.7.5.2). */
+	KASSERT(wlen <= UINT32_MAX, ("%s: %ju bytes", __func__, (uintmax_t)wlen));
+	return ((uint32_t)wlen);
+}
+
+/* Put a chain whose head is the free number at `pos'; returns how many numbers it takes. */
+static inline int
+vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t pos, uint32_t seq)
+{
+	int ndesc = 1, n = pc->pc_nread + pc->pc_nwrite;
+	uint16_t head = vq->vq_ids[pos & vq->vq_mask];
 	struct vq_shadow *vd = &vq->vq_shadow[head];
-	uint64_t wlen;
 
 	KASSERT(n > 0 && n <= vq->vq_pvq.q_max_segs, ("%s: %d segments", __func__, n));
 	KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
 	KASSERT(vd->vd_state == VQ_IDLE, ("%s: descriptor %u in use", __func__, head));
 
-	wlen = 0;
-	for (i = pc->pc_nread; i < n; i++)
-		wlen += pc->pc_segs[i].ds_len;
-	/* A length is 32 bits; a longer chain is not allowed (2.7.5.2). */
-	KASSERT(wlen <= UINT32_MAX, ("%s: %ju bytes", __func__, (uintmax_t)wlen));
 	vd->vd_cookie = pc->pc_cookie;
-	vd->vd_wlen = (uint32_t)wlen;
-	vd->vd_seq = vq->vq_pvq.q_committed + vq->vq_staged;
-	if (n > 1 && vq->vq_pieces != NULL)
+	vd->vd_wlen = vq_writable(pc, n);
+	vd->vd_seq = seq;
+	if (n == 1)
+		vq_fill(vq, &vq->vq_desc[head], pc->pc_segs->ds_addr, pc->pc_segs->ds_len,
+		    pc->pc_nread != 0 ? 0 : VRING_DESC_F_WRITE, 0);
+	else if (vq->vq_pieces != NULL)
 		vq_put_indirect(vq, pc, head, n);
-	else
-		vq_put_direct(vq, pc, head, n);
-	vq->vq_pvq.q_taken += vd->vd_ndesc;
-	vq->vq_avail->va_ring[vq->vq_avail_idx & vq->vq_mask] = vq_16(vq, head);
-	vq->vq_avail_idx++;
-	vq->vq_staged++;
-	vq->vq_staged_segs += n;
+	else {
+		vq_put_direct(vq, pc, pos, n);
+		ndesc = n;
+	}
+	vd->vd_ndesc = ndesc;
+	return (ndesc);
 }
 
 static void
 vqsplit_put(struct pvq *q, const struct pvq_chain *pc, int n)
 {
 	struct vqsplit *vq = VQ(q);
+	uint32_t pos = q->q_taken, segs = 0, seq = q->q_committed + vq->vq_staged;
+	uint16_t idx = vq->vq_avail_idx;
 	int i;
 
-	for (i = 0; i < n; i++) {
-		KASSERT(pvq_room(q) >= vqsplit_prepare(q, &pc[i]), ("%s: no room", __func__));
-		vq_put_one(vq, &pc[i]);
+	for (i = 0; i < n; i++, pc++) {
+		KASSERT((int)(q->q_given - pos) >= vqsplit_prepare(q, pc), ("%s: no room", __func__));
+		vq->vq_avail->va_ring[idx++ & vq->vq_mask] =
+		    vq_16(vq, vq->vq_ids[pos & vq->vq_mask]);
+		pos += vq_put_one(vq, pc, pos, seq++);
+		segs += pc->pc_nread + pc->pc_nwrite;
 	}
+	q->q_taken = pos;
+	vq->vq_avail_idx = idx;
+	vq->vq_staged += n;
+	vq->vq_staged_segs += segs;
 }
 
 static void
@@ -658,20 +660,27 @@ vq_slab_loaded(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
 static int
 vq_alloc_tables(struct vqsplit *vq, bus_dma_tag_t parent)
 {
-	size_t bytes = vq->vq_pvq.q_max_segs * sizeof(struct vring_desc);
+	size_t bytes = vq->vq_pvq.q_max_segs * sizeof(struct vring_desc), in_slab;
+	int error, i, each, shift = 0;
 
-	vq->vq_table_shift = 0;
-	while ((bytes << (vq->vq_table_shift + 1)) <= PAGE_SIZE &&
-	    (2 << vq->vq_table_shift) <= vq->vq_pvq.q_size)
-		vq->vq_table_shift++;
-	vq->vq_npieces = vq->vq_pvq.q_size >> vq->vq_table_shift;
-	vq->vq_piece_size = bytes << vq->vq_table_shift;
+	while ((bytes << (shift + 1)) <= PAGE_SIZE && (2 << shift) <= vq->vq_pvq.q_size)
+		shift++;
+	each = 1 << shift;
+	vq->vq_npieces = vq->vq_pvq.q_size >> shift;
+	vq->vq_piece_size = bytes << shift;
 	if (vq->vq_npieces > 1)
 		vq->vq_piece_size = roundup2(vq->vq_piece_size, PAGE_SIZE);
 	vq->vq_pieces = malloc(vq->vq_npieces * sizeof(*vq->vq_pieces), M_VIRTQUEUE,
 	    M_WAITOK | M_ZERO);
-	return (vq_mem_alloc(&vq->vq_slab, parent, vq->vq_piece_size, vq->vq_npieces,
-	    VRING_DESC_ALIGN, vq_slab_loaded, vq));
+	error = vq_mem_alloc(&vq->vq_slab, parent, vq->vq_piece_size, vq->vq_npieces,
+	    VRING_DESC_ALIGN, vq_slab_loaded, vq);
+	for (i = 0; error == 0 && i < vq->vq_pvq.q_size; i++) {
+		in_slab = i / each * vq->vq_piece_size + i % each * bytes;
+		vq->vq_shadow[i].vd_table =
+		    (struct vring_desc *)((char *)vq->vq_slab.vm_vaddr + in_slab);
+		vq->vq_shadow[i].vd_table_paddr = vq->vq_pieces[i / each] + i % each * bytes;
+	}
+	return (error);
 }
 
 static int
