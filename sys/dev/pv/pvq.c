@@ -17,9 +17,6 @@
 #include <sys/bus.h>
 #include <sys/sysctl.h>
 
-#include <vm/vm.h>
-#include <vm/pmap.h>
-
 #include <dev/pv/pvq.h>
 
 /*
@@ -108,9 +105,9 @@ pvq_sysctl(struct pvq *q, struct sysctl_ctx_list *ctx, struct sysctl_oid_list *p
 }
 
 int
-pvq_phys_add(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, const void *va, size_t len)
+pvq_phys_add_pages(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, vm_offset_t at,
+    size_t len)
 {
-	vm_offset_t at = (vm_offset_t)va;
 	vm_paddr_t pa;
 	size_t run;
 

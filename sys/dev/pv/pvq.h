@@ -57,6 +57,8 @@
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/errno.h>
+#include <vm/vm.h>
+#include <vm/pmap.h>
 #include <machine/atomic.h>
 #include <machine/bus.h>
 
@@ -192,7 +194,10 @@ pvq_broken(const struct pvq *q)
 static inline int
 pvq_prepare(const struct pvq *q, const struct pvq_chain *pc)
 {
+	u_int n = pc->pc_nread + pc->pc_nwrite;
 
+	if (__predict_true((q->q_flags & PVQ_F_INDIRECT) != 0 && n - 1 < q->q_max_segs))
+		return (1);
 	return (q->q_ops->qo_prepare(q, pc));
 }
 
@@ -240,8 +245,30 @@ pvq_reserve(struct pvq *q, int slots)
  *
  * Returns how many are in use then, or -1 if there is no room for all: some may have been appended.
  */
-int	pvq_phys_add(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, const void *va,
+int	pvq_phys_add_pages(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, vm_offset_t va,
 	    size_t len);
+
+static inline int
+pvq_phys_add(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, const void *va, size_t len)
+{
+	vm_offset_t at = (vm_offset_t)va;
+	vm_paddr_t pa;
+
+	/* Most memory is a page, or part of one. */
+	if (__predict_true(len - 1 < PAGE_SIZE - (at & PAGE_MASK) && len <= seg_max && n < max)) {
+		pa = vtophys(at);
+		if (n == 0 || segs[n - 1].ds_addr + segs[n - 1].ds_len != pa) {
+			segs[n].ds_addr = pa;
+			segs[n].ds_len = len;
+			return (n + 1);
+		}
+		if (segs[n - 1].ds_len + len <= seg_max) {
+			segs[n - 1].ds_len += len;
+			return (n);
+		}
+	}
+	return (pvq_phys_add_pages(segs, n, max, seg_max, at, len));
+}
 
 static inline int
 pvq_phys_add_run(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, vm_paddr_t pa,
