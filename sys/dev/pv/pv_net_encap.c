@@ -51,6 +51,19 @@ pv_net_tx_hdr_apart(const struct pv_net_params *params, struct mbuf *m)
 	    (params->pnp_hdr_apart || M_LEADINGSPACE(m) < params->pnp_hdrlen));
 }
 
+/* A packet that was loaded does not become a chain. */
+static __noinline void
+pv_net_tx_undo(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m, bool apart)
+{
+	if (txq->ptq_pn->pn_params.pnp_staged)
+		pv_net_unstage_tx(txq, buf);
+	else
+		pv_net_tx_unmap(txq, buf);
+	buf->ptb_nsegs = 0;
+	if (!apart)
+		m_adj(m, txq->ptq_pn->pn_params.pnp_hdrlen);
+}
+
 /*
  * Make a packet, whose offload is in the batch's next header, the next chain of it.  Returns 0;
  * ENOSPC if the queue has no room, with the packet untouched; another error if it can't be sent at
@@ -91,10 +104,8 @@ pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
 		buf->ptb_segs[0].ds_addr = buf->ptb_hdr_addr;
 		buf->ptb_segs[0].ds_len = params->pnp_hdrlen;
 	}
-	memset(pc, 0, sizeof(*pc));
-	pc->pc_segs = buf->ptb_segs;
-	pc->pc_nread = buf->ptb_nsegs;
-	pc->pc_cookie = buf;
+	*pc = (struct pvq_chain){ .pc_segs = buf->ptb_segs, .pc_nread = buf->ptb_nsegs,
+	    .pc_cookie = buf };
 	if (params->pnp_msg_size != 0) {
 		pc->pc_nmsgs = buf->ptb_nsegs +
 		    (hdr->pth_offload.po_gso_type != PV_NET_GSO_NONE);
@@ -106,14 +117,8 @@ pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
 	error = slots == 0 ? EFBIG : pvq_reserve(txq->ptq_pvq, txq->ptq_slots + slots);
 	if (error == 0 && !params->pnp_staged && pvq_share(txq->ptq_pvq, pc) != 0)
 		error = ENOSPC;
-	if (error != 0) {
-		if (params->pnp_staged)
-			pv_net_unstage_tx(txq, buf);
-		else if (txq->ptq_tag != NULL)
-			bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
-		buf->ptb_nsegs = 0;
-		if (!apart)
-			m_adj(*mp, params->pnp_hdrlen);
+	if (__predict_false(error != 0)) {
+		pv_net_tx_undo(txq, buf, *mp, apart);
 		txq->ptq_stats.nomem += error != ENOSPC;
 		return (error);
 	}
@@ -156,7 +161,7 @@ pv_net_tx_untag(struct mbuf *m)
  * Listeners see the frame, not the header of `hdrlen' bytes that may stand before it, with the
  * checksum that it will have.
  */
-static void
+static __noinline void
 pv_net_tx_tap(if_t ifp, struct mbuf *m, u_int hdrlen, const struct pv_net_offload *o)
 {
 	u_int done = o->po_csum_start + o->po_csum_offset + sizeof(uint16_t);
@@ -189,7 +194,7 @@ pv_net_tx_tap(if_t ifp, struct mbuf *m, u_int hdrlen, const struct pv_net_offloa
  * See to what of a packet's offload the other side does not do.  NULL: there is no packet any more, or
  * it is a list of them, waiting.
  */
-static struct mbuf *
+static __noinline struct mbuf *
 pv_net_tx_software(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload *o)
 {
 	bool split = (o->po_flags & PV_NET_SPLIT) != 0;
@@ -214,19 +219,19 @@ pv_net_tx_software(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload
  * The packet m, tagged as the wire wants it, with what is to be done about it in *o; NULL if nothing
  * is left of it.
  */
-static struct mbuf *
+static inline struct mbuf *
 pv_net_tx_prepare(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload *o)
 {
 	struct pv_net *pn = txq->ptq_pn;
 	enum pv_net_bad bad;
 	u_int soft = PV_NET_SOFT;
 
-	if ((m->m_flags & M_VLANTAG) != 0 && (m = pv_net_tx_untag(m)) == NULL) {
+	if (__predict_false((m->m_flags & M_VLANTAG) != 0) && (m = pv_net_tx_untag(m)) == NULL) {
 		txq->ptq_stats.nomem++;
 		return (NULL);
 	}
 	bad = pv_net_tx_offload(pn, m, o);
-	if (bad != PV_NET_FINE) {
+	if (__predict_false(bad != PV_NET_FINE)) {
 		txq->ptq_stats.bad_offload++;
 		txq->ptq_stats.bad[bad]++;
 		m_freem(m);
@@ -235,7 +240,7 @@ pv_net_tx_prepare(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload 
 	/* What is copied is finished in the copy. */
 	if (pn->pn_params.pnp_staged)
 		soft &= ~PV_NET_FINISH_CSUM;
-	return ((o->po_flags & soft) == 0 ? m : pv_net_tx_software(txq, m, o));
+	return (__predict_true((o->po_flags & soft) == 0) ? m : pv_net_tx_software(txq, m, o));
 }
 
 /*

@@ -143,7 +143,7 @@ pv_net_lro_mergeable(const struct pv_net *pn, const struct mbuf *m)
 	return ((m->m_pkthdr.csum_flags & good) != 0 && m->m_pkthdr.lro_nsegs == 0 &&
 	    (pn->pn_rx_way & (PV_NET_WAY_FORWARD4 | PV_NET_WAY_FORWARD6)) == 0 &&
 	    pv_net_lro_has_data(m) &&
-	    memcmp(eh->ether_dhost, if_getlladdr(pn->pn_ifp), ETHER_ADDR_LEN) == 0);
+	    pv_net_same_lladdr(eh->ether_dhost, if_getlladdr(pn->pn_ifp)));
 }
 
 /* When there is an interface.  Without memory for it, packets are not merged. */

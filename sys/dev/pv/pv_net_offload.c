@@ -247,13 +247,17 @@ pv_net_finished_sum(struct mbuf *m, u_int start, u_int offset)
 	return (sum == 0 && offset == offsetof(struct udphdr, uh_sum) ? 0xffff : sum);
 }
 
-/* Store that checksum. */
+/* Store that checksum, in memory that is nobody else's. */
 void
 pv_net_store_sum(struct mbuf *m, u_int start, u_int offset)
 {
 	uint16_t sum = pv_net_finished_sum(m, start, offset);
+	u_int at = start + offset;
 
-	m_copyback(m, start + offset, sizeof(sum), (c_caddr_t)&sum);
+	if (__predict_true(at + sizeof(sum) <= (u_int)m->m_len))
+		memcpy(m->m_data + at, &sum, sizeof(sum));
+	else
+		m_copyback(m, at, sizeof(sum), (c_caddr_t)&sum);
 }
 
 /*
@@ -360,21 +364,34 @@ pv_net_tx_train(const struct pv_net *pn, const struct mbuf *m, const struct pv_n
 	return (PV_NET_FINE);
 }
 
-/*
- * What is to be done about a packet that is sent.  Not fine if its marks and its contents don't
- * agree: the packet is to be dropped.
- */
-enum pv_net_bad
-pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
+/* The same as pv_net_tx_offload(), for what most packets are.  False: it is something else. */
+static inline bool
+pv_net_tx_plain(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
+{
+	u_int marks, offset;
+
+	if (m->m_pkthdr.tso_segsz != 0 || (pn->pn_params.pnp_offloads & PV_NET_TXCSUM) == 0)
+		return (false);
+	offset = pv_net_plain_sum(m);
+	marks = offset == offsetof(struct udphdr, uh_sum) ? CSUM_IP_UDP : CSUM_IP_TCP;
+	if (offset == 0 || m->m_pkthdr.csum_data != offset ||
+	    (m->m_pkthdr.csum_flags & PV_NET_WORK) != marks)
+		return (false);
+	out->po_flags = PV_NET_NEEDS_CSUM;
+	out->po_csum_start = PV_NET_PLAIN_L4;
+	out->po_csum_offset = offset;
+	return (true);
+}
+
+/* The same for any packet. */
+static __noinline enum pv_net_bad
+pv_net_tx_any(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
 {
 	bool tso = (m->m_pkthdr.csum_flags & CSUM_TSO) != 0;
 	struct pv_net_headers h;
 	enum pv_net_bad bad;
 	u_int len;
 
-	memset(out, 0, sizeof(*out));
-	if (__predict_true((m->m_pkthdr.csum_flags & PV_NET_WORK) == 0))
-		return (PV_NET_FINE);
 	bad = pv_net_parse(m, PV_NET_TX_TAGS, &h);
 	if (bad != PV_NET_FINE)
 		return (bad);
@@ -396,6 +413,19 @@ pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m, struct pv_net_o
 	    m->m_pkthdr.len - len > m->m_pkthdr.tso_segsz)
 		return (pv_net_tx_train(pn, m, &h, len, out));
 	return (PV_NET_FINE);
+}
+
+/*
+ * What is to be done about a packet that is sent.  Not fine if its marks and its contents don't
+ * agree: the packet is to be dropped.
+ */
+enum pv_net_bad
+pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
+{
+	memset(out, 0, sizeof(*out));
+	if ((m->m_pkthdr.csum_flags & PV_NET_WORK) == 0 || pv_net_tx_plain(pn, m, out))
+		return (PV_NET_FINE);
+	return (pv_net_tx_any(pn, m, out));
 }
 
 /*

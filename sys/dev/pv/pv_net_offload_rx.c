@@ -152,7 +152,7 @@ pv_net_rx_ours(const struct pv_net *pn, const struct mbuf *m)
 	uint8_t to[ETHER_ADDR_LEN];
 
 	return (pv_net_peek(m, 0, sizeof(to), to) &&
-	    memcmp(to, if_getlladdr(pn->pn_ifp), sizeof(to)) == 0);
+	    pv_net_same_lladdr(to, if_getlladdr(pn->pn_ifp)));
 }
 
 /* Does a partial checksum of such a packet stay partial? */
@@ -219,6 +219,22 @@ pv_net_rx_is_transport(const struct pv_net_headers *h, const struct pv_net_offlo
 	    (in->po_csum_start == h->ph_l4 && in->po_csum_offset == offset));
 }
 
+/* Is that so, in a packet as most are?  Its headers are found, then, as far as they are of use. */
+static inline bool
+pv_net_rx_plain(const struct mbuf *m, const struct pv_net_offload *in, struct pv_net_headers *h)
+{
+	u_int offset = pv_net_plain_sum(m);
+
+	if (offset == 0 || ((in->po_flags & PV_NET_FIND_CSUM) == 0 &&
+	    (in->po_csum_start != PV_NET_PLAIN_L4 || in->po_csum_offset != offset)))
+		return (false);
+	h->ph_ip6 = false;
+	h->ph_tags = 0;
+	h->ph_proto = offset == offsetof(struct udphdr, uh_sum) ? IPPROTO_UDP : IPPROTO_TCP;
+	h->ph_l4 = PV_NET_PLAIN_L4;
+	return (true);
+}
+
 static enum pv_net_bad
 pv_net_rx_partial(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in)
 {
@@ -226,6 +242,10 @@ pv_net_rx_partial(const struct pv_net *pn, struct mbuf *m, const struct pv_net_o
 	struct pv_net_headers h;
 	enum pv_net_bad bad;
 
+	if (pv_net_rx_plain(m, in, &h)) {
+		pv_net_rx_settle(pn, m, &h);
+		return (PV_NET_FINE);
+	}
 	bad = pv_net_parse(m, PV_NET_RX_TAGS, &h);
 	if (bad != PV_NET_FINE)
 		return (bad);

@@ -34,10 +34,11 @@
  *	held:       ptq_unkicked != 0 while nobody has the lock.  The task is queued (ptq_deferred), or
  *	            the pair's receive pass is not over (prq_busy).
  *
- * Completions are collected when packets are sent, and PV_NET_TX_TIMER later for as long as
- * anything is in flight: by then a callout queues the task.  So an mbuf comes back soon, though the
- * device interrupts for a full queue only, and then when three quarters of what is in flight are
- * done (pv_net_tx_wait).
+ * Completions are collected by the dozen: after a packet was sent with which a quarter of the buffers,
+ * or of those that were free the last time, is in flight (ptq_look); and PV_NET_TX_TIMER later for as
+ * long as anything is: by then a callout queues the task.  So an mbuf comes back soon, though the
+ * device interrupts for a full queue only, and then when three quarters of what is in flight are done
+ * (pv_net_tx_wait).
  *
  * Locking.  ptq_mtx covers everything of the queue, both directions of the pvq included.  The
  * buf_ring takes packets without it.  Nothing of the stack but m_freem() and bpf(4) is called with
@@ -94,9 +95,7 @@ pv_net_tx_reclaim(struct pv_net_txq *txq)
 			pn->pn_ops->pno_sent(pn->pn_softc, txq->ptq_id, done, n);
 		for (i = 0; i < n; i++) {
 			buf = done[i].pd_cookie;
-			if (txq->ptq_pages == NULL && txq->ptq_tag != NULL)
-				bus_dmamap_sync(txq->ptq_tag, buf->ptb_map,
-				    BUS_DMASYNC_POSTWRITE);
+			pv_net_tx_sync(txq, buf, BUS_DMASYNC_POSTWRITE);
 			pv_net_tx_unload(txq, buf);
 			m_freem(buf->ptb_mbuf);
 			buf->ptb_mbuf = NULL;
@@ -112,16 +111,13 @@ static void
 pv_net_tx_commit(struct pv_net_txq *txq)
 {
 	struct pv_net *pn = txq->ptq_pn;
-	struct pv_net_txbuf *buf;
 	u_int i;
 
 	if (txq->ptq_n == 0)
 		return;
 	pn->pn_ops->pno_encap(pn->pn_softc, txq->ptq_id, txq->ptq_txhdrs, txq->ptq_n);
-	for (i = 0; i < txq->ptq_n && txq->ptq_pages == NULL && txq->ptq_tag != NULL; i++) {
-		buf = txq->ptq_chains[i].pc_cookie;
-		bus_dmamap_sync(txq->ptq_tag, buf->ptb_map, BUS_DMASYNC_PREWRITE);
-	}
+	for (i = 0; i < txq->ptq_n; i++)
+		pv_net_tx_sync(txq, txq->ptq_chains[i].pc_cookie, BUS_DMASYNC_PREWRITE);
 	if (txq->ptq_hdr_map != NULL)
 		bus_dmamap_sync(txq->ptq_hdr_tag, txq->ptq_hdr_map, BUS_DMASYNC_PREWRITE);
 	pvq_put(txq->ptq_pvq, txq->ptq_chains, txq->ptq_n);
@@ -236,7 +232,7 @@ pv_net_tx_wait(struct pv_net_txq *txq)
 }
 
 /* Is there a packet that is not in the queue yet? */
-static bool
+static inline bool
 pv_net_tx_waiting(const struct pv_net_txq *txq)
 {
 	return (txq->ptq_list != NULL || !buf_ring_empty(txq->ptq_ring));
@@ -294,7 +290,18 @@ pv_net_tx_fill(struct pv_net_txq *txq)
 			}
 		}
 		pv_net_tx_commit(txq);
-	} while (txq->ptq_full && pv_net_tx_wait(txq) && pv_net_tx_reclaim(txq) > 0);
+	} while (txq->ptq_full && (pv_net_tx_reclaim(txq) > 0 ||
+	    (pv_net_tx_wait(txq) && pv_net_tx_reclaim(txq) > 0)));
+}
+
+/* Completions were collected.  If few came back, it is not at each packet that more are asked for. */
+static void
+pv_net_tx_look_later(struct pv_net_txq *txq)
+{
+	txq->ptq_look = MIN(txq->ptq_nbufs - txq->ptq_nbufs / 4,
+	    txq->ptq_nfree - txq->ptq_nfree / 4);
+	if (pvq_broken(txq->ptq_pvq))
+		pv_net_request_reset(txq->ptq_pn);
 }
 
 /* Collect completions and send what waits; the last of it is left to be notified of. */
@@ -314,8 +321,7 @@ pv_net_tx_run(struct pv_net_txq *txq)
 	    pvq_broken(txq->ptq_pvq))
 		pv_net_tx_fill(txq);
 	pv_net_tx_arm(txq);
-	if (pvq_broken(txq->ptq_pvq))
-		pv_net_request_reset(txq->ptq_pn);
+	pv_net_tx_look_later(txq);
 }
 
 static void
@@ -426,14 +432,37 @@ pv_net_tx_enqueue(struct pv_net_txq *txq, struct mbuf *m)
 	return (error);
 }
 
-/* With nobody before it, a packet need not take the way by the ring. */
-static int
-pv_net_tx_enqueue_locked(struct pv_net_txq *txq, struct mbuf *m)
+/*
+ * Put a packet into the pvq at once: false if another waits, or the queue has no room for it or has to
+ * be looked after; *mp may be another mbuf then.
+ */
+static bool
+pv_net_tx_direct(struct pv_net_txq *txq, struct mbuf **mp)
 {
-	if (pv_net_tx_waiting(txq))
-		return (pv_net_tx_enqueue(txq, m));
-	txq->ptq_list = m;
-	return (0);
+	if (pv_net_tx_waiting(txq) || txq->ptq_stopped ||
+	    (u_int)txq->ptq_id >= txq->ptq_pn->pn_pairs || !pv_net_tx_add(txq, mp))
+		return (false);
+	pv_net_tx_commit(txq);
+	pv_net_tx_arm(txq);
+	return (true);
+}
+
+/* Send a packet of the thread that has the lock. */
+static int
+pv_net_tx_send(struct pv_net_txq *txq, struct mbuf *m)
+{
+	int error = 0;
+
+	if (__predict_true(pv_net_tx_direct(txq, &m))) {
+		/* It may have been split, and its segments wait now. */
+		if (__predict_true(txq->ptq_list == NULL))
+			return (0);
+	} else if (pv_net_tx_waiting(txq))
+		error = pv_net_tx_enqueue(txq, m);
+	else
+		txq->ptq_list = m;
+	pv_net_tx_run(txq);
+	return (error);
 }
 
 int
@@ -449,10 +478,14 @@ pv_net_transmit(if_t ifp, struct mbuf *m)
 	}
 	txq = pv_net_tx_select(pn, m);
 	if (mtx_trylock(&txq->ptq_mtx)) {
-		error = pv_net_tx_enqueue_locked(txq, m);
-		pv_net_tx_run(txq);
+		error = pv_net_tx_send(txq, m);
 		if (!pv_net_tx_hold(txq))
 			pv_net_tx_kick(txq);
+		/* The device has something to do now; if a packet waits, that was pv_net_tx_run()'s. */
+		if (txq->ptq_nfree <= txq->ptq_look && !txq->ptq_stopped && !pv_net_tx_waiting(txq)) {
+			(void)pv_net_tx_reclaim(txq);
+			pv_net_tx_look_later(txq);
+		}
 		mtx_unlock(&txq->ptq_mtx);
 	} else {
 		error = pv_net_tx_enqueue(txq, m);

@@ -37,23 +37,8 @@
 
 #define	PV_NET_TX_RING_MIN	1024		/* packets that wait for the queue */
 
-/* Give back a buffer whose packet was sent or never will be. */
-void
-pv_net_tx_unload(struct pv_net_txq *txq, struct pv_net_txbuf *buf)
-{
-	if (txq->ptq_pages != NULL)
-		pv_net_unstage_tx(txq, buf);
-	else {
-		pvq_unshare(txq->ptq_pvq, buf->ptb_segs, buf->ptb_nsegs);
-		if (txq->ptq_tag != NULL)
-			bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
-	}
-	buf->ptb_nsegs = 0;
-	buf->ptb_command = false;
-}
-
 /* The segments of a packet, up to max of them: 0, EFBIG or another error. */
-static int
+static __always_inline int
 pv_net_tx_segs(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m,
     bus_dma_segment_t *segs, int max, int *nsegs)
 {
@@ -72,10 +57,31 @@ pv_net_tx_segs(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m,
 	error = bus_dmamap_load_mbuf_sg(txq->ptq_tag, buf->ptb_map, m, segs, nsegs,
 	    BUS_DMA_NOWAIT);
 	if (error == 0 && *nsegs > max) {
-		bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
+		pv_net_tx_unmap(txq, buf);
 		error = EFBIG;
 	}
 	return (error);
+}
+
+/* Make a packet that has too many pieces simpler, and get its segments again. */
+static __noinline int
+pv_net_tx_simplify(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **mp,
+    bus_dma_segment_t *segs, int max, int *nsegs)
+{
+	struct mbuf *m;
+
+	/* A piece may lie across a page: leave each of them two segments. */
+	m = m_collapse(*mp, M_NOWAIT, MAX(max / 2, 1));
+	if (m != NULL)
+		txq->ptq_stats.collapsed++;
+	else {
+		m = m_defrag(*mp, M_NOWAIT);
+		txq->ptq_stats.defragged += m != NULL;
+	}
+	if (m == NULL)
+		return (ENOBUFS);
+	*mp = m;
+	return (pv_net_tx_segs(txq, buf, m, segs, max, nsegs));
 }
 
 /*
@@ -87,24 +93,11 @@ pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **m
 {
 	bus_dma_segment_t *segs = buf->ptb_segs + apart;
 	int error, max, nsegs;
-	struct mbuf *m;
 
 	max = txq->ptq_pn->pn_params.pnp_tx_segs - apart;
 	error = pv_net_tx_segs(txq, buf, *mp, segs, max, &nsegs);
-	if (error == EFBIG) {
-		/* A piece may lie across a page: leave each of them two segments. */
-		m = m_collapse(*mp, M_NOWAIT, MAX(max / 2, 1));
-		if (m != NULL)
-			txq->ptq_stats.collapsed++;
-		else {
-			m = m_defrag(*mp, M_NOWAIT);
-			txq->ptq_stats.defragged += m != NULL;
-		}
-		if (m == NULL)
-			return (ENOBUFS);
-		*mp = m;
-		error = pv_net_tx_segs(txq, buf, m, segs, max, &nsegs);
-	}
+	if (__predict_false(error == EFBIG))
+		error = pv_net_tx_simplify(txq, buf, mp, segs, max, &nsegs);
 	if (error == 0)
 		buf->ptb_nsegs = nsegs + apart;
 	return (error);

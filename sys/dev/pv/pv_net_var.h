@@ -14,7 +14,13 @@
 #include <sys/eventhandler.h>
 #include <sys/sysctl.h>
 #include <sys/taskqueue.h>
+#include <net/ethernet.h>
+#include <netinet/in.h>
+#include <netinet/in_systm.h>
+#include <netinet/ip.h>
+#include <netinet/tcp.h>
 #include <netinet/tcp_lro.h>
+#include <netinet/udp.h>
 
 #define	PV_NET_BATCH		32	/* chains handled between two looks at anything else */
 #define	PV_NET_TASK_PRI		PRI_MAX_ITHD	/* of a pair's thread: see pv_net_tx.c */
@@ -70,6 +76,63 @@ pv_net_peek(const struct mbuf *m, u_int off, u_int len, void *to)
 	else
 		m_copydata(m, off, len, to);
 	return (true);
+}
+
+/*
+ * Where in its transport header a packet has its checksum, if it is what most are: TCP or UDP over
+ * IPv4, without tags, options of IP or fragments, all headers in the first mbuf and right about where
+ * the packet ends.  0: it is something else.  The transport header is at PV_NET_PLAIN_L4.
+ */
+#define	PV_NET_PLAIN_L4	(ETHER_HDR_LEN + sizeof(struct ip))
+
+static inline u_int
+pv_net_plain_sum(const struct mbuf *m)
+{
+	const struct {
+		struct ether_header	eh;
+		uint8_t			vhl;	/* struct ip: version and length of the header */
+		uint8_t			tos;
+		uint16_t		len, id, off;
+		uint8_t			ttl, p;
+		uint16_t		sum;
+		uint32_t		src, dst;
+		union {
+			struct tcphdr	th;
+			struct udphdr	uh;
+		};
+	} __packed *all = (const void *)m->m_data;
+	u_int len, room;
+
+	if (m->m_len < (int)(PV_NET_PLAIN_L4 + sizeof(all->uh)) ||
+	    all->eh.ether_type != htons(ETHERTYPE_IP) ||
+	    all->vhl != (IPVERSION << 4 | sizeof(struct ip) >> 2) ||
+	    (all->off & htons(IP_OFFMASK | IP_MF)) != 0)
+		return (0);
+	len = ETHER_HDR_LEN + ntohs(all->len);
+	room = len - PV_NET_PLAIN_L4;
+	if (len < PV_NET_PLAIN_L4 || len > (u_int)m->m_pkthdr.len)
+		return (0);
+	if (all->p == IPPROTO_UDP)
+		return (ntohs(all->uh.uh_ulen) < sizeof(all->uh) || ntohs(all->uh.uh_ulen) > room ?
+		    0 : offsetof(struct udphdr, uh_sum));
+	if (all->p != IPPROTO_TCP || m->m_len < (int)sizeof(*all) ||
+	    all->th.th_off < sizeof(all->th) >> 2 || (u_int)all->th.th_off << 2 > room)
+		return (0);
+	return (offsetof(struct tcphdr, th_sum));
+}
+
+/* Are these two Ethernet addresses the same?  In fewer instructions than memcmp() takes. */
+static inline bool
+pv_net_same_lladdr(const void *one, const void *other)
+{
+	uint32_t a, b;
+	uint16_t c, d;
+
+	memcpy(&a, one, sizeof(a));
+	memcpy(&b, other, sizeof(b));
+	memcpy(&c, (const char *)one + sizeof(a), sizeof(c));
+	memcpy(&d, (const char *)other + sizeof(b), sizeof(d));
+	return (((a ^ b) | (c ^ d)) == 0);
 }
 
 /* What received packets are judged by (pn_rx_way): pv_net_rx_look() sets it for a batch of them. */
@@ -179,6 +242,7 @@ struct pv_net_txq {
 	bus_addr_t		 ptq_hdrs_addr;
 	u_int			 ptq_nbufs;
 	u_int			 ptq_nfree;
+	u_int			 ptq_look;	/* so few free buffers: look for completions */
 	struct pv_net_txbuf	*ptq_bufs;
 	struct pv_net_txbuf	**ptq_free;	/* stack */
 	bus_dma_segment_t	*ptq_segs;	/* of all buffers */
@@ -309,7 +373,6 @@ int	pv_net_tx_alloc(struct pv_net_txq *txq);
 void	pv_net_tx_free(struct pv_net_txq *txq);
 int	pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **mp,
 	    bool apart);
-void	pv_net_tx_unload(struct pv_net_txq *txq, struct pv_net_txbuf *buf);
 
 /* pv_net_encap.c */
 bool	pv_net_tx_add(struct pv_net_txq *txq, struct mbuf **mp);
@@ -358,6 +421,36 @@ void	pv_net_stop_locked(struct pv_net *pn);
 void	pv_net_set_rx_layout(struct pv_net *pn);
 
 MALLOC_DECLARE(M_PVNET);
+
+/* Sync a packet's memory, if it was loaded by bus_dma(9). */
+static inline void
+pv_net_tx_sync(const struct pv_net_txq *txq, const struct pv_net_txbuf *buf, bus_dmasync_op_t op)
+{
+	if (txq->ptq_tag != NULL && txq->ptq_pages == NULL)
+		bus_dmamap_sync(txq->ptq_tag, buf->ptb_map, op);
+}
+
+/* Unload it. */
+static inline void
+pv_net_tx_unmap(const struct pv_net_txq *txq, const struct pv_net_txbuf *buf)
+{
+	if (txq->ptq_tag != NULL)
+		bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
+}
+
+/* Give back a buffer whose packet was sent or never will be. */
+static inline void
+pv_net_tx_unload(struct pv_net_txq *txq, struct pv_net_txbuf *buf)
+{
+	if (txq->ptq_pages != NULL)
+		pv_net_unstage_tx(txq, buf);
+	else {
+		pvq_unshare(txq->ptq_pvq, buf->ptb_segs, buf->ptb_nsegs);
+		pv_net_tx_unmap(txq, buf);
+	}
+	buf->ptb_nsegs = 0;
+	buf->ptb_command = false;
+}
 
 /*
  * The task is neither queued nor running when this returns, if nobody queues it any more.  It waits
