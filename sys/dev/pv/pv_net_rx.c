@@ -62,6 +62,9 @@
 #include <dev/pv/pv_net.h>
 #include <dev/pv/pv_net_var.h>
 
+/* Before a frame that is copied: room for what is put there when it is sent on. */
+#define	PV_NET_COPY_LEAD	32
+
 /* Ticks of the clock until memory is asked for again. */
 #define	PV_NET_REFILL_HZ	10
 
@@ -198,10 +201,8 @@ pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
 			break;
 		}
 		pc = &chains[n];
-		memset(pc, 0, sizeof(*pc));
-		pc->pc_segs = buf->prb_segs;
-		pc->pc_nwrite = buf->prb_nsegs;
-		pc->pc_cookie = buf;
+		*pc = (struct pvq_chain){ .pc_segs = buf->prb_segs, .pc_nwrite = buf->prb_nsegs,
+		    .pc_cookie = buf };
 		if (buf->prb_page != NULL) {
 			pc->pc_nmsgs = 1;
 			pc->pc_msgs = buf->prb_page->pp_msg;
@@ -288,6 +289,8 @@ pv_net_rx_copy(struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
 	if (m == NULL)
 		return (NULL);
 	m->m_data += ETHER_ALIGN;
+	if (hdr->prh_len <= MHLEN - ETHER_ALIGN - PV_NET_COPY_LEAD)
+		m->m_data += PV_NET_COPY_LEAD;
 	memcpy(mtod(m, void *), mtod(buf->prb_mbuf, const char *) + hdr->prh_skip, hdr->prh_len);
 	m->m_len = m->m_pkthdr.len = hdr->prh_len;
 	return (m);
