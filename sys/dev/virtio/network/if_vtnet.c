@@ -172,11 +172,9 @@ vtnet_encap(void *softc, int pair __unused, struct pv_net_txhdr *hdrs, int n)
 	};
 	struct vtnet_softc *sc = softc;
 	const struct pv_net_offload *o;
-	struct virtio_net_hdr_hash whole;
 	struct virtio_net_hdr hdr;
 	int i;
 
-	memset(&whole, 0, sizeof(whole));
 	for (i = 0; i < n; i++) {
 		o = &hdrs[i].pth_offload;
 		memset(&hdr, 0, sizeof(hdr));
@@ -193,8 +191,10 @@ vtnet_encap(void *softc, int pair __unused, struct pv_net_txhdr *hdrs, int n)
 			hdr.gso_size = vtnet_16(sc, o->po_gso_size);
 		}
 		/* num_buffers, and what comes behind, is 0 in what we send (5.1.6.2.1). */
-		whole.hdr = hdr;
-		memcpy(hdrs[i].pth_hdr, &whole, sc->vtn_hdrlen);
+		if (sc->vtn_hdrlen > VIRTIO_NET_HDR_LEN)
+			memset(hdrs[i].pth_hdr, 0, VIRTIO_NET_HDR_LEN_HASH);
+		memcpy(hdrs[i].pth_hdr, &hdr, sc->vtn_hdrlen == VIRTIO_NET_HDR_LEN_LEGACY ?
+		    VIRTIO_NET_HDR_LEN_LEGACY : VIRTIO_NET_HDR_LEN);
 	}
 }
 
@@ -268,8 +268,12 @@ vtnet_decap_first(struct vtnet_softc *sc, struct vtnet_rxq *rxq, uint32_t len,
 		return;
 	}
 	/* Once: the device may still write to it, whatever it said. */
-	memset(&hdr, 0, sizeof(hdr));
-	memcpy(&hdr, out->prh_hdr, sc->vtn_hdrlen);
+	if (sc->vtn_hdrlen == VIRTIO_NET_HDR_LEN)
+		memcpy(&hdr, out->prh_hdr, VIRTIO_NET_HDR_LEN);
+	else {
+		memset(&hdr, 0, sizeof(hdr));
+		memcpy(&hdr, out->prh_hdr, sc->vtn_hdrlen);
+	}
 	if (vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF))
 		buffers = vtnet_16(sc, hdr.hdr.num_buffers);
 	if (buffers == 0 || buffers > rxq->vtr_pvq->q_size) {
