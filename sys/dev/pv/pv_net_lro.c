@@ -51,6 +51,19 @@
 
 #define	PV_NET_LRO_GROUPS	64	/* bits of prq_held */
 
+/* The type of a packet, and where what it is the type of begins, past a tag. */
+static inline uint16_t
+pv_net_lro_type(const struct mbuf *m, int *at)
+{
+	const struct ether_vlan_header *evl = mtod(m, const struct ether_vlan_header *);
+
+	*at = ETHER_HDR_LEN;
+	if (evl->evl_encap_proto != htons(ETHERTYPE_VLAN) || m->m_len < (int)sizeof(*evl))
+		return (evl->evl_encap_proto);
+	*at = sizeof(*evl);
+	return (evl->evl_proto);
+}
+
 /*
  * The group of flows that a packet belongs to, as a bit; all bits if its ports can't be seen here, or
  * may not be there.
@@ -58,15 +71,11 @@
 static uint64_t
 pv_net_lro_group(const struct mbuf *m)
 {
-	const struct ether_header *eh = mtod(m, const struct ether_header *);
 	const uint8_t *data = mtod(m, const uint8_t *);
-	int at = ETHER_HDR_LEN;
-	uint16_t type = eh->ether_type;
+	uint16_t type;
+	int at;
 
-	if (type == htons(ETHERTYPE_VLAN) && m->m_len >= at + ETHER_VLAN_ENCAP_LEN) {
-		type = ((const struct ether_vlan_header *)eh)->evl_proto;
-		at += ETHER_VLAN_ENCAP_LEN;
-	}
+	type = pv_net_lro_type(m, &at);
 	if (type == htons(ETHERTYPE_IP) && m->m_len > at)
 		at += (data[at] & 0xf) << 2;
 	else if (type == htons(ETHERTYPE_IPV6))
@@ -88,19 +97,13 @@ pv_net_lro_group(const struct mbuf *m)
 static bool
 pv_net_lro_has_data(const struct mbuf *m)
 {
-	const struct ether_header *eh = mtod(m, const struct ether_header *);
 	const uint8_t *data = mtod(m, const uint8_t *);
-	uint16_t type = eh->ether_type;
-	int at = ETHER_HDR_LEN, len;
 	const struct ip6_hdr *ip6;
 	const struct ip *ip;
+	uint16_t type;
+	int at, len;
 
-	if (type == htons(ETHERTYPE_VLAN)) {
-		at += ETHER_VLAN_ENCAP_LEN;
-		if (m->m_len < at)
-			return (false);
-		type = ((const struct ether_vlan_header *)eh)->evl_proto;
-	}
+	type = pv_net_lro_type(m, &at);
 	if (type == htons(ETHERTYPE_IP) && m->m_len >= at + (int)sizeof(*ip)) {
 		ip = (const struct ip *)(data + at);
 		if (ip->ip_p != IPPROTO_TCP)

@@ -264,7 +264,7 @@ pv_net_rx_partial(const struct pv_net *pn, struct mbuf *m, const struct pv_net_o
 }
 
 /* Does this kernel forward packets of this version? */
-bool
+static bool
 pv_net_forwards(const struct pv_net *pn, bool ip6)
 {
 	bool forwards = false;
@@ -397,6 +397,13 @@ pv_net_rx_whole_train(const struct pv_net *pn, const struct mbuf *m,
 	    howmany(h->ph_end - hdrlen, size) <= PV_NET_TRAIN_MAX);
 }
 
+/* Does this kernel forward such packets, as it was looked up for this batch? */
+static inline bool
+pv_net_rx_forwarded(const struct pv_net *pn, bool ip6)
+{
+	return ((pn->pn_rx_way & (ip6 ? PV_NET_WAY_FORWARD6 : PV_NET_WAY_FORWARD4)) != 0);
+}
+
 /*
  * Mark a GSO packet of TCP that stays whole.  What our own TCP gets says how many segments it stands
  * for (lro_nsegs); what another interface may send says how long they are, in the same field, and asks
@@ -407,10 +414,9 @@ static void
 pv_net_rx_mark_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net_headers *h,
     u_int hdrlen, u_int size)
 {
-	u_int forwards = h->ph_ip6 ? PV_NET_WAY_FORWARD6 : PV_NET_WAY_FORWARD4;
 	bool ours;
 
-	ours = (pn->pn_rx_way & forwards) == 0 && pv_net_rx_ours(pn, m);
+	ours = !pv_net_rx_forwarded(pn, h->ph_ip6) && pv_net_rx_ours(pn, m);
 	if (ours || !PV_NET_MARKS_PARTIAL) {
 		m->m_pkthdr.lro_nsegs = MIN(howmany(m->m_pkthdr.len - hdrlen, size), UINT16_MAX);
 		return;
@@ -431,7 +437,8 @@ pv_net_rx_gso(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_off
 	bad = pv_net_rx_check_gso(pn, m, in, &h, &hdrlen);
 	if (bad != PV_NET_FINE)
 		return (bad);
-	big = (if_getcapenable(pn->pn_ifp) & IFCAP_LRO) != 0 && !pv_net_rx_routed(pn, h.ph_ip6);
+	big = (if_getcapenable(pn->pn_ifp) & IFCAP_LRO) != 0 &&
+	    (pv_net_lro_forward || !pv_net_rx_forwarded(pn, h.ph_ip6));
 	if (m->m_pkthdr.len - hdrlen <= in->po_gso_size)
 		pv_net_rx_settle(pn, m, &h);
 	else if (big && pv_net_rx_whole_train(pn, m, &h, hdrlen, in->po_gso_size)) {

@@ -68,6 +68,22 @@
 /* Ticks of the clock until memory is asked for again. */
 #define	PV_NET_REFILL_HZ	10
 
+/* Sync a buffer's memory, if it was loaded by bus_dma(9). */
+static inline void
+pv_net_rx_sync(const struct pv_net_rxq *rxq, const struct pv_net_rxbuf *buf, bus_dmasync_op_t op)
+{
+	if (rxq->prq_tag != NULL)
+		bus_dmamap_sync(rxq->prq_tag, buf->prb_map, op);
+}
+
+/* Unload it. */
+static inline void
+pv_net_rx_unmap(const struct pv_net_rxq *rxq, const struct pv_net_rxbuf *buf)
+{
+	if (rxq->prq_tag != NULL)
+		bus_dmamap_unload(rxq->prq_tag, buf->prb_map);
+}
+
 /* Buffers that are always posted, whatever it costs in frames. */
 static u_int
 pv_net_rx_floor(const struct pv_net_rxq *rxq)
@@ -111,8 +127,7 @@ static void
 pv_net_rx_unload(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 {
 	pvq_unshare(rxq->prq_pvq, buf->prb_segs, buf->prb_nsegs);
-	if (rxq->prq_tag != NULL)
-		bus_dmamap_unload(rxq->prq_tag, buf->prb_map);
+	pv_net_rx_unmap(rxq, buf);
 	buf->prb_nsegs = 0;
 }
 
@@ -175,8 +190,7 @@ pv_net_rx_unfit(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 		    "ring takes %u: nothing is received until the MTU is smaller\n",
 		    rxq->prq_name, buf->prb_mbuf->m_len, buf->prb_nsegs,
 		    rxq->prq_pvq->q_max_segs);
-	if (rxq->prq_tag != NULL)
-		bus_dmamap_unload(rxq->prq_tag, buf->prb_map);
+	pv_net_rx_unmap(rxq, buf);
 	buf->prb_nsegs = 0;
 	m_freem(buf->prb_mbuf);
 	buf->prb_mbuf = NULL;
@@ -221,9 +235,7 @@ pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
 				starved = true;
 				break;
 			}
-			if (rxq->prq_tag != NULL)
-				bus_dmamap_sync(rxq->prq_tag, buf->prb_map,
-				    BUS_DMASYNC_PREREAD);
+			pv_net_rx_sync(rxq, buf, BUS_DMASYNC_PREREAD);
 		}
 		rxq->prq_nfree--;
 	}
@@ -488,8 +500,7 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 			hdrs[i].prh_room = PAGE_SIZE;
 			continue;
 		}
-		if (rxq->prq_tag != NULL)
-			bus_dmamap_sync(rxq->prq_tag, buf->prb_map, BUS_DMASYNC_POSTREAD);
+		pv_net_rx_sync(rxq, buf, BUS_DMASYNC_POSTREAD);
 		hdrs[i].prh_hdr = mtod(buf->prb_mbuf, const void *);
 		hdrs[i].prh_room = buf->prb_mbuf->m_len;
 	}

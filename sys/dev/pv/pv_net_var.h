@@ -333,7 +333,6 @@ u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
 
 /* pv_net_offload_rx.c */
 extern int pv_net_lro_forward;
-bool	pv_net_forwards(const struct pv_net *pn, bool ip6);
 void	pv_net_rx_look(struct pv_net *pn);
 u_int	pv_net_rx_wanted(const struct pv_net *pn);
 enum pv_net_bad pv_net_rx_offload(const struct pv_net *pn, struct mbuf **mp,
