@@ -99,7 +99,9 @@ class Console:
         try:
             status = self.process.wait(self.deadline.left())
         except subprocess.TimeoutExpired:
-            return GuestError(STATUS_TIMEOUT, "time-out: QEMU closed the console, and did not end")
+            said = self.complaint() or "it said nothing"
+            return GuestError(STATUS_TIMEOUT,
+                              f"time-out: QEMU closed the console, and did not end: {said}")
         if reason := self.system.ended(status, self.recent):
             return reason
         if not self.booted or status != 0:
