@@ -51,6 +51,72 @@ pv_net_tx_hdr_apart(const struct pv_net_params *params, struct mbuf *m)
 	    (params->pnp_hdr_apart || M_LEADINGSPACE(m) < params->pnp_hdrlen));
 }
 
+/* The segments of a packet, up to max of them: how many, or -EFBIG or another error below zero. */
+static __always_inline int
+pv_net_tx_segs(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m,
+    bus_dma_segment_t *segs, int max)
+{
+	bus_size_t seg_max = txq->ptq_pn->pn_params.pnp_seg_max;
+	int error, n = 0;
+
+	if (txq->ptq_tag == NULL) {
+		for (; m != NULL && n >= 0; m = m->m_next) {
+			/* IFCAP_MEXTPG is not ours. */
+			KASSERT((m->m_flags & M_EXTPG) == 0, ("%s: unmapped mbuf", __func__));
+			n = pvq_phys_add(segs, n, max, seg_max, mtod(m, const void *), m->m_len);
+		}
+		return (n < 0 ? -EFBIG : n);
+	}
+	error = bus_dmamap_load_mbuf_sg(txq->ptq_tag, buf->ptb_map, m, segs, &n, BUS_DMA_NOWAIT);
+	if (error == 0 && n > max) {
+		pv_net_tx_unmap(txq, buf);
+		error = EFBIG;
+	}
+	return (error != 0 ? -error : n);
+}
+
+/* A packet that has too many pieces, with fewer.  NULL: no memory, and it still is there. */
+static __noinline struct mbuf *
+pv_net_tx_simplify(struct pv_net_txq *txq, struct mbuf *m, int max)
+{
+	struct mbuf *simple;
+
+	/* A piece may lie across a page: leave each of them two segments. */
+	simple = m_collapse(m, M_NOWAIT, MAX(max / 2, 1));
+	if (simple != NULL)
+		txq->ptq_stats.collapsed++;
+	else {
+		simple = m_defrag(m, M_NOWAIT);
+		txq->ptq_stats.defragged += simple != NULL;
+	}
+	return (simple);
+}
+
+/*
+ * Load a packet for DMA, making it simpler when it has too many pieces.  On failure *mp may
+ * be a new chain, and is the caller's to free.
+ */
+static __always_inline int
+pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **mp, bool apart)
+{
+	int max = txq->ptq_pn->pn_params.pnp_tx_segs - apart, n;
+	bus_dma_segment_t *segs = buf->ptb_segs + apart;
+	struct mbuf *m;
+
+	n = pv_net_tx_segs(txq, buf, *mp, segs, max);
+	if (__predict_false(n == -EFBIG)) {
+		m = pv_net_tx_simplify(txq, *mp, max);
+		if (m == NULL)
+			return (ENOBUFS);
+		*mp = m;
+		n = pv_net_tx_segs(txq, buf, m, segs, max);
+	}
+	if (n < 0)
+		return (-n);
+	buf->ptb_nsegs = n + apart;
+	return (0);
+}
+
 /* A packet that was loaded does not become a chain. */
 static __noinline void
 pv_net_tx_undo(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m, bool apart)
@@ -69,7 +135,7 @@ pv_net_tx_undo(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m,
  * ENOSPC if the queue has no room, with the packet untouched; another error if it can't be sent at
  * all, and is the caller's to free.
  */
-static int
+static __always_inline int
 pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
 {
 	const struct pv_net_params *params = &txq->ptq_pn->pn_params;
@@ -265,11 +331,11 @@ pv_net_tx_add(struct pv_net_txq *txq, struct mbuf **mp)
 		return (true);
 	len = m->m_pkthdr.len;
 	error = pv_net_tx_encap(txq, &m);
-	if (error == ENOSPC) {
-		*mp = m;
-		return (false);
-	}
-	if (error != 0) {
+	if (__predict_false(error != 0)) {
+		if (error == ENOSPC) {
+			*mp = m;
+			return (false);
+		}
 		m_freem(m);
 		return (true);
 	}

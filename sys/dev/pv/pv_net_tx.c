@@ -107,7 +107,7 @@ pv_net_tx_reclaim(struct pv_net_txq *txq)
 }
 
 /* Show the batch to the device, without a notification yet. */
-static void
+static inline void
 pv_net_tx_commit(struct pv_net_txq *txq)
 {
 	struct pv_net *pn = txq->ptq_pn;

@@ -5,10 +5,9 @@
  */
 
 /*
- * pv_net: the memory of a transmit queue: buffers, maps and headers, and the loading of a packet
- * into a buffer.
+ * pv_net: the memory of a transmit queue: buffers, maps and headers.
  *
- * Locking.  Loading and unloading under the queue's lock; allocation is attach's, freeing detach's.
+ * Locking.  None: allocation is attach's, freeing detach's.
  */
 
 #include <sys/param.h>
@@ -36,72 +35,6 @@
 #include <dev/pv/pv_net_var.h>
 
 #define	PV_NET_TX_RING_MIN	1024		/* packets that wait for the queue */
-
-/* The segments of a packet, up to max of them: 0, EFBIG or another error. */
-static __always_inline int
-pv_net_tx_segs(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m,
-    bus_dma_segment_t *segs, int max, int *nsegs)
-{
-	bus_size_t seg_max = txq->ptq_pn->pn_params.pnp_seg_max;
-	int error, n = 0;
-
-	if (txq->ptq_tag == NULL) {
-		for (; m != NULL && n >= 0; m = m->m_next) {
-			/* IFCAP_MEXTPG is not ours. */
-			KASSERT((m->m_flags & M_EXTPG) == 0, ("%s: unmapped mbuf", __func__));
-			n = pvq_phys_add(segs, n, max, seg_max, mtod(m, const void *), m->m_len);
-		}
-		*nsegs = n;
-		return (n < 0 ? EFBIG : 0);
-	}
-	error = bus_dmamap_load_mbuf_sg(txq->ptq_tag, buf->ptb_map, m, segs, nsegs,
-	    BUS_DMA_NOWAIT);
-	if (error == 0 && *nsegs > max) {
-		pv_net_tx_unmap(txq, buf);
-		error = EFBIG;
-	}
-	return (error);
-}
-
-/* Make a packet that has too many pieces simpler, and get its segments again. */
-static __noinline int
-pv_net_tx_simplify(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **mp,
-    bus_dma_segment_t *segs, int max, int *nsegs)
-{
-	struct mbuf *m;
-
-	/* A piece may lie across a page: leave each of them two segments. */
-	m = m_collapse(*mp, M_NOWAIT, MAX(max / 2, 1));
-	if (m != NULL)
-		txq->ptq_stats.collapsed++;
-	else {
-		m = m_defrag(*mp, M_NOWAIT);
-		txq->ptq_stats.defragged += m != NULL;
-	}
-	if (m == NULL)
-		return (ENOBUFS);
-	*mp = m;
-	return (pv_net_tx_segs(txq, buf, m, segs, max, nsegs));
-}
-
-/*
- * Load a packet for DMA, making it simpler when it has too many pieces.  On failure *mp may
- * be a new chain, and is the caller's to free.
- */
-int
-pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **mp, bool apart)
-{
-	bus_dma_segment_t *segs = buf->ptb_segs + apart;
-	int error, max, nsegs;
-
-	max = txq->ptq_pn->pn_params.pnp_tx_segs - apart;
-	error = pv_net_tx_segs(txq, buf, *mp, segs, max, &nsegs);
-	if (__predict_false(error == EFBIG))
-		error = pv_net_tx_simplify(txq, buf, mp, segs, max, &nsegs);
-	if (error == 0)
-		buf->ptb_nsegs = nsegs + apart;
-	return (error);
-}
 
 static void
 pv_net_tx_hdr_loaded(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)

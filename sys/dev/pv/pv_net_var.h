@@ -370,8 +370,6 @@ void	pv_net_rx_drain(struct pv_net_rxq *rxq);
 /* pv_net_txmem.c */
 int	pv_net_tx_alloc(struct pv_net_txq *txq);
 void	pv_net_tx_free(struct pv_net_txq *txq);
-int	pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **mp,
-	    bool apart);
 
 /* pv_net_encap.c */
 bool	pv_net_tx_add(struct pv_net_txq *txq, struct mbuf **mp);
