@@ -392,7 +392,7 @@ pv_net_rx_whole_train(const struct pv_net *pn, const struct mbuf *m,
 	    !pv_net_peek(m, h->ph_l4 + offsetof(struct udphdr, uh_ulen), sizeof(ulen), &ulen))
 		return (false);
 	return (!ETHER_IS_MULTICAST(to) &&
-	    memcmp(to, if_getlladdr(pn->pn_ifp), sizeof(to)) != 0 &&
+	    !pv_net_same_lladdr(to, if_getlladdr(pn->pn_ifp)) &&
 	    h->ph_l4 + ntohs(ulen) == h->ph_end &&
 	    howmany(h->ph_end - hdrlen, size) <= PV_NET_TRAIN_MAX);
 }

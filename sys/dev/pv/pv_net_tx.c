@@ -290,8 +290,7 @@ pv_net_tx_fill(struct pv_net_txq *txq)
 			}
 		}
 		pv_net_tx_commit(txq);
-	} while (txq->ptq_full && (pv_net_tx_reclaim(txq) > 0 ||
-	    (pv_net_tx_wait(txq) && pv_net_tx_reclaim(txq) > 0)));
+	} while (txq->ptq_full && pv_net_tx_wait(txq) && pv_net_tx_reclaim(txq) > 0);
 }
 
 /* Completions were collected.  If few came back, it is not at each packet that more are asked for. */
@@ -433,8 +432,8 @@ pv_net_tx_enqueue(struct pv_net_txq *txq, struct mbuf *m)
 }
 
 /*
- * Put a packet into the pvq at once: false if another waits, or the queue has no room for it or has to
- * be looked after; *mp may be another mbuf then.
+ * Put a packet into the pvq at once: false if another waits, or the queue has no room for it or is not
+ * in use; *mp may be another mbuf then.
  */
 static bool
 pv_net_tx_direct(struct pv_net_txq *txq, struct mbuf **mp)
