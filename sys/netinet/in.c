@@ -18,9 +18,17 @@
 #include <netinet/inet_stack.h>
 #include <netinet6/in6_var.h>
 #include <net/if_tree.h>
+#include <sys/sysctl.h>
+
+SYSCTL_DECL(_net_inet6_ip6);
 
 #define	ADDR_MAXPERIF	16	/* bounds what router advertisements can add */
 #define	ADDR_DADTICKS	2	/* of the timer: at least one second after the probe */
+
+VNET_DEFINE_STATIC(int, dad_count) = 1;
+#define	V_dad_count	VNET(dad_count)
+SYSCTL_INT(_net_inet6_ip6, OID_AUTO, dad_count, CTLFLAG_VNET | CTLFLAG_RW, &VNET_NAME(dad_count), 0,
+    "A new address is probed for before it is used (more than once is once), or not (0)");
 
 static struct mtx addr_mtx;
 MTX_SYSINIT(inet_addr, &addr_mtx, "inet addresses", MTX_DEF);
@@ -170,7 +178,8 @@ inet_addr_add(if_t ifp, const struct in6_addr *a, int plen, int flags, time_t pr
 	ia->ad_flags = flags;
 	ia->ad_preferred = preferred;
 	ia->ad_valid = valid;
-	if (!inet_is4(a) && if_gettype(ifp) == IFT_ETHER && (flags & IN6_IFF_NODAD) == 0) {
+	if (!inet_is4(a) && if_gettype(ifp) == IFT_ETHER && (flags & IN6_IFF_NODAD) == 0 &&
+	    V_dad_count > 0) {
 		ia->ad_flags |= IN6_IFF_TENTATIVE;
 		ia->ad_dad = ADDR_DADTICKS + 1;
 	}

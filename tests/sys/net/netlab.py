@@ -123,6 +123,8 @@ def wait_for(what: str, condition: Any, seconds: float = 30.0, pause: float = 0.
         time.sleep(pause)
 
 
+NO_DAD = "sysctl net.inet6.ip6.dad_count=0"
+
 # What prints Linux's protocol counters.
 COUNTERS = "(cd /proc/net && cat snmp netstat snmp6)"
 
@@ -258,14 +260,27 @@ class Lab:
             subprocess.run(["ip", "link", "set", f"tap{number}", "netns", str(peer.init.pid)],
                            check=True)
             peer.run(f"ip link set tap{number} up")
+        # As the peers do: a neighbour that asks for an address which is probed for gets no answer.
+        self.guest(NO_DAD)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        """End the guest and its peers."""
+        """End the guest and its peers; of a test that has failed, show first how they are."""
+        if isinstance(error, LabFailure):
+            self.show()
         self.stack.close()
         for peer, _ in self.cards:
             peer.close()
+
+    def show(self) -> None:
+        """Print what the guest and its peers have counted, and what their connections wait for."""
+        words = f"ss -ntmoi; ip -s -d link; {COUNTERS} | grep -Ev ' 0$'"
+        for peer in dict.fromkeys(peer for peer, _ in self.cards):
+            said = subprocess.run(peer.command(words), capture_output=True, text=True, check=False)
+            print(f"{peer.name}# {words}\n{said.stdout}{said.stderr}")
+        with contextlib.suppress(Exception):
+            self.guest("sysctl dev.vtnet", None)
 
     def guest(self, line: str, status: int | None = 0) -> str:
         """Run a line at the guest's console; returns what it printed."""
