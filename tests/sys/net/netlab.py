@@ -32,7 +32,7 @@ import subprocess
 import sys
 import time
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 TOP = pathlib.Path(os.environ["PVKMOD_TOP"])
 INSIDE = "PVKMOD_NETLAB"
@@ -159,8 +159,11 @@ class Program(subprocess.Popen[str]):
 class Peer:
     """A Linux host: a network namespace, which lives as long as its first process."""
 
+    living: ClassVar[list[Peer]] = []
+
     def __init__(self, name: str) -> None:
         self.name = name
+        self.living.append(self)
         self.before: dict[str, int] = {}
         self.init = subprocess.Popen(["unshare", "-n", "sleep", "infinity"])
         ours = os.readlink("/proc/self/ns/net")
@@ -183,6 +186,8 @@ class Peer:
             try:
                 out, errors = process.communicate(timeout=timeout)
             except subprocess.TimeoutExpired as late:
+                for peer in self.living:
+                    peer.show("ss -ntmoi")
                 # Those that it has started have its pipes.
                 os.killpg(process.pid, signal.SIGKILL)
                 said = "".join(process.communicate())
@@ -222,6 +227,11 @@ class Peer:
         link = json.loads(self.run(f"ip -s -j link show dev {device}"))[0]
         return link["stats64"]["rx"]["packets"], link["stats64"]["rx"]["bytes"]
 
+    def show(self, words: str) -> None:
+        """Print what a shell command prints, whatever comes of it."""
+        said = subprocess.run(self.command(words), capture_output=True, text=True, check=False)
+        print(f"{self.name}# {words}\n{said.stdout}{said.stderr}", flush=True)
+
     def refuses(self, words: str, text: str) -> None:
         """Run a shell command that has to fail and to say text."""
         done = subprocess.run(self.command(words), capture_output=True, text=True, check=False,
@@ -232,6 +242,7 @@ class Peer:
 
     def close(self) -> None:
         """End the namespace."""
+        self.living.remove(self)
         self.init.kill()
         self.init.wait()
 
@@ -274,11 +285,9 @@ class Lab:
             peer.close()
 
     def show(self) -> None:
-        """Print what the guest and its peers have counted, and what their connections wait for."""
-        words = f"ss -ntmoi; ip -s -d link; {COUNTERS} | grep -Ev ' 0$'"
+        """Print what the guest and its peers have counted."""
         for peer in dict.fromkeys(peer for peer, _ in self.cards):
-            said = subprocess.run(peer.command(words), capture_output=True, text=True, check=False)
-            print(f"{peer.name}# {words}\n{said.stdout}{said.stderr}")
+            peer.show(f"ip -s -d link; {COUNTERS} | grep -Ev '\\s0$'")
         with contextlib.suppress(Exception):
             self.guest("sysctl dev.vtnet", None)
 
