@@ -427,7 +427,7 @@ void	pv_blk_reset(struct pv_blk *blk, int error);
 void	pv_blk_freeze(struct pv_blk *blk);
 
 /*
- * Frozen, wait for what is in flight to end by itself.
+ * Wait for what is in flight to end by itself; frozen before, or it may never be nothing.
  *
  * secs  the longest time to wait
  *

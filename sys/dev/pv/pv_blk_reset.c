@@ -140,7 +140,6 @@ pv_blk_settle(struct pv_blk *blk, u_int secs)
 	u_int left;
 
 	PV_BLK_LOCK(blk);
-	KASSERT((blk->blk_flags & PVB_FROZEN) != 0, ("%s: not frozen", __func__));
 	left = pv_blk_wait_idle(blk, secs);
 	PV_BLK_UNLOCK(blk);
 	return (left == 0 ? 0 : EBUSY);

@@ -67,6 +67,7 @@
 
 #define	XBD_REQS_MAX		128
 #define	XBD_SEGS_DEFAULT	32	/* with 32 slots, what Linux's back end keeps mapped */
+#define	XBD_SETTLE_SECS		10	/* a detach waits for what is in flight */
 #define	XBD_DISCARD_MAX		(1ULL << 30)	/* bytes */
 
 static SYSCTL_NODE(_hw, OID_AUTO, xbd, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
@@ -543,6 +544,11 @@ xbd_detach(device_t dev)
 {
 	struct xbd_softc *sc = device_get_softc(dev);
 
+	if (sc->xbd_attached) {
+		/* Linux's back end never lets go of a ring that we leave with requests under way. */
+		pv_blk_freeze(&sc->xbd_blk);
+		(void)pv_blk_settle(&sc->xbd_blk, XBD_SETTLE_SECS);
+	}
 	xenbus_leave(dev);
 	if (sc->xbd_attached) {
 		sc->xbd_attached = false;
