@@ -281,12 +281,16 @@ class Lab:
         if isinstance(error, LabFailure):
             self.show()
         self.stack.close()
-        for peer, _ in self.cards:
+        for peer in self.hosts():
             peer.close()
+
+    def hosts(self) -> list[Peer]:
+        """The peers, each once."""
+        return list(dict.fromkeys(peer for peer, _ in self.cards))
 
     def show(self) -> None:
         """Print what the guest and its peers have counted."""
-        for peer in dict.fromkeys(peer for peer, _ in self.cards):
+        for peer in self.hosts():
             peer.show(f"ip -s -d link; {COUNTERS} | grep -Ev '\\s0$'")
         with contextlib.suppress(Exception):
             self.guest("sysctl dev.vtnet", None)
