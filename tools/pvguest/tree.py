@@ -20,6 +20,9 @@ from xen.errors import TOP
 OBJ = XEN_OBJ.parent
 CONFIGURATIONS = TOP / "sys/amd64/conf"
 
+# What begins like this is read by modules, when they are loaded.
+OF_MODULES = ("hw.xen.", "hw.xbd.", "hw.xn.", "hw.pv_net.", "xpend.", "debug.xtest.")
+
 # Folders below obj/ in which tools/xen/image.py and the benches make kernels.
 FOREIGN_FOLDERS = ("xen/", "bench/")
 
@@ -34,8 +37,8 @@ def check(args: argparse.Namespace) -> None:
                          f"--kernel {args.kernel}: expected {', '.join(known)} (sys/amd64/conf)")
 
 
-def kernel_environment(args: argparse.Namespace) -> str:
-    """The kernel's command line; PVKMOD_SEED, which tools/runtests sets, is in it."""
+def kernel_environment(args: argparse.Namespace) -> list[str]:
+    """The words of the kernel's command line; PVKMOD_SEED, which tools/runtests sets, is in it."""
     settings = ["kern.console.status=1"]
     if "PVKMOD_SEED" in os.environ:
         settings.append(f"debug.preempt_seed={os.environ['PVKMOD_SEED']}")
@@ -46,7 +49,7 @@ def kernel_environment(args: argparse.Namespace) -> str:
         if not equals:
             raise GuestError(STATUS_NO_BOOT, f"--env {setting}: expected KEY=VALUE")
         settings.append(f'{key}="{value}"' if re.search(r"\s", value) else setting)
-    return " ".join(settings)
+    return settings
 
 
 def boot_files(args: argparse.Namespace) -> tuple[pathlib.Path, pathlib.Path]:
@@ -78,13 +81,19 @@ class Tree:
         kernel, archive = boot_files(args)
         # Its panic ends QEMU with a status of its own by this device.
         yield ["-kernel", str(kernel), "-initrd", str(archive),
-               "-append", kernel_environment(args),
+               "-append", " ".join(kernel_environment(args)),
                "-device", "isa-debug-exit,iobase=0x501,iosize=4"]
 
     @contextlib.contextmanager
     def lab_boot(self, args: argparse.Namespace) -> Iterator[session.Boot]:
         """What it boots in a lab; the files live as long as the context."""
-        yield session.Boot(*boot_files(args), kernel_environment(args))
+        words = kernel_environment(args)
+        late: list[str] = []
+        # A module that is preloaded reads them as the kernel boots.
+        if not any("_load=" in word for word in words):
+            late = [word for word in words if word.startswith(OF_MODULES)]
+        first = " ".join(word for word in words if word not in late)
+        yield session.Boot(*boot_files(args), first, tuple(late))
 
     def typed(self, command: str) -> bytes:
         """What is typed at its console to run a command."""

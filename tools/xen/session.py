@@ -41,7 +41,7 @@ from xen.lab import RUN, SNAPSHOT, Lab, Settings, ram_of, there
 GUEST = "guest"
 
 # So many snapshots of guests; they take some 150 MB each, and the least recently used goes.
-MOST_SNAPSHOTS = 16
+MOST_SNAPSHOTS = 24
 
 # Kernels without drivers, which are modules.
 MODULAR = ("GENERIC", "GENERIC-NODEBUG")
@@ -54,6 +54,9 @@ class Boot:
     kernel: pathlib.Path
     archive: pathlib.Path
     cmdline: str
+    # What modules will read of the kernel environment, which is set at the prompt: guests that
+    # differ in nothing else have a snapshot together.
+    settings: tuple[str, ...] = ()
 
 
 def is_of_dom0(net: str) -> bool:

@@ -428,7 +428,7 @@ meet_caller(void *arg, int me)
 	void *mem;
 	u_int i;
 
-	for (i = 1; i <= 50u * ktest_rounds; i++) {
+	for (i = 1; i <= 16u * ktest_rounds; i++) {
 		s->id = i;
 		smp_rendezvous(meet_setup, meet_action, meet_teardown, s);
 		KT_EQ(s->count, i * 3 * mp_ncpus);
