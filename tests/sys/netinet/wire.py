@@ -445,6 +445,7 @@ class Machine:
         args.verbose_boot = False
         deadline = self.tools.Deadline(time.monotonic() + TIMEOUT)
         self.vm = self.stack.enter_context(self.tools.running(args, "tcg", deadline))
+        self.line(netlab.NO_DAD)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -474,11 +475,6 @@ class Machine:
         """Start a line, which ends while we play the other host."""
         return self.thread.submit(self.run, line)
 
-    def settle(self) -> None:
-        """Wait until no address is being checked for duplicates any more."""
-        while "tentative" in self.line("ifconfig"):
-            time.sleep(0.2)
-
 
 class Host(Machine):
     """A guest with one cable, and the host at its other end."""
@@ -493,7 +489,6 @@ class Host(Machine):
         super().__enter__()
         family, bits = ("inet", 24) if self.net.version == 4 else ("inet6", 64)
         self.line(f"kldload if_vtnet; ifconfig vtnet0 {family} {self.net.guest}/{bits} up")
-        self.settle()
         return self
 
     def conn(self, port: int, guest_port: int = 0) -> Conn:
