@@ -47,6 +47,8 @@ kernel: .PHONY headers
 modules: .PHONY headers
 	@mkdir -p ${KERNDIR}/modules
 	@${SUBMAKE} -C ${SYSDIR}/modules MAKEOBJDIR=${KERNDIR}/modules all
+	@# What an older tree had is not for the archive.
+	@for d in ${KERNDIR}/modules/*; do [ -d ${SYSDIR}/modules/$${d##*/} ] || rm -r $$d; done
 
 archive: .PHONY kernel modules
 	@${.CURDIR}/tools/mkarchive ${KERNDIR}/boot.tar ${KERNDIR}/modules
