@@ -21,6 +21,7 @@ import time
 
 from pvguest.errors import STATUS_NO_BOOT, GuestError
 from pvguest.guest import Guest
+from qemu.qmp import listens
 from xen.errors import Deadline
 from xen.session import Session
 
@@ -116,7 +117,7 @@ def save(guest: Guest, path: pathlib.Path) -> None:
 
 def resume(guest: Guest) -> None:
     """Let a guest that was started from a snapshot go on."""
-    while not guest.qmp_path.exists():
+    while not listens(guest.qmp_path):
         if guest.process.poll() is not None:
             raise guest.ended()
         time.sleep(min(0.01, guest.deadline.left()))

@@ -21,6 +21,21 @@ class Deadline(Protocol):
         """Seconds left; raises an exception when there are none."""
 
 
+# A flag in /proc/net/unix.
+LISTENS = 0x10000
+
+
+def listens(path: pathlib.Path) -> bool:
+    """Whether QEMU listens at this socket: its file is there a moment before, and refuses."""
+    if not path.exists():
+        return False
+    for line in pathlib.Path("/proc/net/unix").read_text(errors="replace").splitlines():
+        words = line.split(None, 7)
+        if words[-1] == str(path) and int(words[3], 16) & LISTENS:
+            return True
+    return False
+
+
 class Qmp:
     """A connection to a running QEMU, which takes one at a time.
 

@@ -29,7 +29,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from qemu.qmp import Qmp
+from qemu.qmp import Qmp, listens
 from xen import agent, image
 from xen.errors import OBJ, Deadline, LabError, LabTimeoutError, locked
 
@@ -225,7 +225,7 @@ class Lab:
     def wait_for_dom0(self, process: subprocess.Popen[bytes], deadline: Deadline,
                       state: pathlib.Path | None) -> None:
         """Wait until dom0 answers; raises LabError with the last words of whoever failed."""
-        while not (self.qmp_path.exists() and self.pid() and agent.ready(self.folder)):
+        while not (listens(self.qmp_path) and self.pid() and agent.ready(self.folder)):
             if process.poll() is not None:
                 said = (self.folder / "errors").read_text(errors="replace").splitlines()
                 raise LabError((said or ["QEMU ended"])[0])
