@@ -33,9 +33,11 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/bus.h>
+#include <sys/lock.h>
 #include <sys/malloc.h>
 #include <sys/module.h>
 #include <sys/smp.h>
+#include <sys/sx.h>
 #include <sys/sysctl.h>
 
 #include <machine/bus.h>
@@ -86,13 +88,15 @@ xen_page_free(void *page)
 	contigfree(page, PAGE_SIZE, M_XEN);
 }
 
-/* Has the kernel its own Xen devices? */
-static bool
+bool
 xen_is_taken(void)
 {
-	devclass_t dc = devclass_find("xenpv");
+	bool taken;
 
-	return (dc != NULL && devclass_get_count(dc) > 0);
+	MOD_SLOCK;
+	taken = module_lookupbyname("nexus/xenpv") != NULL;
+	MOD_SUNLOCK;
+	return (taken);
 }
 
 static void

@@ -144,6 +144,12 @@ void	xen_evtchn_go_on(void);
 void	xen_suspend_soon(void (*done)(bool cancelled));
 
 /*
+ * Has the kernel drivers of its own for Xen (options XENHVM)?  They have the hypercall page, the upcall
+ * and xenstore before a module can: nothing is done here then.
+ */
+bool	xen_is_taken(void);
+
+/*
  * The device model emulates devices of that type of a front end ("vbd"), and is to go on with it: they
  * are not for us.
  */

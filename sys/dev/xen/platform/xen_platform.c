@@ -110,7 +110,7 @@ platform_begin(void *arg __unused)
 	uint16_t what = 0;
 
 	/* On a machine without Xen other things are at these ports. */
-	if (xen_cpuid_base() == 0 || inw(PLATFORM_PORT) != PLATFORM_MAGIC)
+	if (xen_cpuid_base() == 0 || xen_is_taken() || inw(PLATFORM_PORT) != PLATFORM_MAGIC)
 		return;
 	platform_there = true;
 	platform_late = !cold;
