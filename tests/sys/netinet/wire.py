@@ -175,13 +175,15 @@ class Cable:
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
         self.listener.listen()
-        self.link: socket.socket | None = None
+        # It comes with QEMU's connection, which this process may see late.
+        self.link: Future[socket.socket] = Future()
         threading.Thread(target=self.receive_all, daemon=True).start()
 
     def receive_all(self) -> None:
         """Take frames until the guest ends."""
-        self.link, _ = self.listener.accept()
-        with contextlib.suppress(OSError), self.link.makefile("rb") as stream:
+        link, _ = self.listener.accept()
+        self.link.set_result(link)
+        with contextlib.suppress(OSError), link.makefile("rb") as stream:
             while head := stream.read(4):
                 self.taking.wait()
                 self.receive(stream.read(int.from_bytes(head, "big")))
@@ -205,9 +207,9 @@ class Cable:
 
     def send(self, *frames: bytes) -> None:
         """Send frames to the guest, all at once."""
-        assert self.link is not None
         frames = tuple(frame.ljust(60, b"\0") for frame in frames)
-        self.link.sendall(b"".join(struct.pack(">I", len(frame)) + frame for frame in frames))
+        self.link.result(WAIT).sendall(
+            b"".join(struct.pack(">I", len(frame)) + frame for frame in frames))
 
     def until(self, good: Callable[[bytes], bool], what: str = "a frame") -> list[bytes]:
         """What comes, up to a frame that is good."""
