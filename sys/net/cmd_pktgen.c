@@ -11,11 +11,6 @@
  * Ethernet type that IEEE 802 sets aside for local experiments, and after it their number, so that
  * whoever receives them can tell whether any is missing or twice.
  *
- * With -t they are trains of UDP datagrams (dev/pv/pv_net.h): IPv4, or IPv6 with -6, between the
- * addresses that are set aside for benchmarks (RFC 2544, C.2.2; RFC 5180, 8), to the discard port.
- * Each datagram begins with the number of its train and its own offset in that, as far as it is long
- * enough; a byte at offset i is else 7i + i/256.
- *
  * A driver may notify its device of each frame that an ordinary thread sends, but only at the end of a
  * pass of an interrupt thread.  With -i frames are sent at the priority of network interrupts, as by
  * a card's interrupt thread that forwards what it receives.
@@ -41,22 +36,12 @@
 #include <net/if_dl.h>
 #include <net/if_var.h>
 #include <net/ethernet.h>
-#include <netinet/in.h>
-#include <netinet/in_systm.h>
-#include <netinet/ip.h>
-#include <netinet/ip6.h>
-#include <netinet/udp.h>
 #include <machine/cpufunc.h>
-#include <machine/in_cksum.h>
 
 #include <kern/console.h>
-#include <net/if_tree.h>
-#include <netinet/inet_private.h>
 
 #define	PKTGEN_LOOK		64	/* frames from one look for ^C to the next */
 #define	ETHERTYPE_EXPERIMENT	0x88b5	/* IEEE 802, Local Experimental Ethertype 1 */
-#define	PKTGEN_PORT		9	/* discard */
-#define	PKTGEN_TTL		64
 #define	PKTGEN_MAX_BURSTS	100000
 #define	PKTGEN_LATE		1000000000	/* cycles after which no notification is expected */
 
@@ -64,8 +49,6 @@ struct pktgen {
 	if_t		pg_ifp;
 	uint64_t	pg_count;	/* frames to send */
 	uint64_t	pg_size;	/* bytes a frame, without the check sequence */
-	uint64_t	pg_train;	/* payload of a datagram; 0: no datagrams */
-	bool		pg_ip6;		/* and over IPv6 */
 	uint64_t	pg_burst;	/* frames from one pause to the next */
 	bool		pg_intr;	/* at the priority of network interrupts */
 	char		*pg_node;	/* sysctl node of the transmit queue; NULL: nothing is timed */
@@ -90,82 +73,6 @@ pktgen_source(struct pktgen *pg)
 	return (if_foreach_lladdr(pg->pg_ifp, pktgen_copy_address, pg->pg_src) > 0);
 }
 
-static u_int
-pktgen_ip_len(const struct pktgen *pg)
-{
-
-	return (pg->pg_ip6 ? sizeof(struct ip6_hdr) : sizeof(struct ip));
-}
-
-/* Headers of IP; returns the sum of the pseudo header of what is behind. */
-static uint16_t
-pktgen_ip(const struct pktgen *pg, void *at, u_int len, uint32_t number)
-{
-	struct in6_addr src = { .s6_addr = { 0x20, 0x01, 0, 2, [15] = 1 } }, dst = src;
-	struct ip6_hdr ip6 = { .ip6_vfc = IPV6_VERSION };
-	struct ip ip = { .ip_v = IPVERSION, .ip_hl = sizeof(ip) >> 2, .ip_ttl = PKTGEN_TTL,
-	    .ip_p = IPPROTO_UDP };
-
-	if (pg->pg_ip6) {
-		dst.s6_addr[15] = 2;
-		ip6.ip6_plen = htons(len);
-		ip6.ip6_nxt = IPPROTO_UDP;
-		ip6.ip6_hlim = PKTGEN_TTL;
-		ip6.ip6_src = src;
-		ip6.ip6_dst = dst;
-		memcpy(at, &ip6, sizeof(ip6));
-	} else {
-		ip.ip_len = htons(sizeof(ip) + len);
-		ip.ip_id = htons(number);
-		ip.ip_off = htons(IP_DF);
-		ip.ip_src.s_addr = htonl(0xc6120001);	/* 198.18.0.1 */
-		ip.ip_dst.s_addr = htonl(0xc6120002);
-		ip.ip_sum = in_cksum_hdr(&ip);
-		memcpy(at, &ip, sizeof(ip));
-		src = inet_map4(ip.ip_src);
-		dst = inet_map4(ip.ip_dst);
-	}
-	return (inet_pseudo(&src, &dst, len, IPPROTO_UDP));
-}
-
-static void
-pktgen_payload(const struct pktgen *pg, struct mbuf *m, u_int at, uint32_t number)
-{
-	u_int i, off, len = m->m_pkthdr.len - at;
-	struct mbuf *n = m;
-	uint32_t head[2];
-
-	for (i = 0, off = at; i < len; i++, off++) {
-		for (; off >= (u_int)n->m_len; n = n->m_next)
-			off -= n->m_len;
-		mtod(n, uint8_t *)[off] = 7 * i + (i >> 8);
-	}
-	for (i = 0; i < len; i += pg->pg_train) {
-		head[0] = htobe32(number);
-		head[1] = htobe32(i);
-		if (MIN(pg->pg_train, len - i) >= sizeof(head))
-			m_copyback(m, at + i, sizeof(head), (c_caddr_t)head);
-	}
-}
-
-/* Make of a frame, whose Ethernet header is there, a train. */
-static void
-pktgen_make_train(const struct pktgen *pg, struct mbuf *m, uint32_t number)
-{
-	struct ether_header *eh = mtod(m, struct ether_header *);
-	u_int l3 = sizeof(*eh), l4 = l3 + pktgen_ip_len(pg), len = m->m_pkthdr.len - l4;
-	struct udphdr uh = { .uh_sport = htons(PKTGEN_PORT), .uh_dport = htons(PKTGEN_PORT),
-	    .uh_ulen = htons(len) };
-
-	eh->ether_type = htons(pg->pg_ip6 ? ETHERTYPE_IPV6 : ETHERTYPE_IP);
-	uh.uh_sum = pktgen_ip(pg, mtod(m, char *) + l3, len, number);
-	memcpy(mtod(m, char *) + l4, &uh, sizeof(uh));
-	pktgen_payload(pg, m, l4 + sizeof(uh), number);
-	m->m_pkthdr.csum_flags = pg->pg_ip6 ? CSUM_IP6_UDP : CSUM_IP_UDP;
-	m->m_pkthdr.csum_data = offsetof(struct udphdr, uh_sum);
-	m->m_pkthdr.tso_segsz = pg->pg_train;
-}
-
 /* A frame, in as many clusters as it takes, with room for what a driver puts before it. */
 static struct mbuf *
 pktgen_frame(const struct pktgen *pg, uint32_t number)
@@ -188,10 +95,7 @@ pktgen_frame(const struct pktgen *pg, uint32_t number)
 	memcpy(eh->ether_dhost, pg->pg_dst, ETHER_ADDR_LEN);
 	memcpy(eh->ether_shost, pg->pg_src, ETHER_ADDR_LEN);
 	eh->ether_type = htons(ETHERTYPE_EXPERIMENT);
-	if (pg->pg_train != 0)
-		pktgen_make_train(pg, m, number);
-	else
-		be32enc(eh + 1, number);
+	be32enc(eh + 1, number);
 	return (m);
 }
 
@@ -329,27 +233,22 @@ cmd_pktgen(int argc, char **argv)
 	struct cmd_getopt g = { .optind = 1 };
 	struct pktgen pg = { .pg_count = 1000, .pg_size = ETHER_MIN_LEN - ETHER_CRC_LEN,
 	    .pg_burst = 1 };
-	u_int least;
 	int c, status;
 
 	memset(pg.pg_dst, 0xff, sizeof(pg.pg_dst));
-	while ((c = cmd_getopt(&g, argc, argv, "6b:c:in:s:t:")) != -1) {
+	while ((c = cmd_getopt(&g, argc, argv, "b:c:in:s:")) != -1) {
 		uint64_t *value = c == 'b' ? &pg.pg_burst : c == 'c' ? &pg.pg_count :
-		    c == 's' ? &pg.pg_size : &pg.pg_train;
+		    &pg.pg_size;
 
-		if (c == '6')
-			pg.pg_ip6 = true;
-		else if (c == 'i')
+		if (c == 'i')
 			pg.pg_intr = true;
 		else if (c == 'n')
 			pg.pg_node = g.optarg;
 		else if (c == '?' || cmd_expand_number(g.optarg, value) != 0)
 			return (cmd_usage(argv[0]));
 	}
-	least = pg.pg_train == 0 ? sizeof(uint32_t) :
-	    pktgen_ip_len(&pg) + sizeof(struct udphdr);
-	if (argc - g.optind != 1 || pg.pg_size < ETHER_HDR_LEN + least || pg.pg_size > 65535 ||
-	    pg.pg_train > UINT16_MAX || pg.pg_burst == 0)
+	if (argc - g.optind != 1 || pg.pg_size < ETHER_HDR_LEN + sizeof(uint32_t) ||
+	    pg.pg_size > 65535 || pg.pg_burst == 0)
 		return (cmd_usage(argv[0]));
 	pg.pg_ifp = ifunit_ref(argv[g.optind]);
 	if (pg.pg_ifp == NULL)
@@ -361,5 +260,4 @@ cmd_pktgen(int argc, char **argv)
 	if_rele(pg.pg_ifp);
 	return (status);
 }
-CONSOLE_NET_CMD(pktgen, cmd_pktgen, "pktgen [-6i] [-n node] [-b burst] [-c count] [-s size] "
-    "[-t payload] interface");
+CONSOLE_NET_CMD(pktgen, cmd_pktgen, "pktgen [-i] [-n node] [-b burst] [-c count] [-s size] interface");

@@ -159,8 +159,9 @@ ether_is_for_vlan(const struct mbuf *m)
 	return ((m->m_flags & M_VLANTAG) != 0 && EVL_VLANOFTAG(m->m_pkthdr.ether_vtag) != 0);
 }
 
-static void
-ether_demux_frame(struct ifnet *ifp, struct mbuf *m)
+/* Hand a frame, which starts with its Ethernet header and has no VLAN tag in it, to its protocol. */
+void
+ether_demux(struct ifnet *ifp, struct mbuf *m)
 {
 	struct ether_header *eh = mtod(m, struct ether_header *);
 	uint16_t type = ntohs(eh->ether_type);
@@ -197,24 +198,6 @@ ether_demux_frame(struct ifnet *ifp, struct mbuf *m)
 	default:
 		ether_drop(ifp, m, IFCOUNTER_NOPROTO);
 		break;
-	}
-}
-
-/*
- * Hand a frame, which starts with its Ethernet header and has no VLAN tag in it, to its protocol.
- * Protocols would take a train of datagrams, which is for bridges, for one.
- */
-void
-ether_demux(struct ifnet *ifp, struct mbuf *m)
-{
-	struct mbuf *next;
-
-	if (__predict_false(if_offload_train(m)) && !ether_is_for_vlan(m))
-		m = if_offload_segments(ifp, m, ETHER_HDR_LEN);
-	for (; m != NULL; m = next) {
-		next = m->m_nextpkt;
-		m->m_nextpkt = NULL;
-		ether_demux_frame(ifp, m);
 	}
 }
 

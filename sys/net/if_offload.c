@@ -6,9 +6,7 @@
 
 /*
  * What an interface can't do for a packet is done here, before the packet gets there: unfinished
- * checksums are finished, and a TCP packet that is to be cut into segments is cut; so is a train of
- * UDP datagrams (dev/pv/pv_net.h), whose mark goes to interfaces that finish UDP's checksums: in this
- * tree they are pv_net's, or pass on what they get.
+ * checksums are finished, and a TCP packet that is to be cut into segments is cut.
  *
  * A packet comes from this host's protocols or from another interface; the marks are the same
  * (mbuf(9)).  What marks a received packet as verified says nothing to an interface that sends,
@@ -105,24 +103,17 @@ if_offload_transport(const struct mbuf *m, u_int l3, uint8_t *proto)
 	return (0);
 }
 
-/*
- * The bytes of headers, network and transport, that each part of a packet has that stands for
- * several; or 0.
- */
+/* The bytes of headers, network and TCP's, that each segment of a big packet has; or 0. */
 static u_int
 offload_big_headers(const struct mbuf *m, u_int l3)
 {
-	bool tso = (m->m_pkthdr.csum_flags & CSUM_TSO) != 0;
 	struct tcphdr th;
 	uint8_t proto;
 	u_int l4, data;
 
 	l4 = if_offload_transport(m, l3, &proto);
-	if (l4 == 0 || proto != (tso ? IPPROTO_TCP : IPPROTO_UDP) ||
-	    l4 + (tso ? sizeof(th) : sizeof(struct udphdr)) >= (u_int)m->m_pkthdr.len)
+	if (l4 == 0 || proto != IPPROTO_TCP || l4 + sizeof(th) >= (u_int)m->m_pkthdr.len)
 		return (0);
-	if (!tso)
-		return (l4 + sizeof(struct udphdr) - l3);
 	m_copydata(m, l4, sizeof(th), (caddr_t)&th);
 	data = l4 + (th.th_off << 2);
 	if (th.th_off < sizeof(th) >> 2 || data >= (u_int)m->m_pkthdr.len)
@@ -131,16 +122,9 @@ offload_big_headers(const struct mbuf *m, u_int l3)
 }
 
 bool
-if_offload_train(const struct mbuf *m)
-{
-	return ((m->m_pkthdr.csum_flags & OFFLOAD_UDP) != 0 &&
-	    (m->m_pkthdr.csum_flags & CSUM_TSO) == 0 && m->m_pkthdr.tso_segsz != 0);
-}
-
-bool
 if_offload_big(const struct mbuf *m)
 {
-	return ((m->m_pkthdr.csum_flags & CSUM_TSO) != 0 || if_offload_train(m));
+	return ((m->m_pkthdr.csum_flags & CSUM_TSO) != 0);
 }
 
 /*
@@ -202,14 +186,6 @@ offload_segment_tcp(const struct offload_cut *c, struct tcphdr *th, const struct
 	th->th_sum = inet_pseudo(src, dst, c->c_data - c->c_l4 + c->c_len, IPPROTO_TCP);
 }
 
-static void
-offload_segment_udp(const struct offload_cut *c, struct udphdr *uh, const struct in6_addr *src,
-    const struct in6_addr *dst)
-{
-	uh->uh_ulen = htons(sizeof(*uh) + c->c_len);
-	uh->uh_sum = inet_pseudo(src, dst, sizeof(*uh) + c->c_len, IPPROTO_UDP);
-}
-
 /* One segment: headers of its own, and a reference to its part of the payload. */
 static struct mbuf *
 offload_segment(const struct offload_cut *c)
@@ -219,7 +195,6 @@ offload_segment(const struct offload_cut *c)
 	struct mbuf *s;
 	struct ip *ip;
 	bool v4 = offload_version(c->c_m, c->c_l3) == IPVERSION;
-	bool tcp = (c->c_m->m_pkthdr.csum_flags & CSUM_TSO) != 0;
 
 	s = m_get2(max_linkhdr + c->c_data, M_NOWAIT, MT_DATA, M_PKTHDR);
 	if (s == NULL)
@@ -231,13 +206,8 @@ offload_segment(const struct offload_cut *c)
 	s->m_data += max_linkhdr;
 	s->m_len = c->c_data;
 	s->m_pkthdr.len = c->c_data + c->c_len;
-	if (tcp) {
-		s->m_pkthdr.csum_flags = v4 ? CSUM_IP_TCP : CSUM_IP6_TCP;
-		s->m_pkthdr.csum_data = offsetof(struct tcphdr, th_sum);
-	} else {
-		s->m_pkthdr.csum_flags = v4 ? CSUM_IP_UDP : CSUM_IP6_UDP;
-		s->m_pkthdr.csum_data = offsetof(struct udphdr, uh_sum);
-	}
+	s->m_pkthdr.csum_flags = v4 ? CSUM_IP_TCP : CSUM_IP6_TCP;
+	s->m_pkthdr.csum_data = offsetof(struct tcphdr, th_sum);
 	s->m_pkthdr.tso_segsz = 0;
 	m_copydata(c->c_m, 0, c->c_data, mtod(s, caddr_t));
 	s->m_next = m_copym(c->c_m, c->c_data + c->c_done, c->c_len, M_NOWAIT);
@@ -256,10 +226,7 @@ offload_segment(const struct offload_cut *c)
 		src = ip6->ip6_src;
 		dst = ip6->ip6_dst;
 	}
-	if (tcp)
-		offload_segment_tcp(c, (struct tcphdr *)(mtod(s, caddr_t) + c->c_l4), &src, &dst);
-	else
-		offload_segment_udp(c, (struct udphdr *)(mtod(s, caddr_t) + c->c_l4), &src, &dst);
+	offload_segment_tcp(c, (struct tcphdr *)(mtod(s, caddr_t) + c->c_l4), &src, &dst);
 	return (s);
 }
 

@@ -50,11 +50,7 @@ int	ether_output_resolved(if_t ifp, struct mbuf *m, const u_char *dst, u_short e
  */
 struct mbuf *if_offload_finish(if_t ifp, struct mbuf *m, u_int l3);
 
-/*
- * Is this a packet that is to be cut: a train of datagrams (dev/pv/pv_net.h), or for TSO?  One that
- * has no more than tso_segsz bytes is cut into one.
- */
-bool	if_offload_train(const struct mbuf *m);
+/* Is this a packet that is to be cut?  One that has no more than tso_segsz bytes is cut into one. */
 bool	if_offload_big(const struct mbuf *m);
 
 /* Cut such a packet, whatever its interface can; else as if_offload_finish(). */

@@ -9,7 +9,7 @@
  *
  *	iperf -s [-u] [-p port] [-n bytes]	take streams until ^C, or until so much has come
  *	iperf -c host [-p port] [-P streams] [-t seconds | -n bytes] [-l length]
- *	      [-u [-b bits] [-g datagrams]]
+ *	      [-u [-b bits]]
  *
  * Over TCP, here, a stream is a connection and a thread.  What the protocol asks for is little: a
  * sender may begin with a header that asks for more than a plain transfer, and one of zeros asks
@@ -240,8 +240,6 @@ iperf_number(struct iperf *i, int ch)
 	switch (ch) {
 	case 'b':
 		return (&i->i_rate);
-	case 'g':
-		return (&i->i_train);
 	case 'l':
 		return (&i->i_length);
 	case 'n':
@@ -260,12 +258,12 @@ cmd_iperf(int argc, char **argv)
 {
 	struct cmd_getopt g = { .optind = 1 };
 	struct iperf i = { .i_port = IPERF_PORT, .i_nstreams = 1, .i_seconds = 10,
-	    .i_rate = IPERF_UDPRATE, .i_train = 1 };
+	    .i_rate = IPERF_UDPRATE };
 	const char *host = NULL;
 	bool server = false;
 	int ch, error;
 
-	while ((ch = cmd_getopt(&g, argc, argv, "b:c:g:l:n:p:P:st:u")) != -1) {
+	while ((ch = cmd_getopt(&g, argc, argv, "b:c:l:n:p:P:st:u")) != -1) {
 		if (ch == 'c')
 			host = g.optarg;
 		else if (ch == 's')
@@ -279,9 +277,7 @@ cmd_iperf(int argc, char **argv)
 		i.i_length = i.i_udp ? IPERF_UDPLENGTH : IPERF_LENGTH;
 	if (server == (host != NULL) || g.optind != argc || i.i_port == 0 || i.i_port > 65535 ||
 	    i.i_nstreams == 0 || i.i_nstreams > IPERF_STREAMS || i.i_length > IPERF_LENGTH ||
-	    i.i_rate == 0 || (i.i_udp && i.i_length < IPERF_UDPLEAST) || i.i_train == 0 ||
-	    i.i_train > (i.i_udp ? IPERF_TRAIN : 1) ||
-	    (i.i_train > 1 && i.i_train * i.i_length > IPERF_UDPMOST))
+	    i.i_rate == 0 || (i.i_udp && i.i_length < IPERF_UDPLEAST))
 		return (cmd_usage("iperf"));
 	mtx_init(&i.i_mtx, "iperf", NULL, MTX_DEF);
 	error = !server ? iperf_client(&i, host) : i.i_udp ? iperf_udp_server(&i) :
@@ -293,4 +289,4 @@ cmd_iperf(int argc, char **argv)
 }
 CONSOLE_NET_CMD(iperf, cmd_iperf, "iperf -s [-u] [-p port] [-n bytes] | "
     "iperf -c host [-p port] [-P streams] [-t seconds | -n bytes] [-l length] "
-    "[-u [-b bits] [-g datagrams]]");
+    "[-u [-b bits]]");

@@ -11,8 +11,6 @@
  * number negated and is repeated until the server has answered: a copy of it, with what the server
  * counted behind it.  All fields are in network byte order.
  *
- * With -g, so many datagrams are sent at once, as a train (dev/pv/pv_net.h).
- *
  * A server needs no thread a stream: it tells streams by address and port.  With -n it ends when the
  * streams that have ended were that long when they were sent, whatever was lost of them.
  */
@@ -193,23 +191,20 @@ iperf_udp_server(struct iperf *i)
 
 /* ---- The client ---------------------------------------------------------------------------- */
 
-/* Send n datagrams, for which buf has room, the first of this number. */
+/* Send the datagram of this number, for which buf has room. */
 static int
-iperf_udp_put(struct iperf *i, struct insock *s, void *buf, int32_t number, u_int n)
+iperf_udp_put(struct iperf *i, struct insock *s, void *buf, int32_t number)
 {
 	uint64_t us = sbttous(sbinuptime());
 	struct iperf_dgram d = {
+		.id_number = htobe32(number),
 		.id_number2 = htobe32(number < 0 ? -1 : 0),
 		.id_sec = htobe32(us / 1000000),
 		.id_usec = htobe32(us % 1000000),
 	};
-	u_int k;
 
-	for (k = 0; k < n; k++) {
-		d.id_number = htobe32(number + k);
-		memcpy((char *)buf + k * i->i_length, &d, IPERF_DGRAM_MIN);
-	}
-	return (insock_sendto(s, buf, n * i->i_length, &i->i_host, i->i_port));
+	memcpy(buf, &d, IPERF_DGRAM_MIN);
+	return (insock_sendto(s, buf, i->i_length, &i->i_host, i->i_port));
 }
 
 /* Send the last one until it is answered, and print the answer. */
@@ -222,7 +217,7 @@ iperf_udp_end(struct iperf_stream *is, struct insock *s, struct iperf_dgram *d, 
 	int error = 0;
 
 	for (n = 0; n < IPERF_FINS && !is->is_iperf->i_stop; n++) {
-		error = iperf_udp_put(is->is_iperf, s, d, -last, 1);
+		error = iperf_udp_put(is->is_iperf, s, d, -last);
 		len = sizeof(answer);
 		if (error == 0)
 			error = insock_recv(s, &answer, &len, NULL, IPERF_ANSWER);
@@ -251,17 +246,16 @@ iperf_udp_run(struct iperf_stream *is, struct insock *s, struct iperf_dgram *d)
 	int32_t number;
 	int error;
 
-	for (number = 1; iperf_more(is, start) && number < INT32_MAX - IPERF_TRAIN;
-	    number += i->i_train) {
+	for (number = 1; iperf_more(is, start) && number < INT32_MAX; number++) {
 		us = is->is_bytes * 8 * 1000000 / i->i_rate;
 		wait = start + (us / 1000000 * SBT_1S + ustosbt(us % 1000000)) - sbinuptime();
 		if (wait > 0)
 			pause_sbt("iperf", wait, 0, C_PREL(8));
-		error = iperf_udp_put(i, s, d, number, i->i_train);
+		error = iperf_udp_put(i, s, d, number);
 		/* A full queue loses it, as the network could; no route is an end. */
 		if (error != 0 && error != ENOBUFS)
 			return (error);
-		is->is_bytes += i->i_train * i->i_length;
+		is->is_bytes += i->i_length;
 	}
 	is->is_took = sbinuptime() - start;
 	return (iperf_udp_end(is, s, d, number));
@@ -277,9 +271,7 @@ iperf_udp_send(void *arg)
 
 	is->is_error = insock_open(IPPROTO_UDP, &s);
 	if (is->is_error == 0) {
-		d = mallocarray(is->is_iperf->i_train, is->is_iperf->i_length, M_INET,
-		    M_WAITOK | M_ZERO);
-		insock_settrain(s, is->is_iperf->i_train > 1 ? is->is_iperf->i_length : 0);
+		d = malloc(is->is_iperf->i_length, M_INET, M_WAITOK | M_ZERO);
 		is->is_error = insock_bind(s, NULL, 0);
 		if (is->is_error == 0)
 			is->is_error = iperf_udp_run(is, s, d);

@@ -51,22 +51,13 @@ proto_loop_one(if_t ifp, struct mbuf *m)
 void
 inet_loop_output(if_t ifp, struct mbuf *m)
 {
-	struct mbuf *next;
-
 	if (ifp == NULL)
 		ifp = V_loif;
 	if (ifp == NULL || (if_getflags(ifp) & IFF_UP) == 0) {
 		m_freem(m);
 		return;
 	}
-	/* Our own protocols would take a train for a datagram. */
-	if (if_offload_train(m))
-		m = if_offload_segments(ifp, m, 0);
-	for (; m != NULL; m = next) {
-		next = m->m_nextpkt;
-		m->m_nextpkt = NULL;
-		proto_loop_one(ifp, m);
-	}
+	proto_loop_one(ifp, m);
 }
 
 static void

@@ -36,7 +36,6 @@ struct insock {
 	uint8_t		s_proto;
 	uint8_t		s_ttl;
 	int		s_outflags;
-	uint16_t	s_segsz;	/* of datagrams in a train; 0: sent one by one */
 	uint16_t	s_lport;	/* host order */
 	struct in6_addr	s_laddr;	/* unspecified: any */
 	u_int		s_ifindex;	/* 0: any */
@@ -151,16 +150,6 @@ insock_setopt(struct insock *s, uint8_t ttl, bool df)
 	s->s_outflags = (s->s_outflags & ~INETO_DF) | (df ? INETO_DF : 0);
 }
 
-/*
- * What is sent, and is longer than size, is a train of datagrams of that payload each
- * (dev/pv/pv_net.h).  0, as it is at first: each is a datagram.
- */
-void
-insock_settrain(struct insock *s, uint16_t size)
-{
-	s->s_segsz = size;
-}
-
 /* An mbuf chain: room for the headers in front, a UDP header, a copy of the data.  May sleep. */
 static struct mbuf *
 sock_mbuf(const uint8_t *data, size_t len)
@@ -214,7 +203,6 @@ insock_sendto(struct insock *s, const void *data, size_t len, const struct in6_a
 		uh->uh_sport = htons(s->s_lport);
 		uh->uh_dport = htons(dport);
 		uh->uh_ulen = htons(sizeof(*uh) + len);
-		m->m_pkthdr.tso_segsz = len > s->s_segsz ? s->s_segsz : 0;
 		INSTAT_INC(udp.udps_opackets);
 	} else {
 		m_adj(m, sizeof(*uh));

@@ -304,7 +304,6 @@ void	insock_close(struct insock *s);
 int	insock_bind(struct insock *s, const struct in6_addr *laddr, uint16_t lport);
 void	insock_setif(struct insock *s, if_t ifp, int outflags);
 void	insock_setopt(struct insock *s, uint8_t ttl, bool df);
-void	insock_settrain(struct insock *s, uint16_t size);
 int	insock_sendto(struct insock *s, const void *data, size_t len, const struct in6_addr *dst,
 	    uint16_t dport);
 int	insock_recv(struct insock *s, void *buf, size_t *lenp, struct insock_from *from,

@@ -19,8 +19,6 @@
 #define	IPERF_UDPLENGTH	1470
 #define	IPERF_UDPLEAST	56	/* room for an answer */
 #define	IPERF_UDPRATE	(1024 * 1024)
-#define	IPERF_TRAIN	128		/* datagrams at most, as dev/pv/pv_net.h has it */
-#define	IPERF_UDPMOST	(65535 - 28)
 #define	IPERF_STREAMS	64
 #define	IPERF_WAIT	(60 * SBT_1S)
 #define	IPERF_SLICE	(SBT_1S / 10)
@@ -33,7 +31,6 @@ struct iperf {
 	uint64_t	i_bytes;	/* 0: by time */
 	uint64_t	i_length;	/* of a write or datagram */
 	uint64_t	i_rate;		/* of a UDP stream, bits a second */
-	uint64_t	i_train;	/* datagrams that are sent at once */
 	struct in6_addr	i_host;		/* of a client */
 	volatile bool	i_stop;
 	struct mtx	i_mtx;

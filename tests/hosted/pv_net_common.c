@@ -172,9 +172,6 @@ const struct gso gsos[NGSOS] = {
 	{ "verified", { .f_ip = 6, .f_proto = IPPROTO_TCP, .f_payload = 4001 }, TCP6, VALID,
 	    1428 },
 	{ "found", { .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 4001 }, TCP4, FIND, 500 },
-	{ "UDP", { .f_ip = 4, .f_proto = IPPROTO_UDP, .f_payload = 10000 }, UDP, NEEDS, 1472 },
-	{ "UDP6", { .f_ip = 6, .f_exts = 1, .f_proto = IPPROTO_UDP, .f_payload = 3000 }, UDP,
-	    NEEDS, 1000 },
 };
 
 /* Segments: each good by itself, and together what the big one was. */

@@ -260,8 +260,6 @@ rx_big_frame_leaves_as_tso(const void *arg __unused)
 
 	begin(RX_ALL | TX_ALL);
 	for (g = gsos; g < gsos + nitems(gsos); g++) {
-		if (g->type == UDP)
-			continue;
 		m = gso_receive(g, buf, &at, &in);
 		CHECK(m->m_nextpkt == NULL && m->m_pkthdr.tso_segsz == (KEEPS ? g->size :
 		    howmany(g->f.f_payload, g->size)), "%s", g->name);
@@ -296,16 +294,14 @@ rx_split_where_big_will_not_do(const void *arg __unused)
 	struct mbuf *m;
 	int i;
 
-	for (i = 0; i < 4; i++) {
+	for (i = 0; i < 3; i++) {
 		begin(RX_ALL);
 		for (g = gsos; g < gsos + nitems(gsos); g++) {
-			if (i == 0 && g->type != UDP)
-				continue;
-			capenable = i == 1 ? CAPS & ~IFCAP_LRO : i == 3 ? 0 : CAPS;
-			if (i == 2)
+			capenable = i == 0 ? CAPS & ~IFCAP_LRO : i == 2 ? 0 : CAPS;
+			if (i == 1)
 				V_ipforwarding = V_ip6_forwarding = 1;
 			m = gso_receive(g, buf, &at, &in);
-			check_segments(g, m, buf, &at, !KEEPS || i == 3);
+			check_segments(g, m, buf, &at, !KEEPS || i == 2);
 		}
 		end();
 	}
@@ -317,102 +313,6 @@ rx_split_where_big_will_not_do(const void *arg __unused)
 	end();
 }
 
-/* A train for another host goes on as one, where the administrator says so, and else never. */
-static void
-rx_trains_for_others_stay_whole(const void *arg __unused)
-{
-	static u_char buf[FRAME_MAX], after[FRAME_MAX];
-	struct pv_net_offload in, out;
-	struct frame_at at;
-	const struct gso *g;
-	struct mbuf *m;
-
-	begin(RX_ALL | TX_ALL);
-	pn.pn_params.pnp_udp_trains = 1;
-	for (g = gsos; g < gsos + nitems(gsos); g++) {
-		if (g->type != UDP)
-			continue;
-		m = gso_receive(g, buf, &at, &in);
-		if (!KEEPS) {
-			check_segments(g, m, buf, &at, true);
-			continue;
-		}
-		CHECK(m->m_nextpkt == NULL && m->m_pkthdr.csum_flags == sum_mark(&g->f) &&
-		    m->m_pkthdr.tso_segsz == g->size, "%s: 0x%x, %u", g->name,
-		    m->m_pkthdr.csum_flags, m->m_pkthdr.tso_segsz);
-		(void)flat(m, after);
-		CHECK(memcmp(buf, after, m->m_pkthdr.len) == 0, "%s: was changed", g->name);
-		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE && out.po_flags == NEEDS &&
-		    out.po_gso_type == UDP && out.po_gso_size == g->size &&
-		    out.po_hdr_len == at.at_data, "%s: sent in another way", g->name);
-		/* And by one that can't. */
-		pn.pn_params.pnp_offloads &= ~PV_NET_USO;
-		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
-		    (out.po_flags & PV_NET_SPLIT) != 0, "%s: not split", g->name);
-		check_segments(g, pv_net_tx_soften(m, &out), buf, &at, false);
-		pn.pn_params.pnp_offloads |= PV_NET_USO;
-	}
-	end();
-}
-
-static void
-rx_other_trains_are_split(const void *arg __unused)
-{
-	static const u_char ours[] = { 2, 0, 0, 0, 0, 0x55 };
-	static const u_char group[] = { 0x33, 0x33, 0, 0, 0, 1 };
-	static const u_char all[] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
-	static const struct {
-		const char	*name;
-		int		 trains, caps;
-		const u_char	*to;
-		bool		 listens, forwards;
-		u_int		 payload, size, at, value;
-	} ways[] = {
-		{ "not wanted", 0, CAPS },
-		{ "to us", 1, CAPS, ours },
-		{ "to a group", 1, CAPS, group },
-		{ "to all", 1, CAPS, all },
-		{ "no LRO", 1, CAPS & ~IFCAP_LRO },
-		{ "no rxcsum", 1, CAPS & ~IFCAP_RXCSUM },
-		{ "a listener", 1, CAPS, .listens = true },
-		{ "a router", 1, CAPS, .forwards = true },
-		{ "too many datagrams", 1, CAPS, .payload = 129, .size = 1 },
-		{ "another length in UDP's header", 1, CAPS, .at = 38, .value = 1 },
-	};
-	static u_char buf[FRAME_MAX];
-	struct pv_net_offload in;
-	struct frame_at at;
-	struct mbuf *m;
-	struct gso g;
-	size_t i;
-
-	for (i = 0; i < nitems(ways); i++) {
-		begin(RX_ALL);
-		pn.pn_params.pnp_udp_trains = ways[i].trains;
-		capenable = ways[i].caps;
-		V_ipforwarding = ways[i].forwards;
-		if (ways[i].listens)
-			bpf = &listeners;
-		g = (struct gso){ ways[i].name, U4, UDP, NEEDS, 1000 };
-		if (ways[i].size != 0) {
-			g.f.f_payload = ways[i].payload;
-			g.size = ways[i].size;
-		}
-		gso_to = ways[i].to;
-		gso_at = ways[i].at;
-		gso_value = ways[i].value;
-		m = gso_receive(&g, buf, &at, &in);
-		CHECK(m->m_nextpkt != NULL, "%s: not split", g.name);
-		CHECK(m->m_pkthdr.tso_segsz == 0, "%s: still marked", g.name);
-		check_segments(&g, m, buf, &at, (!KEEPS && ways[i].to != ours) || ways[i].listens ||
-		    (ways[i].caps & IFCAP_RXCSUM) == 0);
-		end();
-	}
-	gso_to = NULL;
-	gso_at = 0;
-}
-
-/* Seen by a listener, and sent on by another interface all the same. */
 static void
 rx_big_frame_seen_by_a_listener(const void *arg __unused)
 {
@@ -426,7 +326,7 @@ rx_big_frame_seen_by_a_listener(const void *arg __unused)
 	begin(RX_ALL | TX_ALL);
 	bpf = &listeners;
 	for (g = gsos; g < gsos + nitems(gsos); g++) {
-		if (g->type == UDP || (g->flags & VALID) != 0)
+		if ((g->flags & VALID) != 0)
 			continue;
 		m = gso_receive(g, buf, &at, &in);
 		len = flat(m, after);
@@ -559,17 +459,12 @@ static const struct lie {
 	    1000 },
 	{ "TCP6 not agreed on", PV_NET_BAD_GSO_TYPE, F6, RX_ALL & ~PV_NET_LRO6, NEEDS, TCP6,
 	    1000 },
-	{ "UDP not agreed on", PV_NET_BAD_GSO_TYPE, U4, RX_ALL & ~PV_NET_LRO_UDP4, NEEDS, UDP,
-	    1000 },
 	{ "ECN not agreed on", PV_NET_BAD_GSO_TYPE, F4, RX_ALL & ~PV_NET_LRO_ECN, NEEDS | ECN,
 	    TCP4, 1000 },
 	{ "ECN not agreed on, nor used", PV_NET_FINE, F4, RX_ALL & ~PV_NET_LRO_ECN, NEEDS, TCP4,
 	    1000 },
-	{ "UDP6 not agreed on", PV_NET_BAD_GSO_TYPE, U6, RX_ALL & ~PV_NET_LRO_UDP6, NEEDS, UDP,
-	    1000 },
 	{ "TCP4 of an IPv6 packet", PV_NET_BAD_GSO_TYPE, F6, RX_ALL, NEEDS, TCP4, 1000 },
 	{ "TCP6 of a datagram", PV_NET_BAD_GSO_TYPE, U6, RX_ALL, NEEDS, TCP6, 1000 },
-	{ "datagrams of TCP6", PV_NET_BAD_GSO_TYPE, F6, RX_ALL, NEEDS, UDP, 1000 },
 	{ "a fragment where all is agreed on", PV_NET_BAD_GSO_TYPE, F4, RX_ALL | TX_ALL, NEEDS,
 	    TCP4, 1000, .at = 20, .value = 0x20 },
 	{ "tagged not agreed on", PV_NET_BAD_GSO_TYPE, { .f_tags = 1, .f_ip = 4,
@@ -577,7 +472,6 @@ static const struct lie {
 	    1000 },
 	{ "TCP6 of an IPv4 packet", PV_NET_BAD_GSO_TYPE, F4, RX_ALL, NEEDS, TCP6, 1000 },
 	{ "TCP4 of a datagram", PV_NET_BAD_GSO_TYPE, U4, RX_ALL, NEEDS, TCP4, 1000 },
-	{ "datagrams of TCP", PV_NET_BAD_GSO_TYPE, F4, RX_ALL, NEEDS, UDP, 1000 },
 	{ "a fragment", PV_NET_BAD_GSO_TYPE, F4, RX_ALL, NEEDS, TCP4, 1000, .at = 20,
 	    .value = 0x20 },
 	/* sizes */
@@ -586,8 +480,6 @@ static const struct lie {
 	{ "segments of a byte more", PV_NET_BAD_GSO_SIZE, F4, RX_ALL, NEEDS, TCP4, 65496 },
 	{ "segments of 65535", PV_NET_BAD_GSO_SIZE, F4, RX_ALL, NEEDS, TCP4, 65535 },
 	{ "IPv6 segments of 65535", PV_NET_BAD_GSO_SIZE, F6, RX_ALL, NEEDS, TCP6, 65535 },
-	{ "datagrams of 0", PV_NET_BAD_GSO_SIZE, U4, RX_ALL, NEEDS, UDP, 0 },
-	{ "datagrams of 65535", PV_NET_BAD_GSO_SIZE, U4, RX_ALL, NEEDS, UDP, 65535 },
 };
 
 static void
@@ -680,8 +572,6 @@ static const struct hosted_test tests[] = {
 	T(sum_of_zero_is_ones_in_udp_only, NULL, "RFC 768, RFC 1624"),
 	T(rx_big_frame_leaves_as_tso, NULL, "received in one, sent in one"),
 	T(rx_split_where_big_will_not_do, NULL, "datagrams, LRO off, routers"),
-	T(rx_trains_for_others_stay_whole, NULL, "with udp_trains"),
-	T(rx_other_trains_are_split, NULL, "local, switched off, lies"),
 	T(rx_big_frame_seen_by_a_listener, NULL, "finished, and partial again"),
 	T(rx_lies_have_their_names, NULL, "the table of lies"),
 	T(rx_no_lie_reaches_beyond_the_frame, NULL, "cut everywhere, changed everywhere"),
@@ -689,10 +579,8 @@ static const struct hosted_test tests[] = {
 	T(tx_ecn_not_agreed_on_is_split, NULL, "CWR is for the first segment"),
 	T(tx_tags_inside_of_tags_are_sent, NULL, "vlan(4) over vlan(4)"),
 	T(tx_lies_have_their_names, NULL, "marks that do not fit"),
-	T(tx_trains_are_left_to_the_other_side, NULL, "UDP in one, as agreed on"),
-	T(tx_trains_are_split, NULL, "not agreed on, or switched off"),
 	T(tx_each_offload_by_itself, NULL, "agreed on and not"),
-	T(tx_without_marks_is_left_alone, NULL, "and TCP is no train"),
+	T(tx_without_marks_is_left_alone, NULL, "and a segment size alone is no mark"),
 	T(tx_what_others_have_is_not_written, NULL, "shared from anywhere on"),
 	T(tx_assistance_by_capability, NULL, "ifconfig txcsum, tso"),
 	T(rx_each_version_by_itself, NULL, "ifconfig -rxcsum, -rxcsum6"),

@@ -15,7 +15,6 @@
 #define	TCP_6	{ .f_ip = 6, .f_proto = IPPROTO_TCP, .f_payload = 3000 }
 #define	TCP_4T	{ .f_tags = 1, .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 3000 }
 #define	UDP_4	{ .f_ip = 4, .f_proto = IPPROTO_UDP, .f_payload = 3000 }
-#define	UDP_6	{ .f_ip = 6, .f_proto = IPPROTO_UDP, .f_payload = 3000 }
 
 /* What is done about a packet that is sent, by what was agreed on. */
 void
@@ -46,12 +45,6 @@ tx_each_offload_by_itself(const void *arg __unused)
 		    PV_NET_FINISH_CSUM | PV_NET_SPLIT, NONE },
 		{ "tso, tagged, not taken", { "", TCP_4T, .size = 1000 }, TX_ALL | PV_NET_UNTAGGED,
 		    PV_NET_FINISH_CSUM | PV_NET_SPLIT, NONE },
-		{ "uso4", { "", UDP_4, .size = 1000 }, PV_NET_TXCSUM | PV_NET_USO, NEEDS, UDP },
-		{ "uso4 without csum", { "", UDP_4, .size = 1000 }, PV_NET_TXCSUM6 | PV_NET_USO,
-		    PV_NET_FINISH_CSUM | PV_NET_SPLIT, NONE },
-		{ "uso6", { "", UDP_6, .size = 1000 }, PV_NET_TXCSUM6 | PV_NET_USO, NEEDS, UDP },
-		{ "uso6 without csum", { "", UDP_6, .size = 1000 }, PV_NET_TXCSUM | PV_NET_USO,
-		    PV_NET_FINISH_CSUM | PV_NET_SPLIT, NONE },
 		/* What is no longer than a segment is none of several. */
 		{ "one segment", { "", TCP_4, .size = 3000 }, TX_ALL, NEEDS, NONE },
 		{ "two segments", { "", TCP_4, .size = 2999 }, TX_ALL, NEEDS, TCP4 },
@@ -73,23 +66,27 @@ tx_each_offload_by_itself(const void *arg __unused)
 	}
 }
 
-/* Nothing is looked at of what has no marks, and no mark of TCP's makes it a train. */
+/* Nothing is looked at of what has no marks, and a segment's size without one says nothing. */
 void
 tx_without_marks_is_left_alone(const void *arg __unused)
 {
-	static const struct gso tcp = { "TCP", TCP_4 };
+	static const struct gso each[] = { { "UDP", UDP_4 }, { "TCP", TCP_4 } };
 	static const struct pv_net_offload nothing;
 	static u_char buf[FRAME_MAX];
 	struct pv_net_offload out;
+	struct mbuf *m = NULL;
 	struct frame_at at;
-	struct mbuf *m;
+	size_t i;
 
 	begin(TX_ALL);
-	m = to_send(&tcp, buf, &at);
-	/* As tcp_lro(9) leaves it: so many segments. */
-	m->m_pkthdr.tso_segsz = 2;
-	CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE && out.po_flags == NEEDS &&
-	    out.po_gso_type == NONE, "taken for a train");
+	for (i = 0; i < nitems(each); i++) {
+		m_freem(m);
+		m = to_send(&each[i], buf, &at);
+		/* As tcp_lro(9) leaves it: so many segments. */
+		m->m_pkthdr.tso_segsz = 2;
+		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE && out.po_flags == NEEDS &&
+		    out.po_gso_type == NONE, "%s: taken for several", each[i].name);
+	}
 	m->m_pkthdr.csum_flags = CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
 	memset(mtod(m, void *), 0xff, 14);
 	CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
@@ -302,9 +299,6 @@ rx_as_much_as_can_be_of_several(const void *arg __unused)
 	} table[] = {
 		{ { "one segment", TCP_4, TCP4, FIND, 3000 }, 0 },
 		{ { "two segments", TCP_4, TCP4, FIND, 2999 }, 2999 },
-		{ { "one datagram", UDP_4, UDP, FIND, 3000 }, 0 },
-		{ { "the longest train", { .f_ip = 4, .f_proto = IPPROTO_UDP, .f_payload = 128 },
-		    UDP, FIND, 1 }, 1 },
 	};
 	static u_char buf[FRAME_MAX];
 	struct pv_net_offload in;
@@ -312,7 +306,6 @@ rx_as_much_as_can_be_of_several(const void *arg __unused)
 	size_t i, len;
 
 	begin(RX_ALL);
-	pn.pn_params.pnp_udp_trains = 1;
 	for (i = 0; i < nitems(table) && KEEPS; i++) {
 		len = frame_make(&table[i].g.f, FRAME_PARTIAL, buf, NULL);
 		in = (struct pv_net_offload){ .po_flags = table[i].g.flags,
@@ -326,16 +319,6 @@ rx_as_much_as_can_be_of_several(const void *arg __unused)
 		    m->m_pkthdr.tso_segsz);
 		(void)free_all(m);
 	}
-	/* TCP whose sequence number would do for UDP's length is no train. */
-	len = frame_make(&gsos[0].f, FRAME_PARTIAL, buf, NULL);
-	buf[38] = (len - 34) >> 8;
-	buf[39] = len - 34;
-	in = (struct pv_net_offload){ .po_flags = FIND, .po_gso_type = TCP4, .po_gso_size = 1000 };
-	m = kpi_mbuf_chain(buf, len, NULL);
-	CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_nextpkt == NULL &&
-	    (!KEEPS || (m->m_pkthdr.csum_flags & CSUM_IP_TSO) != 0), "0x%x",
-	    m->m_pkthdr.csum_flags);
-	m_freem(m);
 	end();
 }
 
@@ -373,14 +356,14 @@ rx_asks_for_what_is_of_use(const void *arg __unused)
 		    .expect = PV_NET_RXCSUM | PV_NET_LRO6 },
 		{ "-lro", RX_ALL, CAPS & ~IFCAP_LRO, .expect = PV_NET_RXCSUM },
 		{ "-rxcsum", RX_ALL, CAPS & ~IFCAP_RXCSUM, .expect = PV_NET_RXCSUM | PV_NET_LRO6 |
-		    PV_NET_LRO_UDP6 | PV_NET_LRO_ECN },
+		    PV_NET_LRO_ECN },
 		{ "-rxcsum6", RX_ALL, CAPS & ~IFCAP_RXCSUM_IPV6, .expect = PV_NET_RXCSUM |
-		    PV_NET_LRO4 | PV_NET_LRO_UDP4 | PV_NET_LRO_ECN },
+		    PV_NET_LRO4 | PV_NET_LRO_ECN },
 		{ "-rxcsum -rxcsum6", RX_ALL, IFCAP_LRO, .expect = 0 },
 		{ "a router of IPv4", RX_ALL, CAPS, .forwards4 = true, .expect = PV_NET_RXCSUM |
-		    PV_NET_LRO6 | PV_NET_LRO_UDP6 | PV_NET_LRO_ECN },
+		    PV_NET_LRO6 | PV_NET_LRO_ECN },
 		{ "a router of IPv6", RX_ALL, CAPS, .forwards6 = true, .expect = PV_NET_RXCSUM |
-		    PV_NET_LRO4 | PV_NET_LRO_UDP4 | PV_NET_LRO_ECN },
+		    PV_NET_LRO4 | PV_NET_LRO_ECN },
 		{ "a router of both", RX_ALL, CAPS, .forwards4 = true, .forwards6 = true,
 		    .expect = PV_NET_RXCSUM },
 		{ "a router of big ones", RX_ALL, CAPS, .forwards4 = true, .forwards6 = true,

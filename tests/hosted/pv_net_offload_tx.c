@@ -87,92 +87,6 @@ tx_tags_inside_of_tags_are_sent(const void *arg __unused)
 	end();
 }
 
-#define	TRAIN(ip_, tags_, exts_, payload_, size_)				\
-	{ "train", { .f_tags = tags_, .f_ip = ip_, .f_exts = exts_,		\
-	    .f_proto = IPPROTO_UDP, .f_payload = payload_ }, UDP, 0, size_ }
-
-static const struct gso trains[] = {
-	TRAIN(4, 0, 0, 10000, 1472),
-	TRAIN(6, 0, 0, 10000, 1452),
-	TRAIN(4, 1, 0, 2944, 1472),	/* two, and both are full */
-	TRAIN(6, 1, 2, 1001, 1000),	/* the last has a byte */
-	TRAIN(4, 0, 0, 128, 1),		/* as many as can be */
-	TRAIN(4, 0, 0, 65507, 1000),	/* as long as can be */
-	TRAIN(6, 2, 0, 65527, 1200),
-};
-
-void
-tx_trains_are_left_to_the_other_side(const void *arg __unused)
-{
-	static u_char buf[FRAME_MAX], after[FRAME_MAX];
-	struct pv_net_offload expect, out;
-	const struct gso *g;
-	struct frame_at at;
-	struct mbuf *m;
-	size_t len;
-
-	begin(TX_ALL);
-	for (g = trains; g < trains + nitems(trains); g++) {
-		/* The other version's flag has nothing to say. */
-		capenable = g->f.f_ip == 6 ? IFCAP_TXCSUM_IPV6 : IFCAP_TXCSUM;
-		m = to_send(g, buf, &at);
-		expect = (struct pv_net_offload){ .po_flags = NEEDS, .po_gso_type = UDP,
-		    .po_gso_size = g->size, .po_hdr_len = at.at_data, .po_csum_start = at.at_l4,
-		    .po_csum_offset = offsetof(struct udphdr, uh_sum) };
-		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
-		    memcmp(&out, &expect, sizeof(out)) == 0, "%u: flags 0x%x, type %u, size %u",
-		    g->f.f_payload, out.po_flags, out.po_gso_type, out.po_gso_size);
-		len = flat(m, after);
-		CHECK(memcmp(buf, after, len) == 0, "%u: was changed", g->f.f_payload);
-		/* One datagram, just as long: no train. */
-		m->m_pkthdr.tso_segsz = g->f.f_payload;
-		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE && out.po_flags == NEEDS &&
-		    out.po_gso_type == NONE, "%u: no train", g->f.f_payload);
-		m_freem(m);
-	}
-	end();
-}
-
-/* In each of these ways, none of which has the other side see one. */
-void
-tx_trains_are_split(const void *arg __unused)
-{
-	static const struct {
-		u_int	offloads;
-		int	caps4, caps6;
-	} ways[] = {
-		{ TX_ALL & ~PV_NET_USO, CAPS, CAPS },
-		{ TX_ALL & ~(PV_NET_TXCSUM | PV_NET_TXCSUM6), CAPS, CAPS },
-		{ TX_ALL, CAPS & ~IFCAP_TXCSUM, CAPS & ~IFCAP_TXCSUM_IPV6 },
-		{ 0, 0, 0 },
-	};
-	static u_char buf[FRAME_MAX];
-	struct pv_net_offload out;
-	const struct gso *g;
-	struct frame_at at;
-	struct mbuf *m;
-	size_t i;
-
-	for (i = 0; i < nitems(ways); i++) {
-		begin(ways[i].offloads);
-		for (g = trains; g < trains + nitems(trains); g++) {
-			capenable = g->f.f_ip == 6 ? ways[i].caps6 : ways[i].caps4;
-			m = to_send(g, buf, &at);
-			CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
-			    (out.po_flags & PV_NET_SPLIT) != 0 && out.po_gso_type == NONE,
-			    "%zu, %u: not split", i, g->f.f_payload);
-			check_segments(g, pv_net_tx_soften(m, &out), buf, &at, false);
-		}
-		end();
-	}
-	begin(TX_ALL | PV_NET_UNTAGGED);
-	m = to_send(&trains[2], buf, &at);
-	CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
-	    (out.po_flags & PV_NET_SPLIT) != 0, "tagged: not split");
-	m_freem(m);
-	end();
-}
-
 static const struct {
 	const char	*name;
 	enum pv_net_bad	 bad;
@@ -204,31 +118,6 @@ static const struct {
 	{ "segmented datagrams", PV_NET_BAD_GSO_TYPE, U4, CSUM_IP_UDP | CSUM_IP_TSO, 6, 1000 },
 	{ "TCP header of 16", PV_NET_BAD_HEADERS, F6, CSUM_IP6_TCP | CSUM_IP6_TSO, 16, 1000,
 	    .at = 66, .value = 0x40 },
-	/* trains of datagrams */
-	{ "129 datagrams", PV_NET_BAD_GSO_SIZE, { .f_ip = 4, .f_proto = IPPROTO_UDP,
-	    .f_payload = 129 }, CSUM_IP_UDP, 6, 1 },
-	{ "65507 datagrams", PV_NET_BAD_GSO_SIZE, { .f_ip = 4, .f_proto = IPPROTO_UDP,
-	    .f_payload = 65507 }, CSUM_IP_UDP, 6, 1 },
-	{ "datagrams over the MTU", PV_NET_BAD_GSO_SIZE, U4, CSUM_IP_UDP, 6, 1473 },
-	{ "IPv6 datagrams over the MTU", PV_NET_BAD_GSO_SIZE, { .f_ip = 6,
-	    .f_proto = IPPROTO_UDP, .f_payload = 3000 }, CSUM_IP6_UDP, 6, 1453 },
-	{ "a train's UDP length of a datagram", PV_NET_BAD_HEADERS, U4, CSUM_IP_UDP, 6, 1000,
-	    .at = 38, .value = 0x01 },
-	{ "a train's UDP length over it", PV_NET_BAD_HEADERS, U4, CSUM_IP_UDP, 6, 1000,
-	    .at = 38, .value = 0xff },
-	{ "a train's UDP length of 7", PV_NET_BAD_HEADERS, { .f_ip = 4, .f_proto = IPPROTO_UDP,
-	    .f_payload = 200 }, CSUM_IP_UDP, 6, 100, .at = 39, .value = 7 },
-	{ "a train's IP length short of it", PV_NET_BAD_HEADERS, U4, CSUM_IP_UDP, 6, 1000,
-	    .at = 17, .value = 0 },
-	{ "a train that is cut", PV_NET_BAD_HEADERS, U4, CSUM_IP_UDP, 6, 1000, .cut = 2000 },
-	{ "a train with something behind it", PV_NET_BAD_HEADERS, U4, CSUM_IP_UDP, 6, 1000,
-	    .cut = 14 + 28 + 3000 + 10 },
-	{ "a train in fragments", PV_NET_BAD_CSUM, U4, CSUM_IP_UDP, 6, 1000, .at = 20,
-	    .value = 0x20 },
-	{ "a train of the other version", PV_NET_BAD_GSO_TYPE, U4, CSUM_IP6_UDP, 6, 1000 },
-	{ "a train of TCP's mark", PV_NET_BAD_GSO_TYPE, U4, CSUM_IP_TCP, 6, 1000 },
-	{ "a tunnel's segments", PV_NET_BAD_GSO_TYPE, U4, CSUM_IP_UDP | CSUM_INNER_IP_TSO, 6,
-	    1000 },
 };
 
 void

@@ -54,10 +54,8 @@
 #define	KEEPS	(__FreeBSD_version >= 1500000)
 
 /* Everything agreed on, but for what a case takes away. */
-#define	TX_ALL	(PV_NET_TXCSUM | PV_NET_TXCSUM6 | PV_NET_TSO4 | PV_NET_TSO6 | PV_NET_TSO_ECN | \
-		    PV_NET_USO)
-#define	RX_ALL	(PV_NET_RXCSUM | PV_NET_LRO4 | PV_NET_LRO6 | PV_NET_LRO_ECN | \
-		    PV_NET_LRO_UDP4 | PV_NET_LRO_UDP6)
+#define	TX_ALL	(PV_NET_TXCSUM | PV_NET_TXCSUM6 | PV_NET_TSO4 | PV_NET_TSO6 | PV_NET_TSO_ECN)
+#define	RX_ALL	(PV_NET_RXCSUM | PV_NET_LRO4 | PV_NET_LRO6 | PV_NET_LRO_ECN)
 #define	CAPS	(IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6 | IFCAP_LRO | IFCAP_TXCSUM | \
 		    IFCAP_TXCSUM_IPV6)
 
@@ -68,7 +66,6 @@
 #define	NONE	PV_NET_GSO_NONE
 #define	TCP4	PV_NET_GSO_TCP4
 #define	TCP6	PV_NET_GSO_TCP6
-#define	UDP	PV_NET_GSO_UDP
 
 #define	F4	{ .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 3000 }
 #define	F6	{ .f_ip = 6, .f_proto = IPPROTO_TCP, .f_payload = 3000 }
@@ -88,7 +85,7 @@ struct gso {
 };
 
 #define	NGOOD	12
-#define	NGSOS	12
+#define	NGSOS	10
 
 extern const struct good good[NGOOD];
 extern const struct gso gsos[NGSOS];
@@ -138,8 +135,6 @@ void	tx_without_offloads(const void *arg);
 void	tx_ecn_not_agreed_on_is_split(const void *arg);
 void	tx_tags_inside_of_tags_are_sent(const void *arg);
 void	tx_lies_have_their_names(const void *arg);
-void	tx_trains_are_left_to_the_other_side(const void *arg);
-void	tx_trains_are_split(const void *arg);
 void	no_memory_loses_the_packet_and_nothing_else(const void *arg);
 
 /* pv_net_offload_each.c */

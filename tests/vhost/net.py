@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import device
 import ring
-import uso
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -124,7 +123,6 @@ class Net(device.Device):
         self.waiting: collections.deque[tuple[bytes, dict[str, int]]] = collections.deque()
         self.ack = 0
         self.refused: list[int] = []
-        self.judge = uso.Judge(self)
         self.hash = (0, 0)
         self.forget()
 
@@ -162,8 +160,6 @@ class Net(device.Device):
             while (chain := queue.pop()) is not None:
                 data = ring.gather(self.memory, chain.readable)
                 self.note_header(data[:HEADER.size])
-                fields = dict(zip(HEADER_FIELDS, HEADER.unpack(data[:HEADER.size]), strict=True))
-                self.judge.frame(fields, data[self.header_size():])
                 self.count(f"tx_queue_{queue.index // 2}")
                 queue.complete(chain, self.quirk.length("sent", chain, 0))
                 self.peer.receive(data[self.header_size():])
@@ -265,16 +261,6 @@ class Net(device.Device):
         self.send(frame, {"flags": NEEDS_CSUM, "csum_start": start + 4, "csum_offset": 16,
                           "gso_type": gso_type, "gso_size": segment, "hdr_len": start + 24})
 
-    def train(self, version: int, to: bytes, tag: int, size: int, segment: int) -> None:
-        """Send a train of datagrams, if the driver takes one."""
-        if not self.may(f"GUEST_USO{version}"):
-            raise device.CommandError("the driver takes no trains")
-        self.count("trains_sent")
-        number = self.counters["trains_sent"]
-        frame, start = uso.make(version, to, tag, number, size, segment)
-        self.send(frame, {"flags": NEEDS_CSUM, "csum_start": start, "csum_offset": 6,
-                          "gso_type": uso.GSO_UDP_L4, "gso_size": segment, "hdr_len": start + 8})
-
     def send(self, frame: bytes, header: dict[str, int] | None = None) -> None:
         """Send a frame to the guest."""
         with self.lock:
@@ -337,10 +323,6 @@ class Net(device.Device):
             case ["bridged", kind, size, segment, to, tag]:
                 self.bridged(kind, int(size), int(segment),
                              bytes.fromhex(to.replace(":", "")), int(tag))
-                return {}
-            case ["train", version, to, tag, size, segment]:
-                self.train(int(version), bytes.fromhex(to.replace(":", "")), int(tag), int(size),
-                           int(segment))
                 return {}
             case ["state"]:
                 return self.state()

@@ -48,24 +48,9 @@
  *
  * A big packet (several segments in one) is marked for segmentation in the same way, unless it is for
  * our own TCP, which is told how many segments it stands for (lro_nsegs).  Where neither would do, it
- * is split by pv_net: LRO is off, it is of UDP, which FreeBSD has no mark for (but see below), or the
- * kernel forwards packets and has not been told (lro_forward) that it can forward big ones.  What is
- * sent and asks for more than the other side can do is finished or split by pv_net.
- *
- * Trains.  FreeBSD marks what TCP wants to be segmented (CSUM_IP_TSO, CSUM_IP6_TSO); for UDP it has
- * nothing.  We have a convention of our own: a packet that is sent, is marked CSUM_IP_UDP (or
- * CSUM_IP6_UDP), has a tso_segsz that is not 0 and more payload than that is a train, and stands for
- * datagrams of tso_segsz bytes of payload each, of which the last may have less.  The lengths in its
- * headers, and the sum of the pseudo header where the checksum will be, are those of the whole.  A
- * datagram of a train fits the MTU, and there are at most PV_NET_TRAIN_MAX of them.
- *
- * FreeBSD's headers know two uses of that field besides TCP's: the number of segments that
- * tcp_lro(9) merged, and sequence numbers of net80211.  Both are in what was received, by TCP or
- * without a CSUM_IP_UDP, so that nothing of FreeBSD's own looks like a train; that is read from
- * headers and manual, and not promised by anybody.  A train must go to interfaces of pv_net only:
- * other drivers, and protocols, take it for a datagram.  So a train that is received is split, unless
- * the administrator says (pnp_udp_trains) that what is for other hosts goes to a bridge of pv_net's
- * interfaces.
+ * is split by pv_net: LRO is off, or the kernel forwards packets and has not been told (lro_forward)
+ * that it can forward big ones.  What is sent and asks for more than the other side can do is finished
+ * or split by pv_net.
  *
  * Segments to our own address that come one by one are merged by tcp_lro(9), unless this kernel
  * forwards packets.
@@ -104,7 +89,6 @@ struct pv_net_offload {
 #define	PV_NET_GSO_TCP4		1
 #define	PV_NET_GSO_TCP6		2
 #define	PV_NET_GSO_OTHER	3	/* a kind that was not agreed on: a lie */
-#define	PV_NET_GSO_UDP		4	/* datagrams of po_gso_size each */
 	uint16_t	po_gso_size;	/* payload of a segment */
 	uint16_t	po_hdr_len;	/* headers of each segment; not believed when received */
 	uint16_t	po_csum_start;
@@ -239,11 +223,7 @@ struct pv_net_params {
 #define	PV_NET_LRO6	0x80
 #define	PV_NET_UNTAGGED	0x100	/* of the above, nothing is for frames with a VLAN tag */
 #define	PV_NET_LRO_ECN	0x200	/* with LRO4 and LRO6: with congestion marks, too */
-#define	PV_NET_LRO_UDP4	0x400	/* and several datagrams in one */
-#define	PV_NET_LRO_UDP6	0x800
-#define	PV_NET_USO	0x1000	/* trains of datagrams, IPv4 and IPv6 */
-#define	PV_NET_RX_GSO	(PV_NET_LRO4 | PV_NET_LRO6 | PV_NET_LRO_ECN | PV_NET_LRO_UDP4 |	\
-	PV_NET_LRO_UDP6)
+#define	PV_NET_RX_GSO	(PV_NET_LRO4 | PV_NET_LRO6 | PV_NET_LRO_ECN)
 #define	PV_NET_RX_OFFLOADS	(PV_NET_RXCSUM | PV_NET_RX_GSO)
 	bool		pnp_soft_lro;	/* what is received may be merged here, too */
 	bool		pnp_vlan_filter; /* frames with a VLAN tag come by pno_set_vlan only */
@@ -263,7 +243,6 @@ struct pv_net_params {
 	u_int		pnp_msg_size;
 	int		pnp_rx_budget;	/* buffers taken before others get the CPU */
 	int		pnp_tx_kick;	/* packets of an interrupt thread's pass for one notification */
-	int		pnp_udp_trains;	/* received trains for others go up as one: see above */
 };
 
 /*

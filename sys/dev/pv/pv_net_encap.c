@@ -205,10 +205,7 @@ pv_net_tx_count(struct pv_net_txq *txq, const struct mbuf *m, u_int len,
 	stats->bytes += len;
 	stats->mcasts += (m->m_flags & (M_MCAST | M_BCAST)) != 0;
 	stats->csum += (o->po_flags & PV_NET_NEEDS_CSUM) != 0;
-	if (o->po_gso_type == PV_NET_GSO_UDP)
-		stats->uso++;
-	else
-		stats->tso += o->po_gso_type != PV_NET_GSO_NONE;
+	stats->tso += o->po_gso_type != PV_NET_GSO_NONE;
 }
 
 /* A tag that nothing below puts on the wire for us. */
@@ -264,7 +261,6 @@ static __noinline struct mbuf *
 pv_net_tx_software(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload *o)
 {
 	bool split = (o->po_flags & PV_NET_SPLIT) != 0;
-	bool tso = (m->m_pkthdr.csum_flags & CSUM_TSO) != 0;
 
 	m = pv_net_tx_soften(m, o);
 	txq->ptq_stats.nomem += m == NULL;
@@ -272,10 +268,7 @@ pv_net_tx_software(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload
 		txq->ptq_stats.soft_csum += m != NULL;
 		return (m);
 	}
-	if (m != NULL && tso)
-		txq->ptq_stats.soft_tso++;
-	else
-		txq->ptq_stats.soft_uso += m != NULL;
+	txq->ptq_stats.soft_tso += m != NULL;
 	/* Segments are not split again, and what else is split was alone: the list is empty. */
 	txq->ptq_list = m;
 	return (NULL);

@@ -5,8 +5,8 @@
  */
 
 /*
- * pv_net: splitting of a big packet into those that it stands for, where neither the other side nor
- * the stack can: TCP segments, or UDP datagrams.
+ * pv_net: splitting of a big packet into the TCP segments that it stands for, where neither the other
+ * side nor the stack can.
  *
  * Each gets a copy of the headers in an mbuf of its own, and shares the payload.  Headers differ in
  * lengths, IPv4 identification, TCP sequence number and flags; their checksums are changed by the
@@ -35,7 +35,6 @@
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
 #include <netinet/tcp.h>
-#include <netinet/udp.h>
 #include <machine/bus.h>
 
 #include <dev/pv/pvq.h>
@@ -97,17 +96,6 @@ pv_net_gso_tcp(struct tcphdr *at, u_int off, bool last, uint16_t old, uint16_t n
 	memcpy(at, &th, sizeof(th));
 }
 
-static void
-pv_net_gso_udp(struct udphdr *at, uint16_t old, uint16_t new)
-{
-	struct udphdr uh;
-
-	memcpy(&uh, at, sizeof(uh));
-	uh.uh_ulen = new;
-	uh.uh_sum = pv_net_gso_resum(uh.uh_sum, old, new);
-	memcpy(at, &uh, sizeof(uh));
-}
-
 /* An mbuf with a copy of a packet's marks and first bytes: NULL if there is no memory for it. */
 struct mbuf *
 pv_net_copy_headers(const struct mbuf *m, u_int hdrlen)
@@ -158,36 +146,29 @@ pv_net_gso_segment(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen,
 		pv_net_gso_ip6((void *)(p + h->ph_l3), cut);
 	else
 		pv_net_gso_ip4((void *)(p + h->ph_l3), index, cut);
-	if (h->ph_proto == IPPROTO_TCP)
-		pv_net_gso_tcp((void *)(p + h->ph_l4), off, last, old, new);
-	else
-		pv_net_gso_udp((void *)(p + h->ph_l4), old, new);
+	pv_net_gso_tcp((void *)(p + h->ph_l4), off, last, old, new);
 	return (seg);
 }
 
 /*
- * Split a packet, whose checksum is partial and whose headers have `hdrlen' bytes, into those of
+ * Split a packet of TCP, whose checksum is partial and whose headers have `hdrlen' bytes, into those of
  * `size' bytes of payload.  Returns them as a list, each with a partial checksum and marked so, or
  * NULL if there is no memory.  The packet itself is freed.
  */
 struct mbuf *
 pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen, u_int size)
 {
-	u_int index, left, len, off, marks;
 	struct mbuf *list = NULL, *seg, **tail = &list;
+	u_int index, left, len, off;
 
-	if (h->ph_proto == IPPROTO_TCP)
-		marks = h->ph_ip6 ? CSUM_IP6_TCP : CSUM_IP_TCP;
-	else
-		marks = h->ph_ip6 ? CSUM_IP6_UDP : CSUM_IP_UDP;
 	left = m->m_pkthdr.len - hdrlen;
 	for (index = 0, off = 0; left > 0; index++, off += len, left -= len) {
 		len = MIN(left, size);
 		seg = pv_net_gso_segment(m, h, hdrlen, off, len, index);
 		if (seg == NULL)
 			break;
-		seg->m_pkthdr.csum_flags = marks;
-		seg->m_pkthdr.csum_data = pv_net_sum_offset(h->ph_proto);
+		seg->m_pkthdr.csum_flags = h->ph_ip6 ? CSUM_IP6_TCP : CSUM_IP_TCP;
+		seg->m_pkthdr.csum_data = offsetof(struct tcphdr, th_sum);
 		seg->m_pkthdr.tso_segsz = 0;
 		*tail = seg;
 		tail = &seg->m_nextpkt;

@@ -9,9 +9,8 @@
  * protocol can express.  Here also: where the headers of a packet are, for both directions.
  *
  * The stack marks what is left to do (CSUM_IP_TCP ... and csum_data, the offset of the checksum in
- * the transport header; CSUM_IP_TSO ... and tso_segsz; for trains of datagrams see pv_net.h).  Where
- * the transport header starts is read from the packet itself, whose headers may lie in any number of
- * mbufs.
+ * the transport header; CSUM_IP_TSO ... and tso_segsz).  Where the transport header starts is read
+ * from the packet itself, whose headers may lie in any number of mbufs.
  *
  * Asked for more than the other side does, pv_net does it itself: PV_NET_FINISH_CSUM for a
  * checksum, PV_NET_SPLIT for segmentation.  That is no fault of anybody: a flag may be changed while
@@ -328,49 +327,13 @@ pv_net_tx_tso(const struct pv_net *pn, const struct mbuf *m, const struct pv_net
 	return (PV_NET_FINE);
 }
 
-/*
- * A train of datagrams (pv_net.h).  No flag of FreeBSD's is about it, so that of the checksum, without
- * which nobody can split it, says whether it is left to the other side.
- */
-static enum pv_net_bad
-pv_net_tx_train(const struct pv_net *pn, const struct mbuf *m, const struct pv_net_headers *h,
-    u_int hdrlen, struct pv_net_offload *out)
-{
-	u_int marks = m->m_pkthdr.csum_flags, size = m->m_pkthdr.tso_segsz;
-	bool enabled = (if_getcapenable(pn->pn_ifp) &
-	    (h->ph_ip6 ? IFCAP_TXCSUM_IPV6 : IFCAP_TXCSUM)) != 0;
-	uint16_t ulen;
-
-	/* Of another version, or the size is that of TCP inside of a tunnel. */
-	if ((marks & (h->ph_ip6 ? CSUM_IP6_UDP : CSUM_IP_UDP)) == 0 ||
-	    (marks & CSUM_INNER_TSO) != 0)
-		return (PV_NET_BAD_GSO_TYPE);
-	if (!pv_net_peek(m, h->ph_l4 + offsetof(struct udphdr, uh_ulen), sizeof(ulen), &ulen))
-		return (PV_NET_BAD_SHORT);
-	/* Both lengths are of the whole, and nothing is behind it. */
-	if (h->ph_end != m->m_pkthdr.len || h->ph_l4 + ntohs(ulen) != h->ph_end)
-		return (PV_NET_BAD_HEADERS);
-	if (howmany(h->ph_end - hdrlen, size) > PV_NET_TRAIN_MAX ||
-	    hdrlen - h->ph_l3 + size > if_getmtu(pn->pn_ifp))
-		return (PV_NET_BAD_GSO_SIZE);
-	if (!enabled || !pv_net_agreed(pn, h, PV_NET_USO |
-	    (h->ph_ip6 ? PV_NET_TXCSUM6 : PV_NET_TXCSUM))) {
-		out->po_flags |= PV_NET_SPLIT;
-		return (PV_NET_FINE);
-	}
-	out->po_hdr_len = hdrlen;
-	out->po_gso_size = size;
-	out->po_gso_type = PV_NET_GSO_UDP;
-	return (PV_NET_FINE);
-}
-
 /* The same as pv_net_tx_offload(), for what most packets are.  False: it is something else. */
 static inline bool
 pv_net_tx_plain(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
 {
 	u_int marks, offset;
 
-	if (m->m_pkthdr.tso_segsz != 0 || (pn->pn_params.pnp_offloads & PV_NET_TXCSUM) == 0)
+	if ((pn->pn_params.pnp_offloads & PV_NET_TXCSUM) == 0)
 		return (false);
 	offset = pv_net_plain_sum(m);
 	marks = offset == offsetof(struct udphdr, uh_sum) ? CSUM_IP_UDP : CSUM_IP_TCP;
@@ -405,14 +368,7 @@ pv_net_tx_any(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offlo
 	    PV_NET_NEEDS_CSUM : PV_NET_FINISH_CSUM;
 	out->po_csum_start = h.ph_l4;
 	out->po_csum_offset = pv_net_sum_offset(h.ph_proto);
-	len += h.ph_l4;
-	if (tso)
-		return (pv_net_tx_tso(pn, m, &h, len, out));
-	/* By the frame's length: what its headers say is for pv_net_tx_train() to judge. */
-	if (h.ph_proto == IPPROTO_UDP && m->m_pkthdr.tso_segsz != 0 &&
-	    m->m_pkthdr.len - len > m->m_pkthdr.tso_segsz)
-		return (pv_net_tx_train(pn, m, &h, len, out));
-	return (PV_NET_FINE);
+	return (tso ? pv_net_tx_tso(pn, m, &h, h.ph_l4 + len, out) : PV_NET_FINE);
 }
 
 /*

@@ -19,11 +19,6 @@
  *
  * What this depends on, and is the same for all packets, is looked up once for a batch: pn_rx_way.
  *
- * A train of datagrams is split, for whoever gets it would take it for one.  A bridge would not: with
- * pnp_udp_trains, a train goes up as one, with the marks that one has that is sent (pv_net.h), if it
- * is for another host by its Ethernet address, and if those marks can be had: its checksum stays
- * partial.
- *
  * Trust.  What the other side says, and the headers that it is about, are checked against each
  * other and against the packet's length before any of it is used.  A lie has a name, and the packet
  * is dropped.  Of a packet about which nothing is said, nothing is looked at: that is for the
@@ -302,9 +297,9 @@ pv_net_rx_wanted(const struct pv_net *pn)
 	if ((enable & IFCAP_LRO) == 0)
 		want &= ~PV_NET_RX_GSO;
 	if ((enable & IFCAP_RXCSUM) == 0 || pv_net_rx_routed(pn, false))
-		want &= ~(PV_NET_LRO4 | PV_NET_LRO_UDP4);
+		want &= ~PV_NET_LRO4;
 	if ((enable & IFCAP_RXCSUM_IPV6) == 0 || pv_net_rx_routed(pn, true))
-		want &= ~(PV_NET_LRO6 | PV_NET_LRO_UDP6);
+		want &= ~PV_NET_LRO6;
 	if ((want & (PV_NET_LRO4 | PV_NET_LRO6)) == 0)
 		want &= ~PV_NET_LRO_ECN;
 	if ((enable & (IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6)) == 0)
@@ -318,14 +313,12 @@ pv_net_rx_gso_needs(const struct pv_net_headers *h, const struct pv_net_offload 
 {
 	u_int needs = 0;
 
-	if (h->ph_l4 == 0)
+	if (h->ph_l4 == 0 || h->ph_proto != IPPROTO_TCP)
 		return (0);
-	if (in->po_gso_type == PV_NET_GSO_TCP4 && h->ph_proto == IPPROTO_TCP && !h->ph_ip6)
+	if (in->po_gso_type == PV_NET_GSO_TCP4 && !h->ph_ip6)
 		needs = PV_NET_LRO4;
-	else if (in->po_gso_type == PV_NET_GSO_TCP6 && h->ph_proto == IPPROTO_TCP && h->ph_ip6)
+	else if (in->po_gso_type == PV_NET_GSO_TCP6 && h->ph_ip6)
 		needs = PV_NET_LRO6;
-	else if (in->po_gso_type == PV_NET_GSO_UDP && h->ph_proto == IPPROTO_UDP)
-		needs = h->ph_ip6 ? PV_NET_LRO_UDP6 : PV_NET_LRO_UDP4;
 	if (needs != 0 && (in->po_flags & PV_NET_GSO_ECN) != 0)
 		needs |= PV_NET_LRO_ECN;
 	return (needs);
@@ -376,27 +369,6 @@ pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net
 	return (pv_net_rx_gso_csum(m, h, in));
 }
 
-/*
- * May this train go up as one, and go out again?  Its headers have `hdrlen' bytes.  What
- * pv_net_tx_train() would not send is split.
- */
-static bool
-pv_net_rx_whole_train(const struct pv_net *pn, const struct mbuf *m,
-    const struct pv_net_headers *h, u_int hdrlen, u_int size)
-{
-	uint8_t to[ETHER_ADDR_LEN];
-	uint16_t ulen;
-
-	if (!PV_NET_MARKS_PARTIAL || pn->pn_params.pnp_udp_trains == 0 || h->ph_proto != IPPROTO_UDP ||
-	    !pv_net_rx_keeps(pn, h->ph_ip6) || !pv_net_peek(m, 0, sizeof(to), to) ||
-	    !pv_net_peek(m, h->ph_l4 + offsetof(struct udphdr, uh_ulen), sizeof(ulen), &ulen))
-		return (false);
-	return (!ETHER_IS_MULTICAST(to) &&
-	    !pv_net_same_lladdr(to, if_getlladdr(pn->pn_ifp)) &&
-	    h->ph_l4 + ntohs(ulen) == h->ph_end &&
-	    howmany(h->ph_end - hdrlen, size) <= PV_NET_TRAIN_MAX);
-}
-
 /* Does this kernel forward such packets, as it was looked up for this batch? */
 static inline bool
 pv_net_rx_forwarded(const struct pv_net *pn, bool ip6)
@@ -441,10 +413,7 @@ pv_net_rx_gso(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_off
 	    (pv_net_lro_forward || !pv_net_rx_forwarded(pn, h.ph_ip6));
 	if (m->m_pkthdr.len - hdrlen <= in->po_gso_size)
 		pv_net_rx_settle(pn, m, &h);
-	else if (big && pv_net_rx_whole_train(pn, m, &h, hdrlen, in->po_gso_size)) {
-		pv_net_mark_partial(m, &h);
-		m->m_pkthdr.tso_segsz = in->po_gso_size;
-	} else if (big && h.ph_proto == IPPROTO_TCP) {
+	else if (big) {
 		pv_net_rx_settle(pn, m, &h);
 		pv_net_rx_mark_gso(pn, m, &h, hdrlen, in->po_gso_size);
 	} else {

@@ -350,10 +350,7 @@ pv_net_rx_ready(struct pv_net_rxq *rxq, struct mbuf *m)
 	stats->packets++;
 	stats->bytes += m->m_pkthdr.len;
 	/* For our own TCP it is lro_nsegs, the same field. */
-	if ((m->m_pkthdr.csum_flags & (CSUM_IP_UDP | CSUM_IP6_UDP)) != 0)
-		stats->trains += m->m_pkthdr.tso_segsz != 0;
-	else
-		stats->lro += m->m_pkthdr.tso_segsz != 0;
+	stats->lro += m->m_pkthdr.tso_segsz != 0;
 	/* A frame in two mbufs may have its header cut by the boundary. */
 	if (m->m_len < ETHER_HDR_LEN) {
 		m = m_pullup(m, ETHER_HDR_LEN);

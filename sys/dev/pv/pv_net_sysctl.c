@@ -66,7 +66,6 @@ static const struct pv_net_counter pv_net_rx_counters[] = {
 	RX(csum_valid, "Frames whose checksum was verified by the other side"),
 	RX(csum_partial, "Frames whose checksum is still to be finished"),
 	RX(lro, "Frames that stand for several segments of TCP"),
-	RX(trains, "Trains of datagrams that were left whole"),
 	RX(split, "Frames that stood for several packets and were split"),
 	RX(hashed, "Frames that came with the hash of their flow"),
 	RX(copied, "Short frames copied, so that their buffer was posted again"),
@@ -92,10 +91,8 @@ static const struct pv_net_counter pv_net_tx_counters[] = {
 	TX(mcasts, "Frames sent to a group or to all"),
 	TX(csum, "Frames whose checksum was left to the other side"),
 	TX(tso, "Packets of TCP whose segmentation was left to the other side"),
-	TX(uso, "Trains of datagrams whose splitting was left to the other side"),
 	TX(soft_csum, "Frames whose checksum the other side would not finish, so that pv did"),
 	TX(soft_tso, "Packets of TCP that the other side would not segment, so that pv did"),
-	TX(soft_uso, "Trains of datagrams that the other side would not split, so that pv did"),
 	TX(collapsed, "Packets with too many pieces, some of which were joined"),
 	TX(defragged, "Packets with too many pieces, copied as a whole"),
 	TX(waits, "Times packets had to wait for room in the queue"),
@@ -218,10 +215,6 @@ pv_net_sysctl_attach(struct pv_net *pn)
 	    &pn->pn_params.pnp_npairs, 0, "Pairs of queues that there are");
 	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "rx_budget", CTLFLAG_RW, &pn->pn_params.pnp_rx_budget,
 	    0, "Receive buffers handled before others get the CPU");
-	if ((pn->pn_params.pnp_offloads & (PV_NET_LRO_UDP4 | PV_NET_LRO_UDP6)) != 0)
-		SYSCTL_ADD_INT(ctx, top, OID_AUTO, "udp_trains", CTLFLAG_RW,
-		    &pn->pn_params.pnp_udp_trains, 0,
-		    "Trains of datagrams for other hosts go whole to a bridge of vtnet and xn only");
 	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "tx_kick", CTLFLAG_RW, &pn->pn_params.pnp_tx_kick, 0,
 	    "Packets of an interrupt thread's pass for one notification");
 }

@@ -30,12 +30,6 @@
 #define	PV_NET_FLOWS		128	/* kinds of flows that are steered to a pair each */
 #define	PV_NET_VLANS		4096	/* VLAN tags */
 
-/*
- * Datagrams of a train.  Linux, as the other side, takes no more; and what is split costs no more
- * memory than that.
- */
-#define	PV_NET_TRAIN_MAX	128
-
 #define	PV_NET_MAX_FRAME	(65535 + ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN)
 
 /*
@@ -148,7 +142,7 @@ pv_net_same_lladdr(const void *one, const void *other)
 struct pv_net_rxstats {
 	uint64_t	packets, bytes, mcasts;
 	uint64_t	csum_valid, csum_partial;
-	uint64_t	lro, trains, split, hashed;
+	uint64_t	lro, split, hashed;
 	uint64_t	copied, merged;
 	uint64_t	nombuf, recycled, unfit;
 	uint64_t	bufs, bufs_page, bufs_16k;
@@ -159,8 +153,7 @@ struct pv_net_rxstats {
 
 struct pv_net_txstats {
 	uint64_t	packets, bytes, mcasts;
-	uint64_t	csum, tso, uso;
-	uint64_t	soft_csum, soft_tso, soft_uso;
+	uint64_t	csum, tso, soft_csum, soft_tso;
 	uint64_t	collapsed, defragged;
 	uint64_t	waits, queue_drops, moved;
 	uint64_t	bad_offload, too_long, nomem;

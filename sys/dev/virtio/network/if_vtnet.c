@@ -70,10 +70,6 @@ static int vtnet_tx_kick = 32;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, tx_kick, CTLFLAG_RDTUN, &vtnet_tx_kick, 0,
     "Packets of an interrupt thread's pass for one notification of the device");
 
-static int vtnet_udp_trains;
-SYSCTL_INT(_hw_vtnet, OID_AUTO, udp_trains, CTLFLAG_RDTUN, &vtnet_udp_trains, 0,
-    "Trains of datagrams for other hosts go whole to a bridge of vtnet and xn only");
-
 /* The address that the device has, or one made up for it. */
 static int
 vtnet_read_lladdr(struct vtnet_softc *sc, uint8_t *lladdr)
@@ -108,12 +104,9 @@ vtnet_offloads(const struct vtnet_softc *sc)
 		{ VIRTIO_NET_F_GUEST_TSO4, PV_NET_LRO4 },
 		{ VIRTIO_NET_F_GUEST_TSO6, PV_NET_LRO6 },
 		{ VIRTIO_NET_F_GUEST_ECN, PV_NET_LRO_ECN },
-		{ VIRTIO_NET_F_GUEST_USO4, PV_NET_LRO_UDP4 },
-		{ VIRTIO_NET_F_GUEST_USO6, PV_NET_LRO_UDP6 },
 		{ VIRTIO_NET_F_HOST_TSO4, PV_NET_TSO4 },
 		{ VIRTIO_NET_F_HOST_TSO6, PV_NET_TSO6 },
 		{ VIRTIO_NET_F_HOST_ECN, PV_NET_TSO_ECN },
-		{ VIRTIO_NET_F_HOST_USO, PV_NET_USO },
 	};
 	u_int offloads = 0;
 	size_t i;
@@ -157,7 +150,6 @@ vtnet_read_params(struct vtnet_softc *sc, struct pv_net_params *params)
 	params->pnp_link_reports = vtnet_has(sc, VIRTIO_NET_F_STATUS);
 	params->pnp_rx_budget = MAX(vtnet_rx_process_limit, 1);
 	params->pnp_tx_kick = MAX(vtnet_tx_kick, 1);
-	params->pnp_udp_trains = vtnet_udp_trains;
 	return (0);
 }
 
@@ -168,7 +160,6 @@ vtnet_encap(void *softc, int pair __unused, struct pv_net_txhdr *hdrs, int n)
 		[PV_NET_GSO_NONE] = VIRTIO_NET_HDR_GSO_NONE,
 		[PV_NET_GSO_TCP4] = VIRTIO_NET_HDR_GSO_TCPV4,
 		[PV_NET_GSO_TCP6] = VIRTIO_NET_HDR_GSO_TCPV6,
-		[PV_NET_GSO_UDP] = VIRTIO_NET_HDR_GSO_UDP_L4,
 	};
 	struct vtnet_softc *sc = softc;
 	const struct pv_net_offload *o;
@@ -211,8 +202,6 @@ vtnet_decap_gso(uint8_t type)
 	case VIRTIO_NET_HDR_GSO_TCPV6:
 	case VIRTIO_NET_HDR_GSO_TCPV6 | VIRTIO_NET_HDR_GSO_ECN:
 		return (PV_NET_GSO_TCP6);
-	case VIRTIO_NET_HDR_GSO_UDP_L4:
-		return (PV_NET_GSO_UDP);
 	default:
 		return (PV_NET_GSO_OTHER);
 	}

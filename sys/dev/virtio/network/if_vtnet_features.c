@@ -35,7 +35,7 @@ SYSCTL_INT(_hw_vtnet, OID_AUTO, csum_disable, CTLFLAG_RDTUN, &vtnet_csum_disable
 
 static int vtnet_tso_disable;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, tso_disable, CTLFLAG_RDTUN, &vtnet_tso_disable, 0,
-    "Do not use segmentation offload, of TCP and of trains of datagrams");
+    "Do not use segmentation offload");
 
 static int vtnet_lro_disable;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, lro_disable, CTLFLAG_RDTUN, &vtnet_lro_disable, 0,
@@ -78,15 +78,12 @@ static const struct virtio_feature vtnet_features[] = {
 	{ VIRTIO_NET_F_HASH_REPORT, "HASH_REPORT", 0 },
 	{ VIRTIO_NET_F_RSS, "RSS", 0 },
 	{ VIRTIO_NET_F_SPEED_DUPLEX, "SPEED_DUPLEX", 0 },
-	{ VIRTIO_NET_F_GUEST_USO4, "GUEST_USO4", 0 },
-	{ VIRTIO_NET_F_GUEST_USO6, "GUEST_USO6", 0 },
-	{ VIRTIO_NET_F_HOST_USO, "HOST_USO", 0 },
 	{ VIRTIO_NET_F_GUEST_HDRLEN, "GUEST_HDRLEN", 0 },
 	{ 0, NULL, 0 }
 };
 
 #define	VTNET_GUEST_GSO	(VIRTIO_NET_F_GUEST_TSO4 | VIRTIO_NET_F_GUEST_TSO6 |		\
-	VIRTIO_NET_F_GUEST_ECN | VIRTIO_NET_F_GUEST_USO4 | VIRTIO_NET_F_GUEST_USO6)
+	VIRTIO_NET_F_GUEST_ECN)
 
 /*
  * A feature is of no use without one of others (5.1.3.1), in each line where it stands.  What stands
@@ -98,20 +95,14 @@ static const struct {
 } vtnet_needs[] = {
 	{ VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_CSUM },
 	{ VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_GUEST_CSUM },
-	{ VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_GUEST_CSUM },
-	{ VIRTIO_NET_F_GUEST_USO6, VIRTIO_NET_F_GUEST_CSUM },
 	{ VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_MRG_RXBUF },
 	{ VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_MRG_RXBUF },
-	{ VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_MRG_RXBUF },
-	{ VIRTIO_NET_F_GUEST_USO6, VIRTIO_NET_F_MRG_RXBUF },
 	{ VIRTIO_NET_F_GUEST_ECN, VIRTIO_NET_F_GUEST_TSO4 | VIRTIO_NET_F_GUEST_TSO6 },
 	{ VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, VIRTIO_NET_F_CTRL_VQ },
 	{ VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_CSUM },
 	{ VIRTIO_NET_F_HOST_TSO6, VIRTIO_NET_F_CSUM },
 	{ VIRTIO_NET_F_HOST_ECN, VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 },
-	{ VIRTIO_NET_F_HOST_USO, VIRTIO_NET_F_CSUM },
-	{ VIRTIO_NET_F_GUEST_HDRLEN, VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 |
-	    VIRTIO_NET_F_HOST_USO },
+	{ VIRTIO_NET_F_GUEST_HDRLEN, VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 },
 	{ VIRTIO_NET_F_CTRL_RX, VIRTIO_NET_F_CTRL_VQ },
 	{ VIRTIO_NET_F_CTRL_MAC_ADDR, VIRTIO_NET_F_CTRL_VQ },
 	{ VIRTIO_NET_F_CTRL_VLAN, VIRTIO_NET_F_CTRL_VQ },
@@ -193,7 +184,7 @@ vtnet_unwanted(struct vtnet_softc *sc)
 		unwanted |= VIRTIO_NET_F_CSUM | VIRTIO_NET_F_GUEST_CSUM;
 	if (vtnet_csum_disable || vtnet_tso_disable)
 		unwanted |= VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 |
-		    VIRTIO_NET_F_HOST_ECN | VIRTIO_NET_F_HOST_USO;
+		    VIRTIO_NET_F_HOST_ECN;
 	if (vtnet_mq_disable)
 		unwanted |= VIRTIO_NET_F_MQ | VIRTIO_NET_F_RSS;
 	if (vtnet_csum_disable || vtnet_lro_disable)
