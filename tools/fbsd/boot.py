@@ -56,7 +56,7 @@ ENVIRONMENT = {
     "console": "comconsole", "boot_serial": "YES", "hw.uart.console": "io:0x3f8,br:115200",
     "vfs.root.mountfrom": "ufs:/dev/md0", "init_path": "/sbin/init",
     "kern.module_path": "/boot/modules;/boot/kernel",
-    "kern.shutdown.poweroff_delay": "0", "kern.panic_reboot_wait_time": "0",
+    "kern.panic_reboot_wait_time": "0",
     "kern.random.initial_seeding.bypass_before_seeding": "1",
     "hw.memtest.tests": "0", "kern.hz": "100",
     # A guest that is given up is sent an NMI, to panic with a backtrace.
