@@ -286,6 +286,10 @@ gdisk_strategy(struct bio *bp)
 	struct bio *child;
 	int error;
 
+	KASSERT(bp->bio_data != NULL || (bp->bio_cmd != BIO_READ && bp->bio_cmd != BIO_WRITE &&
+	    bp->bio_cmd != BIO_GETATTR), ("NULL bp->data in %s(cmd=%hu)", __func__, bp->bio_cmd));
+	KASSERT(bp->bio_data == NULL || (bp->bio_cmd != BIO_DELETE && bp->bio_cmd != BIO_FLUSH),
+	    ("non-NULL bp->data in %s(cmd=%hu)", __func__, bp->bio_cmd));
 	bp->bio_completed = 0;
 	bp->bio_children = bp->bio_inbed = 0;
 	bp->bio_error = 0;

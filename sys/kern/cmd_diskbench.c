@@ -27,6 +27,7 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/bio.h>
+#include <sys/buf.h>
 #include <sys/conf.h>
 #include <sys/disk.h>
 #include <sys/fcntl.h>
@@ -181,6 +182,7 @@ slot_submit(struct slot *s)
 	if (s->s_buf != NULL)
 		bp->bio_data = s->s_buf;
 	else {
+		bp->bio_data = unmapped_buf;
 		bp->bio_flags = BIO_UNMAPPED;
 		bp->bio_ma = s->s_pages;
 		bp->bio_ma_n = s->s_npages;

@@ -190,7 +190,7 @@ request_submit(struct request *r, int cmd, uint64_t first, uint64_t n)
 	bp->bio_cmd = cmd;
 	bp->bio_offset = first * BLOCK;
 	bp->bio_length = bp->bio_bcount = n * BLOCK;
-	bp->bio_data = (caddr_t)r->r_buf;
+	bp->bio_data = cmd == BIO_FLUSH ? NULL : (caddr_t)r->r_buf;
 	bp->bio_done = request_done;
 	bp->bio_caller1 = r;
 	for (i = 0; i < n; i++) {

@@ -12,6 +12,8 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/_maxphys.h>
+#include <sys/bio.h>
+#include <sys/buf.h>
 #include <sys/limits.h>
 #include <sys/proc.h>
 #include <sys/sysctl.h>
@@ -31,6 +33,7 @@ time_t tick_seconds_max;	/* most seconds that fit an int of ticks */
 
 u_long maxphys;
 int unmapped_buf_allowed = 1;
+caddr_t unmapped_buf = (caddr_t)1;	/* bio_data of what has pages only: nothing is there */
 int ngroups_max = 16;
 int maxusers = 64;
 int suspend_blocked;

@@ -34,6 +34,7 @@
 #include <sys/time.h>
 #include <net/if.h>
 #include <net/if_dl.h>
+#include <net/if_types.h>
 #include <net/if_var.h>
 #include <net/ethernet.h>
 #include <machine/cpufunc.h>
@@ -108,6 +109,8 @@ pktgen_priority(const struct pktgen *pg, u_char pri)
 	if (pg->pg_intr) {
 		thread_lock(curthread);
 		sched_prio(curthread, pri);
+		/* FreeBSD leaves the CPU to a thread of lower priority until its next tick. */
+		curthread->td_owepreempt = 1;
 		thread_unlock(curthread);
 	}
 	return (before);
@@ -253,7 +256,9 @@ cmd_pktgen(int argc, char **argv)
 	pg.pg_ifp = ifunit_ref(argv[g.optind]);
 	if (pg.pg_ifp == NULL)
 		return (cmd_err(argv[0], ENXIO, "%s", argv[g.optind]));
-	if ((if_getdrvflags(pg.pg_ifp) & IFF_DRV_RUNNING) == 0 || !pktgen_source(&pg))
+	if (if_gettype(pg.pg_ifp) != IFT_ETHER)
+		status = cmd_err(argv[0], 0, "%s is no Ethernet interface", argv[g.optind]);
+	else if ((if_getdrvflags(pg.pg_ifp) & IFF_DRV_RUNNING) == 0 || !pktgen_source(&pg))
 		status = cmd_err(argv[0], ENETDOWN, "%s", argv[g.optind]);
 	else
 		status = pg.pg_node != NULL ? pktgen_time(&pg) : pktgen_run(&pg);

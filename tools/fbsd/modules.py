@@ -20,6 +20,8 @@ from fbsd.sets import FREEBSD, FreebsdError, Set, need
 from xen.errors import TOP, locked
 
 MODULES = TOP / "sys/modules"
+# What only tests load.
+TEST_MODULES = TOP / "tests/sys/cmd"
 CLANG = "/usr/bin/clang-19"
 CLANG_VERSION = "190107"
 FEATURES = "build-id ifunc ifunc-noplt filter retpoline"
@@ -185,7 +187,7 @@ def build_one(name: str, kernel: Set, arguments: list[str], env: dict[str, str])
     objects = FREEBSD / "build" / kernel.ident / name
     objects.mkdir(parents=True, exist_ok=True)
     log = objects.parent / f"{name}.log"
-    done = subprocess.run(["bmake", "-j2", *arguments], cwd=MODULES / name,
+    done = subprocess.run(["bmake", "-j2", *arguments], cwd=known()[name],
                           env=env | {"MAKEOBJDIR": str(objects)}, check=False, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT)
@@ -215,9 +217,10 @@ def is_generic(kernel: Set) -> bool:
     return "GENERIC" in kernel.ident
 
 
-def known() -> list[str]:
-    """The modules of the suite."""
-    return sorted(path.parent.name for path in MODULES.glob("*/Makefile"))
+def known() -> dict[str, pathlib.Path]:
+    """The folders of the suite's modules, and of the tests', by name."""
+    return {path.parent.name: path.parent for folder in (MODULES, TEST_MODULES)
+            for path in sorted(folder.glob("*/Makefile"))}
 
 
 def build(kernel: Set, names: list[str]) -> Iterator[tuple[str, list[str]]]:

@@ -22,6 +22,8 @@ TOP = RC.parent.parent.parent
 # Programs of ours, with what they need of libc: there is no library to link with.
 COMMANDS = TOP / "tests/sys/cmd"
 LIBSYS = COMMANDS / "libsys.c"
+# The commands of tests/sys/cmd/instruments, all of them the program instrument.c.
+INSTRUMENTS = ("diskbench", "diskcheck", "memhog", "pktgen")
 SYSROOT = TOP / "obj/sysroot"
 COMPILE = ["clang-19", "-target", "x86_64-unknown-freebsd14.2", "-nostdinc",
            *(f"-isystem{SYSROOT / name}" for name in ("freebsd-amd64", "freebsd")),
@@ -33,7 +35,7 @@ LEFT_OUT = frozenset((
     *("camcontrol", "nvmecontrol", "iovctl", "cpucontrol", "acpidump", "conscontrol", "rtprio"),
     *("rtadvd", "rtsol", "rtsold", "setkey", "traceroute6", "ggatec", "ggated", "ldconfig"),
     *("mtree", "makefs", "pw", "logger", "lockf", "posixshmcontrol", "consinit"),
-    *("fstat", "gcore", "killall", "lam", "limits", "setfib", "pstat", "swapinfo", "swapon"),
+    *("fstat", "gcore", "lam", "limits", "setfib", "pstat", "swapinfo", "swapon"),
     *("w", "who", "uptime", "rev", "nl", "fold", "expand", "yes", "strings", "uuidgen", "nproc"),
     *("chflags", "getfacl", "clri", "mknod", "nologin", "jls", "newfs_msdos", "nice"),
     *("sha224", "sha384", "sha512t256", "skein256", "rmd160", "unlink", "link", "growfs"),
@@ -71,6 +73,11 @@ def commands(folder: pathlib.Path) -> None:
                               capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise FreebsdError(f"{source.name}: {done.stderr.strip()}")
+    for name in INSTRUMENTS:
+        (folder / name).hardlink_to(folder / "instrument")
+    # Not in every base set; pkill(1) without options is the same.
+    if not (folder.parent.parent / "bin/pkill").exists():
+        (folder / "pkill").hardlink_to(folder / "killall")
 
 
 def build(image: pathlib.Path, base: Set, kernel: Set, built: pathlib.Path | None) -> None:

@@ -55,6 +55,8 @@ CALL(bind, SYS_bind);
 CALL(close, SYS_close);
 CALL(connect, SYS_connect);
 CALL(fsync, SYS_fsync);
+CALL(ioctl, SYS_ioctl);
+CALL(kldload, SYS_kldload);
 CALL(listen, SYS_listen);
 CALL(nanosleep, SYS_nanosleep);
 CALL(open, SYS_open);
