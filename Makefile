@@ -114,7 +114,16 @@ FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:up_and_down_under_load
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/control_test:announces_when_the_host_asks
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/control_test:qemu_filters_vlan_tags
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/balloon_test:targets_are_reached_to_the_page
-FREEBSD_TESTS?=	${FREEBSD_VIRTIO}/block/vtbd_test ${FREEBSD_QUICK:N*vtbd_test*} \
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:reload_under_load
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:hot_unplug_under_load
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/hostile_test:lies_all_the_time
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:reload_under_load
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/hostile_test:lies_all_the_time
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/balloon_test:memory_hog_with_full_balloon
+FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test \
+		${FREEBSD_VIRTIO}/block/vtbd_test ${FREEBSD_VIRTIO}/block/hostile_test \
+		${FREEBSD_VIRTIO}/network/vtnet_test ${FREEBSD_VIRTIO}/network/hostile_test \
+		${FREEBSD_VIRTIO}/balloon/balloon_test ${FREEBSD_QUICK:M*control_test*} \
 		${FREEBSD_VIRTIO}/network/control_test:vlan_interfaces_open_the_filter
 
 test-freebsd: .PHONY hosted

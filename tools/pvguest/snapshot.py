@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import pathlib
 import re
@@ -37,6 +38,12 @@ UNFIT = re.compile(r"-icount|-plugin|-incoming|-loadvm|memory-backend|vhost-user
 SEARCHED = "dmesg | grep -c '(no driver attached)'"
 
 
+def is_q35(command: list[str]) -> bool:
+    """Whether a command line has that machine."""
+    return any(word == "-machine" and value.startswith("q35")
+               for word, value in itertools.pairwise(command))
+
+
 def split(command: list[str]) -> tuple[list[str], list[str]] | None:
     """Divide QEMU's command line: what is fixed, and the devices to plug in; None: unfit."""
     fixed: list[str] = []
@@ -54,7 +61,8 @@ def split(command: list[str]) -> tuple[list[str], list[str]] | None:
                 fixed += [word, value]
         else:
             fixed.append(word)
-    if any(UNFIT.search(word) for word in fixed):
+    # Nothing can be plugged into the root bus of q35.
+    if any(UNFIT.search(word) for word in fixed) or (plugged and is_q35(fixed)):
         return None
     return fixed, plugged
 

@@ -7,7 +7,8 @@
 /*
  * The tree kernel's instruments in FreeBSD: diskbench, diskcheck, memhog, pktgen (sys/kern and sys/net,
  * cmd_*.c).  They are commands of the tree's console, and run in the kernel; here a program of the same
- * name (tests/sys/cmd/instrument.c) has them run on its behalf by a device, in its own thread.
+ * name (tests/sys/cmd/instrument.c) has them run on its behalf by a device.  Each runs in a thread of
+ * the kernel's: a program's has to leave the kernel before the machine is suspended.
  *
  * What the commands need of the tree kernel beside FreeBSD's KPI is below: <kern/console.h>,
  * <kern/devfs.h>.
@@ -19,15 +20,16 @@
 #include <sys/bio.h>
 #include <sys/conf.h>
 #include <sys/fcntl.h>
-#include <sys/jail.h>
+#include <sys/filedesc.h>
+#include <sys/kthread.h>
 #include <sys/linker_set.h>
+#include <sys/lock.h>
 #include <sys/malloc.h>
 #include <sys/module.h>
 #include <sys/mutex.h>
 #include <sys/namei.h>
 #include <sys/proc.h>
-#include <sys/signalvar.h>
-#include <sys/ucred.h>
+#include <sys/queue.h>
 #include <sys/vnode.h>
 
 #include <net/vnet.h>
@@ -43,7 +45,26 @@ static MALLOC_DEFINE(M_INSTRUMENTS, "instruments", "commands of the tree kernel"
 
 SET_DECLARE(console_cmd_set, const struct console_cmd);
 
+/*
+ * A command that runs: the state of an open device.  Its program's wait is begun anew after a
+ * suspension; when the device is closed, as by a signal that ends the program, it is interrupted.
+ */
+struct run {
+	LIST_ENTRY(run)	 r_link;
+	char		 r_words[INSTRUMENTS_MAX + 1];
+	struct thread	*r_td;
+	const struct console_cmd *r_cmd;
+	char		*r_argv[INSTRUMENTS_WORDS];
+	int		 r_argc;
+	int		 r_status;
+	bool		 r_interrupted;
+	bool		 r_done;
+};
+
 static struct cdev *instruments_dev;
+static LIST_HEAD(, run) instruments_runs = LIST_HEAD_INITIALIZER(instruments_runs);
+static struct mtx instruments_lock;
+MTX_SYSINIT(instruments, &instruments_lock, "instruments", MTX_DEF);
 
 /* ---- <kern/devfs.h> ------------------------------------------------------------------------ */
 
@@ -148,58 +169,119 @@ cmd_usage(const char *name)
 	return (EX_USAGE);
 }
 
-/* A signal that would end the program. */
 bool
 cmd_interrupted(void)
 {
-	return (SIGPENDING(curthread));
+	bool interrupted = false;
+	struct run *r;
+
+	mtx_lock(&instruments_lock);
+	LIST_FOREACH(r, &instruments_runs, r_link) {
+		if (r->r_td == curthread)
+			interrupted = r->r_interrupted;
+	}
+	mtx_unlock(&instruments_lock);
+	return (interrupted);
 }
 
 /* ---- The device ---------------------------------------------------------------------------- */
 
-static int
-instruments_call(char *words, size_t len, int *status)
+/* A command's thread. */
+static void
+instruments_thread(void *arg)
 {
-	char *argv[INSTRUMENTS_WORDS], *word;
-	const struct console_cmd *cc;
-	int argc = 0;
+	struct run *r = arg;
 
-	for (word = words; word < words + len; word += strlen(word) + 1) {
-		if (argc == nitems(argv))
-			return (EINVAL);
-		argv[argc++] = word;
+	mtx_lock(&instruments_lock);
+	r->r_td = curthread;
+	LIST_INSERT_HEAD(&instruments_runs, r, r_link);
+	mtx_unlock(&instruments_lock);
+	pwd_ensure_dirs();
+	if (r->r_cmd->cc_vnet) {
+		CURVNET_SET(vnet0);
+		r->r_status = r->r_cmd->cc_func(r->r_argc, r->r_argv);
+		CURVNET_RESTORE();
+	} else
+		r->r_status = r->r_cmd->cc_func(r->r_argc, r->r_argv);
+	mtx_lock(&instruments_lock);
+	LIST_REMOVE(r, r_link);
+	r->r_done = true;
+	wakeup(r);
+	mtx_unlock(&instruments_lock);
+	kthread_exit();
+}
+
+/* The device is closed, or its command has ended. */
+static void
+instruments_end(void *arg)
+{
+	struct run *r = arg;
+
+	mtx_lock(&instruments_lock);
+	r->r_interrupted = true;
+	while (!r->r_done)
+		msleep(r, &instruments_lock, PWAIT, "instrument", 0);
+	mtx_unlock(&instruments_lock);
+	free(r, M_INSTRUMENTS);
+}
+
+static int
+instruments_begin(const struct instruments_run *ir, struct run **rp)
+{
+	struct run *r;
+	char *word;
+	int error;
+
+	if (ir->ir_len == 0 || ir->ir_len > INSTRUMENTS_MAX)
+		return (EINVAL);
+	r = malloc(sizeof(*r), M_INSTRUMENTS, M_WAITOK | M_ZERO);
+	error = copyin(ir->ir_words, r->r_words, ir->ir_len);
+	for (word = r->r_words; error == 0 && word < r->r_words + ir->ir_len;
+	    word += strlen(word) + 1) {
+		if (r->r_argc == nitems(r->r_argv))
+			error = EINVAL;
+		else
+			r->r_argv[r->r_argc++] = word;
 	}
-	cc = instruments_find(argv[0]);
-	if (cc == NULL)
-		return (ENOENT);
-	if (!cc->cc_vnet) {
-		*status = cc->cc_func(argc, argv);
-		return (0);
+	if (error == 0) {
+		r->r_cmd = instruments_find(r->r_words);
+		error = r->r_cmd == NULL ? ENOENT : devfs_set_cdevpriv(r, instruments_end);
 	}
-	CURVNET_SET(TD_TO_VNET(curthread));
-	*status = cc->cc_func(argc, argv);
-	CURVNET_RESTORE();
-	return (0);
+	if (error != 0) {
+		free(r, M_INSTRUMENTS);
+		return (error);
+	}
+	error = kthread_add(instruments_thread, r, NULL, NULL, 0, 0, "%s", r->r_words);
+	if (error != 0) {
+		r->r_done = true;
+		devfs_clear_cdevpriv();
+	}
+	*rp = r;
+	return (error);
 }
 
 static int
 instruments_ioctl(struct cdev *dev __unused, u_long cmd, caddr_t data, int fflag __unused,
     struct thread *td __unused)
 {
-	struct instruments_run *run = (struct instruments_run *)data;
-	char *words;
-	int error;
+	struct instruments_run *ir = (struct instruments_run *)data;
+	struct run *r;
+	int error = 0;
 
 	if (cmd != INSTRUMENTS_RUN)
 		return (ENOTTY);
-	if (run->ir_len == 0 || run->ir_len > INSTRUMENTS_MAX)
-		return (EINVAL);
-	words = malloc(run->ir_len + 1, M_INSTRUMENTS, M_WAITOK);
-	error = copyin(run->ir_words, words, run->ir_len);
-	words[run->ir_len] = '\0';
-	if (error == 0)
-		error = instruments_call(words, run->ir_len, &run->ir_status);
-	free(words, M_INSTRUMENTS);
+	if (devfs_get_cdevpriv((void **)&r) != 0)
+		error = instruments_begin(ir, &r);
+	if (error != 0)
+		return (error);
+	mtx_lock(&instruments_lock);
+	while (error == 0 && !r->r_done)
+		error = msleep(r, &instruments_lock, PWAIT | PCATCH, "instrument", 0);
+	mtx_unlock(&instruments_lock);
+	if (error == 0) {
+		ir->ir_status = r->r_status;
+		devfs_clear_cdevpriv();
+	}
 	return (error);
 }
 
@@ -219,6 +301,8 @@ instruments_modevent(module_t mod __unused, int what, void *arg __unused)
 		return (0);
 	case MOD_UNLOAD:
 		destroy_dev(instruments_dev);
+		/* A thread that has just ended may still be on its way out. */
+		pause("instrument", hz / 10);
 		return (0);
 	default:
 		return (EOPNOTSUPP);
