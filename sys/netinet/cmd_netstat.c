@@ -200,28 +200,42 @@ netstat_stats(const char *only)
 
 /* ---- Interfaces ------------------------------------------------------------------------------ */
 
+/* Counters of an interface, in columns; of bytes with -b. */
+static const struct {
+	const char	*name;
+	int		 width;
+	ift_counter	 counter;
+	bool		 bytes;
+} netstat_columns[] = {
+	{ "Ipkts", 9, IFCOUNTER_IPACKETS }, { "Ierrs", 5, IFCOUNTER_IERRORS },
+	{ "Idrop", 5, IFCOUNTER_IQDROPS }, { "Ibytes", 10, IFCOUNTER_IBYTES, true },
+	{ "Opkts", 9, IFCOUNTER_OPACKETS }, { "Oerrs", 5, IFCOUNTER_OERRORS },
+	{ "Obytes", 10, IFCOUNTER_OBYTES, true }, { "Coll", 5, IFCOUNTER_COLLISIONS },
+};
+
 static void
-netstat_if_line(if_t ifp, const char *net, const char *addr, bool link)
+netstat_if_line(if_t ifp, const char *net, const char *addr, bool link, bool bytes)
 {
 	bool up = (if_getflags(ifp) & IFF_UP) != 0;
+	u_int i;
 
 	printf("%-7s%s %6d %-17s %-30s", if_name(ifp), up ? " " : "*", if_getmtu(ifp), net, addr);
-	if (link)
-		printf(" %9ju %5ju %5ju %9ju %5ju %5ju",
-		    (uintmax_t)if_getcounter(ifp, IFCOUNTER_IPACKETS),
-		    (uintmax_t)if_getcounter(ifp, IFCOUNTER_IERRORS),
-		    (uintmax_t)if_getcounter(ifp, IFCOUNTER_IQDROPS),
-		    (uintmax_t)if_getcounter(ifp, IFCOUNTER_OPACKETS),
-		    (uintmax_t)if_getcounter(ifp, IFCOUNTER_OERRORS),
-		    (uintmax_t)if_getcounter(ifp, IFCOUNTER_COLLISIONS));
-	else
-		printf(" %9s %5s %5s %9s %5s %5s", "-", "-", "-", "-", "-", "-");
+	for (i = 0; i < nitems(netstat_columns); i++) {
+		if (netstat_columns[i].bytes && !bytes)
+			continue;
+		if (link)
+			printf(" %*ju", netstat_columns[i].width,
+			    (uintmax_t)if_getcounter(ifp, netstat_columns[i].counter));
+		else
+			printf(" %*s", netstat_columns[i].width, "-");
+	}
 	printf("\n");
 }
 
 static int
-netstat_if(if_t ifp, void *arg __unused)
+netstat_if(if_t ifp, void *arg)
 {
+	bool bytes = *(bool *)arg;
 	char addr[INET_ADDRSTRLEN_MAX], net[32];
 	struct inet_addr ia;
 	u_int n;
@@ -231,26 +245,30 @@ netstat_if(if_t ifp, void *arg __unused)
 		snprintf(addr, sizeof(addr), "%6D", if_getlladdr(ifp), ":");
 	else
 		strlcpy(addr, if_name(ifp), sizeof(addr));
-	netstat_if_line(ifp, net, addr, true);
+	netstat_if_line(ifp, net, addr, true, bytes);
 	for (n = 0; inet_addr_nth(ifp, n, &ia); n++) {
 		inet_addr_print(addr, sizeof(addr), &ia.ad_addr, ifp);
 		snprintf(net, sizeof(net), "%s/%d", inet_is4(&ia.ad_addr) ? "inet" : "inet6",
 		    ia.ad_plen);
-		netstat_if_line(ifp, net, addr, false);
+		netstat_if_line(ifp, net, addr, false, bytes);
 	}
 	return (0);
 }
 
 static void
-netstat_interfaces(void)
+netstat_interfaces(bool bytes)
 {
 	struct epoch_tracker et;
+	u_int i;
 
-	printf("%-8s %6s %-17s %-30s %9s %5s %5s %9s %5s %5s\n",
-	    "Name", "Mtu", "Network", "Address", "Ipkts", "Ierrs", "Idrop", "Opkts", "Oerrs",
-	    "Coll");
+	printf("%-8s %6s %-17s %-30s", "Name", "Mtu", "Network", "Address");
+	for (i = 0; i < nitems(netstat_columns); i++) {
+		if (!netstat_columns[i].bytes || bytes)
+			printf(" %*s", netstat_columns[i].width, netstat_columns[i].name);
+	}
+	printf("\n");
 	NET_EPOCH_ENTER(et);
-	(void)if_foreach(netstat_if, NULL);
+	(void)if_foreach(netstat_if, &bytes);
 	NET_EPOCH_EXIT(et);
 }
 
@@ -374,13 +392,16 @@ cmd_netstat(int argc, char **argv)
 {
 	struct cmd_getopt g = { .optind = 1 };
 	const char *proto = NULL;
+	bool bytes = false;
 	int ch, what = 0;
 
-	while ((ch = cmd_getopt(&g, argc, argv, "aimnp:rs")) != -1) {
+	while ((ch = cmd_getopt(&g, argc, argv, "abimnp:rs")) != -1) {
 		if (ch == '?')
 			return (cmd_usage("netstat"));
 		if (ch == 'p')
 			proto = g.optarg;
+		else if (ch == 'b')
+			bytes = true;
 		else if (ch != 'a' && ch != 'n')
 			what = ch;
 	}
@@ -389,7 +410,7 @@ cmd_netstat(int argc, char **argv)
 	if (what == 's' || (what == 0 && proto != NULL))
 		return (netstat_stats(proto));
 	if (what == 'i')
-		netstat_interfaces();
+		netstat_interfaces(bytes);
 	else if (what == 'r')
 		netstat_routes();
 	else if (what == 'm')
@@ -398,4 +419,4 @@ cmd_netstat(int argc, char **argv)
 		netstat_connections();
 	return (0);
 }
-CONSOLE_NET_CMD(netstat, cmd_netstat, "netstat [-an] | -i | -m | -r | -s [-p protocol]");
+CONSOLE_NET_CMD(netstat, cmd_netstat, "netstat [-an] | -i [-b] | -m | -r | -s [-p protocol]");

@@ -390,6 +390,9 @@ pv_net_get_counter(if_t ifp, ift_counter counter)
 		case IFCOUNTER_IPACKETS:
 			value += rx->packets;
 			break;
+		case IFCOUNTER_IBYTES:
+			value += rx->bytes;
+			break;
 		case IFCOUNTER_IERRORS:
 			value += rx->short_buf + rx->bad_header + rx->bad_offload + rx->runts +
 			    rx->too_long;
@@ -436,7 +439,8 @@ pv_net_if_capabilities(struct pv_net *pn)
 		{ PV_NET_LRO6, IFCAP_LRO },
 	};
 	const struct pv_net_params *params = &pn->pn_params;
-	int cap = IFCAP_VLAN_MTU, enable;
+	/* Bytes that are received are counted by pv_net, not by the stack a second time. */
+	int cap = IFCAP_VLAN_MTU | IFCAP_HWSTATS, enable;
 	u_int max_frame;
 	size_t i;
 
