@@ -119,11 +119,12 @@ FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:hot_unplug_under_load
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/hostile_test:lies_all_the_time
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:reload_under_load
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/hostile_test:lies_all_the_time
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/tap_test:files_are_sent_from_their_pages
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/balloon_test:memory_hog_with_full_balloon
 FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test \
 		${FREEBSD_VIRTIO}/block/vtbd_test ${FREEBSD_VIRTIO}/block/hostile_test \
 		${FREEBSD_VIRTIO}/network/vtnet_test ${FREEBSD_VIRTIO}/network/hostile_test \
-		${FREEBSD_VIRTIO}/balloon/balloon_test ${FREEBSD_QUICK:M*control_test*} \
+		${FREEBSD_VIRTIO}/balloon/balloon_test ${FREEBSD_QUICK:M*control_test*} ${FREEBSD_QUICK:M*tap_test*} \
 		${FREEBSD_VIRTIO}/network/control_test:vlan_interfaces_open_the_filter
 
 test-freebsd: .PHONY hosted

@@ -51,6 +51,41 @@ pv_net_tx_hdr_apart(const struct pv_net_params *params, struct mbuf *m)
 	    (params->pnp_hdr_apart || M_LEADINGSPACE(m) < params->pnp_hdrlen));
 }
 
+/*
+ * Add the segments of an mbuf that has pages, and no address (M_EXTPG, mbuf(9)): sendfile(2)'s, or a record
+ * of TLS, with a header before the pages and a trailer behind them.  As pvq_phys_add().
+ */
+static __noinline int
+pv_net_tx_add_unmapped(struct pv_net_txq *txq, const struct mbuf *m, bus_dma_segment_t *segs, int n,
+    int max)
+{
+	bus_size_t seg_max = txq->ptq_pn->pn_params.pnp_seg_max;
+	u_int at = mtod(m, vm_offset_t), left = m->m_len, first = m->m_epg_1st_off, i, len;
+
+	txq->ptq_stats.unmapped++;
+	if (at < m->m_epg_hdrlen) {
+		len = MIN(m->m_epg_hdrlen - at, left);
+		n = pvq_phys_add(segs, n, max, seg_max, m->m_epg_hdr + at, len);
+		left -= len;
+		at = 0;
+	} else
+		at -= m->m_epg_hdrlen;
+	for (i = 0; i < m->m_epg_npgs && left > 0 && n >= 0; i++, first = 0) {
+		len = m_epg_pagelen(m, i, first);
+		if (at >= len) {
+			at -= len;
+			continue;
+		}
+		len = MIN(len - at, left);
+		n = pvq_phys_add_run(segs, n, max, seg_max, m->m_epg_pa[i] + first + at, len);
+		left -= len;
+		at = 0;
+	}
+	if (left > 0 && n >= 0)
+		n = pvq_phys_add(segs, n, max, seg_max, m->m_epg_trail + at, left);
+	return (n);
+}
+
 /* The segments of a packet, up to max of them: how many, or -EFBIG or another error below zero. */
 static __always_inline int
 pv_net_tx_segs(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m,
@@ -61,9 +96,11 @@ pv_net_tx_segs(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m,
 
 	if (txq->ptq_tag == NULL) {
 		for (; m != NULL && n >= 0; m = m->m_next) {
-			/* IFCAP_MEXTPG is not ours. */
-			KASSERT((m->m_flags & M_EXTPG) == 0, ("%s: unmapped mbuf", __func__));
-			n = pvq_phys_add(segs, n, max, seg_max, mtod(m, const void *), m->m_len);
+			if (__predict_false((m->m_flags & M_EXTPG) != 0))
+				n = pv_net_tx_add_unmapped(txq, m, segs, n, max);
+			else
+				n = pvq_phys_add(segs, n, max, seg_max, mtod(m, const void *),
+				    m->m_len);
 		}
 		return (n < 0 ? -EFBIG : n);
 	}

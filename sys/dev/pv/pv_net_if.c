@@ -306,7 +306,7 @@ pv_net_set_caps(struct pv_net *pn, int wanted)
 	mask = (wanted ^ enable) & if_getcapabilities(pn->pn_ifp);
 	enable ^= mask & (IFCAP_HWCSUM | IFCAP_HWCSUM_IPV6 | IFCAP_TSO | IFCAP_LRO |
 	    IFCAP_VLAN_HWTAGGING | IFCAP_VLAN_HWCSUM | IFCAP_VLAN_HWTSO |
-	    IFCAP_VLAN_HWFILTER);
+	    IFCAP_VLAN_HWFILTER | IFCAP_MEXTPG);
 	/* Segmentation includes the checksum. */
 	if ((enable & IFCAP_TXCSUM) == 0)
 		enable &= ~IFCAP_TSO4;
@@ -454,6 +454,9 @@ pv_net_if_capabilities(struct pv_net *pn)
 		cap |= IFCAP_LRO;
 	if (params->pnp_vlan_filter)
 		cap |= IFCAP_VLAN_HWFILTER;
+	/* What is copied has to have an address. */
+	if (!params->pnp_staged)
+		cap |= IFCAP_MEXTPG;
 	if ((params->pnp_offloads & PV_NET_UNTAGGED) == 0 && (cap & IFCAP_TXCSUM) != 0)
 		cap |= IFCAP_VLAN_HWCSUM;
 	if ((params->pnp_offloads & PV_NET_UNTAGGED) == 0 && (cap & IFCAP_TSO) != 0)

@@ -93,6 +93,7 @@ static const struct pv_net_counter pv_net_tx_counters[] = {
 	TX(tso, "Packets of TCP whose segmentation was left to the other side"),
 	TX(soft_csum, "Frames whose checksum the other side would not finish, so that pv did"),
 	TX(soft_tso, "Packets of TCP that the other side would not segment, so that pv did"),
+	TX(unmapped, "Pieces of packets that are pages without an address"),
 	TX(collapsed, "Packets with too many pieces, some of which were joined"),
 	TX(defragged, "Packets with too many pieces, copied as a whole"),
 	TX(waits, "Times packets had to wait for room in the queue"),

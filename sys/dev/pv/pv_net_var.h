@@ -153,7 +153,7 @@ struct pv_net_rxstats {
 
 struct pv_net_txstats {
 	uint64_t	packets, bytes, mcasts;
-	uint64_t	csum, tso, soft_csum, soft_tso;
+	uint64_t	csum, tso, soft_csum, soft_tso, unmapped;
 	uint64_t	collapsed, defragged;
 	uint64_t	waits, queue_drops, moved;
 	uint64_t	bad_offload, too_long, nomem;

@@ -63,6 +63,7 @@ CALL(open, SYS_open);
 CALL(pread, SYS_pread);
 CALL(pwrite, SYS_pwrite);
 CALL(recvfrom, SYS_recvfrom);
+CALL(sendfile, SYS_sendfile);
 CALL(sendto, SYS_sendto);
 CALL(setsockopt, SYS_setsockopt);
 CALL(shutdown, SYS_shutdown);

@@ -12,6 +12,7 @@
  *	pvbench sink PORT N			take N datagrams, or what comes until none does for a
  *						second; prints how many
  *	pvbench send HOST PORT BYTES		connect, and send
+ *	pvbench file HOST PORT FILE N		connect, and send a file N times by sendfile(2)
  *	pvbench take PORT BYTES			take a connection and so many bytes of it
  *	pvbench turns HOST PORT N		N round trips of a byte
  *	pvbench read FILE SIZE DEPTH N seq|random
@@ -24,6 +25,7 @@
 #include <sys/param.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 
 #include <aio.h>
 #include <errno.h>
@@ -154,6 +156,29 @@ sink(const char *port, unsigned long n)
 	(void)write(STDOUT_FILENO, digits + at, strlen(digits + at));
 }
 
+/* No more is sent: wait until the other end has closed, too. */
+static void
+finish(int fd)
+{
+	(void)shutdown(fd, SHUT_WR);
+	while (recvfrom(fd, buffer, sizeof(buffer), 0, NULL, NULL) > 0)
+		;
+}
+
+static void
+send_file(const char *host, const char *port, const char *file, unsigned long n)
+{
+	int from = open(file, O_RDONLY), fd = connected(host, port);
+
+	if (from == -1)
+		fail(file);
+	for (; n > 0; n--) {
+		if (sendfile(from, fd, 0, 0, NULL, NULL, 0) == -1)
+			fail("sendfile");
+	}
+	finish(fd);
+}
+
 static void
 send_bytes(const char *host, const char *port, unsigned long bytes)
 {
@@ -166,9 +191,7 @@ send_bytes(const char *host, const char *port, unsigned long bytes)
 			fail("send");
 		bytes -= n;
 	}
-	(void)shutdown(fd, SHUT_WR);
-	while (recvfrom(fd, buffer, sizeof(buffer), 0, NULL, NULL) > 0)
-		;
+	finish(fd);
 }
 
 static void
@@ -266,6 +289,8 @@ main(int argc, char **argv)
 		sink(argv[2], number(argv[3]));
 	else if (argc == 5 && strcmp(word, "send") == 0)
 		send_bytes(argv[2], argv[3], number(argv[4]));
+	else if (argc == 6 && strcmp(word, "file") == 0)
+		send_file(argv[2], argv[3], argv[4], number(argv[5]));
 	else if (argc == 4 && strcmp(word, "take") == 0)
 		take_bytes(argv[2], number(argv[3]));
 	else if (argc == 5 && strcmp(word, "turns") == 0)
@@ -275,7 +300,7 @@ main(int argc, char **argv)
 		    number(argv[5]), strcmp(argv[6], "random") == 0);
 	else {
 		say("usage: pvbench udp host port size burst n | sink port n | send host port bytes |\n"
-		    "    take port bytes | turns host port n | read|write file size depth n "
+		    "    file host port file n | take port bytes | turns host port n | read|write file size depth n "
 		    "seq|random\n");
 		return (2);
 	}
