@@ -52,8 +52,8 @@ pv_net_tx_hdr_apart(const struct pv_net_params *params, struct mbuf *m)
 }
 
 /*
- * Add the segments of an mbuf that has pages, and no address (M_EXTPG, mbuf(9)): sendfile(2)'s, or a record
- * of TLS, with a header before the pages and a trailer behind them.  As pvq_phys_add().
+ * Add the segments of an mbuf that has pages, and no address (M_EXTPG, mbuf(9)): sendfile(2)'s, or a
+ * record of TLS, with a header before the pages and a trailer behind them.  As pvq_phys_add().
  */
 static __noinline int
 pv_net_tx_add_unmapped(struct pv_net_txq *txq, const struct mbuf *m, bus_dma_segment_t *segs, int n,

@@ -300,8 +300,8 @@ main(int argc, char **argv)
 		    number(argv[5]), strcmp(argv[6], "random") == 0);
 	else {
 		say("usage: pvbench udp host port size burst n | sink port n | send host port bytes |\n"
-		    "    file host port file n | take port bytes | turns host port n | read|write file size depth n "
-		    "seq|random\n");
+		    "    file host port file n | take port bytes | turns host port n |\n"
+		    "    read|write file size depth n seq|random\n");
 		return (2);
 	}
 	return (0);
