@@ -64,6 +64,7 @@
 
 #define	XENBUS_CLOSE_SECS	5
 #define	XENBUS_NEW_SECS		2	/* for one that is in InitWait */
+#define	XENBUS_GONE_SECS	2	/* for one whose state is missing */
 #define	XENBUS_MAX_STATE	XenbusStateReconfigured
 #define	XENBUS_TELL_BURST	16	/* changes told to a driver at once */
 #define	XENBUS_TELL_SECS	1	/* and then one in so many seconds */
@@ -616,6 +617,27 @@ xenbus_step_once(struct xenbus_child *xb, enum xenbus_state other, u_int wants)
 	}
 }
 
+/*
+ * Is a back end to which there are rings gone?  One state that could not be read is no reason to reset a
+ * device: it is believed that it is missing when it has been for XENBUS_GONE_SECS.
+ */
+static bool
+xenbus_may_be_there(struct xenbus_child *xb, enum xenbus_state other)
+{
+
+	if (other != XenbusStateUnknown ||
+	    (xb->xb_phase != XB_PUBLISHED && xb->xb_phase != XB_LIVE)) {
+		if (xb->xb_vanished)
+			xenbus_say(xb, "the back end's state is there again");
+		xb->xb_vanished = false;
+		return (false);
+	}
+	if (!xb->xb_vanished)
+		xb->xb_vanished_at = ticks;
+	xb->xb_vanished = ticks - xb->xb_vanished_at < XENBUS_GONE_SECS * hz;
+	return (xb->xb_vanished);
+}
+
 static void
 xenbus_step(struct xenbus_child *xb, u_int wants)
 {
@@ -636,6 +658,10 @@ xenbus_step(struct xenbus_child *xb, u_int wants)
 			}
 			/* It has until the deadline. */
 			other = XenbusStateClosing;
+		}
+		if (xenbus_may_be_there(xb, other)) {
+			xenbus_put_off(xb, wants & ~XENBUS_WANT_RESET);
+			return;
 		}
 		xenbus_step_once(xb, other, wants);
 	} while (xb->xb_phase > before);
@@ -757,6 +783,7 @@ xenbus_leave(device_t dev)
 {
 	struct xenbus_child *xb = xenbus_child_of(dev);
 	enum xenbus_state other;
+	bool gone;
 
 	sx_slock(&xenbus_held);
 	sx_xlock(&xb->xb_sx);
@@ -764,7 +791,8 @@ xenbus_leave(device_t dev)
 	(void)xenbus_take_wants(xb);
 	if (xb->xb_phase == XB_WAIT || xb->xb_phase == XB_PUBLISHED ||
 	    xb->xb_phase == XB_LIVE) {
-		if (!xenbus_close(xb, false))
+		gone = xenbus_look(xb, &other) == 0 && other == XenbusStateUnknown;
+		if (!xenbus_close(xb, gone))
 			(void)xenbus_close(xb, true);
 	}
 	while (xb->xb_phase == XB_CLOSING) {

@@ -82,6 +82,8 @@ struct xenbus_child {
 	u_int		 xb_begins;	/* atomic: a driver has attached, the first step is to come */
 	bool		 xb_untold;	/* xb_state may not have reached xenstore */
 	bool		 xb_unread;	/* a value could not be asked for */
+	bool		 xb_vanished;	/* the back end's state was missing when last looked at, */
+	int		 xb_vanished_at;	/* for the first time at so many ticks */
 	struct xenbus_limit xb_told;	/* changes */
 	int		 xb_began;	/* ticks, of the last time in XB_WAIT */
 	int		 xb_deadline;	/* ticks, in XB_CLOSING */
