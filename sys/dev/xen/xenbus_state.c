@@ -618,8 +618,8 @@ xenbus_step_once(struct xenbus_child *xb, enum xenbus_state other, u_int wants)
 }
 
 /*
- * Is a back end to which there are rings gone?  One state that could not be read is no reason to reset a
- * device: it is believed that it is missing when it has been for XENBUS_GONE_SECS.
+ * Is a back end to which there are rings gone?  One state that could not be read is no reason to reset
+ * a device: that it is missing is believed when it has been for XENBUS_GONE_SECS.
  */
 static bool
 xenbus_may_be_there(struct xenbus_child *xb, enum xenbus_state other)
