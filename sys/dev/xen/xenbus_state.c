@@ -156,28 +156,6 @@ xenbus_tell(struct xenbus_child *xb, enum xenbus_state state)
 	return (xb->xb_untold ? error : 0);
 }
 
-/*
- * A number that may be missing, or nonsense, and no word about it: *value is then as it was.  Returns
- * 0, or an error if it is not known what there is.
- */
-static int
-xenbus_peek(const char *dir, const char *name, uint64_t max, uint64_t *value)
-{
-	char *end, *text;
-	u_long n;
-	size_t len;
-	int error;
-
-	error = xenstore_read(NULL, dir, name, &text, &len);
-	if (error != 0)
-		return (xenstore_is_missing(error) ? 0 : error);
-	n = strtoul(text, &end, 10);
-	if (len > 0 && text[0] >= '0' && text[0] <= '9' && end == text + len && n <= max)
-		*value = n;
-	xenstore_free(text);
-	return (0);
-}
-
 /* The back end's state.  Returns 0, or an error if it is not known. */
 static int
 xenbus_look(struct xenbus_child *xb, enum xenbus_state *other)
@@ -228,33 +206,6 @@ xenbus_otherend_watch(struct xenstore_watch *w, const char *path)
 	}
 	mtx_unlock(&xb->xb_mtx);
 	xenbus_kick(xb, 0);
-}
-
-/*
- * Who is at the other side?  The toolstack says it in our directory: a domain, and a path in that
- * domain's directory.  A path elsewhere is not believed.
- */
-static int
-xenbus_find_otherend(struct xenbus_child *xb, char *path, size_t size)
-{
-	char prefix[sizeof("/local/domain/65535/backend/")];
-	uint64_t id;
-	int error;
-
-	error = xenbus_read_number(xb->xb_dev, XENBUS_FRONT, "backend-id", 0,
-	    DOMID_FIRST_RESERVED - 1, &id);
-	if (error == 0)
-		error = xenbus_read_string(xb->xb_dev, XENBUS_FRONT, "backend", path, size);
-	if (error != 0)
-		return (error);
-	snprintf(prefix, sizeof(prefix), "/local/domain/%ju/backend/", (uintmax_t)id);
-	if (strncmp(path, prefix, strlen(prefix)) != 0) {
-		xenbus_say(xb, "back end \"%s\" is not in domain %ju's directory", path,
-		    (uintmax_t)id);
-		return (EINVAL);
-	}
-	xb->xb_otherend = id;
-	return (0);
 }
 
 /* Find the back end, and watch it.  If it can't be asked for, the one that is known is kept. */

@@ -125,6 +125,12 @@ bool	xenbus_allow(struct xenbus_limit *limit, u_int burst, u_int secs);
 /* device_printf() of a line for what a back end can make happen as often as it likes. */
 void	xenbus_say(struct xenbus_child *xb, const char *fmt, ...) __printflike(2, 3);
 
+/* Read a number of at most max that may be missing, or nonsense; see xenbus_read.c. */
+int	xenbus_peek(const char *dir, const char *name, uint64_t max, uint64_t *value);
+
+/* Find the back end's domain (xb_otherend), and its directory as path, size bytes at most. */
+int	xenbus_find_otherend(struct xenbus_child *xb, char *path, size_t size);
+
 /* No driver, or no device, any more. */
 void	xenbus_forget(struct xenbus_child *xb);
 
