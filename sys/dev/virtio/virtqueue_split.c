@@ -199,37 +199,49 @@ vqsplit_prepare(const struct pvq *q, const struct pvq_chain *pc)
 	return ((q->q_flags & PVQ_F_INDIRECT) != 0 ? 1 : n);
 }
 
-/* One descriptor for the chain, and the segments in its table (2.7.5.3.1). */
-static inline void
-vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc, uint16_t head, int n)
+/*
+ * One descriptor for the chain, and the segments in its table (2.7.5.3.1).  Returns how many bytes the
+ * device may write.
+ */
+static inline uint64_t
+vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc, const struct vq_shadow *vd,
+    uint16_t head, int n)
 {
-	const struct vq_shadow *vd = &vq->vq_shadow[head];
-	const bus_dma_segment_t *seg = pc->pc_segs, *write = seg + pc->pc_nread;
-	const bus_dma_segment_t *last = seg + n - 1;
+	const bus_dma_segment_t *seg = pc->pc_segs;
 	struct vring_desc *d = vd->vd_table;
-	int next = 1;
+	uint64_t wlen = 0;
+	int i, nread = pc->pc_nread;
 
-	for (; seg < last; seg++, d++, next++)
-		vq_fill(vq, d, seg->ds_addr, seg->ds_len,
-		    seg < write ? VRING_DESC_F_NEXT : VRING_DESC_F_WRITE | VRING_DESC_F_NEXT, next);
-	vq_fill(vq, d, seg->ds_addr, seg->ds_len, seg < write ? 0 : VRING_DESC_F_WRITE, 0);
+	for (i = 0; i < nread; i++, seg++)
+		vq_fill(vq, d++, seg->ds_addr, seg->ds_len, VRING_DESC_F_NEXT, i + 1);
+	for (; i < n; i++, seg++) {
+		wlen += seg->ds_len;
+		vq_fill(vq, d++, seg->ds_addr, seg->ds_len,
+		    VRING_DESC_F_WRITE | VRING_DESC_F_NEXT, i + 1);
+	}
+	d[-1].vd_flags = vq_16(vq, nread == n ? 0 : VRING_DESC_F_WRITE);
 	vq_sync(&vq->vq_slab, BUS_DMASYNC_PREWRITE);
 	vq_fill(vq, &vq->vq_desc[head], vd->vd_table_paddr, n * sizeof(struct vring_desc),
 	    VRING_DESC_F_INDIRECT, 0);
 	vq->vq_staged_ind++;
+	return (wlen);
 }
 
 /* A descriptor for each segment, linked by vd_next: theirs, and ours in the shadow. */
-static void
+static uint64_t
 vq_put_direct(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t pos, int n)
 {
+	uint64_t wlen = 0;
 	uint16_t flags, id, next;
 	int i;
 
 	id = vq->vq_ids[pos & vq->vq_mask];
 	for (i = 0; i < n; i++) {
-		flags = i < pc->pc_nread ? 0 : VRING_DESC_F_WRITE;
-		next = 0;
+		flags = next = 0;
+		if (i >= pc->pc_nread) {
+			flags = VRING_DESC_F_WRITE;
+			wlen += pc->pc_segs[i].ds_len;
+		}
 		if (i < n - 1) {
 			flags |= VRING_DESC_F_NEXT;
 			next = vq->vq_ids[(pos + i + 1) & vq->vq_mask];
@@ -239,69 +251,55 @@ vq_put_direct(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t pos, int 
 		vq->vq_shadow[id].vd_next = next;
 		id = next;
 	}
+	return (wlen);
 }
 
-/* Bytes that the device may write. */
-static inline uint32_t
-vq_writable(const struct pvq_chain *pc, int n)
+/* Put a chain. */
+static inline void
+vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc)
 {
-	uint64_t wlen = 0;
-	int i;
-
-	for (i = pc->pc_nread; i < n; i++)
-		wlen += pc->pc_segs[i].ds_len;
-	/* A length is 32 bits; a longer chain is not allowed (2.7.5.2). */
-	KASSERT(wlen <= UINT32_MAX, ("%s: %ju bytes", __func__, (uintmax_t)wlen));
-	return ((uint32_t)wlen);
-}
-
-/* Put a chain whose head is the free number at `pos'; returns how many numbers it takes. */
-static inline int
-vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t pos, uint32_t seq)
-{
-	int ndesc = 1, n = pc->pc_nread + pc->pc_nwrite;
-	uint16_t head = vq->vq_ids[pos & vq->vq_mask];
+	struct pvq *q = &vq->vq_pvq;
+	const bus_dma_segment_t *seg = pc->pc_segs;
+	const int n = pc->pc_nread + pc->pc_nwrite;
+	const uint32_t pos = q->q_taken;
+	const uint16_t head = vq->vq_ids[pos & vq->vq_mask];
 	struct vq_shadow *vd = &vq->vq_shadow[head];
+	uint64_t wlen;
+	int ndesc = 1;
 
-	KASSERT(n > 0 && n <= vq->vq_pvq.q_max_segs, ("%s: %d segments", __func__, n));
+	KASSERT(n > 0 && n <= q->q_max_segs, ("%s: %d segments", __func__, n));
+	KASSERT((int)(q->q_given - pos) >= vqsplit_prepare(q, pc), ("%s: no room", __func__));
 	KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
 	KASSERT(vd->vd_state == VQ_IDLE, ("%s: descriptor %u in use", __func__, head));
 
-	vd->vd_cookie = pc->pc_cookie;
-	vd->vd_wlen = vq_writable(pc, n);
-	vd->vd_seq = seq;
-	if (n == 1)
-		vq_fill(vq, &vq->vq_desc[head], pc->pc_segs->ds_addr, pc->pc_segs->ds_len,
-		    pc->pc_nread != 0 ? 0 : VRING_DESC_F_WRITE, 0);
-	else if (vq->vq_pieces != NULL)
-		vq_put_indirect(vq, pc, head, n);
+	if (n == 1) {
+		wlen = pc->pc_nwrite != 0 ? seg->ds_len : 0;
+		vq_fill(vq, &vq->vq_desc[head], seg->ds_addr, seg->ds_len,
+		    pc->pc_nwrite != 0 ? VRING_DESC_F_WRITE : 0, 0);
+	} else if (vq->vq_pieces != NULL)
+		wlen = vq_put_indirect(vq, pc, vd, head, n);
 	else {
-		vq_put_direct(vq, pc, pos, n);
+		wlen = vq_put_direct(vq, pc, pos, n);
 		ndesc = n;
 	}
+	/* A length is 32 bits; a longer chain is not allowed (2.7.5.2). */
+	KASSERT(wlen <= UINT32_MAX, ("%s: %ju bytes", __func__, (uintmax_t)wlen));
+	vd->vd_cookie = pc->pc_cookie;
+	vd->vd_wlen = (uint32_t)wlen;
+	vd->vd_seq = q->q_committed + vq->vq_staged;
 	vd->vd_ndesc = ndesc;
-	return (ndesc);
+	vq->vq_avail->va_ring[vq->vq_avail_idx++ & vq->vq_mask] = vq_16(vq, head);
+	q->q_taken = pos + ndesc;
+	vq->vq_staged++;
+	vq->vq_staged_segs += n;
 }
 
 static void
 vqsplit_put(struct pvq *q, const struct pvq_chain *pc, int n)
 {
-	struct vqsplit *vq = VQ(q);
-	uint32_t pos = q->q_taken, segs = 0, seq = q->q_committed + vq->vq_staged;
-	uint16_t idx = vq->vq_avail_idx;
-	int i;
 
-	for (i = 0; i < n; i++, pc++) {
-		KASSERT((int)(q->q_given - pos) >= vqsplit_prepare(q, pc), ("%s: no room", __func__));
-		vq->vq_avail->va_ring[idx++ & vq->vq_mask] =
-		    vq_16(vq, vq->vq_ids[pos & vq->vq_mask]);
-		pos += vq_put_one(vq, pc, pos, seq++);
-		segs += pc->pc_nread + pc->pc_nwrite;
-	}
-	q->q_taken = pos;
-	vq->vq_avail_idx = idx;
-	vq->vq_staged += n;
-	vq->vq_staged_segs += segs;
+	for (; n > 0; n--, pc++)
+		vq_put_one(VQ(q), pc);
 }
 
 static void
