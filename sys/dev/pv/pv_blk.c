@@ -251,8 +251,8 @@ pv_blk_init_queue(struct pv_blk *blk, struct pv_blk_queue *bq)
 	    bq->bq_index);
 	/* pv_blk_set_queues() locks all of them. */
 	mtx_init(&bq->bq_mtx, bq->bq_name, "pv_blk queue", MTX_DEF | MTX_DUPOK);
-	bioq_init(&bq->bq_bioq);
-	bioq_init(&bq->bq_finished);
+	TAILQ_INIT(&bq->bq_bios);
+	TAILQ_INIT(&bq->bq_finished);
 	TAILQ_INIT(&bq->bq_free);
 	TAILQ_INIT(&bq->bq_ready);
 	TAILQ_INIT(&bq->bq_inflight);
@@ -277,7 +277,7 @@ pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
 		return (error);
 	mtx_init(&blk->blk_mtx, device_get_nameunit(dev), "pv_blk", MTX_DEF);
 	mtx_init(&blk->blk_log_mtx, device_get_nameunit(dev), "pv_blk log", MTX_DEF);
-	bioq_init(&blk->blk_waiting);
+	TAILQ_INIT(&blk->blk_waiting);
 	blk->blk_flags = PVB_STOPPED;
 	blk->blk_nactive = 1;
 	PV_BLK_FOREACH(blk, bq)

@@ -239,6 +239,7 @@ struct pv_blk_stats {
 };
 
 TAILQ_HEAD(pv_blk_reqs, pv_blk_req);
+TAILQ_HEAD(pv_blk_bios, bio);	/* by bio_queue */
 
 #define	PV_BLK_QUEUES_MAX	16
 
@@ -254,10 +255,10 @@ struct pv_blk_queue {
 #define	PVBQ_RESET	0x0002		/* the queue is broken */
 
 	/* Bios. */
-	struct bio_queue_head bq_bioq;	/* not yet begun, or not all of it: bio_driver2 */
+	struct pv_blk_bios bq_bios;	/* not yet begun, or not all of it: bio_driver2 */
 	struct bio	*bq_cur;	/* being cut into pieces */
 	size_t		bq_cur_off;	/* where its next piece begins */
-	struct bio_queue_head bq_finished; /* to be delivered without the lock */
+	struct pv_blk_bios bq_finished;	/* to be delivered without the lock */
 	struct thread	*bq_deliver_td;	/* who delivers: its own new bios wait for the batch */
 
 	/* Requests. */
@@ -308,7 +309,7 @@ struct pv_blk {
 	u_int		blk_timeout;	/* seconds until a request is reported; 0: never */
 
 	/* Barriers. */
-	struct bio_queue_head blk_waiting;
+	struct pv_blk_bios blk_waiting;
 	struct bio	*blk_barrier;	/* in the first queue, and not done */
 	bool		blk_pumping;	/* somebody is in pv_blk_pump() */
 	bool		blk_pump_again;

@@ -142,6 +142,13 @@ pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	return (0);
 }
 
+/* Is anything there that has not been put? */
+static inline bool
+pv_blk_has_work(const struct pv_blk_queue *bq)
+{
+	return (!TAILQ_EMPTY(&bq->bq_bios) || bq->bq_cur != NULL || !TAILQ_EMPTY(&bq->bq_ready));
+}
+
 void
 pv_blk_start(struct pv_blk_queue *bq)
 {
@@ -150,10 +157,10 @@ pv_blk_start(struct pv_blk_queue *bq)
 	int error;
 
 	PV_BLK_QUEUE_ASSERT(bq);
-	if (bq->bq_pvq == NULL ||
+	if (!pv_blk_has_work(bq) || bq->bq_pvq == NULL ||
 	    (bq->bq_flags & (PVB_STOPPED | PVB_RESETTING | PVB_FROZEN | PVB_DEAD)) != 0)
 		return;
-	while ((rq = pv_blk_next(bq)) != NULL) {
+	while (pv_blk_has_work(bq) && (rq = pv_blk_next(bq)) != NULL) {
 		error = pv_blk_put(bq, rq);
 		if (error == EFBIG) {
 			pv_blk_end(bq, rq, EIO);
@@ -211,20 +218,19 @@ pv_blk_kick(struct pv_blk_queue *bq, bool now)
 void
 pv_blk_deliver(struct pv_blk_queue *bq)
 {
-	struct bio_queue_head batch;
-	struct bio *bp;
+	struct pv_blk_bios batch;
+	struct bio *bp, *next;
 	bool plug;
 
 	PV_BLK_QUEUE_ASSERT(bq);
-	while (bioq_first(&bq->bq_finished) != NULL) {
-		bioq_init(&batch);
-		while ((bp = bioq_takefirst(&bq->bq_finished)) != NULL)
-			bioq_insert_tail(&batch, bp);
+	while (!TAILQ_EMPTY(&bq->bq_finished)) {
+		TAILQ_INIT(&batch);
+		TAILQ_CONCAT(&batch, &bq->bq_finished, bio_queue);
 		plug = bq->bq_deliver_td == NULL;
 		if (plug)
 			bq->bq_deliver_td = curthread;
 		PV_BLK_QUEUE_UNLOCK(bq);
-		while ((bp = bioq_takefirst(&batch)) != NULL)
+		TAILQ_FOREACH_SAFE(bp, &batch, bio_queue, next)
 			biodone(bp);
 		PV_BLK_QUEUE_LOCK(bq);
 		if (plug)
@@ -345,12 +351,15 @@ pv_blk_collect(struct pv_blk_queue *bq)
 	int i, n;
 
 	PV_BLK_QUEUE_ASSERT(bq);
-	while ((n = pvq_get(bq->bq_pvq, done, nitems(done))) > 0) {
+	do {
+		n = pvq_get(bq->bq_pvq, done, nitems(done));
+		if (n == 0)
+			break;
 		all += n;
 		pv_blk_note_depth(bq, n);
 		for (i = 0; i < n; i++)
 			pv_blk_complete(bq, &done[i]);
-	}
+	} while (n == nitems(done));
 	if (all != 0 && bq->bq_depth >= PV_BLK_DEEP)
 		pv_blk_note_pace(bq, all);
 }
@@ -576,7 +585,7 @@ pv_blk_enqueue(struct pv_blk_queue *bq, struct bio *bp)
 	bq->bq_stats.bs_bios++;
 	if (bq->bq_backlog > 0)
 		bq->bq_backlog--;
-	bioq_insert_tail(&bq->bq_bioq, bp);
+	TAILQ_INSERT_TAIL(&bq->bq_bios, bp, bio_queue);
 }
 
 /* Did this thread submit one of the last requests in flight? */

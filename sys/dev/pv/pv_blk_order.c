@@ -43,7 +43,7 @@ pv_blk_idle(struct pv_blk *blk)
 	PV_BLK_FOREACH(blk, bq) {
 		PV_BLK_QUEUE_LOCK(bq);
 		idle = idle && bq->bq_ninflight == 0 && TAILQ_EMPTY(&bq->bq_ready) &&
-		    bq->bq_cur == NULL && bioq_first(&bq->bq_bioq) == NULL;
+		    bq->bq_cur == NULL && TAILQ_EMPTY(&bq->bq_bios);
 		mtx_unlock(&bq->bq_mtx);
 	}
 	return (idle);
@@ -53,8 +53,9 @@ pv_blk_idle(struct pv_blk *blk)
 static void
 pv_blk_pass(struct pv_blk *blk, struct pv_blk_queue *bq)
 {
-	struct bio *bp = bioq_takefirst(&blk->blk_waiting);
+	struct bio *bp = TAILQ_FIRST(&blk->blk_waiting);
 
+	TAILQ_REMOVE(&blk->blk_waiting, bp, bio_queue);
 	PV_BLK_QUEUE_LOCK(bq);
 	pv_blk_enqueue(bq, bp);
 	mtx_unlock(&bq->bq_mtx);
@@ -73,7 +74,7 @@ pv_blk_pump_once(struct pv_blk *blk)
 			return (false);
 		blk->blk_barrier = NULL;
 	}
-	while ((bp = bioq_first(&blk->blk_waiting)) != NULL) {
+	while ((bp = TAILQ_FIRST(&blk->blk_waiting)) != NULL) {
 		if (!pv_blk_is_barrier(bp)) {
 			pv_blk_pass(blk, &blk->blk_queues[blk->blk_turn++ % blk->blk_nactive]);
 			moved = true;
@@ -129,7 +130,7 @@ pv_blk_line_up(struct pv_blk *blk, struct bio *bp)
 		biofinish(bp, NULL, ENXIO);
 		return;
 	}
-	bioq_insert_tail(&blk->blk_waiting, bp);
+	TAILQ_INSERT_TAIL(&blk->blk_waiting, bp, bio_queue);
 	PV_BLK_UNLOCK(blk);
 	pv_blk_pump(blk);
 }
@@ -141,7 +142,7 @@ pv_blk_fail_waiting(struct pv_blk *blk, int error)
 
 	PV_BLK_ASSERT(blk);
 	blk->blk_barrier = NULL;
-	while (bioq_first(&blk->blk_waiting) != NULL)
+	while (!TAILQ_EMPTY(&blk->blk_waiting))
 		pv_blk_pass(blk, &blk->blk_queues[0]);
 	if ((blk->blk_flags & PVB_GATED) != 0)
 		pv_blk_set_flags(blk, 0, PVB_GATED);

@@ -49,7 +49,7 @@ pv_blk_bio_release(struct pv_blk_queue *bq, struct bio *bp)
 	atomic_thread_fence_acq();
 	if ((bp->bio_flags & BIO_ERROR) != 0)
 		bp->bio_resid = bp->bio_bcount;
-	bioq_insert_tail(&bq->bq_finished, bp);
+	TAILQ_INSERT_TAIL(&bq->bq_finished, bp, bio_queue);
 	bq->bq_backlog++;
 }
 
@@ -153,38 +153,43 @@ pv_blk_window(struct pv_blk_req *rq, const struct bio *bp, size_t off, size_t le
 }
 
 /*
- * The physical addresses of rq_window: 0; or EFBIG, with rq_nsegs segments, as many as there may be, of
- * its beginning.
+ * The physical addresses of the length bytes of bp from off on: 0; or EFBIG, with rq_nsegs segments, as
+ * many as there may be, of their beginning.
  */
-static int
-pv_blk_load_phys(struct pv_blk *blk, struct pv_blk_req *rq)
+static inline int
+pv_blk_load_phys(struct pv_blk *blk, struct pv_blk_req *rq, const struct bio *bp, size_t off,
+    size_t length)
 {
-	const struct bio *w = &rq->rq_window;
 	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
-	const int max = blk->blk_params.bp_max_segs, pages = w->bio_ma_n;
+	const int max = blk->blk_params.bp_max_segs;
 	const bus_size_t seg_max = blk->blk_params.bp_seg_size;
 	bus_dma_segment_t *segs = rq->rq_segs + 1;
-	vm_page_t *ma = w->bio_ma;
-	size_t left = w->bio_bcount, skip = w->bio_ma_offset, run;
+	size_t run;
+	vm_page_t *ma;
 	vm_paddr_t pa;
-	int i = 0, n = 0;
+	int n = 0;
 
-	if ((w->bio_flags & BIO_UNMAPPED) == 0)
-		n = pvq_phys_add(segs, 0, max, seg_max, w->bio_data, left);
-	else for (; left > 0 && n >= 0; left -= run, skip = 0) {
-		pa = VM_PAGE_TO_PHYS(ma[i]);
-		run = PAGE_SIZE;
-		while (++i < pages && VM_PAGE_TO_PHYS(ma[i]) == pa + run)
-			run += PAGE_SIZE;
-		pa += skip;
-		run = MIN(run - skip, left);
-		n = pvq_phys_add_run(segs, n, max, seg_max, pa, run);
+	if ((bp->bio_flags & BIO_UNMAPPED) == 0)
+		n = pvq_phys_add(segs, 0, max, seg_max, bp->bio_data + off, length);
+	else {
+		off += bp->bio_ma_offset;
+		ma = bp->bio_ma + off / PAGE_SIZE;
+		for (off %= PAGE_SIZE; length > 0 && n >= 0; length -= run, off = 0) {
+			pa = VM_PAGE_TO_PHYS(*ma++) + off;
+			run = PAGE_SIZE - off;
+			while (run < length && VM_PAGE_TO_PHYS(*ma) == pa + run) {
+				run += PAGE_SIZE;
+				ma++;
+			}
+			run = MIN(run, length);
+			n = pvq_phys_add_run(segs, n, max, seg_max, pa, run);
+		}
 	}
 	rq->rq_nsegs = n < 0 ? max : n;
 	return (n < 0 ? EFBIG : 0);
 }
 
-/* How much of rq_window its segments are, if that is whole sectors; else 0. */
+/* How much of its piece its segments are, if that is whole sectors; else 0. */
 static size_t
 pv_blk_loaded_part(const struct pv_blk *blk, const struct pv_blk_req *rq)
 {
@@ -251,20 +256,14 @@ pv_blk_shorter(const struct pv_blk *blk, size_t length)
 	return (MAX(rounddown2(fits, bp->bp_sectorsize), bp->bp_sectorsize));
 }
 
-/*
- * Loads a piece of bp from off on, up to end and as long as one request can be.
- *
- * Returns 0; ENOMEM if memory (or the bounce buffer) is short now; or what bus_dmamap_load_bio() says.
- */
+/* The same, of length bytes or less, one way after the other. */
 static int
-pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp, size_t off,
-    size_t end)
+pv_blk_load_slow(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp, size_t off,
+    size_t length)
 {
 	struct pv_blk *blk = bq->bq_blk;
-	size_t length, part;
 	int error;
 
-	length = MIN(end - off, blk->blk_params.bp_max_size);
 	if (rq->rq_stage != NULL) {
 		pv_blk_window(rq, bp, off, length);
 		rq->rq_length = length;
@@ -275,16 +274,8 @@ pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp
 	for (;;) {
 		pv_blk_window(rq, bp, off, length);
 		rq->rq_length = length;
-		if (blk->blk_params.bp_phys) {
-			error = pv_blk_load_phys(blk, rq);
-			part = error == EFBIG ? pv_blk_loaded_part(blk, rq) : 0;
-			if (part != 0) {
-				pv_blk_window(rq, bp, off, part);
-				rq->rq_length = part;
-				return (0);
-			}
-		} else
-			error = pv_blk_load_dma(blk, rq);
+		error = blk->blk_params.bp_phys ? pv_blk_load_phys(blk, rq, bp, off, length) :
+		    pv_blk_load_dma(blk, rq);
 		if (error != EFBIG)
 			return (error);
 		if (length == blk->blk_params.bp_sectorsize)
@@ -293,14 +284,38 @@ pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp
 	}
 }
 
+/*
+ * Loads a piece of bp from off on, up to end and as long as one request can be.
+ *
+ * Returns 0; ENOMEM if memory (or the bounce buffer) is short now; or what bus_dmamap_load_bio() says.
+ */
+static int
+pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp, size_t off,
+    size_t end)
+{
+	struct pv_blk *blk = bq->bq_blk;
+	size_t length;
+
+	rq->rq_length = length = MIN(end - off, blk->blk_params.bp_max_size);
+	if (blk->blk_params.bp_phys) {
+		if (pv_blk_load_phys(blk, rq, bp, off, length) == 0)
+			return (0);
+		rq->rq_length = pv_blk_loaded_part(blk, rq);
+		if (rq->rq_length != 0)
+			return (0);
+	}
+	return (pv_blk_load_slow(bq, rq, bp, off, length));
+}
+
 struct bio *
 pv_blk_begin(struct pv_blk_queue *bq)
 {
 	struct bio *bp;
 
-	bp = bioq_takefirst(&bq->bq_bioq);
+	bp = TAILQ_FIRST(&bq->bq_bios);
 	if (bp == NULL)
 		return (NULL);
+	TAILQ_REMOVE(&bq->bq_bios, bp, bio_queue);
 	if (*pv_blk_bio_refs(bp) == 0)
 		*pv_blk_bio_refs(bp) = 1;
 	bq->bq_cur = bp;

@@ -178,10 +178,9 @@ pv_blk_move_bios(struct pv_blk_queue *from, struct pv_blk_queue *to)
 	if (bp != NULL) {
 		bp->bio_driver2 = (void *)from->bq_cur_off;
 		from->bq_cur = NULL;
-		bioq_insert_head(&to->bq_bioq, bp);
+		TAILQ_INSERT_HEAD(&to->bq_bios, bp, bio_queue);
 	}
-	while ((bp = bioq_takefirst(&from->bq_bioq)) != NULL)
-		bioq_insert_tail(&to->bq_bioq, bp);
+	TAILQ_CONCAT(&to->bq_bios, &from->bq_bios, bio_queue);
 }
 
 /*
