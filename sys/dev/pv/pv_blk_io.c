@@ -142,22 +142,15 @@ pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	return (0);
 }
 
-/* Is anything there that has not been put? */
-static inline bool
-pv_blk_has_work(const struct pv_blk_queue *bq)
-{
-	return (!TAILQ_EMPTY(&bq->bq_bios) || bq->bq_cur != NULL || !TAILQ_EMPTY(&bq->bq_ready));
-}
-
 void
-pv_blk_start(struct pv_blk_queue *bq)
+pv_blk_start_queue(struct pv_blk_queue *bq)
 {
 	struct pv_blk_req *rq;
 	u_int staged = 0;
 	int error;
 
 	PV_BLK_QUEUE_ASSERT(bq);
-	if (!pv_blk_has_work(bq) || bq->bq_pvq == NULL ||
+	if (bq->bq_pvq == NULL ||
 	    (bq->bq_flags & (PVB_STOPPED | PVB_RESETTING | PVB_FROZEN | PVB_DEAD)) != 0)
 		return;
 	while (pv_blk_has_work(bq) && (rq = pv_blk_next(bq)) != NULL) {
@@ -196,12 +189,12 @@ pv_blk_batch(const struct pv_blk_queue *bq)
 }
 
 bool
-pv_blk_kick(struct pv_blk_queue *bq, bool now)
+pv_blk_kick_queue(struct pv_blk_queue *bq, bool now)
 {
 	bool idle;
 
 	PV_BLK_QUEUE_ASSERT(bq);
-	if (bq->bq_unkicked == 0 || (bq->bq_flags & PVB_STOPPED) != 0)
+	if ((bq->bq_flags & PVB_STOPPED) != 0)
 		return (false);
 	idle = bq->bq_unkicked == bq->bq_ninflight;
 	/* A device that has nothing to do waits only if there are more to come, and not for long. */
@@ -216,14 +209,14 @@ pv_blk_kick(struct pv_blk_queue *bq, bool now)
 }
 
 void
-pv_blk_deliver(struct pv_blk_queue *bq)
+pv_blk_deliver_queue(struct pv_blk_queue *bq)
 {
 	struct pv_blk_bios batch;
 	struct bio *bp, *next;
 	bool plug;
 
 	PV_BLK_QUEUE_ASSERT(bq);
-	while (!TAILQ_EMPTY(&bq->bq_finished)) {
+	do {
 		TAILQ_INIT(&batch);
 		TAILQ_CONCAT(&batch, &bq->bq_finished, bio_queue);
 		plug = bq->bq_deliver_td == NULL;
@@ -237,29 +230,7 @@ pv_blk_deliver(struct pv_blk_queue *bq)
 			bq->bq_deliver_td = NULL;
 		pv_blk_start(bq);
 		(void)pv_blk_kick(bq, true);
-	}
-}
-
-void
-pv_blk_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error)
-{
-	struct bio *bp = rq->rq_bio;
-
-	PV_BLK_QUEUE_ASSERT(bq);
-	if (bp == NULL) {
-		rq->rq_error = error;
-		rq->rq_done = true;
-		return;
-	}
-	if (error != 0)
-		pv_blk_bio_fail(bp, error);
-	else {
-		pv_blk_bio_moved(bp, rq->rq_length);
-		if (pv_blk_go_on(bq, rq))
-			return;
-	}
-	pv_blk_req_free(bq, rq);
-	pv_blk_bio_release(bq, bp);
+	} while (!TAILQ_EMPTY(&bq->bq_finished));
 }
 
 /* Takes rq off the list of what is in flight and makes its memory ours again. */

@@ -27,12 +27,6 @@
 
 #include <dev/pv/pv_blk_var.h>
 
-bool
-pv_blk_is_barrier(const struct bio *bp)
-{
-	return (bp->bio_cmd == BIO_FLUSH || (bp->bio_flags & BIO_ORDERED) != 0);
-}
-
 /* Is nothing on its way in any queue? */
 static bool
 pv_blk_idle(struct pv_blk *blk)

@@ -39,7 +39,8 @@ pv_blk_bio_alone(struct bio *bp)
 	return (atomic_load_acq_long(pv_blk_bio_refs(bp)) == 1);
 }
 
-void
+/* Gives a reference back; the last one ends the bio. */
+static void
 pv_blk_bio_release(struct pv_blk_queue *bq, struct bio *bp)
 {
 	/* What this request did to the bio comes before the last one's biodone(). */
@@ -53,7 +54,7 @@ pv_blk_bio_release(struct pv_blk_queue *bq, struct bio *bp)
 	bq->bq_backlog++;
 }
 
-void
+static void
 pv_blk_bio_moved(struct bio *bp, size_t bytes)
 {
 	if (pv_blk_bio_alone(bp))
@@ -111,7 +112,7 @@ pv_blk_unload(struct pv_blk *blk, struct pv_blk_req *rq)
 	}
 }
 
-void
+static void
 pv_blk_req_free(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
 	pv_blk_unload(bq->bq_blk, rq);
@@ -398,7 +399,8 @@ pv_blk_fit(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	return (error);
 }
 
-bool
+/* The piece of rq is done: if there is a rest, makes that ready and returns true. */
+static bool
 pv_blk_go_on(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
 	if (rq->rq_rest == 0)
@@ -412,6 +414,28 @@ pv_blk_go_on(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	bq->bq_stats.bs_splits++;
 	TAILQ_INSERT_HEAD(&bq->bq_ready, rq, rq_link);
 	return (true);
+}
+
+void
+pv_blk_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error)
+{
+	struct bio *bp = rq->rq_bio;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	if (bp == NULL) {
+		rq->rq_error = error;
+		rq->rq_done = true;
+		return;
+	}
+	if (error != 0)
+		pv_blk_bio_fail(bp, error);
+	else {
+		pv_blk_bio_moved(bp, rq->rq_length);
+		if (pv_blk_go_on(bq, rq))
+			return;
+	}
+	pv_blk_req_free(bq, rq);
+	pv_blk_bio_release(bq, bp);
 }
 
 /* Memory is short: true if error says so, and that it will be tried again. */

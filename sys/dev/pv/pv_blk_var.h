@@ -70,23 +70,17 @@ u_int	pv_blk_wait_idle(struct pv_blk *blk, u_int secs);
 
 /* The next request to put: a ready one, else a new piece.  NULL: nothing can be done now. */
 struct pv_blk_req *pv_blk_next(struct pv_blk_queue *bq);
-void	pv_blk_req_free(struct pv_blk_queue *bq, struct pv_blk_req *rq);
-/* The piece of rq is done: if there is a rest, makes that ready and returns true. */
-bool	pv_blk_go_on(struct pv_blk_queue *bq, struct pv_blk_req *rq);
+/* Ends a request that is on no list; its bio goes to bq_finished with its last piece. */
+void	pv_blk_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error);
 /* Copies between the bounce buffer, or the request's own, and its piece of the bio. */
 void	pv_blk_bounce_copy(struct pv_blk *blk, struct pv_blk_req *rq, bool to_bio);
 void	pv_blk_bio_fail(struct bio *bp, int error);
-/* Gives a reference back; the last one ends the bio. */
-void	pv_blk_bio_release(struct pv_blk_queue *bq, struct bio *bp);
-/* Bytes of the bio were moved. */
-void	pv_blk_bio_moved(struct bio *bp, size_t bytes);
 /* Begins the next bio of the queue, or goes on with one that was begun in another: bq_cur, or NULL. */
 struct bio *pv_blk_begin(struct pv_blk_queue *bq);
 /* Cuts no more from bq_cur. */
 void	pv_blk_cur_end(struct pv_blk_queue *bq);
 
 /* pv_blk_order.c */
-bool	pv_blk_is_barrier(const struct bio *bp);
 /* A barrier, or what came after one. */
 void	pv_blk_line_up(struct pv_blk *blk, struct bio *bp);
 /* Gives the queues what may go now.  No lock is held. */
@@ -104,18 +98,13 @@ bool	pv_blk_may_log(struct pv_blk *blk);
 void	pv_blk_enqueue(struct pv_blk_queue *bq, struct bio *bp);
 /* An earlier tick replaces a later one; a later one is left out. */
 void	pv_blk_arm_tick(struct pv_blk_queue *bq, bool soon);
-/* Starts what can be started; the caller kicks. */
-void	pv_blk_start(struct pv_blk_queue *bq);
-/* Tells the device of what was committed, now or when the batch is full.  Returns true if it did. */
-bool	pv_blk_kick(struct pv_blk_queue *bq, bool now);
-/* Ends bios on bq_finished; drops and takes the lock. */
-void	pv_blk_deliver(struct pv_blk_queue *bq);
+void	pv_blk_start_queue(struct pv_blk_queue *bq);
+bool	pv_blk_kick_queue(struct pv_blk_queue *bq, bool now);
+void	pv_blk_deliver_queue(struct pv_blk_queue *bq);
 /* Collects completions until none is left and an interrupt is armed; drops and takes the lock. */
 void	pv_blk_process(struct pv_blk_queue *bq);
 /* pv_blk_process() and pv_blk_deliver() for all queues.  No lock is held. */
 void	pv_blk_run(struct pv_blk *blk);
-/* Ends a request that is on no list; its bio goes to bq_finished with its last piece. */
-void	pv_blk_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error);
 /* Ends with error what is not in flight: ready requests, the bio being cut, the queue. */
 void	pv_blk_fail_queued(struct pv_blk_queue *bq, int error);
 /*
@@ -128,6 +117,43 @@ int	pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq);
 void	pv_blk_arm_watchdog(struct pv_blk *blk);
 void	pv_blk_tick(void *arg);
 void	pv_blk_watchdog(void *arg);
+
+/* May it not be overtaken by others? */
+static inline bool
+pv_blk_is_barrier(const struct bio *bp)
+{
+	return (bp->bio_cmd == BIO_FLUSH || (bp->bio_flags & BIO_ORDERED) != 0);
+}
+
+/* Is anything there that has not been put? */
+static inline bool
+pv_blk_has_work(const struct pv_blk_queue *bq)
+{
+	return (!TAILQ_EMPTY(&bq->bq_bios) || bq->bq_cur != NULL || !TAILQ_EMPTY(&bq->bq_ready));
+}
+
+/* Starts what can be started; the caller kicks. */
+static inline void
+pv_blk_start(struct pv_blk_queue *bq)
+{
+	if (pv_blk_has_work(bq))
+		pv_blk_start_queue(bq);
+}
+
+/* Tells the device of what was committed, now or when the batch is full.  Returns true if it did. */
+static inline bool
+pv_blk_kick(struct pv_blk_queue *bq, bool now)
+{
+	return (bq->bq_unkicked != 0 && pv_blk_kick_queue(bq, now));
+}
+
+/* Ends bios on bq_finished; drops and takes the lock. */
+static inline void
+pv_blk_deliver(struct pv_blk_queue *bq)
+{
+	if (!TAILQ_EMPTY(&bq->bq_finished))
+		pv_blk_deliver_queue(bq);
+}
 
 /* pv_blk_reset.c */
 void	pv_blk_reset_task(void *arg, int pending);

@@ -228,7 +228,7 @@ vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc, const struct vq_
 }
 
 /* A descriptor for each segment, linked by vd_next: theirs, and ours in the shadow. */
-static uint64_t
+static __noinline uint64_t
 vq_put_direct(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t pos, int n)
 {
 	uint64_t wlen = 0;
