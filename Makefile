@@ -111,6 +111,7 @@ FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:promiscuous_mode_reaches_th
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:ipv6_goes_both_ways
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:every_sysctl_has_a_description
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:up_and_down_under_load
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:altq_decides_what_is_sent
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/control_test:announces_when_the_host_asks
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/control_test:qemu_filters_vlan_tags
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/balloon_test:targets_are_reached_to_the_page
@@ -132,7 +133,9 @@ test-freebsd: .PHONY hosted
 	@${.CURDIR}/tools/freebsd import ${FREEBSD}
 .endif
 	@${.CURDIR}/tools/freebsd modules --kernel debug
-	@[ ! -d ${OBJTOP}/freebsd/kernel-generic ] || ${.CURDIR}/tools/freebsd modules --kernel generic
+.for _kernel in generic altq
+	@[ ! -d ${OBJTOP}/freebsd/kernel-${_kernel} ] || ${.CURDIR}/tools/freebsd modules --kernel ${_kernel}
+.endfor
 	@GUEST_OS=freebsd=debug ${.CURDIR}/tools/runtests ${FREEBSD_TESTS}
 
 test-freebsd-quick: .PHONY

@@ -224,6 +224,12 @@ if_gethwaddr(const if_t ifp, struct ifreq *ifr)
 	return (0);
 }
 
+bool
+if_altq_is_enabled(if_t ifp)
+{
+	return (ALTQ_IS_ENABLED(&ifp->if_snd));
+}
+
 int
 if_sendq_empty(if_t ifp)
 {

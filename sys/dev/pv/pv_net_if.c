@@ -502,6 +502,8 @@ pv_net_if_create(struct pv_net *pn)
 	if_setioctlfn(ifp, pv_net_ioctl);
 	if_settransmitfn(ifp, pv_net_transmit);
 	if_setqflushfn(ifp, pv_net_qflush);
+	if_setstartfn(ifp, pv_net_start);
+	if_setsendqready(ifp);
 	if_setgetcounterfn(ifp, pv_net_get_counter);
 	if_setmtu(ifp, pn->pn_params.pnp_mtu);
 	pv_net_if_capabilities(pn);

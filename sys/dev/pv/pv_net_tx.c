@@ -66,6 +66,7 @@
 #include <net/if.h>
 #include <net/if_media.h>
 #include <net/if_var.h>
+#include <net/if_private.h>	/* if_snd: nothing else puts into it */
 #include <machine/bus.h>
 
 #include <dev/pv/pvq.h>
@@ -161,16 +162,23 @@ pv_net_tx_hold(struct pv_net_txq *txq)
 
 /*
  * The next packet to be sent: the first of the list, which it leaves, or what the buf_ring has, where
- * it stays until pv_net_tx_advance().
+ * it stays until pv_net_tx_advance().  For the first queue, what ALTQ lets go is as on the list.
  */
 static struct mbuf *
 pv_net_tx_peek(struct pv_net_txq *txq, bool *listed)
 {
+	if_t ifp = txq->ptq_pn->pn_ifp;
 	struct mbuf *m = txq->ptq_list;
 
 	*listed = m != NULL;
-	if (m == NULL)
-		return (drbr_peek(txq->ptq_pn->pn_ifp, txq->ptq_ring));
+	if (m == NULL) {
+		m = drbr_peek(ifp, txq->ptq_ring);
+		if (m == NULL && txq->ptq_id == 0 && txq->ptq_pn->pn_shaped) {
+			m = if_dequeue(ifp);
+			*listed = true;
+		}
+		return (m);
+	}
 	txq->ptq_list = m->m_nextpkt;
 	m->m_nextpkt = NULL;
 	return (m);
@@ -464,6 +472,37 @@ pv_net_tx_send(struct pv_net_txq *txq, struct mbuf *m)
 	return (error);
 }
 
+void
+pv_net_start(if_t ifp)
+{
+	struct pv_net *pn = if_getsoftc(ifp);
+	struct pv_net_txq *txq = &pn->pn_txqs[0];
+
+	if (!pn->pn_running)
+		return;
+	if (mtx_trylock(&txq->ptq_mtx)) {
+		pv_net_tx_run(txq);
+		if (!pv_net_tx_hold(txq))
+			pv_net_tx_kick(txq);
+		mtx_unlock(&txq->ptq_mtx);
+	} else
+		taskqueue_enqueue(txq->ptq_tq, &txq->ptq_task);
+}
+
+/* ALTQ decides which packet is next, and when: altq(4).  It frees what it has no room for. */
+static __noinline int
+pv_net_tx_shape(if_t ifp, struct mbuf *m)
+{
+	struct pv_net *pn = if_getsoftc(ifp);
+	int error;
+
+	/* For good: if it has just been disabled, the packet waits in a queue without it. */
+	pn->pn_shaped = true;
+	IFQ_ENQUEUE(&ifp->if_snd, m, error);
+	pv_net_start(ifp);
+	return (error);
+}
+
 int
 pv_net_transmit(if_t ifp, struct mbuf *m)
 {
@@ -475,6 +514,8 @@ pv_net_transmit(if_t ifp, struct mbuf *m)
 		m_freem(m);
 		return (ENETDOWN);
 	}
+	if (__predict_false(if_altq_is_enabled(ifp)))
+		return (pv_net_tx_shape(ifp, m));
 	txq = pv_net_tx_select(pn, m);
 	if (mtx_trylock(&txq->ptq_mtx)) {
 		error = pv_net_tx_send(txq, m);

@@ -272,6 +272,7 @@ struct pv_net {
 	struct ifmedia		 pn_media;
 	struct sx		 pn_sx;		/* configuration */
 	bool			 pn_running;	/* queues are in use */
+	bool			 pn_shaped;	/* ALTQ has been in use: if_snd has packets */
 	bool			 pn_frozen;
 	bool			 pn_dead;	/* the device did not let go of its memory */
 	bool			 pn_detaching;
@@ -378,6 +379,8 @@ void	pv_net_tx_drain(struct pv_net_txq *txq);
 void	pv_net_tx_flush(struct pv_net_txq *txq);
 bool	pv_net_tx_stuck(struct pv_net_txq *txq);
 int	pv_net_transmit(if_t ifp, struct mbuf *m);
+/* ALTQ lets more of its packets go: now, or the task soon. */
+void	pv_net_start(if_t ifp);
 void	pv_net_qflush(if_t ifp);
 
 /* pv_net_if.c */
