@@ -453,6 +453,8 @@ xenstore_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	    "Events of watches");
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "late", CTLFLAG_RD, &xenstore_late, 0,
 	    "Answers to requests that had been given up");
+	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "failed", CTLFLAG_RD, &xenstore_failed, 0,
+	    "Requests at which xenstore failed by itself");
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "timeouts", CTLFLAG_RD, &xenstore_timeouts, 0,
 	    "Requests that were given up");
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "conflicts", CTLFLAG_RD, &xenstore_conflicts, 0,

@@ -51,6 +51,7 @@
 #include <xen/hvm/params.h>
 
 #define	RING_ORPHANS	16	/* xenstore's default is 10 transactions of a domain */
+#define	RING_FAILED_SAID 10
 #define	RING_MAX_WAIT	86400	/* seconds, so that a number of ticks does not overflow */
 
 static struct {
@@ -77,7 +78,7 @@ static struct {
 
 MTX_SYSINIT(xenstore_ring, &xr.xr_mtx, "xenstore ring", MTX_DEF);
 
-uint64_t xenstore_requests, xenstore_events, xenstore_late;
+uint64_t xenstore_requests, xenstore_events, xenstore_late, xenstore_failed;
 
 static void
 ring_kill(const char *why, uintmax_t value)
@@ -335,6 +336,24 @@ ring_errno(const char *name)
 	return (EINVAL);
 }
 
+/*
+ * xenstore failed at a request by itself, or answered another: it says nothing about what it was asked,
+ * as one that does not answer.
+ */
+static int
+ring_failed(uint32_t type, const struct xenstore_piece *pieces, u_int n)
+{
+
+	mtx_lock(&xr.xr_mtx);
+	xr.xr_doubt = true;
+	mtx_unlock(&xr.xr_mtx);
+	if (xenstore_failed++ < RING_FAILED_SAID)
+		device_printf(xr.xr_dev, "xenstore failed at a request of type %u, %.*s: answer %u, "
+		    "%.16s\n", type, n != 0 ? (int)pieces[0].xp_len : 0,
+		    n != 0 ? (const char *)pieces[0].xp_data : "", xr.xr_type, xr.xr_reply);
+	return (ETIMEDOUT);
+}
+
 int
 xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *pieces, u_int n,
     const char **reply, size_t *len)
@@ -365,13 +384,13 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 	mtx_unlock(&xr.xr_mtx);
 	if (error != 0)
 		return (error);
-	if (xr.xr_type == XS_ERROR)
-		return (ring_errno(xr.xr_reply));
-	if (xr.xr_type != type)
-		return (EIO);
-	*reply = xr.xr_reply;
-	*len = xr.xr_len;
-	return (0);
+	if (xr.xr_type == type) {
+		*reply = xr.xr_reply;
+		*len = xr.xr_len;
+		return (0);
+	}
+	error = xr.xr_type == XS_ERROR ? ring_errno(xr.xr_reply) : EIO;
+	return (error == EIO ? ring_failed(type, pieces, n) : error);
 }
 
 bool

@@ -66,6 +66,7 @@ void	xenstore_watch_again(void);
 char	*xenstore_join(const char *dir, const char *name);
 
 extern uint64_t xenstore_requests, xenstore_events, xenstore_late, xenstore_conflicts;
+extern uint64_t xenstore_failed;
 extern uint64_t xenstore_timeouts;
 extern u_int xenstore_timeout;
 
