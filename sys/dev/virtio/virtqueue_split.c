@@ -162,7 +162,7 @@ static inline void
 vq_sync(const struct vq_mem *vm, bus_dmasync_op_t op)
 {
 
-	if (vm->vm_tag != NULL)
+	if (vm->vm_map != NULL)
 		bus_dmamap_sync(vm->vm_tag, vm->vm_map, op);
 }
 
@@ -209,22 +209,24 @@ vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc, const struct vq_
 {
 	const bus_dma_segment_t *seg = pc->pc_segs;
 	struct vring_desc *d = vd->vd_table;
-	uint64_t wlen = 0;
+	uint64_t before = 0, len = 0;
+	uint16_t flags = VRING_DESC_F_NEXT;
 	int i, nread = pc->pc_nread;
 
-	for (i = 0; i < nread; i++, seg++)
-		vq_fill(vq, d++, seg->ds_addr, seg->ds_len, VRING_DESC_F_NEXT, i + 1);
-	for (; i < n; i++, seg++) {
-		wlen += seg->ds_len;
-		vq_fill(vq, d++, seg->ds_addr, seg->ds_len,
-		    VRING_DESC_F_WRITE | VRING_DESC_F_NEXT, i + 1);
+	for (i = 0; i < n; i++, seg++, d++) {
+		if (i == nread) {
+			flags |= VRING_DESC_F_WRITE;
+			before = len;
+		}
+		len += seg->ds_len;
+		vq_fill(vq, d, seg->ds_addr, seg->ds_len, flags, i + 1);
 	}
 	d[-1].vd_flags = vq_16(vq, nread == n ? 0 : VRING_DESC_F_WRITE);
 	vq_sync(&vq->vq_slab, BUS_DMASYNC_PREWRITE);
 	vq_fill(vq, &vq->vq_desc[head], vd->vd_table_paddr, n * sizeof(struct vring_desc),
 	    VRING_DESC_F_INDIRECT, 0);
 	vq->vq_staged_ind++;
-	return (wlen);
+	return (nread == n ? 0 : len - before);
 }
 
 /* A descriptor for each segment, linked by vd_next: theirs, and ours in the shadow. */
