@@ -24,10 +24,16 @@ class Symbols:
     def __init__(self, kernel: Set, kldstat: str) -> None:
         places = {"/boot/modules": built_for(kernel), "/boot/kernel": kernel.folder / "boot/kernel"}
         found: dict[int, str] = {}
+        # Of modules alone.
+        self.modules: set[str] = set()
         for base, path in re.findall(r"^ *\d+ +\d+ +0x(\w+) +\w+ \S+ \((\S+)\)", kldstat, re.M):
             folder, _, name = path.rpartition("/")
             if (place := places.get(folder)) is not None:
-                self.add(Elf(pathlib.Path(place) / name), int(base, 16), found)
+                functions: dict[int, str] = {}
+                self.add(Elf(pathlib.Path(place) / name), int(base, 16), functions)
+                found |= functions
+                if name.endswith(".ko"):
+                    self.modules |= set(functions.values())
         self.addresses = sorted(found)
         self.names = [found[address] for address in self.addresses]
 
