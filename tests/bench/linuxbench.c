@@ -6,7 +6,7 @@
 
 /*
  * diskbench for a Linux guest, to compare with: the same options, the same requests in the same order,
- * the same line of results (sys/kern/cmd_diskbench.c).
+ * the same line of results (tests/sys/cmd/diskbench).
  *
  *	linuxbench -o write -r -b 4k -d 32 -n 10000 /dev/xvda
  *

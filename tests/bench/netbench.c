@@ -5,8 +5,8 @@
  */
 
 /*
- * The Linux side of tools/benchnet: in the Linux guest that ours is compared with, and on the host that
- * both talk to; and the host of tools/benchfreebsd.
+ * The Linux side of `tools/bench net': in the Linux guest that ours is compared with, and on the host
+ * that both talk to; and the host of `tools/bench freebsd'.
  *
  *	netbench frames INTERFACE SIZE COUNT [N]
  *						send frames of an unknown type, fast; N times,
@@ -15,6 +15,7 @@
  *	netbench echo PORT			take a connection and send back what comes
  *	netbench send HOST PORT BYTES		connect (again and again, for a minute) and send
  *	netbench take PORT BYTES		take a connection and so many bytes of it
+ *	netbench sink PORT N			take N connections, and read them to their ends
  *
  * take has Linux throw the bytes away where they are (MSG_TRUNC), as our iperf command has it done:
  * they are not copied.
@@ -32,6 +33,7 @@
 
 #include <err.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +45,7 @@
 #define	CHUNK		(128 * 1024)	/* as our iperf command has it */
 
 #define	PAUSE_US	20000
+#define	STREAMS		16
 
 static char buffer[CHUNK];
 
@@ -110,15 +113,22 @@ udp(const char *host, const char *port, size_t size, long burst, long n)
 }
 
 static int
-accepted(const char *port)
+listening(const char *port)
 {
 	struct sockaddr_in sin = address(NULL, port);
 	int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
 
 	(void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(listener, (struct sockaddr *)&sin, sizeof(sin)) == -1 || listen(listener, 8) == -1)
+	if (bind(listener, (struct sockaddr *)&sin, sizeof(sin)) == -1 ||
+	    listen(listener, STREAMS) == -1)
 		err(1, "port %s", port);
-	return (accept(listener, NULL, NULL));
+	return (listener);
+}
+
+static int
+accepted(const char *port)
+{
+	return (accept(listening(port), NULL, NULL));
 }
 
 static void
@@ -174,6 +184,33 @@ take_bytes(const char *port, uint64_t bytes)
 		errx(1, "%ju of %ju bytes came", (uintmax_t)got, (uintmax_t)bytes);
 }
 
+/* Debian's iperf -s (2.1.8) frees something twice when streams end at the same time. */
+static void
+sink(const char *port, long count)
+{
+	struct pollfd streams[STREAMS];
+	int listener = listening(port);
+	long i, left;
+
+	if (count < 1 || count > STREAMS)
+		errx(2, "sink takes 1 to %d connections", STREAMS);
+	for (i = 0; i < count; i++) {
+		streams[i].fd = accept(listener, NULL, NULL);
+		streams[i].events = POLLIN;
+	}
+	for (left = count; left > 0;) {
+		if (poll(streams, count, -1) == -1)
+			err(1, "poll");
+		for (i = 0; i < count; i++)
+			if (streams[i].revents != 0 &&
+			    recv(streams[i].fd, buffer, sizeof(buffer), 0) <= 0) {
+				close(streams[i].fd);
+				streams[i].fd = -1;	/* poll(2) passes over it */
+				left--;
+			}
+	}
+}
+
 int
 main(int argc, char **argv)
 {
@@ -194,9 +231,11 @@ main(int argc, char **argv)
 		send_bytes(argv[2], argv[3], strtoull(argv[4], NULL, 10));
 	else if (argc == 4 && strcmp(argv[1], "take") == 0)
 		take_bytes(argv[2], strtoull(argv[3], NULL, 10));
+	else if (argc == 4 && strcmp(argv[1], "sink") == 0)
+		sink(argv[2], strtol(argv[3], NULL, 10));
 	else
 		errx(2, "usage: netbench frames interface size count [n] | "
 		    "udp host port size burst n | echo port | send host port bytes | "
-		    "take port bytes");
+		    "take port bytes | sink port n");
 	return (0);
 }

@@ -5,7 +5,7 @@
  */
 
 /*
- * The other end of tools/benchxn in dom0, and iperf for the Linux guest that ours is compared with.
+ * The other end of `tools/bench xn' in dom0, and iperf for the Linux guest that ours is compared with.
  *
  *	xnbench frames INTERFACE SIZE COUNT	send frames until the interface sent COUNT of them
  *	xnbench watch INTERFACE COUNT		wait until the interface received COUNT frames

@@ -1,62 +1,31 @@
-#!/usr/bin/python3 -B
-#
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""Measure vtnet and vtbd in FreeBSD beside FreeBSD's own virtio drivers.
-
-FreeBSD's kernel without debugging (tools/freebsd import DIR; tools/freebsd modules --kernel
-PVKMOD), TCG, `-icount shift=0` and a plugin that counts the guest's instructions: modern devices,
-one CPU, whose idle thread does not spin.  In each round both kinds of modules are loaded into a
-fresh guest, which then does every row: first a little, then a lot; a figure is the difference,
-divided by the difference of what was done, so that all that comes with a run, and idle time,
-cancels out.  The programs are pvbench (tests/sys/cmd) in the guest, and netbench on the host, whose
-TAP has vnet_hdr.
-
-The ratio is that of the medians: of ours to FreeBSD's.  Exit status 1 if one is over its limit.
-
---profile prints, for each row that is measured, the functions with the largest difference, and how
-much of all instructions the drivers' own are (with sglist(9), which FreeBSD's have for themselves).
-"""
+"""A guest of FreeBSD with one kind of drivers, and what it is measured at: see freebsd.py."""
 
 from __future__ import annotations
 
-import argparse
-import array
 import collections
 import contextlib
 import dataclasses
-import os
 import pathlib
-import statistics
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 
-import benchlib
-from benchlib import BENCH, TOP, triple, verdict
-
-os.environ.setdefault("PVKMOD_TOP", str(TOP))
-sys.path.insert(0, str(TOP / "tests/sys/net"))
-
-import netlab
-from netlab import Peer
-
-from fbsd.modules import built_for
-from fbsd.sets import FreebsdError, need
+from fbsd.sets import need
 from fbsd.symbols import Symbols
+from pvbench import counting
+from pvbench.build import NETBENCH
+from pvbench.labs import QuietLab, netlab
 
-benchnet = netlab.load_program("tools/benchnet")
-NETBENCH = benchnet.NETBENCH
-
-GOAL, LIMIT = 0.83, 0.95
 BURSTS, FEW, MANY = 40, 16, 112
 SEGMENT = 65536
 
 # Where the guest and its hosts are; nobody is at the last address, to which packets go as well.
 GUEST, HOST, OTHER_GUEST, OTHER, NOBODY = (
     "10.1.0.254", "10.1.0.1", "10.2.0.254", "10.2.0.1", "10.1.0.9")
+
+Functions = collections.Counter[str]
 
 
 class Side:
@@ -67,16 +36,16 @@ class Side:
         self.name = name
         self.live = pathlib.Path(f"live-{name}").absolute()
         self.profile = pathlib.Path(f"profile-{name}").absolute() if profile else None
-        self.peers = [Peer(f"{name}{number}") for number in range(2)]
+        self.peers = [netlab.Peer(f"{name}{number}") for number in range(2)]
         image = pathlib.Path(f"disk-{name}").absolute()
         with image.open("wb") as file:
             file.truncate(256 << 20)
         modern = ",disable-legacy=on,disable-modern=off"
-        self.lab = stack.enter_context(benchnet.QuietLab(
+        self.lab = stack.enter_context(QuietLab(
             [(peer, modern) for peer in self.peers],
             ["--os", "freebsd", "--fresh", "--mem", "768",
              "--disk", f"{image},cache=unsafe{modern}",
-             *benchlib.counting(self.live, self.profile)]))
+             *counting.counting(self.live, self.profile)]))
         for line in [*lines, "sysctl kern.sched.idlespins=0", "sysctl vfs.aio.max_buf_aio=64",
                      "sysctl net.inet.icmp.icmplim=0",
                      f"ifconfig vtnet0 inet {GUEST}/24 up",
@@ -90,16 +59,14 @@ class Side:
             peer.run(f"ping -c 1 -W 30 {guest}")
         self.symbols = Symbols(need("kernel"), self.lab.guest("kldstat -v")) if profile else None
 
-    def executed(self) -> tuple[int, collections.Counter[str]]:
+    def executed(self) -> tuple[int, Functions]:
         """Instructions up to now, when nothing is under way any more; and by function."""
         time.sleep(0.4)
-        functions: collections.Counter[str] = collections.Counter()
+        functions: Functions = collections.Counter()
         if self.profile is not None and self.symbols is not None:
-            words = array.array("Q", self.profile.read_bytes())
-            for address, count in zip(words[::2], words[1::2], strict=True):
-                if count != 0:
-                    functions[self.symbols.name(address)] += count
-        return benchlib.executed(self.live), functions
+            for address, count in counting.by_address(self.profile).items():
+                functions[self.symbols.name(address)] += count
+        return counting.executed(self.live), functions
 
 
 Work = Callable[[Side, int], int | None]
@@ -120,6 +87,13 @@ class Row:
     between: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     each: int = 1  # work for one unit of these numbers
+
+    @property
+    def table(self) -> str:
+        """The table that it belongs to: those of about the same size."""
+        kind = self.name.split(",")[0]
+        size = ", without offloads" if "no " in self.name else ""
+        return TABLES["TCP stream" if "TCP, 64 KB" in self.name else kind] + size
 
 
 def udp_out(size: int) -> Work:
@@ -195,6 +169,10 @@ def disk(words: str, name: str = "/dev/vtbd0") -> Work:
     return work
 
 
+TABLES = {"UDP": "packets", "TCP": "packets", "routed": "packets", "bridged": "packets",
+          "TCP stream": "64 KB of a stream", "disk": "transfers of a disk",
+          "UFS": "64 KB of a file"}
+
 # Where packets are forwarded ours has no large ones made: FreeBSD would drop them.
 ROUTE = ("sysctl net.inet.ip.forwarding=1",)
 NO_ROUTE = ("sysctl net.inet.ip.forwarding=0",)
@@ -230,11 +208,7 @@ ROWS = [
           UFS + COLD, COLD, ("umount /mnt",)) for operation in ("read", "write")),
 ]
 
-OURS = ["kldload virtio_blk", "kldload if_vtnet"]
-STOCK = ["sysctl kern.module_path=/boot/kernel", "kldload virtio_pci virtio_blk if_vtnet"]
-
-
-def measure(side: Side, row: Row) -> tuple[float, collections.Counter[str]]:
+def measure(side: Side, row: Row) -> tuple[float, Functions]:
     """Instructions of one, and by function."""
     spent, functions, done = [], [], []
     for line in row.before:
@@ -255,88 +229,3 @@ def measure(side: Side, row: Row) -> tuple[float, collections.Counter[str]]:
     functions[1].subtract(functions[0])
     return (spent[1] - spent[0]) / more, collections.Counter(
         {name: count // more for name, count in functions[1].items()})
-
-
-def show_profile(row: Row, drivers: set[str], ours: collections.Counter[str],
-                 stock: collections.Counter[str]) -> None:
-    """Functions by how much more ours executes, and what the drivers' own are of the whole."""
-    names = sorted(ours.keys() | stock.keys(), key=lambda name: stock[name] - ours[name])
-    shown = [name for name in names if abs(ours[name] - stock[name]) >= 5]
-    print(f"\n{row.name}: instructions of ours and of FreeBSD's, by function")
-    for name in shown:
-        print(f"{ours[name] - stock[name]:+8d} {ours[name]:8d} {stock[name]:8d}  {name}")
-    own, theirs = (sum(count for name, count in side.items()
-                       if name in drivers or name.startswith("sglist_")) for side in (ours, stock))
-    print(f"the drivers: ours {own} of {ours.total()}, FreeBSD's {theirs} of {stock.total()}; "
-          f"the ratio without any: {1 - theirs / stock.total():.2f}")
-
-
-def no_sets() -> str | None:
-    """Why there is no FreeBSD to measure in, or None."""
-    try:
-        return None if built_for(need("kernel")) else "no modules"
-    except FreebsdError as error:
-        return str(error)
-
-
-def main() -> int:
-    """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="fresh guests of each kind (5)")
-    parser.add_argument("--only", default="", help="rows whose name has this text")
-    parser.add_argument("--profile", action="store_true", help="show functions")
-    args = parser.parse_args()
-    if netlab.INSIDE not in os.environ:
-        reason = netlab.unusable() or no_sets()
-        if reason is not None:
-            print(f"benchfreebsd: nothing is measured: {reason}")
-            return 0
-        BENCH.mkdir(parents=True, exist_ok=True)
-        benchlib.build_plugin()
-        benchnet.build_netbench()
-    netlab.enter()
-    netlab.TIMEOUT = benchnet.FOREVER
-    rows = [row for row in ROWS if args.only in row.name]
-    costs: dict[str, tuple[list[float], list[float]]] = {row.name: ([], []) for row in rows}
-    for number in range(args.rounds):
-        with tempfile.TemporaryDirectory(prefix="benchfreebsd") as folder:
-            os.chdir(folder)
-            profiles: dict[str, list[collections.Counter[str]]] = collections.defaultdict(list)
-            drivers: set[str] = set()
-            try:
-                for which, (name, lines) in enumerate((("ours", OURS), ("stock", STOCK))):
-                    with contextlib.ExitStack() as stack:
-                        side = Side(name, lines, stack, args.profile)
-                        if side.symbols is not None:
-                            drivers |= side.symbols.modules
-                        for row in rows:
-                            cost, functions = measure(side, row)
-                            costs[row.name][which].append(cost)
-                            profiles[row.name].append(functions)
-                            print(f"round {number}: {name}: {row.name}: {cost:.0f}",
-                                  file=sys.stderr, flush=True)
-                        side.lab.end()
-            except netlab.LabFailure as failure:
-                sys.exit(f"benchfreebsd: {failure}\n"
-                         f"{pathlib.Path('console.log').read_text(errors='replace')[-2000:]}")
-            finally:
-                os.chdir(TOP)
-        if args.profile:
-            for row in rows:
-                show_profile(row, drivers, *profiles[row.name])
-    print("| operation | ours: instructions | FreeBSD's | ratio of the medians | goal "
-          f"{GOAL}, limit {LIMIT} |\n" + "| --- " * 5 + "|")
-    good = True
-    for row in rows:
-        ours, stock = costs[row.name]
-        ratio = statistics.median(ours) / statistics.median(stock)
-        good &= ratio <= LIMIT
-        reached = "reached" if ratio <= GOAL else "not reached"
-        print(f"| {row.name} | {triple(ours, '.0f')} | {triple(stock, '.0f')} | {ratio:.2f} | "
-              f"goal {reached}, limit {verdict(ratio <= LIMIT)} |")
-    return 0 if good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""Measure what the drivers cost, beside other drivers of the same devices.
+
+  requests   instructions, kicks and interrupts of a request, a packet, a megabyte of the balloon
+  net        vtnet: offloads on against off, and its instructions beside Linux's driver
+  balloon    virtio's balloon beside Linux's driver
+  migrate    how long a guest is away when it moves to another QEMU, beside Linux
+  xbd        Xen's block front end beside Linux's
+  xn         Xen's network front end beside Linux's
+  suspend    suspension and the balloon under Xen beside Linux
+  freebsd    vtnet and vtbd in FreeBSD beside FreeBSD's own drivers
+  all        all of these, each with its own defaults
+  draw       pictures (SVG) of results
+
+All of them print tables of one form: an operation and its unit; minimum / median / maximum of ours
+and of the other driver; the ratio, ours to the other's: of the medians, with its 95 % interval
+where it has one, or minimum / median / maximum of pairs of runs; the goal; whether it is kept; and
+what was counted besides, ours and the other's.  The same figures, with each round's, go to a file
+of JSON, from which `draw` makes a picture.
+
+Most figures are instructions of the guest (QEMU's TCG with -icount and a plugin, insncount.c), so
+that the speed of this machine and other work on it hardly matter.
+
+Exit status: 0; 1 if a goal is not kept; 2 if nothing could be measured, with a line that says why.
+tests/bench/BASELINE.md has the figures of this tree.
+"""

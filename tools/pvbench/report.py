@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""What a subcommand is, which of its rows are wanted, and where its results go."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import pathlib
+import re
+import sys
+import time
+from collections.abc import Callable
+
+from pvbench.table import Line, Results, Table, to_json
+from terminal import Progress
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A subcommand that measures."""
+
+    name: str
+    doc: str
+    rounds: int  # unless --rounds says something else
+    operations: Callable[[argparse.Namespace], list[str]]  # what --only chooses from
+    run: Callable[[argparse.Namespace, Report], None]
+    options: Callable[[argparse.ArgumentParser], None] | None = None
+    check: Callable[[argparse.Namespace], None] | None = None  # raises BenchError before any work
+    unusable: Callable[[], str | None] | None = None  # why it can't measure on this machine
+    profile: bool = False  # whether it has --profile
+
+
+class Report:
+    """Prints rows as they come, and keeps the file of results up to date."""
+
+    def __init__(self, bench: str, only: str, path: pathlib.Path) -> None:
+        self.only = only
+        self.path = path
+        command = " ".join(["tools/bench", *sys.argv[1:]])
+        self.results = Results(bench, command, time.strftime("%Y-%m-%d"))
+        self.progress = Progress()
+        self.headed: set[int] = set()
+
+    def chosen(self, operation: str) -> bool:
+        """Whether --only has this one."""
+        return re.search(self.only, operation) is not None
+
+    def table(self, title: str, other: str = "", ours: str = "ours") -> Table:
+        """A new table, which is printed when it has its first line."""
+        self.results.tables.append(Table(title, ours, other))
+        return self.results.tables[-1]
+
+    def add(self, table: Table, line: Line) -> None:
+        """A line of it."""
+        table.lines.append(line)
+        self.progress.clear()
+        if id(table) not in self.headed:
+            print(("\n" if self.headed else "") + table.heading())
+            self.headed.add(id(table))
+        print(line.row(), flush=True)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(to_json(self.results))
+
+    def kept(self) -> bool:
+        """Whether no goal was missed."""
+        return all(line.kept() is not False for line in self.results.lines())
