@@ -13,7 +13,8 @@ Each COMMAND is a line for the guest's console, but for those that begin with on
                               for the words that are to change (migrate tap0=tap1)
   suspend                     the guest's command, and then wake the guest up
   until COMMAND               any of these, again and again, until it ends in 0; what it prints last
-                              is shown, and all of it is in the log
+                              is shown, after drivers' messages that came meanwhile, and all of it
+                              is in the log
   until /REGEX/ COMMAND       the same, until what it prints matches
   dom0 COMMAND                under Xen, a shell command in dom0; $DOM is the guest's name
 

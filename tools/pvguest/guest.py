@@ -22,10 +22,14 @@ from typing import Any, BinaryIO
 from pvguest.console import MARK, Console, System
 from pvguest.errors import STATUS_NO_BOOT, STATUS_TIMEOUT, Deadline, GuestError
 from qemu.qmp import Qmp
+from xen.errors import Deadline as LabDeadline
+from xen.errors import LabError, LabTimeoutError
 from xen.session import Session
 
 # Seconds between one look of `until' and the next: a command takes time from what is waited for.
 FIRST_PAUSE, LAST_PAUSE = 0.05, 0.5
+# What a driver says of its device, unlike what ifconfig(8) shows of a card.
+MESSAGE = re.compile(r"^[a-z_]+[0-9]+: (?!flags=).*\n", re.MULTILINE)
 
 
 def split_pattern(text: str) -> tuple[re.Pattern[str] | None, str]:
@@ -57,6 +61,12 @@ def contents(file: BinaryIO) -> str:
     """All of a file that was written by its descriptor."""
     size = os.fstat(file.fileno()).st_size
     return os.pread(file.fileno(), size, 0).decode(errors="replace")
+
+
+def show(data: bytes) -> None:
+    """Print what came, as it is."""
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def parse_call(text: str) -> tuple[str, dict[str, Any]]:
@@ -107,11 +117,20 @@ class Guest(Console):
         if word in ("qmp", "event"):
             return self.run_qmp(word, rest)
         if word == "dom0" and self.session is not None:
-            sys.stdout.flush()
-            return subprocess.run(self.session.dom0(rest), check=False, stdin=subprocess.DEVNULL,
-                                  timeout=self.deadline.left()).returncode
+            return self.dom0(self.session, rest)
         self.write(self.system.typed(command))
         return self.result(show=True)
+
+    def dom0(self, session: Session, script: str) -> int:
+        """Run a shell script in dom0; a process for each would take longer than most of them."""
+        sys.stdout.flush()
+        try:
+            return session.dom0(script, show, LabDeadline(self.deadline.left()))
+        except LabTimeoutError as error:
+            raise GuestError(STATUS_TIMEOUT, "time-out: dom0 has not answered") from error
+        except LabError as error:
+            print(f"xenlab: {error}", file=sys.stderr)
+            return error.status
 
     def run_qmp(self, word: str, rest: str) -> int:
         """Run a COMMAND that is for the monitor."""
@@ -133,9 +152,13 @@ class Guest(Console):
         return 0
 
     def until(self, rest: str) -> int:
-        """Run a command until it ends in 0, or prints what is waited for; shows its last output."""
+        """Run a command until it ends in 0, or prints what is waited for; shows its last output.
+
+        A message of the kernel's comes when it likes: those of earlier runs are shown, too.
+        """
         pattern, command = split_pattern(rest)
         pause = FIRST_PAUSE
+        messages: dict[str, None] = {}
         while True:
             with tempfile.TemporaryFile() as output:
                 try:
@@ -147,8 +170,9 @@ class Guest(Console):
                     raise
                 seen = contents(output)
             if pattern.search(seen) if pattern else status == 0:
-                sys.stdout.write(seen)
+                sys.stdout.write("".join(line for line in messages if line not in seen) + seen)
                 return 0
+            messages |= dict.fromkeys(MESSAGE.findall(seen))
             time.sleep(wait)
             pause = min(pause * 1.2, LAST_PAUSE)
 
