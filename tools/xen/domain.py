@@ -309,6 +309,12 @@ finish() {{
 	echo "has shut down, reason code $reason" >>/var/log/xen/xl-{name}.log
 	finish 'xl destroy {name}'
 done; }}; }} >/dev/null 2>&1 </dev/null &
+# A console that stays after its guest was removed ends by this.  A xenstored that was restarted
+# knows nothing: neither this guest, which may be there, nor dom0.
+{{ while sleep 5; do
+	xenstore-exists /local/domain/{id} || ! xenstore-exists /local/domain/0/domid ||
+		{{ sleep 1; finish 'kill -TERM 0'; exit; }}
+done; }} >/dev/null 2>&1 </dev/null &
 {first}
 xenconsole --interactive --type {kind} --num 0 {id} 2>/dev/null
 trap '' TERM

@@ -20,9 +20,12 @@ import hashlib
 import lzma
 import pathlib
 import struct
+import subprocess
+from collections.abc import Callable
 
+from terminal import Progress
 from xen import hvm, packages
-from xen.errors import OBJ, ImageError, locked
+from xen.errors import OBJ, ImageError, LabError, locked
 from xen.packages import ROOT
 
 IMAGE = OBJ / "image"
@@ -32,6 +35,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 XEN_BIN = "usr/lib/xen-4.17/bin"
 PROGRAMS = ["xl", "xenstored", "xenconsoled", "xenconsole", "libxl-save-helper", "xen-init-dom0",
             "lsevtchn", "xen-diag", "xenctx", "readnotes"]
+SAVE_HELPER = "libxl-save-helper"
 XENSTORE = ["xenstore-chmod", "xenstore-exists", "xenstore-list", "xenstore-ls", "xenstore-read",
             "xenstore-rm", "xenstore-watch", "xenstore-write"]
 # libgcc_s.so.1 is opened by glibc by name: without it `xl create` aborts.
@@ -155,12 +159,30 @@ def library(name: str) -> Entry:
     raise ImageError(f"the packages have no {name}")
 
 
+def compiled(name: str) -> bytes:
+    """A shared library for dom0, which has no C library but its own."""
+    target = IMAGE / f"{name}.so"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    command = ["clang-19", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fno-builtin", "-shared",
+               "-nostdlib", "-o", str(target), str(HERE / "dom0" / name)]
+    try:
+        done = subprocess.run(command, check=False, text=True, capture_output=True)
+    except FileNotFoundError as error:
+        raise LabError("clang-19 is not installed: tools/bootstrap") from error
+    if done.returncode != 0:
+        raise ImageError(f"{name}: {done.stderr.strip()}")
+    data = target.read_bytes()
+    target.unlink()
+    return data
+
+
 def dom0() -> bytes:
     """dom0's memory file system."""
     loader = packaged("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2")
     entries = busybox()
-    entries += [(f"{XEN_BIN}/{name}", PROGRAM, packaged(f"{XEN_BIN}/{name}"))
-                for name in PROGRAMS]
+    entries += [(f"{XEN_BIN}/{name}{'.xen' if name == SAVE_HELPER else ''}", PROGRAM,
+                 packaged(f"{XEN_BIN}/{name}")) for name in PROGRAMS]
+    entries.append(("lib/holes.so", PROGRAM, compiled("holes.c")))
     entries += [(f"usr/bin/{name}", LINK, f"/{XEN_BIN}/{name}".encode()) for name in PROGRAMS]
     entries += [(f"usr/bin/{name}", PROGRAM, packaged(f"usr/bin/{name}"))
                 for name in XENSTORE]
@@ -169,7 +191,8 @@ def dom0() -> bytes:
     entries += modules(kernel_version(cloud=False), DOM0_MODULES)
     places = {"init": "init", "worker": "bin/worker",
               "vif-bridge": "etc/xen/scripts/vif-bridge",
-              "block": "etc/xen/scripts/block", "xl.conf": "etc/xen/xl.conf"}
+              "block": "etc/xen/scripts/block", "xl.conf": "etc/xen/xl.conf",
+              "save-helper": f"{XEN_BIN}/{SAVE_HELPER}"}
     entries += [(place, PROGRAM, (HERE / "dom0" / name).read_bytes())
                 for name, place in places.items()]
     return initramfs(entries)
@@ -219,6 +242,32 @@ def write(path: pathlib.Path, data: bytes) -> None:
     part.rename(path)
 
 
+# What make() does, one after the other.
+STEPS = 10
+
+
+def make(progress: Progress) -> None:
+    """Download, unpack, make each part."""
+    progress.step("download Debian's packages")
+    packages.fetch()
+    progress.step("unpack them")
+    packages.unpack()
+    generic, cloud = kernel_version(cloud=False), kernel_version(cloud=True)
+    # The Linux guest is compressed with LZ4, which xl undoes quickly.
+    parts: list[tuple[pathlib.Path, Callable[[], bytes]]] = [
+        (IMAGE / "xen", lambda: gzip.decompress(packaged("boot/xen-4.17-amd64.gz"))),
+        (IMAGE / "vmlinux", lambda: vmlinux(ROOT / f"boot/vmlinuz-{generic}")),
+        (IMAGE / "dom0.cpio.gz", dom0),
+        (IMAGE / "dm.cpio", device_model),
+        (IMAGE / "tools.cpio", net_tools),
+        (IMAGE / "grub", hvm.core),
+        (LINUX / "kernel", lambda: packaged(f"boot/vmlinuz-{cloud}")),
+        (LINUX / "boot.tar", linux_guest)]
+    for path, contents in parts:
+        progress.step(f"make {path.parent.name}/{path.name}")
+        write(path, contents())
+
+
 def build() -> bool:
     """Make everything that the lab boots; returns whether there was something to do."""
     stamp = IMAGE / "stamp"
@@ -227,17 +276,10 @@ def build() -> bool:
     with locked(OBJ / "build.lock"):
         if stamp.is_file() and stamp.read_text() == recipe():
             return False
-        packages.fetch()
-        packages.unpack()
-        write(IMAGE / "xen", gzip.decompress(packaged("boot/xen-4.17-amd64.gz")))
-        generic, cloud = kernel_version(cloud=False), kernel_version(cloud=True)
-        write(IMAGE / "vmlinux", vmlinux(ROOT / f"boot/vmlinuz-{generic}"))
-        write(IMAGE / "dom0.cpio.gz", dom0())
-        write(IMAGE / "dm.cpio", device_model())
-        write(IMAGE / "tools.cpio", net_tools())
-        write(IMAGE / "grub", hvm.core())
-        # This one is compressed with LZ4, which xl undoes quickly.
-        write(LINUX / "kernel", packaged(f"boot/vmlinuz-{cloud}"))
-        write(LINUX / "boot.tar", linux_guest())
+        progress = Progress(STEPS)
+        try:
+            make(progress)
+        finally:
+            progress.clear()
         write(stamp, recipe().encode())
     return True

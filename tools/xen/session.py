@@ -193,10 +193,9 @@ class Session:
         """What tells tools/xenlab, and whoever runs it, of this guest."""
         return {"XENLAB": self.lab.name, "DOM": self.name}
 
-    def dom0(self, script: str) -> list[str]:
-        """The command that runs a shell script in dom0, where DOM is the guest's name."""
-        return [sys.executable, "-B", str(TOP / "tools/xenlab"), "--instance", self.lab.name,
-                "exec", f"export DOM={self.name}; {script}"]
+    def dom0(self, script: str, sink: agent.Sink, deadline: Deadline) -> int:
+        """Run a shell script in dom0, where DOM is the guest's name; returns its exit status."""
+        return self.lab.run(f"export DOM={self.name}; {script}", deadline, sink)
 
 
 def settings(args: argparse.Namespace) -> Settings:
