@@ -16,20 +16,36 @@ SUBMAKE=	${MAKE} -m ${MK}
 .OBJDIR: ${.CURDIR}
 
 KERNDIR=	${OBJTOP}/${KERNCONF}
+INSTRUMENTS=	${.CURDIR}/tests/sys/cmd
 
 all: kernel modules archive .PHONY
 
 help: .PHONY
-	@echo 'make run       boot GENERIC in QEMU and watch the drivers at work'
-	@echo 'make test      build, then run every test'
-	@echo 'make all       kernel, modules and boot archive for KERNCONF (${KERNCONF})'
-	@echo 'make kernel    the kernel for KERNCONF: a file of sys/amd64/conf'
-	@echo 'make modules   the modules'
-	@echo 'make test-freebsd FREEBSD=DIR   the tests that FreeBSD can run, in its debug kernel: sets as for tools/freebsd'
-	@echo 'make soak      the tests with all their repetitions, then with random preemption: HOURS=1 SEED=1'
-	@echo 'make bench     measure, and print the table of tests/bench/BASELINE.md'
-	@echo 'make lint      manual pages, shell, Python'
-	@echo 'make clean     remove what was built; the downloaded headers stay'
+	@echo 'make all                 kernel, modules and boot archive for KERNCONF (${KERNCONF})'
+	@echo 'make run                 boot GENERIC in QEMU and watch the drivers at work'
+	@echo 'make test                build, then run every test'
+	@echo 'make test-freebsd        the tests that FreeBSD can run, in its debug kernel; FREEBSD=DIR imports its sets'
+	@echo 'make test-freebsd-quick  the part of them that .ci/run runs'
+	@echo 'make soak                the tests with all repetitions, then with random preemption: HOURS=1 SEED=1, or so many SEEDS=50'
+	@echo 'make bench               measure: the tables of tests/bench/BASELINE.md (tools/bench --help)'
+	@echo 'make dist                the tarball of the FreeBSD port (ports/emulators/pv-kmod)'
+	@echo 'make lint                manual pages, shell, Python and its types, layers, rules of CONTRIBUTING.md'
+	@echo 'make clean               remove what was built; the downloaded headers stay'
+	@echo 'make help                this list'
+	@echo
+	@echo 'Parts of these:'
+	@echo
+	@echo 'make bootstrap           install what is missing (tools/bootstrap --help)'
+	@echo 'make config              the build folder for KERNCONF, a file of sys/amd64/conf'
+	@echo 'make headers             the headers that are generated'
+	@echo 'make kernel              the kernel'
+	@echo 'make modules             the modules'
+	@echo 'make instruments         the console commands of tests/sys/cmd, as modules'
+	@echo 'make archive             the boot archive, which has the modules'
+	@echo 'make generic             all for GENERIC'
+	@echo 'make testkernels         all for GENERIC, GENERIC-NODEBUG and XEN'
+	@echo 'make ktest               the modules that tests load'
+	@echo 'make hosted              the tests that are programs of this machine'
 
 bootstrap: .PHONY
 	@${.CURDIR}/tools/bootstrap
@@ -50,8 +66,14 @@ modules: .PHONY headers
 	@# What an older tree had is not for the archive.
 	@for d in ${KERNDIR}/modules/*; do [ -d ${SYSDIR}/modules/$${d##*/} ] || rm -r $$d; done
 
-archive: .PHONY kernel modules
-	@${.CURDIR}/tools/mkarchive ${KERNDIR}/boot.tar ${KERNDIR}/modules
+# Modules with a console command each, for tests and measurements.
+instruments: .PHONY headers
+	@mkdir -p ${KERNDIR}/instruments
+	@${SUBMAKE} -C ${INSTRUMENTS} MAKEOBJDIR=${KERNDIR}/instruments all
+	@for d in ${KERNDIR}/instruments/*; do [ -d ${INSTRUMENTS}/$${d##*/} ] || rm -r $$d; done
+
+archive: .PHONY kernel modules instruments
+	@${.CURDIR}/tools/mkarchive --instruments ${KERNDIR}/instruments ${KERNDIR}/boot.tar ${KERNDIR}/modules
 
 .if ${KERNCONF} != "GENERIC"
 generic: .PHONY
@@ -111,21 +133,21 @@ FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:promiscuous_mode_reaches_th
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:ipv6_goes_both_ways
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:every_sysctl_has_a_description
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:up_and_down_under_load
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:altq_decides_what_is_sent
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/control_test:announces_when_the_host_asks
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/control_test:qemu_filters_vlan_tags
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/balloon_test:targets_are_reached_to_the_page
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:reload_under_load
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:hot_unplug_under_load
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/hostile_test:lies_all_the_time
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/hostile_test:violations_all_the_time
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:reload_under_load
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/hostile_test:lies_all_the_time
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/hostile_test:violations_all_the_time
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/tap_test:files_are_sent_from_their_pages
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/balloon_test:memory_hog_with_full_balloon
 FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test \
 		${FREEBSD_VIRTIO}/block/vtbd_test ${FREEBSD_VIRTIO}/block/hostile_test \
 		${FREEBSD_VIRTIO}/network/vtnet_test ${FREEBSD_VIRTIO}/network/hostile_test \
-		${FREEBSD_VIRTIO}/balloon/balloon_test ${FREEBSD_QUICK:M*control_test*} ${FREEBSD_QUICK:M*tap_test*} \
+		${FREEBSD_VIRTIO}/balloon/balloon_test ${FREEBSD_VIRTIO}/mmio/mmio_test \
+		${FREEBSD_QUICK:M*control_test*} ${FREEBSD_QUICK:M*tap_test*} \
 		${FREEBSD_VIRTIO}/network/control_test:vlan_interfaces_open_the_filter
 
 test-freebsd: .PHONY hosted
@@ -141,17 +163,27 @@ test-freebsd: .PHONY hosted
 test-freebsd-quick: .PHONY
 	@${SUBMAKE} FREEBSD_TESTS="${FREEBSD_QUICK}" test-freebsd
 
+# With SEEDS so many passes over SOAK_TESTS, each with another seed; else all tests, for so many HOURS.
 HOURS?=	1
 SEED?=	1
+SOAK_TESTS?=	sys/dev sys/net
 soak: .PHONY testkernels ktest hosted
+.if !empty(SEEDS)
+	@${.CURDIR}/tools/runtests --seeds ${SEEDS} --seed ${SEED} ${SOAK_TESTS}
+.else
 	@${.CURDIR}/tools/runtests --soak ${HOURS} --seed ${SEED}
+.endif
 
 bench: .PHONY
 	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all
-	@status=0; for b in bench benchballoon benchmigrate benchnet benchxen benchxn \
-	    benchsuspend benchfreebsd; do ${.CURDIR}/tools/$$b || status=1; done; exit $$status
+	@${.CURDIR}/tools/bench all
 
+dist: .PHONY
+	@${.CURDIR}/tools/dist
+
+# Layers are read from GENERIC's objects.
 lint: .PHONY bootstrap
+	@${SUBMAKE} KERNCONF=GENERIC modules
 	@${.CURDIR}/tools/lint
 
 clean: .PHONY

@@ -25,8 +25,8 @@
 #include <sys/queue.h>
 #include <sys/sx.h>
 
-#include <amd64/amd64/boot.h>
-#include <fs/memfs.h>
+#include <amd64/amd64/boot_tree.h>
+#include <fs/memfs_tree.h>
 
 #define	MEMFS_NAMELEN	128
 

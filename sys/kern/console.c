@@ -16,7 +16,8 @@
  * word begins a comment.  `wait` waits for what runs in the background, and pkill(1) interrupts
  * that, as ^C does what runs in the foreground.
  *
- * The kernel environment can bring commands as well: console.run="kldload if_vtnet; ifconfig"
+ * A command is the kernel's or a module's, and may be loaded for the call (console_cmd.c).  The kernel
+ * environment can bring commands as well: console.run="kldload if_vtnet; ifconfig"
  * runs before the first prompt.
  *
  * A program at the other end (tools/guest) sets kern.console.status=1.  Then nothing is echoed, no
@@ -44,10 +45,10 @@
 
 #include <net/vnet.h>
 
-#include <fs/memfs.h>
-#include <kern/cons_input.h>
-#include <kern/console.h>
-#include <kern/mountroot.h>
+#include <fs/memfs_tree.h>
+#include <kern/cons_input_tree.h>
+#include <kern/console_cmd_tree.h>
+#include <kern/mountroot_tree.h>
 
 #define	CONSOLE_LINE	1024	/* longest line, bytes */
 #define	CONSOLE_WORDS	64	/* most words in a command */
@@ -56,7 +57,7 @@
 
 struct job {
 	TAILQ_ENTRY(job) j_link;
-	const struct console_cmd *j_cmd;
+	struct console_ref j_ref;
 	struct thread	*j_td;
 	int		 j_argc;
 	char		*j_argv[CONSOLE_WORDS + 1];
@@ -66,8 +67,6 @@ struct job {
 	bool		 j_background;
 	volatile bool	 j_interrupted;
 };
-
-SET_DECLARE(console_cmd_set, const struct console_cmd);
 
 static MALLOC_DEFINE(M_CONSOLE, "console", "console commands");
 
@@ -86,27 +85,16 @@ static int console_status_mode;
 SYSCTL_INT(_kern_console, OID_AUTO, status, CTLFLAG_RWTUN, &console_status_mode, 0,
     "print a mark and the exit status after each line, for a program that reads them");
 
-static const struct console_cmd *
-console_find(const char *name)
-{
-	const struct console_cmd **cc;
-
-	SET_FOREACH(cc, console_cmd_set) {
-		if (strcmp((*cc)->cc_name, name) == 0)
-			return (*cc);
-	}
-	return (NULL);
-}
-
 static int
 job_run(struct job *j)
 {
+	const struct console_cmd *cc = j->j_ref.cr_cmd;
 	int status;
 
-	if (!j->j_cmd->cc_vnet)
-		return (j->j_cmd->cc_func(j->j_argc, j->j_argv));
+	if (!cc->cc_vnet)
+		return (cc->cc_func(j->j_argc, j->j_argv));
 	CURVNET_SET(vnet0);
-	status = j->j_cmd->cc_func(j->j_argc, j->j_argv);
+	status = cc->cc_func(j->j_argc, j->j_argv);
 	CURVNET_RESTORE();
 	return (status);
 }
@@ -117,6 +105,7 @@ job_main(void *arg)
 	struct job *j = arg;
 
 	j->j_status = job_run(j);
+	console_cmd_put(&j->j_ref);
 	mtx_lock(&console_mtx);
 	j->j_done = true;
 	cv_broadcast(&console_job);
@@ -135,7 +124,7 @@ job_start(struct job *j)
 	if (!j->j_background)
 		console_foreground = j;
 	mtx_unlock(&console_mtx);
-	error = kthread_add(job_main, j, NULL, &j->j_td, RFSTOPPED, 0, "%s", j->j_cmd->cc_name);
+	error = kthread_add(job_main, j, NULL, &j->j_td, RFSTOPPED, 0, "%s", j->j_argv[0]);
 	if (error != 0) {
 		mtx_lock(&console_mtx);
 		TAILQ_REMOVE(&console_jobs, j, j_link);
@@ -239,25 +228,47 @@ console_split(const char *line, const char **rest, struct job *j)
 	return (0);
 }
 
+/* Find the command of a job, with a message if there is none.  Returns 0, 126 or 127, as sh(1). */
+static int
+console_find(struct job *j)
+{
+	int error;
+
+	error = console_cmd_get(j->j_argv[0], &j->j_ref);
+	if (error == ENOENT)
+		printf("%s: Command not found.\n", j->j_argv[0]);
+	return (error == 0 ? 0 : error == ENOENT ? 127 : 126);
+}
+
 /* Run a command that has been split.  Takes the job; returns the status (0 in the background). */
 static int
 console_run(struct job *j)
 {
-	int error;
+	int error, status;
 
-	j->j_cmd = console_find(j->j_argv[0]);
-	if (j->j_cmd == NULL) {
-		printf("%s: Command not found.\n", j->j_argv[0]);
+	status = console_find(j);
+	if (status != 0) {
 		free(j, M_CONSOLE);
-		return (127);
+		return (status);
 	}
 	error = job_start(j);
 	if (error != 0) {
+		console_cmd_put(&j->j_ref);
 		free(j, M_CONSOLE);
-		return (cmd_err("console", error, "can't start a thread"));
+		printf("console: can't start a thread: error %d\n", error);
+		return (1);
 	}
 	return (j->j_background ? 0 : job_wait(j));
 }
+
+/* The interpreter waits itself, by console_line(); a command that did could wait for itself. */
+static int
+cmd_wait(int argc __unused, char **argv __unused)
+{
+	printf("wait: not within another command\n");
+	return (1);
+}
+CONSOLE_CMD(wait, cmd_wait, "wait for all commands in the background", "wait");
 
 /* Run a line.  Returns the first exit status that is not 0. */
 static int
@@ -293,17 +304,21 @@ static int
 console_inner_line(const char *line)
 {
 	struct job *j;
+	bool bad;
 	int status, worst = 0;
 
 	while (*line != '\0') {
 		j = malloc(sizeof(*j), M_CONSOLE, M_WAITOK | M_ZERO);
 		status = console_split(line, &line, j) != 0 ? 2 : 0;
-		if (status == 0 && j->j_argc != 0) {
-			j->j_cmd = console_find(j->j_argv[0]);
-			status = j->j_cmd != NULL ? job_run(j) : 127;
+		if (status == 0 && j->j_argc != 0)
+			status = console_find(j);
+		bad = status != 0;
+		if (!bad && j->j_argc != 0) {
+			status = job_run(j);
+			console_cmd_put(&j->j_ref);
 		}
 		free(j, M_CONSOLE);
-		if (status == 2 || status == 127)
+		if (bad)
 			return (status);
 		if (worst == 0)
 			worst = status;
@@ -331,7 +346,7 @@ cmd_repeat(int argc, char **argv)
 	}
 	return (worst);
 }
-CONSOLE_CMD(repeat, cmd_repeat, "repeat count 'command; ...'");
+CONSOLE_CMD(repeat, cmd_repeat, "run a line several times", "repeat count 'command; ...'");
 
 /* The next character that is not ^C. */
 static int
@@ -476,7 +491,7 @@ cmd_pkill(int argc, char **argv)
 	TAILQ_FOREACH(j, &console_jobs, j_link) {
 		for (i = 1; i < argc; i++) {
 			if (j->j_background && !j->j_done &&
-			    strcmp(j->j_cmd->cc_name, argv[i]) == 0) {
+			    strcmp(j->j_argv[0], argv[i]) == 0) {
 				j->j_interrupted = true;
 				found++;
 			}
@@ -485,27 +500,4 @@ cmd_pkill(int argc, char **argv)
 	mtx_unlock(&console_mtx);
 	return (found > 0 ? 0 : 1);
 }
-CONSOLE_CMD(pkill, cmd_pkill, "pkill command ...");
-
-int
-cmd_usage(const char *name)
-{
-	const struct console_cmd *cc = console_find(name);
-
-	printf("usage: %s\n", cc == NULL ? name : cc->cc_usage);
-	return (EX_USAGE);
-}
-
-static int
-cmd_help(int argc, char **argv)
-{
-	const struct console_cmd **cc;
-
-	if (argc > 1)
-		return (cmd_usage(argv[1]) == EX_USAGE ? 0 : 1);
-	SET_FOREACH(cc, console_cmd_set)
-		printf("%s\n", (*cc)->cc_usage);
-	printf("wait\n");
-	return (0);
-}
-CONSOLE_CMD(help, cmd_help, "help [command]");
+CONSOLE_CMD(pkill, cmd_pkill, "interrupt commands that run in the background", "pkill command ...");

@@ -28,7 +28,7 @@
 #include <sys/sleepqueue.h>
 #include <sys/sysctl.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 void	mi_startup(void);				/* Called by locore.S. */
 

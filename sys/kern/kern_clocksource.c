@@ -38,7 +38,7 @@
 
 #include <machine/smp.h>
 
-#include <kern/clock_private.h>
+#include <kern/clock_tree.h>
 
 struct clock_state {
 	sbintime_t	cs_tick;	/* next tick */

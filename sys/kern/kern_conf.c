@@ -38,7 +38,7 @@
 
 #include <machine/stdarg.h>
 
-#include <kern/devfs.h>
+#include <kern/devfs_tree.h>
 
 static MALLOC_DEFINE(M_DEVT, "cdev", "cdev storage");
 

@@ -23,7 +23,7 @@
 
 #include <machine/cpu.h>
 
-#include <kern/cons_input.h>
+#include <kern/cons_input_tree.h>
 
 #define	CNDEVTAB_SIZE	4
 

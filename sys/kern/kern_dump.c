@@ -39,7 +39,7 @@
 #include <machine/minidump.h>
 #include <machine/vmparam.h>
 
-#include <kern/devfs.h>
+#include <kern/devfs_tree.h>
 
 static MALLOC_DEFINE(M_DUMPER, "dumper", "dumper block buffer");
 

@@ -5,7 +5,7 @@
  */
 
 /*
- * The kernel environment: kern_getenv(9), the loader's tunables, kenv(1).
+ * The kernel environment: kern_getenv(9), the loader's tunables.
  *
  * It begins as one block of strings "name=value" that the start-up code made of the kernel's
  * command line (init_static_kenv()).  Once memory can be allocated the strings move to an array of
@@ -24,12 +24,11 @@
 #include <sys/malloc.h>
 #include <sys/mutex.h>
 
-#include <kern/console.h>
+#include <kern/kenv_tree.h>
 
 static MALLOC_DEFINE(M_KENV, "kenv", "kernel environment");
 
 #define	KENV_MAX	512		/* entries */
-#define	KENV_MAXVALUE	1024		/* a script may be a value, so more than KENV_MVALLEN */
 
 bool dynamic_kenv;
 struct mtx kenv_lock;
@@ -57,16 +56,13 @@ static char *
 kenv_find_static(const char *name)
 {
 	size_t len = strlen(name);
-	char *s, *value, *found = NULL;
+	char *s, *value = NULL;
 
 	if (kern_envp == NULL)
 		return (NULL);
-	for (s = kern_envp; *s != '\0'; s += strlen(s) + 1) {
+	for (s = kern_envp; *s != '\0' && value == NULL; s += strlen(s) + 1)
 		value = kenv_match(s, name, len);
-		if (value != NULL)
-			found = value;
-	}
-	return (found);
+	return (value);
 }
 
 /* The value in the array, and in *slot its place; with kenv_lock held. */
@@ -204,11 +200,32 @@ kern_unsetenv(const char *name)
 	return (0);
 }
 
+/*
+ * A string of the array for name=value.  A name that is there already gets a suffix, _1 or the next
+ * that is free: a loader may pass several devices by one name.
+ */
+static char *
+kenv_entry(const char *name, size_t len, const char *value)
+{
+	size_t size = len + sizeof("_999=") + strlen(value);
+	char *entry = malloc(size, M_KENV, M_WAITOK);
+	int i;
+
+	snprintf(entry, size, "%.*s", (int)len, name);
+	mtx_lock(&kenv_lock);
+	for (i = 1; kenv_find(entry, NULL) != NULL && i <= KENV_MAX; i++)
+		snprintf(entry, size, "%.*s_%d", (int)len, name, i);
+	mtx_unlock(&kenv_lock);
+	strlcat(entry, "=", size);
+	strlcat(entry, value, size);
+	return (entry);
+}
+
 static void
 kenv_make_dynamic(void *data __unused)
 {
-	char *s, *eq, *old;
-	int i, n = 0;
+	char *s, *eq;
+	int n = 0;
 
 	mtx_init(&kenv_lock, "kernel environment", NULL, MTX_DEF);
 	kenvp = malloc(KENV_MAX * sizeof(*kenvp), M_KENV, M_WAITOK | M_ZERO);
@@ -216,14 +233,8 @@ kenv_make_dynamic(void *data __unused)
 		eq = strchr(s, '=');
 		if (eq == NULL || eq == s || n == KENV_MAX - 1)
 			continue;
-		for (i = 0; i < n; i++)
-			if (strncmp(kenvp[i], s, eq - s + 1) == 0)
-				break;
-		old = kenvp[i];
-		kenvp[i] = strdup(s, M_KENV);
-		free(old, M_KENV);
-		if (i == n)
-			n++;
+		kenvp[n] = kenv_entry(s, eq - s, eq + 1);
+		n++;
 	}
 	dynamic_kenv = true;
 }
@@ -381,74 +392,19 @@ tunable_str_init(const void *data)
 	getenv_string(d->path, d->var, d->size);
 }
 
-/* All entries, sorted, as kenv(1) without operands prints them. */
-static int
-kenv_print_all(void)
+bool
+kenv_next(const char *after, char entry[KENV_MAXENTRY])
 {
-	char entry[KENV_MNAMELEN + 1 + KENV_MAXVALUE + 1], last[sizeof(entry)] = "";
-	char *best;
+	const char *best = NULL;
 	int i;
 
-	for (;;) {
-		best = NULL;
-		mtx_lock(&kenv_lock);
-		for (i = 0; i < KENV_MAX && kenvp[i] != NULL; i++)
-			if (strcmp(kenvp[i], last) > 0 &&
-			    (best == NULL || strcmp(kenvp[i], best) < 0))
-				best = kenvp[i];
-		if (best != NULL)
-			strlcpy(entry, best, sizeof(entry));
-		mtx_unlock(&kenv_lock);
-		if (best == NULL)
-			return (0);
-		strlcpy(last, entry, sizeof(last));
-		best = strchr(entry, '=');
-		*best = '\0';
-		printf("%s=\"%s\"\n", entry, best + 1);
+	mtx_lock(&kenv_lock);
+	for (i = 0; i < KENV_MAX && kenvp[i] != NULL; i++) {
+		if (strcmp(kenvp[i], after) > 0 && (best == NULL || strcmp(kenvp[i], best) < 0))
+			best = kenvp[i];
 	}
+	if (best != NULL)
+		strlcpy(entry, best, KENV_MAXENTRY);
+	mtx_unlock(&kenv_lock);
+	return (best != NULL);
 }
-
-static int
-cmd_kenv(int argc, char **argv)
-{
-	struct cmd_getopt g = { .optind = 1 };
-	bool quiet = false, unset = false;
-	char *name, *value;
-	int c, error;
-
-	while ((c = cmd_getopt(&g, argc, argv, "qu")) != -1) {
-		if (c == 'q')
-			quiet = true;
-		else if (c == 'u')
-			unset = true;
-		else
-			return (cmd_usage("kenv"));
-	}
-	if (g.optind == argc)
-		return (unset ? cmd_usage("kenv") : kenv_print_all());
-	if (argc - g.optind != 1)
-		return (cmd_usage("kenv"));
-	name = argv[g.optind];
-	value = strchr(name, '=');
-	if (unset) {
-		error = kern_unsetenv(name);
-		return (error != 0 && !quiet ? cmd_err("kenv", 0, "unable to unset %s", name) :
-		    error != 0);
-	}
-	if (value != NULL) {
-		*value++ = '\0';
-		error = kern_setenv(name, value);
-		if (error != 0)
-			return (quiet ? 1 : cmd_err("kenv", 0, "unable to set %s to %s", name,
-			    value));
-		printf("%s=\"%s\"\n", name, value);
-		return (0);
-	}
-	value = kern_getenv(name);
-	if (value == NULL)
-		return (quiet ? 1 : cmd_err("kenv", 0, "unable to get %s", name));
-	printf("%s\n", value);
-	freeenv(value);
-	return (0);
-}
-CONSOLE_CMD(kenv, cmd_kenv, "kenv [-q] [-u] [variable[=value]]");

@@ -46,7 +46,7 @@
 #include <machine/cpu.h>
 #include <machine/stdarg.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 struct intr_thread {
 	struct thread	*it_thread;

@@ -25,7 +25,7 @@
 #include <vm/vm.h>
 #include <vm/pmap.h>
 
-#include <kern/ksyms.h>
+#include <kern/ksyms_tree.h>
 
 #define	KSYMS_MAGIC	0x4d59534b	/* "KSYM" */
 

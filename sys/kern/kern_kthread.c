@@ -27,7 +27,7 @@
 
 #include <machine/stdarg.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 /*
  * A thread's first function, called from fork_trampoline with sched_lock held.

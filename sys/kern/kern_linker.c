@@ -44,9 +44,9 @@
 #include <vm/vm_param.h>
 #include <vm/pmap.h>
 
-#include <fs/memfs.h>
-#include <kern/kobj_private.h>
-#include <kern/linker_private.h>
+#include <fs/memfs_tree.h>
+#include <kern/kobj_tree.h>
+#include <kern/linker_tree.h>
 
 struct sx kld_sx;
 SX_SYSINIT(kld_sx, &kld_sx, "kernel linker");
@@ -720,6 +720,24 @@ linker_kldunload(int fileid, int flags)
 		error = module_quiesce_file(lf, true);
 	if (error == 0)
 		error = linker_release(lf);
+	sx_xunlock(&kld_sx);
+	return (error);
+}
+
+int
+linker_release_module(const char *modname, struct mod_depend *verinfo, linker_file_t lf)
+{
+	struct modlist *m;
+	int error;
+
+	sx_xlock(&kld_sx);
+	if (lf == NULL) {
+		m = modlist_find(modname, verinfo);
+		KASSERT(m != NULL, ("%s: no module %s", __func__, modname));
+		lf = m->container;
+	} else
+		KASSERT(modname == NULL && verinfo == NULL, ("%s: both name and file", __func__));
+	error = linker_release(lf);
 	sx_xunlock(&kld_sx);
 	return (error);
 }

@@ -18,8 +18,8 @@
 #include <sys/malloc.h>
 #include <sys/sx.h>
 
-#include <kern/ksyms.h>
-#include <kern/linker_private.h>
+#include <kern/ksyms_tree.h>
+#include <kern/linker_tree.h>
 
 int
 linker_lookup_global(linker_file_t self, const char *name, uintptr_t *value)

@@ -39,9 +39,9 @@
 #include <vm/vm_page.h>
 #include <vm/uma.h>
 #include <vm/uma_dbg.h>
-#include <vm/uma_private.h>
+#include <vm/uma_tree.h>
 
-#include <kern/malloc_stat.h>
+#include <kern/malloc_stat_tree.h>
 
 /* Allocations of pages: a mark in plinks.uma.slab, and the size above it. */
 #define	PAGES_MARK	1UL

@@ -28,7 +28,7 @@
 #include <sys/reboot.h>
 #include <sys/sx.h>
 
-#include <kern/linker_private.h>
+#include <kern/linker_tree.h>
 
 static MALLOC_DEFINE(M_MODULE, "module", "Module data structures");
 

@@ -29,7 +29,7 @@
 
 #include <machine/cpu.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 #define	cookie2mtx(c)	__containerof(__DEVOLATILE(uintptr_t *, (c)), struct mtx, mtx_lock)
 

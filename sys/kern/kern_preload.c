@@ -17,7 +17,7 @@
 #include <sys/linker.h>
 #include <sys/malloc.h>
 
-#include <kern/linker_private.h>
+#include <kern/linker_tree.h>
 
 #define	SUFFIX		"_load"
 #define	SUFFIX_LEN	(sizeof(SUFFIX) - 1)

@@ -23,7 +23,7 @@
 #include <sys/rmlock.h>
 #include <sys/rwlock.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 #define	rm_word		rm_lock_sx.sx_lock
 

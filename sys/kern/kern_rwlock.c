@@ -17,7 +17,7 @@
 #include <sys/proc.h>
 #include <sys/rwlock.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 #define	cookie2rw(c)	__containerof(__DEVOLATILE(uintptr_t *, (c)), struct rwlock, rw_lock)
 

@@ -33,7 +33,7 @@
 #include <machine/pcb.h>
 #include <machine/smp.h>
 
-#include <kern/panic_exit.h>
+#include <kern/panic_exit_tree.h>
 
 const char *panicstr;
 bool	scheduler_stopped;

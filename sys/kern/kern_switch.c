@@ -27,7 +27,7 @@
 #include <machine/cpufunc.h>
 #include <machine/psl.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 void
 runq_init(struct runq *rq)

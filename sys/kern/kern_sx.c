@@ -22,7 +22,7 @@
 #include <sys/proc.h>
 #include <sys/sx.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 #if LOCK_DEBUG > 0
 #define	SX_ARGS		, const char *file __unused, int line __unused

@@ -23,7 +23,7 @@
 #include <sys/time.h>
 #include <sys/vmmeter.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 /* What pause(9) sleeps on: an address for each CPU, which nobody wakes. */
 static char pause_wchan[MAXCPU];

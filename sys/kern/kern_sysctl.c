@@ -34,7 +34,7 @@
 #include <sys/sx.h>
 #include <sys/sysctl.h>
 
-#include <kern/sysctl_private.h>
+#include <kern/sysctl_tree.h>
 
 static MALLOC_DEFINE(M_SYSCTL, "sysctl", "sysctl internal magic");
 static MALLOC_DEFINE(M_SYSCTLOID, "sysctloid", "sysctl dynamic oids");

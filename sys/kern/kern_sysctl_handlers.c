@@ -25,6 +25,8 @@
 
 #include <vm/uma.h>
 
+#include <kern/sysctl_tree.h>
+
 #define	SYSCTL_TOP(name, number, descr)					\
 	SYSCTL_ROOT_NODE(number, name, CTLFLAG_RW | CTLFLAG_MPSAFE, 0, descr)
 
@@ -276,5 +278,47 @@ sysctl_sec_to_timeval(SYSCTL_HANDLER_ARGS)
 	if (error != 0 || req->newptr == NULL)
 		return (error);
 	tv->tv_sec = secs;
+	return (0);
+}
+
+const struct sysctl_number sysctl_numbers[CTLTYPE + 1] = {
+	[CTLTYPE_INT] = { sizeof(int), true },
+	[CTLTYPE_UINT] = { sizeof(int), false },
+	[CTLTYPE_LONG] = { sizeof(long), true },
+	[CTLTYPE_ULONG] = { sizeof(long), false },
+	[CTLTYPE_S64] = { 8, true },
+	[CTLTYPE_U64] = { 8, false },
+	[CTLTYPE_S32] = { 4, true },
+	[CTLTYPE_U32] = { 4, false },
+	[CTLTYPE_S16] = { 2, true },
+	[CTLTYPE_U16] = { 2, false },
+	[CTLTYPE_S8] = { 1, true },
+	[CTLTYPE_U8] = { 1, false },
+};
+
+int
+sysctl_parse(struct sysctl_oid *oidp, const char *value, void *raw, size_t *len)
+{
+	int type = oidp->oid_kind & CTLTYPE;
+	bool is_signed = sysctl_numbers[type].is_signed;
+	int bits = sysctl_numbers[type].size * NBBY;
+	bool negative = *value == '-';
+	uint64_t n;
+	char *end;
+
+	if (bits == 0)
+		return (EINVAL);
+	n = negative ? (uint64_t)strtoq(value, &end, 0) : strtouq(value, &end, 0);
+	if (end == value || *end != '\0')
+		return (EINVAL);
+	if (bits < 64) {
+		if (is_signed && ((int64_t)n < -((int64_t)1 << (bits - 1)) ||
+		    (int64_t)n > ((int64_t)1 << (bits - 1)) - 1))
+			return (ERANGE);
+		if (!is_signed && (negative || n >> bits != 0))
+			return (ERANGE);
+	}
+	memcpy(raw, &n, sysctl_numbers[type].size);
+	*len = sysctl_numbers[type].size;
 	return (0);
 }

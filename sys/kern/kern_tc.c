@@ -31,7 +31,7 @@
 #include <sys/time.h>
 #include <sys/timetc.h>
 
-#include <kern/clock_private.h>
+#include <kern/clock_tree.h>
 
 struct timehands {
 	volatile u_int		th_generation;

@@ -38,7 +38,7 @@
 #include <vm/vm_extern.h>
 #include <vm/uma.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 static MALLOC_DEFINE(M_PROC, "proc", "process structures");
 

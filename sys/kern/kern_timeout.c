@@ -42,8 +42,8 @@
 
 #include <machine/cpu.h>
 
-#include <kern/clock_private.h>
-#include <kern/sched_private.h>
+#include <kern/clock_tree.h>
+#include <kern/sched_tree.h>
 
 #define	WHEEL_SHIFT	22		/* 2^22 / 2^32 s = 0.98 ms */
 #define	WHEEL_SIZE	256

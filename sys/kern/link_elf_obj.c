@@ -32,10 +32,10 @@
 #include <sys/malloc.h>
 
 #include <vm/vm.h>
-#include <vm/vm_private.h>
+#include <vm/vm_tree.h>
 
-#include <kern/ksyms.h>
-#include <kern/link_elf_obj.h>
+#include <kern/ksyms_tree.h>
+#include <kern/link_elf_obj_tree.h>
 
 MALLOC_DEFINE(M_LINKER, "linker", "Kernel linker");
 

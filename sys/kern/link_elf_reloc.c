@@ -20,7 +20,7 @@
 #include <sys/endian.h>
 #include <sys/errno.h>
 
-#include <kern/link_elf_obj.h>
+#include <kern/link_elf_obj_tree.h>
 
 /* One relocation, and where it works. */
 struct elf_place {

@@ -6,6 +6,8 @@
 
 /*
  * What netstat -m shows: how many network buffers of each kind are out.
+ *
+ * Not FreeBSD's: netstat(1) reads the statistics of UMA there.
  */
 
 #ifndef _KERN_MBUF_TREE_H_

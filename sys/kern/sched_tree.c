@@ -42,7 +42,7 @@
 
 #include <machine/smp.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 /* Ready from the first instruction on: printf(9) and mutexes are used before any SYSINIT. */
 struct mtx sched_lock = {

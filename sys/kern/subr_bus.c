@@ -49,8 +49,8 @@
 #include <sys/mutex.h>
 #include <machine/bus.h>
 
-#include <kern/bus_private.h>
-#include <kern/kobj_private.h>
+#include <kern/bus_tree.h>
+#include <kern/kobj_tree.h>
 
 device_t root_bus;
 devclass_t root_devclass;

@@ -33,7 +33,7 @@
 
 #include <net/vnet.h>
 
-#include <kern/bus_private.h>
+#include <kern/bus_tree.h>
 
 /* The best candidate so far. */
 struct probe_best {

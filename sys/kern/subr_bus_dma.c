@@ -37,7 +37,7 @@
 
 #include <machine/bus.h>
 
-#include <kern/bus_private.h>
+#include <kern/bus_tree.h>
 
 static int
 load_vlist(bus_dma_tag_t dmat, bus_dmamap_t map, const bus_dma_segment_t *list, int n,

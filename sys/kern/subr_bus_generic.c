@@ -23,7 +23,7 @@
 #include <sys/smp.h>
 #include <machine/bus.h>
 
-#include <kern/bus_private.h>
+#include <kern/bus_tree.h>
 
 void
 bus_attach_children(device_t dev)

@@ -17,7 +17,7 @@
 #include <sys/malloc.h>
 #include <machine/bus.h>
 
-#include <kern/bus_private.h>
+#include <kern/bus_tree.h>
 
 static struct device_prop *
 device_find_prop(device_t dev, const char *name)

@@ -32,7 +32,7 @@
 #include <vm/vm.h>
 #include <machine/bus.h>
 
-#include <kern/bus_private.h>
+#include <kern/bus_tree.h>
 
 void
 resource_init_map_request_impl(struct resource_map_request *args, size_t sz)

@@ -21,7 +21,7 @@
 #include <sys/rman.h>
 #include <machine/bus.h>
 
-#include <kern/bus_private.h>
+#include <kern/bus_tree.h>
 
 int
 bus_generic_rl_set_resource(device_t dev, device_t child, int type, int rid, rman_res_t start,

@@ -21,7 +21,7 @@
 #include <sys/sysctl.h>
 #include <machine/bus.h>
 
-#include <kern/bus_private.h>
+#include <kern/bus_tree.h>
 
 SYSCTL_ROOT_NODE(OID_AUTO, dev, CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, "Devices");
 

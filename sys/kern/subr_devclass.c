@@ -20,8 +20,8 @@
 #include <sys/module.h>
 #include <machine/bus.h>
 
-#include <kern/bus_private.h>
-#include <kern/kobj_private.h>
+#include <kern/bus_tree.h>
+#include <kern/kobj_tree.h>
 
 struct devclass_list devclasses = TAILQ_HEAD_INITIALIZER(devclasses);
 

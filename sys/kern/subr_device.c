@@ -24,7 +24,7 @@
 #include <sys/syslog.h>
 #include <machine/bus.h>
 
-#include <kern/bus_private.h>
+#include <kern/bus_tree.h>
 
 MALLOC_DEFINE(M_BUS, "bus", "Bus data structures");
 

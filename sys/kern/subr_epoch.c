@@ -37,7 +37,7 @@
 #include <sys/smp.h>
 #include <sys/sx.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 struct epoch_cpu {
 	u_int	ec_readers[2];

@@ -18,7 +18,7 @@
 #include <sys/stack.h>
 #include <sys/sysctl.h>
 
-#include <kern/panic_exit.h>
+#include <kern/panic_exit_tree.h>
 
 u_char kdb_active;
 

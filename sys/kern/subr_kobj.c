@@ -39,7 +39,7 @@
 #include <sys/mutex.h>
 #include <sys/queue.h>
 
-#include <kern/kobj_private.h>
+#include <kern/kobj_tree.h>
 
 static MALLOC_DEFINE(M_KOBJ, "kobj", "Kernel object structures");
 

@@ -26,7 +26,7 @@
 #include <sys/proc.h>
 #include <sys/sched.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 static TAILQ_HEAD(, thread) blocked_threads = TAILQ_HEAD_INITIALIZER(blocked_threads);
 

@@ -33,7 +33,7 @@
 #include <sys/mutex.h>
 #include <machine/bus.h>
 
-#include <kern/rman_private.h>
+#include <kern/rman_tree.h>
 
 static MALLOC_DEFINE(M_RMAN, "rman", "Resource manager");
 

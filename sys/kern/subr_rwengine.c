@@ -30,7 +30,7 @@
 
 #include <machine/cpu.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 CTASSERT(RW_LOCK_READ == SX_LOCK_SHARED && RW_LOCK_READ_WAITERS == SX_LOCK_SHARED_WAITERS);
 CTASSERT(RW_LOCK_WRITE_WAITERS == SX_LOCK_EXCLUSIVE_WAITERS);

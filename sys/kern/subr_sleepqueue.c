@@ -30,7 +30,7 @@
 #include <sys/sleepqueue.h>
 #include <sys/time.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 #define	SLEEPQ_BUCKETS	128
 

@@ -17,7 +17,7 @@
 
 #include <machine/vmparam.h>
 
-#include <kern/ksyms.h>
+#include <kern/ksyms_tree.h>
 
 MALLOC_DEFINE(M_STACK, "stack", "Stack Traces");
 

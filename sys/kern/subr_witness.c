@@ -41,7 +41,7 @@
 #include <machine/cpu.h>
 #include <machine/stdarg.h>
 
-#include <kern/sched_private.h>
+#include <kern/sched_tree.h>
 
 #define	W_TYPES		1024
 #define	W_EDGES		3072

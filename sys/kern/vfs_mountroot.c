@@ -21,7 +21,7 @@
 #include <sys/mutex.h>
 #include <sys/queue.h>
 
-#include <kern/mountroot.h>
+#include <kern/mountroot_tree.h>
 
 static TAILQ_HEAD(, root_hold_token) root_holds = TAILQ_HEAD_INITIALIZER(root_holds);
 static struct mtx root_mtx;

@@ -32,7 +32,7 @@
 #include <net/if_private.h>
 
 #include <net/bpf_tree.h>
-#include <net/if_subr.h>
+#include <net/if_subr_tree.h>
 
 MALLOC_DEFINE(M_BPF, "BPF", "packet capture");
 

@@ -4,7 +4,11 @@
  * Copyright (c) 2026 The pv-kmod developers
  */
 
-/* Listeners of packet capture (net/bpf.c), which are not devices here but functions. */
+/*
+ * Listeners of packet capture (net/bpf.c), which are not devices here but functions.
+ *
+ * Not FreeBSD's: a listener is an open file of bpf(4) there.
+ */
 
 #ifndef _NET_BPF_TREE_H_
 #define	_NET_BPF_TREE_H_

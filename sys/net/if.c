@@ -49,7 +49,7 @@
 #include <net/if_var.h>
 #include <net/if_private.h>
 
-#include <net/if_subr.h>
+#include <net/if_subr_tree.h>
 
 #define	IFINDEX_MAX	256	/* interfaces that can exist at one time */
 

@@ -39,7 +39,7 @@
 #include <net/if_var.h>
 #include <net/if_private.h>
 
-#include <net/if_subr.h>
+#include <net/if_subr_tree.h>
 #include <net/if_tree.h>
 
 MALLOC_DEFINE(M_IFADDR, "ifaddr", "interface addresses");

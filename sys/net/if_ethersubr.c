@@ -44,7 +44,7 @@
 #include <netinet/ip6.h>
 #include <netinet/if_ether.h>
 #include <netinet6/ip6_var.h>
-#include <netinet/inet_private.h>
+#include <netinet/inet_tree.h>
 #include <net/if_tree.h>
 
 static const uint8_t ether_broadcast[ETHER_ADDR_LEN] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };

@@ -23,7 +23,7 @@
 #include <net/if_var.h>
 #include <net/if_private.h>
 
-#include <net/if_subr.h>
+#include <net/if_subr_tree.h>
 #include <net/if_tree.h>
 
 static int

@@ -32,7 +32,7 @@
 #include <net/if_var.h>
 #include <net/if_private.h>
 
-#include <net/if_subr.h>
+#include <net/if_subr_tree.h>
 
 static int log_link_state_change = 1;
 

@@ -34,7 +34,7 @@
 #include <netinet/in.h>
 #include <netinet/ip6.h>
 #include <netinet6/ip6_var.h>
-#include <netinet/inet_private.h>
+#include <netinet/inet_tree.h>
 
 #define	LOMTU		16384
 #define	LOOP_QUEUE_MAX	256	/* packets */

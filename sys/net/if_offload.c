@@ -33,7 +33,7 @@
 #include <netinet6/ip6_var.h>
 #include <machine/in_cksum.h>
 
-#include <netinet/inet_private.h>
+#include <netinet/inet_tree.h>
 #include <net/if_tree.h>
 
 #define	OFFLOAD_CSUM4	CSUM_DELAY_DATA

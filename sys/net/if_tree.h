@@ -7,6 +7,8 @@
 /*
  * What the tree kernel's own protocols and commands use of the network interfaces, beyond what
  * FreeBSD's headers declare.
+ *
+ * Not FreeBSD's: programs use ioctl(2) and sysctl(3) there.
  */
 
 #ifndef _NET_IF_TREE_H_

@@ -13,8 +13,8 @@
  * Gaps: proxy ARP; defending an address more than by a log line.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 #include <net/if_arp.h>
 #include <netinet/if_ether.h>
 #include <net/if_tree.h>

@@ -15,7 +15,7 @@
  * Locking: addr_mtx protects the list; it is a leaf.  Callers get copies.
  */
 
-#include <netinet/inet_stack.h>
+#include <netinet/inet_stack_tree.h>
 #include <netinet6/in6_var.h>
 #include <net/if_tree.h>
 #include <sys/sysctl.h>
@@ -549,4 +549,21 @@ int
 inet_ifup(if_t ifp)
 {
 	return ((if_getflags(ifp) & IFF_UP) != 0 ? 0 : inet_ifflags(ifp, IFF_UP, 0));
+}
+
+int
+inet_ether_parse(const char *text, uint8_t *mac)
+{
+	char *end;
+	u_long v;
+	int i;
+
+	for (i = 0; i < ETHER_ADDR_LEN; i++) {
+		v = strtoul(text, &end, 16);
+		if (end == text || end - text > 2 || *end != (i < ETHER_ADDR_LEN - 1 ? ':' : '\0'))
+			return (EINVAL);
+		mac[i] = v;
+		text = end + 1;
+	}
+	return (0);
 }

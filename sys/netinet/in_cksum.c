@@ -13,8 +13,8 @@
  * the two bytes swapped.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 #include <machine/in_cksum.h>
 
 /* Add with the carry brought round (RFC 1071, 2). */

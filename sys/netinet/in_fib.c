@@ -20,7 +20,7 @@
  * Gaps: a tree for large tables, and more than one next hop.
  */
 
-#include <netinet/inet_stack.h>
+#include <netinet/inet_stack_tree.h>
 
 #define	FIB_MAXROUTES	1024
 #define	FIB_MAXDYNAMIC	32	/* bounds what router advertisements can add */

@@ -9,8 +9,8 @@
  * time of a call, and the announcement of one.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_private.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_tree.h>
 #include <netinet/if_ether.h>
 #include <netinet6/in6_var.h>
 #include <net/if_tree.h>

@@ -23,8 +23,8 @@
  * Locking: nbr_mtx protects the table.  Nothing is sent with it held.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 #include <net/if_tree.h>
 
 #define	NBR_HASH	64

@@ -15,11 +15,11 @@
  * if_hwassist is finished in software by the IP version's output, which alone knows the interface.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 #include <netinet/if_ether.h>
 #include <machine/in_cksum.h>
-#include <kern/console.h>
+#include <kern/console_tree.h>
 #include <net/if_tree.h>
 
 static const uint8_t out_broadcast[ETHER_ADDR_LEN] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };

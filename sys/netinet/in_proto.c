@@ -12,8 +12,8 @@
  * The timer runs from a task, not a callout: what it does may call an interface's ioctl.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 #include <netinet6/in6_var.h>
 #include <net/if_dl.h>
 #include <netinet/if_ether.h>

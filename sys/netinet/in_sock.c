@@ -17,9 +17,9 @@
  * Gaps: one lock and a list are right for a handful of sockets.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
-#include <kern/console.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
+#include <kern/console_tree.h>
 
 #define	SOCK_RCVLIMIT	(256 * 1024)
 #define	SOCK_EPHEMERAL	49152	/* RFC 6335, 6 */

@@ -15,8 +15,8 @@
  * Gaps: no redirects are sent, options are not looked at, no multicast routing.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 #include <netinet/in_var.h>
 #include <netinet6/ip6_var.h>
 #include <machine/in_cksum.h>

@@ -11,8 +11,8 @@
  * Gaps: redirects are ignored, timestamp requests are not answered.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 #include <machine/in_cksum.h>
 
 #define	ICMP_LIMIT	200	/* errors and unreachables a second, both IP versions together */

@@ -14,8 +14,8 @@
  * Gaps: of the groups only all hosts (224.0.0.1) is joined.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 #include <machine/in_cksum.h>
 #include <net/vnet.h>
 #include <netinet/ip_var.h>

@@ -10,8 +10,8 @@
  * Gaps: no options are sent.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 #include <machine/in_cksum.h>
 #include <net/if_tree.h>
 

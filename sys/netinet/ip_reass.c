@@ -19,8 +19,8 @@
  * Gaps: no ICMP time exceeded when a datagram is given up.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 
 #define	REASS_QUEUES	64
 #define	REASS_FRAGS	128	/* 64 KB in fragments of the least IPv4 MTU worth using, 576 */

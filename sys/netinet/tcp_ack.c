@@ -7,12 +7,12 @@
 /*
  * TCP acknowledgements in: what has arrived, how long it took (RFC 6298), and how much may be on
  * the way (RFC 5681; to repair losses RFC 6675, or NewReno of RFC 6582 with a peer without SACK).
- * See tcp_conn.h.
+ * See tcp_conn_tree.h.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
-#include <netinet/tcp_conn.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
+#include <netinet/tcp_conn_tree.h>
 
 #define	TCP_DUPTHRESH	3
 

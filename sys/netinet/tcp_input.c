@@ -6,12 +6,12 @@
 
 /*
  * TCP segments in: the state machine (RFC 9293, 3.10.7; RFC 5961 against blind attacks; RFC 7323
- * for timestamps).  See tcp_conn.h.
+ * for timestamps).  See tcp_conn_tree.h.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
-#include <netinet/tcp_conn.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
+#include <netinet/tcp_conn_tree.h>
 
 #define	TCP_TS_OLD	(24 * 86400)	/* RFC 7323, 5.5 */
 

@@ -23,7 +23,7 @@
  * Locking.  None: the caller is one thread.
  */
 
-#include <netinet/inet_stack.h>
+#include <netinet/inet_stack_tree.h>
 #include <net/ethernet.h>
 #include <net/if_var.h>
 #include <netinet/ip.h>

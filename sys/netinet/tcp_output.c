@@ -6,16 +6,16 @@
 
 /*
  * TCP segments out: what may be sent now (RFC 9293, 3.8; silly window avoidance of RFC 1122,
- * 4.2.3.4), and how a segment is made.  See tcp_conn.h.
+ * 4.2.3.4), and how a segment is made.  See tcp_conn_tree.h.
  *
  * What is left of a write, less than a segment, waits for more as long as data is on its way (Nagle;
  * RFC 1122, 4.2.3.4).  Where the interface cuts segments itself (TSO), a segment is as long as it
  * takes, a multiple of the segment size.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
-#include <netinet/tcp_conn.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
+#include <netinet/tcp_conn_tree.h>
 
 /* What to send next. */
 struct tcp_plan {

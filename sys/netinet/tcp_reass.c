@@ -6,12 +6,12 @@
 
 /*
  * TCP data in: to the reader's buffer in order, to a queue while something before it is missing.
- * See tcp_conn.h.
+ * See tcp_conn_tree.h.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
-#include <netinet/tcp_conn.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
+#include <netinet/tcp_conn_tree.h>
 
 /*
  * Append a chain of len bytes.  A little data is copied behind what is there, so that a peer who

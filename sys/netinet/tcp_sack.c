@@ -25,9 +25,9 @@
  * is only found by the timer.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
-#include <netinet/tcp_conn.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
+#include <netinet/tcp_conn_tree.h>
 
 #define	SACK_SEGMENTS	2	/* arrived behind a hole: more than this make it lost */
 #define	SACK_LISTED	16	/* ranges looked at for a segment's options */

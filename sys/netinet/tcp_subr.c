@@ -5,12 +5,12 @@
  */
 
 /*
- * TCP's table of connections: birth, look-up, end; resets; what ICMP reports.  See tcp_conn.h.
+ * TCP's table of connections: birth, look-up, end; resets; what ICMP reports.  See tcp_conn_tree.h.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
-#include <netinet/tcp_conn.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
+#include <netinet/tcp_conn_tree.h>
 #include <sys/endian.h>
 
 #define	TCP_HASH	256

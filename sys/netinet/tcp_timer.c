@@ -7,12 +7,12 @@
 /*
  * TCP's timers.  Each connection has one callout, set to the earliest of its timers; a timer that
  * is put off leaves it alone, and the callout that comes too early sets itself again.  See
- * tcp_conn.h.
+ * tcp_conn_tree.h.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
-#include <netinet/tcp_conn.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
+#include <netinet/tcp_conn_tree.h>
 
 void
 tcpc_timer_set(struct tcp_conn *t, enum tcp_timer which, sbintime_t delay)

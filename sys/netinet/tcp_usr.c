@@ -5,13 +5,13 @@
  */
 
 /*
- * What users of TCP call (tcp_conn.h says how).  All of it may sleep, and none of it is for the
+ * What users of TCP call (tcp_conn_tree.h says how).  All of it may sleep, and none of it is for the
  * input path.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
-#include <netinet/tcp_conn.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
+#include <netinet/tcp_conn_tree.h>
 
 #define	TCP_CHUNK	(64 * 1024)	/* bytes copied at a time */
 

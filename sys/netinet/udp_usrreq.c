@@ -9,8 +9,8 @@
  * Output is in in_sock.c: nothing but the header is added there.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 
 /* What is left of a datagram after its length field was believed; NULL if it was dropped. */
 static struct mbuf *

@@ -9,8 +9,8 @@
  * hands neighbour discovery and MLD their messages.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 
 static int
 icmp6_send(struct mbuf *m, int type, int code, uint32_t rest, if_t ifp, const struct in6_addr *src,

@@ -9,7 +9,7 @@
  * groups that every node is in.
  */
 
-#include <netinet/inet_stack.h>
+#include <netinet/inet_stack_tree.h>
 #include <netinet6/in6_var.h>
 
 /* The constants that netinet6/in6.h declares. */

@@ -12,8 +12,8 @@
  * no multicast routing, no router advertisements.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 #include <netinet/in_var.h>
 #include <netinet6/in6_var.h>
 #include <net/if_tree.h>

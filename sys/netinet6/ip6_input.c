@@ -12,8 +12,8 @@
  * Gaps: no jumbograms, no IPsec.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 #include <netinet6/in6_var.h>
 
 #define	IP6_MAXEXT	8		/* extension headers in one packet */

@@ -11,8 +11,8 @@
  * Gaps: no flow labels, no other extension headers.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 #include <net/if_tree.h>
 
 static volatile u_int ip6_nextid;

@@ -17,8 +17,8 @@
  * Gaps: queries are answered at once, not after a random part of their delay; no MLDv1.
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 
 #define	MLD_V2REPORT	143	/* RFC 3810, 5.2 */
 #define	MLD_EXCLUDE	2	/* MODE_IS_EXCLUDE */

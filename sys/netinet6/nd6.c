@@ -15,8 +15,8 @@
  * Gaps: redirects are ignored; no nonce option (RFC 7527).
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 #include <netinet6/in6_var.h>
 
 #define	ND6_HOPS	255

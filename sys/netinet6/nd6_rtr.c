@@ -17,8 +17,8 @@
  * Gaps: the MTU option is not used; no preferences (RFC 4191).
  */
 
-#include <netinet/inet_stack.h>
-#include <netinet/inet_stat.h>
+#include <netinet/inet_stack_tree.h>
+#include <netinet/inet_stat_tree.h>
 #include <netinet6/in6_var.h>
 
 #define	RTR_SOLICITS	3	/* RFC 4861, 10 */

@@ -53,7 +53,7 @@
 #include <vm/vm_param.h>
 #include <vm/uma.h>
 #include <vm/uma_dbg.h>
-#include <vm/uma_private.h>
+#include <vm/uma_tree.h>
 
 #define	BUCKET_BYTES	65536	/* of items in a bucket, at most */
 

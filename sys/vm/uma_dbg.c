@@ -31,7 +31,7 @@
 #include <vm/vm_page.h>
 #include <vm/uma.h>
 #include <vm/uma_dbg.h>
-#include <vm/uma_private.h>
+#include <vm/uma_tree.h>
 
 #define	TRASH_WORD	0xdeadc0dedeadc0deUL
 

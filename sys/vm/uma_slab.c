@@ -41,8 +41,8 @@
 #include <vm/vm_page.h>
 #include <vm/uma.h>
 #include <vm/uma_dbg.h>
-#include <vm/uma_private.h>
-#include <vm/vm_private.h>
+#include <vm/uma_tree.h>
+#include <vm/vm_tree.h>
 
 static uma_zone_t slab_zone;
 

@@ -33,8 +33,8 @@
 #include <vm/vm_page.h>
 #include <vm/uma.h>
 #include <vm/uma_dbg.h>
-#include <vm/uma_private.h>
-#include <vm/vm_private.h>
+#include <vm/uma_tree.h>
+#include <vm/vm_tree.h>
 
 struct uma_zonelist uma_zones = TAILQ_HEAD_INITIALIZER(uma_zones);
 struct sx uma_zones_lock;

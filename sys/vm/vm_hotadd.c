@@ -22,7 +22,7 @@
 #include <vm/vm.h>
 #include <vm/vm_param.h>
 #include <vm/vm_page.h>
-#include <vm/vm_private.h>
+#include <vm/vm_tree.h>
 
 #include <dev/pv/pv_memory.h>
 

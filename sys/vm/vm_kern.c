@@ -35,7 +35,7 @@
 #include <vm/vm_extern.h>
 #include <vm/vm_kern.h>
 #include <vm/vm_page.h>
-#include <vm/vm_private.h>
+#include <vm/vm_tree.h>
 
 #define	KMEM_BATCH	32
 

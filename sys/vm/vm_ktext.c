@@ -28,9 +28,9 @@
 #include <vm/pmap.h>
 #include <vm/vm_extern.h>
 #include <vm/vm_page.h>
-#include <vm/vm_private.h>
+#include <vm/vm_tree.h>
 
-#include <amd64/amd64/boot.h>
+#include <amd64/amd64/boot_tree.h>
 
 static vmem_t *ktext_arena;
 

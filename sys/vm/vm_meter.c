@@ -26,7 +26,7 @@
 #include <vm/pmap.h>
 #include <vm/vm_extern.h>
 #include <vm/vm_page.h>
-#include <vm/vm_private.h>
+#include <vm/vm_tree.h>
 
 /* Before SI_SUB_COUNTER every counter of the structure is EARLY_COUNTER. */
 struct vmmeter vm_cnt = {

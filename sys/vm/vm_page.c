@@ -40,7 +40,7 @@
 #include <vm/vm_pageout.h>
 #include <vm/vm_phys.h>
 #include <vm/vm_dumpset.h>
-#include <vm/vm_private.h>
+#include <vm/vm_tree.h>
 
 #include <machine/md_var.h>
 

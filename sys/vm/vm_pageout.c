@@ -40,7 +40,7 @@
 #include <vm/vm_page.h>
 #include <vm/vm_pageout.h>
 #include <vm/uma.h>
-#include <vm/vm_private.h>
+#include <vm/vm_tree.h>
 
 struct proc *pageproc;
 bool vm_pages_needed;

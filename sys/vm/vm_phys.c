@@ -43,7 +43,7 @@
 #include <vm/vm_extern.h>
 #include <vm/vm_page.h>
 #include <vm/vm_phys.h>
-#include <vm/vm_private.h>
+#include <vm/vm_tree.h>
 
 #include <machine/atomic.h>
 

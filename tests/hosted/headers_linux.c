@@ -15,6 +15,7 @@
 #include <linux/virtio_config.h>
 #include <linux/virtio_ids.h>
 #include <linux/virtio_net.h>
+#include <linux/virtio_mmio.h>
 #include <linux/virtio_pci.h>
 #include <linux/virtio_ring.h>
 

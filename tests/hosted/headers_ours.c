@@ -17,6 +17,7 @@
 #include <dev/virtio/balloon/virtio_balloon.h>
 #include <dev/virtio/block/virtio_blk.h>
 #include <dev/virtio/network/virtio_net.h>
+#include <dev/virtio/mmio/virtio_mmio.h>
 #include <dev/virtio/pci/virtio_pci.h>
 
 #include "headers.h"

@@ -318,7 +318,7 @@ device_has_queues(const void *arg __unused)
 }
 
 static void
-no_notify(void *arg __unused, uint16_t index __unused)
+no_notify(void *arg __unused, uint16_t index __unused, uint16_t next __unused)
 {
 }
 
@@ -337,8 +337,8 @@ doorbells_lie_in_their_window(const void *arg __unused)
 	begin();
 	add_all_but(0);
 	CHECK(vtpci_modern_attach(&pci.sc) == 0, "refused");
-	CHECK(virtqueue_split_create(&params, &q) == 0, "create");
-	virtqueue_split_addrs(q, &addrs);
+	CHECK(virtqueue_create(&params, &q) == 0, "create");
+	virtqueue_addrs(q, &addrs);
 	set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_SIZE, 8);
 	CHECK(pci.sc.vp_ops->vo_queue_size(&pci.sc, 1) == 8, "queue 1 of 2");
 	CHECK(pci.sc.vp_ops->vo_queue_size(&pci.sc, 2) == 0, "queue 2 of 2");
@@ -349,13 +349,27 @@ doorbells_lie_in_their_window(const void *arg __unused)
 	memcpy(&v, pci.bar + COMMON_OFF + VIRTIO_PCI_COMMON_Q_DEVICE, 8);
 	CHECK(v == addrs.vqa_device, "address 0x%lx", v);
 	pci.sc.vp_bus.vb_live = true;
-	pci.sc.vp_ops->vo_notify(&pci.sc, 1);
+	pci.sc.vp_ops->vo_notify(&pci.sc, 1, 5);
 	CHECK(pci.bar[NOTIFY_OFF + 1023 * 4] == 1, "not notified");
 
 	set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 1024);
 	CHECK(pci.sc.vp_ops->vo_queue_setup(&pci.sc, 1, q) == ENXIO, "first place outside");
 	set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 0xffff);
 	CHECK(pci.sc.vp_ops->vo_queue_setup(&pci.sc, 1, q) == ENXIO, "far outside");
+
+	/* With NOTIFICATION_DATA, 32 bits, which have to fit, too: 1,023 is just so. */
+	pci.sc.vp_bus.vb_features = VIRTIO_F_NOTIFICATION_DATA;
+	set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 1023);
+	CHECK(pci.sc.vp_ops->vo_queue_setup(&pci.sc, 1, q) == 0, "last place");
+	pci.sc.vp_ops->vo_notify(&pci.sc, 1, 0x8005);
+	memcpy(&v, pci.bar + NOTIFY_OFF + 1023 * 4, 4);
+	CHECK((uint32_t)v == 0x80050001, "notified with 0x%lx", v);
+	pci.sc.vp_bus.vb_features |= VIRTIO_F_NOTIF_CONFIG_DATA;
+	set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NDATA, 0x1234);
+	CHECK(pci.sc.vp_ops->vo_queue_setup(&pci.sc, 1, q) == 0, "with the device's own number");
+	pci.sc.vp_ops->vo_notify(&pci.sc, 1, 7);
+	memcpy(&v, pci.bar + NOTIFY_OFF + 1023 * 4, 4);
+	CHECK((uint32_t)v == 0x00071234, "notified with 0x%lx", v);
 	pvq_free(q);
 	end();
 }

@@ -77,7 +77,7 @@ tcp_lro_flush_all(struct lro_ctrl *lc __unused)
 
 /* What our own TCP gets says how many segments it is, what may leave again how long they are. */
 void
-rx_big_frame_says_how_many_segments(const void *arg __unused)
+rx_gso_packet_has_its_segments(const void *arg __unused)
 {
 	static const struct {
 		const char	*name;

@@ -6,7 +6,7 @@
 
 /*
  * pv_net's offload metadata, most of it of what is received: frames of every kind, their headers cut
- * into mbufs at every place, and all lies about them that there are.
+ * into mbufs at every place, and all invalid values about them.
  *
  * Compiled twice, for FreeBSD 15, whose stack takes partial checksums, and for 14, whose does not.
  */
@@ -77,7 +77,7 @@ rx_needs_csum_stays_partial_when_forwarded(const void *arg)
 	end();
 }
 
-/* Wherever it has to be, it is finished, and is told to be good if anybody may be told. */
+/* It is finished where necessary, and marked as valid if that is enabled. */
 static void
 finished(u_int caps, bool listens, u_int expect)
 {
@@ -221,7 +221,7 @@ sum_of_zero_is_ones_in_udp_only(const void *arg __unused)
 	end();
 }
 
-/* What a big frame is sent to, if not to what it usually is, and a byte of it that is changed. */
+/* Where a GSO packet is sent to, if not to our own address, and a byte of it that is changed. */
 static const u_char *gso_to;
 static u_int gso_at, gso_value;
 
@@ -348,7 +348,7 @@ rx_big_frame_seen_by_a_listener(const void *arg __unused)
 	end();
 }
 
-static const struct lie {
+static const struct invalid {
 	const char	*name;
 	enum pv_net_bad	 bad;
 	struct frame	 f;
@@ -356,7 +356,7 @@ static const struct lie {
 	int		 start, offset;	/* added to the right ones */
 	u_int		 at, value;	/* a byte of the frame that is not what it was */
 	size_t		 cut;		/* the frame ends here */
-} lies[] = {
+} invalid[] = {
 	/* too short */
 	{ "in the Ethernet type", PV_NET_BAD_SHORT, F4, RX_ALL, NEEDS, .cut = 13 },
 	{ "behind Ethernet's header", PV_NET_BAD_SHORT, F4, RX_ALL, NEEDS, .cut = 14 },
@@ -441,7 +441,7 @@ static const struct lie {
 	    .f_payload = 100 }, RX_ALL, FIND },
 	{ "to be found in a fragment", PV_NET_BAD_CSUM, F4, RX_ALL, FIND, .at = 20,
 	    .value = 0x20 },
-	{ "not agreed on", PV_NET_BAD_CSUM, F4, 0, NEEDS },
+	{ "not negotiated", PV_NET_BAD_CSUM, F4, 0, NEEDS },
 	{ "good, which was not asked for", PV_NET_FINE, F4, 0, VALID },
 	{ "big, neither partial nor good", PV_NET_BAD_CSUM, F4, RX_ALL, 0, TCP4, 1000 },
 	{ "big, of another header", PV_NET_BAD_CSUM, F4, RX_ALL, NEEDS, TCP4, 1000,
@@ -451,23 +451,23 @@ static const struct lie {
 	    1000 },
 	{ "one with a congestion mark", PV_NET_BAD_GSO_TYPE, F4, RX_ALL | TX_ALL, NEEDS | ECN,
 	    PV_NET_GSO_OTHER, 1000 },
-	{ "one where all is agreed on", PV_NET_BAD_GSO_TYPE, F4, RX_ALL | TX_ALL, NEEDS,
+	{ "one where all is negotiated", PV_NET_BAD_GSO_TYPE, F4, RX_ALL | TX_ALL, NEEDS,
 	    PV_NET_GSO_OTHER, 1000 },
 	{ "kind 65535", PV_NET_BAD_GSO_TYPE, F4, RX_ALL, NEEDS, 0xffff, 1000 },
 	{ "no offloads at all", PV_NET_BAD_GSO_TYPE, F4, 0, NEEDS, TCP4, 1000 },
-	{ "TCP not agreed on", PV_NET_BAD_GSO_TYPE, F4, RX_ALL & ~PV_NET_LRO4, NEEDS, TCP4,
+	{ "TCP not negotiated", PV_NET_BAD_GSO_TYPE, F4, RX_ALL & ~PV_NET_LRO4, NEEDS, TCP4,
 	    1000 },
-	{ "TCP6 not agreed on", PV_NET_BAD_GSO_TYPE, F6, RX_ALL & ~PV_NET_LRO6, NEEDS, TCP6,
+	{ "TCP6 not negotiated", PV_NET_BAD_GSO_TYPE, F6, RX_ALL & ~PV_NET_LRO6, NEEDS, TCP6,
 	    1000 },
-	{ "ECN not agreed on", PV_NET_BAD_GSO_TYPE, F4, RX_ALL & ~PV_NET_LRO_ECN, NEEDS | ECN,
+	{ "ECN not negotiated", PV_NET_BAD_GSO_TYPE, F4, RX_ALL & ~PV_NET_LRO_ECN, NEEDS | ECN,
 	    TCP4, 1000 },
-	{ "ECN not agreed on, nor used", PV_NET_FINE, F4, RX_ALL & ~PV_NET_LRO_ECN, NEEDS, TCP4,
+	{ "ECN not negotiated, nor used", PV_NET_FINE, F4, RX_ALL & ~PV_NET_LRO_ECN, NEEDS, TCP4,
 	    1000 },
 	{ "TCP4 of an IPv6 packet", PV_NET_BAD_GSO_TYPE, F6, RX_ALL, NEEDS, TCP4, 1000 },
 	{ "TCP6 of a datagram", PV_NET_BAD_GSO_TYPE, U6, RX_ALL, NEEDS, TCP6, 1000 },
-	{ "a fragment where all is agreed on", PV_NET_BAD_GSO_TYPE, F4, RX_ALL | TX_ALL, NEEDS,
+	{ "a fragment where all is negotiated", PV_NET_BAD_GSO_TYPE, F4, RX_ALL | TX_ALL, NEEDS,
 	    TCP4, 1000, .at = 20, .value = 0x20 },
-	{ "tagged not agreed on", PV_NET_BAD_GSO_TYPE, { .f_tags = 1, .f_ip = 4,
+	{ "tagged not negotiated", PV_NET_BAD_GSO_TYPE, { .f_tags = 1, .f_ip = 4,
 	    .f_proto = IPPROTO_TCP, .f_payload = 3000 }, RX_ALL | PV_NET_UNTAGGED, NEEDS, TCP4,
 	    1000 },
 	{ "TCP6 of an IPv4 packet", PV_NET_BAD_GSO_TYPE, F4, RX_ALL, NEEDS, TCP6, 1000 },
@@ -483,19 +483,19 @@ static const struct lie {
 };
 
 static void
-rx_lies_have_their_names(const void *arg __unused)
+rx_invalid_values_have_their_names(const void *arg __unused)
 {
 	static const size_t apart[] = { 1, 1, 12, 1, 1, 18, 1, 1, 18, 40, 0 };
 	static u_char buf[FRAME_MAX];
 	struct pv_net_offload in;
 	struct frame_at at;
-	const struct lie *l;
+	const struct invalid *l;
 	enum pv_net_bad bad;
 	struct mbuf *m, *was;
 	size_t len;
 	int i;
 
-	for (l = lies; l < lies + nitems(lies); l++) {
+	for (l = invalid; l < invalid + nitems(invalid); l++) {
 		begin(l->offloads);
 		for (i = 0; i < 2; i++) {
 			len = frame_make(&l->f, FRAME_PARTIAL, buf, &at);
@@ -519,7 +519,7 @@ rx_lies_have_their_names(const void *arg __unused)
 
 /* Every length that a frame can be cut to, and every byte of its headers changed. */
 static void
-rx_no_lie_reaches_beyond_the_frame(const void *arg __unused)
+rx_no_value_reaches_beyond_the_frame(const void *arg __unused)
 {
 	static u_char buf[FRAME_MAX], bad[FRAME_MAX];
 	struct pv_net_offload in;
@@ -567,31 +567,31 @@ static const struct hosted_test tests[] = {
 	    rx_needs_csum_stays_partial_when_forwarded, &find },
 	T(rx_listeners_see_finished_sums, NULL, "bpf(4)"),
 	T(rx_without_rxcsum_is_finished_and_unmarked, NULL, "ifconfig -rxcsum"),
-	T(rx_data_valid_is_not_partial, NULL, "verified by the other side"),
+	T(rx_data_valid_is_not_partial, NULL, "verified by the device"),
 	T(rx_other_sums_are_finished, NULL, "tunnels, and what has no marks"),
 	T(sum_of_zero_is_ones_in_udp_only, NULL, "RFC 768, RFC 1624"),
 	T(rx_big_frame_leaves_as_tso, NULL, "received in one, sent in one"),
 	T(rx_split_where_big_will_not_do, NULL, "datagrams, LRO off, routers"),
 	T(rx_big_frame_seen_by_a_listener, NULL, "finished, and partial again"),
-	T(rx_lies_have_their_names, NULL, "the table of lies"),
-	T(rx_no_lie_reaches_beyond_the_frame, NULL, "cut everywhere, changed everywhere"),
+	T(rx_invalid_values_have_their_names, NULL, "the table of invalid values"),
+	T(rx_no_value_reaches_beyond_the_frame, NULL, "cut everywhere, changed everywhere"),
 	T(tx_without_offloads, NULL, "finished and split in software"),
-	T(tx_ecn_not_agreed_on_is_split, NULL, "CWR is for the first segment"),
+	T(tx_ecn_not_negotiated_is_split, NULL, "CWR is for the first segment"),
 	T(tx_tags_inside_of_tags_are_sent, NULL, "vlan(4) over vlan(4)"),
-	T(tx_lies_have_their_names, NULL, "marks that do not fit"),
-	T(tx_each_offload_by_itself, NULL, "agreed on and not"),
+	T(tx_invalid_marks_have_their_names, NULL, "marks that do not fit"),
+	T(tx_each_offload_by_itself, NULL, "negotiated and not"),
 	T(tx_without_marks_is_left_alone, NULL, "and a segment size alone is no mark"),
 	T(tx_what_others_have_is_not_written, NULL, "shared from anywhere on"),
 	T(tx_assistance_by_capability, NULL, "ifconfig txcsum, tso"),
 	T(rx_each_version_by_itself, NULL, "ifconfig -rxcsum, -rxcsum6"),
 	T(rx_each_version_is_forwarded_by_itself, NULL, "a router of one of them"),
-	T(rx_what_ends_here_is_not_finished, NULL, "partial checksums that nobody sends on"),
-	T(rx_as_much_as_can_be_of_several, NULL, "one and no more"),
-	T(rx_big_frame_says_how_many_segments, NULL, "for our own TCP"),
+	T(rx_what_ends_here_is_not_finished, NULL, "partial checksums, not forwarded"),
+	T(rx_largest_gso_packets, NULL, "one and no more"),
+	T(rx_gso_packet_has_its_segments, NULL, "for our own TCP"),
 	T(rx_nothing_overtakes_its_flow, NULL, "beside tcp_lro(9)"),
 	T(rx_only_data_is_merged, NULL, "Acknowledgments and datagrams are not"),
 	T(rx_headers_that_are_too_long_to_split, NULL, "16 KB of them"),
-	T(rx_asks_for_what_is_of_use, NULL, "by what is enabled and forwarded"),
+	T(rx_requests_what_is_of_use, NULL, "by what is enabled and forwarded"),
 	T(no_memory_loses_the_packet_and_nothing_else, NULL, "each allocation fails once"),
 	{ NULL, NULL, NULL, NULL }
 };

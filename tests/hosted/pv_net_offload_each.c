@@ -5,7 +5,7 @@
  */
 
 /*
- * pv_net's offloads, each for itself: that one which was not agreed on, or is switched off, is missed,
+ * pv_net's offloads, each for itself: that one which was not negotiated, or is disabled, is missed,
  * and that it is missed by nothing else.
  */
 
@@ -16,7 +16,7 @@
 #define	TCP_4T	{ .f_tags = 1, .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 3000 }
 #define	UDP_4	{ .f_ip = 4, .f_proto = IPPROTO_UDP, .f_payload = 3000 }
 
-/* What is done about a packet that is sent, by what was agreed on. */
+/* What is done about a packet that is sent, by what was negotiated. */
 void
 tx_each_offload_by_itself(const void *arg __unused)
 {
@@ -45,7 +45,7 @@ tx_each_offload_by_itself(const void *arg __unused)
 		    PV_NET_FINISH_CSUM | PV_NET_SPLIT, NONE },
 		{ "tso, tagged, not taken", { "", TCP_4T, .size = 1000 }, TX_ALL | PV_NET_UNTAGGED,
 		    PV_NET_FINISH_CSUM | PV_NET_SPLIT, NONE },
-		/* What is no longer than a segment is none of several. */
+		/* What is no longer than a segment is no GSO packet. */
 		{ "one segment", { "", TCP_4, .size = 3000 }, TX_ALL, NEEDS, NONE },
 		{ "two segments", { "", TCP_4, .size = 2999 }, TX_ALL, NEEDS, TCP4 },
 	};
@@ -85,7 +85,7 @@ tx_without_marks_is_left_alone(const void *arg __unused)
 		/* As tcp_lro(9) leaves it: so many segments. */
 		m->m_pkthdr.tso_segsz = 2;
 		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE && out.po_flags == NEEDS &&
-		    out.po_gso_type == NONE, "%s: taken for several", each[i].name);
+		    out.po_gso_type == NONE, "%s: taken for a GSO packet", each[i].name);
 	}
 	m->m_pkthdr.csum_flags = CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
 	memset(mtod(m, void *), 0xff, 14);
@@ -204,7 +204,7 @@ rx_each_version_by_itself(const void *arg __unused)
 	end();
 }
 
-/* A big frame of the version that is not forwarded stays whole. */
+/* A GSO packet of the version that is not forwarded stays whole. */
 void
 rx_each_version_is_forwarded_by_itself(const void *arg __unused)
 {
@@ -289,9 +289,9 @@ rx_what_ends_here_is_not_finished(const void *arg __unused)
 	}
 }
 
-/* At the limits of "several". */
+/* GSO packets at the limits of length. */
 void
-rx_as_much_as_can_be_of_several(const void *arg __unused)
+rx_largest_gso_packets(const void *arg __unused)
 {
 	static const struct {
 		struct gso	 g;
@@ -339,20 +339,20 @@ rx_headers_that_are_too_long_to_split(const void *arg __unused)
 	end();
 }
 
-/* What the other side is asked for, by what is enabled, what is forwarded and what was agreed on. */
+/* What is requested of the device, by what is enabled, what is forwarded and what was negotiated. */
 void
-rx_asks_for_what_is_of_use(const void *arg __unused)
+rx_requests_what_is_of_use(const void *arg __unused)
 {
 	static const struct {
 		const char	*name;
-		u_int		 agreed;
+		u_int		 negotiated;
 		int		 caps;
-		bool		 forwards4, forwards6, told;
+		bool		 forwards4, forwards6, can;
 		u_int		 expect;
 	} table[] = {
 		{ "all", RX_ALL, CAPS, .expect = RX_ALL },
 		{ "not what is sent", RX_ALL | TX_ALL, CAPS, .expect = RX_ALL },
-		{ "not more than agreed on", PV_NET_RXCSUM | PV_NET_LRO6, CAPS,
+		{ "not more than negotiated", PV_NET_RXCSUM | PV_NET_LRO6, CAPS,
 		    .expect = PV_NET_RXCSUM | PV_NET_LRO6 },
 		{ "-lro", RX_ALL, CAPS & ~IFCAP_LRO, .expect = PV_NET_RXCSUM },
 		{ "-rxcsum", RX_ALL, CAPS & ~IFCAP_RXCSUM, .expect = PV_NET_RXCSUM | PV_NET_LRO6 |
@@ -367,16 +367,16 @@ rx_asks_for_what_is_of_use(const void *arg __unused)
 		{ "a router of both", RX_ALL, CAPS, .forwards4 = true, .forwards6 = true,
 		    .expect = PV_NET_RXCSUM },
 		{ "a router of big ones", RX_ALL, CAPS, .forwards4 = true, .forwards6 = true,
-		    .told = true, .expect = RX_ALL },
+		    .can = true, .expect = RX_ALL },
 	};
 	size_t i;
 
 	for (i = 0; i < nitems(table); i++) {
-		begin(table[i].agreed);
+		begin(table[i].negotiated);
 		capenable = table[i].caps;
 		V_ipforwarding = table[i].forwards4;
 		V_ip6_forwarding = table[i].forwards6;
-		pv_net_lro_forward = table[i].told;
+		pv_net_lro_forward = table[i].can;
 		CHECK(pv_net_rx_wanted(&pn) == table[i].expect, "%s: 0x%x", table[i].name,
 		    pv_net_rx_wanted(&pn));
 		end();

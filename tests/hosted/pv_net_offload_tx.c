@@ -5,13 +5,13 @@
  */
 
 /*
- * pv_net's offload metadata of what is sent: marks that are right, that the other side can't do, and
- * that lie.
+ * pv_net's offload metadata of what is sent: marks that are right, that the device can't do, and
+ * that are invalid.
  */
 
 #include "pv_net_test.h"
 
-/* What the other side was not to do is done here. */
+/* What the device does not do is done here. */
 void
 tx_without_offloads(const void *arg __unused)
 {
@@ -26,7 +26,7 @@ tx_without_offloads(const void *arg __unused)
 	for (i = 0; i < nitems(good); i++) {
 		g = (struct gso){ good[i].name, good[i].f };
 		m = to_send(&g, buf, &at);
-		/* Somebody else has the same bytes, and keeps them. */
+		/* Another mbuf shares these bytes, and keeps them. */
 		other = m_copypacket(m, M_WAITOK);
 		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
 		    out.po_flags == PV_NET_FINISH_CSUM, "%s: 0x%x", g.name, out.po_flags);
@@ -49,9 +49,9 @@ tx_without_offloads(const void *arg __unused)
 	end();
 }
 
-/* A congestion mark that the other side would put into each segment. */
+/* A congestion mark that the device would put into each segment. */
 void
-tx_ecn_not_agreed_on_is_split(const void *arg __unused)
+tx_ecn_not_negotiated_is_split(const void *arg __unused)
 {
 	static u_char buf[FRAME_MAX];
 	struct pv_net_offload out;
@@ -93,7 +93,7 @@ static const struct {
 	struct frame	 f;
 	u_int		 marks, data, size, at, value;
 	size_t		 cut;
-} tx_lies[] = {
+} tx_invalid[] = {
 	{ "no IP", PV_NET_BAD_CSUM, F4, CSUM_IP_TCP, 16, 0, .at = 12, .value = 0x42 },
 	{ "no protocol with a sum", PV_NET_BAD_CSUM, { .f_ip = 4, .f_proto = 47 }, CSUM_IP_TCP,
 	    16 },
@@ -121,7 +121,7 @@ static const struct {
 };
 
 void
-tx_lies_have_their_names(const void *arg __unused)
+tx_invalid_marks_have_their_names(const void *arg __unused)
 {
 	static u_char buf[FRAME_MAX];
 	struct pv_net_offload out;
@@ -130,17 +130,17 @@ tx_lies_have_their_names(const void *arg __unused)
 	size_t i, len;
 
 	begin(TX_ALL);
-	for (i = 0; i < nitems(tx_lies); i++) {
-		len = frame_make(&tx_lies[i].f, FRAME_PARTIAL, buf, NULL);
-		if (tx_lies[i].at != 0)
-			buf[tx_lies[i].at] = tx_lies[i].value;
-		m = kpi_mbuf_chain(buf, tx_lies[i].cut != 0 ? tx_lies[i].cut : len, NULL);
-		m->m_pkthdr.csum_flags = tx_lies[i].marks;
-		m->m_pkthdr.csum_data = tx_lies[i].data;
-		m->m_pkthdr.tso_segsz = tx_lies[i].size;
+	for (i = 0; i < nitems(tx_invalid); i++) {
+		len = frame_make(&tx_invalid[i].f, FRAME_PARTIAL, buf, NULL);
+		if (tx_invalid[i].at != 0)
+			buf[tx_invalid[i].at] = tx_invalid[i].value;
+		m = kpi_mbuf_chain(buf, tx_invalid[i].cut != 0 ? tx_invalid[i].cut : len, NULL);
+		m->m_pkthdr.csum_flags = tx_invalid[i].marks;
+		m->m_pkthdr.csum_data = tx_invalid[i].data;
+		m->m_pkthdr.tso_segsz = tx_invalid[i].size;
 		bad = pv_net_tx_offload(&pn, m, &out);
-		CHECK(bad == tx_lies[i].bad, "%s: %d, not %d", tx_lies[i].name, bad,
-		    tx_lies[i].bad);
+		CHECK(bad == tx_invalid[i].bad, "%s: %d, not %d", tx_invalid[i].name, bad,
+		    tx_invalid[i].bad);
 		m_freem(m);
 	}
 	end();

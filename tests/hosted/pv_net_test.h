@@ -42,9 +42,9 @@
 #include <netinet6/ip6_var.h>
 #include <machine/bus.h>
 
-#include <dev/pv/pvq.h>
-#include <dev/pv/pv_net.h>
-#include <dev/pv/pv_net_var.h>
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
+#include <dev/pv/net/pv_net_var.h>
 
 #include "host/host.h"
 #include "kpi/kpi.h"
@@ -53,7 +53,7 @@
 
 #define	KEEPS	(__FreeBSD_version >= 1500000)
 
-/* Everything agreed on, but for what a case takes away. */
+/* Everything negotiated, but for what a case takes away. */
 #define	TX_ALL	(PV_NET_TXCSUM | PV_NET_TXCSUM6 | PV_NET_TSO4 | PV_NET_TSO6 | PV_NET_TSO_ECN)
 #define	RX_ALL	(PV_NET_RXCSUM | PV_NET_LRO4 | PV_NET_LRO6 | PV_NET_LRO_ECN)
 #define	CAPS	(IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6 | IFCAP_LRO | IFCAP_TXCSUM | \
@@ -77,7 +77,7 @@ struct good {
 	struct frame	 f;
 };
 
-/* A packet of several. */
+/* A GSO packet. */
 struct gso {
 	const char	*name;
 	struct frame	 f;
@@ -90,13 +90,13 @@ struct gso {
 extern const struct good good[NGOOD];
 extern const struct gso gsos[NGSOS];
 
-/* The interface: what is agreed on, what is enabled, who listens. */
+/* The interface: what is negotiated, what is enabled, listeners of bpf(4). */
 extern struct pv_net pn;
 extern int capenable;
 extern struct bpf_if_ext listeners, *bpf;
 extern u_char lladdr[ETHER_ADDR_LEN];
 
-/* Who else may take what is received: filters, netgraph(4), lagg(4). */
+/* What else may take received packets: filters, netgraph(4), lagg(4). */
 extern struct _pfil_head filters;
 extern void *netgraph;
 extern int iftype;
@@ -132,9 +132,9 @@ struct mbuf *to_send(const struct gso *g, u_char *buf, struct frame_at *at);
 
 /* pv_net_offload_tx.c */
 void	tx_without_offloads(const void *arg);
-void	tx_ecn_not_agreed_on_is_split(const void *arg);
+void	tx_ecn_not_negotiated_is_split(const void *arg);
 void	tx_tags_inside_of_tags_are_sent(const void *arg);
-void	tx_lies_have_their_names(const void *arg);
+void	tx_invalid_marks_have_their_names(const void *arg);
 void	no_memory_loses_the_packet_and_nothing_else(const void *arg);
 
 /* pv_net_offload_each.c */
@@ -145,11 +145,11 @@ void	tx_assistance_by_capability(const void *arg);
 void	rx_each_version_by_itself(const void *arg);
 void	rx_each_version_is_forwarded_by_itself(const void *arg);
 void	rx_what_ends_here_is_not_finished(const void *arg);
-void	rx_as_much_as_can_be_of_several(const void *arg);
-void	rx_big_frame_says_how_many_segments(const void *arg);
+void	rx_largest_gso_packets(const void *arg);
+void	rx_gso_packet_has_its_segments(const void *arg);
 void	rx_nothing_overtakes_its_flow(const void *arg);
 void	rx_only_data_is_merged(const void *arg);
 void	rx_headers_that_are_too_long_to_split(const void *arg);
-void	rx_asks_for_what_is_of_use(const void *arg);
+void	rx_requests_what_is_of_use(const void *arg);
 
 #endif /* !_PV_NET_TEST_H_ */

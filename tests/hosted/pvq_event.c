@@ -19,7 +19,8 @@
 #include "pvq_fixture.h"
 
 #define	INDEX_TURN	65536
-#define	TURNS		3		/* each position meets a few of a call's moments */
+/* Turns of the index: each position meets one of a call's moments, or a few. */
+#define	TURNS		(host_soaking() ? 3 : 1)
 
 static void
 kick_only_when_asked(const struct impl *im)
@@ -72,10 +73,10 @@ kick_after_turns_without(const struct impl *im)
 	struct peer_chain pr;
 	struct fix f;
 	uintptr_t n;
-	int more;
+	int around = host_soaking() ? 2 : 1, more;
 
 	/* Around a whole turn, old and new index are next to each other, or the same. */
-	for (more = -2; more <= 2; more++) {
+	for (more = -around; more <= around; more++) {
 		fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
 		f.po->po_ignore(f.pe);
 		for (n = 1; n < (uintptr_t)(INDEX_TURN + more); n++)
@@ -280,7 +281,7 @@ no_wakeup_is_lost(const struct impl *im)
 {
 	struct fix f;
 	uintptr_t pos;
-	int at, moments, n, turn;
+	int at, end = TURNS * INDEX_TURN, moments, n, turn;
 	u_int after;
 
 	fix_open(&f, im, 4, 1);
@@ -288,7 +289,7 @@ no_wakeup_is_lost(const struct impl *im)
 	for (after = 1; after <= 2; after++) {
 		for (n = after; n <= 2; n++) {
 			moments = 1;
-			for (turn = at = 0; turn < TURNS * INDEX_TURN; turn += n) {
+			for (turn = at = 0; turn < end; turn += n) {
 				moments = wake_case(&f, pos, n, after, at);
 				CHECK(moments > 5, "the driver tells of no accesses");
 				pos += n;
@@ -344,12 +345,12 @@ no_kick_is_lost(const struct impl *im)
 {
 	struct fix f;
 	uintptr_t pos;
-	int at, moments, n, turn;
+	int at, end = TURNS * INDEX_TURN, moments, n, turn;
 
 	fix_open(&f, im, 4, 1);
 	pos = 0;
 	for (n = 1; n <= 2; n++) {
-		for (turn = at = 0; turn < TURNS * INDEX_TURN; turn += n) {
+		for (turn = at = 0; turn < end; turn += n) {
 			moments = kick_case(&f, pos, n, at);
 			CHECK(moments > 5, "the driver tells of no accesses");
 			pos += n;

@@ -166,7 +166,7 @@ fix_put(struct fix *f, uintptr_t n, int nread, int nwrite)
 	}
 	/* The queue must have made its own record of it. */
 	memset(segs, 0xa5, sizeof(segs));
-	host_free(pc.pc_msgs);
+	host_free(pc.pc_arg);
 	return (error);
 }
 
@@ -240,6 +240,13 @@ static const struct {
 	{ split_impls, pvq_event_tests },
 	{ split_impls, pvq_hostile_tests },
 	{ split_impls, pvq_random_tests },
+	{ split_impls, pvq_in_order_tests },
+	{ packed_impls, pvq_in_order_tests },
+	{ packed_impls, pvq_basic_tests },
+	{ packed_impls, pvq_event_tests },
+	{ packed_impls, pvq_hostile_tests },
+	{ packed_impls, pvq_random_tests },
+	{ packed_impls, packed_tests },
 	{ grant_impls, pvq_basic_tests },
 	{ grant_impls, pvq_event_tests },
 	{ grant_impls, pvq_hostile_tests },
@@ -247,7 +254,7 @@ static const struct {
 	{ grant_impls, grant_tests },
 };
 
-#define	FIX_MAX_CASES	600
+#define	FIX_MAX_CASES	1200
 
 static struct fix_case fix_cases[FIX_MAX_CASES];
 static struct hosted_test fix_table[FIX_MAX_CASES + 1];

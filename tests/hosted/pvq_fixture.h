@@ -18,7 +18,7 @@
 #include <sys/systm.h>
 #include <sys/bus.h>
 
-#include <dev/pv/pvq.h>
+#include <dev/pv/queue/pvq.h>
 
 #include "host/host.h"
 #include "kpi/kpi.h"
@@ -95,6 +95,12 @@ extern const struct pvq_test pvq_basic_tests[];
 extern const struct pvq_test pvq_event_tests[];
 extern const struct pvq_test pvq_hostile_tests[];
 extern const struct pvq_test pvq_random_tests[];
+
+/* Of virtqueues with IN_ORDER only. */
+extern const struct pvq_test pvq_in_order_tests[];
+
+/* Of packed virtqueues only. */
+extern const struct pvq_test packed_tests[];
 
 /* Of grant rings only. */
 extern const struct pvq_test grant_tests[];

@@ -102,7 +102,7 @@ sharing_is_all_or_none(const struct impl *im)
 	CHECK(memcmp(before, segs, sizeof(segs)) == 0, "the segments have changed");
 	CHECK(pvq_share(f.q, &pc) == 0 && gnt_in_use() == used + FIX_MAX_SEGS, "the second time");
 	CHECK(pvq_unshare(f.q, segs, FIX_MAX_SEGS) == 0 && gnt_in_use() == used, "unshare");
-	host_free(pc.pc_msgs);
+	host_free(pc.pc_arg);
 	fix_close(&f);
 }
 
@@ -305,7 +305,7 @@ answer_is_read_once(const struct impl *im)
 		got = fix_collect(&f, &done, 1);
 		kpi_access_hook = NULL;
 		CHECK(got == 1, "fault %u", f.q->q_fault);
-		memcpy(&id, done.pd_msg, sizeof(id));
+		memcpy(&id, grant_ring_response(&done), sizeof(id));
 		CHECK(id == pr[(uintptr_t)done.pd_cookie - 1].pr_id, "access %d: chain %p, id %u",
 		    at, done.pd_cookie, id);
 		fix_close(&f);

@@ -136,13 +136,13 @@ takes_what_both_know(const void *arg __unused)
 	    VIRTIO_F_ACCESS_PLATFORM | VIRTIO_F_IN_ORDER;
 	got = negotiated(&tr);
 	CHECK(got == (F_ONE | F_THREE | F_HIGH | RING | VIRTIO_F_VERSION_1 |
-	    VIRTIO_F_ACCESS_PLATFORM), "0x%lx", got);
+	    VIRTIO_F_ACCESS_PLATFORM | VIRTIO_F_RING_PACKED | VIRTIO_F_IN_ORDER), "0x%lx", got);
 	CHECK(virtio_has(tr.tr_child, F_ONE | F_HIGH) && !virtio_has(tr.tr_child, F_ONE | F_TWO),
 	    "virtio_has");
 	CHECK(tr.tr_status == (VIRTIO_STATUS_ACK | VIRTIO_STATUS_DRIVER |
 	    VIRTIO_STATUS_FEATURES_OK), "status 0x%x", tr.tr_status);
 	CHECK(strcmp(tr.tr_bus.vb_features_str, "ONE THREE HIGH INDIRECT_DESC EVENT_IDX "
-	    "VERSION_1 ACCESS_PLATFORM") == 0, "%s", tr.tr_bus.vb_features_str);
+	    "VERSION_1 ACCESS_PLATFORM RING_PACKED IN_ORDER") == 0, "%s", tr.tr_bus.vb_features_str);
 	transport_close(&tr);
 }
 
@@ -157,6 +157,26 @@ may_be_repeated_with_less(const void *arg __unused)
 	CHECK(virtio_negotiate(tr.tr_child, less, &got) == 0, "again");
 	CHECK(got == (F_THREE | RING | VIRTIO_F_VERSION_1) && tr.tr_accepted == got, "0x%lx", got);
 	transport_close(&tr);
+}
+
+static void
+features_choose_the_ring(const void *arg __unused)
+{
+	struct transport tr;
+	int packed;
+
+	for (packed = 0; packed <= 1; packed++) {
+		opened(&tr, true);
+		tr.tr_offered |= packed ? VIRTIO_F_RING_PACKED : 0;
+		(void)negotiated(&tr);
+		/* A size that only a packed ring can have. */
+		tr.tr_sizes[1] = packed ? 12 : 8;
+		CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == 0, "error");
+		CHECK(strcmp(driver.q[0]->q_ops->qo_name, packed ? "packed" : "split") == 0, "%s",
+		    driver.q[0]->q_ops->qo_name);
+		CHECK(driver.q[1]->q_size == tr.tr_sizes[1], "%u", driver.q[1]->q_size);
+		tear_down(&tr);
+	}
 }
 
 static void
@@ -615,6 +635,23 @@ device_asks_for_a_reset(const void *arg __unused)
 	tear_down(&tr);
 }
 
+static void
+tunable_is_of_its_device(const void *arg __unused)
+{
+	struct transport tr;
+
+	set_up(&tr, true, 2);
+	CHECK(virtio_tunable(tr.tr_child, "bar", 5) == 5, "not set");
+	kpi_tunable_value = 7;
+	kpi_tunable = "hw.foo.2.bar";
+	CHECK(virtio_tunable(tr.tr_child, "bar", 5) == 5, "another device's");
+	kpi_tunable = "hw.foo.3.bar";
+	CHECK(virtio_tunable(tr.tr_child, "bar", 5) == 7, "not its own");
+	CHECK(virtio_tunable(tr.tr_child, "ba", 5) == 5, "another name's");
+	kpi_tunable = NULL;
+	tear_down(&tr);
+}
+
 static const struct hosted_test tests[] = {
 	{ "takes_what_both_know", "Offered, known and not switched off", takes_what_both_know,
 	    NULL },
@@ -634,6 +671,8 @@ static const struct hosted_test tests[] = {
 	    child_is_found_by_its_last_name, NULL },
 	{ "absurd_queues_are_refused", "No queue, or a size that is none",
 	    absurd_queues_are_refused, NULL },
+	{ "features_choose_the_ring", "RING_PACKED is a packed one, of any size",
+	    features_choose_the_ring, NULL },
 	{ "size_has_a_bound_modern", "The driver's bound is kept", size_has_a_bound, tests },
 	{ "size_has_a_bound_legacy", "The device's size is kept", size_has_a_bound, NULL },
 	{ "queues_may_be_left_out", "And a queue may be polled", queues_may_be_left_out, NULL },
@@ -660,6 +699,7 @@ static const struct hosted_test tests[] = {
 	    lost_device_keeps_its_rings, NULL },
 	{ "gone_device_is_freed", "It can't write any more", gone_device_is_freed, NULL },
 	{ "device_asks_for_a_reset", "NEEDS_RESET", device_asks_for_a_reset, NULL },
+	{ "tunable_is_of_its_device", "hw.DRIVER.N.NAME", tunable_is_of_its_device, NULL },
 	{ NULL, NULL, NULL, NULL }
 };
 

@@ -5,8 +5,8 @@
  */
 
 /*
- * xn(4)'s messages, both ways: those of good packets against xen/io/netif.h, and those that a back
- * end would write that means harm.
+ * xn(4)'s messages, both ways: those of good packets against xen/io/netif.h, and those of a hostile
+ * back end.
  */
 
 #include <sys/param.h>
@@ -14,8 +14,9 @@
 #include <sys/bus.h>
 #include <machine/bus.h>
 
-#include <dev/pv/pvq.h>
-#include <dev/pv/pv_net.h>
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
+#include <dev/pv/net/pv_net_command.h>
 #include <dev/xen/netfront/netfront_var.h>
 
 #include "host/host.h"
@@ -65,7 +66,7 @@ take(const void *msg)
 	void *copy = host_alloc(sizeof(struct netif_rx_response), 8);
 
 	memcpy(copy, msg, sizeof(struct netif_rx_response));
-	done.pd_msg = copy;
+	done.pd_result = (uintptr_t)copy;
 	xn_decap(&sc, 0, &done, &hdr, 1);
 	host_free(copy);
 	CHECK(hdr.prh_error != PV_NET_RX_OK || hdr.prh_skip + hdr.prh_len <= hdr.prh_room,
@@ -99,7 +100,7 @@ in_step(void)
 {
 	struct pv_net_rxhdr h = data(2, 0, 60);
 
-	CHECK(h.prh_error == PV_NET_RX_OK && !h.prh_more && !h.prh_update && h.prh_skip == 2 &&
+	CHECK(h.prh_error == PV_NET_RX_OK && !h.prh_more && h.prh_skip == 2 &&
 	    h.prh_len == 60, "out of step: error %d, %u bytes", h.prh_error, h.prh_len);
 }
 
@@ -145,7 +146,7 @@ big_frame(const void *arg __unused)
 	begin();
 	CHECK(data(0, EXTRA | MORE | NETRXF_csum_blank, 4096).prh_more, "first");
 	h = gso(XEN_NETIF_EXTRA_TYPE_GSO, 0, XEN_NETIF_GSO_TYPE_TCPV6, 1440);
-	CHECK(h.prh_update && h.prh_more && h.prh_len == 0, "update");
+	CHECK(h.prh_more && h.prh_len == 0, "more");
 	CHECK(h.prh_offload.po_gso_type == PV_NET_GSO_TCP6 && h.prh_offload.po_gso_size == 1440 &&
 	    (h.prh_offload.po_flags & PV_NET_NEEDS_CSUM) != 0, "offload");
 	CHECK(!data(0, 0, 1000).prh_more, "last");
@@ -153,7 +154,7 @@ big_frame(const void *arg __unused)
 
 	CHECK(data(0, EXTRA, 4000).prh_more, "of one buffer");
 	h = gso(XEN_NETIF_EXTRA_TYPE_GSO, 0, XEN_NETIF_GSO_TYPE_TCPV4, 1448);
-	CHECK(h.prh_update && !h.prh_more && h.prh_offload.po_gso_type == PV_NET_GSO_TCP4, "last");
+	CHECK(h.prh_len == 0 && !h.prh_more && h.prh_offload.po_gso_type == PV_NET_GSO_TCP4, "last");
 	in_step();
 }
 
@@ -178,7 +179,7 @@ data_outside_of_the_page(const void *arg __unused)
 	}
 	CHECK(data(0, MORE, 100).prh_error == PV_NET_RX_OK, "first");
 	CHECK(data(4000, MORE, 100).prh_error == PV_NET_RX_BADHDR, "second");
-	CHECK(data(4000, 0, 100).prh_error == PV_NET_RX_OK, "a frame is told of once");
+	CHECK(data(4000, 0, 100).prh_error == PV_NET_RX_OK, "a frame is reported once");
 	in_step();
 }
 
@@ -275,7 +276,9 @@ static struct netif_tx_request *
 send(u_int pages, u_int last, const struct pv_net_offload *o, struct pvq_chain *pc)
 {
 	static bus_dma_segment_t segs[XN_TX_SEGS];
+	static struct xn_packet packets[PV_NET_BATCH];
 	struct pv_net_txhdr hdr = { .pth_offload = *o, .pth_chain = pc };
+	struct grant_msgs *gm;
 	u_int i;
 
 	for (i = 0; i < pages; i++) {
@@ -287,10 +290,21 @@ send(u_int pages, u_int last, const struct pv_net_offload *o, struct pvq_chain *
 	memset(pc, 0, sizeof(*pc));
 	pc->pc_segs = segs;
 	pc->pc_nread = pages;
-	pc->pc_nmsgs = pages + (o->po_gso_type != PV_NET_GSO_NONE);
-	pc->pc_msgs = host_alloc(pc->pc_nmsgs * sizeof(struct netif_tx_request), 8);
+	sc.xn_queues[0].xq_packets = packets;
+	xn_prepare(&sc, 0, 3, &hdr);
+	gm = pc->pc_arg;
+	CHECK(gm == &packets[3].xp_msgs && gm->gm_msgs == packets[3].xp_reqs &&
+	    gm->gm_n == pages + (o->po_gso_type != PV_NET_GSO_NONE), "%u slots", gm->gm_n);
+	/* Exactly what it is to be, that ASan sees a step beyond. */
+	gm->gm_msgs = host_alloc(gm->gm_n * sizeof(struct netif_tx_request), 8);
 	xn_encap(&sc, 0, &hdr, 1);
-	return (pc->pc_msgs);
+	return (gm->gm_msgs);
+}
+
+static uint32_t
+noid(const struct pvq_chain *pc)
+{
+	return (((const struct grant_msgs *)pc->pc_arg)->gm_noid);
 }
 
 static void
@@ -303,7 +317,7 @@ requests_of_packets(const void *arg __unused)
 	begin();
 	reqs = send(1, 60, &o, &pc);
 	CHECK(reqs->gref == 1000 && reqs->offset == PAGE_SIZE - 60 && reqs->size == 60 &&
-	    reqs->flags == 0 && pc.pc_noid == 0, "plain");
+	    reqs->flags == 0 && noid(&pc) == 0, "plain");
 	host_free(reqs);
 
 	o.po_flags = PV_NET_NEEDS_CSUM;
@@ -331,8 +345,8 @@ requests_of_a_big_packet(const void *arg __unused)
 	begin();
 	reqs = send(XN_TX_SEGS, PAGE_SIZE - 1, &o, &pc);
 	CHECK(reqs[0].size == XEN_NETIF_MAX_TX_SIZE, "size %u", reqs[0].size);
-	CHECK((reqs[0].flags & NETTXF_extra_info) != 0 && pc.pc_noid == 2, "extra info");
-	CHECK(pc.pc_nmsgs <= XN_TX_SLOTS, "%u slots", pc.pc_nmsgs);
+	CHECK((reqs[0].flags & NETTXF_extra_info) != 0 && noid(&pc) == 2, "extra info");
+	CHECK(((struct grant_msgs *)pc.pc_arg)->gm_n <= XN_TX_SLOTS, "slots");
 	extra = (struct netif_extra_info *)&reqs[1];
 	CHECK(extra->type == XEN_NETIF_EXTRA_TYPE_GSO && extra->flags == 0 &&
 	    extra->u.gso.type == XEN_NETIF_GSO_TYPE_TCPV6 && extra->u.gso.size == 1440 &&
@@ -355,7 +369,7 @@ answers_are_counted(const void *arg __unused)
 		NETIF_RSP_OKAY, NETIF_RSP_NULL, NETIF_RSP_ERROR, NETIF_RSP_DROPPED, 2, -3, -32768
 	};
 	struct netif_tx_response rsp = { 0 };
-	struct pvq_done done = { .pd_cookie = page, .pd_msg = &rsp };
+	struct pvq_done done = { .pd_cookie = page, .pd_result = (uintptr_t)&rsp };
 	const struct xn_stats *stats = &sc.xn_queues[0].xq_stats;
 	size_t i;
 
@@ -373,7 +387,7 @@ static void
 refused_groups(const void *arg __unused)
 {
 	struct netif_tx_response rsp = { 0 };
-	struct pvq_done done = { .pd_cookie = page, .pd_msg = &rsp };
+	struct pvq_done done = { .pd_cookie = page, .pd_result = (uintptr_t)&rsp };
 	const struct xn_stats *stats = &sc.xn_queues[0].xq_stats;
 
 	begin();
@@ -394,7 +408,7 @@ static const struct hosted_test tests[] = {
 	{ "big_frame", "With extra info, of one buffer and of several", big_frame, NULL },
 	{ "data_outside_of_the_page", "Offset and status", data_outside_of_the_page, NULL },
 	{ "failed_buffers", "A negative status", failed_buffers, NULL },
-	{ "extra_info_that_cannot_be", "Or was not agreed on", extra_info_that_cannot_be, NULL },
+	{ "extra_info_that_cannot_be", "Or was not negotiated", extra_info_that_cannot_be, NULL },
 	{ "extra_info_without_end", "Each says that another one follows", extra_info_without_end,
 	    NULL },
 	{ "frame_without_end", "Each buffer says that another one follows", frame_without_end,

@@ -17,8 +17,9 @@
 #include <sys/smp.h>
 #include <machine/bus.h>
 
-#include <dev/pv/pvq.h>
-#include <dev/pv/pv_net.h>
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
+#include <dev/pv/net/pv_net_stage.h>
 #include <dev/xen/grant_ring.h>
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_gnttab.h>
@@ -87,7 +88,7 @@ pv_net_queue(struct pv_net *pn __unused, int pair, bool tx, struct pv_net_queue 
 }
 
 void
-pv_net_set_pages(struct pv_net *pn __unused, int pair __unused, bool tx __unused,
+pv_net_stage_queue(struct pv_net *pn __unused, int pair __unused, bool tx __unused,
     const struct pv_net_page *pages __unused)
 {
 }

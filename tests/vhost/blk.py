@@ -76,10 +76,11 @@ class Block(device.Device):
             status, data = S_IOERR, b""
         written = ring.scatter(self.memory, chain.writable, data)
         self.count(f"type_{kind}")
-        lie = self.teller.take("status", queue.index)
-        if lie is None or lie != "none":
+        violation = self.teller.take("status", queue.index)
+        if violation is None or violation != "none":
             gpa, length = chain.writable[-1]
-            answer = bytes([status if lie is None else lie]).ljust(self.quirk.status_size, b"\0")
+            status = status if violation is None else violation
+            answer = bytes([status]).ljust(self.quirk.status_size, b"\0")
             self.memory.write(gpa + length - 1, answer)
         length = (room if written else 0) + 1
         queue.complete(chain, self.quirk.length("request", chain, length))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""What the devices have in common: features, configuration, queues, lies, commands.
+"""What the devices have in common: features, configuration, queues, violations, commands.
 
 A transport (vhostuser.py, pciproxy.py) fills in the queues and calls kicked(); it gives the device
 a way to say that the configuration changed.  Everything is done with the device's lock held.
@@ -15,15 +15,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import lies
 import memory
 import quirks
 import ring
+import violations
 
 RING_FEATURES = {
     "NOTIFY_ON_EMPTY": 24, "ANY_LAYOUT": 27, "INDIRECT_DESC": 28, "EVENT_IDX": 29, "VERSION_1": 32,
     "ACCESS_PLATFORM": 33, "RING_PACKED": 34, "IN_ORDER": 35, "ORDER_PLATFORM": 36,
-    "NOTIFICATION_DATA": 39, "RING_RESET": 40,
+    "NOTIFICATION_DATA": 38, "NOTIF_CONFIG_DATA": 39, "RING_RESET": 40,
 }
 RING_DEFAULTS = ["INDIRECT_DESC", "EVENT_IDX", "VERSION_1"]
 
@@ -47,7 +47,7 @@ class Device:
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.counters: dict[str, int] = {}
-        self.teller = lies.Teller()
+        self.teller = violations.Teller()
         self.teller.count = self.count
         self.quirk = quirks.QUIRKS[args.quirk]
         self.memory = memory.Memory()
@@ -194,9 +194,10 @@ class Device:
                 return self.counters
             case ["queues"]:
                 return [queue.describe() for queue in self.queues if queue.live]
-            case ["lie", name, *rest]:
-                if name not in lies.LIES:
-                    raise CommandError(f"no such lie: {name}; there are {' '.join(lies.LIES)}")
+            case ["violate", name, *rest]:
+                if name not in violations.VIOLATIONS:
+                    raise CommandError(f"no such violation: {name};"
+                                       f" there are {' '.join(violations.VIOLATIONS)}")
                 numbers = [int(word, 0) for word in rest]
                 numbers += [1, 0, -1][len(numbers):]
                 with self.lock:

@@ -236,7 +236,7 @@ class Net(device.Device):
         whole = self.may(feature) and size > segment
         for at in range(0, size, size if whole else segment):
             length = size if whole else min(segment, size - at)
-            frame, start = transport(self.config[:6], version, protocol,
+            frame, start = transport(bytes(self.config[:6]), version, protocol,
                                      netpeer.echo_data(at, length), at,
                                      not self.may("GUEST_CSUM"))
             offset = 16 if protocol == netpeer.IPPROTO_TCP else 6

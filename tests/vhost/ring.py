@@ -3,8 +3,8 @@
 # Copyright (c) 2026 The pv-kmod developers
 """The device's side of a split virtqueue (VirtIO 1.3, 2.7), with indirect tables and event indices.
 
-What a driver wrote is taken as it is: a driver that lies is not what is tested here, and gets an
-exception.  What this side writes goes through Queue.complete(), where lies.py may change it.
+What a driver wrote is taken as it is: one that breaks the rules is not what is tested, and gets
+an exception.  Queue.complete() writes what this side writes, and violations.py may change it there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import dataclasses
 import struct
 from collections.abc import Callable
 
-import lies
 import memory
+import violations
 
 F_NEXT, F_WRITE, F_INDIRECT = 1, 2, 4
 
@@ -58,7 +58,7 @@ def scatter(mem: memory.Memory, segments: Segments, data: bytes) -> int:
 class Queue:
     """One queue.  notify() interrupts the guest."""
 
-    def __init__(self, mem: memory.Memory, index: int, teller: lies.Teller) -> None:
+    def __init__(self, mem: memory.Memory, index: int, teller: violations.Teller) -> None:
         self.memory = mem
         self.index = index
         self.teller = teller
@@ -154,10 +154,10 @@ class Queue:
         self.used_idx = (self.used_idx + 1) & 0xFFFF
 
     def complete(self, chain: Chain, length: int) -> None:
-        """Give a chain back, or lie about it."""
-        lie = self.teller.take("ring", self.index)
-        if lie is not None:
-            lie(self, chain, length)
+        """Give a chain back, or break a rule about it."""
+        violation = self.teller.take("ring", self.index)
+        if violation is not None:
+            violation(self, chain, length)
             return
         self.give(chain, length)
 

@@ -10,6 +10,7 @@ options of FreeBSD's, so that a folder of wrappers comes first in PATH.
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -20,8 +21,8 @@ from fbsd.sets import FREEBSD, FreebsdError, Set, need
 from xen.errors import TOP, locked
 
 MODULES = TOP / "sys/modules"
-# What only tests load.
-TEST_MODULES = TOP / "tests/sys/cmd"
+# What only tests load: the instruments, as one module.
+TEST_MODULES = TOP / "tests/sys/cmd/instruments"
 CLANG = "/usr/bin/clang-19"
 CLANG_VERSION = "190107"
 FEATURES = "build-id ifunc ifunc-noplt filter retpoline"
@@ -68,10 +69,18 @@ place = words.index(mark)
 words[place:place + 1] = sys.stdin.read().split()
 os.execvp(words[0], words)
 """,
-    # Nothing is installed from here.
-    "install": """#!/bin/sh
-echo "install: tools/freebsd builds, and installs nothing" >&2
-exit 1
+    # Only below DESTDIR_GUARD is anything installed; owners and packages are left out.
+    "install": """#!/usr/bin/python3
+import os
+import sys
+
+words, guard = sys.argv[1:], os.environ.get("DESTDIR_GUARD")
+if not guard or not os.path.realpath(words[-1]).startswith(os.path.realpath(guard) + "/"):
+    sys.exit("install: nothing is installed outside of DESTDIR_GUARD: " + words[-1])
+for option in ("-o", "-g", "-T"):
+    while option in words:
+        del words[words.index(option):words.index(option) + 2]
+os.execv("/usr/bin/install", ["install", *words])
 """,
 }
 
@@ -111,8 +120,8 @@ def kernel_build_folder(source: Set, kernel: Set) -> pathlib.Path | None:
     return None
 
 
-def variables(source: Set, kernel: Set) -> list[str]:
-    """What FreeBSD's make would know by itself."""
+def variables(source: Set, kernel: Set | None) -> list[str]:
+    """What FreeBSD's make would know by itself; without a kernel, its options are GENERIC's."""
     values = dict.fromkeys(("MACHINE", "MACHINE_ARCH", "MACHINE_CPUARCH", "TARGET", "TARGET_ARCH"),
                            "amd64")
     values |= {name.upper(): name for name in ("cc", "cpp", "ld", "nm", "objcopy", "ar", "ranlib",
@@ -128,8 +137,8 @@ def variables(source: Set, kernel: Set) -> list[str]:
     values |= {"MK_CTF": "no", "WITHOUT_CTF": "yes", "MK_MAN": "no", "MK_AUTO_OBJ": "no",
                "WITHOUT_META_MODE": "yes", "MK_WERROR": "no", "WERROR": "",
                "SYSDIR": str(source.folder / "usr/src/sys")}
-    folder = kernel_build_folder(source, kernel)
-    if is_generic(kernel):
+    folder = kernel_build_folder(source, kernel) if kernel else None
+    if kernel and is_generic(kernel):
         values["PV_BESIDE_STOCK"] = "yes"
     if folder:
         values["KERNBUILDDIR"] = str(folder)
@@ -144,6 +153,19 @@ def environment(source: Set) -> dict[str, str]:
     return {"PATH": f"{wrappers}:/usr/bin:/bin", "HOME": str(FREEBSD), "LC_ALL": "C",
             "MAKESYSPATH": str(source.folder / "usr/src/share/mk"), "SRCCONF": "/dev/null",
             "SRC_ENV_CONF": "/dev/null", "__MAKE_CONF": "/dev/null"}
+
+
+def run_make(arguments: list[str]) -> int:
+    """Run the release's make for anything of its, a port for example; returns its exit status.
+
+    It may install below DESTDIR_GUARD of the environment.
+    """
+    source = need("src")
+    env = environment(source)
+    if guard := os.environ.get("DESTDIR_GUARD"):
+        env["DESTDIR_GUARD"] = guard
+    return subprocess.run(["bmake", *variables(source, None), *arguments], env=env,
+                          check=False).returncode
 
 
 def folder_for(kernel: Set) -> pathlib.Path:
@@ -219,8 +241,8 @@ def is_generic(kernel: Set) -> bool:
 
 def known() -> dict[str, pathlib.Path]:
     """The folders of the suite's modules, and of the tests', by name."""
-    return {path.parent.name: path.parent for folder in (MODULES, TEST_MODULES)
-            for path in sorted(folder.glob("*/Makefile"))}
+    folders = [path.parent for path in sorted(MODULES.glob("*/Makefile"))]
+    return {folder.name: folder for folder in (*folders, TEST_MODULES)}
 
 
 def build(kernel: Set, names: list[str]) -> Iterator[tuple[str, list[str]]]:

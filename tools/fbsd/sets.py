@@ -11,6 +11,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 
 from fbsd.elf import ET_EXEC, Elf, ElfError
 from xen.errors import OBJ
@@ -142,16 +143,26 @@ def check_together(sets: dict[str, Set]) -> None:
                                " import sets of one release")
 
 
-def import_sets(place: pathlib.Path) -> list[str]:
-    """Import the sets of a folder; returns the names of those that were new or have changed."""
-    archives = {name: place / f"{name}.txz" for name in SETS if (place / f"{name}.txz").is_file()}
-    if not archives:
+def archives(place: pathlib.Path) -> dict[str, pathlib.Path]:
+    """The sets of a folder; there has to be one."""
+    found = {name: place / f"{name}.txz" for name in SETS if (place / f"{name}.txz").is_file()}
+    if not found:
         raise FreebsdError(f"{place}: no src.txz, base.txz or kernel.txz there: name the folder"
                            " with the distribution sets of a FreeBSD release for amd64")
+    return found
+
+
+def import_sets(place: pathlib.Path, begun: Callable[[str], None]) -> list[str]:
+    """Import the sets of a folder; returns the names of those that were new or have changed.
+
+    begun is called with the name of each.
+    """
+    offered = archives(place)
     FREEBSD.mkdir(parents=True, exist_ok=True)
     there = imported()
     changed: list[str] = []
-    for name, archive in archives.items():
+    for name, archive in offered.items():
+        begun(name)
         status = archive.stat()
         stamp = f"{status.st_size} {status.st_mtime_ns}"
         if name in there and there[name].stamp == stamp:
@@ -161,7 +172,7 @@ def import_sets(place: pathlib.Path) -> list[str]:
             unpack(archive, fresh)
             one = inspect(name, fresh)
             check_together({key: value for key, value in there.items()
-                            if key not in archives} | {name: one} | {
+                            if key not in offered} | {name: one} | {
                             key: there[key] for key in changed})
         except FreebsdError:
             shutil.rmtree(fresh, ignore_errors=True)

@@ -72,6 +72,10 @@ def qemu_arguments(args: argparse.Namespace, accel: str, qmp: pathlib.Path,
     extra = []
     if machine == "microvm":
         machine += ",isa-serial=on,pit=on,pic=on,rtc=on"
+        # Without ACPI, which the tree kernel can't interpret, the devices are on the kernel's
+        # command line, and the rest in an MP table.
+        if args.os == "tree":
+            machine += ",acpi=off"
     elif machine == "q35":
         # Hot-plug by the slot's own registers (PCI Express), not by ACPI.
         extra = ["-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"]

@@ -39,17 +39,18 @@ def check(args: argparse.Namespace) -> None:
 
 def kernel_environment(args: argparse.Namespace) -> list[str]:
     """The words of the kernel's command line; PVKMOD_SEED, which tools/runtests sets, is in it."""
-    settings = ["kern.console.status=1"]
+    settings = {"kern.console.status": "1"}
     if "PVKMOD_SEED" in os.environ:
-        settings.append(f"debug.preempt_seed={os.environ['PVKMOD_SEED']}")
-    if args.type == "hvm" and not any(setting.startswith("xen_load=") for setting in args.env):
-        settings.append("xen_load=YES")
+        settings["debug.preempt_seed"] = os.environ["PVKMOD_SEED"]
+    if args.type == "hvm":
+        settings["xen_load"] = "YES"
     for setting in args.env:
         key, equals, value = setting.partition("=")
         if not equals:
             raise GuestError(STATUS_NO_BOOT, f"--env {setting}: expected KEY=VALUE")
-        settings.append(f'{key}="{value}"' if re.search(r"\s", value) else setting)
-    return settings
+        settings[key] = value
+    return [f'{key}="{value}"' if re.search(r"\s", value) else f"{key}={value}"
+            for key, value in settings.items()]
 
 
 def boot_files(args: argparse.Namespace) -> tuple[pathlib.Path, pathlib.Path]:

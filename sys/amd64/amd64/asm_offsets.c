@@ -5,7 +5,7 @@
  */
 
 /*
- * Proof that asm_offsets.h agrees with the structures that it describes.
+ * Proof that asm_offsets_tree.h agrees with the structures that it describes.
  */
 #include <sys/param.h>
 #include <sys/systm.h>
@@ -20,7 +20,7 @@
 #include <machine/segments.h>
 #include <machine/vmparam.h>
 
-#include <amd64/amd64/asm_offsets.h>
+#include <amd64/amd64/asm_offsets_tree.h>
 
 #define	SAME(name, type, field)	CTASSERT(name == offsetof(type, field))
 

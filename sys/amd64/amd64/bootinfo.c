@@ -31,8 +31,8 @@
 #include <machine/md_var.h>
 #include <machine/vmparam.h>
 
-#include <amd64/amd64/boot.h>
-#include <amd64/amd64/boot_loader.h>
+#include <amd64/amd64/boot_tree.h>
+#include <amd64/amd64/boot_loader_tree.h>
 
 #define	START_INFO_MAGIC	0x336ec578
 

@@ -19,7 +19,7 @@
 #include <machine/asmacros.h>
 #include <machine/psl.h>
 
-#include <amd64/amd64/asm_offsets.h>
+#include <amd64/amd64/asm_offsets_tree.h>
 
 	.text
 

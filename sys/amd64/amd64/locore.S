@@ -28,7 +28,7 @@
 #include <machine/pte.h>
 #include <machine/param.h>
 
-#include <amd64/amd64/asm_offsets.h>
+#include <amd64/amd64/asm_offsets_tree.h>
 
 /* Types of Xen's ELF notes (xen/elfnote.h) */
 #define	XEN_ELFNOTE_ENTRY		1

@@ -46,9 +46,9 @@
 #include <machine/tss.h>
 
 #include <x86/apicvar.h>
-#include <x86/xen/xen_kernel.h>
+#include <x86/xen/xen_kernel_tree.h>
 
-#include <amd64/amd64/boot.h>
+#include <amd64/amd64/boot_tree.h>
 
 u_int64_t	hammer_time(vm_paddr_t loader_data, u_int loader_magic);
 

@@ -61,9 +61,9 @@
 
 #include <x86/apicreg.h>
 #include <x86/apicvar.h>
-#include <amd64/amd64/boot.h>
-#include <x86/x86/apic_private.h>
-#include <x86/xen/xen_kernel.h>
+#include <amd64/amd64/boot_tree.h>
+#include <x86/x86/apic_tree.h>
+#include <x86/xen/xen_kernel_tree.h>
 
 void	init_secondary_entry(struct pcpu *pc);
 
@@ -122,7 +122,8 @@ cpu_mp_setmaxid(void)
 	cpu_apic_ids[0] = boot_cpu_id;
 	PCPU_SET(apic_id, boot_cpu_id);
 	mp_ncpus = 1;
-	madt_foreach_cpu(add_cpu);
+	if (!madt_foreach_cpu(add_cpu))
+		(void)mptable_foreach_cpu(add_cpu);
 	mp_maxid = mp_ncpus - 1;
 	CPU_SETOF(0, &all_cpus);
 }

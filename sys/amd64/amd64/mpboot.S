@@ -16,7 +16,7 @@
 #include <machine/asmacros.h>
 #include <machine/specialreg.h>
 
-#include <amd64/amd64/asm_offsets.h>
+#include <amd64/amd64/asm_offsets_tree.h>
 
 #define	OFF(sym)	((sym) - mptramp_start)
 

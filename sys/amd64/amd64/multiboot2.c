@@ -24,8 +24,8 @@
 
 #include <machine/vmparam.h>
 
-#include <amd64/amd64/boot.h>
-#include <amd64/amd64/boot_loader.h>
+#include <amd64/amd64/boot_tree.h>
+#include <amd64/amd64/boot_loader_tree.h>
 
 #define	LOADER_MAGIC	0x36d76289
 #define	TAG_ALIGN	8

@@ -42,7 +42,7 @@
 #include <vm/vm_kern.h>
 #include <vm/vm_page.h>
 #include <vm/vm_phys.h>
-#include <vm/vm_private.h>
+#include <vm/vm_tree.h>
 #include <vm/pmap.h>
 
 #include <machine/cpu.h>
@@ -51,7 +51,7 @@
 #include <machine/specialreg.h>
 #include <machine/vmparam.h>
 
-#include <amd64/amd64/boot.h>
+#include <amd64/amd64/boot_tree.h>
 
 struct kva_layout_s kva_layout = {
 	.kva_min = KV4ADDR(PML4PML4I, 0, 0, 0),

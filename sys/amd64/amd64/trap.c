@@ -34,7 +34,7 @@
 
 #include <x86/apicvar.h>
 
-#include <kern/panic_exit.h>
+#include <kern/panic_exit_tree.h>
 
 void	intr_dispatch(struct trapframe *frame, u_int vector);
 

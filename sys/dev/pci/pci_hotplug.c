@@ -42,7 +42,7 @@
 
 #include <dev/pci/pcireg.h>
 #include <dev/pci/pci_private.h>
-#include <dev/pci/pcib_softc.h>
+#include <dev/pci/pcib_softc_tree.h>
 
 #define	SLOT_LOOKS	16	/* in one interrupt, should a slot never be content */
 #define	SLOT_EVENTS	(PCIEM_SLOT_STA_ABP | PCIEM_SLOT_STA_PFD | PCIEM_SLOT_STA_MRLSC | \

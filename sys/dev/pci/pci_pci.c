@@ -37,7 +37,7 @@
 #include <dev/pci/pcireg.h>
 #include <dev/pci/pcivar.h>
 #include <dev/pci/pcib_private.h>
-#include <dev/pci/pcib_softc.h>
+#include <dev/pci/pcib_softc_tree.h>
 
 #include "pcib_if.h"
 

@@ -31,7 +31,7 @@
 #include <machine/intr_machdep.h>
 
 #include <dev/ic/ns16550.h>
-#include <kern/cons_input.h>
+#include <kern/cons_input_tree.h>
 
 #define	UART_BASE	0x3f8
 #define	UART_IRQ	4

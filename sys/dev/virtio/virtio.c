@@ -18,15 +18,15 @@
  * The transport is called through virtio_bus_if.m on the child's parent, whose softc begins with a
  * struct virtio_bus.  Interrupts are virtio_intr.c's.
  *
- * Ring features (indirect descriptors, event indices) are negotiated here and not by drivers: no
- * driver can tell the difference.
+ * Features of the ring (packed, indirect descriptors, event indices ...) are negotiated here and not by
+ * drivers, to which they make no difference; virtio_feature.c has their table.
  *
  * Locking.  None.  A driver calls these functions one at a time.  Interrupt handlers read vb_awake, and
  * pvq_kick() reads vb_live, without a lock: acting on the old value does no harm, because the queues
  * and the registers are there until virtio_free_queues() has waited for the handlers.
  *
- * Gaps.  Packed rings (RING_PACKED) and resetting a single queue (RING_RESET) are not asked for.
- * Legacy devices, whose fields are in the guest's order, are not served on a big-endian machine.
+ * Gaps.  Resetting a single queue (RING_RESET) is not asked for.  Legacy devices,
+ * whose fields are in the guest's order, are not served on a big-endian machine.
  */
 
 #include <sys/param.h>
@@ -47,22 +47,12 @@
 #include <dev/virtio/virtio_bus.h>
 #include <dev/virtio/virtio_ring.h>
 
-/* A configuration that changes this often while it is read is not going to stand still. */
+/* A configuration that changes this often while it is read is not going to be stable. */
 #define	VIRTIO_CONFIG_TRIES	100
 /* Times that this is reported. */
 #define	VIRTIO_UNSTEADY_LOGGED	10
 
 static MALLOC_DEFINE(M_VIRTIO, "virtio", "virtio bus");
-
-SYSCTL_NODE(_hw, OID_AUTO, virtio, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "VirtIO devices");
-
-static int virtio_use_indirect = 1;
-SYSCTL_INT(_hw_virtio, OID_AUTO, indirect, CTLFLAG_RDTUN, &virtio_use_indirect, 0,
-    "Use indirect descriptors where the device has them");
-
-static int virtio_use_event_idx = 1;
-SYSCTL_INT(_hw_virtio, OID_AUTO, event_idx, CTLFLAG_RDTUN, &virtio_use_event_idx, 0,
-    "Use event indices to suppress interrupts and notifications where the device has them");
 
 static int virtio_strict_lengths = 0;
 SYSCTL_INT(_hw_virtio, OID_AUTO, strict_lengths, CTLFLAG_RDTUN, &virtio_strict_lengths, 0,
@@ -72,23 +62,6 @@ static const char *const virtio_type_names[] = {
 	[VIRTIO_ID_NETWORK] = "network", [VIRTIO_ID_BLOCK] = "block",
 	[VIRTIO_ID_CONSOLE] = "console", [VIRTIO_ID_ENTROPY] = "entropy",
 	[VIRTIO_ID_BALLOON] = "balloon",
-};
-
-/* Features of the ring and the transport (VirtIO 1.3, 6), which drivers do not see. */
-static const struct virtio_feature virtio_ring_features[] = {
-	{ VIRTIO_F_NOTIFY_ON_EMPTY, "NOTIFY_ON_EMPTY", VIRTIO_FEATURE_OFF },
-	{ VIRTIO_F_ANY_LAYOUT, "ANY_LAYOUT", VIRTIO_FEATURE_OFF },
-	{ VIRTIO_F_INDIRECT_DESC, "INDIRECT_DESC", 0 },
-	{ VIRTIO_F_EVENT_IDX, "EVENT_IDX", 0 },
-	{ VIRTIO_F_VERSION_1, "VERSION_1", 0 },
-	/* Addresses come from bus_dma(9), and barriers from bus_dmamap_sync(9). */
-	{ VIRTIO_F_ACCESS_PLATFORM, "ACCESS_PLATFORM", 0 },
-	{ VIRTIO_F_RING_PACKED, "RING_PACKED", VIRTIO_FEATURE_OFF },
-	{ VIRTIO_F_IN_ORDER, "IN_ORDER", VIRTIO_FEATURE_OFF },
-	{ VIRTIO_F_ORDER_PLATFORM, "ORDER_PLATFORM", 0 },
-	{ VIRTIO_F_NOTIFICATION_DATA, "NOTIFICATION_DATA", VIRTIO_FEATURE_OFF },
-	{ VIRTIO_F_RING_RESET, "RING_RESET", VIRTIO_FEATURE_OFF },
-	{ 0, NULL, 0 }
 };
 
 MODULE_VERSION(pv_virtio, 1);
@@ -132,62 +105,6 @@ virtio_type_name(uint32_t type)
 	return ("unknown");
 }
 
-/* Add a word to a list of words in str. */
-static void
-virtio_add_word(char *str, const char *word)
-{
-
-	if (str[0] != '\0')
-		strlcat(str, " ", VIRTIO_FEATURE_STRLEN);
-	strlcat(str, word, VIRTIO_FEATURE_STRLEN);
-}
-
-static uint64_t
-virtio_add_names(char *str, const struct virtio_feature *vf, uint64_t features)
-{
-
-	for (; vf->vf_mask != 0; vf++) {
-		if ((features & vf->vf_mask) == 0)
-			continue;
-		virtio_add_word(str, vf->vf_name);
-		features &= ~vf->vf_mask;
-	}
-	return (features);
-}
-
-/* Write the names of features to str; those without a name as one number. */
-static void
-virtio_feature_names(char *str, const struct virtio_feature *table, uint64_t features)
-{
-	char number[20];
-
-	str[0] = '\0';
-	features = virtio_add_names(str, table, features);
-	features = virtio_add_names(str, virtio_ring_features, features);
-	if (features != 0) {
-		snprintf(number, sizeof(number), "0x%jx", (uintmax_t)features);
-		virtio_add_word(str, number);
-	}
-}
-
-static uint64_t
-virtio_ring_mask(void)
-{
-	const struct virtio_feature *vf;
-	uint64_t mask;
-
-	mask = 0;
-	for (vf = virtio_ring_features; vf->vf_mask != 0; vf++) {
-		if ((vf->vf_flags & VIRTIO_FEATURE_OFF) == 0)
-			mask |= vf->vf_mask;
-	}
-	if (virtio_use_indirect == 0)
-		mask &= ~VIRTIO_F_INDIRECT_DESC;
-	if (virtio_use_event_idx == 0)
-		mask &= ~VIRTIO_F_EVENT_IDX;
-	return (mask);
-}
-
 /*
  * What of the offer do we take?  Returns ENOTSUP, logged, if that is not enough.
  */
@@ -223,7 +140,7 @@ virtio_set_status(struct virtio_bus *vb, uint8_t bits)
 	VIRTIO_BUS_SET_STATUS(vb->vb_dev, VIRTIO_BUS_GET_STATUS(vb->vb_dev) | bits);
 }
 
-/* Hear and tell nothing more, and reset the device. */
+/* Handle no interrupts, notify no more, and reset the device. */
 static int
 virtio_halt(struct virtio_bus *vb)
 {
@@ -245,7 +162,7 @@ virtio_reset(struct virtio_bus *vb)
 
 	error = virtio_halt(vb);
 	if (error != 0) {
-		device_printf(vb->vb_dev, error == ENXIO ? "device has gone\n" :
+		device_printf(vb->vb_dev, error == ENXIO ? "device was removed\n" :
 		    "device does not answer a reset\n");
 		return (ENODEV);
 	}
@@ -389,7 +306,7 @@ virtio_read_config(device_t dev, bus_size_t off, void *dst, size_t len)
 			return (0);
 	}
 	if (vb->vb_unsteady++ < VIRTIO_UNSTEADY_LOGGED)
-		device_printf(vb->vb_dev, "configuration at %ju never stood still\n",
+		device_printf(vb->vb_dev, "configuration at %ju changed at each attempt to read it\n",
 		    (uintmax_t)off);
 	return (EBUSY);
 }
@@ -439,7 +356,9 @@ virtio_choose_size(struct virtio_bus *vb, int index, const struct virtio_queue_s
 		device_printf(vb->vb_dev, "device has no queue %d (%s)\n", index, spec->vqs_name);
 		return (0);
 	}
-	if (!powerof2(size) || size > VRING_MAX_SIZE) {
+	/* A packed ring is of any size (2.8.10.1). */
+	if ((!powerof2(size) && (vb->vb_features & VIRTIO_F_RING_PACKED) == 0) ||
+	    size > VRING_MAX_SIZE) {
 		device_printf(vb->vb_dev, "queue %d (%s): size %u is not a power of two up to "
 		    "%u\n", index, spec->vqs_name, size, VRING_MAX_SIZE);
 		return (0);
@@ -476,7 +395,7 @@ virtio_alloc_queue(struct virtio_bus *vb, int index, const struct virtio_queue_s
 	params.vqp_size = virtio_choose_size(vb, index, spec);
 	if (params.vqp_size == 0)
 		return (ENXIO);
-	error = virtqueue_split_create(&params, &vs->vs_pvq);
+	error = virtqueue_create(&params, &vs->vs_pvq);
 	if (error != 0) {
 		device_printf(vb->vb_dev, "queue %d (%s): no memory for %u descriptors (error "
 		    "%d)\n", index, spec->vqs_name, params.vqp_size, error);
@@ -573,7 +492,7 @@ virtio_start(device_t dev)
 	virtio_set_status(vb, VIRTIO_STATUS_DRIVER_OK);
 	vb->vb_live = true;
 	/*
-	 * What was put before now could not be told to the device (3.1.1).  The fence pairs with
+	 * For what was put before now the device could not be notified (3.1.1).  The fence pairs with
 	 * the one in pvq_kick(): a kick at this moment either sees that the device is live, or its
 	 * chains are seen here.
 	 */
@@ -581,7 +500,7 @@ virtio_start(device_t dev)
 	for (i = 0; i < vb->vb_nslots; i++) {
 		q = vb->vb_slots[i].vs_pvq;
 		if (q != NULL && pvq_inflight(q) > 0)
-			vb->vb_notify(vb->vb_notify_arg, i);
+			virtqueue_notify(q);
 	}
 }
 
@@ -592,7 +511,7 @@ virtio_quiesce(device_t dev)
 	int error;
 
 	error = virtio_halt(vb);
-	/* A device that has gone touches nothing any more. */
+	/* A device that was removed accesses nothing any more. */
 	if (error == ENXIO)
 		return (0);
 	if (error != 0)
@@ -640,7 +559,7 @@ virtio_needs_reset(device_t dev)
 	uint8_t status;
 
 	status = VIRTIO_BUS_GET_STATUS(vb->vb_dev);
-	/* All ones: gone, and beyond a reset. */
+	/* All ones: removed, a reset is not possible. */
 	return (status != 0xff && (status & VIRTIO_STATUS_NEEDS_RESET) != 0);
 }
 
@@ -685,7 +604,7 @@ virtio_leave(device_t dev)
 }
 
 /*
- * The topology lock is let go of wherever a thread sleeps, so that this may be in the middle of an
+ * The topology lock is dropped wherever a thread sleeps, so that this may be in the middle of an
  * attach or a detach: then the driver has not all that it would suspend.  The other way round, a
  * device is busy while it is suspended, and is not detached.
  */
@@ -798,3 +717,20 @@ virtio_bus_detach(struct virtio_bus *vb)
 	vb->vb_lookup = NULL;
 	return (0);
 }
+
+static device_method_t virtio_bus_methods[] = {
+	DEVMETHOD(device_suspend,	bus_generic_suspend),
+	DEVMETHOD(device_resume,	bus_generic_resume),
+
+	DEVMETHOD(bus_read_ivar,	virtio_bus_read_ivar),
+	DEVMETHOD(bus_driver_added,	bus_generic_driver_added),
+	DEVMETHOD(bus_child_detached,	virtio_bus_child_detached),
+	DEVMETHOD(bus_child_pnpinfo,	virtio_bus_child_pnpinfo),
+	DEVMETHOD(bus_child_location,	virtio_bus_child_location),
+	DEVMETHOD(bus_suspend_child,	virtio_bus_suspend_child),
+	DEVMETHOD(bus_resume_child,	virtio_bus_resume_child),
+
+	DEVMETHOD_END
+};
+
+DEFINE_CLASS_0(virtio_bus, virtio_bus_driver, virtio_bus_methods, sizeof(struct virtio_bus));

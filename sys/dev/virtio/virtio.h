@@ -7,9 +7,9 @@
 /*
  * The virtio bus, as its drivers see it (VirtIO 1.3, 2 and 3).
  *
- * A transport (vtpci) finds a device, and adds one newbus child to itself; a driver probes by the
- * device's type and attaches to that child.  The transport's class is not FreeBSD's virtio_pci, nor is
- * any module named as one of FreeBSD's: both may be in one kernel, each with devices of its own.  The
+ * A transport (vtpci, vtmmio) finds a device and adds one newbus child to itself; a driver probes by
+ * the device's type and attaches to that child.  The transports' classes are not FreeBSD's, nor is any
+ * module named as one of FreeBSD's: both may be in one kernel, each with devices of its own.  The
  * drivers' classes are FreeBSD's (vtnet, vtblk), so that units are counted together.
  *
  * What a driver does, in the order of VirtIO 1.3, 3.1.1:
@@ -19,17 +19,17 @@
  *	virtio_alloc_queues()   virtqueues, each a struct pvq, and their interrupts
  *	virtio_start()          DRIVER_OK: from here on the device may touch the queues
  *	...
- *	virtio_quiesce()        reset: the device has let go of every queue when it returns
+ *	virtio_quiesce()        reset: the device uses no queue any more when it returns
  *	virtio_restart()        after virtio_quiesce(): the same features, the same queues, then
  *	                        virtio_start() once the driver has put what the device needs
  *	virtio_free_queues()    after virtio_quiesce()
  *
  * A driver implements the method VIRTIO_CONFIG_CHANGED (virtio_if.m), called in a sleepable thread
- * when the device changed its configuration or asks to be reset (DEVICE_NEEDS_RESET).
- * Its device_detach begins with virtio_leave(); attach, detach, suspend and resume never overlap then.
+ * when the device changed its configuration or requires a reset (DEVICE_NEEDS_RESET).  Its
+ * device_detach begins with virtio_leave(); attach, detach, suspend and resume never overlap then.
  *
- * Locking.  The functions here that say so may sleep; none takes a lock of the driver's.  The
- * driver calls negotiate, alloc, start, stop, restart and free one at a time.
+ * Locking.  Functions may sleep where noted; none takes a lock of the driver's.  The driver calls
+ * negotiate, alloc, start, stop, restart and free one at a time.
  */
 
 #ifndef _DEV_VIRTIO_VIRTIO_H_
@@ -41,7 +41,7 @@
 #include <sys/module.h>
 #include <sys/bus.h>
 
-#include <dev/pv/pvq.h>
+#include <dev/pv/queue/pvq.h>
 
 #include "virtio_if.h"
 
@@ -72,6 +72,7 @@
 #define	VIRTIO_F_IN_ORDER		(1ULL << 35)
 #define	VIRTIO_F_ORDER_PLATFORM		(1ULL << 36)
 #define	VIRTIO_F_NOTIFICATION_DATA	(1ULL << 38)
+#define	VIRTIO_F_NOTIF_CONFIG_DATA	(1ULL << 39)
 #define	VIRTIO_F_RING_RESET		(1ULL << 40)
 
 /*
@@ -82,11 +83,11 @@ struct virtio_feature {
 	const char	*vf_name;	/* as in the specification, without the prefix */
 	int		 vf_flags;
 #define	VIRTIO_FEATURE_REQUIRED	0x01	/* the driver can't do without it */
-#define	VIRTIO_FEATURE_OFF	0x02	/* known by name, but not accepted now (a tunable said so) */
+#define	VIRTIO_FEATURE_OFF	0x02	/* known by name, but not accepted now (by a tunable) */
 };
 
 /*
- * A queue that a driver wants.
+ * A queue that a driver requests.
  */
 struct virtio_queue_spec {
 	char		 vqs_name[PVQ_NAMELEN];	/* "rxq0"; in messages */
@@ -127,7 +128,7 @@ VIRTIO_READ_IVAR(modern, VIRTIO_IVAR_MODERN)
 /*
  * Negotiate features (VirtIO 1.3, 3.1.1 steps 1 to 6).  Resets the device first, so that it can be
  * called again, with less, after a device refused or a driver found the combination useless.  The
- * transport adds the ring's own features (INDIRECT_DESC, EVENT_IDX, VERSION_1 ...) by itself.
+ * transport adds the ring's own features (INDIRECT_DESC, EVENT_IDX, VERSION_1 ...).
  *
  * dev    the driver's device
  * table  what the driver knows
@@ -137,6 +138,21 @@ VIRTIO_READ_IVAR(modern, VIRTIO_IVAR_MODERN)
  * did not keep FEATURES_OK, or does not answer a reset.  May sleep.
  */
 int	virtio_negotiate(device_t dev, const struct virtio_feature *table, uint64_t *got);
+
+/*
+ * A tunable of one device: hw.DRIVER.N.name of the kernel environment; def if that is not set, which
+ * the tunable of all devices, hw.DRIVER.name, has set.  FreeBSD's own drivers have both names as well.
+ */
+static inline int
+virtio_tunable(device_t dev, const char *name, int def)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "hw.%s.%d.%s", device_get_name(dev), device_get_unit(dev),
+	    name);
+	TUNABLE_INT_FETCH(path, &def);
+	return (def);
+}
 
 /* The features that both sides agreed on, the ring's included. */
 uint64_t virtio_features(device_t dev);
@@ -178,7 +194,7 @@ int	virtio_write_config(device_t dev, bus_size_t off, const void *src, size_t le
  * type   INTR_TYPE_NET, INTR_TYPE_BIO ...: INTR_MPSAFE is implied
  *
  * Returns 0; ENXIO if a queue does not exist, its size is 0, or (split) not a power of two, each
- * logged; ENOMEM; what bus_setup_intr(9) said.  May sleep.
+ * logged; ENOMEM; the error of bus_setup_intr(9).  May sleep.
  */
 int	virtio_alloc_queues(device_t dev, const struct virtio_queue_spec *specs, int n,
 	    int type);
@@ -214,13 +230,13 @@ void	virtio_leave(device_t dev);
  * Bring a stopped device back to where virtio_alloc_queues() left it: same features, every queue
  * re-initialised (pvq_reinit) and set up.
  *
- * Returns 0; ENODEV if the device now offers less than was agreed on; what virtio_alloc_queues()
- * says.  May sleep.
+ * Returns 0; ENODEV if the device now offers less than was agreed on; the error of
+ * virtio_alloc_queues().  May sleep.
  */
 int	virtio_restart(device_t dev);
 
 /*
- * Did the device ask for a reset (DEVICE_NEEDS_RESET, VirtIO 1.3, 2.1.2)?
+ * Does the device require a reset (DEVICE_NEEDS_RESET, VirtIO 1.3, 2.1.2)?
  */
 bool	virtio_needs_reset(device_t dev);
 
@@ -228,7 +244,8 @@ bool	virtio_needs_reset(device_t dev);
  * Register a driver for the children of every transport.  probe() compares virtio_get_device_type().
  */
 #define	VIRTIO_DRIVER_MODULE(name, driver, evh, arg)			\
-	DRIVER_MODULE(name, vtpci, driver, evh, arg)
+	DRIVER_MODULE(name, vtpci, driver, evh, arg);			\
+	DRIVER_MODULE(name, vtmmio, driver, evh, arg)
 
 /*
  * Tell devmatch(8) the type of device (VIRTIO_ID_*) that a driver is for, so that devd(8) loads its
@@ -239,6 +256,7 @@ struct virtio_pnp {
 };
 #define	VIRTIO_PNP_INFO(name, type)					\
 	static const struct virtio_pnp name ## _pnp[] = { { type } };	\
-	MODULE_PNP_INFO("U32:device_type;", vtpci, name, name ## _pnp, 1)
+	MODULE_PNP_INFO("U32:device_type;", vtpci, name, name ## _pnp, 1); \
+	MODULE_PNP_INFO("U32:device_type;", vtmmio, name, name ## _pnp, 1)
 
 #endif /* !_DEV_VIRTIO_VIRTIO_H_ */

@@ -40,7 +40,7 @@ SYSCTL_DECL(_hw_virtio);
 
 struct virtio_bus;
 
-/* A queue that the driver asked for. */
+/* A queue that the driver requested. */
 struct virtio_slot {
 	struct virtio_bus *vs_bus;
 	struct pvq	*vs_pvq;
@@ -63,19 +63,20 @@ struct virtio_bus {
 	uint32_t	 vb_vendor;
 	bool		 vb_modern;	/* VERSION_1 */
 	bool		 vb_fixed_size;	/* a queue's size can't be changed (legacy) */
+	bool		 vb_own_line;	/* no other device has the wired interrupt */
 	size_t		 vb_ring_align;	/* VRING_USED_ALIGN or VRING_LEGACY_ALIGN */
 	bus_dma_tag_t	 vb_dmat;	/* where rings may be */
 	/*
-	 * Called by pvq_kick() in any context.  Must do nothing while vb_live is false: before
-	 * DRIVER_OK a device may not be notified (VirtIO 1.3, 3.1.1); virtio_start() makes up for
-	 * it.
+	 * Called by pvq_kick() in any context; see vqp_notify in virtqueue.h.  Must do
+	 * nothing while vb_live is false: before DRIVER_OK a device may not be notified (VirtIO
+	 * 1.3, 3.1.1); virtio_start() makes up for it.
 	 */
-	void		(*vb_notify)(void *arg, uint16_t index);
+	void		(*vb_notify)(void *arg, uint16_t index, uint16_t next);
 	void		*vb_notify_arg;
 
 	/* The rest is virtio.c's and virtio_intr.c's. */
 	/*
-	 * From just before DRIVER_OK until the device is stopped its interrupts are heard: it may
+	 * From just before DRIVER_OK until the device is stopped its interrupts are handled: it may
 	 * send one as soon as it sees the bit, and only once.
 	 */
 	volatile bool	 vb_awake;
@@ -109,8 +110,11 @@ struct virtio_bus {
  */
 int	virtio_bus_attach(struct virtio_bus *vb);
 
-/* Detach and delete the child.  Returns what the driver's detach said.  May sleep. */
+/* Detach and delete the child.  Returns the result of the driver's detach.  May sleep. */
 int	virtio_bus_detach(struct virtio_bus *vb);
+
+/* What every transport is, beside its virtio_bus_if.m: the methods below, inherited. */
+DECLARE_CLASS(virtio_bus_driver);
 
 /* bus_if.m methods that every transport has. */
 int	virtio_bus_read_ivar(device_t dev, device_t child, int which, uintptr_t *result);
@@ -133,6 +137,17 @@ virtio_config_at(size_t i, size_t len, bool big)
 	return (big && len == 8 ? 4 - i : i);
 }
 
+/* Features of rings and transports that may be asked for (virtio_feature.c). */
+uint64_t virtio_ring_mask(void);
+
+/*
+ * Write the names of features to str, of VIRTIO_FEATURE_STRLEN bytes; those without a name as one
+ * number.
+ *
+ * table  the driver's
+ */
+void	virtio_feature_names(char *str, const struct virtio_feature *table, uint64_t features);
+
 /* "network", "block" ...; "unknown". */
 const char *virtio_type_name(uint32_t type);
 
@@ -142,7 +157,7 @@ const char *virtio_type_name(uint32_t type);
  *
  * type  INTR_TYPE_*
  *
- * Returns 0, or what the last way that was tried said.  May sleep.
+ * Returns 0, or the error of the last way that was tried.  May sleep.
  */
 int	virtio_intr_alloc(struct virtio_bus *vb, int type);
 

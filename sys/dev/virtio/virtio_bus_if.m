@@ -22,7 +22,7 @@ HEADER {
 	struct resource;
 };
 
-# Reset, and wait for it, for a bounded time (VirtIO 1.3, 2.4).  ENXIO: the device has gone.
+# Reset, and wait for it, for a bounded time (VirtIO 1.3, 2.4).  ENXIO: the device was removed.
 # ETIMEDOUT: it did not confirm, and was cut off from memory.  May sleep.
 METHOD int reset {
 	device_t	dev;

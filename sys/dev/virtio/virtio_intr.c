@@ -14,12 +14,12 @@
  *	single     message 0: everything
  *	wired      one line, whose cause is read from the ISR register in a filter
  *
- * A way may fail late: the device refuses a vector when it is told of it, so each is set up in full,
- * and taken back in full.
+ * A way may fail late: the device refuses a vector when it is set, so each is set up in full, and
+ * taken back in full.
  *
  * Handlers run in interrupt threads.  None runs the driver's code while the device is stopped
- * (vb_awake). A handler that is running when the device is stopped goes on; virtio_intr_free()
- * waits for it.
+ * (vb_awake).  A handler that is running when the device is stopped goes on; virtio_intr_free() waits
+ * for it.
  *
  * Locking.  None: vb_slots and vb_irqs do not change while handlers are set up, and vb_isr is
  * changed by atomic operations.
@@ -86,9 +86,9 @@ virtio_config_intr(void *arg)
 }
 
 /*
- * One message for everything says nothing about its cause, and there is no register that does: look
- * at the queues, and let the driver look at the configuration.  The generation can't be asked instead:
- * it has to change only once the driver has read a new value (4.1.4.3.1).
+ * One message for everything does not show its cause, and there is no register that does: look at the
+ * queues, and let the driver look at the configuration.  The generation is no substitute: it has to
+ * change only once the driver has read a new value (4.1.4.3.1).
  */
 static void
 virtio_single_intr(void *arg)
@@ -105,13 +105,13 @@ virtio_wired_filter(void *arg)
 	uint8_t isr;
 
 	isr = VIRTIO_BUS_ISR(vb->vb_dev);
-	/* All ones: the device has gone, and the line is another's. */
+	/* All ones: the device was removed, and the line is another's. */
 	if (isr == 0xff)
 		return (FILTER_STRAY);
 	/* A line with a stray interrupt is masked for good. */
 	if ((isr & (VIRTIO_ISR_QUEUE | VIRTIO_ISR_CONFIG)) == 0)
-		return (atomic_readandclear_int(&vb->vb_recalled) != 0 ? FILTER_HANDLED :
-		    FILTER_STRAY);
+		return (vb->vb_own_line || atomic_readandclear_int(&vb->vb_recalled) != 0 ?
+		    FILTER_HANDLED : FILTER_STRAY);
 	atomic_set_int(&vb->vb_isr, isr);
 	return (FILTER_SCHEDULE_THREAD);
 }
@@ -185,7 +185,7 @@ virtio_setup_queues(struct virtio_bus *vb, int type)
 		error = virtio_setup_one(vb, vs->vs_vector, type, NULL, virtio_slot_intr, vs);
 		if (error != 0)
 			return (error);
-		/* Anywhere is a worse place than the one asked for, but it works. */
+		/* Another CPU than the one requested is slower, but works. */
 		if (vs->vs_cpu >= 0)
 			(void)bus_bind_intr(vb->vb_dev, vb->vb_irqs[vs->vs_vector].vi_res,
 			    vs->vs_cpu);
@@ -300,6 +300,6 @@ virtio_intr_alloc(struct virtio_bus *vb, int type)
 			device_printf(vb->vb_dev, "using %s\n", virtio_way_names[way]);
 	}
 	if (error != 0)
-		device_printf(vb->vb_dev, "no interrupt to be had (error %d)\n", error);
+		device_printf(vb->vb_dev, "no interrupt can be allocated (error %d)\n", error);
 	return (error);
 }

@@ -5,10 +5,10 @@
  */
 
 /*
- * Memory layout of a split virtqueue (VirtIO 1.3, 2.7).
+ * Memory layout of split (VirtIO 1.3, 2.7) and packed virtqueues (2.8).
  *
- * Every field is little-endian on a modern device and in the guest's own order on a legacy one
- * (2.7.3), which is why the types here say neither.
+ * Every field of a split one is little-endian on a modern device and in the guest's own order on a
+ * legacy one (2.7.3), which is why the types here have neither.  Packed ones are little-endian.
  */
 
 #ifndef _DEV_VIRTIO_VIRTIO_RING_H_
@@ -51,7 +51,48 @@ struct vring_used {
 
 #define	VRING_USED_F_NO_NOTIFY	0x0001	/* a hint, if EVENT_IDX is not negotiated */
 
-/* Alignment of each part (2.7); the legacy interface wants the used ring on a page (2.7.2). */
+/*
+ * A descriptor of a packed ring, or of an indirect table of one (2.8.13).  Its second half can be
+ * accessed as one: vpd_len in bits 0 to 31, vpd_id from VRING_PACKED_ID_SHIFT, vpd_flags from
+ * VRING_PACKED_FLAGS_SHIFT.
+ */
+struct vring_packed_desc {
+	uint64_t	vpd_addr;
+	union {
+		struct {
+			uint32_t	vpd_len;
+			uint16_t	vpd_id;
+			uint16_t	vpd_flags;
+		};
+		uint64_t	vpd_word;
+	};
+};
+
+#define	VRING_PACKED_ID_SHIFT		32
+#define	VRING_PACKED_FLAGS_SHIFT	48
+
+/* Beside VRING_DESC_F_*, as bits of vpd_flags (2.8.1). */
+#define	VRING_PACKED_F_AVAIL	0x0080
+#define	VRING_PACKED_F_USED	0x8000
+
+/* Event suppression: one is the driver's and one the device's (2.8.14). */
+struct vring_packed_event {
+	union {
+		struct {
+			uint16_t	vpe_off_wrap;	/* offset in the ring, wrap counter */
+			uint16_t	vpe_flags;
+		};
+		uint32_t	vpe_word;
+	};
+};
+
+#define	VRING_PACKED_EVENT_ENABLE	0	/* vpe_flags, of which two bits count */
+#define	VRING_PACKED_EVENT_DISABLE	1
+#define	VRING_PACKED_EVENT_DESC		2	/* at vpe_off_wrap, if EVENT_IDX is negotiated */
+#define	VRING_PACKED_EVENT_MASK		3
+#define	VRING_PACKED_WRAP_SHIFT		15	/* the wrap counter, in vpe_off_wrap */
+
+/* Alignment of each part (2.7); the legacy interface requires the used ring on a page (2.7.2). */
 #define	VRING_DESC_ALIGN	16
 #define	VRING_AVAIL_ALIGN	2
 #define	VRING_USED_ALIGN	4
@@ -92,10 +133,25 @@ vring_size(size_t num, size_t align)
 	return (vring_used_offset(num, align) + vring_used_size(num));
 }
 
+/* Where the events of a packed ring begin, each in a cache line, and bytes of it with them. */
+static inline size_t
+vring_packed_event_offset(size_t num)
+{
+
+	return (roundup2(num * sizeof(struct vring_packed_desc), CACHE_LINE_SIZE));
+}
+
+static inline size_t
+vring_packed_size(size_t num)
+{
+
+	return (vring_packed_event_offset(num) + 2 * CACHE_LINE_SIZE);
+}
+
 /*
- * Event suppression (2.7.10): the other side asked to be told when index `event` is passed; the index
- * moved from old to new.  Indices wrap at 2^16, so counts of steps are compared: the event was passed
- * if it lies no further back from new's predecessor than the index moved.
+ * Event suppression (2.7.10): the peer requested a notification when index `event` is passed; the
+ * index moved from old to new.  Indices wrap at 2^16, so counts of steps are compared: the event was
+ * passed if it lies no further back from new's predecessor than the index moved.
  */
 static inline bool
 vring_passed(uint16_t event, uint16_t old, uint16_t new)

@@ -11,7 +11,7 @@
 #ifndef _DEV_VIRTIO_VIRTQUEUE_H_
 #define	_DEV_VIRTIO_VIRTQUEUE_H_
 
-#include <dev/pv/pvq.h>
+#include <dev/pv/queue/pvq.h>
 
 /*
  * What a queue is made from.
@@ -26,15 +26,13 @@ struct virtqueue_params {
 	uint16_t	 vqp_max_segs;	/* segments in the longest chain */
 	uint32_t	 vqp_flags;	/* PVQ_F_STRICT_LENGTHS */
 	size_t		 vqp_align;	/* of the used ring; VRING_USED_ALIGN or more */
-	/* Tell the device that queue `index` has work; any context. */
-	void		(*vqp_notify)(void *arg, uint16_t index);
-	void		*vqp_notify_arg;
 	/*
-	 * Ring memory, if the caller has its own (zeroed, aligned, vring_size() bytes, freed by the
-	 * caller after pvq_free()); NULL: it is allocated.
+	 * Notify the device that queue `index` has work; any context.  `next` is where the next
+	 * descriptor will go (VirtIO 1.3, 2.9): an index of the available ring, or, packed, the
+	 * offset in the ring and in bit 15 the wrap counter.
 	 */
-	void		*vqp_mem;
-	bus_addr_t	 vqp_paddr;
+	void		(*vqp_notify)(void *arg, uint16_t index, uint16_t next);
+	void		*vqp_notify_arg;
 };
 
 /* Where a queue's three parts are for the device. */
@@ -45,17 +43,29 @@ struct virtqueue_addrs {
 };
 
 /*
- * Create a split virtqueue (VirtIO 1.3, 2.7).  May sleep.
+ * Create a virtqueue (VirtIO 1.3, 2.6): packed (2.8) if vqp_features has VIRTIO_F_RING_PACKED, else
+ * split (2.7).  May sleep.
  *
  * params  read during the call only
  * qp      set to the queue
  *
- * Returns 0; EINVAL if the size is 0, over 32768 or not a power of two, or no segment is allowed;
- * ENOMEM.
+ * Returns 0; EINVAL if the size is 0, over 32768 or (split) not a power of two, or no segment is
+ * allowed; ENOMEM.
  */
-int	virtqueue_split_create(const struct virtqueue_params *params, struct pvq **qp);
+int	virtqueue_create(const struct virtqueue_params *params, struct pvq **qp);
+
+/* Bytes that the device says it wrote into a completed chain: never more than there was room for. */
+static inline uint32_t
+virtqueue_done_len(const struct pvq_done *done)
+{
+
+	return (done->pd_result);
+}
 
 /* The addresses to give to the device.  They stay the same until pvq_free(). */
-void	virtqueue_split_addrs(const struct pvq *q, struct virtqueue_addrs *addrs);
+void	virtqueue_addrs(const struct pvq *q, struct virtqueue_addrs *addrs);
+
+/* Notify the device of a queue, whether it asked for that or not. */
+void	virtqueue_notify(const struct pvq *q);
 
 #endif /* !_DEV_VIRTIO_VIRTQUEUE_H_ */

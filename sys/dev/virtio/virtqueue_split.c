@@ -21,6 +21,11 @@
  * several segments takes one descriptor, which points to a table of its own (2.7.5.3), if
  * INDIRECT_DESC was agreed on; else one for each segment.
  *
+ * In order.  With IN_ORDER a device uses chains in the order in which they were made available, and one
+ * used element may stand for many (2.7.9): see vq_next_used().  The driver has to take descriptors in
+ * ring order then (2.7.5), which it does: the numbers come back in the order in which they were taken,
+ * so that the array below never changes.
+ *
  * Private state.  Whatever we need to know about a chain later is in memory that the device can't
  * reach: the cookie, the number of bytes that it may write, and the numbers of the descriptors.
  * The descriptor table is only written, never read: a device that scribbles over it fools itself.
@@ -53,30 +58,9 @@
  * vd_state is what hands a chain from one to the other.
  */
 
-#include <sys/param.h>
-#include <sys/systm.h>
-#include <sys/kernel.h>
-#include <sys/bus.h>
-#include <sys/endian.h>
-#include <sys/malloc.h>
-
 #include <machine/atomic.h>
-#include <machine/bus.h>
 
-#include <dev/pv/pvq.h>
-#include <dev/virtio/virtio.h>
-#include <dev/virtio/virtio_ring.h>
-#include <dev/virtio/virtqueue.h>
-
-static MALLOC_DEFINE(M_VIRTQUEUE, "virtqueue", "virtqueue state");
-
-/* DMA memory in one piece. */
-struct vq_mem {
-	bus_dma_tag_t	 vm_tag;	/* NULL: the memory is somebody else's */
-	bus_dmamap_t	 vm_map;
-	void		*vm_vaddr;
-	bus_addr_t	 vm_paddr;
-};
+#include <dev/virtio/virtqueue_var.h>
 
 enum vq_state {
 	VQ_IDLE = 0,		/* not the head of a chain in flight */
@@ -96,7 +80,7 @@ struct vq_shadow {
 };
 
 struct vqsplit {
-	struct pvq	 vq_pvq;	/* first */
+	struct virtqueue vq_c;		/* first */
 	/* Constant. */
 	struct vring_desc *vq_desc;
 	struct vring_avail *vq_avail;
@@ -106,11 +90,6 @@ struct vqsplit {
 	uint16_t	*vq_ids;	/* circular array of free numbers */
 	struct vq_shadow *vq_shadow;
 	uint16_t	 vq_mask;	/* q_size - 1 */
-	uint16_t	 vq_index;
-	bool		 vq_modern;	/* little-endian */
-	bool		 vq_strict;	/* a length that is too long breaks the queue */
-	void		(*vq_notify)(void *, uint16_t);
-	void		*vq_notify_arg;
 	/* Put side. */
 	uint32_t	 vq_base;	/* q_taken at the last commit */
 	uint16_t	 vq_avail_idx;	/* avail.idx, counted on for what is staged */
@@ -120,51 +99,11 @@ struct vqsplit {
 	uint32_t	 vq_unkicked;	/* chains committed since the last kick */
 	/* Get side. */
 	uint16_t	 vq_used_idx;	/* next used element to look at */
-	/* Memory. */
-	struct vq_mem	 vq_ring;
-	size_t		 vq_ring_size;
-	struct vq_mem	 vq_slab;	/* indirect tables */
-	bus_addr_t	*vq_pieces;	/* where each piece of the slab is; NULL: no tables */
-	int		 vq_npieces;
-	size_t		 vq_piece_size;
+	uint32_t	 vq_batch;	/* IN_ORDER: chains of a batch still to be handed out */
+	uint32_t	 vq_batch_len;	/* used length of its last one */
 };
 
-#define	VQ(q)	__containerof((q), struct vqsplit, vq_pvq)
-
-/* The fields of a modern ring are little-endian, those of a legacy one as we have them (2.7.3). */
-static inline uint16_t
-vq_16(const struct vqsplit *vq, uint16_t v)
-{
-
-	return (vq->vq_modern ? htole16(v) : v);
-}
-
-static inline uint32_t
-vq_32(const struct vqsplit *vq, uint32_t v)
-{
-
-	return (vq->vq_modern ? htole32(v) : v);
-}
-
-static inline uint64_t
-vq_64(const struct vqsplit *vq, uint64_t v)
-{
-
-	return (vq->vq_modern ? htole64(v) : v);
-}
-
-/*
- * Where memory is not coherent by itself, BUS_DMA_COHERENT made the rings uncached, and this is a
- * barrier; with bounce pages it would be wrong to copy whole rings, and bus_dmamem_alloc(9) never
- * returns memory that needs it.
- */
-static inline void
-vq_sync(const struct vq_mem *vm, bus_dmasync_op_t op)
-{
-
-	if (vm->vm_map != NULL)
-		bus_dmamap_sync(vm->vm_tag, vm->vm_map, op);
-}
+#define	VQ(q)	__containerof((q), struct vqsplit, vq_c.vqc_pvq)
 
 /* The used index, read once; the elements before it may be read when this returns. */
 static inline uint16_t
@@ -172,8 +111,8 @@ vq_read_used_idx(const struct vqsplit *vq)
 {
 	uint16_t idx;
 
-	vq_sync(&vq->vq_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
-	idx = vq_16(vq, atomic_load_16(&vq->vq_used->vu_idx));
+	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	idx = vq_16(&vq->vq_c, atomic_load_16(&vq->vq_used->vu_idx));
 	atomic_thread_fence_acq();
 	return (idx);
 }
@@ -183,10 +122,10 @@ vq_fill(const struct vqsplit *vq, struct vring_desc *d, bus_addr_t addr, uint32_
     uint16_t flags, uint16_t next)
 {
 
-	d->vd_addr = vq_64(vq, addr);
-	d->vd_len = vq_32(vq, len);
-	d->vd_flags = vq_16(vq, flags);
-	d->vd_next = vq_16(vq, next);
+	d->vd_addr = vq_64(&vq->vq_c, addr);
+	d->vd_len = vq_32(&vq->vq_c, len);
+	d->vd_flags = vq_16(&vq->vq_c, flags);
+	d->vd_next = vq_16(&vq->vq_c, next);
 }
 
 static int
@@ -221,8 +160,8 @@ vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc, const struct vq_
 		len += seg->ds_len;
 		vq_fill(vq, d, seg->ds_addr, seg->ds_len, flags, i + 1);
 	}
-	d[-1].vd_flags = vq_16(vq, nread == n ? 0 : VRING_DESC_F_WRITE);
-	vq_sync(&vq->vq_slab, BUS_DMASYNC_PREWRITE);
+	d[-1].vd_flags = vq_16(&vq->vq_c, nread == n ? 0 : VRING_DESC_F_WRITE);
+	vq_sync(&vq->vq_c.vqc_slab, BUS_DMASYNC_PREWRITE);
 	vq_fill(vq, &vq->vq_desc[head], vd->vd_table_paddr, n * sizeof(struct vring_desc),
 	    VRING_DESC_F_INDIRECT, 0);
 	vq->vq_staged_ind++;
@@ -260,7 +199,7 @@ vq_put_direct(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t pos, int 
 static inline void
 vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc)
 {
-	struct pvq *q = &vq->vq_pvq;
+	struct pvq *q = &vq->vq_c.vqc_pvq;
 	const bus_dma_segment_t *seg = pc->pc_segs;
 	const int n = pc->pc_nread + pc->pc_nwrite;
 	const uint32_t pos = q->q_taken;
@@ -278,7 +217,7 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc)
 		wlen = pc->pc_nwrite != 0 ? seg->ds_len : 0;
 		vq_fill(vq, &vq->vq_desc[head], seg->ds_addr, seg->ds_len,
 		    pc->pc_nwrite != 0 ? VRING_DESC_F_WRITE : 0, 0);
-	} else if (vq->vq_pieces != NULL)
+	} else if (vq->vq_c.vqc_pieces != NULL)
 		wlen = vq_put_indirect(vq, pc, vd, head, n);
 	else {
 		wlen = vq_put_direct(vq, pc, pos, n);
@@ -290,7 +229,7 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc)
 	vd->vd_wlen = (uint32_t)wlen;
 	vd->vd_seq = q->q_committed + vq->vq_staged;
 	vd->vd_ndesc = ndesc;
-	vq->vq_avail->va_ring[vq->vq_avail_idx++ & vq->vq_mask] = vq_16(vq, head);
+	vq->vq_avail->va_ring[vq->vq_avail_idx++ & vq->vq_mask] = vq_16(&vq->vq_c, head);
 	q->q_taken = pos + ndesc;
 	vq->vq_staged++;
 	vq->vq_staged_segs += n;
@@ -340,10 +279,10 @@ vqsplit_commit(struct pvq *q)
 	q->q_stats.qs_indirect += vq->vq_staged_ind;
 	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
 
-	vq_sync(&vq->vq_ring, BUS_DMASYNC_PREWRITE);
+	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 	atomic_thread_fence_rel();
-	atomic_store_16(&vq->vq_avail->va_idx, vq_16(vq, vq->vq_avail_idx));
-	vq_sync(&vq->vq_ring, BUS_DMASYNC_PREWRITE);
+	atomic_store_16(&vq->vq_avail->va_idx, vq_16(&vq->vq_c, vq->vq_avail_idx));
+	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 }
 
 /* Does the device want to hear of the chains committed since the last kick (2.7.10, 2.7.13.4)? */
@@ -352,14 +291,14 @@ vq_device_asks(struct vqsplit *vq)
 {
 	uint16_t event, flags;
 
-	if ((vq->vq_pvq.q_flags & PVQ_F_EVENT) == 0) {
-		flags = vq_16(vq, atomic_load_16(&vq->vq_used->vu_flags));
+	if ((vq->vq_c.vqc_pvq.q_flags & PVQ_F_EVENT) == 0) {
+		flags = vq_16(&vq->vq_c, atomic_load_16(&vq->vq_used->vu_flags));
 		return ((flags & VRING_USED_F_NO_NOTIFY) == 0);
 	}
 	/* A turn or more without a kick: the index alone can't tell any longer. */
 	if (vq->vq_unkicked > UINT16_MAX)
 		return (true);
-	event = vq_16(vq, atomic_load_16(vq->vq_avail_event));
+	event = vq_16(&vq->vq_c, atomic_load_16(vq->vq_avail_event));
 	return (vring_passed(event, vq->vq_avail_idx - (uint16_t)vq->vq_unkicked,
 	    vq->vq_avail_idx));
 }
@@ -374,7 +313,7 @@ vqsplit_kick(struct pvq *q)
 	if (vq->vq_unkicked == 0 || pvq_broken(q))
 		return (false);
 	atomic_thread_fence_seq_cst();
-	vq_sync(&vq->vq_ring, BUS_DMASYNC_POSTREAD);
+	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_POSTREAD);
 	asks = vq_device_asks(vq);
 	vq->vq_unkicked = 0;
 	if (!asks) {
@@ -382,7 +321,7 @@ vqsplit_kick(struct pvq *q)
 		return (false);
 	}
 	q->q_stats.qs_kicks++;
-	vq->vq_notify(vq->vq_notify_arg, vq->vq_index);
+	vq->vq_c.vqc_notify(vq->vq_c.vqc_notify_arg, vq->vq_c.vqc_index, vq->vq_avail_idx);
 	return (true);
 }
 
@@ -413,23 +352,61 @@ vq_check(struct vqsplit *vq, uint32_t id, uint32_t *len)
 {
 	struct vq_shadow *vd;
 
-	if (id >= vq->vq_pvq.q_size) {
-		pvq_break(&vq->vq_pvq, PVQ_FAULT_ID, id);
+	if (id >= vq->vq_c.vqc_pvq.q_size) {
+		pvq_break(&vq->vq_c.vqc_pvq, PVQ_FAULT_ID, id);
 		return (false);
 	}
 	vd = &vq->vq_shadow[id];
 	if (atomic_load_acq_32(&vd->vd_state) != VQ_POSTED) {
-		pvq_break(&vq->vq_pvq, PVQ_FAULT_ID, id);
+		pvq_break(&vq->vq_c.vqc_pvq, PVQ_FAULT_ID, id);
 		return (false);
 	}
 	if (*len > vd->vd_wlen) {
-		if (vq->vq_strict && vd->vd_wlen > 0) {
-			pvq_break(&vq->vq_pvq, PVQ_FAULT_LEN, *len);
+		if (vq->vq_c.vqc_strict && vd->vd_wlen > 0) {
+			pvq_break(&vq->vq_c.vqc_pvq, PVQ_FAULT_LEN, *len);
 			return (false);
 		}
-		vq->vq_pvq.q_stats.qs_lengths++;
+		vq->vq_c.vqc_pvq.q_stats.qs_lengths++;
 		*len = vd->vd_wlen;
 	}
+	return (true);
+}
+
+/*
+ * The next chain that was used, and how many bytes of it.  Returns false, and the queue is broken, if
+ * the element is invalid.
+ *
+ * With IN_ORDER an element stands for all chains from the oldest in flight to the one that it names.
+ * Those before that one were used completely, and their elements are skipped; the index has counted
+ * them.
+ *
+ * n      chains taken since q_completed was counted, whose elements are those from vq_used_idx on
+ * ready  chains that the index says are there, these included
+ */
+static inline bool
+vq_next_used(struct vqsplit *vq, int n, uint16_t ready, uint32_t given, uint32_t *id, uint32_t *len)
+{
+	const struct vring_used_elem *ve;
+
+	if (__predict_true(vq->vq_batch == 0)) {
+		ve = &vq->vq_used->vu_ring[(uint16_t)(vq->vq_used_idx + n) & vq->vq_mask];
+		*id = vq_32(&vq->vq_c, atomic_load_32(&ve->ve_id));
+		*len = vq_32(&vq->vq_c, atomic_load_32(&ve->ve_len));
+		if (!vq_check(vq, *id, len))
+			return (false);
+		if (!vq->vq_c.vqc_in_order)
+			return (true);
+		vq->vq_batch = vq->vq_shadow[*id].vd_seq -
+		    (vq->vq_c.vqc_pvq.q_completed + n) + 1;
+		if (vq->vq_batch > (uint32_t)(ready - n)) {
+			pvq_break(&vq->vq_c.vqc_pvq, PVQ_FAULT_ORDER, *id);
+			return (false);
+		}
+		vq->vq_batch_len = *len;
+	}
+	/* The oldest in flight was taken q_size before the next place to give to. */
+	*id = vq->vq_ids[given & vq->vq_mask];
+	*len = --vq->vq_batch == 0 ? vq->vq_batch_len : vq->vq_shadow[*id].vd_wlen;
 	return (true);
 }
 
@@ -437,7 +414,6 @@ static int
 vqsplit_get(struct pvq *q, struct pvq_done *done, int max)
 {
 	struct vqsplit *vq = VQ(q);
-	const struct vring_used_elem *ve;
 	uint32_t given, id, len;
 	uint16_t idx, ready;
 	int n;
@@ -454,14 +430,10 @@ vqsplit_get(struct pvq *q, struct pvq_done *done, int max)
 	}
 	given = q->q_given;
 	for (n = 0; n < max && n < ready; n++) {
-		ve = &vq->vq_used->vu_ring[(uint16_t)(vq->vq_used_idx + n) & vq->vq_mask];
-		id = vq_32(vq, atomic_load_32(&ve->ve_id));
-		len = vq_32(vq, atomic_load_32(&ve->ve_len));
-		if (!vq_check(vq, id, &len))
+		if (!vq_next_used(vq, n, ready, given, &id, &len))
 			break;
 		done[n].pd_cookie = vq->vq_shadow[id].vd_cookie;
-		done[n].pd_len = len;
-		done[n].pd_msg = NULL;
+		done[n].pd_result = len;
 		given = vq_release(vq, id, given);
 	}
 	vq->vq_used_idx += n;
@@ -486,10 +458,10 @@ vqsplit_intr_enable(struct pvq *q, unsigned int after)
 	if (after == 0 || (q->q_flags & PVQ_F_EVENT) == 0)
 		after = 1;
 	if ((q->q_flags & PVQ_F_EVENT) != 0)
-		atomic_store_16(vq->vq_used_event, vq_16(vq, vq->vq_used_idx + after - 1));
+		atomic_store_16(vq->vq_used_event, vq_16(&vq->vq_c, vq->vq_used_idx + after - 1));
 	else
 		atomic_store_16(&vq->vq_avail->va_flags, 0);
-	vq_sync(&vq->vq_ring, BUS_DMASYNC_PREWRITE);
+	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 	atomic_thread_fence_seq_cst();
 	return ((uint16_t)(vq_read_used_idx(vq) - vq->vq_used_idx) >= after);
 }
@@ -505,11 +477,11 @@ vqsplit_intr_disable(struct pvq *q)
 	 * looked at the event counts that index as passed.
 	 */
 	if ((q->q_flags & PVQ_F_EVENT) != 0)
-		atomic_store_16(vq->vq_used_event, vq_16(vq, vq->vq_used_idx + 0x8000));
+		atomic_store_16(vq->vq_used_event, vq_16(&vq->vq_c, vq->vq_used_idx + 0x8000));
 	else
 		atomic_store_16(&vq->vq_avail->va_flags,
-		    vq_16(vq, VRING_AVAIL_F_NO_INTERRUPT));
-	vq_sync(&vq->vq_ring, BUS_DMASYNC_PREWRITE);
+		    vq_16(&vq->vq_c, VRING_AVAIL_F_NO_INTERRUPT));
+	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 }
 
 /*
@@ -562,56 +534,12 @@ vqsplit_reinit(struct pvq *q)
 	q->q_given = q->q_size;
 	vq->vq_base = 0;
 	vq->vq_avail_idx = vq->vq_used_idx = 0;
+	vq->vq_batch = 0;
 	vq->vq_unkicked = 0;
-	memset(vq->vq_desc, 0, vq->vq_ring_size);
-	vq_sync(&vq->vq_ring, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	memset(vq->vq_desc, 0, vq->vq_c.vqc_ring_size);
+	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	q->q_fault = PVQ_OK;
 	return (0);
-}
-
-static void
-vq_mem_free(struct vq_mem *vm)
-{
-
-	if (vm->vm_tag == NULL)
-		return;
-	if (vm->vm_paddr != 0)
-		bus_dmamap_unload(vm->vm_tag, vm->vm_map);
-	if (vm->vm_vaddr != NULL)
-		bus_dmamem_free(vm->vm_tag, vm->vm_vaddr, vm->vm_map);
-	(void)bus_dma_tag_destroy(vm->vm_tag);
-	memset(vm, 0, sizeof(*vm));
-}
-
-static void
-vq_mem_loaded(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
-{
-	struct vq_mem *vm = arg;
-
-	if (error == 0 && nsegs == 1)
-		vm->vm_paddr = segs[0].ds_addr;
-}
-
-/* Memory in pieces of so many bytes; loaded() is told where they are, and sets vm_paddr. */
-static int
-vq_mem_alloc(struct vq_mem *vm, bus_dma_tag_t parent, size_t piece, int n, size_t align,
-    bus_dmamap_callback_t *loaded, void *arg)
-{
-	int error;
-
-	error = bus_dma_tag_create(parent, align, 0, BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR,
-	    NULL, NULL, n * piece, n, piece, 0, NULL, NULL, &vm->vm_tag);
-	if (error == 0)
-		error = bus_dmamem_alloc(vm->vm_tag, &vm->vm_vaddr,
-		    BUS_DMA_WAITOK | BUS_DMA_ZERO | BUS_DMA_COHERENT, &vm->vm_map);
-	if (error == 0)
-		error = bus_dmamap_load(vm->vm_tag, vm->vm_map, vm->vm_vaddr, n * piece, loaded,
-		    arg, BUS_DMA_NOWAIT);
-	if (error == 0 && vm->vm_paddr == 0)
-		error = ENOMEM;
-	if (error != 0)
-		vq_mem_free(vm);
-	return (error);
 }
 
 static void
@@ -621,92 +549,18 @@ vqsplit_free(struct pvq *q)
 
 	KASSERT(q->q_committed == q->q_completed, ("%s: %u chains in flight", q->q_name,
 	    q->q_committed - q->q_completed));
-	vq_mem_free(&vq->vq_slab);
-	free(vq->vq_pieces, M_VIRTQUEUE);
-	vq_mem_free(&vq->vq_ring);
+	virtqueue_fini(&vq->vq_c);
 	free(vq->vq_shadow, M_VIRTQUEUE);
 	free(vq->vq_ids, M_VIRTQUEUE);
 	free(vq, M_VIRTQUEUE);
 }
 
-/* Find where each piece of the slab is for the device. */
-static void
-vq_slab_loaded(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
+/* Where the next chain's head goes in the available ring (2.9). */
+static uint16_t
+vqsplit_next(const struct virtqueue *vqc)
 {
-	struct vqsplit *vq = arg;
-	size_t begin = 0, want;
-	int i, piece = 0;
 
-	for (i = 0; error == 0 && i < nsegs; i++) {
-		while (piece < vq->vq_npieces) {
-			want = piece * vq->vq_piece_size;
-			if (want + vq->vq_piece_size > begin + segs[i].ds_len)
-				break;
-			vq->vq_pieces[piece++] = segs[i].ds_addr + (want - begin);
-		}
-		begin += segs[i].ds_len;
-	}
-	/* No piece may be in two segments. */
-	if (piece == vq->vq_npieces)
-		vq->vq_slab.vm_paddr = vq->vq_pieces[0];
-}
-
-/*
- * An indirect table for each descriptor, so that the data path never allocates, in one slab of one
- * tag.  Each table must be in one piece for the device, the slab need not: a system that has been up
- * for long may not have so much in one piece.  A piece is a page, with as many tables as go into it,
- * or the pages that one table takes.
- */
-static int
-vq_alloc_tables(struct vqsplit *vq, bus_dma_tag_t parent)
-{
-	size_t bytes = vq->vq_pvq.q_max_segs * sizeof(struct vring_desc), in_slab;
-	int error, i, each, shift = 0;
-
-	while ((bytes << (shift + 1)) <= PAGE_SIZE && (2 << shift) <= vq->vq_pvq.q_size)
-		shift++;
-	each = 1 << shift;
-	vq->vq_npieces = vq->vq_pvq.q_size >> shift;
-	vq->vq_piece_size = bytes << shift;
-	if (vq->vq_npieces > 1)
-		vq->vq_piece_size = roundup2(vq->vq_piece_size, PAGE_SIZE);
-	vq->vq_pieces = malloc(vq->vq_npieces * sizeof(*vq->vq_pieces), M_VIRTQUEUE,
-	    M_WAITOK | M_ZERO);
-	error = vq_mem_alloc(&vq->vq_slab, parent, vq->vq_piece_size, vq->vq_npieces,
-	    VRING_DESC_ALIGN, vq_slab_loaded, vq);
-	for (i = 0; error == 0 && i < vq->vq_pvq.q_size; i++) {
-		in_slab = i / each * vq->vq_piece_size + i % each * bytes;
-		vq->vq_shadow[i].vd_table =
-		    (struct vring_desc *)((char *)vq->vq_slab.vm_vaddr + in_slab);
-		vq->vq_shadow[i].vd_table_paddr = vq->vq_pieces[i / each] + i % each * bytes;
-	}
-	return (error);
-}
-
-static int
-vq_alloc_ring(struct vqsplit *vq, const struct virtqueue_params *params)
-{
-	size_t num = params->vqp_size;
-	char *mem;
-	int error;
-
-	vq->vq_ring_size = vring_size(num, params->vqp_align);
-	if (params->vqp_mem != NULL) {
-		mem = params->vqp_mem;
-		vq->vq_ring.vm_paddr = params->vqp_paddr;
-	} else {
-		error = vq_mem_alloc(&vq->vq_ring, params->vqp_dmat, vq->vq_ring_size, 1,
-		    MAX(params->vqp_align, VRING_DESC_ALIGN), vq_mem_loaded, &vq->vq_ring);
-		if (error != 0)
-			return (error);
-		mem = vq->vq_ring.vm_vaddr;
-	}
-	vq->vq_desc = (struct vring_desc *)mem;
-	vq->vq_avail = (struct vring_avail *)(vq->vq_desc + num);
-	vq->vq_used_event = &vq->vq_avail->va_ring[num];
-	vq->vq_used = (struct vring_used *)(mem + vring_used_offset(num, params->vqp_align));
-	vq->vq_avail_event = (uint16_t *)&vq->vq_used->vu_ring[num];
-	return (0);
+	return (__containerof(vqc, const struct vqsplit, vq_c)->vq_avail_idx);
 }
 
 static const struct pvq_ops vqsplit_ops = {
@@ -724,67 +578,52 @@ static const struct pvq_ops vqsplit_ops = {
 	.qo_free = vqsplit_free,
 };
 
+/* Where the three parts are, for us and for the device. */
 static void
-vq_init_common(struct vqsplit *vq, const struct virtqueue_params *params)
+vq_find_parts(struct vqsplit *vq, size_t align)
 {
-	struct pvq *q = &vq->vq_pvq;
+	struct virtqueue_addrs *addrs = &vq->vq_c.vqc_addrs;
+	size_t num = vq->vq_c.vqc_pvq.q_size;
+	char *mem = vq->vq_c.vqc_ring.vm_vaddr;
 
-	q->q_ops = &vqsplit_ops;
-	q->q_dev = params->vqp_dev;
-	q->q_size = params->vqp_size;
-	/* A chain may not be longer than the ring, not even in an indirect table (2.7.5.3.1). */
-	q->q_max_segs = MIN(params->vqp_max_segs, params->vqp_size);
-	vq->vq_modern = (params->vqp_features & VIRTIO_F_VERSION_1) != 0;
-	/* Nobody can depend on the lengths of a legacy device. */
-	if (vq->vq_modern)
-		q->q_flags = params->vqp_flags & PVQ_F_STRICT_LENGTHS;
-	vq->vq_strict = (q->q_flags & PVQ_F_STRICT_LENGTHS) != 0;
-	if ((params->vqp_features & VIRTIO_F_EVENT_IDX) != 0)
-		q->q_flags |= PVQ_F_EVENT;
-	if ((params->vqp_features & VIRTIO_F_INDIRECT_DESC) != 0 && q->q_max_segs > 1)
-		q->q_flags |= PVQ_F_INDIRECT;
-	strlcpy(q->q_name, params->vqp_name, sizeof(q->q_name));
-	vq->vq_mask = params->vqp_size - 1;
-	vq->vq_index = params->vqp_index;
-	vq->vq_notify = params->vqp_notify;
-	vq->vq_notify_arg = params->vqp_notify_arg;
+	vq->vq_mask = num - 1;
+	vq->vq_desc = (struct vring_desc *)mem;
+	vq->vq_avail = (struct vring_avail *)(vq->vq_desc + num);
+	vq->vq_used_event = &vq->vq_avail->va_ring[num];
+	vq->vq_used = (struct vring_used *)(mem + vring_used_offset(num, align));
+	vq->vq_avail_event = (uint16_t *)&vq->vq_used->vu_ring[num];
+	addrs->vqa_desc = vq->vq_c.vqc_ring.vm_paddr;
+	addrs->vqa_driver = addrs->vqa_desc + ((char *)vq->vq_avail - mem);
+	addrs->vqa_device = addrs->vqa_desc + ((char *)vq->vq_used - mem);
 }
 
 int
 virtqueue_split_create(const struct virtqueue_params *params, struct pvq **qp)
 {
 	struct vqsplit *vq;
-	int error;
+	int error, i;
 
 	if (params->vqp_size == 0 || params->vqp_size > VRING_MAX_SIZE ||
 	    !powerof2(params->vqp_size) || params->vqp_max_segs == 0)
 		return (EINVAL);
-	vq = malloc(sizeof(*vq), M_VIRTQUEUE, M_WAITOK | M_ZERO);
-	vq_init_common(vq, params);
+	vq = malloc_aligned(sizeof(*vq), CACHE_LINE_SIZE, M_VIRTQUEUE, M_WAITOK | M_ZERO);
 	vq->vq_ids = malloc(params->vqp_size * sizeof(*vq->vq_ids), M_VIRTQUEUE,
 	    M_WAITOK | M_ZERO);
 	vq->vq_shadow = malloc(params->vqp_size * sizeof(*vq->vq_shadow), M_VIRTQUEUE,
 	    M_WAITOK | M_ZERO);
-	error = vq_alloc_ring(vq, params);
-	if (error == 0 && (vq->vq_pvq.q_flags & PVQ_F_INDIRECT) != 0)
-		error = vq_alloc_tables(vq, params->vqp_dmat);
-	if (error == 0)
-		error = vqsplit_reinit(&vq->vq_pvq);
+	vq->vq_c.vqc_next = vqsplit_next;
+	error = virtqueue_init(&vq->vq_c, params, &vqsplit_ops,
+	    vring_size(params->vqp_size, params->vqp_align),
+	    MAX(params->vqp_align, VRING_DESC_ALIGN));
 	if (error != 0) {
-		vqsplit_free(&vq->vq_pvq);
+		vqsplit_free(&vq->vq_c.vqc_pvq);
 		return (error);
 	}
-	*qp = &vq->vq_pvq;
+	vq_find_parts(vq, params->vqp_align);
+	for (i = 0; vq->vq_c.vqc_pieces != NULL && i < params->vqp_size; i++)
+		vq->vq_shadow[i].vd_table = virtqueue_table(&vq->vq_c, i,
+		    &vq->vq_shadow[i].vd_table_paddr);
+	(void)vqsplit_reinit(&vq->vq_c.vqc_pvq);
+	*qp = &vq->vq_c.vqc_pvq;
 	return (0);
-}
-
-void
-virtqueue_split_addrs(const struct pvq *q, struct virtqueue_addrs *addrs)
-{
-	const struct vqsplit *vq = __containerof(q, const struct vqsplit, vq_pvq);
-	bus_addr_t base = vq->vq_ring.vm_paddr;
-
-	addrs->vqa_desc = base;
-	addrs->vqa_driver = base + ((char *)vq->vq_avail - (char *)vq->vq_desc);
-	addrs->vqa_device = base + ((char *)vq->vq_used - (char *)vq->vq_desc);
 }

@@ -7,13 +7,13 @@
 /*
  * Xen's shared rings (xen/io/ring.h), an implementation of pvq(9).
  *
- * A ring is a header and slots, a power of two of them, in one to sixteen pages that are granted to the
- * other side.  We write requests and it writes responses, into the same slots: a response takes the
+ * A ring is a header and slots, a power of two of them, in one to sixteen pages that are granted to
+ * the back end.  We write requests and it writes responses, into the same slots: a response takes the
  * place of a request that was read.
  *
  *	req_prod	requests that we made		rsp_prod	responses that the back end made
- *	req_event	tell the back end when		rsp_event	tell us when rsp_prod gets to it
- *			req_prod gets to it
+ *	req_event	notify the back end		rsp_event	notify us when rsp_prod
+ *			when req_prod gets to it			gets to it
  *
  * All four run freely.  The back end writes rsp_prod and req_event, we the other two.
  *
@@ -41,10 +41,10 @@
  *	             other's write
  *	intr_enable  rsp_event   full   rsp_prod; the mirror image
  *
- * Trust.  rsp_prod may not be ahead of what was committed.  A response is copied out, and the copy
- * is what is checked and handed to the owner; its id must be in flight, and what says that it answers
- * a request without an id needs one that was not answered.  req_event can be anything.  Slots that
- * hold requests are never read back.
+ * Trust.  rsp_prod may not be ahead of what was committed.  A response is copied out, and the copy is
+ * what is checked and handed to the owner; its id must be in flight, and one for a request without an
+ * id needs one that was not answered.  req_event can be anything.  Slots that hold requests are never
+ * read back.
  *
  * Locking.  None here: see pvq.h.  The put side and the get side may run at the same time, always;
  * gs_state is what hands an id from one to the other.
@@ -59,7 +59,7 @@
 #include <machine/atomic.h>
 #include <machine/bus.h>
 
-#include <dev/pv/pvq.h>
+#include <dev/pv/queue/pvq.h>
 #include <dev/xen/grant_ring.h>
 #include <dev/xen/xen_gnttab.h>
 #include <dev/xen/xen_var.h>
@@ -67,7 +67,7 @@
 static MALLOC_DEFINE(M_GRANT_RING, "grant_ring", "Xen shared rings");
 
 #define	GRANT_RING_HEADER	64	/* bytes before the slots */
-#define	GRANT_RING_MAX_MSGS	32	/* bits of pc_noid */
+#define	GRANT_RING_MAX_MSGS	32	/* bits of gm_noid */
 #define	GRANT_RING_BATCH	32	/* references ended at a time */
 #define	GRANT_RING_NEVER	(1U << 31)	/* half a turn ahead */
 
@@ -159,15 +159,16 @@ static int
 gr_prepare(const struct pvq *q, const struct pvq_chain *pc)
 {
 	const struct grant_ring *gr = __containerof(q, const struct grant_ring, gr_pvq);
+	const struct grant_msgs *gm = pc->pc_arg;
 
-	if (pc->pc_nmsgs == 0 || pc->pc_nmsgs > MIN(gr->gr_params.grp_max_msgs, q->q_size) ||
+	if (gm == NULL || gm->gm_n == 0 || gm->gm_n > MIN(gr->gr_params.grp_max_msgs, q->q_size) ||
 	    pc->pc_nread + pc->pc_nwrite > q->q_max_segs)
 		return (0);
-	return (pc->pc_nmsgs);
+	return (gm->gm_n);
 }
 
 /*
- * Take back what gr_share() gave, from the front.  Returns how many the other side holds.
+ * Take back what gr_share() gave, from the front.  Returns how many the back end still has mapped.
  */
 static int
 gr_unshare(struct pvq *q __unused, bus_dma_segment_t *segs, int nsegs)
@@ -263,23 +264,24 @@ gr_take_id(struct grant_ring *gr, uint32_t index)
 static void
 gr_put_one(struct grant_ring *gr, const struct pvq_chain *pc)
 {
+	const struct grant_msgs *gm = pc->pc_arg;
 	struct gr_shadow *first = NULL, *gs, *last = NULL;
 	uint16_t id;
 	char *slot;
 	u_int i;
 
 	KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
-	KASSERT(gr_inorder(gr) || (pc->pc_noid & 1) == 0, ("%s: the first has no id", __func__));
-	for (i = 0; i < pc->pc_nmsgs; i++, gr->gr_pvq.q_taken++) {
+	KASSERT(gr_inorder(gr) || (gm->gm_noid & 1) == 0, ("%s: the first has no id", __func__));
+	for (i = 0; i < gm->gm_n; i++, gr->gr_pvq.q_taken++) {
 		slot = gr_slot(gr, gr->gr_pvq.q_taken);
-		memcpy(slot, (const char *)pc->pc_msgs + i * gr->gr_params.grp_req_size,
+		memcpy(slot, (const char *)gm->gm_msgs + i * gr->gr_params.grp_req_size,
 		    gr->gr_params.grp_req_size);
-		if (!gr_inorder(gr) && (pc->pc_noid & (1U << i)) != 0) {
+		if (!gr_inorder(gr) && (gm->gm_noid & (1U << i)) != 0) {
 			gr->gr_staged_noids++;
 			continue;
 		}
 		id = gr_take_id(gr, gr->gr_pvq.q_taken);
-		if ((pc->pc_noid & (1U << i)) == 0)
+		if ((gm->gm_noid & (1U << i)) == 0)
 			gr_write_id(gr, slot, id);
 		gs = &gr->gr_shadow[id];
 		KASSERT(gs->gs_state == GR_IDLE, ("%s: id %u in flight", __func__, id));
@@ -294,7 +296,7 @@ gr_put_one(struct grant_ring *gr, const struct pvq_chain *pc)
 	}
 	first->gs_cookie = pc->pc_cookie;
 	first->gs_missing = first->gs_nids;
-	first->gs_nslots = pc->pc_nmsgs;
+	first->gs_nslots = gm->gm_n;
 	first->gs_seq = gr->gr_pvq.q_committed + gr->gr_staged;
 	gr->gr_staged++;
 	gr->gr_staged_segs += pc->pc_nread + pc->pc_nwrite;
@@ -357,7 +359,7 @@ gr_commit(struct pvq *q)
 }
 
 /*
- * An event that the other side did not ask for finds no work there, and is held against us (Xen's
+ * An event that the back end did not request finds no work there, and is counted against us (Xen's
  * advisory XSA-332).
  */
 static bool
@@ -372,7 +374,7 @@ gr_kick(struct pvq *q)
 	atomic_thread_fence_seq_cst();
 	event = atomic_load_32(&gr->gr_header->gh_req_event);
 	gr->gr_unkicked = 0;
-	/* Is it one of the indices that req_prod has come to? */
+	/* Is it one of the indices that req_prod has reached? */
 	if (gr->gr_base - event >= slots) {
 		q->q_stats.qs_nokicks++;
 		return (false);
@@ -395,7 +397,7 @@ gr_copy_rsp(const struct grant_ring *gr, char *to)
 		to[i] = slot[i];
 }
 
-/* Does a response (in the ring, or a copy) say nothing, being for a request without an id? */
+/* Is a response (in the ring, or a copy) for a request without an id? */
 static bool
 gr_is_null(const struct grant_ring *gr, const volatile char *rsp)
 {
@@ -488,8 +490,7 @@ gr_get_one(struct grant_ring *gr, struct pvq_done *done, char *rsp)
 	if (--first->gs_missing > 0)
 		return (false);
 	done->pd_cookie = first->gs_cookie;
-	done->pd_len = 0;
-	done->pd_msg = rsp;
+	done->pd_result = (uintptr_t)rsp;
 	gr_release(gr, first);
 	return (true);
 }
@@ -504,7 +505,7 @@ gr_get(struct pvq *q, struct pvq_done *done, int max)
 	if (pvq_broken(q))
 		return (0);
 	prod = atomic_load_acq_32(&gr->gr_header->gh_rsp_prod);
-	/* Looked at after prod: what was read in this life is true, with all that is before it. */
+	/* Looked at after prod: what was read in this life is valid, with all that is before it. */
 	if (prod == gr->gr_rsp_cons || gr_past(gr))
 		return (0);
 	/* What is in flight, from a count that the put side only adds to. */
@@ -517,7 +518,7 @@ gr_get(struct pvq *q, struct pvq_done *done, int max)
 		    gr->gr_params.grp_rsp_size))
 			n++;
 	}
-	/* Those that say nothing are none that wait. */
+	/* Those for requests without an id complete nothing. */
 	while (gr->gr_rsp_cons != prod && !pvq_broken(q) && !gr_inorder(gr) &&
 	    gr_is_null(gr, gr_slot(gr, gr->gr_rsp_cons)))
 		gr_pass_null(gr);
@@ -530,8 +531,8 @@ gr_get(struct pvq *q, struct pvq_done *done, int max)
 }
 
 /*
- * How many responses make up `after' chains?  In proportion, as nobody knows which come first; but the
- * next chain can be done with the next response.
+ * How many responses make up `after' chains?  In proportion, as it is not known which come first; but
+ * the next chain can be done with the next response.
  */
 static uint32_t
 gr_responses_of(struct grant_ring *gr, unsigned int after)
@@ -739,7 +740,7 @@ grant_ring_create(const struct grant_ring_params *params, struct pvq **qp)
 
 	if (gr_bad_params(params))
 		return (EINVAL);
-	gr = malloc(sizeof(*gr), M_GRANT_RING, M_WAITOK | M_ZERO);
+	gr = malloc_aligned(sizeof(*gr), CACHE_LINE_SIZE, M_GRANT_RING, M_WAITOK | M_ZERO);
 	gr_init_common(gr, params);
 	size = gr->gr_pvq.q_size;
 	gr->gr_ids = malloc(size * sizeof(*gr->gr_ids), M_GRANT_RING, M_WAITOK | M_ZERO);

@@ -25,14 +25,14 @@
  *
  * How a chain travels:
  *
- *	pvq_prepare()	slots = pc_nmsgs
+ *	pvq_prepare()	slots = gm_n of the struct grant_msgs in pc_arg
  *	pvq_share()	ds_addr becomes (reference << PAGE_SHIFT) | offset, segment by segment; then
- *			grp_encode(), if there is one, formats pc_msgs from it
- *	pvq_put()	copies pc_msgs to the slots, and writes the ids into the slots (pc_msgs is not
+ *			grp_encode(), if there is one, formats the messages from it
+ *	pvq_put()	copies the messages to the slots, and writes the ids there (the messages are not
  *			changed)
- *	pvq_get()	a chain is done when each of its messages was answered; pd_msg is a copy of the
- *			last answer, pd_len is 0
- *	pvq_unshare()	ends the grants; see pvq.h for the pages that the other side still holds
+ *	pvq_get()	a chain is done when each of its messages was answered; grant_ring_response() is
+ *			a copy of the last answer
+ *	pvq_unshare()	ends the grants; see pvq.h for the pages that the back end still has mapped
  *
  * A driver whose pages stay granted (persistent grants, staging pages) writes references to ds_addr
  * itself and calls neither pvq_share() nor pvq_unshare().
@@ -41,11 +41,21 @@
 #ifndef _DEV_XEN_GRANT_RING_H_
 #define	_DEV_XEN_GRANT_RING_H_
 
-#include <dev/pv/pvq.h>
+#include <dev/pv/queue/pvq.h>
 #include <dev/xen/xen_var.h>
 #include <xen/grant_table.h>
 
 struct xen_evtchn;
+
+/*
+ * The requests of a chain, which travel in the ring: what pc_arg of struct pvq_chain points to.  It and
+ * they are read until pvq_put() returns.
+ */
+struct grant_msgs {
+	void		*gm_msgs;	/* gm_n of them, grp_req_size bytes apart; ids are filled in */
+	uint16_t	 gm_n;		/* at least 1 */
+	uint32_t	 gm_noid;	/* bit i: message i has no id */
+};
 
 #define	GRANT_RING_MAX_ORDER	4	/* 16 pages; back ends are free to allow less */
 
@@ -73,22 +83,30 @@ struct grant_ring_params {
 	uint16_t	 grp_req_id;
 	uint16_t	 grp_rsp_id;
 	/*
-	 * Messages without an id (pvq_chain's pc_noid) are answered by a response in which the
+	 * Messages without an id (gm_noid) are answered by a response in which the
 	 * 16 bits at this offset have this value, and nothing else means anything: netif's
 	 * NETIF_RSP_NULL.  With grp_null false there are no such responses.
 	 */
 	bool		 grp_null;
 	uint16_t	 grp_null_off;
 	uint16_t	 grp_null_value;
-	/* Tell the other side; any context. */
+	/* Notify the back end; any context. */
 	void		(*grp_notify)(struct xen_evtchn *);
 	/* Responses have come, with its events; or NULL. */
 	void		(*grp_worked)(struct xen_evtchn *);
 	struct xen_evtchn *grp_notify_arg;
-	/* Format pc_msgs from the references in pc_segs, at the end of pvq_share(); or NULL. */
+	/* Format the messages from the references in pc_segs, at the end of pvq_share(); or NULL. */
 	void		(*grp_encode)(void *arg, struct pvq_chain *pc);
 	void		*grp_encode_arg;
 };
+
+/* A copy of the last response to a chain's messages, which the back end can't change. */
+static inline const void *
+grant_ring_response(const struct pvq_done *done)
+{
+
+	return ((const void *)done->pd_result);
+}
 
 /*
  * Create a ring: its pages are allocated, initialised and granted.  May sleep.
@@ -102,9 +120,9 @@ struct grant_ring_params {
 int	grant_ring_create(const struct grant_ring_params *params, struct pvq **qp);
 
 /*
- * The references of the ring's pages, in order: what is written to "ring-ref", or to "ring-ref0" and so
- * on.  They stay the same until pvq_free(), which ends them: a page that the other side still has
- * mapped then is freed when it lets go.
+ * The references of the ring's pages, in order: what is written to "ring-ref", or to "ring-ref0" and
+ * so on.  They stay the same until pvq_free(), which ends them: a page that the back end still has
+ * mapped then is freed when it is unmapped.
  *
  * refs  room for 1 << grp_order
  *

@@ -5,8 +5,7 @@
  */
 
 /*
- * xen: the root of what Xen gives to a domain, a device on nexus that is there when CPUID says that Xen
- * is.
+ * xen: the root of what Xen gives to a domain, a device on nexus that is there when CPUID shows Xen.
  *
  *	nexus0
  *	  xen0			hypercalls, upcalls, event channels, grant table, xenstore, control
@@ -33,11 +32,8 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/bus.h>
-#include <sys/lock.h>
-#include <sys/malloc.h>
 #include <sys/module.h>
 #include <sys/smp.h>
-#include <sys/sx.h>
 #include <sys/sysctl.h>
 
 #include <machine/bus.h>
@@ -48,9 +44,6 @@
 
 #include "clock_if.h"
 
-MALLOC_DEFINE(M_XEN, "xen", "Xen");
-
-bool xen_pinned;
 static struct root_hold_token *xen_hold;	/* for clocks and CPUs; root waits for us */
 
 struct xen_softc {
@@ -68,36 +61,12 @@ static const struct xen_part {
 	{ xen_evtchn_init, xen_evtchn_fini },
 	{ xen_gnttab_init, xen_gnttab_fini },
 	{ xenstore_init, xenstore_fini },
+	{ xenstore_watch_init, xenstore_watch_fini },
 	{ xen_suspend_init, xen_suspend_fini },
 	{ xen_control_init, xen_control_fini },
 	{ xen_clock_init, xen_clock_fini },
 	{ xen_timer_init, xen_timer_fini },
 };
-
-void *
-xen_page_alloc(void)
-{
-
-	return (contigmalloc(PAGE_SIZE, M_XEN, M_WAITOK | M_ZERO, 0, ~(vm_paddr_t)0, PAGE_SIZE, 0));
-}
-
-void
-xen_page_free(void *page)
-{
-
-	contigfree(page, PAGE_SIZE, M_XEN);
-}
-
-bool
-xen_is_taken(void)
-{
-	bool taken;
-
-	MOD_SLOCK;
-	taken = module_lookupbyname("nexus/xenpv") != NULL;
-	MOD_SUNLOCK;
-	return (taken);
-}
 
 static void
 xen_identify(driver_t *driver __unused, device_t parent)
@@ -162,7 +131,7 @@ xen_attach(device_t dev)
 	device_t bus;
 	int error;
 
-	/* Upcalls need a child to be allocated for; it attaches when there is a xenstore to ask. */
+	/* Upcalls need a child to be allocated for; it attaches when there is a xenstore. */
 	bus = device_add_child(dev, "xenbus", 0);
 	if (bus == NULL)
 		return (ENOMEM);
@@ -173,7 +142,7 @@ xen_attach(device_t dev)
 		return (error);
 	}
 	xen_sysctl(dev);
-	/* While it attaches, which takes its time, newbus does not tell it of new drivers. */
+	/* While it attaches, which may take long, newbus does not call bus_driver_added for it. */
 	if (device_probe_and_attach(bus) == 0)
 		xenbus_try_all(bus);
 	return (0);

@@ -5,14 +5,15 @@
  */
 
 /*
- * What the administrator wants of the domain (docs/misc/xenstore-paths of Xen): a word that the
- * toolstack writes to control/shutdown, a letter to control/sysrq.
+ * Requests of the administrator (docs/misc/xenstore-paths of Xen): a word that the toolstack writes to
+ * control/shutdown, a letter to control/sysrq.
  *
- * A request is acknowledged by emptying the node, in the transaction that read it: then the
- * toolstack can tell a domain that heard from one that did not, and a request is acted on once.
+ * A request is acknowledged by emptying the node, in the transaction that read it: then the toolstack
+ * can distinguish a domain that has read it from one that has not, and a request is acted on once.
  * What we can do is announced in control/feature-*.
  *
- * Locking.  None: requests are handled in xenstore's thread for watches, one at a time. */
+ * Locking.  None: requests are handled in xenstore's thread for watches, one at a time.
+ */
 
 #include <sys/param.h>
 #include <sys/systm.h>
@@ -32,7 +33,7 @@ static device_t control_dev;
 
 static const struct control_word {
 	const char	*word;		/* in control/shutdown */
-	const char	*feature;	/* that says we know it */
+	const char	*feature;	/* that announces it */
 	int		 howto;		/* shutdown_nice(9) */
 } control_words[] = {
 	{ "poweroff", "feature-poweroff", RB_POWEROFF },
@@ -70,7 +71,7 @@ control_take_tx(struct xenstore_tx *tx, void *arg)
 		return (error);
 	strlcpy(take->word, value, sizeof(take->word));
 	xenstore_free(value);
-	/* Ours was the last write: that is no request. */
+	/* Empty, as this driver left it: no request. */
 	if (take->word[0] == '\0')
 		return (ENOENT);
 	return (xenstore_write(tx, CONTROL_DIR, take->node, ""));
@@ -94,13 +95,13 @@ control_take(struct control_take *take, const char *node)
 	return (error == 0);
 }
 
-/* Say what we can do, to this domain's toolstack. */
+/* Announce to the toolstack what is supported. */
 static void
 control_announce(void)
 {
 	u_int i;
 
-	/* One that does not let us write there does not look for them either. */
+	/* A toolstack that does not permit that does not read them either. */
 	for (i = 0; i < nitems(control_words); i++)
 		(void)xenstore_write(NULL, CONTROL_DIR, control_words[i].feature, "1");
 	(void)xenstore_write(NULL, CONTROL_DIR, "feature-suspend", "1");
@@ -130,11 +131,11 @@ control_shutdown_watch(struct xenstore_watch *w __unused, const char *path __unu
 	for (i = 0; i < nitems(control_words); i++) {
 		if (strcmp(take.word, control_words[i].word) != 0)
 			continue;
-		device_printf(control_dev, "the toolstack asks for %s\n", take.word);
+		device_printf(control_dev, "the toolstack requests %s\n", take.word);
 		shutdown_nice(control_words[i].howto);
 		return;
 	}
-	device_printf(control_dev, "the toolstack asks for \"%s\", which is not supported\n",
+	device_printf(control_dev, "the toolstack requests \"%s\", which is not supported\n",
 	    take.word);
 }
 
@@ -151,7 +152,7 @@ control_sysrq_watch(struct xenstore_watch *w __unused, const char *path __unused
 			continue;
 		device_printf(control_dev, "sysrq: %s\n", control_letters[i].what);
 		if (control_letters[i].howto < 0)
-			panic("the toolstack asked for it");
+			panic("requested by the toolstack");
 		kern_reboot(control_letters[i].howto);
 		return;
 	}

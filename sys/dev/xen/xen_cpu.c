@@ -8,15 +8,15 @@
  * The memory that Xen shares with the domain and with each CPU, and what Xen calls a CPU.
  *
  * The shared info page (xen.h) is Xen's, and appears at the guest-physical address that the domain
- * asks for.  It can be at one address only, so that asking twice takes it away from whoever asked
- * first.  A kernel that runs on Xen by itself has it mapped already, under the name
- * HYPERVISOR_shared_info: that mapping is used then.  Likewise the struct vcpu_info of a CPU is
- * registered with Xen, which can be done once: a kernel that did has the per-CPU variable vcpu_info,
- * which points to it.  Both are names of FreeBSD's kernel.  (The page has room for those of the first
- * 32 vCPUs.  It is not used: there is one way for any number of them.)
+ * asks for.  It can be at one address only, so that a second request takes it away from the first.  A
+ * kernel with Xen support of its own has it mapped already, under the name HYPERVISOR_shared_info:
+ * that mapping is used then.  Likewise the struct vcpu_info of a CPU is registered with Xen, which can
+ * be done once: a kernel that did has the per-CPU variable vcpu_info, which points to it.  Both are
+ * names of FreeBSD's kernel.  (The page has room for those of the first 32 vCPUs.  It is not used:
+ * there is one way for any number of them.)
  *
- * After a suspension all of it is to be asked for again: first by xen_cpu_resume(), then on each CPU
- * by xen_cpu_resume_self().  A kernel that has it mapped itself does so in cpu_ops.cpu_resume, which
+ * After a suspension all of it is requested again: first by xen_cpu_resume(), then on each CPU by
+ * xen_cpu_resume_self().  A kernel that has it mapped itself does so in cpu_ops.cpu_resume, which
  * FreeBSD has for this: it is called on the CPU of vCPU 0 first, and on the others after that.
  *
  * Locking.  None: everything is set up before the first upcall, and stays.
@@ -30,19 +30,14 @@
 #include <sys/linker.h>
 #include <sys/malloc.h>
 #include <sys/pcpu.h>
-#include <sys/rman.h>
 #include <sys/smp.h>
 
 #include <vm/vm.h>
 #include <vm/pmap.h>
 #include <vm/vm_param.h>
-#include <vm/vm_page.h>
 
-#include <machine/bus.h>
 #include <machine/cpu.h>
 #include <machine/cpufunc.h>
-#include <machine/md_var.h>
-#include <machine/resource.h>
 
 #include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_var.h>
@@ -60,43 +55,6 @@ static struct vcpu_info *xen_infos;	/* by CPU, in a kernel that has none; stays 
 
 /* No two pages have a part of one (VCPUOP_register_vcpu_info). */
 CTASSERT(PAGE_SIZE % sizeof(struct vcpu_info) == 0);
-
-/*
- * Above all memory, and above 4 GB, where no device's registers are: there the whole address space is
- * free, as far as the processor has it.
- */
-int
-xen_space_alloc(device_t dev, int rid, size_t size, struct xen_space *space)
-{
-	rman_res_t start;
-
-	size = round_page(size);
-	start = MAX((rman_res_t)1 << 32, ptoa((rman_res_t)Maxmem));
-	space->xs_rid = rid;
-	space->xs_res = bus_alloc_resource(dev, SYS_RES_MEMORY, &space->xs_rid, start, ~(rman_res_t)0,
-	    size, 0);
-	if (space->xs_res == NULL)
-		return (ENOMEM);
-	space->xs_paddr = rman_get_start(space->xs_res);
-	space->xs_size = size;
-	space->xs_vaddr = pmap_mapdev_attr(space->xs_paddr, size, VM_MEMATTR_WRITE_BACK);
-	if (space->xs_vaddr == NULL) {
-		xen_space_free(dev, space);
-		return (ENOMEM);
-	}
-	return (0);
-}
-
-void
-xen_space_free(device_t dev, struct xen_space *space)
-{
-
-	if (space->xs_vaddr != NULL)
-		pmap_unmapdev(space->xs_vaddr, space->xs_size);
-	if (space->xs_res != NULL)
-		(void)bus_release_resource(dev, SYS_RES_MEMORY, space->xs_rid, space->xs_res);
-	memset(space, 0, sizeof(*space));
-}
 
 static void *
 xen_kernel_symbol(const char *name)
@@ -152,8 +110,8 @@ xen_kernel_vcpu_info(u_int cpu)
 }
 
 /*
- * Tell Xen where this CPU's struct vcpu_info of ours is.  To be called on the CPU itself: Xen up to
- * 4.17 refuses to move that of another vCPU which runs.
+ * Register this CPU's struct vcpu_info of ours with Xen.  Called on the CPU itself: Xen up to 4.17
+ * refuses to move that of another vCPU which runs.
  */
 static int
 xen_place_info(void)
@@ -168,8 +126,8 @@ xen_place_info(void)
 }
 
 /*
- * On each CPU: its number, and its memory unless it has some already.  By convention the number is half
- * the APIC's, where Xen does not say it.
+ * On each CPU: its number, and its memory unless it has some already.  By convention the number is
+ * half the APIC's, where Xen does not report it.
  */
 static void
 xen_cpu_enter(void *arg)
@@ -257,7 +215,7 @@ xen_cpu_resume_self(bool first)
 		cpu_ops.cpu_resume();
 	if (xen_infos != NULL && xc->xc_info == &xen_infos[curcpu])
 		error = xen_place_info();
-	/* No channel is unmasked: what is pending is nobody's. */
+	/* No channel is unmasked: what is pending belongs to none. */
 	xc->xc_info->evtchn_pending_sel = 0;
 	xc->xc_info->evtchn_upcall_pending = 0;
 	return (error);

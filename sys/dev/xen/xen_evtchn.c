@@ -8,9 +8,8 @@
  * Event channels: the interrupts between domains (event_channel.h).
  *
  * A channel has a port number at either side.  Xen marks a port pending and calls a CPU up
- * (xen_upcall.c); which ports are pending is told by one of two interfaces (xen_evtchn_2l.c,
- * xen_evtchn_fifo.c), of which FIFO is taken where Xen has it and hw.xen.evtchn_fifo does not say
- * otherwise.
+ * (xen_upcall.c); which ports are pending is shown by one of two interfaces (xen_evtchn_2l.c,
+ * xen_evtchn_fifo.c), of which FIFO is used where Xen has it and hw.xen.evtchn_fifo is not 0.
  *
  * A channel is an interrupt event, intr_event(9), with a thread of its own, as a vector of a PCI device
  * is:
@@ -19,28 +18,27 @@
  *	thread		the handler looks for work until there is none
  *	after it	unmask; Xen sends again what came meanwhile
  *
- * Cleared before, unmasked after: so an event is never lost, and however many come while the
- * handler is at work, they cost one more upcall.  In the other direction, events are not sent
- * unless the other side asked for them (pvq_kick(9)): back ends count those that find no work, and
- * serve a domain that sends many of them late (Xen's advisory XSA-332).
+ * Cleared before, unmasked after: so an event is never lost, and however many come while the handler
+ * is at work, they cost one more upcall.  In the other direction, events are not sent unless the peer
+ * requested them (pvq_kick(9)): back ends count those that find no work, and serve a domain that sends
+ * many of them late (Xen's advisory XSA-332).
  *
  * A storm.  A back end can send events without end, each of which costs an upcall and a wake-up of a
  * thread that takes precedence over most (Xen's advisory XSA-391).  So a driver whose handler knows
- * whether there was work says so (xen_evtchn_worked()), and after EVTCHN_IDLE_MAX rounds in a row
+ * whether there was work reports it (xen_evtchn_worked()), and after EVTCHN_IDLE_MAX rounds in a row
  * without, the channel stays masked for a tick after each, until there is work again.
  *
- * A port that is pending and is nobody's is masked, and counted ("strays"): it may be bound by a
- * kernel that polls it.
+ * A port that is pending and has no channel here is masked, and counted ("strays"): it may be bound by
+ * a kernel that polls it.
  *
- * Closing.  The channel leaves the table, so that no upcall begins with it; every CPU is visited,
- * so that none is still at it; the thread ends; and only then the port is closed, for Xen may give
- * the number to the next who asks.
+ * Closing.  The channel leaves the table, so that no upcall begins with it; every CPU is visited, so
+ * that none is still delivering to it; the thread ends; and only then the port is closed, since Xen
+ * may give the number to the next request.
  *
- * Suspension.  A domain that was saved begins its new life without a channel, and the old numbers will
- * soon be those of others.  So all channels leave the table; what their owners have is dead: it
- * sends nothing, and is freed without closing anything.  Only the VIRQs that each CPU has are no
- * other domain's business, and are bound again under another number: there is no time without a
- * timer.
+ * Suspension.  A domain that was saved continues as a new one without channels, and the old numbers
+ * are soon reused.  So all channels leave the table; what their owners have is dead: it sends nothing,
+ * and is freed without closing anything.  Only the VIRQs of each CPU involve no other domain, and are
+ * bound again under another number, so that the CPUs are never without a timer.
  *
  * Locking.  evtchn_lock (sx): making and closing of channels, the list, growth of the table.  The
  * upcall reads the table without a lock.
@@ -75,14 +73,12 @@
 
 enum evtchn_kind {
 	EVTCHN_UNBOUND,
-	EVTCHN_INTERDOMAIN,
 	EVTCHN_VIRQ,		/* per CPU or global */
 	EVTCHN_ADOPTED,
 };
 
 static const char *const evtchn_kind_names[] = {
 	[EVTCHN_UNBOUND] = "alloc",
-	[EVTCHN_INTERDOMAIN] = "bind",
 	[EVTCHN_VIRQ] = "virq",
 	[EVTCHN_ADOPTED] = "adopt",
 };
@@ -96,7 +92,7 @@ struct xen_evtchn {
 	volatile bool	 ec_dead;	/* is being closed: not to be unmasked */
 	u_int		 ec_in_thread;	/* its thread is called, and is not through yet */
 	int		 ec_cpu;
-	bool		 ec_brake;	/* its handler says when there was work */
+	bool		 ec_brake;	/* its handler reports when there was work */
 	volatile bool	 ec_worked;	/* there was, since its thread's last round */
 	u_int		 ec_idle;	/* rounds without, in a row */
 	int		 ec_idle_ticks;	/* at the last of them */
@@ -108,7 +104,7 @@ struct xen_evtchn {
 	char		 ec_name[EVTCHN_NAMELEN];
 };
 
-SYSCTL_NODE(_hw, OID_AUTO, xen, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Xen");
+SYSCTL_DECL(_hw_xen);
 
 static int evtchn_use_fifo = 1;
 SYSCTL_INT(_hw_xen, OID_AUTO, evtchn_fifo, CTLFLAG_RDTUN, &evtchn_use_fifo, 0,
@@ -137,16 +133,16 @@ evtchn_lookup(evtchn_port_t port)
 	return (atomic_load_ptr(&chunk[port % EVTCHN_PER_CHUNK]));
 }
 
-bool
-xen_evtchn_here(evtchn_port_t port, u_int cpu)
+static bool
+evtchn_here(evtchn_port_t port, u_int cpu)
 {
 	struct xen_evtchn *ec = evtchn_lookup(port);
 
 	return (ec == NULL || ec->ec_cpu == (int)cpu);
 }
 
-void
-xen_evtchn_deliver(evtchn_port_t port, u_int cpu __unused, struct trapframe *frame)
+static void
+evtchn_deliver(evtchn_port_t port, struct trapframe *frame)
 {
 	struct xen_evtchn *ec;
 
@@ -159,6 +155,11 @@ xen_evtchn_deliver(evtchn_port_t port, u_int cpu __unused, struct trapframe *fra
 	ec->ec_received++;
 	(void)intr_event_handle(ec->ec_event, frame);
 }
+
+static const struct xen_evtchn_sink evtchn_sink = {
+	.es_here = evtchn_here,
+	.es_deliver = evtchn_deliver,
+};
 
 /*
  * The upcall of a CPU.  upcall_pending is cleared before the look, and seen set after it if anything
@@ -174,7 +175,7 @@ xen_evtchn_upcall(u_int cpu, struct trapframe *frame)
 	do {
 		info->evtchn_upcall_pending = 0;
 		atomic_thread_fence_seq_cst();
-		evtchn_abi->ea_scan(cpu, frame);
+		evtchn_abi->ea_scan(cpu, frame, &evtchn_sink);
 		atomic_thread_fence_seq_cst();
 	} while (info->evtchn_upcall_pending != 0);
 }
@@ -189,8 +190,8 @@ evtchn_pre_ithread(void *arg)
 }
 
 /*
- * With interrupts disabled, so that evtchn_leave() waits for it: a port that was closed meanwhile may
- * be somebody else's already, and that one's first event would come before it can be told whose it is.
+ * With interrupts disabled, so that evtchn_leave() waits for it: the number of a port that was closed
+ * meanwhile may be in use again, and its first event would come before its channel is in the table.
  */
 static void
 evtchn_unmask(struct xen_evtchn *ec)
@@ -211,8 +212,8 @@ evtchn_unmask_later(void *arg)
 }
 
 /*
- * Has its thread had so many rounds for nothing that the next is to wait?  A few come with any
- * protocol, and those that are far between cost nothing.
+ * Has its thread had so many rounds without work that the next has to wait?  A few occur with any
+ * protocol, and rare ones cost nothing.
  */
 static bool
 evtchn_storms(struct xen_evtchn *ec)
@@ -261,16 +262,16 @@ evtchn_first_cpu(void)
 	return (CPU_FIRST());
 }
 
-/* One that events do come to, in the place of one that they don't. */
+/* A CPU that has event queues, in the place of one that has none. */
 static int
-evtchn_hearing_cpu(int wanted)
+evtchn_cpu_with_queues(int wanted)
 {
 	u_int cpu;
 
-	if (!xen_cpus[wanted].xc_deaf)
+	if (!xen_cpus[wanted].xc_no_queues)
 		return (wanted);
 	CPU_FOREACH(cpu) {
-		if (!xen_cpus[cpu].xc_deaf)
+		if (!xen_cpus[cpu].xc_no_queues)
 			return (cpu);
 	}
 	return (wanted);
@@ -292,7 +293,7 @@ evtchn_move(struct xen_evtchn *ec, int cpu)
 	return (error);
 }
 
-/* Set up who is called; the port is masked. */
+/* Set up the handler; the port is masked. */
 static int
 evtchn_set_handler(struct xen_evtchn *ec, const struct xen_evtchn_params *params)
 {
@@ -395,9 +396,9 @@ evtchn_create(enum evtchn_kind kind, evtchn_port_t port, bool fixed, int cpu,
 	error = evtchn_abi->ea_reach(port);
 	if (error == 0)
 		evtchn_abi->ea_mask(port);
-	if (error == 0 && fixed && xen_cpus[cpu].xc_deaf)
+	if (error == 0 && fixed && xen_cpus[cpu].xc_no_queues)
 		error = ENXIO;
-	to = evtchn_hearing_cpu(params->xep_cpu >= 0 ? params->xep_cpu : cpu);
+	to = evtchn_cpu_with_queues(params->xep_cpu >= 0 ? params->xep_cpu : cpu);
 	if (error == 0 && !fixed && (params->xep_cpu >= 0 || to != cpu))
 		error = evtchn_move(ec, to);
 	if (error == 0)
@@ -439,29 +440,6 @@ xen_evtchn_alloc(domid_t remote, const struct xen_evtchn_params *params, struct 
 	if (error == 0)
 		error = evtchn_create(EVTCHN_UNBOUND, arg.port, false, evtchn_first_cpu(), params,
 		    ecp);
-	sx_xunlock(&evtchn_lock);
-	return (error);
-}
-
-int
-xen_evtchn_bind_interdomain(domid_t remote, evtchn_port_t port,
-    const struct xen_evtchn_params *params, struct xen_evtchn **ecp)
-{
-	struct evtchn_bind_interdomain arg = {
-		.remote_dom = remote,
-		.remote_port = port,
-	};
-	int error;
-
-	if (evtchn_abi == NULL)
-		return (ENXIO);
-	if (evtchn_bad_cpu(params))
-		return (EINVAL);
-	sx_xlock(&evtchn_lock);
-	error = xen_event_channel_op(EVTCHNOP_bind_interdomain, &arg);
-	if (error == 0)
-		error = evtchn_create(EVTCHN_INTERDOMAIN, arg.local_port, false,
-		    evtchn_first_cpu(), params, ecp);
 	sx_xunlock(&evtchn_lock);
 	return (error);
 }
@@ -549,7 +527,7 @@ xen_evtchn_notify(struct xen_evtchn *ec)
 	if (ec->ec_dead)
 		return;
 	atomic_add_64(&ec->ec_sent, 1);
-	/* A channel that is not connected any more takes no events; nobody waits for them. */
+	/* A channel that is not connected any more takes no events: they are not needed. */
 	(void)xen_event_channel_op(EVTCHNOP_send, &arg);
 }
 
@@ -558,41 +536,6 @@ xen_evtchn_worked(struct xen_evtchn *ec)
 {
 
 	ec->ec_worked = true;
-}
-
-int
-xen_evtchn_bind_cpu(struct xen_evtchn *ec, int cpu)
-{
-	int error;
-
-	if (ec->ec_fixed || cpu < 0 || cpu > mp_maxid || CPU_ABSENT(cpu))
-		return (EINVAL);
-	sx_xlock(&evtchn_lock);
-	if (ec->ec_dead) {
-		sx_xunlock(&evtchn_lock);
-		return (ENXIO);
-	}
-	evtchn_abi->ea_mask(ec->ec_port);
-	error = evtchn_move(ec, evtchn_hearing_cpu(cpu));
-	evtchn_abi->ea_unmask(ec->ec_port);
-	sx_xunlock(&evtchn_lock);
-	if (error == 0)
-		(void)intr_event_bind_ithread(ec->ec_event, cpu);
-	return (error);
-}
-
-uint64_t
-xen_evtchn_received(const struct xen_evtchn *ec)
-{
-
-	return (ec->ec_received);
-}
-
-uint64_t
-xen_evtchn_sent(const struct xen_evtchn *ec)
-{
-
-	return (ec->ec_sent);
 }
 
 /* On each CPU, with its interrupts disabled: an upcall can't come in between. */
@@ -683,7 +626,7 @@ xen_evtchn_resume(void)
 			continue;
 		}
 		ec->ec_dead = true;
-		/* As the number is not ours any more, it is not to be closed. */
+		/* The number is not ours any more: it must not be closed. */
 		ec->ec_kind = EVTCHN_ADOPTED;
 	}
 	error = evtchn_abi->ea_resume();
@@ -699,7 +642,7 @@ xen_evtchn_resume_self(void)
 {
 	struct xen_evtchn *ec;
 
-	/* The list is held by who suspends (xen_evtchn_suspend()). */
+	/* The list is locked by xen_evtchn_suspend(). */
 	TAILQ_FOREACH(ec, &evtchn_list, ec_link) {
 		if (ec->ec_fixed && ec->ec_cpu == curcpu)
 			evtchn_abi->ea_unmask(ec->ec_port);
@@ -763,7 +706,7 @@ xen_evtchn_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Event channels");
 	list = SYSCTL_CHILDREN(node);
 	SYSCTL_ADD_STRING(ctx, list, OID_AUTO, "interface", CTLFLAG_RD,
-	    __DECONST(char *, evtchn_abi->ea_name), 0, "How Xen tells which are pending");
+	    __DECONST(char *, evtchn_abi->ea_name), 0, "Interface of pending events");
 	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "in_use", CTLFLAG_RD, &evtchn_count, 0,
 	    "Channels in use");
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "strays", CTLFLAG_RD, &evtchn_strays, 0,

@@ -27,16 +27,16 @@ struct xen_evtchn_params {
 	int		 xep_type;	/* INTR_TYPE_NET ...; INTR_MPSAFE is implied */
 	int		 xep_cpu;	/* where the thread goes, and events if Xen can; -1: anywhere */
 	/*
-	 * In an interrupt thread, with the channel masked until it returns; or, with xep_filter, in the
-	 * interrupt itself (driver_filter_t; FILTER_SCHEDULE_THREAD asks for the thread).  Either
-	 * may be NULL.
+	 * In an interrupt thread, with the channel masked until it returns; or, with xep_filter, in
+	 * the interrupt itself (driver_filter_t; FILTER_SCHEDULE_THREAD wakes the thread).  Either may
+	 * be NULL.
 	 */
 	driver_filter_t	*xep_filter;
 	driver_intr_t	*xep_handler;
 	void		*xep_arg;
 	/*
-	 * xen_evtchn_worked() is called when an event was not in vain: events that come without are
-	 * delayed if there are many.
+	 * xen_evtchn_worked() is called when an event had work to do: events without work are delayed
+	 * if there are many.
 	 */
 	bool		 xep_brake;
 };
@@ -48,14 +48,10 @@ struct xen_evtchn_params {
  * remote  the domain
  * ecp     set to the channel.  Events may come before this returns.
  *
- * Returns 0; ENOSPC, ENOMEM, or what Xen says.
+ * Returns 0; ENOSPC, ENOMEM, or Xen's error.
  */
 int	xen_evtchn_alloc(domid_t remote, const struct xen_evtchn_params *params,
 	    struct xen_evtchn **ecp);
-
-/* Bind to a port that another domain made for us. */
-int	xen_evtchn_bind_interdomain(domid_t remote, evtchn_port_t port,
-	    const struct xen_evtchn_params *params, struct xen_evtchn **ecp);
 
 /*
  * Bind a virtual interrupt (VIRQ_*).
@@ -78,29 +74,17 @@ int	xen_evtchn_adopt(evtchn_port_t port, const struct xen_evtchn_params *params,
  * held.  May sleep.  NULL is fine.
  *
  * When the domain was resumed, its channels are closed already, but for a CPU's VIRQ, which goes on;
- * they are freed all the same, and until then events are sent to nobody.
+ * they are freed all the same, and until then no events are sent.
  */
 void	xen_evtchn_free(struct xen_evtchn *ec);
 
 /* Our number of a channel. */
 evtchn_port_t xen_evtchn_port(const struct xen_evtchn *ec);
 
-/* Send an event to the back end, or whoever the channel is connected to.  Any context. */
+/* Send an event to the other end of the channel.  Any context. */
 void	xen_evtchn_notify(struct xen_evtchn *ec);
 
-/* There was work, that a channel's event may have been for.  Any context. */
+/* There was work that an event of the channel may have announced.  Any context. */
 void	xen_evtchn_worked(struct xen_evtchn *ec);
-
-/*
- * Let events and the handler's thread go to another CPU.
- *
- * Returns 0; EINVAL for a per-CPU VIRQ or a CPU that does not exist; ENXIO for a channel of before the
- * domain was resumed; what Xen says.
- */
-int	xen_evtchn_bind_cpu(struct xen_evtchn *ec, int cpu);
-
-/* Events that came, and that were sent. */
-uint64_t xen_evtchn_received(const struct xen_evtchn *ec);
-uint64_t xen_evtchn_sent(const struct xen_evtchn *ec);
 
 #endif /* !_DEV_XEN_XEN_EVTCHN_H_ */

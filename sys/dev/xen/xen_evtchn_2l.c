@@ -17,8 +17,8 @@
  * All ports of a word are seen by any CPU that looks at the word, so each CPU picks its own.
  *
  * Unmasking.  Clear the mask, then look at the pending bit: an event that came while masked set that
- * bit and nothing more.  Then Xen has to do the rest, and it does only for a port whose mask it
- * clears itself: so it is set again before Xen is asked.
+ * bit and nothing more.  Then Xen has to do the rest, and it does only for a port whose mask it clears
+ * itself: so it is set again before the hypercall.
  */
 
 #include <sys/param.h>
@@ -68,7 +68,7 @@ evtchn_2l_init(void)
 {
 	evtchn_port_t port;
 
-	/* Whoever is bound already keeps its channel, and is not heard until adopted. */
+	/* A port that is bound already stays bound, and is masked until adopted. */
 	for (port = 0; port < EVTCHN_2L_NR_CHANNELS; port++)
 		evtchn_2l_mask(port);
 	return (0);
@@ -82,7 +82,8 @@ evtchn_2l_reach(evtchn_port_t port)
 }
 
 static void
-evtchn_2l_scan_word(u_int cpu, u_int word, struct trapframe *frame)
+evtchn_2l_scan_word(u_int cpu, u_int word, struct trapframe *frame,
+    const struct xen_evtchn_sink *sink)
 {
 	volatile u_long *pending = (volatile u_long *)&xen_shared->evtchn_pending[word];
 	volatile u_long *mask = (volatile u_long *)&xen_shared->evtchn_mask[word];
@@ -93,22 +94,22 @@ evtchn_2l_scan_word(u_int cpu, u_int word, struct trapframe *frame)
 	for (bits = *pending & ~*mask; bits != 0; bits &= bits - 1) {
 		bit = ffsl(bits) - 1;
 		port = word * EVTCHN_2L_BITS + bit;
-		if (!xen_evtchn_here(port, cpu))
+		if (!sink->es_here(port, cpu))
 			continue;
 		/* Cleared before the handler looks for work: what comes later is a new event. */
 		if (atomic_testandclear_long(pending, bit))
-			xen_evtchn_deliver(port, cpu, frame);
+			sink->es_deliver(port, frame);
 	}
 }
 
 static void
-evtchn_2l_scan(u_int cpu, struct trapframe *frame)
+evtchn_2l_scan(u_int cpu, struct trapframe *frame, const struct xen_evtchn_sink *sink)
 {
 	u_long words;
 
 	words = atomic_swap_long((volatile u_long *)&xen_cpus[cpu].xc_info->evtchn_pending_sel, 0);
 	for (; words != 0; words &= words - 1)
-		evtchn_2l_scan_word(cpu, ffsl(words) - 1, frame);
+		evtchn_2l_scan_word(cpu, ffsl(words) - 1, frame, sink);
 }
 
 const struct xen_evtchn_abi xen_evtchn_2l = {

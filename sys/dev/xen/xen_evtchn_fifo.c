@@ -20,8 +20,8 @@
  * queue was empty: Xen writes it only then.  Clearing LINKED and reading the link is one atomic
  * operation, as Xen appends to a port by writing its link as long as that port is LINKED.
  *
- * Unmasking.  Xen is asked when PENDING is set, because a masked port was not queued.  While BUSY is
- * set, the mask stays: Xen is deciding by what it saw.
+ * Unmasking.  A hypercall is made when PENDING is set, because a masked port was not queued.  While
+ * BUSY is set, the mask stays: Xen is deciding by the value that it has read.
  *
  * Control blocks and pages of the array belong to Xen for as long as the domain lives.
  *
@@ -136,7 +136,7 @@ evtchn_fifo_reach(evtchn_port_t port)
 	return (0);
 }
 
-/* Tell Xen of a CPU's control block. */
+/* Give Xen a CPU's control block. */
 static int
 fifo_place_block(u_int cpu, void *block)
 {
@@ -185,7 +185,7 @@ evtchn_fifo_init(void)
 		error = fifo_init_cpu(cpu);
 		if (error != 0 && first)
 			return (error);
-		xen_cpus[cpu].xc_deaf = error != 0;
+		xen_cpus[cpu].xc_no_queues = error != 0;
 		if (error != 0)
 			printf("xen: CPU %u gets no event queues (error %d): its events go to others\n",
 			    cpu, error);
@@ -230,7 +230,8 @@ fifo_unlink(volatile uint32_t *word)
 
 /* Take the first port of a queue.  Returns false when it is empty. */
 static bool
-fifo_consume(struct fifo_cpu *fc, u_int cpu, u_int queue, struct trapframe *frame)
+fifo_consume(struct fifo_cpu *fc, u_int queue, struct trapframe *frame,
+    const struct xen_evtchn_sink *sink)
 {
 	volatile uint32_t *word;
 	evtchn_port_t port;
@@ -247,13 +248,13 @@ fifo_consume(struct fifo_cpu *fc, u_int cpu, u_int queue, struct trapframe *fram
 	/* A masked event stays pending: unmasking finds it. */
 	if ((atomic_load_32(word) & (FIFO_PENDING | FIFO_MASKED)) == FIFO_PENDING) {
 		atomic_clear_32(word, FIFO_PENDING);
-		xen_evtchn_deliver(port, cpu, frame);
+		sink->es_deliver(port, frame);
 	}
 	return (fc->fc_head[queue] != 0);
 }
 
 static void
-evtchn_fifo_scan(u_int cpu, struct trapframe *frame)
+evtchn_fifo_scan(u_int cpu, struct trapframe *frame, const struct xen_evtchn_sink *sink)
 {
 	struct fifo_cpu *fc = &fifo_cpus[cpu];
 	uint32_t ready;
@@ -267,7 +268,7 @@ evtchn_fifo_scan(u_int cpu, struct trapframe *frame)
 		queue = ffs(ready) - 1;
 		if (queue >= EVTCHN_FIFO_MAX_QUEUES)
 			break;
-		if (!fifo_consume(fc, cpu, queue, frame))
+		if (!fifo_consume(fc, queue, frame, sink))
 			ready &= ~(1U << queue);
 		ready |= atomic_swap_32(&fc->fc_block->ready, 0);
 	}

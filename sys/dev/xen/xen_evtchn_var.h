@@ -13,6 +13,14 @@
 
 #include <dev/xen/xen_evtchn.h>
 
+/* What a scan does with the ports that are pending: handed down by xen_evtchn.c. */
+struct xen_evtchn_sink {
+	/* Is the port's event to be delivered on this CPU? */
+	bool		(*es_here)(evtchn_port_t port, u_int cpu);
+	/* Call the handler of the port's channel, or wake its thread; the pending state is cleared. */
+	void		(*es_deliver)(evtchn_port_t port, struct trapframe *frame);
+};
+
 struct xen_evtchn_abi {
 	const char	*ea_name;
 	evtchn_port_t	 ea_nports;
@@ -25,16 +33,11 @@ struct xen_evtchn_abi {
 	void		(*ea_mask)(evtchn_port_t port);
 	/* An event that came while masked is sent again. */
 	void		(*ea_unmask)(evtchn_port_t port);
-	/* Clear each pending port of this CPU, and call xen_evtchn_deliver() for it. */
-	void		(*ea_scan)(u_int cpu, struct trapframe *frame);
+	/* In the upcall of a CPU: clear each pending port, and deliver its event. */
+	void		(*ea_scan)(u_int cpu, struct trapframe *frame,
+			    const struct xen_evtchn_sink *sink);
 };
 
 extern const struct xen_evtchn_abi xen_evtchn_2l, xen_evtchn_fifo;
-
-/* An event of a port, in the upcall of a CPU: its channel's handler is called, or woken. */
-void	xen_evtchn_deliver(evtchn_port_t port, u_int cpu, struct trapframe *frame);
-
-/* Is a port's event to be delivered on this CPU? */
-bool	xen_evtchn_here(evtchn_port_t port, u_int cpu);
 
 #endif /* !_DEV_XEN_XEN_EVTCHN_VAR_H_ */

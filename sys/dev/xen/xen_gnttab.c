@@ -8,7 +8,8 @@
  * Grant tables: which pages another domain may see (grant_table.h).
  *
  * The table is an array of entries in pages of Xen's; an entry's index is the reference that the other
- * domain names.  We write who may see which page, and how; Xen marks an entry that is mapped.
+ * domain names.  We write which domain may access which page, and how; Xen marks an entry that is
+ * mapped.
  *
  *	version 1	flags, domain and 32 bits of page number, 8 bytes.  Xen marks in the flags,
  *			so ending a grant is a compare-and-swap of the flags.
@@ -21,8 +22,8 @@
  *
  *	free		in the free list
  *	in use		given out by xen_gnttab_alloc(); it grants a page or not yet
- *	deferred	ended, while the other side still has the page mapped.  It is looked at each
- *			second, and becomes free when it is let go.  Until then neither the
+ *	deferred	ended, while the peer still has the page mapped.  It is checked each
+ *			second, and becomes free when it is unmapped.  Until then neither the
  *			reference nor a page that we own (xen_gnttab_pages_free()) is used for
  *			anything else.
  *
@@ -31,10 +32,11 @@
  * The table grows by a page when the free list is empty, up to what Xen allows; it never shrinks.  The
  * first eight references are the toolstack's.
  *
- * After a suspension the table is a new and empty one, and nothing is mapped.  References stay given
- * out to whoever has them, and grant nothing; what was deferred is free at the next look.
+ * After a suspension the table is a new and empty one, and nothing is mapped.  References stay
+ * allocated, and grant nothing; what was deferred is free at the next check.
  *
- * Locking.  gt_mtx (mutex): lists, growth and counts.  An entry belongs to whoever has its reference.
+ * Locking.  gt_mtx (mutex): lists, growth and counts.  An entry belongs to the holder of its
+ * reference.
  */
 
 #include <sys/param.h>
@@ -68,7 +70,7 @@
 #define	GNTTAB_END		UINT32_MAX	/* of a list */
 #define	GNTTAB_MAPPED		(GTF_reading | GTF_writing)
 
-/* Pages of ours, in one piece, that the other side has not let go of. */
+/* Pages of ours, contiguous, that the peer still has mapped. */
 struct gnttab_pages {
 	SLIST_ENTRY(gnttab_pages) gp_link;
 	void		*gp_va;
@@ -81,7 +83,7 @@ SYSCTL_DECL(_hw_xen);
 
 static int gnttab_version;
 SYSCTL_INT(_hw_xen, OID_AUTO, gnttab_version, CTLFLAG_RDTUN, &gnttab_version, 0,
-    "Version of the grant table: 1, 2 or 0 (what the machine's memory asks for)");
+    "Version of the grant table: 1, 2 or 0 (as the machine's memory requires)");
 
 static struct {
 	struct mtx	 gt_mtx;
@@ -159,7 +161,7 @@ gnttab_grow(void)
 
 	if (n == gnttab.gt_max_pages)
 		return (ENOSPC);
-	/* With interrupts off: a suspension between a page and its count would not ask for it again. */
+	/* With interrupts off: a suspension between a page and its count would not map it again. */
 	spinlock_enter();
 	error = gnttab_add_page();
 	spinlock_exit();
@@ -211,18 +213,6 @@ gnttab_free_one(grant_ref_t ref)
 	gnttab.gt_nfree++;
 }
 
-void
-xen_gnttab_free(const grant_ref_t *refs, u_int n)
-{
-	u_int i;
-
-	mtx_lock(&gnttab.gt_mtx);
-	for (i = 0; i < n; i++)
-		gnttab_free_one(refs[i]);
-	gnttab.gt_nused -= n;
-	mtx_unlock(&gnttab.gt_mtx);
-}
-
 /* The flags come last: with them the entry is valid. */
 void
 xen_gnttab_grant(grant_ref_t ref, domid_t domid, vm_paddr_t pa, bool readonly)
@@ -261,7 +251,7 @@ gnttab_end_v1(grant_ref_t ref)
 	return (true);
 }
 
-/* Version 2: nobody can map the entry any more; has it mapped who did before? */
+/* Version 2: the entry can't be mapped any more; is an earlier mapping left? */
 static bool
 gnttab_end_v2(grant_ref_t ref)
 {
@@ -457,21 +447,7 @@ xen_gnttab_pages_free(void *va, u_int n, const grant_ref_t *refs)
 		gnttab_pages_destroy(gp);
 }
 
-u_int
-xen_gnttab_in_use(void)
-{
-
-	return (gnttab.gt_nused);
-}
-
-u_int
-xen_gnttab_deferred(void)
-{
-
-	return (gnttab.gt_ndeferred);
-}
-
-/* Agree on a version with Xen, which may have been told to know one only. */
+/* Negotiate a version with Xen, which may be configured to accept one only. */
 static void
 gnttab_choose_version(void)
 {

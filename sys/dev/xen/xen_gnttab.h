@@ -7,8 +7,8 @@
 /*
  * Grant tables: which pages another domain may see.  The theory is in xen_gnttab.c.
  *
- * All of these may be called with locks held, in any context but interrupt filters, but where it says
- * that they sleep.
+ * All of these may be called with locks held, in any context but interrupt filters, unless they are
+ * said to sleep.
  */
 
 #ifndef _DEV_XEN_XEN_GNTTAB_H_
@@ -30,9 +30,6 @@
  */
 int	xen_gnttab_alloc(grant_ref_t *refs, u_int n);
 
-/* Give references back that grant nothing. */
-void	xen_gnttab_free(const grant_ref_t *refs, u_int n);
-
 /*
  * Grant a page.
  *
@@ -44,11 +41,12 @@ void	xen_gnttab_free(const grant_ref_t *refs, u_int n);
 void	xen_gnttab_grant(grant_ref_t ref, domid_t domid, vm_paddr_t pa, bool readonly);
 
 /*
- * End grants, and give the references back.  What the other side still has mapped is deferred: the
- * reference is looked at again from time to time, and not used for anything else before it is free.
+ * End grants, and give the references back; those that grant nothing, too.  What the peer still has
+ * mapped is deferred: the reference is checked again each second, and not used for anything else
+ * before it is free.
  *
- * Returns how many were deferred.  Their pages must not be used for anything else, ever: the other
- * side sees them (and, unless they were granted read-only, writes to them).
+ * Returns how many were deferred.  Their pages must not be used for anything else, ever: the peer can
+ * read them (and, unless they were granted read-only, write to them).
  */
 u_int	xen_gnttab_end(const grant_ref_t *refs, u_int n);
 
@@ -64,7 +62,7 @@ u_int	xen_gnttab_end(const grant_ref_t *refs, u_int n);
 #define	XEN_GNTTAB_MAX_PAGES	16
 int	xen_gnttab_pages_alloc(domid_t domid, u_int n, void **va, grant_ref_t *refs);
 
-/* End the grants and free the pages, now or when the other side lets go of all.  May sleep. */
+/* End the grants and free the pages, now or when the peer has unmapped all.  May sleep. */
 void	xen_gnttab_pages_free(void *va, u_int n, const grant_ref_t *refs);
 
 /* One page. */
@@ -81,9 +79,5 @@ xen_gnttab_page_free(void *va, grant_ref_t ref)
 
 	xen_gnttab_pages_free(va, 1, &ref);
 }
-
-/* References in use, and deferred: for tests and sysctls. */
-u_int	xen_gnttab_in_use(void);
-u_int	xen_gnttab_deferred(void);
 
 #endif /* !_DEV_XEN_XEN_GNTTAB_H_ */

@@ -9,11 +9,11 @@
  *
  * How to call Xen depends on the processor, so Xen writes the instructions: it fills a page of the
  * guest's choice with an entry for each call, 32 bytes apart (arch-x86/xen-x86_64.h: number in the
- * entry's place, arguments in rdi, rsi, rdx, r10, r8; result in rax).  CPUID says whether Xen is
+ * entry's place, arguments in rdi, rsi, rdx, r10, r8; result in rax).  CPUID shows whether Xen is
  * there, and which MSR takes the page's address (arch-x86/cpuid.h).
  *
- * A guest may have any number of such pages: the kernel's own, if it has one, is none of our
- * business.  Ours is a page in the module's text, which is mapped executable.
+ * A guest may have any number of such pages: the kernel's own, if it has one, is not touched.  Ours is
+ * a page in the module's text, which is mapped executable.
  *
  * Locking.  None: everything is written once, in xen_hypercall_init().
  */
@@ -22,7 +22,10 @@
 #include <sys/systm.h>
 #include <sys/bus.h>
 #include <sys/counter.h>
+#include <sys/lock.h>
 #include <sys/malloc.h>
+#include <sys/module.h>
+#include <sys/sx.h>
 #include <sys/sysctl.h>
 
 #include <vm/vm.h>
@@ -138,7 +141,7 @@ xen_cpuid_base(void)
 	do_cpuid(1, regs);
 	if ((regs[2] & CPUID2_HV) == 0)
 		return (0);
-	/* Another interface, which Xen can pretend to be, may come first. */
+	/* Another interface, which Xen can emulate, may come first. */
 	for (base = XEN_CPUID_FIRST_LEAF; base < XEN_CPUID_LAST; base += XEN_CPUID_STEP) {
 		do_cpuid(base, regs);
 		if (regs[1] == XEN_CPUID_SIGNATURE_EBX && regs[2] == XEN_CPUID_SIGNATURE_ECX &&
@@ -146,6 +149,17 @@ xen_cpuid_base(void)
 			return (base);
 	}
 	return (0);
+}
+
+bool
+xen_is_taken(void)
+{
+	bool taken;
+
+	MOD_SLOCK;
+	taken = module_lookupbyname("nexus/xenpv") != NULL;
+	MOD_SUNLOCK;
+	return (taken);
 }
 
 void
@@ -257,14 +271,6 @@ xen_vcpu_op(u_int cmd, u_int vcpu, void *arg)
 
 	counter_u64_add(xen_calls[XEN_CALL_VCPU], 1);
 	return (xen_errno(xen_hypercall(__HYPERVISOR_vcpu_op, cmd, vcpu, (u_long)arg)));
-}
-
-int
-xen_sched_op(u_int cmd, void *arg)
-{
-
-	counter_u64_add(xen_calls[XEN_CALL_OTHER], 1);
-	return (xen_errno(xen_hypercall(__HYPERVISOR_sched_op, cmd, (u_long)arg, 0)));
 }
 
 int

@@ -5,8 +5,8 @@
  */
 
 /*
- * Hypercalls: asking Xen.  Any context, but where it says otherwise; what an argument points to must
- * be memory of the kernel.  All return 0 or an errno value.
+ * Hypercalls: requests to Xen.  Any context, unless noted; what an argument points to must be memory
+ * of the kernel.  All return 0 or an errno value.
  */
 
 #ifndef _DEV_XEN_XEN_HYPERCALL_H_
@@ -28,23 +28,22 @@ uint32_t xen_cpuid_base(void);
 int	xen_hypercall_init(device_t dev);
 void	xen_hypercall_fini(device_t dev);
 
-/* cmd is one of EVTCHNOP_*, GNTTABOP_*, XENMEM_*, HVMOP_*, VCPUOP_*, SCHEDOP_*. */
+/* cmd is one of EVTCHNOP_*, GNTTABOP_*, XENMEM_*, HVMOP_*, VCPUOP_*. */
 int	xen_event_channel_op(u_int cmd, void *arg);
 int	xen_grant_table_op(u_int cmd, void *args, u_int count);
 int	xen_memory_op(u_int cmd, void *arg);
 int	xen_hvm_op(u_int cmd, void *arg);
 int	xen_vcpu_op(u_int cmd, u_int vcpu, void *arg);
-int	xen_sched_op(u_int cmd, void *arg);
 
 /*
  * Give pages to Xen, or have memory put behind guest-physical addresses.
  *
  * cmd     XENMEM_decrease_reservation or XENMEM_populate_physmap
- * order   an extent is 2^order pages; Xen may stop within one that is given, and does not say so
+ * order   an extent is 2^order pages; Xen may stop within one that is given, without reporting it
  * frames  page numbers of the beginnings of n extents; Xen may write to the array
  * done    set to how many extents Xen did, from the front
  *
- * Returns 0 if it did all; ENOMEM if it did a part, or nothing, and did not say why.
+ * Returns 0 if it did all; ENOMEM if it did a part, or nothing without an error.
  */
 int	xen_memory_reservation(u_int cmd, u_int order, xen_pfn_t *frames, u_int n, u_int *done);
 

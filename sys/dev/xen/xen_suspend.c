@@ -9,7 +9,7 @@
  * or on another host; or it goes on with this one (xl save -c).
  *
  * What survives is memory and the state of the processors.  Everything that Xen and other domains had
- * of the old domain is gone: the place of the shared info page, the CPUs' vectors, the grant table,
+ * of the old domain is lost: the place of the shared info page, the CPUs' vectors, the grant table,
  * event channels, xenstore's ring with watches and transactions, and the back ends.
  *
  *	held			xenbus: no front end is in a method or between two messages,
@@ -17,7 +17,7 @@
  *				xenstore: no request is under way
  *				event channels: none is being made or closed
  *	all CPUs parked		by a rendezvous, with interrupts off
- *	vCPU 0			asks Xen to suspend: the hypercall that returns in the new domain
+ *	vCPU 0			requests the suspension: the hypercall that returns in the new domain
  *				gets back pages, event queues, grant table
  *	each CPU		gets back its own memory, its vector, its timer
  *	CPUs run		time of day, what else resumes (power_resume), xenstore and its
@@ -25,15 +25,15 @@
  *	front ends		lose their back ends and find the new ones (xenbus_begin_again())
  *
  * The old back ends go on working while the domain is saved, so that the memory which is saved was not
- * all read at one time: a response may be in it, and what it responds with not.  And what they write
- * to pages that they keep mapped is no change that a live migration sees.  So rings of the old life
- * have no responses (xen_life), and DEVICE_SUSPEND comes before, for front ends whose pages stay
- * mapped: with a response in hand, they must have copied what it is about.
+ * all read at one time: it may contain a response, and not the data that belong to it.  And what they
+ * write to pages that they keep mapped is no change that a live migration sees.  So responses in rings
+ * of the old domain are not read (xen_life), and DEVICE_SUSPEND is called before, for front ends whose
+ * pages stay mapped: they copy the data of the responses that they have read.
  *
- * Besides that, front ends are not told.  What their queues put between the new life and their turn
- * goes to nobody: rings and grants of an empty grant table, and channels that are dead.  Then each
- * is stopped as if its back end had gone, and what was in flight is sent again to the next.  And if
- * the suspension is cancelled, they need not have known of it.
+ * Besides that, front ends are not notified.  What their queues put between the resumption and their
+ * turn reaches no back end: the grants are not in the new table, and the channels are dead.  Then each
+ * is stopped as if its back end had been removed, and what was in flight is sent again to the next.
+ * If the suspension is cancelled, they are not affected.
  *
  * The toolstack gives up after a minute (libxl), so what holds a suspension up is bounded: requests to
  * xenstore, a step of a front end, which waits for its back end five seconds at most.
@@ -64,8 +64,6 @@
 #include <dev/xen/xen_var.h>
 #include <dev/xen/xenbus_var.h>
 #include <dev/xen/xenstore.h>
-
-volatile u_int xen_life;
 
 static device_t suspend_dev;
 static struct taskqueue *suspend_queue;
@@ -130,12 +128,12 @@ suspend_parked(void *arg __unused)
 	if (error == 0)
 		error = xen_upcall_resume();
 	if (error != 0)
-		panic("xen: CPU %u is not called up any more (error %d)", curcpu, error);
+		panic("xen: CPU %u gets no upcalls any more (error %d)", curcpu, error);
 	xen_evtchn_resume_self();
 	xen_timer_resume_self();
 }
 
-/* Nobody leaves for the action before all have come. */
+/* No CPU goes on before all have arrived. */
 static void
 suspend_arrive(void *arg __unused)
 {
@@ -158,7 +156,7 @@ suspend_park(void)
 	smp_rendezvous(suspend_arrive, suspend_parked, NULL, NULL);
 }
 
-/* Back among the living: what needs threads. */
+/* After the CPUs run again: what needs threads. */
 static void
 suspend_revive(device_t bus)
 {

@@ -7,14 +7,14 @@
 /*
  * Xen's timer, as the event timer of each CPU (eventtimers(9)).
  *
- * A vCPU tells Xen a time (VCPUOP_set_singleshot_timer, vcpu.h), and is sent VIRQ_TIMER then.  That is
- * one hypercall, where an emulated local APIC takes a trap for each register that is written.
+ * A vCPU passes a time to Xen (VCPUOP_set_singleshot_timer, vcpu.h), and gets VIRQ_TIMER then.  That
+ * is one hypercall, where an emulated local APIC takes a trap for each register that is written.
  *
  * The time is Xen's system time (xen_clock.c).
  *
- * Late.  Between our look at the clock and Xen's, others may have had the processor.  Xen is asked to
- * refuse a time that is over, so that it can be counted; asked again without that, it sends the event
- * at once.
+ * Late.  Between our reading of the clock and Xen's, other domains may have run.  Xen is called so
+ * that it refuses a time that has passed, which is counted, and then once more without that: the event
+ * is sent at once.
  *
  * Suspension.  A new domain has no timers set.  Its VIRQs are bound again (xen_evtchn_resume()), and a
  * CPU that waited for a time has the event sent at once: the kernel looks at what is due, and sets
@@ -98,7 +98,7 @@ timer_filter(void *arg)
 {
 	struct timer_cpu *tc = arg;
 
-	/* One that was sent before it was stopped is nobody's. */
+	/* An event that was sent before the timer was stopped is dropped. */
 	if (!tc->tc_armed)
 		return (FILTER_HANDLED);
 	tc->tc_armed = false;
@@ -204,5 +204,5 @@ xen_timer_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "timer",
 	    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Xen's timer");
 	SYSCTL_ADD_COUNTER_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, "late", CTLFLAG_RD, &timer_late,
-	    "Times that were over before Xen heard of them");
+	    "Times that had passed when Xen got them");
 }

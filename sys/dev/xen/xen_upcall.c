@@ -7,11 +7,11 @@
 /*
  * Upcalls: how Xen interrupts a CPU when an event is pending for it.
  *
- * Xen raises a vector of the CPU's own choice in its local APIC (HVMOP_set_evtchn_upcall_vector),
- * as a message-signalled interrupt would.  So that is what the vector is allocated as: a message
- * from nobody (of the front ends' bus, as it has to be somebody), one for each CPU and bound to it.
- * The kernel's interrupt code enters, counts (vmstat -i: xen0) and acknowledges it as any other,
- * and nothing here is written in assembler.
+ * Xen raises a vector of the CPU's own choice in its local APIC (HVMOP_set_evtchn_upcall_vector), as a
+ * message-signalled interrupt would.  So the vector is allocated as one: a message without a sender
+ * (newbus requires a device: the front ends' bus), one for each CPU and bound to it.  The kernel's
+ * interrupt code enters, counts (vmstat -i: xen0) and acknowledges it as any other, and nothing here
+ * is written in assembler.
  *
  * A message interrupt can be moved to another CPU, by a change of its address and data.  Here there is
  * neither, and the vector is a vCPU's, so xen_upcall_remap() allows it only until it is in use: from
@@ -47,8 +47,8 @@
 
 /*
  * A way to be called up by a line, which vectors take precedence over.  What counts is that it is set
- * at all: the toolstack takes a domain without one for one that knows nothing of Xen, and suspends it
- * without asking.
+ * at all: the toolstack takes a domain without one for one without Xen support, and suspends it
+ * without a request.
  */
 #define	XEN_UPCALL_LINE		1
 
@@ -86,7 +86,7 @@ xen_upcall_alloc(device_t dev, device_t child, u_int cpu)
 		return (ENXIO);
 	error = bus_setup_intr(dev, xc->xc_res, INTR_TYPE_MISC | INTR_MPSAFE, xen_upcall_filter, NULL,
 	    xc, &xc->xc_cookie);
-	/* With one CPU there is nothing to choose, and the kernel says so by an error. */
+	/* With one CPU there is nothing to choose, and bus_bind_intr() fails. */
 	if (error == 0 && mp_ncpus > 1)
 		error = bus_bind_intr(dev, xc->xc_res, cpu);
 	if (error != 0)
@@ -121,8 +121,8 @@ xen_upcall_leave(void)
 }
 
 /*
- * Tell Xen the vector of a CPU, on that CPU: an upcall by the vector that a kernel had set for itself
- * is over when this returns, and can't take later events for its own.
+ * Set the vector of a CPU, on that CPU: an upcall by a vector that the kernel had set for itself has
+ * finished when this returns, and can't take later events.
  */
 static int
 xen_upcall_tell(u_int cpu)
@@ -201,7 +201,7 @@ xen_upcall_fini(device_t dev)
 	}
 }
 
-/* The kernel moves an interrupt, and wants the device to know of its new message. */
+/* The kernel moves an interrupt, and requests that the device uses its new message. */
 int
 xen_upcall_remap(device_t dev __unused, device_t child __unused, u_int irq __unused)
 {

@@ -10,23 +10,27 @@
  *
  * Structures follow the generation of Xen 4.13; an older or newer Xen understands them.
  *
- * The parts, in the order in which xen.c begins them; each is undone in reverse:
+ * The files form a stack, which sys/modules/xen/Makefile lists lowest first.  What is above calls what
+ * is below; in the other direction there are callbacks that were handed down (struct xen_evtchn_sink,
+ * struct xenstore_watcher), and interrupts, watches and tasks.
  *
- *	xen_hypercall.c		calling Xen
- *	xen_cpu.c		the shared info page; each CPU's number and memory with Xen
- *	xen_upcall.c		an interrupt vector on each CPU
- *	xen_evtchn.c		event channels, by the FIFO or the 2-level interface
- *	xen_gnttab.c		grant table
- *	xenstore.c		xenstore, and xenstore_ring.c below it
+ *	xen.c			attach, parts, module events
+ *	xen_control.c		shutdown, suspension and sysrq by the toolstack
  *	xen_suspend.c		the end of a domain, and its new life
- *	xen_control.c		what the administrator wants: shutdown, suspension, sysrq
- *	xen_clock.c		time of day
+ *	xenbus.c		front ends; xenbus_state.c, xenbus_read.c below it
+ *	platform/xen_platform.c	unplugs an HVM domain's emulated devices
+ *	xenstore_watch.c	watches; xenstore.c (requests), xenstore_ring.c below it
+ *	grant_ring.c		pvq(9) over shared rings
+ *	xen_gnttab.c		grant table
  *	xen_timer.c		an event timer
- *	xenbus.c		front ends
+ *	xen_upcall.c		an interrupt vector on each CPU
+ *	xen_evtchn.c		event channels; xen_evtchn_fifo.c, xen_evtchn_2l.c below it
+ *	xen_clock.c		system time, time of day
+ *	xen_cpu.c		the shared info page; each CPU's number and memory with Xen
+ *	xen_memory.c		pages and address space that are shared with Xen
+ *	xen_hypercall.c		finding Xen, and calling it
  *
- * and beside them
- *
- *	platform/xen_platform.c	an HVM domain's emulated devices, which have to go
+ * xen.c begins the parts in the order of xen_parts[], and ends them in reverse.
  */
 
 #ifndef _DEV_XEN_XEN_VAR_H_
@@ -48,7 +52,7 @@ struct trapframe;
 
 MALLOC_DECLARE(M_XEN);
 
-/* How often the domain began a new life: what was shared before that is shared no more. */
+/* How often the domain began a new life by a suspension: what was shared before is shared no more. */
 extern volatile u_int xen_life;
 
 /* Xen was given memory for good: the module has to stay. */
@@ -89,7 +93,7 @@ struct xen_cpu {
 	uint8_t		 xc_vector;	/* of that interrupt, on this CPU */
 	struct resource	*xc_res;
 	void		*xc_cookie;
-	bool		 xc_deaf;	/* no event comes to it */
+	bool		 xc_no_queues;	/* Xen gave it no event queues */
 	uint64_t	 xc_upcalls;
 };
 
@@ -110,6 +114,8 @@ int	xen_gnttab_init(device_t dev);
 void	xen_gnttab_fini(device_t dev);
 int	xenstore_init(device_t dev);
 void	xenstore_fini(device_t dev);
+int	xenstore_watch_init(device_t dev);
+void	xenstore_watch_fini(device_t dev);
 int	xen_suspend_init(device_t dev);
 void	xen_suspend_fini(device_t dev);
 int	xen_control_init(device_t dev);
@@ -120,8 +126,8 @@ int	xen_timer_init(device_t dev);
 void	xen_timer_fini(device_t dev);
 
 /*
- * After a suspension, while one CPU runs with interrupts off, which is that of vCPU 0: each part asks
- * Xen again for what it had.  All return 0 or an errno value.
+ * After a suspension, while one CPU runs with interrupts off, which is that of vCPU 0: each part
+ * requests from Xen what it had before.  All return 0 or an errno value.
  */
 int	xen_cpu_resume(void);
 int	xen_gnttab_resume(void);
@@ -150,8 +156,8 @@ void	xen_suspend_soon(void (*done)(bool cancelled));
 bool	xen_is_taken(void);
 
 /*
- * The device model emulates devices of that type of a front end ("vbd"), and is to go on with it: they
- * are not for us.
+ * Does the device model keep its emulated devices of a front end's type ("vbd")?  Then there are no
+ * front ends of it.
  */
 bool	xen_platform_emulates(const char *type);
 
@@ -174,7 +180,7 @@ int	xen_clock_settime(device_t dev, struct timespec *ts);
 /* After a suspension: set the time of day.  May sleep. */
 void	xen_clock_resume(void);
 
-/* An upcall has come to a CPU. */
+/* A CPU got an upcall. */
 void	xen_evtchn_upcall(u_int cpu, struct trapframe *frame);
 
 /* Numbers, below the root device's. */

@@ -5,21 +5,20 @@
  */
 
 /*
- * xenbus: the bus that front ends sit on; its theory is in xenbus.h, the dance of states in
- * xenbus_state.c.
+ * xenbus: the bus that front ends sit on; its theory is in xenbus.h, the states are in xenbus_state.c.
  *
- * The toolstack puts a front end into our directory as device/TYPE/NUMBER, and takes it out.  A
- * watch on "device" tells of both, and of much that is none of the bus's business, such as what
- * front ends write themselves; what may have changed the list of devices has the list read anew, by
- * a thread of its own: newbus calls may wait for a driver's detach, which may wait for the thread
- * of the front ends.
+ * The toolstack puts a front end into our directory as device/TYPE/NUMBER, and takes it out.  A watch
+ * on "device" fires for both, and for changes that do not concern the bus, such as what front ends
+ * write themselves; after one that may have changed the list of devices, it is read again by a thread
+ * of its own: newbus calls may wait for a driver's detach, which may wait for the thread of the front
+ * ends.
  *
  * Each front end gets a device without a name, which probe gives one.  They come in the order of their
  * numbers, so that xvda (51712) is before xvdb (51728).
  *
  * Locking.  The bus topology lock: newbus's list of children, and whatever adds to it or deletes from
- * it.  A thread that sleeps lets go of it, so a list of children that was taken before a sleep is good
- * for nothing after it.  xbs_children has all that may still be given a driver or be suspended; it is
+ * it.  A thread that sleeps drops it, so a list of children that was taken before a sleep is good for
+ * nothing after it.  xbs_children has all that may still be given a driver or be suspended; it is
  * changed with the topology lock and, shared, xenbus_held, so that a thread that holds all front ends
  * may walk it.
  */
@@ -153,7 +152,7 @@ xenbus_compare(const void *a, const void *b)
 	return (strcmp(left, right));
 }
 
-/* What the toolstack says there is. */
+/* The devices that the toolstack lists. */
 struct xenbus_list {
 	u_int	 xl_count;
 	struct {
@@ -240,15 +239,15 @@ xenbus_prune(struct xenbus_softc *sc, const struct xenbus_list *list)
 		if (xenbus_is_listed(list, xenbus_get_node(children[i])))
 			continue;
 		if (device_delete_child(sc->xbs_dev, children[i]) != 0)
-			device_printf(sc->xbs_dev, "%s is gone, but its driver holds on to it\n",
+			device_printf(sc->xbs_dev, "%s was removed, but its driver does not detach\n",
 			    device_get_nameunit(children[i]));
 	}
 	free(children, M_TEMP);
 }
 
 /*
- * Make the children what the toolstack says.  If it can't be asked, they stay as they are, and it is
- * asked again.
+ * Make the children agree with the toolstack's list.  If it can't be read, they stay as they are, and
+ * it is read again.
  */
 static void
 xenbus_scan(struct xenbus_softc *sc)
@@ -321,7 +320,7 @@ xenbus_is_settling(struct xenbus_child *xb)
 	    xb->xb_phase == XB_PUBLISHED);
 }
 
-/* Give back ends a while to connect: whoever loads a driver expects its devices. */
+/* Give back ends a while to connect: a user who loads a driver expects its devices. */
 static void
 xenbus_settle(device_t dev)
 {
@@ -341,7 +340,7 @@ xenbus_settle(device_t dev)
 	} while (settling && sbinuptime() < deadline);
 }
 
-/* Which of the devices that had a back end have none?  Say so. */
+/* Report the devices that had a back end, and have none now. */
 static void
 xenbus_report_missing(device_t dev)
 {
@@ -359,8 +358,8 @@ xenbus_report_missing(device_t dev)
 }
 
 /*
- * Call something for each of the front ends, which are held.  Who would delete one has the topology
- * lock perhaps, and waits for xenbus_held.
+ * Call something for each of the front ends, which are held.  A thread that deletes one may have the
+ * topology lock, and waits for xenbus_held.
  */
 static void
 xenbus_each_held(device_t bus, void (*fn)(struct xenbus_child *))
@@ -530,7 +529,7 @@ xenbus_sysctl_devices(SYSCTL_HANDLER_ARGS)
 	struct sbuf *sb;
 	int error;
 
-	/* A buffer that does not grow: nothing below sleeps, which would let go of the lock. */
+	/* A buffer that does not grow: nothing below sleeps, which would drop the lock. */
 	sb = sbuf_new(NULL, NULL, XENBUS_MAX_DEVICES * XENBUS_LINELEN, SBUF_FIXEDLEN);
 	bus_topo_lock();
 	TAILQ_FOREACH(xb, &sc->xbs_children, xb_link)
@@ -591,7 +590,7 @@ xenbus_detach(device_t dev)
 		return (error);
 	xenstore_watch_remove(&sc->xbs_watch);
 	if (sc->xbs_scan_queue != NULL) {
-		/* One that can't list the devices asks for another. */
+		/* A scan that can't list the devices schedules another. */
 		while (taskqueue_cancel_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, NULL) != 0)
 			taskqueue_drain_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task);
 		taskqueue_free(sc->xbs_scan_queue);
@@ -631,7 +630,7 @@ xenbus_attach(device_t dev)
 	return (0);
 }
 
-/* A machine that sleeps by itself keeps no back ends.  The toolstack suspends by control/shutdown. */
+/* A guest can't suspend itself and keep its back ends: the toolstack does, by control/shutdown. */
 static int
 xenbus_refuse_sleep(device_t dev)
 {

@@ -17,34 +17,33 @@
  *	Initialised (or Connected)               connects to the rings; Connected
  *	  live()
  *	Connected                                ... work ...
- *	                                         Closing: please let go
+ *	                                         Closing: requests an end
  *	  stop(dev, false)
- *	Closing, Closed                          lets go of the rings; Closed
+ *	Closing, Closed                          unmaps the rings; Closed
  *	  release()
- *	                                         InitWait again: from the top, or the directory goes
+ *	                                         InitWait again, or the directory is removed
  *
- * This dance is danced in xenbus.c, once, for all drivers.  A driver provides the methods of
+ * xenbus_state.c goes through these states for all drivers.  A driver provides the methods of
  * xenbus_if.m, which are the indented lines.  It attaches (DEVICE_ATTACH) before any of them is
- * called, and without talking to the back end: attach allocates the softc's locks and returns.
+ * called, and without contacting the back end: attach allocates the softc's locks and returns.
  *
  *	device_probe	xenbus_get_type(dev) is "vif"?
  *	device_attach	what does not depend on the back end; returns at once
- *	xenbus_setup	negotiate, allocate, publish		\  again and again, if the
- *	xenbus_live	make the disk or interface appear	 } back end goes and
- *	xenbus_stop	use the back end no more		|  comes back
+ *	xenbus_setup	negotiate, allocate, publish		\  again each time that the
+ *	xenbus_live	make the disk or interface appear	 } back end is replaced
+ *	xenbus_stop	use the back end no more		|
  *	xenbus_release	free what setup allocated		/
  *	device_detach	xenbus_leave(), then free everything
  *
- * A back end that never leaves a state is waited for; one that jumps to where it should not be, or
- * whose directory goes away, is treated as gone: stop(dev, true), release(dev).  A xenstore that does
- * not answer says nothing of a back end: everything stays as it is until it does.  The bus itself can
+ * A back end that never leaves a state is waited for; one in a state out of sequence, or whose
+ * directory disappears, is treated as removed: stop(dev, true), release(dev).  While xenstore does not
+ * answer, nothing is known of a back end: everything stays as it is until it does.  The bus itself can
  * wait: kldload(8) of a driver returns when its devices are Connected, or after hw.xen.connect_wait
  * seconds.
  *
- * Every string that another domain wrote is parsed here: xenbus_read_*() bound it, and say what is
- * wrong with it once.  The other end of a device is never trusted to name a path: xenbus checks that
- * the back end's directory is of the right kind, and reads it by the domain number written there by
- * the toolstack.
+ * Every string that another domain wrote is parsed here: xenbus_read_*() check it, and report an
+ * invalid one.  The back end is never trusted to name a path: xenbus checks that the back end's
+ * directory is of the right kind, and reads it by the domain number written there by the toolstack.
  */
 
 #ifndef _DEV_XEN_XENBUS_H_
@@ -70,7 +69,7 @@ enum xenbus_ivars {
 	XENBUS_IVAR_NODE,		/* const char *: "device/vif/0" */
 	XENBUS_IVAR_OTHEREND_ID,	/* the back end's domain */
 	XENBUS_IVAR_OTHEREND_PATH,	/* const char *: "/local/domain/0/backend/vif/3/0" */
-	XENBUS_IVAR_STATE,		/* enum xenbus_state: what we last told */
+	XENBUS_IVAR_STATE,		/* enum xenbus_state: what we last wrote */
 };
 
 #define	XENBUS_READ_IVAR(name, ivar, type)				\
@@ -101,24 +100,24 @@ enum xenbus_side {
  * Read a number, decimal, of a directory.  May sleep, as everything below.
  *
  * name   relative: "sectors", "queue-0/tx-ring-ref"
- * min    the least and the greatest that make sense
+ * min    the least and the greatest valid value
  * max
  * value  set if 0 is returned
  *
- * Returns 0; ENOENT if there is none; EINVAL, logged, if it is not a number, has a sign, does not
- * fit, or is out of range; what xenstore_read() says.
+ * Returns 0; ENOENT if there is none; EINVAL, logged, if it is not a number, has a sign, does not fit,
+ * or is out of range; the error of xenstore_read().
  */
 int	xenbus_read_number(device_t dev, enum xenbus_side side, const char *name, uint64_t min,
 	    uint64_t max, uint64_t *value);
 
 /*
- * The same for something optional: what is missing or makes no sense (logged) is `otherwise', what
- * is over max is max (back ends of the future may offer more than we know).
+ * The same for something optional: what is missing or invalid (logged) is `otherwise', what is over
+ * max is max (back ends of the future may offer more than we know).
  */
 uint64_t xenbus_read_option(device_t dev, enum xenbus_side side, const char *name, uint64_t max,
 	    uint64_t otherwise);
 
-/* Does the back end offer a feature ("feature-sg" is "1")?  Missing or nonsense: no. */
+/* Does the back end offer a feature ("feature-sg" is "1")?  Missing or invalid: no. */
 bool	xenbus_feature(device_t dev, const char *name);
 
 /*
@@ -126,7 +125,7 @@ bool	xenbus_feature(device_t dev, const char *name);
  *
  * buf   size bytes; always terminated
  *
- * Returns 0; ENOENT; EMSGSIZE, logged, if it is longer, or holds a NUL; what xenstore_read() says.
+ * Returns 0; ENOENT; EMSGSIZE, logged, if it is longer, or holds a NUL; the error of xenstore_read().
  */
 int	xenbus_read_string(device_t dev, enum xenbus_side side, const char *name, char *buf,
 	    size_t size);
@@ -137,7 +136,7 @@ int	xenbus_read_string(device_t dev, enum xenbus_side side, const char *name, ch
  *
  * fn  returns 0, or an error that ends it all
  *
- * Returns 0, or what fn or xenstore_transaction() said.
+ * Returns 0, or the error of fn or xenstore_transaction().
  */
 int	xenbus_publish(device_t dev, int (*fn)(device_t dev, struct xenstore_tx *tx, void *arg),
 	    void *arg);
@@ -154,13 +153,13 @@ int	xenbus_remove(device_t dev, struct xenstore_tx *tx, const char *name);
  */
 void	xenbus_reset(device_t dev);
 
-/* What made stop() say EBUSY may be over: ask again.  Any context but interrupt filters. */
+/* Call a stop() again that returned EBUSY.  Any context but interrupt filters. */
 void	xenbus_recheck(device_t dev);
 
 /*
- * First thing of a driver's detach: no method is called any more when this returns, and the back
- * end was told to let go, and given some seconds to do so.  stop() and release() were called if the
- * device was set up. Hold no lock that a method takes.
+ * First thing of a driver's detach: no method is called any more when this returns, and the back end
+ * was requested to disconnect, and given some seconds for it.  stop() and release() were called if the
+ * device was set up.  Hold no lock that a method takes.
  */
 void	xenbus_leave(device_t dev);
 

@@ -52,8 +52,8 @@ METHOD int setup {
 	enum xenbus_state *next;
 };
 
-# The back end is Connected: read what it says of itself now, and let users in.  xenbus then goes to
-# Connected.  Returns 0, or an error: stop and release are called, and the front end is closed.
+# The back end is Connected: read its values now, and admit users.  xenbus then goes to Connected.
+# Returns 0, or an error: stop and release are called, and the front end is closed.
 METHOD int live {
 	device_t	dev;
 };
@@ -61,29 +61,29 @@ METHOD int live {
 # Stop using the back end: put nothing more, let no event begin more work.  What users see stays, for
 # the back end may return; what is in flight waits for that.
 #
-# gone  false: the back end is still there and asks to close.  What is in flight may be waited for.
-#       EBUSY, where there are users that can't be turned away, leaves everything as it is until
+# gone  false: the back end requests to close.  What is in flight may be waited for.
+#       EBUSY, where there are users that can't be ended, leaves everything as it is until
 #       xenbus_recheck().
-#       true: nobody answers at the other side; the result does not matter.
+#       true: the back end was removed; the result is ignored.
 METHOD int stop {
 	device_t	dev;
 	bool		gone;
 } DEFAULT xenbus_stop_nothing;
 
-# After stop: the back end has let go, or was given time enough to.  Undo what setup did: drain the
-# queues, end grants, free rings and channels.  setup may be called again after that.
+# After stop: the back end has unmapped the rings, or was given enough time to.  Undo what setup did:
+# drain the queues, end grants, free rings and channels.  setup may be called again after that.
 METHOD void release {
 	device_t	dev;
 } DEFAULT xenbus_release_nothing;
 
-# A suspension took the back end away, and none has come for a long time: what waits for one is to fail.
-# The front end is stopped, if it was set up.  live, if that comes to pass after all, ends this.
+# A suspension took the back end away, and none has come for a long time: what waits for one has to
+# fail.  The front end is stopped, if it was set up.  A later live ends this.
 METHOD void lost {
 	device_t	dev;
 } DEFAULT xenbus_lose_nothing;
 
-# Something below the back end's path changed, while the device is live; node is its name, relative
-# to the path ("sectors").  The back end's own state is not told here.
+# Something below the back end's path changed, while the device is live; node is its name, relative to
+# the path ("sectors").  The back end's own state is not reported here.
 METHOD void otherend_changed {
 	device_t	dev;
 	const char	*node;

@@ -11,8 +11,8 @@
  * nothing else, and in bounds; a string has a length and no NUL inside.  Each is read once: a value
  * that was checked is the value that is used.
  *
- * A back end may write nonsense as often as it likes: what is said about a front end is limited to
- * a few messages at a time (xenbus_say()), and what was not said is counted.
+ * A back end may write invalid values at any rate: messages about a front end are limited to a few at
+ * a time (xenbus_say()), and those that were not printed are counted.
  *
  * Locking.  None: strings of the ivars do not change while a method runs, and these are called from
  * methods.
@@ -123,7 +123,7 @@ xenbus_dir(device_t dev, enum xenbus_side side)
 	return (side == XENBUS_FRONT ? xb->xb_node : xb->xb_path);
 }
 
-/* Say what is wrong with a value, in letters that do no harm to a terminal. */
+/* Report an invalid value, in printable characters only. */
 static void
 xenbus_complain(device_t dev, enum xenbus_side side, const char *name, const char *value,
     const char *what)
@@ -139,7 +139,7 @@ xenbus_complain(device_t dev, enum xenbus_side side, const char *name, const cha
 	    side == XENBUS_FRONT ? "front" : "back", name, shown, value[i] != '\0' ? "..." : "", what);
 }
 
-/* Read a value of a directory, and remember if xenstore did not say whether there is one. */
+/* Read a value of a directory; xb_unread if xenstore did not answer whether there is one. */
 static int
 xenbus_read_text(device_t dev, enum xenbus_side side, const char *name, char **text, size_t *len)
 {
@@ -278,8 +278,8 @@ xenbus_remove(device_t dev, struct xenstore_tx *tx, const char *name)
 }
 
 /*
- * A number that may be missing, or nonsense, and no word about it: *value is then as it was.  Returns
- * 0, or an error if it is not known what there is.
+ * A number that may be missing, or invalid, without a message: *value is then unchanged.  Returns 0,
+ * or an error if it is not known what there is.
  */
 int
 xenbus_peek(const char *dir, const char *name, uint64_t max, uint64_t *value)
@@ -300,8 +300,8 @@ xenbus_peek(const char *dir, const char *name, uint64_t max, uint64_t *value)
 }
 
 /*
- * Who is at the other side?  The toolstack says it in our directory: a domain, and a path in that
- * domain's directory.  A path elsewhere is not believed.
+ * Find the back end.  The toolstack writes it to our directory: a domain, and a path in that domain's
+ * directory.  A path elsewhere is refused.
  */
 int
 xenbus_find_otherend(struct xenbus_child *xb, char *path, size_t size)

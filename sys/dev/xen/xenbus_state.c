@@ -5,7 +5,7 @@
  */
 
 /*
- * The dance of states (xenbus.h): one machine for all front ends.
+ * The states of xenbus (xenbus.h): one state machine for all front ends.
  *
  *	          begin       InitWait            Connected
  *	IDLE ----------> WAIT ---------> PUBLISHED ---------> LIVE
@@ -13,37 +13,38 @@
  *	  |               |                 | anything else, reset
  *	  | leave         |                 v        stop()    v
  *	  |               |              CLOSING <-------------+
- *	  |               |                 |  Closed, gone, or XENBUS_CLOSE_SECS
+ *	  |               |                 |  Closed, Unknown, or XENBUS_CLOSE_SECS
  *	  |               |                 v        release()
  *	  +---------------+------------- CLOSED
  *	                   back end begins again
  *
- * A front end's task takes a step whenever its back end's directory changed or somebody wants
- * something (xb_wants); it reads the back end's state afresh each time, so that states that it did
- * not see, or saw twice, do no harm.  A state that is not there (no directory, no permission) or not a
- * number is Unknown, which is what a back end that is gone looks like.
+ * A front end's task takes a step whenever its back end's directory changed or a request is pending
+ * (xb_wants); it reads the back end's state afresh each time, so that states that it missed, or saw
+ * twice, do no harm.  A state that is missing (no directory, no permission) or not a number is
+ * Unknown, which is how a back end that was removed looks.
  *
- * xenstore may be slow, or gone for a while.  Where it does not answer nothing is known of the back
- * end, and the step is put off for a second; what had to be told is told then.  Only the end of
- * patience in CLOSING comes without it.  setup() and live() that could not read a value are done again.
+ * xenstore may be slow, or unavailable for a while.  Without an answer nothing is known of the back
+ * end, and the step is put off for a second; a state that could not be written is written then.  Only
+ * the deadline in CLOSING does not depend on an answer.  setup() and live() that could not read a
+ * value are called again.
  *
  * Our own state is written only to a directory that is there: writing it would otherwise make the
  * directory of a device that the toolstack has just removed.
  *
- * When the rings are freed, the back end must have let go of them, or its mapping keeps the pages
- * (xen_gnttab_pages_free()): so release() comes after it said Closed, or after a time.
+ * When the rings are freed, the back end must have unmapped them, or its mapping keeps the pages
+ * (xen_gnttab_pages_free()): so release() follows its state Closed, or a deadline.
  *
- * A suspension ends with new back ends.  A front end that has none after hw.xen.resume_wait seconds has
- * failed (lost()): its users are not left waiting.  It goes on looking for one.
+ * A suspension ends with new back ends.  A front end that has none after hw.xen.resume_wait seconds
+ * has failed (lost()): its users are not left waiting.  It keeps looking for one.
  *
- * A new back end in the place of one that left without a word is in InitWait while we are still
- * Connected to the old one.  Linux's then connects to the rings of old, at whatever time it comes to
- * look, and once Connected looks no more; so it has to have seen us Closed before we begin again.  It
- * answers that with Closed.
+ * A new back end in the place of one that disappeared is in InitWait while we are still Connected to
+ * the old one.  Linux's then connects to the rings of old, at whatever time it comes to look, and once
+ * Connected looks no more; so it has to have seen us Closed before we begin again.  It answers that
+ * with Closed.
  *
- * After a failure (setup() or live() said no) the same would fail again: the back end has to be seen in
- * another state than those where one begins, at the failure or later, before a new beginning.  And
- * nobody begins more than once a second; changes are told to the driver a few at once and then once a
+ * After a failure of setup() or live() the same would fail again: the back end has to be seen in
+ * another state than those where one begins, at the failure or later, before a new attempt.  A front
+ * end begins at most once a second; changes are passed to the driver a few at once and then once a
  * second, however fast a back end makes them.
  */
 
@@ -66,7 +67,7 @@
 #define	XENBUS_NEW_SECS		2	/* for one that is in InitWait */
 #define	XENBUS_GONE_SECS	2	/* for one whose state is missing */
 #define	XENBUS_MAX_STATE	XenbusStateReconfigured
-#define	XENBUS_TELL_BURST	16	/* changes told to a driver at once */
+#define	XENBUS_TELL_BURST	16	/* changes passed to a driver at once */
 #define	XENBUS_TELL_SECS	1	/* and then one in so many seconds */
 
 static struct sx xenbus_held;
@@ -112,7 +113,7 @@ xenbus_step_later(struct xenbus_child *xb)
 	taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, hz);
 }
 
-/* xenstore did not answer: what this step wanted is for a later one. */
+/* xenstore did not answer: the requests of this step are left to a later one. */
 static void
 xenbus_put_off(struct xenbus_child *xb, u_int wants)
 {
@@ -139,7 +140,7 @@ xenbus_tell_tx(struct xenstore_tx *tx, void *arg)
 	return (error);
 }
 
-/* Tell the back end our state.  If xenstore does not take it, each step tries again. */
+/* Write our state for the back end.  If xenstore does not answer, each step tries again. */
 static int
 xenbus_tell(struct xenbus_child *xb, enum xenbus_state state)
 {
@@ -172,7 +173,7 @@ xenbus_look(struct xenbus_child *xb, enum xenbus_state *other)
 	return (0);
 }
 
-/* Does the toolstack want the device to go on?  If that is not known, it has not said no. */
+/* Is the device to stay?  The toolstack clears `online' to end it; unknown counts as set. */
 static bool
 xenbus_is_online(struct xenbus_child *xb)
 {
@@ -208,7 +209,7 @@ xenbus_otherend_watch(struct xenstore_watch *w, const char *path)
 	xenbus_kick(xb, 0);
 }
 
-/* Find the back end, and watch it.  If it can't be asked for, the one that is known is kept. */
+/* Find the back end, and watch it.  Without an answer of xenstore, the known one is kept. */
 static int
 xenbus_meet(struct xenbus_child *xb)
 {
@@ -252,7 +253,7 @@ xenbus_is_beginning(enum xenbus_state other)
 	return (other == XenbusStateInitialising || other == XenbusStateInitWait);
 }
 
-/* Tell why, here and where the toolstack looks for it. */
+/* Report why, on the console and where the toolstack looks for it. */
 static void
 xenbus_report(struct xenbus_child *xb, int error, const char *why)
 {
@@ -266,9 +267,9 @@ xenbus_report(struct xenbus_child *xb, int error, const char *why)
 }
 
 /*
- * Let go of the back end, in two steps: this is the first.
+ * Disconnect from the back end, in two steps: this is the first.
  *
- * Returns false if the driver would rather not.
+ * Returns false if the driver refuses, as its device is in use.
  */
 static bool
 xenbus_close(struct xenbus_child *xb, bool gone)
@@ -276,7 +277,7 @@ xenbus_close(struct xenbus_child *xb, bool gone)
 
 	if (xb->xb_setup && XENBUS_STOP(xb->xb_dev, gone) == EBUSY && !gone) {
 		if (!xb->xb_refused)
-			xenbus_say(xb, "the back end asks to close, but the device is in use");
+			xenbus_say(xb, "the back end requests to close, but the device is in use");
 		xb->xb_refused = true;
 		return (false);
 	}
@@ -297,7 +298,7 @@ xenbus_fail(struct xenbus_child *xb, int error, const char *why)
 	(void)xenbus_close(xb, true);
 }
 
-/* How long to wait for the back end to let go, in ticks; not positive: no more. */
+/* How long to wait for the back end to disconnect, in ticks; not positive: no longer. */
 static int
 xenbus_patience(const struct xenbus_child *xb, enum xenbus_state other)
 {
@@ -350,7 +351,7 @@ xenbus_go_live(struct xenbus_child *xb)
 		return (false);
 	}
 	if (error != 0)
-		xenbus_fail(xb, error, "what the back end says makes no device");
+		xenbus_fail(xb, error, "the device can't be attached with the values of its back end");
 	return (error == 0);
 }
 
@@ -373,7 +374,7 @@ xenbus_step_wait(struct xenbus_child *xb, enum xenbus_state other)
 	case XenbusStateInitialised:
 	case XenbusStateReconfiguring:
 	case XenbusStateReconfigured:
-		/* With whoever was here before us: that has to end first. */
+		/* It is connected to an earlier instance, and has to disconnect first. */
 		(void)xenbus_close(xb, true);
 		return;
 	case XenbusStateClosing:
@@ -426,7 +427,7 @@ xenbus_step_live(struct xenbus_child *xb, enum xenbus_state other, u_int wants)
 			(void)xenbus_close(xb, false);
 		return;
 	default:
-		xenbus_say(xb, "the back end is gone (%s)", xenbus_state_name(other));
+		xenbus_say(xb, "the back end has disconnected (%s)", xenbus_state_name(other));
 		(void)xenbus_close(xb, true);
 		return;
 	}
@@ -453,7 +454,8 @@ xenbus_step_closing(struct xenbus_child *xb, enum xenbus_state other)
 	}
 	if (other != XenbusStateClosed && other != XenbusStateUnknown &&
 	    !xenbus_is_beginning(other))
-		xenbus_say(xb, "the back end does not let go (%s)", xenbus_state_name(xb->xb_other));
+		xenbus_say(xb, "the back end does not release the rings (%s)",
+		    xenbus_state_name(xb->xb_other));
 	xenbus_release_child(xb);
 }
 
@@ -488,7 +490,7 @@ xenbus_step_closed(struct xenbus_child *xb, enum xenbus_state other)
 		xenbus_enter_wait(xb);
 }
 
-/* Take what others want. */
+/* Take the requests that are pending. */
 static u_int
 xenbus_take_wants(struct xenbus_child *xb)
 {
@@ -516,8 +518,8 @@ xenbus_take_change(struct xenbus_child *xb, char *name, size_t size)
 }
 
 /*
- * Tell the driver what changed; before it is live nobody wants to know.  What comes too fast waits, and
- * becomes one change of each name.
+ * Pass to the driver what changed; before it is live, changes are dropped.  What comes too fast waits,
+ * and becomes one change of each name.
  */
 static void
 xenbus_tell_changes(struct xenbus_child *xb, u_int wants)
@@ -569,8 +571,8 @@ xenbus_step_once(struct xenbus_child *xb, enum xenbus_state other, u_int wants)
 }
 
 /*
- * Is a back end to which there are rings gone?  One state that could not be read is no reason to reset
- * a device: that it is missing is believed when it has been for XENBUS_GONE_SECS.
+ * Was a back end removed while it has rings?  One state that could not be read is no reason to reset a
+ * device: it counts as removed when its state has been missing for XENBUS_GONE_SECS.
  */
 static bool
 xenbus_may_be_there(struct xenbus_child *xb, enum xenbus_state other)
@@ -619,7 +621,7 @@ xenbus_step(struct xenbus_child *xb, u_int wants)
 	xenbus_tell_changes(xb, wants);
 }
 
-/* Look for a back end to begin with. */
+/* Find the back end, and begin, if there is one. */
 static void
 xenbus_seek(struct xenbus_child *xb)
 {
@@ -766,7 +768,7 @@ xenbus_forget(struct xenbus_child *xb)
 {
 
 	xenstore_watch_remove(&xb->xb_watch);
-	/* A step that runs now may ask for another: until nothing is left. */
+	/* A step that runs now may schedule another: until nothing is left. */
 	while (taskqueue_cancel_timeout(xb->xb_queue, &xb->xb_task, NULL) != 0)
 		taskqueue_drain_timeout(xb->xb_queue, &xb->xb_task);
 	while (taskqueue_cancel_timeout(xb->xb_queue, &xb->xb_lose_task, NULL) != 0)

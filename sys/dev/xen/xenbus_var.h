@@ -5,8 +5,8 @@
  */
 
 /*
- * What xenbus.c (the bus), xenbus_state.c (the dance of states) and xenbus_read.c (what drivers
- * read and write) know of a front end.
+ * What xenbus.c (the bus), xenbus_state.c (the states) and xenbus_read.c (what drivers read and write)
+ * know of a front end.
  */
 
 #ifndef _DEV_XEN_XENBUS_VAR_H_
@@ -23,21 +23,21 @@
 #include <dev/xen/xenbus.h>
 
 #define	XENBUS_PATHLEN	256	/* of a back end's directory */
-#define	XENBUS_NAMELEN	64	/* of a node whose change a driver is told of */
+#define	XENBUS_NAMELEN	64	/* of a node whose change is passed to a driver */
 #define	XENBUS_CHANGES	16	/* of them that may wait */
 
-/* Where a front end is in the dance. */
+/* The phases of a front end: see xenbus_state.c. */
 enum xenbus_phase {
 	XB_IDLE,		/* no driver */
 	XB_WAIT,		/* for the back end to be in InitWait */
 	XB_PUBLISHED,	/* for it to be Connected */
 	XB_LIVE,
-	XB_CLOSING,		/* for it to let go */
+	XB_CLOSING,		/* for it to disconnect */
 	XB_CLOSED,		/* for it to begin again */
 	XB_NPHASES
 };
 
-/* What others want of a front end; its task finds it in xb_wants. */
+/* Requests to a front end, in xb_wants, for its task. */
 #define	XENBUS_WANT_RESET	0x01
 #define	XENBUS_WANT_RECHECK	0x02
 #define	XENBUS_WANT_CHANGES	0x04	/* more changes than there was room for */
@@ -51,8 +51,8 @@ struct xenbus_limit {
 /*
  * A front end: the ivars of its device.
  *
- * Locking.  xenbus_held (sx) is shared by whoever takes a step, and taken before xb_sx; who has it
- * alone holds them all.  xb_sx: the dance, held while a method runs.  xb_mtx: what it says below;
+ * Locking.  xenbus_held (sx) is shared by threads that take a step, and taken before xb_sx; having it
+ * exclusively holds them all.  xb_sx: the phase, held while a method runs.  xb_mtx: as noted below;
  * taken after xb_sx.
  */
 struct xenbus_child {
@@ -64,12 +64,12 @@ struct xenbus_child {
 	char		*xb_node;	/* "device/vif/0" */
 	struct taskqueue *xb_queue;
 	struct timeout_task xb_task;
-	struct timeout_task xb_lose_task;	/* the end of patience */
+	struct timeout_task xb_lose_task;	/* no back end for hw.xen.resume_wait */
 
 	struct sx	 xb_sx;
 	enum xenbus_phase xb_phase;
-	enum xenbus_state xb_state;	/* what we last told */
-	enum xenbus_state xb_other;	/* what the back end last told */
+	enum xenbus_state xb_state;	/* what we last wrote */
+	enum xenbus_state xb_other;	/* what we last read of the back end */
 	domid_t		 xb_otherend;
 	char		 xb_path[XENBUS_PATHLEN];
 	struct xenstore_watch xb_watch;
@@ -78,10 +78,10 @@ struct xenbus_child {
 	bool		 xb_away;	/* after a failure: it has left the states where one begins */
 	bool		 xb_missing;	/* a suspension took the back end away */
 	bool		 xb_lost;	/* and it has not come for too long */
-	bool		 xb_refused;	/* stop() said EBUSY */
+	bool		 xb_refused;	/* stop() returned EBUSY */
 	u_int		 xb_begins;	/* atomic: a driver has attached, the first step is to come */
 	bool		 xb_untold;	/* xb_state may not have reached xenstore */
-	bool		 xb_unread;	/* a value could not be asked for */
+	bool		 xb_unread;	/* xenstore did not answer for a value */
 	bool		 xb_vanished;	/* the back end's state was missing when last looked at, */
 	int		 xb_vanished_at;	/* for the first time at so many ticks */
 	struct xenbus_limit xb_told;	/* changes */
@@ -113,7 +113,7 @@ void	xenbus_lose_task(void *arg, int pending);
 /* Have it run soon, for a XENBUS_WANT_* or just so.  Any context but interrupt filters. */
 void	xenbus_kick(struct xenbus_child *xb, u_int wants);
 
-/* A driver has attached: the dance begins soon.  Does not sleep. */
+/* A driver has attached: the first step follows soon.  Does not sleep. */
 void	xenbus_begin(struct xenbus_child *xb);
 
 /*
@@ -122,10 +122,10 @@ void	xenbus_begin(struct xenbus_child *xb);
  */
 bool	xenbus_allow(struct xenbus_limit *limit, u_int burst, u_int secs);
 
-/* device_printf() of a line for what a back end can make happen as often as it likes. */
+/* device_printf() of a line, limited in rate: for what a back end can cause at any rate. */
 void	xenbus_say(struct xenbus_child *xb, const char *fmt, ...) __printflike(2, 3);
 
-/* Read a number of at most max that may be missing, or nonsense; see xenbus_read.c. */
+/* Read a number of at most max that may be missing, or invalid; see xenbus_read.c. */
 int	xenbus_peek(const char *dir, const char *name, uint64_t max, uint64_t *value);
 
 /* Find the back end's domain (xb_otherend), and its directory as path, size bytes at most. */
@@ -152,7 +152,7 @@ void	xenbus_go_on(void);
 /* A held front end has lost its back end by a suspension. */
 void	xenbus_begin_again(struct xenbus_child *xb);
 
-/* Keep others from holding front ends, once nobody does.  Waiting for that sleeps. */
+/* Keep others from holding front ends.  Waits until none does, and may sleep. */
 void	xenbus_share_held(void);
 void	xenbus_unshare_held(void);
 void	xenbus_assert_held(void);

@@ -5,8 +5,8 @@
  */
 
 /*
- * xenstore: requests.  xenstore.h says what they do, xs_wire.h how they look; the ring that carries
- * them is xenstore_ring.c, and watches are xenstore_watch.c.
+ * xenstore: requests.  xenstore.h describes what they do, xs_wire.h their format; the ring that
+ * carries them is xenstore_ring.c, and watches are xenstore_watch.c.
  *
  * Locking.  xenstore_lock (sx): one request at a time, and none while the domain is suspended.
  */
@@ -22,6 +22,7 @@
 #include <sys/sx.h>
 #include <sys/sysctl.h>
 
+#include <machine/atomic.h>
 #include <machine/stdarg.h>
 
 #include <dev/xen/xen_var.h>
@@ -36,19 +37,40 @@ struct xenstore_tx {
 	u_int		xt_life;
 };
 
-SYSCTL_DECL(_hw_xen);
-
-u_int xenstore_timeout = 30;
-SYSCTL_UINT(_hw_xen, OID_AUTO, xenstore_timeout, CTLFLAG_RWTUN, &xenstore_timeout, 0,
-    "Seconds to wait for xenstore; 0: for ever");
-
 static struct sx xenstore_lock;
 SX_SYSINIT(xenstore, &xenstore_lock, "xenstore");
 
 static device_t xenstore_dev;
 static char xenstore_home_path[sizeof("/local/domain/65535")];
 static u_int xenstore_life;	/* suspensions so far; under xenstore_lock */
-uint64_t xenstore_conflicts, xenstore_timeouts;
+static uint64_t xenstore_conflicts, xenstore_timeouts;
+static const struct xenstore_watcher *xenstore_watcher;
+
+void
+xenstore_set_watcher(const struct xenstore_watcher *watcher)
+{
+
+	atomic_store_rel_ptr((volatile uintptr_t *)&xenstore_watcher, (uintptr_t)watcher);
+}
+
+static void
+xenstore_event(const char *path, const char *token)
+{
+	const struct xenstore_watcher *watcher = atomic_load_ptr(&xenstore_watcher);
+
+	if (watcher != NULL)
+		watcher->xsw_event(path, token);
+}
+
+/* xenstore may not have our watches any more. */
+static void
+xenstore_set_watches(void)
+{
+	const struct xenstore_watcher *watcher = atomic_load_ptr(&xenstore_watcher);
+
+	if (watcher != NULL)
+		watcher->xsw_again();
+}
 
 void
 xenstore_free(void *memory)
@@ -73,7 +95,7 @@ xenstore_join(const char *dir, const char *name)
 	return (path);
 }
 
-/* End the transactions that were begun for somebody who had given up. */
+/* End the transactions that were begun for requests that had timed out. */
 static void
 xenstore_end_orphans(void)
 {
@@ -98,7 +120,7 @@ xenstore_talk(struct xenstore_tx *tx, uint32_t type, const struct xenstore_piece
 	int error;
 
 	sx_xlock(&xenstore_lock);
-	/* Of a transaction that was begun before a suspension nobody knows any more. */
+	/* A transaction that was begun before a suspension does not exist any more. */
 	if (tx != NULL && tx->xt_life != xenstore_life) {
 		sx_xunlock(&xenstore_lock);
 		return (EAGAIN);
@@ -115,7 +137,7 @@ xenstore_talk(struct xenstore_tx *tx, uint32_t type, const struct xenstore_piece
 	if (error == ETIMEDOUT)
 		xenstore_timeouts++;
 	else if (xenstore_ring_doubt())
-		xenstore_watch_again();
+		xenstore_set_watches();
 	sx_xunlock(&xenstore_lock);
 	return (error);
 }
@@ -326,7 +348,7 @@ xenstore_end(struct xenstore_tx *tx, bool commit)
 	int error;
 
 	error = xenstore_talk(tx, XS_TRANSACTION_END, &piece, 1, NULL, NULL);
-	/* It was not sent, perhaps.  Who ends it twice is told ENOENT. */
+	/* It may not have been sent.  Ending a transaction twice is answered by ENOENT. */
 	if (error == ETIMEDOUT)
 		xenstore_ring_abandon(tx->xt_id);
 	return (error);
@@ -354,17 +376,10 @@ xenstore_transaction(int (*fn)(struct xenstore_tx *tx, void *arg), void *arg)
 				return (error);
 		}
 		xenstore_conflicts++;
-		/* Whoever is faster each time is given a moment to come to an end. */
+		/* Give the conflicting writer time to finish. */
 		pause("xentx", MIN(tries, hz / 10));
 	}
 	return (EAGAIN);
-}
-
-const char *
-xenstore_home(void)
-{
-
-	return (xenstore_home_path);
 }
 
 void
@@ -403,9 +418,9 @@ xenstore_resume(bool cancelled)
 	if (!cancelled) {
 		atomic_add_int(&xenstore_life, 1);
 		xenstore_ring_fini();
-		error = xenstore_ring_init(xenstore_dev);
+		error = xenstore_ring_init(xenstore_dev, xenstore_event);
 		if (error == 0)
-			xenstore_watch_again();
+			xenstore_set_watches();
 	}
 	sx_xunlock(&xenstore_lock);
 	if (error == 0 && !cancelled)
@@ -419,8 +434,7 @@ xenstore_init(device_t dev)
 	int error;
 
 	xenstore_dev = dev;
-	xenstore_watch_init();
-	error = xenstore_ring_init(dev);
+	error = xenstore_ring_init(dev, xenstore_event);
 	if (error == 0)
 		error = xenstore_find_home();
 	if (error != 0)
@@ -433,7 +447,6 @@ xenstore_fini(device_t dev __unused)
 {
 
 	xenstore_ring_fini();
-	xenstore_watch_fini();
 }
 
 void
@@ -452,11 +465,11 @@ xenstore_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "events", CTLFLAG_RD, &xenstore_events, 0,
 	    "Events of watches");
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "late", CTLFLAG_RD, &xenstore_late, 0,
-	    "Answers to requests that had been given up");
+	    "Answers to requests that had timed out");
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "failed", CTLFLAG_RD, &xenstore_failed, 0,
-	    "Requests at which xenstore failed by itself");
+	    "Requests that xenstore answered with an error of its own");
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "timeouts", CTLFLAG_RD, &xenstore_timeouts, 0,
-	    "Requests that were given up");
+	    "Requests that timed out");
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "conflicts", CTLFLAG_RD, &xenstore_conflicts, 0,
 	    "Transactions that had to be done again");
 }

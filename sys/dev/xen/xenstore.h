@@ -11,8 +11,8 @@
  * node is given as a directory and a name below it, which may be NULL or "".
  *
  * All of these sleep until xenstore answered, for as long as xenstore_timeout allows; no mutex may be
- * held.  Errors: ENOENT, EACCES, EINVAL, ENOSPC and so on, as xenstore says; ETIMEDOUT if it does
- * not answer; EIO if what it answers makes no sense; ENAMETOOLONG; ENXIO if there is no xenstore.
+ * held.  Errors: ENOENT, EACCES, EINVAL, ENOSPC and so on, as xenstore answers; ETIMEDOUT if it does
+ * not answer; EIO if its answer is invalid; ENAMETOOLONG; ENXIO if there is no xenstore.
  */
 
 #ifndef _DEV_XEN_XENSTORE_H_
@@ -26,7 +26,7 @@
 
 struct xenstore_tx;
 
-/* Is there no such node, as far as this domain may know?  Any other error says nothing about it. */
+/* Is there no such node, or none that this domain may read?  Other errors leave that unknown. */
 static inline bool
 xenstore_is_missing(int error)
 {
@@ -65,20 +65,20 @@ int	xenstore_list(struct xenstore_tx *tx, const char *dir, const char *name, cha
 void	xenstore_free(void *memory);
 
 /*
- * Does a node exist?  One that may not be read does not.  Returns 0, or the error of a question without
+ * Does a node exist?  One that may not be read does not.  Returns 0, or the error of a request without
  * an answer.
  */
 int	xenstore_exists(struct xenstore_tx *tx, const char *dir, const char *name, bool *exists);
 
 /*
- * Run fn in a transaction, and again if somebody else was faster (EAGAIN), a bounded number of times.
+ * Run fn in a transaction, and again after a conflict (EAGAIN), a bounded number of times.
  *
  * fn  returns 0 to commit; anything else rolls back, and is returned
  */
 int	xenstore_transaction(int (*fn)(struct xenstore_tx *tx, void *arg), void *arg);
 
 /*
- * A watch: tells of every change of a node and below it, and once when it is set.
+ * A watch: called for every change of a node and below it, and once when it is set.
  */
 struct xenstore_watch {
 	LIST_ENTRY(xenstore_watch) xw_link;
@@ -100,17 +100,13 @@ struct xenstore_watch {
  */
 int	xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name);
 
-/* Take it back.  No call is running or to come when this returns.  One that was never set is fine. */
+/* Remove it.  No call is running or to come when this returns.  One that was never set is fine. */
 void	xenstore_watch_remove(struct xenstore_watch *w);
 
-/* This domain's directory, "/local/domain/3".  Another one after a suspension. */
-const char *xenstore_home(void);
-
 /*
- * For suspend: finish what is under way and let nothing begin; then go on: in a new life with the
+ * For suspend: finish what is in progress and let nothing begin; then go on: in a new domain with the
  * ring that the toolstack gives, after setting all watches again, and with transactions that were
- * begun before failing (EAGAIN: they are tried again); or, if it was cancelled, as before.  May
- * sleep.
+ * begun before failing (EAGAIN: they are tried again); or, if it was cancelled, as before.  May sleep.
  */
 void	xenstore_suspend(void);
 int	xenstore_resume(bool cancelled);

@@ -10,18 +10,18 @@
  * A page holds two rings of 1,024 bytes, one a direction, with free-running indices.  Messages are a
  * header and up to 4,096 bytes, so that one may pass in several pieces, each announced by an event.
  *
- * There is one request under way, and its answer is told by its number (req_id); an answer to a request
- * that was given up (ETIMEDOUT) comes late, and is dropped.  A transaction that is begun by such an
- * answer has no owner: it is kept in xr_orphans to be ended, or xenstore would soon allow no more of
- * them.  Between answers come events of watches, which belong to no request.  Whatever
- * comes is taken from the ring in the thread of the event channel, which sleeps for nobody, so that
- * xenstore never finds the ring full for long.
+ * There is one request in flight, and its answer is recognised by its number (req_id); an answer to a
+ * request that has timed out (ETIMEDOUT) comes late, and is dropped.  A transaction that is begun by
+ * such an answer has no owner: it is kept in xr_orphans to be ended, or xenstore would soon allow no
+ * more of them.  Between answers come events of watches, which belong to no request.  Whatever comes
+ * is taken from the ring in the thread of the event channel, which never sleeps, so that xenstore
+ * never finds the ring full for long.
  *
- * Trust.  The indices are read once and checked, and so is the length of a message.  If they make
- * no sense, or a request could be sent in part only, then nobody knows where the next message
- * begins: the ring is dead, everything says EIO, until xenstore_resume() makes a new one.  A request
- * that fits into the ring is written when there is room for all of it, so that only one that does not
- * fit can be cut in two by a time-out.
+ * Trust.  The indices are read once and checked, and so is the length of a message.  If they make no
+ * sense, or a request could be sent in part only, it is not known where the next message begins: the
+ * ring is dead, all requests return EIO, until xenstore_resume() makes a new one.  A request that fits
+ * into the ring is written when there is room for all of it, so that only one that does not fit can be
+ * cut in two by a time-out.
  *
  * Locking.  xr_mtx (mutex): all that follows.  The payload of an answer is the requester's alone from
  * the time it is complete until xr_expect is set again.
@@ -38,6 +38,7 @@
 #include <sys/lock.h>
 #include <sys/malloc.h>
 #include <sys/mutex.h>
+#include <sys/sysctl.h>
 
 #include <vm/vm.h>
 #include <vm/vm_param.h>
@@ -54,11 +55,18 @@
 #define	RING_FAILED_SAID 10
 #define	RING_MAX_WAIT	86400	/* seconds, so that a number of ticks does not overflow */
 
+SYSCTL_DECL(_hw_xen);
+
+static u_int xenstore_timeout = 30;
+SYSCTL_UINT(_hw_xen, OID_AUTO, xenstore_timeout, CTLFLAG_RWTUN, &xenstore_timeout, 0,
+    "Seconds to wait for xenstore; 0: for ever");
+
 static struct {
 	struct mtx	 xr_mtx;
 	device_t	 xr_dev;
 	volatile struct xenstore_domain_interface *xr_intf;
 	struct xen_evtchn *xr_evtchn;
+	xenstore_event_t *xr_event;	/* a watch fired */
 	bool		 xr_dead;
 	/* The message that is coming in. */
 	struct xsd_sockmsg xr_head;
@@ -70,7 +78,7 @@ static struct {
 	uint32_t	 xr_type;
 	size_t		 xr_len;
 	char		 xr_reply[XENSTORE_PAYLOAD_MAX + 1];
-	/* Transactions that were begun for a request that had been given up. */
+	/* Transactions that were begun for a request that had timed out. */
 	u_int		 xr_norphans;
 	uint32_t	 xr_orphans[RING_ORPHANS];
 	bool		 xr_doubt;	/* a request was given up since xenstore_ring_doubt() */
@@ -109,7 +117,7 @@ ring_readable(void)
 
 	n = atomic_load_32(&xr.xr_intf->rsp_prod) - atomic_load_32(&xr.xr_intf->rsp_cons);
 	if (n > XENSTORE_RING_SIZE) {
-		ring_kill("its response index ran ahead", n);
+		ring_kill("invalid response index", n);
 		return (0);
 	}
 	atomic_thread_fence_acq();
@@ -148,7 +156,7 @@ ring_event(void)
 		return;
 	token = xr.xr_body + path + 1;
 	xenstore_events++;
-	xenstore_watch_event(xr.xr_body, token);
+	xr.xr_event(xr.xr_body, token);
 }
 
 static void
@@ -229,7 +237,7 @@ ring_intr(void *arg __unused)
 	mtx_unlock(&xr.xr_mtx);
 }
 
-/* Sleep until something happens.  ETIMEDOUT after the deadline, in ticks. */
+/* Sleep until the ring has changed.  ETIMEDOUT after the deadline, in ticks. */
 static int
 ring_wait(int deadline)
 {
@@ -248,7 +256,7 @@ ring_wait(int deadline)
 	return (0);
 }
 
-/* Wait for room for so many bytes, and say how many there are. */
+/* Wait for room for so many bytes; *room is set to how many there are. */
 static int
 ring_wait_room(uint32_t want, int deadline, uint32_t *room)
 {
@@ -259,7 +267,7 @@ ring_wait_room(uint32_t want, int deadline, uint32_t *room)
 		used = atomic_load_32(&xr.xr_intf->req_prod) -
 		    atomic_load_32(&xr.xr_intf->req_cons);
 		if (used > XENSTORE_RING_SIZE) {
-			ring_kill("its request index ran ahead", used);
+			ring_kill("invalid request index", used);
 			return (EIO);
 		}
 		*room = XENSTORE_RING_SIZE - used;
@@ -317,7 +325,7 @@ ring_send(const struct xsd_sockmsg *head, const struct xenstore_piece *pieces, u
 			error = ring_write(pieces[i].xp_data, pieces[i].xp_len, deadline);
 	}
 	if (error == ETIMEDOUT) {
-		ring_kill("it took a part of a request; seconds waited", xenstore_timeout);
+		ring_kill("a part of a request was not read within so many seconds", xenstore_timeout);
 		error = EIO;
 	}
 	return (error);
@@ -337,8 +345,8 @@ ring_errno(const char *name)
 }
 
 /*
- * xenstore failed at a request by itself, or answered another: it says nothing about what it was asked,
- * as one that does not answer.
+ * xenstore answered with an error of its own, or with an answer to another request: as without an
+ * answer, the result of this one is unknown.
  */
 static int
 ring_failed(uint32_t type, const struct xenstore_piece *pieces, u_int n)
@@ -348,7 +356,7 @@ ring_failed(uint32_t type, const struct xenstore_piece *pieces, u_int n)
 	xr.xr_doubt = true;
 	mtx_unlock(&xr.xr_mtx);
 	if (xenstore_failed++ < RING_FAILED_SAID)
-		device_printf(xr.xr_dev, "xenstore failed at a request of type %u, %.*s: answer %u, "
+		device_printf(xr.xr_dev, "xenstore failed a request of type %u, %.*s: answer %u, "
 		    "%.16s\n", type, n != 0 ? (int)pieces[0].xp_len : 0,
 		    n != 0 ? (const char *)pieces[0].xp_data : "", xr.xr_type, xr.xr_reply);
 	return (ETIMEDOUT);
@@ -426,7 +434,7 @@ xenstore_ring_orphan(void)
 }
 
 int
-xenstore_ring_init(device_t dev)
+xenstore_ring_init(device_t dev, xenstore_event_t *event)
 {
 	struct xen_evtchn_params params = {
 		.xep_name = "xenstore",
@@ -438,6 +446,7 @@ xenstore_ring_init(device_t dev)
 	int error;
 
 	xr.xr_dev = dev;
+	xr.xr_event = event;
 	error = xen_get_param(HVM_PARAM_STORE_PFN, &pfn);
 	if (error == 0)
 		error = xen_get_param(HVM_PARAM_STORE_EVTCHN, &port);
@@ -448,7 +457,7 @@ xenstore_ring_init(device_t dev)
 	xr.xr_intf = pmap_mapdev_attr(ptoa(pfn), PAGE_SIZE, VM_MEMATTR_WRITE_BACK);
 	if (xr.xr_intf == NULL)
 		return (ENOMEM);
-	/* What whoever had it before us has not read is not for us. */
+	/* Responses to an earlier user of the ring are dropped. */
 	atomic_store_32(&xr.xr_intf->rsp_cons, atomic_load_32(&xr.xr_intf->rsp_prod));
 	xr.xr_dead = xr.xr_doubt = false;
 	xr.xr_got = 0;

@@ -5,8 +5,8 @@
  */
 
 /*
- * What xenstore.c (requests), xenstore_watch.c (watches) and xenstore_ring.c (bytes and messages)
- * have between them.
+ * What the files of xenstore share, lowest first: xenstore_ring.c (bytes and messages), xenstore.c
+ * (requests), xenstore_watch.c (watches).
  */
 
 #ifndef _DEV_XEN_XENSTORE_VAR_H_
@@ -24,10 +24,11 @@ struct xenstore_piece {
 	size_t		 xp_len;
 };
 
-#define	XENSTORE_PIECES	4
+/* A watch fired.  Called in the interrupt thread of the ring; both strings are terminated. */
+typedef void xenstore_event_t(const char *path, const char *token);
 
 /* Map the ring that the toolstack gave, and bind its event channel. */
-int	xenstore_ring_init(device_t dev);
+int	xenstore_ring_init(device_t dev, xenstore_event_t *event);
 void	xenstore_ring_fini(void);
 
 /*
@@ -35,39 +36,39 @@ void	xenstore_ring_fini(void);
  *
  * reply  set to memory of the ring, NUL behind it, valid until the next request
  *
- * Returns 0, what xenstore says, ETIMEDOUT (it may come to the request later), EIO or E2BIG.
+ * Returns 0, xenstore's error, ETIMEDOUT (it may handle the request later), EIO or E2BIG.
  */
 int	xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *pieces, u_int n,
 	    const char **reply, size_t *len);
 
 /*
- * Was a request given up since this was last asked?  Then it is not known what xenstore has heard, nor
- * whether it is the one that had our watches.
+ * Has a request timed out since the last call?  Then it is not known which requests xenstore has got,
+ * nor whether it was restarted and has lost our watches.
  */
 bool	xenstore_ring_doubt(void);
 
-/* Transactions that nobody has any more, to be ended: add one; take one, 0: there is none. */
+/* Transactions without an owner, to be ended: add one; take one, 0: there is none. */
 void	xenstore_ring_abandon(uint32_t id);
 uint32_t xenstore_ring_orphan(void);
 
-/* The same for anybody, serialised; the reply is memory for xenstore_free(), NULL: not wanted. */
+/* The same, serialised; the reply is memory for xenstore_free(), NULL: not wanted. */
 int	xenstore_talk(struct xenstore_tx *tx, uint32_t type, const struct xenstore_piece *pieces,
 	    u_int n, char **reply, size_t *len);
 
-/* A watch fired; called by the ring in its interrupt thread: path and token are terminated. */
-void	xenstore_watch_event(const char *path, const char *token);
-
-void	xenstore_watch_init(void);
-void	xenstore_watch_fini(void);
-/* Set every watch once more, by the unserialised xenstore_ring_talk(). */
-void	xenstore_watch_again(void);
+/*
+ * What requests call of watches, from the time that xenstore_watch_init() has handed it down.
+ */
+struct xenstore_watcher {
+	xenstore_event_t *xsw_event;
+	/* Set every watch once more, by xenstore_ring_talk(): requests are serialised. */
+	void		(*xsw_again)(void);
+};
+void	xenstore_set_watcher(const struct xenstore_watcher *watcher);
 
 /* dir and name as one path, in memory for xenstore_free(); NULL: too long. */
 char	*xenstore_join(const char *dir, const char *name);
 
-extern uint64_t xenstore_requests, xenstore_events, xenstore_late, xenstore_conflicts;
-extern uint64_t xenstore_failed;
-extern uint64_t xenstore_timeouts;
-extern u_int xenstore_timeout;
+/* Of xenstore_ring.c. */
+extern uint64_t xenstore_requests, xenstore_events, xenstore_late, xenstore_failed;
 
 #endif /* !_DEV_XEN_XENSTORE_VAR_H_ */

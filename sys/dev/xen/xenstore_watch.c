@@ -7,16 +7,16 @@
 /*
  * Watches of xenstore.
  *
- * A watch is told by its token, a number that is never used twice: an event that comes for a watch that
- * was removed finds none.
+ * A watch is identified by its token, a number that is never used twice: an event of a watch that was
+ * removed finds none.
  *
- * Events are queued by the thread of the event channel, and given to their watches by another,
- * which may sleep.  Anybody who may write to a watched node can make them come faster than they are
- * worked off, so a path that waits already is not queued again, and of more than WATCH_MAX_PATHS
- * only the watch's own remains: "something changed".
+ * Events are queued by the thread of the event channel, and given to their watches by another, which
+ * may sleep.  Any domain that may write to a watched node can cause them faster than they are handled,
+ * so a path that is queued already is not queued again, and of more than WATCH_MAX_PATHS only the
+ * watch's own remains: "something changed".
  *
- * Locking.  watch_mtx (mutex): watches, events.  It is not held while a watch is called;
- * watch_running is who is, and xenstore_watch_remove() waits for it.
+ * Locking.  watch_mtx (mutex): watches, events.  It is not held while a watch is called; watch_running
+ * is the one that is called, and xenstore_watch_remove() waits for it.
  */
 
 #include <sys/param.h>
@@ -102,8 +102,8 @@ watch_queue_event(struct xenstore_watch *w, const char *path)
 	STAILQ_INSERT_TAIL(&watch_events, we, we_link);
 }
 
-void
-xenstore_watch_event(const char *path, const char *token)
+static void
+watch_fired(const char *path, const char *token)
 {
 	struct xenstore_watch *w;
 	char *end;
@@ -217,7 +217,7 @@ xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name)
 	mtx_unlock(&watch_mtx);
 	watch_pieces(w->xw_path, w->xw_token, token, pieces);
 	error = xenstore_talk(NULL, XS_WATCH, pieces, nitems(pieces), NULL, NULL);
-	/* With its next answer, xenstore is given all watches again. */
+	/* After its next answer, all watches are set again. */
 	if (error == ETIMEDOUT)
 		error = 0;
 	if (error != 0)
@@ -234,7 +234,7 @@ xenstore_watch_remove(struct xenstore_watch *w)
 	if (w->xw_token == 0)
 		return;
 	watch_pieces(w->xw_path, w->xw_token, token, pieces);
-	/* If xenstore does not hear it, its events find no watch any more. */
+	/* If xenstore does not get this, its events find no watch any more. */
 	(void)xenstore_talk(NULL, XS_UNWATCH, pieces, nitems(pieces), NULL, NULL);
 	watch_forget(w);
 }
@@ -265,8 +265,8 @@ watch_after(uint32_t *token)
 	return (path);
 }
 
-void
-xenstore_watch_again(void)
+static void
+watch_again(void)
 {
 	struct xenstore_piece pieces[2];
 	char buf[WATCH_TOKENLEN];
@@ -285,19 +285,27 @@ xenstore_watch_again(void)
 	}
 }
 
-void
-xenstore_watch_init(void)
+static const struct xenstore_watcher watch_watcher = {
+	.xsw_event = watch_fired,
+	.xsw_again = watch_again,
+};
+
+int
+xenstore_watch_init(device_t dev __unused)
 {
 
 	TASK_INIT(&watch_task, 0, watch_dispatch, NULL);
 	watch_queue = taskqueue_create("xenwatch", M_WAITOK, taskqueue_thread_enqueue, &watch_queue);
 	(void)taskqueue_start_threads(&watch_queue, 1, PWAIT, "xenwatch");
+	xenstore_set_watcher(&watch_watcher);
+	return (0);
 }
 
 void
-xenstore_watch_fini(void)
+xenstore_watch_fini(device_t dev __unused)
 {
 
+	xenstore_set_watcher(NULL);
 	KASSERT(LIST_EMPTY(&watch_list), ("%s: watches are left", __func__));
 	if (watch_queue != NULL) {
 		taskqueue_drain(watch_queue, &watch_task);

@@ -34,10 +34,9 @@
 #include <machine/cpufunc.h>
 #include <machine/vmparam.h>
 
-#include <kern/console.h>
-#include <kern/cons_input.h>
-#include <x86/x86/acpi_tables.h>
-#include <x86/x86/apic_private.h>
+#include <kern/cons_input_tree.h>
+#include <x86/x86/acpi_tables_tree.h>
+#include <x86/x86/apic_tree.h>
 
 #define	PM1_WAK_STS		(1 << 15)
 #define	PM1_SLP_TYP_SHIFT	10
@@ -234,7 +233,7 @@ acpi_suspend_devices(struct acpi_facs *facs)
 	return (error);
 }
 
-static int
+int
 acpi_suspend(void)
 {
 	struct acpi_facs *facs = have_fadt ? find_facs() : NULL;
@@ -257,18 +256,6 @@ acpi_suspend(void)
 	thread_unlock(curthread);
 	return (error);
 }
-
-static int
-cmd_suspend(int argc, char **argv)
-{
-	int error;
-
-	if (argc != 1)
-		return (cmd_usage(argv[0]));
-	error = acpi_suspend();
-	return (error != 0 ? cmd_err(argv[0], error, "S3") : 0);
-}
-CONSOLE_CMD(suspend, cmd_suspend, "suspend");
 
 static void
 power_init(void *dummy __unused)

@@ -17,8 +17,8 @@
 
 #include <x86/apicreg.h>
 #include <x86/apicvar.h>
-#include <x86/x86/acpi_tables.h>
-#include <x86/x86/apic_private.h>
+#include <x86/x86/acpi_tables_tree.h>
+#include <x86/x86/apic_tree.h>
 
 #define	MADT_LAPIC_ADDRESS	36
 #define	MADT_ENTRIES		44
@@ -75,6 +75,7 @@ struct madt_entry {
 #define	MAX_IOAPICS	8
 static struct {
 	ioapic_drv_t	io;
+	u_int		id;
 	u_int		base, count;
 } ioapics[MAX_IOAPICS];
 static u_int nioapics;
@@ -138,48 +139,47 @@ madt_lapic_address(void)
 }
 
 static void
-ioapic_entry(const struct madt_entry *e, void *arg __unused)
+ioapic_add(vm_paddr_t address, u_int id, u_int base)
 {
 	u_int pins;
 
-	if (e->type != MADT_IOAPIC || nioapics == MAX_IOAPICS)
+	if (nioapics == MAX_IOAPICS)
 		return;
-	ioapics[nioapics].io = ioapic_create(e->u.ioapic.address, e->u.ioapic.id,
-	    e->u.ioapic.intbase);
-	ioapics[nioapics].base = e->u.ioapic.intbase;
+	ioapics[nioapics].io = ioapic_create(address, id, base);
+	ioapics[nioapics].id = id;
+	ioapics[nioapics].base = base;
 	for (pins = 0; ioapic_get_vector(ioapics[nioapics].io, pins) != -1; pins++)
 		;
 	ioapics[nioapics].count = pins;
 	nioapics++;
 }
 
-/*
- * An interrupt source override: ISA irq is connected to global interrupt gsi, with these signals.
- */
 static void
-override_entry(const struct madt_entry *e, void *arg __unused)
+ioapic_entry(const struct madt_entry *e, void *arg __unused)
 {
-	u_int i, pin, flags;
-	ioapic_drv_t io;
+	if (e->type == MADT_IOAPIC)
+		ioapic_add(e->u.ioapic.address, e->u.ioapic.id, e->u.ioapic.intbase);
+}
 
-	if (e->type != MADT_OVERRIDE)
-		return;
-	for (i = 0; i < nioapics; i++) {
-		if (e->u.override.gsi - ioapics[i].base < ioapics[i].count)
-			break;
-	}
-	if (i == nioapics) {
-		printf("MADT: no I/O APIC for global interrupt %u\n", e->u.override.gsi);
-		return;
-	}
-	io = ioapics[i].io;
-	pin = e->u.override.gsi - ioapics[i].base;
-	flags = e->u.override.flags;
-	if (e->u.override.irq != e->u.override.gsi) {
-		ioapic_remap_vector(io, pin, e->u.override.irq);
+/* An MP table numbers the pins of the second I/O APIC from where those of the first end. */
+static void
+ioapic_mptable(vm_paddr_t address, u_int id)
+{
+	ioapic_add(address, id, nioapics == 0 ? 0 :
+	    ioapics[nioapics - 1].base + ioapics[nioapics - 1].count);
+}
+
+/* ISA irq is connected to a pin of I/O APIC i, with these signals. */
+static void
+ioapic_connect(u_int i, u_int pin, u_int irq, u_int flags)
+{
+	ioapic_drv_t io = ioapics[i].io;
+
+	if (irq != ioapics[i].base + pin) {
+		ioapic_remap_vector(io, pin, irq);
 		/* The pin that had this number stands for it no more. */
-		if (ioapic_get_vector(ioapics[0].io, e->u.override.irq) == e->u.override.irq)
-			ioapic_disable_pin(ioapics[0].io, e->u.override.irq);
+		if (ioapic_get_vector(ioapics[0].io, irq) == (int)irq)
+			ioapic_disable_pin(ioapics[0].io, irq);
 	}
 	if (MPS_TRIGGER(flags) == MPS_TRIGGER_EDGE)
 		ioapic_set_triggermode(io, pin, INTR_TRIGGER_EDGE);
@@ -189,6 +189,38 @@ override_entry(const struct madt_entry *e, void *arg __unused)
 		ioapic_set_polarity(io, pin, INTR_POLARITY_HIGH);
 	else if (MPS_POLARITY(flags) == MPS_POLARITY_LOW)
 		ioapic_set_polarity(io, pin, INTR_POLARITY_LOW);
+}
+
+/* An interrupt source override: ISA irq is connected to a global interrupt. */
+static void
+override_entry(const struct madt_entry *e, void *arg __unused)
+{
+	u_int gsi = e->u.override.gsi, i;
+
+	if (e->type != MADT_OVERRIDE)
+		return;
+	for (i = 0; i < nioapics; i++) {
+		if (gsi - ioapics[i].base < ioapics[i].count) {
+			ioapic_connect(i, gsi - ioapics[i].base, e->u.override.irq,
+			    e->u.override.flags);
+			return;
+		}
+	}
+	printf("MADT: no I/O APIC for global interrupt %u\n", gsi);
+}
+
+static void
+isa_mptable(u_int irq, u_int id, u_int pin, u_int flags)
+{
+	u_int i;
+
+	for (i = 0; i < nioapics; i++) {
+		if (ioapics[i].id == id && pin < ioapics[i].count) {
+			ioapic_connect(i, pin, irq, flags);
+			return;
+		}
+	}
+	printf("MP table: no pin %u of I/O APIC %u for IRQ %u\n", pin, id, irq);
 }
 
 /* The old interrupt controllers may be there: keep them quiet. */
@@ -206,8 +238,10 @@ madt_setup_io(void)
 	u_int i;
 
 	atpic_reset();
-	madt_foreach(ioapic_entry, NULL);
-	madt_foreach(override_entry, NULL);
+	if (madt_foreach(ioapic_entry, NULL))
+		(void)madt_foreach(override_entry, NULL);
+	else if (mptable_foreach_ioapic(ioapic_mptable))
+		(void)mptable_foreach_isa(isa_mptable);
 	/* A machine without I/O APICs still has no message number 0: msi.c takes that for none. */
 	num_io_irqs = MAX(num_io_irqs, 1);
 	first_msi_irq = num_io_irqs;

@@ -51,7 +51,7 @@
 #include <dev/pci/pcivar.h>
 #include <dev/pci/pcib_private.h>
 #include <x86/legacyvar.h>
-#include <x86/x86/acpi_tables.h>
+#include <x86/x86/acpi_tables_tree.h>
 
 #include "pcib_if.h"
 

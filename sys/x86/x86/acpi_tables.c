@@ -17,8 +17,8 @@
 
 #include <machine/vmparam.h>
 
-#include <amd64/amd64/boot.h>
-#include <x86/x86/acpi_tables.h>
+#include <amd64/amd64/boot_tree.h>
+#include <x86/x86/acpi_tables_tree.h>
 
 struct rsdp {
 	char		signature[8];		/* "RSD PTR " */

@@ -49,7 +49,7 @@
 
 #include <machine/bus.h>
 
-#include <x86/x86/busdma_private.h>
+#include <x86/x86/busdma_tree.h>
 
 #define	BOUNCE_POISON	0xb5
 

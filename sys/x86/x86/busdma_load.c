@@ -42,8 +42,8 @@
 #include <machine/bus.h>
 #include <machine/md_var.h>
 
-#include <kern/bus_private.h>
-#include <x86/x86/busdma_private.h>
+#include <kern/bus_tree.h>
+#include <x86/x86/busdma_tree.h>
 
 #define	MAX_SEGMENTS	65536	/* of a tag that has maps */
 

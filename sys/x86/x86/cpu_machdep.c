@@ -28,11 +28,11 @@
 #include <machine/segments.h>
 #include <machine/vmparam.h>
 
-#include <kern/panic_exit.h>
-#include <kern/sched_private.h>
-#include <x86/x86/acpi_tables.h>
-#include <x86/x86/apic_private.h>
-#include <x86/xen/xen_kernel.h>
+#include <kern/panic_exit_tree.h>
+#include <kern/sched_tree.h>
+#include <x86/x86/acpi_tables_tree.h>
+#include <x86/x86/apic_tree.h>
+#include <x86/xen/xen_kernel_tree.h>
 #include <xen/sched.h>
 
 /* QEMU: -device isa-debug-exit,iobase=0x501,iosize=4; a write of v ends it with status 2v + 1. */

@@ -34,7 +34,7 @@
 #include <machine/smp.h>
 
 #include <x86/apicvar.h>
-#include <x86/x86/apic_private.h>
+#include <x86/x86/apic_tree.h>
 
 #define	MAX_STRAY_LOG	5
 #define	INTRCNT_MAX	2048

@@ -30,7 +30,7 @@
 
 #include <x86/apicreg.h>
 #include <x86/apicvar.h>
-#include <x86/x86/apic_private.h>
+#include <x86/x86/apic_tree.h>
 
 #define	IRQ_UNUSED	(-5)		/* a pin that another one stands for */
 #define	ISA_IRQS	16

@@ -28,7 +28,7 @@
 
 #include <x86/apicreg.h>
 #include <x86/apicvar.h>
-#include <x86/x86/apic_private.h>
+#include <x86/x86/apic_tree.h>
 
 #define	CALIBRATE_USEC	1000
 

@@ -38,8 +38,8 @@
 
 #include <x86/apicreg.h>
 #include <x86/apicvar.h>
-#include <x86/x86/apic_private.h>
-#include <x86/xen/xen_kernel.h>
+#include <x86/x86/apic_tree.h>
+#include <x86/xen/xen_kernel_tree.h>
 
 /* What a vector of a processor is used for, if not the number of an IRQ. */
 #define	VECTOR_FREE	(-1)

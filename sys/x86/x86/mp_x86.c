@@ -34,7 +34,7 @@
 #include <machine/smp.h>
 
 #include <x86/apicvar.h>
-#include <x86/x86/apic_private.h>
+#include <x86/x86/apic_tree.h>
 
 int	cpu_apic_ids[MAXCPU];
 int	boot_cpu_id = -1;

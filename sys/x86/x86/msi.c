@@ -29,7 +29,7 @@
 
 #include <x86/apicreg.h>
 #include <x86/apicvar.h>
-#include <x86/x86/apic_private.h>
+#include <x86/x86/apic_tree.h>
 
 /* Message address and data (SDM 3A, 11.11.1 and 11.11.2): physical destination, fixed, edge. */
 #define	MSI_ADDRESS(apic_id)	(MSI_INTEL_ADDR_BASE | ((uint64_t)(apic_id) & 0xff) << 12)

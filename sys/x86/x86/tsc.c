@@ -29,8 +29,8 @@
 #include <machine/md_var.h>
 #include <machine/specialreg.h>
 
-#include <x86/x86/acpi_tables.h>
-#include <x86/xen/xen_kernel.h>
+#include <x86/x86/acpi_tables_tree.h>
+#include <x86/xen/xen_kernel_tree.h>
 
 uint64_t tsc_freq;
 int	smp_tsc = 1;

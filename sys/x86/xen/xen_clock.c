@@ -35,7 +35,7 @@
 #include <machine/md_var.h>
 #include <machine/pvclock.h>
 
-#include <x86/xen/xen_kernel.h>
+#include <x86/xen/xen_kernel_tree.h>
 
 #define	NS_FREQ		1000000000
 

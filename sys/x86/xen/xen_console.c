@@ -18,8 +18,8 @@
  * panic, each line sends one.
  *
  * Input.  xenconsoled sends an event for what it wrote, but a module that takes over the delivery of
- * events (xen_kernel.h) hears of its own channels only: so the ring is looked at from time to time,
- * too.
+ * events (xen_kernel_tree.h) hears of its own channels only: so the ring is looked at from time to
+ * time, too.
  *
  * Without a ring (a Xen that was built without consoles) output goes to port 0xe9, which Xen copies
  * to its own console.
@@ -50,8 +50,8 @@
 #include <machine/cpufunc.h>
 #include <machine/vmparam.h>
 
-#include <kern/cons_input.h>
-#include <x86/xen/xen_kernel.h>
+#include <kern/cons_input_tree.h>
+#include <x86/xen/xen_kernel_tree.h>
 #include <xen/hvm/params.h>
 #include <xen/io/console.h>
 

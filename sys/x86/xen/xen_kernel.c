@@ -40,7 +40,7 @@
 #include <machine/specialreg.h>
 #include <machine/vmparam.h>
 
-#include <x86/xen/xen_kernel.h>
+#include <x86/xen/xen_kernel_tree.h>
 #include <xen/arch-x86/cpuid.h>
 #include <xen/hvm/hvm_op.h>
 #include <xen/hvm/hvm_vcpu.h>

@@ -6,7 +6,7 @@
 
 /*
  * Event channels for the kernel's own use: 2-level (xen/event_channel.h), few, until a module takes
- * over (xen_kernel.h).
+ * over (xen_kernel_tree.h).
  *
  * Xen sets a bit of evtchn_pending[] for the channel, one of the processor's evtchn_pending_sel for
  * the word that it is in, and evtchn_upcall_pending; then it raises IDT_EVTCHN.  We clear them in
@@ -30,7 +30,7 @@
 #include <machine/intr_machdep.h>
 
 #include <x86/apicvar.h>
-#include <x86/xen/xen_kernel.h>
+#include <x86/xen/xen_kernel_tree.h>
 
 #define	MAX_PORTS	4
 #define	WORD_BITS	(sizeof(xen_ulong_t) * NBBY)

@@ -60,8 +60,8 @@ host_body(const atf_tc_t *tc)
 /* A test case for each; ATF keeps the pointers for the life of the program. */
 ATF_TP_ADD_TCS(tp)
 {
-	static atf_tc_t cases[512];
-	static struct atf_tc_pack packs[512];
+	static atf_tc_t cases[1200];
+	static struct atf_tc_pack packs[1200];
 	const struct hosted_test *ht;
 	char **config = atf_tp_get_config(tp);
 	atf_error_t error = atf_no_error();
@@ -69,7 +69,7 @@ ATF_TP_ADD_TCS(tp)
 
 	for (ht = hosted_tests(); ht->ht_name != NULL && !atf_is_error(error); ht++, i++) {
 		if (i == sizeof(cases) / sizeof(cases[0]))
-			host_fail(__FILE__, __LINE__, "i < 512", "too many tests");
+			host_fail(__FILE__, __LINE__, "i < 1200", "too many tests");
 		packs[i] = (struct atf_tc_pack){ ht->ht_name, NULL, host_head, host_body, NULL };
 		error = atf_tc_init_pack(&cases[i], &packs[i], (const char *const *)config);
 		if (!atf_is_error(error))

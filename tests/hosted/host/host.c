@@ -109,6 +109,13 @@ host_yield(void)
 	(void)sched_yield();
 }
 
+_Bool
+host_soaking(void)
+{
+
+	return (getenv("PVKMOD_ROUNDS") == NULL);
+}
+
 void
 host_fail(const char *file, int line, const char *cond, const char *fmt, ...)
 {

@@ -33,6 +33,9 @@ void	host_run(void (*const *bodies)(void *), int n, void *arg);
 /* Let another thread run. */
 void	host_yield(void);
 
+/* Whether what takes long may, as in `make soak': no number of rounds was set (PVKMOD_ROUNDS). */
+_Bool	host_soaking(void);
+
 /* A test, as the kernel half lists it; the list ends with a NULL name. */
 struct hosted_test {
 	const char	*ht_name;

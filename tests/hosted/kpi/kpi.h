@@ -60,6 +60,10 @@ extern int kpi_intrs;
 /* The nth bus_setup_intr(9) from now fails; 0: none does. */
 extern int kpi_setup_fails;
 
+/* The one variable of the kernel environment, and its value; NULL: there is none. */
+extern const char *kpi_tunable;
+extern int kpi_tunable_value;
+
 /* What device_add_child(9) makes. */
 extern kobj_class_t kpi_child_class;
 extern void *kpi_child_softc;

@@ -44,9 +44,8 @@ kpi_fail_now(void)
 	return (kpi_fail_after > 0 && --kpi_fail_after == 0);
 }
 
-#undef malloc
 void *
-malloc(size_t size, struct malloc_type *type __unused, int flags)
+malloc_aligned(size_t size, size_t align, struct malloc_type *type __unused, int flags)
 {
 	void *p;
 
@@ -54,11 +53,19 @@ malloc(size_t size, struct malloc_type *type __unused, int flags)
 	    (flags & (M_WAITOK | M_NOWAIT)) != (M_WAITOK | M_NOWAIT), "flags 0x%x", flags);
 	if ((flags & M_NOWAIT) != 0 && kpi_fail_now())
 		return (NULL);
-	p = host_alloc(size, sizeof(void *));
+	p = host_alloc(size, align);
 	/* What was not asked to be zero is made to be anything but. */
 	memset(p, (flags & M_ZERO) != 0 ? 0 : 0xa5, size);
 	kpi_mallocs++;
 	return (p);
+}
+
+#undef malloc
+void *
+malloc(size_t size, struct malloc_type *type, int flags)
+{
+
+	return (malloc_aligned(size, sizeof(void *), type, flags));
 }
 
 void

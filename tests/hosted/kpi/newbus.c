@@ -55,6 +55,9 @@ int kpi_setup_fails;
 kobj_class_t kpi_child_class;
 void *kpi_child_softc;
 
+const char *kpi_tunable;
+int kpi_tunable_value;
+
 struct sysctl_oid sysctl___hw;
 
 /* The one handler of dev_lookup. */
@@ -96,6 +99,31 @@ kpi_lookup(const char *name)
 	if (kpi_lookup_fn != NULL)
 		kpi_lookup_fn(kpi_lookup_entry.ee_arg, name, &dev);
 	return (dev);
+}
+
+/* Each device is foo3. */
+const char *
+device_get_name(device_t dev __unused)
+{
+
+	return ("foo");
+}
+
+int
+device_get_unit(device_t dev __unused)
+{
+
+	return (3);
+}
+
+int
+getenv_int(const char *name, int *value)
+{
+
+	if (kpi_tunable == NULL || strcmp(name, kpi_tunable) != 0)
+		return (0);
+	*value = kpi_tunable_value;
+	return (1);
 }
 
 static struct kpi_intr kpi_intr_table[KPI_MAX_INTRS];
@@ -432,4 +460,27 @@ sysctl_handle_string(SYSCTL_HANDLER_ARGS)
 {
 
 	return (ENOTSUP);
+}
+
+/* What a class of bus drivers names (virtio.c), and nobody calls here. */
+struct kobjop_desc device_suspend_desc, device_resume_desc, bus_read_ivar_desc, bus_driver_added_desc,
+    bus_child_detached_desc, bus_child_pnpinfo_desc, bus_suspend_child_desc, bus_resume_child_desc;
+
+int
+bus_generic_suspend(device_t dev __unused)
+{
+
+	return (0);
+}
+
+int
+bus_generic_resume(device_t dev __unused)
+{
+
+	return (0);
+}
+
+void
+bus_generic_driver_added(device_t dev __unused, driver_t *driver __unused)
+{
 }

@@ -23,7 +23,7 @@
 #include <sys/systm.h>
 #include <sys/bus.h>
 
-#include <dev/pv/pvq.h>
+#include <dev/pv/queue/pvq.h>
 #include <dev/xen/grant_ring.h>
 
 #include "host/host.h"
@@ -344,31 +344,31 @@ grant_ignore(struct peer *pe)
 }
 
 static bool
-grant_lie(struct peer *pe, enum peer_lie lie, const struct peer_chain *pc)
+grant_violate(struct peer *pe, enum peer_violation violation, const struct peer_chain *pc)
 {
 	struct grant_peer *gp = GP(pe);
 
-	switch (lie) {
-	case LIE_ID_RANGE:
+	switch (violation) {
+	case VIOLATION_ID_RANGE:
 		grant_peer_respond(pe, gp->gp_num, 0);
 		break;
-	case LIE_ID_HUGE:
+	case VIOLATION_ID_HUGE:
 		grant_peer_respond(pe, UINT64_MAX, 0);
 		break;
-	case LIE_ID_IDLE:
+	case VIOLATION_ID_IDLE:
 		grant_peer_respond(pe, (pc->pr_id + gp->gp_num / 2) % gp->gp_num, 0);
 		break;
-	case LIE_ID_TWICE:
+	case VIOLATION_ID_TWICE:
 		grant_complete(pe, pc->pr_id, 0);
 		grant_peer_respond(pe, pc->pr_id, 0);
 		break;
-	case LIE_INDEX_AHEAD:
+	case VIOLATION_INDEX_AHEAD:
 		gp->gp_rsp_prod = ring_load(gp, REQ_PROD) + 1;
 		break;
-	case LIE_INDEX_FAR:
+	case VIOLATION_INDEX_FAR:
 		gp->gp_rsp_prod += 0x80000000;
 		break;
-	case LIE_INDEX_BACK:
+	case VIOLATION_INDEX_BACK:
 		gp->gp_rsp_prod--;
 		break;
 	default:
@@ -405,7 +405,7 @@ static const struct peer_ops grant_peer_ops = {
 	.po_interrupts = grant_interrupts,
 	.po_listen = grant_listen,
 	.po_ignore = grant_ignore,
-	.po_lie = grant_lie,
+	.po_violate = grant_violate,
 	.po_scribble = grant_scribble,
 };
 
@@ -415,7 +415,8 @@ grant_encode(void *arg, struct pvq_chain *pc)
 {
 	const struct grant_peer *gp = arg;
 	const bus_dma_segment_t *ds = pc->pc_segs;
-	struct blk_msg *blk = pc->pc_msgs;
+	const struct grant_msgs *gm = pc->pc_arg;
+	struct blk_msg *blk = gm->gm_msgs;
 	struct net_msg *net;
 	int i, n = pc->pc_nread + pc->pc_nwrite;
 
@@ -428,13 +429,13 @@ grant_encode(void *arg, struct pvq_chain *pc)
 			blk->bm_segs[i].len = ds->ds_len;
 			continue;
 		}
-		net = (struct net_msg *)((char *)pc->pc_msgs + i * sizeof(*net));
+		net = (struct net_msg *)((char *)gm->gm_msgs + i * sizeof(*net));
 		*net = (struct net_msg){
 			.nm_ref = ds->ds_addr >> PAGE_SHIFT,
 			.nm_offset = ds->ds_addr & PAGE_MASK,
 			.nm_flags = (i + 1 < n ? NM_MORE : 0) |
 			    (i >= pc->pc_nread ? NM_WRITE : 0) |
-			    ((pc->pc_noid & (1U << i)) != 0 ? NM_NOID : 0),
+			    ((gm->gm_noid & (1U << i)) != 0 ? NM_NOID : 0),
 			.nm_id = NO_ID,
 			.nm_len = ds->ds_len,
 		};
@@ -445,15 +446,17 @@ static void
 grant_chain(struct peer *pe, struct pvq_chain *pc)
 {
 	struct grant_peer *gp = GP(pe);
-	size_t size;
+	u_int n = gp->gp_shape->gs_messages ? pc->pc_nread + pc->pc_nwrite : 1;
+	struct grant_msgs *gm;
+	size_t size = n * gp->gp_shape->gs_req_size;
 
-	pc->pc_nmsgs = gp->gp_shape->gs_messages ? pc->pc_nread + pc->pc_nwrite : 1;
-	pc->pc_noid = gp->gp_shape->gs_messages && !gp->gp_shape->gs_inorder &&
-	    pc->pc_nmsgs > 1 ? 2 : 0;
 	/* Exactly what there is, that ASan sees a step beyond. */
-	size = pc->pc_nmsgs * gp->gp_shape->gs_req_size;
-	pc->pc_msgs = host_alloc(size, sizeof(uint64_t));
-	memset(pc->pc_msgs, 0x5a, size);
+	gm = host_alloc(sizeof(*gm) + size, sizeof(uint64_t));
+	gm->gm_msgs = gm + 1;
+	gm->gm_n = n;
+	gm->gm_noid = gp->gp_shape->gs_messages && !gp->gp_shape->gs_inorder && n > 1 ? 2 : 0;
+	memset(gm->gm_msgs, 0x5a, size);
+	pc->pc_arg = gm;
 }
 
 static void
@@ -640,21 +643,21 @@ static uint32_t
 blk_told(const struct pvq_done *done)
 {
 
-	return (((const struct blk_rsp *)done->pd_msg)->br_len);
+	return (((const struct blk_rsp *)grant_ring_response(done))->br_len);
 }
 
 static uint32_t
 net_told(const struct pvq_done *done)
 {
 
-	return (((const struct net_rsp *)done->pd_msg)->nr_len);
+	return (((const struct net_rsp *)grant_ring_response(done))->nr_len);
 }
 
 static uint32_t
 rx_told(const struct pvq_done *done)
 {
 
-	return (((const struct rx_rsp *)done->pd_msg)->rr_len);
+	return (((const struct rx_rsp *)grant_ring_response(done))->rr_len);
 }
 
 #define	BLK(order, start) (&(const struct grant_shape){			\

@@ -12,7 +12,7 @@
 #ifndef _GRANT_PEER_H_
 #define	_GRANT_PEER_H_
 
-#include <dev/pv/pvq.h>
+#include <dev/pv/queue/pvq.h>
 
 #include "peer.h"
 

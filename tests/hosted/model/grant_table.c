@@ -97,19 +97,6 @@ gnt_release(struct gnt_entry *ge)
 }
 
 void
-xen_gnttab_free(const grant_ref_t *refs, u_int n)
-{
-	u_int i;
-
-	gnt_enter();
-	for (i = 0; i < n; i++) {
-		CHECK(gnt_entry(refs[i])->state == GNT_TAKEN, "reference %u", refs[i]);
-		gnt_release(gnt_entry(refs[i]));
-	}
-	gnt_exit();
-}
-
-void
 xen_gnttab_grant(grant_ref_t ref, domid_t domid, vm_paddr_t pa, bool readonly)
 {
 	struct gnt_entry *ge = gnt_entry(ref);
@@ -168,7 +155,7 @@ void
 xen_gnttab_pages_free(void *va, u_int n, const grant_ref_t *refs)
 {
 
-	CHECK(xen_gnttab_end(refs, n) == 0, "the peer did not let go");
+	CHECK(xen_gnttab_end(refs, n) == 0, "the peer still has pages mapped");
 	kpi_mallocs--;
 	host_free(va);
 }

@@ -9,13 +9,13 @@
  *
  * A test of the conformance suite sees a queue and its peer; which ring is between them is the
  * implementation's (struct impl).  The peer is strict: a chain that breaks the ring's rules fails the
- * test.  And it can be told to lie.
+ * test.  And it can be told to break the rules.
  */
 
 #ifndef _PEER_H_
 #define	_PEER_H_
 
-#include <dev/pv/pvq.h>
+#include <dev/pv/queue/pvq.h>
 
 #define	PEER_MAX_SEGS	128
 
@@ -31,17 +31,19 @@ struct peer_chain {
 	} pr_segs[PEER_MAX_SEGS];	/* pr_nread, then pr_nwrite */
 };
 
-enum peer_lie {
-	LIE_ID_RANGE,		/* an id that no queue of this size has */
-	LIE_ID_HUGE,		/* the largest there is */
-	LIE_ID_IDLE,		/* an id that is not in flight */
-	LIE_ID_TWICE,		/* an id that was completed just before */
-	LIE_ID_NOT_HEAD,	/* the second descriptor of a chain */
-	LIE_LEN,		/* one byte more than there is room for */
-	LIE_LEN_HUGE,		/* 2^32 - 1 bytes */
-	LIE_INDEX_AHEAD,	/* one more completion than there are chains */
-	LIE_INDEX_FAR,		/* half a turn more */
-	LIE_INDEX_BACK,		/* an index that goes back by one */
+enum peer_violation {
+	VIOLATION_ID_RANGE,		/* an id that no queue of this size has */
+	VIOLATION_ID_HUGE,		/* the largest there is */
+	VIOLATION_ID_IDLE,		/* an id that is not in flight */
+	VIOLATION_ID_TWICE,		/* an id that was completed just before */
+	VIOLATION_ID_NOT_HEAD,	/* the second descriptor of a chain */
+	VIOLATION_LEN,		/* one byte more than there is room for */
+	VIOLATION_LEN_HUGE,		/* 2^32 - 1 bytes */
+	VIOLATION_INDEX_AHEAD,	/* one more completion than there are chains */
+	VIOLATION_INDEX_FAR,		/* half a turn more */
+	VIOLATION_INDEX_BACK,		/* an index that goes back by one */
+	VIOLATION_TURN,		/* flags of another turn of the ring: used */
+	VIOLATION_TURN_HALF,		/* the same, but one of the flags */
 	NLIES
 };
 
@@ -59,8 +61,8 @@ struct peer_ops {
 	bool	(*po_listen)(struct peer *);
 	/* Ask for none. */
 	void	(*po_ignore)(struct peer *);
-	/* Publish a lie.  False: this ring can't tell it. */
-	bool	(*po_lie)(struct peer *, enum peer_lie, const struct peer_chain *);
+	/* Commit a violation.  False: this ring can not have it. */
+	bool	(*po_violate)(struct peer *, enum peer_violation, const struct peer_chain *);
 	/* Overwrite all shared memory that the driver might foolishly read. */
 	void	(*po_scribble)(struct peer *, uint32_t seed);
 };
@@ -88,7 +90,7 @@ struct impl {
 			    struct peer **);
 	/*
 	 * Give a chain of nread and nwrite segments its messages, which pvq_share() fills in;
-	 * host_free(pc_msgs) after the put.  NULL: there are no messages in this ring.
+	 * host_free(pc_arg) after the put.  NULL: there are no messages in this ring.
 	 */
 	void		(*im_chain)(struct peer *, struct pvq_chain *);
 	/* What the other side said of a completed chain: the length that po_complete was given. */
@@ -110,9 +112,12 @@ struct impl {
 #define	IM_SEG_SLOTS	0x40	/* no chain has more segments than the ring has slots */
 #define	IM_MSGS		0x80	/* a message for each segment, the second of them without an id */
 #define	IM_STRICT	0x100	/* PVQ_F_STRICT_LENGTHS, which breaks a modern queue */
+#define	IM_PACKED	0x200	/* a packed virtqueue */
+#define	IM_IN_ORDER	0x400	/* IN_ORDER: the peer answers in batches */
 
 /* All of them, by the kind of ring; each list ends with a NULL name. */
 extern const struct impl split_impls[];
+extern const struct impl packed_impls[];
 extern const struct impl grant_impls[];
 
 /* Can it do all of these? */

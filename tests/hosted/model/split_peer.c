@@ -8,14 +8,14 @@
  * A device's side of a split virtqueue, for tests.
  *
  * Written against VirtIO 1.3, 2.7, with offsets of its own instead of the driver's header: a mistake
- * there does not repeat itself here.  Little-endian only, as the machines are that tests run on.
+ * there does not repeat itself here.
  */
 
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/bus.h>
 
-#include <dev/pv/pvq.h>
+#include <dev/pv/queue/pvq.h>
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/virtio_ring.h>
 #include <dev/virtio/virtqueue.h>
@@ -23,11 +23,7 @@
 #include "host/host.h"
 #include "kpi/kpi.h"
 #include "model/peer.h"
-
-#define	DESC_BYTES	16
-#define	DESC_NEXT	1
-#define	DESC_WRITE	2
-#define	DESC_INDIRECT	4
+#include "model/ring_memory.h"
 
 struct split_peer {
 	struct peer	 sp_peer;	/* first */
@@ -40,44 +36,14 @@ struct split_peer {
 	uint16_t	 sp_last_avail;
 	uint16_t	 sp_used_idx;	/* what will be published */
 	uint16_t	 sp_signalled;	/* used index at the last po_interrupts */
+	/* IN_ORDER. */
+	uint16_t	 sp_next_head;	/* the next chain's, in ring order */
+	uint16_t	 sp_batch;	/* where the open batch begins */
+	bool		 sp_open;	/* its last chain was used completely */
+	uint64_t	*sp_rooms;	/* bytes that may be written, by head */
 };
 
 #define	SP(pe)	((struct split_peer *)(pe))
-
-static uint16_t
-get16(const uint8_t *p)
-{
-
-	return (*(const volatile uint16_t *)p);
-}
-
-static uint32_t
-get32(const uint8_t *p)
-{
-
-	return (*(const volatile uint32_t *)p);
-}
-
-static uint64_t
-get64(const uint8_t *p)
-{
-
-	return (*(const volatile uint64_t *)p);
-}
-
-static void
-put16(uint8_t *p, uint16_t v)
-{
-
-	*(volatile uint16_t *)p = v;
-}
-
-static void
-put32(uint8_t *p, uint32_t v)
-{
-
-	*(volatile uint32_t *)p = v;
-}
 
 static uint8_t *
 used_event(struct split_peer *sp)
@@ -149,6 +115,14 @@ split_fetch(struct peer *pe, struct peer_chain *pc)
 	pc->pr_wlen = 0;
 	sp->sp_last_avail++;
 	split_walk(sp, sp->sp_desc, sp->sp_num, pc->pr_id, pc);
+	sp->sp_rooms[pc->pr_id] = pc->pr_wlen;
+	if (im_can(sp->sp_impl, IM_IN_ORDER)) {
+		/* 2.7.5: in ring order, with no gap and over the end. */
+		CHECK(pc->pr_id == sp->sp_next_head, "head %u, not %u", pc->pr_id,
+		    sp->sp_next_head);
+		sp->sp_next_head = (pc->pr_id + (im_can(sp->sp_impl, IM_INDIRECT) ? 1 :
+		    pc->pr_nread + pc->pr_nwrite)) % sp->sp_num;
+	}
 	return (true);
 }
 
@@ -156,11 +130,21 @@ static void
 split_complete(struct peer *pe, uint32_t id, uint32_t len)
 {
 	struct split_peer *sp = SP(pe);
-	uint8_t *elem = sp->sp_used + 4 + 8 * (sp->sp_used_idx % sp->sp_num);
+	uint8_t *elem;
 
+	/*
+	 * In order, the element of a batch is where its first chain's would be, and names the last
+	 * (2.7.9).  A chain can be skipped that was used completely.  What is in between is noise.
+	 */
+	if (!im_can(sp->sp_impl, IM_IN_ORDER) || !sp->sp_open)
+		sp->sp_batch = sp->sp_used_idx;
+	elem = sp->sp_used + 4 + 8 * (sp->sp_used_idx % sp->sp_num);
+	put32(elem, UINT32_MAX);
+	elem = sp->sp_used + 4 + 8 * (sp->sp_batch % sp->sp_num);
 	put32(elem, id);
 	put32(elem + 4, len);
 	sp->sp_used_idx++;
+	sp->sp_open = id < sp->sp_num && len == sp->sp_rooms[id];
 }
 
 static void
@@ -168,6 +152,7 @@ split_publish(struct peer *pe)
 {
 	struct split_peer *sp = SP(pe);
 
+	sp->sp_open = false;
 	atomic_thread_fence_rel();
 	put16(sp->sp_used + 2, sp->sp_used_idx);
 }
@@ -220,42 +205,42 @@ split_ignore(struct peer *pe)
 }
 
 static bool
-split_lie(struct peer *pe, enum peer_lie lie, const struct peer_chain *pc)
+split_violate(struct peer *pe, enum peer_violation violation, const struct peer_chain *pc)
 {
 	struct split_peer *sp = SP(pe);
 
-	switch (lie) {
-	case LIE_ID_RANGE:
+	switch (violation) {
+	case VIOLATION_ID_RANGE:
 		split_complete(pe, sp->sp_num, 0);
 		break;
-	case LIE_ID_HUGE:
+	case VIOLATION_ID_HUGE:
 		split_complete(pe, UINT32_MAX, 0);
 		break;
-	case LIE_ID_IDLE:
+	case VIOLATION_ID_IDLE:
 		split_complete(pe, (pc->pr_id + sp->sp_num / 2) % sp->sp_num, 0);
 		break;
-	case LIE_ID_TWICE:
+	case VIOLATION_ID_TWICE:
 		split_complete(pe, pc->pr_id, 0);
 		split_complete(pe, pc->pr_id, 0);
 		break;
-	case LIE_ID_NOT_HEAD:
+	case VIOLATION_ID_NOT_HEAD:
 		if ((get16(sp->sp_desc + DESC_BYTES * pc->pr_id + 12) & DESC_NEXT) == 0)
 			return (false);
 		split_complete(pe, get16(sp->sp_desc + DESC_BYTES * pc->pr_id + 14), 0);
 		break;
-	case LIE_LEN:
+	case VIOLATION_LEN:
 		split_complete(pe, pc->pr_id, pc->pr_wlen + 1);
 		break;
-	case LIE_LEN_HUGE:
+	case VIOLATION_LEN_HUGE:
 		split_complete(pe, pc->pr_id, UINT32_MAX);
 		break;
-	case LIE_INDEX_AHEAD:
+	case VIOLATION_INDEX_AHEAD:
 		sp->sp_used_idx += pvq_inflight(pe->pe_pvq) + 1;
 		break;
-	case LIE_INDEX_FAR:
+	case VIOLATION_INDEX_FAR:
 		sp->sp_used_idx += 0x8000;
 		break;
-	case LIE_INDEX_BACK:
+	case VIOLATION_INDEX_BACK:
 		sp->sp_used_idx--;
 		break;
 	default:
@@ -285,16 +270,17 @@ static const struct peer_ops split_peer_ops = {
 	.po_interrupts = split_interrupts,
 	.po_listen = split_listen,
 	.po_ignore = split_ignore,
-	.po_lie = split_lie,
+	.po_violate = split_violate,
 	.po_scribble = split_scribble,
 };
 
 static void
-split_notify(void *arg, uint16_t index)
+split_notify(void *arg, uint16_t index, uint16_t next)
 {
 	struct peer *pe = arg;
 
 	CHECK(index == 3, "queue %u", index);
+	CHECK(next == get16(SP(pe)->sp_avail + 2), "next %u (2.9)", next);
 	pe->pe_kicks++;
 }
 
@@ -303,7 +289,7 @@ split_find(struct split_peer *sp)
 {
 	struct virtqueue_addrs addrs;
 
-	virtqueue_split_addrs(sp->sp_peer.pe_pvq, &addrs);
+	virtqueue_addrs(sp->sp_peer.pe_pvq, &addrs);
 	CHECK(addrs.vqa_desc % 16 == 0 && addrs.vqa_driver % 2 == 0 && addrs.vqa_device % 4 == 0,
 	    "alignment (2.7)");
 	CHECK(im_can(sp->sp_impl, IM_MODERN) || addrs.vqa_device % 4096 == 0, "alignment (2.7.2)");
@@ -322,6 +308,7 @@ split_create(const struct impl *im, uint16_t size, uint16_t max_segs, struct pee
 		.vqp_dmat = kpi_dma_tag,
 		.vqp_features = (im_can(im, IM_INDIRECT) ? VIRTIO_F_INDIRECT_DESC : 0) |
 		    (im_can(im, IM_EVENT) ? VIRTIO_F_EVENT_IDX : 0) |
+		    (im_can(im, IM_IN_ORDER) ? VIRTIO_F_IN_ORDER : 0) |
 		    (im_can(im, IM_MODERN) ? VIRTIO_F_VERSION_1 : 0),
 		.vqp_flags = im_can(im, IM_STRICT) ? PVQ_F_STRICT_LENGTHS : 0,
 		.vqp_index = 3,
@@ -338,11 +325,12 @@ split_create(const struct impl *im, uint16_t size, uint16_t max_segs, struct pee
 	sp->sp_impl = im;
 	sp->sp_num = size;
 	sp->sp_max_segs = max_segs;
-	error = virtqueue_split_create(&params, &sp->sp_peer.pe_pvq);
+	error = virtqueue_create(&params, &sp->sp_peer.pe_pvq);
 	if (error != 0) {
 		host_free(sp);
 		return (error);
 	}
+	sp->sp_rooms = host_alloc(size * sizeof(*sp->sp_rooms), sizeof(void *));
 	split_find(sp);
 	*pep = &sp->sp_peer;
 	return (0);
@@ -355,6 +343,8 @@ split_reset(struct peer *pe)
 	struct split_peer *sp = SP(pe);
 
 	sp->sp_last_avail = sp->sp_used_idx = sp->sp_signalled = 0;
+	sp->sp_next_head = 0;
+	sp->sp_open = false;
 }
 
 static void
@@ -362,6 +352,7 @@ split_destroy(struct peer *pe)
 {
 
 	pvq_free(pe->pe_pvq);
+	host_free(SP(pe)->sp_rooms);
 	host_free(pe);
 }
 
@@ -369,7 +360,7 @@ static uint32_t
 split_told(const struct pvq_done *done)
 {
 
-	return (done->pd_len);
+	return (virtqueue_done_len(done));
 }
 
 /* A device that was reset touches nothing, and there was nothing to let go of. */
@@ -383,7 +374,8 @@ static const uint16_t split_no_sizes[] = { 3, 12, 1000, 32769, 65535, 0 };
 
 #define	SPLIT(name, flags) {						\
 	.im_name = (name),						\
-	.im_flags = (flags) | IM_LENGTHS | IM_ANY_ORDER | IM_EXACT | IM_SEG_SLOTS, \
+	.im_flags = (flags) | IM_LENGTHS | IM_EXACT | IM_SEG_SLOTS |	\
+	    (((flags) & IM_IN_ORDER) != 0 ? 0 : IM_ANY_ORDER),		\
 	.im_sizes = split_sizes,					\
 	.im_no_sizes = split_no_sizes,					\
 	.im_create = split_create,					\
@@ -399,6 +391,9 @@ const struct impl split_impls[] = {
 	SPLIT("split_indirect", IM_MODERN | IM_INDIRECT),
 	SPLIT("split_event", IM_MODERN | IM_EVENT),
 	SPLIT("split_indirect_event", IM_MODERN | IM_STRICT | IM_INDIRECT | IM_EVENT),
+	SPLIT("split_in_order", IM_MODERN | IM_IN_ORDER),
+	SPLIT("split_in_order_strict_indirect_event", IM_MODERN | IM_IN_ORDER | IM_STRICT |
+	    IM_INDIRECT | IM_EVENT),
 	SPLIT("split_legacy", IM_STRICT),
 	SPLIT("split_legacy_indirect_event", IM_INDIRECT | IM_EVENT),
 	{ .im_name = NULL }

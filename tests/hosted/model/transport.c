@@ -232,7 +232,7 @@ tr_isr(device_t dev)
 }
 
 static void
-tr_notify(void *arg, uint16_t index)
+tr_notify(void *arg, uint16_t index, uint16_t next __unused)
 {
 	struct transport *tr = arg;
 

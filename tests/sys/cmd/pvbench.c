@@ -5,7 +5,7 @@
  */
 
 /*
- * The FreeBSD side of tools/benchfreebsd: what is done so often that the instructions of one can be
+ * The FreeBSD side of `tools/bench freebsd': what is done so often that the instructions of one can be
  * told.
  *
  *	pvbench udp HOST PORT SIZE BURST N	N bursts of datagrams, with a pause after each

@@ -250,6 +250,9 @@ class Peer:
 class Lab:
     """A guest and its peers; to be used in a with statement."""
 
+    # As the peers do: a neighbour that asks for an address which is probed for gets no answer.
+    begin: ClassVar[str] = NO_DAD
+
     def __init__(self, cards: list[tuple[Peer, str]], options: list[str] | None = None) -> None:
         self.cards = cards
         self.tools = load_program("tools/guest")
@@ -271,8 +274,8 @@ class Lab:
             subprocess.run(["ip", "link", "set", f"tap{number}", "netns", str(peer.init.pid)],
                            check=True)
             peer.run(f"ip link set tap{number} up")
-        # As the peers do: a neighbour that asks for an address which is probed for gets no answer.
-        self.guest(NO_DAD)
+        if self.begin:
+            self.guest(self.begin)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,

@@ -214,7 +214,7 @@ class Cable:
     def until(self, good: Callable[[bytes], bool], what: str = "a frame") -> list[bytes]:
         """What comes, up to a frame that is good."""
         end = time.monotonic() + WAIT
-        came = []
+        came: list[bytes] = []
         while not came or not good(came[-1]):
             try:
                 came.append(self.frames.get(timeout=max(end - time.monotonic(), 0)))
@@ -268,7 +268,7 @@ class Wire(Cable):
         """Send IP packets to the guest, all at once."""
         self.send_packets(self.net.kind, *packets)
 
-    def wait(self, what: str, good: Callable[[Segment], bool]) -> Segment:
+    def wait_segment(self, what: str, good: Callable[[Segment], bool]) -> Segment:
         """Wait for a segment; others that come before it are dropped."""
         end = time.monotonic() + WAIT
         while True:
@@ -322,7 +322,7 @@ class Conn:
 
     def wait(self, what: str, good: Callable[[Segment], bool] = lambda _: True) -> Segment:
         """Wait for a segment of this connection."""
-        segment = self.wire.wait(what, lambda s: self.mine(s) and good(s))
+        segment = self.wire.wait_segment(what, lambda s: self.mine(s) and good(s))
         if segment.stamp is not None:
             self.echo = segment.stamp
         return segment

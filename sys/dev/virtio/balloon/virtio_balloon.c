@@ -7,13 +7,15 @@
 /*
  * virtio_balloon: the traditional memory balloon of VirtIO 1.3, 5.5.
  *
- * The protocol half of a balloon; targets, pages and patience are pv_balloon's, in whose worker
+ * The protocol half of a balloon; targets, pages and retries are pv_balloon's, in whose worker
  * everything here runs but for attach, detach and the handlers of interrupts, which only wake it.
  *
  *	inflateq	an array of page numbers, 4 KB each, that the host gets
- *	deflateq	the same, of those that the guest wants back
- *	statsq		one buffer of statistics, which the device keeps until it wants fresh ones
+ *	deflateq	the same, of those that the guest takes back
+ *	statsq		one buffer of statistics, which the device keeps until it requests new ones
  *	free_page_vq, reporting_vq	free memory (virtio_balloon_free.c)
+ *
+ * Requests and the memory that the device sees are virtio_balloon_queue.c's, at the bottom.
  *
  * An array holds VTB_BATCH_PFNS numbers.  Pages are given when the device returned their array.  They
  * are used again as soon as their array is on its way, so that a guest that is short of memory does
@@ -21,10 +23,10 @@
  * given while such an array is on its way: the device may work on its queues in any order.
  *
  * Trust.  The device answers with lengths and ids only, which the queue checks.  One that does not
- * answer for hw.vtballoon.timeout seconds, or that breaks a queue, or that asks for it
- * (DEVICE_NEEDS_RESET), is reset: the pages that it has stay in the balloon.  Telling it twice of a
- * page is harmless.  Pages that it was told of and did not answer about are nobody's until the reset is
- * confirmed, and for ever if it never is.
+ * answer for hw.vtballoon.timeout seconds, or that breaks a queue, or that requires it
+ * (DEVICE_NEEDS_RESET), is reset: the pages that it has stay in the balloon.  Giving it a page twice
+ * is harmless.  Pages that were in a request without an answer are not used until the reset is
+ * confirmed, and never if it is not.
  *
  * Locking.  vtb_mtx only for sleeping and waking.
  *
@@ -51,18 +53,10 @@
 #include <dev/virtio/balloon/virtio_balloon_var.h>
 
 #define	PFNS_A_PAGE	(PAGE_SIZE >> VIRTIO_BALLOON_PFN_SHIFT)
-#define	TIMEOUT_MAX	3600
-
-SYSCTL_NODE(_hw, OID_AUTO, vtballoon, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
-    "VirtIO memory balloon parameters");
 
 static u_int vtballoon_poison = 0;
 SYSCTL_UINT(_hw_vtballoon, OID_AUTO, poison, CTLFLAG_RDTUN, &vtballoon_poison, 0,
     "Value that pages are filled with when they come back from the host, 0: none");
-
-static u_int vtballoon_timeout = 10;
-SYSCTL_UINT(_hw_vtballoon, OID_AUTO, timeout, CTLFLAG_RWTUN, &vtballoon_timeout, 0,
-    "Seconds without an answer after which the device is reset");
 
 static const struct virtio_feature vtballoon_features[] = {
 	{ VIRTIO_BALLOON_F_MUST_TELL_HOST,	"MUST_TELL_HOST",	0 },
@@ -85,73 +79,6 @@ static struct vtballoon_softc *
 vtballoon_of(struct pv_balloon *pb)
 {
 	return (__containerof(pb, struct vtballoon_softc, vtb_balloon));
-}
-
-void
-vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t len)
-{
-	bus_dma_segment_t seg = {
-		.ds_addr = sc->vtb_paddr + (vm_offset_t)what - (vm_offset_t)sc->vtb_shared,
-		.ds_len = len,
-	};
-	struct pvq_chain pc = {
-		.pc_segs = &seg,
-		.pc_nread = 1,
-		.pc_cookie = what,
-	};
-
-	bus_dmamap_sync(sc->vtb_tag, sc->vtb_map, BUS_DMASYNC_PREWRITE);
-	pvq_put(q, &pc, 1);
-	pvq_commit(q);
-	(void)pvq_kick(q);
-}
-
-/* The device gave a chain back; if it was one of pfns, that array is free. */
-static void
-vtballoon_done(struct vtballoon_softc *sc, const void *cookie)
-{
-	u_int i;
-
-	for (i = 0; i < VTB_ARRAYS; i++) {
-		if (cookie == sc->vtb_shared->pfns[i])
-			sc->vtb_busy &= ~(1u << i);
-	}
-}
-
-int
-vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
-{
-	struct pvq_done done;
-	int seconds = MAX(MIN(vtballoon_timeout, TIMEOUT_MAX), 1);
-	int end = ticks + seconds * hz, error = 0;
-
-	mtx_lock(&sc->vtb_mtx);
-	for (;;) {
-		while (pvq_get(q, &done, 1) != 0) {
-			vtballoon_done(sc, done.pd_cookie);
-			sc->vtb_complained = false;
-			end = ticks + seconds * hz;
-		}
-		if (pvq_inflight(q) <= left)
-			break;
-		if (pvq_broken(q) || sc->vtb_reset)
-			error = EIO;
-		else if (ticks - end >= 0)
-			error = ETIMEDOUT;
-		if (error != 0)
-			break;
-		if (!pvq_intr_enable(q, pvq_inflight(q) - left))
-			(void)msleep(sc, &sc->vtb_mtx, 0, "vtball", hz);
-	}
-	mtx_unlock(&sc->vtb_mtx);
-	if (error == ETIMEDOUT && !sc->vtb_complained) {
-		sc->vtb_complained = true;
-		device_printf(sc->vtb_dev, "no answer on %s for %d seconds; resetting the device\n",
-		    q->q_name, seconds);
-	}
-	if (error != 0)
-		sc->vtb_reset = true;
-	return (error);
 }
 
 /* Put an array of the pages' numbers into q.  One of the arrays is free. */
@@ -189,7 +116,7 @@ vtballoon_report(struct pv_balloon *pb, u_long pages)
 		    offsetof(struct virtio_balloon_config, actual), &actual, sizeof(actual));
 }
 
-/* 5.5.6.7: the device learns the value, before it is live. */
+/* 5.5.6.7: the value is written before the device is live. */
 static void
 vtballoon_write_poison(struct vtballoon_softc *sc)
 {
@@ -228,7 +155,7 @@ vtballoon_collect(struct vtballoon_softc *sc)
 	return (sizeof(sc->vtb_shared->stats));
 }
 
-/* Put the first buffer (5.5.6.3); the device returns it when it wants another. */
+/* Put the first buffer (5.5.6.3); the device returns it to request another. */
 static void
 vtballoon_put_stats(struct vtballoon_softc *sc)
 {
@@ -292,7 +219,7 @@ vtballoon_halt(struct vtballoon_softc *sc)
 	return (error);
 }
 
-/* After a halt: the device as it was, and it learns again what it forgot. */
+/* After a halt: set up the device as it was, with its target and statistics. */
 static int
 vtballoon_go(struct vtballoon_softc *sc)
 {
@@ -310,7 +237,7 @@ vtballoon_go(struct vtballoon_softc *sc)
 	return (0);
 }
 
-int
+static int
 vtballoon_reset(struct vtballoon_softc *sc)
 {
 	int error;
@@ -326,7 +253,7 @@ vtballoon_reset(struct vtballoon_softc *sc)
 
 /*
  * The device may have read an array that did not come back, and discard its pages later, when they are
- * in use again.  So it is reset before they are the guest's; one that does not confirm that has them
+ * in use again.  So it is reset before the guest uses them; one that does not confirm that keeps them
  * for ever.
  */
 static int
@@ -382,7 +309,8 @@ vtballoon_idle(struct pv_balloon *pb)
 {
 	struct vtballoon_softc *sc = vtballoon_of(pb);
 
-	return (sc->vtb_dead || sc->vtb_reset ? 0 : vtballoon_free_idle(sc));
+	return (sc->vtb_dead || sc->vtb_reset ? 0 : vtballoon_free_idle(sc,
+	    vtballoon_reset));
 }
 
 static const struct pv_balloon_ops vtballoon_ops = {
@@ -453,49 +381,6 @@ vtballoon_alloc_queues(struct vtballoon_softc *sc)
 }
 
 static void
-vtballoon_addr_cb(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
-{
-	if (error == 0)
-		*(bus_addr_t *)arg = segs[0].ds_addr;
-}
-
-static int
-vtballoon_alloc_shared(struct vtballoon_softc *sc)
-{
-	bus_size_t size = sizeof(*sc->vtb_shared);
-	int error;
-
-	error = bus_dma_tag_create(bus_get_dma_tag(sc->vtb_dev), PAGE_SIZE, 0, BUS_SPACE_MAXADDR,
-	    BUS_SPACE_MAXADDR, NULL, NULL, size, 1, size, 0, NULL, NULL, &sc->vtb_tag);
-	if (error != 0)
-		return (error);
-	error = bus_dmamem_alloc(sc->vtb_tag, (void **)&sc->vtb_shared,
-	    BUS_DMA_WAITOK | BUS_DMA_ZERO | BUS_DMA_COHERENT, &sc->vtb_map);
-	if (error != 0) {
-		sc->vtb_shared = NULL;
-		return (error);
-	}
-	error = bus_dmamap_load(sc->vtb_tag, sc->vtb_map, sc->vtb_shared, size, vtballoon_addr_cb,
-	    &sc->vtb_paddr, BUS_DMA_NOWAIT);
-	return (error != 0 || sc->vtb_paddr != 0 ? error : ENOMEM);
-}
-
-static void
-vtballoon_free_shared(struct vtballoon_softc *sc)
-{
-	if (sc->vtb_dead && sc->vtb_shared != NULL) {
-		device_printf(sc->vtb_dev, "the device did not let go of its memory: leaking it\n");
-		return;
-	}
-	if (sc->vtb_paddr != 0)
-		bus_dmamap_unload(sc->vtb_tag, sc->vtb_map);
-	if (sc->vtb_shared != NULL)
-		bus_dmamem_free(sc->vtb_tag, sc->vtb_shared, sc->vtb_map);
-	if (sc->vtb_tag != NULL)
-		bus_dma_tag_destroy(sc->vtb_tag);
-}
-
-static void
 vtballoon_sysctl(struct vtballoon_softc *sc)
 {
 	struct sysctl_ctx_list *ctx = &sc->vtb_sysctl;
@@ -507,7 +392,12 @@ vtballoon_sysctl(struct vtballoon_softc *sc)
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "resets", CTLFLAG_RD, &sc->vtb_resets, 0,
 	    "Times that the device was reset");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "stats_asked", CTLFLAG_RD, &sc->vtb_stats_asked, 0,
-	    "Times that the host asked for statistics");
+	    "Times that the host requested statistics");
+	/* The names of FreeBSD's own driver. */
+	SYSCTL_ADD_ULONG(ctx, top, OID_AUTO, "desired", CTLFLAG_RD, &sc->vtb_balloon.pb_target,
+	    "As target");
+	SYSCTL_ADD_ULONG(ctx, top, OID_AUTO, "current", CTLFLAG_RD, &sc->vtb_balloon.pb_npages,
+	    "As pages");
 	vtballoon_free_sysctl(sc, top);
 	for (i = 0; i < VTBQ_COUNT; i++) {
 		if (sc->vtb_queue[i] == NULL)
@@ -572,7 +462,7 @@ vtballoon_teardown(struct vtballoon_softc *sc)
 	mtx_destroy(&sc->vtb_mtx);
 }
 
-/* Without a value to fill pages with there is nothing to say about it. */
+/* Without a value to fill pages with, PAGE_POISON is not negotiated. */
 static int
 vtballoon_negotiate(struct vtballoon_softc *sc)
 {

@@ -26,8 +26,8 @@
 
 /* Configuration (5.5.4); little-endian on legacy devices too. */
 struct virtio_balloon_config {
-	uint32_t	num_pages;		/* the device asks for so many */
-	uint32_t	actual;			/* the driver says that it gave so many */
+	uint32_t	num_pages;		/* that the device requests */
+	uint32_t	actual;			/* that the driver has given */
 	uint32_t	free_page_hint_cmd_id;	/* FREE_PAGE_HINT; read-only */
 	uint32_t	poison_val;		/* PAGE_POISON */
 } __packed;

@@ -5,20 +5,20 @@
  */
 
 /*
- * Telling the host which memory is free, without lending it (VirtIO 1.3, 5.5.6.6 and 5.5.6.8).
+ * Reporting to the host which memory is free, without lending it (VirtIO 1.3, 5.5.6.6 and 5.5.6.8).
  *
  * FREE_PAGE_HINT.  Before a migration the device gives a command number in its configuration.  It is
  * repeated in a buffer, then comes a buffer for each free block of 2 MB, of which the host need not
  * send the contents, then the number STOP.  The blocks are kept from being used until the device gave
- * them back and says DONE, or the guest becomes short of memory: what is written to after the hint is
- * sent again.
+ * them back and its command is DONE, or the guest becomes short of memory: what is written to after
+ * the hint is sent again.
  *
  * REPORTING.  Free blocks are given to the device as buffers; when it returns them, the host may have
- * thrown their contents away, and they are free as before.  The kernel does not tell which of its
- * blocks are free: each is asked for by its address.  A pass goes over all memory, LOOKS_A_SECOND
- * blocks in a second or as many as a tenth of it is enough for, and reports report_rate of them.  A
- * block that was reported is marked, and not reported again while it is found free each time, as far as
- * we know; as it may have been used in between, marks are forgotten after FORGET_PASSES.
+ * thrown their contents away, and they are free as before.  The kernel has no list of its free blocks:
+ * each is allocated by its address.  A pass goes over all memory, LOOKS_A_SECOND blocks in a second or
+ * as many as a tenth of it is enough for, and reports report_rate of them.  A block that was reported
+ * is marked, and not reported again while it is found free each time, as far as we know; as it may
+ * have been used in between, marks are forgotten after FORGET_PASSES.
  *
  * While the device has a block it is unmapped like the pages in a balloon.
  *
@@ -51,8 +51,6 @@
 #define	BLOCK_SIZE	((vm_paddr_t)1 << BLOCK_SHIFT)
 
 static MALLOC_DEFINE(M_VTBALLOON, "vtballoon", "virtio balloon");
-
-SYSCTL_DECL(_hw_vtballoon);
 
 static u_int vtballoon_report_rate = 128;
 SYSCTL_UINT(_hw_vtballoon, OID_AUTO, report_rate, CTLFLAG_RWTUN, &vtballoon_report_rate, 0,
@@ -229,7 +227,7 @@ vtballoon_free_poll(struct vtballoon_softc *sc)
  * as long as it did neither.
  */
 static int
-report(struct vtballoon_softc *sc, vm_page_t *blocks, int n)
+report(struct vtballoon_softc *sc, vm_page_t *blocks, int n, vtballoon_reset_t *reset)
 {
 	struct vtballoon_free *vtf = &sc->vtb_free;
 	struct pvq *q = sc->vtb_queue[VTBQ_REPORT];
@@ -251,7 +249,7 @@ report(struct vtballoon_softc *sc, vm_page_t *blocks, int n)
 	if (error == 0)
 		vtf->vtf_reports += n;
 	else
-		(void)vtballoon_reset(sc);
+		(void)reset(sc);
 	return (error);
 }
 
@@ -300,7 +298,7 @@ report_collect(struct vtballoon_softc *sc, vm_page_t *blocks, int max, u_int *lo
 }
 
 int
-vtballoon_free_idle(struct vtballoon_softc *sc)
+vtballoon_free_idle(struct vtballoon_softc *sc, vtballoon_reset_t *reset)
 {
 	struct vtballoon_free *vtf = &sc->vtb_free;
 	vm_page_t blocks[VTB_REPORT_MAX];
@@ -320,7 +318,7 @@ vtballoon_free_idle(struct vtballoon_softc *sc)
 		if (n == 0)
 			break;
 		left -= n;
-		error = report(sc, blocks, n);
+		error = report(sc, blocks, n, reset);
 		for (i = 0; i < n && !sc->vtb_dead; i++)
 			pv_balloon_block_free(blocks[i]);
 	}
@@ -382,9 +380,9 @@ vtballoon_free_sysctl(struct vtballoon_softc *sc, struct sysctl_oid_list *top)
 
 	if (sc->vtb_queue[VTBQ_HINT] != NULL) {
 		SYSCTL_ADD_U64(ctx, top, OID_AUTO, "hint_rounds", CTLFLAG_RD, &vtf->vtf_rounds, 0,
-		    "Times that the host asked for free memory before a migration");
+		    "Times that the host requested hints before a migration");
 		SYSCTL_ADD_U64(ctx, top, OID_AUTO, "hints", CTLFLAG_RD, &vtf->vtf_hints, 0,
-		    "Free blocks of 2 MB that it was told of");
+		    "Free blocks of 2 MB that were hinted");
 		SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "hinted", CTLFLAG_RD, &vtf->vtf_nhinted, 0,
 		    "Blocks that are kept free until it is done");
 	}

@@ -11,7 +11,9 @@
 #ifndef _DEV_VIRTIO_VIRTIO_BALLOON_VAR_H_
 #define	_DEV_VIRTIO_VIRTIO_BALLOON_VAR_H_
 
-#include <dev/pv/pv_balloon.h>
+#include <sys/sysctl.h>
+
+#include <dev/pv/balloon/pv_balloon.h>
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/balloon/virtio_balloon.h>
 
@@ -37,7 +39,7 @@ enum vtballoon_queue {
 	VTBQ_COUNT
 };
 
-/* Free memory that the host is told of (virtio_balloon_free.c). */
+/* Free memory that is reported to the host (virtio_balloon_free.c). */
 struct vtballoon_free {
 	/* FREE_PAGE_HINT: the blocks that the host may leave out of a migration. */
 	TAILQ_HEAD(, vm_page) vtf_hinted; /* those that the device gave back */
@@ -72,9 +74,9 @@ struct vtballoon_softc {
 	bool		vtb_modern;
 	bool		vtb_initialised; /* pv_balloon_init() was done */
 	bool		vtb_attached;	/* the balloon works */
-	bool		vtb_dead;	/* it never let go of its memory */
+	bool		vtb_dead;	/* it never confirmed a reset: it may use its memory */
 	bool		vtb_complained;	/* about no answer */
-	volatile bool	vtb_reset;	/* it wants to be reset */
+	volatile bool	vtb_reset;	/* it has to be reset */
 	bus_dma_tag_t	vtb_tag;
 	bus_dmamap_t	vtb_map;
 	bus_addr_t	vtb_paddr;
@@ -82,38 +84,50 @@ struct vtballoon_softc {
 	struct sysctl_ctx_list vtb_sysctl;
 };
 
+SYSCTL_DECL(_hw_vtballoon);
+
+/*
+ * Allocate vtb_shared, and free it.  A device that never confirmed a reset (vtb_dead) keeps it: that
+ * is logged.
+ *
+ * Returns 0 or ENOMEM.  May sleep.
+ */
+int	vtballoon_alloc_shared(struct vtballoon_softc *sc);
+void	vtballoon_free_shared(struct vtballoon_softc *sc);
+
 /* Put len bytes of vtb_shared, for which there is room in q, for the device to read; and kick. */
 void	vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t len);
 
 /*
  * Wait until no more than left chains are in q.  May sleep.
  *
- * Returns 0; EIO if the queue is broken, or the device wants to be reset; ETIMEDOUT.  After an error
+ * Returns 0; EIO if the queue is broken, or the device requires a reset; ETIMEDOUT.  After an error
  * the device is going to be reset.
  */
 int	vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left);
 
 /*
- * Reset the device now, and set it up again.  May sleep.
+ * Reset the device now, and set it up again: virtio_balloon.c's, for virtio_balloon_free.c.  May
+ * sleep.
  *
- * Returns 0, or why it is not set up, logged.  Whatever it returns, the device has let go of all memory
- * that it was told of, unless vtb_dead is set.
+ * Returns 0, or why it is not set up, logged.  Whatever it returns, the device uses no memory any more
+ * that it was given, unless vtb_dead is set.
  */
-int	vtballoon_reset(struct vtballoon_softc *sc);
+typedef int vtballoon_reset_t(struct vtballoon_softc *sc);
 
 /*
  * virtio_balloon_free.c, all in the worker or while it is stopped.
  *
  * init   allocate; 0 or ENOMEM
  * fini   free
- * poll   see to it that the device's command about hints is answered
+ * poll   answer the device's command about hints
  * idle   report some free memory; returns ticks until there is more to do, 0: never
- * reset  the device forgot everything
+ * reset  the device was reset
  */
 int	vtballoon_free_init(struct vtballoon_softc *sc);
 void	vtballoon_free_fini(struct vtballoon_softc *sc);
 int	vtballoon_free_poll(struct vtballoon_softc *sc);
-int	vtballoon_free_idle(struct vtballoon_softc *sc);
+int	vtballoon_free_idle(struct vtballoon_softc *sc, vtballoon_reset_t *reset);
 void	vtballoon_free_reset(struct vtballoon_softc *sc);
 void	vtballoon_free_sysctl(struct vtballoon_softc *sc, struct sysctl_oid_list *top);
 

@@ -19,11 +19,11 @@
  * (5.2.6.3).
  *
  * Trust.  The configuration is checked before use: what can't be right is replaced by the default, or
- * the driver does not attach; it says which.  The status byte is set to a value that no device may
- * answer before each request, so that a device which did not write it is found out, and decides.  Used
+ * the driver does not attach; a message names it.  The status byte is set to a value that no device may
+ * answer before each request, so that a device which did not write it is noticed; it decides.  Used
  * lengths are wrong on legacy devices (2.7.8.3) and on modern ones: Firecracker until 2020 and Cloud
- * Hypervisor until 2026 left out the status byte.  A modern device that claims fewer bytes than it owes
- * is counted, and only with hw.virtio.strict_lengths is that a violation of the protocol.
+ * Hypervisor until 2026 left out the status byte.  A used length of a modern device that is less than
+ * what it has to write is counted, and only with hw.virtio.strict_lengths is it a protocol violation.
  *
  * Locking: pv_blk's.  vtb_attached is written by attach and detach, which the bus serialises against
  * the configuration task by virtio_free_queues().
@@ -32,7 +32,7 @@
  * (5.2.2).
  *
  * Deleting.  BIO_DELETE is one command, the first of these that there is: SECURE_ERASE if the user
- * wants it, DISCARD, WRITE_ZEROES where it may unmap.  The features of the other two are given back,
+ * requires it, DISCARD, WRITE_ZEROES where it may unmap.  The features of the other two are given back,
  * so that a device need not prepare for them.  Each has a range a request, and limits of its own
  * (5.2.6).
  *
@@ -50,8 +50,9 @@
 
 #include <machine/atomic.h>
 
-#include <dev/pv/pv_blk.h>
+#include <dev/pv/blk/pv_blk.h>
 #include <dev/virtio/virtio.h>
+#include <dev/virtio/virtqueue.h>
 #include <dev/virtio/block/virtio_blk.h>
 
 #define	VTBLK_REQS_MAX		128	/* of the only queue */
@@ -90,7 +91,7 @@ static SYSCTL_NODE(_hw, OID_AUTO, vtblk, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
 
 static int vtblk_no_ident = 0;
 SYSCTL_INT(_hw_vtblk, OID_AUTO, no_ident, CTLFLAG_RDTUN, &vtblk_no_ident, 0,
-    "Do not ask disks for their identification");
+    "Do not read the identification of disks");
 
 static int vtblk_writecache_mode = -1;
 SYSCTL_INT(_hw_vtblk, OID_AUTO, writecache_mode, CTLFLAG_RDTUN, &vtblk_writecache_mode, 0,
@@ -133,17 +134,6 @@ vtblk_64(const struct vtblk_softc *sc, uint64_t v)
 	return (sc->vtb_modern ? htole64(v) : v);
 }
 
-/* hw.vtblk.N.name, else hw.vtblk.name. */
-static int
-vtblk_tunable(const struct vtblk_softc *sc, const char *name, int def)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "hw.vtblk.%d.%s", device_get_unit(sc->vtb_dev), name);
-	TUNABLE_INT_FETCH(path, &def);
-	return (def);
-}
-
 #define	VTBLK_CONFIG(sc, field, valuep)						\
 	virtio_read_config((sc)->vtb_dev, offsetof(struct virtio_blk_config, field),	\
 	    (valuep), sizeof(*(valuep)))
@@ -163,8 +153,8 @@ vtblk_capacity(struct vtblk_softc *sc, uint64_t *bytes)
 	if (sectors > OFF_MAX / VIRTIO_BLK_SECTOR_SIZE ||
 	    sectors * VIRTIO_BLK_SECTOR_SIZE < sc->vtb_params.bp_sectorsize) {
 		if (++sc->vtb_bad_configs <= VTBLK_CONFIGS_LOGGED)
-			device_printf(sc->vtb_dev, "the device says that its capacity is %ju "
-			    "sectors: not a disk to use\n", (uintmax_t)sectors);
+			device_printf(sc->vtb_dev, "invalid capacity, %ju sectors: the disk "
+			    "can't be used\n", (uintmax_t)sectors);
 		return (ENXIO);
 	}
 	*bytes = rounddown2(sectors * VIRTIO_BLK_SECTOR_SIZE, sc->vtb_params.bp_sectorsize);
@@ -182,8 +172,7 @@ vtblk_read_blk_size(struct vtblk_softc *sc)
 	    VTBLK_CONFIG(sc, blk_size, &size) != 0)
 		return;
 	if (!powerof2(size) || size < VIRTIO_BLK_SECTOR_SIZE || size > maxphys) {
-		device_printf(sc->vtb_dev, "the device says that its block size is %u, not a power "
-		    "of 2 from %u on: using %u\n", size, VIRTIO_BLK_SECTOR_SIZE,
+		device_printf(sc->vtb_dev, "invalid block size (blk_size %u): using %u\n", size,
 		    VIRTIO_BLK_SECTOR_SIZE);
 		return;
 	}
@@ -201,8 +190,8 @@ vtblk_read_limits(struct vtblk_softc *sc)
 	if ((sc->vtb_features & VIRTIO_BLK_F_SEG_MAX) != 0 &&
 	    VTBLK_CONFIG(sc, seg_max, &segs) == 0) {
 		if (segs == 0)
-			device_printf(sc->vtb_dev, "the device says that a request has no segments "
-			    "(seg_max 0): using 1\n");
+			device_printf(sc->vtb_dev, "invalid number of segments (seg_max 0): "
+			    "using 1\n");
 		bp->bp_max_segs = MAX(segs, 1);
 	}
 	bp->bp_max_segs = MIN(bp->bp_max_segs, maxphys / PAGE_SIZE + 1);
@@ -211,13 +200,13 @@ vtblk_read_limits(struct vtblk_softc *sc)
 	if ((sc->vtb_features & VIRTIO_BLK_F_SIZE_MAX) != 0 &&
 	    VTBLK_CONFIG(sc, size_max, &size) == 0) {
 		if (size == 0)
-			device_printf(sc->vtb_dev, "the device says that a segment has no bytes "
-			    "(size_max 0): using %u\n", bp->bp_sectorsize);
+			device_printf(sc->vtb_dev, "invalid size of a segment (size_max 0): "
+			    "using %u\n", bp->bp_sectorsize);
 		bp->bp_seg_size = MIN(bp->bp_seg_size, size == 0 ? bp->bp_sectorsize : size);
 	}
 }
 
-/* Where the disk likes requests to begin and end; GEOM wants to know where in a stripe it begins. */
+/* The best boundaries of requests; GEOM takes the offset of the disk within a stripe. */
 static void
 vtblk_read_topology(struct vtblk_softc *sc)
 {
@@ -270,7 +259,7 @@ vtblk_can_delete(struct vtblk_softc *sc, const struct vtblk_delete *vd)
 
 	if ((sc->vtb_features & vd->feature) == 0)
 		return (false);
-	/* Writing zeroes to what is only not needed any more would be work for nothing. */
+	/* Writing zeroes to blocks that are not needed any more is of no use. */
 	return (vd->type != VIRTIO_BLK_T_WRITE_ZEROES ||
 	    (VTBLK_CONFIG(sc, write_zeroes_may_unmap, &unmap) == 0 && unmap != 0));
 }
@@ -285,7 +274,7 @@ vtblk_negotiate(struct vtblk_softc *sc)
 	int error;
 
 	memcpy(table, vtblk_features, sizeof(table));
-	if (vtblk_tunable(sc, "secure_delete", vtblk_secure_delete) == 0)
+	if (virtio_tunable(sc->vtb_dev, "secure_delete", vtblk_secure_delete) == 0)
 		surplus = VIRTIO_BLK_F_SECURE_ERASE;
 	for (;;) {
 		for (i = 0; i < nitems(table); i++)
@@ -323,7 +312,7 @@ vtblk_read_delete(struct vtblk_softc *sc)
 			(void)virtio_read_config(sc->vtb_dev, vd->alignment, &align, 4);
 		sc->vtb_delete_type = vd->type;
 		sc->vtb_delete_flags = vd->flags;
-		/* Pieces of a long one should begin where the device likes it. */
+		/* Pieces of a long one should begin at the device's alignment. */
 		size = sectors;
 		if (align > 1 && align < size)
 			size -= size % align;
@@ -340,7 +329,7 @@ vtblk_read_config(struct vtblk_softc *sc)
 	bp->bp_diskname = "vtbd";
 	bp->bp_descr = "VirtIO block device";
 	bp->bp_msgsize = sizeof(struct vtblk_msg);
-	if (vtblk_tunable(sc, "no_ident", vtblk_no_ident) == 0)
+	if (virtio_tunable(sc->vtb_dev, "no_ident", vtblk_no_ident) == 0)
 		bp->bp_ident_size = VIRTIO_BLK_ID_BYTES;
 	if ((sc->vtb_features & VIRTIO_BLK_F_RO) != 0)
 		bp->bp_flags |= PV_BLK_READONLY;
@@ -363,8 +352,7 @@ vtblk_read_num_queues(struct vtblk_softc *sc)
 	if ((sc->vtb_features & VIRTIO_BLK_F_MQ) == 0 || VTBLK_CONFIG(sc, num_queues, &n) != 0)
 		return (1);
 	if (n == 0)
-		device_printf(sc->vtb_dev, "the device says that it has no queues (num_queues 0): "
-		    "using 1\n");
+		device_printf(sc->vtb_dev, "invalid number of queues (num_queues 0): using 1\n");
 	return (MAX(n, 1));
 }
 
@@ -400,7 +388,7 @@ vtblk_alloc_queues(struct vtblk_softc *sc)
 	int error;
 
 	n = pv_blk_nqueues(vtblk_read_num_queues(sc),
-	    vtblk_tunable(sc, "num_queues", vtblk_num_queues));
+	    virtio_tunable(sc->vtb_dev, "num_queues", vtblk_num_queues));
 	bp->bp_nqueues = n;
 	for (i = 0; i < n; i++) {
 		vqs = &specs[i];
@@ -417,7 +405,7 @@ vtblk_alloc_queues(struct vtblk_softc *sc)
 	return (error != 0 ? error : vtblk_check_queues(sc));
 }
 
-/* Is there a volatile cache in use?  5.2.5.2: without a choice, FLUSH says so. */
+/* Is there a volatile cache in use?  5.2.5.2: without a choice, FLUSH implies it. */
 static int
 vtblk_get_writecache(struct vtblk_softc *sc)
 {
@@ -429,7 +417,7 @@ vtblk_get_writecache(struct vtblk_softc *sc)
 	return ((sc->vtb_features & VIRTIO_BLK_F_FLUSH) != 0);
 }
 
-/* Sets the cache mode, -1 leaves it, and tells pv_blk what it is now. */
+/* Sets the cache mode, -1 leaves it, and passes what it is now to pv_blk. */
 static int
 vtblk_set_writecache(struct vtblk_softc *sc, int mode)
 {
@@ -458,7 +446,7 @@ vtblk_sysctl_writecache(SYSCTL_HANDLER_ARGS)
 	return (mode == 0 || mode == 1 ? vtblk_set_writecache(sc, mode) : EINVAL);
 }
 
-/* In a context of our own, so that it goes before what its handlers use. */
+/* In a context of our own, so that it is removed before what its handlers use. */
 static void
 vtblk_sysctl(struct vtblk_softc *sc)
 {
@@ -470,11 +458,11 @@ vtblk_sysctl(struct vtblk_softc *sc)
 	    CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, sc, 0, vtblk_sysctl_writecache, "I",
 	    "Write cache mode: 0 write-through, 1 write-back");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "config_changes", CTLFLAG_RD, &sc->vtb_config_changes,
-	    0, "Times the device said that its configuration changed");
+	    0, "Notifications of a changed configuration");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_configs", CTLFLAG_RD, &sc->vtb_bad_configs, 0,
-	    "Times the device's size was one that no disk has");
+	    "Invalid capacities read");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "short_lengths", CTLFLAG_RD, &sc->vtb_short_lengths, 0,
-	    "Answers of which the device claims to have written less than it owed");
+	    "Completions whose used length is less than what the device has to write");
 }
 
 static uint32_t
@@ -538,9 +526,9 @@ vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_d
 	*seen = status;
 	if (rq->rq_cmd == PV_BLK_READ && status == VIRTIO_BLK_S_OK)
 		owed += rq->rq_length;
-	if (sc->vtb_modern && pd->pd_len < owed) {
+	if (sc->vtb_modern && virtqueue_done_len(pd) < owed) {
 		if ((sc->vtb_queues[0]->q_flags & PVQ_F_STRICT_LENGTHS) != 0) {
-			*seen = pd->pd_len;
+			*seen = virtqueue_done_len(pd);
 			return (-1);
 		}
 		atomic_add_64(&sc->vtb_short_lengths, 1);
@@ -565,7 +553,7 @@ vtblk_stop(struct pv_blk *blk)
 
 /*
  * Read the size.  Attach, a restart and the configuration task may do this at the same time: whichever
- * is the last to change the disk sees here that what it read is still so.
+ * is the last to change the disk reads here once more that the size is still the same.
  */
 static void
 vtblk_update_size(struct vtblk_softc *sc)
@@ -596,7 +584,7 @@ vtblk_restart(struct pv_blk *blk)
 		(void)virtio_write_config(blk->blk_dev,
 		    offsetof(struct virtio_blk_config, writeback), &on, sizeof(on));
 	virtio_start(blk->blk_dev);
-	/* While it was stopped nothing told of a change. */
+	/* A change is not notified while the device is stopped. */
 	vtblk_update_size(sc);
 	return (0);
 }
@@ -643,7 +631,7 @@ vtblk_init(struct vtblk_softc *sc)
 	if (error != 0)
 		return (error);
 	sc->vtb_initialised = true;
-	mode = vtblk_tunable(sc, "writecache_mode", vtblk_writecache_mode);
+	mode = virtio_tunable(sc->vtb_dev, "writecache_mode", vtblk_writecache_mode);
 	if ((sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) == 0 || mode < 0 || mode > 1)
 		mode = -1;
 	error = vtblk_set_writecache(sc, mode);
@@ -652,7 +640,7 @@ vtblk_init(struct vtblk_softc *sc)
 	return (0);
 }
 
-/* The device has a new size, or asks for a reset. */
+/* The device has a new size, or requests a reset. */
 static void
 vtblk_look(struct vtblk_softc *sc)
 {
@@ -689,8 +677,8 @@ vtblk_attach(device_t dev)
 	vtblk_sysctl(sc);
 	sc->vtb_attached = true;
 	/*
-	 * The size was read before the device was live, and no change was heard of until now.  The
-	 * fence keeps what the device says now from being read before the task can see the above.
+	 * The size was read before the device was live, and notifications were ignored until now.  The
+	 * fence keeps the configuration from being read before the task can see the above.
 	 */
 	atomic_thread_fence_seq_cst();
 	vtblk_look(sc);
@@ -705,7 +693,7 @@ vtblk_detach(device_t dev)
 	return (0);
 }
 
-/* kldunload and devctl detach without force ask first: not while the disk is open. */
+/* kldunload and devctl detach without force call this first: not while the disk is open. */
 static int
 vtblk_quiesce(device_t dev)
 {

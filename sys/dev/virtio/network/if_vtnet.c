@@ -12,17 +12,17 @@
  * if_vtnet_features.c's, the control queue if_vtnet_ctrl.c's.
  *
  * Header.  10 bytes, or 12 with num_buffers (VERSION_1, or MRG_RXBUF).  A legacy device
- * without ANY_LAYOUT wants it in a descriptor of its own (2.7.4.3, 5.1.6.1); all others take
+ * without ANY_LAYOUT requires a descriptor of its own for it (2.7.4.3, 5.1.6.1); all others take
  * header and frame from one.
  *
  *	MRG_RXBUF      a received frame lies in num_buffers buffers; only the first has a header
  *	otherwise      a buffer holds the longest frame
  *
- * Trust.  What is in a received header is copied once and checked here for sense of its own,
- * by pv_net against the frame.  num_buffers can't be 0 nor more than the ring has.
+ * Trust.  A received header is copied once and checked: its values here, and against the frame by
+ * pv_net.  num_buffers is from 1 to the size of the ring.
  *
  * Locking.  pno_decap and pno_encap run under their queue's lock, and vtr_left belongs to
- * that of the receive queue. Everything else is called under pv_net's configuration lock, or
+ * that of the receive queue.  Everything else is called under pv_net's configuration lock, or
  * while attaching and detaching.
  *
  * HASH_REPORT adds the hash of the packet's flow to the header: 20 bytes.
@@ -41,36 +41,35 @@
 #include <net/ethernet.h>
 #include <machine/bus.h>
 
-#include <dev/pv/pvq.h>
-#include <dev/pv/pv_net.h>
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
 #include <dev/virtio/virtio.h>
+#include <dev/virtio/virtqueue.h>
 #include <dev/virtio/network/virtio_net.h>
 #include <dev/virtio/network/if_vtnetvar.h>
 
-/* A packet of 64 KB is 17 pages; as much again for pieces that lie across one, and the header. */
+/* A packet of 64 KB is 17 pages; as much again for pieces that cross a page, and the header. */
 #define	VTNET_TX_SEGS		36
 
 /* Bigger rings only hold memory. */
 #define	VTNET_MAX_RING		1024
 
-/* Wishes of the device to be reset that are reported. */
+/* Requests of the device to be reset that are logged. */
 #define	VTNET_ASKS_LOGGED	10
 
 /* The longest frame that one buffer holds, when frames can't span buffers. */
 #define	VTNET_MAX_MTU_UNMERGED	9216
 #define	VTNET_MAX_MTU		65535
 
-MALLOC_DEFINE(M_VTNET, "vtnet", "VirtIO network devices");
-
 static int vtnet_rx_process_limit = 512;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, rx_process_limit, CTLFLAG_RDTUN, &vtnet_rx_process_limit, 0,
-    "Receive buffers handled before others get the CPU");
+    "Receive buffers handled before other threads get the CPU");
 
 static int vtnet_tx_kick = 32;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, tx_kick, CTLFLAG_RDTUN, &vtnet_tx_kick, 0,
     "Packets of an interrupt thread's pass for one notification of the device");
 
-/* The address that the device has, or one made up for it. */
+/* The device's address, or a random one if it has none. */
 static int
 vtnet_read_lladdr(struct vtnet_softc *sc, uint8_t *lladdr)
 {
@@ -86,7 +85,7 @@ vtnet_read_lladdr(struct vtnet_softc *sc, uint8_t *lladdr)
 	if (error == 0 && (ETHER_IS_ZERO(lladdr) || ETHER_IS_MULTICAST(lladdr))) {
 		device_printf(sc->vtn_dev, "the device's Ethernet address %6D is %s: not "
 		    "attached; give the device another one\n", lladdr, ":",
-		    ETHER_IS_ZERO(lladdr) ? "all zero" : "that of a group");
+		    ETHER_IS_ZERO(lladdr) ? "all zero" : "multicast");
 		error = EINVAL;
 	}
 	return (error);
@@ -148,6 +147,7 @@ vtnet_read_params(struct vtnet_softc *sc, struct pv_net_params *params)
 	params->pnp_phys = !virtio_has(sc->vtn_dev, VIRTIO_F_ACCESS_PLATFORM);
 	params->pnp_offloads = vtnet_offloads(sc);
 	params->pnp_link_reports = vtnet_has(sc, VIRTIO_NET_F_STATUS);
+	params->pnp_freebsd_names = true;
 	params->pnp_rx_budget = MAX(vtnet_rx_process_limit, 1);
 	params->pnp_tx_kick = MAX(vtnet_tx_kick, 1);
 	return (0);
@@ -189,7 +189,7 @@ vtnet_encap(void *softc, int pair __unused, struct pv_net_txhdr *hdrs, int n)
 	}
 }
 
-/* What kind of several packets in one this is. */
+/* The kind of a GSO packet. */
 static uint16_t
 vtnet_decap_gso(uint8_t type)
 {
@@ -224,7 +224,7 @@ vtnet_decap_offload(const struct vtnet_softc *sc, const struct virtio_net_hdr *h
 	o->po_gso_size = vtnet_16(sc, hdr->gso_size);
 }
 
-/* The hash of the flow, and of what it is. */
+/* The hash of the flow, and its type. */
 static void
 vtnet_decap_hash(const struct virtio_net_hdr_hash *hdr, struct pv_net_rxhdr *out)
 {
@@ -239,7 +239,7 @@ vtnet_decap_hash(const struct virtio_net_hdr_hash *hdr, struct pv_net_rxhdr *out
 	};
 	uint16_t report = le16toh(hdr->hash_report);
 
-	/* A kind that was not asked for is worth no more than none. */
+	/* A type that was not requested counts as none. */
 	out->prh_hash_type = report < nitems(types) ? types[report] : M_HASHTYPE_NONE;
 	out->prh_hash = le32toh(hdr->hash_value);
 }
@@ -256,7 +256,7 @@ vtnet_decap_first(struct vtnet_softc *sc, struct vtnet_rxq *rxq, uint32_t len,
 		out->prh_error = PV_NET_RX_SHORT;
 		return;
 	}
-	/* Once: the device may still write to it, whatever it said. */
+	/* Once: the device may still write to it. */
 	if (sc->vtn_hdrlen == VIRTIO_NET_HDR_LEN)
 		memcpy(&hdr, out->prh_hdr, VIRTIO_NET_HDR_LEN);
 	else {
@@ -275,6 +275,22 @@ vtnet_decap_first(struct vtnet_softc *sc, struct vtnet_rxq *rxq, uint32_t len,
 	vtnet_decap_offload(sc, &hdr.hdr, &out->prh_offload);
 	if (vtnet_has(sc, VIRTIO_NET_F_HASH_REPORT))
 		vtnet_decap_hash(&hdr, out);
+	if (rxq->vtr_left > 0)
+		rxq->vtr_first = *out;
+}
+
+/* Another buffer of the frame: what was said about it in the first one is given with the last. */
+static void
+vtnet_decap_next(struct vtnet_rxq *rxq, uint32_t len, struct pv_net_rxhdr *out)
+{
+	const struct pv_net_rxhdr *first = &rxq->vtr_first;
+
+	out->prh_len = len;
+	if (--rxq->vtr_left == 0) {
+		out->prh_offload = first->prh_offload;
+		out->prh_hash = first->prh_hash;
+		out->prh_hash_type = first->prh_hash_type;
+	}
 }
 
 static void
@@ -282,15 +298,15 @@ vtnet_decap(void *softc, int pair, const struct pvq_done *done, struct pv_net_rx
 {
 	struct vtnet_softc *sc = softc;
 	struct vtnet_rxq *rxq = &sc->vtn_rxqs[pair];
+	uint32_t len;
 	int i;
 
 	for (i = 0; i < n; i++) {
+		len = virtqueue_done_len(&done[i]);
 		if (rxq->vtr_left == 0)
-			vtnet_decap_first(sc, rxq, done[i].pd_len, &hdrs[i]);
-		else {
-			rxq->vtr_left--;
-			hdrs[i].prh_len = done[i].pd_len;
-		}
+			vtnet_decap_first(sc, rxq, len, &hdrs[i]);
+		else
+			vtnet_decap_next(rxq, len, &hdrs[i]);
 		hdrs[i].prh_more = rxq->vtr_left > 0;
 	}
 }
@@ -302,7 +318,7 @@ vtnet_stop(void *softc)
 	int error;
 
 	error = virtio_quiesce(sc->vtn_dev);
-	/* Even a device that did not confirm is cut off from memory now. */
+	/* Even a device that did not confirm has no access to memory any more. */
 	vtnet_ctrl_drain(sc);
 	return (error);
 }
@@ -344,7 +360,7 @@ vtnet_link_up(void *softc)
 	    (vtnet_status(sc) & VIRTIO_NET_S_LINK_UP) != 0);
 }
 
-/* What is out of range is unknown, says the device (5.1.4.2). */
+/* A value that is out of range means that it is not known (5.1.4.2). */
 static uint32_t
 vtnet_link_speed(void *softc, bool *full)
 {
@@ -386,14 +402,14 @@ vtnet_spec_queue(struct vtnet_softc *sc, struct virtio_queue_spec *spec, int pai
 	spec->vqs_max_segs = queue.pq_max_segs;
 	spec->vqs_max_size = VTNET_MAX_RING;
 	spec->vqs_cpu = queue.pq_cpu;
-	/* A received frame is as long as the device says. */
+	/* The used length is that of the received frame. */
 	spec->vqs_flags = tx ? 0 : PVQ_F_STRICT_LENGTHS;
 	spec->vqs_intr = queue.pq_intr;
 	spec->vqs_arg = queue.pq_arg;
 	spec->vqs_pvq = queue.pq_pvq;
 }
 
-/* All that the device has, for the control queue is the last; those of pairs not used are left out. */
+/* The control queue is the last of all that the device has; those of pairs not used are left out. */
 static int
 vtnet_alloc_queues(struct vtnet_softc *sc)
 {
@@ -431,14 +447,14 @@ vtnet_sysctl(struct vtnet_softc *sc)
 	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev));
 
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "config_changes", CTLFLAG_RD, &sc->vtn_config_changes,
-	    0, "Times the device said that its configuration changed");
+	    0, "Times the device reported a change of its configuration");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "needs_resets", CTLFLAG_RD, &sc->vtn_needs_resets, 0,
-	    "Times the device asked for a reset");
+	    "Times the device requested a reset");
 	vtnet_ctrl_sysctl(sc);
 	vtnet_coal_attach(sc);
 }
 
-/* Undo the steps of attach, from wherever it came to. */
+/* Undo the steps of attach, from any level. */
 static void
 vtnet_teardown(struct vtnet_softc *sc)
 {
@@ -451,7 +467,7 @@ vtnet_teardown(struct vtnet_softc *sc)
 		(void)vtnet_stop(sc);
 		/* FALLTHROUGH */
 	case VTNET_QUEUES:
-		/* Waits for vtnet_config_change(), which may be about to give a command. */
+		/* Waits for vtnet_config_change(), which may be about to send a command. */
 		virtio_free_queues(sc->vtn_dev);
 		free(sc->vtn_rxqs, M_VTNET);
 		sc->vtn_rxqs = NULL;
@@ -564,7 +580,7 @@ vtnet_config_change(device_t dev)
 		vtnet_announced(sc);
 	if (virtio_needs_reset(dev)) {
 		if (++sc->vtn_needs_resets <= VTNET_ASKS_LOGGED)
-			device_printf(dev, "the device asks for a reset\n");
+			device_printf(dev, "the device requests a reset\n");
 		pv_net_request_reset(sc->vtn_pn);
 	}
 	pv_net_link_change(sc->vtn_pn);

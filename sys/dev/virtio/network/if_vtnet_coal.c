@@ -5,13 +5,13 @@
  */
 
 /*
- * vtnet(4): notifications held back by the device (VirtIO 1.3, 5.1.6.5.10): it interrupts after so many
- * packets or microseconds, whichever comes first, and not before.
+ * vtnet(4): interrupt coalescing by the device (VirtIO 1.3, 5.1.6.5.10): it interrupts after so many
+ * packets or microseconds, whichever is first.
  *
  *	NOTF_COAL       dev.vtnet.N.coal.rx_*, tx_*: for all queues of a kind
  *	VQ_NOTF_COAL    dev.vtnet.N.coal.rxq0_* ...: for one
  *
- * What was set is set again after a reset, in this order.
+ * After a reset the values are set again, in this order.
  *
  * Locking.  pv_net's configuration lock.
  */
@@ -26,8 +26,8 @@
 #include <net/ethernet.h>
 #include <machine/bus.h>
 
-#include <dev/pv/pvq.h>
-#include <dev/pv/pv_net.h>
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/network/virtio_net.h>
 #include <dev/virtio/network/if_vtnetvar.h>
@@ -52,7 +52,7 @@ vtnet_coal_tell(const struct vtnet_coal *coal)
 	    sizeof(data.coal)));
 }
 
-/* The device forgot everything. */
+/* The device has lost its configuration. */
 void
 vtnet_coal_restore(struct vtnet_softc *sc)
 {
@@ -64,7 +64,7 @@ vtnet_coal_restore(struct vtnet_softc *sc)
 	}
 }
 
-/* What is set for a kind of queue is so for each of them. */
+/* A value of a kind of queue is that of each of them. */
 static void
 vtnet_coal_spread(const struct vtnet_coal *from)
 {
@@ -127,10 +127,10 @@ vtnet_coal_add(struct vtnet_softc *sc, struct sysctl_oid_list *list, const char 
 	coal->vtl_vq = vq;
 	snprintf(name, sizeof(name), "%s_usecs", prefix);
 	SYSCTL_ADD_PROC(ctx, list, OID_AUTO, name, CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_MPSAFE,
-	    coal, 0, vtnet_coal_sysctl, "IU", "Microseconds that an interrupt is held back");
+	    coal, 0, vtnet_coal_sysctl, "IU", "Microseconds that an interrupt is delayed at most");
 	snprintf(name, sizeof(name), "%s_packets", prefix);
 	SYSCTL_ADD_PROC(ctx, list, OID_AUTO, name, CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_MPSAFE,
-	    coal, 1, vtnet_coal_sysctl, "IU", "Packets for which an interrupt is held back");
+	    coal, 1, vtnet_coal_sysctl, "IU", "Packets for one interrupt");
 }
 
 void
@@ -148,7 +148,7 @@ vtnet_coal_attach(struct vtnet_softc *sc)
 	sysctl_ctx_init(&sc->vtn_coal_sysctl);
 	node = SYSCTL_ADD_NODE(&sc->vtn_coal_sysctl,
 	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev)), OID_AUTO, "coal",
-	    CTLFLAG_RD | CTLFLAG_MPSAFE, 0, "Interrupts that the device holds back");
+	    CTLFLAG_RD | CTLFLAG_MPSAFE, 0, "Interrupt coalescing by the device");
 	list = SYSCTL_CHILDREN(node);
 	if (vtnet_has(sc, VIRTIO_NET_F_NOTF_COAL)) {
 		vtnet_coal_add(sc, list, "rx", VIRTIO_NET_CTRL_NOTF_COAL_RX_SET, 0);
@@ -167,7 +167,7 @@ vtnet_coal_free(struct vtnet_softc *sc)
 	if (sc->vtn_coals == NULL)
 		return;
 	(void)sysctl_ctx_free(&sc->vtn_coal_sysctl);
-	/* A reset may be under way, which has them restored. */
+	/* A reset may be in progress, which has them restored. */
 	pv_net_lock(sc->vtn_pn);
 	free(sc->vtn_coals, M_VTNET);
 	sc->vtn_coals = NULL;

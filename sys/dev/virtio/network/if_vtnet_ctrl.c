@@ -5,17 +5,17 @@
  */
 
 /*
- * vtnet(4): the control queue (VirtIO 1.3, 5.1.6.5), and what goes by it: receive filter, Ethernet
- * address, VLAN tags, offloads, and that an announcement was made.
+ * vtnet(4): the control queue (VirtIO 1.3, 5.1.6.5) and its commands: receive filter, Ethernet
+ * address, VLAN tags, offloads, and the acknowledgment of an announcement.
  *
- * A command is three pieces of one page of memory that the device sees: class and command,
- * data, and the byte in which the device answers.  There is one at a time, and it is waited
- * for: first in a loop, since most devices answer at once, then sleeping.  A device that does
- * not answer within three seconds is asked nothing more until it was reset, since the page is its
- * own until then.  If it does not answer after that reset either, packets flow without control
- * commands: another reset would only interrupt them again.
+ * A command is three pieces of one page of memory that the device sees: class and command, data, and
+ * the byte of the device's answer.  There is one at a time.  The driver waits for the answer: first in
+ * a loop, since most devices answer at once, then sleeping.  A device that does not answer within
+ * three seconds gets no other command before it is reset, since the page is its own until then.  If
+ * it does not answer after that reset either, packets flow without control commands: another reset
+ * would only interrupt them again.
  *
- * Locking.  pv_net's configuration lock, held by all who come here.
+ * Locking.  pv_net's configuration lock is held by all callers.
  */
 
 #include <sys/param.h>
@@ -23,12 +23,13 @@
 #include <sys/kernel.h>
 #include <sys/bus.h>
 #include <sys/endian.h>
+#include <sys/malloc.h>
 #include <sys/sysctl.h>
 #include <net/ethernet.h>
 #include <machine/bus.h>
 
-#include <dev/pv/pvq.h>
-#include <dev/pv/pv_net.h>
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/network/virtio_net.h>
 #include <dev/virtio/network/if_vtnetvar.h>
@@ -37,14 +38,19 @@
 #define	VTNET_CTRL_TIMEOUT	(3 * SBT_1S)
 #define	VTNET_CTRL_PAUSE	SBT_1MS
 
-/* Commands without an answer that are reported. */
+/* Commands without an answer that are logged. */
 #define	VTNET_CTRL_LOGGED	10
 
-/* Not an answer that a device can give: shows whether it gave one. */
+/* No valid answer: shows whether the device has written one. */
 #define	VTNET_CTRL_NO_ACK	0xff
 
-/* Groups in the device's filter; more, and all groups are received. */
+/* Multicast groups in the device's filter; with more, all-multicast is enabled. */
 #define	VTNET_MAX_GROUPS	128
+
+SYSCTL_NODE(_hw, OID_AUTO, vtnet, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+    "VirtIO network devices");
+
+MALLOC_DEFINE(M_VTNET, "vtnet", "VirtIO network devices");
 
 static void
 vtnet_ctrl_loaded(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
@@ -171,7 +177,7 @@ vtnet_ctrl_post(struct vtnet_softc *sc, size_t len)
 	return (0);
 }
 
-/* Where the data of the next command go, if there is a control queue. */
+/* Where the data of the next command is stored, if there is a control queue. */
 void *
 vtnet_ctrl_data(struct vtnet_softc *sc)
 {
@@ -179,8 +185,8 @@ vtnet_ctrl_data(struct vtnet_softc *sc)
 }
 
 /*
- * Give the device a command, whose `len' bytes of data are in the page already.  Returns 0;
- * EIO if the device refused; ETIMEDOUT if it never answered; ENXIO if it is not to be asked.
+ * Send the device a command, whose `len' bytes of data are in the page already.  Returns 0; EIO if
+ * the device refused; ETIMEDOUT if it never answered; ENXIO if there is no working control queue.
  */
 int
 vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_t len)
@@ -205,7 +211,7 @@ vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_
 		return (error);
 	}
 	ctrl->vtc_hopeless = false;
-	/* The byte of the answer is what counts, whatever length comes with it. */
+	/* The byte of the answer counts, whatever the used length. */
 	ctrl->vtc_lengths = ctrl->vtc_pvq->q_stats.qs_lengths;
 	bus_dmamap_sync(ctrl->vtc_tag, ctrl->vtc_map,
 	    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
@@ -223,8 +229,8 @@ vtnet_ctrl_switch(struct vtnet_softc *sc, uint8_t command, bool on)
 }
 
 /*
- * The filter's table is two lists one behind the other, each a 32-bit count and its
- * addresses: single hosts, of which we have none beside our own, and groups (5.1.6.5.2).
+ * The filter's table is two lists one behind the other, each a 32-bit count and its addresses:
+ * unicast, of which there are none beside our own, and multicast (5.1.6.5.2).
  */
 static int
 vtnet_ctrl_groups(struct vtnet_softc *sc, const struct pv_net_filter *filter, u_int ngroups)
@@ -243,8 +249,8 @@ vtnet_ctrl_groups(struct vtnet_softc *sc, const struct pv_net_filter *filter, u_
 }
 
 /*
- * Without CTRL_RX a device has no filter to set: it gives us everything, and Ethernet's own
- * input drops what is not for us.
+ * Without CTRL_RX a device has no filter to set: it lets in everything, and ether_input() drops what is
+ * not for us.
  */
 int
 vtnet_set_filter(void *softc, const struct pv_net_filter *filter)
@@ -261,7 +267,7 @@ vtnet_set_filter(void *softc, const struct pv_net_filter *filter)
 		allmulti = true;
 		ngroups = 0;
 	}
-	/* The table first: then what it lets in may be narrowed without a gap. */
+	/* The table first: then all-multicast can be disabled without a gap. */
 	error = vtnet_ctrl_groups(sc, filter, ngroups);
 	if (error == EIO) {
 		allmulti = true;
@@ -292,7 +298,7 @@ vtnet_set_lladdr(void *softc, const uint8_t *lladdr)
 		return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MAC, VIRTIO_NET_CTRL_MAC_ADDR_SET,
 		    ETHER_ADDR_LEN));
 	}
-	/* Legacy devices take it in their configuration (5.1.4.2); others keep what they have. */
+	/* Legacy devices have it in their configuration (5.1.4.2); others keep their own. */
 	if (sc->vtn_modern)
 		return (EOPNOTSUPP);
 	return (virtio_write_config(sc->vtn_dev, offsetof(struct virtio_net_config, mac), lladdr,
@@ -300,8 +306,8 @@ vtnet_set_lladdr(void *softc, const uint8_t *lladdr)
 }
 
 /*
- * What the device may do for us from now on, of what was agreed on (5.1.6.5.6).  Frames that are under
- * way come as they are.
+ * Which of the receive offloads that were negotiated the device may use from now on (5.1.6.5.6).
+ * Frames in flight are not changed.
  */
 int
 vtnet_set_offloads(void *softc, u_int offloads)
@@ -342,7 +348,7 @@ vtnet_set_vlan(void *softc, uint16_t tag, bool on)
 	    on ? VIRTIO_NET_CTRL_VLAN_ADD : VIRTIO_NET_CTRL_VLAN_DEL, sizeof(tag)));
 }
 
-/* Our addresses were announced, as the device asked (5.1.6.5.4). */
+/* Our addresses were announced, as the device requested (5.1.6.5.4). */
 void
 vtnet_announced(struct vtnet_softc *sc)
 {
@@ -360,14 +366,14 @@ vtnet_ctrl_sysctl(struct vtnet_softc *sc)
 		uint64_t	*counter;
 		const char	*what;
 	} counters[] = {
-		{ "ctrl_commands", &ctrl->vtc_commands, "Control commands given to the device" },
+		{ "ctrl_commands", &ctrl->vtc_commands, "Control commands sent to the device" },
 		{ "ctrl_errors", &ctrl->vtc_errors, "Control commands that the device refused" },
 		{ "ctrl_timeouts", &ctrl->vtc_timeouts,
 		    "Control commands that the device never answered" },
 		{ "ctrl_lengths", &ctrl->vtc_lengths,
-		    "Answers to control commands whose used length can't be right" },
+		    "Answers to control commands with an invalid used length" },
 		{ "filter_overflows", &ctrl->vtc_overflows,
-		    "Times there were more groups than the device's filter takes" },
+		    "Times there were more multicast groups than the device's filter takes" },
 	};
 	struct sysctl_oid_list *list;
 	size_t i;

@@ -5,8 +5,8 @@
  */
 
 /*
- * vtnet(4): which features are agreed on with a device (VirtIO 1.3, 5.1.3): those of a table, without
- * those that tunables forbid, and without those that are of no use since another is missing.
+ * vtnet(4): which features are negotiated with a device (VirtIO 1.3, 5.1.3): those of a table, without
+ * those that tunables disable, and without those that are of no use since another is missing.
  *
  * Gaps.  No HASH_TUNNEL, RSC_EXT, STANDBY.
  */
@@ -20,14 +20,11 @@
 #include <net/ethernet.h>
 #include <machine/bus.h>
 
-#include <dev/pv/pvq.h>
-#include <dev/pv/pv_net.h>
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/network/virtio_net.h>
 #include <dev/virtio/network/if_vtnetvar.h>
-
-SYSCTL_NODE(_hw, OID_AUTO, vtnet, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
-    "VirtIO network devices");
 
 static int vtnet_csum_disable;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, csum_disable, CTLFLAG_RDTUN, &vtnet_csum_disable, 0,
@@ -39,7 +36,7 @@ SYSCTL_INT(_hw_vtnet, OID_AUTO, tso_disable, CTLFLAG_RDTUN, &vtnet_tso_disable, 
 
 static int vtnet_lro_disable;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, lro_disable, CTLFLAG_RDTUN, &vtnet_lro_disable, 0,
-    "Do not receive several segments in one");
+    "Do not receive GSO packets");
 
 static int vtnet_mq_disable;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, mq_disable, CTLFLAG_RDTUN, &vtnet_mq_disable, 0,
@@ -84,11 +81,25 @@ static const struct virtio_feature vtnet_features[] = {
 
 #define	VTNET_GUEST_GSO	(VIRTIO_NET_F_GUEST_TSO4 | VIRTIO_NET_F_GUEST_TSO6 |		\
 	VIRTIO_NET_F_GUEST_ECN)
+#define	VTNET_HOST_GSO	(VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 |		\
+	VIRTIO_NET_F_HOST_ECN)
+
+/* What is not used with a tunable set, of all devices or of one. */
+static const struct {
+	const char	*name;
+	const int	*all;
+	uint64_t	features;
+} vtnet_switches[] = {
+	{ "csum_disable", &vtnet_csum_disable, VIRTIO_NET_F_CSUM | VIRTIO_NET_F_GUEST_CSUM |
+	    VTNET_HOST_GSO | VTNET_GUEST_GSO },
+	{ "tso_disable", &vtnet_tso_disable, VTNET_HOST_GSO },
+	{ "lro_disable", &vtnet_lro_disable, VTNET_GUEST_GSO },
+	{ "mq_disable", &vtnet_mq_disable, VIRTIO_NET_F_MQ | VIRTIO_NET_F_RSS },
+};
 
 /*
- * A feature is of no use without one of others (5.1.3.1), in each line where it stands.  What stands
- * for several packets is received in buffers that can be merged only: others would all have to be of
- * 64 KB.
+ * A feature is of no use without one of others (5.1.3.1), in each line where it stands.  GSO packets
+ * are received in mergeable buffers only: others would all have to be of 64 KB.
  */
 static const struct {
 	uint64_t	feature, needs;
@@ -118,7 +129,7 @@ static const struct {
 	{ VIRTIO_NET_F_RSS, VIRTIO_F_VERSION_1 },
 };
 
-/* Those of these features that lack what they need. */
+/* Those of these features that lack what they require. */
 static uint64_t
 vtnet_useless(uint64_t features)
 {
@@ -157,20 +168,22 @@ vtnet_listed(const char *list, const char *name)
 	return (false);
 }
 
-/* May what is received be merged here? */
+/* Does tcp_lro(9) merge what is received? */
 bool
 vtnet_soft_lro(const struct vtnet_softc *sc)
 {
-	return (!vtnet_lro_disable && vtnet_has(sc, VIRTIO_NET_F_GUEST_CSUM));
+	return (virtio_tunable(sc->vtn_dev, "lro_disable", vtnet_lro_disable) == 0 &&
+	    vtnet_has(sc, VIRTIO_NET_F_GUEST_CSUM));
 }
 
-/* What the administrator does not want, for all devices or for this one. */
+/* What the administrator has disabled, for all devices or for this one. */
 static uint64_t
 vtnet_unwanted(struct vtnet_softc *sc)
 {
 	char list[sizeof(vtnet_disable_features)] = "", name[40];
 	const struct virtio_feature *vf;
 	uint64_t unwanted = 0;
+	size_t i;
 
 	snprintf(name, sizeof(name), "hw.vtnet.%d.disable_features",
 	    device_get_unit(sc->vtn_dev));
@@ -180,21 +193,17 @@ vtnet_unwanted(struct vtnet_softc *sc)
 		    vtnet_listed(list, vf->vf_name))
 			unwanted |= vf->vf_mask;
 	}
-	if (vtnet_csum_disable)
-		unwanted |= VIRTIO_NET_F_CSUM | VIRTIO_NET_F_GUEST_CSUM;
-	if (vtnet_csum_disable || vtnet_tso_disable)
-		unwanted |= VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 |
-		    VIRTIO_NET_F_HOST_ECN;
-	if (vtnet_mq_disable)
-		unwanted |= VIRTIO_NET_F_MQ | VIRTIO_NET_F_RSS;
-	if (vtnet_csum_disable || vtnet_lro_disable)
-		unwanted |= VTNET_GUEST_GSO;
+	for (i = 0; i < nitems(vtnet_switches); i++) {
+		if (virtio_tunable(sc->vtn_dev, vtnet_switches[i].name,
+		    *vtnet_switches[i].all) != 0)
+			unwanted |= vtnet_switches[i].features;
+	}
 	return (unwanted);
 }
 
-/* Agree on features without those in `unwanted'. */
+/* Negotiate features without those in `unwanted'. */
 static int
-vtnet_agree(struct vtnet_softc *sc, uint64_t unwanted)
+vtnet_negotiate_without(struct vtnet_softc *sc, uint64_t unwanted)
 {
 	struct virtio_feature table[nitems(vtnet_features)];
 	size_t i;
@@ -208,8 +217,8 @@ vtnet_agree(struct vtnet_softc *sc, uint64_t unwanted)
 }
 
 /*
- * The device's limit for packets; a device that offers less than IPv4 needs lies, and is not
- * asked (5.1.4.1).
+ * The device's limit for packets, 0 if it has none.  Less than IPv4 requires is an invalid value
+ * (5.1.4.1).
  */
 int
 vtnet_read_mtu(struct vtnet_softc *sc, uint16_t *mtu)
@@ -222,7 +231,7 @@ vtnet_read_mtu(struct vtnet_softc *sc, uint16_t *mtu)
 }
 
 /*
- * Features, in as many rounds as it takes: some turn out to be useless only when others are
+ * Features, in as many rounds as necessary: some turn out to be of no use only when others are
  * known.
  */
 int
@@ -233,15 +242,15 @@ vtnet_negotiate(struct vtnet_softc *sc)
 	int error;
 
 	for (;;) {
-		error = vtnet_agree(sc, unwanted);
+		error = vtnet_negotiate_without(sc, unwanted);
 		if (error == 0)
 			error = vtnet_read_mtu(sc, &mtu);
 		if (error != 0)
 			return (error);
-		less = vtnet_useless(sc->vtn_features) | vtnet_mq_lies(sc);
+		less = vtnet_useless(sc->vtn_features) | vtnet_mq_invalid(sc);
 		if (vtnet_has(sc, VIRTIO_NET_F_MTU) && mtu < VIRTIO_NET_MIN_MTU) {
-			device_printf(sc->vtn_dev, "the device says that its MTU is %u, which no "
-			    "network has: not believed\n", mtu);
+			device_printf(sc->vtn_dev, "the device's MTU of %u is invalid: it is "
+			    "ignored\n", mtu);
 			less |= VIRTIO_NET_F_MTU;
 		}
 		if (less == 0)

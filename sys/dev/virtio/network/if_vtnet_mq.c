@@ -7,16 +7,16 @@
 /*
  * vtnet(4): several pairs of queues, and hashes of flows (VirtIO 1.3, 5.1.6.5.5 and 5.1.6.5.6).
  *
- *	MQ            the device steers a flow to the pair by which we send it
- *	RSS           the device steers by a hash of addresses and ports, and a table that we give it
- *	HASH_REPORT   the hash comes with each packet
+ *	MQ            the device steers a flow to the pair that sends it
+ *	RSS           the device steers by a hash of addresses and ports, and a table that we set
+ *	HASH_REPORT   each packet has its hash in its header
  *
- * The key is the one that makes the hash the same for both directions of a flow, as each 16 bits of it
- * are the same; and what is sent with a hash that was reported, in answer or forwarded, takes the pair
- * that the table has for it.
+ * The key makes the hash the same for both directions of a flow, as each 16 bits of it are the same;
+ * and what is sent with a hash that was reported, in answer or forwarded, takes the pair that the table
+ * has for it.
  *
  * Trust.  How many pairs there are, the sizes of table and key, and the kinds of hashes are checked
- * while features are negotiated: a device with impossible ones is used without the feature.
+ * while features are negotiated: a device with invalid ones is used without the feature.
  *
  * Locking.  pv_net's configuration lock, or attach.
  */
@@ -31,8 +31,8 @@
 #include <net/ethernet.h>
 #include <machine/bus.h>
 
-#include <dev/pv/pvq.h>
-#include <dev/pv/pv_net.h>
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/network/virtio_net.h>
 #include <dev/virtio/network/if_vtnetvar.h>
@@ -52,7 +52,7 @@ SYSCTL_INT(_hw_vtnet, OID_AUTO, mq_max_pairs, CTLFLAG_RDTUN, &vtnet_mq_max_pairs
 	virtio_read_config((sc)->vtn_dev, offsetof(struct virtio_net_config, field), to,	\
 	    sizeof(*(to)))
 
-/* How hashes are computed; 0: not in any way that we know. */
+/* The types of hashes; 0: none that is known here. */
 static uint32_t
 vtnet_hash_types(struct vtnet_softc *sc)
 {
@@ -65,32 +65,32 @@ vtnet_hash_types(struct vtnet_softc *sc)
 	return (types & VTNET_HASH_TYPES);
 }
 
-/* The features among those agreed on about which the configuration says what can't be. */
+/* The negotiated features for which the configuration has invalid values. */
 uint64_t
-vtnet_mq_lies(struct vtnet_softc *sc)
+vtnet_mq_invalid(struct vtnet_softc *sc)
 {
-	uint64_t lies = 0, multi = VIRTIO_NET_F_MQ | VIRTIO_NET_F_RSS;
+	uint64_t bad = 0, multi = VIRTIO_NET_F_MQ | VIRTIO_NET_F_RSS;
 	uint64_t hash = VIRTIO_NET_F_HASH_REPORT | VIRTIO_NET_F_RSS;
 	uint16_t pairs, table;
 
 	if ((sc->vtn_features & multi) != 0 &&
 	    (VTNET_READ(sc, max_virtqueue_pairs, &pairs) != 0 ||
 	    pairs < VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MIN || pairs > VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MAX))
-		lies |= multi;
+		bad |= multi;
 	if ((sc->vtn_features & hash) != 0 && vtnet_hash_types(sc) == 0)
-		lies |= hash;
+		bad |= hash;
 	if (vtnet_has(sc, VIRTIO_NET_F_RSS) &&
 	    (VTNET_READ(sc, rss_max_indirection_table_length, &table) != 0 ||
 	    table < VIRTIO_NET_RSS_TABLE))
-		lies |= VIRTIO_NET_F_RSS;
-	lies &= sc->vtn_features;
-	if (lies != 0)
-		device_printf(sc->vtn_dev, "impossible numbers of queues or hashes: the device is "
-		    "used without (features 0x%jx)\n", (uintmax_t)lies);
-	return (lies);
+		bad |= VIRTIO_NET_F_RSS;
+	bad &= sc->vtn_features;
+	if (bad != 0)
+		device_printf(sc->vtn_dev, "invalid numbers of queues or hashes: the device is "
+		    "used without (features 0x%jx)\n", (uintmax_t)bad);
+	return (bad);
 }
 
-/* How many pairs of queues there are, and how many we use. */
+/* How many pairs of queues the device has, and how many are used. */
 int
 vtnet_mq_read(struct vtnet_softc *sc)
 {
@@ -102,7 +102,9 @@ vtnet_mq_read(struct vtnet_softc *sc)
 		if (error != 0)
 			return (error);
 	}
-	max = vtnet_mq_max_pairs > 0 ? vtnet_mq_max_pairs : mp_ncpus;
+	max = virtio_tunable(sc->vtn_dev, "mq_max_pairs", vtnet_mq_max_pairs);
+	if (max <= 0)
+		max = mp_ncpus;
 	sc->vtn_max_pairs = MAX(pairs, 1);
 	sc->vtn_npairs = MIN(sc->vtn_max_pairs, max);
 	return (0);

@@ -28,12 +28,12 @@ struct vtnet_ctrl {
 	uint8_t		*vtc_mem;	/* a page */
 	bus_addr_t	 vtc_addr;
 	bool		 vtc_dead;	/* a command never completed */
-	bool		 vtc_hopeless;	/* none did since the reset that this brought */
+	bool		 vtc_hopeless;	/* nor did any since the reset that followed */
 	uint64_t	 vtc_commands;
 	uint64_t	 vtc_errors;	/* refused by the device */
 	uint64_t	 vtc_timeouts;
-	uint64_t	 vtc_lengths;	/* answers whose used length can't be right */
-	uint64_t	 vtc_overflows;	/* groups that did not fit into the filter */
+	uint64_t	 vtc_lengths;	/* answers with an invalid used length */
+	uint64_t	 vtc_overflows;	/* times the filter was too small */
 };
 
 enum vtnet_level {	/* how far attach came */
@@ -43,9 +43,10 @@ enum vtnet_level {	/* how far attach came */
 struct vtnet_rxq {
 	struct pvq	*vtr_pvq;
 	uint16_t	 vtr_left;	/* buffers that the current frame still has */
+	struct pv_net_rxhdr vtr_first;	/* and its first one, if it has others */
 };
 
-/* How long notifications may be held back: of a kind of queue, or of one. */
+/* Interrupt coalescing of a kind of queue, or of one queue. */
 struct vtnet_coal {
 	struct vtnet_softc *vtl_softc;
 	uint8_t		 vtl_command;
@@ -61,7 +62,7 @@ struct vtnet_softc {
 	bool		 vtn_modern;
 	u_int		 vtn_hdrlen;
 	struct pv_net	*vtn_pn;
-	int		 vtn_npairs;	/* pairs of queues that we use */
+	int		 vtn_npairs;	/* pairs of queues that are used */
 	int		 vtn_max_pairs;	/* that the device has */
 	struct vtnet_rxq *vtn_rxqs;
 	struct sysctl_ctx_list vtn_coal_sysctl;
@@ -119,7 +120,7 @@ int	vtnet_set_vlan(void *softc, uint16_t tag, bool on);
 void	vtnet_announced(struct vtnet_softc *sc);
 
 /* if_vtnet_mq.c */
-uint64_t vtnet_mq_lies(struct vtnet_softc *sc);
+uint64_t vtnet_mq_invalid(struct vtnet_softc *sc);
 int	vtnet_mq_read(struct vtnet_softc *sc);
 int	vtnet_set_pairs(void *softc, int n);
 

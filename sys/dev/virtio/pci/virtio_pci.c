@@ -7,18 +7,18 @@
 /*
  * virtio_pci: virtio devices on the PCI bus (VirtIO 1.3, 4.1).
  *
- * One driver for both faces that a device can have.  A device with modern capabilities that make
- * sense is driven as modern (virtio_pci_modern.c), a transitional one without them, or if
- * hw.virtio.pci.force_legacy says so, as legacy (virtio_pci_legacy.c).  This file has what is the
- * same for both: probing, BARs, interrupts, reset.
+ * One driver for both interfaces that a device can have.  A device with valid modern capabilities is
+ * driven as modern (virtio_pci_modern.c), a transitional one without them, or if
+ * hw.virtio.pci.force_legacy is set, as legacy (virtio_pci_legacy.c).  This file has what is the same
+ * for both: probing, interrupts, reset; BARs are mapped by virtio_pci_bar.c.
  *
  * Attach raises nothing that vtpci_teardown() does not lower from any point: BARs, doorbells, the
  * child.
  *
- * A device that was pulled out reads as all ones.  Every wait here is bounded, and vtpci_reset() says
- * ENXIO if the vendor id has gone as well.
+ * A device that was pulled out reads as all ones.  Every wait here is bounded, and vtpci_reset()
+ * returns ENXIO if the vendor id reads so, too.
  *
- * Locking.  None: newbus serialises attach and detach, virtio.h says what drivers serialise, and
+ * Locking.  None: newbus serialises attach and detach, virtio.h describes what drivers serialise, and
  * what an interrupt or pvq_kick() uses does not change while they can run.
  *
  * Gaps.  Shared memory windows (4.1.4.7) and the window through configuration space (4.1.4.9) have
@@ -54,50 +54,6 @@ SYSCTL_INT(_hw_virtio_pci, OID_AUTO, disable_msix, CTLFLAG_RDTUN, &vtpci_disable
 static int vtpci_force_legacy = 0;
 SYSCTL_INT(_hw_virtio_pci, OID_AUTO, force_legacy, CTLFLAG_RDTUN, &vtpci_force_legacy, 0,
     "Drive transitional devices by their legacy interface");
-
-struct resource *
-vtpci_map_bar(struct vtpci_softc *sc, int bar)
-{
-	device_t dev = sc->vp_bus.vb_dev;
-	int rid = PCIR_BAR(bar);
-
-	if (sc->vp_bars[bar] != NULL)
-		return (sc->vp_bars[bar]);
-	sc->vp_bar_types[bar] = PCI_BAR_IO(pci_read_config(dev, rid, 4)) ? SYS_RES_IOPORT :
-	    SYS_RES_MEMORY;
-	sc->vp_bars[bar] = bus_alloc_resource_any(dev, sc->vp_bar_types[bar], &rid, RF_ACTIVE);
-	return (sc->vp_bars[bar]);
-}
-
-static void
-vtpci_unmap_bars(struct vtpci_softc *sc)
-{
-	int i;
-
-	for (i = 0; i < VTPCI_NBARS; i++) {
-		if (sc->vp_bars[i] == NULL)
-			continue;
-		(void)bus_release_resource(sc->vp_bus.vb_dev, sc->vp_bar_types[i], PCIR_BAR(i),
-		    sc->vp_bars[i]);
-		sc->vp_bars[i] = NULL;
-	}
-}
-
-/* pci_alloc_msix(9) wants the BARs of the vector table and of the pending bits mapped. */
-static bool
-vtpci_map_msix(struct vtpci_softc *sc)
-{
-	int rids[2], i;
-
-	rids[0] = pci_msix_table_bar(sc->vp_bus.vb_dev);
-	rids[1] = pci_msix_pba_bar(sc->vp_bus.vb_dev);
-	for (i = 0; i < 2; i++) {
-		if (rids[i] < PCIR_BAR(0) || rids[i] > PCIR_BAR(VTPCI_NBARS - 1) ||
-		    vtpci_map_bar(sc, PCI_RID2BAR(rids[i])) == NULL)
-			return (false);
-	}
-	return (true);
-}
 
 /* Has the device been pulled out? */
 static bool
@@ -283,7 +239,7 @@ vtpci_set_vector(device_t dev, int index, int vector)
 	struct vtpci_softc *sc = device_get_softc(dev);
 	uint16_t v = vector < 0 ? VIRTIO_PCI_NO_VECTOR : vector;
 
-	/* A device that has no room for the mapping says NO_VECTOR (4.1.5.1.2.2). */
+	/* A device that has no room for the mapping returns NO_VECTOR (4.1.5.1.2.2). */
 	return (sc->vp_ops->vo_set_vector(sc, index, v) == v ? 0 : ENXIO);
 }
 
@@ -295,7 +251,7 @@ vtpci_isr(device_t dev)
 	return (sc->vp_ops->vo_isr(sc));
 }
 
-/* Is the device left to whoever else drives it?  hw.pv.disable is "all", or a list as of devctl(8). */
+/* Is the device left to another driver?  hw.pv.disable is "all", or a list as of devctl(8). */
 static bool
 vtpci_disabled(device_t dev)
 {
@@ -409,7 +365,7 @@ vtpci_shutdown(device_t dev)
 {
 
 	(void)bus_generic_shutdown(dev);
-	/* Whoever runs next must not find a device that writes to memory. */
+	/* The next kernel must not find a device that writes to its memory. */
 	(void)vtpci_reset(dev);
 	return (0);
 }
@@ -419,16 +375,6 @@ static device_method_t vtpci_methods[] = {
 	DEVMETHOD(device_attach,	vtpci_attach),
 	DEVMETHOD(device_detach,	vtpci_detach),
 	DEVMETHOD(device_shutdown,	vtpci_shutdown),
-	DEVMETHOD(device_suspend,	bus_generic_suspend),
-	DEVMETHOD(device_resume,	bus_generic_resume),
-
-	DEVMETHOD(bus_read_ivar,	virtio_bus_read_ivar),
-	DEVMETHOD(bus_driver_added,	bus_generic_driver_added),
-	DEVMETHOD(bus_child_detached,	virtio_bus_child_detached),
-	DEVMETHOD(bus_child_pnpinfo,	virtio_bus_child_pnpinfo),
-	DEVMETHOD(bus_child_location,	virtio_bus_child_location),
-	DEVMETHOD(bus_suspend_child,	virtio_bus_suspend_child),
-	DEVMETHOD(bus_resume_child,	virtio_bus_resume_child),
 
 	DEVMETHOD(virtio_bus_reset,	vtpci_reset),
 	DEVMETHOD(virtio_bus_get_status, vtpci_get_status),
@@ -450,11 +396,7 @@ static device_method_t vtpci_methods[] = {
 	DEVMETHOD_END
 };
 
-static driver_t vtpci_driver = {
-	"vtpci",
-	vtpci_methods,
-	sizeof(struct vtpci_softc)
-};
+DEFINE_CLASS_1(vtpci, vtpci_driver, vtpci_methods, sizeof(struct vtpci_softc), virtio_bus_driver);
 
 static const struct vtpci_pnp {
 	uint16_t	vendor;

@@ -52,6 +52,7 @@
 #define	VIRTIO_PCI_COMMON_Q_DESC	32	/* 64, as two of 32 */
 #define	VIRTIO_PCI_COMMON_Q_DRIVER	40	/* 64 */
 #define	VIRTIO_PCI_COMMON_Q_DEVICE	48	/* 64 */
+#define	VIRTIO_PCI_COMMON_Q_NDATA	56	/* 16, with NOTIF_CONFIG_DATA */
 #define	VIRTIO_PCI_COMMON_SIZE		56	/* the least that a device must have */
 
 /* The legacy header in I/O BAR 0 (4.1.4.10). */
@@ -102,7 +103,14 @@ struct vtpci_ops {
 	/* Write a vector and read it back; index VIRTIO_BUS_CONFIG: configuration changes. */
 	uint16_t	(*vo_set_vector)(struct vtpci_softc *, int, uint16_t);
 	uint8_t		(*vo_isr)(struct vtpci_softc *);
-	void		(*vo_notify)(void *, uint16_t);
+	void		(*vo_notify)(void *, uint16_t, uint16_t);
+};
+
+/* How a queue is notified (4.1.5.2). */
+struct vtpci_doorbell {
+	bus_size_t	 vd_off;	/* in vp_notify.vr_res */
+	uint16_t	 vd_value;	/* the queue's number, or what the device has for it */
+	bool		 vd_data;	/* with where the next descriptor goes */
 };
 
 struct vtpci_softc {
@@ -118,7 +126,7 @@ struct vtpci_softc {
 	struct vtpci_region vp_device;
 	uint32_t	 vp_multiplier;	/* of queue_notify_off, in bytes */
 	uint16_t	 vp_nqueues;
-	bus_size_t	*vp_doorbells;	/* of each queue, in vp_notify.vr_res */
+	struct vtpci_doorbell *vp_doorbells; /* of each queue */
 	/* Legacy. */
 	bus_dma_tag_t	 vp_ring_dmat;	/* what a page number of 32 bits can reach */
 };
@@ -129,11 +137,19 @@ struct vtpci_softc {
  * Returns NULL if the device has no such BAR, or it can't be mapped.  May sleep.
  */
 struct resource *vtpci_map_bar(struct vtpci_softc *sc, int bar);
+void	vtpci_unmap_bars(struct vtpci_softc *sc);
+
+/*
+ * Map the BARs of the vector table and of the pending bits, as pci_alloc_msix(9) requires.
+ *
+ * Returns false if they can't be mapped.  May sleep.
+ */
+bool	vtpci_map_msix(struct vtpci_softc *sc);
 
 /*
  * Try a device as a modern one: find the capabilities, check them, map what they point to.
  *
- * Returns 0; ENOENT if it has not got them; ENXIO, logged, if they make no sense.  May sleep.
+ * Returns 0; ENOENT if it has not got them; ENXIO, logged, if they are invalid.  May sleep.
  */
 int	vtpci_modern_attach(struct vtpci_softc *sc);
 void	vtpci_modern_detach(struct vtpci_softc *sc);

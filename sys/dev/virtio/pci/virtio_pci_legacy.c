@@ -6,10 +6,10 @@
 
 /*
  * Legacy virtio over PCI (VirtIO 1.3, 4.1.4.10): one header in I/O BAR 0, and a transitional device's
- * old face.
+ * older interface.
  *
- * What is different: 32 feature bits and no FEATURES_OK; a queue's size is the device's word; its
- * memory is one piece on a 4 KiB boundary below 2^44, told by page number; writing the page number
+ * What is different: 32 feature bits and no FEATURES_OK; a queue's size is fixed by the device; its
+ * memory is contiguous, on a 4 KiB boundary below 2^44, given by page number; writing the page number
  * enables it, and only 0 or a reset takes it back; the device's own configuration moves by 4 bytes
  * while MSI-X is enabled; it has no generation, and the guest's byte order.
  *
@@ -113,9 +113,9 @@ vtpci_legacy_queue_setup(struct vtpci_softc *sc, uint16_t index, struct pvq *q)
 	struct virtqueue_addrs addrs;
 	uint32_t pfn;
 
-	virtqueue_split_addrs(q, &addrs);
+	virtqueue_addrs(q, &addrs);
 	pfn = addrs.vqa_desc >> VIRTIO_PCI_LEGACY_PFN_SHIFT;
-	/* The size is the device's word, and may be another one after a reset. */
+	/* The size is fixed by the device, and may differ after a reset. */
 	if (vtpci_legacy_queue_size(sc, index) != q->q_size)
 		return (ENXIO);
 	bus_write_4(vtpci_header(sc), VIRTIO_PCI_LEGACY_Q_PFN, pfn);
@@ -145,7 +145,7 @@ vtpci_legacy_isr(struct vtpci_softc *sc)
 }
 
 static void
-vtpci_legacy_notify(void *arg, uint16_t index)
+vtpci_legacy_notify(void *arg, uint16_t index, uint16_t next __unused)
 {
 	struct vtpci_softc *sc = arg;
 

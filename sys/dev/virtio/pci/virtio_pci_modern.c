@@ -8,9 +8,9 @@
  * Modern virtio over PCI (VirtIO 1.3, 4.1.4): register windows anywhere in the BARs, that vendor
  * capabilities point to.
  *
- * A capability is a number that a device made up.  One with a reserved BAR, or of an unknown type,
- * is passed over, as 4.1.4.1 asks; of each type the first that is left counts.  That one must lie
- * inside its BAR and be long enough, or the device is not driven.
+ * A capability's values are the device's, and are checked.  One with a reserved BAR, or of an unknown
+ * type, is skipped, as 4.1.4.1 requires; of each type the first that is left counts.  That one must
+ * lie inside its BAR and be long enough, or the device is not driven.
  *
  * Locking.  None: queue_select and the feature selectors are used by one thread at a time (see
  * virtio.h).  Notification and ISR have registers of their own, and need no selector.
@@ -131,6 +131,9 @@ vtpci_modern_get_features(struct vtpci_softc *sc)
 	features = (uint64_t)vtpci_common_4(sc, VIRTIO_PCI_COMMON_DF) << 32;
 	vtpci_set_common_4(sc, VIRTIO_PCI_COMMON_DFSELECT, 0);
 	features |= vtpci_common_4(sc, VIRTIO_PCI_COMMON_DF);
+	/* A window that ends before the register, of a device older than 1.3, has none. */
+	if (sc->vp_common.vr_len < VIRTIO_PCI_COMMON_Q_NDATA + sizeof(uint16_t))
+		features &= ~VIRTIO_F_NOTIF_CONFIG_DATA;
 	return (features);
 }
 
@@ -188,20 +191,25 @@ vtpci_modern_queue_size(struct vtpci_softc *sc, uint16_t index)
 	return (vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_SIZE));
 }
 
-/* Where to write to notify a queue, which is selected (4.1.4.4)? */
+/* Where to write, and what, to notify a queue, which is selected (4.1.4.4, 4.1.5.2)? */
 static int
 vtpci_find_doorbell(struct vtpci_softc *sc, uint16_t index)
 {
-	uint64_t off;
+	struct vtpci_doorbell *vd = &sc->vp_doorbells[index];
+	uint64_t features = sc->vp_bus.vb_features, off;
 
+	vd->vd_data = (features & VIRTIO_F_NOTIFICATION_DATA) != 0;
 	off = (uint64_t)vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_NOFF) * sc->vp_multiplier;
-	if (off + sizeof(uint16_t) > sc->vp_notify.vr_len) {
-		device_printf(sc->vp_bus.vb_dev, "queue %u: notification at %ju is outside of its "
-		    "window of %ju bytes\n", index, (uintmax_t)off,
+	if (off + (vd->vd_data ? sizeof(uint32_t) : sizeof(uint16_t)) > sc->vp_notify.vr_len ||
+	    (vd->vd_data && (sc->vp_notify.vr_off + off) % sizeof(uint32_t) != 0)) {
+		device_printf(sc->vp_bus.vb_dev, "queue %u: notification at %ju is not aligned, or "
+		    "outside of its window of %ju bytes\n", index, (uintmax_t)off,
 		    (uintmax_t)sc->vp_notify.vr_len);
 		return (ENXIO);
 	}
-	sc->vp_doorbells[index] = sc->vp_notify.vr_off + off;
+	vd->vd_off = sc->vp_notify.vr_off + off;
+	vd->vd_value = (features & VIRTIO_F_NOTIF_CONFIG_DATA) != 0 ?
+	    vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_NDATA) : index;
 	return (0);
 }
 
@@ -212,7 +220,7 @@ vtpci_modern_queue_setup(struct vtpci_softc *sc, uint16_t index, struct pvq *q)
 	int error;
 
 	KASSERT(index < sc->vp_nqueues, ("%s: queue %u", __func__, index));
-	virtqueue_split_addrs(q, &addrs);
+	virtqueue_addrs(q, &addrs);
 	vtpci_set_common_2(sc, VIRTIO_PCI_COMMON_Q_SELECT, index);
 	vtpci_set_common_2(sc, VIRTIO_PCI_COMMON_Q_SIZE, q->q_size);
 	if (vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_SIZE) != q->q_size)
@@ -248,12 +256,17 @@ vtpci_modern_isr(struct vtpci_softc *sc)
 }
 
 static void
-vtpci_modern_notify(void *arg, uint16_t index)
+vtpci_modern_notify(void *arg, uint16_t index, uint16_t next)
 {
 	struct vtpci_softc *sc = arg;
+	const struct vtpci_doorbell *vd = &sc->vp_doorbells[index];
 
-	if (sc->vp_bus.vb_live)
-		bus_write_2(sc->vp_notify.vr_res, sc->vp_doorbells[index], index);
+	if (!sc->vp_bus.vb_live)
+		return;
+	if (__predict_false(vd->vd_data))
+		bus_write_4(sc->vp_notify.vr_res, vd->vd_off, vd->vd_value | (uint32_t)next << 16);
+	else
+		bus_write_2(sc->vp_notify.vr_res, vd->vd_off, vd->vd_value);
 }
 
 static const struct vtpci_ops vtpci_modern_ops = {

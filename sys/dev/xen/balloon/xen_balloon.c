@@ -5,42 +5,42 @@
  */
 
 /*
- * xen_balloon: the memory of a domain as its toolstack wants it.
+ * xen_balloon: the memory of a domain follows the target of its toolstack.
  *
- * The toolstack writes how much memory the domain shall have to memory/target in xenstore, in kB, and
+ * The toolstack writes how much memory the domain is to have to memory/target in xenstore, in kB, and
  * how much it may ever have to memory/static-max (docs/misc/xenstore-paths of Xen).  The domain was
- * booted with a memory map of static-max; what lies between the two belongs into the balloon.  That
- * is so from the start where target is less ("maxmem" over "memory" in xl's configuration): Xen
- * populates pages when they are touched then (PoD), and has only as many as target says, so the
- * driver had better be loaded early.
+ * booted with a memory map of static-max; what lies between the two belongs into the balloon.  That is
+ * so from the start where target is less ("maxmem" over "memory" in xl's configuration): Xen populates
+ * pages when they are touched then (PoD), and has only as many as target says, so the driver should be
+ * loaded early.
  *
  * Growing.  Up to the end of the memory map it is taking such pages out of the balloon.  The toolstack
  * may raise static-max while the domain runs (xl mem-max): then there are too few addresses.  A range
  * of them, above all memory, where the nexus has nothing else, is announced to the kernel
- * (pv_memory.h).  One that manages it hands its pages over, and they go into the balloon, where nothing
- * is behind them, like those of a map that is larger than the target.  From then on there is no
- * difference.  A range is longer than what is wanted now, as kernels take a limited number of them.
- * It stays when the driver goes: then it is a part of the kernel's dump_avail[], where the driver
- * finds out how much memory there are addresses for.
+ * (pv_memory.h).  One that manages it hands its pages over, and they go into the balloon, where
+ * nothing is behind them, like those of a map that is larger than the target.  From then on there is
+ * no difference.  A range is longer than what is needed now, as kernels take a limited number of them.
+ * It stays when the driver is unloaded: then it is a part of the kernel's dump_avail[], where the
+ * driver finds out how much memory there are addresses for.
  *
  * Pages go by XENMEM_decrease_reservation, which takes the memory from behind a guest-physical
  * address, and come back by XENMEM_populate_physmap, which puts other memory there, up to
  * BATCH_EXTENTS in a hypercall.  Both may do a part only; Xen may have no memory to give back, which
- * is tried again as pv_balloon does.  Pages are zeroed before they go.
+ * is tried again as pv_balloon does.  Pages are zeroed before that.
  *
  * Blocks of 2 MB come back as one extent where Xen has such memory: that is one entry of the tables
  * that translate the guest's addresses, instead of 512, and later accesses are cheaper by as much.
- * They go page by page: if Xen stopped within an extent, it would not tell where.
+ * They go page by page: if Xen stopped within an extent, it would not report where.
  *
  * Trust.  What is in memory/target is a decimal number or it is ignored, counted, and reported once
  * until there is a good one.  Nothing is done beyond static-max, and a static-max that is absurd is
- * only a promise: addresses are claimed as the target asks for them.
+ * harmless: addresses are claimed only as the target requires them.
  *
  * Locking.  xb_mtx for the numbers that a target comes from.  They are read from xenstore in its thread
  * for watches, one at a time; all else is the worker's.
  *
- * Gaps: FreeBSD's kernel does not listen to pv_memory_add, so that a domain can't grow beyond its
- * memory map there.  What is said once, and done as far as it goes.
+ * Gaps: FreeBSD's kernel has no handler of pv_memory_add, so that a domain can't grow beyond its
+ * memory map there.  That is reported once, and the balloon is used as far as it goes.
  */
 
 #include <sys/param.h>
@@ -63,7 +63,7 @@
 #include <machine/md_var.h>
 #include <machine/resource.h>
 
-#include <dev/pv/pv_balloon.h>
+#include <dev/pv/balloon/pv_balloon.h>
 #include <dev/pv/pv_memory.h>
 #include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_var.h>
@@ -379,7 +379,7 @@ xenballoon_sysctl(struct xenballoon_softc *sc)
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "added", CTLFLAG_RD, &sc->xb_added, 0,
 	    "Memory that was added to the kernel's, in kB");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "memory_target", CTLFLAG_RD, &sc->xb_target, 0,
-	    "Memory that the domain shall have, in kB");
+	    "Memory that the domain is to have, in kB");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_targets", CTLFLAG_RD, &sc->xb_bad_targets, 0,
 	    "Targets that were no numbers");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "blocks", CTLFLAG_RD, &sc->xb_blocks, 0,
@@ -436,8 +436,8 @@ xenballoon_detach(device_t dev)
 	pv_balloon_stop(&sc->xb_balloon);
 	error = pv_balloon_empty(&sc->xb_balloon);
 	if (error != 0) {
-		device_printf(dev, "%lu pages don't come back (error %d): staying; xl mem-max, and "
-		    "mem-set, give them back\n", sc->xb_balloon.pb_npages, error);
+		device_printf(dev, "%lu pages can't be taken back (error %d): not unloaded; raise "
+		    "the limits by xl mem-max and mem-set\n", sc->xb_balloon.pb_npages, error);
 		pv_balloon_start(&sc->xb_balloon);
 		return (EBUSY);
 	}

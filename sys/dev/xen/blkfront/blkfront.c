@@ -18,14 +18,15 @@
  *	                  ... requests ...
  *	stop      ->      nothing new                              freeze
  *	release   ->      frees channels, rings and grants         requeue, set_queues(none)
+ *	lost      ->      no back end is expected                  give_up
  *	setup     ->      and so on, with the next one
  *	detach    ->                                               detach, fini
  *
  * The disk appears with the first back end and stays until detach.  While there is no back end bios
- * queue up, until xenbus says that there may be none any more: then they fail, until there is one.
- * Requests that one took with it go to the next one first, in their order.  What is at
- * stake when a disk comes back is its users' data: one of another sector size, a read-only one or
- * one that takes smaller requests is refused.
+ * are queued, until xenbus calls xbd_lost(): then they fail, until there is one.  Requests that were in
+ * flight in the former back end go to the next one first, in their order.  A disk of another
+ * sector size and a read-only one are refused, as users' data is at stake.  Requests that are too
+ * long for the next back end are split again.
  *
  * Pages.  Data is copied to and from pages of our own that are granted once for each back end,
  * whether it offers feature-persistent or not.  So the back end sees whole pages without seeing
@@ -36,8 +37,8 @@
  * Units.  The protocol counts in 512 bytes everywhere, also where sector-size is more: so do
  * Linux's back end and every front end in use, and feature-large-sector-size is not claimed.
  *
- * Notifications.  None is put off for a batch: a back end that works says by req_event that it needs
- * none, and the tick that would bound the delay costs more than the event.  A queue of 8 requests of
+ * Notifications.  They are not coalesced: a back end that works needs none, by req_event, and the
+ * callout that would bound the delay costs more than the event.  A queue of 8 requests of
  * 4 KB was 1.6 times slower with batches of 4, and had as many events (tests/bench/BASELINE.md).
  *
  * Trust.  Numbers are read by xenbus_read_number() within bounds; a disk that can't be is refused by a
@@ -50,9 +51,7 @@
  * (blkif.h, note 12).  A back end that comes back may have more or fewer; more than the first one
  * had are not used, as pages were made for so many.
  *
- * Gaps: discard-alignment is not looked at, as back ends
- * leave out what does not fill an extent; a back end that comes back with fewer segments than the
- * one before it is refused rather than its requests cut again.
+ * Gaps: discard-alignment is not looked at, as back ends leave out what does not fill an extent.
  */
 
 #include <sys/param.h>
@@ -91,9 +90,9 @@ SYSCTL_INT(_hw_xbd, OID_AUTO, persistent, CTLFLAG_RDTUN, &xbd_tun_persistent, 0,
 
 static int xbd_tun_secure_delete = 0;
 SYSCTL_INT(_hw_xbd, OID_AUTO, secure_delete, CTLFLAG_RDTUN, &xbd_tun_secure_delete, 0,
-    "Have deleted blocks made unreadable by back ends that can");
+    "Have deleted blocks made unreadable by back ends that offer it");
 
-/* The last part of "device/vbd/51712", which back ends want to see in requests. */
+/* The last part of "device/vbd/51712", which back ends require in requests. */
 static uint16_t
 xbd_node_number(const char *node)
 {
@@ -272,7 +271,8 @@ xbd_read_size(struct xbd_softc *sc, u_int sectorsize, uint64_t *bytes)
 	error = xenbus_read_number(sc->xbd_dev, XENBUS_BACK, "sectors",
 	    sectorsize / XBD_SECTOR_SIZE, OFF_MAX / XBD_SECTOR_SIZE, &sectors);
 	if (error == ENOENT)
-		device_printf(sc->xbd_dev, "the back end does not say how large the disk is\n");
+		device_printf(sc->xbd_dev, "the back end does not offer the size of the disk "
+		    "(sectors)\n");
 	if (error == 0)
 		*bytes = rounddown2(sectors * XBD_SECTOR_SIZE, sectorsize);
 	return (error);
@@ -296,7 +296,7 @@ xbd_read_discard(struct xbd_softc *sc, struct pv_blk_params *bp)
 		bp->bp_delete_size -= XBD_DISCARD_MAX % granularity;
 }
 
-/* What the back end says of the disk once it is connected. */
+/* What the back end offers of the disk once it is connected. */
 static int
 xbd_read_disk(struct xbd_softc *sc, struct pv_blk_params *bp)
 {
@@ -309,7 +309,7 @@ xbd_read_disk(struct xbd_softc *sc, struct pv_blk_params *bp)
 	if (error == 0 && !powerof2(size))
 		error = EINVAL;
 	if (error != 0) {
-		device_printf(dev, "the back end's sector-size is none that a disk has\n");
+		device_printf(dev, "invalid sector-size of the back end\n");
 		return (error);
 	}
 	bp->bp_sectorsize = size;
@@ -339,15 +339,8 @@ xbd_read_disk(struct xbd_softc *sc, struct pv_blk_params *bp)
 	return (0);
 }
 
-static int
-xbd_stop_none(struct pv_blk *blk __unused)
-{
-	/* xenbus_leave() had the back end let go. */
-	return (0);
-}
-
 static void
-xbd_reset(struct pv_blk *blk, int error)
+xbd_reconnect(struct pv_blk *blk, int error)
 {
 	struct xbd_softc *sc = __containerof(blk, struct xbd_softc, xbd_blk);
 
@@ -364,8 +357,9 @@ xbd_closed(struct pv_blk *blk)
 static const struct pv_blk_ops xbd_ops = {
 	.bo_encode = xbd_encode,
 	.bo_status = xbd_status,
-	.bo_stop = xbd_stop_none,
-	.bo_reset = xbd_reset,
+	.bo_reconnect = xbd_reconnect,
+	.bo_load = xbd_stage_load,
+	.bo_unload = xbd_stage_unload,
 	.bo_closed = xbd_closed,
 };
 
@@ -382,7 +376,7 @@ xbd_sysctl(struct xbd_softc *sc)
 	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "persistent", CTLFLAG_RD, &sc->xbd_persistent, 0,
 	    "The back end may keep our pages mapped");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "held", CTLFLAG_RD, &sc->xbd_held, 0,
-	    "Pages that back ends had not given back when they were gone");
+	    "Pages that back ends had not released when they disconnected");
 }
 
 /* The first back end: the disk appears. */
@@ -426,7 +420,6 @@ xbd_resume(struct xbd_softc *sc, const struct pv_blk_params *bp)
 	pv_blk_resize(&sc->xbd_blk, bp->bp_mediasize);
 	pv_blk_set_queues(&sc->xbd_blk, sc->xbd_queues, sc->xbd_nqueues);
 	device_printf(sc->xbd_dev, "the back end is back\n");
-	pv_blk_set_lost(&sc->xbd_blk, false);
 	pv_blk_thaw(&sc->xbd_blk);
 	return (0);
 }
@@ -445,7 +438,6 @@ xbd_live(device_t dev)
 		.bp_max_size = sc->xbd_max_segs * PAGE_SIZE,
 		.bp_batch = 1,
 		.bp_msgsize = sizeof(struct blkif_request),
-		.bp_stages = sc->xbd_buffers,
 	};
 	int error;
 
@@ -474,7 +466,7 @@ xbd_lost(device_t dev)
 	struct xbd_softc *sc = device_get_softc(dev);
 
 	if (sc->xbd_attached)
-		pv_blk_set_lost(&sc->xbd_blk, true);
+		pv_blk_give_up(&sc->xbd_blk);
 }
 
 /* The domain is going to be saved, while the back end goes on writing to our pages. */
@@ -545,7 +537,7 @@ xbd_detach(device_t dev)
 	struct xbd_softc *sc = device_get_softc(dev);
 
 	if (sc->xbd_attached) {
-		/* Linux's back end never lets go of a ring that we leave with requests under way. */
+		/* Linux's back end never releases a ring that is left with requests in flight. */
 		pv_blk_freeze(&sc->xbd_blk);
 		(void)pv_blk_settle(&sc->xbd_blk, XBD_SETTLE_SECS);
 	}
@@ -559,7 +551,7 @@ xbd_detach(device_t dev)
 	return (0);
 }
 
-/* kldunload and devctl detach without force ask first: not while the disk is open. */
+/* kldunload and devctl detach without force call this first: not while the disk is open. */
 static int
 xbd_quiesce(device_t dev)
 {

@@ -154,6 +154,7 @@ void
 xbd_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 {
 	struct xbd_softc *sc = __containerof(blk, struct xbd_softc, xbd_blk);
+	struct xbd_stage *st = &sc->xbd_stages[rq - blk->blk_reqs];
 	struct blkif_request_discard *discard = rq->rq_msg;
 	struct blkif_request *req = rq->rq_msg;
 
@@ -171,15 +172,15 @@ xbd_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 		discard->nr_sectors = rq->rq_length / XBD_SECTOR_SIZE;
 		break;
 	default:
-		xbd_encode_rw(sc, &sc->xbd_stages[rq - blk->blk_reqs], rq);
+		xbd_encode_rw(sc, st, rq);
 		break;
 	}
 	pc->pc_segs = rq->rq_segs;
-	pc->pc_msgs = rq->rq_msg;
-	pc->pc_nmsgs = 1;
+	st->xs_msgs = (struct grant_msgs){ .gm_msgs = rq->rq_msg, .gm_n = 1 };
+	pc->pc_arg = &st->xs_msgs;
 }
 
-/* Is op what a response to rq says?  Back ends name an indirect request by what is in it, or not. */
+/* May a response to rq have op?  Back ends name an indirect request by the operation in it, or not. */
 static bool
 xbd_answers(const struct xbd_softc *sc, const struct pv_blk_req *rq, uint8_t op)
 {
@@ -200,7 +201,7 @@ xbd_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_don
     uintmax_t *seen)
 {
 	const struct xbd_softc *sc = __containerof(blk, struct xbd_softc, xbd_blk);
-	const struct blkif_response *rsp = pd->pd_msg;
+	const struct blkif_response *rsp = grant_ring_response(pd);
 
 	if (!xbd_answers(sc, rq, rsp->operation)) {
 		*seen = rsp->operation;

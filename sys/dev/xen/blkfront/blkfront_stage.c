@@ -28,7 +28,6 @@ xbd_stages_alloc(struct xbd_softc *sc)
 	u_int i, n = sc->xbd_nstages;
 
 	sc->xbd_stages = mallocarray(n, sizeof(*st), M_XBD, M_WAITOK | M_ZERO);
-	sc->xbd_buffers = mallocarray(n, sizeof(*sc->xbd_buffers), M_XBD, M_WAITOK | M_ZERO);
 	for (i = 0; i < n; i++) {
 		st = &sc->xbd_stages[i];
 		st->xs_data = malloc_aligned(roundup_pow_of_two(sc->xbd_segs * PAGE_SIZE),
@@ -36,7 +35,6 @@ xbd_stages_alloc(struct xbd_softc *sc)
 		st->xs_list = malloc_aligned(PAGE_SIZE, PAGE_SIZE, M_XBD, M_WAITOK | M_ZERO);
 		st->xs_refs = mallocarray(sc->xbd_segs + 1, sizeof(*st->xs_refs), M_XBD,
 		    M_WAITOK | M_ZERO);
-		sc->xbd_buffers[i] = st->xs_data;
 	}
 }
 
@@ -60,11 +58,9 @@ xbd_stages_free(struct xbd_softc *sc)
 		free(st->xs_list, M_XBD);
 	}
 	if (leaked != 0)
-		device_printf(sc->xbd_dev, "a back end did not let go of the pages of %u requests: "
-		    "leaking them\n", leaked);
-	free(sc->xbd_buffers, M_XBD);
+		device_printf(sc->xbd_dev, "back ends still map the pages of %u requests: leaking "
+		    "them\n", leaked);
 	free(sc->xbd_stages, M_XBD);
-	sc->xbd_buffers = NULL;
 	sc->xbd_stages = NULL;
 }
 
@@ -133,4 +129,21 @@ xbd_stages_end(struct xbd_softc *sc)
 			st->xs_held = true;
 		sc->xbd_held += held;
 	}
+}
+
+void
+xbd_stage_load(struct pv_blk *blk, struct pv_blk_req *rq)
+{
+	struct xbd_softc *sc = __containerof(blk, struct xbd_softc, xbd_blk);
+
+	if (rq->rq_cmd == PV_BLK_WRITE)
+		pv_blk_copy(&rq->rq_window, sc->xbd_stages[rq - blk->blk_reqs].xs_data, false);
+}
+
+void
+xbd_stage_unload(struct pv_blk *blk, struct pv_blk_req *rq)
+{
+	struct xbd_softc *sc = __containerof(blk, struct xbd_softc, xbd_blk);
+
+	pv_blk_copy(&rq->rq_window, sc->xbd_stages[rq - blk->blk_reqs].xs_data, true);
 }

@@ -11,7 +11,7 @@
 #ifndef _DEV_XEN_BLKFRONT_VAR_H_
 #define	_DEV_XEN_BLKFRONT_VAR_H_
 
-#include <dev/pv/pv_blk.h>
+#include <dev/pv/blk/pv_blk.h>
 #include <dev/xen/grant_ring.h>
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_gnttab.h>
@@ -29,6 +29,7 @@
 struct xbd_stage {
 	char		*xs_data;	/* xbd_segs pages */
 	struct blkif_request_segment *xs_list; /* a page */
+	struct grant_msgs xs_msgs;	/* the request in the ring */
 	grant_ref_t	*xs_refs;	/* of the pages of data, then of the list */
 	bool		 xs_granted;
 	bool		 xs_held;	/* a back end kept some of it: never to be freed */
@@ -62,12 +63,11 @@ struct xbd_softc {
 	u_int		 xbd_nreqs;	/* of each of xbd_max_queues */
 	u_int		 xbd_nstages;	/* one for each request, and one for polling */
 	struct xbd_stage *xbd_stages;
-	char		**xbd_buffers;	/* their xs_data */
 	domid_t		 xbd_granted_to;
 	uint64_t	 xbd_held;	/* pages that back ends kept */
 
 	struct pv_blk	 xbd_blk;
-	volatile u_int	 xbd_ready;	/* xbd_blk may be told of events */
+	volatile u_int	 xbd_ready;	/* xbd_blk may be called for events */
 	bool		 xbd_attached;	/* there is a disk */
 	bool		 xbd_asleep;	/* pv_blk_hold() */
 	int		 xbd_reset_error; /* what a reset's requests end with; blk_mtx */
@@ -87,6 +87,9 @@ void	xbd_stages_free(struct xbd_softc *sc);
  */
 int	xbd_stages_grant(struct xbd_softc *sc);
 void	xbd_stages_end(struct xbd_softc *sc);
+/* bo_load and bo_unload: the data of a request to and from its pages. */
+void	xbd_stage_load(struct pv_blk *blk, struct pv_blk_req *rq);
+void	xbd_stage_unload(struct pv_blk *blk, struct pv_blk_req *rq);
 
 /* blkfront_ring.c */
 

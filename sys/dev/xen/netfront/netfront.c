@@ -7,14 +7,14 @@
 /*
  * xn(4): the network front end of Xen (xen/io/netif.h).
  *
- * This file is what is agreed on with the back end, and the life with one back end after the
- * other. Rings and shared pages are netfront_ring.c's, packets in them netfront_packet.c's, and
- * everything that FreeBSD sees of the card is pv_net's.
+ * This file negotiates with the back end, and connects to one back end after the other.  Rings and
+ * shared pages are netfront_ring.c's, packets in them netfront_packet.c's, and everything that FreeBSD
+ * sees of the card is pv_net's.
  *
  *	xenbus            xn                                        pv_net
  *	------            --                                        ------
  *	setup     ->      reads what is offered, makes the rings    alloc, or renegotiate
- *	live      ->      the back end is at work                   attach, or thaw
+ *	live      ->      the back end is connected                 attach, or thaw
  *	                  ... packets ...
  *	stop      ->      no more                                   freeze: link down, queues empty
  *	release   ->      frees the rings
@@ -22,25 +22,25 @@
  *	detach    ->                                                detach, free
  *
  * The interface appears with the first back end, and stays until detach: without a back end it
- * has no link, and what is sent is refused.  It is Connected that tells Linux's back end to look at
- * what we published, so that setup goes there at once.
+ * has no link, and what is sent is refused.  Linux's back end reads what was published when the state
+ * becomes Connected, so that setup goes there at once.
  *
- * Offloads.  The back end says what it takes (feature-gso-tcpv4 ...), we say what we take, in
- * keys of the same names.  It finds checksums by the headers of IPv4 and IPv6 alone, so that those of
- * frames with a VLAN tag are finished here.
+ * Offloads.  Each end publishes what it accepts (feature-gso-tcpv4 ...), in keys of the same names.
+ * The back end finds checksums by the headers of IPv4 and IPv6 alone, so that those of frames with a
+ * VLAN tag are finished here.
  *
  * Locking.  xenbus calls its methods one at a time.  xn_connected and xn_carrier are written by
- * them, and read by pv_net without a lock: it is told afterwards to look again.
+ * them, and read by pv_net without a lock: pv_net_link_change() is called afterwards.
  *
- * Pairs of queues.  As many as there are CPUs, if the back end has them; pv_net spreads packets over
- * them, and the back end those that we receive.  An interface has memory for as many as the first
- * back end gave it; with a later one it uses them as far as that has them.
+ * Pairs of queues.  As many as there are CPUs, if the back end has them; pv_net spreads what is sent
+ * over them, and the back end what is received.  An interface has memory for as many as the first
+ * back end had; with a later one it uses as many of them as that has.
  *
- * MTU.  The toolstack's key of that name is followed at work: what it says when it changes
- * replaces what the administrator has set.
+ * MTU.  The toolstack's key of that name is watched: a new value replaces what the administrator has
+ * set.
  *
- * Gaps.  No control ring: its keys are never written, and the back end spreads what we receive as it
- * likes.  XDP headroom is of no use to us.
+ * Gaps.  No control ring: its keys are never written, and the back end chooses the queue of what is
+ * received.  XDP headroom is not used.
  */
 
 #include <sys/param.h>
@@ -53,8 +53,8 @@
 #include <net/ethernet.h>
 #include <machine/bus.h>
 
-#include <dev/pv/pvq.h>
-#include <dev/pv/pv_net.h>
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
 #include <dev/xen/grant_ring.h>
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xenbus.h>
@@ -77,11 +77,11 @@ SYSCTL_INT(_hw_xn, OID_AUTO, tso_disable, CTLFLAG_RDTUN, &xn_tso_disable, 0,
 
 static int xn_lro_disable;
 SYSCTL_INT(_hw_xn, OID_AUTO, lro_disable, CTLFLAG_RDTUN, &xn_lro_disable, 0,
-    "Do not take TCP segments that were not segmented yet, nor merge those that come");
+    "Do not receive GSO packets, and do not merge TCP segments");
 
 static int xn_rx_gso_disable;
 SYSCTL_INT(_hw_xn, OID_AUTO, rx_gso_disable, CTLFLAG_RDTUN, &xn_rx_gso_disable, 0,
-    "Do not take TCP segments that were not segmented yet");
+    "Do not receive GSO packets");
 
 static int xn_split_disable;
 SYSCTL_INT(_hw_xn, OID_AUTO, split_disable, CTLFLAG_RDTUN, &xn_split_disable, 0,
@@ -93,7 +93,7 @@ SYSCTL_INT(_hw_xn, OID_AUTO, num_queues, CTLFLAG_RDTUN, &xn_num_queues, 0,
 
 static int xn_rx_process_limit = 512;
 SYSCTL_INT(_hw_xn, OID_AUTO, rx_process_limit, CTLFLAG_RDTUN, &xn_rx_process_limit, 0,
-    "Receive buffers handled before others get the CPU");
+    "Receive buffers handled before other threads get the CPU");
 
 static int xn_tx_kick = 32;
 SYSCTL_INT(_hw_xn, OID_AUTO, tx_kick, CTLFLAG_RDTUN, &xn_tx_kick, 0,
@@ -106,14 +106,14 @@ static const struct xn_counter {
 } xn_counters[] = {
 #define	XN_COUNTER(field, what)	{ #field, offsetof(struct xn_stats, field), what }
 	XN_COUNTER(rx_status, "Received buffers that the back end marked as failed"),
-	XN_COUNTER(rx_range, "Received buffers said to reach beyond their page"),
-	XN_COUNTER(rx_bufs, "Received frames of more buffers than there can be"),
-	XN_COUNTER(rx_prefix, "Received frames of a kind that was never asked for"),
-	XN_COUNTER(rx_extra, "Received frames with extra info that was not agreed on"),
+	XN_COUNTER(rx_range, "Received buffers with data beyond their page"),
+	XN_COUNTER(rx_bufs, "Received frames of too many buffers"),
+	XN_COUNTER(rx_prefix, "Received frames with the obsolete GSO prefix"),
+	XN_COUNTER(rx_extra, "Received frames with extra info that was not negotiated"),
 	XN_COUNTER(tx_error, "Packets that the back end refused"),
 	XN_COUNTER(tx_dropped, "Packets that the back end dropped"),
-	XN_COUNTER(groups_refused, "Groups that the back end would not filter by"),
-	XN_COUNTER(tx_status, "Packets answered with a status that there is not"),
+	XN_COUNTER(groups_refused, "Multicast groups that the back end refused"),
+	XN_COUNTER(tx_status, "Packets answered with an invalid status"),
 #undef XN_COUNTER
 };
 
@@ -159,13 +159,13 @@ xn_read_lladdr(struct xn_softc *sc, uint8_t *lladdr)
 	if (ETHER_IS_ZERO(lladdr) || ETHER_IS_MULTICAST(lladdr)) {
 		device_printf(sc->xn_dev, "the Ethernet address %6D is %s: not used; set another "
 		    "mac= of the vif\n", lladdr, ":",
-		    ETHER_IS_ZERO(lladdr) ? "all zero" : "that of a group");
+		    ETHER_IS_ZERO(lladdr) ? "all zero" : "multicast");
 		return (EINVAL);
 	}
 	return (0);
 }
 
-/* What both sides can do, of that which the administrator wants. */
+/* What both ends can do, less what the administrator has disabled. */
 static u_int
 xn_read_offloads(device_t dev, bool sg)
 {
@@ -207,7 +207,7 @@ xn_read_pairs(struct xn_softc *sc)
 	return (MAX(MIN(wanted, offered), 1));
 }
 
-/* What the toolstack wants. */
+/* The toolstack's MTU. */
 static u_int
 xn_read_mtu(struct xn_softc *sc)
 {
@@ -223,8 +223,8 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 	bool sg;
 
 	if (!xenbus_feature(dev, "feature-rx-copy")) {
-		device_printf(dev, "the back end does not copy what we receive (no "
-		    "feature-rx-copy), which nothing else is left for\n");
+		device_printf(dev, "the back end does not copy received packets (no "
+		    "feature-rx-copy): it is not used\n");
 		return (EOPNOTSUPP);
 	}
 	memset(params, 0, sizeof(*params));
@@ -235,7 +235,7 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 	params->pnp_max_frame = sg ? XEN_NETIF_MAX_TX_SIZE : PAGE_SIZE;
 	params->pnp_max_mtu = sc->xn_max_mtu = params->pnp_max_frame - XN_OVERHEAD;
 	params->pnp_mtu = xn_read_mtu(sc);
-	/* An interface keeps its own, until the key changes. */
+	/* An attached interface keeps its own, until the key changes. */
 	if (!sc->xn_attached)
 		sc->xn_mtu = params->pnp_mtu;
 	params->pnp_npairs = xn_read_pairs(sc);
@@ -243,19 +243,17 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 	params->pnp_tx_segs = XN_TX_SEGS;
 	params->pnp_seg_max = PAGE_SIZE;
 	params->pnp_offloads = sc->xn_offloads = xn_read_offloads(dev, sg);
-	/* Of back ends that segment, as all do for packets that came from a wire. */
+	/* Segments are what a back end sends of packets that came from a wire. */
 	params->pnp_soft_lro = !xn_lro_disable && (sc->xn_offloads & PV_NET_RXCSUM) != 0;
 	params->pnp_link_reports = true;
 	/* The back end's own interface may be down, or its domain be paused. */
 	params->pnp_may_rest = true;
-	params->pnp_staged = true;
-	params->pnp_msg_size = sizeof(struct netif_tx_request);
 	params->pnp_rx_budget = MAX(xn_rx_process_limit, 1);
 	params->pnp_tx_kick = MAX(xn_tx_kick, 1);
 	return (xn_read_lladdr(sc, params->pnp_lladdr));
 }
 
-/* They deliver what their bridge sends this way, whatever our address is. */
+/* Back ends deliver what their bridge sends to this port, whatever our address is. */
 static int
 xn_set_lladdr(void *softc __unused, const uint8_t *lladdr __unused)
 {
@@ -263,8 +261,8 @@ xn_set_lladdr(void *softc __unused, const uint8_t *lladdr __unused)
 }
 
 /*
- * What the back end has are copies of pages that are its to see: nothing has to be taken from
- * it before the queues are drained, and xenbus takes care of the rings.
+ * What the back end has are copies, in pages that it may see: nothing has to be taken from it before
+ * the queues are drained, and the rings are freed by xenbus's release method.
  */
 static int
 xn_stop(void *softc __unused)
@@ -295,6 +293,7 @@ xn_link_up(void *softc)
 }
 
 static const struct pv_net_ops xn_ops = {
+	.pno_prepare = xn_prepare,
 	.pno_encap = xn_encap,
 	.pno_sent = xn_sent,
 	.pno_decap = xn_decap,
@@ -306,14 +305,14 @@ static const struct pv_net_ops xn_ops = {
 	.pno_link_up = xn_link_up,
 };
 
-/* The back end may not say, and there is a link then. */
+/* Without the key there is a link. */
 static void
 xn_read_carrier(struct xn_softc *sc)
 {
 	sc->xn_carrier = xenbus_read_option(sc->xn_dev, XENBUS_BACK, "carrier", 1, 1) != 0;
 }
 
-/* Nothing may be left of what another back end was told. */
+/* Remove what was published for another back end. */
 static int
 xn_unpublish(device_t dev, struct xenstore_tx *tx)
 {
@@ -372,7 +371,7 @@ xn_publish_queue(device_t dev, struct xenstore_tx *tx, const struct xn_queue *xq
 	return (error);
 }
 
-/* What we take. */
+/* What this end accepts. */
 static int
 xn_publish_features(device_t dev, struct xenstore_tx *tx, const struct xn_softc *sc)
 {
@@ -426,7 +425,7 @@ xn_setup(device_t dev, enum xenbus_state *next)
 	if (sc->xn_attached)
 		pv_net_renegotiate(sc->xn_pn, &params);
 	else {
-		/* One that came to nothing was before it. */
+		/* There may be one whose set-up failed. */
 		pv_net_free(sc->xn_pn);
 		sc->xn_pn = pv_net_alloc(dev, &xn_ops, sc, &params);
 	}
@@ -455,7 +454,7 @@ xn_sysctl_queue(struct xn_softc *sc, struct xn_queue *xq)
 
 	snprintf(name, sizeof(name), "q%d", xq->xq_id);
 	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)),
-	    OID_AUTO, name, CTLFLAG_RD | CTLFLAG_MPSAFE, 0, "What went wrong in a pair of queues");
+	    OID_AUTO, name, CTLFLAG_RD | CTLFLAG_MPSAFE, 0, "Errors of a pair of queues");
 	for (c = xn_counters; c < xn_counters + nitems(xn_counters); c++)
 		SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, c->name, CTLFLAG_RD,
 		    (uint64_t *)((char *)&xq->xq_stats + c->offset), 0, c->what);
@@ -473,10 +472,10 @@ xn_sysctl(struct xn_softc *sc)
 	    CTLFLAG_RD, &sc->xn_connects, 0, "Times a back end was connected to");
 	SYSCTL_ADD_BOOL(device_get_sysctl_ctx(sc->xn_dev),
 	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)), OID_AUTO, "group_filter",
-	    CTLFLAG_RD, &sc->xn_mcast_on, 0, "The back end filters by our groups");
+	    CTLFLAG_RD, &sc->xn_mcast_on, 0, "The back end filters by our multicast groups");
 	SYSCTL_ADD_UINT(device_get_sysctl_ctx(sc->xn_dev),
 	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)), OID_AUTO, "groups",
-	    CTLFLAG_RD, &sc->xn_ngroups, 0, "Groups that it was told of");
+	    CTLFLAG_RD, &sc->xn_ngroups, 0, "Multicast groups in the back end's list");
 }
 
 static void
@@ -492,8 +491,8 @@ xn_mtu_changed(struct xenstore_watch *w, const char *path __unused)
 	sc->xn_mtu = mtu;
 	error = pv_net_set_mtu(sc->xn_pn, mtu);
 	if (error != 0)
-		device_printf(sc->xn_dev, "can't have the MTU of %u that the toolstack wants (error "
-		    "%d)\n", mtu, error);
+		device_printf(sc->xn_dev, "the MTU of %u that the toolstack requests can't be set "
+		    "(error %d)\n", mtu, error);
 }
 
 /* The first back end: an interface for it. */
@@ -530,7 +529,7 @@ xn_live(device_t dev)
 	return (sc->xn_attached ? pv_net_thaw(sc->xn_pn) : xn_appear(sc));
 }
 
-/* Packets can be lost, so nobody is asked whether this is a good time. */
+/* Packets can be lost, so it does not matter what is in flight. */
 static int
 xn_stop_backend(device_t dev, bool gone __unused)
 {
@@ -584,7 +583,7 @@ xn_detach(device_t dev)
 {
 	struct xn_softc *sc = device_get_softc(dev);
 
-	/* stop and release are behind us then. */
+	/* Calls stop and release. */
 	xenbus_leave(dev);
 	xenstore_watch_remove(&sc->xn_mtu_watch);
 	if (sc->xn_attached)

@@ -5,23 +5,23 @@
  */
 
 /*
- * xn(4): which groups the back end sends this way (xen/io/netif.h, feature-multicast-control).
+ * xn(4): which multicast groups the back end forwards (xen/io/netif.h, feature-multicast-control).
  *
- * The back end keeps a list of groups.  It is amended by messages in the ring of what is sent, which
- * carry no packet, and it is used as long as request-multicast-control is 1.  Then what is sent to
- * another group is dropped there, before it costs us a slot and an event.
+ * The back end keeps a list of groups.  It is amended by commands in the transmit ring
+ * (pv_net_command.h), and it is used as long as request-multicast-control is 1.  Then what is sent to
+ * another group is dropped there, before it costs a slot and an event.
  *
- *	all groups wanted, too many of them,    request-multicast-control = 0, the list stays as it is
+ *	all-multicast, too many groups,         request-multicast-control = 0, the list stays as it is
  *	or one was refused
- *	else                                    the list is made to be ours; then = 1
+ *	else                                    the list is made the same as ours; then = 1
  *
- * That is done only with back ends that look at the key all the time (feature-dynamic-multicast-
- * control): with the others there would be no way back to receiving everything.
+ * That is done only with back ends that watch the key all the time (feature-dynamic-multicast-control):
+ * with the others there would be no way back to all-multicast.
  *
- * Unicast is not filtered: that is the bridge's business.
+ * Unicast is not filtered here: the bridge does that.
  *
- * Trust.  A back end that sends other groups than it was told is no danger, for the stack filters by
- * itself.  One that refuses a group, or never answers, is made to send all.
+ * Trust.  A back end that forwards other groups is no danger, for the stack filters, too.  One that
+ * refuses a group, or never answers, is switched to all-multicast.
  *
  * Locking.  Everything here is called with pv_net's configuration lock held, or before there is an
  * interface.  xn_mcast_refused is set with a queue's lock held, and never cleared while connected.
@@ -34,8 +34,9 @@
 #include <net/ethernet.h>
 #include <machine/bus.h>
 
-#include <dev/pv/pvq.h>
-#include <dev/pv/pv_net.h>
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
+#include <dev/pv/net/pv_net_command.h>
 #include <dev/xen/xenbus.h>
 #include <dev/xen/netfront/netfront_var.h>
 
@@ -43,7 +44,7 @@
 
 CTASSERT(sizeof(((struct netif_extra_info *)0)->u.mcast.addr) == ETHER_ADDR_LEN);
 
-/* A new back end: its list is empty, and it is told not to use it (xn_publish_features). */
+/* A new back end: its list is empty, and not in use (xn_publish_features). */
 void
 xn_filter_setup(struct xn_softc *sc)
 {
@@ -59,6 +60,7 @@ static int
 xn_filter_amend(struct xn_softc *sc, u_int type, const uint8_t *group)
 {
 	struct netif_tx_request msgs[2];
+	struct grant_msgs command = { .gm_msgs = msgs, .gm_n = nitems(msgs), .gm_noid = 1 << 1 };
 	struct netif_extra_info extra;
 	int error = ENOSPC, i;
 
@@ -71,7 +73,7 @@ xn_filter_amend(struct xn_softc *sc, u_int type, const uint8_t *group)
 	for (i = 0; i < XN_FILTER_TRIES && error == ENOSPC; i++) {
 		if (i > 0)
 			pause("xnmcst", MAX(hz / 100, 1));
-		error = pv_net_command(sc->xn_pn, 0, msgs, nitems(msgs), 1 << 1);
+		error = pv_net_command(sc->xn_pn, 0, &command);
 	}
 	return (error);
 }

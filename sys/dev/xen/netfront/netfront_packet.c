@@ -12,17 +12,18 @@
  *	extra info, if it is segmented     extra info, if it is segmented
  *	request ... for each further page  response ... for each further buffer
  *
- * A message says whether another one follows (more_data, extra_info).  The header's checksum is
- * either to be finished (csum_blank), then by who can see where it is, or known to be good
- * (data_validated).
+ * A message says whether another one follows (more_data, extra_info).  The transport's checksum is
+ * either to be finished (csum_blank), at a place that the headers show, or known to be good
+ * (data_validated).  Extra info follows the first buffer of a frame, so that pv_net takes what is said
+ * about a frame from its last one; the buffer under extra info has no data.
  *
- * Extra info has no id: what the ring knows of it is its place.  So received messages are
- * matched by place only, and the id in those that have one means nothing.
+ * Extra info has no id: the ring identifies it by its place.  So received messages are matched by
+ * place only, and the id in those that have one means nothing.
  *
- * Trust.  pd_msg is a copy that the other side does not see.  A status or an offset that lie
- * outside of the page, extra info that was not agreed on, and frames of too many buffers are
- * counted, and the frame is dropped with all that belongs to it; the ring goes on, as nothing
- * in a message can make us lose track of where it is.
+ * Trust.  A response is a copy that the back end does not see.  A status or an offset outside of the
+ * page, extra info that was not negotiated, and frames of too many buffers are counted, and the frame
+ * is dropped with all that belongs to it; the ring goes on, as its place does not depend on what a
+ * message says.
  *
  * Locking.  Everything here is called with the lock of its queue held.
  */
@@ -32,14 +33,15 @@
 #include <sys/bus.h>
 #include <machine/bus.h>
 
-#include <dev/pv/pvq.h>
-#include <dev/pv/pv_net.h>
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
+#include <dev/pv/net/pv_net_command.h>
 #include <dev/xen/netfront/netfront_var.h>
 
 CTASSERT(sizeof(struct netif_tx_request) >= sizeof(struct netif_extra_info));
 CTASSERT(sizeof(struct netif_rx_response) == sizeof(struct netif_extra_info));
 
-/* How the other side shall segment a packet. */
+/* How the back end is to segment a packet. */
 static void
 xn_encap_gso(const struct pv_net_offload *o, struct netif_extra_info *extra)
 {
@@ -49,13 +51,29 @@ xn_encap_gso(const struct pv_net_offload *o, struct netif_extra_info *extra)
 	    XEN_NETIF_GSO_TYPE_TCPV4;
 }
 
+/* A request for each segment, and extra info for a packet that the back end is to segment. */
+void
+xn_prepare(void *softc, int pair, u_int n, struct pv_net_txhdr *hdr)
+{
+	struct xn_softc *sc = softc;
+	struct xn_packet *packet = &sc->xn_queues[pair].xq_packets[n];
+
+	packet->xp_msgs = (struct grant_msgs){
+		.gm_msgs = packet->xp_reqs,
+		.gm_n = hdr->pth_chain->pc_nread +
+		    (hdr->pth_offload.po_gso_type != PV_NET_GSO_NONE),
+	};
+	hdr->pth_chain->pc_arg = &packet->xp_msgs;
+}
+
 static void
 xn_encap_packet(const struct pv_net_offload *o, struct pvq_chain *pc)
 {
-	struct netif_tx_request *reqs = pc->pc_msgs, *first = reqs, *req;
+	struct grant_msgs *gm = pc->pc_arg;
+	struct netif_tx_request *reqs = gm->gm_msgs, *first = reqs, *req;
 	u_int i, total = 0;
 
-	memset(reqs, 0, pc->pc_nmsgs * sizeof(*reqs));
+	memset(reqs, 0, gm->gm_n * sizeof(*reqs));
 	if ((o->po_flags & PV_NET_NEEDS_CSUM) != 0)
 		first->flags = NETTXF_csum_blank | NETTXF_data_validated;
 	req = first;
@@ -69,13 +87,13 @@ xn_encap_packet(const struct pv_net_offload *o, struct pvq_chain *pc)
 		req++;
 		if (i == 0 && o->po_gso_type != PV_NET_GSO_NONE) {
 			first->flags |= NETTXF_extra_info;
-			pc->pc_noid = 1 << 1;
+			gm->gm_noid = 1 << 1;
 			xn_encap_gso(o, (struct netif_extra_info *)req);
 			req++;
 		}
 	}
-	KASSERT(req == reqs + pc->pc_nmsgs && total <= XEN_NETIF_MAX_TX_SIZE,
-	    ("%s: %u messages for %u segments, %u bytes", __func__, pc->pc_nmsgs, pc->pc_nread,
+	KASSERT(req == reqs + gm->gm_n && total <= XEN_NETIF_MAX_TX_SIZE,
+	    ("%s: %u messages for %u segments, %u bytes", __func__, gm->gm_n, pc->pc_nread,
 	    total));
 	first->size = total;
 }
@@ -89,7 +107,7 @@ xn_encap(void *softc __unused, int pair __unused, struct pv_net_txhdr *hdrs, int
 		xn_encap_packet(&hdrs[i].pth_offload, hdrs[i].pth_chain);
 }
 
-/* Packets that the back end is done with: the ring has checked the ids. */
+/* Packets that the back end has completed: the ring has checked the ids. */
 void
 xn_sent(void *softc, int pair, const struct pvq_done *done, int n)
 {
@@ -99,7 +117,7 @@ xn_sent(void *softc, int pair, const struct pvq_done *done, int n)
 	int i;
 
 	for (i = 0; i < n; i++) {
-		rsp = done[i].pd_msg;
+		rsp = grant_ring_response(&done[i]);
 		if (rsp->status != NETIF_RSP_OKAY && pv_net_is_command(&done[i])) {
 			stats->groups_refused++;
 			sc->xn_mcast_refused = true;
@@ -137,7 +155,7 @@ xn_decap_range_ok(struct xn_queue *xq, const struct netif_rx_response *rsp)
 	return (true);
 }
 
-/* The first message of a frame says what follows, and what is known of the checksum. */
+/* The first message of a frame says what follows, and the state of the checksum. */
 static bool
 xn_decap_first(struct xn_queue *xq, const struct netif_rx_response *rsp)
 {
@@ -153,7 +171,7 @@ xn_decap_first(struct xn_queue *xq, const struct netif_rx_response *rsp)
 		xf->xf_next = XN_FRAME_EXTRA;
 	else
 		xf->xf_next = xf->xf_more ? XN_FRAME_MORE : XN_FRAME_FIRST;
-	/* The old way to tell of a big frame, which nobody asked for. */
+	/* The obsolete mark of a GSO packet, which was not negotiated. */
 	if ((rsp->flags & NETRXF_gso_prefix) != 0) {
 		xq->xq_stats.rx_prefix++;
 		return (false);
@@ -175,7 +193,7 @@ xn_decap_data(struct xn_queue *xq, const void *msg, struct pv_net_rxhdr *out)
 		xf->xf_next = (rsp.flags & NETRXF_more_data) != 0 ? XN_FRAME_MORE :
 		    XN_FRAME_FIRST;
 	out->prh_more = xf->xf_next != XN_FRAME_FIRST;
-	/* Its first fault was told of; the rest is skipped by pv_net. */
+	/* Its first violation was reported; pv_net skips the rest. */
 	if (xf->xf_bad)
 		return;
 	if (ok && ++xf->xf_bufs > XN_RX_BUFS) {
@@ -192,7 +210,7 @@ xn_decap_data(struct xn_queue *xq, const void *msg, struct pv_net_rxhdr *out)
 	out->prh_offload = xf->xf_offload;
 }
 
-/* What extra info says of a frame: false if it can't be. */
+/* Take what extra info says of a frame: false if it is invalid. */
 static bool
 xn_decap_gso(struct xn_frame *xf, u_int offloads, const struct netif_extra_info *extra)
 {
@@ -232,7 +250,6 @@ xn_decap_extra(struct xn_queue *xq, const void *msg, struct pv_net_rxhdr *out)
 		out->prh_error = PV_NET_RX_BADHDR;
 		return;
 	}
-	out->prh_update = true;
 	out->prh_offload = xf->xf_offload;
 }
 
@@ -246,8 +263,8 @@ xn_decap(void *softc, int pair, const struct pvq_done *done, struct pv_net_rxhdr
 
 	for (i = 0; i < n; i++) {
 		if (xq->xq_frame.xf_next == XN_FRAME_EXTRA)
-			xn_decap_extra(xq, done[i].pd_msg, &hdrs[i]);
+			xn_decap_extra(xq, grant_ring_response(&done[i]), &hdrs[i]);
 		else
-			xn_decap_data(xq, done[i].pd_msg, &hdrs[i]);
+			xn_decap_data(xq, grant_ring_response(&done[i]), &hdrs[i]);
 	}
 }

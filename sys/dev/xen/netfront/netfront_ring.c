@@ -7,11 +7,11 @@
 /*
  * xn(4): rings, event channels, and the pages that packets are copied to and from.
  *
- * Each slot of a ring has a page, granted to the back end as long as the ring exists; the theory
- * is in dev/pv/pv_net_stage.c.  A page is zero when it is granted, so that all that a back end
- * ever sees is what it was sent, or wrote itself (XSA-403).
+ * Each slot of a ring has a page, granted to the back end as long as the ring exists, and packets are
+ * staged (dev/pv/net/pv_net_stage.h).  A page is zero when it is granted, so that a back end sees only
+ * what it was sent, or wrote itself (XSA-403).
  *
- * All of this is made anew for each back end.
+ * All of this is allocated for each back end.
  */
 
 #include <sys/param.h>
@@ -21,8 +21,9 @@
 #include <sys/smp.h>
 #include <machine/bus.h>
 
-#include <dev/pv/pvq.h>
-#include <dev/pv/pv_net.h>
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
+#include <dev/pv/net/pv_net_stage.h>
 #include <dev/xen/grant_ring.h>
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_gnttab.h>
@@ -50,6 +51,7 @@ xn_pages_alloc(struct xn_ring *ring, domid_t otherend)
 {
 	u_int i, size = (*ring->xr_pvq)->q_size;
 	struct pv_net_page *page;
+	struct xn_post *post;
 	grant_ref_t ref;
 	int error;
 
@@ -62,8 +64,10 @@ xn_pages_alloc(struct xn_ring *ring, domid_t otherend)
 			return (error);
 		ring->xr_npages = i + 1;
 		page->pp_addr = (bus_addr_t)ref << PAGE_SHIFT;
-		page->pp_msg = &ring->xr_posts[i];
-		ring->xr_posts[i].gref = ref;
+		post = &ring->xr_posts[i];
+		post->xp_req.gref = ref;
+		post->xp_msgs = (struct grant_msgs){ .gm_msgs = &post->xp_req, .gm_n = 1 };
+		page->pp_arg = &post->xp_msgs;
 	}
 	return (0);
 }
@@ -198,6 +202,7 @@ xn_queue_create(struct xn_queue *xq)
 	int error;
 
 	memset(&xq->xq_frame, 0, sizeof(xq->xq_frame));
+	xq->xq_packets = malloc(PV_NET_BATCH * sizeof(xq->xq_packets[0]), M_XEN, M_WAITOK | M_ZERO);
 	xn_ring_init(xq, &xq->xq_tx, true);
 	xn_ring_init(xq, &xq->xq_rx, false);
 	error = xn_channels_alloc(xq);
@@ -211,12 +216,12 @@ xn_queue_create(struct xn_queue *xq)
 		error = xn_pages_alloc(&xq->xq_rx, otherend);
 	if (error != 0)
 		return (error);
-	pv_net_set_pages(xq->xq_softc->xn_pn, xq->xq_id, true, xq->xq_tx.xr_pages);
-	pv_net_set_pages(xq->xq_softc->xn_pn, xq->xq_id, false, xq->xq_rx.xr_pages);
+	pv_net_stage_queue(xq->xq_softc->xn_pn, xq->xq_id, true, xq->xq_tx.xr_pages);
+	pv_net_stage_queue(xq->xq_softc->xn_pn, xq->xq_id, false, xq->xq_rx.xr_pages);
 	return (0);
 }
 
-/* Make everything that is shared with the back end. */
+/* Allocate all that is shared with the back end. */
 int
 xn_rings_create(struct xn_softc *sc)
 {
@@ -241,23 +246,25 @@ xn_ring_free(struct xn_ring *ring)
 		pvq_free(*ring->xr_pvq);
 		*ring->xr_pvq = NULL;
 	}
-	/* It is in a pv_net, and the next set-up may begin with another one. */
+	/* It is a member of pv_net, and the next set-up may have another pv_net. */
 	ring->xr_pvq = NULL;
 	xn_pages_free(ring);
 }
 
-/* And take it back.  The queues are drained, or never were used. */
+/* And free it.  The queues are drained, or never were used. */
 void
 xn_rings_free(struct xn_softc *sc)
 {
 	struct xn_queue *xq;
 
 	for (xq = sc->xn_queues; xq < sc->xn_queues + sc->xn_npairs; xq++) {
-		/* First of all nobody calls any more. */
+		/* First of all no handler runs any more. */
 		xen_evtchn_free(xq->xq_tx.xr_channel);
 		xen_evtchn_free(xq->xq_rx.xr_channel);
 		xq->xq_tx.xr_channel = xq->xq_rx.xr_channel = NULL;
 		xn_ring_free(&xq->xq_tx);
+		free(xq->xq_packets, M_XEN);
+		xq->xq_packets = NULL;
 		xn_ring_free(&xq->xq_rx);
 	}
 }

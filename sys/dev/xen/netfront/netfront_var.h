@@ -11,6 +11,7 @@
 #ifndef _DEV_XEN_NETFRONT_NETFRONT_VAR_H_
 #define	_DEV_XEN_NETFRONT_NETFRONT_VAR_H_
 
+#include <dev/xen/grant_ring.h>
 #include <dev/xen/xen_var.h>
 #include <dev/xen/xenstore.h>
 #include <xen/io/netif.h>
@@ -31,20 +32,32 @@ struct xn_softc;
 /* Buffers of a received packet at most; a back end that begins each anywhere needs one more. */
 #define	XN_RX_BUFS		(XEN_NETIF_NR_SLOTS_MIN + 1)
 
-/* Groups that a back end is asked to filter by: what Linux's takes. */
+/* Multicast groups in a back end's list at most: as many as Linux's takes. */
 #define	XN_MAX_GROUPS		64
 
 /* More pairs of queues only hold memory, 2 MB each. */
 #define	XN_MAX_PAIRS		8
 
 /*
- * What back ends did that they should not, or were asked not to.  Each is a sysctl of that name
- * below dev.xn.N.qI; written under the queue's lock.
+ * Protocol violations and refusals of back ends.  Each is a sysctl of that name below dev.xn.N.qI,
+ * written under the queue's lock.
  */
 struct xn_stats {
 	uint64_t	rx_status, rx_range, rx_bufs, rx_prefix, rx_extra;
 	uint64_t	tx_error, tx_dropped, tx_status;
 	uint64_t	groups_refused;
+};
+
+/* The request that posts a page to receive into. */
+struct xn_post {
+	struct grant_msgs	 xp_msgs;
+	struct netif_rx_request	 xp_req;
+};
+
+/* The requests of a packet to be sent. */
+struct xn_packet {
+	struct grant_msgs	 xp_msgs;
+	struct netif_tx_request	 xp_reqs[XN_TX_SLOTS];
 };
 
 /* A ring and its pages. */
@@ -56,7 +69,7 @@ struct xn_ring {
 	void			*xr_arg;
 	u_int			 xr_npages;
 	struct pv_net_page	*xr_pages;
-	struct netif_rx_request	*xr_posts;	/* receiving: a message for each page */
+	struct xn_post		*xr_posts;	/* receiving: one for each page */
 };
 
 /* A frame that is being received. */
@@ -66,7 +79,7 @@ struct xn_frame {
 		XN_FRAME_EXTRA,		/* extra info */
 		XN_FRAME_MORE,		/* another buffer */
 	}			 xf_next;
-	bool			 xf_more;	/* buffers follow when the extra info is over */
+	bool			 xf_more;	/* buffers follow after the extra info */
 	bool			 xf_bad;	/* it is not to be used */
 	u_int			 xf_bufs;
 	u_int			 xf_extras;
@@ -79,6 +92,7 @@ struct xn_queue {
 	struct xn_ring		 xq_tx;
 	struct xn_ring		 xq_rx;
 	struct xn_frame		 xq_frame;
+	struct xn_packet	*xq_packets;	/* of a batch: PV_NET_BATCH of them */
 	struct xn_stats		 xq_stats;
 };
 
@@ -86,18 +100,18 @@ struct xn_softc {
 	device_t		 xn_dev;
 	struct pv_net		*xn_pn;
 	bool			 xn_attached;	/* there is an interface */
-	bool			 xn_connected;	/* the back end is at work */
-	bool			 xn_carrier;	/* and says that there is a link */
+	bool			 xn_connected;	/* to a back end */
+	bool			 xn_carrier;	/* which reports a link */
 	bool			 xn_split;	/* an event channel for each ring */
-	u_int			 xn_offloads;	/* PV_NET_*, as agreed */
+	u_int			 xn_offloads;	/* PV_NET_*, as negotiated */
 	u_int			 xn_max_mtu;
-	u_int			 xn_mtu;	/* that the toolstack last wanted */
+	u_int			 xn_mtu;	/* the toolstack's last one */
 	struct xenstore_watch	 xn_mtu_watch;
 	uint64_t		 xn_connects;
-	/* Groups: netfront_filter.c. */
-	bool			 xn_mcast_control; /* the back end can filter by them, and stop it */
+	/* Multicast groups: netfront_filter.c. */
+	bool			 xn_mcast_control; /* the back end can start and stop filtering */
 	bool			 xn_mcast_on;	/* and does */
-	volatile bool		 xn_mcast_refused; /* it did not take one */
+	volatile bool		 xn_mcast_refused; /* it refused one */
 	u_int			 xn_ngroups;
 	uint8_t			 xn_groups[XN_MAX_GROUPS][ETHER_ADDR_LEN];
 	int			 xn_npairs;	/* with this back end */
@@ -114,6 +128,7 @@ void	xn_filter_setup(struct xn_softc *sc);
 int	xn_set_filter(void *softc, const struct pv_net_filter *filter);
 
 /* netfront_packet.c: operations of pv_net */
+void	xn_prepare(void *softc, int pair, u_int n, struct pv_net_txhdr *hdr);
 void	xn_encap(void *softc, int pair, struct pv_net_txhdr *hdrs, int n);
 void	xn_sent(void *softc, int pair, const struct pvq_done *done, int n);
 void	xn_decap(void *softc, int pair, const struct pvq_done *done, struct pv_net_rxhdr *hdrs,

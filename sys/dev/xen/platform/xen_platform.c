@@ -6,8 +6,8 @@
 
 /*
  * The platform device of an HVM domain, which is a whole PC: the toolstack gives it each disk and card
- * twice, as a back end and emulated by a device model.  A kernel that has front ends wants the
- * emulated ones to go, before it finds them: that is what the device is for.
+ * twice, as a back end and emulated by a device model.  A kernel with front ends has the emulated ones
+ * removed before it finds them: that is what the device is for.
  *
  * Unplugging (Xen's docs/misc/hvm-emulated-unplug).  Done by I/O ports at a fixed place, so that it can
  * be done before there is a PCI bus.
@@ -16,12 +16,12 @@
  *	0x10	magic number, 16 bits	what to unplug, 16 bits; build number, 32 bits
  *	0x12	version, 8 bits		product number, 16 bits
  *
- * From version 1 on the device model wants to know who comes, and may refuse those that it knows to be
- * broken: then the magic number is gone.
+ * From version 1 on the device model requires the numbers of the driver, and may refuse drivers that
+ * it knows to be broken: then the magic number reads differently.
  *
  * When.  Before devices are probed, which is possible only if the loader brought this module along
- * with the kernel.  Later a disk may be in use: then nothing is unplugged, and everything is there
- * twice, which is said.  What the tunables hw.xen.disable_pv_disks and hw.xen.disable_pv_nics leave
+ * with the kernel.  Later a disk may be in use: then nothing is unplugged, and each device is there
+ * twice, with a message.  What the tunables hw.xen.disable_pv_disks and hw.xen.disable_pv_nics leave
  * emulated has no front ends, so that there is one driver for it.
  *
  * A domain that was saved goes on with another device model, that has everything again.

@@ -5,13 +5,13 @@
  */
 
 /*
- * The tree kernel's instruments in FreeBSD: diskbench, diskcheck, memhog, pktgen (sys/kern and sys/net,
- * cmd_*.c).  They are commands of the tree's console, and run in the kernel; here a program of the same
- * name (tests/sys/cmd/instrument.c) has them run on its behalf by a device.  Each runs in a thread of
- * the kernel's: a program's has to leave the kernel before the machine is suspended.
+ * The tree kernel's instruments in FreeBSD: diskbench, diskcheck, memhog, pktgen (the folders beside
+ * this one).  They are commands of the tree's console, and run in the kernel; here a program of the
+ * same name (tests/sys/cmd/instrument.c) has them run on its behalf by a device.  Each runs in a thread
+ * of the kernel's: a program's has to leave the kernel before the machine is suspended.
  *
- * What the commands need of the tree kernel beside FreeBSD's KPI is below: <kern/console.h>,
- * <kern/devfs.h>.
+ * What the commands need of the tree kernel beside FreeBSD's KPI is below: <kern/console_tree.h>,
+ * <kern/devfs_tree.h>.
  */
 
 #include <sys/param.h>
@@ -34,8 +34,8 @@
 
 #include <net/vnet.h>
 
-#include <kern/console.h>
-#include <kern/devfs.h>
+#include <kern/console_tree.h>
+#include <kern/devfs_tree.h>
 
 #include "instruments.h"
 
@@ -66,7 +66,7 @@ static LIST_HEAD(, run) instruments_runs = LIST_HEAD_INITIALIZER(instruments_run
 static struct mtx instruments_lock;
 MTX_SYSINIT(instruments, &instruments_lock, "instruments", MTX_DEF);
 
-/* ---- <kern/devfs.h> ------------------------------------------------------------------------ */
+/* ---- <kern/devfs_tree.h> ------------------------------------------------------------------------ */
 
 struct devfs_file {
 	struct vnode	*df_vp;
@@ -146,7 +146,7 @@ devfs_strategy(struct devfs_file *fp, struct bio *bp)
 	dev_relthread(fp->df_dev, ref);
 }
 
-/* ---- <kern/console.h> ---------------------------------------------------------------------- */
+/* ---- <kern/console_tree.h> ---------------------------------------------------------------------- */
 
 static const struct console_cmd *
 instruments_find(const char *name)

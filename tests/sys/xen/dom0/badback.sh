@@ -11,7 +11,7 @@
 #	badback.sh TYPE DOMAIN live [KEY=VALUE ...]	once the front end is ready, be so, too, with what
 #							a good disk says, and KEYs
 #	badback.sh TYPE DOMAIN try KEY=VALUE ...	all of it: begin, live with KEYs, tell the state, end
-#	badback.sh TYPE DOMAIN tell LIE ...		run /run/badvbd or /run/badvif
+#	badback.sh TYPE DOMAIN tell VIOLATION ...		run /run/badvbd or /run/badvif
 #	badback.sh TYPE DOMAIN again			let go of a front end that closes, and begin again
 #	badback.sh TYPE DOMAIN end			take the device away
 #

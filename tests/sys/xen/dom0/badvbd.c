@@ -7,12 +7,12 @@
 /*
  * The ring of a block back end that means harm (xen/io/blkif.h), in a process of dom0.
  *
- *	badvbd DOMAIN RING-REF PORT LIE
+ *	badvbd DOMAIN RING-REF PORT VIOLATION
  *
- * It maps the ring that a front end has published, waits for a request, tells the lie (the table at
- * the end; "honest" is none), and lets go.  "serve" is no lie either: it goes on to answer, up to the
- * first request that is neither a read nor a write, and says which that was, and its flags.  Statically
- * linked: dom0 has no C library of its own to speak of.
+ * It maps the ring that a front end has published, waits for a request, commits the violation (the
+ * table at the end; "honest" is none), and lets go.  "serve" is no violation either: it goes on to
+ * answer, up to the first request that is neither a read nor a write, and says which that was, and its
+ * flags.  Statically linked: dom0 has no C library of its own to speak of.
  */
 
 #include <sys/ioctl.h>
@@ -134,7 +134,7 @@ serve(void)
 static const struct {
 	const char	*name;
 	void		(*tell)(void);
-} lies[] = {
+} violations[] = {
 	{ "honest", honest },
 	{ "serve", serve },
 	{ "id_huge", id_huge },
@@ -151,14 +151,14 @@ main(int argc, char **argv)
 {
 	struct ioctl_evtchn_bind_interdomain bind;
 	struct ioctl_evtchn_notify notify;
-	size_t i, lie = sizeof(lies) / sizeof(lies[0]);
+	size_t i, violation = sizeof(violations) / sizeof(violations[0]);
 	int fd;
 
-	for (i = 0; argc == 5 && i < sizeof(lies) / sizeof(lies[0]); i++)
-		if (strcmp(lies[i].name, argv[4]) == 0)
-			lie = i;
-	if (lie == sizeof(lies) / sizeof(lies[0]))
-		errx(2, "usage: badvbd domain ring-ref port lie");
+	for (i = 0; argc == 5 && i < sizeof(violations) / sizeof(violations[0]); i++)
+		if (strcmp(violations[i].name, argv[4]) == 0)
+			violation = i;
+	if (violation == sizeof(violations) / sizeof(violations[0]))
+		errx(2, "usage: badvbd domain ring-ref port violation");
 	ring = map(atoi(argv[1]), atoi(argv[2]));
 	bind.remote_domain = atoi(argv[1]);
 	bind.remote_port = atoi(argv[3]);
@@ -175,7 +175,7 @@ main(int argc, char **argv)
 		}
 		xen_rmb();
 		asked = ring->ring[done & MASK].req;
-		lies[lie].tell();
+		violations[violation].tell();
 		xen_wmb();
 		ring->rsp_prod = done;
 		ring->req_event = done + 1;

@@ -7,9 +7,9 @@
 /*
  * A network back end that means harm (xen/io/netif.h), in a process of dom0.
  *
- *	badvif DOMAIN TX-REF RX-REF TX-PORT RX-PORT LIE ...
+ *	badvif DOMAIN TX-REF RX-REF TX-PORT RX-PORT VIOLATION ...
  *
- * It maps the rings that a front end has published, binds to its event channels, and tells the lies
+ * It maps the rings that a front end has published, binds to its event channels, and commits violations
  * that are named, one after the other (the table at the end).  Statically linked: dom0 has no C library
  * of its own to speak of.
  */
@@ -102,7 +102,7 @@ wait_for(volatile uint32_t *prod, uint32_t index)
 	xen_rmb();
 }
 
-/* Publish what was answered, and wait until it was looked at: no answer is mixed with the next lie. */
+/* Publish what was answered, and wait until it was looked at, before the next violation. */
 static void
 rx_push(void)
 {
@@ -443,7 +443,7 @@ behind(void)
 static const struct {
 	const char	*name;
 	void		(*tell)(void);
-} lies[] = {
+} violations[] = {
 	/* About what is received; the ring goes on. */
 	{ "good", good }, { "status", status }, { "range", range }, { "chain", chain },
 	{ "extras", extras }, { "kinds", kinds }, { "prefix", prefix }, { "offloads", offloads },
@@ -452,7 +452,7 @@ static const struct {
 	{ "serve", serve }, { "answers", answers }, { "refuse", refuse },
 	/* After these the ring is broken. */
 	{ "ahead", ahead }, { "strange", strange }, { "twice", twice },
-	/* No lies: what can be seen. */
+	/* No violations: what can be seen. */
 	{ "pages", pages }, { "behind", behind },
 };
 
@@ -462,7 +462,7 @@ main(int argc, char **argv)
 	size_t j;
 
 	if (argc < 7)
-		errx(1, "usage: badvif domain tx-ref rx-ref tx-port rx-port lie ...");
+		errx(1, "usage: badvif domain tx-ref rx-ref tx-port rx-port violation ...");
 	domain = atoi(argv[1]);
 	tx_ref = atoi(argv[2]);
 	rx_ref = atoi(argv[3]);
@@ -482,12 +482,12 @@ main(int argc, char **argv)
 	printf("ready\n");
 	fflush(stdout);
 	for (int i = 6; i < argc; i++) {
-		for (j = 0; j < sizeof(lies) / sizeof(lies[0]); j++)
-			if (strcmp(argv[i], lies[j].name) == 0)
+		for (j = 0; j < sizeof(violations) / sizeof(violations[0]); j++)
+			if (strcmp(argv[i], violations[j].name) == 0)
 				break;
-		if (j == sizeof(lies) / sizeof(lies[0]))
-			errx(1, "no lie %s", argv[i]);
-		lies[j].tell();
+		if (j == sizeof(violations) / sizeof(violations[0]))
+			errx(1, "no violation %s", argv[i]);
+		violations[j].tell();
 		printf("told %s\n", argv[i]);
 		fflush(stdout);
 	}

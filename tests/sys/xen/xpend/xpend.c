@@ -35,7 +35,7 @@
 #include <xen/xen.h>
 #include <xen/event_channel.h>
 
-#include <x86/xen/xen_kernel.h>
+#include <x86/xen/xen_kernel_tree.h>
 
 static int
 take_queues(u_int vcpu)

@@ -39,9 +39,14 @@
 static domid_t
 self(void)
 {
-	const char *slash = strrchr(xenstore_home(), '/');
+	domid_t id = DOMID_INVALID;
+	char *value;
 
-	return (strtoul(slash + 1, NULL, 10));
+	if (KT_EQ(xenstore_read(NULL, "domid", NULL, &value, NULL), 0)) {
+		id = strtoul(value, NULL, 10);
+		xenstore_free(value);
+	}
+	return (id);
 }
 
 /* Map, and put other memory, zeroed, where the pages were.  Returns how many could not be mapped. */
@@ -110,7 +115,7 @@ grows_to_its_end(void)
 	grant_ref_t *refs;
 	u_int in_use, max, n, pages, total;
 
-	in_use = xen_gnttab_in_use();
+	in_use = xtest_number("gnttab.in_use");
 	pages = xtest_number("gnttab.pages");
 	max = xtest_number("gnttab.max_pages");
 	total = max * PAGE_SIZE / (xtest_number("gnttab.version") == 1 ?
@@ -126,12 +131,12 @@ grows_to_its_end(void)
 	all_different(refs, n);
 	/* All or nothing. */
 	n--;
-	xen_gnttab_free(&refs[n], 1);
+	KT_EQ(xen_gnttab_end(&refs[n], 1), 0);
 	KT_EQ(xen_gnttab_alloc(refs + n, 2), ENOSPC);
-	KT_EQ(xen_gnttab_in_use(), in_use + n);
+	KT_EQ(xtest_number("gnttab.in_use"), in_use + n);
 	KT_EQ(xtest_number("gnttab.free"), 1);
-	xen_gnttab_free(refs, n);
-	KT_EQ(xen_gnttab_in_use(), in_use);
+	KT_EQ(xen_gnttab_end(refs, n), 0);
+	KT_EQ(xtest_number("gnttab.in_use"), in_use);
 	KT_EQ(xtest_number("gnttab.free"), total - in_use);
 	free(refs, M_KTEST);
 }
@@ -151,7 +156,7 @@ granted_open(struct granted *g, bool readonly)
 	u_int i;
 
 	memset(g, 0, sizeof(*g));
-	g->in_use = xen_gnttab_in_use();
+	g->in_use = xtest_number("gnttab.in_use");
 	g->pages = contigmalloc(ptoa(PAGES), M_KTEST, M_WAITOK | M_ZERO, 0, ~(vm_paddr_t)0,
 	    PAGE_SIZE, 0);
 	if (!KT_EQ(xen_space_alloc(xtest_root(), SPACE_RID, ptoa(PAGES), &g->space), 0))
@@ -177,8 +182,8 @@ granted_close(struct granted *g)
 
 	xen_space_free(xtest_root(), &g->space);
 	contigfree(g->pages, ptoa(PAGES), M_KTEST);
-	KT_EQ(xen_gnttab_in_use(), g->in_use);
-	KT_EQ(xen_gnttab_deferred(), 0);
+	KT_EQ(xtest_number("gnttab.in_use"), g->in_use);
+	KT_EQ(xtest_number("gnttab.deferred"), 0);
 }
 
 static void
@@ -288,7 +293,7 @@ is_given_out(grant_ref_t ref)
 	if (KT_EQ(xen_gnttab_alloc(refs, n), 0)) {
 		for (i = 0; i < n; i++)
 			found = found || refs[i] == ref;
-		xen_gnttab_free(refs, n);
+		KT_EQ(xen_gnttab_end(refs, n), 0);
 	}
 	free(refs, M_KTEST);
 	return (found);
@@ -303,17 +308,17 @@ held_is_deferred(void)
 	if (granted_open(g, false)) {
 		KT_EQ(map_own(&g->maps[5], 1, g->pages + ptoa(5)), 0);
 		KT_EQ(xen_gnttab_end(g->refs, PAGES), 1);
-		KT_EQ(xen_gnttab_deferred(), 1);
+		KT_EQ(xtest_number("gnttab.deferred"), 1);
 		KT_EQ(xtest_number("gnttab.total_deferred"), total + 1);
-		KT_EQ(xen_gnttab_in_use(), g->in_use);
+		KT_EQ(xtest_number("gnttab.in_use"), g->in_use);
 		KT_TRUE(!is_given_out(g->refs[5]));
 		/* It is looked at, and still held. */
 		pause("xthold", 5 * hz / 2);
-		KT_EQ(xen_gnttab_deferred(), 1);
+		KT_EQ(xtest_number("gnttab.deferred"), 1);
 		KT_TRUE(!is_given_out(g->refs[5]));
 		KT_TRUE(ktest_filled(g->space.xs_vaddr + ptoa(5), PAGE_SIZE, 5));
 		KT_EQ(xtest_unmap(&g->maps[5], 1), 0);
-		KT_WAIT(xen_gnttab_deferred() == 0);
+		KT_WAIT(xtest_number("gnttab.deferred") == 0);
 		KT_TRUE(is_given_out(g->refs[5]));
 		granted_close(g);
 	}
@@ -328,7 +333,7 @@ held_pages_are_not_reused(void)
 	struct xen_space space;
 	grant_ref_t refs[4];
 	void *others[32], *va;
-	u_int i, in_use = xen_gnttab_in_use();
+	u_int i, in_use = xtest_number("gnttab.in_use");
 
 	if (!KT_EQ(xen_space_alloc(xtest_root(), SPACE_RID, PAGE_SIZE, &space), 0))
 		return;
@@ -339,8 +344,8 @@ held_pages_are_not_reused(void)
 	map.pa = space.xs_paddr;
 	KT_EQ(map_own(&map, 1, (char *)va + PAGE_SIZE), 0);
 	xen_gnttab_pages_free(va, 4, refs);
-	KT_EQ(xen_gnttab_in_use(), in_use);
-	KT_EQ(xen_gnttab_deferred(), 1);
+	KT_EQ(xtest_number("gnttab.in_use"), in_use);
+	KT_EQ(xtest_number("gnttab.deferred"), 1);
 	for (i = 0; i < nitems(others); i++) {
 		others[i] = contigmalloc(ptoa(4), M_KTEST, M_WAITOK, 0, ~(vm_paddr_t)0, PAGE_SIZE, 0);
 		KT_TRUE(others[i] != va);
@@ -350,7 +355,7 @@ held_pages_are_not_reused(void)
 	for (i = 0; i < nitems(others); i++)
 		contigfree(others[i], ptoa(4), M_KTEST);
 	KT_EQ(xtest_unmap(&map, 1), 0);
-	KT_WAIT(xen_gnttab_deferred() == 0);
+	KT_WAIT(xtest_number("gnttab.deferred") == 0);
 	xen_space_free(xtest_root(), &space);
 }
 
@@ -366,7 +371,7 @@ race(void *arg, int me)
 			return;
 		all_different(refs, nitems(refs));
 		xen_gnttab_grant(refs[me], 0, vtophys(page), true);
-		xen_gnttab_free(refs, me);
+		KT_EQ(xen_gnttab_end(refs, me), 0);
 		KT_EQ(xen_gnttab_end(refs + me, nitems(refs) - me), 0);
 	}
 }
@@ -374,14 +379,14 @@ race(void *arg, int me)
 static void
 none_leaks_in_a_race(void)
 {
-	u_int before = xen_gnttab_in_use(), avail = xtest_number("gnttab.free");
-	u_int deferred = xen_gnttab_deferred();
+	u_int before = xtest_number("gnttab.in_use"), avail = xtest_number("gnttab.free");
+	u_int deferred = xtest_number("gnttab.deferred");
 	void *page = malloc(PAGE_SIZE, M_KTEST, M_WAITOK);
 
 	ktest_run(4, true, race, page);
-	KT_EQ(xen_gnttab_in_use(), before);
+	KT_EQ(xtest_number("gnttab.in_use"), before);
 	KT_TRUE(xtest_number("gnttab.free") >= avail);
-	KT_EQ(xen_gnttab_deferred(), deferred);
+	KT_EQ(xtest_number("gnttab.deferred"), deferred);
 	free(page, M_KTEST);
 }
 

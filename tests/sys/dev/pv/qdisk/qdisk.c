@@ -5,16 +5,16 @@
  */
 
 /*
- * A disk of pv_blk whose device is a test: it answers when it is told to, and remembers in what order
- * it was asked.
+ * A disk of pv_blk whose device is a test: it completes requests when a case calls for it, and logs the
+ * order in which they were put.
  *
- *	sysctl debug.qdisk.run=1	runs all of qdisk_cases.c and says "qdisk: NAME: ok" of each
+ *	sysctl debug.qdisk.run=1	runs all of qdisk_cases.c and prints "qdisk: NAME: ok" for each
  *
  * Bios go to the personality at once, by d_strategy, from a CPU that the case chooses.
  *
  * Locking.  qd_mtx protects the log and the ends of bios.  A queue is pv_blk's, under its lock, but for
- * qq_done and qq_held, which cases change while nobody else does: a queue without answers is
- * touched by nobody.
+ * qq_done and qq_held, which cases change while no other thread does: pv_blk does not touch a queue
+ * without completions.
  */
 
 #include <sys/param.h>

@@ -11,7 +11,7 @@
 #ifndef _QDISK_H_
 #define	_QDISK_H_
 
-#include <dev/pv/pv_blk.h>
+#include <dev/pv/blk/pv_blk.h>
 
 #include <geom/geom_disk.h>
 
@@ -21,17 +21,17 @@
 #define	QD_BIOS		64
 #define	QD_SECTOR	512
 
-/* A queue whose other side is the case that runs. */
+/* A queue whose peer is the case that runs. */
 struct qd_queue {
 	struct pvq	qq_pvq;
 	struct pv_blk_req *qq_held[QD_SLOTS]; /* put and not answered, in order */
 	u_int		qq_nheld;
 	struct pv_blk_req *qq_done[QD_SLOTS]; /* answered and not collected */
 	u_int		qq_ndone;
-	u_int		qq_after;	/* the interrupt is wanted after so many */
+	u_int		qq_after;	/* an interrupt is requested after so many */
 };
 
-/* What a queue was given, in the order that it was over all queues. */
+/* A request that was put, in the order over all queues. */
 struct qd_entry {
 	u_int		qe_queue;
 	enum pv_blk_cmd	qe_cmd;
@@ -53,7 +53,7 @@ struct qd_softc {
 	u_int		qd_stops;
 	int		qd_stop_error;	/* what bo_stop and bo_restart return */
 	int		qd_restart_error;
-	u_int		qd_reset_restarts; /* so many restarts ask for a reset */
+	u_int		qd_reset_restarts; /* so many restarts request a reset */
 	u_int		qd_failures;
 };
 
@@ -103,8 +103,8 @@ u_int	qd_held(struct qd_softc *sc);
 void	qd_logged(struct qd_softc *sc, u_int i, u_int queue, enum pv_blk_cmd cmd, u_int sector);
 
 /*
- * Waits until the device was stopped so often in all, the reset is over, and as many requests as held
- * were put (once more): the queues run after the reset's end.
+ * Waits until the device was stopped so often in all, the reset has finished, and as many requests as
+ * held were put (once more): the queues run after the reset's end.
  */
 void	qd_wait_for_resets(struct qd_softc *sc, u_int stops, u_int held);
 

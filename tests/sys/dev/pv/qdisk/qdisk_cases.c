@@ -175,7 +175,7 @@ qd_queues_become_fewer_and_more(struct qd_softc *sc)
 	qd_end(sc);
 }
 
-/* A bio of which a part was given to a queue that goes away is done in another, each piece once. */
+/* A bio of which a part was given to a queue that is removed is done in another, each piece once. */
 static void
 qd_half_cut_bio_changes_its_queue(struct qd_softc *sc)
 {
@@ -200,9 +200,9 @@ qd_half_cut_bio_changes_its_queue(struct qd_softc *sc)
 	qd_end(sc);
 }
 
-/* What lined up behind a barrier when the disk goes away ends, and ends once. */
+/* What was queued behind a barrier when the disk is removed ends, and ends once. */
 static void
-qd_detach_ends_what_lined_up(struct qd_softc *sc)
+qd_detach_ends_what_was_queued(struct qd_softc *sc)
 {
 	qd_begin(sc, 2, 8, 8);
 	pv_blk_freeze(&sc->qd_blk);
@@ -235,9 +235,9 @@ qd_settle_waits_for_what_is_in_flight(struct qd_softc *sc)
 	qd_end(sc);
 }
 
-/* A request that is there at each reset is blamed for them in the end; a suspend blames nobody. */
+/* A request that is in flight at each reset ends with EIO after some; suspends do not count. */
 static void
-qd_resets_blame_and_suspends_do_not(struct qd_softc *sc)
+qd_resets_end_a_request_and_suspends_do_not(struct qd_softc *sc)
 {
 	u_int i, puts;
 
@@ -252,7 +252,7 @@ qd_resets_blame_and_suspends_do_not(struct qd_softc *sc)
 		QD_EQ(sc, sc->qd_ends[0], -1);
 		puts = sc->qd_nlog;
 		pv_blk_reset(&sc->qd_blk, 0);
-		/* Over is a reset when the request was put once more, or has ended. */
+		/* A reset has finished when the request was put once more, or has ended. */
 		while (sc->qd_stops < i + 1 ||
 		    (sc->qd_blk.blk_flags & PVB_RESETTING) != 0 ||
 		    (sc->qd_nlog == puts && sc->qd_ends[0] == -1))
@@ -285,7 +285,7 @@ qd_half_cut_bio_is_lost_with_its_disk(struct qd_softc *sc)
 	qd_thaw(sc, 1);
 	QD_EQ(sc, qd_held(sc), 4);
 	pv_blk_freeze(&sc->qd_blk);
-	pv_blk_set_lost(&sc->qd_blk, true);
+	pv_blk_give_up(&sc->qd_blk);
 	QD_EQ(sc, sc->qd_ends[0], -1);
 	QD_EQ(sc, sc->qd_ends[1], -1);
 	qd_answer_all(sc);
@@ -307,13 +307,13 @@ qd_reset_waits_for_a_suspend(struct qd_softc *sc)
 	QD_EQ(sc, sc->qd_stops, 0);
 	qd_answer_all(sc);
 	QD_EQ(sc, sc->qd_ends[0], 0);
-	/* Nobody else reset it. */
+	/* No other thread reset it. */
 	pv_blk_thaw(&sc->qd_blk);
 	qd_wait_for_resets(sc, 1, 0);
 	qd_end(sc);
 }
 
-/* A device that asks for a reset while it is restarted gets one more. */
+/* A device that requests a reset while it is restarted gets one more. */
 static void
 qd_reset_while_restarting_follows(struct qd_softc *sc)
 {
@@ -331,7 +331,7 @@ qd_reset_while_restarting_follows(struct qd_softc *sc)
 	qd_end(sc);
 }
 
-/* What a device does not survive its disk's I/O does not wait for. */
+/* A device whose suspend fails ends its disk's I/O. */
 static void
 qd_failed_suspend_ends_io(struct qd_softc *sc)
 {
@@ -395,7 +395,7 @@ qd_other_thread(void *arg)
  * between, and waits for what it submits, does not wait for a batch.
  */
 static void
-qd_who_waits_does_not_wait_for_a_batch(struct qd_softc *sc)
+qd_awaited_request_is_not_delayed(struct qd_softc *sc)
 {
 	struct qd_queue *qq = &sc->qd_queues[0];
 	struct qd_other other = { .qo_sc = sc };
@@ -428,14 +428,14 @@ const struct qd_case qd_cases[] = {
 	{ "requeued_in_order", qd_requeued_in_order },
 	{ "queues_become_fewer_and_more", qd_queues_become_fewer_and_more },
 	{ "half_cut_bio_changes_its_queue", qd_half_cut_bio_changes_its_queue },
-	{ "detach_ends_what_lined_up", qd_detach_ends_what_lined_up },
+	{ "detach_ends_what_was_queued", qd_detach_ends_what_was_queued },
 	{ "settle_waits_for_what_is_in_flight", qd_settle_waits_for_what_is_in_flight },
-	{ "resets_blame_and_suspends_do_not", qd_resets_blame_and_suspends_do_not },
+	{ "resets_end_a_request_and_suspends_do_not", qd_resets_end_a_request_and_suspends_do_not },
 	{ "half_cut_bio_is_lost_with_its_disk", qd_half_cut_bio_is_lost_with_its_disk },
 	{ "reset_waits_for_a_suspend", qd_reset_waits_for_a_suspend },
 	{ "reset_while_restarting_follows", qd_reset_while_restarting_follows },
 	{ "failed_suspend_ends_io", qd_failed_suspend_ends_io },
 	{ "failed_resume_ends_io_until_one_succeeds", qd_failed_resume_ends_io_until_one_succeeds },
-	{ "who_waits_does_not_wait_for_a_batch", qd_who_waits_does_not_wait_for_a_batch },
+	{ "awaited_request_is_not_delayed", qd_awaited_request_is_not_delayed },
 	{ NULL, NULL }
 };

@@ -1,0 +1,164 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The balloon, as its protocols see it (pv_balloon.c).
+ *
+ * A protocol driver embeds a struct pv_balloon, sets the host's target, and provides the functions
+ * that give pages to the host and take them back.  Life:
+ *
+ *	pv_balloon_init()	the worker is there; nothing happens yet
+ *	pv_balloon_start()	the worker follows the target
+ *	pv_balloon_stop()	the worker has ended its run and starts no other
+ *	pv_balloon_empty()	after stop: take back all pages from the host
+ *	pv_balloon_fini()	after stop: all is freed
+ *
+ * Every function of a struct pv_balloon_ops is called by the worker, or by pv_balloon_empty() while
+ * the worker is stopped: one at a time, in a thread that may sleep, with no lock held.
+ */
+
+#ifndef _DEV_PV_PV_BALLOON_H_
+#define	_DEV_PV_PV_BALLOON_H_
+
+#include <sys/param.h>
+#include <sys/eventhandler.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+#include <sys/queue.h>
+#include <sys/sysctl.h>
+#include <sys/taskqueue.h>
+
+#include <vm/vm.h>
+#include <vm/vm_param.h>
+#include <vm/vm_page.h>
+
+struct pv_balloon;
+
+struct pv_balloon_ops {
+	/*
+	 * Give pages to the host.
+	 *
+	 * pages  n of them, n at most bp_batch
+	 * done   set to how many, from the front, the host has now; the others are used again at
+	 *        once, so the host can't take them any more
+	 *
+	 * Returns 0 if the host took all, else why it did not.
+	 */
+	int	(*bo_inflate)(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done);
+	/* Take pages back; done are usable again, the others stay the host's. */
+	int	(*bo_deflate)(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done);
+	/* The balloon has so many pages, for the host to know.  Or NULL. */
+	void	(*bo_report)(struct pv_balloon *pb, u_long pages);
+	/* The protocol's own chores, before each step.  An error puts the worker off.  Or NULL. */
+	int	(*bo_poll)(struct pv_balloon *pb);
+	/* Nothing to do.  Returns the ticks after which to be called again, 0: never.  Or NULL. */
+	int	(*bo_idle)(struct pv_balloon *pb);
+};
+
+struct pv_balloon_params {
+	u_int		bp_batch;	/* pages in one request to the host */
+	uint32_t	bp_poison;	/* fill pages with it when they come back; 0: leave them */
+	bool		bp_scrub;	/* zero pages before they are given away */
+	bool		bp_blocks;	/* a block that went as a whole comes back in one batch */
+#define	PV_BALLOON_BLOCK	(2 * 1024 * 1024 / PAGE_SIZE)
+	bool		bp_oom;		/* the host lets us take pages back when memory is short */
+};
+
+struct pv_balloon_stats {
+	uint64_t	bs_inflated;	/* pages given to the host */
+	uint64_t	bs_deflated;	/* pages taken back */
+	uint64_t	bs_batches;	/* requests to the host */
+	uint64_t	bs_targets;	/* changes of the target */
+	uint64_t	bs_short;	/* times that the guest had no page to give */
+	uint64_t	bs_refused;	/* pages that the host did not take, or did not give back */
+	uint64_t	bs_errors;	/* times that a protocol function failed */
+	uint64_t	bs_lowmem;	/* times that the guest was short of memory */
+	uint64_t	bs_oom;		/* pages taken back because of that */
+};
+
+struct pv_balloon {
+	device_t	pb_dev;
+	const struct pv_balloon_ops *pb_ops;
+	struct pv_balloon_params pb_params;
+	struct pv_balloon_stats pb_stats;
+	struct mtx	pb_mtx;
+	struct taskqueue *pb_tq;
+	struct task	pb_work;
+	struct timeout_task pb_retry;
+	eventhandler_tag pb_lowmem_tag;
+	struct sysctl_ctx_list pb_sysctl;
+	/* Under pb_mtx. */
+	u_long		pb_target;	/* pages that the host requests */
+	bool		pb_running;	/* between start and stop */
+	bool		pb_pressure;	/* the guest is, or was a moment ago, short of memory */
+	int		pb_pressure_end; /* ticks */
+	u_long		pb_pressure_goal; /* pages that the balloon may have meanwhile */
+	u_long		pb_pressure_step; /* pages to give back in excess of the need */
+	/* The worker's. */
+	TAILQ_HEAD(, vm_page) pb_pages;
+	u_long		pb_npages;	/* on pb_pages; others may read it */
+	u_long		pb_reported;	/* what was last reported to the host */
+	int		pb_delay;	/* ticks until the next try after a failure */
+	bool		pb_complained;	/* once a target */
+	vm_page_t	*pb_batch;	/* bp_batch of them */
+};
+
+/*
+ * Prepare pb.
+ *
+ * dev     names messages and sysctls
+ * ops     of the protocol; has to stay
+ * params  copied
+ *
+ * Returns 0, or the error of taskqueue_start_threads(9).  May sleep.
+ */
+int	pv_balloon_init(struct pv_balloon *pb, device_t dev, const struct pv_balloon_ops *ops,
+	    const struct pv_balloon_params *params);
+
+/* Let the worker run. */
+void	pv_balloon_start(struct pv_balloon *pb);
+
+/* Stop it; it does nothing any more when this returns.  May sleep. */
+void	pv_balloon_stop(struct pv_balloon *pb);
+
+/*
+ * Take all pages back from the host.  Returns 0, or the protocol's error: pages are left then.
+ * May sleep.
+ */
+int	pv_balloon_empty(struct pv_balloon *pb);
+
+/*
+ * Free everything.
+ *
+ * reclaim  pages that are still in the balloon are memory again (the device was removed, and its host
+ *          provides what is touched); else they are left alone for ever
+ */
+void	pv_balloon_fini(struct pv_balloon *pb, bool reclaim);
+
+/* The host requests so many pages.  Any context that may take a mutex. */
+void	pv_balloon_set_target(struct pv_balloon *pb, u_long pages);
+
+/*
+ * Put n pages into the balloon that the host has already, from first on: new ones that nothing is
+ * behind yet.  By bo_poll, or while the worker is stopped.
+ */
+void	pv_balloon_adopt(struct pv_balloon *pb, vm_page_t first, u_long n);
+
+/* Have the worker run soon: there is something for bo_poll.  Any context that may take a mutex. */
+void	pv_balloon_wake(struct pv_balloon *pb);
+
+/*
+ * Take a block of 2 MB within [low, high) from the system, for the host to see for a while; it is
+ * unmapped like pages in a balloon.  The pages follow the one that is returned; its plinks are the
+ * caller's.  NULL: there is none, or the guest needs it.
+ */
+vm_page_t pv_balloon_block(vm_paddr_t low, vm_paddr_t high);
+void	pv_balloon_block_free(vm_page_t m);
+
+/* Is the guest short of memory? */
+bool	pv_balloon_is_short(void);
+
+#endif /* !_DEV_PV_PV_BALLOON_H_ */

@@ -1,0 +1,523 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_blk: the disk personality.
+ *
+ * Everything of a paravirtual disk that faces the operating system: disk(9), the queue of bios, their
+ * splitting, ordering, statistics, polled dumps, and what happens when the device has to be reset.
+ * It knows no wire format: a protocol (virtio_blk, xbd) encodes its requests and reads their status
+ * through struct pv_blk_ops, and owns negotiation, configuration and the device's life.
+ *
+ * How a protocol uses it, each step undone by the one opposite:
+ *
+ *	pv_blk_init()      memory, before the queue's interrupt can come     pv_blk_fini()
+ *	(the device is live)
+ *	pv_blk_attach()    the disk appears; requests may come               pv_blk_detach()
+ *
+ * The way of a bio.  The files are a stack: each calls those below it, and what concerns those above it
+ * is returned.  A bio enters each once on its way down, and comes back once:
+ *
+ *	            disk(9)  d_strategy                    biodone(9)
+ *	               |                                        ^
+ *	pv_blk_disk.c  | pv_blk_strategy()                      |    the disk, sysctls, attach, detach
+ *	               |                                        |
+ *	pv_blk_dump.c  |                                        |    requests without interrupts
+ *	pv_blk_recover.c                                        |    freeze, reset, requeue, suspend
+ *	               |                                        |
+ *	pv_blk_order.c | pv_blk_order_submit()   pv_blk_intr()  |    which bios may go now: barriers
+ *	               |                               |        |
+ *	pv_blk_queue.c | pv_blk_queue_submit()  _queue_run() ---+    put, kick, collect, arm; bq_mtx
+ *	               |                               |        ^
+ *	pv_blk_req.c   | pv_blk_req_next()      _req_end() -----+    a piece of a bio, its memory
+ *	               v                               ^
+ *	          pvq_put(), pvq_kick()            pvq_get()         the ring
+ *
+ * The return value of pv_blk_queue.c's functions is what is to be done when the queue's lock has been
+ * released: pv_blk_order.c pumps bios behind a barrier when a queue has become idle, and calls
+ * blk_broken, a callback that pv_blk_recover.c handed down, which resets a device with a broken queue.
+ *
+ * A bio becomes one or more requests: pieces, in ascending order, each within the limits of the
+ * transport.  A request is, in this order,
+ *
+ *	free      on bq_free
+ *	ready     encoded for, but not yet in the queue: on bq_ready (no room in the ring, or requeued)
+ *	in flight on bq_inflight, from pvq_put() to pvq_get() or pvq_drain(), in the order it was put
+ *
+ * Queues.  A device has one or more, each with its own bios, requests, lock and interrupt.  A
+ * bio goes to the queue of the CPU that it comes from, and stays there.  A request belongs to
+ * the queue rq_home, or where there are fewer than that many, to the one of that number modulo
+ * theirs.  Queues share nothing while data flows: not a lock, not a counter, not a line of the
+ * cache that is written.
+ *
+ * Ordering.  Bios without BIO_ORDERED may be done in any order, also two from one thread, which may
+ * have changed its CPU between them.  BIO_ORDERED and BIO_FLUSH are barriers for the whole disk: one
+ * starts when all that came before it is done, and nothing that came after it starts before it is
+ * done.  From its arrival to its completion (PVB_GATED), bios of all queues are queued in one FIFO,
+ * blk_waiting.
+ *
+ * Coalescing.  A notification and an interrupt cost an exit to the host each, so in deep queues several
+ * requests are coalesced into one.  In a queue that had PV_BLK_DEEP requests or more in flight lately,
+ * the device is asked to interrupt after half of that many completions (up to blk_batch), and notified
+ * of as many new requests at once.  A user with so many in flight loses nothing by that.  One that
+ * waits for a single request does, so that these are never delayed:
+ *
+ *	a notification   for a thread that submits one bio and then waits (pv_blk_will_wait()),
+ *			 when the device is idle and no more is to be expected, or at the
+ *			 end of an interrupt's work
+ *	an interrupt     while a request of such a thread is in flight, or for more completions than
+ *			 the device was notified of, or than come in 1 / PV_BLK_BATCH_HZ seconds by
+ *			 the pace of the last ones
+ *	either           while a barrier is waiting or in flight
+ *
+ * When the pace changes, PV_BLK_TICK is the most that a request can lose, or PV_BLK_TICK_SOON where
+ * the device is idle meanwhile.
+ *
+ * Suspend, migration, and a device that requests a reset.  What a protocol does, in this order, from
+ * one thread that may sleep:
+ *
+ *	pv_blk_freeze()      nothing more is started; bios are queued; completions are still taken
+ *	pv_blk_settle()      optional: give what is in flight time to be completed
+ *	(the device is stopped: it no longer uses the queues)
+ *	pv_blk_requeue()     what was in flight is ready again, in the order it was put, in each queue
+ *	pv_blk_set_queues()  if the queues do not outlive the stop: none, and later the new ones, of
+ *	                     which there may be more or fewer than before
+ *	(the device is live again)
+ *	pv_blk_thaw()        first what was requeued, in order, then the bios that were queued
+ *
+ * pv_blk_suspend() and pv_blk_resume() are this for a device whose queues outlive the stop.  A reset
+ * that is requested meanwhile is left to them; one that came too late for theirs follows the thaw.
+ *
+ * A request that is put again may have been done already: each is a read, or writes the same to the
+ * same place, and nothing that overlaps it and came after a barrier was started.  pv_blk_reset() does
+ * all of this in a task with bo_stop and bo_restart; it serves for DEVICE_NEEDS_RESET.
+ *
+ * Locking.  blk_mtx protects the disk: its flags, its barriers, its queues' number, its size.
+ * bq_mtx protects a queue and its requests; it is taken in pv_blk_queue.c alone, and releasing it does
+ * nothing else.  With it, a queue reads bq_flags, a copy of blk_flags that pv_blk_set_flags() writes
+ * with both locks.  blk_log_mtx is about messages.  The order is blk_mtx, bq_mtx (of several queues,
+ * by their number), blk_log_mtx.
+ * No lock is held while calling biodone(9), disk(9) (but for disk_resize()), or the protocol's
+ * bo_stop and bo_restart; bq_mtx is held in bo_encode, bo_status, bo_load and bo_unload, which only
+ * compute and copy.
+ * PVB_STOPPED makes the queues quiet for those that must not hold their locks.
+ *
+ * Gaps.  No zones (BIO_ZONE), no secure erase other than the protocol's choice for BIO_DELETE.
+ */
+
+#ifndef _DEV_PV_PV_BLK_H_
+#define	_DEV_PV_PV_BLK_H_
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bio.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+#include <sys/queue.h>
+#include <sys/sysctl.h>
+#include <sys/taskqueue.h>
+
+#include <machine/bus.h>
+
+#include <dev/pv/queue/pvq.h>
+
+struct disk;
+struct pv_blk;
+
+enum pv_blk_cmd {
+	PV_BLK_READ,
+	PV_BLK_WRITE,
+	PV_BLK_FLUSH,		/* no data */
+	PV_BLK_DELETE,		/* no data; the range is in rq_offset, rq_length */
+	PV_BLK_IDENT,		/* rq_length bytes of identification are read */
+	PV_BLK_NCMDS
+};
+
+/*
+ * One request.  Protocols read it in bo_encode and bo_status, and write rq_msg and the first and the
+ * last element of rq_segs.
+ */
+struct pv_blk_req {
+	TAILQ_ENTRY(pv_blk_req) rq_link;
+	struct bio	*rq_bio;	/* NULL: our own, polled */
+	enum pv_blk_cmd	rq_cmd;
+	off_t		rq_offset;	/* bytes on the disk */
+	size_t		rq_length;	/* bytes */
+	/* rq_segs[0] is the protocol's, then rq_nsegs of data, then another of the protocol's. */
+	bus_dma_segment_t *rq_segs;
+	int		rq_nsegs;
+	/* bp_msgsize bytes for headers and status, coherent. */
+	void		*rq_msg;
+	bus_addr_t	rq_msg_paddr;
+	/* Private to pv_blk. */
+	size_t		rq_rest;	/* bytes that follow these: pv_blk_set_max_size() */
+	u_int		rq_home;	/* whose bq_dtag its map is of, if there is one */
+	bus_dmamap_t	rq_map;
+	bool		rq_loaded;
+	bool		rq_copied;	/* its data is a copy: the bounce buffer, or bo_load's */
+	bool		rq_bounced;	/* the former */
+	bool		rq_unready;	/* its memory is not ready for the device */
+	bool		rq_reported;	/* its time-out was */
+	bool		rq_awaited;	/* bq_awaited was set when it was put */
+	struct thread	*rq_td;		/* that put it; never dereferenced */
+	bool		rq_done;	/* polled: rq_error is valid */
+	int		rq_error;
+	int		rq_start;	/* ticks */
+	int		rq_requeues;
+	struct bio	rq_window;	/* this piece's part of the bio, to load or pv_blk_copy() */
+};
+
+/*
+ * The protocol's half.  None may sleep unless it is noted.
+ */
+struct pv_blk_ops {
+	/*
+	 * Fill pc_segs, pc_nread, pc_nwrite (and the transport's pc_arg) for rq.  Its queue's lock is
+	 * held, or the machine is dumping.
+	 */
+	void	(*bo_encode)(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc);
+	/*
+	 * The result of rq: 0, EIO, EOPNOTSUPP ...; -1 for a protocol violation, with *seen set to the
+	 * invalid value: the queue is then marked broken.
+	 */
+	int	(*bo_status)(struct pv_blk *blk, const struct pv_blk_req *rq,
+		    const struct pvq_done *pd, uintmax_t *seen);
+	/*
+	 * Resetting in place: stop the device, so that it no longer uses the queue, and bring it back
+	 * to life when the queue was drained.  Both may sleep unless the machine is dumping.  An error
+	 * of bo_stop means that the device may still use our memory.  NULL: there is bo_reconnect.
+	 */
+	int	(*bo_stop)(struct pv_blk *blk);
+	int	(*bo_restart)(struct pv_blk *blk);
+	/*
+	 * Reconnecting, for a transport whose peer takes part in a reset: request one, and return.
+	 * The queues are frozen; what follows is pv_blk_freeze(), pv_blk_requeue(blk, error),
+	 * pv_blk_set_queues() and pv_blk_thaw() or pv_blk_give_up().  The device was stopped by the
+	 * protocol before pv_blk_detach().  blk_mtx is held.  NULL: there are the above two.
+	 */
+	void	(*bo_reconnect)(struct pv_blk *blk, int error);
+	/*
+	 * Copying, for a transport whose peer must not see the data itself: make rq_length bytes ready
+	 * for it, for a write those of rq_window; and, after a read without an error, copy them to
+	 * rq_window.  bp_phys is false, and rq_nsegs stays 0.  NULL: segments are loaded.
+	 */
+	void	(*bo_load)(struct pv_blk *blk, struct pv_blk_req *rq);
+	void	(*bo_unload)(struct pv_blk *blk, struct pv_blk_req *rq);
+	/* The last user closed the disk: pv_blk_quiesce() returns 0.  May sleep.  NULL: not needed. */
+	void	(*bo_closed)(struct pv_blk *blk);
+};
+
+/*
+ * What the protocol read from its device.  pv_blk_init() checks and keeps a copy.
+ */
+struct pv_blk_params {
+	const char	*bp_diskname;	/* "vtbd": the disk is this and the device's unit */
+	const char	*bp_descr;	/* what diskinfo -v calls it */
+	uint64_t	bp_mediasize;	/* bytes */
+	u_int		bp_sectorsize;	/* bytes, a power of 2, 512 or more */
+	u_int		bp_nqueues;	/* most that will ever be; up to PV_BLK_QUEUES_MAX */
+	u_int		bp_nreqs;	/* requests of each in flight at most */
+	u_int		bp_max_segs;	/* data segments in a request */
+	bus_size_t	bp_seg_size;	/* bytes in a segment at most */
+	bool		bp_phys;	/* segments are pvq_phys_add()'s */
+	bus_size_t	bp_max_size;	/* bytes in a request at most; 0: what the segments hold */
+	uint64_t	bp_delete_size;	/* bytes in a PV_BLK_DELETE at most; 0: there is none */
+	u_int		bp_stripesize;	/* bytes; 0: unknown */
+	u_int		bp_stripeoffset;
+	u_int		bp_fwheads;	/* 0: unknown */
+	u_int		bp_fwsectors;
+	u_int		bp_batch;	/* what blk_batch begins as; 0: PV_BLK_BATCH */
+	size_t		bp_msgsize;	/* bytes of DMA memory a request for the protocol */
+	size_t		bp_ident_size;	/* bytes of PV_BLK_IDENT; 0: there is none */
+	u_int		bp_flags;
+#define	PV_BLK_READONLY		0x0001
+#define	PV_BLK_CACHED		0x0002	/* the device has a volatile cache, and a flush for it */
+};
+
+/* A queue has its own, and so has the disk; their sums are under dev.NAME.N, see pv_blk_disk.c. */
+struct pv_blk_stats {
+	uint64_t	bs_bios;
+	uint64_t	bs_requests;
+	uint64_t	bs_splits;
+	uint64_t	bs_bounced;
+	uint64_t	bs_deferred_kicks;
+	uint64_t	bs_io_errors;
+	uint64_t	bs_unsupported;
+	uint64_t	bs_protocol_errors;
+	uint64_t	bs_dma_errors;
+	uint64_t	bs_nomem;
+	uint64_t	bs_timeouts;
+	uint64_t	bs_requeued;
+	uint64_t	bs_resets;
+	uint64_t	bs_resizes;
+	uint64_t	bs_unlogged;
+	uint64_t	bs_max_in_flight;
+};
+
+TAILQ_HEAD(pv_blk_reqs, pv_blk_req);
+TAILQ_HEAD(pv_blk_bios, bio);	/* by bio_queue */
+
+#define	PV_BLK_QUEUES_MAX	16
+
+struct pv_blk_queue {
+	struct pv_blk	*bq_blk;
+	struct pvq	*bq_pvq;
+	struct mtx	bq_mtx;
+	char		bq_name[PVQ_NAMELEN];
+	u_int		bq_index;
+	u_int		bq_flags;	/* copy of blk_flags */
+
+	/* Bios. */
+	struct pv_blk_bios bq_bios;	/* not yet begun, or not all of it: bio_driver2 */
+	struct bio	*bq_cur;	/* being cut into pieces */
+	size_t		bq_cur_off;	/* where its next piece begins */
+	struct pv_blk_bios bq_finished;	/* to be delivered without the lock */
+	struct thread	*bq_deliver_td;	/* that delivers: its own new bios wait for the batch */
+
+	/* Requests. */
+	struct pv_blk_reqs bq_free;
+	struct pv_blk_reqs bq_ready;
+	struct pv_blk_reqs bq_inflight;
+	bus_dma_tag_t	bq_dtag;	/* data; loads of one tag must not run at the same time */
+	u_int		bq_ninflight;
+	u_int		bq_unkicked;	/* committed since the last pvq_kick() */
+	u_int		bq_depth;	/* most in flight lately, see pv_blk_note_depth() */
+	u_int		bq_backlog;	/* bios given back and not followed by another */
+	u_int		bq_peak;	/* most in this round */
+	u_int		bq_round;	/* completions in this round */
+	struct thread	*bq_submit_td;	/* that submitted last; never dereferenced */
+	u_int		bq_run;		/* its bios since the last interrupt */
+	u_int		bq_singles;	/* runs of one, without another in between */
+	bool		bq_awaited;	/* a thread waits for what is put now */
+	u_int		bq_nawaited;	/* such requests in flight */
+	bool		bq_tick_soon;
+	bool		bq_short;	/* memory was short for a request */
+	u_int		bq_near;	/* completions that come close together */
+	uint64_t	bq_pace_at;	/* when the last ones came: cpu_ticks() */
+	uint64_t	bq_gap;		/* between two */
+
+	struct callout	bq_tick;	/* bounds coalescing; retries a shortage of memory */
+	callout_func_t	*bq_tick_func;
+	struct pv_blk_stats bq_stats;
+	char		bq_pad[CACHE_LINE_SIZE];
+};
+
+struct pv_blk {
+	device_t	blk_dev;
+	const struct pv_blk_ops *blk_ops;
+	struct pv_blk_params blk_params;
+	struct disk	*blk_disk;
+	struct mtx	blk_mtx;
+	u_int		blk_flags;
+#define	PVB_STOPPED	0x0001	/* the queues are not to be touched */
+#define	PVB_RESETTING	0x0002	/* the reset task is queued or runs */
+#define	PVB_FROZEN	0x0004	/* pv_blk_freeze() */
+#define	PVB_DETACHING	0x0008	/* new bios are refused */
+#define	PVB_DEAD	0x0010	/* could not be brought back, or is not expected */
+#define	PVB_GONE	0x0020	/* d_gone was called; blk_flags only */
+#define	PVB_DUMPING	0x0040	/* polled for a dump, for good; blk_flags only */
+#define	PVB_WRITETHROUGH 0x0080	/* flushes need not reach the device */
+#define	PVB_LEAK	0x0100	/* the device may still use our memory; blk_flags only */
+#define	PVB_GATED	0x0200	/* new bios are queued in blk_waiting */
+	bool		blk_open;	/* the disk has users */
+	u_int		blk_batch;	/* completions an interrupt, requests a kick; 1: none wait */
+	u_int		blk_timeout;	/* seconds until a request is reported; 0: never */
+
+	/* Barriers. */
+	struct pv_blk_bios blk_waiting;
+	struct bio	*blk_barrier;	/* in the first queue, and not done */
+	bool		blk_pumping;	/* a thread is in pv_blk_follow() */
+	bool		blk_pump_again;
+	u_int		blk_turn;	/* the queue for the next bio that waited */
+
+	u_int		blk_nactive;	/* queues in use; also with every bq_mtx */
+	struct pv_blk_req *blk_reqs;	/* of all queues, and one for polling */
+	struct mtx	blk_log_mtx;
+	int		blk_log_start;	/* ticks; errors are logged at a bounded rate */
+	u_int		blk_log_count;
+
+	/* DMA. */
+	bus_dma_tag_t	blk_mtag;	/* messages */
+	bus_dmamap_t	blk_mmap;
+	char		*blk_msgs;
+	bus_addr_t	blk_msgs_paddr;
+	bus_dma_segment_t *blk_segs;
+	bus_dma_tag_t	blk_btag;	/* the bounce buffer */
+	bus_dmamap_t	blk_bmap;
+	char		*blk_bounce;
+	bus_addr_t	blk_bounce_paddr;
+	size_t		blk_bounce_size;
+	size_t		blk_made_size;	/* bp_max_size as it was first */
+	volatile u_int	blk_bounce_busy; /* 1: a request has it */
+
+	void		(*blk_broken)(struct pv_blk *); /* a queue is; no lock is held */
+	struct callout	blk_watchdog;	/* time-outs */
+	struct timeout_task blk_reset_task;
+	sbintime_t	blk_reset_at;	/* when the device was reset last */
+	bool		blk_reset_again; /* requested where none can start: one more has to follow */
+	int		blk_reset_error; /* what in-flight requests end with; 0: they are requeued */
+	struct sysctl_ctx_list blk_sysctl;
+	struct sysctl_ctx_list blk_queue_sysctl; /* of the pvqs */
+	struct pv_blk_stats blk_stats;	/* what no queue counts */
+	struct pv_blk_queue blk_queues[PV_BLK_QUEUES_MAX];
+};
+
+/*
+ * How many queues should a disk use?  Not more than one a CPU.
+ *
+ * offered  by the device, 1 or more
+ * wanted   by a tunable; 0: one a CPU
+ */
+u_int	pv_blk_nqueues(u_int offered, int wanted);
+
+/*
+ * The CPU that the interrupt of queue i of n should go to: one that uses the queue.  -1: any.  A
+ * CPU's id need not be less than how many there are.
+ */
+int	pv_blk_queue_cpu(u_int i, u_int n);
+
+/*
+ * Prepare blk.  The queues' handler pv_blk_intr() may be called from then on.  May sleep.
+ *
+ * dev     the device, for messages, its DMA tag, its sysctl tree
+ * params  checked: EINVAL, with a message, if a sector can't be transferred within the limits
+ *
+ * Returns 0, EINVAL or ENOMEM; then pv_blk_fini() must not be called.
+ */
+int	pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
+	    const struct pv_blk_params *params);
+
+/*
+ * Free what pv_blk_init() made.  pv_blk_intr() has returned for good.  May sleep.
+ */
+void	pv_blk_fini(struct pv_blk *blk);
+
+/*
+ * Make the disk.  The device is live.  May sleep; polls for the identification.
+ *
+ * qs  n queues, up to bp_nqueues; pv_blk serialises all use of them from now on
+ *
+ * Returns 0; ETIMEDOUT, with a message, if the device does not answer: it was stopped then.
+ */
+int	pv_blk_attach(struct pv_blk *blk, struct pvq *const *qs, u_int n);
+
+/*
+ * Take the disk away, also under load: what is queued ends with ENXIO, what is in flight is given
+ * PV_BLK_DRAIN_SECS to be completed, then the device is stopped and the rest ends with ENXIO too.
+ * Returns when no user is left.  May sleep.
+ */
+void	pv_blk_detach(struct pv_blk *blk);
+
+/* Is the disk open?  For device_quiesce(9): EBUSY, or 0. */
+int	pv_blk_quiesce(struct pv_blk *blk);
+
+/* A queue's interrupt handler, in an ithread; arg is its element of blk_queues. */
+void	pv_blk_intr(void *arg);
+
+/*
+ * The device's size changed.
+ *
+ * mediasize  bytes
+ */
+void	pv_blk_resize(struct pv_blk *blk, uint64_t mediasize);
+
+/*
+ * A device that came back deletes more or less at once than before, or nothing any more (0): bytes.
+ * Frozen.
+ */
+void	pv_blk_set_delete_size(struct pv_blk *blk, uint64_t size);
+
+/* Does a write survive without a flush?  Flushes then succeed without going to the device. */
+void	pv_blk_set_writethrough(struct pv_blk *blk, bool on);
+
+/*
+ * Reset the device from a task, for a broken queue or because the device requests it.
+ *
+ * error  what requests in flight end with; 0: they are put again, in their order
+ */
+void	pv_blk_reset(struct pv_blk *blk, int error);
+
+/*
+ * Start nothing more (suspend).  What is in flight stays so until it is completed, or the device is
+ * stopped and pv_blk_requeue() takes it back; bios are queued.  May sleep for a reset under way.
+ */
+void	pv_blk_freeze(struct pv_blk *blk);
+
+/*
+ * Wait for what is in flight to be completed; frozen before, or new requests keep coming.
+ *
+ * secs  the longest time to wait
+ *
+ * Returns 0; EBUSY if some of it is still in flight.  May sleep.
+ */
+int	pv_blk_settle(struct pv_blk *blk, u_int secs);
+
+/*
+ * Freeze, and from now on don't collect completions either: what a queue holds then may not be true of
+ * the requests in flight.  What was completed before has been copied when this returns.  Goes on by
+ * pv_blk_thaw(), or by pv_blk_freeze() and what follows it.
+ */
+void	pv_blk_hold(struct pv_blk *blk);
+
+/*
+ * The device was stopped: take what was in flight out of the queues.
+ *
+ * error  as for pv_blk_reset()
+ */
+void	pv_blk_requeue(struct pv_blk *blk, int error);
+
+/*
+ * Use other queues from now on, or none (n is 0): the next ones of a device whose queues do not
+ * outlive a reset.  Between pv_blk_requeue() and pv_blk_thaw(), or before pv_blk_detach().  What
+ * waits in a queue that is not used any more goes on in another.  May sleep.
+ *
+ * qs  n queues, up to bp_nqueues
+ */
+void	pv_blk_set_queues(struct pv_blk *blk, struct pvq *const *qs, u_int n);
+
+/*
+ * The next device takes other requests.  What was requeued and is longer is sent in pieces, one after
+ * the other.  Between pv_blk_requeue() and pv_blk_thaw().
+ *
+ * size  bytes of data in a request, at least a sector; more than bp_max_size was are not used
+ */
+void	pv_blk_set_max_size(struct pv_blk *blk, size_t size);
+
+/*
+ * All of a suspend, where bo_stop and bo_restart are all that the device needs: freeze, settle for up
+ * to secs, stop, requeue.  May sleep.
+ *
+ * Returns 0; or what bo_stop did, with a message: the disk is lost then, and its I/O ends with ENXIO.
+ * A disk that was lost before may be suspended as well, and so be brought back.
+ */
+int	pv_blk_suspend(struct pv_blk *blk, u_int secs);
+
+/*
+ * And its resume: restart, thaw.  May sleep.
+ *
+ * Returns 0; or what bo_restart did, with a message: the disk is lost, and its I/O ends with ENXIO,
+ * until one that follows another pv_blk_suspend() succeeds.
+ */
+int	pv_blk_resume(struct pv_blk *blk);
+
+/*
+ * Frozen, or given up before: the device is not expected any more.  What waits and what comes ends with
+ * ENXIO, until pv_blk_thaw().
+ */
+void	pv_blk_give_up(struct pv_blk *blk);
+
+/* The device is live again: requeued requests go first, then the bios that waited. */
+void	pv_blk_thaw(struct pv_blk *blk);
+
+/*
+ * Copies all of a mapped or unmapped bio to buf, or buf to it.  For bo_load and bo_unload, with a
+ * request's rq_window.  Does not sleep.
+ */
+void	pv_blk_copy(const struct bio *bp, char *buf, bool to_bio);
+
+#endif /* !_DEV_PV_PV_BLK_H_ */

@@ -1,0 +1,500 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The disk of pv_blk: disk(9), sysctls, attach and detach (theory statement, locking: pv_blk.h).
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/malloc.h>
+#include <sys/module.h>
+#include <sys/smp.h>
+#include <sys/sysctl.h>
+
+#include <geom/geom_disk.h>
+
+#include <dev/pv/blk/pv_blk_var.h>
+
+MODULE_VERSION(pv_blk, 1);
+MODULE_DEPEND(pv_blk, pv, 1, 1, 1);
+
+static const struct {
+	size_t		offset;
+	const char	*name;
+	const char	*descr;
+} pv_blk_stat_table[] = {
+#define	STAT(name, descr)	{ offsetof(struct pv_blk_stats, bs_ ## name), #name, descr }
+	STAT(bios, "Bios received"),
+	STAT(requests, "Requests given to the device"),
+	STAT(splits, "Requests that were a further piece of a bio"),
+	STAT(bounced, "Requests that went through the bounce buffer"),
+	STAT(deferred_kicks, "Notifications delayed for a batch"),
+	STAT(max_in_flight, "Requests in flight at most, in one queue"),
+	STAT(io_errors, "Requests that the device failed"),
+	STAT(unsupported, "Requests that the device does not support"),
+	STAT(protocol_errors, "Completions that violated the protocol"),
+	STAT(dma_errors, "Bios whose memory could not be mapped for the device"),
+	STAT(nomem, "Times that memory for a request was short, tried again"),
+	STAT(timeouts, "Requests reported for taking longer than the time-out"),
+	STAT(requeued, "Requests put again after a reset"),
+	STAT(resets, "Times that the device was reset"),
+	STAT(resizes, "Times that the disk changed its size"),
+	STAT(unlogged, "Messages that were suppressed by the rate limit"),
+#undef STAT
+};
+
+static int
+pv_blk_sysctl_batch(SYSCTL_HANDLER_ARGS)
+{
+	struct pv_blk *blk = arg1;
+	u_int batch = blk->blk_batch;
+	int error;
+
+	error = sysctl_handle_int(oidp, &batch, 0, req);
+	if (error != 0 || req->newptr == NULL)
+		return (error);
+	if (batch < 1 || batch > PV_BLK_BATCH_MAX)
+		return (EINVAL);
+	blk->blk_batch = batch;
+	return (0);
+}
+
+static int
+pv_blk_sysctl_reset(SYSCTL_HANDLER_ARGS)
+{
+	struct pv_blk *blk = arg1;
+	int error, value = 0;
+
+	error = sysctl_handle_int(oidp, &value, 0, req);
+	if (error == 0 && req->newptr != NULL && value != 0)
+		pv_blk_reset(blk, 0);
+	return (error);
+}
+
+/* The sum over the disk and its queues; of max_in_flight the greatest. */
+static int
+pv_blk_sysctl_stat(SYSCTL_HANDLER_ARGS)
+{
+	struct pv_blk *blk = arg1;
+	struct pv_blk_queue *bq;
+	uint64_t n, v;
+
+	v = *(const uint64_t *)((const char *)&blk->blk_stats + arg2);
+	PV_BLK_FOREACH(blk, bq) {
+		n = *(const uint64_t *)((const char *)&bq->bq_stats + arg2);
+		v = arg2 == offsetof(struct pv_blk_stats, bs_max_in_flight) ? MAX(v, n) : v + n;
+	}
+	return (sysctl_handle_64(oidp, &v, 0, req));
+}
+
+/* The sum over the queues of one of pvq's own counters. */
+static int
+pv_blk_sysctl_pvq(SYSCTL_HANDLER_ARGS)
+{
+	struct pv_blk *blk = arg1;
+	struct pv_blk_queue *bq;
+	uint64_t v = 0;
+
+	PV_BLK_FOREACH(blk, bq) {
+		if (bq->bq_pvq != NULL)
+			v += *(uint64_t *)((char *)&bq->bq_pvq->q_stats + arg2);
+	}
+	return (sysctl_handle_64(oidp, &v, 0, req));
+}
+
+static int
+pv_blk_sysctl_in_flight(SYSCTL_HANDLER_ARGS)
+{
+	struct pv_blk *blk = arg1;
+	struct pv_blk_queue *bq;
+	u_int n = 0;
+
+	PV_BLK_FOREACH(blk, bq)
+		n += bq->bq_ninflight;
+	return (sysctl_handle_int(oidp, &n, 0, req));
+}
+
+/* What is counted in the queues is removed with them. */
+static void
+pv_blk_sysctl_queues(struct pv_blk *blk)
+{
+	struct sysctl_ctx_list *ctx = &blk->blk_queue_sysctl;
+	struct pv_blk_queue *bq;
+	struct sysctl_oid_list *top;
+	struct sysctl_oid *node;
+
+	sysctl_ctx_init(ctx);
+	if (blk->blk_queues[0].bq_pvq == NULL)
+		return;
+	top = SYSCTL_CHILDREN(device_get_sysctl_tree(blk->blk_dev));
+	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "kicks", CTLTYPE_U64 | CTLFLAG_RD | CTLFLAG_MPSAFE, blk,
+	    offsetof(struct pvq_stats, qs_kicks), pv_blk_sysctl_pvq, "QU",
+	    "Notifications sent to the device");
+	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "interrupts",
+	    CTLTYPE_U64 | CTLFLAG_RD | CTLFLAG_MPSAFE, blk, offsetof(struct pvq_stats, qs_intrs),
+	    pv_blk_sysctl_pvq, "QU", "Interrupts taken for the queues");
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "queues", CTLFLAG_RD, &blk->blk_nactive, 0,
+	    "Queues in use");
+	PV_BLK_FOREACH(blk, bq) {
+		if (bq->bq_pvq == NULL)
+			break;
+		node = SYSCTL_ADD_NODE(ctx, top, OID_AUTO, bq->bq_pvq->q_name,
+		    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Statistics of the queue");
+		pvq_sysctl(bq->bq_pvq, ctx, SYSCTL_CHILDREN(node));
+	}
+}
+
+/* In a context of our own, so that they are removed before what they read. */
+static void
+pv_blk_sysctl_attach(struct pv_blk *blk)
+{
+	struct sysctl_ctx_list *ctx = &blk->blk_sysctl;
+	struct sysctl_oid_list *top;
+	u_int i;
+
+	sysctl_ctx_init(ctx);
+	top = SYSCTL_CHILDREN(device_get_sysctl_tree(blk->blk_dev));
+	for (i = 0; i < nitems(pv_blk_stat_table); i++)
+		SYSCTL_ADD_PROC(ctx, top, OID_AUTO, pv_blk_stat_table[i].name,
+		    CTLTYPE_U64 | CTLFLAG_RD | CTLFLAG_MPSAFE, blk,
+		    (intmax_t)pv_blk_stat_table[i].offset, pv_blk_sysctl_stat, "QU",
+		    pv_blk_stat_table[i].descr);
+	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "in_flight",
+	    CTLTYPE_UINT | CTLFLAG_RD | CTLFLAG_MPSAFE, blk, 0, pv_blk_sysctl_in_flight, "IU",
+	    "Requests in flight");
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "timeout", CTLFLAG_RW, &blk->blk_timeout, 0,
+	    "Seconds until a request without an answer is reported, 0: never");
+	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "batch", CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_MPSAFE, blk,
+	    0, pv_blk_sysctl_batch, "IU",
+	    "Requests a notification, and completions an interrupt, in a deep queue; 1: no coalescing");
+	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "reset", CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, blk,
+	    0, pv_blk_sysctl_reset, "I", "Write 1 to reset the device and put its requests again");
+}
+
+u_int
+pv_blk_nqueues(u_int offered, int wanted)
+{
+	u_int n = wanted > 0 ? wanted : mp_ncpus;
+
+	return (MIN(MIN(n, (u_int)mp_ncpus), MIN(MAX(offered, 1), PV_BLK_QUEUES_MAX)));
+}
+
+int
+pv_blk_queue_cpu(u_int i, u_int n)
+{
+	u_int cpu;
+
+	if (n == 1)
+		return (-1);
+	/* As pv_blk_queue_submit() selects. */
+	CPU_FOREACH(cpu) {
+		if (cpu % n == i)
+			return (cpu);
+	}
+	return (-1);
+}
+
+/* A sector must fit into one request, and the segments of the largest bio into our arrays. */
+static int
+pv_blk_check(struct pv_blk *blk)
+{
+	struct pv_blk_params *bp = &blk->blk_params;
+	uint64_t fits;
+
+	bp->bp_max_segs = MIN(bp->bp_max_segs, maxphys / PAGE_SIZE + 1);
+	bp->bp_seg_size = MIN(bp->bp_seg_size, maxphys);
+	fits = (uint64_t)bp->bp_max_segs * bp->bp_seg_size;
+	if (bp->bp_max_size == 0 || bp->bp_max_size > fits)
+		bp->bp_max_size = fits;
+	bp->bp_max_size = rounddown2(MIN(bp->bp_max_size, maxphys), bp->bp_sectorsize);
+	if (bp->bp_max_size == 0) {
+		device_printf(blk->blk_dev, "a sector of %u bytes does not fit into %u segments of "
+		    "%ju bytes: the device can't be used\n", bp->bp_sectorsize, bp->bp_max_segs,
+		    (uintmax_t)bp->bp_seg_size);
+		return (EINVAL);
+	}
+	blk->blk_made_size = bp->bp_max_size;
+	bp->bp_delete_size = rounddown2(bp->bp_delete_size, bp->bp_sectorsize);
+	KASSERT(bp->bp_nqueues >= 1 && bp->bp_nqueues <= PV_BLK_QUEUES_MAX,
+	    ("%s: %u queues", __func__, bp->bp_nqueues));
+	return (0);
+}
+
+void
+pv_blk_fini(struct pv_blk *blk)
+{
+	KASSERT(blk->blk_disk == NULL, ("%s: still a disk", __func__));
+	pv_blk_req_fini(blk);
+	pv_blk_queues_fini(blk);
+	mtx_destroy(&blk->blk_mtx);
+}
+
+int
+pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
+    const struct pv_blk_params *params)
+{
+	int error;
+
+	bzero(blk, sizeof(*blk));
+	blk->blk_dev = dev;
+	blk->blk_ops = ops;
+	blk->blk_params = *params;
+	blk->blk_batch = params->bp_batch != 0 ? params->bp_batch : PV_BLK_BATCH;
+	blk->blk_timeout = PV_BLK_TIMEOUT;
+	error = pv_blk_check(blk);
+	if (error != 0)
+		return (error);
+	mtx_init(&blk->blk_mtx, device_get_nameunit(dev), "pv_blk", MTX_DEF);
+	TAILQ_INIT(&blk->blk_waiting);
+	blk->blk_flags = PVB_STOPPED;
+	pv_blk_queues_init(blk, pv_blk_intr);
+	pv_blk_recover_init(blk);
+	error = pv_blk_req_init(blk);
+	if (error != 0) {
+		device_printf(dev, "no memory for requests, error %d\n", error);
+		pv_blk_fini(blk);
+	}
+	return (error);
+}
+
+/* disk(9) will not call us any more. */
+static void
+pv_blk_gone(struct disk *dp)
+{
+	struct pv_blk *blk = dp->d_drv1;
+
+	PV_BLK_LOCK(blk);
+	blk->blk_flags |= PVB_GONE;
+	wakeup(&blk->blk_disk);
+	PV_BLK_UNLOCK(blk);
+}
+
+static int
+pv_blk_open(struct disk *dp)
+{
+	struct pv_blk *blk = dp->d_drv1;
+
+	PV_BLK_LOCK(blk);
+	blk->blk_open = true;
+	PV_BLK_UNLOCK(blk);
+	return (0);
+}
+
+static int
+pv_blk_close(struct disk *dp)
+{
+	struct pv_blk *blk = dp->d_drv1;
+
+	PV_BLK_LOCK(blk);
+	blk->blk_open = false;
+	PV_BLK_UNLOCK(blk);
+	if (blk->blk_ops->bo_closed != NULL)
+		blk->blk_ops->bo_closed(blk);
+	return (0);
+}
+
+/* Does the disk have this command? */
+static bool
+pv_blk_can(const struct pv_blk *blk, const struct bio *bp)
+{
+	switch (bp->bio_cmd) {
+	case BIO_READ:
+		return (true);
+	case BIO_WRITE:
+		return ((blk->blk_params.bp_flags & PV_BLK_READONLY) == 0);
+	case BIO_DELETE:
+		return ((blk->blk_params.bp_flags & PV_BLK_READONLY) == 0 &&
+		    blk->blk_params.bp_delete_size != 0);
+	case BIO_FLUSH:
+		return ((blk->blk_params.bp_flags & PV_BLK_CACHED) != 0);
+	default:
+		return (false);
+	}
+}
+
+static void
+pv_blk_strategy(struct bio *bp)
+{
+	struct pv_blk *blk = bp->bio_disk->d_drv1;
+
+	if (!pv_blk_can(blk, bp)) {
+		biofinish(bp, NULL, EOPNOTSUPP);
+		return;
+	}
+	bp->bio_driver1 = NULL;
+	bp->bio_driver2 = NULL;
+	bp->bio_resid = bp->bio_bcount;
+	pv_blk_order_submit(blk, bp);
+}
+
+static struct disk *
+pv_blk_make_disk(struct pv_blk *blk)
+{
+	const struct pv_blk_params *bp = &blk->blk_params;
+	struct disk *dp;
+
+	dp = disk_alloc();
+	dp->d_drv1 = blk;
+	dp->d_name = bp->bp_diskname;
+	dp->d_unit = device_get_unit(blk->blk_dev);
+	dp->d_open = pv_blk_open;
+	dp->d_close = pv_blk_close;
+	dp->d_strategy = pv_blk_strategy;
+	dp->d_dump = pv_blk_dump;
+	dp->d_gone = pv_blk_gone;
+	dp->d_flags = DISKFLAG_UNMAPPED_BIO | DISKFLAG_DIRECT_COMPLETION;
+	if ((bp->bp_flags & PV_BLK_READONLY) != 0)
+		dp->d_flags |= DISKFLAG_WRITE_PROTECT;
+	if ((bp->bp_flags & PV_BLK_CACHED) != 0)
+		dp->d_flags |= DISKFLAG_CANFLUSHCACHE;
+	if (bp->bp_delete_size != 0) {
+		dp->d_flags |= DISKFLAG_CANDELETE;
+		dp->d_delmaxsize = bp->bp_delete_size;
+	}
+	dp->d_sectorsize = bp->bp_sectorsize;
+	dp->d_mediasize = bp->bp_mediasize;
+	/* Larger than one request may be: bios are split where their memory makes it necessary. */
+	dp->d_maxsize = maxphys;
+	dp->d_stripesize = bp->bp_stripesize;
+	dp->d_stripeoffset = bp->bp_stripeoffset;
+	dp->d_fwheads = bp->bp_fwheads;
+	dp->d_fwsectors = bp->bp_fwsectors;
+	dp->d_rotation_rate = DISK_RR_UNKNOWN;
+	strlcpy(dp->d_descr, bp->bp_descr, sizeof(dp->d_descr));
+	strlcpy(dp->d_attachment, device_get_nameunit(device_get_parent(blk->blk_dev)),
+	    sizeof(dp->d_attachment));
+	return (dp);
+}
+
+void
+pv_blk_set_queues(struct pv_blk *blk, struct pvq *const *qs, u_int n)
+{
+	sysctl_ctx_free(&blk->blk_queue_sysctl);
+	pv_blk_queues_use(blk, qs, n);
+	pv_blk_sysctl_queues(blk);
+}
+
+int
+pv_blk_attach(struct pv_blk *blk, struct pvq *const *qs, u_int n)
+{
+	const struct pv_blk_params *bp = &blk->blk_params;
+	char ident[DISK_IDENT_SIZE] = "";
+	int error;
+
+	sysctl_ctx_init(&blk->blk_queue_sysctl);
+	pv_blk_set_queues(blk, qs, n);
+	PV_BLK_LOCK(blk);
+	pv_blk_set_flags(blk, 0, PVB_STOPPED);
+	pv_blk_watch(blk);
+	PV_BLK_UNLOCK(blk);
+	pv_blk_run(blk);
+	error = pv_blk_ident(blk, ident, sizeof(ident));
+	if (error == ETIMEDOUT) {
+		device_printf(blk->blk_dev, "the device does not answer requests\n");
+		/* It is not given PV_BLK_DRAIN_SECS once more. */
+		PV_BLK_LOCK(blk);
+		pv_blk_set_flags(blk, PVB_DEAD, 0);
+		PV_BLK_UNLOCK(blk);
+		sysctl_ctx_free(&blk->blk_queue_sysctl);
+		pv_blk_shut(blk);
+		pv_blk_quiet(blk);
+		return (error);
+	}
+	pv_blk_sysctl_attach(blk);
+	blk->blk_disk = pv_blk_make_disk(blk);
+	strlcpy(blk->blk_disk->d_ident, ident, sizeof(blk->blk_disk->d_ident));
+	device_printf(blk->blk_dev, "%ju MB (%ju sectors of %u bytes)%s\n",
+	    (uintmax_t)(bp->bp_mediasize >> 20), (uintmax_t)(bp->bp_mediasize / bp->bp_sectorsize),
+	    bp->bp_sectorsize, (bp->bp_flags & PV_BLK_READONLY) != 0 ? ", read-only" : "");
+	disk_create(blk->blk_disk, DISK_VERSION);
+	return (0);
+}
+
+void
+pv_blk_detach(struct pv_blk *blk)
+{
+	struct disk *dp = blk->blk_disk;
+	int i;
+
+	disk_gone(dp);
+	pv_blk_shut(blk);
+	PV_BLK_LOCK(blk);
+	for (i = 1; (blk->blk_flags & PVB_GONE) == 0; i++) {
+		msleep(&blk->blk_disk, &blk->blk_mtx, PRIBIO, "pvblkg", hz);
+		if (i % 30 == 0)
+			device_printf(blk->blk_dev, "waiting for users of the disk\n");
+	}
+	PV_BLK_UNLOCK(blk);
+	disk_destroy(dp);
+	blk->blk_disk = NULL;
+	sysctl_ctx_free(&blk->blk_queue_sysctl);
+	sysctl_ctx_free(&blk->blk_sysctl);
+	pv_blk_quiet(blk);
+}
+
+int
+pv_blk_quiesce(struct pv_blk *blk)
+{
+	return (blk->blk_open ? EBUSY : 0);
+}
+
+void
+pv_blk_resize(struct pv_blk *blk, uint64_t mediasize)
+{
+	struct disk *dp;
+	uint64_t old;
+
+	PV_BLK_LOCK(blk);
+	dp = blk->blk_disk;
+	old = blk->blk_params.bp_mediasize;
+	if (dp != NULL && mediasize != old && (blk->blk_flags & PVB_DETACHING) == 0) {
+		blk->blk_params.bp_mediasize = mediasize;
+		dp->d_mediasize = mediasize;
+		/* Does not sleep, and the lock keeps the disk from being destroyed. */
+		if (disk_resize(dp, M_NOWAIT) != 0)
+			blk->blk_params.bp_mediasize = old;
+		else if (blk->blk_stats.bs_resizes++, pv_blk_may_log(blk))
+			device_printf(blk->blk_dev, "the disk is now %ju MB, was %ju MB\n",
+			    (uintmax_t)(mediasize >> 20), (uintmax_t)(old >> 20));
+	}
+	PV_BLK_UNLOCK(blk);
+}
+
+void
+pv_blk_set_delete_size(struct pv_blk *blk, uint64_t size)
+{
+	PV_BLK_LOCK(blk);
+	KASSERT((blk->blk_flags & PVB_FROZEN) != 0, ("%s: not frozen", __func__));
+	blk->blk_params.bp_delete_size = rounddown2(size, blk->blk_params.bp_sectorsize);
+	if (blk->blk_disk != NULL && blk->blk_params.bp_delete_size != 0) {
+		blk->blk_disk->d_delmaxsize = blk->blk_params.bp_delete_size;
+		blk->blk_disk->d_flags |= DISKFLAG_CANDELETE;
+	} else if (blk->blk_disk != NULL)
+		blk->blk_disk->d_flags &= ~DISKFLAG_CANDELETE;
+	PV_BLK_UNLOCK(blk);
+}
+
+void
+pv_blk_set_max_size(struct pv_blk *blk, size_t size)
+{
+	struct pv_blk_params *bp = &blk->blk_params;
+
+	PV_BLK_LOCK(blk);
+	KASSERT((blk->blk_flags & PVB_STOPPED) != 0, ("%s: the device is live", __func__));
+	KASSERT(size >= bp->bp_sectorsize, ("%s: %zu bytes", __func__, size));
+	bp->bp_max_size = rounddown2(MIN(size, blk->blk_made_size), bp->bp_sectorsize);
+	PV_BLK_UNLOCK(blk);
+}
+
+void
+pv_blk_set_writethrough(struct pv_blk *blk, bool on)
+{
+	PV_BLK_LOCK(blk);
+	pv_blk_set_flags(blk, on ? PVB_WRITETHROUGH : 0, on ? 0 : PVB_WRITETHROUGH);
+	PV_BLK_UNLOCK(blk);
+}

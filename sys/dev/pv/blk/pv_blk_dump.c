@@ -1,0 +1,183 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Requests of pv_blk without interrupts: the disk's identification while it attaches, and kernel dumps
+ * (theory statement, locking: pv_blk.h).
+ *
+ * Both use the one request that is on no list, and the bounce buffer: a dump must not depend on
+ * what the kernel was doing when it panicked.  A dump starts by resetting the device, which makes
+ * the queues new and takes from them what was in flight (or, where the peer has to take part in a
+ * reset, waits for that to be completed); the disk stays in this state for good.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/ctype.h>
+
+#include <geom/geom_disk.h>
+
+#include <dev/pv/blk/pv_blk_var.h>
+
+#define	PV_BLK_POLL_US		20
+#define	PV_BLK_IDENT_SECS	5
+#define	PV_BLK_DUMP_SECS	30
+
+/* The polled request, ready to be put. */
+static struct pv_blk_req *
+pv_blk_dump_request(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t length)
+{
+	struct pv_blk_req *rq;
+
+	rq = pv_blk_req_polled(blk, cmd, offset, length);
+	bus_dmamap_sync(blk->blk_btag, blk->blk_bmap, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	return (rq);
+}
+
+int
+pv_blk_ident(struct pv_blk *blk, char *ident, size_t size)
+{
+	struct pv_blk_req *rq;
+	size_t i, n;
+	int error, us;
+
+	n = MIN(blk->blk_params.bp_ident_size, size - 1);
+	if (n == 0)
+		return (0);
+	bzero(blk->blk_bounce, n);
+	rq = pv_blk_dump_request(blk, PV_BLK_IDENT, 0, blk->blk_params.bp_ident_size);
+	error = pv_blk_queue_put_polled(&blk->blk_queues[0], rq);
+	for (us = 0; error == 0 && !rq->rq_done; us += PV_BLK_POLL_US) {
+		DELAY(PV_BLK_POLL_US);
+		pv_blk_run(blk);
+		if (us >= PV_BLK_IDENT_SECS * 1000000)
+			error = ETIMEDOUT;
+	}
+	if (error == 0)
+		error = rq->rq_error;
+	bus_dmamap_sync(blk->blk_btag, blk->blk_bmap,
+	    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	for (i = 0; error == 0 && i < n && isprint((u_char)blk->blk_bounce[i]); i++)
+		ident[i] = blk->blk_bounce[i];
+	ident[error == 0 ? i : 0] = '\0';
+	return (error);
+}
+
+/* One request during a dump, with nothing else in the first queue. */
+static int
+pv_blk_dump_one(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t length)
+{
+	struct pv_blk_queue *bq = &blk->blk_queues[0];
+	struct pv_blk_req *rq;
+	struct pvq_done done;
+	struct pvq_chain pc;
+	uintmax_t seen;
+	int error, slots, us;
+
+	rq = pv_blk_dump_request(blk, cmd, offset, length);
+	bzero(&pc, sizeof(pc));
+	pc.pc_cookie = rq;
+	blk->blk_ops->bo_encode(blk, rq, &pc);
+	slots = pvq_prepare(bq->bq_pvq, &pc);
+	error = slots == 0 ? EFBIG : pvq_reserve(bq->bq_pvq, slots);
+	if (error == 0)
+		error = pvq_share(bq->bq_pvq, &pc);
+	if (error != 0)
+		return (error);
+	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	pvq_put(bq->bq_pvq, &pc, 1);
+	pvq_commit(bq->bq_pvq);
+	(void)pvq_kick(bq->bq_pvq);
+	for (us = 0; pvq_get(bq->bq_pvq, &done, 1) == 0; us += PV_BLK_POLL_US) {
+		if (pvq_broken(bq->bq_pvq))
+			return (EIO);
+		if (us >= PV_BLK_DUMP_SECS * 1000000)
+			return (ETIMEDOUT);
+		DELAY(PV_BLK_POLL_US);
+	}
+	pvq_unshare(bq->bq_pvq, rq->rq_segs + 1, rq->rq_nsegs);
+	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	error = blk->blk_ops->bo_status(blk, rq, &done, &seen);
+	return (error == -1 ? EIO : error);
+}
+
+/* Takes a queue as it is: what is in flight ends, and is not delivered. */
+static int
+pv_blk_dump_take(struct pv_blk_queue *bq)
+{
+	struct pvq_done done;
+	int us;
+
+	for (us = 0; pvq_inflight(bq->bq_pvq) != 0; us += PV_BLK_POLL_US) {
+		if (pvq_broken(bq->bq_pvq))
+			return (EIO);
+		if (us >= PV_BLK_DUMP_SECS * 1000000)
+			return (ETIMEDOUT);
+		if (pvq_get(bq->bq_pvq, &done, 1) == 0)
+			DELAY(PV_BLK_POLL_US);
+	}
+	pvq_intr_disable(bq->bq_pvq);
+	return (0);
+}
+
+/* Makes the first queue ours alone. */
+static int
+pv_blk_dump_begin(struct pv_blk *blk)
+{
+	struct pv_blk_queue *bq;
+	int error;
+
+	/* Frozen, a device that can't be reset here may have no peer. */
+	if (blk->blk_ops->bo_reconnect != NULL && (blk->blk_flags & (PVB_FROZEN | PVB_STOPPED)) != 0)
+		return (ENXIO);
+	blk->blk_flags |= PVB_STOPPED | PVB_DUMPING;
+	PV_BLK_FOREACH(blk, bq)
+		bq->bq_flags = blk->blk_flags;
+	if (blk->blk_ops->bo_reconnect != NULL)
+		return (pv_blk_dump_take(&blk->blk_queues[0]));
+	error = blk->blk_ops->bo_stop(blk);
+	if (error != 0)
+		return (error);
+	PV_BLK_FOREACH(blk, bq) {
+		while (bq->bq_pvq != NULL && pvq_drain(bq->bq_pvq) != NULL)
+			;
+	}
+	error = blk->blk_ops->bo_restart(blk);
+	if (error == 0)
+		pvq_intr_disable(blk->blk_queues[0].bq_pvq);
+	return (error);
+}
+
+/*
+ * d_dump of disk(9): no locks, no interrupts, no other thread.  A length of 0 ends the dump, which is
+ * when it has to be durable.
+ */
+int
+pv_blk_dump(void *priv, void *virtual, off_t offset, size_t length)
+{
+	struct disk *dp = priv;
+	struct pv_blk *blk = dp->d_drv1;
+	const char *p = virtual;
+	size_t n;
+	int error = 0;
+
+	if ((blk->blk_flags & (PVB_DEAD | PVB_DETACHING)) != 0 || blk->blk_queues[0].bq_pvq == NULL)
+		return (ENXIO);
+	if ((blk->blk_flags & PVB_DUMPING) == 0)
+		error = pv_blk_dump_begin(blk);
+	for (; error == 0 && length > 0; length -= n) {
+		n = MIN(length, MIN(blk->blk_bounce_size, blk->blk_params.bp_max_size));
+		memcpy(blk->blk_bounce, p, n);
+		error = pv_blk_dump_one(blk, PV_BLK_WRITE, offset, n);
+		p += n;
+		offset += n;
+	}
+	if (error == 0 && virtual == NULL && (blk->blk_params.bp_flags & PV_BLK_CACHED) != 0 &&
+	    (blk->blk_flags & PVB_WRITETHROUGH) == 0)
+		error = pv_blk_dump_one(blk, PV_BLK_FLUSH, 0, 0);
+	return (error);
+}

@@ -1,0 +1,777 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The queues of pv_blk: requests are put, completions collected, notifications and interrupts coalesced
+ * (theory statement, locking: pv_blk.h).
+ *
+ * A queue's lock is taken here and nowhere else.  An operation locks the queue, does all that there is
+ * to do in it, and unlocks it; what it found that concerns other queues or the device it returns, as
+ * PVBQ_*.  The lock is dropped in between for biodone(9).
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bio.h>
+#include <sys/proc.h>
+
+#include <dev/pv/blk/pv_blk_var.h>
+
+#define	PV_BLK_GET_MAX		32	/* completions collected at once */
+/* The longest delays by coalescing: while the device works, and while it has nothing to do. */
+#define	PV_BLK_TICK		SBT_1MS
+#define	PV_BLK_TICK_SOON	(50 * SBT_1US)
+/* The completions of a batch are to come within one part of so many of a second. */
+#define	PV_BLK_BATCH_HZ		4096
+/* A thread that submitted one of the last so many that are in flight does not wait for each. */
+#define	PV_BLK_LOOK_BACK	4
+/* One that so often submitted a single bio between two interrupts waits for each. */
+#define	PV_BLK_SINGLES		4
+/* A request that sees more resets than this is what breaks the device. */
+#define	PV_BLK_REQUEUES_MAX	3
+/* Messages in each so many seconds; the rest is counted. */
+#define	PV_BLK_LOG_MAX		10
+#define	PV_BLK_LOG_SECS		10
+
+#define	PV_BLK_QUEUE_LOCK(bq)	mtx_lock(&(bq)->bq_mtx)
+#define	PV_BLK_QUEUE_UNLOCK(bq)	mtx_unlock(&(bq)->bq_mtx)
+
+static const char *const pv_blk_cmd_names[PV_BLK_NCMDS] = {
+	[PV_BLK_READ] = "read",
+	[PV_BLK_WRITE] = "write",
+	[PV_BLK_FLUSH] = "flush",
+	[PV_BLK_DELETE] = "delete",
+	[PV_BLK_IDENT] = "ident",
+};
+
+bool
+pv_blk_may_log(struct pv_blk *blk)
+{
+	bool may;
+
+	mtx_lock(&blk->blk_log_mtx);
+	if (ticks - blk->blk_log_start >= PV_BLK_LOG_SECS * hz) {
+		blk->blk_log_start = ticks;
+		blk->blk_log_count = 0;
+	}
+	may = blk->blk_log_count++ < PV_BLK_LOG_MAX;
+	if (!may)
+		blk->blk_stats.bs_unlogged++;
+	mtx_unlock(&blk->blk_log_mtx);
+	return (may);
+}
+
+static void
+pv_blk_log_error(struct pv_blk *blk, const struct pv_blk_req *rq, int error)
+{
+	if (!pv_blk_may_log(blk))
+		return;
+	if (rq->rq_cmd == PV_BLK_FLUSH)
+		device_printf(blk->blk_dev, "flush failed, error %d: writes since the last flush may "
+		    "be lost\n", error);
+	else
+		device_printf(blk->blk_dev, "%s failed, error %d: sector %jd, %zu bytes\n",
+		    pv_blk_cmd_names[rq->rq_cmd], error, (intmax_t)(rq->rq_offset / DEV_BSIZE),
+		    rq->rq_length);
+}
+
+/* Is anything there that has not been put? */
+static inline bool
+pv_blk_has_work(const struct pv_blk_queue *bq)
+{
+	return (!TAILQ_EMPTY(&bq->bq_bios) || bq->bq_cur != NULL || !TAILQ_EMPTY(&bq->bq_ready));
+}
+
+/* An earlier tick replaces a later one; a later one is left out. */
+static void
+pv_blk_arm_tick(struct pv_blk_queue *bq, bool soon)
+{
+	if (callout_pending(&bq->bq_tick) && (bq->bq_tick_soon || !soon))
+		return;
+	bq->bq_tick_soon = soon;
+	(void)callout_reset_sbt(&bq->bq_tick, soon ? PV_BLK_TICK_SOON : PV_BLK_TICK, 0,
+	    bq->bq_tick_func, bq, 0);
+}
+
+/*
+ * Puts rq.  Returns 0; ENOSPC or ENOMEM if there is no room now; EIO if the queue is broken; EFBIG if
+ * the queue can never take it.
+ */
+static int
+pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	struct pv_blk *blk = bq->bq_blk;
+	struct pvq_chain pc;
+	int error, slots;
+
+	bzero(&pc, sizeof(pc));
+	pc.pc_cookie = rq;
+	blk->blk_ops->bo_encode(blk, rq, &pc);
+	slots = pvq_prepare(bq->bq_pvq, &pc);
+	if (slots == 0)
+		return (EFBIG);
+	error = pvq_reserve(bq->bq_pvq, slots);
+	if (error == 0)
+		error = pvq_share(bq->bq_pvq, &pc);
+	if (error != 0)
+		return (error);
+	if (rq->rq_loaded)
+		bus_dmamap_sync(pv_blk_dtag(blk, rq), rq->rq_map, rq->rq_cmd == PV_BLK_WRITE ?
+		    BUS_DMASYNC_PREWRITE : BUS_DMASYNC_PREREAD);
+	else if (rq->rq_bounced)
+		bus_dmamap_sync(blk->blk_btag, blk->blk_bmap,
+		    BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	pvq_put(bq->bq_pvq, &pc, 1);
+	rq->rq_start = ticks;
+	rq->rq_td = curthread;
+	rq->rq_awaited = bq->bq_awaited;
+	bq->bq_nawaited += rq->rq_awaited;
+	TAILQ_INSERT_TAIL(&bq->bq_inflight, rq, rq_link);
+	bq->bq_ninflight++;
+	return (0);
+}
+
+static __noinline void
+pv_blk_start_queue(struct pv_blk_queue *bq)
+{
+	struct pv_blk_req *rq;
+	u_int staged = 0;
+	int error;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	if (bq->bq_pvq == NULL ||
+	    (bq->bq_flags & (PVB_STOPPED | PVB_RESETTING | PVB_FROZEN | PVB_DEAD)) != 0)
+		return;
+	/* Bios stay bios: they are for the device after its reset, which is looked for by the tick. */
+	if (pvq_broken(bq->bq_pvq)) {
+		if (bq->bq_ninflight == 0)
+			pv_blk_arm_tick(bq, false);
+		return;
+	}
+	do {
+		rq = pv_blk_req_next(bq);
+		if (rq == NULL) {
+			if (bq->bq_short)
+				pv_blk_arm_tick(bq, false);
+			bq->bq_short = false;
+			break;
+		}
+		error = pv_blk_put(bq, rq);
+		if (error == EFBIG) {
+			pv_blk_req_end(bq, rq, EIO);
+			continue;
+		}
+		if (error != 0) {
+			TAILQ_INSERT_HEAD(&bq->bq_ready, rq, rq_link);
+			/* With nothing in flight no completion will try again. */
+			if (bq->bq_ninflight == 0)
+				pv_blk_arm_tick(bq, false);
+			break;
+		}
+		staged++;
+	} while (pv_blk_has_work(bq));
+	if (staged == 0)
+		return;
+	pvq_commit(bq->bq_pvq);
+	bq->bq_unkicked += staged;
+	bq->bq_stats.bs_requests += staged;
+	bq->bq_stats.bs_max_in_flight = MAX(bq->bq_stats.bs_max_in_flight, bq->bq_ninflight);
+}
+
+/* Starts what can be started; the caller kicks. */
+static inline void
+pv_blk_start(struct pv_blk_queue *bq)
+{
+	if (pv_blk_has_work(bq))
+		pv_blk_start_queue(bq);
+}
+
+/* How many requests are coalesced into a notification, and how many completions into an interrupt? */
+static u_int
+pv_blk_batch(const struct pv_blk_queue *bq)
+{
+	u_int n;
+
+	if (bq->bq_depth < PV_BLK_DEEP || (bq->bq_flags & PVB_GATED) != 0 || bq->bq_nawaited != 0)
+		return (1);
+	n = MIN(bq->bq_depth / 2, bq->bq_blk->blk_batch);
+	return (MAX(1, MIN(n, bq->bq_near)));
+}
+
+static bool
+pv_blk_kick_queue(struct pv_blk_queue *bq, bool now)
+{
+	bool idle;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	if ((bq->bq_flags & PVB_STOPPED) != 0)
+		return (false);
+	idle = bq->bq_unkicked == bq->bq_ninflight;
+	/* An idle device is left waiting only if more is to come, and not for long. */
+	if (!now && bq->bq_unkicked < pv_blk_batch(bq) && (!idle || bq->bq_backlog > 0)) {
+		bq->bq_stats.bs_deferred_kicks++;
+		pv_blk_arm_tick(bq, idle);
+		return (false);
+	}
+	bq->bq_unkicked = 0;
+	(void)pvq_kick(bq->bq_pvq);
+	return (true);
+}
+
+/* Notifies the device of what was committed, now or when the batch is full.  Returns true if it did. */
+static inline bool
+pv_blk_kick(struct pv_blk_queue *bq, bool now)
+{
+	return (bq->bq_unkicked != 0 && pv_blk_kick_queue(bq, now));
+}
+
+static __noinline void
+pv_blk_deliver_queue(struct pv_blk_queue *bq)
+{
+	struct pv_blk_bios batch;
+	struct bio *bp, *next;
+	bool plug;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	do {
+		TAILQ_INIT(&batch);
+		TAILQ_CONCAT(&batch, &bq->bq_finished, bio_queue);
+		plug = bq->bq_deliver_td == NULL;
+		if (plug)
+			bq->bq_deliver_td = curthread;
+		PV_BLK_QUEUE_UNLOCK(bq);
+		TAILQ_FOREACH_SAFE(bp, &batch, bio_queue, next)
+			biodone(bp);
+		PV_BLK_QUEUE_LOCK(bq);
+		if (plug)
+			bq->bq_deliver_td = NULL;
+		pv_blk_start(bq);
+		(void)pv_blk_kick(bq, true);
+	} while (!TAILQ_EMPTY(&bq->bq_finished));
+}
+
+/* Ends bios on bq_finished; drops and takes the lock. */
+static inline void
+pv_blk_deliver(struct pv_blk_queue *bq)
+{
+	if (!TAILQ_EMPTY(&bq->bq_finished))
+		pv_blk_deliver_queue(bq);
+}
+
+/* Takes rq off the list of what is in flight and makes its memory the driver's again. */
+static void
+pv_blk_take_back(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	struct pv_blk *blk = bq->bq_blk;
+
+	TAILQ_REMOVE(&bq->bq_inflight, rq, rq_link);
+	bq->bq_ninflight--;
+	bq->bq_nawaited -= rq->rq_awaited;
+	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	pvq_unshare(bq->bq_pvq, rq->rq_segs + 1, rq->rq_nsegs);
+	if (rq->rq_loaded)
+		bus_dmamap_sync(pv_blk_dtag(blk, rq), rq->rq_map, rq->rq_cmd == PV_BLK_WRITE ?
+		    BUS_DMASYNC_POSTWRITE : BUS_DMASYNC_POSTREAD);
+	else if (rq->rq_bounced)
+		bus_dmamap_sync(blk->blk_btag, blk->blk_bmap,
+		    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+}
+
+static void
+pv_blk_complete(struct pv_blk_queue *bq, const struct pvq_done *pd)
+{
+	struct pv_blk *blk = bq->bq_blk;
+	struct pv_blk_req *rq = pd->pd_cookie;
+	uintmax_t seen = 0;
+	int error;
+
+	pv_blk_take_back(bq, rq);
+	error = blk->blk_ops->bo_status(blk, rq, pd, &seen);
+	if (error == -1) {
+		bq->bq_stats.bs_protocol_errors++;
+		pvq_break(bq->bq_pvq, PVQ_FAULT_OWNER, seen);
+		error = EIO;
+	} else if (error == EOPNOTSUPP)
+		bq->bq_stats.bs_unsupported++;
+	else if (error != 0)
+		bq->bq_stats.bs_io_errors++;
+	if (error != 0)
+		pv_blk_log_error(blk, rq, error);
+	else if (rq->rq_copied && rq->rq_cmd == PV_BLK_READ)
+		pv_blk_req_copy_back(blk, rq);
+	pv_blk_req_end(bq, rq, error);
+}
+
+/*
+ * How deep is the queue?  Not just as deep as what is in flight: a fast device has answered before a
+ * user with many requests has submitted all of them again.  So what was given back and not yet followed
+ * by another bio counts too.  The depth is the most of the last that many completions, and goes
+ * down by a quarter with each such round that had less, as does what was given back: it may have
+ * been the end.
+ */
+static void
+pv_blk_note_depth(struct pv_blk_queue *bq, u_int completed)
+{
+	bq->bq_peak = MAX(bq->bq_peak, bq->bq_ninflight + bq->bq_backlog);
+	bq->bq_depth = MAX(bq->bq_depth, bq->bq_peak);
+	bq->bq_round += completed;
+	if (bq->bq_round < bq->bq_depth)
+		return;
+	bq->bq_depth = MAX(bq->bq_peak, bq->bq_depth - bq->bq_depth / 4);
+	bq->bq_backlog = bq->bq_backlog * 3 / 4;
+	bq->bq_peak = 0;
+	bq->bq_round = 0;
+}
+
+/*
+ * How many completions come within the time that one may wait for others?  Computed from the average
+ * distance of the last ones, in which one pause counts for no more than that time.
+ */
+static void
+pv_blk_note_pace(struct pv_blk_queue *bq, u_int completed)
+{
+	uint64_t limit = MAX(1, cpu_tickrate() / PV_BLK_BATCH_HZ), now = cpu_ticks();
+	uint64_t gap = MIN(limit, (now - bq->bq_pace_at) / completed);
+
+	bq->bq_pace_at = now;
+	bq->bq_gap = MAX(1, (3 * bq->bq_gap + gap) / 4);
+	bq->bq_near = limit / bq->bq_gap;
+}
+
+/* Collects what the queue has, without delivering bios. */
+static void
+pv_blk_collect(struct pv_blk_queue *bq)
+{
+	struct pvq_done done[PV_BLK_GET_MAX];
+	u_int all = 0;
+	int i, n;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	do {
+		n = pvq_get(bq->bq_pvq, done, nitems(done));
+		if (n == 0)
+			break;
+		all += n;
+		pv_blk_note_depth(bq, n);
+		for (i = 0; i < n; i++)
+			pv_blk_complete(bq, &done[i]);
+	} while (n == nitems(done));
+	if (all != 0 && bq->bq_depth >= PV_BLK_DEEP)
+		pv_blk_note_pace(bq, all);
+}
+
+/*
+ * Requests the next interrupt: in a queue that has been deep lately, after a batch of completions.
+ * Returns true if as many wait already.
+ */
+static bool
+pv_blk_arm_intr(struct pv_blk_queue *bq)
+{
+	u_int after;
+
+	/* Not after more than the device was notified of. */
+	after = MAX(1, MIN(pv_blk_batch(bq), bq->bq_ninflight - bq->bq_unkicked));
+	if (after > 1)
+		pv_blk_arm_tick(bq, false);
+	return (pvq_intr_enable(bq->bq_pvq, after));
+}
+
+/* An interrupt: the thread that submits begins a new run. */
+static void
+pv_blk_end_run(struct pv_blk_queue *bq)
+{
+	if (bq->bq_run > 1)
+		bq->bq_singles = 0;
+	else if (bq->bq_run == 1 && bq->bq_singles < PV_BLK_SINGLES)
+		bq->bq_singles++;
+	bq->bq_run = 0;
+}
+
+/* Collects completions until none is left and an interrupt is armed; drops and takes the lock. */
+static u_int
+pv_blk_process(struct pv_blk_queue *bq)
+{
+	PV_BLK_QUEUE_ASSERT(bq);
+	do {
+		if (bq->bq_pvq == NULL || (bq->bq_flags & PVB_STOPPED) != 0)
+			break;
+		pvq_intr_disable(bq->bq_pvq);
+		pv_blk_end_run(bq);
+		pv_blk_collect(bq);
+		if (pvq_broken(bq->bq_pvq)) {
+			pv_blk_deliver(bq);
+			return (PVBQ_BROKEN);
+		}
+		/* The device gets new work before completions are delivered. */
+		pv_blk_start(bq);
+		(void)pv_blk_kick(bq, true);
+		pv_blk_deliver(bq);
+		if ((bq->bq_flags & PVB_STOPPED) != 0)
+			break;
+	} while (pv_blk_arm_intr(bq));
+	return (0);
+}
+
+/* Is the queue idle, while something waits for that? */
+static inline u_int
+pv_blk_idle_todo(const struct pv_blk_queue *bq)
+{
+	return (__predict_false((bq->bq_flags & (PVB_GATED | PVB_FROZEN | PVB_DETACHING)) != 0) &&
+	    bq->bq_ninflight == 0 ? PVBQ_IDLE : 0);
+}
+
+u_int
+pv_blk_queue_run(struct pv_blk_queue *bq)
+{
+	u_int todo;
+
+	PV_BLK_QUEUE_LOCK(bq);
+	todo = pv_blk_process(bq);
+	/* What ended without the device, in a queue that is stopped too. */
+	pv_blk_deliver(bq);
+	todo |= pv_blk_idle_todo(bq);
+	PV_BLK_QUEUE_UNLOCK(bq);
+	return (todo);
+}
+
+/*
+ * The queue of this CPU, locked.  How many there are changes while they are all locked, so that one
+ * which is in use now stays so.
+ */
+static struct pv_blk_queue *
+pv_blk_select(struct pv_blk *blk)
+{
+	struct pv_blk_queue *bq;
+
+	for (;;) {
+		bq = &blk->blk_queues[curcpu % blk->blk_nactive];
+		PV_BLK_QUEUE_LOCK(bq);
+		if (__predict_true(bq->bq_index < blk->blk_nactive))
+			return (bq);
+		PV_BLK_QUEUE_UNLOCK(bq);
+	}
+}
+
+static void
+pv_blk_enqueue(struct pv_blk_queue *bq, struct bio *bp)
+{
+	PV_BLK_QUEUE_ASSERT(bq);
+	bq->bq_stats.bs_bios++;
+	if (bq->bq_backlog > 0)
+		bq->bq_backlog--;
+	TAILQ_INSERT_TAIL(&bq->bq_bios, bp, bio_queue);
+}
+
+/* Did this thread submit one of the last requests in flight? */
+static bool
+pv_blk_has_more(const struct pv_blk_queue *bq)
+{
+	const struct pv_blk_req *rq = TAILQ_LAST(&bq->bq_inflight, pv_blk_reqs);
+	u_int i;
+
+	for (i = 0; rq != NULL && i < PV_BLK_LOOK_BACK; i++) {
+		if (rq->rq_td == curthread)
+			return (true);
+		rq = TAILQ_PREV(rq, pv_blk_reqs, rq_link);
+	}
+	return (false);
+}
+
+/*
+ * Is this thread going to wait for what it submits now?  One that comes between others is, if
+ * nothing of it is in flight.  One that submits alone may be collecting a batch that a fast device
+ * has answered as a whole; it is, if it never submits more than one between two interrupts.
+ */
+static bool
+pv_blk_will_wait(struct pv_blk_queue *bq)
+{
+	if (bq->bq_depth < PV_BLK_DEEP)
+		return (false);
+	if (bq->bq_submit_td != curthread) {
+		bq->bq_submit_td = curthread;
+		bq->bq_run = 1;
+		bq->bq_singles = 0;
+		return (!pv_blk_has_more(bq));
+	}
+	return (++bq->bq_run == 1 && bq->bq_singles == PV_BLK_SINGLES);
+}
+
+u_int
+pv_blk_queue_submit(struct pv_blk *blk, struct bio *bp)
+{
+	struct pv_blk_queue *bq;
+	u_int todo = 0;
+	bool waits;
+
+	bq = pv_blk_select(blk);
+	if ((bq->bq_flags & (PVB_DETACHING | PVB_DEAD | PVB_GATED)) != 0) {
+		PV_BLK_QUEUE_UNLOCK(bq);
+		return (PVBQ_REFUSED);
+	}
+	pv_blk_enqueue(bq, bp);
+	/* Within a delivery, what the users submit is started as one batch when it ends. */
+	if (bq->bq_deliver_td != curthread) {
+		waits = pv_blk_will_wait(bq);
+		bq->bq_awaited = waits;
+		pv_blk_start_queue(bq);
+		bq->bq_awaited = false;
+		/*
+		 * The interrupt was requested when less was in flight, or when no thread waited.
+		 * If it would come now, do its work here.
+		 */
+		if (pv_blk_kick(bq, waits) && bq->bq_depth >= PV_BLK_DEEP && pv_blk_arm_intr(bq))
+			todo = pv_blk_process(bq);
+		pv_blk_deliver(bq);
+	}
+	todo |= pv_blk_idle_todo(bq);
+	PV_BLK_QUEUE_UNLOCK(bq);
+	return (todo);
+}
+
+void
+pv_blk_queue_append(struct pv_blk_queue *bq, struct bio *bp)
+{
+	PV_BLK_QUEUE_LOCK(bq);
+	pv_blk_enqueue(bq, bp);
+	PV_BLK_QUEUE_UNLOCK(bq);
+}
+
+bool
+pv_blk_queue_idle(struct pv_blk_queue *bq)
+{
+	bool idle;
+
+	PV_BLK_QUEUE_LOCK(bq);
+	idle = bq->bq_ninflight == 0 && !pv_blk_has_work(bq);
+	PV_BLK_QUEUE_UNLOCK(bq);
+	return (idle);
+}
+
+u_int
+pv_blk_queue_in_flight(struct pv_blk_queue *bq, bool *broken)
+{
+	u_int n;
+
+	PV_BLK_QUEUE_LOCK(bq);
+	n = bq->bq_ninflight;
+	if (bq->bq_pvq != NULL && pvq_broken(bq->bq_pvq))
+		*broken = true;
+	PV_BLK_QUEUE_UNLOCK(bq);
+	return (n);
+}
+
+int
+pv_blk_queue_put_polled(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	int error;
+
+	PV_BLK_QUEUE_LOCK(bq);
+	error = pv_blk_put(bq, rq);
+	if (error == 0) {
+		pvq_commit(bq->bq_pvq);
+		(void)pvq_kick(bq->bq_pvq);
+	}
+	PV_BLK_QUEUE_UNLOCK(bq);
+	return (error);
+}
+
+static void
+pv_blk_report_late(struct pv_blk_queue *bq)
+{
+	struct pv_blk *blk = bq->bq_blk;
+	struct pv_blk_req *rq;
+
+	TAILQ_FOREACH(rq, &bq->bq_inflight, rq_link) {
+		if (blk->blk_timeout == 0 || ticks - rq->rq_start < (int)blk->blk_timeout * hz)
+			break;
+		if (rq->rq_reported)
+			continue;
+		rq->rq_reported = true;
+		bq->bq_stats.bs_timeouts++;
+		if (pv_blk_may_log(blk))
+			device_printf(blk->blk_dev, "%s of sector %jd, %zu bytes: no answer for %u "
+			    "seconds, still waiting\n", pv_blk_cmd_names[rq->rq_cmd],
+			    (intmax_t)(rq->rq_offset / DEV_BSIZE), rq->rq_length,
+			    blk->blk_timeout);
+	}
+}
+
+u_int
+pv_blk_queue_check(struct pv_blk_queue *bq)
+{
+	u_int todo = 0;
+
+	PV_BLK_QUEUE_LOCK(bq);
+	/* The ring may have found a protocol violation where no caller of ours looked at it. */
+	if (bq->bq_pvq != NULL && (bq->bq_flags & PVB_STOPPED) == 0 && pvq_broken(bq->bq_pvq))
+		todo = PVBQ_BROKEN;
+	pv_blk_report_late(bq);
+	PV_BLK_QUEUE_UNLOCK(bq);
+	return (todo);
+}
+
+void
+pv_blk_queue_fail(struct pv_blk_queue *bq, int error)
+{
+	PV_BLK_QUEUE_LOCK(bq);
+	pv_blk_req_fail(bq, error);
+	PV_BLK_QUEUE_UNLOCK(bq);
+}
+
+void
+pv_blk_queue_drain(struct pv_blk_queue *bq, int error, bool blame)
+{
+	struct pv_blk_reqs back = TAILQ_HEAD_INITIALIZER(back);
+	struct pv_blk_req *rq;
+
+	PV_BLK_QUEUE_LOCK(bq);
+	KASSERT((bq->bq_flags & PVB_STOPPED) != 0, ("%s: the device is live", __func__));
+	while (bq->bq_pvq != NULL && (rq = pvq_drain(bq->bq_pvq)) != NULL) {
+		pv_blk_take_back(bq, rq);
+		if (blame && error == 0 && rq->rq_requeues++ >= PV_BLK_REQUEUES_MAX)
+			pv_blk_req_end(bq, rq, EIO);
+		else
+			TAILQ_INSERT_TAIL(&back, rq, rq_link);
+	}
+	/* Requests that were ready come after those that were put before them. */
+	TAILQ_CONCAT(&back, &bq->bq_ready, rq_link);
+	while ((rq = TAILQ_FIRST(&back)) != NULL) {
+		TAILQ_REMOVE(&back, rq, rq_link);
+		if (error == 0) {
+			bq->bq_stats.bs_requeued++;
+			TAILQ_INSERT_TAIL(&bq->bq_ready, rq, rq_link);
+		} else
+			pv_blk_req_end(bq, rq, error);
+	}
+	bq->bq_unkicked = 0;
+	PV_BLK_QUEUE_UNLOCK(bq);
+}
+
+void
+pv_blk_set_flags(struct pv_blk *blk, u_int set, u_int clear)
+{
+	struct pv_blk_queue *bq;
+
+	PV_BLK_ASSERT(blk);
+	blk->blk_flags = (blk->blk_flags | set) & ~clear;
+	PV_BLK_FOREACH(blk, bq) {
+		PV_BLK_QUEUE_LOCK(bq);
+		bq->bq_flags = blk->blk_flags;
+		PV_BLK_QUEUE_UNLOCK(bq);
+	}
+}
+
+/*
+ * Bios that wait in a queue that is not used any more go to another.  One that is partly cut comes
+ * first there, and goes on where it was.
+ */
+static void
+pv_blk_move_bios(struct pv_blk_queue *from, struct pv_blk_queue *to)
+{
+	struct bio *bp = from->bq_cur;
+
+	if (bp != NULL) {
+		bp->bio_driver2 = (void *)from->bq_cur_off;
+		from->bq_cur = NULL;
+		TAILQ_INSERT_HEAD(&to->bq_bios, bp, bio_queue);
+	}
+	TAILQ_CONCAT(&to->bq_bios, &from->bq_bios, bio_queue);
+}
+
+/*
+ * Gives each of n queues the requests that belong to it.  As all of one home are in one queue, loads of
+ * a tag never run at the same time.
+ */
+static void
+pv_blk_deal(struct pv_blk *blk, u_int n)
+{
+	struct pv_blk_reqs spare = TAILQ_HEAD_INITIALIZER(spare);
+	struct pv_blk_reqs ready = TAILQ_HEAD_INITIALIZER(ready);
+	struct pv_blk_queue *bq;
+	struct pv_blk_req *rq;
+
+	PV_BLK_FOREACH(blk, bq) {
+		TAILQ_CONCAT(&spare, &bq->bq_free, rq_link);
+		TAILQ_CONCAT(&ready, &bq->bq_ready, rq_link);
+		if (bq->bq_index >= n)
+			pv_blk_move_bios(bq, &blk->blk_queues[bq->bq_index % n]);
+	}
+	while ((rq = TAILQ_FIRST(&spare)) != NULL) {
+		TAILQ_REMOVE(&spare, rq, rq_link);
+		TAILQ_INSERT_TAIL(&blk->blk_queues[rq->rq_home % n].bq_free, rq, rq_link);
+	}
+	while ((rq = TAILQ_FIRST(&ready)) != NULL) {
+		TAILQ_REMOVE(&ready, rq, rq_link);
+		TAILQ_INSERT_TAIL(&blk->blk_queues[rq->rq_home % n].bq_ready, rq, rq_link);
+	}
+}
+
+void
+pv_blk_queues_use(struct pv_blk *blk, struct pvq *const *qs, u_int n)
+{
+	struct pv_blk_queue *bq;
+
+	KASSERT(n <= blk->blk_params.bp_nqueues, ("%s: %u queues", __func__, n));
+	PV_BLK_LOCK(blk);
+	PV_BLK_FOREACH(blk, bq) {
+		PV_BLK_QUEUE_LOCK(bq);
+		KASSERT((bq->bq_flags & PVB_STOPPED) != 0 && bq->bq_ninflight == 0,
+		    ("%s: queue %u is in use", __func__, bq->bq_index));
+		bq->bq_pvq = bq->bq_index < n ? qs[bq->bq_index] : NULL;
+	}
+	if (n != 0) {
+		pv_blk_deal(blk, n);
+		blk->blk_nactive = n;
+	}
+	PV_BLK_FOREACH(blk, bq)
+		PV_BLK_QUEUE_UNLOCK(bq);
+	PV_BLK_UNLOCK(blk);
+}
+
+static void
+pv_blk_queue_init(struct pv_blk *blk, struct pv_blk_queue *bq, callout_func_t *tick)
+{
+	bq->bq_blk = blk;
+	bq->bq_index = bq - blk->blk_queues;
+	bq->bq_flags = blk->blk_flags;
+	snprintf(bq->bq_name, sizeof(bq->bq_name), "%s.%u", device_get_nameunit(blk->blk_dev),
+	    bq->bq_index);
+	/* pv_blk_queues_use() locks all of them. */
+	mtx_init(&bq->bq_mtx, bq->bq_name, "pv_blk queue", MTX_DEF | MTX_DUPOK);
+	TAILQ_INIT(&bq->bq_bios);
+	TAILQ_INIT(&bq->bq_finished);
+	TAILQ_INIT(&bq->bq_free);
+	TAILQ_INIT(&bq->bq_ready);
+	TAILQ_INIT(&bq->bq_inflight);
+	callout_init(&bq->bq_tick, 1);
+	bq->bq_tick_func = tick;
+}
+
+void
+pv_blk_queues_init(struct pv_blk *blk, callout_func_t *tick)
+{
+	struct pv_blk_queue *bq;
+
+	mtx_init(&blk->blk_log_mtx, device_get_nameunit(blk->blk_dev), "pv_blk log", MTX_DEF);
+	blk->blk_nactive = 1;
+	PV_BLK_FOREACH(blk, bq)
+		pv_blk_queue_init(blk, bq, tick);
+}
+
+void
+pv_blk_queues_fini(struct pv_blk *blk)
+{
+	struct pv_blk_queue *bq;
+
+	PV_BLK_FOREACH(blk, bq) {
+		KASSERT(bq->bq_ninflight == 0 && TAILQ_EMPTY(&bq->bq_ready),
+		    ("%s: %u requests left", __func__, bq->bq_ninflight));
+		mtx_destroy(&bq->bq_mtx);
+	}
+	mtx_destroy(&blk->blk_log_mtx);
+}

@@ -1,0 +1,752 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What pv_blk makes of a bio: requests, each a piece of it with its memory ready for the device; and
+ * the memory of the requests themselves (theory statement, locking: pv_blk.h).
+ *
+ * Memory is made ready in one of three ways: the data's physical addresses where the device takes them
+ * as they are (bp_phys), bus_dma(9), or a copy that the protocol shows to its peer (bo_load).  A sector
+ * that has more segments than a request may goes through the bounce buffer, of which the disk has one.
+ *
+ * The driver's fields of a bio are used so: bio_driver1 counts its requests that have not ended, and 1
+ * while it is still being cut, which the last piece takes over; bio_driver2 is where cutting goes on
+ * when it has to change the queue.  bio_resid is what has not been moved yet.  After a change of the
+ * number of queues a bio's requests may be in several, so that these two are changed atomically.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bio.h>
+#include <sys/malloc.h>
+
+#include <vm/vm.h>
+#include <vm/vm_param.h>
+#include <vm/pmap.h>
+#include <vm/vm_page.h>
+
+#include <dev/pv/blk/pv_blk_var.h>
+
+#define	PV_BLK_BOUNCE_MAX	(64 * 1024)
+
+static MALLOC_DEFINE(M_PVBLK, "pv_blk", "paravirtual disks");
+
+static volatile u_long *
+pv_blk_bio_refs(struct bio *bp)
+{
+	return ((volatile u_long *)&bp->bio_driver1);
+}
+
+/* Is the only reference ours?  Then no other can be taken. */
+static bool
+pv_blk_bio_alone(struct bio *bp)
+{
+	return (atomic_load_acq_long(pv_blk_bio_refs(bp)) == 1);
+}
+
+/* Gives a reference back; the last one ends the bio. */
+static void
+pv_blk_bio_release(struct pv_blk_queue *bq, struct bio *bp)
+{
+	/* What this request did to the bio comes before the last one's biodone(). */
+	atomic_thread_fence_rel();
+	if (!pv_blk_bio_alone(bp) && atomic_fetchadd_long(pv_blk_bio_refs(bp), -1) != 1)
+		return;
+	atomic_thread_fence_acq();
+	if ((bp->bio_flags & BIO_ERROR) != 0)
+		bp->bio_resid = bp->bio_bcount;
+	TAILQ_INSERT_TAIL(&bq->bq_finished, bp, bio_queue);
+	bq->bq_backlog++;
+}
+
+static void
+pv_blk_bio_moved(struct bio *bp, size_t bytes)
+{
+	if (pv_blk_bio_alone(bp))
+		bp->bio_resid -= bytes;
+	else
+		atomic_subtract_long((volatile u_long *)&bp->bio_resid, bytes);
+}
+
+static void
+pv_blk_bio_fail(struct bio *bp, int error)
+{
+	if ((bp->bio_flags & BIO_ERROR) == 0)
+		bp->bio_error = error;
+	bp->bio_flags |= BIO_ERROR;
+}
+
+void
+pv_blk_copy(const struct bio *bp, char *buf, bool to_bio)
+{
+	size_t done, length = bp->bio_bcount, n, off;
+	char *p;
+
+	for (done = 0; done < length; done += n) {
+		if ((bp->bio_flags & BIO_UNMAPPED) == 0) {
+			n = length;
+			p = bp->bio_data;
+		} else {
+			/* A page at a time. */
+			off = bp->bio_ma_offset + done;
+			n = MIN(length - done, PAGE_SIZE - off % PAGE_SIZE);
+			p = (char *)pmap_quick_enter_page(bp->bio_ma[off / PAGE_SIZE]) +
+			    off % PAGE_SIZE;
+		}
+		if (to_bio)
+			memcpy(p, buf + done, n);
+		else
+			memcpy(buf + done, p, n);
+		if ((bp->bio_flags & BIO_UNMAPPED) != 0)
+			pmap_quick_remove_page(trunc_page((vm_offset_t)p));
+	}
+}
+
+void
+pv_blk_req_copy_back(struct pv_blk *blk, struct pv_blk_req *rq)
+{
+	if (rq->rq_bounced)
+		pv_blk_copy(&rq->rq_window, blk->blk_bounce, true);
+	else
+		blk->blk_ops->bo_unload(blk, rq);
+}
+
+static void
+pv_blk_unload(struct pv_blk *blk, struct pv_blk_req *rq)
+{
+	if (rq->rq_loaded) {
+		bus_dmamap_unload(pv_blk_dtag(blk, rq), rq->rq_map);
+		rq->rq_loaded = false;
+	}
+	if (rq->rq_copied) {
+		if (rq->rq_bounced)
+			atomic_store_rel_int(&blk->blk_bounce_busy, 0);
+		rq->rq_copied = rq->rq_bounced = false;
+	}
+}
+
+static void
+pv_blk_req_free(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	pv_blk_unload(bq->bq_blk, rq);
+	rq->rq_bio = NULL;
+	TAILQ_INSERT_HEAD(&bq->bq_free, rq, rq_link);
+}
+
+static void
+pv_blk_load_cb(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
+{
+	struct pv_blk_req *rq = arg;
+
+	rq->rq_error = error;
+	if (error != 0)
+		return;
+	memcpy(rq->rq_segs + 1, segs, nsegs * sizeof(*segs));
+	rq->rq_nsegs = nsegs;
+}
+
+/* Makes rq_window the length bytes of bp from off on. */
+static void
+pv_blk_window(struct pv_blk_req *rq, const struct bio *bp, size_t off, size_t length)
+{
+	struct bio *w = &rq->rq_window;
+	size_t first;
+
+	w->bio_cmd = bp->bio_cmd;
+	w->bio_flags = bp->bio_flags & BIO_UNMAPPED;
+	w->bio_length = w->bio_bcount = length;
+	if ((bp->bio_flags & BIO_UNMAPPED) == 0) {
+		w->bio_data = bp->bio_data + off;
+		return;
+	}
+	first = bp->bio_ma_offset + off;
+	w->bio_data = NULL;
+	w->bio_ma = bp->bio_ma + first / PAGE_SIZE;
+	w->bio_ma_offset = first % PAGE_SIZE;
+	w->bio_ma_n = howmany(w->bio_ma_offset + length, PAGE_SIZE);
+}
+
+/*
+ * The physical addresses of the length bytes of bp from off on: 0; or EFBIG, with rq_nsegs segments, as
+ * many as there may be, of their beginning.
+ */
+static inline int
+pv_blk_load_phys(struct pv_blk *blk, struct pv_blk_req *rq, const struct bio *bp, size_t off,
+    size_t length)
+{
+	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
+	const int max = blk->blk_params.bp_max_segs;
+	const bus_size_t seg_max = blk->blk_params.bp_seg_size;
+	bus_dma_segment_t *segs = rq->rq_segs + 1;
+	size_t run;
+	vm_page_t *ma;
+	vm_paddr_t pa;
+	int n = 0;
+
+	if ((bp->bio_flags & BIO_UNMAPPED) == 0)
+		n = pvq_phys_add(segs, 0, max, seg_max, bp->bio_data + off, length);
+	else {
+		off += bp->bio_ma_offset;
+		ma = bp->bio_ma + off / PAGE_SIZE;
+		for (off %= PAGE_SIZE; length > 0 && n >= 0; length -= run, off = 0) {
+			pa = VM_PAGE_TO_PHYS(*ma++) + off;
+			run = PAGE_SIZE - off;
+			while (run < length && VM_PAGE_TO_PHYS(*ma) == pa + run) {
+				run += PAGE_SIZE;
+				ma++;
+			}
+			run = MIN(run, length);
+			n = pvq_phys_add_run(segs, n, max, seg_max, pa, run);
+		}
+	}
+	rq->rq_nsegs = n < 0 ? max : n;
+	return (n < 0 ? EFBIG : 0);
+}
+
+/* How much of its piece its segments are, if that is whole sectors; else 0. */
+static size_t
+pv_blk_loaded_part(const struct pv_blk *blk, const struct pv_blk_req *rq)
+{
+	size_t part = 0;
+	int i;
+
+	for (i = 1; i <= rq->rq_nsegs; i++)
+		part += rq->rq_segs[i].ds_len;
+	return (part % blk->blk_params.bp_sectorsize == 0 ? part : 0);
+}
+
+/* By bus_dma(9): 0, EFBIG, or another error. */
+static int
+pv_blk_load_dma(struct pv_blk *blk, struct pv_blk_req *rq)
+{
+	int error;
+
+	error = bus_dmamap_load_bio(pv_blk_dtag(blk, rq), rq->rq_map, &rq->rq_window,
+	    pv_blk_load_cb, rq, BUS_DMA_NOWAIT);
+	if (error == 0)
+		error = rq->rq_error;
+	rq->rq_loaded = error == 0;
+	if (error != 0)
+		bus_dmamap_unload(pv_blk_dtag(blk, rq), rq->rq_map);
+	return (error);
+}
+
+/* Makes the first length bytes of the bounce buffer rq's segments. */
+static void
+pv_blk_bounce_segs(struct pv_blk *blk, struct pv_blk_req *rq, size_t length)
+{
+	size_t off, n;
+
+	rq->rq_nsegs = 0;
+	for (off = 0; off < length; off += n) {
+		n = MIN(length - off, blk->blk_params.bp_seg_size);
+		rq->rq_segs[1 + rq->rq_nsegs].ds_addr = blk->blk_bounce_paddr + off;
+		rq->rq_segs[1 + rq->rq_nsegs].ds_len = n;
+		rq->rq_nsegs++;
+	}
+}
+
+/* One sector has more segments than a request may: it goes through the bounce buffer. */
+static int
+pv_blk_load_bounce(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	struct pv_blk *blk = bq->bq_blk;
+
+	if (atomic_cmpset_acq_int(&blk->blk_bounce_busy, 0, 1) == 0)
+		return (ENOMEM);
+	rq->rq_copied = rq->rq_bounced = true;
+	pv_blk_bounce_segs(blk, rq, rq->rq_length);
+	if (rq->rq_cmd == PV_BLK_WRITE)
+		pv_blk_copy(&rq->rq_window, blk->blk_bounce, false);
+	bq->bq_stats.bs_bounced++;
+	return (0);
+}
+
+/*
+ * The next length to try after one that had too many segments: first what always fits when each page
+ * is a segment, then by halves, as segments may be smaller than pages.
+ */
+static size_t
+pv_blk_shorter(const struct pv_blk *blk, size_t length)
+{
+	const struct pv_blk_params *bp = &blk->blk_params;
+	size_t fits;
+
+	fits = (size_t)(bp->bp_max_segs - 1) * MIN(bp->bp_seg_size, PAGE_SIZE);
+	if (fits >= length)
+		fits = length / 2;
+	return (MAX(rounddown2(fits, bp->bp_sectorsize), bp->bp_sectorsize));
+}
+
+/* The same, of length bytes or less, one way after the other. */
+static int
+pv_blk_load_slow(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp, size_t off,
+    size_t length)
+{
+	struct pv_blk *blk = bq->bq_blk;
+	int error;
+
+	rq->rq_nsegs = 0;
+	if (blk->blk_ops->bo_load != NULL) {
+		pv_blk_window(rq, bp, off, length);
+		rq->rq_copied = true;
+		blk->blk_ops->bo_load(blk, rq);
+		return (0);
+	}
+	for (;;) {
+		pv_blk_window(rq, bp, off, length);
+		rq->rq_length = length;
+		error = blk->blk_params.bp_phys ? pv_blk_load_phys(blk, rq, bp, off, length) :
+		    pv_blk_load_dma(blk, rq);
+		if (error != EFBIG)
+			return (error);
+		if (length == blk->blk_params.bp_sectorsize)
+			return (pv_blk_load_bounce(bq, rq));
+		length = pv_blk_shorter(blk, length);
+	}
+}
+
+/*
+ * Loads a piece of bp from off on, up to end and as long as one request can be.
+ *
+ * Returns 0; ENOMEM if memory (or the bounce buffer) is short now; or an error of bus_dma(9).
+ */
+static int
+pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp, size_t off,
+    size_t end)
+{
+	struct pv_blk *blk = bq->bq_blk;
+	size_t length;
+
+	rq->rq_length = length = MIN(end - off, blk->blk_params.bp_max_size);
+	if (blk->blk_params.bp_phys) {
+		if (pv_blk_load_phys(blk, rq, bp, off, length) == 0)
+			return (0);
+		rq->rq_length = pv_blk_loaded_part(blk, rq);
+		if (rq->rq_length != 0)
+			return (0);
+	}
+	return (pv_blk_load_slow(bq, rq, bp, off, length));
+}
+
+/* Begins the next bio of the queue, or goes on with one that was begun in another: bq_cur, or NULL. */
+static struct bio *
+pv_blk_begin(struct pv_blk_queue *bq)
+{
+	struct bio *bp;
+
+	bp = TAILQ_FIRST(&bq->bq_bios);
+	if (bp == NULL)
+		return (NULL);
+	TAILQ_REMOVE(&bq->bq_bios, bp, bio_queue);
+	if (*pv_blk_bio_refs(bp) == 0)
+		*pv_blk_bio_refs(bp) = 1;
+	bq->bq_cur = bp;
+	bq->bq_cur_off = (uintptr_t)bp->bio_driver2;
+	return (bp);
+}
+
+/* Cuts no more from bq_cur. */
+static void
+pv_blk_cur_end(struct pv_blk_queue *bq)
+{
+	struct bio *bp = bq->bq_cur;
+
+	bq->bq_cur = NULL;
+	pv_blk_bio_release(bq, bp);
+}
+
+/* Fills rq with the next piece of bq_cur: 0, or why not. */
+static int
+pv_blk_cut(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	struct pv_blk *blk = bq->bq_blk;
+	struct bio *bp = bq->bq_cur;
+	int error = 0;
+
+	rq->rq_offset = bp->bio_offset + bq->bq_cur_off;
+	rq->rq_rest = 0;
+	rq->rq_unready = false;
+	rq->rq_requeues = 0;
+	switch (bp->bio_cmd) {
+	case BIO_READ:
+	case BIO_WRITE:
+		rq->rq_cmd = bp->bio_cmd == BIO_READ ? PV_BLK_READ : PV_BLK_WRITE;
+		error = pv_blk_load(bq, rq, bp, bq->bq_cur_off, bp->bio_bcount);
+		break;
+	case BIO_DELETE:
+		rq->rq_cmd = PV_BLK_DELETE;
+		rq->rq_nsegs = 0;
+		/* The device may have been another when the bio came. */
+		if (blk->blk_params.bp_delete_size == 0)
+			return (EOPNOTSUPP);
+		rq->rq_length = MIN((uint64_t)bp->bio_bcount - bq->bq_cur_off,
+		    blk->blk_params.bp_delete_size);
+		break;
+	default:
+		rq->rq_cmd = PV_BLK_FLUSH;
+		rq->rq_nsegs = 0;
+		rq->rq_length = 0;
+		break;
+	}
+	return (error);
+}
+
+/* A requeued request may be for a device that offers less than the one before it. */
+static bool
+pv_blk_still(const struct pv_blk_queue *bq, const struct pv_blk_req *rq, int *error)
+{
+	*error = rq->rq_cmd == PV_BLK_DELETE ? EOPNOTSUPP : 0;
+	if (rq->rq_cmd == PV_BLK_FLUSH)
+		return ((bq->bq_flags & PVB_WRITETHROUGH) == 0);
+	return (rq->rq_cmd != PV_BLK_DELETE || bq->bq_blk->blk_params.bp_delete_size != 0);
+}
+
+/* What is ready may be longer than this device takes, or the rest of such a request. */
+static int
+pv_blk_fit(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	struct bio *bp = rq->rq_bio;
+	size_t off = rq->rq_offset - bp->bio_offset, whole = rq->rq_length + rq->rq_rest;
+	int error;
+
+	if ((rq->rq_cmd != PV_BLK_READ && rq->rq_cmd != PV_BLK_WRITE) ||
+	    (!rq->rq_unready && rq->rq_length <= bq->bq_blk->blk_params.bp_max_size))
+		return (0);
+	pv_blk_unload(bq->bq_blk, rq);
+	error = pv_blk_load(bq, rq, bp, off, off + whole);
+	rq->rq_unready = error != 0;
+	if (error != 0)
+		rq->rq_length = whole;
+	rq->rq_rest = whole - rq->rq_length;
+	return (error);
+}
+
+/* The piece of rq is done: if there is a rest, makes that ready and returns true. */
+static bool
+pv_blk_go_on(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	if (rq->rq_rest == 0)
+		return (false);
+	rq->rq_offset += rq->rq_length;
+	rq->rq_length = rq->rq_rest;
+	rq->rq_rest = 0;
+	rq->rq_unready = true;
+	rq->rq_reported = false;
+	rq->rq_requeues = 0;
+	bq->bq_stats.bs_splits++;
+	TAILQ_INSERT_HEAD(&bq->bq_ready, rq, rq_link);
+	return (true);
+}
+
+void
+pv_blk_req_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error)
+{
+	struct bio *bp = rq->rq_bio;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	if (bp == NULL) {
+		rq->rq_error = error;
+		rq->rq_done = true;
+		return;
+	}
+	if (error != 0)
+		pv_blk_bio_fail(bp, error);
+	else {
+		pv_blk_bio_moved(bp, rq->rq_length);
+		if (pv_blk_go_on(bq, rq))
+			return;
+	}
+	pv_blk_req_free(bq, rq);
+	pv_blk_bio_release(bq, bp);
+}
+
+/* Is memory short now? */
+static bool
+pv_blk_short_of_memory(struct pv_blk_queue *bq, int error)
+{
+	if (error != ENOMEM && error != EINPROGRESS)
+		return (false);
+	bq->bq_stats.bs_nomem++;
+	bq->bq_short = true;
+	return (true);
+}
+
+/* As pv_blk_req_next(), of the ready requests. */
+static __noinline struct pv_blk_req *
+pv_blk_next_ready(struct pv_blk_queue *bq)
+{
+	struct pv_blk_req *rq;
+	int error;
+
+	while ((rq = TAILQ_FIRST(&bq->bq_ready)) != NULL) {
+		TAILQ_REMOVE(&bq->bq_ready, rq, rq_link);
+		if (pv_blk_still(bq, rq, &error)) {
+			error = pv_blk_fit(bq, rq);
+			if (error == 0)
+				break;
+			if (pv_blk_short_of_memory(bq, error)) {
+				TAILQ_INSERT_HEAD(&bq->bq_ready, rq, rq_link);
+				return (NULL);
+			}
+		}
+		pv_blk_req_end(bq, rq, error);
+	}
+	return (rq);
+}
+
+/* Is nothing to be done for bp?  It failed, or is empty, or a flush of what is not cached. */
+static inline bool
+pv_blk_needs_nothing(const struct pv_blk_queue *bq, const struct bio *bp)
+{
+	return ((bp->bio_flags & BIO_ERROR) != 0 ||
+	    (bp->bio_cmd == BIO_FLUSH ? (bq->bq_flags & PVB_WRITETHROUGH) != 0 :
+	    bp->bio_bcount == 0));
+}
+
+struct pv_blk_req *
+pv_blk_req_next(struct pv_blk_queue *bq)
+{
+	struct pv_blk_req *rq;
+	struct bio *bp;
+	int error;
+
+	if (__predict_false(!TAILQ_EMPTY(&bq->bq_ready))) {
+		rq = pv_blk_next_ready(bq);
+		if (rq != NULL || bq->bq_short)
+			return (rq);
+	}
+	while ((bp = bq->bq_cur) != NULL || (bp = pv_blk_begin(bq)) != NULL) {
+		if (pv_blk_needs_nothing(bq, bp)) {
+			pv_blk_cur_end(bq);
+			continue;
+		}
+		rq = TAILQ_FIRST(&bq->bq_free);
+		if (rq == NULL)
+			return (NULL);
+		error = pv_blk_cut(bq, rq);
+		if (error == 0)
+			break;
+		if (pv_blk_short_of_memory(bq, error))
+			return (NULL);
+		bq->bq_stats.bs_dma_errors++;
+		pv_blk_bio_fail(bp, error);
+		pv_blk_cur_end(bq);
+	}
+	if (bp == NULL)
+		return (NULL);
+	TAILQ_REMOVE(&bq->bq_free, rq, rq_link);
+	rq->rq_bio = bp;
+	rq->rq_reported = false;
+	if (bq->bq_cur_off != 0)
+		bq->bq_stats.bs_splits++;
+	bq->bq_cur_off += rq->rq_length;
+	if (bq->bq_cur_off < (size_t)bp->bio_bcount)
+		atomic_add_long(pv_blk_bio_refs(bp), 1);
+	else
+		bq->bq_cur = NULL;
+	return (rq);
+}
+
+void
+pv_blk_req_fail(struct pv_blk_queue *bq, int error)
+{
+	struct pv_blk_req *rq;
+	struct bio *bp;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	while ((rq = TAILQ_FIRST(&bq->bq_ready)) != NULL) {
+		TAILQ_REMOVE(&bq->bq_ready, rq, rq_link);
+		pv_blk_req_end(bq, rq, error);
+	}
+	/* One that was moved here partly cut may have requests in flight, which end it. */
+	while ((bp = bq->bq_cur) != NULL || (bp = pv_blk_begin(bq)) != NULL) {
+		pv_blk_bio_fail(bp, error);
+		pv_blk_cur_end(bq);
+	}
+}
+
+/* Requests of all queues; there is one more, for polling. */
+static u_int
+pv_blk_nreqs(const struct pv_blk *blk)
+{
+	return (blk->blk_params.bp_nqueues * blk->blk_params.bp_nreqs);
+}
+
+struct pv_blk_req *
+pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t length)
+{
+	struct pv_blk_req *rq = &blk->blk_reqs[pv_blk_nreqs(blk)];
+	struct bio *w = &rq->rq_window;
+
+	rq->rq_bio = NULL;
+	rq->rq_cmd = cmd;
+	rq->rq_offset = offset;
+	rq->rq_length = length;
+	rq->rq_done = false;
+	rq->rq_error = 0;
+	rq->rq_nsegs = 0;
+	w->bio_flags = 0;
+	w->bio_bcount = length;
+	w->bio_data = blk->blk_bounce;
+	rq->rq_copied = length != 0 && blk->blk_ops->bo_load != NULL;
+	if (rq->rq_copied)
+		blk->blk_ops->bo_load(blk, rq);
+	else
+		pv_blk_bounce_segs(blk, rq, length);
+	return (rq);
+}
+
+static void
+pv_blk_addr_cb(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
+{
+	if (error == 0)
+		*(bus_addr_t *)arg = segs[0].ds_addr;
+}
+
+/* DMA memory in one piece; coherent, zeroed. */
+static int
+pv_blk_dmamem(struct pv_blk *blk, bus_size_t size, bus_dma_tag_t *tagp, bus_dmamap_t *mapp,
+    void *vaddrp, bus_addr_t *paddrp)
+{
+	void **vp = vaddrp;
+	int error;
+
+	error = bus_dma_tag_create(bus_get_dma_tag(blk->blk_dev), PAGE_SIZE, 0, BUS_SPACE_MAXADDR,
+	    BUS_SPACE_MAXADDR, NULL, NULL, size, 1, size, 0, NULL, NULL, tagp);
+	if (error != 0)
+		return (error);
+	error = bus_dmamem_alloc(*tagp, vp, BUS_DMA_WAITOK | BUS_DMA_ZERO | BUS_DMA_COHERENT, mapp);
+	if (error != 0) {
+		*vp = NULL;
+		return (error);
+	}
+	*paddrp = 0;
+	error = bus_dmamap_load(*tagp, *mapp, *vp, size, pv_blk_addr_cb, paddrp, BUS_DMA_NOWAIT);
+	return (error != 0 || *paddrp != 0 ? error : ENOMEM);
+}
+
+static void
+pv_blk_dmamem_free(bus_dma_tag_t tag, bus_dmamap_t map, void *vaddr, bus_addr_t paddr)
+{
+	if (paddr != 0)
+		bus_dmamap_unload(tag, map);
+	if (vaddr != NULL)
+		bus_dmamem_free(tag, vaddr, map);
+	if (tag != NULL)
+		bus_dma_tag_destroy(tag);
+}
+
+/* Is data loaded by bus_dma(9)? */
+static bool
+pv_blk_maps(const struct pv_blk *blk)
+{
+	return (!blk->blk_params.bp_phys && blk->blk_ops->bo_load == NULL);
+}
+
+static int
+pv_blk_alloc_tags(struct pv_blk *blk)
+{
+	const struct pv_blk_params *bp = &blk->blk_params;
+	struct pv_blk_queue *bq;
+	int error = 0;
+
+	PV_BLK_FOREACH(blk, bq) {
+		if (error == 0 && pv_blk_maps(blk))
+			error = bus_dma_tag_create(bus_get_dma_tag(blk->blk_dev), 1, 0,
+			    BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL, bp->bp_max_size,
+			    (int)bp->bp_max_segs, bp->bp_seg_size, BUS_DMA_ALLOCNOW, NULL, NULL,
+			    &bq->bq_dtag);
+	}
+	return (error);
+}
+
+static int
+pv_blk_alloc_dma(struct pv_blk *blk)
+{
+	const struct pv_blk_params *bp = &blk->blk_params;
+	int error;
+
+	error = pv_blk_alloc_tags(blk);
+	if (error == 0)
+		error = pv_blk_dmamem(blk, (pv_blk_nreqs(blk) + 1) * bp->bp_msgsize, &blk->blk_mtag,
+		    &blk->blk_mmap, &blk->blk_msgs, &blk->blk_msgs_paddr);
+	blk->blk_bounce_size = MIN(bp->bp_max_size,
+	    MAX(PV_BLK_BOUNCE_MAX, bp->bp_sectorsize));
+	if (error == 0)
+		error = pv_blk_dmamem(blk, blk->blk_bounce_size, &blk->blk_btag, &blk->blk_bmap,
+		    &blk->blk_bounce, &blk->blk_bounce_paddr);
+	return (error);
+}
+
+static int
+pv_blk_alloc_reqs(struct pv_blk *blk)
+{
+	const struct pv_blk_params *bp = &blk->blk_params;
+	struct pv_blk_req *rq;
+	u_int i, nreqs = pv_blk_nreqs(blk), nsegs = bp->bp_max_segs + 2;
+	int error = 0;
+
+	blk->blk_reqs = mallocarray(nreqs + 1, sizeof(*rq), M_PVBLK, M_WAITOK | M_ZERO);
+	blk->blk_segs = mallocarray(nreqs + 1, nsegs * sizeof(*blk->blk_segs), M_PVBLK,
+	    M_WAITOK | M_ZERO);
+	for (i = 0; i <= nreqs; i++) {
+		rq = &blk->blk_reqs[i];
+		rq->rq_home = i < nreqs ? i / bp->bp_nreqs : 0;
+		if (pv_blk_maps(blk))
+			error = bus_dmamap_create(pv_blk_dtag(blk, rq), 0, &rq->rq_map);
+		if (error != 0) {
+			rq->rq_map = NULL;
+			rq->rq_segs = NULL;
+			return (error);
+		}
+		rq->rq_segs = blk->blk_segs + i * nsegs;
+		rq->rq_msg = blk->blk_msgs + i * bp->bp_msgsize;
+		rq->rq_msg_paddr = blk->blk_msgs_paddr + i * bp->bp_msgsize;
+		/* pv_blk_set_queues() deals them. */
+		if (i < nreqs)
+			TAILQ_INSERT_TAIL(&blk->blk_queues[0].bq_free, rq, rq_link);
+	}
+	return (0);
+}
+
+int
+pv_blk_req_init(struct pv_blk *blk)
+{
+	int error;
+
+	error = pv_blk_alloc_dma(blk);
+	return (error != 0 ? error : pv_blk_alloc_reqs(blk));
+}
+
+void
+pv_blk_req_fini(struct pv_blk *blk)
+{
+	struct pv_blk_queue *bq;
+	u_int i;
+
+	for (i = 0; blk->blk_reqs != NULL && i <= pv_blk_nreqs(blk); i++) {
+		/* rq_segs is set after the map was made, which may be NULL. */
+		if (blk->blk_reqs[i].rq_segs != NULL && pv_blk_maps(blk))
+			bus_dmamap_destroy(pv_blk_dtag(blk, &blk->blk_reqs[i]),
+			    blk->blk_reqs[i].rq_map);
+	}
+	free(blk->blk_segs, M_PVBLK);
+	free(blk->blk_reqs, M_PVBLK);
+	if ((blk->blk_flags & PVB_LEAK) != 0)
+		device_printf(blk->blk_dev, "the device did not release its memory: leaking it\n");
+	else {
+		pv_blk_dmamem_free(blk->blk_btag, blk->blk_bmap, blk->blk_bounce,
+		    blk->blk_bounce_paddr);
+		pv_blk_dmamem_free(blk->blk_mtag, blk->blk_mmap, blk->blk_msgs,
+		    blk->blk_msgs_paddr);
+	}
+	PV_BLK_FOREACH(blk, bq) {
+		if (bq->bq_dtag != NULL)
+			bus_dma_tag_destroy(bq->bq_dtag);
+	}
+}

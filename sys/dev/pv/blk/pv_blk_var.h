@@ -1,0 +1,133 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What the files of pv_blk offer to those above them, lowest first: a file uses nothing of one that
+ * comes after it (theory statement, locking: pv_blk.h).
+ */
+
+#ifndef _DEV_PV_PV_BLK_VAR_H_
+#define	_DEV_PV_PV_BLK_VAR_H_
+
+#include <dev/pv/blk/pv_blk.h>
+
+/* From this many requests on, a queue is deep: notifications and interrupts are coalesced. */
+#define	PV_BLK_DEEP		8
+#define	PV_BLK_BATCH		16
+#define	PV_BLK_BATCH_MAX	64
+#define	PV_BLK_TIMEOUT		30	/* seconds */
+#define	PV_BLK_DRAIN_SECS	10
+
+/* Locking the disk, see pv_blk.h.  A queue's lock is taken in pv_blk_queue.c alone. */
+#define	PV_BLK_LOCK(blk)	mtx_lock(&(blk)->blk_mtx)
+#define	PV_BLK_UNLOCK(blk)	mtx_unlock(&(blk)->blk_mtx)
+#define	PV_BLK_ASSERT(blk)	mtx_assert(&(blk)->blk_mtx, MA_OWNED)
+#define	PV_BLK_QUEUE_ASSERT(bq)	mtx_assert(&(bq)->bq_mtx, MA_OWNED)
+
+/* All queues, also those that are not in use: they are idle. */
+#define	PV_BLK_FOREACH(blk, bq)						\
+	for ((bq) = (blk)->blk_queues;					\
+	    (bq) < (blk)->blk_queues + (blk)->blk_params.bp_nqueues; (bq)++)
+
+/* The tag of a request's data. */
+static inline bus_dma_tag_t
+pv_blk_dtag(struct pv_blk *blk, const struct pv_blk_req *rq)
+{
+	return (blk->blk_queues[rq->rq_home].bq_dtag);
+}
+
+/* pv_blk_req.c: memory, and requests from bios.  The queue's lock is held where there is a queue. */
+
+/* Allocates what requests need, and frees it, from any stage of the former.  May sleep. */
+int	pv_blk_req_init(struct pv_blk *blk);
+void	pv_blk_req_fini(struct pv_blk *blk);
+/*
+ * The next request to put: a ready one, else a new piece.  NULL: there is none now; with bq_short set,
+ * memory is short, and the caller has to try again later.
+ */
+struct pv_blk_req *pv_blk_req_next(struct pv_blk_queue *bq);
+/* Ends a request that is on no list; its bio goes to bq_finished with its last piece. */
+void	pv_blk_req_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error);
+/* Ends with error what has not been put: ready requests, the bio being cut, bios. */
+void	pv_blk_req_fail(struct pv_blk_queue *bq, int error);
+/* A read through a copy was completed: moves its data to the bio. */
+void	pv_blk_req_copy_back(struct pv_blk *blk, struct pv_blk_req *rq);
+/* The request that is on no list, for length bytes of the bounce buffer. */
+struct pv_blk_req *pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset,
+	    size_t length);
+
+/* pv_blk_queue.c: one queue each.  All take the queue's lock themselves. */
+
+/* What an operation found that its caller has to do next, without the queue's lock. */
+#define	PVBQ_IDLE	0x0001	/* nothing is in flight, and something waits for that */
+#define	PVBQ_BROKEN	0x0002	/* the device has to be reset */
+#define	PVBQ_REFUSED	0x0004	/* the bio was not taken; nothing else is set */
+
+/* tick is called from a callout with the queue, as if it had interrupted. */
+void	pv_blk_queues_init(struct pv_blk *blk, callout_func_t *tick);
+void	pv_blk_queues_fini(struct pv_blk *blk);
+/* Changes blk_flags and the queues' copies; blk_mtx is held. */
+void	pv_blk_set_flags(struct pv_blk *blk, u_int set, u_int clear);
+/* pv_blk_set_queues() without its sysctls. */
+void	pv_blk_queues_use(struct pv_blk *blk, struct pvq *const *qs, u_int n);
+/* Gives bp to the queue of this CPU and starts what can be started.  Returns PVBQ_*. */
+u_int	pv_blk_queue_submit(struct pv_blk *blk, struct bio *bp);
+/* Appends bp, which pv_blk_queue_run() starts. */
+void	pv_blk_queue_append(struct pv_blk_queue *bq, struct bio *bp);
+/* Collects, starts and delivers until nothing is left and an interrupt is armed.  Returns PVBQ_*. */
+u_int	pv_blk_queue_run(struct pv_blk_queue *bq);
+/* Reports late requests.  Returns PVBQ_BROKEN or 0. */
+u_int	pv_blk_queue_check(struct pv_blk_queue *bq);
+/* Is nothing in flight, ready or waiting? */
+bool	pv_blk_queue_idle(struct pv_blk_queue *bq);
+/* Requests in flight; *broken is set if the queue is, and left alone otherwise. */
+u_int	pv_blk_queue_in_flight(struct pv_blk_queue *bq, bool *broken);
+/* Puts the polled request. */
+int	pv_blk_queue_put_polled(struct pv_blk_queue *bq, struct pv_blk_req *rq);
+/* pv_blk_req_fail(); pv_blk_queue_run() delivers. */
+void	pv_blk_queue_fail(struct pv_blk_queue *bq, int error);
+/*
+ * Takes what is in flight out of a queue whose device was stopped; 0 requeues it.  With blame, what
+ * was there too often ends with EIO.
+ */
+void	pv_blk_queue_drain(struct pv_blk_queue *bq, int error, bool blame);
+/* May a message go to the log now?  A bad disk must not fill it. */
+bool	pv_blk_may_log(struct pv_blk *blk);
+
+/*
+ * pv_blk_order.c: all queues; no lock is held.  A broken queue is handed to blk_broken.  pv_blk_intr()
+ * is here as well.
+ */
+
+/* A bio from disk(9). */
+void	pv_blk_order_submit(struct pv_blk *blk, struct bio *bp);
+/* pv_blk_intr() for all queues. */
+void	pv_blk_run(struct pv_blk *blk);
+/* Ends with error all that is not in flight, in the queues as well; blk_mtx is held. */
+void	pv_blk_order_fail(struct pv_blk *blk, int error);
+
+/* pv_blk_recover.c */
+
+/* Also sets blk_broken. */
+void	pv_blk_recover_init(struct pv_blk *blk);
+/* From here on a queue that broke is found, and late requests are reported; blk_mtx is held. */
+void	pv_blk_watch(struct pv_blk *blk);
+/* After this nothing is queued, nothing is in flight, and nothing is accepted.  May sleep. */
+void	pv_blk_shut(struct pv_blk *blk);
+/* No callout and no task of the disk runs after this.  May sleep. */
+void	pv_blk_quiet(struct pv_blk *blk);
+
+/* pv_blk_dump.c */
+
+/*
+ * Reads the identification into ident, printable and terminated.  Returns 0 or an error; the disk works
+ * without it.
+ */
+int	pv_blk_ident(struct pv_blk *blk, char *ident, size_t size);
+/* d_dump of disk(9). */
+int	pv_blk_dump(void *priv, void *virtual, off_t offset, size_t length);
+
+#endif /* !_DEV_PV_PV_BLK_VAR_H_ */

@@ -1,0 +1,285 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: the life of a paravirtual network card: allocated, attached, frozen, detached.
+ *
+ *	pv_net_alloc      ALLOCATED   pairs of queues, no hardware yet
+ *	pv_net_attach     INTERFACE   buffers and DMA, the interface, sysctls, the tick
+ *	  pv_net_freeze               queues empty, device stopped; the queues may be exchanged
+ *	  pv_net_thaw                 the device as it was, running if the interface is up
+ *	pv_net_detach     ALLOCATED   in reverse, from any level
+ *	pv_net_free
+ *
+ * Attached, the device is idle or running: pv_net_run.c.
+ *
+ * Locking.
+ *   pn_sx     configuration: running, frozen, dead, the device's life.  May be held while
+ *             sleeping.
+ *   prq_mtx   one for each receive queue, ptq_mtx one for each transmit queue: no order
+ *             between them, none is taken while another is held.
+ *   pv_net_entry_mtx  ioctls in flight (pv_net_if.c); nothing is called with it held.
+ * Order: pn_sx before a queue's lock.  None is held while packets go up the stack.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/buf_ring.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/eventhandler.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
+#include <sys/module.h>
+#include <sys/mutex.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/sysctl.h>
+#include <sys/taskqueue.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_var.h>
+#include <net/vnet.h>
+#include <machine/bus.h>
+
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
+#include <dev/pv/net/pv_net_var.h>
+
+MODULE_VERSION(pv_net, 1);
+MODULE_DEPEND(pv_net, pv, 1, 1, 1);
+
+void
+pv_net_lock(struct pv_net *pn)
+{
+	sx_xlock(&pn->pn_sx);
+}
+
+void
+pv_net_unlock(struct pv_net *pn)
+{
+	sx_xunlock(&pn->pn_sx);
+}
+
+static bool
+pv_net_params_ok(device_t dev, const struct pv_net_params *params)
+{
+	const char *why = NULL;
+
+	if (params->pnp_npairs < 1)
+		why = "no queue pairs";
+	else if (params->pnp_tx_segs < 4)
+		why = "too few segments for a packet";
+	else if (params->pnp_mtu > params->pnp_max_mtu || params->pnp_max_mtu < ETHERMIN)
+		why = "an invalid MTU";
+	else if (params->pnp_seg_max < MCLBYTES)
+		why = "segments smaller than a cluster";
+	else if (params->pnp_rx_budget < 1 || params->pnp_tx_kick < 1)
+		why = "a budget of 0";
+	if (why != NULL)
+		device_printf(dev, "cannot use a device with %s\n", why);
+	return (why == NULL);
+}
+
+struct pv_net *
+pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
+    const struct pv_net_params *params)
+{
+	struct pv_net *pn;
+
+	if (!pv_net_params_ok(dev, params))
+		return (NULL);
+	pn = malloc(sizeof(*pn), M_PVNET, M_WAITOK | M_ZERO);
+	pn->pn_dev = dev;
+	pn->pn_ops = ops;
+	pn->pn_softc = softc;
+	pn->pn_params = *params;
+	pn->pn_level = PV_NET_ALLOCATED;
+	memcpy(pn->pn_lladdr, params->pnp_lladdr, ETHER_ADDR_LEN);
+	pn->pn_offloads_asked = params->pnp_offloads & PV_NET_RX_OFFLOADS;
+	sx_init(&pn->pn_sx, "pv_net configuration");
+	sysctl_ctx_init(&pn->pn_sysctl);
+	sysctl_ctx_init(&pn->pn_queue_sysctl);
+	pv_net_pairs_alloc(pn);
+	pv_net_filter_init(pn);
+	pv_net_run_init(pn);
+	return (pn);
+}
+
+void
+pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out)
+{
+	out->pq_cpu = pv_net_pair_cpu(pn, pair);
+	if (tx) {
+		out->pq_pvq = &pn->pn_txqs[pair].ptq_pvq;
+		out->pq_intr = pv_net_tx_intr;
+		out->pq_arg = &pn->pn_txqs[pair];
+		out->pq_max_segs = pn->pn_params.pnp_tx_segs;
+	} else {
+		out->pq_pvq = &pn->pn_rxqs[pair].prq_pvq;
+		out->pq_intr = pv_net_rx_intr;
+		out->pq_arg = &pn->pn_rxqs[pair];
+		out->pq_max_segs = PV_NET_RX_SEGS + pn->pn_params.pnp_hdr_apart;
+	}
+}
+
+void
+pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params)
+{
+	sx_xlock(&pn->pn_sx);
+	pn->pn_params.pnp_offloads = params->pnp_offloads;
+	pn->pn_params.pnp_max_frame = params->pnp_max_frame;
+	pn->pn_params.pnp_max_mtu = params->pnp_max_mtu;
+	pn->pn_offloads_asked = params->pnp_offloads & PV_NET_RX_OFFLOADS;
+	pv_net_change_pairs(pn, params->pnp_npairs);
+	if (pn->pn_level == PV_NET_INTERFACE)
+		pv_net_if_capabilities(pn);
+	sx_xunlock(&pn->pn_sx);
+	if (pn->pn_level == PV_NET_INTERFACE)
+		if_vlancap(pn->pn_ifp);
+}
+
+int
+pv_net_attach(struct pv_net *pn)
+{
+	int error = 0, i;
+
+	pn->pn_level = PV_NET_QUEUES;
+	/* A small ring without indirect tables takes fewer segments than the protocol would. */
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
+		pn->pn_params.pnp_tx_segs = MIN(pn->pn_params.pnp_tx_segs,
+		    pn->pn_txqs[i].ptq_pvq->q_max_segs);
+	for (i = 0; i < pn->pn_params.pnp_npairs && error == 0; i++) {
+		error = pv_net_rx_alloc(&pn->pn_rxqs[i]);
+		if (error == 0)
+			error = pv_net_tx_alloc(&pn->pn_txqs[i]);
+	}
+	if (error == 0)
+		error = pv_net_if_create(pn);
+	if (error != 0)
+		return (error);
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
+		pv_net_lro_init(&pn->pn_rxqs[i]);
+	pv_net_stage_start(pn);
+	pn->pn_level = PV_NET_INTERFACE;
+	pv_net_sysctl_attach(pn);
+	pv_net_link_change(pn);
+	pv_net_run_start(pn);
+	return (0);
+}
+
+/*
+ * The queues are quiesced and the device is halted first: if_detach(9) frees the link's address,
+ * which the handlers of the queues compare destinations with.  From pn_detaching on nothing starts
+ * them again.
+ */
+static void
+pv_net_detach_interface(struct pv_net *pn)
+{
+	int i;
+
+	sx_xlock(&pn->pn_sx);
+	pn->pn_detaching = true;
+	if (pn->pn_running) {
+		pv_net_quiesce(pn);
+		(void)pv_net_halt(pn);
+	}
+	sx_xunlock(&pn->pn_sx);
+	pv_net_if_destroy(pn);
+	/* A packet may have been queued after that, by a thread that saw pn_running set. */
+	for (i = 0; i < pn->pn_made; i++) {
+		pv_net_tx_stop(&pn->pn_txqs[i]);
+		pv_net_tx_flush(&pn->pn_txqs[i]);
+	}
+	/* With the tick stopped nothing is left that enqueues a task: no queue, no ioctl. */
+	callout_drain(&pn->pn_tick);
+	taskqueue_drain(pn->pn_config_tq, &pn->pn_reset_task);
+	taskqueue_drain(pn->pn_config_tq, &pn->pn_link_task);
+	taskqueue_drain(pn->pn_config_tq, &pn->pn_filter_task);
+	taskqueue_drain(pn->pn_config_tq, &pn->pn_offload_task);
+	(void)sysctl_ctx_free(&pn->pn_sysctl);
+	(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
+	if_free(pn->pn_ifp);
+	pn->pn_ifp = NULL;
+	pn->pn_level = PV_NET_QUEUES;
+}
+
+void
+pv_net_detach(struct pv_net *pn)
+{
+	int i;
+
+	if (pn->pn_level == PV_NET_INTERFACE)
+		pv_net_detach_interface(pn);
+	if (pn->pn_level == PV_NET_QUEUES) {
+		for (i = 0; i < pn->pn_made; i++) {
+			pv_net_rx_free(&pn->pn_rxqs[i]);
+			pv_net_tx_free(&pn->pn_txqs[i]);
+		}
+		pn->pn_level = PV_NET_ALLOCATED;
+	}
+}
+
+void
+pv_net_free(struct pv_net *pn)
+{
+	if (pn == NULL)
+		return;
+	KASSERT(pn->pn_level == PV_NET_ALLOCATED, ("%s: level %d", __func__, pn->pn_level));
+	pv_net_stage_free(pn);
+	pv_net_pairs_free(pn);
+	sx_destroy(&pn->pn_sx);
+	free(pn, M_PVNET);
+}
+
+int
+pv_net_freeze(struct pv_net *pn)
+{
+	int error = 0;
+
+	sx_xlock(&pn->pn_sx);
+	if (!pn->pn_frozen && !pn->pn_dead) {
+		pn->pn_frozen = true;
+		pv_net_quiesce(pn);
+		/* The queues may be other ones when we thaw. */
+		callout_drain(&pn->pn_tick);
+		error = pv_net_halt(pn);
+		(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
+	}
+	sx_xunlock(&pn->pn_sx);
+	return (error);
+}
+
+int
+pv_net_thaw(struct pv_net *pn)
+{
+	int error = 0;
+
+	sx_xlock(&pn->pn_sx);
+	if (pn->pn_frozen) {
+		pn->pn_frozen = false;
+		pv_net_sysctl_queues(pn);
+		pv_net_stage_start(pn);
+		pv_net_run_start(pn);
+		error = pn->pn_dead ? ENXIO : pv_net_revive(pn);
+		if (error == 0 && (if_getflags(pn->pn_ifp) & IFF_UP) != 0)
+			error = pv_net_up(pn);
+	}
+	sx_xunlock(&pn->pn_sx);
+	if (error != 0)
+		return (error);
+	pv_net_link_change(pn);
+	/* The machine may have been moved: protocols announce their addresses at this event. */
+	if ((if_getflags(pn->pn_ifp) & IFF_UP) != 0) {
+		CURVNET_SET(if_getvnet(pn->pn_ifp));
+		EVENTHANDLER_INVOKE(iflladdr_event, pn->pn_ifp);
+		CURVNET_RESTORE();
+	}
+	return (0);
+}

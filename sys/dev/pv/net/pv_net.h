@@ -1,0 +1,351 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: the personality of a paravirtual network card.
+ *
+ * It owns everything that faces FreeBSD: the interface, its queue pairs, mbufs and their DMA, offload
+ * metadata, media, counters, watchdog, up and down.  A protocol (if_vtnet, if_xn) owns what faces the
+ * device or back end: negotiation, the wire format of a packet's header, filters, the life of the
+ * device.
+ *
+ * A packet's way.  Each file is entered once, and returned to once:
+ *
+ *	sent                                           received
+ *	----                                           --------
+ *	if_transmit                                    if_input
+ *	    |                                              ^
+ *	pv_net_tx.c      queue, notify, collect        pv_net_lro.c   merged by tcp_lro(9), or not
+ *	    |                                              ^
+ *	pv_net_txring.c  tag, DMA, chain               pv_net_rx.c    buffers, budget, whole frames
+ *	    |      |                                       ^    |
+ *	    |      +- pv_net_offload.c                     |    +- pv_net_offload.c
+ *	    |      |    marks -> offload                   |    |    offload -> marks
+ *	    |      +- pno_encap                            |    +- pno_decap
+ *	    v           header                             |         header
+ *	pvq(9) ... device ... completion --> freed     pvq(9) ... device, interrupt
+ *
+ * and to find, to finish or to split what is in a packet, both call pv_net_packet.c.  Where the back
+ * end sees whole pages, packets are copied on this way: pv_net_stage.h.  A protocol without a queue for
+ * commands puts them among the packets: pv_net_command.h.
+ *
+ * Above that, each file calls those before it only:
+ *
+ *	pv_net_pairs.c    how many pairs of queues, and on which CPU
+ *	pv_net_filter.c   what the device lets in: addresses, multicast groups, VLAN tags
+ *	pv_net_run.c      idle, running, reset; the watchdog
+ *	pv_net_sysctl.c   counters and settings
+ *	pv_net_if.c       ioctls, capabilities, media, announcements
+ *	pv_net.c          attach, freeze, thaw, detach
+ *
+ * The life of a device, between a protocol and pv_net:
+ *
+ *	protocol                                        pv_net
+ *	--------                                        ------
+ *	negotiates, reads the configuration
+ *	pv_net_alloc(params)              ->            queue pairs, no hardware yet
+ *	pv_net_queue() for each           <-            what to pass when the queues are allocated
+ *	allocates the queues, starts the device
+ *	pv_net_attach()                   ->            DMA, interface visible
+ *	                                  <-            ops, from here on
+ *	pv_net_link_change()              ->
+ *	pv_net_detach()                   ->            interface removed, device stopped,
+ *	                                                queues drained
+ *	frees the queues
+ *	pv_net_free()                     ->
+ *
+ * Between attach and detach the device is live even while the interface is down: it has no
+ * buffers to receive into, but its link and its control queue work.
+ */
+
+/*
+ * Offloads.  What is still to be done about a packet, or was done, has one form for all protocols,
+ * struct pv_net_offload, and one function for each direction between it and the marks of an mbuf.
+ *
+ *	received                         mbuf                                  sent
+ *	--------                         ----                                  ----
+ *	NEEDS_CSUM, csum_start, offset   CSUM_IP_TCP ... , csum_data           NEEDS_CSUM, ...
+ *	  and GSO, gso_size              + CSUM_IP_TSO ... , tso_segsz           and GSO, ...
+ *	DATA_VALID                       CSUM_DATA_VALID | CSUM_PSEUDO_HDR     -
+ *
+ * A received packet whose checksum is partial never was on a wire.  It gets the marks that its
+ * sender's stack gave it: csum_data is the place of the sum in the transport header, where the sum
+ * of the pseudo header is.  FreeBSD 15's protocols take such a packet as verified, and an interface
+ * that it leaves by finishes it or has it finished, as with any packet of our own.  So nothing has
+ * to be known about where a packet goes.  FreeBSD 14 knows no such mark on input: there pv_net
+ * finishes sums itself.
+ *
+ * A GSO packet (several segments in one) is marked for segmentation in the same way, unless it is for
+ * our own TCP, for which lro_nsegs has the number of its segments.  Where neither would do, it is split
+ * by pv_net: LRO is disabled, or the kernel forwards packets and lro_forward, which says that it can
+ * forward big ones, is not set.  What is sent and requests more than the device can do is finished or
+ * split by pv_net.
+ *
+ * Segments to our own address that arrive one by one are merged by tcp_lro(9), unless this kernel
+ * forwards packets.
+ *
+ * Listeners of bpf(4) see finished sums, both ways.
+ */
+
+#ifndef _DEV_PV_PV_NET_H_
+#define	_DEV_PV_PV_NET_H_
+
+#include <sys/types.h>
+#include <net/ethernet.h>
+
+struct mbuf;
+struct pv_net;
+struct pvq;
+struct pvq_chain;
+struct pvq_done;
+
+/*
+ * What is to be done, or was done, about a packet's checksum and size.  Offsets count from
+ * the first byte of the Ethernet header.
+ */
+struct pv_net_offload {
+	uint16_t	po_flags;
+#define	PV_NET_NEEDS_CSUM	0x0001	/* the sum from csum_start is still to be stored */
+#define	PV_NET_DATA_VALID	0x0002	/* transport checksum verified */
+#define	PV_NET_GSO_ECN		0x0004	/* CWR is for the first segment only */
+#define	PV_NET_FIND_CSUM	0x0008	/* NEEDS_CSUM, at a place that pv_net finds in the headers */
+#define	PV_NET_FINISH_CSUM	0x0010	/* pv_net stores the sum itself */
+#define	PV_NET_SPLIT		0x0020	/* pv_net segments the packet itself */
+#define	PV_NET_UNFINISH		0x0040	/* pv_net makes a finished sum partial, before */
+#define	PV_NET_SOFT	(PV_NET_FINISH_CSUM | PV_NET_SPLIT | PV_NET_UNFINISH)
+	uint16_t	po_gso_type;
+#define	PV_NET_GSO_NONE		0
+#define	PV_NET_GSO_TCP4		1
+#define	PV_NET_GSO_TCP6		2
+#define	PV_NET_GSO_OTHER	3	/* a kind that was not negotiated: a protocol violation */
+	uint16_t	po_gso_size;	/* payload of a segment */
+	uint16_t	po_hdr_len;	/* headers of each segment; not used when received */
+	uint16_t	po_csum_start;
+	uint16_t	po_csum_offset;	/* of the field, from po_csum_start */
+};
+
+#define	PV_NET_BATCH	32	/* packets handled at a time */
+
+/* A packet to be sent: the protocol writes its header from what is here. */
+struct pv_net_txhdr {
+	void			*pth_hdr;	/* pnp_hdrlen bytes, not cleared */
+	struct pvq_chain	*pth_chain;
+	struct pv_net_offload	 pth_offload;
+};
+
+/* A completed buffer: the protocol says what is in it. */
+struct pv_net_rxhdr {
+	const void		*prh_hdr;	/* start of the buffer, ours again */
+	uint32_t		 prh_room;	/* bytes in the buffer */
+	uint32_t		 prh_skip;	/* out: bytes before the frame's data */
+	uint32_t		 prh_len;	/* out: bytes of the frame in this buffer */
+	bool			 prh_more;	/* out: the frame goes on in the next buffer */
+	enum pv_net_rxerr {
+		PV_NET_RX_OK,
+		PV_NET_RX_SHORT,	/* less than a header */
+		PV_NET_RX_BADHDR,	/* an invalid header */
+	}			 prh_error;	/* out: not OK, and it is dropped */
+	/* Out, of the whole frame, in its last buffer: */
+	struct pv_net_offload	 prh_offload;
+	uint32_t		 prh_hash;	/* of its flow */
+	uint8_t			 prh_hash_type;	/* M_HASHTYPE_RSS_TCP_IPV4 ...; 0: none */
+};
+
+/* What the interface receives beside its own address and broadcasts. */
+struct pv_net_filter {
+	bool		 pf_promisc;
+	bool		 pf_allhosts;	/* all unicast */
+	bool		 pf_allmulti;
+	u_int		 pf_ngroups;
+	const uint8_t	(*pf_groups)[ETHER_ADDR_LEN];
+};
+
+/*
+ * What a protocol does for pv_net.  `softc' is what it gave to pv_net_alloc().  Of a pair of queues
+ * the number is given.  Those that may be NULL say so.  Operations that may sleep are called one at
+ * a time, with pv_net's configuration lock held.
+ */
+struct pv_net_ops {
+	/*
+	 * Packet n of a batch (n is less than PV_NET_BATCH) has its segments, and its offload is
+	 * known: give its chain the transport's own (pc_arg), valid until pno_encap has been called
+	 * for this batch and its chains were put.  Called with the queue's lock held; can't fail.
+	 * Or NULL.
+	 */
+	void	(*pno_prepare)(void *softc, int pair, u_int n, struct pv_net_txhdr *hdr);
+	/*
+	 * Write the headers of a batch of n packets, or what pno_prepare has set aside for them.
+	 * Called with the queue's lock held; can't fail.
+	 */
+	void	(*pno_encap)(void *softc, int pair, struct pv_net_txhdr *hdrs, int n);
+	/*
+	 * n packets, or commands, have completed.  Called with the queue's lock held.  Or NULL.
+	 */
+	void	(*pno_sent)(void *softc, int pair, const struct pvq_done *done, int n);
+	/*
+	 * Judge n buffers, in the order they completed.  What does not pass is reported in
+	 * prh_error.  A buffer without data may stand among those of a frame.  Called with the
+	 * queue's lock held.
+	 */
+	void	(*pno_decap)(void *softc, int pair, const struct pvq_done *done,
+		    struct pv_net_rxhdr *hdrs, int n);
+	/*
+	 * Stop the device: it releases all memory.  0, or an error if it never confirmed,
+	 * after which nothing that it had is touched again.  May sleep.
+	 */
+	int	(*pno_stop)(void *softc);
+	/* Make a stopped device live again, with empty queues.  May sleep. */
+	int	(*pno_restart)(void *softc);
+	/*
+	 * The device can't be trusted any more: arrange that pv_net_freeze() and
+	 * pv_net_thaw() are called around a new connection, and return at once.  Or NULL:
+	 * pno_stop and pno_restart are enough.
+	 */
+	void	(*pno_reset)(void *softc);
+	/* Set what is received.  May sleep. */
+	int	(*pno_set_filter)(void *softc, const struct pv_net_filter *filter);
+	/* Set the Ethernet address; EOPNOTSUPP if the device can't.  May sleep. */
+	int	(*pno_set_lladdr)(void *softc, const uint8_t *lladdr);
+	/*
+	 * What is received may be offloaded in these ways only from now on: some of pnp_offloads,
+	 * all of which are in force after a restart.  Or NULL; it is advice: others that still
+	 * arrive are handled.  May sleep.
+	 */
+	int	(*pno_set_offloads)(void *softc, u_int offloads);
+	/*
+	 * Use so many of the pairs from now on, the first ones; after a restart it is one.  Nothing
+	 * is in flight in the transmit queues of the others.  Or NULL: all are used always.  May
+	 * sleep.
+	 */
+	int	(*pno_set_pairs)(void *softc, int n);
+	/* Receive frames with this VLAN tag, or don't; after a restart none is.  May sleep. */
+	int	(*pno_set_vlan)(void *softc, uint16_t tag, bool on);
+	/* Is there a link? */
+	bool	(*pno_link_up)(void *softc);
+	/* The link's speed in Mbit/s, 0 if it is not known, and duplex.  Or NULL. */
+	uint32_t (*pno_link_speed)(void *softc, bool *full);
+};
+
+/* The properties of a device, after negotiation. */
+struct pv_net_params {
+	uint8_t		pnp_lladdr[ETHER_ADDR_LEN];
+	int		pnp_npairs;	/* queue pairs, at least 1 */
+	u_int		pnp_hdrlen;	/* bytes before the frame; 0: not in the buffers */
+	bool		pnp_hdr_apart;	/* the header requires a segment of its own */
+	bool		pnp_merge;	/* a received frame may span buffers */
+	u_int		pnp_mtu;	/* to start with */
+	u_int		pnp_max_mtu;
+	u_int		pnp_max_frame;	/* bytes of a frame to be sent; 0: no limit of its own */
+	u_int		pnp_tx_segs;	/* segments of a packet at most, header included */
+	bus_size_t	pnp_boundary;	/* that no segment may cross; 0: none */
+	bus_size_t	pnp_seg_max;	/* bytes in a segment */
+	bool		pnp_phys;	/* segments are pvq_phys_add()'s; none is limited otherwise */
+	u_int		pnp_offloads;	/* negotiated */
+#define	PV_NET_TXCSUM	0x01
+#define	PV_NET_RXCSUM	0x02
+#define	PV_NET_TSO4	0x04
+#define	PV_NET_TSO6	0x08
+#define	PV_NET_TSO_ECN	0x10
+#define	PV_NET_TXCSUM6	0x20	/* TXCSUM is of IPv4, this of IPv6 */
+#define	PV_NET_LRO4	0x40	/* what is received may be several TCP segments in one */
+#define	PV_NET_LRO6	0x80
+#define	PV_NET_UNTAGGED	0x100	/* of the above, nothing is for frames with a VLAN tag */
+#define	PV_NET_LRO_ECN	0x200	/* with LRO4 and LRO6: with congestion marks, too */
+#define	PV_NET_RX_GSO	(PV_NET_LRO4 | PV_NET_LRO6 | PV_NET_LRO_ECN)
+#define	PV_NET_RX_OFFLOADS	(PV_NET_RXCSUM | PV_NET_RX_GSO)
+	bool		pnp_soft_lro;	/* what is received may be merged here, too */
+	bool		pnp_vlan_filter; /* frames with a VLAN tag are let in by pno_set_vlan only */
+	bool		pnp_promisc;	/* there is a promiscuous mode, which lets in all of them */
+	bool		pnp_link_reports; /* the link's state is known, and may change */
+	bool		pnp_may_rest;	/* no watchdog: completions may take any time */
+	bool		pnp_freebsd_names; /* counters also have the names of FreeBSD's own driver */
+	int		pnp_rx_budget;	/* buffers taken before other threads get the CPU */
+	int		pnp_tx_kick;	/* packets of an interrupt thread's pass for one notification */
+};
+
+/*
+ * Allocate the personality of a device.
+ *
+ * dev     the driver's device: names, sysctls, DMA tag
+ * ops     the protocol's half
+ * softc   given back to ops
+ * params  copied
+ *
+ * Returns NULL if params make no sense (logged) or there is no memory.  May sleep.
+ */
+struct pv_net *pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
+	    const struct pv_net_params *params);
+
+/* How to allocate a queue. */
+struct pv_net_queue {
+	struct pvq	**pq_pvq;	/* where to store it */
+	void		(*pq_intr)(void *);	/* its interrupt handler */
+	void		*pq_arg;
+	u_int		 pq_max_segs;	/* of a chain */
+	int		 pq_cpu;	/* that the interrupt is to be bound to; -1: any */
+};
+
+/* Ask for one queue of a pair: the receiving one, or with tx the transmitting one. */
+void	pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out);
+
+/*
+ * Another back end offers something else: take pnp_offloads, pnp_max_frame, pnp_max_mtu and pnp_npairs
+ * from params.  There can be fewer pairs than there were at attach, not more.  Between freeze and thaw.
+ * May sleep.
+ */
+void	pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params);
+
+/*
+ * Make the interface visible.  The queues are allocated and the device is live.
+ *
+ * Returns 0, or ENOMEM or what bus_dma(9) said; pv_net_detach() is to be called all the same.
+ * May sleep.
+ */
+int	pv_net_attach(struct pv_net *pn);
+
+/*
+ * Take the interface away, stop the device and give back every mbuf.  When this returns no
+ * handler and no task of pv_net runs.  May sleep.
+ */
+void	pv_net_detach(struct pv_net *pn);
+
+/* Free what pv_net_alloc() allocated; the queues have been freed.  NULL is fine. */
+void	pv_net_free(struct pv_net *pn);
+
+/* The receive filter of the device is out of date: have pno_set_filter called.  Any context. */
+void	pv_net_refilter(struct pv_net *pn);
+
+/*
+ * Set the interface's MTU to that of the back end, as ifconfig(8) would.  Between attach and detach.
+ * May sleep.  EINVAL: it is out of range.
+ */
+int	pv_net_set_mtu(struct pv_net *pn, int mtu);
+
+/* The link may have changed: look at pno_link_up.  May sleep. */
+void	pv_net_link_change(struct pv_net *pn);
+
+/*
+ * Announce the interface's addresses to the network, if it is up: by gratuitous ARP (RFC 5227, 3) and
+ * unsolicited neighbour advertisements (RFC 4861, 7.2.6).  False if there is no interface now.  May
+ * sleep.
+ */
+bool	pv_net_announce(struct pv_net *pn);
+
+/* The configuration lock, for a protocol that does on its own what its operations do.  May sleep. */
+void	pv_net_lock(struct pv_net *pn);
+void	pv_net_unlock(struct pv_net *pn);
+
+/* Reset the device and start it again, because it can't be trusted any more.  Any context. */
+void	pv_net_request_reset(struct pv_net *pn);
+
+/*
+ * Before the machine is suspended, and after: the device is stopped, and restored as it was.
+ * 0 or an errno value.  May sleep.
+ */
+int	pv_net_freeze(struct pv_net *pn);
+int	pv_net_thaw(struct pv_net *pn);
+
+#endif /* !_DEV_PV_PV_NET_H_ */

@@ -1,0 +1,652 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: offload metadata.  One function a direction between struct pv_net_offload, which every
+ * protocol can express, and the marks of an mbuf (pv_net.h has the table of both).
+ *
+ *	sent        pv_net_tx_offload(): the stack's marks become struct pv_net_offload.  Where the
+ *	            transport header starts is read from the packet.
+ *	received    pv_net_rx_offload(): what the device says becomes marks.
+ *
+ * Sent.  What the stack requests and the device can't do is done here (pv_net_tx_soften):
+ * PV_NET_FINISH_CSUM for a checksum, PV_NET_SPLIT for segmentation.  That is no error: a capability may
+ * be changed while packets are in flight, and what is forwarded is as it was received.
+ *
+ * Received.
+ *
+ *	DATA_VALID   the checksum in the packet was verified
+ *	NEEDS_CSUM   the packet never was on a wire: the field holds the pseudo header's sum only
+ *	GSO          the packet stands for several segments, as a sender left them
+ *
+ * A partial checksum stays partial, but for these cases, in which it is finished in software: the
+ * protocol is one that has no marks, bpf(4) has a listener, or receive checksum offload is disabled.
+ * Each costs a pass over the packet.  FreeBSD 14's TCP and UDP take a partial checksum that is marked
+ * valid, and nothing else does: there, what might leave this host again is finished as well
+ * (pv_net_rx_ends_here).  What this depends on, and is the same for all packets, is looked up once for
+ * a batch: pn_rx_way.
+ *
+ * Trust.  What the device says, and the headers that it is about, are checked against each other and
+ * against the packet's length before any of it is used.  An invalid value has a name (enum pv_net_bad),
+ * and the packet is dropped.  A packet about which nothing is said is not looked at: the stack judges
+ * it.
+ */
+
+#include "opt_inet.h"
+#include "opt_inet6.h"
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/buf_ring.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+#include <net/bpf.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_types.h>
+#include <net/if_var.h>
+#include <net/pfil.h>
+#include <net/vnet.h>
+#include <netinet/in.h>
+#include <netinet/in_systm.h>
+#include <netinet/ip.h>
+#include <netinet/ip_var.h>
+#include <netinet/ip6.h>
+#include <netinet/tcp.h>
+#include <netinet/udp.h>
+#include <netinet6/ip6_var.h>
+#include <machine/bus.h>
+
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
+#include <dev/pv/net/pv_net_var.h>
+
+#define	PV_NET_CSUM4	(CSUM_IP_TCP | CSUM_IP_UDP)
+#define	PV_NET_CSUM6	(CSUM_IP6_TCP | CSUM_IP6_UDP)
+#define	PV_NET_WORK	(PV_NET_CSUM4 | PV_NET_CSUM6 | CSUM_TSO)
+
+/* Tags of a frame that the stack sends: one of its own, one that vlan(4) over vlan(4) adds. */
+#define	PV_NET_TX_TAGS	2
+
+/* Tags of a frame that is received: one, that of our VLAN. */
+#define	PV_NET_RX_TAGS	1
+
+/* Does the stack know a mark for a partial checksum of a packet that came from elsewhere? */
+#if __FreeBSD_version >= 1500000
+#define	PV_NET_MARKS_PARTIAL	true
+#else
+#define	PV_NET_MARKS_PARTIAL	false
+#endif
+
+/* Can this kernel forward packets that stand for several?  FreeBSD's own does not. */
+int pv_net_lro_forward;
+
+/* Were these offloads negotiated, for such a packet? */
+static bool
+pv_net_negotiated(const struct pv_net *pn, const struct pv_net_headers *h, u_int what)
+{
+	u_int can = pn->pn_params.pnp_offloads;
+
+	return ((can & what) == what && !(h->ph_tags > 0 && (can & PV_NET_UNTAGGED) != 0));
+}
+
+/* Make the first `len' bytes of a packet writable.  NULL: no memory, and it is freed. */
+static struct mbuf *
+pv_net_tx_writable(struct mbuf *m, u_int len)
+{
+	struct mbuf *n;
+	u_int seen = 0;
+
+	for (n = m; n != NULL && seen < len; n = n->m_next) {
+		if (!M_WRITABLE(n))
+			return (m_unshare(m, M_NOWAIT));
+		seen += n->m_len;
+	}
+	return (m);
+}
+
+static enum pv_net_bad
+pv_net_tx_tso(const struct pv_net *pn, const struct mbuf *m, const struct pv_net_headers *h,
+    u_int hdrlen, struct pv_net_offload *out)
+{
+	u_int need = h->ph_ip6 ? PV_NET_TXCSUM6 | PV_NET_TSO6 : PV_NET_TXCSUM | PV_NET_TSO4;
+	uint8_t flags;
+
+	if (h->ph_proto != IPPROTO_TCP)
+		return (PV_NET_BAD_GSO_TYPE);
+	if (m->m_pkthdr.tso_segsz == 0 ||
+	    hdrlen - h->ph_l3 + m->m_pkthdr.tso_segsz > IP_MAXPACKET)
+		return (PV_NET_BAD_GSO_SIZE);
+	/* One segment: there is nothing to segment. */
+	if (m->m_pkthdr.len - hdrlen <= m->m_pkthdr.tso_segsz)
+		return (PV_NET_FINE);
+	if (!pv_net_peek(m, h->ph_l4 + offsetof(struct tcphdr, th_flags), sizeof(flags), &flags))
+		return (PV_NET_BAD_SHORT);
+	if ((flags & TH_CWR) != 0) {
+		need |= PV_NET_TSO_ECN;
+		out->po_flags |= PV_NET_GSO_ECN;
+	}
+	/* What was received while bpf(4) had a listener has a finished sum: pv_net_rx_keeps(). */
+	if ((m->m_pkthdr.csum_flags & (PV_NET_CSUM4 | PV_NET_CSUM6)) == 0)
+		out->po_flags |= PV_NET_UNFINISH;
+	if (!pv_net_negotiated(pn, h, need)) {
+		out->po_flags |= PV_NET_SPLIT;
+		return (PV_NET_FINE);
+	}
+	out->po_hdr_len = hdrlen;
+	out->po_gso_size = m->m_pkthdr.tso_segsz;
+	out->po_gso_type = h->ph_ip6 ? PV_NET_GSO_TCP6 : PV_NET_GSO_TCP4;
+	return (PV_NET_FINE);
+}
+
+/* The same as pv_net_tx_offload(), for what most packets are.  False: it is something else. */
+static inline bool
+pv_net_tx_plain(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
+{
+	u_int marks, offset;
+
+	if ((pn->pn_params.pnp_offloads & PV_NET_TXCSUM) == 0)
+		return (false);
+	offset = pv_net_plain_sum(m);
+	marks = offset == offsetof(struct udphdr, uh_sum) ? CSUM_IP_UDP : CSUM_IP_TCP;
+	if (offset == 0 || m->m_pkthdr.csum_data != offset ||
+	    (m->m_pkthdr.csum_flags & PV_NET_WORK) != marks)
+		return (false);
+	out->po_flags = PV_NET_NEEDS_CSUM;
+	out->po_csum_start = PV_NET_PLAIN_L4;
+	out->po_csum_offset = offset;
+	return (true);
+}
+
+/* The same for any packet. */
+static __noinline enum pv_net_bad
+pv_net_tx_any(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
+{
+	bool tso = (m->m_pkthdr.csum_flags & CSUM_TSO) != 0;
+	struct pv_net_headers h;
+	enum pv_net_bad bad;
+	u_int len;
+
+	bad = pv_net_parse(m, PV_NET_TX_TAGS, &h);
+	if (bad != PV_NET_FINE)
+		return (bad);
+	if (h.ph_l4 == 0 || pv_net_sum_offset(h.ph_proto) == 0 ||
+	    (!tso && m->m_pkthdr.csum_data != pv_net_sum_offset(h.ph_proto)))
+		return (PV_NET_BAD_CSUM);
+	bad = pv_net_l4_len(m, &h, &len);
+	if (bad != PV_NET_FINE)
+		return (bad);
+	out->po_flags = pv_net_negotiated(pn, &h, h.ph_ip6 ? PV_NET_TXCSUM6 : PV_NET_TXCSUM) ?
+	    PV_NET_NEEDS_CSUM : PV_NET_FINISH_CSUM;
+	out->po_csum_start = h.ph_l4;
+	out->po_csum_offset = pv_net_sum_offset(h.ph_proto);
+	return (tso ? pv_net_tx_tso(pn, m, &h, h.ph_l4 + len, out) : PV_NET_FINE);
+}
+
+/*
+ * What is to be done about a packet that is sent.  Not fine if its marks and its contents don't
+ * agree: the packet is to be dropped.
+ */
+enum pv_net_bad
+pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
+{
+	memset(out, 0, sizeof(*out));
+	if ((m->m_pkthdr.csum_flags & PV_NET_WORK) == 0 || pv_net_tx_plain(pn, m, out))
+		return (PV_NET_FINE);
+	return (pv_net_tx_any(pn, m, out));
+}
+
+/*
+ * Do with a packet what pv_net_tx_offload() said that pv_net does itself.  Returns the packet, with
+ * marks that say what is left; a list of packets that it was split into; or NULL if there is no
+ * memory, and it is freed.
+ */
+struct mbuf *
+pv_net_tx_soften(struct mbuf *m, struct pv_net_offload *o)
+{
+	u_int at = o->po_csum_start + o->po_csum_offset, len;
+	struct pv_net_headers h;
+	uint16_t pseudo;
+
+	m = pv_net_tx_writable(m, at + sizeof(pseudo));
+	if (m == NULL)
+		return (NULL);
+	if ((o->po_flags & PV_NET_UNFINISH) != 0) {
+		pseudo = pv_net_pseudo_sum(m, o->po_csum_start);
+		m_copyback(m, at, sizeof(pseudo), (c_caddr_t)&pseudo);
+		m->m_pkthdr.csum_flags |= (m->m_pkthdr.csum_flags & CSUM_IP6_TSO) != 0 ?
+		    CSUM_IP6_TCP : CSUM_IP_TCP;
+	}
+	if ((o->po_flags & PV_NET_SPLIT) != 0) {
+		if (pv_net_parse(m, PV_NET_TX_TAGS, &h) == PV_NET_FINE &&
+		    pv_net_l4_len(m, &h, &len) == PV_NET_FINE)
+			return (pv_net_gso_split(m, &h, h.ph_l4 + len, m->m_pkthdr.tso_segsz));
+		m_freem(m);
+		return (NULL);
+	}
+	if ((o->po_flags & PV_NET_FINISH_CSUM) != 0) {
+		pv_net_store_sum(m, o->po_csum_start, o->po_csum_offset);
+		m->m_pkthdr.csum_flags &= ~PV_NET_WORK;
+	}
+	o->po_flags &= ~(PV_NET_UNFINISH | PV_NET_FINISH_CSUM);
+	return (m);
+}
+
+/* What the stack may request with these capabilities enabled. */
+u_int
+pv_net_hwassist(const struct pv_net *pn, int capenable)
+{
+	u_int assist = 0;
+
+	if ((capenable & IFCAP_TXCSUM) != 0)
+		assist |= PV_NET_CSUM4;
+	if ((capenable & IFCAP_TXCSUM_IPV6) != 0)
+		assist |= PV_NET_CSUM6;
+	if ((capenable & IFCAP_TSO4) != 0)
+		assist |= CSUM_IP_TSO;
+	if ((capenable & IFCAP_TSO6) != 0)
+		assist |= CSUM_IP6_TSO;
+	return (assist);
+}
+
+/* Has bpf(4) a listener, which sees finished checksums? */
+static bool
+pv_net_listening(const struct pv_net *pn)
+{
+	return (bpf_peers_present(if_getbpf(pn->pn_ifp)));
+}
+
+/* Is receive checksum offload enabled for such a packet? */
+static bool
+pv_net_rx_enabled(const struct pv_net *pn, bool ip6)
+{
+	return ((if_getcapenable(pn->pn_ifp) & (ip6 ? IFCAP_RXCSUM_IPV6 : IFCAP_RXCSUM)) != 0);
+}
+
+/*
+ * Which partial checksums, of `keep', need not be finished, as packets for our own address reach the
+ * stack only, and it does not forward them?  Filters, netgraph(4), netmap(4) and lagg(4) may send them
+ * anywhere.  In the interface's vnet.
+ */
+static u_int
+pv_net_rx_ends_here(if_t ifp, int enable, u_int way, u_int keep)
+{
+	if ((enable & IFCAP_NETMAP) != 0 || if_getl2com(ifp) != NULL ||
+	    if_gettype(ifp) != IFT_ETHER || PFIL_HOOKED_IN(V_link_pfil_head))
+		return (0);
+#ifdef INET
+	if ((way & PV_NET_WAY_FORWARD4) != 0 || PFIL_HOOKED_IN(V_inet_pfil_head))
+		keep &= ~PV_NET_WAY_KEEP4;
+#endif
+#ifdef INET6
+	if ((way & PV_NET_WAY_FORWARD6) != 0 || PFIL_HOOKED_IN(V_inet6_pfil_head))
+		keep &= ~PV_NET_WAY_KEEP6;
+#endif
+	return (keep);
+}
+
+/* Look up what is the same for all packets of the next batch. */
+void
+pv_net_rx_look(struct pv_net *pn)
+{
+	int enable = if_getcapenable(pn->pn_ifp);
+	u_int keep = 0, way = 0;
+
+	if (!pv_net_listening(pn)) {
+		if ((enable & IFCAP_RXCSUM) != 0)
+			keep |= PV_NET_WAY_KEEP4;
+		if ((enable & IFCAP_RXCSUM_IPV6) != 0)
+			keep |= PV_NET_WAY_KEEP6;
+	}
+	CURVNET_SET(if_getvnet(pn->pn_ifp));
+#ifdef INET
+	if (V_ipforwarding != 0)
+		way |= PV_NET_WAY_FORWARD4;
+#endif
+#ifdef INET6
+	if (V_ip6_forwarding != 0)
+		way |= PV_NET_WAY_FORWARD6;
+#endif
+	if (!PV_NET_MARKS_PARTIAL && keep != 0)
+		keep = pv_net_rx_ends_here(pn->pn_ifp, enable, way, keep);
+	CURVNET_RESTORE();
+	if (pn->pn_rx_way != (way | keep))
+		pn->pn_rx_way = way | keep;
+}
+
+/* Is it for our own address? */
+static bool
+pv_net_rx_ours(const struct pv_net *pn, const struct mbuf *m)
+{
+	uint8_t to[ETHER_ADDR_LEN];
+
+	return (pv_net_peek(m, 0, sizeof(to), to) &&
+	    pv_net_same_lladdr(to, if_getlladdr(pn->pn_ifp)));
+}
+
+/* Does a partial checksum of such a packet stay partial? */
+static bool
+pv_net_rx_keeps(const struct pv_net *pn, bool ip6)
+{
+	return ((pn->pn_rx_way & (ip6 ? PV_NET_WAY_KEEP6 : PV_NET_WAY_KEEP4)) != 0);
+}
+
+/* The marks of a received packet whose transport checksum was verified. */
+static void
+pv_net_mark_valid(struct mbuf *m)
+{
+	m->m_pkthdr.csum_flags |= CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
+	m->m_pkthdr.csum_data = 0xffff;
+}
+
+static void
+pv_net_mark_partial(struct mbuf *m, const struct pv_net_headers *h)
+{
+	u_int marks;
+
+	if (h->ph_proto == IPPROTO_TCP)
+		marks = h->ph_ip6 ? CSUM_IP6_TCP : CSUM_IP_TCP;
+	else
+		marks = h->ph_ip6 ? CSUM_IP6_UDP : CSUM_IP_UDP;
+	m->m_pkthdr.csum_flags = marks;
+	m->m_pkthdr.csum_data = pv_net_sum_offset(h->ph_proto);
+}
+
+/* A partial checksum of TCP or UDP: left as it is and marked, or finished. */
+static void
+pv_net_rx_settle(const struct pv_net *pn, struct mbuf *m, const struct pv_net_headers *h)
+{
+	if (pv_net_rx_keeps(pn, h->ph_ip6)) {
+		if (PV_NET_MARKS_PARTIAL) {
+			pv_net_mark_partial(m, h);
+			return;
+		}
+		/* A tag's interface may be bridged, or another jail's. */
+		if (h->ph_tags == 0 && pv_net_rx_ours(pn, m)) {
+			pv_net_mark_valid(m);
+			return;
+		}
+	}
+	m->m_pkthdr.csum_flags = 0;
+	pv_net_store_sum(m, h->ph_l4, pv_net_sum_offset(h->ph_proto));
+	if (pv_net_rx_enabled(pn, h->ph_ip6))
+		pv_net_mark_valid(m);
+}
+
+/*
+ * Is the checksum that is to be finished that of the TCP or UDP header?  It is not necessarily, in
+ * a tunnel.
+ */
+static bool
+pv_net_rx_is_transport(const struct pv_net_headers *h, const struct pv_net_offload *in)
+{
+	u_int offset = pv_net_sum_offset(h->ph_proto);
+
+	if (h->ph_l4 == 0 || offset == 0)
+		return (false);
+	return ((in->po_flags & PV_NET_FIND_CSUM) != 0 ||
+	    (in->po_csum_start == h->ph_l4 && in->po_csum_offset == offset));
+}
+
+/* Is that so, in a packet as most are?  Its headers are found, then, as far as they are of use. */
+static inline bool
+pv_net_rx_plain(const struct mbuf *m, const struct pv_net_offload *in, struct pv_net_headers *h)
+{
+	u_int offset = pv_net_plain_sum(m);
+
+	if (offset == 0 || ((in->po_flags & PV_NET_FIND_CSUM) == 0 &&
+	    (in->po_csum_start != PV_NET_PLAIN_L4 || in->po_csum_offset != offset)))
+		return (false);
+	h->ph_ip6 = false;
+	h->ph_tags = 0;
+	h->ph_proto = offset == offsetof(struct udphdr, uh_sum) ? IPPROTO_UDP : IPPROTO_TCP;
+	h->ph_l4 = PV_NET_PLAIN_L4;
+	return (true);
+}
+
+static enum pv_net_bad
+pv_net_rx_partial(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in)
+{
+	u_int len, start = in->po_csum_start;
+	struct pv_net_headers h;
+	enum pv_net_bad bad;
+
+	if (pv_net_rx_plain(m, in, &h)) {
+		pv_net_rx_settle(pn, m, &h);
+		return (PV_NET_FINE);
+	}
+	bad = pv_net_parse(m, PV_NET_RX_TAGS, &h);
+	if (bad != PV_NET_FINE)
+		return (bad);
+	if (pv_net_rx_is_transport(&h, in)) {
+		bad = pv_net_l4_len(m, &h, &len);
+		if (bad == PV_NET_FINE)
+			pv_net_rx_settle(pn, m, &h);
+		return (bad);
+	}
+	/* Something else, behind an Ethernet and an IP header. */
+	if ((in->po_flags & PV_NET_FIND_CSUM) != 0 || start < ETHER_HDR_LEN + sizeof(struct ip) ||
+	    start < h.ph_l4 || start + in->po_csum_offset + sizeof(uint16_t) > m->m_pkthdr.len)
+		return (PV_NET_BAD_CSUM);
+	pv_net_store_sum(m, start, in->po_csum_offset);
+	return (PV_NET_FINE);
+}
+
+/* Does this kernel forward packets of this version? */
+static bool
+pv_net_forwards(const struct pv_net *pn, bool ip6)
+{
+	bool forwards = false;
+
+	CURVNET_SET(if_getvnet(pn->pn_ifp));
+#ifdef INET
+	if (!ip6)
+		forwards = V_ipforwarding != 0;
+#endif
+#ifdef INET6
+	if (ip6)
+		forwards = V_ip6_forwarding != 0;
+#endif
+	CURVNET_RESTORE();
+	return (forwards);
+}
+
+/* Does the kernel forward such packets, but not when they are big? */
+static bool
+pv_net_rx_routed(const struct pv_net *pn, bool ip6)
+{
+	return (!pv_net_lro_forward && pv_net_forwards(pn, ip6));
+}
+
+/*
+ * Which of the receive offloads that were negotiated are of use now.  GSO packets of a protocol that
+ * would only be split are not.
+ */
+u_int
+pv_net_rx_wanted(const struct pv_net *pn)
+{
+	int enable = if_getcapenable(pn->pn_ifp);
+	u_int want = PV_NET_RX_OFFLOADS;
+
+	if ((enable & IFCAP_LRO) == 0)
+		want &= ~PV_NET_RX_GSO;
+	if ((enable & IFCAP_RXCSUM) == 0 || pv_net_rx_routed(pn, false))
+		want &= ~PV_NET_LRO4;
+	if ((enable & IFCAP_RXCSUM_IPV6) == 0 || pv_net_rx_routed(pn, true))
+		want &= ~PV_NET_LRO6;
+	if ((want & (PV_NET_LRO4 | PV_NET_LRO6)) == 0)
+		want &= ~PV_NET_LRO_ECN;
+	if ((enable & (IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6)) == 0)
+		want &= ~PV_NET_RXCSUM;
+	return (want & pn->pn_params.pnp_offloads);
+}
+
+/* Which offloads have to be negotiated for such a GSO packet: PV_NET_LRO4 ...; 0: it is none. */
+static u_int
+pv_net_rx_gso_needs(const struct pv_net_headers *h, const struct pv_net_offload *in)
+{
+	u_int needs = 0;
+
+	if (h->ph_l4 == 0 || h->ph_proto != IPPROTO_TCP)
+		return (0);
+	if (in->po_gso_type == PV_NET_GSO_TCP4 && !h->ph_ip6)
+		needs = PV_NET_LRO4;
+	else if (in->po_gso_type == PV_NET_GSO_TCP6 && h->ph_ip6)
+		needs = PV_NET_LRO6;
+	if (needs != 0 && (in->po_flags & PV_NET_GSO_ECN) != 0)
+		needs |= PV_NET_LRO_ECN;
+	return (needs);
+}
+
+/*
+ * Make the checksum of a GSO packet partial.  VirtIO 1.3, 5.1.6.4.1: it arrives with a checksum to be
+ * finished.  Others may have verified it (Xen's netback).
+ */
+static enum pv_net_bad
+pv_net_rx_gso_csum(struct mbuf *m, const struct pv_net_headers *h, const struct pv_net_offload *in)
+{
+	uint16_t pseudo;
+
+	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)
+		return (pv_net_rx_is_transport(h, in) ? PV_NET_FINE : PV_NET_BAD_CSUM);
+	if ((in->po_flags & PV_NET_DATA_VALID) == 0)
+		return (PV_NET_BAD_CSUM);
+	pseudo = pv_net_pseudo_sum(m, h->ph_l4);
+	m_copyback(m, h->ph_l4 + pv_net_sum_offset(h->ph_proto), sizeof(pseudo),
+	    (c_caddr_t)&pseudo);
+	return (PV_NET_FINE);
+}
+
+/* Check what is said about a GSO packet.  Fine: `*hdrlen' is the length of its headers. */
+static enum pv_net_bad
+pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in,
+    struct pv_net_headers *h, u_int *hdrlen)
+{
+	enum pv_net_bad bad;
+	u_int len, needs;
+
+	bad = pv_net_parse(m, PV_NET_RX_TAGS, h);
+	if (bad != PV_NET_FINE)
+		return (bad);
+	needs = pv_net_rx_gso_needs(h, in);
+	if (needs == 0 || !pv_net_negotiated(pn, h, needs))
+		return (PV_NET_BAD_GSO_TYPE);
+	bad = pv_net_l4_len(m, h, &len);
+	if (bad != PV_NET_FINE)
+		return (bad);
+	*hdrlen = h->ph_l4 + len;
+	/* The headers have the length of the whole packet, and there is some payload. */
+	if (h->ph_end != m->m_pkthdr.len || *hdrlen == h->ph_end)
+		return (PV_NET_BAD_HEADERS);
+	if (in->po_gso_size == 0 || *hdrlen - h->ph_l3 + in->po_gso_size > IP_MAXPACKET)
+		return (PV_NET_BAD_GSO_SIZE);
+	return (pv_net_rx_gso_csum(m, h, in));
+}
+
+/* Does this kernel forward such packets, as it was looked up for this batch? */
+static inline bool
+pv_net_rx_forwarded(const struct pv_net *pn, bool ip6)
+{
+	return ((pn->pn_rx_way & (ip6 ? PV_NET_WAY_FORWARD6 : PV_NET_WAY_FORWARD4)) != 0);
+}
+
+/*
+ * Mark a GSO packet of TCP that stays whole.  For our own TCP it has the number of its segments
+ * (lro_nsegs); for another interface that may send it, their length, in the same field, and the mark
+ * for segmentation.  In a kernel that forwards such packets (lro_forward) it is not known yet which of
+ * the two this one is.
+ */
+static void
+pv_net_rx_mark_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net_headers *h,
+    u_int hdrlen, u_int size)
+{
+	bool ours;
+
+	ours = !pv_net_rx_forwarded(pn, h->ph_ip6) && pv_net_rx_ours(pn, m);
+	if (ours || !PV_NET_MARKS_PARTIAL) {
+		m->m_pkthdr.lro_nsegs = MIN(howmany(m->m_pkthdr.len - hdrlen, size), UINT16_MAX);
+		return;
+	}
+	m->m_pkthdr.tso_segsz = size;
+	m->m_pkthdr.csum_flags |= h->ph_ip6 ? CSUM_IP6_TSO : CSUM_IP_TSO;
+}
+
+static enum pv_net_bad
+pv_net_rx_gso(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_offload *in)
+{
+	struct pv_net_headers h;
+	struct mbuf *m = *mp;
+	enum pv_net_bad bad;
+	u_int hdrlen;
+	bool big;
+
+	bad = pv_net_rx_check_gso(pn, m, in, &h, &hdrlen);
+	if (bad != PV_NET_FINE)
+		return (bad);
+	big = (if_getcapenable(pn->pn_ifp) & IFCAP_LRO) != 0 &&
+	    (pv_net_lro_forward || !pv_net_rx_forwarded(pn, h.ph_ip6));
+	if (m->m_pkthdr.len - hdrlen <= in->po_gso_size)
+		pv_net_rx_settle(pn, m, &h);
+	else if (big) {
+		pv_net_rx_settle(pn, m, &h);
+		pv_net_rx_mark_gso(pn, m, &h, hdrlen, in->po_gso_size);
+	} else {
+		*mp = pv_net_gso_split(m, &h, hdrlen, in->po_gso_size);
+		if (*mp == NULL)
+			return (PV_NET_NO_MEMORY);
+		for (m = *mp; m != NULL; m = m->m_nextpkt)
+			pv_net_rx_settle(pn, m, &h);
+	}
+	return (PV_NET_FINE);
+}
+
+/*
+ * Is receive checksum offload enabled for a packet that was verified?  Its version of IP is looked at
+ * only if that makes a difference.
+ */
+static bool
+pv_net_rx_trusts(const struct pv_net *pn, const struct mbuf *m)
+{
+	bool enabled = pv_net_rx_enabled(pn, false);
+	struct pv_net_headers h;
+
+	if (enabled == pv_net_rx_enabled(pn, true))
+		return (enabled);
+	return (pv_net_parse(m, PV_NET_RX_TAGS, &h) == PV_NET_FINE &&
+	    pv_net_rx_enabled(pn, h.ph_ip6));
+}
+
+/*
+ * Mark a received packet with what the device says about it.  *mp may become a list of packets.  Not
+ * fine if that is invalid: the packet is to be dropped.  After PV_NET_NO_MEMORY it has been.
+ */
+enum pv_net_bad
+pv_net_rx_offload(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_offload *in)
+{
+	if (__predict_true(in->po_flags == 0 && in->po_gso_type == PV_NET_GSO_NONE))
+		return (PV_NET_FINE);
+	if ((pn->pn_params.pnp_offloads & PV_NET_RXCSUM) == 0) {
+		if (in->po_gso_type != PV_NET_GSO_NONE)
+			return (PV_NET_BAD_GSO_TYPE);
+		return ((in->po_flags & PV_NET_NEEDS_CSUM) != 0 ? PV_NET_BAD_CSUM : PV_NET_FINE);
+	}
+	if (in->po_gso_type != PV_NET_GSO_NONE)
+		return (pv_net_rx_gso(pn, mp, in));
+	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)
+		return (pv_net_rx_partial(pn, *mp, in));
+	if ((in->po_flags & PV_NET_DATA_VALID) != 0 && pv_net_rx_trusts(pn, *mp))
+		pv_net_mark_valid(*mp);
+	return (PV_NET_FINE);
+}

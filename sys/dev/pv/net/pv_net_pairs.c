@@ -1,0 +1,265 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: pairs of queues: how many, and which CPU.
+ *
+ * There is one pair for each CPU, as far as the device has them; how many are in use can change at any
+ * time.  Each has a CPU, on which its interrupts and its tasks run.  Of what is sent, the flow decides
+ * (the mbuf's flow id), so that its packets keep their order; what has none goes by the CPU that sends
+ * it.  Pairs share no lock and no thread on the way of a packet.
+ *
+ * Another back end may have fewer pairs; the others then have no queues, and are not started.
+ *
+ * Fewer pairs in use.  Senders stop choosing the others; what waits there moves to one that stays, and
+ * what is in flight completes; then the device is configured.  A sender that chose a queue just before
+ * finds that it is not in use when it has the queue's lock, and moves its packet, too.
+ *
+ * Locking.  pn_sx for changes; pn_pairs is read without.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/buf_ring.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/pcpu.h>
+#include <sys/priority.h>
+#include <sys/smp.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_var.h>
+#include <machine/bus.h>
+
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
+#include <dev/pv/net/pv_net_var.h>
+
+/* How long what is in flight may take: tries, and how many in a second. */
+#define	PV_NET_RETIRE_TRIES	100
+#define	PV_NET_RETIRE_HZ	100
+
+/* The CPU of a pair; -1: any. */
+int
+pv_net_pair_cpu(const struct pv_net *pn, int pair)
+{
+	int cpu = CPU_FIRST(), i;
+
+	if (pn->pn_params.pnp_npairs == 1)
+		return (-1);
+	for (i = 0; i < pair; i++)
+		cpu = CPU_NEXT(cpu);
+	return (cpu);
+}
+
+static struct taskqueue *
+pv_net_pair_tq(struct pv_net *pn, int pair)
+{
+	int cpu = pv_net_pair_cpu(pn, pair);
+	const char *name = device_get_nameunit(pn->pn_dev);
+	struct taskqueue **tqp = &pn->pn_tqs[pair];
+	cpuset_t cpus;
+
+	*tqp = taskqueue_create("pv_net", M_WAITOK, taskqueue_thread_enqueue, tqp);
+	if (cpu < 0) {
+		taskqueue_start_threads(tqp, 1, PV_NET_TASK_PRI, "%s packets", name);
+		return (*tqp);
+	}
+	CPU_SETOF(cpu, &cpus);
+	taskqueue_start_threads_cpuset(tqp, 1, PV_NET_TASK_PRI, &cpus, "%s packets %d", name,
+	    pair);
+	return (*tqp);
+}
+
+/* For what may sleep for seconds, which would delay others' tasks in the system's taskqueue_thread. */
+static void
+pv_net_config_tq(struct pv_net *pn)
+{
+	pn->pn_config_tq = taskqueue_create("pv_net_config", M_WAITOK, taskqueue_thread_enqueue,
+	    &pn->pn_config_tq);
+	taskqueue_start_threads(&pn->pn_config_tq, 1, PWAIT, "%s config",
+	    device_get_nameunit(pn->pn_dev));
+}
+
+void
+pv_net_pairs_alloc(struct pv_net *pn)
+{
+	int i, n = pn->pn_params.pnp_npairs;
+	struct pv_net_rxq *rxq;
+	struct pv_net_txq *txq;
+
+	pn->pn_rxqs = malloc(n * sizeof(*rxq), M_PVNET, M_WAITOK | M_ZERO);
+	pn->pn_txqs = malloc(n * sizeof(*txq), M_PVNET, M_WAITOK | M_ZERO);
+	pn->pn_tqs = malloc(n * sizeof(pn->pn_tqs[0]), M_PVNET, M_WAITOK | M_ZERO);
+	pv_net_config_tq(pn);
+	pn->pn_made = pn->pn_pairs = pn->pn_chosen = n;
+	for (i = 0; i < n; i++) {
+		rxq = &pn->pn_rxqs[i];
+		rxq->prq_pn = pn;
+		rxq->prq_id = i;
+		rxq->prq_stopped = true;
+		snprintf(rxq->prq_name, sizeof(rxq->prq_name), "rxq%d", i);
+		mtx_init(&rxq->prq_mtx, rxq->prq_name, "pv_net receive queue", MTX_DEF);
+		txq = &pn->pn_txqs[i];
+		txq->ptq_pn = pn;
+		txq->ptq_id = i;
+		txq->ptq_stopped = true;
+		snprintf(txq->ptq_name, sizeof(txq->ptq_name), "txq%d", i);
+		mtx_init(&txq->ptq_mtx, txq->ptq_name, "pv_net transmit queue", MTX_DEF);
+		rxq->prq_tq = txq->ptq_tq = pv_net_pair_tq(pn, i);
+		pv_net_tx_init(txq);
+	}
+}
+
+void
+pv_net_pairs_free(struct pv_net *pn)
+{
+	int i;
+
+	for (i = 0; i < pn->pn_made; i++) {
+		taskqueue_free(pn->pn_tqs[i]);
+		mtx_destroy(&pn->pn_rxqs[i].prq_mtx);
+		mtx_destroy(&pn->pn_txqs[i].ptq_mtx);
+	}
+	taskqueue_free(pn->pn_config_tq);
+	free(pn->pn_tqs, M_PVNET);
+	free(pn->pn_rxqs, M_PVNET);
+	free(pn->pn_txqs, M_PVNET);
+}
+
+/* Wait until nothing is left in the transmit queues from the n-th on. */
+static int
+pv_net_retire_pairs(struct pv_net *pn, u_int n)
+{
+	int i, tries;
+
+	for (i = n; i < pn->pn_params.pnp_npairs; i++) {
+		for (tries = 0; !pv_net_tx_retired(&pn->pn_txqs[i]); tries++) {
+			if (tries == PV_NET_RETIRE_TRIES)
+				return (EBUSY);
+			pause("pvpair", howmany(hz, PV_NET_RETIRE_HZ));
+		}
+	}
+	return (0);
+}
+
+static int
+pv_net_configure_pairs(struct pv_net *pn, u_int n)
+{
+	if (pn->pn_ops->pno_set_pairs == NULL)
+		return (0);
+	return (pn->pn_ops->pno_set_pairs(pn->pn_softc, n));
+}
+
+/*
+ * Use n pairs of queues.  Returns 0; EBUSY if what was sent by one of those that are to go does not
+ * complete; what pno_set_pairs says.  After an error it is as many as before.
+ */
+int
+pv_net_use_pairs(struct pv_net *pn, u_int n)
+{
+	u_int before = pn->pn_pairs;
+	int error = 0;
+
+	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	if (!pn->pn_running) {
+		pn->pn_pairs = n;
+		return (0);
+	}
+	if (n < before) {
+		atomic_store_rel_int(&pn->pn_pairs, n);
+		error = pv_net_retire_pairs(pn, n);
+	}
+	if (error == 0 && n != before)
+		error = pv_net_configure_pairs(pn, n);
+	atomic_store_rel_int(&pn->pn_pairs, error == 0 ? n : before);
+	return (error);
+}
+
+/* The back end has n pairs now: as many of them are used as were chosen. */
+void
+pv_net_change_pairs(struct pv_net *pn, int n)
+{
+	int i;
+
+	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	KASSERT(n >= 1 && n <= pn->pn_made, ("%s: %d pairs of %d", __func__, n, pn->pn_made));
+	pn->pn_pairs = MIN(pn->pn_chosen, (u_int)n);
+	pn->pn_params.pnp_npairs = n;
+	for (i = n; i < pn->pn_made; i++)
+		pv_net_tx_flush(&pn->pn_txqs[i]);
+}
+
+/*
+ * Start all queues.  The device has been reset and uses one pair.  It uses more of them only when all
+ * have buffers: one that steers by a hash may block for ever at a frame for a pair without any (QEMU's
+ * does).
+ */
+void
+pv_net_start_pairs(struct pv_net *pn)
+{
+	int error, i;
+
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
+		pv_net_rx_start(&pn->pn_rxqs[i]);
+	error = pv_net_configure_pairs(pn, pn->pn_pairs);
+	if (error != 0) {
+		device_printf(pn->pn_dev, "the device does not use %u pairs of queues (error %d): "
+		    "one is used\n", pn->pn_pairs, error);
+		pn->pn_pairs = 1;
+	}
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
+		pv_net_tx_start(&pn->pn_txqs[i]);
+}
+
+void
+pv_net_stop_pairs(struct pv_net *pn)
+{
+	int i;
+
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		pv_net_tx_stop(&pn->pn_txqs[i]);
+		pv_net_rx_stop(&pn->pn_rxqs[i]);
+	}
+}
+
+void
+pv_net_drain_pairs(struct pv_net *pn)
+{
+	int i;
+
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		pv_net_tx_drain(&pn->pn_txqs[i]);
+		pv_net_rx_drain(&pn->pn_rxqs[i]);
+	}
+}
+
+static void
+pv_net_abandon(struct pvq *q)
+{
+	while (pvq_drain(q) != NULL)
+		;
+}
+
+void
+pv_net_abandon_pairs(struct pv_net *pn)
+{
+	int i;
+
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		pv_net_abandon(pn->pn_txqs[i].ptq_pvq);
+		pv_net_abandon(pn->pn_rxqs[i].prq_pvq);
+	}
+}

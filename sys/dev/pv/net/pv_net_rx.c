@@ -1,0 +1,777 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: receiving.
+ *
+ * The ring is kept full of buffers, each an mbuf with a cluster.  The device fills them;
+ * a frame lies in one buffer, or goes on in the next if the protocol lets buffers be merged.
+ *
+ *	free stack --fill--> posted --interrupt--> taken -> judged by the protocol -> frame
+ *	     ^                                       |                                  |
+ *	     +-------- buffer without mbuf <---------+                                  v
+ *	     +-------- the same mbuf again, the frame copied or dropped       pv_net_lro.c -> if_input
+ *
+ * Size.  A frame of 64 KB costs by the buffer.  A frame longer than the cluster that the MTU requires
+ * (pn_rx_cluster) makes the buffers that are allocated from then on large, until as many frames as the
+ * ring has slots, one after another, were shorter (prq_large counts them down).  A large one is of
+ * 16 KB; when there are none of those it is of a page, and when there are none of these either, of the
+ * usual size: a shortage of large ones costs no frame.  What is posted already is used as it is, so
+ * that the ring changes over as frames use it up, in both directions.  Frames that are copied leave
+ * their buffers where they are, whatever the size.  Only where frames may span buffers (pnp_merge) can
+ * there be one longer than a cluster, so elsewhere nothing of this happens; nor does it where
+ * buffers are staged (pv_net_stage.h).
+ *
+ * Memory shortage.  When no cluster can be had the ring runs with fewer buffers, and a
+ * callout tries again.  Below a floor, a quarter of the ring, completed buffers are posted
+ * again and their frames dropped: the ring is never empty, so that there is always a next
+ * interrupt.
+ *
+ * Budget.  The interrupt handler takes a bounded number of buffers; a task takes what is left, and
+ * between two passes other threads get the CPU.
+ *
+ * Locking.  prq_mtx covers everything of the queue, both sides of the pvq included.  It is
+ * released while frames go up the stack; prq_busy keeps a second thread out meanwhile, so
+ * that order is kept.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/buf_ring.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/epoch.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/proc.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_var.h>
+#include <machine/bus.h>
+
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
+#include <dev/pv/net/pv_net_var.h>
+
+/* Before a frame that is copied: room for what is put there when it is sent on. */
+#define	PV_NET_COPY_LEAD	32
+
+/* How many times a second allocation is tried again. */
+#define	PV_NET_REFILL_HZ	10
+
+/* Sync a buffer's memory, if it was loaded by bus_dma(9). */
+static inline void
+pv_net_rx_sync(const struct pv_net_rxq *rxq, const struct pv_net_rxbuf *buf, bus_dmasync_op_t op)
+{
+	if (rxq->prq_tag != NULL)
+		bus_dmamap_sync(rxq->prq_tag, buf->prb_map, op);
+}
+
+/* Unload it. */
+static inline void
+pv_net_rx_unmap(const struct pv_net_rxq *rxq, const struct pv_net_rxbuf *buf)
+{
+	if (rxq->prq_tag != NULL)
+		bus_dmamap_unload(rxq->prq_tag, buf->prb_map);
+}
+
+/*
+ * When frames may span buffers these are of 2 KB, unless a page saves merging; else one buffer holds
+ * the longest frame.  The padding aligns the header behind Ethernet's to 4 bytes.
+ */
+void
+pv_net_rx_layout(struct pv_net *pn)
+{
+	static const u_int clusters[] = { MCLBYTES, MJUMPAGESIZE, MJUM9BYTES, MJUM16BYTES };
+	u_int frame, need, max, i;
+
+	pn->pn_rx_pad = -(pn->pn_params.pnp_hdrlen + ETHER_HDR_LEN) & 3;
+	frame = if_getmtu(pn->pn_ifp) + ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN;
+	need = pn->pn_rx_pad + pn->pn_params.pnp_hdrlen + frame;
+	max = pn->pn_params.pnp_merge ? 2 : nitems(clusters);
+	for (i = 0; i < max - 1 && clusters[i] < need; i++)
+		;
+	pn->pn_rx_cluster = clusters[i];
+}
+
+/* Buffers that stay posted, even if frames are dropped for it. */
+static u_int
+pv_net_rx_floor(const struct pv_net_rxq *rxq)
+{
+	return (MAX(rxq->prq_nbufs / 4, 1));
+}
+
+/*
+ * Load a buffer's mbuf for DMA, and give the header a segment of its own if the device requires
+ * that.
+ */
+static int
+pv_net_rx_load(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
+{
+	const struct pv_net_params *params = &rxq->prq_pn->pn_params;
+	struct mbuf *m = buf->prb_mbuf;
+	int error = 0, i, nsegs;
+
+	if (rxq->prq_tag == NULL) {
+		nsegs = pvq_phys_add(buf->prb_segs, 0, PV_NET_RX_SEGS, params->pnp_seg_max,
+		    mtod(m, const void *), m->m_len);
+		KASSERT(nsegs > 0, ("%s: %d segments", __func__, nsegs));
+	} else
+		error = bus_dmamap_load_mbuf_sg(rxq->prq_tag, buf->prb_map, m, buf->prb_segs,
+		    &nsegs, BUS_DMA_NOWAIT);
+	if (error != 0)
+		return (error);
+	if (params->pnp_hdr_apart && buf->prb_segs[0].ds_len > params->pnp_hdrlen) {
+		for (i = nsegs; i > 0; i--)
+			buf->prb_segs[i] = buf->prb_segs[i - 1];
+		buf->prb_segs[0].ds_len = params->pnp_hdrlen;
+		buf->prb_segs[1].ds_addr += params->pnp_hdrlen;
+		buf->prb_segs[1].ds_len -= params->pnp_hdrlen;
+		nsegs++;
+	}
+	buf->prb_nsegs = nsegs;
+	return (0);
+}
+
+static void
+pv_net_rx_unload(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
+{
+	pvq_unshare(rxq->prq_pvq, buf->prb_segs, buf->prb_nsegs);
+	pv_net_rx_unmap(rxq, buf);
+	buf->prb_nsegs = 0;
+}
+
+/* An mbuf with a cluster, of the layout's size or, while large frames are received, a larger one. */
+static struct mbuf *
+pv_net_rx_getcl(struct pv_net_rxq *rxq, u_int *size)
+{
+	struct pv_net_rxstats *stats = &rxq->prq_stats;
+	const struct {
+		u_int		size;
+		uint64_t	*count;
+	} large[] = { { MJUM16BYTES, &stats->bufs_16k }, { MJUMPAGESIZE, &stats->bufs_page } };
+	u_int cluster = rxq->prq_pn->pn_rx_cluster, i;
+	struct mbuf *m;
+
+	for (i = 0; rxq->prq_large > 0 && i < nitems(large) && large[i].size > cluster; i++) {
+		m = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, large[i].size);
+		if (m != NULL) {
+			*size = large[i].size;
+			(*large[i].count)++;
+			return (m);
+		}
+	}
+	m = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, cluster);
+	*size = cluster;
+	stats->bufs += m != NULL;
+	return (m);
+}
+
+static int
+pv_net_rx_newmbuf(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
+{
+	u_int pad = rxq->prq_pn->pn_rx_pad, size;
+	struct mbuf *m;
+	int error;
+
+	m = pv_net_rx_getcl(rxq, &size);
+	if (m == NULL)
+		return (ENOBUFS);
+	m->m_data += pad;
+	m->m_len = m->m_pkthdr.len = size - pad;
+	buf->prb_mbuf = m;
+	error = pv_net_rx_load(rxq, buf);
+	if (error != 0) {
+		buf->prb_mbuf = NULL;
+		m_freem(m);
+	}
+	return (error);
+}
+
+/*
+ * The ring is too short for the segments of this buffer: it is not posted.  Others may have fewer, in
+ * any case when buffers are of the usual size again.
+ */
+static void
+pv_net_rx_unfit(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
+{
+	if (rxq->prq_stats.unfit++ == 0)
+		device_printf(rxq->prq_pn->pn_dev, "%s: a buffer of %d bytes has %u segments, the "
+		    "ring takes %u: nothing is received until the MTU is smaller\n",
+		    rxq->prq_name, buf->prb_mbuf->m_len, buf->prb_nsegs,
+		    rxq->prq_pvq->q_max_segs);
+	pv_net_rx_unmap(rxq, buf);
+	buf->prb_nsegs = 0;
+	m_freem(buf->prb_mbuf);
+	buf->prb_mbuf = NULL;
+	rxq->prq_large = 0;
+}
+
+/* Put one batch of buffers: how many, or -1 when there was no memory for more. */
+static int
+pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
+{
+	struct pvq_chain *chains = rxq->prq_chains, *pc;
+	struct pv_net_rxbuf *buf;
+	bool starved = false;
+	int n, need, slots = 0;
+
+	for (n = 0; n < PV_NET_BATCH && rxq->prq_nfree > 0; n++) {
+		buf = rxq->prq_free[rxq->prq_nfree - 1];
+		if (buf->prb_mbuf == NULL && buf->prb_page == NULL &&
+		    pv_net_rx_newmbuf(rxq, buf) != 0) {
+			rxq->prq_stats.nombuf++;
+			starved = true;
+			break;
+		}
+		pc = &chains[n];
+		*pc = (struct pvq_chain){ .pc_segs = buf->prb_segs, .pc_nwrite = buf->prb_nsegs,
+		    .pc_cookie = buf };
+		if (buf->prb_page != NULL)
+			pc->pc_arg = buf->prb_page->pp_arg;
+		need = pvq_prepare(rxq->prq_pvq, pc);
+		if (__predict_false(need == 0)) {
+			pv_net_rx_unfit(rxq, buf);
+			starved = true;
+			break;
+		}
+		slots += need;
+		if (pvq_reserve(rxq->prq_pvq, slots) != 0)
+			break;
+		if (buf->prb_page == NULL) {
+			if (pvq_share(rxq->prq_pvq, pc) != 0) {
+				starved = true;
+				break;
+			}
+			pv_net_rx_sync(rxq, buf, BUS_DMASYNC_PREREAD);
+		}
+		rxq->prq_nfree--;
+	}
+	if (n > 0) {
+		pvq_put(rxq->prq_pvq, chains, n);
+		pvq_commit(rxq->prq_pvq);
+	}
+	rxq->prq_starved = starved;
+	return (starved ? -1 : n);
+}
+
+static void
+pv_net_rx_refill_later(void *arg)
+{
+	struct pv_net_rxq *rxq = arg;
+
+	mtx_assert(&rxq->prq_mtx, MA_OWNED);
+	/* The task fills the ring, and takes what completed while this queue had no interrupt. */
+	if (!rxq->prq_stopped)
+		taskqueue_enqueue(rxq->prq_tq, &rxq->prq_task);
+}
+
+/* Fill the ring as far as memory goes, and notify the device once. */
+static void
+pv_net_rx_fill(struct pv_net_rxq *rxq)
+{
+	int n, total = 0;
+
+	mtx_assert(&rxq->prq_mtx, MA_OWNED);
+	do {
+		n = pv_net_rx_fill_batch(rxq);
+		total += n != 0;
+	} while (n == PV_NET_BATCH);
+	if (total != 0)
+		pvq_kick(rxq->prq_pvq);
+	if (rxq->prq_starved && !callout_pending(&rxq->prq_refill))
+		callout_reset(&rxq->prq_refill, hz / PV_NET_REFILL_HZ, pv_net_rx_refill_later,
+		    rxq);
+}
+
+static void
+pv_net_rx_forget(struct pv_net_rxq *rxq)
+{
+	m_freem(rxq->prq_head);
+	rxq->prq_head = rxq->prq_tail = NULL;
+}
+
+/* Drop the frame that this buffer belongs to; the buffer itself is posted again. */
+static void
+pv_net_rx_drop(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr)
+{
+	pv_net_rx_forget(rxq);
+	rxq->prq_discard = hdr->prh_more;
+}
+
+/* A frame that fits into a plain mbuf: copying it is cheaper than a new cluster. */
+static struct mbuf *
+pv_net_rx_copy(struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
+{
+	struct mbuf *m;
+
+	m = m_gethdr(M_NOWAIT, MT_DATA);
+	if (m == NULL)
+		return (NULL);
+	m->m_data += ETHER_ALIGN;
+	if (hdr->prh_len <= MHLEN - ETHER_ALIGN - PV_NET_COPY_LEAD)
+		m->m_data += PV_NET_COPY_LEAD;
+	memcpy(mtod(m, void *), mtod(buf->prb_mbuf, const char *) + hdr->prh_skip, hdr->prh_len);
+	m->m_len = m->m_pkthdr.len = hdr->prh_len;
+	return (m);
+}
+
+/*
+ * Take the data out of a completed buffer: an mbuf, or NULL if it has to be dropped.
+ * The buffer is left ready for posting, with its mbuf or without.
+ */
+static struct mbuf *
+pv_net_rx_take(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
+{
+	struct mbuf *m;
+
+	if (buf->prb_page != NULL) {
+		m = rxq->prq_pn->pn_stage->so_receive(buf->prb_page, hdr);
+		rxq->prq_stats.nombuf += m == NULL;
+		return (m);
+	}
+	if (rxq->prq_head == NULL && !hdr->prh_more && hdr->prh_len <= MHLEN - ETHER_ALIGN) {
+		m = pv_net_rx_copy(buf, hdr);
+		if (m != NULL) {
+			rxq->prq_stats.copied++;
+			return (m);
+		}
+	}
+	if (rxq->prq_starved && pvq_inflight(rxq->prq_pvq) + 1 < pv_net_rx_floor(rxq)) {
+		rxq->prq_stats.recycled++;
+		return (NULL);
+	}
+	m = buf->prb_mbuf;
+	pv_net_rx_unload(rxq, buf);
+	buf->prb_mbuf = NULL;
+	m->m_data += hdr->prh_skip;
+	m->m_len = m->m_pkthdr.len = hdr->prh_len;
+	return (m);
+}
+
+/* Count a frame, or one of those that it was split into.  NULL: there was no memory. */
+static struct mbuf *
+pv_net_rx_ready(struct pv_net_rxq *rxq, struct mbuf *m)
+{
+	struct pv_net_rxstats *stats = &rxq->prq_stats;
+
+	stats->packets++;
+	stats->bytes += m->m_pkthdr.len;
+	/* For our own TCP it is lro_nsegs, the same field. */
+	stats->lro += m->m_pkthdr.tso_segsz != 0;
+	/* A frame in two mbufs may have its header cut by the boundary. */
+	if (m->m_len < ETHER_HDR_LEN) {
+		m = m_pullup(m, ETHER_HDR_LEN);
+		if (m == NULL)
+			stats->nombuf++;
+	}
+	if (m != NULL && ETHER_IS_MULTICAST(mtod(m, const uint8_t *)))
+		stats->mcasts++;
+	return (m);
+}
+
+/*
+ * Give a frame its flow.  Without the hash of its own it is that of the pair of queues, so that answers
+ * are sent by the same.
+ */
+static void
+pv_net_rx_flow(struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_rxhdr *hdr)
+{
+	if (hdr->prh_hash_type != 0) {
+		m->m_pkthdr.flowid = hdr->prh_hash;
+		M_HASHTYPE_SET(m, hdr->prh_hash_type);
+		rxq->prq_stats.hashed++;
+	} else if (rxq->prq_pn->pn_params.pnp_npairs > 1) {
+		m->m_pkthdr.flowid = rxq->prq_id;
+		M_HASHTYPE_SET(m, M_HASHTYPE_OPAQUE);
+	}
+}
+
+/*
+ * The frame in prq_head is whole, and hdr is its last buffer's: append it, or those that it was split
+ * into, to *tailp.
+ */
+static void
+pv_net_rx_finish(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr, struct mbuf ***tailp)
+{
+	struct pv_net_rxstats *stats = &rxq->prq_stats;
+	struct mbuf *m = rxq->prq_head, *next;
+	struct pv_net *pn = rxq->prq_pn;
+	enum pv_net_bad bad;
+
+	if (m->m_pkthdr.len < ETHER_HDR_LEN) {
+		stats->runts++;
+		pv_net_rx_forget(rxq);
+		return;
+	}
+	if (m->m_pkthdr.len > pn->pn_rx_cluster)
+		rxq->prq_large = rxq->prq_nbufs;
+	else if (rxq->prq_large > 0)
+		rxq->prq_large--;
+	m->m_pkthdr.rcvif = pn->pn_ifp;
+	pv_net_rx_flow(rxq, m, hdr);
+	bad = pv_net_rx_offload(pn, &rxq->prq_head, &hdr->prh_offload);
+	if (bad == PV_NET_NO_MEMORY)
+		stats->nombuf++;
+	else if (bad != PV_NET_FINE) {
+		stats->bad_offload++;
+		stats->bad[bad]++;
+		pv_net_rx_forget(rxq);
+	}
+	m = rxq->prq_head;
+	rxq->prq_head = rxq->prq_tail = NULL;
+	if (m != NULL) {
+		stats->split += m->m_nextpkt != NULL;
+		if ((hdr->prh_offload.po_flags & PV_NET_NEEDS_CSUM) != 0)
+			stats->csum_partial++;
+		else if ((m->m_pkthdr.csum_flags & CSUM_DATA_VALID) != 0)
+			stats->csum_valid++;
+	}
+	for (; m != NULL; m = next) {
+		next = m->m_nextpkt;
+		m->m_nextpkt = NULL;
+		m = pv_net_rx_ready(rxq, m);
+		if (m != NULL) {
+			**tailp = m;
+			*tailp = &m->m_nextpkt;
+		}
+	}
+}
+
+/* The next part of a frame, or the first of a new one. */
+static inline void
+pv_net_rx_append(struct pv_net_rxq *rxq, struct mbuf *m)
+{
+	if (rxq->prq_head == NULL)
+		rxq->prq_head = m;
+	else {
+		rxq->prq_head->m_pkthdr.len += m->m_len;
+		m_demote_pkthdr(m);
+		rxq->prq_tail->m_next = m;
+	}
+	rxq->prq_tail = m;
+}
+
+/*
+ * One buffer.  If it makes a frame whole, that is appended to *tailp.
+ */
+static void
+pv_net_rx_buffer(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr,
+    struct mbuf ***tailp)
+{
+	struct pv_net_rxstats *stats = &rxq->prq_stats;
+	struct mbuf *m;
+
+	if (hdr->prh_error != PV_NET_RX_OK) {
+		if (hdr->prh_error == PV_NET_RX_SHORT)
+			stats->short_buf++;
+		else
+			stats->bad_header++;
+		pv_net_rx_drop(rxq, hdr);
+		return;
+	}
+	if (rxq->prq_discard) {
+		pv_net_rx_drop(rxq, hdr);
+		return;
+	}
+	if (rxq->prq_head != NULL &&
+	    rxq->prq_head->m_pkthdr.len + hdr->prh_len > PV_NET_MAX_FRAME) {
+		stats->too_long++;
+		pv_net_rx_drop(rxq, hdr);
+		return;
+	}
+	/* A buffer may say something about a frame without having a part of it. */
+	if (rxq->prq_head == NULL || hdr->prh_len > 0) {
+		m = pv_net_rx_take(rxq, buf, hdr);
+		if (m == NULL) {
+			pv_net_rx_drop(rxq, hdr);
+			return;
+		}
+		pv_net_rx_append(rxq, m);
+		stats->merged += rxq->prq_head == m && hdr->prh_more;
+	}
+	if (!hdr->prh_more)
+		pv_net_rx_finish(rxq, hdr, tailp);
+}
+
+/*
+ * Take up to `max' buffers off the ring.  Whole frames are appended to *tailp; returns how
+ * many buffers there were.
+ */
+static int
+pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
+{
+	struct pv_net *pn = rxq->prq_pn;
+	struct pv_net_rxhdr *hdrs = rxq->prq_hdrs;
+	struct pvq_done *done = rxq->prq_done;
+	struct pv_net_rxbuf *buf;
+	int i, n;
+
+	mtx_assert(&rxq->prq_mtx, MA_OWNED);
+	n = pvq_get(rxq->prq_pvq, done, MIN(max, PV_NET_BATCH));
+	if (n == 0)
+		return (0);
+	for (i = 0; i < n; i++) {
+		buf = done[i].pd_cookie;
+		memset(&hdrs[i], 0, sizeof(hdrs[i]));
+		if (buf->prb_page != NULL) {
+			hdrs[i].prh_hdr = buf->prb_page->pp_mem;
+			hdrs[i].prh_room = PAGE_SIZE;
+			continue;
+		}
+		pv_net_rx_sync(rxq, buf, BUS_DMASYNC_POSTREAD);
+		hdrs[i].prh_hdr = mtod(buf->prb_mbuf, const void *);
+		hdrs[i].prh_room = buf->prb_mbuf->m_len;
+	}
+	pn->pn_ops->pno_decap(pn->pn_softc, rxq->prq_id, done, hdrs, n);
+	pv_net_rx_look(pn);
+	for (i = 0; i < n; i++) {
+		buf = done[i].pd_cookie;
+		KASSERT(hdrs[i].prh_error != PV_NET_RX_OK ||
+		    hdrs[i].prh_skip + hdrs[i].prh_len <= hdrs[i].prh_room,
+		    ("%s: %u + %u bytes in a buffer of %u", __func__, hdrs[i].prh_skip,
+		    hdrs[i].prh_len, hdrs[i].prh_room));
+		pv_net_rx_buffer(rxq, buf, &hdrs[i], tailp);
+		rxq->prq_free[rxq->prq_nfree++] = buf;
+	}
+	pv_net_rx_fill(rxq);
+	return (n);
+}
+
+/* The queue is empty or the budget used up: hand up what was merged. */
+static void
+pv_net_rx_flush(struct pv_net_rxq *rxq)
+{
+	mtx_assert(&rxq->prq_mtx, MA_OWNED);
+	if (rxq->prq_held == 0)
+		return;
+	mtx_unlock(&rxq->prq_mtx);
+	pv_net_lro_flush(rxq);
+	mtx_lock(&rxq->prq_mtx);
+}
+
+/*
+ * Take what is there, up to the budget.  Returns true if the queue has to be looked at again
+ * though no interrupt will come for it.
+ */
+static bool
+pv_net_rx_work(struct pv_net_rxq *rxq)
+{
+	int budget = MAX(rxq->prq_pn->pn_params.pnp_rx_budget, 1);
+	struct mbuf *list, **tail;
+	int n;
+
+	mtx_assert(&rxq->prq_mtx, MA_OWNED);
+	pvq_intr_disable(rxq->prq_pvq);
+	while (budget > 0) {
+		list = NULL;
+		tail = &list;
+		n = pv_net_rx_batch(rxq, budget, &tail);
+		if (list != NULL) {
+			mtx_unlock(&rxq->prq_mtx);
+			pv_net_lro_input(rxq, list);
+			mtx_lock(&rxq->prq_mtx);
+		}
+		if (n == 0 || rxq->prq_stopped)
+			pv_net_rx_flush(rxq);
+		if (rxq->prq_stopped)
+			return (false);
+		/* A device that announces work and has none uses up the same budget. */
+		budget -= MAX(n, 1);
+		if (n == 0 && !pvq_intr_enable(rxq->prq_pvq, 1))
+			return (false);
+	}
+	pv_net_rx_flush(rxq);
+	return (!rxq->prq_stopped);
+}
+
+/* Returns true if there is more to do, which the task will. */
+static bool
+pv_net_rx_poll(struct pv_net_rxq *rxq)
+{
+	struct pv_net *pn = rxq->prq_pn;
+	bool more;
+
+	mtx_lock(&rxq->prq_mtx);
+	if (rxq->prq_stopped || rxq->prq_busy != NULL) {
+		mtx_unlock(&rxq->prq_mtx);
+		return (false);
+	}
+	rxq->prq_busy = curthread;
+	if (rxq->prq_starved)
+		pv_net_rx_fill(rxq);
+	more = pv_net_rx_work(rxq);
+	if (more) {
+		rxq->prq_stats.deferred++;
+		taskqueue_enqueue(rxq->prq_tq, &rxq->prq_task);
+	}
+	rxq->prq_busy = NULL;
+	if (rxq->prq_stopped)
+		wakeup(rxq);
+	else if (pvq_broken(rxq->prq_pvq))
+		pv_net_need_reset(pn);
+	mtx_unlock(&rxq->prq_mtx);
+	pv_net_tx_pass_end(&pn->pn_txqs[rxq->prq_id]);
+	return (more);
+}
+
+void
+pv_net_rx_intr(void *arg)
+{
+	(void)pv_net_rx_poll(arg);
+}
+
+/* Between two passes threads of the same priority run, other cards' among them. */
+static void
+pv_net_rx_task(void *arg, int pending __unused)
+{
+	if (pv_net_rx_poll(arg))
+		kern_yield(PRI_UNCHANGED);
+}
+
+/* Drop what came while the interface was down. */
+static void
+pv_net_rx_skip(struct pv_net_rxq *rxq)
+{
+	struct mbuf *list, *m, **tail;
+	u_int left = rxq->prq_nbufs;
+	int n;
+
+	do {
+		list = NULL;
+		tail = &list;
+		n = pv_net_rx_batch(rxq, left, &tail);
+		left -= n;
+		while ((m = list) != NULL) {
+			list = m->m_nextpkt;
+			m->m_nextpkt = NULL;
+			m_freem(m);
+		}
+	} while (n > 0 && left > 0);
+}
+
+/*
+ * Post the first buffers and take interrupts.  If there is no memory now, the callout tries
+ * again.
+ */
+void
+pv_net_rx_start(struct pv_net_rxq *rxq)
+{
+	mtx_lock(&rxq->prq_mtx);
+	rxq->prq_stopped = false;
+	if (rxq->prq_pn->pn_stage != NULL)
+		pv_net_rx_skip(rxq);
+	pv_net_rx_fill(rxq);
+	if (pvq_intr_enable(rxq->prq_pvq, 1))
+		taskqueue_enqueue(rxq->prq_tq, &rxq->prq_task);
+	mtx_unlock(&rxq->prq_mtx);
+}
+
+/* When this returns no thread uses the queue, and none will. */
+void
+pv_net_rx_stop(struct pv_net_rxq *rxq)
+{
+	mtx_lock(&rxq->prq_mtx);
+	rxq->prq_stopped = true;
+	if (!pvq_broken(rxq->prq_pvq))
+		pvq_intr_disable(rxq->prq_pvq);
+	while (rxq->prq_busy != NULL)
+		msleep(rxq, &rxq->prq_mtx, 0, "pvrxst", 0);
+	mtx_unlock(&rxq->prq_mtx);
+	callout_drain(&rxq->prq_refill);
+	pv_net_task_stop(rxq->prq_tq, &rxq->prq_task);
+}
+
+/* Take back the buffers of a stopped device. */
+void
+pv_net_rx_drain(struct pv_net_rxq *rxq)
+{
+	struct pv_net_rxbuf *buf;
+	u_int i;
+
+	mtx_lock(&rxq->prq_mtx);
+	while ((buf = pvq_drain(rxq->prq_pvq)) != NULL)
+		rxq->prq_free[rxq->prq_nfree++] = buf;
+	KASSERT(rxq->prq_nfree == rxq->prq_nbufs, ("%s: %u of %u buffers came back", __func__,
+	    rxq->prq_nfree, rxq->prq_nbufs));
+	for (i = 0; i < rxq->prq_nfree; i++) {
+		buf = rxq->prq_free[i];
+		if (buf->prb_page != NULL)
+			continue;
+		if (buf->prb_nsegs != 0)
+			pv_net_rx_unload(rxq, buf);
+		m_freem(buf->prb_mbuf);
+		buf->prb_mbuf = NULL;
+	}
+	pv_net_rx_forget(rxq);
+	rxq->prq_discard = false;
+	rxq->prq_starved = false;
+	mtx_unlock(&rxq->prq_mtx);
+}
+
+/* Its segments leave room for the header's own, which is not the tag's. */
+static int
+pv_net_rx_create_tag(struct pv_net_rxq *rxq)
+{
+	const struct pv_net_params *params = &rxq->prq_pn->pn_params;
+
+	return (bus_dma_tag_create(bus_get_dma_tag(rxq->prq_pn->pn_dev), 1, params->pnp_boundary,
+	    BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL, MJUM16BYTES, PV_NET_RX_SEGS,
+	    params->pnp_seg_max, 0, NULL, NULL, &rxq->prq_tag));
+}
+
+int
+pv_net_rx_alloc(struct pv_net_rxq *rxq)
+{
+	u_int i, size = rxq->prq_pvq->q_size;
+	int error;
+
+	NET_TASK_INIT(&rxq->prq_task, 0, pv_net_rx_task, rxq);
+	callout_init_mtx(&rxq->prq_refill, &rxq->prq_mtx, 0);
+	error = pv_net_needs_dma(rxq->prq_pn) ? pv_net_rx_create_tag(rxq) : 0;
+	if (error != 0)
+		return (error);
+	rxq->prq_bufs = malloc(size * sizeof(rxq->prq_bufs[0]), M_PVNET, M_WAITOK | M_ZERO);
+	rxq->prq_free = malloc(size * sizeof(rxq->prq_free[0]), M_PVNET, M_WAITOK | M_ZERO);
+	for (i = 0; i < size; i++) {
+		if (rxq->prq_tag != NULL)
+			error = bus_dmamap_create(rxq->prq_tag, 0, &rxq->prq_bufs[i].prb_map);
+		if (error != 0)
+			return (error);
+		rxq->prq_free[i] = &rxq->prq_bufs[i];
+		rxq->prq_nbufs = rxq->prq_nfree = i + 1;
+	}
+	return (0);
+}
+
+/* Undo pv_net_rx_alloc(), however far it came. */
+void
+pv_net_rx_free(struct pv_net_rxq *rxq)
+{
+	u_int i;
+
+	pv_net_lro_free(rxq);
+	/* Buffers that a dead device still may write to are not given back. */
+	if (rxq->prq_nfree != rxq->prq_nbufs)
+		return;
+	for (i = 0; i < rxq->prq_nbufs && rxq->prq_tag != NULL; i++)
+		bus_dmamap_destroy(rxq->prq_tag, rxq->prq_bufs[i].prb_map);
+	if (rxq->prq_tag != NULL)
+		bus_dma_tag_destroy(rxq->prq_tag);
+	free(rxq->prq_free, M_PVNET);
+	free(rxq->prq_bufs, M_PVNET);
+	rxq->prq_tag = NULL;
+	rxq->prq_free = NULL;
+	rxq->prq_bufs = NULL;
+	rxq->prq_nbufs = rxq->prq_nfree = 0;
+}

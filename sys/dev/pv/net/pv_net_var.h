@@ -1,0 +1,490 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The inside of pv_net: structures that its files share.  Protocols see pv_net.h only.
+ */
+
+#ifndef _DEV_PV_PV_NET_VAR_H_
+#define	_DEV_PV_PV_NET_VAR_H_
+
+#include <sys/eventhandler.h>
+#include <sys/sysctl.h>
+#include <sys/taskqueue.h>
+#include <net/ethernet.h>
+#include <netinet/in.h>
+#include <netinet/in_systm.h>
+#include <netinet/ip.h>
+#include <netinet/tcp.h>
+#include <netinet/tcp_lro.h>
+#include <netinet/udp.h>
+
+#include <dev/pv/net/pv_net_stage.h>
+
+#define	PV_NET_TASK_PRI		PRI_MAX_ITHD	/* of a pair's thread: see pv_net_tx.c */
+#define	PV_NET_RX_SEGS		6	/* of a receive buffer: 16 KB, scattered */
+#define	PV_NET_LINK_CHANGES	4	/* in a second; later ones are handled by the tick */
+#define	PV_NET_STAGED_SEGS	128	/* mbufs of a packet that is copied */
+#define	PV_NET_FLOWS		128	/* kinds of flows that are steered to a pair each */
+#define	PV_NET_VLANS		4096	/* VLAN tags */
+
+#define	PV_NET_MAX_FRAME	(65535 + ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN)
+
+/*
+ * Why what is said about a packet is invalid: by the device about one that was received, by the stack
+ * about one to be sent.  Each has a counter.
+ */
+enum pv_net_bad {
+	PV_NET_FINE,
+	PV_NET_BAD_SHORT,	/* ends inside of its headers */
+	PV_NET_BAD_HEADERS,	/* invalid lengths or versions */
+	PV_NET_BAD_EXTS,	/* extension headers without end */
+	PV_NET_BAD_VLAN,	/* a tag inside a tag */
+	PV_NET_BAD_CSUM,	/* a checksum at an invalid place */
+	PV_NET_BAD_GSO_TYPE,	/* not negotiated, or not this packet's */
+	PV_NET_BAD_GSO_SIZE,	/* segments of no length, or longer than IP's packets are */
+	PV_NET_NBAD,
+	PV_NET_NO_MEMORY = PV_NET_NBAD	/* a valid packet, but it is lost */
+};
+
+/* Where the headers of a packet are, from the first byte of Ethernet's. */
+struct pv_net_headers {
+	bool	ph_ip6;
+	uint8_t	ph_tags;	/* VLAN tags */
+	uint8_t	ph_proto;	/* of the transport header */
+	u_int	ph_l3;		/* IP's header */
+	u_int	ph_l4;		/* transport header; 0: none that is known here */
+	u_int	ph_end;		/* end of the packet, as IP's header has it */
+};
+
+/* Copy part of a packet's headers out: false if the packet ends before. */
+static inline bool
+pv_net_peek(const struct mbuf *m, u_int off, u_int len, void *to)
+{
+	if (off + len > (u_int)m->m_pkthdr.len)
+		return (false);
+	if (off + len <= (u_int)m->m_len)
+		memcpy(to, m->m_data + off, len);
+	else
+		m_copydata(m, off, len, to);
+	return (true);
+}
+
+/*
+ * Where in its transport header a packet has its checksum, if it is what most are: TCP or UDP over
+ * IPv4, without tags, options of IP or fragments, all headers in the first mbuf, and their lengths
+ * within the packet.  0: it is something else.  The transport header is at PV_NET_PLAIN_L4.
+ */
+#define	PV_NET_PLAIN_L4	(ETHER_HDR_LEN + sizeof(struct ip))
+
+static inline u_int
+pv_net_plain_sum(const struct mbuf *m)
+{
+	const struct {
+		struct ether_header	eh;
+		uint8_t			vhl;	/* struct ip: version and length of the header */
+		uint8_t			tos;
+		uint16_t		len, id, off;
+		uint8_t			ttl, p;
+		uint16_t		sum;
+		uint32_t		src, dst;
+		union {
+			struct tcphdr	th;
+			struct udphdr	uh;
+		};
+	} __packed *all = (const void *)m->m_data;
+	u_int len, room;
+
+	if (m->m_len < (int)(PV_NET_PLAIN_L4 + sizeof(all->uh)) ||
+	    all->eh.ether_type != htons(ETHERTYPE_IP) ||
+	    all->vhl != (IPVERSION << 4 | sizeof(struct ip) >> 2) ||
+	    (all->off & htons(IP_OFFMASK | IP_MF)) != 0)
+		return (0);
+	len = ETHER_HDR_LEN + ntohs(all->len);
+	room = len - PV_NET_PLAIN_L4;
+	if (len < PV_NET_PLAIN_L4 || len > (u_int)m->m_pkthdr.len)
+		return (0);
+	if (all->p == IPPROTO_UDP)
+		return (ntohs(all->uh.uh_ulen) < sizeof(all->uh) || ntohs(all->uh.uh_ulen) > room ?
+		    0 : offsetof(struct udphdr, uh_sum));
+	if (all->p != IPPROTO_TCP || m->m_len < (int)sizeof(*all) ||
+	    all->th.th_off < sizeof(all->th) >> 2 || (u_int)all->th.th_off << 2 > room)
+		return (0);
+	return (offsetof(struct tcphdr, th_sum));
+}
+
+/* Are these two Ethernet addresses the same?  In fewer instructions than memcmp() takes. */
+static inline bool
+pv_net_same_lladdr(const void *one, const void *other)
+{
+	uint32_t a, b;
+	uint16_t c, d;
+
+	memcpy(&a, one, sizeof(a));
+	memcpy(&b, other, sizeof(b));
+	memcpy(&c, (const char *)one + sizeof(a), sizeof(c));
+	memcpy(&d, (const char *)other + sizeof(b), sizeof(d));
+	return (((a ^ b) | (c ^ d)) == 0);
+}
+
+/* What is the same for a batch of received packets (pn_rx_way, set by pv_net_rx_look()). */
+#define	PV_NET_WAY_KEEP4	0x01	/* partial checksums of IPv4 may stay partial */
+#define	PV_NET_WAY_KEEP6	0x02
+#define	PV_NET_WAY_FORWARD4	0x04	/* the kernel forwards IPv4 */
+#define	PV_NET_WAY_FORWARD6	0x08
+
+/*
+ * Counters.  Each is a 64-bit field, written under the queue's lock, with a sysctl by the
+ * same name.
+ */
+struct pv_net_rxstats {
+	uint64_t	packets, bytes, mcasts;
+	uint64_t	csum_valid, csum_partial;
+	uint64_t	lro, split, hashed;
+	uint64_t	copied, merged;
+	uint64_t	nombuf, recycled, unfit;
+	uint64_t	bufs, bufs_page, bufs_16k;
+	uint64_t	short_buf, bad_header, bad_offload, runts, too_long;
+	uint64_t	deferred;
+	uint64_t	bad[PV_NET_NBAD];	/* bad_offload by cause */
+};
+
+struct pv_net_txstats {
+	uint64_t	packets, bytes, mcasts;
+	uint64_t	csum, tso, soft_csum, soft_tso, unmapped;
+	uint64_t	collapsed, defragged;
+	uint64_t	waits, queue_drops, moved;
+	uint64_t	bad_offload, too_long, nomem;
+	uint64_t	held_kicks, timer_reclaims;
+	uint64_t	bad[PV_NET_NBAD];	/* bad_offload by cause */
+};
+
+struct pv_net_rxbuf {
+	struct mbuf		*prb_mbuf;
+	const struct pv_net_page *prb_page; /* staged: instead of an mbuf */
+	bus_dmamap_t		 prb_map;
+	u_int			 prb_nsegs;	/* 0: not loaded */
+	bus_dma_segment_t	 prb_segs[PV_NET_RX_SEGS + 1];
+};
+
+struct pv_net_rxq {
+	struct mtx		 prq_mtx;
+	struct pvq		*prq_pvq;
+	struct pv_net		*prq_pn;
+	int			 prq_id;
+	bool			 prq_stopped;
+	struct thread		*prq_busy;	/* the thread that is taking packets */
+	bool			 prq_starved;	/* the last buffer could not be allocated */
+	bool			 prq_discard;	/* the rest of the frame is dropped */
+	struct mbuf		*prq_head;	/* frame that goes on in the next buffer */
+	struct mbuf		*prq_tail;
+	struct taskqueue	*prq_tq;
+	bus_dma_tag_t		 prq_tag;
+	u_int			 prq_nbufs;
+	u_int			 prq_nfree;
+	struct pv_net_rxbuf	*prq_bufs;
+	const struct pv_net_page *prq_pages;
+	struct pv_net_rxbuf	**prq_free;	/* stack of those not posted */
+	struct callout		 prq_refill;
+	struct task		 prq_task;
+	struct lro_ctrl		 prq_lro;
+	bool			 prq_lro_ready;
+	uint64_t		 prq_held;	/* groups of flows that tcp_lro(9) may hold */
+	u_int			 prq_large;	/* after so many small frames buffers are small again */
+	/* The batch that is being worked on, too large for the stack. */
+	struct pvq_chain	 prq_chains[PV_NET_BATCH];
+	struct pvq_done		 prq_done[PV_NET_BATCH];
+	struct pv_net_rxhdr	 prq_hdrs[PV_NET_BATCH];
+	struct pv_net_rxstats	 prq_stats;
+	char			 prq_name[16];
+};
+
+struct pv_net_txbuf {
+	struct mbuf		*ptb_mbuf;
+	bus_dmamap_t		 ptb_map;
+	void			*ptb_hdr;	/* header apart from the mbuf */
+	bus_addr_t		 ptb_hdr_addr;
+	u_int			 ptb_nsegs;	/* 0: a command, no packet */
+	bus_dma_segment_t	*ptb_segs;	/* pnp_tx_segs of them */
+};
+
+struct pv_net_txq {
+	struct mtx		 ptq_mtx;
+	struct pvq		*ptq_pvq;
+	struct pv_net		*ptq_pn;
+	int			 ptq_id;
+	bool			 ptq_stopped;
+	bool			 ptq_full;	/* a packet found no room, and none completed since */
+	bool			 ptq_deferred;	/* the task is queued, to notify */
+	u_int			 ptq_unkicked;	/* committed since the last kick */
+	uint64_t		 ptq_kicked_bytes; /* ptq_stats.bytes at the last kick */
+	struct buf_ring		*ptq_ring;
+	struct taskqueue	*ptq_tq;
+	struct mbuf		*ptq_list;	/* before the ring's: a packet, or its segments */
+	bus_dma_tag_t		 ptq_tag;
+	bus_dma_tag_t		 ptq_hdr_tag;
+	bus_dmamap_t		 ptq_hdr_map;
+	void			*ptq_hdrs;
+	bus_addr_t		 ptq_hdrs_addr;
+	u_int			 ptq_nbufs;
+	u_int			 ptq_nfree;
+	u_int			 ptq_look;	/* so few free buffers: collect completions */
+	struct pv_net_txbuf	*ptq_bufs;
+	struct pv_net_txbuf	**ptq_free;	/* stack */
+	bus_dma_segment_t	*ptq_segs;	/* of all buffers */
+	const struct pv_net_page *ptq_pages;
+	struct pv_net_stage_tx	*ptq_stage;	/* pv_net_stage.c's */
+	struct callout		 ptq_timer;
+	struct task		 ptq_task;	/* runs the queue: pv_net_tx.c */
+	uint64_t		 ptq_wd_done;	/* watchdog: completions when it last looked */
+	int			 ptq_wd_ticks;	/* seconds without one */
+	struct pv_net_txstats	 ptq_stats;
+	/* The batch that is being built. */
+	u_int			 ptq_n;
+	u_int			 ptq_slots;
+	struct pvq_chain	 ptq_chains[PV_NET_BATCH];
+	struct pv_net_txhdr	 ptq_txhdrs[PV_NET_BATCH];
+	struct pvq_done		 ptq_done[PV_NET_BATCH];	/* completions being collected */
+	char			 ptq_name[16];
+};
+
+enum pv_net_level {		/* how far attach came; detach goes back from there */
+	PV_NET_ALLOCATED, PV_NET_QUEUES, PV_NET_INTERFACE
+};
+
+struct pv_net {
+	device_t		 pn_dev;
+	const struct pv_net_ops	*pn_ops;
+	const struct pv_net_stage_ops *pn_stage; /* NULL: mbufs are shared with the device */
+	void			*pn_softc;
+	struct pv_net_params	 pn_params;
+	enum pv_net_level	 pn_level;
+	if_t			 pn_ifp;
+	struct ifmedia		 pn_media;
+	struct sx		 pn_sx;		/* configuration */
+	bool			 pn_running;	/* queues are in use */
+	bool			 pn_shaped;	/* ALTQ has been in use: if_snd has packets */
+	bool			 pn_frozen;
+	bool			 pn_dead;	/* the device did not stop, or not start */
+	bool			 pn_detaching;
+	bool			 pn_closed;	/* no ioctl enters any more */
+	u_int			 pn_ioctls;	/* in flight */
+	int			 pn_if_flags;	/* flags that the filter was set for */
+	uint8_t			 pn_lladdr[ETHER_ADDR_LEN];	/* that the device has */
+	u_int			 pn_rx_cluster;	/* bytes of a receive buffer */
+	u_int			 pn_rx_pad;	/* before the header, to align what IP reads */
+	u_int			 pn_rx_way;	/* PV_NET_WAY_KEEP4 ... */
+	int			 pn_made;	/* pairs that there is memory for */
+	u_int			 pn_chosen;	/* pairs to use of those that there are */
+	volatile u_int		 pn_pairs;	/* pairs of queues in use, of pnp_npairs */
+	struct pv_net_rxq	*pn_rxqs;
+	struct pv_net_txq	*pn_txqs;
+	struct taskqueue	**pn_tqs;	/* packets, of each pair */
+	struct taskqueue	*pn_config_tq;	/* what may sleep for long */
+	eventhandler_tag	 pn_vlan_tags[2];
+	uint32_t		 pn_vlans[PV_NET_VLANS / 32];	/* that vlan(4) uses */
+	uint32_t		 pn_vlans_set[PV_NET_VLANS / 32]; /* that the device lets in */
+	bool			 pn_vlan_failed; /* the device refused one */
+	struct task		 pn_filter_task;
+	struct task		 pn_reset_task;
+	struct callout		 pn_tick;
+	struct task		 pn_link_task;
+	struct task		 pn_offload_task;
+	u_int			 pn_offloads_asked; /* requested of the device, for what is received */
+	volatile u_int		 pn_want_reset;
+	volatile u_int		 pn_link_changes; /* in this second */
+	struct sysctl_ctx_list	 pn_sysctl;
+	struct sysctl_ctx_list	 pn_queue_sysctl;	/* of queues, which may be exchanged */
+	uint64_t		 pn_resets;
+	uint64_t		 pn_watchdogs;
+	uint64_t		 pn_filter_errors;
+	uint64_t		 pn_offload_errors;
+	uint64_t		 pn_vlan_errors;
+	uint64_t		 pn_announcements;
+};
+
+/* How packets are staged (pv_net_stage.c); the queue's lock is held. */
+struct pv_net_stage_ops {
+	/* Copy a packet, finish its sum if that is to be done, and fill in the buffer's segments. */
+	int	(*so_send)(struct pv_net_txq *txq, struct pv_net_txbuf *buf, const struct mbuf *m,
+		    struct pv_net_offload *offload);
+	/* It was sent, or will not be. */
+	void	(*so_sent)(struct pv_net_txq *txq, struct pv_net_txbuf *buf);
+	/* Copy what was received into a page: NULL if there is no memory for it. */
+	struct mbuf *(*so_receive)(const struct pv_net_page *page, const struct pv_net_rxhdr *hdr);
+};
+
+/*
+ * The files from here on are a stack, lowest first: each calls what stands above, and is called back
+ * by tables of operations, tasks and callouts only.
+ */
+
+/* pv_net_packet.c: headers, checksums and segments */
+u_int	pv_net_sum_offset(uint8_t proto);
+enum pv_net_bad pv_net_parse(const struct mbuf *m, int tags, struct pv_net_headers *h);
+enum pv_net_bad pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len);
+uint16_t pv_net_finished_sum(struct mbuf *m, u_int start, u_int offset);
+uint16_t pv_net_pseudo_sum(struct mbuf *m, u_int start);
+void	pv_net_store_sum(struct mbuf *m, u_int start, u_int offset);
+struct mbuf *pv_net_copy_headers(const struct mbuf *m, u_int len);
+struct mbuf *pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen,
+	    u_int size);
+
+/* pv_net_offload.c: marks of an mbuf and struct pv_net_offload */
+extern int pv_net_lro_forward;
+enum pv_net_bad pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m,
+	    struct pv_net_offload *out);
+struct mbuf *pv_net_tx_soften(struct mbuf *m, struct pv_net_offload *o);
+u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
+void	pv_net_rx_look(struct pv_net *pn);
+u_int	pv_net_rx_wanted(const struct pv_net *pn);
+enum pv_net_bad pv_net_rx_offload(const struct pv_net *pn, struct mbuf **mp,
+	    const struct pv_net_offload *in);
+
+/* pv_net_txring.c: a transmit queue's ring and buffers */
+MALLOC_DECLARE(M_PVNET);
+int	pv_net_tx_alloc(struct pv_net_txq *txq);
+void	pv_net_tx_free(struct pv_net_txq *txq);
+/*
+ * Make a packet the next chain of the batch.
+ *
+ * Returns true if the packet was consumed: it is in the batch, was dropped, or was split and its
+ * segments are the queue's list.  Returns false if the ring has no room; *mp is still the caller's,
+ * and may be another mbuf now.
+ */
+bool	pv_net_tx_add(struct pv_net_txq *txq, struct mbuf **mp);
+/* Show the batch to the device, without a notification yet. */
+void	pv_net_tx_commit(struct pv_net_txq *txq);
+/* Collect completions, and free their packets. */
+void	pv_net_tx_reclaim(struct pv_net_txq *txq);
+/* Free the packets that a stopped device had. */
+void	pv_net_tx_take_back(struct pv_net_txq *txq);
+
+/* pv_net_tx.c: who sends, who notifies the device, who collects completions */
+void	pv_net_tx_init(struct pv_net_txq *txq);
+void	pv_net_tx_intr(void *txq);
+/* The thread that receives on the same pair of queues has ended its pass. */
+void	pv_net_tx_pass_end(struct pv_net_txq *txq);
+/* True when nothing is left in a queue that is not in use any more: its packets move to another. */
+bool	pv_net_tx_retired(struct pv_net_txq *txq);
+void	pv_net_tx_start(struct pv_net_txq *txq);
+/* When this returns no thread uses the queue, and none will. */
+void	pv_net_tx_stop(struct pv_net_txq *txq);
+/* Free the packets of a stopped device, and those that wait. */
+void	pv_net_tx_drain(struct pv_net_txq *txq);
+/* Drop the packets that wait. */
+void	pv_net_tx_flush(struct pv_net_txq *txq);
+/* Called once a second: true if packets are in flight and for too long none has completed. */
+bool	pv_net_tx_stuck(struct pv_net_txq *txq);
+int	pv_net_transmit(if_t ifp, struct mbuf *m);
+/* ALTQ releases more of its packets: queue them now, or have the task do it soon. */
+void	pv_net_start(if_t ifp);
+void	pv_net_qflush(if_t ifp);
+
+/* pv_net_lro.c: received packets to the stack */
+void	pv_net_lro_init(struct pv_net_rxq *rxq);
+void	pv_net_lro_free(struct pv_net_rxq *rxq);
+void	pv_net_lro_flush(struct pv_net_rxq *rxq);
+void	pv_net_lro_input(struct pv_net_rxq *rxq, struct mbuf *list);
+
+/* pv_net_rx.c: a receive queue */
+/* Choose the receive buffers for the interface's MTU. */
+void	pv_net_rx_layout(struct pv_net *pn);
+void	pv_net_rx_intr(void *rxq);
+int	pv_net_rx_alloc(struct pv_net_rxq *rxq);
+void	pv_net_rx_free(struct pv_net_rxq *rxq);
+void	pv_net_rx_start(struct pv_net_rxq *rxq);
+void	pv_net_rx_stop(struct pv_net_rxq *rxq);
+void	pv_net_rx_drain(struct pv_net_rxq *rxq);
+
+/* pv_net_stage.c: packets that are copied */
+void	pv_net_stage_free(struct pv_net *pn);
+/* Take the pages of pv_net_stage_queue() into use.  The queues are empty. */
+void	pv_net_stage_start(struct pv_net *pn);
+
+/* pv_net_pairs.c: how many, and which CPU */
+void	pv_net_pairs_alloc(struct pv_net *pn);
+void	pv_net_pairs_free(struct pv_net *pn);
+int	pv_net_pair_cpu(const struct pv_net *pn, int pair);
+int	pv_net_use_pairs(struct pv_net *pn, u_int n);
+void	pv_net_change_pairs(struct pv_net *pn, int n);
+void	pv_net_start_pairs(struct pv_net *pn);
+void	pv_net_stop_pairs(struct pv_net *pn);
+/* Free all that a stopped device had. */
+void	pv_net_drain_pairs(struct pv_net *pn);
+/* Forget what a device that does not stop has, without freeing it: the queues can be freed then. */
+void	pv_net_abandon_pairs(struct pv_net *pn);
+
+/* pv_net_filter.c: addresses, groups and VLAN tags that the device lets in */
+void	pv_net_filter_init(struct pv_net *pn);
+/* Configure the device to receive what the interface is to. */
+int	pv_net_set_filter(struct pv_net *pn);
+/* Set and clear the VLAN tags that have changed. */
+void	pv_net_vlan_sync(struct pv_net *pn);
+void	pv_net_vlan_attach(struct pv_net *pn);
+void	pv_net_vlan_detach(struct pv_net *pn);
+
+/* pv_net_run.c: idle, running, reset */
+void	pv_net_run_init(struct pv_net *pn);
+/* Start the tick. */
+void	pv_net_run_start(struct pv_net *pn);
+/* From idle to running: post buffers and let packets flow.  The device is live. */
+int	pv_net_up(struct pv_net *pn);
+/* From running to idle.  Staged queues run on: they have no memory that is missed elsewhere. */
+void	pv_net_down(struct pv_net *pn);
+/* Its steps: stop the queues; stop the device and take its memory back; make it live again. */
+void	pv_net_quiesce(struct pv_net *pn);
+int	pv_net_halt(struct pv_net *pn);
+int	pv_net_revive(struct pv_net *pn);
+void	pv_net_ask_offloads(struct pv_net *pn);
+
+/* pv_net_sysctl.c: counters and settings */
+void	pv_net_sysctl_attach(struct pv_net *pn);
+void	pv_net_sysctl_queues(struct pv_net *pn);
+
+/* pv_net_if.c: the interface */
+int	pv_net_if_create(struct pv_net *pn);
+/* After this nothing calls the interface, but tasks may still run. */
+void	pv_net_if_destroy(struct pv_net *pn);
+void	pv_net_if_capabilities(struct pv_net *pn);
+
+/* Is the memory of packets loaded by bus_dma(9)? */
+static inline bool
+pv_net_needs_dma(const struct pv_net *pn)
+{
+	return (!pn->pn_params.pnp_phys && pn->pn_stage == NULL);
+}
+
+/* The device can't be trusted any more: the tick has it reset.  Any context. */
+static inline void
+pv_net_need_reset(struct pv_net *pn)
+{
+	atomic_store_rel_int(&pn->pn_want_reset, 1);
+}
+
+/* Notify the device of what it was shown since the last time. */
+static inline void
+pv_net_tx_kick(struct pv_net_txq *txq)
+{
+	if (txq->ptq_unkicked == 0)
+		return;
+	pvq_kick(txq->ptq_pvq);
+	txq->ptq_unkicked = 0;
+	txq->ptq_kicked_bytes = txq->ptq_stats.bytes;
+}
+
+/*
+ * The task is neither queued nor running when this returns, if nothing queues it any more.  It waits
+ * for a running one only: the task's thread may be kept from the CPU for as long as others are busy.
+ */
+static inline void
+pv_net_task_stop(struct taskqueue *tq, struct task *task)
+{
+	while (taskqueue_cancel(tq, task, NULL) != 0)
+		taskqueue_drain(tq, task);
+}
+
+#endif /* !_DEV_PV_PV_NET_VAR_H_ */

@@ -1,0 +1,462 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pvq(9): one queue to the peer: a device, or a back end.
+ *
+ * A paravirtual device and its driver share a ring.  A virtqueue (VirtIO 1.3, 2.6 to 2.8) and a Xen
+ * shared ring with grant references (xen/io/ring.h, xen/grant_table.h) differ in layout, but a driver
+ * does the same eight things with either, and this is the interface to those eight.
+ *
+ *  operation       virtqueue, split or packed              grant ring
+ *  -------------   -------------------------------------   --------------------------------------------
+ *  pvq_prepare     descriptors: 1 if the chain goes into   ring slots: the requests that the protocol
+ *                  an indirect table, else its segments    formats for this chain
+ *  pvq_share       nothing: guest-physical addresses are   a grant reference for each segment's page,
+ *                  what the device understands             written over the page number in ds_addr
+ *  pvq_put         descriptor table, avail ring entry      the messages, copied to the slots at
+ *                                                          req_prod_pvt, each with its id filled in
+ *  pvq_commit      avail.idx, or the head's AVAIL flag     req_prod
+ *  pvq_kick        avail_event / NO_NOTIFY, doorbell       req_event, event channel
+ *  pvq_get         used ring element: id and length        response: id and status, copied out once
+ *  pvq_unshare     nothing                                 end of foreign access; a reference that the
+ *                                                          back end still maps is parked, never reused
+ *  pvq_intr_*      used_event / NO_INTERRUPT               rsp_event / event channel mask
+ *
+ * A chain is what is put and what completes: an array of segments, those that the peer reads before
+ * those that it writes, and a cookie that pvq_get gives back.  Between a protocol and the transport
+ * that it knows there may be more, which passes through here and through a personality unseen: pc_arg,
+ * by which a grant ring gets the requests that travel in the ring itself (grant_ring.h), and
+ * pd_result, what the peer said of a chain: a length, or a response.
+ *
+ * Putting has three steps so that a caller can back out at any of them.
+ *
+ *	pvq_reserve()    room for a number of slots, or ENOSPC: nothing has happened yet
+ *	pvq_put()        the chains are staged; the peer can't see them.  pvq_abort() takes
+ *	                 back all that is staged.
+ *	pvq_commit()     the peer sees them; they come back by pvq_get() or by pvq_drain() only
+ *
+ * Trust.  An implementation reads each index, id and length that the peer wrote once, checks
+ * it against what was put, and hands out only what passed.  What does not pass marks the queue
+ * broken (pvq_break): from then on put, get, kick and intr_enable do nothing and say EIO or 0, and
+ * pvq_drain() is the one way to the cookies.  The owner then resets the device.
+ *
+ * Locking.  None here.  The owner serialises the putting side (reserve, share, put, abort, commit,
+ * kick) and the getting side (get, intr_enable, intr_disable).  The two sides may run at the same
+ * time: every implementation keeps their state apart.  pvq_drain(), pvq_reinit() and pvq_free() need
+ * both sides to be quiet.
+ *
+ * Cost.  One indirect call a batch of chains, for put and for get alike; none for a segment.
+ */
+
+#ifndef _DEV_PV_PVQ_H_
+#define	_DEV_PV_PVQ_H_
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/errno.h>
+#include <vm/vm.h>
+#include <vm/pmap.h>
+#include <machine/atomic.h>
+#include <machine/bus.h>
+
+struct pvq;
+struct sysctl_ctx_list;
+struct sysctl_oid_list;
+
+#define	PVQ_NAMELEN	16
+
+/*
+ * A chain to put.  The array of segments is the caller's, and is read until pvq_put() returns
+ * (pvq_share() changes it); after that the queue has its own record.
+ */
+struct pvq_chain {
+	bus_dma_segment_t *pc_segs;	/* pc_nread, then pc_nwrite of them */
+	uint16_t	 pc_nread;	/* segments that the peer reads */
+	uint16_t	 pc_nwrite;	/* segments that the peer writes */
+	void		*pc_arg;	/* the transport's own, made by the protocol; or NULL */
+	void		*pc_cookie;	/* returned by pvq_get(); not NULL */
+};
+
+/*
+ * A completed chain.  What the peer says of it is the transport's: the protocol reads it by the
+ * transport's function (virtqueue_done_len(), grant_ring_response()), until the next pvq_get().
+ */
+struct pvq_done {
+	void		*pd_cookie;
+	uintptr_t	 pd_result;
+};
+
+/* Why a queue is broken; each has a counter and a word in the log. */
+enum pvq_fault {
+	PVQ_OK = 0,
+	PVQ_FAULT_INDEX,	/* producer index ran ahead of what was put */
+	PVQ_FAULT_ID,		/* id out of range or not in flight */
+	PVQ_FAULT_LEN,		/* more bytes written than there was room for, where that counts */
+	PVQ_FAULT_FLAGS,	/* flags of another turn of the ring (packed) */
+	PVQ_FAULT_ORDER,	/* completions out of an order that was negotiated */
+	PVQ_FAULT_OWNER,	/* the protocol found an invalid value in the payload */
+	PVQ_NFAULTS
+};
+
+/* Counters: the putting side's and the getting side's in cache lines of their own. */
+struct pvq_stats {
+	uint64_t	qs_chains	/* chains committed */
+	    __aligned(CACHE_LINE_SIZE);
+	uint64_t	qs_segs;	/* segments in them */
+	uint64_t	qs_indirect;	/* chains that went by an indirect table */
+	uint64_t	qs_full;	/* pvq_reserve() said ENOSPC */
+	uint64_t	qs_kicks;	/* notifications sent */
+	uint64_t	qs_nokicks;	/* notifications that the peer did not ask for */
+	uint64_t	qs_done		/* chains completed */
+	    __aligned(CACHE_LINE_SIZE);
+	uint64_t	qs_intrs;	/* interrupts taken for this queue */
+	uint64_t	qs_lengths;	/* used lengths that can't be right, and were not used */
+	uint64_t	qs_faults;	/* times the queue was marked broken; either side's, and rare */
+};
+
+/*
+ * What an implementation provides.  Only the implementations and the inlines below use it.
+ */
+struct pvq_ops {
+	const char *qo_name;
+	int	(*qo_prepare)(const struct pvq *, const struct pvq_chain *);
+	int	(*qo_share)(struct pvq *, struct pvq_chain *);	/* NULL: nothing to do */
+	int	(*qo_unshare)(struct pvq *, bus_dma_segment_t *, int);	/* NULL: nothing to do */
+	void	(*qo_put)(struct pvq *, const struct pvq_chain *, int);
+	void	(*qo_abort)(struct pvq *);
+	void	(*qo_commit)(struct pvq *);
+	bool	(*qo_kick)(struct pvq *);
+	int	(*qo_get)(struct pvq *, struct pvq_done *, int);
+	bool	(*qo_intr_enable)(struct pvq *, unsigned int);
+	void	(*qo_intr_disable)(struct pvq *);
+	void	*(*qo_drain)(struct pvq *);
+	int	(*qo_reinit)(struct pvq *);
+	void	(*qo_free)(struct pvq *);
+};
+
+/*
+ * The part of a queue that every implementation has; it is the first member of theirs, which is
+ * allocated aligned to a cache line.  Drivers read q_name and q_stats; everything else is for the
+ * implementation.  Counters run freely; the difference of a pair is what counts.
+ */
+struct pvq {
+	const struct pvq_ops *q_ops;
+	device_t	 q_dev;		/* for messages */
+	uint16_t	 q_size;	/* slots in the ring */
+	uint16_t	 q_max_segs;	/* segments that one chain may have */
+	uint32_t	 q_flags;	/* PVQ_F_* */
+	volatile uint32_t q_fault;	/* enum pvq_fault; not 0: broken */
+	char		 q_name[PVQ_NAMELEN];
+	/* Written by the putting side. */
+	uint32_t	 q_taken	/* slots taken by chains */
+	    __aligned(CACHE_LINE_SIZE);
+	volatile uint32_t q_committed;	/* chains committed */
+	/* Written by the getting side. */
+	volatile uint32_t q_given	/* slots given by the ring */
+	    __aligned(CACHE_LINE_SIZE);
+	volatile uint32_t q_completed;	/* chains completed */
+	struct pvq_stats q_stats;
+};
+
+#define	PVQ_F_STRICT_LENGTHS	0x0001	/* a used length that can't be right breaks the queue */
+#define	PVQ_F_INDIRECT		0x0002	/* indirect descriptors negotiated */
+#define	PVQ_F_EVENT		0x0004	/* event indices negotiated */
+
+/*
+ * Mark a queue broken: count, log once, and let every operation fail from now on.
+ *
+ * q      the queue; any lock may be held, any context
+ * fault  why
+ * value  what was seen, for the message
+ */
+void	pvq_break(struct pvq *q, enum pvq_fault fault, uintmax_t value);
+
+/*
+ * Publish q's statistics as read-only sysctls (chains, segs, kicks ... each with a description)
+ * below parent.
+ *
+ * ctx     owns the nodes; usually device_get_sysctl_ctx(9)
+ * parent  the node to put them under, for example dev.vtnet.0.rxq0
+ */
+void	pvq_sysctl(struct pvq *q, struct sysctl_ctx_list *ctx, struct sysctl_oid_list *parent);
+
+/* Is the queue broken?  What was in flight can be had by pvq_drain() only. */
+static inline bool
+pvq_broken(const struct pvq *q)
+{
+
+	return (__predict_false(q->q_fault != PVQ_OK));
+}
+
+/*
+ * How many slots would this chain take?
+ *
+ * Returns 1 to q_size, or 0 if the queue can never take it (more segments than q_max_segs, or than
+ * the ring has slots): the caller has to split or to copy.
+ */
+static inline int
+pvq_prepare(const struct pvq *q, const struct pvq_chain *pc)
+{
+	u_int n = pc->pc_nread + pc->pc_nwrite;
+
+	if (__predict_true((q->q_flags & PVQ_F_INDIRECT) != 0 && n - 1 < q->q_max_segs))
+		return (1);
+	return (q->q_ops->qo_prepare(q, pc));
+}
+
+/*
+ * How many slots are free?  Only the putting side may ask.
+ *
+ * The acquire pairs with the get side's release of q_given: a slot that is seen free is free.
+ */
+static inline int
+pvq_room(struct pvq *q)
+{
+
+	return ((int)(atomic_load_acq_32(&q->q_given) - q->q_taken));
+}
+
+/*
+ * See that there is room for chains that will be put before the next commit.  The putting side is
+ * serialised, so what there is now can only grow.
+ *
+ * slots  the sum of pvq_prepare() over the chains
+ *
+ * Returns 0; ENOSPC if the ring has less room (get completions first); EIO if the queue is broken.
+ */
+static inline int
+pvq_reserve(struct pvq *q, int slots)
+{
+
+	if (pvq_broken(q))
+		return (EIO);
+	if (__predict_false(pvq_room(q) < slots)) {
+		q->q_stats.qs_full++;
+		return (ENOSPC);
+	}
+	return (0);
+}
+
+/*
+ * Append memory to an array of segments as the guest's physical addresses, without bus_dma(9): for a
+ * device whose accesses nothing translates or limits (VirtIO 1.3, 6: one that does not offer
+ * VIRTIO_F_ACCESS_PLATFORM).  What lies side by side is one segment.
+ *
+ * segs      room for max segments, of which n are in use
+ * seg_max   bytes in a segment at most
+ * va, len   wired memory of the kernel; or pa, len: physical memory in one piece
+ *
+ * Returns how many are in use then, or -1 if there is no room for all: some may have been appended.
+ */
+int	pvq_phys_add_pages(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, vm_offset_t va,
+	    size_t len);
+
+static inline int
+pvq_phys_add(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, const void *va, size_t len)
+{
+	vm_offset_t at = (vm_offset_t)va;
+	vm_paddr_t pa;
+
+	/* Most memory is a page, or part of one. */
+	if (__predict_true(len - 1 < PAGE_SIZE - (at & PAGE_MASK) && len <= seg_max && n < max)) {
+		pa = vtophys(at);
+		if (n == 0 || segs[n - 1].ds_addr + segs[n - 1].ds_len != pa) {
+			segs[n].ds_addr = pa;
+			segs[n].ds_len = len;
+			return (n + 1);
+		}
+		if (segs[n - 1].ds_len + len <= seg_max) {
+			segs[n - 1].ds_len += len;
+			return (n);
+		}
+	}
+	return (pvq_phys_add_pages(segs, n, max, seg_max, at, len));
+}
+
+static inline int
+pvq_phys_add_run(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, vm_paddr_t pa,
+    size_t len)
+{
+	bus_dma_segment_t *last;
+	size_t part;
+
+	if (n > 0) {
+		last = &segs[n - 1];
+		if (last->ds_addr + last->ds_len == pa) {
+			part = MIN(len, seg_max - last->ds_len);
+			last->ds_len += part;
+			pa += part;
+			len -= part;
+		}
+	}
+	for (; len > 0; pa += part, len -= part, n++) {
+		if (n == max)
+			return (-1);
+		part = MIN(len, seg_max);
+		segs[n].ds_addr = pa;
+		segs[n].ds_len = part;
+	}
+	return (n);
+}
+
+/*
+ * Make a chain's memory visible to the peer.  bus_dmamap_load(9) came before, with a tag of
+ * the transport's limits, and bus_dmamap_sync(9) comes after; neither where pvq_phys_add() did.
+ *
+ * Returns 0, or ENOMEM if there are no grant references left: nothing is shared then, and the chain is
+ * as it was.
+ */
+static inline int
+pvq_share(struct pvq *q, struct pvq_chain *pc)
+{
+
+	return (q->q_ops->qo_share == NULL ? 0 : q->q_ops->qo_share(q, pc));
+}
+
+/*
+ * Take memory back from the peer, after the chain completed or before it was committed.
+ *
+ * segs   as pvq_share() left them
+ * nsegs  how many
+ *
+ * Returns how many of them the peer still holds, though it said it was done: it can see that
+ * memory (and change it) from now on for as long as it likes, so it must be leaked, not freed.
+ */
+static inline int
+pvq_unshare(struct pvq *q, bus_dma_segment_t *segs, int nsegs)
+{
+
+	return (q->q_ops->qo_unshare == NULL ? 0 : q->q_ops->qo_unshare(q, segs, nsegs));
+}
+
+/*
+ * Stage n chains, for which room was reserved.  The peer does not see them before
+ * pvq_commit().  Can't fail.
+ */
+static inline void
+pvq_put(struct pvq *q, const struct pvq_chain *pc, int n)
+{
+
+	q->q_ops->qo_put(q, pc, n);
+}
+
+/* Take back all that was put since the last commit; the slots are free again. */
+static inline void
+pvq_abort(struct pvq *q)
+{
+
+	q->q_ops->qo_abort(q);
+}
+
+/*
+ * Show the staged chains to the peer.  Has release semantics: every store to the memory of
+ * the chains before it is visible before the chains are.
+ */
+static inline void
+pvq_commit(struct pvq *q)
+{
+
+	q->q_ops->qo_commit(q);
+}
+
+/*
+ * Notify the peer that there is work, if it asked for that since the last kick.  Call it once
+ * after a batch of commits: it may trap to the host.  It belongs to the putting side, so the lock
+ * that serialises that side is held; no other should be.
+ *
+ * Returns true if a notification was sent.
+ */
+static inline bool
+pvq_kick(struct pvq *q)
+{
+
+	return (q->q_ops->qo_kick(q));
+}
+
+/*
+ * Collect completions.
+ *
+ * done  array of at least max elements, filled from the front
+ * max   how many at the most, 1 or more
+ *
+ * Returns how many there were, each validated; 0 if none, or if the queue is broken.
+ */
+static inline int
+pvq_get(struct pvq *q, struct pvq_done *done, int max)
+{
+
+	return (q->q_ops->qo_get(q, done, max));
+}
+
+/*
+ * Ask for an interrupt when `after` more chains have completed (1: at the next one), or when all
+ * that is in flight now has, if that is less.  Without event indices any number means the next one.
+ * A ring that counts messages rather than chains (a grant ring on which a chain is several) comes as
+ * near as it can to what is between the next one and all.
+ * A new queue has its interrupt enabled, for the first completion.
+ *
+ * Returns true if that many already wait, so that none is coming: call pvq_get() again, or lose
+ * the wake-up.
+ */
+static inline bool
+pvq_intr_enable(struct pvq *q, unsigned int after)
+{
+
+	return (q->q_ops->qo_intr_enable(q, after));
+}
+
+/* Ask for no interrupts.  A hint: one may still come. */
+static inline void
+pvq_intr_disable(struct pvq *q)
+{
+
+	q->q_ops->qo_intr_disable(q);
+}
+
+/*
+ * Give back what is in flight, one cookie a call, in the order it was put, after the device was
+ * reset (or the back end is gone) and can't touch the memory any more.
+ *
+ * Returns a cookie, or NULL when nothing is left.
+ */
+static inline void *
+pvq_drain(struct pvq *q)
+{
+
+	return (q->q_ops->qo_drain(q));
+}
+
+/* How many chains are in flight? */
+static inline int
+pvq_inflight(const struct pvq *q)
+{
+
+	return ((int)(q->q_committed - q->q_completed));
+}
+
+/*
+ * Make a drained queue as new, in the memory that it has, to be given to a device that was reset.
+ *
+ * Returns 0, or EBUSY if chains are still in flight.
+ */
+static inline int
+pvq_reinit(struct pvq *q)
+{
+
+	return (q->q_ops->qo_reinit(q));
+}
+
+/* Free a drained queue.  NULL is fine. */
+static inline void
+pvq_free(struct pvq *q)
+{
+
+	if (q != NULL)
+		q->q_ops->qo_free(q);
+}
+
+#endif /* !_DEV_PV_PVQ_H_ */

@@ -1,0 +1,142 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The memory that a virtio balloon shares with its device, and the requests made of it: a request is
+ * put into a queue, and waited for.
+ *
+ * Locking.  vtb_mtx only for sleeping and waking.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+#include <sys/proc.h>
+#include <sys/sysctl.h>
+
+#include <dev/virtio/balloon/virtio_balloon_var.h>
+
+#define	TIMEOUT_MAX	3600
+
+SYSCTL_NODE(_hw, OID_AUTO, vtballoon, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+    "VirtIO memory balloon parameters");
+
+static u_int vtballoon_timeout = 10;
+SYSCTL_UINT(_hw_vtballoon, OID_AUTO, timeout, CTLFLAG_RWTUN, &vtballoon_timeout, 0,
+    "Seconds without an answer after which the device is reset");
+
+static void
+vtballoon_addr_cb(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
+{
+	if (error == 0)
+		*(bus_addr_t *)arg = segs[0].ds_addr;
+}
+
+int
+vtballoon_alloc_shared(struct vtballoon_softc *sc)
+{
+	bus_size_t size = sizeof(*sc->vtb_shared);
+	int error;
+
+	error = bus_dma_tag_create(bus_get_dma_tag(sc->vtb_dev), PAGE_SIZE, 0, BUS_SPACE_MAXADDR,
+	    BUS_SPACE_MAXADDR, NULL, NULL, size, 1, size, 0, NULL, NULL, &sc->vtb_tag);
+	if (error != 0)
+		return (error);
+	error = bus_dmamem_alloc(sc->vtb_tag, (void **)&sc->vtb_shared,
+	    BUS_DMA_WAITOK | BUS_DMA_ZERO | BUS_DMA_COHERENT, &sc->vtb_map);
+	if (error != 0) {
+		sc->vtb_shared = NULL;
+		return (error);
+	}
+	error = bus_dmamap_load(sc->vtb_tag, sc->vtb_map, sc->vtb_shared, size, vtballoon_addr_cb,
+	    &sc->vtb_paddr, BUS_DMA_NOWAIT);
+	return (error != 0 || sc->vtb_paddr != 0 ? error : ENOMEM);
+}
+
+void
+vtballoon_free_shared(struct vtballoon_softc *sc)
+{
+	if (sc->vtb_dead && sc->vtb_shared != NULL) {
+		device_printf(sc->vtb_dev, "the device did not release its memory: leaking it\n");
+		return;
+	}
+	if (sc->vtb_paddr != 0)
+		bus_dmamap_unload(sc->vtb_tag, sc->vtb_map);
+	if (sc->vtb_shared != NULL)
+		bus_dmamem_free(sc->vtb_tag, sc->vtb_shared, sc->vtb_map);
+	if (sc->vtb_tag != NULL)
+		bus_dma_tag_destroy(sc->vtb_tag);
+}
+
+void
+vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t len)
+{
+	bus_dma_segment_t seg = {
+		.ds_addr = sc->vtb_paddr + (vm_offset_t)what - (vm_offset_t)sc->vtb_shared,
+		.ds_len = len,
+	};
+	struct pvq_chain pc = {
+		.pc_segs = &seg,
+		.pc_nread = 1,
+		.pc_cookie = what,
+	};
+
+	bus_dmamap_sync(sc->vtb_tag, sc->vtb_map, BUS_DMASYNC_PREWRITE);
+	pvq_put(q, &pc, 1);
+	pvq_commit(q);
+	(void)pvq_kick(q);
+}
+
+/* The device gave a chain back; if it was one of pfns, that array is free. */
+static void
+vtballoon_done(struct vtballoon_softc *sc, const void *cookie)
+{
+	u_int i;
+
+	for (i = 0; i < VTB_ARRAYS; i++) {
+		if (cookie == sc->vtb_shared->pfns[i])
+			sc->vtb_busy &= ~(1u << i);
+	}
+}
+
+int
+vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
+{
+	struct pvq_done done;
+	int seconds = MAX(MIN(vtballoon_timeout, TIMEOUT_MAX), 1);
+	int end = ticks + seconds * hz, error = 0;
+
+	mtx_lock(&sc->vtb_mtx);
+	for (;;) {
+		while (pvq_get(q, &done, 1) != 0) {
+			vtballoon_done(sc, done.pd_cookie);
+			sc->vtb_complained = false;
+			end = ticks + seconds * hz;
+		}
+		if (pvq_inflight(q) <= left)
+			break;
+		if (pvq_broken(q) || sc->vtb_reset)
+			error = EIO;
+		else if (ticks - end >= 0)
+			error = ETIMEDOUT;
+		if (error != 0)
+			break;
+		if (!pvq_intr_enable(q, pvq_inflight(q) - left))
+			(void)msleep(sc, &sc->vtb_mtx, 0, "vtball", hz);
+	}
+	mtx_unlock(&sc->vtb_mtx);
+	if (error == ETIMEDOUT && !sc->vtb_complained) {
+		sc->vtb_complained = true;
+		device_printf(sc->vtb_dev, "no answer on %s for %d seconds; resetting the device\n",
+		    q->q_name, seconds);
+	}
+	if (error != 0)
+		sc->vtb_reset = true;
+	return (error);
+}

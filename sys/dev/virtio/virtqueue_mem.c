@@ -1,0 +1,168 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The memory of virtqueues, split or packed: rings and indirect tables, all allocated when a queue is
+ * created, so that the data path never allocates.
+ *
+ * A ring is in one piece for the device.  Indirect tables are in one slab of one tag; each of them must
+ * be in one piece, the slab need not: a system that has been up for long may not have so much in one
+ * piece.
+ *
+ * Locking.  None: nothing here is called while the queue is in use.
+ */
+
+#include <dev/virtio/virtqueue_var.h>
+
+MALLOC_DEFINE(M_VIRTQUEUE, "virtqueue", "virtqueue state");
+
+static void
+vq_mem_free(struct vq_mem *vm)
+{
+
+	if (vm->vm_tag == NULL)
+		return;
+	if (vm->vm_paddr != 0)
+		bus_dmamap_unload(vm->vm_tag, vm->vm_map);
+	if (vm->vm_vaddr != NULL)
+		bus_dmamem_free(vm->vm_tag, vm->vm_vaddr, vm->vm_map);
+	(void)bus_dma_tag_destroy(vm->vm_tag);
+	memset(vm, 0, sizeof(*vm));
+}
+
+static void
+vq_mem_loaded(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
+{
+	struct vq_mem *vm = arg;
+
+	if (error == 0 && nsegs == 1)
+		vm->vm_paddr = segs[0].ds_addr;
+}
+
+/* Memory in pieces of so many bytes; loaded() is called with where they are, and sets vm_paddr. */
+static int
+vq_mem_alloc(struct vq_mem *vm, bus_dma_tag_t parent, size_t piece, int n, size_t align,
+    bus_dmamap_callback_t *loaded, void *arg)
+{
+	int error;
+
+	error = bus_dma_tag_create(parent, align, 0, BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR,
+	    NULL, NULL, n * piece, n, piece, 0, NULL, NULL, &vm->vm_tag);
+	if (error == 0)
+		error = bus_dmamem_alloc(vm->vm_tag, &vm->vm_vaddr,
+		    BUS_DMA_WAITOK | BUS_DMA_ZERO | BUS_DMA_COHERENT, &vm->vm_map);
+	if (error == 0)
+		error = bus_dmamap_load(vm->vm_tag, vm->vm_map, vm->vm_vaddr, n * piece, loaded,
+		    arg, BUS_DMA_NOWAIT);
+	if (error == 0 && vm->vm_paddr == 0)
+		error = ENOMEM;
+	if (error != 0)
+		vq_mem_free(vm);
+	return (error);
+}
+
+/* Find where each piece of the slab is for the device. */
+static void
+vq_slab_loaded(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
+{
+	struct virtqueue *vqc = arg;
+	size_t begin = 0, want;
+	int i, piece = 0;
+
+	for (i = 0; error == 0 && i < nsegs; i++) {
+		while (piece < vqc->vqc_npieces) {
+			want = piece * vqc->vqc_piece_size;
+			if (want + vqc->vqc_piece_size > begin + segs[i].ds_len)
+				break;
+			vqc->vqc_pieces[piece++] = segs[i].ds_addr + (want - begin);
+		}
+		begin += segs[i].ds_len;
+	}
+	/* No piece may be in two segments. */
+	if (piece == vqc->vqc_npieces)
+		vqc->vqc_slab.vm_paddr = vqc->vqc_pieces[0];
+}
+
+/* Bytes of an indirect table; an entry is a descriptor of either ring. */
+static size_t
+vq_table_size(const struct virtqueue *vqc)
+{
+
+	return (vqc->vqc_pvq.q_max_segs * sizeof(struct vring_desc));
+}
+
+/* A piece is a page, with as many tables as fit into it, or the pages that one table takes. */
+static int
+vq_alloc_tables(struct virtqueue *vqc, bus_dma_tag_t parent)
+{
+	size_t bytes = vq_table_size(vqc);
+	int shift = 0;
+
+	while ((bytes << (shift + 1)) <= PAGE_SIZE && (2 << shift) <= vqc->vqc_pvq.q_size)
+		shift++;
+	vqc->vqc_shift = shift;
+	vqc->vqc_npieces = howmany(vqc->vqc_pvq.q_size, 1 << shift);
+	vqc->vqc_piece_size = bytes << shift;
+	if (vqc->vqc_npieces > 1)
+		vqc->vqc_piece_size = roundup2(vqc->vqc_piece_size, PAGE_SIZE);
+	vqc->vqc_pieces = malloc(vqc->vqc_npieces * sizeof(*vqc->vqc_pieces), M_VIRTQUEUE,
+	    M_WAITOK | M_ZERO);
+	return (vq_mem_alloc(&vqc->vqc_slab, parent, vqc->vqc_piece_size, vqc->vqc_npieces,
+	    VRING_DESC_ALIGN, vq_slab_loaded, vqc));
+}
+
+void *
+virtqueue_table(const struct virtqueue *vqc, int i, bus_addr_t *paddr)
+{
+	int piece = i >> vqc->vqc_shift;
+	size_t off = (i - (piece << vqc->vqc_shift)) * vq_table_size(vqc);
+
+	*paddr = vqc->vqc_pieces[piece] + off;
+	return ((char *)vqc->vqc_slab.vm_vaddr + piece * vqc->vqc_piece_size + off);
+}
+
+int
+virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
+    const struct pvq_ops *ops, size_t size, size_t align)
+{
+	struct pvq *q = &vqc->vqc_pvq;
+	int error;
+
+	q->q_ops = ops;
+	q->q_dev = params->vqp_dev;
+	q->q_size = params->vqp_size;
+	/* A chain may not be longer than the ring, even in an indirect table (2.7.5.3.1, 2.8.19). */
+	q->q_max_segs = MIN(params->vqp_max_segs, params->vqp_size);
+	vqc->vqc_modern = (params->vqp_features & VIRTIO_F_VERSION_1) != 0;
+	/* Nobody can depend on the lengths of a legacy device. */
+	if (vqc->vqc_modern)
+		q->q_flags = params->vqp_flags & PVQ_F_STRICT_LENGTHS;
+	vqc->vqc_strict = (q->q_flags & PVQ_F_STRICT_LENGTHS) != 0;
+	if ((params->vqp_features & VIRTIO_F_EVENT_IDX) != 0)
+		q->q_flags |= PVQ_F_EVENT;
+	if ((params->vqp_features & VIRTIO_F_INDIRECT_DESC) != 0 && q->q_max_segs > 1)
+		q->q_flags |= PVQ_F_INDIRECT;
+	vqc->vqc_in_order = (params->vqp_features & VIRTIO_F_IN_ORDER) != 0;
+	strlcpy(q->q_name, params->vqp_name, sizeof(q->q_name));
+	vqc->vqc_index = params->vqp_index;
+	vqc->vqc_notify = params->vqp_notify;
+	vqc->vqc_notify_arg = params->vqp_notify_arg;
+	vqc->vqc_ring_size = size;
+	error = vq_mem_alloc(&vqc->vqc_ring, params->vqp_dmat, size, 1, align, vq_mem_loaded,
+	    &vqc->vqc_ring);
+	if (error == 0 && (q->q_flags & PVQ_F_INDIRECT) != 0)
+		error = vq_alloc_tables(vqc, params->vqp_dmat);
+	return (error);
+}
+
+void
+virtqueue_fini(struct virtqueue *vqc)
+{
+
+	vq_mem_free(&vqc->vqc_slab);
+	free(vqc->vqc_pieces, M_VIRTQUEUE);
+	vq_mem_free(&vqc->vqc_ring);
+}

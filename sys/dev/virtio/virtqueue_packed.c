@@ -1,0 +1,783 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Packed virtqueues (VirtIO 1.3, 2.8), an implementation of pvq(9).
+ *
+ * A packed virtqueue is one ring of descriptors, which both sides read and write, and two words that
+ * suppress events.  We write a descriptor into the next place of the ring to make it available; the
+ * device, when it has finished with it, writes one into the next place of its own to say that it was
+ * used.  Both go round the ring in order, the device behind us:
+ *
+ *	           vp_used                    vp_next
+ *	             v                          v
+ *	  +--------+--------+--------+--------+--------+--------+
+ *	  | used   | avail. | avail. | avail. | used   | used   |     places of the ring
+ *	  +--------+--------+--------+--------+--------+--------+
+ *	             ^ the device's next         ^ our next
+ *
+ * Chains and ids.  A chain of several segments takes one place, which points to a table of its own
+ * (2.8.7), if INDIRECT_DESC was negotiated; else consecutive places, one for each segment.  The device
+ * answers with a single descriptor in either case, and skips as many places as the chain took (2.8.6).
+ * Chains may complete out of order, so a used descriptor can overwrite one of a chain that is still in
+ * flight: a place says nothing about which chain it is, and each chain has an id, which the device
+ * copies from it.  The device takes what it needs of a descriptor before it overwrites one.
+ *
+ * Wrap counters.  Whether a descriptor is available or used is in two of its flags, and what they mean
+ * changes with every turn, so that nobody needs to clear them (2.8.1).  Each side has a wrap counter
+ * that begins as 1 and changes whenever that side passes the end of the ring.
+ *
+ *	AVAIL = ours, USED = not ours            available
+ *	AVAIL = USED = the device's              used
+ *
+ * A place that we have come back to has AVAIL and USED of the turn before, which is neither.
+ *
+ * In order.  With IN_ORDER a device uses chains in the order in which they were made available, and one
+ * used descriptor may stand for many: see vp_next_used().
+ *
+ * Private state.  Whatever we need to know about a chain later is in memory that the device can't
+ * reach: the cookie, the number of bytes that it may write, and how many places it took.  Of the ring
+ * we read the place at vp_used only.
+ *
+ * Free ids are kept in a circular array (vp_ids).  The chain that is the nth to be put takes the id at
+ * place n, and the nth to complete gives its own back at place n + q_size.  As many chains are in
+ * flight as there are places in the ring at most, and pvq_reserve() has counted those, so that the put
+ * side never overtakes the get side there, and no lock is needed between them.
+ *
+ * Staging.  Put writes descriptors in full, flags included, but for the first one of a batch: the
+ * device looks at its next place only, so all are made available by one store, that of the second half
+ * of the first (2.8.21.1).  Abort has to take the others' flags back, or the device would run on into
+ * them after a later commit.
+ *
+ * Barriers.  They order our accesses to memory that another CPU (or a device behind a coherent bus)
+ * uses at the same time.
+ *
+ *	commit       descriptors, tables       release   flags of the first descriptor
+ *	             pairs with the device's acquire after it read those flags
+ *	get          flags of a descriptor     acquire   its id and length, buffers
+ *	             pairs with the device's release before it wrote the flags.  Id, length and flags
+ *	             are read by one load of 64 bits.
+ *	kick         flags of the first descriptor   full   the device's event suppression
+ *	             pairs with the device's full barrier between its write of the event suppression
+ *	             and its re-check of the descriptor: one of the two sees the other's write
+ *	intr_enable  our event suppression     full      flags of the descriptor at vp_used
+ *	             the mirror image
+ *
+ * Trust.  A used descriptor's id, length and flags are read once into a local, and the device's event
+ * suppression is too.  An id must be that of a chain in flight.  A descriptor may not be used when
+ * nothing is in flight, nor have flags of another turn while something is.  A length is cut to what
+ * fits; one that was too long breaks a queue with PVQ_F_STRICT_LENGTHS.  Event suppression can be
+ * anything: it only decides whether we notify.
+ *
+ * The flag WRITE of a used descriptor is not looked at, though a length without it means nothing by
+ * 2.8.5: QEMU, up to 9 at least, never sets it.
+ *
+ * Locking.  None here: see pvq.h.  The put side and the get side may run at the same time, always.
+ * The put side publishes vd_seq before vd_slots, and q_committed after both; the get side believes an
+ * id if vd_slots is not 0 and vd_seq is committed.
+ */
+
+#include <machine/atomic.h>
+
+#include <dev/virtio/virtqueue_var.h>
+
+#define	VP_TURN		(VRING_PACKED_F_AVAIL | VRING_PACKED_F_USED)
+
+/* What we know of a chain, by its id. */
+struct vp_shadow {
+	void		*vd_cookie;
+	struct vring_packed_desc *vd_table;	/* its indirect table, constant */
+	bus_addr_t	 vd_table_paddr;
+	uint32_t	 vd_wlen;	/* bytes that the device may write */
+	uint32_t	 vd_seq;	/* q_committed at the time of the put */
+	volatile uint32_t vd_slots;	/* places that it takes; 0: not in use */
+};
+
+struct vqpacked {
+	struct virtqueue vp_c;		/* first */
+	/* Constant. */
+	struct vring_packed_desc *vp_desc;
+	struct vring_packed_event *vp_driver_event;	/* we write */
+	struct vring_packed_event *vp_device_event;	/* the device writes */
+	uint16_t	*vp_ids;	/* circular array of free ids */
+	struct vp_shadow *vp_shadow;
+	uint32_t	 vp_mask;	/* of vp_ids, whose size is a power of two */
+	uint32_t	 vp_size;	/* places in the ring: any number */
+	/* Put side. */
+	uint32_t	 vp_next;	/* place of the next descriptor */
+	uint16_t	 vp_avail;	/* AVAIL and USED of an available one there */
+	uint16_t	 vp_base_avail;	/* as of the last commit */
+	uint32_t	 vp_base_next;
+	volatile uint32_t vp_base;	/* q_taken then */
+	uint32_t	 vp_staged;	/* chains staged */
+	uint32_t	 vp_staged_segs;
+	uint32_t	 vp_staged_ind;
+	uint64_t	 vp_first;	/* second half of the first descriptor staged */
+	uint32_t	 vp_unkicked;	/* places committed since the last kick */
+	uint32_t	 vp_silence;	/* and since the last notification */
+	uint32_t	 vp_answered;	/* event suppression that we last notified for */
+	volatile uint32_t vp_shown;	/* q_committed, once the flags are stored */
+	/* Get side. */
+	uint32_t	 vp_used;	/* next place to look at */
+	uint16_t	 vp_turn;	/* AVAIL and USED of a used one there */
+	uint32_t	 vp_batch;	/* IN_ORDER: chains of a batch still to be handed out */
+	uint32_t	 vp_batch_len;	/* used length of its last one */
+};
+
+#define	VP(q)	__containerof((q), struct vqpacked, vp_c.vqc_pvq)
+
+/* A descriptor's second half, in the ring's byte order. */
+static inline uint64_t
+vp_word(uint32_t len, uint16_t id, uint16_t flags)
+{
+
+	return (htole64(len | (uint64_t)id << VRING_PACKED_ID_SHIFT |
+	    (uint64_t)flags << VRING_PACKED_FLAGS_SHIFT));
+}
+
+/* The second half of the descriptor at a place, read once; its buffers may be read afterwards. */
+static inline uint64_t
+vp_read(const struct vqpacked *vp, uint32_t at)
+{
+	uint64_t word;
+
+	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	word = le64toh(atomic_load_64(&vp->vp_desc[at].vpd_word));
+	atomic_thread_fence_acq();
+	return (word);
+}
+
+static inline bool
+vp_is_used(uint64_t word, uint16_t turn)
+{
+
+	return (((word >> VRING_PACKED_FLAGS_SHIFT ^ turn) & VP_TURN) == 0);
+}
+
+static int
+vqpacked_prepare(const struct pvq *q, const struct pvq_chain *pc)
+{
+	int n = pc->pc_nread + pc->pc_nwrite;
+
+	if (n == 0 || n > q->q_max_segs)
+		return (0);
+	return ((q->q_flags & PVQ_F_INDIRECT) != 0 ? 1 : n);
+}
+
+/* Write the next descriptor; the first of a batch is not shown to the device yet. */
+static inline void
+vp_fill(struct vqpacked *vp, bool first, bus_addr_t addr, uint32_t len, uint16_t id, uint16_t flags)
+{
+	struct vring_packed_desc *d = &vp->vp_desc[vp->vp_next];
+	uint64_t word = vp_word(len, id, flags | vp->vp_avail);
+
+	d->vpd_addr = htole64(addr);
+	if (first)
+		vp->vp_first = word;
+	else
+		d->vpd_word = word;
+	if (++vp->vp_next == vp->vp_size) {
+		vp->vp_next = 0;
+		vp->vp_avail ^= VP_TURN;
+	}
+}
+
+/*
+ * One descriptor for the chain, and the segments in its table (2.8.7), where WRITE is the only flag.
+ * Returns how many bytes the device may write.
+ */
+static inline uint64_t
+vp_put_indirect(struct vqpacked *vp, const struct pvq_chain *pc, const struct vp_shadow *vd,
+    uint16_t id, int n)
+{
+	const bus_dma_segment_t *seg = pc->pc_segs;
+	struct vring_packed_desc *d = vd->vd_table;
+	uint64_t before = 0, len = 0;
+	uint16_t flags = 0;
+	int i, nread = pc->pc_nread;
+
+	for (i = 0; i < n; i++, seg++, d++) {
+		if (i == nread) {
+			flags = VRING_DESC_F_WRITE;
+			before = len;
+		}
+		len += seg->ds_len;
+		d->vpd_addr = htole64(seg->ds_addr);
+		d->vpd_word = vp_word(seg->ds_len, 0, flags);
+	}
+	vq_sync(&vp->vp_c.vqc_slab, BUS_DMASYNC_PREWRITE);
+	vp_fill(vp, vp->vp_staged == 0, vd->vd_table_paddr, n * sizeof(struct vring_packed_desc), id,
+	    VRING_DESC_F_INDIRECT);
+	vp->vp_staged_ind++;
+	return (nread == n ? 0 : len - before);
+}
+
+/* A descriptor for each segment, in consecutive places. */
+static __noinline uint64_t
+vp_put_direct(struct vqpacked *vp, const struct pvq_chain *pc, uint16_t id, int n)
+{
+	uint64_t wlen = 0;
+	uint16_t flags;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		flags = i < n - 1 ? VRING_DESC_F_NEXT : 0;
+		if (i >= pc->pc_nread) {
+			flags |= VRING_DESC_F_WRITE;
+			wlen += pc->pc_segs[i].ds_len;
+		}
+		vp_fill(vp, i == 0 && vp->vp_staged == 0, pc->pc_segs[i].ds_addr,
+		    pc->pc_segs[i].ds_len, id, flags);
+	}
+	return (wlen);
+}
+
+/* Put a chain. */
+static inline void
+vp_put_one(struct vqpacked *vp, const struct pvq_chain *pc)
+{
+	struct pvq *q = &vp->vp_c.vqc_pvq;
+	const bus_dma_segment_t *seg = pc->pc_segs;
+	const int n = pc->pc_nread + pc->pc_nwrite;
+	const uint32_t seq = q->q_committed + vp->vp_staged;
+	const uint16_t id = vp->vp_ids[seq & vp->vp_mask];
+	struct vp_shadow *vd = &vp->vp_shadow[id];
+	uint64_t wlen;
+	int slots = 1;
+
+	KASSERT(n > 0 && n <= q->q_max_segs, ("%s: %d segments", __func__, n));
+	KASSERT((int)(q->q_given - q->q_taken) >= vqpacked_prepare(q, pc), ("%s: no room", __func__));
+	KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
+	KASSERT(vd->vd_slots == 0, ("%s: id %u in use", __func__, id));
+
+	if (n == 1) {
+		wlen = pc->pc_nwrite != 0 ? seg->ds_len : 0;
+		vp_fill(vp, vp->vp_staged == 0, seg->ds_addr, seg->ds_len, id,
+		    pc->pc_nwrite != 0 ? VRING_DESC_F_WRITE : 0);
+	} else if (vp->vp_c.vqc_pieces != NULL)
+		wlen = vp_put_indirect(vp, pc, vd, id, n);
+	else {
+		wlen = vp_put_direct(vp, pc, id, n);
+		slots = n;
+	}
+	KASSERT(wlen <= UINT32_MAX, ("%s: %ju bytes", __func__, (uintmax_t)wlen));
+	vd->vd_cookie = pc->pc_cookie;
+	vd->vd_wlen = (uint32_t)wlen;
+	vd->vd_seq = seq;
+	atomic_store_rel_32(&vd->vd_slots, slots);
+	q->q_taken += slots;
+	vp->vp_staged++;
+	vp->vp_staged_segs += n;
+}
+
+static void
+vqpacked_put(struct pvq *q, const struct pvq_chain *pc, int n)
+{
+
+	for (; n > 0; n--, pc++)
+		vp_put_one(VP(q), pc);
+}
+
+/*
+ * Take back what is staged: the flags of the descriptors that the device has not come to, which become
+ * those of the turn before, and the ids.
+ */
+static void
+vqpacked_abort(struct pvq *q)
+{
+	struct vqpacked *vp = VP(q);
+	uint16_t avail = vp->vp_base_avail;
+	uint32_t at = vp->vp_base_next;
+
+	if (vp->vp_staged == 0)
+		return;
+	for (; q->q_taken != vp->vp_base; q->q_taken--) {
+		vp->vp_desc[at].vpd_word =
+		    vp_word(0, 0, avail == VRING_PACKED_F_AVAIL ? 0 : VP_TURN);
+		if (++at == vp->vp_size) {
+			at = 0;
+			avail ^= VP_TURN;
+		}
+	}
+	for (; vp->vp_staged > 0; vp->vp_staged--)
+		vp->vp_shadow[vp->vp_ids[(q->q_committed + vp->vp_staged - 1) &
+		    vp->vp_mask]].vd_slots = 0;
+	vp->vp_next = vp->vp_base_next;
+	vp->vp_avail = vp->vp_base_avail;
+	vp->vp_staged_segs = vp->vp_staged_ind = 0;
+}
+
+static void
+vqpacked_commit(struct pvq *q)
+{
+	struct vqpacked *vp = VP(q);
+	uint32_t first = vp->vp_base_next;
+
+	if (vp->vp_staged == 0)
+		return;
+	vp->vp_unkicked += q->q_taken - vp->vp_base;
+	vp->vp_silence += q->q_taken - vp->vp_base;
+	vp->vp_base = q->q_taken;
+	vp->vp_base_next = vp->vp_next;
+	vp->vp_base_avail = vp->vp_avail;
+	q->q_stats.qs_chains += vp->vp_staged;
+	q->q_stats.qs_segs += vp->vp_staged_segs;
+	q->q_stats.qs_indirect += vp->vp_staged_ind;
+	/*
+	 * The chains are the get side's before they are the device's: a completion that it sees has to
+	 * be of one that is committed.
+	 */
+	atomic_store_rel_32(&q->q_committed, q->q_committed + vp->vp_staged);
+	vp->vp_staged = vp->vp_staged_segs = vp->vp_staged_ind = 0;
+
+	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+	atomic_thread_fence_rel();
+	atomic_store_64(&vp->vp_desc[first].vpd_word, vp->vp_first);
+	/* Pairs with the acquire in vp_check_turn(). */
+	atomic_store_rel_32(&vp->vp_shown, q->q_committed);
+	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+}
+
+/*
+ * Does the device ask for a notification of the places committed since the last kick (2.8.14)?  They
+ * are those just behind vp_next; how far back is the one that the device named?
+ *
+ * A place that was passed earlier is answered too, once.  QEMU's network card (7.2) names a place, goes
+ * on taking descriptors from there, and stops where there are no more without naming another.  That is
+ * no harm in a split ring, where it names one with each descriptor that it takes.
+ */
+static bool
+vp_device_asks(struct vqpacked *vp)
+{
+	uint32_t back, off, word;
+	uint16_t flags;
+
+	word = le32toh(atomic_load_32(&vp->vp_device_event->vpe_word));
+	flags = word >> 16 & VRING_PACKED_EVENT_MASK;
+	if (flags == VRING_PACKED_EVENT_DISABLE)
+		return (false);
+	/* A turn or more without a notification: the place alone can't tell any longer. */
+	if (flags != VRING_PACKED_EVENT_DESC || vp->vp_silence >= vp->vp_size) {
+		vp->vp_answered = word;
+		return (true);
+	}
+	off = word & ((1 << VRING_PACKED_WRAP_SHIFT) - 1);
+	back = vp->vp_next - 1 - off;
+	/* The wrap counter is 1 in turns in which AVAIL is set. */
+	if ((word >> VRING_PACKED_WRAP_SHIFT & 1) != (vp->vp_avail == VRING_PACKED_F_AVAIL))
+		back += vp->vp_size;
+	if (back >= vp->vp_unkicked && (back >= vp->vp_size || word == vp->vp_answered))
+		return (false);
+	vp->vp_answered = word;
+	return (true);
+}
+
+/* The offset of the next descriptor and the wrap counter (2.9). */
+static inline uint16_t
+vp_off_wrap(const struct vqpacked *vp)
+{
+
+	return (vp->vp_next | (vp->vp_avail == VRING_PACKED_F_AVAIL) << VRING_PACKED_WRAP_SHIFT);
+}
+
+static uint16_t
+vqpacked_next(const struct virtqueue *vqc)
+{
+
+	return (vp_off_wrap(__containerof(vqc, const struct vqpacked, vp_c)));
+}
+
+static bool
+vqpacked_kick(struct pvq *q)
+{
+	struct vqpacked *vp = VP(q);
+	bool asks;
+
+	KASSERT(vp->vp_staged == 0, ("%s: %u chains not committed", __func__, vp->vp_staged));
+	if (vp->vp_unkicked == 0 || pvq_broken(q))
+		return (false);
+	atomic_thread_fence_seq_cst();
+	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD);
+	asks = vp_device_asks(vp);
+	vp->vp_unkicked = 0;
+	if (!asks) {
+		q->q_stats.qs_nokicks++;
+		return (false);
+	}
+	vp->vp_silence = 0;
+	q->q_stats.qs_kicks++;
+	vp->vp_c.vqc_notify(vp->vp_c.vqc_notify_arg, vp->vp_c.vqc_index, vp_off_wrap(vp));
+	return (true);
+}
+
+/*
+ * The descriptor at vp_used is not used.  If it is of a chain in flight, then AVAIL is as we set it,
+ * and stays so when the device uses it; anything else is a device that is mistaken about the turn, and
+ * would never be heard of again.
+ *
+ * completed  as q_completed, but up to date
+ */
+static void
+vp_check_turn(struct vqpacked *vp, uint32_t completed)
+{
+	uint16_t flags;
+
+	if ((int32_t)(atomic_load_acq_32(&vp->vp_shown) - completed) <= 0)
+		return;
+	flags = vp_read(vp, vp->vp_used) >> VRING_PACKED_FLAGS_SHIFT;
+	if (((flags ^ vp->vp_turn) & VRING_PACKED_F_AVAIL) != 0)
+		pvq_break(&vp->vp_c.vqc_pvq, PVQ_FAULT_FLAGS, flags);
+}
+
+/*
+ * Check what a used descriptor says.  Returns false, and the queue is broken, if it is invalid.  As of
+ * lengths see vq_check() in virtqueue_split.c.
+ */
+static inline bool
+vp_check(struct vqpacked *vp, uint16_t id, uint32_t *len, uint32_t completed)
+{
+	struct pvq *q = &vp->vp_c.vqc_pvq;
+	struct vp_shadow *vd = &vp->vp_shadow[id];
+
+	/* Pairs with the releases in vp_put_one() and vqpacked_commit(). */
+	if (id >= vp->vp_size || atomic_load_acq_32(&vd->vd_slots) == 0 ||
+	    (int32_t)(atomic_load_acq_32(&q->q_committed) - vd->vd_seq) <= 0) {
+		pvq_break(q, q->q_committed == completed ? PVQ_FAULT_INDEX : PVQ_FAULT_ID, id);
+		return (false);
+	}
+	if (*len > vd->vd_wlen) {
+		if (vp->vp_c.vqc_strict && vd->vd_wlen > 0) {
+			pvq_break(q, PVQ_FAULT_LEN, *len);
+			return (false);
+		}
+		q->q_stats.qs_lengths++;
+		*len = vd->vd_wlen;
+	}
+	return (true);
+}
+
+/* Step over so many places. */
+static inline void
+vp_step(const struct vqpacked *vp, uint32_t *at, uint16_t *turn, uint32_t slots)
+{
+
+	*at += slots;
+	if (*at >= vp->vp_size) {
+		*at -= vp->vp_size;
+		*turn ^= VP_TURN;
+	}
+}
+
+/* Give a chain's places and its id back.  The caller publishes q_given, which is returned. */
+static inline uint32_t
+vp_release(struct vqpacked *vp, uint16_t id, uint32_t completed, uint32_t given)
+{
+	struct vp_shadow *vd = &vp->vp_shadow[id];
+	uint32_t slots = vd->vd_slots;
+
+	vd->vd_slots = 0;
+	vp->vp_ids[(completed + vp->vp_size) & vp->vp_mask] = id;
+	vp_step(vp, &vp->vp_used, &vp->vp_turn, slots);
+	return (given + slots);
+}
+
+/*
+ * The next chain that was used, and how many bytes of it: false if there is none.
+ *
+ * With IN_ORDER a used descriptor stands for all chains from the oldest in flight to the one that it
+ * names (2.8.9).  Those before that one were used completely, and their places are skipped.  A device
+ * that is not in order names later one of these, which is not in flight any more.
+ */
+static inline bool
+vp_next_used(struct vqpacked *vp, uint32_t completed, uint16_t *id, uint32_t *len)
+{
+	uint64_t word;
+
+	if (__predict_true(vp->vp_batch == 0)) {
+		word = vp_read(vp, vp->vp_used);
+		if (!vp_is_used(word, vp->vp_turn)) {
+			vp_check_turn(vp, completed);
+			return (false);
+		}
+		*id = word >> VRING_PACKED_ID_SHIFT;
+		*len = (uint32_t)word;
+		if (!vp_check(vp, *id, len, completed))
+			return (false);
+		if (!vp->vp_c.vqc_in_order)
+			return (true);
+		vp->vp_batch = vp->vp_shadow[*id].vd_seq - completed + 1;
+		vp->vp_batch_len = *len;
+	}
+	/* In order, an id is given back to where the same one was taken. */
+	*id = vp->vp_ids[completed & vp->vp_mask];
+	*len = --vp->vp_batch == 0 ? vp->vp_batch_len : vp->vp_shadow[*id].vd_wlen;
+	return (true);
+}
+
+static int
+vqpacked_get(struct pvq *q, struct pvq_done *done, int max)
+{
+	struct vqpacked *vp = VP(q);
+	uint32_t completed, given, len;
+	uint16_t id;
+	int n;
+
+	if (pvq_broken(q))
+		return (0);
+	completed = q->q_completed;
+	given = q->q_given;
+	for (n = 0; n < max; n++, completed++) {
+		if (!vp_next_used(vp, completed, &id, &len))
+			break;
+		done[n].pd_cookie = vp->vp_shadow[id].vd_cookie;
+		done[n].pd_result = len;
+		given = vp_release(vp, id, completed, given);
+	}
+	q->q_completed = completed;
+	q->q_stats.qs_done += n;
+	/* Pairs with the acquire in pvq_room(): the ids are in vp_ids before the places count. */
+	atomic_store_rel_32(&q->q_given, given);
+	return (n);
+}
+
+/*
+ * How many places does a used descriptor with this id stand for, if *seq chains have completed before?
+ * 0: the id is invalid, as pvq_get() will find.
+ */
+static uint32_t
+vp_used_places(const struct vqpacked *vp, uint16_t id, uint32_t *seq)
+{
+	uint32_t batch, places = 0;
+
+	if (id >= vp->vp_size || vp->vp_shadow[id].vd_slots == 0)
+		return (0);
+	if (!vp->vp_c.vqc_in_order)
+		return (vp->vp_shadow[id].vd_slots);
+	batch = vp->vp_shadow[id].vd_seq - *seq + 1;
+	if (batch > vp->vp_size)
+		return (0);
+	for (; batch > 0; batch--)
+		places += vp->vp_shadow[vp->vp_ids[(*seq)++ & vp->vp_mask]].vd_slots;
+	return (places);
+}
+
+/* Has the device used more than so many places from vp_used on? */
+static bool
+vp_waiting(const struct vqpacked *vp, uint32_t ahead)
+{
+	uint32_t at = vp->vp_used, seq = vp->vp_c.vqc_pvq.q_completed, slots, used;
+	uint64_t word;
+	uint16_t turn = vp->vp_turn;
+
+	/* In the middle of a batch, where nothing more is written. */
+	if (vp->vp_batch != 0)
+		return (true);
+	for (used = 0; used <= ahead; used += slots) {
+		word = vp_read(vp, at);
+		if (!vp_is_used(word, turn))
+			return (false);
+		slots = vp_used_places(vp, word >> VRING_PACKED_ID_SHIFT, &seq);
+		if (slots == 0)
+			return (true);
+		vp_step(vp, &at, &turn, slots);
+	}
+	return (true);
+}
+
+/*
+ * An event is at a place, and not at a number of chains.  The next completion and the last one are
+ * known; in between, chains that take several places make it a guess.
+ */
+static uint32_t
+vp_event_ahead(struct vqpacked *vp, unsigned int after)
+{
+	struct pvq *q = &vp->vp_c.vqc_pvq;
+	uint32_t inflight, places;
+
+	if (after <= 1 || (q->q_flags & PVQ_F_EVENT) == 0)
+		return (0);
+	/* In this order, for it is the order in which commit writes them. */
+	places = atomic_load_acq_32(&vp->vp_base) - (q->q_given - vp->vp_size);
+	inflight = q->q_committed - q->q_completed;
+	if (after > inflight)
+		after = inflight;
+	if (after <= 1)
+		return (0);
+	return (MAX((uint64_t)after * places / inflight, 1) - 1);
+}
+
+static inline void
+vp_set_event(struct vqpacked *vp, uint16_t off_wrap, uint16_t flags)
+{
+
+	atomic_store_32(&vp->vp_driver_event->vpe_word, htole32(off_wrap | (uint32_t)flags << 16));
+	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+}
+
+static bool
+vqpacked_intr_enable(struct pvq *q, unsigned int after)
+{
+	struct vqpacked *vp = VP(q);
+	uint32_t ahead, at;
+	uint16_t turn;
+
+	if (pvq_broken(q))
+		return (false);
+	ahead = vp_event_ahead(vp, after);
+	if ((q->q_flags & PVQ_F_EVENT) != 0) {
+		at = vp->vp_used;
+		turn = vp->vp_turn;
+		vp_step(vp, &at, &turn, ahead);
+		vp_set_event(vp, at | (turn != 0) << VRING_PACKED_WRAP_SHIFT,
+		    VRING_PACKED_EVENT_DESC);
+	} else
+		vp_set_event(vp, 0, VRING_PACKED_EVENT_ENABLE);
+	atomic_thread_fence_seq_cst();
+	return (vp_waiting(vp, ahead));
+}
+
+static void
+vqpacked_intr_disable(struct pvq *q)
+{
+
+	vp_set_event(VP(q), 0, VRING_PACKED_EVENT_DISABLE);
+}
+
+/* The oldest chain in flight, by a search; see vqsplit_drain(). */
+static void *
+vqpacked_drain(struct pvq *q)
+{
+	struct vqpacked *vp = VP(q);
+	struct vp_shadow *vd;
+	uint32_t age, oldest;
+	int i, id;
+
+	vqpacked_abort(q);
+	id = -1;
+	oldest = 0;
+	for (i = 0; i < q->q_size; i++) {
+		vd = &vp->vp_shadow[i];
+		if (vd->vd_slots == 0)
+			continue;
+		age = q->q_committed - vd->vd_seq;
+		if (id < 0 || age > oldest) {
+			id = i;
+			oldest = age;
+		}
+	}
+	if (id < 0)
+		return (NULL);
+	q->q_given = vp_release(vp, id, q->q_completed, q->q_given);
+	q->q_completed++;
+	return (vp->vp_shadow[id].vd_cookie);
+}
+
+/* Everything as it was when the queue was created, but for the statistics. */
+static int
+vqpacked_reinit(struct pvq *q)
+{
+	struct vqpacked *vp = VP(q);
+	uint32_t i;
+
+	vqpacked_abort(q);
+	if (q->q_committed != q->q_completed)
+		return (EBUSY);
+	for (i = 0; i < vp->vp_size; i++) {
+		vp->vp_ids[i] = i;
+		vp->vp_shadow[i].vd_slots = 0;
+	}
+	q->q_taken = q->q_committed = q->q_completed = 0;
+	q->q_given = q->q_size;
+	vp->vp_next = vp->vp_base_next = vp->vp_base = 0;
+	vp->vp_avail = vp->vp_base_avail = VRING_PACKED_F_AVAIL;
+	vp->vp_unkicked = vp->vp_silence = vp->vp_answered = vp->vp_shown = 0;
+	vp->vp_used = 0;
+	vp->vp_turn = VP_TURN;
+	vp->vp_batch = 0;
+	memset(vp->vp_desc, 0, vp->vp_c.vqc_ring_size);
+	if ((q->q_flags & PVQ_F_EVENT) != 0)
+		vp_set_event(vp, 1 << VRING_PACKED_WRAP_SHIFT, VRING_PACKED_EVENT_DESC);
+	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	q->q_fault = PVQ_OK;
+	return (0);
+}
+
+static void
+vqpacked_free(struct pvq *q)
+{
+	struct vqpacked *vp = VP(q);
+
+	KASSERT(q->q_committed == q->q_completed, ("%s: %u chains in flight", q->q_name,
+	    q->q_committed - q->q_completed));
+	virtqueue_fini(&vp->vp_c);
+	free(vp->vp_shadow, M_VIRTQUEUE);
+	free(vp->vp_ids, M_VIRTQUEUE);
+	free(vp, M_VIRTQUEUE);
+}
+
+static const struct pvq_ops vqpacked_ops = {
+	.qo_name = "packed",
+	.qo_prepare = vqpacked_prepare,
+	.qo_put = vqpacked_put,
+	.qo_abort = vqpacked_abort,
+	.qo_commit = vqpacked_commit,
+	.qo_kick = vqpacked_kick,
+	.qo_get = vqpacked_get,
+	.qo_intr_enable = vqpacked_intr_enable,
+	.qo_intr_disable = vqpacked_intr_disable,
+	.qo_drain = vqpacked_drain,
+	.qo_reinit = vqpacked_reinit,
+	.qo_free = vqpacked_free,
+};
+
+/* Each side's event suppression has a cache line of its own: they are written at different times. */
+static void
+vp_find_parts(struct vqpacked *vp)
+{
+	struct virtqueue_addrs *addrs = &vp->vp_c.vqc_addrs;
+	size_t driver = vring_packed_event_offset(vp->vp_size), device = driver + CACHE_LINE_SIZE;
+	char *mem = vp->vp_c.vqc_ring.vm_vaddr;
+
+	vp->vp_desc = (struct vring_packed_desc *)mem;
+	vp->vp_driver_event = (struct vring_packed_event *)(mem + driver);
+	vp->vp_device_event = (struct vring_packed_event *)(mem + device);
+	addrs->vqa_desc = vp->vp_c.vqc_ring.vm_paddr;
+	addrs->vqa_driver = addrs->vqa_desc + driver;
+	addrs->vqa_device = addrs->vqa_desc + device;
+}
+
+int
+virtqueue_packed_create(const struct virtqueue_params *params, struct pvq **qp)
+{
+	struct vqpacked *vp;
+	int error, i;
+
+	if (params->vqp_size == 0 || params->vqp_size > VRING_MAX_SIZE ||
+	    params->vqp_max_segs == 0 || (params->vqp_features & VIRTIO_F_VERSION_1) == 0)
+		return (EINVAL);
+	vp = malloc_aligned(sizeof(*vp), CACHE_LINE_SIZE, M_VIRTQUEUE, M_WAITOK | M_ZERO);
+	vp->vp_size = params->vqp_size;
+	for (vp->vp_mask = 1; vp->vp_mask < vp->vp_size;)
+		vp->vp_mask <<= 1;
+	vp->vp_ids = malloc(vp->vp_mask * sizeof(*vp->vp_ids), M_VIRTQUEUE, M_WAITOK | M_ZERO);
+	vp->vp_mask--;
+	vp->vp_shadow = malloc(vp->vp_size * sizeof(*vp->vp_shadow), M_VIRTQUEUE,
+	    M_WAITOK | M_ZERO);
+	vp->vp_c.vqc_next = vqpacked_next;
+	error = virtqueue_init(&vp->vp_c, params, &vqpacked_ops, vring_packed_size(vp->vp_size),
+	    VRING_DESC_ALIGN);
+	if (error != 0) {
+		vqpacked_free(&vp->vp_c.vqc_pvq);
+		return (error);
+	}
+	vp_find_parts(vp);
+	for (i = 0; vp->vp_c.vqc_pieces != NULL && i < params->vqp_size; i++)
+		vp->vp_shadow[i].vd_table = virtqueue_table(&vp->vp_c, i,
+		    &vp->vp_shadow[i].vd_table_paddr);
+	(void)vqpacked_reinit(&vp->vp_c.vqc_pvq);
+	*qp = &vp->vp_c.vqc_pvq;
+	return (0);
+}

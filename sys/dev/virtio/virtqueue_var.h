@@ -1,0 +1,115 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What split and packed virtqueues have in common; for virtqueue_*.c only.
+ */
+
+#ifndef _DEV_VIRTIO_VIRTQUEUE_VAR_H_
+#define	_DEV_VIRTIO_VIRTQUEUE_VAR_H_
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/endian.h>
+#include <sys/malloc.h>
+
+#include <machine/bus.h>
+
+#include <dev/pv/queue/pvq.h>
+#include <dev/virtio/virtio.h>
+#include <dev/virtio/virtio_ring.h>
+#include <dev/virtio/virtqueue.h>
+
+MALLOC_DECLARE(M_VIRTQUEUE);
+
+/* DMA memory of one tag. */
+struct vq_mem {
+	bus_dma_tag_t	 vm_tag;	/* NULL: not allocated */
+	bus_dmamap_t	 vm_map;
+	void		*vm_vaddr;
+	bus_addr_t	 vm_paddr;
+};
+
+/* The first member of each kind of virtqueue.  Constant once the queue is created. */
+struct virtqueue {
+	struct pvq	 vqc_pvq;	/* first */
+	uint16_t	 vqc_index;	/* the queue's number */
+	bool		 vqc_modern;	/* little-endian */
+	bool		 vqc_strict;	/* a length that is too long breaks the queue */
+	bool		 vqc_in_order;	/* VIRTIO_F_IN_ORDER */
+	void		(*vqc_notify)(void *, uint16_t, uint16_t);
+	void		*vqc_notify_arg;
+	/* Where the driver's next descriptor goes, as a notification says it (4.1.5.2). */
+	uint16_t	(*vqc_next)(const struct virtqueue *);
+	struct virtqueue_addrs vqc_addrs;
+	struct vq_mem	 vqc_ring;
+	size_t		 vqc_ring_size;
+	struct vq_mem	 vqc_slab;	/* indirect tables */
+	bus_addr_t	*vqc_pieces;	/* where each piece of the slab is; NULL: no tables */
+	int		 vqc_npieces;
+	int		 vqc_shift;	/* log2 of the tables in a piece */
+	size_t		 vqc_piece_size;
+};
+
+/* The fields of a modern ring are little-endian, those of a legacy one as the CPU's (2.7.3). */
+static inline uint16_t
+vq_16(const struct virtqueue *vqc, uint16_t v)
+{
+
+	return (vqc->vqc_modern ? htole16(v) : v);
+}
+
+static inline uint32_t
+vq_32(const struct virtqueue *vqc, uint32_t v)
+{
+
+	return (vqc->vqc_modern ? htole32(v) : v);
+}
+
+static inline uint64_t
+vq_64(const struct virtqueue *vqc, uint64_t v)
+{
+
+	return (vqc->vqc_modern ? htole64(v) : v);
+}
+
+/*
+ * Where memory is not coherent by itself, BUS_DMA_COHERENT made the rings uncached, and this is a
+ * barrier; with bounce pages it would be wrong to copy whole rings, and bus_dmamem_alloc(9) never
+ * returns memory that needs it.
+ */
+static inline void
+vq_sync(const struct vq_mem *vm, bus_dmasync_op_t op)
+{
+
+	if (vm->vm_map != NULL)
+		bus_dmamap_sync(vm->vm_tag, vm->vm_map, op);
+}
+
+/*
+ * Fill in what params says, and allocate ring memory, zeroed, and an indirect table for each
+ * descriptor, if indirect descriptors were negotiated.  May sleep.
+ *
+ * size   bytes of the ring
+ * align  of its first byte
+ *
+ * Returns 0 or ENOMEM; then virtqueue_fini() frees what there is.
+ */
+int	virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
+	    const struct pvq_ops *ops, size_t size, size_t align);
+
+/* Free what virtqueue_init() allocated. */
+void	virtqueue_fini(struct virtqueue *vqc);
+
+/* Descriptor i's indirect table, and where it is for the device. */
+void	*virtqueue_table(const struct virtqueue *vqc, int i, bus_addr_t *paddr);
+
+/* See virtqueue_create(). */
+int	virtqueue_split_create(const struct virtqueue_params *params, struct pvq **qp);
+int	virtqueue_packed_create(const struct virtqueue_params *params, struct pvq **qp);
+
+#endif /* !_DEV_VIRTIO_VIRTQUEUE_VAR_H_ */

@@ -1,0 +1,31 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What kobj(9) offers to newbus and to the module linker alone.
+ *
+ * Not FreeBSD's: newbus and the linker need nothing of kobj(9) beyond <sys/kobj.h> there.
+ */
+
+#ifndef _KERN_KOBJ_TREE_H_
+#define	_KERN_KOBJ_TREE_H_
+
+#include <sys/kobj.h>
+
+/*
+ * Hold the class compiled while it has no object, and let go of it again.  A driver stays compiled
+ * while it is registered with a bus.  Neither may be called with a spin lock held; the first may
+ * sleep for memory.
+ */
+void	kobj_class_hold(kobj_class_t cls);
+void	kobj_class_drop(kobj_class_t cls);
+
+/*
+ * The memory [start, end) is about to be freed: no method cache may go on pointing into it.
+ */
+void	kobj_forget(uintptr_t start, uintptr_t end);
+
+#endif /* !_KERN_KOBJ_TREE_H_ */

@@ -1,0 +1,26 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What a panic does besides sys/kern/kern_shutdown.c: its machine-dependent end, and, for a kernel
+ * that hangs, a list of what its threads wait for.
+ *
+ * Not FreeBSD's: a panic reboots there, or stops in a debugger; here QEMU ends with a status.
+ */
+
+#ifndef _KERN_PANIC_EXIT_TREE_H_
+#define	_KERN_PANIC_EXIT_TREE_H_
+
+/* Tell the host that the guest panicked, so that it ends it; halt if nobody listens. */
+void	cpu_panic_exit(void) __dead2;
+
+/* Print where each thread of a kernel that has stopped waits, or what it was doing. */
+void	kdb_backtrace_all(void);
+
+/* Set before panic(9): the panic calls kdb_backtrace_all(). */
+extern bool panic_backtrace_all;
+
+#endif /* !_KERN_PANIC_EXIT_TREE_H_ */

@@ -1,0 +1,341 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Registers of virtio over MMIO that are not what they should be.
+ *
+ * The model is a window of plain memory, behind which ASan stands guard: what is written there does
+ * nothing, so that an interrupt's cause stays when it is acknowledged.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/rman.h>
+
+#include <machine/bus.h>
+#include <machine/resource.h>
+
+#include <dev/virtio/virtio_bus.h>
+#include <dev/virtio/virtio_ring.h>
+#include <dev/virtio/mmio/virtio_mmio.h>
+
+#include "host/host.h"
+#include "kpi/kpi.h"
+
+#define	WINDOW_SIZE	0x200
+#define	QUEUE_SIZE	8
+#define	MANY		1000
+
+static struct {
+	device_t	 dev;
+	uint8_t		*window;
+	size_t		 size;
+	bool		 absent;
+	struct resource	 res;
+	int		 mapped;
+	char		 desc[64];
+	struct vtmmio_softc sc;
+} mm;
+
+/* What the kernel would be. */
+struct resource *
+bus_alloc_resource(device_t dev, int type, int *rid, rman_res_t start __unused,
+    rman_res_t end __unused, rman_res_t count __unused, u_int flags)
+{
+
+	CHECK(dev == mm.dev && type == SYS_RES_MEMORY && *rid == 0 && (flags & RF_ACTIVE) != 0,
+	    "resource %d", type);
+	if (mm.absent)
+		return (NULL);
+	mm.mapped++;
+	return (&mm.res);
+}
+
+int
+bus_release_resource_old(device_t dev __unused, int type __unused, int rid __unused,
+    struct resource *r)
+{
+
+	CHECK(r == &mm.res && mm.mapped == 1, "not mapped");
+	mm.mapped--;
+	return (0);
+}
+
+rman_res_t
+rman_get_size(const struct resource *r)
+{
+
+	CHECK(r == &mm.res, "another resource");
+	return (mm.size);
+}
+
+int
+rman_get_rid(const struct resource *r __unused)
+{
+
+	return (0);
+}
+
+bus_dma_tag_t
+bus_get_dma_tag(device_t dev __unused)
+{
+
+	return (kpi_dma_tag);
+}
+
+void
+device_set_desc_copy(device_t dev __unused, const char *desc)
+{
+
+	strlcpy(mm.desc, desc, sizeof(mm.desc));
+}
+
+/* Time passes, and no sleep is left out for it. */
+void
+DELAY(int us __unused)
+{
+}
+
+int
+pause_sbt(const char *wmesg __unused, sbintime_t sbt __unused, sbintime_t pr __unused,
+    int flags __unused)
+{
+
+	return (0);
+}
+
+/* Methods that nobody calls here. */
+struct kobjop_desc device_attach_desc, device_detach_desc, device_shutdown_desc;
+
+int
+bus_generic_shutdown(device_t dev __unused)
+{
+
+	return (0);
+}
+
+static void
+set(bus_size_t reg, uint32_t value)
+{
+
+	memcpy(mm.window + reg, &value, sizeof(value));
+}
+
+static uint32_t
+get(bus_size_t reg)
+{
+	uint32_t value;
+
+	memcpy(&value, mm.window + reg, sizeof(value));
+	return (value);
+}
+
+/* A device of a version, mapped as attach does it. */
+static void
+begin(uint32_t version)
+{
+
+	memset(&mm, 0, sizeof(mm));
+	mm.dev = kpi_device_create(NULL, &vtmmio_driver, &mm.sc, "vtmmio0");
+	mm.size = WINDOW_SIZE;
+	mm.window = host_alloc(WINDOW_SIZE, 4096);
+	memset(mm.window, 0, WINDOW_SIZE);
+	set(VIRTIO_MMIO_MAGIC_VALUE, VIRTIO_MMIO_MAGIC);
+	set(VIRTIO_MMIO_VERSION, version);
+	set(VIRTIO_MMIO_DEVICE_ID, VIRTIO_ID_BLOCK);
+	set(VIRTIO_MMIO_QUEUE_NUM_MAX, QUEUE_SIZE);
+	mm.res.r_bustag = X86_BUS_SPACE_MEM;
+	mm.res.r_bushandle = (bus_space_handle_t)mm.window;
+	mm.sc.vm_bus.vb_dev = mm.dev;
+	mm.sc.vm_regs = &mm.res;
+	mm.sc.vm_version = version;
+	kpi_lines = 0;
+}
+
+static void
+end(void)
+{
+
+	host_free(mm.window);
+	kpi_device_destroy(mm.dev);
+	CHECK(kpi_mallocs == 0 && kpi_devices == 0 && mm.mapped == 0, "leak");
+}
+
+/* What probe says: with a message, or without one. */
+static void
+probes(int expected, int lines)
+{
+	int result;
+
+	mm.sc.vm_regs = NULL;
+	kpi_lines = 0;
+	result = vtmmio_probe(mm.dev);
+	CHECK(result == expected && (int)kpi_lines == lines, "%d, %d lines", result,
+	    (int)kpi_lines);
+}
+
+static void
+good_device_is_found(const void *arg __unused)
+{
+
+	begin(VIRTIO_MMIO_MODERN);
+	probes(BUS_PROBE_VENDOR, 0);
+	CHECK(strcmp(mm.desc, "VirtIO MMIO (block)") == 0, "%s", mm.desc);
+	set(VIRTIO_MMIO_VERSION, VIRTIO_MMIO_LEGACY);
+	probes(BUS_PROBE_VENDOR, 0);
+	end();
+}
+
+static void
+what_is_no_device_is_refused(const void *arg __unused)
+{
+	static const uint32_t magics[] = { 0, UINT32_MAX, VIRTIO_MMIO_MAGIC + 1, 0x76697274 };
+	static const uint32_t versions[] = { 0, 3, 0x0200, UINT32_MAX };
+	size_t i;
+
+	begin(VIRTIO_MMIO_MODERN);
+	for (i = 0; i < nitems(magics); i++) {
+		set(VIRTIO_MMIO_MAGIC_VALUE, magics[i]);
+		probes(ENXIO, 1);
+	}
+	set(VIRTIO_MMIO_MAGIC_VALUE, VIRTIO_MMIO_MAGIC);
+	for (i = 0; i < nitems(versions); i++) {
+		set(VIRTIO_MMIO_VERSION, versions[i]);
+		probes(ENXIO, 1);
+	}
+	/* A place for a device, and none in it: nothing to be said. */
+	set(VIRTIO_MMIO_VERSION, VIRTIO_MMIO_MODERN);
+	set(VIRTIO_MMIO_DEVICE_ID, 0);
+	probes(ENXIO, 0);
+	set(VIRTIO_MMIO_DEVICE_ID, VIRTIO_ID_BLOCK);
+	mm.size = VIRTIO_MMIO_CONFIG - 1;
+	probes(ENXIO, 1);
+	mm.absent = true;
+	probes(ENXIO, 1);
+	end();
+}
+
+static void
+no_notify(void *arg __unused, uint16_t index __unused, uint16_t next __unused)
+{
+}
+
+static struct pvq *
+queue(void)
+{
+	struct virtqueue_params params = {
+		.vqp_dev = kpi_device(), .vqp_name = "q", .vqp_dmat = kpi_dma_tag,
+		.vqp_size = QUEUE_SIZE, .vqp_features = VIRTIO_F_VERSION_1, .vqp_max_segs = 1,
+		.vqp_align = VRING_LEGACY_ALIGN, .vqp_notify = no_notify,
+	};
+	struct pvq *q;
+
+	CHECK(virtqueue_create(&params, &q) == 0, "create");
+	return (q);
+}
+
+static void
+modern_queue_has_addresses(const void *arg __unused)
+{
+	struct virtqueue_addrs addrs;
+	struct pvq *q;
+	uint64_t v;
+
+	begin(VIRTIO_MMIO_MODERN);
+	q = queue();
+	virtqueue_addrs(q, &addrs);
+	CHECK(VIRTIO_BUS_QUEUE_SETUP(mm.dev, 3, q) == 0, "refused");
+	CHECK(get(VIRTIO_MMIO_QUEUE_SEL) == 3 && get(VIRTIO_MMIO_QUEUE_NUM) == QUEUE_SIZE &&
+	    get(VIRTIO_MMIO_QUEUE_READY) == 1 && get(VIRTIO_MMIO_QUEUE_PFN) == 0, "registers");
+	memcpy(&v, mm.window + VIRTIO_MMIO_QUEUE_USED_LOW, sizeof(v));
+	CHECK(v == addrs.vqa_device, "address 0x%lx", v);
+	/* A device that has come to allow less. */
+	set(VIRTIO_MMIO_QUEUE_NUM_MAX, QUEUE_SIZE / 2);
+	CHECK(VIRTIO_BUS_QUEUE_SETUP(mm.dev, 3, q) == ENXIO, "too large");
+	set(VIRTIO_MMIO_QUEUE_NUM_MAX, UINT32_MAX);
+	CHECK(VIRTIO_BUS_QUEUE_SIZE(mm.dev, 3) == UINT16_MAX, "size");
+	pvq_free(q);
+	end();
+}
+
+static void
+legacy_queue_has_a_page_number(const void *arg __unused)
+{
+	struct virtqueue_addrs addrs;
+	struct pvq *q;
+
+	begin(VIRTIO_MMIO_LEGACY);
+	q = queue();
+	virtqueue_addrs(q, &addrs);
+	CHECK(VIRTIO_BUS_RESET(mm.dev) == 0, "reset");
+	CHECK(get(VIRTIO_MMIO_GUEST_PAGE_SIZE) == PAGE_SIZE, "page size");
+	CHECK(VIRTIO_BUS_QUEUE_SETUP(mm.dev, 1, q) == 0, "refused");
+	CHECK(get(VIRTIO_MMIO_QUEUE_ALIGN) == VRING_LEGACY_ALIGN &&
+	    get(VIRTIO_MMIO_QUEUE_PFN) == (uint32_t)(addrs.vqa_desc >> PAGE_SHIFT) &&
+	    get(VIRTIO_MMIO_QUEUE_READY) == 0, "registers");
+	pvq_free(q);
+	end();
+}
+
+static void
+stuck_interrupt_resets_the_device(const void *arg __unused)
+{
+	int i;
+
+	begin(VIRTIO_MMIO_MODERN);
+	set(VIRTIO_MMIO_STATUS, VIRTIO_STATUS_DRIVER_OK);
+	CHECK(VIRTIO_BUS_ISR(mm.dev) == 0, "no cause");
+	set(VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_ISR_QUEUE);
+	CHECK(VIRTIO_BUS_ISR(mm.dev) == VIRTIO_ISR_QUEUE &&
+	    get(VIRTIO_MMIO_INTERRUPT_ACK) == VIRTIO_ISR_QUEUE, "acknowledged");
+	CHECK(kpi_lines == 0 && get(VIRTIO_MMIO_STATUS) == VIRTIO_STATUS_DRIVER_OK, "too early");
+	for (i = 0; i < MANY; i++)
+		(void)VIRTIO_BUS_ISR(mm.dev);
+	CHECK(mm.sc.vm_storms == 1 && kpi_lines == 1, "%ju storms, %d lines",
+	    (uintmax_t)mm.sc.vm_storms, (int)kpi_lines);
+	CHECK(get(VIRTIO_MMIO_STATUS) == VIRTIO_STATUS_RESET, "not reset");
+	CHECK((VIRTIO_BUS_GET_STATUS(mm.dev) & VIRTIO_STATUS_NEEDS_RESET) != 0,
+	    "the driver is not asked to begin again");
+	CHECK(VIRTIO_BUS_RESET(mm.dev) == 0, "reset");
+	CHECK((VIRTIO_BUS_GET_STATUS(mm.dev) & VIRTIO_STATUS_NEEDS_RESET) == 0, "begun again");
+	/* And once more. */
+	for (i = 0; i < MANY; i++)
+		(void)VIRTIO_BUS_ISR(mm.dev);
+	CHECK(mm.sc.vm_storms == 2, "%ju storms", (uintmax_t)mm.sc.vm_storms);
+	end();
+}
+
+static void
+device_that_has_gone(const void *arg __unused)
+{
+
+	begin(VIRTIO_MMIO_MODERN);
+	memset(mm.window, 0xff, WINDOW_SIZE);
+	CHECK(VIRTIO_BUS_ISR(mm.dev) == UINT8_MAX, "an interrupt of its own");
+	CHECK(mm.sc.vm_storms == 0, "a storm");
+	end();
+}
+
+static const struct hosted_test tests[] = {
+	{ "good_device_is_found", "Both versions", good_device_is_found, NULL },
+	{ "what_is_no_device_is_refused", "Magic value, version, id, size",
+	    what_is_no_device_is_refused, NULL },
+	{ "modern_queue_has_addresses", "And is enabled", modern_queue_has_addresses, NULL },
+	{ "legacy_queue_has_a_page_number", "Which enables it", legacy_queue_has_a_page_number,
+	    NULL },
+	{ "stuck_interrupt_resets_the_device", "Once, with one message",
+	    stuck_interrupt_resets_the_device, NULL },
+	{ "device_that_has_gone", "Everything reads as ones", device_that_has_gone, NULL },
+	{ NULL, NULL, NULL, NULL }
+};
+
+const struct hosted_test *
+hosted_tests(void)
+{
+
+	return (tests);
+}

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""What a hostile device can say: a table of violations by name, each of a kind.
+
+A violation of the kind "ring" comes instead of giving a chain back; the other kinds are committed
+by the devices, which look them up by their kind and use their value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ring
+
+RingViolation = Callable[["ring.Queue", "ring.Chain", int], None]
+
+
+def id_out_of_range(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+    """A descriptor that the table does not have."""
+    queue.put_used(queue.size, length)
+
+
+def id_huge(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+    """A descriptor number of 32 bits."""
+    queue.put_used(0xFFFFFFFF, length)
+
+
+def id_idle(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+    """A descriptor that was not given to us."""
+    queue.put_used(next(i for i in range(queue.size - 1, -1, -1) if i not in queue.inflight),
+                   length)
+
+
+def id_twice(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+    """The same chain two times."""
+    queue.give(chain, length)
+    queue.put_used(chain.head, length)
+
+
+def idx_ahead(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+    """The index jumps over more than there is."""
+    queue.give(chain, length)
+    queue.used_idx = (queue.used_idx + len(queue.inflight) + 1) & 0xFFFF
+
+
+def idx_half(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+    """The index jumps as far as can be."""
+    queue.give(chain, length)
+    queue.used_idx = (queue.used_idx + 0x8000) & 0xFFFF
+
+
+def idx_back(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+    """The index goes back."""
+    queue.used_idx = (queue.used_idx - 1) & 0xFFFF
+
+
+def len_max(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+    """More bytes written than exist."""
+    queue.give(chain, 0xFFFFFFFF)
+
+
+def len_over(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+    """One byte more than the buffers hold."""
+    queue.give(chain, chain.room() + 1)
+
+
+def len_zero(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+    """Nothing written."""
+    queue.give(chain, 0)
+
+
+def len_one(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+    """One byte written."""
+    queue.give(chain, 1)
+
+
+def len_less(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+    """One byte less than was owed."""
+    queue.give(chain, max(length - 1, 0))
+
+
+def never(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+    """No answer, until `release`."""
+    queue.held.append((chain, length))
+
+
+def scribble(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+    """Write over all that is the driver's, then answer as if nothing were.
+
+    The index of the available ring is left: we would believe it ourselves.
+    """
+    mem = queue.memory
+    queue.pop_all()
+    mem.write(queue.desc, b"\xa5" * (16 * queue.size))
+    mem.set16(queue.avail, 0xA5A5)
+    mem.write(queue.avail + 4, b"\xa5" * (2 * queue.size + 2))
+    queue.always_notify = True
+    queue.give(chain, length)
+
+
+@dataclasses.dataclass
+class Violation:
+    """Its kind, and what to do or to say."""
+
+    kind: str
+    value: Any
+
+
+RING_VIOLATIONS: list[RingViolation] = [
+    id_out_of_range, id_huge, id_idle, id_twice, idx_ahead, idx_half, idx_back, len_max, len_over,
+    len_zero, len_one, len_less, never, scribble,
+]
+
+VIOLATIONS: dict[str, Violation] = {f.__name__: Violation("ring", f) for f in RING_VIOLATIONS} | {
+    # The status byte of a block request: None is not to write it.
+    "status_unset": Violation("status", None),
+    "status_undefined": Violation("status", 0x7F),
+    "status_three": Violation("status", 3),
+    "status_ioerr": Violation("status", 1),
+    "status_unsupp": Violation("status", 2),
+    # Fields of the header of a received packet.
+    "buffers_zero": Violation("header", {"num_buffers": 0}),
+    "buffers_max": Violation("header", {"num_buffers": 65535}),
+    "buffers_more": Violation("header", {"num_buffers": 3}),
+    "gso_undefined": Violation("header", {"gso_type": 0x7F, "gso_size": 1}),
+    "gso_tcp4": Violation("header", {"gso_type": 1, "gso_size": 0, "hdr_len": 65535}),
+    "flags_all": Violation("header", {"flags": 0xFF, "csum_start": 34, "csum_offset": 2}),
+    "csum_beyond": Violation("header", {"flags": 1, "csum_start": 65535, "csum_offset": 65535}),
+    "csum_edge": Violation("header", {"flags": 1, "csum_start": 59, "csum_offset": 0}),
+    "csum_ether": Violation("header", {"flags": 1, "csum_start": 0, "csum_offset": 0}),
+}
+
+
+class Teller:
+    """Which violations are to come, in this order."""
+
+    def __init__(self) -> None:
+        self.plans: list[list[Any]] = []
+        self.count: Callable[[str], None] = lambda _: None
+
+    def plan(self, name: str, count: int, skip: int, queue: int) -> None:
+        """Commit a violation `count` times, after `skip` honest answers; queue -1 is any."""
+        self.plans.append([VIOLATIONS[name], count, skip, queue])
+
+    def honest(self) -> None:
+        """Break no more rules."""
+        self.plans.clear()
+
+    def take(self, kind: str, queue: int) -> Any:
+        """The value of a violation of this kind that is due now, else None.
+
+        A violation whose value is None comes as the string "none".
+        """
+        for plan in self.plans:
+            violation, _, skip, wanted = plan
+            if violation.kind != kind or wanted not in (-1, queue):
+                continue
+            if skip > 0:
+                plan[2] -= 1
+                continue
+            plan[1] -= 1
+            if plan[1] <= 0:
+                self.plans.remove(plan)
+            self.count("violations")
+            return "none" if violation.value is None else violation.value
+        return None
