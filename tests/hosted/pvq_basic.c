@@ -475,7 +475,7 @@ const struct pvq_test pvq_basic_tests[] = {
 	{ "takes_extreme_sizes", "The smallest and the largest", takes_extreme_sizes },
 	{ "creation_survives_shortage", "Any allocation may fail, and nothing leaks",
 	    creation_survives_shortage },
-	{ "chain_arrives_as_put", "Every mixture of segments reaches the other side",
+	{ "chain_arrives_as_put", "Every mixture of segments reaches the peer",
 	    chain_arrives_as_put },
 	{ "prepare_counts_slots", "And says 0 for what can never be put", prepare_counts_slots },
 	{ "nothing_is_seen_before_commit", "Staged chains are invisible",

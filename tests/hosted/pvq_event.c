@@ -8,7 +8,7 @@
  * Conformance of a pvq(9): notifications and interrupts, of which there may be too many, but never one
  * too few.
  *
- * The tests of lost wake-ups put the other side's steps wherever it can act, at every position of the
+ * The tests of lost wake-ups put the peer's steps wherever it can act, at every position of the
  * 16-bit index: before a call, before each of the call's loads and stores (the driver is compiled to
  * tell of them), and after it.
  */
@@ -361,7 +361,7 @@ no_kick_is_lost(const struct impl *im)
 }
 
 const struct pvq_test pvq_event_tests[] = {
-	{ "kick_only_when_asked", "The other side says whether it wants to be told",
+	{ "kick_only_when_asked", "The peer says whether it requests a kick",
 	    kick_only_when_asked },
 	{ "one_kick_for_a_batch", "However many commits there were", one_kick_for_a_batch },
 	{ "kick_after_turns_without", "More commits than the index has values",

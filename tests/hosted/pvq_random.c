@@ -199,7 +199,7 @@ walk_kick(struct walk *w)
 		w->f.po->po_ignore(w->f.pe);
 }
 
-/* The other side breaks down: what is in flight comes back in order, and all begins anew. */
+/* The peer fails: what is in flight comes back in order, and all begins anew. */
 static void
 walk_reset(struct walk *w)
 {

@@ -277,7 +277,7 @@ class Net(device.Device):
         return HEADER.size + (HASH.size if self.has("HASH_REPORT") else 0)
 
     def header(self, buffers: int, fields: dict[str, int]) -> bytes:
-        """A packet's header, with a lie in it if one is due."""
+        """A packet's header, with an invalid value if one is due."""
         values = dict.fromkeys(HEADER_FIELDS, 0) | fields | {"num_buffers": buffers}
         values |= self.teller.take("header", 0) or {}
         data = HEADER.pack(*values.values())

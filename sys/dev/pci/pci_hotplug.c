@@ -13,7 +13,7 @@
  *
  *	present, not in use	power on, wait, rescan the bus behind
  *	gone, in use		delete what was on the bus
- *	button, in use		detach it; if its driver agrees, power off: the other side may take it
+ *	button, in use		detach it; if its driver agrees, power off: the host may take it
  *	button, not in use	power on, as if it had been plugged in
  *
  * A button that comes with a change of presence belongs to what was plugged in: the task may have seen

@@ -27,7 +27,7 @@
  * Locking.  input_mtx (spin) protects in_cons.  Output is serialised by cnputs_mtx, which is held;
  * the callout's lock is taken below it.
  *
- * Trust.  The indices of the other side are read once and checked: xenconsoled can lose or repeat
+ * Trust.  The indices that xenconsoled writes are read once and checked: it can lose or repeat
  * our characters, but not make us read or write outside the page.
  */
 #include <sys/param.h>

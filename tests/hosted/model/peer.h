@@ -5,7 +5,7 @@
  */
 
 /*
- * The other side of a queue, for tests of pvq(9).
+ * The peer of a queue, for tests of pvq(9).
  *
  * A test of the conformance suite sees a queue and its peer; which ring is between them is the
  * implementation's (struct impl).  The peer is strict: a chain that breaks the ring's rules fails the
@@ -93,7 +93,7 @@ struct impl {
 	 * host_free(pc_arg) after the put.  NULL: there are no messages in this ring.
 	 */
 	void		(*im_chain)(struct peer *, struct pvq_chain *);
-	/* What the other side said of a completed chain: the length that po_complete was given. */
+	/* What the peer said of a completed chain: the length that po_complete was given. */
 	uint32_t	(*im_told)(const struct pvq_done *);
 	/* The peer lets go of everything: what is in flight may be drained. */
 	void		(*im_quiesce)(struct peer *);

@@ -5,7 +5,7 @@
  */
 
 /*
- * What all queues to the other side have in common: being broken, and being counted.
+ * What all queues have in common: being broken, and being counted.
  *
  * The module pv, which the personalities are linked into as well, is declared here.
  */

@@ -91,7 +91,7 @@ iperf_receive(void *arg)
 	iperf_done(s);
 }
 
-/* All is sent when the other side has closed, too. */
+/* All is sent when the peer has closed, too. */
 static void
 iperf_send_end(struct iperf_stream *s)
 {

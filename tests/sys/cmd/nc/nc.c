@@ -117,7 +117,7 @@ nc_send_pattern(struct nc *n, struct tcp_conn *t)
 		error = tcpc_send(t, n->n_buf, len, n->n_wait);
 	}
 	tcpc_shutdown(t);
-	/* The end of the other side says that all has arrived. */
+	/* The peer's FIN says that all has arrived. */
 	len = 1;
 	if (error == 0)
 		error = tcpc_recv(t, n->n_buf, &len, n->n_wait);

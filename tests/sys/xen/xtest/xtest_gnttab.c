@@ -325,7 +325,7 @@ held_is_deferred(void)
 	free(g, M_KTEST);
 }
 
-/* A ring that its owner frees while the other side has it mapped is nobody else's memory. */
+/* A ring that its owner frees while the back end has it mapped is not reused. */
 static void
 held_pages_are_not_reused(void)
 {
