@@ -146,6 +146,7 @@ FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/balloon_test:memory_hog_with_full_ball
 FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test \
 		${FREEBSD_VIRTIO}/block/vtbd_test ${FREEBSD_VIRTIO}/block/hostile_test \
 		${FREEBSD_VIRTIO}/network/vtnet_test ${FREEBSD_VIRTIO}/network/hostile_test \
+		${FREEBSD_VIRTIO}/network/debugnet_test \
 		${FREEBSD_VIRTIO}/balloon/balloon_test ${FREEBSD_VIRTIO}/mmio/mmio_test \
 		${FREEBSD_QUICK:M*control_test*} ${FREEBSD_QUICK:M*tap_test*} \
 		${FREEBSD_VIRTIO}/network/control_test:vlan_interfaces_open_the_filter

@@ -38,6 +38,7 @@
  *	pv_net_filter.c   what the device lets in: addresses, multicast groups, VLAN tags
  *	pv_net_run.c      idle, running, reset; the watchdog
  *	pv_net_sysctl.c   counters and settings
+ *	pv_net_debugnet.c packets after a panic, by polling
  *	pv_net_if.c       ioctls, capabilities, media, announcements
  *	pv_net.c          attach, freeze, thaw, detach
  *

@@ -289,6 +289,7 @@ pv_net_set_mtu(struct pv_net *pn, int mtu)
 		error = pv_net_up(pn);
 	}
 	sx_xunlock(&pn->pn_sx);
+	pv_net_debugnet_mtu(pn);
 	return (error);
 }
 
@@ -518,6 +519,7 @@ pv_net_if_create(struct pv_net *pn)
 	if_setmtu(ifp, pn->pn_params.pnp_mtu);
 	if_setifheaderlen(ifp, sizeof(struct ether_vlan_header));
 	pv_net_vlan_attach(pn);
+	pv_net_debugnet_attach(pn);
 	return (0);
 }
 

@@ -375,6 +375,13 @@ pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
 	return (0);
 }
 
+int
+pv_net_tx_add_plain(struct pv_net_txq *txq, struct mbuf **mp)
+{
+	memset(&txq->ptq_txhdrs[txq->ptq_n].pth_offload, 0, sizeof(struct pv_net_offload));
+	return (pv_net_tx_encap(txq, mp));
+}
+
 static void
 pv_net_tx_count(struct pv_net_txq *txq, const struct mbuf *m, u_int len,
     const struct pv_net_offload *o)

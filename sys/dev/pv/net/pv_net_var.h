@@ -356,6 +356,12 @@ void	pv_net_tx_free(struct pv_net_txq *txq);
  * and may be another mbuf now.
  */
 bool	pv_net_tx_add(struct pv_net_txq *txq, struct mbuf **mp);
+/*
+ * The same for a packet without a tag or offload, which no listener of bpf(4) sees and nothing counts.
+ * Returns 0; ENOSPC if the ring has no room; another error if it can't be sent at all: after an error
+ * the packet is the caller's to free.
+ */
+int	pv_net_tx_add_plain(struct pv_net_txq *txq, struct mbuf **mp);
 /* Show the batch to the device, without a notification yet. */
 void	pv_net_tx_commit(struct pv_net_txq *txq);
 /* Collect completions, and free their packets. */
@@ -444,6 +450,11 @@ void	pv_net_ask_offloads(struct pv_net *pn);
 /* pv_net_sysctl.c: counters and settings */
 void	pv_net_sysctl_attach(struct pv_net *pn);
 void	pv_net_sysctl_queues(struct pv_net *pn);
+
+/* pv_net_debugnet.c: packets after a panic */
+void	pv_net_debugnet_attach(struct pv_net *pn);
+/* The interface's MTU has changed.  May sleep; pn_sx is not held. */
+void	pv_net_debugnet_mtu(struct pv_net *pn);
 
 /* pv_net_if.c: the interface */
 int	pv_net_if_create(struct pv_net *pn);
