@@ -21,14 +21,16 @@
  * host can unmap a large page instead of splitting it, and what the guest keeps is not riddled with
  * holes.  Pages come back in the reverse order, so that the blocks form again.
  *
- * When memory is short.  Inflating never takes free memory below v_free_min + vm.balloon.reserve, and
- * never waits for memory: with nothing to take, the worker tries again later, after 1/10 of a second
- * at first, then after twice as long, up to vm.balloon.retry_max.  The same goes for a host that
- * refuses.  If the guest is short of memory (event vm_lowmem), and the host allows it (bp_oom), the
- * worker gives pages back to the guest until v_free_target and some more are free, whatever the
- * target; it polls free memory from then on, as that event comes once in ten seconds only, gives back
- * more each time that this did not last, and does not inflate before memory was sufficient for
- * PRESSURE_SECONDS.
+ * When memory is short.  Inflating never takes free memory below v_free_target + vm.balloon.reserve:
+ * the page daemon would try to make up for it, and, where nothing can be reclaimed, kill processes.
+ * Nor does it wait for memory: with nothing to take, the worker tries again later, after 1/10 of a
+ * second at first, then after twice as long, up to vm.balloon.retry_max.  The same goes for a host
+ * that refuses.
+ *
+ * If the guest is short of memory (event vm_lowmem), and the host allows it (bp_oom), the worker gives
+ * pages back to the guest until v_free_target and some more are free, whatever the target; it polls
+ * free memory from then on, as that event comes once in ten seconds only, gives back more each time
+ * that this did not last, and does not inflate before memory was sufficient for PRESSURE_SECONDS.
  *
  * Pages in the balloon are wired, left out of dumps, and, with vm.balloon.guard (default in kernels
  * with INVARIANTS), unmapped from the direct map as far as the system can do that, so that a stray
@@ -89,9 +91,9 @@ static bool balloon_guard = false;
 SYSCTL_BOOL(_vm_balloon, OID_AUTO, guard, CTLFLAG_RDTUN, &balloon_guard, 0,
     "Unmap pages while the host has them, so that touching one panics");
 
-static u_int balloon_reserve = 0;
+static u_int balloon_reserve = 2048;
 SYSCTL_UINT(_vm_balloon, OID_AUTO, reserve, CTLFLAG_RWTUN, &balloon_reserve, 0,
-    "Free pages above v_free_min that inflating leaves to the guest");
+    "Free pages above v_free_target that inflating leaves to the guest");
 
 static u_int balloon_retry_max = 10;
 SYSCTL_UINT(_vm_balloon, OID_AUTO, retry_max, CTLFLAG_RWTUN, &balloon_retry_max, 0,
@@ -235,7 +237,7 @@ balloon_together(struct pv_balloon *pb, u_int n)
 static u_long
 balloon_spare(void)
 {
-	u_long floor = (u_long)vm_cnt.v_free_min + balloon_reserve;
+	u_long floor = (u_long)vm_cnt.v_free_target + balloon_reserve;
 	u_long avail = vm_free_count();
 
 	return (avail > floor ? avail - floor : 0);
