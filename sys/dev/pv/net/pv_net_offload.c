@@ -583,6 +583,21 @@ pv_net_rx_mark_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net_
 	m->m_pkthdr.csum_flags |= h->ph_ip6 ? CSUM_IP6_TSO : CSUM_IP_TSO;
 }
 
+/*
+ * Does a GSO packet stay whole?  Not if it is forwarded; nor if it is for another host, and can't be
+ * marked for the interface that a bridge sends it by.
+ */
+static bool
+pv_net_rx_big(const struct pv_net *pn, const struct mbuf *m, const struct pv_net_headers *h)
+{
+	if ((if_getcapenable(pn->pn_ifp) & IFCAP_LRO) == 0)
+		return (false);
+	if (pv_net_lro_forward)
+		return (true);
+	return (!pv_net_rx_forwarded(pn, h->ph_ip6) &&
+	    (PV_NET_MARKS_PARTIAL || pv_net_rx_ours(pn, m)));
+}
+
 static enum pv_net_bad
 pv_net_rx_gso(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_offload *in)
 {
@@ -595,8 +610,7 @@ pv_net_rx_gso(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_off
 	bad = pv_net_rx_check_gso(pn, m, in, &h, &hdrlen);
 	if (bad != PV_NET_FINE)
 		return (bad);
-	big = (if_getcapenable(pn->pn_ifp) & IFCAP_LRO) != 0 &&
-	    (pv_net_lro_forward || !pv_net_rx_forwarded(pn, h.ph_ip6));
+	big = pv_net_rx_big(pn, m, &h);
 	if (m->m_pkthdr.len - hdrlen <= in->po_gso_size)
 		pv_net_rx_settle(pn, m, &h);
 	else if (big) {
