@@ -26,6 +26,7 @@ help: .PHONY
 	@echo 'make test                build, then run every test'
 	@echo 'make test-freebsd        the tests that FreeBSD can run, in its debug kernel; FREEBSD=DIR imports its sets'
 	@echo 'make test-freebsd-quick  the part of them that .ci/run runs'
+	@echo 'make test-freebsd-sanitized  a part of them, in the kernels with KASAN and KCSAN'
 	@echo 'make soak                the tests with all repetitions, then with random preemption: HOURS=1 SEED=1, or so many SEEDS=50'
 	@echo 'make bench               measure: the tables of tests/bench/BASELINE.md (tools/bench --help)'
 	@echo 'make dist                the tarball of the FreeBSD port (ports/emulators/pv-kmod)'
@@ -143,26 +144,54 @@ FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:reload_under_load
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/hostile_test:violations_all_the_time
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/tap_test:files_are_sent_from_their_pages
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/balloon_test:memory_hog_with_full_balloon
-FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test \
-		${FREEBSD_VIRTIO}/block/vtbd_test ${FREEBSD_VIRTIO}/block/hostile_test \
-		${FREEBSD_VIRTIO}/network/vtnet_test ${FREEBSD_VIRTIO}/network/hostile_test \
-		${FREEBSD_VIRTIO}/network/debugnet_test \
-		${FREEBSD_VIRTIO}/balloon/balloon_test ${FREEBSD_VIRTIO}/mmio/mmio_test \
-		${FREEBSD_QUICK:M*control_test*} ${FREEBSD_QUICK:M*tap_test*} \
-		${FREEBSD_VIRTIO}/network/control_test:vlan_interfaces_open_the_filter
+FREEBSD_QUICK+=	sys/dev/pv/pv_blk_test:cpus_2
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/offload_test:congestion_marks_through_a_bridge
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/hostile_test:impossible_targets
+FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test sys/dev/pv \
+		${FREEBSD_VIRTIO}/block ${FREEBSD_VIRTIO}/network ${FREEBSD_VIRTIO}/balloon \
+		${FREEBSD_VIRTIO}/mmio ${FREEBSD_VIRTIO}/pci ${FREEBSD_VIRTIO}/hotplug_test \
+		${FREEBSD_VIRTIO}/migrate_test ${FREEBSD_VIRTIO}/suspend_test ${FREEBSD_VIRTIO}/stream_test
+FREEBSD_KERNEL?=	debug
+
+# What `make soak' runs where FreeBSD looks for bad accesses and for races: each driver at work, coming and
+# going, and beside devices that break the rules.
+FREEBSD_SANITIZED?= \
+		sys/dev/pv/pv_blk_test:cpus_2 \
+		${FREEBSD_VIRTIO}/block/matrix_test:modern_msix_smp2 \
+		${FREEBSD_VIRTIO}/block/matrix_test:packed_on_num_queues_2_vectors_2 \
+		${FREEBSD_VIRTIO}/block/vtbd_test:reload_under_load \
+		${FREEBSD_VIRTIO}/block/hostile_test:violations_all_the_time \
+		${FREEBSD_VIRTIO}/network/matrix_test:modern_msix_smp2 \
+		${FREEBSD_VIRTIO}/network/matrix_test:packed_on \
+		${FREEBSD_VIRTIO}/network/vtnet_test:up_and_down_under_load \
+		${FREEBSD_VIRTIO}/network/vtnet_test:reload_under_load \
+		${FREEBSD_VIRTIO}/network/hostile_test:violations_all_the_time \
+		${FREEBSD_VIRTIO}/balloon/balloon_test:targets_are_reached_to_the_page \
+		${FREEBSD_VIRTIO}/balloon/balloon_test:under_network_and_disk_load
 
 test-freebsd: .PHONY hosted
 .if !empty(FREEBSD)
 	@${.CURDIR}/tools/freebsd import ${FREEBSD}
 .endif
-	@${.CURDIR}/tools/freebsd modules --kernel debug
+	@${.CURDIR}/tools/freebsd modules --kernel ${FREEBSD_KERNEL}
 .for _kernel in generic altq
 	@[ ! -d ${OBJTOP}/freebsd/kernel-${_kernel} ] || ${.CURDIR}/tools/freebsd modules --kernel ${_kernel}
 .endfor
-	@GUEST_OS=freebsd=debug ${.CURDIR}/tools/runtests ${FREEBSD_TESTS}
+	@GUEST_OS=freebsd=${FREEBSD_KERNEL} ${.CURDIR}/tools/runtests ${FREEBSD_TESTS}
 
 test-freebsd-quick: .PHONY
 	@${SUBMAKE} FREEBSD_TESTS="${FREEBSD_QUICK}" test-freebsd
+
+# In the kernels of FreeBSD that find bad accesses (kasan) and races (kcsan), if they were imported.
+test-freebsd-sanitized: .PHONY hosted
+.for _kernel in kasan kcsan
+.if exists(${OBJTOP}/freebsd/kernel-${_kernel})
+	@${.CURDIR}/tools/freebsd modules --kernel ${_kernel}
+	@GUEST_OS=freebsd=${_kernel} ${.CURDIR}/tools/runtests --jobs 2 ${FREEBSD_SANITIZED}
+.else
+	@echo 'make test-freebsd-sanitized: skipped, no kernel-${_kernel}: tools/freebsd import'
+.endif
+.endfor
 
 # With SEEDS so many passes over SOAK_TESTS, each with another seed; else all tests, for so many HOURS.
 HOURS?=	1
@@ -172,6 +201,7 @@ soak: .PHONY testkernels ktest hosted
 .if !empty(SEEDS)
 	@${.CURDIR}/tools/runtests --seeds ${SEEDS} --seed ${SEED} ${SOAK_TESTS}
 .else
+	@${SUBMAKE} test-freebsd-sanitized
 	@${.CURDIR}/tools/runtests --soak ${HOURS} --seed ${SEED}
 .endif
 

@@ -21,8 +21,8 @@ from fbsd.sets import FREEBSD, FreebsdError, Set, need
 from xen.errors import TOP, locked
 
 MODULES = TOP / "sys/modules"
-# What only tests load: the instruments, as one module.
-TEST_MODULES = TOP / "tests/sys/cmd/instruments"
+# What only tests load: the instruments, as one module, and a disk of pv_blk whose device is a test.
+TEST_MODULES = [TOP / "tests/sys" / path for path in ("cmd/instruments", "dev/pv/qdisk")]
 CLANG = "/usr/bin/clang-19"
 CLANG_VERSION = "190107"
 FEATURES = "build-id ifunc ifunc-noplt filter retpoline"
@@ -242,7 +242,7 @@ def is_generic(kernel: Set) -> bool:
 def known() -> dict[str, pathlib.Path]:
     """The folders of the suite's modules, and of the tests', by name."""
     folders = [path.parent for path in sorted(MODULES.glob("*/Makefile"))]
-    return {folder.name: folder for folder in (*folders, TEST_MODULES)}
+    return {folder.name: folder for folder in (*folders, *TEST_MODULES)}
 
 
 def build(kernel: Set, names: list[str]) -> Iterator[tuple[str, list[str]]]:
