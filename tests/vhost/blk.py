@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import mmap
 import struct
+from typing import Any
 
+import cache
 import device
 import ring
 
@@ -48,10 +50,12 @@ class Block(device.Device):
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__(args)
         if args.image is None:
-            self.disk: bytearray | mmap.mmap = bytearray(args.size)
+            self.disk: bytearray | mmap.mmap | cache.Cache = bytearray(args.size)
         else:
             with open(args.image, "r+b") as image:
                 self.disk = mmap.mmap(image.fileno(), 0)
+        if args.volatile or args.lose_flushes:
+            self.disk = cache.Cache(self.disk, args.lose_flushes)
         for setting in (f"capacity={len(self.disk) // SECTOR}", "seg_max=126", "blk_size=512",
                         "writeback=1", f"num_queues={len(self.queues)}",
                         *(f"max_{way}_{limit}"
@@ -74,6 +78,8 @@ class Block(device.Device):
             status, data = self.run(kind, sector, out[16:], room)
         except IndexError:
             status, data = S_IOERR, b""
+        if not self.writes_back():
+            self.flush()
         written = ring.scatter(self.memory, chain.writable, data)
         self.count(f"type_{kind}")
         violation = self.teller.take("status", queue.index)
@@ -96,6 +102,7 @@ class Block(device.Device):
             self.disk[at:at + len(data)] = data
             return S_OK, b""
         if kind == T_FLUSH:
+            self.flush()
             return S_OK, b""
         if kind == T_GET_ID:
             return S_OK, b"pv-kmod vhost".ljust(20, b"\0")
@@ -110,6 +117,27 @@ class Block(device.Device):
             self.disk[sector * SECTOR:(sector + count) * SECTOR] = bytes(count * SECTOR)
             return S_OK, b""
         return S_UNSUPP, b""
+
+    def writes_back(self) -> bool:
+        """May a write that was answered be in the cache alone (VirtIO 1.3, 5.2.6.2)?"""
+        toggle = self.has("CONFIG_WCE")
+        return self.has("FLUSH") and (not toggle or self.config[self.fields["writeback"][0]] != 0)
+
+    def flush(self) -> None:
+        """Take what is in the cache to the medium."""
+        if isinstance(self.disk, cache.Cache):
+            self.disk.flush()
+
+    def command(self, words: list[str]) -> Any:
+        """Run a command of the control socket."""
+        match words:
+            case ["cut", seed]:
+                if not isinstance(self.disk, cache.Cache):
+                    raise device.CommandError("no cache: --volatile")
+                with self.lock:
+                    self.ignored = {queue.index for queue in self.queues}
+                    return self.disk.cut(int(seed))
+        return super().command(words)
 
     def check(self, at: int, length: int) -> None:
         """IndexError beyond the end of the disk."""

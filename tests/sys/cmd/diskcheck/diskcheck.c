@@ -29,6 +29,21 @@
  *
  * -c only reads: all blocks must be whole and of one seed.  Of generations nothing is known then.
  *
+ * After a crash the memory of what was written is gone.  So with -p each write follows from the seed
+ * and its generation alone: the first ones fill the disk, the others go anywhere; with -t some are
+ * deletes.  Every few writes there is a flush, beside writes in flight, and when it has ended
+ *
+ *	diskcheck: flushed 1234
+ *
+ * says that every write up to that generation had completed before the flush was submitted.  With -w
+ * there is no flush: what has completed is held to be on the disk, as it is with a write-through
+ * cache.  After the crash, with -t if it was given before,
+ *
+ *	diskcheck -c -f 1234 -m 1m /dev/vtbd0
+ *
+ * works out the same writes.  A block must be whole, and of the last write to it up to 1234 or of one
+ * of the FLUSH_WINDOW writes that may have come after it.
+ *
  * Locking.  c_lock protects the list of requests that are done; all else is the command's thread's.
  */
 #include <sys/param.h>
@@ -57,6 +72,9 @@ static MALLOC_DEFINE(M_DISKCHECK, "diskcheck", "integrity checker for disks");
 #define	CHECK_TRIES	16	/* to find a place where nothing is in flight */
 #define	CHECK_FLUSH	256	/* requests between two flushes */
 #define	CHECK_REPORTS	8	/* bad blocks that are described */
+#define	FLUSH_EVERY	16	/* writes of -p between two flushes */
+#define	FLUSH_WINDOW	256	/* and those that may be ahead of what was flushed */
+#define	DELETE_ONE_OF	16	/* writes of -p -t is a delete */
 
 /* The words of a stamp; filler between them, and the sum last. */
 enum { W_MAGIC, W_PLACE, W_GENERATION, W_SEED, W_FILLER, W_SUM = WORDS - 1 };
@@ -66,19 +84,28 @@ struct request {
 	struct check	*r_check;
 	struct bio	*r_bio;
 	uint64_t	*r_buf;
+	uint64_t	r_generation;	/* of a write or delete in flight, else 0 */
+	uint64_t	r_covers;	/* a flush: the generations that it flushes */
+};
+
+/* A write or delete of -p. */
+struct op {
+	int		op_cmd;
+	uint64_t	op_first, op_n;	/* blocks */
 };
 
 struct block {
 	uint32_t	bl_generation;	/* that is on the disk */
 	uint32_t	bl_other;	/* or this one, if a write failed */
 	bool		bl_busy;	/* a request is in flight */
+	bool		bl_deleted;	/* later than bl_generation: may read as zeros */
 };
 
 struct check {
 	/* What was asked for. */
 	const char	*c_path;
 	uint64_t	c_depth, c_max, c_area, c_seed, c_requests;
-	bool		c_only;
+	bool		c_only, c_replay, c_deletes, c_through, c_crashed;
 	/* The disk, and what is known of it. */
 	struct devfs_file *c_fp;
 	uint64_t	c_nblocks;
@@ -89,6 +116,8 @@ struct check {
 	struct mtx	c_lock;
 	STAILQ_HEAD(, request) c_done;
 	uint64_t	c_flying, c_sweep;
+	uint64_t	c_flushed;	/* generations that a flush has covered */
+	bool		c_flush_due;
 	/* Results. */
 	uint64_t	c_reads, c_writes, c_flushes, c_errors, c_bad;
 	int		c_first_error;
@@ -131,12 +160,102 @@ stamp_is_whole(const uint64_t *w)
 	return (memcmp(w, expected, BLOCK) == 0);
 }
 
+static bool
+block_is_zero(const uint64_t *w)
+{
+	u_int i;
+
+	for (i = 0; i < WORDS && w[i] == 0; i++)
+		;
+	return (i == WORDS);
+}
+
+/* Steele, Lea and Flood's splitmix64: the number that follows from another one. */
+static uint64_t
+replay_random(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+	x = (x ^ x >> 27) * 0x94d049bb133111eb;
+	return (x ^ x >> 31);
+}
+
+/* What -p does as its write of this generation. */
+static struct op
+replay_op(const struct check *c, uint64_t generation)
+{
+	uint64_t sizes = c->c_max / BLOCK, r = replay_random(c->c_seed << 32 ^ generation);
+	struct op op = { .op_cmd = BIO_WRITE };
+
+	op.op_first = (generation - 1) * sizes;
+	if (op.op_first < c->c_nblocks) {
+		op.op_n = MIN(sizes, c->c_nblocks - op.op_first);
+		return (op);
+	}
+	if (c->c_deletes && r % DELETE_ONE_OF == 0)
+		op.op_cmd = BIO_DELETE;
+	op.op_n = 1 + (r >> 32) % (1 + (r >> 8) % sizes);
+	op.op_first = replay_random(r) % (c->c_nblocks - op.op_n + 1);
+	return (op);
+}
+
+/* After a crash: what each block was when c_flushed was, and may have become. */
+static void
+replay_all(struct check *c)
+{
+	struct block *bl;
+	struct op op;
+	uint64_t g, i;
+
+	for (g = 1; g <= c->c_flushed + FLUSH_WINDOW; g++) {
+		op = replay_op(c, g);
+		for (i = 0; i < op.op_n; i++) {
+			bl = &c->c_blocks[op.op_first + i];
+			if (op.op_cmd == BIO_DELETE)
+				bl->bl_deleted = true;
+			else if (g <= c->c_flushed) {
+				bl->bl_generation = g;
+				bl->bl_deleted = false;
+			}
+		}
+	}
+}
+
+/* What is wrong with a block after a crash, or NULL. */
+static const char *
+crash_judge(const struct check *c, const uint64_t *w, uint64_t place)
+{
+	const struct block *bl = &c->c_blocks[place];
+	struct op op;
+
+	if (block_is_zero(w))
+		return (bl->bl_generation == 0 || bl->bl_deleted ? NULL : "lost");
+	if (!stamp_is_whole(w))
+		return ("torn");
+	if (w[W_PLACE] != place)
+		return ("elsewhere");
+	if (w[W_SEED] != c->c_seed)
+		return (bl->bl_generation == 0 ? NULL : "of another seed");
+	if (w[W_GENERATION] < bl->bl_generation)
+		return ("stale");
+	if (w[W_GENERATION] > c->c_flushed + FLUSH_WINDOW)
+		return ("ahead");
+	op = replay_op(c, w[W_GENERATION]);
+	if (op.op_cmd != BIO_WRITE || place - op.op_first >= op.op_n)
+		return ("of another write");
+	return (NULL);
+}
+
 /* What is wrong with a block, or NULL. */
 static const char *
 stamp_judge(const struct check *c, const uint64_t *w, uint64_t place)
 {
 	const struct block *bl = &c->c_blocks[place];
 
+	if (c->c_crashed)
+		return (crash_judge(c, w, place));
+	if (bl->bl_deleted && block_is_zero(w))
+		return (NULL);
 	if (!stamp_is_whole(w))
 		return ("torn");
 	if (w[W_PLACE] != place)
@@ -190,7 +309,7 @@ request_submit(struct request *r, int cmd, uint64_t first, uint64_t n)
 	bp->bio_cmd = cmd;
 	bp->bio_offset = first * BLOCK;
 	bp->bio_length = bp->bio_bcount = n * BLOCK;
-	bp->bio_data = cmd == BIO_FLUSH ? NULL : (caddr_t)r->r_buf;
+	bp->bio_data = cmd == BIO_FLUSH || cmd == BIO_DELETE ? NULL : (caddr_t)r->r_buf;
 	bp->bio_done = request_done;
 	bp->bio_caller1 = r;
 	for (i = 0; i < n; i++) {
@@ -198,10 +317,50 @@ request_submit(struct request *r, int cmd, uint64_t first, uint64_t n)
 		if (cmd == BIO_WRITE)
 			stamp_write(&r->r_buf[i * WORDS], first + i, c->c_generation, c->c_seed);
 	}
-	if (cmd == BIO_WRITE)
-		c->c_generation++;
+	r->r_generation = 0;
+	if (cmd == BIO_WRITE || cmd == BIO_DELETE)
+		r->r_generation = c->c_generation++;
 	c->c_flying++;
 	devfs_strategy(c->c_fp, bp);
+}
+
+/* All writes up to this generation have completed. */
+static uint64_t
+replay_completed(const struct check *c)
+{
+	uint64_t all = c->c_generation - 1, i;
+
+	for (i = 0; i < c->c_depth; i++) {
+		if (c->c_reqs[i].r_generation != 0)
+			all = MIN(all, c->c_reqs[i].r_generation - 1);
+	}
+	return (all);
+}
+
+/* Printed first: no write that the window has yet to let through is on its way then. */
+static void
+replay_flushed(struct check *c, uint64_t generation)
+{
+
+	if (generation <= c->c_flushed)
+		return;
+	printf("diskcheck: flushed %ju\n", (uintmax_t)generation);
+	c->c_flushed = generation;
+}
+
+/* Submits a flush that is due; false if there is nothing to submit. */
+static bool
+replay_flush(struct check *c, struct request *r)
+{
+
+	c->c_flush_due = false;
+	if (c->c_through) {
+		replay_flushed(c, replay_completed(c));
+		return (false);
+	}
+	r->r_covers = replay_completed(c);
+	request_submit(r, BIO_FLUSH, 0, 0);
+	return (true);
 }
 
 /* A write that ended: what the blocks hold now. */
@@ -216,9 +375,20 @@ request_written(struct request *r, bool failed)
 		bl = &c->c_blocks[r->r_bio->bio_offset / BLOCK + i];
 		if (failed)
 			bl->bl_other = r->r_buf[i * WORDS + W_GENERATION];
-		else
+		else {
 			bl->bl_generation = bl->bl_other = r->r_buf[i * WORDS + W_GENERATION];
+			bl->bl_deleted = false;
+		}
 	}
+}
+
+static void
+request_deleted(struct request *r)
+{
+	uint64_t i;
+
+	for (i = 0; i < r->r_bio->bio_bcount / BLOCK; i++)
+		r->r_check->c_blocks[r->r_bio->bio_offset / BLOCK + i].bl_deleted = true;
 }
 
 static void
@@ -230,7 +400,9 @@ request_result(struct request *r)
 	uint64_t i;
 
 	c->c_flying--;
-	if (failed && !(bp->bio_cmd == BIO_FLUSH && bp->bio_error == EOPNOTSUPP)) {
+	r->r_generation = 0;
+	if (failed && !((bp->bio_cmd == BIO_FLUSH || bp->bio_cmd == BIO_DELETE) &&
+	    bp->bio_error == EOPNOTSUPP)) {
 		if (c->c_errors++ == 0)
 			c->c_first_error = bp->bio_error != 0 ? bp->bio_error : EIO;
 	}
@@ -244,8 +416,14 @@ request_result(struct request *r)
 		if (!failed)
 			request_verify(r);
 		break;
+	case BIO_DELETE:
+		c->c_writes++;
+		request_deleted(r);
+		break;
 	default:
 		c->c_flushes++;
+		if (c->c_replay && !failed)
+			replay_flushed(c, r->r_covers);
 		break;
 	}
 	for (i = 0; i < bp->bio_bcount / BLOCK; i++)
@@ -300,7 +478,28 @@ check_sweep_request(struct check *c, struct request *r, int cmd)
 	return (true);
 }
 
-enum check_phase { PHASE_FILL, PHASE_RANDOM, PHASE_READ };
+/* Submits the next write of -p, or a flush; false if it has to wait, or none comes. */
+static bool
+replay_request(struct check *c, struct request *r)
+{
+	struct op op;
+
+	if (c->c_generation > c->c_flushed + FLUSH_WINDOW) {
+		if (c->c_flying != 0 && !c->c_through)
+			return (false);
+		c->c_flush_due = true;
+	}
+	if (c->c_flush_due && replay_flush(c, r))
+		return (true);
+	op = replay_op(c, c->c_generation);
+	if (c->c_generation > c->c_flushed + FLUSH_WINDOW || !check_is_free(c, op.op_first, op.op_n))
+		return (false);
+	c->c_flush_due = c->c_generation % FLUSH_EVERY == 0;
+	request_submit(r, op.op_cmd, op.op_first, op.op_n);
+	return (true);
+}
+
+enum check_phase { PHASE_FILL, PHASE_RANDOM, PHASE_REPLAY, PHASE_FLUSH, PHASE_READ };
 
 /* Submits what comes next in this phase; false if nothing does. */
 static bool
@@ -314,11 +513,16 @@ check_next(struct check *c, struct request *r, enum check_phase phase)
 		return (check_sweep_request(c, r, BIO_WRITE));
 	case PHASE_READ:
 		return (check_sweep_request(c, r, BIO_READ));
+	case PHASE_FLUSH:
+		return (c->c_flush_due && replay_flush(c, r));
+	case PHASE_REPLAY:
 	case PHASE_RANDOM:
 		break;
 	}
 	if (c->c_reads + c->c_writes >= c->c_requests || cmd_interrupted())
 		return (false);
+	if (phase == PHASE_REPLAY)
+		return (c->c_errors == 0 && replay_request(c, r));
 	return (check_random_request(c, r));
 }
 
@@ -427,26 +631,53 @@ check_options(struct check *c, int argc, char **argv)
 	struct cmd_getopt g = { .optind = 1 };
 	int ch, status = 0;
 
-	while (status == 0 && (ch = cmd_getopt(&g, argc, argv, "b:cd:m:n:s:")) != -1) {
+	while (status == 0 && (ch = cmd_getopt(&g, argc, argv, "b:cd:f:m:n:ps:tw")) != -1) {
 		if (ch == 'b')
 			status = check_number(g.optarg, BLOCK, CHECK_SIZE_MAX, &c->c_max);
 		else if (ch == 'c')
 			c->c_only = true;
 		else if (ch == 'd')
 			status = check_number(g.optarg, 1, CHECK_DEPTH_MAX, &c->c_depth);
-		else if (ch == 'm')
+		else if (ch == 'f') {
+			status = check_number(g.optarg, 1, UINT32_MAX, &c->c_flushed);
+			c->c_crashed = true;
+		} else if (ch == 'm')
 			status = check_number(g.optarg, BLOCK, CHECK_AREA_MAX, &c->c_area);
 		else if (ch == 'n')
 			status = check_number(g.optarg, 1, UINT64_MAX, &c->c_requests);
+		else if (ch == 'p')
+			c->c_replay = true;
 		else if (ch == 's')
 			status = check_number(g.optarg, 0, UINT32_MAX, &c->c_seed);
+		else if (ch == 't')
+			c->c_deletes = true;
+		else if (ch == 'w')
+			c->c_through = true;
 		else
 			status = cmd_usage("diskcheck");
 	}
-	if (status == 0 && (g.optind != argc - 1 || c->c_max % BLOCK != 0))
+	if (status == 0 && (g.optind != argc - 1 || c->c_max % BLOCK != 0 ||
+	    (c->c_crashed && !c->c_only) || (c->c_replay && c->c_only)))
 		status = cmd_usage("diskcheck");
 	c->c_path = argv[g.optind];
 	return (status);
+}
+
+static void
+check_run(struct check *c)
+{
+
+	if (c->c_crashed)
+		replay_all(c);
+	else if (c->c_replay) {
+		check_phase(c, PHASE_REPLAY);
+		c->c_flush_due = c->c_errors == 0;
+		check_phase(c, PHASE_FLUSH);
+	} else if (!c->c_only) {
+		check_phase(c, PHASE_FILL);
+		check_phase(c, PHASE_RANDOM);
+	}
+	check_phase(c, PHASE_READ);
 }
 
 static int
@@ -467,11 +698,7 @@ cmd_diskcheck(int argc, char **argv)
 	STAILQ_INIT(&c.c_done);
 	status = check_open(&c);
 	if (status == 0) {
-		if (!c.c_only) {
-			check_phase(&c, PHASE_FILL);
-			check_phase(&c, PHASE_RANDOM);
-		}
-		check_phase(&c, PHASE_READ);
+		check_run(&c);
 		printf("%s: %ju reads, %ju writes, %ju flushes, %ju errors, %ju bad blocks\n",
 		    c.c_path, (uintmax_t)c.c_reads, (uintmax_t)c.c_writes,
 		    (uintmax_t)c.c_flushes, (uintmax_t)c.c_errors, (uintmax_t)c.c_bad);
@@ -484,5 +711,5 @@ cmd_diskcheck(int argc, char **argv)
 	return (status);
 }
 CONSOLE_CMD(diskcheck, cmd_diskcheck, "check that a disk keeps what it acknowledged",
-    "diskcheck [-c] [-b size] [-d depth] [-m area] [-n requests] "
+    "diskcheck [-c [-f generation] | -p [-w]] [-t] [-b size] [-d depth] [-m area] [-n requests] "
     "[-s seed] disk");
