@@ -50,7 +50,7 @@ REGISTERS = {
     24: (2, "queue_size"), 26: (2, "queue_msix_vector"), 28: (2, "queue_enable"),
     30: (2, "queue_notify_off"), 32: (4, "queue_desc_lo"), 36: (4, "queue_desc_hi"),
     40: (4, "queue_driver_lo"), 44: (4, "queue_driver_hi"), 48: (4, "queue_device_lo"),
-    52: (4, "queue_device_hi"),
+    52: (4, "queue_device_hi"), 58: (2, "queue_reset"),
 }
 
 PCI_CLASS = {1: 0x020000, 2: 0x010000, 5: 0x00FF00}
@@ -120,11 +120,14 @@ class Function:
         self.registers = {name: 0 for _, name in REGISTERS.values()}
         self.registers["num_queues"] = len(self.device.queues)
         self.registers["msix_config"] = NO_VECTOR
-        self.per_queue = [
-            {name: 0 for _, name in REGISTERS.values() if name.startswith("queue_")} |
-            {"queue_size": self.queue_max, "queue_msix_vector": NO_VECTOR,
-             "queue_notify_off": number} for number in range(len(self.device.queues))]
+        self.per_queue = [self.fresh_queue(number) for number in range(len(self.device.queues))]
         self.isr = 0
+
+    def fresh_queue(self, number: int) -> dict[str, int]:
+        """The registers of a queue that has just been reset."""
+        return ({name: 0 for _, name in REGISTERS.values() if name.startswith("queue_")} |
+                {"queue_size": self.queue_max, "queue_msix_vector": NO_VECTOR,
+                 "queue_notify_off": number})
 
     def command(self, words: list[str]) -> Any:
         """Commands that are about the transport."""
@@ -203,6 +206,8 @@ class Function:
                 self.per_queue[select][name] = value
                 if name == "queue_enable" and value == 1:
                     self.enable(select)
+                if name == "queue_reset" and value == 1:
+                    self.reset_queue(select)
         elif name == "device_status":
             self.set_status(value)
         elif name == "driver_feature":
@@ -231,6 +236,15 @@ class Function:
                     queue.start(0)
                     self.device.started(queue)
 
+    def reset_queue(self, number: int) -> None:
+        """The driver resets one queue (2.6.1): at once, unless an override says otherwise."""
+        self.device.count("queue_resets")
+        if "queue_reset" in self.overrides:
+            return
+        if self.device.queues[number].live:
+            self.device.stopped(self.device.queues[number])
+        self.per_queue[number] = self.fresh_queue(number)
+
     def enable(self, number: int) -> None:
         """The driver gave a queue."""
         registers, queue = self.per_queue[number], self.device.queues[number]
@@ -238,6 +252,10 @@ class Function:
         queue.desc, queue.avail, queue.used = (
             registers[f"queue_{part}_lo"] | registers[f"queue_{part}_hi"] << 32
             for part in ("desc", "driver", "device"))
+        # After a reset of its own, in a device that is live.
+        if self.registers["device_status"] & STATUS_DRIVER_OK:
+            queue.start(0)
+            self.device.started(queue)
 
     def read_bar(self, offset: int, size: int) -> int:
         """Read of the BAR."""

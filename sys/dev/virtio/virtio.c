@@ -25,8 +25,7 @@
  * pvq_kick() reads vb_live, without a lock: acting on the old value does no harm, because the queues
  * and the registers are there until virtio_free_queues() has waited for the handlers.
  *
- * Gaps.  Resetting a single queue (RING_RESET) is not asked for.  Legacy devices,
- * whose fields are in the guest's order, are not served on a big-endian machine.
+ * Gaps.  Legacy devices, whose fields are in the guest's order, are not served on a big-endian machine.
  */
 
 #include <sys/param.h>
@@ -204,6 +203,7 @@ virtio_negotiate(device_t dev, const struct virtio_feature *table, uint64_t *got
 	vb->vb_offered = VIRTIO_BUS_GET_FEATURES(vb->vb_dev);
 	if (!vb->vb_modern)
 		vb->vb_offered &= UINT32_MAX;
+	vb->vb_no_queue_reset = false;
 	virtio_feature_names(vb->vb_offered_str, table, vb->vb_offered);
 	error = virtio_choose(vb, table, &chosen);
 	if (error == 0)

@@ -24,6 +24,9 @@
  *	                        virtio_start() once the driver has put what the device needs
  *	virtio_free_queues()    after virtio_quiesce()
  *
+ * With RING_RESET (2.6.1), which a driver that uses it has in its table, one queue is reset while the
+ * others run, by virtio_stop_queue() and virtio_restart_queue().
+ *
  * A driver implements the method VIRTIO_CONFIG_CHANGED (virtio_if.m), called in a sleepable thread
  * when the device changed its configuration or requires a reset (DEVICE_NEEDS_RESET).  Its
  * device_detach begins with virtio_leave(); attach, detach, suspend and resume never overlap then.
@@ -234,6 +237,25 @@ void	virtio_leave(device_t dev);
  * virtio_alloc_queues().  May sleep.
  */
 int	virtio_restart(device_t dev);
+
+/*
+ * Reset one queue and wait until the device has done so (VirtIO 1.3, 2.6.1).  The device is live; the
+ * driver has stopped using the queue.  When this returns 0 the device does not access it any more, and
+ * it can be drained.
+ *
+ * index  of the queue in the array that virtio_alloc_queues() was given
+ *
+ * Returns 0; EOPNOTSUPP if RING_RESET was not agreed on, or the device failed to do it before;
+ * ETIMEDOUT, logged, if it does not finish: reset the device.  May sleep.
+ */
+int	virtio_stop_queue(device_t dev, u_int index);
+
+/*
+ * Start a drained queue again: re-initialised (pvq_reinit), with the same memory, size and vector.
+ *
+ * Returns 0, or an error, logged, if the device did not take it: reset the device.  May sleep.
+ */
+int	virtio_restart_queue(device_t dev, u_int index);
 
 /*
  * Does the device require a reset (DEVICE_NEEDS_RESET, VirtIO 1.3, 2.1.2)?

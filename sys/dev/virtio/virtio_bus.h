@@ -84,6 +84,7 @@ struct virtio_bus {
 	volatile bool	 vb_live;
 	bool		 vb_lost;	/* it never confirmed a reset */
 	bool		 vb_leaving;	/* the driver detaches */
+	bool		 vb_no_queue_reset; /* the device did not finish one */
 	device_t	 vb_child;
 	char		 vb_last_name[32]; /* that the child had before its driver left */
 	eventhandler_tag vb_lookup;
@@ -147,6 +148,15 @@ uint64_t virtio_ring_mask(void);
  * table  the driver's
  */
 void	virtio_feature_names(char *str, const struct virtio_feature *table, uint64_t features);
+
+/*
+ * For a transport: wait until a reset is done, without sleeping at first, for a second at most.
+ *
+ * poll  called with dev and arg: 0: done; ENXIO: the device was removed; EAGAIN: not yet
+ *
+ * Returns what poll returned at last, but ETIMEDOUT for EAGAIN.  May sleep.
+ */
+int	virtio_bus_wait(device_t dev, int (*poll)(device_t dev, u_int arg), u_int arg);
 
 /* "network", "block" ...; "unknown". */
 const char *virtio_type_name(uint32_t type);

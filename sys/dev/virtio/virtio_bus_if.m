@@ -84,6 +84,13 @@ METHOD int queue_setup {
 	struct pvq	*q;
 };
 
+# Reset one queue (2.6.1), with RING_RESET only.  ENXIO: the device was removed.  ETIMEDOUT: the device
+# did not finish within a bounded time; it may still use the queue.  May sleep.
+METHOD int queue_reset {
+	device_t	dev;
+	uint16_t	index;
+};
+
 # Allocate exactly n message interrupts, the resources to irqs[0] to irqs[n - 1].  ENXIO if there
 # are not that many: nothing is allocated then.
 METHOD int alloc_vectors {

@@ -46,6 +46,7 @@ static const struct virtio_feature virtio_ring_features[] = {
 	{ VIRTIO_F_ORDER_PLATFORM, "ORDER_PLATFORM", 0 },
 	{ VIRTIO_F_NOTIFICATION_DATA, "NOTIFICATION_DATA", 0 },
 	{ VIRTIO_F_NOTIF_CONFIG_DATA, "NOTIF_CONFIG_DATA", 0 },
+	/* Drivers that use it have it in their own tables. */
 	{ VIRTIO_F_RING_RESET, "RING_RESET", VIRTIO_FEATURE_OFF },
 	{ 0, NULL, 0 }
 };

@@ -95,6 +95,10 @@
  * same place, and nothing that overlaps it and came after a barrier was started.  pv_blk_reset() does
  * all of this in a task with bo_stop and bo_restart; it serves for DEVICE_NEEDS_RESET.
  *
+ * A broken queue is reset alone where the device can do that (bo_stop_queue): the same task stops that
+ * queue, fails what it had in flight, and starts it again, while the others run (PVB_REPAIRING).  If it
+ * can't, or does not finish, the device is reset.
+ *
  * Locking.  blk_mtx protects the disk: its flags, its barriers, its queues' number, its size.
  * bq_mtx protects a queue and its requests; it is taken in pv_blk_queue.c alone, and releasing it does
  * nothing else.  With it, a queue reads bq_flags, a copy of blk_flags that pv_blk_set_flags() writes
@@ -195,6 +199,12 @@ struct pv_blk_ops {
 	int	(*bo_stop)(struct pv_blk *blk);
 	int	(*bo_restart)(struct pv_blk *blk);
 	/*
+	 * The same for one queue while the others run.  An error of either means that the device has to
+	 * be reset.  May sleep.  NULL: it can't.
+	 */
+	int	(*bo_stop_queue)(struct pv_blk *blk, u_int index);
+	int	(*bo_restart_queue)(struct pv_blk *blk, u_int index);
+	/*
 	 * Reconnecting, for a transport whose peer takes part in a reset: request one, and return.
 	 * The queues are frozen; what follows is pv_blk_freeze(), pv_blk_requeue(blk, error),
 	 * pv_blk_set_queues() and pv_blk_thaw() or pv_blk_give_up().  The device was stopped by the
@@ -254,6 +264,8 @@ struct pv_blk_stats {
 	uint64_t	bs_timeouts;
 	uint64_t	bs_requeued;
 	uint64_t	bs_resets;
+	uint64_t	bs_queue_resets;
+	uint64_t	bs_queue_reset_errors;
 	uint64_t	bs_resizes;
 	uint64_t	bs_unlogged;
 	uint64_t	bs_max_in_flight;
@@ -270,7 +282,8 @@ struct pv_blk_queue {
 	struct mtx	bq_mtx;
 	char		bq_name[PVQ_NAMELEN];
 	u_int		bq_index;
-	u_int		bq_flags;	/* copy of blk_flags */
+	u_int		bq_flags;	/* copy of blk_flags, and PVB_STOPPED if bq_held */
+	bool		bq_held;	/* this queue alone is stopped */
 
 	/* Bios. */
 	struct pv_blk_bios bq_bios;	/* not yet begun, or not all of it: bio_driver2 */
@@ -324,6 +337,7 @@ struct pv_blk {
 #define	PVB_WRITETHROUGH 0x0080	/* flushes need not reach the device */
 #define	PVB_LEAK	0x0100	/* the device may still use our memory; blk_flags only */
 #define	PVB_GATED	0x0200	/* new bios are queued in blk_waiting */
+#define	PVB_REPAIRING	0x0400	/* the reset task is to reset broken queues, or does */
 	bool		blk_open;	/* the disk has users */
 	u_int		blk_batch;	/* completions an interrupt, requests a kick; 1: none wait */
 	u_int		blk_timeout;	/* seconds until a request is reported; 0: never */

@@ -43,6 +43,8 @@ static const struct {
 	STAT(timeouts, "Requests reported for taking longer than the time-out"),
 	STAT(requeued, "Requests put again after a reset"),
 	STAT(resets, "Times that the device was reset"),
+	STAT(queue_resets, "Times that a queue was reset alone"),
+	STAT(queue_reset_errors, "Times that the device had to be reset as it did not reset a queue"),
 	STAT(resizes, "Times that the disk changed its size"),
 	STAT(unlogged, "Messages that were suppressed by the rate limit"),
 #undef STAT

@@ -652,6 +652,24 @@ pv_blk_queue_drain(struct pv_blk_queue *bq, int error, bool blame)
 	PV_BLK_QUEUE_UNLOCK(bq);
 }
 
+/* With the queue's lock: what concerns this queue. */
+static void
+pv_blk_queue_set_flags(struct pv_blk_queue *bq)
+{
+	PV_BLK_QUEUE_ASSERT(bq);
+	bq->bq_flags = bq->bq_blk->blk_flags | (bq->bq_held ? PVB_STOPPED : 0);
+}
+
+void
+pv_blk_queue_hold(struct pv_blk_queue *bq, bool held)
+{
+	PV_BLK_ASSERT(bq->bq_blk);
+	PV_BLK_QUEUE_LOCK(bq);
+	bq->bq_held = held;
+	pv_blk_queue_set_flags(bq);
+	PV_BLK_QUEUE_UNLOCK(bq);
+}
+
 void
 pv_blk_set_flags(struct pv_blk *blk, u_int set, u_int clear)
 {
@@ -661,7 +679,8 @@ pv_blk_set_flags(struct pv_blk *blk, u_int set, u_int clear)
 	blk->blk_flags = (blk->blk_flags | set) & ~clear;
 	PV_BLK_FOREACH(blk, bq) {
 		PV_BLK_QUEUE_LOCK(bq);
-		bq->bq_flags = blk->blk_flags;
+		bq->bq_held = bq->bq_held && (clear & PVB_STOPPED) == 0;
+		pv_blk_queue_set_flags(bq);
 		PV_BLK_QUEUE_UNLOCK(bq);
 	}
 }

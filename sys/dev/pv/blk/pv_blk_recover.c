@@ -22,6 +22,10 @@
 #define	PV_BLK_RESETS_UNPACED	3
 #define	PV_BLK_RESET_PAUSE	(SBT_1S / 10)
 
+/* No reset starts now: one is under way, or what does the same, or nothing helps. */
+#define	PV_BLK_BUSY							\
+	(PVB_RESETTING | PVB_REPAIRING | PVB_STOPPED | PVB_FROZEN | PVB_DETACHING | PVB_DEAD)
+
 /* No device is expected: what waits and what comes ends with ENXIO. */
 static void
 pv_blk_fail(struct pv_blk *blk)
@@ -51,14 +55,27 @@ pv_blk_drain_all(struct pv_blk *blk, int error, bool blame)
 		pv_blk_queue_drain(bq, error, blame);
 }
 
+/* Has the task reset what flags say (PVB_RESETTING, PVB_REPAIRING). */
 static void
-pv_blk_reset_locked(struct pv_blk *blk, int error)
+pv_blk_schedule_reset(struct pv_blk *blk, u_int flags)
 {
+	uint64_t resets = blk->blk_stats.bs_resets + blk->blk_stats.bs_queue_resets;
 	sbintime_t pause;
 
 	PV_BLK_ASSERT(blk);
-	if ((blk->blk_flags & (PVB_RESETTING | PVB_STOPPED | PVB_FROZEN | PVB_DETACHING |
-	    PVB_DEAD)) != 0) {
+	pv_blk_set_flags(blk, flags, 0);
+	/* A device that breaks its queues at once each time must not occupy the task's thread. */
+	pause = blk->blk_reset_at + PV_BLK_RESET_PAUSE - getsbinuptime();
+	if (resets < PV_BLK_RESETS_UNPACED || pause < 0)
+		pause = 0;
+	(void)taskqueue_enqueue_timeout_sbt(taskqueue_thread, &blk->blk_reset_task, pause, 0, 0);
+}
+
+static void
+pv_blk_reset_locked(struct pv_blk *blk, int error)
+{
+	PV_BLK_ASSERT(blk);
+	if ((blk->blk_flags & PV_BLK_BUSY) != 0) {
 		/*
 		 * The thread that froze the queues is about to reset the device, or does so now.  If
 		 * it does not, or it was too late for this request, one more reset follows.
@@ -75,13 +92,8 @@ pv_blk_reset_locked(struct pv_blk *blk, int error)
 		blk->blk_ops->bo_reconnect(blk, error);
 		return;
 	}
-	pv_blk_set_flags(blk, PVB_RESETTING, 0);
 	blk->blk_reset_error = error;
-	/* A device that breaks its queues at once each time must not occupy the task's thread. */
-	pause = blk->blk_reset_at + PV_BLK_RESET_PAUSE - getsbinuptime();
-	if (blk->blk_stats.bs_resets < PV_BLK_RESETS_UNPACED || pause < 0)
-		pause = 0;
-	(void)taskqueue_enqueue_timeout_sbt(taskqueue_thread, &blk->blk_reset_task, pause, 0, 0);
+	pv_blk_schedule_reset(blk, PVB_RESETTING);
 }
 
 void
@@ -92,11 +104,100 @@ pv_blk_reset(struct pv_blk *blk, int error)
 	PV_BLK_UNLOCK(blk);
 }
 
-/* A queue is broken: blk_broken. */
+/* A queue is broken, and is reset alone if the device can do that. */
 static void
-pv_blk_reset_broken(struct pv_blk *blk)
+pv_blk_repair_locked(struct pv_blk *blk)
 {
-	pv_blk_reset(blk, EIO);
+	PV_BLK_ASSERT(blk);
+	/* The task looks for more before it ends. */
+	if ((blk->blk_flags & PVB_REPAIRING) != 0)
+		return;
+	if (blk->blk_ops->bo_stop_queue == NULL || (blk->blk_flags & PV_BLK_BUSY) != 0) {
+		pv_blk_reset_locked(blk, EIO);
+		return;
+	}
+	blk->blk_reset_error = EIO;
+	pv_blk_schedule_reset(blk, PVB_REPAIRING);
+}
+
+/* blk_broken. */
+static void
+pv_blk_repair(struct pv_blk *blk)
+{
+	PV_BLK_LOCK(blk);
+	pv_blk_repair_locked(blk);
+	PV_BLK_UNLOCK(blk);
+}
+
+/* Resets a queue, which is stopped until that has succeeded, or until the device was reset. */
+static int
+pv_blk_reset_queue(struct pv_blk *blk, struct pv_blk_queue *bq)
+{
+	int error;
+
+	PV_BLK_LOCK(blk);
+	pv_blk_queue_hold(bq, true);
+	PV_BLK_UNLOCK(blk);
+	error = blk->blk_ops->bo_stop_queue(blk, bq->bq_index);
+	if (error == 0) {
+		pv_blk_queue_drain(bq, EIO, true);
+		error = blk->blk_ops->bo_restart_queue(blk, bq->bq_index);
+	}
+	PV_BLK_LOCK(blk);
+	if (error == 0) {
+		blk->blk_stats.bs_queue_resets++;
+		pv_blk_queue_hold(bq, false);
+	} else if (error != EOPNOTSUPP)
+		blk->blk_stats.bs_queue_reset_errors++;
+	PV_BLK_UNLOCK(blk);
+	return (error);
+}
+
+/* Resets all broken queues.  Returns an error if the device has to be reset for them. */
+static int
+pv_blk_reset_queues(struct pv_blk *blk)
+{
+	struct pv_blk_queue *bq;
+	int error = 0;
+	bool broken;
+
+	PV_BLK_FOREACH(blk, bq) {
+		broken = false;
+		(void)pv_blk_queue_in_flight(bq, &broken);
+		if (broken && error == 0)
+			error = pv_blk_reset_queue(blk, bq);
+	}
+	return (error);
+}
+
+/* Returns true if that was all that there was to do. */
+static bool
+pv_blk_repaired(struct pv_blk *blk)
+{
+	bool broken = false;
+	struct pv_blk_queue *bq;
+	int error;
+
+	error = pv_blk_reset_queues(blk);
+	PV_BLK_LOCK(blk);
+	blk->blk_reset_at = getsbinuptime();
+	if (error != 0) {
+		/* Without a moment in which neither flag is set. */
+		pv_blk_set_flags(blk, PVB_RESETTING, PVB_REPAIRING);
+		PV_BLK_UNLOCK(blk);
+		return (false);
+	}
+	pv_blk_set_flags(blk, 0, PVB_REPAIRING);
+	PV_BLK_FOREACH(blk, bq)
+		(void)pv_blk_queue_in_flight(bq, &broken);
+	if (blk->blk_reset_again)
+		pv_blk_reset_locked(blk, 0);
+	else if (broken)
+		pv_blk_repair_locked(blk);
+	wakeup(&blk->blk_flags);
+	PV_BLK_UNLOCK(blk);
+	pv_blk_run(blk);
+	return (true);
 }
 
 static void
@@ -106,6 +207,9 @@ pv_blk_reset_task(void *arg, int pending __unused)
 	const char *what = "reset";
 	int error;
 
+	/* Only this task clears it, and no reset of the device starts while it is set. */
+	if ((blk->blk_flags & PVB_REPAIRING) != 0 && pv_blk_repaired(blk))
+		return;
 	PV_BLK_LOCK(blk);
 	pv_blk_set_flags(blk, PVB_STOPPED, 0);
 	blk->blk_stats.bs_resets++;
@@ -162,7 +266,7 @@ pv_blk_freeze(struct pv_blk *blk)
 	PV_BLK_LOCK(blk);
 	/* No further reset starts from here on. */
 	pv_blk_set_flags(blk, PVB_FROZEN, 0);
-	while ((blk->blk_flags & PVB_RESETTING) != 0)
+	while ((blk->blk_flags & (PVB_RESETTING | PVB_REPAIRING)) != 0)
 		msleep(&blk->blk_flags, &blk->blk_mtx, PRIBIO, "pvblkf", hz);
 	PV_BLK_UNLOCK(blk);
 	/* The device is notified of what was put, and completions don't wait for more. */
@@ -277,7 +381,7 @@ pv_blk_watchdog(void *arg)
 		todo |= pv_blk_queue_check(bq);
 	PV_BLK_LOCK(blk);
 	if ((todo & PVBQ_BROKEN) != 0)
-		pv_blk_reset_locked(blk, EIO);
+		pv_blk_repair_locked(blk);
 	if ((blk->blk_flags & PVB_DETACHING) == 0)
 		(void)callout_schedule_sbt(&blk->blk_watchdog, SBT_1S, 0, C_PREL(2));
 	PV_BLK_UNLOCK(blk);
@@ -297,7 +401,7 @@ pv_blk_shut(struct pv_blk *blk)
 
 	PV_BLK_LOCK(blk);
 	pv_blk_set_flags(blk, PVB_DETACHING, 0);
-	while ((blk->blk_flags & PVB_RESETTING) != 0)
+	while ((blk->blk_flags & (PVB_RESETTING | PVB_REPAIRING)) != 0)
 		msleep(&blk->blk_flags, &blk->blk_mtx, PRIBIO, "pvblkr", hz);
 	pv_blk_order_fail(blk, ENXIO);
 	PV_BLK_UNLOCK(blk);
@@ -336,7 +440,7 @@ pv_blk_quiet(struct pv_blk *blk)
 void
 pv_blk_recover_init(struct pv_blk *blk)
 {
-	blk->blk_broken = pv_blk_reset_broken;
+	blk->blk_broken = pv_blk_repair;
 	callout_init(&blk->blk_watchdog, 1);
 	TIMEOUT_TASK_INIT(taskqueue_thread, &blk->blk_reset_task, 0, pv_blk_reset_task, blk);
 }

@@ -69,6 +69,8 @@ struct pv_blk_req *pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, of
 /* tick is called from a callout with the queue, as if it had interrupted. */
 void	pv_blk_queues_init(struct pv_blk *blk, callout_func_t *tick);
 void	pv_blk_queues_fini(struct pv_blk *blk);
+/* Stops this queue alone, until pv_blk_set_flags() clears PVB_STOPPED, or this does. */
+void	pv_blk_queue_hold(struct pv_blk_queue *bq, bool held);
 /* Changes blk_flags and the queues' copies; blk_mtx is held. */
 void	pv_blk_set_flags(struct pv_blk *blk, u_int set, u_int clear);
 /* pv_blk_set_queues() without its sysctls. */

@@ -29,7 +29,9 @@
  * the configuration task by virtio_free_queues().
  *
  * Queues.  With MQ there is a queue for each CPU, as far as the device has as many; without, one
- * (5.2.2).
+ * (5.2.2).  One that is broken is reset alone by RING_RESET, if the user says that the device may be
+ * relied on there: QEMU 7.2 goes on with the requests of a queue that was reset, and writes to memory
+ * which is not theirs any more, where 2.6.1 has it forget them.
  *
  * Deleting.  BIO_DELETE is one command, the first of these that there is: SECURE_ERASE if the user
  * requires it, DISCARD, WRITE_ZEROES where it may unmap.  The features of the other two are given back,
@@ -105,6 +107,10 @@ static int vtblk_secure_delete = 0;
 SYSCTL_INT(_hw_vtblk, OID_AUTO, secure_delete, CTLFLAG_RDTUN, &vtblk_secure_delete, 0,
     "Have deleted blocks made unreadable by devices that can");
 
+static int vtblk_queue_reset = 0;
+SYSCTL_INT(_hw_vtblk, OID_AUTO, queue_reset, CTLFLAG_RDTUN, &vtblk_queue_reset, 0,
+    "Reset a broken queue alone; not safe with QEMU 7.2, which goes on with its requests");
+
 static const struct virtio_feature vtblk_features[] = {
 	{ VIRTIO_BLK_F_SIZE_MAX,	"SIZE_MAX",	0 },
 	{ VIRTIO_BLK_F_SEG_MAX,		"SEG_MAX",	0 },
@@ -118,6 +124,7 @@ static const struct virtio_feature vtblk_features[] = {
 	{ VIRTIO_BLK_F_DISCARD,		"DISCARD",	0 },
 	{ VIRTIO_BLK_F_WRITE_ZEROES,	"WRITE_ZEROES",	0 },
 	{ VIRTIO_BLK_F_SECURE_ERASE,	"SECURE_ERASE",	0 },
+	{ VIRTIO_F_RING_RESET,		"RING_RESET",	0 },
 	{ 0, NULL, 0 }
 };
 
@@ -276,6 +283,8 @@ vtblk_negotiate(struct vtblk_softc *sc)
 	memcpy(table, vtblk_features, sizeof(table));
 	if (virtio_tunable(sc->vtb_dev, "secure_delete", vtblk_secure_delete) == 0)
 		surplus = VIRTIO_BLK_F_SECURE_ERASE;
+	if (virtio_tunable(sc->vtb_dev, "queue_reset", vtblk_queue_reset) == 0)
+		surplus |= VIRTIO_F_RING_RESET;
 	for (;;) {
 		for (i = 0; i < nitems(table); i++)
 			if ((table[i].vf_mask & surplus) != 0)
@@ -551,6 +560,18 @@ vtblk_stop(struct pv_blk *blk)
 	return (virtio_quiesce(blk->blk_dev));
 }
 
+static int
+vtblk_stop_queue(struct pv_blk *blk, u_int index)
+{
+	return (virtio_stop_queue(blk->blk_dev, index));
+}
+
+static int
+vtblk_restart_queue(struct pv_blk *blk, u_int index)
+{
+	return (virtio_restart_queue(blk->blk_dev, index));
+}
+
 /*
  * Read the size.  Attach, a restart and the configuration task may do this at the same time: whichever
  * is the last to change the disk reads here once more that the size is still the same.
@@ -594,6 +615,8 @@ static const struct pv_blk_ops vtblk_ops = {
 	.bo_status = vtblk_status,
 	.bo_stop = vtblk_stop,
 	.bo_restart = vtblk_restart,
+	.bo_stop_queue = vtblk_stop_queue,
+	.bo_restart_queue = vtblk_restart_queue,
 };
 
 static int

@@ -47,11 +47,6 @@
 #include <dev/virtio/virtio_ring.h>
 #include <dev/virtio/mmio/virtio_mmio.h>
 
-/* Waiting for a reset: briefly without sleeping, then for a second at most. */
-#define	VTMMIO_RESET_SPINS	100
-#define	VTMMIO_RESET_SPIN_US	10
-#define	VTMMIO_RESET_SLEEPS	1000	/* of a millisecond */
-
 /* Causes that follow each other while one interrupt is handled, and such interrupts in a row. */
 #define	VTMMIO_ISR_ROUNDS	8
 #define	VTMMIO_STUCK_MAX	64
@@ -80,33 +75,34 @@ vtmmio_modern(const struct vtmmio_softc *sc)
 	return (sc->vm_version == VIRTIO_MMIO_MODERN);
 }
 
+/* Is a register 0 yet?  All ones: nothing is there any more. */
+static int
+vtmmio_poll_zero(device_t dev, u_int reg)
+{
+	uint32_t value;
+
+	value = vtmmio_read(device_get_softc(dev), reg);
+	if (value == UINT32_MAX)
+		return (ENXIO);
+	return (value == 0 ? 0 : EAGAIN);
+}
+
 static int
 vtmmio_reset(device_t dev)
 {
 	struct vtmmio_softc *sc = device_get_softc(dev);
-	uint32_t status;
-	int i;
+	int error;
 
 	vtmmio_write(sc, VIRTIO_MMIO_STATUS, VIRTIO_STATUS_RESET);
-	for (i = 0; i < VTMMIO_RESET_SPINS + VTMMIO_RESET_SLEEPS; i++) {
-		status = vtmmio_read(sc, VIRTIO_MMIO_STATUS);
-		if (status == VIRTIO_STATUS_RESET) {
-			sc->vm_stuck = 0;
-			sc->vm_broken = false;
-			/* A legacy device takes a queue's page number in pages of this size. */
-			if (!vtmmio_modern(sc))
-				vtmmio_write(sc, VIRTIO_MMIO_GUEST_PAGE_SIZE, PAGE_SIZE);
-			return (0);
-		}
-		/* Nothing is there any more. */
-		if (status == UINT32_MAX)
-			return (ENXIO);
-		if (i < VTMMIO_RESET_SPINS)
-			DELAY(VTMMIO_RESET_SPIN_US);
-		else
-			pause_sbt("vtreset", SBT_1MS, 0, 0);
-	}
-	return (ETIMEDOUT);
+	error = virtio_bus_wait(dev, vtmmio_poll_zero, VIRTIO_MMIO_STATUS);
+	if (error != 0)
+		return (error);
+	sc->vm_stuck = 0;
+	sc->vm_broken = false;
+	/* A legacy device takes a queue's page number in pages of this size. */
+	if (!vtmmio_modern(sc))
+		vtmmio_write(sc, VIRTIO_MMIO_GUEST_PAGE_SIZE, PAGE_SIZE);
+	return (0);
 }
 
 static uint8_t
@@ -244,6 +240,22 @@ vtmmio_queue_setup(device_t dev, uint16_t index, struct pvq *q)
 	}
 	vtmmio_write(sc, reg, enabled);
 	return (vtmmio_read(sc, reg) == enabled ? 0 : ENXIO);
+}
+
+/*
+ * A queue that is still ready was not reset: there are devices that offer RING_RESET by MMIO, and do
+ * not have the register (QEMU 7.2).
+ */
+static int
+vtmmio_queue_reset(device_t dev, uint16_t index)
+{
+	struct vtmmio_softc *sc = device_get_softc(dev);
+	int error;
+
+	vtmmio_write(sc, VIRTIO_MMIO_QUEUE_SEL, index);
+	vtmmio_write(sc, VIRTIO_MMIO_QUEUE_RESET, 1);
+	error = virtio_bus_wait(dev, vtmmio_poll_zero, VIRTIO_MMIO_QUEUE_RESET);
+	return (error != 0 ? error : virtio_bus_wait(dev, vtmmio_poll_zero, VIRTIO_MMIO_QUEUE_READY));
 }
 
 /* There are no message interrupts (4.2.3.4). */
@@ -498,6 +510,7 @@ static device_method_t vtmmio_methods[] = {
 	DEVMETHOD(virtio_bus_write_config, vtmmio_write_config),
 	DEVMETHOD(virtio_bus_queue_size, vtmmio_queue_size),
 	DEVMETHOD(virtio_bus_queue_setup, vtmmio_queue_setup),
+	DEVMETHOD(virtio_bus_queue_reset, vtmmio_queue_reset),
 	DEVMETHOD(virtio_bus_alloc_vectors, vtmmio_alloc_vectors),
 	DEVMETHOD(virtio_bus_alloc_wired, vtmmio_alloc_wired),
 	DEVMETHOD(virtio_bus_free_vectors, vtmmio_free_vectors),

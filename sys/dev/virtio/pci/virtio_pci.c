@@ -64,26 +64,28 @@ vtpci_gone(struct vtpci_softc *sc)
 }
 
 static int
+vtpci_poll_reset(device_t dev, u_int arg __unused)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+
+	if (sc->vp_ops->vo_get_status(sc) == VIRTIO_STATUS_RESET)
+		return (0);
+	return (vtpci_gone(sc) ? ENXIO : EAGAIN);
+}
+
+static int
 vtpci_reset(device_t dev)
 {
 	struct vtpci_softc *sc = device_get_softc(dev);
-	int i;
+	int error;
 
 	sc->vp_ops->vo_set_status(sc, VIRTIO_STATUS_RESET);
-	for (i = 0; i < VTPCI_RESET_SPINS + VTPCI_RESET_SLEEPS; i++) {
-		if (sc->vp_ops->vo_get_status(sc) == VIRTIO_STATUS_RESET) {
-			pci_enable_busmaster(dev);
-			return (0);
-		}
-		if (vtpci_gone(sc))
-			return (ENXIO);
-		if (i < VTPCI_RESET_SPINS)
-			DELAY(VTPCI_RESET_SPIN_US);
-		else
-			pause_sbt("vtreset", SBT_1MS, 0, 0);
-	}
-	pci_disable_busmaster(dev);
-	return (ETIMEDOUT);
+	error = virtio_bus_wait(dev, vtpci_poll_reset, 0);
+	if (error == 0)
+		pci_enable_busmaster(dev);
+	else if (error == ETIMEDOUT)
+		pci_disable_busmaster(dev);
+	return (error);
 }
 
 static uint8_t
@@ -181,6 +183,26 @@ vtpci_queue_setup(device_t dev, uint16_t index, struct pvq *q)
 	struct vtpci_softc *sc = device_get_softc(dev);
 
 	return (sc->vp_ops->vo_queue_setup(sc, index, q));
+}
+
+static int
+vtpci_poll_queue_reset(device_t dev, u_int index)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+
+	if (sc->vp_ops->vo_queue_is_reset(sc, index))
+		return (0);
+	return (vtpci_gone(sc) ? ENXIO : EAGAIN);
+}
+
+/* Only modern devices offer it. */
+static int
+vtpci_queue_reset(device_t dev, uint16_t index)
+{
+	struct vtpci_softc *sc = device_get_softc(dev);
+
+	sc->vp_ops->vo_queue_reset(sc, index);
+	return (virtio_bus_wait(dev, vtpci_poll_queue_reset, index));
 }
 
 static void
@@ -387,6 +409,7 @@ static device_method_t vtpci_methods[] = {
 	DEVMETHOD(virtio_bus_write_config, vtpci_write_config),
 	DEVMETHOD(virtio_bus_queue_size, vtpci_queue_size),
 	DEVMETHOD(virtio_bus_queue_setup, vtpci_queue_setup),
+	DEVMETHOD(virtio_bus_queue_reset, vtpci_queue_reset),
 	DEVMETHOD(virtio_bus_alloc_vectors, vtpci_alloc_vectors),
 	DEVMETHOD(virtio_bus_alloc_wired, vtpci_alloc_wired),
 	DEVMETHOD(virtio_bus_free_vectors, vtpci_free_vectors),

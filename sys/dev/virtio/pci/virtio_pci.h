@@ -53,6 +53,7 @@
 #define	VIRTIO_PCI_COMMON_Q_DRIVER	40	/* 64 */
 #define	VIRTIO_PCI_COMMON_Q_DEVICE	48	/* 64 */
 #define	VIRTIO_PCI_COMMON_Q_NDATA	56	/* 16, with NOTIF_CONFIG_DATA */
+#define	VIRTIO_PCI_COMMON_Q_RESET	58	/* 16, with RING_RESET */
 #define	VIRTIO_PCI_COMMON_SIZE		56	/* the least that a device must have */
 
 /* The legacy header in I/O BAR 0 (4.1.4.10). */
@@ -75,11 +76,6 @@
 
 #define	VTPCI_NBARS			6
 
-/* Waiting for a reset: briefly without sleeping, then for a second at most. */
-#define	VTPCI_RESET_SPINS		100
-#define	VTPCI_RESET_SPIN_US		10
-#define	VTPCI_RESET_SLEEPS		1000	/* of a millisecond */
-
 struct vtpci_softc;
 
 /* A register window: part of a BAR. */
@@ -100,6 +96,9 @@ struct vtpci_ops {
 	uint32_t	(*vo_generation)(struct vtpci_softc *);
 	uint16_t	(*vo_queue_size)(struct vtpci_softc *, uint16_t);
 	int		(*vo_queue_setup)(struct vtpci_softc *, uint16_t, struct pvq *);
+	/* Begin the reset of a queue; is it done?  NULL: there is no such thing. */
+	void		(*vo_queue_reset)(struct vtpci_softc *, uint16_t);
+	bool		(*vo_queue_is_reset)(struct vtpci_softc *, uint16_t);
 	/* Write a vector and read it back; index VIRTIO_BUS_CONFIG: configuration changes. */
 	uint16_t	(*vo_set_vector)(struct vtpci_softc *, int, uint16_t);
 	uint8_t		(*vo_isr)(struct vtpci_softc *);

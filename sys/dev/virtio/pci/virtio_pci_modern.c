@@ -134,6 +134,8 @@ vtpci_modern_get_features(struct vtpci_softc *sc)
 	/* A window that ends before the register, of a device older than 1.3, has none. */
 	if (sc->vp_common.vr_len < VIRTIO_PCI_COMMON_Q_NDATA + sizeof(uint16_t))
 		features &= ~VIRTIO_F_NOTIF_CONFIG_DATA;
+	if (sc->vp_common.vr_len < VIRTIO_PCI_COMMON_Q_RESET + sizeof(uint16_t))
+		features &= ~VIRTIO_F_RING_RESET;
 	return (features);
 }
 
@@ -235,6 +237,24 @@ vtpci_modern_queue_setup(struct vtpci_softc *sc, uint16_t index, struct pvq *q)
 	return (vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_ENABLE) == 1 ? 0 : ENXIO);
 }
 
+static void
+vtpci_modern_queue_reset(struct vtpci_softc *sc, uint16_t index)
+{
+
+	vtpci_set_common_2(sc, VIRTIO_PCI_COMMON_Q_SELECT, index);
+	vtpci_set_common_2(sc, VIRTIO_PCI_COMMON_Q_RESET, 1);
+}
+
+/* A queue that is still enabled was not reset, whatever its register says (4.1.4.3.1). */
+static bool
+vtpci_modern_queue_is_reset(struct vtpci_softc *sc, uint16_t index)
+{
+
+	vtpci_set_common_2(sc, VIRTIO_PCI_COMMON_Q_SELECT, index);
+	return (vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_RESET) == 0 &&
+	    vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_ENABLE) == 0);
+}
+
 static uint16_t
 vtpci_modern_set_vector(struct vtpci_softc *sc, int index, uint16_t vector)
 {
@@ -278,6 +298,8 @@ static const struct vtpci_ops vtpci_modern_ops = {
 	.vo_generation = vtpci_modern_generation,
 	.vo_queue_size = vtpci_modern_queue_size,
 	.vo_queue_setup = vtpci_modern_queue_setup,
+	.vo_queue_reset = vtpci_modern_queue_reset,
+	.vo_queue_is_reset = vtpci_modern_queue_is_reset,
 	.vo_set_vector = vtpci_modern_set_vector,
 	.vo_isr = vtpci_modern_isr,
 	.vo_notify = vtpci_modern_notify,
