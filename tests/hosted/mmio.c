@@ -94,20 +94,6 @@ device_set_desc_copy(device_t dev __unused, const char *desc)
 	strlcpy(mm.desc, desc, sizeof(mm.desc));
 }
 
-/* Time passes, and no sleep is left out for it. */
-void
-DELAY(int us __unused)
-{
-}
-
-int
-pause_sbt(const char *wmesg __unused, sbintime_t sbt __unused, sbintime_t pr __unused,
-    int flags __unused)
-{
-
-	return (0);
-}
-
 /* Methods that nobody calls here. */
 struct kobjop_desc device_attach_desc, device_detach_desc, device_shutdown_desc;
 

@@ -193,3 +193,16 @@ sysctl_handle_64(SYSCTL_HANDLER_ARGS)
 
 	return (ENOTSUP);
 }
+
+/* Time passes, and no sleep is left out for it. */
+void
+DELAY(int us __unused)
+{
+}
+
+int
+pause_sbt(const char *wmesg __unused, sbintime_t sbt __unused, sbintime_t pr __unused,
+    int flags __unused)
+{
+	return (0);
+}

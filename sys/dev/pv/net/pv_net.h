@@ -201,6 +201,12 @@ struct pv_net_ops {
 	/* Make a stopped device live again, with empty queues.  May sleep. */
 	int	(*pno_restart)(void *softc);
 	/*
+	 * The same for one queue of a pair while the others run.  An error of either means that the
+	 * device has to be reset.  Or NULL: it can't.  May sleep.
+	 */
+	int	(*pno_stop_queue)(void *softc, int pair, bool tx);
+	int	(*pno_restart_queue)(void *softc, int pair, bool tx);
+	/*
 	 * The device can't be trusted any more: arrange that pv_net_freeze() and
 	 * pv_net_thaw() are called around a new connection, and return at once.  Or NULL:
 	 * pno_stop and pno_restart are enough.

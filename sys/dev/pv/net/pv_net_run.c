@@ -20,7 +20,10 @@
  *
  * Resets.  Whatever finds that the device can't be trusted any more sets pn_want_reset, in any context
  * (pv_net_need_reset).  The tick looks at it once a second and queues the task that resets the device:
- * one that violates the protocol all the time costs no more than that.
+ * one that violates the protocol all the time costs no more than that.  If it is a queue that is
+ * broken, or one whose packets don't complete, and the device can reset it alone, the others run on; a
+ * queue that is stuck again before anything has completed is not worth another try, and the device is
+ * reset.
  *
  * The tick may not sleep, and reads without pn_sx; what needs it is done by tasks of pn_config_tq.
  *
@@ -172,13 +175,93 @@ pv_net_down(struct pv_net *pn)
 		(void)pv_net_revive(pn);
 }
 
+/* A queue is stopped: reset it.  Returns an error if the device has to be reset. */
+static int
+pv_net_stop_queue(struct pv_net *pn, int pair, bool tx)
+{
+	int error;
+
+	error = pn->pn_ops->pno_stop_queue(pn->pn_softc, pair, tx);
+	if (error != 0)
+		return (error);
+	if (tx)
+		pv_net_tx_drain(&pn->pn_txqs[pair]);
+	else
+		pv_net_rx_drain(&pn->pn_rxqs[pair]);
+	return (pn->pn_ops->pno_restart_queue(pn->pn_softc, pair, tx));
+}
+
+static int
+pv_net_reset_rxq(struct pv_net *pn, struct pv_net_rxq *rxq)
+{
+	int error;
+
+	pv_net_rx_stop(rxq);
+	error = pv_net_stop_queue(pn, rxq->prq_id, false);
+	if (error == 0)
+		pv_net_rx_start(rxq);
+	return (error);
+}
+
+static int
+pv_net_reset_txq(struct pv_net *pn, struct pv_net_txq *txq)
+{
+	uint64_t done = txq->ptq_pvq->q_stats.qs_done;
+	int error;
+
+	if (txq->ptq_stuck && txq->ptq_was_reset && txq->ptq_reset_done == done)
+		return (ETIMEDOUT);
+	pv_net_tx_stop(txq);
+	error = pv_net_stop_queue(pn, txq->ptq_id, true);
+	if (error == 0) {
+		txq->ptq_was_reset = true;
+		txq->ptq_reset_done = done;
+		pv_net_tx_start(txq);
+	}
+	return (error);
+}
+
+/*
+ * Reset each queue that is broken or stuck.  Returns an error if the device has to be reset; one that
+ * is stopped then is started with the others.
+ */
+static int
+pv_net_reset_queues(struct pv_net *pn)
+{
+	struct pv_net_rxq *rxq;
+	struct pv_net_txq *txq;
+	int error = 0, i;
+
+	if (pn->pn_ops->pno_stop_queue == NULL)
+		return (EOPNOTSUPP);
+	for (i = 0; i < pn->pn_params.pnp_npairs && error == 0; i++) {
+		rxq = &pn->pn_rxqs[i];
+		txq = &pn->pn_txqs[i];
+		if (pvq_broken(rxq->prq_pvq)) {
+			error = pv_net_reset_rxq(pn, rxq);
+			pn->pn_queue_resets += error == 0;
+		}
+		if (error == 0 && (txq->ptq_stuck || pvq_broken(txq->ptq_pvq))) {
+			error = pv_net_reset_txq(pn, txq);
+			pn->pn_queue_resets += error == 0;
+		}
+	}
+	if (error != 0 && error != EOPNOTSUPP)
+		pn->pn_queue_reset_errors++;
+	return (error);
+}
+
 static void
 pv_net_reset_task(void *arg, int pending __unused)
 {
 	struct pv_net *pn = arg;
+	u_int want;
 
 	sx_xlock(&pn->pn_sx);
-	if (pn->pn_running && !pn->pn_frozen && !pn->pn_detaching) {
+	want = atomic_swap_int(&pn->pn_want_reset, 0);
+	if (want == 0 || !pn->pn_running || pn->pn_frozen || pn->pn_detaching)
+		;
+	else if ((want & PV_NET_RESET_DEVICE) != 0 || pv_net_reset_queues(pn) != 0) {
 		if (++pn->pn_resets <= PV_NET_RESETS_LOGGED)
 			device_printf(pn->pn_dev, "resetting the device%s\n",
 			    pn->pn_resets < PV_NET_RESETS_LOGGED ? "" :
@@ -207,16 +290,16 @@ pv_net_tick(void *arg)
 
 	for (i = 0; i < pn->pn_params.pnp_npairs && pn->pn_running; i++) {
 		if (pvq_broken(pn->pn_rxqs[i].prq_pvq) || pvq_broken(pn->pn_txqs[i].ptq_pvq))
-			pv_net_need_reset(pn);
+			pv_net_need_queue_reset(pn);
 		if (!pv_net_tx_stuck(&pn->pn_txqs[i]) || pn->pn_params.pnp_may_rest)
 			continue;
 		pn->pn_watchdogs++;
 		if (pn->pn_resets < PV_NET_RESETS_LOGGED)
 			device_printf(pn->pn_dev, "watchdog: nothing that was sent by queue %d "
 			    "has completed for seconds\n", i);
-		pv_net_need_reset(pn);
+		pv_net_need_queue_reset(pn);
 	}
-	if (pn->pn_running && atomic_swap_int(&pn->pn_want_reset, 0) != 0)
+	if (pn->pn_running && atomic_load_acq_int(&pn->pn_want_reset) != 0)
 		taskqueue_enqueue(pn->pn_config_tq, &pn->pn_reset_task);
 	/* Forwarding was switched on or off. */
 	if (pn->pn_running && pn->pn_ops->pno_set_offloads != NULL &&

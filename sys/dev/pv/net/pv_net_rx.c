@@ -619,7 +619,7 @@ pv_net_rx_poll(struct pv_net_rxq *rxq)
 	if (rxq->prq_stopped)
 		wakeup(rxq);
 	else if (pvq_broken(rxq->prq_pvq))
-		pv_net_need_reset(pn);
+		pv_net_need_queue_reset(pn);
 	mtx_unlock(&rxq->prq_mtx);
 	pv_net_tx_pass_end(&pn->pn_txqs[rxq->prq_id]);
 	return (more);

@@ -282,6 +282,10 @@ pv_net_sysctl_attach(struct pv_net *pn)
 	top = SYSCTL_CHILDREN(device_get_sysctl_tree(pn->pn_dev));
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "resets", CTLFLAG_RD, &pn->pn_resets, 0,
 	    "Times the device was reset after a protocol violation or a timeout");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "queue_resets", CTLFLAG_RD, &pn->pn_queue_resets, 0,
+	    "Times a queue was reset alone after a protocol violation or a timeout");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "queue_reset_errors", CTLFLAG_RD,
+	    &pn->pn_queue_reset_errors, 0, "Times this failed, and the device was reset");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "watchdogs", CTLFLAG_RD, &pn->pn_watchdogs, 0,
 	    "Times the watchdog found packets that never completed");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "filter_errors", CTLFLAG_RD, &pn->pn_filter_errors, 0,

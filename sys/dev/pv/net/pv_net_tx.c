@@ -296,7 +296,7 @@ pv_net_tx_run(struct pv_net_txq *txq)
 	txq->ptq_look = MIN(txq->ptq_nbufs - txq->ptq_nbufs / 4,
 	    txq->ptq_nfree - txq->ptq_nfree / 4);
 	if (pvq_broken(q))
-		pv_net_need_reset(txq->ptq_pn);
+		pv_net_need_queue_reset(txq->ptq_pn);
 }
 
 static void
@@ -509,6 +509,7 @@ pv_net_tx_stuck(struct pv_net_txq *txq)
 	else
 		stuck = ++txq->ptq_wd_ticks >= PV_NET_WATCHDOG;
 	txq->ptq_wd_done = done;
+	txq->ptq_stuck = stuck;
 	mtx_unlock(&txq->ptq_mtx);
 	return (stuck);
 }
@@ -522,6 +523,7 @@ pv_net_tx_start(struct pv_net_txq *txq)
 	txq->ptq_unkicked = 0;
 	txq->ptq_deferred = false;
 	txq->ptq_wd_ticks = 0;
+	txq->ptq_stuck = false;
 	pvq_intr_disable(txq->ptq_pvq);
 	mtx_unlock(&txq->ptq_mtx);
 }

@@ -241,6 +241,9 @@ struct pv_net_txq {
 	struct task		 ptq_task;	/* runs the queue: pv_net_tx.c */
 	uint64_t		 ptq_wd_done;	/* watchdog: completions when it last looked */
 	int			 ptq_wd_ticks;	/* seconds without one */
+	bool			 ptq_stuck;	/* for too many of them */
+	bool			 ptq_was_reset;	/* alone, when so many had completed: */
+	uint64_t		 ptq_reset_done;
 	struct pv_net_txstats	 ptq_stats;
 	/* The batch that is being built. */
 	u_int			 ptq_n;
@@ -295,10 +298,14 @@ struct pv_net {
 	struct task		 pn_offload_task;
 	u_int			 pn_offloads_asked; /* requested of the device, for what is received */
 	volatile u_int		 pn_want_reset;
+#define	PV_NET_RESET_DEVICE	0x1
+#define	PV_NET_RESET_QUEUES	0x2	/* those that are broken or stuck */
 	volatile u_int		 pn_link_changes; /* in this second */
 	struct sysctl_ctx_list	 pn_sysctl;
 	struct sysctl_ctx_list	 pn_queue_sysctl;	/* of queues, which may be exchanged */
 	uint64_t		 pn_resets;
+	uint64_t		 pn_queue_resets;
+	uint64_t		 pn_queue_reset_errors;
 	uint64_t		 pn_watchdogs;
 	uint64_t		 pn_filter_errors;
 	uint64_t		 pn_offload_errors;
@@ -473,7 +480,14 @@ pv_net_needs_dma(const struct pv_net *pn)
 static inline void
 pv_net_need_reset(struct pv_net *pn)
 {
-	atomic_store_rel_int(&pn->pn_want_reset, 1);
+	atomic_set_int(&pn->pn_want_reset, PV_NET_RESET_DEVICE);
+}
+
+/* A queue is broken: as above, but that queue alone if the device can do that. */
+static inline void
+pv_net_need_queue_reset(struct pv_net *pn)
+{
+	atomic_set_int(&pn->pn_want_reset, PV_NET_RESET_QUEUES);
 }
 
 /* Notify the device of what it was shown since the last time. */

@@ -339,6 +339,31 @@ vtnet_restart(void *softc)
 	return (0);
 }
 
+/* Queues are numbered by pairs, the receiving one first (5.1.2). */
+static u_int
+vtnet_queue_index(int pair, bool tx)
+{
+	return (2 * pair + (tx ? VIRTIO_NET_Q_TX : VIRTIO_NET_Q_RX));
+}
+
+static int
+vtnet_stop_queue(void *softc, int pair, bool tx)
+{
+	struct vtnet_softc *sc = softc;
+
+	return (virtio_stop_queue(sc->vtn_dev, vtnet_queue_index(pair, tx)));
+}
+
+static int
+vtnet_restart_queue(void *softc, int pair, bool tx)
+{
+	struct vtnet_softc *sc = softc;
+
+	if (!tx)
+		sc->vtn_rxqs[pair].vtr_left = 0;
+	return (virtio_restart_queue(sc->vtn_dev, vtnet_queue_index(pair, tx)));
+}
+
 static uint16_t
 vtnet_status(struct vtnet_softc *sc)
 {
@@ -383,6 +408,8 @@ static const struct pv_net_ops vtnet_ops = {
 	.pno_decap = vtnet_decap,
 	.pno_stop = vtnet_stop,
 	.pno_restart = vtnet_restart,
+	.pno_stop_queue = vtnet_stop_queue,
+	.pno_restart_queue = vtnet_restart_queue,
 	.pno_set_filter = vtnet_set_filter,
 	.pno_set_lladdr = vtnet_set_lladdr,
 	.pno_set_offloads = vtnet_set_offloads,

@@ -76,6 +76,7 @@ static const struct virtio_feature vtnet_features[] = {
 	{ VIRTIO_NET_F_RSS, "RSS", 0 },
 	{ VIRTIO_NET_F_SPEED_DUPLEX, "SPEED_DUPLEX", 0 },
 	{ VIRTIO_NET_F_GUEST_HDRLEN, "GUEST_HDRLEN", 0 },
+	{ VIRTIO_F_RING_RESET, "RING_RESET", 0 },
 	{ 0, NULL, 0 }
 };
 
