@@ -372,13 +372,14 @@ gdisk_close(struct cdev *dev, int fflag __unused, int devtype __unused, struct t
 
 /* Runs a bio without data through the strategy routine and waits. */
 static int
-gdisk_bio_wait(struct cdev *dev, int cmd, off_t offset, off_t length)
+gdisk_bio_wait(struct cdev *dev, int cmd, int flags, off_t offset, off_t length)
 {
 	struct bio *bp;
 	int error;
 
 	bp = g_alloc_bio();
 	bp->bio_cmd = cmd;
+	bp->bio_flags |= flags;
 	bp->bio_dev = dev;
 	bp->bio_offset = offset;
 	bp->bio_length = length;
@@ -416,7 +417,7 @@ gdisk_delete(struct cdev *dev, const off_t *range)
 	    range[1] % gd->gd_disk.d_sectorsize != 0 || range[0] > gd->gd_mediasize ||
 	    range[1] > gd->gd_mediasize - range[0])
 		return (EINVAL);
-	return (gdisk_bio_wait(dev, BIO_DELETE, range[0], range[1]));
+	return (gdisk_bio_wait(dev, BIO_DELETE, 0, range[0], range[1]));
 }
 
 static int
@@ -459,7 +460,7 @@ gdisk_ioctl(struct cdev *dev, u_long cmd, caddr_t data, int fflag, struct thread
 		*(off_t *)data = dp->d_stripeoffset;
 		return (0);
 	case DIOCGFLUSH:
-		return (gdisk_bio_wait(dev, BIO_FLUSH, gd->gd_mediasize, 0));
+		return (gdisk_bio_wait(dev, BIO_FLUSH, BIO_ORDERED, gd->gd_mediasize, 0));
 	case DIOCGDELETE:
 		return ((fflag & FWRITE) != 0 ? gdisk_delete(dev, (const off_t *)data) : EBADF);
 	case DIOCGPROVIDERNAME:

@@ -15,8 +15,9 @@ import device
 import ring
 
 SECTOR = 512
-T_IN, T_OUT, T_FLUSH, T_GET_ID, T_DISCARD, T_WRITE_ZEROES, T_SECURE_ERASE = 0, 1, 4, 8, 11, 13, 14
-# The feature that each is of, and the flags that it may have.
+T_IN, T_OUT, T_FLUSH, T_GET_ID, T_GET_LIFETIME = 0, 1, 4, 8, 10
+T_DISCARD, T_WRITE_ZEROES, T_SECURE_ERASE = 11, 13, 14
+# The feature that each is of, also in the names of its limits, and the flags that it may have.
 DELETES = {
     T_DISCARD: ("DISCARD", 0), T_WRITE_ZEROES: ("WRITE_ZEROES", 1),
     T_SECURE_ERASE: ("SECURE_ERASE", 0),
@@ -32,7 +33,7 @@ class Block(device.Device):
     feature_names = {  # noqa: RUF012
         "SIZE_MAX": 1, "SEG_MAX": 2, "GEOMETRY": 4, "RO": 5, "BLK_SIZE": 6, "FLUSH": 9,
         "TOPOLOGY": 10, "CONFIG_WCE": 11, "MQ": 12, "DISCARD": 13, "WRITE_ZEROES": 14,
-        "LIFETIME": 15, "SECURE_ERASE": 16, "ZONED": 17,
+        "LIFETIME": 15, "SECURE_ERASE": 16, "ZONED": 17, "BARRIER": 0, "SCSI": 7,
     }
     default_features = ["SEG_MAX", "BLK_SIZE", "FLUSH"]  # noqa: RUF012
     fields = {  # noqa: RUF012
@@ -44,8 +45,10 @@ class Block(device.Device):
         "max_write_zeroes_sectors": (48, 4), "max_write_zeroes_seg": (52, 4),
         "write_zeroes_may_unmap": (56, 1), "max_secure_erase_sectors": (60, 4),
         "max_secure_erase_seg": (64, 4), "secure_erase_sector_alignment": (68, 4),
+        "zone_sectors": (72, 4), "max_open_zones": (76, 4), "max_active_zones": (80, 4),
+        "max_append_sectors": (84, 4), "write_granularity": (88, 4), "zone_model": (92, 1),
     }
-    config_size = 72
+    config_size = 96
 
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__(args)
@@ -56,6 +59,9 @@ class Block(device.Device):
                 self.disk = mmap.mmap(image.fileno(), 0)
         if args.volatile or args.lose_flushes:
             self.disk = cache.Cache(self.disk, args.lose_flushes)
+        self.cached: set[int] = set()
+        self.bad = -1
+        self.lifetime = (1, 3, 4)
         for setting in (f"capacity={len(self.disk) // SECTOR}", "seg_max=126", "blk_size=512",
                         "writeback=1", f"num_queues={len(self.queues)}",
                         *(f"max_{way}_{limit}"
@@ -63,6 +69,52 @@ class Block(device.Device):
                           for limit in (f"sectors={len(self.disk) // SECTOR}", "seg=1")),
                         "discard_sector_alignment=1", *args.set):
             self.set_config(setting)
+
+    def command(self, words: list[str]) -> Any:
+        """Commands that are about disks."""
+        match words:
+            case ["lifetime", *values]:
+                eol, slc, mlc = (int(value, 0) for value in values)
+                self.lifetime = eol, slc, mlc
+                return {}
+            case ["cut", seed]:
+                if not isinstance(self.disk, cache.Cache):
+                    raise device.CommandError("no cache: --volatile")
+                with self.lock:
+                    self.ignored = {queue.index for queue in self.queues}
+                    return self.disk.cut(int(seed))
+            case ["bad", sector]:
+                self.bad = int(sector, 0)
+                return {}
+        return super().command(words)
+
+    def get_config(self, name: str) -> int:
+        """The value of a field of the configuration."""
+        offset, size = self.fields[name]
+        return int.from_bytes(self.config[offset:offset + size], "little")
+
+    def note_written(self, sector: int, count: int) -> None:
+        """Sectors were written: until the next flush they are cached only, if we write back."""
+        if self.writes_back():
+            self.cached.update(range(sector, sector + count))
+        self.counters["cached"] = len(self.cached)
+
+    def delete(self, kind: int, ranges: list[tuple[int, int, int]]) -> int:
+        """Delete ranges of sectors: the status."""
+        name, allowed = DELETES[kind]
+        if not self.has(name) or len(ranges) > self.get_config(f"max_{name.lower()}_seg"):
+            return S_UNSUPP
+        for sector, count, flags in ranges:
+            if flags & ~allowed:
+                return S_UNSUPP
+            if sector <= self.bad < sector + count:
+                return S_IOERR
+            self.check(sector * SECTOR, count * SECTOR)
+            self.count("ranges")
+            self.count("discarded", count)
+            self.count("unmapped", count * (flags & 1))
+            self.disk[sector * SECTOR:(sector + count) * SECTOR] = bytes(count * SECTOR)
+        return S_OK
 
     def process(self, queue: ring.Queue) -> None:
         """Answer all requests in a queue."""
@@ -100,44 +152,30 @@ class Block(device.Device):
         if kind == T_OUT:
             self.check(at, len(data))
             self.disk[at:at + len(data)] = data
+            self.note_written(sector, len(data) // SECTOR)
             return S_OK, b""
         if kind == T_FLUSH:
             self.flush()
+            self.cached.clear()
+            self.note_written(0, 0)
             return S_OK, b""
+        if kind == T_GET_LIFETIME and self.has("LIFETIME"):
+            return S_OK, struct.pack("<3H", *self.lifetime)
         if kind == T_GET_ID:
             return S_OK, b"pv-kmod vhost".ljust(20, b"\0")
         if kind in DELETES:
-            name, allowed = DELETES[kind]
-            sector, count, flags = struct.unpack("<QII", data)
-            if not self.has(name) or flags & ~allowed:
-                return S_UNSUPP, b""
-            self.count("discarded", count)
-            self.count("unmapped", count * (flags & 1))
-            self.check(sector * SECTOR, count * SECTOR)
-            self.disk[sector * SECTOR:(sector + count) * SECTOR] = bytes(count * SECTOR)
-            return S_OK, b""
+            return self.delete(kind, list(struct.iter_unpack("<QII", data))), b""
         return S_UNSUPP, b""
 
     def writes_back(self) -> bool:
         """May a write that was answered be in the cache alone (VirtIO 1.3, 5.2.6.2)?"""
         toggle = self.has("CONFIG_WCE")
-        return self.has("FLUSH") and (not toggle or self.config[self.fields["writeback"][0]] != 0)
+        return self.has("FLUSH") and (not toggle or self.get_config("writeback") != 0)
 
     def flush(self) -> None:
         """Take what is in the cache to the medium."""
         if isinstance(self.disk, cache.Cache):
             self.disk.flush()
-
-    def command(self, words: list[str]) -> Any:
-        """Run a command of the control socket."""
-        match words:
-            case ["cut", seed]:
-                if not isinstance(self.disk, cache.Cache):
-                    raise device.CommandError("no cache: --volatile")
-                with self.lock:
-                    self.ignored = {queue.index for queue in self.queues}
-                    return self.disk.cut(int(seed))
-        return super().command(words)
 
     def check(self, at: int, length: int) -> None:
         """IndexError beyond the end of the disk."""

@@ -27,6 +27,7 @@
  *	               |                                        |
  *	pv_blk_dump.c  |                                        |    requests without interrupts
  *	pv_blk_recover.c                                        |    freeze, reset, requeue, suspend
+ *	pv_blk_own.c   |                                        |    bios of the driver's own
  *	               |                                        |
  *	pv_blk_order.c | pv_blk_order_submit()   pv_blk_intr()  |    which bios may go now: barriers
  *	               |                               |        |
@@ -54,10 +55,19 @@
  * cache that is written.
  *
  * Ordering.  Bios without BIO_ORDERED may be done in any order, also two from one thread, which may
- * have changed its CPU between them.  BIO_ORDERED and BIO_FLUSH are barriers for the whole disk: one
- * starts when all that came before it is done, and nothing that came after it starts before it is
- * done.  From its arrival to its completion (PVB_GATED), bios of all queues are queued in one FIFO,
+ * have changed its CPU between them.  One with BIO_ORDERED is a barrier for the whole disk: it starts
+ * when all that came before it is done, and nothing that came after it starts before it is done.
+ * From its arrival to its completion (PVB_GATED), bios of all queues are queued in one FIFO,
  * blk_waiting.
+ *
+ * Flushing.  A flush makes those writes durable that were completed before it was submitted, in every
+ * queue: this is what a device promises for the command (VirtIO 1.3, 5.2.6.2), and all that BIO_FLUSH
+ * asks for.  So a plain one goes to the queue of its CPU, and neither waits for others nor holds them
+ * up; g_io_flush() adds BIO_ORDERED, and its flush is a barrier too.
+ *
+ * Write-through.  Flushes of a device that writes through are not sent to it (PVB_WRITETHROUGH).  What
+ * was written before a device was told to write through, or was in flight then, may be in its cache, so
+ * that pv_blk_end_caching() sends one last flush, a barrier, and sets the flag when that is done.
  *
  * Coalescing.  A notification and an interrupt cost an exit to the host each, so in deep queues several
  * requests are coalesced into one.  In a queue that had PV_BLK_DEEP requests or more in flight lately,
@@ -139,6 +149,7 @@ enum pv_blk_cmd {
 	PV_BLK_FLUSH,		/* no data */
 	PV_BLK_DELETE,		/* no data; the range is in rq_offset, rq_length */
 	PV_BLK_IDENT,		/* rq_length bytes of identification are read */
+	PV_BLK_QUERY,		/* pv_blk_query(): no data; bo_status fills rq_bio->bio_data */
 	PV_BLK_NCMDS
 };
 
@@ -275,6 +286,7 @@ TAILQ_HEAD(pv_blk_reqs, pv_blk_req);
 TAILQ_HEAD(pv_blk_bios, bio);	/* by bio_queue */
 
 #define	PV_BLK_QUEUES_MAX	16
+#define	PV_BLK_ANSWER_MAX	16	/* bytes of an answer to PV_BLK_QUERY */
 
 struct pv_blk_queue {
 	struct pv_blk	*bq_blk;
@@ -339,6 +351,9 @@ struct pv_blk {
 #define	PVB_GATED	0x0200	/* new bios are queued in blk_waiting */
 #define	PVB_REPAIRING	0x0400	/* the reset task is to reset broken queues, or does */
 	bool		blk_open;	/* the disk has users */
+	bool		blk_through;	/* the device was told to write through */
+	bool		blk_emptying;	/* blk_last_flush is under way */
+	bool		blk_empty_again; /* and has to be repeated */
 	u_int		blk_batch;	/* completions an interrupt, requests a kick; 1: none wait */
 	u_int		blk_timeout;	/* seconds until a request is reported; 0: never */
 
@@ -354,6 +369,13 @@ struct pv_blk {
 	struct mtx	blk_log_mtx;
 	int		blk_log_start;	/* ticks; errors are logged at a bounded rate */
 	u_int		blk_log_count;
+
+	/* Bios of our own, see pv_blk_own.c. */
+	struct bio	blk_last_flush;
+	struct bio	blk_query;
+	char		blk_answer[PV_BLK_ANSWER_MAX];
+	bool		blk_querying;	/* blk_query and blk_answer are the device's */
+	bool		blk_query_late;	/* and nobody waits for it any more */
 
 	/* DMA. */
 	bus_dma_tag_t	blk_mtag;	/* messages */
@@ -446,8 +468,28 @@ void	pv_blk_resize(struct pv_blk *blk, uint64_t mediasize);
  */
 void	pv_blk_set_delete_size(struct pv_blk *blk, uint64_t size);
 
-/* Does a write survive without a flush?  Flushes then succeed without going to the device. */
+/*
+ * Does a write survive without a flush?  Flushes then succeed without going to the device.  For one
+ * that writes through for as long as this disk used it, has no flush at all, or is about to write back.
+ */
 void	pv_blk_set_writethrough(struct pv_blk *blk, bool on);
+
+/*
+ * The device has written back, and writes through from now on.  Flushes go to it until what it may
+ * still have cached was flushed; if that fails, for as long as the disk lives.
+ */
+void	pv_blk_end_caching(struct pv_blk *blk);
+
+/*
+ * Asks the device for what the protocol encodes as PV_BLK_QUERY, among the requests of all others.
+ *
+ * buf   the answer, of size bytes, up to PV_BLK_ANSWER_MAX; as bo_status stored it
+ * secs  the longest time to wait
+ *
+ * Returns 0; EBUSY if an earlier question was not answered yet; EWOULDBLOCK if this one was not in
+ * time; or what the request ended with.  May sleep.
+ */
+int	pv_blk_query(struct pv_blk *blk, void *buf, size_t size, u_int secs);
 
 /*
  * Reset the device from a task, for a broken queue or because the device requests it.

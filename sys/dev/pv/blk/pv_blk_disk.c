@@ -492,11 +492,3 @@ pv_blk_set_max_size(struct pv_blk *blk, size_t size)
 	bp->bp_max_size = rounddown2(MIN(size, blk->blk_made_size), bp->bp_sectorsize);
 	PV_BLK_UNLOCK(blk);
 }
-
-void
-pv_blk_set_writethrough(struct pv_blk *blk, bool on)
-{
-	PV_BLK_LOCK(blk);
-	pv_blk_set_flags(blk, on ? PVB_WRITETHROUGH : 0, on ? 0 : PVB_WRITETHROUGH);
-	PV_BLK_UNLOCK(blk);
-}

@@ -31,7 +31,7 @@
 static bool
 pv_blk_is_barrier(const struct bio *bp)
 {
-	return (bp->bio_cmd == BIO_FLUSH || (bp->bio_flags & BIO_ORDERED) != 0);
+	return ((bp->bio_flags & BIO_ORDERED) != 0);
 }
 
 /* Are all queues idle? */

@@ -46,6 +46,7 @@ static const char *const pv_blk_cmd_names[PV_BLK_NCMDS] = {
 	[PV_BLK_FLUSH] = "flush",
 	[PV_BLK_DELETE] = "delete",
 	[PV_BLK_IDENT] = "ident",
+	[PV_BLK_QUERY] = "query",
 };
 
 bool
@@ -485,13 +486,16 @@ pv_blk_has_more(const struct pv_blk_queue *bq)
 /*
  * Is this thread going to wait for what it submits now?  One that comes between others is, if
  * nothing of it is in flight.  One that submits alone may be collecting a batch that a fast device
- * has answered as a whole; it is, if it never submits more than one between two interrupts.
+ * has answered as a whole; it is, if it never submits more than one between two interrupts.  A flush
+ * is always waited for.
  */
 static bool
-pv_blk_will_wait(struct pv_blk_queue *bq)
+pv_blk_will_wait(struct pv_blk_queue *bq, const struct bio *bp)
 {
 	if (bq->bq_depth < PV_BLK_DEEP)
 		return (false);
+	if (bp->bio_cmd == BIO_FLUSH)
+		return (true);
 	if (bq->bq_submit_td != curthread) {
 		bq->bq_submit_td = curthread;
 		bq->bq_run = 1;
@@ -516,7 +520,7 @@ pv_blk_queue_submit(struct pv_blk *blk, struct bio *bp)
 	pv_blk_enqueue(bq, bp);
 	/* Within a delivery, what the users submit is started as one batch when it ends. */
 	if (bq->bq_deliver_td != curthread) {
-		waits = pv_blk_will_wait(bq);
+		waits = pv_blk_will_wait(bq, bp);
 		bq->bq_awaited = waits;
 		pv_blk_start_queue(bq);
 		bq->bq_awaited = false;

@@ -387,6 +387,11 @@ pv_blk_cut(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 		rq->rq_length = MIN((uint64_t)bp->bio_bcount - bq->bq_cur_off,
 		    blk->blk_params.bp_delete_size);
 		break;
+	case PV_BLK_BIO_QUERY:
+		rq->rq_cmd = PV_BLK_QUERY;
+		rq->rq_nsegs = 0;
+		rq->rq_length = bp->bio_bcount;
+		break;
 	default:
 		rq->rq_cmd = PV_BLK_FLUSH;
 		rq->rq_nsegs = 0;

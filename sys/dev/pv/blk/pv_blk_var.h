@@ -111,6 +111,11 @@ void	pv_blk_run(struct pv_blk *blk);
 /* Ends with error all that is not in flight, in the queues as well; blk_mtx is held. */
 void	pv_blk_order_fail(struct pv_blk *blk, int error);
 
+/* pv_blk_own.c: bios of the driver's own. */
+
+/* What a bio has for bio_cmd that asks bo_query's question; disk(9) does not send it. */
+#define	PV_BLK_BIO_QUERY	BIO_CMD0
+
 /* pv_blk_recover.c */
 
 /* Also sets blk_broken. */

@@ -25,7 +25,8 @@
  * Hypervisor until 2026 left out the status byte.  A used length of a modern device that is less than
  * what it has to write is counted, and only with hw.virtio.strict_lengths is it a protocol violation.
  *
- * Locking: pv_blk's.  vtb_attached is written by attach and detach, which the bus serialises against
+ * Locking: pv_blk's.  vtb_cache_lock makes one of a change of the cache mode and of what pv_blk is told
+ * of it; it may be held for a sleep, and comes before pv_blk's.  vtb_attached is written by attach and detach, which the bus serialises against
  * the configuration task by virtio_free_queues().
  *
  * Queues.  With MQ there is a queue for each CPU, as far as the device has as many; without, one
@@ -45,48 +46,18 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/bus.h>
-#include <sys/endian.h>
 #include <sys/limits.h>
 #include <sys/module.h>
 #include <sys/sysctl.h>
 
-#include <machine/atomic.h>
-
-#include <dev/pv/blk/pv_blk.h>
-#include <dev/virtio/virtio.h>
 #include <dev/virtio/virtqueue.h>
-#include <dev/virtio/block/virtio_blk.h>
+#include <dev/virtio/block/virtio_blk_var.h>
 
 #define	VTBLK_REQS_MAX		128	/* of the only queue */
 #define	VTBLK_REQS_MQ		64	/* of each of several */
 #define	VTBLK_SIZE_TRIES	10
 #define	VTBLK_CONFIGS_LOGGED	10	/* impossible sizes that are reported */
 #define	VTBLK_SETTLE_SECS	1	/* a suspend waits for what is in flight */
-#define	VTBLK_STATUS_UNSET	0xff	/* not a status of the specification */
-
-/* What a request needs besides its data; one for each in coherent memory. */
-struct vtblk_msg {
-	struct virtio_blk_outhdr hdr;
-	struct virtio_blk_discard_write_zeroes range;
-	uint8_t		status;
-} __aligned(64);
-
-struct vtblk_softc {
-	device_t	vtb_dev;
-	struct pv_blk	vtb_blk;
-	struct pv_blk_params vtb_params;
-	struct pvq	*vtb_queues[PV_BLK_QUEUES_MAX];
-	struct sysctl_ctx_list vtb_sysctl;
-	uint64_t	vtb_features;
-	uint64_t	vtb_config_changes;
-	uint64_t	vtb_bad_configs;
-	uint64_t	vtb_short_lengths; /* of all queues */
-	uint32_t	vtb_delete_type;
-	uint32_t	vtb_delete_flags;
-	bool		vtb_modern;
-	bool		vtb_initialised; /* pv_blk_init() was done */
-	bool		vtb_attached;
-};
 
 static SYSCTL_NODE(_hw, OID_AUTO, vtblk, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
     "VirtIO block device parameters");
@@ -127,23 +98,6 @@ static const struct virtio_feature vtblk_features[] = {
 	{ VIRTIO_F_RING_RESET,		"RING_RESET",	0 },
 	{ 0, NULL, 0 }
 };
-
-/* A number for the device, or from it: swapping is its own inverse. */
-static uint32_t
-vtblk_32(const struct vtblk_softc *sc, uint32_t v)
-{
-	return (sc->vtb_modern ? htole32(v) : v);
-}
-
-static uint64_t
-vtblk_64(const struct vtblk_softc *sc, uint64_t v)
-{
-	return (sc->vtb_modern ? htole64(v) : v);
-}
-
-#define	VTBLK_CONFIG(sc, field, valuep)						\
-	virtio_read_config((sc)->vtb_dev, offsetof(struct virtio_blk_config, field),	\
-	    (valuep), sizeof(*(valuep)))
 
 /* Reads the capacity in bytes.  ENXIO, with a message, if it can't be one. */
 static int
@@ -426,19 +380,40 @@ vtblk_get_writecache(struct vtblk_softc *sc)
 	return ((sc->vtb_features & VIRTIO_BLK_F_FLUSH) != 0);
 }
 
-/* Sets the cache mode, -1 leaves it, and passes what it is now to pv_blk. */
+/* Is the cache mode what was written?  EOPNOTSUPP, with a message, if not. */
 static int
-vtblk_set_writecache(struct vtblk_softc *sc, int mode)
+vtblk_write_writecache(struct vtblk_softc *sc, uint8_t on)
 {
-	uint8_t on = mode != 0;
-	int error = 0;
+	int error;
 
-	if (mode != -1 && (sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) == 0)
+	error = virtio_write_config(sc->vtb_dev, offsetof(struct virtio_blk_config, writeback), &on,
+	    sizeof(on));
+	if (error == 0 && vtblk_get_writecache(sc) != on)
+		error = EOPNOTSUPP;
+	if (error != 0)
+		device_printf(sc->vtb_dev, "can't set the write cache mode to %s, error %d\n",
+		    on ? "write-back" : "write-through", error);
+	return (error);
+}
+
+/*
+ * Sets the cache mode of a disk in use.  Flushes reach the device whenever it may cache: before it is
+ * set to write back, and until it was flushed after that (5.2.6.1: writing 0 commits nothing).
+ */
+static int
+vtblk_set_writecache(struct vtblk_softc *sc, bool on)
+{
+	int error;
+
+	if ((sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) == 0)
 		return (EOPNOTSUPP);
-	if (mode != -1)
-		error = virtio_write_config(sc->vtb_dev,
-		    offsetof(struct virtio_blk_config, writeback), &on, sizeof(on));
-	pv_blk_set_writethrough(&sc->vtb_blk, vtblk_get_writecache(sc) == 0);
+	sx_xlock(&sc->vtb_cache_lock);
+	if (on)
+		pv_blk_set_writethrough(&sc->vtb_blk, false);
+	error = vtblk_write_writecache(sc, on);
+	if (vtblk_get_writecache(sc) == 0)
+		pv_blk_end_caching(&sc->vtb_blk);
+	sx_xunlock(&sc->vtb_cache_lock);
 	return (error);
 }
 
@@ -452,7 +427,7 @@ vtblk_sysctl_writecache(SYSCTL_HANDLER_ARGS)
 	error = sysctl_handle_int(oidp, &mode, 0, req);
 	if (error != 0 || req->newptr == NULL)
 		return (error);
-	return (mode == 0 || mode == 1 ? vtblk_set_writecache(sc, mode) : EINVAL);
+	return (mode == 0 || mode == 1 ? vtblk_set_writecache(sc, mode != 0) : EINVAL);
 }
 
 /* In a context of our own, so that it is removed before what its handlers use. */
@@ -472,86 +447,6 @@ vtblk_sysctl(struct vtblk_softc *sc)
 	    "Invalid capacities read");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "short_lengths", CTLFLAG_RD, &sc->vtb_short_lengths, 0,
 	    "Completions whose used length is less than what the device has to write");
-}
-
-static uint32_t
-vtblk_type(const struct vtblk_softc *sc, enum pv_blk_cmd cmd)
-{
-	static const uint32_t types[PV_BLK_NCMDS] = {
-		[PV_BLK_READ] = VIRTIO_BLK_T_IN,
-		[PV_BLK_WRITE] = VIRTIO_BLK_T_OUT,
-		[PV_BLK_FLUSH] = VIRTIO_BLK_T_FLUSH,
-		[PV_BLK_IDENT] = VIRTIO_BLK_T_GET_ID,
-	};
-
-	return (cmd == PV_BLK_DELETE ? sc->vtb_delete_type : types[cmd]);
-}
-
-static void
-vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
-{
-	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
-	struct vtblk_msg *msg = rq->rq_msg;
-	bus_dma_segment_t *seg = rq->rq_segs;
-	int ndata = rq->rq_nsegs;
-	uint64_t sector = rq->rq_offset / VIRTIO_BLK_SECTOR_SIZE;
-
-	/* 5.2.6.1: the sector is 0 for requests that have none. */
-	msg->hdr.type = vtblk_32(sc, vtblk_type(sc, rq->rq_cmd));
-	msg->hdr.reserved = 0;
-	msg->hdr.sector = rq->rq_cmd == PV_BLK_READ || rq->rq_cmd == PV_BLK_WRITE ?
-	    vtblk_64(sc, sector) : 0;
-	msg->status = VTBLK_STATUS_UNSET;
-	seg[0].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, hdr);
-	seg[0].ds_len = sizeof(msg->hdr);
-	if (rq->rq_cmd == PV_BLK_DELETE) {
-		msg->range.sector = vtblk_64(sc, sector);
-		msg->range.num_sectors = vtblk_32(sc, rq->rq_length / VIRTIO_BLK_SECTOR_SIZE);
-		msg->range.flags = vtblk_32(sc, sc->vtb_delete_flags);
-		seg[1].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, range);
-		seg[1].ds_len = sizeof(msg->range);
-		ndata = 1;
-	}
-	seg[1 + ndata].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, status);
-	seg[1 + ndata].ds_len = sizeof(msg->status);
-	pc->pc_segs = seg;
-	pc->pc_nread = 1;
-	pc->pc_nwrite = 1;
-	if (rq->rq_cmd == PV_BLK_READ || rq->rq_cmd == PV_BLK_IDENT)
-		pc->pc_nwrite += ndata;
-	else
-		pc->pc_nread += ndata;
-}
-
-static int
-vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd,
-    uintmax_t *seen)
-{
-	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
-	const struct vtblk_msg *msg = rq->rq_msg;
-	uint8_t status = *(const volatile uint8_t *)&msg->status;
-	size_t owed = sizeof(status);
-
-	*seen = status;
-	if (rq->rq_cmd == PV_BLK_READ && status == VIRTIO_BLK_S_OK)
-		owed += rq->rq_length;
-	if (sc->vtb_modern && virtqueue_done_len(pd) < owed) {
-		if ((sc->vtb_queues[0]->q_flags & PVQ_F_STRICT_LENGTHS) != 0) {
-			*seen = virtqueue_done_len(pd);
-			return (-1);
-		}
-		atomic_add_64(&sc->vtb_short_lengths, 1);
-	}
-	switch (status) {
-	case VIRTIO_BLK_S_OK:
-		return (0);
-	case VIRTIO_BLK_S_IOERR:
-		return (EIO);
-	case VIRTIO_BLK_S_UNSUPP:
-		return (EOPNOTSUPP);
-	default:
-		return (-1);
-	}
 }
 
 static int
@@ -594,16 +489,17 @@ static int
 vtblk_restart(struct pv_blk *blk)
 {
 	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
-	uint8_t on = (blk->blk_flags & PVB_WRITETHROUGH) == 0;
 	int error;
 
 	error = virtio_restart(blk->blk_dev);
 	if (error != 0)
 		return (error);
 	/* A reset sets the cache mode back to the device's own (5.2.5). */
-	if ((sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) != 0)
-		(void)virtio_write_config(blk->blk_dev,
-		    offsetof(struct virtio_blk_config, writeback), &on, sizeof(on));
+	sx_xlock(&sc->vtb_cache_lock);
+	if ((sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) != 0 &&
+	    vtblk_write_writecache(sc, !blk->blk_through) != 0 && vtblk_get_writecache(sc) != 0)
+		pv_blk_set_writethrough(blk, false);
+	sx_xunlock(&sc->vtb_cache_lock);
 	virtio_start(blk->blk_dev);
 	/* A change is not notified while the device is stopped. */
 	vtblk_update_size(sc);
@@ -642,6 +538,7 @@ vtblk_teardown(struct vtblk_softc *sc)
 	if (sc->vtb_initialised) {
 		sc->vtb_initialised = false;
 		pv_blk_fini(&sc->vtb_blk);
+		sx_destroy(&sc->vtb_cache_lock);
 	}
 }
 
@@ -650,16 +547,17 @@ vtblk_init(struct vtblk_softc *sc)
 {
 	int error, mode;
 
+	sx_init(&sc->vtb_cache_lock, device_get_nameunit(sc->vtb_dev));
 	error = pv_blk_init(&sc->vtb_blk, sc->vtb_dev, &vtblk_ops, &sc->vtb_params);
-	if (error != 0)
+	if (error != 0) {
+		sx_destroy(&sc->vtb_cache_lock);
 		return (error);
+	}
 	sc->vtb_initialised = true;
 	mode = virtio_tunable(sc->vtb_dev, "writecache_mode", vtblk_writecache_mode);
-	if ((sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) == 0 || mode < 0 || mode > 1)
-		mode = -1;
-	error = vtblk_set_writecache(sc, mode);
-	if (error != 0)
-		device_printf(sc->vtb_dev, "can't set the write cache mode, error %d\n", error);
+	if ((sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) != 0 && (mode == 0 || mode == 1))
+		(void)vtblk_write_writecache(sc, mode);
+	pv_blk_set_writethrough(&sc->vtb_blk, vtblk_get_writecache(sc) == 0);
 	return (0);
 }
 

@@ -19,6 +19,7 @@
 
 #define	W(sc, i, cpu)	qd_submit((sc), (i), (cpu), BIO_WRITE, (i), 1, 0)
 #define	FLUSH(sc, i, cpu) qd_submit((sc), (i), (cpu), BIO_FLUSH, 0, 0, BIO_ORDERED)
+#define	PLAIN_FLUSH(sc, i, cpu) qd_submit((sc), (i), (cpu), BIO_FLUSH, 0, 0, 0)
 
 static u_int
 qd_cpu(u_int i)
@@ -53,7 +54,7 @@ qd_bio_goes_to_its_cpus_queue(struct qd_softc *sc)
 }
 
 static void
-qd_flush_waits_for_every_queue(struct qd_softc *sc)
+qd_ordered_flush_waits_for_every_queue(struct qd_softc *sc)
 {
 	u_int last = qd_cpu(1);
 
@@ -80,6 +81,76 @@ qd_flush_waits_for_every_queue(struct qd_softc *sc)
 	qd_answer_all(sc);
 	qd_all_ended(sc, 6, 0);
 	qd_end(sc);
+}
+
+/* What is in flight is not its business, nor is it theirs. */
+static void
+qd_plain_flush_waits_for_nothing(struct qd_softc *sc)
+{
+	u_int last = qd_cpu(1);
+
+	qd_begin(sc, 2, 8, 8);
+	W(sc, 0, 0);
+	PLAIN_FLUSH(sc, 1, last);
+	W(sc, 2, 0);
+	W(sc, 3, last);
+	QD_EQ(sc, sc->qd_nlog, 4);
+	qd_logged(sc, 1, last, PV_BLK_FLUSH, 0);
+	qd_answer(sc, last);
+	/* With one CPU the write comes first in the queue that they share. */
+	if (last == 0)
+		qd_answer(sc, 0);
+	QD_EQ(sc, sc->qd_ends[1], 0);
+	QD_EQ(sc, sc->qd_ends[2], -1);
+	/* A barrier waits for a plain flush, too. */
+	qd_submit(sc, 4, 0, BIO_WRITE, 4, 1, BIO_ORDERED);
+	PLAIN_FLUSH(sc, 5, last);
+	QD_EQ(sc, sc->qd_nlog, 4);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_nlog, 6);
+	qd_logged(sc, 4, 0, PV_BLK_WRITE, 4);
+	qd_all_ended(sc, 6, 0);
+	qd_end(sc);
+}
+
+/* A device that writes through is flushed once, after what it may have cached, and then no more. */
+static void
+qd_caching_ends_with_a_flush(struct qd_softc *sc)
+{
+	qd_begin(sc, 2, 8, 8);
+	W(sc, 0, 0);
+	W(sc, 1, qd_cpu(1));
+	pv_blk_end_caching(&sc->qd_blk);
+	QD_EQ(sc, sc->qd_nlog, 2);
+	PLAIN_FLUSH(sc, 2, 0);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_nlog, 3);
+	qd_logged(sc, 2, 0, PV_BLK_FLUSH, 0);
+	PLAIN_FLUSH(sc, 3, 0);
+	FLUSH(sc, 4, 0);
+	QD_EQ(sc, sc->qd_nlog, 3);
+	qd_all_ended(sc, 5, 0);
+	/* Twice while the flush is under way: what was cached in between needs one more. */
+	pv_blk_set_writethrough(&sc->qd_blk, false);
+	pv_blk_end_caching(&sc->qd_blk);
+	pv_blk_set_writethrough(&sc->qd_blk, false);
+	pv_blk_end_caching(&sc->qd_blk);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_nlog, 5);
+	/* Set to write back meanwhile, it goes on being flushed. */
+	pv_blk_set_writethrough(&sc->qd_blk, false);
+	pv_blk_end_caching(&sc->qd_blk);
+	pv_blk_set_writethrough(&sc->qd_blk, false);
+	qd_answer_all(sc);
+	PLAIN_FLUSH(sc, 5, 0);
+	QD_EQ(sc, sc->qd_nlog, 7);
+	qd_answer_all(sc);
+	qd_all_ended(sc, 6, 0);
+	/* The last flush ends with the disk. */
+	pv_blk_freeze(&sc->qd_blk);
+	pv_blk_end_caching(&sc->qd_blk);
+	qd_end(sc);
+	QD_EQ(sc, sc->qd_blk.blk_emptying, false);
 }
 
 static void
@@ -422,7 +493,9 @@ qd_awaited_request_is_not_delayed(struct qd_softc *sc)
 
 const struct qd_case qd_cases[] = {
 	{ "bio_goes_to_its_cpus_queue", qd_bio_goes_to_its_cpus_queue },
-	{ "flush_waits_for_every_queue", qd_flush_waits_for_every_queue },
+	{ "ordered_flush_waits_for_every_queue", qd_ordered_flush_waits_for_every_queue },
+	{ "plain_flush_waits_for_nothing", qd_plain_flush_waits_for_nothing },
+	{ "caching_ends_with_a_flush", qd_caching_ends_with_a_flush },
 	{ "barriers_keep_their_order", qd_barriers_keep_their_order },
 	{ "ordered_write_is_one_barrier", qd_ordered_write_is_one_barrier },
 	{ "requeued_in_order", qd_requeued_in_order },

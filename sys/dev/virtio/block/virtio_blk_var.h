@@ -1,0 +1,70 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What the files of virtio_blk share (see virtio_blk.c).
+ */
+
+#ifndef _DEV_VIRTIO_VIRTIO_BLK_VAR_H_
+#define	_DEV_VIRTIO_VIRTIO_BLK_VAR_H_
+
+#include <sys/param.h>
+#include <sys/endian.h>
+#include <sys/lock.h>
+#include <sys/sx.h>
+
+#include <dev/pv/blk/pv_blk.h>
+#include <dev/virtio/virtio.h>
+#include <dev/virtio/block/virtio_blk.h>
+
+/* What a request needs besides its data; one for each in coherent memory. */
+struct vtblk_msg {
+	struct virtio_blk_outhdr hdr;
+	struct virtio_blk_discard_write_zeroes range;
+	uint8_t		status;
+} __aligned(64);
+
+struct vtblk_softc {
+	device_t	vtb_dev;
+	struct pv_blk	vtb_blk;
+	struct pv_blk_params vtb_params;
+	struct pvq	*vtb_queues[PV_BLK_QUEUES_MAX];
+	struct sysctl_ctx_list vtb_sysctl;
+	struct sx	vtb_cache_lock;	/* see virtio_blk.c */
+	uint64_t	vtb_features;
+	uint64_t	vtb_config_changes;
+	uint64_t	vtb_bad_configs;
+	uint64_t	vtb_short_lengths; /* of all queues */
+	uint32_t	vtb_delete_type;
+	uint32_t	vtb_delete_flags;
+	bool		vtb_modern;
+	bool		vtb_initialised; /* pv_blk_init() was done */
+	bool		vtb_attached;
+};
+
+#define	VTBLK_CONFIG(sc, field, valuep)						\
+	virtio_read_config((sc)->vtb_dev, offsetof(struct virtio_blk_config, field),	\
+	    (valuep), sizeof(*(valuep)))
+
+/* A number for the device, or from it: swapping is its own inverse. */
+static inline uint32_t
+vtblk_32(const struct vtblk_softc *sc, uint32_t v)
+{
+	return (sc->vtb_modern ? htole32(v) : v);
+}
+
+static inline uint64_t
+vtblk_64(const struct vtblk_softc *sc, uint64_t v)
+{
+	return (sc->vtb_modern ? htole64(v) : v);
+}
+
+/* virtio_blk_req.c: bo_encode and bo_status of struct pv_blk_ops. */
+void	vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc);
+int	vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd,
+	    uintmax_t *seen);
+
+#endif /* !_DEV_VIRTIO_VIRTIO_BLK_VAR_H_ */
