@@ -132,6 +132,20 @@ virtio_choose(struct virtio_bus *vb, const struct virtio_feature *table, uint64_
 	return (0);
 }
 
+/* May the driver use a device that offers this? */
+static int
+virtio_check(device_t dev, const struct virtio_bus *vb, const struct virtio_feature *table)
+{
+	const struct virtio_feature *vf;
+	int error = 0;
+
+	for (vf = table; vf->vf_mask != 0 && error == 0; vf++) {
+		if (vf->vf_check != NULL && (vb->vb_offered & vf->vf_mask) != 0)
+			error = vf->vf_check(dev);
+	}
+	return (error);
+}
+
 static void
 virtio_set_status(struct virtio_bus *vb, uint8_t bits)
 {
@@ -206,6 +220,8 @@ virtio_negotiate(device_t dev, const struct virtio_feature *table, uint64_t *got
 	vb->vb_no_queue_reset = false;
 	virtio_feature_names(vb->vb_offered_str, table, vb->vb_offered);
 	error = virtio_choose(vb, table, &chosen);
+	if (error == 0)
+		error = virtio_check(dev, vb, table);
 	if (error == 0)
 		error = virtio_agree(vb, chosen);
 	else

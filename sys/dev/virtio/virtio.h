@@ -87,6 +87,11 @@ struct virtio_feature {
 	int		 vf_flags;
 #define	VIRTIO_FEATURE_REQUIRED	0x01	/* the driver can't do without it */
 #define	VIRTIO_FEATURE_OFF	0x02	/* known by name, but not accepted now (by a tunable) */
+	/*
+	 * Called if the device offers it, accepted or not, before FEATURES_OK; may read the
+	 * configuration.  An error, which it has logged, ends the negotiation.  NULL: not needed.
+	 */
+	int		(*vf_check)(device_t dev);
 };
 
 /*
@@ -138,7 +143,7 @@ VIRTIO_READ_IVAR(modern, VIRTIO_IVAR_MODERN)
  * got    set to the mask that both sides now agree on
  *
  * Returns 0; ENOTSUP if a required feature is not offered (logged by name); ENODEV if the device
- * did not keep FEATURES_OK, or does not answer a reset.  May sleep.
+ * did not keep FEATURES_OK, or does not answer a reset; or what a vf_check returned.  May sleep.
  */
 int	virtio_negotiate(device_t dev, const struct virtio_feature *table, uint64_t *got);
 

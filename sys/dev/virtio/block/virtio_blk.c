@@ -39,7 +39,7 @@
  * so that a device need not prepare for them.  Each has a range a request, and limits of its own
  * (5.2.6).
  *
- * Gaps: no LIFETIME, no ZONED; requests of several ranges.
+ * Gaps: no zone commands, see vtblk_check_zones(); requests of several ranges.
  */
 
 #include <sys/param.h>
@@ -82,7 +82,34 @@ static int vtblk_queue_reset = 0;
 SYSCTL_INT(_hw_vtblk, OID_AUTO, queue_reset, CTLFLAG_RDTUN, &vtblk_queue_reset, 0,
     "Reset a broken queue alone; not safe with QEMU 7.2, which goes on with its requests");
 
+/*
+ * A disk whose zones the host has to write in order is of no use to FreeBSD: no file system or class of
+ * GEOM does so.  Reading it as any other disk would be right, writing it would not.  One that is
+ * host-aware, or that manages its zones itself, takes writes in any order (5.2.4), without ZONED.
+ */
+static int
+vtblk_check_zones(device_t dev)
+{
+	struct vtblk_softc *sc = device_get_softc(dev);
+	uint32_t sectors = 0;
+	uint8_t model;
+
+	if (VTBLK_CONFIG(sc, zoned.model, &model) != 0 || model == VIRTIO_BLK_Z_NONE ||
+	    model == VIRTIO_BLK_Z_HA)
+		return (0);
+	(void)VTBLK_CONFIG(sc, zoned.zone_sectors, &sectors);
+	if (model == VIRTIO_BLK_Z_HM)
+		device_printf(dev, "host-managed zones (of %u sectors) are not supported: give the "
+		    "guest a disk that is conventional or host-aware\n", sectors);
+	else
+		device_printf(dev, "invalid zone model %u: the disk can't be used\n", model);
+	return (ENXIO);
+}
+
 static const struct virtio_feature vtblk_features[] = {
+	/* It orders and does not flush, and only SHOULD do the former (5.2.6.3): pv_blk does it. */
+	{ VIRTIO_BLK_F_BARRIER,		"BARRIER",	VIRTIO_FEATURE_OFF },
+	{ VIRTIO_BLK_F_SCSI,		"SCSI",		VIRTIO_FEATURE_OFF },
 	{ VIRTIO_BLK_F_SIZE_MAX,	"SIZE_MAX",	0 },
 	{ VIRTIO_BLK_F_SEG_MAX,		"SEG_MAX",	0 },
 	{ VIRTIO_BLK_F_GEOMETRY,	"GEOMETRY",	0 },
@@ -94,8 +121,10 @@ static const struct virtio_feature vtblk_features[] = {
 	{ VIRTIO_BLK_F_MQ,		"MQ",		0 },
 	{ VIRTIO_BLK_F_DISCARD,		"DISCARD",	0 },
 	{ VIRTIO_BLK_F_WRITE_ZEROES,	"WRITE_ZEROES",	0 },
+	{ VIRTIO_BLK_F_LIFETIME,	"LIFETIME",	0 },
 	{ VIRTIO_BLK_F_SECURE_ERASE,	"SECURE_ERASE",	0 },
 	{ VIRTIO_F_RING_RESET,		"RING_RESET",	0 },
+	{ VIRTIO_BLK_F_ZONED,		"ZONED",	VIRTIO_FEATURE_OFF, vtblk_check_zones },
 	{ 0, NULL, 0 }
 };
 
@@ -447,6 +476,7 @@ vtblk_sysctl(struct vtblk_softc *sc)
 	    "Invalid capacities read");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "short_lengths", CTLFLAG_RD, &sc->vtb_short_lengths, 0,
 	    "Completions whose used length is less than what the device has to write");
+	vtblk_sysctl_lifetime(sc);
 }
 
 static int

@@ -13,12 +13,14 @@
 
 #include <sys/types.h>
 
-/* Feature bits (5.2.3), masks. */
+/* Feature bits (5.2.3), masks; the first and SCSI of legacy devices only (5.2.3.1). */
+#define	VIRTIO_BLK_F_BARRIER		(1ULL << 0)
 #define	VIRTIO_BLK_F_SIZE_MAX		(1ULL << 1)
 #define	VIRTIO_BLK_F_SEG_MAX		(1ULL << 2)
 #define	VIRTIO_BLK_F_GEOMETRY		(1ULL << 4)
 #define	VIRTIO_BLK_F_RO			(1ULL << 5)
 #define	VIRTIO_BLK_F_BLK_SIZE		(1ULL << 6)
+#define	VIRTIO_BLK_F_SCSI		(1ULL << 7)
 #define	VIRTIO_BLK_F_FLUSH		(1ULL << 9)
 #define	VIRTIO_BLK_F_TOPOLOGY		(1ULL << 10)
 #define	VIRTIO_BLK_F_CONFIG_WCE		(1ULL << 11)
@@ -62,7 +64,21 @@ struct virtio_blk_config {
 	uint32_t	max_secure_erase_sectors; /* SECURE_ERASE */
 	uint32_t	max_secure_erase_seg;
 	uint32_t	secure_erase_sector_alignment;
+	struct {
+		uint32_t	zone_sectors;
+		uint32_t	max_open_zones;
+		uint32_t	max_active_zones;
+		uint32_t	max_append_sectors;
+		uint32_t	write_granularity;	/* bytes */
+		uint8_t		model;
+		uint8_t		unused2[3];
+	} zoned;				/* ZONED */
 } __packed;
+
+/* zoned.model. */
+#define	VIRTIO_BLK_Z_NONE		0
+#define	VIRTIO_BLK_Z_HM			1	/* host-managed */
+#define	VIRTIO_BLK_Z_HA			2	/* host-aware */
 
 /* The header of a request (5.2.6): type, reserved, first sector. */
 struct virtio_blk_outhdr {
@@ -88,6 +104,16 @@ struct virtio_blk_discard_write_zeroes {
 } __packed;
 
 #define	VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP	0x00000001
+
+/* The answer to GET_LIFETIME. */
+struct virtio_blk_lifetime {
+	uint16_t	pre_eol_info;
+	uint16_t	device_lifetime_est_typ_a;
+	uint16_t	device_lifetime_est_typ_b;
+} __packed;
+
+#define	VIRTIO_BLK_PRE_EOL_INFO_URGENT	3	/* the last that is defined */
+#define	VIRTIO_BLK_LIFETIME_EXCEEDED	11	/* also the last; in tenths up to this */
 
 /* GET_ID: a string of at most this many bytes, terminated only if it is shorter. */
 #define	VIRTIO_BLK_ID_BYTES		20

@@ -28,6 +28,7 @@ vtblk_type(const struct vtblk_softc *sc, enum pv_blk_cmd cmd)
 		[PV_BLK_WRITE] = VIRTIO_BLK_T_OUT,
 		[PV_BLK_FLUSH] = VIRTIO_BLK_T_FLUSH,
 		[PV_BLK_IDENT] = VIRTIO_BLK_T_GET_ID,
+		[PV_BLK_QUERY] = VIRTIO_BLK_T_GET_LIFETIME,
 	};
 
 	return (cmd == PV_BLK_DELETE ? sc->vtb_delete_type : types[cmd]);
@@ -57,13 +58,17 @@ vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 		seg[1].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, range);
 		seg[1].ds_len = sizeof(msg->range);
 		ndata = 1;
+	} else if (rq->rq_cmd == PV_BLK_QUERY) {
+		seg[1].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, lifetime);
+		seg[1].ds_len = sizeof(msg->lifetime);
+		ndata = 1;
 	}
 	seg[1 + ndata].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, status);
 	seg[1 + ndata].ds_len = sizeof(msg->status);
 	pc->pc_segs = seg;
 	pc->pc_nread = 1;
 	pc->pc_nwrite = 1;
-	if (rq->rq_cmd == PV_BLK_READ || rq->rq_cmd == PV_BLK_IDENT)
+	if (rq->rq_cmd == PV_BLK_READ || rq->rq_cmd == PV_BLK_IDENT || rq->rq_cmd == PV_BLK_QUERY)
 		pc->pc_nwrite += ndata;
 	else
 		pc->pc_nread += ndata;
@@ -90,6 +95,8 @@ vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_d
 	}
 	switch (status) {
 	case VIRTIO_BLK_S_OK:
+		if (__predict_false(rq->rq_cmd == PV_BLK_QUERY))
+			memcpy(rq->rq_bio->bio_data, &msg->lifetime, sizeof(msg->lifetime));
 		return (0);
 	case VIRTIO_BLK_S_IOERR:
 		return (EIO);

@@ -23,8 +23,9 @@
 /* What a request needs besides its data; one for each in coherent memory. */
 struct vtblk_msg {
 	struct virtio_blk_outhdr hdr;
-	struct virtio_blk_discard_write_zeroes range;
+	struct virtio_blk_lifetime lifetime;
 	uint8_t		status;
+	struct virtio_blk_discard_write_zeroes range __aligned(16);
 } __aligned(64);
 
 struct vtblk_softc {
@@ -38,6 +39,7 @@ struct vtblk_softc {
 	uint64_t	vtb_config_changes;
 	uint64_t	vtb_bad_configs;
 	uint64_t	vtb_short_lengths; /* of all queues */
+	uint64_t	vtb_bad_lifetimes;
 	uint32_t	vtb_delete_type;
 	uint32_t	vtb_delete_flags;
 	bool		vtb_modern;
@@ -61,6 +63,15 @@ vtblk_64(const struct vtblk_softc *sc, uint64_t v)
 {
 	return (sc->vtb_modern ? htole64(v) : v);
 }
+
+static inline uint16_t
+vtblk_16(const struct vtblk_softc *sc, uint16_t v)
+{
+	return (sc->vtb_modern ? htole16(v) : v);
+}
+
+/* virtio_blk_lifetime.c: adds dev.vtblk.N.lifetime to vtb_sysctl, if the device has that. */
+void	vtblk_sysctl_lifetime(struct vtblk_softc *sc);
 
 /* virtio_blk_req.c: bo_encode and bo_status of struct pv_blk_ops. */
 void	vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc);
