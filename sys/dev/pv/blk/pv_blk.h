@@ -34,6 +34,7 @@
  *	pv_blk_queue.c | pv_blk_queue_submit()  _queue_run() ---+    put, kick, collect, arm; bq_mtx
  *	               |                               |        ^
  *	pv_blk_req.c   | pv_blk_req_next()      _req_end() -----+    a piece of a bio, its memory
+ *	pv_blk_hist.c, pv_blk_log.c                     ^            counting, and messages
  *	               v                               ^
  *	          pvq_put(), pvq_kick()            pvq_get()         the ring
  *
@@ -183,6 +184,7 @@ struct pv_blk_req {
 	bool		rq_done;	/* polled: rq_error is valid */
 	int		rq_error;
 	int		rq_start;	/* ticks */
+	sbintime_t	rq_put_at;	/* for the histogram; 0: not known */
 	int		rq_requeues;
 	struct bio	rq_window;	/* this piece's part of the bio, to load or pv_blk_copy() */
 };
@@ -273,6 +275,7 @@ struct pv_blk_stats {
 	uint64_t	bs_dma_errors;
 	uint64_t	bs_nomem;
 	uint64_t	bs_timeouts;
+	uint64_t	bs_timeout_resets;
 	uint64_t	bs_requeued;
 	uint64_t	bs_resets;
 	uint64_t	bs_queue_resets;
@@ -329,6 +332,7 @@ struct pv_blk_queue {
 	struct callout	bq_tick;	/* bounds coalescing; retries a shortage of memory */
 	callout_func_t	*bq_tick_func;
 	struct pv_blk_stats bq_stats;
+	struct pv_blk_hist *bq_hist;	/* an element of blk_hists, or NULL */
 	char		bq_pad[CACHE_LINE_SIZE];
 };
 
@@ -350,12 +354,14 @@ struct pv_blk {
 #define	PVB_LEAK	0x0100	/* the device may still use our memory; blk_flags only */
 #define	PVB_GATED	0x0200	/* new bios are queued in blk_waiting */
 #define	PVB_REPAIRING	0x0400	/* the reset task is to reset broken queues, or does */
+#define	PVB_HISTOGRAM	0x0800	/* depth and latencies are counted */
 	bool		blk_open;	/* the disk has users */
 	bool		blk_through;	/* the device was told to write through */
 	bool		blk_emptying;	/* blk_last_flush is under way */
 	bool		blk_empty_again; /* and has to be repeated */
 	u_int		blk_batch;	/* completions an interrupt, requests a kick; 1: none wait */
 	u_int		blk_timeout;	/* seconds until a request is reported; 0: never */
+	u_int		blk_timeout_reset; /* seconds until the device is reset for one; 0: never */
 
 	/* Barriers. */
 	struct pv_blk_bios blk_waiting;
@@ -400,6 +406,7 @@ struct pv_blk {
 	struct sysctl_ctx_list blk_sysctl;
 	struct sysctl_ctx_list blk_queue_sysctl; /* of the pvqs */
 	struct pv_blk_stats blk_stats;	/* what no queue counts */
+	struct pv_blk_hist *blk_hists;	/* of each queue; NULL: not used yet */
 	struct pv_blk_queue blk_queues[PV_BLK_QUEUES_MAX];
 };
 

@@ -41,6 +41,7 @@ static const struct {
 	STAT(dma_errors, "Bios whose memory could not be mapped for the device"),
 	STAT(nomem, "Times that memory for a request was short, tried again"),
 	STAT(timeouts, "Requests reported for taking longer than the time-out"),
+	STAT(timeout_resets, "Resets for a request that took longer than timeout_reset"),
 	STAT(requeued, "Requests put again after a reset"),
 	STAT(resets, "Times that the device was reset"),
 	STAT(queue_resets, "Times that a queue was reset alone"),
@@ -76,6 +77,25 @@ pv_blk_sysctl_reset(SYSCTL_HANDLER_ARGS)
 	if (error == 0 && req->newptr != NULL && value != 0)
 		pv_blk_reset(blk, 0);
 	return (error);
+}
+
+static int
+pv_blk_sysctl_histogram(SYSCTL_HANDLER_ARGS)
+{
+	struct pv_blk *blk = arg1;
+	int error, value = (blk->blk_flags & PVB_HISTOGRAM) != 0;
+
+	error = sysctl_handle_int(oidp, &value, 0, req);
+	if (error != 0 || req->newptr == NULL)
+		return (error);
+	if (value != 0 && value != 1)
+		return (EINVAL);
+	if (value == 1)
+		pv_blk_hist_begin(blk);
+	PV_BLK_LOCK(blk);
+	pv_blk_set_flags(blk, value == 1 ? PVB_HISTOGRAM : 0, value == 1 ? 0 : PVB_HISTOGRAM);
+	PV_BLK_UNLOCK(blk);
+	return (0);
 }
 
 /* The sum over the disk and its queues; of max_in_flight the greatest. */
@@ -148,6 +168,7 @@ pv_blk_sysctl_queues(struct pv_blk *blk)
 		node = SYSCTL_ADD_NODE(ctx, top, OID_AUTO, bq->bq_pvq->q_name,
 		    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Statistics of the queue");
 		pvq_sysctl(bq->bq_pvq, ctx, SYSCTL_CHILDREN(node));
+		pv_blk_hist_sysctl(bq, ctx, SYSCTL_CHILDREN(node));
 	}
 }
 
@@ -171,11 +192,29 @@ pv_blk_sysctl_attach(struct pv_blk *blk)
 	    "Requests in flight");
 	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "timeout", CTLFLAG_RW, &blk->blk_timeout, 0,
 	    "Seconds until a request without an answer is reported, 0: never");
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "timeout_reset", CTLFLAG_RW, &blk->blk_timeout_reset, 0,
+	    "Seconds until the device is reset for a request without an answer, 0: never");
+	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "histogram", CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE,
+	    blk, 0, pv_blk_sysctl_histogram, "I",
+	    "Count depths and latencies of each queue; from 0 on when it is set to 1");
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "batch", CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_MPSAFE, blk,
 	    0, pv_blk_sysctl_batch, "IU",
 	    "Requests a notification, and completions an interrupt, in a deep queue; 1: no coalescing");
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "reset", CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, blk,
 	    0, pv_blk_sysctl_reset, "I", "Write 1 to reset the device and put its requests again");
+}
+
+/* hw.DRIVER.name, or hw.DRIVER.N.name, which counts more. */
+static u_int
+pv_blk_tunable(device_t dev, const char *name, int value)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "hw.%s.%s", device_get_name(dev), name);
+	TUNABLE_INT_FETCH(path, &value);
+	snprintf(path, sizeof(path), "hw.%s.%d.%s", device_get_name(dev), device_get_unit(dev), name);
+	TUNABLE_INT_FETCH(path, &value);
+	return (MAX(value, 0));
 }
 
 u_int
@@ -233,6 +272,7 @@ pv_blk_fini(struct pv_blk *blk)
 	KASSERT(blk->blk_disk == NULL, ("%s: still a disk", __func__));
 	pv_blk_req_fini(blk);
 	pv_blk_queues_fini(blk);
+	pv_blk_hist_fini(blk);
 	mtx_destroy(&blk->blk_mtx);
 }
 
@@ -247,7 +287,8 @@ pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
 	blk->blk_ops = ops;
 	blk->blk_params = *params;
 	blk->blk_batch = params->bp_batch != 0 ? params->bp_batch : PV_BLK_BATCH;
-	blk->blk_timeout = PV_BLK_TIMEOUT;
+	blk->blk_timeout = pv_blk_tunable(dev, "timeout", PV_BLK_TIMEOUT);
+	blk->blk_timeout_reset = pv_blk_tunable(dev, "timeout_reset", 0);
 	error = pv_blk_check(blk);
 	if (error != 0)
 		return (error);

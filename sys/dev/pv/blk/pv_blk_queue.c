@@ -33,52 +33,9 @@
 #define	PV_BLK_SINGLES		4
 /* A request that sees more resets than this is what breaks the device. */
 #define	PV_BLK_REQUEUES_MAX	3
-/* Messages in each so many seconds; the rest is counted. */
-#define	PV_BLK_LOG_MAX		10
-#define	PV_BLK_LOG_SECS		10
 
 #define	PV_BLK_QUEUE_LOCK(bq)	mtx_lock(&(bq)->bq_mtx)
 #define	PV_BLK_QUEUE_UNLOCK(bq)	mtx_unlock(&(bq)->bq_mtx)
-
-static const char *const pv_blk_cmd_names[PV_BLK_NCMDS] = {
-	[PV_BLK_READ] = "read",
-	[PV_BLK_WRITE] = "write",
-	[PV_BLK_FLUSH] = "flush",
-	[PV_BLK_DELETE] = "delete",
-	[PV_BLK_IDENT] = "ident",
-	[PV_BLK_QUERY] = "query",
-};
-
-bool
-pv_blk_may_log(struct pv_blk *blk)
-{
-	bool may;
-
-	mtx_lock(&blk->blk_log_mtx);
-	if (ticks - blk->blk_log_start >= PV_BLK_LOG_SECS * hz) {
-		blk->blk_log_start = ticks;
-		blk->blk_log_count = 0;
-	}
-	may = blk->blk_log_count++ < PV_BLK_LOG_MAX;
-	if (!may)
-		blk->blk_stats.bs_unlogged++;
-	mtx_unlock(&blk->blk_log_mtx);
-	return (may);
-}
-
-static void
-pv_blk_log_error(struct pv_blk *blk, const struct pv_blk_req *rq, int error)
-{
-	if (!pv_blk_may_log(blk))
-		return;
-	if (rq->rq_cmd == PV_BLK_FLUSH)
-		device_printf(blk->blk_dev, "flush failed, error %d: writes since the last flush may "
-		    "be lost\n", error);
-	else
-		device_printf(blk->blk_dev, "%s failed, error %d: sector %jd, %zu bytes\n",
-		    pv_blk_cmd_names[rq->rq_cmd], error, (intmax_t)(rq->rq_offset / DEV_BSIZE),
-		    rq->rq_length);
-}
 
 /* Is anything there that has not been put? */
 static inline bool
@@ -129,6 +86,8 @@ pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	pvq_put(bq->bq_pvq, &pc, 1);
 	rq->rq_start = ticks;
+	if (__predict_false((bq->bq_flags & PVB_HISTOGRAM) != 0))
+		pv_blk_hist_put(bq, rq);
 	rq->rq_td = curthread;
 	rq->rq_awaited = bq->bq_awaited;
 	bq->bq_nawaited += rq->rq_awaited;
@@ -291,6 +250,8 @@ pv_blk_complete(struct pv_blk_queue *bq, const struct pvq_done *pd)
 	uintmax_t seen = 0;
 	int error;
 
+	if (__predict_false((bq->bq_flags & PVB_HISTOGRAM) != 0))
+		pv_blk_hist_got(bq, rq);
 	pv_blk_take_back(bq, rq);
 	error = blk->blk_ops->bo_status(blk, rq, pd, &seen);
 	if (error == -1) {
@@ -584,25 +545,33 @@ pv_blk_queue_put_polled(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	return (error);
 }
 
-static void
+/*
+ * Reports requests that take long, each once.  PVBQ_STUCK if one takes so long that the device has to be
+ * reset for it.
+ */
+static u_int
 pv_blk_report_late(struct pv_blk_queue *bq)
 {
 	struct pv_blk *blk = bq->bq_blk;
+	u_int age, late = blk->blk_timeout, stuck = blk->blk_timeout_reset;
 	struct pv_blk_req *rq;
 
 	TAILQ_FOREACH(rq, &bq->bq_inflight, rq_link) {
-		if (blk->blk_timeout == 0 || ticks - rq->rq_start < (int)blk->blk_timeout * hz)
+		age = (u_int)(ticks - rq->rq_start) / hz;
+		if (stuck != 0 && age >= stuck) {
+			pv_blk_log_late(bq, rq, age, "resetting the device");
+			return (PVBQ_STUCK);
+		}
+		/* The others were put later. */
+		if (late == 0 || age < late)
 			break;
 		if (rq->rq_reported)
 			continue;
 		rq->rq_reported = true;
 		bq->bq_stats.bs_timeouts++;
-		if (pv_blk_may_log(blk))
-			device_printf(blk->blk_dev, "%s of sector %jd, %zu bytes: no answer for %u "
-			    "seconds, still waiting\n", pv_blk_cmd_names[rq->rq_cmd],
-			    (intmax_t)(rq->rq_offset / DEV_BSIZE), rq->rq_length,
-			    blk->blk_timeout);
+		pv_blk_log_late(bq, rq, age, "still waiting");
 	}
+	return (0);
 }
 
 u_int
@@ -614,7 +583,8 @@ pv_blk_queue_check(struct pv_blk_queue *bq)
 	/* The ring may have found a protocol violation where no caller of ours looked at it. */
 	if (bq->bq_pvq != NULL && (bq->bq_flags & PVB_STOPPED) == 0 && pvq_broken(bq->bq_pvq))
 		todo = PVBQ_BROKEN;
-	pv_blk_report_late(bq);
+	if ((bq->bq_flags & (PVB_STOPPED | PVB_RESETTING | PVB_FROZEN)) == 0)
+		todo |= pv_blk_report_late(bq);
 	PV_BLK_QUEUE_UNLOCK(bq);
 	return (todo);
 }
@@ -637,9 +607,10 @@ pv_blk_queue_drain(struct pv_blk_queue *bq, int error, bool blame)
 	KASSERT((bq->bq_flags & PVB_STOPPED) != 0, ("%s: the device is live", __func__));
 	while (bq->bq_pvq != NULL && (rq = pvq_drain(bq->bq_pvq)) != NULL) {
 		pv_blk_take_back(bq, rq);
-		if (blame && error == 0 && rq->rq_requeues++ >= PV_BLK_REQUEUES_MAX)
+		if (blame && error == 0 && rq->rq_requeues++ >= PV_BLK_REQUEUES_MAX) {
+			pv_blk_log_error(bq->bq_blk, rq, EIO);
 			pv_blk_req_end(bq, rq, EIO);
-		else
+		} else
 			TAILQ_INSERT_TAIL(&back, rq, rq_link);
 	}
 	/* Requests that were ready come after those that were put before them. */

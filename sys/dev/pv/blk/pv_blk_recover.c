@@ -367,8 +367,8 @@ pv_blk_resume(struct pv_blk *blk)
 }
 
 /*
- * Late requests are only reported: their memory is the device's until they are completed, and a host
- * under load may be slow.
+ * Late requests are only reported, unless the user wants more: their memory is the device's until they
+ * are completed or it is reset, and a host under load may be slow.
  */
 static void
 pv_blk_watchdog(void *arg)
@@ -382,6 +382,10 @@ pv_blk_watchdog(void *arg)
 	PV_BLK_LOCK(blk);
 	if ((todo & PVBQ_BROKEN) != 0)
 		pv_blk_repair_locked(blk);
+	else if ((todo & PVBQ_STUCK) != 0) {
+		blk->blk_stats.bs_timeout_resets++;
+		pv_blk_reset_locked(blk, 0);
+	}
 	if ((blk->blk_flags & PVB_DETACHING) == 0)
 		(void)callout_schedule_sbt(&blk->blk_watchdog, SBT_1S, 0, C_PREL(2));
 	PV_BLK_UNLOCK(blk);

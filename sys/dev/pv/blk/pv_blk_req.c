@@ -33,8 +33,6 @@
 
 #define	PV_BLK_BOUNCE_MAX	(64 * 1024)
 
-static MALLOC_DEFINE(M_PVBLK, "pv_blk", "paravirtual disks");
-
 static volatile u_long *
 pv_blk_bio_refs(struct bio *bp)
 {

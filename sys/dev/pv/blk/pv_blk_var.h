@@ -12,6 +12,8 @@
 #ifndef _DEV_PV_PV_BLK_VAR_H_
 #define	_DEV_PV_PV_BLK_VAR_H_
 
+#include <sys/malloc.h>
+
 #include <dev/pv/blk/pv_blk.h>
 
 /* From this many requests on, a queue is deep: notifications and interrupts are coalesced. */
@@ -39,6 +41,29 @@ pv_blk_dtag(struct pv_blk *blk, const struct pv_blk_req *rq)
 	return (blk->blk_queues[rq->rq_home].bq_dtag);
 }
 
+/* pv_blk_log.c: messages. */
+
+/* May a message go to the log now?  A bad disk must not fill it. */
+bool	pv_blk_may_log(struct pv_blk *blk);
+/* rq ended with error. */
+void	pv_blk_log_error(struct pv_blk *blk, const struct pv_blk_req *rq, int error);
+/* rq is in flight for age seconds; next says what follows. */
+void	pv_blk_log_late(struct pv_blk_queue *bq, const struct pv_blk_req *rq, u_int age,
+	    const char *next);
+
+/* pv_blk_hist.c: histograms. */
+
+MALLOC_DECLARE(M_PVBLK);
+/* With PVB_HISTOGRAM: rq is about to be put, or was got back; the queue's lock is held. */
+void	pv_blk_hist_put(struct pv_blk_queue *bq, struct pv_blk_req *rq);
+void	pv_blk_hist_got(struct pv_blk_queue *bq, struct pv_blk_req *rq);
+/* Before PVB_HISTOGRAM is set: memory, and nothing counted.  May sleep. */
+void	pv_blk_hist_begin(struct pv_blk *blk);
+void	pv_blk_hist_fini(struct pv_blk *blk);
+/* What was counted, below a queue's node. */
+void	pv_blk_hist_sysctl(struct pv_blk_queue *bq, struct sysctl_ctx_list *ctx,
+	    struct sysctl_oid_list *parent);
+
 /* pv_blk_req.c: memory, and requests from bios.  The queue's lock is held where there is a queue. */
 
 /* Allocates what requests need, and frees it, from any stage of the former.  May sleep. */
@@ -65,6 +90,7 @@ struct pv_blk_req *pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, of
 #define	PVBQ_IDLE	0x0001	/* nothing is in flight, and something waits for that */
 #define	PVBQ_BROKEN	0x0002	/* the device has to be reset */
 #define	PVBQ_REFUSED	0x0004	/* the bio was not taken; nothing else is set */
+#define	PVBQ_STUCK	0x0008	/* a request takes longer than blk_timeout_reset */
 
 /* tick is called from a callout with the queue, as if it had interrupted. */
 void	pv_blk_queues_init(struct pv_blk *blk, callout_func_t *tick);
@@ -81,7 +107,7 @@ u_int	pv_blk_queue_submit(struct pv_blk *blk, struct bio *bp);
 void	pv_blk_queue_append(struct pv_blk_queue *bq, struct bio *bp);
 /* Collects, starts and delivers until nothing is left and an interrupt is armed.  Returns PVBQ_*. */
 u_int	pv_blk_queue_run(struct pv_blk_queue *bq);
-/* Reports late requests.  Returns PVBQ_BROKEN or 0. */
+/* Reports late requests.  Returns PVBQ_BROKEN, PVBQ_STUCK, both or 0. */
 u_int	pv_blk_queue_check(struct pv_blk_queue *bq);
 /* Is nothing in flight, ready or waiting? */
 bool	pv_blk_queue_idle(struct pv_blk_queue *bq);
@@ -96,9 +122,6 @@ void	pv_blk_queue_fail(struct pv_blk_queue *bq, int error);
  * was there too often ends with EIO.
  */
 void	pv_blk_queue_drain(struct pv_blk_queue *bq, int error, bool blame);
-/* May a message go to the log now?  A bad disk must not fill it. */
-bool	pv_blk_may_log(struct pv_blk *blk);
-
 /*
  * pv_blk_order.c: all queues; no lock is held.  A broken queue is handed to blk_broken.  pv_blk_intr()
  * is here as well.
