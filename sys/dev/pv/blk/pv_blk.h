@@ -34,7 +34,7 @@
  *	pv_blk_queue.c | pv_blk_queue_submit()  _queue_run() ---+    put, kick, collect, arm; bq_mtx
  *	               |                               |        ^
  *	pv_blk_req.c   | pv_blk_req_next()      _req_end() -----+    a piece of a bio, its memory
- *	pv_blk_hist.c, pv_blk_log.c                     ^            counting, and messages
+ *	pv_blk_mem.c, pv_blk_hist.c, pv_blk_log.c       ^            memory, counting, messages
  *	               v                               ^
  *	          pvq_put(), pvq_kick()            pvq_get()         the ring
  *
@@ -60,6 +60,10 @@
  * when all that came before it is done, and nothing that came after it starts before it is done.
  * From its arrival to its completion (PVB_GATED), bios of all queues are queued in one FIFO,
  * blk_waiting.
+ *
+ * Deleting.  Where a request can delete several ranges, a queue has one such request at a time.  What
+ * comes meanwhile is held back (bq_deletes), and goes together when it has ended.  If the device fails
+ * one of several ranges, each is tried alone, as the device does not say which it was.
  *
  * Flushing.  A flush makes those writes durable that were completed before it was submitted, in every
  * queue: this is what a device promises for the command (VirtIO 1.3, 5.2.6.2), and all that BIO_FLUSH
@@ -144,11 +148,14 @@
 struct disk;
 struct pv_blk;
 
+TAILQ_HEAD(pv_blk_reqs, pv_blk_req);
+TAILQ_HEAD(pv_blk_bios, bio);	/* by bio_queue */
+
 enum pv_blk_cmd {
 	PV_BLK_READ,
 	PV_BLK_WRITE,
 	PV_BLK_FLUSH,		/* no data */
-	PV_BLK_DELETE,		/* no data; the range is in rq_offset, rq_length */
+	PV_BLK_DELETE,		/* no data; ranges: rq_offset, rq_length, and rq_nmore bios */
 	PV_BLK_IDENT,		/* rq_length bytes of identification are read */
 	PV_BLK_QUERY,		/* pv_blk_query(): no data; bo_status fills rq_bio->bio_data */
 	PV_BLK_NCMDS
@@ -161,6 +168,8 @@ enum pv_blk_cmd {
 struct pv_blk_req {
 	TAILQ_ENTRY(pv_blk_req) rq_link;
 	struct bio	*rq_bio;	/* NULL: our own, polled */
+	struct pv_blk_bios rq_more;	/* of a PV_BLK_DELETE: further bios, each a range as it is */
+	u_int		rq_nmore;
 	enum pv_blk_cmd	rq_cmd;
 	off_t		rq_offset;	/* bytes on the disk */
 	size_t		rq_length;	/* bytes */
@@ -250,6 +259,7 @@ struct pv_blk_params {
 	bool		bp_phys;	/* segments are pvq_phys_add()'s */
 	bus_size_t	bp_max_size;	/* bytes in a request at most; 0: what the segments hold */
 	uint64_t	bp_delete_size;	/* bytes in a PV_BLK_DELETE at most; 0: there is none */
+	u_int		bp_delete_ranges; /* in one at most; 0 is 1 */
 	u_int		bp_stripesize;	/* bytes; 0: unknown */
 	u_int		bp_stripeoffset;
 	u_int		bp_fwheads;	/* 0: unknown */
@@ -268,6 +278,7 @@ struct pv_blk_stats {
 	uint64_t	bs_requests;
 	uint64_t	bs_splits;
 	uint64_t	bs_bounced;
+	uint64_t	bs_merged_deletes;
 	uint64_t	bs_deferred_kicks;
 	uint64_t	bs_io_errors;
 	uint64_t	bs_unsupported;
@@ -284,9 +295,6 @@ struct pv_blk_stats {
 	uint64_t	bs_unlogged;
 	uint64_t	bs_max_in_flight;
 };
-
-TAILQ_HEAD(pv_blk_reqs, pv_blk_req);
-TAILQ_HEAD(pv_blk_bios, bio);	/* by bio_queue */
 
 #define	PV_BLK_QUEUES_MAX	16
 #define	PV_BLK_ANSWER_MAX	16	/* bytes of an answer to PV_BLK_QUERY */
@@ -305,6 +313,9 @@ struct pv_blk_queue {
 	struct bio	*bq_cur;	/* being cut into pieces */
 	size_t		bq_cur_off;	/* where its next piece begins */
 	struct pv_blk_bios bq_finished;	/* to be delivered without the lock */
+	struct pv_blk_bios bq_deletes;	/* wait for the end of one that is a request */
+	u_int		bq_ndeletes;	/* requests that delete: ready or in flight */
+	u_int		bq_singly;	/* so many deletes next are a request each */
 	struct thread	*bq_deliver_td;	/* that delivers: its own new bios wait for the batch */
 
 	/* Requests. */

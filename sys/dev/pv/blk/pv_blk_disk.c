@@ -33,6 +33,7 @@ static const struct {
 	STAT(requests, "Requests given to the device"),
 	STAT(splits, "Requests that were a further piece of a bio"),
 	STAT(bounced, "Requests that went through the bounce buffer"),
+	STAT(merged_deletes, "Deletes that shared the request of another one"),
 	STAT(deferred_kicks, "Notifications delayed for a batch"),
 	STAT(max_in_flight, "Requests in flight at most, in one queue"),
 	STAT(io_errors, "Requests that the device failed"),

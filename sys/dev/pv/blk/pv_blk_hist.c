@@ -85,7 +85,7 @@ pv_blk_hist_begin(struct pv_blk *blk)
 	hists = mallocarray(blk->blk_params.bp_nqueues, sizeof(*hists), M_PVBLK, M_WAITOK | M_ZERO);
 	PV_BLK_LOCK(blk);
 	if ((blk->blk_flags & PVB_HISTOGRAM) == 0) {
-		for (i = 0; i < blk->blk_params.bp_nqueues * blk->blk_params.bp_nreqs; i++)
+		for (i = 0; i < pv_blk_nreqs(blk); i++)
 			blk->blk_reqs[i].rq_put_at = 0;
 		if (blk->blk_hists == NULL) {
 			PV_BLK_FOREACH(blk, bq)

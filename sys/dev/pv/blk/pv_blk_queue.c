@@ -258,6 +258,9 @@ pv_blk_complete(struct pv_blk_queue *bq, const struct pvq_done *pd)
 		bq->bq_stats.bs_protocol_errors++;
 		pvq_break(bq->bq_pvq, PVQ_FAULT_OWNER, seen);
 		error = EIO;
+	} else if (error != 0 && rq->rq_cmd == PV_BLK_DELETE && rq->rq_nmore != 0) {
+		pv_blk_req_singly(bq, rq);
+		return;
 	} else if (error == EOPNOTSUPP)
 		bq->bq_stats.bs_unsupported++;
 	else if (error != 0)
@@ -692,6 +695,9 @@ pv_blk_deal(struct pv_blk *blk, u_int n)
 	PV_BLK_FOREACH(blk, bq) {
 		TAILQ_CONCAT(&spare, &bq->bq_free, rq_link);
 		TAILQ_CONCAT(&ready, &bq->bq_ready, rq_link);
+		/* The requests that they waited for may go to other queues. */
+		pv_blk_req_unhold(bq);
+		bq->bq_ndeletes = 0;
 		if (bq->bq_index >= n)
 			pv_blk_move_bios(bq, &blk->blk_queues[bq->bq_index % n]);
 	}
@@ -701,7 +707,9 @@ pv_blk_deal(struct pv_blk *blk, u_int n)
 	}
 	while ((rq = TAILQ_FIRST(&ready)) != NULL) {
 		TAILQ_REMOVE(&ready, rq, rq_link);
-		TAILQ_INSERT_TAIL(&blk->blk_queues[rq->rq_home % n].bq_ready, rq, rq_link);
+		bq = &blk->blk_queues[rq->rq_home % n];
+		TAILQ_INSERT_TAIL(&bq->bq_ready, rq, rq_link);
+		bq->bq_ndeletes += rq->rq_cmd == PV_BLK_DELETE;
 	}
 }
 
@@ -739,6 +747,7 @@ pv_blk_queue_init(struct pv_blk *blk, struct pv_blk_queue *bq, callout_func_t *t
 	mtx_init(&bq->bq_mtx, bq->bq_name, "pv_blk queue", MTX_DEF | MTX_DUPOK);
 	TAILQ_INIT(&bq->bq_bios);
 	TAILQ_INIT(&bq->bq_finished);
+	TAILQ_INIT(&bq->bq_deletes);
 	TAILQ_INIT(&bq->bq_free);
 	TAILQ_INIT(&bq->bq_ready);
 	TAILQ_INIT(&bq->bq_inflight);

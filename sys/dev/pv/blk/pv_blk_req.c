@@ -5,8 +5,8 @@
  */
 
 /*
- * What pv_blk makes of a bio: requests, each a piece of it with its memory ready for the device; and
- * the memory of the requests themselves (theory statement, locking: pv_blk.h).
+ * What pv_blk makes of a bio: requests, each a piece of it with its memory ready for the device (theory
+ * statement, locking: pv_blk.h).
  *
  * Memory is made ready in one of three ways: the data's physical addresses where the device takes them
  * as they are (bp_phys), bus_dma(9), or a copy that the protocol shows to its peer (bo_load).  A sector
@@ -22,7 +22,6 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/bio.h>
-#include <sys/malloc.h>
 
 #include <vm/vm.h>
 #include <vm/vm_param.h>
@@ -30,8 +29,6 @@
 #include <vm/vm_page.h>
 
 #include <dev/pv/blk/pv_blk_var.h>
-
-#define	PV_BLK_BOUNCE_MAX	(64 * 1024)
 
 static volatile u_long *
 pv_blk_bio_refs(struct bio *bp)
@@ -358,11 +355,104 @@ pv_blk_cur_end(struct pv_blk_queue *bq)
 	pv_blk_bio_release(bq, bp);
 }
 
+void
+pv_blk_req_unhold(struct pv_blk_queue *bq)
+{
+	TAILQ_CONCAT(&bq->bq_deletes, &bq->bq_bios, bio_queue);
+	TAILQ_SWAP(&bq->bq_deletes, &bq->bq_bios, bio, bio_queue);
+}
+
+/* Has rq, which deletes the end of one bio, delete those that follow it as well, as far as it can. */
+static void
+pv_blk_gather(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	const struct pv_blk_params *params = &bq->bq_blk->blk_params;
+	/* The limit is of a range (VirtIO 1.3, 5.2.4), and we keep to it for all of them together. */
+	uint64_t room = params->bp_delete_size - rq->rq_length;
+	struct bio *bp;
+
+	while (rq->rq_nmore + 1 < params->bp_delete_ranges &&
+	    (bp = TAILQ_FIRST(&bq->bq_bios)) != NULL && bp->bio_cmd == BIO_DELETE &&
+	    *pv_blk_bio_refs(bp) <= 1 && bp->bio_driver2 == NULL && bp->bio_bcount > 0 &&
+	    (uint64_t)bp->bio_bcount <= room) {
+		TAILQ_REMOVE(&bq->bq_bios, bp, bio_queue);
+		*pv_blk_bio_refs(bp) = 1;
+		TAILQ_INSERT_TAIL(&rq->rq_more, bp, bio_queue);
+		rq->rq_nmore++;
+		room -= bp->bio_bcount;
+	}
+	bq->bq_stats.bs_merged_deletes += rq->rq_nmore;
+}
+
+/* The same for a delete: 0; EBUSY if bq_cur has to be held back; EOPNOTSUPP. */
+static int
+pv_blk_cut_delete(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	const struct pv_blk_params *params = &bq->bq_blk->blk_params;
+	uint64_t left = (uint64_t)bq->bq_cur->bio_bcount - bq->bq_cur_off;
+
+	/* The device may have been another when the bio came. */
+	if (params->bp_delete_size == 0)
+		return (EOPNOTSUPP);
+	if (params->bp_delete_ranges > 1 && bq->bq_ndeletes > 0 && bq->bq_cur_off == 0)
+		return (EBUSY);
+	rq->rq_cmd = PV_BLK_DELETE;
+	rq->rq_nsegs = 0;
+	rq->rq_length = MIN(left, params->bp_delete_size);
+	TAILQ_INIT(&rq->rq_more);
+	rq->rq_nmore = 0;
+	bq->bq_ndeletes++;
+	if (bq->bq_singly > 0)
+		bq->bq_singly--;
+	else if (rq->rq_length == left)
+		pv_blk_gather(bq, rq);
+	return (0);
+}
+
+/* A request that deletes has ended: so have the further bios of it. */
+static void
+pv_blk_end_delete(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error)
+{
+	struct bio *bp;
+
+	bq->bq_ndeletes--;
+	pv_blk_req_unhold(bq);
+	while ((bp = TAILQ_FIRST(&rq->rq_more)) != NULL) {
+		TAILQ_REMOVE(&rq->rq_more, bp, bio_queue);
+		if (error != 0)
+			pv_blk_bio_fail(bp, error);
+		else
+			pv_blk_bio_moved(bp, bp->bio_bcount);
+		pv_blk_bio_release(bq, bp);
+	}
+	rq->rq_nmore = 0;
+}
+
+void
+pv_blk_req_singly(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	struct bio *bp;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	KASSERT(rq->rq_cmd == PV_BLK_DELETE, ("%s: command %d", __func__, rq->rq_cmd));
+	bq->bq_ndeletes--;
+	bq->bq_singly = rq->rq_nmore + 1;
+	pv_blk_req_unhold(bq);
+	while ((bp = TAILQ_LAST(&rq->rq_more, pv_blk_bios)) != NULL) {
+		TAILQ_REMOVE(&rq->rq_more, bp, bio_queue);
+		TAILQ_INSERT_HEAD(&bq->bq_bios, bp, bio_queue);
+	}
+	rq->rq_nmore = 0;
+	bp = rq->rq_bio;
+	bp->bio_driver2 = (void *)(uintptr_t)(rq->rq_offset - bp->bio_offset);
+	TAILQ_INSERT_HEAD(&bq->bq_bios, bp, bio_queue);
+	pv_blk_req_free(bq, rq);
+}
+
 /* Fills rq with the next piece of bq_cur: 0, or why not. */
 static int
 pv_blk_cut(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
-	struct pv_blk *blk = bq->bq_blk;
 	struct bio *bp = bq->bq_cur;
 	int error = 0;
 
@@ -377,13 +467,7 @@ pv_blk_cut(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 		error = pv_blk_load(bq, rq, bp, bq->bq_cur_off, bp->bio_bcount);
 		break;
 	case BIO_DELETE:
-		rq->rq_cmd = PV_BLK_DELETE;
-		rq->rq_nsegs = 0;
-		/* The device may have been another when the bio came. */
-		if (blk->blk_params.bp_delete_size == 0)
-			return (EOPNOTSUPP);
-		rq->rq_length = MIN((uint64_t)bp->bio_bcount - bq->bq_cur_off,
-		    blk->blk_params.bp_delete_size);
+		error = pv_blk_cut_delete(bq, rq);
 		break;
 	case PV_BLK_BIO_QUERY:
 		rq->rq_cmd = PV_BLK_QUERY;
@@ -457,6 +541,8 @@ pv_blk_req_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error)
 		rq->rq_done = true;
 		return;
 	}
+	if (__predict_false(rq->rq_cmd == PV_BLK_DELETE))
+		pv_blk_end_delete(bq, rq, error);
 	if (error != 0)
 		pv_blk_bio_fail(bp, error);
 	else {
@@ -534,6 +620,11 @@ pv_blk_req_next(struct pv_blk_queue *bq)
 		error = pv_blk_cut(bq, rq);
 		if (error == 0)
 			break;
+		if (error == EBUSY) {
+			TAILQ_INSERT_TAIL(&bq->bq_deletes, bp, bio_queue);
+			bq->bq_cur = NULL;
+			continue;
+		}
 		if (pv_blk_short_of_memory(bq, error))
 			return (NULL);
 		bq->bq_stats.bs_dma_errors++;
@@ -566,18 +657,12 @@ pv_blk_req_fail(struct pv_blk_queue *bq, int error)
 		TAILQ_REMOVE(&bq->bq_ready, rq, rq_link);
 		pv_blk_req_end(bq, rq, error);
 	}
+	pv_blk_req_unhold(bq);
 	/* One that was moved here partly cut may have requests in flight, which end it. */
 	while ((bp = bq->bq_cur) != NULL || (bp = pv_blk_begin(bq)) != NULL) {
 		pv_blk_bio_fail(bp, error);
 		pv_blk_cur_end(bq);
 	}
-}
-
-/* Requests of all queues; there is one more, for polling. */
-static u_int
-pv_blk_nreqs(const struct pv_blk *blk)
-{
-	return (blk->blk_params.bp_nqueues * blk->blk_params.bp_nreqs);
 }
 
 struct pv_blk_req *
@@ -602,154 +687,4 @@ pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t 
 	else
 		pv_blk_bounce_segs(blk, rq, length);
 	return (rq);
-}
-
-static void
-pv_blk_addr_cb(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
-{
-	if (error == 0)
-		*(bus_addr_t *)arg = segs[0].ds_addr;
-}
-
-/* DMA memory in one piece; coherent, zeroed. */
-static int
-pv_blk_dmamem(struct pv_blk *blk, bus_size_t size, bus_dma_tag_t *tagp, bus_dmamap_t *mapp,
-    void *vaddrp, bus_addr_t *paddrp)
-{
-	void **vp = vaddrp;
-	int error;
-
-	error = bus_dma_tag_create(bus_get_dma_tag(blk->blk_dev), PAGE_SIZE, 0, BUS_SPACE_MAXADDR,
-	    BUS_SPACE_MAXADDR, NULL, NULL, size, 1, size, 0, NULL, NULL, tagp);
-	if (error != 0)
-		return (error);
-	error = bus_dmamem_alloc(*tagp, vp, BUS_DMA_WAITOK | BUS_DMA_ZERO | BUS_DMA_COHERENT, mapp);
-	if (error != 0) {
-		*vp = NULL;
-		return (error);
-	}
-	*paddrp = 0;
-	error = bus_dmamap_load(*tagp, *mapp, *vp, size, pv_blk_addr_cb, paddrp, BUS_DMA_NOWAIT);
-	return (error != 0 || *paddrp != 0 ? error : ENOMEM);
-}
-
-static void
-pv_blk_dmamem_free(bus_dma_tag_t tag, bus_dmamap_t map, void *vaddr, bus_addr_t paddr)
-{
-	if (paddr != 0)
-		bus_dmamap_unload(tag, map);
-	if (vaddr != NULL)
-		bus_dmamem_free(tag, vaddr, map);
-	if (tag != NULL)
-		bus_dma_tag_destroy(tag);
-}
-
-/* Is data loaded by bus_dma(9)? */
-static bool
-pv_blk_maps(const struct pv_blk *blk)
-{
-	return (!blk->blk_params.bp_phys && blk->blk_ops->bo_load == NULL);
-}
-
-static int
-pv_blk_alloc_tags(struct pv_blk *blk)
-{
-	const struct pv_blk_params *bp = &blk->blk_params;
-	struct pv_blk_queue *bq;
-	int error = 0;
-
-	PV_BLK_FOREACH(blk, bq) {
-		if (error == 0 && pv_blk_maps(blk))
-			error = bus_dma_tag_create(bus_get_dma_tag(blk->blk_dev), 1, 0,
-			    BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL, bp->bp_max_size,
-			    (int)bp->bp_max_segs, bp->bp_seg_size, BUS_DMA_ALLOCNOW, NULL, NULL,
-			    &bq->bq_dtag);
-	}
-	return (error);
-}
-
-static int
-pv_blk_alloc_dma(struct pv_blk *blk)
-{
-	const struct pv_blk_params *bp = &blk->blk_params;
-	int error;
-
-	error = pv_blk_alloc_tags(blk);
-	if (error == 0)
-		error = pv_blk_dmamem(blk, (pv_blk_nreqs(blk) + 1) * bp->bp_msgsize, &blk->blk_mtag,
-		    &blk->blk_mmap, &blk->blk_msgs, &blk->blk_msgs_paddr);
-	blk->blk_bounce_size = MIN(bp->bp_max_size,
-	    MAX(PV_BLK_BOUNCE_MAX, bp->bp_sectorsize));
-	if (error == 0)
-		error = pv_blk_dmamem(blk, blk->blk_bounce_size, &blk->blk_btag, &blk->blk_bmap,
-		    &blk->blk_bounce, &blk->blk_bounce_paddr);
-	return (error);
-}
-
-static int
-pv_blk_alloc_reqs(struct pv_blk *blk)
-{
-	const struct pv_blk_params *bp = &blk->blk_params;
-	struct pv_blk_req *rq;
-	u_int i, nreqs = pv_blk_nreqs(blk), nsegs = bp->bp_max_segs + 2;
-	int error = 0;
-
-	blk->blk_reqs = mallocarray(nreqs + 1, sizeof(*rq), M_PVBLK, M_WAITOK | M_ZERO);
-	blk->blk_segs = mallocarray(nreqs + 1, nsegs * sizeof(*blk->blk_segs), M_PVBLK,
-	    M_WAITOK | M_ZERO);
-	for (i = 0; i <= nreqs; i++) {
-		rq = &blk->blk_reqs[i];
-		rq->rq_home = i < nreqs ? i / bp->bp_nreqs : 0;
-		if (pv_blk_maps(blk))
-			error = bus_dmamap_create(pv_blk_dtag(blk, rq), 0, &rq->rq_map);
-		if (error != 0) {
-			rq->rq_map = NULL;
-			rq->rq_segs = NULL;
-			return (error);
-		}
-		rq->rq_segs = blk->blk_segs + i * nsegs;
-		rq->rq_msg = blk->blk_msgs + i * bp->bp_msgsize;
-		rq->rq_msg_paddr = blk->blk_msgs_paddr + i * bp->bp_msgsize;
-		/* pv_blk_set_queues() deals them. */
-		if (i < nreqs)
-			TAILQ_INSERT_TAIL(&blk->blk_queues[0].bq_free, rq, rq_link);
-	}
-	return (0);
-}
-
-int
-pv_blk_req_init(struct pv_blk *blk)
-{
-	int error;
-
-	error = pv_blk_alloc_dma(blk);
-	return (error != 0 ? error : pv_blk_alloc_reqs(blk));
-}
-
-void
-pv_blk_req_fini(struct pv_blk *blk)
-{
-	struct pv_blk_queue *bq;
-	u_int i;
-
-	for (i = 0; blk->blk_reqs != NULL && i <= pv_blk_nreqs(blk); i++) {
-		/* rq_segs is set after the map was made, which may be NULL. */
-		if (blk->blk_reqs[i].rq_segs != NULL && pv_blk_maps(blk))
-			bus_dmamap_destroy(pv_blk_dtag(blk, &blk->blk_reqs[i]),
-			    blk->blk_reqs[i].rq_map);
-	}
-	free(blk->blk_segs, M_PVBLK);
-	free(blk->blk_reqs, M_PVBLK);
-	if ((blk->blk_flags & PVB_LEAK) != 0)
-		device_printf(blk->blk_dev, "the device did not release its memory: leaking it\n");
-	else {
-		pv_blk_dmamem_free(blk->blk_btag, blk->blk_bmap, blk->blk_bounce,
-		    blk->blk_bounce_paddr);
-		pv_blk_dmamem_free(blk->blk_mtag, blk->blk_mmap, blk->blk_msgs,
-		    blk->blk_msgs_paddr);
-	}
-	PV_BLK_FOREACH(blk, bq) {
-		if (bq->bq_dtag != NULL)
-			bus_dma_tag_destroy(bq->bq_dtag);
-	}
 }

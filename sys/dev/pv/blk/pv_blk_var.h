@@ -34,6 +34,13 @@
 	for ((bq) = (blk)->blk_queues;					\
 	    (bq) < (blk)->blk_queues + (blk)->blk_params.bp_nqueues; (bq)++)
 
+/* Requests of all queues; there is one more, for polling. */
+static inline u_int
+pv_blk_nreqs(const struct pv_blk *blk)
+{
+	return (blk->blk_params.bp_nqueues * blk->blk_params.bp_nreqs);
+}
+
 /* The tag of a request's data. */
 static inline bus_dma_tag_t
 pv_blk_dtag(struct pv_blk *blk, const struct pv_blk_req *rq)
@@ -64,11 +71,14 @@ void	pv_blk_hist_fini(struct pv_blk *blk);
 void	pv_blk_hist_sysctl(struct pv_blk_queue *bq, struct sysctl_ctx_list *ctx,
 	    struct sysctl_oid_list *parent);
 
-/* pv_blk_req.c: memory, and requests from bios.  The queue's lock is held where there is a queue. */
+/* pv_blk_mem.c: memory. */
 
 /* Allocates what requests need, and frees it, from any stage of the former.  May sleep. */
 int	pv_blk_req_init(struct pv_blk *blk);
 void	pv_blk_req_fini(struct pv_blk *blk);
+
+/* pv_blk_req.c: requests from bios.  The queue's lock is held where there is a queue. */
+
 /*
  * The next request to put: a ready one, else a new piece.  NULL: there is none now; with bq_short set,
  * memory is short, and the caller has to try again later.
@@ -76,6 +86,10 @@ void	pv_blk_req_fini(struct pv_blk *blk);
 struct pv_blk_req *pv_blk_req_next(struct pv_blk_queue *bq);
 /* Ends a request that is on no list; its bio goes to bq_finished with its last piece. */
 void	pv_blk_req_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error);
+/* Deletes that were held back go next. */
+void	pv_blk_req_unhold(struct pv_blk_queue *bq);
+/* The device failed rq, which deletes several ranges: they are tried again, each as a request. */
+void	pv_blk_req_singly(struct pv_blk_queue *bq, struct pv_blk_req *rq);
 /* Ends with error what has not been put: ready requests, the bio being cut, bios. */
 void	pv_blk_req_fail(struct pv_blk_queue *bq, int error);
 /* A read through a copy was completed: moves its data to the bio. */

@@ -36,10 +36,10 @@
  *
  * Deleting.  BIO_DELETE is one command, the first of these that there is: SECURE_ERASE if the user
  * requires it, DISCARD, WRITE_ZEROES where it may unmap.  The features of the other two are given back,
- * so that a device need not prepare for them.  Each has a range a request, and limits of its own
- * (5.2.6).
+ * so that a device need not prepare for them.  Each has limits of its own for a range and for how many
+ * there may be in a request (5.2.6), of which no more than VTBLK_RANGES_MAX are used.
  *
- * Gaps: no zone commands, see vtblk_check_zones(); requests of several ranges.
+ * Gaps: no zone commands, see vtblk_check_zones().
  */
 
 #include <sys/param.h>
@@ -55,6 +55,7 @@
 
 #define	VTBLK_REQS_MAX		128	/* of the only queue */
 #define	VTBLK_REQS_MQ		64	/* of each of several */
+#define	VTBLK_RANGES_MAX	16	/* of a request that deletes */
 #define	VTBLK_SIZE_TRIES	10
 #define	VTBLK_CONFIGS_LOGGED	10	/* impossible sizes that are reported */
 #define	VTBLK_SETTLE_SECS	1	/* a suspend waits for what is in flight */
@@ -289,6 +290,7 @@ vtblk_negotiate(struct vtblk_softc *sc)
 static void
 vtblk_read_delete(struct vtblk_softc *sc)
 {
+	struct pv_blk_params *bp = &sc->vtb_params;
 	uint32_t align = 1, ranges, sectors;
 	const struct vtblk_delete *vd;
 	uint64_t size;
@@ -308,7 +310,8 @@ vtblk_read_delete(struct vtblk_softc *sc)
 		size = sectors;
 		if (align > 1 && align < size)
 			size -= size % align;
-		sc->vtb_params.bp_delete_size = size * VIRTIO_BLK_SECTOR_SIZE;
+		bp->bp_delete_size = size * VIRTIO_BLK_SECTOR_SIZE;
+		bp->bp_delete_ranges = MIN(ranges, VTBLK_RANGES_MAX);
 		return;
 	}
 }
@@ -320,7 +323,6 @@ vtblk_read_config(struct vtblk_softc *sc)
 
 	bp->bp_diskname = "vtbd";
 	bp->bp_descr = "VirtIO block device";
-	bp->bp_msgsize = sizeof(struct vtblk_msg);
 	if (virtio_tunable(sc->vtb_dev, "no_ident", vtblk_no_ident) == 0)
 		bp->bp_ident_size = VIRTIO_BLK_ID_BYTES;
 	if ((sc->vtb_features & VIRTIO_BLK_F_RO) != 0)
@@ -332,6 +334,9 @@ vtblk_read_config(struct vtblk_softc *sc)
 	vtblk_read_limits(sc);
 	vtblk_read_topology(sc);
 	vtblk_read_delete(sc);
+	bp->bp_msgsize = roundup2(offsetof(struct vtblk_msg, ranges) +
+	    bp->bp_delete_ranges * sizeof(struct virtio_blk_discard_write_zeroes),
+	    sizeof(struct vtblk_msg));
 	return (vtblk_capacity(sc, &bp->bp_mediasize));
 }
 

@@ -34,6 +34,29 @@ vtblk_type(const struct vtblk_softc *sc, enum pv_blk_cmd cmd)
 	return (cmd == PV_BLK_DELETE ? sc->vtb_delete_type : types[cmd]);
 }
 
+/* Writes the ranges that rq deletes; returns how many bytes they are. */
+static size_t
+vtblk_encode_ranges(const struct vtblk_softc *sc, const struct pv_blk_req *rq)
+{
+	struct vtblk_msg *msg = rq->rq_msg;
+	struct virtio_blk_discard_write_zeroes *range = msg->ranges;
+	const struct bio *bp = NULL;
+	uint64_t offset = rq->rq_offset, length = rq->rq_length;
+
+	do {
+		range->sector = vtblk_64(sc, offset / VIRTIO_BLK_SECTOR_SIZE);
+		range->num_sectors = vtblk_32(sc, length / VIRTIO_BLK_SECTOR_SIZE);
+		range->flags = vtblk_32(sc, sc->vtb_delete_flags);
+		range++;
+		bp = bp == NULL ? TAILQ_FIRST(&rq->rq_more) : TAILQ_NEXT(bp, bio_queue);
+		if (bp != NULL) {
+			offset = bp->bio_offset;
+			length = bp->bio_bcount;
+		}
+	} while (bp != NULL);
+	return ((char *)range - (char *)msg->ranges);
+}
+
 void
 vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 {
@@ -52,11 +75,8 @@ vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 	seg[0].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, hdr);
 	seg[0].ds_len = sizeof(msg->hdr);
 	if (rq->rq_cmd == PV_BLK_DELETE) {
-		msg->range.sector = vtblk_64(sc, sector);
-		msg->range.num_sectors = vtblk_32(sc, rq->rq_length / VIRTIO_BLK_SECTOR_SIZE);
-		msg->range.flags = vtblk_32(sc, sc->vtb_delete_flags);
-		seg[1].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, range);
-		seg[1].ds_len = sizeof(msg->range);
+		seg[1].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, ranges);
+		seg[1].ds_len = vtblk_encode_ranges(sc, rq);
 		ndata = 1;
 	} else if (rq->rq_cmd == PV_BLK_QUERY) {
 		seg[1].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, lifetime);

@@ -25,7 +25,7 @@ struct vtblk_msg {
 	struct virtio_blk_outhdr hdr;
 	struct virtio_blk_lifetime lifetime;
 	uint8_t		status;
-	struct virtio_blk_discard_write_zeroes range __aligned(16);
+	struct virtio_blk_discard_write_zeroes ranges[] __aligned(16); /* bp_delete_ranges */
 } __aligned(64);
 
 struct vtblk_softc {

@@ -56,7 +56,7 @@ static MALLOC_DEFINE(M_DISKBENCH, "diskbench", "load generator for disks");
 /* Unmapped data starts inside its first page, as a file's data may. */
 #define	UNMAPPED_OFFSET	512
 
-enum bench_op { BENCH_READ, BENCH_WRITE, BENCH_MIXED };
+enum bench_op { BENCH_READ, BENCH_WRITE, BENCH_MIXED, BENCH_DELETE };
 
 struct slot {
 	STAILQ_ENTRY(slot) s_link;
@@ -179,7 +179,9 @@ slot_submit(struct slot *s)
 	bp->bio_length = bp->bio_bcount = b->b_size;
 	bp->bio_done = slot_done;
 	bp->bio_caller1 = s;
-	if (s->s_buf != NULL)
+	if (b->b_op == BENCH_DELETE)
+		bp->bio_cmd = BIO_DELETE;
+	else if (s->s_buf != NULL)
 		bp->bio_data = s->s_buf;
 	else {
 		bp->bio_data = unmapped_buf;
@@ -372,7 +374,7 @@ bench_number(const char *word, uint64_t max, uint64_t *value)
 static int
 bench_set_op(struct bench *b, const char *word)
 {
-	static const char *const names[] = { "read", "write", "mixed" };
+	static const char *const names[] = { "read", "write", "mixed", "delete" };
 	u_int i;
 
 	for (i = 0; i < nitems(names); i++) {
@@ -381,7 +383,7 @@ bench_set_op(struct bench *b, const char *word)
 			return (0);
 		}
 	}
-	return (cmd_err("diskbench", 0, "%s: not read, write or mixed", word));
+	return (cmd_err("diskbench", 0, "%s: not read, write, mixed or delete", word));
 }
 
 static int
@@ -450,5 +452,5 @@ cmd_diskbench(int argc, char **argv)
 	return (cmd_interrupted() ? 130 : status);
 }
 CONSOLE_CMD(diskbench, cmd_diskbench, "measure requests to a disk",
-    "diskbench [-lruv] [-o read|write|mixed] [-b size] [-d depth] "
+    "diskbench [-lruv] [-o read|write|mixed|delete] [-b size] [-d depth] "
     "[-n requests] [-s seed] disk");

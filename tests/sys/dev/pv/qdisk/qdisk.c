@@ -52,6 +52,7 @@ qq_put(struct pvq *q, const struct pvq_chain *pc, int n __unused)
 		qe->qe_cmd = rq->rq_cmd;
 		qe->qe_sector = rq->rq_offset / QD_SECTOR;
 		qe->qe_sectors = rq->rq_length / QD_SECTOR;
+		qe->qe_ranges = rq->rq_cmd == PV_BLK_DELETE ? rq->rq_nmore + 1 : 0;
 	}
 	mtx_unlock(&sc->qd_mtx);
 }
@@ -133,10 +134,12 @@ qd_encode(struct pv_blk *blk __unused, struct pv_blk_req *rq __unused,
 }
 
 static int
-qd_status(struct pv_blk *blk __unused, const struct pv_blk_req *rq __unused,
-    const struct pvq_done *pd __unused, uintmax_t *seen __unused)
+qd_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd __unused,
+    uintmax_t *seen __unused)
 {
-	return (0);
+	struct qd_softc *sc = __containerof(blk, struct qd_softc, qd_blk);
+
+	return (sc->qd_one_range && rq->rq_cmd == PV_BLK_DELETE && rq->rq_nmore > 0 ? EIO : 0);
 }
 
 static int
@@ -180,6 +183,8 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 		.bp_max_segs = 8,
 		.bp_seg_size = PAGE_SIZE,
 		.bp_max_size = sectors * QD_SECTOR,
+		.bp_delete_size = 8 * QD_SECTOR,
+		.bp_delete_ranges = 4,
 		.bp_msgsize = 64,
 		.bp_flags = PV_BLK_CACHED,
 	};
@@ -197,6 +202,7 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 	}
 	sc->qd_stop_error = sc->qd_restart_error = 0;
 	sc->qd_reset_restarts = 0;
+	sc->qd_one_range = false;
 	sc->qd_nlog = sc->qd_stops = sc->qd_nends = 0;
 	for (i = 0; i < QD_BIOS; i++)
 		sc->qd_ends[i] = -1;
@@ -234,7 +240,7 @@ qd_submit(struct qd_softc *sc, u_int i, u_int cpu, int cmd, u_int sector, u_int 
 	bp->bio_disk = sc->qd_blk.blk_disk;
 	bp->bio_offset = (off_t)sector * QD_SECTOR;
 	bp->bio_length = bp->bio_bcount = sectors * QD_SECTOR;
-	bp->bio_data = data;
+	bp->bio_data = cmd == BIO_DELETE ? NULL : data;
 	bp->bio_done = qd_done;
 	bp->bio_caller1 = sc;
 	thread_lock(curthread);

@@ -37,6 +37,7 @@ struct qd_entry {
 	enum pv_blk_cmd	qe_cmd;
 	u_int		qe_sector;
 	u_int		qe_sectors;
+	u_int		qe_ranges;	/* of a delete */
 };
 
 struct qd_softc {
@@ -53,6 +54,7 @@ struct qd_softc {
 	u_int		qd_stops;
 	int		qd_stop_error;	/* what bo_stop and bo_restart return */
 	int		qd_restart_error;
+	bool		qd_one_range;	/* deletes of several ranges fail */
 	u_int		qd_reset_restarts; /* so many restarts request a reset */
 	u_int		qd_failures;
 };

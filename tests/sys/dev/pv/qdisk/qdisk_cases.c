@@ -18,6 +18,7 @@
 #include "qdisk.h"
 
 #define	W(sc, i, cpu)	qd_submit((sc), (i), (cpu), BIO_WRITE, (i), 1, 0)
+#define	DEL(sc, i, n)	qd_submit((sc), (i), 0, BIO_DELETE, (i), (n), 0)
 #define	FLUSH(sc, i, cpu) qd_submit((sc), (i), (cpu), BIO_FLUSH, 0, 0, BIO_ORDERED)
 #define	PLAIN_FLUSH(sc, i, cpu) qd_submit((sc), (i), (cpu), BIO_FLUSH, 0, 0, 0)
 
@@ -445,6 +446,103 @@ qd_failed_resume_ends_io_until_one_succeeds(struct qd_softc *sc)
 	qd_end(sc);
 }
 
+/* Log entry i deletes so many ranges, from sector on. */
+static void
+qd_deleted(struct qd_softc *sc, u_int i, u_int sector, u_int ranges)
+{
+	qd_logged(sc, i, 0, PV_BLK_DELETE, sector);
+	QD_EQ(sc, sc->qd_log[i].qe_ranges, ranges);
+}
+
+/* Deletes that come while one is under way share requests, as far as these go; others pass them. */
+static void
+qd_deletes_share_a_request(struct qd_softc *sc)
+{
+	u_int i;
+
+	qd_begin(sc, 2, 8, 8);
+	for (i = 0; i < 6; i++)
+		DEL(sc, i, 1);
+	W(sc, 6, 0);
+	DEL(sc, 7, 5);
+	DEL(sc, 8, 20);
+	DEL(sc, 9, 1);
+	QD_EQ(sc, sc->qd_nlog, 2);
+	qd_deleted(sc, 0, 0, 1);
+	qd_logged(sc, 1, 0, PV_BLK_WRITE, 6);
+	/* A barrier waits for those that are held back. */
+	FLUSH(sc, 10, 0);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_nlog, 2 + 2 + 3 + 1);
+	qd_deleted(sc, 2, 1, 4);
+	/* Eight sectors are the most, so that the third does not fit, which is three pieces. */
+	qd_deleted(sc, 3, 5, 2);
+	qd_deleted(sc, 4, 8, 1);
+	qd_deleted(sc, 5, 16, 1);
+	qd_deleted(sc, 6, 24, 2);
+	QD_EQ(sc, sc->qd_log[7].qe_cmd, PV_BLK_FLUSH);
+	qd_all_ended(sc, 11, 0);
+	QD_EQ(sc, sc->qd_nends, 11);
+	for (i = 0; i < 10; i++)
+		QD_EQ(sc, sc->qd_bios[i].bio_resid, 0);
+	qd_end(sc);
+}
+
+/* One that the device fails is made of single ones, which it does. */
+static void
+qd_failed_deletes_are_tried_singly(struct qd_softc *sc)
+{
+	u_int i;
+
+	qd_begin(sc, 1, 8, 8);
+	sc->qd_one_range = true;
+	DEL(sc, 0, 12);
+	for (i = 1; i < 6; i++)
+		DEL(sc, i, 1);
+	qd_answer_all(sc);
+	qd_all_ended(sc, 6, 0);
+	QD_EQ(sc, sc->qd_nends, 6);
+	QD_EQ(sc, sc->qd_blk.blk_queues[0].bq_stats.bs_io_errors, 0);
+	/* The next ones share a request again. */
+	sc->qd_one_range = false;
+	sc->qd_nlog = 0;
+	for (i = 6; i < 9; i++)
+		DEL(sc, i, 1);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_nlog, 2);
+	qd_deleted(sc, 1, 7, 2);
+	qd_all_ended(sc, 9, 0);
+	qd_end(sc);
+}
+
+/* They end once when the device stops, when queues become fewer, and when the disk goes. */
+static void
+qd_deletes_survive_a_suspend(struct qd_softc *sc)
+{
+	u_int i;
+
+	qd_begin(sc, 2, 8, 8);
+	for (i = 0; i < 8; i++)
+		qd_submit(sc, i, qd_cpu(i), BIO_DELETE, i, 1, 0);
+	qd_answer(sc, 0);
+	qd_freeze_and_requeue(sc);
+	qd_thaw(sc, 1);
+	qd_answer(sc, 0);
+	qd_freeze_and_requeue(sc);
+	qd_thaw(sc, 2);
+	qd_answer_all(sc);
+	qd_all_ended(sc, 8, 0);
+	for (i = 8; i < 16; i++)
+		qd_submit(sc, i, qd_cpu(i), BIO_DELETE, i, 1, 0);
+	pv_blk_freeze(&sc->qd_blk);
+	pv_blk_give_up(&sc->qd_blk);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_nends, 16);
+	QD_EQ(sc, sc->qd_ends[15], mp_ncpus == 1 ? ENXIO : sc->qd_ends[15]);
+	qd_end(sc);
+	QD_EQ(sc, sc->qd_nends, 16);
+}
+
 struct qd_other {
 	struct qd_softc	*qo_sc;
 	volatile u_int	qo_done;
@@ -509,6 +607,9 @@ const struct qd_case qd_cases[] = {
 	{ "reset_while_restarting_follows", qd_reset_while_restarting_follows },
 	{ "failed_suspend_ends_io", qd_failed_suspend_ends_io },
 	{ "failed_resume_ends_io_until_one_succeeds", qd_failed_resume_ends_io_until_one_succeeds },
+	{ "deletes_share_a_request", qd_deletes_share_a_request },
+	{ "failed_deletes_are_tried_singly", qd_failed_deletes_are_tried_singly },
+	{ "deletes_survive_a_suspend", qd_deletes_survive_a_suspend },
 	{ "awaited_request_is_not_delayed", qd_awaited_request_is_not_delayed },
 	{ NULL, NULL }
 };
