@@ -53,7 +53,8 @@
  * bio goes to the queue of the CPU that it comes from, and stays there.  A request belongs to
  * the queue rq_home, or where there are fewer than that many, to the one of that number modulo
  * theirs.  Queues share nothing while data flows: not a lock, not a counter, not a line of the
- * cache that is written.
+ * cache that is written.  The device serves them as it likes; of the guest's time none takes more than
+ * PV_BLK_ROUNDS of collecting and starting before others get their turn.
  *
  * Ordering.  Bios without BIO_ORDERED may be done in any order, also two from one thread, which may
  * have changed its CPU between them.  One with BIO_ORDERED is a barrier for the whole disk: it starts
@@ -280,6 +281,7 @@ struct pv_blk_stats {
 	uint64_t	bs_bounced;
 	uint64_t	bs_merged_deletes;
 	uint64_t	bs_deferred_kicks;
+	uint64_t	bs_yields;
 	uint64_t	bs_io_errors;
 	uint64_t	bs_unsupported;
 	uint64_t	bs_protocol_errors;

@@ -35,6 +35,7 @@ static const struct {
 	STAT(bounced, "Requests that went through the bounce buffer"),
 	STAT(merged_deletes, "Deletes that shared the request of another one"),
 	STAT(deferred_kicks, "Notifications delayed for a batch"),
+	STAT(yields, "Times that a queue with more to do left its thread to others"),
 	STAT(max_in_flight, "Requests in flight at most, in one queue"),
 	STAT(io_errors, "Requests that the device failed"),
 	STAT(unsupported, "Requests that the device does not support"),

@@ -22,6 +22,7 @@
 #include <dev/pv/blk/pv_blk_var.h>
 
 #define	PV_BLK_GET_MAX		32	/* completions collected at once */
+#define	PV_BLK_ROUNDS		32	/* of collecting and starting, by one thread at a time */
 /* The longest delays by coalescing: while the device works, and while it has nothing to do. */
 #define	PV_BLK_TICK		SBT_1MS
 #define	PV_BLK_TICK_SOON	(50 * SBT_1US)
@@ -357,12 +358,23 @@ pv_blk_end_run(struct pv_blk_queue *bq)
 	bq->bq_run = 0;
 }
 
-/* Collects completions until none is left and an interrupt is armed; drops and takes the lock. */
+/*
+ * Collects completions until none is left and an interrupt is armed; drops and takes the lock.  A device
+ * that has the next ones ready each time must not keep the thread, which other queues and devices, or
+ * the one that submits, may need: the tick goes on then.
+ */
 static u_int
 pv_blk_process(struct pv_blk_queue *bq)
 {
+	u_int rounds = 0;
+
 	PV_BLK_QUEUE_ASSERT(bq);
 	do {
+		if (rounds++ == PV_BLK_ROUNDS) {
+			bq->bq_stats.bs_yields++;
+			pv_blk_arm_tick(bq, true);
+			break;
+		}
 		if (bq->bq_pvq == NULL || (bq->bq_flags & PVB_STOPPED) != 0)
 			break;
 		pvq_intr_disable(bq->bq_pvq);

@@ -60,7 +60,14 @@ qq_put(struct pvq *q, const struct pvq_chain *pc, int n __unused)
 static void
 qq_commit(struct pvq *q)
 {
+	struct qd_queue *qq = (struct qd_queue *)q;
+
 	q->q_committed = q->q_taken;
+	if (!qq->qq_eager)
+		return;
+	memcpy(qq->qq_done + qq->qq_ndone, qq->qq_held, qq->qq_nheld * sizeof(qq->qq_held[0]));
+	qq->qq_ndone += qq->qq_nheld;
+	qq->qq_nheld = 0;
 }
 
 static bool
@@ -202,6 +209,7 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 	}
 	sc->qd_stop_error = sc->qd_restart_error = 0;
 	sc->qd_reset_restarts = 0;
+	sc->qd_resubmit = 0;
 	sc->qd_one_range = false;
 	sc->qd_nlog = sc->qd_stops = sc->qd_nends = 0;
 	for (i = 0; i < QD_BIOS; i++)
@@ -221,11 +229,15 @@ static void
 qd_done(struct bio *bp)
 {
 	struct qd_softc *sc = bp->bio_caller1;
+	bool again;
 
 	mtx_lock(&sc->qd_mtx);
 	sc->qd_nends++;
 	sc->qd_ends[bp - sc->qd_bios] = (bp->bio_flags & BIO_ERROR) != 0 ? bp->bio_error : 0;
+	again = sc->qd_nends < sc->qd_resubmit;
 	mtx_unlock(&sc->qd_mtx);
+	if (again)
+		bp->bio_disk->d_strategy(bp);
 }
 
 void

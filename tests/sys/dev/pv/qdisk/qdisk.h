@@ -28,6 +28,7 @@ struct qd_queue {
 	u_int		qq_nheld;
 	struct pv_blk_req *qq_done[QD_SLOTS]; /* answered and not collected */
 	u_int		qq_ndone;
+	bool		qq_eager;	/* all is answered as soon as it is put */
 	u_int		qq_after;	/* an interrupt is requested after so many */
 };
 
@@ -51,6 +52,7 @@ struct qd_softc {
 	struct bio	qd_bios[QD_BIOS];
 	int		qd_ends[QD_BIOS]; /* -1: not yet; errno */
 	u_int		qd_nends;	/* bios that ended */
+	u_int		qd_resubmit;	/* until so many have, each is submitted again */
 	u_int		qd_stops;
 	int		qd_stop_error;	/* what bo_stop and bo_restart return */
 	int		qd_restart_error;

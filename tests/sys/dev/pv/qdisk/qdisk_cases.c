@@ -543,6 +543,29 @@ qd_deletes_survive_a_suspend(struct qd_softc *sc)
 	QD_EQ(sc, sc->qd_nends, 16);
 }
 
+/* A device that always has more to collect keeps no thread for ever, and is not forgotten. */
+static void
+qd_busy_queue_leaves_its_thread(struct qd_softc *sc)
+{
+	u_int i, ends;
+
+	qd_begin(sc, 1, QD_SLOTS, 8);
+	sc->qd_queues[0].qq_eager = true;
+	sc->qd_resubmit = 50000;
+	for (i = 0; i < 8; i++)
+		W(sc, i, 0);
+	pv_blk_intr(&sc->qd_blk.blk_queues[0]);
+	mtx_lock(&sc->qd_mtx);
+	ends = sc->qd_nends;
+	mtx_unlock(&sc->qd_mtx);
+	QD_TRUE(sc, ends < sc->qd_resubmit);
+	QD_TRUE(sc, sc->qd_blk.blk_queues[0].bq_stats.bs_yields > 0);
+	for (i = 0; i < 20 * (u_int)hz && sc->qd_nends < sc->qd_resubmit + 7; i++)
+		pause("qdisk", 1);
+	QD_EQ(sc, sc->qd_nends, sc->qd_resubmit + 7);
+	qd_end(sc);
+}
+
 struct qd_other {
 	struct qd_softc	*qo_sc;
 	volatile u_int	qo_done;
@@ -610,6 +633,7 @@ const struct qd_case qd_cases[] = {
 	{ "deletes_share_a_request", qd_deletes_share_a_request },
 	{ "failed_deletes_are_tried_singly", qd_failed_deletes_are_tried_singly },
 	{ "deletes_survive_a_suspend", qd_deletes_survive_a_suspend },
+	{ "busy_queue_leaves_its_thread", qd_busy_queue_leaves_its_thread },
 	{ "awaited_request_is_not_delayed", qd_awaited_request_is_not_delayed },
 	{ NULL, NULL }
 };
