@@ -359,9 +359,9 @@ pv_blk_end_run(struct pv_blk_queue *bq)
 }
 
 /*
- * Collects completions until none is left and an interrupt is armed; drops and takes the lock.  A device
- * that has the next ones ready each time must not keep the thread, which other queues and devices, or
- * the one that submits, may need: the tick goes on then.
+ * Collects completions until none is left and an interrupt is armed; drops and takes the lock.  A
+ * device that has the next ones ready each time must not keep the thread, which other queues and
+ * devices, or the one that submits, may need: the tick goes on then.
  */
 static u_int
 pv_blk_process(struct pv_blk_queue *bq)
@@ -561,8 +561,8 @@ pv_blk_queue_put_polled(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 }
 
 /*
- * Reports requests that take long, each once.  PVBQ_STUCK if one takes so long that the device has to be
- * reset for it.
+ * Reports requests that take long, each once.  PVBQ_STUCK if one takes so long that the device has to
+ * be reset for it.
  */
 static u_int
 pv_blk_report_late(struct pv_blk_queue *bq)

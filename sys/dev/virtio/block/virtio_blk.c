@@ -26,8 +26,8 @@
  * what it has to write is counted, and only with hw.virtio.strict_lengths is it a protocol violation.
  *
  * Locking: pv_blk's.  vtb_cache_lock makes one of a change of the cache mode and of what pv_blk is told
- * of it; it may be held for a sleep, and comes before pv_blk's.  vtb_attached is written by attach and detach, which the bus serialises against
- * the configuration task by virtio_free_queues().
+ * of it; it may be held for a sleep, and comes before pv_blk's.  vtb_attached is written by attach and
+ * detach, which the bus serialises against the configuration task by virtio_free_queues().
  *
  * Queues.  With MQ there is a queue for each CPU, as far as the device has as many; without, one
  * (5.2.2).  One that is broken is reset alone by RING_RESET, if the user says that the device may be

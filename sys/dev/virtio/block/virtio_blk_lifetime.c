@@ -6,8 +6,8 @@
 
 /*
  * How much of its life a disk has left: VIRTIO_BLK_F_LIFETIME, GET_LIFETIME (VirtIO 1.3, 5.2.6), as
- * sysctls.  The device is asked each time that one is read, among the requests of all others, so that the
- * values are never old and cost nothing otherwise.
+ * sysctls.  The device is asked each time that one is read, among the requests of all others, so that
+ * the values are never old and cost nothing otherwise.
  *
  * A value that the specification reserves is reported once, counted each time, and shown as 0, which
  * is what the device should have answered: not known.

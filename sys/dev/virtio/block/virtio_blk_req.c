@@ -5,8 +5,8 @@
  */
 
 /*
- * Requests of virtio_blk on the wire: what pv_blk asks for, encoded, and what the device answered (theory
- * statement, trust, locking: virtio_blk.c).
+ * Requests of virtio_blk on the wire: what pv_blk asks for, encoded, and what the device answered
+ * (theory statement, trust, locking: virtio_blk.c).
  */
 
 #include <sys/param.h>

@@ -515,15 +515,29 @@ qd_failed_deletes_are_tried_singly(struct qd_softc *sc)
 	qd_end(sc);
 }
 
+/* Bios from i on, of all CPUs. */
+static void
+qd_delete_some(struct qd_softc *sc, u_int i)
+{
+	u_int end = i + 8;
+
+	for (; i < end; i++)
+		qd_submit(sc, i, qd_cpu(i), BIO_DELETE, i, 1, 0);
+}
+
 /* They end once when the device stops, when queues become fewer, and when the disk goes. */
 static void
 qd_deletes_survive_a_suspend(struct qd_softc *sc)
 {
-	u_int i;
-
 	qd_begin(sc, 2, 8, 8);
-	for (i = 0; i < 8; i++)
-		qd_submit(sc, i, qd_cpu(i), BIO_DELETE, i, 1, 0);
+	qd_delete_some(sc, 0);
+	qd_freeze_and_requeue(sc);
+	qd_thaw(sc, 1);
+	qd_answer_all(sc);
+	qd_all_ended(sc, 8, 0);
+	qd_freeze_and_requeue(sc);
+	qd_thaw(sc, 2);
+	qd_delete_some(sc, 8);
 	qd_answer(sc, 0);
 	qd_freeze_and_requeue(sc);
 	qd_thaw(sc, 1);
@@ -531,16 +545,17 @@ qd_deletes_survive_a_suspend(struct qd_softc *sc)
 	qd_freeze_and_requeue(sc);
 	qd_thaw(sc, 2);
 	qd_answer_all(sc);
-	qd_all_ended(sc, 8, 0);
-	for (i = 8; i < 16; i++)
-		qd_submit(sc, i, qd_cpu(i), BIO_DELETE, i, 1, 0);
+	qd_all_ended(sc, 16, 0);
+	qd_delete_some(sc, 16);
 	pv_blk_freeze(&sc->qd_blk);
 	pv_blk_give_up(&sc->qd_blk);
 	qd_answer_all(sc);
-	QD_EQ(sc, sc->qd_nends, 16);
-	QD_EQ(sc, sc->qd_ends[15], mp_ncpus == 1 ? ENXIO : sc->qd_ends[15]);
+	QD_EQ(sc, sc->qd_nends, 24);
+	/* Of each queue the first was with the device. */
+	QD_EQ(sc, sc->qd_ends[16], 0);
+	QD_EQ(sc, sc->qd_ends[23], ENXIO);
 	qd_end(sc);
-	QD_EQ(sc, sc->qd_nends, 16);
+	QD_EQ(sc, sc->qd_nends, 24);
 }
 
 /* A device that always has more to collect keeps no thread for ever, and is not forgotten. */
@@ -551,8 +566,9 @@ qd_busy_queue_leaves_its_thread(struct qd_softc *sc)
 
 	qd_begin(sc, 1, QD_SLOTS, 8);
 	sc->qd_queues[0].qq_eager = true;
-	sc->qd_resubmit = 50000;
-	for (i = 0; i < 8; i++)
+	sc->qd_resubmit = 20000;
+	/* Not deep: no tick runs for what is coalesced. */
+	for (i = 0; i < 4; i++)
 		W(sc, i, 0);
 	pv_blk_intr(&sc->qd_blk.blk_queues[0]);
 	mtx_lock(&sc->qd_mtx);
@@ -560,9 +576,9 @@ qd_busy_queue_leaves_its_thread(struct qd_softc *sc)
 	mtx_unlock(&sc->qd_mtx);
 	QD_TRUE(sc, ends < sc->qd_resubmit);
 	QD_TRUE(sc, sc->qd_blk.blk_queues[0].bq_stats.bs_yields > 0);
-	for (i = 0; i < 20 * (u_int)hz && sc->qd_nends < sc->qd_resubmit + 7; i++)
+	for (i = 0; i < 20 * (u_int)hz && sc->qd_nends < sc->qd_resubmit + 3; i++)
 		pause("qdisk", 1);
-	QD_EQ(sc, sc->qd_nends, sc->qd_resubmit + 7);
+	QD_EQ(sc, sc->qd_nends, sc->qd_resubmit + 3);
 	qd_end(sc);
 }
 
