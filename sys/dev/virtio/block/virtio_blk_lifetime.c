@@ -57,6 +57,9 @@ vtblk_sysctl_life(SYSCTL_HANDLER_ARGS)
 	u_int shown;
 	int error;
 
+	/* sysctl(8) asks for the length first. */
+	if (req->oldptr == NULL)
+		return (SYSCTL_OUT(req, NULL, sizeof(shown)));
 	error = pv_blk_query(&sc->vtb_blk, &answer, sizeof(answer), VTBLK_LIFETIME_SECS);
 	if (error != 0)
 		return (error);
