@@ -34,6 +34,7 @@
 #include <sys/bus.h>
 #include <sys/endian.h>
 #include <sys/eventhandler.h>
+#include <sys/libkern.h>
 #include <sys/malloc.h>
 #include <sys/module.h>
 #include <sys/sbuf.h>
@@ -696,6 +697,19 @@ virtio_bus_sysctl(struct virtio_bus *vb)
 	    "Features that the device offers");
 	SYSCTL_ADD_STRING(ctx, list, OID_AUTO, "features", CTLFLAG_RD, vb->vb_features_str, 0,
 	    "Features in use");
+}
+
+bool
+virtio_bus_disabled(const char *name)
+{
+	char list[256], *next, *word;
+
+	if (!TUNABLE_STR_FETCH("hw.pv.disable", list, sizeof(list)))
+		return (false);
+	for (next = list; (word = strsep(&next, " ,")) != NULL;)
+		if (strcmp(word, "all") == 0 || strcmp(word, name) == 0)
+			return (true);
+	return (false);
 }
 
 int

@@ -106,6 +106,14 @@ struct virtio_bus {
 };
 
 /*
+ * For a transport's probe: is the device left to another driver, by the tunable hw.pv.disable?  That is
+ * "all", or a list of names.
+ *
+ * name  of the device, in the form that its transport's manual page has
+ */
+bool	virtio_bus_disabled(const char *name);
+
+/*
  * Add the child and attach a driver to it, if there is one; a driver that is loaded later finds it.
  * May sleep.
  */

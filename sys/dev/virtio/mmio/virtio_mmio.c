@@ -394,6 +394,16 @@ vtmmio_identify(struct vtmmio_softc *sc, device_t dev)
 	return (vb->vb_type == 0 ? ENXIO : 0);
 }
 
+/* Is the device left to another driver?  Its name is where its registers are. */
+static bool
+vtmmio_disabled(const struct vtmmio_softc *sc)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "mmio:0x%jx", (uintmax_t)rman_get_start(sc->vm_regs));
+	return (virtio_bus_disabled(name));
+}
+
 int
 vtmmio_probe(device_t dev)
 {
@@ -403,7 +413,7 @@ vtmmio_probe(device_t dev)
 
 	error = vtmmio_map(sc, dev);
 	if (error == 0)
-		error = vtmmio_identify(sc, dev);
+		error = vtmmio_disabled(sc) ? ENXIO : vtmmio_identify(sc, dev);
 	vtmmio_unmap(sc, dev);
 	if (error != 0)
 		return (error);

@@ -273,20 +273,15 @@ vtpci_isr(device_t dev)
 	return (sc->vp_ops->vo_isr(sc));
 }
 
-/* Is the device left to another driver?  hw.pv.disable is "all", or a list as of devctl(8). */
+/* Is the device left to another driver?  Its name is that of devctl(8). */
 static bool
 vtpci_disabled(device_t dev)
 {
-	char list[256], name[32], *next, *word;
+	char name[32];
 
-	if (!TUNABLE_STR_FETCH("hw.pv.disable", list, sizeof(list)))
-		return (false);
 	snprintf(name, sizeof(name), "pci%u:%d:%d:%d", pci_get_domain(dev), pci_get_bus(dev),
 	    pci_get_slot(dev), pci_get_function(dev));
-	for (next = list; (word = strsep(&next, " ,")) != NULL;)
-		if (strcmp(word, "all") == 0 || strcmp(word, name) == 0)
-			return (true);
-	return (false);
+	return (virtio_bus_disabled(name));
 }
 
 static int
