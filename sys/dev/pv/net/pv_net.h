@@ -37,6 +37,7 @@
  *	pv_net_pairs.c    how many pairs of queues, and on which CPU
  *	pv_net_filter.c   what the device lets in: addresses, multicast groups, VLAN tags
  *	pv_net_run.c      idle, running, reset; the watchdog
+ *	pv_net_netmap_if.c  the port of netmap(4); pv_net_netmap.c has its queues, which move no mbufs
  *	pv_net_sysctl.c   counters and settings
  *	pv_net_debugnet.c packets after a panic, by polling
  *	pv_net_if.c       ioctls, capabilities, media, announcements

@@ -520,6 +520,7 @@ pv_net_if_create(struct pv_net *pn)
 	if_setifheaderlen(ifp, sizeof(struct ether_vlan_header));
 	pv_net_vlan_attach(pn);
 	pv_net_debugnet_attach(pn);
+	pv_net_netmap_attach(pn);
 	return (0);
 }
 
@@ -527,6 +528,7 @@ void
 pv_net_if_destroy(struct pv_net *pn)
 {
 	pv_net_vlan_detach(pn);
+	pv_net_netmap_detach(pn);
 	ether_ifdetach(pn->pn_ifp);
 	pv_net_close(pn);
 	/* A thread may have been about to transmit when if_detach(9) took our functions away. */

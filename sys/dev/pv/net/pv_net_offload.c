@@ -480,6 +480,9 @@ pv_net_rx_wanted(const struct pv_net *pn)
 	int enable = if_getcapenable(pn->pn_ifp);
 	u_int want = PV_NET_RX_OFFLOADS;
 
+	/* A program sees nothing but the frame. */
+	if (pn->pn_netmap)
+		return (0);
 	if ((enable & IFCAP_LRO) == 0)
 		want &= ~PV_NET_RX_GSO;
 	if ((enable & IFCAP_RXCSUM) == 0 || pv_net_rx_routed(pn, false))

@@ -212,16 +212,20 @@ pv_net_start_pairs(struct pv_net *pn)
 {
 	int error, i;
 
-	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
-		pv_net_rx_start(&pn->pn_rxqs[i]);
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		if (!pv_net_netmap_rx_start(&pn->pn_rxqs[i]))
+			pv_net_rx_start(&pn->pn_rxqs[i]);
+	}
 	error = pv_net_configure_pairs(pn, pn->pn_pairs);
 	if (error != 0) {
 		device_printf(pn->pn_dev, "the device does not use %u pairs of queues (error %d): "
 		    "one is used\n", pn->pn_pairs, error);
 		pn->pn_pairs = 1;
 	}
-	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
-		pv_net_tx_start(&pn->pn_txqs[i]);
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		if (!pv_net_netmap_tx_start(&pn->pn_txqs[i]))
+			pv_net_tx_start(&pn->pn_txqs[i]);
+	}
 }
 
 void
@@ -230,6 +234,7 @@ pv_net_stop_pairs(struct pv_net *pn)
 	int i;
 
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		pv_net_netmap_stop(&pn->pn_rxqs[i], &pn->pn_txqs[i]);
 		pv_net_tx_stop(&pn->pn_txqs[i]);
 		pv_net_rx_stop(&pn->pn_rxqs[i]);
 	}
@@ -241,6 +246,7 @@ pv_net_drain_pairs(struct pv_net *pn)
 	int i;
 
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		pv_net_netmap_drain(&pn->pn_rxqs[i], &pn->pn_txqs[i]);
 		pv_net_tx_drain(&pn->pn_txqs[i]);
 		pv_net_rx_drain(&pn->pn_rxqs[i]);
 	}

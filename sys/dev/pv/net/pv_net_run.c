@@ -232,7 +232,8 @@ pv_net_reset_queues(struct pv_net *pn)
 	struct pv_net_txq *txq;
 	int error = 0, i;
 
-	if (pn->pn_ops->pno_stop_queue == NULL)
+	/* What netmap(4) has in flight is taken back with the whole device. */
+	if (pn->pn_ops->pno_stop_queue == NULL || pn->pn_netmap)
 		return (EOPNOTSUPP);
 	for (i = 0; i < pn->pn_params.pnp_npairs && error == 0; i++) {
 		rxq = &pn->pn_rxqs[i];

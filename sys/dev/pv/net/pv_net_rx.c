@@ -600,11 +600,14 @@ static bool
 pv_net_rx_poll(struct pv_net_rxq *rxq)
 {
 	struct pv_net *pn = rxq->prq_pn;
-	bool more;
+	bool more, stopped;
 
 	mtx_lock(&rxq->prq_mtx);
-	if (rxq->prq_stopped || rxq->prq_busy != NULL) {
+	stopped = rxq->prq_stopped;
+	if (stopped || rxq->prq_busy != NULL) {
 		mtx_unlock(&rxq->prq_mtx);
+		if (stopped)
+			pv_net_netmap_rx_intr(rxq);
 		return (false);
 	}
 	rxq->prq_busy = curthread;

@@ -315,14 +315,18 @@ void
 pv_net_tx_intr(void *arg)
 {
 	struct pv_net_txq *txq = arg;
+	bool stopped;
 
 	mtx_lock(&txq->ptq_mtx);
-	if (!txq->ptq_stopped) {
+	stopped = txq->ptq_stopped;
+	if (!stopped) {
 		pvq_intr_disable(txq->ptq_pvq);
 		pv_net_tx_run(txq);
 		pv_net_tx_kick(txq);
 	}
 	mtx_unlock(&txq->ptq_mtx);
+	if (stopped)
+		pv_net_netmap_tx_intr(txq);
 }
 
 void

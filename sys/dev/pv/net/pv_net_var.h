@@ -199,6 +199,7 @@ struct pv_net_rxq {
 	struct pvq_done		 prq_done[PV_NET_BATCH];
 	struct pv_net_rxhdr	 prq_hdrs[PV_NET_BATCH];
 	struct pv_net_rxstats	 prq_stats;
+	struct pv_net_netmap	*prq_netmap;	/* pv_net_netmap.c's; NULL: no port */
 	char			 prq_name[16];
 };
 
@@ -245,6 +246,7 @@ struct pv_net_txq {
 	bool			 ptq_was_reset;	/* alone, when so many had completed: */
 	uint64_t		 ptq_reset_done;
 	struct pv_net_txstats	 ptq_stats;
+	struct pv_net_netmap	*ptq_netmap;	/* pv_net_netmap.c's; NULL: no port */
 	/* The batch that is being built. */
 	u_int			 ptq_n;
 	u_int			 ptq_slots;
@@ -270,6 +272,7 @@ struct pv_net {
 	struct sx		 pn_sx;		/* configuration */
 	bool			 pn_running;	/* queues are in use */
 	bool			 pn_shaped;	/* ALTQ has been in use: if_snd has packets */
+	bool			 pn_netmap;	/* netmap(4) has queues */
 	bool			 pn_frozen;
 	bool			 pn_dead;	/* the device did not stop, or not start */
 	bool			 pn_detaching;
@@ -376,6 +379,18 @@ void	pv_net_tx_reclaim(struct pv_net_txq *txq);
 /* Free the packets that a stopped device had. */
 void	pv_net_tx_take_back(struct pv_net_txq *txq);
 
+/* pv_net_netmap.c: queues that a program has by netmap(4) */
+/* Start a queue if it is netmap's; false: it is packets'.  pn_sx is held. */
+bool	pv_net_netmap_rx_start(struct pv_net_rxq *rxq);
+bool	pv_net_netmap_tx_start(struct pv_net_txq *txq);
+/* An interrupt of a queue that is stopped for packets. */
+void	pv_net_netmap_rx_intr(struct pv_net_rxq *rxq);
+void	pv_net_netmap_tx_intr(struct pv_net_txq *txq);
+/* When this returns no program uses the pair. */
+void	pv_net_netmap_stop(struct pv_net_rxq *rxq, struct pv_net_txq *txq);
+/* Take back the slots that a stopped device had. */
+void	pv_net_netmap_drain(struct pv_net_rxq *rxq, struct pv_net_txq *txq);
+
 /* pv_net_tx.c: who sends, who notifies the device, who collects completions */
 void	pv_net_tx_init(struct pv_net_txq *txq);
 void	pv_net_tx_intr(void *txq);
@@ -453,6 +468,11 @@ void	pv_net_quiesce(struct pv_net *pn);
 int	pv_net_halt(struct pv_net *pn);
 int	pv_net_revive(struct pv_net *pn);
 void	pv_net_ask_offloads(struct pv_net *pn);
+
+/* pv_net_netmap_if.c: the interface as a port of netmap(4) */
+void	pv_net_netmap_attach(struct pv_net *pn);
+/* The interface is stopped, and ioctls still come. */
+void	pv_net_netmap_detach(struct pv_net *pn);
 
 /* pv_net_sysctl.c: counters and settings */
 void	pv_net_sysctl_attach(struct pv_net *pn);

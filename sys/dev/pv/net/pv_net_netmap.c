@@ -1,0 +1,597 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: queues that a program has by netmap(4).
+ *
+ * Such a queue moves no mbufs.  Its chains are slots of a netmap ring: a header of its own and the
+ * slot's buffer.  The queue is stopped for everybody else (ptq_stopped, prq_stopped), and what it has
+ * in flight belongs to one of two sets of chains only, packets' or slots', because the device is reset
+ * between them: pv_net_netmap_if.c.
+ *
+ *	receiving: slots of the ring                    sending
+ *
+ *	nr_hwcur .. nr_hwtail   the program's           nr_hwcur .. rhead    to be sent
+ *	nr_hwtail .. nr_hwcur-1 the device's            nq_tail .. nr_hwcur  the device's
+ *	nr_hwcur-1              nobody's                rest but one         the program's
+ *
+ * A device may complete chains in any order, a ring gives slots in order.  What was sent is waited for
+ * in order.  A received frame that is not that of slot nr_hwtail exchanges its buffer with that slot's:
+ * nq_of says which entry a slot has, ne_slot which slot an entry.
+ *
+ * A frame is given without what is said about it: a partial checksum is finished here, and GSO packets
+ * and frames that span buffers are dropped.  The device is requested to send neither while a queue is
+ * netmap's (pv_net_rx_wanted()).
+ *
+ * Interrupts.  Each wakes the program up, which calls sync; that requests the next one.
+ *
+ * Locking.  The queue's lock, in all but allocation; netmap(4) is called without it.
+ *
+ * Gaps.  Memory that bus_dma(9) would have to load, and pages of a back end: there is no netmap port
+ * then but netmap's emulated one.  A device that does not stop may still write to netmap's buffers.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/endian.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_var.h>
+#include <machine/bus.h>
+
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
+#include <dev/pv/net/pv_net_var.h>
+#include <dev/pv/net/pv_net_netmap.h>
+
+#ifdef DEV_NETMAP
+
+#include <net/netmap.h>
+#include <sys/selinfo.h>
+#include <dev/netmap/netmap_kern.h>
+
+#define	PV_NET_NETMAP_HDR	32	/* bytes for a header */
+
+/* What a slot's chain is made of. */
+struct pv_net_entry {
+	u_int			 ne_slot;
+	bool			 ne_busy;	/* the device has it */
+	void			*ne_hdr;
+	bus_dma_segment_t	 ne_segs[2];
+};
+
+struct pv_net_netmap {
+	bool			 nq_active;	/* sync may use the queue */
+	bool			 nq_used;	/* what is in flight are slots */
+	u_int			 nq_nslots;
+	u_int			 nq_tail;	/* oldest slot that the device may have */
+	bool			 nq_discard;	/* the rest of the frame is dropped */
+	uint8_t			*nq_hdrs;
+	struct pv_net_entry	*nq_entries;
+	struct pv_net_entry	**nq_of;	/* of each slot */
+};
+
+/* Slots of a ring: its chains have two segments. */
+u_int
+pv_net_netmap_slots(const struct pvq *q)
+{
+	return ((q->q_flags & PVQ_F_INDIRECT) != 0 ? q->q_size : q->q_size / 2);
+}
+
+static struct pv_net_netmap *
+pv_net_netmap_alloc(const struct pv_net *pn, const struct pvq *q)
+{
+	u_int i, n = pv_net_netmap_slots(q);
+	struct pv_net_netmap *nq;
+
+	nq = malloc(sizeof(*nq), M_PVNET, M_WAITOK | M_ZERO);
+	nq->nq_nslots = n;
+	nq->nq_hdrs = malloc(n * PV_NET_NETMAP_HDR, M_PVNET, M_WAITOK | M_ZERO);
+	nq->nq_entries = malloc(n * sizeof(nq->nq_entries[0]), M_PVNET, M_WAITOK | M_ZERO);
+	nq->nq_of = malloc(n * sizeof(nq->nq_of[0]), M_PVNET, M_WAITOK | M_ZERO);
+	for (i = 0; i < n; i++) {
+		nq->nq_of[i] = &nq->nq_entries[i];
+		nq->nq_of[i]->ne_slot = i;
+		nq->nq_of[i]->ne_hdr = nq->nq_hdrs + i * PV_NET_NETMAP_HDR;
+		nq->nq_of[i]->ne_segs[0].ds_addr = vtophys(nq->nq_of[i]->ne_hdr);
+		nq->nq_of[i]->ne_segs[0].ds_len = pn->pn_params.pnp_hdrlen;
+	}
+	return (nq);
+}
+
+static void
+pv_net_netmap_free_queue(struct pv_net_netmap *nq)
+{
+	if (nq == NULL)
+		return;
+	free(nq->nq_of, M_PVNET);
+	free(nq->nq_entries, M_PVNET);
+	free(nq->nq_hdrs, M_PVNET);
+	free(nq, M_PVNET);
+}
+
+bool
+pv_net_netmap_alloc_queues(struct pv_net *pn)
+{
+	int i;
+
+	if (!pn->pn_params.pnp_phys || pn->pn_stage != NULL || pn->pn_params.pnp_hdrlen == 0 ||
+	    pn->pn_params.pnp_hdrlen > PV_NET_NETMAP_HDR)
+		return (false);
+	for (i = 0; i < pn->pn_made; i++) {
+		pn->pn_rxqs[i].prq_netmap = pv_net_netmap_alloc(pn, pn->pn_rxqs[i].prq_pvq);
+		pn->pn_txqs[i].ptq_netmap = pv_net_netmap_alloc(pn, pn->pn_txqs[i].ptq_pvq);
+	}
+	return (true);
+}
+
+void
+pv_net_netmap_free_queues(struct pv_net *pn)
+{
+	int i;
+
+	for (i = 0; i < pn->pn_made; i++) {
+		pv_net_netmap_free_queue(pn->pn_rxqs[i].prq_netmap);
+		pv_net_netmap_free_queue(pn->pn_txqs[i].ptq_netmap);
+		pn->pn_rxqs[i].prq_netmap = NULL;
+		pn->pn_txqs[i].ptq_netmap = NULL;
+	}
+}
+
+/* The segment of a slot's buffer, of len bytes: false if the program gave an invalid one. */
+static bool
+pv_net_netmap_segment(struct netmap_adapter *na, struct netmap_slot *slot, u_int len,
+    bus_dma_segment_t *seg)
+{
+	uint64_t paddr;
+	void *addr;
+
+	addr = PNMB(na, slot, &paddr);
+	if (addr == NETMAP_BUF_BASE(na) || len == 0 || len > NETMAP_BUF_SIZE(na))
+		return (false);
+	slot->flags &= ~(NS_REPORT | NS_BUF_CHANGED);
+	seg->ds_addr = paddr;
+	seg->ds_len = len;
+	return (true);
+}
+
+/* ---- Sending ------------------------------------------------------------------------------- */
+
+/* The device has done with these slots. */
+static void
+pv_net_netmap_reclaim(struct pv_net_txq *txq, struct netmap_kring *kring)
+{
+	struct pv_net_netmap *nq = txq->ptq_netmap;
+	struct pvq_done *done = txq->ptq_done;
+	struct pv_net_entry *ne;
+	int i, n;
+
+	do {
+		n = pvq_get(txq->ptq_pvq, done, PV_NET_BATCH);
+		for (i = 0; i < n; i++) {
+			ne = done[i].pd_cookie;
+			ne->ne_busy = false;
+		}
+	} while (n == PV_NET_BATCH);
+	while (nq->nq_tail != kring->nr_hwcur && !nq->nq_of[nq->nq_tail]->ne_busy)
+		nq->nq_tail = nm_next(nq->nq_tail, nq->nq_nslots - 1);
+	kring->nr_hwtail = nm_prev(nq->nq_tail, nq->nq_nslots - 1);
+}
+
+/*
+ * Put up to a batch of slots from nr_hwcur on into the ring, and notify the device.  How many; -1: the
+ * program gave an invalid one.
+ */
+static int
+pv_net_netmap_send(struct pv_net_txq *txq, struct netmap_kring *kring)
+{
+	struct pvq_chain *chains = txq->ptq_chains;
+	struct pv_net_netmap *nq = txq->ptq_netmap;
+	u_int at = kring->nr_hwcur;
+	struct netmap_slot *slot;
+	struct pv_net_entry *ne;
+	int i, n, slots = 0;
+
+	for (n = 0; n < PV_NET_BATCH && at != kring->rhead; n++) {
+		slot = &kring->ring->slot[at];
+		ne = nq->nq_of[at];
+		if (!pv_net_netmap_segment(kring->na, slot, slot->len, &ne->ne_segs[1]))
+			return (-1);
+		chains[n] = (struct pvq_chain){ .pc_segs = ne->ne_segs, .pc_nread = 2,
+		    .pc_cookie = ne };
+		slots += pvq_prepare(txq->ptq_pvq, &chains[n]);
+		if (pvq_reserve(txq->ptq_pvq, slots) != 0)
+			break;
+		at = nm_next(at, nq->nq_nslots - 1);
+	}
+	if (n == 0)
+		return (0);
+	for (i = 0; i < n; i++) {
+		ne = chains[i].pc_cookie;
+		ne->ne_busy = true;
+		txq->ptq_stats.packets++;
+		txq->ptq_stats.bytes += ne->ne_segs[1].ds_len;
+	}
+	pvq_put(txq->ptq_pvq, chains, n);
+	pvq_commit(txq->ptq_pvq);
+	(void)pvq_kick(txq->ptq_pvq);
+	kring->nr_hwcur = at;
+	return (n);
+}
+
+int
+pv_net_netmap_txsync(struct netmap_kring *kring, int flags __unused)
+{
+	struct pv_net *pn = if_getsoftc(kring->na->ifp);
+	struct pv_net_txq *txq = &pn->pn_txqs[kring->ring_id];
+	struct pv_net_netmap *nq = txq->ptq_netmap;
+	int inflight, n = 0;
+
+	mtx_lock(&txq->ptq_mtx);
+	if (nq->nq_active) {
+		while ((n = pv_net_netmap_send(txq, kring)) > 0)
+			;
+		do {
+			pv_net_netmap_reclaim(txq, kring);
+			inflight = pvq_inflight(txq->ptq_pvq);
+		} while (inflight > 0 && pvq_intr_enable(txq->ptq_pvq, howmany(inflight, 2)));
+	}
+	mtx_unlock(&txq->ptq_mtx);
+	return (n < 0 ? netmap_ring_reinit(kring) : 0);
+}
+
+void
+pv_net_netmap_tx_intr(struct pv_net_txq *txq)
+{
+	struct pv_net_netmap *nq = txq->ptq_netmap;
+	bool active;
+
+	mtx_lock(&txq->ptq_mtx);
+	active = nq != NULL && nq->nq_active;
+	if (active)
+		pvq_intr_disable(txq->ptq_pvq);
+	mtx_unlock(&txq->ptq_mtx);
+	if (active)
+		(void)netmap_tx_irq(txq->ptq_pn->pn_ifp, txq->ptq_id);
+}
+
+/* ---- Receiving ----------------------------------------------------------------------------- */
+
+/* Show the device a batch of buffers. */
+static void
+pv_net_netmap_show(struct pv_net_rxq *rxq, int n)
+{
+	pvq_put(rxq->prq_pvq, rxq->prq_chains, n);
+	pvq_commit(rxq->prq_pvq);
+	(void)pvq_kick(rxq->prq_pvq);
+}
+
+/* Give slots to the device, from one to before another.  False: the program gave an invalid one. */
+static bool
+pv_net_netmap_post(struct pv_net_rxq *rxq, struct netmap_kring *kring, u_int from, u_int to)
+{
+	struct pv_net_netmap *nq = rxq->prq_netmap;
+	struct netmap_adapter *na = kring->na;
+	struct pv_net_entry *ne;
+	struct pvq_chain *pc;
+	int n = 0, slots = 0;
+
+	for (; from != to; from = nm_next(from, nq->nq_nslots - 1)) {
+		ne = nq->nq_of[from];
+		if (!pv_net_netmap_segment(na, &kring->ring->slot[from], NETMAP_BUF_SIZE(na),
+		    &ne->ne_segs[1]))
+			return (false);
+		pc = &rxq->prq_chains[n];
+		*pc = (struct pvq_chain){ .pc_segs = ne->ne_segs, .pc_nwrite = 2,
+		    .pc_cookie = ne };
+		slots += pvq_prepare(rxq->prq_pvq, pc);
+		if (pvq_reserve(rxq->prq_pvq, slots) != 0)
+			break;
+		if (++n == PV_NET_BATCH) {
+			pv_net_netmap_show(rxq, n);
+			n = slots = 0;
+		}
+	}
+	if (n > 0)
+		pv_net_netmap_show(rxq, n);
+	return (true);
+}
+
+/* Store the checksum of a frame that lies in one piece: false if its place is invalid. */
+static bool
+pv_net_netmap_finish(uint8_t *frame, u_int len, const struct pv_net_offload *o)
+{
+	u_int at = o->po_csum_start + o->po_csum_offset, i;
+	uint32_t sum = 0;
+
+	if ((o->po_flags & PV_NET_NEEDS_CSUM) == 0)
+		return (true);
+	if (o->po_csum_start < ETHER_HDR_LEN || at + sizeof(uint16_t) > len)
+		return (false);
+	for (i = o->po_csum_start; i + 1 < len; i += 2)
+		sum += be16dec(frame + i);
+	if (i < len)
+		sum += frame[i] << 8;
+	while (sum >> 16 != 0)
+		sum = (sum & 0xffff) + (sum >> 16);
+	/* 0 is no checksum, in UDP; the other zero is as good. */
+	be16enc(frame + at, sum == 0xffff ? sum : ~sum & 0xffff);
+	return (true);
+}
+
+/* Slot `next' is to have the frame of another slot's buffer: they exchange theirs. */
+static void
+pv_net_netmap_exchange(struct pv_net_netmap *nq, struct netmap_ring *ring, struct pv_net_entry *ne,
+    u_int next)
+{
+	struct pv_net_entry *other = nq->nq_of[next];
+	u_int slot = ne->ne_slot;
+	uint32_t buf;
+
+	buf = ring->slot[slot].buf_idx;
+	ring->slot[slot].buf_idx = ring->slot[next].buf_idx;
+	ring->slot[next].buf_idx = buf;
+	ring->slot[slot].flags |= NS_BUF_CHANGED;
+	ring->slot[next].flags |= NS_BUF_CHANGED;
+	nq->nq_of[next] = ne;
+	nq->nq_of[slot] = other;
+	ne->ne_slot = next;
+	other->ne_slot = slot;
+}
+
+/* Is there a frame in this buffer for the program? */
+static bool
+pv_net_netmap_frame(struct pv_net_rxq *rxq, struct netmap_adapter *na, struct netmap_slot *slot,
+    const struct pv_net_rxhdr *hdr)
+{
+	struct pv_net_rxstats *stats = &rxq->prq_stats;
+	bool rest = rxq->prq_netmap->nq_discard;
+
+	rxq->prq_netmap->nq_discard = hdr->prh_more;
+	if (rest)
+		return (false);
+	if (hdr->prh_error == PV_NET_RX_SHORT)
+		stats->short_buf++;
+	else if (hdr->prh_error != PV_NET_RX_OK)
+		stats->bad_header++;
+	else if (hdr->prh_more || hdr->prh_len > NETMAP_BUF_SIZE(na) ||
+	    hdr->prh_offload.po_gso_type != PV_NET_GSO_NONE)
+		stats->too_long++;
+	else if (hdr->prh_len < ETHER_HDR_LEN)
+		stats->runts++;
+	else if (!pv_net_netmap_finish(NMB(na, slot), hdr->prh_len, &hdr->prh_offload))
+		stats->bad_offload++;
+	else {
+		stats->packets++;
+		stats->bytes += hdr->prh_len;
+		stats->csum_partial += (hdr->prh_offload.po_flags & PV_NET_NEEDS_CSUM) != 0;
+		return (true);
+	}
+	return (false);
+}
+
+/* Take up to a batch of frames: how many buffers. */
+static int
+pv_net_netmap_receive(struct pv_net_rxq *rxq, struct netmap_kring *kring)
+{
+	struct pv_net_netmap *nq = rxq->prq_netmap;
+	struct pv_net_rxhdr *hdrs = rxq->prq_hdrs;
+	struct pvq_done *done = rxq->prq_done;
+	struct pv_net *pn = rxq->prq_pn;
+	struct netmap_ring *ring = kring->ring;
+	struct pv_net_entry *ne;
+	int i, n;
+
+	n = pvq_get(rxq->prq_pvq, done, PV_NET_BATCH);
+	if (n == 0)
+		return (0);
+	for (i = 0; i < n; i++) {
+		ne = done[i].pd_cookie;
+		memset(&hdrs[i], 0, sizeof(hdrs[i]));
+		hdrs[i].prh_hdr = ne->ne_hdr;
+		hdrs[i].prh_room = ne->ne_segs[0].ds_len + ne->ne_segs[1].ds_len;
+	}
+	pn->pn_ops->pno_decap(pn->pn_softc, rxq->prq_id, done, hdrs, n);
+	for (i = 0; i < n; i++) {
+		ne = done[i].pd_cookie;
+		if (!pv_net_netmap_frame(rxq, kring->na, &ring->slot[ne->ne_slot], &hdrs[i])) {
+			(void)pv_net_netmap_post(rxq, kring, ne->ne_slot,
+			    nm_next(ne->ne_slot, nq->nq_nslots - 1));
+			continue;
+		}
+		if (ne->ne_slot != kring->nr_hwtail)
+			pv_net_netmap_exchange(nq, ring, ne, kring->nr_hwtail);
+		ring->slot[kring->nr_hwtail].len = hdrs[i].prh_len;
+		ring->slot[kring->nr_hwtail].flags = 0;
+		kring->nr_hwtail = nm_next(kring->nr_hwtail, nq->nq_nslots - 1);
+	}
+	return (n);
+}
+
+int
+pv_net_netmap_rxsync(struct netmap_kring *kring, int flags __unused)
+{
+	struct pv_net *pn = if_getsoftc(kring->na->ifp);
+	struct pv_net_rxq *rxq = &pn->pn_rxqs[kring->ring_id];
+	struct pv_net_netmap *nq = rxq->prq_netmap;
+	u_int last = nq->nq_nslots - 1;
+	bool fine = true;
+	int left = last;
+
+	if (kring->rhead > last)
+		return (netmap_ring_reinit(kring));
+	mtx_lock(&rxq->prq_mtx);
+	if (nq->nq_active) {
+		/* What the program released, less the slot that stays nobody's. */
+		if (kring->nr_hwcur != kring->rhead) {
+			fine = pv_net_netmap_post(rxq, kring, nm_prev(kring->nr_hwcur, last),
+			    nm_prev(kring->rhead, last));
+			kring->nr_hwcur = kring->rhead;
+		}
+		kring->nr_kflags &= ~NKR_PENDINTR;
+		/* A device that announces work and has none is not waited for. */
+		do {
+			left--;
+			while (left > 0 && pv_net_netmap_receive(rxq, kring) > 0)
+				left--;
+		} while (left > 0 && pvq_intr_enable(rxq->prq_pvq, 1));
+	}
+	mtx_unlock(&rxq->prq_mtx);
+	return (fine ? 0 : netmap_ring_reinit(kring));
+}
+
+void
+pv_net_netmap_rx_intr(struct pv_net_rxq *rxq)
+{
+	struct pv_net_netmap *nq = rxq->prq_netmap;
+	bool active;
+	u_int work;
+
+	mtx_lock(&rxq->prq_mtx);
+	active = nq != NULL && nq->nq_active;
+	if (active)
+		pvq_intr_disable(rxq->prq_pvq);
+	mtx_unlock(&rxq->prq_mtx);
+	if (active)
+		(void)netmap_rx_irq(rxq->prq_pn->pn_ifp, rxq->prq_id, &work);
+}
+
+/* ---- Starting and stopping ----------------------------------------------------------------- */
+
+/* The ring of a queue that is netmap's; NULL: it is not. */
+static struct netmap_kring *
+pv_net_netmap_kring(const struct pv_net *pn, int pair, enum txrx t)
+{
+	if (pn->pn_rxqs[pair].prq_netmap == NULL || pn->pn_ifp == NULL)
+		return (NULL);
+	return (netmap_kring_on(NA(pn->pn_ifp), pair, t));
+}
+
+bool
+pv_net_netmap_tx_start(struct pv_net_txq *txq)
+{
+	struct netmap_kring *kring = pv_net_netmap_kring(txq->ptq_pn, txq->ptq_id, NR_TX);
+	struct pv_net_netmap *nq = txq->ptq_netmap;
+
+	if (kring == NULL)
+		return (false);
+	mtx_lock(&txq->ptq_mtx);
+	nq->nq_active = nq->nq_used = true;
+	pv_net_netmap_reclaim(txq, kring);
+	mtx_unlock(&txq->ptq_mtx);
+	/* There may be room now. */
+	(void)netmap_tx_irq(txq->ptq_pn->pn_ifp, txq->ptq_id);
+	return (true);
+}
+
+bool
+pv_net_netmap_rx_start(struct pv_net_rxq *rxq)
+{
+	struct netmap_kring *kring = pv_net_netmap_kring(rxq->prq_pn, rxq->prq_id, NR_RX);
+	struct pv_net_netmap *nq = rxq->prq_netmap;
+	bool more;
+
+	if (kring == NULL)
+		return (false);
+	mtx_lock(&rxq->prq_mtx);
+	nq->nq_active = nq->nq_used = true;
+	nq->nq_discard = false;
+	(void)pv_net_netmap_post(rxq, kring, kring->nr_hwtail,
+	    nm_prev(kring->nr_hwcur, nq->nq_nslots - 1));
+	more = pvq_intr_enable(rxq->prq_pvq, 1);
+	mtx_unlock(&rxq->prq_mtx);
+	if (more)
+		pv_net_netmap_rx_intr(rxq);
+	return (true);
+}
+
+void
+pv_net_netmap_stop(struct pv_net_rxq *rxq, struct pv_net_txq *txq)
+{
+	if (rxq->prq_netmap == NULL)
+		return;
+	mtx_lock(&rxq->prq_mtx);
+	rxq->prq_netmap->nq_active = false;
+	mtx_unlock(&rxq->prq_mtx);
+	mtx_lock(&txq->ptq_mtx);
+	txq->ptq_netmap->nq_active = false;
+	mtx_unlock(&txq->ptq_mtx);
+}
+
+/*
+ * Take back the slots that a stopped device had, if those were what it had.  Those to be sent are not
+ * sent again.
+ */
+static void
+pv_net_netmap_take_back(struct pv_net_netmap *nq, struct pvq *q)
+{
+	struct pv_net_entry *ne;
+
+	if (nq == NULL || !nq->nq_used)
+		return;
+	nq->nq_used = false;
+	while ((ne = pvq_drain(q)) != NULL)
+		ne->ne_busy = false;
+}
+
+void
+pv_net_netmap_drain(struct pv_net_rxq *rxq, struct pv_net_txq *txq)
+{
+	mtx_lock(&rxq->prq_mtx);
+	pv_net_netmap_take_back(rxq->prq_netmap, rxq->prq_pvq);
+	mtx_unlock(&rxq->prq_mtx);
+	mtx_lock(&txq->ptq_mtx);
+	pv_net_netmap_take_back(txq->ptq_netmap, txq->ptq_pvq);
+	mtx_unlock(&txq->ptq_mtx);
+}
+
+#else /* !DEV_NETMAP */
+
+/* A kernel without it. */
+bool
+pv_net_netmap_rx_start(struct pv_net_rxq *rxq __unused)
+{
+	return (false);
+}
+
+bool
+pv_net_netmap_tx_start(struct pv_net_txq *txq __unused)
+{
+	return (false);
+}
+
+void
+pv_net_netmap_rx_intr(struct pv_net_rxq *rxq __unused)
+{
+}
+
+void
+pv_net_netmap_tx_intr(struct pv_net_txq *txq __unused)
+{
+}
+
+void
+pv_net_netmap_stop(struct pv_net_rxq *rxq __unused, struct pv_net_txq *txq __unused)
+{
+}
+
+void
+pv_net_netmap_drain(struct pv_net_rxq *rxq __unused, struct pv_net_txq *txq __unused)
+{
+}
+
+#endif /* !DEV_NETMAP */
