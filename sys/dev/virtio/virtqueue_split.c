@@ -148,24 +148,24 @@ vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc, const struct vq_
 {
 	const bus_dma_segment_t *seg = pc->pc_segs;
 	struct vring_desc *d = vd->vd_table;
-	uint64_t before = 0, len = 0;
-	uint16_t flags = VRING_DESC_F_NEXT;
-	int i, nread = pc->pc_nread;
+	const int nread = pc->pc_nread;
+	uint64_t wlen = 0;
+	int i = 0;
 
-	for (i = 0; i < n; i++, seg++, d++) {
-		if (i == nread) {
-			flags |= VRING_DESC_F_WRITE;
-			before = len;
-		}
-		len += seg->ds_len;
-		vq_fill(vq, d, seg->ds_addr, seg->ds_len, flags, i + 1);
+	/* Two loops without a question in them: what a segment costs, every chain pays. */
+	for (; i < nread; i++, seg++, d++)
+		vq_fill(vq, d, seg->ds_addr, seg->ds_len, VRING_DESC_F_NEXT, i + 1);
+	for (; i < n; i++, seg++, d++) {
+		wlen += seg->ds_len;
+		vq_fill(vq, d, seg->ds_addr, seg->ds_len, VRING_DESC_F_NEXT | VRING_DESC_F_WRITE,
+		    i + 1);
 	}
 	d[-1].vd_flags = vq_16(&vq->vq_c, nread == n ? 0 : VRING_DESC_F_WRITE);
 	vq_sync(&vq->vq_c.vqc_slab, BUS_DMASYNC_PREWRITE);
 	vq_fill(vq, &vq->vq_desc[head], vd->vd_table_paddr, n * sizeof(struct vring_desc),
 	    VRING_DESC_F_INDIRECT, 0);
 	vq->vq_staged_ind++;
-	return (nread == n ? 0 : len - before);
+	return (wlen);
 }
 
 /* A descriptor for each segment, linked by vd_next: theirs, and ours in the shadow. */
@@ -257,24 +257,26 @@ static void
 vqsplit_commit(struct pvq *q)
 {
 	struct vqsplit *vq = VQ(q);
+	const uint32_t staged = vq->vq_staged;
 	struct vq_shadow *vd;
-	uint32_t pos, ndesc;
+	uint32_t pos;
 
-	if (vq->vq_staged == 0)
+	if (staged == 0)
 		return;
 	/*
 	 * The release hands the shadow to the get side, which looks at it whenever the device
 	 * names its id.  vd_ndesc is read first: after it, the chain may be gone.
 	 */
-	for (pos = vq->vq_base; pos != q->q_taken; pos += ndesc) {
+	pos = vq->vq_base;
+	do {
 		vd = &vq->vq_shadow[vq->vq_ids[pos & vq->vq_mask]];
-		ndesc = vd->vd_ndesc;
+		pos += vd->vd_ndesc;
 		atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
-	}
-	vq->vq_base = q->q_taken;
-	q->q_committed += vq->vq_staged;
-	vq->vq_unkicked += vq->vq_staged;
-	q->q_stats.qs_chains += vq->vq_staged;
+	} while (pos != q->q_taken);
+	vq->vq_base = pos;
+	q->q_committed += staged;
+	vq->vq_unkicked += staged;
+	q->q_stats.qs_chains += staged;
 	q->q_stats.qs_segs += vq->vq_staged_segs;
 	q->q_stats.qs_indirect += vq->vq_staged_ind;
 	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
@@ -410,13 +412,72 @@ vq_next_used(struct vqsplit *vq, int n, uint16_t ready, uint32_t given, uint32_t
 	return (true);
 }
 
+/*
+ * The first completions, as long as they are what most are: each with an element of its own, a chain
+ * of one descriptor, and a length that fits.  Returns how many there were, up to max; the next one is
+ * for vq_next_used() to judge.
+ *
+ * givenp  where their numbers are given back to, in and out
+ */
+static inline int
+vq_get_plain(struct vqsplit *vq, struct pvq_done *done, int max, uint32_t *givenp)
+{
+	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
+	const struct vring_used_elem *ring = vq->vq_used->vu_ring, *ve;
+	struct vq_shadow *const shadow = vq->vq_shadow, *vd;
+	const uint32_t mask = vq->vq_mask;
+	uint16_t *const ids = vq->vq_ids;
+	uint32_t at = vq->vq_used_idx, given = *givenp, id, len;
+	int n;
+
+	for (n = 0; n < max; n++) {
+		ve = &ring[at++ & mask];
+		id = vq_32(&vq->vq_c, atomic_load_32(&ve->ve_id));
+		len = vq_32(&vq->vq_c, atomic_load_32(&ve->ve_len));
+		if (__predict_false(id > mask))
+			break;
+		vd = &shadow[id];
+		if (__predict_false(atomic_load_acq_32(&vd->vd_state) != VQ_POSTED ||
+		    len > vd->vd_wlen || vd->vd_ndesc != 1))
+			break;
+		vd->vd_state = VQ_IDLE;
+		done[n].pd_cookie = vd->vd_cookie;
+		done[n].pd_result = len;
+		ids[given++ & mask] = id;
+	}
+	*givenp = given;
+	return (n);
+}
+
+/*
+ * Completions from the n-th on, whatever they are: those of a batch, of chains of several descriptors,
+ * and invalid ones, at which the queue breaks.  Returns how many there are then, up to max.  Arguments
+ * as in vq_next_used() and vq_get_plain().
+ */
+static __noinline int
+vq_get_any(struct vqsplit *vq, struct pvq_done *done, int n, int max, uint16_t ready,
+    uint32_t *givenp)
+{
+	uint32_t given = *givenp, id, len;
+
+	for (; n < max; n++) {
+		if (!vq_next_used(vq, n, ready, given, &id, &len))
+			break;
+		done[n].pd_cookie = vq->vq_shadow[id].vd_cookie;
+		done[n].pd_result = len;
+		given = vq_release(vq, id, given);
+	}
+	*givenp = given;
+	return (n);
+}
+
 static int
 vqsplit_get(struct pvq *q, struct pvq_done *done, int max)
 {
 	struct vqsplit *vq = VQ(q);
-	uint32_t given, id, len;
 	uint16_t idx, ready;
-	int n;
+	uint32_t given;
+	int n = 0;
 
 	if (pvq_broken(q))
 		return (0);
@@ -424,18 +485,16 @@ vqsplit_get(struct pvq *q, struct pvq_done *done, int max)
 	ready = idx - vq->vq_used_idx;
 	if (ready == 0)
 		return (0);
-	if (ready > q->q_committed - q->q_completed) {
+	if (__predict_false(ready > q->q_committed - q->q_completed)) {
 		pvq_break(q, PVQ_FAULT_INDEX, idx);
 		return (0);
 	}
 	given = q->q_given;
-	for (n = 0; n < max && n < ready; n++) {
-		if (!vq_next_used(vq, n, ready, given, &id, &len))
-			break;
-		done[n].pd_cookie = vq->vq_shadow[id].vd_cookie;
-		done[n].pd_result = len;
-		given = vq_release(vq, id, given);
-	}
+	max = MIN(max, ready);
+	if (__predict_true(!vq->vq_c.vqc_in_order))
+		n = vq_get_plain(vq, done, max, &given);
+	if (__predict_false(n < max))
+		n = vq_get_any(vq, done, n, max, ready, &given);
 	vq->vq_used_idx += n;
 	q->q_completed += n;
 	q->q_stats.qs_done += n;
