@@ -176,17 +176,16 @@ pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len)
 	    PV_NET_BAD_HEADERS : PV_NET_FINE);
 }
 
-/* The Internet checksum (RFC 1071) of everything from `start'. */
 #if defined(INET) || defined(INET6)
 static uint16_t
-pv_net_cksum(struct mbuf *m, u_int start)
+pv_net_cksum_chain(struct mbuf *m, u_int start)
 {
 	return (in_cksum_skip(m, m->m_pkthdr.len, start));
 }
 #else
 /* A kernel without IP has no in_cksum(9), but may bridge packets whose checksum is partial. */
 static uint16_t
-pv_net_cksum(struct mbuf *m, u_int start)
+pv_net_cksum_chain(struct mbuf *m, u_int start)
 {
 	uint64_t sum = 0;
 	uint8_t byte;
@@ -201,6 +200,55 @@ pv_net_cksum(struct mbuf *m, u_int start)
 	return (htons(~sum & 0xffff));
 }
 #endif
+
+/* Add 64 bits to a ones' complement sum. */
+static inline uint64_t
+pv_net_add64(uint64_t sum, const uint8_t *at)
+{
+	uint64_t word;
+
+	memcpy(&word, at, sizeof(word));
+	sum += word;
+	return (sum + (sum < word));
+}
+
+/*
+ * The Internet checksum of one piece of memory.  The order of bytes does not matter, so that words of
+ * any length will do (RFC 1071, 2): for a short packet in_cksum(9) takes three times as long.
+ */
+static uint16_t
+pv_net_cksum_piece(const uint8_t *at, u_int len)
+{
+	uint8_t last[sizeof(uint64_t)] = { 0 };
+	uint64_t sum = 0;
+
+	for (; len >= 4 * sizeof(sum); at += 4 * sizeof(sum), len -= 4 * sizeof(sum)) {
+		sum = pv_net_add64(sum, at);
+		sum = pv_net_add64(sum, at + sizeof(sum));
+		sum = pv_net_add64(sum, at + 2 * sizeof(sum));
+		sum = pv_net_add64(sum, at + 3 * sizeof(sum));
+	}
+	for (; len >= sizeof(sum); at += sizeof(sum), len -= sizeof(sum))
+		sum = pv_net_add64(sum, at);
+	if (len > 0) {
+		memcpy(last, at, len);
+		sum = pv_net_add64(sum, last);
+	}
+	sum = (sum >> 32) + (sum & 0xffffffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	return (~sum & 0xffff);
+}
+
+/* The Internet checksum (RFC 1071) of everything from `start'. */
+static uint16_t
+pv_net_cksum(struct mbuf *m, u_int start)
+{
+	if (m->m_len == m->m_pkthdr.len && (m->m_flags & M_EXTPG) == 0)
+		return (pv_net_cksum_piece(mtod(m, const uint8_t *) + start, m->m_len - start));
+	return (pv_net_cksum_chain(m, start));
+}
 
 /*
  * The checksum of everything from `start', for a field `offset' bytes behind it.  In UDP, zero means
