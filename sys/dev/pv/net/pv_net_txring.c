@@ -233,7 +233,7 @@ pv_net_tx_add_unmapped(struct pv_net_txq *txq, const struct mbuf *m, bus_dma_seg
 }
 
 /* The segments of a packet, up to max of them: how many, or -EFBIG or another error below zero. */
-static __always_inline int
+static __noinline int
 pv_net_tx_segs(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m,
     bus_dma_segment_t *segs, int max)
 {
@@ -258,6 +258,21 @@ pv_net_tx_segs(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m,
 	return (error != 0 ? -error : n);
 }
 
+/* The same, of what most packets are, one piece of memory: how many, or 0 if it is something else. */
+static inline int
+pv_net_tx_one_seg(const struct pv_net_txq *txq, const struct mbuf *m, bus_dma_segment_t *seg)
+{
+	vm_offset_t at = mtod(m, vm_offset_t);
+
+	if (txq->ptq_tag != NULL || m->m_next != NULL || (m->m_flags & M_EXTPG) != 0 ||
+	    (u_int)m->m_len - 1 >= PAGE_SIZE - (at & PAGE_MASK) ||
+	    (u_int)m->m_len > txq->ptq_pn->pn_params.pnp_seg_max)
+		return (0);
+	seg->ds_addr = vtophys(at);
+	seg->ds_len = m->m_len;
+	return (1);
+}
+
 /* A packet that has too many pieces, with fewer.  NULL: no memory, and it still is there. */
 static __noinline struct mbuf *
 pv_net_tx_simplify(struct pv_net_txq *txq, struct mbuf *m, int max)
@@ -279,23 +294,27 @@ pv_net_tx_simplify(struct pv_net_txq *txq, struct mbuf *m, int max)
  * Load a packet for DMA, making it simpler when it has too many pieces.  On failure *mp may
  * be a new chain, and is the caller's to free.
  */
-static __always_inline int
+static inline int
 pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **mp, bool apart)
 {
-	int max = txq->ptq_pn->pn_params.pnp_tx_segs - apart, n;
 	bus_dma_segment_t *segs = buf->ptb_segs + apart;
-	struct mbuf *m;
+	struct mbuf *m = *mp;
+	int max, n;
 
-	n = pv_net_tx_segs(txq, buf, *mp, segs, max);
-	if (__predict_false(n == -EFBIG)) {
-		m = pv_net_tx_simplify(txq, *mp, max);
-		if (m == NULL)
-			return (ENOBUFS);
-		*mp = m;
+	n = pv_net_tx_one_seg(txq, m, segs);
+	if (n == 0) {
+		max = txq->ptq_pn->pn_params.pnp_tx_segs - apart;
 		n = pv_net_tx_segs(txq, buf, m, segs, max);
+		if (__predict_false(n == -EFBIG)) {
+			m = pv_net_tx_simplify(txq, m, max);
+			if (m == NULL)
+				return (ENOBUFS);
+			*mp = m;
+			n = pv_net_tx_segs(txq, buf, m, segs, max);
+		}
+		if (n < 0)
+			return (-n);
 	}
-	if (n < 0)
-		return (-n);
 	buf->ptb_nsegs = n + apart;
 	return (0);
 }
