@@ -14,6 +14,11 @@ whose TAP has vnet_hdr.
 The ratio is that of the medians.  --profile prints, for each row that is measured, the functions
 with the largest difference, and how much of all instructions the drivers' own are (with sglist(9),
 which FreeBSD's have for themselves).
+
+--em measures something else: a stream of 64 KB writes by vtnet and by em(4), QEMU's e1000, both in
+one guest with our modules, in turn, without counting; the ratio is that of runs that follow each
+other, which both have what other work leaves of this machine.  The processor has no fast string
+instructions (-erms,-fsrm), as TCG copies byte by byte with them.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ import contextlib
 
 from fbsd.modules import built_for
 from fbsd.sets import FreebsdError, need
-from pvbench import build, labs
+from pvbench import build, freebsdem, labs
 from pvbench.figures import Figures, of_medians
 from pvbench.freebsdrows import ROWS, Functions, Row, Side, measure
 from pvbench.labs import netlab
@@ -81,6 +86,10 @@ def run(args: argparse.Namespace, report: Report) -> None:
         build.plugin()
         build.netbench()
     labs.enter()
+    if args.em:
+        with labs.scratch():
+            freebsdem.run(args.rounds, KINDS["ours"], report)
+        return
     rows = [row for row in ROWS if report.chosen(row.name)]
     report.progress.total = len(KINDS) * args.rounds * (len(rows) + 1)
     costs: dict[str, dict[str, list[float]]] = {
@@ -106,5 +115,16 @@ def unusable() -> str | None:
         return str(error)
 
 
-COMMAND = Command("freebsd", __doc__, 5, lambda args: [row.name for row in ROWS], run,
-                  unusable=unusable, profile=True)
+def options(parser: argparse.ArgumentParser) -> None:
+    """Options of its own."""
+    parser.add_argument("--em", action="store_true",
+                        help="measure vtnet beside em(4) instead, QEMU's e1000")
+
+
+def operations(args: argparse.Namespace) -> list[str]:
+    """What --only chooses from."""
+    return [row.name for row in (freebsdem.ROWS if args.em else ROWS)]
+
+
+COMMAND = Command("freebsd", __doc__, 5, operations, run, options, unusable=unusable,
+                  profile=True)

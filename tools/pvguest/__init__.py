@@ -18,8 +18,8 @@ Each COMMAND is a line for the guest's console, but for those that begin with on
   until /REGEX/ COMMAND       the same, until what it prints matches
   dom0 COMMAND                under Xen, a shell command in dom0; $DOM is the guest's name
 
-Network card N is the device nicN on the back end netN; disk N is the device blkN on the drive
-diskN.
+Network card N is the device nicN on the back end netN, virtio's, or another of QEMU's with
+model=e1000; disk N is the device blkN on the drive diskN.
 
 Under Xen (--under xen; see tools/xenlab) those options of --net and --disk that belong to QEMU's
 back end mean the same; all others are xl's (mac=, mtu=; vdev=, access=), or a disk's of the lab

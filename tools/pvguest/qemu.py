@@ -36,9 +36,9 @@ def net_arguments(number: int, text: str, bus: str) -> list[str]:
     # A ROM for booting from the network is of no use here and slow to load.
     defaults = {"romfile": ""} if bus == "pci" else {}
     netdev = {"id": f"net{number}"} | backend
+    model = device.pop("model", f"virtio-net-{bus}")
     nic = {"id": f"nic{number}", "netdev": f"net{number}"} | defaults | device
-    return ["-netdev", join_options(netdev, kind),
-            "-device", join_options(nic, f"virtio-net-{bus}")]
+    return ["-netdev", join_options(netdev, kind), "-device", join_options(nic, model)]
 
 
 def disk_arguments(number: int, text: str, bus: str) -> list[str]:
