@@ -73,6 +73,14 @@ rman_get_size(const struct resource *r)
 	return (mm.size);
 }
 
+/* No tunable names it. */
+rman_res_t
+rman_get_start(const struct resource *r __unused)
+{
+
+	return (0xfeb00000);
+}
+
 int
 rman_get_rid(const struct resource *r __unused)
 {

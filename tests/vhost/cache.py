@@ -3,8 +3,8 @@
 # Copyright (c) 2026 The pv-kmod developers
 """A disk's volatile write-back cache, in front of its medium: what a power cut takes away.
 
-A write stays in the cache until a flush.  A power cut leaves of each sector in the cache either what
-the medium had or what was written last, as the draw has it: sectors reach a medium in any order.
+A write stays in the cache until a flush.  A power cut leaves of each sector in the cache either
+what the medium had or what was written last, by the draw: sectors reach a medium in any order.
 """
 
 from __future__ import annotations

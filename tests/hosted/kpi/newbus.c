@@ -126,6 +126,14 @@ getenv_int(const char *name, int *value)
 	return (1);
 }
 
+/* There are tunables that are numbers only. */
+int
+getenv_string(const char *name __unused, char *data __unused, int size __unused)
+{
+
+	return (0);
+}
+
 static struct kpi_intr kpi_intr_table[KPI_MAX_INTRS];
 static struct task *kpi_tasks[KPI_MAX_TASKS];
 struct taskqueue *taskqueue_thread = (struct taskqueue *)&kpi_tasks;
