@@ -259,6 +259,8 @@ rx_big_frame_leaves_as_tso(const void *arg __unused)
 	size_t len;
 
 	begin(RX_ALL | TX_ALL);
+	/* Where it can't be marked, it stays whole only if it is told to. */
+	pv_net_lro_forward = !KEEPS;
 	for (g = gsos; g < gsos + nitems(gsos); g++) {
 		m = gso_receive(g, buf, &at, &in);
 		CHECK(m->m_nextpkt == NULL && m->m_pkthdr.tso_segsz == (KEEPS ? g->size :
@@ -324,6 +326,8 @@ rx_big_frame_seen_by_a_listener(const void *arg __unused)
 	size_t len;
 
 	begin(RX_ALL | TX_ALL);
+	/* Where it can't be marked, it stays whole only if it is told to. */
+	pv_net_lro_forward = !KEEPS;
 	bpf = &listeners;
 	for (g = gsos; g < gsos + nitems(gsos); g++) {
 		if ((g->flags & VALID) != 0)
@@ -499,6 +503,7 @@ rx_invalid_values_have_their_names(const void *arg __unused)
 		begin(l->offloads);
 		for (i = 0; i < 2; i++) {
 			len = frame_make(&l->f, FRAME_PARTIAL, buf, &at);
+			memcpy(buf, lladdr, ETHER_ADDR_LEN);
 			if (l->at != 0)
 				buf[l->at] = l->value;
 			if (l->at == 16 && l->value == 0x24)

@@ -221,6 +221,7 @@ rx_each_version_is_forwarded_by_itself(const void *arg __unused)
 		V_ip6_forwarding = i == 1;
 		for (n = 0; n < 2; n++) {
 			len = frame_make(&frames[n], FRAME_PARTIAL, buf, NULL);
+			memcpy(buf, lladdr, ETHER_ADDR_LEN);
 			in = (struct pv_net_offload){ .po_flags = FIND,
 			    .po_gso_type = n == 0 ? TCP4 : TCP6, .po_gso_size = 1000 };
 			m = kpi_mbuf_chain(buf, len, NULL);
