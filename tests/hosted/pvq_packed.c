@@ -162,6 +162,45 @@ passed_event_is_answered_once(const struct impl *im)
 	}
 }
 
+/*
+ * The same device, when many are taken beyond the place that it named, and many are put behind these in
+ * one go: by then the place may be more than a turn behind.
+ */
+static void
+event_passed_a_turn_ago(const struct impl *im)
+{
+	struct peer_chain pr;
+	struct fix f;
+	uintptr_t before, i, named, put;
+
+	for (before = 0; before < 2 * FIX_SIZE; before++)
+		for (named = 2; named <= FIX_SIZE; named++)
+			for (put = 1; put <= FIX_SIZE; put++) {
+				fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+				for (i = 0; i < before; i++)
+					fix_turn(&f, 1);
+				(void)f.po->po_listen(f.pe);
+				for (i = 1; i <= named; i++)
+					fix_post(&f, i, 0, 1);
+				CHECK(pvq_kick(f.q), "no kick of a device at rest");
+				f.po->po_ignore(f.pe);
+				fix_fetch(&f, &pr, 1, 0, 1);
+				fix_complete(&f, &pr, 1);
+				CHECK(f.po->po_listen(f.pe), "nothing there");
+				for (i = 2; i <= named; i++) {
+					fix_fetch(&f, &pr, i, 0, 1);
+					fix_complete(&f, &pr, 1);
+				}
+				for (i = 1; i <= named; i++)
+					fix_get(&f, i, 1);
+				for (i = 1; i <= put; i++)
+					fix_post(&f, i, 0, 1);
+				CHECK(pvq_kick(f.q), "no kick: %lu before, %lu beyond, %lu put",
+				    before, named - 1, put);
+				fix_close(&f);
+			}
+}
+
 /* Where chains take several places, the next one and all are kept; see pvq_intr_enable(). */
 static void
 last_completion_interrupts(const struct impl *im)
@@ -201,6 +240,7 @@ const struct pvq_test packed_tests[] = {
 	    any_event_is_survived },
 	{ "passed_event_is_answered_once", "A device that goes on beyond what it named",
 	    passed_event_is_answered_once, IM_EVENT },
+	{ "event_passed_a_turn_ago", "And many put in one go", event_passed_a_turn_ago, IM_EVENT },
 	{ "last_completion_interrupts", "In any order, and whatever places they take",
 	    last_completion_interrupts, IM_ANY_ORDER | IM_EVENT },
 	{ .name = NULL }

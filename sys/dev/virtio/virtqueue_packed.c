@@ -348,11 +348,15 @@ vqpacked_commit(struct pvq *q)
  * A place that was passed earlier is answered too, once.  QEMU's network card (7.2) names a place, goes
  * on taking descriptors from there, and stops where there are no more without naming another.  That is
  * no harm in a split ring, where it names one with each descriptor that it takes.
+ *
+ * The wrap counter tells two turns apart, so that a place that was passed more than a turn ago looks like
+ * one that is still to come.  One that is too far ahead for the room that is left can't be: what is
+ * queued until then would wait for the device, and the device for a notification.
  */
 static bool
 vp_device_asks(struct vqpacked *vp)
 {
-	uint32_t back, off, word;
+	uint32_t back, off, turns = 2 * vp->vp_size, word;
 	uint16_t flags;
 
 	word = le32toh(atomic_load_32(&vp->vp_device_event->vpe_word));
@@ -369,7 +373,12 @@ vp_device_asks(struct vqpacked *vp)
 	/* The wrap counter is 1 in turns in which AVAIL is set. */
 	if ((word >> VRING_PACKED_WRAP_SHIFT & 1) != (vp->vp_avail == VRING_PACKED_F_AVAIL))
 		back += vp->vp_size;
-	if (back >= vp->vp_unkicked && (back >= vp->vp_size || word == vp->vp_answered))
+	if ((int32_t)back < 0)
+		back += turns;
+	if (back >= vp->vp_size) {
+		if (turns - back <= (uint32_t)pvq_room(&vp->vp_c.vqc_pvq))
+			return (false);
+	} else if (back >= vp->vp_unkicked && word == vp->vp_answered)
 		return (false);
 	vp->vp_answered = word;
 	return (true);
