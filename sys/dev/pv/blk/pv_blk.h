@@ -412,6 +412,7 @@ struct pv_blk {
 
 	void		(*blk_broken)(struct pv_blk *); /* a queue is; no lock is held */
 	struct callout	blk_watchdog;	/* time-outs */
+	struct taskqueue *blk_reset_tq;
 	struct timeout_task blk_reset_task;
 	sbintime_t	blk_reset_at;	/* when the device was reset last */
 	bool		blk_reset_again; /* requested where none can start: one more has to follow */

@@ -272,6 +272,7 @@ void
 pv_blk_fini(struct pv_blk *blk)
 {
 	KASSERT(blk->blk_disk == NULL, ("%s: still a disk", __func__));
+	pv_blk_recover_fini(blk);
 	pv_blk_req_fini(blk);
 	pv_blk_queues_fini(blk);
 	pv_blk_hist_fini(blk);

@@ -68,7 +68,7 @@ pv_blk_schedule_reset(struct pv_blk *blk, u_int flags)
 	pause = blk->blk_reset_at + PV_BLK_RESET_PAUSE - getsbinuptime();
 	if (resets < PV_BLK_RESETS_UNPACED || pause < 0)
 		pause = 0;
-	(void)taskqueue_enqueue_timeout_sbt(taskqueue_thread, &blk->blk_reset_task, pause, 0, 0);
+	(void)taskqueue_enqueue_timeout_sbt(blk->blk_reset_tq, &blk->blk_reset_task, pause, 0, 0);
 }
 
 static void
@@ -437,8 +437,8 @@ pv_blk_quiet(struct pv_blk *blk)
 		callout_drain(&bq->bq_tick);
 	callout_drain(&blk->blk_watchdog);
 	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
-	while (taskqueue_cancel_timeout(taskqueue_thread, &blk->blk_reset_task, NULL) != 0)
-		taskqueue_drain_timeout(taskqueue_thread, &blk->blk_reset_task);
+	while (taskqueue_cancel_timeout(blk->blk_reset_tq, &blk->blk_reset_task, NULL) != 0)
+		taskqueue_drain_timeout(blk->blk_reset_tq, &blk->blk_reset_task);
 }
 
 void
@@ -446,5 +446,16 @@ pv_blk_recover_init(struct pv_blk *blk)
 {
 	blk->blk_broken = pv_blk_repair;
 	callout_init(&blk->blk_watchdog, 1);
-	TIMEOUT_TASK_INIT(taskqueue_thread, &blk->blk_reset_task, 0, pv_blk_reset_task, blk);
+	/* A reset may sleep for seconds, which would delay others' tasks in taskqueue_thread. */
+	blk->blk_reset_tq = taskqueue_create("pv_blk_reset", M_WAITOK, taskqueue_thread_enqueue,
+	    &blk->blk_reset_tq);
+	taskqueue_start_threads(&blk->blk_reset_tq, 1, PWAIT, "%s reset",
+	    device_get_nameunit(blk->blk_dev));
+	TIMEOUT_TASK_INIT(blk->blk_reset_tq, &blk->blk_reset_task, 0, pv_blk_reset_task, blk);
+}
+
+void
+pv_blk_recover_fini(struct pv_blk *blk)
+{
+	taskqueue_free(blk->blk_reset_tq);
 }

@@ -157,6 +157,7 @@ void	pv_blk_order_fail(struct pv_blk *blk, int error);
 
 /* Also sets blk_broken. */
 void	pv_blk_recover_init(struct pv_blk *blk);
+void	pv_blk_recover_fini(struct pv_blk *blk);
 /* From here on a queue that broke is found, and late requests are reported; blk_mtx is held. */
 void	pv_blk_watch(struct pv_blk *blk);
 /* After this nothing is queued, nothing is in flight, and nothing is accepted.  May sleep. */

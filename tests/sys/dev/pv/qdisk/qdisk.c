@@ -149,11 +149,28 @@ qd_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done
 	return (sc->qd_one_range && rq->rq_cmd == PV_BLK_DELETE && rq->rq_nmore > 0 ? EIO : 0);
 }
 
+static void
+qd_task_run(void *arg, int pending __unused)
+{
+	struct qd_softc *sc = arg;
+
+	atomic_store_rel_int(&sc->qd_task_ran, 1);
+}
+
 static int
 qd_stop(struct pv_blk *blk)
 {
 	struct qd_softc *sc = __containerof(blk, struct qd_softc, qd_blk);
+	int i;
 
+	if (sc->qd_stop_waits) {
+		taskqueue_enqueue(taskqueue_thread, &sc->qd_task);
+		for (i = 0; i < 10 * hz && atomic_load_acq_int(&sc->qd_task_ran) == 0; i++)
+			pause("qdisk", 1);
+		/* Later does not count: the device was stopped without it. */
+		sc->qd_stop_waits = false;
+		QD_EQ(sc, sc->qd_task_ran, 1);
+	}
 	sc->qd_stops++;
 	return (sc->qd_stop_error);
 }
@@ -210,7 +227,9 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 	sc->qd_stop_error = sc->qd_restart_error = 0;
 	sc->qd_reset_restarts = 0;
 	sc->qd_resubmit = 0;
-	sc->qd_one_range = false;
+	sc->qd_one_range = sc->qd_stop_waits = false;
+	sc->qd_task_ran = 0;
+	TASK_INIT(&sc->qd_task, 0, qd_task_run, sc);
 	sc->qd_nlog = sc->qd_stops = sc->qd_nends = 0;
 	for (i = 0; i < QD_BIOS; i++)
 		sc->qd_ends[i] = -1;

@@ -54,6 +54,9 @@ struct qd_softc {
 	u_int		qd_nends;	/* bios that ended */
 	u_int		qd_resubmit;	/* until so many have, each is submitted again */
 	u_int		qd_stops;
+	bool		qd_stop_waits;	/* bo_stop waits for a task of taskqueue_thread */
+	volatile u_int	qd_task_ran;	/* it ran meanwhile */
+	struct task	qd_task;
 	int		qd_stop_error;	/* what bo_stop and bo_restart return */
 	int		qd_restart_error;
 	bool		qd_one_range;	/* deletes of several ranges fail */

@@ -337,6 +337,21 @@ qd_resets_end_a_request_and_suspends_do_not(struct qd_softc *sc)
 	qd_end(sc);
 }
 
+/* A device that is slow to stop does not delay the tasks of taskqueue_thread. */
+static void
+qd_reset_leaves_taskqueue_thread(struct qd_softc *sc)
+{
+	qd_begin(sc, 1, 8, 8);
+	W(sc, 0, 0);
+	sc->qd_stop_waits = true;
+	pv_blk_reset(&sc->qd_blk, 0);
+	qd_wait_for_resets(sc, 1, 1);
+	taskqueue_drain(taskqueue_thread, &sc->qd_task);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_ends[0], 0);
+	qd_end(sc);
+}
+
 /*
  * A bio of which a part is in flight waits in a queue for the rest: when the disk is lost, it ends with
  * its last request, and once.
@@ -641,6 +656,7 @@ const struct qd_case qd_cases[] = {
 	{ "detach_ends_what_was_queued", qd_detach_ends_what_was_queued },
 	{ "settle_waits_for_what_is_in_flight", qd_settle_waits_for_what_is_in_flight },
 	{ "resets_end_a_request_and_suspends_do_not", qd_resets_end_a_request_and_suspends_do_not },
+	{ "reset_leaves_taskqueue_thread", qd_reset_leaves_taskqueue_thread },
 	{ "half_cut_bio_is_lost_with_its_disk", qd_half_cut_bio_is_lost_with_its_disk },
 	{ "reset_waits_for_a_suspend", qd_reset_waits_for_a_suspend },
 	{ "reset_while_restarting_follows", qd_reset_while_restarting_follows },
