@@ -326,9 +326,8 @@ if_attach(if_t ifp)
 }
 
 /*
- * The stack makes no new calls when this returns, but an ioctl that had
- * begun is the driver's to wait for, as in FreeBSD: it runs in a thread that may sleep, outside of
- * the epoch.
+ * The stack makes no new calls when this returns.  Those that had begun are the driver's to wait for, as in
+ * FreeBSD: an ioctl in a thread that may sleep, others in the epoch.
  */
 static void
 if_detach_vnet(struct ifnet *ifp)
@@ -346,21 +345,21 @@ if_detach_vnet(struct ifnet *ifp)
 	if (iter == NULL)
 		return;
 
-	ifp->if_flags |= IFF_DYING;
-	if_down(ifp);
+	/*
+	 * FreeBSD waits here and not again: a thread that finds the interface by a route meanwhile may have
+	 * one of its functions, and call it when this has returned.
+	 */
+	NET_EPOCH_WAIT();
+	NET_EPOCH_DRAIN_CALLBACKS();
 	taskqueue_drain(taskqueue_swi, &ifp->if_linktask);
 	taskqueue_drain(taskqueue_swi, &ifp->if_addmultitask);
+	ifp->if_flags |= IFF_DYING;
+	if_down(ifp);
 	/* The protocols let go of their addresses and of packets that wait for resolution. */
 	EVENTHANDLER_INVOKE(ifnet_departure_event, ifp);
 	/* The driver is still told about its filters, and its link address goes while it may run. */
 	if_addrs_free(ifp);
 	if_dead(ifp);
-	NET_EPOCH_WAIT();
-	/*
-	 * What the epoch held back, the interface's addresses among it, may refer to the
-	 * driver.
-	 */
-	NET_EPOCH_DRAIN_CALLBACKS();
 }
 
 /* Called by the driver. */

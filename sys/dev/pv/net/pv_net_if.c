@@ -90,6 +90,14 @@ pv_net_close(struct pv_net *pn)
 	pn->pn_closed = true;
 	while (pn->pn_ioctls > 0)
 		msleep(&pn->pn_ioctls, &pv_net_entry_mtx, 0, "pvioct", 0);
+	mtx_unlock(&pv_net_entry_mtx);
+}
+
+/* An ioctl that comes later still, by a reference to the interface, finds nothing. */
+static void
+pv_net_forget(struct pv_net *pn)
+{
+	mtx_lock(&pv_net_entry_mtx);
 	if_setsoftc(pn->pn_ifp, NULL);
 	mtx_unlock(&pv_net_entry_mtx);
 }
@@ -531,7 +539,11 @@ pv_net_if_destroy(struct pv_net *pn)
 	pv_net_netmap_detach(pn);
 	ether_ifdetach(pn->pn_ifp);
 	pv_net_close(pn);
-	/* A thread may have been about to transmit when if_detach(9) took our functions away. */
+	/*
+	 * A thread may have been about to transmit, or to read a counter, when if_detach(9) replaced our
+	 * functions, and then uses the softc.
+	 */
 	NET_EPOCH_WAIT();
+	pv_net_forget(pn);
 	ifmedia_removeall(&pn->pn_media);
 }

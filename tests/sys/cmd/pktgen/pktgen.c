@@ -20,11 +20,19 @@
  * of it: minimum, median and maximum in cycles of the time-stamp counter, which under QEMU's
  * `-icount shift=0` are instructions.  The node is that of the queue's sysctls (dev.vtnet.0.txq0), of
  * which kicks and nokicks are read.
+ *
+ * With -l the interface's device is detached, and a frame is sent as by a thread that was about to: it has
+ * the driver's function from before, in the network epoch, and calls it after if_detach(9) has put
+ * another in its place.  A driver must wait for such a thread before it forgets the interface.
  */
 
 #include <sys/param.h>
 #include <sys/systm.h>
+#include <sys/bus.h>
 #include <sys/endian.h>
+#include <sys/kernel.h>
+#include <sys/kthread.h>
+#include <sys/malloc.h>
 #include <sys/mbuf.h>
 #include <sys/proc.h>
 #include <sys/priority.h>
@@ -45,6 +53,10 @@
 #define	ETHERTYPE_EXPERIMENT	0x88b5	/* IEEE 802, Local Experimental Ethertype 1 */
 #define	PKTGEN_MAX_BURSTS	100000
 #define	PKTGEN_LATE		1000000000	/* cycles after which no notification is expected */
+/* For -l, in microseconds and more: a moment in the epoch, how many, and after if_detach(9). */
+#define	PKTGEN_MOMENT		100
+#define	PKTGEN_TRIES		50000
+#define	PKTGEN_FORGET		50000
 
 struct pktgen {
 	if_t		pg_ifp;
@@ -52,6 +64,10 @@ struct pktgen {
 	uint64_t	pg_size;	/* bytes a frame, without the check sequence */
 	uint64_t	pg_burst;	/* frames from one pause to the next */
 	bool		pg_intr;	/* at the priority of network interrupts */
+	bool		pg_late;	/* one frame, while the device is detached */
+	device_t	pg_dev;		/* it */
+	volatile u_int	pg_detached;	/* it was, or was tried */
+	int		pg_error;	/* of that */
 	char		*pg_node;	/* sysctl node of the transmit queue; NULL: nothing is timed */
 	uint64_t	pg_full;	/* times the interface had no room */
 	u_char		pg_src[ETHER_ADDR_LEN];
@@ -230,6 +246,97 @@ pktgen_time(struct pktgen *pg)
 	return (error == 0 ? 0 : cmd_err("pktgen", error, "%s", if_name(pg->pg_ifp)));
 }
 
+static u_char
+pktgen_set_priority(u_char pri)
+{
+	u_char before = curthread->td_base_pri;
+
+	thread_lock(curthread);
+	sched_prio(curthread, pri);
+	thread_unlock(curthread);
+	return (before);
+}
+
+static void
+pktgen_detach(void *arg)
+{
+	struct pktgen *pg = arg;
+
+	(void)pktgen_set_priority(PWAIT);
+	/* The sender has begun. */
+	pause("pktgen", 2);
+	bus_topo_lock();
+	pg->pg_error = device_detach(pg->pg_dev);
+	bus_topo_unlock();
+	atomic_store_rel_int(&pg->pg_detached, 1);
+	wakeup(pg);
+	kthread_exit();
+}
+
+/*
+ * if_detach(9) waits for the threads that are in the network epoch, takes addresses and routes away, and
+ * replaces the interface's functions; it does not wait for those that took one shortly before.  So the
+ * epoch is entered for a moment, over and over, until it was replaced within one.  False if it was
+ * between two, or not at all.
+ */
+static bool
+pktgen_send_late(struct pktgen *pg)
+{
+	if_transmit_fn_t fn = if_gettransmitfn(pg->pg_ifp);
+	struct epoch_tracker et;
+	struct mbuf *m;
+	bool late = false;
+	int i, tries;
+
+	m = pktgen_frame(pg, 0);
+	for (tries = 0; tries < PKTGEN_TRIES && !late; tries++) {
+		NET_EPOCH_ENTER(et);
+		if (if_gettransmitfn(pg->pg_ifp) == fn) {
+			for (i = 0; i < PKTGEN_MOMENT && if_gettransmitfn(pg->pg_ifp) == fn; i++)
+				DELAY(1);
+			late = if_gettransmitfn(pg->pg_ifp) != fn;
+		} else
+			tries = PKTGEN_TRIES;
+		if (late) {
+			/* A driver that does not wait has forgotten the interface by then. */
+			for (i = 0; i < PKTGEN_FORGET && if_getsoftc(pg->pg_ifp) != NULL; i++)
+				DELAY(1);
+			(void)fn(pg->pg_ifp, m);
+		}
+		NET_EPOCH_EXIT(et);
+	}
+	if (!late)
+		m_freem(m);
+	return (late);
+}
+
+static int
+pktgen_run_late(struct pktgen *pg)
+{
+	u_char pri;
+	bool late;
+	int error;
+
+	pg->pg_dev = devclass_get_device(devclass_find(if_getdname(pg->pg_ifp)),
+	    if_getdunit(pg->pg_ifp));
+	if (pg->pg_dev == NULL)
+		return (cmd_err("pktgen", ENXIO, "%s", if_name(pg->pg_ifp)));
+	error = kthread_add(pktgen_detach, pg, NULL, NULL, 0, 0, "pktgen detach");
+	if (error != 0)
+		return (cmd_err("pktgen", error, "detach"));
+	/* Whatever the detachment waits for takes the CPU from this thread, which mostly is in the epoch. */
+	pri = pktgen_set_priority(PRI_MAX_IDLE);
+	late = pktgen_send_late(pg);
+	(void)pktgen_set_priority(pri);
+	while (atomic_load_acq_int(&pg->pg_detached) == 0)
+		tsleep(pg, 0, "pktgen", hz);
+	if (pg->pg_error != 0)
+		return (cmd_err("pktgen", pg->pg_error, "detach"));
+	printf("%s was detached, and a frame sent %s\n", if_name(pg->pg_ifp), late ?
+	    "meanwhile" : "too late");
+	return (late ? 0 : 1);
+}
+
 static int
 cmd_pktgen(int argc, char **argv)
 {
@@ -239,12 +346,14 @@ cmd_pktgen(int argc, char **argv)
 	int c, status;
 
 	memset(pg.pg_dst, 0xff, sizeof(pg.pg_dst));
-	while ((c = cmd_getopt(&g, argc, argv, "b:c:in:s:")) != -1) {
+	while ((c = cmd_getopt(&g, argc, argv, "b:c:iln:s:")) != -1) {
 		uint64_t *value = c == 'b' ? &pg.pg_burst : c == 'c' ? &pg.pg_count :
 		    &pg.pg_size;
 
 		if (c == 'i')
 			pg.pg_intr = true;
+		else if (c == 'l')
+			pg.pg_late = true;
 		else if (c == 'n')
 			pg.pg_node = g.optarg;
 		else if (c == '?' || cmd_expand_number(g.optarg, value) != 0)
@@ -261,9 +370,10 @@ cmd_pktgen(int argc, char **argv)
 	else if ((if_getdrvflags(pg.pg_ifp) & IFF_DRV_RUNNING) == 0 || !pktgen_source(&pg))
 		status = cmd_err(argv[0], ENETDOWN, "%s", argv[g.optind]);
 	else
-		status = pg.pg_node != NULL ? pktgen_time(&pg) : pktgen_run(&pg);
+		status = pg.pg_late ? pktgen_run_late(&pg) : pg.pg_node != NULL ?
+		    pktgen_time(&pg) : pktgen_run(&pg);
 	if_rele(pg.pg_ifp);
 	return (status);
 }
 CONSOLE_NET_CMD(pktgen, cmd_pktgen, "send frames as fast as possible",
-    "pktgen [-i] [-n node] [-b burst] [-c count] [-s size] interface");
+    "pktgen [-il] [-n node] [-b burst] [-c count] [-s size] interface");
