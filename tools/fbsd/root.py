@@ -32,7 +32,7 @@ COMPILE = ["clang-19", "-target", "x86_64-unknown-freebsd14.2", "-nostdinc",
 
 # Programs that a test has no use for, or has under another name; each is 0.5 MB and more.
 LEFT_OUT = frozenset((
-    *("camcontrol", "nvmecontrol", "iovctl", "cpucontrol", "acpidump", "conscontrol", "rtprio"),
+    *("camcontrol", "nvmecontrol", "iovctl", "cpucontrol", "acpidump", "conscontrol"),
     *("rtadvd", "rtsol", "rtsold", "setkey", "traceroute6", "ggatec", "ggated", "ldconfig"),
     *("mtree", "makefs", "pw", "logger", "lockf", "posixshmcontrol", "consinit"),
     *("fstat", "gcore", "lam", "limits", "setfib", "pstat", "swapinfo", "swapon"),
