@@ -13,6 +13,9 @@
  *
  * While a ring is netmap's, the device is requested not to offload what is received.
  *
+ * While the device is suspended or goes, no ring can come, but rings go: netmap(4) frees them whatever is
+ * returned to it, so that the queues have to be packets' when they are started again.
+ *
  * Locking.  netmap(4)'s lock of all ports is held when pn_sx is taken; it is never taken with pn_sx
  * held.
  */
@@ -55,7 +58,7 @@ pv_net_netmap_register(struct netmap_adapter *na, int on)
 	int error = 0;
 
 	sx_xlock(&pn->pn_sx);
-	if (pn->pn_detaching || pn->pn_frozen) {
+	if (on && (pn->pn_detaching || pn->pn_frozen)) {
 		sx_xunlock(&pn->pn_sx);
 		return (ENXIO);
 	}
