@@ -633,6 +633,13 @@ device_asks_for_a_reset(const void *arg __unused)
 	tr.tr_status |= VIRTIO_STATUS_NEEDS_RESET;
 	CHECK(virtio_needs_reset(tr.tr_child), "unheard");
 	tear_down(&tr);
+	/* Before DRIVER_OK: the bit is not written back. */
+	set_up(&tr, true, 2);
+	tr.tr_status |= VIRTIO_STATUS_NEEDS_RESET;
+	virtio_start(tr.tr_child);
+	CHECK((tr.tr_status_seen & VIRTIO_STATUS_DRIVER_OK) != 0, "not started");
+	CHECK(virtio_needs_reset(tr.tr_child), "unheard");
+	tear_down(&tr);
 }
 
 static void

@@ -147,11 +147,13 @@ virtio_check(device_t dev, const struct virtio_bus *vb, const struct virtio_feat
 	return (error);
 }
 
+/* NEEDS_RESET is the device's to set (2.1), or the transport's own. */
 static void
 virtio_set_status(struct virtio_bus *vb, uint8_t bits)
 {
+	uint8_t status = VIRTIO_BUS_GET_STATUS(vb->vb_dev) & ~VIRTIO_STATUS_NEEDS_RESET;
 
-	VIRTIO_BUS_SET_STATUS(vb->vb_dev, VIRTIO_BUS_GET_STATUS(vb->vb_dev) | bits);
+	VIRTIO_BUS_SET_STATUS(vb->vb_dev, status | bits);
 }
 
 /* Handle no interrupts, notify no more, and reset the device. */

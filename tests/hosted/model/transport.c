@@ -62,6 +62,8 @@ tr_set_status(device_t dev, uint8_t status)
 	struct transport *tr = tr_of(dev);
 	uint8_t added = status & ~tr->tr_status;
 
+	CHECK((status & VIRTIO_STATUS_NEEDS_RESET) == 0, "NEEDS_RESET is the device's (2.1)");
+	status |= tr->tr_status & VIRTIO_STATUS_NEEDS_RESET;
 	CHECK((tr->tr_status & ~status) == 0, "bits 0x%x taken back (2.1.1)",
 	    tr->tr_status & ~status);
 	if ((added & VIRTIO_STATUS_DRIVER) != 0)
