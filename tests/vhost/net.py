@@ -141,6 +141,11 @@ class Net(device.Device):
         super().agree(features)
         self.forget()
 
+    def stopped(self, queue: ring.Queue) -> int:
+        """A queue's own coalescing goes with it (5.1.6.5.10)."""
+        self.coalescing.pop(f"q{queue.index}", None)
+        return super().stopped(queue)
+
     def may(self, name: str) -> bool:
         """Is this offload on?"""
         return self.has(name) and bool(self.offloads & self.bit(name))

@@ -358,10 +358,15 @@ static int
 vtnet_restart_queue(void *softc, int pair, bool tx)
 {
 	struct vtnet_softc *sc = softc;
+	u_int index = vtnet_queue_index(pair, tx);
+	int error;
 
 	if (!tx)
 		sc->vtn_rxqs[pair].vtr_left = 0;
-	return (virtio_restart_queue(sc->vtn_dev, vtnet_queue_index(pair, tx)));
+	error = virtio_restart_queue(sc->vtn_dev, index);
+	if (error == 0)
+		vtnet_coal_restore_queue(sc, index);
+	return (error);
 }
 
 static uint16_t

@@ -11,7 +11,7 @@
  *	NOTF_COAL       dev.vtnet.N.coal.rx_*, tx_*: for all queues of a kind
  *	VQ_NOTF_COAL    dev.vtnet.N.coal.rxq0_* ...: for one
  *
- * After a reset the values are set again, in this order.
+ * After a reset the values are set again, in this order; after that of one queue, its own.
  *
  * Locking.  pv_net's configuration lock.
  */
@@ -52,15 +52,55 @@ vtnet_coal_tell(const struct vtnet_coal *coal)
 	    sizeof(data.coal)));
 }
 
+/* What a device that was reset has for a queue: the values of its kind (5.1.6.5.10). */
+static const struct vtnet_coal *
+vtnet_coal_kind(const struct vtnet_coal *coal)
+{
+	struct vtnet_softc *sc = coal->vtl_softc;
+	static const struct vtnet_coal none;
+	uint8_t command = coal->vtl_vq % 2 == VIRTIO_NET_Q_TX ?
+	    VIRTIO_NET_CTRL_NOTF_COAL_TX_SET : VIRTIO_NET_CTRL_NOTF_COAL_RX_SET;
+	int i;
+
+	if (coal->vtl_command != VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET)
+		return (&none);
+	for (i = 0; i < sc->vtn_ncoals; i++) {
+		if (sc->vtn_coals[i].vtl_command == command)
+			return (&sc->vtn_coals[i]);
+	}
+	return (&none);
+}
+
+/* Set again what is not what the device begins with. */
+static void
+vtnet_coal_again(const struct vtnet_coal *coal)
+{
+	const struct vtnet_coal *kind = vtnet_coal_kind(coal);
+
+	if (coal->vtl_packets != kind->vtl_packets || coal->vtl_usecs != kind->vtl_usecs)
+		(void)vtnet_coal_tell(coal);
+}
+
 /* The device has lost its configuration. */
 void
 vtnet_coal_restore(struct vtnet_softc *sc)
 {
-	struct vtnet_coal *coal;
+	int i;
 
-	for (coal = sc->vtn_coals; coal < sc->vtn_coals + sc->vtn_ncoals; coal++) {
-		if (coal->vtl_packets != 0 || coal->vtl_usecs != 0)
-			(void)vtnet_coal_tell(coal);
+	for (i = 0; i < sc->vtn_ncoals; i++)
+		vtnet_coal_again(&sc->vtn_coals[i]);
+}
+
+/* A queue was reset alone: it has the values of its kind (5.1.6.5.10). */
+void
+vtnet_coal_restore_queue(struct vtnet_softc *sc, uint16_t vq)
+{
+	int i;
+
+	for (i = 0; i < sc->vtn_ncoals; i++) {
+		if (sc->vtn_coals[i].vtl_command == VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET &&
+		    sc->vtn_coals[i].vtl_vq == vq)
+			vtnet_coal_again(&sc->vtn_coals[i]);
 	}
 }
 
