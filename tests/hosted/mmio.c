@@ -296,10 +296,54 @@ stuck_interrupt_resets_the_device(const void *arg __unused)
 	    "the driver is not asked to begin again");
 	CHECK(VIRTIO_BUS_RESET(mm.dev) == 0, "reset");
 	CHECK((VIRTIO_BUS_GET_STATUS(mm.dev) & VIRTIO_STATUS_NEEDS_RESET) == 0, "begun again");
-	/* And once more. */
-	for (i = 0; i < MANY; i++)
-		(void)VIRTIO_BUS_ISR(mm.dev);
-	CHECK(mm.sc.vm_storms == 2, "%ju storms", (uintmax_t)mm.sc.vm_storms);
+	end();
+}
+
+/* As many interrupts as a line has that nothing lowers; how often the handler was to be removed. */
+static int
+removals(int interrupts)
+{
+	int dead = 0;
+
+	while (interrupts-- > 0)
+		dead += (VIRTIO_BUS_ISR(mm.dev) & VIRTIO_ISR_DEAD) != 0;
+	return (dead);
+}
+
+/* The reset does not lower the line, with the cause or without it. */
+static void
+line_that_a_reset_does_not_lower(const void *arg)
+{
+	int lines;
+
+	begin(VIRTIO_MMIO_MODERN);
+	set(VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_ISR_QUEUE);
+	CHECK(removals(MANY) == 0 && mm.sc.vm_storms == 1, "%ju storms",
+	    (uintmax_t)mm.sc.vm_storms);
+	if (arg == NULL)
+		set(VIRTIO_MMIO_INTERRUPT_STATUS, 0);
+	CHECK(removals(MANY) > 0, "for ever");
+	lines = kpi_lines;
+	CHECK(removals(MANY) == MANY, "the handler may be still there");
+	CHECK(lines == 2 && (int)kpi_lines == 2, "%d, %d lines", lines, (int)kpi_lines);
+	CHECK(VIRTIO_BUS_RESET(mm.dev) == EIO && get(VIRTIO_MMIO_STATUS) == 0, "in use again");
+	CHECK((VIRTIO_BUS_GET_STATUS(mm.dev) & VIRTIO_STATUS_NEEDS_RESET) != 0,
+	    "the driver is not told");
+	end();
+}
+
+/* The driver has begun again, and no interrupt was acknowledged since. */
+static void
+second_storm_is_the_last(const void *arg __unused)
+{
+
+	begin(VIRTIO_MMIO_MODERN);
+	set(VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_ISR_QUEUE);
+	CHECK(removals(MANY) == 0, "too early");
+	CHECK(VIRTIO_BUS_RESET(mm.dev) == 0, "reset");
+	CHECK(removals(MANY) > 0 && mm.sc.vm_storms == 2 && kpi_lines == 2, "%ju storms",
+	    (uintmax_t)mm.sc.vm_storms);
+	CHECK(VIRTIO_BUS_RESET(mm.dev) == EIO, "in use again");
 	end();
 }
 
@@ -323,6 +367,11 @@ static const struct hosted_test tests[] = {
 	    NULL },
 	{ "stuck_interrupt_resets_the_device", "Once, with one message",
 	    stuck_interrupt_resets_the_device, NULL },
+	{ "line_that_a_reset_does_not_lower", "The device is given up",
+	    line_that_a_reset_does_not_lower, tests },
+	{ "line_without_a_cause", "After a reset", line_that_a_reset_does_not_lower, NULL },
+	{ "second_storm_is_the_last", "As long as nothing was acknowledged",
+	    second_storm_is_the_last, NULL },
 	{ "device_that_has_gone", "Everything reads as ones", device_that_has_gone, NULL },
 	{ NULL, NULL, NULL, NULL }
 };

@@ -483,6 +483,36 @@ wired_interrupt_has_a_cause(const void *arg __unused)
 	tear_down(&tr);
 }
 
+/* The thread that is told of it removes the handler; the driver finds that the device is of no use. */
+static void
+dead_line_loses_its_handler(const void *arg __unused)
+{
+	struct transport tr;
+	struct resource *irq = &tr.tr_irqs[TR_VECTORS];
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		opened(&tr, true);
+		tr.tr_bus.vb_own_line = true;
+		(void)negotiated(&tr);
+		tr.tr_nvectors = 0;
+		CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == 0, "error");
+		virtio_start(tr.tr_child);
+		CHECK(kpi_intrs == 1, "%d handlers", kpi_intrs);
+		tr.tr_isr = VIRTIO_ISR_CONFIG | VIRTIO_ISR_DEAD;
+		CHECK(kpi_interrupt(irq) && driver.intrs[0] == 0, "no interrupt");
+		tr.tr_reset_error = EIO;
+		/* The second time the queues are freed before the thread has run. */
+		if (i == 0) {
+			CHECK(kpi_run_tasks() == 2 && kpi_intrs == 0, "%d handlers", kpi_intrs);
+			CHECK(tr.tr_changes == 1, "the driver was not told");
+			CHECK(virtio_quiesce(tr.tr_child) == 0, "its memory is ours");
+			CHECK(virtio_restart(tr.tr_child) == ENODEV, "in use again");
+		}
+		tear_down(&tr);
+	}
+}
+
 /* A reset takes the cause back, but not the interrupt that is on its way. */
 static void
 interrupt_before_a_reset_is_no_stray(const void *arg __unused)
@@ -690,6 +720,8 @@ static const struct hosted_test tests[] = {
 	    messages_reach_their_handler, NULL },
 	{ "wired_interrupt_has_a_cause", "Queue, configuration, both, or another device",
 	    wired_interrupt_has_a_cause, NULL },
+	{ "dead_line_loses_its_handler", "Once, by the thread or with the queues",
+	    dead_line_loses_its_handler, NULL },
 	{ "interrupt_before_a_reset_is_no_stray", "A line that is masked stays so",
 	    interrupt_before_a_reset_is_no_stray, NULL },
 	{ "suspend_keeps_out_of_attach_and_detach", "Refused meanwhile",

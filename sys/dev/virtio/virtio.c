@@ -179,6 +179,7 @@ virtio_reset(struct virtio_bus *vb)
 	error = virtio_halt(vb);
 	if (error != 0) {
 		device_printf(vb->vb_dev, error == ENXIO ? "device was removed\n" :
+		    error == EIO ? "device is not used: its interrupt can't be acknowledged\n" :
 		    "device does not answer a reset\n");
 		return (ENODEV);
 	}
@@ -530,8 +531,8 @@ virtio_quiesce(device_t dev)
 	int error;
 
 	error = virtio_halt(vb);
-	/* A device that was removed accesses nothing any more. */
-	if (error == ENXIO)
+	/* A device that was removed, or is left reset, accesses nothing any more. */
+	if (error == ENXIO || error == EIO)
 		return (0);
 	if (error != 0)
 		device_printf(vb->vb_dev, "device does not answer a reset: it was cut off, and "

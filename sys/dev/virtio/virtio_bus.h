@@ -35,6 +35,11 @@ SYSCTL_DECL(_hw_virtio);
 /* Cause of a wired interrupt (VirtIO 1.3, 4.1.4.5 and 4.2.2). */
 #define	VIRTIO_ISR_QUEUE	0x01
 #define	VIRTIO_ISR_CONFIG	0x02
+/*
+ * The transport's own: the line can't be silenced, so its handler is to be removed, which masks it.  From
+ * now on the transport's reset fails with EIO.
+ */
+#define	VIRTIO_ISR_DEAD		0x40
 
 #define	VIRTIO_FEATURE_STRLEN	384
 
@@ -53,7 +58,7 @@ struct virtio_slot {
 
 struct virtio_irq {
 	struct resource	*vi_res;
-	void		*vi_cookie;
+	volatile uintptr_t vi_cookie;	/* of the handler; 0: there is none */
 };
 
 struct virtio_bus {
@@ -97,6 +102,8 @@ struct virtio_bus {
 	int		 vb_nirqs;
 	bool		 vb_wired;
 	volatile u_int	 vb_isr;	/* causes that the filter saw */
+	struct taskqueue *vb_line_tq;	/* removes the handler of vb_own_line's line */
+	struct task	 vb_line_task;
 	/* A reset may have taken the cause of an interrupt back that is on its way. */
 	volatile u_int	 vb_recalled;
 	struct taskqueue *vb_config_tq;	/* drivers may sleep for long over a change */

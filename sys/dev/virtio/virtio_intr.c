@@ -17,12 +17,16 @@
  * A way may fail late: the device refuses a vector when it is set, so each is set up in full, and
  * taken back in full.
  *
+ * A line that its device never lowers would keep the CPU in its interrupt thread.  Where no other device
+ * has the line, the transport says so (VIRTIO_ISR_DEAD), and the handler is removed, by a thread that such
+ * an interrupt thread does not keep from the CPU.
+ *
  * Handlers run in interrupt threads.  None runs the driver's code while the device is stopped
  * (vb_awake).  A handler that is running when the device is stopped goes on; virtio_intr_free() waits
  * for it.
  *
- * Locking.  None: vb_slots and vb_irqs do not change while handlers are set up, and vb_isr is
- * changed by atomic operations.
+ * Locking.  None: vb_slots and vb_irqs do not change while handlers are set up, and vb_isr and vi_cookie
+ * are changed by atomic operations: who takes a cookie removes the handler.
  */
 
 #include <sys/param.h>
@@ -30,7 +34,9 @@
 #include <sys/kernel.h>
 #include <sys/bus.h>
 #include <sys/malloc.h>
+#include <sys/priority.h>
 #include <sys/rman.h>
+#include <sys/taskqueue.h>
 
 #include <machine/atomic.h>
 
@@ -109,7 +115,7 @@ virtio_wired_filter(void *arg)
 	if (isr == 0xff)
 		return (FILTER_STRAY);
 	/* A line with a stray interrupt is masked for good. */
-	if ((isr & (VIRTIO_ISR_QUEUE | VIRTIO_ISR_CONFIG)) == 0)
+	if ((isr & (VIRTIO_ISR_QUEUE | VIRTIO_ISR_CONFIG | VIRTIO_ISR_DEAD)) == 0)
 		return (vb->vb_own_line || atomic_readandclear_int(&vb->vb_recalled) != 0 ?
 		    FILTER_HANDLED : FILTER_STRAY);
 	atomic_set_int(&vb->vb_isr, isr);
@@ -123,10 +129,53 @@ virtio_wired_intr(void *arg)
 	u_int isr;
 
 	isr = atomic_readandclear_int(&vb->vb_isr);
+	if ((isr & VIRTIO_ISR_DEAD) != 0)
+		taskqueue_enqueue(vb->vb_line_tq, &vb->vb_line_task);
 	if ((isr & VIRTIO_ISR_QUEUE) != 0)
 		virtio_slots_intr(vb);
 	if ((isr & VIRTIO_ISR_CONFIG) != 0)
 		virtio_config_intr(vb);
+}
+
+static void
+virtio_remove_handler(struct virtio_bus *vb, struct virtio_irq *vi)
+{
+	void *cookie = (void *)atomic_swap_ptr(&vi->vi_cookie, 0);
+
+	if (cookie != NULL)
+		(void)bus_teardown_intr(vb->vb_dev, vi->vi_res, cookie);
+}
+
+static void
+virtio_line_task(void *arg, int pending __unused)
+{
+	struct virtio_bus *vb = arg;
+
+	virtio_remove_handler(vb, &vb->vb_irqs[0]);
+}
+
+/* The thread that removes a line's handler. */
+static void
+virtio_line_alloc(struct virtio_bus *vb)
+{
+	if (!vb->vb_own_line)
+		return;
+	TASK_INIT(&vb->vb_line_task, 0, virtio_line_task, vb);
+	vb->vb_line_tq = taskqueue_create("virtio_line", M_WAITOK, taskqueue_thread_enqueue,
+	    &vb->vb_line_tq);
+	taskqueue_start_threads(&vb->vb_line_tq, 1, PRI_MIN_ITHD, "%s line",
+	    device_get_nameunit(vb->vb_dev));
+}
+
+/* The handler is removed, or is being removed by the thread. */
+static void
+virtio_line_free(struct virtio_bus *vb)
+{
+	if (vb->vb_line_tq == NULL)
+		return;
+	taskqueue_drain(vb->vb_line_tq, &vb->vb_line_task);
+	taskqueue_free(vb->vb_line_tq);
+	vb->vb_line_tq = NULL;
 }
 
 /* How many interrupts does this way take?  Each queue's vector is noted on the way. */
@@ -163,13 +212,18 @@ virtio_setup_one(struct virtio_bus *vb, int n, int type, driver_filter_t *filter
     driver_intr_t *handler, void *arg)
 {
 	struct virtio_irq *vi = &vb->vb_irqs[n];
+	void *cookie;
+	int error;
 
 	/*
 	 * No bus_describe_intr(9): "irq25: vtpci0:requestq" does not fit the name of an interrupt
 	 * (MAXCOMLEN), and then vmstat -i shows none at all.  Queues count their interrupts.
 	 */
-	return (bus_setup_intr(vb->vb_dev, vi->vi_res, type | INTR_MPSAFE, filter, handler, arg,
-	    &vi->vi_cookie));
+	error = bus_setup_intr(vb->vb_dev, vi->vi_res, type | INTR_MPSAFE, filter, handler, arg,
+	    &cookie);
+	if (error == 0)
+		vi->vi_cookie = (uintptr_t)cookie;
+	return (error);
 }
 
 static int
@@ -198,9 +252,11 @@ virtio_setup_handlers(struct virtio_bus *vb, enum virtio_way way, int type)
 {
 	int error;
 
-	if (way == VIRTIO_WIRED)
+	if (way == VIRTIO_WIRED) {
+		virtio_line_alloc(vb);
 		return (virtio_setup_one(vb, 0, type, virtio_wired_filter, virtio_wired_intr,
 		    vb));
+	}
 	if (way == VIRTIO_SINGLE)
 		return (virtio_setup_one(vb, 0, type, NULL, virtio_single_intr, vb));
 	error = virtio_setup_one(vb, 0, type, NULL, virtio_config_intr, vb);
@@ -261,9 +317,9 @@ virtio_intr_free(struct virtio_bus *vb)
 	for (i = 0; i < vb->vb_nirqs; i++) {
 		vi = &vb->vb_irqs[i];
 		irqs[i] = vi->vi_res;
-		if (vi->vi_cookie != NULL)
-			(void)bus_teardown_intr(vb->vb_dev, vi->vi_res, vi->vi_cookie);
+		virtio_remove_handler(vb, vi);
 	}
+	virtio_line_free(vb);
 	VIRTIO_BUS_FREE_VECTORS(vb->vb_dev, vb->vb_nirqs, irqs);
 	free(irqs, M_VIRTIO_INTR);
 	free(vb->vb_irqs, M_VIRTIO_INTR);

@@ -21,7 +21,9 @@
  * already; the line is not shared, so that such a one is no other device's.  A cause that can't be
  * acknowledged would keep a line that is triggered by its level busy for ever: after
  * VTMMIO_STUCK_MAX of them in a row the device is reset where it stands, which lowers the line, and its
- * driver is asked to begin again, as if the device had set DEVICE_NEEDS_RESET.
+ * driver is asked to begin again, as if the device had set DEVICE_NEEDS_RESET.  If that did not lower it, or
+ * the same comes again before an interrupt could be acknowledged, the device is given up: its handler is
+ * removed, and it is left reset until it is attached again.
  *
  * Locking.  None: newbus serialises attach and detach, virtio.h says what drivers serialise, and
  * what an interrupt or pvq_kick() uses does not change while they can run.
@@ -47,9 +49,16 @@
 #include <dev/virtio/virtio_ring.h>
 #include <dev/virtio/mmio/virtio_mmio.h>
 
-/* Causes that follow each other while one interrupt is handled, and such interrupts in a row. */
+/*
+ * Causes that follow each other while one interrupt is handled; such interrupts in a row before a reset, and
+ * those during which it may take effect.
+ */
 #define	VTMMIO_ISR_ROUNDS	8
 #define	VTMMIO_STUCK_MAX	64
+#define	VTMMIO_STUCK_RESET	1024
+
+/* Such resets that are logged. */
+#define	VTMMIO_STORMS_LOGGED	10
 
 /* Version 1: the last byte that a page number of 32 bits reaches. */
 #define	VTMMIO_LEGACY_MAXADDR	(((uint64_t)1 << (32 + PAGE_SHIFT)) - 1)
@@ -97,6 +106,8 @@ vtmmio_reset(device_t dev)
 	error = virtio_bus_wait(dev, vtmmio_poll_zero, VIRTIO_MMIO_STATUS);
 	if (error != 0)
 		return (error);
+	if (sc->vm_dead)
+		return (EIO);
 	sc->vm_stuck = 0;
 	sc->vm_broken = false;
 	/* A legacy device takes a queue's page number in pages of this size. */
@@ -294,19 +305,37 @@ vtmmio_set_vector(device_t dev __unused, int index __unused, int vector)
 	return (vector < 0 ? 0 : ENXIO);
 }
 
-/* The cause of an interrupt can't be acknowledged. */
+/* Reset the device where it stands. */
+static void
+vtmmio_silence(struct vtmmio_softc *sc)
+{
+
+	vtmmio_write(sc, VIRTIO_MMIO_STATUS, VIRTIO_STATUS_RESET);
+	sc->vm_broken = true;
+}
+
+/* The cause of an interrupt can't be acknowledged, or there is none in spite of it. */
 static uint8_t
 vtmmio_storm(struct vtmmio_softc *sc, uint32_t cause)
 {
+	u_int n = atomic_fetchadd_int(&sc->vm_stuck, 1);
 
-	if (atomic_fetchadd_int(&sc->vm_stuck, 1) != VTMMIO_STUCK_MAX)
+	if (n == VTMMIO_STUCK_MAX && !sc->vm_storming) {
+		sc->vm_storming = true;
+		if (sc->vm_storms++ < VTMMIO_STORMS_LOGGED)
+			device_printf(sc->vm_bus.vb_dev, "interrupt status 0x%x can't be "
+			    "acknowledged: resetting the device\n", cause);
+		vtmmio_silence(sc);
+		return (VIRTIO_ISR_CONFIG);
+	}
+	if (n != VTMMIO_STUCK_MAX && n < VTMMIO_STUCK_MAX + VTMMIO_STUCK_RESET)
 		return (cause);
+	sc->vm_dead = true;
 	sc->vm_storms++;
-	vtmmio_write(sc, VIRTIO_MMIO_STATUS, VIRTIO_STATUS_RESET);
-	sc->vm_broken = true;
-	device_printf(sc->vm_bus.vb_dev, "interrupt status 0x%x can't be acknowledged: resetting "
-	    "the device\n", cause);
-	return (VIRTIO_ISR_CONFIG);
+	device_printf(sc->vm_bus.vb_dev, "interrupt status 0x%x can't be acknowledged, even after a "
+	    "reset: the device is not used any more\n", cause);
+	vtmmio_silence(sc);
+	return (VIRTIO_ISR_CONFIG | VIRTIO_ISR_DEAD);
 }
 
 static uint8_t
@@ -316,14 +345,20 @@ vtmmio_isr(device_t dev)
 	uint32_t all = 0, cause;
 	int i;
 
+	if (sc->vm_dead)
+		return (VIRTIO_ISR_DEAD);
 	for (i = 0; i < VTMMIO_ISR_ROUNDS; i++) {
 		cause = vtmmio_read(sc, VIRTIO_MMIO_INTERRUPT_STATUS);
 		if (cause == UINT32_MAX)
 			return (UINT8_MAX);
 		cause &= VIRTIO_ISR_QUEUE | VIRTIO_ISR_CONFIG;
+		if (cause == 0 && all == 0 && sc->vm_storming)
+			return (vtmmio_storm(sc, 0));
 		if (cause == 0) {
-			if (all != 0)
+			if (all != 0) {
 				sc->vm_stuck = 0;
+				sc->vm_storming = false;
+			}
 			return (all);
 		}
 		vtmmio_write(sc, VIRTIO_MMIO_INTERRUPT_ACK, cause);
@@ -463,6 +498,7 @@ vtmmio_attach(device_t dev)
 	sc->vm_bus.vb_own_line = true;
 	sc->vm_bus.vb_notify = vtmmio_notify;
 	sc->vm_bus.vb_notify_arg = sc;
+	sc->vm_dead = sc->vm_storming = false;
 	error = vtmmio_map(sc, dev);
 	if (error == 0)
 		error = vtmmio_identify(sc, dev);

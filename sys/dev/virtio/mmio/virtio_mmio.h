@@ -54,6 +54,8 @@ struct vtmmio_softc {
 	uint32_t	 vm_version;
 	bus_dma_tag_t	 vm_ring_dmat;	/* version 1: what a page number of 32 bits reaches */
 	volatile u_int	 vm_stuck;	/* causes of interrupts that could not be acknowledged */
+	volatile bool	 vm_storming;	/* reset for that, and none was acknowledged since */
+	volatile bool	 vm_dead;	/* the reset did not help */
 	volatile bool	 vm_broken;	/* it asks for a reset, as its interrupt is stuck */
 	uint64_t	 vm_storms;
 };
