@@ -31,7 +31,8 @@
  * Locking.  The queue's lock, in all but allocation; netmap(4) is called without it.
  *
  * Gaps.  Memory that bus_dma(9) would have to load, and pages of a back end: there is no netmap port
- * then but netmap's emulated one.  A device that does not stop may still write to netmap's buffers.
+ * then but netmap's emulated one.  A device that does not stop may still write to netmap's buffers; the
+ * headers that it has are leaked, as its rings are.
  */
 
 #include <sys/param.h>
@@ -113,14 +114,16 @@ pv_net_netmap_alloc(const struct pv_net *pn, const struct pvq *q)
 	return (nq);
 }
 
+/* dead: the device may still use the headers. */
 static void
-pv_net_netmap_free_queue(struct pv_net_netmap *nq)
+pv_net_netmap_free_queue(struct pv_net_netmap *nq, bool dead)
 {
 	if (nq == NULL)
 		return;
 	free(nq->nq_of, M_PVNET);
 	free(nq->nq_entries, M_PVNET);
-	free(nq->nq_hdrs, M_PVNET);
+	if (!dead || !nq->nq_used)
+		free(nq->nq_hdrs, M_PVNET);
 	free(nq, M_PVNET);
 }
 
@@ -145,8 +148,8 @@ pv_net_netmap_free_queues(struct pv_net *pn)
 	int i;
 
 	for (i = 0; i < pn->pn_made; i++) {
-		pv_net_netmap_free_queue(pn->pn_rxqs[i].prq_netmap);
-		pv_net_netmap_free_queue(pn->pn_txqs[i].ptq_netmap);
+		pv_net_netmap_free_queue(pn->pn_rxqs[i].prq_netmap, pn->pn_dead);
+		pv_net_netmap_free_queue(pn->pn_txqs[i].ptq_netmap, pn->pn_dead);
 		pn->pn_rxqs[i].prq_netmap = NULL;
 		pn->pn_txqs[i].ptq_netmap = NULL;
 	}
