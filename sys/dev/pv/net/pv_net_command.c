@@ -42,12 +42,14 @@ pv_net_command(struct pv_net *pn, int pair, void *arg)
 {
 	struct pv_net_txq *txq = &pn->pn_txqs[pair];
 	struct pvq_chain chain = { .pc_arg = arg };
-	int error = ENOSPC;
+	int error = ENOSPC, slots;
 
+	slots = pvq_prepare(txq->ptq_pvq, &chain);
+	if (slots == 0)
+		return (EINVAL);
 	mtx_lock(&txq->ptq_mtx);
 	pv_net_tx_reclaim(txq);
-	if (txq->ptq_nfree > 0 &&
-	    pvq_reserve(txq->ptq_pvq, pvq_prepare(txq->ptq_pvq, &chain)) == 0) {
+	if (txq->ptq_nfree > 0 && pvq_reserve(txq->ptq_pvq, slots) == 0) {
 		chain.pc_cookie = txq->ptq_free[--txq->ptq_nfree];
 		pvq_put(txq->ptq_pvq, &chain, 1);
 		pvq_commit(txq->ptq_pvq);

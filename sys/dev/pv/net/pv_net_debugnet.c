@@ -117,15 +117,16 @@ pv_net_debug_repost(struct pv_net_rxq *rxq, int n)
 {
 	struct pvq_chain *chains = rxq->prq_chains, *pc;
 	struct pv_net_rxbuf *buf;
-	int i, posted = 0, slots = 0;
+	int i, need, posted = 0, slots = 0;
 
 	for (i = 0; i < n; i++) {
 		buf = rxq->prq_done[i].pd_cookie;
 		pc = &chains[posted];
 		*pc = (struct pvq_chain){ .pc_segs = buf->prb_segs, .pc_nwrite = buf->prb_nsegs,
 		    .pc_cookie = buf };
-		slots += pvq_prepare(rxq->prq_pvq, pc);
-		if (pvq_reserve(rxq->prq_pvq, slots) != 0)
+		need = pvq_prepare(rxq->prq_pvq, pc);
+		slots += need;
+		if (need == 0 || pvq_reserve(rxq->prq_pvq, slots) != 0)
 			break;
 		if (rxq->prq_tag != NULL)
 			bus_dmamap_sync(rxq->prq_tag, buf->prb_map, BUS_DMASYNC_PREREAD);

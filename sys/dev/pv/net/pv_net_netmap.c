@@ -30,8 +30,8 @@
  *
  * Locking.  The queue's lock, in all but allocation; netmap(4) is called without it.
  *
- * Gaps.  Memory that bus_dma(9) would have to load, and pages of a back end: there is no netmap port
- * then but netmap's emulated one.  A device that does not stop may still write to netmap's buffers; the
+ * Gaps.  Memory that bus_dma(9) would have to load, pages of a back end, and rings of less than two slots:
+ * there is no netmap port then but netmap's emulated one.  A device that does not stop may still write to netmap's buffers; the
  * headers that it has are leaked, as its rings are.
  */
 
@@ -127,6 +127,13 @@ pv_net_netmap_free_queue(struct pv_net_netmap *nq, bool dead)
 	free(nq, M_PVNET);
 }
 
+/* Do slots fit: chains of two segments, and one slot that is nobody's? */
+static bool
+pv_net_netmap_fits(const struct pvq *q)
+{
+	return (q->q_max_segs >= 2 && pv_net_netmap_slots(q) >= 2);
+}
+
 bool
 pv_net_netmap_alloc_queues(struct pv_net *pn)
 {
@@ -135,6 +142,11 @@ pv_net_netmap_alloc_queues(struct pv_net *pn)
 	if (!pn->pn_params.pnp_phys || pn->pn_stage != NULL || pn->pn_params.pnp_hdrlen == 0 ||
 	    pn->pn_params.pnp_hdrlen > PV_NET_NETMAP_HDR)
 		return (false);
+	for (i = 0; i < pn->pn_made; i++) {
+		if (!pv_net_netmap_fits(pn->pn_rxqs[i].prq_pvq) ||
+		    !pv_net_netmap_fits(pn->pn_txqs[i].ptq_pvq))
+			return (false);
+	}
 	for (i = 0; i < pn->pn_made; i++) {
 		pn->pn_rxqs[i].prq_netmap = pv_net_netmap_alloc(pn, pn->pn_rxqs[i].prq_pvq);
 		pn->pn_txqs[i].ptq_netmap = pv_net_netmap_alloc(pn, pn->pn_txqs[i].ptq_pvq);

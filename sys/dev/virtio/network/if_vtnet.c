@@ -455,7 +455,7 @@ vtnet_alloc_queues(struct vtnet_softc *sc)
 	if (vtnet_has(sc, VIRTIO_NET_F_CTRL_VQ)) {
 		ctrl = &specs[n++];
 		strlcpy(ctrl->vqs_name, "ctrlq", sizeof(ctrl->vqs_name));
-		ctrl->vqs_max_segs = 3;
+		ctrl->vqs_max_segs = VTNET_CTRL_SEGS;
 		ctrl->vqs_cpu = -1;
 		ctrl->vqs_pvq = &sc->vtn_ctrl.vtc_pvq;
 	} else
@@ -464,6 +464,7 @@ vtnet_alloc_queues(struct vtnet_softc *sc)
 	free(specs, M_VTNET);
 	if (error != 0)
 		return (error);
+	vtnet_ctrl_check(sc);
 	sc->vtn_rxqs = malloc(sc->vtn_npairs * sizeof(*sc->vtn_rxqs), M_VTNET, M_WAITOK | M_ZERO);
 	for (i = 0; i < sc->vtn_npairs; i++) {
 		pv_net_queue(sc->vtn_pn, i, false, &queue);

@@ -151,7 +151,7 @@ static int
 vtnet_ctrl_post(struct vtnet_softc *sc, size_t len)
 {
 	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
-	bus_dma_segment_t segs[3] = {
+	bus_dma_segment_t segs[VTNET_CTRL_SEGS] = {
 		{ ctrl->vtc_addr + VTNET_CTRL_HDR, sizeof(struct virtio_net_ctrl) },
 		{ ctrl->vtc_addr + VTNET_CTRL_DATA, len },
 		{ ctrl->vtc_addr + VTNET_CTRL_ACK, 1 },
@@ -177,6 +177,18 @@ vtnet_ctrl_post(struct vtnet_softc *sc, size_t len)
 	return (0);
 }
 
+void
+vtnet_ctrl_check(struct vtnet_softc *sc)
+{
+	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
+
+	if (ctrl->vtc_pvq == NULL || ctrl->vtc_pvq->q_max_segs >= VTNET_CTRL_SEGS)
+		return;
+	ctrl->vtc_short = true;
+	device_printf(sc->vtn_dev, "the control queue holds %u descriptors, and a command is %u: "
+	    "going on without\n", ctrl->vtc_pvq->q_size, VTNET_CTRL_SEGS);
+}
+
 /* Where the data of the next command is stored, if there is a control queue. */
 void *
 vtnet_ctrl_data(struct vtnet_softc *sc)
@@ -196,7 +208,7 @@ vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_
 	int error;
 
 	KASSERT(len <= VTNET_CTRL_DATA_MAX, ("%s: %zu bytes", __func__, len));
-	if (ctrl->vtc_pvq == NULL || ctrl->vtc_dead)
+	if (ctrl->vtc_pvq == NULL || ctrl->vtc_dead || ctrl->vtc_short)
 		return (ENXIO);
 	ctrl->vtc_commands++;
 	hdr = (struct virtio_net_ctrl *)(ctrl->vtc_mem + VTNET_CTRL_HDR);

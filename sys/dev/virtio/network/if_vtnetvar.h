@@ -19,6 +19,7 @@
 #define	VTNET_CTRL_ACK		8
 #define	VTNET_CTRL_DATA		16
 #define	VTNET_CTRL_DATA_MAX	(PAGE_SIZE - VTNET_CTRL_DATA)
+#define	VTNET_CTRL_SEGS		3	/* each in a segment of its own */
 
 /* The control queue: one command at a time, in memory of its own. */
 struct vtnet_ctrl {
@@ -28,6 +29,7 @@ struct vtnet_ctrl {
 	uint8_t		*vtc_mem;	/* a page */
 	bus_addr_t	 vtc_addr;
 	bool		 vtc_dead;	/* a command never completed */
+	bool		 vtc_short;	/* the ring can't hold a command */
 	bool		 vtc_hopeless;	/* nor did any since the reset that followed */
 	uint64_t	 vtc_commands;
 	uint64_t	 vtc_errors;	/* refused by the device */
@@ -110,6 +112,8 @@ int	vtnet_read_mtu(struct vtnet_softc *sc, uint16_t *mtu);
 int	vtnet_ctrl_alloc(struct vtnet_softc *sc);
 void	vtnet_ctrl_free(struct vtnet_softc *sc);
 void	vtnet_ctrl_drain(struct vtnet_softc *sc);
+/* The queues are allocated: can the control queue hold a command? */
+void	vtnet_ctrl_check(struct vtnet_softc *sc);
 void	vtnet_ctrl_sysctl(struct vtnet_softc *sc);
 void	*vtnet_ctrl_data(struct vtnet_softc *sc);
 int	vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_t len);
