@@ -170,7 +170,7 @@ def run(args: argparse.Namespace, report: Report) -> None:
     ours = [args.kernel, *(word for env in args.env for word in ("--env", env))]
     balloon = any(map(report.chosen, WAYS))
     report.progress.total = 2 * (balloon + sum(map(report.chosen, MOVES)))
-    with xenguests.counting_lab(args, "benchsuspend") as lab:
+    with xenguests.counting_lab(args, "bench-suspend") as lab:
         lab.put(build.domtime(), DOMTIME, Deadline(FOREVER))
         lab.output(f"chmod +x {DOMTIME}", Deadline(FOREVER))
         with side(lab, "ours", ours, "10.0.0.2", args, [

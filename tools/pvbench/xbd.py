@@ -190,7 +190,7 @@ def run(args: argparse.Namespace, report: Report) -> None:
     """Measure."""
     disks = args.disks.split(",")
     report.progress.total = len(disks) * sum(map(report.chosen, operations(args)))
-    with xenguests.counting_lab(args, "bench") as lab:
+    with xenguests.counting_lab(args, "bench-xbd") as lab:
         for what in disks:
             bench_disk(lab, what, args, report)
 

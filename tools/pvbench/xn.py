@@ -173,7 +173,7 @@ def run(args: argparse.Namespace, report: Report) -> None:
     chosen = [row for row in rows(args.frames) if report.chosen(row.name)]
     report.progress.total = len(chosen)
     kernel, program = build.xen_linux("xnbench")
-    with xenguests.counting_lab(args, "benchxn") as lab, \
+    with xenguests.counting_lab(args, "bench-xn") as lab, \
             side(lab, "Linux", kernel, "2", LINUX, [
                 "ip addr add 10.1.2.2/24 dev eth0", "ip link set eth0 up"]) as theirs, \
             side(lab, "ours", args.kernel, "1", OURS, [
