@@ -97,11 +97,12 @@ def run(args: argparse.Namespace, report: Report) -> None:
     for _ in range(args.rounds):
         with labs.scratch():
             one_round(rows, costs, report, args.profile)
-    tables = {row.table: report.table(f"In FreeBSD, beside its own drivers: {row.table}",
-                                      "FreeBSD's") for row in rows}
-    for row in rows:
+    # Rows of a table come one after the other.
+    order = list(dict.fromkeys(row.table for row in rows))
+    for row in sorted(rows, key=lambda row: order.index(row.table)):
         ours, stock = (Figures.of(costs[row.name][kind]) for kind in KINDS)
-        report.add(tables[row.table], Line(
+        table = report.table(f"In FreeBSD, beside its own drivers: {row.table}", "FreeBSD's")
+        report.add(table, Line(
             row.name, "instructions", ours, stock, of_medians(ours, stock), GOAL))
 
 

@@ -41,24 +41,33 @@ class Report:
         command = " ".join(["tools/bench", *sys.argv[1:]])
         self.results = Results(bench, command, time.strftime("%Y-%m-%d"))
         self.progress = Progress()
-        self.headed: set[int] = set()
+        self.tables: list[Table] = []  # of which some may have no line yet
+        self.printed: Table | None = None  # whose lines are being printed
 
     def chosen(self, operation: str) -> bool:
         """Whether --only has this one."""
         return re.search(self.only, operation) is not None
 
     def table(self, title: str, other: str = "", ours: str = "ours") -> Table:
-        """A new table, which is printed when it has its first line."""
-        self.results.tables.append(Table(title, ours, other))
-        return self.results.tables[-1]
+        """The table of this title: a new one, or the one that was had before.
+
+        It is printed, and in the file, from its first line on.
+        """
+        for table in self.tables:
+            if table.title == title:
+                return table
+        self.tables.append(Table(title, ours, other))
+        return self.tables[-1]
 
     def add(self, table: Table, line: Line) -> None:
         """A line of it."""
+        if not table.lines:
+            self.results.tables.append(table)
         table.lines.append(line)
         self.progress.clear()
-        if id(table) not in self.headed:
-            print(("\n" if self.headed else "") + table.heading())
-            self.headed.add(id(table))
+        if table is not self.printed:
+            print(("\n" if self.printed else "") + table.heading())
+            self.printed = table
         print(line.row(), flush=True)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(to_json(self.results))

@@ -182,7 +182,6 @@ def run(args: argparse.Namespace, report: Report) -> None:
     build.plugin()
     rows = [row for row in ROWS if report.chosen(row.name)]
     report.progress.total = len(rows) * args.rounds + report.chosen(BESIDE)
-    tables = {row.table: report.table(row.table) for row in rows}
     for row in rows:
         costs = []
         for _ in range(args.rounds):
@@ -192,7 +191,7 @@ def run(args: argparse.Namespace, report: Report) -> None:
         limits = dict(zip(("kicks", "interrupts"), row.limits or (), strict=False))
         for unit in ("instructions", "kicks", "interrupts"):
             goal = Goal(limits[unit], "ours") if unit in limits else None
-            report.add(tables[row.table], Line(
+            report.add(report.table(row.table), Line(
                 row.name, unit, Figures.of([getattr(cost, unit) for cost in costs]), goal=goal))
     if report.chosen(BESIDE):
         report.progress.step(BESIDE)
