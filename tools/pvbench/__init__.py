@@ -13,12 +13,13 @@
   freebsd    vtnet and vtbd in FreeBSD beside FreeBSD's own drivers
   all        all of these, each with its own defaults
   draw       pictures (SVG) of results
+  baseline   tables of results in BASELINE.md
 
 All of them print tables of one form: an operation and its unit; minimum / median / maximum of ours
 and of the other driver; the ratio, ours to the other's: of the medians, with its 95 % interval
 where it has one, or minimum / median / maximum of pairs of runs; the goal; whether it is kept; and
 what was counted besides, ours and the other's.  The same figures, with each round's, go to a file
-of JSON, from which `draw` makes a picture.
+of JSON, from which `draw` makes a picture and `baseline` a table of the page.
 
 Most figures are instructions of the guest (QEMU's TCG with -icount and a plugin, insncount.c), so
 that the speed of this machine and other work on it hardly matter.

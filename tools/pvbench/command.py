@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 import pvbench
-from pvbench import balloon, draw, freebsd, migrate, net, requests, suspend, xbd, xn
+from pvbench import balloon, baseline, draw, freebsd, migrate, net, requests, suspend, xbd, xn
 from pvbench.build import BENCH
 from pvbench.errors import BenchError
 from pvbench.labs import VERBOSE
@@ -119,11 +119,12 @@ def parser() -> argparse.ArgumentParser:
                      help="times each is measured (what each bench has)")
     sub.add_argument("--verbose", action="store_true", help="as of each bench")
     sub.set_defaults(run=run_all)
-    summary, rest = split_doc(draw.__doc__ or "")
-    sub = commands.add_parser("draw", description=summary, epilog=rest, help=summary,
-                              formatter_class=argparse.RawDescriptionHelpFormatter)
-    draw.options(sub)
-    sub.set_defaults(run=draw.run)
+    for name, module in (("draw", draw), ("baseline", baseline)):
+        summary, rest = split_doc(module.__doc__ or "")
+        sub = commands.add_parser(name, description=summary, epilog=rest, help=summary,
+                                  formatter_class=argparse.RawDescriptionHelpFormatter)
+        module.options(sub)
+        sub.set_defaults(run=module.run)
     return p
 
 

@@ -14,6 +14,16 @@ from typing import Literal
 SAMPLES = 2000
 
 
+def places(largest: float) -> int:
+    """How many decimals of figures are worth printing."""
+    return 0 if largest >= 100 else 1 if largest >= 10 else 3
+
+
+def decimal(value: float) -> str:
+    """A figure alone."""
+    return f"{value:.{places(abs(value))}f}"
+
+
 @dataclasses.dataclass(frozen=True)
 class Figures:
     """Minimum, median and maximum, and the measurements themselves where they are known."""
@@ -30,13 +40,12 @@ class Figures:
 
     def decimals(self) -> int:
         """How many are worth printing."""
-        largest = max(abs(self.minimum), abs(self.maximum))
-        return 0 if largest >= 100 else 1 if largest >= 10 else 3
+        return places(max(abs(self.minimum), abs(self.maximum)))
 
     def shown(self, decimals: int | None = None) -> str:
         """Minimum / median / maximum."""
-        places = self.decimals() if decimals is None else decimals
-        return " / ".join(f"{value:.{places}f}"
+        digits = self.decimals() if decimals is None else decimals
+        return " / ".join(f"{value:.{digits}f}"
                           for value in (self.minimum, self.median, self.maximum))
 
 

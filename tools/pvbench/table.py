@@ -11,7 +11,7 @@ import pathlib
 from typing import Any, Literal
 
 from pvbench.errors import BenchError
-from pvbench.figures import Figures, Ratio
+from pvbench.figures import Figures, Ratio, decimal
 
 FORMAT = 1
 COLUMNS = 8
@@ -75,7 +75,7 @@ class Line:
     def row(self) -> str:
         """A row of Markdown."""
         besides = "; ".join(
-            f"{what} {ours:.3f}" + (f", {other:.3f}" if other is not None else "")
+            f"{what} {decimal(ours)}" + (f", {decimal(other)}" if other is not None else "")
             for what, (ours, other) in self.besides.items())
         cells = [self.operation, self.unit, self.ours.shown(),
                  self.other.shown() if self.other else "-",
