@@ -11,9 +11,12 @@ difference, divided by the difference of what was done, so that all that comes w
 time, cancels out.  The programs are pvbench (tests/sys/cmd) in the guest, and netbench on the host,
 whose TAP has vnet_hdr.
 
-The ratio is that of the medians.  --profile prints, for each row that is measured, the functions
-with the largest difference, and how much of all instructions the drivers' own are (with sglist(9),
-which FreeBSD's have for themselves).
+The ratio is that of the medians.  Beside it are QEMU's CPU time, which other work on this machine
+hardly changes, and the time by the clock, which it does; both are differences of the same runs.
+
+With --profile further tables have the instructions of the drivers' own functions (with sglist(9),
+which FreeBSD's have for themselves), and what the ratio of all instructions would be without any of
+ours; and the functions with the largest differences are printed, of the last round.
 
 --em measures something else: a stream of 64 KB writes by vtnet and by em(4), QEMU's e1000, both in
 one guest with our modules, in turn, without counting; the ratio is that of runs that follow each
@@ -24,14 +27,15 @@ instructions (-erms,-fsrm), as TCG copies byte by byte with them.
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
+import dataclasses
+import statistics
 
 from fbsd.modules import built_for
 from fbsd.sets import FreebsdError, need
 from pvbench import build, freebsdem, labs
 from pvbench.figures import Figures, of_medians
-from pvbench.freebsdrows import ROWS, Functions, Row, Side, measure
+from pvbench.freebsdrows import ROWS, Functions, Row, Side, Spent, measure
 from pvbench.labs import netlab
 from pvbench.report import Command, Report
 from pvbench.table import Goal, Line
@@ -44,40 +48,70 @@ KINDS = {"ours": ["kldload virtio_blk", "kldload if_vtnet"],
                        "kldload virtio_pci virtio_blk if_vtnet"]}
 
 
-def show_profile(row: Row, drivers: set[str], ours: Functions, stock: Functions) -> None:
-    """Functions by how much more ours executes, and what the drivers' own are of the whole."""
+@dataclasses.dataclass
+class Measured:
+    """A row in all rounds, one after the other, by kind of drivers."""
+
+    spent: dict[str, list[Spent]] = dataclasses.field(
+        default_factory=lambda: {kind: [] for kind in KINDS})
+    own: dict[str, list[float]] = dataclasses.field(  # instructions of the drivers' functions
+        default_factory=lambda: {kind: [] for kind in KINDS})
+
+    def besides(self, what: str) -> tuple[float, float | None]:
+        """Medians of something else than instructions, of ours and of FreeBSD's."""
+        ours, stock = (statistics.median(getattr(one, what) for one in self.spent[kind])
+                       for kind in KINDS)
+        return ours, stock
+
+    def without(self) -> float:
+        """What the ratio of instructions would be if our drivers took none."""
+        ours, own, stock = (
+            statistics.median(one.instructions for one in self.spent["ours"]),
+            statistics.median(self.own["ours"]),
+            statistics.median(one.instructions for one in self.spent["FreeBSD's"]))
+        return (ours - own) / stock
+
+
+def show_functions(row: Row, ours: Functions, stock: Functions) -> None:
+    """Functions by how much more ours executes."""
     names = sorted(ours.keys() | stock.keys(), key=lambda name: stock[name] - ours[name])
     print(f"\n{row.name}: instructions of ours and of FreeBSD's, by function")
     for name in names:
         if abs(ours[name] - stock[name]) >= SHOWN:
             print(f"{ours[name] - stock[name]:+8d} {ours[name]:8d} {stock[name]:8d}  {name}")
-    own, theirs = (sum(count for name, count in side.items()
-                       if name in drivers or name.startswith("sglist_")) for side in (ours, stock))
-    print(f"the drivers: ours {own} of {ours.total()}, FreeBSD's {theirs} of {stock.total()}; "
-          f"the ratio without any: {1 - theirs / stock.total():.2f}\n")
 
 
-def one_round(rows: list[Row], costs: dict[str, dict[str, list[float]]], report: Report,
+def one_round(rows: list[Row], results: dict[str, Measured], report: Report,
               profile: bool) -> None:
     """Each kind of drivers in a fresh guest."""
-    profiles: dict[str, list[Functions]] = collections.defaultdict(list)
-    drivers: set[str] = set()
     for kind, lines in KINDS.items():
         with contextlib.ExitStack() as stack:
             report.progress.step(f"{kind}: boot")
             side = Side("ours" if kind == "ours" else "stock", lines, stack, profile)
-            if side.symbols is not None:
-                drivers |= side.symbols.modules
+            drivers = side.symbols.modules if side.symbols is not None else set()
             for row in rows:
                 report.progress.step(f"{kind}: {row.name}")
-                cost, functions = measure(side, row)
-                costs[row.name][kind].append(cost)
-                profiles[row.name].append(functions)
+                spent = measure(side, row)
+                results[row.name].spent[kind].append(spent)
+                results[row.name].own[kind].append(sum(
+                    count for name, count in spent.functions.items()
+                    if name in drivers or name.startswith("sglist_")))
             side.lab.end()
-    report.progress.clear()
+
+
+def report_row(row: Row, measured: Measured, report: Report, profile: bool) -> None:
+    """Its lines."""
+    ours, stock = (Figures.of([one.instructions for one in measured.spent[kind]])
+                   for kind in KINDS)
+    report.add(report.table(f"In FreeBSD, beside its own drivers: {row.table}", "FreeBSD's"), Line(
+        row.name, "instructions", ours, stock, of_medians(ours, stock), GOAL,
+        {"µs of QEMU's CPU time": measured.besides("cpu"),
+         "µs by the clock": measured.besides("clock")}))
     if profile:
-        for row in rows:
-            show_profile(row, drivers, *profiles[row.name])
+        own, theirs = (Figures.of(measured.own[kind]) for kind in KINDS)
+        report.add(report.table(f"Of these the drivers' own: {row.table}", "FreeBSD's"), Line(
+            row.name, "instructions", own, theirs, of_medians(own, theirs),
+            besides={"ratio of all without any of ours": (measured.without(), None)}))
 
 
 def run(args: argparse.Namespace, report: Report) -> None:
@@ -92,18 +126,17 @@ def run(args: argparse.Namespace, report: Report) -> None:
         return
     rows = [row for row in ROWS if report.chosen(row.name)]
     report.progress.total = len(KINDS) * args.rounds * (len(rows) + 1)
-    costs: dict[str, dict[str, list[float]]] = {
-        row.name: {kind: [] for kind in KINDS} for row in rows}
+    results = {row.name: Measured() for row in rows}
     for _ in range(args.rounds):
         with labs.scratch():
-            one_round(rows, costs, report, args.profile)
+            one_round(rows, results, report, args.profile)
+    report.progress.clear()
     # Rows of a table come one after the other.
     order = list(dict.fromkeys(row.table for row in rows))
     for row in sorted(rows, key=lambda row: order.index(row.table)):
-        ours, stock = (Figures.of(costs[row.name][kind]) for kind in KINDS)
-        table = report.table(f"In FreeBSD, beside its own drivers: {row.table}", "FreeBSD's")
-        report.add(table, Line(
-            row.name, "instructions", ours, stock, of_medians(ours, stock), GOAL))
+        report_row(row, results[row.name], report, args.profile)
+    for row in rows if args.profile else ():
+        show_functions(row, *(results[row.name].spent[kind][-1].functions for kind in KINDS))
 
 
 def unusable() -> str | None:

@@ -28,6 +28,29 @@ GUEST, HOST, OTHER_GUEST, OTHER, NOBODY = (
 Functions = collections.Counter[str]
 
 
+@dataclasses.dataclass
+class Spent:
+    """Totals up to now, or what one operation took."""
+
+    instructions: float
+    cpu: float  # microseconds of QEMU's, the plugin's counting included
+    clock: float  # microseconds
+    functions: Functions  # instructions by function, with --profile
+
+    def minus(self, other: Spent) -> Spent:
+        """The difference."""
+        functions = self.functions.copy()
+        functions.subtract(other.functions)
+        return Spent(self.instructions - other.instructions, self.cpu - other.cpu,
+                     self.clock - other.clock, functions)
+
+    def each(self, count: int) -> Spent:
+        """Of one operation."""
+        return Spent(self.instructions / count, self.cpu / count, self.clock / count,
+                     collections.Counter({name: total // count
+                                          for name, total in self.functions.items()}))
+
+
 class Side:
     """A guest with one kind of drivers."""
 
@@ -58,15 +81,20 @@ class Side:
                      f"ip link set tap{number} txqueuelen 1000; ip route add default via {guest}")
             peer.run(f"ping -c 1 -W 30 {guest}")
         self.symbols = Symbols(need("kernel"), self.lab.guest("kldstat -v")) if profile else None
+        self.names: dict[int, str] = {}  # by address, as far as they were looked up
 
-    def executed(self) -> tuple[int, Functions]:
-        """Instructions up to now, when nothing is under way any more; and by function."""
+    def spent(self, clock: float) -> Spent:
+        """What was spent up to now, when nothing is under way any more; clock is the caller's."""
         time.sleep(0.4)
+        instructions = counting.executed(self.live)
+        cpu = counting.cpu_seconds(self.lab.vm.process.pid)
         functions: Functions = collections.Counter()
         if self.profile is not None and self.symbols is not None:
             for address, count in counting.by_address(self.profile).items():
-                functions[self.symbols.name(address)] += count
-        return counting.executed(self.live), functions
+                if address not in self.names:
+                    self.names[address] = self.symbols.name(address)
+                functions[self.names[address]] += count
+        return Spent(instructions, 1e6 * cpu, 1e6 * clock, functions)
 
 
 Work = Callable[[Side, int], int | None]
@@ -203,35 +231,30 @@ ROWS = [
     *(Row(f"disk, {operation} {size >> 10} KB, depth {depth}, {order}",
           disk(f"{operation} {size} {depth} {order}"), 250, 1250)
       for operation in ("read", "write") for size in (4096, 65536) for depth in (1, 32)
-      for order in (("random", "seq") if size == 4096 else ("seq",))),
+      for order in ("random", "seq")),
     *(Row(f"UFS, {operation} 64 KB, seq", disk(f"{operation} 65536 1 seq", "/mnt/file"), 128, 896,
           UFS + COLD, COLD, ("umount /mnt",)) for operation in ("read", "write")),
 ]
 
 
-def measured(side: Side, row: Row) -> tuple[float, Functions]:
-    """Instructions of one, and by function, in one attempt."""
-    spent, functions, done = [], [], []
+def measured(side: Side, row: Row) -> Spent:
+    """What one takes, in one attempt."""
+    spent, done = [], []
     row.work(side, row.few)
     for count in (row.few, row.many):
-        start, start_functions = side.executed()
+        before = side.spent(0)
+        start = time.monotonic()
         done.append(row.work(side, count) or count * row.each)
-        end, end_functions = side.executed()
-        end_functions.subtract(start_functions)
-        spent.append(end - start)
-        functions.append(end_functions)
+        spent.append(side.spent(time.monotonic() - start).minus(before))
         for line in row.between:
             side.lab.guest(line)
-    more = done[1] - done[0]
-    functions[1].subtract(functions[0])
-    return (spent[1] - spent[0]) / more, collections.Counter(
-        {name: count // more for name, count in functions[1].items()})
+    return spent[1].minus(spent[0]).each(done[1] - done[0])
 
 
 TRIES = 5  # beside other work a host may lose datagrams for want of time
 
 
-def measure(side: Side, row: Row) -> tuple[float, Functions]:
+def measure(side: Side, row: Row) -> Spent:
     """The same; anew when too much was lost."""
     for line in row.before:
         side.lab.guest(line)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import pathlib
 import re
 import time
@@ -40,18 +39,14 @@ class Speeds:
         def executed() -> int:
             return counting.executed(live) if live else 0
 
-        def cpu() -> float:
-            words = pathlib.Path(f"/proc/{lab.vm.process.pid}/stat").read_text().split(") ")[1]
-            user, system = words.split()[11:13]
-            return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
-        instructions, seconds = executed(), cpu()
+        pid = lab.vm.process.pid
+        instructions, seconds = executed(), counting.cpu_seconds(pid)
         mbits, size = run()
         if live:
             self.instructions.append((executed() - instructions) / size)
         else:
             self.mbits.append(mbits)
-            self.a_cpu.append(size * 8 / 1e6 / (cpu() - seconds))
+            self.a_cpu.append(size * 8 / 1e6 / (counting.cpu_seconds(pid) - seconds))
 
 
 def iperf3(client: netlab.Peer, server: netlab.Peer, words: str) -> tuple[float, int]:
