@@ -4,6 +4,7 @@
 """Measure what the drivers cost, beside other drivers of the same devices.
 
   requests   instructions, kicks and interrupts of a request, a packet, a megabyte of the balloon
+  disk       virtio's disk beside Linux's driver
   net        vtnet: offloads on against off, and its instructions beside Linux's driver
   balloon    virtio's balloon beside Linux's driver
   migrate    how long a guest is away when it moves to another QEMU, beside Linux

@@ -25,6 +25,7 @@ import pathlib
 import time
 
 from pvbench import build, counting
+from pvbench.counting import UNITS, Events
 from pvbench.errors import BenchError
 from pvbench.figures import Figures, of_medians
 from pvbench.labs import LinuxLab, QuietLab, netlab, scratch, tail
@@ -37,7 +38,6 @@ PATIENCE = 3600.0  # seconds for a guest
 MEMORY, SMALL, LARGE = 1024, 64, 576  # MB
 SETTLE = 0.5  # seconds
 EVENTS = ("virtio_queue_notify", "virtio_notify")
-UNITS = ("instructions", "kicks", "interrupts")
 WAYS = ("inflate", "deflate")
 NO_WATCHDOG = "echo 0 >/proc/sys/kernel/watchdog"
 
@@ -65,15 +65,14 @@ SIDES = [
 class Balloon:
     """The balloon of a guest that runs."""
 
-    def __init__(self, lab: netlab.Lab, live: pathlib.Path, trace: pathlib.Path) -> None:
+    def __init__(self, lab: netlab.Lab, live: pathlib.Path, events: Events) -> None:
         self.monitor = lab.vm.monitor()
         self.live = live
-        self.trace = trace
+        self.events = events
 
     def count(self) -> list[int]:
         """Instructions, kicks and interrupts up to now."""
-        words = [line.partition(" ")[0] for line in self.trace.read_text().splitlines()]
-        return [counting.executed(self.live), *(words.count(event) for event in EVENTS)]
+        return [counting.executed(self.live), *map(self.events.total, EVENTS)]
 
     def change(self, megabytes: int) -> list[int]:
         """Let the host have so much in all; what that took."""
@@ -104,16 +103,15 @@ def rounds(balloon: Balloon, count: int, report: Report, name: str) -> Costs:
 
 def measure(side: Side, args: argparse.Namespace, report: Report) -> Costs:
     """Boot it; the costs of both ways."""
-    live, trace = pathlib.Path("live").absolute(), pathlib.Path("trace").absolute()
-    traced = [f"--qemu={word}" for event in EVENTS for word in ("-trace", f"enable={event}")]
+    live, events = pathlib.Path("live").absolute(), Events(pathlib.Path("trace").absolute(), EVENTS)
     lab = side.lab([], [
-        "--kernel", side.kernel, "--mem", str(MEMORY), *counting.counting(live), *traced,
-        "--qemu=-D", f"--qemu={trace}", "--qemu=-device", "--qemu=virtio-balloon-pci",
+        "--kernel", side.kernel, "--mem", str(MEMORY), *counting.counting(live),
+        *events.options(), "--qemu=-device", "--qemu=virtio-balloon-pci",
         *side.options])
     try:
         with lab:
             lab.guest(side.begin)
-            costs = rounds(Balloon(lab, live, trace), args.rounds, report, side.name)
+            costs = rounds(Balloon(lab, live, events), args.rounds, report, side.name)
             lab.end()
     except GuestError as error:
         raise BenchError(f"{side.name}: {error}\n{tail()}") from error

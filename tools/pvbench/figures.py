@@ -72,8 +72,13 @@ def of_medians(ours: Figures, other: Figures) -> Ratio | None:
     return Ratio(ours.median / other.median) if other.median != 0 else None
 
 
-def with_interval(ours: Figures, other: Figures) -> Ratio:
-    """The ratio of the medians, and where it is in 95 of 100 samples of the runs (bootstrap)."""
+def with_interval(ours: Figures, other: Figures) -> Ratio | None:
+    """The ratio of the medians, and where it is in 95 of 100 samples of the runs (bootstrap).
+
+    None if the other's is nothing in any of them.
+    """
+    if other.minimum <= 0:
+        return None
     rng = random.Random(1)
     ratios = sorted(
         statistics.median(rng.choices(ours.values, k=len(ours.values))) /

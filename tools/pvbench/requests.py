@@ -3,10 +3,14 @@
 # Copyright (c) 2026 The pv-kmod developers
 """Measure what a request and a packet cost the guest: instructions, kicks, interrupts.
 
-Each row boots GENERIC-NODEBUG under TCG with `-icount shift=0` and a plugin that counts the guest's
-instructions, does the work N times and 2N times, and divides the difference by N: boot and set-up
-cancel out.  Idle time executes nothing and does not count.  The device answers in the host's own
-time, so counts vary a little with how completions happen to be batched.
+GENERIC-NODEBUG runs under TCG with `-icount shift=0` and a plugin that counts the guest's
+instructions.  Requests for the disk are all in one guest (blkcount.py), others in one for each row
+and round: the work is done N times and 2N times, and the difference divided by N, so that boot and
+set-up cancel out.  Idle time executes nothing and does not count.  The device answers in the host's
+own time, so counts vary a little with how completions happen to be batched.
+
+Further tables have the instructions of random requests beside sequential ones, which are to be
+within 5 % of each other, and of packed rings beside split ones, which are to take no more.
 
 The last table is what batches cost a thread that waits for each of its writes while 31 others are
 in flight: the median latency in the guest's time, with and without batches in turn in one guest.
@@ -15,6 +19,7 @@ in flight: the median latency in the guest's time, with and without batches in t
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import pathlib
 import re
@@ -22,10 +27,10 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 
-from pvbench import build, counting
-from pvbench.counting import Cost
+from pvbench import blkcount, build, counting, labs
+from pvbench.counting import UNITS, Cost
 from pvbench.errors import BenchError
-from pvbench.figures import Figures, of_medians
+from pvbench.figures import Figures, of_medians, with_interval
 from pvbench.labs import netlab
 from pvbench.report import Command, Report
 from pvbench.table import Goal, Line
@@ -38,6 +43,9 @@ FRAME_HEAD = "ffffffffffff02000000000188b5"
 
 BESIDE = "write 4 KiB, one at a time, beside 31"
 LATENCY_LIMIT = 1.1
+RANDOM_LIMIT = 1.05
+DEEP_LIMITS = {"kicks": 1 / 8, "interrupts": 1 / 8}  # from a depth of 32 on
+PACKED = ", packed"
 TURNS = 10  # of the latencies, a round
 
 
@@ -51,7 +59,8 @@ class Row:
     counters: tuple[str, str, str]  # sysctls: kicks, interrupts, operations done
     limits: tuple[float, float] | None = None  # kicks and interrupts an operation
     peer: bool = False
-    table: str = "A request or a packet"
+    packed: bool = False
+    table: str = "A packet"
     unit: int = 1  # what the last counter counts, in an operation
     options: tuple[str, ...] = ()  # of tools/guest
 
@@ -61,33 +70,23 @@ def counters(node: str, interrupts: str, done: str) -> tuple[str, str, str]:
     return (f"{node}.kicks", f"{node}.{interrupts}", f"{node}.{done}")
 
 
-def disk(operation: str, depth: int) -> Row:
-    """4 KiB requests at a queue depth."""
-    deep = depth > 1
-    return Row(
-        f"{operation} 4 KiB, depth {depth}", 4000 if deep else 1000,
-        lambda n: ["kldload virtio_blk",
-                   f"diskbench -o {operation} -r -b 4k -d {depth} -n {n} /dev/vtbd0"],
-        counters("dev.vtblk.0", "interrupts", "requests"), (1 / 8, 1 / 8) if deep else None)
-
-
-def send(size: int) -> Row:
+def send(size: int, packed: bool) -> Row:
     """Frames sent without a pause, as an interrupt thread does that forwards them."""
     return Row(
-        f"send {size} bytes", 4000,
+        f"send {size} bytes{PACKED if packed else ''}", 4000,
         lambda n: ["kldload if_vtnet", "ifconfig vtnet0 up",
                    f"pktgen -i -c {n} -s {size} vtnet0", "sleep 1"],
-        counters("dev.vtnet.0.txq0", "intrs", "packets"), (1 / 16, 1 / 64))
+        counters("dev.vtnet.0.txq0", "intrs", "packets"), (1 / 16, 1 / 64), packed=packed)
 
 
-def receive(size: int) -> Row:
+def receive(size: int, packed: bool) -> Row:
     """Frames received, as fast as the guest takes them; dropped behind the driver."""
     frame = FRAME_HEAD + "00" * (size - 14)
     return Row(
-        f"receive {size} bytes", 4000,
+        f"receive {size} bytes{PACKED if packed else ''}", 4000,
         lambda n: ["kldload if_vtnet", "ifconfig vtnet0 up",
                    f"host {PEER} ctl ctl send {frame} {n} >/dev/null", "sleep 1"],
-        counters("dev.vtnet.0.rxq0", "intrs", "packets"), None, peer=True)
+        counters("dev.vtnet.0.rxq0", "intrs", "packets"), None, peer=True, packed=packed)
 
 
 def balloon(inflate: bool) -> Row:
@@ -105,9 +104,8 @@ def balloon(inflate: bool) -> Row:
         options=("--mem", "256", "--qemu=-device", "--qemu=virtio-balloon-pci"))
 
 
-ROWS = [disk("read", 1), disk("write", 1), disk("read", 32), disk("write", 32),
-        send(64), send(1514), receive(64), receive(1514),
-        balloon(True), balloon(False)]
+ROWS = [*(way(size, packed) for packed in (False, True) for way in (send, receive)
+          for size in (64, 1514)), balloon(True), balloon(False)]
 
 
 def guest(image: pathlib.Path, *words: str) -> list[str]:
@@ -124,6 +122,7 @@ def run_guest(row: Row, count: int, folder: pathlib.Path) -> Cost:
     result = folder / "instructions"
     command = guest(folder / "disk.img", *counting.at_end(result))
     peer = None
+    packed = f"packed={'on' if row.packed else 'off'}"
     if row.peer:
         for name in ("net", "ctl"):
             (folder / name).unlink(missing_ok=True)
@@ -131,9 +130,10 @@ def run_guest(row: Row, count: int, folder: pathlib.Path) -> Cost:
         netlab.wait_for("netpeer", (folder / "ctl").exists)
         command += ["--qemu=-netdev",
                     "--qemu=stream,id=net0,server=off,addr.type=unix,addr.path=net",
-                    "--qemu=-device", "--qemu=virtio-net-pci,netdev=net0,id=nic0,romfile="]
+                    "--qemu=-device",
+                    f"--qemu=virtio-net-pci,netdev=net0,id=nic0,romfile=,{packed}"]
     else:
-        command += ["--net", "user,restrict=on"]
+        command += ["--net", f"user,restrict=on,{packed}"]
     command += [*row.options, *row.commands(count), f"sysctl -n {' '.join(row.counters)}"]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -173,26 +173,73 @@ def latency(turns: int, folder: pathlib.Path) -> tuple[Figures, Figures]:
 
 def operations(args: argparse.Namespace) -> list[str]:
     """What --only chooses from."""
-    del args
-    return [*(row.name for row in ROWS), BESIDE]
+    return [*(request.name for request in blkcount.requests(args.all)),
+            *(row.name for row in ROWS), BESIDE]
+
+
+def add(report: Report, table: str, name: str, costs: list[Cost],
+        limits: dict[str, float]) -> None:
+    """The lines of an operation."""
+    for unit in UNITS:
+        goal = Goal(limits[unit], "ours") if unit in limits else None
+        report.add(report.table(table), Line(
+            name, unit, Figures.of([getattr(cost, unit) for cost in costs]), goal=goal))
+
+
+def compare(report: Report, what: tuple[str, str], found: dict[str, list[Cost]], limit: float,
+            words: tuple[str, str]) -> None:
+    """Operations whose names differ in these words alone: what, one beside the other."""
+    for name, costs in found.items():
+        other = found.get(name.replace(*words)) if words[0] in name else None
+        if other is not None:
+            mine, theirs = (Figures.of([cost.instructions for cost in side])
+                            for side in (costs, other))
+            table = report.table(f"{what[0].capitalize()} beside {what[1]}", what[1], what[0])
+            report.add(table, Line(name, "instructions", mine, theirs,
+                                   with_interval(mine, theirs), Goal(limit)))
+
+
+def measure_disk(args: argparse.Namespace, report: Report) -> dict[str, list[Cost]]:
+    """The requests of all rounds, by name."""
+    found: dict[str, list[Cost]] = {}
+    wanted = [request for request in blkcount.requests(args.all) if report.chosen(request.name)]
+    if wanted:
+        with labs.scratch(), contextlib.ExitStack() as stack:
+            side = blkcount.Ours(stack, 0)
+            for request in wanted:
+                found[request.name] = []
+                for _ in range(args.rounds):
+                    report.progress.step(request.name)
+                    found[request.name].append(side.cost(request))
+                add(report, "A request for a disk", request.name, found[request.name],
+                    DEEP_LIMITS if request.depth >= 32 else {})
+            side.lab.end()
+    return found
+
+
+def measure_rows(args: argparse.Namespace, report: Report) -> dict[str, list[Cost]]:
+    """Packets and the balloon in all rounds, by name."""
+    found: dict[str, list[Cost]] = {}
+    for row in ROWS:
+        if report.chosen(row.name):
+            found[row.name] = []
+            for _ in range(args.rounds):
+                report.progress.step(row.name)
+                with tempfile.TemporaryDirectory(prefix="bench") as folder:
+                    found[row.name].append(measure(row, pathlib.Path(folder)))
+            add(report, row.table, row.name, found[row.name],
+                dict(zip(UNITS[1:], row.limits or (), strict=False)))
+    return found
 
 
 def run(args: argparse.Namespace, report: Report) -> None:
     """Measure."""
     build.plugin()
-    rows = [row for row in ROWS if report.chosen(row.name)]
-    report.progress.total = len(rows) * args.rounds + report.chosen(BESIDE)
-    for row in rows:
-        costs = []
-        for _ in range(args.rounds):
-            report.progress.step(row.name)
-            with tempfile.TemporaryDirectory(prefix="bench") as folder:
-                costs.append(measure(row, pathlib.Path(folder)))
-        limits = dict(zip(("kicks", "interrupts"), row.limits or (), strict=False))
-        for unit in ("instructions", "kicks", "interrupts"):
-            goal = Goal(limits[unit], "ours") if unit in limits else None
-            report.add(report.table(row.table), Line(
-                row.name, unit, Figures.of([getattr(cost, unit) for cost in costs]), goal=goal))
+    chosen = [name for name in operations(args) if report.chosen(name) and name != BESIDE]
+    report.progress.total = len(chosen) * args.rounds + report.chosen(BESIDE)
+    found = measure_disk(args, report) | measure_rows(args, report)
+    compare(report, ("random", "sequential"), found, RANDOM_LIMIT, ("random", "sequential"))
+    compare(report, ("packed", "split"), found, 1, (PACKED, ""))
     if report.chosen(BESIDE):
         report.progress.step(BESIDE)
         with tempfile.TemporaryDirectory(prefix="bench") as folder:
@@ -202,5 +249,5 @@ def run(args: argparse.Namespace, report: Report) -> None:
                                Goal(LATENCY_LIMIT)))
 
 
-COMMAND = Command("requests", __doc__, 3, operations, run,
+COMMAND = Command("requests", __doc__, 5, operations, run, blkcount.options,
                   check=lambda args: build.need_kernel(build.OURS))
