@@ -22,6 +22,8 @@ difference of what was done: all that comes with a run, and idle time, cancels o
   receive, 64 and 1514 bytes: frames of an unknown Ethernet type, dropped where that is found out
   send and receive 64 KB: 65536 bytes of a TCP stream, TCP and what it takes from a task included;
       what is received is not copied
+  bridge 60 bytes, route 64 bytes (netforward.py): from the interrupt of one card to the release
+      behind the other, in bursts; kicks and interrupts of both cards
 
 Without root and without user namespaces nothing is measured, and the reason is said.
 """
@@ -30,14 +32,15 @@ from __future__ import annotations
 
 import argparse
 
-from pvbench import build, labs, netcount, netspeed
+from pvbench import build, labs, netcount, netforward, netspeed
 from pvbench.report import Command, Report
 
 
 def operations(args: argparse.Namespace) -> list[str]:
     """What --only chooses from."""
     del args
-    return [*netspeed.operations(), *(row.name for row in netcount.ROWS)]
+    return [*netspeed.operations(), *(row.name for row in netcount.ROWS),
+            *netforward.ROWS]
 
 
 def run(args: argparse.Namespace, report: Report) -> None:
@@ -46,12 +49,15 @@ def run(args: argparse.Namespace, report: Report) -> None:
         build.plugin()
         build.netbench()
         netcount.build_linux()
+        netforward.build_linux()
     labs.enter()
     report.progress.total = (netspeed.steps(args.pairs, report)
-                             + netcount.steps(args.rounds, report))
+                             + netcount.steps(args.rounds, report)
+                             + netforward.steps(args.rounds, report))
     with labs.scratch():
         netspeed.run(args.pairs, report)
         netcount.run(args.rounds, report)
+        netforward.run(args.rounds, report)
 
 
 def options(parser: argparse.ArgumentParser) -> None:

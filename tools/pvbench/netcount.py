@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 from pvbench import build, counting
 from pvbench.build import NETBENCH
-from pvbench.counting import Cost
+from pvbench.counting import KICKS, UNITS, Cost, Events
 from pvbench.errors import BenchError
-from pvbench.figures import Figures, of_medians
+from pvbench.figures import Figures, with_interval
 from pvbench.labs import LinuxLab, QuietLab, netlab
 from pvbench.report import Report
 from pvbench.table import Goal, Line
@@ -45,14 +45,12 @@ class Side:
 
     def __init__(self, stack: contextlib.ExitStack, number: int) -> None:
         self.live = pathlib.Path(f"live{number}")
-        self.trace = pathlib.Path(f"trace{number}")
+        self.events = Events(pathlib.Path(f"trace{number}"), KICKS)
         self.profile = pathlib.Path(f"profile{number}")
         self.peer = netlab.Peer(f"peer{number}")
         self.lab = stack.enter_context(self.lab_type([(self.peer, "")], [
             "--kernel", self.kernel, *counting.counting(self.live, self.profile),
-            "--qemu=-trace", "--qemu=enable=virtio_queue_notify", "--qemu=-D",
-            f"--qemu={self.trace}",
-            *self.options]))
+            *self.events.options(), *self.options]))
         self.peer.run("ip addr add 10.1.0.1/24 dev tap0; ip link set tap0 txqueuelen 1000")
         self.setup()
         self.generator = self.find_generator()
@@ -94,8 +92,7 @@ class Side:
         """What was counted up to now, when nothing is under way any more."""
         time.sleep(0.4)
         instructions = counting.executed(self.live) - self.generated()
-        kicks = self.trace.read_text().count("virtio_queue_notify ")
-        return Cost(instructions, kicks, 0, 0)
+        return Cost(instructions, self.events.total(*KICKS), 0, 0)
 
     def counted(self, work: Callable[[], float | None]) -> Cost:
         """What it took; work may return how much it did, otherwise packets received are it."""
@@ -249,14 +246,15 @@ class Row:
 
     name: str
     measure: Callable[[Side], Cost]
+    units: tuple[str, ...] = ("instructions",)  # that have a line; others stand beside the first
 
 
 ROWS = [Row("send 64 bytes", lambda side: send_packets(side, 60)),
         Row("send 1514 bytes", lambda side: send_packets(side, 1514)),
-        Row("send 64 KB", lambda side: stream(side, True)),
+        Row("send 64 KB", lambda side: stream(side, True), UNITS),
         Row("receive 64 bytes", lambda side: receive_packets(side, 60)),
         Row("receive 1514 bytes", lambda side: receive_packets(side, 1514)),
-        Row("receive 64 KB", lambda side: stream(side, False))]
+        Row("receive 64 KB", lambda side: stream(side, False), UNITS)]
 
 
 def chosen(report: Report) -> list[Row]:
@@ -283,12 +281,13 @@ def run(rounds: int, report: Report) -> None:
                 report.progress.step(f"{row.name}, round {number + 1}")
                 for cost, side in zip(costs, sides, strict=True):
                     cost.append(row.measure(side))
-            ours, linux = (Figures.of([one.instructions for one in cost]) for cost in costs)
-            besides = {
+            besides: dict[str, tuple[float, float | None]] = {
                 what: (statistics.median(getattr(one, what) for one in costs[0]),
                        statistics.median(getattr(one, what) for one in costs[1]))
-                for what in ("kicks", "interrupts")}
-            report.add(table, Line(row.name, "instructions", ours, linux,
-                                   of_medians(ours, linux), Goal(1), dict(besides)))
+                for what in UNITS if what not in row.units}
+            for unit in row.units:
+                ours, linux = (Figures.of([getattr(one, unit) for one in cost]) for cost in costs)
+                report.add(table, Line(row.name, unit, ours, linux, with_interval(ours, linux),
+                                       Goal(1), besides))
         for side in sides:
             side.lab.end()
