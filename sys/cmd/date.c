@@ -7,7 +7,7 @@
 /*
  * date(1).
  *
- * Gaps: the seconds since 1970 only.
+ * Gaps: the seconds since 1970 only; nanoseconds (%N) are whole microseconds.
  */
 
 #include <sys/param.h>
@@ -20,12 +20,17 @@ static int
 cmd_date(int argc, char **argv)
 {
 	struct timeval now;
+	bool fraction;
 
-	if (argc != 2 || strcmp(argv[1], "+%s") != 0)
+	fraction = argc == 2 && strcmp(argv[1], "+%s.%N") == 0;
+	if (!fraction && (argc != 2 || strcmp(argv[1], "+%s") != 0))
 		return (cmd_usage(argv[0]));
 	microtime(&now);
-	printf("%jd\n", (intmax_t)now.tv_sec);
+	if (fraction)
+		printf("%jd.%06ld000\n", (intmax_t)now.tv_sec, (long)now.tv_usec);
+	else
+		printf("%jd\n", (intmax_t)now.tv_sec);
 	return (0);
 }
 CONSOLE_CMD(date, cmd_date, "print the time",
-    "date +%s");
+    "date +%s[.%N]");
