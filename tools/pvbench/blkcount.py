@@ -4,9 +4,9 @@
 """What a request for a virtio disk costs a guest, ours or Linux: instructions, kicks, interrupts.
 
 A guest has two disks of the same kind, one with a split and one with a packed ring, and does
-requests of 4 KiB, first a little, then a lot; a figure is the difference, divided by the difference
-of the requests: what comes with a run, and idle time, cancels out.  Instructions are the guest's,
-all of them; kicks and interrupts are those that QEMU saw.
+requests of 4 KiB, first a little, then a lot.  Instructions are the guest's, all of them: the
+difference, divided by the difference of the requests, so that what comes with a run, and idle time,
+cancel out.  Kicks and interrupts are those that QEMU saw, of the long run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pathlib
 import time
 
 from pvbench import build, counting
-from pvbench.counting import INTERRUPTS, KICKS, Cost, Events
+from pvbench.counting import INTERRUPTS, KICKS, Cost, Events, of_one
 from pvbench.errors import BenchError
 from pvbench.labs import LinuxLab, QuietLab, netlab
 from xen import image
@@ -115,7 +115,7 @@ class Side:
     def cost(self, request: Request) -> Cost:
         """What one costs."""
         few = self.did(request, FEW)
-        return self.did(request, MANY).minus(few).each()
+        return of_one(few, self.did(request, MANY))
 
 
 class Ours(Side):

@@ -110,3 +110,14 @@ class Cost:
         """Of one operation."""
         return Cost(self.instructions / self.done, self.kicks / self.done,
                     self.interrupts / self.done, 1)
+
+
+def of_one(few: Cost, many: Cost) -> Cost:
+    """What one takes, of two runs.
+
+    Instructions are the difference, so that what comes with a run cancels out.  How many kicks and
+    interrupts there are is a matter of how things come together, in which each run is different:
+    a difference would have the chances of both, so that they are those of the long run.
+    """
+    one = many.minus(few).each()
+    return dataclasses.replace(many.each(), instructions=one.instructions)

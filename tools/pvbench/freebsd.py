@@ -99,19 +99,22 @@ def one_round(rows: list[Row], results: dict[str, Measured], report: Report,
             side.lab.end()
 
 
-def report_row(row: Row, measured: Measured, report: Report, profile: bool) -> None:
-    """Its lines."""
+def report_row(row: Row, measured: Measured, report: Report) -> None:
+    """What all of it took."""
     ours, stock = (Figures.of([one.instructions for one in measured.spent[kind]])
                    for kind in KINDS)
     report.add(report.table(f"In FreeBSD, beside its own drivers: {row.table}", "FreeBSD's"), Line(
         row.name, "instructions", ours, stock, of_medians(ours, stock), GOAL,
         {"µs of QEMU's CPU time": measured.besides("cpu"),
          "µs by the clock": measured.besides("clock")}))
-    if profile:
-        own, theirs = (Figures.of(measured.own[kind]) for kind in KINDS)
-        report.add(report.table(f"Of these the drivers' own: {row.table}", "FreeBSD's"), Line(
-            row.name, "instructions", own, theirs, of_medians(own, theirs),
-            besides={"ratio of all without any of ours": (measured.without(), None)}))
+
+
+def report_own(row: Row, measured: Measured, report: Report) -> None:
+    """What the drivers' own functions took."""
+    ours, stock = (Figures.of(measured.own[kind]) for kind in KINDS)
+    report.add(report.table(f"Of these the drivers' own: {row.table}", "FreeBSD's"), Line(
+        row.name, "instructions", ours, stock, of_medians(ours, stock),
+        besides={"ratio of all without any of ours": (measured.without(), None)}))
 
 
 def run(args: argparse.Namespace, report: Report) -> None:
@@ -133,8 +136,11 @@ def run(args: argparse.Namespace, report: Report) -> None:
     report.progress.clear()
     # Rows of a table come one after the other.
     order = list(dict.fromkeys(row.table for row in rows))
-    for row in sorted(rows, key=lambda row: order.index(row.table)):
-        report_row(row, results[row.name], report, args.profile)
+    rows.sort(key=lambda row: order.index(row.table))
+    for row in rows:
+        report_row(row, results[row.name], report)
+    for row in rows if args.profile else ():
+        report_own(row, results[row.name], report)
     for row in rows if args.profile else ():
         show_functions(row, *(results[row.name].spent[kind][-1].functions for kind in KINDS))
 

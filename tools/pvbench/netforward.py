@@ -12,7 +12,7 @@ import time
 
 from pvbench import build, counting
 from pvbench.build import NETBENCH
-from pvbench.counting import INTERRUPTS, KICKS, UNITS, Cost, Events
+from pvbench.counting import INTERRUPTS, KICKS, UNITS, Cost, Events, of_one
 from pvbench.errors import BenchError
 from pvbench.figures import Figures, with_interval
 from pvbench.labs import LinuxLab, QuietLab, netlab
@@ -93,15 +93,9 @@ class Side:
         return cost
 
     def cost(self, words: str) -> Cost:
-        """What one costs.
-
-        How many kicks and interrupts come with a burst is a matter of how it comes in, so that they
-        are those of the long bursts, and no difference.
-        """
-        short, long = self.did(words, SHORT), self.did(words, LONG)
-        cost = long.minus(short).each()
-        cost.kicks, cost.interrupts = long.each().kicks, long.each().interrupts
-        return cost
+        """What one costs."""
+        short = self.did(words, SHORT)
+        return of_one(short, self.did(words, LONG))
 
     def begin(self, routed: bool) -> None:
         """Be a bridge or a router."""
