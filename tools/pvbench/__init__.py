@@ -8,6 +8,7 @@
   net        vtnet: offloads on against off, and its instructions beside Linux's driver
   balloon    virtio's balloon beside Linux's driver
   migrate    how long a guest is away when it moves to another QEMU, beside Linux
+  times      a boot, a card's way down and out, and a queue's reset beside the device's
   xbd        Xen's block front end beside Linux's
   xn         Xen's network front end beside Linux's
   suspend    suspension and the balloon under Xen beside Linux

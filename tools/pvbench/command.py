@@ -13,7 +13,20 @@ import subprocess
 import sys
 
 import pvbench
-from pvbench import balloon, baseline, disk, draw, freebsd, migrate, net, requests, suspend, xbd, xn
+from pvbench import (
+    balloon,
+    baseline,
+    disk,
+    draw,
+    freebsd,
+    migrate,
+    net,
+    requests,
+    suspend,
+    times,
+    xbd,
+    xn,
+)
 from pvbench.build import BENCH
 from pvbench.errors import BenchError
 from pvbench.labs import VERBOSE
@@ -22,7 +35,7 @@ from pvguest.errors import GuestError
 from xen.errors import TOP, LabError
 
 COMMANDS = [module.COMMAND for module in (
-    requests, disk, net, balloon, migrate, xbd, xn, suspend, freebsd)]
+    requests, disk, net, balloon, migrate, times, xbd, xn, suspend, freebsd)]
 STATUS_BROKEN, STATUS_UNMEASURED = 1, 2
 
 
