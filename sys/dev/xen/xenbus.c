@@ -18,9 +18,13 @@
  *
  * Locking.  The bus topology lock: newbus's list of children, and whatever adds to it or deletes from
  * it.  A thread that sleeps drops it, so a list of children that was taken before a sleep is good for
- * nothing after it.  xbs_children has all that may still be given a driver or be suspended; it is
- * changed with the topology lock and, shared, xenbus_held, so that a thread that holds all front ends
- * may walk it.
+ * nothing after it: whatever may sleep for a front end looks for the next one from the head of
+ * xbs_children.  That list has all that may still be given a driver or be suspended; it is changed with
+ * the topology lock and, shared, xenbus_held, so that a thread that holds all front ends may walk it.
+ *
+ * A detach sleeps, too, while newbus still takes the device for an attached one, which a second thread
+ * may detach (the toolstack's removal, devctl(8), kldunload(8)).  So a front end is busy while it is
+ * being detached, and the second thread gets EBUSY.
  */
 
 #include <sys/param.h>
@@ -28,6 +32,7 @@
 #include <sys/kernel.h>
 #include <sys/bus.h>
 #include <sys/ctype.h>
+#include <sys/eventhandler.h>
 #include <sys/libkern.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
@@ -68,24 +73,22 @@ struct xenbus_softc {
 	struct xenstore_watch xbs_watch;
 	TAILQ_HEAD(, xenbus_child) xbs_children;
 	u_int		 xbs_drivers;	/* added so far: see xb_seen */
+	u_int		 xbs_scans;	/* see xb_pruned */
+	u_int		 xbs_deleting;	/* front ends that have not been freed yet */
+	eventhandler_tag xbs_detach_tag;
 };
 
-/* Which child has this node? */
-static device_t
+/* Which front end has this node? */
+static struct xenbus_child *
 xenbus_find(struct xenbus_softc *sc, const char *node)
 {
-	device_t *children, found;
-	int i, n;
+	struct xenbus_child *xb;
 
-	if (device_get_children(sc->xbs_dev, &children, &n) != 0)
-		return (NULL);
-	found = NULL;
-	for (i = 0; i < n && found == NULL; i++) {
-		if (strcmp(xenbus_get_node(children[i]), node) == 0)
-			found = children[i];
+	TAILQ_FOREACH(xb, &sc->xbs_children, xb_link) {
+		if (!xb->xb_deleting && strcmp(xb->xb_node, node) == 0)
+			break;
 	}
-	free(children, M_TEMP);
-	return (found);
+	return (xb);
 }
 
 static void
@@ -100,7 +103,7 @@ xenbus_child_free(struct xenbus_child *xb)
 }
 
 /* A device for a node.  NULL, logged, if there is no room for one. */
-static device_t
+static struct xenbus_child *
 xenbus_add(struct xenbus_softc *sc, const char *type, const char *node)
 {
 	struct xenbus_child *xb;
@@ -124,7 +127,7 @@ xenbus_add(struct xenbus_softc *sc, const char *type, const char *node)
 	xenbus_share_held();
 	TAILQ_INSERT_TAIL(&sc->xbs_children, xb, xb_link);
 	xenbus_unshare_held();
-	return (xb->xb_dev);
+	return (xb);
 }
 
 /*
@@ -225,24 +228,45 @@ xenbus_is_listed(const struct xenbus_list *list, const char *node)
 	return (false);
 }
 
-/* Delete the devices that are not listed any more. */
+/* One that is not listed any more, and that this scan has not tried to delete yet. */
+static struct xenbus_child *
+xenbus_unlisted(struct xenbus_softc *sc, const struct xenbus_list *list)
+{
+	struct xenbus_child *xb;
+
+	TAILQ_FOREACH(xb, &sc->xbs_children, xb_link) {
+		if (!xb->xb_deleting && xb->xb_pruned != sc->xbs_scans &&
+		    !xenbus_is_listed(list, xb->xb_node))
+			break;
+	}
+	return (xb);
+}
+
+/*
+ * Delete the devices that are not listed any more.  One that another thread attaches or detaches is
+ * tried again in a second: what that thread does may leave the device without a driver.
+ */
 static void
 xenbus_prune(struct xenbus_softc *sc, const struct xenbus_list *list)
 {
-	device_t *children;
-	int i, n;
+	struct xenbus_child *xb;
+	bool refused = false;
+	int error;
 
 	bus_topo_assert();
-	if (device_get_children(sc->xbs_dev, &children, &n) != 0)
-		return;
-	for (i = 0; i < n; i++) {
-		if (xenbus_is_listed(list, xenbus_get_node(children[i])))
+	sc->xbs_scans++;
+	while ((xb = xenbus_unlisted(sc, list)) != NULL) {
+		xb->xb_pruned = sc->xbs_scans;
+		error = device_delete_child(sc->xbs_dev, xb->xb_dev);
+		if (error == 0)
 			continue;
-		if (device_delete_child(sc->xbs_dev, children[i]) != 0)
-			device_printf(sc->xbs_dev, "%s was removed, but its driver does not detach\n",
-			    device_get_nameunit(children[i]));
+		if (!xb->xb_stays)
+			device_printf(sc->xbs_dev, "%s was removed, but can't be detached yet (error "
+			    "%d)\n", xb->xb_node, error);
+		xb->xb_stays = refused = true;
 	}
-	free(children, M_TEMP);
+	if (refused)
+		taskqueue_enqueue_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, hz);
 }
 
 /*
@@ -252,8 +276,8 @@ xenbus_prune(struct xenbus_softc *sc, const struct xenbus_list *list)
 static void
 xenbus_scan(struct xenbus_softc *sc)
 {
+	struct xenbus_child *xb;
 	struct xenbus_list *list;
-	device_t child;
 	u_int i;
 	int error;
 
@@ -271,15 +295,15 @@ xenbus_scan(struct xenbus_softc *sc)
 	bus_topo_lock();
 	xenbus_prune(sc, list);
 	for (i = 0; i < list->xl_count; i++) {
-		child = xenbus_find(sc, list->xl_nodes[i].xl_node);
-		if (child != NULL) {
+		xb = xenbus_find(sc, list->xl_nodes[i].xl_node);
+		if (xb != NULL) {
 			/* It may have got another back end. */
-			xenbus_kick(xenbus_child_of(child), 0);
+			xenbus_kick(xb, 0);
 			continue;
 		}
-		child = xenbus_add(sc, list->xl_nodes[i].xl_type, list->xl_nodes[i].xl_node);
-		if (child != NULL)
-			xenbus_try(xenbus_child_of(child));
+		xb = xenbus_add(sc, list->xl_nodes[i].xl_type, list->xl_nodes[i].xl_node);
+		if (xb != NULL)
+			xenbus_try(xb);
 	}
 	bus_topo_unlock();
 	free(list, M_XENBUS);
@@ -419,7 +443,7 @@ xenbus_try_all(device_t dev)
 	sc->xbs_drivers++;
 	do {
 		TAILQ_FOREACH(xb, &sc->xbs_children, xb_link) {
-			if (xb->xb_seen != sc->xbs_drivers)
+			if (!xb->xb_deleting && xb->xb_seen != sc->xbs_drivers)
 				break;
 		}
 		if (xb != NULL) {
@@ -463,6 +487,20 @@ xenbus_read_ivar(device_t dev __unused, device_t child, int which, uintptr_t *re
 	}
 }
 
+/* Any device is about to be detached, or has been. */
+static void
+xenbus_device_detach(void *arg, device_t child, enum evhdev_detach when)
+{
+	struct xenbus_softc *sc = arg;
+
+	if (device_get_parent(child) != sc->xbs_dev)
+		return;
+	if (when == EVHDEV_DETACH_BEGIN)
+		device_busy(child);
+	else
+		device_unbusy(child);
+}
+
 static void
 xenbus_child_detached(device_t dev __unused, device_t child)
 {
@@ -477,12 +515,15 @@ xenbus_child_deleted(device_t dev, device_t child)
 	struct xenbus_softc *sc = device_get_softc(dev);
 	struct xenbus_child *xb = xenbus_child_of(child);
 
+	xb->xb_deleting = true;
+	sc->xbs_deleting++;
 	xenbus_share_held();
 	TAILQ_REMOVE(&sc->xbs_children, xb, xb_link);
 	xenbus_unshare_held();
 	xenbus_forget(xb);
 	device_set_ivars(child, NULL);
 	xenbus_child_free(xb);
+	sc->xbs_deleting--;
 }
 
 static int
@@ -580,24 +621,68 @@ xenbus_probe(device_t dev)
 }
 
 static int
+xenbus_watch_devices(struct xenbus_softc *sc)
+{
+	int error;
+
+	sc->xbs_watch.xw_changed = xenbus_devices_watch;
+	sc->xbs_watch.xw_arg = sc;
+	error = xenstore_watch_add(&sc->xbs_watch, XENBUS_DIR, NULL);
+	if (error != 0)
+		device_printf(sc->xbs_dev, "devices can't be watched (error %d)\n", error);
+	return (error);
+}
+
+/* No scan runs when this returns, and none will. */
+static void
+xenbus_stop_scans(struct xenbus_softc *sc)
+{
+
+	xenstore_watch_remove(&sc->xbs_watch);
+	/* A scan that can't list the devices, or delete one, schedules another. */
+	while (taskqueue_cancel_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, NULL) != 0)
+		taskqueue_drain_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task);
+}
+
+/* Delete all front ends, and wait for those that other threads delete. */
+static int
+xenbus_delete_all(struct xenbus_softc *sc)
+{
+	struct xenbus_child *xb;
+	int error = 0;
+
+	do {
+		TAILQ_FOREACH(xb, &sc->xbs_children, xb_link) {
+			if (!xb->xb_deleting)
+				break;
+		}
+		if (xb != NULL)
+			error = device_delete_child(sc->xbs_dev, xb->xb_dev);
+		else if (sc->xbs_deleting != 0)
+			pause("xbdele", MAX(hz / 50, 1));
+	} while (error == 0 && (xb != NULL || sc->xbs_deleting != 0));
+	if (error != 0)
+		device_printf(sc->xbs_dev, "%s can't be detached (error %d)\n", xb->xb_node, error);
+	return (error);
+}
+
+static int
 xenbus_detach(device_t dev)
 {
 	struct xenbus_softc *sc = device_get_softc(dev);
 	int error;
 
-	error = device_delete_children(dev);
-	if (error != 0)
+	xenbus_stop_scans(sc);
+	error = xenbus_delete_all(sc);
+	if (error != 0) {
+		/* It stays; what changed meanwhile is still to be seen. */
+		(void)xenbus_watch_devices(sc);
+		taskqueue_enqueue_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, 0);
 		return (error);
-	xenstore_watch_remove(&sc->xbs_watch);
-	if (sc->xbs_scan_queue != NULL) {
-		/* A scan that can't list the devices schedules another. */
-		while (taskqueue_cancel_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, NULL) != 0)
-			taskqueue_drain_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task);
-		taskqueue_free(sc->xbs_scan_queue);
 	}
-	if (sc->xbs_queue != NULL)
-		taskqueue_free(sc->xbs_queue);
-	sc->xbs_scan_queue = sc->xbs_queue = NULL;
+	EVENTHANDLER_DEREGISTER(device_detach, sc->xbs_detach_tag);
+	taskqueue_free(sc->xbs_scan_queue);
+	taskqueue_free(sc->xbs_queue);
 	return (0);
 }
 
@@ -617,11 +702,10 @@ xenbus_attach(device_t dev)
 	TIMEOUT_TASK_INIT(sc->xbs_scan_queue, &sc->xbs_scan_task, 0, xenbus_scan_task, sc);
 	(void)taskqueue_start_threads(&sc->xbs_scan_queue, 1, PWAIT, "xenbus scan");
 	xenbus_add_sysctls(sc);
-	sc->xbs_watch.xw_changed = xenbus_devices_watch;
-	sc->xbs_watch.xw_arg = sc;
-	error = xenstore_watch_add(&sc->xbs_watch, XENBUS_DIR, NULL);
+	sc->xbs_detach_tag = EVENTHANDLER_REGISTER(device_detach, xenbus_device_detach, sc,
+	    EVENTHANDLER_PRI_ANY);
+	error = xenbus_watch_devices(sc);
 	if (error != 0) {
-		device_printf(dev, "devices can't be watched (error %d)\n", error);
 		(void)xenbus_detach(dev);
 		return (error);
 	}

@@ -57,7 +57,10 @@ struct xenbus_limit {
  */
 struct xenbus_child {
 	TAILQ_ENTRY(xenbus_child) xb_link;	/* xenbus.c */
-	u_int		 xb_seen;		/* xenbus.c */
+	u_int		 xb_seen;		/* xenbus.c: xbs_drivers when it was last probed */
+	u_int		 xb_pruned;		/* xbs_scans when it was last to be deleted */
+	bool		 xb_stays;		/* it could not be deleted then */
+	bool		 xb_deleting;		/* newbus is about to free it */
 	device_t	 xb_dev;
 	device_t	 xb_bus;
 	char		*xb_type;	/* "vif" */

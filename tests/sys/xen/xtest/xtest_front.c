@@ -14,6 +14,8 @@
  *	debug.xtest.reread	reads "number" that many times, and counts what it got
  *	debug.xtest.recheck	1: xenbus_recheck(), 2: xenbus_reset()
  *	debug.xtest.setup_ms	setup() of unit 0 takes so long
+ *	debug.xtest.hold	detaching unit N takes as long as bit N is set
+ *	debug.xtest.detaching	so many devices wait for that
  *
  * setup() reads "number" (1 to 4096), "option" (100 at most, 7 if it is missing), "text" (7 bytes) and
  * "feature-x", grants a page and makes an event channel.  A number that is there and makes no sense is
@@ -26,6 +28,8 @@
 #include <sys/bus.h>
 #include <sys/module.h>
 #include <sys/sysctl.h>
+
+#include <machine/atomic.h>
 
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_gnttab.h>
@@ -45,6 +49,11 @@ SYSCTL_STRING(_debug_xtest, OID_AUTO, type, CTLFLAG_RDTUN, front_type, sizeof(fr
 static int front_setup_ms;
 SYSCTL_INT(_debug_xtest, OID_AUTO, setup_ms, CTLFLAG_RWTUN, &front_setup_ms, 0,
     "Milliseconds that setup() of unit 0 takes");
+
+static u_int front_hold, front_detaching;
+SYSCTL_UINT(_debug_xtest, OID_AUTO, hold, CTLFLAG_RW, &front_hold, 0, "Units whose detach is to wait");
+SYSCTL_UINT(_debug_xtest, OID_AUTO, detaching, CTLFLAG_RD, &front_detaching, 0,
+    "Devices that wait so");
 
 struct front_softc {
 	void		*page;
@@ -173,6 +182,10 @@ static int
 front_detach(device_t dev)
 {
 
+	atomic_add_int(&front_detaching, 1);
+	while ((atomic_load_int(&front_hold) & 1 << device_get_unit(dev)) != 0)
+		pause("xtestd", 1);
+	atomic_add_int(&front_detaching, -1);
 	xenbus_leave(dev);
 	return (0);
 }
