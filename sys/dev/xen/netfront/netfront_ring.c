@@ -72,14 +72,25 @@ xn_pages_alloc(struct xn_ring *ring, domid_t otherend)
 	return (0);
 }
 
+static void
+xn_ring_intr(void *arg)
+{
+	struct xn_ring *ring = arg;
+
+	/* The channel is there before the ring is, and events may be, too. */
+	if (*ring->xr_pvq != NULL)
+		(*ring->xr_pvq)->q_stats.qs_intrs++;
+	ring->xr_intr(ring->xr_arg);
+}
+
 /* One channel for both directions. */
 static void
 xn_intr(void *arg)
 {
 	struct xn_queue *xq = arg;
 
-	xq->xq_tx.xr_intr(xq->xq_tx.xr_arg);
-	xq->xq_rx.xr_intr(xq->xq_rx.xr_arg);
+	xn_ring_intr(&xq->xq_tx);
+	xn_ring_intr(&xq->xq_rx);
 }
 
 /* The CPU that a pair of queues belongs to: the nth, if there are several pairs. */
@@ -122,9 +133,9 @@ xn_channels_alloc(struct xn_queue *xq)
 
 	if (!xq->xq_softc->xn_split)
 		return (xn_channel_alloc(xq, "q", xn_intr, xq, &tx->xr_channel));
-	error = xn_channel_alloc(xq, "txq", tx->xr_intr, tx->xr_arg, &tx->xr_channel);
+	error = xn_channel_alloc(xq, "txq", xn_ring_intr, tx, &tx->xr_channel);
 	if (error == 0)
-		error = xn_channel_alloc(xq, "rxq", rx->xr_intr, rx->xr_arg, &rx->xr_channel);
+		error = xn_channel_alloc(xq, "rxq", xn_ring_intr, rx, &rx->xr_channel);
 	return (error);
 }
 
