@@ -9,8 +9,8 @@
  *
  *	badvbd DOMAIN RING-REF PORT VIOLATION
  *
- * It maps the ring that a front end has published, waits for a request, commits the violation (the
- * table at the end; "honest" is none), and lets go.  "serve" is no violation either: it goes on to
+ * It maps the ring that a front end has published, says that it is ready, waits for a request, commits
+ * the violation (the table at the end; "honest" is none), and lets go.  "serve" is no violation either: it goes on to
  * answer, up to the first request that is neither a read nor a write, and says which that was, and its
  * flags.  Statically linked: dom0 has no C library of its own to speak of.
  */
@@ -38,12 +38,16 @@
 #include <xen/sys/gntdev.h>
 #include <xen/sys/evtchn.h>
 
+#include "storm.h"
+
 #define	PAGE	4096
 #define	MASK	(__CONST_RING_SIZE(blkif, PAGE) - 1)
 
 static struct blkif_sring *ring;
 static struct blkif_request asked;	/* the first request, as it came */
 static RING_IDX done;
+static int evtchn;
+static unsigned port;
 static bool serving;
 
 static struct blkif_sring *
@@ -77,6 +81,28 @@ static void
 honest(void)
 {
 	answer(asked.id, asked.operation, BLKIF_RSP_OKAY);
+}
+
+/* Publish what was answered. */
+static void
+push(void)
+{
+
+	xen_wmb();
+	ring->rsp_prod = done;
+	ring->req_event = done + 1;
+	xen_mb();
+	send_event(evtchn, port);
+}
+
+/* An answer, and then nothing but events. */
+static void
+storm(void)
+{
+
+	honest();
+	push();
+	storm_until_calm(evtchn, port, port);
 }
 
 static void
@@ -137,6 +163,7 @@ static const struct {
 } violations[] = {
 	{ "honest", honest },
 	{ "serve", serve },
+	{ "storm", storm },
 	{ "id_huge", id_huge },
 	{ "id_idle", id_idle },
 	{ "id_twice", id_twice },
@@ -150,9 +177,7 @@ int
 main(int argc, char **argv)
 {
 	struct ioctl_evtchn_bind_interdomain bind;
-	struct ioctl_evtchn_notify notify;
 	size_t i, violation = sizeof(violations) / sizeof(violations[0]);
-	int fd;
 
 	for (i = 0; argc == 5 && i < sizeof(violations) / sizeof(violations[0]); i++)
 		if (strcmp(violations[i].name, argv[4]) == 0)
@@ -162,11 +187,13 @@ main(int argc, char **argv)
 	ring = map(atoi(argv[1]), atoi(argv[2]));
 	bind.remote_domain = atoi(argv[1]);
 	bind.remote_port = atoi(argv[3]);
-	fd = open("/dev/xen/evtchn", O_RDWR | O_CLOEXEC);
-	notify.port = ioctl(fd, IOCTL_EVTCHN_BIND_INTERDOMAIN, &bind);
-	if ((int)notify.port < 0)
+	evtchn = open("/dev/xen/evtchn", O_RDWR | O_CLOEXEC);
+	port = ioctl(evtchn, IOCTL_EVTCHN_BIND_INTERDOMAIN, &bind);
+	if ((int)port < 0)
 		err(1, "event channel");
 	done = ring->rsp_prod;
+	printf("ready\n");
+	fflush(stdout);
 	do {
 		for (i = 0; *(volatile RING_IDX *)&ring->req_prod == done; i++) {
 			if (i == 3000)
@@ -176,11 +203,7 @@ main(int argc, char **argv)
 		xen_rmb();
 		asked = ring->ring[done & MASK].req;
 		violations[violation].tell();
-		xen_wmb();
-		ring->rsp_prod = done;
-		ring->req_event = done + 1;
-		xen_mb();
-		(void)ioctl(fd, IOCTL_EVTCHN_NOTIFY, &notify);
+		push();
 	} while (serving);
 	usleep(200000);
 	return (0);

@@ -37,6 +37,8 @@
 #include <xen/sys/gntdev.h>
 #include <xen/sys/evtchn.h>
 
+#include "storm.h"
+
 #define	PAGE	4096
 #define	SLOTS	256
 #define	RX_MASK	(__CONST_RING_SIZE(netif_rx, PAGE) - 1)
@@ -85,9 +87,8 @@ bind_port(unsigned remote)
 static void
 notify(unsigned port)
 {
-	struct ioctl_evtchn_notify arg = { port };
 
-	ioctl(evtchn, IOCTL_EVTCHN_NOTIFY, &arg);
+	send_event(evtchn, port);
 }
 
 /* Wait until the front end has come to an index. */
@@ -370,6 +371,13 @@ anything(void)
 	rx_push();
 }
 
+/* Nothing but events, by both channels. */
+static void
+storm(void)
+{
+	storm_until_calm(evtchn, tx_port, rx_port);
+}
+
 static bool
 blank(const uint8_t *p, size_t from, size_t to)
 {
@@ -447,7 +455,7 @@ static const struct {
 	/* About what is received; the ring goes on. */
 	{ "good", good }, { "status", status }, { "range", range }, { "chain", chain },
 	{ "extras", extras }, { "kinds", kinds }, { "prefix", prefix }, { "offloads", offloads },
-	{ "anything", anything },
+	{ "anything", anything }, { "storm", storm },
 	/* About what was sent. */
 	{ "serve", serve }, { "answers", answers }, { "refuse", refuse },
 	/* After these the ring is broken. */
