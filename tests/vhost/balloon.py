@@ -21,6 +21,7 @@ import time
 from typing import Any
 
 import device
+import layout
 import ring
 
 PAGE = 4096
@@ -48,10 +49,10 @@ class Balloon(device.Device):
         super().__init__(args)
         self.pages: set[int] = set()
         self.stats: dict[int, int] = {}
-        self.waiting: ring.Chain | None = None
+        self.waiting: layout.Chain | None = None
         # What an unanswered chain told us of, by queue and head.
-        self.owned: dict[tuple[int, int], ring.Segments] = {}
-        self.last: ring.Segments = []
+        self.owned: dict[tuple[int, int], layout.Segments] = {}
+        self.last: layout.Segments = []
         for setting in args.set:
             self.set_config(setting)
 
@@ -74,7 +75,7 @@ class Balloon(device.Device):
             self.count("held_at_reset")
         self.last.clear()
 
-    def own(self, queue: ring.Queue, chain: ring.Chain, segments: ring.Segments) -> None:
+    def own(self, queue: ring.Queue, chain: layout.Chain, segments: layout.Segments) -> None:
         """If a chain was not answered, its memory is ours."""
         if chain.head not in queue.inflight:
             return

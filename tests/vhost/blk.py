@@ -12,6 +12,7 @@ from typing import Any
 
 import cache
 import device
+import layout
 import ring
 
 SECTOR = 512
@@ -121,7 +122,7 @@ class Block(device.Device):
         while (chain := queue.pop()) is not None:
             self.answer(queue, chain)
 
-    def answer(self, queue: ring.Queue, chain: ring.Chain) -> None:
+    def answer(self, queue: ring.Queue, chain: layout.Chain) -> None:
         """Answer one request."""
         out = ring.gather(self.memory, chain.readable)
         kind, _, sector = struct.unpack_from("<IIQ", out)

@@ -112,10 +112,10 @@ class Device:
             self.late -= 1
             self.count("late")
             for head in queue.gone:
-                queue.put_used(head, 0)
+                queue.ring.put_used(head, 0)
             queue.always_notify = True
             queue.publish()
-            queue.start(0)
+            queue.start()
             queue.gone = []
         self.count("starts")
         self.kicked(queue)
@@ -151,6 +151,8 @@ class Device:
         """Answer what was held back."""
         for queue in self.queues:
             held, queue.held = queue.held, []
+            queue.early.extend(queue.passed)
+            queue.passed.clear()
             for chain, length in held:
                 queue.give(chain, length)
             queue.always_notify = True

@@ -14,6 +14,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import device
+import layout
 import ring
 
 if TYPE_CHECKING:
@@ -290,7 +291,7 @@ class Net(device.Device):
 
     def place(self, queue: ring.Queue, frame: bytes, header: dict[str, int]) -> bool:
         """Put a frame into as many buffers as it takes; False if there are too few."""
-        chains: list[ring.Chain] = []
+        chains: list[layout.Chain] = []
         need = self.header_size() + len(frame)
         while sum(chain.room() for chain in chains) < need:
             chain = queue.pop()

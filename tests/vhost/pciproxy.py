@@ -22,6 +22,7 @@ import struct
 from typing import Any
 
 import device
+import layout
 import memory
 import ring
 
@@ -233,7 +234,7 @@ class Function:
         if value & ~before & STATUS_DRIVER_OK:
             for number, queue in enumerate(self.device.queues):
                 if self.per_queue[number]["queue_enable"]:
-                    queue.start(0)
+                    queue.start()
                     self.device.started(queue)
 
     def reset_queue(self, number: int) -> None:
@@ -248,13 +249,12 @@ class Function:
     def enable(self, number: int) -> None:
         """The driver gave a queue."""
         registers, queue = self.per_queue[number], self.device.queues[number]
-        queue.size = registers["queue_size"]
-        queue.desc, queue.avail, queue.used = (
+        queue.parts = layout.Parts(registers["queue_size"], *(
             registers[f"queue_{part}_lo"] | registers[f"queue_{part}_hi"] << 32
-            for part in ("desc", "driver", "device"))
+            for part in ("desc", "driver", "device")))
         # After a reset of its own, in a device that is live.
         if self.registers["device_status"] & STATUS_DRIVER_OK:
-            queue.start(0)
+            queue.start()
             self.device.started(queue)
 
     def read_bar(self, offset: int, size: int) -> int:

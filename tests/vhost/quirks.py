@@ -18,25 +18,25 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import ring
+    import layout
 
 
-def readable(chain: ring.Chain) -> int:
+def readable(chain: layout.Chain) -> int:
     """Bytes that the device only reads."""
     return sum(length for _, length in chain.readable)
 
 
-def status_left_out(_: ring.Chain, length: int) -> int:
+def status_left_out(_: layout.Chain, length: int) -> int:
     """A disk's answer; one that failed has nothing but its status."""
     return length - 1
 
 
-def all_counts(chain: ring.Chain, _: int) -> int:
+def all_counts(chain: layout.Chain, _: int) -> int:
     """What was read and what was written."""
     return readable(chain) + chain.room()
 
 
-Length = Callable[["ring.Chain", int], int]
+Length = Callable[["layout.Chain", int], int]
 
 
 @dataclasses.dataclass
@@ -46,7 +46,7 @@ class Quirk:
     lengths: dict[str, Length]
     status_size: int = 1
 
-    def length(self, kind: str, chain: ring.Chain, length: int) -> int:
+    def length(self, kind: str, chain: layout.Chain, length: int) -> int:
         """The used length that is reported for a chain of which `length` is right."""
         wrong = self.lengths.get(kind)
         return length if wrong is None else wrong(chain, length)

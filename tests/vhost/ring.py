@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""The device's side of a split virtqueue (VirtIO 1.3, 2.7), with indirect tables and event indices.
+"""The device's side of a virtqueue, whichever layout was agreed on (VirtIO 1.3, 2.6).
+
+Queue has chains in flight, answers that are held back, the order of answers, and violations; its
+ring is where descriptors are read and answers written (split.py, packed.py).
 
 What a driver wrote is taken as it is: one that breaks the rules is not what is tested, and gets
 an exception.  Queue.complete() writes what this side writes, and violations.py may change it there.
@@ -10,40 +13,21 @@ an exception.  Queue.complete() writes what this side writes, and violations.py 
 from __future__ import annotations
 
 import collections
-import dataclasses
-import struct
 from collections.abc import Callable
 
+import layout
 import memory
 import violations
-
-F_NEXT, F_WRITE, F_INDIRECT = 1, 2, 4
-
-F_INDIRECT_DESC = 1 << 28
-F_EVENT_IDX = 1 << 29
-
-Segments = list[tuple[int, int]]
+from packed import PackedRing
+from split import SplitRing
 
 
-@dataclasses.dataclass
-class Chain:
-    """A chain of descriptors: its head, and segments as (address, length)."""
-
-    head: int
-    readable: Segments
-    writable: Segments
-
-    def room(self) -> int:
-        """Bytes that the device may write."""
-        return sum(length for _, length in self.writable)
-
-
-def gather(mem: memory.Memory, segments: Segments) -> bytes:
+def gather(mem: memory.Memory, segments: layout.Segments) -> bytes:
     """The bytes of segments."""
     return b"".join(mem.read(gpa, length) for gpa, length in segments)
 
 
-def scatter(mem: memory.Memory, segments: Segments, data: bytes) -> int:
+def scatter(mem: memory.Memory, segments: layout.Segments, data: bytes) -> int:
     """Write bytes over segments, as many as fit; returns how many."""
     done = 0
     for gpa, length in segments:
@@ -56,7 +40,11 @@ def scatter(mem: memory.Memory, segments: Segments, data: bytes) -> int:
 
 
 class Queue:
-    """One queue.  notify() interrupts the guest."""
+    """One queue.  notify() interrupts the guest.
+
+    With IN_ORDER chains are answered in the order in which they came.  One answer is for all that
+    are published together, as far as each but the last was written completely (2.7.9, 2.8.9).
+    """
 
     def __init__(self, mem: memory.Memory, index: int, teller: violations.Teller) -> None:
         self.memory = mem
@@ -64,74 +52,57 @@ class Queue:
         self.teller = teller
         self.notify: Callable[[], None] = lambda: None
         self.count: Callable[[str], None] = lambda _: None
-        self.size = 0
-        self.desc = self.avail = self.used = 0
+        self.parts = layout.Parts()
         self.features = 0
-        self.last_avail = 0
-        self.seen_avail = 0
-        self.used_idx = 0
-        self.told_idx = 0
+        self.ring: layout.Ring = SplitRing(mem, self.parts, 0)
         self.always_notify = False
         self.live = False
-        self.inflight: dict[int, Chain] = {}
-        self.held: list[tuple[Chain, int]] = []
+        self.inflight: dict[int, layout.Chain] = {}
+        self.held: list[tuple[layout.Chain, int]] = []
+        self.passed: list[layout.Chain] = []
+        self.batch: list[layout.Chain] = []
+        self.batch_length = 0
         self.gone: list[int] = []
-        self.early: collections.deque[Chain] = collections.deque()
+        self.early: collections.deque[layout.Chain] = collections.deque()
 
-    def start(self, base: int) -> None:
-        """The ring is where it is, and new."""
-        self.last_avail = self.seen_avail = self.used_idx = self.told_idx = base
+    def start(self, base: int | None = None) -> None:
+        """The ring is where parts says, and new; or goes on from what stop() returned."""
+        ring = PackedRing if self.features & layout.F_RING_PACKED else SplitRing
+        self.ring = ring(self.memory, self.parts, self.features, base)
         self.always_notify = False
         self.inflight.clear()
         self.held.clear()
+        self.passed.clear()
+        self.batch.clear()
         self.early.clear()
         self.live = True
 
     def stop(self) -> int:
-        """The guest reset the device; returns the index to go on from."""
+        """The guest reset the device; returns where to go on from."""
         self.live = False
         self.gone = list(self.inflight)
         self.inflight.clear()
         self.held.clear()
-        return self.last_avail
+        self.passed.clear()
+        self.batch.clear()
+        return self.ring.base()
 
     def describe(self) -> dict[str, int]:
         """Where both sides are."""
-        return {"queue": self.index, "taken": self.last_avail, "used": self.used_idx,
-                "avail": self.memory.get16(self.avail + 2),
-                "avail_event": self.memory.get16(self.used + 4 + 8 * self.size),
-                "used_event": self.memory.get16(self.avail + 4 + 2 * self.size)}
+        return {"queue": self.index} | self.ring.describe()
 
-    def descriptors(self, table: int, index: int) -> list[tuple[int, int, int]]:
-        """A list of linked descriptors as (address, length, flags)."""
-        found = []
-        while True:
-            gpa, length, flags, following = struct.unpack(
-                "<QIHH", self.memory.read(table + 16 * index, 16))
-            found.append((gpa, length, flags))
-            if not flags & F_NEXT:
-                return found
-            index = following
-
-    def pop(self) -> Chain | None:
+    def pop(self) -> layout.Chain | None:
         """The next chain that the driver made available."""
         if not self.live:
             return None
         if self.early:
             return self.early.popleft()
-        self.seen_avail = self.memory.get16(self.avail + 2)
-        if self.seen_avail == self.last_avail:
-            return None
-        self.memory.fence()
-        head = self.memory.get16(self.avail + 4 + 2 * (self.last_avail % self.size))
-        self.last_avail = (self.last_avail + 1) & 0xFFFF
-        found = self.descriptors(self.desc, head)
-        if found[0][2] & F_INDIRECT:
-            found = self.descriptors(found[0][0], 0)
-        chain = Chain(head, [(gpa, length) for gpa, length, flags in found if not flags & F_WRITE],
-                      [(gpa, length) for gpa, length, flags in found if flags & F_WRITE])
-        self.inflight[head] = chain
-        self.count("chains")
+        while (chain := self.ring.take()) is not None:
+            self.inflight[chain.head] = chain
+            self.count("chains")
+            if self.teller.take("order", self.index) is None:
+                break
+            self.passed.append(chain)
         return chain
 
     def pop_all(self) -> None:
@@ -141,48 +112,50 @@ class Queue:
 
     def ask_kicks(self) -> bool:
         """Ask to be told of more than pop() has seen; True if there is more already."""
-        if self.features & F_EVENT_IDX:
-            self.memory.set16(self.used + 4 + 8 * self.size, self.seen_avail)
-        self.memory.fence()
-        return self.live and self.memory.get16(self.avail + 2) != self.seen_avail
+        return self.live and self.ring.ask_kicks()
 
-    def put_used(self, head: int, length: int) -> None:
-        """One element of the used ring, not published."""
-        at = self.used + 4 + 8 * (self.used_idx % self.size)
-        self.memory.set32(at, head)
-        self.memory.set32(at + 4, length)
-        self.used_idx = (self.used_idx + 1) & 0xFFFF
+    def in_order(self) -> bool:
+        """Are chains used in the order in which they were made available?"""
+        return bool(self.features & layout.F_IN_ORDER)
 
-    def complete(self, chain: Chain, length: int) -> None:
+    def complete(self, chain: layout.Chain, length: int) -> None:
         """Give a chain back, or break a rule about it."""
         violation = self.teller.take("ring", self.index)
         if violation is not None:
+            self.flush_batch()
             violation(self, chain, length)
             return
         self.give(chain, length)
 
-    def give(self, chain: Chain, length: int) -> None:
-        """Give a chain back."""
+    def give(self, chain: layout.Chain, length: int) -> None:
+        """Give a chain back; where order is kept, not before those that are held back."""
+        if self.in_order() and self.held:
+            self.held.append((chain, length))
+            return
         self.inflight.pop(chain.head, None)
-        self.put_used(chain.head, length)
+        self.batch.append(chain)
+        self.batch_length = length
+        if not self.in_order() or length != chain.room():
+            self.flush_batch()
 
-    def wants_interrupt(self) -> bool:
-        """Does the driver want to be told of what was published since it was told last?"""
-        if self.always_notify:
-            return True
-        if not self.features & F_EVENT_IDX:
-            return not self.memory.get16(self.avail) & 1
-        event = self.memory.get16(self.avail + 4 + 2 * self.size)
-        new = self.used_idx
-        return (new - event - 1) & 0xFFFF < (new - self.told_idx) & 0xFFFF
+    def flush_batch(self) -> None:
+        """Write the answer for what was given back together."""
+        if not self.batch:
+            return
+        if len(self.batch) > 1:
+            self.count("batches")
+        self.ring.put_used(self.batch[-1].head, self.batch_length, self.ring.steps(self.batch))
+        self.batch.clear()
 
     def publish(self) -> None:
         """Show the driver what was put, and interrupt it if it asked for that."""
-        if not self.live or self.used_idx == self.told_idx:
+        if not self.live:
             return
-        self.memory.set16(self.used + 2, self.used_idx)
+        self.flush_batch()
+        if not self.ring.publish():
+            return
         self.memory.fence()
-        if self.wants_interrupt():
+        if self.always_notify or self.ring.wants_interrupt():
             self.count("interrupts")
             self.notify()
-        self.told_idx = self.used_idx
+        self.ring.told()

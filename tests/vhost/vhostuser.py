@@ -102,13 +102,13 @@ class Backend:
     def set_vring_num(self, payload: bytes, _fds: list[int]) -> None:
         """The size of a ring."""
         index, size = struct.unpack("=II", payload)
-        self.queue(index).size = size
+        self.queue(index).parts.size = size
 
     def set_vring_addr(self, payload: bytes, _fds: list[int]) -> None:
         """Where a ring is, in QEMU's addresses."""
         index, _, desc, used, avail, _ = struct.unpack("=IIQQQQ", payload)
-        queue, mem = self.queue(index), self.device.memory
-        queue.desc, queue.used, queue.avail = mem.gpa_of(desc), mem.gpa_of(used), mem.gpa_of(avail)
+        parts, mem = self.queue(index).parts, self.device.memory
+        parts.desc, parts.used, parts.avail = mem.gpa_of(desc), mem.gpa_of(used), mem.gpa_of(avail)
 
     def set_vring_base(self, payload: bytes, _fds: list[int]) -> None:
         """The index to begin with."""
@@ -131,7 +131,7 @@ class Backend:
         if not word & NO_FD and fds:
             fd = self.kicks[queue.index] = os.dup(fds[0])
             self.selector.register(fd, selectors.EVENT_READ, queue)
-        queue.start(self.bases.get(queue.index, 0))
+        queue.start(self.bases.get(queue.index))
         self.device.started(queue)
 
     def set_vring_call(self, payload: bytes, fds: list[int]) -> None:

@@ -13,91 +13,139 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import packed
+import split
+
 if TYPE_CHECKING:
+    import layout
     import ring
 
-RingViolation = Callable[["ring.Queue", "ring.Chain", int], None]
+RingViolation = Callable[["ring.Queue", "layout.Chain", int], None]
 
 
-def id_out_of_range(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+def split_of(queue: ring.Queue) -> split.SplitRing:
+    """What only a split ring has."""
+    if not isinstance(queue.ring, split.SplitRing):
+        raise TypeError("a violation of a split ring")
+    return queue.ring
+
+
+def packed_of(queue: ring.Queue) -> packed.PackedRing:
+    """What only a packed ring has."""
+    if not isinstance(queue.ring, packed.PackedRing):
+        raise TypeError("a violation of a packed ring")
+    return queue.ring
+
+
+def id_out_of_range(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     """A descriptor that the table does not have."""
-    queue.put_used(queue.size, length)
+    queue.ring.put_used(queue.ring.parts.size, length)
 
 
-def id_huge(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
-    """A descriptor number of 32 bits."""
-    queue.put_used(0xFFFFFFFF, length)
+def id_huge(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
+    """The largest number that an answer has room for."""
+    queue.ring.put_used(0xFFFFFFFF, length)
 
 
-def id_idle(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+def id_idle(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     """A descriptor that was not given to us."""
-    queue.put_used(next(i for i in range(queue.size - 1, -1, -1) if i not in queue.inflight),
-                   length)
+    numbers = range(queue.ring.parts.size - 1, -1, -1)
+    queue.ring.put_used(next(i for i in numbers if i not in queue.inflight), length)
 
 
-def id_twice(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+def id_twice(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     """The same chain two times."""
     queue.give(chain, length)
-    queue.put_used(chain.head, length)
+    queue.flush_batch()
+    queue.ring.put_used(chain.head, length)
 
 
-def idx_ahead(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+def middle(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
+    """A chain of several places is answered as if it began with the second one.
+
+    In a packed ring the device goes on in the middle of the chain, a place behind its answer.
+    """
+    queue.inflight.pop(chain.head, None)
+    head = chain.head
+    if isinstance(queue.ring, split.SplitRing):
+        head = queue.memory.get16(queue.ring.parts.desc + 16 * head + 14)
+    queue.ring.put_used(head, length)
+
+
+def idx_ahead(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     """The index jumps over more than there is."""
     queue.give(chain, length)
-    queue.used_idx = (queue.used_idx + len(queue.inflight) + 1) & 0xFFFF
+    queue.flush_batch()
+    split_of(queue).used_idx = (split_of(queue).used_idx + len(queue.inflight) + 1) & 0xFFFF
 
 
-def idx_half(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+def idx_half(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     """The index jumps as far as can be."""
     queue.give(chain, length)
-    queue.used_idx = (queue.used_idx + 0x8000) & 0xFFFF
+    queue.flush_batch()
+    split_of(queue).used_idx = (split_of(queue).used_idx + 0x8000) & 0xFFFF
 
 
-def idx_back(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
-    """The index goes back."""
-    queue.used_idx = (queue.used_idx - 1) & 0xFFFF
+def idx_back(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
+    """The index goes back, by more than what is given back with it."""
+    split_of(queue).used_idx = (split_of(queue).used_idx - queue.ring.parts.size) & 0xFFFF
 
 
-def len_max(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+def place_skipped(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
+    """The answer is a place further than where the driver looks for it."""
+    packed_of(queue).used += 1
+    queue.give(chain, length)
+
+
+def wrap_early(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
+    """The wrap counter changes before the end of the ring."""
+    packed_of(queue).used_turns += 1
+    queue.give(chain, length)
+
+
+def wrap_never(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
+    """The wrap counter does not change any more, at the end of the ring either."""
+    packed_of(queue).keep_turn()
+    queue.give(chain, length)
+
+
+def len_max(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     """More bytes written than exist."""
     queue.give(chain, 0xFFFFFFFF)
 
 
-def len_over(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+def len_over(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     """One byte more than the buffers hold."""
     queue.give(chain, chain.room() + 1)
 
 
-def len_zero(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+def len_zero(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     """Nothing written."""
     queue.give(chain, 0)
 
 
-def len_one(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+def len_one(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     """One byte written."""
     queue.give(chain, 1)
 
 
-def len_less(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+def len_less(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     """One byte less than was owed."""
     queue.give(chain, max(length - 1, 0))
 
 
-def never(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+def never(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     """No answer, until `release`."""
     queue.held.append((chain, length))
 
 
-def scribble(queue: ring.Queue, chain: ring.Chain, length: int) -> None:
+def scribble(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     """Write over all that is the driver's, then answer as if nothing were.
 
-    The index of the available ring is left: we would believe it ourselves.
+    In a packed ring that is also where we say what was used.
     """
-    mem = queue.memory
     queue.pop_all()
-    mem.write(queue.desc, b"\xa5" * (16 * queue.size))
-    mem.set16(queue.avail, 0xA5A5)
-    mem.write(queue.avail + 4, b"\xa5" * (2 * queue.size + 2))
+    queue.ring.scribble(0xA5)
     queue.always_notify = True
     queue.give(chain, length)
 
@@ -111,11 +159,14 @@ class Violation:
 
 
 RING_VIOLATIONS: list[RingViolation] = [
-    id_out_of_range, id_huge, id_idle, id_twice, idx_ahead, idx_half, idx_back, len_max, len_over,
-    len_zero, len_one, len_less, never, scribble,
+    id_out_of_range, id_huge, id_idle, id_twice, middle, idx_ahead, idx_half, idx_back,
+    place_skipped, wrap_early, wrap_never, len_max, len_over, len_zero, len_one, len_less, never,
+    scribble,
 ]
 
 VIOLATIONS: dict[str, Violation] = {f.__name__: Violation("ring", f) for f in RING_VIOLATIONS} | {
+    # Chains that are not taken in their turn, and not answered until `honest`.
+    "passed_over": Violation("order", True),
     # The status byte of a block request: None is not to write it.
     "status_unset": Violation("status", None),
     "status_undefined": Violation("status", 0x7F),
