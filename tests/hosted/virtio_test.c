@@ -624,6 +624,49 @@ restart_brings_all_back(const void *arg)
 	tear_down(&tr);
 }
 
+/* A queue of 8 places with chains of up to 4 segments. */
+static void
+size_changes_with_a_restart(const void *arg)
+{
+	struct transport tr;
+	bool packed = arg != NULL;
+	int i;
+
+	opened(&tr, true);
+	if (packed)
+		tr.tr_offered |= VIRTIO_F_RING_PACKED;
+	(void)negotiated(&tr);
+	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == 0, "error");
+	virtio_start(tr.tr_child);
+	CHECK(virtio_set_queue_size(tr.tr_child, 0, 3) == EINVAL, "less than a chain");
+	CHECK(virtio_set_queue_size(tr.tr_child, 0, 16) == EINVAL, "more than there is memory for");
+	CHECK(virtio_set_queue_size(tr.tr_child, 0, 5) == (packed ? 0 : EINVAL), "any number");
+	CHECK(virtio_set_queue_size(tr.tr_child, 0, 4) == 0, "refused");
+	CHECK(driver.q[0]->q_size == 8, "too early");
+	post(driver.q[0]);
+	CHECK(virtio_quiesce(tr.tr_child) == 0, "stop");
+	while (pvq_drain(driver.q[0]) != NULL)
+		continue;
+	CHECK(virtio_restart(tr.tr_child) == 0, "restart");
+	CHECK(driver.q[0]->q_size == 4 && driver.q[1]->q_size == 8, "%u and %u places",
+	    driver.q[0]->q_size, driver.q[1]->q_size);
+	virtio_start(tr.tr_child);
+	for (i = 0; i < 4; i++)
+		post(driver.q[0]);
+	CHECK(pvq_room(driver.q[0]) == 0, "room for %d more", pvq_room(driver.q[0]));
+	tear_down(&tr);
+}
+
+static void
+legacy_size_is_the_devices(const void *arg __unused)
+{
+	struct transport tr;
+
+	set_up(&tr, false, 2);
+	CHECK(virtio_set_queue_size(tr.tr_child, 0, 4) == EOPNOTSUPP, "changed");
+	tear_down(&tr);
+}
+
 static void
 lost_device_keeps_its_rings(const void *arg __unused)
 {
@@ -734,6 +777,11 @@ static const struct hosted_test tests[] = {
 	    tests },
 	{ "restart_brings_all_back_legacy", "Features, queues, vectors", restart_brings_all_back,
 	    NULL },
+	{ "size_changes_with_a_restart_split", "To a power of two", size_changes_with_a_restart,
+	    NULL },
+	{ "size_changes_with_a_restart_packed", "To any number", size_changes_with_a_restart,
+	    tests },
+	{ "legacy_size_is_the_devices", "And stays", legacy_size_is_the_devices, NULL },
 	{ "lost_device_keeps_its_rings", "It may still write to them",
 	    lost_device_keeps_its_rings, NULL },
 	{ "gone_device_is_freed", "It can't write any more", gone_device_is_freed, NULL },

@@ -561,9 +561,7 @@ virtio_restart(device_t dev)
 	for (vs = vb->vb_slots; error == 0 && vs < vb->vb_slots + vb->vb_nslots; vs++) {
 		if (vs->vs_pvq == NULL)
 			continue;
-		error = pvq_reinit(vs->vs_pvq);
-		if (error == 0 && vs->vs_intr == NULL)
-			pvq_intr_disable(vs->vs_pvq);
+		error = virtio_slot_reinit(vs);
 	}
 	if (error == 0)
 		error = virtio_intr_rebind(vb);

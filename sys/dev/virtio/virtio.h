@@ -236,7 +236,7 @@ void	virtio_leave(device_t dev);
 
 /*
  * Bring a stopped device back to where virtio_alloc_queues() left it: same features, every queue
- * re-initialised (pvq_reinit) and set up.
+ * re-initialised (pvq_reinit), of the size that was set last, and set up.
  *
  * Returns 0; ENODEV if the device now offers less than was agreed on; the error of
  * virtio_alloc_queues().  May sleep.
@@ -256,7 +256,18 @@ int	virtio_restart(device_t dev);
 int	virtio_stop_queue(device_t dev, u_int index);
 
 /*
- * Start a drained queue again: re-initialised (pvq_reinit), with the same memory, size and vector.
+ * A queue's ring is to have another size from the next virtio_restart_queue() or virtio_restart() on.
+ *
+ * size  places, at most as many as it was allocated with
+ *
+ * Returns 0; EOPNOTSUPP if the device alone decides (legacy); EINVAL if it is too large, too small for the
+ * longest chain, or (split) not a power of two.
+ */
+int	virtio_set_queue_size(device_t dev, u_int index, u_int size);
+
+/*
+ * Start a drained queue again: re-initialised (pvq_reinit), with the same vector, and the same memory and
+ * size unless another was set.
  *
  * Returns 0, or an error, logged, if the device did not take it: reset the device.  May sleep.
  */

@@ -54,6 +54,7 @@ struct virtio_slot {
 	void		*vs_arg;
 	int		 vs_cpu;
 	int		 vs_vector;	/* -1: none */
+	uint16_t	 vs_size;	/* of the ring from its next restart on; 0: as it is */
 };
 
 struct virtio_irq {
@@ -172,6 +173,9 @@ void	virtio_feature_names(char *str, const struct virtio_feature *table, uint64_
  * Returns what poll returned at last, but ETIMEDOUT for EAGAIN.  May sleep.
  */
 int	virtio_bus_wait(device_t dev, int (*poll)(device_t dev, u_int arg), u_int arg);
+
+/* Re-initialise a drained queue, with the size that it is to have. */
+int	virtio_slot_reinit(struct virtio_slot *vs);
 
 /* "network", "block" ...; "unknown". */
 const char *virtio_type_name(uint32_t type);

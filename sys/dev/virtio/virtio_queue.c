@@ -11,7 +11,7 @@
  *	the driver stops using the queue
  *	virtio_stop_queue()     the device forgets the queue, and uses none of its memory any more
  *	the driver drains it
- *	virtio_restart_queue()  the ring is new, and the device's again
+ *	virtio_restart_queue()  the ring is new, and the device's again; maybe of another size
  *
  * A device that does not finish the reset of a queue has to be reset as a whole, and is not asked for
  * that again: each attempt takes as long as the wait for a reset.
@@ -58,6 +58,35 @@ virtio_slot_of(struct virtio_bus *vb, u_int index)
 }
 
 int
+virtio_slot_reinit(struct virtio_slot *vs)
+{
+	int error;
+
+	if (vs->vs_size != 0 && vs->vs_size != vs->vs_pvq->q_size)
+		error = virtqueue_resize(vs->vs_pvq, vs->vs_size);
+	else
+		error = pvq_reinit(vs->vs_pvq);
+	if (error == 0 && vs->vs_intr == NULL)
+		pvq_intr_disable(vs->vs_pvq);
+	return (error);
+}
+
+int
+virtio_set_queue_size(device_t dev, u_int index, u_int size)
+{
+	struct virtio_bus *vb = device_get_softc(device_get_parent(dev));
+	struct virtio_slot *vs = virtio_slot_of(vb, index);
+	int error;
+
+	if (vb->vb_fixed_size)
+		return (EOPNOTSUPP);
+	error = virtqueue_check_size(vs->vs_pvq, size);
+	if (error == 0)
+		vs->vs_size = size;
+	return (error);
+}
+
+int
 virtio_stop_queue(device_t dev, u_int index)
 {
 	struct virtio_bus *vb = device_get_softc(device_get_parent(dev));
@@ -82,9 +111,7 @@ virtio_restart_queue(device_t dev, u_int index)
 	struct virtio_slot *vs = virtio_slot_of(vb, index);
 	int error;
 
-	error = pvq_reinit(vs->vs_pvq);
-	if (error == 0 && vs->vs_intr == NULL)
-		pvq_intr_disable(vs->vs_pvq);
+	error = virtio_slot_reinit(vs);
 	/* The reset took the vector away as well. */
 	if (error == 0 && !vb->vb_wired)
 		error = VIRTIO_BUS_SET_VECTOR(vb->vb_dev, index, vs->vs_vector);

@@ -23,6 +23,32 @@ virtqueue_create(const struct virtqueue_params *params, struct pvq **qp)
 	return (virtqueue_split_create(params, qp));
 }
 
+int
+virtqueue_check_size(const struct pvq *q, u_int size)
+{
+	const struct virtqueue *vqc = VQC(q);
+
+	if (size < q->q_max_segs || size > vqc->vqc_max_size ||
+	    (!powerof2(size) && !vqc->vqc_packed))
+		return (EINVAL);
+	return (0);
+}
+
+int
+virtqueue_resize(struct pvq *q, uint16_t size)
+{
+	struct virtqueue *vqc = __containerof(q, struct virtqueue, vqc_pvq);
+	int error;
+
+	/* It is empty, or it fails. */
+	error = pvq_reinit(q);
+	if (error != 0)
+		return (error);
+	q->q_size = size;
+	vqc->vqc_place(vqc);
+	return (pvq_reinit(q));
+}
+
 void
 virtqueue_addrs(const struct pvq *q, struct virtqueue_addrs *addrs)
 {

@@ -54,6 +54,22 @@ struct virtqueue_addrs {
  */
 int	virtqueue_create(const struct virtqueue_params *params, struct pvq **qp);
 
+/*
+ * Can a queue have a ring of so many places?  0; EINVAL: more than it was created with, fewer than the
+ * longest chain takes, or (split) not a power of two.
+ */
+int	virtqueue_check_size(const struct pvq *q, u_int size);
+
+/*
+ * Change the size of a drained queue's ring, which the device does not have, and re-initialise it
+ * (pvq_reinit).  Its addresses are others afterwards.
+ *
+ * size  that virtqueue_check_size() allows
+ *
+ * Returns 0, or the error of pvq_reinit().
+ */
+int	virtqueue_resize(struct pvq *q, uint16_t size);
+
 /* Bytes that the device says it wrote into a completed chain: never more than there was room for. */
 static inline uint32_t
 virtqueue_done_len(const struct pvq_done *done)
@@ -62,7 +78,7 @@ virtqueue_done_len(const struct pvq_done *done)
 	return (done->pd_result);
 }
 
-/* The addresses to give to the device.  They stay the same until pvq_free(). */
+/* The addresses to give to the device.  They stay the same until virtqueue_resize() or pvq_free(). */
 void	virtqueue_addrs(const struct pvq *q, struct virtqueue_addrs *addrs);
 
 /* Notify the device of a queue, whether it asked for that or not. */

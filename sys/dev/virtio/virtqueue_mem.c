@@ -133,7 +133,8 @@ virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
 
 	q->q_ops = ops;
 	q->q_dev = params->vqp_dev;
-	q->q_size = params->vqp_size;
+	q->q_size = vqc->vqc_max_size = params->vqp_size;
+	vqc->vqc_align = params->vqp_align;
 	/* A chain may not be longer than the ring, even in an indirect table (2.7.5.3.1, 2.8.19). */
 	q->q_max_segs = MIN(params->vqp_max_segs, params->vqp_size);
 	vqc->vqc_modern = (params->vqp_features & VIRTIO_F_VERSION_1) != 0;
@@ -145,6 +146,7 @@ virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
 		q->q_flags |= PVQ_F_EVENT;
 	if ((params->vqp_features & VIRTIO_F_INDIRECT_DESC) != 0 && q->q_max_segs > 1)
 		q->q_flags |= PVQ_F_INDIRECT;
+	vqc->vqc_packed = (params->vqp_features & VIRTIO_F_RING_PACKED) != 0;
 	vqc->vqc_in_order = (params->vqp_features & VIRTIO_F_IN_ORDER) != 0;
 	strlcpy(q->q_name, params->vqp_name, sizeof(q->q_name));
 	vqc->vqc_index = params->vqp_index;

@@ -744,12 +744,18 @@ static const struct pvq_ops vqpacked_ops = {
 
 /* Each side's event suppression has a cache line of its own: they are written at different times. */
 static void
-vp_find_parts(struct vqpacked *vp)
+vqpacked_place(struct virtqueue *vqc)
 {
-	struct virtqueue_addrs *addrs = &vp->vp_c.vqc_addrs;
-	size_t driver = vring_packed_event_offset(vp->vp_size), device = driver + CACHE_LINE_SIZE;
-	char *mem = vp->vp_c.vqc_ring.vm_vaddr;
+	struct vqpacked *vp = __containerof(vqc, struct vqpacked, vp_c);
+	struct virtqueue_addrs *addrs = &vqc->vqc_addrs;
+	size_t size = vqc->vqc_pvq.q_size, driver = vring_packed_event_offset(size);
+	size_t device = driver + CACHE_LINE_SIZE;
+	char *mem = vqc->vqc_ring.vm_vaddr;
 
+	vp->vp_size = size;
+	for (vp->vp_mask = 1; vp->vp_mask < vp->vp_size;)
+		vp->vp_mask <<= 1;
+	vp->vp_mask--;
 	vp->vp_desc = (struct vring_packed_desc *)mem;
 	vp->vp_driver_event = (struct vring_packed_event *)(mem + driver);
 	vp->vp_device_event = (struct vring_packed_event *)(mem + device);
@@ -762,27 +768,27 @@ int
 virtqueue_packed_create(const struct virtqueue_params *params, struct pvq **qp)
 {
 	struct vqpacked *vp;
+	uint32_t ids;
 	int error, i;
 
 	if (params->vqp_size == 0 || params->vqp_size > VRING_MAX_SIZE ||
 	    params->vqp_max_segs == 0 || (params->vqp_features & VIRTIO_F_VERSION_1) == 0)
 		return (EINVAL);
 	vp = malloc_aligned(sizeof(*vp), CACHE_LINE_SIZE, M_VIRTQUEUE, M_WAITOK | M_ZERO);
-	vp->vp_size = params->vqp_size;
-	for (vp->vp_mask = 1; vp->vp_mask < vp->vp_size;)
-		vp->vp_mask <<= 1;
-	vp->vp_ids = malloc(vp->vp_mask * sizeof(*vp->vp_ids), M_VIRTQUEUE, M_WAITOK | M_ZERO);
-	vp->vp_mask--;
-	vp->vp_shadow = malloc(vp->vp_size * sizeof(*vp->vp_shadow), M_VIRTQUEUE,
+	for (ids = 1; ids < params->vqp_size;)
+		ids <<= 1;
+	vp->vp_ids = malloc(ids * sizeof(*vp->vp_ids), M_VIRTQUEUE, M_WAITOK | M_ZERO);
+	vp->vp_shadow = malloc(params->vqp_size * sizeof(*vp->vp_shadow), M_VIRTQUEUE,
 	    M_WAITOK | M_ZERO);
 	vp->vp_c.vqc_next = vqpacked_next;
-	error = virtqueue_init(&vp->vp_c, params, &vqpacked_ops, vring_packed_size(vp->vp_size),
-	    VRING_DESC_ALIGN);
+	vp->vp_c.vqc_place = vqpacked_place;
+	error = virtqueue_init(&vp->vp_c, params, &vqpacked_ops,
+	    vring_packed_size(params->vqp_size), VRING_DESC_ALIGN);
 	if (error != 0) {
 		vqpacked_free(&vp->vp_c.vqc_pvq);
 		return (error);
 	}
-	vp_find_parts(vp);
+	vqpacked_place(&vp->vp_c);
 	for (i = 0; vp->vp_c.vqc_pieces != NULL && i < params->vqp_size; i++)
 		vp->vp_shadow[i].vd_table = virtqueue_table(&vp->vp_c, i,
 		    &vp->vp_shadow[i].vd_table_paddr);

@@ -639,8 +639,9 @@ static const struct pvq_ops vqsplit_ops = {
 
 /* Where the three parts are, for us and for the device. */
 static void
-vq_find_parts(struct vqsplit *vq, size_t align)
+vqsplit_place(struct virtqueue *vqc)
 {
+	struct vqsplit *vq = __containerof(vqc, struct vqsplit, vq_c);
 	struct virtqueue_addrs *addrs = &vq->vq_c.vqc_addrs;
 	size_t num = vq->vq_c.vqc_pvq.q_size;
 	char *mem = vq->vq_c.vqc_ring.vm_vaddr;
@@ -649,7 +650,7 @@ vq_find_parts(struct vqsplit *vq, size_t align)
 	vq->vq_desc = (struct vring_desc *)mem;
 	vq->vq_avail = (struct vring_avail *)(vq->vq_desc + num);
 	vq->vq_used_event = &vq->vq_avail->va_ring[num];
-	vq->vq_used = (struct vring_used *)(mem + vring_used_offset(num, align));
+	vq->vq_used = (struct vring_used *)(mem + vring_used_offset(num, vqc->vqc_align));
 	vq->vq_avail_event = (uint16_t *)&vq->vq_used->vu_ring[num];
 	addrs->vqa_desc = vq->vq_c.vqc_ring.vm_paddr;
 	addrs->vqa_driver = addrs->vqa_desc + ((char *)vq->vq_avail - mem);
@@ -671,6 +672,7 @@ virtqueue_split_create(const struct virtqueue_params *params, struct pvq **qp)
 	vq->vq_shadow = malloc(params->vqp_size * sizeof(*vq->vq_shadow), M_VIRTQUEUE,
 	    M_WAITOK | M_ZERO);
 	vq->vq_c.vqc_next = vqsplit_next;
+	vq->vq_c.vqc_place = vqsplit_place;
 	error = virtqueue_init(&vq->vq_c, params, &vqsplit_ops,
 	    vring_size(params->vqp_size, params->vqp_align),
 	    MAX(params->vqp_align, VRING_DESC_ALIGN));
@@ -678,7 +680,7 @@ virtqueue_split_create(const struct virtqueue_params *params, struct pvq **qp)
 		vqsplit_free(&vq->vq_c.vqc_pvq);
 		return (error);
 	}
-	vq_find_parts(vq, params->vqp_align);
+	vqsplit_place(&vq->vq_c);
 	for (i = 0; vq->vq_c.vqc_pieces != NULL && i < params->vqp_size; i++)
 		vq->vq_shadow[i].vd_table = virtqueue_table(&vq->vq_c, i,
 		    &vq->vq_shadow[i].vd_table_paddr);

@@ -34,17 +34,22 @@ struct vq_mem {
 	bus_addr_t	 vm_paddr;
 };
 
-/* The first member of each kind of virtqueue.  Constant once the queue is created. */
+/* The first member of each kind of virtqueue.  Constant once the queue is created, but for its size. */
 struct virtqueue {
 	struct pvq	 vqc_pvq;	/* first */
 	uint16_t	 vqc_index;	/* the queue's number */
 	bool		 vqc_modern;	/* little-endian */
 	bool		 vqc_strict;	/* a length that is too long breaks the queue */
 	bool		 vqc_in_order;	/* VIRTIO_F_IN_ORDER */
+	bool		 vqc_packed;	/* VIRTIO_F_RING_PACKED */
 	void		(*vqc_notify)(void *, uint16_t, uint16_t);
 	void		*vqc_notify_arg;
 	/* Where the driver's next descriptor goes, as a notification says it (4.1.5.2). */
 	uint16_t	(*vqc_next)(const struct virtqueue *);
+	/* Find the parts of a ring of q_size places. */
+	void		(*vqc_place)(struct virtqueue *);
+	uint16_t	 vqc_max_size;	/* places that there is memory for */
+	size_t		 vqc_align;	/* of a split ring's used ring */
 	struct virtqueue_addrs vqc_addrs;
 	struct vq_mem	 vqc_ring;
 	size_t		 vqc_ring_size;
