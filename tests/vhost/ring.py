@@ -89,7 +89,7 @@ class Queue:
 
     def describe(self) -> dict[str, int]:
         """Where both sides are."""
-        return {"queue": self.index} | self.ring.describe()
+        return {"queue": self.index, "size": self.parts.size} | self.ring.describe()
 
     def pop(self) -> layout.Chain | None:
         """The next chain that the driver made available."""

@@ -34,6 +34,7 @@
  *
  * Above that, each file calls those before it only:
  *
+ *	pv_net_queue.c    one queue is stopped and started while the others run
  *	pv_net_pairs.c    how many pairs of queues, and on which CPU
  *	pv_net_filter.c   what the device lets in: addresses, multicast groups, VLAN tags
  *	pv_net_run.c      idle, running, reset; the watchdog
@@ -207,6 +208,12 @@ struct pv_net_ops {
 	 */
 	int	(*pno_stop_queue)(void *softc, int pair, bool tx);
 	int	(*pno_restart_queue)(void *softc, int pair, bool tx);
+	/*
+	 * The ring of a queue is to have so many places from its next restart on, alone or with the
+	 * device.  0; EINVAL: it can't have; EOPNOTSUPP: the device alone decides.  Or NULL, with
+	 * staged queues always.
+	 */
+	int	(*pno_set_size)(void *softc, int pair, bool tx, u_int size);
 	/*
 	 * The device can't be trusted any more: arrange that pv_net_freeze() and
 	 * pv_net_thaw() are called around a new connection, and return at once.  Or NULL:

@@ -93,6 +93,43 @@ pv_net_netmap_slots(const struct pvq *q)
 	return ((q->q_flags & PVQ_F_INDIRECT) != 0 ? q->q_size : q->q_size / 2);
 }
 
+/* A ring of so many slots, each with its own entry. */
+static void
+pv_net_netmap_assign(struct pv_net_netmap *nq, u_int n)
+{
+	u_int i;
+
+	nq->nq_nslots = n;
+	nq->nq_tail = 0;
+	for (i = 0; i < n; i++) {
+		nq->nq_of[i] = &nq->nq_entries[i];
+		nq->nq_of[i]->ne_slot = i;
+	}
+}
+
+static bool
+pv_net_netmap_fit_queue(struct pv_net_netmap *nq, const struct pvq *q, u_int slots)
+{
+	u_int n = pv_net_netmap_slots(q);
+
+	if (nq->nq_nslots != n)
+		pv_net_netmap_assign(nq, n);
+	return (n == slots);
+}
+
+bool
+pv_net_netmap_fit(struct pv_net *pn, u_int rx_slots, u_int tx_slots)
+{
+	bool fits = true;
+	int i;
+
+	for (i = 0; i < pn->pn_params.pnp_npairs && fits; i++)
+		fits = pv_net_netmap_fit_queue(pn->pn_rxqs[i].prq_netmap, pn->pn_rxqs[i].prq_pvq,
+		    rx_slots) && pv_net_netmap_fit_queue(pn->pn_txqs[i].ptq_netmap,
+		    pn->pn_txqs[i].ptq_pvq, tx_slots);
+	return (fits);
+}
+
 static struct pv_net_netmap *
 pv_net_netmap_alloc(const struct pv_net *pn, const struct pvq *q)
 {
@@ -100,13 +137,11 @@ pv_net_netmap_alloc(const struct pv_net *pn, const struct pvq *q)
 	struct pv_net_netmap *nq;
 
 	nq = malloc(sizeof(*nq), M_PVNET, M_WAITOK | M_ZERO);
-	nq->nq_nslots = n;
 	nq->nq_hdrs = malloc(n * PV_NET_NETMAP_HDR, M_PVNET, M_WAITOK | M_ZERO);
 	nq->nq_entries = malloc(n * sizeof(nq->nq_entries[0]), M_PVNET, M_WAITOK | M_ZERO);
 	nq->nq_of = malloc(n * sizeof(nq->nq_of[0]), M_PVNET, M_WAITOK | M_ZERO);
+	pv_net_netmap_assign(nq, n);
 	for (i = 0; i < n; i++) {
-		nq->nq_of[i] = &nq->nq_entries[i];
-		nq->nq_of[i]->ne_slot = i;
 		nq->nq_of[i]->ne_hdr = nq->nq_hdrs + i * PV_NET_NETMAP_HDR;
 		nq->nq_of[i]->ne_segs[0].ds_addr = vtophys(nq->nq_of[i]->ne_hdr);
 		nq->nq_of[i]->ne_segs[0].ds_len = pn->pn_params.pnp_hdrlen;

@@ -62,6 +62,11 @@ pv_net_netmap_register(struct netmap_adapter *na, int on)
 		sx_xunlock(&pn->pn_sx);
 		return (ENXIO);
 	}
+	/* Rings had another size when netmap(4) was told of them. */
+	if (on && !pn->pn_netmap && !pv_net_netmap_fit(pn, na->num_rx_desc, na->num_tx_desc)) {
+		sx_xunlock(&pn->pn_sx);
+		return (EBUSY);
+	}
 	running = pn->pn_running;
 	pv_net_down(pn);
 	if (on)

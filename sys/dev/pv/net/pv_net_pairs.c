@@ -16,7 +16,9 @@
  *
  * Fewer pairs in use.  Senders stop choosing the others; what waits there moves to one that stays, and
  * what is in flight completes; then the device is configured.  A sender that chose a queue just before
- * finds that it is not in use when it has the queue's lock, and moves its packet, too.
+ * finds that it is not in use when it has the queue's lock, and moves its packet, too.  A device that can
+ * reset a queue alone loses those of the others then, and their receive buffers are freed; a queue in which
+ * something does not complete is reset, where another device is left with as many pairs as before.
  *
  * Locking.  pn_sx for changes; pn_pairs is read without.
  */
@@ -139,20 +141,60 @@ pv_net_pairs_free(struct pv_net *pn)
 	free(pn->pn_txqs, M_PVNET);
 }
 
-/* Wait until nothing is left in the transmit queues from the n-th on. */
+/* Wait until nothing is left in a transmit queue. */
+static bool
+pv_net_retire(struct pv_net_txq *txq)
+{
+	int tries;
+
+	for (tries = 0; tries < PV_NET_RETIRE_TRIES; tries++) {
+		if (pv_net_tx_retired(txq))
+			return (true);
+		pause("pvpair", howmany(hz, PV_NET_RETIRE_HZ));
+	}
+	return (pv_net_tx_retired(txq));
+}
+
+/* Have nothing left in the transmit queues from the n-th on. */
 static int
 pv_net_retire_pairs(struct pv_net *pn, u_int n)
 {
-	int i, tries;
+	int error = 0, i;
 
-	for (i = n; i < pn->pn_params.pnp_npairs; i++) {
-		for (tries = 0; !pv_net_tx_retired(&pn->pn_txqs[i]); tries++) {
-			if (tries == PV_NET_RETIRE_TRIES)
-				return (EBUSY);
-			pause("pvpair", howmany(hz, PV_NET_RETIRE_HZ));
-		}
+	for (i = n; i < pn->pn_params.pnp_npairs && error == 0; i++) {
+		if (pv_net_retire(&pn->pn_txqs[i]))
+			continue;
+		error = pv_net_reset_txq(&pn->pn_txqs[i]);
+		if (error == 0)
+			pn->pn_queue_resets++;
+		else if (error == EOPNOTSUPP)
+			pv_net_tx_start(&pn->pn_txqs[i]);
+		else
+			pv_net_need_reset(pn);
 	}
-	return (0);
+	return (error != 0 ? EBUSY : 0);
+}
+
+/* The device uses n pairs: it does without the others, or has them back. */
+static int
+pv_net_park_pairs(struct pv_net *pn, u_int n)
+{
+	int error = 0, i;
+
+	for (i = n; i < pn->pn_params.pnp_npairs && error == 0; i++)
+		error = pv_net_park_pair(pn, i);
+	return (error);
+}
+
+static int
+pv_net_unpark_pairs(struct pv_net *pn, u_int n)
+{
+	u_int i;
+	int error = 0;
+
+	for (i = 0; i < n && error == 0; i++)
+		error = pv_net_unpark_pair(pn, i);
+	return (error);
 }
 
 static int
@@ -165,7 +207,8 @@ pv_net_configure_pairs(struct pv_net *pn, u_int n)
 
 /*
  * Use n pairs of queues.  Returns 0; EBUSY if what was sent by one of those that are to go does not
- * complete; what pno_set_pairs says.  After an error it is as many as before.
+ * complete; what pno_set_pairs says.  After an error it is as many as before.  If a queue alone can't be
+ * stopped or started, the device is reset soon, and uses as many pairs then as are set here.
  */
 int
 pv_net_use_pairs(struct pv_net *pn, u_int n)
@@ -181,10 +224,13 @@ pv_net_use_pairs(struct pv_net *pn, u_int n)
 	if (n < before) {
 		atomic_store_rel_int(&pn->pn_pairs, n);
 		error = pv_net_retire_pairs(pn, n);
-	}
+	} else if (pv_net_unpark_pairs(pn, n) != 0)
+		pv_net_need_reset(pn);
 	if (error == 0 && n != before)
 		error = pv_net_configure_pairs(pn, n);
 	atomic_store_rel_int(&pn->pn_pairs, error == 0 ? n : before);
+	if (error == 0 && n < before && pv_net_park_pairs(pn, n) != 0)
+		pv_net_need_reset(pn);
 	return (error);
 }
 
@@ -213,6 +259,7 @@ pv_net_start_pairs(struct pv_net *pn)
 	int error, i;
 
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		pn->pn_txqs[i].ptq_parked = false;
 		if (!pv_net_netmap_rx_start(&pn->pn_rxqs[i]))
 			pv_net_rx_start(&pn->pn_rxqs[i]);
 	}

@@ -25,6 +25,9 @@
  * queue that is stuck again before anything has completed is not worth another try, and the device is
  * reset.
  *
+ * Sizes of rings.  They are changed one queue after the other, so that a card with several goes on; where
+ * the device can't reset a queue alone, it is reset.
+ *
  * The tick may not sleep, and reads without pn_sx; what needs it is done by tasks of pn_config_tq.
  *
  * Locking.  pn_sx, but for the tick.
@@ -141,20 +144,30 @@ pv_net_halt(struct pv_net *pn)
 	return (0);
 }
 
+static int
+pv_net_restart(struct pv_net *pn)
+{
+	int error;
+
+	error = pn->pn_ops->pno_restart(pn->pn_softc);
+	if (error != 0)
+		return (error);
+	/* The device has lost its configuration. */
+	memcpy(pn->pn_lladdr, pn->pn_params.pnp_lladdr, ETHER_ADDR_LEN);
+	pn->pn_offloads_asked = pn->pn_params.pnp_offloads & PV_NET_RX_OFFLOADS;
+	memset(pn->pn_vlans_set, 0, sizeof(pn->pn_vlans_set));
+	pn->pn_vlan_failed = false;
+	return (0);
+}
+
 int
 pv_net_revive(struct pv_net *pn)
 {
 	int error;
 
-	error = pn->pn_ops->pno_restart(pn->pn_softc);
-	if (error == 0) {
-		/* The device has lost its configuration. */
-		memcpy(pn->pn_lladdr, pn->pn_params.pnp_lladdr, ETHER_ADDR_LEN);
-		pn->pn_offloads_asked = pn->pn_params.pnp_offloads & PV_NET_RX_OFFLOADS;
-		memset(pn->pn_vlans_set, 0, sizeof(pn->pn_vlans_set));
-		pn->pn_vlan_failed = false;
+	error = pv_net_restart(pn);
+	if (error == 0)
 		return (0);
-	}
 	pn->pn_dead = true;
 	device_printf(pn->pn_dev, "the device did not start again (error %d): the interface "
 	    "stays down until the driver's module is unloaded and loaded again (kldunload, "
@@ -175,52 +188,6 @@ pv_net_down(struct pv_net *pn)
 		(void)pv_net_revive(pn);
 }
 
-/* A queue is stopped: reset it.  Returns an error if the device has to be reset. */
-static int
-pv_net_stop_queue(struct pv_net *pn, int pair, bool tx)
-{
-	int error;
-
-	error = pn->pn_ops->pno_stop_queue(pn->pn_softc, pair, tx);
-	if (error != 0)
-		return (error);
-	if (tx)
-		pv_net_tx_drain(&pn->pn_txqs[pair]);
-	else
-		pv_net_rx_drain(&pn->pn_rxqs[pair]);
-	return (pn->pn_ops->pno_restart_queue(pn->pn_softc, pair, tx));
-}
-
-static int
-pv_net_reset_rxq(struct pv_net *pn, struct pv_net_rxq *rxq)
-{
-	int error;
-
-	pv_net_rx_stop(rxq);
-	error = pv_net_stop_queue(pn, rxq->prq_id, false);
-	if (error == 0)
-		pv_net_rx_start(rxq);
-	return (error);
-}
-
-static int
-pv_net_reset_txq(struct pv_net *pn, struct pv_net_txq *txq)
-{
-	uint64_t done = txq->ptq_pvq->q_stats.qs_done;
-	int error;
-
-	if (txq->ptq_stuck && txq->ptq_was_reset && txq->ptq_reset_done == done)
-		return (ETIMEDOUT);
-	pv_net_tx_stop(txq);
-	error = pv_net_stop_queue(pn, txq->ptq_id, true);
-	if (error == 0) {
-		txq->ptq_was_reset = true;
-		txq->ptq_reset_done = done;
-		pv_net_tx_start(txq);
-	}
-	return (error);
-}
-
 /*
  * Reset each queue that is broken or stuck.  Returns an error if the device has to be reset; one that
  * is stopped then is started with the others.
@@ -232,24 +199,98 @@ pv_net_reset_queues(struct pv_net *pn)
 	struct pv_net_txq *txq;
 	int error = 0, i;
 
-	/* What netmap(4) has in flight is taken back with the whole device. */
-	if (pn->pn_ops->pno_stop_queue == NULL || pn->pn_netmap)
-		return (EOPNOTSUPP);
 	for (i = 0; i < pn->pn_params.pnp_npairs && error == 0; i++) {
 		rxq = &pn->pn_rxqs[i];
 		txq = &pn->pn_txqs[i];
+		if (txq->ptq_parked)
+			continue;
 		if (pvq_broken(rxq->prq_pvq)) {
-			error = pv_net_reset_rxq(pn, rxq);
+			error = pv_net_reset_rxq(rxq);
 			pn->pn_queue_resets += error == 0;
 		}
 		if (error == 0 && (txq->ptq_stuck || pvq_broken(txq->ptq_pvq))) {
-			error = pv_net_reset_txq(pn, txq);
+			error = pv_net_reset_txq(txq);
 			pn->pn_queue_resets += error == 0;
 		}
 	}
 	if (error != 0 && error != EOPNOTSUPP)
 		pn->pn_queue_reset_errors++;
 	return (error);
+}
+
+/* Rings of this kind are to have so many places from their next restart on. */
+static int
+pv_net_set_sizes(struct pv_net *pn, bool tx, u_int size)
+{
+	int error = 0, i;
+
+	for (i = 0; i < pn->pn_params.pnp_npairs && error == 0; i++)
+		error = pn->pn_ops->pno_set_size(pn->pn_softc, i, tx, size);
+	return (error);
+}
+
+/* One queue after the other.  Returns an error if the device has to be reset. */
+static int
+pv_net_renew_queues(struct pv_net *pn, bool tx)
+{
+	int error = 0, i;
+
+	for (i = 0; i < pn->pn_params.pnp_npairs && error == 0; i++) {
+		/* One that is parked gets its size when it is used again. */
+		if (pn->pn_txqs[i].ptq_parked)
+			continue;
+		error = tx ? pv_net_renew_txq(&pn->pn_txqs[i]) : pv_net_reset_rxq(&pn->pn_rxqs[i]);
+	}
+	return (error);
+}
+
+/*
+ * Reset the device, so that its rings get their sizes; a device that does not take those gets the ones of
+ * before.
+ */
+static int
+pv_net_resize_device(struct pv_net *pn, bool tx, u_int before)
+{
+	bool running = pn->pn_running;
+	int error;
+
+	if (running)
+		pv_net_quiesce(pn);
+	error = pv_net_halt(pn);
+	if (error != 0)
+		return (error);
+	error = pv_net_restart(pn);
+	if (error != 0) {
+		(void)pv_net_set_sizes(pn, tx, before);
+		(void)pv_net_revive(pn);
+	}
+	if (running && !pn->pn_dead)
+		(void)pv_net_up(pn);
+	return (error);
+}
+
+int
+pv_net_resize(struct pv_net *pn, bool tx, u_int size)
+{
+	u_int before = pv_net_ring_size(pn, tx);
+	int error;
+
+	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	if (pn->pn_frozen || pn->pn_dead || pn->pn_detaching)
+		return (ENXIO);
+	/* Programs have rings of the same size mapped. */
+	if (pn->pn_netmap)
+		return (EBUSY);
+	if (size == before)
+		return (0);
+	error = pv_net_set_sizes(pn, tx, size);
+	if (error != 0) {
+		(void)pv_net_set_sizes(pn, tx, before);
+		return (error);
+	}
+	if (pn->pn_running && pv_net_renew_queues(pn, tx) == 0)
+		return (0);
+	return (pv_net_resize_device(pn, tx, before));
 }
 
 static void
@@ -290,6 +331,8 @@ pv_net_tick(void *arg)
 	int i;
 
 	for (i = 0; i < pn->pn_params.pnp_npairs && pn->pn_running; i++) {
+		if (pn->pn_txqs[i].ptq_parked)
+			continue;
 		if (pvq_broken(pn->pn_rxqs[i].prq_pvq) || pvq_broken(pn->pn_txqs[i].ptq_pvq))
 			pv_net_need_queue_reset(pn);
 		if (!pv_net_tx_stuck(&pn->pn_txqs[i]) || pn->pn_params.pnp_may_rest)

@@ -663,6 +663,19 @@ pv_net_rx_skip(struct pv_net_rxq *rxq)
 	} while (n > 0 && left > 0);
 }
 
+/* The ring, which is empty, may have another size than before. */
+static void
+pv_net_rx_fit(struct pv_net_rxq *rxq)
+{
+	u_int i, n = MIN(rxq->prq_pvq->q_size, rxq->prq_made);
+
+	if (rxq->prq_nbufs == n || rxq->prq_pn->pn_stage != NULL)
+		return;
+	for (i = 0; i < n; i++)
+		rxq->prq_free[i] = &rxq->prq_bufs[i];
+	rxq->prq_nbufs = rxq->prq_nfree = n;
+}
+
 /*
  * Post the first buffers and take interrupts.  If there is no memory now, the callout tries
  * again.
@@ -672,6 +685,7 @@ pv_net_rx_start(struct pv_net_rxq *rxq)
 {
 	mtx_lock(&rxq->prq_mtx);
 	rxq->prq_stopped = false;
+	pv_net_rx_fit(rxq);
 	if (rxq->prq_pn->pn_stage != NULL)
 		pv_net_rx_skip(rxq);
 	pv_net_rx_fill(rxq);
@@ -752,7 +766,7 @@ pv_net_rx_alloc(struct pv_net_rxq *rxq)
 		if (error != 0)
 			return (error);
 		rxq->prq_free[i] = &rxq->prq_bufs[i];
-		rxq->prq_nbufs = rxq->prq_nfree = i + 1;
+		rxq->prq_made = rxq->prq_nbufs = rxq->prq_nfree = i + 1;
 	}
 	return (0);
 }
@@ -767,7 +781,7 @@ pv_net_rx_free(struct pv_net_rxq *rxq)
 	/* Buffers that a dead device still may write to are not given back. */
 	if (rxq->prq_nfree != rxq->prq_nbufs)
 		return;
-	for (i = 0; i < rxq->prq_nbufs && rxq->prq_tag != NULL; i++)
+	for (i = 0; i < rxq->prq_made && rxq->prq_tag != NULL; i++)
 		bus_dmamap_destroy(rxq->prq_tag, rxq->prq_bufs[i].prb_map);
 	if (rxq->prq_tag != NULL)
 		bus_dma_tag_destroy(rxq->prq_tag);
@@ -776,5 +790,5 @@ pv_net_rx_free(struct pv_net_rxq *rxq)
 	rxq->prq_tag = NULL;
 	rxq->prq_free = NULL;
 	rxq->prq_bufs = NULL;
-	rxq->prq_nbufs = rxq->prq_nfree = 0;
+	rxq->prq_made = rxq->prq_nbufs = rxq->prq_nfree = 0;
 }

@@ -272,6 +272,23 @@ pv_net_sysctl_pairs(SYSCTL_HANDLER_ARGS)
 	return (error);
 }
 
+/* arg2: 1 for transmit queues. */
+static int
+pv_net_sysctl_size(SYSCTL_HANDLER_ARGS)
+{
+	struct pv_net *pn = arg1;
+	u_int size = pv_net_ring_size(pn, arg2 != 0);
+	int error;
+
+	error = sysctl_handle_int(oidp, &size, 0, req);
+	if (error != 0 || req->newptr == NULL)
+		return (error);
+	sx_xlock(&pn->pn_sx);
+	error = pv_net_resize(pn, arg2 != 0, size);
+	sx_xunlock(&pn->pn_sx);
+	return (error);
+}
+
 void
 pv_net_sysctl_attach(struct pv_net *pn)
 {
@@ -300,6 +317,14 @@ pv_net_sysctl_attach(struct pv_net *pn)
 	    "Times our addresses were announced at the device's request");
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "queue_pairs", CTLTYPE_UINT | CTLFLAG_RW |
 	    CTLFLAG_MPSAFE, pn, 0, pv_net_sysctl_pairs, "IU", "Pairs of queues in use");
+	if (pn->pn_ops->pno_set_size != NULL) {
+		SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "rx_queue_size", CTLTYPE_UINT | CTLFLAG_RW |
+		    CTLFLAG_MPSAFE, pn, 0, pv_net_sysctl_size, "IU",
+		    "Descriptors in the ring of each receive queue");
+		SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "tx_queue_size", CTLTYPE_UINT | CTLFLAG_RW |
+		    CTLFLAG_MPSAFE, pn, 1, pv_net_sysctl_size, "IU",
+		    "Descriptors in the ring of each transmit queue");
+	}
 	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "max_queue_pairs", CTLFLAG_RD,
 	    &pn->pn_params.pnp_npairs, 0, "Pairs of queues that the device has");
 	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "rx_budget", CTLFLAG_RW, &pn->pn_params.pnp_rx_budget,

@@ -283,10 +283,12 @@ pv_net_tx_run(struct pv_net_txq *txq)
 	struct pvq *q = txq->ptq_pvq;
 
 	mtx_assert(&txq->ptq_mtx, MA_OWNED);
-	if (txq->ptq_stopped)
+	if (txq->ptq_stopped && !txq->ptq_parked)
 		return;
 	if (__predict_false((u_int)txq->ptq_id >= txq->ptq_pn->pn_pairs))
 		pv_net_tx_move(txq);
+	if (txq->ptq_stopped)
+		return;
 	pv_net_tx_reclaim(txq);
 	/* While it is full, the interrupt that says otherwise is still to come. */
 	if (!txq->ptq_full || pvq_inflight(q) == 0 || pvq_broken(q))
@@ -528,7 +530,35 @@ pv_net_tx_start(struct pv_net_txq *txq)
 	txq->ptq_deferred = false;
 	txq->ptq_wd_ticks = 0;
 	txq->ptq_stuck = false;
+	pv_net_tx_fit(txq);
 	pvq_intr_disable(txq->ptq_pvq);
+	mtx_unlock(&txq->ptq_mtx);
+}
+
+void
+pv_net_tx_resume(struct pv_net_txq *txq)
+{
+	pv_net_tx_start(txq);
+	taskqueue_enqueue(txq->ptq_tq, &txq->ptq_task);
+}
+
+bool
+pv_net_tx_settled(struct pv_net_txq *txq)
+{
+	bool settled;
+
+	mtx_lock(&txq->ptq_mtx);
+	pv_net_tx_reclaim(txq);
+	settled = pvq_inflight(txq->ptq_pvq) == 0;
+	mtx_unlock(&txq->ptq_mtx);
+	return (settled);
+}
+
+void
+pv_net_tx_drain_sent(struct pv_net_txq *txq)
+{
+	mtx_lock(&txq->ptq_mtx);
+	pv_net_tx_take_back(txq);
 	mtx_unlock(&txq->ptq_mtx);
 }
 

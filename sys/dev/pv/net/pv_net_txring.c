@@ -123,7 +123,7 @@ pv_net_tx_alloc(struct pv_net_txq *txq)
 		if (error != 0)
 			return (error);
 		txq->ptq_free[i] = &txq->ptq_bufs[i];
-		txq->ptq_nbufs = txq->ptq_nfree = i + 1;
+		txq->ptq_made = txq->ptq_nbufs = txq->ptq_nfree = i + 1;
 	}
 	return (pv_net_tx_alloc_hdrs(txq, size));
 }
@@ -152,7 +152,7 @@ pv_net_tx_free(struct pv_net_txq *txq)
 	if (txq->ptq_nfree != txq->ptq_nbufs)
 		return;
 	pv_net_tx_free_hdrs(txq);
-	for (i = 0; i < txq->ptq_nbufs && txq->ptq_tag != NULL; i++)
+	for (i = 0; i < txq->ptq_made && txq->ptq_tag != NULL; i++)
 		bus_dmamap_destroy(txq->ptq_tag, txq->ptq_bufs[i].ptb_map);
 	if (txq->ptq_tag != NULL)
 		bus_dma_tag_destroy(txq->ptq_tag);
@@ -166,7 +166,7 @@ pv_net_tx_free(struct pv_net_txq *txq)
 	txq->ptq_segs = NULL;
 	txq->ptq_free = NULL;
 	txq->ptq_bufs = NULL;
-	txq->ptq_nbufs = txq->ptq_nfree = 0;
+	txq->ptq_made = txq->ptq_nbufs = txq->ptq_nfree = 0;
 }
 
 /* Sync a packet's memory, if it was loaded by bus_dma(9). */
@@ -621,4 +621,17 @@ pv_net_tx_take_back(struct pv_net_txq *txq)
 		pv_net_tx_release(txq, buf);
 	KASSERT(txq->ptq_nfree == txq->ptq_nbufs, ("%s: %u of %u buffers came back", __func__,
 	    txq->ptq_nfree, txq->ptq_nbufs));
+}
+
+void
+pv_net_tx_fit(struct pv_net_txq *txq)
+{
+	u_int i, n = MIN(txq->ptq_pvq->q_size, txq->ptq_made);
+
+	mtx_assert(&txq->ptq_mtx, MA_OWNED);
+	if (txq->ptq_nbufs == n || txq->ptq_pn->pn_stage != NULL)
+		return;
+	for (i = 0; i < n; i++)
+		txq->ptq_free[i] = &txq->ptq_bufs[i];
+	txq->ptq_nbufs = txq->ptq_nfree = n;
 }

@@ -183,7 +183,8 @@ struct pv_net_rxq {
 	struct mbuf		*prq_tail;
 	struct taskqueue	*prq_tq;
 	bus_dma_tag_t		 prq_tag;
-	u_int			 prq_nbufs;
+	u_int			 prq_made;	/* buffers that there is memory for */
+	u_int			 prq_nbufs;	/* those in use: one for each place of the ring */
 	u_int			 prq_nfree;
 	struct pv_net_rxbuf	*prq_bufs;
 	const struct pv_net_page *prq_pages;
@@ -230,6 +231,7 @@ struct pv_net_txq {
 	bus_dmamap_t		 ptq_hdr_map;
 	void			*ptq_hdrs;
 	bus_addr_t		 ptq_hdrs_addr;
+	u_int			 ptq_made;	/* as prq_made */
 	u_int			 ptq_nbufs;
 	u_int			 ptq_nfree;
 	u_int			 ptq_look;	/* so few free buffers: collect completions */
@@ -243,6 +245,7 @@ struct pv_net_txq {
 	uint64_t		 ptq_wd_done;	/* watchdog: completions when it last looked */
 	int			 ptq_wd_ticks;	/* seconds without one */
 	bool			 ptq_stuck;	/* for too many of them */
+	bool			 ptq_parked;	/* the device does without this pair's queues */
 	bool			 ptq_was_reset;	/* alone, when so many had completed: */
 	uint64_t		 ptq_reset_done;
 	struct pv_net_txstats	 ptq_stats;
@@ -378,6 +381,8 @@ void	pv_net_tx_commit(struct pv_net_txq *txq);
 void	pv_net_tx_reclaim(struct pv_net_txq *txq);
 /* Free the packets that a stopped device had. */
 void	pv_net_tx_take_back(struct pv_net_txq *txq);
+/* The ring, which is empty, may have another size than before. */
+void	pv_net_tx_fit(struct pv_net_txq *txq);
 
 /* pv_net_netmap.c: queues that a program has by netmap(4) */
 /* Start a queue if it is netmap's; false: it is packets'.  pn_sx is held. */
@@ -403,6 +408,11 @@ void	pv_net_tx_start(struct pv_net_txq *txq);
 void	pv_net_tx_stop(struct pv_net_txq *txq);
 /* Free the packets of a stopped device, and those that wait. */
 void	pv_net_tx_drain(struct pv_net_txq *txq);
+/* The same, but what waits goes on waiting; and start the queue for it. */
+void	pv_net_tx_drain_sent(struct pv_net_txq *txq);
+void	pv_net_tx_resume(struct pv_net_txq *txq);
+/* True when all that a stopped queue had in flight has completed. */
+bool	pv_net_tx_settled(struct pv_net_txq *txq);
 /* Drop the packets that wait. */
 void	pv_net_tx_flush(struct pv_net_txq *txq);
 /* Called once a second: true if packets are in flight and for too long none has completed. */
@@ -432,6 +442,24 @@ void	pv_net_rx_drain(struct pv_net_rxq *rxq);
 void	pv_net_stage_free(struct pv_net *pn);
 /* Take the pages of pv_net_stage_queue() into use.  The queues are empty. */
 void	pv_net_stage_start(struct pv_net *pn);
+
+/* pv_net_queue.c: one queue while the others run */
+/*
+ * Reset it, because it is broken or stuck.  Each returns 0, or an error if the device has to be reset; the
+ * queue is stopped then.
+ */
+int	pv_net_reset_rxq(struct pv_net_rxq *rxq);
+int	pv_net_reset_txq(struct pv_net_txq *txq);
+/* The same for a queue that works: what it has sent is waited for, and what waits stays. */
+int	pv_net_renew_txq(struct pv_net_txq *txq);
+/*
+ * The pair is not in use any more: the device does without its queues, and receive buffers are freed, if
+ * the device can reset a queue alone; else nothing happens.  Nothing is in flight in the transmit queue.
+ * Returns 0, or an error if the device has to be reset.
+ */
+int	pv_net_park_pair(struct pv_net *pn, int pair);
+/* It is to be used again.  Errors as before. */
+int	pv_net_unpark_pair(struct pv_net *pn, int pair);
 
 /* pv_net_pairs.c: how many, and which CPU */
 void	pv_net_pairs_alloc(struct pv_net *pn);
@@ -468,6 +496,13 @@ void	pv_net_quiesce(struct pv_net *pn);
 int	pv_net_halt(struct pv_net *pn);
 int	pv_net_revive(struct pv_net *pn);
 void	pv_net_ask_offloads(struct pv_net *pn);
+/*
+ * Give all receive queues, or transmit queues, rings of so many places.  pn_sx is held.
+ *
+ * Returns 0; ENXIO if the device is suspended, dead or going; EBUSY if netmap(4) has queues; the error of
+ * pno_set_size; or an error of the device, whose rings then have the sizes of before.
+ */
+int	pv_net_resize(struct pv_net *pn, bool tx, u_int size);
 
 /* pv_net_netmap_if.c: the interface as a port of netmap(4) */
 void	pv_net_netmap_attach(struct pv_net *pn);
@@ -488,6 +523,13 @@ int	pv_net_if_create(struct pv_net *pn);
 /* After this nothing calls the interface, but tasks may still run. */
 void	pv_net_if_destroy(struct pv_net *pn);
 void	pv_net_if_capabilities(struct pv_net *pn);
+
+/* Places in the rings of one kind. */
+static inline u_int
+pv_net_ring_size(const struct pv_net *pn, bool tx)
+{
+	return (tx ? pn->pn_txqs[0].ptq_pvq->q_size : pn->pn_rxqs[0].prq_pvq->q_size);
+}
 
 /* Is the memory of packets loaded by bus_dma(9)? */
 static inline bool

@@ -51,8 +51,9 @@
 /* A packet of 64 KB is 17 pages; as much again for pieces that cross a page, and the header. */
 #define	VTNET_TX_SEGS		36
 
-/* Bigger rings only hold memory. */
+/* Bigger rings only hold memory; in smaller ones a frame of 64 KB may not fit. */
 #define	VTNET_MAX_RING		1024
+#define	VTNET_MIN_RING		64
 
 /* Requests of the device to be reset that are logged. */
 #define	VTNET_ASKS_LOGGED	10
@@ -369,6 +370,16 @@ vtnet_restart_queue(void *softc, int pair, bool tx)
 	return (error);
 }
 
+static int
+vtnet_set_size(void *softc, int pair, bool tx, u_int size)
+{
+	struct vtnet_softc *sc = softc;
+
+	if (size < VTNET_MIN_RING)
+		return (EINVAL);
+	return (virtio_set_queue_size(sc->vtn_dev, vtnet_queue_index(pair, tx), size));
+}
+
 static uint16_t
 vtnet_status(struct vtnet_softc *sc)
 {
@@ -415,6 +426,7 @@ static const struct pv_net_ops vtnet_ops = {
 	.pno_restart = vtnet_restart,
 	.pno_stop_queue = vtnet_stop_queue,
 	.pno_restart_queue = vtnet_restart_queue,
+	.pno_set_size = vtnet_set_size,
 	.pno_set_filter = vtnet_set_filter,
 	.pno_set_lladdr = vtnet_set_lladdr,
 	.pno_set_offloads = vtnet_set_offloads,

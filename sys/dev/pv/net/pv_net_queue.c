@@ -1,0 +1,157 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net: one queue is stopped, and started again, while the others run; where the device can do that
+ * (pno_stop_queue).
+ *
+ *	reset     it is broken or stuck: what it has is dropped
+ *	renewed   its ring gets another size: what was sent is waited for, what waits stays
+ *	parked    its pair is not in use any more: the device does without it, and receive buffers are freed;
+ *	          until the pair is in use again, or the device is reset, which begins with all queues
+ *
+ * Locking.  pn_sx.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/mbuf.h>
+#include <sys/mutex.h>
+#include <sys/socket.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <net/if_media.h>
+#include <net/if_var.h>
+#include <machine/bus.h>
+
+#include <dev/pv/queue/pvq.h>
+#include <dev/pv/net/pv_net.h>
+#include <dev/pv/net/pv_net_var.h>
+
+/* How long what was sent may take before its queue is renewed: tries, and how many in a second. */
+#define	PV_NET_SETTLE_TRIES	100
+#define	PV_NET_SETTLE_HZ	100
+
+static int
+pv_net_stop_queue(struct pv_net *pn, int pair, bool tx)
+{
+	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	/* What netmap(4) has in flight is taken back with the whole device. */
+	if (pn->pn_ops->pno_stop_queue == NULL || pn->pn_netmap)
+		return (EOPNOTSUPP);
+	return (pn->pn_ops->pno_stop_queue(pn->pn_softc, pair, tx));
+}
+
+int
+pv_net_reset_rxq(struct pv_net_rxq *rxq)
+{
+	struct pv_net *pn = rxq->prq_pn;
+	int error;
+
+	pv_net_rx_stop(rxq);
+	error = pv_net_stop_queue(pn, rxq->prq_id, false);
+	if (error != 0)
+		return (error);
+	pv_net_rx_drain(rxq);
+	error = pn->pn_ops->pno_restart_queue(pn->pn_softc, rxq->prq_id, false);
+	if (error == 0)
+		pv_net_rx_start(rxq);
+	return (error);
+}
+
+int
+pv_net_reset_txq(struct pv_net_txq *txq)
+{
+	struct pv_net *pn = txq->ptq_pn;
+	uint64_t done = txq->ptq_pvq->q_stats.qs_done;
+	int error;
+
+	if (txq->ptq_stuck && txq->ptq_was_reset && txq->ptq_reset_done == done)
+		return (ETIMEDOUT);
+	pv_net_tx_stop(txq);
+	error = pv_net_stop_queue(pn, txq->ptq_id, true);
+	if (error != 0)
+		return (error);
+	pv_net_tx_drain(txq);
+	error = pn->pn_ops->pno_restart_queue(pn->pn_softc, txq->ptq_id, true);
+	if (error == 0) {
+		txq->ptq_was_reset = true;
+		txq->ptq_reset_done = done;
+		pv_net_tx_start(txq);
+	}
+	return (error);
+}
+
+int
+pv_net_renew_txq(struct pv_net_txq *txq)
+{
+	struct pv_net *pn = txq->ptq_pn;
+	int error, tries;
+
+	pv_net_tx_stop(txq);
+	for (tries = 0; !pv_net_tx_settled(txq) && tries < PV_NET_SETTLE_TRIES; tries++)
+		pause("pvsize", howmany(hz, PV_NET_SETTLE_HZ));
+	error = pv_net_stop_queue(pn, txq->ptq_id, true);
+	if (error != 0)
+		return (error);
+	pv_net_tx_drain_sent(txq);
+	error = pn->pn_ops->pno_restart_queue(pn->pn_softc, txq->ptq_id, true);
+	if (error == 0)
+		pv_net_tx_resume(txq);
+	return (error);
+}
+
+int
+pv_net_park_pair(struct pv_net *pn, int pair)
+{
+	struct pv_net_rxq *rxq = &pn->pn_rxqs[pair];
+	struct pv_net_txq *txq = &pn->pn_txqs[pair];
+	int error;
+
+	if (txq->ptq_parked)
+		return (0);
+	pv_net_rx_stop(rxq);
+	error = pv_net_stop_queue(pn, pair, false);
+	if (error == EOPNOTSUPP) {
+		pv_net_rx_start(rxq);
+		return (0);
+	}
+	txq->ptq_parked = true;
+	pv_net_tx_stop(txq);
+	if (error == 0)
+		error = pv_net_stop_queue(pn, pair, true);
+	if (error != 0)
+		return (error);
+	pv_net_rx_drain(rxq);
+	pv_net_tx_drain_sent(txq);
+	/* What senders have left here since then is moved; from now on they find the queue parked. */
+	(void)pv_net_tx_retired(txq);
+	return (0);
+}
+
+int
+pv_net_unpark_pair(struct pv_net *pn, int pair)
+{
+	int error;
+
+	if (!pn->pn_txqs[pair].ptq_parked)
+		return (0);
+	error = pn->pn_ops->pno_restart_queue(pn->pn_softc, pair, false);
+	if (error == 0)
+		error = pn->pn_ops->pno_restart_queue(pn->pn_softc, pair, true);
+	if (error == 0) {
+		pn->pn_txqs[pair].ptq_parked = false;
+		pv_net_rx_start(&pn->pn_rxqs[pair]);
+		pv_net_tx_start(&pn->pn_txqs[pair]);
+	}
+	return (error);
+}
