@@ -23,6 +23,8 @@
  * Locking.  pn_sx for changes; pn_pairs is read without.
  */
 
+#include "opt_rss.h"
+
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/buf_ring.h>
@@ -44,6 +46,9 @@
 #include <net/if_media.h>
 #include <net/if_var.h>
 #include <machine/bus.h>
+#ifdef RSS
+#include <net/rss_config.h>
+#endif
 
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
@@ -53,17 +58,30 @@
 #define	PV_NET_RETIRE_TRIES	100
 #define	PV_NET_RETIRE_HZ	100
 
+#ifdef RSS
+/* That of the kernel's bucket. */
+static int
+pv_net_nth_cpu(int pair)
+{
+	return (rss_getcpu(pair % rss_getnumbuckets()));
+}
+#else
+static int
+pv_net_nth_cpu(int pair)
+{
+	int cpu = CPU_FIRST();
+
+	while (pair-- > 0)
+		cpu = CPU_NEXT(cpu);
+	return (cpu);
+}
+#endif
+
 /* The CPU of a pair; -1: any. */
 int
 pv_net_pair_cpu(const struct pv_net *pn, int pair)
 {
-	int cpu = CPU_FIRST(), i;
-
-	if (pn->pn_params.pnp_npairs == 1)
-		return (-1);
-	for (i = 0; i < pair; i++)
-		cpu = CPU_NEXT(cpu);
-	return (cpu);
+	return (pn->pn_params.pnp_npairs == 1 ? -1 : pv_net_nth_cpu(pair));
 }
 
 static struct taskqueue *

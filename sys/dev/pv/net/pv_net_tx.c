@@ -67,6 +67,8 @@
  * takes packets without it.  Of the stack, only m_freem() and bpf(4) are called with it held.
  */
 
+#include "opt_rss.h"
+
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/buf_ring.h>
@@ -90,6 +92,9 @@
 #include <net/if_var.h>
 #include <net/if_private.h>	/* if_snd: nothing else puts into it */
 #include <machine/bus.h>
+#ifdef RSS
+#include <net/rss_config.h>
+#endif
 
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
@@ -355,6 +360,19 @@ pv_net_tx_retired(struct pv_net_txq *txq)
 	return (retired);
 }
 
+/* The flow of a packet with a hash, by which its pair is found: with options RSS, the kernel's bucket. */
+static inline u_int
+pv_net_tx_flow(const struct mbuf *m)
+{
+#ifdef RSS
+	uint32_t bucket;
+
+	if (rss_hash2bucket(m->m_pkthdr.flowid, M_HASHTYPE_GET(m), &bucket) == 0)
+		return (bucket);
+#endif
+	return (m->m_pkthdr.flowid % PV_NET_FLOWS);
+}
+
 static struct pv_net_txq *
 pv_net_tx_select(struct pv_net *pn, const struct mbuf *m)
 {
@@ -363,7 +381,7 @@ pv_net_tx_select(struct pv_net *pn, const struct mbuf *m)
 	if (n == 1)
 		return (&pn->pn_txqs[0]);
 	if (M_HASHTYPE_GET(m) != M_HASHTYPE_NONE)
-		return (&pn->pn_txqs[m->m_pkthdr.flowid % PV_NET_FLOWS % n]);
+		return (&pn->pn_txqs[pv_net_tx_flow(m) % n]);
 	return (&pn->pn_txqs[curcpu % n]);
 }
 

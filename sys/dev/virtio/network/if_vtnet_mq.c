@@ -13,13 +13,16 @@
  *
  * The key makes the hash the same for both directions of a flow, as each 16 bits of it are the same;
  * and what is sent with a hash that was reported, in answer or forwarded, takes the pair that the table
- * has for it.
+ * has for it.  A kernel with options RSS has a key, a table and kinds of hashes of its own, by which it finds
+ * the CPU of a connection: there the device gets those.
  *
  * Trust.  How many pairs there are, the sizes of table and key, and the kinds of hashes are checked
  * while features are negotiated: a device with invalid ones is used without the feature.
  *
  * Locking.  pv_net's configuration lock, or attach.
  */
+
+#include "opt_rss.h"
 
 #include <sys/param.h>
 #include <sys/systm.h>
@@ -30,6 +33,9 @@
 #include <sys/sysctl.h>
 #include <net/ethernet.h>
 #include <machine/bus.h>
+#ifdef RSS
+#include <net/rss_config.h>
+#endif
 
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
@@ -37,16 +43,80 @@
 #include <dev/virtio/network/virtio_net.h>
 #include <dev/virtio/network/if_vtnetvar.h>
 
+/* Without options RSS: all kinds, and a key. */
 #define	VTNET_HASH_TYPES	(VIRTIO_NET_RSS_HASH_TYPE_IPv4 |		\
 	VIRTIO_NET_RSS_HASH_TYPE_TCPv4 | VIRTIO_NET_RSS_HASH_TYPE_UDPv4 |	\
 	VIRTIO_NET_RSS_HASH_TYPE_IPv6 | VIRTIO_NET_RSS_HASH_TYPE_TCPv6 |	\
 	VIRTIO_NET_RSS_HASH_TYPE_UDPv6)
-
 #define	VTNET_RSS_KEY		0x6d5a	/* all of it */
 
 static int vtnet_mq_max_pairs;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, mq_max_pairs, CTLFLAG_RDTUN, &vtnet_mq_max_pairs, 0,
     "Pairs of queues at most; 0: as many as there are CPUs");
+
+#ifdef RSS
+CTASSERT(RSS_KEYSIZE == VIRTIO_NET_RSS_KEY);
+
+/* The kinds of hashes that the kernel uses. */
+static uint32_t
+vtnet_wanted_types(void)
+{
+	static const struct {
+		u_int		kernel;
+		uint32_t	device;
+	} map[] = {
+		{ RSS_HASHTYPE_RSS_IPV4, VIRTIO_NET_RSS_HASH_TYPE_IPv4 },
+		{ RSS_HASHTYPE_RSS_TCP_IPV4, VIRTIO_NET_RSS_HASH_TYPE_TCPv4 },
+		{ RSS_HASHTYPE_RSS_UDP_IPV4, VIRTIO_NET_RSS_HASH_TYPE_UDPv4 },
+		{ RSS_HASHTYPE_RSS_IPV6, VIRTIO_NET_RSS_HASH_TYPE_IPv6 },
+		{ RSS_HASHTYPE_RSS_TCP_IPV6, VIRTIO_NET_RSS_HASH_TYPE_TCPv6 },
+		{ RSS_HASHTYPE_RSS_UDP_IPV6, VIRTIO_NET_RSS_HASH_TYPE_UDPv6 },
+	};
+	u_int config = rss_gethashconfig();
+	uint32_t types = 0;
+	size_t i;
+
+	for (i = 0; i < nitems(map); i++) {
+		if ((config & map[i].kernel) != 0)
+			types |= map[i].device;
+	}
+	return (types);
+}
+
+static void
+vtnet_key(uint8_t *key)
+{
+	rss_getkey(key);
+}
+
+/* The pair that an entry of the table names, of n. */
+static u_int
+vtnet_table_pair(u_int entry, u_int n)
+{
+	return (rss_get_indirection_to_bucket(entry) % n);
+}
+#else /* !RSS */
+static uint32_t
+vtnet_wanted_types(void)
+{
+	return (VTNET_HASH_TYPES);
+}
+
+static void
+vtnet_key(uint8_t *key)
+{
+	int i;
+
+	for (i = 0; i < VIRTIO_NET_RSS_KEY; i += sizeof(uint16_t))
+		be16enc(key + i, VTNET_RSS_KEY);
+}
+
+static u_int
+vtnet_table_pair(u_int entry, u_int n)
+{
+	return (entry % n);
+}
+#endif /* !RSS */
 
 #define	VTNET_READ(sc, field, to)						\
 	virtio_read_config((sc)->vtn_dev, offsetof(struct virtio_net_config, field), to,	\
@@ -62,7 +132,7 @@ vtnet_hash_types(struct vtnet_softc *sc)
 	if (VTNET_READ(sc, rss_max_key_size, &key) != 0 || key < VIRTIO_NET_RSS_KEY ||
 	    VTNET_READ(sc, supported_hash_types, &types) != 0)
 		return (0);
-	return (types & VTNET_HASH_TYPES);
+	return (types & vtnet_wanted_types());
 }
 
 /* The negotiated features for which the configuration has invalid values. */
@@ -114,13 +184,9 @@ vtnet_mq_read(struct vtnet_softc *sc)
 static size_t
 vtnet_put_key(uint8_t *data, size_t len)
 {
-	uint16_t key = htobe16(VTNET_RSS_KEY);
-	int i;
-
 	data[len++] = VIRTIO_NET_RSS_KEY;
-	for (i = 0; i < VIRTIO_NET_RSS_KEY; i += sizeof(key), len += sizeof(key))
-		memcpy(data + len, &key, sizeof(key));
-	return (len);
+	vtnet_key(data + len);
+	return (len + VIRTIO_NET_RSS_KEY);
 }
 
 static size_t
@@ -144,7 +210,7 @@ vtnet_set_rss(struct vtnet_softc *sc, int n)
 
 	memcpy(data, &head, sizeof(head));
 	for (i = 0; i < VIRTIO_NET_RSS_TABLE; i++)
-		len = vtnet_put_16(data, len, i % n);
+		len = vtnet_put_16(data, len, vtnet_table_pair(i, n));
 	len = vtnet_put_16(data, len, n);
 	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MQ, VIRTIO_NET_CTRL_MQ_RSS_CONFIG,
 	    vtnet_put_key(data, len)));
