@@ -103,15 +103,21 @@ wait_for(volatile uint32_t *prod, uint32_t index)
 	xen_rmb();
 }
 
-/* Publish what was answered, and wait until it was looked at, before the next violation. */
+/*
+ * Publish what was answered, and wait until the front end has taken it all, and asks for the next event.
+ * One that broke the queue never does.
+ */
 static void
 rx_push(void)
 {
+	volatile uint32_t *event = (volatile uint32_t *)&rx->rsp_event;
+
 	xen_wmb();
 	rx->rsp_prod = rx_done;
 	xen_mb();
 	notify(rx_port);
-	usleep(200000);
+	for (int i = 0; i < 500 && (int32_t)(*event - rx_done) <= 0; i++)
+		usleep(1000);
 }
 
 static void
