@@ -24,6 +24,10 @@ SHDR = struct.Struct("<IIQQQQIIQQ")
 SYM = struct.Struct("<IBBHQQ")
 
 
+# An entry of a note section: sizes of name and contents, type.  Both are padded to words.
+NOTE = struct.Struct("<III")
+
+
 class ElfError(Exception):
     """What the file is instead; a part of a sentence."""
 
@@ -109,3 +113,18 @@ class Elf:
         """An int of the kernel's."""
         found = self.symbol(name)
         return int.from_bytes(self.at(found[0], 4), "little") if found else 0
+
+    def note(self, section: str, owner: bytes, kind: int) -> bytes:
+        """The contents of a note, by its section, owner and type; empty if there is none."""
+        names = self.content(self.sections[self.names]) if self.sections else b""
+        for one in self.sections:
+            if names[one.name:names.find(b"\0", one.name)] != section.encode():
+                continue
+            data = self.content(one)
+            while len(data) >= NOTE.size:
+                name_size, size, found = NOTE.unpack_from(data)
+                start = NOTE.size + (name_size + 3 & ~3)
+                if found == kind and data[NOTE.size:NOTE.size + name_size] == owner + b"\0":
+                    return data[start:start + size]
+                data = data[start + (size + 3 & ~3):]
+        return b""

@@ -27,6 +27,8 @@ SETS = {
     "kernel": "a kernel",
 } | {name: f"a kernel (--os freebsd={key})" for key, name in KERNELS.items() if key}
 
+NT_FREEBSD_ABI_TAG = 1  # sys/elf_common.h: __FreeBSD_version
+
 # What the suite is for; the headers of 15 are the newest that it was built with.
 RELEASES = (14, 15)
 
@@ -93,16 +95,22 @@ def inspect_src(name: str, folder: pathlib.Path) -> Set:
 
 
 def inspect_base(name: str, folder: pathlib.Path) -> Set:
-    """Check the programs."""
+    """Check the programs; crt1.o marks each with the release that it was linked for."""
+    found = Set(name)
     for part in ("bin/sh", "sbin/init", "sbin/kldload"):
         path = folder / part
         if not path.is_file():
             raise FreebsdError(f"{name}.txz has no {part}: it is no (or half a) base set")
         try:
-            Elf(path)
+            mark = Elf(path).note(".note.tag", b"FreeBSD", NT_FREEBSD_ABI_TAG)
         except ElfError as error:
             raise FreebsdError(f"{name}.txz: {part} is {error}: import a set for amd64") from error
-    return Set(name)
+        found.release = found.release or int.from_bytes(mark[:4], "little")
+    if found.release == 0:
+        raise FreebsdError(f"{name}.txz: bin/sh does not say of which release it is (.note.tag):"
+                           " import the base set of a FreeBSD release")
+    check_release(name, found.release)
+    return found
 
 
 def inspect(name: str, folder: pathlib.Path) -> Set:
@@ -136,11 +144,13 @@ def imported() -> dict[str, Set]:
 
 def check_together(sets: dict[str, Set]) -> None:
     """Refuse sets of different releases."""
-    source = sets.get("src")
-    for one in sets.values():
-        if source and one.release and one.release != source.release:
-            raise FreebsdError(f"{one.name}.txz is FreeBSD {one.release}, src.txz {source.release}:"
-                               " import sets of one release")
+    known = [one for one in sets.values() if one.release]
+    first = sets.get("src") or (known[0] if known else None)
+    for one in known:
+        if first and one.release != first.release:
+            raise FreebsdError(f"{one.name}.txz is FreeBSD {one.release}, {first.name}.txz"
+                               f" {first.release}: import sets of one release, or remove the"
+                               f" older one's folder in {FREEBSD}")
 
 
 def archives(place: pathlib.Path) -> dict[str, pathlib.Path]:
@@ -160,20 +170,22 @@ def import_sets(place: pathlib.Path, begun: Callable[[str], None]) -> list[str]:
     offered = archives(place)
     FREEBSD.mkdir(parents=True, exist_ok=True)
     there = imported()
+    together = {name: one for name, one in there.items() if name not in offered}
     changed: list[str] = []
     for name, archive in offered.items():
         begun(name)
         status = archive.stat()
         stamp = f"{status.st_size} {status.st_mtime_ns}"
-        if name in there and there[name].stamp == stamp:
+        # What was imported when nobody looked for its release is looked at again.
+        if name in there and there[name].stamp == stamp and there[name].release:
+            together[name] = there[name]
+            check_together(together)
             continue
         fresh = FREEBSD / f"{name}.new"
         try:
             unpack(archive, fresh)
-            one = inspect(name, fresh)
-            check_together({key: value for key, value in there.items()
-                            if key not in offered} | {name: one} | {
-                            key: there[key] for key in changed})
+            one = together[name] = inspect(name, fresh)
+            check_together(together)
         except FreebsdError:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
@@ -181,7 +193,6 @@ def import_sets(place: pathlib.Path, begun: Callable[[str], None]) -> list[str]:
         (fresh / ".pvkmod").write_text(json.dumps(dataclasses.asdict(one)) + "\n")
         shutil.rmtree(FREEBSD / name, ignore_errors=True)
         fresh.rename(FREEBSD / name)
-        there[name] = one
         changed.append(name)
     return changed
 
