@@ -39,5 +39,5 @@ the module NAME, and those that it depends on, as loader.conf(5) would.  Under X
 
 Exit status: 0 when every command ended in 0, else that of the first that did not; 124 on time-out
 (the guest is made to panic, to print what each of its threads waits for); 125 when the guest
-panicked; 126 when it could not be booted.
+panicked, or its kernel asks a person what to do; 126 when it could not be booted.
 """

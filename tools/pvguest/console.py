@@ -117,7 +117,7 @@ class Console:
         if ready and not data:
             raise self.ended()
         self.record(data)
-        if stuck := self.system.stuck(self.recent[-200:]):
+        if stuck := self.system.stuck(self.recent):
             self.pending += data
             raise stuck
         return data

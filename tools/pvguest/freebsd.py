@@ -21,13 +21,16 @@ from xen import session
 PANIC = re.compile(rb"panic: [^\n]*\n(?:[^\n]*\n){0,4}?cpuid = |^Fatal trap \d+: ", re.M)
 
 # Prompts at which the guest waits for a person, and what they mean.
+MOUNTROOT = b"\nmountroot> "
 PROMPTS = {
     b"\ndb> ": (STATUS_PANIC, "the guest is in its kernel debugger (db>)"),
-    b"\nmountroot> ": (STATUS_NO_BOOT, "the kernel found no root file system (mountroot>):"
-                     " tools/freebsd status"),
+    MOUNTROOT: (STATUS_PANIC, "the kernel found no root file system (mountroot>)"),
     b"Enter full pathname of shell or RETURN for /bin/sh: ": (
         STATUS_NO_BOOT, "init(8) could not run /etc/rc: tools/freebsd import DIR"),
 }
+
+# Why there is no root file system: the last of such lines.
+NOT_MOUNTED = re.compile(rb"Mounting from \S+ failed with error \d+[^\r\n]*")
 
 # What kernel, root image and a test need, in MB.
 MEMORY = {"kasan": 2048, "kcsan": 1024}
@@ -112,7 +115,8 @@ class FreeBSD:
         """Whether the end of the console's output shows a guest that will not go on."""
         for prompt, (status, words) in PROMPTS.items():
             if console.endswith(prompt):
-                return GuestError(status, words)
+                reasons = NOT_MOUNTED.findall(console) if prompt == MOUNTROOT else []
+                return GuestError(status, ": ".join([words, *map(bytes.decode, reasons[-1:])]))
         return None
 
     def ended(self, status: int, console: bytes) -> GuestError | None:
