@@ -700,17 +700,18 @@ virtio_bus_sysctl(struct virtio_bus *vb)
 	    "Features in use");
 }
 
+/* The list may be as long as the kernel's environment takes: a device at its end is named as well. */
 bool
 virtio_bus_disabled(const char *name)
 {
-	char list[256], *next, *word;
+	char *list, *next, *word;
+	bool found = false;
 
-	if (!TUNABLE_STR_FETCH("hw.pv.disable", list, sizeof(list)))
-		return (false);
-	for (next = list; (word = strsep(&next, " ,")) != NULL;)
-		if (strcmp(word, "all") == 0 || strcmp(word, name) == 0)
-			return (true);
-	return (false);
+	list = next = kern_getenv("hw.pv.disable");
+	while (!found && (word = strsep(&next, " ,")) != NULL)
+		found = strcmp(word, "all") == 0 || strcmp(word, name) == 0;
+	freeenv(list);
+	return (found);
 }
 
 int

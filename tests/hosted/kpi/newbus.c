@@ -127,11 +127,16 @@ getenv_int(const char *name, int *value)
 }
 
 /* There are tunables that are numbers only. */
-int
-getenv_string(const char *name __unused, char *data __unused, int size __unused)
+char *
+kern_getenv(const char *name __unused)
 {
 
-	return (0);
+	return (NULL);
+}
+
+void
+freeenv(char *env __unused)
+{
 }
 
 static struct kpi_intr kpi_intr_table[KPI_MAX_INTRS];
