@@ -147,13 +147,21 @@ FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/balloon_test:memory_hog_with_full_ball
 FREEBSD_QUICK+=	sys/dev/pv/pv_blk_test:cpus_2
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/offload_test:congestion_marks_through_a_bridge
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/hostile_test:impossible_targets
+# What there is in FreeBSD alone: netmap(4), and ALTQ in the kernel of that name.
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/netmap_test:frames_go_both_ways
+FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:altq_decides_what_is_sent
+# Every program of tests/sys/dev, and those of tools and Xen that are about FreeBSD.
 FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test sys/dev/pv/pv_blk_test \
-		${FREEBSD_VIRTIO}/block/vtbd_test ${FREEBSD_VIRTIO}/block/hostile_test \
-		${FREEBSD_VIRTIO}/block/matrix_test ${FREEBSD_VIRTIO}/network/vtnet_test \
-		${FREEBSD_VIRTIO}/network/hostile_test ${FREEBSD_VIRTIO}/network/control_test \
-		${FREEBSD_VIRTIO}/network/offload_test ${FREEBSD_VIRTIO}/network/matrix_test \
+		${FREEBSD_VIRTIO}/block/vtbd_test ${FREEBSD_VIRTIO}/block/feature_test \
+		${FREEBSD_VIRTIO}/block/hostile_test ${FREEBSD_VIRTIO}/block/matrix_test \
+		${FREEBSD_VIRTIO}/block/queue_reset_test ${FREEBSD_VIRTIO}/block/integrity_test \
+		${FREEBSD_VIRTIO}/block/backend_test ${FREEBSD_VIRTIO}/block/combinations_test \
+		${FREEBSD_VIRTIO}/network/vtnet_test ${FREEBSD_VIRTIO}/network/hostile_test \
+		${FREEBSD_VIRTIO}/network/control_test ${FREEBSD_VIRTIO}/network/offload_test \
+		${FREEBSD_VIRTIO}/network/matrix_test ${FREEBSD_VIRTIO}/network/queue_reset_test \
 		${FREEBSD_VIRTIO}/network/rx_buffers_test ${FREEBSD_VIRTIO}/network/tap_test \
-		${FREEBSD_VIRTIO}/network/debugnet_test ${FREEBSD_VIRTIO}/balloon/balloon_test \
+		${FREEBSD_VIRTIO}/network/netmap_test ${FREEBSD_VIRTIO}/network/debugnet_test \
+		${FREEBSD_VIRTIO}/network/testpmd_test ${FREEBSD_VIRTIO}/balloon/balloon_test \
 		${FREEBSD_VIRTIO}/balloon/hostile_test ${FREEBSD_VIRTIO}/mmio/mmio_test \
 		${FREEBSD_VIRTIO}/pci/pci_test ${FREEBSD_VIRTIO}/hotplug_test \
 		${FREEBSD_VIRTIO}/migrate_test ${FREEBSD_VIRTIO}/suspend_test \
