@@ -59,6 +59,9 @@ ENVIRONMENT = {
     "kern.panic_reboot_wait_time": "0",
     "kern.random.initial_seeding.bypass_before_seeding": "1",
     "hw.memtest.tests": "0", "kern.hz": "100",
+    # A module sees of another what that exports (EXPORT_SYMS), and no more; FreeBSD's default is
+    # all, which hides a symbol that is missing in a list.
+    "debug.link_elf_obj_leak_locals": "0",
     # A guest that is given up is sent an NMI, to panic with a backtrace.
     "machdep.kdb_on_nmi": "0", "machdep.panic_on_nmi": "1",
     "debug.debugger_on_panic": "0", "debug.trace_on_panic": "1",
