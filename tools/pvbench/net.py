@@ -23,7 +23,8 @@ difference of what was done: all that comes with a run, and idle time, cancels o
   send and receive 64 KB: 65536 bytes of a TCP stream, TCP and what it takes from a task included;
       what is received is not copied
   bridge 60 bytes, route 64 bytes (netforward.py): from the interrupt of one card to the release
-      behind the other, in bursts; kicks and interrupts of both cards
+      behind the other, in bursts that wait together while the guest stands still; kicks and
+      interrupts of both cards
 
 Without root and without user namespaces nothing is measured, and the reason is said.
 """

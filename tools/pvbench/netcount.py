@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from pvbench import build, counting
 from pvbench.build import NETBENCH
-from pvbench.counting import KICKS, UNITS, Cost, Events
+from pvbench.counting import KICKS, UNITS, Cost, Events, of_one
 from pvbench.errors import BenchError
 from pvbench.figures import Figures, with_interval
 from pvbench.labs import LinuxLab, QuietLab, netlab
@@ -237,7 +237,7 @@ def stream(side: Side, guest_sends: bool) -> Cost:
         return count
     work(64)
     short = side.counted(lambda: work(128))
-    return side.counted(lambda: work(640)).minus(short).each()
+    return of_one(short, side.counted(lambda: work(640)))
 
 
 @dataclasses.dataclass
