@@ -294,7 +294,7 @@ hosted_tests(void)
 	for (i = 0; i < nitems(fix_lists); i++) {
 		for (im = fix_lists[i].impls; im->im_name != NULL; im++) {
 			for (pt = fix_lists[i].tests; pt->name != NULL; pt++) {
-				if (im_can(im, pt->needs))
+				if (im_can(im, pt->needs) && (im->im_flags & pt->lacks) == 0)
 					fix_add_case(n++, im, pt);
 			}
 		}

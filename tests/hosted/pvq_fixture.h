@@ -89,6 +89,7 @@ struct pvq_test {
 	const char	*descr;
 	void		(*body)(const struct impl *);
 	uint32_t	 needs;		/* IM_*: not run for a ring that can't */
+	uint32_t	 lacks;		/* IM_*: nor for one that can do one of these */
 };
 
 extern const struct pvq_test pvq_basic_tests[];

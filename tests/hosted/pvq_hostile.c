@@ -16,6 +16,23 @@
 
 #include "pvq_fixture.h"
 
+/* What a ring needs to be capable of a violation, and what makes it impossible (IM_*). */
+static const struct {
+	uint32_t	needs;
+	uint32_t	lacks;
+} violation_rings[NVIOLATIONS] = {
+	/* Where a chain has one descriptor, there is none that is not the first. */
+	[VIOLATION_ID_NOT_HEAD] = { IM_LENGTHS, IM_INDIRECT | IM_PACKED },
+	[VIOLATION_LEN] = { IM_LENGTHS, 0 },
+	[VIOLATION_LEN_HUGE] = { IM_LENGTHS, 0 },
+	[VIOLATION_INDEX_AHEAD] = { 0, IM_PACKED },
+	[VIOLATION_INDEX_FAR] = { 0, IM_PACKED },
+	[VIOLATION_INDEX_BACK] = { 0, IM_PACKED },
+	[VIOLATION_TURN] = { IM_PACKED, 0 },
+	[VIOLATION_TURN_HALF] = { IM_PACKED, 0 },
+	[VIOLATION_PLACE] = { IM_PACKED, 0 },
+};
+
 /* A broken queue does nothing, and one way leads out. */
 static void
 check_broken(struct fix *f, enum pvq_fault fault, int left)
@@ -46,6 +63,7 @@ violation_after(const struct impl *im, enum peer_violation violation, enum pvq_f
 	struct pvq_done done[8];
 	struct fix f;
 	int got, i;
+	bool can;
 
 	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
 	for (i = 0; i < turns; i++)
@@ -54,7 +72,10 @@ violation_after(const struct impl *im, enum peer_violation violation, enum pvq_f
 		fix_post(&f, i + 1, 0, 2);
 		fix_fetch(&f, &pr[i], i + 1, 0, 2);
 	}
-	if (!f.po->po_violate(f.pe, violation, &pr[1])) {
+	can = im_can(im, violation_rings[violation].needs) &&
+	    (im->im_flags & violation_rings[violation].lacks) == 0;
+	CHECK(f.po->po_violate(f.pe, violation, &pr[1]) == can, "violation %d", violation);
+	if (!can) {
 		fix_close(&f);
 		return;
 	}
@@ -91,9 +112,7 @@ id_not_in_flight(const struct impl *im)
 {
 
 	violation_case(im, VIOLATION_ID_IDLE, PVQ_FAULT_ID);
-	/* In a packed ring that is a place, which is not looked at: see pvq_packed.c. */
-	if (!im_can(im, IM_PACKED))
-		violation_case(im, VIOLATION_ID_NOT_HEAD, PVQ_FAULT_ID);
+	violation_case(im, VIOLATION_ID_NOT_HEAD, PVQ_FAULT_ID);
 }
 
 static void
@@ -173,12 +192,10 @@ good_ones_before_a_violation_come_out(const struct impl *im)
 	}
 	f.po->po_complete(f.pe, pr[2].pr_id, 1);
 	f.po->po_complete(f.pe, pr[0].pr_id, 2);
-	if (f.po->po_violate(f.pe, VIOLATION_ID_HUGE, &pr[1])) {
-		CHECK(fix_collect(&f, done, 8) == 2, "the good ones");
-		CHECK((uintptr_t)done[0].pd_cookie == 3 && (uintptr_t)done[1].pd_cookie == 1,
-		    "cookies");
-		check_broken(&f, PVQ_FAULT_ID, 2);
-	}
+	CHECK(f.po->po_violate(f.pe, VIOLATION_ID_HUGE, &pr[1]), "violation");
+	CHECK(fix_collect(&f, done, 8) == 2, "the good ones");
+	CHECK((uintptr_t)done[0].pd_cookie == 3 && (uintptr_t)done[1].pd_cookie == 1, "cookies");
+	check_broken(&f, PVQ_FAULT_ID, 2);
 	fix_close(&f);
 }
 
@@ -275,7 +292,8 @@ const struct pvq_test pvq_hostile_tests[] = {
 	    id_not_in_flight, IM_ANY_ORDER },
 	{ "hostile_id_completed_twice", "The second time breaks the queue", id_completed_twice,
 	    IM_ANY_ORDER },
-	{ "hostile_index_ahead", "More completions than there are chains", index_ahead },
+	{ "hostile_index_ahead", "More completions than there are chains", index_ahead,
+	    .lacks = IM_PACKED },
 	{ "hostile_flags_of_another_turn", "The wrap counter flipped early, or not at all",
 	    flags_of_another_turn, IM_PACKED },
 	{ "hostile_length_too_long", "Breaks a modern queue; is cut in a legacy one",

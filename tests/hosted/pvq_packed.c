@@ -92,24 +92,37 @@ used_when_nothing_is_in_flight(const struct impl *im)
 	}
 }
 
-/* The answer is in the middle of a chain: where it belongs, nothing is used. */
+/*
+ * The answer is in the middle of its chain, or where the next one's belongs, in any turn of the ring: where
+ * it belongs, nothing is used, and no answer after that comes out either.
+ */
 static void
 wrong_place_is_not_looked_at(const struct impl *im)
 {
 	struct pvq_done done[4];
-	struct peer_chain pr;
+	struct peer_chain pr[2];
 	struct fix f;
+	int segs, turns;
 
-	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
-	fix_post(&f, 1, 0, 3);
-	fix_fetch(&f, &pr, 1, 0, 3);
-	if (f.po->po_violate(f.pe, VIOLATION_ID_NOT_HEAD, &pr)) {
-		CHECK(fix_collect(&f, done, 4) == 0, "a chain out of its own middle");
+	for (turns = 0; turns <= 2 * FIX_SIZE; turns++) {
+		segs = 1 + turns % 3;
+		fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+		while (f.q->q_stats.qs_done < (uint64_t)turns)
+			fix_turn(&f, 1);
+		fix_post(&f, 1, 0, segs);
+		fix_fetch(&f, &pr[0], 1, 0, segs);
+		fix_post(&f, 2, 0, segs);
+		fix_fetch(&f, &pr[1], 2, 0, segs);
+		CHECK(f.po->po_violate(f.pe, VIOLATION_PLACE, &pr[0]), "violation");
+		CHECK(fix_collect(&f, done, 4) == 0, "a chain out of another place");
+		fix_complete(&f, &pr[1], 1);
+		CHECK(fix_collect(&f, done, 4) == 0, "a chain behind it");
 		CHECK(!pvq_intr_enable(f.q, 1), "something waits");
 		CHECK(!pvq_broken(f.q), "fault %u", f.q->q_fault);
-		CHECK((uintptr_t)fix_drain(&f) == 1, "it is not there to be drained");
+		CHECK((uintptr_t)fix_drain(&f) == 1, "the first is not there to be drained");
+		CHECK((uintptr_t)fix_drain(&f) == 2, "the second is not there to be drained");
+		fix_close(&f);
 	}
-	fix_close(&f);
 }
 
 /* Whatever the device's event suppression is, there is a notification or there is none. */
@@ -235,7 +248,7 @@ const struct pvq_test packed_tests[] = {
 	{ "chains_go_over_the_end", "In rings of any size", chains_go_over_the_end, IM_ANY_ORDER },
 	{ "hostile_used_when_nothing_is_in_flight", "At any place of the ring",
 	    used_when_nothing_is_in_flight },
-	{ "hostile_wrong_place_is_not_looked_at", "A chain's middle", wrong_place_is_not_looked_at },
+	{ "hostile_wrong_place_is_not_looked_at", "An answer in another place", wrong_place_is_not_looked_at },
 	{ "hostile_any_event_is_survived", "Event suppression decides of notifications only",
 	    any_event_is_survived },
 	{ "passed_event_is_answered_once", "A device that goes on beyond what it named",

@@ -264,10 +264,7 @@ packed_violate(struct peer *pe, enum peer_violation violation, const struct peer
 		packed_complete(pe, pc->pr_id, 0);
 		packed_complete(pe, pc->pr_id, 0);
 		break;
-	case VIOLATION_ID_NOT_HEAD:
-		/* There are no ids of descriptors; but the place may be a chain's second. */
-		if (pp->pp_slots[pc->pr_id] == 1)
-			return (false);
+	case VIOLATION_PLACE:
 		pp->pp_used++;
 		pp->pp_published++;
 		packed_complete(pe, pc->pr_id, 0);

@@ -44,7 +44,8 @@ enum peer_violation {
 	VIOLATION_INDEX_BACK,		/* an index that goes back by one */
 	VIOLATION_TURN,		/* flags of another turn of the ring: used */
 	VIOLATION_TURN_HALF,		/* the same, but one of the flags */
-	NLIES
+	VIOLATION_PLACE,		/* an answer one place further than it belongs */
+	NVIOLATIONS
 };
 
 struct peer;
@@ -61,7 +62,7 @@ struct peer_ops {
 	bool	(*po_listen)(struct peer *);
 	/* Ask for none. */
 	void	(*po_ignore)(struct peer *);
-	/* Commit a violation.  False: this ring can not have it. */
+	/* Commit a violation.  False: this ring can not have it, which a test has to expect. */
 	bool	(*po_violate)(struct peer *, enum peer_violation, const struct peer_chain *);
 	/* Overwrite all shared memory that the driver might foolishly read. */
 	void	(*po_scribble)(struct peer *, uint32_t seed);
