@@ -111,9 +111,10 @@
  * same place, and nothing that overlaps it and came after a barrier was started.  pv_blk_reset() does
  * all of this in a task with bo_stop and bo_restart; it serves for DEVICE_NEEDS_RESET.
  *
- * A broken queue is reset alone where the device can do that (bo_stop_queue): the same task stops that
- * queue, fails what it had in flight, and starts it again, while the others run (PVB_REPAIRING).  If it
- * can't, or does not finish, the device is reset.
+ * A broken or stuck queue is reset alone where the device can do that (bo_stop_queue): the same task
+ * stops that queue, fails what it had in flight or, of a stuck one, puts it again, and starts the queue,
+ * while the others run (PVB_REPAIRING).  If it can't, does not finish, or the queue is stuck once more
+ * with nothing done in between, the device is reset.
  *
  * Locking.  blk_mtx protects the disk: its flags, its barriers, its queues' number, its size.
  * bq_mtx protects a queue and its requests; it is taken in pv_blk_queue.c alone, and releasing it does
@@ -271,6 +272,7 @@ struct pv_blk_params {
 	u_int		bp_flags;
 #define	PV_BLK_READONLY		0x0001
 #define	PV_BLK_CACHED		0x0002	/* the device has a volatile cache, and a flush for it */
+#define	PV_BLK_QUEUE_RESET	0x0004	/* there is bo_stop_queue, until it fails once */
 };
 
 /* A queue has its own, and so has the disk; their sums are under dev.NAME.N, see pv_blk_disk.c. */
@@ -309,6 +311,9 @@ struct pv_blk_queue {
 	u_int		bq_index;
 	u_int		bq_flags;	/* copy of blk_flags, and PVB_STOPPED if bq_held */
 	bool		bq_held;	/* this queue alone is stopped */
+	bool		bq_stuck;	/* a request takes longer than blk_timeout_reset */
+	bool		bq_was_reset;	/* for that, when so many requests had completed */
+	uint64_t	bq_reset_done;
 
 	/* Bios. */
 	struct pv_blk_bios bq_bios;	/* not yet begun, or not all of it: bio_driver2 */

@@ -58,8 +58,9 @@ pv_blk_log_error(struct pv_blk *blk, const struct pv_blk_req *rq, int error)
 		    rq->rq_length);
 }
 
-void
-pv_blk_log_late(struct pv_blk_queue *bq, const struct pv_blk_req *rq, u_int age, const char *next)
+/* rq is in flight for age seconds; next says what follows. */
+static void
+pv_blk_log_age(struct pv_blk_queue *bq, const struct pv_blk_req *rq, u_int age, const char *next)
 {
 	struct pv_blk *blk = bq->bq_blk;
 
@@ -68,4 +69,32 @@ pv_blk_log_late(struct pv_blk_queue *bq, const struct pv_blk_req *rq, u_int age,
 	device_printf(blk->blk_dev, "%s of sector %jd, %zu bytes, in %s: no answer for %u seconds, "
 	    "%s\n", pv_blk_cmd_names[rq->rq_cmd], (intmax_t)(rq->rq_offset / DEV_BSIZE),
 	    rq->rq_length, bq->bq_pvq->q_name, age, next);
+}
+
+bool
+pv_blk_log_late(struct pv_blk_queue *bq)
+{
+	struct pv_blk *blk = bq->bq_blk;
+	u_int age, late = blk->blk_timeout, stuck = blk->blk_timeout_reset;
+	struct pv_blk_req *rq;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	TAILQ_FOREACH(rq, &bq->bq_inflight, rq_link) {
+		age = (u_int)(ticks - rq->rq_start) / hz;
+		if (stuck != 0 && age >= stuck) {
+			pv_blk_log_age(bq, rq, age,
+			    (blk->blk_params.bp_flags & PV_BLK_QUEUE_RESET) != 0 ?
+			    "resetting the queue" : "resetting the device");
+			return (true);
+		}
+		/* The others were put later. */
+		if (late == 0 || age < late)
+			break;
+		if (rq->rq_reported)
+			continue;
+		rq->rq_reported = true;
+		bq->bq_stats.bs_timeouts++;
+		pv_blk_log_age(bq, rq, age, "still waiting");
+	}
+	return (false);
 }

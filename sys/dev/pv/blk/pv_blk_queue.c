@@ -560,35 +560,6 @@ pv_blk_queue_put_polled(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	return (error);
 }
 
-/*
- * Reports requests that take long, each once.  PVBQ_STUCK if one takes so long that the device has to
- * be reset for it.
- */
-static u_int
-pv_blk_report_late(struct pv_blk_queue *bq)
-{
-	struct pv_blk *blk = bq->bq_blk;
-	u_int age, late = blk->blk_timeout, stuck = blk->blk_timeout_reset;
-	struct pv_blk_req *rq;
-
-	TAILQ_FOREACH(rq, &bq->bq_inflight, rq_link) {
-		age = (u_int)(ticks - rq->rq_start) / hz;
-		if (stuck != 0 && age >= stuck) {
-			pv_blk_log_late(bq, rq, age, "resetting the device");
-			return (PVBQ_STUCK);
-		}
-		/* The others were put later. */
-		if (late == 0 || age < late)
-			break;
-		if (rq->rq_reported)
-			continue;
-		rq->rq_reported = true;
-		bq->bq_stats.bs_timeouts++;
-		pv_blk_log_late(bq, rq, age, "still waiting");
-	}
-	return (0);
-}
-
 u_int
 pv_blk_queue_check(struct pv_blk_queue *bq)
 {
@@ -598,10 +569,28 @@ pv_blk_queue_check(struct pv_blk_queue *bq)
 	/* The ring may have found a protocol violation where no caller of ours looked at it. */
 	if (bq->bq_pvq != NULL && (bq->bq_flags & PVB_STOPPED) == 0 && pvq_broken(bq->bq_pvq))
 		todo = PVBQ_BROKEN;
-	if ((bq->bq_flags & (PVB_STOPPED | PVB_RESETTING | PVB_FROZEN)) == 0)
-		todo |= pv_blk_report_late(bq);
+	if ((bq->bq_flags & (PVB_STOPPED | PVB_RESETTING | PVB_FROZEN)) == 0 && !bq->bq_stuck &&
+	    pv_blk_log_late(bq)) {
+		bq->bq_stuck = true;
+		todo |= PVBQ_STUCK;
+	}
 	PV_BLK_QUEUE_UNLOCK(bq);
 	return (todo);
+}
+
+u_int
+pv_blk_queue_needs_reset(struct pv_blk_queue *bq)
+{
+	u_int needs = 0;
+
+	PV_BLK_QUEUE_LOCK(bq);
+	if (bq->bq_pvq != NULL && pvq_broken(bq->bq_pvq))
+		needs = PVBQ_BROKEN;
+	else if (bq->bq_stuck)
+		needs = PVBQ_STUCK | (bq->bq_was_reset &&
+		    bq->bq_reset_done == bq->bq_pvq->q_stats.qs_done ? PVBQ_STUCK_AGAIN : 0);
+	PV_BLK_QUEUE_UNLOCK(bq);
+	return (needs);
 }
 
 void
@@ -620,6 +609,10 @@ pv_blk_queue_drain(struct pv_blk_queue *bq, int error, bool blame)
 
 	PV_BLK_QUEUE_LOCK(bq);
 	KASSERT((bq->bq_flags & PVB_STOPPED) != 0, ("%s: the device is live", __func__));
+	if (bq->bq_stuck)
+		bq->bq_reset_done = bq->bq_pvq->q_stats.qs_done;
+	bq->bq_was_reset = bq->bq_stuck;
+	bq->bq_stuck = false;
 	while (bq->bq_pvq != NULL && (rq = pvq_drain(bq->bq_pvq)) != NULL) {
 		pv_blk_take_back(bq, rq);
 		if (blame && error == 0 && rq->rq_requeues++ >= PV_BLK_REQUEUES_MAX) {

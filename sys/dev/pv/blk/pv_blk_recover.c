@@ -104,19 +104,22 @@ pv_blk_reset(struct pv_blk *blk, int error)
 	PV_BLK_UNLOCK(blk);
 }
 
-/* A queue is broken, and is reset alone if the device can do that. */
+/*
+ * A queue is broken or stuck, and is reset alone if the device can do that.  If not, what is in flight
+ * ends with error; 0: it is put again.
+ */
 static void
-pv_blk_repair_locked(struct pv_blk *blk)
+pv_blk_repair_locked(struct pv_blk *blk, int error)
 {
 	PV_BLK_ASSERT(blk);
 	/* The task looks for more before it ends. */
 	if ((blk->blk_flags & PVB_REPAIRING) != 0)
 		return;
-	if (blk->blk_ops->bo_stop_queue == NULL || (blk->blk_flags & PV_BLK_BUSY) != 0) {
-		pv_blk_reset_locked(blk, EIO);
+	if ((blk->blk_params.bp_flags & PV_BLK_QUEUE_RESET) == 0 ||
+	    (blk->blk_flags & PV_BLK_BUSY) != 0) {
+		pv_blk_reset_locked(blk, error);
 		return;
 	}
-	blk->blk_reset_error = EIO;
 	pv_blk_schedule_reset(blk, PVB_REPAIRING);
 }
 
@@ -125,25 +128,37 @@ static void
 pv_blk_repair(struct pv_blk *blk)
 {
 	PV_BLK_LOCK(blk);
-	pv_blk_repair_locked(blk);
+	pv_blk_repair_locked(blk, EIO);
 	PV_BLK_UNLOCK(blk);
 }
 
-/* Resets a queue, which is stopped until that has succeeded, or until the device was reset. */
+/*
+ * Resets a queue, which is stopped until that has succeeded, or until the device was reset.  What is in
+ * flight ends with EIO if the queue is broken, and is put again if it is stuck.
+ */
 static int
-pv_blk_reset_queue(struct pv_blk *blk, struct pv_blk_queue *bq)
+pv_blk_reset_queue(struct pv_blk *blk, struct pv_blk_queue *bq, u_int needs)
 {
+	bool can = true;
 	int error;
 
 	PV_BLK_LOCK(blk);
 	pv_blk_queue_hold(bq, true);
 	PV_BLK_UNLOCK(blk);
-	error = blk->blk_ops->bo_stop_queue(blk, bq->bq_index);
+	error = (needs & PVBQ_STUCK_AGAIN) != 0 ? ETIMEDOUT : 0;
 	if (error == 0) {
-		pv_blk_queue_drain(bq, EIO, true);
+		error = blk->blk_ops->bo_stop_queue(blk, bq->bq_index);
+		can = error == 0;
+	} else
+		device_printf(blk->blk_dev, "the reset of queue %u (%s) was of no use: resetting "
+		    "the device\n", bq->bq_index, bq->bq_pvq->q_name);
+	if (error == 0) {
+		pv_blk_queue_drain(bq, (needs & PVBQ_BROKEN) != 0 ? EIO : 0, true);
 		error = blk->blk_ops->bo_restart_queue(blk, bq->bq_index);
 	}
 	PV_BLK_LOCK(blk);
+	if (!can)
+		blk->blk_params.bp_flags &= ~PV_BLK_QUEUE_RESET;
 	if (error == 0) {
 		blk->blk_stats.bs_queue_resets++;
 		pv_blk_queue_hold(bq, false);
@@ -153,47 +168,61 @@ pv_blk_reset_queue(struct pv_blk *blk, struct pv_blk_queue *bq)
 	return (error);
 }
 
-/* Resets all broken queues.  Returns an error if the device has to be reset for them. */
+/* Resets all broken and stuck queues.  Returns an error if the device has to be reset for them. */
 static int
 pv_blk_reset_queues(struct pv_blk *blk)
 {
 	struct pv_blk_queue *bq;
-	int error = 0;
-	bool broken;
+	u_int needs;
+	int error;
 
 	PV_BLK_FOREACH(blk, bq) {
-		broken = false;
-		(void)pv_blk_queue_in_flight(bq, &broken);
-		if (broken && error == 0)
-			error = pv_blk_reset_queue(blk, bq);
+		needs = pv_blk_queue_needs_reset(bq);
+		if (needs == 0)
+			continue;
+		error = pv_blk_reset_queue(blk, bq, needs);
+		if (error != 0)
+			return (error);
 	}
-	return (error);
+	return (0);
+}
+
+/* What all queues together need. */
+static u_int
+pv_blk_needs_reset(struct pv_blk *blk)
+{
+	struct pv_blk_queue *bq;
+	u_int needs = 0;
+
+	PV_BLK_ASSERT(blk);
+	PV_BLK_FOREACH(blk, bq)
+		needs |= pv_blk_queue_needs_reset(bq);
+	return (needs);
 }
 
 /* Returns true if that was all that there was to do. */
 static bool
 pv_blk_repaired(struct pv_blk *blk)
 {
-	bool broken = false;
-	struct pv_blk_queue *bq;
+	u_int needs;
 	int error;
 
 	error = pv_blk_reset_queues(blk);
 	PV_BLK_LOCK(blk);
 	blk->blk_reset_at = getsbinuptime();
+	needs = pv_blk_needs_reset(blk);
 	if (error != 0) {
+		blk->blk_reset_error = (needs & PVBQ_BROKEN) != 0 ? EIO : 0;
 		/* Without a moment in which neither flag is set. */
 		pv_blk_set_flags(blk, PVB_RESETTING, PVB_REPAIRING);
 		PV_BLK_UNLOCK(blk);
 		return (false);
 	}
 	pv_blk_set_flags(blk, 0, PVB_REPAIRING);
-	PV_BLK_FOREACH(blk, bq)
-		(void)pv_blk_queue_in_flight(bq, &broken);
 	if (blk->blk_reset_again)
 		pv_blk_reset_locked(blk, 0);
-	else if (broken)
-		pv_blk_repair_locked(blk);
+	else if (needs != 0)
+		pv_blk_repair_locked(blk, (needs & PVBQ_BROKEN) != 0 ? EIO : 0);
 	wakeup(&blk->blk_flags);
 	PV_BLK_UNLOCK(blk);
 	pv_blk_run(blk);
@@ -380,12 +409,10 @@ pv_blk_watchdog(void *arg)
 	PV_BLK_FOREACH(blk, bq)
 		todo |= pv_blk_queue_check(bq);
 	PV_BLK_LOCK(blk);
-	if ((todo & PVBQ_BROKEN) != 0)
-		pv_blk_repair_locked(blk);
-	else if ((todo & PVBQ_STUCK) != 0) {
+	if ((todo & PVBQ_STUCK) != 0)
 		blk->blk_stats.bs_timeout_resets++;
-		pv_blk_reset_locked(blk, 0);
-	}
+	if (todo != 0)
+		pv_blk_repair_locked(blk, (todo & PVBQ_BROKEN) != 0 ? EIO : 0);
 	if ((blk->blk_flags & PVB_DETACHING) == 0)
 		(void)callout_schedule_sbt(&blk->blk_watchdog, SBT_1S, 0, C_PREL(2));
 	PV_BLK_UNLOCK(blk);

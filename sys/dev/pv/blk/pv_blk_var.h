@@ -54,9 +54,11 @@ pv_blk_dtag(struct pv_blk *blk, const struct pv_blk_req *rq)
 bool	pv_blk_may_log(struct pv_blk *blk);
 /* rq ended with error. */
 void	pv_blk_log_error(struct pv_blk *blk, const struct pv_blk_req *rq, int error);
-/* rq is in flight for age seconds; next says what follows. */
-void	pv_blk_log_late(struct pv_blk_queue *bq, const struct pv_blk_req *rq, u_int age,
-	    const char *next);
+/*
+ * Reports requests that take long, each once; the queue's lock is held.  Returns true if one takes so
+ * long that a reset has to follow.
+ */
+bool	pv_blk_log_late(struct pv_blk_queue *bq);
 
 /* pv_blk_hist.c: histograms. */
 
@@ -105,6 +107,7 @@ struct pv_blk_req *pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, of
 #define	PVBQ_BROKEN	0x0002	/* the device has to be reset */
 #define	PVBQ_REFUSED	0x0004	/* the bio was not taken; nothing else is set */
 #define	PVBQ_STUCK	0x0008	/* a request takes longer than blk_timeout_reset */
+#define	PVBQ_STUCK_AGAIN 0x0010	/* and nothing has completed since the last reset for that */
 
 /* tick is called from a callout with the queue, as if it had interrupted. */
 void	pv_blk_queues_init(struct pv_blk *blk, callout_func_t *tick);
@@ -121,8 +124,10 @@ u_int	pv_blk_queue_submit(struct pv_blk *blk, struct bio *bp);
 void	pv_blk_queue_append(struct pv_blk_queue *bq, struct bio *bp);
 /* Collects, starts and delivers until nothing is left and an interrupt is armed.  Returns PVBQ_*. */
 u_int	pv_blk_queue_run(struct pv_blk_queue *bq);
-/* Reports late requests.  Returns PVBQ_BROKEN, PVBQ_STUCK, both or 0. */
+/* Reports late requests.  Returns PVBQ_BROKEN, PVBQ_STUCK (until the next reset once), both or 0. */
 u_int	pv_blk_queue_check(struct pv_blk_queue *bq);
+/* Does the queue need a reset?  Returns PVBQ_BROKEN, or PVBQ_STUCK with or without _AGAIN, or 0. */
+u_int	pv_blk_queue_needs_reset(struct pv_blk_queue *bq);
 /* Is nothing in flight, ready or waiting? */
 bool	pv_blk_queue_idle(struct pv_blk_queue *bq);
 /* Requests in flight; *broken is set if the queue is, and left alone otherwise. */

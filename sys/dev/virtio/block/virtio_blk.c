@@ -30,7 +30,7 @@
  * detach, which the bus serialises against the configuration task by virtio_free_queues().
  *
  * Queues.  With MQ there is a queue for each CPU, as far as the device has as many; without, one
- * (5.2.2).  One that is broken is reset alone by RING_RESET, if the user says that the device may be
+ * (5.2.2).  One that is broken or stuck is reset alone by RING_RESET, if the user says that the device may be
  * relied on there: QEMU 7.2 goes on with the requests of a queue that was reset, and answers them in the
  * new ring, where 2.6.1 has it forget them.  Their memory may be in use for something else by then.
  *
@@ -330,6 +330,8 @@ vtblk_read_config(struct vtblk_softc *sc)
 	/* 5.2.5.2: a choice of cache modes implies the command, on legacy devices too. */
 	if ((sc->vtb_features & (VIRTIO_BLK_F_FLUSH | VIRTIO_BLK_F_CONFIG_WCE)) != 0)
 		bp->bp_flags |= PV_BLK_CACHED;
+	if ((sc->vtb_features & VIRTIO_F_RING_RESET) != 0)
+		bp->bp_flags |= PV_BLK_QUEUE_RESET;
 	vtblk_read_blk_size(sc);
 	vtblk_read_limits(sc);
 	vtblk_read_topology(sc);

@@ -8,7 +8,7 @@
  * A disk of pv_blk whose device is a test: it completes requests when a case calls for it, and logs the
  * order in which they were put.
  *
- *	sysctl debug.qdisk.run=1	runs all of qdisk_cases.c and prints "qdisk: NAME: ok" for each
+ *	sysctl debug.qdisk.run=1	runs all cases, of the files qdisk_*.c, and prints "qdisk: NAME: ok" for each
  *
  * Bios go to the personality at once, by d_strategy, from a CPU that the case chooses.
  *
@@ -23,6 +23,7 @@
 #include <sys/module.h>
 #include <sys/proc.h>
 #include <sys/sched.h>
+#include <sys/smp.h>
 #include <sys/sysctl.h>
 
 #include "qdisk.h"
@@ -88,6 +89,7 @@ qq_get(struct pvq *q, struct pvq_done *done, int max)
 		memmove(qq->qq_done, qq->qq_done + 1, qq->qq_ndone * sizeof(qq->qq_done[0]));
 		q->q_given++;
 		q->q_completed++;
+		q->q_stats.qs_done++;
 	}
 	return (n);
 }
@@ -179,6 +181,10 @@ static int
 qd_restart(struct pv_blk *blk)
 {
 	struct qd_softc *sc = __containerof(blk, struct qd_softc, qd_blk);
+	u_int i;
+
+	for (i = 0; i < QD_QUEUES; i++)
+		sc->qd_pvqs[i]->q_fault = PVQ_OK;
 
 	if (sc->qd_reset_restarts > 0) {
 		sc->qd_reset_restarts--;
@@ -187,11 +193,35 @@ qd_restart(struct pv_blk *blk)
 	return (sc->qd_restart_error);
 }
 
+static int
+qd_stop_queue(struct pv_blk *blk, u_int index __unused)
+{
+	struct qd_softc *sc = __containerof(blk, struct qd_softc, qd_blk);
+	u_int i;
+
+	sc->qd_queue_stops++;
+	for (i = 0; i < 10 * (u_int)hz && sc->qd_await_detach && (blk->blk_flags & PVB_DETACHING) == 0;
+	    i++)
+		pause("qdisk", 1);
+	return (sc->qd_stop_queue_error);
+}
+
+static int
+qd_restart_queue(struct pv_blk *blk, u_int index)
+{
+	struct qd_softc *sc = __containerof(blk, struct qd_softc, qd_blk);
+
+	sc->qd_pvqs[index]->q_fault = PVQ_OK;
+	return (sc->qd_restart_queue_error);
+}
+
 static const struct pv_blk_ops qd_ops = {
 	.bo_encode = qd_encode,
 	.bo_status = qd_status,
 	.bo_stop = qd_stop,
 	.bo_restart = qd_restart,
+	.bo_stop_queue = qd_stop_queue,
+	.bo_restart_queue = qd_restart_queue,
 };
 
 void
@@ -210,7 +240,7 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 		.bp_delete_size = 8 * QD_SECTOR,
 		.bp_delete_ranges = 4,
 		.bp_msgsize = 64,
-		.bp_flags = PV_BLK_CACHED,
+		.bp_flags = PV_BLK_CACHED | PV_BLK_QUEUE_RESET,
 	};
 	struct pvq *q;
 	u_int i;
@@ -225,12 +255,14 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 		snprintf(q->q_name, sizeof(q->q_name), "queue%u", i);
 	}
 	sc->qd_stop_error = sc->qd_restart_error = 0;
+	sc->qd_stop_queue_error = sc->qd_restart_queue_error = 0;
 	sc->qd_reset_restarts = 0;
 	sc->qd_resubmit = 0;
-	sc->qd_one_range = sc->qd_stop_waits = false;
+	sc->qd_resubmitters = QD_BIOS;
+	sc->qd_one_range = sc->qd_await_detach = sc->qd_stop_waits = false;
 	sc->qd_task_ran = 0;
 	TASK_INIT(&sc->qd_task, 0, qd_task_run, sc);
-	sc->qd_nlog = sc->qd_stops = sc->qd_nends = 0;
+	sc->qd_nlog = sc->qd_stops = sc->qd_queue_stops = sc->qd_nends = 0;
 	for (i = 0; i < QD_BIOS; i++)
 		sc->qd_ends[i] = -1;
 	QD_EQ(sc, pv_blk_init(&sc->qd_blk, sc->qd_dev, &qd_ops, &params), 0);
@@ -253,10 +285,25 @@ qd_done(struct bio *bp)
 	mtx_lock(&sc->qd_mtx);
 	sc->qd_nends++;
 	sc->qd_ends[bp - sc->qd_bios] = (bp->bio_flags & BIO_ERROR) != 0 ? bp->bio_error : 0;
-	again = sc->qd_nends < sc->qd_resubmit;
+	again = sc->qd_nends < sc->qd_resubmit && bp - sc->qd_bios < sc->qd_resubmitters;
 	mtx_unlock(&sc->qd_mtx);
 	if (again)
 		bp->bio_disk->d_strategy(bp);
+}
+
+u_int
+qd_cpu(u_int i)
+{
+	return (i % mp_ncpus);
+}
+
+void
+qd_all_ended(struct qd_softc *sc, u_int n, int how)
+{
+	u_int i;
+
+	for (i = 0; i < n; i++)
+		QD_EQ(sc, sc->qd_ends[i], how);
 }
 
 void
@@ -349,6 +396,18 @@ qd_wait_for_resets(struct qd_softc *sc, u_int stops, u_int held)
 }
 
 void
+qd_wait_for_queue_resets(struct qd_softc *sc, u_int stops, u_int held)
+{
+	u_int i;
+
+	for (i = 0; i < 10 * (u_int)hz && (sc->qd_queue_stops < stops ||
+	    (sc->qd_blk.blk_flags & PVB_REPAIRING) != 0 || qd_held(sc) != held); i++)
+		pause("qdisk", 1);
+	QD_EQ(sc, sc->qd_queue_stops, stops);
+	QD_EQ(sc, qd_held(sc), held);
+}
+
+void
 qd_freeze_and_requeue(struct qd_softc *sc)
 {
 	pv_blk_freeze(&sc->qd_blk);
@@ -367,18 +426,22 @@ static int
 qd_sysctl_run(SYSCTL_HANDLER_ARGS)
 {
 	struct qd_softc *sc = device_get_softc(qd_device);
+	static const struct qd_case *const lists[] = { qd_cases, qd_reset_cases };
 	const struct qd_case *qc;
-	u_int failed = 0;
+	u_int failed = 0, i;
 	int error, value = 0;
 
 	error = sysctl_handle_int(oidp, &value, 0, req);
 	if (error != 0 || req->newptr == NULL)
 		return (error);
-	for (qc = qd_cases; qc->qc_name != NULL; qc++) {
-		sc->qd_failures = 0;
-		qc->qc_func(sc);
-		printf("qdisk: %s: %s\n", qc->qc_name, sc->qd_failures == 0 ? "ok" : "FAILED");
-		failed += sc->qd_failures;
+	for (i = 0; i < nitems(lists); i++) {
+		for (qc = lists[i]; qc->qc_name != NULL; qc++) {
+			sc->qd_failures = 0;
+			qc->qc_func(sc);
+			printf("qdisk: %s: %s\n", qc->qc_name,
+			    sc->qd_failures == 0 ? "ok" : "FAILED");
+			failed += sc->qd_failures;
+		}
 	}
 	return (failed == 0 ? 0 : EDOOFUS);
 }

@@ -53,10 +53,15 @@ struct qd_softc {
 	int		qd_ends[QD_BIOS]; /* -1: not yet; errno */
 	u_int		qd_nends;	/* bios that ended */
 	u_int		qd_resubmit;	/* until so many have, each is submitted again */
+	u_int		qd_resubmitters; /* but for those from this one on */
 	u_int		qd_stops;
 	bool		qd_stop_waits;	/* bo_stop waits for a task of taskqueue_thread */
 	volatile u_int	qd_task_ran;	/* it ran meanwhile */
 	struct task	qd_task;
+	u_int		qd_queue_stops;
+	int		qd_stop_queue_error; /* what bo_stop_queue and bo_restart_queue return */
+	int		qd_restart_queue_error;
+	bool		qd_await_detach; /* bo_stop_queue lasts until the disk is detached */
 	int		qd_stop_error;	/* what bo_stop and bo_restart return */
 	int		qd_restart_error;
 	bool		qd_one_range;	/* deletes of several ranges fail */
@@ -69,7 +74,15 @@ struct qd_case {
 	void		(*qc_func)(struct qd_softc *);
 };
 
+/* Each ends with a NULL name. */
 extern const struct qd_case qd_cases[];
+extern const struct qd_case qd_reset_cases[];
+
+/* Shorthand for qd_submit(). */
+#define	W(sc, i, cpu)	qd_submit((sc), (i), (cpu), BIO_WRITE, (i), 1, 0)
+#define	DEL(sc, i, n)	qd_submit((sc), (i), 0, BIO_DELETE, (i), (n), 0)
+#define	FLUSH(sc, i, cpu) qd_submit((sc), (i), (cpu), BIO_FLUSH, 0, 0, BIO_ORDERED)
+#define	PLAIN_FLUSH(sc, i, cpu) qd_submit((sc), (i), (cpu), BIO_FLUSH, 0, 0, 0)
 
 /* A check; one that fails is printed, and the case goes on. */
 #define	QD_TRUE(sc, cond) do {						\
@@ -96,6 +109,12 @@ void	qd_end(struct qd_softc *sc);
 void	qd_submit(struct qd_softc *sc, u_int i, u_int cpu, int cmd, u_int sector, u_int sectors,
 	    int flags);
 
+/* The CPU that stands for i where there are fewer. */
+u_int	qd_cpu(u_int i);
+
+/* Bios 0 to n - 1 ended like this. */
+void	qd_all_ended(struct qd_softc *sc, u_int n, int how);
+
 /* The device answers the oldest request of a queue, or all, until it has no more. */
 void	qd_answer(struct qd_softc *sc, u_int queue);
 void	qd_answer_all(struct qd_softc *sc);
@@ -114,6 +133,9 @@ void	qd_logged(struct qd_softc *sc, u_int i, u_int queue, enum pv_blk_cmd cmd, u
  * held were put (once more): the queues run after the reset's end.
  */
 void	qd_wait_for_resets(struct qd_softc *sc, u_int stops, u_int held);
+
+/* As many queues were stopped alone, that has finished, and as many requests as held were put. */
+void	qd_wait_for_queue_resets(struct qd_softc *sc, u_int stops, u_int held);
 
 /* What a protocol does around a suspend, see pv_blk.h: other queues, or as many as there were. */
 void	qd_freeze_and_requeue(struct qd_softc *sc);

@@ -13,30 +13,8 @@
 #include <sys/kernel.h>
 #include <sys/kthread.h>
 #include <sys/proc.h>
-#include <sys/smp.h>
 
 #include "qdisk.h"
-
-#define	W(sc, i, cpu)	qd_submit((sc), (i), (cpu), BIO_WRITE, (i), 1, 0)
-#define	DEL(sc, i, n)	qd_submit((sc), (i), 0, BIO_DELETE, (i), (n), 0)
-#define	FLUSH(sc, i, cpu) qd_submit((sc), (i), (cpu), BIO_FLUSH, 0, 0, BIO_ORDERED)
-#define	PLAIN_FLUSH(sc, i, cpu) qd_submit((sc), (i), (cpu), BIO_FLUSH, 0, 0, 0)
-
-static u_int
-qd_cpu(u_int i)
-{
-	return (i % mp_ncpus);
-}
-
-/* Bios 0 to n - 1 ended like this. */
-static void
-qd_all_ended(struct qd_softc *sc, u_int n, int how)
-{
-	u_int i;
-
-	for (i = 0; i < n; i++)
-		QD_EQ(sc, sc->qd_ends[i], how);
-}
 
 static void
 qd_bio_goes_to_its_cpus_queue(struct qd_softc *sc)
@@ -382,85 +360,6 @@ qd_half_cut_bio_is_lost_with_its_disk(struct qd_softc *sc)
 	qd_end(sc);
 }
 
-/* Frozen, a reset has to wait: whoever froze the queues may be resetting the device. */
-static void
-qd_reset_waits_for_a_suspend(struct qd_softc *sc)
-{
-	qd_begin(sc, 2, 8, 8);
-	W(sc, 0, 0);
-	pv_blk_freeze(&sc->qd_blk);
-	pv_blk_reset(&sc->qd_blk, 0);
-	QD_EQ(sc, sc->qd_blk.blk_flags & PVB_RESETTING, 0);
-	QD_EQ(sc, sc->qd_stops, 0);
-	qd_answer_all(sc);
-	QD_EQ(sc, sc->qd_ends[0], 0);
-	/* No other thread reset it. */
-	pv_blk_thaw(&sc->qd_blk);
-	qd_wait_for_resets(sc, 1, 0);
-	qd_end(sc);
-}
-
-/* A device that requests a reset while it is restarted gets one more. */
-static void
-qd_reset_while_restarting_follows(struct qd_softc *sc)
-{
-	qd_begin(sc, 2, 8, 8);
-	W(sc, 0, 0);
-	sc->qd_reset_restarts = 1;
-	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), 0);
-	QD_EQ(sc, pv_blk_resume(&sc->qd_blk), 0);
-	qd_wait_for_resets(sc, 2, 1);
-	sc->qd_reset_restarts = 1;
-	pv_blk_reset(&sc->qd_blk, 0);
-	qd_wait_for_resets(sc, 4, 1);
-	qd_answer_all(sc);
-	QD_EQ(sc, sc->qd_ends[0], 0);
-	qd_end(sc);
-}
-
-/* A device whose suspend fails ends its disk's I/O. */
-static void
-qd_failed_suspend_ends_io(struct qd_softc *sc)
-{
-	qd_begin(sc, 2, 1, 8);
-	W(sc, 0, 0);
-	W(sc, 1, qd_cpu(1));
-	W(sc, 2, 0);
-	sc->qd_stop_error = ETIMEDOUT;
-	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), ETIMEDOUT);
-	qd_all_ended(sc, 3, ENXIO);
-	W(sc, 3, 0);
-	FLUSH(sc, 4, 0);
-	qd_all_ended(sc, 5, ENXIO);
-	/* No reset brings it back. */
-	pv_blk_reset(&sc->qd_blk, 0);
-	QD_EQ(sc, sc->qd_stops, 1);
-	qd_end(sc);
-}
-
-static void
-qd_failed_resume_ends_io_until_one_succeeds(struct qd_softc *sc)
-{
-	qd_begin(sc, 2, 1, 8);
-	W(sc, 0, 0);
-	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), 0);
-	W(sc, 1, qd_cpu(1));
-	FLUSH(sc, 2, 0);
-	QD_EQ(sc, sc->qd_nends, 0);
-	sc->qd_restart_error = ENODEV;
-	QD_EQ(sc, pv_blk_resume(&sc->qd_blk), ENODEV);
-	qd_all_ended(sc, 3, ENXIO);
-	W(sc, 3, 0);
-	QD_EQ(sc, sc->qd_ends[3], ENXIO);
-	sc->qd_restart_error = 0;
-	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), 0);
-	QD_EQ(sc, pv_blk_resume(&sc->qd_blk), 0);
-	W(sc, 4, 0);
-	qd_answer_all(sc);
-	QD_EQ(sc, sc->qd_ends[4], 0);
-	qd_end(sc);
-}
-
 /* Log entry i deletes so many ranges, from sector on. */
 static void
 qd_deleted(struct qd_softc *sc, u_int i, u_int sector, u_int ranges)
@@ -597,6 +496,38 @@ qd_busy_queue_leaves_its_thread(struct qd_softc *sc)
 	qd_end(sc);
 }
 
+/* One interrupt of two queues, one of which always has more: the other gets its turn. */
+static void
+qd_greedy_queue_does_not_starve_another(struct qd_softc *sc)
+{
+	struct qd_queue *other = &sc->qd_queues[1];
+	u_int i, ends, last = qd_cpu(1);
+
+	/* Two queues are used only from two CPUs. */
+	if (last == 0)
+		return;
+	qd_begin(sc, 2, QD_SLOTS, 8);
+	sc->qd_queues[0].qq_eager = true;
+	sc->qd_resubmit = 20000;
+	sc->qd_resubmitters = 4;
+	W(sc, 4, last);
+	other->qq_done[other->qq_ndone++] = other->qq_held[0];
+	other->qq_nheld = 0;
+	for (i = 0; i < 4; i++)
+		W(sc, i, 0);
+	pv_blk_intr(&sc->qd_blk.blk_queues[0]);
+	pv_blk_intr(&sc->qd_blk.blk_queues[1]);
+	mtx_lock(&sc->qd_mtx);
+	ends = sc->qd_nends;
+	mtx_unlock(&sc->qd_mtx);
+	QD_EQ(sc, sc->qd_ends[4], 0);
+	QD_TRUE(sc, ends < sc->qd_resubmit);
+	for (i = 0; i < 20 * (u_int)hz && sc->qd_nends < sc->qd_resubmit + 3; i++)
+		pause("qdisk", 1);
+	QD_EQ(sc, sc->qd_nends, sc->qd_resubmit + 3);
+	qd_end(sc);
+}
+
 struct qd_other {
 	struct qd_softc	*qo_sc;
 	volatile u_int	qo_done;
@@ -658,14 +589,11 @@ const struct qd_case qd_cases[] = {
 	{ "resets_end_a_request_and_suspends_do_not", qd_resets_end_a_request_and_suspends_do_not },
 	{ "reset_leaves_taskqueue_thread", qd_reset_leaves_taskqueue_thread },
 	{ "half_cut_bio_is_lost_with_its_disk", qd_half_cut_bio_is_lost_with_its_disk },
-	{ "reset_waits_for_a_suspend", qd_reset_waits_for_a_suspend },
-	{ "reset_while_restarting_follows", qd_reset_while_restarting_follows },
-	{ "failed_suspend_ends_io", qd_failed_suspend_ends_io },
-	{ "failed_resume_ends_io_until_one_succeeds", qd_failed_resume_ends_io_until_one_succeeds },
 	{ "deletes_share_a_request", qd_deletes_share_a_request },
 	{ "failed_deletes_are_tried_singly", qd_failed_deletes_are_tried_singly },
 	{ "deletes_survive_a_suspend", qd_deletes_survive_a_suspend },
 	{ "busy_queue_leaves_its_thread", qd_busy_queue_leaves_its_thread },
+	{ "greedy_queue_does_not_starve_another", qd_greedy_queue_does_not_starve_another },
 	{ "awaited_request_is_not_delayed", qd_awaited_request_is_not_delayed },
 	{ NULL, NULL }
 };
