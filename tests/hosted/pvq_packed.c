@@ -87,6 +87,9 @@ used_when_nothing_is_in_flight(const struct impl *im)
 		fix_fetch(&f, &pr, 1, 0, 1);
 		CHECK(f.po->po_violate(f.pe, VIOLATION_ID_TWICE, &pr), "violation");
 		CHECK(fix_collect(&f, done, 4) == 1, "more than one");
+		/* Whoever waits for more is sent to look, and finds it. */
+		CHECK(pvq_intr_enable(f.q, 1), "nothing waits");
+		CHECK(fix_collect(&f, done, 4) == 0, "one more");
 		CHECK(f.q->q_fault == PVQ_FAULT_INDEX, "fault %u", f.q->q_fault);
 		fix_close(&f);
 	}
