@@ -468,6 +468,31 @@ physical_segments_are_as_few_as_can_be(const struct impl *im __unused)
 	host_free(memory);
 }
 
+/* A watchdog sees what waits, wherever in the ring it is, and nothing else. */
+static void
+look_sees_what_waits(const struct impl *im)
+{
+	struct peer_chain pr[3];
+	struct fix f;
+	int i, turn;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	for (turn = 0; turn < 3 * FIX_SIZE; turn++) {
+		CHECK(pvq_look(f.q) == PVQ_QUIET, "turn %d: nothing is in flight", turn);
+		for (i = 0; i < 3; i++) {
+			fix_post(&f, i + 1, 0, 1 + i % 2);
+			fix_fetch(&f, &pr[i], i + 1, 0, 1 + i % 2);
+		}
+		for (i = 0; i < 3; i++) {
+			CHECK(pvq_look(f.q) == PVQ_QUIET, "turn %d: nothing has completed", turn);
+			fix_complete(&f, &pr[i], 1);
+			CHECK(pvq_look(f.q) == PVQ_WAITS, "turn %d: not seen", turn);
+			fix_get(&f, i + 1, 1);
+		}
+	}
+	fix_close(&f);
+}
+
 const struct pvq_test pvq_basic_tests[] = {
 	{ "physical_segments", "Memory side by side is one segment, and none is too long",
 	    physical_segments_are_as_few_as_can_be },
@@ -490,6 +515,7 @@ const struct pvq_test pvq_basic_tests[] = {
 	    drain_gives_back_in_order },
 	{ "reinit_makes_a_new_queue", "In the same memory", reinit_makes_a_new_queue },
 	{ "index_wraps", "Three turns of the 16-bit index", index_wraps },
+	{ "look_sees_what_waits", "In any place of the ring", look_sees_what_waits, IM_LENGTHS },
 	{ "statistics_are_right", "And each has a sysctl", statistics_are_right },
 	{ "sides_run_at_the_same_time", "Put, get and peer in a thread each",
 	    sides_run_at_the_same_time },

@@ -285,6 +285,33 @@ log_is_not_flooded(const struct impl *im)
 	fix_close(&f);
 }
 
+/* In any place of the ring: nothing comes out, nothing is broken, and whoever looks sees why. */
+static void
+place_skipped(const struct impl *im)
+{
+	struct peer_chain pr[3];
+	struct pvq_done done[4];
+	struct fix f;
+	int i, turns;
+
+	for (turns = 0; turns < 2 * FIX_SIZE; turns++) {
+		fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+		for (i = 0; i < turns; i++)
+			fix_turn(&f, 40 + i);
+		for (i = 0; i < 3; i++) {
+			fix_post(&f, i + 1, 0, 1);
+			fix_fetch(&f, &pr[i], i + 1, 0, 1);
+		}
+		CHECK(pvq_look(f.q) == PVQ_QUIET, "turn %d: nothing was written", turns);
+		CHECK(f.po->po_violate(f.pe, VIOLATION_PLACE, &pr[0]), "violation");
+		CHECK(fix_collect(&f, done, 4) == 0 && !pvq_broken(f.q), "out of the wrong place");
+		CHECK(pvq_look(f.q) == PVQ_SKIPPED, "turn %d: not seen", turns);
+		pvq_break(f.q, PVQ_FAULT_SKIP, 0);
+		check_broken(&f, PVQ_FAULT_SKIP, 3);
+		fix_close(&f);
+	}
+}
+
 const struct pvq_test pvq_hostile_tests[] = {
 	{ "hostile_id_out_of_range", "An id that no chain can have", id_out_of_range,
 	    IM_ANY_ORDER },
@@ -296,6 +323,8 @@ const struct pvq_test pvq_hostile_tests[] = {
 	    .lacks = IM_PACKED },
 	{ "hostile_flags_of_another_turn", "The wrap counter flipped early, or not at all",
 	    flags_of_another_turn, IM_PACKED },
+	{ "hostile_place_skipped", "Nothing completes any more, which a watchdog sees",
+	    place_skipped, IM_PACKED },
 	{ "hostile_length_too_long", "Breaks a modern queue; is cut in a legacy one",
 	    length_too_long, IM_LENGTHS },
 	{ "hostile_length_of_nothing_writable", "Bytes written where none could be: counted",

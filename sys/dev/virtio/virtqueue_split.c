@@ -543,6 +543,15 @@ vqsplit_intr_disable(struct pvq *q)
 	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 }
 
+/* What the device writes beyond its index means nothing yet, so that no place can be seen to be skipped. */
+static enum pvq_look
+vqsplit_look(struct pvq *q)
+{
+	struct vqsplit *vq = VQ(q);
+
+	return (vq_read_used_idx(vq) != vq->vq_used_idx ? PVQ_WAITS : PVQ_QUIET);
+}
+
 /*
  * The oldest chain in flight.  The search makes draining a ring quadratic, which is a millisecond
  * for 1,024 descriptors after a reset, and saves the data path a list.
@@ -632,6 +641,7 @@ static const struct pvq_ops vqsplit_ops = {
 	.qo_get = vqsplit_get,
 	.qo_intr_enable = vqsplit_intr_enable,
 	.qo_intr_disable = vqsplit_intr_disable,
+	.qo_look = vqsplit_look,
 	.qo_drain = vqsplit_drain,
 	.qo_reinit = vqsplit_reinit,
 	.qo_free = vqsplit_free,

@@ -33,6 +33,7 @@ static const char *const pvq_fault_words[PVQ_NFAULTS] = {
 	[PVQ_FAULT_FLAGS] = "flags of another turn of the ring",
 	[PVQ_FAULT_ORDER] = "completed out of order",
 	[PVQ_FAULT_OWNER] = "payload not as the protocol has it",
+	[PVQ_FAULT_SKIP] = "a place of the ring was skipped",
 };
 
 static const struct pvq_stat {

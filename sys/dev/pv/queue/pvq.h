@@ -99,7 +99,15 @@ enum pvq_fault {
 	PVQ_FAULT_FLAGS,	/* flags of another turn of the ring (packed) */
 	PVQ_FAULT_ORDER,	/* completions out of an order that was negotiated */
 	PVQ_FAULT_OWNER,	/* the protocol found an invalid value in the payload */
+	PVQ_FAULT_SKIP,		/* a place of the ring was skipped, which the owner found (pvq_look) */
 	PVQ_NFAULTS
+};
+
+/* What a ring looks like in which nothing has completed for long. */
+enum pvq_look {
+	PVQ_QUIET,	/* the peer has written nothing */
+	PVQ_WAITS,	/* something has completed and waits for pvq_get() */
+	PVQ_SKIPPED,	/* nothing can complete: the peer has written beyond the next place */
 };
 
 /* Counters: the putting side's and the getting side's in cache lines of their own. */
@@ -133,6 +141,7 @@ struct pvq_ops {
 	int	(*qo_get)(struct pvq *, struct pvq_done *, int);
 	bool	(*qo_intr_enable)(struct pvq *, unsigned int);
 	void	(*qo_intr_disable)(struct pvq *);
+	enum pvq_look (*qo_look)(struct pvq *);	/* NULL: it can't tell */
 	void	*(*qo_drain)(struct pvq *);
 	int	(*qo_reinit)(struct pvq *);
 	void	(*qo_free)(struct pvq *);
@@ -415,6 +424,18 @@ pvq_intr_disable(struct pvq *q)
 {
 
 	q->q_ops->qo_intr_disable(q);
+}
+
+/*
+ * For a watchdog: why has nothing completed?  A peer that is at work may look as if it had skipped a place
+ * for a moment; one that looks so again after seconds in which nothing has completed has done it, and its
+ * queue is to be broken (PVQ_FAULT_SKIP).  Both sides are serialised; the queue is not broken.
+ */
+static inline enum pvq_look
+pvq_look(struct pvq *q)
+{
+
+	return (q->q_ops->qo_look == NULL ? PVQ_QUIET : q->q_ops->qo_look(q));
 }
 
 /*
