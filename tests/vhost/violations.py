@@ -134,6 +134,14 @@ def len_less(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     queue.give(chain, max(length - 1, 0))
 
 
+def unheard(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
+    """An answer without an interrupt."""
+    queue.give(chain, length)
+    queue.flush_batch()
+    queue.ring.publish()
+    queue.ring.told()
+
+
 def never(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     """No answer, until `release`."""
     queue.held.append((chain, length))
@@ -160,8 +168,8 @@ class Violation:
 
 RING_VIOLATIONS: list[RingViolation] = [
     id_out_of_range, id_huge, id_idle, id_twice, middle, idx_ahead, idx_half, idx_back,
-    place_skipped, wrap_early, wrap_never, len_max, len_over, len_zero, len_one, len_less, never,
-    scribble,
+    place_skipped, wrap_early, wrap_never, len_max, len_over, len_zero, len_one, len_less, unheard,
+    never, scribble,
 ]
 
 VIOLATIONS: dict[str, Violation] = {f.__name__: Violation("ring", f) for f in RING_VIOLATIONS} | {

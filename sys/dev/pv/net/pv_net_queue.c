@@ -13,7 +13,10 @@
  *	parked    its pair is not in use any more: the device does without it, and receive buffers are freed;
  *	          until the pair is in use again, or the device is reset, which begins with all queues
  *
- * Locking.  pn_sx.
+ * A receive queue that rests is watched: completions may lie there for which no interrupt has come, or for
+ * which none can, as the device has skipped a place of the ring.
+ *
+ * Locking.  pn_sx, but for pv_net_rx_watch(), which the tick calls.
  */
 
 #include <sys/param.h>
@@ -40,6 +43,33 @@
 /* How long what was sent may take before its queue is renewed: tries, and how many in a second. */
 #define	PV_NET_SETTLE_TRIES	100
 #define	PV_NET_SETTLE_HZ	100
+
+/* Seconds: until an interrupt counts as lost, and until a place counts as skipped. */
+#define	PV_NET_LOST_INTR	2
+#define	PV_NET_SKIPPED		5
+
+void
+pv_net_rx_watch(struct pv_net_rxq *rxq)
+{
+	struct pvq *q = rxq->prq_pvq;
+	enum pvq_look look = PVQ_QUIET;
+	uint64_t done;
+
+	mtx_lock(&rxq->prq_mtx);
+	done = q->q_stats.qs_done;
+	if (!rxq->prq_stopped && rxq->prq_busy == NULL && !pvq_broken(q) &&
+	    done == rxq->prq_wd_done)
+		look = pvq_look(q);
+	rxq->prq_wd_done = done;
+	rxq->prq_wd_ticks = look == PVQ_QUIET ? 0 : rxq->prq_wd_ticks + 1;
+	if (look == PVQ_WAITS && rxq->prq_wd_ticks >= PV_NET_LOST_INTR) {
+		rxq->prq_stats.lost_intrs++;
+		rxq->prq_wd_ticks = 0;
+		taskqueue_enqueue(rxq->prq_tq, &rxq->prq_task);
+	} else if (look == PVQ_SKIPPED && rxq->prq_wd_ticks >= PV_NET_SKIPPED)
+		pvq_break(q, PVQ_FAULT_SKIP, done);
+	mtx_unlock(&rxq->prq_mtx);
+}
 
 static int
 pv_net_stop_queue(struct pv_net *pn, int pair, bool tx)

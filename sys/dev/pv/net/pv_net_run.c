@@ -333,6 +333,7 @@ pv_net_tick(void *arg)
 	for (i = 0; i < pn->pn_params.pnp_npairs && pn->pn_running; i++) {
 		if (pn->pn_txqs[i].ptq_parked)
 			continue;
+		pv_net_rx_watch(&pn->pn_rxqs[i]);
 		if (pvq_broken(pn->pn_rxqs[i].prq_pvq) || pvq_broken(pn->pn_txqs[i].ptq_pvq))
 			pv_net_need_queue_reset(pn);
 		if (!pv_net_tx_stuck(&pn->pn_txqs[i]) || pn->pn_params.pnp_may_rest)

@@ -82,6 +82,7 @@ static const struct pv_net_counter pv_net_rx_counters[] = {
 	BAD(struct pv_net_rxstats),
 	RX(runts, "Frames dropped: shorter than an Ethernet header"),
 	RX(too_long, "Frames dropped: longer than any packet"),
+	RX(lost_intrs, "Times the watchdog found completions without an interrupt"),
 	RX(deferred, "Times the budget was used up, and the task took the rest"),
 };
 

@@ -149,6 +149,7 @@ struct pv_net_rxstats {
 	uint64_t	bufs, bufs_page, bufs_16k;
 	uint64_t	short_buf, bad_header, bad_offload, runts, too_long;
 	uint64_t	deferred;
+	uint64_t	lost_intrs;
 	uint64_t	bad[PV_NET_NBAD];	/* bad_offload by cause */
 };
 
@@ -199,6 +200,8 @@ struct pv_net_rxq {
 	struct pvq_chain	 prq_chains[PV_NET_BATCH];
 	struct pvq_done		 prq_done[PV_NET_BATCH];
 	struct pv_net_rxhdr	 prq_hdrs[PV_NET_BATCH];
+	uint64_t		 prq_wd_done;	/* watchdog: as of a transmit queue */
+	int			 prq_wd_ticks;	/* seconds in which something should have completed */
 	struct pv_net_rxstats	 prq_stats;
 	struct pv_net_netmap	*prq_netmap;	/* pv_net_netmap.c's; NULL: no port */
 	char			 prq_name[16];
@@ -444,6 +447,8 @@ void	pv_net_stage_free(struct pv_net *pn);
 void	pv_net_stage_start(struct pv_net *pn);
 
 /* pv_net_queue.c: one queue while the others run */
+/* Called once a second: have taken what no interrupt has come for, and break a queue that stands still. */
+void	pv_net_rx_watch(struct pv_net_rxq *rxq);
 /*
  * Reset it, because it is broken or stuck.  Each returns 0, or an error if the device has to be reset; the
  * queue is stopped then.
