@@ -260,14 +260,14 @@ int	virtio_stop_queue(device_t dev, u_int index);
  *
  * size  places, at most as many as it was allocated with
  *
- * Returns 0; EOPNOTSUPP if the device alone decides (legacy); EINVAL if it is too large, too small for the
- * longest chain, or (split) not a power of two.
+ * Returns 0; EOPNOTSUPP if the device alone decides (legacy); EINVAL if it is too large, too small for
+ * the longest chain, or (split) not a power of two.
  */
 int	virtio_set_queue_size(device_t dev, u_int index, u_int size);
 
 /*
- * Start a drained queue again: re-initialised (pvq_reinit), with the same vector, and the same memory and
- * size unless another was set.
+ * Start a drained queue again: re-initialised (pvq_reinit), with the same vector, and the same memory
+ * and size unless another was set.
  *
  * Returns 0, or an error, logged, if the device did not take it: reset the device.  May sleep.
  */

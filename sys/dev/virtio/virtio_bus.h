@@ -36,8 +36,8 @@ SYSCTL_DECL(_hw_virtio);
 #define	VIRTIO_ISR_QUEUE	0x01
 #define	VIRTIO_ISR_CONFIG	0x02
 /*
- * The transport's own: the line can't be silenced, so its handler is to be removed, which masks it.  From
- * now on the transport's reset fails with EIO.
+ * The transport's own: the line can't be silenced, so its handler is to be removed, which masks it.
+ * From now on the transport's reset fails with EIO.
  */
 #define	VIRTIO_ISR_DEAD		0x40
 

@@ -23,8 +23,8 @@ HEADER {
 };
 
 # Reset, and wait for it, for a bounded time (VirtIO 1.3, 2.4).  ENXIO: the device was removed.
-# ETIMEDOUT: it did not confirm, and was cut off from memory.  EIO: it was reset, and is not to be used any
-# more (VIRTIO_ISR_DEAD).  May sleep.
+# ETIMEDOUT: it did not confirm, and was cut off from memory.  EIO: it was reset, and is not to be used
+# any more (VIRTIO_ISR_DEAD).  May sleep.
 METHOD int reset {
 	device_t	dev;
 };

@@ -17,16 +17,16 @@
  * A way may fail late: the device refuses a vector when it is set, so each is set up in full, and
  * taken back in full.
  *
- * A line that its device never lowers would keep the CPU in its interrupt thread.  Where no other device
- * has the line, the transport says so (VIRTIO_ISR_DEAD), and the handler is removed, by a thread that such
- * an interrupt thread does not keep from the CPU.
+ * A line that its device never lowers would keep the CPU in its interrupt thread.  Where no other
+ * device has the line, the transport says so (VIRTIO_ISR_DEAD), and the handler is removed, by a thread
+ * that such an interrupt thread does not keep from the CPU.
  *
  * Handlers run in interrupt threads.  None runs the driver's code while the device is stopped
  * (vb_awake).  A handler that is running when the device is stopped goes on; virtio_intr_free() waits
  * for it.
  *
- * Locking.  None: vb_slots and vb_irqs do not change while handlers are set up, and vb_isr and vi_cookie
- * are changed by atomic operations: who takes a cookie removes the handler.
+ * Locking.  None: vb_slots and vb_irqs do not change while handlers are set up, and vb_isr and
+ * vi_cookie are changed by atomic operations: who takes a cookie removes the handler.
  */
 
 #include <sys/param.h>

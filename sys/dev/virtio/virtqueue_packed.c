@@ -275,9 +275,9 @@ vqpacked_commit(struct pvq *q)
  * on taking descriptors from there, and stops where there are no more without naming another.  That is
  * no harm in a split ring, where it names one with each descriptor that it takes.
  *
- * The wrap counter tells two turns apart, so that a place that was passed more than a turn ago looks like
- * one that is still to come.  One that is too far ahead for the room that is left can't be: what is
- * queued until then would wait for the device, and the device for a notification.
+ * The wrap counter tells two turns apart, so that a place that was passed more than a turn ago looks
+ * like one that is still to come.  One that is too far ahead for the room that is left can't be: what
+ * is queued until then would wait for the device, and the device for a notification.
  */
 static bool
 vp_device_asks(struct vqpacked *vp)
@@ -583,9 +583,9 @@ vqpacked_intr_disable(struct pvq *q)
 }
 
 /*
- * A used descriptor beyond the next place means that this one was skipped: a device writes used descriptors
- * one behind the other (2.8.6).  It may do so in any order for a moment, so that this is to be found twice.
- * All places that are looked at have chains of ours, which are not used.
+ * A used descriptor beyond the next place means that this one was skipped: a device writes used
+ * descriptors one behind the other (2.8.6).  It may do so in any order for a moment, so that this is to
+ * be found twice.  All places that are looked at have chains of ours, which are not used.
  */
 static enum pvq_look
 vqpacked_look(struct pvq *q)

@@ -543,7 +543,10 @@ vqsplit_intr_disable(struct pvq *q)
 	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 }
 
-/* What the device writes beyond its index means nothing yet, so that no place can be seen to be skipped. */
+/*
+ * What the device writes beyond its index means nothing yet, so that no place can be seen to be
+ * skipped.
+ */
 static enum pvq_look
 vqsplit_look(struct pvq *q)
 {

@@ -22,7 +22,8 @@ struct pvq_done;
  *
  * arg  its pc_arg; read during the call only
  *
- * Returns 0; ENOSPC if there is no room now; EINVAL if the ring has no form for it.  The completion goes to pno_sent.
+ * Returns 0; ENOSPC if there is no room now; EINVAL if the ring has no form for it.  The completion
+ * goes to pno_sent.
  */
 int	pv_net_command(struct pv_net *pn, int pair, void *arg);
 

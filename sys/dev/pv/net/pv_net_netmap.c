@@ -30,9 +30,9 @@
  *
  * Locking.  The queue's lock, in all but allocation; netmap(4) is called without it.
  *
- * Gaps.  Memory that bus_dma(9) would have to load, pages of a back end, and rings of less than two slots:
- * there is no netmap port then but netmap's emulated one.  A device that does not stop may still write to netmap's buffers; the
- * headers that it has are leaked, as its rings are.
+ * Gaps.  Memory that bus_dma(9) would have to load, pages of a back end, and rings of less than two
+ * slots: there is no netmap port then but netmap's emulated one.  A device that does not stop may still
+ * write to netmap's buffers; the headers that it has are leaked, as its rings are.
  */
 
 #include <sys/param.h>

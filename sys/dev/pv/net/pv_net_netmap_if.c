@@ -13,8 +13,8 @@
  *
  * While a ring is netmap's, the device is requested not to offload what is received.
  *
- * While the device is suspended or goes, no ring can come, but rings go: netmap(4) frees them whatever is
- * returned to it, so that the queues have to be packets' when they are started again.
+ * While the device is suspended or goes, no ring can come, but rings go: netmap(4) frees them whatever
+ * is returned to it, so that the queues have to be packets' when they are started again.
  *
  * Locking.  netmap(4)'s lock of all ports is held when pn_sx is taken; it is never taken with pn_sx
  * held.

@@ -16,9 +16,10 @@
  *
  * Fewer pairs in use.  Senders stop choosing the others; what waits there moves to one that stays, and
  * what is in flight completes; then the device is configured.  A sender that chose a queue just before
- * finds that it is not in use when it has the queue's lock, and moves its packet, too.  A device that can
- * reset a queue alone loses those of the others then, and their receive buffers are freed; a queue in which
- * something does not complete is reset, where another device is left with as many pairs as before.
+ * finds that it is not in use when it has the queue's lock, and moves its packet, too.  A device that
+ * can reset a queue alone loses those of the others then, and their receive buffers are freed; a queue
+ * in which something does not complete is reset, where another device is left with as many pairs as
+ * before.
  *
  * Locking.  pn_sx for changes; pn_pairs is read without.
  */
@@ -225,8 +226,8 @@ pv_net_configure_pairs(struct pv_net *pn, u_int n)
 
 /*
  * Use n pairs of queues.  Returns 0; EBUSY if what was sent by one of those that are to go does not
- * complete; what pno_set_pairs says.  After an error it is as many as before.  If a queue alone can't be
- * stopped or started, the device is reset soon, and uses as many pairs then as are set here.
+ * complete; what pno_set_pairs says.  After an error it is as many as before.  If a queue alone can't
+ * be stopped or started, the device is reset soon, and uses as many pairs then as are set here.
  */
 int
 pv_net_use_pairs(struct pv_net *pn, u_int n)

@@ -10,11 +10,12 @@
  *
  *	reset     it is broken or stuck: what it has is dropped
  *	renewed   its ring gets another size: what was sent is waited for, what waits stays
- *	parked    its pair is not in use any more: the device does without it, and receive buffers are freed;
- *	          until the pair is in use again, or the device is reset, which begins with all queues
+ *	parked    its pair is not in use any more: the device does without it, and receive buffers are
+ *	          freed; until the pair is in use again, or the device is reset, which begins with all
+ *	          queues
  *
- * A receive queue that rests is watched: completions may lie there for which no interrupt has come, or for
- * which none can, as the device has skipped a place of the ring.
+ * A receive queue that rests is watched: completions may lie there for which no interrupt has come, or
+ * for which none can, as the device has skipped a place of the ring.
  *
  * Locking.  pn_sx, but for pv_net_rx_watch(), which the tick calls.
  */

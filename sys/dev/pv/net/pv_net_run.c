@@ -25,8 +25,8 @@
  * queue that is stuck again before anything has completed is not worth another try, and the device is
  * reset.
  *
- * Sizes of rings.  They are changed one queue after the other, so that a card with several goes on; where
- * the device can't reset a queue alone, it is reset.
+ * Sizes of rings.  They are changed one queue after the other, so that a card with several goes on;
+ * where the device can't reset a queue alone, it is reset.
  *
  * The tick may not sleep, and reads without pn_sx; what needs it is done by tasks of pn_config_tq.
  *
@@ -245,8 +245,8 @@ pv_net_renew_queues(struct pv_net *pn, bool tx)
 }
 
 /*
- * Reset the device, so that its rings get their sizes; a device that does not take those gets the ones of
- * before.
+ * Reset the device, so that its rings get their sizes; a device that does not take those gets the ones
+ * of before.
  */
 static int
 pv_net_resize_device(struct pv_net *pn, bool tx, u_int before)

@@ -360,7 +360,9 @@ pv_net_tx_retired(struct pv_net_txq *txq)
 	return (retired);
 }
 
-/* The flow of a packet with a hash, by which its pair is found: with options RSS, the kernel's bucket. */
+/*
+ * The flow of a packet with a hash, by which its pair is found: with options RSS, the kernel's bucket.
+ */
 static inline u_int
 pv_net_tx_flow(const struct mbuf *m)
 {

@@ -447,20 +447,22 @@ void	pv_net_stage_free(struct pv_net *pn);
 void	pv_net_stage_start(struct pv_net *pn);
 
 /* pv_net_queue.c: one queue while the others run */
-/* Called once a second: have taken what no interrupt has come for, and break a queue that stands still. */
+/*
+ * Called once a second: have taken what no interrupt has come for, and break a queue that stands still.
+ */
 void	pv_net_rx_watch(struct pv_net_rxq *rxq);
 /*
- * Reset it, because it is broken or stuck.  Each returns 0, or an error if the device has to be reset; the
- * queue is stopped then.
+ * Reset it, because it is broken or stuck.  Each returns 0, or an error if the device has to be reset;
+ * the queue is stopped then.
  */
 int	pv_net_reset_rxq(struct pv_net_rxq *rxq);
 int	pv_net_reset_txq(struct pv_net_txq *txq);
 /* The same for a queue that works: what it has sent is waited for, and what waits stays. */
 int	pv_net_renew_txq(struct pv_net_txq *txq);
 /*
- * The pair is not in use any more: the device does without its queues, and receive buffers are freed, if
- * the device can reset a queue alone; else nothing happens.  Nothing is in flight in the transmit queue.
- * Returns 0, or an error if the device has to be reset.
+ * The pair is not in use any more: the device does without its queues, and receive buffers are freed,
+ * if the device can reset a queue alone; else nothing happens.  Nothing is in flight in the transmit
+ * queue.  Returns 0, or an error if the device has to be reset.
  */
 int	pv_net_park_pair(struct pv_net *pn, int pair);
 /* It is to be used again.  Errors as before. */
@@ -504,8 +506,8 @@ void	pv_net_ask_offloads(struct pv_net *pn);
 /*
  * Give all receive queues, or transmit queues, rings of so many places.  pn_sx is held.
  *
- * Returns 0; ENXIO if the device is suspended, dead or going; EBUSY if netmap(4) has queues; the error of
- * pno_set_size; or an error of the device, whose rings then have the sizes of before.
+ * Returns 0; ENXIO if the device is suspended, dead or going; EBUSY if netmap(4) has queues; the error
+ * of pno_set_size; or an error of the device, whose rings then have the sizes of before.
  */
 int	pv_net_resize(struct pv_net *pn, bool tx, u_int size);
 

@@ -427,9 +427,9 @@ pvq_intr_disable(struct pvq *q)
 }
 
 /*
- * For a watchdog: why has nothing completed?  A peer that is at work may look as if it had skipped a place
- * for a moment; one that looks so again after seconds in which nothing has completed has done it, and its
- * queue is to be broken (PVQ_FAULT_SKIP).  Both sides are serialised; the queue is not broken.
+ * For a watchdog: why has nothing completed?  A peer that is at work may look as if it had skipped a
+ * place for a moment; one that looks so again after seconds in which nothing has completed has done it,
+ * and its queue is to be broken (PVQ_FAULT_SKIP).  Both sides are serialised; the queue is not broken.
  */
 static inline enum pvq_look
 pvq_look(struct pvq *q)

@@ -21,9 +21,9 @@
  * already; the line is not shared, so that such a one is no other device's.  A cause that can't be
  * acknowledged would keep a line that is triggered by its level busy for ever: after
  * VTMMIO_STUCK_MAX of them in a row the device is reset where it stands, which lowers the line, and its
- * driver is asked to begin again, as if the device had set DEVICE_NEEDS_RESET.  If that did not lower it, or
- * the same comes again before an interrupt could be acknowledged, the device is given up: its handler is
- * removed, and it is left reset until it is attached again.
+ * driver is asked to begin again, as if the device had set DEVICE_NEEDS_RESET.  If that did not lower
+ * it, or the same comes again before an interrupt could be acknowledged, the device is given up: its
+ * handler is removed, and it is left reset until it is attached again.
  *
  * Locking.  None: newbus serialises attach and detach, virtio.h says what drivers serialise, and
  * what an interrupt or pvq_kick() uses does not change while they can run.
@@ -50,8 +50,8 @@
 #include <dev/virtio/mmio/virtio_mmio.h>
 
 /*
- * Causes that follow each other while one interrupt is handled; such interrupts in a row before a reset, and
- * those during which it may take effect.
+ * Causes that follow each other while one interrupt is handled; such interrupts in a row before a
+ * reset, and those during which it may take effect.
  */
 #define	VTMMIO_ISR_ROUNDS	8
 #define	VTMMIO_STUCK_MAX	64

@@ -13,8 +13,8 @@
  *
  * The key makes the hash the same for both directions of a flow, as each 16 bits of it are the same;
  * and what is sent with a hash that was reported, in answer or forwarded, takes the pair that the table
- * has for it.  A kernel with options RSS has a key, a table and kinds of hashes of its own, by which it finds
- * the CPU of a connection: there the device gets those.
+ * has for it.  A kernel with options RSS has a key, a table and kinds of hashes of its own, by which it
+ * finds the CPU of a connection: there the device gets those.
  *
  * Trust.  How many pairs there are, the sizes of table and key, and the kinds of hashes are checked
  * while features are negotiated: a device with invalid ones is used without the feature.
