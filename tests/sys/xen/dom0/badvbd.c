@@ -10,9 +10,9 @@
  *	badvbd DOMAIN RING-REF PORT VIOLATION
  *
  * It maps the ring that a front end has published, says that it is ready, waits for a request, commits
- * the violation (the table at the end; "honest" is none), and lets go.  "serve" is no violation either: it goes on to
- * answer, up to the first request that is neither a read nor a write, and says which that was, and its
- * flags.  Statically linked: dom0 has no C library of its own to speak of.
+ * the violation (the table at the end; "honest" is none), and lets go.  "serve" is no violation either:
+ * it goes on to answer, up to the first request that is neither a read nor a write, and says which that
+ * was, and its flags.  Statically linked: dom0 has no C library of its own to speak of.
  */
 
 #include <sys/ioctl.h>

@@ -104,7 +104,7 @@ wait_for(volatile uint32_t *prod, uint32_t index)
 }
 
 /*
- * Publish what was answered, and wait until the front end has taken it all, and asks for the next event.
+ * Publish what was answered, and wait until the front end has taken it all and asks for the next event.
  * One that broke the queue never does.
  */
 static void
