@@ -5,11 +5,7 @@
  */
 
 /*
- * Xen's clock: nanoseconds since the host was booted (struct vcpu_time_info, xen/xen.h).
- *
- * Xen writes for each vCPU a system time, the value of the time-stamp counter at that time, and how
- * to scale what has been counted since.  The version is odd while it writes, and another one
- * afterwards.
+ * Xen's clock: nanoseconds since the host was booted, as dev/xen/xen_clock_read.h has them.
  *
  * Two processors' readings can differ by a little where their counters do.  A timecounter must not
  * go back, so xen_clock_ns() never returns less than it has returned to anybody.
@@ -31,13 +27,8 @@
 #include <sys/time.h>
 #include <sys/timetc.h>
 
-#include <machine/cpufunc.h>
-#include <machine/md_var.h>
-#include <machine/pvclock.h>
-
+#include <dev/xen/xen_clock_read.h>
 #include <x86/xen/xen_kernel_tree.h>
-
-#define	NS_FREQ		1000000000
 
 static volatile u_long clock_last;
 static u_long clock_offset;	/* written while one processor runs */
@@ -53,28 +44,13 @@ time_info(void)
 	return (&vi->time);
 }
 
-static uint64_t
-read_clock(volatile struct vcpu_time_info *ti)
-{
-	uint32_t version;
-	uint64_t ns;
-
-	do {
-		version = atomic_load_acq_int(&ti->version);
-		ns = ti->system_time + pvclock_scale_delta(rdtsc_ordered() -
-		    ti->tsc_timestamp, ti->tsc_to_system_mul, ti->tsc_shift);
-		atomic_thread_fence_acq();
-	} while ((version & 1) != 0 || ti->version != version);
-	return (ns);
-}
-
 uint64_t
 xen_system_ns(void)
 {
 	uint64_t ns;
 
 	critical_enter();
-	ns = read_clock(time_info());
+	ns = xen_clock_read_system(time_info());
 	critical_exit();
 	return (ns);
 }
@@ -99,26 +75,11 @@ xen_clock_resume(void)
 	clock_offset = clock_last - xen_system_ns();
 }
 
-/* The time of day at Xen's beginning, in nanoseconds. */
-static uint64_t
-read_wallclock(volatile struct shared_info *si)
-{
-	uint32_t version;
-	uint64_t ns;
-
-	do {
-		version = atomic_load_acq_int(&si->wc_version);
-		ns = ((uint64_t)si->wc_sec_hi << 32 | si->wc_sec) * NS_FREQ + si->wc_nsec;
-		atomic_thread_fence_acq();
-	} while ((version & 1) != 0 || si->wc_version != version);
-	return (ns);
-}
-
 static void
 set_time_of_day(void)
 {
-	uint64_t ns = read_wallclock(HYPERVISOR_shared_info) + xen_system_ns();
-	struct timespec ts = { .tv_sec = ns / NS_FREQ, .tv_nsec = ns % NS_FREQ };
+	uint64_t ns = xen_clock_read_begin(HYPERVISOR_shared_info) + xen_system_ns();
+	struct timespec ts = { .tv_sec = ns / XEN_CLOCK_SECOND, .tv_nsec = ns % XEN_CLOCK_SECOND };
 
 	tc_setclock(&ts);
 }
@@ -133,7 +94,7 @@ xen_get_timecount(struct timecounter *tc __unused)
 static struct timecounter xen_timecounter = {
 	.tc_get_timecount = xen_get_timecount,
 	.tc_counter_mask = ~0u,
-	.tc_frequency = NS_FREQ,
+	.tc_frequency = XEN_CLOCK_SECOND,
 	.tc_name = "XENTIMER",
 	.tc_quality = 950,
 };
