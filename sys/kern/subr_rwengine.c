@@ -115,8 +115,8 @@ rwe_free(struct lock_object *lo, volatile uintptr_t *word)
 	mtx_unlock_spin(&sched_lock);
 }
 
-void
-rwe_runlock(struct lock_object *lo, volatile uintptr_t *word)
+static void
+rwe_drop_read(struct lock_object *lo, volatile uintptr_t *word)
 {
 	uintptr_t v = *word;
 
@@ -144,6 +144,13 @@ rwe_runlock(struct lock_object *lo, volatile uintptr_t *word)
 		}
 		mtx_unlock_spin(&sched_lock);
 	}
+}
+
+void
+rwe_runlock(struct lock_object *lo, volatile uintptr_t *word)
+{
+	rwe_drop_read(lo, word);
+	PREEMPT_AT_RANDOM();
 }
 
 bool
@@ -181,8 +188,8 @@ rwe_wlock(struct lock_object *lo, volatile uintptr_t *word, uintptr_t tid)
 	}
 }
 
-void
-rwe_wunlock(struct lock_object *lo, volatile uintptr_t *word, uintptr_t tid)
+static void
+rwe_drop_write(struct lock_object *lo, volatile uintptr_t *word, uintptr_t tid)
 {
 	uintptr_t v = tid;
 
@@ -198,6 +205,13 @@ rwe_wunlock(struct lock_object *lo, volatile uintptr_t *word, uintptr_t tid)
 		return;
 	}
 	rwe_free(lo, word);
+}
+
+void
+rwe_wunlock(struct lock_object *lo, volatile uintptr_t *word, uintptr_t tid)
+{
+	rwe_drop_write(lo, word, tid);
+	PREEMPT_AT_RANDOM();
 }
 
 /* From the only reader to the writer; fails when there are other readers. */

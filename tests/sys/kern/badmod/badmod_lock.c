@@ -279,11 +279,53 @@ bad_not_owned(void)
 static u_int bad_count;
 static volatile u_int bad_started, bad_racers;
 static bool bad_go;
+static struct rwlock bad_race_rw;
+RW_SYSINIT(bad_race_rw, &bad_race_rw, "bad race rw");
+
+static void
+bad_mutex_round(void)
+{
+	u_int n;
+
+	mtx_lock(&bad_a);
+	n = bad_count;
+	mtx_unlock(&bad_a);
+	mtx_lock(&bad_a);
+	bad_count = n + 1;
+	mtx_unlock(&bad_a);
+}
+
+static void
+bad_sx_round(void)
+{
+	u_int n;
+
+	sx_slock(&bad_x);
+	n = bad_count;
+	sx_sunlock(&bad_x);
+	sx_xlock(&bad_x);
+	bad_count = n + 1;
+	sx_xunlock(&bad_x);
+}
+
+static void
+bad_rw_round(void)
+{
+	u_int n;
+
+	rw_rlock(&bad_race_rw);
+	n = bad_count;
+	rw_runlock(&bad_race_rw);
+	rw_wlock(&bad_race_rw);
+	bad_count = n + 1;
+	rw_wunlock(&bad_race_rw);
+}
 
 static void
 bad_racer(void *arg)
 {
-	u_int i, n;
+	void (*race)(void) = arg;
+	u_int i;
 
 	/* Both begin at once. */
 	mtx_lock(&bad_a);
@@ -291,26 +333,20 @@ bad_racer(void *arg)
 	while (!bad_go)
 		msleep(&bad_go, &bad_a, 0, "bad", 0);
 	mtx_unlock(&bad_a);
-	for (i = 0; i < 1000; i++) {
-		mtx_lock(&bad_a);
-		n = bad_count;
-		mtx_unlock(&bad_a);
-		mtx_lock(&bad_a);
-		bad_count = n + 1;
-		mtx_unlock(&bad_a);
-	}
+	for (i = 0; i < 1000; i++)
+		race();
 	atomic_add_int(&bad_racers, 1);
 }
 
 /* Noticed by chance, or with debug.preempt_seed. */
 static void
-bad_race(void)
+bad_races(void (*race)(void))
 {
 	bad_go = false;
 	bad_count = 0;
 	bad_started = bad_racers = 0;
-	(void)kthread_add(bad_racer, NULL, NULL, NULL, 0, 0, "racer 1");
-	(void)kthread_add(bad_racer, NULL, NULL, NULL, 0, 0, "racer 2");
+	(void)kthread_add(bad_racer, race, NULL, NULL, 0, 0, "racer 1");
+	(void)kthread_add(bad_racer, race, NULL, NULL, 0, 0, "racer 2");
 	while (bad_started < 2)
 		pause("bad", 1);
 	mtx_lock(&bad_a);
@@ -321,6 +357,24 @@ bad_race(void)
 		pause("bad", 1);
 	if (bad_count != 2000)
 		panic("bad race: %u of 2000 counted", bad_count);
+}
+
+static void
+bad_race(void)
+{
+	bad_races(bad_mutex_round);
+}
+
+static void
+bad_race_sx(void)
+{
+	bad_races(bad_sx_round);
+}
+
+static void
+bad_race_of_rw(void)
+{
+	bad_races(bad_rw_round);
 }
 
 const struct bad_case bad_lock_cases[] = {
@@ -349,5 +403,7 @@ const struct bad_case bad_lock_cases[] = {
 	{ "share_excl", bad_share_excl },
 	{ "not_owned", bad_not_owned },
 	{ "race", bad_race },
+	{ "race_sx", bad_race_sx },
+	{ "race_rw", bad_race_of_rw },
 	{ NULL, NULL }
 };
