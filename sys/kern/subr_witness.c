@@ -20,10 +20,11 @@
  * Locks that are initialised without lock_init() (sched_lock, the callout lock ...) are leaves and
  * are not watched unless they have LO_WITNESS.
  *
- * debug.witness.kdb decides whether a finding is a panic (there is no debugger here) or a message.
+ * debug.witness.kdb decides whether a finding is a panic (there is no debugger here) or a message that
+ * goes to debug.witness.output_channel.  The first messages are kept for debug.witness.badstacks.
  *
- * Locking.  w_lock guards additions to types and edges.  Both are only ever added, and are read
- * without it.  A list of held locks is its thread's, or its CPU's with interrupts off.
+ * Locking.  w_lock guards additions to types, edges and kept findings.  They are only ever added, and
+ * are read without it.  A list of held locks is its thread's, or its CPU's with interrupts off.
  */
 
 #include <sys/param.h>
@@ -37,6 +38,7 @@
 #include <sys/proc.h>
 #include <sys/sbuf.h>
 #include <sys/sysctl.h>
+#include <sys/syslog.h>
 
 #include <machine/cpu.h>
 #include <machine/stdarg.h>
@@ -48,6 +50,8 @@
 #define	W_HELD		32
 #define	W_HASH		256
 #define	W_WORDS		(W_TYPES / 64)
+#define	W_FINDINGS	16		/* that are kept, */
+#define	W_FINDING	512		/* of so many bytes at most */
 
 /* A type of lock. */
 struct witness {
@@ -88,6 +92,8 @@ static struct witness *w_hash[W_HASH];
 static uint64_t w_before[W_TYPES][W_WORDS];	/* [a] has bit b: a is taken before b */
 static struct witness_edge w_edges[W_EDGES];
 static u_int w_nedges;
+static char w_findings[W_FINDINGS][W_FINDING];
+static volatile u_int w_nfindings;
 static volatile u_int w_lock;
 
 static struct lock_list_entry w_thread0;
@@ -107,6 +113,41 @@ SYSCTL_INT(_debug_witness, OID_AUTO, kdb, CTLFLAG_RWTUN, &witness_kdb, 0,
 static int witness_trace = 1;
 SYSCTL_INT(_debug_witness, OID_AUTO, trace, CTLFLAG_RWTUN, &witness_trace, 0,
     "Print a stack trace with a finding");
+
+static enum w_channel {
+	W_CHANNEL_CONSOLE,
+	W_CHANNEL_LOG,
+	W_CHANNEL_NONE,
+} witness_channel = W_CHANNEL_CONSOLE;
+
+static const char *const w_channels[] = {
+	[W_CHANNEL_CONSOLE] = "console",
+	[W_CHANNEL_LOG] = "log",
+	[W_CHANNEL_NONE] = "none",
+};
+
+static int
+sysctl_witness_channel(SYSCTL_HANDLER_ARGS)
+{
+	char name[16];
+	u_int i;
+	int error;
+
+	strlcpy(name, w_channels[witness_channel], sizeof(name));
+	error = sysctl_handle_string(oidp, name, sizeof(name), req);
+	if (error != 0 || req->newptr == NULL)
+		return (error);
+	for (i = 0; i < nitems(w_channels); i++) {
+		if (strcmp(name, w_channels[i]) == 0) {
+			witness_channel = i;
+			return (0);
+		}
+	}
+	return (EINVAL);
+}
+SYSCTL_PROC(_debug_witness, OID_AUTO, output_channel, CTLTYPE_STRING | CTLFLAG_RWTUN |
+    CTLFLAG_MPSAFE, NULL, 0, sysctl_witness_channel, "A",
+    "Where findings that are no panic go: console, log or none");
 
 static bool
 witness_off(void)
@@ -251,6 +292,17 @@ w_print_lock(struct sbuf *sb, const struct lock_instance *li)
 	    li->li_flags & LI_RECURSEMASK, lock, w_file(li->li_file), li->li_line);
 }
 
+static void
+w_keep_finding(const char *text)
+{
+	w_enter();
+	if (w_nfindings < W_FINDINGS) {
+		strlcpy(w_findings[w_nfindings], text, W_FINDING);
+		atomic_store_rel_int(&w_nfindings, w_nfindings + 1);
+	}
+	w_leave();
+}
+
 /* A finding, of which sb has the text. */
 static void
 w_report(struct sbuf *sb, bool fatal)
@@ -259,7 +311,17 @@ w_report(struct sbuf *sb, bool fatal)
 	sbuf_finish(sb);
 	if (fatal || witness_kdb != 0)
 		panic("%s", sbuf_data(sb));
-	printf("%s\n", sbuf_data(sb));
+	w_keep_finding(sbuf_data(sb));
+	switch (witness_channel) {
+	case W_CHANNEL_NONE:
+		return;
+	case W_CHANNEL_LOG:
+		log(LOG_NOTICE, "%s\n", sbuf_data(sb));
+		return;
+	case W_CHANNEL_CONSOLE:
+		printf("%s\n", sbuf_data(sb));
+		break;
+	}
 	if (witness_trace != 0)
 		kdb_backtrace();
 }
@@ -702,3 +764,21 @@ sysctl_witness_fullgraph(SYSCTL_HANDLER_ARGS)
 }
 SYSCTL_PROC(_debug_witness, OID_AUTO, fullgraph, CTLTYPE_STRING | CTLFLAG_RD | CTLFLAG_MPSAFE,
     NULL, 0, sysctl_witness_fullgraph, "A", "Orders of locks that were seen");
+
+/* FreeBSD's has a stack for each; here it is the places where the locks were taken. */
+static int
+sysctl_witness_badstacks(SYSCTL_HANDLER_ARGS)
+{
+	u_int i, n = atomic_load_acq_int(&w_nfindings);
+	struct sbuf sb;
+	int error;
+
+	sbuf_new_for_sysctl(&sb, NULL, 4096, req);
+	for (i = 0; i < n; i++)
+		sbuf_printf(&sb, "\n%s", w_findings[i]);
+	error = sbuf_finish(&sb);
+	sbuf_delete(&sb);
+	return (error);
+}
+SYSCTL_PROC(_debug_witness, OID_AUTO, badstacks, CTLTYPE_STRING | CTLFLAG_RD | CTLFLAG_MPSAFE,
+    NULL, 0, sysctl_witness_badstacks, "A", "The first findings that were no panic");
