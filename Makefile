@@ -27,7 +27,7 @@ help: .PHONY
 	@echo 'make test-freebsd        the tests that FreeBSD can run, in its debug kernel; FREEBSD=DIR imports its sets'
 	@echo 'make test-freebsd-quick  the part of them that .ci/run runs'
 	@echo 'make test-freebsd-sanitized  a part of them, in the kernels with KASAN and KCSAN'
-	@echo 'make soak                the tests with all repetitions, then with random preemption: HOURS=1 SEED=1, or so many SEEDS=50'
+	@echo 'make soak                the tests in FreeBSD, all with all repetitions, then with random preemption: HOURS=1 SEED=1, or so many SEEDS=50'
 	@echo 'make bench               measure: the tables of tests/bench/BASELINE.md (tools/bench --help)'
 	@echo 'make dist                the tarball of the FreeBSD port (ports/emulators/pv-kmod)'
 	@echo 'make lint                manual pages, shell, Python and its types, layers, rules of CONTRIBUTING.md'
@@ -168,14 +168,17 @@ FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test sys/dev/pv/pv_blk_test \
 		${FREEBSD_VIRTIO}/stream_test
 FREEBSD_KERNEL?=	debug
 
-# What `make soak' runs where FreeBSD looks for bad accesses and for races: each driver at work.  Loading a module
-# takes twenty seconds there, so that tests which do it over and over run out of time.
+# What `make soak' runs where FreeBSD looks for bad accesses and for races: each driver at work, a card that violates
+# the protocol, and a driver that is unloaded at work.  Loading a module takes twenty seconds there, so that other tests
+# which do it over and over run out of time.
 FREEBSD_SANITIZED?= \
 		sys/dev/pv/pv_blk_test:cpus_2 \
 		${FREEBSD_VIRTIO}/block/matrix_test:modern_msix_smp2 \
 		${FREEBSD_VIRTIO}/block/matrix_test:packed_on \
 		${FREEBSD_VIRTIO}/network/matrix_test:modern_msix_smp2 \
 		${FREEBSD_VIRTIO}/network/matrix_test:packed_on \
+		${FREEBSD_VIRTIO}/network/hostile_test:violations_all_the_time \
+		${FREEBSD_VIRTIO}/network/vtnet_test:reload_under_load \
 		${FREEBSD_VIRTIO}/balloon/balloon_test:targets_are_reached_to_the_page
 
 test-freebsd: .PHONY hosted
@@ -211,6 +214,11 @@ soak: .PHONY testkernels ktest hosted
 	@${.CURDIR}/tools/runtests --seeds ${SEEDS} --seed ${SEED} ${SOAK_TESTS}
 .else
 	@${SUBMAKE} test-freebsd-sanitized
+.if exists(${OBJTOP}/freebsd/kernel-${FREEBSD_KERNEL})
+	@${SUBMAKE} test-freebsd
+.else
+	@echo 'make test-freebsd: skipped, no kernel-${FREEBSD_KERNEL}: tools/freebsd import'
+.endif
 	@${.CURDIR}/tools/runtests --soak ${HOURS} --seed ${SEED}
 .endif
 
