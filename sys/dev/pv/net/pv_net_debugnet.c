@@ -59,8 +59,12 @@
 
 #ifdef DEBUGNET
 
-/* How long the device may take to send a packet: tries, and microseconds between them. */
-#define	PV_NET_DEBUG_TRIES	2000
+/*
+ * How long the device may take to send a packet: tries, and microseconds between them.  Five seconds,
+ * as debugnet(4) gives the server for an answer: a host may be busy, and a packet that is given up is
+ * lost.
+ */
+#define	PV_NET_DEBUG_TRIES	1000000
 #define	PV_NET_DEBUG_WAIT	5
 
 DEBUGNET_DEFINE(pv_net);
@@ -230,21 +234,24 @@ pv_net_debugnet_event(struct ifnet *ifp, enum debugnet_ev event)
 	}
 }
 
-/* Wait until the device has sent all that it was given. */
-static void
+/* Wait until the device has sent all that it was given; an error if it has not. */
+static int
 pv_net_debug_finish(struct pv_net_txq *txq)
 {
 	int tries;
 
 	for (tries = 0; tries < PV_NET_DEBUG_TRIES; tries++) {
 		pv_net_tx_reclaim(txq);
-		if (pvq_inflight(txq->ptq_pvq) == 0 || pvq_broken(txq->ptq_pvq))
-			return;
+		if (pvq_broken(txq->ptq_pvq))
+			return (EIO);
+		if (pvq_inflight(txq->ptq_pvq) == 0)
+			return (0);
 		DELAY(PV_NET_DEBUG_WAIT);
 	}
+	return (ETIMEDOUT);
 }
 
-/* Frees the packet.  It was sent when this returns. */
+/* Frees the packet.  It was sent when this returns 0; netdump(4) gives the dump up if it was not. */
 static int
 pv_net_debugnet_transmit(struct ifnet *ifp, struct mbuf *m)
 {
@@ -261,8 +268,9 @@ pv_net_debugnet_transmit(struct ifnet *ifp, struct mbuf *m)
 	if (error == ENOSPC) {
 		/* What the kernel had not notified the device of yet. */
 		pv_net_tx_kick(txq);
-		pv_net_debug_finish(txq);
-		error = pv_net_tx_add_plain(txq, &m);
+		error = pv_net_debug_finish(txq);
+		if (error == 0)
+			error = pv_net_tx_add_plain(txq, &m);
 	}
 	if (error != 0) {
 		m_freem(m);
@@ -270,8 +278,7 @@ pv_net_debugnet_transmit(struct ifnet *ifp, struct mbuf *m)
 	}
 	pv_net_tx_commit(txq);
 	pv_net_tx_kick(txq);
-	pv_net_debug_finish(txq);
-	return (0);
+	return (pv_net_debug_finish(txq));
 }
 
 static int
