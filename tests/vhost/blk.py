@@ -133,6 +133,8 @@ class Block(device.Device):
             status, data = S_IOERR, b""
         if not self.writes_back():
             self.flush()
+        if data and self.teller.take("data", queue.index) is not None:
+            data = b""
         written = ring.scatter(self.memory, chain.writable, data)
         self.count(f"type_{kind}")
         violation = self.teller.take("status", queue.index)

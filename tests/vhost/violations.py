@@ -181,6 +181,8 @@ VIOLATIONS: dict[str, Violation] = {f.__name__: Violation("ring", f) for f in RI
     "status_three": Violation("status", 3),
     "status_ioerr": Violation("status", 1),
     "status_unsupp": Violation("status", 2),
+    # An answer to a block request whose data were not written.
+    "data_unwritten": Violation("data", True),
     # Fields of the header of a received packet.
     "buffers_zero": Violation("header", {"num_buffers": 0}),
     "buffers_max": Violation("header", {"num_buffers": 65535}),

@@ -79,6 +79,8 @@ vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 		seg[1].ds_len = vtblk_encode_ranges(sc, rq);
 		ndata = 1;
 	} else if (rq->rq_cmd == PV_BLK_QUERY) {
+		/* Not known, if the device says that it answered and did not. */
+		bzero(&msg->lifetime, sizeof(msg->lifetime));
 		seg[1].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, lifetime);
 		seg[1].ds_len = sizeof(msg->lifetime);
 		ndata = 1;
