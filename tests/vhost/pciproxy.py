@@ -286,6 +286,16 @@ class Function:
             self.msix[at:at + size] = data
         return None
 
+    def read_at(self, address: int, size: int, memory: bool) -> int:
+        """Read of an address, of memory or I/O."""
+        del memory
+        return self.read_bar(address - self.bar, size)
+
+    def write_at(self, address: int, size: int, value: int, memory: bool) -> ring.Queue | None:
+        """Write to an address; returns the queue that was kicked."""
+        del memory
+        return self.write_bar(address - self.bar, size, value)
+
     def write_conf(self, at: int, value: int, size: int) -> None:
         """Write to the configuration space."""
         if at == 0x10:
@@ -336,14 +346,14 @@ class Function:
             self.write_conf(*CONF.unpack(payload[:CONF.size]))
             self.reply(0)
         elif command == BAR_READ:
-            address, _, size, _ = BAR.unpack(payload[:BAR.size])
+            address, _, size, in_memory = BAR.unpack(payload[:BAR.size])
             with self.device.lock:
-                value = self.read_bar(address - self.bar, size)
+                value = self.read_at(address, size, bool(in_memory))
             self.reply(value)
         elif command == BAR_WRITE:
-            address, value, size, _ = BAR.unpack(payload[:BAR.size])
+            address, value, size, in_memory = BAR.unpack(payload[:BAR.size])
             with self.device.lock:
-                queue = self.write_bar(address - self.bar, size, value)
+                queue = self.write_at(address, size, value, bool(in_memory))
             self.reply(0)
             if queue is not None:
                 with self.device.lock:
