@@ -14,6 +14,8 @@
 #include <sys/param.h>
 #include <sys/systm.h>
 
+#include <dev/virtio/virtqueue.h>
+
 #include "pvq_fixture.h"
 
 /* What a ring needs to be capable of a violation, and what makes it impossible (IM_*). */
@@ -35,7 +37,7 @@ static const struct {
 
 /* A broken queue does nothing, and one way leads out. */
 static void
-check_broken(struct fix *f, enum pvq_fault fault, int left)
+check_broken(struct fix *f, u_int fault, int left)
 {
 	struct pvq_done done[4];
 	u_int kicks = f->pe->pe_kicks;
@@ -57,7 +59,7 @@ check_broken(struct fix *f, enum pvq_fault fault, int left)
 
 /* After so many chains, three are in flight, the second of which the violation is about. */
 static void
-violation_after(const struct impl *im, enum peer_violation violation, enum pvq_fault fault, int turns)
+violation_after(const struct impl *im, enum peer_violation violation, u_int fault, int turns)
 {
 	struct peer_chain pr[3];
 	struct pvq_done done[8];
@@ -92,7 +94,7 @@ violation_after(const struct impl *im, enum peer_violation violation, enum pvq_f
 
 /* In the ring's first turn, and in its second. */
 static void
-violation_case(const struct impl *im, enum peer_violation violation, enum pvq_fault fault)
+violation_case(const struct impl *im, enum peer_violation violation, u_int fault)
 {
 
 	violation_after(im, violation, fault, 5);
@@ -135,8 +137,8 @@ static void
 flags_of_another_turn(const struct impl *im)
 {
 
-	violation_case(im, VIOLATION_TURN, PVQ_FAULT_FLAGS);
-	violation_case(im, VIOLATION_TURN_HALF, PVQ_FAULT_FLAGS);
+	violation_case(im, VIOLATION_TURN, VIRTQUEUE_FAULT_FLAGS);
+	violation_case(im, VIOLATION_TURN_HALF, VIRTQUEUE_FAULT_FLAGS);
 }
 
 static void
@@ -146,8 +148,8 @@ length_too_long(const struct impl *im)
 	struct fix f;
 
 	if (im_can(im, IM_MODERN | IM_STRICT)) {
-		violation_case(im, VIOLATION_LEN, PVQ_FAULT_LEN);
-		violation_case(im, VIOLATION_LEN_HUGE, PVQ_FAULT_LEN);
+		violation_case(im, VIOLATION_LEN, VIRTQUEUE_FAULT_LEN);
+		violation_case(im, VIOLATION_LEN_HUGE, VIRTQUEUE_FAULT_LEN);
 		return;
 	}
 	/* Legacy devices are known for it (2.7.8.3), and others have done it: cut, and counted. */
@@ -156,8 +158,8 @@ length_too_long(const struct impl *im)
 	fix_fetch(&f, &pr, 1, 0, 2);
 	CHECK(f.po->po_violate(f.pe, VIOLATION_LEN_HUGE, &pr), "violation");
 	fix_get(&f, 1, fix_room(1, 2));
-	CHECK(!pvq_broken(f.q) && f.q->q_stats.qs_lengths == 1, "%ju counted",
-	    (uintmax_t)f.q->q_stats.qs_lengths);
+	CHECK(!pvq_broken(f.q) && virtqueue_invalid_lengths(f.q) == 1, "%ju counted",
+	    (uintmax_t)virtqueue_invalid_lengths(f.q));
 	fix_close(&f);
 }
 
@@ -172,8 +174,8 @@ length_of_nothing_writable(const struct impl *im)
 	fix_fetch(&f, &pr, 1, 3, 0);
 	fix_complete(&f, &pr, 1);
 	fix_get(&f, 1, 0);
-	CHECK(!pvq_broken(f.q) && f.q->q_stats.qs_lengths == 1, "%ju counted",
-	    (uintmax_t)f.q->q_stats.qs_lengths);
+	CHECK(!pvq_broken(f.q) && virtqueue_invalid_lengths(f.q) == 1, "%ju counted",
+	    (uintmax_t)virtqueue_invalid_lengths(f.q));
 	fix_close(&f);
 }
 

@@ -12,6 +12,8 @@
 #include <sys/param.h>
 #include <sys/systm.h>
 
+#include <dev/virtio/virtqueue.h>
+
 #include "pvq_fixture.h"
 
 #define	BATCH	6
@@ -113,7 +115,7 @@ out_of_order(const struct impl *im)
 			CHECK(fix_collect(&f, done, BATCH) == 0, "an old chain");
 		CHECK(f.q->q_fault == PVQ_FAULT_ID, "fault %u", f.q->q_fault);
 	} else
-		CHECK(got == 0 && f.q->q_fault == PVQ_FAULT_ORDER, "%d, fault %u", got,
+		CHECK(got == 0 && f.q->q_fault == VIRTQUEUE_FAULT_ORDER, "%d, fault %u", got,
 		    f.q->q_fault);
 	fix_close(&f);
 }

@@ -49,6 +49,13 @@ virtqueue_resize(struct pvq *q, uint16_t size)
 	return (pvq_reinit(q));
 }
 
+bool
+virtqueue_strict_lengths(const struct pvq *q)
+{
+
+	return (VQC(q)->vqc_strict);
+}
+
 void
 virtqueue_addrs(const struct pvq *q, struct virtqueue_addrs *addrs)
 {

@@ -24,7 +24,8 @@ struct virtqueue_params {
 	uint16_t	 vqp_index;	/* number of the queue */
 	uint16_t	 vqp_size;	/* descriptors */
 	uint16_t	 vqp_max_segs;	/* segments in the longest chain */
-	uint32_t	 vqp_flags;	/* PVQ_F_STRICT_LENGTHS */
+	uint32_t	 vqp_flags;	/* VIRTQUEUE_* */
+#define	VIRTQUEUE_STRICT_LENGTHS 0x0001	/* an invalid used length breaks the queue */
 	size_t		 vqp_align;	/* of the used ring; VRING_USED_ALIGN or more */
 	/*
 	 * Notify the device that queue `index` has work; any context.  `next` is where the next
@@ -40,6 +41,13 @@ struct virtqueue_addrs {
 	bus_addr_t	vqa_desc;
 	bus_addr_t	vqa_driver;	/* available ring, or driver event suppression */
 	bus_addr_t	vqa_device;	/* used ring, or device event suppression */
+};
+
+/* Faults that only virtqueues have, beside those of enum pvq_fault. */
+enum virtqueue_fault {
+	VIRTQUEUE_FAULT_LEN = PVQ_FAULT_TRANSPORT, /* more bytes written than there was room for */
+	VIRTQUEUE_FAULT_FLAGS,	/* wrong wrap counter (packed) */
+	VIRTQUEUE_FAULT_ORDER,	/* completed out of order, with IN_ORDER */
 };
 
 /*
@@ -77,6 +85,24 @@ virtqueue_done_len(const struct pvq_done *done)
 
 	return (done->pd_result);
 }
+
+/* Chains that went by an indirect table, and used lengths that were invalid, and were not used. */
+static inline uint64_t
+virtqueue_indirect(const struct pvq *q)
+{
+
+	return (q->q_stats.qs_put_own);
+}
+
+static inline uint64_t
+virtqueue_invalid_lengths(const struct pvq *q)
+{
+
+	return (q->q_stats.qs_get_own);
+}
+
+/* Does an invalid used length break this queue?  Never one of a legacy device (2.7.8.3). */
+bool	virtqueue_strict_lengths(const struct pvq *q);
 
 /* The addresses to give to the device.  They stay the same until virtqueue_resize() or pvq_free(). */
 void	virtqueue_addrs(const struct pvq *q, struct virtqueue_addrs *addrs);

@@ -5,8 +5,9 @@
  */
 
 /*
- * The memory of virtqueues, split or packed: rings and indirect tables, all allocated when a queue is
- * created, so that the data path never allocates.
+ * What virtqueues are made from, split or packed: the names of their faults and counters, and their
+ * memory, rings and indirect tables, all allocated when a queue is created, so that the data path never
+ * allocates.
  *
  * A ring is in one piece for the device.  Indirect tables are in one slab of one tag; each of them must
  * be in one piece, the slab need not: a system that has been up for long may not have so much in one
@@ -18,6 +19,20 @@
 #include <dev/virtio/virtqueue_var.h>
 
 MALLOC_DEFINE(M_VIRTQUEUE, "virtqueue", "virtqueue state");
+
+#define	VIRTQUEUE_PHRASE(fault)	[(fault) - PVQ_FAULT_TRANSPORT]
+
+const char *const virtqueue_faults[] = {
+	VIRTQUEUE_PHRASE(VIRTQUEUE_FAULT_LEN) = "length over what was posted",
+	VIRTQUEUE_PHRASE(VIRTQUEUE_FAULT_FLAGS) = "wrong wrap counter",
+	VIRTQUEUE_PHRASE(VIRTQUEUE_FAULT_ORDER) = "completed out of order",
+};
+
+const struct pvq_counter virtqueue_counters[] = {
+	PVQ_COUNTER(qs_put_own, "indirect", "Chains that went by an indirect table"),
+	PVQ_COUNTER(qs_get_own, "lengths", "Invalid used lengths, which were not used"),
+	{ 0, NULL, NULL }
+};
 
 static void
 vq_mem_free(struct vq_mem *vm)
@@ -129,6 +144,7 @@ virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
     const struct pvq_ops *ops, size_t size, size_t align)
 {
 	struct pvq *q = &vqc->vqc_pvq;
+	bool indirect;
 	int error;
 
 	q->q_ops = ops;
@@ -138,14 +154,11 @@ virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
 	/* A chain may not be longer than the ring, even in an indirect table (2.7.5.3.1, 2.8.19). */
 	q->q_max_segs = MIN(params->vqp_max_segs, params->vqp_size);
 	vqc->vqc_modern = (params->vqp_features & VIRTIO_F_VERSION_1) != 0;
-	/* Nobody can depend on the lengths of a legacy device. */
-	if (vqc->vqc_modern)
-		q->q_flags = params->vqp_flags & PVQ_F_STRICT_LENGTHS;
-	vqc->vqc_strict = (q->q_flags & PVQ_F_STRICT_LENGTHS) != 0;
-	if ((params->vqp_features & VIRTIO_F_EVENT_IDX) != 0)
-		q->q_flags |= PVQ_F_EVENT;
-	if ((params->vqp_features & VIRTIO_F_INDIRECT_DESC) != 0 && q->q_max_segs > 1)
-		q->q_flags |= PVQ_F_INDIRECT;
+	/* The lengths of a legacy device are unreliable (2.7.8.3). */
+	vqc->vqc_strict = vqc->vqc_modern && (params->vqp_flags & VIRTQUEUE_STRICT_LENGTHS) != 0;
+	vqc->vqc_event = (params->vqp_features & VIRTIO_F_EVENT_IDX) != 0;
+	indirect = (params->vqp_features & VIRTIO_F_INDIRECT_DESC) != 0 && q->q_max_segs > 1;
+	q->q_flat_segs = indirect ? q->q_max_segs : 1;
 	vqc->vqc_packed = (params->vqp_features & VIRTIO_F_RING_PACKED) != 0;
 	vqc->vqc_in_order = (params->vqp_features & VIRTIO_F_IN_ORDER) != 0;
 	strlcpy(q->q_name, params->vqp_name, sizeof(q->q_name));
@@ -155,7 +168,7 @@ virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
 	vqc->vqc_ring_size = size;
 	error = vq_mem_alloc(&vqc->vqc_ring, params->vqp_dmat, size, 1, align, vq_mem_loaded,
 	    &vqc->vqc_ring);
-	if (error == 0 && (q->q_flags & PVQ_F_INDIRECT) != 0)
+	if (error == 0 && indirect)
 		error = vq_alloc_tables(vqc, params->vqp_dmat);
 	return (error);
 }

@@ -68,8 +68,8 @@
  *
  * Trust.  A used descriptor's id, length and flags are read once into a local, and the device's event
  * suppression is too.  An id must be that of a chain in flight.  A descriptor may not be used when
- * nothing is in flight, nor have flags of another turn while something is.  A length is cut to what
- * fits; one that was too long breaks a queue with PVQ_F_STRICT_LENGTHS.  Event suppression can be
+ * nothing is in flight, nor have the wrong wrap counter while something is.  A length is cut to what
+ * fits; one that was too long breaks a queue with VIRTQUEUE_STRICT_LENGTHS.  Event suppression can be
  * anything: it only decides whether we notify.
  *
  * The flag WRITE of a used descriptor is not looked at, though a length without it means nothing by
@@ -89,7 +89,7 @@ vqpacked_prepare(const struct pvq *q, const struct pvq_chain *pc)
 
 	if (n == 0 || n > q->q_max_segs)
 		return (0);
-	return ((q->q_flags & PVQ_F_INDIRECT) != 0 ? 1 : n);
+	return (n <= q->q_flat_segs ? 1 : n);
 }
 
 /* Write the next descriptor; the first of a batch is not shown to the device yet. */
@@ -251,7 +251,7 @@ vqpacked_commit(struct pvq *q)
 	vp->vp_base_avail = vp->vp_avail;
 	q->q_stats.qs_chains += vp->vp_staged;
 	q->q_stats.qs_segs += vp->vp_staged_segs;
-	q->q_stats.qs_indirect += vp->vp_staged_ind;
+	q->q_stats.qs_put_own += vp->vp_staged_ind;
 	/*
 	 * The chains are the get side's before they are the device's: a completion that it sees has to
 	 * be of one that is committed.
@@ -364,7 +364,7 @@ vp_check_turn(struct vqpacked *vp, uint32_t completed)
 		return;
 	flags = vp_read(vp, vp->vp_used) >> VRING_PACKED_FLAGS_SHIFT;
 	if (((flags ^ vp->vp_turn) & VRING_PACKED_F_AVAIL) != 0)
-		pvq_break(&vp->vp_c.vqc_pvq, PVQ_FAULT_FLAGS, flags);
+		pvq_break(&vp->vp_c.vqc_pvq, VIRTQUEUE_FAULT_FLAGS, flags);
 }
 
 /*
@@ -385,10 +385,10 @@ vp_check(struct vqpacked *vp, uint16_t id, uint32_t *len, uint32_t completed)
 	}
 	if (*len > vd->vd_wlen) {
 		if (vp->vp_c.vqc_strict && vd->vd_wlen > 0) {
-			pvq_break(q, PVQ_FAULT_LEN, *len);
+			pvq_break(q, VIRTQUEUE_FAULT_LEN, *len);
 			return (false);
 		}
-		q->q_stats.qs_lengths++;
+		q->q_stats.qs_get_own++;
 		*len = vd->vd_wlen;
 	}
 	return (true);
@@ -533,7 +533,7 @@ vp_event_ahead(struct vqpacked *vp, unsigned int after)
 	struct pvq *q = &vp->vp_c.vqc_pvq;
 	uint32_t inflight, places;
 
-	if (after <= 1 || (q->q_flags & PVQ_F_EVENT) == 0)
+	if (after <= 1 || !vp->vp_c.vqc_event)
 		return (0);
 	/* In this order, for it is the order in which commit writes them. */
 	places = atomic_load_acq_32(&vp->vp_base) - (q->q_given - vp->vp_size);
@@ -563,7 +563,7 @@ vqpacked_intr_enable(struct pvq *q, unsigned int after)
 	if (pvq_broken(q))
 		return (false);
 	ahead = vp_event_ahead(vp, after);
-	if ((q->q_flags & PVQ_F_EVENT) != 0) {
+	if (vp->vp_c.vqc_event) {
 		at = vp->vp_used;
 		turn = vp->vp_turn;
 		vp_step(vp, &at, &turn, ahead);
@@ -656,7 +656,7 @@ vqpacked_reinit(struct pvq *q)
 	vp->vp_turn = VP_TURN;
 	vp->vp_batch = 0;
 	memset(vp->vp_desc, 0, vp->vp_c.vqc_ring_size);
-	if ((q->q_flags & PVQ_F_EVENT) != 0)
+	if (vp->vp_c.vqc_event)
 		vp_set_event(vp, 1 << VRING_PACKED_WRAP_SHIFT, VRING_PACKED_EVENT_DESC);
 	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	q->q_fault = PVQ_OK;
@@ -678,6 +678,8 @@ vqpacked_free(struct pvq *q)
 
 static const struct pvq_ops vqpacked_ops = {
 	.qo_name = "packed",
+	.qo_faults = virtqueue_faults,
+	.qo_counters = virtqueue_counters,
 	.qo_prepare = vqpacked_prepare,
 	.qo_put = vqpacked_put,
 	.qo_abort = vqpacked_abort,

@@ -51,7 +51,7 @@
  *
  * Trust.  used.idx, each used element, avail_event and used.flags are read once into a local.  The
  * index may not be ahead of what was committed, and an id must be the head of a chain in flight.  A
- * length is cut to what fits; one that was too long breaks a queue with PVQ_F_STRICT_LENGTHS.
+ * length is cut to what fits; one that was too long breaks a queue with VIRTQUEUE_STRICT_LENGTHS.
  * avail_event and used.flags can be anything: they only decide whether we notify.
  *
  * Locking.  None here: see pvq.h.  The put side and the get side may run at the same time, always;
@@ -135,7 +135,7 @@ vqsplit_prepare(const struct pvq *q, const struct pvq_chain *pc)
 
 	if (n == 0 || n > q->q_max_segs)
 		return (0);
-	return ((q->q_flags & PVQ_F_INDIRECT) != 0 ? 1 : n);
+	return (n <= q->q_flat_segs ? 1 : n);
 }
 
 /*
@@ -278,7 +278,7 @@ vqsplit_commit(struct pvq *q)
 	vq->vq_unkicked += staged;
 	q->q_stats.qs_chains += staged;
 	q->q_stats.qs_segs += vq->vq_staged_segs;
-	q->q_stats.qs_indirect += vq->vq_staged_ind;
+	q->q_stats.qs_put_own += vq->vq_staged_ind;
 	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
 
 	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
@@ -293,7 +293,7 @@ vq_device_asks(struct vqsplit *vq)
 {
 	uint16_t event, flags;
 
-	if ((vq->vq_c.vqc_pvq.q_flags & PVQ_F_EVENT) == 0) {
+	if (!vq->vq_c.vqc_event) {
 		flags = vq_16(&vq->vq_c, atomic_load_16(&vq->vq_used->vu_flags));
 		return ((flags & VRING_USED_F_NO_NOTIFY) == 0);
 	}
@@ -365,10 +365,10 @@ vq_check(struct vqsplit *vq, uint32_t id, uint32_t *len)
 	}
 	if (*len > vd->vd_wlen) {
 		if (vq->vq_c.vqc_strict && vd->vd_wlen > 0) {
-			pvq_break(&vq->vq_c.vqc_pvq, PVQ_FAULT_LEN, *len);
+			pvq_break(&vq->vq_c.vqc_pvq, VIRTQUEUE_FAULT_LEN, *len);
 			return (false);
 		}
-		vq->vq_c.vqc_pvq.q_stats.qs_lengths++;
+		vq->vq_c.vqc_pvq.q_stats.qs_get_own++;
 		*len = vd->vd_wlen;
 	}
 	return (true);
@@ -401,7 +401,7 @@ vq_next_used(struct vqsplit *vq, int n, uint16_t ready, uint32_t given, uint32_t
 		vq->vq_batch = vq->vq_shadow[*id].vd_seq -
 		    (vq->vq_c.vqc_pvq.q_completed + n) + 1;
 		if (vq->vq_batch > (uint32_t)(ready - n)) {
-			pvq_break(&vq->vq_c.vqc_pvq, PVQ_FAULT_ORDER, *id);
+			pvq_break(&vq->vq_c.vqc_pvq, VIRTQUEUE_FAULT_ORDER, *id);
 			return (false);
 		}
 		vq->vq_batch_len = *len;
@@ -514,9 +514,9 @@ vqsplit_intr_enable(struct pvq *q, unsigned int after)
 	inflight = q->q_committed - q->q_completed;
 	if (after > inflight)
 		after = inflight;
-	if (after == 0 || (q->q_flags & PVQ_F_EVENT) == 0)
+	if (after == 0 || !vq->vq_c.vqc_event)
 		after = 1;
-	if ((q->q_flags & PVQ_F_EVENT) != 0)
+	if (vq->vq_c.vqc_event)
 		atomic_store_16(vq->vq_used_event, vq_16(&vq->vq_c, vq->vq_used_idx + after - 1));
 	else
 		atomic_store_16(&vq->vq_avail->va_flags, 0);
@@ -535,7 +535,7 @@ vqsplit_intr_disable(struct pvq *q)
 	 * ahead.  One just behind would do harm: a device that published an element and has not yet
 	 * looked at the event counts that index as passed.
 	 */
-	if ((q->q_flags & PVQ_F_EVENT) != 0)
+	if (vq->vq_c.vqc_event)
 		atomic_store_16(vq->vq_used_event, vq_16(&vq->vq_c, vq->vq_used_idx + 0x8000));
 	else
 		atomic_store_16(&vq->vq_avail->va_flags,
@@ -636,6 +636,8 @@ vqsplit_next(const struct virtqueue *vqc)
 
 static const struct pvq_ops vqsplit_ops = {
 	.qo_name = "split",
+	.qo_faults = virtqueue_faults,
+	.qo_counters = virtqueue_counters,
 	.qo_prepare = vqsplit_prepare,
 	.qo_put = vqsplit_put,
 	.qo_abort = vqsplit_abort,

@@ -39,7 +39,8 @@ struct virtqueue {
 	struct pvq	 vqc_pvq;	/* first */
 	uint16_t	 vqc_index;	/* the queue's number */
 	bool		 vqc_modern;	/* little-endian */
-	bool		 vqc_strict;	/* a length that is too long breaks the queue */
+	bool		 vqc_strict;	/* VIRTQUEUE_STRICT_LENGTHS, and not legacy */
+	bool		 vqc_event;	/* VIRTIO_F_EVENT_IDX */
 	bool		 vqc_in_order;	/* VIRTIO_F_IN_ORDER */
 	bool		 vqc_packed;	/* VIRTIO_F_RING_PACKED */
 	void		(*vqc_notify)(void *, uint16_t, uint16_t);
@@ -109,6 +110,10 @@ int	virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
 
 /* Free what virtqueue_init() allocated. */
 void	virtqueue_fini(struct virtqueue *vqc);
+
+/* What each kind's struct pvq_ops has: phrases for enum virtqueue_fault, and counters. */
+extern const char *const virtqueue_faults[];
+extern const struct pvq_counter virtqueue_counters[];
 
 /* Descriptor i's indirect table, and where it is for the device. */
 void	*virtqueue_table(const struct virtqueue *vqc, int i, bus_addr_t *paddr);

@@ -725,7 +725,6 @@ gr_init_common(struct grant_ring *gr, const struct grant_ring_params *params)
 	q->q_dev = params->grp_dev;
 	q->q_size = grant_ring_size(params->grp_order, gr->gr_slot_size);
 	q->q_max_segs = params->grp_max_segs;
-	q->q_flags = PVQ_F_EVENT;
 	strlcpy(q->q_name, params->grp_name, sizeof(q->q_name));
 	gr->gr_mask = q->q_size - 1;
 }

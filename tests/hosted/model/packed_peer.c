@@ -361,7 +361,7 @@ packed_create(const struct impl *im, uint16_t size, uint16_t max_segs, struct pe
 		    (im_can(im, IM_INDIRECT) ? VIRTIO_F_INDIRECT_DESC : 0) |
 		    (im_can(im, IM_EVENT) ? VIRTIO_F_EVENT_IDX : 0) |
 		    (im_can(im, IM_IN_ORDER) ? VIRTIO_F_IN_ORDER : 0),
-		.vqp_flags = im_can(im, IM_STRICT) ? PVQ_F_STRICT_LENGTHS : 0,
+		.vqp_flags = im_can(im, IM_STRICT) ? VIRTQUEUE_STRICT_LENGTHS : 0,
 		.vqp_index = 3,
 		.vqp_size = size,
 		.vqp_max_segs = max_segs,

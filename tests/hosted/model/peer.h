@@ -42,7 +42,7 @@ enum peer_violation {
 	VIOLATION_INDEX_AHEAD,	/* one more completion than there are chains */
 	VIOLATION_INDEX_FAR,		/* half a turn more */
 	VIOLATION_INDEX_BACK,		/* an index that goes back by one */
-	VIOLATION_TURN,		/* flags of another turn of the ring: used */
+	VIOLATION_TURN,		/* wrong wrap counter: used */
 	VIOLATION_TURN_HALF,		/* the same, but one of the flags */
 	VIOLATION_PLACE,		/* an answer one place further than it belongs */
 	NVIOLATIONS
@@ -112,7 +112,7 @@ struct impl {
 #define	IM_EXACT	0x20	/* an interrupt comes at the completion that was asked for */
 #define	IM_SEG_SLOTS	0x40	/* no chain has more segments than the ring has slots */
 #define	IM_MSGS		0x80	/* a message for each segment, the second of them without an id */
-#define	IM_STRICT	0x100	/* PVQ_F_STRICT_LENGTHS, which breaks a modern queue */
+#define	IM_STRICT	0x100	/* VIRTQUEUE_STRICT_LENGTHS, which breaks a modern queue */
 #define	IM_PACKED	0x200	/* a packed virtqueue */
 #define	IM_IN_ORDER	0x400	/* IN_ORDER: the peer answers in batches */
 

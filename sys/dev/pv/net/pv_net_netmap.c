@@ -90,7 +90,7 @@ struct pv_net_netmap {
 u_int
 pv_net_netmap_slots(const struct pvq *q)
 {
-	return ((q->q_flags & PVQ_F_INDIRECT) != 0 ? q->q_size : q->q_size / 2);
+	return (q->q_flat_segs >= 2 ? q->q_size : q->q_size / 2);
 }
 
 /* A ring of so many slots, each with its own entry. */

@@ -25,35 +25,24 @@
  */
 #define	PVQ_FAULTS_LOGGED	10
 
-static const char *const pvq_fault_words[PVQ_NFAULTS] = {
+static const char *const pvq_faults[PVQ_FAULT_TRANSPORT] = {
 	[PVQ_OK] = "nothing",
 	[PVQ_FAULT_INDEX] = "producer index ahead of what was posted",
 	[PVQ_FAULT_ID] = "id not in flight",
-	[PVQ_FAULT_LEN] = "length over what was posted",
-	[PVQ_FAULT_FLAGS] = "flags of another turn of the ring",
-	[PVQ_FAULT_ORDER] = "completed out of order",
-	[PVQ_FAULT_OWNER] = "payload not as the protocol has it",
+	[PVQ_FAULT_OWNER] = "invalid payload",
 	[PVQ_FAULT_SKIP] = "a place of the ring was skipped",
 };
 
-static const struct pvq_stat {
-	size_t		 offset;
-	const char	*name;
-	const char	*descr;
-} pvq_stat_table[] = {
-#define	PVQ_STAT(name, descr)						\
-	{ offsetof(struct pvq_stats, qs_ ## name), #name, descr }
-	PVQ_STAT(chains, "Chains given to the device"),
-	PVQ_STAT(segs, "Segments in those chains"),
-	PVQ_STAT(indirect, "Chains that went by an indirect table"),
-	PVQ_STAT(full, "Times that the ring had no room"),
-	PVQ_STAT(done, "Chains that came back"),
-	PVQ_STAT(kicks, "Notifications sent to the device"),
-	PVQ_STAT(nokicks, "Notifications that the device did not ask for"),
-	PVQ_STAT(intrs, "Interrupts taken for this queue"),
-	PVQ_STAT(lengths, "Used lengths that can't be right, and were not used"),
-	PVQ_STAT(faults, "Times that the device broke the queue's rules"),
-#undef PVQ_STAT
+static const struct pvq_counter pvq_counters[] = {
+	PVQ_COUNTER(qs_chains, "chains", "Chains submitted to the device"),
+	PVQ_COUNTER(qs_segs, "segs", "Segments in those chains"),
+	PVQ_COUNTER(qs_full, "full", "Times that the ring had no room"),
+	PVQ_COUNTER(qs_done, "done", "Chains completed"),
+	PVQ_COUNTER(qs_kicks, "kicks", "Notifications sent to the device"),
+	PVQ_COUNTER(qs_nokicks, "nokicks", "Notifications that the device did not ask for"),
+	PVQ_COUNTER(qs_intrs, "intrs", "Interrupts taken for this queue"),
+	PVQ_COUNTER(qs_faults, "faults", "Times that the device violated the ring's protocol"),
+	{ 0, NULL, NULL }
 };
 
 MODULE_VERSION(pv, 1);
@@ -80,11 +69,22 @@ static moduledata_t pv_module = {
 
 DECLARE_MODULE(pv, pv_module, SI_SUB_DRIVERS, SI_ORDER_FIRST);
 
-void
-pvq_break(struct pvq *q, enum pvq_fault fault, uintmax_t value)
+/* The phrase for a fault in a message. */
+static const char *
+pvq_fault_phrase(const struct pvq *q, u_int fault)
 {
 
-	KASSERT(fault > PVQ_OK && fault < PVQ_NFAULTS, ("%s: fault %d", __func__, fault));
+	if (fault < PVQ_FAULT_TRANSPORT)
+		return (pvq_faults[fault]);
+	KASSERT(q->q_ops->qo_faults != NULL, ("%s: fault %u", __func__, fault));
+	return (q->q_ops->qo_faults[fault - PVQ_FAULT_TRANSPORT]);
+}
+
+void
+pvq_break(struct pvq *q, u_int fault, uintmax_t value)
+{
+
+	KASSERT(fault != PVQ_OK, ("%s: no fault", __func__));
 
 	/* Both sides, and the owner, may find a fault at the same time; the first one counts. */
 	if (atomic_cmpset_32(&q->q_fault, PVQ_OK, fault) == 0)
@@ -92,19 +92,28 @@ pvq_break(struct pvq *q, enum pvq_fault fault, uintmax_t value)
 	if (++q->q_stats.qs_faults > PVQ_FAULTS_LOGGED)
 		return;
 	device_printf(q->q_dev, "queue %s broken by the device: %s (%ju); resetting it\n",
-	    q->q_name, pvq_fault_words[fault], value);
+	    q->q_name, pvq_fault_phrase(q, fault), value);
+}
+
+static void
+pvq_add_counters(struct pvq *q, const struct pvq_counter *pk, struct sysctl_ctx_list *ctx,
+    struct sysctl_oid_list *parent)
+{
+
+	for (; pk->pk_name != NULL; pk++)
+		SYSCTL_ADD_U64(ctx, parent, OID_AUTO, pk->pk_name, CTLFLAG_RD,
+		    (uint64_t *)((char *)&q->q_stats + pk->pk_offset), 0, pk->pk_descr);
 }
 
 void
 pvq_sysctl(struct pvq *q, struct sysctl_ctx_list *ctx, struct sysctl_oid_list *parent)
 {
-	const struct pvq_stat *st;
 
 	SYSCTL_ADD_U16(ctx, parent, OID_AUTO, "size", CTLFLAG_RD, &q->q_size, 0,
 	    "Slots in the ring");
-	for (st = pvq_stat_table; st < pvq_stat_table + nitems(pvq_stat_table); st++)
-		SYSCTL_ADD_U64(ctx, parent, OID_AUTO, st->name, CTLFLAG_RD,
-		    (uint64_t *)((char *)&q->q_stats + st->offset), 0, st->descr);
+	pvq_add_counters(q, pvq_counters, ctx, parent);
+	if (q->q_ops->qo_counters != NULL)
+		pvq_add_counters(q, q->q_ops->qo_counters, ctx, parent);
 }
 
 int

@@ -90,17 +90,14 @@ struct pvq_done {
 	uintptr_t	 pd_result;
 };
 
-/* Why a queue is broken; each has a counter and a word in the log. */
+/* Why a queue is broken.  The numbers from PVQ_FAULT_TRANSPORT on are the transport's (qo_faults). */
 enum pvq_fault {
 	PVQ_OK = 0,
 	PVQ_FAULT_INDEX,	/* producer index ran ahead of what was put */
 	PVQ_FAULT_ID,		/* id out of range or not in flight */
-	PVQ_FAULT_LEN,		/* more bytes written than there was room for, where that counts */
-	PVQ_FAULT_FLAGS,	/* flags of another turn of the ring (packed) */
-	PVQ_FAULT_ORDER,	/* completions out of an order that was negotiated */
 	PVQ_FAULT_OWNER,	/* the protocol found an invalid value in the payload */
 	PVQ_FAULT_SKIP,		/* a place of the ring was skipped, which the owner found (pvq_look) */
-	PVQ_NFAULTS
+	PVQ_FAULT_TRANSPORT
 };
 
 /* What a ring looks like in which nothing has completed for long. */
@@ -110,27 +107,42 @@ enum pvq_look {
 	PVQ_SKIPPED,	/* nothing can complete: the peer has written beyond the next place */
 };
 
-/* Counters: the putting side's and the getting side's in cache lines of their own. */
+/*
+ * Counters: the putting side's and the getting side's in cache lines of their own, each with room for
+ * one that only the transport has (qo_counters).
+ */
 struct pvq_stats {
 	uint64_t	qs_chains	/* chains committed */
 	    __aligned(CACHE_LINE_SIZE);
 	uint64_t	qs_segs;	/* segments in them */
-	uint64_t	qs_indirect;	/* chains that went by an indirect table */
+	uint64_t	qs_put_own;	/* the transport's */
 	uint64_t	qs_full;	/* pvq_reserve() said ENOSPC */
 	uint64_t	qs_kicks;	/* notifications sent */
 	uint64_t	qs_nokicks;	/* notifications that the peer did not ask for */
 	uint64_t	qs_done		/* chains completed */
 	    __aligned(CACHE_LINE_SIZE);
 	uint64_t	qs_intrs;	/* interrupts taken for this queue */
-	uint64_t	qs_lengths;	/* used lengths that can't be right, and were not used */
+	uint64_t	qs_get_own;	/* the transport's */
 	uint64_t	qs_faults;	/* times the queue was marked broken; either side's, and rare */
 };
+
+/* A counter as pvq_sysctl() publishes it. */
+struct pvq_counter {
+	size_t		 pk_offset;	/* in struct pvq_stats */
+	const char	*pk_name;	/* NULL: the table's end */
+	const char	*pk_descr;
+};
+
+#define	PVQ_COUNTER(member, name, descr)				\
+	{ offsetof(struct pvq_stats, member), name, descr }
 
 /*
  * What an implementation provides.  Only the implementations and the inlines below use it.
  */
 struct pvq_ops {
 	const char *qo_name;
+	const char *const *qo_faults;	/* a phrase each, from PVQ_FAULT_TRANSPORT on; or NULL */
+	const struct pvq_counter *qo_counters;	/* of qs_put_own and qs_get_own; or NULL */
 	int	(*qo_prepare)(const struct pvq *, const struct pvq_chain *);
 	int	(*qo_share)(struct pvq *, struct pvq_chain *);	/* NULL: nothing to do */
 	int	(*qo_unshare)(struct pvq *, bus_dma_segment_t *, int);	/* NULL: nothing to do */
@@ -157,8 +169,8 @@ struct pvq {
 	device_t	 q_dev;		/* for messages */
 	uint16_t	 q_size;	/* slots in the ring */
 	uint16_t	 q_max_segs;	/* segments that one chain may have */
-	uint32_t	 q_flags;	/* PVQ_F_* */
-	volatile uint32_t q_fault;	/* enum pvq_fault; not 0: broken */
+	uint16_t	 q_flat_segs;	/* a chain of 1 to so many takes one slot; see pvq_prepare() */
+	volatile uint32_t q_fault;	/* enum pvq_fault, or the transport's; not 0: broken */
 	char		 q_name[PVQ_NAMELEN];
 	/* Written by the putting side. */
 	uint32_t	 q_taken	/* slots taken by chains */
@@ -171,22 +183,18 @@ struct pvq {
 	struct pvq_stats q_stats;
 };
 
-#define	PVQ_F_STRICT_LENGTHS	0x0001	/* a used length that can't be right breaks the queue */
-#define	PVQ_F_INDIRECT		0x0002	/* indirect descriptors negotiated */
-#define	PVQ_F_EVENT		0x0004	/* event indices negotiated */
-
 /*
  * Mark a queue broken: count, log once, and let every operation fail from now on.
  *
  * q      the queue; any lock may be held, any context
- * fault  why
+ * fault  why: of enum pvq_fault, or the transport's
  * value  what was seen, for the message
  */
-void	pvq_break(struct pvq *q, enum pvq_fault fault, uintmax_t value);
+void	pvq_break(struct pvq *q, u_int fault, uintmax_t value);
 
 /*
  * Publish q's statistics as read-only sysctls (chains, segs, kicks ... each with a description)
- * below parent.
+ * below parent, the transport's own among them.
  *
  * ctx     owns the nodes; usually device_get_sysctl_ctx(9)
  * parent  the node to put them under, for example dev.vtnet.0.rxq0
@@ -212,7 +220,8 @@ pvq_prepare(const struct pvq *q, const struct pvq_chain *pc)
 {
 	u_int n = pc->pc_nread + pc->pc_nwrite;
 
-	if (__predict_true((q->q_flags & PVQ_F_INDIRECT) != 0 && n - 1 < q->q_max_segs))
+	/* Without a call where the number of segments is enough to know. */
+	if (__predict_true(n - 1 < q->q_flat_segs))
 		return (1);
 	return (q->q_ops->qo_prepare(q, pc));
 }

@@ -363,6 +363,7 @@ vtblk_check_queues(struct vtblk_softc *sc)
 	const struct pvq *q;
 	u_int i;
 
+	sc->vtb_strict = virtqueue_strict_lengths(sc->vtb_queues[0]);
 	bp->bp_nreqs = bp->bp_nqueues == 1 ? VTBLK_REQS_MAX : VTBLK_REQS_MQ;
 	for (i = 0; i < bp->bp_nqueues; i++) {
 		q = sc->vtb_queues[i];

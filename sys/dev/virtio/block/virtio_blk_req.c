@@ -109,7 +109,7 @@ vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_d
 	if (rq->rq_cmd == PV_BLK_READ && status == VIRTIO_BLK_S_OK)
 		owed += rq->rq_length;
 	if (sc->vtb_modern && virtqueue_done_len(pd) < owed) {
-		if ((sc->vtb_queues[0]->q_flags & PVQ_F_STRICT_LENGTHS) != 0) {
+		if (sc->vtb_strict) {
 			*seen = virtqueue_done_len(pd);
 			return (-1);
 		}

@@ -43,6 +43,7 @@ struct vtblk_softc {
 	uint32_t	vtb_delete_type;
 	uint32_t	vtb_delete_flags;
 	bool		vtb_modern;
+	bool		vtb_strict;	/* an invalid used length is a protocol violation */
 	bool		vtb_initialised; /* pv_blk_init() was done */
 	bool		vtb_attached;
 };

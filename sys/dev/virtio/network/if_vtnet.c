@@ -45,6 +45,7 @@
 #include <dev/pv/net/pv_net.h>
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/virtqueue.h>
+#include <dev/virtio/virtqueue.h>
 #include <dev/virtio/network/virtio_net.h>
 #include <dev/virtio/network/if_vtnetvar.h>
 
@@ -447,7 +448,7 @@ vtnet_spec_queue(struct vtnet_softc *sc, struct virtio_queue_spec *spec, int pai
 	spec->vqs_max_size = VTNET_MAX_RING;
 	spec->vqs_cpu = queue.pq_cpu;
 	/* The used length is that of the received frame. */
-	spec->vqs_flags = tx ? 0 : PVQ_F_STRICT_LENGTHS;
+	spec->vqs_flags = tx ? 0 : VIRTQUEUE_STRICT_LENGTHS;
 	spec->vqs_intr = queue.pq_intr;
 	spec->vqs_arg = queue.pq_arg;
 	spec->vqs_pvq = queue.pq_pvq;

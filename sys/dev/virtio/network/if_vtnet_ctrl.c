@@ -31,6 +31,7 @@
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
 #include <dev/virtio/virtio.h>
+#include <dev/virtio/virtqueue.h>
 #include <dev/virtio/network/virtio_net.h>
 #include <dev/virtio/network/if_vtnetvar.h>
 
@@ -224,7 +225,7 @@ vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_
 	}
 	ctrl->vtc_hopeless = false;
 	/* The byte of the answer counts, whatever the used length. */
-	ctrl->vtc_lengths = ctrl->vtc_pvq->q_stats.qs_lengths;
+	ctrl->vtc_lengths = virtqueue_invalid_lengths(ctrl->vtc_pvq);
 	bus_dmamap_sync(ctrl->vtc_tag, ctrl->vtc_map,
 	    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	if (ctrl->vtc_mem[VTNET_CTRL_ACK] == VIRTIO_NET_OK)
