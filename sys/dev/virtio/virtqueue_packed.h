@@ -39,7 +39,8 @@ struct vqpacked {
 	uint32_t	 vp_mask;	/* of vp_ids, whose size is a power of two */
 	uint32_t	 vp_size;	/* places in the ring: any number */
 	/* Put side. */
-	uint32_t	 vp_next;	/* place of the next descriptor */
+	uint32_t	 vp_next	/* place of the next descriptor */
+	    __aligned(CACHE_LINE_SIZE);
 	uint16_t	 vp_avail;	/* AVAIL and USED of an available one there */
 	uint16_t	 vp_base_avail;	/* as of the last commit */
 	uint32_t	 vp_base_next;
@@ -53,7 +54,8 @@ struct vqpacked {
 	uint32_t	 vp_answered;	/* event suppression that we last notified for */
 	volatile uint32_t vp_shown;	/* q_committed, once the flags are stored */
 	/* Get side. */
-	uint32_t	 vp_used;	/* next place to look at */
+	uint32_t	 vp_used	/* next place to look at */
+	    __aligned(CACHE_LINE_SIZE);
 	uint16_t	 vp_turn;	/* AVAIL and USED of a used one there */
 	uint32_t	 vp_batch;	/* IN_ORDER: chains of a batch still to be handed out */
 	uint32_t	 vp_batch_len;	/* used length of its last one */

@@ -91,14 +91,16 @@ struct vqsplit {
 	struct vq_shadow *vq_shadow;
 	uint16_t	 vq_mask;	/* q_size - 1 */
 	/* Put side. */
-	uint32_t	 vq_base;	/* q_taken at the last commit */
+	uint32_t	 vq_base	/* q_taken at the last commit */
+	    __aligned(CACHE_LINE_SIZE);
 	uint16_t	 vq_avail_idx;	/* avail.idx, counted on for what is staged */
 	uint32_t	 vq_staged;	/* chains staged */
 	uint32_t	 vq_staged_segs;
 	uint32_t	 vq_staged_ind;
 	uint32_t	 vq_unkicked;	/* chains committed since the last kick */
 	/* Get side. */
-	uint16_t	 vq_used_idx;	/* next used element to look at */
+	uint16_t	 vq_used_idx	/* next used element to look at */
+	    __aligned(CACHE_LINE_SIZE);
 	uint32_t	 vq_batch;	/* IN_ORDER: chains of a batch still to be handed out */
 	uint32_t	 vq_batch_len;	/* used length of its last one */
 };

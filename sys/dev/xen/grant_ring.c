@@ -113,7 +113,8 @@ struct grant_ring {
 	char		*gr_rsps;	/* copies of responses, q_size */
 	grant_ref_t	*gr_share_refs;	/* q_max_segs; put side */
 	/* Put side; q_taken is req_prod, counted on for what is staged. */
-	volatile uint32_t gr_base;	/* q_taken at the last commit */
+	volatile uint32_t gr_base	/* q_taken at the last commit */
+	    __aligned(CACHE_LINE_SIZE);
 	uint32_t	 gr_ids_taken;
 	uint32_t	 gr_ids_base;	/* at the last commit */
 	uint32_t	 gr_staged;	/* chains */
@@ -122,7 +123,8 @@ struct grant_ring {
 	uint32_t	 gr_unkicked;	/* slots committed since the last kick */
 	volatile uint32_t gr_noids;	/* requests without an id, committed */
 	/* Get side. */
-	uint32_t	 gr_rsp_cons;
+	uint32_t	 gr_rsp_cons
+	    __aligned(CACHE_LINE_SIZE);
 	uint32_t	 gr_ids_given;
 	uint32_t	 gr_done_slots;	/* of chains that are done */
 	uint32_t	 gr_nulls;	/* answers to requests without an id */

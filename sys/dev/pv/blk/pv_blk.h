@@ -351,6 +351,7 @@ struct pv_blk_queue {
 	callout_func_t	*bq_tick_func;
 	struct pv_blk_stats bq_stats;
 	struct pv_blk_hist *bq_hist;	/* an element of blk_hists, or NULL */
+	/* Two queues share no line, wherever a line begins: a softc is not aligned to one. */
 	char		bq_pad[CACHE_LINE_SIZE];
 };
 

@@ -121,8 +121,8 @@ pv_net_pairs_alloc(struct pv_net *pn)
 	struct pv_net_rxq *rxq;
 	struct pv_net_txq *txq;
 
-	pn->pn_rxqs = malloc(n * sizeof(*rxq), M_PVNET, M_WAITOK | M_ZERO);
-	pn->pn_txqs = malloc(n * sizeof(*txq), M_PVNET, M_WAITOK | M_ZERO);
+	pn->pn_rxqs = malloc_aligned(n * sizeof(*rxq), CACHE_LINE_SIZE, M_PVNET, M_WAITOK | M_ZERO);
+	pn->pn_txqs = malloc_aligned(n * sizeof(*txq), CACHE_LINE_SIZE, M_PVNET, M_WAITOK | M_ZERO);
 	pn->pn_tqs = malloc(n * sizeof(pn->pn_tqs[0]), M_PVNET, M_WAITOK | M_ZERO);
 	pv_net_config_tq(pn);
 	pn->pn_made = pn->pn_pairs = pn->pn_chosen = n;

@@ -171,6 +171,7 @@ struct pv_net_rxbuf {
 	bus_dma_segment_t	 prb_segs[PV_NET_RX_SEGS + 1];
 };
 
+/* Queues of different CPUs share no cache line: an element of pn_rxqs or pn_txqs begins one. */
 struct pv_net_rxq {
 	struct mtx		 prq_mtx;
 	struct pvq		*prq_pvq;
@@ -205,7 +206,7 @@ struct pv_net_rxq {
 	struct pv_net_rxstats	 prq_stats;
 	struct pv_net_netmap	*prq_netmap;	/* pv_net_netmap.c's; NULL: no port */
 	char			 prq_name[16];
-};
+} __aligned(CACHE_LINE_SIZE);
 
 struct pv_net_txbuf {
 	struct mbuf		*ptb_mbuf;
@@ -260,7 +261,7 @@ struct pv_net_txq {
 	struct pv_net_txhdr	 ptq_txhdrs[PV_NET_BATCH];
 	struct pvq_done		 ptq_done[PV_NET_BATCH];	/* completions being collected */
 	char			 ptq_name[16];
-};
+} __aligned(CACHE_LINE_SIZE);
 
 enum pv_net_level {		/* how far attach came; detach goes back from there */
 	PV_NET_ALLOCATED, PV_NET_QUEUES, PV_NET_INTERFACE
