@@ -104,6 +104,9 @@
  *	(the device is live again)
  *	pv_blk_thaw()        first what was requeued, in order, then the bios that were queued
  *
+ * pv_blk_peer.h has what this takes where the peer is a program, which closes, restarts and may offer
+ * less than before.
+ *
  * pv_blk_suspend() and pv_blk_resume() are this for a device whose queues outlive the stop.  A reset
  * that is requested meanwhile is left to them; one that came too late for theirs follows the thaw.
  *
@@ -122,7 +125,7 @@
  * with both locks.  blk_log_mtx is about messages.  The order is blk_mtx, bq_mtx (of several queues,
  * by their number), blk_log_mtx.
  * No lock is held while calling biodone(9), disk(9) (but for disk_resize()), or the protocol's
- * bo_stop and bo_restart; bq_mtx is held in bo_encode, bo_status, bo_load and bo_unload, which only
+ * bo_stop and bo_restart; bq_mtx is held in bo_encode, bo_status, bpo_load and bpo_unload, which only
  * compute and copy.
  * PVB_STOPPED makes the queues quiet for those that must not hold their locks.
  *
@@ -149,6 +152,7 @@
 
 struct disk;
 struct pv_blk;
+struct pv_blk_peer_ops;
 
 TAILQ_HEAD(pv_blk_reqs, pv_blk_req);
 TAILQ_HEAD(pv_blk_bios, bio);	/* by bio_queue */
@@ -186,7 +190,7 @@ struct pv_blk_req {
 	u_int		rq_home;	/* whose bq_dtag its map is of, if there is one */
 	bus_dmamap_t	rq_map;
 	bool		rq_loaded;
-	bool		rq_copied;	/* its data is a copy: the bounce buffer, or bo_load's */
+	bool		rq_copied;	/* its data is a copy: the bounce buffer, or bpo_load's */
 	bool		rq_bounced;	/* the former */
 	bool		rq_unready;	/* its memory is not ready for the device */
 	bool		rq_reported;	/* its time-out was */
@@ -218,7 +222,7 @@ struct pv_blk_ops {
 	/*
 	 * Resetting in place: stop the device, so that it no longer uses the queue, and bring it back
 	 * to life when the queue was drained.  Both may sleep unless the machine is dumping.  An error
-	 * of bo_stop means that the device may still use our memory.  NULL: there is bo_reconnect.
+	 * of bo_stop means that the device may still use our memory.  NULL: there is bo_peer.
 	 */
 	int	(*bo_stop)(struct pv_blk *blk);
 	int	(*bo_restart)(struct pv_blk *blk);
@@ -228,20 +232,8 @@ struct pv_blk_ops {
 	 */
 	int	(*bo_stop_queue)(struct pv_blk *blk, u_int index);
 	int	(*bo_restart_queue)(struct pv_blk *blk, u_int index);
-	/*
-	 * Reconnecting, for a transport whose peer takes part in a reset: request one, and return.
-	 * The queues are frozen; what follows is pv_blk_freeze(), pv_blk_requeue(blk, error),
-	 * pv_blk_set_queues() and pv_blk_thaw() or pv_blk_give_up().  The device was stopped by the
-	 * protocol before pv_blk_detach().  blk_mtx is held.  NULL: there are the above two.
-	 */
-	void	(*bo_reconnect)(struct pv_blk *blk, int error);
-	/*
-	 * Copying, for a transport whose peer must not see the data itself: make rq_length bytes ready
-	 * for it, for a write those of rq_window; and, after a read without an error, copy them to
-	 * rq_window.  bp_phys is false, and rq_nsegs stays 0.  NULL: segments are loaded.
-	 */
-	void	(*bo_load)(struct pv_blk *blk, struct pv_blk_req *rq);
-	void	(*bo_unload)(struct pv_blk *blk, struct pv_blk_req *rq);
+	/* Reconnecting and copying (pv_blk_peer.h).  NULL: neither. */
+	const struct pv_blk_peer_ops *bo_peer;
 	/* The last user closed the disk: pv_blk_quiesce() returns 0.  May sleep.  NULL: not needed. */
 	void	(*bo_closed)(struct pv_blk *blk);
 };
@@ -490,12 +482,6 @@ void	pv_blk_intr(void *arg);
 void	pv_blk_resize(struct pv_blk *blk, uint64_t mediasize);
 
 /*
- * A device that came back deletes more or less at once than before, or nothing any more (0): bytes.
- * Frozen.
- */
-void	pv_blk_set_delete_size(struct pv_blk *blk, uint64_t size);
-
-/*
  * Does a write survive without a flush?  Flushes then succeed without going to the device.  For one
  * that writes through for as long as this disk used it, has no flush at all, or is about to write back.
  */
@@ -541,13 +527,6 @@ void	pv_blk_freeze(struct pv_blk *blk);
 int	pv_blk_settle(struct pv_blk *blk, u_int secs);
 
 /*
- * Freeze, and from now on don't collect completions either: what a queue holds then may not be true of
- * the requests in flight.  What was completed before has been copied when this returns.  Goes on by
- * pv_blk_thaw(), or by pv_blk_freeze() and what follows it.
- */
-void	pv_blk_hold(struct pv_blk *blk);
-
-/*
  * The device was stopped: take what was in flight out of the queues.
  *
  * error  as for pv_blk_reset()
@@ -562,14 +541,6 @@ void	pv_blk_requeue(struct pv_blk *blk, int error);
  * qs  n queues, up to bp_nqueues
  */
 void	pv_blk_set_queues(struct pv_blk *blk, struct pvq *const *qs, u_int n);
-
-/*
- * The next device takes other requests.  What was requeued and is longer is sent in pieces, one after
- * the other.  Between pv_blk_requeue() and pv_blk_thaw().
- *
- * size  bytes of data in a request, at least a sector; more than bp_max_size was are not used
- */
-void	pv_blk_set_max_size(struct pv_blk *blk, size_t size);
 
 /*
  * All of a suspend, where bo_stop and bo_restart are all that the device needs: freeze, settle for up
@@ -588,19 +559,7 @@ int	pv_blk_suspend(struct pv_blk *blk, u_int secs);
  */
 int	pv_blk_resume(struct pv_blk *blk);
 
-/*
- * Frozen, or given up before: the device is not expected any more.  What waits and what comes ends with
- * ENXIO, until pv_blk_thaw().
- */
-void	pv_blk_give_up(struct pv_blk *blk);
-
 /* The device is live again: requeued requests go first, then the bios that waited. */
 void	pv_blk_thaw(struct pv_blk *blk);
-
-/*
- * Copies all of a mapped or unmapped bio to buf, or buf to it.  For bo_load and bo_unload, with a
- * request's rq_window.  Does not sleep.
- */
-void	pv_blk_copy(const struct bio *bp, char *buf, bool to_bio);
 
 #endif /* !_DEV_PV_PV_BLK_H_ */

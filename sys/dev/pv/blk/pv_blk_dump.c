@@ -132,12 +132,12 @@ pv_blk_dump_begin(struct pv_blk *blk)
 	int error;
 
 	/* Frozen, a device that can't be reset here may have no peer. */
-	if (blk->blk_ops->bo_reconnect != NULL && (blk->blk_flags & (PVB_FROZEN | PVB_STOPPED)) != 0)
+	if (blk->blk_ops->bo_peer != NULL && (blk->blk_flags & (PVB_FROZEN | PVB_STOPPED)) != 0)
 		return (ENXIO);
 	blk->blk_flags |= PVB_STOPPED | PVB_DUMPING;
 	PV_BLK_FOREACH(blk, bq)
 		bq->bq_flags = blk->blk_flags;
-	if (blk->blk_ops->bo_reconnect != NULL)
+	if (blk->blk_ops->bo_peer != NULL)
 		return (pv_blk_dump_take(&blk->blk_queues[0]));
 	error = blk->blk_ops->bo_stop(blk);
 	if (error != 0)

@@ -62,7 +62,7 @@ pv_blk_dmamem_free(bus_dma_tag_t tag, bus_dmamap_t map, void *vaddr, bus_addr_t 
 static bool
 pv_blk_maps(const struct pv_blk *blk)
 {
-	return (!blk->blk_params.bp_phys && blk->blk_ops->bo_load == NULL);
+	return (!blk->blk_params.bp_phys && blk->blk_ops->bo_peer == NULL);
 }
 
 static int

@@ -16,6 +16,7 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 
+#include <dev/pv/blk/pv_blk_peer.h>
 #include <dev/pv/blk/pv_blk_var.h>
 
 /* After this many resets, no two within the pause. */
@@ -86,10 +87,10 @@ pv_blk_reset_locked(struct pv_blk *blk, int error)
 		return;
 	}
 	blk->blk_reset_again = false;
-	if (blk->blk_ops->bo_reconnect != NULL) {
+	if (blk->blk_ops->bo_peer != NULL) {
 		pv_blk_set_flags(blk, PVB_FROZEN, 0);
 		blk->blk_stats.bs_resets++;
-		blk->blk_ops->bo_reconnect(blk, error);
+		blk->blk_ops->bo_peer->bpo_reconnect(blk, error);
 		return;
 	}
 	blk->blk_reset_error = error;

@@ -9,8 +9,8 @@
  * statement, locking: pv_blk.h).
  *
  * Memory is made ready in one of three ways: the data's physical addresses where the device takes them
- * as they are (bp_phys), bus_dma(9), or a copy that the protocol shows to its peer (bo_load).  A sector
- * that has more segments than a request may goes through the bounce buffer, of which the disk has one.
+ * as they are (bp_phys), bus_dma(9), or a copy that the protocol shows to its peer (bpo_load).  A
+ * sector that has more segments than a request may goes through the bounce buffer, of which the disk has one.
  *
  * The driver's fields of a bio are used so: bio_driver1 counts its requests that have not ended, and 1
  * while it is still being cut, which the last piece takes over; bio_driver2 is where cutting goes on
@@ -28,6 +28,7 @@
 #include <vm/pmap.h>
 #include <vm/vm_page.h>
 
+#include <dev/pv/blk/pv_blk_peer.h>
 #include <dev/pv/blk/pv_blk_var.h>
 
 static volatile u_long *
@@ -107,7 +108,7 @@ pv_blk_req_copy_back(struct pv_blk *blk, struct pv_blk_req *rq)
 	if (rq->rq_bounced)
 		pv_blk_copy(&rq->rq_window, blk->blk_bounce, true);
 	else
-		blk->blk_ops->bo_unload(blk, rq);
+		blk->blk_ops->bo_peer->bpo_unload(blk, rq);
 }
 
 static void
@@ -286,10 +287,10 @@ pv_blk_load_slow(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bi
 	int error;
 
 	rq->rq_nsegs = 0;
-	if (blk->blk_ops->bo_load != NULL) {
+	if (blk->blk_ops->bo_peer != NULL) {
 		pv_blk_window(rq, bp, off, length);
 		rq->rq_copied = true;
-		blk->blk_ops->bo_load(blk, rq);
+		blk->blk_ops->bo_peer->bpo_load(blk, rq);
 		return (0);
 	}
 	for (;;) {
@@ -681,9 +682,9 @@ pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t 
 	w->bio_flags = 0;
 	w->bio_bcount = length;
 	w->bio_data = blk->blk_bounce;
-	rq->rq_copied = length != 0 && blk->blk_ops->bo_load != NULL;
+	rq->rq_copied = length != 0 && blk->blk_ops->bo_peer != NULL;
 	if (rq->rq_copied)
-		blk->blk_ops->bo_load(blk, rq);
+		blk->blk_ops->bo_peer->bpo_load(blk, rq);
 	else
 		pv_blk_bounce_segs(blk, rq, length);
 	return (rq);

@@ -354,13 +354,17 @@ xbd_closed(struct pv_blk *blk)
 	xenbus_recheck(blk->blk_dev);
 }
 
+static const struct pv_blk_peer_ops xbd_peer_ops = {
+	.bpo_reconnect = xbd_reconnect,
+	.bpo_load = xbd_stage_load,
+	.bpo_unload = xbd_stage_unload,
+};
+
 static const struct pv_blk_ops xbd_ops = {
 	.bo_encode = xbd_encode,
 	.bo_status = xbd_status,
-	.bo_reconnect = xbd_reconnect,
-	.bo_load = xbd_stage_load,
-	.bo_unload = xbd_stage_unload,
 	.bo_closed = xbd_closed,
+	.bo_peer = &xbd_peer_ops,
 };
 
 static void

@@ -12,6 +12,7 @@
 #define	_DEV_XEN_BLKFRONT_VAR_H_
 
 #include <dev/pv/blk/pv_blk.h>
+#include <dev/pv/blk/pv_blk_peer.h>
 #include <dev/xen/grant_ring.h>
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_gnttab.h>
@@ -87,7 +88,7 @@ void	xbd_stages_free(struct xbd_softc *sc);
  */
 int	xbd_stages_grant(struct xbd_softc *sc);
 void	xbd_stages_end(struct xbd_softc *sc);
-/* bo_load and bo_unload: the data of a request to and from its pages. */
+/* bpo_load and bpo_unload: the data of a request to and from its pages. */
 void	xbd_stage_load(struct pv_blk *blk, struct pv_blk_req *rq);
 void	xbd_stage_unload(struct pv_blk *blk, struct pv_blk_req *rq);
 

@@ -1,0 +1,76 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_blk: reconnecting and copying, a capability for a transport whose peer is a domain of its own.
+ *
+ * Such a peer takes part in a reset: it is asked to close, may take its time, restart, or never
+ * answer, and the one that connects next may offer less.  And it must not see more memory than the data
+ * of its requests, so that these are copied to and from pages that are shared with it.
+ *
+ *	a broken queue, pv_blk_reset()  -->  bpo_reconnect()      requested, from any context
+ *	                                     pv_blk_freeze()      the protocol's thread, from here on
+ *	                                     pv_blk_requeue()
+ *	                                     pv_blk_set_queues()  none; the peer closes and connects
+ *	the next peer's limits          -->  pv_blk_set_delete_size(), pv_blk_set_max_size()
+ *	                                     pv_blk_set_queues()  the new ones
+ *	                                     pv_blk_thaw(), or pv_blk_give_up()
+ */
+
+#ifndef _DEV_PV_PV_BLK_PEER_H_
+#define	_DEV_PV_PV_BLK_PEER_H_
+
+#include <dev/pv/blk/pv_blk.h>
+
+/* bo_peer of struct pv_blk_ops, which has neither bo_stop nor bo_restart then.  None may sleep. */
+struct pv_blk_peer_ops {
+	/*
+	 * Request a new connection, and return.  The queues are frozen; error is for pv_blk_requeue().
+	 * The device is stopped by the protocol before pv_blk_detach().  blk_mtx is held.
+	 */
+	void	(*bpo_reconnect)(struct pv_blk *blk, int error);
+	/*
+	 * Make rq_length bytes ready for the peer, for a write those of rq_window; and, after a read
+	 * without an error, copy them to rq_window.  bp_phys is false, and rq_nsegs stays 0.
+	 */
+	void	(*bpo_load)(struct pv_blk *blk, struct pv_blk_req *rq);
+	void	(*bpo_unload)(struct pv_blk *blk, struct pv_blk_req *rq);
+};
+
+/*
+ * Copies all of a mapped or unmapped bio to buf, or buf to it.  For bpo_load and bpo_unload, with a
+ * request's rq_window.  Does not sleep.
+ */
+void	pv_blk_copy(const struct bio *bp, char *buf, bool to_bio);
+
+/*
+ * Freeze, and from now on don't collect completions either: what a queue holds then may not be true of
+ * the requests in flight.  What was completed before has been copied when this returns.  Goes on by
+ * pv_blk_thaw(), or by pv_blk_freeze() and what follows it.
+ */
+void	pv_blk_hold(struct pv_blk *blk);
+
+/*
+ * The next peer deletes more or less at once than the one before, or nothing any more (0): bytes.
+ * Frozen.
+ */
+void	pv_blk_set_delete_size(struct pv_blk *blk, uint64_t size);
+
+/*
+ * The next peer takes other requests.  What was requeued and is longer is sent in pieces, one after
+ * the other.  Between pv_blk_requeue() and pv_blk_thaw().
+ *
+ * size  bytes of data in a request, at least a sector; more than bp_max_size was are not used
+ */
+void	pv_blk_set_max_size(struct pv_blk *blk, size_t size);
+
+/*
+ * Frozen, or given up before: the device is not expected any more.  What waits and what comes ends with
+ * ENXIO, until pv_blk_thaw().
+ */
+void	pv_blk_give_up(struct pv_blk *blk);
+
+#endif /* !_DEV_PV_PV_BLK_PEER_H_ */
