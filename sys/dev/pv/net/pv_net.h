@@ -29,8 +29,8 @@
  *	pvq(9) ... device ... completion --> freed     pvq(9) ... device, interrupt
  *
  * and to find, to finish or to split what is in a packet, both call pv_net_packet.c.  Where the back
- * end sees whole pages, packets are copied on this way: pv_net_stage.h.  A protocol without a queue for
- * commands puts them among the packets: pv_net_command.h.
+ * end sees whole pages, packets are copied on this way: pv_net_stage.h.  Where the ring itself carries
+ * what describes a packet, and commands travel among the packets: pv_net_message.h.
  *
  * Above that, each file calls those before it only:
  *
@@ -101,6 +101,7 @@
 
 struct mbuf;
 struct pv_net;
+struct pv_net_message_ops;
 struct pvq;
 struct pvq_chain;
 struct pvq_done;
@@ -173,21 +174,10 @@ struct pv_net_filter {
  */
 struct pv_net_ops {
 	/*
-	 * Packet n of a batch (n is less than PV_NET_BATCH) has its segments, and its offload is
-	 * known: give its chain the transport's own (pc_arg), valid until pno_encap has been called
-	 * for this batch and its chains were put.  Called with the queue's lock held; can't fail.
-	 * Or NULL.
-	 */
-	void	(*pno_prepare)(void *softc, int pair, u_int n, struct pv_net_txhdr *hdr);
-	/*
-	 * Write the headers of a batch of n packets, or what pno_prepare has set aside for them.
-	 * Called with the queue's lock held; can't fail.
+	 * Write the headers of a batch of n packets, or their messages.  Called with the queue's lock
+	 * held; can't fail.
 	 */
 	void	(*pno_encap)(void *softc, int pair, struct pv_net_txhdr *hdrs, int n);
-	/*
-	 * n packets, or commands, have completed.  Called with the queue's lock held.  Or NULL.
-	 */
-	void	(*pno_sent)(void *softc, int pair, const struct pvq_done *done, int n);
 	/*
 	 * Judge n buffers, in the order they completed.  What does not pass is reported in
 	 * prh_error.  A buffer without data may stand among those of a frame.  Called with the
@@ -242,6 +232,8 @@ struct pv_net_ops {
 	bool	(*pno_link_up)(void *softc);
 	/* The link's speed in Mbit/s, 0 if it is not known, and duplex.  Or NULL. */
 	uint32_t (*pno_link_speed)(void *softc, bool *full);
+	/* Messages in the ring (pv_net_message.h).  NULL: there are none. */
+	const struct pv_net_message_ops *pno_message;
 };
 
 /* The properties of a device, after negotiation. */

@@ -45,6 +45,7 @@
 
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
+#include <dev/pv/net/pv_net_message.h>
 #include <dev/pv/net/pv_net_var.h>
 
 #define	PV_NET_TX_RING_MIN	1024		/* packets that wait for the queue */
@@ -376,8 +377,8 @@ pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
 	*pc = (struct pvq_chain){ .pc_segs = buf->ptb_segs, .pc_nread = buf->ptb_nsegs,
 	    .pc_cookie = buf };
 	hdr->pth_chain = pc;
-	if (pn->pn_ops->pno_prepare != NULL)
-		pn->pn_ops->pno_prepare(pn->pn_softc, txq->ptq_id, txq->ptq_n, hdr);
+	if (pn->pn_ops->pno_message != NULL)
+		pn->pn_ops->pno_message->pmo_prepare(pn->pn_softc, txq->ptq_id, txq->ptq_n, hdr);
 	slots = pvq_prepare(txq->ptq_pvq, pc);
 	error = slots == 0 ? EFBIG : pvq_reserve(txq->ptq_pvq, txq->ptq_slots + slots);
 	if (error == 0 && pn->pn_stage == NULL && pvq_share(txq->ptq_pvq, pc) != 0)
@@ -600,8 +601,8 @@ pv_net_tx_reclaim(struct pv_net_txq *txq)
 		n = pvq_get(txq->ptq_pvq, done, PV_NET_BATCH);
 		if (n == 0)
 			return;
-		if (pn->pn_ops->pno_sent != NULL)
-			pn->pn_ops->pno_sent(pn->pn_softc, txq->ptq_id, done, n);
+		if (pn->pn_ops->pno_message != NULL)
+			pn->pn_ops->pno_message->pmo_sent(pn->pn_softc, txq->ptq_id, done, n);
 		for (i = 0; i < n; i++) {
 			buf = done[i].pd_cookie;
 			pv_net_tx_sync(txq, buf, BUS_DMASYNC_POSTWRITE);

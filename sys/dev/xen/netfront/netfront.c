@@ -55,6 +55,7 @@
 
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
+#include <dev/pv/net/pv_net_message.h>
 #include <dev/xen/grant_ring.h>
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xenbus.h>
@@ -292,10 +293,14 @@ xn_link_up(void *softc)
 	return (sc->xn_connected && sc->xn_carrier);
 }
 
+static const struct pv_net_message_ops xn_message_ops = {
+	.pmo_prepare = xn_prepare,
+	.pmo_sent = xn_sent,
+};
+
 static const struct pv_net_ops xn_ops = {
-	.pno_prepare = xn_prepare,
+	.pno_message = &xn_message_ops,
 	.pno_encap = xn_encap,
-	.pno_sent = xn_sent,
 	.pno_decap = xn_decap,
 	.pno_stop = xn_stop,
 	.pno_restart = xn_restart,

@@ -5,7 +5,7 @@
  */
 
 /*
- * pv_net: commands in the ring (pv_net_command.h).
+ * pv_net: commands among the packets (pv_net_message.h).
  *
  * A command takes a buffer, as a packet does, which is what its completion is known by: one without
  * segments.
@@ -34,7 +34,7 @@
 
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
-#include <dev/pv/net/pv_net_command.h>
+#include <dev/pv/net/pv_net_message.h>
 #include <dev/pv/net/pv_net_var.h>
 
 int
