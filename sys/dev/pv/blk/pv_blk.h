@@ -34,7 +34,7 @@
  *	pv_blk_queue.c | pv_blk_queue_submit()  _queue_run() ---+    put, kick, collect, arm; bq_mtx
  *	               |                               |        ^
  *	pv_blk_req.c   | pv_blk_req_next()      _req_end() -----+    a piece of a bio, its memory
- *	pv_blk_mem.c, pv_blk_hist.c, pv_blk_log.c       ^            memory, counting, messages
+ *	pv_blk_hist.c, pv_blk_mem.c, pv_blk_log.c       ^            histograms, memory, messages
  *	               v                               ^
  *	          pvq_put(), pvq_kick()            pvq_get()         the ring
  *

@@ -26,8 +26,6 @@
 
 #include <dev/pv/blk/pv_blk_var.h>
 
-MALLOC_DEFINE(M_PVBLK, "pv_blk", "paravirtual disks");
-
 #define	PV_BLK_BUCKETS		32
 
 struct pv_blk_hist {

@@ -16,6 +16,8 @@
 
 #include <dev/pv/blk/pv_blk_var.h>
 
+MALLOC_DEFINE(M_PVBLK, "pv_blk", "paravirtual disks");
+
 #define	PV_BLK_BOUNCE_MAX	(64 * 1024)
 
 static void

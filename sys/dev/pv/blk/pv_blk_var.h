@@ -60,9 +60,15 @@ void	pv_blk_log_error(struct pv_blk *blk, const struct pv_blk_req *rq, int error
  */
 bool	pv_blk_log_late(struct pv_blk_queue *bq);
 
-/* pv_blk_hist.c: histograms. */
+/* pv_blk_mem.c: memory. */
 
 MALLOC_DECLARE(M_PVBLK);
+/* Allocates what requests need, and frees it, from any stage of the former.  May sleep. */
+int	pv_blk_req_init(struct pv_blk *blk);
+void	pv_blk_req_fini(struct pv_blk *blk);
+
+/* pv_blk_hist.c: histograms. */
+
 /* With PVB_HISTOGRAM: rq is about to be put, or was got back; the queue's lock is held. */
 void	pv_blk_hist_put(struct pv_blk_queue *bq, struct pv_blk_req *rq);
 void	pv_blk_hist_got(struct pv_blk_queue *bq, struct pv_blk_req *rq);
@@ -72,12 +78,6 @@ void	pv_blk_hist_fini(struct pv_blk *blk);
 /* What was counted, below a queue's node. */
 void	pv_blk_hist_sysctl(struct pv_blk_queue *bq, struct sysctl_ctx_list *ctx,
 	    struct sysctl_oid_list *parent);
-
-/* pv_blk_mem.c: memory. */
-
-/* Allocates what requests need, and frees it, from any stage of the former.  May sleep. */
-int	pv_blk_req_init(struct pv_blk *blk);
-void	pv_blk_req_fini(struct pv_blk *blk);
 
 /* pv_blk_req.c: requests from bios.  The queue's lock is held where there is a queue. */
 
