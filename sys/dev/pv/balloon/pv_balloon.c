@@ -5,36 +5,7 @@
  */
 
 /*
- * The balloon: memory that the guest lends to its host.
- *
- * The host names a target, so many pages in the balloon, and a worker (one thread a balloon) goes
- * there step by step, a batch of pages each:
- *
- *	held < target	take pages from the page allocator, give them to the host    (inflate)
- *	held > target	take pages back from the host, free them                     (deflate)
- *	held = target	report what is held, and rest
- *
- * A target may change at any time, and is looked at before each step.  How pages change hands is the
- * protocol's (struct pv_balloon_ops).
- *
- * Whole blocks of 2 MB are taken where there are any: one such allocation is cheaper than 512, the
- * host can unmap a large page instead of splitting it, and what the guest keeps is not riddled with
- * holes.  Pages come back in the reverse order, so that the blocks form again.
- *
- * When memory is short.  Inflating never takes free memory below v_free_target + vm.balloon.reserve:
- * the page daemon would try to make up for it, and, where nothing can be reclaimed, kill processes.
- * Nor does it wait for memory: with nothing to take, the worker tries again later, after 1/10 of a
- * second at first, then after twice as long, up to vm.balloon.retry_max.  The same goes for a host
- * that refuses.
- *
- * If the guest is short of memory (event vm_lowmem), and the host allows it (bp_oom), the worker gives
- * pages back to the guest until v_free_target and some more are free, whatever the target; it polls
- * free memory from then on, as that event comes once in ten seconds only, gives back more each time
- * that this did not last, and does not inflate before memory was sufficient for PRESSURE_SECONDS.
- *
- * Pages in the balloon are wired, left out of dumps, and, with vm.balloon.guard (default in kernels
- * with INVARIANTS), unmapped from the direct map as far as the system can do that, so that a stray
- * access faults instead of making the host provide the page again.
+ * The balloon's worker, and its pages (theory statement: pv_balloon.h).
  *
  * Locking.  pb_mtx protects the target and the flags.  pages and what pv_balloon.h calls the worker's
  * have no lock: the worker is one thread, and others come after pv_balloon_stop().
