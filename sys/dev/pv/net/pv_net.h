@@ -8,19 +8,20 @@
  * pv_net: the personality of a paravirtual network card.
  *
  * It owns everything that faces FreeBSD: the interface, its queue pairs, mbufs and their DMA, offload
- * metadata, media, counters, watchdog, up and down.  A protocol (if_vtnet, if_xn) owns what faces the
- * device or back end: negotiation, the wire format of a packet's header, filters, the life of the
- * device.
+ * metadata, media, counters, watchdog, up and down.  A protocol owns what faces the device or back end:
+ * negotiation, the wire format of a packet's header, filters, the life of the device.
  *
- * A packet's way.  Each file is entered once, and returned to once:
+ * A packet's way.  Files below are called, those above get a result or a list.  Between pv_net_tx.c and
+ * pv_net_txring.c there are three calls: pv_net_tx_add() makes a packet a chain of the batch,
+ * pv_net_tx_commit() puts the batch into the ring, pv_net_tx_reclaim() frees what was sent.
  *
  *	sent                                           received
  *	----                                           --------
  *	if_transmit                                    if_input
  *	    |                                              ^
- *	pv_net_tx.c      queue, notify, collect        pv_net_lro.c   merged by tcp_lro(9), or not
+ *	pv_net_tx.c      queue, notify, reclaim        pv_net_lro.c   merged by tcp_lro(9), or not
  *	    |                                              ^
- *	pv_net_txring.c  tag, DMA, chain               pv_net_rx.c    buffers, budget, whole frames
+ *	pv_net_txring.c  add, commit, reclaim          pv_net_rx.c    buffers, budget, whole frames
  *	    |      |                                       ^    |
  *	    |      +- pv_net_offload.c                     |    +- pv_net_offload.c
  *	    |      |    marks -> offload                   |    |    offload -> marks
