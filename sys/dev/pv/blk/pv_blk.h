@@ -9,7 +9,7 @@
  *
  * Everything of a paravirtual disk that faces the operating system: disk(9), the queue of bios, their
  * splitting, ordering, statistics, polled dumps, and what happens when the device has to be reset.
- * It knows no wire format: a protocol (virtio_blk, xbd) encodes its requests and reads their status
+ * It knows no wire format: a protocol encodes its requests and reads their status
  * through struct pv_blk_ops, and owns negotiation, configuration and the device's life.
  *
  * How a protocol uses it, each step undone by the one opposite:

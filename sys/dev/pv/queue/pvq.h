@@ -29,8 +29,12 @@
  * A chain is what is put and what completes: an array of segments, those that the peer reads before
  * those that it writes, and a cookie that pvq_get gives back.  Between a protocol and the transport
  * that it knows there may be more, which passes through here and through a personality unseen: pc_arg,
- * by which a grant ring gets the requests that travel in the ring itself (grant_ring.h), and
- * pd_result, what the peer said of a chain: a length, or a response.
+ * for what travels in the ring itself beside segments, and pd_result, what the peer said of a chain: a
+ * length, or a response.
+ *
+ *	the caller's --put--> staged --commit--> in the ring --peer--> completed --get--> the caller's
+ *	     ^                  |                     |                                         ^
+ *	     +----- abort ------+                     +-- drain, after the peer was stopped ----+
  *
  * Putting has three steps so that a caller can back out at any of them.
  *
@@ -83,7 +87,7 @@ struct pvq_chain {
 
 /*
  * A completed chain.  What the peer says of it is the transport's: the protocol reads it by the
- * transport's function (virtqueue_done_len(), grant_ring_response()), until the next pvq_get().
+ * transport's function, until the next pvq_get().
  */
 struct pvq_done {
 	void		*pd_cookie;
@@ -325,8 +329,8 @@ pvq_phys_add_run(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, vm
  * Make a chain's memory visible to the peer.  bus_dmamap_load(9) came before, with a tag of
  * the transport's limits, and bus_dmamap_sync(9) comes after; neither where pvq_phys_add() did.
  *
- * Returns 0, or ENOMEM if there are no grant references left: nothing is shared then, and the chain is
- * as it was.
+ * Returns 0, or ENOMEM if the transport can share no more at present: nothing is shared then, and the
+ * chain is as it was.
  */
 static inline int
 pvq_share(struct pvq *q, struct pvq_chain *pc)
@@ -413,8 +417,8 @@ pvq_get(struct pvq *q, struct pvq_done *done, int max)
 /*
  * Ask for an interrupt when `after` more chains have completed (1: at the next one), or when all
  * that is in flight now has, if that is less.  Without event indices any number means the next one.
- * A ring that counts messages rather than chains (a grant ring on which a chain is several) comes as
- * near as it can to what is between the next one and all.
+ * A ring that counts messages, of which a chain may be several, comes as near as it can to what is
+ * between the next one and all.
  * A new queue has its interrupt enabled, for the first completion.
  *
  * Returns true if that many already wait, so that none is coming: call pvq_get() again, or lose
