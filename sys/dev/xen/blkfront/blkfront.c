@@ -112,8 +112,8 @@ xbd_check_type(struct xbd_softc *sc)
 	if (error == ENOENT)
 		return (0);
 	if (error == 0 && strcmp(type, "cdrom") == 0) {
-		device_printf(sc->xbd_dev, "a CD-ROM drive: xbd serves disks only, let it be "
-		    "emulated\n");
+		device_printf(sc->xbd_dev, "a CD-ROM drive is left to emulation: xbd serves disks "
+		    "only\n");
 		return (ENODEV);
 	}
 	return (error);
@@ -320,7 +320,7 @@ xbd_read_disk(struct xbd_softc *sc, struct pv_blk_params *bp)
 	sc->xbd_persistent = xbd_tun_persistent != 0 && xenbus_feature(dev, "feature-persistent");
 	info = xenbus_read_option(dev, XENBUS_BACK, "info", UINT32_MAX, 0);
 	if ((info & VDISK_CDROM) != 0) {
-		device_printf(dev, "a CD-ROM drive: xbd serves disks only\n");
+		device_printf(dev, "a CD-ROM drive is left to emulation: xbd serves disks only\n");
 		return (ENODEV);
 	}
 	if ((info & VDISK_READONLY) != 0)
