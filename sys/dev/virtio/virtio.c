@@ -442,7 +442,7 @@ virtio_setup_queues(struct virtio_bus *vb)
 			continue;
 		error = VIRTIO_BUS_QUEUE_SETUP(vb->vb_dev, i, vb->vb_slots[i].vs_pvq);
 		if (error != 0) {
-			device_printf(vb->vb_dev, "device did not take queue %d (%s)\n", i,
+			device_printf(vb->vb_dev, "device did not accept queue %d (%s)\n", i,
 			    vb->vb_slots[i].vs_pvq->q_name);
 			return (error);
 		}

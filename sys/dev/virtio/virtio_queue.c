@@ -118,7 +118,7 @@ virtio_restart_queue(device_t dev, u_int index)
 	if (error == 0)
 		error = VIRTIO_BUS_QUEUE_SETUP(vb->vb_dev, index, vs->vs_pvq);
 	if (error != 0)
-		device_printf(vb->vb_dev, "device did not take queue %u (%s) back, error %d\n", index,
-		    vs->vs_pvq->q_name, error);
+		device_printf(vb->vb_dev, "device did not accept queue %u (%s) after its reset, "
+		    "error %d\n", index, vs->vs_pvq->q_name, error);
 	return (error);
 }

@@ -187,7 +187,7 @@ evtchn_fifo_init(void)
 			return (error);
 		xen_cpus[cpu].xc_no_queues = error != 0;
 		if (error != 0)
-			printf("xen: CPU %u gets no event queues (error %d): its events go to others\n",
+			printf("xen: no event queues for CPU %u (error %d): others handle its events\n",
 			    cpu, error);
 		first = false;
 	}

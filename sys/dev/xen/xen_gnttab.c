@@ -531,7 +531,7 @@ xen_gnttab_init(device_t dev)
 	gnttab.gt_ready = error == 0;
 	mtx_unlock(&gnttab.gt_mtx);
 	if (error != 0)
-		device_printf(dev, "Xen gives no page of grant table (error %d)\n", error);
+		device_printf(dev, "can't map a page of the grant table (error %d)\n", error);
 	else if (bootverbose)
 		device_printf(dev, "grant table version %u, %u references at most\n",
 		    gnttab.gt_version, max * gnttab.gt_per_page);

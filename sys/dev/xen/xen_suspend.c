@@ -128,7 +128,7 @@ suspend_parked(void *arg __unused)
 	if (error == 0)
 		error = xen_upcall_resume();
 	if (error != 0)
-		panic("xen: CPU %u gets no upcalls any more (error %d)", curcpu, error);
+		panic("xen: no upcalls for CPU %u after the suspension (error %d)", curcpu, error);
 	xen_evtchn_resume_self();
 	xen_timer_resume_self();
 }
@@ -164,7 +164,7 @@ suspend_revive(device_t bus)
 	int error;
 
 	if (suspend.sp_lost != NULL)
-		panic("xen: after the suspension Xen does not give %s back (error %d)",
+		panic("xen: failed to restore %s after the suspension (error %d)",
 		    suspend.sp_lost, suspend.sp_lost_error);
 	if (!cancelled) {
 		xen_clock_resume();

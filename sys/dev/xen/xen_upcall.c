@@ -155,8 +155,8 @@ xen_upcall_init(device_t dev)
 		error = xen_upcall_tell(cpu);
 		xen_upcall_leave();
 		if (error != 0) {
-			device_printf(dev, "Xen takes no vector for CPU %u (error %d); it has to be "
-			    "4.6 or newer\n", cpu, error);
+			device_printf(dev, "Xen rejected the upcall vector of CPU %u (error %d); it "
+			    "has to be 4.6 or newer\n", cpu, error);
 			return (error);
 		}
 	}

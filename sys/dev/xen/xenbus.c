@@ -597,7 +597,7 @@ xenbus_add_sysctls(struct xenbus_softc *sc)
 	} counters[] = {
 		{ "invalid", &xenbus_invalid, "Values in xenstore that were refused" },
 		{ "unsaid", &xenbus_unsaid, "Messages of which there were too many to print" },
-		{ "delayed", &xenbus_delayed, "Changes by back ends that came too fast" },
+		{ "delayed", &xenbus_delayed, "Rate-limited changes by back ends, handled later" },
 		{ "unanswered", &xenbus_putoffs, "Steps that xenstore did not answer" },
 	};
 	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(sc->xbs_dev);

@@ -31,12 +31,12 @@ static const struct {
 } pv_blk_stat_table[] = {
 #define	STAT(name, descr)	{ offsetof(struct pv_blk_stats, bs_ ## name), #name, descr }
 	STAT(bios, "Bios received"),
-	STAT(requests, "Requests given to the device"),
+	STAT(requests, "Requests submitted to the device"),
 	STAT(splits, "Requests that were a further piece of a bio"),
 	STAT(bounced, "Requests that went through the bounce buffer"),
 	STAT(merged_deletes, "Deletes that shared the request of another one"),
 	STAT(deferred_kicks, "Notifications delayed for a batch"),
-	STAT(yields, "Times that a queue with more to do left its thread to others"),
+	STAT(yields, "Times that a queue with more to do yielded the thread"),
 	STAT(max_in_flight, "Requests in flight at most, in one queue"),
 	STAT(io_errors, "Requests that the device failed"),
 	STAT(unsupported, "Requests that the device does not support"),

@@ -383,7 +383,7 @@ xenballoon_sysctl(struct xenballoon_softc *sc)
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_targets", CTLFLAG_RD, &sc->xb_bad_targets, 0,
 	    "Targets that were no numbers");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "blocks", CTLFLAG_RD, &sc->xb_blocks, 0,
-	    "Times that 2 MB came back from Xen as one block");
+	    "Times that 2 MB were repopulated as one extent");
 }
 
 static int
