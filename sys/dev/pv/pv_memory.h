@@ -5,10 +5,10 @@
  */
 
 /*
- * Memory that comes while the system runs: how a driver asks the kernel to manage it.
+ * Memory that is added while the system runs: how a driver asks the kernel to manage it.
  *
- * It is an event (EVENTHANDLER(9)), for want of a function: no kernel needs to know of it, and where
- * none does, nobody listens, and pm_error stays what the driver wrote.
+ * It is an event (EVENTHANDLER(9)), as there is no KPI for it: a kernel need not support it, and
+ * without a handler pm_error stays what the driver wrote.
  */
 
 #ifndef _DEV_PV_PV_MEMORY_H_
@@ -25,7 +25,7 @@ struct pv_memory {
 	vm_paddr_t	 pm_end;
 	/*
 	 * The kernel's.  0: the pages are allocated to the driver, and wired; they and their
-	 * addresses' mapping are there from now on, what is behind them is the driver's business.
+	 * addresses' mapping are there from now on, what is behind them is the driver's responsibility.
 	 * ENOMEM: there is no memory for it now.  Anything else: never.
 	 */
 	int		 pm_error;

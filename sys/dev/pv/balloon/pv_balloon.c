@@ -82,7 +82,7 @@ static const struct pv_balloon_stat {
 	BALLOON_STAT(batches, "Requests to the host to take or return pages"),
 	BALLOON_STAT(targets, "Changes of the target"),
 	BALLOON_STAT(short, "Times that the guest had no memory to give"),
-	BALLOON_STAT(refused, "Pages that the host did not take, or did not give back"),
+	BALLOON_STAT(refused, "Pages that the host did not accept, or did not return"),
 	BALLOON_STAT(errors, "Times that giving or taking pages failed"),
 	BALLOON_STAT(lowmem, "Times that the guest was short of memory"),
 	BALLOON_STAT(oom, "Pages taken back because the guest was short of memory"),
@@ -186,7 +186,7 @@ balloon_unhold(struct pv_balloon *pb, vm_page_t *pages, u_int n)
 }
 
 /*
- * How many of the next n pages to come back go together: a whole block, or what comes before one.  A
+ * How many of the next n pages to be returned go together: a whole block, or what comes before one.  A
  * page that ends a block is nearly always the last of one that went as a whole.
  */
 static u_int
@@ -371,7 +371,7 @@ balloon_goal(struct pv_balloon *pb)
 	return (goal);
 }
 
-/* Tell the host, at the end of a change and now and then during a long one. */
+/* Report to the host, at the end of a change and periodically during a long one. */
 static void
 balloon_report(struct pv_balloon *pb, bool now)
 {

@@ -99,9 +99,9 @@ struct pv_balloon_ops {
 
 struct pv_balloon_params {
 	u_int		bp_batch;	/* pages in one request to the host */
-	uint32_t	bp_poison;	/* fill pages with it when they come back; 0: leave them */
+	uint32_t	bp_poison;	/* fill returned pages with it; 0: leave them */
 	bool		bp_scrub;	/* zero pages before they are given away */
-	bool		bp_blocks;	/* a block that went as a whole comes back in one batch */
+	bool		bp_blocks;	/* a block that was lent as a whole is returned in one batch */
 #define	PV_BALLOON_BLOCK	(2 * 1024 * 1024 / PAGE_SIZE)
 	bool		bp_oom;		/* the host lets us take pages back when memory is short */
 };
@@ -112,7 +112,7 @@ struct pv_balloon_stats {
 	uint64_t	bs_batches;	/* requests to the host */
 	uint64_t	bs_targets;	/* changes of the target */
 	uint64_t	bs_short;	/* times that the guest had no page to give */
-	uint64_t	bs_refused;	/* pages that the host did not take, or did not give back */
+	uint64_t	bs_refused;	/* pages that the host did not accept, or did not return */
 	uint64_t	bs_errors;	/* times that a protocol function failed */
 	uint64_t	bs_lowmem;	/* times that the guest was short of memory */
 	uint64_t	bs_oom;		/* pages taken back because of that */

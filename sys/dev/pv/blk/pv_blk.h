@@ -19,7 +19,7 @@
  *	pv_blk_attach()    the disk appears; requests may come               pv_blk_detach()
  *
  * The way of a bio.  The files are a stack: each calls those below it, and what concerns those above it
- * is returned.  A bio enters each once on its way down, and comes back once:
+ * is returned.  A bio enters each once on its way down, and returns once:
  *
  *	            disk(9)  d_strategy                    biodone(9)
  *	               |                                        ^
@@ -72,14 +72,14 @@
  * up; g_io_flush() adds BIO_ORDERED, and its flush is a barrier too.
  *
  * Write-through.  Flushes of a device that writes through are not sent to it (PVB_WRITETHROUGH).  What
- * was written before a device was told to write through, or was in flight then, may be in its cache, so
+ * was written before a device was set to write-through, or was in flight then, may be in its cache, so
  * that pv_blk_end_caching() sends one last flush, a barrier, and sets the flag when that is done.
  *
  * Coalescing.  A notification and an interrupt cost an exit to the host each, so in deep queues several
  * requests are coalesced into one.  In a queue that had PV_BLK_DEEP requests or more in flight lately,
  * the device is asked to interrupt after half of that many completions (up to blk_batch), and notified
- * of as many new requests at once.  A user with so many in flight loses nothing by that.  One that
- * waits for a single request does, so that these are never delayed:
+ * of as many new requests at once.  A user with so many in flight is not delayed by that.  One that
+ * waits for a single request would be, so that these are never coalesced:
  *
  *	a notification   for a thread that submits one bio and then waits (pv_blk_will_wait()),
  *			 when the device is idle and no more is to be expected, or at the
@@ -89,7 +89,7 @@
  *			 the pace of the last ones
  *	either           while a barrier is waiting or in flight
  *
- * When the pace changes, PV_BLK_TICK is the most that a request can lose, or PV_BLK_TICK_SOON where
+ * When the pace changes, PV_BLK_TICK is the longest delay of a request, or PV_BLK_TICK_SOON where
  * the device is idle meanwhile.
  *
  * Suspend, migration, and a device that requests a reset.  What a protocol does, in this order, from
@@ -367,7 +367,7 @@ struct pv_blk {
 #define	PVB_REPAIRING	0x0400	/* the reset task is to reset broken queues, or does */
 #define	PVB_HISTOGRAM	0x0800	/* depth and latencies are counted */
 	bool		blk_open;	/* the disk has users */
-	bool		blk_through;	/* the device was told to write through */
+	bool		blk_through;	/* the device was set to write-through */
 	bool		blk_emptying;	/* blk_last_flush is under way */
 	bool		blk_empty_again; /* and has to be repeated */
 	u_int		blk_batch;	/* completions an interrupt, requests a kick; 1: none wait */
@@ -392,7 +392,7 @@ struct pv_blk {
 	struct bio	blk_query;
 	char		blk_answer[PV_BLK_ANSWER_MAX];
 	bool		blk_querying;	/* blk_query and blk_answer are the device's */
-	bool		blk_query_late;	/* and nobody waits for it any more */
+	bool		blk_query_late;	/* and no thread waits for it any more */
 
 	/* DMA. */
 	bus_dma_tag_t	blk_mtag;	/* messages */

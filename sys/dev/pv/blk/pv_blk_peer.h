@@ -7,7 +7,7 @@
 /*
  * pv_blk: reconnecting and copying, a capability for a transport whose peer is a domain of its own.
  *
- * Such a peer takes part in a reset: it is asked to close, may take its time, restart, or never
+ * Such a peer takes part in a reset: it is requested to close, may take long, restart, or never
  * answer, and the one that connects next may offer less.  And it must not see more memory than the data
  * of its requests, so that these are copied to and from pages that are shared with it.
  *

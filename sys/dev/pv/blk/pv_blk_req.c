@@ -10,7 +10,8 @@
  *
  * Memory is made ready in one of three ways: the data's physical addresses where the device takes them
  * as they are (bp_phys), bus_dma(9), or a copy that the protocol shows to its peer (bpo_load).  A
- * sector that has more segments than a request may goes through the bounce buffer, of which the disk has one.
+ * sector that has more segments than a request may goes through the bounce buffer, of which the disk
+ * has one.
  *
  * The driver's fields of a bio are used so: bio_driver1 counts its requests that have not ended, and 1
  * while it is still being cut, which the last piece takes over; bio_driver2 is where cutting goes on

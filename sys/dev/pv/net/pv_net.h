@@ -37,7 +37,7 @@
  *
  *	pv_net_queue.c    one queue is stopped and started while the others run
  *	pv_net_pairs.c    how many pairs of queues, and on which CPU
- *	pv_net_filter.c   what the device lets in: addresses, multicast groups, VLAN tags
+ *	pv_net_filter.c   the receive filter: addresses, multicast groups, VLAN tags
  *	pv_net_run.c      idle, running, reset; the watchdog
  *	pv_net_netmap_if.c  the port of netmap(4); pv_net_netmap.c has its queues, which move no mbufs
  *	pv_net_sysctl.c   counters and settings
@@ -88,8 +88,8 @@
  * forward big ones, is not set.  What is sent and requests more than the device can do is finished or
  * split by pv_net.
  *
- * Segments to our own address that arrive one by one are merged by tcp_lro(9), unless this kernel
- * forwards packets.
+ * Segments to our own address that arrive as separate packets are merged by tcp_lro(9), unless this
+ * kernel forwards packets.
  *
  * Listeners of bpf(4) see finished sums, both ways.
  */
@@ -180,7 +180,7 @@ struct pv_net_ops {
 	 */
 	void	(*pno_encap)(void *softc, int pair, struct pv_net_txhdr *hdrs, int n);
 	/*
-	 * Judge n buffers, in the order they completed.  What does not pass is reported in
+	 * Validate n buffers, in the order they completed.  An invalid one is reported in
 	 * prh_error.  A buffer without data may stand among those of a frame.  Called with the
 	 * queue's lock held.
 	 */
@@ -265,8 +265,8 @@ struct pv_net_params {
 #define	PV_NET_RX_GSO	(PV_NET_LRO4 | PV_NET_LRO6 | PV_NET_LRO_ECN)
 #define	PV_NET_RX_OFFLOADS	(PV_NET_RXCSUM | PV_NET_RX_GSO)
 	bool		pnp_soft_lro;	/* what is received may be merged here, too */
-	bool		pnp_vlan_filter; /* frames with a VLAN tag are let in by pno_set_vlan only */
-	bool		pnp_promisc;	/* there is a promiscuous mode, which lets in all of them */
+	bool		pnp_vlan_filter; /* frames with a VLAN tag are accepted by pno_set_vlan only */
+	bool		pnp_promisc;	/* there is a promiscuous mode, which accepts all of them */
 	bool		pnp_link_reports; /* the link's state is known, and may change */
 	bool		pnp_may_rest;	/* no watchdog: completions may take any time */
 	bool		pnp_freebsd_names; /* counters also have the names of FreeBSD's own driver */

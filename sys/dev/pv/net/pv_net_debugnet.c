@@ -11,8 +11,8 @@
  * One CPU runs, with interrupts disabled; no thread, task or callout runs again after a panic.  So a
  * packet is sent, and its completion collected, by polling, in the queues as they were left:
  *
- *	not held     nobody was at work in the queue: it is used as it is
- *	held         a thread was stopped in its midst.  After a panic what it had staged is taken
+ *	not held     no thread held the lock: the queue is used as it is
+ *	held         a thread was stopped inside the lock.  After a panic what it had staged is taken
  *	             back, and the batch that it was building is lost; in the debugger, from which that
  *	             thread may go on, the queue is not used
  *
@@ -69,14 +69,14 @@
 
 DEBUGNET_DEFINE(pv_net);
 
-/* Was a thread at work in the queue of this lock? */
+/* Was a thread inside the lock of this queue? */
 static bool
 pv_net_debug_held(const struct mtx *mtx)
 {
 	return (mtx_owner(mtx) != NULL);
 }
 
-/* May a queue be used, though its owner may have been stopped in its midst? */
+/* May a queue be used, although its owner may have been stopped inside the lock? */
 static bool
 pv_net_debug_usable(const struct mtx *mtx, const struct pvq *q)
 {

@@ -5,11 +5,11 @@
  */
 
 /*
- * pv_net: what the device lets in: addresses, multicast groups, and VLAN tags.
+ * pv_net: the receive filter: addresses, multicast groups, and VLAN tags.
  *
  * Joining and leaving of groups may come from where nothing may sleep: a task sets the filter then.
  *
- * VLAN tags.  A device with such a filter lets in frames without a tag, and those whose tag was set:
+ * VLAN tags.  A device with such a filter accepts frames without a tag, and those whose tag was set:
  * the tags that vlan(4) uses (its events vlan_config and vlan_unconfig), and tag 0, which is that of a
  * priority only.  With IFCAP_VLAN_HWFILTER disabled the device is promiscuous (VirtIO 1.3, 5.1.6.5.1:
  * it receives all packets then), and if it has no such mode all tags are set.  If it refuses one, it is
@@ -88,7 +88,7 @@ pv_net_set_filter(struct pv_net *pn)
 	filter.pf_ngroups = if_foreach_llmaddr(pn->pn_ifp, pv_net_copy_group, &groups);
 	filter.pf_groups = groups.pg_addrs;
 	filter.pf_promisc = (flags & IFF_PROMISC) != 0 || pv_net_vlan_promisc(pn);
-	/* A device that did not take our address must not filter by its own. */
+	/* A device that did not accept our address must not filter by its own. */
 	filter.pf_allhosts = memcmp(if_getlladdr(pn->pn_ifp), pn->pn_lladdr, ETHER_ADDR_LEN) != 0;
 	filter.pf_allmulti = (flags & IFF_ALLMULTI) != 0;
 	error = pn->pn_ops->pno_set_filter(pn->pn_softc, &filter);

@@ -7,9 +7,9 @@
 /*
  * pv_net: received packets to the stack, and the merging of TCP segments by tcp_lro(9).
  *
- * Segments for our own address that arrive one by one are merged, unless this kernel forwards packets.
- * tcp_lro(9) holds them until the queue is empty or the budget used up.  A packet that does not go
- * through it must not overtake what it holds of the same flow: a GSO packet of the device, or a
+ * Segments for our own address that arrive as separate packets are merged, unless this kernel forwards
+ * packets.  tcp_lro(9) holds them until the queue is empty or the budget used up.  A packet that does
+ * not go through it must not overtake what it holds of the same flow: a GSO packet of the device, or a
  * segment without a verified checksum.  prq_held has a bit for each of 64 groups of flows, and such a
  * packet has everything flushed before it if its bit is set.  (tcp_lro(9) flushes itself what a packet
  * that it refuses would overtake.)

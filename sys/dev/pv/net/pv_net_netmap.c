@@ -8,7 +8,7 @@
  * pv_net: queues that a program has by netmap(4).
  *
  * Such a queue moves no mbufs.  Its chains are slots of a netmap ring: a header of its own and the
- * slot's buffer.  The queue is stopped for everybody else (ptq_stopped, prq_stopped), and what it has
+ * slot's buffer.  The queue is stopped for packets (ptq_stopped, prq_stopped), and what it has
  * in flight belongs to one of two sets of chains only, packets' or slots', because the device is reset
  * between them: pv_net_netmap_if.c.
  *
@@ -16,15 +16,15 @@
  *
  *	nr_hwcur .. nr_hwtail   the program's           nr_hwcur .. rhead    to be sent
  *	nr_hwtail .. nr_hwcur-1 the device's            nq_tail .. nr_hwcur  the device's
- *	nr_hwcur-1              nobody's                rest but one         the program's
+ *	nr_hwcur-1              unused                  rest but one         the program's
  *
  * A device may complete chains in any order, a ring gives slots in order.  What was sent is waited for
  * in order.  A received frame that is not that of slot nr_hwtail exchanges its buffer with that slot's:
  * nq_of says which entry a slot has, ne_slot which slot an entry.
  *
- * A frame is given without what is said about it: a partial checksum is finished here, and GSO packets
- * and frames that span buffers are dropped.  The device is requested to send neither while a queue is
- * netmap's (pv_net_rx_wanted()).
+ * A frame is passed on without its offload metadata: a partial checksum is finished here, and GSO
+ * packets and frames that span buffers are dropped.  The device is requested to send neither while a
+ * queue is netmap's (pv_net_rx_wanted()).
  *
  * Interrupts.  Each wakes the program up, which calls sync; that requests the next one.
  *
@@ -361,7 +361,7 @@ pv_net_netmap_post(struct pv_net_rxq *rxq, struct netmap_kring *kring, u_int fro
 	return (true);
 }
 
-/* Store the checksum of a frame that lies in one piece: false if its place is invalid. */
+/* Store the checksum of a frame that is in one piece: false if its place is invalid. */
 static bool
 pv_net_netmap_finish(uint8_t *frame, u_int len, const struct pv_net_offload *o)
 {
@@ -486,7 +486,7 @@ pv_net_netmap_rxsync(struct netmap_kring *kring, int flags __unused)
 		return (netmap_ring_reinit(kring));
 	mtx_lock(&rxq->prq_mtx);
 	if (nq->nq_active) {
-		/* What the program released, less the slot that stays nobody's. */
+		/* What the program released, less the slot that stays unused. */
 		if (kring->nr_hwcur != kring->rhead) {
 			fine = pv_net_netmap_post(rxq, kring, nm_prev(kring->nr_hwcur, last),
 			    nm_prev(kring->rhead, last));

@@ -8,7 +8,7 @@
  * pv_net: what is in a packet: its headers, its checksums, and its TCP segments.
  *
  * Functions of an mbuf and nothing else, for both directions; what a packet's marks mean is
- * pv_net_offload.c's.  Headers may lie in any number of mbufs, and nothing in them is used before it
+ * pv_net_offload.c's.  Headers may span any number of mbufs, and nothing in them is used before it
  * was checked against the packet's length.
  *
  * Segmentation (pv_net_gso_split).  Each segment gets a copy of the headers in an mbuf of its own, and

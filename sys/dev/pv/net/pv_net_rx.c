@@ -8,9 +8,9 @@
  * pv_net: receiving.
  *
  * The ring is kept full of buffers, each an mbuf with a cluster.  The device fills them;
- * a frame lies in one buffer, or goes on in the next if the protocol lets buffers be merged.
+ * a frame is in one buffer, or continues in the next if the protocol can merge buffers.
  *
- *	free stack --fill--> posted --interrupt--> taken -> judged by the protocol -> frame
+ *	free stack --fill--> posted --interrupt--> taken -> checked by the protocol -> frame
  *	     ^                                       |                                  |
  *	     +-------- buffer without mbuf <---------+                                  v
  *	     +-------- the same mbuf again, the frame copied or dropped       pv_net_lro.c -> if_input

@@ -11,10 +11,10 @@
  * of whatever had it before.  So each slot of a queue has a page of its own, shared as long as the
  * queue exists, and packets are copied to and from these pages, which the back end sees all the time.
  * That costs a copy, but no change of what is shared for each packet, and the back end sees at any time
- * only what it was sent, or wrote itself.  A page that it keeps, or writes to when it should not, is no
- * danger either: a received frame is judged and used in the copy.
+ * only what it was sent, or wrote itself.  A page that it keeps, or writes to when it should not, is
+ * harmless: a received frame is validated and used in the copy.
  *
- * A staged queue runs on while the interface is down: it has no memory that is missed elsewhere.
+ * A staged queue runs on while the interface is down: it has no memory that is needed elsewhere.
  */
 
 #ifndef _DEV_PV_PV_NET_STAGE_H_

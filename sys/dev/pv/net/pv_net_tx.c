@@ -5,7 +5,7 @@
  */
 
 /*
- * pv_net: who sends, who notifies the device, and who collects completions.
+ * pv_net: sending, notification of the device, and completion.
  *
  *	if_transmit --lock free, nothing waits--> chain --> ring ~~notification~~> device
  *	     |                                      ^                                |
@@ -18,8 +18,8 @@
  *	                            ^
  *	                            +-- lock was taken, notification left over, timer
  *
- * All that is not the short way of a packet is one function's, pv_net_tx_run(): it collects
- * completions, fills the ring with what waits, arms the timer, and looks whether the queue is broken.
+ * All but the short way of a packet is done by one function, pv_net_tx_run(): it collects
+ * completions, fills the ring with what waits, arms the timer, and checks whether the queue is broken.
  * Those in the picture call it, and notify afterwards:
  *
  *	runs the queue                  because                                notifies
@@ -137,7 +137,8 @@ pv_net_tx_notify(struct pv_net_txq *txq)
 
 /*
  * The next packet to be sent: the first of the list, which it leaves, or what the buf_ring has, where
- * it stays until pv_net_tx_advance().  For the first queue, what ALTQ lets go is as on the list.
+ * it stays until pv_net_tx_advance().  For the first queue, packets dequeued from ALTQ are as on the
+ * list.
  */
 static struct mbuf *
 pv_net_tx_peek(struct pv_net_txq *txq, bool *listed)
@@ -299,7 +300,7 @@ pv_net_tx_run(struct pv_net_txq *txq)
 	if (!txq->ptq_full || pvq_inflight(q) == 0 || pvq_broken(q))
 		pv_net_tx_fill(txq);
 	pv_net_tx_arm(txq);
-	/* If few came back, it is not at each packet that more are looked for. */
+	/* If few completed, not each packet looks for more. */
 	txq->ptq_look = MIN(txq->ptq_nbufs - txq->ptq_nbufs / 4,
 	    txq->ptq_nfree - txq->ptq_nfree / 4);
 	if (pvq_broken(q))

@@ -299,7 +299,7 @@ struct pv_net {
 	struct taskqueue	*pn_config_tq;	/* what may sleep for long */
 	eventhandler_tag	 pn_vlan_tags[2];
 	uint32_t		 pn_vlans[PV_NET_VLANS / 32];	/* that vlan(4) uses */
-	uint32_t		 pn_vlans_set[PV_NET_VLANS / 32]; /* that the device lets in */
+	uint32_t		 pn_vlans_set[PV_NET_VLANS / 32]; /* that the device accepts */
 	bool			 pn_vlan_failed; /* the device refused one */
 	struct task		 pn_filter_task;
 	struct task		 pn_reset_task;
@@ -400,7 +400,7 @@ void	pv_net_netmap_stop(struct pv_net_rxq *rxq, struct pv_net_txq *txq);
 /* Take back the slots that a stopped device had. */
 void	pv_net_netmap_drain(struct pv_net_rxq *rxq, struct pv_net_txq *txq);
 
-/* pv_net_tx.c: who sends, who notifies the device, who collects completions */
+/* pv_net_tx.c: sending, notification, completion */
 void	pv_net_tx_init(struct pv_net_txq *txq);
 void	pv_net_tx_intr(void *txq);
 /* The thread that receives on the same pair of queues has ended its pass. */
@@ -482,7 +482,7 @@ void	pv_net_drain_pairs(struct pv_net *pn);
 /* Forget what a device that does not stop has, without freeing it: the queues can be freed then. */
 void	pv_net_abandon_pairs(struct pv_net *pn);
 
-/* pv_net_filter.c: addresses, groups and VLAN tags that the device lets in */
+/* pv_net_filter.c: the receive filter: addresses, multicast groups and VLAN tags */
 void	pv_net_filter_init(struct pv_net *pn);
 /* Configure the device to receive what the interface is to. */
 int	pv_net_set_filter(struct pv_net *pn);
@@ -497,7 +497,7 @@ void	pv_net_run_init(struct pv_net *pn);
 void	pv_net_run_start(struct pv_net *pn);
 /* From idle to running: post buffers and let packets flow.  The device is live. */
 int	pv_net_up(struct pv_net *pn);
-/* From running to idle.  Staged queues run on: they have no memory that is missed elsewhere. */
+/* From running to idle.  Staged queues run on: they have no memory that is needed elsewhere. */
 void	pv_net_down(struct pv_net *pn);
 /* Its steps: stop the queues; stop the device and take its memory back; make it live again. */
 void	pv_net_quiesce(struct pv_net *pn);

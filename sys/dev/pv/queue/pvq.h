@@ -27,10 +27,10 @@
  *  pvq_intr_*      used_event / NO_INTERRUPT               rsp_event / event channel mask
  *
  * A chain is what is put and what completes: an array of segments, those that the peer reads before
- * those that it writes, and a cookie that pvq_get gives back.  Between a protocol and the transport
+ * those that it writes, and a cookie that pvq_get returns.  Between a protocol and the transport
  * that it knows there may be more, which passes through here and through a personality unseen: pc_arg,
- * for what travels in the ring itself beside segments, and pd_result, what the peer said of a chain: a
- * length, or a response.
+ * for what travels in the ring itself beside segments, and pd_result, what the peer returned for a
+ * chain: a length, or a response.
  *
  *	the caller's --put--> staged --commit--> in the ring --peer--> completed --get--> the caller's
  *	     ^                  |                     |                                         ^
@@ -41,17 +41,17 @@
  *	pvq_reserve()    room for a number of slots, or ENOSPC: nothing has happened yet
  *	pvq_put()        the chains are staged; the peer can't see them.  pvq_abort() takes
  *	                 back all that is staged.
- *	pvq_commit()     the peer sees them; they come back by pvq_get() or by pvq_drain() only
+ *	pvq_commit()     the peer sees them; they are returned by pvq_get() or by pvq_drain() only
  *
  * Trust.  An implementation reads each index, id and length that the peer wrote once, checks
  * it against what was put, and hands out only what passed.  What does not pass marks the queue
- * broken (pvq_break): from then on put, get, kick and intr_enable do nothing and say EIO or 0, and
- * pvq_drain() is the one way to the cookies.  The owner then resets the device.
+ * broken (pvq_break): from then on put, get, kick and intr_enable do nothing and return EIO or 0, and
+ * pvq_drain() is the only way to the cookies.  The owner then resets the device.
  *
  * Locking.  None here.  The owner serialises the putting side (reserve, share, put, abort, commit,
  * kick) and the getting side (get, intr_enable, intr_disable).  The two sides may run at the same
  * time: every implementation keeps their state apart.  pvq_drain(), pvq_reinit() and pvq_free() need
- * both sides to be quiet.
+ * both sides to be idle.
  *
  * Cost.  One indirect call a batch of chains, for put and for get alike; none for a segment.
  */
@@ -86,7 +86,7 @@ struct pvq_chain {
 };
 
 /*
- * A completed chain.  What the peer says of it is the transport's: the protocol reads it by the
+ * A completed chain.  What the peer returned for it is the transport's: the protocol reads it by the
  * transport's function, until the next pvq_get().
  */
 struct pvq_done {
@@ -120,7 +120,7 @@ struct pvq_stats {
 	    __aligned(CACHE_LINE_SIZE);
 	uint64_t	qs_segs;	/* segments in them */
 	uint64_t	qs_put_own;	/* the transport's */
-	uint64_t	qs_full;	/* pvq_reserve() said ENOSPC */
+	uint64_t	qs_full;	/* pvq_reserve() returned ENOSPC */
 	uint64_t	qs_kicks;	/* notifications sent */
 	uint64_t	qs_nokicks;	/* notifications that the peer did not ask for */
 	uint64_t	qs_done		/* chains completed */
@@ -243,7 +243,7 @@ pvq_room(struct pvq *q)
 }
 
 /*
- * See that there is room for chains that will be put before the next commit.  The putting side is
+ * Ensure that there is room for chains that will be put before the next commit.  The putting side is
  * serialised, so what there is now can only grow.
  *
  * slots  the sum of pvq_prepare() over the chains
@@ -266,7 +266,7 @@ pvq_reserve(struct pvq *q, int slots)
 /*
  * Append memory to an array of segments as the guest's physical addresses, without bus_dma(9): for a
  * device whose accesses nothing translates or limits (VirtIO 1.3, 6: one that does not offer
- * VIRTIO_F_ACCESS_PLATFORM).  What lies side by side is one segment.
+ * VIRTIO_F_ACCESS_PLATFORM).  Adjacent memory is one segment.
  *
  * segs      room for max segments, of which n are in use
  * seg_max   bytes in a segment at most
@@ -345,8 +345,8 @@ pvq_share(struct pvq *q, struct pvq_chain *pc)
  * segs   as pvq_share() left them
  * nsegs  how many
  *
- * Returns how many of them the peer still holds, though it said it was done: it can see that
- * memory (and change it) from now on for as long as it likes, so it must be leaked, not freed.
+ * Returns how many of them the peer still holds, although it completed the chain: it can read and
+ * change that memory at any time from now on, so the memory must be leaked, not freed.
  */
 static inline int
 pvq_unshare(struct pvq *q, bus_dma_segment_t *segs, int nsegs)
@@ -473,7 +473,7 @@ pvq_inflight(const struct pvq *q)
 }
 
 /*
- * Make a drained queue as new, in the memory that it has, to be given to a device that was reset.
+ * Initialize a drained queue again, in the memory that it has, for a device that was reset.
  *
  * Returns 0, or EBUSY if chains are still in flight.
  */
