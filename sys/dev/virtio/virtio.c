@@ -188,7 +188,7 @@ virtio_reset(struct virtio_bus *vb)
 	return (0);
 }
 
-/* Tell the device what we chose, and see that it agrees (3.1.1, 4 to 6). */
+/* Write the features, check FEATURES_OK (3.1.1, 4 to 6). */
 static int
 virtio_agree(struct virtio_bus *vb, uint64_t features)
 {
@@ -315,7 +315,7 @@ virtio_read_config(device_t dev, bus_size_t off, void *dst, size_t len)
 	}
 	/*
 	 * A legacy device has no generation (2.5.4): two passes that read the same must do.  The
-	 * first one compares with what nobody has read.
+	 * first one compares with an empty buffer.
 	 */
 	for (tries = 0; tries < VIRTIO_CONFIG_TRIES; tries++) {
 		gen = VIRTIO_BUS_CONFIG_GEN(vb->vb_dev);

@@ -102,7 +102,7 @@ struct virtio_queue_spec {
 	uint16_t	 vqs_max_segs;	/* segments in the longest chain the driver will put */
 	uint16_t	 vqs_max_size;	/* upper bound for the ring's size; 0: the device's */
 	int		 vqs_cpu;	/* bind the vector to this CPU; -1: anywhere */
-	uint32_t	 vqs_flags;	/* VIRTQUEUE_STRICT_LENGTHS: the driver relies on used lengths */
+	uint32_t	 vqs_flags;	/* VIRTQUEUE_STRICT_LENGTHS: the driver needs used lengths */
 	void		(*vqs_intr)(void *);	/* in an ithread; NULL: the queue is polled */
 	void		*vqs_arg;
 	struct pvq	**vqs_pvq;	/* where the queue is stored; NULL: leave this one out */

@@ -190,7 +190,7 @@ const char *virtio_type_name(uint32_t type);
  */
 int	virtio_intr_alloc(struct virtio_bus *vb, int type);
 
-/* Tell the device the vectors once more, after a reset. */
+/* Set the vectors again, after a reset. */
 int	virtio_intr_rebind(struct virtio_bus *vb);
 
 /* Take the handlers down, wait for those that run, and free the interrupts.  May sleep. */

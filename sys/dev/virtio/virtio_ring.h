@@ -151,7 +151,7 @@ vring_packed_size(size_t num)
 /*
  * Event suppression (2.7.10): the peer requested a notification when index `event` is passed; the
  * index moved from old to new.  Indices wrap at 2^16, so counts of steps are compared: the event was
- * passed if it lies no further back from new's predecessor than the index moved.
+ * passed if it is no further back from new's predecessor than the index moved.
  */
 static inline bool
 vring_passed(uint16_t event, uint16_t old, uint16_t new)

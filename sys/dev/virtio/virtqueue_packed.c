@@ -27,13 +27,13 @@
  * copies from it.  The device takes what it needs of a descriptor before it overwrites one.
  *
  * Wrap counters.  Whether a descriptor is available or used is in two of its flags, and what they mean
- * changes with every turn, so that nobody needs to clear them (2.8.1).  Each side has a wrap counter
+ * changes with every turn, so that they are never cleared (2.8.1).  Each side has a wrap counter
  * that begins as 1 and changes whenever that side passes the end of the ring.
  *
  *	AVAIL = ours, USED = not ours            available
  *	AVAIL = USED = the device's              used
  *
- * A place that we have come back to has AVAIL and USED of the turn before, which is neither.
+ * A place that we have returned to has AVAIL and USED of the turn before, which is neither.
  *
  * In order.  With IN_ORDER a device uses chains in the order in which they were made available, and one
  * used descriptor may stand for many: see vp_next_used().
@@ -76,7 +76,7 @@
  * 2.8.5: QEMU, up to 9 at least, never sets it.
  *
  * Locking.  None here: see pvq.h.  The put side and the get side may run at the same time, always.
- * The put side publishes vd_seq before vd_slots, and q_committed after both; the get side believes an
+ * The put side publishes vd_seq before vd_slots, and q_committed after both; the get side accepts an
  * id if vd_slots is not 0 and vd_seq is committed.
  */
 
@@ -273,7 +273,7 @@ vqpacked_commit(struct pvq *q)
  *
  * A place that was passed earlier is answered too, once.  QEMU's network card (7.2) names a place, goes
  * on taking descriptors from there, and stops where there are no more without naming another.  That is
- * no harm in a split ring, where it names one with each descriptor that it takes.
+ * harmless in a split ring, where it names one with each descriptor that it takes.
  *
  * The wrap counter tells two turns apart, so that a place that was passed more than a turn ago looks
  * like one that is still to come.  One that is too far ahead for the room that is left can't be: what
@@ -289,7 +289,7 @@ vp_device_asks(struct vqpacked *vp)
 	flags = word >> 16 & VRING_PACKED_EVENT_MASK;
 	if (flags == VRING_PACKED_EVENT_DISABLE)
 		return (false);
-	/* A turn or more without a notification: the place alone can't tell any longer. */
+	/* A turn or more without a notification: the place alone is ambiguous. */
 	if (flags != VRING_PACKED_EVENT_DESC || vp->vp_silence >= vp->vp_size) {
 		vp->vp_answered = word;
 		return (true);
@@ -350,8 +350,8 @@ vqpacked_kick(struct pvq *q)
 
 /*
  * The descriptor at vp_used is not used.  If it is of a chain in flight, then AVAIL is as we set it,
- * and stays so when the device uses it; anything else is a device that is mistaken about the turn, and
- * would never be heard of again.
+ * and stays so when the device uses it; anything else is a device with a wrong wrap counter, whose
+ * later completions would not be seen.
  *
  * completed  as q_completed, but up to date
  */

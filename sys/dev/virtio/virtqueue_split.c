@@ -19,16 +19,16 @@
  * Ownership.  A descriptor is ours while its number is in the ring of free numbers, the device's
  * from the store of avail.idx until its head appears in the used ring, then ours again.  A chain of
  * several segments takes one descriptor, which points to a table of its own (2.7.5.3), if
- * INDIRECT_DESC was agreed on; else one for each segment.
+ * INDIRECT_DESC was negotiated; else one for each segment.
  *
  * In order.  With IN_ORDER a device uses chains in the order in which they were made available, and one
  * used element may stand for many (2.7.9): see vq_next_used().  The driver has to take descriptors in
- * ring order then (2.7.5), which it does: the numbers come back in the order in which they were taken,
+ * ring order then (2.7.5), which it does: numbers are returned in the order in which they were taken,
  * so that the array below never changes.
  *
  * Private state.  Whatever we need to know about a chain later is in memory that the device can't
  * reach: the cookie, the number of bytes that it may write, and the numbers of the descriptors.
- * The descriptor table is only written, never read: a device that scribbles over it fools itself.
+ * The descriptor table is only written, never read: overwriting it affects only the device.
  * The table entry is rewritten in full each time that it is used.
  *
  * Free numbers are kept in a circular array (vq_ids), and two free-running counters: the put side
@@ -154,7 +154,7 @@ vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc, const struct vq_
 	uint64_t wlen = 0;
 	int i = 0;
 
-	/* Two loops without a question in them: what a segment costs, every chain pays. */
+	/* Two loops without a branch in them: the cost of a segment is that of every chain. */
 	for (; i < nread; i++, seg++, d++)
 		vq_fill(vq, d, seg->ds_addr, seg->ds_len, VRING_DESC_F_NEXT, i + 1);
 	for (; i < n; i++, seg++, d++) {
@@ -289,7 +289,7 @@ vqsplit_commit(struct pvq *q)
 	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 }
 
-/* Does the device want to hear of the chains committed since the last kick (2.7.10, 2.7.13.4)? */
+/* Does the device request a notification of the chains since the last kick (2.7.10, 2.7.13.4)? */
 static bool
 vq_device_asks(struct vqsplit *vq)
 {
@@ -299,7 +299,7 @@ vq_device_asks(struct vqsplit *vq)
 		flags = vq_16(&vq->vq_c, atomic_load_16(&vq->vq_used->vu_flags));
 		return ((flags & VRING_USED_F_NO_NOTIFY) == 0);
 	}
-	/* A turn or more without a kick: the index alone can't tell any longer. */
+	/* A turn or more without a kick: the index alone is ambiguous. */
 	if (vq->vq_unkicked > UINT16_MAX)
 		return (true);
 	event = vq_16(&vq->vq_c, atomic_load_16(vq->vq_avail_event));
@@ -349,7 +349,7 @@ vq_release(struct vqsplit *vq, uint16_t head, uint32_t given)
  *
  * Not only legacy devices report lengths that mean nothing (2.7.8.3): Cloud Hypervisor did until 2026,
  * of control commands and what is sent.  So a length is cut to what fits, unless the driver depends
- * on it.  Of a chain of which the device can't write anything it is of no use to anybody.
+ * on it.  Of a chain of which the device can't write anything it has no use at all.
  */
 static bool
 vq_check(struct vqsplit *vq, uint32_t id, uint32_t *len)
@@ -417,7 +417,7 @@ vq_next_used(struct vqsplit *vq, int n, uint16_t ready, uint32_t given, uint32_t
 /*
  * The first completions, as long as they are what most are: each with an element of its own, a chain
  * of one descriptor, and a length that fits.  Returns how many there were, up to max; the next one is
- * for vq_next_used() to judge.
+ * for vq_next_used() to check.
  *
  * givenp  where their numbers are given back to, in and out
  */

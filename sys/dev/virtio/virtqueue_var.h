@@ -84,7 +84,7 @@ vq_64(const struct virtqueue *vqc, uint64_t v)
 }
 
 /*
- * Where memory is not coherent by itself, BUS_DMA_COHERENT made the rings uncached, and this is a
+ * Where memory is not cache-coherent, BUS_DMA_COHERENT made the rings uncached, and this is a
  * barrier; with bounce pages it would be wrong to copy whole rings, and bus_dmamem_alloc(9) never
  * returns memory that needs it.
  */

@@ -19,7 +19,7 @@
  *
  * An array holds VTB_BATCH_PFNS numbers.  Pages are given when the device returned their array.  They
  * are used again as soon as their array is on its way, so that a guest that is short of memory does
- * not have to wait for its host, or, with MUST_TELL_HOST, when it came back (5.5.6.1).  Nothing is
+ * not have to wait for its host, or, with MUST_TELL_HOST, when it was returned (5.5.6.1).  Nothing is
  * given while such an array is on its way: the device may work on its queues in any order.
  *
  * Trust.  The device answers with lengths and ids only, which the queue checks.  One that does not
@@ -56,7 +56,7 @@
 
 static u_int vtballoon_poison = 0;
 SYSCTL_UINT(_hw_vtballoon, OID_AUTO, poison, CTLFLAG_RDTUN, &vtballoon_poison, 0,
-    "Value that pages are filled with when they come back from the host, 0: none");
+    "Value that pages are filled with when the host returns them, 0: none");
 
 static const struct virtio_feature vtballoon_features[] = {
 	{ VIRTIO_BALLOON_F_MUST_TELL_HOST,	"MUST_TELL_HOST",	0 },
@@ -252,7 +252,7 @@ vtballoon_reset(struct vtballoon_softc *sc)
 }
 
 /*
- * The device may have read an array that did not come back, and discard its pages later, when they are
+ * The device may have read an array that it did not return, and discard its pages later, when they are
  * in use again.  So it is reset before the guest uses them; one that does not confirm that keeps them
  * for ever.
  */

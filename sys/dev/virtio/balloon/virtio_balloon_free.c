@@ -9,8 +9,8 @@
  *
  * FREE_PAGE_HINT.  Before a migration the device gives a command number in its configuration.  It is
  * repeated in a buffer, then comes a buffer for each free block of 2 MB, of which the host need not
- * send the contents, then the number STOP.  The blocks are kept from being used until the device gave
- * them back and its command is DONE, or the guest becomes short of memory: what is written to after
+ * send the contents, then the number STOP.  The blocks are kept from being used until the device
+ * returned them and its command is DONE, or the guest becomes short of memory: what is written to after
  * the hint is sent again.
  *
  * REPORTING.  Free blocks are given to the device as buffers; when it returns them, the host may have
@@ -223,8 +223,8 @@ vtballoon_free_poll(struct vtballoon_softc *sc)
 }
 
 /*
- * Give blocks to the device and wait until they come back, or until it was reset: it may discard them
- * as long as it did neither.
+ * Give blocks to the device and wait until they are returned, or until it was reset: it may discard
+ * them as long as it did neither.
  */
 static int
 report(struct vtballoon_softc *sc, vm_page_t *blocks, int n, vtballoon_reset_t *reset)

@@ -18,15 +18,15 @@
  * included (2.7.4.3).  Numbers are little-endian, but in the guest's order on a legacy device
  * (5.2.6.3).
  *
- * Trust.  The configuration is checked before use: what can't be right is replaced by the default, or
+ * Trust.  The configuration is checked before use: invalid values are replaced by the default, or
  * the driver does not attach; a message names it.  The status byte is set to a value that no device may
  * answer before each request, so that a device which did not write it is noticed; it decides.  Used
  * lengths are wrong on legacy devices (2.7.8.3) and on modern ones: Firecracker until 2020 and Cloud
  * Hypervisor until 2026 left out the status byte.  A used length of a modern device that is less than
  * what it has to write is counted, and only with hw.virtio.strict_lengths is it a protocol violation.
  *
- * Locking: pv_blk's.  vtb_cache_lock makes one of a change of the cache mode and of what pv_blk is told
- * of it; it may be held for a sleep, and comes before pv_blk's.  vtb_attached is written by attach and
+ * Locking: pv_blk's.  vtb_cache_lock makes a change of the cache mode and of pv_blk's flag atomic; it
+ * may be held for a sleep, and comes before pv_blk's.  vtb_attached is written by attach and
  * detach, which the bus serialises against the configuration task by virtio_free_queues().
  *
  * Queues.  With MQ there is a queue for each CPU, as far as the device has as many; without, one
@@ -35,9 +35,9 @@
  * new ring, where 2.6.1 has it forget them.  Their memory may be in use for something else by then.
  *
  * Deleting.  BIO_DELETE is one command, the first of these that there is: SECURE_ERASE if the user
- * requires it, DISCARD, WRITE_ZEROES where it may unmap.  The features of the other two are given back,
- * so that a device need not prepare for them.  Each has limits of its own for a range and for how many
- * there may be in a request (5.2.6), of which no more than VTBLK_RANGES_MAX are used.
+ * requires it, DISCARD, WRITE_ZEROES where it may unmap.  The features of the other two are not
+ * negotiated, so that a device need not prepare for them.  Each has limits of its own for a range and
+ * for how many there may be in a request (5.2.6), of which no more than VTBLK_RANGES_MAX are used.
  *
  * Gaps: no zone commands, see vtblk_check_zones().
  */

@@ -15,7 +15,7 @@
  * without ANY_LAYOUT requires a descriptor of its own for it (2.7.4.3, 5.1.6.1); all others take
  * header and frame from one.
  *
- *	MRG_RXBUF      a received frame lies in num_buffers buffers; only the first has a header
+ *	MRG_RXBUF      a received frame spans num_buffers buffers; only the first has a header
  *	otherwise      a buffer holds the longest frame
  *
  * Trust.  A received header is copied once and checked: its values here, and against the frame by

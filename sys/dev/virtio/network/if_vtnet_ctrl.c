@@ -262,7 +262,7 @@ vtnet_ctrl_groups(struct vtnet_softc *sc, const struct pv_net_filter *filter, u_
 }
 
 /*
- * Without CTRL_RX a device has no filter to set: it lets in everything, and ether_input() drops what is
+ * Without CTRL_RX a device has no filter to set: it accepts everything, and ether_input() drops what is
  * not for us.
  */
 int

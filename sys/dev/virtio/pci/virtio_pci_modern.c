@@ -10,7 +10,7 @@
  *
  * A capability's values are the device's, and are checked.  One with a reserved BAR, or of an unknown
  * type, is skipped, as 4.1.4.1 requires; of each type the first that is left counts.  That one must
- * lie inside its BAR and be long enough, or the device is not driven.
+ * be inside its BAR and be long enough, or the device is not driven.
  *
  * Locking.  None: queue_select and the feature selectors are used by one thread at a time (see
  * virtio.h).  Notification and ISR have registers of their own, and need no selector.
