@@ -25,7 +25,7 @@
  *
  * Private state.  gr_shadow, by id: the chain that it belongs to, the next id of the chain, and, of
  * the first, the cookie and how many answers are missing.  Free ids are kept in a circular array as
- * virtqueue_split.c keeps its descriptors: taken by the put side, given back by the get side, with
+ * virtqueue_split.c keeps its descriptors: taken by the put side, returned by the get side, with
  * no lock between them.
  *
  * Room.  A slot is free for a new request when its response was read (rsp_cons), and when the chain
@@ -134,7 +134,7 @@ struct grant_ring {
 
 /*
  * The domain was suspended since.  The ring is as the toolstack found it while the back end was still
- * at work: a response may be there and not yet what it responds with.
+ * running: a response may be incomplete.
  */
 static inline bool
 gr_past(const struct grant_ring *gr)
@@ -456,7 +456,7 @@ gr_release(struct grant_ring *gr, struct gr_shadow *first)
 }
 
 /*
- * Tell the put side how much room there is.  Pairs with the acquire in pvq_room(): ids are in gr_ids
+ * Publish the free slots.  Pairs with the acquire in pvq_room(): ids are in gr_ids
  * before they count.
  */
 static void
@@ -617,7 +617,7 @@ gr_drain(struct pvq *q)
 	}
 	if (oldest != NULL)
 		return (gr_forget(gr, oldest));
-	/* Nobody answers what is left either. */
+	/* The rest gets no response either. */
 	gr->gr_rsp_cons = gr->gr_done_slots = gr->gr_base;
 	gr->gr_nulls = gr->gr_noids;
 	gr_publish(gr);

@@ -15,15 +15,15 @@
  * The parts (xen_var.h) are begun one after the other, each needing those before it.  xen_level is
  * how far that came, and is lowered again in reverse when one fails.
  *
- * Once event channels are set up the module stays: Xen has been given memory that it does not give
- * back, and other domains may have more of it mapped.
+ * Once event channels are set up the module stays: Xen has been given memory that it does not
+ * release, and other domains may have more of it mapped.
  *
  * Attaching needs all CPUs to run.  A module that the loader brought comes before them in a kernel that
  * starts them after its devices (without "options EARLY_AP_STARTUP"): then xen0 is added once they
  * do.
  *
- * A FreeBSD kernel with "options XENHVM" has all of this built in, and then this module leaves Xen
- * alone.
+ * A FreeBSD kernel with "options XENHVM" has all of this built in, and then this module does not
+ * attach.
  *
  * Gaps.  Detaching.  PV guests, in which nothing here would work.
  */

@@ -41,7 +41,7 @@ static const struct control_word {
 	{ "halt", "feature-halt", RB_HALT },
 };
 
-/* Letters that mean what they mean on Linux, where the toolstack's users know them from. */
+/* The same letters as those of Linux's sysrq, which the toolstack's users know. */
 static const struct control_letter {
 	char		 letter;
 	const char	*what;

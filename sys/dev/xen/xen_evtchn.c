@@ -16,10 +16,10 @@
  *
  *	upcall		clear the pending state; call the filter, or mask the port and wake the thread
  *	thread		the handler looks for work until there is none
- *	after it	unmask; Xen sends again what came meanwhile
+ *	after it	unmask; Xen sends again what arrived meanwhile
  *
  * Cleared before, unmasked after: so an event is never lost, and however many come while the handler
- * is at work, they cost one more upcall.  In the other direction, events are not sent unless the peer
+ * runs, they cost one more upcall.  In the other direction, events are not sent unless the peer
  * requested them (pvq_kick(9)): back ends count those that find no work, and serve a domain that sends
  * many of them late (Xen's advisory XSA-332).
  *
@@ -508,7 +508,7 @@ xen_evtchn_free(struct xen_evtchn *ec)
 	if (!ec->ec_dead)
 		evtchn_leave(ec);
 	sx_xunlock(&evtchn_lock);
-	/* Waits for the handler, which may be at work on channels of its own. */
+	/* Waits for the handler, which may be using channels of its own. */
 	evtchn_destroy(ec);
 }
 

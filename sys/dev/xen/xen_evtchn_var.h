@@ -28,7 +28,7 @@ struct xen_evtchn_abi {
 	int		(*ea_init)(void);
 	/* Begin again after a suspension, with all ports masked.  Interrupts are off. */
 	int		(*ea_resume)(void);
-	/* See that a port has its place in memory, before it is bound here.  May sleep. */
+	/* Ensure that a port has its place in memory, before it is bound here.  May sleep. */
 	int		(*ea_reach)(evtchn_port_t port);
 	void		(*ea_mask)(evtchn_port_t port);
 	/* An event that came while masked is sent again. */

@@ -24,11 +24,11 @@
  *				watches
  *	front ends		lose their back ends and find the new ones (xenbus_begin_again())
  *
- * The old back ends go on working while the domain is saved, so that the memory which is saved was not
- * all read at one time: it may contain a response, and not the data that belong to it.  And what they
- * write to pages that they keep mapped is no change that a live migration sees.  So responses in rings
- * of the old domain are not read (xen_life), and DEVICE_SUSPEND is called before, for front ends whose
- * pages stay mapped: they copy the data of the responses that they have read.
+ * The old back ends continue to run while the domain is saved, so that the memory which is saved was
+ * not all read at one time: it may contain a response, and not the data that belong to it.  And what
+ * they write to pages that they keep mapped is no change that a live migration sees.  So responses in
+ * rings of the old domain are not read (xen_life), and DEVICE_SUSPEND is called before, for front ends
+ * whose pages stay mapped: they copy the data of the responses that they have read.
  *
  * Besides that, front ends are not notified.  What their queues put between the resumption and their
  * turn reaches no back end: the grants are not in the new table, and the channels are dead.  Then each
@@ -91,7 +91,7 @@ suspend_lose(const char *what, int error)
 	suspend.sp_lost_error = error;
 }
 
-/* The processor that suspends, and comes back in the new domain. */
+/* The processor that suspends, and continues in the new domain. */
 static void
 suspend_now(void)
 {

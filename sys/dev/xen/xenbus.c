@@ -344,7 +344,7 @@ xenbus_is_settling(struct xenbus_child *xb)
 	    xb->xb_phase == XB_PUBLISHED);
 }
 
-/* Give back ends a while to connect: a user who loads a driver expects its devices. */
+/* Give back ends some time to connect: a user who loads a driver expects its devices. */
 static void
 xenbus_settle(device_t dev)
 {

@@ -20,7 +20,7 @@
  *
  * A front end's task takes a step whenever its back end's directory changed or a request is pending
  * (xb_wants); it reads the back end's state afresh each time, so that states that it missed, or saw
- * twice, do no harm.  A state that is missing (no directory, no permission) or not a number is
+ * twice, are harmless.  A state that is missing (no directory, no permission) or not a number is
  * Unknown, which is how a back end that was removed looks.
  *
  * xenstore may be slow, or unavailable for a while.  Without an answer nothing is known of the back
@@ -35,12 +35,11 @@
  * (xen_gnttab_pages_free()): so release() follows its state Closed, or a deadline.
  *
  * A suspension ends with new back ends.  A front end that has none after hw.xen.resume_wait seconds
- * has failed (lost()): its users are not left waiting.  It keeps looking for one.
+ * has failed (lost()): its users get errors.  It keeps looking for one.
  *
  * A new back end in the place of one that disappeared is in InitWait while we are still Connected to
- * the old one.  Linux's then connects to the rings of old, at whatever time it comes to look, and once
- * Connected looks no more; so it has to have seen us Closed before we begin again.  It answers that
- * with Closed.
+ * the old one.  Linux's then connects to the old rings, at any time, and does not read our state again
+ * once Connected; so it has to have seen us Closed before we begin again.  It answers that with Closed.
  *
  * After a failure of setup() or live() the same would fail again: the back end has to be seen in
  * another state than those where one begins, at the failure or later, before a new attempt.  A front
@@ -367,7 +366,7 @@ xenbus_step_wait(struct xenbus_child *xb, enum xenbus_state other)
 		xb->xb_setup = true;
 		xb->xb_phase = XB_PUBLISHED;
 		(void)xenbus_tell(xb, next);
-		/* Events of the state may have come while setup() was at work. */
+		/* Events of the state may have come while setup() was running. */
 		xenbus_kick(xb, 0);
 		return;
 	case XenbusStateConnected:

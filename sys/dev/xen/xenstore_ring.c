@@ -17,8 +17,8 @@
  * is taken from the ring in the thread of the event channel, which never sleeps, so that xenstore
  * never finds the ring full for long.
  *
- * Trust.  The indices are read once and checked, and so is the length of a message.  If they make no
- * sense, or a request could be sent in part only, it is not known where the next message begins: the
+ * Trust.  The indices are read once and checked, and so is the length of a message.  If they are
+ * invalid, or a request could be sent in part only, it is not known where the next message begins: the
  * ring is dead, all requests return EIO, until xenstore_resume() makes a new one.  A request that fits
  * into the ring is written when there is room for all of it, so that only one that does not fit can be
  * cut in two by a time-out.

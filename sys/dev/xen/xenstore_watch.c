@@ -10,7 +10,7 @@
  * A watch is identified by its token, a number that is never used twice: an event of a watch that was
  * removed finds none.
  *
- * Events are queued by the thread of the event channel, and given to their watches by another, which
+ * Events are queued by the thread of the event channel, and passed to their watches by another, which
  * may sleep.  Any domain that may write to a watched node can cause them faster than they are handled,
  * so a path that is queued already is not queued again, and of more than WATCH_MAX_PATHS only the
  * watch's own remains: "something changed".

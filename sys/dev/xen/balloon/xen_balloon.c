@@ -9,7 +9,7 @@
  *
  * The toolstack writes how much memory the domain is to have to memory/target in xenstore, in kB, and
  * how much it may ever have to memory/static-max (docs/misc/xenstore-paths of Xen).  The domain was
- * booted with a memory map of static-max; what lies between the two belongs into the balloon.  That is
+ * booted with a memory map of static-max; the difference of the two belongs into the balloon.  That is
  * so from the start where target is less ("maxmem" over "memory" in xl's configuration): Xen populates
  * pages when they are touched then (PoD), and has only as many as target says, so the driver should be
  * loaded early.
@@ -24,16 +24,16 @@
  * driver finds out how much memory there are addresses for.
  *
  * Pages go by XENMEM_decrease_reservation, which takes the memory from behind a guest-physical
- * address, and come back by XENMEM_populate_physmap, which puts other memory there, up to
- * BATCH_EXTENTS in a hypercall.  Both may do a part only; Xen may have no memory to give back, which
- * is tried again as pv_balloon does.  Pages are zeroed before that.
+ * address, and are repopulated by XENMEM_populate_physmap, which puts other memory there, up to
+ * BATCH_EXTENTS in a hypercall.  Both may do a part only; Xen may have no memory left, which
+ * is retried as pv_balloon does.  Pages are zeroed before that.
  *
- * Blocks of 2 MB come back as one extent where Xen has such memory: that is one entry of the tables
- * that translate the guest's addresses, instead of 512, and later accesses are cheaper by as much.
- * They go page by page: if Xen stopped within an extent, it would not report where.
+ * Blocks of 2 MB are repopulated as one extent where Xen has such memory: that is one entry of the
+ * tables that translate the guest's addresses, instead of 512, and later accesses are cheaper by as
+ * much. They go page by page: if Xen stopped within an extent, it would not report where.
  *
  * Trust.  What is in memory/target is a decimal number or it is ignored, counted, and reported once
- * until there is a good one.  Nothing is done beyond static-max, and a static-max that is absurd is
+ * until there is a valid one.  Nothing is done beyond static-max, and an absurd static-max is
  * harmless: addresses are claimed only as the target requires them.
  *
  * Locking.  xb_mtx for the numbers that a target comes from.  They are read from xenstore in its thread
@@ -93,7 +93,7 @@ struct xenballoon_softc {
 	uint64_t	xb_have;	/* kB that there are pages for, in the balloon or not */
 	uint64_t	xb_added;	/* kB of them that came after the boot */
 	uint64_t	xb_bad_targets;
-	uint64_t	xb_blocks;	/* that came back at once */
+	uint64_t	xb_blocks;	/* that were repopulated as one extent */
 	u_int		xb_ranges;
 	bool		xb_stuck;	/* there can't be more pages */
 	bool		xb_complained;	/* about a target */
@@ -424,7 +424,7 @@ xenballoon_attach(device_t dev)
 }
 
 /*
- * There is nothing behind the addresses of pages that Xen does not give back (xl mem-set also lowers
+ * There is nothing behind the addresses of pages that Xen does not repopulate (xl mem-set also lowers
  * what the domain may have at most): with such pages the driver has to stay.
  */
 static int
@@ -448,7 +448,7 @@ xenballoon_detach(device_t dev)
 	return (0);
 }
 
-/* The balloon goes along: memory that the domain does not have is not saved. */
+/* Ballooned pages are not saved: the domain does not have them. */
 static int
 xenballoon_suspend(device_t dev)
 {

@@ -8,7 +8,7 @@
  * xbd: the block front end of Xen (xen/io/blkif.h).
  *
  * The protocol half of a disk; everything that faces the operating system is in pv_blk.  This file
- * is what is agreed on with the back end, and the life with one back end after another;
+ * is the negotiation with the back end, and the life with one back end after another;
  * blkfront_ring.c has requests and responses, blkfront_stage.c the pages that a back end sees.
  *
  *	xenbus            xbd                                      pv_blk
@@ -31,24 +31,24 @@
  * Pages.  Data is copied to and from pages of our own that are granted once for each back end,
  * whether it offers feature-persistent or not.  So the back end sees whole pages without seeing
  * anything that is not the disk's, no request costs a change of the grant table, and a back end
- * that keeps pages mapped saves its own work.  What a back end does not give back is used on for
+ * that keeps pages mapped saves its own work.  What a back end does not unmap is reused for
  * the same domain, and never freed.
  *
  * Units.  The protocol counts in 512 bytes everywhere, also where sector-size is more: so do
  * Linux's back end and every front end in use, and feature-large-sector-size is not claimed.
  *
- * Notifications.  They are not coalesced: a back end that works needs none, by req_event, and the
+ * Notifications.  They are not coalesced: a busy back end requests none, by req_event, and the
  * callout that would bound the delay costs more than the event.  A queue of 8 requests of
  * 4 KB was 1.6 times slower with batches of 4, and had as many events (tests/bench/BASELINE.md).
  *
- * Trust.  Numbers are read by xenbus_read_number() within bounds; a disk that can't be is refused by a
+ * Trust.  Numbers are read by xenbus_read_number() within bounds; an invalid disk is refused with a
  * message.  Ids of responses are checked by the ring, their operation and status by xbd_status().
  *
  * Locking: pv_blk's.  xenbus calls its methods one at a time; what they write here is read by the
  * data path only between thaw and freeze, when it does not change.
  *
  * Queues.  One for each CPU, as far as the back end has as many, each a ring and an event channel
- * (blkif.h, note 12).  A back end that comes back may have more or fewer; more than the first one
+ * (blkif.h, note 12).  The next back end may have more or fewer; more than the first one
  * had are not used, as pages were made for so many.
  *
  * Gaps: discard-alignment is not looked at, as back ends leave out what does not fill an extent.

@@ -20,7 +20,7 @@
  *
  * Unicast is not filtered here: the bridge does that.
  *
- * Trust.  A back end that forwards other groups is no danger, for the stack filters, too.  One that
+ * Trust.  A back end that forwards other groups is harmless, as the stack filters, too.  One that
  * refuses a group, or never answers, is switched to all-multicast.
  *
  * Locking.  Everything here is called with pv_net's configuration lock held, or before there is an

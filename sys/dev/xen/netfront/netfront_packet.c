@@ -14,8 +14,8 @@
  *
  * A message says whether another one follows (more_data, extra_info).  The transport's checksum is
  * either to be finished (csum_blank), at a place that the headers show, or known to be good
- * (data_validated).  Extra info follows the first buffer of a frame, so that pv_net takes what is said
- * about a frame from its last one; the buffer under extra info has no data.
+ * (data_validated).  Extra info follows the first buffer of a frame, so that pv_net takes the metadata
+ * of a frame from its last one; the buffer under extra info has no data.
  *
  * Extra info has no id: the ring identifies it by its place.  So received messages are matched by
  * place only, and the id in those that have one means nothing.

@@ -24,10 +24,10 @@
  * twice, with a message.  What the tunables hw.xen.disable_pv_disks and hw.xen.disable_pv_nics leave
  * emulated has no front ends, so that there is one driver for it.
  *
- * A domain that was saved goes on with another device model, that has everything again.
+ * A domain that was restored has another device model, with all emulated devices again.
  *
- * The PCI function is there to be seen.  Its interrupt and its memory, which older guests were called
- * up by and put the grant table in, are not needed: see xen_upcall.c, xen_space_alloc().
+ * The PCI function only identifies the device.  Its interrupt and its memory, which older guests used
+ * for upcalls and for the grant table, are not needed: see xen_upcall.c, xen_space_alloc().
  *
  * Locking.  None: written before there are other threads.
  */
