@@ -19,7 +19,7 @@ NO_READER = 128 + signal.SIGPIPE
 def status_of(main: Callable[[], int]) -> int:
     """Run a program's main(); returns its exit status.
 
-    When the reader of its output has gone (`tools/X | head -1`), that is 141, as of a program that
+    When its output is closed (`tools/X | head -1`), that is 141, as of a program that
     the signal ends, and nothing is printed: main() is left by the exception, so that it cleans up.
     """
     try:
@@ -43,7 +43,7 @@ class Progress:
 
     def __init__(self, total: int = 0, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
-        self.total = total  # 0 if nobody knows
+        self.total = total  # 0 if it is not known
         self.number = 0
         self.start = time.monotonic()
         self.shown = False

@@ -19,7 +19,7 @@
 /* When a CPU has to look at its callouts next; SBT_MAX when it has none (kern_timeout.c). */
 sbintime_t	callout_first(int cpu);
 
-/* The longest that nobody may read the time counter before it wraps (kern_tc.c). */
+/* The longest time between two readings of the time counter before it wraps (kern_tc.c). */
 sbintime_t	tc_max_idle(void);
 
 #endif /* !_KERN_CLOCK_TREE_H_ */

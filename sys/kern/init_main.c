@@ -38,7 +38,7 @@ struct proc proc0 = {
 	.p_comm = "kernel",
 };
 
-/* Mutex owners are told from flags by their low five bits, hence the alignment. */
+/* Mutex owners are distinguished from flags by their low five bits, hence the alignment. */
 struct thread0_storage thread0_st __aligned(32) = {
 	.t0st_thread = {
 		.td_lock = &sched_lock,

@@ -8,7 +8,8 @@
  * condvar(9).
  *
  * cv_waiters counts the threads that may wait, under sched_lock.  A waiter that timed out is still
- * counted until the next broadcast finds nobody; the count only saves the search of an empty queue.
+ * counted until the next broadcast finds an empty queue; the count only saves the search of an empty
+ * queue.
  */
 
 #include <sys/param.h>
@@ -38,7 +39,7 @@ cv_destroy(struct cv *cvp)
 #endif
 }
 
-/* Waits without a limit when sbt is 0; takes the lock again unless told not to. */
+/* Waits without a limit when sbt is 0; takes the lock again unless it must not. */
 static int
 cv_sleep(struct cv *cvp, struct lock_object *lock, sbintime_t sbt, sbintime_t pr, int flags,
     bool relock)

@@ -211,7 +211,7 @@ dump_finish(struct dumperinfo *di, struct kerneldumpheader *kdh)
 	error = dump_write(di, di->blockbuf, di->origdumpoff - di->blocksize, di->blocksize);
 	if (error == 0)
 		error = dump_write(di, di->blockbuf, end, di->blocksize);
-	/* A length of 0 is how a dumper hears that the dump is over. */
+	/* A length of 0 ends the dump for a dumper. */
 	if (error == 0)
 		error = di->dumper(di->priv, NULL, 0, 0);
 	return (error);

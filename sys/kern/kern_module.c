@@ -8,7 +8,7 @@
  * module(9): the event handlers of code that was compiled in or loaded.
  *
  * A linker file (kern_linker.c) has any number of modules, each a name and a handler.  They are
- * registered when the file is known, and told MOD_LOAD by a SYSINIT of theirs; unloading asks all
+ * registered when the file is known, and get MOD_LOAD by a SYSINIT of theirs; unloading asks all
  * of them (MOD_QUIESCE), then tells all of them (MOD_UNLOAD).  If one refuses at that point,
  * those that had gone are loaded again, so that a file is whole or gone.
  *
@@ -68,7 +68,7 @@ module_default_handler(module_t mod, int what, void *arg)
 	case MOD_LOAD:
 		return (0);
 	case MOD_UNLOAD:
-		/* It can't undo what nobody told it how to. */
+		/* It has no function to undo anything. */
 		return (EBUSY);
 	default:
 		return (EOPNOTSUPP);

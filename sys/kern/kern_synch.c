@@ -25,7 +25,7 @@
 
 #include <kern/sched_tree.h>
 
-/* What pause(9) sleeps on: an address for each CPU, which nobody wakes. */
+/* What pause(9) sleeps on: an address for each CPU, which is never woken. */
 static char pause_wchan[MAXCPU];
 
 int hogticks;
@@ -103,7 +103,7 @@ msleep_spin_sbt(const void *ident, struct mtx *mtx, const char *wmesg, sbintime_
 	return (error);
 }
 
-/* Sleeps for a time that nobody can shorten; busy-waits before the clock runs. */
+/* Sleeps for a time that can't be shortened; busy-waits before the clock runs. */
 int
 pause_sbt(const char *wmesg, sbintime_t sbt, sbintime_t pr, int flags)
 {

@@ -31,7 +31,7 @@ extern linker_file_list_t linker_files;
 
 /*
  * Check and place `image`, the `size` bytes of an ET_REL file, and resolve what refers to itself.
- * On success *lfp is a file that is on no list yet.  Every fault is told on the console, with
+ * On success *lfp is a file that is on no list yet.  Every fault is reported on the console, with
  * `name`.  Returns 0, ENOEXEC for a bad file, ENOMEM.  `image` (type M_LINKER) is taken over, in
  * any case.  May sleep.
  */

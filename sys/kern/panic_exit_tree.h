@@ -14,7 +14,7 @@
 #ifndef _KERN_PANIC_EXIT_TREE_H_
 #define	_KERN_PANIC_EXIT_TREE_H_
 
-/* Tell the host that the guest panicked, so that it ends it; halt if nobody listens. */
+/* Tell the host that the guest panicked, so that it ends it; halt if there is no listener. */
 void	cpu_panic_exit(void) __dead2;
 
 /* Print where each thread of a kernel that has stopped waits, or what it was doing. */

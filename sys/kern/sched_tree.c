@@ -194,7 +194,7 @@ sched_worst_cpu(struct thread *td)
 		cur = cpuid_to_pcpu[cpu]->pc_curthread;
 		if (cur == NULL || cur->td_priority <= pri || !sched_preempts(td, cur))
 			continue;
-		/* Already told: its switch will find td by itself. */
+		/* Already notified: its switch will find td. */
 		if (TD_IS_IDLETHREAD(cur))
 			return (NOCPU);
 		pri = cur->td_priority;

@@ -128,7 +128,7 @@ bioq_insert_head(struct bio_queue_head *head, struct bio *bp)
 	head->total++;
 }
 
-/* Nothing sorts before a bio that went to the tail by hand: it is a barrier too. */
+/* Nothing sorts before a bio that was inserted at the tail: it is a barrier too. */
 void
 bioq_insert_tail(struct bio_queue_head *head, struct bio *bp)
 {

@@ -69,7 +69,7 @@ eventhandler_create_list(const char *name)
 	return (list);
 }
 
-/* Returns the list locked, or NULL if nobody ever registered for it. */
+/* Returns the list locked, or NULL if it never had a handler. */
 struct eventhandler_list *
 eventhandler_find_list(const char *name)
 {

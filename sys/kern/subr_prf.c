@@ -573,7 +573,7 @@ uprintf(const char *fmt, ...)
 	return (len);
 }
 
-/* Nobody reads a log here: what is worth a notice goes to the console as well. */
+/* There is no reader of a log here: what is worth a notice goes to the console as well. */
 void
 vlog(int level, const char *fmt, va_list ap)
 {

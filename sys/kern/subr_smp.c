@@ -10,7 +10,7 @@
  * A rendezvous has three functions: setup, action, teardown.  Every CPU runs each, and waits for the
  * others between two, unless the function in that place is smp_no_rendezvous_barrier.  The
  * arguments are global, the CPUs count themselves into rv_waiters, one count a stage.  They wait with
- * interrupts off, and so answer by hand those who wait for all CPUs to forget a translation: one of
+ * interrupts off, and so answer explicitly those that wait for all CPUs to forget a translation: one of
  * them may be the CPU that has not come yet.
  *
  * A stopped CPU spins in its IPI's handler until it finds itself in started_cpus; both sets are

@@ -192,7 +192,7 @@ tq_insert(struct taskqueue *tq, struct task *task)
 }
 
 /*
- * Queues task; the lock is held.  True when the queue has to be told, which is better done without
+ * Queues task; the lock is held.  True when the queue has to be woken, which is better done without
  * the lock: the thread that is woken may preempt us, and would only wait for it.
  */
 static bool

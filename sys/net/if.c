@@ -357,7 +357,7 @@ if_detach_vnet(struct ifnet *ifp)
 	if_down(ifp);
 	/* The protocols let go of their addresses and of packets that wait for resolution. */
 	EVENTHANDLER_INVOKE(ifnet_departure_event, ifp);
-	/* The driver is still told about its filters, and its link address goes while it may run. */
+	/* The driver is still notified of its filters, and its link address goes while it may run. */
 	if_addrs_free(ifp);
 	if_dead(ifp);
 }

@@ -104,7 +104,7 @@ bridge_vid(const struct mbuf *m)
 	return ((m->m_flags & M_VLANTAG) != 0 ? EVL_VLANOFTAG(m->m_pkthdr.ether_vtag) : 0);
 }
 
-/* The key is random, so that nobody can choose addresses that share a chain. */
+/* The key is random, so that no host can choose addresses that share a chain. */
 static struct bridge_addrs *
 bridge_bucket(struct bridge_softc *br, const uint8_t *addr, uint16_t vid)
 {

@@ -65,7 +65,7 @@ if_link_state_change(if_t ifp, int state)
 	if (ifp->if_link_state == state)
 		return;
 	ifp->if_link_state = state;
-	/* Before if_attach() and after if_detach() there is nobody to tell. */
+	/* Before if_attach() and after if_detach() there is no listener. */
 	if (ifp->if_addr != NULL && (ifp->if_flags & IFF_DYING) == 0)
 		taskqueue_enqueue(taskqueue_swi, &ifp->if_linktask);
 }

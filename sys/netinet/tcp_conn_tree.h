@@ -119,7 +119,7 @@ struct tcp_conn {
 	bool		t_sentfin;	/* snd_max counts the FIN */
 	u_int		t_maxseg;	/* payload of a full segment */
 	u_int		t_peermss;
-	u_int		t_ourmss;	/* what our link takes; told in the SYN */
+	u_int		t_ourmss;	/* what our link takes; advertised in the SYN */
 	u_int		t_tsomax;	/* 0: no TSO; else the most payload of one */
 	struct mbuf	*t_sndm;	/* where in t_snd the last segment ended ... */
 	u_int		t_sndmoff;	/* ... at this offset of the mbuf's first byte in t_snd */
@@ -153,7 +153,7 @@ struct tcp_conn {
 	tcp_seq		t_ooslast;	/* a byte of the segment that was queued last */
 	tcp_seq		irs;
 	tcp_seq		rcv_nxt;
-	tcp_seq		rcv_adv;	/* edge of the window that we told */
+	tcp_seq		rcv_adv;	/* edge of the window that we advertised */
 	uint8_t		rcv_scale;
 	bool		t_rcvfin;	/* the peer's FIN is counted in rcv_nxt */
 	bool		t_acknow;

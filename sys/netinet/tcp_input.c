@@ -15,7 +15,7 @@
 
 #define	TCP_TS_OLD	(24 * 86400)	/* RFC 7323, 5.5 */
 
-/* The receive window that there is room for; a window that was told is never taken back. */
+/* The receive window that there is room for; a window that was advertised is never reduced. */
 static uint32_t
 tcpc_window(const struct tcp_conn *t)
 {

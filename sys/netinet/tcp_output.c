@@ -65,7 +65,7 @@ tcpc_put_options(const struct tcp_conn *t, uint8_t *p, const struct tcp_plan *pl
 	return (p - start);
 }
 
-/* The window to tell: never less than was told, and 0 rather than a silly little one. */
+/* The window to advertise: never less than was advertised, and 0 rather than a silly little one. */
 static uint32_t
 tcpc_tell_window(const struct tcp_conn *t)
 {
@@ -377,7 +377,7 @@ tcpc_output(struct tcp_conn *t)
 			(void)tcpc_route(t);
 			continue;
 		}
-		/* Nothing of it has gone (if_offload_send()). */
+		/* Nothing of it was sent (if_offload_send()). */
 		if (error == ENOBUFS) {
 			if ((t->snd_una != t->snd_max || (p.p_flags & (TH_SYN | TH_FIN)) != 0) &&
 			    t->t_timer[TCPT_RETRANSMIT] == 0)

@@ -10,7 +10,7 @@
  * As receiver we tell what is in the queue of out-of-order segments, the range that grew last
  * first, in ACKs without data.
  *
- * As sender we keep what the peer told as a sorted array of ranges, t_sacked.  What lies between
+ * As sender we keep what the peer reported as a sorted array of ranges, t_sacked.  What lies between
  * them, a hole, is lost when enough behind it has arrived, and is sent again while there is room
  * for it on the way (RFC 6675).  t_highrxt is how far that has come.
  *
@@ -18,7 +18,7 @@
  *	   |........######....####........|		# arrived
  *	   hole         hole
  *
- * What the peer told is a hint, which it may take back: data stays in t_snd until snd_una has
+ * What the peer reported is a hint, which it may revoke: data stays in t_snd until snd_una has
  * passed it, and a time-out forgets all of it (RFC 2018, 8).
  *
  * Gaps: duplicates that the peer reports (RFC 2883) are ignored; a retransmission that is lost
@@ -233,7 +233,7 @@ tcpc_sack_hole(const struct tcp_conn *t, tcp_seq *seq, u_int *len)
 		}
 		hole = t->t_sacked[i].sk_end;
 	}
-	/* Duplicates told of the loss, and nothing of what arrived. */
+	/* Duplicates reported the loss, and nothing of what arrived. */
 	if (t->t_nsacked == 0 && t->t_highrxt == t->snd_una && t->snd_una != t->snd_max) {
 		*seq = t->snd_una;
 		*len = MIN(t->snd_max - t->snd_una, t->t_maxseg);

@@ -7,7 +7,7 @@
 /*
  * UMA's zones: creation, limits, destruction, reclaim and statistics.  uma_core.c has the theory.
  *
- * Start-up.  The zones that zones and kegs themselves come from are built by hand on pages of
+ * Start-up.  The zones that zones and kegs themselves come from are built explicitly on pages of
  * their own; from then on every zone is created in the same way.
  *
  * Locking.  See uma_core.c.

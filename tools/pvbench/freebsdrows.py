@@ -21,7 +21,7 @@ from pvbench.labs import QuietLab, netlab
 BURSTS, FEW, MANY = 40, 16, 112
 SEGMENT = 65536
 
-# Where the guest and its hosts are; nobody is at the last address, to which packets go as well.
+# Where the guest and its hosts are; no host has the last address, to which packets go as well.
 GUEST, HOST, OTHER_GUEST, OTHER, NOBODY = (
     "10.1.0.254", "10.1.0.1", "10.2.0.254", "10.2.0.1", "10.1.0.9")
 
@@ -108,7 +108,7 @@ Work = Callable[[Side, int], int | None]
 
 @dataclasses.dataclass
 class Row:
-    """A line of the table: work does as many as it is told, first few, then many.
+    """A line of the table: work does the given number of them, first few, then many.
 
     It may return how many units it did.
     """

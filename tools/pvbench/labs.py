@@ -28,7 +28,7 @@ VERBOSE = "BENCH_VERBOSE"
 
 
 class QuietLab(netlab.Lab):
-    """A lab whose console is shown to nobody, but with BENCH_VERBOSE in the environment."""
+    """A lab whose console is shown only with BENCH_VERBOSE in the environment."""
 
     def guest(self, line: str, status: int | None = 0) -> str:
         """As Lab's."""

@@ -23,7 +23,7 @@ class GuestError(Exception):
 
 @dataclasses.dataclass
 class Deadline:
-    """The moment at which the run is over."""
+    """The moment at which the run has to have finished."""
 
     at: float
 

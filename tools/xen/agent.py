@@ -221,7 +221,7 @@ def put(folder: pathlib.Path, source: pathlib.Path, target: str, deadline: Deadl
     data = source.read_bytes()
     name = shlex.quote(target)
     blocks, rest = divmod(len(data), 65536)
-    # dd with fullblock reads exactly what it is told to: nothing of the next request.
+    # dd with fullblock reads exactly what is requested: nothing of the next request.
     script = (f"mkdir -p {shlex.quote(str(pathlib.PurePosixPath(target).parent))};"
               f" {{ [ {blocks} -eq 0 ] || dd bs=65536 count={blocks} iflag=fullblock;"
               f" [ {rest} -eq 0 ] || dd bs={rest} count=1 iflag=fullblock; }} 2>/dev/null >{name}"

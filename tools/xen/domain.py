@@ -12,7 +12,7 @@ standard input and output, and it ends when the guest does, with status 125 if t
 
 A disk is plugged into the lab as a virtio disk and handed to the guest by dom0's block back end;
 a network back end likewise, with a bridge of dom0 between it and the guest's card.  What of an
-option belongs to whom is told by its name.
+option belongs to which is known by its name.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def number_of(lab: Lab, name: str, deadline: Deadline) -> str:
 
 # The guest's console.  xl, which would end a guest that has shut down, stops looking after it once
 # it was saved (`save -c`, or a save that failed), so that is done here as well: Xen tells of every
-# shutdown by @releaseDomain.  Nobody waits for xl to remove what is alone in its lab, which ends.
+# shutdown by @releaseDomain.  Nothing waits for xl to remove what is alone in its lab, which ends.
 CONSOLE = """
 reason() {{
 	while read -r line; do
@@ -343,7 +343,7 @@ echo gone $reason
 
 def console(lab: Lab, args: argparse.Namespace, number: str, sink: Callable[[bytes], None],
             deadline: Deadline) -> int | None:
-    """Copy between the guest's console and standard input and output until the guest has gone.
+    """Copy between the guest's console and standard input and output until the guest has ended.
 
     number is the guest's, if it is known.  One that has just been created is paused.  A guest that
     was saved may be restored: its console is then joined again.  What is typed meanwhile waits: a

@@ -54,7 +54,7 @@ DOM0_MODULES = [
     "virtio_console", "failover", "net_failover", "virtio_net", "tun",
 ]
 DEVICE_MODEL = "usr/libexec/xen-qemu-system-i386"
-# The device model reads a keymap, though nobody has a keyboard.
+# The device model reads a keymap, although there is no keyboard.
 FIRMWARE = ["usr/lib/xen-4.17/boot/hvmloader", "usr/share/seabios/bios-256k.bin",
             "usr/share/qemu/keymaps/en-us"]
 DM_LIBRARIES = [

@@ -45,7 +45,7 @@ SNAPSHOT = OBJ / "snapshot"
 #   -monitor  Xen panics in MWAIT with more than one CPU
 CPU = "EPYC,-smap,-monitor,-rdtscp,-xsave,-avx,-avx2,-fma,-f16c"
 
-# Nobody attacks this dom0: without its defences it takes a third less of TCG's time.
+# This dom0 is not attacked: without its defences it takes a third less of TCG's time.
 DOM0_OPTIONS = ("console=hvc0 quiet nokaslr norandmaps mitigations=off init_on_alloc=0"
                 " hardened_usercopy=off audit=0 nowatchdog")
 

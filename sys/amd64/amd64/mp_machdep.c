@@ -415,7 +415,7 @@ cpu_sleep(int (*sleep)(vm_paddr_t waking, void *arg), void *arg)
 	copy = kmem_malloc(round_page(size), M_WAITOK);
 	susppcbs = mallocarray(mp_ncpus, sizeof(*susppcbs), M_DEVBUF, M_WAITOK | M_ZERO);
 
-	/* Not while somebody waits for an answer of all. */
+	/* Not while a CPU waits for an answer of all. */
 	while (mtx_trylock_spin(&smp_ipi_mtx) == 0)
 		cpu_spinwait();
 	suspend_others();

@@ -462,7 +462,7 @@ pmap_map(vm_offset_t *virt __unused, vm_paddr_t start, vm_paddr_t end __unused,
 
 /*
  * Split the 2 MB page that pde maps.  The new table maps the same, so only the page size changes
- * under the processors' feet; they are told to forget the large translation.
+ * under the processors' feet; they are made to flush the large translation.
  */
 static bool
 pde_demote(pd_entry_t *pde, vm_offset_t va)
@@ -488,7 +488,7 @@ pde_demote(pd_entry_t *pde, vm_offset_t va)
 
 /*
  * Map 2 MB by one entry again, if the table below pde says nothing that such an entry can't.  Only
- * in the direct map: nobody else looks into its tables, so this one can be freed.
+ * in the direct map: no other CPU reads its tables, so this one can be freed.
  */
 static void
 pde_promote(pd_entry_t *pde, vm_offset_t va)

@@ -47,7 +47,7 @@
 #define	TX_PATIENCE	20000000
 
 static u_int tx_room;			/* characters that surely fit into the FIFO */
-static bool tx_stuck;			/* patience is over, until the transmitter is seen ready */
+static bool tx_stuck;			/* timed out, until the transmitter is seen ready */
 
 static struct mtx uart_mtx;
 MTX_SYSINIT(uart, &uart_mtx, "uart", MTX_SPIN | MTX_NOWITNESS);

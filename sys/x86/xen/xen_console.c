@@ -72,7 +72,7 @@
 static struct xencons_interface *ring;
 static evtchn_port_t ring_port;
 static evtchn_port_t bound_port;	/* that we hear of */
-static bool out_stuck;			/* patience is over, until the ring is seen to have room */
+static bool out_stuck;			/* timed out, until the ring is seen to have room */
 
 static struct callout tell_callout;
 static volatile u_int tell_armed;

@@ -133,7 +133,7 @@ scan_word(u_int word)
 		bit = 1UL << n;
 		bits &= ~bit;
 		atomic_clear_long(pending, bit);
-		/* Nobody's: the module's that has gone. */
+		/* Unused: the one of a module that was unloaded. */
 		if (!xen_kernel_event(word * WORD_BITS + n))
 			atomic_set_long(mask, bit);
 	}
