@@ -572,7 +572,7 @@ pv_balloon_stop(struct pv_balloon *pb)
 	mtx_lock(&pb->pb_mtx);
 	pb->pb_running = false;
 	mtx_unlock(&pb->pb_mtx);
-	/* Cancelled first: taskqueue_free(9) waits for ever for a callout that was only drained. */
+	/* Cancelled first: taskqueue_free(9) waits forever for a callout that was only drained. */
 	while (taskqueue_cancel_timeout(pb->pb_tq, &pb->pb_retry, NULL) != 0)
 		taskqueue_drain_timeout(pb->pb_tq, &pb->pb_retry);
 	taskqueue_drain(pb->pb_tq, &pb->pb_work);

@@ -173,7 +173,7 @@ int	pv_balloon_empty(struct pv_balloon *pb);
  * Free everything.
  *
  * reclaim  pages that are still in the balloon are memory again (the device was removed, and its host
- *          provides what is touched); else they are left alone for ever
+ *          provides what is touched); else they are never used again
  */
 void	pv_balloon_fini(struct pv_balloon *pb, bool reclaim);
 

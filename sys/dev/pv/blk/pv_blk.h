@@ -9,7 +9,7 @@
  *
  * Everything of a paravirtual disk that faces the operating system: disk(9), the queue of bios, their
  * splitting, ordering, statistics, polled dumps, and what happens when the device has to be reset.
- * It knows no wire format: a protocol encodes its requests and reads their status
+ * It has no wire format: a protocol encodes its requests and reads their status
  * through struct pv_blk_ops, and owns negotiation, configuration and the device's life.
  *
  * How a protocol uses it, each step undone by the one opposite:
@@ -64,7 +64,7 @@
  *
  * Deleting.  Where a request can delete several ranges, a queue has one such request at a time.  What
  * comes meanwhile is held back (bq_deletes), and goes together when it has ended.  If the device fails
- * one of several ranges, each is tried alone, as the device does not say which it was.
+ * one of several ranges, each is tried alone, as the device does not report which it was.
  *
  * Flushing.  A flush makes those writes durable that were completed before it was submitted, in every
  * queue: this is what a device promises for the command (VirtIO 1.3, 5.2.6.2), and all that BIO_FLUSH
@@ -360,7 +360,7 @@ struct pv_blk {
 #define	PVB_DETACHING	0x0008	/* new bios are refused */
 #define	PVB_DEAD	0x0010	/* could not be brought back, or is not expected */
 #define	PVB_GONE	0x0020	/* d_gone was called; blk_flags only */
-#define	PVB_DUMPING	0x0040	/* polled for a dump, for good; blk_flags only */
+#define	PVB_DUMPING	0x0040	/* polled for a dump, until reboot; blk_flags only */
 #define	PVB_WRITETHROUGH 0x0080	/* flushes need not reach the device */
 #define	PVB_LEAK	0x0100	/* the device may still use our memory; blk_flags only */
 #define	PVB_GATED	0x0200	/* new bios are queued in blk_waiting */
@@ -448,7 +448,7 @@ int	pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
 	    const struct pv_blk_params *params);
 
 /*
- * Free what pv_blk_init() made.  pv_blk_intr() has returned for good.  May sleep.
+ * Free what pv_blk_init() made.  pv_blk_intr() will not run again.  May sleep.
  */
 void	pv_blk_fini(struct pv_blk *blk);
 

@@ -11,7 +11,7 @@
  * Both use the one request that is on no list, and the bounce buffer: a dump must not depend on
  * what the kernel was doing when it panicked.  A dump starts by resetting the device, which makes
  * the queues new and takes from them what was in flight (or, where the peer has to take part in a
- * reset, waits for that to be completed); the disk stays in this state for good.
+ * reset, waits for that to be completed); the disk stays in this state.
  */
 
 #include <sys/param.h>

@@ -155,7 +155,7 @@ void	pv_blk_order_fail(struct pv_blk *blk, int error);
 
 /* pv_blk_own.c: bios of the driver's own. */
 
-/* What a bio has for bio_cmd that asks bo_query's question; disk(9) does not send it. */
+/* bio_cmd of pv_blk_query()'s bio; disk(9) does not send it. */
 #define	PV_BLK_BIO_QUERY	BIO_CMD0
 
 /* pv_blk_recover.c */

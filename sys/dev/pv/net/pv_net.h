@@ -79,12 +79,12 @@
  * sender's stack gave it: csum_data is the place of the sum in the transport header, where the sum
  * of the pseudo header is.  FreeBSD 15's protocols take such a packet as verified, and an interface
  * that it leaves by finishes it or has it finished, as with any packet of our own.  So nothing has
- * to be known about where a packet goes.  FreeBSD 14 knows no such mark on input: there pv_net
+ * to be known about where a packet goes.  FreeBSD 14 has no such mark on input: there pv_net
  * finishes sums itself.
  *
  * A GSO packet (several segments in one) is marked for segmentation in the same way, unless it is for
  * our own TCP, for which lro_nsegs has the number of its segments.  Where neither would do, it is split
- * by pv_net: LRO is disabled, or the kernel forwards packets and lro_forward, which says that it can
+ * by pv_net: LRO is disabled, or the kernel forwards packets and lro_forward, which states that it can
  * forward big ones, is not set.  What is sent and requests more than the device can do is finished or
  * split by pv_net.
  *
@@ -141,7 +141,7 @@ struct pv_net_txhdr {
 	struct pv_net_offload	 pth_offload;
 };
 
-/* A completed buffer: the protocol says what is in it. */
+/* A completed buffer: the protocol reports what is in it. */
 struct pv_net_rxhdr {
 	const void		*prh_hdr;	/* start of the buffer, ours again */
 	uint32_t		 prh_room;	/* bytes in the buffer */
@@ -159,7 +159,7 @@ struct pv_net_rxhdr {
 	uint8_t			 prh_hash_type;	/* M_HASHTYPE_RSS_TCP_IPV4 ...; 0: none */
 };
 
-/* What the interface receives beside its own address and broadcasts. */
+/* What the interface receives in addition to its own address and broadcasts. */
 struct pv_net_filter {
 	bool		 pf_promisc;
 	bool		 pf_allhosts;	/* all unicast */
@@ -170,8 +170,8 @@ struct pv_net_filter {
 
 /*
  * What a protocol does for pv_net.  `softc' is what it gave to pv_net_alloc().  Of a pair of queues
- * the number is given.  Those that may be NULL say so.  Operations that may sleep are called one at
- * a time, with pv_net's configuration lock held.
+ * the number is given.  Those that may be NULL are marked so.  Operations that may sleep are called one
+ * at a time, with pv_net's configuration lock held.
  */
 struct pv_net_ops {
 	/*
@@ -309,7 +309,7 @@ void	pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params);
 /*
  * Make the interface visible.  The queues are allocated and the device is live.
  *
- * Returns 0, or ENOMEM or what bus_dma(9) said; pv_net_detach() is to be called all the same.
+ * Returns 0, or ENOMEM or the error of bus_dma(9); pv_net_detach() is to be called in either case.
  * May sleep.
  */
 int	pv_net_attach(struct pv_net *pn);

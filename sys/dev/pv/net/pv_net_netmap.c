@@ -20,7 +20,7 @@
  *
  * A device may complete chains in any order, a ring gives slots in order.  What was sent is waited for
  * in order.  A received frame that is not that of slot nr_hwtail exchanges its buffer with that slot's:
- * nq_of says which entry a slot has, ne_slot which slot an entry.
+ * nq_of is the entry of a slot, ne_slot the slot of an entry.
  *
  * A frame is passed on without its offload metadata: a partial checksum is finished here, and GSO
  * packets and frames that span buffers are dropped.  The device is requested to send neither while a

@@ -10,7 +10,7 @@
  *
  *	sent        pv_net_tx_offload(): the stack's marks become struct pv_net_offload.  Where the
  *	            transport header starts is read from the packet.
- *	received    pv_net_rx_offload(): what the device says becomes marks.
+ *	received    pv_net_rx_offload(): what the device states becomes marks.
  *
  * Sent.  What the stack requests and the device can't do is done here (pv_net_tx_soften):
  * PV_NET_FINISH_CSUM for a checksum, PV_NET_SPLIT for segmentation.  That is no error: a capability may
@@ -29,9 +29,9 @@
  * (pv_net_rx_ends_here).  What this depends on, and is the same for all packets, is looked up once for
  * a batch: pn_rx_way.
  *
- * Trust.  What the device says, and the headers that it is about, are checked against each other and
+ * Trust.  What the device states, and the headers that it refers to, are checked against each other and
  * against the packet's length before any of it is used.  An invalid value has a name (enum pv_net_bad),
- * and the packet is dropped.  A packet about which nothing is said is not looked at: the stack judges
+ * and the packet is dropped.  A packet without offload metadata is not checked: the stack validates
  * it.
  */
 
@@ -209,7 +209,7 @@ pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m, struct pv_net_o
 }
 
 /*
- * Do with a packet what pv_net_tx_offload() said that pv_net does itself.  Returns the packet, with
+ * Do what pv_net_tx_offload() left to pv_net itself.  Returns the packet, with
  * marks that say what is left; a list of packets that it was split into; or NULL if there is no
  * memory, and it is freed.
  */
@@ -532,7 +532,7 @@ pv_net_rx_gso_csum(struct mbuf *m, const struct pv_net_headers *h, const struct 
 	return (PV_NET_FINE);
 }
 
-/* Check what is said about a GSO packet.  Fine: `*hdrlen' is the length of its headers. */
+/* Check the metadata of a GSO packet.  Valid: `*hdrlen' is the length of its headers. */
 static enum pv_net_bad
 pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in,
     struct pv_net_headers *h, u_int *hdrlen)
@@ -646,7 +646,7 @@ pv_net_rx_trusts(const struct pv_net *pn, const struct mbuf *m)
 }
 
 /*
- * Mark a received packet with what the device says about it.  *mp may become a list of packets.  Not
+ * Mark a received packet with the device's metadata.  *mp may become a list of packets.  Not
  * fine if that is invalid: the packet is to be dropped.  After PV_NET_NO_MEMORY it has been.
  */
 enum pv_net_bad

@@ -71,7 +71,7 @@ pv_net_parse_ip4(const struct mbuf *m, struct pv_net_headers *h)
 	    h->ph_end > m->m_pkthdr.len)
 		return (PV_NET_BAD_HEADERS);
 	h->ph_proto = ip.ip_p;
-	/* A transport header in a fragment says nothing about what is behind it. */
+	/* A transport header in a fragment does not describe what is behind it. */
 	if ((ntohs(ip.ip_off) & (IP_OFFMASK | IP_MF)) == 0)
 		h->ph_l4 = h->ph_l3 + hlen;
 	return (PV_NET_FINE);

@@ -269,7 +269,7 @@ pv_net_change_pairs(struct pv_net *pn, int n)
 
 /*
  * Start all queues.  The device has been reset and uses one pair.  It uses more of them only when all
- * have buffers: one that steers by a hash may block for ever at a frame for a pair without any (QEMU's
+ * have buffers: one that steers by a hash may block forever at a frame for a pair without any (QEMU's
  * does).
  */
 void

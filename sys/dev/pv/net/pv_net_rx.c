@@ -490,7 +490,7 @@ pv_net_rx_buffer(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct 
 		pv_net_rx_drop(rxq, hdr);
 		return;
 	}
-	/* A buffer may say something about a frame without having a part of it. */
+	/* A buffer may have metadata of a frame without a part of it. */
 	if (rxq->prq_head == NULL || hdr->prh_len > 0) {
 		m = pv_net_rx_take(rxq, buf, hdr);
 		if (m == NULL) {

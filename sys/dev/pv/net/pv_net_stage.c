@@ -8,7 +8,7 @@
  * pv_net: staging: packets are copied to pages that the peer sees all the time (pv_net_stage.h).
  *
  *	sending    pages of the buffer <- free stack, filled; back when the packet completed
- *	receiving  page i belongs to buffer i for good
+ *	receiving  page i always belongs to buffer i
  *
  * A packet of n bytes takes as few pages as hold it, so that no chain of mbufs is too long.
  *

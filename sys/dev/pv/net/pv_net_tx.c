@@ -40,7 +40,7 @@
  *	another interrupt thread                 by the task
  *
  * An interrupt thread, for example another card's that forwards what it receives, sends one packet
- * after another and does not say which is the last.  So the task's thread has the lowest priority that
+ * after another and does not mark the last one.  So the task's thread has the lowest priority that
  * interrupt threads may have: it does not run before they sleep, and nothing else keeps it from running
  * then.  A pass without end does not delay packets without end: after pnp_tx_kick of them, or
  * PV_NET_KICK_BYTES, the sender notifies.
@@ -296,7 +296,7 @@ pv_net_tx_run(struct pv_net_txq *txq)
 	if (txq->ptq_stopped)
 		return;
 	pv_net_tx_reclaim(txq);
-	/* While it is full, the interrupt that says otherwise is still to come. */
+	/* While it is full, an interrupt will come when it is not. */
 	if (!txq->ptq_full || pvq_inflight(q) == 0 || pvq_broken(q))
 		pv_net_tx_fill(txq);
 	pv_net_tx_arm(txq);

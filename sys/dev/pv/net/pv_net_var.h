@@ -34,7 +34,7 @@
 #define	PV_NET_MAX_FRAME	(65535 + ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN)
 
 /*
- * Why what is said about a packet is invalid: by the device about one that was received, by the stack
+ * Why the metadata of a packet is invalid: by the device about one that was received, by the stack
  * about one to be sent.  Each has a counter.
  */
 enum pv_net_bad {

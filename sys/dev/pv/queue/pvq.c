@@ -39,7 +39,7 @@ static const struct pvq_counter pvq_counters[] = {
 	PVQ_COUNTER(qs_full, "full", "Times that the ring had no room"),
 	PVQ_COUNTER(qs_done, "done", "Chains completed"),
 	PVQ_COUNTER(qs_kicks, "kicks", "Notifications sent to the device"),
-	PVQ_COUNTER(qs_nokicks, "nokicks", "Notifications that the device did not ask for"),
+	PVQ_COUNTER(qs_nokicks, "nokicks", "Notifications that the device did not request"),
 	PVQ_COUNTER(qs_intrs, "intrs", "Interrupts taken for this queue"),
 	PVQ_COUNTER(qs_faults, "faults", "Times that the device violated the ring's protocol"),
 	{ 0, NULL, NULL }

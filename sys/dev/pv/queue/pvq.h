@@ -122,7 +122,7 @@ struct pvq_stats {
 	uint64_t	qs_put_own;	/* the transport's */
 	uint64_t	qs_full;	/* pvq_reserve() returned ENOSPC */
 	uint64_t	qs_kicks;	/* notifications sent */
-	uint64_t	qs_nokicks;	/* notifications that the peer did not ask for */
+	uint64_t	qs_nokicks;	/* notifications that the peer did not request */
 	uint64_t	qs_done		/* chains completed */
 	    __aligned(CACHE_LINE_SIZE);
 	uint64_t	qs_intrs;	/* interrupts taken for this queue */
