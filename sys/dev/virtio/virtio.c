@@ -22,7 +22,7 @@
  * drivers, to which they make no difference; virtio_feature.c has their table.
  *
  * Locking.  None.  A driver calls these functions one at a time.  Interrupt handlers read vb_awake, and
- * pvq_kick() reads vb_live, without a lock: acting on the old value does no harm, because the queues
+ * pvq_kick() reads vb_live, without a lock: acting on the old value is harmless, because the queues
  * and the registers are there until virtio_free_queues() has waited for the handlers.
  *
  * Gaps.  Legacy devices, whose fields are in the guest's order, are not served on a big-endian machine.

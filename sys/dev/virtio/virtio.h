@@ -209,7 +209,7 @@ int	virtio_alloc_queues(device_t dev, const struct virtio_queue_spec *specs, int
 
 /*
  * Free the queues and interrupts.  The device has been stopped, the queues drained; interrupt
- * handlers have returned for good when this returns.  May sleep, so no lock that a handler takes
+ * handlers will not run again when this returns.  May sleep, so no lock that a handler takes
  * may be held.
  */
 void	virtio_free_queues(device_t dev);

@@ -43,7 +43,7 @@ struct virtqueue_addrs {
 	bus_addr_t	vqa_device;	/* used ring, or device event suppression */
 };
 
-/* Faults that only virtqueues have, beside those of enum pvq_fault. */
+/* Faults that only virtqueues have, in addition to those of enum pvq_fault. */
 enum virtqueue_fault {
 	VIRTQUEUE_FAULT_LEN = PVQ_FAULT_TRANSPORT, /* more bytes written than there was room for */
 	VIRTQUEUE_FAULT_FLAGS,	/* wrong wrap counter (packed) */

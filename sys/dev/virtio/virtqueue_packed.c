@@ -9,7 +9,7 @@
  *
  * A packed virtqueue is one ring of descriptors, which both sides read and write, and two words that
  * suppress events.  We write a descriptor into the next place of the ring to make it available; the
- * device, when it has finished with it, writes one into the next place of its own to say that it was
+ * device, when it has finished with it, writes one into the next place of its own to mark it as
  * used.  Both go round the ring in order, the device behind us:
  *
  *	           vp_used                    vp_next
@@ -23,7 +23,7 @@
  * (2.8.7), if INDIRECT_DESC was negotiated; else consecutive places, one for each segment.  The device
  * answers with a single descriptor in either case, and skips as many places as the chain took (2.8.6).
  * Chains may complete out of order, so a used descriptor can overwrite one of a chain that is still in
- * flight: a place says nothing about which chain it is, and each chain has an id, which the device
+ * flight: a place does not identify a chain, and each chain has an id, which the device
  * copies from it.  The device takes what it needs of a descriptor before it overwrites one.
  *
  * Wrap counters.  Whether a descriptor is available or used is in two of its flags, and what they mean
@@ -268,7 +268,7 @@ vqpacked_commit(struct pvq *q)
 }
 
 /*
- * Does the device ask for a notification of the places committed since the last kick (2.8.14)?  They
+ * Does the device request a notification of the places committed since the last kick (2.8.14)?  They
  * are those just behind vp_next; how far back is the one that the device named?
  *
  * A place that was passed earlier is answered too, once.  QEMU's network card (7.2) names a place, goes
@@ -368,7 +368,7 @@ vp_check_turn(struct vqpacked *vp, uint32_t completed)
 }
 
 /*
- * Check what a used descriptor says.  Returns false, and the queue is broken, if it is invalid.  As of
+ * Check a used descriptor.  Returns false, and the queue is broken, if it is invalid.  As of
  * lengths see vq_check() in virtqueue_split.c.
  */
 static inline bool

@@ -385,7 +385,7 @@ vq_check(struct vqsplit *vq, uint32_t id, uint32_t *len)
  * them.
  *
  * n      chains taken since q_completed was counted, whose elements are those from vq_used_idx on
- * ready  chains that the index says are there, these included
+ * ready  chains that are there by the index, these included
  */
 static inline bool
 vq_next_used(struct vqsplit *vq, int n, uint16_t ready, uint32_t given, uint32_t *id, uint32_t *len)
@@ -534,7 +534,7 @@ vqsplit_intr_disable(struct pvq *q)
 
 	/*
 	 * With event indices there is no "off", only an index as far away as can be: half a turn
-	 * ahead.  One just behind would do harm: a device that published an element and has not yet
+	 * ahead.  One just behind would be wrong: a device that published an element and has not yet
 	 * looked at the event counts that index as passed.
 	 */
 	if (vq->vq_c.vqc_event)

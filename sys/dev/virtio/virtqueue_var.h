@@ -45,7 +45,7 @@ struct virtqueue {
 	bool		 vqc_packed;	/* VIRTIO_F_RING_PACKED */
 	void		(*vqc_notify)(void *, uint16_t, uint16_t);
 	void		*vqc_notify_arg;
-	/* Where the driver's next descriptor goes, as a notification says it (4.1.5.2). */
+	/* Where the driver's next descriptor goes, as a notification has it (4.1.5.2). */
 	uint16_t	(*vqc_next)(const struct virtqueue *);
 	/* Find the parts of a ring of q_size places. */
 	void		(*vqc_place)(struct virtqueue *);
@@ -97,7 +97,7 @@ vq_sync(const struct vq_mem *vm, bus_dmasync_op_t op)
 }
 
 /*
- * Fill in what params says, and allocate ring memory, zeroed, and an indirect table for each
+ * Fill in what params has, and allocate ring memory, zeroed, and an indirect table for each
  * descriptor, if indirect descriptors were negotiated.  May sleep.
  *
  * size   bytes of the ring

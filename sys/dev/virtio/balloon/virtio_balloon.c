@@ -254,7 +254,7 @@ vtballoon_reset(struct vtballoon_softc *sc)
 /*
  * The device may have read an array that it did not return, and discard its pages later, when they are
  * in use again.  So it is reset before the guest uses them; one that does not confirm that keeps them
- * for ever.
+ * forever.
  */
 static int
 vtballoon_inflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)

@@ -14,7 +14,7 @@
  * the hint is sent again.
  *
  * REPORTING.  Free blocks are given to the device as buffers; when it returns them, the host may have
- * thrown their contents away, and they are free as before.  The kernel has no list of its free blocks:
+ * discarded their contents, and they are free as before.  The kernel has no list of its free blocks:
  * each is allocated by its address.  A pass goes over all memory, LOOKS_A_SECOND blocks in a second or
  * as many as a tenth of it is enough for, and reports report_rate of them.  A block that was reported
  * is marked, and not reported again while it is found free each time, as far as we know; as it may

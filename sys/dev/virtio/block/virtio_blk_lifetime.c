@@ -86,7 +86,7 @@ vtblk_sysctl_lifetime(struct vtblk_softc *sc)
 	if ((sc->vtb_features & VIRTIO_BLK_F_LIFETIME) == 0)
 		return;
 	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtb_dev)), OID_AUTO,
-	    "lifetime", CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "What the device says of its wear");
+	    "lifetime", CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Wear that the device reports");
 	list = SYSCTL_CHILDREN(node);
 	for (i = 0; i < nitems(vtblk_lives); i++)
 		SYSCTL_ADD_PROC(ctx, list, OID_AUTO, vtblk_lives[i].vl_name,

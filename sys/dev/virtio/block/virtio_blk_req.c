@@ -5,7 +5,7 @@
  */
 
 /*
- * Requests of virtio_blk on the wire: what pv_blk asks for, encoded, and what the device answered
+ * Requests of virtio_blk on the wire: what pv_blk requests, encoded, and what the device answered
  * (theory statement, trust, locking: virtio_blk.c).
  */
 

@@ -19,7 +19,7 @@
  * line may be triggered by its edge: as long as one cause is set, there is no other edge.  So a cause
  * is read and acknowledged until none is left, and an interrupt may find its cause acknowledged
  * already; the line is not shared, so that such a one is no other device's.  A cause that can't be
- * acknowledged would keep a line that is triggered by its level busy for ever: after
+ * acknowledged would keep a level-triggered line busy forever: after
  * VTMMIO_STUCK_MAX of them in a row the device is reset where it stands, which lowers the line, and its
  * driver is asked to begin again, as if the device had set DEVICE_NEEDS_RESET.  If that did not lower
  * it, or the same comes again before an interrupt could be acknowledged, the device is given up: its
@@ -216,7 +216,7 @@ vtmmio_queue_size(device_t dev, uint16_t index)
 
 	vtmmio_write(sc, VIRTIO_MMIO_QUEUE_SEL, index);
 	size = vtmmio_read(sc, VIRTIO_MMIO_QUEUE_NUM_MAX);
-	/* More than a queue can have is no size either; virtio.c says so. */
+	/* More than a queue can have is invalid; virtio.c reports it. */
 	return (MIN(size, UINT16_MAX));
 }
 

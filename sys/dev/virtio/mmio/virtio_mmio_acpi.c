@@ -8,7 +8,7 @@
  * Virtio devices that ACPI names (_HID LNRO0005), with a window of memory and an interrupt as their
  * resources.
  *
- * The name is taken from what the bus says for devmatch(8), not from ACPI_ID_PROBE(): so the module
+ * The name is taken from what the bus has for devmatch(8), not from ACPI_ID_PROBE(): so the module
  * needs no symbol of ACPI's, and loads into kernels without it, as virtual machines without firmware
  * have them.
  */

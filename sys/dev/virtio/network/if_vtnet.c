@@ -246,7 +246,7 @@ vtnet_decap_hash(const struct virtio_net_hdr_hash *hdr, struct pv_net_rxhdr *out
 	out->prh_hash = le32toh(hdr->hash_value);
 }
 
-/* The first buffer of a frame, of which the device says that it wrote `len' bytes. */
+/* The first buffer of a frame, of which the device states that it wrote `len' bytes. */
 static void
 vtnet_decap_first(struct vtnet_softc *sc, struct vtnet_rxq *rxq, uint32_t len,
     struct pv_net_rxhdr *out)
@@ -281,7 +281,7 @@ vtnet_decap_first(struct vtnet_softc *sc, struct vtnet_rxq *rxq, uint32_t len,
 		rxq->vtr_first = *out;
 }
 
-/* Another buffer of the frame: what was said about it in the first one is given with the last. */
+/* Another buffer of the frame: the metadata in the first one is passed with the last. */
 static void
 vtnet_decap_next(struct vtnet_rxq *rxq, uint32_t len, struct pv_net_rxhdr *out)
 {

@@ -245,7 +245,7 @@ vtpci_modern_queue_reset(struct vtpci_softc *sc, uint16_t index)
 	vtpci_set_common_2(sc, VIRTIO_PCI_COMMON_Q_RESET, 1);
 }
 
-/* A queue that is still enabled was not reset, whatever its register says (4.1.4.3.1). */
+/* A queue that is still enabled was not reset, whatever its register has (4.1.4.3.1). */
 static bool
 vtpci_modern_queue_is_reset(struct vtpci_softc *sc, uint16_t index)
 {
