@@ -51,7 +51,7 @@ struct xen_cpu xen_cpus[MAXCPU];
 struct shared_info *xen_shared;
 
 static struct xen_space xen_shared_space;
-static struct vcpu_info *xen_infos;	/* by CPU, in a kernel that has none; stays for good */
+static struct vcpu_info *xen_infos;	/* by CPU, in a kernel that has none; never freed */
 
 /* No two pages have a part of one (VCPUOP_register_vcpu_info). */
 CTASSERT(PAGE_SIZE % sizeof(struct vcpu_info) == 0);

@@ -88,7 +88,7 @@ struct xen_evtchn {
 	evtchn_port_t	 ec_port;
 	enum evtchn_kind ec_kind;
 	u_int		 ec_virq;	/* EVTCHN_VIRQ */
-	bool		 ec_fixed;	/* bound to its CPU for good */
+	bool		 ec_fixed;	/* bound to its CPU permanently */
 	volatile bool	 ec_dead;	/* is being closed: not to be unmasked */
 	u_int		 ec_in_thread;	/* its thread is called, and is not through yet */
 	int		 ec_cpu;

@@ -171,7 +171,7 @@ fifo_init_cpu(u_int cpu)
 }
 
 /*
- * The first CPU decides: with its control block the domain leaves the 2-level interface for good.
+ * The first CPU decides: with its control block the domain leaves the 2-level interface permanently.
  */
 static int
 evtchn_fifo_init(void)

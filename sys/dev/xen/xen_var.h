@@ -55,7 +55,7 @@ MALLOC_DECLARE(M_XEN);
 /* How often the domain began a new life by a suspension: what was shared before is shared no more. */
 extern volatile u_int xen_life;
 
-/* Xen was given memory for good: the module has to stay. */
+/* Xen was given memory permanently: the module has to stay. */
 extern bool xen_pinned;
 
 /* A zeroed page of memory that Xen or another domain may use.  May sleep.  NULL: there is none. */

@@ -59,7 +59,7 @@ SYSCTL_DECL(_hw_xen);
 
 static u_int xenstore_timeout = 30;
 SYSCTL_UINT(_hw_xen, OID_AUTO, xenstore_timeout, CTLFLAG_RWTUN, &xenstore_timeout, 0,
-    "Seconds to wait for xenstore; 0: for ever");
+    "Seconds to wait for xenstore; 0: forever");
 
 static struct {
 	struct mtx	 xr_mtx;
@@ -81,7 +81,7 @@ static struct {
 	/* Transactions that were begun for a request that had timed out. */
 	u_int		 xr_norphans;
 	uint32_t	 xr_orphans[RING_ORPHANS];
-	bool		 xr_doubt;	/* a request was given up since xenstore_ring_doubt() */
+	bool		 xr_doubt;	/* a request was abandoned since xenstore_ring_doubt() */
 } xr;
 
 MTX_SYSINIT(xenstore_ring, &xr.xr_mtx, "xenstore ring", MTX_DEF);

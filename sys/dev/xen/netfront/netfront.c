@@ -490,7 +490,7 @@ xn_mtu_changed(struct xenstore_watch *w, const char *path __unused)
 	u_int mtu = xn_read_mtu(sc);
 	int error;
 
-	/* The first call only says that the watch is set. */
+	/* The first call only confirms that the watch is set. */
 	if (mtu == sc->xn_mtu)
 		return;
 	sc->xn_mtu = mtu;

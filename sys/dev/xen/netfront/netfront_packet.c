@@ -12,7 +12,7 @@
  *	extra info, if it is segmented     extra info, if it is segmented
  *	request ... for each further page  response ... for each further buffer
  *
- * A message says whether another one follows (more_data, extra_info).  The transport's checksum is
+ * A message states whether another one follows (more_data, extra_info).  The transport's checksum is
  * either to be finished (csum_blank), at a place that the headers show, or known to be good
  * (data_validated).  Extra info follows the first buffer of a frame, so that pv_net takes the metadata
  * of a frame from its last one; the buffer under extra info has no data.
@@ -155,7 +155,7 @@ xn_decap_range_ok(struct xn_queue *xq, const struct netif_rx_response *rsp)
 	return (true);
 }
 
-/* The first message of a frame says what follows, and the state of the checksum. */
+/* The first message of a frame states what follows, and the state of the checksum. */
 static bool
 xn_decap_first(struct xn_queue *xq, const struct netif_rx_response *rsp)
 {
@@ -210,7 +210,7 @@ xn_decap_data(struct xn_queue *xq, const void *msg, struct pv_net_rxhdr *out)
 	out->prh_offload = xf->xf_offload;
 }
 
-/* Take what extra info says of a frame: false if it is invalid. */
+/* Take the metadata of extra info: false if it is invalid. */
 static bool
 xn_decap_gso(struct xn_frame *xf, u_int offloads, const struct netif_extra_info *extra)
 {
