@@ -232,7 +232,7 @@ staged_chain_cannot_be_completed(const struct impl *im)
 }
 
 static void
-scribbling_fools_nobody(const struct impl *im)
+overwriting_is_harmless(const struct impl *im)
 {
 	struct peer_chain pr[6];
 	struct fix f;
@@ -335,8 +335,8 @@ const struct pvq_test pvq_hostile_tests[] = {
 	    good_ones_before_a_violation_come_out, IM_ANY_ORDER },
 	{ "hostile_staged_chain_cannot_be_completed", "It is not the device's yet",
 	    staged_chain_cannot_be_completed, IM_ANY_ORDER },
-	{ "hostile_scribbling_fools_nobody", "What only the driver writes is overwritten at any time",
-	    scribbling_fools_nobody },
+	{ "hostile_overwriting_is_harmless", "What only the driver writes is overwritten at any time",
+	    overwriting_is_harmless },
 	{ "owner_may_break_it", "And the first fault stays", owner_may_break_it },
 	{ "log_is_not_flooded", "However often it breaks", log_is_not_flooded },
 	{ .name = NULL }

@@ -471,7 +471,7 @@ wired_interrupt_has_a_cause(const void *arg __unused)
 	virtio_start(tr.tr_child);
 	CHECK(!kpi_interrupt(irq), "another device's interrupt is claimed");
 	tr.tr_isr = 0xff;
-	CHECK(!kpi_interrupt(irq) && driver.intrs[0] == 0, "a device that has gone");
+	CHECK(!kpi_interrupt(irq) && driver.intrs[0] == 0, "a device that was removed");
 	tr.tr_isr = VIRTIO_ISR_QUEUE;
 	CHECK(kpi_interrupt(irq) && driver.intrs[0] == 1 && driver.intrs[1] == 1, "queues");
 	CHECK(kpi_run_tasks() == 0, "queues only");
@@ -690,7 +690,7 @@ gone_device_is_freed(const void *arg __unused)
 	virtio_start(tr.tr_child);
 	tr.tr_reset_error = ENXIO;
 	tr.tr_status = 0xff;
-	CHECK(!virtio_needs_reset(tr.tr_child), "a device that has gone asks for nothing");
+	CHECK(!virtio_needs_reset(tr.tr_child), "a device that was removed requests nothing");
 	CHECK(virtio_quiesce(tr.tr_child) == 0, "stop");
 	tear_down(&tr);
 }

@@ -87,7 +87,7 @@ class Peer(netlab.Peer):
             f" ip link set {name}0 master {bridge} up", 60)
         if status != 0:
             raise LabFailure(f"host {name}: {said}")
-        # What the time of a round trip is here makes Linux send small packets, unless it is told.
+        # The time of a round trip here makes Linux send small packets, unless it is configured.
         self.run("cd /proc/sys/net && echo 0 >ipv6/conf/all/accept_dad &&"
                  " for d in default eth0; do echo 0 >ipv6/conf/$d/accept_dad &&"
                  " echo 0 >ipv6/conf/$d/accept_ra; done && echo 40 >ipv4/tcp_min_tso_segs;"

@@ -22,7 +22,7 @@ extern const struct bad_case bad_sleep_cases[];
 
 MALLOC_DECLARE(M_BADMOD);
 
-/* Each calls func in a context of its own, and returns when that is over. */
+/* Each calls func in a context of its own, and returns when that has finished. */
 void	bad_in_thread(bad_func_t *func);
 void	bad_in_callout(bad_func_t *func);
 void	bad_in_filter(bad_func_t *func);

@@ -326,7 +326,7 @@ answers(void)
 	tx_serve(NETIF_RSP_OKAY, NETIF_RSP_OKAY, SLOTS);
 }
 
-/* A request that nobody made. */
+/* A request that was never made. */
 static void
 strange(void)
 {
@@ -502,7 +502,7 @@ main(int argc, char **argv)
 		if (j == sizeof(violations) / sizeof(violations[0]))
 			errx(1, "no violation %s", argv[i]);
 		violations[j].tell();
-		printf("told %s\n", argv[i]);
+		printf("done %s\n", argv[i]);
 		fflush(stdout);
 	}
 	return (0);

@@ -10,7 +10,7 @@
  *	storeflip PATH TIMES VALUE ...		writes the values in turn, so many times
  *
  * It speaks to xenstored's socket itself (xen/io/xs_wire.h), one request at a time and without a
- * transaction, so that each write is a change that watches are told of.
+ * transaction, so that each write is a change that watches fire for.
  *
  * Statically linked, for dom0 has no C library of its own to speak of.
  */

@@ -11,7 +11,7 @@
  *	sysctl debug.xtest.run=evtchn	runs the cases of a subject, one, or all
  *
  * Checks and threads are ktest's.  xtest_front.c is a driver for front ends of the type "xtest", whose
- * back end is a directory that somebody writes to.
+ * back end is a directory that a test writes to.
  */
 
 #include <sys/param.h>

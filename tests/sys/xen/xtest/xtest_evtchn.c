@@ -356,7 +356,7 @@ more_than_a_page_of_them(void)
 	free(wires, M_KTEST);
 }
 
-/* A vCPU sets its own timer, to a time that is over. */
+/* A vCPU sets its own timer, to a time that has passed. */
 static void
 set_timer(void *arg __unused, int me __unused)
 {

@@ -5,7 +5,7 @@
  */
 
 /*
- * xenstore: values, long directories, permissions, transactions that somebody else gets in the way of,
+ * xenstore: values, long directories, permissions, transactions that conflict with another writer,
  * watches.
  */
 
@@ -160,7 +160,7 @@ permissions(void)
 	KT_TRUE(!there);
 }
 
-/* A transaction on a counter, while somebody changes it for the first `others' tries. */
+/* A transaction on a counter, while another writer changes it for the first `others' tries. */
 struct meddled {
 	u_int	tries;
 	u_int	others;
