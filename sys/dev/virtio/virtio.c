@@ -56,7 +56,7 @@ static MALLOC_DEFINE(M_VIRTIO, "virtio", "virtio bus");
 
 static int virtio_strict_lengths = 0;
 SYSCTL_INT(_hw_virtio, OID_AUTO, strict_lengths, CTLFLAG_RDTUN, &virtio_strict_lengths, 0,
-    "Reset devices that report impossible used lengths, instead of ignoring the lengths");
+    "Reset devices that report invalid used lengths, instead of ignoring the lengths");
 
 static const char *const virtio_type_names[] = {
 	[VIRTIO_ID_NETWORK] = "network", [VIRTIO_ID_BLOCK] = "block",

@@ -580,7 +580,7 @@ xen_gnttab_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "pages", CTLFLAG_RD, &gnttab.gt_npages, 0,
 	    "Pages of the table");
 	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "max_pages", CTLFLAG_RD, &gnttab.gt_max_pages, 0,
-	    "Pages that Xen allows");
+	    "Pages that Xen allows at most");
 	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "free", CTLFLAG_RD, &gnttab.gt_nfree, 0,
 	    "References that are free, without growing");
 	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "in_use", CTLFLAG_RD, &gnttab.gt_nused, 0,
@@ -588,5 +588,5 @@ xen_gnttab_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "deferred", CTLFLAG_RD, &gnttab.gt_ndeferred, 0,
 	    "References that were ended, and that another domain still has mapped");
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "total_deferred", CTLFLAG_RD,
-	    &gnttab.gt_total_deferred, 0, "References that ever were so");
+	    &gnttab.gt_total_deferred, 0, "References ended while still mapped, in all");
 }

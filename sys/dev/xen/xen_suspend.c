@@ -242,7 +242,7 @@ xen_suspend_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "suspend",
 	    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Suspensions by the toolstack");
 	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, "count", CTLFLAG_RD, &suspend_count, 0,
-	    "Times that the domain stood still to be saved");
+	    "Times that the domain was suspended to be saved");
 	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, "cancelled", CTLFLAG_RD,
-	    &suspend_cancelled, 0, "Times that it went on as the same domain");
+	    &suspend_cancelled, 0, "Suspensions after which the same domain continued");
 }

@@ -204,5 +204,5 @@ xen_timer_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "timer",
 	    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Xen's timer");
 	SYSCTL_ADD_COUNTER_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, "late", CTLFLAG_RD, &timer_late,
-	    "Times that had passed when Xen got them");
+	    "Timer settings that had passed when Xen received them");
 }

@@ -596,7 +596,7 @@ xenbus_add_sysctls(struct xenbus_softc *sc)
 		const char	*descr;
 	} counters[] = {
 		{ "invalid", &xenbus_invalid, "Values in xenstore that were refused" },
-		{ "unsaid", &xenbus_unsaid, "Messages of which there were too many to print" },
+		{ "unsaid", &xenbus_unsaid, "Messages that were suppressed by a rate limit" },
 		{ "delayed", &xenbus_delayed, "Rate-limited changes by back ends, handled later" },
 		{ "unanswered", &xenbus_putoffs, "Steps that xenstore did not answer" },
 	};

@@ -471,5 +471,5 @@ xenstore_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "timeouts", CTLFLAG_RD, &xenstore_timeouts, 0,
 	    "Requests that timed out");
 	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "conflicts", CTLFLAG_RD, &xenstore_conflicts, 0,
-	    "Transactions that had to be done again");
+	    "Transactions that were repeated after a conflict");
 }

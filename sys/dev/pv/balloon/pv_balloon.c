@@ -60,7 +60,7 @@ static bool balloon_guard = true;
 static bool balloon_guard = false;
 #endif
 SYSCTL_BOOL(_vm_balloon, OID_AUTO, guard, CTLFLAG_RDTUN, &balloon_guard, 0,
-    "Unmap pages while the host has them, so that touching one panics");
+    "Unmap pages while the host has them, so that an access to one panics");
 
 static u_int balloon_reserve = 2048;
 SYSCTL_UINT(_vm_balloon, OID_AUTO, reserve, CTLFLAG_RWTUN, &balloon_reserve, 0,

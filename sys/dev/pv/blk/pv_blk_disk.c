@@ -42,7 +42,7 @@ static const struct {
 	STAT(unsupported, "Requests that the device does not support"),
 	STAT(protocol_errors, "Completions that violated the protocol"),
 	STAT(dma_errors, "Bios whose memory could not be mapped for the device"),
-	STAT(nomem, "Times that memory for a request was short, tried again"),
+	STAT(nomem, "Times that there was no memory for a request, which was retried"),
 	STAT(timeouts, "Requests reported for taking longer than the time-out"),
 	STAT(timeout_resets, "Resets for a request that took longer than timeout_reset"),
 	STAT(requeued, "Requests put again after a reset"),

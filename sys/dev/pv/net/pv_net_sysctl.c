@@ -78,7 +78,7 @@ static const struct pv_net_counter pv_net_rx_counters[] = {
 	RX(recycled, "Frames dropped because their buffer had to be posted again"),
 	RX(short_buf, "Buffers dropped: shorter than a header"),
 	RX(bad_header, "Buffers dropped: an invalid header"),
-	RX(bad_offload, "Frames dropped: offload data that do not fit the frame"),
+	RX(bad_offload, "Frames dropped: offload metadata that does not match the frame"),
 	BAD(struct pv_net_rxstats),
 	RX(runts, "Frames dropped: shorter than an Ethernet header"),
 	RX(too_long, "Frames dropped: longer than any packet"),
@@ -98,9 +98,9 @@ static const struct pv_net_counter pv_net_tx_counters[] = {
 	TX(collapsed, "Packets of too many segments, some of which were joined"),
 	TX(defragged, "Packets of too many segments, copied as a whole"),
 	TX(waits, "Times packets had to wait for room in the queue"),
-	TX(queue_drops, "Packets dropped: too many waited already"),
+	TX(queue_drops, "Packets dropped: too many were queued"),
 	TX(moved, "Packets moved to another queue, this one being no longer in use"),
-	TX(bad_offload, "Packets dropped: offload marks that do not fit the packet"),
+	TX(bad_offload, "Packets dropped: offload marks that do not match the packet"),
 	BAD(struct pv_net_txstats),
 	TX(too_long, "Packets dropped: longer than any frame can be"),
 	TX(nomem, "Packets dropped: no memory for them, or the queue is broken"),
@@ -232,13 +232,13 @@ pv_net_sysctl_queues(struct pv_net *pn)
 		if (pn->pn_stage == NULL)
 			SYSCTL_ADD_UINT(&pn->pn_queue_sysctl, list, OID_AUTO, "large", CTLFLAG_RD,
 			    &rxq->prq_large, 0,
-			    "Buffers are large for so many more small frames (0: they are not)");
+			    "Small frames until buffers are of the usual size again (0: they are)");
 		pv_net_sysctl_sums(pn, &pn->pn_queue_sysctl, list, &rxq->prq_stats, false, false);
 		pvq_sysctl(rxq->prq_pvq, &pn->pn_queue_sysctl, list);
 		if (rxq->prq_lro_ready) {
 			SYSCTL_ADD_U64(&pn->pn_queue_sysctl, list, OID_AUTO, "lro_queued",
 			    CTLFLAG_RD, &rxq->prq_lro.lro_queued, 0,
-			    "Segments of TCP given to tcp_lro(9)");
+			    "TCP segments passed to tcp_lro(9)");
 			SYSCTL_ADD_U64(&pn->pn_queue_sysctl, list, OID_AUTO, "lro_flushed",
 			    CTLFLAG_RD, &rxq->prq_lro.lro_flushed, 0,
 			    "Packets that they were merged into");
@@ -335,7 +335,7 @@ pv_net_sysctl_attach(struct pv_net *pn)
 		SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "act_vq_pairs", CTLFLAG_RD,
 		    __DEVOLATILE(u_int *, &pn->pn_pairs), 0, "As queue_pairs");
 		SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "req_vq_pairs", CTLFLAG_RD, &pn->pn_chosen, 0,
-		    "Pairs of queues to be used, as far as there are so many");
+		    "Pairs of queues to use, if there are as many");
 		SYSCTL_ADD_INT(ctx, top, OID_AUTO, "max_vq_pairs", CTLFLAG_RD,
 		    &pn->pn_params.pnp_npairs, 0, "As max_queue_pairs");
 	}

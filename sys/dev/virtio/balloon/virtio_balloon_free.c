@@ -390,6 +390,6 @@ vtballoon_free_sysctl(struct vtballoon_softc *sc, struct sysctl_oid_list *top)
 		SYSCTL_ADD_U64(ctx, top, OID_AUTO, "reports", CTLFLAG_RD, &vtf->vtf_reports, 0,
 		    "Free blocks of 2 MB that were reported");
 		SYSCTL_ADD_U64(ctx, top, OID_AUTO, "report_passes", CTLFLAG_RD, &vtf->vtf_passes,
-		    0, "Times that all memory was looked at for free blocks");
+		    0, "Times that all memory was searched for free blocks");
 	}
 }

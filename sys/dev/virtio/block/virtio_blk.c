@@ -69,7 +69,7 @@ SYSCTL_INT(_hw_vtblk, OID_AUTO, no_ident, CTLFLAG_RDTUN, &vtblk_no_ident, 0,
 
 static int vtblk_writecache_mode = -1;
 SYSCTL_INT(_hw_vtblk, OID_AUTO, writecache_mode, CTLFLAG_RDTUN, &vtblk_writecache_mode, 0,
-    "Write cache mode of disks that have a choice: 0 write-through, 1 write-back, -1 theirs");
+    "Write cache mode of disks that have a choice: 0 write-through, 1 write-back, -1 unchanged");
 
 static int vtblk_num_queues = 0;
 SYSCTL_INT(_hw_vtblk, OID_AUTO, num_queues, CTLFLAG_RDTUN, &vtblk_num_queues, 0,

@@ -381,7 +381,7 @@ xenballoon_sysctl(struct xenballoon_softc *sc)
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "memory_target", CTLFLAG_RD, &sc->xb_target, 0,
 	    "Memory that the domain is to have, in kB");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_targets", CTLFLAG_RD, &sc->xb_bad_targets, 0,
-	    "Targets that were no numbers");
+	    "Targets that were not a number");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "blocks", CTLFLAG_RD, &sc->xb_blocks, 0,
 	    "Times that 2 MB were repopulated as one extent");
 }

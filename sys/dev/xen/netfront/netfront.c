@@ -474,7 +474,7 @@ xn_sysctl(struct xn_softc *sc)
 		xn_sysctl_queue(sc, &sc->xn_queues[i]);
 	SYSCTL_ADD_U64(device_get_sysctl_ctx(sc->xn_dev),
 	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)), OID_AUTO, "connects",
-	    CTLFLAG_RD, &sc->xn_connects, 0, "Times a back end was connected to");
+	    CTLFLAG_RD, &sc->xn_connects, 0, "Connections to a back end");
 	SYSCTL_ADD_BOOL(device_get_sysctl_ctx(sc->xn_dev),
 	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)), OID_AUTO, "group_filter",
 	    CTLFLAG_RD, &sc->xn_mcast_on, 0, "The back end filters by our multicast groups");
