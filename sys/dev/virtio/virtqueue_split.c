@@ -267,7 +267,7 @@ vqsplit_commit(struct pvq *q)
 		return;
 	/*
 	 * The release hands the shadow to the get side, which looks at it whenever the device
-	 * names its id.  vd_ndesc is read first: after it, the chain may be gone.
+	 * names its id.  vd_ndesc is read first: after it, the chain may complete.
 	 */
 	pos = vq->vq_base;
 	do {

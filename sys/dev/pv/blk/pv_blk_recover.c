@@ -397,7 +397,7 @@ pv_blk_resume(struct pv_blk *blk)
 }
 
 /*
- * Late requests are only reported, unless the user wants more: their memory is the device's until they
+ * Late requests are only reported, unless timeout_reset is set: their memory is the device's until they
  * are completed or it is reset, and a host under load may be slow.
  */
 static void
