@@ -208,7 +208,10 @@ test-freebsd-sanitized: .PHONY hosted
 # With SEEDS so many passes over SOAK_TESTS, each with another seed; else all tests, for so many HOURS.
 HOURS?=	1
 SEED?=	1
-SOAK_TESTS?=	sys/dev sys/net
+# In the lab: those that a seed reaches, and that load drivers.
+SOAK_XEN=	sys/xen/balloon_test sys/xen/core_test sys/xen/suspend_test sys/xen/xbd_test \
+		sys/xen/xenbus_test sys/xen/xn_test
+SOAK_TESTS?=	sys/dev sys/net ${SOAK_XEN}
 soak: .PHONY testkernels ktest hosted
 .if !empty(SEEDS)
 	@${.CURDIR}/tools/runtests --seeds ${SEEDS} --seed ${SEED} ${SOAK_TESTS}
