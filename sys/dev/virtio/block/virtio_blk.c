@@ -30,9 +30,10 @@
  * detach, which the bus serialises against the configuration task by virtio_free_queues().
  *
  * Queues.  With MQ there is a queue for each CPU, as far as the device has as many; without, one
- * (5.2.2).  One that is broken or stuck is reset alone by RING_RESET, if the user says that the device may be
- * relied on there: QEMU 7.2 goes on with the requests of a queue that was reset, and answers them in the
- * new ring, where 2.6.1 has it forget them.  Their memory may be in use for something else by then.
+ * (5.2.2).  One that is broken or stuck is reset alone by RING_RESET, if the user says that the device
+ * may be relied on there: QEMU 7.2 goes on with the requests of a queue that was reset, and answers
+ * them in the new ring, where 2.6.1 has it forget them.  Their memory may be in use for something else
+ * by then.
  *
  * Deleting.  BIO_DELETE is one command, the first of these that there is: SECURE_ERASE if the user
  * requires it, DISCARD, WRITE_ZEROES where it may unmap.  The features of the other two are not

@@ -174,6 +174,8 @@ qd_stop(struct pv_blk *blk)
 		QD_EQ(sc, sc->qd_task_ran, 1);
 	}
 	sc->qd_stops++;
+	if (sc->qd_one_timeout)
+		blk->blk_timeout_reset = 0;
 	return (sc->qd_stop_error);
 }
 
@@ -200,6 +202,8 @@ qd_stop_queue(struct pv_blk *blk, u_int index __unused)
 	u_int i;
 
 	sc->qd_queue_stops++;
+	if (sc->qd_one_timeout)
+		blk->blk_timeout_reset = 0;
 	for (i = 0; i < 10 * (u_int)hz && sc->qd_await_detach && (blk->blk_flags & PVB_DETACHING) == 0;
 	    i++)
 		pause("qdisk", 1);
@@ -259,7 +263,7 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 	sc->qd_reset_restarts = 0;
 	sc->qd_resubmit = 0;
 	sc->qd_resubmitters = QD_BIOS;
-	sc->qd_one_range = sc->qd_await_detach = sc->qd_stop_waits = false;
+	sc->qd_one_range = sc->qd_one_timeout = sc->qd_await_detach = sc->qd_stop_waits = false;
 	sc->qd_task_ran = 0;
 	TASK_INIT(&sc->qd_task, 0, qd_task_run, sc);
 	sc->qd_nlog = sc->qd_stops = sc->qd_queue_stops = sc->qd_nends = 0;
@@ -383,28 +387,45 @@ qd_logged(struct qd_softc *sc, u_int i, u_int queue, enum pv_blk_cmd cmd, u_int 
 	QD_EQ(sc, sc->qd_log[i].qe_sector, sector);
 }
 
-void
-qd_wait_for_resets(struct qd_softc *sc, u_int stops, u_int held)
+/* Until *stops has come to a number, that reset has finished, and so many requests are held. */
+static void
+qd_wait(struct qd_softc *sc, const u_int *stops, u_int number, u_int flag, u_int held)
 {
 	u_int i;
 
-	for (i = 0; i < 10 * (u_int)hz && (sc->qd_stops < stops ||
-	    (sc->qd_blk.blk_flags & PVB_RESETTING) != 0 || qd_held(sc) != held); i++)
+	for (i = 0; i < 10 * (u_int)hz && (*(const volatile u_int *)stops < number ||
+	    (sc->qd_blk.blk_flags & flag) != 0 || qd_held(sc) != held); i++)
 		pause("qdisk", 1);
-	QD_EQ(sc, sc->qd_stops, stops);
+	QD_EQ(sc, *stops, number);
 	QD_EQ(sc, qd_held(sc), held);
+}
+
+void
+qd_wait_for_resets(struct qd_softc *sc, u_int stops, u_int held)
+{
+	qd_wait(sc, &sc->qd_stops, stops, PVB_RESETTING, held);
 }
 
 void
 qd_wait_for_queue_resets(struct qd_softc *sc, u_int stops, u_int held)
 {
-	u_int i;
+	qd_wait(sc, &sc->qd_queue_stops, stops, PVB_REPAIRING, held);
+}
 
-	for (i = 0; i < 10 * (u_int)hz && (sc->qd_queue_stops < stops ||
-	    (sc->qd_blk.blk_flags & PVB_REPAIRING) != 0 || qd_held(sc) != held); i++)
+void
+qd_wait_for_ends(struct qd_softc *sc, u_int n)
+{
+	u_int ends, i;
+
+	for (i = 0; i < 10 * (u_int)hz; i++) {
+		mtx_lock(&sc->qd_mtx);
+		ends = sc->qd_nends;
+		mtx_unlock(&sc->qd_mtx);
+		if (ends >= n)
+			break;
 		pause("qdisk", 1);
-	QD_EQ(sc, sc->qd_queue_stops, stops);
-	QD_EQ(sc, qd_held(sc), held);
+	}
+	QD_EQ(sc, sc->qd_nends, n);
 }
 
 void

@@ -62,6 +62,7 @@ struct qd_softc {
 	u_int		qd_queue_stops;
 	int		qd_stop_queue_error; /* what bo_stop_queue and bo_restart_queue return */
 	int		qd_restart_queue_error;
+	bool		qd_one_timeout;	/* there is none after a stop, until the case wants one */
 	bool		qd_await_detach; /* bo_stop_queue lasts until the disk is detached */
 	int		qd_stop_error;	/* what bo_stop and bo_restart return */
 	int		qd_restart_error;
@@ -137,6 +138,9 @@ void	qd_wait_for_resets(struct qd_softc *sc, u_int stops, u_int held);
 
 /* As many queues were stopped alone, that has finished, and as many requests as held were put. */
 void	qd_wait_for_queue_resets(struct qd_softc *sc, u_int stops, u_int held);
+
+/* Waits until so many bios have ended: they are given back after the end of a reset. */
+void	qd_wait_for_ends(struct qd_softc *sc, u_int n);
 
 /* What a protocol does around a suspend, see pv_blk.h: other queues, or as many as there were. */
 void	qd_freeze_and_requeue(struct qd_softc *sc);

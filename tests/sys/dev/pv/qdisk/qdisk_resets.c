@@ -112,6 +112,7 @@ qd_broken_queue_is_reset_alone(struct qd_softc *sc)
 	qd_begin(sc, 2, 8, 8);
 	qd_break_a_queue(sc);
 	qd_wait_for_queue_resets(sc, 1, last);
+	qd_wait_for_ends(sc, last == 0 ? 2 : 1);
 	QD_EQ(sc, sc->qd_ends[0], EIO);
 	QD_EQ(sc, sc->qd_ends[1], last == 0 ? EIO : -1);
 	W(sc, 2, 0);
@@ -130,6 +131,7 @@ qd_stuck_queue_is_reset_alone_first(struct qd_softc *sc)
 	u_int last = qd_cpu(1);
 
 	qd_begin(sc, 2, 8, 8);
+	sc->qd_one_timeout = true;
 	sc->qd_blk.blk_timeout_reset = 1;
 	W(sc, 0, 0);
 	W(sc, 1, last);
@@ -144,8 +146,10 @@ qd_stuck_queue_is_reset_alone_first(struct qd_softc *sc)
 	qd_all_ended(sc, 2, 0);
 	/* It had helped, so that it is tried again; then it has not. */
 	W(sc, 2, 0);
+	sc->qd_blk.blk_timeout_reset = 1;
 	qd_wait_for_queue_resets(sc, 2, 1);
 	QD_EQ(sc, sc->qd_stops, 0);
+	sc->qd_blk.blk_timeout_reset = 1;
 	qd_wait_for_resets(sc, 1, 1);
 	QD_EQ(sc, sc->qd_queue_stops, 2);
 	QD_EQ(sc, sc->qd_ends[2], -1);
@@ -169,10 +173,12 @@ qd_queue_that_does_not_stop(struct qd_softc *sc)
 		sc->qd_stop_queue_error = errors[i];
 		qd_break_a_queue(sc);
 		qd_wait_for_resets(sc, 1, 0);
+		qd_wait_for_ends(sc, 2);
 		qd_all_ended(sc, 2, EIO);
 		QD_EQ(sc, sc->qd_queue_stops, 1);
 		qd_break_a_queue(sc);
 		qd_wait_for_resets(sc, 2, 0);
+		qd_wait_for_ends(sc, 4);
 		QD_EQ(sc, sc->qd_queue_stops, 1);
 		QD_EQ(sc, sc->qd_blk.blk_stats.bs_queue_resets, 0);
 		QD_EQ(sc, sc->qd_blk.blk_stats.bs_queue_reset_errors, 1);
@@ -193,14 +199,17 @@ qd_queue_that_does_not_restart(struct qd_softc *sc)
 	sc->qd_restart_queue_error = ENXIO;
 	qd_break_a_queue(sc);
 	qd_wait_for_resets(sc, 1, last);
+	qd_wait_for_ends(sc, last == 0 ? 2 : 1);
 	QD_EQ(sc, sc->qd_ends[0], EIO);
 	QD_EQ(sc, sc->qd_ends[1], last == 0 ? EIO : -1);
+	qd_answer_all(sc);
+	qd_wait_for_ends(sc, 2);
 	sc->qd_restart_queue_error = 0;
 	qd_break_a_queue(sc);
-	qd_wait_for_queue_resets(sc, 2, 2 * last);
+	qd_wait_for_queue_resets(sc, 2, last);
 	qd_answer_all(sc);
+	qd_wait_for_ends(sc, 4);
 	QD_EQ(sc, sc->qd_stops, 1);
-	QD_EQ(sc, sc->qd_nends, 4);
 	qd_end(sc);
 }
 
