@@ -326,8 +326,8 @@ if_attach(if_t ifp)
 }
 
 /*
- * The stack makes no new calls when this returns.  Those that had begun are the driver's to wait for, as in
- * FreeBSD: an ioctl in a thread that may sleep, others in the epoch.
+ * The stack makes no new calls when this returns.  Those that had begun are the driver's to wait for,
+ * as in FreeBSD: an ioctl in a thread that may sleep, others in the epoch.
  */
 static void
 if_detach_vnet(struct ifnet *ifp)
@@ -346,8 +346,8 @@ if_detach_vnet(struct ifnet *ifp)
 		return;
 
 	/*
-	 * FreeBSD waits here and not again: a thread that finds the interface by a route meanwhile may have
-	 * one of its functions, and call it when this has returned.
+	 * FreeBSD waits here and not again: a thread that finds the interface by a route meanwhile may
+	 * have one of its functions, and call it when this has returned.
 	 */
 	NET_EPOCH_WAIT();
 	NET_EPOCH_DRAIN_CALLBACKS();

@@ -96,8 +96,8 @@ used_when_nothing_is_in_flight(const struct impl *im)
 }
 
 /*
- * The answer is in the middle of its chain, or where the next one's belongs, in any turn of the ring: where
- * it belongs, nothing is used, and no answer after that comes out either.
+ * The answer is in the middle of its chain, or where the next one's belongs, in any turn of the ring:
+ * where it belongs, nothing is used, and no answer after that comes out either.
  */
 static void
 wrong_place_is_not_looked_at(const struct impl *im)
@@ -251,7 +251,8 @@ const struct pvq_test packed_tests[] = {
 	{ "chains_go_over_the_end", "In rings of any size", chains_go_over_the_end, IM_ANY_ORDER },
 	{ "hostile_used_when_nothing_is_in_flight", "At any place of the ring",
 	    used_when_nothing_is_in_flight },
-	{ "hostile_wrong_place_is_not_looked_at", "An answer in another place", wrong_place_is_not_looked_at },
+	{ "hostile_wrong_place_is_not_looked_at", "An answer in another place",
+	    wrong_place_is_not_looked_at },
 	{ "hostile_any_event_is_survived", "Event suppression decides of notifications only",
 	    any_event_is_survived },
 	{ "passed_event_is_answered_once", "A device that goes on beyond what it named",

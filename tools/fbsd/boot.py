@@ -57,7 +57,8 @@ ENVIRONMENT = {
     "vfs.root.mountfrom": "ufs:/dev/md0", "init_path": "/sbin/init",
     "kern.module_path": "/boot/modules;/boot/kernel",
     "kern.panic_reboot_wait_time": "0",
-    # So many passes of the page daemon that free nothing until it kills a process: the host may be busy.
+    # So many passes of the page daemon that free nothing until it kills a process: the host may
+    # be busy.
     "vm.pageout_oom_seq": "1000",
     "kern.random.initial_seeding.bypass_before_seeding": "1",
     "hw.memtest.tests": "0", "kern.hz": "100",

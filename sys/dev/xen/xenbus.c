@@ -662,7 +662,8 @@ xenbus_delete_all(struct xenbus_softc *sc)
 			pause("xbdele", MAX(hz / 50, 1));
 	} while (error == 0 && (xb != NULL || sc->xbs_deleting != 0));
 	if (error != 0)
-		device_printf(sc->xbs_dev, "%s can't be detached (error %d)\n", xb->xb_node, error);
+		device_printf(sc->xbs_dev, "%s can't be detached (error %d): the module stays\n",
+		    xb->xb_node, error);
 	return (error);
 }
 

@@ -540,8 +540,8 @@ pv_net_if_destroy(struct pv_net *pn)
 	ether_ifdetach(pn->pn_ifp);
 	pv_net_close(pn);
 	/*
-	 * A thread may have been about to transmit, or to read a counter, when if_detach(9) replaced our
-	 * functions, and then uses the softc.
+	 * A thread may have been about to transmit, or to read a counter, when if_detach(9) replaced
+	 * our functions, and then uses the softc.
 	 */
 	NET_EPOCH_WAIT();
 	pv_net_forget(pn);

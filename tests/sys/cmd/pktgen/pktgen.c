@@ -21,8 +21,8 @@
  * `-icount shift=0` are instructions.  The node is that of the queue's sysctls (dev.vtnet.0.txq0), of
  * which kicks and nokicks are read.
  *
- * With -l the interface's device is detached, and a frame is sent as by a thread that was about to: it has
- * the driver's function from before, in the network epoch, and calls it after if_detach(9) has put
+ * With -l the interface's device is detached, and a frame is sent as by a thread that was about to: it
+ * has the driver's function from before, in the network epoch, and calls it after if_detach(9) has put
  * another in its place.  A driver must wait for such a thread before it forgets the interface.
  */
 
@@ -274,9 +274,9 @@ pktgen_detach(void *arg)
 }
 
 /*
- * if_detach(9) waits for the threads that are in the network epoch, takes addresses and routes away, and
- * replaces the interface's functions; it does not wait for those that took one shortly before.  So the
- * epoch is entered for a moment, over and over, until it was replaced within one.  False if it was
+ * if_detach(9) waits for the threads that are in the network epoch, takes addresses and routes away,
+ * and replaces the interface's functions; it does not wait for those that took one shortly before.  So
+ * the epoch is entered for a moment, over and over, until it was replaced within one.  False if it was
  * between two, or not at all.
  */
 static bool
@@ -324,7 +324,7 @@ pktgen_run_late(struct pktgen *pg)
 	error = kthread_add(pktgen_detach, pg, NULL, NULL, 0, 0, "pktgen detach");
 	if (error != 0)
 		return (cmd_err("pktgen", error, "detach"));
-	/* Whatever the detachment waits for takes the CPU from this thread, which mostly is in the epoch. */
+	/* Whatever the detachment waits for preempts this thread, which mostly is in the epoch. */
 	pri = pktgen_set_priority(PRI_MAX_IDLE);
 	late = pktgen_send_late(pg);
 	(void)pktgen_set_priority(pri);

@@ -8,7 +8,8 @@
  * A disk of pv_blk whose device is a test: it completes requests when a case calls for it, and logs the
  * order in which they were put.
  *
- *	sysctl debug.qdisk.run=1	runs all cases, of the files qdisk_*.c, and prints "qdisk: NAME: ok" for each
+ *	sysctl debug.qdisk.run=1	runs all cases, of the files qdisk_*.c, and prints
+ *					"qdisk: NAME: ok" for each
  *
  * Bios go to the personality at once, by d_strategy, from a CPU that the case chooses.
  *

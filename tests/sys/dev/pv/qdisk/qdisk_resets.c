@@ -5,8 +5,8 @@
  */
 
 /*
- * Resets of pv_blk's device and of its queues, suspends, and what fails of them, seen from the device (see
- * qdisk.c).
+ * Resets of pv_blk's device and of its queues, suspends, and what fails of them, seen from the device
+ * (see qdisk.c).
  */
 
 #include <sys/param.h>
