@@ -159,7 +159,8 @@ FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test sys/dev/pv/pv_blk_test \
 		${FREEBSD_VIRTIO}/network/vtnet_test ${FREEBSD_VIRTIO}/network/hostile_test \
 		${FREEBSD_VIRTIO}/network/control_test ${FREEBSD_VIRTIO}/network/offload_test \
 		${FREEBSD_VIRTIO}/network/matrix_test ${FREEBSD_VIRTIO}/network/queue_reset_test \
-		${FREEBSD_VIRTIO}/network/rx_buffers_test ${FREEBSD_VIRTIO}/network/tap_test \
+		${FREEBSD_VIRTIO}/network/combinations_test ${FREEBSD_VIRTIO}/network/rx_buffers_test \
+		${FREEBSD_VIRTIO}/network/tap_test \
 		${FREEBSD_VIRTIO}/network/netmap_test ${FREEBSD_VIRTIO}/network/debugnet_test \
 		${FREEBSD_VIRTIO}/network/testpmd_test ${FREEBSD_VIRTIO}/balloon/balloon_test \
 		${FREEBSD_VIRTIO}/balloon/hostile_test ${FREEBSD_VIRTIO}/mmio/mmio_test \

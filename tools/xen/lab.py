@@ -161,6 +161,10 @@ class Lab:
             return ""
         return "\n".join(text.replace("\r", "").splitlines()[-15:])
 
+    def said(self) -> list[str]:
+        """What QEMU itself printed, a line each."""
+        return (self.folder / "errors").read_text(errors="replace").splitlines()
+
     def command(self, settings: Settings) -> list[str]:
         """QEMU's command line, but for its memory and -incoming."""
         xen = (f"{XEN_OPTIONS} dom0_mem={settings.dom0_mem}M,max:{settings.dom0_mem}M"
@@ -227,8 +231,7 @@ class Lab:
         """Wait until dom0 answers; raises LabError with the last words of whoever failed."""
         while not (listens(self.qmp_path) and self.pid() and agent.ready(self.folder)):
             if process.poll() is not None:
-                said = (self.folder / "errors").read_text(errors="replace").splitlines()
-                raise LabError((said or ["QEMU ended"])[0])
+                raise LabError((self.said() or ["QEMU ended"])[0])
             time.sleep(min(0.01, deadline.left()))
         status = "started"
         try:
@@ -240,8 +243,10 @@ class Lab:
             agent.output(self.folder, "true" if state else "xl info >/dev/null", deadline)
         except LabError as error:
             kind = LabTimeoutError if isinstance(error, LabTimeoutError) else LabError
-            raise kind(f"dom0 did not come up ({status}): {error}; its console:\n"
-                       + self.console()) from error
+            ended = process.poll()
+            words = [f"QEMU's status is {ended}"] if ended is not None else []
+            words = [f"dom0 did not come up ({status}): {error}", *words, *self.said()]
+            raise kind("; ".join(words) + "; its console:\n" + self.console()) from error
 
     def start(self, settings: Settings, deadline: Deadline, fresh: bool = False,
               session: bool = True, state: pathlib.Path | None = None,
