@@ -162,7 +162,7 @@ pv_net_netmap_free_queue(struct pv_net_netmap *nq, bool dead)
 	free(nq, M_PVNET);
 }
 
-/* Do slots fit: chains of two segments, and one slot that is nobody's? */
+/* Do slots fit: chains of two segments, and one slot that is not used? */
 static bool
 pv_net_netmap_fits(const struct pvq *q)
 {

@@ -62,7 +62,7 @@ pv_net_netmap_register(struct netmap_adapter *na, int on)
 		sx_xunlock(&pn->pn_sx);
 		return (ENXIO);
 	}
-	/* Rings had another size when netmap(4) was told of them. */
+	/* netmap(4) keeps the sizes that rings had when it was attached. */
 	if (on && !pn->pn_netmap && !pv_net_netmap_fit(pn, na->num_rx_desc, na->num_tx_desc)) {
 		sx_xunlock(&pn->pn_sx);
 		return (EBUSY);

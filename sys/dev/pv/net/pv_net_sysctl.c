@@ -321,10 +321,10 @@ pv_net_sysctl_attach(struct pv_net *pn)
 	if (pn->pn_ops->pno_set_size != NULL) {
 		SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "rx_queue_size", CTLTYPE_UINT | CTLFLAG_RW |
 		    CTLFLAG_MPSAFE, pn, 0, pv_net_sysctl_size, "IU",
-		    "Descriptors in the ring of each receive queue");
+		    "Slots in the ring of each receive queue");
 		SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "tx_queue_size", CTLTYPE_UINT | CTLFLAG_RW |
 		    CTLFLAG_MPSAFE, pn, 1, pv_net_sysctl_size, "IU",
-		    "Descriptors in the ring of each transmit queue");
+		    "Slots in the ring of each transmit queue");
 	}
 	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "max_queue_pairs", CTLFLAG_RD,
 	    &pn->pn_params.pnp_npairs, 0, "Pairs of queues that the device has");
