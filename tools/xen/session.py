@@ -34,7 +34,7 @@ from xen.domain import (
     put_back,
     qemu_disk,
 )
-from xen.errors import TOP, Deadline, LabError
+from xen.errors import TOP, Deadline, LabError, LabTimeoutError
 from xen.lab import RUN, SNAPSHOT, Lab, Settings, ram_of, there
 
 # The name of a guest that is alone in its lab.
@@ -169,7 +169,21 @@ class Session:
         return command + (["--alone"] if self.name == GUEST else [])
 
     def start(self, deadline: Deadline) -> None:
-        """Start the lab: from the guest's snapshot if that is there."""
+        """Start the lab: from the guest's snapshot if that is there, and can be gone on from.
+
+        QEMU 7.2 can't load what it saved while its processor was in a guest of Xen's (SVM): "vCPU
+        set in guest-mode inconsistent".  The guest boots then, and the next one makes a snapshot.
+        """
+        try:
+            self.start_lab(deadline)
+        except LabError as error:
+            if not self.booted or isinstance(error, LabTimeoutError):
+                raise
+            self.snapshot, self.booted = None, False
+            self.start_lab(deadline)
+
+    def start_lab(self, deadline: Deadline) -> None:
+        """Start the lab as start() decides."""
         state, disks = None, []
         if self.booted and self.snapshot:
             state = self.snapshot.state
@@ -179,8 +193,11 @@ class Session:
         self.lab.start(settings(self.args), deadline, session=False, state=state, disks=disks,
                        keep=self.snapshot is not None and not self.booted)
 
-    def keep(self, deadline: Deadline) -> None:
-        """Make the snapshot of a guest at its prompt, and go on from it; nobody has the console."""
+    def keep(self, deadline: Deadline) -> bool:
+        """Make the snapshot of a guest at its prompt, and go on from it; nobody has the console.
+
+        Returns False if that can't be: the guest has to boot again.
+        """
         assert self.snapshot is not None
         agent.end_all(self.lab.folder, deadline)
         self.lab.output("sync; echo 3 >/proc/sys/vm/drop_caches", deadline)
@@ -188,6 +205,7 @@ class Session:
         self.lab.end(deadline)
         self.booted = True
         self.start(deadline)
+        return self.booted
 
     def environment(self) -> dict[str, str]:
         """What tells tools/xenlab, and whoever runs it, of this guest."""
