@@ -165,7 +165,7 @@ class Net(device.Device):
         else:
             while (chain := queue.pop()) is not None:
                 data = ring.gather(self.memory, chain.readable)
-                # After an answer in the wrong place, of a packed ring, it may be what we wrote there.
+                # After an answer in the wrong place of a packed ring it may be what we wrote there.
                 if len(data) < self.header_size():
                     self.count("without_header")
                     queue.complete(chain, 0)

@@ -116,8 +116,8 @@
  *
  * A broken or stuck queue is reset alone where the device can do that (bo_stop_queue): the same task
  * stops that queue, fails what it had in flight or, of a stuck one, puts it again, and starts the
- * queue, while the others run (PVB_REPAIRING).  If it can't, does not finish, or the queue is stuck once
- * more with nothing done in between, the device is reset.
+ * queue, while the others run (PVB_REPAIRING).  If it can't, does not finish, or the queue is stuck
+ * once more with nothing done in between, the device is reset.
  *
  * Locking.  blk_mtx protects the disk: its flags, its barriers, its queues' number, its size.
  * bq_mtx protects a queue and its requests; it is taken in pv_blk_queue.c alone, and releasing it does
