@@ -179,6 +179,8 @@ class Session:
         except LabError as error:
             if not self.booted or isinstance(error, LabTimeoutError):
                 raise
+            print("guest: the snapshot of the lab can't be gone on from, so the guest boots:",
+                  " ".join(str(error).split())[-200:], file=sys.stderr)
             self.snapshot, self.booted = None, False
             self.start_lab(deadline)
 
