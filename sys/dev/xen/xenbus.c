@@ -566,6 +566,7 @@ static int
 xenbus_sysctl_devices(SYSCTL_HANDLER_ARGS)
 {
 	struct xenbus_softc *sc = arg1;
+	enum xenbus_phase phase;
 	struct xenbus_child *xb;
 	struct sbuf *sb;
 	int error;
@@ -573,12 +574,15 @@ xenbus_sysctl_devices(SYSCTL_HANDLER_ARGS)
 	/* A buffer that does not grow: nothing below sleeps, which would drop the lock. */
 	sb = sbuf_new(NULL, NULL, XENBUS_MAX_DEVICES * XENBUS_LINELEN, SBUF_FIXEDLEN);
 	bus_topo_lock();
-	TAILQ_FOREACH(xb, &sc->xbs_children, xb_link)
+	TAILQ_FOREACH(xb, &sc->xbs_children, xb_link) {
+		phase = xb->xb_phase;
+		atomic_thread_fence_acq();
 		sbuf_printf(sb, "\n%s %s %s state %s other %s connects %ju%s",
 		    device_is_attached(xb->xb_dev) ? device_get_nameunit(xb->xb_dev) : "-",
-		    xb->xb_node, xenbus_phase_names[xb->xb_phase],
+		    xb->xb_node, xenbus_phase_names[phase],
 		    xenbus_state_name(xb->xb_state), xenbus_state_name(xb->xb_other),
 		    (uintmax_t)xb->xb_connects, xb->xb_lost ? " failed" : "");
+	}
 	bus_topo_unlock();
 	error = sbuf_finish(sb);
 	if (error == 0)

@@ -397,9 +397,11 @@ xenbus_step_published(struct xenbus_child *xb, enum xenbus_state other)
 	case XenbusStateConnected:
 		if (!xenbus_go_live(xb))
 			return;
-		xb->xb_phase = XB_LIVE;
-		xb->xb_connects++;
 		xb->xb_missing = xb->xb_lost = false;
+		xb->xb_connects++;
+		/* Last: dev.xenbus.0.devices is read without xb_sx, and what is live has not failed. */
+		atomic_thread_fence_rel();
+		xb->xb_phase = XB_LIVE;
 		if (xb->xb_state != XenbusStateConnected)
 			(void)xenbus_tell(xb, XenbusStateConnected);
 		return;
