@@ -36,6 +36,7 @@
 #include <net/if_var.h>
 #include <vm/vm.h>
 #include <vm/uma.h>
+#include <vm/uma_tree.h>
 
 #include <kern/mbuf_tree.h>
 
@@ -154,6 +155,7 @@ mb_zinit_pack(void *mem, int size __unused, int how)
 	m->m_flags = 0;
 	m_cljset(m, cluster, EXT_CLUSTER);
 	m->m_ext.ext_type = EXT_PACKET;
+	uma_dbg_keep(zone_clust, cluster);
 	return (0);
 }
 
@@ -162,6 +164,7 @@ mb_zfini_pack(void *mem, int size __unused)
 {
 	struct mbuf *m = mem;
 
+	uma_dbg_reuse(zone_clust, m->m_ext.ext_buf);
 	uma_zfree(zone_clust, m->m_ext.ext_buf);
 	m->m_flags = 0;
 }
@@ -173,6 +176,7 @@ mb_ctor_pack(void *mem, int size __unused, void *arg, int how)
 	struct mbuf *m = mem;
 	int error;
 
+	uma_dbg_reuse(zone_clust, m->m_ext.ext_buf);
 	error = m_init(m, how, args->type, args->flags);
 	m->m_data = m->m_ext.ext_buf;
 	m->m_flags |= M_EXT;
@@ -190,6 +194,7 @@ mb_dtor_pack(void *mem, int size, void *arg)
 	    ("%s: packet %p returns with another buffer", __func__, m));
 	/* The next user of the packet is the only holder of its cluster. */
 	m->m_ext.ext_count = 1;
+	uma_dbg_keep(zone_clust, m->m_ext.ext_buf);
 }
 
 /*

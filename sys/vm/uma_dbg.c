@@ -5,11 +5,13 @@
  */
 
 /*
- * UMA's checks: writes to free memory, second frees, and memory shortage on demand.
+ * UMA's checks: writes to free memory and past an item, second frees, and memory shortage on
+ * demand.
  *
  * A free item is full of one pattern; before it is handed out again every word of it is looked
  * at.  Items that malloc(9) hands out keep the malloc type of the last user in their last word,
- * so that the message can name a suspect.
+ * so that the message can name a suspect.  Behind an item, by the size that the zone was created
+ * with, lies a word that is looked at whenever the item is allocated or freed.
  *
  * debug.uma.fail_zone and debug.uma.fail_every make every Nth allocation that may not sleep
  * fail in the zone of that name, for tests of what a driver does then.
@@ -17,6 +19,7 @@
 
 #include <sys/param.h>
 #include <sys/systm.h>
+#include <sys/endian.h>
 #include <sys/kernel.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
@@ -34,6 +37,7 @@
 #include <vm/uma_tree.h>
 
 #define	TRASH_WORD	0xdeadc0dedeadc0deUL
+#define	REDZONE_WORD	0x5a5a5a5a5a5a5a5aUL
 
 static SYSCTL_NODE(_debug, OID_AUTO, uma, CTLFLAG_RW | CTLFLAG_MPSAFE, 0,
     "Checks of the zone allocator");
@@ -147,6 +151,31 @@ mtrash_fini(void *mem, int size)
 }
 
 #ifdef INVARIANTS
+/* Lay the red zones of a new slab. */
+void
+uma_dbg_slab(const struct uma_keg *keg, struct uma_slab *slab)
+{
+	int i;
+
+	if ((keg->uk_flags & UZF_REDZONE) == 0)
+		return;
+	for (i = 0; i < keg->uk_ipers; i++)
+		le64enc(slab->us_data + i * keg->uk_rsize + keg->uk_size, REDZONE_WORD);
+}
+
+static void
+uma_dbg_redzone(const struct uma_zone *zone, void *item)
+{
+	uint64_t word;
+
+	if ((zone->uz_flags & UZF_REDZONE) == 0)
+		return;
+	word = le64dec((uint8_t *)item + zone->uz_size);
+	if (__predict_false(word != REDZONE_WORD))
+		panic("redzone: %p (%s, %u bytes) was written to behind its end: %#lx", item,
+		    zone->uz_name, zone->uz_size, word);
+}
+
 static u_long *
 uma_dbg_word(struct uma_zone *zone, void *item, int *bitp)
 {
@@ -169,6 +198,7 @@ uma_dbg_alloc(struct uma_zone *zone, void *item)
 	word = uma_dbg_word(zone, item, &bit);
 	if (word != NULL && atomic_testandset_long(word, bit))
 		panic("uma: item %p of zone %s allocated twice", item, zone->uz_name);
+	uma_dbg_redzone(zone, item);
 }
 
 void
@@ -191,6 +221,30 @@ uma_dbg_free(struct uma_zone *zone, void *item)
 	word = uma_dbg_word(zone, item, &bit);
 	if (word != NULL && !atomic_testandclear_long(word, bit))
 		panic("uma: item %p of zone %s freed twice", item, zone->uz_name);
+	uma_dbg_redzone(zone, item);
+}
+
+/*
+ * An item of zone that stays allocated while what it is attached to is free, as a packet's cluster:
+ * it is checked as free items are, from uma_dbg_keep() to uma_dbg_reuse().
+ */
+void
+uma_dbg_keep(struct uma_zone *zone, void *item)
+{
+
+	uma_dbg_in_use(zone, item);
+	uma_dbg_redzone(zone, item);
+	if ((zone->uz_flags & UZF_TRASH) != 0)
+		trash_dtor(item, zone->uz_size, NULL);
+}
+
+void
+uma_dbg_reuse(struct uma_zone *zone, void *item)
+{
+
+	uma_dbg_redzone(zone, item);
+	if ((zone->uz_flags & UZF_TRASH) != 0)
+		(void)trash_ctor(item, zone->uz_size, NULL, 0);
 }
 #endif
 

@@ -18,6 +18,8 @@
  * Per-CPU kegs (UMA_ZONE_PCPU) have slabs of one page for each CPU, and cut items from the
  * first; the copy of an item for CPU n lies n pages further on.
  *
+ * With UZF_REDZONE the space from one item to the next has room for a red zone (uma_dbg.c).
+ *
  * Locking.  uk_lock protects the lists, counts and free bits.  Back ends, init and fini run
  * without it.
  *
@@ -141,7 +143,8 @@ keg_init(struct uma_keg *keg, const struct uma_keg_args *ka)
 	keg->uk_flags = ka->flags;
 	keg->uk_size = ka->size;
 	keg->uk_align = ka->align;
-	keg->uk_rsize = roundup2(MAX(ka->size, UMA_SMALLEST_UNIT), ka->align + 1);
+	keg->uk_rsize = roundup2(MAX(ka->size + ((ka->flags & UZF_REDZONE) != 0 ? UMA_REDZONE : 0),
+	    UMA_SMALLEST_UNIT), ka->align + 1);
 	keg->uk_init = ka->init;
 	keg->uk_fini = ka->fini;
 	if ((ka->flags & UMA_ZONE_ZINIT) != 0 && ka->init == NULL &&
@@ -218,6 +221,7 @@ slab_alloc(struct uma_keg *keg, int flags)
 	slab->us_data = data;
 	slab->us_keg = keg;
 	slab->us_pflag = pflag;
+	uma_dbg_slab(keg, slab);
 	for (i = 0; i < keg->uk_ipers; i++) {
 		if (keg->uk_init != NULL &&
 		    keg->uk_init(slab_item(keg, slab, i), keg->uk_size, flags) != 0) {

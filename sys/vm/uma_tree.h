@@ -26,6 +26,9 @@
 #define	UZF_FAULT	0x02000000	/* debug.uma.fail_zone names this zone */
 #define	UZF_CTORDTOR	0x04000000	/* something runs at each allocation and free */
 #define	UZF_LIVEBITS	0x08000000	/* slabs know which items are allocated */
+#define	UZF_REDZONE	0x10000000	/* items have UMA_REDZONE bytes behind them */
+
+#define	UMA_REDZONE	sizeof(uint64_t)
 
 struct uma_bucket {
 	LIST_ENTRY(uma_bucket)	ub_link;
@@ -174,9 +177,15 @@ void	uma_fault_mark(struct uma_zone *zone);
 void	uma_dbg_alloc(struct uma_zone *zone, void *item);
 void	uma_dbg_free(struct uma_zone *zone, void *item);
 void	uma_dbg_in_use(struct uma_zone *zone, void *item);
+void	uma_dbg_keep(struct uma_zone *zone, void *item);
+void	uma_dbg_reuse(struct uma_zone *zone, void *item);
+void	uma_dbg_slab(const struct uma_keg *keg, struct uma_slab *slab);
 #else
 #define	uma_dbg_alloc(zone, item)	do { } while (0)
 #define	uma_dbg_free(zone, item)	do { } while (0)
+#define	uma_dbg_keep(zone, item)	do { } while (0)
+#define	uma_dbg_reuse(zone, item)	do { } while (0)
+#define	uma_dbg_slab(keg, slab)		do { } while (0)
 #endif
 
 extern struct uma_zonelist uma_zones;

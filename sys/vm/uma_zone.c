@@ -104,9 +104,10 @@ zone_publish(struct uma_zone *zone)
 
 /*
  * Free items may be filled with the pattern if no init or fini of the user keeps state in them.
+ * Items have red zones unless that took pages of its own; malloc(9) has red zones of its own.
  */
 static uint32_t
-zone_debug_flags(uma_init init, uma_fini fini, uint32_t flags)
+zone_debug_flags(size_t size, uma_init init, uma_fini fini, uint32_t flags)
 {
 #ifdef INVARIANTS
 	uint32_t add = 0;
@@ -118,6 +119,9 @@ zone_debug_flags(uma_init init, uma_fini fini, uint32_t flags)
 	    UMA_ZONE_NOFREE)) == 0 && (init == NULL || init == trash_init) &&
 	    (fini == NULL || fini == trash_fini))
 		add |= UZF_TRASH;
+	if ((flags & (UMA_ZONE_MALLOC | UMA_ZONE_NOTOUCH | UMA_ZONE_PCPU)) == 0 &&
+	    howmany(size + UMA_REDZONE, PAGE_SIZE) == howmany(size, PAGE_SIZE))
+		add |= UZF_REDZONE;
 	return (add);
 #else
 	return (0);
@@ -128,7 +132,7 @@ static void
 zone_build(struct uma_zone *zone, struct uma_keg *keg, struct uma_keg_args *ka, uma_ctor ctor,
     uma_dtor dtor)
 {
-	ka->flags |= zone_debug_flags(ka->init, ka->fini, ka->flags);
+	ka->flags |= zone_debug_flags(ka->size, ka->init, ka->fini, ka->flags);
 #ifdef INVARIANTS
 	if ((ka->flags & UZF_TRASH) != 0)
 		ka->init = trash_init;
@@ -169,7 +173,7 @@ uma_zsecond_create(const char *name, uma_ctor ctor, uma_dtor dtor, uma_init zini
 
 	zone = uma_zalloc(zone_zone, M_WAITOK);
 	zone_init(zone, name, keg->uk_size, ctor, dtor, UMA_ZONE_SECONDARY |
-	    (primary->uz_flags & (UMA_ZONE_INHERIT | UZF_LIVEBITS)));
+	    (primary->uz_flags & (UMA_ZONE_INHERIT | UZF_LIVEBITS | UZF_REDZONE)));
 	zone_set_keg(zone, keg);
 	zone->uz_init = zinit;
 	zone->uz_fini = zfini;

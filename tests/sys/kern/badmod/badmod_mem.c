@@ -16,6 +16,8 @@
 #include <sys/malloc.h>
 #include <sys/mbuf.h>
 
+#include <vm/uma.h>
+
 #include "badmod.h"
 
 static void
@@ -44,6 +46,39 @@ bad_overflow_page(void)
 
 	p[PAGE_SIZE] = 1;
 	free(__DEVOLATILE(char *, p), M_BADMOD);
+}
+
+static void
+bad_overflow_zone(void)
+{
+	uma_zone_t zone = uma_zcreate("bad zone", 100, NULL, NULL, NULL, NULL, UMA_ALIGN_PTR, 0);
+	volatile char *p = uma_zalloc(zone, M_WAITOK);
+
+	p[100] = 1;
+	uma_zfree(zone, __DEVOLATILE(char *, p));
+	uma_zdestroy(zone);
+}
+
+static void
+bad_overflow_cluster(void)
+{
+	struct mbuf *m = m_getcl(M_WAITOK, MT_DATA, 0);
+
+	m->m_ext.ext_buf[MCLBYTES] = 1;
+	m_freem(m);
+}
+
+static void
+bad_cluster_after_free(void)
+{
+	struct mbuf *m = m_getcl(M_WAITOK, MT_DATA, 0);
+	volatile char *p = m->m_ext.ext_buf;
+	int i;
+
+	m_freem(m);
+	p[1000] = 1;
+	for (i = 0; i < 1000; i++)
+		(void)m_getcl(M_WAITOK, MT_DATA, 0);
 }
 
 static void
@@ -128,6 +163,9 @@ const struct bad_case bad_mem_cases[] = {
 	{ "overflow_byte", bad_overflow_byte },
 	{ "overflow_item", bad_overflow_item },
 	{ "overflow_page", bad_overflow_page },
+	{ "overflow_zone", bad_overflow_zone },
+	{ "overflow_cluster", bad_overflow_cluster },
+	{ "cluster_after_free", bad_cluster_after_free },
 	{ "write_after_free", bad_write_after_free },
 	{ "read_after_free", bad_read_after_free },
 	{ "double_free", bad_double_free },
