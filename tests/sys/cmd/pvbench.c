@@ -165,6 +165,18 @@ finish(int fd)
 		;
 }
 
+/* A suspend interrupts what waits, as a signal does. */
+static void
+send_whole(int from, int fd)
+{
+	off_t at, sent;
+
+	for (at = 0; sendfile(from, fd, at, 0, NULL, &sent, 0) == -1; at += sent) {
+		if (errno != EINTR)
+			fail("sendfile");
+	}
+}
+
 static void
 send_file(const char *host, const char *port, const char *file, unsigned long n)
 {
@@ -172,10 +184,8 @@ send_file(const char *host, const char *port, const char *file, unsigned long n)
 
 	if (from == -1)
 		fail(file);
-	for (; n > 0; n--) {
-		if (sendfile(from, fd, 0, 0, NULL, NULL, 0) == -1)
-			fail("sendfile");
-	}
+	for (; n > 0; n--)
+		send_whole(from, fd);
 	finish(fd);
 }
 
