@@ -93,6 +93,32 @@ uma_zfree_arg(uma_zone_t zone, void *item, void *arg)
 	host_free(item);
 }
 
+/* ASan's own: memory that is poisoned may not be touched. */
+void	__asan_poison_memory_region(const volatile void *addr, size_t size);
+void	__asan_unpoison_memory_region(const volatile void *addr, size_t size);
+
+/* Of vm/uma_tree.h, whose zones are others than these. */
+void	uma_dbg_keep(uma_zone_t zone, void *item);
+void	uma_dbg_reuse(uma_zone_t zone, void *item);
+
+/*
+ * A packet's cluster while the packet is free: what the tree kernel finds changed afterwards, ASan
+ * reports at once.
+ */
+void
+uma_dbg_keep(uma_zone_t zone, void *item)
+{
+
+	__asan_poison_memory_region(item, zone->size);
+}
+
+void
+uma_dbg_reuse(uma_zone_t zone, void *item)
+{
+
+	__asan_unpoison_memory_region(item, zone->size);
+}
+
 int
 uma_zone_set_max(uma_zone_t zone __unused, int max)
 {
