@@ -148,6 +148,15 @@ vring_packed_size(size_t num)
 	return (vring_packed_event_offset(num) + 2 * CACHE_LINE_SIZE);
 }
 
+/* The second half of a packed descriptor, vpd_word, in the CPU's byte order. */
+static inline uint64_t
+vring_packed_word(uint32_t len, uint16_t id, uint16_t flags)
+{
+
+	return (len | (uint64_t)id << VRING_PACKED_ID_SHIFT |
+	    (uint64_t)flags << VRING_PACKED_FLAGS_SHIFT);
+}
+
 /*
  * Event suppression (2.7.10): the peer requested a notification when index `event` is passed; the
  * index moved from old to new.  Indices wrap at 2^16, so counts of steps are compared: the event was

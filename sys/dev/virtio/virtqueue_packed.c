@@ -22,9 +22,8 @@
  * Chains and ids.  A chain of several segments takes one place, which points to a table of its own
  * (2.8.7), if INDIRECT_DESC was negotiated; else consecutive places, one for each segment.  The device
  * answers with a single descriptor in either case, and skips as many places as the chain took (2.8.6).
- * Chains may complete out of order, so a used descriptor can overwrite one of a chain that is still in
- * flight: a place does not identify a chain, and each chain has an id, which the device
- * copies from it.  The device takes what it needs of a descriptor before it overwrites one.
+ * Chains may complete out of order, and a used descriptor may overwrite one of a chain that is still in
+ * flight, which the device has read by then.  So a chain is identified by an id, not by its place.
  *
  * Wrap counters.  Whether a descriptor is available or used is in two of its flags, and what they mean
  * changes with every turn, so that they are never cleared (2.8.1).  Each side has a wrap counter
@@ -38,9 +37,8 @@
  * In order.  With IN_ORDER a device uses chains in the order in which they were made available, and one
  * used descriptor may stand for many: see vp_next_used().
  *
- * Private state.  Whatever we need to know about a chain later is in memory that the device can't
- * reach: the cookie, the number of bytes that it may write, and how many places it took.  Of the ring
- * we read the place at vp_used only.
+ * Private state.  The cookie of a chain, the bytes that the device may write and the places that it
+ * took are in memory that the device can't reach.  Of the ring we read the place at vp_used only.
  *
  * Free ids are kept in a circular array (vp_ids).  The chain that is the nth to be put takes the id at
  * place n, and the nth to complete gives its own back at place n + q_size.  As many chains are in
@@ -80,16 +78,74 @@
  * id if vd_slots is not 0 and vd_seq is committed.
  */
 
-#include <dev/virtio/virtqueue_packed.h>
+#include <machine/atomic.h>
 
-static int
-vqpacked_prepare(const struct pvq *q, const struct pvq_chain *pc)
+#include <dev/virtio/virtqueue_var.h>
+
+#define	VP_TURN		(VRING_PACKED_F_AVAIL | VRING_PACKED_F_USED)
+
+/* What we know of a chain, by its id. */
+struct vp_shadow {
+	void		*vd_cookie;
+	struct vring_packed_desc *vd_table;	/* its indirect table, constant */
+	bus_addr_t	 vd_table_paddr;
+	uint32_t	 vd_wlen;	/* bytes that the device may write */
+	uint32_t	 vd_seq;	/* q_committed at the time of the put */
+	volatile uint32_t vd_slots;	/* places that it takes; 0: not in use */
+};
+
+struct vqpacked {
+	struct virtqueue vp_c;		/* first */
+	/* Constant. */
+	struct vring_packed_desc *vp_desc;
+	struct vring_packed_event *vp_driver_event;	/* we write */
+	struct vring_packed_event *vp_device_event;	/* the device writes */
+	uint16_t	*vp_ids;	/* circular array of free ids */
+	struct vp_shadow *vp_shadow;
+	uint32_t	 vp_mask;	/* of vp_ids, whose size is a power of two */
+	uint32_t	 vp_size;	/* places in the ring: any number */
+	/* Put side. */
+	uint32_t	 vp_next	/* place of the next descriptor */
+	    __aligned(CACHE_LINE_SIZE);
+	uint16_t	 vp_avail;	/* AVAIL and USED of an available one there */
+	uint16_t	 vp_base_avail;	/* as of the last commit */
+	uint32_t	 vp_base_next;
+	volatile uint32_t vp_base;	/* q_taken then */
+	uint32_t	 vp_staged;	/* chains staged */
+	uint32_t	 vp_staged_segs;
+	uint32_t	 vp_staged_ind;
+	uint64_t	 vp_first;	/* second half of the first descriptor staged */
+	uint32_t	 vp_unkicked;	/* places committed since the last kick */
+	uint32_t	 vp_silence;	/* and since the last notification */
+	uint32_t	 vp_answered;	/* event suppression that we last notified for */
+	volatile uint32_t vp_shown;	/* q_committed, once the flags are stored */
+	/* Get side. */
+	uint32_t	 vp_used	/* next place to look at */
+	    __aligned(CACHE_LINE_SIZE);
+	uint16_t	 vp_turn;	/* AVAIL and USED of a used one there */
+	uint32_t	 vp_batch;	/* IN_ORDER: chains of a batch still to be handed out */
+	uint32_t	 vp_batch_len;	/* used length of its last one */
+};
+
+#define	VP(q)	__containerof((q), struct vqpacked, vp_c.vqc_pvq)
+
+/* The second half of the descriptor at a place, read once; its buffers may be read afterwards. */
+static inline uint64_t
+vp_read(const struct vqpacked *vp, uint32_t at)
 {
-	int n = pc->pc_nread + pc->pc_nwrite;
+	uint64_t word;
 
-	if (n == 0 || n > q->q_max_segs)
-		return (0);
-	return (n <= q->q_flat_segs ? 1 : n);
+	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	word = le64toh(atomic_load_64(&vp->vp_desc[at].vpd_word));
+	atomic_thread_fence_acq();
+	return (word);
+}
+
+static inline bool
+vp_is_used(uint64_t word, uint16_t turn)
+{
+
+	return (((word >> VRING_PACKED_FLAGS_SHIFT ^ turn) & VP_TURN) == 0);
 }
 
 /* Write the next descriptor; the first of a batch is not shown to the device yet. */
@@ -97,7 +153,7 @@ static inline void
 vp_fill(struct vqpacked *vp, bool first, bus_addr_t addr, uint32_t len, uint16_t id, uint16_t flags)
 {
 	struct vring_packed_desc *d = &vp->vp_desc[vp->vp_next];
-	uint64_t word = vp_word(len, id, flags | vp->vp_avail);
+	uint64_t word = htole64(vring_packed_word(len, id, flags | vp->vp_avail));
 
 	d->vpd_addr = htole64(addr);
 	if (first)
@@ -127,12 +183,12 @@ vp_put_indirect(struct vqpacked *vp, const struct pvq_chain *pc, const struct vp
 	/* Two loops without a branch in them, as in vq_put_indirect() in virtqueue_split.c. */
 	for (; i < nread; i++, seg++, d++) {
 		d->vpd_addr = htole64(seg->ds_addr);
-		d->vpd_word = vp_word(seg->ds_len, 0, 0);
+		d->vpd_word = htole64(vring_packed_word(seg->ds_len, 0, 0));
 	}
 	for (; i < n; i++, seg++, d++) {
 		wlen += seg->ds_len;
 		d->vpd_addr = htole64(seg->ds_addr);
-		d->vpd_word = vp_word(seg->ds_len, 0, VRING_DESC_F_WRITE);
+		d->vpd_word = htole64(vring_packed_word(seg->ds_len, 0, VRING_DESC_F_WRITE));
 	}
 	vq_sync(&vp->vp_c.vqc_slab, BUS_DMASYNC_PREWRITE);
 	vp_fill(vp, vp->vp_staged == 0, vd->vd_table_paddr, n * sizeof(struct vring_packed_desc), id,
@@ -175,7 +231,7 @@ vp_put_one(struct vqpacked *vp, const struct pvq_chain *pc)
 	int slots = 1;
 
 	KASSERT(n > 0 && n <= q->q_max_segs, ("%s: %d segments", __func__, n));
-	KASSERT((int)(q->q_given - q->q_taken) >= vqpacked_prepare(q, pc), ("%s: no room", __func__));
+	KASSERT((int)(q->q_given - q->q_taken) >= virtqueue_prepare(q, pc), ("%s: no room", __func__));
 	KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
 	KASSERT(vd->vd_slots == 0, ("%s: id %u in use", __func__, id));
 
@@ -222,7 +278,7 @@ vqpacked_abort(struct pvq *q)
 		return;
 	for (; q->q_taken != vp->vp_base; q->q_taken--) {
 		vp->vp_desc[at].vpd_word =
-		    vp_word(0, 0, avail == VRING_PACKED_F_AVAIL ? 0 : VP_TURN);
+		    htole64(vring_packed_word(0, 0, avail == VRING_PACKED_F_AVAIL ? 0 : VP_TURN));
 		if (++at == vp->vp_size) {
 			at = 0;
 			avail ^= VP_TURN;
@@ -311,18 +367,12 @@ vp_device_asks(struct vqpacked *vp)
 }
 
 /* The offset of the next descriptor and the wrap counter (2.9). */
-static inline uint16_t
-vp_off_wrap(const struct vqpacked *vp)
-{
-
-	return (vp->vp_next | (vp->vp_avail == VRING_PACKED_F_AVAIL) << VRING_PACKED_WRAP_SHIFT);
-}
-
 static uint16_t
 vqpacked_next(const struct virtqueue *vqc)
 {
+	const struct vqpacked *vp = __containerof(vqc, const struct vqpacked, vp_c);
 
-	return (vp_off_wrap(__containerof(vqc, const struct vqpacked, vp_c)));
+	return (vp->vp_next | (vp->vp_avail == VRING_PACKED_F_AVAIL) << VRING_PACKED_WRAP_SHIFT);
 }
 
 static bool
@@ -344,7 +394,8 @@ vqpacked_kick(struct pvq *q)
 	}
 	vp->vp_silence = 0;
 	q->q_stats.qs_kicks++;
-	vp->vp_c.vqc_notify(vp->vp_c.vqc_notify_arg, vp->vp_c.vqc_index, vp_off_wrap(vp));
+	vp->vp_c.vqc_notify(vp->vp_c.vqc_notify_arg, vp->vp_c.vqc_index,
+	    vqpacked_next(&vp->vp_c));
 	return (true);
 }
 
@@ -609,28 +660,19 @@ static void *
 vqpacked_drain(struct pvq *q)
 {
 	struct vqpacked *vp = VP(q);
-	struct vp_shadow *vd;
-	uint32_t age, oldest;
-	int i, id;
+	struct vp_shadow *oldest = NULL, *vd;
 
 	vqpacked_abort(q);
-	id = -1;
-	oldest = 0;
-	for (i = 0; i < q->q_size; i++) {
-		vd = &vp->vp_shadow[i];
-		if (vd->vd_slots == 0)
-			continue;
-		age = q->q_committed - vd->vd_seq;
-		if (id < 0 || age > oldest) {
-			id = i;
-			oldest = age;
-		}
+	for (vd = vp->vp_shadow; vd < vp->vp_shadow + q->q_size; vd++) {
+		if (vd->vd_slots != 0 && (oldest == NULL ||
+		    q->q_committed - vd->vd_seq > q->q_committed - oldest->vd_seq))
+			oldest = vd;
 	}
-	if (id < 0)
+	if (oldest == NULL)
 		return (NULL);
-	q->q_given = vp_release(vp, id, q->q_completed, q->q_given);
+	q->q_given = vp_release(vp, oldest - vp->vp_shadow, q->q_completed, q->q_given);
 	q->q_completed++;
-	return (vp->vp_shadow[id].vd_cookie);
+	return (oldest->vd_cookie);
 }
 
 /* Everything as it was when the queue was created, but for the statistics. */
@@ -680,7 +722,7 @@ static const struct pvq_ops vqpacked_ops = {
 	.qo_name = "packed",
 	.qo_faults = virtqueue_faults,
 	.qo_counters = virtqueue_counters,
-	.qo_prepare = vqpacked_prepare,
+	.qo_prepare = virtqueue_prepare,
 	.qo_put = vqpacked_put,
 	.qo_abort = vqpacked_abort,
 	.qo_commit = vqpacked_commit,
@@ -705,9 +747,7 @@ vqpacked_place(struct virtqueue *vqc)
 	char *mem = vqc->vqc_ring.vm_vaddr;
 
 	vp->vp_size = size;
-	for (vp->vp_mask = 1; vp->vp_mask < vp->vp_size;)
-		vp->vp_mask <<= 1;
-	vp->vp_mask--;
+	vp->vp_mask = roundup_pow_of_two(size) - 1;
 	vp->vp_desc = (struct vring_packed_desc *)mem;
 	vp->vp_driver_event = (struct vring_packed_event *)(mem + driver);
 	vp->vp_device_event = (struct vring_packed_event *)(mem + device);
@@ -720,16 +760,14 @@ int
 virtqueue_packed_create(const struct virtqueue_params *params, struct pvq **qp)
 {
 	struct vqpacked *vp;
-	uint32_t ids;
 	int error, i;
 
 	if (params->vqp_size == 0 || params->vqp_size > VRING_MAX_SIZE ||
 	    params->vqp_max_segs == 0 || (params->vqp_features & VIRTIO_F_VERSION_1) == 0)
 		return (EINVAL);
 	vp = malloc_aligned(sizeof(*vp), CACHE_LINE_SIZE, M_VIRTQUEUE, M_WAITOK | M_ZERO);
-	for (ids = 1; ids < params->vqp_size;)
-		ids <<= 1;
-	vp->vp_ids = malloc(ids * sizeof(*vp->vp_ids), M_VIRTQUEUE, M_WAITOK | M_ZERO);
+	vp->vp_ids = malloc(roundup_pow_of_two(params->vqp_size) * sizeof(*vp->vp_ids), M_VIRTQUEUE,
+	    M_WAITOK | M_ZERO);
 	vp->vp_shadow = malloc(params->vqp_size * sizeof(*vp->vp_shadow), M_VIRTQUEUE,
 	    M_WAITOK | M_ZERO);
 	vp->vp_c.vqc_next = vqpacked_next;

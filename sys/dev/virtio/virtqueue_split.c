@@ -130,16 +130,6 @@ vq_fill(const struct vqsplit *vq, struct vring_desc *d, bus_addr_t addr, uint32_
 	d->vd_next = vq_16(&vq->vq_c, next);
 }
 
-static int
-vqsplit_prepare(const struct pvq *q, const struct pvq_chain *pc)
-{
-	int n = pc->pc_nread + pc->pc_nwrite;
-
-	if (n == 0 || n > q->q_max_segs)
-		return (0);
-	return (n <= q->q_flat_segs ? 1 : n);
-}
-
 /*
  * One descriptor for the chain, and the segments in its table (2.7.5.3.1).  Returns how many bytes the
  * device may write.
@@ -211,7 +201,7 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc)
 	int ndesc = 1;
 
 	KASSERT(n > 0 && n <= q->q_max_segs, ("%s: %d segments", __func__, n));
-	KASSERT((int)(q->q_given - pos) >= vqsplit_prepare(q, pc), ("%s: no room", __func__));
+	KASSERT((int)(q->q_given - pos) >= virtqueue_prepare(q, pc), ("%s: no room", __func__));
 	KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
 	KASSERT(vd->vd_state == VQ_IDLE, ("%s: descriptor %u in use", __func__, head));
 
@@ -640,7 +630,7 @@ static const struct pvq_ops vqsplit_ops = {
 	.qo_name = "split",
 	.qo_faults = virtqueue_faults,
 	.qo_counters = virtqueue_counters,
-	.qo_prepare = vqsplit_prepare,
+	.qo_prepare = virtqueue_prepare,
 	.qo_put = vqsplit_put,
 	.qo_abort = vqsplit_abort,
 	.qo_commit = vqsplit_commit,

@@ -111,9 +111,10 @@ int	virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
 /* Free what virtqueue_init() allocated. */
 void	virtqueue_fini(struct virtqueue *vqc);
 
-/* What each kind's struct pvq_ops has: phrases for enum virtqueue_fault, and counters. */
+/* What each kind's struct pvq_ops has: phrases for enum virtqueue_fault, counters, qo_prepare. */
 extern const char *const virtqueue_faults[];
 extern const struct pvq_counter virtqueue_counters[];
+int	virtqueue_prepare(const struct pvq *q, const struct pvq_chain *pc);
 
 /* Descriptor i's indirect table, and where it is for the device. */
 void	*virtqueue_table(const struct virtqueue *vqc, int i, bus_addr_t *paddr);
