@@ -373,9 +373,7 @@ pv_blk_strategy(struct bio *bp)
 		biofinish(bp, NULL, EOPNOTSUPP);
 		return;
 	}
-	bp->bio_driver1 = NULL;
-	bp->bio_driver2 = NULL;
-	bp->bio_resid = bp->bio_bcount;
+	pv_blk_bio_init(bp);
 	pv_blk_order_submit(blk, bp);
 }
 

@@ -26,9 +26,10 @@ pv_blk_own_submit(struct pv_blk *blk, struct bio *bp, int cmd, int flags, void *
 	bp->bio_cmd = cmd;
 	bp->bio_flags = flags;
 	bp->bio_data = data;
-	bp->bio_length = bp->bio_bcount = bp->bio_resid = size;
+	bp->bio_length = bp->bio_bcount = size;
 	bp->bio_done = done;
 	bp->bio_caller1 = blk;
+	pv_blk_bio_init(bp);
 	pv_blk_order_submit(blk, bp);
 }
 

@@ -60,7 +60,7 @@ pv_blk_arm_tick(struct pv_blk_queue *bq, bool soon)
  * Puts rq.  Returns 0; ENOSPC or ENOMEM if there is no room now; EIO if the queue is broken; EFBIG if
  * the queue can never take it.
  */
-static int
+static __always_inline int
 pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
 	struct pv_blk *blk = bq->bq_blk;
@@ -224,8 +224,22 @@ pv_blk_deliver(struct pv_blk_queue *bq)
 		pv_blk_deliver_queue(bq);
 }
 
+/*
+ * Is one bio all that has finished, and nothing else in the queue?  It is left to the caller, which
+ * delivers it when the interrupt is armed and the lock released for good: what its user submits then
+ * is no batch, and nothing that was in flight can complete meanwhile.
+ */
+static inline bool
+pv_blk_is_last(const struct pv_blk_queue *bq)
+{
+	const struct bio *bp = TAILQ_FIRST(&bq->bq_finished);
+
+	return (bq->bq_ninflight == 0 && bp != NULL && TAILQ_NEXT(bp, bio_queue) == NULL &&
+	    !pv_blk_has_work(bq));
+}
+
 /* Takes rq off the list of what is in flight and makes its memory the driver's again. */
-static void
+static __always_inline void
 pv_blk_take_back(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
 	struct pv_blk *blk = bq->bq_blk;
@@ -387,7 +401,8 @@ pv_blk_process(struct pv_blk_queue *bq)
 		/* The device gets new work before completions are delivered. */
 		pv_blk_start(bq);
 		(void)pv_blk_kick(bq, true);
-		pv_blk_deliver(bq);
+		if (!pv_blk_is_last(bq))
+			pv_blk_deliver(bq);
 		if ((bq->bq_flags & PVB_STOPPED) != 0)
 			break;
 	} while (pv_blk_arm_intr(bq));
@@ -405,14 +420,22 @@ pv_blk_idle_todo(const struct pv_blk_queue *bq)
 u_int
 pv_blk_queue_run(struct pv_blk_queue *bq)
 {
+	struct bio *bp = NULL;
 	u_int todo;
 
 	PV_BLK_QUEUE_LOCK(bq);
 	todo = pv_blk_process(bq);
-	/* What ended without the device, in a queue that is stopped too. */
-	pv_blk_deliver(bq);
+	if (pv_blk_is_last(bq)) {
+		bp = TAILQ_FIRST(&bq->bq_finished);
+		TAILQ_INIT(&bq->bq_finished);
+	} else {
+		/* What ended without the device, in a queue that is stopped too. */
+		pv_blk_deliver(bq);
+	}
 	todo |= pv_blk_idle_todo(bq);
 	PV_BLK_QUEUE_UNLOCK(bq);
+	if (bp != NULL)
+		biodone(bp);
 	return (todo);
 }
 
@@ -434,14 +457,19 @@ pv_blk_select(struct pv_blk *blk)
 	}
 }
 
-static void
+/* Queues bp; if nothing is before it, it is the one to cut at once. */
+static inline void
 pv_blk_enqueue(struct pv_blk_queue *bq, struct bio *bp)
 {
 	PV_BLK_QUEUE_ASSERT(bq);
 	bq->bq_stats.bs_bios++;
 	if (bq->bq_backlog > 0)
 		bq->bq_backlog--;
-	TAILQ_INSERT_TAIL(&bq->bq_bios, bp, bio_queue);
+	if (TAILQ_EMPTY(&bq->bq_bios) && bq->bq_cur == NULL) {
+		bq->bq_cur = bp;
+		bq->bq_cur_off = 0;
+	} else
+		TAILQ_INSERT_TAIL(&bq->bq_bios, bp, bio_queue);
 }
 
 /* Did this thread submit one of the last requests in flight? */

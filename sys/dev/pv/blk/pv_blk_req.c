@@ -14,7 +14,7 @@
  * has one.
  *
  * The driver's fields of a bio are used so: bio_driver1 counts its requests that have not ended, and 1
- * while it is still being cut, which the last piece takes over; bio_driver2 is where cutting goes on
+ * until all of it was cut, which the last piece takes over; bio_driver2 is where cutting goes on
  * when it has to change the queue.  bio_resid is what has not been moved yet.  After a change of the
  * number of queues a bio's requests may be in several, so that these two are changed atomically.
  */
@@ -171,7 +171,7 @@ pv_blk_window(struct pv_blk_req *rq, const struct bio *bp, size_t off, size_t le
  * The physical addresses of the length bytes of bp from off on: 0; or EFBIG, with rq_nsegs segments, as
  * many as there may be, of their beginning.
  */
-static inline int
+static __always_inline int
 pv_blk_load_phys(struct pv_blk *blk, struct pv_blk_req *rq, const struct bio *bp, size_t off,
     size_t length)
 {
@@ -280,7 +280,7 @@ pv_blk_shorter(const struct pv_blk *blk, size_t length)
 }
 
 /* The same, of length bytes or less, one way after the other. */
-static int
+static __noinline int
 pv_blk_load_slow(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp, size_t off,
     size_t length)
 {
@@ -312,7 +312,7 @@ pv_blk_load_slow(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bi
  *
  * Returns 0; ENOMEM if memory (or the bounce buffer) is short now; or an error of bus_dma(9).
  */
-static int
+static __always_inline int
 pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp, size_t off,
     size_t end)
 {
@@ -340,8 +340,6 @@ pv_blk_begin(struct pv_blk_queue *bq)
 	if (bp == NULL)
 		return (NULL);
 	TAILQ_REMOVE(&bq->bq_bios, bp, bio_queue);
-	if (*pv_blk_bio_refs(bp) == 0)
-		*pv_blk_bio_refs(bp) = 1;
 	bq->bq_cur = bp;
 	bq->bq_cur_off = (uintptr_t)bp->bio_driver2;
 	return (bp);
@@ -375,10 +373,9 @@ pv_blk_gather(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 
 	while (rq->rq_nmore + 1 < params->bp_delete_ranges &&
 	    (bp = TAILQ_FIRST(&bq->bq_bios)) != NULL && bp->bio_cmd == BIO_DELETE &&
-	    *pv_blk_bio_refs(bp) <= 1 && bp->bio_driver2 == NULL && bp->bio_bcount > 0 &&
+	    pv_blk_bio_alone(bp) && bp->bio_driver2 == NULL && bp->bio_bcount > 0 &&
 	    (uint64_t)bp->bio_bcount <= room) {
 		TAILQ_REMOVE(&bq->bq_bios, bp, bio_queue);
-		*pv_blk_bio_refs(bp) = 1;
 		TAILQ_INSERT_TAIL(&rq->rq_more, bp, bio_queue);
 		rq->rq_nmore++;
 		room -= bp->bio_bcount;

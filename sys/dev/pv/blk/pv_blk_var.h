@@ -41,6 +41,15 @@ pv_blk_nreqs(const struct pv_blk *blk)
 	return (blk->blk_params.bp_nqueues * blk->blk_params.bp_nreqs);
 }
 
+/* A new bio: nothing of it was cut or moved, and one reference is that of cutting it (pv_blk_req.c). */
+static inline void
+pv_blk_bio_init(struct bio *bp)
+{
+	bp->bio_driver1 = (void *)1;
+	bp->bio_driver2 = NULL;
+	bp->bio_resid = bp->bio_bcount;
+}
+
 /* The tag of a request's data. */
 static inline bus_dma_tag_t
 pv_blk_dtag(struct pv_blk *blk, const struct pv_blk_req *rq)
