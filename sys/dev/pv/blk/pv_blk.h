@@ -155,6 +155,7 @@ struct pv_blk;
 struct pv_blk_peer_ops;
 
 TAILQ_HEAD(pv_blk_reqs, pv_blk_req);
+SLIST_HEAD(pv_blk_spares, pv_blk_req);
 TAILQ_HEAD(pv_blk_bios, bio);	/* by bio_queue */
 
 enum pv_blk_cmd {
@@ -172,7 +173,8 @@ enum pv_blk_cmd {
  * last element of rq_segs.
  */
 struct pv_blk_req {
-	TAILQ_ENTRY(pv_blk_req) rq_link;
+	TAILQ_ENTRY(pv_blk_req) rq_link;	/* while it is ready or in flight */
+	SLIST_ENTRY(pv_blk_req) rq_next;	/* while it is free */
 	struct bio	*rq_bio;	/* NULL: our own, polled */
 	struct pv_blk_bios rq_more;	/* of a PV_BLK_DELETE: further bios, each a range as it is */
 	u_int		rq_nmore;
@@ -318,7 +320,7 @@ struct pv_blk_queue {
 	struct thread	*bq_deliver_td;	/* that delivers: its own new bios wait for the batch */
 
 	/* Requests. */
-	struct pv_blk_reqs bq_free;
+	struct pv_blk_spares bq_free;
 	struct pv_blk_reqs bq_ready;
 	struct pv_blk_reqs bq_inflight;
 	bus_dma_tag_t	bq_dtag;	/* data; loads of one tag must not run at the same time */

@@ -128,7 +128,7 @@ pv_blk_alloc_reqs(struct pv_blk *blk)
 		rq->rq_msg_paddr = blk->blk_msgs_paddr + i * bp->bp_msgsize;
 		/* pv_blk_set_queues() deals them. */
 		if (i < nreqs)
-			TAILQ_INSERT_TAIL(&blk->blk_queues[0].bq_free, rq, rq_link);
+			SLIST_INSERT_HEAD(&blk->blk_queues[0].bq_free, rq, rq_next);
 	}
 	return (0);
 }

@@ -349,7 +349,7 @@ pv_blk_collect(struct pv_blk_queue *bq)
  * Requests the next interrupt: in a queue that has been deep lately, after a batch of completions.
  * Returns true if as many wait already.
  */
-static bool
+static inline bool
 pv_blk_arm_intr(struct pv_blk_queue *bq)
 {
 	u_int after;
@@ -720,13 +720,13 @@ pv_blk_move_bios(struct pv_blk_queue *from, struct pv_blk_queue *to)
 static void
 pv_blk_deal(struct pv_blk *blk, u_int n)
 {
-	struct pv_blk_reqs spare = TAILQ_HEAD_INITIALIZER(spare);
+	struct pv_blk_spares spare = SLIST_HEAD_INITIALIZER(spare);
 	struct pv_blk_reqs ready = TAILQ_HEAD_INITIALIZER(ready);
 	struct pv_blk_queue *bq;
 	struct pv_blk_req *rq;
 
 	PV_BLK_FOREACH(blk, bq) {
-		TAILQ_CONCAT(&spare, &bq->bq_free, rq_link);
+		SLIST_CONCAT(&spare, &bq->bq_free, pv_blk_req, rq_next);
 		TAILQ_CONCAT(&ready, &bq->bq_ready, rq_link);
 		/* The requests that they waited for may go to other queues. */
 		pv_blk_req_unhold(bq);
@@ -734,9 +734,9 @@ pv_blk_deal(struct pv_blk *blk, u_int n)
 		if (bq->bq_index >= n)
 			pv_blk_move_bios(bq, &blk->blk_queues[bq->bq_index % n]);
 	}
-	while ((rq = TAILQ_FIRST(&spare)) != NULL) {
-		TAILQ_REMOVE(&spare, rq, rq_link);
-		TAILQ_INSERT_TAIL(&blk->blk_queues[rq->rq_home % n].bq_free, rq, rq_link);
+	while ((rq = SLIST_FIRST(&spare)) != NULL) {
+		SLIST_REMOVE_HEAD(&spare, rq_next);
+		SLIST_INSERT_HEAD(&blk->blk_queues[rq->rq_home % n].bq_free, rq, rq_next);
 	}
 	while ((rq = TAILQ_FIRST(&ready)) != NULL) {
 		TAILQ_REMOVE(&ready, rq, rq_link);
@@ -781,7 +781,7 @@ pv_blk_queue_init(struct pv_blk *blk, struct pv_blk_queue *bq, callout_func_t *t
 	TAILQ_INIT(&bq->bq_bios);
 	TAILQ_INIT(&bq->bq_finished);
 	TAILQ_INIT(&bq->bq_deletes);
-	TAILQ_INIT(&bq->bq_free);
+	SLIST_INIT(&bq->bq_free);
 	TAILQ_INIT(&bq->bq_ready);
 	TAILQ_INIT(&bq->bq_inflight);
 	callout_init(&bq->bq_tick, 1);

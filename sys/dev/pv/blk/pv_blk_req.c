@@ -131,7 +131,7 @@ pv_blk_req_free(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
 	pv_blk_unload(bq->bq_blk, rq);
 	rq->rq_bio = NULL;
-	TAILQ_INSERT_HEAD(&bq->bq_free, rq, rq_link);
+	SLIST_INSERT_HEAD(&bq->bq_free, rq, rq_next);
 }
 
 static void
@@ -613,7 +613,7 @@ pv_blk_req_next(struct pv_blk_queue *bq)
 			pv_blk_cur_end(bq);
 			continue;
 		}
-		rq = TAILQ_FIRST(&bq->bq_free);
+		rq = SLIST_FIRST(&bq->bq_free);
 		if (rq == NULL)
 			return (NULL);
 		error = pv_blk_cut(bq, rq);
@@ -632,7 +632,7 @@ pv_blk_req_next(struct pv_blk_queue *bq)
 	}
 	if (bp == NULL)
 		return (NULL);
-	TAILQ_REMOVE(&bq->bq_free, rq, rq_link);
+	SLIST_REMOVE_HEAD(&bq->bq_free, rq_next);
 	rq->rq_bio = bp;
 	rq->rq_reported = false;
 	if (bq->bq_cur_off != 0)
