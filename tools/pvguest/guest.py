@@ -154,9 +154,11 @@ class Guest(Console):
     def until(self, rest: str) -> int:
         """Run a command until it ends in 0, or prints what is waited for; shows its last output.
 
-        A message of the kernel's comes when it likes: those of earlier runs are shown, too.
+        A driver's message comes when it likes.  Those of earlier runs are shown, too, and what is
+        waited for is none of them, unless the command is `sleep', which prints nothing itself.
         """
         pattern, command = split_pattern(rest)
+        unwanted = None if command.split()[:1] == ["sleep"] else MESSAGE
         pause = FIRST_PAUSE
         messages: dict[str, None] = {}
         while True:
@@ -169,7 +171,8 @@ class Guest(Console):
                     sys.stdout.write(contents(output))
                     raise
                 seen = contents(output)
-            if pattern.search(seen) if pattern else status == 0:
+            rows = unwanted.sub("", seen) if unwanted else seen
+            if pattern.search(rows) if pattern else status == 0:
                 sys.stdout.write("".join(line for line in messages if line not in seen) + seen)
                 return 0
             messages |= dict.fromkeys(MESSAGE.findall(seen))

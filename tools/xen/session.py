@@ -41,7 +41,7 @@ from xen.lab import RUN, SNAPSHOT, Lab, Settings, ram_of, there
 GUEST = "guest"
 
 # So many snapshots of guests; they take some 150 MB each, and the least recently used goes.
-MOST_SNAPSHOTS = 24
+MOST_SNAPSHOTS = 72
 
 # Kernels without drivers, which are modules.
 MODULAR = ("GENERIC", "GENERIC-NODEBUG")
