@@ -110,7 +110,7 @@ class Device:
         self.sender = threading.Thread(target=self.send)
 
     def command(self, *words: str) -> dict[str, int]:
-        """As `vdev ctl'; returns what that prints."""
+        """As tests/ctl; returns what that prints."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(self.ctl))
             connection.sendall(json.dumps(words).encode() + b"\n")
