@@ -40,8 +40,8 @@ from xen.lab import RUN, SNAPSHOT, Lab, Settings, ram_of, there
 # The name of a guest that is alone in its lab.
 GUEST = "guest"
 
-# So many snapshots of guests; they take some 115 MB each, and the least recently used goes.  `make test` has
-# about 60 kinds: with fewer places each run would make them all again.
+# So many snapshots of guests; they take some 115 MB each, and the least recently used goes.  `make
+# test` has about 60 kinds: with fewer places each run would make them all again.
 MOST_SNAPSHOTS = 72
 
 # Kernels without drivers, which are modules.
