@@ -102,7 +102,7 @@ device_set_desc_copy(device_t dev __unused, const char *desc)
 	strlcpy(mm.desc, desc, sizeof(mm.desc));
 }
 
-/* Methods that nobody calls here. */
+/* Methods that are not called here. */
 struct kobjop_desc device_attach_desc, device_detach_desc, device_shutdown_desc;
 
 int
@@ -328,7 +328,7 @@ line_that_a_reset_does_not_lower(const void *arg)
 	CHECK(lines == 2 && (int)kpi_lines == 2, "%d, %d lines", lines, (int)kpi_lines);
 	CHECK(VIRTIO_BUS_RESET(mm.dev) == EIO && get(VIRTIO_MMIO_STATUS) == 0, "in use again");
 	CHECK((VIRTIO_BUS_GET_STATUS(mm.dev) & VIRTIO_STATUS_NEEDS_RESET) != 0,
-	    "the driver is not told");
+	    "NEEDS_RESET is not reported");
 	end();
 }
 

@@ -259,7 +259,7 @@ rx_big_frame_leaves_as_tso(const void *arg __unused)
 	size_t len;
 
 	begin(RX_ALL | TX_ALL);
-	/* Where it can't be marked, it stays whole only if it is told to. */
+	/* Where it can't be marked, it stays whole only if lro_forward is set. */
 	pv_net_lro_forward = !KEEPS;
 	for (g = gsos; g < gsos + nitems(gsos); g++) {
 		m = gso_receive(g, buf, &at, &in);
@@ -326,7 +326,7 @@ rx_big_frame_seen_by_a_listener(const void *arg __unused)
 	size_t len;
 
 	begin(RX_ALL | TX_ALL);
-	/* Where it can't be marked, it stays whole only if it is told to. */
+	/* Where it can't be marked, it stays whole only if lro_forward is set. */
 	pv_net_lro_forward = !KEEPS;
 	bpf = &listeners;
 	for (g = gsos; g < gsos + nitems(gsos); g++) {

@@ -58,7 +58,7 @@ one_kick_for_a_batch(const struct impl *im)
 		for (n = 1; n <= batch; n++)
 			fix_post(&f, n, 1, 0);
 		CHECK(pvq_kick(f.q) && f.pe->pe_kicks == 1, "%u kicks", f.pe->pe_kicks);
-		/* The event index was passed, and nobody moved it: silence from here on. */
+		/* The event index was passed and not moved: no notifications from here on. */
 		for (; im_can(im, IM_EVENT) && n <= batch + 3; n++) {
 			fix_post(&f, n, 1, 0);
 			CHECK(!pvq_kick(f.q), "kick past the event index, after %lu", batch);

@@ -211,7 +211,7 @@ fix_get(struct fix *f, uintptr_t n, uint32_t len)
 	got = fix_collect(f, &done, 1);
 	CHECK(got == 1, "got %d, fault %u", got, f->q->q_fault);
 	CHECK((uintptr_t)done.pd_cookie == n, "cookie %p for chain %lu", done.pd_cookie, n);
-	CHECK(f->im->im_told(&done) == len, "length %u", f->im->im_told(&done));
+	CHECK(f->im->im_reported(&done) == len, "length %u", f->im->im_reported(&done));
 }
 
 void

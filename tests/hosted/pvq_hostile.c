@@ -84,9 +84,9 @@ violation_after(const struct impl *im, enum peer_violation violation, u_int faul
 	got = fix_collect(&f, done, 8);
 	for (i = 0; i < got; i++)
 		CHECK((uintptr_t)done[i].pd_cookie == 2 &&
-		    (!im_can(im, IM_LENGTHS) || im->im_told(&done[i]) <= fix_room(2, 2)),
+		    (!im_can(im, IM_LENGTHS) || im->im_reported(&done[i]) <= fix_room(2, 2)),
 		    "cookie %p", done[i].pd_cookie);
-	/* Only a completion told twice may come out, once. */
+	/* Only a chain that was completed twice may come out, once. */
 	CHECK(got == (violation == VIOLATION_ID_TWICE ? 1 : 0), "%d chains out of a violation", got);
 	check_broken(&f, fault, 3 - got);
 	fix_close(&f);
@@ -226,7 +226,7 @@ staged_chain_cannot_be_completed(const struct impl *im)
 	CHECK(fix_put(&f, 2, 0, 1) == 0, "no room");
 	f.po->po_complete(f.pe, id, 0);
 	f.po->po_publish(f.pe);
-	CHECK(fix_collect(&f, done, 4) == 0, "a chain that nobody committed");
+	CHECK(fix_collect(&f, done, 4) == 0, "a chain that was not committed");
 	CHECK(f.q->q_fault == PVQ_FAULT_ID, "fault %u", f.q->q_fault);
 	fix_close(&f);
 }

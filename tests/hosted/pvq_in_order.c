@@ -56,8 +56,8 @@ batch_is_taken_apart(const struct impl *im)
 			for (int k = 0; k < got; k++) {
 				len = i + k == round % (BATCH + 2) ? 0 : pr[i + k].pr_wlen;
 				CHECK((uintptr_t)done[k].pd_cookie == (uintptr_t)(i + k + 1) &&
-				    im->im_told(&done[k]) == len, "%p, %u bytes", done[k].pd_cookie,
-				    im->im_told(&done[k]));
+				    im->im_reported(&done[k]) == len, "%p, %u bytes", done[k].pd_cookie,
+				    im->im_reported(&done[k]));
 			}
 		}
 		CHECK(fix_collect(&f, done, 1) == 0, "one too many");

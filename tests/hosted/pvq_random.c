@@ -157,8 +157,8 @@ walk_get(struct walk *w)
 	CHECK(got == MIN(max, w->ncompleted), "got %d of %d", got, w->ncompleted);
 	for (i = 0; i < got; i++)
 		CHECK((uintptr_t)done[i].pd_cookie == w->completed[i].number &&
-		    w->f.im->im_told(&done[i]) == w->lens[i], "%p, %u bytes",
-		    done[i].pd_cookie, w->f.im->im_told(&done[i]));
+		    w->f.im->im_reported(&done[i]) == w->lens[i], "%p, %u bytes",
+		    done[i].pd_cookie, w->f.im->im_reported(&done[i]));
 	w->ncompleted -= got;
 	memmove(&w->completed[0], &w->completed[got], w->ncompleted * sizeof(w->completed[0]));
 	memmove(&w->lens[0], &w->lens[got], w->ncompleted * sizeof(w->lens[0]));

@@ -195,7 +195,7 @@ legacy_has_32_bits(const void *arg __unused)
 }
 
 static void
-refusals_are_told_apart(const void *arg __unused)
+refusals_differ(const void *arg __unused)
 {
 	struct transport tr;
 	uint64_t got;
@@ -204,7 +204,7 @@ refusals_are_told_apart(const void *arg __unused)
 	tr.tr_offered &= ~F_THREE;
 	kpi_lines = 0;
 	CHECK(virtio_negotiate(tr.tr_child, table, &got) == ENOTSUP, "required");
-	CHECK((tr.tr_status & VIRTIO_STATUS_FAILED) != 0 && kpi_lines == 1, "not told");
+	CHECK((tr.tr_status & VIRTIO_STATUS_FAILED) != 0 && kpi_lines == 1, "FAILED is not set");
 	transport_close(&tr);
 
 	opened(&tr, true);
@@ -215,7 +215,7 @@ refusals_are_told_apart(const void *arg __unused)
 	opened(&tr, true);
 	tr.tr_refuse_features = true;
 	CHECK(virtio_negotiate(tr.tr_child, table, &got) == ENODEV, "FEATURES_OK");
-	CHECK((tr.tr_status & VIRTIO_STATUS_FAILED) != 0, "not told");
+	CHECK((tr.tr_status & VIRTIO_STATUS_FAILED) != 0, "FAILED is not set");
 	tr.tr_refuse_features = false;
 	(void)negotiated(&tr);
 	transport_close(&tr);
@@ -483,7 +483,7 @@ wired_interrupt_has_a_cause(const void *arg __unused)
 	tear_down(&tr);
 }
 
-/* The thread that is told of it removes the handler; the driver finds that the device is of no use. */
+/* The thread that handles it removes the handler; the driver finds that the device is of no use. */
 static void
 dead_line_loses_its_handler(const void *arg __unused)
 {
@@ -505,7 +505,7 @@ dead_line_loses_its_handler(const void *arg __unused)
 		/* The second time the queues are freed before the thread has run. */
 		if (i == 0) {
 			CHECK(kpi_run_tasks() == 2 && kpi_intrs == 0, "%d handlers", kpi_intrs);
-			CHECK(tr.tr_changes == 1, "the driver was not told");
+			CHECK(tr.tr_changes == 1, "no configuration change");
 			CHECK(virtio_quiesce(tr.tr_child) == 0, "its memory is ours");
 			CHECK(virtio_restart(tr.tr_child) == ENODEV, "in use again");
 		}
@@ -738,8 +738,8 @@ static const struct hosted_test tests[] = {
 	{ "may_be_repeated_with_less", "Negotiation starts with a reset",
 	    may_be_repeated_with_less, NULL },
 	{ "legacy_has_32_bits", "And no FEATURES_OK", legacy_has_32_bits, NULL },
-	{ "refusals_are_told_apart", "Each has its errno and a line in the log",
-	    refusals_are_told_apart, NULL },
+	{ "refusals_differ", "Each has its errno and a line in the log",
+	    refusals_differ, NULL },
 	{ "configuration_is_read_by_fields", "One access for a field, nothing past the end",
 	    configuration_is_read_by_fields, NULL },
 	{ "configuration_is_consistent_modern", "By its generation", configuration_is_consistent,

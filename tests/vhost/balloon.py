@@ -4,8 +4,8 @@
 """A virtio memory balloon (VirtIO 1.3, 5.5) that knows each page it was given.
 
 A page that is given is filled with a pattern, which has to be there still when it is taken back:
-who uses memory that is the host's is found out.  So are those who use memory that the device was
-told of, and did not answer about, before they have reset it: counter reused; held_at_reset counts
+a guest that uses memory of the host is found out.  So is one that uses pages of a request that the
+device has not answered, before it has reset the device: counter reused; held_at_reset counts
 the resets that came with such memory.  Commands:
 
   pages           how many pages we have, and what the driver says (actual)
@@ -50,7 +50,7 @@ class Balloon(device.Device):
         self.pages: set[int] = set()
         self.stats: dict[int, int] = {}
         self.waiting: layout.Chain | None = None
-        # What an unanswered chain told us of, by queue and head.
+        # The pages of each unanswered chain, by queue and head.
         self.owned: dict[tuple[int, int], layout.Segments] = {}
         self.last: layout.Segments = []
         for setting in args.set:
@@ -67,7 +67,7 @@ class Balloon(device.Device):
         return super().stopped(queue)
 
     def let_go(self) -> None:
-        """The reset is done: nobody has used what was ours until now."""
+        """The reset is done: check that the pages were not used before."""
         if self.last:
             if any(self.memory.read(gpa, length) != PATTERN * (length // PAGE)
                    for gpa, length in self.last):

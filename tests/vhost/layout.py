@@ -78,7 +78,7 @@ class Ring(abc.ABC):
 
     @abc.abstractmethod
     def ask_kicks(self) -> bool:
-        """Ask to be told of more than take() has seen; True if there is more already."""
+        """Ask for a kick when there is more than take() has seen; True if there is more already."""
 
     @abc.abstractmethod
     def steps(self, chains: list[Chain]) -> int:
@@ -94,11 +94,11 @@ class Ring(abc.ABC):
 
     @abc.abstractmethod
     def wants_interrupt(self) -> bool:
-        """Does the driver want to be told of what was published since it was told last?"""
+        """Does the driver request an interrupt for what was published since the last one?"""
 
     @abc.abstractmethod
-    def told(self) -> None:
-        """The driver was told, or did not want to be."""
+    def notified(self) -> None:
+        """The driver was notified, or did not request it."""
 
     @abc.abstractmethod
     def scribble(self, value: int) -> None:

@@ -28,7 +28,7 @@ class PackedRing(layout.Ring):
         self.taken = self.used = 0
         if base is not None:
             self.taken, self.used = self.place(base & 0xFFFF), self.place(base >> 16)
-        self.told_at = self.used
+        self.notified_at = self.used
         # For violations of the wrap counter: turns to add, and the turn that does not end.
         self.used_turns = 0
         self.kept_turn: int | None = None
@@ -126,12 +126,12 @@ class PackedRing(layout.Ring):
         off_wrap, flags = struct.unpack("<HH", self.memory.read(self.parts.avail, 4))
         if flags & 3 != EVENT_DESC or not self.events:
             return bool(flags & 3 != EVENT_DISABLE)
-        ahead = (self.place(off_wrap) - self.told_at) % (2 * self.parts.size)
-        return ahead < self.used - self.told_at
+        ahead = (self.place(off_wrap) - self.notified_at) % (2 * self.parts.size)
+        return ahead < self.used - self.notified_at
 
-    def told(self) -> None:
+    def notified(self) -> None:
         """Remember the place."""
-        self.told_at = self.used
+        self.notified_at = self.used
 
     def scribble(self, value: int) -> None:
         """The whole ring, and the driver's event suppression."""

@@ -111,7 +111,7 @@ class Queue:
         self.early.extend(taken)
 
     def ask_kicks(self) -> bool:
-        """Ask to be told of more than pop() has seen; True if there is more already."""
+        """Ask for a kick when there is more than pop() has seen; True if there is more already."""
         return self.live and self.ring.ask_kicks()
 
     def in_order(self) -> bool:
@@ -158,4 +158,4 @@ class Queue:
         if self.always_notify or self.ring.wants_interrupt():
             self.count("interrupts")
             self.notify()
-        self.ring.told()
+        self.ring.notified()

@@ -17,7 +17,7 @@ class SplitRing(layout.Ring):
     def __init__(self, mem: memory.Memory, parts: layout.Parts, features: int,
                  base: int | None = None) -> None:
         super().__init__(mem, parts, features)
-        self.last_avail = self.seen_avail = self.used_idx = self.told_idx = base or 0
+        self.last_avail = self.seen_avail = self.used_idx = self.notified_idx = base or 0
 
     def base(self) -> int:
         """The index in the available ring."""
@@ -69,7 +69,7 @@ class SplitRing(layout.Ring):
 
     def publish(self) -> bool:
         """Store the used index."""
-        if self.used_idx == self.told_idx:
+        if self.used_idx == self.notified_idx:
             return False
         self.memory.set16(self.parts.used + 2, self.used_idx)
         return True
@@ -80,11 +80,11 @@ class SplitRing(layout.Ring):
             return not self.memory.get16(self.parts.avail) & 1
         event = self.memory.get16(self.parts.avail + 4 + 2 * self.parts.size)
         new = self.used_idx
-        return (new - event - 1) & 0xFFFF < (new - self.told_idx) & 0xFFFF
+        return (new - event - 1) & 0xFFFF < (new - self.notified_idx) & 0xFFFF
 
-    def told(self) -> None:
+    def notified(self) -> None:
         """Remember the index."""
-        self.told_idx = self.used_idx
+        self.notified_idx = self.used_idx
 
     def scribble(self, value: int) -> None:
         """All but the index of the available ring: we would believe it ourselves."""

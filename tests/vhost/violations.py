@@ -139,7 +139,7 @@ def unheard(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
     queue.give(chain, length)
     queue.flush_batch()
     queue.ring.publish()
-    queue.ring.told()
+    queue.ring.notified()
 
 
 def never(queue: ring.Queue, chain: layout.Chain, length: int) -> None:

@@ -78,7 +78,7 @@ void	kpi_device_state(device_t dev, device_state_t state);
 /* The CPU that an interrupt is bound to; -1: any. */
 int	kpi_bound_to(struct resource *r);
 
-/* Raise an interrupt.  False: nobody wanted it. */
+/* Raise an interrupt.  False: it has no handler. */
 bool	kpi_interrupt(struct resource *r);
 
 /* Run the tasks that are queued.  Returns how many there were. */

@@ -475,7 +475,7 @@ sysctl_handle_string(SYSCTL_HANDLER_ARGS)
 	return (ENOTSUP);
 }
 
-/* What a class of bus drivers names (virtio.c), and nobody calls here. */
+/* Referenced by the class of bus drivers (virtio.c), and not called here. */
 struct kobjop_desc device_suspend_desc, device_resume_desc, bus_read_ivar_desc, bus_driver_added_desc,
     bus_child_detached_desc, bus_child_pnpinfo_desc, bus_suspend_child_desc, bus_resume_child_desc;
 

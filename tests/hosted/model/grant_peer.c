@@ -640,21 +640,21 @@ grant_peer_hold(struct peer *pe, uint32_t id, uint32_t *refs)
 }
 
 static uint32_t
-blk_told(const struct pvq_done *done)
+blk_reported(const struct pvq_done *done)
 {
 
 	return (((const struct blk_rsp *)grant_ring_response(done))->br_len);
 }
 
 static uint32_t
-net_told(const struct pvq_done *done)
+net_reported(const struct pvq_done *done)
 {
 
 	return (((const struct net_rsp *)grant_ring_response(done))->nr_len);
 }
 
 static uint32_t
-rx_told(const struct pvq_done *done)
+rx_reported(const struct pvq_done *done)
 {
 
 	return (((const struct rx_rsp *)grant_ring_response(done))->rr_len);
@@ -687,7 +687,7 @@ static const uint16_t net_sizes[] = { 2, 256, 4096, 0 };
 /* A slot has no more than half a page, and a ring no more than 16 pages. */
 static const uint16_t grant_no_sizes[] = { 1, 8192, 32768, 65535, 0 };
 
-#define	GRANT(name, shape, flags, sizes, told) {			\
+#define	GRANT(name, shape, flags, sizes, reported) {		\
 	.im_name = (name),						\
 	.im_flags = IM_EVENT | (flags),					\
 	.im_sizes = (sizes),						\
@@ -695,7 +695,7 @@ static const uint16_t grant_no_sizes[] = { 1, 8192, 32768, 65535, 0 };
 	.im_arg = (shape),						\
 	.im_create = grant_create,					\
 	.im_chain = grant_chain,					\
-	.im_told = (told),						\
+	.im_reported = (reported),					\
 	.im_quiesce = grant_quiesce,					\
 	.im_reset = grant_reset,					\
 	.im_destroy = grant_destroy,					\
@@ -709,12 +709,12 @@ static const uint16_t grant_no_sizes[] = { 1, 8192, 32768, 65535, 0 };
 #define	BEFORE_WRAP	0xffffffc0U
 
 const struct impl grant_impls[] = {
-	GRANT("grant_blk", BLK(0, 0), BLK_FLAGS, blk_sizes, blk_told),
-	GRANT("grant_blk_pages", BLK(3, BEFORE_WRAP), BLK_FLAGS, blk_sizes, blk_told),
-	GRANT("grant_net", NET(false, net_rsp, 0, 0), NET_FLAGS, net_sizes, net_told),
+	GRANT("grant_blk", BLK(0, 0), BLK_FLAGS, blk_sizes, blk_reported),
+	GRANT("grant_blk_pages", BLK(3, BEFORE_WRAP), BLK_FLAGS, blk_sizes, blk_reported),
+	GRANT("grant_net", NET(false, net_rsp, 0, 0), NET_FLAGS, net_sizes, net_reported),
 	GRANT("grant_net_pages", NET(false, net_rsp, 2, BEFORE_WRAP), NET_FLAGS, net_sizes,
-	    net_told),
-	GRANT("grant_rx", NET(true, rx_rsp, 0, 0), IM_SEG_SLOTS, net_sizes, rx_told),
-	GRANT("grant_rx_pages", NET(true, rx_rsp, 1, BEFORE_SIGN), IM_SEG_SLOTS, net_sizes, rx_told),
+	    net_reported),
+	GRANT("grant_rx", NET(true, rx_rsp, 0, 0), IM_SEG_SLOTS, net_sizes, rx_reported),
+	GRANT("grant_rx_pages", NET(true, rx_rsp, 1, BEFORE_SIGN), IM_SEG_SLOTS, net_sizes, rx_reported),
 	{ .im_name = NULL }
 };

@@ -410,7 +410,7 @@ packed_destroy(struct peer *pe)
 }
 
 static uint32_t
-packed_told(const struct pvq_done *done)
+packed_reported(const struct pvq_done *done)
 {
 
 	return (virtqueue_done_len(done));
@@ -432,7 +432,7 @@ static const uint16_t packed_no_sizes[] = { 32769, 65535, 0 };
 	.im_sizes = packed_sizes,					\
 	.im_no_sizes = packed_no_sizes,					\
 	.im_create = packed_create,					\
-	.im_told = packed_told,						\
+	.im_reported = packed_reported,					\
 	.im_quiesce = packed_quiesce,					\
 	.im_reset = packed_reset,					\
 	.im_destroy = packed_destroy,					\

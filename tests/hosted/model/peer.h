@@ -9,7 +9,7 @@
  *
  * A test of the conformance suite sees a queue and its peer; which ring is between them is the
  * implementation's (struct impl).  The peer is strict: a chain that breaks the ring's rules fails the
- * test.  And it can be told to break the rules.
+ * test.  It can also be made to break the rules.
  */
 
 #ifndef _PEER_H_
@@ -94,8 +94,8 @@ struct impl {
 	 * host_free(pc_arg) after the put.  NULL: there are no messages in this ring.
 	 */
 	void		(*im_chain)(struct peer *, struct pvq_chain *);
-	/* What the peer said of a completed chain: the length that po_complete was given. */
-	uint32_t	(*im_told)(const struct pvq_done *);
+	/* The length that the peer reported of a completed chain, as po_complete was given it. */
+	uint32_t	(*im_reported)(const struct pvq_done *);
 	/* The peer lets go of everything: what is in flight may be drained. */
 	void		(*im_quiesce)(struct peer *);
 	/* A queue was reinitialised: its peer begins anew, too. */

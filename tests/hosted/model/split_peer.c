@@ -357,7 +357,7 @@ split_destroy(struct peer *pe)
 }
 
 static uint32_t
-split_told(const struct pvq_done *done)
+split_reported(const struct pvq_done *done)
 {
 
 	return (virtqueue_done_len(done));
@@ -379,7 +379,7 @@ static const uint16_t split_no_sizes[] = { 3, 12, 1000, 32769, 65535, 0 };
 	.im_sizes = split_sizes,					\
 	.im_no_sizes = split_no_sizes,					\
 	.im_create = split_create,					\
-	.im_told = split_told,						\
+	.im_reported = split_reported,					\
 	.im_quiesce = split_quiesce,					\
 	.im_reset = split_reset,					\
 	.im_destroy = split_destroy,					\

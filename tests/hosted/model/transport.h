@@ -31,7 +31,7 @@ struct transport {
 	uint8_t		 tr_config[TR_CONFIG];
 	int		 tr_nvectors;		/* that can be allocated */
 	bool		 tr_no_wired;
-	int		 tr_refuse_vector;	/* this one, when it is told of; -2: none */
+	int		 tr_refuse_vector;	/* setting this one fails; -2: none */
 	bool		 tr_refuse_features;
 	bool		 tr_refuse_queue;
 	int		 tr_reset_error;
