@@ -278,7 +278,7 @@ linker_add_dependency(linker_file_t lf, linker_file_t dep)
 	dep->refs++;
 }
 
-/* Why `m`, the only one that provides what `lf` needs, or nobody (NULL), is not good enough. */
+/* Why `m`, the only one that provides what `lf` needs (NULL: there is none), does not match. */
 static void
 linker_print_unmet(linker_file_t lf, const char *name, const struct mod_depend *ver,
     const struct modlist *m)
@@ -451,7 +451,7 @@ static void
 linker_release_needed(linker_file_t lf)
 {
 	for (int i = lf->ndeps - 1; i >= 0; i--)
-		/* One that is busy is not even asked.  It stays, needed by nobody. */
+		/* One that is busy is not even asked.  It stays loaded, without a file that needs it. */
 		if ((lf->deps[i]->refs == 1 && module_quiesce_file(lf->deps[i], false) != 0) ||
 		    linker_release(lf->deps[i]) != 0)
 			lf->deps[i]->refs--;

@@ -319,7 +319,7 @@ mb_free_ext(struct mbuf *m)
 		count = m->m_ext.ext_cnt;
 		holder = __containerof(count, struct mbuf, m_ext.ext_count);
 	}
-	/* With one reference left nobody can add another: no need for the atomic operation. */
+	/* The holder of the only reference needs no atomic operation: no other can be added. */
 	last = *count == 1 || atomic_fetchadd_int(count, -1) == 1;
 	if (m != holder)
 		uma_zfree_arg(zone_mbuf, m, MB_DTOR_SKIP);

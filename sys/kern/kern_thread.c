@@ -8,7 +8,7 @@
  * Threads and processes: allocation, lists, and what becomes of a thread that ended.
  *
  * There is no user space.  A process is a name under which kernel threads are listed; proc0 has
- * those that nobody made a process for.
+ * those that were created without a process.
  *
  * End of a thread.  It can not free the stack it runs on.  thread_exit() leaves it to its CPU as
  * the dead thread; whoever runs next there passes it on, still under sched_lock, to the list of

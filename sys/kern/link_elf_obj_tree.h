@@ -53,7 +53,7 @@ const char *elf_obj_symbol_name(const struct elf_obj *eo, u_int i);
 
 /*
  * Give every undefined symbol its value, from the kernel and the loaded files.  Returns 0, or
- * ENOEXEC having named those that nobody has.
+ * ENOEXEC after a message for each that is not defined.
  */
 int	elf_obj_resolve_symbols(struct elf_obj *eo);
 

@@ -629,7 +629,7 @@ sched_iwakeup(struct thread *td)
 
 /*
  * Not while an IPI may have been sent that ended nothing: another CPU can have taken the thread that
- * it was for, and nobody sends a second one to a CPU that left idle_cpus.
+ * it was for, and no second one is sent to a CPU that left idle_cpus.
  */
 bool
 sched_may_halt(void)

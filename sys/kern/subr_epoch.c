@@ -143,8 +143,8 @@ _epoch_exit_preempt(epoch_t epoch, epoch_tracker_t et)
 }
 
 /*
- * A reader of an epoch that is not preemptible has no tracker.  Its section is critical, so nobody
- * else is in it on this CPU; sections nest, and the outermost one chooses the generation.
+ * A reader of an epoch that is not preemptible has no tracker.  Its section is critical, so no other
+ * thread is in one on this CPU; sections nest, and the outermost one chooses the generation.
  */
 void
 epoch_enter(epoch_t epoch)

@@ -140,8 +140,8 @@ eventhandler_dying(struct eventhandler_list *list, eventhandler_tag tag)
 
 /*
  * Takes the list locked, leaves it unlocked.  Waits for the entry to go, not for a moment without
- * walkers: the next may have come by the time that the one who waits runs again, and has nothing
- * to remove and nobody to wake.
+ * walkers: the next may have come by the time that the waiting thread runs again, and that one has no
+ * entry to remove and no thread to wake.
  */
 static void
 eventhandler_remove(struct eventhandler_list *list, eventhandler_tag tag, bool wait)

@@ -349,7 +349,7 @@ prf_convert(struct prf_out *po, int conv, struct prf_args *pa, struct prf_spec *
 /*
  * Formats into func(character, arg), or into the string arg when func is NULL.  radix is the base
  * of %r.  Returns the number of characters.  An unknown conversion ends the interpretation: the
- * rest is copied, as the arguments can not be told from then on.
+ * rest is copied, as the types of the arguments are unknown from then on.
  */
 int
 kvprintf(const char *fmt, void (*func)(int, void *), void *arg, int radix, va_list ap)

@@ -17,7 +17,7 @@
  * the waiting bits and wakes all of them.  As with mutexes, the waiting bits are set, and a lock
  * with a waiting bit freed, under sched_lock only.
  *
- * Gaps.  Waiters do not lend their priority to readers, whose names nobody knows.
+ * Gaps.  Waiters do not lend their priority to readers, which are not recorded.
  */
 
 #include <sys/param.h>

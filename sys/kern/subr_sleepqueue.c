@@ -235,9 +235,9 @@ sleepq_remove(struct thread *td, const void *wchan)
 /*
  * wakeup(9), wakeup_one(9), wakeup_any(9).
  *
- * Nobody on the chain is the common case, and is seen without the lock.  A sleeper queued itself
- * before it released its interlock, so that one who changed the condition under the interlock sees
- * it; the fence covers conditions that are changed by an atomic operation instead.
+ * An empty chain is the common case, and is found without the lock.  A sleeper queued itself
+ * before it released its interlock, so that a thread that changed the condition under the interlock
+ * finds it; the fence covers conditions that are changed by an atomic operation instead.
  */
 void
 wakeup(const void *chan)

@@ -7,7 +7,7 @@
 /*
  * Network interfaces (ifnet(9)): their life, their list, and how they are found.
  *
- *	if_alloc   -> allocated: an index and a reference, nobody can find it
+ *	if_alloc   -> allocated: an index and a reference; no lookup finds it
  *	if_attach  -> in the list, with a link-level address; drivers' methods may be called
  *	if_detach  -> out of the list; returns when no method is being called by the stack any more
  *	if_free    -> the index is free; the memory goes with the last reference, after the epoch

@@ -10,8 +10,8 @@
  *
  * A group of a protocol (AF_INET, AF_INET6) is two entries of the interface's list: its own,
  * and one for the Ethernet address that it maps to (ifma_llifma), which other groups may
- * share.  The driver looks at the AF_LINK entries only (if_foreach_llmaddr), and is told of a
- * change by SIOCADDMULTI and SIOCDELMULTI.
+ * share.  The driver looks at the AF_LINK entries only (if_foreach_llmaddr), and is notified
+ * of a change by SIOCADDMULTI and SIOCDELMULTI.
  *
  * Locking.  if_addr_lock of the interface covers both lists; readers may also be in the
  * network epoch, and what leaves a list is freed after it.  The driver is called without the
@@ -230,8 +230,8 @@ if_maddr_empty(if_t ifp)
 }
 
 /*
- * Change the Ethernet address; the driver is told by taking the interface down and up again,
- * if it is up.
+ * Change the Ethernet address.  An interface that is up is taken down and up again, so that the
+ * driver reads the new one.
  */
 int
 if_setlladdr(if_t ifp, const u_char *lladdr, int len)

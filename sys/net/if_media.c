@@ -93,8 +93,8 @@ ifmedia_set(struct ifmedia *ifm, int mword)
 	entry = ifmedia_match(ifm, mword);
 	if (entry == NULL) {
 		/*
-		 * The driver asks for what it never added: it gets it, and nobody is the
-		 * worse for it.
+		 * The driver sets a medium that it never added.  It is shown as the driver
+		 * set it, which does no harm.
 		 */
 		printf("%s: medium %#x is not one of the interface's\n", __func__, mword);
 		ifmedia_add(ifm, IFM_NONE, 0, NULL);

@@ -5,7 +5,7 @@
  */
 
 /*
- * Between the files that make up the network interface layer; nobody else includes this.
+ * Between the files that make up the network interface layer; only these include it.
  *
  * Not FreeBSD's: this is within if.c there.
  */

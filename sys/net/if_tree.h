@@ -63,8 +63,8 @@ struct mbuf *if_offload_segments(if_t ifp, struct mbuf *m, u_int l3);
  * send; those behind that are freed.  `one' gets arg, consumes the packet and returns an error.
  *
  * Returns 0 if any was sent, else the error of the first; ENOBUFS for no packet at all.  A sender
- * that hears ENOBUFS may send all of it again, and believes that nobody has any of it; what of a
- * packet in segments is lost behind the first is a loss like others on the way.
+ * that gets ENOBUFS may send the whole packet again.  If only segments after the first could not be
+ * sent, then they are lost as on the way.
  */
 int	if_offload_send(struct mbuf *m, int (*one)(const void *arg, struct mbuf *m), const void *arg);
 

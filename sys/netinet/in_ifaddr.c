@@ -92,7 +92,7 @@ in6_clearscope(struct in6_addr *a)
  * The destination has its scope; FreeBSD's takes the unspecified address for all nodes, but then sends
  * by an interface that it did not set.
  *
- * Gaps: always with our link-layer address (tlladdr), and from nobody else's (sdl0).
+ * Gaps: always with our link-layer address (tlladdr), never with another (sdl0).
  */
 void
 nd6_na_output(if_t ifp, const struct in6_addr *to, const struct in6_addr *target, u_long flags,

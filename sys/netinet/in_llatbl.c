@@ -36,7 +36,7 @@
 #define	NBR_DELAY_TIME	5
 #define	NBR_REACH6	30
 #define	NBR_REACH4	1200	/* net.link.ether.inet.max_age of old */
-#define	NBR_GC		1200	/* a stale entry that nobody uses */
+#define	NBR_GC		1200	/* a stale entry that is not used */
 #define	NBR_BATCH	16	/* questions asked per round of the timer */
 
 static struct mtx nbr_mtx;

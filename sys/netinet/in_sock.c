@@ -310,7 +310,7 @@ sock_queue(struct insock *s, struct mbuf *m, const struct inet_pkt *p, uint16_t 
 
 /*
  * Give a datagram, whose payload is at off, to the socket of its port; an ICMP message to every
- * ICMP socket.  True if m was consumed, false if nobody wants it.
+ * ICMP socket.  True if m was consumed, false if there is no such socket.
  */
 bool
 insock_input(struct mbuf *m, const struct inet_pkt *p, uint16_t sport, uint16_t dport, int off)

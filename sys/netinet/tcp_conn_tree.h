@@ -18,8 +18,8 @@
  *
  * Locking.  Each connection has a mutex, t_mtx, that protects all of it but its places in the
  * lists; tcp_mtx protects the table.  Order: a connection's mutex, then its listener's, then
- * tcp_mtx; who holds a listener's may take that of a child that it has just made and nobody else
- * knows.  Segments are sent with the connection's mutex held.
+ * tcp_mtx; the holder of a listener's may take that of a child that it has just made and that is in
+ * no list yet.  Segments are sent with the connection's mutex held.
  *
  * Life.  References: one of the table while the connection is in it, one of the user until close,
  * one of whoever works on it.  A connection without references is freed by the second's timer,

@@ -369,7 +369,7 @@ tcpc_segment_input(struct tcp_conn *t, struct tcp_segment *s, const struct inet_
 	if (t->t_state == TCPS_CLOSED)
 		return;
 	if (s->s_len > 0 && t->t_detached && t->t_state >= TCPS_FIN_WAIT_1) {
-		/* Nobody will read this (RFC 9293, 3.6.1). */
+		/* The socket is closed: no one can read this (RFC 9293, 3.6.1). */
 		tcpc_send_reset(t);
 		tcpc_drop(t, ECONNRESET);
 		return;

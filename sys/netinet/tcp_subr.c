@@ -67,7 +67,7 @@ tcpc_rele(struct tcp_conn *t)
 	mtx_unlock(&tcp_mtx);
 }
 
-/* Once a second, from a thread: free what nobody refers to any more. */
+/* Once a second, from a thread: free connections without a reference. */
 void
 tcpc_reap(void)
 {
@@ -184,7 +184,7 @@ tcpc_leave_parent(struct tcp_conn *t)
 
 /*
  * End a connection, whose mutex is held, for a reason (0: in good order): no timer runs, it is
- * out of the table, and whoever waits is told.
+ * out of the table, and waiting threads are woken.
  */
 void
 tcpc_drop(struct tcp_conn *t, int error)

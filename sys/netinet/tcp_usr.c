@@ -276,7 +276,7 @@ tcpc_shutdown(struct tcp_conn *t)
 	mtx_unlock(&t->t_mtx);
 }
 
-/* A listener ends with all that nobody has accepted. */
+/* A listener ends with all connections that were not accepted. */
 static void
 tcpc_close_listener(struct tcp_conn *l)
 {

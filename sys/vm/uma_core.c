@@ -554,7 +554,7 @@ uma_zfree_pcpu_arg(uma_zone_t zone, void *item, void *arg)
 }
 
 /*
- * Give back what one CPU caches.  The caller runs on that CPU, or nobody uses the zone any more.
+ * Give back what one CPU caches.  The caller runs on that CPU, or the zone is not in use any more.
  */
 void
 zone_cache_drain_cpu(struct uma_zone *zone, int cpu)

@@ -214,7 +214,7 @@ zone_used(struct uma_zone *zone)
 }
 
 /*
- * Nobody uses the zone any more.  What was not freed is said, and lost.
+ * The zone is not in use any more.  Items that were not freed are reported, and leaked.
  */
 void
 uma_zdestroy(uma_zone_t zone)

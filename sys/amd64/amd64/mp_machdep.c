@@ -12,7 +12,7 @@
  * stacks.  They are started only when they can take part (release_aps(), SI_SUB_SMP), so that
  * none has to spin meanwhile: one after the other gets INIT and STARTUP (SDM 3A, 9.4.4), comes
  * through mpboot.S to init_secondary_entry(), and enters the scheduler.  Xen starts a processor
- * where it is told to (xen_start_cpu()), without the climb.
+ * at the address that xen_start_cpu() gives, already in long mode.
  *
  *	first processor		the new one
  *	INIT, STARTUP

@@ -345,7 +345,7 @@ pmap_bootstrap(vm_paddr_t *firstaddr __unused)
 	ktext_end = trunc_2mpage(~0UL);
 }
 
-/* What lies beyond dmaplimit is looked at by nobody, so that a half-done extension does no harm. */
+/* Entries beyond dmaplimit are not used, so that an incomplete extension does no harm. */
 int
 pmap_dmap_extend(vm_paddr_t end)
 {

@@ -226,7 +226,7 @@ acpi_suspend_devices(struct acpi_facs *facs)
 		return (error);
 	}
 	error = cpu_sleep(enter_s3, facs);
-	/* The chip set is told by the host bridge where its registers are. */
+	/* The resume method of the host bridge restores the addresses of the chip set's registers. */
 	(void)DEVICE_RESUME(root_bus);
 	ack_wake(fadt.pm1a_evt);
 	ack_wake(fadt.pm1b_evt);

@@ -54,7 +54,7 @@ pci_cfgregread(int domain, int bus, int slot, int func, int reg, int bytes)
 	u_int32_t value = 0xffffffff;
 	u_int port;
 
-	/* What nobody answers reads as ones. */
+	/* A read that no device answers gives ones. */
 	if (!pcicfg_valid(domain, bus, slot, func, reg, bytes))
 		return (value >> (8 * (4 - MIN(bytes, 4))));
 	mtx_lock_spin(&pcicfg_lock);

@@ -271,7 +271,7 @@ intr_describe(struct intsrc *isrc, void *ih, const char *descr)
 	return (error);
 }
 
-/* Run the handlers of a source that has interrupted; it is masked when nobody wants it. */
+/* Run the handlers of a source that has interrupted; it is masked when it has no handler. */
 void
 intr_execute_handlers(struct intsrc *isrc, struct trapframe *frame)
 {

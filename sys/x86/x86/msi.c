@@ -330,7 +330,7 @@ msix_release(int irq)
 	return (error);
 }
 
-/* The message that raises irq, for the device's registers.  ENOENT: nobody allocated it. */
+/* The message that raises irq, for the device's registers.  ENOENT: it is not allocated. */
 int
 msi_map(int irq, uint64_t *addr, uint32_t *data)
 {

@@ -290,7 +290,7 @@ xen_shutdown(u_int reason)
 	(void)xen_kernel_call(__HYPERVISOR_sched_op, SCHEDOP_shutdown, (u_long)&arg, 0);
 }
 
-/* A halted domain would stay for ever, and nobody has a key to press: it is powered off. */
+/* A halted domain would stay for ever, as it has no keyboard: it is powered off. */
 static void
 xen_poweroff(void *junk __unused, int howto)
 {

@@ -46,7 +46,7 @@ MTX_SYSINIT(xen_ports, &ports_mtx, "Xen kernel ports", MTX_SPIN | MTX_NOWITNESS)
 
 static u_long *upcall_count[MAXCPU];
 
-/* Upcalls come to the kernel, as far as it knows: it is not told when a module takes them over. */
+/* The kernel handles upcalls, as far as it knows: a module that takes them over does not notify it. */
 bool xen_kernel_listens;
 
 static struct kernel_port *
