@@ -451,7 +451,7 @@ static void
 linker_release_needed(linker_file_t lf)
 {
 	for (int i = lf->ndeps - 1; i >= 0; i--)
-		/* One that is busy is not even asked.  It stays loaded, without a file that needs it. */
+		/* One that is busy is not even asked.  It stays loaded, and no file needs it. */
 		if ((lf->deps[i]->refs == 1 && module_quiesce_file(lf->deps[i], false) != 0) ||
 		    linker_release(lf->deps[i]) != 0)
 			lf->deps[i]->refs--;

@@ -94,7 +94,7 @@ tcpc_reass_flush(struct tcp_conn *t)
 }
 
 /*
- * Queue data that was not received yet before `next' (NULL: as the last).  No queue is too full for what
+ * Queue data not received yet before `next' (NULL: as the last).  No queue is too full for what
  * is in order, and what is behind it without a gap: it leaves again at once.
  */
 static void

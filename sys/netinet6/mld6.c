@@ -9,8 +9,8 @@
  * (MLDv2, RFC 3810), so that switches pass them and the interface's filter does too.
  *
  * Every group is wanted from any source, so a report has one kind of record in each direction:
- * "exclude no source" for a group that we are in, "include no source" for one that we left.  A change is
- * reported twice, a second apart (RFC 3810, 6.1).
+ * "exclude no source" for a group that we are in, "include no source" for one that we left.  A change
+ * is reported twice, a second apart (RFC 3810, 6.1).
  *
  * Locking: mld_mtx protects the list of groups.
  *

@@ -715,6 +715,7 @@ const struct impl grant_impls[] = {
 	GRANT("grant_net_pages", NET(false, net_rsp, 2, BEFORE_WRAP), NET_FLAGS, net_sizes,
 	    net_reported),
 	GRANT("grant_rx", NET(true, rx_rsp, 0, 0), IM_SEG_SLOTS, net_sizes, rx_reported),
-	GRANT("grant_rx_pages", NET(true, rx_rsp, 1, BEFORE_SIGN), IM_SEG_SLOTS, net_sizes, rx_reported),
+	GRANT("grant_rx_pages", NET(true, rx_rsp, 1, BEFORE_SIGN), IM_SEG_SLOTS, net_sizes,
+	    rx_reported),
 	{ .im_name = NULL }
 };
