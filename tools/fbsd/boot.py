@@ -73,7 +73,7 @@ ENVIRONMENT = {
 
 @dataclasses.dataclass
 class Layout:
-    """Where a kernel lies, physical addresses; kept beside the executable."""
+    """Where a kernel is loaded, physical addresses; kept beside the executable."""
 
     entry: int
     base: int
@@ -94,7 +94,7 @@ class Layout:
 
 
 def stub() -> bytes:
-    """The stub as it lies in memory from STUB_AT on."""
+    """The stub as it is in memory from STUB_AT on."""
     folder = FREEBSD / "boot"
     folder.mkdir(parents=True, exist_ok=True)
     image = folder / "stub.bin"

@@ -48,7 +48,7 @@ class Section:
     entry: int
 
     def packed(self) -> bytes:
-        """The entry as it lies in the file."""
+        """The entry as it is in the file."""
         return SHDR.pack(*dataclasses.astuple(self))
 
 

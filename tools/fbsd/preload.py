@@ -35,7 +35,7 @@ def up(value: int, unit: int) -> int:
 
 @dataclasses.dataclass
 class Module:
-    """A module as it lies in memory."""
+    """A module as it is in memory."""
 
     name: str
     header: bytes

@@ -176,7 +176,7 @@ def import_sets(place: pathlib.Path, begun: Callable[[str], None]) -> list[str]:
         begun(name)
         status = archive.stat()
         stamp = f"{status.st_size} {status.st_mtime_ns}"
-        # What was imported when nobody looked for its release is looked at again.
+        # A set that was imported before its release was recorded is read again.
         if name in there and there[name].stamp == stamp and there[name].release:
             together[name] = there[name]
             check_together(together)

@@ -31,7 +31,7 @@ def build_linux() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A guest, and how it is told what to do."""
+    """A guest, and its commands."""
 
     kernel: str
     options: tuple[str, ...]

@@ -101,7 +101,7 @@ def steps(hog: bool, wanted: list[str]) -> dict[str, float]:
 
 
 class Device:
-    """A card that is told to break the queue for sending, and sends frames meanwhile."""
+    """A card whose transmit queue the device breaks, while frames are sent."""
 
     def __init__(self, process: subprocess.Popen[bytes], ctl: pathlib.Path) -> None:
         self.process = process

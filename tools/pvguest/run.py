@@ -100,7 +100,7 @@ def choose_accel(args: argparse.Namespace) -> str:
     if seen.is_file() and seen.read_text().split()[:1] == [boot]:
         return seen.read_text().split()[1]
     if not isinstance(system_of(args), tree.Tree):
-        return "tcg"  # nobody has seen FreeBSD run under KVM here
+        return "tcg"  # FreeBSD was never tried under KVM here
     probe = argparse.Namespace(**vars(args) | {
         "net": [], "disk": [], "qemu": [], "env": [], "smp": 2, "log": None, "verbose_boot": False})
     accel = "kvm"

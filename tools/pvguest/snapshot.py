@@ -34,7 +34,7 @@ HOST_WORDS = ("-netdev", "-drive", "-blockdev", "-qmp", "-chardev", "-D", "-acce
 # A guest that is measured, or whose memory is another process's, boots for itself.
 UNFIT = re.compile(r"-icount|-plugin|-incoming|-loadvm|memory-backend|vhost-user")
 
-# How many devices nobody drives, which is on the console as well.
+# How many devices have no driver, which is on the console as well.
 SEARCHED = "dmesg | grep -c '(no driver attached)'"
 
 
@@ -140,8 +140,8 @@ def plug(guest: Guest, devices: list[str]) -> None:
     """Plug the devices in, one when the bus has been searched for the one before.
 
     Two of ACPI's notices at a time are two searches of the bus at a time, which may both find and
-    add the same device: FreeBSD's debug kernel panics.  That nobody drives a device is said behind
-    the search.
+    add the same device: FreeBSD's debug kernel panics.  That a device has no driver is printed
+    after the search.
     """
     monitor = guest.monitor()
     for device in devices:
@@ -154,7 +154,7 @@ def plug(guest: Guest, devices: list[str]) -> None:
 
 
 def ask(guest: Guest, command: str) -> None:
-    """Run a command that nobody is shown."""
+    """Run a command whose output is not shown."""
     guest.write(guest.system.typed(command))
     guest.result(show=False)
 

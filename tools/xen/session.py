@@ -5,7 +5,7 @@
 
 A guest that is alone in its lab may go on from a snapshot of a lab in which a guest like it, with
 the same kernel, archive, settings and devices, has come to its prompt.  Disks are other files then,
-of the same sizes: nobody has read them yet, as the drivers are modules that a test loads.
+of the same sizes: they have not been read yet, as the drivers are modules that a test loads.
 
 The first guest of a kind boots and leaves a mark, the second one makes the snapshot, and all others
 have the use of it.
@@ -113,7 +113,7 @@ class Snapshot:
 
     @contextlib.contextmanager
     def turn_to_make(self) -> Iterator[bool]:
-        """Whether it is for this process to make it, and nobody else does so meanwhile."""
+        """Whether this process is to make it; no other does so meanwhile."""
         SNAPSHOT.mkdir(parents=True, exist_ok=True)
         if not self.mark.exists():
             # For those who wonder how many kinds there are.
@@ -197,7 +197,7 @@ class Session:
                        keep=self.snapshot is not None and not self.booted)
 
     def keep(self, deadline: Deadline) -> bool:
-        """Make the snapshot of a guest at its prompt, and go on from it; nobody has the console.
+        """Make the snapshot of a guest at its prompt, and go on from it, without a console.
 
         Returns False if that can't be: the guest has to boot again.
         """
@@ -269,7 +269,7 @@ SESSIONS = itertools.count()
 
 @contextlib.contextmanager
 def session(args: argparse.Namespace, boot: Boot) -> Iterator[Session]:
-    """A guest's place in the lab --lab, which stays, or in one that nobody else has meanwhile."""
+    """A guest's place in the lab --lab, which stays, or in one of its own."""
     deadline = Deadline(args.timeout)
     if args.lab is None:
         with own_lab(args, boot, deadline) as alone:

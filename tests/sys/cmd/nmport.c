@@ -138,7 +138,7 @@ port_send(struct port *p, u_long count, u_int size)
 			ring->head = ring->cur = port_next(ring, ring->head);
 		}
 	}
-	/* Until all were sent: one slot is always nobody's. */
+	/* Until all were sent: one slot always stays unused. */
 	while (port_next(ring, ring->tail) != ring->head) {
 		if (ioctl(p->p_fd, NIOCTXSYNC, NULL) != 0)
 			return (complain("nmport: not all was sent\n"));

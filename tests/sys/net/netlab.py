@@ -52,7 +52,7 @@ ACCEPT_FILE = (
     "f = open(sys.argv[1], \"wb\"); [f.write(d) for d in iter(lambda: s.recv(1 << 16), b\"\")]")
 
 
-# Somebody waits for the tests (runtests); in a soak nobody does.
+# A developer waits for the tests (runtests); a soak has time.
 HURRIED = "PVKMOD_ROUNDS" in os.environ
 
 

@@ -5,7 +5,7 @@
  */
 
 /*
- * memhog: take memory, hold it, and see that nobody else wrote to it.
+ * memhog: take memory, hold it, and check that nothing else wrote to it.
  *
  * Each page is stamped with its address in its first and last words.  With -n allocations may not
  * wait: one that is refused is counted and tried again a little later.  With -r nothing is taken, but

@@ -88,7 +88,7 @@ bad_lladdr_gone(void)
 
 static if_t bad_ifp;
 
-/* A thread of the driver's own, in which nobody set curvnet. */
+/* A thread of the driver's own, in which curvnet is not set. */
 static void
 bad_lladdr_event(void)
 {

@@ -407,7 +407,7 @@ static void sx_writer_not_starved(void) { rw_writer_not_starved(&sx_ops); }
 static void rwlock_writer_not_starved(void) { rw_writer_not_starved(&rw_ops); }
 static void rm_writer_not_starved(void) { rw_writer_not_starved(&rm_ops); }
 
-/* A reader that stays until it is told to go. */
+/* A reader that holds the lock until it is released by the test. */
 static void
 rw_staying_reader(void *arg, int me)
 {

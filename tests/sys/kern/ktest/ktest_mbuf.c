@@ -286,7 +286,7 @@ op_copyback(struct model *md)
 	u_int off, len;
 
 	md->op = "m_copyback";
-	/* Only what nobody shares may be written. */
+	/* Only what is not shared may be written. */
 	md->m = m_unshare(md->m, M_WAITOK);
 	off = model_random(md, md->len + 100);
 	len = model_random(md, 3000);

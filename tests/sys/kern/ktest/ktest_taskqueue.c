@@ -26,7 +26,7 @@ struct job {
 	struct task	task;
 	struct taskqueue *tq;
 	volatile u_int	calls;
-	volatile u_int	pending;	/* the sum of what the calls were told */
+	volatile u_int	pending;	/* the sum of their pending counts */
 	volatile int	order;
 	volatile bool	running;
 	volatile bool	hold;

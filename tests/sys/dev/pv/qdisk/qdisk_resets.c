@@ -189,7 +189,7 @@ qd_queue_that_does_not_stop(struct qd_softc *sc)
 	}
 }
 
-/* The other queue's requests, which nobody has violated, are put again after the device's reset. */
+/* The other queue's requests, which had no violation, are put again after the device's reset. */
 static void
 qd_queue_that_does_not_restart(struct qd_softc *sc)
 {
