@@ -19,7 +19,7 @@
  * struct virtio_bus.  Interrupts are virtio_intr.c's.
  *
  * Features of the ring (packed, indirect descriptors, event indices ...) are negotiated here and not by
- * drivers, to which they make no difference; virtio_feature.c has their table.
+ * drivers, which do not depend on them; virtio_feature.c has their table.
  *
  * Locking.  None.  A driver calls these functions one at a time.  Interrupt handlers read vb_awake, and
  * pvq_kick() reads vb_live, without a lock: acting on the old value is harmless, because the queues
@@ -47,7 +47,7 @@
 #include <dev/virtio/virtio_bus.h>
 #include <dev/virtio/virtio_ring.h>
 
-/* A configuration that changes this often while it is read is not going to be stable. */
+/* After so many changes during a read the configuration is taken for unstable. */
 #define	VIRTIO_CONFIG_TRIES	100
 /* Times that this is reported. */
 #define	VIRTIO_UNSTEADY_LOGGED	10
@@ -106,7 +106,7 @@ virtio_type_name(uint32_t type)
 }
 
 /*
- * What of the offer do we take?  Returns ENOTSUP, logged, if that is not enough.
+ * Choose from the features that the device offers.  Returns ENOTSUP, logged, if one is missing.
  */
 static int
 virtio_choose(struct virtio_bus *vb, const struct virtio_feature *table, uint64_t *chosen)
@@ -365,7 +365,7 @@ virtio_config_task(void *arg, int pending __unused)
 		(void)VIRTIO_CONFIG_CHANGED(vb->vb_child);
 }
 
-/* What size shall a queue have?  Returns 0, logged, if there is none that would do. */
+/* Choose the size of a queue.  Returns 0, logged, if no size fits. */
 static uint16_t
 virtio_choose_size(struct virtio_bus *vb, int index, const struct virtio_queue_spec *spec)
 {
@@ -512,8 +512,8 @@ virtio_start(device_t dev)
 	virtio_set_status(vb, VIRTIO_STATUS_DRIVER_OK);
 	vb->vb_live = true;
 	/*
-	 * For what was put before now the device could not be notified (3.1.1).  The fence pairs with
-	 * the one in pvq_kick(): a kick at this moment either sees that the device is live, or its
+	 * The device could not be notified of chains that were put before now (3.1.1).  The fence
+	 * pairs with the one in pvq_kick(): a concurrent kick sees that the device is live, or its
 	 * chains are seen here.
 	 */
 	atomic_thread_fence_seq_cst();
@@ -668,7 +668,7 @@ virtio_bus_child_pnpinfo(device_t dev, device_t child __unused, struct sbuf *sb)
 	return (0);
 }
 
-/* A virtio device has no neighbours on its bus: it is where its transport is. */
+/* A virtio device is the only one on its bus: its location is its transport's. */
 int
 virtio_bus_child_location(device_t dev, device_t child __unused, struct sbuf *sb)
 {

@@ -5,7 +5,7 @@
  */
 
 /*
- * Features of rings and transports (VirtIO 1.3, 6): which there are, and which are asked for.
+ * Features of rings and transports (VirtIO 1.3, 6): their table, and the tunables that refuse some.
  *
  * Locking.  None: tunables are read only.
  */

@@ -18,15 +18,15 @@
  * taken back in full.
  *
  * A line that its device never lowers would keep the CPU in its interrupt thread.  Where no other
- * device has the line, the transport says so (VIRTIO_ISR_DEAD), and the handler is removed, by a thread
- * that such an interrupt thread does not keep from the CPU.
+ * device has the line, the transport reports that (VIRTIO_ISR_DEAD), and a thread that such an
+ * interrupt thread can't starve removes the handler.
  *
  * Handlers run in interrupt threads.  None runs the driver's code while the device is stopped
  * (vb_awake).  A handler that is running when the device is stopped goes on; virtio_intr_free() waits
  * for it.
  *
  * Locking.  None: vb_slots and vb_irqs do not change while handlers are set up, and vb_isr and
- * vi_cookie are changed by atomic operations: who takes a cookie removes the handler.
+ * vi_cookie are changed by atomic operations: the thread that takes a cookie removes the handler.
  */
 
 #include <sys/param.h>
@@ -111,7 +111,7 @@ virtio_wired_filter(void *arg)
 	uint8_t isr;
 
 	isr = VIRTIO_BUS_ISR(vb->vb_dev);
-	/* All ones: the device was removed, and the line is another's. */
+	/* All ones: the device was removed, and another one interrupted. */
 	if (isr == 0xff)
 		return (FILTER_STRAY);
 	/* A line with a stray interrupt is masked for good. */
@@ -178,7 +178,7 @@ virtio_line_free(struct virtio_bus *vb)
 	vb->vb_line_tq = NULL;
 }
 
-/* How many interrupts does this way take?  Each queue's vector is noted on the way. */
+/* Returns how many interrupts this way needs, and assigns each queue its vector. */
 static int
 virtio_way_count(struct virtio_bus *vb, enum virtio_way way)
 {

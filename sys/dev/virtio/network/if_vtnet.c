@@ -8,12 +8,12 @@
  * vtnet(4): the virtio network device (VirtIO 1.3, 5.1).
  *
  * This file is the protocol: configuration, queues, and the header that stands before each packet.
- * Packets and everything else that FreeBSD sees of the card are pv_net's; features are
- * if_vtnet_features.c's, the control queue if_vtnet_ctrl.c's.
+ * Packets and the interface are pv_net's; if_vtnet_features.c has the features, and
+ * if_vtnet_ctrl.c the control queue.
  *
- * Header.  10 bytes, or 12 with num_buffers (VERSION_1, or MRG_RXBUF).  A legacy device
- * without ANY_LAYOUT requires a descriptor of its own for it (2.7.4.3, 5.1.6.1); all others take
- * header and frame from one.
+ * Header.  10 bytes, or 12 with num_buffers (VERSION_1, or MRG_RXBUF), or 20 with the hash of the
+ * packet's flow (HASH_REPORT).  A legacy device without ANY_LAYOUT requires a descriptor of its own
+ * for it (2.7.4.3, 5.1.6.1); all others take header and frame from one.
  *
  *	MRG_RXBUF      a received frame spans num_buffers buffers; only the first has a header
  *	otherwise      a buffer holds the longest frame
@@ -24,8 +24,6 @@
  * Locking.  pno_decap and pno_encap run under their queue's lock, and vtr_left belongs to
  * that of the receive queue.  Everything else is called under pv_net's configuration lock, or
  * while attaching and detaching.
- *
- * HASH_REPORT adds the hash of the packet's flow to the header: 20 bytes.
  */
 
 #include <sys/param.h>
@@ -45,11 +43,10 @@
 #include <dev/pv/net/pv_net.h>
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/virtqueue.h>
-#include <dev/virtio/virtqueue.h>
 #include <dev/virtio/network/virtio_net.h>
 #include <dev/virtio/network/if_vtnetvar.h>
 
-/* A packet of 64 KB is 17 pages; as much again for pieces that cross a page, and the header. */
+/* A packet of 64 KB is 17 pages; twice that, for segments that cross a page, and the header. */
 #define	VTNET_TX_SEGS		36
 
 /* Bigger rings only hold memory; in smaller ones a frame of 64 KB may not fit. */

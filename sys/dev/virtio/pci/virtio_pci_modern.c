@@ -164,7 +164,7 @@ vtpci_modern_generation(struct vtpci_softc *sc)
 }
 
 /*
- * How many queues there are, which may depend on the features that were agreed on: QEMU's network card
+ * How many queues there are, which may depend on the negotiated features: QEMU's network card
  * shows further pairs only with MQ.
  */
 static void
@@ -307,7 +307,7 @@ static const struct vtpci_ops vtpci_modern_ops = {
 
 /*
  * The first capability of a type whose BAR is not reserved.  The walk over the list is pci(4)'s,
- * which ends it also if a device made it a ring.
+ * which ends also if a device made the list circular.
  */
 static int
 vtpci_find_cap(device_t dev, uint8_t type, int *capp)
