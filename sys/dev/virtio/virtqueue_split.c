@@ -406,24 +406,22 @@ vq_next_used(struct vqsplit *vq, int n, uint16_t ready, uint32_t given, uint32_t
 
 /*
  * The first completions, as long as they are what most are: each with an element of its own, a chain
- * of one descriptor, and a length that fits.  Returns how many there were, up to max; the next one is
- * for vq_next_used() to check.
- *
- * givenp  where their numbers are given back to, in and out
+ * of one descriptor, and a length that fits.  Their numbers are given back from q_given on.  Returns
+ * how many there were, up to max, which is not 0; the next one is for vq_next_used() to check.
  */
-static inline int
-vq_get_plain(struct vqsplit *vq, struct pvq_done *done, int max, uint32_t *givenp)
+static inline u_int
+vq_get_plain(struct vqsplit *vq, struct pvq_done *done, u_int max)
 {
 	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
 	const struct vring_used_elem *ring = vq->vq_used->vu_ring, *ve;
 	struct vq_shadow *const shadow = vq->vq_shadow, *vd;
 	const uint32_t mask = vq->vq_mask;
 	uint16_t *const ids = vq->vq_ids;
-	uint32_t at = vq->vq_used_idx, given = *givenp, id, len;
-	int n;
+	uint32_t at = vq->vq_used_idx, given = vq->vq_c.vqc_pvq.q_given, id, len;
+	u_int n = 0;
 
-	for (n = 0; n < max; n++) {
-		ve = &ring[at++ & mask];
+	do {
+		ve = &ring[(at + n) & mask];
 		id = vq_32(&vq->vq_c, atomic_load_32(&ve->ve_id));
 		len = vq_32(&vq->vq_c, atomic_load_32(&ve->ve_len));
 		if (__predict_false(id > mask))
@@ -435,22 +433,34 @@ vq_get_plain(struct vqsplit *vq, struct pvq_done *done, int max, uint32_t *given
 		vd->vd_state = VQ_IDLE;
 		done[n].pd_cookie = vd->vd_cookie;
 		done[n].pd_result = len;
-		ids[given++ & mask] = id;
-	}
-	*givenp = given;
+		ids[(given + n) & mask] = id;
+	} while (++n < max);
+	return (n);
+}
+
+/* So many chains were taken from the used ring, whose numbers were given back before `given`. */
+static inline int
+vq_got(struct vqsplit *vq, u_int n, uint32_t given)
+{
+	struct pvq *q = &vq->vq_c.vqc_pvq;
+
+	vq->vq_used_idx += n;
+	q->q_completed += n;
+	q->q_stats.qs_done += n;
+	/* Pairs with the acquire in pvq_room(): the numbers are in vq_ids before they count. */
+	atomic_store_rel_32(&q->q_given, given);
 	return (n);
 }
 
 /*
  * Completions from the n-th on, whatever they are: those of a batch, of chains of several descriptors,
- * and invalid ones, at which the queue breaks.  Returns how many there are then, up to max.  Arguments
- * as in vq_next_used() and vq_get_plain().
+ * and invalid ones, at which the queue breaks.  Those before were vq_get_plain()'s.  Other arguments as
+ * in vq_next_used().
  */
 static __noinline int
-vq_get_any(struct vqsplit *vq, struct pvq_done *done, int n, int max, uint16_t ready,
-    uint32_t *givenp)
+vq_get_any(struct vqsplit *vq, struct pvq_done *done, u_int n, u_int max, uint16_t ready)
 {
-	uint32_t given = *givenp, id, len;
+	uint32_t given = vq->vq_c.vqc_pvq.q_given + n, id, len;
 
 	for (; n < max; n++) {
 		if (!vq_next_used(vq, n, ready, given, &id, &len))
@@ -459,8 +469,7 @@ vq_get_any(struct vqsplit *vq, struct pvq_done *done, int n, int max, uint16_t r
 		done[n].pd_result = len;
 		given = vq_release(vq, id, given);
 	}
-	*givenp = given;
-	return (n);
+	return (vq_got(vq, n, given));
 }
 
 static int
@@ -468,8 +477,7 @@ vqsplit_get(struct pvq *q, struct pvq_done *done, int max)
 {
 	struct vqsplit *vq = VQ(q);
 	uint16_t idx, ready;
-	uint32_t given;
-	int n = 0;
+	u_int most, n = 0;
 
 	if (pvq_broken(q))
 		return (0);
@@ -481,18 +489,12 @@ vqsplit_get(struct pvq *q, struct pvq_done *done, int max)
 		pvq_break(q, PVQ_FAULT_INDEX, idx);
 		return (0);
 	}
-	given = q->q_given;
-	max = MIN(max, ready);
+	most = MIN((u_int)max, ready);
 	if (__predict_true(!vq->vq_c.vqc_in_order))
-		n = vq_get_plain(vq, done, max, &given);
-	if (__predict_false(n < max))
-		n = vq_get_any(vq, done, n, max, ready, &given);
-	vq->vq_used_idx += n;
-	q->q_completed += n;
-	q->q_stats.qs_done += n;
-	/* Pairs with the acquire in pvq_room(): the numbers are in vq_ids before they count. */
-	atomic_store_rel_32(&q->q_given, given);
-	return (n);
+		n = vq_get_plain(vq, done, most);
+	if (__predict_false(n < most))
+		return (vq_get_any(vq, done, n, most, ready));
+	return (vq_got(vq, n, q->q_given + n));
 }
 
 static bool
@@ -503,15 +505,14 @@ vqsplit_intr_enable(struct pvq *q, unsigned int after)
 
 	if (pvq_broken(q))
 		return (false);
-	inflight = q->q_committed - q->q_completed;
-	if (after > inflight)
-		after = inflight;
-	if (after == 0 || !vq->vq_c.vqc_event)
-		after = 1;
-	if (vq->vq_c.vqc_event)
+	if (vq->vq_c.vqc_event) {
+		inflight = q->q_committed - q->q_completed;
+		after = MAX(1, MIN(after, inflight));
 		atomic_store_16(vq->vq_used_event, vq_16(&vq->vq_c, vq->vq_used_idx + after - 1));
-	else
+	} else {
+		after = 1;
 		atomic_store_16(&vq->vq_avail->va_flags, 0);
+	}
 	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 	atomic_thread_fence_seq_cst();
 	return ((uint16_t)(vq_read_used_idx(vq) - vq->vq_used_idx) >= after);

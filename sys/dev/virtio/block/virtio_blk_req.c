@@ -64,7 +64,7 @@ vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 	struct vtblk_msg *msg = rq->rq_msg;
 	bus_dma_segment_t *seg = rq->rq_segs;
 	int ndata = rq->rq_nsegs;
-	uint64_t sector = rq->rq_offset / VIRTIO_BLK_SECTOR_SIZE;
+	uint64_t sector = (uint64_t)rq->rq_offset / VIRTIO_BLK_SECTOR_SIZE;
 
 	/* 5.2.6.1: the sector is 0 for requests that have none. */
 	msg->hdr.type = vtblk_32(sc, vtblk_type(sc, rq->rq_cmd));
