@@ -38,13 +38,6 @@
 #define	PV_BLK_QUEUE_LOCK(bq)	mtx_lock(&(bq)->bq_mtx)
 #define	PV_BLK_QUEUE_UNLOCK(bq)	mtx_unlock(&(bq)->bq_mtx)
 
-/* Is anything there that has not been put? */
-static inline bool
-pv_blk_has_work(const struct pv_blk_queue *bq)
-{
-	return (!TAILQ_EMPTY(&bq->bq_bios) || bq->bq_cur != NULL || !TAILQ_EMPTY(&bq->bq_ready));
-}
-
 /* An earlier tick replaces a later one; a later one is left out. */
 static void
 pv_blk_arm_tick(struct pv_blk_queue *bq, bool soon)
@@ -222,20 +215,6 @@ pv_blk_deliver(struct pv_blk_queue *bq)
 {
 	if (!TAILQ_EMPTY(&bq->bq_finished))
 		pv_blk_deliver_queue(bq);
-}
-
-/*
- * Is one bio all that has finished, and nothing else in the queue?  It is left to the caller, which
- * delivers it when the interrupt is armed and the lock released for good: what its user submits then
- * is no batch, and nothing that was in flight can complete meanwhile.
- */
-static inline bool
-pv_blk_is_last(const struct pv_blk_queue *bq)
-{
-	const struct bio *bp = TAILQ_FIRST(&bq->bq_finished);
-
-	return (bq->bq_ninflight == 0 && bp != NULL && TAILQ_NEXT(bp, bio_queue) == NULL &&
-	    !pv_blk_has_work(bq));
 }
 
 /* Takes rq off the list of what is in flight and makes its memory the driver's again. */

@@ -50,6 +50,27 @@ pv_blk_bio_init(struct bio *bp)
 	bp->bio_resid = bp->bio_bcount;
 }
 
+/* Is anything there that has not been put? */
+static inline bool
+pv_blk_has_work(const struct pv_blk_queue *bq)
+{
+	return (!TAILQ_EMPTY(&bq->bq_bios) || bq->bq_cur != NULL || !TAILQ_EMPTY(&bq->bq_ready));
+}
+
+/*
+ * Is one bio all that has finished, and nothing else in the queue?  It is left to the caller, which
+ * delivers it when the interrupt is armed and the lock released for good: what its user submits then
+ * is no batch, and nothing that was in flight can complete meanwhile.
+ */
+static inline bool
+pv_blk_is_last(const struct pv_blk_queue *bq)
+{
+	const struct bio *bp = TAILQ_FIRST(&bq->bq_finished);
+
+	return (bq->bq_ninflight == 0 && bp != NULL && TAILQ_NEXT(bp, bio_queue) == NULL &&
+	    !pv_blk_has_work(bq));
+}
+
 /* The tag of a request's data. */
 static inline bus_dma_tag_t
 pv_blk_dtag(struct pv_blk *blk, const struct pv_blk_req *rq)
