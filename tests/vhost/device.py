@@ -218,7 +218,10 @@ class Device:
                 self.late = int(count)
                 return {}
             case ["ignore", *queues]:
-                self.ignored = {int(queue) for queue in queues}
+                with self.lock:
+                    before, self.ignored = self.ignored, {int(queue) for queue in queues}
+                    for index in before - self.ignored:
+                        self.kicked(self.queues[index])
                 return {}
             case ["set", *settings]:
                 with self.lock:
