@@ -151,16 +151,13 @@ mtrash_fini(void *mem, int size)
 }
 
 #ifdef INVARIANTS
-/* Lay the red zones of a new slab. */
+/* Lay the red zone of an item of a new slab. */
 void
-uma_dbg_slab(const struct uma_keg *keg, struct uma_slab *slab)
+uma_dbg_init(const struct uma_keg *keg, void *item)
 {
-	int i;
 
-	if ((keg->uk_flags & UZF_REDZONE) == 0)
-		return;
-	for (i = 0; i < keg->uk_ipers; i++)
-		le64enc(slab->us_data + i * keg->uk_rsize + keg->uk_size, REDZONE_WORD);
+	if ((keg->uk_flags & UZF_REDZONE) != 0)
+		le64enc((uint8_t *)item + keg->uk_size, REDZONE_WORD);
 }
 
 static void

@@ -221,8 +221,8 @@ slab_alloc(struct uma_keg *keg, int flags)
 	slab->us_data = data;
 	slab->us_keg = keg;
 	slab->us_pflag = pflag;
-	uma_dbg_slab(keg, slab);
 	for (i = 0; i < keg->uk_ipers; i++) {
+		uma_dbg_init(keg, slab_item(keg, slab, i));
 		if (keg->uk_init != NULL &&
 		    keg->uk_init(slab_item(keg, slab, i), keg->uk_size, flags) != 0) {
 			slab_free(keg, slab, i);

@@ -177,15 +177,15 @@ void	uma_fault_mark(struct uma_zone *zone);
 void	uma_dbg_alloc(struct uma_zone *zone, void *item);
 void	uma_dbg_free(struct uma_zone *zone, void *item);
 void	uma_dbg_in_use(struct uma_zone *zone, void *item);
+void	uma_dbg_init(const struct uma_keg *keg, void *item);
 void	uma_dbg_keep(struct uma_zone *zone, void *item);
 void	uma_dbg_reuse(struct uma_zone *zone, void *item);
-void	uma_dbg_slab(const struct uma_keg *keg, struct uma_slab *slab);
 #else
 #define	uma_dbg_alloc(zone, item)	do { } while (0)
 #define	uma_dbg_free(zone, item)	do { } while (0)
+#define	uma_dbg_init(keg, item)		do { } while (0)
 #define	uma_dbg_keep(zone, item)	do { } while (0)
 #define	uma_dbg_reuse(zone, item)	do { } while (0)
-#define	uma_dbg_slab(keg, slab)		do { } while (0)
 #endif
 
 extern struct uma_zonelist uma_zones;

@@ -104,7 +104,7 @@ zone_publish(struct uma_zone *zone)
 
 /*
  * Free items may be filled with the pattern if no init or fini of the user keeps state in them.
- * Items have red zones unless that took pages of its own; malloc(9) has red zones of its own.
+ * Items have red zones unless the slab would need another page for one; malloc(9) has its own.
  */
 static uint32_t
 zone_debug_flags(size_t size, uma_init init, uma_fini fini, uint32_t flags)
