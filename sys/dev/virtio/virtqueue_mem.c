@@ -6,13 +6,14 @@
 
 /*
  * What split and packed virtqueues share: the names of their faults and counters, how many places a
- * chain takes, and their memory, rings and indirect tables.  All of it is allocated when a queue is
- * created, so that the data path never allocates.
+ * chain takes, and their memory, rings and indirect tables, which is allocated when a queue is created,
+ * so that the data path never allocates.
  *
  * A ring is in one piece for the device.  Indirect tables are in one slab of one tag; each of them must
  * be in one piece, the slab need not: memory may be too fragmented for that.
  *
- * Locking.  None: nothing here is called while the queue is in use.
+ * Locking.  None: virtqueue_prepare() reads what is constant, and nothing else here is called while the
+ * queue is in use.
  */
 
 #include <dev/virtio/virtqueue_var.h>

@@ -576,6 +576,7 @@ xenbus_sysctl_devices(SYSCTL_HANDLER_ARGS)
 	bus_topo_lock();
 	TAILQ_FOREACH(xb, &sc->xbs_children, xb_link) {
 		phase = xb->xb_phase;
+		/* Pairs with the release in xenbus_step_published(). */
 		atomic_thread_fence_acq();
 		sbuf_printf(sb, "\n%s %s %s state %s other %s connects %ju%s",
 		    device_is_attached(xb->xb_dev) ? device_get_nameunit(xb->xb_dev) : "-",
