@@ -15,7 +15,8 @@ Each COMMAND is a line for the guest's console, but for those that begin with on
   until COMMAND               any of these, again and again, until it ends in 0; what it prints last
                               is shown, after drivers' messages that came meanwhile, and all of it
                               is in the log
-  until /REGEX/ COMMAND       the same, until what it prints matches
+  until /REGEX/ COMMAND       the same, until what it prints matches, which a driver's message does
+                              not, but with `sleep' as the COMMAND
   dom0 COMMAND                under Xen, a shell command in dom0; $DOM is the guest's name
 
 Network card N is the device nicN on the back end netN, virtio's, or another of QEMU's with
