@@ -211,28 +211,6 @@ transactions(void)
 	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
 }
 
-static void
-talker(void *arg __unused, int me)
-{
-	char name[16], text[16];
-	u_int i;
-
-	snprintf(name, sizeof(name), "t%d", me);
-	for (i = 0; i < 25; i++) {
-		snprintf(text, sizeof(text), "%d-%u", me, i);
-		if (!KT_EQ(xenstore_write(NULL, DIR, name, text), 0) || !reads(name, text))
-			return;
-	}
-}
-
-static void
-many_talk_at_once(void)
-{
-
-	ktest_run(4, true, talker, NULL);
-	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
-}
-
 static struct seen {
 	volatile u_int	calls;
 	volatile u_int	own;		/* for the watch's own path */
@@ -254,6 +232,41 @@ seen_change(struct xenstore_watch *w, const char *path)
 	if (strcmp(path, w->xw_path) == 0)
 		atomic_add_int(&seen.own, 1);
 	atomic_add_rel_int(&seen.calls, 1);
+}
+
+/* Values of all lengths up to this one: answers begin and end at any place of the ring. */
+#define	TALK_LENGTH	97
+
+static void
+talker(void *arg __unused, int me)
+{
+	char name[16], text[TALK_LENGTH + 1];
+	u_int i, j, len;
+
+	snprintf(name, sizeof(name), "t%d", me);
+	for (i = 0; i < 25; i++) {
+		len = (i * 31 + me * 7) % (TALK_LENGTH + 1);
+		for (j = 0; j < len; j++)
+			text[j] = 'a' + (me + i + j) % 26;
+		text[len] = '\0';
+		if (!KT_EQ(xenstore_write(NULL, DIR, name, text), 0) || !reads(name, text))
+			return;
+	}
+}
+
+/* Events of a watch come between the answers. */
+static void
+many_talk_at_once(void)
+{
+	struct xenstore_watch w = { .xw_changed = seen_change };
+
+	memset(&seen, 0, sizeof(seen));
+	if (!KT_EQ(xenstore_watch_add(&w, DIR, NULL), 0))
+		return;
+	ktest_run(4, true, talker, NULL);
+	KT_WAIT(seen.calls > 1);
+	xenstore_watch_remove(&w);
+	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
 }
 
 static void
