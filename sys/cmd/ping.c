@@ -134,7 +134,7 @@ ping_answer(struct ping *p, const uint8_t *buf, size_t len, const struct insock_
 	timed = p->p_size >= PING_TIMELEN && len >= PING_HDR + PING_TIMELEN;
 	if (timed) {
 		memcpy(&sent, buf + PING_HDR, sizeof(sent));
-		us = sbttous(MAX(sbinuptime() - sent, 0));
+		us = sbttous(qmax(sbinuptime() - sent, 0));
 	}
 	p->p_seen[seq / 8] |= 1 << (seq & 7);
 	if (dup)
@@ -197,7 +197,7 @@ ping_receive(struct ping *p, uint8_t *buf, sbintime_t until)
 	const struct icmp *icmp = (const struct icmp *)buf;
 	int error;
 
-	error = insock_recv(p->p_sock, buf, &len, &from, MAX(until - sbinuptime(), 0));
+	error = insock_recv(p->p_sock, buf, &len, &from, qmax(until - sbinuptime(), 0));
 	if (error != 0 || len < PING_HDR)
 		return (error);
 	if (icmp->icmp_type != (p->p_v6 ? ICMP6_ECHO_REPLY : ICMP_ECHOREPLY))

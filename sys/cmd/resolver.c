@@ -141,7 +141,7 @@ dns_ask(const struct in6_addr *server, const char *name, uint16_t type, struct i
 		error = insock_sendto(s, msg, len, server, DNS_PORT);
 	while (error == 0) {
 		len = DNS_MSGMAX;
-		error = insock_recv(s, msg, &len, &from, MAX(deadline - sbinuptime(), 0));
+		error = insock_recv(s, msg, &len, &from, qmax(deadline - sbinuptime(), 0));
 		if (error == 0 && inet_same(&from.f_addr, server) && from.f_port == DNS_PORT) {
 			error = dns_answer(msg, len, id, type, a);
 			if (error == 0)

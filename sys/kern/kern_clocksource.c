@@ -64,7 +64,7 @@ clock_set(struct clock_state *cs, sbintime_t now)
 	if (!cs->cs_idle)
 		next = MIN(next, cs->cs_tick);
 	else if (curcpu == 0)
-		next = MIN(next, now + tc_max_idle());
+		next = qmin(next, now + tc_max_idle());
 	if (next >= cs->cs_set)
 		return;
 	cs->cs_set = next;

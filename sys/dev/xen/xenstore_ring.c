@@ -130,7 +130,9 @@ ring_take(char *to, size_t want)
 {
 	uint32_t cons, n;
 
-	n = MIN(want, ring_readable());
+	/* Looked at once: a second look may find more than what was compared with want. */
+	n = ring_readable();
+	n = MIN(want, n);
 	if (n == 0)
 		return (0);
 	cons = atomic_load_32(&xr.xr_intf->rsp_cons);

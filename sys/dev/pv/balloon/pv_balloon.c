@@ -283,7 +283,7 @@ balloon_inflate(struct pv_balloon *pb, u_long n)
 	int error;
 
 	n = MIN(n, pb->pb_params.bp_batch);
-	k = balloon_take(pages, MIN(n, balloon_spare()));
+	k = balloon_take(pages, ulmin(n, balloon_spare()));
 	if (k == 0) {
 		pb->pb_stats.bs_short++;
 		return (ENOMEM);

@@ -294,7 +294,7 @@ pv_blk_note_depth(struct pv_blk_queue *bq, u_int completed)
 static void
 pv_blk_note_pace(struct pv_blk_queue *bq, u_int completed)
 {
-	uint64_t limit = MAX(1, cpu_tickrate() / PV_BLK_BATCH_HZ), now = cpu_ticks();
+	uint64_t limit = ummax(1, cpu_tickrate() / PV_BLK_BATCH_HZ), now = cpu_ticks();
 	uint64_t gap = MIN(limit, (now - bq->bq_pace_at) / completed);
 
 	bq->bq_pace_at = now;
@@ -334,7 +334,7 @@ pv_blk_arm_intr(struct pv_blk_queue *bq)
 	u_int after;
 
 	/* Not after more than the device was notified of. */
-	after = MAX(1, MIN(pv_blk_batch(bq), bq->bq_ninflight - bq->bq_unkicked));
+	after = max(1, min(pv_blk_batch(bq), bq->bq_ninflight - bq->bq_unkicked));
 	if (after > 1)
 		pv_blk_arm_tick(bq, false);
 	return (pvq_intr_enable(bq->bq_pvq, after));

@@ -105,7 +105,7 @@ hint_collect(struct vtballoon_softc *sc)
 	do {
 		while (pvq_get(q, &done, 1) != 0)
 			hint_back(sc, done.pd_cookie);
-	} while (!pvq_broken(q) && pvq_intr_enable(q, MAX(pvq_inflight(q) / 2, 1)));
+	} while (!pvq_broken(q) && pvq_intr_enable(q, max(pvq_inflight(q) / 2, 1)));
 	if (pvq_broken(q))
 		sc->vtb_reset = true;
 }

@@ -195,7 +195,7 @@ xenballoon_wanted(struct xenballoon_softc *sc)
 	if (missing == 0 || sc->xb_stuck || sc->xb_balloon.pb_npages != 0)
 		return (0);
 	least = MAX(GROW_MIN_KB, room / GROW_PARTS);
-	room = MIN(room, GROW_FREE * vm_free_count() * KB_A_PAGE);
+	room = ummin(room, GROW_FREE * vm_free_count() * KB_A_PAGE);
 	return (rounddown2(MIN(roundup2(MAX(missing, least), BLOCK_KB), room), BLOCK_KB));
 }
 
