@@ -33,6 +33,9 @@
 #include <dev/virtio/virtio_ring.h>
 #include <dev/virtio/pci/virtio_pci.h>
 
+/* Capabilities that there is room for, at 4 bytes each behind the header. */
+#define	VTPCI_CAPS_MAX	((PCI_REGMAX + 1 - 0x40) / 4)
+
 static MALLOC_DEFINE(M_VTPCI, "virtio_pci", "virtio_pci modern device");
 
 /* One of the windows that we look for. */
@@ -306,22 +309,24 @@ static const struct vtpci_ops vtpci_modern_ops = {
 };
 
 /*
- * The first capability of a type whose BAR is not reserved.  The walk over the list is pci(4)'s,
- * which ends also if a device made the list circular.
+ * The first capability of a type whose BAR is not reserved.  A device may have made the list circular,
+ * and then there is always a next one: no more are looked at than there is room for.
  */
 static int
 vtpci_find_cap(device_t dev, uint8_t type, int *capp)
 {
-	int cap, error;
+	int cap, error, n;
 
-	for (error = pci_find_cap(dev, PCIY_VENDOR, &cap); error == 0;
-	    error = pci_find_next_cap(dev, PCIY_VENDOR, cap, &cap)) {
+	error = pci_find_cap(dev, PCIY_VENDOR, &cap);
+	for (n = 0; error == 0 && n < VTPCI_CAPS_MAX; n++) {
 		if (pci_read_config(dev, cap + VIRTIO_PCI_CAP_TYPE, 1) == type &&
-		    pci_read_config(dev, cap + VIRTIO_PCI_CAP_BAR, 1) < VTPCI_NBARS)
-			break;
+		    pci_read_config(dev, cap + VIRTIO_PCI_CAP_BAR, 1) < VTPCI_NBARS) {
+			*capp = cap;
+			return (0);
+		}
+		error = pci_find_next_cap(dev, PCIY_VENDOR, cap, &cap);
 	}
-	*capp = cap;
-	return (error);
+	return (ENOENT);
 }
 
 /* Map the window that a capability describes. */
