@@ -496,15 +496,16 @@ pv_blk_still(const struct pv_blk_queue *bq, const struct pv_blk_req *rq, int *er
 static int
 pv_blk_fit(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
-	struct bio *bp = rq->rq_bio;
-	size_t off = rq->rq_offset - bp->bio_offset, whole = rq->rq_length + rq->rq_rest;
+	size_t off, whole = rq->rq_length + rq->rq_rest;
 	int error;
 
+	/* A polled request that was requeued is neither, and has no bio. */
 	if ((rq->rq_cmd != PV_BLK_READ && rq->rq_cmd != PV_BLK_WRITE) ||
 	    (!rq->rq_unready && rq->rq_length <= bq->bq_blk->blk_params.bp_max_size))
 		return (0);
+	off = rq->rq_offset - rq->rq_bio->bio_offset;
 	pv_blk_unload(bq->bq_blk, rq);
-	error = pv_blk_load(bq, rq, bp, off, off + whole);
+	error = pv_blk_load(bq, rq, rq->rq_bio, off, off + whole);
 	rq->rq_unready = error != 0;
 	if (error != 0)
 		rq->rq_length = whole;
