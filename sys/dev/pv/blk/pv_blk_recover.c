@@ -275,18 +275,22 @@ static u_int
 pv_blk_wait_idle(struct pv_blk *blk, u_int secs)
 {
 	struct pv_blk_queue *bq;
+	const int start = ticks;
 	bool hopeless;
 	u_int n;
+	int left;
 
 	PV_BLK_ASSERT(blk);
-	for (;; secs--) {
+	for (;;) {
 		n = 0;
 		hopeless = (blk->blk_flags & (PVB_STOPPED | PVB_DEAD)) != 0;
 		PV_BLK_FOREACH(blk, bq)
 			n += pv_blk_queue_in_flight(bq, &hopeless);
-		if (n == 0 || hopeless || secs == 0)
+		left = (int)secs * hz - (ticks - start);
+		if (n == 0 || hopeless || left <= 0)
 			return (n);
-		msleep(&blk->blk_queues, &blk->blk_mtx, PRIBIO, "pvblki", hz);
+		/* Each queue that is found idle ends the sleep. */
+		msleep(&blk->blk_queues, &blk->blk_mtx, PRIBIO, "pvblki", MIN(left, hz));
 	}
 }
 
