@@ -100,7 +100,8 @@ vq_slab_loaded(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
 	for (i = 0; error == 0 && i < nsegs; i++) {
 		while (piece < vqc->vqc_npieces) {
 			want = piece * vqc->vqc_piece_size;
-			if (want + vqc->vqc_piece_size > begin + segs[i].ds_len)
+			if (want < begin ||
+			    want + vqc->vqc_piece_size > begin + segs[i].ds_len)
 				break;
 			vqc->vqc_pieces[piece++] = segs[i].ds_addr + (want - begin);
 		}
