@@ -152,7 +152,7 @@ length_too_long(const struct impl *im)
 		violation_case(im, VIOLATION_LEN_HUGE, VIRTQUEUE_FAULT_LEN);
 		return;
 	}
-	/* Legacy devices are known for it (2.7.8.3), and others have done it: cut, and counted. */
+	/* Legacy devices are known for it (2.7.8.1), and others have done it: cut, and counted. */
 	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
 	fix_post(&f, 1, 0, 2);
 	fix_fetch(&f, &pr, 1, 0, 2);

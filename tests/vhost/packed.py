@@ -20,7 +20,7 @@ DESCRIPTOR = struct.Struct("<QIHH")
 
 
 class PackedRing(layout.Ring):
-    """A packed ring.  An answer is as long as the chains that it is for (2.8.6, 2.8.9)."""
+    """A packed ring.  An answer is as long as the chains that it is for (2.8.6, 2.8.8)."""
 
     def __init__(self, mem: memory.Memory, parts: layout.Parts, features: int,
                  base: int | None = None) -> None:

@@ -43,7 +43,7 @@ class Queue:
     """One queue.  notify() interrupts the guest.
 
     With IN_ORDER chains are answered in the order in which they came.  One answer is for all that
-    are published together, as far as each but the last was written completely (2.7.9, 2.8.9).
+    are published together, as far as each but the last was written completely (2.7.9, 2.8.8).
     """
 
     def __init__(self, mem: memory.Memory, index: int, teller: violations.Teller) -> None:

@@ -101,7 +101,7 @@ virtqueue_invalid_lengths(const struct pvq *q)
 	return (q->q_stats.qs_get_own);
 }
 
-/* Does an invalid used length break this queue?  Never one of a legacy device (2.7.8.3). */
+/* Does an invalid used length break this queue?  Never one of a legacy device (2.7.8.1). */
 bool	virtqueue_strict_lengths(const struct pvq *q);
 
 /* The addresses to give to the device.  They stay the same until virtqueue_resize() or pvq_free(). */

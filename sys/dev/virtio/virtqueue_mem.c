@@ -165,7 +165,7 @@ virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
 	/* A chain may not be longer than the ring, even in an indirect table (2.7.5.3.1, 2.8.19). */
 	q->q_max_segs = MIN(params->vqp_max_segs, params->vqp_size);
 	vqc->vqc_modern = (params->vqp_features & VIRTIO_F_VERSION_1) != 0;
-	/* The lengths of a legacy device are unreliable (2.7.8.3). */
+	/* The lengths of a legacy device are unreliable (2.7.8.1). */
 	vqc->vqc_strict = vqc->vqc_modern && (params->vqp_flags & VIRTQUEUE_STRICT_LENGTHS) != 0;
 	vqc->vqc_event = (params->vqp_features & VIRTIO_F_EVENT_IDX) != 0;
 	indirect = (params->vqp_features & VIRTIO_F_INDIRECT_DESC) != 0 && q->q_max_segs > 1;

@@ -71,7 +71,7 @@
  * anything: it only decides whether we notify.
  *
  * The flag WRITE of a used descriptor is not looked at, though a length without it means nothing by
- * 2.8.5: QEMU, up to 9 at least, never sets it.
+ * 2.8.4: QEMU, up to 9 at least, never sets it.
  *
  * Locking.  None here: see pvq.h.  The put side and the get side may run at the same time, always.
  * The put side publishes vd_seq before vd_slots, and q_committed after both; the get side accepts an
@@ -474,7 +474,7 @@ vp_release(struct vqpacked *vp, uint16_t id, uint32_t completed, uint32_t given)
  * The next chain that was used, and how many bytes of it: false if there is none.
  *
  * With IN_ORDER a used descriptor stands for all chains from the oldest in flight to the one that it
- * names (2.8.9).  Those before that one were used completely, and their places are skipped.  A device
+ * names (2.8.8).  Those before that one were used completely, and their places are skipped.  A device
  * that is not in order names later one of these, which is not in flight any more.
  */
 static inline bool
@@ -635,8 +635,8 @@ vqpacked_intr_disable(struct pvq *q)
 
 /*
  * A used descriptor beyond the next place means that this one was skipped: a device writes used
- * descriptors one behind the other (2.8.6).  It may do so in any order for a moment, so that this is to
- * be found twice.  All places that are looked at have chains of ours, which are not used.
+ * descriptors one behind the other (2.8.12).  It may do so in any order for a moment, so that this is
+ * to be found twice.  All places that are looked at have chains of ours, which are not used.
  */
 static enum pvq_look
 vqpacked_look(struct pvq *q)

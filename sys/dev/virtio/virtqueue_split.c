@@ -337,7 +337,7 @@ vq_release(struct vqsplit *vq, uint16_t head, uint32_t given)
 /*
  * Check one used element.  Returns false, and the queue is broken, if it is invalid.
  *
- * Not only legacy devices report lengths that mean nothing (2.7.8.3): Cloud Hypervisor did until 2026,
+ * Not only legacy devices report lengths that mean nothing (2.7.8.1): Cloud Hypervisor did until 2026,
  * of control commands and what is sent.  So a length is cut to what fits, unless the driver depends
  * on it.  Of a chain of which the device can't write anything it has no use at all.
  */

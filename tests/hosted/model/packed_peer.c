@@ -159,7 +159,7 @@ put_used(struct packed_peer *pp, uint16_t id, uint32_t len, bool wrap, uint16_t 
 
 	/*
 	 * In order, the descriptor of a batch is where its first chain's would be, and names the last
-	 * (2.8.9).  A chain can be skipped that was used completely.
+	 * (2.8.8).  A chain can be skipped that was used completely.
 	 */
 	if (!im_can(pp->pp_impl, IM_IN_ORDER) || !pp->pp_open)
 		pp->pp_batch = pp->pp_used;

@@ -21,7 +21,7 @@
  * Trust.  The configuration is checked before use: invalid values are replaced by the default, or
  * the driver does not attach; a message names it.  The status byte is set to a value that no device may
  * answer before each request, so that a device which did not write it is noticed; it decides.  Used
- * lengths are wrong on legacy devices (2.7.8.3) and on modern ones: Firecracker until 2020 and Cloud
+ * lengths are wrong on legacy devices (2.7.8.1) and on modern ones: Firecracker until 2020 and Cloud
  * Hypervisor until 2026 left out the status byte.  A used length of a modern device that is less than
  * what it has to write is counted, and only with hw.virtio.strict_lengths is it a protocol violation.
  *
@@ -406,7 +406,7 @@ vtblk_alloc_queues(struct vtblk_softc *sc)
 	return (error != 0 ? error : vtblk_check_queues(sc));
 }
 
-/* Is there a volatile cache in use?  5.2.5.2: without a choice, FLUSH implies it. */
+/* Is there a volatile cache in use?  5.2.5.1: without a choice, FLUSH implies it. */
 static int
 vtblk_get_writecache(struct vtblk_softc *sc)
 {
