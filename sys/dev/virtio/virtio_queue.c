@@ -16,7 +16,7 @@
  * A device that does not finish the reset of a queue has to be reset as a whole, and is not asked for
  * that again: each attempt takes as long as the wait for a reset.
  *
- * Locking.  None: as of virtio.c, whose functions the driver does not call at the same time.
+ * Locking.  None, as in virtio.c, whose functions the driver does not call at the same time.
  */
 
 #include <sys/param.h>

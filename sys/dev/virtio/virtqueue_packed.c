@@ -264,7 +264,7 @@ vqpacked_put(struct pvq *q, const struct pvq_chain *pc, int n)
 }
 
 /*
- * Take back what is staged: the flags of the descriptors that the device has not come to, which become
+ * Take back what is staged: the flags of the descriptors that the device has not reached, which become
  * those of the turn before, and the ids.
  */
 static void
@@ -419,8 +419,8 @@ vp_check_turn(struct vqpacked *vp, uint32_t completed)
 }
 
 /*
- * Check a used descriptor.  Returns false, and the queue is broken, if it is invalid.  As of
- * lengths see vq_check() in virtqueue_split.c.
+ * Check a used descriptor.  Returns false, and the queue is broken, if it is invalid.  For lengths, see
+ * vq_check() in virtqueue_split.c.
  */
 static inline bool
 vp_check(struct vqpacked *vp, uint16_t id, uint32_t *len, uint32_t completed)
@@ -471,11 +471,11 @@ vp_release(struct vqpacked *vp, uint16_t id, uint32_t completed, uint32_t given)
 }
 
 /*
- * The next chain that was used, and how many bytes of it: false if there is none.
+ * The next chain that was used, and how many bytes the device wrote to it: false if there is none.
  *
  * With IN_ORDER a used descriptor stands for all chains from the oldest in flight to the one that it
  * names (2.8.8).  Those before that one were used completely, and their places are skipped.  A device
- * that is not in order names later one of these, which is not in flight any more.
+ * that is not in order later names one of these, which is not in flight any more.
  */
 static inline bool
 vp_next_used(struct vqpacked *vp, uint32_t completed, uint16_t *id, uint32_t *len)
@@ -497,7 +497,7 @@ vp_next_used(struct vqpacked *vp, uint32_t completed, uint16_t *id, uint32_t *le
 		vp->vp_batch = vp->vp_shadow[*id].vd_seq - completed + 1;
 		vp->vp_batch_len = *len;
 	}
-	/* In order, an id is given back to where the same one was taken. */
+	/* In order, the nth to complete is the chain that took the id at place n. */
 	*id = vp->vp_ids[completed & vp->vp_mask];
 	*len = --vp->vp_batch == 0 ? vp->vp_batch_len : vp->vp_shadow[*id].vd_wlen;
 	return (true);

@@ -338,8 +338,8 @@ vq_release(struct vqsplit *vq, uint16_t head, uint32_t given)
  * Check one used element.  Returns false, and the queue is broken, if it is invalid.
  *
  * Not only legacy devices report lengths that mean nothing (2.7.8.1): Cloud Hypervisor did until 2026,
- * of control commands and what is sent.  So a length is cut to what fits, unless the driver depends
- * on it.  Of a chain of which the device can't write anything it has no use at all.
+ * for control commands and for transmitted packets.  So a length is cut to what fits, unless the driver
+ * depends on it, which it never does for a chain that the device can't write to.
  */
 static bool
 vq_check(struct vqsplit *vq, uint32_t id, uint32_t *len)
@@ -367,8 +367,8 @@ vq_check(struct vqsplit *vq, uint32_t id, uint32_t *len)
 }
 
 /*
- * The next chain that was used, and how many bytes of it.  Returns false, and the queue is broken, if
- * the element is invalid.
+ * The next chain that was used, and how many bytes the device wrote to it.  Returns false, and the
+ * queue is broken, if the element is invalid.
  *
  * With IN_ORDER an element stands for all chains from the oldest in flight to the one that it names.
  * Those before that one were used completely, and their elements are skipped; the index has counted

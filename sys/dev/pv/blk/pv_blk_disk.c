@@ -207,7 +207,7 @@ pv_blk_sysctl_attach(struct pv_blk *blk)
 	    0, pv_blk_sysctl_reset, "I", "Write 1 to reset the device and put its requests again");
 }
 
-/* hw.DRIVER.name, or hw.DRIVER.N.name, which counts more. */
+/* hw.DRIVER.name, or hw.DRIVER.N.name, which takes precedence. */
 static u_int
 pv_blk_tunable(device_t dev, const char *name, int value)
 {

@@ -279,7 +279,7 @@ pv_blk_shorter(const struct pv_blk *blk, size_t length)
 	return (MAX(rounddown2(fits, bp->bp_sectorsize), bp->bp_sectorsize));
 }
 
-/* The same, of length bytes or less, one way after the other. */
+/* Loads length bytes of bp or less, trying one way after the other; returns as pv_blk_load(). */
 static __noinline int
 pv_blk_load_slow(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp, size_t off,
     size_t length)
@@ -383,7 +383,7 @@ pv_blk_gather(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	bq->bq_stats.bs_merged_deletes += rq->rq_nmore;
 }
 
-/* The same for a delete: 0; EBUSY if bq_cur has to be held back; EOPNOTSUPP. */
+/* Has rq delete the next piece of bq_cur: 0; EBUSY if that has to be held back; EOPNOTSUPP. */
 static int
 pv_blk_cut_delete(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
