@@ -37,7 +37,7 @@ static const struct {
 	STAT(merged_deletes, "Deletes that shared the request of another one"),
 	STAT(deferred_kicks, "Notifications delayed for a batch"),
 	STAT(yields, "Times that a queue with more to do yielded the thread"),
-	STAT(max_in_flight, "Requests in flight at most, in one queue"),
+	STAT(max_in_flight, "Most requests that were in flight at once in one queue"),
 	STAT(io_errors, "Requests that the device failed"),
 	STAT(unsupported, "Requests that the device does not support"),
 	STAT(protocol_errors, "Completions that violated the protocol"),
@@ -48,7 +48,7 @@ static const struct {
 	STAT(requeued, "Requests put again after a reset"),
 	STAT(resets, "Times that the device was reset"),
 	STAT(queue_resets, "Times that a queue was reset alone"),
-	STAT(queue_reset_errors, "Times that the device had to be reset as it did not reset a queue"),
+	STAT(queue_reset_errors, "Times that the device was reset because it did not reset a queue"),
 	STAT(resizes, "Times that the disk changed its size"),
 	STAT(unlogged, "Messages that were suppressed by the rate limit"),
 #undef STAT
@@ -202,7 +202,7 @@ pv_blk_sysctl_attach(struct pv_blk *blk)
 	    "Count depths and latencies of each queue; from 0 on when it is set to 1");
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "batch", CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_MPSAFE, blk,
 	    0, pv_blk_sysctl_batch, "IU",
-	    "Requests a notification, and completions an interrupt, in a deep queue; 1: no coalescing");
+	    "Most requests per notification and completions per interrupt; 1: no coalescing");
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "reset", CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, blk,
 	    0, pv_blk_sysctl_reset, "I", "Write 1 to reset the device and put its requests again");
 }

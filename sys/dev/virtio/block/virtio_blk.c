@@ -74,7 +74,7 @@ SYSCTL_INT(_hw_vtblk, OID_AUTO, writecache_mode, CTLFLAG_RDTUN, &vtblk_writecach
 
 static int vtblk_num_queues = 0;
 SYSCTL_INT(_hw_vtblk, OID_AUTO, num_queues, CTLFLAG_RDTUN, &vtblk_num_queues, 0,
-    "Queues of a disk at most; 0: one a CPU");
+    "Maximum number of queues of a disk; 0: one per CPU");
 
 static int vtblk_secure_delete = 0;
 SYSCTL_INT(_hw_vtblk, OID_AUTO, secure_delete, CTLFLAG_RDTUN, &vtblk_secure_delete, 0,

@@ -508,7 +508,7 @@ vtmmio_attach(device_t dev)
 		SYSCTL_ADD_U64(device_get_sysctl_ctx(dev),
 		    SYSCTL_CHILDREN(device_get_sysctl_tree(dev)), OID_AUTO, "storms", CTLFLAG_RD,
 		    &sc->vm_storms, 0,
-		    "Times that the device was reset as its interrupt could not be acknowledged");
+		    "Times that the device was reset because its interrupt could not be acknowledged");
 		error = virtio_bus_attach(&sc->vm_bus);
 	}
 	if (error != 0)

@@ -78,7 +78,7 @@ SYSCTL_UINT(_hw_xbd, OID_AUTO, ring_order, CTLFLAG_RDTUN, &xbd_tun_ring_order, 0
 
 static int xbd_tun_num_queues = 0;
 SYSCTL_INT(_hw_xbd, OID_AUTO, num_queues, CTLFLAG_RDTUN, &xbd_tun_num_queues, 0,
-    "Queues of a disk at most; 0: one a CPU");
+    "Maximum number of queues of a disk; 0: one per CPU");
 
 static u_int xbd_tun_max_segs = XBD_SEGS_DEFAULT;
 SYSCTL_UINT(_hw_xbd, OID_AUTO, max_segs, CTLFLAG_RDTUN, &xbd_tun_max_segs, 0,
