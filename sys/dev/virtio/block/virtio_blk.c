@@ -58,7 +58,7 @@
 #define	VTBLK_REQS_MQ		64	/* of each of several */
 #define	VTBLK_RANGES_MAX	16	/* of a request that deletes */
 #define	VTBLK_SIZE_TRIES	10
-#define	VTBLK_CONFIGS_LOGGED	10	/* impossible sizes that are reported */
+#define	VTBLK_CONFIGS_LOGGED	10	/* invalid or unreadable sizes that are reported */
 #define	VTBLK_SETTLE_SECS	1	/* a suspend waits for what is in flight */
 
 static SYSCTL_NODE(_hw, OID_AUTO, vtblk, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
@@ -139,7 +139,9 @@ vtblk_capacity(struct vtblk_softc *sc, uint64_t *bytes)
 
 	error = VTBLK_CONFIG(sc, capacity, &sectors);
 	if (error != 0) {
-		device_printf(sc->vtb_dev, "can't read the capacity, error %d\n", error);
+		/* A device can have us read as often as it likes. */
+		if (++sc->vtb_bad_configs <= VTBLK_CONFIGS_LOGGED)
+			device_printf(sc->vtb_dev, "can't read the capacity, error %d\n", error);
 		return (error);
 	}
 	if (sectors > OFF_MAX / VIRTIO_BLK_SECTOR_SIZE ||
@@ -482,7 +484,7 @@ vtblk_sysctl(struct vtblk_softc *sc)
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "config_changes", CTLFLAG_RD, &sc->vtb_config_changes,
 	    0, "Notifications of a changed configuration");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_configs", CTLFLAG_RD, &sc->vtb_bad_configs, 0,
-	    "Invalid capacities read");
+	    "Capacities that were invalid, or could not be read");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "short_lengths", CTLFLAG_RD, &sc->vtb_short_lengths, 0,
 	    "Completions whose used length is less than what the device has to write");
 	vtblk_sysctl_lifetime(sc);
