@@ -687,12 +687,14 @@ virtio_lookup(void *arg, const char *name, device_t *devp)
 		*devp = vb->vb_child;
 }
 
+/* In a context of our own: newbus frees the softc, and what is read here, before the device's. */
 static void
 virtio_bus_sysctl(struct virtio_bus *vb)
 {
-	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(vb->vb_dev);
+	struct sysctl_ctx_list *ctx = &vb->vb_sysctl;
 	struct sysctl_oid_list *list;
 
+	sysctl_ctx_init(ctx);
 	list = SYSCTL_CHILDREN(device_get_sysctl_tree(vb->vb_dev));
 	SYSCTL_ADD_STRING(ctx, list, OID_AUTO, "offered", CTLFLAG_RD, vb->vb_offered_str, 0,
 	    "Features that the device offers");
@@ -727,8 +729,10 @@ virtio_bus_attach(struct virtio_bus *vb)
 	VIRTIO_BUS_SET_STATUS(vb->vb_dev, VIRTIO_STATUS_ACK);
 	virtio_bus_sysctl(vb);
 	vb->vb_child = device_add_child(vb->vb_dev, NULL, DEVICE_UNIT_ANY);
-	if (vb->vb_child == NULL)
+	if (vb->vb_child == NULL) {
+		(void)sysctl_ctx_free(&vb->vb_sysctl);
 		return (ENOMEM);
+	}
 	vb->vb_lookup = EVENTHANDLER_REGISTER(dev_lookup, virtio_lookup, vb, EVENTHANDLER_PRI_ANY);
 	/* Without a driver it waits for one. */
 	(void)device_probe_and_attach(vb->vb_child);
@@ -747,6 +751,7 @@ virtio_bus_detach(struct virtio_bus *vb)
 	if (vb->vb_lookup != NULL)
 		EVENTHANDLER_DEREGISTER(dev_lookup, vb->vb_lookup);
 	vb->vb_lookup = NULL;
+	(void)sysctl_ctx_free(&vb->vb_sysctl);
 	return (0);
 }
 

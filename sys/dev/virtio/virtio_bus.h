@@ -109,6 +109,8 @@ struct virtio_bus {
 	volatile u_int	 vb_recalled;
 	struct taskqueue *vb_config_tq;	/* drivers may sleep for long over a change */
 	struct task	 vb_config_task;
+	/* From virtio_bus_attach() to virtio_bus_detach(); a transport may add to it. */
+	struct sysctl_ctx_list vb_sysctl;
 	char		 vb_offered_str[VIRTIO_FEATURE_STRLEN];
 	char		 vb_features_str[VIRTIO_FEATURE_STRLEN];
 };

@@ -174,6 +174,20 @@ sysctl_add_oid(struct sysctl_ctx_list *ctx __unused, struct sysctl_oid_list *par
 }
 
 int
+sysctl_ctx_init(struct sysctl_ctx_list *ctx __unused)
+{
+
+	return (0);
+}
+
+int
+sysctl_ctx_free(struct sysctl_ctx_list *ctx __unused)
+{
+
+	return (0);
+}
+
+int
 sysctl_handle_int(SYSCTL_HANDLER_ARGS)
 {
 

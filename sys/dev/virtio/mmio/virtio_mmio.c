@@ -504,16 +504,16 @@ vtmmio_attach(device_t dev)
 		error = vtmmio_identify(sc, dev);
 	if (error == 0)
 		error = vtmmio_dma_init(sc, dev);
-	if (error == 0) {
-		SYSCTL_ADD_U64(device_get_sysctl_ctx(dev),
-		    SYSCTL_CHILDREN(device_get_sysctl_tree(dev)), OID_AUTO, "storms", CTLFLAG_RD,
-		    &sc->vm_storms, 0,
-		    "Times that the device was reset because its interrupt could not be acknowledged");
+	if (error == 0)
 		error = virtio_bus_attach(&sc->vm_bus);
-	}
-	if (error != 0)
+	if (error != 0) {
 		vtmmio_teardown(sc, dev);
-	return (error);
+		return (error);
+	}
+	SYSCTL_ADD_U64(&sc->vm_bus.vb_sysctl, SYSCTL_CHILDREN(device_get_sysctl_tree(dev)), OID_AUTO,
+	    "storms", CTLFLAG_RD, &sc->vm_storms, 0,
+	    "Times that the device was reset because its interrupt could not be acknowledged");
+	return (0);
 }
 
 static int
