@@ -225,9 +225,10 @@ pv_net_configure_pairs(struct pv_net *pn, u_int n)
 }
 
 /*
- * Use n pairs of queues.  Returns 0; EBUSY if what was sent by one of those that are to go does not
- * complete; what pno_set_pairs says.  After an error it is as many as before.  If a queue alone can't
- * be stopped or started, the device is reset soon, and uses as many pairs then as are set here.
+ * Use n pairs of queues.  Returns 0; EBUSY if netmap(4) has queues, or if what was sent by one of those
+ * that are to go does not complete; what pno_set_pairs says.  After an error it is as many as before.
+ * If a queue alone can't be stopped or started, the device is reset soon, and uses as many pairs then as
+ * are set here.
  */
 int
 pv_net_use_pairs(struct pv_net *pn, u_int n)
@@ -236,6 +237,9 @@ pv_net_use_pairs(struct pv_net *pn, u_int n)
 	int error = 0;
 
 	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	/* Programs have a ring of each pair mapped. */
+	if (pn->pn_netmap)
+		return (EBUSY);
 	if (!pn->pn_running) {
 		pn->pn_pairs = n;
 		return (0);
