@@ -187,7 +187,7 @@ pv_net_retire_pairs(struct pv_net *pn, u_int n)
 		if (error == 0)
 			pn->pn_queue_resets++;
 		else if (error == EOPNOTSUPP)
-			pv_net_tx_start(&pn->pn_txqs[i]);
+			pv_net_tx_resume(&pn->pn_txqs[i]);
 		else
 			pv_net_need_reset(pn);
 	}
