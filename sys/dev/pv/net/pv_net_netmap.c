@@ -192,13 +192,25 @@ pv_net_netmap_alloc_queues(struct pv_net *pn)
 void
 pv_net_netmap_free_queues(struct pv_net *pn)
 {
+	struct pv_net_netmap *rx, *tx;
+	struct pv_net_rxq *rxq;
+	struct pv_net_txq *txq;
 	int i;
 
+	/* An interrupt may still come, and looks. */
 	for (i = 0; i < pn->pn_made; i++) {
-		pv_net_netmap_free_queue(pn->pn_rxqs[i].prq_netmap, pn->pn_dead);
-		pv_net_netmap_free_queue(pn->pn_txqs[i].ptq_netmap, pn->pn_dead);
-		pn->pn_rxqs[i].prq_netmap = NULL;
-		pn->pn_txqs[i].ptq_netmap = NULL;
+		rxq = &pn->pn_rxqs[i];
+		txq = &pn->pn_txqs[i];
+		mtx_lock(&rxq->prq_mtx);
+		rx = rxq->prq_netmap;
+		rxq->prq_netmap = NULL;
+		mtx_unlock(&rxq->prq_mtx);
+		mtx_lock(&txq->ptq_mtx);
+		tx = txq->ptq_netmap;
+		txq->ptq_netmap = NULL;
+		mtx_unlock(&txq->ptq_mtx);
+		pv_net_netmap_free_queue(rx, pn->pn_dead);
+		pv_net_netmap_free_queue(tx, pn->pn_dead);
 	}
 }
 
@@ -307,10 +319,11 @@ pv_net_netmap_txsync(struct netmap_kring *kring, int flags __unused)
 void
 pv_net_netmap_tx_intr(struct pv_net_txq *txq)
 {
-	struct pv_net_netmap *nq = txq->ptq_netmap;
+	struct pv_net_netmap *nq;
 	bool active;
 
 	mtx_lock(&txq->ptq_mtx);
+	nq = txq->ptq_netmap;
 	active = nq != NULL && nq->nq_active;
 	if (active)
 		pvq_intr_disable(txq->ptq_pvq);
@@ -507,11 +520,12 @@ pv_net_netmap_rxsync(struct netmap_kring *kring, int flags __unused)
 void
 pv_net_netmap_rx_intr(struct pv_net_rxq *rxq)
 {
-	struct pv_net_netmap *nq = rxq->prq_netmap;
+	struct pv_net_netmap *nq;
 	bool active;
 	u_int work;
 
 	mtx_lock(&rxq->prq_mtx);
+	nq = rxq->prq_netmap;
 	active = nq != NULL && nq->nq_active;
 	if (active)
 		pvq_intr_disable(rxq->prq_pvq);
