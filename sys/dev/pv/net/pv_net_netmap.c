@@ -301,16 +301,18 @@ pv_net_netmap_txsync(struct netmap_kring *kring, int flags __unused)
 	struct pv_net *pn = if_getsoftc(kring->na->ifp);
 	struct pv_net_txq *txq = &pn->pn_txqs[kring->ring_id];
 	struct pv_net_netmap *nq = txq->ptq_netmap;
-	int inflight, n = 0;
+	int inflight, left = nq->nq_nslots, n = 0;
 
 	mtx_lock(&txq->ptq_mtx);
 	if (nq->nq_active) {
 		while ((n = pv_net_netmap_send(txq, kring)) > 0)
 			;
+		/* A device that announces completions and has none is not waited for. */
 		do {
 			pv_net_netmap_reclaim(txq, kring);
 			inflight = pvq_inflight(txq->ptq_pvq);
-		} while (inflight > 0 && pvq_intr_enable(txq->ptq_pvq, howmany(inflight, 2)));
+		} while (inflight > 0 && left-- > 0 &&
+		    pvq_intr_enable(txq->ptq_pvq, howmany(inflight, 2)));
 	}
 	mtx_unlock(&txq->ptq_mtx);
 	return (n < 0 ? netmap_ring_reinit(kring) : 0);
