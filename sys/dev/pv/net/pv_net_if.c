@@ -259,9 +259,11 @@ pv_net_announce(struct pv_net *pn)
 static int
 pv_net_set_flags(struct pv_net *pn)
 {
-	int error = 0, flags = if_getflags(pn->pn_ifp);
+	int error = 0, flags;
 
 	sx_xlock(&pn->pn_sx);
+	/* With the lock: of two that change them, the last to come here sees what both have set. */
+	flags = if_getflags(pn->pn_ifp);
 	/* Thaw looks at the flags again; detach has stopped the device. */
 	if (!pn->pn_frozen && !pn->pn_detaching) {
 		if ((flags & IFF_UP) == 0)
