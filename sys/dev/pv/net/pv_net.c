@@ -160,6 +160,8 @@ pv_net_attach(struct pv_net *pn)
 		if (error == 0)
 			error = pv_net_tx_alloc(&pn->pn_txqs[i]);
 	}
+	/* From its creation on the interface may be set up, but is not before all is there. */
+	pn->pn_frozen = true;
 	if (error == 0)
 		error = pv_net_if_create(pn);
 	if (error != 0)
@@ -169,8 +171,13 @@ pv_net_attach(struct pv_net *pn)
 	pv_net_stage_start(pn);
 	pn->pn_level = PV_NET_INTERFACE;
 	pv_net_sysctl_attach(pn);
-	pv_net_link_change(pn);
 	pv_net_run_start(pn);
+	sx_xlock(&pn->pn_sx);
+	pn->pn_frozen = false;
+	if ((if_getflags(pn->pn_ifp) & IFF_UP) != 0)
+		(void)pv_net_up(pn);
+	sx_xunlock(&pn->pn_sx);
+	pv_net_link_change(pn);
 	return (0);
 }
 
