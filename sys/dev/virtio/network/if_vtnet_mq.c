@@ -171,6 +171,9 @@ vtnet_mq_read(struct vtnet_softc *sc)
 		error = VTNET_READ(sc, max_virtqueue_pairs, &pairs);
 		if (error != 0)
 			return (error);
+		/* Read again since vtnet_mq_invalid(). */
+		if (pairs > VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MAX)
+			return (EINVAL);
 	}
 	max = virtio_tunable(sc->vtn_dev, "mq_max_pairs", vtnet_mq_max_pairs);
 	if (max <= 0)
