@@ -317,8 +317,7 @@ vtnet_stop(void *softc)
 	int error;
 
 	error = virtio_quiesce(sc->vtn_dev);
-	/* Even a device that did not confirm has no access to memory any more. */
-	vtnet_ctrl_drain(sc);
+	vtnet_ctrl_drain(sc, error == 0);
 	return (error);
 }
 

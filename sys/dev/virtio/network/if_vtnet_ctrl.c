@@ -87,6 +87,8 @@ vtnet_ctrl_free(struct vtnet_softc *sc)
 {
 	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
 
+	if (ctrl->vtc_leaked)
+		return;
 	if (ctrl->vtc_addr != 0)
 		bus_dmamap_unload(ctrl->vtc_tag, ctrl->vtc_map);
 	if (ctrl->vtc_mem != NULL)
@@ -98,14 +100,21 @@ vtnet_ctrl_free(struct vtnet_softc *sc)
 	ctrl->vtc_tag = NULL;
 }
 
-/* The device was stopped: the page is ours again. */
+/*
+ * The device was reset: the page is ours again.  If the device did not confirm that, and has a command,
+ * it may still write its answer: the page is leaked, as the rings are.
+ */
 void
-vtnet_ctrl_drain(struct vtnet_softc *sc)
+vtnet_ctrl_drain(struct vtnet_softc *sc, bool stopped)
 {
 	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
 
 	if (ctrl->vtc_pvq == NULL)
 		return;
+	if (stopped)
+		ctrl->vtc_leaked = false;
+	else if (pvq_inflight(ctrl->vtc_pvq) > 0)
+		ctrl->vtc_leaked = true;
 	while (pvq_drain(ctrl->vtc_pvq) != NULL)
 		;
 	ctrl->vtc_dead = false;

@@ -29,6 +29,7 @@ struct vtnet_ctrl {
 	uint8_t		*vtc_mem;	/* a page */
 	bus_addr_t	 vtc_addr;
 	bool		 vtc_dead;	/* a command never completed */
+	bool		 vtc_leaked;	/* the device may still write to the page */
 	bool		 vtc_short;	/* the ring can't hold a command */
 	bool		 vtc_hopeless;	/* nor did any since the reset that followed */
 	uint64_t	 vtc_commands;
@@ -111,7 +112,7 @@ int	vtnet_read_mtu(struct vtnet_softc *sc, uint16_t *mtu);
 /* if_vtnet_ctrl.c */
 int	vtnet_ctrl_alloc(struct vtnet_softc *sc);
 void	vtnet_ctrl_free(struct vtnet_softc *sc);
-void	vtnet_ctrl_drain(struct vtnet_softc *sc);
+void	vtnet_ctrl_drain(struct vtnet_softc *sc, bool stopped);
 /* The queues are allocated: can the control queue hold a command? */
 void	vtnet_ctrl_check(struct vtnet_softc *sc);
 void	vtnet_ctrl_sysctl(struct vtnet_softc *sc);
