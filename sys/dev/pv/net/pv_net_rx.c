@@ -66,7 +66,7 @@
 /* Before a frame that is copied: room for what is put there when it is sent on. */
 #define	PV_NET_COPY_LEAD	32
 
-/* How many times a second allocation is tried again. */
+/* Tries to allocate buffers after a shortage, in a second. */
 #define	PV_NET_REFILL_HZ	10
 
 /* Sync a buffer's memory, if it was loaded by bus_dma(9). */
