@@ -138,7 +138,8 @@ pv_net_tx_notify(struct pv_net_txq *txq)
 /*
  * The next packet to be sent: the first of the list, which it leaves, or what the buf_ring has, where
  * it stays until pv_net_tx_advance().  For the first queue, packets dequeued from ALTQ are as on the
- * list.
+ * list.  (With an interface, the drbr_ functions would use ALTQ's queue in the place of the buf_ring, by
+ * each of our queues.)
  */
 static struct mbuf *
 pv_net_tx_peek(struct pv_net_txq *txq, bool *listed)
@@ -148,7 +149,7 @@ pv_net_tx_peek(struct pv_net_txq *txq, bool *listed)
 
 	*listed = m != NULL;
 	if (m == NULL) {
-		m = drbr_peek(ifp, txq->ptq_ring);
+		m = drbr_peek(NULL, txq->ptq_ring);
 		if (m == NULL && txq->ptq_id == 0 && txq->ptq_pn->pn_shaped) {
 			m = if_dequeue(ifp);
 			*listed = true;
@@ -165,7 +166,7 @@ static void
 pv_net_tx_advance(struct pv_net_txq *txq, bool listed)
 {
 	if (!listed)
-		drbr_advance(txq->ptq_pn->pn_ifp, txq->ptq_ring);
+		drbr_advance(NULL, txq->ptq_ring);
 }
 
 /* It was not, and may be another mbuf now. */
@@ -176,7 +177,7 @@ pv_net_tx_putback(struct pv_net_txq *txq, bool listed, struct mbuf *m)
 		m->m_nextpkt = txq->ptq_list;
 		txq->ptq_list = m;
 	} else
-		drbr_putback(txq->ptq_pn->pn_ifp, txq->ptq_ring, m);
+		drbr_putback(NULL, txq->ptq_ring, m);
 }
 
 /*
