@@ -170,7 +170,7 @@ qd_stop(struct pv_blk *blk)
 		taskqueue_enqueue(taskqueue_thread, &sc->qd_task);
 		for (i = 0; i < 10 * hz && atomic_load_acq_int(&sc->qd_task_ran) == 0; i++)
 			pause("qdisk", 1);
-		/* Later does not count: the device was stopped without it. */
+		/* A later run does not count: the device was stopped without it. */
 		sc->qd_stop_waits = false;
 		QD_EQ(sc, sc->qd_task_ran, 1);
 	}
@@ -388,7 +388,7 @@ qd_logged(struct qd_softc *sc, u_int i, u_int queue, enum pv_blk_cmd cmd, u_int 
 	QD_EQ(sc, sc->qd_log[i].qe_sector, sector);
 }
 
-/* Until *stops has come to a number, that reset has finished, and so many requests are held. */
+/* Wait until *stops has reached a number, that reset has finished, and so many requests are held. */
 static void
 qd_wait(struct qd_softc *sc, const u_int *stops, u_int number, u_int flag, u_int held)
 {

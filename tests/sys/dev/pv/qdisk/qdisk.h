@@ -62,7 +62,7 @@ struct qd_softc {
 	u_int		qd_queue_stops;
 	int		qd_stop_queue_error; /* what bo_stop_queue and bo_restart_queue return */
 	int		qd_restart_queue_error;
-	bool		qd_one_timeout;	/* there is none after a stop, until the case wants one */
+	bool		qd_one_timeout;	/* no time-outs after a stop, until the case requests one */
 	bool		qd_await_detach; /* bo_stop_queue lasts until the disk is detached */
 	int		qd_stop_error;	/* what bo_stop and bo_restart return */
 	int		qd_restart_error;
@@ -103,7 +103,7 @@ extern const struct qd_case qd_reset_cases[];
 	}								\
 } while (0)
 
-/* Makes the disk, and takes it away: of n queues with nreqs requests each, of so many sectors. */
+/* Creates the disk, and destroys it: n queues with nreqs requests each, and so many sectors. */
 void	qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors);
 void	qd_end(struct qd_softc *sc);
 
@@ -124,7 +124,7 @@ void	qd_answer_all(struct qd_softc *sc);
 /* All that the device has of a queue, by one interrupt. */
 void	qd_answer_all_at_once(struct qd_softc *sc, u_int queue);
 
-/* How many are with the device? */
+/* How many requests the device has. */
 u_int	qd_held(struct qd_softc *sc);
 
 /* Log entry i is this. */

@@ -5,7 +5,7 @@
  */
 
 /*
- * What pv_blk promises of queues, order and suspends (pv_blk.h), seen from the device (see qdisk.c).
+ * pv_blk's guarantees about queues, order and suspends (pv_blk.h), seen from the device (see qdisk.c).
  */
 
 #include <sys/param.h>
@@ -62,7 +62,7 @@ qd_ordered_flush_waits_for_every_queue(struct qd_softc *sc)
 	qd_end(sc);
 }
 
-/* What is in flight is not its business, nor is it theirs. */
+/* It does not wait for requests in flight, nor do they wait for it. */
 static void
 qd_plain_flush_waits_for_nothing(struct qd_softc *sc)
 {
@@ -116,7 +116,7 @@ qd_caching_ends_with_a_flush(struct qd_softc *sc)
 	pv_blk_end_caching(&sc->qd_blk);
 	qd_answer_all(sc);
 	QD_EQ(sc, sc->qd_nlog, 5);
-	/* Set to write back meanwhile, it goes on being flushed. */
+	/* Set to write back while that flush is in flight, the device still gets flushes. */
 	pv_blk_set_writethrough(&sc->qd_blk, false);
 	pv_blk_end_caching(&sc->qd_blk);
 	pv_blk_set_writethrough(&sc->qd_blk, false);
@@ -146,7 +146,7 @@ qd_barriers_keep_their_order(struct qd_softc *sc)
 		else	/* The last but one is ordered, too. */
 			qd_submit(sc, i, qd_cpu(i), BIO_WRITE, i, 1, i == 6 ? BIO_ORDERED : 0);
 	}
-	/* Each is a barrier or next to one, so they come one by one. */
+	/* Each is a barrier or next to one, so they are put one by one. */
 	for (i = 0; i < nitems(cmds); i++) {
 		QD_EQ(sc, sc->qd_nlog, i + 1);
 		QD_EQ(sc, sc->qd_log[i].qe_cmd, cmds[i]);
@@ -225,7 +225,7 @@ qd_queues_become_fewer_and_more(struct qd_softc *sc)
 	qd_end(sc);
 }
 
-/* A bio of which a part was given to a queue that is removed is done in another, each piece once. */
+/* A bio of which a part was in a queue that is removed is completed in another, each piece once. */
 static void
 qd_half_cut_bio_changes_its_queue(struct qd_softc *sc)
 {
@@ -250,7 +250,7 @@ qd_half_cut_bio_changes_its_queue(struct qd_softc *sc)
 	qd_end(sc);
 }
 
-/* What was queued behind a barrier when the disk is removed ends, and ends once. */
+/* A bio that is queued behind a barrier when the disk is removed ends, and ends once. */
 static void
 qd_detach_ends_what_was_queued(struct qd_softc *sc)
 {
@@ -302,7 +302,7 @@ qd_resets_end_a_request_and_suspends_do_not(struct qd_softc *sc)
 		QD_EQ(sc, sc->qd_ends[0], -1);
 		puts = sc->qd_nlog;
 		pv_blk_reset(&sc->qd_blk, 0);
-		/* A reset has finished when the request was put once more, or has ended. */
+		/* A reset has finished when the request was put again, or has ended. */
 		while (sc->qd_stops < i + 1 ||
 		    (sc->qd_blk.blk_flags & PVB_RESETTING) != 0 ||
 		    (sc->qd_nlog == puts && sc->qd_ends[0] == -1))
@@ -402,7 +402,7 @@ qd_deletes_share_a_request(struct qd_softc *sc)
 	qd_end(sc);
 }
 
-/* One that the device fails is made of single ones, which it does. */
+/* A request that the device fails is repeated as single deletes, which succeed. */
 static void
 qd_failed_deletes_are_tried_singly(struct qd_softc *sc)
 {
@@ -439,7 +439,7 @@ qd_delete_some(struct qd_softc *sc, u_int i)
 		qd_submit(sc, i, qd_cpu(i), BIO_DELETE, i, 1, 0);
 }
 
-/* They end once when the device stops, when queues become fewer, and when the disk goes. */
+/* They end once when the device stops, when queues become fewer, and when the disk is removed. */
 static void
 qd_deletes_survive_a_suspend(struct qd_softc *sc)
 {
@@ -465,14 +465,14 @@ qd_deletes_survive_a_suspend(struct qd_softc *sc)
 	pv_blk_give_up(&sc->qd_blk);
 	qd_answer_all(sc);
 	QD_EQ(sc, sc->qd_nends, 24);
-	/* Of each queue the first was with the device. */
+	/* The device had the first bio of each queue. */
 	QD_EQ(sc, sc->qd_ends[16], 0);
 	QD_EQ(sc, sc->qd_ends[23], ENXIO);
 	qd_end(sc);
 	QD_EQ(sc, sc->qd_nends, 24);
 }
 
-/* A device that always has more to collect keeps no thread for ever, and is not forgotten. */
+/* A device that always has more completions occupies no thread for ever, and is still served. */
 static void
 qd_busy_queue_leaves_its_thread(struct qd_softc *sc)
 {

@@ -5,7 +5,7 @@
  */
 
 /*
- * Resets of pv_blk's device and of its queues, suspends, and what fails of them, seen from the device
+ * Resets of pv_blk's device and of its queues, suspends, and their failures, seen from the device
  * (see qdisk.c).
  */
 
@@ -15,7 +15,7 @@
 
 #include "qdisk.h"
 
-/* Frozen, a reset has to wait: whoever froze the queues may be resetting the device. */
+/* While frozen, a reset has to wait: the thread that froze the queues may be resetting the device. */
 static void
 qd_reset_waits_for_a_suspend(struct qd_softc *sc)
 {
@@ -124,7 +124,7 @@ qd_broken_queue_is_reset_alone(struct qd_softc *sc)
 	qd_end(sc);
 }
 
-/* What it had in flight is put again; the device is reset if that did not help. */
+/* Its requests in flight are put again; the device is reset if that did not help. */
 static void
 qd_stuck_queue_is_reset_alone_first(struct qd_softc *sc)
 {
@@ -144,7 +144,7 @@ qd_stuck_queue_is_reset_alone_first(struct qd_softc *sc)
 	QD_EQ(sc, sc->qd_nends, 1);
 	qd_answer_all(sc);
 	qd_all_ended(sc, 2, 0);
-	/* It had helped, so that it is tried again; then it has not. */
+	/* The queue's reset had helped, so that it is tried again; this time it has not. */
 	W(sc, 2, 0);
 	sc->qd_blk.blk_timeout_reset = 1;
 	qd_wait_for_queue_resets(sc, 2, 1);
@@ -161,7 +161,7 @@ qd_stuck_queue_is_reset_alone_first(struct qd_softc *sc)
 	qd_end(sc);
 }
 
-/* The device is reset, and is not asked a second time. */
+/* The device is reset, and the queue's reset is not tried a second time. */
 static void
 qd_queue_that_does_not_stop(struct qd_softc *sc)
 {
@@ -213,7 +213,7 @@ qd_queue_that_does_not_restart(struct qd_softc *sc)
 	qd_end(sc);
 }
 
-/* The disk goes while a queue is being stopped, whether that succeeds or not: each bio ends once. */
+/* The disk is removed while a queue is being stopped, which succeeds or fails: each bio ends once. */
 static void
 qd_detach_while_a_queue_is_reset(struct qd_softc *sc)
 {
