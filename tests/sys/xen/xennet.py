@@ -10,10 +10,10 @@ Instead of xn the guest may have vtnet (CARDS): virtio's cards, which dom0's dev
 for an HVM guest, with a TAP device of dom0 behind each.
 
 dom0's Linux is Debian's own, with VLANs and netem, which the kernel of the machine that runs the
-tests need not have.  Its tools are those that `xenlab tools` puts there; as sending and receiving
-programs serve iperf, and httpd and wget of busybox.
+tests need not have.  Its tools are those that `xenlab tools` installs; the programs that send and
+receive are iperf, and httpd and wget of busybox.
 
-What runs in the background of a host (Peer.begin) leaves its output and status in files of dom0.
+A background command of a host (Peer.begin) leaves its output and status in files of dom0.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ from netlab import LabFailure
 
 TIMEOUT = 1800.0
 
-# busybox's shell prefers commands of its own to those of a folder.
+# busybox's shell prefers its built-in commands to those of a folder.
 TOOLS = ("for p in ip tc ethtool iperf; do eval \"$p() { /net/$p \\\"\\$@\\\"; }\"; done\n")
 
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """What the guest has for cards, and what dom0 has behind them."""
+    """The kind of cards that the guest has, and their back ends in dom0."""
 
     driver: str
-    # Words for tools/guest: for the guest, and for each card.
+    # Arguments for tools/guest: for the guest, and for each card.
     guest: tuple[str, ...]
     net: str
-    # What the other end is called, with the numbers of the guest and of the card.
+    # The name of the other end, with the numbers of the guest and of the card.
     far: str
-    # Whether the offloads are there for what has a tag, too.
+    # Whether tagged frames are offloaded too.
     tagged: bool
-    # What the driver may not have counted, below dev.DRIVER.N.
+    # Error counters below dev.DRIVER.N that have to be 0.
     wrong: tuple[str, ...]
 
 
 BAD_OFFLOAD = ("rxq0.bad_offload", "txq0.bad_offload", "resets")
 
 CARDS = {
-    # netback has no offloads for what has a tag: Linux does it all, and so does the guest.
+    # netback has no offloads for tagged frames: Linux and the guest do everything in software.
     "xn": Card("xn", (), "", "vif{}.{}", False, (*BAD_OFFLOAD, "q0.tx_error")),
-    # The front ends of the same cards are not there, so that theirs can't be what works.
-    # GRUB is quicker with this kind of disk.
+    # The front ends of the same cards are not loaded, so that the test can't pass by using them.
+    # GRUB reads this kind of disk faster.
     "vtnet": Card("vtnet", ("--type", "hvm", "--xl", 'hdtype="ahci"',
                             "--env", "hw.xen.disable_pv_nics=1"),
                   ",model=virtio-net", "vif{}.{}-emu", True,
@@ -80,14 +80,14 @@ class Peer(netlab.Peer):
         self.before: dict[str, int] = {}
         self.jobs = itertools.count()
         status, said = self.shell(
-            # What a run that was broken off has left.
+            # Remove the leftovers of a run that was interrupted.
             f"{{ kill -9 $(ip netns pids {name}); ip netns del {name}; ip link del {name}0; }}"
             f" 2>/dev/null; ip netns add {name} &&"
             f" ip link add {name}0 mtu {mtu} type veth peer name eth0 mtu {mtu} netns {name} &&"
             f" ip link set {name}0 master {bridge} up", 60)
         if status != 0:
             raise LabFailure(f"host {name}: {said}")
-        # The time of a round trip here makes Linux send small packets, unless it is configured.
+        # Unless configured, Linux sends small packets at round-trip times as long as these.
         self.run("cd /proc/sys/net && echo 0 >ipv6/conf/all/accept_dad &&"
                  " for d in default eth0; do echo 0 >ipv6/conf/$d/accept_dad &&"
                  " echo 0 >ipv6/conf/$d/accept_ra; done && echo 40 >ipv4/tcp_min_tso_segs;"
@@ -116,7 +116,7 @@ class Peer(netlab.Peer):
         self.shell(f"{self.inside('exec ' + words)} >/run/{self.name}.log 2>&1 </dev/null &", 60)
 
     def begin(self, words: str) -> str:
-        """Start a shell command in the background; returns what it is called."""
+        """Start a shell command in the background; returns its name."""
         job = f"/run/{self.name}.{next(self.jobs)}"
         self.shell(f"rm -f {job}.*; {{ {self.inside(words)} >{job}.out 2>&1; echo $? >{job}.part;"
                    f" mv {job}.part {job}.end; }} </dev/null >/dev/null 2>&1 &", 60)

@@ -1,21 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# A disk or a network card whose back end is this script, and not Linux's: run in dom0.  It speaks by
-# xenstore; what comes by the rings is answered by badvbd and badvif only.
+# A disk or a network card whose back end is this script, and not Linux's: run in dom0.  It uses only
+# xenstore; badvbd and badvif answer the requests in the rings.
 #
-#	badback.sh TYPE DOMAIN begin [KEY=VALUE ...]	make disk xvdh (vbd) or card 7 (vif), offer what
+#	badback.sh TYPE DOMAIN begin [KEY=VALUE ...]	create disk xvdh (vbd) or card 7 (vif), and offer what
 #							a good back end does, and KEYs
-#	badback.sh TYPE DOMAIN offer KEY=VALUE ...	write keys of the back end; KEY= takes one away
+#	badback.sh TYPE DOMAIN offer KEY=VALUE ...	write keys of the back end; KEY= removes one
 #	badback.sh TYPE DOMAIN front STATE ...		wait until the front end is in one of these states
-#	badback.sh TYPE DOMAIN live [KEY=VALUE ...]	once the front end is ready, be so, too, with what
-#							a good disk says, and KEYs
-#	badback.sh TYPE DOMAIN try KEY=VALUE ...	all of it: begin, live with KEYs, tell the state, end
+#	badback.sh TYPE DOMAIN live [KEY=VALUE ...]	once the front end is ready, connect with the keys
+#							of a good disk, and KEYs
+#	badback.sh TYPE DOMAIN try KEY=VALUE ...	all of it: begin, live with KEYs, print the state, end
 #	badback.sh TYPE DOMAIN tell VIOLATION ...		run /run/badvbd or /run/badvif
-#	badback.sh TYPE DOMAIN again			let go of a front end that closes, and begin again
-#	badback.sh TYPE DOMAIN end			take the device away
+#	badback.sh TYPE DOMAIN again			disconnect from a front end that closes, and begin again
+#	badback.sh TYPE DOMAIN end			remove the device
 #
-# Linux's drivers are kept away from it: while this is at work no back end is started for any guest.
+# Linux's drivers must not use the device: while this script runs, no back end is started for any guest.
 
 set -u
 type=$1
@@ -30,7 +30,7 @@ esac
 front=/local/domain/$id/device/$type/$number
 back=/local/domain/0/backend/$type/$id/$number
 
-# In as few programs as can be: each takes its time here.
+# This uses as few processes as possible, since each is slow to start here.
 offer() {
 	set -- "$@" end
 	while [ "$1" != end ]; do
@@ -58,7 +58,7 @@ front() {
 	return 1
 }
 
-# A key of the front end's; of several names the first that is there.
+# A key of the front end; of several names the first that exists.
 value() {
 	for name; do
 		xenstore-read "$front/$name" 2>/dev/null && return
@@ -120,7 +120,7 @@ again)
 	vbd) front 5 6 && offer state=6 && front 1 && offer state=2 && self live && front 4 ;;
 	vif)
 		front 1 5 6 && offer state=5 && offer state=6 && front 1 6 || exit 1
-		# One that has failed does not say when it has seen that, and has to before it begins.
+		# A front end that has failed does not show when it has seen the change, which it has to before state 2.
 		[ "$state" -eq 1 ] || sleep 1
 		offer state=2
 		;;

@@ -5,14 +5,14 @@
  */
 
 /*
- * The ring of a block back end that means harm (xen/io/blkif.h), in a process of dom0.
+ * The ring of a malicious block back end (xen/io/blkif.h), in a process of dom0.
  *
  *	badvbd DOMAIN RING-REF PORT VIOLATION
  *
- * It maps the ring that a front end has published, says that it is ready, waits for a request, commits
- * the violation (the table at the end; "honest" is none), and lets go.  "serve" is no violation either:
- * it goes on to answer, up to the first request that is neither a read nor a write, and says which that
- * was, and its flags.  Statically linked: dom0 has no C library of its own to speak of.
+ * It maps the ring that a front end has published, prints that it is ready, waits for a request,
+ * commits the violation (the table at the end; "honest" is none), and unmaps the ring.  "serve" is no
+ * violation either: it answers up to the first request that is neither a read nor a write, and prints
+ * that request's operation and flags.  Statically linked, as dom0 has no usable C library.
  */
 
 #include <sys/ioctl.h>
@@ -95,7 +95,7 @@ push(void)
 	send_event(evtchn, port);
 }
 
-/* An answer, and then nothing but events. */
+/* An answer, and then only events. */
 static void
 storm(void)
 {

@@ -5,13 +5,13 @@
  */
 
 /*
- * A network back end that means harm (xen/io/netif.h), in a process of dom0.
+ * A malicious network back end (xen/io/netif.h), in a process of dom0.
  *
  *	badvif DOMAIN TX-REF RX-REF TX-PORT RX-PORT VIOLATION ...
  *
- * It maps the rings that a front end has published, binds to its event channels, and commits violations
- * that are named, one after the other (the table at the end).  Statically linked: dom0 has no C library
- * of its own to speak of.
+ * It maps the rings that a front end has published, binds to its event channels, and commits the named
+ * violations one after the other (the table at the end).  Statically linked, as dom0 has no usable C
+ * library.
  */
 
 #include <sys/ioctl.h>
@@ -66,7 +66,7 @@ map(grant_ref_t ref, bool writing)
 	if (ioctl(gntdev, IOCTL_GNTDEV_MAP_GRANT_REF, &arg) != 0)
 		err(1, "map of %u", ref);
 	p = mmap(NULL, PAGE, PROT_READ | (writing ? PROT_WRITE : 0), MAP_SHARED, gntdev, arg.index);
-	/* It stays as long as the mapping does. */
+	/* The grant stays in use as long as the mapping exists. */
 	undo.index = arg.index;
 	ioctl(gntdev, IOCTL_GNTDEV_UNMAP_GRANT_REF, &undo);
 	return (p == MAP_FAILED ? NULL : p);
@@ -91,7 +91,7 @@ notify(unsigned port)
 	send_event(evtchn, port);
 }
 
-/* Wait until the front end has come to an index. */
+/* Wait until the front end has reached an index. */
 static void
 wait_for(volatile uint32_t *prod, uint32_t index)
 {
@@ -104,8 +104,8 @@ wait_for(volatile uint32_t *prod, uint32_t index)
 }
 
 /*
- * Publish what was answered, and wait until the front end has taken it all and asks for the next event.
- * One that broke the queue never does.
+ * Publish the responses, and wait until the front end has taken them all and requests the next event.
+ * A front end that marked the queue broken never does.
  */
 static void
 rx_push(void)
@@ -270,7 +270,7 @@ tx_answer(unsigned id, int what)
 	tx->ring[tx_done++ & TX_MASK].rsp = rsp;
 }
 
-/* Answer to what was sent, `max' packets at most: with `what', and to commands with `command'. */
+/* Answer requests to send, `max' packets at most: with `what', and extra info slots with `command'. */
 static void
 tx_serve(int what, int command, unsigned max)
 {
@@ -350,7 +350,7 @@ twice(void)
 	usleep(500000);
 }
 
-/* Any answer, as long as there are not too many. */
+/* Arbitrary answers, but not more than there are requests. */
 static void
 anything(void)
 {
@@ -368,7 +368,7 @@ anything(void)
 			tx_serve(status[rand() % 4], NETIF_RSP_OKAY, SLOTS);
 		}
 	}
-	/* Whatever went before, this is the end of it. */
+	/* Whatever preceded it, this ends the packet. */
 	for (int i = 0; i < 3; i++) {
 		memset(&rx->ring[rx_done & RX_MASK].rsp, 0, sizeof(rx->ring[0].rsp));
 		wait_for((volatile uint32_t *)&rx->req_prod, rx_done);
@@ -377,7 +377,7 @@ anything(void)
 	rx_push();
 }
 
-/* Nothing but events, by both channels. */
+/* Only events, on both channels. */
 static void
 storm(void)
 {
@@ -426,7 +426,7 @@ pages(void)
 		errx(1, "too few");
 }
 
-/* In the pages of packets that are sent there is nothing behind the longest that they had. */
+/* The pages of sent packets hold nothing beyond the longest packet that they had. */
 static void
 behind(void)
 {
@@ -458,15 +458,15 @@ static const struct {
 	const char	*name;
 	void		(*tell)(void);
 } violations[] = {
-	/* About what is received; the ring goes on. */
+	/* Violations in receiving, after which the ring stays in use. */
 	{ "good", good }, { "status", status }, { "range", range }, { "chain", chain },
 	{ "extras", extras }, { "kinds", kinds }, { "prefix", prefix }, { "offloads", offloads },
 	{ "anything", anything }, { "storm", storm },
-	/* About what was sent. */
+	/* Violations in sending. */
 	{ "serve", serve }, { "answers", answers }, { "refuse", refuse },
-	/* After these the ring is broken. */
+	/* Violations that break the ring. */
 	{ "ahead", ahead }, { "strange", strange }, { "twice", twice },
-	/* No violations: what can be seen. */
+	/* No violations: these print what the back end can see. */
 	{ "pages", pages }, { "behind", behind },
 };
 

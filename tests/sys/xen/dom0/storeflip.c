@@ -12,7 +12,7 @@
  * It speaks to xenstored's socket itself (xen/io/xs_wire.h), one request at a time and without a
  * transaction, so that each write is a change that watches fire for.
  *
- * Statically linked, for dom0 has no C library of its own to speak of.
+ * Statically linked, as dom0 has no usable C library.
  */
 
 #include <sys/socket.h>

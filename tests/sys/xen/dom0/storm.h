@@ -5,7 +5,7 @@
  */
 
 /*
- * Events of a back end in a process of dom0: one, or as many as can be (Xen's advisory XSA-391).
+ * Events of a back end in a process of dom0: one, or as many as possible (Xen's advisory XSA-391).
  */
 
 #ifndef _DOM0_STORM_H_
@@ -29,8 +29,8 @@ send_event(int evtchn, unsigned port)
 }
 
 /*
- * Events without work by two ports, which may be one, until there is the file.  The sender sleeps after
- * each: where Xen has but one CPU, the receiver has none meanwhile, and takes many events for one.
+ * Events without work on two ports, which may be the same, until the file exists.  The sender sleeps
+ * after each: otherwise, where Xen has only one CPU, the receiver would see many events as one.
  */
 static inline void
 storm_until_calm(int evtchn, unsigned port, unsigned other)

@@ -5,16 +5,16 @@
  */
 
 /*
- * What dom0's kernel knows of the packets of an interface, those to a guest and from it: run in dom0.
+ * What dom0's kernel records about the packets of an interface, to a guest and from it: run in dom0.
  *
  *	vifwatch INTERFACE		until SIGTERM
  *
- * Linux tells with each packet whether its checksum is partial, and of which size the segments are
- * that it stands for (PACKET_VNET_HDR).  Of each kind of packet there is one line at the end:
+ * Linux reports for each packet whether its checksum is partial, and the segment size of a GSO packet
+ * (PACKET_VNET_HDR).  One line is printed for each kind of packet at the end:
  *
  *	from tcp4 packets 210 partial 200 gso 190 mss 1448 longest 65226
  *
- * Statically linked, for dom0 has no C library of its own to speak of.
+ * Statically linked, as dom0 has no usable C library.
  */
 
 #include <sys/ioctl.h>

@@ -5,11 +5,11 @@
  */
 
 /*
- * What the module xen finds when it is loaded in the middle of an upcall that was not handled.
+ * The state that the module xen finds if it is loaded while an upcall is pending that was not handled.
  *
  * Xen interrupts a vCPU only when it changes evtchn_upcall_pending from 0 to 1.  This module sets it
- * on each vCPU, and says that each word of event channels has a pending one: from then on the vCPU
- * is not interrupted before it was handled.
+ * on each vCPU, and marks each word of event channels as having a pending one: from then on the vCPU
+ * is not interrupted until the upcall has been handled.
  *
  * With xpend.deaf=N in the kernel environment, N not 0, it takes the FIFO event queues of vCPU N
  * instead: Xen does not give them to the module xen again.

@@ -5,8 +5,8 @@
  */
 
 /*
- * The test module of Xen's side: do event channels, grant table and xenstore do what their headers
- * say?  Both ends of a channel or a grant are this domain.
+ * The test module of the Xen core: it tests event channels, grant table and xenstore against their
+ * headers.  Both ends of a channel or a grant are this domain.
  *
  *	sysctl debug.xtest.run=evtchn	runs the cases of a subject, one, or all
  *

@@ -5,7 +5,7 @@
  */
 
 /*
- * Event channels: no event is lost, none is made up, each comes where it should.
+ * Event channels: no event is lost, none is spurious, and each is delivered to the right CPU.
  */
 
 #include <sys/param.h>
@@ -46,12 +46,12 @@ struct wire {
 	struct xen_evtchn *far;
 	volatile u_int	handled;
 	volatile u_int	filtered;
-	volatile int	cpu;		/* that the last event came to */
-	volatile u_int	elsewhere;	/* events that came to another CPU than want_cpu */
+	volatile int	cpu;		/* that got the last event */
+	volatile u_int	elsewhere;	/* events on another CPU than want_cpu */
 	int		want_cpu;
 	bool		brake;		/* xep_brake of the far end */
 	volatile bool	works;		/* the handler finds work */
-	bool		gate;		/* the handler waits for a pass, and tells of it */
+	bool		gate;		/* the handler waits for a pass, and counts this in waiting */
 	volatile u_int	waiting;
 	volatile u_int	passes;		/* of the gate */
 	volatile u_int	sent;		/* pieces of work, for tests that count them */
@@ -102,8 +102,8 @@ wire_filter_wake(void *arg)
 static struct wire nobody = { .want_cpu = -1 };
 
 /*
- * Connect.  Xen makes an event for the end that binds, as one may have been sent before: it comes to
- * nobody, and the counts of the far end begin at 0.
+ * Connect.  Xen raises an event for the end that binds, as one may have been sent before: it is not
+ * counted, and the counts of the far end begin at 0.
  */
 static bool
 wire_open(struct wire *w, driver_filter_t *filter, driver_intr_t *handler, int cpu)
@@ -158,7 +158,7 @@ wire_close(struct wire *w)
 	wire_close_near(w);
 }
 
-/* Let everything that may still be on its way come. */
+/* Wait for events that may still be in flight. */
 static void
 settle(void)
 {
@@ -392,8 +392,8 @@ virq_stays_on_its_cpu(void)
 }
 
 /*
- * Send events, burst after burst.  A burst is one event to a handler whose CPU waits for the sender's,
- * as it does where Xen has but one.  Returns how many rounds of the handler there were more than ticks.
+ * Send bursts of events.  A burst is one event to a handler that can't run while the sender does, as
+ * where Xen has only one CPU.  Returns by how much the runs of the handler exceed the ticks.
  */
 static int
 storm(struct wire *w)
@@ -410,7 +410,7 @@ storm(struct wire *w)
 	return ((int)(w->handled - before) - (ticks - begin));
 }
 
-/* Events without work are not more often than the clock ticks; those with work are, at once. */
+/* Events without work are limited to one a tick; those with work are delivered at once. */
 static void
 storm_is_braked(void)
 {

@@ -5,12 +5,12 @@
  */
 
 /*
- * A front end of the type "xtest", which does nothing but say which of its methods is called, and with
- * what it read.
+ * A front end of the type "xtest", which does nothing but print which of its methods is called, and the
+ * values that it read.
  *
  *	debug.xtest.type	the type, "xtest"; with "vbd" its back end is a real one
- *	debug.xtest.drop	frees the page that is granted, whoever has it
- *	debug.xtest.busy	stop() says EBUSY as long as it is not 0
+ *	debug.xtest.drop	frees the page that is granted, even if it is mapped
+ *	debug.xtest.busy	stop() returns EBUSY as long as it is not 0
  *	debug.xtest.reread	reads "number" that many times, and counts what it got
  *	debug.xtest.recheck	1: xenbus_recheck(), 2: xenbus_reset()
  *	debug.xtest.setup_ms	setup() of unit 0 takes so long
@@ -18,8 +18,8 @@
  *	debug.xtest.detaching	so many devices wait for that
  *
  * setup() reads "number" (1 to 4096), "option" (100 at most, 7 if it is missing), "text" (7 bytes) and
- * "feature-x", grants a page and makes an event channel.  A number that is there and makes no sense is
- * an error, one that is missing is 1.
+ * "feature-x", grants a page and allocates an event channel.  A number that is invalid is an error,
+ * one that is missing is 1.
  */
 
 #include <sys/param.h>

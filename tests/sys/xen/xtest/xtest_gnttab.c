@@ -5,7 +5,7 @@
  */
 
 /*
- * Grant table: references are given out once, what is held stays held, and nothing leaks.  This
+ * Grant table: references are allocated once, a grant in use stays allocated, and nothing leaks.  This
  * domain grants to itself, and maps what it granted.
  *
  * A page of its own that a domain maps at another address disappears from where it was: Xen has one
@@ -35,7 +35,7 @@
 #define	PAGES		40
 #define	ROUNDS		300
 
-/* This domain, as others name it. */
+/* The ID of this domain. */
 static domid_t
 self(void)
 {
@@ -281,7 +281,7 @@ copies_a_batch(void)
 	free(g, M_KTEST);
 }
 
-/* Is a reference among all that can be had now? */
+/* Is a reference among all that can be allocated now? */
 static bool
 is_given_out(grant_ref_t ref)
 {

@@ -5,7 +5,7 @@
  */
 
 /*
- * What a thread sees of its domain's suspension: nothing.
+ * A suspension of the domain is invisible to a thread.
  */
 
 #include <sys/param.h>
@@ -24,7 +24,7 @@
 
 #define	LIFE_PATIENCE	300	/* seconds until dom0 has suspended us */
 
-/* Keeps its CPU busy, so that it is what the suspension interrupts there. */
+/* Keeps its CPU busy, so that the suspension interrupts this thread. */
 static void
 bound_thread(void *arg, int cpu)
 {

@@ -4,7 +4,7 @@
  * Copyright (c) 2026 The pv-kmod developers
  */
 
-/* What a back end does with granted pages: maps them, and has Xen copy them. */
+/* A back end's operations on granted pages: mapping them, and copying them by Xen. */
 
 #ifndef _XTEST_MAP_H_
 #define	_XTEST_MAP_H_
@@ -19,16 +19,16 @@ struct xtest_map {
 	vm_paddr_t	 pa;		/* where: an address without memory, of xen_space_alloc() */
 	/* Set by xtest_map(): */
 	bool		 mapped;
-	uint32_t	 handle;	/* what Xen calls the mapping */
+	uint32_t	 handle;	/* Xen's name for the mapping */
 };
 
-/* Map each page of maps[n] that can be.  Returns how many can't. */
+/* Map each page of maps[n] that can be mapped.  Returns the number of those that can't. */
 u_int	xtest_map(struct xtest_map *maps, u_int n);
 
 /* Unmap those of maps[n] that are mapped.  Returns how many stay mapped. */
 u_int	xtest_unmap(struct xtest_map *maps, u_int n);
 
-/* Have Xen copy pieces of pages; ops[].status tells of each.  Returns how many were not copied. */
+/* Have Xen copy pieces of pages, with results in ops[].status.  Returns how many were not copied. */
 u_int	xtest_copy(struct gnttab_copy *ops, u_int n);
 
 #endif /* !_XTEST_MAP_H_ */

@@ -123,7 +123,7 @@ directories(void)
 }
 
 /*
- * More than a message holds, which a guest may not make: dom0 did.  A name says which it is:
+ * A directory longer than a message, which a guest must not create: dom0 did.  A name holds its number:
  * "007-a-name..."
  */
 static void
@@ -147,7 +147,7 @@ long_directory(void)
 	xenstore_free(names);
 }
 
-/* What is dom0's is neither ours to read nor to write. */
+/* dom0's nodes can be neither read nor written by us. */
 static void
 permissions(void)
 {
@@ -204,7 +204,7 @@ transactions(void)
 	KT_EQ(xenstore_transaction(meddled_tx, &m), EDOM);
 	KT_EQ(m.tries, 1);
 	reads("counter", "301");
-	/* It does not go on for ever. */
+	/* It does not retry for ever. */
 	m = (struct meddled){ .others = UINT_MAX };
 	KT_EQ(xenstore_transaction(meddled_tx, &m), EAGAIN);
 	KT_TRUE(m.tries > 10);
@@ -296,7 +296,7 @@ watches(void)
 	KT_EQ(xenstore_remove(NULL, DIR, NULL), 0);
 }
 
-/* Changes faster than they are worked off cost a bounded number of calls, and the last is not lost. */
+/* Changes faster than they are handled cause a bounded number of calls, and the last is not lost. */
 static void
 watch_in_a_flood(void)
 {
@@ -345,7 +345,7 @@ ends_requests(void)
 	KT_EQ(xenstore_read(NULL, DIR, "late", &value, NULL), ETIMEDOUT);
 }
 
-/* What xenstore writes makes no sense any more: all that is asked from then on is an error. */
+/* xenstored writes invalid data: every request from then on fails. */
 static void
 ring_breaks(void)
 {
@@ -363,7 +363,7 @@ ring_breaks(void)
 	pmap_unmapdev(__DEVOLATILE(void *, intf), PAGE_SIZE);
 }
 
-/* More requests than the ring takes, each given up: none of them breaks it. */
+/* More requests than the ring takes, each of which times out: none of them breaks it. */
 static void
 fills_the_ring(void)
 {
@@ -376,7 +376,7 @@ fills_the_ring(void)
 		KT_EQ(xenstore_read(NULL, DIR, name, &value, NULL), ETIMEDOUT);
 }
 
-/* Transactions that were given up are ended later: there may be a few of them at a time only. */
+/* Transactions that timed out are ended later, as xenstore allows only a few at a time. */
 static int
 nothing_tx(struct xenstore_tx *tx __unused, void *arg __unused)
 {
