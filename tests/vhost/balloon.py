@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""A virtio memory balloon (VirtIO 1.3, 5.5) that knows each page it was given.
+"""A virtio memory balloon (VirtIO 1.3, 5.5) that records each page it was given.
 
-A page that is given is filled with a pattern, which has to be there still when it is taken back:
-a guest that uses memory of the host is found out.  So is one that uses pages of a request that the
-device has not answered, before it has reset the device: counter reused; held_at_reset counts
-the resets that came with such memory.  Commands:
+The device fills a page with a pattern, which has to be unchanged when the page is taken back: this
+detects a guest that uses the host's memory.  The counter reused detects one that uses pages of an
+unanswered request before it has reset the device; held_at_reset counts the resets at which there
+was such memory.  Commands:
 
   pages           how many pages we have, and what the driver says (actual)
   reach N SECONDS wait until both are N
-  ask             wants fresh statistics; prints the last, by tag
+  ask             requests fresh statistics; prints the last, by tag
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Balloon(device.Device):
             self.set_config(setting)
 
     def stopped(self, queue: ring.Queue) -> int:
-        """A queue was taken away, with our buffer for statistics."""
+        """A queue was stopped, with our buffer for statistics."""
         if queue.index == STATS:
             self.waiting = None
         for index, head in [key for key in self.owned if key[0] == queue.index]:
@@ -84,7 +84,7 @@ class Balloon(device.Device):
         self.owned[queue.index, chain.head] = segments
 
     def process(self, queue: ring.Queue) -> None:
-        """Take what is in a queue."""
+        """Handle all chains in a queue."""
         while (chain := queue.pop()) is not None:
             data = ring.gather(self.memory, chain.readable)
             if queue.index == STATS:
@@ -112,7 +112,7 @@ class Balloon(device.Device):
         self.memory.write(pfn * PAGE, PATTERN)
 
     def take(self, pfn: int) -> None:
-        """The driver wants a page back."""
+        """The driver takes a page back."""
         if pfn not in self.pages:
             self.count("never_given")
             return

@@ -18,7 +18,7 @@ import ring
 SECTOR = 512
 T_IN, T_OUT, T_FLUSH, T_GET_ID, T_GET_LIFETIME = 0, 1, 4, 8, 10
 T_DISCARD, T_WRITE_ZEROES, T_SECURE_ERASE = 11, 13, 14
-# The feature that each is of, also in the names of its limits, and the flags that it may have.
+# The feature of each command, also in the names of its limits, and the flags that it may have.
 DELETES = {
     T_DISCARD: ("DISCARD", 0), T_WRITE_ZEROES: ("WRITE_ZEROES", 1),
     T_SECURE_ERASE: ("SECURE_ERASE", 0),
@@ -72,7 +72,7 @@ class Block(device.Device):
             self.set_config(setting)
 
     def command(self, words: list[str]) -> Any:
-        """Commands that are about disks."""
+        """Commands for disks."""
         match words:
             case ["lifetime", *values]:
                 eol, slc, mlc = (int(value, 0) for value in values)
@@ -95,7 +95,7 @@ class Block(device.Device):
         return int.from_bytes(self.config[offset:offset + size], "little")
 
     def note_written(self, sector: int, count: int) -> None:
-        """Sectors were written: until the next flush they are cached only, if we write back."""
+        """Sectors were written: in write-back mode they are only cached until the next flush."""
         if self.writes_back():
             self.cached.update(range(sector, sector + count))
         self.counters["cached"] = len(self.cached)
@@ -147,7 +147,7 @@ class Block(device.Device):
         queue.complete(chain, self.quirk.length("request", chain, length))
 
     def run(self, kind: int, sector: int, data: bytes, room: int) -> tuple[int, bytes]:
-        """Do a request: its status, and what is read."""
+        """Execute a request: its status, and the data read."""
         at = sector * SECTOR
         if kind == T_IN:
             self.check(at, room)
@@ -171,12 +171,12 @@ class Block(device.Device):
         return S_UNSUPP, b""
 
     def writes_back(self) -> bool:
-        """May a write that was answered be in the cache alone (VirtIO 1.3, 5.2.6.2)?"""
+        """May a completed write be only in the cache (VirtIO 1.3, 5.2.6.2)?"""
         toggle = self.has("CONFIG_WCE")
         return self.has("FLUSH") and (not toggle or self.get_config("writeback") != 0)
 
     def flush(self) -> None:
-        """Take what is in the cache to the medium."""
+        """Write the cache to the medium."""
         if isinstance(self.disk, cache.Cache):
             self.disk.flush()
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""A disk's volatile write-back cache, in front of its medium: what a power cut takes away.
+"""A disk's volatile write-back cache, whose contents a power cut may lose.
 
-A write stays in the cache until a flush.  A power cut leaves of each sector in the cache either
-what the medium had or what was written last, by the draw: sectors reach a medium in any order.
+A write stays in the cache until a flush.  After a power cut each sector in the cache has either
+the medium's data or the last write's, at random: sectors reach a medium in any order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SECTOR = 512
 
 
 class Medium(Protocol):
-    """Bytes that stay: a bytearray, or a file's mapping."""
+    """Persistent bytes: a bytearray, or a file's mapping."""
 
     def __len__(self) -> int:
         """How many."""
@@ -41,7 +41,7 @@ class Cache:
         return len(self.medium)
 
     def __getitem__(self, place: slice) -> bytes:
-        """Read, what is in the cache before what is not."""
+        """Read; sectors in the cache take precedence over the medium's."""
         data = bytearray(self.medium[place])
         for at in range(place.start, place.stop, SECTOR):
             if at in self.dirty:
@@ -54,7 +54,7 @@ class Cache:
             self.dirty[at] = bytes(data[at - place.start:at - place.start + SECTOR])
 
     def flush(self) -> None:
-        """Take all to the medium; a disk that loses flushes only says so."""
+        """Write everything to the medium; a disk that loses flushes only reports success."""
         if self.loses_flushes:
             return
         for at, data in self.dirty.items():
@@ -62,7 +62,7 @@ class Cache:
         self.dirty.clear()
 
     def cut(self, seed: int) -> dict[str, int]:
-        """The power is cut: the cache is gone, and some of it has reached the medium."""
+        """The power is cut: the cache is lost, except for sectors that have reached the medium."""
         draw = random.Random(seed)
         kept = {at: data for at, data in self.dirty.items() if draw.random() < 0.5}
         for at, data in kept.items():

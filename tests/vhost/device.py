@@ -4,7 +4,7 @@
 """What the devices have in common: features, configuration, queues, violations, commands.
 
 A transport (vhostuser.py, pciproxy.py) fills in the queues and calls kicked(); it gives the device
-a way to say that the configuration changed.  Everything is done with the device's lock held.
+a way to notify the driver of a changed configuration.  Everything runs with the device's lock held.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RING_DEFAULTS = ["INDIRECT_DESC", "EVENT_IDX", "VERSION_1"]
 
 
 class CommandError(Exception):
-    """A command that could not be done, in a line."""
+    """A command that failed, with a message of one line."""
 
 
 class Device:
@@ -66,7 +66,7 @@ class Device:
         self.ignored: set[int] = set()
 
     def new_queue(self, index: int) -> ring.Queue:
-        """A queue that counts."""
+        """Make a queue with counters."""
         queue = ring.Queue(self.memory, index, self.teller)
         queue.count = self.count
         return queue
@@ -81,7 +81,7 @@ class Device:
             raise CommandError(f"no such feature: {name}") from None
 
     def has(self, name: str) -> bool:
-        """Was this feature agreed on?"""
+        """Was this feature negotiated?"""
         return bool(self.agreed & self.bit(name))
 
     def count(self, name: str, by: int = 1) -> None:
@@ -91,7 +91,7 @@ class Device:
             self.changed.notify_all()
 
     def set_config(self, setting: str) -> None:
-        """FIELD=VALUE of the configuration; a value of hex digits with colons is bytes."""
+        """Set FIELD=VALUE in the configuration; a value of hex digits with colons is bytes."""
         name, _, value = setting.partition("=")
         if name not in self.fields:
             raise CommandError(f"no such field: {name}; there are {' '.join(self.fields)}")
@@ -101,13 +101,13 @@ class Device:
         self.config[offset:offset + size] = data
 
     def agree(self, features: int) -> None:
-        """The driver chose."""
+        """The driver accepted these features."""
         self.agreed = features
         for queue in self.queues:
             queue.features = features
 
     def started(self, queue: ring.Queue) -> None:
-        """A queue came to life; a device that completes after a reset does it now."""
+        """A queue was started; a device that completes requests after a reset does so now."""
         if self.late > 0 and queue.gone:
             self.late -= 1
             self.count("late")
@@ -121,15 +121,15 @@ class Device:
         self.kicked(queue)
 
     def stopped(self, queue: ring.Queue) -> int:
-        """A queue was taken away."""
+        """A queue was stopped."""
         self.count("stops")
         return queue.stop()
 
     def let_go(self) -> None:
-        """The driver is about to see that the reset is done."""
+        """The driver is about to see that the reset has finished."""
 
     def kicked(self, queue: ring.Queue) -> None:
-        """The driver says that there is something in a queue."""
+        """The driver notified the device of a queue."""
         if queue.index in self.ignored:
             return
         self.count("kicks")
@@ -140,15 +140,15 @@ class Device:
                 return
 
     def wants(self, queue: ring.Queue) -> bool:
-        """Is there use for what is in a queue?"""
+        """Can the device use the chains in a queue now?"""
         return True
 
     def process(self, queue: ring.Queue) -> None:
-        """Do what is in a queue."""
+        """Process the chains in a queue."""
         raise NotImplementedError
 
     def release(self) -> None:
-        """Answer what was held back."""
+        """Answer the chains that were held back."""
         for queue in self.queues:
             held, queue.held = queue.held, []
             queue.early.extend(queue.passed)
@@ -160,7 +160,7 @@ class Device:
             queue.always_notify = False
 
     def interrupt_storm(self, seconds: float) -> None:
-        """Interrupt without work, as fast as we can."""
+        """Send interrupts without work, as fast as possible."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with self.lock:
@@ -171,7 +171,7 @@ class Device:
             time.sleep(0)
 
     def config_storm(self, seconds: float, settings: list[str]) -> None:
-        """Announce configurations without an end, a setting after the other."""
+        """Announce configuration changes continuously, with one setting after the other."""
         end = time.monotonic() + seconds
         number = 0
         while time.monotonic() < end:

@@ -26,8 +26,8 @@ Descriptors = list[tuple[int, int, int]]
 class Chain:
     """A chain of descriptors.
 
-    head names it in the answer: the number of its first descriptor, in a packed ring its id.
-    places is how many of the ring it takes, and segments are (address, length).
+    head identifies it in the answer: the number of its first descriptor, in a packed ring its id.
+    places is how many places of the ring it takes, and segments are (address, length).
     """
 
     head: int
@@ -49,7 +49,7 @@ def chain_of(head: int, places: int, found: Descriptors) -> Chain:
 
 @dataclasses.dataclass
 class Parts:
-    """Where the driver said that a ring is, and how large."""
+    """The addresses and the size of a ring, as the driver set them."""
 
     size: int = 0
     desc: int = 0
@@ -58,9 +58,9 @@ class Parts:
 
 
 class Ring(abc.ABC):
-    """One layout's memory, and where the device is in it.
+    """The memory of a ring of one layout, and the device's position in it.
 
-    The driver sees nothing of what was put before publish().
+    Answers become visible to the driver with publish().
     """
 
     def __init__(self, mem: memory.Memory, parts: Parts, features: int) -> None:
@@ -70,7 +70,7 @@ class Ring(abc.ABC):
 
     @abc.abstractmethod
     def base(self) -> int:
-        """Where to go on, as vhost-user says it."""
+        """The position to continue at, in vhost-user's format."""
 
     @abc.abstractmethod
     def take(self) -> Chain | None:
@@ -78,7 +78,7 @@ class Ring(abc.ABC):
 
     @abc.abstractmethod
     def ask_kicks(self) -> bool:
-        """Ask for a kick when there is more than take() has seen; True if there is more already."""
+        """Request a kick for chains that take() has not seen; True if there are any already."""
 
     @abc.abstractmethod
     def steps(self, chains: list[Chain]) -> int:
@@ -86,11 +86,11 @@ class Ring(abc.ABC):
 
     @abc.abstractmethod
     def put_used(self, head: int, length: int, steps: int = 1) -> None:
-        """Write an answer, and go on by so many steps."""
+        """Write an answer, and advance by so many steps."""
 
     @abc.abstractmethod
     def publish(self) -> bool:
-        """Show the driver what was put; False if that is nothing."""
+        """Make the answers visible to the driver; False if there are none."""
 
     @abc.abstractmethod
     def wants_interrupt(self) -> bool:
@@ -98,12 +98,12 @@ class Ring(abc.ABC):
 
     @abc.abstractmethod
     def notified(self) -> None:
-        """The driver was notified, or did not request it."""
+        """The driver was interrupted, or did not request it."""
 
     @abc.abstractmethod
     def scribble(self, value: int) -> None:
-        """Write this byte over all that the driver writes and we do not need any more."""
+        """Write this byte over all that the driver writes and that we no longer need."""
 
     @abc.abstractmethod
     def describe(self) -> dict[str, int]:
-        """Where both sides are."""
+        """The positions of driver and device."""

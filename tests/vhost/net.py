@@ -27,7 +27,7 @@ HEADER_FIELDS = ["flags", "gso_type", "hdr_len", "gso_size", "csum_start", "csum
 WAITING_MAX = 1000
 
 NEEDS_CSUM = 1
-# Kinds of packets that stand for several: feature, gso_type, IP version, protocol.
+# Kinds of GSO packets: feature, gso_type, IP version, protocol.
 KINDS = {
     "tcp4": ("GUEST_TSO4", 1, 4, 6), "tcp6": ("GUEST_TSO6", 4, 6, 6),
     "udp4": ("GUEST_USO4", 5, 4, 17), "udp6": ("GUEST_USO6", 5, 6, 17),
@@ -55,7 +55,7 @@ def transport(to: bytes, version: int, protocol: int, data: bytes, sequence: int
               finished: bool, flags: int = 0x10) -> tuple[bytes, int]:
     """A frame of TCP or UDP to port 7777 of a host's usual address, and where its header is.
 
-    The checksum is right if it is to be finished, else that of the pseudo header.
+    The checksum is complete if finished is set, else that of the pseudo header.
     """
     if protocol == netpeer.IPPROTO_TCP:
         segment, at = struct.pack(">HHIIBBHHH", 9000, 7777, 1 + sequence, 1, 0x50, flags,
@@ -128,7 +128,7 @@ class Net(device.Device):
         self.forget()
 
     def forget(self) -> None:
-        """What a driver finds after a reset."""
+        """Set the state after a reset."""
         self.offloads = -1
         self.pairs = 1
         self.target = 0
@@ -138,12 +138,12 @@ class Net(device.Device):
         self.steering: dict[str, Any] = {}
 
     def agree(self, features: int) -> None:
-        """The driver chose; until it says something else all offloads are on (5.1.6.5.6)."""
+        """The driver accepted features; all offloads are on until it sets others (5.1.6.5.6)."""
         super().agree(features)
         self.forget()
 
     def stopped(self, queue: ring.Queue) -> int:
-        """A queue's own coalescing goes with it (5.1.6.5.10)."""
+        """A queue's own coalescing parameters are lost with it (5.1.6.5.10)."""
         self.coalescing.pop(f"q{queue.index}", None)
         return super().stopped(queue)
 
@@ -152,11 +152,11 @@ class Net(device.Device):
         return self.has(name) and bool(self.offloads & self.bit(name))
 
     def wants(self, queue: ring.Queue) -> bool:
-        """Buffers for receiving are of use only for frames that wait."""
+        """Receive buffers are needed only while frames are queued for them."""
         return queue.index % 2 == 1 or queue.index == self.control_index() or bool(self.waiting)
 
     def process(self, queue: ring.Queue) -> None:
-        """Take frames that the guest sends, or its buffers for frames that wait."""
+        """Take frames that the guest sends, or its buffers for queued frames."""
         if queue.index == self.control_index():
             self.process_control(queue)
         elif queue.index % 2 == 0:
@@ -176,16 +176,16 @@ class Net(device.Device):
                 self.peer.receive(data[self.header_size():])
 
     def note_header(self, data: bytes) -> None:
-        """Count what the guest asked for in a header."""
+        """Count the offloads that the guest requested in a header."""
         flags, gso_type, *_ = HEADER.unpack(data)
         self.count(f"tx_flags_{flags}_gso_{gso_type}")
 
     def control_index(self) -> int:
-        """The control queue comes last."""
+        """The control queue is the last one."""
         return len(self.queues) - 1 if self.has("CTRL_VQ") else -1
 
     def process_control(self, queue: ring.Queue) -> None:
-        """Answer control commands, but for classes that are refused all in the same way."""
+        """Answer control commands; those of refused classes all get the same answer."""
         while (chain := queue.pop()) is not None:
             command = ring.gather(self.memory, chain.readable)
             self.count(f"control_{command[0]}_{command[1]}")
@@ -196,7 +196,7 @@ class Net(device.Device):
             queue.complete(chain, self.quirk.length("control", chain, 1))
 
     def obey(self, kind: int, command: int, data: bytes) -> None:
-        """Do what a control command says."""
+        """Execute a control command."""
         value = int.from_bytes(data, "little")
         match kind, command:
             case 0, _:
@@ -223,7 +223,7 @@ class Net(device.Device):
                 self.coalescing[f"q{queue}"] = (packets, usecs)
 
     def configure_rss(self, data: bytes) -> None:
-        """Hashes, and where they go."""
+        """Set the hashes, and the queues that they select."""
         types, mask, other = struct.unpack_from("<IHH", data)
         table = struct.unpack_from(f"<{mask + 1}H", data, 8)
         pairs, length = struct.unpack_from("<HB", data, 10 + 2 * mask)
@@ -235,14 +235,14 @@ class Net(device.Device):
             self.count("bad_rss")
 
     def state(self) -> dict[str, Any]:
-        """What the driver has set."""
+        """The state that the driver has set."""
         return {"features": [name for name in self.names if self.has(name)],
                 "offloads": [name for name in OFFLOADS if self.may(name)], "pairs": self.pairs,
                 "vlans": len(self.vlans), "modes": self.modes, "coalescing": self.coalescing,
                 "steering": self.steering}
 
     def big(self, kind: str, size: int, segment: int) -> None:
-        """Send so many bytes over TCP or UDP: in one frame if the driver takes that."""
+        """Send so many bytes over TCP or UDP: in one frame if the driver accepts GSO packets."""
         feature, gso_type, version, protocol = KINDS[kind]
         whole = self.may(feature) and size > segment
         for at in range(0, size, size if whole else segment):
@@ -288,7 +288,7 @@ class Net(device.Device):
         return HEADER.size + (HASH.size if self.has("HASH_REPORT") else 0)
 
     def header(self, buffers: int, fields: dict[str, int]) -> bytes:
-        """A packet's header, with an invalid value if one is due."""
+        """A packet's header, with an invalid value if a violation is due."""
         values = dict.fromkeys(HEADER_FIELDS, 0) | fields | {"num_buffers": buffers}
         values |= self.teller.take("header", 0) or {}
         data = HEADER.pack(*values.values())
@@ -314,7 +314,7 @@ class Net(device.Device):
         return True
 
     def command(self, words: list[str]) -> Any:
-        """Commands of ours, then netpeer's."""
+        """The card's commands, then netpeer's."""
         match words:
             case ["ack", value]:
                 self.ack = int(value, 0)

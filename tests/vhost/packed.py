@@ -20,7 +20,7 @@ DESCRIPTOR = struct.Struct("<QIHH")
 
 
 class PackedRing(layout.Ring):
-    """A packed ring.  An answer is as long as the chains that it is for (2.8.6, 2.8.8)."""
+    """A packed ring.  An answer advances it by the length of its chains (2.8.6, 2.8.8)."""
 
     def __init__(self, mem: memory.Memory, parts: layout.Parts, features: int,
                  base: int | None = None) -> None:
@@ -40,19 +40,19 @@ class PackedRing(layout.Ring):
         return 1 - place // self.parts.size % 2
 
     def off_wrap(self, place: int) -> int:
-        """A place as the ring has it (2.8.10)."""
+        """A place in the ring's format (2.8.10)."""
         return place % self.parts.size | self.wrap(place) << 15
 
     def place(self, off_wrap: int) -> int:
-        """The first place that the ring has like this."""
+        """The first place with this value in the ring's format."""
         return (off_wrap & 0x7FFF) + (0 if off_wrap & 0x8000 else self.parts.size)
 
     def base(self) -> int:
-        """Both sides' places."""
+        """The places of driver and device."""
         return self.off_wrap(self.taken) | self.off_wrap(self.used) << 16
 
     def address(self, place: int) -> int:
-        """Where the descriptor of a place is."""
+        """The address of the descriptor of a place."""
         return self.parts.desc + 16 * (place % self.parts.size)
 
     def available(self) -> bool:
@@ -92,7 +92,7 @@ class PackedRing(layout.Ring):
         return sum(chain.places for chain in chains)
 
     def used_wrap(self) -> int:
-        """The wrap counter of the device's own side."""
+        """The device's wrap counter."""
         place = self.used if self.kept_turn is None else self.kept_turn
         return self.wrap(place + self.used_turns * self.parts.size)
 
@@ -113,7 +113,7 @@ class PackedRing(layout.Ring):
         self.used += steps
 
     def publish(self) -> bool:
-        """Write the first answer's flags: the driver looks no further than that before."""
+        """Write the first answer's flags: until then the driver reads no further."""
         if self.first is None:
             return False
         self.memory.fence()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""A legacy virtio PCI function (VirtIO 1.3, 4.1.4.10), for features that only such a device has.
+"""A legacy virtio PCI function (VirtIO 1.3, 4.1.4.10), for features that only legacy devices have.
 
-Its registers are in an I/O BAR, its MSI-X table in a memory BAR.  32 features can be offered, rings
-are split, and where one is follows from the number of its first page.
+Its registers are in an I/O BAR, its MSI-X table in a memory BAR.  It can offer 32 features; rings
+are split, and the address of one is set by the number of its first page.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEVICE_IDS = {1: 0x1000, 2: 0x1001, 5: 0x1002}
 
 
 class LegacyFunction(pciproxy.Function):
-    """The PCI function: everything but its registers is a modern one's."""
+    """The PCI function: it differs from a modern one only in its registers."""
 
     io = 0
 
@@ -109,11 +109,11 @@ class LegacyFunction(pciproxy.Function):
         return None
 
     def config_at(self) -> int:
-        """Where the device's configuration begins: behind MSI-X's registers, if that is enabled."""
+        """Where the device's configuration begins: after MSI-X's registers, if that is enabled."""
         return CONFIG_MSIX if self.msix_on else CONFIG
 
     def give_queue(self, number: int, pfn: int) -> None:
-        """The driver gave a queue: its parts follow each other (2.7.2)."""
+        """The driver set a queue's address: its parts are contiguous (2.7.2)."""
         size, desc = self.queue_max, pfn * pciproxy.PAGE
         avail = desc + 16 * size
         used = -(-(avail + 2 * size + 6) // pciproxy.PAGE) * pciproxy.PAGE

@@ -4,9 +4,9 @@
 """A whole virtio PCI function (VirtIO 1.3, 4.1) behind QEMU's x-pci-proxy-dev.
 
 QEMU forwards each access to the configuration space and to the BAR over a socket and waits for the
-answer; the guest's memory is shared.  So every register is ours, and can say what none of QEMU's
-devices would: bin/qemu-system-x86_64 starts QEMU with it.  The proxy knows no message interrupts;
-they are written to the local APIC by QEMU's qtest socket.
+answer; the guest's memory is shared.  So we implement every register, which can have values that no
+device of QEMU's would have.  bin/qemu-system-x86_64 starts QEMU with it.  The proxy does not
+support message interrupts; they are written to the local APIC through QEMU's qtest socket.
 
 One BAR holds, a page each: common configuration, ISR, device configuration, notification, the
 MSI-X table.
@@ -64,7 +64,7 @@ class Gone(Exception):
 class Function:
     """The PCI function, for one QEMU.
 
-    overrides has registers of the common configuration that read as what it says, whatever was
+    overrides has fixed values of registers of the common configuration, which are read whatever was
     written to them: {"queue_size": 0}.
     """
 
@@ -114,7 +114,7 @@ class Function:
         return conf
 
     def reset(self) -> None:
-        """What a driver finds after it wrote 0 to the status."""
+        """Set the state after the driver wrote 0 to the status."""
         for queue in self.device.queues:
             if queue.live:
                 self.device.stopped(queue)
@@ -131,7 +131,7 @@ class Function:
                  "queue_notify_off": number})
 
     def command(self, words: list[str]) -> Any:
-        """Commands that are about the transport."""
+        """Commands for the transport."""
         match words:
             case ["pci", *settings]:
                 for setting in settings:
@@ -149,7 +149,7 @@ class Function:
         raise device.CommandError(f"no such command: {' '.join(words)}")
 
     def message(self, vector: int) -> None:
-        """Send a message interrupt.  One that does not fit into the socket is one of a storm."""
+        """Send a message interrupt; one of a storm that does not fit the socket is dropped."""
         if not self.msix_on or vector >= VECTORS:
             return
         address, data, masked = struct.unpack_from("<QII", self.msix, 16 * vector)
@@ -247,12 +247,12 @@ class Function:
         self.per_queue[number] = self.fresh_queue(number)
 
     def enable(self, number: int) -> None:
-        """The driver gave a queue."""
+        """The driver enabled a queue."""
         registers, queue = self.per_queue[number], self.device.queues[number]
         queue.parts = layout.Parts(registers["queue_size"], *(
             registers[f"queue_{part}_lo"] | registers[f"queue_{part}_hi"] << 32
             for part in ("desc", "driver", "device")))
-        # After a reset of its own, in a device that is live.
+        # After a reset of the queue alone, in a device that is live.
         if self.registers["device_status"] & STATUS_DRIVER_OK:
             queue.start()
             self.device.started(queue)
@@ -337,7 +337,7 @@ class Function:
         self.link.sendall(HEADER.pack(RET, 8) + struct.pack("=Q", value & (1 << 64) - 1))
 
     def handle(self) -> None:
-        """Take a message, answer it, and do what it began."""
+        """Take a message, answer it, and process what it started."""
         command, payload, fds = self.receive()
         if command == CFG_READ:
             at, _, size = CONF.unpack(payload[:CONF.size])
@@ -367,7 +367,7 @@ class Function:
             socket.close(fd)
 
     def run(self) -> None:
-        """Serve until QEMU goes."""
+        """Serve until QEMU disconnects."""
         selector = selectors.DefaultSelector()
         selector.register(self.link, selectors.EVENT_READ, self.handle)
         selector.register(self.qtest, selectors.EVENT_READ, lambda: self.qtest.recv(65536))

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""Devices that are in use and get used lengths wrong: a table of quirks by name.
+"""Real devices that report wrong used lengths: a table of quirks by name.
 
 cloud-hypervisor  before its pull request 8066 (2026): the status byte of a disk's request is not
-                  counted, a control command is header, data and status, what is only read (frames
-                  that are sent, numbers of the balloon's pages) counts as written
-firecracker       before its pull request 2379 (2020): as of the disk; it has no control queue
+                  counted, a control command is header, data and status, buffers that are only read
+                  (sent frames, numbers of the balloon's pages) count as written
+firecracker       before its pull request 2379 (2020): the same for disks; it has no control queue
 
 Both wrote the status of a disk's request as 32 bits.
 """
@@ -27,12 +27,12 @@ def readable(chain: layout.Chain) -> int:
 
 
 def status_left_out(_: layout.Chain, length: int) -> int:
-    """A disk's answer; one that failed has nothing but its status."""
+    """A disk's answer; a failed request has only its status."""
     return length - 1
 
 
 def all_counts(chain: layout.Chain, _: int) -> int:
-    """What was read and what was written."""
+    """The bytes read and the bytes written."""
     return readable(chain) + chain.room()
 
 
@@ -41,7 +41,7 @@ Length = Callable[["layout.Chain", int], int]
 
 @dataclasses.dataclass
 class Quirk:
-    """What a device reports instead of a right length, for each kind of chain that is wrong."""
+    """What a device reports in place of the right length, for each kind of chain."""
 
     lengths: dict[str, Length]
     status_size: int = 1

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""The device's side of a virtqueue, whichever layout was agreed on (VirtIO 1.3, 2.6).
+"""The device's side of a virtqueue, for either layout (VirtIO 1.3, 2.6).
 
-Queue has chains in flight, answers that are held back, the order of answers, and violations; its
-ring is where descriptors are read and answers written (split.py, packed.py).
+Queue handles chains in flight, answers that are held back, the order of answers, and violations;
+its ring reads descriptors and writes answers (split.py, packed.py).
 
-What a driver wrote is taken as it is: one that breaks the rules is not what is tested, and gets
-an exception.  Queue.complete() writes what this side writes, and violations.py may change it there.
+The driver's data are not checked: its violations are not tested, and raise an exception.
+Queue.complete() writes all that the device writes, and violations.py may change it there.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def scatter(mem: memory.Memory, segments: layout.Segments, data: bytes) -> int:
 class Queue:
     """One queue.  notify() interrupts the guest.
 
-    With IN_ORDER chains are answered in the order in which they came.  One answer is for all that
-    are published together, as far as each but the last was written completely (2.7.9, 2.8.8).
+    With IN_ORDER chains are answered in the order in which they came.  One answer covers all that
+    are published together, provided that each but the last was written completely (2.7.9, 2.8.8).
     """
 
     def __init__(self, mem: memory.Memory, index: int, teller: violations.Teller) -> None:
@@ -66,7 +66,7 @@ class Queue:
         self.early: collections.deque[layout.Chain] = collections.deque()
 
     def start(self, base: int | None = None) -> None:
-        """The ring is where parts says, and new; or goes on from what stop() returned."""
+        """Use the ring at parts, from the beginning or from the position that stop() returned."""
         ring = PackedRing if self.features & layout.F_RING_PACKED else SplitRing
         self.ring = ring(self.memory, self.parts, self.features, base)
         self.always_notify = False
@@ -78,7 +78,7 @@ class Queue:
         self.live = True
 
     def stop(self) -> int:
-        """The guest reset the device; returns where to go on from."""
+        """The guest reset the device; returns the position to continue at."""
         self.live = False
         self.gone = list(self.inflight)
         self.inflight.clear()
@@ -88,7 +88,7 @@ class Queue:
         return self.ring.base()
 
     def describe(self) -> dict[str, int]:
-        """Where both sides are."""
+        """The positions of driver and device."""
         return {"queue": self.index, "size": self.parts.size} | self.ring.describe()
 
     def pop(self) -> layout.Chain | None:
@@ -106,12 +106,12 @@ class Queue:
         return chain
 
     def pop_all(self) -> None:
-        """Take all that is there, for pop() to return later."""
+        """Take all available chains, for pop() to return later."""
         taken = list(iter(self.pop, None))
         self.early.extend(taken)
 
     def ask_kicks(self) -> bool:
-        """Ask for a kick when there is more than pop() has seen; True if there is more already."""
+        """Request a kick for chains that pop() has not seen; True if there are any already."""
         return self.live and self.ring.ask_kicks()
 
     def in_order(self) -> bool:
@@ -119,7 +119,7 @@ class Queue:
         return bool(self.features & layout.F_IN_ORDER)
 
     def complete(self, chain: layout.Chain, length: int) -> None:
-        """Give a chain back, or break a rule about it."""
+        """Return a chain to the driver, or commit a violation with it."""
         violation = self.teller.take("ring", self.index)
         if violation is not None:
             self.flush_batch()
@@ -128,7 +128,7 @@ class Queue:
         self.give(chain, length)
 
     def give(self, chain: layout.Chain, length: int) -> None:
-        """Give a chain back; where order is kept, not before those that are held back."""
+        """Return a chain to the driver; in order, that is not before those that are held back."""
         if self.in_order() and self.held:
             self.held.append((chain, length))
             return
@@ -139,7 +139,7 @@ class Queue:
             self.flush_batch()
 
     def flush_batch(self) -> None:
-        """Write the answer for what was given back together."""
+        """Write one answer for the chains that were returned together."""
         if not self.batch:
             return
         if len(self.batch) > 1:
@@ -148,7 +148,7 @@ class Queue:
         self.batch.clear()
 
     def publish(self) -> None:
-        """Show the driver what was put, and interrupt it if it asked for that."""
+        """Make the answers visible to the driver, and interrupt it if it requested that."""
         if not self.live:
             return
         self.flush_batch()

@@ -87,7 +87,7 @@ class SplitRing(layout.Ring):
         self.notified_idx = self.used_idx
 
     def scribble(self, value: int) -> None:
-        """All but the index of the available ring: we would believe it ourselves."""
+        """All but the index of the available ring, which we would use ourselves."""
         self.memory.write(self.parts.desc, bytes([value]) * (16 * self.parts.size))
         self.memory.set16(self.parts.avail, 0x101 * value)
         self.memory.write(self.parts.avail + 4, bytes([value]) * (2 * self.parts.size + 2))

@@ -27,7 +27,7 @@ BACKEND_CONFIG_CHANGE = 2
 F_PROTOCOL_FEATURES = 1 << 30
 PROTOCOL_MQ, PROTOCOL_REPLY_ACK, PROTOCOL_MTU, PROTOCOL_BACKEND_REQ, PROTOCOL_CONFIG = 0, 3, 4, 5, 9
 PROTOCOL = sum(1 << bit for bit in (PROTOCOL_MQ, PROTOCOL_REPLY_ACK))
-# QEMU warns of what it has no use for.
+# QEMU warns about features that it does not use.
 PROTOCOL_OF_TYPE = {1: 1 << PROTOCOL_MTU, 2: 1 << PROTOCOL_BACKEND_REQ | 1 << PROTOCOL_CONFIG}
 
 HEADER = struct.Struct("=III")
@@ -76,20 +76,20 @@ class Backend:
         return notify
 
     def announce_config(self) -> None:
-        """Tell QEMU to read the configuration again."""
+        """Have QEMU read the configuration again."""
         if self.requests is not None:
             self.requests.sendall(HEADER.pack(BACKEND_CONFIG_CHANGE, VERSION, 0))
 
     def queue(self, index: int) -> ring.Queue:
-        """A queue by the number that a message has."""
+        """A queue by the number in a message."""
         return self.device.queues[index & 0xFF]
 
     def get_features(self, _payload: bytes, _fds: list[int]) -> bytes:
-        """What we offer."""
+        """The features that we offer."""
         return struct.pack("=Q", self.device.features | F_PROTOCOL_FEATURES)
 
     def set_features(self, payload: bytes, _fds: list[int]) -> None:
-        """What the driver chose."""
+        """The features that the driver accepted."""
         self.device.agree(struct.unpack("=Q", payload)[0])
 
     def set_mem_table(self, payload: bytes, fds: list[int]) -> None:
@@ -144,7 +144,7 @@ class Backend:
             self.calls[word & 0xFF] = os.dup(fds[0])
 
     def set_backend_req_fd(self, _payload: bytes, fds: list[int]) -> None:
-        """Our own way to ask QEMU for something."""
+        """The channel for our requests to QEMU."""
         self.requests = socket.socket(fileno=os.dup(fds[0]))
 
     def get_config(self, payload: bytes, _fds: list[int]) -> bytes:
@@ -197,7 +197,7 @@ class Backend:
             self.link.sendall(HEADER.pack(request, VERSION | REPLY, len(answer)) + answer)
 
     def run(self) -> None:
-        """Serve until QEMU goes."""
+        """Serve until QEMU disconnects."""
         self.selector.register(self.link, selectors.EVENT_READ, None)
         while True:
             for key, _ in self.selector.select():

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""What a hostile device can say: a table of violations by name, each of a kind.
+"""Protocol violations of a hostile device: a table by name, each of a kind.
 
-A violation of the kind "ring" comes instead of giving a chain back; the other kinds are committed
-by the devices, which look them up by their kind and use their value.
+A violation of the kind "ring" replaces the return of a chain; the other kinds are committed by the
+devices, which look them up by their kind and use their value.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ RingViolation = Callable[["ring.Queue", "layout.Chain", int], None]
 
 
 def split_of(queue: ring.Queue) -> split.SplitRing:
-    """What only a split ring has."""
+    """Check that a ring is split."""
     if not isinstance(queue.ring, split.SplitRing):
         raise TypeError("a violation of a split ring")
     return queue.ring
 
 
 def packed_of(queue: ring.Queue) -> packed.PackedRing:
-    """What only a packed ring has."""
+    """Check that a ring is packed."""
     if not isinstance(queue.ring, packed.PackedRing):
         raise TypeError("a violation of a packed ring")
     return queue.ring
 
 
 def id_out_of_range(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
-    """A descriptor that the table does not have."""
+    """A descriptor beyond the end of the table."""
     queue.ring.put_used(queue.ring.parts.size, length)
 
 
 def id_huge(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
-    """The largest number that an answer has room for."""
+    """The largest number that fits in an answer."""
     queue.ring.put_used(0xFFFFFFFF, length)
 
 
@@ -54,7 +54,7 @@ def id_idle(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
 
 
 def id_twice(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
-    """The same chain two times."""
+    """The same chain twice."""
     queue.give(chain, length)
     queue.flush_batch()
     queue.ring.put_used(chain.head, length)
@@ -73,26 +73,26 @@ def middle(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
 
 
 def idx_ahead(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
-    """The index jumps over more than there is."""
+    """The index advances by more than there is."""
     queue.give(chain, length)
     queue.flush_batch()
     split_of(queue).used_idx = (split_of(queue).used_idx + len(queue.inflight) + 1) & 0xFFFF
 
 
 def idx_half(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
-    """The index jumps as far as can be."""
+    """The index advances as far as possible."""
     queue.give(chain, length)
     queue.flush_batch()
     split_of(queue).used_idx = (split_of(queue).used_idx + 0x8000) & 0xFFFF
 
 
 def idx_back(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
-    """The index goes back, by more than what is given back with it."""
+    """The index goes back, by more than the chains returned with it."""
     split_of(queue).used_idx = (split_of(queue).used_idx - queue.ring.parts.size) & 0xFFFF
 
 
 def place_skipped(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
-    """The answer is a place further than where the driver looks for it."""
+    """The answer is one place beyond the one where the driver expects it."""
     packed_of(queue).used += 1
     queue.give(chain, length)
 
@@ -104,7 +104,7 @@ def wrap_early(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
 
 
 def wrap_never(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
-    """The wrap counter does not change any more, at the end of the ring either."""
+    """The wrap counter no longer changes, not even at the end of the ring."""
     packed_of(queue).keep_turn()
     queue.give(chain, length)
 
@@ -130,7 +130,7 @@ def len_one(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
 
 
 def len_less(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
-    """One byte less than was owed."""
+    """One byte less than required."""
     queue.give(chain, max(length - 1, 0))
 
 
@@ -148,9 +148,9 @@ def never(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
 
 
 def scribble(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
-    """Write over all that is the driver's, then answer as if nothing were.
+    """Write over all of the driver's areas, then answer as usual.
 
-    In a packed ring that is also where we say what was used.
+    In a packed ring these areas also hold the used descriptors.
     """
     queue.pop_all()
     queue.ring.scribble(0xA5)
@@ -160,7 +160,7 @@ def scribble(queue: ring.Queue, chain: layout.Chain, length: int) -> None:
 
 @dataclasses.dataclass
 class Violation:
-    """Its kind, and what to do or to say."""
+    """The kind of a violation, and its function or value."""
 
     kind: str
     value: Any
@@ -173,7 +173,7 @@ RING_VIOLATIONS: list[RingViolation] = [
 ]
 
 VIOLATIONS: dict[str, Violation] = {f.__name__: Violation("ring", f) for f in RING_VIOLATIONS} | {
-    # Chains that are not taken in their turn, and not answered until `honest`.
+    # Chains that are skipped, and not answered until `honest`.
     "passed_over": Violation("order", True),
     # The status byte of a block request: None is not to write it.
     "status_unset": Violation("status", None),
@@ -197,24 +197,24 @@ VIOLATIONS: dict[str, Violation] = {f.__name__: Violation("ring", f) for f in RI
 
 
 class Teller:
-    """Which violations are to come, in this order."""
+    """The violations that are due, in this order."""
 
     def __init__(self) -> None:
         self.plans: list[list[Any]] = []
         self.count: Callable[[str], None] = lambda _: None
 
     def plan(self, name: str, count: int, skip: int, queue: int) -> None:
-        """Commit a violation `count` times, after `skip` honest answers; queue -1 is any."""
+        """Commit a violation `count` times, after `skip` correct answers; queue -1 is any."""
         self.plans.append([VIOLATIONS[name], count, skip, queue])
 
     def honest(self) -> None:
-        """Break no more rules."""
+        """End all violations."""
         self.plans.clear()
 
     def take(self, kind: str, queue: int) -> Any:
         """The value of a violation of this kind that is due now, else None.
 
-        A violation whose value is None comes as the string "none".
+        A violation whose value is None is returned as the string "none".
         """
         for plan in self.plans:
             violation, _, skip, wanted = plan

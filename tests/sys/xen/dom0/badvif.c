@@ -270,7 +270,7 @@ tx_answer(unsigned id, int what)
 	tx->ring[tx_done++ & TX_MASK].rsp = rsp;
 }
 
-/* Answer requests to send, `max' packets at most: with `what', and extra info slots with `command'. */
+/* Answer requests to send, `max' packets at most: with `what', and commands with `command'. */
 static void
 tx_serve(int what, int command, unsigned max)
 {

@@ -51,7 +51,7 @@ struct wire {
 	int		want_cpu;
 	bool		brake;		/* xep_brake of the far end */
 	volatile bool	works;		/* the handler finds work */
-	bool		gate;		/* the handler waits for a pass, and counts this in waiting */
+	bool		gate;		/* the handler waits for a pass, counted in waiting */
 	volatile u_int	waiting;
 	volatile u_int	passes;		/* of the gate */
 	volatile u_int	sent;		/* pieces of work, for tests that count them */
