@@ -7,8 +7,8 @@
 /*
  * The methods that a bus offers to its children.
  *
- * `dev` is the bus, `child` the device on whose behalf it is asked: not always a child of
- * this bus, for a request that a bus can't satisfy travels up the tree unchanged.
+ * `dev` is the bus, `child` the device that the request is for: not always a child of this
+ * bus, for a request that a bus can't satisfy is passed up the tree unchanged.
  */
 
 #include <sys/types.h>
@@ -75,7 +75,7 @@ METHOD int print_child {
 	device_t child;
 } DEFAULT bus_generic_print_child;
 
-/* No driver wanted the child. */
+/* No driver attached to the child. */
 METHOD void probe_nomatch {
 	device_t dev;
 	device_t child;
@@ -96,13 +96,13 @@ METHOD int write_ivar {
 	uintptr_t value;
 };
 
-/* BUS_CHILD_DELETED(9): the child is about to go; free its instance variables. */
+/* BUS_CHILD_DELETED(9): the child is about to be deleted; free its instance variables. */
 METHOD void child_deleted {
 	device_t dev;
 	device_t child;
 } DEFAULT bus_default_nothing;
 
-/* BUS_CHILD_DETACHED(9): the child's driver let go of it. */
+/* BUS_CHILD_DETACHED(9): the child's driver was detached. */
 METHOD void child_detached {
 	device_t dev;
 	device_t child;
@@ -122,7 +122,7 @@ METHOD device_t add_child {
 	int unit;
 } DEFAULT bus_default_add_child;
 
-/* BUS_RESCAN(9): find what was plugged in or out. */
+/* BUS_RESCAN(9): find devices that were plugged in or out. */
 METHOD int rescan {
 	device_t dev;
 } DEFAULT bus_null_rescan;
@@ -173,7 +173,7 @@ METHOD int adjust_resource {
 	rman_res_t end;
 };
 
-/* Where an address of the child's space lies in the space of the CPU. */
+/* Translate an address of the child's space to the CPU's. */
 METHOD int translate_resource {
 	device_t dev;
 	int type;
@@ -294,7 +294,7 @@ METHOD int describe_intr {
 	const char *descr;
 } DEFAULT bus_generic_describe_intr;
 
-/* A child that only the hints of the kernel environment know. */
+/* A child that is described only by hints of the kernel environment. */
 METHOD void hinted_child {
 	device_t dev;
 	const char *dname;
@@ -324,7 +324,7 @@ METHOD void new_pass {
 	device_t dev;
 } DEFAULT bus_generic_new_pass;
 
-/* An interrupt of the child moved to another CPU: tell the device its new address. */
+/* An interrupt of the child moved to another CPU: set its new address in the device. */
 METHOD int remap_intr {
 	device_t dev;
 	device_t child;

@@ -5,7 +5,7 @@
  */
 
 /*
- * What the files of newbus (subr_bus.c opens with the theory) know of each other.
+ * The internals of newbus that its files share (subr_bus.c opens with the theory).
  *
  * Not FreeBSD's: FreeBSD has these structures within subr_bus.c, which is several files here.
  */
@@ -54,7 +54,7 @@ struct _device {
 	KOBJ_FIELDS;
 
 	TAILQ_ENTRY(_device)	link;		/* siblings, in order */
-	TAILQ_ENTRY(_device)	all;		/* every device there is */
+	TAILQ_ENTRY(_device)	all;		/* all devices */
 	device_t		parent;
 	struct device_list	children;
 

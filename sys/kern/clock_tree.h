@@ -5,10 +5,10 @@
  */
 
 /*
- * What the clock, the callouts and the time counters share.
+ * Declarations shared by the clock, the callouts and the time counters.
  *
  * Not FreeBSD's: its callouts and time counters notify the clock, by cpu_new_callout(); here the
- * clock asks them.
+ * clock calls them.
  */
 
 #ifndef _KERN_CLOCK_TREE_H_
@@ -16,7 +16,7 @@
 
 #include <sys/types.h>
 
-/* When a CPU has to look at its callouts next; SBT_MAX when it has none (kern_timeout.c). */
+/* When a CPU has to process its callouts next; SBT_MAX when it has none (kern_timeout.c). */
 sbintime_t	callout_first(int cpu);
 
 /* The longest time between two readings of the time counter before it wraps (kern_tc.c). */

@@ -13,11 +13,11 @@
  *
  * A line is one or more commands, each ended by ';', '&' (runs in the background) or the end of the
  * line.  Words are divided by blanks; '...' and "..." hold a word together; '#' at the start of a
- * word begins a comment.  `wait` waits for what runs in the background, and pkill(1) interrupts
- * that, as ^C does what runs in the foreground.
+ * word begins a comment.  `wait` waits for commands in the background, and pkill(1) interrupts
+ * those, as ^C does the one in the foreground.
  *
  * A command is the kernel's or a module's, and may be loaded for the call (console_cmd.c).  The kernel
- * environment can bring commands as well: console.run="kldload if_vtnet; ifconfig"
+ * environment can hold commands as well: console.run="kldload if_vtnet; ifconfig"
  * runs before the first prompt.
  *
  * A program at the other end (tools/guest) sets kern.console.status=1.  Then nothing is echoed, no
@@ -72,7 +72,7 @@ static MALLOC_DEFINE(M_CONSOLE, "console", "console commands");
 
 static struct mtx console_mtx;
 MTX_SYSINIT(console, &console_mtx, "console", MTX_DEF);
-static struct cv console_input;		/* a character came */
+static struct cv console_input;		/* a character arrived */
 static struct cv console_job;		/* a job ended */
 static TAILQ_HEAD(, job) console_jobs = TAILQ_HEAD_INITIALIZER(console_jobs);
 static struct job *console_foreground;
@@ -157,7 +157,7 @@ job_wait(struct job *j)
 	return (status);
 }
 
-/* Wait for all that runs in the background.  Returns the first status that is not 0. */
+/* Wait for all commands in the background.  Returns the first status that is not 0. */
 static int
 console_wait(void)
 {
@@ -261,7 +261,7 @@ console_run(struct job *j)
 	return (j->j_background ? 0 : job_wait(j));
 }
 
-/* The interpreter waits itself, by console_line(); a command that did could wait for itself. */
+/* The interpreter waits, in console_line(); a command that waited could wait for itself. */
 static int
 cmd_wait(int argc __unused, char **argv __unused)
 {
@@ -326,7 +326,7 @@ console_inner_line(const char *line)
 	return (worst);
 }
 
-/* As csh(1) has it, but for a line.  Returns the first status that is not 0. */
+/* As in csh(1), but with a line.  Returns the first status that is not 0. */
 static int
 cmd_repeat(int argc, char **argv)
 {
@@ -402,7 +402,7 @@ console_read(char *line, size_t size)
 	console_echo("\n");
 }
 
-/* Take characters as they come.  ^C ends the command in the foreground, if there is one. */
+/* Take characters as they arrive.  ^C ends the command in the foreground, if there is one. */
 static void
 console_reader(void *arg __unused)
 {
@@ -478,7 +478,7 @@ cmd_interrupted(void)
 	return (interrupted);
 }
 
-/* Interrupt what runs in the background under one of these names. */
+/* Interrupt the commands in the background with one of these names. */
 static int
 cmd_pkill(int argc, char **argv)
 {

@@ -5,13 +5,13 @@
  */
 
 /*
- * Where the console's commands come from.
+ * Lookup of the console's commands.
  *
  * A command is a member of the linker set console_cmd_set: the kernel's own (sys/cmd), or that of a
- * loaded module.  A name that neither has is looked for in the boot archive, in a folder of its own:
- * a file NAME.ko there is an instrument (tests/sys/cmd), a module that has the command NAME.  It is
- * loaded and stays loaded, as by kldload(8).  Modules elsewhere in the archive are never loaded by
- * their names alone.
+ * loaded module.  If neither has the name, it is looked for in a separate folder of the boot
+ * archive: a file NAME.ko there is an instrument (tests/sys/cmd), a module that has the command
+ * NAME.  It is loaded and stays loaded, as by kldload(8).  Modules elsewhere in the archive are
+ * never loaded when a command of their name is called.
  *
  * The module of a command in use has a reference, so that kldunload(8) finds it busy.
  */
@@ -168,7 +168,7 @@ console_next_in(linker_file_t lf, void *arg)
 	return (0);
 }
 
-/* Those of the boot archive that are not loaded. */
+/* The instruments in the boot archive that are not loaded. */
 static void
 console_next_archived(struct console_next *cn)
 {

@@ -33,8 +33,8 @@ struct cdev *devfs_lookup(const char *path);
 int	devfs_foreach(int (*cb)(const char *name, struct cdev *dev, void *arg), void *arg);
 
 /*
- * Opens path with fflag of FREAD and FWRITE.  May sleep.  ENOENT: no such device; otherwise what the
- * device's d_open says (EROFS for a write-protected disk).
+ * Opens path with fflag of FREAD and FWRITE.  May sleep.  ENOENT: no such device; otherwise the
+ * error of the device's d_open (EROFS for a write-protected disk).
  */
 int	devfs_open(const char *path, int fflag, struct devfs_file **fpp);
 void	devfs_close(struct devfs_file *fp);
@@ -43,8 +43,8 @@ void	devfs_close(struct devfs_file *fp);
 struct cdev *devfs_cdev(struct devfs_file *fp);
 
 /*
- * Reads or writes *lenp bytes at offset off (bytes) through d_read/d_write; *lenp becomes what was
- * moved, less than asked at the end of the device.  May sleep.
+ * Reads or writes *lenp bytes at offset off (bytes) through d_read/d_write; *lenp is set to the
+ * bytes transferred, fewer than requested at the end of the device.  May sleep.
  */
 int	devfs_pread(struct devfs_file *fp, void *buf, size_t *lenp, off_t off);
 int	devfs_pwrite(struct devfs_file *fp, const void *buf, size_t *lenp, off_t off);
@@ -53,8 +53,8 @@ int	devfs_pwrite(struct devfs_file *fp, const void *buf, size_t *lenp, off_t off
 int	devfs_ioctl(struct devfs_file *fp, u_long cmd, void *data);
 
 /*
- * Hands bp to d_strategy; bio_done is called once, perhaps before this returns, also when the
- * device is gone (ENXIO).
+ * Passes bp to d_strategy; bio_done is called once, perhaps before this returns, also when the
+ * device was destroyed (ENXIO).
  */
 void	devfs_strategy(struct devfs_file *fp, struct bio *bp);
 

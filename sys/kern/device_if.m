@@ -15,7 +15,7 @@
 INTERFACE device;
 
 CODE {
-/* A driver without a method for an event has nothing to do for it. */
+/* A driver without a method for an event does not need to handle it. */
 static int
 device_default_nothing(device_t dev)
 {
@@ -41,7 +41,7 @@ METHOD int probe {
 	device_t dev;
 };
 
-/* DEVICE_IDENTIFY(9): add the children that the bus can't find by itself. */
+/* DEVICE_IDENTIFY(9): add the children that the bus can't enumerate. */
 STATICMETHOD void identify {
 	driver_t *driver;
 	device_t parent;
@@ -57,7 +57,7 @@ METHOD int detach {
 	device_t dev;
 };
 
-/* DEVICE_SHUTDOWN(9): the system goes down. */
+/* DEVICE_SHUTDOWN(9): the system is shutting down. */
 METHOD int shutdown {
 	device_t dev;
 } DEFAULT device_default_nothing;
@@ -72,7 +72,7 @@ METHOD int resume {
 	device_t dev;
 } DEFAULT device_default_nothing;
 
-/* Asked before a detach that may be refused: is the device idle? */
+/* Called before a detach that may be refused, to find out whether the device is idle. */
 METHOD int quiesce {
 	device_t dev;
 } DEFAULT device_default_quiesce;

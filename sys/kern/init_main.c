@@ -5,7 +5,7 @@
  */
 
 /*
- * The first process, and the order in which the kernel sets itself up.
+ * The first process, and the order in which the kernel is initialised.
  *
  * The machine's start-up code calls mi_startup() once there is a stack, a current thread (thread0)
  * and memory.  Everything else is a SYSINIT(9): mi_startup() runs them in the order of their
@@ -143,7 +143,7 @@ proc0_threads(void *arg __unused)
 }
 SYSINIT(threadinit, SI_SUB_INTRINSIC, SI_ORDER_FIRST, proc0_threads, NULL);
 
-/* Devices are configured: from here on sleeping and preemption are as ever. */
+/* Devices are configured: from here on sleeping and preemption are allowed as usual. */
 static void
 cold_end(void *arg __unused)
 {

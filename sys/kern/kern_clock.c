@@ -5,10 +5,10 @@
  */
 
 /*
- * What happens at each tick of the clock.
+ * The work of each clock tick.
  *
  * Every busy CPU has its own hardclock().  The first one to reach a tick advances ticks(9) for all
- * and winds up the time; a CPU that slept accounts for the ticks it missed at once.
+ * CPUs and winds up the time; a CPU that slept accounts for all the ticks that it missed at once.
  */
 
 #include <sys/param.h>
@@ -67,7 +67,7 @@ hardclock(int cnt, int usermode __unused)
 	}
 }
 
-/* A CPU joins: its ticks begin at the present. */
+/* A CPU has started: its ticks begin at the current one. */
 void
 hardclock_sync(int cpu)
 {

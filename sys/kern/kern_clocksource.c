@@ -5,19 +5,20 @@
  */
 
 /*
- * When a CPU is interrupted next: the clock's ticks and the callouts on one event timer.
+ * The next timer interrupt of each CPU: the clock's ticks and the callouts share one event timer.
  *
  * Each CPU's timer is set, once at a time, to the sooner of its next tick and its next callout.
- * An idle CPU has no ticks.  Becoming idle does not touch the timer: if the CPU is still idle when
- * the tick comes, the timer is set to the next callout instead, and the ticks that then do not
- * happen are made up for when the CPU becomes busy.  Work that comes in more often than the ticks
- * so never pays for idling.
+ * An idle CPU has no ticks.  Becoming idle does not set the timer: if the CPU is still idle when
+ * the tick comes, the timer is set to the next callout instead, and the missed ticks are made up
+ * for when the CPU becomes busy.  So work that arrives more often than the ticks causes no timer
+ * accesses for idling.
  *
- * Locking.  A CPU's state is touched by itself only, with interrupts off.  Who gives another CPU
- * an earlier callout sends it an IPI (IPI_HARDCLOCK, hardclockintr()), and it looks again.
+ * Locking.  Only a CPU itself accesses its state, with interrupts off.  A CPU that gives another
+ * one an earlier callout sends it an IPI (IPI_HARDCLOCK, hardclockintr()), which sets the timer
+ * again.
  *
- * The timer is the best that there is when the clocks start, or that of kern.eventtimer.timer; later
- * it can be changed by that sysctl.
+ * The timer is the best one available when the clocks start, or that of kern.eventtimer.timer;
+ * later it can be changed by that sysctl.
  *
  * Gaps.  The timer must be per-CPU and one-shot, as the local APIC's is.
  */
@@ -42,7 +43,7 @@
 
 struct clock_state {
 	sbintime_t	cs_tick;	/* next tick */
-	sbintime_t	cs_set;		/* what the timer is set to; SBT_MAX: to nothing */
+	sbintime_t	cs_set;		/* what the timer is set to; SBT_MAX: not set */
 	bool		cs_idle;
 	bool		cs_running;
 };
@@ -53,8 +54,8 @@ DPCPU_DEFINE_STATIC(struct clock_state, clock_state);
 static struct eventtimer *clock_et;
 
 /*
- * Sets the timer to what comes next, unless it is set to something sooner.  It is never put off:
- * cpu_new_callout() on another CPU relies on what it saw in cs_set.
+ * Sets the timer to the next event, unless it is set to an earlier time.  It is never set to a
+ * later one: cpu_new_callout() on another CPU relies on the value that it read from cs_set.
  */
 static void
 clock_set(struct clock_state *cs, sbintime_t now)
@@ -71,7 +72,7 @@ clock_set(struct clock_state *cs, sbintime_t now)
 	et_start(clock_et, MAX(next - now, 1), 0);
 }
 
-/* Does what is due by now; interrupts are off. */
+/* Runs everything that is due; interrupts are off. */
 static void
 clock_run(struct clock_state *cs)
 {
@@ -122,8 +123,8 @@ hardclockintr(void)
 }
 
 /*
- * This CPU goes idle, or some time after that has work again.  Returns how long it may sleep at
- * least; the caller's interrupts are off or it is in a critical section.
+ * This CPU becomes idle, or later becomes busy again.  Returns how long it may sleep at least; the
+ * caller has interrupts off or is in a critical section.
  */
 sbintime_t
 cpu_idleclock(void)
@@ -208,7 +209,7 @@ cpu_et_frequency(struct eventtimer *et, uint64_t newfreq)
 	et->et_frequency = newfreq;
 }
 
-/* The machine is suspended and resumed: the timer has lost what it was set to. */
+/* The machine was suspended and resumed: the timer has lost its setting. */
 void
 suspendclock(void)
 {
@@ -224,7 +225,7 @@ resumeclock(void)
 	clock_start();
 }
 
-/* The three steps of another timer's coming, on each CPU with interrupts off; all do each together. */
+/* The three steps of a change of timer, each run by all CPUs together with interrupts off. */
 static void
 clock_leave(void *arg __unused)
 {

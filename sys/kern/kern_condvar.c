@@ -39,7 +39,7 @@ cv_destroy(struct cv *cvp)
 #endif
 }
 
-/* Waits without a limit when sbt is 0; takes the lock again unless it must not. */
+/* Waits without a limit when sbt is 0; takes the lock again if relock is set. */
 static int
 cv_sleep(struct cv *cvp, struct lock_object *lock, sbintime_t sbt, sbintime_t pr, int flags,
     bool relock)

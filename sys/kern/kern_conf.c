@@ -7,11 +7,11 @@
 /*
  * Character devices (make_dev(9)) and the names under /dev.
  *
- * A struct cdev lives in a devnode.  It is named from make_dev*() on, until destroy_dev() takes the
- * name away and clears si_devsw, which is what "destroyed" means here: dev_refthread() fails from then
- * on.  destroy_dev() then calls d_purge and sleeps until the threads inside the methods have left
- * (si_threadcount), and only then drops the name's reference.  The memory goes with the last
- * reference (si_refcount: the name, each open handle, dev_ref()).
+ * A struct cdev is part of a devnode.  It is named from make_dev*() on, until destroy_dev() removes
+ * the name and clears si_devsw, which is what "destroyed" means here: dev_refthread() fails from
+ * then on.  destroy_dev() then calls d_purge and sleeps until the threads inside the methods have
+ * left (si_threadcount), and only then drops the name's reference.  The memory is freed with the
+ * last reference (si_refcount: the name, each open handle, dev_ref()).
  *
  * An alias is a devnode of its own that points to its parent and is destroyed with it, as is every
  * child made by dev_depends().
@@ -162,7 +162,7 @@ no_strategy(struct bio *bp)
 	biofinish(bp, NULL, ENODEV);
 }
 
-/* Fills what the driver left out, once for each cdevsw. */
+/* Fills in the methods that the driver left out, once for each cdevsw. */
 static void
 prep_cdevsw(struct cdevsw *csw)
 {
@@ -434,7 +434,7 @@ make_dev_alias(struct cdev *parent, const char *fmt, ...)
 	return (dev);
 }
 
-/* Takes the name away; what is open stays usable. */
+/* Removes the name; open handles stay usable. */
 static void
 delist_devl(struct cdev *dev)
 {
@@ -479,7 +479,7 @@ destroy_dev(struct cdev *dev)
 			csw->d_purge(dev);
 			dev_lock();
 		}
-		/* d_purge has to be asked again: a thread may have slept since. */
+		/* d_purge has to be called again: another thread may have gone to sleep since. */
 		if (dev->si_threadcount != 0)
 			msleep(&dev->si_threadcount, &devmtx, 0, "devprg", hz / 10);
 	}
@@ -566,7 +566,7 @@ devfs_foreach(int (*cb)(const char *name, struct cdev *dev, void *arg), void *ar
 	int error, i, n;
 
 	/* cb may sleep, so the list is walked by position: a name may be seen twice or missed
-	 * when another goes meanwhile, as with readdir(3). */
+	 * when another is removed meanwhile, as with readdir(3). */
 	for (n = 0;; n++) {
 		dev_lock();
 		i = 0;

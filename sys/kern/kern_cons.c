@@ -8,7 +8,7 @@
  * The console: characters out to every console device, in from any of them.
  *
  * Output is polled and works from cninit() on, in any context.  Input is polled too (cncheckc()),
- * but a driver that has an interrupt tells cons_input_ready(), so that a thread can sleep for it.
+ * but a driver that has an interrupt calls cons_input_ready(), so that a thread can sleep for it.
  *
  * Locking.  cnputs_mtx keeps strings of different processors apart; a panic goes without it.
  * cons_input_mtx orders the check for input against going to sleep.
@@ -97,7 +97,7 @@ cninit_finish(void)
 {
 }
 
-/* The machine slept, and the devices have lost what they were set to. */
+/* The machine was suspended, and the devices have lost their settings. */
 void
 cnresume(void)
 {

@@ -5,17 +5,17 @@
  */
 
 /*
- * Kernel dumps: the dump device (dumpon(8)) and what is written to it after a panic.
+ * Kernel dumps: the dump device (dumpon(8)) and the dump that is written to it after a panic.
  *
- * A dump lies at the end of its device, as savecore(8) looks for it:
+ * A dump is at the end of its device, where savecore(8) looks for it:
  *
  *	... | header (1 block) | data | header (1 block) |   end of the device
  *
- * The headers are written last, so that a dump that broke off is not taken for one.  Everything goes
- * through the disk's d_dump, which polls: no interrupt and no other thread runs.
+ * The headers are written last, so that an incomplete dump is not recognised as one.  Everything is
+ * written through the disk's d_dump, which polls: no interrupt and no other thread runs.
  *
- * The data is a minidump in form, reduced to its header and the message buffer: what the kernel said
- * before it died.  Its page tables and its page bitmap are empty.
+ * The data has the format of a minidump, reduced to its header and the message buffer, the kernel's
+ * last messages.  Its page tables and its page bitmap are empty.
  *
  * Gaps: one dump device, no compression, no encryption, no memory pages.
  */
@@ -43,7 +43,7 @@
 
 static MALLOC_DEFINE(M_DUMPER, "dumper", "dumper block buffer");
 
-/* savecore(8) leaves the first 64 KB of a device alone: a boot block or a label may be there. */
+/* savecore(8) skips the first 64 KB of a device: a boot block or a label may be there. */
 #define	DUMP_METADATA	(64 * 1024)
 
 int dumping;
@@ -148,7 +148,7 @@ dump_init_header(const struct dumperinfo *di, struct kerneldumpheader *kdh, cons
 	kdh->parity = kerneldump_parity(kdh);
 }
 
-/* Writes whole blocks inside the device only: a wrong offset must not hit someone's data. */
+/* Writes whole blocks inside the device only: a wrong offset must not overwrite other data. */
 int
 dump_write(struct dumperinfo *di, void *virtual, off_t offset, size_t length)
 {
@@ -173,7 +173,7 @@ dump_start(struct dumperinfo *di, struct kerneldumpheader *kdh)
 	return (di->dumper_start != NULL ? di->dumper_start(di, NULL, 0) : 0);
 }
 
-/* Writes the next length bytes; what does not fill a block is padded. */
+/* Writes the next length bytes; a partial block is padded. */
 int
 dump_append(struct dumperinfo *di, void *virtual, size_t length)
 {
@@ -198,7 +198,7 @@ dump_append(struct dumperinfo *di, void *virtual, size_t length)
 	return (error);
 }
 
-/* Puts both headers around what was appended, then asks the disk to make it durable. */
+/* Writes both headers around the appended data, then flushes the disk. */
 int
 dump_finish(struct dumperinfo *di, struct kerneldumpheader *kdh)
 {

@@ -7,9 +7,10 @@
 /*
  * The kernel environment: kern_getenv(9), the loader's tunables.
  *
- * It begins as one block of strings "name=value" that the start-up code made of the kernel's
- * command line (init_static_kenv()).  Once memory can be allocated the strings move to an array of
- * their own allocations, which can change.  When a name occurs more than once the last one counts.
+ * It begins as one block of strings "name=value" that the start-up code makes from the kernel's
+ * command line (init_static_kenv()).  Once memory can be allocated the strings are copied to
+ * separate allocations in an array, which can change.  When a name occurs more than once the last
+ * one counts.
  *
  * Locking.  kenv_lock guards the array from SI_SUB_KMEM on; before that there is one thread.
  */
@@ -105,7 +106,7 @@ kenv_copy(const char *name, char *buf, int size)
 	return (value != NULL);
 }
 
-/* The value, to be given back with freeenv(9); or NULL. */
+/* The value, to be freed with freeenv(9); or NULL. */
 char *
 kern_getenv(const char *name)
 {
@@ -147,7 +148,7 @@ testenv(const char *name)
 	return (kenv_copy(name, &c, 1));
 }
 
-/* As the manual has it, these two return -1 when they fail. */
+/* As documented in the manual, these two return -1 when they fail. */
 int
 kern_setenv(const char *name, const char *value)
 {
@@ -201,8 +202,8 @@ kern_unsetenv(const char *name)
 }
 
 /*
- * A string of the array for name=value.  A name that is there already gets a suffix, _1 or the next
- * that is free: a loader may pass several devices by one name.
+ * A string of the array for name=value.  A name that exists already gets a suffix, _1 or the next
+ * free one: a loader may pass several devices by one name.
  */
 static char *
 kenv_entry(const char *name, size_t len, const char *value)

@@ -7,8 +7,8 @@
 /*
  * eventtimers(9): hardware that interrupts at a given time.
  *
- * Locking.  et_eventtimers_mtx: the list, and who uses which.  Starting and stopping a timer is
- * its user's business.
+ * Locking.  et_eventtimers_mtx: the list, and which timers are in use.  The user of a timer
+ * serialises starting and stopping it.
  */
 
 #include <sys/param.h>

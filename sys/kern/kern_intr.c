@@ -5,21 +5,22 @@
  */
 
 /*
- * Interrupt events: who handles an interrupt, and the threads that do (ithread(9), swi(9)).
+ * Interrupt events: the handlers of an interrupt, and the threads that run them (ithread(9),
+ * swi(9)).
  *
  * An event is a source of interrupts with a list of handlers, in order of priority.  A handler has
  * a filter, called in the interrupt, or a function, called in the event's thread, or both: the
- * filter then says whether the thread is needed.  The machine's interrupt code calls
+ * filter then returns whether the thread is needed.  The machine's interrupt code calls
  * intr_event_handle(); ie_pre_ithread masks the source while the thread is to run,
  * ie_post_ithread unmasks it, ie_post_filter ends an interrupt that filters handled.
  *
- * The thread is made with the first handler that needs it and ends with the last handler.
- * it_need is set before the thread is woken, and is looked at once more under sched_lock before it
+ * The thread is created with the first handler that needs it and ends with the last handler.
+ * it_need is set before the thread is woken, and is checked again under sched_lock before it
  * sleeps, so that no interrupt is lost.
  *
  * Removal.  A handler is unlinked under ie_lock.  Then intr_event_barrier() waits for interrupts
- * that may still walk the list, and the thread is sent round once, after which it has seen the new
- * list.  The barrier counts those in intr_event_handle() under one of two phases.
+ * that may still walk the list, and for the thread to begin a new round, after which it has seen
+ * the new list.  The barrier counts those in intr_event_handle() under one of two phases.
  *
  * Locking.  ie_lock of an event: its list of handlers and its thread.  event_lock: the list of
  * events.  The list of handlers is read without a lock.
@@ -51,13 +52,13 @@
 struct intr_thread {
 	struct thread	*it_thread;
 	struct intr_event *it_event;
-	volatile int	it_need;	/* an interrupt came since it last began */
+	volatile int	it_need;	/* an interrupt has come since it last began */
 	int		it_flags;	/* under ie_lock */
 	u_int		it_round;	/* rounds begun, under ie_lock */
 	int		it_cpu;		/* bound to, or NOCPU */
 };
 #define	IT_DEAD		0x01		/* end, when no round is wanted */
-#define	IT_WAITED	0x02		/* someone waits for a round */
+#define	IT_WAITED	0x02		/* a thread waits for a round */
 
 static MALLOC_DEFINE(M_ITHREAD, "ithread", "Interrupt Threads");
 
@@ -186,7 +187,7 @@ intr_event_destroy(struct intr_event *ie)
 	return (0);
 }
 
-/* Waits until everyone who may have seen a handler that was unlinked before has left. */
+/* Waits until all CPUs that may have seen a handler that was unlinked before have left. */
 static void
 intr_event_barrier(struct intr_event *ie)
 {
@@ -210,8 +211,8 @@ ithread_wake(struct intr_thread *it)
 }
 
 /*
- * Takes ih off the list, and wakes the one who removes it: FreeBSD's does not wait for the rest of
- * the round either, of which post_ithread is a part.
+ * Takes ih off the list, and wakes the thread that removes it: as in FreeBSD, this does not wait
+ * for the rest of the round, of which post_ithread is a part.
  */
 static void
 ithread_unlink(struct intr_event *ie, struct intr_handler *ih)
@@ -261,7 +262,7 @@ ithread_handlers(struct intr_event *ie)
 	return (removed);
 }
 
-/* One round: every handler that has to run, or all of a hardware event's that have no filter. */
+/* One round: every handler that has to run, or all without a filter of a hardware event. */
 static void
 ithread_round(struct intr_event *ie)
 {
@@ -281,7 +282,7 @@ ithread_round(struct intr_event *ie)
 			pause("istorm", 1);
 		}
 #ifdef INVARIANTS
-		/* Whoever removed a handler gets the time to free what post_ithread needs. */
+		/* The thread that removed a handler gets time to free what post_ithread needs. */
 		if (removed && ie->ie_post_ithread != NULL)
 			pause("ithrm", 1);
 #endif
@@ -373,7 +374,7 @@ ithread_create(struct intr_event *ie)
 	return (0);
 }
 
-/* Puts ih at its place: by priority, behind its equals. */
+/* Inserts ih by priority, behind its equals. */
 static void
 intr_handler_insert(struct intr_event *ie, struct intr_handler *ih)
 {
@@ -416,7 +417,7 @@ intr_event_add_handler(struct intr_event *ie, const char *name, driver_filter_t 
 	other = CK_SLIST_FIRST(&ie->ie_handlers);
 	if (other != NULL && ((ih->ih_flags | other->ih_flags) & IH_EXCLUSIVE) != 0)
 		error = EINVAL;
-	/* One at a time makes the thread, without the lock as it may sleep for memory. */
+	/* One caller at a time creates the thread, without the lock as it may sleep for memory. */
 	while (error == 0 && handler != NULL && ie->ie_thread == NULL) {
 		if ((ie->ie_flags & IE_ADDING_THREAD) != 0) {
 			msleep(ie, &ie->ie_lock, 0, "ithread", 0);
@@ -596,7 +597,7 @@ intr_event_handle(struct intr_event *ie, struct trapframe *frame)
 		ithread_wake(ie->ie_thread);
 	} else if (ie->ie_post_filter != NULL)
 		ie->ie_post_filter(ie->ie_source);
-	/* Only now: the barrier also keeps the thread from going away. */
+	/* Only now: the barrier also keeps the thread from ending. */
 	atomic_add_int(&ie->ie_active[phase], -1);
 	td->td_intr_frame = oldframe;
 	td->td_intr_nesting_level--;

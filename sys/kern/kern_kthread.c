@@ -7,9 +7,9 @@
 /*
  * kthread(9) and kproc(9): threads of the kernel and processes made of them; the idle threads.
  *
- * A thread's function may return, which is the same as kthread_exit(9).  Who waits for the end of
- * a thread sleeps on the thread with its process's p_mtx as the interlock, as the manual says; the
- * end of a process's last thread wakes sleepers on the process.
+ * A thread's function may return, which is the same as kthread_exit(9).  To wait for the end of a
+ * thread is to sleep on the thread with its process's p_mtx as the interlock, as the manual says;
+ * the end of a process's last thread wakes sleepers on the process.
  */
 
 #include <sys/param.h>
@@ -45,7 +45,7 @@ fork_exit(void (*callout)(void *, struct trapframe *), void *arg, struct trapfra
 	kthread_exit();
 }
 
-/* A stopped thread in p, ready for sched_add(); NULL when there is no memory for its stack. */
+/* Creates a stopped thread in p, ready for sched_add(); NULL: no memory for its stack. */
 static struct thread *
 kthread_make(void (*func)(void *), void *arg, struct proc *p, int pages, const char *fmt,
     va_list ap)
@@ -149,7 +149,7 @@ kproc_exit(int ecode __unused)
 	kthread_exit();
 }
 
-/* A thread in *procp, which is made first when it is NULL. */
+/* Creates a thread in *procp, which is created first when it is NULL. */
 int
 kproc_kthread_add(void (*func)(void *), void *arg, struct proc **procp, struct thread **tdp,
     int flags, int pages, const char *procname, const char *fmt, ...)
@@ -208,7 +208,8 @@ kthread_start(const void *udata)
 }
 
 /*
- * Suspension.  TDF_KTH_SUSP asks; the thread stops in kthread_suspend_check() until it is cleared.
+ * Suspension.  TDF_KTH_SUSP requests it; the thread stops in kthread_suspend_check() while it is
+ * set.
  */
 int
 kthread_suspend(struct thread *td, int timo)

@@ -5,24 +5,24 @@
  */
 
 /*
- * The module linker: files of code, what they need of each other, and their life.
+ * The module linker: files of code, their dependencies and their life cycle.
  *
  * File 1 is the kernel itself.  Each further file is a .ko that kldload(8) or another file's
- * MODULE_DEPEND(9) asked for.  A file's linker set modmetadata_set says what it is:
+ * MODULE_DEPEND(9) requires.  A file's linker set modmetadata_set describes it:
  *
  *	MDT_VERSION	names that it provides, with a version each
  *	MDT_DEPEND	names that it needs, with a range of versions
  *	MDT_MODULE	event handlers (kern_module.c)
  *
- * Loading a file: read and place it (link_elf_obj.c), load what it needs, resolve its symbols,
+ * Loading a file: read and place it (link_elf_obj.c), load its dependencies, resolve its symbols,
  * register its modules and sysctls, run its SYSINITs; those load its modules.  Unloading does the
- * reverse, after every module agreed.  A fault at any point undoes what was done, and the console
- * says what it was.
+ * reverse, after every module agreed.  An error at any point undoes the steps before it, and is
+ * reported on the console.
  *
- * Reference counts.  `refs` counts the user (once, if `userrefs` is 1) and the files that need
- * this one.  A file that came only because another needed it goes with the last of those.
+ * Reference counts.  `refs` counts the user (once, if `userrefs` is 1) and the files that need this
+ * one.  A file that was loaded only as a dependency is unloaded with the last file that needs it.
  *
- * Locking.  kld_sx is held exclusively to load or unload, for all of the time.
+ * Locking.  kld_sx is held exclusively throughout loading and unloading.
  *
  * Gaps.  There is no linker.hints: the module NAME is looked for in /boot/kernel/NAME.ko only.
  */
@@ -54,12 +54,12 @@ SX_SYSINIT(kld_sx, &kld_sx, "kernel linker");
 linker_file_list_t linker_files = TAILQ_HEAD_INITIALIZER(linker_files);
 linker_file_t linker_kernel_file;
 
-/* The kernel is what every module depends on: its version is that of the interface. */
+/* Every module depends on the kernel, whose version is that of the interface. */
 MODULE_VERSION(kernel, __FreeBSD_version);
 
 SET_DECLARE(modmetadata_set, struct mod_metadata);
 
-/* The image as it lies in memory: linked from KERNBASE + 2 MB up, its symbol table last. */
+/* The image as it is in memory: linked from KERNBASE + 2 MB up, its symbol table last. */
 #define	KERNLOAD_VA	(KERNBASE + 0x200000UL)
 extern char ksyms_end[];
 
@@ -73,8 +73,8 @@ struct modlist {
 static TAILQ_HEAD(, modlist) modlist = TAILQ_HEAD_INITIALIZER(modlist);
 
 /*
- * What is being loaded, and for whom: a file that needs itself, by whatever way, would go on for
- * ever.
+ * The chain of files that are being loaded: a file that depends on itself, directly or not, would
+ * recurse for ever.
  */
 struct linker_chain {
 	const char			*name;
@@ -83,7 +83,7 @@ struct linker_chain {
 };
 #define	LINKER_MAXDEPTH	16
 
-/* Both recurse: a file brings what it needs, and takes it along when it goes. */
+/* Both recurse: a file is loaded with its dependencies, and releases them when it is unloaded. */
 static int linker_load_by_name(const char *name, const struct linker_chain *parent,
     linker_file_t *lfp);
 static int linker_release(linker_file_t lf);
@@ -95,7 +95,7 @@ modlist_in_range(const struct modlist *m, const struct mod_depend *ver)
 	    (m->version >= ver->md_ver_minimum && m->version <= ver->md_ver_maximum));
 }
 
-/* Who provides `name`, in the preferred version if anyone, else in any of the range. */
+/* The provider of `name`, in the preferred version if there is one, else in any of the range. */
 static struct modlist *
 modlist_find(const char *name, const struct mod_depend *ver)
 {
@@ -151,7 +151,7 @@ linker_metadata(linker_file_t lf, struct mod_metadata ***mdp)
 	return (stop - start);
 }
 
-/* A string that lies in the file, with its end. */
+/* Whether a string is in the file, including its end. */
 static bool
 linker_good_string(linker_file_t lf, const char *str)
 {
@@ -179,7 +179,7 @@ linker_good_metadata(linker_file_t lf, const struct mod_metadata *md)
 	    linker_good_string(lf, md->md_cval));
 }
 
-/* What the linker is going to follow must lead somewhere: a damaged file's may not. */
+/* Check the pointers that the linker is going to follow: a damaged file's may be invalid. */
 static int
 linker_check_sets(linker_file_t lf)
 {
@@ -210,7 +210,7 @@ linker_check_sets(linker_file_t lf)
 	return (0);
 }
 
-/* Does the file itself provide `name`?  Then it need not look for it. */
+/* Does the file itself provide `name`?  Then no other file has to. */
 static bool
 linker_provides(linker_file_t lf, const char *name)
 {
@@ -278,7 +278,7 @@ linker_add_dependency(linker_file_t lf, linker_file_t dep)
 	dep->refs++;
 }
 
-/* Why `m`, the only one that provides what `lf` needs (NULL: there is none), does not match. */
+/* Report why `m`, the only provider of what `lf` needs (NULL: there is none), does not match. */
 static void
 linker_print_unmet(linker_file_t lf, const char *name, const struct mod_depend *ver,
     const struct modlist *m)
@@ -433,7 +433,7 @@ linker_insert(linker_file_t lf)
 	linker_file_t f;
 	int id = 1;
 
-	/* The lowest number that is free, as kldload(2) gives. */
+	/* The lowest free number, as in kldload(2). */
 	TAILQ_FOREACH(f, &linker_files, link) {
 		if (f->id != id)
 			break;
@@ -446,19 +446,19 @@ linker_insert(linker_file_t lf)
 		TAILQ_INSERT_TAIL(&linker_files, lf, link);
 }
 
-/* Let go of what the file depends on, the last first. */
+/* Drop the references on the file's dependencies, the last first. */
 static void
 linker_release_needed(linker_file_t lf)
 {
 	for (int i = lf->ndeps - 1; i >= 0; i--)
-		/* One that is busy is not even asked.  It stays loaded, and no file needs it. */
+		/* A busy one is not unloaded.  It stays loaded, although no file needs it. */
 		if ((lf->deps[i]->refs == 1 && module_quiesce_file(lf->deps[i], false) != 0) ||
 		    linker_release(lf->deps[i]) != 0)
 			lf->deps[i]->refs--;
 	lf->ndeps = 0;
 }
 
-/* Everything of a file that no longer runs. */
+/* Free everything of a file that no longer runs. */
 static void
 linker_destroy(linker_file_t lf)
 {
@@ -559,7 +559,7 @@ linker_load_image(const char *filename, const char *path, void *image, size_t si
 	return (0);
 }
 
-/* Read a whole file into memory of our own: a command may write to the file while we link. */
+/* Copy a whole file to memory: a command may write to the file while it is linked. */
 static int
 linker_read(const char *path, void **imagep, size_t *sizep)
 {
@@ -742,7 +742,7 @@ linker_release_module(const char *modname, struct mod_depend *verinfo, linker_fi
 	return (error);
 }
 
-/* Make the kernel file 1, with all modules that were compiled in. */
+/* Register the kernel as file 1, with all modules that were compiled in. */
 static void
 linker_init_kernel(void *arg __unused)
 {

@@ -8,14 +8,14 @@
  * malloc(9).
  *
  * Up to 64 KB an allocation is an item of a UMA zone whose size is the next power of two; above
- * that it is pages of its own.  free() gets an address only, and finds out what is there by the
- * vm_page behind it: plinks.uma.slab is either the slab, or, with its lowest bit set, the size
- * of an allocation of whole pages.
+ * that it has whole pages.  free() gets only an address, and finds the kind of allocation in its
+ * vm_page: plinks.uma.slab is either the slab, or, with its lowest bit set, the size of an
+ * allocation of whole pages.
  *
- * Each malloc type counts allocations and bytes, by CPU, so that what a module leaves behind is
- * seen when its types go.  What is counted is the size of the item, not the size asked for.
+ * Each malloc type counts allocations and bytes, by CPU, so that a module's leaks are detected when
+ * its types are removed.  The size of the item is counted, not the size requested.
  *
- * With INVARIANTS each item remembers the type it was allocated with (as the low 32 bits of the
+ * With INVARIANTS each item records the type it was allocated with (as the low 32 bits of the
  * type's address: types are kernel data, all within 2 GB), and a free with another type panics.
  *
  * Locking.  malloc_mtx protects the list of types; statistics are per CPU, in a critical section.
@@ -146,7 +146,7 @@ malloc_type_sum(struct malloc_type *type, struct malloc_type_stats *sum)
 }
 
 /*
- * Who has the memory, under INVARIANTS.
+ * The type of an allocation, under INVARIANTS.
  */
 static uint32_t *
 malloc_tag(void *addr)
@@ -183,9 +183,8 @@ malloc_tag_check(void *addr, struct malloc_type *type)
 }
 
 /*
- * Red zones, under INVARIANTS: what an item of a zone has behind the size that was asked for, at
- * least one word, is full of a pattern that free(9) looks for.  The last word is the pattern's and
- * the size.
+ * Red zones, under INVARIANTS: the rest of an item behind the requested size, at least one word, is
+ * filled with a pattern that free(9) checks.  The last word combines the pattern and the size.
  */
 #ifdef INVARIANTS
 #define	REDZONE_SIZE	sizeof(uint64_t)
@@ -205,7 +204,7 @@ redzone_set(void *addr, size_t size, size_t zone_size)
 	*redzone_word(addr, zone_size) = REDZONE_MAGIC | size;
 }
 
-/* The size that was asked for. */
+/* The size that was requested. */
 static size_t
 redzone_check(const void *addr, size_t zone_size, const char *type)
 {
@@ -307,7 +306,8 @@ mallocarray_domainset(size_t nmemb, size_t size, struct malloc_type *type,
 }
 
 /*
- * An alignment of up to a page is a matter of size: items of a power of two are aligned to it.
+ * An alignment of up to a page only needs a large enough size: items of a power of two are aligned
+ * to it.
  */
 void *
 malloc_aligned(size_t size, size_t align, struct malloc_type *type, int flags)
@@ -325,7 +325,7 @@ malloc_domainset_aligned(size_t size, size_t align, struct malloc_type *type,
 }
 
 /*
- * What stands in the vm_page of malloc'ed memory.
+ * The contents of the vm_page of malloc'ed memory.
  */
 static void *
 malloc_cookie(const void *addr, struct malloc_type *type)
@@ -413,7 +413,7 @@ zfree(void *addr, struct malloc_type *type)
 }
 
 /*
- * Memory that still fits, and would not waste half of it, is kept.
+ * Memory that is still large enough is kept, unless half of it would be unused.
  */
 void *
 realloc(void *addr, size_t size, struct malloc_type *type, int flags)
@@ -475,7 +475,7 @@ contigfree(void *addr, unsigned long size, struct malloc_type *type)
 }
 
 /*
- * Types come and go with the modules that define them.
+ * Types are added and removed with the modules that define them.
  */
 void
 malloc_init(void *data)

@@ -7,16 +7,15 @@
 /*
  * Allocation of mbufs and of the storage behind them (mbuf(9)).
  *
- * Every kind of buffer is a UMA zone.  An mbuf is 256 bytes; what doesn't fit lives in a
- * cluster of 2, 4 (a page), 9 or 16 KB.  A cluster's constructor attaches it to the mbuf that
- * comes as its argument.  The packet zone is a second face of the mbuf zone, whose items keep
- * a 2 KB cluster attached while they are free, so that the most frequent allocation is one
- * operation.
+ * Every kind of buffer is a UMA zone.  An mbuf is 256 bytes; larger data are in a cluster of
+ * 2, 4 (a page), 9 or 16 KB.  A cluster's constructor attaches it to the mbuf that is passed as
+ * its argument.  The packet zone is a secondary zone of the mbuf zone, whose items keep a 2 KB
+ * cluster attached while they are free, so that the most frequent allocation is one operation.
  *
- * Reference counts.  The count of a shared buffer lives in the mbuf that it was first
- * attached to, the holder (EXT_FLAG_EMBREF).  Copies point at the count in the holder.  A
- * holder that is freed while copies are left stays allocated until the last of them goes; who
- * drops the last reference frees the buffer and the holder.
+ * Reference counts.  The count of a shared buffer is in the mbuf that it was first attached
+ * to, the holder (EXT_FLAG_EMBREF).  Copies point at the count in the holder.  A holder that
+ * is freed while copies are left stays allocated until the last of them is freed; dropping
+ * the last reference frees the buffer and the holder.
  *
  * Locking.  None here: UMA serialises the zones, reference counts are atomic.
  *
@@ -68,7 +67,7 @@ SYSCTL_INT(_kern_ipc, OID_AUTO, nmbjumbo9, CTLFLAG_RDTUN, &nmbjumbo9, 0,
 SYSCTL_INT(_kern_ipc, OID_AUTO, nmbjumbo16, CTLFLAG_RDTUN, &nmbjumbo16, 0,
     "Maximum number of 16 KB clusters");
 
-/* Passed to a destructor that must leave the packet header's tags alone. */
+/* Passed to a destructor that must not free the packet header's tags. */
 #define	MB_DTOR_SKIP	((void *)1)
 
 static const struct mbuf_kind {
@@ -130,8 +129,7 @@ mb_dtor_mbuf(void *mem, int size __unused, void *arg)
 }
 
 /*
- * A cluster of any size: `arg' is the mbuf to attach it to, or NULL when the caller wants the
- * bare storage.
+ * A cluster of any size: `arg' is the mbuf to attach it to, or NULL for the storage alone.
  */
 static int
 mb_ctor_clust(void *mem, int size, void *arg, int how __unused)
@@ -198,8 +196,8 @@ mb_dtor_pack(void *mem, int size, void *arg)
 }
 
 /*
- * Half of the memory may hold network buffers; each kind has a share of it, unless the loader
- * said otherwise.
+ * Half of the memory may hold network buffers; each kind has a share of it, unless a tunable
+ * sets its limit.
  */
 static void
 mbuf_size_limits(void)
@@ -251,7 +249,7 @@ mbuf_init(void *dummy __unused)
 SYSINIT(mbuf, SI_SUB_MBUF, SI_ORDER_FIRST, mbuf_init, NULL);
 
 /*
- * Free the holder of a buffer whose last reference is gone, and the buffer with it.
+ * Free the holder of a buffer whose last reference was dropped, and the buffer with it.
  */
 static void
 mb_free_holder(struct mbuf *holder)
@@ -279,7 +277,7 @@ mb_free_holder(struct mbuf *holder)
 		    ("%s: mbuf %p of type %u has no free routine", __func__, holder,
 		    holder->m_ext.ext_type));
 		/*
-		 * An embedded mbuf is gone with its buffer: nothing of it is read from here
+		 * An embedded mbuf is freed with its buffer: nothing of it is read from here
 		 * on.
 		 */
 		(*holder->m_ext.ext_free)(holder);
@@ -328,8 +326,8 @@ mb_free_ext(struct mbuf *m)
 }
 
 /*
- * M_EXTPG is never set in this kernel; the inline m_free() of the header refers to this all
- * the same.
+ * M_EXTPG is never set in this kernel, but the inline m_free() of the header refers to this
+ * function.
  */
 void
 mb_free_extpg(struct mbuf *m)
@@ -458,8 +456,8 @@ m_get3(int size, int how, short type, int flags)
 }
 
 /*
- * Get room for `len' bytes as a chain.  It is appended to m, or returned when m is NULL.
- * NULL when there is no memory; m is then as it was.
+ * Allocate room for `len' bytes as a chain, which is appended to m, or returned when m is NULL.
+ * NULL when there is no memory; m is then unchanged.
  */
 struct mbuf *
 m_getm2(struct mbuf *m, int len, int how, short type, int flags)
@@ -494,8 +492,8 @@ m_getm2(struct mbuf *m, int len, int how, short type, int flags)
 }
 
 /*
- * Attach a buffer of the caller's; `freef' gets it back when the last reference is gone, with
- * arg1 and arg2 in m_ext.
+ * Attach a buffer of the caller's; `freef' is called for it when the last reference was dropped,
+ * with arg1 and arg2 in m_ext.
  */
 void
 m_extadd(struct mbuf *m, char *buf, u_int size, m_ext_free_t freef, void *arg1, void *arg2,

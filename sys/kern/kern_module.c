@@ -8,12 +8,12 @@
  * module(9): the event handlers of code that was compiled in or loaded.
  *
  * A linker file (kern_linker.c) has any number of modules, each a name and a handler.  They are
- * registered when the file is known, and get MOD_LOAD by a SYSINIT of theirs; unloading asks all
- * of them (MOD_QUIESCE), then tells all of them (MOD_UNLOAD).  If one refuses at that point,
- * those that had gone are loaded again, so that a file is whole or gone.
+ * registered when the file is linked, and get MOD_LOAD by a SYSINIT of theirs; unloading sends
+ * MOD_QUIESCE to all of them, then MOD_UNLOAD.  If one refuses at that point, those already
+ * unloaded are loaded again, so that a file has either all of its modules or none.
  *
  * Locking.  modules_sx protects the lists and reference counts.  Handlers run with Giant, without
- * modules_sx, and with the linker's lock: one module comes or goes at a time.
+ * modules_sx, and with the linker's lock: one module is loaded or unloaded at a time.
  */
 
 #include <sys/param.h>
@@ -68,7 +68,7 @@ module_default_handler(module_t mod, int what, void *arg)
 	case MOD_LOAD:
 		return (0);
 	case MOD_UNLOAD:
-		/* It has no function to undo anything. */
+		/* A module without an event handler has nothing to undo. */
 		return (EBUSY);
 	default:
 		return (EOPNOTSUPP);
@@ -211,7 +211,7 @@ module_unload_file(linker_file_t lf)
 	module_t mod;
 	int error;
 
-	/* The last loaded goes first. */
+	/* The last loaded is unloaded first. */
 	TAILQ_FOREACH_REVERSE(mod, &lf->modules, module_list, flink) {
 		error = module_unload(mod);
 		if (error == 0)

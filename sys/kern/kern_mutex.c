@@ -7,15 +7,16 @@
 /*
  * mutex(9): mutual exclusion, sleeping and spinning.
  *
- * A sleep mutex is one word: 0, or the owner's address with MTX_CONTESTED when someone waits in
+ * A sleep mutex is one word: 0, or the owner's address with MTX_CONTESTED when a thread waits in
  * subr_lockq.c and MTX_RECURSED when the owner holds it more than once.  It is taken and released
- * by one compare-and-set.  Who finds it taken spins while the owner runs on another CPU, and
- * blocks otherwise.  MTX_CONTESTED is set, and a contested lock released, under sched_lock only,
- * so that a waiter is on the list before the owner can look.
+ * by one compare-and-set.  A thread that finds it taken spins while the owner runs on another CPU,
+ * and blocks otherwise.  MTX_CONTESTED is set, and a contested lock released, under sched_lock
+ * only, so that a waiter is on the list before the owner can look.
  *
  * A spin mutex is held with interrupts off (spinlock_enter()); its word is 0 or the owner.
  *
- * After a panic only one thread runs (SCHEDULER_STOPPED()), and every lock is as good as taken.
+ * After a panic only one thread runs (SCHEDULER_STOPPED()), and locks are neither taken nor
+ * checked.
  */
 
 #include <sys/param.h>
@@ -98,7 +99,7 @@ owner_mtx(const struct lock_object *lock, struct thread **owner)
 }
 
 /*
- * Takes m, whose word was just seen as v, the long way.
+ * The slow path of taking m, whose word was last read as v.
  */
 static void
 mtx_lock_hard(struct mtx *m, uintptr_t v)

@@ -7,8 +7,8 @@
 /*
  * physio(9): read and write of a disk-like device through its strategy routine.
  *
- * The transfer goes in pieces of si_iosize_max bytes, one at a time, straight into the caller's buffer,
- * which is the kernel's own: there is no user space.
+ * The transfer is split into pieces of si_iosize_max bytes, one at a time, directly to or from the
+ * caller's buffer, which is kernel memory: there is no user space.
  */
 #include <sys/param.h>
 #include <sys/systm.h>

@@ -5,9 +5,9 @@
  */
 
 /*
- * Modules that are there from the beginning, as a loader would bring them: NAME_load="YES" in the
- * kernel environment has NAME loaded before devices are looked for.  Its SYSINITs are run with the
- * kernel's own, each in its turn; those that are overdue at once.
+ * Modules that are loaded at boot, as by a loader: NAME_load="YES" in the kernel environment has
+ * NAME loaded before devices are probed.  Its SYSINITs are run with the kernel's own, in order;
+ * those that are overdue run at once.
  */
 
 #include <sys/param.h>
@@ -24,7 +24,7 @@
 
 bool linker_preloading;
 
-/* The module that an entry of the environment, NAME=value, wants; false: none. */
+/* The module that an entry of the environment, NAME=value, requests; false: none. */
 static bool
 preload_wanted(const char *entry, char *name, size_t size)
 {

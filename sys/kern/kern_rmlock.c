@@ -5,7 +5,7 @@
  */
 
 /*
- * rmlock(9) and its sleepable cousin rms: locks that are read far more often than written.
+ * rmlock(9) and its sleepable variant rms: locks that are read far more often than written.
  *
  * Here an rmlock is an ordinary reader/writer lock (subr_rwengine.c), kept in the word of the sx
  * lock that is embedded in struct rmlock.  A reader may recurse, as the manual promises.
@@ -33,7 +33,7 @@ assert_rm(const struct lock_object *lock, int what)
 	rwe_assert(lock, &((const struct rmlock *)lock)->rm_word, what, __FILE__, __LINE__);
 }
 
-/* how, here and in unlock_rm(): the reader's tracker, which here only says "reader". */
+/* how, here and in unlock_rm(): the reader's tracker, which here only marks a reader. */
 static void
 lock_rm(struct lock_object *lock, uintptr_t how)
 {

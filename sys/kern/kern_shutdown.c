@@ -138,7 +138,7 @@ vpanic(const char *fmt, __va_list ap)
 
 	spinlock_enter();
 	if (!panic_claim()) {
-		/* A fault while panicking: say so with what surely works, and leave. */
+		/* A fault while panicking: report it by the simplest means, and exit. */
 		cnputs("panic while panicking: ");
 		cnputs(fmt);
 		cnputs("\n");

@@ -111,8 +111,8 @@ choosethread(void)
 }
 
 /*
- * A better thread became ready while this one could not be taken off its CPU; now it can.  The
- * nesting count goes through 1 so that the switch itself is not preempted.
+ * A better thread became ready while this one could not be preempted; now it can be.  The
+ * nesting count passes through 1 so that the switch itself is not preempted.
  */
 void
 critical_exit_preempt(void)
@@ -137,7 +137,7 @@ u_int preempt_seed;
 SYSCTL_UINT(_debug, OID_AUTO, preempt_seed, CTLFLAG_RWTUN, &preempt_seed, 0,
     "Seed of yields and delays at random where locks are released (0: none)");
 
-/* One in so many releases is a place to yield or to dawdle. */
+/* One in so many releases is a place to yield or to delay. */
 #define	PREEMPT_ODDS	16
 #define	PREEMPT_SPINS	512
 
@@ -182,7 +182,7 @@ preempt_at_random(void)
 }
 #endif
 
-/* For modules, which do not know where these fields of struct thread are. */
+/* For modules, which do not have the offsets of these fields of struct thread. */
 void
 critical_enter_KBI(void)
 {

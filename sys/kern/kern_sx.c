@@ -8,8 +8,8 @@
  * sx(9): many sharers or one exclusive owner, who may sleep.  The lock itself is in
  * subr_rwengine.c; here are its names.
  *
- * Who has to wait does so without Giant, as for everything that one may sleep on: its owner could
- * need it to get on.
+ * A thread waits without Giant, as for everything that may sleep: the owner of the lock could need
+ * Giant.
  *
  * Gaps.  There are no signals in this kernel: the interruptible forms never fail.
  */

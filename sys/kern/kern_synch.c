@@ -32,7 +32,7 @@ int hogticks;
 
 /*
  * Puts the current thread to sleep on ident until wakeup(9) or until the time has passed.  lock,
- * if there is one, is held and is released while asleep; see sleep(9).
+ * if not NULL, is held by the caller and released during the sleep; see sleep(9).
  */
 int
 _sleep(const void *ident, struct lock_object *lock, int priority, const char *wmesg,

@@ -7,17 +7,17 @@
 /*
  * sysctl(9): the tree of named values.
  *
- * An entry (oid) hangs in its parent's tree by number.  Entries are made at compile time (linker
+ * An entry (oid) is in its parent's tree, by number.  Entries are made at compile time (linker
  * set sysctl_set; a module's by the linker) or at run time (sysctl_add_oid(9)), the latter usually
  * listed in a context so that they can be removed together.  An entry that several owners added
- * under one name is counted, and goes with the last.
+ * under one name is counted, and removed with the last.
  *
  * An entry with CTLFLAG_TUN takes its first value from the kernel environment, under its whole
  * name, when it is registered.
  *
- * Locking.  sysctl_lock guards the tree: shared to look something up, exclusive to change it.
- * A handler runs without it; oid_running counts the handlers in an entry, and removal waits for
- * them.  CTLFLAG_NEEDGIANT handlers run under Giant.
+ * Locking.  sysctl_lock guards the tree: shared to look something up, exclusive to change it.  A
+ * handler runs without it; oid_running counts the running handlers of an entry, and removal waits
+ * for them.  CTLFLAG_NEEDGIANT handlers run under Giant.
  */
 
 #include <sys/param.h>
@@ -65,7 +65,7 @@ sysctl_wunlock(void)
 	sx_xunlock(&sysctl_lock);
 }
 
-/* Shared, unless this thread holds it exclusively already; returns what to undo. */
+/* Shared, unless this thread holds it exclusively already; returns whether it was taken. */
 static bool
 sysctl_rlock(void)
 {
@@ -102,7 +102,7 @@ sysctl_fullname(struct sysctl_oid *oidp, char *buf, size_t size)
 }
 
 /*
- * The entry of a whole name, with one handler counted in so that it stays; NULL if there is none.
+ * The entry of a full name, with one handler counted so that it stays; NULL if there is none.
  */
 struct sysctl_oid *
 sysctl_hold(const char *name)
@@ -356,7 +356,7 @@ sysctl_enable_oid(struct sysctl_oid *oidp)
 		sysctl_fetch_tunable(oidp);
 }
 
-/* Takes oidp out of the tree and waits until no handler is in it. */
+/* Removes oidp from the tree and waits until no handler of it is running. */
 void
 sysctl_unregister_oid(struct sysctl_oid *oidp)
 {
@@ -564,7 +564,7 @@ sysctl_ctx_free(struct sysctl_ctx_list *clist)
 }
 
 /*
- * sbuf(9) whose contents go out as the request's old data.
+ * sbuf(9) whose contents are copied out as the request's old data.
  */
 static int
 sysctl_sbuf_drain(void *arg, const char *data, int len)

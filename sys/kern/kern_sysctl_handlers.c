@@ -7,7 +7,7 @@
 /*
  * The handlers of sysctl(9) for values of the usual types, and the top of the tree.
  *
- * A handler copies the value out, and, when the request brings a new one, in.  With arg1 NULL an
+ * A handler copies the value out, and, when the request has a new one, in.  With arg1 NULL an
  * integer's value is arg2 and can not be changed.
  */
 
@@ -222,7 +222,7 @@ sysctl_handle_uma_zone_cur(SYSCTL_HANDLER_ARGS)
 	return (sysctl_handle_int(oidp, &cur, 0, req));
 }
 
-/* Ticks at arg1, milliseconds to the reader. */
+/* The value at arg1 is in ticks, and is read and written in milliseconds. */
 int
 sysctl_msec_to_ticks(SYSCTL_HANDLER_ARGS)
 {

@@ -5,15 +5,15 @@
  */
 
 /*
- * Time: timecounters and what is read from them (microtime(9), binuptime(9) ...).
+ * Time: timecounters and the functions that read them (microtime(9), binuptime(9) ...).
  *
  * A timecounter is a counter of known frequency that wraps.  The time is that of the last wind-up
  * plus the counter's advance since.  A wind-up, at least once before the counter wraps, writes the
- * other one of two sets ("hands") and then makes it the current one; a reader takes the current
- * one and looks at its generation before and after, 0 meaning that it is being written.
+ * other one of two sets ("hands") and then makes it the current one; a reader uses the current
+ * one and checks its generation before and after, 0 meaning that it is being written.
  *
- * Uptime starts at 0.  The time of day is uptime plus boottime, which stays 0 until somebody knows
- * better and calls tc_setclock() (subr_rtc.c): this kernel reads no battery clock.
+ * Uptime starts at 0.  The time of day is uptime plus boottime, which stays 0 until tc_setclock()
+ * is called with the time of a clock (subr_rtc.c): this kernel reads no battery clock.
  *
  * Locking.  tc_lock serialises wind-ups; readers take nothing.
  *
@@ -49,7 +49,7 @@ dummy_get_timecount(struct timecounter *tc __unused)
 	return (atomic_fetchadd_int(&now, 1));
 }
 
-/* Until there is a real one: time passes by being looked at. */
+/* Used until there is a real one: it advances each time it is read. */
 static struct timecounter dummy_timecounter = {
 	.tc_get_timecount = dummy_get_timecount,
 	.tc_counter_mask = ~0u,

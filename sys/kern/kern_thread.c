@@ -5,16 +5,16 @@
  */
 
 /*
- * Threads and processes: allocation, lists, and what becomes of a thread that ended.
+ * Threads and processes: allocation, lists, and the disposal of ended threads.
  *
  * There is no user space.  A process is a name under which kernel threads are listed; proc0 has
  * those that were created without a process.
  *
- * End of a thread.  It can not free the stack it runs on.  thread_exit() leaves it to its CPU as
- * the dead thread; whoever runs next there passes it on, still under sched_lock, to the list of
+ * End of a thread.  It can not free the stack it runs on.  thread_exit() records it as its CPU's
+ * dead thread; the next thread on that CPU, still under sched_lock, moves it to the list of
  * zombies and wakes the reaper, which frees the stack, the thread, and the process after its last
- * thread.  Threads are type-stable (UMA_ZONE_NOFREE): a mutex's spinner may look at an owner that
- * has just gone.
+ * thread.  Threads are type-stable (UMA_ZONE_NOFREE): a thread that spins on a mutex may read an
+ * owner that has just ended.
  *
  * Locking.  allproc_lock: the list of processes.  A process's p_mtx: its list of threads.
  * sched_lock: the zombies.
@@ -168,7 +168,7 @@ thread_bury(struct thread *td)
 		kproc_dealloc(p);
 }
 
-/* Frees what is left of the threads that have ended so far. */
+/* Frees the threads that have ended so far. */
 void
 thread_reap(void)
 {
@@ -214,7 +214,7 @@ thread_reap_barrier(void)
 	thread_reap();
 }
 
-/* Ends the current thread, which is off its process's list; see kthread_exit(9). */
+/* Ends the current thread, which was removed from its process's list; see kthread_exit(9). */
 void
 thread_exit(void)
 {

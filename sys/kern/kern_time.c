@@ -5,7 +5,7 @@
  */
 
 /*
- * Arithmetic on time, and ratecheck(9): not more often than.
+ * Arithmetic on time, and rate limits (ratecheck(9)).
  */
 
 #include <sys/param.h>

@@ -7,19 +7,19 @@
 /*
  * callout(9): functions that are called later.
  *
- * Each CPU has a wheel of 256 buckets, about a millisecond each; a callout hangs in the bucket of
- * its time, however many turns ahead.  A bit map of the buckets in use finds the next one.  A CPU's
- * timer interrupt calls callout_process(), which takes what is due off the wheel: callouts with
- * C_DIRECT_EXEC are called there and then, the others by the CPU's softclock thread.
+ * Each CPU has a wheel of 256 buckets, about a millisecond each; a callout is in the bucket of its
+ * time, however many turns ahead.  A bit map of the buckets in use finds the next one.  A CPU's
+ * timer interrupt calls callout_process(), which takes due callouts off the wheel: those with
+ * C_DIRECT_EXEC are called immediately, the others by the CPU's softclock thread.
  *
  * States.  Pending (CALLOUT_PENDING: on the wheel or, with CALLOUT_PROCESSED, on a list of those
  * that are due); running (cc_exec[].ce_curr is the callout), from when it is taken off that list
  * until its function has returned; both, when it was scheduled again while running.  A running
  * callout stays with its CPU.
  *
- * Stopping one that runs.  With a lock (callout_init_mtx(9)) the function is entered with the lock
- * held, after a look at ce_cancel; who holds the lock and finds the function not yet entered sets
- * ce_cancel and has stopped it.  Otherwise it can be waited for only (callout_drain(9)).
+ * Stopping a running one.  With a lock (callout_init_mtx(9)) the function is entered with the lock
+ * held, after a check of ce_cancel; a caller that holds the lock and finds the function not yet
+ * entered stops it by setting ce_cancel.  Otherwise it can only be waited for (callout_drain(9)).
  *
  * Locking.  callout_lock guards all wheels and states.  ce_cancel is also protected by the
  * callout's own lock, if it has one.  No lock of ours is held while a function is called.
@@ -55,7 +55,7 @@ enum { EXEC_THREAD, EXEC_DIRECT, EXEC_COUNT };
 struct callout_exec {
 	struct callout	*ce_curr;	/* being run */
 	bool		ce_cancel;	/* not to be entered, or entered already */
-	bool		ce_waited;	/* someone waits in callout_drain() */
+	bool		ce_waited;	/* a thread waits in callout_drain() */
 };
 
 struct callout_cpu {
@@ -119,7 +119,7 @@ _callout_init_lock(struct callout *c, struct lock_object *lock, int flags)
 }
 
 /*
- * When a callout is due, and how late it may be, from what its caller asked for.
+ * When a callout is due, and how late it may be, from the caller's arguments.
  */
 void
 callout_when(sbintime_t sbt, sbintime_t precision, int flags, sbintime_t *sbt_res,
@@ -140,7 +140,7 @@ callout_when(sbintime_t sbt, sbintime_t precision, int flags, sbintime_t *sbt_re
 	*sbt_res = *sbt_res > SBT_MAX - sbt ? SBT_MAX : *sbt_res + sbt;
 }
 
-/* The latest that c may be looked at. */
+/* The latest time at which c may be processed. */
 static sbintime_t
 callout_latest(const struct callout *c)
 {
@@ -201,7 +201,7 @@ callout_next_used(const struct callout_cpu *cc, u_int slot, u_int distance)
 	return (WHEEL_SIZE);
 }
 
-/* Moves what is due by now to the lists. */
+/* Moves callouts that are due to the lists. */
 static void
 callout_collect(struct callout_cpu *cc, sbintime_t now)
 {
@@ -257,7 +257,7 @@ callout_earliest(const struct callout_cpu *cc)
 
 /*
  * Calls c, the first of its list of due ones.  callout_lock is held, and not while it is called.
- * c may be gone afterwards.
+ * c may have been freed afterwards.
  */
 static void
 callout_run(struct callout_cpu *cc, struct callout *c, int how)
@@ -304,7 +304,7 @@ callout_run(struct callout_cpu *cc, struct callout *c, int how)
 	}
 }
 
-/* The timer interrupt of this CPU, at a time when something may be due. */
+/* The timer interrupt of this CPU, at a time when a callout may be due. */
 void
 callout_process(sbintime_t now)
 {
@@ -389,7 +389,7 @@ callout_lock_owned(const struct callout *c)
 
 /*
  * Schedules c.  Returns non-zero if that replaced an earlier schedule.  Nothing happens when
- * somebody waits for the end of c.
+ * a thread waits for the end of c.
  */
 int
 callout_reset_sbt_on(struct callout *c, sbintime_t sbt, sbintime_t prec, callout_func_t *func,
@@ -454,7 +454,7 @@ static void
 callout_wait(struct callout_exec *ce, struct callout *c, int how)
 {
 	if (how == EXEC_DIRECT) {
-		/* In another CPU's interrupt: it will not be long. */
+		/* In another CPU's interrupt: the wait is short. */
 		mtx_unlock_spin(&callout_lock);
 		while (*(struct callout *volatile *)&ce->ce_curr == c)
 			cpu_spinwait();

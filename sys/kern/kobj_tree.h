@@ -5,7 +5,7 @@
  */
 
 /*
- * What kobj(9) offers to newbus and to the module linker alone.
+ * Functions of kobj(9) for newbus and the module linker only.
  *
  * Not FreeBSD's: newbus and the linker need nothing of kobj(9) beyond <sys/kobj.h> there.
  */
@@ -16,15 +16,15 @@
 #include <sys/kobj.h>
 
 /*
- * Hold the class compiled while it has no object, and let go of it again.  A driver stays compiled
- * while it is registered with a bus.  Neither may be called with a spin lock held; the first may
- * sleep for memory.
+ * Keep the class compiled while it has no object, and release it.  A driver stays compiled while
+ * it is registered with a bus.  Neither may be called with a spin lock held; the first may sleep
+ * for memory.
  */
 void	kobj_class_hold(kobj_class_t cls);
 void	kobj_class_drop(kobj_class_t cls);
 
 /*
- * The memory [start, end) is about to be freed: no method cache may go on pointing into it.
+ * The memory [start, end) is about to be freed: no method cache may point into it any more.
  */
 void	kobj_forget(uintptr_t start, uintptr_t end);
 

@@ -9,18 +9,18 @@
  *
  * A .ko is what `ld -r` makes: sections that have no addresses yet.
  *
- *	check	header, section table, symbol and string tables: every offset and size lies in
- *		the file, every string table ends in NUL.  Nothing later has to ask again.
+ *	check	header, section table, symbol and string tables: every offset and size is within
+ *		the file, every string table ends in NUL.  Nothing later has to check again.
  *	place	each allocated section gets its aligned place in one piece of memory in the top
- *		2 GB, where -mcmodel=kernel code belongs.  Sections of one linker set stand
- *		together.
+ *		2 GB, where -mcmodel=kernel code belongs.  Sections of one linker set are
+ *		contiguous.
  *	relocate (link_elf_reloc.c), first against the file itself: now its metadata can be
  *		read, and kern_linker.c loads what it depends on.
  *	resolve	relocate against everything else, and forget the image.  The symbol table stays,
  *		for modules that need this one, and for backtraces.
  *
- * Trust.  A file may be truncated or plain wrong: each fault ends in one line on the console and
- * ENOEXEC.  A module that passes is trusted like the kernel.
+ * Trust.  A file may be truncated or invalid: each error is reported in one line on the console,
+ * and as ENOEXEC.  A module that passes is trusted like the kernel.
  *
  * Gaps.  Per-CPU and per-VNET variables, constructors and ifuncs are refused.
  */
@@ -170,7 +170,7 @@ elf_obj_overlaps(const struct elf_obj *eo, u_int i)
 	return (false);
 }
 
-/* A table of relocations says three times what it is for: by its type, its name and its link. */
+/* A table of relocations identifies its section three times: by its type, its name and its link. */
 static bool
 elf_obj_is_rela(const struct elf_obj *eo, u_int i)
 {
@@ -185,8 +185,7 @@ elf_obj_is_rela(const struct elf_obj *eo, u_int i)
 }
 
 /*
- * The section table must agree with itself: a file that was damaged on its way shall be found out
- * before its code runs.
+ * The section table must be consistent: a damaged file has to be detected before its code runs.
  */
 static int
 elf_obj_check_consistent(const struct elf_obj *eo)
@@ -248,7 +247,7 @@ elf_obj_check_sections(struct elf_obj *eo)
 	return (0);
 }
 
-/* What this linker doesn't know must not be ignored. */
+/* Sections of unknown types must not be ignored. */
 static int
 elf_obj_check_contents(const struct elf_obj *eo)
 {
@@ -331,7 +330,7 @@ elf_obj_is_placed(const struct elf_obj *eo, u_int i)
 
 /*
  * Lay the sections out from offset 0, leaving offset + 1 in secaddr[] for now; returns the size
- * of all. A section brings all others of its name along: the pieces of a linker set must be one
+ * of all. All sections of one name are placed together: the pieces of a linker set must be one
  * array.
  */
 static uint64_t
@@ -457,7 +456,7 @@ elf_obj_place_symbols(struct elf_obj *eo)
 			    eo->lf.filename, eo->strtab + sym->st_name);
 			return (ENOEXEC);
 		}
-		/* An empty section has no place; who refers to it gets any address of ours. */
+		/* An empty section has no place; references to it get any address in the file. */
 		if (eo->secaddr[sym->st_shndx] != 0)
 			sym->st_value += eo->secaddr[sym->st_shndx];
 		else if ((eo->shdr[sym->st_shndx].sh_flags & SHF_ALLOC) != 0)

@@ -18,7 +18,7 @@
 struct elf_obj {
 	struct linker_file	lf;		/* first: a linker_file_t is cast to this */
 
-	/* The file as read; gone after link_elf_obj_resolve(). */
+	/* The file as read; freed by link_elf_obj_resolve(). */
 	uint8_t			*image;
 	size_t			image_size;
 	const Elf64_Shdr	*shdr;		/* within image */
@@ -59,7 +59,7 @@ int	elf_obj_resolve_symbols(struct elf_obj *eo);
 
 /*
  * Apply all relocations whose symbol the file defines itself (`own`), or all others.  Returns 0
- * or ENOEXEC, having said why.
+ * or ENOEXEC after a message.
  */
 int	elf_obj_relocate(struct elf_obj *eo, bool own);
 

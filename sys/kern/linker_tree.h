@@ -25,15 +25,15 @@ MALLOC_DECLARE(M_LINKER);
 
 #define	LINKER_DIR	"/boot/kernel"
 
-/* Held exclusively while files come and go, shared to look at the list. */
+/* Held exclusively while files are loaded and unloaded, shared to read the list. */
 extern struct sx kld_sx;
 extern linker_file_list_t linker_files;
 
 /*
  * Check and place `image`, the `size` bytes of an ET_REL file, and resolve what refers to itself.
  * On success *lfp is a file that is on no list yet.  Every fault is reported on the console, with
- * `name`.  Returns 0, ENOEXEC for a bad file, ENOMEM.  `image` (type M_LINKER) is taken over, in
- * any case.  May sleep.
+ * `name`.  Returns 0, ENOEXEC for a bad file, ENOMEM.  `image` (type M_LINKER) is taken over in all
+ * cases.  May sleep.
  */
 int	link_elf_obj_load(const char *name, const char *path, void *image, size_t size,
 	    linker_file_t *lfp);

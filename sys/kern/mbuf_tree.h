@@ -5,7 +5,7 @@
  */
 
 /*
- * What netstat -m shows: how many network buffers of each kind are out.
+ * The data of netstat -m: how many network buffers of each kind are allocated.
  *
  * Not FreeBSD's: netstat(1) reads the statistics of UMA there.
  */

@@ -5,8 +5,8 @@
  */
 
 /*
- * What a panic does besides sys/kern/kern_shutdown.c: its machine-dependent end, and, for a kernel
- * that hangs, a list of what its threads wait for.
+ * The parts of a panic outside of sys/kern/kern_shutdown.c: its machine-dependent end, and, for a
+ * kernel that hangs, a list of what its threads wait for.
  *
  * Not FreeBSD's: a panic reboots there, or stops in a debugger; here QEMU ends with a status.
  */
@@ -14,7 +14,7 @@
 #ifndef _KERN_PANIC_EXIT_TREE_H_
 #define	_KERN_PANIC_EXIT_TREE_H_
 
-/* Tell the host that the guest panicked, so that it ends it; halt if there is no listener. */
+/* Report the panic to the host, which ends the guest; halt if the host does not listen. */
 void	cpu_panic_exit(void) __dead2;
 
 /* Print where each thread of a kernel that has stopped waits, or what it was doing. */

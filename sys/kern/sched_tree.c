@@ -12,19 +12,19 @@
  * its own, of equals the one that has waited longer; with neither, its idle thread, which is never
  * queued.
  *
- * Who runs a thread that became ready: the CPU that made it ready, if the thread is better than
- * what runs there; else an idle CPU, which is sent an IPI; else a CPU that runs something worse.
- * idle_cpus holds the CPUs whose idle thread runs and that were not sent an IPI yet.  It changes
- * under sched_lock only, and an idle CPU looks at the queues and for itself in idle_cpus, with
- * interrupts off, before it halts (sched_may_halt()): who finds an idle CPU that is not in the set
- * need not send an IPI, as that CPU does not halt before it has looked again.
+ * Which CPU runs a thread that became ready: the one that made it ready, if the thread is better
+ * than the one running there; else an idle CPU, which is sent an IPI; else a CPU that runs a worse
+ * thread.  idle_cpus holds the CPUs whose idle thread runs and that were not sent an IPI yet.  It
+ * changes under sched_lock only, and an idle CPU checks the queues and its bit in idle_cpus, with
+ * interrupts off, before it halts (sched_may_halt()): an idle CPU that is not in the set needs no
+ * IPI, as it does not halt before it has checked again.
  *
- * Time slice.  sched_clock() counts ticks.  At the end of its slice a thread goes behind its
- * equals, and one of the time-sharing class that used up a whole slice without sleeping sinks to
- * PUSER, so that a busy command can not starve the kernel's service threads, until it sleeps.
+ * Time slice.  sched_clock() counts ticks.  At the end of its slice a thread is queued behind its
+ * equals, and one of the time-sharing class that used up a whole slice without sleeping is lowered
+ * to PUSER until it sleeps, so that a busy command can not starve the kernel's service threads.
  *
  * Locking.  sched_lock is the lock of every thread (td_lock never changes) and is held across a
- * switch: whoever runs next releases it.  It may recurse, but not when switching.
+ * switch: the next thread releases it.  It may recurse, but not when switching.
  *
  * Gaps.  One lock and one common queue are right for a handful of CPUs, not for dozens.
  */
@@ -119,7 +119,7 @@ sched_init_thread(struct thread *td)
 	ts->ts_slice = sched_slice;
 }
 
-/* Called once, before the first thread is made. */
+/* Called once, before the first thread is created. */
 void
 schedinit(void)
 {
@@ -203,7 +203,7 @@ sched_worst_cpu(struct thread *td)
 	return (worst);
 }
 
-/* td was queued for cpu: makes sure that a CPU that should run it looks. */
+/* td was queued for cpu: makes sure that a CPU that should run it checks the queues. */
 static void
 sched_notify(struct thread *td, int cpu)
 {
@@ -369,7 +369,7 @@ sched_switch(struct thread *td, int flags)
 	mtx_unlock_spin(&sched_lock);
 }
 
-/* Leaves td for good; its memory belongs to whoever runs next (PCPU deadthread). */
+/* Switches away from td permanently; the next thread disposes of it (PCPU deadthread). */
 void
 sched_throw(struct thread *td)
 {
@@ -385,9 +385,8 @@ sched_throw(struct thread *td)
 }
 
 /*
- * Where an application processor enters the scheduler.  It has run on the idle thread's name so
- * far, and leaves that behind: the idle thread starts afresh, with one spin lock held, when it is
- * chosen.
+ * Entry of an application processor into the scheduler.  It has run as the idle thread so far, and
+ * abandons that context: the idle thread starts anew, with one spin lock held, when it is chosen.
  */
 void
 sched_ap_entry(void)
@@ -403,7 +402,7 @@ sched_ap_entry(void)
 	cpu_throw(NULL, newtd);
 }
 
-/* A new thread's first breath; sched_elect() made it the owner of sched_lock already. */
+/* The start of a new thread; sched_elect() has made it the owner of sched_lock already. */
 void
 sched_fork_exit(struct thread *td)
 {
@@ -490,7 +489,7 @@ sched_unlend_prio(struct thread *td, u_char prio)
 	sched_set_priority(td, td->td_base_pri);
 }
 
-/* td, of the time-sharing class, is going to wait for something of importance prio (0: as is). */
+/* td, of the time-sharing class, is going to sleep with the priority prio (0: unchanged). */
 void
 sched_sleep(struct thread *td, int prio)
 {
@@ -522,7 +521,7 @@ sched_clock(struct thread *td, int cnt)
 	if (ts->ts_slice > 0 && nready_common == 0)
 		return;
 	thread_lock(td);
-	/* A preempted thread waits for its CPU; by now it is worth to wake another one for it. */
+	/* A preempted thread has waited for its CPU: by now it is worth waking another one for it. */
 	if (nready_common != 0 && !CPU_EMPTY(&idle_cpus))
 		sched_kick(CPU_FFS(&idle_cpus) - 1);
 	if (ts->ts_slice > 0) {
@@ -628,7 +627,7 @@ sched_iwakeup(struct thread *td)
 }
 
 /*
- * Not while an IPI may have been sent that ended nothing: another CPU can have taken the thread that
+ * Not while an IPI may have been sent without effect: another CPU can have taken the thread that
  * it was for, and no second one is sent to a CPU that left idle_cpus.
  */
 bool

@@ -5,7 +5,7 @@
  */
 
 /*
- * What the scheduler, the sleep queues and the locks of the tree kernel share and no driver sees.
+ * Declarations that the scheduler, the sleep queues and the locks share, and drivers do not use.
  *
  * One spin lock, sched_lock, is the td_lock of every thread and guards the run queues, the sleep
  * queues and the lists of threads that wait for a lock.  A thread therefore goes to sleep in one
@@ -55,12 +55,12 @@ void	witness_thread_free(struct thread *td);
 #endif
 
 #ifdef INVARIANTS
-/* A lock that may block is not for critical sections, and so not for filters or a rendezvous. */
+/* A lock that may block is not allowed in critical sections: not in filters or a rendezvous. */
 #define	LOCK_MAY_BLOCK(lo, file, line)						\
 	KASSERT(curthread->td_critnest == 0 || SCHEDULER_STOPPED(),		\
 	    ("acquiring blockable sleep lock with spinlock or critical section "	\
 	    "held (%s) %s @ %s:%d", LOCK_CLASS(lo)->lc_name, (lo)->lo_name, file, line))
-/* One that may sleep is not for threads that must not. */
+/* A lock that may sleep is not allowed in threads that must not sleep. */
 #define	LOCK_MAY_SLEEP(lo, file, line) do {					\
 	LOCK_MAY_BLOCK(lo, file, line);						\
 	KASSERT(THREAD_CAN_SLEEP() || SCHEDULER_STOPPED(),			\
@@ -115,7 +115,7 @@ bool	sched_iwakeup(struct thread *td);
 
 /* Whether this CPU, which runs its idle thread with interrupts off, may wait for one. */
 bool	sched_may_halt(void);
-/* Waits so, and returns with interrupts on. */
+/* Waits for one, and returns with interrupts on. */
 void	cpu_idle_wait(void);
 
 void	thread_reap(void);

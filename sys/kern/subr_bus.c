@@ -30,9 +30,9 @@
  * number: first buses, last everything else.  A driver loaded later is at once in the last pass.
  *
  * Locking.  The topology lock (bus_topo_lock()) is Giant, as in FreeBSD.  It is recursive, and a
- * thread that sleeps lets go of it for that time; so a probe or an attach may sleep, and a list
- * that is walked across one may change: those loops only go on through siblings, whose removal
- * needs their parent's driver.
+ * thread that sleeps releases it for that time; so a probe or an attach may sleep, and a list that
+ * is walked across one may change: those loops only continue through siblings, whose removal needs
+ * their parent's driver.
  *
  * Gaps.  No devctl(4) events, no deferred attach, no wiring of units by location.
  */
@@ -56,7 +56,7 @@ device_t root_bus;
 devclass_t root_devclass;
 int bus_current_pass = BUS_PASS_ROOT;
 
-/* Counts changes of the tree, for those who copy it out piece by piece. */
+/* Counts changes of the tree, for readers that copy it out piece by piece. */
 static int bus_data_generation = 1;
 
 void
@@ -147,7 +147,7 @@ root_print_child(device_t dev, device_t child)
 	return (n);
 }
 
-/* Every device below the root is there unless its own bus says otherwise. */
+/* Every device below the root is present unless its own bus reports otherwise. */
 static int
 root_child_present(device_t dev, device_t child)
 {
@@ -214,7 +214,7 @@ static moduledata_t root_bus_mod = {
 };
 DECLARE_MODULE(rootbus, root_bus_mod, SI_SUB_DRIVERS, SI_ORDER_FIRST);
 
-/* Ask each device of the driver whether it could be detached. */
+/* Check for each device of the driver whether it could be detached. */
 static int
 driver_quiesce(devclass_t busclass, driver_t *driver)
 {
@@ -279,7 +279,7 @@ driver_module_handler(module_t mod, int what, void *arg)
 		error = driver_quiesce(busclass, dmd->dmd_driver);
 		if (error == 0 && dmd->dmd_chainevh != NULL)
 			error = dmd->dmd_chainevh(mod, MOD_QUIESCE, dmd->dmd_chainarg);
-		/* A handler that doesn't know the question has nothing against it. */
+		/* A handler that does not support the event does not object to it. */
 		if (error == EOPNOTSUPP)
 			error = 0;
 		break;

@@ -15,8 +15,8 @@
  *
  * Probing offers the device to each driver of its bus's class, then of the classes that one
  * inherits from, and takes the one with the best answer: 0 at once, else the highest negative
- * number (DEVICE_PROBE(9)).  The winner is probed a second time, for it may have left notes in
- * the softc or the description that a later candidate overwrote.
+ * number (DEVICE_PROBE(9)).  The winner is probed a second time, for a later candidate may have
+ * overwritten the data that its first probe left in the softc or the description.
  *
  * Locking.  The topology lock is held throughout.
  */
@@ -41,7 +41,7 @@ struct probe_best {
 	int		result;
 };
 
-/* What `dl`'s driver says to the device: 0 or negative, or an error. */
+/* The result of the probe by `dl`'s driver: 0 or negative, or an error. */
 static int
 device_ask_driver(device_t child, struct driverlink *dl)
 {
@@ -63,7 +63,7 @@ device_ask_driver(device_t child, struct driverlink *dl)
 		(void)device_set_devclass(child, NULL);
 	device_verbose(child);
 	(void)device_set_driver(child, NULL);
-	/* A driver that bids below NOWILDCARD takes only devices that were made for it. */
+	/* A driver that returns NOWILDCARD or less takes only devices that were created for it. */
 	if (result <= BUS_PROBE_NOWILDCARD && (child->flags & DF_FIXEDCLASS) == 0)
 		result = ENXIO;
 	return (result);
@@ -91,7 +91,7 @@ device_find_best(device_t dev, device_t child, struct probe_best *best)
 			if (result == 0)
 				return;
 		}
-		/* A driver for the bus itself comes before any that it inherits. */
+		/* A driver for the bus itself takes precedence over inherited ones. */
 		if (best->dl != NULL)
 			return;
 	}
@@ -150,7 +150,7 @@ device_probe(device_t dev)
 	return (error);
 }
 
-/* Undo what probe and a failed attach, or an attach that was undone, left. */
+/* Undo the effects of a probe and of an attach that failed or was undone. */
 static void
 device_release_driver(device_t dev)
 {

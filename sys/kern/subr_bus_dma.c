@@ -5,14 +5,14 @@
  */
 
 /*
- * bus_dma(9), the machine-independent half: what is loaded.
+ * bus_dma(9), the machine-independent part: the kinds of memory that are loaded.
  *
  * Each kind of memory (buffer, mbuf chain, uio, bio, any memdesc(9)) is taken apart into
  * runs of virtual or physical addresses, which the tag's implementation turns into segments.
  *
- * A load with a callback that may wait (no BUS_DMA_NOWAIT) leaves a description of the whole
- * memory with the map first: when bounce pages are short it returns EINPROGRESS, and the load
- * is done again, from the beginning, when there are enough.
+ * A load with a callback that may wait (no BUS_DMA_NOWAIT) first stores a description of the whole
+ * memory in the map: when bounce pages are short it returns EINPROGRESS, and the load is repeated
+ * from the beginning when there are enough.
  *
  * Gaps.  No CAM control blocks, no crypto requests, no M_EXTPG mbufs, no user addresses.
  */
@@ -132,9 +132,9 @@ load_memdesc(bus_dma_tag_t dmat, bus_dmamap_t map, struct memdesc *mem, int flag
 }
 
 /*
- * Load any memory.  Unless the load was put off (EINPROGRESS), the callback has run when this
- * returns, with the error if there was one.  ENOMEM is also returned, so that a caller who may
- * not wait can hand it on.
+ * Load any memory.  Unless the load was deferred (EINPROGRESS), the callback has run when this
+ * returns, with the error if there was one.  ENOMEM is also returned, so that a caller that may
+ * not wait can pass it on.
  */
 int
 bus_dmamap_load_mem(bus_dma_tag_t dmat, bus_dmamap_t map, struct memdesc *mem,
@@ -176,7 +176,7 @@ bus_dmamap_load_bio(bus_dma_tag_t dmat, bus_dmamap_t map, struct bio *bio,
 }
 
 /*
- * Mbufs and uios are never put off, and their callback learns the size of the whole.
+ * Mbufs and uios are never deferred, and their callback gets the total size.
  */
 static int
 load_finish2(bus_dma_tag_t dmat, bus_dmamap_t map, bus_dma_segment_t *segs, int nsegs,
@@ -240,7 +240,7 @@ bus_dmamap_load_mbuf_sg(bus_dma_tag_t dmat, bus_dmamap_t map, struct mbuf *m0,
 }
 
 /*
- * An implementation of load_ma for those that have no better one: page by page.
+ * A default implementation of load_ma: page by page.
  */
 int
 bus_dmamap_load_ma_triv(bus_dma_tag_t dmat, bus_dmamap_t map, struct vm_page **ma,

@@ -5,9 +5,9 @@
  */
 
 /*
- * What most buses do alike: bus_generic_*(), for a driver's method table.
+ * Methods that most buses share: bus_generic_*(), for a driver's method table.
  *
- * A request about resources or interrupts that the bus has no opinion about goes up to its parent,
+ * A request about resources or interrupts that the bus does not handle is passed up to its parent,
  * on behalf of the same child.  A request that reaches the root unanswered is refused.
  */
 
@@ -111,7 +111,7 @@ bus_generic_resume_child(device_t dev, device_t child)
 	int error;
 
 	error = DEVICE_RESUME(child);
-	/* There is no way back: a device that failed to resume isn't suspended either. */
+	/* This can't be undone: a device that failed to resume isn't suspended either. */
 	child->flags &= ~DF_SUSPENDED;
 	return (error);
 }
@@ -125,7 +125,7 @@ bus_generic_suspend(device_t dev)
 	TAILQ_FOREACH_REVERSE(child, &dev->children, device_list, link) {
 		error = BUS_SUSPEND_CHILD(dev, child);
 		if (error != 0) {
-			/* Those after it in the list are already asleep. */
+			/* Those after it in the list are already suspended. */
 			for (child = TAILQ_NEXT(child, link); child != NULL;
 			    child = TAILQ_NEXT(child, link))
 				(void)BUS_RESUME_CHILD(dev, child);
@@ -247,7 +247,7 @@ bus_null_rescan(device_t dev)
 	return (ENODEV);
 }
 
-/* Requests that climb. */
+/* Requests that are passed up the tree. */
 
 struct resource *
 bus_generic_alloc_resource(device_t dev, device_t child, int type, int *rid, rman_res_t start,

@@ -5,17 +5,17 @@
  */
 
 /*
- * Resources of devices: what a driver calls, and the lists that a bus keeps for its children.
+ * Resources of devices: the functions for drivers, and the lists that a bus keeps for its children.
  *
- * A call of a driver (bus_alloc_resource() and its kin) goes to the device's parent.  A bus that
- * keeps a struct resource_list for each child answers from it, and gets the real resource from
- * its own parent in the child's name; so a request climbs to the one who owns the address space
+ * A driver's call (bus_alloc_resource() and the like) goes to the device's parent.  A bus that
+ * keeps a struct resource_list for each child answers from it, and gets the real resource from its
+ * own parent on behalf of the child; so a request is passed up to the owner of the address space
  * (nexus).
  *
- * A list entry is reserved when the bus allocated the resource itself, ahead of any driver, to
- * keep its place: a PCI BAR decodes addresses whether or not there is a driver.
+ * A list entry is reserved when the bus allocated the resource before any driver did: a PCI BAR
+ * decodes addresses whether or not there is a driver.
  *
- * Locking.  A device's list is touched by its bus, with the topology lock, and by its driver,
+ * Locking.  A device's list is accessed by its bus, with the topology lock, and by its driver,
  * from attach and detach, which hold that lock too.
  */
 
@@ -48,7 +48,7 @@ resource_validate_map_request(struct resource *r, struct resource_map_request *i
 {
 	rman_res_t length, start;
 
-	/* A caller built with another version of the structure gave us as much as it knows. */
+	/* A caller built with another version of the structure has only the members of that. */
 	if (in != NULL)
 		bcopy(in, out, imin(in->size, out->size));
 	start = rman_get_start(r) + out->offset;
@@ -242,7 +242,7 @@ resource_list_release(struct resource_list *rl, device_t bus, device_t child,
 	return (error);
 }
 
-/* After a detach: take back what the driver of the child forgot to release. */
+/* After a detach: release the resources that the child's driver did not. */
 int
 resource_list_release_active(struct resource_list *rl, device_t bus, device_t child, int type)
 {

@@ -8,8 +8,8 @@
  * The sysctl tree of devices: dev.NAME.%parent,
  * dev.NAME.UNIT.{%desc,%driver,%location,%pnpinfo,%parent}.
  *
- * A device's tree exists from just before its attach to the end of its detach, and takes with it
- * whatever the driver added through device_get_sysctl_ctx(9).
+ * A device's tree exists from just before its attach to the end of its detach, and is removed
+ * together with all that the driver added through device_get_sysctl_ctx(9).
  */
 
 #include <sys/param.h>

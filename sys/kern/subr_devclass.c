@@ -25,7 +25,7 @@
 
 struct devclass_list devclasses = TAILQ_HEAD_INITIALIZER(devclasses);
 
-/* A class may not become its own ancestor: the search for drivers climbs. */
+/* A class may not become its own ancestor, or the search for drivers would not end. */
 static void
 devclass_inherit(devclass_t dc, devclass_t parent)
 {
@@ -185,7 +185,7 @@ devclass_grow(devclass_t dc, int unit)
 	dc->maxunit = maxunit;
 }
 
-/* Choose the unit number of a new device: the bus may wish for one, else the lowest free one. */
+/* Choose the unit number of a new device: the one that the bus requests, else the lowest free. */
 static int
 devclass_choose_unit(devclass_t dc, device_t dev)
 {
@@ -247,7 +247,7 @@ devclass_find_driverlink(devclass_t busclass, driver_t *driver)
 	return (NULL);
 }
 
-/* Tell all buses of class `dc`, and of the classes that inherit from it, about a new driver. */
+/* Notify all buses of class `dc`, and of the classes that inherit from it, of a new driver. */
 static void
 devclass_driver_added(devclass_t dc, driver_t *driver)
 {
@@ -275,7 +275,7 @@ devclass_add_driver(devclass_t dc, driver_t *driver, int pass, devclass_t *dcp)
 	dl->driver = driver;
 	dl->pass = pass;
 	kobj_class_hold((kobj_class_t)driver);
-	/* A driver that inherits from another finds that one's children's drivers too. */
+	/* A driver that inherits from another also uses the drivers for the other's children. */
 	if (driver->baseclasses != NULL)
 		parentname = driver->baseclasses[0]->name;
 	own = devclass_find_internal(driver->name, parentname, true);
@@ -303,9 +303,9 @@ device_on_busclass(device_t dev, devclass_t busclass)
 }
 
 /*
- * Take a driver away from a bus.  Its devices there are asked first, then detached; one that
- * refuses keeps the driver.  Those that had been detached by then are probed again, so that a
- * refusal leaves what there was.
+ * Remove a driver from a bus.  Its devices there are detached; if one refuses the driver stays, and
+ * those that had been detached by then are probed again, so that a refusal restores the previous
+ * state.
  */
 static int
 devclass_driver_deleted(devclass_t busclass, driver_t *driver)

@@ -5,12 +5,12 @@
  */
 
 /*
- * device(9): the tree of devices, and what can be asked and said about one.
+ * device(9): the tree of devices, and the attributes of a device.
  *
  * Probing, attaching and detaching is in subr_bus_attach.c.
  *
- * Locking.  Whatever changes the tree needs the topology lock (subr_bus.c).  A driver may ask about
- * its own device at any time between probe and detach.
+ * Locking.  All changes of the tree need the topology lock (subr_bus.c).  A driver may read the
+ * attributes of its own device at any time between probe and detach.
  */
 
 #include <sys/param.h>
@@ -259,7 +259,7 @@ device_format(device_t dev, char *buf, size_t size, const char *fmt, va_list ap)
 	const char *name = device_get_name(dev);
 	struct sbuf sb;
 
-	/* Not from malloc(9): interrupt handlers have something to say, too. */
+	/* Not from malloc(9): interrupt handlers print messages, too. */
 	sbuf_new(&sb, buf, size, SBUF_FIXEDLEN);
 	if (name == NULL)
 		sbuf_cat(&sb, "unknown: ");
@@ -499,7 +499,7 @@ device_set_devclass_fixed(device_t dev, const char *classname)
 }
 
 /*
- * Give the device a driver, with a fresh softc; NULL takes it away.
+ * Set the driver of the device, with a new softc; NULL removes it.
  */
 int
 device_set_driver(device_t dev, driver_t *driver)

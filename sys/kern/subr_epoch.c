@@ -5,7 +5,7 @@
  */
 
 /*
- * epoch(9): readers that never wait, and writers that wait until the readers of before are gone.
+ * epoch(9): readers that never wait, and writers that wait until all earlier readers have left.
  *
  * An epoch has two generations of readers, and for each a count per CPU.  A reader adds itself to
  * the generation that is current when it enters, and stays on its CPU until it leaves.  A writer
@@ -14,7 +14,7 @@
  * only after it, and that one is caught by the second.
  *
  * The counts are changed by locked instructions, which on amd64 are full barriers: what a reader
- * loads inside of its section is loaded after it is counted, and before it is not any more.
+ * loads inside its section is loaded after it is counted, and before it no longer is.
  *
  * epoch_call() queues; a thread waits for the epoch once for all that is queued, then calls.
  *
@@ -46,7 +46,7 @@ struct epoch_cpu {
 	TAILQ_HEAD(, epoch_tracker) ec_trackers;
 } __aligned(CACHE_LINE_SIZE);
 
-/* What epoch_call() makes of the two words of a context: a queue without an allocation. */
+/* epoch_call()'s use of the two words of a context: a queue without an allocation. */
 struct epoch_deferred {
 	struct epoch_deferred	*ed_next;
 	epoch_callback_t	*ed_func;
@@ -101,7 +101,7 @@ epoch_free(epoch_t epoch)
 	free(epoch, M_EPOCH);
 }
 
-/* Count a reader in on this CPU; the section is critical.  Returns the generation. */
+/* Count an entering reader on this CPU; the section is critical.  Returns the generation. */
 static inline u_int
 epoch_count_in(epoch_t epoch, struct epoch_cpu *ec)
 {

@@ -7,8 +7,8 @@
 /*
  * EVENTHANDLER(9): lists of functions to call when something happens.
  *
- * Lists are made when they are first named, by the one who registers or by the one who invokes, and
- * are never freed.  The macro that invokes walks a list with its lock dropped around each call; so
+ * Lists are created when they are first named, in a registration or an invocation, and are
+ * never freed.  The macro that invokes walks a list with its lock dropped around each call; so
  * an entry that is deregistered while el_runcount is not 0 is only marked dead, and removed by the
  * last walker (eventhandler_prune_list).
  *
@@ -139,9 +139,9 @@ eventhandler_dying(struct eventhandler_list *list, eventhandler_tag tag)
 }
 
 /*
- * Takes the list locked, leaves it unlocked.  Waits for the entry to go, not for a moment without
- * walkers: the next may have come by the time that the waiting thread runs again, and that one has no
- * entry to remove and no thread to wake.
+ * The list is locked on entry, and unlocked on return.  This waits for the entry to be removed, not
+ * for a moment without walkers: by the time that the waiting thread runs again there may be another
+ * walker, which has no entry to remove and no thread to wake.
  */
 static void
 eventhandler_remove(struct eventhandler_list *list, eventhandler_tag tag, bool wait)

@@ -7,8 +7,8 @@
 /*
  * Hints: hint.NAME.UNIT.RESOURCE in the kernel environment.
  *
- * Gaps.  String values and the search for matching hints are missing: nothing here has devices that
- * only a hint knows.
+ * Gaps.  String values and the search for matching hints are missing: no device here is described
+ * only by a hint.
  */
 
 #include <sys/param.h>

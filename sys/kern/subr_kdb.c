@@ -6,7 +6,7 @@
 
 /*
  * The part of kdb(9) that a kernel without a debugger has: backtraces, and the sysctls that crash
- * the kernel on purpose, so that what follows a crash can be tested.
+ * the kernel on purpose, so that the handling of a crash can be tested.
  */
 #include <sys/param.h>
 #include <sys/systm.h>
@@ -82,7 +82,7 @@ kdb_backtrace_all(void)
 				kdb_trace_short(td);
 }
 
-/* There is no debugger to enter: say why it was asked for, and where. */
+/* There is no debugger to enter: print why it was requested, and where. */
 void
 kdb_enter(const char *why, const char *msg)
 {
@@ -92,7 +92,7 @@ kdb_enter(const char *why, const char *msg)
 
 static SYSCTL_NODE(_debug, OID_AUTO, kdb, CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, "Crashing on purpose");
 
-/* A write of anything but 0 asks for the crash. */
+/* Writing anything but 0 causes the crash. */
 static int
 kdb_sysctl_requested(SYSCTL_HANDLER_ARGS)
 {

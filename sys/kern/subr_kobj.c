@@ -9,8 +9,8 @@
  *
  * A method is named by a descriptor (struct kobjop_desc), which gets a number when the first
  * class that has the method is compiled.  A compiled class has an operations table: a cache from
- * the low bits of that number to the method found.  The callers in the *_if.h headers look into
- * the cache and compare the descriptor; only when it differs do they come here.
+ * the low bits of that number to the method found.  The callers in the *_if.h headers read the
+ * cache and compare the descriptor; only when it differs do they call this file.
  *
  *	object --> ops --> cache[id & 255] --> { descriptor, function }
  *	             |
@@ -26,8 +26,8 @@
  *
  * Locking.  kobj_lock protects the numbers of descriptors, the reference counts of classes and
  * the list of tables.  Cache slots are words that are read and written without it: each value
- * that a slot ever has is a valid method, and who reads an old one finds the wrong descriptor and
- * comes here.
+ * that a slot ever has is a valid method, and a caller that reads an old one finds the wrong
+ * descriptor and calls this file.
  */
 
 #include <sys/param.h>
@@ -94,7 +94,7 @@ kobj_class_compile_static(kobj_class_t cls, kobj_ops_t ops)
 
 /*
  * Returns with kobj_lock held and the class compiled.  The lock is given up for the allocation,
- * so another thread may compile the class at the same time; one of the tables goes then.
+ * so another thread may compile the class at the same time; one of the tables is then freed.
  */
 static void
 kobj_class_lock_compiled(kobj_class_t cls)
@@ -190,8 +190,8 @@ kobj_lookup_method(kobj_class_t cls, kobj_method_t **cep, kobjop_desc_t desc)
 	if (m == NULL)
 		m = &desc->deflt;
 	/*
-	 * Without a number all unimplemented methods share slot 0, where they'd only push each
-	 * other out: still right, and rare.
+	 * Without a number all unimplemented methods share slot 0, and replace each other
+	 * there, which is correct, and rare.
 	 */
 	*cep = m;
 	return (m);

@@ -5,8 +5,8 @@
  */
 
 /*
- * What all locks share: the table of lock classes, which lets a sleep queue or a callout release
- * and take again a lock whose kind it does not know, and the set-up of a lock's header.
+ * Code common to all locks: the table of lock classes, by which a sleep queue or a callout releases
+ * and takes again a lock of any class, and the initialisation of a lock's header.
  *
  * Gaps.  No lock profiling, no adaptive back-off: lock_delay() is one pause.
  */
@@ -21,7 +21,7 @@
 
 #include <machine/cpu.h>
 
-/* The index in this table is kept in lo_flags; sched_lock's initialiser knows that spin is 0. */
+/* The index in this table is kept in lo_flags; sched_lock's initialiser relies on spin being 0. */
 struct lock_class *lock_classes[LOCK_CLASS_MAX + 1] = {
 	&lock_class_mtx_spin,
 	&lock_class_mtx_sleep,

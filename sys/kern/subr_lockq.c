@@ -7,13 +7,13 @@
 /*
  * Threads that wait for a mutex or a reader/writer lock, and the priority they lend its owner.
  *
- * A thread blocks here only when the owner does not run at this moment (else it spins), so that
- * hardly ever more than a few wait: all of them are on one list, searched by the lock's address.
- * A release wakes all waiters of the lock, and they compete for it again.  That costs a little when
- * several wait, and needs no hand-over that could be lost.
+ * A thread blocks here only when the owner is not running at that moment (else it spins), so that
+ * rarely more than a few wait: all of them are on one list, searched by the lock's address.
+ * A release wakes all waiters of the lock, and they compete for it again.  That has a small cost
+ * when several wait, and needs no hand-over that could be lost.
  *
- * While it waits, a thread lends its priority to the owner, and to whom that one waits for in
- * turn.  A release takes back what no remaining waiter still lends.
+ * While it waits, a thread lends its priority to the owner, and to the owner of a lock that that
+ * one waits for, and so on.  A release ends the loan of priorities that no remaining waiter lends.
  *
  * Locking.  All of it under sched_lock.
  */
@@ -68,7 +68,7 @@ lockq_wait(struct lock_object *lo, struct thread *owner)
 	mi_switch(SW_VOL | SWT_TURNSTILE);
 }
 
-/* The current thread has released lo: wakes who waited for it and pays back what they lent. */
+/* The current thread has released lo: wakes its waiters, and gives up the priority they lent. */
 void
 lockq_wakeup(struct lock_object *lo)
 {

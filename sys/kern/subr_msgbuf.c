@@ -5,7 +5,7 @@
  */
 
 /*
- * The message buffer: a ring of the last console output, which outlives what scrolled away.
+ * The message buffer: a ring of the last console output, which keeps what has scrolled away.
  *
  * msg_wseq and msg_rseq count characters modulo msg_seqmod, a multiple of the size, so that a full
  * and an empty ring differ.

@@ -5,7 +5,7 @@
  */
 
 /*
- * Parameters of the kernel that others size themselves by, and their tunables.
+ * Parameters of the kernel that determine the sizes of other parts, and their tunables.
  */
 
 #include <sys/param.h>
@@ -33,7 +33,7 @@ time_t tick_seconds_max;	/* most seconds that fit an int of ticks */
 
 u_long maxphys;
 int unmapped_buf_allowed = 1;
-caddr_t unmapped_buf = (caddr_t)1;	/* bio_data of what has pages only: nothing is there */
+caddr_t unmapped_buf = (caddr_t)1;	/* bio_data of an unmapped bio: not mapped */
 int ngroups_max = 16;
 int maxusers = 64;
 int suspend_blocked;

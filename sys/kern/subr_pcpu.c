@@ -8,8 +8,8 @@
  * Per-processor data: struct pcpu of each processor, and dynamic per-CPU variables (DPCPU_DEFINE).
  *
  * The linker collects the variables of DPCPU_DEFINE in the section set_pcpu, which is the pattern:
- * each processor has a copy of it, and dpcpu_off[] says how far the copy is from the pattern.  The
- * pattern has room at modspace for the variables of modules (dpcpu_alloc()).
+ * each processor has a copy of it, and dpcpu_off[] is the distance of the copy from the pattern.
+ * The pattern has room at modspace for the variables of modules (dpcpu_alloc()).
  *
  * Locking.  The lists change while only the first processor runs; the room for modules has vmem's
  * lock.

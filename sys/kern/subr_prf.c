@@ -573,7 +573,7 @@ uprintf(const char *fmt, ...)
 	return (len);
 }
 
-/* There is no reader of a log here: what is worth a notice goes to the console as well. */
+/* There is no log reader here: messages of LOG_NOTICE and above go to the console as well. */
 void
 vlog(int level, const char *fmt, va_list ap)
 {

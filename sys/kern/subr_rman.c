@@ -5,7 +5,7 @@
  */
 
 /*
- * rman(9): who has which part of a range of numbers (addresses, ports, interrupts).
+ * rman(9): the owners of parts of a range of numbers (addresses, ports, interrupts).
  *
  * A region's list holds segments in ascending order, without overlap.  A segment is free or has an
  * owner; a free one never touches another free one.  Reserving cuts a piece out of a free segment;
@@ -15,8 +15,8 @@
  *	                               |
  *	                               +-- r_sharers: others that hold the same segment
  *
- * Shared segments.  The first holder of an RF_SHAREABLE segment is on rm_list, later holders hang
- * on its r_sharers list.  When the first lets go, the next takes its place.
+ * Shared segments.  The first holder of an RF_SHAREABLE segment is on rm_list, later holders are on
+ * its r_sharers list.  When the first releases the segment, the next takes its place.
  *
  * Locking.  Each region has a mutex for its list; rman_lock protects the list of regions, and is
  * taken before a region's.
@@ -225,7 +225,7 @@ rman_last_free_region(struct rman *rm, rman_res_t *start, rman_res_t *end)
 
 /*
  * The lowest place within both [s->r_start, s->r_end] and [start, end] for `count` numbers at the
- * alignment that `flags` asks for.
+ * alignment in `flags`.
  */
 static bool
 rman_place(const struct resource_i *s, rman_res_t start, rman_res_t end, rman_res_t count,

@@ -5,9 +5,9 @@
  */
 
 /*
- * Clocks that know the time of day (sys/clock.h): drivers register them, inittodr() sets the time by
- * the finest that answers.  That is done once when the kernel has started, if there is a clock, and by
- * whoever knows that the time may have been lost.
+ * Time-of-day clocks (sys/clock.h): drivers register them, inittodr() sets the time by the finest
+ * one that answers.  It is called once when the kernel has started, if there is a clock, and
+ * whenever the time may have been lost.
  *
  * Locking.  rtc_lock (sx): the list.
  *

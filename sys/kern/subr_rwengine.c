@@ -8,9 +8,9 @@
  * The reader/writer lock behind rwlock(9), sx(9) and rmlock(9).
  *
  * These three keep their state in one word of the same layout: bit 0 says that the rest counts
- * readers (a free lock has none), otherwise the rest is the writer's address; two bits say that
- * readers or writers wait, one that the writer holds it more than once.  The recursion count is
- * the lock's lo_data.
+ * readers (a free lock has none), otherwise the rest is the writer's address; two bits are set if
+ * readers or writers wait, one if the writer holds it more than once.  The recursion count is the
+ * lock's lo_data.
  *
  * A reader gives way to waiting writers unless it holds a lock of this kind already, which would
  * otherwise dead-lock it against a writer that waits for it.  A release that finds a waiter clears
@@ -50,8 +50,8 @@ rwe_can_read(uintptr_t v)
 }
 
 /*
- * Waits until the lock, last seen as v and not to be had, may have become free; bit is the waiting
- * bit of what the caller wants.
+ * Waits until the lock, last read as v and not available, may have become free; bit is the waiting
+ * bit for the caller's mode.
  */
 static void
 rwe_wait(struct lock_object *lo, volatile uintptr_t *word, uintptr_t bit)
@@ -105,7 +105,7 @@ rwe_rlock(struct lock_object *lo, volatile uintptr_t *word)
 		rwe_wait(lo, word, RW_LOCK_READ_WAITERS);
 }
 
-/* Frees the lock, on which someone waits or may wait, and wakes all waiters. */
+/* Frees the lock, for which threads wait or may wait, and wakes all waiters. */
 static void
 rwe_free(struct lock_object *lo, volatile uintptr_t *word)
 {
@@ -132,8 +132,8 @@ rwe_drop_read(struct lock_object *lo, volatile uintptr_t *word)
 			continue;
 		}
 		/*
-		 * The last reader, and someone waits.  Another reader may still come in before
-		 * sched_lock is ours, hence the exchange under it.
+		 * The last reader, and there are waiters.  Another reader may still take the lock
+		 * before sched_lock is taken, hence the exchange under it.
 		 */
 		mtx_lock_spin(&sched_lock);
 		v = *word;

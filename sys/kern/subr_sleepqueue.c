@@ -7,10 +7,10 @@
 /*
  * Sleep queues: where a thread waits for an address.
  *
- * sleepqueue(9) for sleep(9) and condvar(9).  Sleepers hang in a hash table by their channel, in
- * order of arrival; td_wchan is NULL as soon as somebody took the thread off.  A thread that was
- * taken off between queueing itself and switching away (its interlock was released in between)
- * does not switch.
+ * sleepqueue(9) for sleep(9) and condvar(9).  Sleepers are in a hash table by their channel, in
+ * order of arrival; td_wchan is NULL as soon as the thread was removed.  A thread that was removed
+ * between queueing itself and switching away (its interlock was released in between) does not
+ * switch.
  *
  * Time-outs.  td_sleeptimo is the time of the time-out, 0 when none is set, -1 when it ran out.
  * The callout runs in the timer interrupt; one that comes too late finds td_sleeptimo cleared or

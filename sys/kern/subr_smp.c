@@ -7,11 +7,11 @@
 /*
  * Several CPUs: starting them, stopping them, and running a function on all of them.
  *
- * A rendezvous has three functions: setup, action, teardown.  Every CPU runs each, and waits for the
- * others between two, unless the function in that place is smp_no_rendezvous_barrier.  The
- * arguments are global, the CPUs count themselves into rv_waiters, one count a stage.  They wait with
- * interrupts off, and so answer explicitly those that wait for all CPUs to forget a translation: one of
- * them may be the CPU that has not come yet.
+ * A rendezvous has three functions: setup, action, teardown.  Every CPU runs each, and waits for
+ * the others between two, unless the function in that place is smp_no_rendezvous_barrier.  The
+ * arguments are global, the CPUs count themselves into rv_waiters, one count a stage.  They wait
+ * with interrupts off, and so handle TLB shootdowns explicitly: the CPU that waits for one may be
+ * the CPU that has not arrived yet.
  *
  * A stopped CPU spins in its IPI's handler until it finds itself in started_cpus; both sets are
  * written by the CPUs concerned (machine dependent, ipi_stop).
@@ -124,7 +124,7 @@ smp_rendezvous_action(void)
 	teardown = rv_teardown;
 	arg = rv_arg;
 
-	/* What a CPU runs here must not be preempted: it would leave the others spinning. */
+	/* This must not be preempted, as the other CPUs would spin meanwhile. */
 	critical_enter();
 	if (setup != smp_no_rendezvous_barrier) {
 		if (setup != NULL)
@@ -138,7 +138,7 @@ smp_rendezvous_action(void)
 		if (teardown != NULL)
 			teardown(arg);
 	}
-	/* The one who asked waits for this, so that the functions have returned on every CPU. */
+	/* The initiator waits for this, so that the functions have returned on every CPU. */
 	atomic_add_rel_int(&rv_waiters[RV_DONE], 1);
 	critical_exit();
 }
@@ -202,7 +202,7 @@ stop_cpus_by(cpuset_t map, u_int ipi)
 		return (0);
 	CPU_CLR(curcpu, &map);
 	ipi_selected(map, ipi);
-	/* A CPU that does not answer is left: this runs when the kernel panics. */
+	/* A CPU that does not answer is ignored: this runs when the kernel panics. */
 	for (int i = 0; i < 100000; i++) {
 		CPU_FOREACH(cpu) {
 			if (CPU_ISSET(cpu, &map) && CPU_ISSET(cpu, &stopped_cpus))

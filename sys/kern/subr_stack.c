@@ -56,8 +56,8 @@ stack_zero(struct stack *st)
 
 /*
  * Name the function that pc is in.  A return address is looked up one byte back, as a call may be
- * the last instruction of its function.  The kernel's own table needs no lock and is asked first;
- * for modules the linker's lock is tried, and passed by when everything has stopped.
+ * the last instruction of its function.  The kernel's own table needs no lock and is searched
+ * first; for modules the linker's lock is tried, and not needed when the scheduler has stopped.
  */
 static bool
 stack_symbol(vm_offset_t pc, char *name, size_t len, long *offset)

@@ -8,9 +8,9 @@
  * taskqueue(9): work that is done later, in another context.
  *
  * A queue is a list of tasks by priority, and threads (or a software interrupt) that take them off
- * and call them.  A task that is queued again before it began is only counted (ta_pending).  What
- * each thread runs is on tq_active, so that it can be waited for: a thread that waits sleeps on the
- * task's address, and tq_waiters says that there is one.
+ * and call them.  A task that is queued again before it began is only counted (ta_pending).  The
+ * running tasks are on tq_active, so that they can be waited for: a thread that waits sleeps on the
+ * task's address, and is counted in tq_waiters.
  *
  * Tasks of the network (TASK_NETWORK) are called in the network epoch, which is kept from one such
  * task to the next.
@@ -41,7 +41,7 @@
 
 static MALLOC_DEFINE(M_TASKQUEUE, "taskqueue", "Task Queues");
 
-/* What a thread is busy with; lives on its stack. */
+/* The task that a thread runs; on its stack. */
 struct taskqueue_busy {
 	struct task		*tb_running;
 	u_int			tb_seq;		/* of the task among all of the queue */
@@ -193,7 +193,7 @@ tq_insert(struct taskqueue *tq, struct task *task)
 
 /*
  * Queues task; the lock is held.  True when the queue has to be woken, which is better done without
- * the lock: the thread that is woken may preempt us, and would only wait for it.
+ * the lock: the woken thread may preempt the caller, and would only wait for the lock.
  */
 static bool
 tq_enqueue(struct taskqueue *tq, struct task *task)
@@ -245,7 +245,7 @@ _timeout_task_init(struct taskqueue *tq, struct timeout_task *tt, int priority, 
 	tt->f = 0;
 }
 
-/* The callout that tt was armed with comes, or has been cancelled. */
+/* The callout of tt has fired, or has been cancelled. */
 static void
 tq_disarm(struct taskqueue *tq, struct timeout_task *tt)
 {
@@ -350,7 +350,7 @@ tq_call(struct taskqueue *tq, struct task *task, int pending)
 {
 	task_fn_t *func = task->ta_func;
 
-	/* The task may be gone when it returns. */
+	/* The task may have been freed when it returns. */
 	func(task->ta_context, pending);
 	WITNESS_WARN(WARN_PANIC | WARN_GIANTOK, NULL, "task %p (function %p) of %s returns", task,
 	    func, tq->tq_name);
@@ -393,7 +393,7 @@ tq_run(struct taskqueue *tq)
 		tb.tb_running = NULL;
 		if (task != NULL && tq->tq_waiters != 0)
 			wakeup(task);
-		/* Leaving the epoch took a turn without the lock: something may have come. */
+		/* The lock was released to leave the epoch: a task may have been queued. */
 	}
 	LIST_REMOVE(&tb, tb_link);
 }
@@ -554,14 +554,14 @@ taskqueue_quiesce(struct taskqueue *tq)
 	tq_unlock(tq);
 }
 
-/* As FreeBSD's, which does not count off a callout that it stops: taskqueue_free() waits for it. */
+/* As in FreeBSD, a callout that is stopped here stays counted: taskqueue_free() waits for it. */
 void
 taskqueue_drain_timeout(struct taskqueue *tq, struct timeout_task *tt)
 {
 	tq_lock(tq);
 	KASSERT((tt->f & TT_DRAINING) == 0, ("%s: drained twice", tq->tq_name));
 	tt->f |= TT_DRAINING;
-	/* What was armed will not come; the callout itself may be about to take our lock. */
+	/* The task will not be queued; its callout may be about to take the queue's lock. */
 	tq_unlock(tq);
 	callout_drain(&tt->c);
 	tq_lock(tq);
@@ -712,7 +712,7 @@ taskqueue_start_threads_cpuset(struct taskqueue **tqp, int count, int pri, cpuse
 }
 
 /*
- * The queues that are always there.
+ * The queues that always exist.
  */
 static void *taskqueue_ih;
 static void *taskqueue_giant_ih;

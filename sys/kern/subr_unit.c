@@ -7,7 +7,7 @@
 /*
  * unr(9): numbers out of a range, the lowest free one first.
  *
- * The numbers that are taken are a list of runs, in order, with a gap between any two.  Taking the
+ * The allocated numbers are a list of runs, in order, with a gap between any two.  Allocating the
  * lowest free number extends the first run, or makes one in front of it.
  *
  * Locking.  The caller's mutex, or unit_lock if it has none.  The functions that may sleep for

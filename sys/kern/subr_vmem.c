@@ -8,16 +8,16 @@
  * vmem(9): allocation of ranges of numbers, addresses above all.
  *
  * An arena is a set of spans.  Each is divided without gap into tags, one for each range that is
- * allocated and each that is free.  Tags hang on three lists:
+ * allocated and each that is free.  Tags are on three lists:
  *
  *	all tags, by address	to find the neighbours that a freed range merges with;
  *	free tags, by size	one list for each power of two, to find a fit;
  *	allocated tags, hashed	to find the tag of the address to be freed.
  *
  * An allocation splits a free tag into up to three and so needs up to two new ones.  They are
- * taken from UMA before the arena's lock, and what is not needed is given back after it.  The
- * zone's slabs are single pages in the direct map: kernel address space, which is itself handed
- * out by an arena, is not needed to allocate a tag.
+ * allocated from UMA before the arena's lock is taken, and those not needed are freed after it was
+ * released.  The zone's slabs are single pages in the direct map: kernel address space, which is
+ * itself allocated from an arena, is not needed to allocate a tag.
  *
  * Locking.  One mutex an arena; nothing else is locked under it.
  *
@@ -63,7 +63,7 @@ struct vmem {
 	struct vmem_taglist	vm_hash[VMEM_HASH];
 };
 
-/* What an allocation asks for, all of it in bytes. */
+/* The constraints of an allocation, all in bytes. */
 struct vmem_want {
 	vmem_size_t	size;
 	vmem_size_t	align;
@@ -76,7 +76,7 @@ struct vmem_want {
 static uma_zone_t vmem_tag_zone;
 static MALLOC_DEFINE(M_VMEM, "vmem", "vmem arenas");
 
-/* The first arena comes before malloc. */
+/* The first arena is created before malloc can be used. */
 static struct vmem kernel_arena_store;
 struct vmem *kernel_arena = &kernel_arena_store;
 

@@ -8,14 +8,14 @@
  * witness(4): which locks a thread holds, and in which order locks are taken.
  *
  * Held locks.  Each thread has a list of the sleepable and blocking locks that it holds, each CPU
- * one of its spin locks, in the order in which they were taken, with the place.  witness_warn()
- * looks whether a thread may do what it is about to do with what it holds.
+ * one of its spin locks, in the order in which they were taken, with file and line.  witness_warn()
+ * checks that a thread holds no lock that its next operation does not allow.
  *
  * Order.  Locks of one type, which is a name and a class, are one node of a graph.  Taking a lock
  * of type B while holding one of type A adds the edge A -> B.  w_before holds the transitive
  * closure, so that the usual question, whether all the orders are known, is one bit a held lock.
  * A lock whose type comes before that of a held one is a lock order reversal.  Giant and locks
- * that may be held while asleep know no order, as a thread that sleeps releases Giant.
+ * that may be held while asleep have no order, as a thread that sleeps releases Giant.
  *
  * Locks that are initialised without lock_init() (sched_lock, the callout lock ...) are leaves and
  * are not watched unless they have LO_WITNESS.
@@ -214,7 +214,7 @@ w_enroll(const char *name, struct lock_class *class)
 	return (w);
 }
 
-/* Called by lock_init(), and for a lock that was initialised statically when its order matters. */
+/* Called by lock_init(), and for a statically initialised lock whose order matters. */
 void
 witness_init(struct lock_object *lock, const char *type)
 {
@@ -477,8 +477,8 @@ w_checkorder(struct lock_list_entry *list, struct lock_object *lock, int flags, 
  * The current thread is about to wait for lock, which it does not hold unless it recurses.  A spin
  * lock's caller has disabled interrupts.
  *
- * Every lock comes here.  An order that is known was found good when it was new, and its reverse is
- * not known, so there is nothing more to check.
+ * This is called for every lock.  A known order was checked when it was new, and its reverse is not
+ * known, so there is nothing more to check.
  */
 void
 witness_checkorder(struct lock_object *lock, int flags, const char *file, int line,
@@ -664,7 +664,7 @@ witness_warn(int flags, struct lock_object *lock, const char *fmt, ...)
 
 	if (lists[0] == NULL || witness_off())
 		return (0);
-	/* Who holds a spin lock stays on its CPU; who does not need not look. */
+	/* A thread with a spin lock stays on its CPU; without one the CPU's list is not read. */
 	if (curthread->td_critnest != 0)
 		lists[1] = &w_spin[curcpu];
 	else if (lists[0]->ll_count == 0)
@@ -695,7 +695,7 @@ witness_thread_exit(struct thread *td)
 	witness_warn(WARN_PANIC, NULL, "thread %s exits", td->td_name);
 }
 
-/* Whether the current thread holds lock, for sharers too, of whom the lock itself knows nothing. */
+/* Whether the current thread holds lock, also shared, which the lock itself does not record. */
 int
 witness_is_owned(const struct lock_object *lock)
 {

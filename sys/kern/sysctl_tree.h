@@ -5,7 +5,7 @@
  */
 
 /*
- * The sysctl tree as sysctl(8)'s command walks it (kern_sysctl.c, cmd/sysctl.c).
+ * Access to the sysctl tree for the command sysctl(8) (kern_sysctl.c, cmd/sysctl.c).
  *
  * Not FreeBSD's: sysctl(8) reads names and formats by sysctls there.
  */

@@ -182,8 +182,8 @@ m_prepend(struct mbuf *m, int len, int how)
 }
 
 /*
- * Join two chains that are not packets of their own, or whose packet headers the caller looks
- * after.
+ * Join two chains that are not packets of their own, or whose packet headers the caller
+ * adjusts.
  */
 void
 m_cat(struct mbuf *m, struct mbuf *n)
@@ -256,7 +256,7 @@ m_adj(struct mbuf *m, int req_len)
 		m_adj_tail(m, -req_len);
 }
 
-/* Cut an outer header; the checksum results that were said of it now speak of the inner one. */
+/* Cut an outer header; its checksum results are replaced by those of the inner one. */
 void
 m_adj_decap(struct mbuf *m, int len)
 {
@@ -426,7 +426,7 @@ m_fault(const struct mbuf *m0, const struct mbuf *m)
 }
 
 /*
- * Check that a chain is well formed: 1 if it is.  Says what is wrong unless `quiet' is set.
+ * Check that a chain is well formed: 1 if it is.  Prints what is wrong unless `quiet' is set.
  */
 int
 m_sanity(struct mbuf *m0, int quiet)

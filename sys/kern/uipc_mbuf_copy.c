@@ -232,8 +232,8 @@ m_devget(char *buf, int totlen, int off, struct ifnet *ifp, void (*copy)(char *,
 }
 
 /*
- * Pack a packet into as few mbufs as it takes.  Returns the new chain, the old one is gone;
- * or NULL when there is no memory, and the old one is as it was.
+ * Pack a packet into as few mbufs as possible.  Returns the new chain, with the old one freed;
+ * or NULL when there is no memory, with the old one unchanged.
  */
 struct mbuf *
 m_defrag(struct mbuf *m0, int how)
@@ -271,8 +271,8 @@ m_count(const struct mbuf *m)
 /*
  * Make a chain at most `maxfrags' mbufs long with as little copying as that takes: first
  * small mbufs move in behind the data of those before them, then pairs of neighbours move to
- * a cluster.  Returns the chain, or NULL when it can't be done; it is whole then, perhaps
- * with fewer mbufs.
+ * a cluster.  Returns the chain, or NULL when that is not possible; the chain is then
+ * complete, perhaps with fewer mbufs.
  */
 struct mbuf *
 m_collapse(struct mbuf *m0, int how, int maxfrags)

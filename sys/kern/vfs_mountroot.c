@@ -5,8 +5,8 @@
  */
 
 /*
- * What the mounting of the root file system waits for.  There is none here: the console's first
- * command waits, as FreeBSD's init(8) does.
+ * Holds on the mounting of the root file system.  There is no root file system here: the console's
+ * first command waits, as FreeBSD's init(8) does.
  *
  * Locking.  root_mtx: the list of holds.
  *

@@ -5,7 +5,8 @@
  */
 
 /*
- * The state that the module xen finds if it is loaded while an upcall is pending that was not handled.
+ * The state that the module xen finds if it is loaded while an upcall is pending that was not
+ * handled.
  *
  * Xen interrupts a vCPU only when it changes evtchn_upcall_pending from 0 to 1.  This module sets it
  * on each vCPU, and marks each word of event channels as having a pending one: from then on the vCPU

@@ -5,8 +5,8 @@
  */
 
 /*
- * A front end of the type "xtest", which does nothing but print which of its methods is called, and the
- * values that it read.
+ * A front end of the type "xtest", which does nothing but print which of its methods is called, and
+ * the values that it read.
  *
  *	debug.xtest.type	the type, "xtest"; with "vbd" its back end is a real one
  *	debug.xtest.drop	frees the page that is granted, even if it is mapped

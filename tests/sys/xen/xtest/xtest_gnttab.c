@@ -5,8 +5,8 @@
  */
 
 /*
- * Grant table: references are allocated once, a grant in use stays allocated, and nothing leaks.  This
- * domain grants to itself, and maps what it granted.
+ * Grant table: references are allocated once, a grant in use stays allocated, and nothing leaks.
+ * This domain grants to itself, and maps what it granted.
  *
  * A page of its own that a domain maps at another address disappears from where it was: Xen has one
  * address for each page of a domain.  So such a page gets other memory in the old place at once, and

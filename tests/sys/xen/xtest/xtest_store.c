@@ -123,8 +123,8 @@ directories(void)
 }
 
 /*
- * A directory longer than a message, which a guest must not create: dom0 did.  A name holds its number:
- * "007-a-name..."
+ * A directory longer than a message, which a guest must not create: dom0 did.  A name holds its
+ * number: "007-a-name..."
  */
 static void
 long_directory(void)
