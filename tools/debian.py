@@ -3,9 +3,9 @@
 # Copyright (c) 2026 The pv-kmod developers
 """Debian's packages, downloaded and unpacked below a folder of obj/; nothing is installed.
 
-apt's own lists of packages are used if they serve.  Where they don't (never fetched, or too old,
-so that a file was removed from the mirror), lists of our own are fetched below the folder, which
-needs no privileges.
+apt's own lists of packages are used if possible.  Otherwise (they were never fetched, or are so old
+that a file was removed from the mirror), lists are fetched below the folder, which needs no
+privileges.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import subprocess
 
 
 class PackagesError(Exception):
-    """The packages are not to be had; a line for the user."""
+    """The packages are not available; a line for the user."""
 
 
 class Packages:
     """Packages by name, below a folder: deb (as downloaded), root (unpacked), apt (own lists).
 
-    `kernels` has packages that depend on the kernel of the day, and what that one's file is called.
-    `what` needs them: the subject of a sentence.
+    `kernels` has packages that depend on the current kernel, and the name of its file.
+    `what` is the user of the packages, as the subject of a sentence.
     """
 
     def __init__(self, what: str, folder: pathlib.Path, names: list[str],

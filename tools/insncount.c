@@ -12,7 +12,7 @@
  * out: when QEMU ends, FILE holds one decimal number, the instructions executed by all CPUs.
  * live: FILE holds the number at any time, as eight bytes of the host's order.
  * profile: at any time, FILE holds how often each instruction was executed: pairs of its address and
- * the number, of eight bytes each in the host's order, in no order; those of number 0 mean nothing.
+ * the number, of eight bytes each in the host's order, unsorted; those of number 0 are to be ignored.
  *
  * A halted CPU executes none, so that idle time does not count.  A repeated string instruction counts
  * once for each repetition.  The interface is that of QEMU 7.2's plugin API version 1, of which the few
@@ -60,7 +60,7 @@ static uint64_t *instructions = &counted;
 static struct place *places;
 static char out_path[4096];
 
-/* Where an instruction is counted; all that find no room share one place. */
+/* The counter of an instruction; all those without room share one. */
 static struct place *
 place_of(uint64_t address)
 {
@@ -109,7 +109,7 @@ at_exit(plugin_id id, void *arg)
 	}
 }
 
-/* So much memory, zero, that is a file which others can look at; NULL if it can't be made. */
+/* Map a new file of zeros, which other processes can read; NULL on failure. */
 static void *
 live_file(const char *path, size_t size)
 {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""How a tool ends, and how long work shows where it is: what all programs of tools share."""
+"""The end of a tool, and its progress line: functions that all programs of tools share."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 # Copyright (c) 2026 The pv-kmod developers
 """FreeBSD below obj/freebsd: a release's sets, modules for its kernels, and how they are booted.
 
-  sets.py     what was imported, and whether it is what it should be
-  kpi.py      what the headers of a release declare, and the suite uses (tools/kpi)
+  sets.py     the imported sets, and their checks
+  kpi.py      the names that headers of a release declare, and the suite uses (tools/kpi)
   modules.py  sys/modules built by the release's own kmod.mk
   root.py     the root image: programs of base.txz, the modules, and the console's script
   boot.py     kernel, symbols and metadata as one file that QEMU's -kernel takes

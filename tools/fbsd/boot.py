@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""What QEMU loads to boot a FreeBSD kernel, in place of loader(8).
+"""The files that QEMU loads to boot a FreeBSD kernel, in place of loader(8).
 
 The kernel with its symbols, and the stub that enters it, become one PVH executable for -kernel; the
-metadata that loader(8) would hand over (sys/linker.h, x86/include/metadata.h), the environment and
+metadata that loader(8) would pass (sys/linker.h, x86/include/metadata.h), the environment and
 the root image are put behind it by -device loader.  In memory, from low to high:
 
 	1 MB	stub, its page tables, hand-off block
-	2 MB	kernel, as its program headers have it
+	2 MB	kernel, as its program headers place it
 		symbols, for ddb(4), stack(9) and the kernel's linker
 		metadata and environment (INFO_SIZE)
 		root image
@@ -47,7 +47,7 @@ MODINFOMD_SMAP = 0x1001
 
 RB_SERIAL = 0x1000
 
-# For QEMU: console on the first serial port, root in memory, no waiting for a person.
+# For QEMU: console on the first serial port, root in memory, no waiting for the user.
 ENVIRONMENT = {
     "hint.uart.0.at": "isa", "hint.uart.0.port": "0x3F8", "hint.uart.0.irq": "4",
     "hint.uart.0.flags": "0x10",
@@ -62,8 +62,8 @@ ENVIRONMENT = {
     "vm.pageout_oom_seq": "1000",
     "kern.random.initial_seeding.bypass_before_seeding": "1",
     "hw.memtest.tests": "0", "kern.hz": "100",
-    # A module sees of another what that exports (EXPORT_SYMS), and no more; FreeBSD's default is
-    # all, which hides a symbol that is missing in a list.
+    # A module sees only what another exports (EXPORT_SYMS); by default it sees everything, which
+    # hides that a symbol is missing in a list.
     "debug.link_elf_obj_leak_locals": "0",
     # A guest that is given up is sent an NMI, to panic with a backtrace.
     "machdep.kdb_on_nmi": "0", "machdep.panic_on_nmi": "1",
@@ -138,7 +138,7 @@ def executable(parts: list[tuple[int, bytes, int]]) -> bytes:
 
 
 def prepare(kernel_set: Set) -> tuple[pathlib.Path, Layout]:
-    """The executable of a kernel, made when it is not there; and where things are in it."""
+    """The executable of a kernel, made when it does not exist; and the addresses in it."""
     source = kernel_set.folder / "boot/kernel/kernel"
     path = FREEBSD / "boot" / f"{kernel_set.ident}.elf"
     record = path.with_suffix(".json")
@@ -159,8 +159,8 @@ def prepare(kernel_set: Set) -> tuple[pathlib.Path, Layout]:
         layout = Layout(kernel.entry, base, end - base, end, end + len(symbols),
                         kernel.header.hex())
         path.write_bytes(executable(parts))
-        # For a machine whose memory comes from a snapshot: QEMU writes what it loaded once more at
-        # every wake-up from S3, so that it may load only what never changes, a page of headers.
+        # For a machine whose memory comes from a snapshot: QEMU loads its files again at every
+        # wake-up from S3, so that it may load only what never changes, a page of headers.
         page = [(base, parts[1][1][:PAGE], PAGE)]
         path.with_suffix(".resume").write_bytes(executable(page))
         record.write_text(json.dumps(dataclasses.asdict(layout)))
@@ -202,7 +202,7 @@ def information(layout: Layout, root_size: int, settings: dict[str, str],
         data.put(MODINFO_METADATA | MODINFOMD_ELFHDR, module.header)
         data.put(MODINFO_METADATA | MODINFOMD_SHDR, module.sections)
         end += len(module.memory)
-    # The kernel's records are the last: what the stub adds ends them.
+    # The kernel's records are the last: those that the stub adds end them.
     data.file("/boot/kernel/kernel", "elf kernel", layout.base, layout.size)
     for kind, value in ((MODINFOMD_SSYM, layout.symbols), (MODINFOMD_ESYM, layout.symbols_end),
                         (MODINFOMD_ENVP, place), (MODINFOMD_KERNEND, end)):
@@ -228,7 +228,7 @@ def loader_arguments(path: pathlib.Path, address: int) -> list[str]:
 
 def whole(kernel_set: Set, root: pathlib.Path, path: pathlib.Path,
           settings: dict[str, str]) -> None:
-    """An executable that needs nothing beside it, for GRUB: Multiboot2 enters it as well."""
+    """A self-contained executable, for GRUB: it can also be entered by Multiboot2."""
     kernel, layout = prepare(kernel_set)
     preloaded = modules(built_for(kernel_set), settings)
     info, handoff = information(layout, root.stat().st_size, settings, preloaded)

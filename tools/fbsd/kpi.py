@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""FreeBSD's kernel interface as the suite sees it: what headers declare, and what sources use.
+"""FreeBSD's kernel interface as the suite uses it: names that headers declare, and sources use.
 
 A release's headers are preprocessed once, all those that the suite includes in one file, with
-macros kept (clang -E -dD); line markers tell the header of each macro and declaration.  The sources
-are not preprocessed: a name counts as used where it stands in the text.
+macros kept (clang -E -dD); line markers give the header of each macro and declaration.  The sources
+are not preprocessed: a name counts as used where it is in the text.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Release:
     number: int
     roots: list[pathlib.Path]  # searched in this order
     target: str
-    # Headers that are not the release's own: what they declare says nothing of it.
+    # Headers that are not the release's own: their declarations are not the release's.
     stand_ins: tuple[str, ...] = ()
 
     def declared(self, includes: list[str]) -> dict[str, Declared]:

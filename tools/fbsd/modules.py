@@ -121,7 +121,7 @@ def kernel_build_folder(source: Set, kernel: Set) -> pathlib.Path | None:
 
 
 def variables(source: Set, kernel: Set | None) -> list[str]:
-    """What FreeBSD's make would know by itself; without a kernel, its options are GENERIC's."""
+    """Variables that FreeBSD's make would set; without a kernel, its options are GENERIC's."""
     values = dict.fromkeys(("MACHINE", "MACHINE_ARCH", "MACHINE_CPUARCH", "TARGET", "TARGET_ARCH"),
                            "amd64")
     values |= {name.upper(): name for name in ("cc", "cpp", "ld", "nm", "objcopy", "ar", "ranlib",
@@ -148,7 +148,7 @@ def variables(source: Set, kernel: Set | None) -> list[str]:
 
 
 def environment(source: Set) -> dict[str, str]:
-    """The environment of make: nothing of this machine's own."""
+    """The environment of make, with nothing from this machine's."""
     wrappers = write_wrappers(source.release)
     return {"PATH": f"{wrappers}:/usr/bin:/bin", "HOME": str(FREEBSD), "LC_ALL": "C",
             "MAKESYSPATH": str(source.folder / "usr/src/share/mk"), "SRCCONF": "/dev/null",
@@ -174,7 +174,7 @@ def folder_for(kernel: Set) -> pathlib.Path:
 
 
 def built_for(kernel: Set) -> pathlib.Path | None:
-    """The folder of modules that were built for a kernel as it is now; none for GENERIC."""
+    """The folder of modules that were built for the imported kernel; none for GENERIC."""
     folder = folder_for(kernel)
     how = f"tools/freebsd modules --kernel {kernel.ident}"
     record = folder / ".pvkmod"
@@ -228,7 +228,7 @@ def build_one(name: str, kernel: Set, arguments: list[str], env: dict[str, str])
 
 
 def file_name(name: str, kernel: Set) -> str:
-    """What a module's file is called: GENERIC has drivers of its own (sys/modules/Makefile.inc)."""
+    """The name of a module's file: GENERIC has drivers of its own (sys/modules/Makefile.inc)."""
     if is_generic(kernel) and (name == "if_vtnet" or name.startswith("virtio_")):
         return "pv_" + name.removeprefix("if_")
     return name
@@ -257,13 +257,13 @@ def build(kernel: Set, names: list[str]) -> Iterator[tuple[str, list[str]]]:
     with locked(FREEBSD / f"{kernel.ident}.modules.lock"):
         stamp = folder / ".pvkmod"
         if not stamp.is_file() or stamp.read_text() != record:
-            # For another kernel: nothing of it may be left.
+            # For another kernel: none of its files may be left.
             shutil.rmtree(folder, ignore_errors=True)
             shutil.rmtree(FREEBSD / "build" / kernel.ident, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
         files = {f"{file_name(name, kernel)}.ko" for name in known()}
         for path in folder.glob("*.ko"):
-            # Of a module that had another name once.
+            # Files of a module that had another name before.
             if path.name not in files:
                 path.unlink()
         for name in names or known():

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""Modules that are there when the kernel starts, as loader(8) leaves them for link_elf_obj.c.
+"""Modules that are in memory when the kernel starts, as loader(8) leaves them for link_elf_obj.c.
 
-NAME_load=YES in the environment asks for one, and for those that it depends on.  Each lies at the
-beginning of a page: sections that take memory, then symbols, names and relocations; its section
-headers say where.
+NAME_load=YES in the environment requests one, and those that it depends on.  Each starts at a page
+boundary: sections that take memory, then symbols, names and relocations, at the addresses in its
+section headers.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def depends(path: pathlib.Path) -> list[str]:
 
 
 def modules(folder: pathlib.Path | None, settings: dict[str, str]) -> list[Module]:
-    """The modules that the environment asks for, out of a folder."""
+    """The modules that the environment requests, from a folder."""
     wanted = [key.removesuffix("_load") for key, value in settings.items()
               if key.endswith("_load") and value in YES]
     found: dict[str, pathlib.Path] = {}
@@ -87,6 +87,6 @@ def modules(folder: pathlib.Path | None, settings: dict[str, str]) -> list[Modul
         if path is None or not path.is_file():
             raise FreebsdError(f"{name}_load: there is no module {name}: tools/freebsd status")
         found[name] = path
-        # What is not there is the kernel's.
+        # Names without a file are the kernel's.
         wanted += [other for other in depends(path) if (path.parent / f"{other}.ko").is_file()]
     return [relocatable(path) for path in found.values()]

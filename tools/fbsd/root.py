@@ -30,7 +30,7 @@ COMPILE = ["clang-19", "-target", "x86_64-unknown-freebsd14.2", "-nostdinc",
            "-O2", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-fno-stack-protector",
            "-static", "-nostdlib", "-fuse-ld=lld"]
 
-# Programs that a test has no use for, or has under another name; each is 0.5 MB and more.
+# Programs that tests do not use, or use under another name; each is 0.5 MB or more.
 LEFT_OUT = frozenset((
     *("camcontrol", "nvmecontrol", "iovctl", "cpucontrol", "acpidump", "conscontrol"),
     *("rtadvd", "rtsol", "rtsold", "setkey", "traceroute6", "ggatec", "ggated", "ldconfig"),

@@ -18,7 +18,7 @@ from xen.errors import OBJ
 
 FREEBSD = OBJ.parent / "freebsd"
 
-# Each kernel that may be there: what `--os freebsd=' and `--kernel' call it, and its set.
+# Each kernel that may be imported: its name in `--os freebsd=' and `--kernel', and its set.
 KERNELS = {"": "kernel", "debug": "kernel-debug", "generic": "kernel-generic",
            "altq": "kernel-altq", "kasan": "kernel-kasan", "kcsan": "kernel-kcsan"}
 SETS = {
@@ -29,7 +29,7 @@ SETS = {
 
 NT_FREEBSD_ABI_TAG = 1  # sys/elf_common.h: __FreeBSD_version
 
-# What the suite is for; the headers of 15 are the newest that it was built with.
+# The supported releases; the headers of 15 are the newest that the suite was built with.
 RELEASES = (14, 15)
 
 
@@ -39,10 +39,10 @@ class FreebsdError(Exception):
 
 @dataclasses.dataclass
 class Set:
-    """What is known of an imported set."""
+    """The properties of an imported set."""
 
     name: str
-    release: int = 0  # __FreeBSD_version, where the set tells it
+    release: int = 0  # __FreeBSD_version, where the set has it
     ident: str = ""  # a kernel's configuration
     stamp: str = ""  # changes when the set is imported again
 
@@ -53,7 +53,7 @@ class Set:
 
 
 def check_release(name: str, release: int) -> None:
-    """Refuse what the suite is not for."""
+    """Refuse releases that the suite does not support."""
     if release // 100000 not in RELEASES:
         raise FreebsdError(f"{name}.txz is FreeBSD {release // 100000} ({release}); the suite is"
                            f" for {' and '.join(map(str, RELEASES))}: import a set of those")
@@ -73,7 +73,7 @@ def inspect_kernel(name: str, folder: pathlib.Path) -> Set:
     if kernel.symbol_tables() is None:
         raise FreebsdError(f"{name}.txz: the kernel has no symbols (stripped): its panics could not"
                            " be read; import the release's own")
-    # A configuration that includes another may have no ident of its own: its build folder tells.
+    # A configuration that includes another may have no ident of its own: its build folder has it.
     options = list(folder.glob("usr/obj/usr/src/amd64.amd64/sys/*/opt_global.h"))
     ident = options[0].parent.name if options else kernel.text("kern_ident")
     found = Set(name, kernel.number("osreldate"), ident)
@@ -121,7 +121,7 @@ def inspect(name: str, folder: pathlib.Path) -> Set:
 
 
 def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
-    """Unpack one set; what is cut off or damaged is refused."""
+    """Unpack one set; a truncated or damaged one is refused."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     done = subprocess.run(["tar", "-xf", archive, "-C", folder, "--no-same-owner"],
@@ -133,7 +133,7 @@ def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
 
 
 def imported() -> dict[str, Set]:
-    """The sets that are there."""
+    """The imported sets."""
     found = {}
     for name in SETS:
         record = FREEBSD / name / ".pvkmod"

@@ -4,15 +4,15 @@
  * Copyright (c) 2026 The pv-kmod developers
  */
 /*
- * What loader(8) does last: enter a FreeBSD/amd64 kernel.
+ * The last step of loader(8): enter a FreeBSD/amd64 kernel.
  *
  * boot.py has laid out everything in memory beforehand: kernel, symbols, root image, environment and
- * metadata.  Left to do here, because only the running machine knows it, is the memory map.  QEMU
- * hands it over in Xen's PVH format (xen/hvm/start_info.h), GRUB in that of Multiboot2, whose entries
- * are the same; it goes to the end of the metadata in the BIOS's (MODINFOMD_SMAP).
+ * metadata.  This adds the memory map, which is known only at run time.  QEMU passes it in Xen's PVH
+ * format (xen/hvm/start_info.h), GRUB in that of Multiboot2, whose entries are the same; it is copied
+ * to the end of the metadata in the BIOS's format (MODINFOMD_SMAP).
  *
- * This page, the page tables and the hand-off block lie in the second megabyte, below the kernel:
- * FreeBSD takes them for free memory once it has page tables of its own.
+ * This page, the page tables and the hand-off block are in the second megabyte, below the kernel:
+ * FreeBSD uses them as free memory once it has its own page tables.
  */
 
 /* The hand-off block that boot.py writes. */

@@ -7,13 +7,13 @@ GENERIC-NODEBUG and Debian's cloud kernel with its own virtio_balloon, one after
 same QEMU (TCG, `-icount shift=0`), memory and balloon; QMP's `balloon` sets the target.
 Instructions are the guest's, all of them, by a plugin; kicks and interrupts are those of the
 device's queues that QEMU saw.  A figure is the difference of a large and a small change of the
-target within one boot, a megabyte: what comes with any change, and idle time, cancels out.  What is
-counted begins with the new target, and ends half a second after the device has all pages.  A first
-round is to get going, and does not count.
+target within one boot, for a megabyte: the constant cost of a change, and idle time, cancel out.
+Counting begins with the new target, and ends half a second after the device has all pages.  A first
+round is a warm-up, and does not count.
 
-The goal is for the ratio to Linux with mitigations=off and init_on_alloc=0: as cheap as it can be
-had, and, as ours, without zeroing what it gives to the host.  With Debian's defaults (mitigations,
-init_on_alloc=1) Linux is shown as well.
+The goal is for the ratio to Linux with mitigations=off and init_on_alloc=0: its lowest cost, and,
+as ours, without zeroing pages that it gives to the host.  Linux with Debian's defaults
+(mitigations, init_on_alloc=1) is shown as well.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""Put tables of results to a page, BASELINE.md.
+"""Write tables of results to a page, BASELINE.md.
 
 Where the page has a line
 

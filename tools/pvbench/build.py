@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""What is built to measure with, below obj/bench: the plugin, programs of tests/bench, Linux."""
+"""The programs that measure, built below obj/bench: the plugin, programs of tests/bench, Linux."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPILE = ["clang-19", "-O2", "-Wall", "-Wextra", "-Werror"]
 NETBENCH = BENCH / "netbench"
 OURS = "GENERIC-NODEBUG"
 
-# Linux without what guards against bugs and curious neighbours, which costs.
+# Linux without its mitigations and hardening, which cost time.
 LINUX_BARE = ("--env", "init_on_alloc=0", "--env", "mitigations=off")
 LINUX_CONSOLE = ("--env", "console=ttyS0", "--env", "tsc=reliable")
 VIRTIO = ["virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci"]
@@ -51,7 +51,7 @@ def netbench() -> None:
 
 
 def domtime() -> pathlib.Path:
-    """The program that says in dom0 how long a domain has run."""
+    """The program that prints in dom0 how long a domain has run."""
     compile_c(SOURCES / "domtime.c", BENCH / "domtime", "-static", "-isystem",
               str(TOP / "obj/sysroot/xen"))
     return BENCH / "domtime"

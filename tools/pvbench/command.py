@@ -69,7 +69,7 @@ def run_one(command: Command, args: argparse.Namespace) -> int:
         return 0
     if args.verbose:
         os.environ[VERBOSE] = "1"
-    # Before a bench goes to namespaces and folders of its own.
+    # Before a bench changes to its own namespaces and folders.
     report = Report(command.name, args.only,
                     (args.json or BENCH / "results" / f"{command.name}.json").absolute())
     try:
@@ -81,7 +81,7 @@ def run_one(command: Command, args: argparse.Namespace) -> int:
 
 
 def run_all(args: argparse.Namespace) -> int:
-    """Each in a process of its own, as some go on in namespaces; returns the worst status."""
+    """Run each in a process of its own, as some enter namespaces; returns the worst status."""
     worst = 0
     for number, command in enumerate(COMMANDS, 1):
         print(f"bench: {number} of {len(COMMANDS)}: {command.name}", file=sys.stderr)

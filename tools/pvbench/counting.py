@@ -115,9 +115,9 @@ class Cost:
 def of_one(few: Cost, many: Cost) -> Cost:
     """What one takes, of two runs.
 
-    Instructions are the difference, so that what comes with a run cancels out.  How many kicks and
-    interrupts there are is a matter of how things come together, in which each run is different:
-    a difference would have the chances of both, so that they are those of the long run.
+    Instructions are the difference, so that the constant cost of a run cancels out.  The numbers of
+    kicks and interrupts depend on how operations are batched, which differs in each run: as a
+    difference would have the variance of both runs, they are those of the long run.
     """
     one = many.minus(few).each()
     return dataclasses.replace(many.each(), instructions=one.instructions)

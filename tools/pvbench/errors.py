@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""Why nothing could be measured."""
+"""The reason that nothing could be measured."""
 
 from __future__ import annotations
 

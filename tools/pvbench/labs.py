@@ -60,7 +60,7 @@ def scratch(patience: float = FOREVER) -> Iterator[pathlib.Path]:
 
 
 def enter() -> None:
-    """Go on in namespaces of our own: the program begins again in them."""
+    """Restart the program in namespaces of its own."""
     netlab.enter()
 
 

@@ -86,8 +86,8 @@ class Side:
     def did(self, words: str, burst: int) -> Cost:
         """What bursts of so many take.
 
-        The guest stands still until all of one wait for it, so that how busy this machine is does
-        not decide how many come together.
+        The guest is stopped until all packets of a burst are queued, so that the load of this
+        machine does not determine how many are batched.
         """
         before = self.spent()
         for number in range(1, BURSTS + 1):

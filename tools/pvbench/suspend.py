@@ -95,7 +95,7 @@ class Side:
         return {WITH_XEN: (self.processor() - before) / moved}
 
     def traced_cost(self, megabytes: int, moved: int) -> Costs:
-        """The same, of what the trace buffer tells."""
+        """The same, from the trace buffer."""
         seen = trace.record(self.guest.lab, lambda: self.resize(megabytes), Deadline(FOREVER))
         return {"guest alone": seen.inside / 1e6 / moved,
                 "all hypercalls": seen.hypercalls.total() / moved,

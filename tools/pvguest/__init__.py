@@ -9,14 +9,14 @@ Each COMMAND is a line for the guest's console, but for those that begin with on
                               up=false; values are JSON where they parse as JSON, else text)
   event NAME [key=value ...]  wait for a QMP event with these data
   host COMMAND                a shell command on this machine; $QEMU_PID is QEMU's process
-  migrate [OLD=NEW ...]       move the guest, at work, to another QEMU with the same arguments, but
+  migrate [OLD=NEW ...]       migrate the running guest to another QEMU with the same arguments, but
                               for the words that are to change (migrate tap0=tap1)
-  suspend                     the guest's command, and then wake the guest up
-  until COMMAND               any of these, again and again, until it ends in 0; what it prints last
-                              is shown, after drivers' messages that came meanwhile, and all of it
-                              is in the log
-  until /REGEX/ COMMAND       the same, until what it prints matches, which a driver's message does
-                              not, but with `sleep' as the COMMAND
+  suspend                     run the guest's command, and then wake the guest up
+  until COMMAND               repeat any of these until it ends with status 0; its last output is
+                              shown, after drivers' messages that came meanwhile, and all of it is
+                              in the log
+  until /REGEX/ COMMAND       the same, until its output matches; drivers' messages do not count as
+                              output unless COMMAND is `sleep'
   dom0 COMMAND                under Xen, a shell command in dom0; $DOM is the guest's name
 
 Network card N is the device nicN on the back end netN, virtio's, or another of QEMU's with
@@ -33,12 +33,12 @@ xvdb; --net and --disk are emulated as well (a card is virtio's with model=virti
 module xen, which is loaded with the kernel (unless --env xen_load=NO), has them unplugged.
 
 With --os freebsd[=KERNEL], or GUEST_OS=freebsd[=KERNEL] in the environment, the guest is FreeBSD's
-own kernel (tools/freebsd), and each COMMAND a line for its sh.  It goes on from a snapshot of a
+own kernel (tools/freebsd), and each COMMAND a line for its sh.  It continues from a snapshot of a
 booted guest, into which the devices are plugged; --fresh boots it.  --env NAME_load=YES preloads
 the module NAME, and those that it depends on, as loader.conf(5) would.  Under Xen it needs
---type hvm; unless xen is preloaded, what is emulated stays.
+--type hvm; unless xen is preloaded, emulated devices stay.
 
 Exit status: 0 when every command ended in 0, else that of the first that did not; 124 on time-out
 (the guest is made to panic, to print what each of its threads waits for); 125 when the guest
-panicked, or its kernel asks a person what to do; 126 when it could not be booted.
+panicked, or its kernel waits at a prompt; 126 when it could not be booted.
 """

@@ -47,9 +47,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--env", action="append", default=[], metavar="KEY=VALUE",
                    help="a variable of the kernel environment")
     p.add_argument("--accel", choices=["auto", "tcg", "kvm"], default="auto",
-                   help="auto: KVM if a guest was seen to run under it, else TCG")
+                   help="auto: KVM if a guest was found to run under it, else TCG")
     p.add_argument("--fresh", action="store_true",
-                   help="boot FreeBSD, rather than going on from a snapshot of a booted guest")
+                   help="boot FreeBSD, instead of continuing from a snapshot of a booted guest")
     p.add_argument("--timeout", type=float, default=120, metavar="S",
                    help="seconds until the guest is given up (120)")
     p.add_argument("--log", metavar="FILE", help="copy the whole console output, boot included")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""A running QEMU, or xl's console, and what its guest's console says."""
+"""A running QEMU, or xl's console, and the output of its guest's console."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ MEMORY = 16384
 
 
 class System(Protocol):
-    """What a console has to know about the kernel behind it: tree.Tree, freebsd.FreeBSD."""
+    """The properties of a kernel that a console depends on: tree.Tree, freebsd.FreeBSD."""
 
     power_off: bytes  # typed to end the guest
-    quiet: bytes  # typed to hand the console to a person
+    quiet: bytes  # typed to leave the console to the user
     suspend: str  # the command for COMMAND `suspend', where it has another name
     snapshots: pathlib.Path | None  # where booted guests are kept, if they are
     machine: str  # QEMU's, unless the user chooses
@@ -84,7 +84,7 @@ class Console:
                              f"{QEMU} is not installed: tools/bootstrap") from error
 
     def complaint(self) -> str:
-        """What QEMU said on its standard error: the first line."""
+        """The first line of QEMU's standard error."""
         self.errors.seek(0)
         lines = self.errors.read().decode(errors="replace").splitlines()
         return lines[0] if lines else ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""How a run can end before its commands did, and how long it may take."""
+"""The early end of a run, and its time limit."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from xen import session
 # shows of an earlier one ends in a status, and is forgotten by then.
 PANIC = re.compile(rb"panic: [^\n]*\n(?:[^\n]*\n){0,4}?cpuid = |^Fatal trap \d+: ", re.M)
 
-# Prompts at which the guest waits for a person, and what they mean.
+# Prompts at which the guest waits for the user, and what they mean.
 MOUNTROOT = b"\nmountroot> "
 PROMPTS = {
     b"\ndb> ": (STATUS_PANIC, "the guest is in its kernel debugger (db>)"),
@@ -40,7 +40,7 @@ MEMORY_LAB = 320
 
 
 class FreeBSD:
-    """What tools/guest has to know about FreeBSD; the tree kernel (tree.py) is the other."""
+    """The properties of FreeBSD for tools/guest; those of the tree kernel are in tree.py."""
 
     power_off = b"exec halt -pq\n"
     quiet = b"stty echo onlcr; printf '\\036%d\\n' 0; exec sh -i\n"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""A guest that runs: what each COMMAND of tools/guest does with it."""
+"""A running guest: the COMMANDs of tools/guest."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from xen.errors import Deadline as LabDeadline
 from xen.errors import LabError, LabTimeoutError
 from xen.session import Session
 
-# Seconds between one look of `until' and the next: a command takes time from what is waited for.
+# Seconds between two tries of `until': a command takes CPU time from what is waited for.
 FIRST_PAUSE, LAST_PAUSE = 0.05, 0.5
-# What a driver says of its device, unlike what ifconfig(8) shows of a card.
+# A driver's message about its device, unlike ifconfig(8)'s output for a card.
 MESSAGE = re.compile(r"^[a-z_]+[0-9]+: (?!flags=).*\n", re.MULTILINE)
 
 
@@ -147,15 +147,15 @@ class Guest(Console):
             print(error, flush=True)
             return 1
         except (EOFError, ConnectionError):
-            # QEMU ended, and the console tells why.
+            # QEMU ended, and the console has the reason.
             return self.result(show=True)
         return 0
 
     def until(self, rest: str) -> int:
         """Run a command until it ends in 0, or prints what is waited for; shows its last output.
 
-        A driver's message comes when it likes.  Those of earlier runs are shown, too, and what is
-        waited for is none of them, unless the command is `sleep', which prints nothing itself.
+        A driver's message may come at any time.  Those of earlier runs are shown, too, and they do
+        not match what is waited for, unless the command is `sleep', which prints nothing itself.
         """
         pattern, command = split_pattern(rest)
         unwanted = None if command.split()[:1] == ["sleep"] else MESSAGE
@@ -185,7 +185,7 @@ class Guest(Console):
         self.write(self.system.typed(self.system.suspend or command))
         assert self.process.stdout is not None
         streams = [monitor.socket, self.process.stdout]
-        # It may as well say that it can't.
+        # It may also report that it can't.
         while not MARK.search(self.pending):
             if any(event.get("event") == "SUSPEND" for event in monitor.events):
                 monitor.wait("SUSPEND")
@@ -198,10 +198,10 @@ class Guest(Console):
         return self.result(show=True)
 
     def migrate(self, changes: list[str]) -> int:
-        """Move the guest to a new QEMU, and go on there.  Prints how long it stood still.
+        """Migrate the guest to a new QEMU, and continue there.  Prints how long it was stopped.
 
-        It stands still all the while: where it runs on under TCG, QEMU's other end now and then
-        (2 of 440 times, memory compared) has not got what the guest wrote last.
+        It is stopped throughout: if it keeps running under TCG, the other QEMU sometimes (2 of 440
+        times, memory compared) lacks the guest's last writes.
         """
         old, monitor = self.process, self.monitor()
         path = self.qmp_path.with_name(self.qmp_path.name + "+")

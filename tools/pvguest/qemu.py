@@ -16,7 +16,7 @@ QEMU = "qemu-system-x86_64"
 
 
 def refused(text: str) -> GuestError:
-    """The error for an option that makes no sense."""
+    """The error for an invalid option."""
     return GuestError(STATUS_NO_BOOT, text)
 
 

@@ -36,7 +36,7 @@ def system_of(args: argparse.Namespace) -> System:
 def check(args: argparse.Namespace) -> System:
     """Refuse bad options before anything is looked for or booted; returns the kernel's side."""
     system = system_of(args)
-    # The ports of PCI Express belong to q35, whatever the kernel would rather have.
+    # The PCI Express ports belong to q35, whichever machine the kernel prefers.
     has_ports = any("pcie-root-port" in word for word in args.qemu)
     args.machine = args.machine or ("q35" if has_ports else system.machine)
     system.check(args)
@@ -76,7 +76,7 @@ def running(args: argparse.Namespace, accel: str, deadline: Deadline) -> Iterato
             if error.status == STATUS_TIMEOUT:
                 with contextlib.suppress(GuestError, OSError, EOFError):
                     guest.tell_where()
-            # What the guest said last, if that was not shown while it came.
+            # The guest's last output, if that was not shown as it arrived.
             if not guest.booted and not args.verbose_boot:
                 sys.stderr.write(guest.said())
             raise
@@ -85,7 +85,7 @@ def running(args: argparse.Namespace, accel: str, deadline: Deadline) -> Iterato
 
 
 def choose_accel(args: argparse.Namespace) -> str:
-    """tcg, or kvm where a guest has been seen to run under it.
+    """tcg, or kvm where a guest was found to run under it.
 
     The result of the probe is kept for this boot of the machine, below obj/.
     """

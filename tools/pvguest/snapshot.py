@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""A booted guest, kept in a file: the next one goes on from there.
+"""A booted guest, kept in a file from which the next one continues.
 
-What the snapshot holds is the machine without its virtio devices, at its prompt.  They are plugged
-in then, as the monitor does it, so that one snapshot serves every test that wants the same number
-of CPUs, the same memory and the same kernel environment.  The guest's clock goes on from the
-moment at which the snapshot was taken.
+The snapshot has the machine without its virtio devices, at its prompt.  The devices are plugged in
+afterwards, through the monitor, so that one snapshot serves every test that requires the same
+number of CPUs, the same memory and the same kernel environment.  The guest's clock continues from
+the moment at which the snapshot was taken.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from qemu.qmp import listens
 from xen.errors import Deadline
 from xen.session import Session
 
-# They take some 200 MB each; the least recently used go.
+# They take some 200 MB each; the least recently used are removed.
 KEPT = 6
 
 # Words of QEMU's whose value is of this machine, and does not reach the guest's memory.
 HOST_WORDS = ("-netdev", "-drive", "-blockdev", "-qmp", "-chardev", "-D", "-accel", "-d")
-# A guest that is measured, or whose memory is another process's, boots for itself.
+# A guest that is measured, or whose memory is another process's, is always booted.
 UNFIT = re.compile(r"-icount|-plugin|-incoming|-loadvm|memory-backend|vhost-user")
 
 # How many devices have no driver, which is on the console as well.
@@ -106,12 +106,12 @@ def resumable(fixed: list[str]) -> list[str]:
 
 
 def save(guest: Guest, path: pathlib.Path) -> None:
-    """Keep a guest that stands at its prompt, and let it go on."""
+    """Save a guest that is at its prompt, and continue it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f"{path.name}.{guest.process.pid}")
     monitor = guest.monitor()
     try:
-        # Without room for it there is none, and the guest goes on all the same.
+        # Without space there is no snapshot, and the guest continues nevertheless.
         with contextlib.suppress(GuestError):
             monitor.save(fresh)
             fresh.rename(path)
@@ -124,7 +124,7 @@ def save(guest: Guest, path: pathlib.Path) -> None:
 
 
 def resume(guest: Guest) -> None:
-    """Let a guest that was started from a snapshot go on."""
+    """Continue a guest that was started from a snapshot."""
     while not listens(guest.qmp_path):
         if guest.process.poll() is not None:
             raise guest.ended()
@@ -189,7 +189,7 @@ class Plan:
             if self.state:
                 save(guest, self.state)
             if self.state and self.state.is_file():
-                # The first one goes on as all others will.
+                # The first one continues in the same way as all others will.
                 guest.process.kill()
                 guest.process.wait()
                 guest.qmp = None

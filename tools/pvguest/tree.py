@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""The tree kernel as a guest: its files, its kernel environment, and what its console says."""
+"""The tree kernel as a guest: its files, its kernel environment, and its console's output."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def boot_files(args: argparse.Namespace) -> tuple[pathlib.Path, pathlib.Path]:
 
 
 class Tree:
-    """What tools/guest has to know about the tree kernel; FreeBSD (freebsd.py) is the other."""
+    """The properties of the tree kernel for tools/guest; those of FreeBSD are in freebsd.py."""
 
     power_off = b"shutdown -p now\n"
     quiet = b"sysctl -q kern.console.status=0\n"
@@ -80,7 +80,7 @@ class Tree:
     def boot_arguments(self, args: argparse.Namespace) -> Iterator[list[str]]:
         """QEMU's arguments that boot it; files that they name live as long as the context."""
         kernel, archive = boot_files(args)
-        # Its panic ends QEMU with a status of its own by this device.
+        # Through this device its panic ends QEMU with a distinct status.
         yield ["-kernel", str(kernel), "-initrd", str(archive),
                "-append", " ".join(kernel_environment(args)),
                "-device", "isa-debug-exit,iobase=0x501,iosize=4"]

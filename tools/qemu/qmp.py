@@ -118,7 +118,7 @@ class Qmp:
     def migrate(self, uri: str, capabilities: Iterable[str] = ()) -> None:
         """Stop the machine, and write its state to a URI as fast as it goes.
 
-        It stands still, as TCG now and then loses track of a page that is written meanwhile.
+        The machine is stopped, as TCG sometimes misses a page that is written meanwhile.
         """
         self.enable(capabilities)
         self.execute("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
@@ -140,7 +140,7 @@ class Qmp:
             time.sleep(min(0.002, self.deadline.left()))
 
     def resume(self) -> str:
-        """Let a machine go on whose state has come, or is coming; returns its status."""
+        """Continue a machine whose state has been or is being loaded; returns its status."""
         while (status := self.execute("query-status")["status"]) == "inmigrate":
             time.sleep(min(0.002, self.deadline.left()))
         self.execute("cont")

@@ -70,7 +70,7 @@ class Port:
         blocks = -(-len(text) // BLOCK)
         line = " ".join([nonce, "empty" if source is None else "port", str(blocks)])
         self.busy.touch()
-        # The first newline ends what a broken-off request has left.
+        # The first newline ends the remains of an interrupted request.
         request = b"\n" + line.encode() + b"\n" + text.ljust(blocks * BLOCK, b"\n")
         pump = Pump(self, request, source)
         begin = b"\x1e" + nonce.encode() + b"\n"
@@ -169,7 +169,7 @@ def take(folder: pathlib.Path, number: int, block: bool) -> Iterator[Port | None
 
 
 def reset(folder: pathlib.Path, port: Port, deadline: Deadline) -> None:
-    """End what still runs on a port, and throw away what it said."""
+    """End what still runs on a port, and discard its output."""
     script = (f"read -r p </run/xenlab/p{port.number}.pid &&"
               " { kill -KILL -- -$p || kill -KILL $p; }")
     with take(folder, CONTROL, block=True) as control:
@@ -199,7 +199,7 @@ def run(folder: pathlib.Path, script: str, deadline: Deadline, sink: Sink,
 
 
 def end_all(folder: pathlib.Path, deadline: Deadline) -> None:
-    """End what runs in dom0 for a user that has died."""
+    """End what runs in dom0 for a process that has died."""
     for number in range(CONTROL + 1, PORTS + 1):
         with take(folder, number, block=True) as port:
             if port is not None and port.busy.exists():

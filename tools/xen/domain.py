@@ -7,12 +7,12 @@ A PVH guest (--type pvh) is given the kernel by xl.  An HVM guest (--type hvm) b
 does, by GRUB from its first disk, hda, which is made for that; its other disks follow as xvdb and
 so on.
 
-`xenlab guest` stands where QEMU stands when a guest runs without Xen: the guest's console is its
+`xenlab guest` replaces QEMU as the process of a guest under Xen: the guest's console is its
 standard input and output, and it ends when the guest does, with status 125 if the guest crashed.
 
 A disk is plugged into the lab as a virtio disk and handed to the guest by dom0's block back end;
-a network back end likewise, with a bridge of dom0 between it and the guest's card.  What of an
-option belongs to which is known by its name.
+a network back end likewise, with a bridge of dom0 between it and the guest's card.  The name of an
+option decides which of them it belongs to.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ XL_DISK_OPTIONS = {"vdev", "access", "devtype", "backend", "backendtype", "scrip
 
 
 def new_node(lab: Lab, what: str) -> str:
-    """A name for a device that this lab has not had yet; it goes when the guest DOM does."""
+    """A device name that is new in this lab; the device is removed with the guest DOM."""
     counter = lab.folder / f"{what}.count"
     with counter.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -119,14 +119,14 @@ def plug_disk(lab: Lab, text: str, deadline: Deadline) -> tuple[str, dict[str, s
 
 
 def check_network(text: str, kind: str, name: str) -> None:
-    """Refuse a kind of network back end that QEMU is not asked for here."""
+    """Refuse an unsupported kind of network back end."""
     if kind not in NETDEV_OPTIONS or bool(name) != (kind != "user"):
         raise LabError(f"--net {text}: expected user, tap:NAME, stream:SOCKET, bridge:NAME"
                        " or none")
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse what no lab is needed for to see that it is wrong; raises LabError."""
+    """Refuse options that are invalid in any lab; raises LabError."""
     if args.qemu:
         raise LabError("--qemu has no effect under Xen: --xl KEY=VALUE reaches xl")
     for text in args.net:
@@ -217,7 +217,7 @@ def boot_by_grub(lab: Lab, deadline: Deadline) -> dict[str, str]:
 
 
 def loop_device(lab: Lab, path: str, deadline: Deadline) -> str:
-    """A loop device of dom0 on a file or a disk of dom0's; it goes when the guest DOM does."""
+    """A loop device of dom0 on a file or a disk of dom0's; it is removed with the guest DOM."""
     release = f">>/run/lock/{os.environ.get('DOM', 'lab')}"
     return lab.output(f"l=$(losetup -f) && losetup $l {path} && echo losetup -d $l {release} &&"
                       " echo $l", deadline)
@@ -284,9 +284,10 @@ def number_of(lab: Lab, name: str, deadline: Deadline) -> str:
     return number if number.isdigit() else ""
 
 
-# The guest's console.  xl, which would end a guest that has shut down, stops looking after it once
-# it was saved (`save -c`, or a save that failed), so that is done here as well: Xen tells of every
-# shutdown by @releaseDomain.  Nothing waits for xl to remove what is alone in its lab, which ends.
+# The guest's console.  xl, which would end a guest that has shut down, stops monitoring it once it
+# was saved (`save -c`, or a save that failed), so that this is done here as well: Xen reports every
+# shutdown by @releaseDomain.  Nothing waits for xl to remove a guest that is alone in its lab, as
+# the lab ends.
 CONSOLE = """
 reason() {{
 	while read -r line; do
@@ -323,8 +324,8 @@ kill -TERM 0
 
 # Prints `here ID` when the guest of that name has a console, `coming` when it has none yet, or
 # `gone REASON`: the last reason for a shutdown in the log that its xl keeps, or the one that
-# received it when it was migrated (none: it was destroyed).  xl takes its time: it is asked only if
-# the log does not tell.
+# received it when it was migrated (none: it was destroyed).  xl is slow: it is run only if the log
+# does not have the reason.
 STATE = """
 log=$(ls -t /var/log/xen/xl-{name}.log /var/log/xen/xl-{name}--incoming.log 2>/dev/null |
     head -n 1)

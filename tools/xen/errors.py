@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""What can go wrong, where things lie, and how two processes keep out of each other's way."""
+"""Errors, paths, and locks between processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OBJ = pathlib.Path(os.environ.get("OBJTOP", TOP / "obj")) / "xen"
 
 
 class LabError(Exception):
-    """The lab can't do what was asked; a line for the user."""
+    """The lab can't do what was requested; a line for the user."""
 
     status = 1
 

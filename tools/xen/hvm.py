@@ -35,7 +35,7 @@ ACTIVE = 0x80
 
 
 def core() -> bytes:
-    """GRUB: the first stage and the core, as they lie at the beginning of a disk."""
+    """GRUB: the first stage and the core, as they are at the beginning of a disk."""
     grub = ROOT / "usr/lib/grub/i386-pc"
     libraries = ":".join(str(ROOT / folder / "x86_64-linux-gnu")
                          for folder in ("lib", "usr/lib"))
@@ -78,7 +78,7 @@ def boot_disk(kernel: pathlib.Path, archive: pathlib.Path, cmdline: str) -> byte
             tar.addfile(info, io.BytesIO(content))
     partition = data.getvalue()
     disk = bytearray(CORE.read_bytes().ljust(PARTITION * SECTOR, b"\0"))
-    # Nobody reads the place by cylinder, head and sector any more.
+    # The position by cylinder, head and sector is no longer used.
     entry = struct.pack("<B3sB3sII", ACTIVE, b"\0\2\0", LINUX_TYPE, b"\xfe\xff\xff", PARTITION,
                         len(partition) // SECTOR)
     disk[TABLE:TABLE + 64] = entry.ljust(64, b"\0")

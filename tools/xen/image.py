@@ -77,7 +77,7 @@ DIRECTORY, FILE, PROGRAM, LINK = 0o040755, 0o100644, 0o100755, 0o120777
 
 
 def cpio(entries: list[Entry]) -> bytes:
-    """A memory file system for Linux (the 'newc' form); folders are made as needed."""
+    """An initramfs for Linux (the 'newc' format); folders are made as needed."""
     out = bytearray()
     made: set[str] = set()
 
@@ -235,7 +235,7 @@ def recipe() -> str:
 
 
 def write(path: pathlib.Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     part.write_bytes(data)

@@ -5,11 +5,11 @@
 
 run/NAME has all that belongs to it: pid, the monitor's socket (qmp), the console (console.log),
 the agent's ports.  A lab is booted once; its state is then kept below snapshot/, and every later
-start of a lab with the same settings goes on from there.  Disks and network back ends are plugged
+start of a lab with the same settings continues from there.  Disks and network back ends are plugged
 in while it runs, so that one snapshot serves them all.
 
-A snapshot is two files: what QEMU writes of the devices, and the memory, NAME.ram, which a lab maps
-privately.  So a start takes as long as the pages that it touches, whatever else there is.
+A snapshot is two files: QEMU's state of the devices, and the memory, NAME.ram, which a lab maps
+privately.  So the time of a start depends only on the pages that it accesses.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SNAPSHOT = OBJ / "snapshot"
 #   -monitor  Xen panics in MWAIT with more than one CPU
 CPU = "EPYC,-smap,-monitor,-rdtscp,-xsave,-avx,-avx2,-fma,-f16c"
 
-# This dom0 is not attacked: without its defences it takes a third less of TCG's time.
+# This dom0 is not attacked: without mitigations it takes a third less of TCG's time.
 DOM0_OPTIONS = ("console=hvc0 quiet nokaslr norandmaps mitigations=off init_on_alloc=0"
                 " hardened_usercopy=off audit=0 nowatchdog")
 
@@ -70,8 +70,8 @@ def batch() -> None:
     """Make this process, and QEMU that it starts, a batch job with a long slice.
 
     A lab is one CPU, and a thread for its devices.  Where there are more labs than processors, and
-    who wakes up takes a processor at once, they take half as long again.  Before Linux 6.12 the
-    slice does nothing.
+    a thread that wakes up preempts another at once, they take half as long again.  Before Linux
+    6.12 the slice has no effect.
     """
     attr = SCHED_ATTR.pack(SCHED_ATTR.size, os.SCHED_BATCH, 0, 0, 0, SLICE, 0, 0, 0, 0)
     ctypes.CDLL(None).syscall(SYS_SCHED_SETATTR, 0, attr, 0)
@@ -228,7 +228,7 @@ class Lab:
 
     def wait_for_dom0(self, process: subprocess.Popen[bytes], deadline: Deadline,
                       state: pathlib.Path | None) -> None:
-        """Wait until dom0 answers; raises LabError with the last words of whoever failed."""
+        """Wait until dom0 answers; raises LabError with the last output of what failed."""
         while not (listens(self.qmp_path) and self.pid() and agent.ready(self.folder)):
             if process.poll() is not None:
                 raise LabError((self.said() or ["QEMU ended"])[0])
@@ -271,7 +271,7 @@ class Lab:
                 # The next one to be plugged in has the next name.
                 (self.folder / "disk.count").write_text("x" * len(disks or []))
             except LabError:
-                # Whoever comes next boots, rather than to meet the same state again.
+                # The next start boots, instead of loading the same state again.
                 state.with_suffix(".key").unlink(missing_ok=True)
                 raise
         return "started"
@@ -298,7 +298,7 @@ class Lab:
         return state
 
     def save(self, state: pathlib.Path, deadline: Deadline) -> None:
-        """Write the state of a lab that was started for it to files; it stands still then."""
+        """Write the state of a lab that was started for this to files; it is stopped afterwards."""
         part = state.with_suffix(f".{self.name}")
         with self.monitor(deadline) as qmp:
             part.unlink(missing_ok=True)
@@ -412,7 +412,7 @@ class Lab:
     def unplug(self, node: str, deadline: Deadline) -> None:
         """Undo add_disk() or add_network()."""
         with locked(self.folder / "plug.lock"), self.monitor(deadline) as qmp:
-            # dom0 lets go of it in its own time.
+            # dom0 releases it asynchronously.
             qmp.monitor(f"device_del {node}dev")
             qmp.wait("DEVICE_DELETED", device=f"{node}dev")
             if node.startswith("net"):
@@ -421,7 +421,7 @@ class Lab:
                             " { ip link set ${b##*/} down; brctl delbr ${b##*/}; }; done", deadline)
 
     def supplement(self, name: str, then: str, deadline: Deadline) -> None:
-        """See that dom0 has what is in image/NAME.cpio; the first time, run a script there."""
+        """Have the files of image/NAME.cpio in dom0; the first time, run a script there."""
         with locked(self.folder / f"{name}.lock"):
             if self.run(f"[ -e /run/xenlab/{name} ]", deadline, lambda _: None) == 0:
                 return
@@ -432,11 +432,11 @@ class Lab:
             self.unplug(name, deadline)
 
     def add_device_model(self, deadline: Deadline) -> None:
-        """See that dom0 has what HVM guests need."""
+        """Have the files in dom0 that HVM guests need."""
         self.supplement("dm", "true", deadline)
 
     def add_net_tools(self, deadline: Deadline) -> None:
-        """See that dom0 has Linux's network tools, in /net, and modules (image.NET_MODULES)."""
+        """Have Linux's network tools in dom0, in /net, and modules (image.NET_MODULES)."""
         self.supplement("tools", "for m in $(cat /net/modules/order); do"
                         " insmod /net/modules/$m.ko || exit; done", deadline)
 

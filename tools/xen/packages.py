@@ -28,7 +28,7 @@ PACKAGES = [
     "libxtables12",
 ]
 
-# A package that depends on the kernel of the day, and what that one's file is called.  dom0 must
+# A package that depends on the current kernel, and the name of the kernel's file.  dom0 must
 # be the generic kernel: the cloud kernel has no XEN_DOM0.
 KERNELS = {
     "linux-image-amd64": r"linux-image-[0-9.]+-[0-9]+-amd64_.*\.deb",

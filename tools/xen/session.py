@@ -3,12 +3,12 @@
 # Copyright (c) 2026 The pv-kmod developers
 """A guest's place in a lab, and snapshots of labs in which a guest has booted.
 
-A guest that is alone in its lab may go on from a snapshot of a lab in which a guest like it, with
-the same kernel, archive, settings and devices, has come to its prompt.  Disks are other files then,
-of the same sizes: they have not been read yet, as the drivers are modules that a test loads.
+A guest that is alone in its lab may continue from a snapshot of a lab in which a guest of its kind,
+with the same kernel, archive, settings and devices, is at its prompt.  Its disks are other files of
+the same sizes: they have not been read yet, as the drivers are modules that a test loads.
 
 The first guest of a kind boots and leaves a mark, the second one makes the snapshot, and all others
-have the use of it.
+use it.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Boot:
     kernel: pathlib.Path
     archive: pathlib.Path
     cmdline: str
-    # What modules will read of the kernel environment, which is set at the prompt: guests that
-    # differ in nothing else have a snapshot together.
+    # Variables of the kernel environment that modules read, which are set at the prompt: guests
+    # that differ in nothing else share a snapshot.
     settings: tuple[str, ...] = ()
 
 
@@ -82,7 +82,7 @@ def kinds(disks: list[str]) -> list[str | tuple[int, dict[str, str]]]:
 
 
 def fits(args: argparse.Namespace) -> bool:
-    """Whether a guest may go on from a snapshot."""
+    """Whether a guest may continue from a snapshot."""
     return (args.kernel in MODULAR and not args.fresh and all(map(is_of_dom0, args.net))
             # A file behind another device of dom0's is cached there.
             and not any("via" in options for _, options in files(args.disk))
@@ -116,7 +116,7 @@ class Snapshot:
         """Whether this process is to make it; no other does so meanwhile."""
         SNAPSHOT.mkdir(parents=True, exist_ok=True)
         if not self.mark.exists():
-            # For those who wonder how many kinds there are.
+            # The contents record what the kinds are, for the user.
             self.mark.write_text(self.words + "\n")
             yield False
             return
@@ -129,7 +129,7 @@ class Snapshot:
             yield True
 
     def save(self, lab: Lab, number: str, deadline: Deadline) -> None:
-        """Make it of a running lab, which stands still then, with the guest of that number."""
+        """Make it of a running lab, which is stopped afterwards, with the guest of that number."""
         lab.save(self.state, deadline)
         self.stamp.write_text(number)
         others = sorted(SNAPSHOT.glob("guest-*.key"),
@@ -157,7 +157,7 @@ class Session:
 
     def command(self) -> list[str]:
         """The command that runs the guest."""
-        # A guest that is given up is asked what it waited for before it ends.
+        # A guest that has timed out is made to print what it waited for before it ends.
         command = [sys.executable, "-B", str(TOP / "tools/xenlab"), "--instance", self.lab.name,
                    "--timeout", str(self.args.timeout + 15), "guest", "--name", self.name,
                    "--type", self.args.type, "--kernel", str(self.boot.kernel),
@@ -170,7 +170,7 @@ class Session:
         return command + (["--alone"] if self.name == GUEST else [])
 
     def start(self, deadline: Deadline) -> None:
-        """Start the lab: from the guest's snapshot if that is there, and can be gone on from.
+        """Start the lab: from the guest's snapshot if that exists and can be loaded.
 
         QEMU 7.2 can't load what it saved while its processor was in a guest of Xen's (SVM): "vCPU
         set in guest-mode inconsistent".  The guest boots then, and the next one makes a snapshot.
@@ -197,7 +197,7 @@ class Session:
                        keep=self.snapshot is not None and not self.booted)
 
     def keep(self, deadline: Deadline) -> bool:
-        """Make the snapshot of a guest at its prompt, and go on from it, without a console.
+        """Make the snapshot of a guest at its prompt, and continue from it, without a console.
 
         Returns False if that can't be: the guest has to boot again.
         """
@@ -211,7 +211,7 @@ class Session:
         return self.booted
 
     def environment(self) -> dict[str, str]:
-        """What tells tools/xenlab, and whoever runs it, of this guest."""
+        """Environment variables that identify this guest for tools/xenlab, and for its callers."""
         return {"XENLAB": self.lab.name, "DOM": self.name}
 
     def dom0(self, script: str, sink: agent.Sink, deadline: Deadline) -> int:
@@ -220,7 +220,7 @@ class Session:
 
 
 def settings(args: argparse.Namespace) -> Settings:
-    """The lab that tools/guest's arguments ask for."""
+    """The lab for tools/guest's arguments."""
     # dom0 keeps the image of a guest that is saved.
     times = 1 if args.mem <= 256 else 2
     return Settings(mem=times * Settings.mem, dom0_mem=times * Settings.dom0_mem,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""What HVM and PVH guests do, as Xen's trace buffer tells it: nothing in the guest takes part.
+"""The activity of HVM and PVH guests, from Xen's trace buffer, without any part in the guest.
 
 Xen makes a record of each entry to a guest, of each exit from it, and of each hypercall
 (xen/include/public/trace.h; the form of the file is in xentrace(8)).  xentrace in dom0 writes them
@@ -58,7 +58,7 @@ def record(lab: Lab, work: Callable[[], None], deadline: Deadline) -> Trace:
     """Trace what all guests do during some work; they have one vCPU in all."""
     lab.put(ROOT / XENTRACE, PLACE, deadline)
     mask = HVM_ENTRY_EXIT | HVM_HANDLER
-    # It has begun when there is something in the file.
+    # It has begun when the file is not empty.
     lab.output(f"""chmod +x {PLACE} && rm -f {FILE} && echo >{FILE}.log &&
         ({PLACE} -D -e {mask:#x} -S 256 -s 20 {FILE} >{FILE}.log 2>&1 </dev/null &
          echo $! >{FILE}.pid)

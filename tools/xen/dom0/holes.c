@@ -3,14 +3,14 @@
  *
  * Copyright (c) 2026 The pv-kmod developers
  *
- * Keeps libxl-save-helper from asking Xen what is in page frames where nothing can be.
+ * Keeps libxl-save-helper from querying Xen for page frames where there can be no page.
  *
  * Xen's special pages are below 4 GB whatever memory a domain has, and a save begins with a bitmap
  * of all frames up to them: a million, in which a domain of the lab has some ten thousand.  Each
  * one costs a lookup in Xen, eight bytes of the image, and a look at the restore.  This library is
- * preloaded, and takes the frames between the domain's memory, or one gigabyte if that is more, and
- * the device model's out of the bitmap as it is filled: libxenguest does so by memset(3).  To leave
- * out what is not there is what libxenguest does itself, once it has asked.
+ * preloaded, and removes the frames between the domain's memory, or one gigabyte if that is more, and
+ * the device model's from the bitmap as it is filled: libxenguest does so by memset(3).  libxenguest
+ * leaves out frames without a page as well, but only after the query.
  */
 
 #define _GNU_SOURCE
