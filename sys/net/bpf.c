@@ -6,8 +6,8 @@
 
 /*
  * Where packet capture hooks into the interfaces: drivers attach and tap, as with bpf(4), and
- * functions of this kernel listen (net/bpf_tree.h).  A tap without listeners finds in a few
- * instructions that there is nothing to do.
+ * functions of this kernel listen (net/bpf_tree.h).  A tap without listeners returns after a few
+ * instructions.
  *
  * Locking.  bpf_mtx covers the lists of listeners; taps go through them in the network epoch.
  *

@@ -326,7 +326,7 @@ if_attach(if_t ifp)
 }
 
 /*
- * The stack makes no new calls when this returns.  Those that had begun are the driver's to wait for,
+ * The stack makes no new calls when this returns.  The driver has to wait for those that had begun,
  * as in FreeBSD: an ioctl in a thread that may sleep, others in the epoch.
  */
 static void
@@ -355,9 +355,9 @@ if_detach_vnet(struct ifnet *ifp)
 	taskqueue_drain(taskqueue_swi, &ifp->if_addmultitask);
 	ifp->if_flags |= IFF_DYING;
 	if_down(ifp);
-	/* The protocols let go of their addresses and of packets that wait for resolution. */
+	/* The protocols remove their addresses and free packets that wait for resolution. */
 	EVENTHANDLER_INVOKE(ifnet_departure_event, ifp);
-	/* The driver is still notified of its filters, and its link address goes while it may run. */
+	/* The driver is still notified of filter changes, and may run when its address is freed. */
 	if_addrs_free(ifp);
 	if_dead(ifp);
 }
@@ -394,7 +394,7 @@ if_transmit_dead(if_t ifp __unused, struct mbuf *m)
 	return (ENXIO);
 }
 
-/* The driver is going: its methods must not be reached by those who still have a reference. */
+/* The driver is being removed: holders of a reference must not be able to call its methods. */
 void
 if_dead(if_t ifp)
 {

@@ -86,8 +86,8 @@ ifa_destroy(epoch_context_t ctx)
 }
 
 /*
- * Drop a reference; the address holds a reference on its interface (taken by who set ifa_ifp)
- * until it goes.
+ * Drop a reference; the address holds a reference on its interface (taken when ifa_ifp was set)
+ * until it is freed.
  */
 void
 ifa_free(struct ifaddr *ifa)
@@ -341,7 +341,7 @@ if_multi_task(void *arg, int pending __unused)
 	if_tell_multi(arg, SIOCADDMULTI);
 }
 
-/* The driver may have to wait for its device: where the caller can't sleep, a task tells it. */
+/* The driver may have to wait for its device: if the caller can't sleep, a task notifies it. */
 static void
 if_multi_changed(struct ifnet *ifp, u_long cmd)
 {
@@ -409,7 +409,7 @@ fail:
 	return (error);
 }
 
-/* Drop a reference on a group with the lock held: true if the group is gone. */
+/* Drop a reference on a group with the lock held: true if the group was removed. */
 static bool
 if_delmulti_locked(struct ifnet *ifp, struct ifmultiaddr *ifma)
 {
@@ -479,7 +479,7 @@ if_delallmulti(if_t ifp)
 	IF_ADDR_WUNLOCK(ifp);
 }
 
-/* Remove what addresses are left but the link-level one: the protocols have had their chance. */
+/* Remove all addresses that the protocols have not, except for the link-level one. */
 void
 if_purgeaddrs(if_t ifp)
 {

@@ -7,22 +7,22 @@
 /*
  * Bridges: bridgeN joins Ethernet interfaces, its members, to one network (IEEE 802.1D).
  *
- *	ether_input() of a member -> bridge_input(): learn where the sender is, then
+ *	ether_input() of a member -> bridge_input(): learn the sender's location, then
  *	    for us		-> ether_demux() of the bridge or of the member
  *	    known		-> bridge_send() to the one member
  *	    unknown, group	-> bridge_flood() to all but the one it came from; groups to us, too
  *
  *	ether_output_frame() of a member, and the bridge's if_transmit -> bridge_transmit()
  *
- * Offload marks go through untouched: ether_output_frame()'s ether_finish() does in software what
- * the member that sends can't.  So nothing is asked of the members' capabilities, and large
- * packets stay large.  What has to fit a member's MTU is what will be on the wire.
+ * Offload flags pass through unchanged: ether_output_frame()'s ether_finish() does in software what
+ * the sending member can't.  So members need no particular capabilities, and GSO packets are not
+ * segmented.  Only the frames on the wire have to fit a member's MTU.
  *
  * Locking.  br_mtx covers changes of members and addresses, both of which packets look up in the
  * network epoch alone; bridge_lock, which may be slept with, makes changes of members one at a
  * time.
  *
- * Gaps.  No spanning tree: a loop is the user's.  No static addresses, no IGMP snooping.
+ * Gaps.  No spanning tree: the user has to avoid loops.  No static addresses, no IGMP snooping.
  */
 
 #include <sys/param.h>
@@ -55,7 +55,7 @@
 
 #define	BRIDGE_HASH	256
 #define	BRIDGE_MAXADDRS	2000
-#define	BRIDGE_TIMEOUT	(20 * 60)	/* seconds an address is believed */
+#define	BRIDGE_TIMEOUT	(20 * 60)	/* seconds an address is valid */
 #define	BRIDGE_SWEEP	(5 * 60)	/* seconds between looks for old ones */
 
 MALLOC_DEFINE(M_BRIDGE, "bridge", "bridges");
@@ -178,7 +178,7 @@ bridge_learn_slow(struct bridge_softc *br, struct bridge_member *bm, const uint8
 
 	mtx_lock(&br->br_mtx);
 	ba = bridge_lookup(br, addr, vid);
-	/* A member that was removed meanwhile must not come back by this. */
+	/* A member that was removed meanwhile must not be entered again by this. */
 	if (atomic_load_ptr(&bm->bm_ifp->if_bridge) != bm) {
 		mtx_unlock(&br->br_mtx);
 		return;
@@ -258,7 +258,7 @@ bridge_flood(struct bridge_softc *br, const struct bridge_member *from, struct m
 		m_freem(m);
 }
 
-/* A frame from this host, by whichever member its receiver is behind. */
+/* Send a frame from this host by the member that leads to its receiver. */
 static int
 bridge_transmit_to(struct bridge_softc *br, struct mbuf *m)
 {
@@ -306,7 +306,7 @@ bridge_deliver(struct bridge_softc *br, struct mbuf *m)
 	ether_demux(ifp, m);
 }
 
-/* A frame to a group: to everybody.  Returns what the member's own protocols get. */
+/* Forward a multicast frame to all members.  Returns the frame for the member's own protocols. */
 static struct mbuf *
 bridge_input_group(struct bridge_softc *br, const struct bridge_member *bm, struct mbuf *m)
 {
@@ -518,7 +518,7 @@ bridge_ioctl(struct ifnet *ifp, u_long cmd, caddr_t data)
 		return (0);
 	case SIOCADDMULTI:
 	case SIOCDELMULTI:
-		/* The members receive everything. */
+		/* The members are set to promiscuous mode. */
 		return (0);
 	default:
 		return (ether_ioctl(ifp, cmd, data));
@@ -577,7 +577,7 @@ bridge_destroy(struct if_clone *ifc __unused, struct ifnet *ifp, uint32_t flags 
 	return (0);
 }
 
-/* A member's interface goes. */
+/* A member's interface is removed. */
 static void
 bridge_departure(void *arg __unused, struct ifnet *ifp)
 {

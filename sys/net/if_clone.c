@@ -5,8 +5,8 @@
  */
 
 /*
- * Interfaces that are made on request: `ifconfig NAME create'.  A kind of them, bridge or vlan,
- * registers what makes and what destroys one, through the interface of net/if_clone.h.
+ * Interfaces that are created on request: `ifconfig NAME create'.  Each kind of them, bridge or
+ * vlan, registers functions to create and to destroy one, through the interface of net/if_clone.h.
  *
  * Locking.  clone_lock covers the list and is held while an interface is made or destroyed.
  */

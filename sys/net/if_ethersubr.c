@@ -145,7 +145,7 @@ ether_input(if_t ifp, struct mbuf *m)
 		NET_EPOCH_EXIT(et);
 }
 
-/* Does the interface want frames to this address, which is neither broadcast nor a group? */
+/* Does the interface receive frames to this unicast address? */
 static bool
 ether_is_ours(struct ifnet *ifp, const uint8_t *dst)
 {
@@ -173,7 +173,7 @@ ether_demux(struct ifnet *ifp, struct mbuf *m)
 	}
 	if (!ETHER_IS_MULTICAST(eh->ether_dhost) && !ether_is_ours(ifp, eh->ether_dhost)) {
 		/*
-		 * Another host's frame: promiscuous mode brought it, or a device that doesn't
+		 * Another host's frame, received in promiscuous mode, or from a device that doesn't
 		 * filter.
 		 */
 		m_freem(m);
@@ -397,7 +397,7 @@ ether_ifdetach(struct ifnet *ifp)
 	if_detach(ifp);
 }
 
-/* What Ethernet drivers leave to the common code of their ioctl method. */
+/* The common code of Ethernet drivers' ioctl methods. */
 int
 ether_ioctl(struct ifnet *ifp, u_long cmd, caddr_t data)
 {

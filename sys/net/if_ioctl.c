@@ -6,8 +6,8 @@
 
 /*
  * ioctl(2) requests on interfaces, from inside of the kernel: there are no user processes, so
- * all addresses are the kernel's.  What every interface has is done here; media, capabilities
- * and what else concerns the hardware go to the driver.
+ * all addresses are the kernel's.  Requests common to all interfaces are handled here; media,
+ * capabilities and others that concern the hardware are passed to the driver.
  *
  * Locking.  The driver's method is called with no lock, and may be called while it detaches.
  */

@@ -7,8 +7,8 @@
 /*
  * Interfaces up and down, link state, promiscuous mode.
  *
- * A driver may report its link from an interrupt; what follows from it (messages, event
- * handlers) happens in a task.
+ * A driver may report its link from an interrupt; the consequences (messages, event handlers)
+ * are handled in a task.
  *
  * Locking.  if_addr_lock covers the counts of promiscuous and all-multicast users.  The
  * driver is called without it.
@@ -88,8 +88,8 @@ if_down(if_t ifp)
 }
 
 /*
- * Count a user of a mode that is a flag of the interface, and tell the driver when the first
- * comes or the last goes.
+ * Count a user of a mode that is a flag of the interface, and notify the driver when the first
+ * is added or the last removed.
  */
 static int
 if_setflag(struct ifnet *ifp, int flag, int *count, bool on)
@@ -142,7 +142,7 @@ if_allmulti(if_t ifp, int on)
 	return (if_setflag(ifp, IFF_ALLMULTI, &ifp->if_amcount, on != 0));
 }
 
-/* The user's wish for promiscuous mode, beside those of listeners. */
+/* Promiscuous mode as set by the user, in addition to that of listeners. */
 void
 if_setppromisc(const if_t ifp, bool on)
 {

@@ -118,7 +118,7 @@ loop_output(if_t ifp, struct mbuf *m, const struct sockaddr *dst, struct route *
 {
 	if_inc_counter(ifp, IFCOUNTER_OPACKETS, 1);
 	if_inc_counter(ifp, IFCOUNTER_OBYTES, m->m_pkthdr.len);
-	/* What was to be summed on the way out never leaves memory, and counts as good. */
+	/* A packet with a partial checksum never leaves memory, so its checksum counts as valid. */
 	if ((m->m_pkthdr.csum_flags & (CSUM_DELAY_DATA | CSUM_DELAY_DATA_IPV6)) != 0) {
 		m->m_pkthdr.csum_flags = CSUM_DATA_VALID | CSUM_PSEUDO_HDR | CSUM_IP_CHECKED |
 		    CSUM_IP_VALID;

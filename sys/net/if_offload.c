@@ -5,13 +5,13 @@
  */
 
 /*
- * What an interface can't do for a packet is done here, before the packet gets there: unfinished
- * checksums are finished, and a TCP packet that is to be cut into segments is cut.
+ * Software offloads for what an interface can't do, before the packet is passed to it: partial
+ * checksums are finished, and TCP GSO packets are segmented.
  *
- * A packet comes from this host's protocols or from another interface; the marks are the same
- * (mbuf(9)).  What marks a received packet as verified says nothing to an interface that sends,
- * and is wiped.  What the interface can do is left to it, so that the packet goes through as it
- * came: that is the whole speed of a bridge or router between two virtual networks.
+ * A packet comes from this host's protocols or from another interface; the flags are the same
+ * (mbuf(9)).  Flags that mark a received packet as verified have no meaning to a sending interface,
+ * and are cleared.  Offloads that the interface supports are left to it, so that the packet passes
+ * through unchanged, on which the speed of a bridge or router between two virtual networks depends.
  *
  * Segments share the payload with the packet that they are cut from; only headers are copied.
  */
@@ -67,8 +67,8 @@ offload_version(const struct mbuf *m, u_int l3)
 }
 
 /*
- * Where the transport header of an IP packet is, and of which protocol.  0 if the packet ends
- * before, is a later fragment, or has headers without end.
+ * The offset of the transport header of an IP packet, and its protocol.  0 if the packet ends
+ * before it, is a later fragment, or has too many headers.
  */
 u_int
 if_offload_transport(const struct mbuf *m, u_int l3, uint8_t *proto)
@@ -128,8 +128,8 @@ if_offload_big(const struct mbuf *m)
 }
 
 /*
- * The most that a packet puts on the wire at once, its network header included: what has to fit
- * the MTU.  Of a packet that will be cut that is one segment.
+ * The longest part of a packet on the wire, its network header included, which has to fit the MTU.
+ * Of a packet that will be segmented that is one segment.
  */
 u_int
 if_offload_wire_len(const struct mbuf *m, u_int l3)
@@ -231,7 +231,7 @@ offload_segment(const struct offload_cut *c)
 }
 
 /*
- * Cut a packet; NULL if it makes no sense or there is no memory for all of it.  The packet is
+ * Segment a packet; NULL if it is invalid or there is no memory for all of it.  The packet is
  * consumed.
  */
 static struct mbuf *

@@ -18,8 +18,8 @@
  * Locking.  vlan_lock, which may be slept with, covers the configuration; what a packet needs is
  * read in the network epoch.
  *
- * Gaps.  No tags inside of tags; the parent receives all groups, so that those of the VLAN need no
- * account; the parent's address is taken over when it becomes the parent, and not later.
+ * Gaps.  No nested tags; the parent is set to all-multicast, so that the groups of the VLAN need
+ * not be tracked; the parent's address is copied when it becomes the parent, and not later.
  */
 
 #include <sys/param.h>
@@ -148,8 +148,8 @@ vlan_max_mtu(const struct ifnet *parent)
 }
 
 /*
- * What is said to be offloaded: what the parent does for tagged frames.  It is only said, for what the
- * parent does not do is finished on the way to it.
+ * The offloads that are shown as enabled: those of the parent for tagged frames.  This is only
+ * shown, as all others are done in software on the way to the parent.
  */
 static void
 vlan_capabilities(struct vlan_softc *vs)
@@ -184,7 +184,7 @@ if_vlancap(if_t ifp)
 	sx_sunlock(&vlan_lock);
 }
 
-/* Let go of the parent. */
+/* Detach from the parent. */
 static void
 vlan_unconfig_locked(struct vlan_softc *vs)
 {
@@ -367,7 +367,7 @@ vlan_destroy(struct if_clone *ifc __unused, struct ifnet *ifp, uint32_t flags __
 	return (0);
 }
 
-/* The parent goes, or its link's state changes. */
+/* The parent is removed, or its link's state changes. */
 static void
 vlan_each(struct ifnet *parent, void (*func)(struct vlan_softc *))
 {

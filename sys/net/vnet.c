@@ -7,7 +7,7 @@
 /*
  * The one network stack (vnet(9)).
  *
- * A kernel with VIMAGE has many, and a thread that calls into one says which with CURVNET_SET().
+ * A kernel with VIMAGE has many, and a thread that calls into one selects it with CURVNET_SET().
  * Here there is only vnet0, whose variables are those of the linker set themselves, as its base is 0.
  * But curvnet is set only where FreeBSD sets it: while the stack starts, in system calls on sockets
  * (CONSOLE_NET_CMD), in sysctl handlers, in kldload and kldunload, while a device attaches, and by

@@ -7,8 +7,8 @@
 /*
  * ARP for IPv4 over Ethernet (RFC 826), with announcements and conflict notices (RFC 5227).
  *
- * Answers requests for our addresses, puts what it hears into the neighbour cache (in_llatbl.c),
- * and sends the cache's questions.
+ * Answers requests for our addresses, enters senders into the neighbour cache (in_llatbl.c), and
+ * sends the cache's requests.
  *
  * Gaps: proxy ARP; defending an address more than by a log line.
  */
@@ -63,7 +63,7 @@ inet_arp_request(if_t ifp, struct in_addr src, struct in_addr target, const uint
 	arp_send(ifp, ARPOP_REQUEST, src, NULL, target, to != NULL ? to : arp_broadcast);
 }
 
-/* Tell the link that an address is ours (RFC 5227, 2.3). */
+/* Announce on the link that an address is ours (RFC 5227, 2.3). */
 void
 inet_arp_announce(if_t ifp, struct in_addr a)
 {
@@ -71,7 +71,7 @@ inet_arp_announce(if_t ifp, struct in_addr a)
 		inet_arp_request(ifp, a, a, NULL);
 }
 
-/* Someone else uses our address: say so, at most once a second. */
+/* Another host uses our address: log it, at most once a second. */
 static void
 arp_conflict(if_t ifp, struct in_addr spa, const uint8_t *sha)
 {

@@ -7,7 +7,7 @@
 /*
  * The addresses of the interfaces, of both IP versions.
  *
- * Adding an address adds the connected route of its prefix and tells the link (gratuitous ARP, or
+ * Adding an address adds the connected route of its prefix and announces it (gratuitous ARP, or
  * duplicate address detection, RFC 4862, 5.4: an IPv6 address on Ethernet is tentative until its
  * probes stay unanswered, and takes part in nothing meanwhile).  Lifetimes come from router
  * advertisements and run out in the timer.
@@ -99,8 +99,8 @@ addr_link_ready(if_t ifp)
 }
 
 /*
- * Tell the link of an address, or ask whether anyone has it (RFC 4862, 5.4.2).  Without a link the
- * probe stays due: ad_dad keeps its first value.
+ * Announce an address on the link, or probe whether another node has it (RFC 4862, 5.4.2).  Without
+ * a link the probe stays due: ad_dad keeps its first value.
  */
 static void
 addr_start(const struct inet_addr *arg)
@@ -239,7 +239,7 @@ inet_addr_delete(if_t ifp, const struct in6_addr *a)
 	return (0);
 }
 
-/* Remove all addresses of an interface that goes away. */
+/* Remove all addresses of an interface that is being removed. */
 void
 inet_addr_purge(if_t ifp)
 {
@@ -388,7 +388,7 @@ inet_addr_source(if_t ifp, const struct in6_addr *dst, struct in6_addr *src)
 	return (best >= 0 ? 0 : EADDRNOTAVAIL);
 }
 
-/* Someone else has the address that we are about to use (RFC 4862, 5.4.5). */
+/* Another node has the address that we are about to use (RFC 4862, 5.4.5). */
 void
 inet_addr_duplicate(if_t ifp, const struct in6_addr *a, const uint8_t *lladdr)
 {
@@ -468,7 +468,7 @@ inet_addr_timer(void)
 	}
 }
 
-/* The link is (again) there: tell it all our addresses. */
+/* The link has come up (again): announce all our addresses on it. */
 void
 inet_addr_announce(if_t ifp)
 {

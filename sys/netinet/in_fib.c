@@ -250,7 +250,7 @@ inet_route_nth(u_int n, struct inet_route *out)
 	return (r != NULL);
 }
 
-/* Remove every route over an interface that goes away. */
+/* Remove every route over an interface that is being removed. */
 void
 inet_route_purge(if_t ifp)
 {

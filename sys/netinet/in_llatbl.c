@@ -8,7 +8,7 @@
  * The neighbour cache: which Ethernet address belongs to an IP address on a link.
  *
  * One table and one set of states (RFC 4861, 7.3.2) for both IP versions; ARP (if_ether.c) and
- * neighbour discovery (nd6.c) ask the questions and bring the answers.
+ * neighbour discovery (nd6.c) send the requests and enter the answers.
  *
  *	           first packet          answer               time
  *	(none) -----------------> INCOMPLETE -----> REACHABLE ------> STALE
@@ -18,7 +18,7 @@
  *
  * Packets wait in the entry while it is INCOMPLETE; NBR_MAXHOLD of them, the oldest go first.
  * The table holds NBR_MAX entries; when it is full the one that would expire first makes room, so
- * that a scan of the subnet can't eat the memory.
+ * that a scan of the subnet can't exhaust the memory.
  *
  * Locking: nbr_mtx protects the table.  Nothing is sent with it held.
  */
@@ -225,7 +225,7 @@ nbr_update(struct inet_nbr *n, const uint8_t *lladdr, int flags)
 }
 
 /*
- * Take in what a neighbour said of its own address.  lladdr may be NULL if the message had none.
+ * Enter the address that a neighbour reported.  lladdr may be NULL if the message had none.
  */
 void
 inet_nbr_learn(if_t ifp, const struct in6_addr *a, const uint8_t *lladdr, int flags)

@@ -120,7 +120,7 @@ out_cksum(struct mbuf *m, const struct inet_out *o)
 /*
  * Send a transport message.  m starts with the transport header, which is contiguous, and is
  * consumed in any case.  Called in the network epoch; never sleeps. EHOSTUNREACH, ENETUNREACH,
- * EADDRNOTAVAIL, EMSGSIZE, ENOBUFS, or what the interface said.
+ * EADDRNOTAVAIL, EMSGSIZE, ENOBUFS, or the interface's error.
  */
 int
 inet_output(struct mbuf *m, const struct inet_out *arg)
@@ -146,7 +146,7 @@ inet_output(struct mbuf *m, const struct inet_out *arg)
 }
 
 /*
- * Find what inet_output() would choose, for those who must know before they send: the source
+ * Find what inet_output() would choose, for callers that need it before they send: the source
  * address, the interface (NULL for ourselves) and the path's MTU.  In the network epoch.
  */
 int
@@ -185,7 +185,7 @@ inet_wait_source(const struct in6_addr *dst, u_int scope)
 /*
  * Give an IP packet to the link: find the Ethernet address of the next hop (a struct inet_nexthop, as
  * if_offload_send() hands it on), or let the packet wait for it.  The mbuf is consumed.  ENETDOWN,
- * ENOBUFS, or what the interface said.
+ * ENOBUFS, or the interface's error.
  */
 int
 inet_link_output(const void *nexthop, struct mbuf *m)

@@ -5,9 +5,9 @@
  */
 
 /*
- * What holds the internet protocols together: their start, the second that drives their timers,
- * interfaces that come, go and change, group membership in the interface's filter, and the way back
- * to ourselves.
+ * The common parts of the internet protocols: their start, the timer that runs every second, the
+ * arrival, departure and changes of interfaces, multicast membership in the interface's filter, and
+ * packets to ourselves.
  *
  * The timer runs from a task, not a callout: what it does may call an interface's ioctl.
  */
@@ -131,7 +131,7 @@ proto_departure(void *arg __unused, if_t ifp)
 	mld6_purge(ifp);
 }
 
-/* Make ourselves known on a link that works (again). */
+/* Announce ourselves on a link that has come up (again). */
 static int
 proto_ready(if_t ifp, void *arg __unused)
 {

@@ -10,7 +10,7 @@
  *
  * A socket has a queue of datagrams, bounded in bytes; a reader sleeps on it.  A UDP socket gets
  * what is sent to its port, the more exactly bound one first; an ICMP socket gets a copy of every
- * message that the kernel doesn't answer by itself.
+ * message that the kernel doesn't answer.
  *
  * Locking: sock_mtx protects the list and all sockets; nothing is sent with it held.
  *

@@ -42,7 +42,7 @@ struct inet_stats {
 };
 extern struct inet_stats inet_stats;
 
-/* FreeBSD's are the network stack's (curvnet), so that who counts without one faults. */
+/* FreeBSD's are per network stack (curvnet), so that counting without one faults. */
 #define	INSTAT_ADD(field, n) do {						\
 	CURVNET_ASSERT_SET();							\
 	atomic_add_long((u_long *)&inet_stats.field, (n));			\

@@ -5,8 +5,8 @@
  */
 
 /*
- * The tree kernel's internet protocols: what their files show each other, and the border to the
- * interface layer below (sys/net) and to the commands above.
+ * The tree kernel's internet protocols: declarations shared by their files, and the interfaces to
+ * the interface layer below (sys/net) and to the commands above.
  *
  * One representation of an address.  Every address is a struct in6_addr; an IPv4 address is its
  * v4-mapped form (::ffff:a.b.c.d).  Address lists, the routing table, the neighbour cache, sockets

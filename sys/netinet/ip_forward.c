@@ -7,10 +7,9 @@
 /*
  * IPv4 packets for others (RFC 1812, 5): passed on if this host is a router.
  *
- * Only the header is touched, and of it only the time to live.  Offload marks stay what they are:
- * a packet that is still to be cut into segments, or to get its transport checksum, leaves by its
- * next interface in that state if that can do it (net/if_offload.c).  What has to fit the MTU is
- * what will be on the wire.
+ * Only the header's time to live is changed.  Offload flags are kept: a packet that is still to be
+ * segmented, or to get its transport checksum, leaves by its next interface in that state if the
+ * interface supports that (net/if_offload.c).  Only the frames on the wire have to fit the MTU.
  *
  * Gaps: no redirects are sent, options are not looked at, no multicast routing.
  */
@@ -49,7 +48,7 @@ forward_own_header(struct mbuf *m)
 	return (M_WRITABLE(m) ? m : m_copyup(m, hlen, max_linkhdr));
 }
 
-/* One hop less, and the checksum mended for it (RFC 1624). */
+/* One hop less, and the checksum updated for it (RFC 1624). */
 static void
 forward_age(struct ip *ip)
 {

@@ -5,8 +5,8 @@
  */
 
 /*
- * ICMP (RFC 792, RFC 1122, 3.2.2): answers echo requests, tells the transports what routers and
- * hosts report about their packets, and sends errors of our own, at most ICMP_LIMIT a second.
+ * ICMP (RFC 792, RFC 1122, 3.2.2): answers echo requests, passes reports of routers and hosts about
+ * packets to the transports, and sends errors of our own, at most ICMP_LIMIT a second.
  *
  * Gaps: redirects are ignored, timestamp requests are not answered.
  */
@@ -136,7 +136,7 @@ icmp_plateau(u_int len)
 	return (IF_MINMTU);
 }
 
-/* An error about a packet that we sent: find out which, and tell its transport. */
+/* An error about a packet that we sent: find out which, and notify its transport. */
 static void
 icmp_error_input(struct mbuf *m, const struct inet_pkt *p, const struct icmp *icmp)
 {

@@ -125,7 +125,7 @@ ip_bad_address(if_t ifp, const struct ip *ip)
 	    ((src >> 24 == 127 || dst >> 24 == 127) && if_gettype(ifp) != IFT_LOOP));
 }
 
-/* Is it for us?  *bmcast tells whether by a broadcast or group address. */
+/* Is it for us?  *bmcast is set if by a broadcast or multicast address. */
 static bool
 ip_ours(if_t ifp, struct in_addr dst, bool *bmcast)
 {

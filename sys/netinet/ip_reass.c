@@ -12,7 +12,7 @@
  * copy is ignored.
  *
  * Everything that an attacker can make us keep is bounded: queues, fragments in one, and the time.
- * When there are too many queues the oldest goes.
+ * When there are too many queues the oldest is freed.
  *
  * Locking: reass_mtx protects all queues; it is a leaf.
  *
@@ -196,8 +196,8 @@ reass_add(struct reass_queue *q, struct mbuf *m, struct reass_frag *f, int hlen,
 
 /*
  * Take a fragment: m starts with its IP header of hlen bytes, the payload belongs at byte off of
- * the datagram, and more tells that it isn't the last.  Returns the whole datagram with the first
- * fragment's header, whose length fields the caller mends, or NULL; m is consumed either way.
+ * the datagram, and more is set if it isn't the last.  Returns the whole datagram with the first
+ * fragment's header, whose length fields the caller updates, or NULL; m is consumed either way.
  */
 struct mbuf *
 inet_reass(struct mbuf *m, const struct inet_fragkey *key, int hlen, int off, bool more)

@@ -176,7 +176,7 @@ tcpc_synsent_input(struct tcp_conn *t, struct tcp_segment *s, const struct inet_
 }
 
 /*
- * An ACK that says where we are, to who may be lost or lying; not too many of them (RFC 5961, 7).
+ * A rate-limited ACK with our state, to a peer that is out of step or an attacker (RFC 5961, 7).
  */
 static void
 tcpc_challenge(struct tcp_conn *t)
@@ -199,7 +199,7 @@ tcpc_acceptable(const struct tcp_conn *t, const struct tcp_segment *s, uint32_t 
 	return (SEQ_LT(s->s_seq, t->rcv_nxt + wnd) && SEQ_GT(s->s_seq + len, t->rcv_nxt));
 }
 
-/* Cut off what lies outside of the window. */
+/* Cut off the parts outside the window. */
 static void
 tcpc_trim(struct tcp_conn *t, struct tcp_segment *s, uint32_t wnd)
 {

@@ -7,8 +7,8 @@
 /*
  * TCP's selective acknowledgements (RFC 2018): which segments behind a lost one have arrived.
  *
- * As receiver we tell what is in the queue of out-of-order segments, the range that grew last
- * first, in ACKs without data.
+ * As receiver we report the contents of the queue of out-of-order segments, the range that grew
+ * last first, in ACKs without data.
  *
  * As sender we keep what the peer reported as a sorted array of ranges, t_sacked.  What lies between
  * them, a hole, is lost when enough behind it has arrived, and is sent again while there is room

@@ -326,7 +326,7 @@ tcpc_reset_reply(const struct inet_pkt *p, const struct tcp_segment *s, uint16_t
 		tcpc_send_bare(&o, dport, sport, 0, s->s_seq + len, TH_RST | TH_ACK);
 }
 
-/* Tell the peer that its connection is gone. */
+/* Reset the peer's connection. */
 void
 tcpc_send_reset(struct tcp_conn *t)
 {

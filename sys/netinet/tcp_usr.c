@@ -310,7 +310,7 @@ tcpc_close(struct tcp_conn *t)
 	if (t->t_state < TCPS_ESTABLISHED)
 		tcpc_drop(t, 0);
 	else if (t->t_rcv.b_len > 0) {
-		/* What came was not read: say so, rather than that all is well (RFC 2525, 2.17). */
+		/* Received data were not read: reset, not an orderly close (RFC 2525, 2.17). */
 		tcpc_send_reset(t);
 		tcpc_drop(t, 0);
 	} else {

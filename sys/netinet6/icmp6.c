@@ -5,8 +5,8 @@
  */
 
 /*
- * ICMPv6 (RFC 4443): answers echo requests, tells the transports of errors, sends our own, and
- * hands neighbour discovery and MLD their messages.
+ * ICMPv6 (RFC 4443): answers echo requests, notifies the transports of errors, sends our own, and
+ * passes messages to neighbour discovery and MLD.
  */
 
 #include <netinet/inet_stack_tree.h>

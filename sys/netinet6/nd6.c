@@ -26,7 +26,7 @@ static const struct in6_addr nd6_allnodes = IN6ADDR_LINKLOCAL_ALLNODES_INIT;
 
 /*
  * Find the next option of a type, after a given one or from the start; NULL at the end, or where
- * the options stop making sense.  An option that is returned lies wholly inside.
+ * the options become invalid.  An option that is returned is completely inside.
  */
 const uint8_t *
 nd6_option(const uint8_t *opts, size_t len, u_int type, const uint8_t *after)
@@ -141,7 +141,7 @@ nd6_advertise(if_t ifp, const struct in6_addr *a, const struct in6_addr *dst, ui
 	(void)nd6_send(m, ifp, a, dst);
 }
 
-/* Tell all nodes of our address (RFC 4861, 7.2.6). */
+/* Announce our address to all nodes (RFC 4861, 7.2.6). */
 void
 nd6_announce(if_t ifp, const struct in6_addr *a)
 {
