@@ -377,7 +377,7 @@ dhc_thread(void *arg)
 	kthread_exit();
 }
 
-/* Tell an earlier client of this interface to end; gives the address that it has. */
+/* End an earlier client of this interface; gives the address that it has. */
 static struct in_addr
 dhc_replace(const char *name)
 {

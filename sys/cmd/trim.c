@@ -5,7 +5,7 @@
  */
 
 /*
- * trim(8): tell a disk which of its contents are of no use any more.
+ * trim(8): delete unused contents of a disk.
  *
  * Gaps: no -N and -r; -f is needed, as there is nothing else to do.
  */

@@ -7,11 +7,11 @@
 /*
  * disk(9): disks, between their /dev entry and their driver.
  *
- * A consumer's bio enters through the cdev's strategy routine.  It is checked against the media (size,
- * alignment, write protection, what the driver can), split into children of at most d_maxsize bytes,
- * and the children go to d_strategy.  All children are allocated before the first one is started, so
- * a shortage of memory fails a bio as a whole.  The consumer's bio ends with the last child: with the
- * error of the first that failed, and with the bytes of all that worked.
+ * A consumer's bio enters through the cdev's strategy routine.  It is checked against the media
+ * (size, alignment, write protection, features of the driver), split into children of at most
+ * d_maxsize bytes, and the children go to d_strategy.  All children are allocated before the first
+ * one is started, so a shortage of memory fails a bio as a whole.  The consumer's bio ends with the
+ * last child: with the error of the first that failed, and with the bytes of all that worked.
  *
  * Life.  disk_create() makes the cdev; there is no tasting.  disk_gone() refuses new bios with
  * ENXIO at once and leaves the rest to the g_event task, which may sleep: destroy_dev() (waits for
@@ -124,7 +124,7 @@ gdisk_check(struct gdisk *gd, struct bio *bp)
 	return (0);
 }
 
-/* Takes note of a child's end; ends the consumer's bio after its last one. */
+/* Records a child's end; ends the consumer's bio after its last one. */
 static void
 gdisk_done(struct bio *bp)
 {
@@ -324,7 +324,7 @@ gdisk_strategy(struct bio *bp)
 		biofinish(bp, NULL, error);
 }
 
-/* Counts an open for reading or writing; the driver hears of the first. */
+/* Counts an open for reading or writing; the driver is notified of the first. */
 static int
 gdisk_open(struct cdev *dev, int oflags, int devtype __unused, struct thread *td __unused)
 {
@@ -499,7 +499,7 @@ static struct cdevsw gdisk_cdevsw = {
 	.d_strategy = gdisk_strategy,
 };
 
-/* What disk_gone() leaves to a thread that may sleep. */
+/* The part of disk_gone() that needs a thread that may sleep. */
 static void
 gdisk_gone_task(void *arg, int pending __unused)
 {
@@ -677,7 +677,7 @@ disk_media_gone(struct disk *dp, int flag __unused)
 	gdisk_set_mediasize(dp, 0);
 }
 
-/* Nothing here caches attributes: whoever wants one asks again. */
+/* Attributes are not cached here: they are read again each time. */
 void
 disk_attr_changed(struct disk *dp, const char *attr, int flag __unused)
 {

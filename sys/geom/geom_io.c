@@ -5,7 +5,7 @@
  */
 
 /*
- * Allocation of bios and the consumer's half of g_bio(9).
+ * Allocation of bios and the consumer's part of g_bio(9).
  *
  * There is no GEOM here, no classes and no providers other than disks: a bio goes from its consumer
  * through geom_disk.c to the driver.  What remains of GEOM's interface is what drivers and consumers of
@@ -56,8 +56,8 @@ g_reset_bio(struct bio *bp)
 }
 
 /*
- * What a child inherits.  BIO_ORDERED must reach the driver, and the flags that say how to read
- * bio_data belong with it.
+ * The flags that a child inherits.  BIO_ORDERED must reach the driver, and the flags that give the
+ * type of bio_data belong with it.
  */
 static void
 g_inherit_bio(struct bio *child, const struct bio *parent)

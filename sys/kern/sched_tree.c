@@ -521,7 +521,7 @@ sched_clock(struct thread *td, int cnt)
 	if (ts->ts_slice > 0 && nready_common == 0)
 		return;
 	thread_lock(td);
-	/* A preempted thread has waited for its CPU: by now it is worth waking another one for it. */
+	/* A preempted thread waits for its CPU; by now it is worth waking another one for it. */
 	if (nready_common != 0 && !CPU_EMPTY(&idle_cpus))
 		sched_kick(CPU_FFS(&idle_cpus) - 1);
 	if (ts->ts_slice > 0) {

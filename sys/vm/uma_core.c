@@ -7,7 +7,7 @@
 /*
  * UMA: allocation of items of one size.
  *
- * A zone is what its users see.  Behind it stand three layers, each of which refills the one
+ * A zone is the interface for users.  Behind it are three layers, each of which refills the one
  * above:
  *
  *	per-CPU cache	two buckets, one to take items from and one to put them into; no lock;
@@ -265,7 +265,7 @@ bucket_drain(struct uma_zone *zone, struct uma_bucket *b)
 }
 
 /*
- * Put a bucket with items onto the zone's list, unless someone waits for the items or the list
+ * Put a bucket with items onto the zone's list, unless a thread waits for the items or the list
  * holds enough of them.
  */
 static void

@@ -8,10 +8,10 @@
  * UMA's checks: writes to free memory and past an item, second frees, and memory shortage on
  * demand.
  *
- * A free item is full of one pattern; before it is handed out again every word of it is looked
- * at.  Items that malloc(9) hands out keep the malloc type of the last user in their last word,
- * so that the message can name a suspect.  Behind an item, by the size that the zone was created
- * with, lies a word that is looked at whenever the item is allocated or freed.
+ * A free item is filled with a pattern; before it is allocated again every word of it is checked.
+ * Items of malloc(9) keep the malloc type of the last user in their last word, so that the message
+ * can name a suspect.  Behind an item, as long as the size that the zone was created with, is a
+ * word that is checked whenever the item is allocated or freed.
  *
  * debug.uma.fail_zone and debug.uma.fail_every make every Nth allocation that may not sleep
  * fail in the zone of that name, for tests of what a driver does then.

@@ -5,7 +5,7 @@
  */
 
 /*
- * UMA's lower half: kegs, which cut pages into items.
+ * UMA's lower layer: kegs, which divide pages into items.
  *
  * A keg gets memory from its back end in slabs of one or more pages, each divided into items of
  * one size.  A slab's header holds one bit for each item that is free.  It lies behind the

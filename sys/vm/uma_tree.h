@@ -5,7 +5,7 @@
  */
 
 /*
- * The structures of UMA.  uma_core.c tells what they are for; nothing outside of sys/vm/uma_*.c
+ * The structures of UMA.  uma_core.c explains them; nothing outside of sys/vm/uma_*.c
  * and the statistics that vmstat prints depends on them.
  *
  * Not FreeBSD's: <vm/uma_int.h> has the structures of FreeBSD's UMA; this allocator is the tree

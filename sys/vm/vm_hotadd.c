@@ -5,11 +5,11 @@
  */
 
 /*
- * Memory that comes while the system runs: drivers announce it by the event pv_memory_add.
+ * Memory that is added while the system runs: drivers announce it by the event pv_memory_add.
  *
  * Locking.  vm_hotadd_sx: one range at a time.
  *
- * Gaps.  Memory does not go again, but for what a balloon takes page by page.
+ * Gaps.  Memory can't be removed again, except page by page by a balloon.
  */
 
 #include <sys/param.h>

@@ -8,10 +8,10 @@
  * Pages: allocation, wiring and release of struct vm_page.
  *
  * Nothing here belongs to a VM object: there is no user space and no page cache, so every page
- * is either free, or allocated and owned by whoever asked.  A request names a class that says
- * how deep it may dig: VM_ALLOC_NORMAL leaves the reserve alone, VM_ALLOC_SYSTEM leaves a few
- * pages to VM_ALLOC_INTERRUPT, which may take the last one.  One that may sleep
- * (VM_ALLOC_WAITOK, VM_ALLOC_WAITFAIL) waits in vm_wait() until memory has been freed.
+ * is either free, or allocated and owned by its requester.  A request has a class that limits how
+ * much it may take: VM_ALLOC_NORMAL does not use the reserve, VM_ALLOC_SYSTEM leaves a few pages
+ * to VM_ALLOC_INTERRUPT, which may take the last one.  A request that may sleep (VM_ALLOC_WAITOK,
+ * VM_ALLOC_WAITFAIL) waits in vm_wait() until memory has been freed.
  *
  * Memory may come after the boot (vm_page_hotadd()), and stays then.
  *
@@ -136,7 +136,7 @@ vm_page_reserve(int req)
 
 /*
  * Wake the page daemon when this allocation took free memory below the mark.  One wake-up a
- * crossing is enough: while memory stays below it, the daemon looks again by itself.
+ * crossing is enough: while memory stays below it, the daemon checks again periodically.
  */
 static void
 vm_page_taken(u_int before)

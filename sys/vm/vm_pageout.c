@@ -5,7 +5,7 @@
  */
 
 /*
- * The page daemon: what happens when free memory runs low.
+ * The page daemon, which handles a shortage of free memory.
  *
  * There are no pages to page out here; what can be given back is what caches hold.  The
  * allocator wakes the daemon when free memory falls below v_free_min, and whenever a request

@@ -46,9 +46,9 @@ int	pmap_dmap_extend(vm_paddr_t end);
 
 /*
  * Make [start, end) memory after the boot; its end is beyond all that there was.  Its pages are
- * allocated, and wired: they become usable when whoever asked has put memory behind them and frees
- * them.  *first is set to the first.  Returns 0; ENOMEM, which may be another time; or an error that
- * stays.  One caller at a time; may sleep.
+ * allocated, and wired: they become usable when the caller has put memory behind them and frees
+ * them.  *first is set to the first.  Returns 0; ENOMEM, which may be temporary; or a permanent
+ * error.  One caller at a time; may sleep.
  */
 int	vm_page_hotadd(vm_paddr_t start, vm_paddr_t end, vm_page_t *first);
 

@@ -5,7 +5,7 @@
  */
 
 /*
- * What a boot loader says, in one form for all kinds of them.
+ * The data from a boot loader, in one format for all kinds of loaders.
  *
  * Not FreeBSD's: FreeBSD is booted by its own loader; this kernel by Multiboot, PVH and QEMU.
  */
@@ -42,7 +42,7 @@ struct boot_loader {
 	char		bl_cmdline[BOOT_MAX_CMDLINE];
 };
 
-/* Take over what the boot information of Multiboot2 says; magic is what the loader had in %eax. */
+/* Copy the boot information of Multiboot2; magic is the loader's value of %eax. */
 void	multiboot2_save(const void *info, uint32_t magic, struct boot_loader *bl);
 
 #endif /* !_AMD64_BOOT_LOADER_TREE_H_ */

@@ -5,7 +5,7 @@
  */
 
 /*
- * What the boot loader left, and the memory layout that follows from it.
+ * The data from the boot loader, and the memory layout that follows from them.
  *
  * Not FreeBSD's: FreeBSD's loader leaves metadata, <sys/linker.h>'s MODINFO, of which there is
  * none here.
@@ -25,7 +25,7 @@ void	boot_archive(const void **data, size_t *size);
 /* Address space in the top 2 GB above the kernel, for module code (-mcmodel=kernel). */
 extern vm_offset_t ktext_avail, ktext_end;
 
-/* Physical address of the ACPI RSDP as the loader said it, or 0. */
+/* Physical address of the ACPI RSDP from the loader, or 0. */
 extern vm_paddr_t boot_rsdp;
 
 /* The steps of hammer_time() that bootinfo.c does; see there. */

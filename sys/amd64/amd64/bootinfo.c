@@ -8,8 +8,8 @@
  * What the boot loader passes: of PVH struct hvm_start_info (xen/arch-x86/hvm/start_info.h), of
  * Multiboot2 its boot information (multiboot2.c).
  *
- * The structure, the command line and the lists that it points to lie in memory that we are about
- * to use, so bootinfo_save() copies everything first.  Then bootinfo_kenv() makes the kernel
+ * The structure, the command line and the lists that it points to are in memory that is about to
+ * be used, so bootinfo_save() copies everything first.  Then bootinfo_kenv() makes the kernel
  * environment of the command line, and bootinfo_memory() makes phys_avail[] of the memory map:
  * whole pages of RAM above 1 MB, without the kernel and the modules.
  *
@@ -108,8 +108,8 @@ pvh_save(const struct start_info *si, struct boot_loader *bl)
 }
 
 /*
- * Copy what the loader says.  Nothing may be printed yet; what was not understood leaves
- * loader.bl_valid unset, and bootinfo_memory() complains.
+ * Copy the loader's data.  Nothing may be printed yet; invalid data leave loader.bl_valid unset,
+ * and bootinfo_memory() panics.
  */
 void
 bootinfo_save(vm_paddr_t loader_data, u_int loader_magic)

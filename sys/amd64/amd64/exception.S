@@ -104,9 +104,9 @@ doreti_iret:
  * interrupts on.
  *
  * sti takes effect only after the hlt behind it has begun (SDM 2B, STI), so that an interrupt ends the
- * sleep whenever it comes.  Where a guest was left to its hypervisor between the two, it may come
- * before the hlt nevertheless, if the hypervisor's own processor is emulated and forgets the
- * interrupt shadow: doreti sees that it returns to the hlt and skips it.
+ * sleep whenever it comes.  If the guest exits to its hypervisor between the two, it may still come
+ * before the hlt, if the hypervisor's own processor is emulated and loses the interrupt shadow:
+ * doreti detects that it returns to the hlt and skips it.
  */
 ENTRY(cpu_idle_wait)
 	sti

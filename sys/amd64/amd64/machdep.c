@@ -9,8 +9,8 @@
  * messages.
  *
  * The order in hammer_time() is: %gs and curthread, as everything asserts something about them;
- * the loader's data, before it can be overwritten; the console, so that the rest can complain;
- * memory; the tables; then what the machine-independent part wants before mi_startup().
+ * the loader's data, before it can be overwritten; the console, so that the rest can print errors;
+ * memory; the tables; then what the machine-independent part requires before mi_startup().
  */
 #include <sys/param.h>
 #include <sys/systm.h>
@@ -164,7 +164,7 @@ cpu_load_tables(struct pcpu *pc, char *ist_stacks)
 	cpu_reload_tables(pc);
 }
 
-/* Machine-dependent half of pcpu_init(9). */
+/* Machine-dependent part of pcpu_init(9). */
 void
 cpu_pcpu_init(struct pcpu *pcpu, int cpuid __unused, size_t size __unused)
 {
@@ -174,7 +174,7 @@ cpu_pcpu_init(struct pcpu *pcpu, int cpuid __unused, size_t size __unused)
 	pcpu->pc_apic_id = 0xffffffff;
 }
 
-/* CR0 and CR4 as the kernel wants them; on each processor. */
+/* CR0 and CR4 as the kernel requires them; on each processor. */
 void
 initializecpu(void)
 {

@@ -69,10 +69,10 @@ void	init_secondary_entry(struct pcpu *pc);
 
 int	mp_naps;
 
-/* Where the trampoline goes: memory below 1 MB that no firmware table lies in. */
+/* The place of the trampoline: memory below 1 MB without firmware tables. */
 #define	TRAMPOLINE	0x8000
 #define	AP_PATIENCE	10000000	/* microseconds until a processor counts as dead */
-#define	AP_RETRY	200000		/* microseconds until it is sent for again */
+#define	AP_RETRY	200000		/* microseconds until it is started again */
 
 /* mpboot.S */
 extern char mptramp_end[], mptramp_stack[], mptramp_arg[], mptramp_restore[];
@@ -266,7 +266,7 @@ trampoline_keep_data(char *copy, size_t size)
 	memcpy(copy, brwsection, size);
 }
 
-/* Send a processor through the trampoline (SDM volume 3, 9.4.4). */
+/* Start a processor in the trampoline (SDM volume 3, 9.4.4). */
 static void
 start_by_ipi(u_int cpu)
 {

@@ -5,7 +5,7 @@
  */
 
 /*
- * Making processors forget translations ("TLB shootdown").
+ * Invalidation of translations on all processors ("TLB shootdown").
  *
  * Each processor has one request of its own and a generation number for it.  It writes the
  * request, raises the generation, interrupts the others (IPI_INVLOP), does the work for itself, and
@@ -37,7 +37,7 @@
 #include <machine/cpufunc.h>
 #include <machine/smp.h>
 
-/* From this many pages on it is cheaper to forget everything. */
+/* From this many pages on it is cheaper to flush the TLB completely. */
 #define	RANGE_MAX	32
 
 struct tlb_request {
@@ -60,7 +60,7 @@ invalidate_local(vm_offset_t start, vm_offset_t end)
 		invlpg(start);
 }
 
-/* Serve what other processors ask for.  Called by the IPI, and by initiators that wait. */
+/* Handle the requests of other processors.  Called by the IPI, and by initiators that wait. */
 void
 invlop_handler(void)
 {

@@ -104,7 +104,7 @@ trap_fatal(const struct trapframe *frame, u_int vector)
 }
 
 /*
- * An NMI: another processor wants this one to stop, or the machine reports an error.  Or the
+ * An NMI: another processor requests this one to stop, or the machine reports an error.  Or the
  * host sends it to a guest that hangs, to learn what its threads wait for.
  */
 static void

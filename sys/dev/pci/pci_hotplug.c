@@ -95,7 +95,7 @@ slot_insert(struct pcib_softc *sc)
 	(void)BUS_RESCAN(sc->child);
 }
 
-/* It is gone, or wants to go.  False if a driver keeps it. */
+/* The device was removed, or its removal was requested.  False if its driver refuses. */
 static bool
 slot_remove(struct pcib_softc *sc, bool gone)
 {

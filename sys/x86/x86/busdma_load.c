@@ -463,7 +463,7 @@ static void
 bounce_map_sync(bus_dma_tag_t dmat, bus_dmamap_t map, bus_dmasync_op_t op)
 {
 	bounce_sync(map, op);
-	/* Orders the copies, and the driver's own stores, before what it tells the device next. */
+	/* Orders the copies, and the driver's own stores, before it notifies the device. */
 	atomic_thread_fence_seq_cst();
 }
 

@@ -36,7 +36,7 @@ static struct eventtimer lapic_et;
 static uint64_t count_freq;
 static bool tsc_deadline;
 static u_long *timer_count[MAXCPU];
-static bool timer_set[MAXCPU];		/* its registers are those that lapic_et_start() wants */
+static bool timer_set[MAXCPU];		/* its registers are set for lapic_et_start() */
 
 /* A processor's local APIC has been reset. */
 void
