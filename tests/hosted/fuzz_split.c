@@ -21,7 +21,7 @@
 
 int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Complete what the available ring names at a place: true as long as nobody scribbled. */
+/* Complete the head at a place of the available ring: valid unless the fuzzer wrote over it. */
 static void
 fuzz_complete(struct fuzz *fz)
 {

@@ -174,7 +174,7 @@ const struct gso gsos[NGSOS] = {
 	{ "found", { .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 4001 }, TCP4, FIND, 500 },
 };
 
-/* Segments: each good by itself, and together what the big one was. */
+/* Segments: each is valid, and together they have the contents of the GSO packet. */
 void
 check_segments(const struct gso *g, struct mbuf *list, const u_char *whole,
     const struct frame_at *at, bool done)

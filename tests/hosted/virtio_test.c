@@ -5,8 +5,8 @@
  */
 
 /*
- * The virtio bus, its half that is the same for every transport, with a device that does everything
- * that QEMU's never do.
+ * The part of the virtio bus that is the same for every transport, with a device that does
+ * everything that QEMU's never do.
  */
 
 #include <sys/param.h>

@@ -15,7 +15,7 @@
 
 extern const char *__asan_default_options(void);
 
-/* ATF's library leaks by itself; what tests must not leak, they count (kpi.h). */
+/* ATF's library has leaks of its own; tests count what they must not leak (kpi.h). */
 const char *
 __asan_default_options(void)
 {

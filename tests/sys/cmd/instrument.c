@@ -45,7 +45,7 @@ main(int argc, char **argv)
 	}
 	fd = open("/dev/" INSTRUMENTS_DEVICE, O_RDWR);
 	if (fd < 0) {
-		/* Or somebody else loads it at this moment. */
+		/* Or another process is loading it at this moment. */
 		(void)kldload("instruments");
 		fd = open("/dev/" INSTRUMENTS_DEVICE, O_RDWR);
 	}

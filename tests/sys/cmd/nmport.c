@@ -5,7 +5,7 @@
  */
 
 /*
- * A program that has an interface by netmap(4).
+ * A program that uses an interface through netmap(4).
  *
  *	nmport send IFNAME COUNT SIZE      numbered frames, as pktgen's
  *	nmport receive IFNAME COUNT SIZE   datagrams to port 5000, as netpeer's: numbered from 0 on,
@@ -107,7 +107,7 @@ port_open(struct port *p, const char *name)
 	return (true);
 }
 
-/* Wait for what a ring has to give: false if it takes too long, or the interface is gone. */
+/* Wait for slots of a ring: false if it takes too long, or the interface was removed. */
 static bool
 port_wait(struct port *p, short events)
 {

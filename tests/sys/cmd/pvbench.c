@@ -5,8 +5,8 @@
  */
 
 /*
- * The FreeBSD side of `tools/bench freebsd': what is done so often that the instructions of one can be
- * told.
+ * The program in FreeBSD of `tools/bench freebsd': operations, repeated so often that the instructions
+ * of one can be determined.
  *
  *	pvbench udp HOST PORT SIZE BURST N	N bursts of datagrams, with a pause after each
  *	pvbench sink PORT N			take N datagrams, or what comes until none does for a

@@ -57,7 +57,7 @@ HURRIED = "PVKMOD_ROUNDS" in os.environ
 
 
 def amount(size: int) -> int:
-    """So much data to send: a quarter where somebody waits for it, all in a soak."""
+    """So much data to send: a quarter in `make test', all in a soak."""
     return size // 4 if HURRIED else size
 
 
@@ -75,7 +75,7 @@ threads = [threading.Thread(target=count, args=l.accept()[:1]) for _ in range(in
 
 
 class LabFailure(Exception):
-    """Something that was to be so is not."""
+    """An expectation that was not met."""
 
 
 def unusable() -> str | None:

@@ -51,7 +51,7 @@ def less(a: int, b: int) -> bool:
 
 
 def pattern(start: int, end: int) -> bytes:
-    """What `nc -d` sends, and wants to get."""
+    """The data that `nc -d` sends, and expects."""
     return (bytes(range(256)) * ((end - start) // 256 + 2))[start % 256:][:end - start]
 
 
@@ -61,7 +61,7 @@ def timestamps(value: int, echo: int) -> bytes:
 
 
 def sack(*blocks: tuple[int, int]) -> bytes:
-    """The option that tells what has arrived."""
+    """The option that reports what has arrived."""
     body = b"".join(struct.pack(">II", *block) for block in blocks)
     return bytes((1, 1, 5, 2 + len(body))) + body
 
@@ -227,7 +227,7 @@ class Cable:
         return self.until(good, what)[-1]
 
     def rest(self) -> list[bytes]:
-        """What has come, and nobody looked at."""
+        """Received segments that were not examined."""
         came = []
         with contextlib.suppress(queue.Empty):
             while True:
@@ -298,7 +298,7 @@ class Conn:
         self.syn: Segment | None = None  # the guest's answer to our SYN
 
     def note_window(self, segment: Segment) -> None:
-        """Look at a window that the guest told.
+        """Check a window that the guest advertised.
 
         It may not be opened by less than a segment, and not be taken back, but for what is lost
         when it is scaled.

@@ -229,7 +229,7 @@ bench_wait(struct bench *b)
 	return (s);
 }
 
-/* A device that is gone, and a user who is tired of it, end the load early. */
+/* The removal of the device, or ^C, ends the load early. */
 static bool
 bench_more(const struct bench *b)
 {

@@ -29,7 +29,7 @@
  *
  * -c only reads: all blocks must be whole and of one seed.  Of generations nothing is known then.
  *
- * After a crash the memory of what was written is gone.  So with -p each write follows from the seed
+ * A crash loses the record of what was written.  So with -p each write follows from the seed
  * and its generation alone: the first ones fill the disk, the others go anywhere; with -t some are
  * deletes.  Every few writes there is a flush, beside writes in flight, and when it has ended
  *

@@ -11,8 +11,8 @@
  * number negated and is repeated until the server has answered: a copy of it, with what the server
  * counted behind it.  All fields are in network byte order.
  *
- * A server needs no thread a stream: it tells streams by address and port.  With -n it ends when the
- * streams that have ended were that long when they were sent, whatever was lost of them.
+ * A server needs no thread a stream: it identifies streams by address and port.  With -n it ends
+ * when the streams that have ended were that long when they were sent, whatever was lost of them.
  */
 
 #include <netinet/inet_stack_tree.h>

@@ -9,7 +9,7 @@
  *
  * The frames go straight to if_transmit(), so that what is measured is the driver.  They carry the
  * Ethernet type that IEEE 802 sets aside for local experiments, and after it their number, so that
- * whoever receives them can tell whether any is missing or twice.
+ * a receiver can detect missing and duplicate frames.
  *
  * A driver may notify its device of each frame that an ordinary thread sends, but only at the end of a
  * pass of an interrupt thread.  With -i frames are sent at the priority of network interrupts, as by

@@ -88,7 +88,7 @@ bool	ktest_streq(const char *got, const char *want, const char *func, int line);
  * Threads.  func(arg, me) runs in each; me counts from 0.
  *
  * ktest_spawn() starts one: on CPU cpu only, or anywhere (KT_ANYCPU), with the priority pri (0: an
- * ordinary one).  ktest_join() waits until it is gone.  ktest_run() starts n at the same moment,
+ * ordinary one).  ktest_join() waits until it has ended.  ktest_run() starts n at the same moment,
  * spread over the CPUs in turn when spread is set, and waits for all.
  */
 #define	KT_ANYCPU	(-1)

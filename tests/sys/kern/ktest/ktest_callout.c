@@ -117,7 +117,7 @@ callout_return_values(void)
 	KT_TRUE(!callout_pending(&a.c) && !callout_active(&a.c));
 	KT_EQ(callout_stop(&a.c), -1);
 	KT_EQ(callout_drain(&a.c), -1);
-	/* After it was called: active until someone says otherwise, not pending. */
+	/* After it was called: active until it is deactivated, not pending. */
 	alarm_set(&a, SBT_1MS, -1, 0);
 	KT_WAIT(a.calls == 1);
 	KT_WAIT(a.running == 0);
@@ -161,7 +161,7 @@ callout_drain_waits(void)
 	struct ktest_thread *kt;
 	int flags;
 
-	/* A function that is being called does not let go of its CPU. */
+	/* A function that is being called keeps its CPU. */
 	if (mp_ncpus == 1)
 		return;
 	ktest_stay(0);

@@ -8,8 +8,8 @@
  * bus_dma(9): segments are where the memory is, within the tag's limits; what the device reads and
  * writes there is what the driver wrote and reads, bounced or not.
  *
- * The device is played through the direct map.  A guest started with hw.busdma.force_bounce=1 goes
- * through the same cases.
+ * The device is simulated through the direct map.  A guest started with hw.busdma.force_bounce=1
+ * goes through the same cases.
  */
 
 #include <sys/param.h>

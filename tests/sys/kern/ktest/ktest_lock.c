@@ -26,7 +26,7 @@
 
 #include "ktest.h"
 
-/* What a lock protects: two numbers that are the same for whoever holds it. */
+/* What a lock protects: two numbers that are the same whenever it is held. */
 struct shared {
 	union {
 		struct mtx	mtx;
@@ -237,7 +237,7 @@ mtx_trylock_fails_when_held(void)
 }
 
 /*
- * Three threads on one CPU: the low one holds the lock that the high one wants, while the middle
+ * Three threads on one CPU: the low one holds the lock that the high one needs, while the middle
  * one would keep the low one from ever running.
  */
 static void
@@ -466,7 +466,7 @@ sx_upgrade_and_downgrade(void)
 	sx_destroy(&s.sx);
 }
 
-/* Keeps the lock until it has had Giant, which who waits for the lock came with. */
+/* Keeps the lock until it has had Giant, which the thread that waits for the lock held. */
 static void
 sx_owner_needs_giant(void *arg, int me)
 {

@@ -402,7 +402,7 @@ ext_free(struct mbuf *m)
 	ext_freed++;
 }
 
-/* An external buffer is freed once, with the last of those who share it. */
+/* An external buffer is freed once, with the last mbuf that shares it. */
 static void
 mbuf_external_buffers(void)
 {

@@ -72,7 +72,7 @@ short_lives(struct stage *s, u_int n)
 			KT_WAIT(s->count == before + started);
 	}
 	KT_WAIT(s->count == before + started);
-	/* Who has counted itself has yet to come to its end. */
+	/* A thread that has counted itself has not ended yet. */
 	KT_WAIT(proc0.p_numthreads <= threads);
 	pause("ktest", hz / 20);
 }

@@ -62,7 +62,7 @@ job_init(struct job *j, struct taskqueue *tq, int pri)
 	TASK_INIT(&j->task, pri, job_run, j);
 }
 
-/* The queue's context is the pointer to it, as taskqueue_thread_enqueue() wants it. */
+/* The queue's context is the pointer to it, as taskqueue_thread_enqueue() requires it. */
 static struct taskqueue *
 queue_make(struct taskqueue **tqp, int threads)
 {
