@@ -8,7 +8,7 @@
  * Random numbers: ChaCha20 (RFC 8439, 2.3) in counter mode, keyed by what the machine offers.
  *
  * The key comes from RDRAND where the CPU has it, and from the time-stamp counter.  Under QEMU's TCG
- * without RDRAND it is guessable: this kernel keeps no secrets, it wants numbers that differ.  After
+ * without RDRAND it is guessable: this kernel keeps no secrets, it needs numbers that differ.  After
  * each request the key is replaced by fresh output, so that earlier output can't be computed from
  * the state.
  *

@@ -22,8 +22,8 @@
 int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /*
- * Use the descriptor at a place: one that is available as long as nobody scribbled.  The flags are of
- * the turn that the device is in, or of another.
+ * Use the descriptor at a place: one that is available unless the fuzzer wrote over it.  The flags are
+ * of the turn that the device is in, or of another.
  */
 static void
 fuzz_complete(struct fuzz *fz)

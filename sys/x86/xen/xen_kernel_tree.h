@@ -7,7 +7,7 @@
 /*
  * The kernel's own Xen support, and how a module that knows more shares the domain with it.
  *
- * The kernel sets up by itself, before any module: a hypercall page of its own, the shared info
+ * The kernel sets up, before any module is loaded: a hypercall page of its own, the shared info
  * page and each processor's vcpu_info (these two can be had once only, so a module uses them, by
  * FreeBSD's names HYPERVISOR_shared_info and vcpu_info), and the upcall vector IDT_EVTCHN.  It
  * serves 2-level event channels, of which it uses one, the console's.

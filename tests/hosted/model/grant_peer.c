@@ -16,7 +16,7 @@
  *	rx	as net, but answers of 8 bytes come in the order of the messages, and say nothing of
  *		ids
  *
- * A slot is made larger than that where a test wants a ring with few of them.
+ * A slot is made larger than that where a test needs a ring with few of them.
  */
 
 #include <sys/param.h>

@@ -28,7 +28,7 @@ u_int	xtest_map(struct xtest_map *maps, u_int n);
 /* Unmap those of maps[n] that are mapped.  Returns how many stay mapped. */
 u_int	xtest_unmap(struct xtest_map *maps, u_int n);
 
-/* Have Xen copy pieces of pages, with results in ops[].status.  Returns how many were not copied. */
+/* Have Xen copy parts of pages, with results in ops[].status.  Returns how many were not copied. */
 u_int	xtest_copy(struct gnttab_copy *ops, u_int n);
 
 #endif /* !_XTEST_MAP_H_ */
