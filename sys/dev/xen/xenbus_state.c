@@ -572,9 +572,9 @@ xenbus_step_once(struct xenbus_child *xb, enum xenbus_state other, u_int wants)
 }
 
 /*
- * May a back end that has rings still be there, although its state is missing?  One look that found none
- * is no reason to reset a device: the back end counts as removed when its state has been missing for
- * XENBUS_GONE_SECS.
+ * May a back end that has rings still be there, although its state is missing?  One look that found
+ * none is no reason to reset a device: the back end counts as removed when its state has been missing
+ * for XENBUS_GONE_SECS.
  */
 static bool
 xenbus_may_be_there(struct xenbus_child *xb, enum xenbus_state other)

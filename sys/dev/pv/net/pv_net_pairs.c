@@ -225,10 +225,10 @@ pv_net_configure_pairs(struct pv_net *pn, u_int n)
 }
 
 /*
- * Use n pairs of queues.  Returns 0; EBUSY if netmap(4) has queues, or if what was sent by one of those
- * that are to go does not complete; what pno_set_pairs says.  After an error it is as many as before.
- * If a queue alone can't be stopped or started, the device is reset soon, and uses as many pairs then as
- * are set here.
+ * Use n pairs of queues.  Returns 0; EBUSY if netmap(4) has queues, or if what was sent by one of
+ * those that are to go does not complete; what pno_set_pairs returns.  After an error there are as many
+ * as before.  If a queue alone can't be stopped or started, the device is reset soon, and uses as many
+ * pairs then as are set here.
  */
 int
 pv_net_use_pairs(struct pv_net *pn, u_int n)

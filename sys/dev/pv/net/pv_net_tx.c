@@ -138,8 +138,8 @@ pv_net_tx_notify(struct pv_net_txq *txq)
 /*
  * The next packet to be sent: the first of the list, which it leaves, or what the buf_ring has, where
  * it stays until pv_net_tx_advance().  For the first queue, packets dequeued from ALTQ are as on the
- * list.  (With an interface, the drbr_ functions would use ALTQ's queue in the place of the buf_ring, by
- * each of our queues.)
+ * list.  (With an interface, the drbr_ functions would use ALTQ's queue in the place of the buf_ring,
+ * by each of our queues.)
  */
 static struct mbuf *
 pv_net_tx_peek(struct pv_net_txq *txq, bool *listed)
