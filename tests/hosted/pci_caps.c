@@ -251,6 +251,24 @@ others_are_passed_over(const void *arg __unused)
 	end();
 }
 
+/* pci(4) always finds a next capability, and never one of the type that is looked for. */
+static void
+circular_list_ends(const void *arg __unused)
+{
+
+	begin();
+	add_all_but(VIRTIO_PCI_CAP_ISR_CFG);
+	pci.config[pci.last] = pci.config[PCIR_CAP_PTR];
+	CHECK(vtpci_modern_attach(&pci.sc) == ENOENT, "attached");
+	end();
+	/* The one that closes the circle is the one that is looked for. */
+	begin();
+	add_all_but(0);
+	pci.config[pci.last] = pci.config[PCIR_CAP_PTR];
+	CHECK(vtpci_modern_attach(&pci.sc) == 0, "refused");
+	end();
+}
+
 /* A device with one capability of a type as given is refused. */
 static void
 refused(uint8_t type, uint8_t bar, uint32_t off, uint32_t len, uint8_t cap_len)
@@ -391,6 +409,7 @@ static const struct hosted_test tests[] = {
 	    NULL },
 	{ "others_are_passed_over", "Unknown types, reserved BARs, second ones",
 	    others_are_passed_over, NULL },
+	{ "circular_list_ends", "Also for a type that is not in it", circular_list_ends, NULL },
 	{ "windows_lie_inside_their_bar", "Offset, length, alignment, overflow",
 	    windows_lie_inside_their_bar, NULL },
 	{ "multiplier_is_an_even_power_of_two", "Or 0", multiplier_is_an_even_power_of_two, NULL },
