@@ -625,19 +625,16 @@ pv_blk_queue_drain(struct pv_blk_queue *bq, int error, bool blame)
 		if (blame && error == 0 && rq->rq_requeues++ >= PV_BLK_REQUEUES_MAX) {
 			pv_blk_log_error(bq->bq_blk, rq, EIO);
 			pv_blk_req_end(bq, rq, EIO);
-		} else
-			TAILQ_INSERT_TAIL(&back, rq, rq_link);
-	}
-	/* Requests that were ready come after those that were put before them. */
-	TAILQ_CONCAT(&back, &bq->bq_ready, rq_link);
-	while ((rq = TAILQ_FIRST(&back)) != NULL) {
-		TAILQ_REMOVE(&back, rq, rq_link);
-		if (error == 0) {
-			bq->bq_stats.bs_requeued++;
-			TAILQ_INSERT_TAIL(&bq->bq_ready, rq, rq_link);
-		} else
+		} else if (error != 0)
 			pv_blk_req_end(bq, rq, error);
+		else {
+			bq->bq_stats.bs_requeued++;
+			TAILQ_INSERT_TAIL(&back, rq, rq_link);
+		}
 	}
+	/* What is ready the device has not seen: it stays, after what was put before it. */
+	TAILQ_CONCAT(&back, &bq->bq_ready, rq_link);
+	TAILQ_CONCAT(&bq->bq_ready, &back, rq_link);
 	bq->bq_unkicked = 0;
 	PV_BLK_QUEUE_UNLOCK(bq);
 }

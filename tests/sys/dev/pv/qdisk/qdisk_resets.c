@@ -124,6 +124,36 @@ qd_broken_queue_is_reset_alone(struct qd_softc *sc)
 	qd_end(sc);
 }
 
+/* Two requests are in flight, and a third one waits for room: the device has not seen that. */
+static void
+qd_reset_keeps_what_waits_for_room(struct qd_softc *sc)
+{
+	u_int i;
+
+	qd_begin(sc, 1, 8, 8);
+	sc->qd_pvqs[0]->q_given -= QD_SLOTS - 2;
+	for (i = 0; i < 3; i++)
+		W(sc, i, 0);
+	QD_EQ(sc, qd_held(sc), 2);
+	pvq_break(sc->qd_pvqs[0], PVQ_FAULT_ID, 0);
+	pv_blk_intr(&sc->qd_blk.blk_queues[0]);
+	qd_wait_for_queue_resets(sc, 1, 1);
+	qd_wait_for_ends(sc, 2);
+	qd_all_ended(sc, 2, EIO);
+	QD_EQ(sc, sc->qd_ends[2], -1);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_ends[2], 0);
+	/* Where all are put again, it is put for the first time. */
+	for (i = 0; i < 3; i++)
+		W(sc, i, 0);
+	pv_blk_reset(&sc->qd_blk, 0);
+	qd_wait_for_resets(sc, 1, 2);
+	qd_answer_all(sc);
+	qd_all_ended(sc, 3, 0);
+	QD_EQ(sc, sc->qd_blk.blk_queues[0].bq_stats.bs_requeued, 2);
+	qd_end(sc);
+}
+
 /* Its requests in flight are put again; the device is reset if that did not help. */
 static void
 qd_stuck_queue_is_reset_alone_first(struct qd_softc *sc)
@@ -246,6 +276,7 @@ const struct qd_case qd_reset_cases[] = {
 	{ "failed_suspend_ends_io", qd_failed_suspend_ends_io },
 	{ "failed_resume_ends_io_until_one_succeeds", qd_failed_resume_ends_io_until_one_succeeds },
 	{ "broken_queue_is_reset_alone", qd_broken_queue_is_reset_alone },
+	{ "reset_keeps_what_waits_for_room", qd_reset_keeps_what_waits_for_room },
 	{ "stuck_queue_is_reset_alone_first", qd_stuck_queue_is_reset_alone_first },
 	{ "queue_that_does_not_stop", qd_queue_that_does_not_stop },
 	{ "queue_that_does_not_restart", qd_queue_that_does_not_restart },
