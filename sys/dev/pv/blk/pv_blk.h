@@ -129,6 +129,10 @@
  * compute and copy.
  * PVB_STOPPED makes the queues quiet for those that must not hold their locks.
  *
+ * A user's last bio may end, and the disk be closed, before the user's thread has left d_strategy.  It
+ * uses the disk after that only if it delivers bios or if something follows from its operation of a
+ * queue; bq_delivering and blk_following count such threads, and pv_blk_detach() waits for them.
+ *
  * Gaps.  No zones (BIO_ZONE), no secure erase other than the protocol's choice for BIO_DELETE.
  */
 
@@ -318,6 +322,7 @@ struct pv_blk_queue {
 	u_int		bq_ndeletes;	/* requests that delete: ready or in flight */
 	u_int		bq_singly;	/* so many deletes next are a request each */
 	struct thread	*bq_deliver_td;	/* that delivers: its own new bios wait for the batch */
+	u_int		bq_delivering;	/* threads that take the lock again after they delivered */
 
 	/* Requests. */
 	struct pv_blk_spares bq_free;
@@ -379,7 +384,8 @@ struct pv_blk {
 	/* Barriers. */
 	struct pv_blk_bios blk_waiting;
 	struct bio	*blk_barrier;	/* in the first queue, and not done */
-	bool		blk_pumping;	/* a thread is in pv_blk_follow() */
+	volatile u_int	blk_following;	/* threads of users in pv_blk_follow() */
+	bool		blk_pumping;	/* one of the threads in pv_blk_follow() pumps */
 	bool		blk_pump_again;
 	u_int		blk_turn;	/* the queue for the next bio that waited */
 

@@ -151,6 +151,14 @@ pv_blk_run(struct pv_blk *blk)
 		pv_blk_follow(blk, todo);
 }
 
+/* The same for a user's thread that blk_following counts; the disk may be gone when it returns. */
+static __noinline void
+pv_blk_follow_counted(struct pv_blk *blk, u_int todo)
+{
+	pv_blk_follow(blk, todo);
+	atomic_subtract_rel_int(&blk->blk_following, 1);
+}
+
 /* Queues a barrier, or a bio that no queue takes now. */
 static __noinline void
 pv_blk_wait(struct pv_blk *blk, struct bio *bp)
@@ -161,9 +169,10 @@ pv_blk_wait(struct pv_blk *blk, struct bio *bp)
 		biofinish(bp, NULL, ENXIO);
 		return;
 	}
+	atomic_add_int(&blk->blk_following, 1);
 	TAILQ_INSERT_TAIL(&blk->blk_waiting, bp, bio_queue);
 	PV_BLK_UNLOCK(blk);
-	pv_blk_follow(blk, 0);
+	pv_blk_follow_counted(blk, 0);
 }
 
 void
@@ -178,7 +187,20 @@ pv_blk_order_submit(struct pv_blk *blk, struct bio *bp)
 	if (todo == PVBQ_REFUSED)
 		pv_blk_wait(blk, bp);
 	else
-		pv_blk_follow(blk, todo);
+		pv_blk_follow_counted(blk, todo);
+}
+
+void
+pv_blk_order_quiet(struct pv_blk *blk)
+{
+	struct pv_blk_queue *bq;
+
+	/* In the order of a thread's way, which has no way back. */
+	PV_BLK_FOREACH(blk, bq)
+		while (pv_blk_queue_delivers(bq))
+			pause("pvblkd", 1);
+	while (atomic_load_acq_int(&blk->blk_following) != 0)
+		pause("pvblkd", 1);
 }
 
 void

@@ -198,10 +198,12 @@ pv_blk_deliver_queue(struct pv_blk_queue *bq)
 		plug = bq->bq_deliver_td == NULL;
 		if (plug)
 			bq->bq_deliver_td = curthread;
+		bq->bq_delivering++;
 		PV_BLK_QUEUE_UNLOCK(bq);
 		TAILQ_FOREACH_SAFE(bp, &batch, bio_queue, next)
 			biodone(bp);
 		PV_BLK_QUEUE_LOCK(bq);
+		bq->bq_delivering--;
 		if (plug)
 			bq->bq_deliver_td = NULL;
 		pv_blk_start(bq);
@@ -516,6 +518,9 @@ pv_blk_queue_submit(struct pv_blk *blk, struct bio *bp)
 		pv_blk_deliver(bq);
 	}
 	todo |= pv_blk_idle_todo(bq);
+	/* While the lock shows that this thread is here. */
+	if (__predict_false(todo != 0))
+		atomic_add_int(&blk->blk_following, 1);
 	PV_BLK_QUEUE_UNLOCK(bq);
 	return (todo);
 }
@@ -526,6 +531,17 @@ pv_blk_queue_append(struct pv_blk_queue *bq, struct bio *bp)
 	PV_BLK_QUEUE_LOCK(bq);
 	pv_blk_enqueue(bq, bp);
 	PV_BLK_QUEUE_UNLOCK(bq);
+}
+
+bool
+pv_blk_queue_delivers(struct pv_blk_queue *bq)
+{
+	bool delivers;
+
+	PV_BLK_QUEUE_LOCK(bq);
+	delivers = bq->bq_delivering != 0;
+	PV_BLK_QUEUE_UNLOCK(bq);
+	return (delivers);
 }
 
 bool

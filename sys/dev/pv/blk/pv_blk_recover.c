@@ -465,6 +465,8 @@ pv_blk_quiet(struct pv_blk *blk)
 {
 	struct pv_blk_queue *bq;
 
+	/* These may schedule the others. */
+	pv_blk_order_quiet(blk);
 	PV_BLK_FOREACH(blk, bq)
 		callout_drain(&bq->bq_tick);
 	callout_drain(&blk->blk_watchdog);

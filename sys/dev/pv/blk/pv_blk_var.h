@@ -148,7 +148,10 @@ void	pv_blk_queue_hold(struct pv_blk_queue *bq, bool held);
 void	pv_blk_set_flags(struct pv_blk *blk, u_int set, u_int clear);
 /* pv_blk_set_queues() without its sysctls. */
 void	pv_blk_queues_use(struct pv_blk *blk, struct pvq *const *qs, u_int n);
-/* Gives bp to the queue of this CPU and starts what can be started.  Returns PVBQ_*. */
+/*
+ * Gives bp to the queue of this CPU and starts what can be started.  Returns PVBQ_*; if that is neither
+ * 0 nor PVBQ_REFUSED, blk_following counts the caller.
+ */
 u_int	pv_blk_queue_submit(struct pv_blk *blk, struct bio *bp);
 /* Appends bp, which pv_blk_queue_run() starts. */
 void	pv_blk_queue_append(struct pv_blk_queue *bq, struct bio *bp);
@@ -158,6 +161,8 @@ u_int	pv_blk_queue_run(struct pv_blk_queue *bq);
 u_int	pv_blk_queue_check(struct pv_blk_queue *bq);
 /* Does the queue need a reset?  Returns PVBQ_BROKEN, or PVBQ_STUCK with or without _AGAIN, or 0. */
 u_int	pv_blk_queue_needs_reset(struct pv_blk_queue *bq);
+/* Does a thread deliver that takes the lock again? */
+bool	pv_blk_queue_delivers(struct pv_blk_queue *bq);
 /* Is nothing in flight, ready or waiting? */
 bool	pv_blk_queue_idle(struct pv_blk_queue *bq);
 /* Requests in flight; *broken is set if the queue is, and left alone otherwise. */
@@ -178,6 +183,8 @@ void	pv_blk_queue_drain(struct pv_blk_queue *bq, int error, bool blame);
 
 /* A bio from disk(9). */
 void	pv_blk_order_submit(struct pv_blk *blk, struct bio *bp);
+/* Waits for threads in pv_blk_order_submit(), when all bios have ended and none comes.  Sleeps. */
+void	pv_blk_order_quiet(struct pv_blk *blk);
 /* pv_blk_intr() for all queues. */
 void	pv_blk_run(struct pv_blk *blk);
 /* Ends with error all that is not in flight, in the queues as well; blk_mtx is held. */
@@ -197,7 +204,7 @@ void	pv_blk_recover_fini(struct pv_blk *blk);
 void	pv_blk_watch(struct pv_blk *blk);
 /* After this nothing is queued, nothing is in flight, and nothing is accepted.  May sleep. */
 void	pv_blk_shut(struct pv_blk *blk);
-/* No callout and no task of the disk runs after this.  May sleep. */
+/* No user's thread, callout or task is in the disk's code after this.  May sleep. */
 void	pv_blk_quiet(struct pv_blk *blk);
 
 /* pv_blk_dump.c */

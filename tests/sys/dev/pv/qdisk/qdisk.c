@@ -265,7 +265,8 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 	sc->qd_resubmit = 0;
 	sc->qd_resubmitters = QD_BIOS;
 	sc->qd_one_range = sc->qd_one_timeout = sc->qd_await_detach = sc->qd_stop_waits = false;
-	sc->qd_task_ran = 0;
+	sc->qd_linger = false;
+	sc->qd_task_ran = sc->qd_lingering = sc->qd_detached = 0;
 	TASK_INIT(&sc->qd_task, 0, qd_task_run, sc);
 	sc->qd_nlog = sc->qd_stops = sc->qd_queue_stops = sc->qd_nends = 0;
 	for (i = 0; i < QD_BIOS; i++)
@@ -278,7 +279,20 @@ void
 qd_end(struct qd_softc *sc)
 {
 	pv_blk_detach(&sc->qd_blk);
+	atomic_store_rel_int(&sc->qd_detached, 1);
 	pv_blk_fini(&sc->qd_blk);
+}
+
+/* Long enough for the disk to be detached. */
+static void
+qd_linger(struct qd_softc *sc)
+{
+	int i;
+
+	atomic_store_rel_int(&sc->qd_lingering, 1);
+	for (i = 0; i < hz / 2 && atomic_load_acq_int(&sc->qd_detached) == 0; i++)
+		pause("qdisk", 1);
+	QD_EQ(sc, sc->qd_detached, 0);
 }
 
 static void
@@ -292,6 +306,8 @@ qd_done(struct bio *bp)
 	sc->qd_ends[bp - sc->qd_bios] = (bp->bio_flags & BIO_ERROR) != 0 ? bp->bio_error : 0;
 	again = sc->qd_nends < sc->qd_resubmit && bp - sc->qd_bios < sc->qd_resubmitters;
 	mtx_unlock(&sc->qd_mtx);
+	if (sc->qd_linger)
+		qd_linger(sc);
 	if (again)
 		bp->bio_disk->d_strategy(bp);
 }

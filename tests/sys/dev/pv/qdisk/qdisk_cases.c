@@ -582,6 +582,32 @@ qd_awaited_request_is_not_delayed(struct qd_softc *sc)
 	qd_end(sc);
 }
 
+static void
+qd_flush_task(void *arg, int pending __unused)
+{
+	struct qd_softc *sc = arg;
+
+	PLAIN_FLUSH(sc, 0, 0);
+}
+
+/* A thread that delivers the end of its own bio is still in d_strategy when the disk has no user. */
+static void
+qd_detach_waits_for_who_submits(struct qd_softc *sc)
+{
+	struct task task;
+
+	qd_begin(sc, 1, 8, 8);
+	pv_blk_set_writethrough(&sc->qd_blk, true);
+	sc->qd_linger = true;
+	TASK_INIT(&task, 0, qd_flush_task, sc);
+	taskqueue_enqueue(taskqueue_thread, &task);
+	while (atomic_load_acq_int(&sc->qd_lingering) == 0)
+		pause("qdisk", 1);
+	QD_EQ(sc, sc->qd_ends[0], 0);
+	qd_end(sc);
+	taskqueue_drain(taskqueue_thread, &task);
+}
+
 const struct qd_case qd_cases[] = {
 	{ "bio_goes_to_its_cpus_queue", qd_bio_goes_to_its_cpus_queue },
 	{ "ordered_flush_waits_for_every_queue", qd_ordered_flush_waits_for_every_queue },
@@ -603,5 +629,6 @@ const struct qd_case qd_cases[] = {
 	{ "busy_queue_leaves_its_thread", qd_busy_queue_leaves_its_thread },
 	{ "greedy_queue_does_not_starve_another", qd_greedy_queue_does_not_starve_another },
 	{ "awaited_request_is_not_delayed", qd_awaited_request_is_not_delayed },
+	{ "detach_waits_for_who_submits", qd_detach_waits_for_who_submits },
 	{ NULL, NULL }
 };
