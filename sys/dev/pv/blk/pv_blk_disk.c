@@ -41,7 +41,7 @@ static const struct {
 	STAT(io_errors, "Requests that the device failed"),
 	STAT(unsupported, "Requests that the device does not support"),
 	STAT(protocol_errors, "Completions that violated the protocol"),
-	STAT(dma_errors, "Bios whose memory could not be mapped for the device"),
+	STAT(dma_errors, "Bios whose memory could not be mapped, or did not fit into the queue"),
 	STAT(nomem, "Times that there was no memory for a request, which was retried"),
 	STAT(timeouts, "Requests reported for taking longer than the time-out"),
 	STAT(timeout_resets, "Resets for a request that took longer than timeout_reset"),

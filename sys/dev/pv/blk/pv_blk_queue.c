@@ -117,6 +117,8 @@ pv_blk_start_queue(struct pv_blk_queue *bq)
 		}
 		error = pv_blk_put(bq, rq);
 		if (error == EFBIG) {
+			bq->bq_stats.bs_dma_errors++;
+			pv_blk_log_error(bq->bq_blk, rq, EFBIG);
 			pv_blk_req_end(bq, rq, EIO);
 			continue;
 		}

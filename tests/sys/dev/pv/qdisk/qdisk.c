@@ -32,9 +32,11 @@
 static device_t qd_device;
 
 static int
-qq_prepare(const struct pvq *q __unused, const struct pvq_chain *pc __unused)
+qq_prepare(const struct pvq *q, const struct pvq_chain *pc __unused)
 {
-	return (1);
+	struct qd_softc *sc = device_get_softc(q->q_dev);
+
+	return (sc->qd_no_fit ? 0 : 1);
 }
 
 static void
@@ -265,7 +267,7 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 	sc->qd_resubmit = 0;
 	sc->qd_resubmitters = QD_BIOS;
 	sc->qd_one_range = sc->qd_one_timeout = sc->qd_await_detach = sc->qd_stop_waits = false;
-	sc->qd_linger = false;
+	sc->qd_no_fit = sc->qd_linger = false;
 	sc->qd_task_ran = sc->qd_lingering = sc->qd_detached = 0;
 	TASK_INIT(&sc->qd_task, 0, qd_task_run, sc);
 	sc->qd_nlog = sc->qd_stops = sc->qd_queue_stops = sc->qd_nends = 0;

@@ -67,6 +67,7 @@ struct qd_softc {
 	int		qd_stop_error;	/* what bo_stop and bo_restart return */
 	int		qd_restart_error;
 	bool		qd_one_range;	/* deletes of several ranges fail */
+	bool		qd_no_fit;	/* requests never fit into a queue */
 	bool		qd_linger;	/* the thread that delivers a bio's end lingers there */
 	volatile u_int	qd_lingering;
 	volatile u_int	qd_detached;	/* pv_blk_detach() has returned */

@@ -583,6 +583,21 @@ qd_awaited_request_is_not_delayed(struct qd_softc *sc)
 }
 
 static void
+qd_too_long_for_its_queue(struct qd_softc *sc)
+{
+	qd_begin(sc, 1, 8, 8);
+	sc->qd_no_fit = true;
+	W(sc, 0, 0);
+	QD_EQ(sc, sc->qd_ends[0], EIO);
+	QD_EQ(sc, sc->qd_blk.blk_queues[0].bq_stats.bs_dma_errors, 1);
+	sc->qd_no_fit = false;
+	W(sc, 1, 0);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_ends[1], 0);
+	qd_end(sc);
+}
+
+static void
 qd_flush_task(void *arg, int pending __unused)
 {
 	struct qd_softc *sc = arg;
@@ -629,6 +644,7 @@ const struct qd_case qd_cases[] = {
 	{ "busy_queue_leaves_its_thread", qd_busy_queue_leaves_its_thread },
 	{ "greedy_queue_does_not_starve_another", qd_greedy_queue_does_not_starve_another },
 	{ "awaited_request_is_not_delayed", qd_awaited_request_is_not_delayed },
+	{ "too_long_for_its_queue", qd_too_long_for_its_queue },
 	{ "detach_waits_for_who_submits", qd_detach_waits_for_who_submits },
 	{ NULL, NULL }
 };
