@@ -502,7 +502,7 @@ pv_blk_resize(struct pv_blk *blk, uint64_t mediasize)
 		dp->d_mediasize = mediasize;
 		/* Does not sleep, and the lock keeps the disk from being destroyed. */
 		if (disk_resize(dp, M_NOWAIT) != 0)
-			blk->blk_params.bp_mediasize = old;
+			blk->blk_params.bp_mediasize = dp->d_mediasize = old;
 		else if (blk->blk_stats.bs_resizes++, pv_blk_may_log(blk))
 			device_printf(blk->blk_dev, "the disk is now %ju MB, was %ju MB\n",
 			    (uintmax_t)(mediasize >> 20), (uintmax_t)(old >> 20));
