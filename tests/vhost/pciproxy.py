@@ -278,7 +278,8 @@ class Function:
         if page == COMMON:
             self.write_register(at, value)
         elif page == DEVICE:
-            self.device.config[at:at + size] = data
+            if "refuse_config" not in self.overrides:
+                self.device.config[at:at + size] = data
             self.device.count("config_writes")
         elif page == NOTIFY and at // 4 < len(self.device.queues):
             return self.device.queues[at // 4]

@@ -58,7 +58,7 @@
 #define	VTBLK_REQS_MQ		64	/* of each of several */
 #define	VTBLK_RANGES_MAX	16	/* of a request that deletes */
 #define	VTBLK_SIZE_TRIES	10
-#define	VTBLK_CONFIGS_LOGGED	10	/* invalid or unreadable sizes that are reported */
+#define	VTBLK_CONFIGS_LOGGED	10	/* bad sizes, and refused cache modes, that are reported */
 #define	VTBLK_SETTLE_SECS	1	/* a suspend waits for what is in flight */
 
 static SYSCTL_NODE(_hw, OID_AUTO, vtblk, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
@@ -430,7 +430,8 @@ vtblk_write_writecache(struct vtblk_softc *sc, uint8_t on)
 	    sizeof(on));
 	if (error == 0 && vtblk_get_writecache(sc) != on)
 		error = EOPNOTSUPP;
-	if (error != 0)
+	/* A device can have us reset it, and write the mode, as often as it likes. */
+	if (error != 0 && ++sc->vtb_refused_modes <= VTBLK_CONFIGS_LOGGED)
 		device_printf(sc->vtb_dev, "can't set the write cache mode to %s, error %d\n",
 		    on ? "write-back" : "write-through", error);
 	return (error);
@@ -485,6 +486,8 @@ vtblk_sysctl(struct vtblk_softc *sc)
 	    0, "Notifications of a changed configuration");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_configs", CTLFLAG_RD, &sc->vtb_bad_configs, 0,
 	    "Capacities that were invalid, or could not be read");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "refused_modes", CTLFLAG_RD, &sc->vtb_refused_modes, 0,
+	    "Times that the device refused a write cache mode");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "short_lengths", CTLFLAG_RD, &sc->vtb_short_lengths, 0,
 	    "Completions whose used length is less than what the device has to write");
 	vtblk_sysctl_lifetime(sc);

@@ -38,6 +38,7 @@ struct vtblk_softc {
 	uint64_t	vtb_features;
 	uint64_t	vtb_config_changes;
 	uint64_t	vtb_bad_configs;
+	uint64_t	vtb_refused_modes;
 	uint64_t	vtb_short_lengths; /* of all queues */
 	uint64_t	vtb_bad_lifetimes;
 	uint32_t	vtb_delete_type;
