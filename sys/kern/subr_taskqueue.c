@@ -284,10 +284,11 @@ int
 taskqueue_enqueue_timeout_sbt(struct taskqueue *tq, struct timeout_task *tt, sbintime_t sbt,
     sbintime_t pr, int flags)
 {
-	bool tell = false;
+	bool armed, tell = false;
 	int before;
 
 	tq_lock(tq);
+	armed = (tt->f & TT_ARMED) != 0;
 	KASSERT(tt->q == NULL || tt->q == tq, ("%s: timeout task of another queue", tq->tq_name));
 	tt->q = tq;
 	if ((tt->f & TT_DRAINING) != 0) {
@@ -298,14 +299,14 @@ taskqueue_enqueue_timeout_sbt(struct taskqueue *tq, struct timeout_task *tt, sbi
 	if (sbt == 0)
 		tell = tq_enqueue(tq, &tt->t);
 	else {
-		if ((tt->f & TT_ARMED) != 0)
+		if (armed)
 			before++;
 		else {
 			tq->tq_callouts++;
 			tt->f |= TT_ARMED;
 		}
 		/* Negative: only if it is not armed already, with the absolute value. */
-		if (sbt > 0 || (before == 0 && (sbt = -sbt) > 0)) {
+		if (sbt > 0 || (!armed && (sbt = -sbt) > 0)) {
 			if ((tt->f & TT_STRANDED) != 0)
 				tq->tq_stranded--;
 			tt->f &= ~TT_STRANDED;

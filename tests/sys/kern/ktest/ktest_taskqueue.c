@@ -267,6 +267,17 @@ taskqueue_time_outs(void)
 	j.hold = false;
 	taskqueue_drain_timeout(tq, &tt);
 	KT_EQ(j.calls, 4);
+	/* Negative: only if it is not armed already; it may be pending. */
+	j.hold = true;
+	taskqueue_enqueue_timeout(tq, &tt, 0);
+	KT_WAIT(j.running);
+	taskqueue_enqueue_timeout(tq, &tt, 0);
+	KT_EQ(taskqueue_enqueue_timeout_sbt(tq, &tt, -60 * SBT_1S, 0, 0), 1);
+	KT_EQ(taskqueue_enqueue_timeout_sbt(tq, &tt, -SBT_1MS, 0, 0), 2);
+	j.hold = false;
+	KT_WAIT(j.calls == 6);
+	KT_EQ(taskqueue_cancel_timeout(tq, &tt, &pending), 0);
+	KT_EQ(pending, 1);
 	taskqueue_free(tq);
 }
 
