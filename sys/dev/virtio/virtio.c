@@ -459,9 +459,9 @@ virtio_alloc_queues(device_t dev, const struct virtio_queue_spec *specs, int n, 
 	KASSERT(vb->vb_slots == NULL, ("%s: queues are allocated", __func__));
 	vb->vb_slots = malloc(n * sizeof(*vb->vb_slots), M_VIRTIO, M_WAITOK | M_ZERO);
 	vb->vb_nslots = n;
-	TASK_INIT(&vb->vb_config_task, 0, virtio_config_task, vb);
 	vb->vb_config_tq = taskqueue_create("virtio_config", M_WAITOK, taskqueue_thread_enqueue,
 	    &vb->vb_config_tq);
+	TIMEOUT_TASK_INIT(vb->vb_config_tq, &vb->vb_config_task, 0, virtio_config_task, vb);
 	taskqueue_start_threads(&vb->vb_config_tq, 1, PWAIT, "%s config",
 	    device_get_nameunit(vb->vb_dev));
 	error = 0;
@@ -486,7 +486,9 @@ virtio_free_queues(device_t dev)
 		return;
 	KASSERT(!vb->vb_awake, ("%s: the device is live", __func__));
 	virtio_intr_free(vb);
-	taskqueue_drain(vb->vb_config_tq, &vb->vb_config_task);
+	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
+	while (taskqueue_cancel_timeout(vb->vb_config_tq, &vb->vb_config_task, NULL) != 0)
+		taskqueue_drain_timeout(vb->vb_config_tq, &vb->vb_config_task);
 	taskqueue_free(vb->vb_config_tq);
 	for (vs = vb->vb_slots; vs < vb->vb_slots + vb->vb_nslots; vs++) {
 		if (vs->vs_pvq == NULL)

@@ -108,7 +108,7 @@ struct virtio_bus {
 	/* A reset may have taken the cause of an interrupt back that is on its way. */
 	volatile u_int	 vb_recalled;
 	struct taskqueue *vb_config_tq;	/* drivers may sleep for long over a change */
-	struct task	 vb_config_task;
+	struct timeout_task vb_config_task;
 	/* From virtio_bus_attach() to virtio_bus_detach(); a transport may add to it. */
 	struct sysctl_ctx_list vb_sysctl;
 	char		 vb_offered_str[VIRTIO_FEATURE_STRLEN];

@@ -42,6 +42,9 @@
 
 #include <dev/virtio/virtio_bus.h>
 
+/* Until the configuration is looked at, where an interrupt does not say that it changed. */
+#define	VIRTIO_SINGLE_DELAY	(SBT_1S / 20)
+
 static MALLOC_DEFINE(M_VIRTIO_INTR, "virtio_intr", "virtio interrupts");
 
 enum virtio_way {
@@ -88,20 +91,25 @@ virtio_config_intr(void *arg)
 	struct virtio_bus *vb = arg;
 
 	if (vb->vb_awake)
-		taskqueue_enqueue(vb->vb_config_tq, &vb->vb_config_task);
+		taskqueue_enqueue_timeout_sbt(vb->vb_config_tq, &vb->vb_config_task, 0, 0, 0);
 }
 
 /*
  * One message for everything does not show its cause, and there is no register that does: look at the
- * queues, and let the driver look at the configuration.  The generation is no substitute: it has to
- * change only once the driver has read a new value (4.1.4.3.1).
+ * queues, and let the driver look at the configuration, soon and once for all interrupts until then,
+ * nearly all of which are for queues.  The generation is no substitute: it has to change only
+ * once the driver has read a new value (4.1.4.3.1).
  */
 static void
 virtio_single_intr(void *arg)
 {
+	struct virtio_bus *vb = arg;
 
-	virtio_slots_intr(arg);
-	virtio_config_intr(arg);
+	virtio_slots_intr(vb);
+	/* Negative: one that is armed stays as it is. */
+	if (vb->vb_awake)
+		taskqueue_enqueue_timeout_sbt(vb->vb_config_tq, &vb->vb_config_task,
+		    -VIRTIO_SINGLE_DELAY, 0, 0);
 }
 
 static int

@@ -461,6 +461,39 @@ taskqueue_drain(struct taskqueue *queue __unused, struct task *task __unused)
 	(void)kpi_run_tasks();
 }
 
+/* No time passes: a delayed task is a task. */
+void
+_timeout_task_init(struct taskqueue *queue __unused, struct timeout_task *tt, int priority,
+    task_fn_t func, void *context)
+{
+
+	TASK_INIT(&tt->t, priority, func, context);
+}
+
+int
+taskqueue_enqueue_timeout_sbt(struct taskqueue *queue, struct timeout_task *tt,
+    sbintime_t sbt __unused, sbintime_t pr __unused, int flags __unused)
+{
+
+	return (taskqueue_enqueue(queue, &tt->t));
+}
+
+int
+taskqueue_cancel_timeout(struct taskqueue *queue __unused, struct timeout_task *tt __unused,
+    u_int *pendp __unused)
+{
+
+	(void)kpi_run_tasks();
+	return (0);
+}
+
+void
+taskqueue_drain_timeout(struct taskqueue *queue, struct timeout_task *tt)
+{
+
+	taskqueue_drain(queue, &tt->t);
+}
+
 int
 sbuf_printf(struct sbuf *s __unused, const char *fmt __unused, ...)
 {

@@ -483,7 +483,7 @@ vtblk_sysctl(struct vtblk_softc *sc)
 	    CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, sc, 0, vtblk_sysctl_writecache, "I",
 	    "Write cache mode: 0 write-through, 1 write-back");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "config_changes", CTLFLAG_RD, &sc->vtb_config_changes,
-	    0, "Notifications of a changed configuration");
+	    0, "Times that the configuration was looked at for a change");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_configs", CTLFLAG_RD, &sc->vtb_bad_configs, 0,
 	    "Capacities that were invalid, or could not be read");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "refused_modes", CTLFLAG_RD, &sc->vtb_refused_modes, 0,

@@ -489,7 +489,7 @@ vtnet_sysctl(struct vtnet_softc *sc)
 	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev));
 
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "config_changes", CTLFLAG_RD, &sc->vtn_config_changes,
-	    0, "Times the device reported a change of its configuration");
+	    0, "Times the configuration was looked at for a change");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "needs_resets", CTLFLAG_RD, &sc->vtn_needs_resets, 0,
 	    "Times the device requested a reset");
 	vtnet_ctrl_sysctl(sc);
