@@ -392,14 +392,6 @@ pv_blk_process(struct pv_blk_queue *bq)
 	return (0);
 }
 
-/* Is the queue idle, while something waits for that? */
-static inline u_int
-pv_blk_idle_todo(const struct pv_blk_queue *bq)
-{
-	return (__predict_false((bq->bq_flags & (PVB_GATED | PVB_FROZEN | PVB_DETACHING)) != 0) &&
-	    bq->bq_ninflight == 0 ? PVBQ_IDLE : 0);
-}
-
 u_int
 pv_blk_queue_run(struct pv_blk_queue *bq)
 {

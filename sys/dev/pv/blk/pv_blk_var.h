@@ -139,6 +139,14 @@ struct pv_blk_req *pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, of
 #define	PVBQ_STUCK	0x0008	/* a request takes longer than blk_timeout_reset */
 #define	PVBQ_STUCK_AGAIN 0x0010	/* and nothing has completed since the last reset for that */
 
+/* Is the queue, which is locked, idle while something waits for that? */
+static inline u_int
+pv_blk_idle_todo(const struct pv_blk_queue *bq)
+{
+	return (__predict_false((bq->bq_flags & (PVB_GATED | PVB_FROZEN | PVB_DETACHING)) != 0) &&
+	    bq->bq_ninflight == 0 ? PVBQ_IDLE : 0);
+}
+
 /* tick is called from a callout with the queue, as if it had interrupted. */
 void	pv_blk_queues_init(struct pv_blk *blk, callout_func_t *tick);
 void	pv_blk_queues_fini(struct pv_blk *blk);
