@@ -23,7 +23,7 @@ MALLOC_DEFINE(M_VIRTQUEUE, "virtqueue", "virtqueue state");
 #define	VIRTQUEUE_PHRASE(fault)	[(fault) - PVQ_FAULT_TRANSPORT]
 
 const char *const virtqueue_faults[] = {
-	VIRTQUEUE_PHRASE(VIRTQUEUE_FAULT_LEN) = "length over what was posted",
+	VIRTQUEUE_PHRASE(VIRTQUEUE_FAULT_LEN) = "length exceeds what was posted",
 	VIRTQUEUE_PHRASE(VIRTQUEUE_FAULT_FLAGS) = "wrong wrap counter",
 	VIRTQUEUE_PHRASE(VIRTQUEUE_FAULT_ORDER) = "completed out of order",
 };

@@ -91,7 +91,7 @@ pvq_break(struct pvq *q, u_int fault, uintmax_t value)
 		return;
 	if (++q->q_stats.qs_faults > PVQ_FAULTS_LOGGED)
 		return;
-	device_printf(q->q_dev, "queue %s broken by the device: %s (%ju); resetting it\n",
+	device_printf(q->q_dev, "protocol violation in queue %s: %s (%ju); resetting\n",
 	    q->q_name, pvq_fault_phrase(q, fault), value);
 }
 
