@@ -75,6 +75,8 @@ static struct {
 	/* The answer that is waited for. */
 	uint32_t	 xr_expect;	/* its number; 0: none */
 	uint32_t	 xr_last;	/* number of the last request */
+	u_int		 xr_timeout;	/* its seconds; 0: forever */
+	int		 xr_deadline;	/* the end of them, in ticks */
 	uint32_t	 xr_type;
 	size_t		 xr_len;
 	char		 xr_reply[XENSTORE_PAYLOAD_MAX + 1];
@@ -239,19 +241,19 @@ ring_intr(void *arg __unused)
 	mtx_unlock(&xr.xr_mtx);
 }
 
-/* Sleep until the ring has changed.  ETIMEDOUT after the deadline, in ticks. */
+/* Sleep until the ring has changed.  ETIMEDOUT after the request's deadline. */
 static int
-ring_wait(int deadline)
+ring_wait(void)
 {
 	int left;
 
 	if (xr.xr_dead)
 		return (EIO);
-	if (xenstore_timeout == 0) {
+	if (xr.xr_timeout == 0) {
 		(void)msleep(&xr, &xr.xr_mtx, 0, "xenstr", 0);
 		return (0);
 	}
-	left = deadline - ticks;
+	left = xr.xr_deadline - ticks;
 	if (left <= 0)
 		return (ETIMEDOUT);
 	(void)msleep(&xr, &xr.xr_mtx, 0, "xenstr", left);
@@ -260,7 +262,7 @@ ring_wait(int deadline)
 
 /* Wait for room for so many bytes; *room is set to how many there are. */
 static int
-ring_wait_room(uint32_t want, int deadline, uint32_t *room)
+ring_wait_room(uint32_t want, uint32_t *room)
 {
 	uint32_t used;
 	int error;
@@ -275,21 +277,21 @@ ring_wait_room(uint32_t want, int deadline, uint32_t *room)
 		*room = XENSTORE_RING_SIZE - used;
 		if (*room >= want)
 			return (0);
-		error = ring_wait(deadline);
+		error = ring_wait();
 		if (error != 0)
 			return (error);
 	}
 }
 
 static int
-ring_write(const void *data, size_t len, int deadline)
+ring_write(const void *data, size_t len)
 {
 	const char *from = data;
 	uint32_t prod, room;
 	int error;
 
 	while (len > 0) {
-		error = ring_wait_room(1, deadline, &room);
+		error = ring_wait_room(1, &room);
 		if (error != 0)
 			return (error);
 		prod = atomic_load_32(&xr.xr_intf->req_prod);
@@ -304,7 +306,7 @@ ring_write(const void *data, size_t len, int deadline)
 
 /* A message goes in whole, or the ring is lost. */
 static int
-ring_send(const struct xsd_sockmsg *head, const struct xenstore_piece *pieces, u_int n, int deadline)
+ring_send(const struct xsd_sockmsg *head, const struct xenstore_piece *pieces, u_int n)
 {
 	char msg[256];
 	size_t len = sizeof(*head);
@@ -312,7 +314,7 @@ ring_send(const struct xsd_sockmsg *head, const struct xenstore_piece *pieces, u
 	u_int i;
 	int error;
 
-	error = ring_wait_room(MIN(len + head->len, XENSTORE_RING_SIZE), deadline, &room);
+	error = ring_wait_room(MIN(len + head->len, XENSTORE_RING_SIZE), &room);
 	if (error != 0)
 		return (error);
 	/* Short ones, as most are, in one go: one event for all of it. */
@@ -320,14 +322,14 @@ ring_send(const struct xsd_sockmsg *head, const struct xenstore_piece *pieces, u
 		memcpy(msg, head, len);
 		for (i = 0; i < n; len += pieces[i].xp_len, i++)
 			memcpy(msg + len, pieces[i].xp_data, pieces[i].xp_len);
-		error = ring_write(msg, len, deadline);
+		error = ring_write(msg, len);
 	} else {
-		error = ring_write(head, len, deadline);
+		error = ring_write(head, len);
 		for (i = 0; i < n && error == 0; i++)
-			error = ring_write(pieces[i].xp_data, pieces[i].xp_len, deadline);
+			error = ring_write(pieces[i].xp_data, pieces[i].xp_len);
 	}
 	if (error == ETIMEDOUT) {
-		ring_kill("a part of a request was not read within so many seconds", xenstore_timeout);
+		ring_kill("a part of a request was not read within so many seconds", xr.xr_timeout);
 		error = EIO;
 	}
 	return (error);
@@ -369,26 +371,28 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
     const char **reply, size_t *len)
 {
 	struct xsd_sockmsg head = { .type = type, .tx_id = tx };
-	int deadline, error;
 	u_int i;
+	int error;
 
 	for (i = 0; i < n; i++)
 		head.len += pieces[i].xp_len;
 	if (head.len > XENSTORE_PAYLOAD_MAX)
 		return (E2BIG);
-	deadline = ticks + (int)MIN(xenstore_timeout, RING_MAX_WAIT) * hz;
 	mtx_lock(&xr.xr_mtx);
 	if (xr.xr_intf == NULL || xr.xr_dead) {
 		mtx_unlock(&xr.xr_mtx);
 		return (xr.xr_intf == NULL ? ENXIO : EIO);
 	}
 	xenstore_requests++;
+	/* Read once: a new value is for the next request. */
+	xr.xr_timeout = min(atomic_load_int(&xenstore_timeout), RING_MAX_WAIT);
+	xr.xr_deadline = ticks + (int)xr.xr_timeout * hz;
 	if (++xr.xr_last == 0)
 		xr.xr_last = 1;
 	head.req_id = xr.xr_expect = xr.xr_last;
-	error = ring_send(&head, pieces, n, deadline);
+	error = ring_send(&head, pieces, n);
 	while (error == 0 && xr.xr_expect != 0)
-		error = ring_wait(deadline);
+		error = ring_wait();
 	xr.xr_expect = 0;
 	xr.xr_doubt = xr.xr_doubt || error == ETIMEDOUT;
 	mtx_unlock(&xr.xr_mtx);

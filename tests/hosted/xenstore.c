@@ -1,0 +1,446 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * xenstore's ring: messages that arrive in pieces, at any place of the ring, and while the driver
+ * reads.
+ *
+ * xenstored is a function of the test, which runs while the requester sleeps, and between two loads or
+ * stores of the driver (kpi.h).
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/linker_set.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+#include <sys/sysctl.h>
+
+#include <vm/vm.h>
+#include <vm/pmap.h>
+
+#include <dev/xen/xen_evtchn.h>
+#include <dev/xen/xen_hypercall.h>
+#include <dev/xen/xenstore_var.h>
+
+#include "host/host.h"
+#include "kpi/kpi.h"
+
+#define	HEAD	sizeof(struct xsd_sockmsg)
+
+SET_DECLARE(sysctl_set, struct sysctl_oid);
+
+struct sysctl_oid sysctl___hw_xen;
+volatile int ticks;
+int hz = 100;
+sbintime_t tick_sbt = SBT_1S / 100;
+
+static struct xenstore_domain_interface intf;
+static driver_intr_t *handler;
+static bool locked;
+static u_int notified, fired, sleeps;
+
+/* What xenstored does while the requester sleeps. */
+static void (*xenstored)(void);
+
+/* What it sends: messages behind each other, the first `first' bytes before the rest. */
+static char stream[2 * (HEAD + XENSTORE_PAYLOAD_MAX)];
+static size_t stream_len, stream_at, first;
+
+/* The access of the driver before which the rest is sent; 0: none. */
+static u_int at_access;
+
+void
+__mtx_lock_flags(volatile uintptr_t *m __unused, int opts __unused, const char *file __unused,
+    int line __unused)
+{
+
+	CHECK(!locked, "locked twice");
+	locked = true;
+}
+
+void
+__mtx_unlock_flags(volatile uintptr_t *m __unused, int opts __unused, const char *file __unused,
+    int line __unused)
+{
+
+	CHECK(locked, "not locked");
+	locked = false;
+}
+
+void
+mtx_sysinit(const void *arg __unused)
+{
+}
+
+void
+_mtx_destroy(volatile uintptr_t *m __unused)
+{
+}
+
+void
+wakeup(const void *chan __unused)
+{
+}
+
+int
+_sleep(const void *chan __unused, struct lock_object *lock __unused, int pri __unused,
+    const char *wmesg __unused, sbintime_t sbt __unused, sbintime_t pr __unused, int flags __unused)
+{
+
+	CHECK(locked, "sleeps without the lock");
+	CHECK(++sleeps < 10000, "sleeps for ever");
+	locked = false;
+	xenstored();
+	locked = true;
+	return (0);
+}
+
+int
+xen_get_param(uint32_t index __unused, uint64_t *value)
+{
+
+	*value = 1;
+	return (0);
+}
+
+void *
+pmap_mapdev_attr(vm_paddr_t pa __unused, vm_size_t size __unused, int attr __unused)
+{
+
+	return (&intf);
+}
+
+void
+pmap_unmapdev(void *va __unused, vm_size_t size __unused)
+{
+}
+
+int
+xen_evtchn_adopt(evtchn_port_t port __unused, const struct xen_evtchn_params *params,
+    struct xen_evtchn **ecp)
+{
+
+	handler = params->xep_handler;
+	*ecp = (struct xen_evtchn *)&handler;
+	return (0);
+}
+
+void
+xen_evtchn_free(struct xen_evtchn *ec __unused)
+{
+}
+
+void
+xen_evtchn_notify(struct xen_evtchn *ec __unused)
+{
+
+	notified++;
+}
+
+static u_int *
+timeout_of_ring(void)
+{
+	struct sysctl_oid **oidp;
+
+	SET_FOREACH(oidp, sysctl_set) {
+		if (strcmp((*oidp)->oid_name, "xenstore_timeout") == 0)
+			return ((*oidp)->oid_arg1);
+	}
+	return (NULL);
+}
+
+static void
+event(const char *path, const char *token)
+{
+
+	CHECK(strcmp(path, "/a/path") == 0 && strcmp(token, "token") == 0, "%s, %s", path, token);
+	fired++;
+}
+
+/* A ring whose indices begin here. */
+static void
+begin(uint32_t index)
+{
+
+	memset(&intf, 0, sizeof(intf));
+	intf.req_prod = intf.req_cons = intf.rsp_prod = intf.rsp_cons = index;
+	locked = false;
+	notified = fired = sleeps = at_access = 0;
+	stream_len = stream_at = 0;
+	CHECK(xenstore_ring_init(kpi_device(), event) == 0, "no ring");
+}
+
+static void
+add(uint32_t type, uint32_t id, const void *body, size_t len)
+{
+	struct xsd_sockmsg head = { .type = type, .req_id = id, .len = len };
+
+	memcpy(stream + stream_len, &head, sizeof(head));
+	memcpy(stream + stream_len + sizeof(head), body, len);
+	stream_len += sizeof(head) + len;
+}
+
+/* The number of the request, which xenstored takes. */
+static uint32_t
+request(void)
+{
+	struct xsd_sockmsg head;
+	char *to = (char *)&head;
+	size_t i;
+
+	for (i = 0; i < sizeof(head); i++)
+		to[i] = intf.req[MASK_XENSTORE_IDX(intf.req_cons + i)];
+	intf.req_cons = intf.req_prod;
+	return (head.req_id);
+}
+
+/* Send what comes next, up to so many bytes of the stream, as far as there is room. */
+static void
+send(size_t to)
+{
+
+	while (stream_at < to && intf.rsp_prod - intf.rsp_cons < XENSTORE_RING_SIZE)
+		intf.rsp[MASK_XENSTORE_IDX(intf.rsp_prod++)] = stream[stream_at++];
+}
+
+static void
+send_rest(void)
+{
+
+	if (at_access != 0 && --at_access == 0)
+		send(stream_len);
+}
+
+static void
+interrupt(void)
+{
+
+	kpi_access_hook = send_rest;
+	handler(NULL);
+	kpi_access_hook = NULL;
+}
+
+/* The answer is "value", with an event before and behind it. */
+static void
+answer_in_two(void)
+{
+	uint32_t id = request();
+
+	add(XS_WATCH_EVENT, 0, "/a/path\0token", 14);
+	add(XS_READ, id, "value", 5);
+	add(XS_WATCH_EVENT, 0, "/a/path\0token", 14);
+	send(first);
+	interrupt();
+	send(stream_len);
+	interrupt();
+}
+
+static void
+answer_by_bytes(void)
+{
+
+	if (stream_len == 0)
+		add(XS_READ, request(), "value", 5);
+	send(stream_at + 1);
+	interrupt();
+}
+
+static void
+answer_of_full_length(void)
+{
+	static char body[XENSTORE_PAYLOAD_MAX];
+	u_int i;
+
+	if (stream_len == 0) {
+		for (i = 0; i < sizeof(body); i++)
+			body[i] = i * 7 + i / 256;
+		add(XS_READ, request(), body, sizeof(body));
+	}
+	send(stream_len);
+	interrupt();
+}
+
+static int
+talk(const char **reply, size_t *len)
+{
+	const struct xenstore_piece piece = { "/a", 3 };
+
+	return (xenstore_ring_talk(XS_READ, 0, &piece, 1, reply, len));
+}
+
+static void
+talk_of_value(uint32_t index)
+{
+	const char *reply;
+	size_t len;
+	int error;
+
+	error = talk(&reply, &len);
+	CHECK(error == 0 && len == 5 && strcmp(reply, "value") == 0,
+	    "index %u, first %zu, error %d", index, first, error);
+}
+
+static const uint32_t indices[] = {
+	0, XENSTORE_RING_SIZE - 1, XENSTORE_RING_SIZE - HEAD, XENSTORE_RING_SIZE - HEAD - 3,
+	UINT32_MAX - HEAD - 20, UINT32_MAX
+};
+
+static void
+messages_in_two_pieces(const void *arg __unused)
+{
+	u_int i;
+
+	xenstored = answer_in_two;
+	for (i = 0; i < nitems(indices); i++) {
+		for (first = 0; first <= 3 * HEAD + 33; first++) {
+			begin(indices[i]);
+			talk_of_value(indices[i]);
+			CHECK(fired == 2, "%u events", fired);
+			xenstore_ring_fini();
+		}
+	}
+}
+
+static void
+messages_byte_by_byte(const void *arg __unused)
+{
+	u_int i;
+
+	xenstored = answer_by_bytes;
+	for (i = 0; i < nitems(indices); i++) {
+		begin(indices[i]);
+		talk_of_value(indices[i]);
+		CHECK(sleeps == HEAD + 5, "%u", sleeps);
+		xenstore_ring_fini();
+	}
+}
+
+/* What was looked at has more when it is looked at again. */
+static void
+rest_arrives_at_any_access(const void *arg __unused)
+{
+	u_int access;
+	bool reached;
+
+	xenstored = answer_in_two;
+	for (first = 0; first <= 3 * HEAD + 33; first++) {
+		for (access = 1, reached = true; reached; access++) {
+			begin(XENSTORE_RING_SIZE - HEAD);
+			at_access = access;
+			talk_of_value(access);
+			reached = at_access == 0;
+			CHECK(fired == 2, "first %zu, access %u: %u events", first, access, fired);
+			xenstore_ring_fini();
+		}
+	}
+}
+
+static void
+message_longer_than_the_ring(const void *arg __unused)
+{
+	const char *reply;
+	size_t i, len;
+	u_int before;
+
+	xenstored = answer_of_full_length;
+	begin(XENSTORE_RING_SIZE - 5);
+	before = notified;
+	CHECK(talk(&reply, &len) == 0 && len == XENSTORE_PAYLOAD_MAX, "no answer");
+	for (i = 0; i < len; i++)
+		CHECK(reply[i] == (char)(i * 7 + i / 256), "byte %zu", i);
+	/* The request, and each time that the ring was full. */
+	CHECK(notified - before == 1 + XENSTORE_PAYLOAD_MAX / XENSTORE_RING_SIZE, "%u", notified);
+	xenstore_ring_fini();
+}
+
+static void
+answer_too_long(void)
+{
+	struct xsd_sockmsg head = { .type = XS_READ, .len = XENSTORE_PAYLOAD_MAX + 1 };
+
+	head.req_id = request();
+	memcpy(stream, &head, sizeof(head));
+	stream_len = sizeof(head);
+	send(stream_len);
+	interrupt();
+}
+
+static void
+answer_beyond_the_ring(void)
+{
+
+	intf.rsp_prod = intf.rsp_cons + XENSTORE_RING_SIZE + 1;
+	interrupt();
+}
+
+static void
+invalid_messages_end_the_ring(const void *arg __unused)
+{
+	static void (*const peers[])(void) = { answer_too_long, answer_beyond_the_ring };
+	const char *reply;
+	size_t len;
+	u_int i;
+
+	for (i = 0; i < nitems(peers); i++) {
+		xenstored = peers[i];
+		begin(0);
+		CHECK(talk(&reply, &len) == EIO && talk(&reply, &len) == EIO, "peer %u", i);
+		xenstore_ring_fini();
+	}
+}
+
+static void
+answer_after_a_new_timeout(void)
+{
+
+	if (sleeps == 1) {
+		*timeout_of_ring() = 5;
+		ticks += 1000 * hz;
+	} else
+		answer_in_two();
+}
+
+/* Of a request that waits for ever. */
+static void
+timeout_is_that_of_the_request(const void *arg __unused)
+{
+	u_int *timeout = timeout_of_ring(), before;
+
+	CHECK(timeout != NULL, "no tunable");
+	before = *timeout;
+	*timeout = 0;
+	first = 0;
+	xenstored = answer_after_a_new_timeout;
+	begin(0);
+	talk_of_value(0);
+	*timeout = before;
+	xenstore_ring_fini();
+}
+
+static const struct hosted_test tests[] = {
+	{ "messages_in_two_pieces", "An answer between events, at each place of the ring",
+	    messages_in_two_pieces, NULL },
+	{ "messages_byte_by_byte", "An event for each byte", messages_byte_by_byte, NULL },
+	{ "rest_arrives_at_any_access", "While the first piece is read",
+	    rest_arrives_at_any_access, NULL },
+	{ "message_longer_than_the_ring", "The longest answer", message_longer_than_the_ring,
+	    NULL },
+	{ "invalid_messages_end_the_ring", "Length and index", invalid_messages_end_the_ring,
+	    NULL },
+	{ "timeout_is_that_of_the_request", "The tunable changes meanwhile",
+	    timeout_is_that_of_the_request, NULL },
+	{ NULL, NULL, NULL, NULL }
+};
+
+const struct hosted_test *
+hosted_tests(void)
+{
+
+	return (tests);
+}
