@@ -414,7 +414,7 @@ static const struct hosted_test tests[] = {
 	    windows_lie_inside_their_bar, NULL },
 	{ "multiplier_is_an_even_power_of_two", "Or 0", multiplier_is_an_even_power_of_two, NULL },
 	{ "device_has_queues", "At least one", device_has_queues, NULL },
-	{ "doorbells_lie_in_their_window", "Wherever the device wants them",
+	{ "doorbells_lie_in_their_window", "At any offset that the device gives",
 	    doorbells_lie_in_their_window, NULL },
 	{ "device_that_has_gone", "Everything reads as ones", device_that_has_gone, NULL },
 	{ NULL, NULL, NULL, NULL }

@@ -28,7 +28,7 @@
 
 static int vtnet_csum_disable;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, csum_disable, CTLFLAG_RDTUN, &vtnet_csum_disable, 0,
-    "Do not use checksum offload, nor segmentation offload");
+    "Use neither checksum nor segmentation offload");
 
 static int vtnet_tso_disable;
 SYSCTL_INT(_hw_vtnet, OID_AUTO, tso_disable, CTLFLAG_RDTUN, &vtnet_tso_disable, 0,

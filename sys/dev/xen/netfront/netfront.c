@@ -70,7 +70,7 @@ static SYSCTL_NODE(_hw, OID_AUTO, xn, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
 
 static int xn_csum_disable;
 SYSCTL_INT(_hw_xn, OID_AUTO, csum_disable, CTLFLAG_RDTUN, &xn_csum_disable, 0,
-    "Do not use checksum offload, nor segmentation offload");
+    "Use neither checksum nor segmentation offload");
 
 static int xn_tso_disable;
 SYSCTL_INT(_hw_xn, OID_AUTO, tso_disable, CTLFLAG_RDTUN, &xn_tso_disable, 0,
