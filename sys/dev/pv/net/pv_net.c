@@ -61,6 +61,16 @@ pv_net_lock(struct pv_net *pn)
 	sx_xlock(&pn->pn_sx);
 }
 
+int
+pv_net_lock_live(struct pv_net *pn)
+{
+	sx_xlock(&pn->pn_sx);
+	if (!pn->pn_frozen && !pn->pn_dead && !pn->pn_detaching)
+		return (0);
+	sx_xunlock(&pn->pn_sx);
+	return (ENXIO);
+}
+
 void
 pv_net_unlock(struct pv_net *pn)
 {

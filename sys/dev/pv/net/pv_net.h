@@ -344,6 +344,12 @@ bool	pv_net_announce(struct pv_net *pn);
 
 /* The configuration lock, for a protocol that does on its own what its operations do.  May sleep. */
 void	pv_net_lock(struct pv_net *pn);
+
+/*
+ * The same, if the device takes commands.  Returns 0; ENXIO, without the lock, if it is suspended, dead
+ * or being detached.  May sleep.
+ */
+int	pv_net_lock_live(struct pv_net *pn);
 void	pv_net_unlock(struct pv_net *pn);
 
 /* Reset the device and start it again, because it can't be trusted any more.  Any context. */

@@ -148,7 +148,9 @@ vtnet_coal_sysctl(SYSCTL_HANDLER_ARGS)
 	error = sysctl_handle_int(oidp, &value, 0, req);
 	if (error != 0 || req->newptr == NULL)
 		return (error);
-	pv_net_lock(coal->vtl_softc->vtn_pn);
+	error = pv_net_lock_live(coal->vtl_softc->vtn_pn);
+	if (error != 0)
+		return (error);
 	error = vtnet_coal_handle(coal, field, value);
 	pv_net_unlock(coal->vtl_softc->vtn_pn);
 	return (error);
