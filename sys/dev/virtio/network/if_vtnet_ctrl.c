@@ -370,11 +370,15 @@ vtnet_set_vlan(void *softc, uint16_t tag, bool on)
 	    on ? VIRTIO_NET_CTRL_VLAN_ADD : VIRTIO_NET_CTRL_VLAN_DEL, sizeof(tag)));
 }
 
-/* Our addresses were announced, as the device requested (5.1.6.5.4). */
+/*
+ * Our addresses were announced, as the device requested (5.1.6.5.4).  One that was stopped since then
+ * has lost the request.
+ */
 void
 vtnet_announced(struct vtnet_softc *sc)
 {
-	pv_net_lock(sc->vtn_pn);
+	if (pv_net_lock_live(sc->vtn_pn) != 0)
+		return;
 	(void)vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_ANNOUNCE, VIRTIO_NET_CTRL_ANNOUNCE_ACK, 0);
 	pv_net_unlock(sc->vtn_pn);
 }
