@@ -10,6 +10,8 @@
  *	nmport send IFNAME COUNT SIZE      numbered frames, as pktgen's
  *	nmport receive IFNAME COUNT SIZE   datagrams to port 5000, as netpeer's: numbered from 0 on,
  *	                                   with so many bytes of data, and a right checksum
+ *	nmport spoil IFNAME COUNT SIZE     the same, and of each batch of buffers the last that goes to
+ *	                                   the device first has an invalid index
  *	nmport hold IFNAME                 until a signal
  *
  * Exit status 0; 1 after a line that says what failed.
@@ -179,12 +181,29 @@ port_check(const uint8_t *frame, u_int len, u_long number, u_int size)
 	return (1);
 }
 
+/*
+ * Return the slots before the ring's head, with an invalid buffer in the last of those that the driver
+ * then gives to the device: one slot stays unused.
+ */
+static void
+port_spoil(struct port *p, struct netmap_ring *ring)
+{
+	struct netmap_slot *slot;
+	uint32_t buf;
+
+	slot = &ring->slot[(ring->head + ring->num_slots - 2) % ring->num_slots];
+	buf = slot->buf_idx;
+	slot->buf_idx = 0;
+	(void)ioctl(p->p_fd, NIOCRXSYNC, NULL);
+	slot->buf_idx = buf;
+}
+
 static int
-port_receive(struct port *p, u_long count, u_int size)
+port_receive(struct port *p, u_long count, u_int size, bool spoil)
 {
 	struct netmap_ring *ring;
 	u_long n = 0;
-	u_int i;
+	u_int i, first;
 	int is;
 
 	complain("nmport: ready\n");
@@ -193,6 +212,7 @@ port_receive(struct port *p, u_long count, u_int size)
 			return (complain("nmport: nothing is received\n"));
 		for (i = 0; i < p->p_rings; i++) {
 			ring = port_rx(p, i);
+			first = ring->head;
 			for (; ring->head != ring->tail;
 			    ring->head = ring->cur = port_next(ring, ring->head)) {
 				is = port_check(port_buffer(ring, ring->head),
@@ -201,6 +221,8 @@ port_receive(struct port *p, u_long count, u_int size)
 					return (complain("nmport: a wrong datagram\n"));
 				n += is > 0;
 			}
+			if (spoil && ring->head != first)
+				port_spoil(p, ring);
 		}
 	}
 	complain("nmport: received all\n");
@@ -215,7 +237,7 @@ main(int argc, char **argv)
 	u_int size;
 
 	if (argc < 3 || (strcmp(argv[1], "hold") != 0 && argc != 5))
-		return (complain("usage: nmport send|receive|hold IFNAME [COUNT SIZE]\n"));
+		return (complain("usage: nmport send|receive|spoil|hold IFNAME [COUNT SIZE]\n"));
 	if (!port_open(&p, argv[2]))
 		return (complain("nmport: the interface can't be opened\n"));
 	if (strcmp(argv[1], "hold") == 0) {
@@ -227,5 +249,5 @@ main(int argc, char **argv)
 	size = strtoul(argv[4], NULL, 10);
 	if (strcmp(argv[1], "send") == 0)
 		return (port_send(&p, count, size));
-	return (port_receive(&p, count, size));
+	return (port_receive(&p, count, size, strcmp(argv[1], "spoil") == 0));
 }

@@ -345,8 +345,11 @@ pv_net_netmap_show(struct pv_net_rxq *rxq, int n)
 	(void)pvq_kick(rxq->prq_pvq);
 }
 
-/* Give slots to the device, from one to before another.  False: the program gave an invalid one. */
-static bool
+/*
+ * Give slots to the device, from one to before another.  Returns the first that it did not get: `to',
+ * or one for which the program gave an invalid buffer.
+ */
+static u_int
 pv_net_netmap_post(struct pv_net_rxq *rxq, struct netmap_kring *kring, u_int from, u_int to)
 {
 	struct pv_net_netmap *nq = rxq->prq_netmap;
@@ -359,7 +362,7 @@ pv_net_netmap_post(struct pv_net_rxq *rxq, struct netmap_kring *kring, u_int fro
 		ne = nq->nq_of[from];
 		if (!pv_net_netmap_segment(na, &kring->ring->slot[from], NETMAP_BUF_SIZE(na),
 		    &ne->ne_segs[1]))
-			return (false);
+			break;
 		pc = &rxq->prq_chains[n];
 		*pc = (struct pvq_chain){ .pc_segs = ne->ne_segs, .pc_nwrite = 2,
 		    .pc_cookie = ne };
@@ -373,7 +376,7 @@ pv_net_netmap_post(struct pv_net_rxq *rxq, struct netmap_kring *kring, u_int fro
 	}
 	if (n > 0)
 		pv_net_netmap_show(rxq, n);
-	return (true);
+	return (from);
 }
 
 /* Store the checksum of a frame that is in one piece: false if its place is invalid. */
@@ -496,6 +499,7 @@ pv_net_netmap_rxsync(struct netmap_kring *kring, int flags __unused)
 	u_int last = nq->nq_nslots - 1;
 	bool fine = true;
 	int left = last;
+	u_int posted;
 
 	if (kring->rhead > last)
 		return (netmap_ring_reinit(kring));
@@ -503,9 +507,10 @@ pv_net_netmap_rxsync(struct netmap_kring *kring, int flags __unused)
 	if (nq->nq_active) {
 		/* What the program released, less the slot that stays unused. */
 		if (kring->nr_hwcur != kring->rhead) {
-			fine = pv_net_netmap_post(rxq, kring, nm_prev(kring->nr_hwcur, last),
+			posted = pv_net_netmap_post(rxq, kring, nm_prev(kring->nr_hwcur, last),
 			    nm_prev(kring->rhead, last));
-			kring->nr_hwcur = kring->rhead;
+			kring->nr_hwcur = nm_next(posted, last);
+			fine = kring->nr_hwcur == kring->rhead;
 		}
 		kring->nr_kflags &= ~NKR_PENDINTR;
 		/* A device that announces work and has none is not waited for. */
