@@ -138,8 +138,8 @@ pv_net_tx_notify(struct pv_net_txq *txq)
 /*
  * The next packet to be sent: the first of the list, which it leaves, or what the buf_ring has, where
  * it stays until pv_net_tx_advance().  For the first queue, packets dequeued from ALTQ are as on the
- * list.  (With an interface, the drbr_ functions would use ALTQ's queue in the place of the buf_ring,
- * by each of our queues.)
+ * list.  (Given an interface, as drbr_enqueue() always is, the drbr_ functions would use ALTQ's queue
+ * in the place of the buf_ring, by each of our queues.)
  */
 static struct mbuf *
 pv_net_tx_peek(struct pv_net_txq *txq, bool *listed)
@@ -246,6 +246,20 @@ pv_net_tx_arm(struct pv_net_txq *txq)
 		    pv_net_tx_timer, txq, 0);
 }
 
+/* A packet has to wait: it is freed if the buf_ring is full. */
+static int
+pv_net_tx_enqueue(struct pv_net_txq *txq, struct mbuf *m)
+{
+	int error;
+
+	error = buf_ring_enqueue(txq->ptq_ring, m);
+	if (error != 0) {
+		atomic_add_64(&txq->ptq_stats.queue_drops, 1);
+		m_freem(m);
+	}
+	return (error);
+}
+
 /* Packets that wait for a queue which is not in use any more go to one that is. */
 static void
 pv_net_tx_move(struct pv_net_txq *txq)
@@ -257,8 +271,7 @@ pv_net_tx_move(struct pv_net_txq *txq)
 
 	while ((m = pv_net_tx_peek(txq, &listed)) != NULL) {
 		pv_net_tx_advance(txq, listed);
-		if (drbr_enqueue(pn->pn_ifp, to->ptq_ring, m) != 0)
-			atomic_add_64(&txq->ptq_stats.queue_drops, 1);
+		(void)pv_net_tx_enqueue(to, m);
 		txq->ptq_stats.moved++;
 	}
 	taskqueue_enqueue(to->ptq_tq, &to->ptq_task);
@@ -387,17 +400,6 @@ pv_net_tx_select(struct pv_net *pn, const struct mbuf *m)
 	if (M_HASHTYPE_GET(m) != M_HASHTYPE_NONE)
 		return (&pn->pn_txqs[pv_net_tx_flow(m) % n]);
 	return (&pn->pn_txqs[curcpu % n]);
-}
-
-static int
-pv_net_tx_enqueue(struct pv_net_txq *txq, struct mbuf *m)
-{
-	int error;
-
-	error = drbr_enqueue(txq->ptq_pn->pn_ifp, txq->ptq_ring, m);
-	if (error != 0)
-		atomic_add_64(&txq->ptq_stats.queue_drops, 1);
-	return (error);
 }
 
 /*
