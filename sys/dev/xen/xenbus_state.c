@@ -112,16 +112,24 @@ xenbus_step_later(struct xenbus_child *xb)
 	taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, hz);
 }
 
-/* xenstore did not answer: the requests of this step are left to a later one. */
+/* The requests of this step are left to a later one. */
+static void
+xenbus_defer(struct xenbus_child *xb, u_int wants)
+{
+
+	mtx_lock(&xb->xb_mtx);
+	xb->xb_wants |= wants;
+	mtx_unlock(&xb->xb_mtx);
+	xenbus_step_later(xb);
+}
+
+/* So they are, because xenstore did not answer. */
 static void
 xenbus_put_off(struct xenbus_child *xb, u_int wants)
 {
 
 	atomic_add_64(&xenbus_putoffs, 1);
-	mtx_lock(&xb->xb_mtx);
-	xb->xb_wants |= wants;
-	mtx_unlock(&xb->xb_mtx);
-	xenbus_step_later(xb);
+	xenbus_defer(xb, wants);
 }
 
 static int
@@ -532,10 +540,7 @@ xenbus_tell_changes(struct xenbus_child *xb, u_int wants)
 		return;
 	if (live && !xenbus_allow(&xb->xb_told, XENBUS_TELL_BURST, XENBUS_TELL_SECS)) {
 		atomic_add_64(&xenbus_delayed, 1);
-		mtx_lock(&xb->xb_mtx);
-		xb->xb_wants |= wants & XENBUS_WANT_CHANGES;
-		mtx_unlock(&xb->xb_mtx);
-		xenbus_step_later(xb);
+		xenbus_defer(xb, wants & XENBUS_WANT_CHANGES);
 		return;
 	}
 	if (live && (wants & XENBUS_WANT_CHANGES) != 0)
@@ -615,7 +620,7 @@ xenbus_step(struct xenbus_child *xb, u_int wants)
 			other = XenbusStateClosing;
 		}
 		if (xenbus_may_be_there(xb, other)) {
-			xenbus_put_off(xb, wants & ~XENBUS_WANT_RESET);
+			xenbus_defer(xb, wants & ~XENBUS_WANT_RESET);
 			return;
 		}
 		xenbus_step_once(xb, other, wants);
