@@ -38,6 +38,7 @@ from pvbench.table import Goal, Line
 from xen.errors import TOP
 
 PEER = TOP / "tests/netpeer"
+CTL = TOP / "tests/ctl"
 
 # An Ethernet frame of the type for local experiments, to every station.
 FRAME_HEAD = "ffffffffffff02000000000188b5"
@@ -86,7 +87,7 @@ def receive(size: int, packed: bool) -> Row:
     return Row(
         f"receive {size} bytes{PACKED if packed else ''}", 4000,
         lambda n: ["kldload if_vtnet", "ifconfig vtnet0 up",
-                   f"host {PEER} ctl ctl send {frame} {n} >/dev/null", "sleep 1"],
+                   f"host {CTL} ctl send {frame} {n} >/dev/null", "sleep 1"],
         counters("dev.vtnet.0.rxq0", "intrs", "packets"), None, peer=True, packed=packed)
 
 
@@ -127,7 +128,7 @@ def run_guest(row: Row, count: int, folder: pathlib.Path) -> Cost:
     if row.peer:
         for name in ("net", "ctl"):
             (folder / name).unlink(missing_ok=True)
-        peer = subprocess.Popen([PEER, "serve", "--net", "net", "--ctl", "ctl"], cwd=folder)
+        peer = subprocess.Popen([PEER, "--net", "net", "--ctl", "ctl"], cwd=folder)
         netlab.wait_for("netpeer", (folder / "ctl").exists)
         command += ["--qemu=-netdev",
                     "--qemu=stream,id=net0,server=off,addr.type=unix,addr.path=net",
