@@ -65,7 +65,7 @@ int
 pv_net_lock_live(struct pv_net *pn)
 {
 	sx_xlock(&pn->pn_sx);
-	if (!pn->pn_frozen && !pn->pn_dead && !pn->pn_detaching)
+	if (pv_net_live(pn))
 		return (0);
 	sx_xunlock(&pn->pn_sx);
 	return (ENXIO);

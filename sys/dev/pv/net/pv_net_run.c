@@ -66,8 +66,7 @@ pv_net_ask_offloads(struct pv_net *pn)
 	u_int want = pv_net_rx_wanted(pn);
 
 	sx_assert(&pn->pn_sx, SA_XLOCKED);
-	if (pn->pn_ops->pno_set_offloads == NULL || want == pn->pn_offloads_asked ||
-	    pn->pn_frozen || pn->pn_dead || pn->pn_detaching)
+	if (pn->pn_ops->pno_set_offloads == NULL || want == pn->pn_offloads_asked || !pv_net_live(pn))
 		return;
 	/* After a refusal it is not requested again: what comes is handled here. */
 	pn->pn_offloads_asked = want;
@@ -276,7 +275,7 @@ pv_net_resize(struct pv_net *pn, bool tx, u_int size)
 	int error;
 
 	sx_assert(&pn->pn_sx, SA_XLOCKED);
-	if (pn->pn_frozen || pn->pn_dead || pn->pn_detaching)
+	if (!pv_net_live(pn))
 		return (ENXIO);
 	/* Programs have rings of the same size mapped. */
 	if (pn->pn_netmap)

@@ -532,6 +532,13 @@ int	pv_net_if_create(struct pv_net *pn);
 void	pv_net_if_destroy(struct pv_net *pn);
 void	pv_net_if_capabilities(struct pv_net *pn);
 
+/* Does the device take commands?  With pn_sx. */
+static inline bool
+pv_net_live(const struct pv_net *pn)
+{
+	return (!pn->pn_frozen && !pn->pn_dead && !pn->pn_detaching);
+}
+
 /* Places in the rings of one kind. */
 static inline u_int
 pv_net_ring_size(const struct pv_net *pn, bool tx)
