@@ -11,7 +11,8 @@
  *	linuxbench -o write -r -b 4k -d 32 -n 10000 /dev/xvda
  *
  * It is given the cheapest way that Linux has: io_uring with O_DIRECT, buffers and file registered, and
- * all requests that have ended are answered by new ones in a single system call.
+ * all requests that have ended are answered by new ones in a single system call.  With -1 each is by a
+ * system call of its own, as diskbench's requests reach the disk one by one.
  */
 
 #define	_GNU_SOURCE
@@ -38,6 +39,7 @@ struct bench {
 	const char	*path;
 	bool		 write;
 	bool		 random;
+	bool		 alone;	/* a system call for each request */
 	uint64_t	 size, depth, requests, seed;
 	uint64_t	 blocks, rng;
 	uint64_t	 started, ended, bytes, errors;
@@ -145,19 +147,28 @@ stage(struct uring *u, struct bench *b, unsigned slot)
 	u->staged++;
 }
 
+/* Submit what is staged, and wait until so many have ended. */
+static void
+enter(struct uring *u, unsigned ended)
+{
+	long n;
+
+	n = syscall(SYS_io_uring_enter, u->fd, u->staged, ended,
+	    ended > 0 ? IORING_ENTER_GETEVENTS : 0, NULL, 0);
+	if (n == -1 && errno != EINTR)
+		err(1, "io_uring_enter");
+	if (n > 0)
+		u->staged -= n;
+}
+
 /* Submit what is staged and wait for one; then answer each that has ended. */
 static void
 turn(struct uring *u, struct bench *b)
 {
 	struct io_uring_cqe *cqe;
 	unsigned head, tail;
-	long n;
 
-	n = syscall(SYS_io_uring_enter, u->fd, u->staged, 1, IORING_ENTER_GETEVENTS, NULL, 0);
-	if (n == -1 && errno != EINTR)
-		err(1, "io_uring_enter");
-	if (n > 0)
-		u->staged -= n;
+	enter(u, 1);
 	head = *u->cq_head;
 	tail = __atomic_load_n(u->cq_tail, __ATOMIC_ACQUIRE);
 	for (; head != tail; head++) {
@@ -167,8 +178,11 @@ turn(struct uring *u, struct bench *b)
 			b->errors++;
 		else
 			b->bytes += b->size;
-		if (b->started < b->requests)
+		if (b->started < b->requests) {
 			stage(u, b, cqe->user_data);
+			if (b->alone)
+				enter(u, 0);
+		}
 	}
 	__atomic_store_n(u->cq_head, head, __ATOMIC_RELEASE);
 }
@@ -194,7 +208,7 @@ options(struct bench *b, int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "o:b:d:n:s:r")) != -1) {
+	while ((c = getopt(argc, argv, "o:b:d:n:s:r1")) != -1) {
 		switch (c) {
 		case 'o':
 			b->write = strcmp(optarg, "write") == 0;
@@ -214,12 +228,15 @@ options(struct bench *b, int argc, char **argv)
 		case 'r':
 			b->random = true;
 			break;
+		case '1':
+			b->alone = true;
+			break;
 		default:
 			exit(2);
 		}
 	}
 	if (optind != argc - 1 || b->size == 0 || b->depth == 0 || b->requests == 0)
-		errx(2, "usage: linuxbench [-r] [-o read|write] [-b size] [-d depth] [-n requests] "
+		errx(2, "usage: linuxbench [-1r] [-o read|write] [-b size] [-d depth] [-n requests] "
 		    "[-s seed] disk");
 	b->path = argv[optind];
 }
@@ -237,8 +254,11 @@ main(int argc, char **argv)
 	disk_open(&b);
 	uring_open(&u, &b);
 	clock_gettime(CLOCK_MONOTONIC, &begin);
-	for (i = 0; i < b.depth && b.started < b.requests; i++)
+	for (i = 0; i < b.depth && b.started < b.requests; i++) {
 		stage(&u, &b, i);
+		if (b.alone)
+			enter(&u, 0);
+	}
 	while (b.ended < b.started)
 		turn(&u, &b);
 	clock_gettime(CLOCK_MONOTONIC, &end);

@@ -45,12 +45,14 @@ class Request:
     depth: int
     random: bool = True
     packed: bool = False
+    alone: bool = False  # linuxbench, too, submits one by one
 
     @property
     def name(self) -> str:
         """What the row is called."""
         return (f"{self.operation} 4 KiB, depth {self.depth}, "
-                f"{'random' if self.random else 'sequential'}{', packed' if self.packed else ''}")
+                f"{'random' if self.random else 'sequential'}{', packed' if self.packed else ''}"
+                f"{', each alone' if self.alone else ''}")
 
     def words(self, count: int) -> str:
         """Options of diskbench, and of linuxbench."""
@@ -64,6 +66,12 @@ def requests(everything: bool) -> list[Request]:
     return [Request(operation, depth, random, packed) for random, packed in kinds
             for operation in ("read", "write") for depth in DEPTHS
             if everything or not packed or (random and depth in (1, 32))]
+
+
+def alone() -> list[Request]:
+    """Those that are the same way for both: diskbench never submits more than one at a time."""
+    return [Request(operation, depth, alone=True) for operation in ("read", "write")
+            for depth in DEPTHS if depth > 1]
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -80,6 +88,7 @@ class Side:
     lab_type: type[netlab.Lab] = QuietLab
     begin = ""
     bench = ""  # the program
+    one_by_one = ""  # its option for requests that are submitted alone
     disks = ("", "")
 
     def __init__(self, stack: contextlib.ExitStack, number: int) -> None:
@@ -105,7 +114,9 @@ class Side:
     def did(self, request: Request, count: int) -> Cost:
         """What so many take, and what comes with them."""
         before = self.spent()
-        said = self.lab.guest(f"{self.bench} {request.words(count)} {self.disks[request.packed]}")
+        way = self.one_by_one if request.alone else ""
+        said = self.lab.guest(f"{self.bench} {way} {request.words(count)} "
+                              f"{self.disks[request.packed]}")
         if f" {count} requests, " not in said or " 0 errors, " not in said:
             raise BenchError(f"{request.name}: {said}")
         cost = self.spent().minus(before)
@@ -136,4 +147,5 @@ class Linux(Side):
     begin = ("echo 0 >/proc/sys/kernel/watchdog; for disk in vda vdb; do "
              "echo 2 >/sys/block/$disk/queue/nomerges; done")
     bench = "linuxbench"
+    one_by_one = "-1"
     disks = ("/dev/vda", "/dev/vdb")

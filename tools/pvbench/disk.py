@@ -8,7 +8,9 @@ with split and packed rings (blkcount.py): GENERIC-NODEBUG and Debian's cloud ke
 virtio_blk (mitigations=off, init_on_alloc=0), both under the same QEMU (TCG, `-icount shift=0`), in
 turn.  Ours is given its requests by diskbench in the kernel; Linux by tests/bench/linuxbench.c,
 io_uring with O_DIRECT and with buffers and file registered, a program's way with its system calls;
-nomerges is 2, so that the device gets the same requests from both.
+nomerges is 2, so that the device gets the same requests from both.  All requests that have ended are
+answered by one of its system calls, which diskbench has no way to do; where it says "each alone",
+each request is a system call of its own, so that both drivers get them one by one.
 
 The device answers in the host's own time: how many requests one kick or interrupt is for varies.
 """
@@ -28,11 +30,16 @@ from pvbench.table import Goal, Line
 PATIENCE = 7200.0  # seconds for a guest
 
 
+def requests(args: argparse.Namespace) -> list[blkcount.Request]:
+    """Those that are measured."""
+    return blkcount.requests(args.all) + blkcount.alone()
+
+
 def run(args: argparse.Namespace, report: Report) -> None:
     """Measure."""
     build.plugin()
     blkcount.build_linux()
-    wanted = [request for request in blkcount.requests(args.all) if report.chosen(request.name)]
+    wanted = [request for request in requests(args) if report.chosen(request.name)]
     report.progress.total = len(wanted) * args.rounds
     with scratch(PATIENCE), contextlib.ExitStack() as stack:
         sides = [blkcount.Ours(stack, 0), blkcount.Linux(stack, 1)]
@@ -53,7 +60,7 @@ def run(args: argparse.Namespace, report: Report) -> None:
 
 def operations(args: argparse.Namespace) -> list[str]:
     """What --only chooses from."""
-    return [request.name for request in blkcount.requests(args.all)]
+    return [request.name for request in requests(args)]
 
 
 COMMAND = Command("disk", __doc__, 5, operations, run, blkcount.options,
