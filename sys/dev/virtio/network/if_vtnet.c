@@ -485,9 +485,10 @@ vtnet_alloc_queues(struct vtnet_softc *sc)
 static void
 vtnet_sysctl(struct vtnet_softc *sc)
 {
-	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(sc->vtn_dev);
+	struct sysctl_ctx_list *ctx = &sc->vtn_sysctl;
 	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev));
 
+	sysctl_ctx_init(ctx);
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "config_changes", CTLFLAG_RD, &sc->vtn_config_changes,
 	    0, "Times the configuration was looked at for a change");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "needs_resets", CTLFLAG_RD, &sc->vtn_needs_resets, 0,
@@ -583,8 +584,12 @@ vtnet_attach(device_t dev)
 static int
 vtnet_detach(device_t dev)
 {
+	struct vtnet_softc *sc = device_get_softc(dev);
+
 	virtio_leave(dev);
-	vtnet_teardown(device_get_softc(dev));
+	/* A device's own context goes after its softc. */
+	(void)sysctl_ctx_free(&sc->vtn_sysctl);
+	vtnet_teardown(sc);
 	return (0);
 }
 

@@ -406,6 +406,6 @@ vtnet_ctrl_sysctl(struct vtnet_softc *sc)
 
 	list = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev));
 	for (i = 0; i < nitems(counters); i++)
-		SYSCTL_ADD_U64(device_get_sysctl_ctx(sc->vtn_dev), list, OID_AUTO,
-		    counters[i].name, CTLFLAG_RD, counters[i].counter, 0, counters[i].what);
+		SYSCTL_ADD_U64(&sc->vtn_sysctl, list, OID_AUTO, counters[i].name, CTLFLAG_RD,
+		    counters[i].counter, 0, counters[i].what);
 }

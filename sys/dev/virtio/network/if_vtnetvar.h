@@ -60,6 +60,7 @@ struct vtnet_coal {
 
 struct vtnet_softc {
 	device_t	 vtn_dev;
+	struct sysctl_ctx_list vtn_sysctl;
 	enum vtnet_level vtn_level;
 	uint64_t	 vtn_features;
 	bool		 vtn_modern;

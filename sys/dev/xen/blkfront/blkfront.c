@@ -370,9 +370,10 @@ static const struct pv_blk_ops xbd_ops = {
 static void
 xbd_sysctl(struct xbd_softc *sc)
 {
-	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(sc->xbd_dev);
+	struct sysctl_ctx_list *ctx = &sc->xbd_sysctl;
 	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xbd_dev));
 
+	sysctl_ctx_init(ctx);
 	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "ring_order", CTLFLAG_RD, &sc->xbd_order, 0,
 	    "Pages of the ring, as a power of two");
 	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "max_segs", CTLFLAG_RD, &sc->xbd_max_segs, 0,
@@ -540,6 +541,8 @@ xbd_detach(device_t dev)
 {
 	struct xbd_softc *sc = device_get_softc(dev);
 
+	/* A device's own context goes after its softc. */
+	(void)sysctl_ctx_free(&sc->xbd_sysctl);
 	if (sc->xbd_attached) {
 		/* Linux's back end never releases a ring that is left with requests in flight. */
 		pv_blk_freeze(&sc->xbd_blk);

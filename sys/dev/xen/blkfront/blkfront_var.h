@@ -11,6 +11,8 @@
 #ifndef _DEV_XEN_BLKFRONT_VAR_H_
 #define	_DEV_XEN_BLKFRONT_VAR_H_
 
+#include <sys/sysctl.h>
+
 #include <dev/pv/blk/pv_blk.h>
 #include <dev/pv/blk/pv_blk_peer.h>
 #include <dev/xen/grant_ring.h>
@@ -44,6 +46,7 @@ struct xbd_ring {
 
 struct xbd_softc {
 	device_t	 xbd_dev;
+	struct sysctl_ctx_list xbd_sysctl;
 	uint16_t	 xbd_handle;
 
 	/* Negotiated in setup(). */

@@ -452,7 +452,7 @@ xn_setup(device_t dev, enum xenbus_state *next)
 static void
 xn_sysctl_queue(struct xn_softc *sc, struct xn_queue *xq)
 {
-	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(sc->xn_dev);
+	struct sysctl_ctx_list *ctx = &sc->xn_sysctl;
 	const struct xn_counter *c;
 	struct sysctl_oid *node;
 	char name[8];
@@ -468,19 +468,18 @@ xn_sysctl_queue(struct xn_softc *sc, struct xn_queue *xq)
 static void
 xn_sysctl(struct xn_softc *sc)
 {
+	struct sysctl_ctx_list *ctx = &sc->xn_sysctl;
+	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev));
 	int i;
 
 	for (i = 0; i < sc->xn_npairs; i++)
 		xn_sysctl_queue(sc, &sc->xn_queues[i]);
-	SYSCTL_ADD_U64(device_get_sysctl_ctx(sc->xn_dev),
-	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)), OID_AUTO, "connects",
-	    CTLFLAG_RD, &sc->xn_connects, 0, "Connections to a back end");
-	SYSCTL_ADD_BOOL(device_get_sysctl_ctx(sc->xn_dev),
-	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)), OID_AUTO, "group_filter",
-	    CTLFLAG_RD, &sc->xn_mcast_on, 0, "The back end filters by our multicast groups");
-	SYSCTL_ADD_UINT(device_get_sysctl_ctx(sc->xn_dev),
-	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)), OID_AUTO, "groups",
-	    CTLFLAG_RD, &sc->xn_ngroups, 0, "Multicast groups in the back end's list");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "connects", CTLFLAG_RD, &sc->xn_connects, 0,
+	    "Connections to a back end");
+	SYSCTL_ADD_BOOL(ctx, top, OID_AUTO, "group_filter", CTLFLAG_RD, &sc->xn_mcast_on, 0,
+	    "The back end filters by our multicast groups");
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "groups", CTLFLAG_RD, &sc->xn_ngroups, 0,
+	    "Multicast groups in the back end's list");
 }
 
 static void
@@ -580,6 +579,7 @@ xn_attach(device_t dev)
 	struct xn_softc *sc = device_get_softc(dev);
 
 	sc->xn_dev = dev;
+	sysctl_ctx_init(&sc->xn_sysctl);
 	return (0);
 }
 
@@ -590,6 +590,8 @@ xn_detach(device_t dev)
 
 	/* Calls stop and release. */
 	xenbus_leave(dev);
+	/* A device's own context goes after its softc. */
+	(void)sysctl_ctx_free(&sc->xn_sysctl);
 	xenstore_watch_remove(&sc->xn_mtu_watch);
 	if (sc->xn_attached)
 		pv_net_detach(sc->xn_pn);

@@ -11,6 +11,8 @@
 #ifndef _DEV_XEN_NETFRONT_NETFRONT_VAR_H_
 #define	_DEV_XEN_NETFRONT_NETFRONT_VAR_H_
 
+#include <sys/sysctl.h>
+
 #include <dev/xen/grant_ring.h>
 #include <dev/xen/xen_var.h>
 #include <dev/xen/xenstore.h>
@@ -98,6 +100,7 @@ struct xn_queue {
 
 struct xn_softc {
 	device_t		 xn_dev;
+	struct sysctl_ctx_list	 xn_sysctl;
 	struct pv_net		*xn_pn;
 	bool			 xn_attached;	/* there is an interface */
 	bool			 xn_connected;	/* to a back end */
