@@ -17,11 +17,13 @@ import tempfile
 import termios
 import tty
 from contextlib import AbstractContextManager
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from pvguest.errors import STATUS_NO_BOOT, STATUS_TIMEOUT, Deadline, GuestError
 from pvguest.qemu import QEMU
-from xen.session import Boot
+
+if TYPE_CHECKING:
+    from xen.session import Boot
 
 # What ends a command's output: its exit status.
 MARK = re.compile(rb"\x1e(\d+)\r?\n")

@@ -17,14 +17,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pvguest.console import MARK, Console, System
 from pvguest.errors import STATUS_NO_BOOT, STATUS_TIMEOUT, Deadline, GuestError
 from qemu.qmp import Qmp
 from xen.errors import Deadline as LabDeadline
 from xen.errors import LabError, LabTimeoutError
-from xen.session import Session
+
+if TYPE_CHECKING:
+    from xen.session import Session
 
 # Seconds between two tries of `until': a command takes CPU time from what is waited for.
 FIRST_PAUSE, LAST_PAUSE = 0.05, 0.5

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""From the command line to the exit status: check, boot, run the commands, power off."""
+"""From the command line to the exit status: check, boot, run the commands, power off.
+
+What only FreeBSD or a guest under Xen needs is imported where it is used: thousands of guests of a
+`make test` have neither, and it takes as long to import as all the rest.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from pvguest import freebsd, snapshot, tree
+from pvguest import snapshot, tree
 from pvguest.console import System
 from pvguest.errors import STATUS_NO_BOOT, STATUS_TIMEOUT, Deadline, GuestError
 from pvguest.guest import Guest
 from pvguest.qemu import QEMU, device_arguments, qemu_arguments
-from xen import domain
-from xen import session as xen_session
 
 
 def system_of(args: argparse.Namespace) -> System:
@@ -30,7 +32,10 @@ def system_of(args: argparse.Namespace) -> System:
     name, _, which = str(args.os).partition("=")
     if name not in ("tree", "freebsd") or (which and name == "tree"):
         raise GuestError(STATUS_NO_BOOT, f"--os {args.os}: expected tree, or freebsd[=KERNEL]")
-    return freebsd.FreeBSD(which) if name == "freebsd" else tree.Tree()
+    if name == "tree":
+        return tree.Tree()
+    from pvguest import freebsd
+    return freebsd.FreeBSD(which)
 
 
 def check(args: argparse.Namespace) -> System:
@@ -41,6 +46,7 @@ def check(args: argparse.Namespace) -> System:
     args.machine = args.machine or ("q35" if has_ports else system.machine)
     system.check(args)
     if args.under == "xen":
+        from xen import domain
         domain.check(args)
     else:
         device_arguments(args)
@@ -56,6 +62,7 @@ def running(args: argparse.Namespace, accel: str, deadline: Deadline) -> Iterato
         log = stack.enter_context(open(args.log, "wb")) if args.log else None
         session = None
         if args.under == "xen":
+            from xen import session as xen_session
             lab_boot = stack.enter_context(system.lab_boot(args))
             session = stack.enter_context(xen_session.session(args, lab_boot))
             command = session.command()

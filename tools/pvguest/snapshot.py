@@ -19,12 +19,15 @@ import pathlib
 import re
 import shlex
 import time
+from typing import TYPE_CHECKING
 
 from pvguest.errors import STATUS_NO_BOOT, GuestError
 from pvguest.guest import Guest
 from qemu.qmp import listens
 from xen.errors import Deadline
-from xen.session import Session
+
+if TYPE_CHECKING:
+    from xen.session import Session
 
 # They take some 200 MB each; the least recently used are removed.
 KEPT = 6

@@ -11,11 +11,14 @@ import os
 import pathlib
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pvguest.errors import STATUS_NO_BOOT, STATUS_PANIC, GuestError
-from xen import session
 from xen.errors import OBJ as XEN_OBJ
 from xen.errors import TOP
+
+if TYPE_CHECKING:
+    from xen import session
 
 OBJ = XEN_OBJ.parent
 CONFIGURATIONS = TOP / "sys/amd64/conf"
@@ -94,6 +97,7 @@ class Tree:
         if not any("_load=" in word for word in words):
             late = [word for word in words if word.startswith(OF_MODULES)]
         first = " ".join(word for word in words if word not in late)
+        from xen import session
         yield session.Boot(*boot_files(args), first, tuple(late))
 
     def typed(self, command: str) -> bytes:
