@@ -8,8 +8,8 @@ with split and packed rings (blkcount.py): GENERIC-NODEBUG and Debian's cloud ke
 virtio_blk (mitigations=off, init_on_alloc=0), both under the same QEMU (TCG, `-icount shift=0`), in
 turn.  Ours is given its requests by diskbench in the kernel; Linux by tests/bench/linuxbench.c,
 io_uring with O_DIRECT and with buffers and file registered, a program's way with its system calls;
-nomerges is 2, so that the device gets the same requests from both.  All requests that have ended are
-answered by one of its system calls, which diskbench has no way to do; where it says "each alone",
+nomerges is 2, so that the device gets the same requests from both.  One system call of linuxbench
+answers all requests that have ended, which diskbench has no way to do; in rows "each alone"
 each request is a system call of its own, so that both drivers get them one by one.
 
 The device answers in the host's own time: how many requests one kick or interrupt is for varies.
