@@ -219,10 +219,8 @@ class LabPlan:
                 guest.process.kill()
                 guest.process.wait()
                 guest.qmp = None
-                kept = self.session.keep(Deadline(guest.deadline.left()))
+                self.session.keep(Deadline(guest.deadline.left()))
                 guest.process = guest.start(self.session.command())
-                if not kept:
-                    guest.result(show=show)
         guest.booted = True
         for setting in self.session.boot.settings:
             ask(guest, f"kenv -q {setting}")

@@ -298,12 +298,13 @@ class Lab:
         return state
 
     def save(self, state: pathlib.Path, deadline: Deadline) -> None:
-        """Write the state of a lab that was started for this to files; it is stopped afterwards."""
+        """Write the state of a lab that was started for this to files; it goes on afterwards."""
         part = state.with_suffix(f".{self.name}")
         with self.monitor(deadline) as qmp:
             part.unlink(missing_ok=True)
             qmp.save(part, IN_FILE)
-        copy_sparse(self.folder / "ram", ram_of(part))
+            copy_sparse(self.folder / "ram", ram_of(part))
+            qmp.resume()
         ram_of(part).rename(ram_of(state))
         part.rename(state)
 

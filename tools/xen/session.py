@@ -7,8 +7,7 @@ A guest that is alone in its lab may continue from a snapshot of a lab in which 
 with the same kernel, archive, settings and devices, is at its prompt.  Its disks are other files of
 the same sizes: they have not been read yet, as the drivers are modules that a test loads.
 
-The first guest of a kind boots and leaves a mark, the second one makes the snapshot, and all others
-use it.
+The first guest of a kind boots, makes the snapshot at its prompt and goes on; all others use it.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ class Snapshot:
             digest.update(path.read_bytes())
         self.state = SNAPSHOT / f"guest-{digest.hexdigest()[:24]}"
         self.stamp = self.state.with_suffix(".key")
-        self.mark = self.state.with_suffix(".mark")
+        self.lock = self.state.with_suffix(".lock")
 
     def usable(self) -> bool:
         """Whether it is there; it counts as used then."""
@@ -113,23 +112,22 @@ class Snapshot:
 
     @contextlib.contextmanager
     def turn_to_make(self) -> Iterator[bool]:
-        """Whether this process is to make it; no other does so meanwhile."""
+        """Whether this process is to make it, as no other does so meanwhile."""
         SNAPSHOT.mkdir(parents=True, exist_ok=True)
-        if not self.mark.exists():
-            # The contents record what the kinds are, for the user.
-            self.mark.write_text(self.words + "\n")
-            yield False
-            return
-        with self.mark.open("a") as file:
+        with self.lock.open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 yield False
                 return
+            # The contents record what the kinds are, for the user.
+            file.truncate(0)
+            file.write(self.words + "\n")
+            file.flush()
             yield True
 
     def save(self, lab: Lab, number: str, deadline: Deadline) -> None:
-        """Make it of a running lab, which is stopped afterwards, with the guest of that number."""
+        """Make it of a running lab, which goes on afterwards, with the guest of that number."""
         lab.save(self.state, deadline)
         self.stamp.write_text(number)
         others = sorted(SNAPSHOT.glob("guest-*.key"),
@@ -144,8 +142,8 @@ class Snapshot:
 class Session:
     """A guest's place in a lab.
 
-    It is booted if the lab comes from a snapshot of this guest, and with a snapshot that it is not
-    booted from it has to make that.
+    It is booted if the lab comes from a snapshot of this guest; with a snapshot, but not booted, it
+    has to make that.
     """
 
     lab: Lab
@@ -173,7 +171,7 @@ class Session:
         """Start the lab: from the guest's snapshot if that exists and can be loaded.
 
         QEMU 7.2 can't load what it saved while its processor was in a guest of Xen's (SVM): "vCPU
-        set in guest-mode inconsistent".  The guest boots then, and the next one makes a snapshot.
+        set in guest-mode inconsistent".  The guest boots then, and the next one makes a new snapshot.
         """
         try:
             self.start_lab(deadline)
@@ -196,19 +194,13 @@ class Session:
         self.lab.start(settings(self.args), deadline, session=False, state=state, disks=disks,
                        keep=self.snapshot is not None and not self.booted)
 
-    def keep(self, deadline: Deadline) -> bool:
-        """Make the snapshot of a guest at its prompt, and continue from it, without a console.
-
-        Returns False if that can't be: the guest has to boot again.
-        """
+    def keep(self, deadline: Deadline) -> None:
+        """Make the snapshot of a guest at its prompt, which goes on without a console."""
         assert self.snapshot is not None
         agent.end_all(self.lab.folder, deadline)
         self.lab.output("sync; echo 3 >/proc/sys/vm/drop_caches", deadline)
         self.snapshot.save(self.lab, number_of(self.lab, self.name, deadline), deadline)
-        self.lab.end(deadline)
         self.booted = True
-        self.start(deadline)
-        return self.booted
 
     def environment(self) -> dict[str, str]:
         """Environment variables that identify this guest for tools/xenlab, and for its callers."""
