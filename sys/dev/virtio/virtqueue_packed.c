@@ -115,8 +115,8 @@ struct vqpacked {
 	uint32_t	 vp_staged_segs;
 	uint32_t	 vp_staged_ind;
 	uint64_t	 vp_first;	/* second half of the first descriptor staged */
-	uint32_t	 vp_unkicked;	/* places committed since the last kick */
-	uint32_t	 vp_silence;	/* and since the last notification */
+	uint32_t	 vp_kicked;	/* q_taken at the last kick */
+	uint32_t	 vp_notified;	/* and at the last notification */
 	uint32_t	 vp_answered;	/* event suppression that we last notified for */
 	volatile uint32_t vp_shown;	/* q_committed, once the flags are stored */
 	/* Get side. */
@@ -300,8 +300,6 @@ vqpacked_commit(struct pvq *q)
 
 	if (vp->vp_staged == 0)
 		return;
-	vp->vp_unkicked += q->q_taken - vp->vp_base;
-	vp->vp_silence += q->q_taken - vp->vp_base;
 	vp->vp_base = q->q_taken;
 	vp->vp_base_next = vp->vp_next;
 	vp->vp_base_avail = vp->vp_avail;
@@ -346,7 +344,7 @@ vp_device_asks(struct vqpacked *vp)
 	if (flags == VRING_PACKED_EVENT_DISABLE)
 		return (false);
 	/* A turn or more without a notification: the place alone is ambiguous. */
-	if (flags != VRING_PACKED_EVENT_DESC || vp->vp_silence >= vp->vp_size) {
+	if (flags != VRING_PACKED_EVENT_DESC || vp->vp_base - vp->vp_notified >= vp->vp_size) {
 		vp->vp_answered = word;
 		return (true);
 	}
@@ -360,7 +358,7 @@ vp_device_asks(struct vqpacked *vp)
 	if (back >= vp->vp_size) {
 		if (turns - back <= (uint32_t)pvq_room(&vp->vp_c.vqc_pvq))
 			return (false);
-	} else if (back >= vp->vp_unkicked && word == vp->vp_answered)
+	} else if (back >= vp->vp_base - vp->vp_kicked && word == vp->vp_answered)
 		return (false);
 	vp->vp_answered = word;
 	return (true);
@@ -382,17 +380,17 @@ vqpacked_kick(struct pvq *q)
 	bool asks;
 
 	KASSERT(vp->vp_staged == 0, ("%s: %u chains not committed", __func__, vp->vp_staged));
-	if (vp->vp_unkicked == 0 || pvq_broken(q))
+	if (vp->vp_base == vp->vp_kicked || pvq_broken(q))
 		return (false);
 	atomic_thread_fence_seq_cst();
 	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD);
 	asks = vp_device_asks(vp);
-	vp->vp_unkicked = 0;
+	vp->vp_kicked = vp->vp_base;
 	if (!asks) {
 		q->q_stats.qs_nokicks++;
 		return (false);
 	}
-	vp->vp_silence = 0;
+	vp->vp_notified = vp->vp_base;
 	q->q_stats.qs_kicks++;
 	vp->vp_c.vqc_notify(vp->vp_c.vqc_notify_arg, vp->vp_c.vqc_index,
 	    vqpacked_next(&vp->vp_c));
@@ -693,7 +691,7 @@ vqpacked_reinit(struct pvq *q)
 	q->q_given = q->q_size;
 	vp->vp_next = vp->vp_base_next = vp->vp_base = 0;
 	vp->vp_avail = vp->vp_base_avail = VRING_PACKED_F_AVAIL;
-	vp->vp_unkicked = vp->vp_silence = vp->vp_answered = vp->vp_shown = 0;
+	vp->vp_kicked = vp->vp_notified = vp->vp_answered = vp->vp_shown = 0;
 	vp->vp_used = 0;
 	vp->vp_turn = VP_TURN;
 	vp->vp_batch = 0;
