@@ -122,7 +122,7 @@ FREEBSD_VIRTIO=	sys/dev/virtio
 # What takes three or four minutes of two CPUs: few kinds of guests, each of which boots once.
 # tools/freebsd_test and sys/xen/freebsd_test are skipped by `make test' where no sets have been imported.
 FREEBSD_QUICK+=	tools/freebsd_test
-FREEBSD_QUICK+=	sys/xen/freebsd_test
+FREEBSD_QUICK+=	sys/xen/freebsd_test:drivers_are_suspended_at_work
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:read_only_refuses_writes
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:resize_is_seen_at_once
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:ident_is_the_serial_number
