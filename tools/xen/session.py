@@ -171,7 +171,7 @@ class Session:
         """Start the lab: from the guest's snapshot if that exists and can be loaded.
 
         QEMU 7.2 can't load what it saved while its processor was in a guest of Xen's (SVM): "vCPU
-        set in guest-mode inconsistent".  The guest boots then, and the next one makes a new snapshot.
+        set in guest-mode inconsistent".  The guest boots then, and the next one makes another.
         """
         try:
             self.start_lab(deadline)
