@@ -168,6 +168,39 @@ pv_blk_window(struct pv_blk_req *rq, const struct bio *bp, size_t off, size_t le
 }
 
 /*
+ * As pvq_phys_add() into no segments, of length bytes that begin off bytes into the first of the pages
+ * ma.  Pages of a file are seldom neighbours, and a segment each.
+ */
+static __always_inline int
+pv_blk_load_pages(bus_dma_segment_t *segs, int max, bus_size_t seg_max, vm_page_t *ma, size_t off,
+    size_t length)
+{
+	vm_paddr_t pa, end = 0;
+	size_t part, len = seg_max;
+	int n = 0;
+
+	for (; length > 0; length -= part, off = 0) {
+		pa = VM_PAGE_TO_PHYS(*ma++) + off;
+		part = MIN(length, PAGE_SIZE - off);
+		if (pa == end && len + part <= seg_max) {
+			len += part;
+			segs[n - 1].ds_len = len;
+		} else if (__predict_true(part <= seg_max && n < max)) {
+			len = part;
+			segs[n].ds_addr = pa;
+			segs[n++].ds_len = part;
+		} else {
+			n = pvq_phys_add_run(segs, n, max, seg_max, pa, part);
+			if (n < 0)
+				break;
+			len = segs[n - 1].ds_len;
+		}
+		end = pa + part;
+	}
+	return (n);
+}
+
+/*
  * The physical addresses of the length bytes of bp from off on: 0; or EFBIG, with rq_nsegs segments, as
  * many as there may be, of their beginning.
  */
@@ -179,26 +212,14 @@ pv_blk_load_phys(struct pv_blk *blk, struct pv_blk_req *rq, const struct bio *bp
 	const int max = blk->blk_params.bp_max_segs;
 	const bus_size_t seg_max = blk->blk_params.bp_seg_size;
 	bus_dma_segment_t *segs = rq->rq_segs + 1;
-	size_t run;
-	vm_page_t *ma;
-	vm_paddr_t pa;
-	int n = 0;
+	int n;
 
 	if ((bp->bio_flags & BIO_UNMAPPED) == 0)
 		n = pvq_phys_add(segs, 0, max, seg_max, bp->bio_data + off, length);
 	else {
 		off += bp->bio_ma_offset;
-		ma = bp->bio_ma + off / PAGE_SIZE;
-		for (off %= PAGE_SIZE; length > 0 && n >= 0; length -= run, off = 0) {
-			pa = VM_PAGE_TO_PHYS(*ma++) + off;
-			run = PAGE_SIZE - off;
-			while (run < length && VM_PAGE_TO_PHYS(*ma) == pa + run) {
-				run += PAGE_SIZE;
-				ma++;
-			}
-			run = MIN(run, length);
-			n = pvq_phys_add_run(segs, n, max, seg_max, pa, run);
-		}
+		n = pv_blk_load_pages(segs, max, seg_max, bp->bio_ma + off / PAGE_SIZE,
+		    off % PAGE_SIZE, length);
 	}
 	rq->rq_nsegs = n < 0 ? max : n;
 	return (n < 0 ? EFBIG : 0);

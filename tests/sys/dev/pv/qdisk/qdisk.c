@@ -242,7 +242,8 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 		.bp_nqueues = n,
 		.bp_nreqs = nreqs,
 		.bp_max_segs = 8,
-		.bp_seg_size = PAGE_SIZE,
+		.bp_seg_size = sc->qd_phys_seg != 0 ? sc->qd_phys_seg : PAGE_SIZE,
+		.bp_phys = sc->qd_phys_seg != 0,
 		.bp_max_size = sectors * QD_SECTOR,
 		.bp_delete_size = 8 * QD_SECTOR,
 		.bp_delete_ranges = 4,
@@ -297,7 +298,7 @@ qd_linger(struct qd_softc *sc)
 	QD_EQ(sc, sc->qd_detached, 0);
 }
 
-static void
+void
 qd_done(struct bio *bp)
 {
 	struct qd_softc *sc = bp->bio_caller1;

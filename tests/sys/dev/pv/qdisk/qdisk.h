@@ -68,6 +68,7 @@ struct qd_softc {
 	int		qd_restart_error;
 	bool		qd_one_range;	/* deletes of several ranges fail */
 	bool		qd_no_fit;	/* requests never fit into a queue */
+	size_t		qd_phys_seg;	/* bytes of physical memory in a segment; 0: by bus_dma(9) */
 	bool		qd_linger;	/* the thread that delivers a bio's end lingers there */
 	volatile u_int	qd_lingering;
 	volatile u_int	qd_detached;	/* pv_blk_detach() has returned */
@@ -114,6 +115,9 @@ void	qd_end(struct qd_softc *sc);
 /* Submits bio i from a CPU: cmd, sectors from sector on, flags such as BIO_ORDERED. */
 void	qd_submit(struct qd_softc *sc, u_int i, u_int cpu, int cmd, u_int sector, u_int sectors,
 	    int flags);
+
+/* How the bios of a case end. */
+void	qd_done(struct bio *bp);
 
 /* The CPU that stands for i where there are fewer. */
 u_int	qd_cpu(u_int i);

@@ -12,7 +12,13 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/kthread.h>
+#include <sys/malloc.h>
 #include <sys/proc.h>
+
+#include <vm/vm.h>
+#include <vm/vm_param.h>
+#include <vm/pmap.h>
+#include <vm/vm_page.h>
 
 #include "qdisk.h"
 
@@ -623,6 +629,85 @@ qd_detach_waits_for_who_submits(struct qd_softc *sc)
 	taskqueue_drain(taskqueue_thread, &task);
 }
 
+#define	QD_PAGES	8
+
+/* The segments of what the device has are the data of bio 0, in order, and no more than need be. */
+static void
+qd_check_pages(struct qd_softc *sc)
+{
+	const struct qd_queue *qq = &sc->qd_queues[0];
+	const struct bio *bp = &sc->qd_bios[0];
+	const bus_dma_segment_t *seg;
+	size_t at = bp->bio_ma_offset, off, part;
+	u_int i;
+	int n;
+
+	for (i = 0; i < qq->qq_nheld; i++) {
+		for (n = 1; n <= qq->qq_held[i]->rq_nsegs; n++) {
+			seg = &qq->qq_held[i]->rq_segs[n];
+			QD_TRUE(sc, seg->ds_len > 0 && seg->ds_len <= sc->qd_phys_seg);
+			if (n > 1 && seg[-1].ds_addr + seg[-1].ds_len == seg->ds_addr)
+				QD_TRUE(sc, seg[-1].ds_len + seg->ds_len > sc->qd_phys_seg);
+			for (off = 0; off < seg->ds_len; off += part, at += part) {
+				QD_EQ(sc, seg->ds_addr + off,
+				    VM_PAGE_TO_PHYS(bp->bio_ma[at / PAGE_SIZE]) + at % PAGE_SIZE);
+				part = MIN(seg->ds_len - off, PAGE_SIZE - at % PAGE_SIZE);
+			}
+		}
+	}
+	QD_EQ(sc, at, bp->bio_ma_offset + bp->bio_bcount);
+}
+
+/* Pages in this order, a digit each, some of which are neighbours. */
+static void
+qd_pages(struct qd_softc *sc, char *memory, const char *order, int offset, u_int sectors)
+{
+	vm_page_t ma[QD_PAGES];
+	struct bio *bp = &sc->qd_bios[0];
+	int i;
+
+	for (i = 0; i < QD_PAGES; i++)
+		ma[i] = PHYS_TO_VM_PAGE(vtophys(memory + (order[i] - '0') * PAGE_SIZE));
+	bzero(bp, sizeof(*bp));
+	bp->bio_cmd = BIO_WRITE;
+	bp->bio_flags = BIO_UNMAPPED;
+	bp->bio_disk = sc->qd_blk.blk_disk;
+	bp->bio_length = bp->bio_bcount = sectors * QD_SECTOR;
+	bp->bio_ma = ma;
+	bp->bio_ma_offset = offset;
+	bp->bio_ma_n = howmany(offset + bp->bio_length, PAGE_SIZE);
+	bp->bio_done = qd_done;
+	bp->bio_caller1 = sc;
+	bp->bio_disk->d_strategy(bp);
+	qd_check_pages(sc);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_ends[0], 0);
+	QD_EQ(sc, bp->bio_resid, 0);
+}
+
+static void
+qd_segments_are_the_pages(struct qd_softc *sc)
+{
+	static const char *const orders[] = { "01234567", "76543210", "01254367", "60123457" };
+	static const size_t sizes[] = { 512, 1536, PAGE_SIZE, 5120, 16384, 65536 };
+	static const int offsets[] = { 0, 100, 512, 3584 };
+	char *memory;
+	u_int i, j, k, sectors;
+
+	memory = contigmalloc(QD_PAGES * PAGE_SIZE, M_TEMP, M_WAITOK, 0, ~(vm_paddr_t)0, PAGE_SIZE, 0);
+	for (i = 0; i < nitems(sizes); i++) {
+		sc->qd_phys_seg = sizes[i];
+		qd_begin(sc, 1, QD_SLOTS, 64);
+		for (j = 0; j < nitems(orders); j++)
+			for (k = 0; k < nitems(offsets); k++)
+				for (sectors = 1; sectors <= 56; sectors += 5)
+					qd_pages(sc, memory, orders[j], offsets[k], sectors);
+		qd_end(sc);
+	}
+	sc->qd_phys_seg = 0;
+	contigfree(memory, QD_PAGES * PAGE_SIZE, M_TEMP);
+}
+
 const struct qd_case qd_cases[] = {
 	{ "bio_goes_to_its_cpus_queue", qd_bio_goes_to_its_cpus_queue },
 	{ "ordered_flush_waits_for_every_queue", qd_ordered_flush_waits_for_every_queue },
@@ -646,5 +731,6 @@ const struct qd_case qd_cases[] = {
 	{ "awaited_request_is_not_delayed", qd_awaited_request_is_not_delayed },
 	{ "too_long_for_its_queue", qd_too_long_for_its_queue },
 	{ "detach_waits_for_who_submits", qd_detach_waits_for_who_submits },
+	{ "segments_are_the_pages", qd_segments_are_the_pages },
 	{ NULL, NULL }
 };
