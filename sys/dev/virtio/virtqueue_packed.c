@@ -37,6 +37,8 @@
  * In order.  With IN_ORDER a device uses chains in the order in which they were made available, and one
  * used descriptor may stand for many: see vp_next_used().
  *
+ * Events.  When either side is told is in virtqueue_packed_event.c.
+ *
  * Private state.  The cookie of a chain, the bytes that the device may write and the places that it
  * took are in memory that the device can't reach.  Of the ring we read the place at vp_used only.
  *
@@ -78,75 +80,7 @@
  * id if vd_slots is not 0 and vd_seq is committed.
  */
 
-#include <machine/atomic.h>
-
-#include <dev/virtio/virtqueue_var.h>
-
-#define	VP_TURN		(VRING_PACKED_F_AVAIL | VRING_PACKED_F_USED)
-
-/* What we know of a chain, by its id. */
-struct vp_shadow {
-	void		*vd_cookie;
-	struct vring_packed_desc *vd_table;	/* its indirect table, constant */
-	bus_addr_t	 vd_table_paddr;
-	uint32_t	 vd_wlen;	/* bytes that the device may write */
-	uint32_t	 vd_seq;	/* q_committed at the time of the put */
-	volatile uint32_t vd_slots;	/* places that it takes; 0: not in use */
-};
-
-struct vqpacked {
-	struct virtqueue vp_c;		/* first */
-	/* Constant. */
-	struct vring_packed_desc *vp_desc;
-	struct vring_packed_event *vp_driver_event;	/* we write */
-	struct vring_packed_event *vp_device_event;	/* the device writes */
-	uint16_t	*vp_ids;	/* circular array of free ids */
-	struct vp_shadow *vp_shadow;
-	uint32_t	 vp_mask;	/* of vp_ids, whose size is a power of two */
-	uint32_t	 vp_size;	/* places in the ring: any number */
-	/* Put side. */
-	uint32_t	 vp_next	/* place of the next descriptor */
-	    __aligned(CACHE_LINE_SIZE);
-	uint16_t	 vp_avail;	/* AVAIL and USED of an available one there */
-	uint16_t	 vp_base_avail;	/* as of the last commit */
-	uint32_t	 vp_base_next;
-	volatile uint32_t vp_base;	/* q_taken then */
-	uint32_t	 vp_staged;	/* chains staged */
-	uint32_t	 vp_staged_segs;
-	uint32_t	 vp_staged_ind;
-	uint64_t	 vp_first;	/* second half of the first descriptor staged */
-	uint32_t	 vp_kicked;	/* q_taken at the last kick */
-	uint32_t	 vp_notified;	/* and at the last notification */
-	uint32_t	 vp_answered;	/* event suppression that we last notified for */
-	volatile uint32_t vp_shown;	/* q_committed, once the flags are stored */
-	/* Get side. */
-	uint32_t	 vp_used	/* next place to look at */
-	    __aligned(CACHE_LINE_SIZE);
-	uint16_t	 vp_turn;	/* AVAIL and USED of a used one there */
-	uint32_t	 vp_batch;	/* IN_ORDER: chains of a batch still to be handed out */
-	uint32_t	 vp_batch_len;	/* used length of its last one */
-};
-
-#define	VP(q)	__containerof((q), struct vqpacked, vp_c.vqc_pvq)
-
-/* The second half of the descriptor at a place, read once; its buffers may be read afterwards. */
-static inline uint64_t
-vp_read(const struct vqpacked *vp, uint32_t at)
-{
-	uint64_t word;
-
-	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
-	word = le64toh(atomic_load_64(&vp->vp_desc[at].vpd_word));
-	atomic_thread_fence_acq();
-	return (word);
-}
-
-static inline bool
-vp_is_used(uint64_t word, uint16_t turn)
-{
-
-	return (((word >> VRING_PACKED_FLAGS_SHIFT ^ turn) & VP_TURN) == 0);
-}
+#include <dev/virtio/virtqueue_packed_var.h>
 
 /* Write the next descriptor; the first of a batch is not shown to the device yet. */
 static inline void
@@ -322,82 +256,6 @@ vqpacked_commit(struct pvq *q)
 }
 
 /*
- * Does the device request a notification of the places committed since the last kick (2.8.14)?  They
- * are those just behind vp_next; how far back is the one that the device named?
- *
- * A place that was passed earlier is answered too, once.  QEMU's network card (7.2) names a place, goes
- * on taking descriptors from there, and stops where there are no more without naming another.  That is
- * harmless in a split ring, where it names one with each descriptor that it takes.
- *
- * The wrap counter tells two turns apart, so that a place that was passed more than a turn ago looks
- * like one that is still to come.  One that is too far ahead for the room that is left can't be: what
- * is queued until then would wait for the device, and the device for a notification.
- */
-static bool
-vp_device_asks(struct vqpacked *vp)
-{
-	uint32_t back, off, turns = 2 * vp->vp_size, word;
-	uint16_t flags;
-
-	word = le32toh(atomic_load_32(&vp->vp_device_event->vpe_word));
-	flags = word >> 16 & VRING_PACKED_EVENT_MASK;
-	if (flags == VRING_PACKED_EVENT_DISABLE)
-		return (false);
-	/* A turn or more without a notification: the place alone is ambiguous. */
-	if (flags != VRING_PACKED_EVENT_DESC || vp->vp_base - vp->vp_notified >= vp->vp_size) {
-		vp->vp_answered = word;
-		return (true);
-	}
-	off = word & ((1 << VRING_PACKED_WRAP_SHIFT) - 1);
-	back = vp->vp_next - 1 - off;
-	/* The wrap counter is 1 in turns in which AVAIL is set. */
-	if ((word >> VRING_PACKED_WRAP_SHIFT & 1) != (vp->vp_avail == VRING_PACKED_F_AVAIL))
-		back += vp->vp_size;
-	if ((int32_t)back < 0)
-		back += turns;
-	if (back >= vp->vp_size) {
-		if (turns - back <= (uint32_t)pvq_room(&vp->vp_c.vqc_pvq))
-			return (false);
-	} else if (back >= vp->vp_base - vp->vp_kicked && word == vp->vp_answered)
-		return (false);
-	vp->vp_answered = word;
-	return (true);
-}
-
-/* The offset of the next descriptor and the wrap counter (2.9). */
-static uint16_t
-vqpacked_next(const struct virtqueue *vqc)
-{
-	const struct vqpacked *vp = __containerof(vqc, const struct vqpacked, vp_c);
-
-	return (vp->vp_next | (vp->vp_avail == VRING_PACKED_F_AVAIL) << VRING_PACKED_WRAP_SHIFT);
-}
-
-static bool
-vqpacked_kick(struct pvq *q)
-{
-	struct vqpacked *vp = VP(q);
-	bool asks;
-
-	KASSERT(vp->vp_staged == 0, ("%s: %u chains not committed", __func__, vp->vp_staged));
-	if (vp->vp_base == vp->vp_kicked || pvq_broken(q))
-		return (false);
-	atomic_thread_fence_seq_cst();
-	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD);
-	asks = vp_device_asks(vp);
-	vp->vp_kicked = vp->vp_base;
-	if (!asks) {
-		q->q_stats.qs_nokicks++;
-		return (false);
-	}
-	vp->vp_notified = vp->vp_base;
-	q->q_stats.qs_kicks++;
-	vp->vp_c.vqc_notify(vp->vp_c.vqc_notify_arg, vp->vp_c.vqc_index,
-	    vqpacked_next(&vp->vp_c));
-	return (true);
-}
-
-/*
  * The descriptor at vp_used is not used.  If it is of a chain in flight, then AVAIL is as we set it,
  * and stays so when the device uses it; anything else is a device with a wrong wrap counter, whose
  * later completions would not be seen.
@@ -441,18 +299,6 @@ vp_check(struct vqpacked *vp, uint16_t id, uint32_t *len, uint32_t completed)
 		*len = vd->vd_wlen;
 	}
 	return (true);
-}
-
-/* Step over so many places. */
-static inline void
-vp_step(const struct vqpacked *vp, uint32_t *at, uint16_t *turn, uint32_t slots)
-{
-
-	*at += slots;
-	if (*at >= vp->vp_size) {
-		*at -= vp->vp_size;
-		*turn ^= VP_TURN;
-	}
 }
 
 /* Give a chain's places and its id back.  The caller publishes q_given, which is returned. */
@@ -526,131 +372,6 @@ vqpacked_get(struct pvq *q, struct pvq_done *done, int max)
 	/* Pairs with the acquire in pvq_room(): the ids are in vp_ids before the places count. */
 	atomic_store_rel_32(&q->q_given, given);
 	return (n);
-}
-
-/*
- * How many places does a used descriptor with this id stand for, if *seq chains have completed before?
- * 0: the id is invalid, as pvq_get() will find.
- */
-static uint32_t
-vp_used_places(const struct vqpacked *vp, uint16_t id, uint32_t *seq)
-{
-	uint32_t batch, places = 0;
-
-	if (id >= vp->vp_size || vp->vp_shadow[id].vd_slots == 0)
-		return (0);
-	if (!vp->vp_c.vqc_in_order)
-		return (vp->vp_shadow[id].vd_slots);
-	batch = vp->vp_shadow[id].vd_seq - *seq + 1;
-	if (batch > vp->vp_size)
-		return (0);
-	for (; batch > 0; batch--)
-		places += vp->vp_shadow[vp->vp_ids[(*seq)++ & vp->vp_mask]].vd_slots;
-	return (places);
-}
-
-/* Has the device used more than so many places from vp_used on? */
-static bool
-vp_waiting(const struct vqpacked *vp, uint32_t ahead)
-{
-	uint32_t at = vp->vp_used, seq = vp->vp_c.vqc_pvq.q_completed, slots, used;
-	uint64_t word;
-	uint16_t turn = vp->vp_turn;
-
-	/* In the middle of a batch, where nothing more is written. */
-	if (vp->vp_batch != 0)
-		return (true);
-	for (used = 0; used <= ahead; used += slots) {
-		word = vp_read(vp, at);
-		if (!vp_is_used(word, turn))
-			return (false);
-		slots = vp_used_places(vp, word >> VRING_PACKED_ID_SHIFT, &seq);
-		if (slots == 0)
-			return (true);
-		vp_step(vp, &at, &turn, slots);
-	}
-	return (true);
-}
-
-/*
- * An event is at a place, and not at a number of chains.  The next completion and the last one are
- * known; in between, chains that take several places make it a guess.
- */
-static uint32_t
-vp_event_ahead(struct vqpacked *vp, unsigned int after)
-{
-	struct pvq *q = &vp->vp_c.vqc_pvq;
-	uint32_t inflight, places;
-
-	if (after <= 1 || !vp->vp_c.vqc_event)
-		return (0);
-	/* In this order, for it is the order in which commit writes them. */
-	places = atomic_load_acq_32(&vp->vp_base) - (q->q_given - vp->vp_size);
-	inflight = q->q_committed - q->q_completed;
-	if (after > inflight)
-		after = inflight;
-	if (after <= 1)
-		return (0);
-	return (MAX((uint64_t)after * places / inflight, 1) - 1);
-}
-
-static inline void
-vp_set_event(struct vqpacked *vp, uint16_t off_wrap, uint16_t flags)
-{
-
-	atomic_store_32(&vp->vp_driver_event->vpe_word, htole32(off_wrap | (uint32_t)flags << 16));
-	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
-}
-
-static bool
-vqpacked_intr_enable(struct pvq *q, unsigned int after)
-{
-	struct vqpacked *vp = VP(q);
-	uint32_t ahead, at;
-	uint16_t turn;
-
-	if (pvq_broken(q))
-		return (false);
-	ahead = vp_event_ahead(vp, after);
-	if (vp->vp_c.vqc_event) {
-		at = vp->vp_used;
-		turn = vp->vp_turn;
-		vp_step(vp, &at, &turn, ahead);
-		vp_set_event(vp, at | (turn != 0) << VRING_PACKED_WRAP_SHIFT,
-		    VRING_PACKED_EVENT_DESC);
-	} else
-		vp_set_event(vp, 0, VRING_PACKED_EVENT_ENABLE);
-	atomic_thread_fence_seq_cst();
-	return (vp_waiting(vp, ahead));
-}
-
-static void
-vqpacked_intr_disable(struct pvq *q)
-{
-
-	vp_set_event(VP(q), 0, VRING_PACKED_EVENT_DISABLE);
-}
-
-/*
- * A used descriptor beyond the next place means that this one was skipped: a device writes used
- * descriptors one behind the other (2.8.12).  It may do so in any order for a moment, so that this is
- * to be found twice.  All places that are looked at have chains of ours, which are not used.
- */
-static enum pvq_look
-vqpacked_look(struct pvq *q)
-{
-	struct vqpacked *vp = VP(q);
-	uint32_t at = vp->vp_used, i, places = vp->vp_base - (q->q_given - vp->vp_size);
-	uint16_t turn = vp->vp_turn;
-
-	if (vp->vp_batch != 0)
-		return (PVQ_WAITS);
-	for (i = 0; i < places; i++) {
-		if (vp_is_used(vp_read(vp, at), turn))
-			return (i == 0 ? PVQ_WAITS : PVQ_SKIPPED);
-		vp_step(vp, &at, &turn, 1);
-	}
-	return (PVQ_QUIET);
 }
 
 /* The oldest chain in flight, by a search; see vqsplit_drain(). */

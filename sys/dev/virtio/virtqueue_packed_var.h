@@ -1,0 +1,114 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * A packed virtqueue, as virtqueue_packed.c and virtqueue_packed_event.c have it; see there.
+ */
+
+#ifndef _DEV_VIRTIO_VIRTQUEUE_PACKED_VAR_H_
+#define	_DEV_VIRTIO_VIRTQUEUE_PACKED_VAR_H_
+
+#include <machine/atomic.h>
+
+#include <dev/virtio/virtqueue_var.h>
+
+#define	VP_TURN		(VRING_PACKED_F_AVAIL | VRING_PACKED_F_USED)
+
+/* What we know of a chain, by its id. */
+struct vp_shadow {
+	void		*vd_cookie;
+	struct vring_packed_desc *vd_table;	/* its indirect table, constant */
+	bus_addr_t	 vd_table_paddr;
+	uint32_t	 vd_wlen;	/* bytes that the device may write */
+	uint32_t	 vd_seq;	/* q_committed at the time of the put */
+	volatile uint32_t vd_slots;	/* places that it takes; 0: not in use */
+};
+
+struct vqpacked {
+	struct virtqueue vp_c;		/* first */
+	/* Constant. */
+	struct vring_packed_desc *vp_desc;
+	struct vring_packed_event *vp_driver_event;	/* we write */
+	struct vring_packed_event *vp_device_event;	/* the device writes */
+	uint16_t	*vp_ids;	/* circular array of free ids */
+	struct vp_shadow *vp_shadow;
+	uint32_t	 vp_mask;	/* of vp_ids, whose size is a power of two */
+	uint32_t	 vp_size;	/* places in the ring: any number */
+	/* Put side. */
+	uint32_t	 vp_next	/* place of the next descriptor */
+	    __aligned(CACHE_LINE_SIZE);
+	uint16_t	 vp_avail;	/* AVAIL and USED of an available one there */
+	uint16_t	 vp_base_avail;	/* as of the last commit */
+	uint32_t	 vp_base_next;
+	volatile uint32_t vp_base;	/* q_taken then */
+	uint32_t	 vp_staged;	/* chains staged */
+	uint32_t	 vp_staged_segs;
+	uint32_t	 vp_staged_ind;
+	uint64_t	 vp_first;	/* second half of the first descriptor staged */
+	uint32_t	 vp_kicked;	/* q_taken at the last kick */
+	uint32_t	 vp_notified;	/* and at the last notification */
+	uint32_t	 vp_answered;	/* event suppression that we last notified for */
+	volatile uint32_t vp_shown;	/* q_committed, once the flags are stored */
+	/* Get side. */
+	uint32_t	 vp_used	/* next place to look at */
+	    __aligned(CACHE_LINE_SIZE);
+	uint16_t	 vp_turn;	/* AVAIL and USED of a used one there */
+	uint32_t	 vp_batch;	/* IN_ORDER: chains of a batch still to be handed out */
+	uint32_t	 vp_batch_len;	/* used length of its last one */
+};
+
+#define	VP(q)	__containerof((q), struct vqpacked, vp_c.vqc_pvq)
+
+/* The second half of the descriptor at a place, read once; its buffers may be read afterwards. */
+static inline uint64_t
+vp_read(const struct vqpacked *vp, uint32_t at)
+{
+	uint64_t word;
+
+	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	word = le64toh(atomic_load_64(&vp->vp_desc[at].vpd_word));
+	atomic_thread_fence_acq();
+	return (word);
+}
+
+static inline bool
+vp_is_used(uint64_t word, uint16_t turn)
+{
+
+	return (((word >> VRING_PACKED_FLAGS_SHIFT ^ turn) & VP_TURN) == 0);
+}
+
+/* Step over so many places. */
+static inline void
+vp_step(const struct vqpacked *vp, uint32_t *at, uint16_t *turn, uint32_t slots)
+{
+
+	*at += slots;
+	if (*at >= vp->vp_size) {
+		*at -= vp->vp_size;
+		*turn ^= VP_TURN;
+	}
+}
+
+/* Which events we request of the device. */
+static inline void
+vp_set_event(struct vqpacked *vp, uint16_t off_wrap, uint16_t flags)
+{
+
+	atomic_store_32(&vp->vp_driver_event->vpe_word, htole32(off_wrap | (uint32_t)flags << 16));
+	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+}
+
+/* Of struct pvq_ops: events, in both directions. */
+bool	vqpacked_kick(struct pvq *q);
+bool	vqpacked_intr_enable(struct pvq *q, unsigned int after);
+void	vqpacked_intr_disable(struct pvq *q);
+enum pvq_look vqpacked_look(struct pvq *q);
+
+/* The offset of the next descriptor and the wrap counter (2.9). */
+uint16_t vqpacked_next(const struct virtqueue *vqc);
+
+#endif /* !_DEV_VIRTIO_VIRTQUEUE_PACKED_VAR_H_ */
