@@ -347,20 +347,65 @@ vp_next_used(struct vqpacked *vp, uint32_t completed, uint16_t *id, uint32_t *le
 	return (true);
 }
 
+/*
+ * The first completions, as long as they are what most are: of chains of one place, with a length that
+ * fits.  Returns how many there were, up to max; the next place is for vp_next_used() to look at.
+ */
+static inline u_int
+vp_get_plain(struct vqpacked *vp, struct pvq_done *done, u_int max)
+{
+	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
+	struct pvq *const q = &vp->vp_c.vqc_pvq;
+	struct vp_shadow *const shadow = vp->vp_shadow, *vd;
+	uint16_t *const ids = vp->vp_ids;
+	/* Pairs with the release in vqpacked_commit(). */
+	const uint32_t committed = atomic_load_acq_32(&q->q_committed);
+	const uint32_t mask = vp->vp_mask, size = vp->vp_size, last = q->q_completed + size;
+	uint32_t at = vp->vp_used;
+	uint16_t id, turn = vp->vp_turn;
+	uint64_t word;
+	u_int n;
+
+	max = MIN(max, committed - q->q_completed);
+	for (n = 0; n < max; n++) {
+		word = vp_read(vp, at);
+		id = word >> VRING_PACKED_ID_SHIFT;
+		if (!vp_is_used(word, turn) || id >= size)
+			break;
+		vd = &shadow[id];
+		if (atomic_load_acq_32(&vd->vd_slots) != 1 || (uint32_t)word > vd->vd_wlen ||
+		    (int32_t)(committed - vd->vd_seq) <= 0)
+			break;
+		vd->vd_slots = 0;
+		done[n].pd_cookie = vd->vd_cookie;
+		done[n].pd_result = (uint32_t)word;
+		ids[(last + n) & mask] = id;
+		if (++at == size) {
+			at = 0;
+			turn ^= VP_TURN;
+		}
+	}
+	vp->vp_used = at;
+	vp->vp_turn = turn;
+	return (n);
+}
+
 static int
 vqpacked_get(struct pvq *q, struct pvq_done *done, int max)
 {
 	struct vqpacked *vp = VP(q);
 	uint32_t completed, given, len;
 	uint16_t id;
-	int n;
+	int n = 0;
 
 	if (pvq_broken(q))
 		return (0);
-	completed = q->q_completed;
-	given = q->q_given;
+	if (!vp->vp_c.vqc_in_order)
+		n = vp_get_plain(vp, done, max);
+	completed = q->q_completed + n;
+	given = q->q_given + n;
 	/* Where all that was in flight has completed, the next place is not worth a look. */
-	for (n = 0; n < max && (n == 0 || q->q_committed != completed); n++, completed++) {
+	for (; n < max && (n == 0 || q->q_committed != completed); n++, completed++) {
 		if (!vp_next_used(vp, completed, &id, &len))
 			break;
 		done[n].pd_cookie = vp->vp_shadow[id].vd_cookie;
