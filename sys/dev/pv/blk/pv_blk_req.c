@@ -169,33 +169,26 @@ pv_blk_window(struct pv_blk_req *rq, const struct bio *bp, size_t off, size_t le
 
 /*
  * As pvq_phys_add() into no segments, of length bytes that begin off bytes into the first of the pages
- * ma.  Pages of a file are seldom neighbours, and a segment each.
+ * ma: of runs of neighbours, of which a buffer has one, and a file often one for each page.
  */
 static __always_inline int
 pv_blk_load_pages(bus_dma_segment_t *segs, int max, bus_size_t seg_max, vm_page_t *ma, size_t off,
     size_t length)
 {
-	vm_paddr_t pa, end = 0;
-	size_t part, len = seg_max;
+	vm_paddr_t pa, next = VM_PAGE_TO_PHYS(*ma) + off;
+	size_t run = PAGE_SIZE - off;
 	int n = 0;
 
-	for (; length > 0; length -= part, off = 0) {
-		pa = VM_PAGE_TO_PHYS(*ma++) + off;
-		part = MIN(length, PAGE_SIZE - off);
-		if (pa == end && len + part <= seg_max) {
-			len += part;
-			segs[n - 1].ds_len = len;
-		} else if (__predict_true(part <= seg_max && n < max)) {
-			len = part;
+	for (; length > 0; length -= run, run = PAGE_SIZE) {
+		pa = next;
+		while (run < length && (next = VM_PAGE_TO_PHYS(*++ma)) == pa + run)
+			run += PAGE_SIZE;
+		run = MIN(run, length);
+		if (__predict_true(run <= seg_max && n < max)) {
 			segs[n].ds_addr = pa;
-			segs[n++].ds_len = part;
-		} else {
-			n = pvq_phys_add_run(segs, n, max, seg_max, pa, part);
-			if (n < 0)
-				break;
-			len = segs[n - 1].ds_len;
-		}
-		end = pa + part;
+			segs[n++].ds_len = run;
+		} else if ((n = pvq_phys_add_run(segs, n, max, seg_max, pa, run)) < 0)
+			break;
 	}
 	return (n);
 }
