@@ -194,8 +194,9 @@ struct pv_net_ops {
 	/* Make a stopped device live again, with empty queues.  May sleep. */
 	int	(*pno_restart)(void *softc);
 	/*
-	 * The same for one queue of a pair while the others run.  An error of either means that the
-	 * device has to be reset.  Or NULL: it can't.  May sleep.
+	 * The same for one queue of a pair while the others run, and while the pair has nothing in
+	 * flight to be sent (pnp_queue_reset).  An error of either means that the device has to be
+	 * reset.  Or NULL: it can't.  May sleep.
 	 */
 	int	(*pno_stop_queue)(void *softc, int pair, bool tx);
 	int	(*pno_restart_queue)(void *softc, int pair, bool tx);
@@ -269,6 +270,7 @@ struct pv_net_params {
 	bool		pnp_promisc;	/* there is a promiscuous mode, which accepts all of them */
 	bool		pnp_link_reports; /* the link's state is known, and may change */
 	bool		pnp_may_rest;	/* no watchdog: completions may take any time */
+	bool		pnp_queue_reset; /* of a pair, too, that has frames in flight to be sent */
 	bool		pnp_freebsd_names; /* counters also have the names of FreeBSD's own driver */
 	int		pnp_rx_budget;	/* buffers taken before other threads get the CPU */
 	int		pnp_tx_kick;	/* packets of an interrupt thread's pass for one notification */

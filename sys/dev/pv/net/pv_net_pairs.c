@@ -17,9 +17,9 @@
  * Fewer pairs in use.  Senders stop choosing the others; what waits there moves to one that stays, and
  * what is in flight completes; then the device is configured.  A sender that chose a queue just before
  * finds that it is not in use when it has the queue's lock, and moves its packet, too.  A device that
- * can reset a queue alone loses those of the others then, and their receive buffers are freed; a queue
- * in which something does not complete is reset, where another device is left with as many pairs as
- * before.
+ * can reset a queue alone loses those of the others then, and their receive buffers are freed.  If what
+ * a queue has in flight does not complete, there are as many pairs as before, or that queue is reset,
+ * too (pnp_queue_reset).
  *
  * Locking.  pn_sx for changes; pn_pairs is read without.
  */

@@ -14,6 +14,11 @@
  *	          freed; until the pair is in use again, or the device is reset, which begins with all
  *	          queues
  *
+ * The pair has nothing in flight to be sent meanwhile, or the device is reset instead: a frame that
+ * QEMU drops in a reset makes it take the next one, and if that has to wait for the network back end as
+ * well, QEMU aborts (its issue 1451; seen with 7.2).  pnp_queue_reset says that another device is
+ * used.
+ *
  * A receive queue that rests is watched: completions may lie there for which no interrupt has come, or
  * for which none can, as the device has skipped a place of the ring.
  *
@@ -41,7 +46,7 @@
 #include <dev/pv/net/pv_net.h>
 #include <dev/pv/net/pv_net_var.h>
 
-/* How long what was sent may take before its queue is renewed: tries, and how many in a second. */
+/* How long what was sent may take before a queue of its pair stops: tries, and how many a second. */
 #define	PV_NET_SETTLE_TRIES	100
 #define	PV_NET_SETTLE_HZ	100
 
@@ -72,12 +77,26 @@ pv_net_rx_watch(struct pv_net_rxq *rxq)
 	mtx_unlock(&rxq->prq_mtx);
 }
 
+/* Stop a transmit queue; what is in flight has some time to complete. */
+static void
+pv_net_settle(struct pv_net_txq *txq)
+{
+	int tries;
+
+	pv_net_tx_stop(txq);
+	for (tries = 0; !pv_net_tx_settled(txq) && tries < PV_NET_SETTLE_TRIES; tries++)
+		pause("pvsize", howmany(hz, PV_NET_SETTLE_HZ));
+}
+
+/* The pair's transmit queue is stopped, or is not in use. */
 static int
 pv_net_stop_queue(struct pv_net *pn, int pair, bool tx)
 {
 	sx_assert(&pn->pn_sx, SA_XLOCKED);
 	/* What netmap(4) has in flight is taken back with the whole device. */
 	if (pn->pn_ops->pno_stop_queue == NULL || pn->pn_netmap)
+		return (EOPNOTSUPP);
+	if (!pn->pn_params.pnp_queue_reset && !pv_net_tx_settled(&pn->pn_txqs[pair]))
 		return (EOPNOTSUPP);
 	return (pn->pn_ops->pno_stop_queue(pn->pn_softc, pair, tx));
 }
@@ -86,17 +105,24 @@ int
 pv_net_reset_rxq(struct pv_net_rxq *rxq)
 {
 	struct pv_net *pn = rxq->prq_pn;
+	struct pv_net_txq *txq = &pn->pn_txqs[rxq->prq_id];
+	bool settle = !pn->pn_params.pnp_queue_reset && pn->pn_ops->pno_stop_queue != NULL;
 	int error;
 
 	pv_net_rx_stop(rxq);
+	if (settle)
+		pv_net_settle(txq);
 	error = pv_net_stop_queue(pn, rxq->prq_id, false);
 	if (error != 0)
 		return (error);
 	pv_net_rx_drain(rxq);
 	error = pn->pn_ops->pno_restart_queue(pn->pn_softc, rxq->prq_id, false);
-	if (error == 0)
-		pv_net_rx_start(rxq);
-	return (error);
+	if (error != 0)
+		return (error);
+	pv_net_rx_start(rxq);
+	if (settle)
+		pv_net_tx_resume(txq);
+	return (0);
 }
 
 int
@@ -126,11 +152,9 @@ int
 pv_net_renew_txq(struct pv_net_txq *txq)
 {
 	struct pv_net *pn = txq->ptq_pn;
-	int error, tries;
+	int error;
 
-	pv_net_tx_stop(txq);
-	for (tries = 0; !pv_net_tx_settled(txq) && tries < PV_NET_SETTLE_TRIES; tries++)
-		pause("pvsize", howmany(hz, PV_NET_SETTLE_HZ));
+	pv_net_settle(txq);
 	error = pv_net_stop_queue(pn, txq->ptq_id, true);
 	if (error != 0)
 		return (error);
