@@ -16,8 +16,8 @@
  *
  * The pair has nothing in flight to be sent meanwhile, or the device is reset instead: a frame that
  * QEMU drops in a reset makes it take the next one, and if that has to wait for the network back end as
- * well, QEMU aborts (its issue 1451; seen with 7.2).  pnp_queue_reset says that another device is
- * used.
+ * well, QEMU aborts (its issue 1451; seen with 7.2 and 10.0).  pnp_queue_reset says that the device is
+ * another one.
  *
  * A receive queue that rests is watched: completions may lie there for which no interrupt has come, or
  * for which none can, as the device has skipped a place of the ring.
