@@ -12,6 +12,7 @@
 #include <sys/param.h>
 #include <sys/systm.h>
 
+#include <dev/virtio/virtio_ring.h>
 #include <dev/virtio/virtqueue.h>
 
 #include "pvq_fixture.h"
@@ -217,6 +218,35 @@ event_passed_a_turn_ago(const struct impl *im)
 			}
 }
 
+/* A device that names a place still to come is notified when that is taken, and not before. */
+static void
+event_ahead_is_waited_for(const struct impl *im)
+{
+	struct virtqueue_addrs addrs;
+	struct fix f;
+	uintptr_t before, i, named, wrap;
+
+	for (before = 0; before < 2 * FIX_SIZE; before++)
+		for (named = 0; named < FIX_SIZE; named++) {
+			fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+			virtqueue_addrs(f.q, &addrs);
+			for (i = 0; i < before; i++) {
+				fix_turn(&f, 1);
+				(void)pvq_kick(f.q);
+			}
+			i = before + named;
+			wrap = i / FIX_SIZE % 2 == 0;
+			*(volatile uint32_t *)(uintptr_t)addrs.vqa_device = i % FIX_SIZE |
+			    wrap << VRING_PACKED_WRAP_SHIFT | VRING_PACKED_EVENT_DESC << 16;
+			for (i = 0; i < FIX_SIZE; i++) {
+				fix_post(&f, i + 1, 0, 1);
+				CHECK(pvq_kick(f.q) == (i == named), "%lu before, %lu named, %lu put",
+				    before, named, i + 1);
+			}
+			fix_close(&f);
+		}
+}
+
 /* Where chains take several places, the next one and all are kept; see pvq_intr_enable(). */
 static void
 last_completion_interrupts(const struct impl *im)
@@ -257,6 +287,8 @@ const struct pvq_test packed_tests[] = {
 	    any_event_is_survived },
 	{ "passed_event_is_answered_once", "A device that goes on beyond what it named",
 	    passed_event_is_answered_once, IM_EVENT },
+	{ "event_ahead_is_waited_for", "At any place of the ring", event_ahead_is_waited_for,
+	    IM_EVENT },
 	{ "event_passed_a_turn_ago", "And many put in one go", event_passed_a_turn_ago, IM_EVENT },
 	{ "last_completion_interrupts", "In any order, and whatever places they take",
 	    last_completion_interrupts, IM_ANY_ORDER | IM_EVENT },

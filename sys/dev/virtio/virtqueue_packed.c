@@ -349,61 +349,78 @@ vp_next_used(struct vqpacked *vp, uint32_t completed, uint16_t *id, uint32_t *le
 
 /*
  * The first completions, as long as they are what most are: of chains of one place, with a length that
- * fits.  Returns how many there were, up to max; the next place is for vp_next_used() to look at.
+ * fits.  Returns how many there were, up to max, which is not 0; the next place is for vp_get_any() to
+ * look at.
+ *
+ * committed  q_committed; no more than max of these chains have not completed
  */
 static inline u_int
-vp_get_plain(struct vqpacked *vp, struct pvq_done *done, u_int max)
+vp_get_plain(struct vqpacked *vp, struct pvq_done *done, u_int max, const uint32_t committed,
+    const uint32_t completed)
 {
 	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
-	struct pvq *const q = &vp->vp_c.vqc_pvq;
 	struct vp_shadow *const shadow = vp->vp_shadow, *vd;
 	uint16_t *const ids = vp->vp_ids;
-	/* Pairs with the release in vqpacked_commit(). */
-	const uint32_t committed = atomic_load_acq_32(&q->q_committed);
-	const uint32_t mask = vp->vp_mask, size = vp->vp_size, last = q->q_completed + size;
-	uint32_t at = vp->vp_used;
-	uint16_t id, turn = vp->vp_turn;
+	const uint32_t mask = vp->vp_mask, size = vp->vp_size;
+	uint32_t at = vp->vp_used, place = completed + size;
+	struct pvq_done *next = done;
+	uint16_t turn = vp->vp_turn;
+	uint32_t id;
 	uint64_t word;
-	u_int n;
+	u_int left = max;
 
-	max = MIN(max, committed - q->q_completed);
-	for (n = 0; n < max; n++) {
-		word = vp_read(vp, at);
-		id = word >> VRING_PACKED_ID_SHIFT;
-		if (!vp_is_used(word, turn) || id >= size)
+	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	do {
+		word = vp_read_synced(vp, at);
+		if (!vp_is_used(word, turn))
+			break;
+		id = (uint16_t)(word >> VRING_PACKED_ID_SHIFT);
+		if (__predict_false(id >= size))
 			break;
 		vd = &shadow[id];
-		if (atomic_load_acq_32(&vd->vd_slots) != 1 || (uint32_t)word > vd->vd_wlen ||
-		    (int32_t)(committed - vd->vd_seq) <= 0)
+		if (__predict_false(atomic_load_acq_32(&vd->vd_slots) != 1 ||
+		    (uint32_t)word > vd->vd_wlen || (int32_t)(committed - vd->vd_seq) <= 0))
 			break;
 		vd->vd_slots = 0;
-		done[n].pd_cookie = vd->vd_cookie;
-		done[n].pd_result = (uint32_t)word;
-		ids[(last + n) & mask] = id;
-		if (++at == size) {
+		next->pd_cookie = vd->vd_cookie;
+		next->pd_result = (uint32_t)word;
+		ids[place & mask] = id;
+		if (__predict_false(++at == size)) {
 			at = 0;
 			turn ^= VP_TURN;
 		}
-	}
+		place++;
+		next++;
+	} while (--left > 0);
 	vp->vp_used = at;
 	vp->vp_turn = turn;
+	return (max - left);
+}
+
+/* So many chains were taken from the ring, whose places were given back before `given`. */
+static inline int
+vp_got(struct vqpacked *vp, u_int n, uint32_t given)
+{
+	struct pvq *q = &vp->vp_c.vqc_pvq;
+
+	q->q_completed += n;
+	q->q_stats.qs_done += n;
+	/* Pairs with the acquire in pvq_room(): the ids are in vp_ids before the places count. */
+	atomic_store_rel_32(&q->q_given, given);
 	return (n);
 }
 
-static int
-vqpacked_get(struct pvq *q, struct pvq_done *done, int max)
+/*
+ * Completions from the n-th on, whatever they are: none, those of a batch, of chains of several places,
+ * and invalid ones, at which the queue breaks.  Those before were vp_get_plain()'s.
+ */
+static __noinline int
+vp_get_any(struct vqpacked *vp, struct pvq_done *done, u_int n, u_int max)
 {
-	struct vqpacked *vp = VP(q);
-	uint32_t completed, given, len;
+	struct pvq *q = &vp->vp_c.vqc_pvq;
+	uint32_t completed = q->q_completed + n, given = q->q_given + n, len;
 	uint16_t id;
-	int n = 0;
 
-	if (pvq_broken(q))
-		return (0);
-	if (!vp->vp_c.vqc_in_order)
-		n = vp_get_plain(vp, done, max);
-	completed = q->q_completed + n;
-	given = q->q_given + n;
 	/* Where all that was in flight has completed, the next place is not worth a look. */
 	for (; n < max && (n == 0 || q->q_committed != completed); n++, completed++) {
 		if (!vp_next_used(vp, completed, &id, &len))
@@ -412,11 +429,27 @@ vqpacked_get(struct pvq *q, struct pvq_done *done, int max)
 		done[n].pd_result = len;
 		given = vp_release(vp, id, completed, given);
 	}
-	q->q_completed = completed;
-	q->q_stats.qs_done += n;
-	/* Pairs with the acquire in pvq_room(): the ids are in vp_ids before the places count. */
-	atomic_store_rel_32(&q->q_given, given);
-	return (n);
+	return (vp_got(vp, n, given));
+}
+
+static int
+vqpacked_get(struct pvq *q, struct pvq_done *done, int max)
+{
+	struct vqpacked *vp = VP(q);
+	const uint32_t completed = q->q_completed;
+	uint32_t committed;
+	u_int most, n = 0;
+
+	if (pvq_broken(q))
+		return (0);
+	/* Pairs with the release in vqpacked_commit(). */
+	committed = atomic_load_acq_32(&q->q_committed);
+	most = MIN((u_int)max, committed - completed);
+	if (__predict_true(!vp->vp_c.vqc_in_order && most > 0))
+		n = vp_get_plain(vp, done, most, committed, completed);
+	if (__predict_false(n == 0) || __predict_false(n < most))
+		return (vp_get_any(vp, done, n, max));
+	return (vp_got(vp, n, q->q_given + n));
 }
 
 /* The oldest chain in flight, by a search; see vqsplit_drain(). */
@@ -458,6 +491,7 @@ vqpacked_reinit(struct pvq *q)
 	vp->vp_next = vp->vp_base_next = vp->vp_base = 0;
 	vp->vp_avail = vp->vp_base_avail = VRING_PACKED_F_AVAIL;
 	vp->vp_kicked = vp->vp_notified = vp->vp_answered = vp->vp_shown = 0;
+	vp->vp_expected = 1 << VRING_PACKED_WRAP_SHIFT | VRING_PACKED_EVENT_DESC << 16;
 	vp->vp_used = 0;
 	vp->vp_turn = VP_TURN;
 	vp->vp_batch = 0;

@@ -24,13 +24,18 @@
  * like one that is still to come.  One that is too far ahead for the room that is left can't be: what
  * is queued until then would wait for the device, and the device for a notification.
  */
-static bool
+static inline bool
 vp_device_asks(struct vqpacked *vp)
 {
 	uint32_t back, off, turns = 2 * vp->vp_size, word;
 	uint16_t flags;
 
 	word = le32toh(atomic_load_32(&vp->vp_device_event->vpe_word));
+	/* Most ask for the first descriptor behind those of the last kick. */
+	if (__predict_true(word == vp->vp_expected)) {
+		vp->vp_answered = word;
+		return (true);
+	}
 	flags = word >> 16 & VRING_PACKED_EVENT_MASK;
 	if (flags == VRING_PACKED_EVENT_DISABLE)
 		return (false);
@@ -67,6 +72,7 @@ bool
 vqpacked_kick(struct pvq *q)
 {
 	struct vqpacked *vp = VP(q);
+	uint16_t next;
 	bool asks;
 
 	KASSERT(vp->vp_staged == 0, ("%s: %u chains not committed", __func__, vp->vp_staged));
@@ -75,15 +81,16 @@ vqpacked_kick(struct pvq *q)
 	atomic_thread_fence_seq_cst();
 	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD);
 	asks = vp_device_asks(vp);
+	next = vqpacked_next(&vp->vp_c);
 	vp->vp_kicked = vp->vp_base;
+	vp->vp_expected = next | VRING_PACKED_EVENT_DESC << 16;
 	if (!asks) {
 		q->q_stats.qs_nokicks++;
 		return (false);
 	}
 	vp->vp_notified = vp->vp_base;
 	q->q_stats.qs_kicks++;
-	vp->vp_c.vqc_notify(vp->vp_c.vqc_notify_arg, vp->vp_c.vqc_index,
-	    vqpacked_next(&vp->vp_c));
+	vp->vp_c.vqc_notify(vp->vp_c.vqc_notify_arg, vp->vp_c.vqc_index, next);
 	return (true);
 }
 
@@ -109,7 +116,7 @@ vp_used_places(const struct vqpacked *vp, uint16_t id, uint32_t *seq)
 }
 
 /* Has the device used more than so many places from vp_used on? */
-static bool
+static __noinline bool
 vp_waiting(const struct vqpacked *vp, uint32_t ahead)
 {
 	uint32_t at = vp->vp_used, seq = vp->vp_c.vqc_pvq.q_completed, slots, used;
@@ -135,13 +142,13 @@ vp_waiting(const struct vqpacked *vp, uint32_t ahead)
  * An event is at a place, and not at a number of chains.  The next completion and the last one are
  * known; in between, chains that take several places make it a guess.
  */
-static uint32_t
+static __noinline uint32_t
 vp_event_ahead(struct vqpacked *vp, unsigned int after)
 {
 	struct pvq *q = &vp->vp_c.vqc_pvq;
 	uint32_t inflight, places;
 
-	if (after <= 1 || !vp->vp_c.vqc_event)
+	if (!vp->vp_c.vqc_event)
 		return (0);
 	/* In this order, for it is the order in which commit writes them. */
 	places = atomic_load_acq_32(&vp->vp_base) - (q->q_given - vp->vp_size);
@@ -162,17 +169,20 @@ vqpacked_intr_enable(struct pvq *q, unsigned int after)
 
 	if (pvq_broken(q))
 		return (false);
-	ahead = vp_event_ahead(vp, after);
+	ahead = after <= 1 ? 0 : vp_event_ahead(vp, after);
 	if (vp->vp_c.vqc_event) {
 		at = vp->vp_used;
 		turn = vp->vp_turn;
-		vp_step(vp, &at, &turn, ahead);
+		if (ahead > 0)
+			vp_step(vp, &at, &turn, ahead);
 		vp_set_event(vp, at | (turn != 0) << VRING_PACKED_WRAP_SHIFT,
 		    VRING_PACKED_EVENT_DESC);
 	} else
 		vp_set_event(vp, 0, VRING_PACKED_EVENT_ENABLE);
 	atomic_thread_fence_seq_cst();
-	return (vp_waiting(vp, ahead));
+	if (ahead > 0)
+		return (vp_waiting(vp, ahead));
+	return (vp->vp_batch != 0 || vp_is_used(vp_read(vp, vp->vp_used), vp->vp_turn));
 }
 
 void

@@ -49,6 +49,7 @@ struct vqpacked {
 	uint32_t	 vp_staged_ind;
 	uint64_t	 vp_first;	/* second half of the first descriptor staged */
 	uint32_t	 vp_kicked;	/* q_taken at the last kick */
+	uint32_t	 vp_expected;	/* what a device that has taken all of that asks for */
 	uint32_t	 vp_notified;	/* and at the last notification */
 	uint32_t	 vp_answered;	/* event suppression that we last notified for */
 	volatile uint32_t vp_shown;	/* q_committed, once the flags are stored */
@@ -62,16 +63,27 @@ struct vqpacked {
 
 #define	VP(q)	__containerof((q), struct vqpacked, vp_c.vqc_pvq)
 
-/* The second half of the descriptor at a place, read once; its buffers may be read afterwards. */
+/*
+ * The second half of the descriptor at a place, read once; its buffers may be read afterwards.  As of
+ * the caller's vq_sync(), or a later moment.
+ */
 static inline uint64_t
-vp_read(const struct vqpacked *vp, uint32_t at)
+vp_read_synced(const struct vqpacked *vp, uint32_t at)
 {
 	uint64_t word;
 
-	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	word = le64toh(atomic_load_64(&vp->vp_desc[at].vpd_word));
 	atomic_thread_fence_acq();
 	return (word);
+}
+
+/* The same, as of now. */
+static inline uint64_t
+vp_read(const struct vqpacked *vp, uint32_t at)
+{
+
+	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	return (vp_read_synced(vp, at));
 }
 
 static inline bool
