@@ -13,9 +13,8 @@
  *
  * Bios go to the personality at once, by d_strategy, from a CPU that the case chooses.
  *
- * Locking.  qd_mtx protects the log and the ends of bios.  A queue is pv_blk's, under its lock, but for
- * qq_done and qq_held, which cases change while no other thread does: pv_blk does not touch a queue
- * without completions.
+ * Locking.  qd_mtx protects the log and the ends of bios.  All of a queue is under pv_blk's lock for it:
+ * the tick of a deep queue collects completions at any time.
  */
 
 #include <sys/param.h>
@@ -357,25 +356,31 @@ qd_submit(struct qd_softc *sc, u_int i, u_int cpu, int cmd, u_int sector, u_int 
 void
 qd_answer(struct qd_softc *sc, u_int queue)
 {
+	struct pv_blk_queue *bq = &sc->qd_blk.blk_queues[queue];
 	struct qd_queue *qq = &sc->qd_queues[queue];
 
 	if (qq->qq_nheld == 0)
 		return;
+	mtx_lock(&bq->bq_mtx);
 	qq->qq_done[qq->qq_ndone++] = qq->qq_held[0];
 	qq->qq_nheld--;
 	memmove(qq->qq_held, qq->qq_held + 1, qq->qq_nheld * sizeof(qq->qq_held[0]));
-	pv_blk_intr(&sc->qd_blk.blk_queues[queue]);
+	mtx_unlock(&bq->bq_mtx);
+	pv_blk_intr(bq);
 }
 
 void
 qd_answer_all_at_once(struct qd_softc *sc, u_int queue)
 {
+	struct pv_blk_queue *bq = &sc->qd_blk.blk_queues[queue];
 	struct qd_queue *qq = &sc->qd_queues[queue];
 
+	mtx_lock(&bq->bq_mtx);
 	memcpy(qq->qq_done, qq->qq_held, sizeof(qq->qq_done));
 	qq->qq_ndone = qq->qq_nheld;
 	qq->qq_nheld = 0;
-	pv_blk_intr(&sc->qd_blk.blk_queues[queue]);
+	mtx_unlock(&bq->bq_mtx);
+	pv_blk_intr(bq);
 }
 
 void
