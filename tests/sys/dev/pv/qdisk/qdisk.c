@@ -13,8 +13,8 @@
  *
  * Bios go to the personality at once, by d_strategy, from a CPU that the case chooses.
  *
- * Locking.  qd_mtx protects the log and the ends of bios.  All of a queue is under pv_blk's lock for it:
- * the tick of a deep queue collects completions at any time.
+ * Locking.  qd_mtx protects the log and the ends of bios.  All of a queue is under pv_blk's lock for
+ * it: the tick of a deep queue collects completions at any time.
  */
 
 #include <sys/param.h>
