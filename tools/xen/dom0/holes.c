@@ -8,24 +8,25 @@
  * Xen's special pages are below 4 GB whatever memory a domain has, and a save begins with a bitmap
  * of all frames up to them: a million, in which a domain of the lab has some ten thousand.  Each
  * one costs a lookup in Xen, eight bytes of the image, and a look at the restore.  This library is
- * preloaded, and removes the frames between the domain's memory, or one gigabyte if that is more, and
- * the device model's from the bitmap as it is filled: libxenguest does so by memset(3).  libxenguest
- * leaves out frames without a page as well, but only after the query.
+ * preloaded, and removes the frames between the domain's memory and the device model's from the bitmap
+ * as it is filled: libxenguest does so by memset(3).  libxenguest leaves out frames without a page as
+ * well, but only after the query.
+ *
+ * A domain may have pages anywhere below the maximum that it was made with, which is in xenstore only:
+ * xl mem-set changes the one that Xen knows.
  */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <xenctrl.h>
+#include <xenstore.h>
 
 #define MAX(a, b)	((a) > (b) ? (a) : (b))
 #define PAGES_OF_KB(kb)	((kb) / 4)
 /* What Xen adds to a domain's memory, and more. */
 #define SLACK		1024
-/*
- * A domain may have pages anywhere below the maximum that it was made with, which is in xenstore only:
- * xl mem-set changes the one that Xen knows.  No domain of the lab is made with more than this.
- */
-#define HOLE_BEGIN	0x40000
 /* Above this frame are devices, video memory and Xen's special pages. */
 #define HOLE_END	0xf0000
 #define BITS		8
@@ -41,20 +42,42 @@ fill(unsigned char *to, int byte, size_t length)
 	return (to);
 }
 
+/* The most memory that a domain may have, in KB, as it was made; 0: unknown. */
+static unsigned long
+made_with(uint32_t domid)
+{
+	struct xs_handle *xs = xs_open(0);
+	unsigned int length;
+	char path[64], *value;
+	unsigned long kb = 0;
+
+	if (xs == NULL)
+		return (0);
+	snprintf(path, sizeof(path), "/local/domain/%u/memory/static-max", domid);
+	value = xs_read(xs, XBT_NULL, path, &length);
+	if (value != NULL)
+		kb = strtoul(value, NULL, 10);
+	free(value);
+	xs_close(xs);
+	return (kb);
+}
+
 /* libxenguest asks for the number of frames before it makes the bitmap. */
 int
 xc_domain_nr_gpfns(xc_interface *xch, uint32_t domid, xen_pfn_t *gpfns)
 {
 	int (*real)(xc_interface *, uint32_t, xen_pfn_t *) = dlsym(RTLD_NEXT, "xc_domain_nr_gpfns");
 	xc_dominfo_t info;
+	unsigned long kb = made_with(domid);
 	int error = real(xch, domid, gpfns);
 
 	bitmap_bytes = 0;
-	if (error == 0 && *gpfns > HOLE_END && xc_domain_getinfo(xch, domid, 1, &info) == 1 &&
-	    info.domid == domid && PAGES_OF_KB(info.max_memkb) + SLACK < HOLE_END) {
-		bitmap_bytes = (*gpfns + BITS - 1) / BITS;
-		hole_begin = MAX(PAGES_OF_KB(info.max_memkb) + SLACK, HOLE_BEGIN) / BITS;
+	if (error == 0 && kb != 0 && *gpfns > HOLE_END &&
+	    xc_domain_getinfo(xch, domid, 1, &info) == 1 && info.domid == domid) {
+		hole_begin = (PAGES_OF_KB(MAX(kb, info.max_memkb)) + SLACK) / BITS;
 		hole_end = HOLE_END / BITS;
+		if (hole_begin < hole_end)
+			bitmap_bytes = (*gpfns + BITS - 1) / BITS;
 	}
 	return (error);
 }
