@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 FIRST_PAUSE, LAST_PAUSE = 0.05, 0.5
 # A driver's message about its device, unlike ifconfig(8)'s output for a card.
 MESSAGE = re.compile(r"^[a-z_]+[0-9]+: (?!flags=).*\n", re.MULTILINE)
+# One that came between two characters of a line that a command was printing.
+WITHIN = re.compile(r"^(?![a-z_]+[0-9]+: )(.*[^a-z_.\n])([a-z_]+[0-9]+: (?!flags=).*\n)",
+                    re.MULTILINE)
 
 
 def split_pattern(text: str) -> tuple[re.Pattern[str] | None, str]:
@@ -172,7 +175,7 @@ class Guest(Console):
                 except GuestError:
                     sys.stdout.write(contents(output))
                     raise
-                seen = contents(output)
+                seen = WITHIN.sub(r"\2\1", contents(output))
             rows = unwanted.sub("", seen) if unwanted else seen
             if pattern.search(rows) if pattern else status == 0:
                 sys.stdout.write("".join(line for line in messages if line not in seen) + seen)
