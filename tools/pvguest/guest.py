@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 FIRST_PAUSE, LAST_PAUSE = 0.05, 0.5
 # A driver's message about its device, unlike ifconfig(8)'s output for a card.
 MESSAGE = re.compile(r"^[a-z_]+[0-9]+: (?!flags=).*\n", re.MULTILINE)
-# One that came between a number that a command printed and the end of its line.
-WITHIN = re.compile(r"^(\d+)([a-z_]+\d+: (?!flags=).*\n)", re.MULTILINE)
+# One that came between a number that a command printed, perhaps with a name, and the line's end.
+WITHIN = re.compile(r"^((?:[\w.%]+: )?\d+)([a-z_]+\d+: (?!flags=).*\n)", re.MULTILINE)
 
 
 def split_pattern(text: str) -> tuple[re.Pattern[str] | None, str]:
