@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 # Seconds between two tries of `until': a command takes CPU time from what is waited for.
 FIRST_PAUSE, LAST_PAUSE = 0.05, 0.5
 # A driver's message about its device, unlike ifconfig(8)'s output for a card.
-MESSAGE = re.compile(r"^[a-z_]+[0-9]+: (?!flags=).*\n", re.MULTILINE)
+SAID = r"[a-z_]+[0-9]+: (?!flags=).*\n"
+MESSAGE = re.compile(rf"^{SAID}", re.MULTILINE)
 # One that came between a number that a command printed, perhaps with a name, and the line's end.
-WITHIN = re.compile(r"^((?:[\w.%]+: )?\d+)([a-z_]+\d+: (?!flags=).*\n)", re.MULTILINE)
+WITHIN = re.compile(rf"^((?:[\w.%]+: )?\d+)({SAID})", re.MULTILINE)
 
 
 def split_pattern(text: str) -> tuple[re.Pattern[str] | None, str]:
