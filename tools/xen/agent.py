@@ -26,6 +26,7 @@ from xen.errors import Deadline, LabError, LabTimeoutError
 CONTROL = 1
 PORTS = 8
 BLOCK = 512
+MEGABYTE = 1 << 20
 
 Sink = Callable[[bytes], None]
 
@@ -219,13 +220,14 @@ def output(folder: pathlib.Path, script: str, deadline: Deadline) -> str:
 def put(folder: pathlib.Path, source: pathlib.Path, target: str, deadline: Deadline) -> None:
     """Copy a file to dom0."""
     data = source.read_bytes()
-    name = shlex.quote(target)
-    blocks, rest = divmod(len(data), 65536)
+    name, place = (shlex.quote(str(path))
+                   for path in (target, pathlib.PurePosixPath(target).parent))
+    blocks, rest = divmod(len(data), MEGABYTE)
     # dd with fullblock reads exactly what is requested: nothing of the next request.
-    script = (f"mkdir -p {shlex.quote(str(pathlib.PurePosixPath(target).parent))};"
-              f" {{ [ {blocks} -eq 0 ] || dd bs=65536 count={blocks} iflag=fullblock;"
-              f" [ {rest} -eq 0 ] || dd bs={rest} count=1 iflag=fullblock; }} 2>/dev/null >{name}"
-              f" && [ \"$(stat -c %s {name})\" = {len(data)} ]")
+    parts = [f"dd bs={size} count={count} iflag=fullblock"
+             for size, count in ((MEGABYTE, blocks), (rest, 1)) if size and count]
+    script = (f"[ -d {place} ] || mkdir -p {place};"
+              f" {{ {' && '.join(parts) or ':'}; }} 2>/dev/null >{name}")
     said: list[bytes] = []
     if run(folder, script, deadline, said.append, data) != 0:
         raise LabError(f"put {target}: {b''.join(said).decode(errors='replace').strip()}")

@@ -240,7 +240,7 @@ class Lab:
                     qmp.incoming(f"exec:cat {shlex.quote(str(state))}", IN_FILE)
                     status = qmp.resume()
             # xl takes its time, and in a snapshot it has answered.
-            agent.output(self.folder, "true" if state else "xl info >/dev/null", deadline)
+            agent.output(self.folder, "" if state else "xl info >/dev/null", deadline)
         except LabError as error:
             kind = LabTimeoutError if isinstance(error, LabTimeoutError) else LabError
             ended = process.poll()
