@@ -23,7 +23,6 @@ import os
 import pathlib
 import re
 import shlex
-import time
 import zlib
 from collections.abc import Callable
 
@@ -262,84 +261,73 @@ def configuration(lab: Lab, args: argparse.Namespace, folder: str, deadline: Dea
     return "".join(f"{key} = {value}\n" for key, value in lines.items())
 
 
-def create(lab: Lab, args: argparse.Namespace, folder: str, deadline: Deadline) -> None:
-    """Create the guest, paused."""
+# For dom0: the number of a guest.  The log of its xl begins with `Waiting for domain NAME (domid
+# NUMBER) to die'.
+NUMBER = "read -r _ _ _ _ _ id _ </var/log/xen/xl-{name}.log; echo $id"
+
+
+def create(lab: Lab, args: argparse.Namespace, folder: str, deadline: Deadline) -> str:
+    """Create the guest, paused; returns its number."""
     text = configuration(lab, args, folder, deadline)
     said: list[bytes] = []
     script = (f"mkdir -p {folder}; printf %s {shlex.quote(text)} >{folder}/xl.cfg &&"
               f" xl create -pq {folder}/xl.cfg; s=$?; rm -f {folder}/kernel {folder}/ramdisk;"
-              " exit $s")
+              f" {NUMBER.format(name=args.name)}; exit $s")
     if lab.run(script, deadline, said.append) != 0:
         lines = b"".join(said).decode(errors="replace").splitlines()
         raise LabError(next((line for line in lines if "error" in line), "xl create failed"))
+    return number_in(b"".join(said).decode(errors="replace"))
 
 
-def number_of(lab: Lab, name: str, deadline: Deadline) -> str:
-    """The number of a guest that was created, or nothing if that is not known yet.
-
-    The log of its xl begins with `Waiting for domain NAME (domid NUMBER) to die'.
-    """
-    number = lab.output(f"read -r _ _ _ _ _ id _ </var/log/xen/xl-{name}.log; echo $id",
-                        deadline).rstrip(")")
+def number_in(text: str) -> str:
+    """The number of a guest in NUMBER's output, or nothing if it is not known yet."""
+    number = (text.split() or [""])[-1].rstrip(")")
     return number if number.isdigit() else ""
 
 
-# The guest's console.  xl, which would end a guest that has shut down, stops monitoring it once it
-# was saved (`save -c`, or a save that failed), so that this is done here as well: Xen reports every
-# shutdown by @releaseDomain.  Nothing waits for xl to remove a guest that is alone in its lab, as
-# the lab ends.
+def number_of(lab: Lab, name: str, deadline: Deadline) -> str:
+    """The number of a guest that was created, or nothing if that is not known yet."""
+    return number_in(lab.output(NUMBER.format(name=name), deadline))
+
+
+# The guest's console, until the guest ends: dom0/console.c ends it, and its status has the reason
+# of a guest that is alone in its lab.  Nothing waits for xl to remove that, as the lab ends.
 CONSOLE = """
-reason() {{
-	while read -r line; do
-		case $line in *'reason code {suspend}'*) ;; *'has shut down, reason'*) return 0 ;; esac
-	done </var/log/xen/xl-{name}.log
-	return 1
-}}
-finish() {{
-	# The console ends by it, and is not to take it along.
-	trap '' TERM
-	$1
-}}
-{{ xenstore-watch @releaseDomain | {{ read -r _; while read -r _; do
-	for try in 1 2 3 4 5 6 7 8 9 10; do
-		sleep 0.1
-		if {alone} && reason; then sleep 0.1; finish 'kill -TERM 0'; exit; fi
-	done
-	reason=$(xl list -v {name} 2>/dev/null | awk 'NR == 2 && $5 ~ /[sc]/ {{ print $8 }}')
-	case $reason in ''|-|{suspend}) continue ;; esac
-	echo "has shut down, reason code $reason" >>/var/log/xen/xl-{name}.log
-	finish 'xl destroy {name}'
-done; }}; }} >/dev/null 2>&1 </dev/null &
-# A console that stays after its guest was removed ends by this.  A xenstored that was restarted
-# knows nothing: neither this guest, which may be there, nor dom0.
-{{ while sleep 5; do
-	xenstore-exists /local/domain/{id} || ! xenstore-exists /local/domain/0/domid ||
-		{{ sleep 1; finish 'kill -TERM 0'; exit; }}
-done; }} >/dev/null 2>&1 </dev/null &
+trap : TERM
 {first}
+console ended {id} {name} {alone} {paused} >/dev/null 2>&1 </dev/null &
+ended=$!
 xenconsole --interactive --type {kind} --num 0 {id} 2>/dev/null
 trap '' TERM
-kill -TERM 0
+kill -TERM $ended
+wait $ended
 """
 
-# Prints `here ID` when the guest of that name has a console, `coming` when it has none yet, or
-# `gone REASON`: the last reason for a shutdown in the log that its xl keeps, or the one that
-# received it when it was migrated (none: it was destroyed).  xl is slow: it is run only if the log
-# does not have the reason.
+# Waits until the guest of that name has a console, and prints `here ID`; or prints `gone REASON`:
+# the last reason for a shutdown in the log that its xl keeps, or the one that received it when it
+# was migrated (none: it was destroyed).  A guest that was saved is waited for.
 STATE = """
-log=$(ls -t /var/log/xen/xl-{name}.log /var/log/xen/xl-{name}--incoming.log 2>/dev/null |
-    head -n 1)
-reason=$(sed -n 's/.*has shut down, reason code \\([0-9]*\\).*/\\1/p' "$log" | tail -n 1)
-case $reason in
-''|{suspend}) ;;
-*) echo gone $reason; exit ;;
-esac
-if id=$(xl domid {name} 2>/dev/null); then
-    if xenstore-exists /local/domain/$id/{tty}; then echo here $id; else echo coming; fi
-    exit
-fi
-echo gone $reason
+while :; do
+	logs=$(ls -t /var/log/xen/xl-{name}.log /var/log/xen/xl-{name}--incoming.log 2>/dev/null)
+	log=${{logs%%.log*}}.log
+	reason=$(sed -n 's/.*has shut down, reason code \\([0-9]*\\).*/\\1/p' "$log" 2>&- | tail -n 1)
+	case $reason in
+	'') wait=once ;;
+	{suspend}) wait=wait ;;
+	*) echo gone $reason; exit ;;
+	esac
+	id=$(console find {name} {tty} $wait)
+	case $? in
+	0) echo here $id; exit ;;
+	{none}) echo gone; exit ;;
+	{again}) ;;
+	*) exit 1 ;;
+	esac
+done
 """
+
+# Exit statuses of dom0/console.c; to REASONS a reason for a shutdown is added.
+NONE, LOOK_AGAIN, REASONS = 3, 4, 64
 
 
 def console(lab: Lab, args: argparse.Namespace, number: str, sink: Callable[[bytes], None],
@@ -355,20 +343,24 @@ def console(lab: Lab, args: argparse.Namespace, number: str, sink: Callable[[byt
     name = args.name
     serial = any(line.partition("=")[0].strip() == "serial" for line in args.xl)
     kind, tty = ("serial", "serial/0/tty") if serial else ("pv", "console/tty")
-    first = "" if args.joined is not None else f"xl unpause {name} >/dev/null 2>&1 &"
+    paused = args.joined is None
+    # xl has to tell an HVM guest's device model.
+    first = f"xl unpause {name} >/dev/null 2>&1 &" if paused and args.type == "hvm" else ""
     while True:
         # xenconsole waits for a console that is still coming.
         words = ["here", number] if number else lab.output(
-            STATE.format(name=name, tty=tty, suspend=REASON_SUSPEND), deadline).split()
-        if words[0] == "here":
-            lab.run(CONSOLE.format(name=name, id=words[1], first=first, kind=kind,
-                                   suspend=REASON_SUSPEND, alone=str(args.alone).lower()),
-                    deadline, sink, 0)
-            first = number = ""
-        elif words[0] == "gone" and words[1:] != [str(REASON_SUSPEND)]:
+            STATE.format(name=name, tty=tty, suspend=REASON_SUSPEND, none=NONE, again=LOOK_AGAIN),
+            deadline).split()
+        if words[0] == "gone":
             return int(words[1]) if words[1:] else None
-        else:
-            time.sleep(min(0.1, deadline.left()))
+        status = lab.run(CONSOLE.format(name=name, id=words[1], first=first, kind=kind,
+                                        alone="alone" if args.alone else "shared",
+                                        paused="paused" if paused and not first else "running"),
+                         deadline, sink, 0)
+        if REASONS <= status < 2 * REASONS:
+            return status - REASONS
+        first = number = ""
+        paused = False
 
 
 def write_console(data: bytes) -> None:
@@ -383,8 +375,7 @@ def run(lab: Lab, args: argparse.Namespace, deadline: Deadline) -> int:
     os.environ["DOM"] = args.name
     number = args.joined
     if number is None:
-        create(lab, args, f"/run/guests/{args.name}", deadline)
-        number = number_of(lab, args.name, deadline)
+        number = create(lab, args, f"/run/guests/{args.name}", deadline)
     try:
         reason = console(lab, args, number, write_console, deadline)
     except LabTimeoutError:

@@ -159,12 +159,12 @@ def library(name: str) -> Entry:
     raise ImageError(f"the packages have no {name}")
 
 
-def compiled(name: str) -> bytes:
-    """A shared library for dom0, which has no C library but its own."""
-    target = IMAGE / f"{name}.so"
+def compiled(name: str, options: list[str]) -> bytes:
+    """A program or a shared library for dom0, which has the C library of this machine's Debian."""
+    target = IMAGE / f"{name}.out"
     target.parent.mkdir(parents=True, exist_ok=True)
-    command = ["clang-19", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fno-builtin", "-shared",
-               "-nostdlib", "-o", str(target), str(HERE / "dom0" / name)]
+    command = ["clang-19", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(target),
+               str(HERE / "dom0" / name), *options]
     try:
         done = subprocess.run(command, check=False, text=True, capture_output=True)
     except FileNotFoundError as error:
@@ -182,7 +182,9 @@ def dom0() -> bytes:
     entries = busybox()
     entries += [(f"{XEN_BIN}/{name}{'.xen' if name == SAVE_HELPER else ''}", PROGRAM,
                  packaged(f"{XEN_BIN}/{name}")) for name in PROGRAMS]
-    entries.append(("lib/holes.so", PROGRAM, compiled("holes.c")))
+    entries.append(("lib/holes.so", PROGRAM,
+                    compiled("holes.c", ["-fPIC", "-fno-builtin", "-shared", "-nostdlib"])))
+    entries.append(("bin/console", PROGRAM, compiled("console.c", ["-lxenctrl", "-lxenstore"])))
     entries += [(f"usr/bin/{name}", LINK, f"/{XEN_BIN}/{name}".encode()) for name in PROGRAMS]
     entries += [(f"usr/bin/{name}", PROGRAM, packaged(f"usr/bin/{name}"))
                 for name in XENSTORE]
