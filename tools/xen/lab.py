@@ -165,18 +165,21 @@ class Lab:
         """What QEMU itself printed, a line each."""
         return (self.folder / "errors").read_text(errors="replace").splitlines()
 
-    def command(self, settings: Settings) -> list[str]:
-        """QEMU's command line, but for its memory and -incoming."""
+    def system(self, settings: Settings) -> list[str]:
+        """QEMU's words for what is booted: not for a lab that goes on from a state."""
         xen = (f"{XEN_OPTIONS} dom0_mem={settings.dom0_mem}M,max:{settings.dom0_mem}M"
                f" dom0_max_vcpus={settings.dom0_vcpus}")
         vmlinux, dom0 = (doubled(image.IMAGE / name) for name in ("vmlinux", "dom0.cpio.gz"))
+        return ["-kernel", str(image.IMAGE / "xen"), "-append", xen,
+                "-initrd", f"{vmlinux} {DOM0_OPTIONS},{dom0}"]
+
+    def command(self, settings: Settings) -> list[str]:
+        """QEMU's command line, but for its memory, what is booted, and -incoming."""
         command = [
             QEMU, "-accel", "tcg", "-machine", "pc,memory-backend=ram", "-smp", "1",
             "-m", str(settings.mem),
             "-cpu", CPU, "-display", "none", "-vga", "none", "-nodefaults", "-no-user-config",
             "-no-reboot", "-monitor", "none",
-            "-kernel", str(image.IMAGE / "xen"), "-append", xen,
-            "-initrd", f"{vmlinux} {DOM0_OPTIONS},{dom0}",
             "-serial", f"file:{self.folder}/console.log",
             "-qmp", f"unix:{self.qmp_path},server=on,wait=off",
             "-pidfile", str(self.folder / "pid"),
@@ -207,8 +210,7 @@ class Lab:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         command = self.command(settings) + extra + self.memory(settings, state, keep)
-        if state is not None:
-            command += ["-incoming", "defer"]
+        command += self.system(settings) if state is None else ["-incoming", "defer"]
         for number in range(1, agent.PORTS + 1):
             for way in ("in", "out"):
                 os.mkfifo(self.folder / f"port{number}.{way}")
@@ -315,8 +317,8 @@ class Lab:
                                      capture_output=True).stdout
         except FileNotFoundError as error:
             raise LabError(f"{QEMU} is not installed: tools/bootstrap") from error
-        words = [version, image.recipe()] + [word.replace(str(self.folder), "")
-                                             for word in self.command(settings)]
+        command = self.command(settings) + self.system(settings)
+        words = [version, image.recipe()] + [word.replace(str(self.folder), "") for word in command]
         return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
     def end(self, deadline: Deadline) -> None:
