@@ -216,11 +216,8 @@ class LabPlan:
         if not self.session.booted:
             guest.result(show=show)
             if self.session.snapshot is not None:
-                guest.process.kill()
-                guest.process.wait()
                 guest.qmp = None
                 self.session.keep(Deadline(guest.deadline.left()))
-                guest.process = guest.start(self.session.command())
         guest.booted = True
         for setting in self.session.boot.settings:
             ask(guest, f"kenv -q {setting}")

@@ -7,6 +7,8 @@ The lab has PORTS ports, each with a worker in dom0 behind it (dom0/worker says 
 and a pair of FIFOs in front of it that QEMU holds open, so that a port outlives its users.  One
 process has a port at a time, by a lock; port CONTROL is for short commands that end what was left
 running on another port by a process that died: the file portN.busy is there while a command runs.
+Port CONSOLE is for the console of a guest that is alone in its lab: who starts the lab from a
+snapshot goes on with the command that ran there.
 """
 
 from __future__ import annotations
@@ -23,12 +25,17 @@ from collections.abc import Callable, Iterator
 
 from xen.errors import Deadline, LabError, LabTimeoutError
 
-CONTROL = 1
-PORTS = 8
+PORTS = 9
+CONTROL, CONSOLE = 1, PORTS
 BLOCK = 512
 MEGABYTE = 1 << 20
 
 Sink = Callable[[bytes], None]
+
+
+def new_nonce() -> str:
+    """What the marks of one request have in them."""
+    return secrets.token_hex(16)
 
 
 class Port:
@@ -60,13 +67,13 @@ class Port:
         return data
 
     def run(self, script: str, deadline: Deadline, sink: Sink,
-            source: bytes | int | None = None) -> int:
+            source: bytes | int | None = None, nonce: str = "") -> int:
         """Run a shell script in dom0; returns its exit status.
 
         What it prints goes to sink as it comes.  Its input is source: bytes, or a file descriptor
         that is copied until its end; the script does not see the end of either.
         """
-        nonce = secrets.token_hex(16)
+        nonce = nonce or new_nonce()
         text = script.encode()
         blocks = -(-len(text) // BLOCK)
         line = " ".join([nonce, "empty" if source is None else "port", str(blocks)])
@@ -76,6 +83,10 @@ class Port:
         pump = Pump(self, request, source)
         begin = b"\x1e" + nonce.encode() + b"\n"
         pump.until(re.compile(re.escape(begin)), begin, deadline, lambda _: None)
+        return self.end(pump, nonce, deadline, sink)
+
+    def end(self, pump: Pump, nonce: str, deadline: Deadline, sink: Sink) -> int:
+        """Go on with a script that runs already."""
         mark = b"\x1e" + nonce.encode() + b" "
         found = pump.until(re.compile(re.escape(mark) + rb"(\d+)\n"), mark, deadline, sink)
         self.busy.unlink(missing_ok=True)
@@ -184,7 +195,7 @@ def reset(folder: pathlib.Path, port: Port, deadline: Deadline) -> None:
 def run(folder: pathlib.Path, script: str, deadline: Deadline, sink: Sink,
         source: bytes | int | None = None) -> int:
     """Run a shell script in dom0 on a free port; see Port.run()."""
-    for number in range(CONTROL + 1, PORTS + 1):
+    for number in range(CONTROL + 1, CONSOLE):
         with take(folder, number, block=False) as port:
             if port is None:
                 continue
@@ -196,15 +207,17 @@ def run(folder: pathlib.Path, script: str, deadline: Deadline, sink: Sink,
                 with contextlib.suppress(LabError):
                     reset(folder, port, Deadline(5))
                 raise
-    raise LabError(f"{PORTS - CONTROL} commands run in dom0 already: no more at a time")
+    raise LabError(f"{CONSOLE - CONTROL - 1} commands run in dom0 already: no more at a time")
 
 
-def end_all(folder: pathlib.Path, deadline: Deadline) -> None:
-    """End what runs in dom0 for a process that has died."""
-    for number in range(CONTROL + 1, PORTS + 1):
-        with take(folder, number, block=True) as port:
-            if port is not None and port.busy.exists():
-                reset(folder, port, deadline)
+def console(folder: pathlib.Path, script: str | None, nonce: str, deadline: Deadline, sink: Sink,
+            source: int) -> int:
+    """Run a script on port CONSOLE, or go on with the one that runs there; see Port.run()."""
+    with take(folder, CONSOLE, block=True) as port:
+        assert port is not None
+        if script is None:
+            return port.end(Pump(port, b"", source), nonce, deadline, sink)
+        return port.run(script, deadline, sink, source, nonce)
 
 
 def output(folder: pathlib.Path, script: str, deadline: Deadline) -> str:

@@ -27,7 +27,7 @@ import zlib
 from collections.abc import Callable
 
 from qemu.options import DRIVE_OPTIONS, NETDEV_OPTIONS, join_options, split_options, take
-from xen import hvm
+from xen import agent, hvm
 from xen.errors import Deadline, LabError, LabTimeoutError
 from xen.lab import Lab
 
@@ -267,7 +267,7 @@ NUMBER = "read -r _ _ _ _ _ id _ </var/log/xen/xl-{name}.log; echo $id"
 
 
 def create(lab: Lab, args: argparse.Namespace, folder: str, deadline: Deadline) -> str:
-    """Create the guest, paused; returns its number."""
+    """Create the guest, paused; returns its number, or nothing if that is not known yet."""
     text = configuration(lab, args, folder, deadline)
     said: list[bytes] = []
     script = (f"mkdir -p {folder}; printf %s {shlex.quote(text)} >{folder}/xl.cfg &&"
@@ -276,18 +276,8 @@ def create(lab: Lab, args: argparse.Namespace, folder: str, deadline: Deadline) 
     if lab.run(script, deadline, said.append) != 0:
         lines = b"".join(said).decode(errors="replace").splitlines()
         raise LabError(next((line for line in lines if "error" in line), "xl create failed"))
-    return number_in(b"".join(said).decode(errors="replace"))
-
-
-def number_in(text: str) -> str:
-    """The number of a guest in NUMBER's output, or nothing if it is not known yet."""
-    number = (text.split() or [""])[-1].rstrip(")")
+    number = (b"".join(said).decode(errors="replace").split() or [""])[-1].rstrip(")")
     return number if number.isdigit() else ""
-
-
-def number_of(lab: Lab, name: str, deadline: Deadline) -> str:
-    """The number of a guest that was created, or nothing if that is not known yet."""
-    return number_in(lab.output(NUMBER.format(name=name), deadline))
 
 
 # The guest's console, until the guest ends: dom0/console.c ends it, and its status has the reason
@@ -326,8 +316,21 @@ while :; do
 done
 """
 
+# A file of a lab: the number of the guest that is alone in it, and the nonce of its console.
+JOINED = "joined"
+
 # Exit statuses of dom0/console.c; to REASONS a reason for a shutdown is added.
 NONE, LOOK_AGAIN, REASONS = 3, 4, 64
+
+
+def attach(lab: Lab, args: argparse.Namespace, script: str | None, words: list[str],
+           sink: Callable[[bytes], None], deadline: Deadline) -> int:
+    """Run CONSOLE, or go on with it; words are what JOINED has: the guest's number, and a nonce."""
+    if not args.alone:
+        assert script is not None
+        return lab.run(script, deadline, sink, 0)
+    (lab.folder / JOINED).write_text(" ".join(words))
+    return agent.console(lab.folder, script, words[1], deadline, sink, 0)
 
 
 def console(lab: Lab, args: argparse.Namespace, number: str, sink: Callable[[bytes], None],
@@ -343,24 +346,26 @@ def console(lab: Lab, args: argparse.Namespace, number: str, sink: Callable[[byt
     name = args.name
     serial = any(line.partition("=")[0].strip() == "serial" for line in args.xl)
     kind, tty = ("serial", "serial/0/tty") if serial else ("pv", "console/tty")
-    paused = args.joined is None
     # xl has to tell an HVM guest's device model.
-    first = f"xl unpause {name} >/dev/null 2>&1 &" if paused and args.type == "hvm" else ""
+    first = f"xl unpause {name} >/dev/null 2>&1 &" if args.type == "hvm" else ""
+    paused = "running" if first else "paused"
+    joined = args.joined.split() if args.joined else None
     while True:
-        # xenconsole waits for a console that is still coming.
-        words = ["here", number] if number else lab.output(
-            STATE.format(name=name, tty=tty, suspend=REASON_SUSPEND, none=NONE, again=LOOK_AGAIN),
-            deadline).split()
-        if words[0] == "gone":
-            return int(words[1]) if words[1:] else None
-        status = lab.run(CONSOLE.format(name=name, id=words[1], first=first, kind=kind,
-                                        alone="alone" if args.alone else "shared",
-                                        paused="paused" if paused and not first else "running"),
-                         deadline, sink, 0)
+        if joined is not None:
+            status = attach(lab, args, None, joined, sink, deadline)
+        else:
+            # xenconsole waits for a console that is still coming.
+            words = ["here", number] if number else lab.output(
+                STATE.format(name=name, tty=tty, suspend=REASON_SUSPEND, none=NONE,
+                             again=LOOK_AGAIN), deadline).split()
+            if words[0] == "gone":
+                return int(words[1]) if words[1:] else None
+            script = CONSOLE.format(name=name, id=words[1], first=first, kind=kind, paused=paused,
+                                    alone="alone" if args.alone else "shared")
+            status = attach(lab, args, script, [words[1], agent.new_nonce()], sink, deadline)
         if REASONS <= status < 2 * REASONS:
             return status - REASONS
-        first = number = ""
-        paused = False
+        joined, number, first, paused = None, "", "", "running"
 
 
 def write_console(data: bytes) -> None:
@@ -373,8 +378,8 @@ def write_console(data: bytes) -> None:
 def run(lab: Lab, args: argparse.Namespace, deadline: Deadline) -> int:
     """Run a guest to its end; returns the exit status."""
     os.environ["DOM"] = args.name
-    number = args.joined
-    if number is None:
+    number = ""
+    if args.joined is None:
         number = create(lab, args, f"/run/guests/{args.name}", deadline)
     try:
         reason = console(lab, args, number, write_console, deadline)
@@ -398,6 +403,7 @@ def add_arguments(p: argparse.ArgumentParser, command: Callable[..., int]) -> No
     p.add_argument("--disk", action="append", default=[])
     p.add_argument("--xl", action="append", default=[], metavar="KEY=VALUE",
                    help="a line of xl's configuration")
-    p.add_argument("--joined", metavar="NUMBER", help="the guest runs already, with that number")
+    p.add_argument("--joined", metavar="WORDS",
+                   help="the guest runs already, and its console: the contents of JOINED")
     p.add_argument("--alone", action="store_true", help="the lab ends with the guest")
     p.set_defaults(run=command)

@@ -27,9 +27,9 @@ from collections.abc import Iterator
 from qemu.options import split_options, take
 from xen import agent
 from xen.domain import (
+    JOINED,
     SLOTS,
     XL_DISK_OPTIONS,
-    number_of,
     put_back,
     qemu_disk,
 )
@@ -96,7 +96,8 @@ class Snapshot:
                  args.net, kinds(args.disk)]
         self.words = json.dumps(words[1:])
         digest = hashlib.sha256(json.dumps(words).encode())
-        sources = [TOP / "tools/xen" / name for name in ("domain.py", "session.py", "lab.py")]
+        sources = [TOP / "tools/xen" / name
+                   for name in ("agent.py", "domain.py", "session.py", "lab.py")]
         for path in (boot.kernel, boot.archive, *sources):
             digest.update(path.read_bytes())
         self.state = SNAPSHOT / f"guest-{digest.hexdigest()[:24]}"
@@ -126,10 +127,10 @@ class Snapshot:
             file.flush()
             yield True
 
-    def save(self, lab: Lab, number: str, deadline: Deadline) -> None:
-        """Make it of a running lab, which goes on afterwards, with the guest of that number."""
+    def save(self, lab: Lab, deadline: Deadline) -> None:
+        """Make it of a running lab, which goes on afterwards."""
         lab.save(self.state, deadline)
-        self.stamp.write_text(number)
+        self.stamp.write_text((lab.folder / JOINED).read_text())
         others = sorted(SNAPSHOT.glob("guest-*.key"),
                         key=lambda stamp: stamp.with_suffix("").stat().st_mtime)
         for stamp in others[:-MOST_SNAPSHOTS]:
@@ -195,11 +196,10 @@ class Session:
                        keep=self.snapshot is not None and not self.booted)
 
     def keep(self, deadline: Deadline) -> None:
-        """Make the snapshot of a guest at its prompt, which goes on without a console."""
+        """Make the snapshot of a guest at its prompt, with its console."""
         assert self.snapshot is not None
-        agent.end_all(self.lab.folder, deadline)
         self.lab.output("sync; echo 3 >/proc/sys/vm/drop_caches", deadline)
-        self.snapshot.save(self.lab, number_of(self.lab, self.name, deadline), deadline)
+        self.snapshot.save(self.lab, deadline)
         self.booted = True
 
     def environment(self) -> dict[str, str]:
