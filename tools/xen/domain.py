@@ -281,13 +281,15 @@ def create(lab: Lab, args: argparse.Namespace, folder: str, deadline: Deadline) 
 
 
 # The guest's console, until the guest ends: dom0/console.c ends it, and its status has the reason
-# of a guest that is alone in its lab.  Nothing waits for xl to remove that, as the lab ends.
+# of a guest that is alone in its lab.  Nothing waits for xl to remove that, as the lab ends.  What
+# the shell says of jobs that were killed is not of the console.
 CONSOLE = """
+exec 2>/dev/null
 trap : TERM
 {first}
-console ended {id} {name} {alone} {paused} >/dev/null 2>&1 </dev/null &
+console ended {id} {name} {alone} {paused} >/dev/null </dev/null &
 ended=$!
-xenconsole --interactive --type {kind} --num 0 {id} 2>/dev/null
+xenconsole --interactive --type {kind} --num 0 {id}
 trap '' TERM
 kill -TERM $ended
 wait $ended
@@ -347,7 +349,7 @@ def console(lab: Lab, args: argparse.Namespace, number: str, sink: Callable[[byt
     serial = any(line.partition("=")[0].strip() == "serial" for line in args.xl)
     kind, tty = ("serial", "serial/0/tty") if serial else ("pv", "console/tty")
     # xl has to tell an HVM guest's device model.
-    first = f"xl unpause {name} >/dev/null 2>&1 &" if args.type == "hvm" else ""
+    first = f"xl unpause {name} >/dev/null &" if args.type == "hvm" else ""
     paused = "running" if first else "paused"
     joined = args.joined.split() if args.joined else None
     while True:
