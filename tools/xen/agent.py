@@ -240,7 +240,8 @@ def put(folder: pathlib.Path, source: pathlib.Path, target: str, deadline: Deadl
     parts = [f"dd bs={size} count={count} iflag=fullblock"
              for size, count in ((MEGABYTE, blocks), (rest, 1)) if size and count]
     script = (f"[ -d {place} ] || mkdir -p {place};"
-              f" {{ {' && '.join(parts) or ':'}; }} 2>/dev/null >{name}")
+              f" {{ {' && '.join(parts) or ':'}; }} 2>/dev/null >{name}"
+              f" && [ \"$(stat -c %s {name})\" = {len(data)} ]")
     said: list[bytes] = []
     if run(folder, script, deadline, said.append, data) != 0:
         raise LabError(f"put {target}: {b''.join(said).decode(errors='replace').strip()}")
