@@ -318,21 +318,21 @@ while :; do
 done
 """
 
-# A file of a lab: the number of the guest that is alone in it, and the nonce of its console.
+# A file of a lab: the nonce of the console of the guest that is alone in it.
 JOINED = "joined"
 
 # Exit statuses of dom0/console.c; to REASONS a reason for a shutdown is added.
 NONE, LOOK_AGAIN, REASONS = 3, 4, 64
 
 
-def attach(lab: Lab, args: argparse.Namespace, script: str | None, words: list[str],
+def attach(lab: Lab, args: argparse.Namespace, script: str | None, nonce: str,
            sink: Callable[[bytes], None], deadline: Deadline) -> int:
-    """Run CONSOLE, or go on with it; words are what JOINED has: the guest's number, and a nonce."""
+    """Run CONSOLE, or go on with the one that has that nonce."""
     if not args.alone:
         assert script is not None
         return lab.run(script, deadline, sink, 0)
-    (lab.folder / JOINED).write_text(" ".join(words))
-    return agent.console(lab.folder, script, words[1], deadline, sink, 0)
+    (lab.folder / JOINED).write_text(nonce)
+    return agent.console(lab.folder, script, nonce, deadline, sink, 0)
 
 
 def console(lab: Lab, args: argparse.Namespace, number: str, sink: Callable[[bytes], None],
@@ -351,7 +351,7 @@ def console(lab: Lab, args: argparse.Namespace, number: str, sink: Callable[[byt
     # xl has to tell an HVM guest's device model.
     first = f"xl unpause {name} >/dev/null &" if args.type == "hvm" else ""
     paused = "running" if first else "paused"
-    joined = args.joined.split() if args.joined else None
+    joined = args.joined
     while True:
         if joined is not None:
             status = attach(lab, args, None, joined, sink, deadline)
@@ -364,7 +364,7 @@ def console(lab: Lab, args: argparse.Namespace, number: str, sink: Callable[[byt
                 return int(words[1]) if words[1:] else None
             script = CONSOLE.format(name=name, id=words[1], first=first, kind=kind, paused=paused,
                                     alone="alone" if args.alone else "shared")
-            status = attach(lab, args, script, [words[1], agent.new_nonce()], sink, deadline)
+            status = attach(lab, args, script, agent.new_nonce(), sink, deadline)
         if REASONS <= status < 2 * REASONS:
             return status - REASONS
         joined, number, first, paused = None, "", "", "running"
@@ -405,7 +405,7 @@ def add_arguments(p: argparse.ArgumentParser, command: Callable[..., int]) -> No
     p.add_argument("--disk", action="append", default=[])
     p.add_argument("--xl", action="append", default=[], metavar="KEY=VALUE",
                    help="a line of xl's configuration")
-    p.add_argument("--joined", metavar="WORDS",
+    p.add_argument("--joined", metavar="NONCE",
                    help="the guest runs already, and its console: the contents of JOINED")
     p.add_argument("--alone", action="store_true", help="the lab ends with the guest")
     p.set_defaults(run=command)
