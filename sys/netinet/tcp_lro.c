@@ -15,7 +15,9 @@
  * What is merged: TCP over IPv4 without options or over IPv6 without extension headers, with data, with
  * no flags but ACK and PSH, no options but timestamps, and a checksum that is known to be good.  All
  * segments of one packet have the same addresses, ports, type of service and hop limit; only their
- * sequence numbers go on.  The packet gets the last one's acknowledgement, window and timestamps.
+ * sequence numbers go on.  The packet gets the last one's acknowledgement, window and timestamps, and
+ * the checksum that is right for all of it if theirs were (a partial one is not, and stays of no use):
+ * what a segment's data adds to it follows from its headers.
  *
  * Gaps: entries are looked for one by one, there being few; no queueing of packets to sort them by flow
  * (tcp_lro_queue_mbuf), no compressed ACKs, no VLAN tags in the frame.
@@ -45,6 +47,10 @@ struct lro_seg {
 	u_int		 ls_end;	/* of the packet, from the frame's first byte */
 	uint32_t	 ls_sort;	/* type of service, hop limit: equal in all of a packet */
 };
+
+/* There are no tunnels: what describes one in an entry is free. */
+#define	le_sort	inner.data.vxlan_vni	/* ls_sort of the segments */
+#define	le_sum	inner.data.vlan_id	/* of their data, not complemented */
 
 /* The headers of IP: false if it is none that we merge. */
 static bool
@@ -124,6 +130,23 @@ lro_mergeable(const struct mbuf *m, struct lro_seg *s)
 	return (true);
 }
 
+/*
+ * What the headers add to the checksum (RFC 9293, 3.1), with what its field has: len is that of the
+ * TCP header and all data.
+ */
+static uint16_t
+lro_header_sum(const struct lro_parser *p, u_int len)
+{
+	uint16_t pseudo;
+
+	if (p->data.lro_type == LRO_TYPE_IPV4_TCP)
+		pseudo = in_pseudo(p->ip4->ip_src.s_addr, p->ip4->ip_dst.s_addr,
+		    htons(len + IPPROTO_TCP));
+	else
+		pseudo = in6_cksum_pseudo(p->ip6, len, IPPROTO_TCP, 0);
+	return (inet_cksum_fold(inet_cksum_add(pseudo, p->tcp, p->tcp->th_off << 2)));
+}
+
 /* Write what the segments have come to into the first one's headers, and hand it up. */
 static void
 lro_flush(struct lro_ctrl *lc, struct lro_entry *le)
@@ -147,6 +170,9 @@ lro_flush(struct lro_ctrl *lc, struct lro_entry *le)
 			ts[1] = le->tsecr;
 		}
 		tcp_set_flags(th, tcp_get_flags(th) | le->flags);
+		th->th_sum = 0;
+		th->th_sum = ~in_addword(lro_header_sum(&le->outer, m->m_pkthdr.len -
+		    le->outer.total_hdr_len + (th->th_off << 2)), le->le_sum) & 0xffff;
 		m->m_pkthdr.lro_nsegs = le->uncompressed;
 	}
 	LIST_REMOVE(le, next);
@@ -160,6 +186,13 @@ lro_flush(struct lro_ctrl *lc, struct lro_entry *le)
 static void
 lro_note(struct lro_entry *le, const struct lro_seg *s)
 {
+	uint16_t sum;
+
+	/* All of a segment adds up to ones. */
+	sum = ~lro_header_sum(&s->ls_parser, (s->ls_th->th_off << 2) + s->ls_len) & 0xffff;
+	if (((s->ls_seq - ntohl(le->outer.tcp->th_seq)) & 1) != 0)
+		sum = __bswap16(sum);
+	le->le_sum = in_addword(le->le_sum, sum);
 	le->next_seq = s->ls_seq + s->ls_len;
 	le->ack_seq = s->ls_th->th_ack;
 	le->window = s->ls_th->th_win;
@@ -176,7 +209,7 @@ lro_note(struct lro_entry *le, const struct lro_seg *s)
 static bool
 lro_follows(const struct lro_ctrl *lc, const struct lro_entry *le, const struct lro_seg *s)
 {
-	return (s->ls_seq == le->next_seq && le->inner.data.vxlan_vni == s->ls_sort &&
+	return (s->ls_seq == le->next_seq && le->le_sort == s->ls_sort &&
 	    (s->ls_ts != NULL) == le->timestamp &&
 	    (s->ls_ts == NULL || TSTMP_GEQ(ntohl(s->ls_ts[0]), ntohl(le->tsval))) &&
 	    SEQ_GEQ(ntohl(s->ls_th->th_ack), ntohl(le->ack_seq)) &&
@@ -213,8 +246,8 @@ lro_begin(struct lro_ctrl *lc, struct mbuf *m, const struct lro_seg *s)
 	le->m_head = m;
 	le->m_tail = m_last(m);
 	le->outer = s->ls_parser;
-	/* There are no tunnels: the place for a tunnel's number is free. */
-	le->inner.data.vxlan_vni = s->ls_sort;
+	le->le_sort = s->ls_sort;
+	le->le_sum = 0;
 	le->uncompressed = 0;
 	le->flags = 0;
 	lro_note(le, s);
