@@ -24,11 +24,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import os
 import pathlib
 import re
-import socket
 import statistics
 import struct
 import subprocess
@@ -42,6 +40,7 @@ from pvbench.figures import Figures, of_medians
 from pvbench.labs import QuietLab, netlab, scratch
 from pvbench.report import Command, Report
 from pvbench.table import Line
+from pvguest import control
 from xen.errors import TOP
 
 VDEV = TOP / "tests/vhost"
@@ -111,13 +110,10 @@ class Device:
 
     def command(self, *words: str) -> dict[str, int]:
         """As tests/ctl; returns what that prints."""
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(str(self.ctl))
-            connection.sendall(json.dumps(words).encode() + b"\n")
-            answer = json.loads(connection.makefile().readline())
-        if "error" in answer:
-            raise BenchError(f"vdev: {' '.join(words)}: {answer['error']}")
-        result: dict[str, int] = answer["ok"]
+        try:
+            result: dict[str, int] = control.ask(self.ctl, words)
+        except control.RefusedError as error:
+            raise BenchError(f"vdev: {' '.join(words)}: {error}") from error
         return result
 
     def send(self) -> None:

@@ -9,6 +9,8 @@ Each COMMAND is a line for the guest's console, but for those that begin with on
                               up=false; values are JSON where they parse as JSON, else text)
   event NAME [key=value ...]  wait for a QMP event with these data
   host COMMAND                a shell command on this machine; $QEMU_PID is QEMU's process
+  ctl SOCKET COMMAND          a command for a program that is the guest's device, or the host at its
+                              cable, as tests/ctl sends it; prints the answer
   migrate [OLD=NEW ...]       migrate the running guest to another QEMU with the same arguments, but
                               for the words that are to change (migrate tap0=tap1)
   suspend                     run the guest's command, and then wake the guest up

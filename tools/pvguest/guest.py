@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from pvguest import control
 from pvguest.console import MARK, Console, System
 from pvguest.errors import STATUS_NO_BOOT, STATUS_TIMEOUT, Deadline, GuestError
 from qemu.qmp import Qmp
@@ -121,6 +122,8 @@ class Guest(Console):
             return self.until(rest)
         if word in ("qmp", "event"):
             return self.run_qmp(word, rest)
+        if word == "ctl":
+            return self.control(shlex.split(rest))
         if word == "dom0" and self.session is not None:
             return self.dom0(self.session, rest)
         self.write(self.system.typed(command))
@@ -136,6 +139,20 @@ class Guest(Console):
         except LabError as error:
             print(f"xenlab: {error}", file=sys.stderr)
             return error.status
+
+    def control(self, words: list[str]) -> int:
+        """Run a COMMAND that is for a device of the guest's."""
+        if len(words) < 2:
+            print("ctl: expected SOCKET COMMAND", flush=True)
+            return 1
+        try:
+            print(json.dumps(control.ask(words[0], words[1:], self.deadline.left())), flush=True)
+        except TimeoutError as error:
+            raise GuestError(STATUS_TIMEOUT, f"time-out: ctl {shlex.join(words)}") from error
+        except OSError as error:
+            print(f"ctl: {error}", flush=True)
+            return 1
+        return 0
 
     def run_qmp(self, word: str, rest: str) -> int:
         """Run a COMMAND that is for the monitor."""
