@@ -24,7 +24,9 @@
 #include <dev/pv/blk/pv_blk_var.h>
 
 #define	PV_BLK_POLL_US		20
-#define	PV_BLK_IDENT_SECS	5
+/* Waiting for the serial number: briefly without sleeping, then for five seconds at most. */
+#define	PV_BLK_IDENT_POLLS	500
+#define	PV_BLK_IDENT_SLEEPS	5000	/* of a millisecond */
 #define	PV_BLK_DUMP_SECS	30
 
 /* The polled request, ready to be put. */
@@ -43,7 +45,7 @@ pv_blk_ident(struct pv_blk *blk, char *ident, size_t size)
 {
 	struct pv_blk_req *rq;
 	size_t i, n;
-	int error, us;
+	int error, tries;
 
 	n = MIN(blk->blk_params.bp_ident_size, size - 1);
 	if (n == 0)
@@ -51,11 +53,14 @@ pv_blk_ident(struct pv_blk *blk, char *ident, size_t size)
 	bzero(blk->blk_bounce, n);
 	rq = pv_blk_dump_request(blk, PV_BLK_IDENT, 0, blk->blk_params.bp_ident_size);
 	error = pv_blk_queue_put_polled(&blk->blk_queues[0], rq);
-	for (us = 0; error == 0 && !rq->rq_done; us += PV_BLK_POLL_US) {
-		DELAY(PV_BLK_POLL_US);
-		pv_blk_run(blk);
-		if (us >= PV_BLK_IDENT_SECS * 1000000)
+	for (tries = 0; error == 0 && !rq->rq_done; tries++) {
+		if (tries < PV_BLK_IDENT_POLLS)
+			DELAY(PV_BLK_POLL_US);
+		else if (tries < PV_BLK_IDENT_POLLS + PV_BLK_IDENT_SLEEPS)
+			pause_sbt("pvbid", SBT_1MS, 0, 0);
+		else
 			error = ETIMEDOUT;
+		pv_blk_run(blk);
 	}
 	if (error == 0)
 		error = rq->rq_error;
