@@ -348,7 +348,7 @@ callout_many_on_all_cpus(void)
 	alarm_order = 0;
 	for (i = 0; i < n; i++) {
 		callout_init(&a[i].c, 1);
-		alarm_set(&a[i], SBT_1US * (ktest_random(&seed) % 600000), i % mp_ncpus,
+		alarm_set(&a[i], SBT_1US * (ktest_random(&seed) % 200000), i % mp_ncpus,
 		    i % 5 == 0 ? C_DIRECT_EXEC : 0);
 	}
 	KT_WAIT(alarm_order == n);

@@ -248,7 +248,7 @@ sched_sleeper_preempts_busy_thread(void)
 	sched_bind(td, 0);
 	thread_unlock(td);
 	/* Of equals, each has the CPU for its time slice. */
-	for (i = 0; i < 5; i++)
+	for (i = 0; i < 2; i++)
 		pause("ktest", 1);
 	KT_WAIT(s.laps[0] > 0 && s.laps[1] > 0);
 	thread_lock(td);
