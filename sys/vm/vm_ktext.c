@@ -32,6 +32,9 @@
 
 #include <amd64/amd64/boot_tree.h>
 
+/* int3: what a stale pointer to a function ends in. */
+#define	KTEXT_TRAP	0xcc
+
 static vmem_t *ktext_arena;
 
 static void
@@ -78,6 +81,11 @@ kmem_text_free(void *mem, vm_size_t size)
 	vm_offset_t addr = (vm_offset_t)mem;
 
 	size = round_page(size);
+	/*
+	 * QEMU's TCG compares each store to a page with what it has translated of it, until that has
+	 * been overwritten: a stack in such a page makes its thread some hundred times slower.
+	 */
+	memset(mem, KTEXT_TRAP, size);
 	ktext_release(addr, size);
 	vmem_free(ktext_arena, addr, size);
 }
