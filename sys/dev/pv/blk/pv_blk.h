@@ -131,7 +131,7 @@
  *
  * A user's last bio may end, and the disk be closed, before the user's thread has left d_strategy.  It
  * uses the disk after that only if it delivers bios or if something follows from its operation of a
- * queue; bq_delivering and blk_following count such threads, and pv_blk_detach() waits for them.
+ * queue; bq_deliveries lists the ones, blk_following counts the others, and pv_blk_detach() waits.
  *
  * Gaps.  No zones (BIO_ZONE), no secure erase other than the protocol's choice for BIO_DELETE.
  */
@@ -301,6 +301,16 @@ struct pv_blk_stats {
 #define	PV_BLK_QUEUES_MAX	16
 #define	PV_BLK_ANSWER_MAX	16	/* bytes of an answer to PV_BLK_QUERY */
 
+/*
+ * A thread that calls the users of a queue's bios.  What they submit to that queue meanwhile is started
+ * when all have been called.  Started from within the call, with a device that answers at once, it
+ * would end in another such call, and so on until the stack is full.
+ */
+struct pv_blk_delivery {
+	SLIST_ENTRY(pv_blk_delivery) pd_link;
+	struct thread	*pd_td;
+};
+
 struct pv_blk_queue {
 	struct pv_blk	*bq_blk;
 	struct pvq	*bq_pvq;
@@ -321,8 +331,7 @@ struct pv_blk_queue {
 	struct pv_blk_bios bq_deletes;	/* wait for the end of one that is a request */
 	u_int		bq_ndeletes;	/* requests that delete: ready or in flight */
 	u_int		bq_singly;	/* so many deletes next are a request each */
-	struct thread	*bq_deliver_td;	/* that delivers: its own new bios wait for the batch */
-	u_int		bq_delivering;	/* threads that take the lock again after they delivered */
+	SLIST_HEAD(, pv_blk_delivery) bq_deliveries;
 
 	/* Requests. */
 	struct pv_blk_spares bq_free;

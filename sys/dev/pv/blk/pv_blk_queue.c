@@ -189,28 +189,23 @@ pv_blk_kick(struct pv_blk_queue *bq, bool now)
 static __noinline void
 pv_blk_deliver_queue(struct pv_blk_queue *bq)
 {
+	struct pv_blk_delivery here = { .pd_td = curthread };
 	struct pv_blk_bios batch;
 	struct bio *bp, *next;
-	bool plug;
 
 	PV_BLK_QUEUE_ASSERT(bq);
+	SLIST_INSERT_HEAD(&bq->bq_deliveries, &here, pd_link);
 	do {
 		TAILQ_INIT(&batch);
 		TAILQ_CONCAT(&batch, &bq->bq_finished, bio_queue);
-		plug = bq->bq_deliver_td == NULL;
-		if (plug)
-			bq->bq_deliver_td = curthread;
-		bq->bq_delivering++;
 		PV_BLK_QUEUE_UNLOCK(bq);
 		TAILQ_FOREACH_SAFE(bp, &batch, bio_queue, next)
 			biodone(bp);
 		PV_BLK_QUEUE_LOCK(bq);
-		bq->bq_delivering--;
-		if (plug)
-			bq->bq_deliver_td = NULL;
 		pv_blk_start(bq);
 		(void)pv_blk_kick(bq, true);
 	} while (!TAILQ_EMPTY(&bq->bq_finished));
+	SLIST_REMOVE(&bq->bq_deliveries, &here, pv_blk_delivery, pd_link);
 }
 
 /* Ends bios on bq_finished; drops and takes the lock. */
@@ -498,7 +493,7 @@ pv_blk_queue_submit(struct pv_blk *blk, struct bio *bp)
 	}
 	pv_blk_enqueue(bq, bp);
 	/* Within a delivery, what the users submit is started as one batch when it ends. */
-	if (bq->bq_deliver_td != curthread) {
+	if (!pv_blk_delivers(bq)) {
 		waits = pv_blk_will_wait(bq, bp);
 		bq->bq_awaited = waits;
 		pv_blk_start_queue(bq);
@@ -533,7 +528,7 @@ pv_blk_queue_delivers(struct pv_blk_queue *bq)
 	bool delivers;
 
 	PV_BLK_QUEUE_LOCK(bq);
-	delivers = bq->bq_delivering != 0;
+	delivers = !SLIST_EMPTY(&bq->bq_deliveries);
 	PV_BLK_QUEUE_UNLOCK(bq);
 	return (delivers);
 }
@@ -766,6 +761,7 @@ pv_blk_queue_init(struct pv_blk *blk, struct pv_blk_queue *bq, callout_func_t *t
 	mtx_init(&bq->bq_mtx, bq->bq_name, "pv_blk queue", MTX_DEF | MTX_DUPOK);
 	TAILQ_INIT(&bq->bq_bios);
 	TAILQ_INIT(&bq->bq_finished);
+	SLIST_INIT(&bq->bq_deliveries);
 	TAILQ_INIT(&bq->bq_deletes);
 	SLIST_INIT(&bq->bq_free);
 	TAILQ_INIT(&bq->bq_ready);

@@ -34,6 +34,18 @@
 	for ((bq) = (blk)->blk_queues;					\
 	    (bq) < (blk)->blk_queues + (blk)->blk_params.bp_nqueues; (bq)++)
 
+/* Does this thread deliver bios of the queue, so that it is called by the user of one? */
+static inline bool
+pv_blk_delivers(const struct pv_blk_queue *bq)
+{
+	const struct pv_blk_delivery *pd;
+
+	SLIST_FOREACH(pd, &bq->bq_deliveries, pd_link)
+		if (pd->pd_td == curthread)
+			return (true);
+	return (false);
+}
+
 /* Requests of all queues; there is one more, for polling. */
 static inline u_int
 pv_blk_nreqs(const struct pv_blk *blk)
