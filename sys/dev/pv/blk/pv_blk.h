@@ -77,9 +77,10 @@
  *
  * Coalescing.  A notification and an interrupt cost an exit to the host each, so in deep queues several
  * requests are coalesced into one.  In a queue that had PV_BLK_DEEP requests or more in flight lately,
- * the device is asked to interrupt after half of that many completions (up to blk_batch), and notified
- * of as many new requests at once.  A user with so many in flight is not delayed by that.  One that
- * waits for a single request would be, so that these are never coalesced:
+ * the device is asked to interrupt after that many completions (up to blk_batch), and notified of as
+ * many new requests at once: what a device has answered together is given back, submitted and
+ * notified of together.  A user with so many in flight is not delayed by that.  One that waits for a
+ * single request would be, so that these are never coalesced:
  *
  *	a notification   for a thread that submits one bio and then waits (pv_blk_will_wait()),
  *			 when the device is idle and no more is to be expected, or at the

@@ -155,7 +155,7 @@ pv_blk_batch(const struct pv_blk_queue *bq)
 
 	if (bq->bq_depth < PV_BLK_DEEP || (bq->bq_flags & PVB_GATED) != 0 || bq->bq_nawaited != 0)
 		return (1);
-	n = MIN(bq->bq_depth / 2, bq->bq_blk->blk_batch);
+	n = MIN(bq->bq_depth, bq->bq_blk->blk_batch);
 	return (MAX(1, MIN(n, bq->bq_near)));
 }
 
@@ -288,14 +288,17 @@ pv_blk_note_depth(struct pv_blk_queue *bq, u_int completed)
 
 /*
  * How many completions come within the time that one may wait for others?  Computed from the average
- * distance of the last ones, in which one pause counts for no more than that time.
+ * distance of the last ones, in which one pause counts for no more than that time, and for no more
+ * than four times the average: the next ones come as closely as those before it.
  */
 static void
 pv_blk_note_pace(struct pv_blk_queue *bq, u_int completed)
 {
-	uint64_t limit = ummax(1, cpu_tickrate() / PV_BLK_BATCH_HZ), now = cpu_ticks();
-	uint64_t gap = MIN(limit, (now - bq->bq_pace_at) / completed);
+	uint64_t limit = ummax(1, cpu_tickrate() / PV_BLK_BATCH_HZ), now = cpu_ticks(), gap;
 
+	if (bq->bq_gap == 0)
+		bq->bq_gap = limit;
+	gap = MIN(MIN(limit, 4 * bq->bq_gap), (now - bq->bq_pace_at) / completed);
 	bq->bq_pace_at = now;
 	bq->bq_gap = MAX(1, (3 * bq->bq_gap + gap) / 4);
 	bq->bq_near = limit / bq->bq_gap;

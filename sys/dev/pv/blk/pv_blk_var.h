@@ -17,8 +17,8 @@
 #include <dev/pv/blk/pv_blk.h>
 
 /* From this many requests on, a queue is deep: notifications and interrupts are coalesced. */
-#define	PV_BLK_DEEP		8
-#define	PV_BLK_BATCH		16
+#define	PV_BLK_DEEP		4
+#define	PV_BLK_BATCH		32
 #define	PV_BLK_BATCH_MAX	64
 #define	PV_BLK_TIMEOUT		30	/* seconds */
 #define	PV_BLK_DRAIN_SECS	10
