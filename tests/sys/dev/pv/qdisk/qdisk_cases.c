@@ -488,7 +488,7 @@ qd_busy_queue_leaves_its_thread(struct qd_softc *sc)
 	sc->qd_queues[0].qq_eager = true;
 	sc->qd_resubmit = 20000;
 	/* Not deep: no tick runs for what is coalesced. */
-	for (i = 0; i < 4; i++)
+	for (i = 0; i < 3; i++)
 		W(sc, i, 0);
 	pv_blk_intr(&sc->qd_blk.blk_queues[0]);
 	mtx_lock(&sc->qd_mtx);
@@ -496,9 +496,9 @@ qd_busy_queue_leaves_its_thread(struct qd_softc *sc)
 	mtx_unlock(&sc->qd_mtx);
 	QD_TRUE(sc, ends < sc->qd_resubmit);
 	QD_TRUE(sc, sc->qd_blk.blk_queues[0].bq_stats.bs_yields > 0);
-	for (i = 0; i < 20 * (u_int)hz && sc->qd_nends < sc->qd_resubmit + 3; i++)
+	for (i = 0; i < 20 * (u_int)hz && sc->qd_nends < sc->qd_resubmit + 2; i++)
 		pause("qdisk", 1);
-	QD_EQ(sc, sc->qd_nends, sc->qd_resubmit + 3);
+	QD_EQ(sc, sc->qd_nends, sc->qd_resubmit + 2);
 	qd_end(sc);
 }
 
