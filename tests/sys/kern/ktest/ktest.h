@@ -70,7 +70,7 @@ bool	ktest_streq(const char *got, const char *want, const char *func, int line);
 	bool kt_ok_;							\
 									\
 	while (!(kt_ok_ = (cond)) && sbinuptime() < kt_end_)		\
-		pause_sbt("ktwait", 500 * SBT_1US, 0, 0);			\
+		pause_sbt("ktwait", 500 * SBT_1US, 0, 0);		\
 	ktest_true(kt_ok_ || (cond), __func__, __LINE__, "in time: " #cond); \
 })
 
