@@ -32,7 +32,7 @@
  *	pv_blk_order.c | pv_blk_order_submit()   pv_blk_intr()  |    which bios may go now: barriers
  *	               |                               |        |
  *	pv_blk_queue.c | pv_blk_queue_submit()  _queue_run() ---+    put, kick, collect, arm; bq_mtx
- *	               |                               |        ^
+ *	pv_blk_pace.c  |                               |        ^    how much is coalesced
  *	pv_blk_req.c   | pv_blk_req_next()      _req_end() -----+    a piece of a bio, its memory
  *	pv_blk_hist.c, pv_blk_mem.c, pv_blk_log.c       ^            histograms, memory, messages
  *	               v                               ^

@@ -26,12 +26,6 @@
 /* The longest delays by coalescing: while the device works, and while it has nothing to do. */
 #define	PV_BLK_TICK		SBT_1MS
 #define	PV_BLK_TICK_SOON	(50 * SBT_1US)
-/* The completions of a batch are to come within one part of so many of a second. */
-#define	PV_BLK_BATCH_HZ		4096
-/* A thread that submitted one of the last so many that are in flight does not wait for each. */
-#define	PV_BLK_LOOK_BACK	4
-/* One that so often submitted a single bio between two interrupts waits for each. */
-#define	PV_BLK_SINGLES		4
 /* A request that sees more resets than this is what breaks the device. */
 #define	PV_BLK_REQUEUES_MAX	3
 
@@ -147,18 +141,6 @@ pv_blk_start(struct pv_blk_queue *bq)
 		pv_blk_start_queue(bq);
 }
 
-/* How many requests are coalesced into a notification, and how many completions into an interrupt? */
-static u_int
-pv_blk_batch(const struct pv_blk_queue *bq)
-{
-	u_int n;
-
-	if (bq->bq_depth < PV_BLK_DEEP || (bq->bq_flags & PVB_GATED) != 0 || bq->bq_nawaited != 0)
-		return (1);
-	n = MIN(bq->bq_depth, bq->bq_blk->blk_batch);
-	return (MAX(1, MIN(n, bq->bq_near)));
-}
-
 static bool
 pv_blk_kick_queue(struct pv_blk_queue *bq, bool now)
 {
@@ -206,6 +188,19 @@ pv_blk_deliver_queue(struct pv_blk_queue *bq)
 		(void)pv_blk_kick(bq, true);
 	} while (!TAILQ_EMPTY(&bq->bq_finished));
 	SLIST_REMOVE(&bq->bq_deliveries, &here, pv_blk_delivery, pd_link);
+}
+
+/* Does this thread deliver bios of the queue, so that it is called by the user of one? */
+static bool
+pv_blk_is_delivering(const struct pv_blk_queue *bq)
+{
+	const struct pv_blk_delivery *pd;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	SLIST_FOREACH(pd, &bq->bq_deliveries, pd_link)
+		if (pd->pd_td == curthread)
+			return (true);
+	return (false);
 }
 
 /* Ends bios on bq_finished; drops and takes the lock. */
@@ -265,45 +260,6 @@ pv_blk_complete(struct pv_blk_queue *bq, const struct pvq_done *pd)
 	pv_blk_req_end(bq, rq, error);
 }
 
-/*
- * How deep is the queue?  Not just as deep as what is in flight: a fast device has answered before a
- * user with many requests has submitted all of them again.  So what was given back and not yet followed
- * by another bio counts too.  The depth is the most of the last that many completions, and goes
- * down by a quarter with each such round that had less, as does what was given back: it may have
- * been the end.
- */
-static void
-pv_blk_note_depth(struct pv_blk_queue *bq, u_int completed)
-{
-	bq->bq_peak = MAX(bq->bq_peak, bq->bq_ninflight + bq->bq_backlog);
-	bq->bq_depth = MAX(bq->bq_depth, bq->bq_peak);
-	bq->bq_round += completed;
-	if (bq->bq_round < bq->bq_depth)
-		return;
-	bq->bq_depth = MAX(bq->bq_peak, bq->bq_depth - bq->bq_depth / 4);
-	bq->bq_backlog = bq->bq_backlog * 3 / 4;
-	bq->bq_peak = 0;
-	bq->bq_round = 0;
-}
-
-/*
- * How many completions come within the time that one may wait for others?  Computed from the average
- * distance of the last ones, in which one pause counts for no more than that time, and for no more
- * than four times the average: the next ones come as closely as those before it.
- */
-static void
-pv_blk_note_pace(struct pv_blk_queue *bq, u_int completed)
-{
-	uint64_t limit = ummax(1, cpu_tickrate() / PV_BLK_BATCH_HZ), now = cpu_ticks(), gap;
-
-	if (bq->bq_gap == 0)
-		bq->bq_gap = limit;
-	gap = MIN(MIN(limit, 4 * bq->bq_gap), (now - bq->bq_pace_at) / completed);
-	bq->bq_pace_at = now;
-	bq->bq_gap = MAX(1, (3 * bq->bq_gap + gap) / 4);
-	bq->bq_near = limit / bq->bq_gap;
-}
-
 /* Collects what the queue has, without delivering bios. */
 static void
 pv_blk_collect(struct pv_blk_queue *bq)
@@ -340,17 +296,6 @@ pv_blk_arm_intr(struct pv_blk_queue *bq)
 	if (after > 1)
 		pv_blk_arm_tick(bq, false);
 	return (pvq_intr_enable(bq->bq_pvq, after));
-}
-
-/* An interrupt: the thread that submits begins a new run. */
-static void
-pv_blk_end_run(struct pv_blk_queue *bq)
-{
-	if (bq->bq_run > 1)
-		bq->bq_singles = 0;
-	else if (bq->bq_run == 1 && bq->bq_singles < PV_BLK_SINGLES)
-		bq->bq_singles++;
-	bq->bq_run = 0;
 }
 
 /*
@@ -445,43 +390,6 @@ pv_blk_enqueue(struct pv_blk_queue *bq, struct bio *bp)
 		TAILQ_INSERT_TAIL(&bq->bq_bios, bp, bio_queue);
 }
 
-/* Did this thread submit one of the last requests in flight? */
-static bool
-pv_blk_has_more(const struct pv_blk_queue *bq)
-{
-	const struct pv_blk_req *rq = TAILQ_LAST(&bq->bq_inflight, pv_blk_reqs);
-	u_int i;
-
-	for (i = 0; rq != NULL && i < PV_BLK_LOOK_BACK; i++) {
-		if (rq->rq_td == curthread)
-			return (true);
-		rq = TAILQ_PREV(rq, pv_blk_reqs, rq_link);
-	}
-	return (false);
-}
-
-/*
- * Is this thread going to wait for what it submits now?  One that comes between others is, if
- * nothing of it is in flight.  One that submits alone may be collecting a batch that a fast device
- * has answered as a whole; it is, if it never submits more than one between two interrupts.  A flush
- * is always waited for.
- */
-static bool
-pv_blk_will_wait(struct pv_blk_queue *bq, const struct bio *bp)
-{
-	if (bq->bq_depth < PV_BLK_DEEP)
-		return (false);
-	if (bp->bio_cmd == BIO_FLUSH)
-		return (true);
-	if (bq->bq_submit_td != curthread) {
-		bq->bq_submit_td = curthread;
-		bq->bq_run = 1;
-		bq->bq_singles = 0;
-		return (!pv_blk_has_more(bq));
-	}
-	return (++bq->bq_run == 1 && bq->bq_singles == PV_BLK_SINGLES);
-}
-
 u_int
 pv_blk_queue_submit(struct pv_blk *blk, struct bio *bp)
 {
@@ -496,7 +404,7 @@ pv_blk_queue_submit(struct pv_blk *blk, struct bio *bp)
 	}
 	pv_blk_enqueue(bq, bp);
 	/* Within a delivery, what the users submit is started as one batch when it ends. */
-	if (!pv_blk_delivers(bq)) {
+	if (!pv_blk_is_delivering(bq)) {
 		waits = pv_blk_will_wait(bq, bp);
 		bq->bq_awaited = waits;
 		pv_blk_start_queue(bq);
@@ -771,6 +679,7 @@ pv_blk_queue_init(struct pv_blk *blk, struct pv_blk_queue *bq, callout_func_t *t
 	TAILQ_INIT(&bq->bq_inflight);
 	callout_init(&bq->bq_tick, 1);
 	bq->bq_tick_func = tick;
+	pv_blk_pace_init(bq);
 }
 
 void

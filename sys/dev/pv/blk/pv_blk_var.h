@@ -34,18 +34,6 @@
 	for ((bq) = (blk)->blk_queues;					\
 	    (bq) < (blk)->blk_queues + (blk)->blk_params.bp_nqueues; (bq)++)
 
-/* Does this thread deliver bios of the queue, so that it is called by the user of one? */
-static inline bool
-pv_blk_delivers(const struct pv_blk_queue *bq)
-{
-	const struct pv_blk_delivery *pd;
-
-	SLIST_FOREACH(pd, &bq->bq_deliveries, pd_link)
-		if (pd->pd_td == curthread)
-			return (true);
-	return (false);
-}
-
 /* Requests of all queues; there is one more, for polling. */
 static inline u_int
 pv_blk_nreqs(const struct pv_blk *blk)
@@ -141,6 +129,19 @@ void	pv_blk_req_copy_back(struct pv_blk *blk, struct pv_blk_req *rq);
 /* The request that is on no list, for length bytes of the bounce buffer. */
 struct pv_blk_req *pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset,
 	    size_t length);
+
+/* pv_blk_pace.c: what is coalesced.  The queue's lock is held. */
+
+void	pv_blk_pace_init(struct pv_blk_queue *bq);
+/* How many requests are coalesced into a notification, and how many completions into an interrupt? */
+u_int	pv_blk_batch(const struct pv_blk_queue *bq);
+/* completed requests, 1 or more, were collected: how deep the queue is, and how fast a deep one. */
+void	pv_blk_note_depth(struct pv_blk_queue *bq, u_int completed);
+void	pv_blk_note_pace(struct pv_blk_queue *bq, u_int completed);
+/* An interrupt: the thread that submits begins a new run. */
+void	pv_blk_end_run(struct pv_blk_queue *bq);
+/* Is this thread going to wait for bp, which it submits now? */
+bool	pv_blk_will_wait(struct pv_blk_queue *bq, const struct bio *bp);
 
 /* pv_blk_queue.c: one queue each.  All take the queue's lock themselves. */
 
