@@ -22,6 +22,7 @@ import json
 import os
 import pathlib
 import sys
+import time
 from collections.abc import Iterator
 
 from qemu.options import split_options, take
@@ -112,13 +113,21 @@ class Snapshot:
         return True
 
     @contextlib.contextmanager
-    def turn_to_make(self) -> Iterator[bool]:
-        """Whether this process is to make it, as no other does so meanwhile."""
+    def turn_to_make(self, deadline: Deadline) -> Iterator[bool]:
+        """Whether this process is to make it; if another does so, it is waited for.
+
+        A guest that boots beside the one that is kept would take the processor's time from it.
+        """
         SNAPSHOT.mkdir(parents=True, exist_ok=True)
         with self.lock.open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            while not self.usable():
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(min(0.1, deadline.left()))
+            # It may have been made after the first look.
+            if self.usable():
                 yield False
                 return
             # The contents record what the kinds are, for the user.
@@ -153,6 +162,8 @@ class Session:
     boot: Boot
     snapshot: Snapshot | None = None
     booted: bool = False
+    # Ends when the snapshot has been made.
+    turn: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
 
     def command(self) -> list[str]:
         """The command that runs the guest."""
@@ -200,6 +211,7 @@ class Session:
         assert self.snapshot is not None
         self.lab.output("sync; echo 3 >/proc/sys/vm/drop_caches", deadline)
         self.snapshot.save(self.lab, deadline)
+        self.turn.close()
         self.booted = True
 
     def environment(self) -> dict[str, str]:
@@ -243,10 +255,9 @@ def own_lab(args: argparse.Namespace, boot: Boot, deadline: Deadline) -> Iterato
         lab = stack.enter_context(free_place())
         session = Session(lab, GUEST, args, boot)
         if fits(args):
-            snapshot = Snapshot(args, boot, lab.key(settings(args)))
-            session.booted = snapshot.usable()
-            if session.booted or stack.enter_context(snapshot.turn_to_make()):
-                session.snapshot = snapshot
+            session.snapshot = Snapshot(args, boot, lab.key(settings(args)))
+            stack.enter_context(session.turn)
+            session.booted = not session.turn.enter_context(session.snapshot.turn_to_make(deadline))
         lab.stop(deadline)
         try:
             session.start(deadline)
