@@ -201,6 +201,23 @@ callout_next_used(const struct callout_cpu *cc, u_int slot, u_int distance)
 	return (WHEEL_SIZE);
 }
 
+/* Puts c, which is due, on its list: in order of time, whatever bucket it was in. */
+static void
+callout_add_due(struct callout_cpu *cc, struct callout *c)
+{
+	bool direct = (c->c_iflags & CALLOUT_DIRECT) != 0;
+	struct callout_tailq *due = &cc->cc_due[direct ? EXEC_DIRECT : EXEC_THREAD];
+	struct callout *prev = TAILQ_LAST(due, callout_tailq);
+
+	while (prev != NULL && prev->c_time > c->c_time)
+		prev = TAILQ_PREV(prev, callout_tailq, c_links.tqe);
+	if (prev != NULL)
+		TAILQ_INSERT_AFTER(due, prev, c, c_links.tqe);
+	else
+		TAILQ_INSERT_HEAD(due, c, c_links.tqe);
+	c->c_iflags |= CALLOUT_PENDING | CALLOUT_PROCESSED;
+}
+
 /* Moves callouts that are due to the lists. */
 static void
 callout_collect(struct callout_cpu *cc, sbintime_t now)
@@ -208,7 +225,6 @@ callout_collect(struct callout_cpu *cc, sbintime_t now)
 	struct callout *c, *next;
 	int64_t first = cc->cc_done >> WHEEL_SHIFT, last = now >> WHEEL_SHIFT;
 	u_int n, d, slot;
-	bool direct;
 
 	n = MIN(last - first + 1, WHEEL_SIZE);
 	slot = (u_int)first % WHEEL_SIZE;
@@ -218,10 +234,7 @@ callout_collect(struct callout_cpu *cc, sbintime_t now)
 			if (c->c_time > now)
 				continue;
 			callout_unlink(cc, c);
-			direct = (c->c_iflags & CALLOUT_DIRECT) != 0;
-			c->c_iflags |= CALLOUT_PENDING | CALLOUT_PROCESSED;
-			TAILQ_INSERT_TAIL(&cc->cc_due[direct ? EXEC_DIRECT : EXEC_THREAD], c,
-			    c_links.tqe);
+			callout_add_due(cc, c);
 		}
 		if (n <= d + 1)
 			break;

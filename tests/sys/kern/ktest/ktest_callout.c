@@ -63,9 +63,9 @@ alarm_set(struct alarm *a, sbintime_t in, int cpu, int flags)
 	callout_reset_sbt_on(&a->c, in, 0, alarm_ring, a, cpu, flags);
 }
 
-/* Those that are due first are called first, and none before its time. */
+/* Calls eight with the timer of their CPU held up until stall after the first one's time. */
 static void
-callout_order(void)
+callout_in_order(sbintime_t stall)
 {
 	static const int ms[] = { 60, 10, 400, 110, 0, 160, 270, 35 };
 	struct alarm *a;
@@ -89,6 +89,12 @@ callout_order(void)
 			    C_ABSOLUTE);
 		}
 	} while (sbinuptime() >= first);
+	if (stall != 0) {
+		spinlock_enter();
+		while (sbinuptime() < first + stall)
+			cpu_spinwait();
+		spinlock_exit();
+	}
 	KT_WAIT(alarm_order == nitems(ms));
 	for (i = 0; i < nitems(ms); i++) {
 		/* The last one may not have returned yet. */
@@ -99,6 +105,25 @@ callout_order(void)
 			KT_EQ(a[i].order < a[j].order, ms[i] < ms[j]);
 	}
 	free(a, M_KTEST);
+}
+
+/* Those that are due first are called first, and none before its time. */
+static void
+callout_order(void)
+{
+	callout_in_order(0);
+}
+
+/* So are those that one interrupt finds due: a host can keep a guest still for long. */
+static void
+callout_order_after_a_pause(void)
+{
+	sbintime_t stall;
+
+	ktest_stay(0);
+	for (stall = 30 * SBT_1MS; stall <= 480 * SBT_1MS; stall += 150 * SBT_1MS)
+		callout_in_order(stall);
+	ktest_stay(KT_ANYCPU);
 }
 
 static void
@@ -471,6 +496,7 @@ callout_stress(void)
 
 const struct ktest_case ktest_callout_cases[] = {
 	{ "callout.order", callout_order },
+	{ "callout.order_after_a_pause", callout_order_after_a_pause },
 	{ "callout.return_values", callout_return_values },
 	{ "callout.reset_changes_time", callout_reset_changes_time },
 	{ "callout.drain_waits", callout_drain_waits },
