@@ -124,15 +124,6 @@ pv_blk_repair_locked(struct pv_blk *blk, int error)
 	pv_blk_schedule_reset(blk, PVB_REPAIRING);
 }
 
-/* blk_broken. */
-static void
-pv_blk_repair(struct pv_blk *blk)
-{
-	PV_BLK_LOCK(blk);
-	pv_blk_repair_locked(blk, EIO);
-	PV_BLK_UNLOCK(blk);
-}
-
 /*
  * Resets a queue, which is stopped until that has succeeded, or until the device was reset.  What is in
  * flight ends with EIO if the queue is broken, and is put again if it is stuck.
@@ -199,6 +190,21 @@ pv_blk_needs_reset(struct pv_blk *blk)
 	PV_BLK_FOREACH(blk, bq)
 		needs |= pv_blk_queue_needs_reset(bq);
 	return (needs);
+}
+
+/*
+ * blk_broken.  Where several threads find a queue broken, one may come when the reset for the others
+ * has stopped the device, or is over: it must not be the reason for one more.
+ */
+static void
+pv_blk_repair(struct pv_blk *blk)
+{
+	const u_int stopped = PVB_RESETTING | PVB_STOPPED;
+
+	PV_BLK_LOCK(blk);
+	if ((blk->blk_flags & stopped) != stopped && (pv_blk_needs_reset(blk) & PVBQ_BROKEN) != 0)
+		pv_blk_repair_locked(blk, EIO);
+	PV_BLK_UNLOCK(blk);
 }
 
 /* Returns true if that was all that there was to do. */

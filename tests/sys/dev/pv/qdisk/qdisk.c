@@ -187,6 +187,10 @@ qd_restart(struct pv_blk *blk)
 	struct qd_softc *sc = __containerof(blk, struct qd_softc, qd_blk);
 	u_int i;
 
+	if (sc->qd_report_restarts > 0) {
+		sc->qd_report_restarts--;
+		blk->blk_broken(blk);
+	}
 	for (i = 0; i < QD_QUEUES; i++)
 		sc->qd_pvqs[i]->q_fault = PVQ_OK;
 
@@ -263,7 +267,7 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 	}
 	sc->qd_stop_error = sc->qd_restart_error = 0;
 	sc->qd_stop_queue_error = sc->qd_restart_queue_error = 0;
-	sc->qd_reset_restarts = 0;
+	sc->qd_reset_restarts = sc->qd_report_restarts = 0;
 	sc->qd_resubmit = 0;
 	sc->qd_resubmitters = QD_BIOS;
 	sc->qd_one_range = sc->qd_one_timeout = sc->qd_await_detach = sc->qd_stop_waits = false;

@@ -73,6 +73,7 @@ struct qd_softc {
 	volatile u_int	qd_lingering;
 	volatile u_int	qd_detached;	/* pv_blk_detach() has returned */
 	u_int		qd_reset_restarts; /* so many restarts request a reset */
+	u_int		qd_report_restarts; /* or come before a report of a broken queue */
 	u_int		qd_failures;
 };
 

@@ -124,6 +124,30 @@ qd_broken_queue_is_reset_alone(struct qd_softc *sc)
 	qd_end(sc);
 }
 
+/*
+ * A thread found a queue broken, as another one did, and reports it while the device is restarted, or
+ * when the reset is over: no second one follows, and what was submitted since has no part in it.
+ */
+static void
+qd_late_report_is_ignored(struct qd_softc *sc)
+{
+	qd_begin(sc, 2, 8, 8);
+	sc->qd_stop_queue_error = EIO;
+	sc->qd_report_restarts = 1;
+	qd_break_a_queue(sc);
+	qd_wait_for_resets(sc, 1, 0);
+	qd_wait_for_ends(sc, 2);
+	qd_all_ended(sc, 2, EIO);
+	W(sc, 2, 0);
+	sc->qd_blk.blk_broken(&sc->qd_blk);
+	QD_EQ(sc, sc->qd_blk.blk_flags & (PVB_RESETTING | PVB_REPAIRING), 0);
+	QD_EQ(sc, sc->qd_report_restarts, 0);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_ends[2], 0);
+	QD_EQ(sc, sc->qd_stops, 1);
+	qd_end(sc);
+}
+
 /* Two requests are in flight, and a third one waits for room: the device has not seen that. */
 static void
 qd_reset_keeps_what_waits_for_room(struct qd_softc *sc)
@@ -276,6 +300,7 @@ const struct qd_case qd_reset_cases[] = {
 	{ "failed_suspend_ends_io", qd_failed_suspend_ends_io },
 	{ "failed_resume_ends_io_until_one_succeeds", qd_failed_resume_ends_io_until_one_succeeds },
 	{ "broken_queue_is_reset_alone", qd_broken_queue_is_reset_alone },
+	{ "late_report_is_ignored", qd_late_report_is_ignored },
 	{ "reset_keeps_what_waits_for_room", qd_reset_keeps_what_waits_for_room },
 	{ "stuck_queue_is_reset_alone_first", qd_stuck_queue_is_reset_alone_first },
 	{ "queue_that_does_not_stop", qd_queue_that_does_not_stop },
