@@ -40,8 +40,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--lab", default=os.environ.get("XENLAB"), metavar="NAME",
                    help="under Xen, the lab that the guest runs in, which stays: xenlab --instance"
                    " (XENLAB, or one of its own)")
-    p.add_argument("--dom0-vcpus", type=int, default=1, metavar="N",
-                   help="under Xen, CPUs of dom0: as many queues do its back ends offer (1)")
+    p.add_argument("--dom0-queues", type=int, default=1, metavar="N",
+                   help="under Xen, queues that dom0's back ends offer (1)")
     p.add_argument("--qemu", action="append", default=[], metavar="ARG",
                    help="one more argument for QEMU (--qemu=-cpu --qemu=qemu64)")
     p.add_argument("--env", action="append", default=[], metavar="KEY=VALUE",

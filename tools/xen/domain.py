@@ -266,11 +266,17 @@ def configuration(lab: Lab, args: argparse.Namespace, folder: str, deadline: Dea
 NUMBER = "read -r _ _ _ _ _ id _ </var/log/xen/xl-{name}.log; echo $id"
 
 
+# For dom0, whose back ends have as many queues as CPUs unless told otherwise.
+QUEUES = ("for m in blkback netback; do"
+          " echo {count} >/sys/module/xen_$m/parameters/max_queues; done;")
+
+
 def create(lab: Lab, args: argparse.Namespace, folder: str, deadline: Deadline) -> str:
     """Create the guest, paused; returns its number, or nothing if that is not known yet."""
     text = configuration(lab, args, folder, deadline)
     said: list[bytes] = []
-    script = (f"mkdir -p {folder}; printf %s {shlex.quote(text)} >{folder}/xl.cfg &&"
+    script = (f"{QUEUES.format(count=args.dom0_queues)}"
+              f" mkdir -p {folder}; printf %s {shlex.quote(text)} >{folder}/xl.cfg &&"
               f" xl create -pq {folder}/xl.cfg; s=$?; rm -f {folder}/kernel {folder}/ramdisk;"
               f" {NUMBER.format(name=args.name)}; exit $s")
     if lab.run(script, deadline, said.append) != 0:
@@ -401,6 +407,7 @@ def add_arguments(p: argparse.ArgumentParser, command: Callable[..., int]) -> No
     p.add_argument("--cmdline", default="")
     p.add_argument("--smp", type=int, default=1)
     p.add_argument("--mem", type=int, default=128)
+    p.add_argument("--dom0-queues", type=int, default=1)
     p.add_argument("--net", action="append", default=[])
     p.add_argument("--disk", action="append", default=[])
     p.add_argument("--xl", action="append", default=[], metavar="KEY=VALUE",

@@ -104,7 +104,7 @@ def copy_sparse(source: pathlib.Path, target: pathlib.Path) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a lab is made with: memory in MB, dom0's virtual CPUs, and what HVM guests need.
+    """What a lab is made with: memory in MB, and what HVM guests need.
 
     With icount an instruction takes a nanosecond, whatever else the machine has to do: for
     measurements.
@@ -112,13 +112,12 @@ class Settings:
 
     mem: int = 1024
     dom0_mem: int = 512
-    dom0_vcpus: int = 1
     device_model: bool = False
     icount: bool = False
 
     def name(self) -> str:
         """A name for the snapshot."""
-        return (f"{self.mem}-{self.dom0_mem}-{self.dom0_vcpus}"
+        return (f"{self.mem}-{self.dom0_mem}"
                 + ("-hvm" if self.device_model else "") + ("-icount" if self.icount else ""))
 
 
@@ -169,7 +168,7 @@ class Lab:
     def system(self, settings: Settings) -> list[str]:
         """QEMU's words for what is booted: not for a lab that goes on from a state."""
         xen = (f"{XEN_OPTIONS} dom0_mem={settings.dom0_mem}M,max:{settings.dom0_mem}M"
-               f" dom0_max_vcpus={settings.dom0_vcpus}")
+               " dom0_max_vcpus=1")
         vmlinux, dom0 = (doubled(image.IMAGE / name) for name in ("vmlinux", "dom0.cpio.gz"))
         return ["-kernel", str(image.IMAGE / "xen"), "-append", xen,
                 "-initrd", f"{vmlinux} {DOM0_OPTIONS},{dom0}"]

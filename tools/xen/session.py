@@ -93,7 +93,7 @@ class Snapshot:
     """The file with a lab in which a guest of a kind has booted."""
 
     def __init__(self, args: argparse.Namespace, boot: Boot, lab_key: str) -> None:
-        words = [lab_key, boot.cmdline, args.type, args.smp, args.mem, args.xl, args.dom0_vcpus,
+        words = [lab_key, boot.cmdline, args.type, args.smp, args.mem, args.xl, args.dom0_queues,
                  args.net, kinds(args.disk)]
         self.words = json.dumps(words[1:])
         digest = hashlib.sha256(json.dumps(words).encode())
@@ -172,7 +172,8 @@ class Session:
                    "--timeout", str(self.args.timeout + 15), "guest", "--name", self.name,
                    "--type", self.args.type, "--kernel", str(self.boot.kernel),
                    "--ramdisk", str(self.boot.archive), f"--cmdline={self.boot.cmdline}",
-                   "--smp", str(self.args.smp), "--mem", str(self.args.mem)]
+                   "--smp", str(self.args.smp), "--mem", str(self.args.mem),
+                   "--dom0-queues", str(self.args.dom0_queues)]
         for option in ("net", "disk", "xl"):
             command += [f"--{option}={value}" for value in getattr(self.args, option)]
         if self.booted and self.snapshot:
@@ -228,7 +229,7 @@ def settings(args: argparse.Namespace) -> Settings:
     # dom0 keeps the image of a guest that is saved.
     times = 1 if args.mem <= 256 else 2
     return Settings(mem=times * Settings.mem, dom0_mem=times * Settings.dom0_mem,
-                    dom0_vcpus=args.dom0_vcpus, device_model=args.type == "hvm")
+                    device_model=args.type == "hvm")
 
 
 @contextlib.contextmanager
