@@ -168,7 +168,7 @@ class Session:
     def command(self) -> list[str]:
         """The command that runs the guest."""
         # A guest that has timed out is made to print what it waited for before it ends.
-        command = [sys.executable, "-B", str(TOP / "tools/xenlab"), "--instance", self.lab.name,
+        command = [sys.executable, str(TOP / "tools/xenlab"), "--instance", self.lab.name,
                    "--timeout", str(self.args.timeout + 15), "guest", "--name", self.name,
                    "--type", self.args.type, "--kernel", str(self.boot.kernel),
                    "--ramdisk", str(self.boot.archive), f"--cmdline={self.boot.cmdline}",
