@@ -80,8 +80,9 @@ def qemu_arguments(args: argparse.Namespace, accel: str, qmp: pathlib.Path,
         if args.os == "tree":
             machine += ",acpi=off"
     elif machine == "q35":
-        # Hot-plug by the slot's own registers (PCI Express), not by ACPI.  Its own controllers have
-        # nothing connected, and cost the firmware a sixth of the whole boot to find that out.
+        # Hot-plug by the slot's own registers (PCI Express), not by ACPI.  The machine's
+        # own controllers have nothing connected, and cost the firmware a sixth of the whole boot to
+        # find that out.
         machine += ",sata=off,smbus=off"
         extra = ["-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"]
     return [

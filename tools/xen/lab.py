@@ -167,8 +167,7 @@ class Lab:
 
     def system(self, settings: Settings) -> list[str]:
         """QEMU's words for what is booted: not for a lab that goes on from a state."""
-        xen = (f"{XEN_OPTIONS} dom0_mem={settings.dom0_mem}M,max:{settings.dom0_mem}M"
-               " dom0_max_vcpus=1")
+        xen = f"{XEN_OPTIONS} dom0_mem={settings.dom0_mem}M,max:{settings.dom0_mem}M"
         vmlinux, dom0 = (doubled(image.IMAGE / name) for name in ("vmlinux", "dom0.cpio.gz"))
         return ["-kernel", str(image.IMAGE / "xen"), "-append", xen,
                 "-initrd", f"{vmlinux} {DOM0_OPTIONS},{dom0}"]
