@@ -5,6 +5,7 @@
 #
 #   KMOD   name of the module, without .ko
 #   EXPORT_SYMS   the symbols that other modules may use; without it there are none
+#   CFLAGS, CFLAGS.FILE.c   options for all sources, and for that one
 #   SRCS   .c files, found by .PATH; and the interface headers and sources that kobj(9) needs
 #          (device_if.h, virtio_if.c ...), made from the .m file of that name in sys/
 #
@@ -35,9 +36,9 @@ KMOD_CFLAGS=	${KERN_CFLAGS} -DKLD_MODULE -DKLD_TIED -I${.OBJDIR} ${CFLAGS}
 all: ${KMOD}.ko
 
 .for _src in ${_CSRCS} ${_IFSRCS}
-${_src:T:R}.o: ${_src} ${KERNBUILDDIR}/opt_global.h ${KERNBUILDDIR}/offset.inc
+${_src:T:R}.o: ${_src} ${KERNBUILDDIR}/opt_global.h ${KERNBUILDDIR}/offset.inc ${.CURDIR}/Makefile
 	@echo "  CC      ${KMOD}/${.TARGET}"
-	@${CC} ${KMOD_CFLAGS} -MD -MF ${.TARGET}.d -MT ${.TARGET} -c ${.ALLSRC:M*.c:[1]} -o ${.TARGET}
+	@${CC} ${KMOD_CFLAGS} ${CFLAGS.${_src:T}} -MD -MF ${.TARGET}.d -MT ${.TARGET} -c ${.ALLSRC:M*.c:[1]} -o ${.TARGET}
 .dinclude "${.OBJDIR}/${_src:T:R}.o.d"
 .endfor
 .if !empty(_IFHDRS)
