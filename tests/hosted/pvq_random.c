@@ -168,7 +168,7 @@ walk_get(struct walk *w)
 static void
 walk_enable(struct walk *w)
 {
-	u_int after, inflight;
+	u_int after, inflight, left;
 	bool waits;
 
 	inflight = w->nposted + w->nfetched + w->ncompleted;
@@ -179,6 +179,10 @@ walk_enable(struct walk *w)
 		after = inflight;
 	if (after == 0 || !im_can(w->f.im, IM_EVENT))
 		after = 1;
+	/* A batch that is a small part of a packed ring does not go round its end. */
+	left = w->f.q->q_size - w->f.q->q_completed % w->f.q->q_size;
+	if (im_can(w->f.im, IM_PACKED) && after > left && after <= w->f.q->q_size / 4)
+		after = left;
 	w->after = after;
 	w->all = w->next - w->nstaged;
 	CHECK(waits || inflight == 0 || !walk_due(w), "%d wait, after %u", w->ncompleted, after);

@@ -42,7 +42,7 @@
  * Private state.  The cookie of a chain, the bytes that the device may write and the places that it
  * took are in memory that the device can't reach.  Of the ring we read the place at vp_used only.
  *
- * Free ids are kept in a circular array (vp_ids).  The chain that is the nth to be put takes the id at
+ * Free ids are kept in a circular array (vp_free).  The chain that is the nth to be put takes the id at
  * place n, and the nth to complete gives its own back at place n + q_size.  As many chains are in
  * flight as there are places in the ring at most, and pvq_reserve() has counted those, so that the put
  * side never overtakes the get side there, and no lock is needed between them.
@@ -86,17 +86,15 @@
 static inline void
 vp_fill(struct vqpacked *vp, bool first, bus_addr_t addr, uint32_t len, uint16_t id, uint16_t flags)
 {
-	struct vring_packed_desc *d = &vp->vp_desc[vp->vp_next];
-	uint64_t word = htole64(vring_packed_word(len, id, flags | vp->vp_avail));
+	struct vp_place *next = &vp->vp_next;
+	struct vring_packed_desc *d = &vp->vp_desc[next->vpp_at];
 
 	d->vpd_addr = htole64(addr);
-	if (first)
-		vp->vp_first = word;
-	else
-		d->vpd_word = word;
-	if (++vp->vp_next == vp->vp_size) {
-		vp->vp_next = 0;
-		vp->vp_avail ^= VP_TURN;
+	*(first ? &vp->vp_first : &d->vpd_word) =
+	    htole64(vring_packed_word(len, id, flags | next->vpp_avail));
+	if (++next->vpp_at == vp->vp_size) {
+		next->vpp_at = 0;
+		next->vpp_avail ^= VP_TURN;
 	}
 }
 
@@ -124,7 +122,6 @@ vp_put_indirect(struct vqpacked *vp, const struct pvq_chain *pc, const struct vp
 		d->vpd_addr = htole64(seg->ds_addr);
 		d->vpd_word = htole64(vring_packed_word(seg->ds_len, 0, VRING_DESC_F_WRITE));
 	}
-	vq_sync(&vp->vp_c.vqc_slab, BUS_DMASYNC_PREWRITE);
 	vp_fill(vp, vp->vp_staged == 0, vd->vd_table_paddr, n * sizeof(struct vring_packed_desc), id,
 	    VRING_DESC_F_INDIRECT);
 	vp->vp_staged_ind++;
@@ -159,8 +156,8 @@ vp_put_one(struct vqpacked *vp, const struct pvq_chain *pc)
 	const bus_dma_segment_t *seg = pc->pc_segs;
 	const int n = pc->pc_nread + pc->pc_nwrite;
 	const uint32_t seq = q->q_committed + vp->vp_staged;
-	const uint16_t id = vp->vp_ids[seq & vp->vp_mask];
-	struct vp_shadow *vd = &vp->vp_shadow[id];
+	struct vp_shadow *vd = vp->vp_free[seq & vp->vp_mask];
+	const uint16_t id = vd->vd_id;
 	uint64_t wlen;
 	int slots = 1;
 
@@ -205,8 +202,8 @@ static void
 vqpacked_abort(struct pvq *q)
 {
 	struct vqpacked *vp = VP(q);
-	uint16_t avail = vp->vp_base_avail;
-	uint32_t at = vp->vp_base_next;
+	uint16_t avail = vp->vp_base_next.vpp_avail;
+	uint32_t at = vp->vp_base_next.vpp_at;
 
 	if (vp->vp_staged == 0)
 		return;
@@ -219,10 +216,8 @@ vqpacked_abort(struct pvq *q)
 		}
 	}
 	for (; vp->vp_staged > 0; vp->vp_staged--)
-		vp->vp_shadow[vp->vp_ids[(q->q_committed + vp->vp_staged - 1) &
-		    vp->vp_mask]].vd_slots = 0;
+		vp->vp_free[(q->q_committed + vp->vp_staged - 1) & vp->vp_mask]->vd_slots = 0;
 	vp->vp_next = vp->vp_base_next;
-	vp->vp_avail = vp->vp_base_avail;
 	vp->vp_staged_segs = vp->vp_staged_ind = 0;
 }
 
@@ -230,13 +225,10 @@ static void
 vqpacked_commit(struct pvq *q)
 {
 	struct vqpacked *vp = VP(q);
-	uint32_t first = vp->vp_base_next;
 
 	if (vp->vp_staged == 0)
 		return;
 	vp->vp_base = q->q_taken;
-	vp->vp_base_next = vp->vp_next;
-	vp->vp_base_avail = vp->vp_avail;
 	q->q_stats.qs_chains += vp->vp_staged;
 	q->q_stats.qs_segs += vp->vp_staged_segs;
 	q->q_stats.qs_put_own += vp->vp_staged_ind;
@@ -247,9 +239,11 @@ vqpacked_commit(struct pvq *q)
 	atomic_store_rel_32(&q->q_committed, q->q_committed + vp->vp_staged);
 	vp->vp_staged = vp->vp_staged_segs = vp->vp_staged_ind = 0;
 
+	vq_sync(&vp->vp_c.vqc_slab, BUS_DMASYNC_PREWRITE);
 	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 	atomic_thread_fence_rel();
-	atomic_store_64(&vp->vp_desc[first].vpd_word, vp->vp_first);
+	atomic_store_64(&vp->vp_desc[vp->vp_base_next.vpp_at].vpd_word, vp->vp_first);
+	vp->vp_base_next = vp->vp_next;
 	/* Pairs with the acquire in vp_check_turn(). */
 	atomic_store_rel_32(&vp->vp_shown, q->q_committed);
 	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
@@ -303,97 +297,98 @@ vp_check(struct vqpacked *vp, uint16_t id, uint32_t *len, uint32_t completed)
 
 /* Give a chain's places and its id back.  The caller publishes q_given, which is returned. */
 static inline uint32_t
-vp_release(struct vqpacked *vp, uint16_t id, uint32_t completed, uint32_t given)
+vp_release(struct vqpacked *vp, struct vp_shadow *vd, uint32_t completed, uint32_t given)
 {
-	struct vp_shadow *vd = &vp->vp_shadow[id];
 	uint32_t slots = vd->vd_slots;
 
 	vd->vd_slots = 0;
-	vp->vp_ids[(completed + vp->vp_size) & vp->vp_mask] = id;
+	vp->vp_free[(completed + vp->vp_size) & vp->vp_mask] = vd;
 	vp_step(vp, &vp->vp_used, &vp->vp_turn, slots);
 	return (given + slots);
 }
 
 /*
- * The next chain that was used, and how many bytes the device wrote to it: false if there is none.
+ * The next chain that was used, and how many bytes the device wrote to it; NULL if there is none.
  *
  * With IN_ORDER a used descriptor stands for all chains from the oldest in flight to the one that it
  * names (2.8.8).  Those before that one were used completely, and their places are skipped.  A device
  * that is not in order later names one of these, which is not in flight any more.
  */
-static inline bool
-vp_next_used(struct vqpacked *vp, uint32_t completed, uint16_t *id, uint32_t *len)
+static inline struct vp_shadow *
+vp_next_used(struct vqpacked *vp, uint32_t completed, uint32_t *len)
 {
+	struct vp_shadow *vd;
 	uint64_t word;
+	uint16_t id;
 
 	if (__predict_true(vp->vp_batch == 0)) {
 		word = vp_read(vp, vp->vp_used);
 		if (!vp_is_used(word, vp->vp_turn)) {
 			vp_check_turn(vp, completed);
-			return (false);
+			return (NULL);
 		}
-		*id = word >> VRING_PACKED_ID_SHIFT;
+		id = word >> VRING_PACKED_ID_SHIFT;
 		*len = (uint32_t)word;
-		if (!vp_check(vp, *id, len, completed))
-			return (false);
+		if (!vp_check(vp, id, len, completed))
+			return (NULL);
+		vd = &vp->vp_shadow[id];
 		if (!vp->vp_c.vqc_in_order)
-			return (true);
-		vp->vp_batch = vp->vp_shadow[*id].vd_seq - completed + 1;
+			return (vd);
+		vp->vp_batch = vd->vd_seq - completed + 1;
 		vp->vp_batch_len = *len;
 	}
 	/* In order, the nth to complete is the chain that took the id at place n. */
-	*id = vp->vp_ids[completed & vp->vp_mask];
-	*len = --vp->vp_batch == 0 ? vp->vp_batch_len : vp->vp_shadow[*id].vd_wlen;
-	return (true);
+	vd = vp->vp_free[completed & vp->vp_mask];
+	*len = --vp->vp_batch == 0 ? vp->vp_batch_len : vd->vd_wlen;
+	return (vd);
 }
 
 /*
  * The first completions, as long as they are what most are: of chains of one place, with a length that
- * fits.  Returns how many there were, up to max, which is not 0; the next place is for vp_get_any() to
- * look at.
+ * fits.  Returns how many there were, up to max, which is not 0.  *inflight is set if the next place is
+ * as we wrote it; else, with less than max, it is for vp_get_any() to look at.
  *
  * committed  q_committed; no more than max of these chains have not completed
  */
 static inline u_int
 vp_get_plain(struct vqpacked *vp, struct pvq_done *done, u_int max, const uint32_t committed,
-    const uint32_t completed)
+    const uint32_t completed, bool *inflight)
 {
-	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
+	const struct vring_packed_desc *d = &vp->vp_desc[vp->vp_used];
+	/* A copy: what is stored below might be it, as far as a compiler can tell. */
 	struct vp_shadow *const shadow = vp->vp_shadow, *vd;
-	uint16_t *const ids = vp->vp_ids;
-	const uint32_t mask = vp->vp_mask, size = vp->vp_size;
-	uint32_t at = vp->vp_used, place = completed + size;
-	struct pvq_done *next = done;
-	uint16_t turn = vp->vp_turn;
-	uint32_t id;
-	uint64_t word;
+	uint32_t place = completed + vp->vp_size;
 	u_int left = max;
+	uint16_t differs;
+	uint64_t id, word;
 
 	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	do {
-		word = vp_read_synced(vp, at);
-		if (!vp_is_used(word, turn))
+		word = vp_read_synced(d);
+		differs = (word >> VRING_PACKED_FLAGS_SHIFT ^ vp->vp_turn) & VP_TURN;
+		if (differs != 0) {
+			*inflight = differs == VRING_PACKED_F_USED;
 			break;
+		}
 		id = (uint16_t)(word >> VRING_PACKED_ID_SHIFT);
-		if (__predict_false(id >= size))
+		if (__predict_false(id >= vp->vp_size))
 			break;
 		vd = &shadow[id];
 		if (__predict_false(atomic_load_acq_32(&vd->vd_slots) != 1 ||
 		    (uint32_t)word > vd->vd_wlen || (int32_t)(committed - vd->vd_seq) <= 0))
 			break;
 		vd->vd_slots = 0;
-		next->pd_cookie = vd->vd_cookie;
-		next->pd_result = (uint32_t)word;
-		ids[place & mask] = id;
-		if (__predict_false(++at == size)) {
-			at = 0;
-			turn ^= VP_TURN;
+		done->pd_cookie = vd->vd_cookie;
+		done->pd_result = (uint32_t)word;
+		vp->vp_free[place & vp->vp_mask] = vd;
+		if (__predict_false(++d == vp->vp_end)) {
+			d = vp->vp_desc;
+			vp->vp_turn ^= VP_TURN;
 		}
 		place++;
-		next++;
+		done++;
 	} while (--left > 0);
-	vp->vp_used = at;
-	vp->vp_turn = turn;
+	vp->vp_used = d - vp->vp_desc;
 	return (max - left);
 }
 
@@ -405,7 +400,7 @@ vp_got(struct vqpacked *vp, u_int n, uint32_t given)
 
 	q->q_completed += n;
 	q->q_stats.qs_done += n;
-	/* Pairs with the acquire in pvq_room(): the ids are in vp_ids before the places count. */
+	/* Pairs with the acquire in pvq_room(): the ids are in vp_free before the places count. */
 	atomic_store_rel_32(&q->q_given, given);
 	return (n);
 }
@@ -419,15 +414,16 @@ vp_get_any(struct vqpacked *vp, struct pvq_done *done, u_int n, u_int max)
 {
 	struct pvq *q = &vp->vp_c.vqc_pvq;
 	uint32_t completed = q->q_completed + n, given = q->q_given + n, len;
-	uint16_t id;
+	struct vp_shadow *vd;
 
 	/* Where all that was in flight has completed, the next place is not worth a look. */
 	for (; n < max && (n == 0 || q->q_committed != completed); n++, completed++) {
-		if (!vp_next_used(vp, completed, &id, &len))
+		vd = vp_next_used(vp, completed, &len);
+		if (vd == NULL)
 			break;
-		done[n].pd_cookie = vp->vp_shadow[id].vd_cookie;
+		done[n].pd_cookie = vd->vd_cookie;
 		done[n].pd_result = len;
-		given = vp_release(vp, id, completed, given);
+		given = vp_release(vp, vd, completed, given);
 	}
 	return (vp_got(vp, n, given));
 }
@@ -439,17 +435,22 @@ vqpacked_get(struct pvq *q, struct pvq_done *done, int max)
 	const uint32_t completed = q->q_completed;
 	uint32_t committed;
 	u_int most, n = 0;
+	bool inflight = false;
 
 	if (pvq_broken(q))
 		return (0);
 	/* Pairs with the release in vqpacked_commit(). */
 	committed = atomic_load_acq_32(&q->q_committed);
 	most = MIN((u_int)max, committed - completed);
-	if (__predict_true(!vp->vp_c.vqc_in_order && most > 0))
-		n = vp_get_plain(vp, done, most, committed, completed);
-	if (__predict_false(n == 0) || __predict_false(n < most))
-		return (vp_get_any(vp, done, n, max));
-	return (vp_got(vp, n, q->q_given + n));
+	/* With nothing in flight there should be nothing. */
+	if (most == 0 && !vp_any_waiting(vp))
+		return (0);
+	if (__predict_true(!vp->vp_c.vqc_in_order && most > 0)) {
+		n = vp_get_plain(vp, done, most, committed, completed, &inflight);
+		if (__predict_true(n == most || inflight))
+			return (vp_got(vp, n, q->q_given + n));
+	}
+	return (vp_get_any(vp, done, n, max));
 }
 
 /* The oldest chain in flight, by a search; see vqsplit_drain(). */
@@ -467,7 +468,7 @@ vqpacked_drain(struct pvq *q)
 	}
 	if (oldest == NULL)
 		return (NULL);
-	q->q_given = vp_release(vp, oldest - vp->vp_shadow, q->q_completed, q->q_given);
+	q->q_given = vp_release(vp, oldest, q->q_completed, q->q_given);
 	q->q_completed++;
 	return (oldest->vd_cookie);
 }
@@ -483,21 +484,24 @@ vqpacked_reinit(struct pvq *q)
 	if (q->q_committed != q->q_completed)
 		return (EBUSY);
 	for (i = 0; i < vp->vp_size; i++) {
-		vp->vp_ids[i] = i;
+		vp->vp_free[i] = &vp->vp_shadow[i];
+		vp->vp_shadow[i].vd_id = i;
 		vp->vp_shadow[i].vd_slots = 0;
 	}
 	q->q_taken = q->q_committed = q->q_completed = 0;
 	q->q_given = q->q_size;
-	vp->vp_next = vp->vp_base_next = vp->vp_base = 0;
-	vp->vp_avail = vp->vp_base_avail = VRING_PACKED_F_AVAIL;
+	vp->vp_base = 0;
+	vp->vp_next.vpp_at = 0;
+	vp->vp_next.vpp_avail = VRING_PACKED_F_AVAIL;
+	vp->vp_base_next = vp->vp_next;
 	vp->vp_kicked = vp->vp_notified = vp->vp_answered = vp->vp_shown = 0;
-	vp->vp_expected = 1 << VRING_PACKED_WRAP_SHIFT | VRING_PACKED_EVENT_DESC << 16;
+	vp->vp_expected = vp_event_at(0, VP_TURN);
 	vp->vp_used = 0;
 	vp->vp_turn = VP_TURN;
 	vp->vp_batch = 0;
 	memset(vp->vp_desc, 0, vp->vp_c.vqc_ring_size);
 	if (vp->vp_c.vqc_event)
-		vp_set_event(vp, 1 << VRING_PACKED_WRAP_SHIFT, VRING_PACKED_EVENT_DESC);
+		vp_set_event(vp, vp_event_at(0, VP_TURN));
 	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	q->q_fault = PVQ_OK;
 	return (0);
@@ -512,7 +516,7 @@ vqpacked_free(struct pvq *q)
 	    q->q_committed - q->q_completed));
 	virtqueue_fini(&vp->vp_c);
 	free(vp->vp_shadow, M_VIRTQUEUE);
-	free(vp->vp_ids, M_VIRTQUEUE);
+	free(vp->vp_free, M_VIRTQUEUE);
 	free(vp, M_VIRTQUEUE);
 }
 
@@ -547,6 +551,7 @@ vqpacked_place(struct virtqueue *vqc)
 	vp->vp_size = size;
 	vp->vp_mask = roundup_pow_of_two(size) - 1;
 	vp->vp_desc = (struct vring_packed_desc *)mem;
+	vp->vp_end = vp->vp_desc + size;
 	vp->vp_driver_event = (struct vring_packed_event *)(mem + driver);
 	vp->vp_device_event = (struct vring_packed_event *)(mem + device);
 	addrs->vqa_desc = vp->vp_c.vqc_ring.vm_paddr;
@@ -564,7 +569,7 @@ virtqueue_packed_create(const struct virtqueue_params *params, struct pvq **qp)
 	    params->vqp_max_segs == 0 || (params->vqp_features & VIRTIO_F_VERSION_1) == 0)
 		return (EINVAL);
 	vp = malloc_aligned(sizeof(*vp), CACHE_LINE_SIZE, M_VIRTQUEUE, M_WAITOK | M_ZERO);
-	vp->vp_ids = malloc(roundup_pow_of_two(params->vqp_size) * sizeof(*vp->vp_ids), M_VIRTQUEUE,
+	vp->vp_free = malloc(roundup_pow_of_two(params->vqp_size) * sizeof(*vp->vp_free), M_VIRTQUEUE,
 	    M_WAITOK | M_ZERO);
 	vp->vp_shadow = malloc(params->vqp_size * sizeof(*vp->vp_shadow), M_VIRTQUEUE,
 	    M_WAITOK | M_ZERO);

@@ -23,31 +23,25 @@
  * The wrap counter tells two turns apart, so that a place that was passed more than a turn ago looks
  * like one that is still to come.  One that is too far ahead for the room that is left can't be: what
  * is queued until then would wait for the device, and the device for a notification.
+ *
+ * word  the device's event suppression
  */
-static inline bool
-vp_device_asks(struct vqpacked *vp)
+static bool
+vp_device_asks(struct vqpacked *vp, uint32_t word)
 {
-	uint32_t back, off, turns = 2 * vp->vp_size, word;
+	uint32_t back, off, turns = 2 * vp->vp_size;
 	uint16_t flags;
 
-	word = le32toh(atomic_load_32(&vp->vp_device_event->vpe_word));
-	/* Most ask for the first descriptor behind those of the last kick. */
-	if (__predict_true(word == vp->vp_expected)) {
-		vp->vp_answered = word;
-		return (true);
-	}
 	flags = word >> 16 & VRING_PACKED_EVENT_MASK;
 	if (flags == VRING_PACKED_EVENT_DISABLE)
 		return (false);
 	/* A turn or more without a notification: the place alone is ambiguous. */
-	if (flags != VRING_PACKED_EVENT_DESC || vp->vp_base - vp->vp_notified >= vp->vp_size) {
-		vp->vp_answered = word;
+	if (flags != VRING_PACKED_EVENT_DESC || vp->vp_base - vp->vp_notified >= vp->vp_size)
 		return (true);
-	}
 	off = word & ((1 << VRING_PACKED_WRAP_SHIFT) - 1);
-	back = vp->vp_next - 1 - off;
+	back = vp->vp_next.vpp_at - 1 - off;
 	/* The wrap counter is 1 in turns in which AVAIL is set. */
-	if ((word >> VRING_PACKED_WRAP_SHIFT & 1) != (vp->vp_avail == VRING_PACKED_F_AVAIL))
+	if ((word >> VRING_PACKED_WRAP_SHIFT & 1) != (vp->vp_next.vpp_avail == VRING_PACKED_F_AVAIL))
 		back += vp->vp_size;
 	if ((int32_t)back < 0)
 		back += turns;
@@ -56,7 +50,6 @@ vp_device_asks(struct vqpacked *vp)
 			return (false);
 	} else if (back >= vp->vp_base - vp->vp_kicked && word == vp->vp_answered)
 		return (false);
-	vp->vp_answered = word;
 	return (true);
 }
 
@@ -65,32 +58,62 @@ vqpacked_next(const struct virtqueue *vqc)
 {
 	const struct vqpacked *vp = __containerof(vqc, const struct vqpacked, vp_c);
 
-	return (vp->vp_next | (vp->vp_avail == VRING_PACKED_F_AVAIL) << VRING_PACKED_WRAP_SHIFT);
+	/* The wrap counter is 1 in turns in which AVAIL is set, and USED is not. */
+	return (vp->vp_next.vpp_at | (~vp->vp_next.vpp_avail & VP_WRAP));
+}
+
+/* All that is committed has been considered: so much is what a device that has taken it asks for. */
+static inline void
+vp_note_kick(struct vqpacked *vp)
+{
+
+	vp->vp_kicked = vp->vp_base;
+	vp->vp_expected = vqpacked_next(&vp->vp_c) | VRING_PACKED_EVENT_DESC << 16;
+}
+
+/* Notify the device, which has this event suppression. */
+static inline void
+vp_notify(struct vqpacked *vp, uint32_t word)
+{
+	struct virtqueue *vqc = &vp->vp_c;
+
+	vp_note_kick(vp);
+	vp->vp_notified = vp->vp_base;
+	vp->vp_answered = word;
+	vqc->vqc_pvq.q_stats.qs_kicks++;
+	vqc->vqc_notify(vqc->vqc_notify_arg, vqc->vqc_index, (uint16_t)vp->vp_expected);
+}
+
+/* Kick a device that has an event suppression which was not expected. */
+static __noinline bool
+vp_kick_if_asked(struct vqpacked *vp, uint32_t word)
+{
+
+	if (!vp_device_asks(vp, word)) {
+		vp_note_kick(vp);
+		vp->vp_c.vqc_pvq.q_stats.qs_nokicks++;
+		return (false);
+	}
+	vp_notify(vp, word);
+	return (true);
 }
 
 bool
 vqpacked_kick(struct pvq *q)
 {
 	struct vqpacked *vp = VP(q);
-	uint16_t next;
-	bool asks;
+	uint32_t word;
 
 	KASSERT(vp->vp_staged == 0, ("%s: %u chains not committed", __func__, vp->vp_staged));
 	if (vp->vp_base == vp->vp_kicked || pvq_broken(q))
 		return (false);
 	atomic_thread_fence_seq_cst();
 	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD);
-	asks = vp_device_asks(vp);
-	next = vqpacked_next(&vp->vp_c);
-	vp->vp_kicked = vp->vp_base;
-	vp->vp_expected = next | VRING_PACKED_EVENT_DESC << 16;
-	if (!asks) {
-		q->q_stats.qs_nokicks++;
-		return (false);
-	}
-	vp->vp_notified = vp->vp_base;
-	q->q_stats.qs_kicks++;
-	vp->vp_c.vqc_notify(vp->vp_c.vqc_notify_arg, vp->vp_c.vqc_index, next);
+	word = le32toh(atomic_load_32(&vp->vp_device_event->vpe_word));
+	/* Most ask for the first descriptor behind those of the last kick. */
+	if (__predict_false(word != vp->vp_expected))
+		return (vp_kick_if_asked(vp, word));
+	vp_notify(vp, word);
 	return (true);
 }
 
@@ -111,7 +134,7 @@ vp_used_places(const struct vqpacked *vp, uint16_t id, uint32_t *seq)
 	if (batch > vp->vp_size)
 		return (0);
 	for (; batch > 0; batch--)
-		places += vp->vp_shadow[vp->vp_ids[(*seq)++ & vp->vp_mask]].vd_slots;
+		places += vp->vp_free[(*seq)++ & vp->vp_mask]->vd_slots;
 	return (places);
 }
 
@@ -123,7 +146,7 @@ vp_waiting(const struct vqpacked *vp, uint32_t ahead)
 	uint64_t word;
 	uint16_t turn = vp->vp_turn;
 
-	/* In the middle of a batch, where nothing more is written. */
+	/* In the middle of a batch nothing more is written. */
 	if (vp->vp_batch != 0)
 		return (true);
 	for (used = 0; used <= ahead; used += slots) {
@@ -141,15 +164,16 @@ vp_waiting(const struct vqpacked *vp, uint32_t ahead)
 /*
  * An event is at a place, and not at a number of chains.  The next completion and the last one are
  * known; in between, chains that take several places make it a guess.
+ *
+ * Where several batches fit into the ring, none goes round its end.  QEMU (7.2) forgets there which
+ * event it has signalled and interrupts in any case, in the middle of the batch.
  */
-static __noinline uint32_t
+static inline uint32_t
 vp_event_ahead(struct vqpacked *vp, unsigned int after)
 {
 	struct pvq *q = &vp->vp_c.vqc_pvq;
-	uint32_t inflight, places;
+	uint32_t ahead, inflight, left = vp->vp_size - vp->vp_used, places;
 
-	if (!vp->vp_c.vqc_event)
-		return (0);
 	/* In this order, for it is the order in which commit writes them. */
 	places = atomic_load_acq_32(&vp->vp_base) - (q->q_given - vp->vp_size);
 	inflight = q->q_committed - q->q_completed;
@@ -157,39 +181,45 @@ vp_event_ahead(struct vqpacked *vp, unsigned int after)
 		after = inflight;
 	if (after <= 1)
 		return (0);
-	return (MAX((uint64_t)after * places / inflight, 1) - 1);
+	ahead = MAX((uint64_t)after * places / inflight, 1) - 1;
+	return (ahead >= left && ahead < vp->vp_size / 4 ? left - 1 : ahead);
+}
+
+/* An interrupt when more than one chain has completed. */
+static __noinline bool
+vp_intr_enable_after(struct vqpacked *vp, unsigned int after)
+{
+	uint32_t ahead = vp_event_ahead(vp, after), at = vp->vp_used;
+	uint16_t turn = vp->vp_turn;
+
+	vp_step(vp, &at, &turn, ahead);
+	vp_set_event(vp, vp_event_at(at, turn));
+	atomic_thread_fence_seq_cst();
+	return (vp_any_waiting(vp) && vp_waiting(vp, ahead));
 }
 
 bool
 vqpacked_intr_enable(struct pvq *q, unsigned int after)
 {
 	struct vqpacked *vp = VP(q);
-	uint32_t ahead, at;
-	uint16_t turn;
 
 	if (pvq_broken(q))
 		return (false);
-	ahead = after <= 1 ? 0 : vp_event_ahead(vp, after);
-	if (vp->vp_c.vqc_event) {
-		at = vp->vp_used;
-		turn = vp->vp_turn;
-		if (ahead > 0)
-			vp_step(vp, &at, &turn, ahead);
-		vp_set_event(vp, at | (turn != 0) << VRING_PACKED_WRAP_SHIFT,
-		    VRING_PACKED_EVENT_DESC);
-	} else
-		vp_set_event(vp, 0, VRING_PACKED_EVENT_ENABLE);
+	if (!vp->vp_c.vqc_event)
+		vp_set_event(vp, VRING_PACKED_EVENT_ENABLE << 16);
+	else if (after > 1)
+		return (vp_intr_enable_after(vp, after));
+	else
+		vp_set_event(vp, vp_event_at(vp->vp_used, vp->vp_turn));
 	atomic_thread_fence_seq_cst();
-	if (ahead > 0)
-		return (vp_waiting(vp, ahead));
-	return (vp->vp_batch != 0 || vp_is_used(vp_read(vp, vp->vp_used), vp->vp_turn));
+	return (vp_any_waiting(vp));
 }
 
 void
 vqpacked_intr_disable(struct pvq *q)
 {
 
-	vp_set_event(VP(q), 0, VRING_PACKED_EVENT_DISABLE);
+	vp_set_event(VP(q), VRING_PACKED_EVENT_DISABLE << 16);
 }
 
 /*

@@ -17,6 +17,10 @@
 
 #define	VP_TURN		(VRING_PACKED_F_AVAIL | VRING_PACKED_F_USED)
 
+/* The wrap counter of an event or a notification is where USED is in a descriptor's flags. */
+#define	VP_WRAP		VRING_PACKED_F_USED
+CTASSERT(VP_WRAP == 1 << VRING_PACKED_WRAP_SHIFT);
+
 /* What we know of a chain, by its id. */
 struct vp_shadow {
 	void		*vd_cookie;
@@ -25,24 +29,30 @@ struct vp_shadow {
 	uint32_t	 vd_wlen;	/* bytes that the device may write */
 	uint32_t	 vd_seq;	/* q_committed at the time of the put */
 	volatile uint32_t vd_slots;	/* places that it takes; 0: not in use */
+	uint16_t	 vd_id;		/* constant */
+};
+
+/* A place of the ring. */
+struct vp_place {
+	uint32_t	 vpp_at;
+	uint16_t	 vpp_avail;	/* AVAIL and USED of an available descriptor there */
 };
 
 struct vqpacked {
 	struct virtqueue vp_c;		/* first */
 	/* Constant. */
 	struct vring_packed_desc *vp_desc;
+	struct vring_packed_desc *vp_end; /* behind the last one */
 	struct vring_packed_event *vp_driver_event;	/* we write */
 	struct vring_packed_event *vp_device_event;	/* the device writes */
-	uint16_t	*vp_ids;	/* circular array of free ids */
+	struct vp_shadow **vp_free;	/* circular array of free ids */
 	struct vp_shadow *vp_shadow;
-	uint32_t	 vp_mask;	/* of vp_ids, whose size is a power of two */
+	uint32_t	 vp_mask;	/* of vp_free, whose size is a power of two */
 	uint32_t	 vp_size;	/* places in the ring: any number */
 	/* Put side. */
-	uint32_t	 vp_next	/* place of the next descriptor */
+	struct vp_place	 vp_next	/* of the next descriptor */
 	    __aligned(CACHE_LINE_SIZE);
-	uint16_t	 vp_avail;	/* AVAIL and USED of an available one there */
-	uint16_t	 vp_base_avail;	/* as of the last commit */
-	uint32_t	 vp_base_next;
+	struct vp_place	 vp_base_next;	/* as of the last commit */
 	volatile uint32_t vp_base;	/* q_taken then */
 	uint32_t	 vp_staged;	/* chains staged */
 	uint32_t	 vp_staged_segs;
@@ -64,26 +74,26 @@ struct vqpacked {
 #define	VP(q)	__containerof((q), struct vqpacked, vp_c.vqc_pvq)
 
 /*
- * The second half of the descriptor at a place, read once; its buffers may be read afterwards.  As of
- * the caller's vq_sync(), or a later moment.
+ * The second half of a descriptor, read once; its buffers may be read afterwards.  As of the caller's
+ * vq_sync(), or a later moment.
  */
 static inline uint64_t
-vp_read_synced(const struct vqpacked *vp, uint32_t at)
+vp_read_synced(const struct vring_packed_desc *d)
 {
 	uint64_t word;
 
-	word = le64toh(atomic_load_64(&vp->vp_desc[at].vpd_word));
+	word = le64toh(atomic_load_64(&d->vpd_word));
 	atomic_thread_fence_acq();
 	return (word);
 }
 
-/* The same, as of now. */
+/* The same of the one at a place, as of now. */
 static inline uint64_t
 vp_read(const struct vqpacked *vp, uint32_t at)
 {
 
 	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
-	return (vp_read_synced(vp, at));
+	return (vp_read_synced(&vp->vp_desc[at]));
 }
 
 static inline bool
@@ -91,6 +101,14 @@ vp_is_used(uint64_t word, uint16_t turn)
 {
 
 	return (((word >> VRING_PACKED_FLAGS_SHIFT ^ turn) & VP_TURN) == 0);
+}
+
+/* Has the device used anything from vp_used on, or is this the middle of a batch? */
+static inline bool
+vp_any_waiting(const struct vqpacked *vp)
+{
+
+	return (vp->vp_batch != 0 || vp_is_used(vp_read(vp, vp->vp_used), vp->vp_turn));
 }
 
 /* Step over so many places. */
@@ -105,12 +123,20 @@ vp_step(const struct vqpacked *vp, uint32_t *at, uint16_t *turn, uint32_t slots)
 	}
 }
 
-/* Which events we request of the device. */
-static inline void
-vp_set_event(struct vqpacked *vp, uint16_t off_wrap, uint16_t flags)
+/* Event suppression that asks for the event of a place, where a used descriptor has turn. */
+static inline uint32_t
+vp_event_at(uint32_t at, uint16_t turn)
 {
 
-	atomic_store_32(&vp->vp_driver_event->vpe_word, htole32(off_wrap | (uint32_t)flags << 16));
+	return (at | (turn & VP_WRAP) | VRING_PACKED_EVENT_DESC << 16);
+}
+
+/* Which events we request of the device: vp_event_at(), or flags for all or none. */
+static inline void
+vp_set_event(struct vqpacked *vp, uint32_t event)
+{
+
+	atomic_store_32(&vp->vp_driver_event->vpe_word, htole32(event));
 	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 }
 
