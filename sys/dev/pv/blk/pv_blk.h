@@ -82,16 +82,17 @@
  * notified of together.  A user with so many in flight is not delayed by that.  One that waits for a
  * single request would be, so that these are never coalesced:
  *
- *	a notification   for a thread that submits one bio and then waits (pv_blk_will_wait()),
- *			 when the device is idle and no more is to be expected, or at the
- *			 end of an interrupt's work
+ *	a notification   for a thread that submits one bio and then waits (pv_blk_will_wait()), or
+ *			 when no more is to be expected, because all that was given back has been
+ *			 followed by another: if the device is idle, or an interrupt's work ends
  *	an interrupt     while a request of such a thread is in flight, or for more completions than
  *			 the device was notified of, or than come in 1 / PV_BLK_BATCH_HZ seconds by
  *			 the pace of the last ones
  *	either           while a barrier is waiting or in flight
  *
- * When the pace changes, PV_BLK_TICK is the longest delay of a request, or PV_BLK_TICK_SOON where
- * the device is idle meanwhile.
+ * When the pace changes, a tick ends the delay.  It comes each PV_BLK_TICK, or PV_BLK_TICK_SOON where
+ * the device is idle meanwhile, and notifies and collects if nothing has moved since the one before:
+ * twice that is the longest delay of a request.
  *
  * Suspend, migration, and a device that requests a reset.  What a protocol does, in this order, from
  * one thread that may sleep:
@@ -351,6 +352,8 @@ struct pv_blk_queue {
 	bool		bq_awaited;	/* a thread waits for what is put now */
 	u_int		bq_nawaited;	/* such requests in flight */
 	bool		bq_tick_soon;
+	bool		bq_moved;	/* a notification or a completion came since the last tick */
+	bool		bq_overdue;	/* a notification is not deferred again */
 	bool		bq_short;	/* memory was short for a request */
 	u_int		bq_near;	/* completions that come close together */
 	uint64_t	bq_pace_at;	/* when the last ones came: cpu_ticks() */

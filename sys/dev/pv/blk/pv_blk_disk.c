@@ -280,6 +280,14 @@ pv_blk_fini(struct pv_blk *blk)
 	mtx_destroy(&blk->blk_mtx);
 }
 
+/* A queue's tick. */
+static void
+pv_blk_tick(void *arg)
+{
+	if (pv_blk_queue_is_due(arg))
+		pv_blk_intr(arg);
+}
+
 int
 pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
     const struct pv_blk_params *params)
@@ -299,7 +307,7 @@ pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
 	mtx_init(&blk->blk_mtx, device_get_nameunit(dev), "pv_blk", MTX_DEF);
 	TAILQ_INIT(&blk->blk_waiting);
 	blk->blk_flags = PVB_STOPPED;
-	pv_blk_queues_init(blk, pv_blk_intr);
+	pv_blk_queues_init(blk, pv_blk_tick);
 	pv_blk_recover_init(blk);
 	error = pv_blk_req_init(blk);
 	if (error != 0) {

@@ -23,8 +23,8 @@
 
 #define	PV_BLK_GET_MAX		32	/* completions collected at once */
 #define	PV_BLK_ROUNDS		32	/* of collecting and starting, by one thread at a time */
-/* The longest delays by coalescing: while the device works, and while it has nothing to do. */
-#define	PV_BLK_TICK		SBT_1MS
+/* Half of the longest delays by coalescing: while the device works, and while it has nothing to do. */
+#define	PV_BLK_TICK		(SBT_1MS / 2)
 #define	PV_BLK_TICK_SOON	(50 * SBT_1US)
 /* A request that sees more resets than this is what breaks the device. */
 #define	PV_BLK_REQUEUES_MAX	3
@@ -151,12 +151,15 @@ pv_blk_kick_queue(struct pv_blk_queue *bq, bool now)
 		return (false);
 	idle = bq->bq_unkicked == bq->bq_ninflight;
 	/* An idle device is left waiting only if more is to come, and not for long. */
-	if (!now && bq->bq_unkicked < pv_blk_batch(bq) && (!idle || bq->bq_backlog > 0)) {
+	if (!now && !bq->bq_overdue && bq->bq_unkicked < pv_blk_batch(bq) &&
+	    (!idle || bq->bq_backlog > 0)) {
 		bq->bq_stats.bs_deferred_kicks++;
 		pv_blk_arm_tick(bq, idle);
 		return (false);
 	}
 	bq->bq_unkicked = 0;
+	bq->bq_overdue = false;
+	bq->bq_moved = true;
 	(void)pvq_kick(bq->bq_pvq);
 	return (true);
 }
@@ -166,6 +169,13 @@ static inline bool
 pv_blk_kick(struct pv_blk_queue *bq, bool now)
 {
 	return (bq->bq_unkicked != 0 && pv_blk_kick_queue(bq, now));
+}
+
+/* The same at the end of an interrupt's work: what was given back then may come again, to fill it. */
+static inline void
+pv_blk_kick_rest(struct pv_blk_queue *bq)
+{
+	(void)pv_blk_kick(bq, bq->bq_backlog == 0);
 }
 
 static __noinline void
@@ -185,7 +195,7 @@ pv_blk_deliver_queue(struct pv_blk_queue *bq)
 			biodone(bp);
 		PV_BLK_QUEUE_LOCK(bq);
 		pv_blk_start(bq);
-		(void)pv_blk_kick(bq, true);
+		pv_blk_kick_rest(bq);
 	} while (!TAILQ_EMPTY(&bq->bq_finished));
 	SLIST_REMOVE(&bq->bq_deliveries, &here, pv_blk_delivery, pd_link);
 }
@@ -278,7 +288,12 @@ pv_blk_collect(struct pv_blk_queue *bq)
 		for (i = 0; i < n; i++)
 			pv_blk_complete(bq, &done[i]);
 	} while (n == nitems(done));
-	if (all != 0 && bq->bq_depth >= PV_BLK_DEEP)
+	if (all == 0)
+		return;
+	bq->bq_moved = true;
+	/* A device may have done what it was not notified of. */
+	bq->bq_unkicked = MIN(bq->bq_unkicked, bq->bq_ninflight);
+	if (bq->bq_depth >= PV_BLK_DEEP)
 		pv_blk_note_pace(bq, all);
 }
 
@@ -312,6 +327,7 @@ pv_blk_process(struct pv_blk_queue *bq)
 	do {
 		if (rounds++ == PV_BLK_ROUNDS) {
 			bq->bq_stats.bs_yields++;
+			bq->bq_moved = false;
 			pv_blk_arm_tick(bq, true);
 			break;
 		}
@@ -326,13 +342,33 @@ pv_blk_process(struct pv_blk_queue *bq)
 		}
 		/* The device gets new work before completions are delivered. */
 		pv_blk_start(bq);
-		(void)pv_blk_kick(bq, true);
+		pv_blk_kick_rest(bq);
 		if (!pv_blk_is_last(bq))
 			pv_blk_deliver(bq);
 		if ((bq->bq_flags & PVB_STOPPED) != 0)
 			break;
 	} while (pv_blk_arm_intr(bq));
 	return (0);
+}
+
+/*
+ * While notifications and completions come without its help, the tick keeps out of the way: it would
+ * take apart what is about to be done together, and the parts would go round one by one.
+ */
+bool
+pv_blk_queue_is_due(struct pv_blk_queue *bq)
+{
+	bool due;
+
+	PV_BLK_QUEUE_LOCK(bq);
+	due = !bq->bq_moved;
+	bq->bq_moved = false;
+	if (due)
+		bq->bq_overdue = bq->bq_unkicked != 0;
+	else if (bq->bq_ninflight != 0 || pv_blk_has_work(bq))
+		pv_blk_arm_tick(bq, bq->bq_unkicked != 0 && bq->bq_unkicked == bq->bq_ninflight);
+	PV_BLK_QUEUE_UNLOCK(bq);
+	return (due);
 }
 
 u_int

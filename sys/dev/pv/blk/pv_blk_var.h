@@ -160,7 +160,7 @@ pv_blk_idle_todo(const struct pv_blk_queue *bq)
 	    bq->bq_ninflight == 0 ? PVBQ_IDLE : 0);
 }
 
-/* tick is called from a callout with the queue, as if it had interrupted. */
+/* tick is called from a callout with the queue: what is due is done as if it had interrupted. */
 void	pv_blk_queues_init(struct pv_blk *blk, callout_func_t *tick);
 void	pv_blk_queues_fini(struct pv_blk *blk);
 /* Stops this queue alone, until pv_blk_set_flags() clears PVB_STOPPED, or this does. */
@@ -174,6 +174,8 @@ void	pv_blk_queues_use(struct pv_blk *blk, struct pvq *const *qs, u_int n);
  * 0 nor PVBQ_REFUSED, blk_following counts the caller.
  */
 u_int	pv_blk_queue_submit(struct pv_blk *blk, struct bio *bp);
+/* The tick: is pv_blk_queue_run() to be called?  If not yet, another tick follows. */
+bool	pv_blk_queue_is_due(struct pv_blk_queue *bq);
 /* Appends bp, which pv_blk_queue_run() starts. */
 void	pv_blk_queue_append(struct pv_blk_queue *bq, struct bio *bp);
 /* Collects, starts and delivers until nothing is left and an interrupt is armed.  Returns PVBQ_*. */

@@ -74,8 +74,11 @@ qq_commit(struct pvq *q)
 }
 
 static bool
-qq_kick(struct pvq *q __unused)
+qq_kick(struct pvq *q)
 {
+	struct qd_queue *qq = (struct qd_queue *)q;
+
+	qq->qq_kicks++;
 	return (true);
 }
 
@@ -358,19 +361,25 @@ qd_submit(struct qd_softc *sc, u_int i, u_int cpu, int cmd, u_int sector, u_int 
 }
 
 void
-qd_answer(struct qd_softc *sc, u_int queue)
+qd_answer_silently(struct qd_softc *sc, u_int queue)
 {
 	struct pv_blk_queue *bq = &sc->qd_blk.blk_queues[queue];
 	struct qd_queue *qq = &sc->qd_queues[queue];
 
-	if (qq->qq_nheld == 0)
-		return;
 	mtx_lock(&bq->bq_mtx);
 	qq->qq_done[qq->qq_ndone++] = qq->qq_held[0];
 	qq->qq_nheld--;
 	memmove(qq->qq_held, qq->qq_held + 1, qq->qq_nheld * sizeof(qq->qq_held[0]));
 	mtx_unlock(&bq->bq_mtx);
-	pv_blk_intr(bq);
+}
+
+void
+qd_answer(struct qd_softc *sc, u_int queue)
+{
+	if (sc->qd_queues[queue].qq_nheld == 0)
+		return;
+	qd_answer_silently(sc, queue);
+	pv_blk_intr(&sc->qd_blk.blk_queues[queue]);
 }
 
 void
@@ -476,7 +485,7 @@ static int
 qd_sysctl_run(SYSCTL_HANDLER_ARGS)
 {
 	struct qd_softc *sc = device_get_softc(qd_device);
-	static const struct qd_case *const lists[] = { qd_cases, qd_reset_cases };
+	static const struct qd_case *const lists[] = { qd_cases, qd_batch_cases, qd_reset_cases };
 	const struct qd_case *qc;
 	u_int failed = 0, i;
 	int error, value = 0;

@@ -31,6 +31,7 @@ struct qd_queue {
 	u_int		qq_ndone;
 	bool		qq_eager;	/* all is answered as soon as it is put */
 	u_int		qq_after;	/* an interrupt is requested after so many */
+	u_int		qq_kicks;	/* notifications */
 };
 
 /* A request that was put, in the order over all queues. */
@@ -84,6 +85,7 @@ struct qd_case {
 
 /* Each ends with a NULL name. */
 extern const struct qd_case qd_cases[];
+extern const struct qd_case qd_batch_cases[];
 extern const struct qd_case qd_reset_cases[];
 
 /* Shorthand for qd_submit(). */
@@ -129,6 +131,9 @@ void	qd_all_ended(struct qd_softc *sc, u_int n, int how);
 /* The device answers the oldest request of a queue, or all, until it has no more. */
 void	qd_answer(struct qd_softc *sc, u_int queue);
 void	qd_answer_all(struct qd_softc *sc);
+
+/* The oldest request, of which there has to be one, without an interrupt. */
+void	qd_answer_silently(struct qd_softc *sc, u_int queue);
 
 /* All that the device has of a queue, by one interrupt. */
 void	qd_answer_all_at_once(struct qd_softc *sc, u_int queue);

@@ -11,7 +11,6 @@
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/kernel.h>
-#include <sys/kthread.h>
 #include <sys/malloc.h>
 #include <sys/proc.h>
 
@@ -542,52 +541,6 @@ qd_greedy_queue_does_not_starve_another(struct qd_softc *sc)
 	qd_end(sc);
 }
 
-struct qd_other {
-	struct qd_softc	*qo_sc;
-	volatile u_int	qo_done;
-};
-
-/* A thread that submits bio 40 and would wait for it. */
-static void
-qd_other_thread(void *arg)
-{
-	struct qd_other *qo = arg;
-
-	W(qo->qo_sc, 40, 0);
-	atomic_store_rel_int(&qo->qo_done, 1);
-	kthread_exit();
-}
-
-/*
- * In a deep queue a thread that submits many shares notifications and interrupts; one that comes
- * between, and waits for what it submits, does not wait for a batch.
- */
-static void
-qd_awaited_request_is_not_delayed(struct qd_softc *sc)
-{
-	struct qd_queue *qq = &sc->qd_queues[0];
-	struct qd_other other = { .qo_sc = sc };
-	u_int i;
-
-	qd_begin(sc, 1, QD_SLOTS, 8);
-	/* The pace of completions is high enough for a batch: they come at once. */
-	for (i = 0; i < 15; i++)
-		W(sc, i, 0);
-	qd_answer_all_at_once(sc, 0);
-	for (i = 0; i < 15; i++)
-		W(sc, i, 0);
-	qd_answer_all_at_once(sc, 0);
-	for (i = 0; i < 8; i++)
-		W(sc, i, 0);
-	QD_EQ(sc, kthread_add(qd_other_thread, &other, NULL, NULL, 0, 0, "qdisk"), 0);
-	while (atomic_load_acq_int(&other.qo_done) == 0)
-		pause("qdisk", 1);
-	QD_EQ(sc, qq->qq_after, 1);
-	QD_EQ(sc, sc->qd_blk.blk_queues[0].bq_unkicked, 0);
-	qd_answer_all(sc);
-	qd_end(sc);
-}
-
 static void
 qd_too_long_for_its_queue(struct qd_softc *sc)
 {
@@ -728,7 +681,6 @@ const struct qd_case qd_cases[] = {
 	{ "deletes_survive_a_suspend", qd_deletes_survive_a_suspend },
 	{ "busy_queue_leaves_its_thread", qd_busy_queue_leaves_its_thread },
 	{ "greedy_queue_does_not_starve_another", qd_greedy_queue_does_not_starve_another },
-	{ "awaited_request_is_not_delayed", qd_awaited_request_is_not_delayed },
 	{ "too_long_for_its_queue", qd_too_long_for_its_queue },
 	{ "detach_waits_for_who_submits", qd_detach_waits_for_who_submits },
 	{ "segments_are_the_pages", qd_segments_are_the_pages },

@@ -1,0 +1,145 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Notifications, interrupts and ticks of deep queues of pv_blk, seen from the device (see qdisk.c).
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bio.h>
+#include <sys/kthread.h>
+#include <sys/proc.h>
+
+#include "qdisk.h"
+
+/* A disk with a queue, in which bios 0 to 14 are in flight. */
+static struct pv_blk_queue *
+qd_begin_deep(struct qd_softc *sc)
+{
+	u_int i;
+
+	qd_begin(sc, 1, QD_SLOTS, 8);
+	for (i = 0; i < 15; i++)
+		W(sc, i, 0);
+	return (&sc->qd_blk.blk_queues[0]);
+}
+
+/* All in flight end, and bios 0 to n - 1 are submitted once more. */
+static void
+qd_begin_a_batch(struct qd_softc *sc, u_int n)
+{
+	u_int i;
+
+	qd_answer_all_at_once(sc, 0);
+	for (i = 0; i < n; i++)
+		W(sc, i, 0);
+	callout_drain(&sc->qd_blk.blk_queues[0].bq_tick);
+}
+
+struct qd_other {
+	struct qd_softc	*qo_sc;
+	volatile u_int	qo_done;
+};
+
+/* A thread that submits bio 40 and would wait for it. */
+static void
+qd_other_thread(void *arg)
+{
+	struct qd_other *qo = arg;
+
+	W(qo->qo_sc, 40, 0);
+	atomic_store_rel_int(&qo->qo_done, 1);
+	kthread_exit();
+}
+
+/*
+ * In a deep queue a thread that submits many shares notifications and interrupts; one that comes
+ * between, and waits for what it submits, does not wait for a batch.
+ */
+static void
+qd_awaited_request_is_not_delayed(struct qd_softc *sc)
+{
+	struct qd_queue *qq = &sc->qd_queues[0];
+	struct qd_other other = { .qo_sc = sc };
+
+	/* The pace of completions is high enough for a batch: they come at once. */
+	(void)qd_begin_deep(sc);
+	qd_begin_a_batch(sc, 15);
+	qd_begin_a_batch(sc, 8);
+	QD_EQ(sc, kthread_add(qd_other_thread, &other, NULL, NULL, 0, 0, "qdisk"), 0);
+	while (atomic_load_acq_int(&other.qo_done) == 0)
+		pause("qdisk", 1);
+	QD_EQ(sc, qq->qq_after, 1);
+	QD_EQ(sc, sc->qd_blk.blk_queues[0].bq_unkicked, 0);
+	qd_answer_all(sc);
+	qd_end(sc);
+}
+
+/*
+ * An interrupt in the middle of a batch does not notify the device of the part that is there, and what
+ * the device has done unasked it is not notified of.  A tick that the case does not call may come
+ * between.
+ */
+static void
+qd_batch_is_filled_by_those_given_back(struct qd_softc *sc)
+{
+	struct qd_queue *qq = &sc->qd_queues[0];
+	struct pv_blk_queue *bq = qd_begin_deep(sc);
+	u_int i, kicks, tries;
+	bool kept = false;
+
+	for (tries = 1; tries <= 100 && !kept; tries++) {
+		qd_begin_a_batch(sc, 5);
+		kicks = qq->qq_kicks;
+		pv_blk_intr(bq);
+		kept = qq->qq_kicks == kicks && bq->bq_unkicked == 5;
+		for (i = 5; i < 15; i++)
+			W(sc, i, 0);
+		kept = kept && qq->qq_kicks == kicks + 1 && bq->bq_unkicked == 0;
+	}
+	QD_TRUE(sc, kept);
+	qd_begin_a_batch(sc, 5);
+	qd_answer_all_at_once(sc, 0);
+	QD_EQ(sc, bq->bq_unkicked, 0);
+	QD_EQ(sc, qq->qq_after, 1);
+	qd_end(sc);
+}
+
+/*
+ * A tick leaves what the device is answering alone if anything has moved since the one before, and
+ * collects what has no interrupt if nothing has.  A tick that the case does not call may come between.
+ */
+static void
+qd_tick_keeps_a_batch_together(struct qd_softc *sc)
+{
+	struct pv_blk_queue *bq = qd_begin_deep(sc);
+	u_int ends, i, n, tries;
+	bool kept = false;
+
+	for (tries = 1; tries <= 100 && !kept; tries++) {
+		qd_begin_a_batch(sc, 15);
+		ends = sc->qd_nends;
+		for (n = 0; n < 4; n++)
+			qd_answer_silently(sc, 0);
+		bq->bq_tick_func(bq);
+		kept = sc->qd_queues[0].qq_ndone == n;
+		qd_wait_for_ends(sc, ends + n);
+		for (i = 0; i < n; i++)
+			W(sc, i, 0);
+	}
+	QD_TRUE(sc, kept);
+	qd_answer_all(sc);
+	qd_end(sc);
+}
+
+const struct qd_case qd_batch_cases[] = {
+	{ "awaited_request_is_not_delayed", qd_awaited_request_is_not_delayed },
+	{ "batch_is_filled_by_those_given_back", qd_batch_is_filled_by_those_given_back },
+	{ "tick_keeps_a_batch_together", qd_tick_keeps_a_batch_together },
+	{ NULL, NULL }
+};
