@@ -31,12 +31,14 @@ _CSRCS:=	${_CSRCS:N${_src}}
 .endfor
 OBJS=		${_CSRCS:R:@_o@${_o}.o@} ${_IFSRCS:R:@_o@${_o}.o@}
 
+# What has the options of the compiler.
+_OPTIONS=	${.CURDIR}/Makefile ${.PARSEDIR}/bsd.kmod.mk ${.PARSEDIR}/kern.mk
 KMOD_CFLAGS=	${KERN_CFLAGS} -DKLD_MODULE -DKLD_TIED -I${.OBJDIR} ${CFLAGS}
 
 all: ${KMOD}.ko
 
 .for _src in ${_CSRCS} ${_IFSRCS}
-${_src:T:R}.o: ${_src} ${KERNBUILDDIR}/opt_global.h ${KERNBUILDDIR}/offset.inc ${.CURDIR}/Makefile
+${_src:T:R}.o: ${_src} ${KERNBUILDDIR}/opt_global.h ${KERNBUILDDIR}/offset.inc ${_OPTIONS}
 	@echo "  CC      ${KMOD}/${.TARGET}"
 	@${CC} ${KMOD_CFLAGS} ${CFLAGS.${_src:T}} -MD -MF ${.TARGET}.d -MT ${.TARGET} -c ${.ALLSRC:M*.c:[1]} -o ${.TARGET}
 .dinclude "${.OBJDIR}/${_src:T:R}.o.d"
