@@ -48,6 +48,7 @@ RANDOM_LIMIT = 1.05
 DEEP_LIMITS = {"kicks": 1 / 8, "interrupts": 1 / 8}  # from a depth of 32 on
 PACKED = ", packed"
 TURNS = 10  # of the latencies, a round
+FRAMES = 20000
 
 
 @dataclasses.dataclass
@@ -74,7 +75,7 @@ def counters(node: str, interrupts: str, done: str) -> tuple[str, str, str]:
 def send(size: int, packed: bool) -> Row:
     """Frames sent without a pause, as an interrupt thread does that forwards them."""
     return Row(
-        f"send {size} bytes{PACKED if packed else ''}", 4000,
+        f"send {size} bytes{PACKED if packed else ''}", FRAMES,
         lambda n: ["kldload if_vtnet", "ifconfig vtnet0 up",
                    f"pktgen -i -c {n} -s {size} vtnet0", "sleep 1"],
         counters("dev.vtnet.0.txq0", "intrs", "packets"), (1 / 16, 1 / 64), packed=packed)
@@ -84,7 +85,7 @@ def receive(size: int, packed: bool) -> Row:
     """Frames received, as fast as the guest takes them; dropped behind the driver."""
     frame = FRAME_HEAD + "00" * (size - 14)
     return Row(
-        f"receive {size} bytes{PACKED if packed else ''}", 4000,
+        f"receive {size} bytes{PACKED if packed else ''}", FRAMES,
         lambda n: ["kldload if_vtnet", "ifconfig vtnet0 up",
                    f"ctl ctl send {frame} {n}", "sleep 1"],
         counters("dev.vtnet.0.rxq0", "intrs", "packets"), None, peer=True, packed=packed)
