@@ -91,8 +91,8 @@
  *	either           while a barrier is waiting or in flight
  *
  * When the pace changes, a tick ends the delay.  It comes each PV_BLK_TICK, or PV_BLK_TICK_SOON where
- * the device is idle meanwhile, and notifies and collects if nothing has moved since the one before:
- * twice that is the longest delay of a request.
+ * the device is idle meanwhile, and notifies and collects if either is due and was not done since the
+ * one before: twice that is the longest delay of a request.
  *
  * Suspend, migration, and a device that requests a reset.  What a protocol does, in this order, from
  * one thread that may sleep:
@@ -352,7 +352,8 @@ struct pv_blk_queue {
 	bool		bq_awaited;	/* a thread waits for what is put now */
 	u_int		bq_nawaited;	/* such requests in flight */
 	bool		bq_tick_soon;
-	bool		bq_moved;	/* a notification or a completion came since the last tick */
+	bool		bq_kicked;	/* the device was notified since the last tick */
+	bool		bq_collected;	/* completions were collected since then */
 	bool		bq_overdue;	/* a notification is not deferred again */
 	bool		bq_short;	/* memory was short for a request */
 	u_int		bq_near;	/* completions that come close together */

@@ -141,6 +141,13 @@ pv_blk_start(struct pv_blk_queue *bq)
 		pv_blk_start_queue(bq);
 }
 
+/* Does the device have nothing to do but what it was not notified of? */
+static inline bool
+pv_blk_left_idle(const struct pv_blk_queue *bq)
+{
+	return (bq->bq_unkicked != 0 && bq->bq_unkicked == bq->bq_ninflight);
+}
+
 static bool
 pv_blk_kick_queue(struct pv_blk_queue *bq, bool now)
 {
@@ -149,7 +156,7 @@ pv_blk_kick_queue(struct pv_blk_queue *bq, bool now)
 	PV_BLK_QUEUE_ASSERT(bq);
 	if ((bq->bq_flags & PVB_STOPPED) != 0)
 		return (false);
-	idle = bq->bq_unkicked == bq->bq_ninflight;
+	idle = pv_blk_left_idle(bq);
 	/* An idle device is left waiting only if more is to come, and not for long. */
 	if (!now && !bq->bq_overdue && bq->bq_unkicked < pv_blk_batch(bq) &&
 	    (!idle || bq->bq_backlog > 0)) {
@@ -159,7 +166,7 @@ pv_blk_kick_queue(struct pv_blk_queue *bq, bool now)
 	}
 	bq->bq_unkicked = 0;
 	bq->bq_overdue = false;
-	bq->bq_moved = true;
+	bq->bq_kicked = true;
 	(void)pvq_kick(bq->bq_pvq);
 	return (true);
 }
@@ -290,7 +297,7 @@ pv_blk_collect(struct pv_blk_queue *bq)
 	} while (n == nitems(done));
 	if (all == 0)
 		return;
-	bq->bq_moved = true;
+	bq->bq_collected = true;
 	/* A device may have done what it was not notified of. */
 	bq->bq_unkicked = MIN(bq->bq_unkicked, bq->bq_ninflight);
 	if (bq->bq_depth >= PV_BLK_DEEP)
@@ -327,7 +334,7 @@ pv_blk_process(struct pv_blk_queue *bq)
 	do {
 		if (rounds++ == PV_BLK_ROUNDS) {
 			bq->bq_stats.bs_yields++;
-			bq->bq_moved = false;
+			bq->bq_collected = false;
 			pv_blk_arm_tick(bq, true);
 			break;
 		}
@@ -361,12 +368,12 @@ pv_blk_queue_is_due(struct pv_blk_queue *bq)
 	bool due;
 
 	PV_BLK_QUEUE_LOCK(bq);
-	due = !bq->bq_moved;
-	bq->bq_moved = false;
+	due = !bq->bq_collected || (bq->bq_unkicked != 0 && !bq->bq_kicked);
+	bq->bq_collected = bq->bq_kicked = false;
 	if (due)
 		bq->bq_overdue = bq->bq_unkicked != 0;
 	else if (bq->bq_ninflight != 0 || pv_blk_has_work(bq))
-		pv_blk_arm_tick(bq, bq->bq_unkicked != 0 && bq->bq_unkicked == bq->bq_ninflight);
+		pv_blk_arm_tick(bq, pv_blk_left_idle(bq));
 	PV_BLK_QUEUE_UNLOCK(bq);
 	return (due);
 }

@@ -111,8 +111,9 @@ qd_batch_is_filled_by_those_given_back(struct qd_softc *sc)
 }
 
 /*
- * A tick leaves what the device is answering alone if anything has moved since the one before, and
- * collects what has no interrupt if nothing has.  A tick that the case does not call may come between.
+ * A tick leaves what the device is answering alone if completions were collected since the one before,
+ * and collects what has no interrupt if none were.  A tick that the case does not call may come
+ * between.
  */
 static void
 qd_tick_keeps_a_batch_together(struct qd_softc *sc)
@@ -137,9 +138,32 @@ qd_tick_keeps_a_batch_together(struct qd_softc *sc)
 	qd_end(sc);
 }
 
+/* Completions that come all the time do not keep a tick from notifying of what is left of a batch. */
+static void
+qd_tick_ends_a_batch(struct qd_softc *sc)
+{
+	struct qd_queue *qq = &sc->qd_queues[0];
+	struct pv_blk_queue *bq = qd_begin_deep(sc);
+	u_int kicks, tries;
+
+	/* A tick that the case does not call may have come before. */
+	for (tries = 0; tries < 100 && bq->bq_unkicked != 5; tries++)
+		qd_begin_a_batch(sc, 5);
+	QD_EQ(sc, bq->bq_unkicked, 5);
+	kicks = qq->qq_kicks;
+	bq->bq_tick_func(bq);
+	qd_answer(sc, 0);
+	bq->bq_tick_func(bq);
+	QD_EQ(sc, bq->bq_unkicked, 0);
+	QD_EQ(sc, qq->qq_kicks, kicks + 1);
+	qd_answer_all(sc);
+	qd_end(sc);
+}
+
 const struct qd_case qd_batch_cases[] = {
 	{ "awaited_request_is_not_delayed", qd_awaited_request_is_not_delayed },
 	{ "batch_is_filled_by_those_given_back", qd_batch_is_filled_by_those_given_back },
 	{ "tick_keeps_a_batch_together", qd_tick_keeps_a_batch_together },
+	{ "tick_ends_a_batch", qd_tick_ends_a_batch },
 	{ NULL, NULL }
 };
