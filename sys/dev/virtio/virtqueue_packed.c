@@ -86,16 +86,12 @@
 static inline void
 vp_fill(struct vqpacked *vp, bool first, bus_addr_t addr, uint32_t len, uint16_t id, uint16_t flags)
 {
-	struct vp_place *next = &vp->vp_next;
-	struct vring_packed_desc *d = &vp->vp_desc[next->vpp_at];
+	struct vring_packed_desc *d = vp->vp_next.vpp_desc;
 
 	d->vpd_addr = htole64(addr);
 	*(first ? &vp->vp_first : &d->vpd_word) =
-	    htole64(vring_packed_word(len, id, flags | next->vpp_avail));
-	if (++next->vpp_at == vp->vp_size) {
-		next->vpp_at = 0;
-		next->vpp_avail ^= VP_TURN;
-	}
+	    htole64(vring_packed_word(len, id, flags | vp->vp_next.vpp_avail));
+	vp_advance(vp, &vp->vp_next);
 }
 
 /*
@@ -168,8 +164,9 @@ vp_put_one(struct vqpacked *vp, const struct pvq_chain *pc)
 
 	if (n == 1) {
 		wlen = pc->pc_nwrite != 0 ? seg->ds_len : 0;
+		/* One that the device reads, or one that it writes. */
 		vp_fill(vp, vp->vp_staged == 0, seg->ds_addr, seg->ds_len, id,
-		    pc->pc_nwrite != 0 ? VRING_DESC_F_WRITE : 0);
+		    pc->pc_nwrite * VRING_DESC_F_WRITE);
 	} else if (vp->vp_c.vqc_pieces != NULL)
 		wlen = vp_put_indirect(vp, pc, vd, id, n);
 	else {
@@ -202,18 +199,14 @@ static void
 vqpacked_abort(struct pvq *q)
 {
 	struct vqpacked *vp = VP(q);
-	uint16_t avail = vp->vp_base_next.vpp_avail;
-	uint32_t at = vp->vp_base_next.vpp_at;
+	struct vp_place place = vp->vp_base_next;
 
 	if (vp->vp_staged == 0)
 		return;
 	for (; q->q_taken != vp->vp_base; q->q_taken--) {
-		vp->vp_desc[at].vpd_word =
-		    htole64(vring_packed_word(0, 0, avail == VRING_PACKED_F_AVAIL ? 0 : VP_TURN));
-		if (++at == vp->vp_size) {
-			at = 0;
-			avail ^= VP_TURN;
-		}
+		place.vpp_desc->vpd_word = htole64(vring_packed_word(0, 0,
+		    place.vpp_avail == VRING_PACKED_F_AVAIL ? 0 : VP_TURN));
+		vp_advance(vp, &place);
 	}
 	for (; vp->vp_staged > 0; vp->vp_staged--)
 		vp->vp_free[(q->q_committed + vp->vp_staged - 1) & vp->vp_mask]->vd_slots = 0;
@@ -242,7 +235,7 @@ vqpacked_commit(struct pvq *q)
 	vq_sync(&vp->vp_c.vqc_slab, BUS_DMASYNC_PREWRITE);
 	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 	atomic_thread_fence_rel();
-	atomic_store_64(&vp->vp_desc[vp->vp_base_next.vpp_at].vpd_word, vp->vp_first);
+	atomic_store_64(&vp->vp_base_next.vpp_desc->vpd_word, vp->vp_first);
 	vp->vp_base_next = vp->vp_next;
 	/* Pairs with the acquire in vp_check_turn(). */
 	atomic_store_rel_32(&vp->vp_shown, q->q_committed);
@@ -355,41 +348,38 @@ vp_get_plain(struct vqpacked *vp, struct pvq_done *done, u_int max, const uint32
     const uint32_t completed, bool *inflight)
 {
 	const struct vring_packed_desc *d = &vp->vp_desc[vp->vp_used];
-	/* A copy: what is stored below might be it, as far as a compiler can tell. */
-	struct vp_shadow *const shadow = vp->vp_shadow, *vd;
-	uint32_t place = completed + vp->vp_size;
-	u_int left = max;
-	uint16_t differs;
-	uint64_t id, word;
+	/* Copies: what is stored below might be these, as far as a compiler can tell. */
+	struct vp_shadow *const shadow = vp->vp_shadow, **const ids = vp->vp_free, *vd;
+	uint64_t turn = (uint64_t)vp->vp_turn << VRING_PACKED_FLAGS_SHIFT, word;
+	const uint32_t first = completed + vp->vp_size, end = first + max;
+	uint32_t id, place = first;
 
 	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	do {
 		word = vp_read_synced(d);
-		differs = (word >> VRING_PACKED_FLAGS_SHIFT ^ vp->vp_turn) & VP_TURN;
-		if (differs != 0) {
-			*inflight = differs == VRING_PACKED_F_USED;
+		/* The id, below the two flags that are 0 here if the place is used: one comparison. */
+		id = ((word ^ turn) & VP_ID_AND_TURN) >> VRING_PACKED_ID_SHIFT;
+		if (id >= vp->vp_size) {
+			*inflight = id >> 16 == VRING_PACKED_F_USED;
 			break;
 		}
-		id = (uint16_t)(word >> VRING_PACKED_ID_SHIFT);
-		if (__predict_false(id >= vp->vp_size))
-			break;
 		vd = &shadow[id];
 		if (__predict_false(atomic_load_acq_32(&vd->vd_slots) != 1 ||
-		    (uint32_t)word > vd->vd_wlen || (int32_t)(committed - vd->vd_seq) <= 0))
+		    (uint32_t)word > vd->vd_wlen || (int32_t)(vd->vd_seq - committed) >= 0))
 			break;
 		vd->vd_slots = 0;
 		done->pd_cookie = vd->vd_cookie;
 		done->pd_result = (uint32_t)word;
-		vp->vp_free[place & vp->vp_mask] = vd;
+		ids[place & vp->vp_mask] = vd;
 		if (__predict_false(++d == vp->vp_end)) {
 			d = vp->vp_desc;
 			vp->vp_turn ^= VP_TURN;
+			turn ^= (uint64_t)VP_TURN << VRING_PACKED_FLAGS_SHIFT;
 		}
-		place++;
 		done++;
-	} while (--left > 0);
+	} while (++place != end);
 	vp->vp_used = d - vp->vp_desc;
-	return (max - left);
+	return (place - first);
 }
 
 /* So many chains were taken from the ring, whose places were given back before `given`. */
@@ -491,7 +481,7 @@ vqpacked_reinit(struct pvq *q)
 	q->q_taken = q->q_committed = q->q_completed = 0;
 	q->q_given = q->q_size;
 	vp->vp_base = 0;
-	vp->vp_next.vpp_at = 0;
+	vp->vp_next.vpp_desc = vp->vp_desc;
 	vp->vp_next.vpp_avail = VRING_PACKED_F_AVAIL;
 	vp->vp_base_next = vp->vp_next;
 	vp->vp_kicked = vp->vp_notified = vp->vp_answered = vp->vp_shown = 0;

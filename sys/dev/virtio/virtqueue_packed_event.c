@@ -39,7 +39,7 @@ vp_device_asks(struct vqpacked *vp, uint32_t word)
 	if (flags != VRING_PACKED_EVENT_DESC || vp->vp_base - vp->vp_notified >= vp->vp_size)
 		return (true);
 	off = word & ((1 << VRING_PACKED_WRAP_SHIFT) - 1);
-	back = vp->vp_next.vpp_at - 1 - off;
+	back = vp_number(vp, &vp->vp_next) - 1 - off;
 	/* The wrap counter is 1 in turns in which AVAIL is set. */
 	if ((word >> VRING_PACKED_WRAP_SHIFT & 1) != (vp->vp_next.vpp_avail == VRING_PACKED_F_AVAIL))
 		back += vp->vp_size;
@@ -59,7 +59,7 @@ vqpacked_next(const struct virtqueue *vqc)
 	const struct vqpacked *vp = __containerof(vqc, const struct vqpacked, vp_c);
 
 	/* The wrap counter is 1 in turns in which AVAIL is set, and USED is not. */
-	return (vp->vp_next.vpp_at | (~vp->vp_next.vpp_avail & VP_WRAP));
+	return (vp_number(vp, &vp->vp_next) | (~vp->vp_next.vpp_avail & VP_WRAP));
 }
 
 /* All that is committed has been considered: so much is what a device that has taken it asks for. */

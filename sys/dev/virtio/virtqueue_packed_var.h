@@ -21,6 +21,9 @@
 #define	VP_WRAP		VRING_PACKED_F_USED
 CTASSERT(VP_WRAP == 1 << VRING_PACKED_WRAP_SHIFT);
 
+/* The id of a used descriptor, and these flags, in its second half. */
+#define	VP_ID_AND_TURN	vring_packed_word(0, UINT16_MAX, VP_TURN)
+
 /* What we know of a chain, by its id. */
 struct vp_shadow {
 	void		*vd_cookie;
@@ -34,7 +37,7 @@ struct vp_shadow {
 
 /* A place of the ring. */
 struct vp_place {
-	uint32_t	 vpp_at;
+	struct vring_packed_desc *vpp_desc;
 	uint16_t	 vpp_avail;	/* AVAIL and USED of an available descriptor there */
 };
 
@@ -109,6 +112,27 @@ vp_any_waiting(const struct vqpacked *vp)
 {
 
 	return (vp->vp_batch != 0 || vp_is_used(vp_read(vp, vp->vp_used), vp->vp_turn));
+}
+
+/* Go to the next place. */
+static inline void
+vp_advance(const struct vqpacked *vp, struct vp_place *place)
+{
+	struct vring_packed_desc *d = place->vpp_desc + 1;
+
+	if (__predict_false(d == vp->vp_end)) {
+		d = vp->vp_desc;
+		place->vpp_avail ^= VP_TURN;
+	}
+	place->vpp_desc = d;
+}
+
+/* The number of a place. */
+static inline uint32_t
+vp_number(const struct vqpacked *vp, const struct vp_place *place)
+{
+
+	return (place->vpp_desc - vp->vp_desc);
 }
 
 /* Step over so many places. */
