@@ -350,7 +350,7 @@ vp_get_plain(struct vqpacked *vp, struct pvq_done *done, u_int max, const uint32
 	const struct vring_packed_desc *d = &vp->vp_desc[vp->vp_used];
 	/* Copies: what is stored below might be these, as far as a compiler can tell. */
 	struct vp_shadow *const shadow = vp->vp_shadow, **const ids = vp->vp_free, *vd;
-	uint64_t turn = (uint64_t)vp->vp_turn << VRING_PACKED_FLAGS_SHIFT, word;
+	uint64_t turn = vring_packed_word(0, 0, vp->vp_turn), word;
 	const uint32_t first = completed + vp->vp_size, end = first + max;
 	uint32_t id, place = first;
 
@@ -360,7 +360,8 @@ vp_get_plain(struct vqpacked *vp, struct pvq_done *done, u_int max, const uint32
 		/* The id, below the two flags that are 0 here if the place is used: one comparison. */
 		id = ((word ^ turn) & VP_ID_AND_TURN) >> VRING_PACKED_ID_SHIFT;
 		if (id >= vp->vp_size) {
-			*inflight = id >> 16 == VRING_PACKED_F_USED;
+			*inflight = ((word ^ turn) >> VRING_PACKED_FLAGS_SHIFT & VP_TURN) ==
+			    VRING_PACKED_F_USED;
 			break;
 		}
 		vd = &shadow[id];
@@ -374,7 +375,7 @@ vp_get_plain(struct vqpacked *vp, struct pvq_done *done, u_int max, const uint32
 		if (__predict_false(++d == vp->vp_end)) {
 			d = vp->vp_desc;
 			vp->vp_turn ^= VP_TURN;
-			turn ^= (uint64_t)VP_TURN << VRING_PACKED_FLAGS_SHIFT;
+			turn ^= vring_packed_word(0, 0, VP_TURN);
 		}
 		done++;
 	} while (++place != end);
