@@ -54,6 +54,8 @@ REGISTERS = {
     52: (4, "queue_device_hi"), 58: (2, "queue_reset"),
 }
 
+SUBSYSTEM = 0x2C  # in the configuration space
+
 PCI_CLASS = {1: 0x020000, 2: 0x010000, 5: 0x00FF00}
 
 
@@ -97,7 +99,7 @@ class Function:
         struct.pack_into("<HH", conf, 0, 0x1AF4, 0x1040 + kind)
         struct.pack_into("<HH", conf, 4, 0, 0x10)
         struct.pack_into("<I", conf, 8, PCI_CLASS[kind] << 8 | 1)
-        struct.pack_into("<HH", conf, 0x2C, 0x1AF4, 0x1100)
+        struct.pack_into("<HH", conf, SUBSYSTEM, 0x1AF4, 0x1040 + kind)
         conf[0x34] = 0x40
         conf[0x3D] = 1
         at = 0x40
@@ -112,6 +114,10 @@ class Function:
         struct.pack_into("<BBHII", conf, at, 0x11, 0, VECTORS - 1, MSIX, MSIX + PAGE)
         self.msix_cap = at
         return conf
+
+    def say_qemu(self) -> None:
+        """Have the subsystem that a modern device of QEMU's has."""
+        struct.pack_into("<H", self.conf, SUBSYSTEM + 2, 0x1100)
 
     def reset(self) -> None:
         """Set the state after the driver wrote 0 to the status."""

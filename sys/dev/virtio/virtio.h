@@ -244,6 +244,15 @@ void	virtio_leave(device_t dev);
 int	virtio_restart(device_t dev);
 
 /*
+ * Is a queue to be reset alone while the device has requests of it?  RING_RESET promises that (2.6.1),
+ * but QEMU, which offers it, goes on with a disk's requests, and aborts for some of a card's.
+ *
+ * def  the tunable of all devices, hw.DRIVER.queue_reset: 1 yes, 0 no, -1 unless the device says
+ *      that it is QEMU's, by its PCI subsystem or its MMIO VendorID
+ */
+bool	virtio_resets_busy_queues(device_t dev, int def);
+
+/*
  * Reset one queue and wait until the device has done so (VirtIO 1.3, 2.6.1).  The device is live; the
  * driver has stopped using the queue.  When this returns 0 the device does not access it any more, and
  * it can be drained.

@@ -67,6 +67,7 @@ struct virtio_bus {
 	device_t	 vb_dev;
 	uint32_t	 vb_type;	/* VIRTIO_ID_* */
 	uint32_t	 vb_vendor;
+	bool		 vb_qemu;	/* it says that it is QEMU's */
 	bool		 vb_modern;	/* VERSION_1 */
 	bool		 vb_fixed_size;	/* a queue's size can't be changed (legacy) */
 	bool		 vb_own_line;	/* no other device has the wired interrupt */

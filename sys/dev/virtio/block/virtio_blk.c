@@ -80,9 +80,9 @@ static int vtblk_secure_delete = 0;
 SYSCTL_INT(_hw_vtblk, OID_AUTO, secure_delete, CTLFLAG_RDTUN, &vtblk_secure_delete, 0,
     "Have deleted blocks made unreadable by devices that can");
 
-static int vtblk_queue_reset = 0;
+static int vtblk_queue_reset = -1;
 SYSCTL_INT(_hw_vtblk, OID_AUTO, queue_reset, CTLFLAG_RDTUN, &vtblk_queue_reset, 0,
-    "Reset a broken queue alone; not safe with QEMU 7.2, which goes on with its requests");
+    "Reset a broken queue alone; -1: not in QEMU, which goes on with its requests");
 
 /*
  * A disk whose zones the host has to write in order is of no use to FreeBSD: no file system or class of
@@ -270,7 +270,7 @@ vtblk_negotiate(struct vtblk_softc *sc)
 	memcpy(table, vtblk_features, sizeof(table));
 	if (virtio_tunable(sc->vtb_dev, "secure_delete", vtblk_secure_delete) == 0)
 		surplus = VIRTIO_BLK_F_SECURE_ERASE;
-	if (virtio_tunable(sc->vtb_dev, "queue_reset", vtblk_queue_reset) == 0)
+	if (!virtio_resets_busy_queues(sc->vtb_dev, vtblk_queue_reset))
 		surplus |= VIRTIO_F_RING_RESET;
 	for (;;) {
 		for (i = 0; i < nitems(table); i++)

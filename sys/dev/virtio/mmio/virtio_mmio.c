@@ -426,6 +426,7 @@ vtmmio_identify(struct vtmmio_softc *sc, device_t dev)
 	}
 	vb->vb_type = vtmmio_read(sc, VIRTIO_MMIO_DEVICE_ID);
 	vb->vb_vendor = vtmmio_read(sc, VIRTIO_MMIO_VENDOR_ID);
+	vb->vb_qemu = vb->vb_vendor == VIRTIO_MMIO_VENDOR_QEMU;
 	return (vb->vb_type == 0 ? ENXIO : 0);
 }
 

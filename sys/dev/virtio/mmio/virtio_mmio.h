@@ -45,6 +45,7 @@
 #define	VIRTIO_MMIO_CONFIG		0x100
 
 #define	VIRTIO_MMIO_MAGIC		0x74726976	/* "virt" */
+#define	VIRTIO_MMIO_VENDOR_QEMU		0x554d4551	/* "QEMU" */
 #define	VIRTIO_MMIO_LEGACY		1	/* versions */
 #define	VIRTIO_MMIO_MODERN		2
 

@@ -338,6 +338,9 @@ vtpci_identify(struct vtpci_softc *sc)
 	vb->vb_type = device < VIRTIO_PCI_DEVICE_MODERN ? pci_get_subdevice(vb->vb_dev) :
 	    device - VIRTIO_PCI_DEVICE_MODERN;
 	vb->vb_vendor = pci_get_subvendor(vb->vb_dev);
+	/* The subsystem is the environment's (4.1.2), that of a transitional device its type. */
+	vb->vb_qemu = vb->vb_vendor == VIRTIO_PCI_VENDOR && (device < VIRTIO_PCI_DEVICE_MODERN ||
+	    pci_get_subdevice(vb->vb_dev) == VIRTIO_PCI_SUBDEVICE_QEMU);
 	vb->vb_notify = sc->vp_ops->vo_notify;
 	vb->vb_notify_arg = sc;
 }

@@ -18,6 +18,7 @@
 #define	VIRTIO_PCI_DEVICE_MIN		0x1000	/* transitional: the type is the subsystem id */
 #define	VIRTIO_PCI_DEVICE_MODERN	0x1040	/* from here on: plus the type */
 #define	VIRTIO_PCI_DEVICE_MAX		0x107f
+#define	VIRTIO_PCI_SUBDEVICE_QEMU	0x1100	/* of a modern device of QEMU's */
 
 /* A vendor capability in configuration space (4.1.4). */
 #define	VIRTIO_PCI_CAP_LEN		2
