@@ -68,7 +68,7 @@
  * is a part only.
  */
 #define	WAIT_STEP	10000000		/* nanoseconds */
-#define	FULL_PATIENCE	200			/* steps that a full ring is waited for */
+#define	FULL_PATIENCE	6000			/* steps that a full ring is waited for: a minute */
 #define	DRAIN_PATIENCE	50			/* steps at the end of the domain */
 
 static struct xencons_interface *ring;
