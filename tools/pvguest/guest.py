@@ -23,8 +23,8 @@ from pvguest import control
 from pvguest.console import MARK, Console, System
 from pvguest.errors import STATUS_NO_BOOT, STATUS_TIMEOUT, Deadline, GuestError
 from qemu.qmp import Qmp
+from xen.errors import TELLING, LabError, LabTimeoutError
 from xen.errors import Deadline as LabDeadline
-from xen.errors import LabError, LabTimeoutError
 
 if TYPE_CHECKING:
     from xen.session import Session
@@ -274,9 +274,9 @@ class Guest(Console):
 
     def tell_where(self) -> None:
         """Have a guest that hangs print what each of its threads waits for: an NMI panics it."""
-        self.deadline.at = time.monotonic() + 10
+        self.deadline.at = time.monotonic() + TELLING
         if self.session:
-            self.run('dom0 xl trigger "$DOM" nmi')
+            self.session.tell_where(show, LabDeadline(TELLING))
         else:
             self.monitor().execute("inject-nmi")
         with contextlib.suppress(GuestError):

@@ -25,6 +25,7 @@ from pvguest.console import System
 from pvguest.errors import STATUS_NO_BOOT, STATUS_TIMEOUT, Deadline, GuestError
 from pvguest.guest import Guest
 from pvguest.qemu import QEMU, device_arguments, qemu_arguments
+from xen.errors import LabError
 
 
 def system_of(args: argparse.Namespace) -> System:
@@ -81,7 +82,7 @@ def running(args: argparse.Namespace, accel: str, deadline: Deadline) -> Iterato
             yield guest
         except GuestError as error:
             if error.status == STATUS_TIMEOUT:
-                with contextlib.suppress(GuestError, OSError, EOFError):
+                with contextlib.suppress(GuestError, LabError, OSError, EOFError):
                     guest.tell_where()
             # The guest's last output, if that was not shown as it arrived.
             if not guest.booted and not args.verbose_boot:

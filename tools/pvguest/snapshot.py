@@ -220,4 +220,4 @@ class LabPlan:
                 self.session.keep(Deadline(guest.deadline.left()))
         guest.booted = True
         for setting in self.session.boot.settings:
-            ask(guest, f"kenv -q {setting}")
+            ask(guest, setting)

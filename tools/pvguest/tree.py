@@ -26,6 +26,9 @@ CONFIGURATIONS = TOP / "sys/amd64/conf"
 # What begins like this is read by modules, when they are loaded.
 OF_MODULES = ("hw.xen.", "hw.xbd.", "hw.xn.", "hw.pv_net.", "xpend.", "debug.xtest.")
 
+# A guest that has booted can get another one: those of all seeds share a snapshot.
+SEED = "debug.preempt_seed="
+
 # Folders below obj/ in which tools/xen/image.py and the benches make kernels.
 FOREIGN_FOLDERS = ("xen/", "bench/")
 
@@ -92,13 +95,14 @@ class Tree:
     def lab_boot(self, args: argparse.Namespace) -> Iterator[session.Boot]:
         """What it boots in a lab; the files live as long as the context."""
         words = kernel_environment(args)
-        late: list[str] = []
-        # A module that is preloaded reads them as the kernel boots.
-        if not any("_load=" in word for word in words):
-            late = [word for word in words if word.startswith(OF_MODULES)]
-        first = " ".join(word for word in words if word not in late)
+        late: dict[str, str] = {}
         from xen import session
-        yield session.Boot(*boot_files(args), first, tuple(late))
+        # What is preloaded reads them, and does its work, as the kernel boots.
+        if args.kernel in session.MODULAR and not any("_load=" in word for word in words):
+            late = {word: f"kenv -q {word}" for word in words if word.startswith(OF_MODULES)}
+            late |= {word: f"sysctl -q {word}" for word in words if word.startswith(SEED)}
+        first = " ".join(word for word in words if word not in late)
+        yield session.Boot(*boot_files(args), first, tuple(late.values()))
 
     def typed(self, command: str) -> bytes:
         """What is typed at its console to run a command."""

@@ -15,6 +15,9 @@ from collections.abc import Iterator
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 OBJ = pathlib.Path(os.environ.get("OBJTOP", TOP / "obj")) / "xen"
 
+# Seconds in which a guest whose time is over is to say what it waits for.
+TELLING = 30
+
 
 class LabError(Exception):
     """The lab can't do what was requested; a line for the user."""

@@ -34,7 +34,7 @@ from xen.domain import (
     put_back,
     qemu_disk,
 )
-from xen.errors import TOP, Deadline, LabError, LabTimeoutError
+from xen.errors import TELLING, TOP, Deadline, LabError, LabTimeoutError
 from xen.lab import RUN, SNAPSHOT, Lab, Settings, ram_of, there
 
 # The name of a guest that is alone in its lab.
@@ -55,8 +55,8 @@ class Boot:
     kernel: pathlib.Path
     archive: pathlib.Path
     cmdline: str
-    # Variables of the kernel environment that modules read, which are set at the prompt: guests
-    # that differ in nothing else share a snapshot.
+    # Commands that set at the prompt what modules read, and the seed: guests that differ in nothing
+    # else share a snapshot.
     settings: tuple[str, ...] = ()
 
 
@@ -169,7 +169,7 @@ class Session:
         """The command that runs the guest."""
         # A guest that has timed out is made to print what it waited for before it ends.
         command = [sys.executable, str(TOP / "tools/xenlab"), "--instance", self.lab.name,
-                   "--timeout", str(self.args.timeout + 15), "guest", "--name", self.name,
+                   "--timeout", str(self.args.timeout + TELLING + 5), "guest", "--name", self.name,
                    "--type", self.args.type, "--kernel", str(self.boot.kernel),
                    "--ramdisk", str(self.boot.archive), f"--cmdline={self.boot.cmdline}",
                    "--smp", str(self.args.smp), "--mem", str(self.args.mem),
@@ -222,6 +222,15 @@ class Session:
     def dom0(self, script: str, sink: agent.Sink, deadline: Deadline) -> int:
         """Run a shell script in dom0, where DOM is the guest's name; returns its exit status."""
         return self.lab.run(f"export DOM={self.name}; {script}", deadline, sink)
+
+    def tell_where(self, sink: agent.Sink, deadline: Deadline) -> None:
+        """Show Xen's domains and event channels (keys q and e); then the guest gets an NMI."""
+        with (self.lab.folder / "console.log").open("rb") as console:
+            console.seek(0, os.SEEK_END)
+            try:
+                self.dom0('xl list; xl debug-keys qe; xl trigger "$DOM" nmi', sink, deadline)
+            finally:
+                sink(console.read().replace(b"\r", b""))
 
 
 def settings(args: argparse.Namespace) -> Settings:
