@@ -75,7 +75,7 @@ def batch() -> None:
     a thread that wakes up preempts another at once, they take half as long again.  Before Linux
     6.12 the slice has no effect.
     """
-    attr = SCHED_ATTR.pack(SCHED_ATTR.size, os.SCHED_BATCH, 0, 0, 0, SLICE, 0, 0, 0, 0)
+    attr = SCHED_ATTR.pack(SCHED_ATTR.size, os.SCHED_BATCH, 0, os.nice(0), 0, SLICE, 0, 0, 0, 0)
     ctypes.CDLL(None).syscall(SYS_SCHED_SETATTR, 0, attr, 0)
 
 
