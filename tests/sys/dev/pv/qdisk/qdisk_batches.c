@@ -17,28 +17,46 @@
 
 #include "qdisk.h"
 
-/* A disk with a queue, in which bios 0 to 14 are in flight. */
-static struct pv_blk_queue *
-qd_begin_deep(struct qd_softc *sc)
-{
-	u_int i;
+/* A tick comes when a case has it come, not when time has passed. */
+static callout_func_t *qd_tick;
 
-	qd_begin(sc, 1, QD_SLOTS, 8);
-	for (i = 0; i < 15; i++)
-		W(sc, i, 0);
-	return (&sc->qd_blk.blk_queues[0]);
+static void
+qd_no_tick(void *arg __unused)
+{
 }
 
-/* All in flight end, and bios 0 to n - 1 are submitted once more. */
+/*
+ * All in flight end, and bios 0 to n - 1 are submitted once more.  Completions come as closely as on
+ * the fastest machine, so that the size of a batch is limited by the depth of the queue alone.
+ */
 static void
 qd_begin_a_batch(struct qd_softc *sc, u_int n)
 {
+	struct pv_blk_queue *bq = &sc->qd_blk.blk_queues[0];
 	u_int i;
 
+	mtx_lock(&bq->bq_mtx);
+	bq->bq_gap = 1;
+	mtx_unlock(&bq->bq_mtx);
 	qd_answer_all_at_once(sc, 0);
 	for (i = 0; i < n; i++)
 		W(sc, i, 0);
-	callout_drain(&sc->qd_blk.blk_queues[0].bq_tick);
+}
+
+/* A disk with a queue, in which bios 0 to 14 are in flight, of a thread known to submit many. */
+static struct pv_blk_queue *
+qd_begin_deep(struct qd_softc *sc)
+{
+	struct pv_blk_queue *bq = &sc->qd_blk.blk_queues[0];
+	u_int i;
+
+	qd_begin(sc, 1, QD_SLOTS, 8);
+	qd_tick = bq->bq_tick_func;
+	bq->bq_tick_func = qd_no_tick;
+	for (i = 0; i < 15; i++)
+		W(sc, i, 0);
+	qd_begin_a_batch(sc, 15);
+	return (bq);
 }
 
 struct qd_other {
@@ -67,9 +85,7 @@ qd_awaited_request_is_not_delayed(struct qd_softc *sc)
 	struct qd_queue *qq = &sc->qd_queues[0];
 	struct qd_other other = { .qo_sc = sc };
 
-	/* The pace of completions is high enough for a batch: they come at once. */
 	(void)qd_begin_deep(sc);
-	qd_begin_a_batch(sc, 15);
 	qd_begin_a_batch(sc, 8);
 	QD_EQ(sc, kthread_add(qd_other_thread, &other, NULL, NULL, 0, 0, "qdisk"), 0);
 	while (atomic_load_acq_int(&other.qo_done) == 0)
@@ -82,27 +98,24 @@ qd_awaited_request_is_not_delayed(struct qd_softc *sc)
 
 /*
  * An interrupt in the middle of a batch does not notify the device of the part that is there, and what
- * the device has done unasked it is not notified of.  A tick that the case does not call may come
- * between.
+ * the device has done unasked it is not notified of.
  */
 static void
 qd_batch_is_filled_by_those_given_back(struct qd_softc *sc)
 {
 	struct qd_queue *qq = &sc->qd_queues[0];
 	struct pv_blk_queue *bq = qd_begin_deep(sc);
-	u_int i, kicks, tries;
-	bool kept = false;
+	u_int i, kicks;
 
-	for (tries = 1; tries <= 100 && !kept; tries++) {
-		qd_begin_a_batch(sc, 5);
-		kicks = qq->qq_kicks;
-		pv_blk_intr(bq);
-		kept = qq->qq_kicks == kicks && bq->bq_unkicked == 5;
-		for (i = 5; i < 15; i++)
-			W(sc, i, 0);
-		kept = kept && qq->qq_kicks == kicks + 1 && bq->bq_unkicked == 0;
-	}
-	QD_TRUE(sc, kept);
+	qd_begin_a_batch(sc, 5);
+	kicks = qq->qq_kicks;
+	pv_blk_intr(bq);
+	QD_EQ(sc, qq->qq_kicks, kicks);
+	QD_EQ(sc, bq->bq_unkicked, 5);
+	for (i = 5; i < 15; i++)
+		W(sc, i, 0);
+	QD_EQ(sc, qq->qq_kicks, kicks + 1);
+	QD_EQ(sc, bq->bq_unkicked, 0);
 	qd_begin_a_batch(sc, 5);
 	qd_answer_all_at_once(sc, 0);
 	QD_EQ(sc, bq->bq_unkicked, 0);
@@ -112,28 +125,24 @@ qd_batch_is_filled_by_those_given_back(struct qd_softc *sc)
 
 /*
  * A tick leaves what the device is answering alone if completions were collected since the one before,
- * and collects what has no interrupt if none were.  A tick that the case does not call may come
- * between.
+ * and collects what has no interrupt if none were.
  */
 static void
 qd_tick_keeps_a_batch_together(struct qd_softc *sc)
 {
+	struct qd_queue *qq = &sc->qd_queues[0];
 	struct pv_blk_queue *bq = qd_begin_deep(sc);
-	u_int ends, i, n, tries;
-	bool kept = false;
+	u_int ends, n;
 
-	for (tries = 1; tries <= 100 && !kept; tries++) {
-		qd_begin_a_batch(sc, 15);
-		ends = sc->qd_nends;
-		for (n = 0; n < 4; n++)
-			qd_answer_silently(sc, 0);
-		bq->bq_tick_func(bq);
-		kept = sc->qd_queues[0].qq_ndone == n;
-		qd_wait_for_ends(sc, ends + n);
-		for (i = 0; i < n; i++)
-			W(sc, i, 0);
-	}
-	QD_TRUE(sc, kept);
+	qd_begin_a_batch(sc, 15);
+	ends = sc->qd_nends;
+	for (n = 0; n < 4; n++)
+		qd_answer_silently(sc, 0);
+	qd_tick(bq);
+	QD_EQ(sc, qq->qq_ndone, n);
+	qd_tick(bq);
+	QD_EQ(sc, qq->qq_ndone, 0);
+	QD_EQ(sc, sc->qd_nends, ends + n);
 	qd_answer_all(sc);
 	qd_end(sc);
 }
@@ -144,21 +153,14 @@ qd_tick_ends_a_batch(struct qd_softc *sc)
 {
 	struct qd_queue *qq = &sc->qd_queues[0];
 	struct pv_blk_queue *bq = qd_begin_deep(sc);
-	u_int i, kicks, tries;
+	u_int kicks;
 
-	for (tries = 0; tries < 100; tries++) {
-		qd_begin_a_batch(sc, 5);
-		if (bq->bq_unkicked == 5)
-			break;
-		/* A tick that the case does not call came before: all 15 are put in flight again. */
-		for (i = 5; i < 15; i++)
-			W(sc, i, 0);
-	}
+	qd_begin_a_batch(sc, 5);
 	QD_EQ(sc, bq->bq_unkicked, 5);
 	kicks = qq->qq_kicks;
-	bq->bq_tick_func(bq);
+	qd_tick(bq);
 	qd_answer(sc, 0);
-	bq->bq_tick_func(bq);
+	qd_tick(bq);
 	QD_EQ(sc, bq->bq_unkicked, 0);
 	QD_EQ(sc, qq->qq_kicks, kicks + 1);
 	qd_answer_all(sc);
