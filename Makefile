@@ -196,15 +196,17 @@ test-freebsd-quick: .PHONY
 	@${SUBMAKE} FREEBSD_TESTS="${FREEBSD_QUICK}" test-freebsd
 
 # In the kernels of FreeBSD that find bad accesses (kasan) and races (kcsan), if they were imported.
-test-freebsd-sanitized: .PHONY hosted
 .for _kernel in kasan kcsan
+test-freebsd-sanitized: .PHONY test-freebsd-${_kernel}
+test-freebsd-${_kernel}: .PHONY hosted
 .if exists(${OBJTOP}/freebsd/kernel-${_kernel})
 	@${.CURDIR}/tools/freebsd modules --kernel ${_kernel}
 	@GUEST_OS=freebsd=${_kernel} ${.CURDIR}/tools/runtests --jobs 2 ${FREEBSD_SANITIZED}
 .else
-	@echo 'make test-freebsd-sanitized: skipped, no kernel-${_kernel}: tools/freebsd import'
+	@echo 'make ${.TARGET}: skipped, no kernel-${_kernel}: tools/freebsd import'
 .endif
 .endfor
+.ORDER: test-freebsd-kasan test-freebsd-kcsan
 
 # With SEEDS so many passes over SOAK_TESTS, each with another seed; else all tests, for so many HOURS.
 HOURS?=	1
@@ -213,17 +215,21 @@ SEED?=	1
 SOAK_XEN=	sys/xen/balloon_test sys/xen/core_test sys/xen/suspend_test sys/xen/xbd_test \
 		sys/xen/xenbus_test sys/xen/xn_test
 SOAK_TESTS?=	sys/dev sys/net ${SOAK_XEN}
+SOAK_FREEBSD=	test-freebsd-kasan test-freebsd-kcsan
+.if exists(${OBJTOP}/freebsd/kernel-${FREEBSD_KERNEL})
+SOAK_FREEBSD+=	test-freebsd
+.endif
 soak: .PHONY testkernels ktest hosted
 .if !empty(SEEDS)
 	@${.CURDIR}/tools/runtests --seeds ${SEEDS} --seed ${SEED} ${SOAK_TESTS}
 .else
-	@${SUBMAKE} test-freebsd-sanitized
-.if exists(${OBJTOP}/freebsd/kernel-${FREEBSD_KERNEL})
-	@${SUBMAKE} test-freebsd
-.else
+.if empty(SOAK_FREEBSD:Mtest-freebsd)
 	@echo 'make test-freebsd: skipped, no kernel-${FREEBSD_KERNEL}: tools/freebsd import'
 .endif
-	@${.CURDIR}/tools/runtests --soak ${HOURS} --seed ${SEED}
+	@status=0; \
+	for target in ${SOAK_FREEBSD}; do ${SUBMAKE} $$target || status=1; done; \
+	${.CURDIR}/tools/runtests --soak ${HOURS} --seed ${SEED} || status=1; \
+	exit $$status
 .endif
 
 bench: .PHONY
