@@ -15,6 +15,7 @@
 #include <netinet/inet_stack_tree.h>
 #include <netinet/inet_stat_tree.h>
 #include <netinet6/in6_var.h>
+#include <netinet6/ip6_var.h>
 #include <net/if_dl.h>
 #include <netinet/if_ether.h>
 #include <net/if_private.h>
@@ -140,7 +141,9 @@ proto_ready(if_t ifp, void *arg __unused)
 	in6_if_up(ifp);
 	inet_addr_announce(ifp);
 	mld6_announce(ifp);
-	nd6_router_solicit(ifp);
+	/* Without a link-local address nobody has asked for IPv6. */
+	if (V_ip6_auto_linklocal)
+		nd6_router_solicit(ifp);
 	return (0);
 }
 

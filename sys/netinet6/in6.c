@@ -11,6 +11,14 @@
 
 #include <netinet/inet_stack_tree.h>
 #include <netinet6/in6_var.h>
+#include <netinet6/ip6_var.h>
+#include <sys/sysctl.h>
+
+SYSCTL_DECL(_net_inet6_ip6);
+
+VNET_DEFINE(int, ip6_auto_linklocal) = 1;
+SYSCTL_INT(_net_inet6_ip6, IPV6CTL_AUTO_LINKLOCAL, auto_linklocal, CTLFLAG_VNET | CTLFLAG_RWTUN,
+    &VNET_NAME(ip6_auto_linklocal), 0, "Interfaces get a link-local address when they come up");
 
 /* The constants that netinet6/in6.h declares. */
 const struct in6_addr in6addr_any = IN6ADDR_ANY_INIT;
@@ -47,6 +55,8 @@ in6_if_up(if_t ifp)
 	struct inet_addr ia;
 	u_int n;
 
+	if (!V_ip6_auto_linklocal)
+		return;
 	if (!mld6_member(ifp, &allnodes))
 		(void)mld6_join(ifp, &allnodes);
 	for (n = 0; inet_addr_nth(ifp, n, &ia); n++) {
