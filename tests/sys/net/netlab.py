@@ -360,13 +360,10 @@ def listen_hash(server: Peer, host: str, pause: float = 0) -> Program:
 def transfer_starts(client: Peer, server: Peer, host: str,
                     size: int) -> list[Program]:
     """Start to send random bytes over TCP; transfer_ends() compares what came."""
-    data = f"{sys.executable} -c 'import random, sys;" \
-           f"sys.stdout.buffer.write(random.Random({size}).randbytes({size}))'"
-    connect = f"import socket, sys; s = socket.create_connection((\"{host}\", 5301));" \
-              "s.sendall(sys.stdin.buffer.read())"
+    connect = f"import random, socket; s = socket.create_connection((\"{host}\", 5301));" \
+              f"s.sendall(random.Random({size}).randbytes({size}))"
     listener = listen_hash(server, host)
-    sender = client.start(f"sh -c {shlex.quote(data + ' | ' + sys.executable)}"
-                          f"{shlex.quote(' -c ' + shlex.quote(connect))}")
+    sender = client.start(f"{sys.executable} -c '{connect}'")
     return [sender, listener]
 
 
