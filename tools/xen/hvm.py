@@ -6,14 +6,14 @@
     sector 0	GRUB's first stage, and the table of partitions
     1 ...	GRUB's core with the modules that it needs, made by grub-mkimage
     2048 ...	the only partition, a tar archive, which GRUB reads as a file system:
-		grub.cfg, kernel, archive; the last two by gzip(1), as reading takes longest where
+		grub.cfg, kernel, archive; the last two by xz(1), as reading takes longest where
 		a device model emulates the disk
 """
 
 from __future__ import annotations
 
-import gzip
 import io
+import lzma
 import pathlib
 import re
 import struct
@@ -25,7 +25,10 @@ from xen.packages import ROOT
 
 CORE = OBJ / "image" / "grub"
 
-MODULES = ["biosdisk", "part_msdos", "tar", "gzio", "normal", "multiboot2", "boot"]
+MODULES = ["biosdisk", "part_msdos", "tar", "xzio", "normal", "multiboot2", "boot"]
+
+# A large dictionary finds what programs with the same library have in common.
+FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 8 << 20}]
 
 SECTOR = 512
 PARTITION = 2048
@@ -66,10 +69,15 @@ def config(cmdline: str) -> bytes:
     return f"multiboot2 /kernel {words}\nmodule2 /archive\nboot\n".encode()
 
 
+def compress(data: bytes) -> bytes:
+    """A file as GRUB reads it: xz(1)."""
+    return lzma.compress(data, check=lzma.CHECK_NONE, filters=FILTERS)
+
+
 def boot_disk(kernel: pathlib.Path, archive: pathlib.Path, cmdline: str) -> bytes:
     """A disk that boots the kernel with an archive and a command line."""
-    files = {"grub.cfg": config(cmdline), "kernel": gzip.compress(kernel.read_bytes(), 6),
-             "archive": gzip.compress(archive.read_bytes(), 6)}
+    files = {"grub.cfg": config(cmdline), "kernel": compress(kernel.read_bytes()),
+             "archive": compress(archive.read_bytes())}
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, content in files.items():
