@@ -204,7 +204,7 @@ object_writer(void *arg, int me)
 	struct object *o;
 	u_int i;
 
-	for (i = 0; i < 16u * ktest_rounds; i++) {
+	for (i = 0; i < 8u * ktest_rounds; i++) {
 		o = object_make(r);
 		mtx_lock(&r->mtx);
 		o = (struct object *)atomic_swap_ptr((volatile uintptr_t *)&r->current,
@@ -237,7 +237,7 @@ epoch_protects(bool preempt)
 	for (i = 0; i < 2; i++)
 		ktest_join(writer[i]);
 	epoch_drain_callbacks(r.epoch);
-	KT_EQ(r.replaced, 2 * 16 * ktest_rounds);
+	KT_EQ(r.replaced, 2 * 8 * ktest_rounds);
 	KT_EQ(r.freed, r.replaced);
 	r.stop = true;
 	for (i = 0; i < 4; i++)

@@ -304,7 +304,7 @@ binder(void *arg, int me)
 	u_int i;
 	int cpu;
 
-	for (i = 0; i < 300u * ktest_rounds; i++) {
+	for (i = 0; i < 100u * ktest_rounds; i++) {
 		cpu = (i + me) % mp_ncpus;
 		thread_lock(td);
 		sched_bind(td, cpu);
@@ -428,7 +428,7 @@ meet_caller(void *arg, int me)
 	void *mem;
 	u_int i;
 
-	for (i = 1; i <= 16u * ktest_rounds; i++) {
+	for (i = 1; i <= 8u * ktest_rounds; i++) {
 		s->id = i;
 		smp_rendezvous(meet_setup, meet_action, meet_teardown, s);
 		KT_EQ(s->count, i * 3 * mp_ncpus);
