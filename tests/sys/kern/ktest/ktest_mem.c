@@ -418,7 +418,7 @@ kmem_worker(void *arg, int me)
 	size_t size;
 	u_int i;
 
-	for (i = 0; i < 60u * ktest_rounds; i++) {
+	for (i = 0; i < 75u * ktest_rounds; i++) {
 		size = (1 + ktest_random(&seed) % 20) * PAGE_SIZE;
 		p = (char *)kmem_malloc(size, M_WAITOK | M_ZERO);
 		KT_EQ(p[0] | p[size - 1], 0);

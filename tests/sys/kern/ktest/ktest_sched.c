@@ -304,7 +304,7 @@ binder(void *arg, int me)
 	u_int i;
 	int cpu;
 
-	for (i = 0; i < 100u * ktest_rounds; i++) {
+	for (i = 0; i < 150u * ktest_rounds; i++) {
 		cpu = (i + me) % mp_ncpus;
 		thread_lock(td);
 		sched_bind(td, cpu);

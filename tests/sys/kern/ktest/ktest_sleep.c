@@ -134,10 +134,10 @@ ping_pong(ktest_func_t *player, u_int rounds, int opts)
 	court_destroy(&c);
 }
 
-static void sleep_ping_pong(void) { ping_pong(player_msleep, 400, MTX_DEF); }
-static void sleep_ping_pong_unlocked(void) { ping_pong(player_wakeup_one, 200, MTX_DEF); }
-static void sleep_ping_pong_spin(void) { ping_pong(player_spin, 200, MTX_SPIN); }
-static void cv_ping_pong(void) { ping_pong(player_cv, 400, MTX_DEF); }
+static void sleep_ping_pong(void) { ping_pong(player_msleep, 500, MTX_DEF); }
+static void sleep_ping_pong_unlocked(void) { ping_pong(player_wakeup_one, 250, MTX_DEF); }
+static void sleep_ping_pong_spin(void) { ping_pong(player_spin, 250, MTX_SPIN); }
+static void cv_ping_pong(void) { ping_pong(player_cv, 500, MTX_DEF); }
 
 static void
 sleeper(void *arg, int me)
