@@ -90,7 +90,6 @@ struct xen_evtchn {
 	u_int		 ec_virq;	/* EVTCHN_VIRQ */
 	bool		 ec_fixed;	/* bound to its CPU permanently */
 	volatile bool	 ec_dead;	/* is being closed: not to be unmasked */
-	u_int		 ec_in_thread;	/* its thread is called, and is not through yet */
 	int		 ec_cpu;
 	bool		 ec_brake;	/* its handler reports when there was work */
 	volatile bool	 ec_worked;	/* there was, since its thread's last round */
@@ -185,7 +184,6 @@ evtchn_pre_ithread(void *arg)
 {
 	struct xen_evtchn *ec = arg;
 
-	atomic_store_int(&ec->ec_in_thread, 1);
 	evtchn_abi->ea_mask(ec->ec_port);
 }
 
@@ -238,7 +236,6 @@ evtchn_post_ithread(void *arg)
 		callout_reset(&ec->ec_later, 1, evtchn_unmask_later, ec);
 	} else
 		evtchn_unmask(ec);
-	atomic_store_rel_int(&ec->ec_in_thread, 0);
 }
 
 static int
@@ -362,12 +359,9 @@ static void
 evtchn_destroy(struct xen_evtchn *ec)
 {
 
-	/* A handler's removal does not wait for what its thread does after it. */
-	while (atomic_load_acq_int(&ec->ec_in_thread) != 0)
-		pause("evtchn", 1);
 	if (ec->ec_cookie != NULL)
 		(void)intr_event_remove_handler(ec->ec_cookie);
-	/* Waits for the thread's end, which ends a round once more, for a handler's removal. */
+	/* Waits for the thread, which is still in evtchn_post_ithread() when its handler is removed. */
 	if (ec->ec_event != NULL)
 		(void)intr_event_destroy(ec->ec_event);
 	(void)callout_drain(&ec->ec_later);
