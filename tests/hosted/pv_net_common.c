@@ -17,7 +17,7 @@ VNET_DEFINE(pfil_head_t, inet_pfil_head) = (pfil_head_t)&no_filters;
 VNET_DEFINE(pfil_head_t, inet6_pfil_head) = (pfil_head_t)&no_filters;
 VNET_DEFINE(pfil_head_t, link_pfil_head) = (pfil_head_t)&filters;
 void *netgraph;
-int iftype;
+int ifflags, iftype;
 
 struct pv_net pn;
 int capenable;
@@ -31,6 +31,13 @@ if_getcapenable(const if_t ifp __unused)
 {
 
 	return (capenable);
+}
+
+int
+if_getflags(const if_t ifp __unused)
+{
+
+	return (ifflags);
 }
 
 int
@@ -89,6 +96,7 @@ begin(u_int offloads)
 	filters.head_nhooksin = 0;
 	netgraph = NULL;
 	iftype = IFT_ETHER;
+	ifflags = 0;
 	V_ipforwarding = V_ip6_forwarding = pv_net_lro_forward = 0;
 }
 

@@ -243,7 +243,7 @@ rx_what_ends_here_is_not_finished(const void *arg __unused)
 	static const struct {
 		const char	*name;
 		bool		 partial;
-		bool		 others, forwards, filtered, linked, bonded, listens;
+		bool		 others, forwards, filtered, linked, bonded, listens, promisc;
 		u_int		 caps, tags;
 	} table[] = {
 		{ "ours", true },
@@ -254,6 +254,7 @@ rx_what_ends_here_is_not_finished(const void *arg __unused)
 		{ "lagg's", .bonded = true },
 		{ "a listener's", .listens = true },
 		{ "netmap's", .caps = IFCAP_NETMAP },
+		{ "a bridge's, or its span port's", .promisc = true },
 		{ "a VLAN's", .tags = 1 },
 	};
 	static u_char buf[FRAME_MAX], after[FRAME_MAX];
@@ -272,6 +273,7 @@ rx_what_ends_here_is_not_finished(const void *arg __unused)
 		filters.head_nhooksin = table[i / 2].filtered;
 		netgraph = table[i / 2].linked ? &netgraph : NULL;
 		iftype = table[i / 2].bonded ? IFT_IEEE8023ADLAG : IFT_ETHER;
+		ifflags = table[i / 2].promisc ? IFF_PROMISC : 0;
 		if (table[i / 2].listens)
 			bpf = &listeners;
 		f = v6 ? (struct frame)F6 : (struct frame)U4;

@@ -99,7 +99,7 @@ extern u_char lladdr[ETHER_ADDR_LEN];
 /* What else may take received packets: filters, netgraph(4), lagg(4). */
 extern struct _pfil_head filters;
 extern void *netgraph;
-extern int iftype;
+extern int ifflags, iftype;
 
 /* As the queue does it: look what packets are to be judged by, and judge one. */
 static inline enum pv_net_bad
@@ -136,6 +136,11 @@ void	tx_ecn_not_negotiated_is_split(const void *arg);
 void	tx_tags_inside_of_tags_are_sent(const void *arg);
 void	tx_invalid_marks_have_their_names(const void *arg);
 void	no_memory_loses_the_packet_and_nothing_else(const void *arg);
+
+/* pv_net_matrix.c */
+void	rx_whatever_stands_before_a_sum(const void *arg);
+void	rx_gso_that_was_not_negotiated_is_split(const void *arg);
+void	tx_padding_does_not_count(const void *arg);
 
 /* pv_net_offload_each.c */
 void	tx_each_offload_by_itself(const void *arg);

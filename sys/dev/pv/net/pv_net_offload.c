@@ -29,9 +29,13 @@
  * (pv_net_rx_ends_here).  What this depends on, and is the same for all packets, is looked up once for
  * a batch: pn_rx_way.
  *
- * Trust.  What the device states, and the headers that it refers to, are checked against each other and
- * against the packet's length before any of it is used.  An invalid value has a name (enum pv_net_bad),
- * and the packet is dropped.  A packet without offload metadata is not checked: the stack validates
+ * csum_start and csum_offset decide.  What is in front of the sum is looked at only for whether the sum
+ * may stay partial: a packet whose headers are not understood has it finished, as has one of a device
+ * that was not to leave any to us, and a GSO packet of TCP that was not negotiated is split.
+ *
+ * Trust.  What the device states is checked against the packet's length before any of it is used, and
+ * against the headers where these are changed.  An invalid value has a name (enum pv_net_bad), and the
+ * packet is dropped.  A packet without offload metadata is not checked: the stack validates
  * it.
  */
 
@@ -77,11 +81,8 @@
 #define	PV_NET_CSUM6	(CSUM_IP6_TCP | CSUM_IP6_UDP)
 #define	PV_NET_WORK	(PV_NET_CSUM4 | PV_NET_CSUM6 | CSUM_TSO)
 
-/* Tags of a frame that the stack sends: one of its own, one that vlan(4) over vlan(4) adds. */
-#define	PV_NET_TX_TAGS	2
-
-/* Tags of a frame that is received: one, that of our VLAN. */
-#define	PV_NET_RX_TAGS	1
+/* Tags that FreeBSD, and other drivers, look behind: one, that of a VLAN. */
+#define	PV_NET_KNOWN_TAGS	1
 
 /* Does the stack know a mark for a partial checksum of a packet that came from elsewhere? */
 #if __FreeBSD_version >= 1500000
@@ -99,7 +100,8 @@ pv_net_negotiated(const struct pv_net *pn, const struct pv_net_headers *h, u_int
 {
 	u_int can = pn->pn_params.pnp_offloads;
 
-	return ((can & what) == what && !(h->ph_tags > 0 && (can & PV_NET_UNTAGGED) != 0));
+	return ((can & what) == what &&
+	    !((h->ph_tags > 0 || h->ph_opaque) && (can & PV_NET_UNTAGGED) != 0));
 }
 
 /* Make the first `len' bytes of a packet writable.  NULL: no memory, and it is freed. */
@@ -179,7 +181,7 @@ pv_net_tx_any(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offlo
 	enum pv_net_bad bad;
 	u_int len;
 
-	bad = pv_net_parse(m, PV_NET_TX_TAGS, &h);
+	bad = pv_net_parse(m, &h);
 	if (bad != PV_NET_FINE)
 		return (bad);
 	if (h.ph_l4 == 0 || pv_net_sum_offset(h.ph_proto) == 0 ||
@@ -188,7 +190,9 @@ pv_net_tx_any(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offlo
 	bad = pv_net_l4_len(m, &h, &len);
 	if (bad != PV_NET_FINE)
 		return (bad);
-	out->po_flags = pv_net_negotiated(pn, &h, h.ph_ip6 ? PV_NET_TXCSUM6 : PV_NET_TXCSUM) ?
+	/* A device would count padding. */
+	out->po_flags = h.ph_end == (u_int)m->m_pkthdr.len &&
+	    pv_net_negotiated(pn, &h, h.ph_ip6 ? PV_NET_TXCSUM6 : PV_NET_TXCSUM) ?
 	    PV_NET_NEEDS_CSUM : PV_NET_FINISH_CSUM;
 	out->po_csum_start = h.ph_l4;
 	out->po_csum_offset = pv_net_sum_offset(h.ph_proto);
@@ -230,14 +234,14 @@ pv_net_tx_soften(struct mbuf *m, struct pv_net_offload *o)
 		    CSUM_IP6_TCP : CSUM_IP_TCP;
 	}
 	if ((o->po_flags & PV_NET_SPLIT) != 0) {
-		if (pv_net_parse(m, PV_NET_TX_TAGS, &h) == PV_NET_FINE &&
+		if (pv_net_parse(m, &h) == PV_NET_FINE &&
 		    pv_net_l4_len(m, &h, &len) == PV_NET_FINE)
 			return (pv_net_gso_split(m, &h, h.ph_l4 + len, m->m_pkthdr.tso_segsz));
 		m_freem(m);
 		return (NULL);
 	}
 	if ((o->po_flags & PV_NET_FINISH_CSUM) != 0) {
-		pv_net_store_sum(m, o->po_csum_start, o->po_csum_offset);
+		pv_net_store_sum(m, o->po_csum_start, o->po_csum_offset, pv_net_sum_end(m, at));
 		m->m_pkthdr.csum_flags &= ~PV_NET_WORK;
 	}
 	o->po_flags &= ~(PV_NET_UNFINISH | PV_NET_FINISH_CSUM);
@@ -278,12 +282,14 @@ pv_net_rx_enabled(const struct pv_net *pn, bool ip6)
 /*
  * Which partial checksums, of `keep', need not be finished, as packets for our own address reach the
  * stack only, and it does not forward them?  Filters, netgraph(4), netmap(4) and lagg(4) may send them
- * anywhere.  In the interface's vnet.
+ * anywhere, and so may whoever made the interface promiscuous: a bridge, its span ports, and what is
+ * behind these (epair(4), tap(4), vxlan(4)).  In the interface's vnet.
  */
 static u_int
 pv_net_rx_ends_here(if_t ifp, int enable, u_int way, u_int keep)
 {
 	if ((enable & IFCAP_NETMAP) != 0 || if_getl2com(ifp) != NULL ||
+	    (if_getflags(ifp) & IFF_PROMISC) != 0 ||
 	    if_gettype(ifp) != IFT_ETHER || PFIL_HOOKED_IN(V_link_pfil_head))
 		return (0);
 #ifdef INET
@@ -364,11 +370,19 @@ pv_net_mark_partial(struct mbuf *m, const struct pv_net_headers *h)
 	m->m_pkthdr.csum_data = pv_net_sum_offset(h->ph_proto);
 }
 
+/* Does whoever sends such a packet on find its sum, and would it count nothing but the packet? */
+static bool
+pv_net_rx_known(const struct mbuf *m, const struct pv_net_headers *h)
+{
+	return (h->ph_tags <= PV_NET_KNOWN_TAGS && !h->ph_opaque &&
+	    h->ph_end == (u_int)m->m_pkthdr.len);
+}
+
 /* A partial checksum of TCP or UDP: left as it is and marked, or finished. */
 static void
 pv_net_rx_settle(const struct pv_net *pn, struct mbuf *m, const struct pv_net_headers *h)
 {
-	if (pv_net_rx_keeps(pn, h->ph_ip6)) {
+	if (pv_net_rx_keeps(pn, h->ph_ip6) && pv_net_rx_known(m, h)) {
 		if (PV_NET_MARKS_PARTIAL) {
 			pv_net_mark_partial(m, h);
 			return;
@@ -380,7 +394,7 @@ pv_net_rx_settle(const struct pv_net *pn, struct mbuf *m, const struct pv_net_he
 		}
 	}
 	m->m_pkthdr.csum_flags = 0;
-	pv_net_store_sum(m, h->ph_l4, pv_net_sum_offset(h->ph_proto));
+	pv_net_store_sum(m, h->ph_l4, pv_net_sum_offset(h->ph_proto), h->ph_end);
 	if (pv_net_rx_enabled(pn, h->ph_ip6))
 		pv_net_mark_valid(m);
 }
@@ -409,39 +423,54 @@ pv_net_rx_plain(const struct mbuf *m, const struct pv_net_offload *in, struct pv
 	if (offset == 0 || ((in->po_flags & PV_NET_FIND_CSUM) == 0 &&
 	    (in->po_csum_start != PV_NET_PLAIN_L4 || in->po_csum_offset != offset)))
 		return (false);
-	h->ph_ip6 = false;
+	h->ph_ip6 = h->ph_opaque = false;
 	h->ph_tags = 0;
+	h->ph_end = m->m_pkthdr.len;
 	h->ph_proto = offset == offsetof(struct udphdr, uh_sum) ? IPPROTO_UDP : IPPROTO_TCP;
 	h->ph_l4 = PV_NET_PLAIN_L4;
 	return (true);
 }
 
+/*
+ * Finish a sum where the device states it to be, whatever stands in front of it.  Not fine if there is
+ * no such place behind Ethernet's header, and the one of IP if that is known.
+ */
+static enum pv_net_bad
+pv_net_rx_place(struct mbuf *m, const struct pv_net_headers *h, const struct pv_net_offload *in)
+{
+	u_int start = in->po_csum_start, field = start + in->po_csum_offset, end = h->ph_end;
+
+	if ((in->po_flags & PV_NET_FIND_CSUM) != 0 || start < MAX(h->ph_l4, ETHER_HDR_LEN) ||
+	    field + sizeof(uint16_t) > (u_int)m->m_pkthdr.len)
+		return (PV_NET_BAD_CSUM);
+	if (field + sizeof(uint16_t) > end)
+		end = m->m_pkthdr.len;
+	pv_net_store_sum(m, start, in->po_csum_offset, end);
+	return (PV_NET_FINE);
+}
+
 static enum pv_net_bad
 pv_net_rx_partial(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in)
 {
-	u_int len, start = in->po_csum_start;
 	struct pv_net_headers h;
-	enum pv_net_bad bad;
+	enum pv_net_bad bad, place;
+	u_int len;
 
 	if (pv_net_rx_plain(m, in, &h)) {
 		pv_net_rx_settle(pn, m, &h);
 		return (PV_NET_FINE);
 	}
-	bad = pv_net_parse(m, PV_NET_RX_TAGS, &h);
-	if (bad != PV_NET_FINE)
-		return (bad);
-	if (pv_net_rx_is_transport(&h, in)) {
+	bad = pv_net_parse(m, &h);
+	if (bad == PV_NET_FINE && pv_net_rx_is_transport(&h, in)) {
 		bad = pv_net_l4_len(m, &h, &len);
-		if (bad == PV_NET_FINE)
+		if (bad == PV_NET_FINE) {
 			pv_net_rx_settle(pn, m, &h);
-		return (bad);
+			return (PV_NET_FINE);
+		}
 	}
-	/* Something else, behind an Ethernet and an IP header. */
-	if ((in->po_flags & PV_NET_FIND_CSUM) != 0 || start < ETHER_HDR_LEN + sizeof(struct ip) ||
-	    start < h.ph_l4 || start + in->po_csum_offset + sizeof(uint16_t) > m->m_pkthdr.len)
-		return (PV_NET_BAD_CSUM);
-	pv_net_store_sum(m, start, in->po_csum_offset);
-	return (PV_NET_FINE);
+	/* Where there is no place, what is wrong with the headers is the reason. */
+	place = pv_net_rx_place(m, &h, in);
+	return (place != PV_NET_FINE && bad != PV_NET_FINE ? bad : place);
 }
 
 /* Does this kernel forward packets of this version? */
@@ -532,20 +561,24 @@ pv_net_rx_gso_csum(struct mbuf *m, const struct pv_net_headers *h, const struct 
 	return (PV_NET_FINE);
 }
 
-/* Check the metadata of a GSO packet.  Valid: `*hdrlen' is the length of its headers. */
+/*
+ * Check the metadata of a GSO packet.  Valid: `*hdrlen' is the length of its headers, and `*whole' says
+ * whether it may stay in one: not if that was not negotiated, nor behind what the stack does not know.
+ */
 static enum pv_net_bad
 pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in,
-    struct pv_net_headers *h, u_int *hdrlen)
+    struct pv_net_headers *h, u_int *hdrlen, bool *whole)
 {
 	enum pv_net_bad bad;
 	u_int len, needs;
 
-	bad = pv_net_parse(m, PV_NET_RX_TAGS, h);
+	bad = pv_net_parse(m, h);
 	if (bad != PV_NET_FINE)
 		return (bad);
 	needs = pv_net_rx_gso_needs(h, in);
-	if (needs == 0 || !pv_net_negotiated(pn, h, needs))
+	if (needs == 0)
 		return (PV_NET_BAD_GSO_TYPE);
+	*whole = pv_net_negotiated(pn, h, needs) && pv_net_rx_known(m, h);
 	bad = pv_net_l4_len(m, h, &len);
 	if (bad != PV_NET_FINE)
 		return (bad);
@@ -610,10 +643,10 @@ pv_net_rx_gso(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_off
 	u_int hdrlen;
 	bool big;
 
-	bad = pv_net_rx_check_gso(pn, m, in, &h, &hdrlen);
+	bad = pv_net_rx_check_gso(pn, m, in, &h, &hdrlen, &big);
 	if (bad != PV_NET_FINE)
 		return (bad);
-	big = pv_net_rx_big(pn, m, &h);
+	big = big && pv_net_rx_big(pn, m, &h);
 	if (m->m_pkthdr.len - hdrlen <= in->po_gso_size)
 		pv_net_rx_settle(pn, m, &h);
 	else if (big) {
@@ -623,8 +656,10 @@ pv_net_rx_gso(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_off
 		*mp = pv_net_gso_split(m, &h, hdrlen, in->po_gso_size);
 		if (*mp == NULL)
 			return (PV_NET_NO_MEMORY);
-		for (m = *mp; m != NULL; m = m->m_nextpkt)
+		for (m = *mp; m != NULL; m = m->m_nextpkt) {
+			h.ph_end = m->m_pkthdr.len;
 			pv_net_rx_settle(pn, m, &h);
+		}
 	}
 	return (PV_NET_FINE);
 }
@@ -641,8 +676,27 @@ pv_net_rx_trusts(const struct pv_net *pn, const struct mbuf *m)
 
 	if (enabled == pv_net_rx_enabled(pn, true))
 		return (enabled);
-	return (pv_net_parse(m, PV_NET_RX_TAGS, &h) == PV_NET_FINE &&
+	return (pv_net_parse(m, &h) == PV_NET_FINE &&
 	    pv_net_rx_enabled(pn, h.ph_ip6));
+}
+
+/* Did the device leave something to be done that was not negotiated?  It is done all the same. */
+bool
+pv_net_rx_unasked(const struct pv_net *pn, const struct pv_net_offload *in)
+{
+	return ((pn->pn_params.pnp_offloads & PV_NET_RXCSUM) == 0 &&
+	    (in->po_flags & PV_NET_NEEDS_CSUM) != 0);
+}
+
+/* The same for a GSO packet, of whose segments this is one. */
+bool
+pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
+    const struct pv_net_offload *in)
+{
+	struct pv_net_headers h;
+
+	return (pv_net_parse(m, &h) == PV_NET_FINE &&
+	    !pv_net_negotiated(pn, &h, pv_net_rx_gso_needs(&h, in)));
 }
 
 /*
@@ -654,16 +708,12 @@ pv_net_rx_offload(const struct pv_net *pn, struct mbuf **mp, const struct pv_net
 {
 	if (__predict_true(in->po_flags == 0 && in->po_gso_type == PV_NET_GSO_NONE))
 		return (PV_NET_FINE);
-	if ((pn->pn_params.pnp_offloads & PV_NET_RXCSUM) == 0) {
-		if (in->po_gso_type != PV_NET_GSO_NONE)
-			return (PV_NET_BAD_GSO_TYPE);
-		return ((in->po_flags & PV_NET_NEEDS_CSUM) != 0 ? PV_NET_BAD_CSUM : PV_NET_FINE);
-	}
 	if (in->po_gso_type != PV_NET_GSO_NONE)
 		return (pv_net_rx_gso(pn, mp, in));
 	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)
 		return (pv_net_rx_partial(pn, *mp, in));
-	if ((in->po_flags & PV_NET_DATA_VALID) != 0 && pv_net_rx_trusts(pn, *mp))
+	if ((in->po_flags & PV_NET_DATA_VALID) != 0 &&
+	    (pn->pn_params.pnp_offloads & PV_NET_RXCSUM) != 0 && pv_net_rx_trusts(pn, *mp))
 		pv_net_mark_valid(*mp);
 	return (PV_NET_FINE);
 }

@@ -50,8 +50,19 @@
 #include <dev/pv/net/pv_net.h>
 #include <dev/pv/net/pv_net_var.h>
 
-/* More extension headers than this and the packet is taken for an attack (RFC 8504, 5.3). */
-#define	PV_NET_MAX_EXTS	8
+#define	PV_NET_MIN_TYPE		0x600	/* IEEE 802.3, 3.2.6: less is a length */
+#define	PV_NET_TYPE_9100	0x9100	/* a tag in front of others, before IEEE 802.1ad */
+#define	PV_NET_MPLS_LEN		4
+#define	PV_NET_MPLS_BOTTOM	0x01	/* in a label's third byte */
+#define	PV_NET_PPP_IP		0x0021	/* RFC 1332 */
+#define	PV_NET_PPP_IPV6		0x0057	/* RFC 5072 */
+
+/* RFC 2516, 4: in front of a packet of PPP. */
+struct pv_net_pppoe {
+	uint8_t		vertype, code;
+	uint16_t	session, length;
+} __packed;
+#define	PV_NET_PPPOE_LEN	sizeof(struct pv_net_pppoe)
 
 /* Room before the headers of a segment: for a protocol's own, and to align IP's as it was. */
 #define	PV_NET_GSO_LEAD	(32 + ETHER_ALIGN)
@@ -83,7 +94,6 @@ pv_net_parse_ip6(const struct mbuf *m, struct pv_net_headers *h)
 	struct ip6_hdr ip6;
 	struct ip6_ext ext;
 	u_int off = h->ph_l3 + sizeof(ip6);
-	int i;
 
 	if (!pv_net_peek(m, h->ph_l3, sizeof(ip6), &ip6))
 		return (PV_NET_BAD_SHORT);
@@ -92,10 +102,9 @@ pv_net_parse_ip6(const struct mbuf *m, struct pv_net_headers *h)
 		return (PV_NET_BAD_HEADERS);
 	h->ph_ip6 = true;
 	h->ph_proto = ip6.ip6_nxt;
-	for (i = 0; h->ph_proto == IPPROTO_HOPOPTS || h->ph_proto == IPPROTO_ROUTING ||
-	    h->ph_proto == IPPROTO_DSTOPTS; i++) {
-		if (i == PV_NET_MAX_EXTS)
-			return (PV_NET_BAD_EXTS);
+	/* Each has eight bytes at least, so that the packet's length ends this. */
+	while (h->ph_proto == IPPROTO_HOPOPTS || h->ph_proto == IPPROTO_ROUTING ||
+	    h->ph_proto == IPPROTO_DSTOPTS) {
 		if (!pv_net_peek(m, off, sizeof(ext), &ext))
 			return (PV_NET_BAD_SHORT);
 		h->ph_proto = ext.ip6e_nxt;
@@ -108,37 +117,132 @@ pv_net_parse_ip6(const struct mbuf *m, struct pv_net_headers *h)
 	return (PV_NET_FINE);
 }
 
+/* IP's header by its version, for what is behind a header that does not name it. */
+static enum pv_net_bad
+pv_net_parse_ip(const struct mbuf *m, struct pv_net_headers *h)
+{
+	uint8_t vhl;
+
+	if (!pv_net_peek(m, h->ph_l3, sizeof(vhl), &vhl))
+		return (PV_NET_BAD_SHORT);
+	switch (vhl >> 4) {
+	case IPVERSION:
+		return (pv_net_parse_ip4(m, h));
+	case IPV6_VERSION >> 4:
+		return (pv_net_parse_ip6(m, h));
+	default:
+		return (PV_NET_FINE);
+	}
+}
+
+/* Labels of MPLS, down to the bottom of the stack (RFC 3032, 2.1). */
+static enum pv_net_bad
+pv_net_parse_mpls(const struct mbuf *m, struct pv_net_headers *h)
+{
+	uint8_t label[PV_NET_MPLS_LEN];
+
+	h->ph_opaque = true;
+	do {
+		if (!pv_net_peek(m, h->ph_l3, sizeof(label), label))
+			return (PV_NET_BAD_SHORT);
+		h->ph_l3 += sizeof(label);
+	} while ((label[2] & PV_NET_MPLS_BOTTOM) == 0);
+	return (pv_net_parse_ip(m, h));
+}
+
+/* A session of PPPoE (RFC 2516, 4): its length counts the two bytes of PPP's protocol, too. */
+static enum pv_net_bad
+pv_net_parse_pppoe(const struct mbuf *m, struct pv_net_headers *h)
+{
+	uint8_t hdr[PV_NET_PPPOE_LEN + sizeof(uint16_t)];
+	u_int len, proto;
+
+	h->ph_opaque = true;
+	if (!pv_net_peek(m, h->ph_l3, sizeof(hdr), hdr))
+		return (PV_NET_BAD_SHORT);
+	len = hdr[4] << 8 | hdr[5];
+	proto = hdr[6] << 8 | hdr[7];
+	h->ph_length = h->ph_l3 + offsetof(struct pv_net_pppoe, length);
+	h->ph_end = h->ph_l3 + PV_NET_PPPOE_LEN + len;
+	if (len < sizeof(uint16_t) || h->ph_end > (u_int)m->m_pkthdr.len)
+		return (PV_NET_BAD_HEADERS);
+	h->ph_l3 += sizeof(hdr);
+	if (proto != PV_NET_PPP_IP && proto != PV_NET_PPP_IPV6)
+		return (PV_NET_FINE);
+	return (pv_net_parse_ip(m, h));
+}
+
+/* IEEE 802.3: the field is the length of what follows. */
+static enum pv_net_bad
+pv_net_parse_llc(const struct mbuf *m, struct pv_net_headers *h, u_int len)
+{
+	static const uint8_t snap[] = { 0xaa, 0xaa, 0x03, 0, 0, 0 };	/* RFC 1042 */
+	uint8_t hdr[sizeof(snap) + sizeof(uint16_t)];
+
+	h->ph_opaque = true;
+	h->ph_length = h->ph_l3 - sizeof(uint16_t);
+	h->ph_end = h->ph_l3 + len;
+	if (h->ph_end > (u_int)m->m_pkthdr.len)
+		return (PV_NET_BAD_HEADERS);
+	if (!pv_net_peek(m, h->ph_l3, sizeof(hdr), hdr) || memcmp(hdr, snap, sizeof(snap)) != 0)
+		return (PV_NET_FINE);
+	h->ph_l3 += sizeof(hdr);
+	return (pv_net_parse_ip(m, h));
+}
+
+/* The headers behind an Ethernet type, which is in front of ph_l3. */
+static enum pv_net_bad
+pv_net_parse_type(const struct mbuf *m, struct pv_net_headers *h, u_int type)
+{
+	switch (type) {
+	case ETHERTYPE_IP:
+		return (pv_net_parse_ip4(m, h));
+	case ETHERTYPE_IPV6:
+		return (pv_net_parse_ip6(m, h));
+	case ETHERTYPE_MPLS:
+	case ETHERTYPE_MPLS_MCAST:
+		return (pv_net_parse_mpls(m, h));
+	case ETHERTYPE_PPPOE:
+		return (pv_net_parse_pppoe(m, h));
+	default:
+		return (type < PV_NET_MIN_TYPE ? pv_net_parse_llc(m, h, type) : PV_NET_FINE);
+	}
+}
+
+static bool
+pv_net_is_tag(u_int type)
+{
+	return (type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ || type == PV_NET_TYPE_9100);
+}
+
 /*
- * Find the headers of a frame, past up to `tags' VLAN tags.  What has no IP header, and a fragment,
- * is fine too, with ph_l4 0.
+ * Find the headers of a frame, past any number of tags, and of what else may stand in front of IP.
+ * What has no IP header, and a fragment, is fine too, with ph_l4 0.
  */
 enum pv_net_bad
-pv_net_parse(const struct mbuf *m, int tags, struct pv_net_headers *h)
+pv_net_parse(const struct mbuf *m, struct pv_net_headers *h)
 {
 	u_int off = offsetof(struct ether_header, ether_type);
+	enum pv_net_bad bad;
 	uint16_t type;
 
 	memset(h, 0, sizeof(*h));
+	h->ph_end = m->m_pkthdr.len;
 	for (;;) {
 		if (!pv_net_peek(m, off, sizeof(type), &type))
 			return (PV_NET_BAD_SHORT);
 		off += sizeof(type);
-		h->ph_l3 = off;
-		switch (ntohs(type)) {
-		case ETHERTYPE_IP:
-			return (pv_net_parse_ip4(m, h));
-		case ETHERTYPE_IPV6:
-			return (pv_net_parse_ip6(m, h));
-		case ETHERTYPE_VLAN:
-		case ETHERTYPE_QINQ:
-			if (h->ph_tags++ == tags)
-				return (PV_NET_BAD_VLAN);
-			off += sizeof(uint16_t);
+		if (!pv_net_is_tag(ntohs(type)))
 			break;
-		default:
-			return (PV_NET_FINE);
-		}
+		h->ph_tags++;
+		off += sizeof(uint16_t);
 	}
+	h->ph_l3 = off;
+	bad = pv_net_parse_type(m, h, ntohs(type));
+	/* What makes no sense does not say where the packet ends either. */
+	if (bad != PV_NET_FINE)
+		h->ph_end = m->m_pkthdr.len;
+	return (bad);
 }
 
 /* Where in its header a transport protocol has its checksum; 0: it has none that is known here. */
@@ -178,20 +282,20 @@ pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len)
 
 #if defined(INET) || defined(INET6)
 static uint16_t
-pv_net_cksum_chain(struct mbuf *m, u_int start)
+pv_net_cksum_chain(struct mbuf *m, u_int start, u_int end)
 {
-	return (in_cksum_skip(m, m->m_pkthdr.len, start));
+	return (in_cksum_skip(m, end, start));
 }
 #else
 /* A kernel without IP has no in_cksum(9), but may bridge packets whose checksum is partial. */
 static uint16_t
-pv_net_cksum_chain(struct mbuf *m, u_int start)
+pv_net_cksum_chain(struct mbuf *m, u_int start, u_int end)
 {
 	uint64_t sum = 0;
 	uint8_t byte;
 	u_int at;
 
-	for (at = start; at < (u_int)m->m_pkthdr.len; at++) {
+	for (at = start; at < end; at++) {
 		m_copydata(m, at, 1, &byte);
 		sum += (at - start) % 2 == 0 ? byte << 8 : byte;
 	}
@@ -241,33 +345,36 @@ pv_net_cksum_piece(const uint8_t *at, u_int len)
 	return (~sum & 0xffff);
 }
 
-/* The Internet checksum (RFC 1071) of everything from `start'. */
+/*
+ * The Internet checksum (RFC 1071) from `start' to `end', which is not the frame's if it was padded to
+ * Ethernet's minimum.
+ */
 static uint16_t
-pv_net_cksum(struct mbuf *m, u_int start)
+pv_net_cksum(struct mbuf *m, u_int start, u_int end)
 {
-	if (m->m_len == m->m_pkthdr.len && (m->m_flags & M_EXTPG) == 0)
-		return (pv_net_cksum_piece(mtod(m, const uint8_t *) + start, m->m_len - start));
-	return (pv_net_cksum_chain(m, start));
+	if (m->m_len >= (int)end && (m->m_flags & M_EXTPG) == 0)
+		return (pv_net_cksum_piece(mtod(m, const uint8_t *) + start, end - start));
+	return (pv_net_cksum_chain(m, start, end));
 }
 
 /*
- * The checksum of everything from `start', for a field `offset' bytes behind it.  In UDP, zero means
- * that there is none, so that ones are sent (RFC 768); elsewhere ones would be a sum that no sender
- * makes (RFC 1624, section 3), and captures would show it as an error.
+ * The checksum from `start' to `end', for a field `offset' bytes behind it.  In UDP, zero means that
+ * there is none, so that ones are sent (RFC 768); elsewhere ones would be a sum that no sender makes
+ * (RFC 1624, section 3), and captures would show it as an error.
  */
 uint16_t
-pv_net_finished_sum(struct mbuf *m, u_int start, u_int offset)
+pv_net_finished_sum(struct mbuf *m, u_int start, u_int offset, u_int end)
 {
-	uint16_t sum = pv_net_cksum(m, start);
+	uint16_t sum = pv_net_cksum(m, start, end);
 
 	return (sum == 0 && offset == offsetof(struct udphdr, uh_sum) ? 0xffff : sum);
 }
 
 /* Store that checksum, in memory that is not shared. */
 void
-pv_net_store_sum(struct mbuf *m, u_int start, u_int offset)
+pv_net_store_sum(struct mbuf *m, u_int start, u_int offset, u_int end)
 {
-	uint16_t sum = pv_net_finished_sum(m, start, offset);
+	uint16_t sum = pv_net_finished_sum(m, start, offset, end);
 	u_int at = start + offset;
 
 	if (__predict_true(at + sizeof(sum) <= (u_int)m->m_len))
@@ -277,13 +384,26 @@ pv_net_store_sum(struct mbuf *m, u_int start, u_int offset)
 }
 
 /*
+ * Where a packet that begins so ends, behind `start' and the field: where its headers say, or where the
+ * frame does if they say nothing.
+ */
+u_int
+pv_net_sum_end(const struct mbuf *m, u_int field)
+{
+	struct pv_net_headers h;
+
+	(void)pv_net_parse(m, &h);
+	return (h.ph_end >= field + sizeof(uint16_t) ? h.ph_end : (u_int)m->m_pkthdr.len);
+}
+
+/*
  * The sum that a partial checksum's field would have, of a packet whose checksum is right (RFC 1071):
  * the complement of everything from `start'.
  */
 uint16_t
 pv_net_pseudo_sum(struct mbuf *m, u_int start)
 {
-	return (pv_net_cksum(m, start));
+	return (pv_net_cksum(m, start, m->m_pkthdr.len));
 }
 
 /* A sum, not complemented, in which `old' was and `new' is. */
@@ -320,6 +440,17 @@ pv_net_gso_ip6(struct ip6_hdr *at, u_int cut)
 	memcpy(&ip6, at, sizeof(ip6));
 	ip6.ip6_plen = htons(ntohs(ip6.ip6_plen) - cut);
 	memcpy(at, &ip6, sizeof(ip6));
+}
+
+/* The length in a header that stands in front of IP's. */
+static void
+pv_net_gso_length(void *at, u_int cut)
+{
+	uint16_t len;
+
+	memcpy(&len, at, sizeof(len));
+	len = htons(ntohs(len) - cut);
+	memcpy(at, &len, sizeof(len));
 }
 
 /* CWR is for the first segment (RFC 3168, 6.1.2), FIN and PSH are for the last. */
@@ -384,6 +515,8 @@ pv_net_gso_segment(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen,
 	seg->m_next = data;
 	seg->m_pkthdr.len = hdrlen + len;
 	p = mtod(seg, char *);
+	if (h->ph_length != 0)
+		pv_net_gso_length(p + h->ph_length, cut);
 	if (h->ph_ip6)
 		pv_net_gso_ip6((void *)(p + h->ph_l3), cut);
 	else

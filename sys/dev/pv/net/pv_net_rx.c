@@ -432,9 +432,12 @@ pv_net_rx_finish(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr, struct 
 	rxq->prq_head = rxq->prq_tail = NULL;
 	if (m != NULL) {
 		stats->split += m->m_nextpkt != NULL;
-		if ((hdr->prh_offload.po_flags & PV_NET_NEEDS_CSUM) != 0)
+		stats->gso_unasked += m->m_nextpkt != NULL &&
+		    pv_net_rx_gso_unasked(pn, m, &hdr->prh_offload);
+		if ((hdr->prh_offload.po_flags & PV_NET_NEEDS_CSUM) != 0) {
 			stats->csum_partial++;
-		else if ((m->m_pkthdr.csum_flags & CSUM_DATA_VALID) != 0)
+			stats->csum_unasked += pv_net_rx_unasked(pn, &hdr->prh_offload);
+		} else if ((m->m_pkthdr.csum_flags & CSUM_DATA_VALID) != 0)
 			stats->csum_valid++;
 	}
 	for (; m != NULL; m = next) {

@@ -66,7 +66,8 @@ pv_net_stage_csum(const struct pv_net_txbuf *buf, const struct pv_net_page *page
 
 	if (at + sizeof(sum) > buf->ptb_segs[0].ds_len)
 		return (EINVAL);
-	sum = pv_net_finished_sum(__DECONST(struct mbuf *, m), o->po_csum_start, o->po_csum_offset);
+	sum = pv_net_finished_sum(__DECONST(struct mbuf *, m), o->po_csum_start, o->po_csum_offset,
+	    pv_net_sum_end(m, at));
 	memcpy((char *)page->pp_mem + at, &sum, sizeof(sum));
 	return (0);
 }

@@ -53,8 +53,6 @@ struct pv_net_counter {
 #define	BAD(type)								\
 	CAUSE(type, PV_NET_BAD_SHORT, "bad_short", "ends inside of its headers"),	\
 	CAUSE(type, PV_NET_BAD_HEADERS, "bad_headers", "headers of invalid lengths"), \
-	CAUSE(type, PV_NET_BAD_EXTS, "bad_exts", "IPv6 extension headers without end"), \
-	CAUSE(type, PV_NET_BAD_VLAN, "bad_vlan", "a VLAN tag inside of another"),	\
 	CAUSE(type, PV_NET_BAD_CSUM, "bad_csum", "a checksum at an invalid place"),	\
 	CAUSE(type, PV_NET_BAD_GSO_TYPE, "bad_gso_type", "segmentation that was not negotiated"), \
 	CAUSE(type, PV_NET_BAD_GSO_SIZE, "bad_gso_size", "segments of an invalid size")
@@ -65,6 +63,8 @@ static const struct pv_net_counter pv_net_rx_counters[] = {
 	RX(mcasts, "Multicast and broadcast frames received"),
 	RX(csum_valid, "Frames whose checksum was verified by the device"),
 	RX(csum_partial, "Frames whose checksum is still to be finished"),
+	RX(csum_unasked, "Of csum_partial: though this was not negotiated"),
+	RX(gso_unasked, "Of split: though this was not negotiated for such a packet"),
 	RX(lro, "GSO packets: several segments of TCP in one"),
 	RX(split, "GSO packets that were split"),
 	RX(hashed, "Frames received with the hash of their flow"),

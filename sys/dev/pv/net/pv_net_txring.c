@@ -448,7 +448,8 @@ pv_net_tx_tap(if_t ifp, struct mbuf *m, u_int hdrlen, const struct pv_net_offloa
 			copy->m_next = rest;
 			/* Nothing is left to do: a listener need not, and can not, finish it again. */
 			copy->m_pkthdr.csum_flags = 0;
-			pv_net_store_sum(copy, o->po_csum_start, o->po_csum_offset);
+			pv_net_store_sum(copy, o->po_csum_start, o->po_csum_offset,
+			    pv_net_sum_end(copy, o->po_csum_start + o->po_csum_offset));
 			ETHER_BPF_MTAP(ifp, copy);
 		} else
 			m_freem(rest);

@@ -41,8 +41,6 @@ enum pv_net_bad {
 	PV_NET_FINE,
 	PV_NET_BAD_SHORT,	/* ends inside of its headers */
 	PV_NET_BAD_HEADERS,	/* invalid lengths or versions */
-	PV_NET_BAD_EXTS,	/* extension headers without end */
-	PV_NET_BAD_VLAN,	/* a tag inside a tag */
 	PV_NET_BAD_CSUM,	/* a checksum at an invalid place */
 	PV_NET_BAD_GSO_TYPE,	/* not negotiated, or not this packet's */
 	PV_NET_BAD_GSO_SIZE,	/* segments of no length, or longer than IP's packets are */
@@ -53,11 +51,13 @@ enum pv_net_bad {
 /* Where the headers of a packet are, from the first byte of Ethernet's. */
 struct pv_net_headers {
 	bool	ph_ip6;
-	uint8_t	ph_tags;	/* VLAN tags */
+	bool	ph_opaque;	/* something else than tags stands in front of IP's */
 	uint8_t	ph_proto;	/* of the transport header */
+	u_int	ph_tags;	/* VLAN tags */
+	u_int	ph_length;	/* a length in what is in front; 0: there is none */
 	u_int	ph_l3;		/* IP's header */
 	u_int	ph_l4;		/* transport header; 0: none that is known here */
-	u_int	ph_end;		/* end of the packet, as IP's header has it */
+	u_int	ph_end;		/* end of the packet, as its headers have it: padding may follow */
 };
 
 /* Copy part of a packet's headers out: false if the packet ends before. */
@@ -75,8 +75,8 @@ pv_net_peek(const struct mbuf *m, u_int off, u_int len, void *to)
 
 /*
  * Where in its transport header a packet has its checksum, if it is what most are: TCP or UDP over
- * IPv4, without tags, options of IP or fragments, all headers in the first mbuf, and their lengths
- * within the packet.  0: it is something else.  The transport header is at PV_NET_PLAIN_L4.
+ * IPv4, without tags, options of IP, fragments or padding, all headers in the first mbuf, and their
+ * lengths within the packet.  0: it is something else.  The transport header is at PV_NET_PLAIN_L4.
  */
 #define	PV_NET_PLAIN_L4	(ETHER_HDR_LEN + sizeof(struct ip))
 
@@ -105,7 +105,7 @@ pv_net_plain_sum(const struct mbuf *m)
 		return (0);
 	len = ETHER_HDR_LEN + ntohs(all->len);
 	room = len - PV_NET_PLAIN_L4;
-	if (len < PV_NET_PLAIN_L4 || len > (u_int)m->m_pkthdr.len)
+	if (len < PV_NET_PLAIN_L4 || len != (u_int)m->m_pkthdr.len)
 		return (0);
 	if (all->p == IPPROTO_UDP)
 		return (ntohs(all->uh.uh_ulen) < sizeof(all->uh) || ntohs(all->uh.uh_ulen) > room ?
@@ -143,6 +143,7 @@ pv_net_same_lladdr(const void *one, const void *other)
 struct pv_net_rxstats {
 	uint64_t	packets, bytes, mcasts;
 	uint64_t	csum_valid, csum_partial;
+	uint64_t	csum_unasked, gso_unasked;
 	uint64_t	lro, split, hashed;
 	uint64_t	copied, merged;
 	uint64_t	nombuf, recycled, unfit;
@@ -341,11 +342,12 @@ struct pv_net_stage_ops {
 
 /* pv_net_packet.c: headers, checksums and segments */
 u_int	pv_net_sum_offset(uint8_t proto);
-enum pv_net_bad pv_net_parse(const struct mbuf *m, int tags, struct pv_net_headers *h);
+enum pv_net_bad pv_net_parse(const struct mbuf *m, struct pv_net_headers *h);
 enum pv_net_bad pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len);
-uint16_t pv_net_finished_sum(struct mbuf *m, u_int start, u_int offset);
+uint16_t pv_net_finished_sum(struct mbuf *m, u_int start, u_int offset, u_int end);
 uint16_t pv_net_pseudo_sum(struct mbuf *m, u_int start);
-void	pv_net_store_sum(struct mbuf *m, u_int start, u_int offset);
+void	pv_net_store_sum(struct mbuf *m, u_int start, u_int offset, u_int end);
+u_int	pv_net_sum_end(const struct mbuf *m, u_int field);
 struct mbuf *pv_net_copy_headers(const struct mbuf *m, u_int len);
 struct mbuf *pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen,
 	    u_int size);
@@ -358,6 +360,9 @@ struct mbuf *pv_net_tx_soften(struct mbuf *m, struct pv_net_offload *o);
 u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
 void	pv_net_rx_look(struct pv_net *pn);
 u_int	pv_net_rx_wanted(const struct pv_net *pn);
+bool	pv_net_rx_unasked(const struct pv_net *pn, const struct pv_net_offload *in);
+bool	pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
+	    const struct pv_net_offload *in);
 enum pv_net_bad pv_net_rx_offload(const struct pv_net *pn, struct mbuf **mp,
 	    const struct pv_net_offload *in);
 
