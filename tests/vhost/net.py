@@ -123,7 +123,7 @@ class Net(device.Device):
         self.peer = Peer(self)
         self.waiting: collections.deque[tuple[bytes, dict[str, int]]] = collections.deque()
         self.ack = 0
-        self.refused: list[int] = []
+        self.refused: list[tuple[int, ...]] = []
         self.hash = (0, 0)
         self.forget()
 
@@ -189,7 +189,9 @@ class Net(device.Device):
         while (chain := queue.pop()) is not None:
             command = ring.gather(self.memory, chain.readable)
             self.count(f"control_{command[0]}_{command[1]}")
-            ack = 1 if command[0] in self.refused else self.ack
+            ack = self.ack
+            if tuple(command[:1]) in self.refused or tuple(command[:2]) in self.refused:
+                ack = 1
             if ack == 0:
                 self.obey(command[0], command[1], command[2:])
             ring.scatter(self.memory, chain.writable, bytes([ack]))
@@ -320,7 +322,7 @@ class Net(device.Device):
                 self.ack = int(value, 0)
                 return {}
             case ["refuse", *classes]:
-                self.refused = [int(kind) for kind in classes]
+                self.refused = [tuple(int(n) for n in kind.split("/")) for kind in classes]
                 return {}
             case ["frame", size, *count]:
                 frame = self.config[:6] + netpeer.MAC + b"\x88\xb5" + bytes(max(int(size) - 14, 0))

@@ -250,6 +250,20 @@ vtnet_ctrl_switch(struct vtnet_softc *sc, uint8_t command, bool on)
 	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_RX, command, 1));
 }
 
+/* One of several switches, none of which depends on another: of their errors the first is kept. */
+static void
+vtnet_ctrl_switch_too(struct vtnet_softc *sc, uint8_t command, bool on, int *error)
+{
+	int refused;
+
+	/* One that does not answer is not asked again. */
+	if (*error != 0 && *error != EIO)
+		return;
+	refused = vtnet_ctrl_switch(sc, command, on);
+	if (*error == 0)
+		*error = refused;
+}
+
 /*
  * The filter's table is two lists one behind the other, each a 32-bit count and its addresses:
  * unicast, of which there are none beside our own, and multicast (5.1.6.5.2).
@@ -279,7 +293,9 @@ vtnet_set_filter(void *softc, const struct pv_net_filter *filter)
 {
 	struct vtnet_softc *sc = softc;
 	bool extra = vtnet_has(sc, VIRTIO_NET_F_CTRL_RX_EXTRA), allmulti = filter->pf_allmulti;
+	bool promisc = filter->pf_promisc || (filter->pf_allhosts && !extra);
 	u_int ngroups = filter->pf_ngroups;
+	bool refused;
 	int error;
 
 	if (!vtnet_has(sc, VIRTIO_NET_F_CTRL_VQ | VIRTIO_NET_F_CTRL_RX))
@@ -295,17 +311,20 @@ vtnet_set_filter(void *softc, const struct pv_net_filter *filter)
 		allmulti = true;
 		error = 0;
 	}
-	if (error == 0)
-		error = vtnet_ctrl_switch(sc, VIRTIO_NET_CTRL_RX_ALLMULTI, allmulti);
-	if (error == 0 && extra)
-		error = vtnet_ctrl_switch(sc, VIRTIO_NET_CTRL_RX_ALLUNI, filter->pf_allhosts);
-	if (error == 0 && extra)
-		error = vtnet_ctrl_switch(sc, VIRTIO_NET_CTRL_RX_NOMULTI,
-		    ngroups == 0 && !allmulti);
-	if (error == 0)
-		error = vtnet_ctrl_switch(sc, VIRTIO_NET_CTRL_RX_PROMISC,
-		    filter->pf_promisc || (filter->pf_allhosts && !extra));
-	if (error == EIO)
+	/* A device that can't receive all groups has to receive everything: that replaces it. */
+	vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_ALLMULTI, allmulti, &error);
+	refused = error == EIO;
+	if (refused) {
+		promisc = promisc || allmulti;
+		error = 0;
+	}
+	if (extra) {
+		vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_ALLUNI, filter->pf_allhosts, &error);
+		vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_NOMULTI, ngroups == 0 && !allmulti,
+		    &error);
+	}
+	vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_PROMISC, promisc, &error);
+	if (error == EIO || refused)
 		device_printf(sc->vtn_dev, "the device refused to change its receive filter\n");
 	return (error);
 }
