@@ -18,6 +18,9 @@
  * buffers back, and made live again at once.  A device that does not confirm the reset is dead: what it
  * had is leaked, for it may still write there, and the interface stays down.
  *
+ * A request is never cleared but by a restart: one that comes while the device is idle, or starts, is
+ * served before it gets buffers, or by the next tick.
+ *
  * Resets.  Whatever finds that the device can't be trusted any more sets pn_want_reset, in any context
  * (pv_net_need_reset).  The tick looks at it once a second and queues the task that resets the device:
  * one that violates the protocol all the time costs no more than that.  If it is a queue that is
@@ -84,39 +87,6 @@ pv_net_offload_task(void *arg, int pending __unused)
 	sx_xunlock(&pn->pn_sx);
 }
 
-int
-pv_net_up(struct pv_net *pn)
-{
-	const uint8_t *lladdr = if_getlladdr(pn->pn_ifp);
-	int error;
-
-	sx_assert(&pn->pn_sx, SA_XLOCKED);
-	if (pn->pn_dead)
-		return (ENXIO);
-	if (pn->pn_running)
-		return (0);
-	/* Before anything that may request another one. */
-	atomic_store_rel_int(&pn->pn_want_reset, 0);
-	if (memcmp(lladdr, pn->pn_lladdr, ETHER_ADDR_LEN) != 0) {
-		error = pn->pn_ops->pno_set_lladdr(pn->pn_softc, lladdr);
-		if (error != 0)
-			device_printf(pn->pn_dev, "the device did not take the address %6D "
-			    "(error %d): it is made to receive everything instead\n", lladdr,
-			    ":", error);
-		else
-			memcpy(pn->pn_lladdr, lladdr, ETHER_ADDR_LEN);
-	}
-	(void)pv_net_set_filter(pn);
-	pv_net_ask_offloads(pn);
-	pv_net_vlan_sync(pn);
-	pv_net_start_pairs(pn);
-	pn->pn_running = true;
-	if_setdrvflagbits(pn->pn_ifp, IFF_DRV_RUNNING, IFF_DRV_OACTIVE);
-	if_link_state_change(pn->pn_ifp, pn->pn_ops->pno_link_up(pn->pn_softc) ?
-	    LINK_STATE_UP : LINK_STATE_DOWN);
-	return (0);
-}
-
 void
 pv_net_quiesce(struct pv_net *pn)
 {
@@ -148,6 +118,8 @@ pv_net_restart(struct pv_net *pn)
 {
 	int error;
 
+	/* What was requested is served by this; what is requested from now on is not. */
+	(void)atomic_swap_int(&pn->pn_want_reset, 0);
 	error = pn->pn_ops->pno_restart(pn->pn_softc);
 	if (error != 0)
 		return (error);
@@ -172,6 +144,64 @@ pv_net_revive(struct pv_net *pn)
 	    "stays down until the driver's module is unloaded and loaded again (kldunload, "
 	    "kldload)\n", error);
 	return (error);
+}
+
+static void
+pv_net_count_reset(struct pv_net *pn)
+{
+	if (++pn->pn_resets <= PV_NET_RESETS_LOGGED)
+		device_printf(pn->pn_dev, "resetting the device%s\n",
+		    pn->pn_resets < PV_NET_RESETS_LOGGED ? "" :
+		    "; from now on resets are only counted");
+}
+
+/* A reset of an idle device that was requested since its last start; pno_reset's is the tick's to ask. */
+static int
+pv_net_reset_idle(struct pv_net *pn)
+{
+	int error;
+
+	if ((atomic_load_acq_int(&pn->pn_want_reset) & PV_NET_RESET_DEVICE) == 0 ||
+	    pn->pn_ops->pno_reset != NULL)
+		return (0);
+	pv_net_count_reset(pn);
+	error = pv_net_halt(pn);
+	return (error != 0 ? error : pv_net_revive(pn));
+}
+
+int
+pv_net_up(struct pv_net *pn)
+{
+	const uint8_t *lladdr = if_getlladdr(pn->pn_ifp);
+	int error;
+
+	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	if (pn->pn_dead)
+		return (ENXIO);
+	if (pn->pn_running)
+		return (0);
+	/* What was found broken while it was idle gets no buffers. */
+	error = pv_net_reset_idle(pn);
+	if (error != 0)
+		return (error);
+	if (memcmp(lladdr, pn->pn_lladdr, ETHER_ADDR_LEN) != 0) {
+		error = pn->pn_ops->pno_set_lladdr(pn->pn_softc, lladdr);
+		if (error != 0)
+			device_printf(pn->pn_dev, "the device did not take the address %6D "
+			    "(error %d): it is made to receive everything instead\n", lladdr,
+			    ":", error);
+		else
+			memcpy(pn->pn_lladdr, lladdr, ETHER_ADDR_LEN);
+	}
+	(void)pv_net_set_filter(pn);
+	pv_net_ask_offloads(pn);
+	pv_net_vlan_sync(pn);
+	pv_net_start_pairs(pn);
+	pn->pn_running = true;
+	if_setdrvflagbits(pn->pn_ifp, IFF_DRV_RUNNING, IFF_DRV_OACTIVE);
+	if_link_state_change(pn->pn_ifp, pn->pn_ops->pno_link_up(pn->pn_softc) ?
+	    LINK_STATE_UP : LINK_STATE_DOWN);
+	return (0);
 }
 
 void
@@ -296,17 +326,16 @@ static void
 pv_net_reset_task(void *arg, int pending __unused)
 {
 	struct pv_net *pn = arg;
-	u_int want;
+	u_int want = 0;
 
 	sx_xlock(&pn->pn_sx);
-	want = atomic_swap_int(&pn->pn_want_reset, 0);
-	if (want == 0 || !pn->pn_running || pn->pn_frozen || pn->pn_detaching)
+	/* One that can't be served now is kept for pv_net_up(), or is served by thawing. */
+	if (pn->pn_running && !pn->pn_frozen && !pn->pn_detaching)
+		want = atomic_swap_int(&pn->pn_want_reset, 0);
+	if (want == 0)
 		;
 	else if ((want & PV_NET_RESET_DEVICE) != 0 || pv_net_reset_queues(pn) != 0) {
-		if (++pn->pn_resets <= PV_NET_RESETS_LOGGED)
-			device_printf(pn->pn_dev, "resetting the device%s\n",
-			    pn->pn_resets < PV_NET_RESETS_LOGGED ? "" :
-			    "; from now on resets are only counted");
+		pv_net_count_reset(pn);
 		if (pn->pn_ops->pno_reset != NULL)
 			pn->pn_ops->pno_reset(pn->pn_softc);
 		else {
