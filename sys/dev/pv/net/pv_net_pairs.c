@@ -294,7 +294,7 @@ pv_net_start_pairs(struct pv_net *pn)
 	}
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
 		if (!pv_net_netmap_tx_start(&pn->pn_txqs[i]))
-			pv_net_tx_start(&pn->pn_txqs[i]);
+			pv_net_tx_resume(&pn->pn_txqs[i]);
 	}
 }
 

@@ -143,7 +143,8 @@ pv_net_reset_txq(struct pv_net_txq *txq)
 	if (error == 0) {
 		txq->ptq_was_reset = true;
 		txq->ptq_reset_done = done;
-		pv_net_tx_start(txq);
+		/* A sender may have left a packet since it was drained. */
+		pv_net_tx_resume(txq);
 	}
 	return (error);
 }
@@ -206,7 +207,7 @@ pv_net_unpark_pair(struct pv_net *pn, int pair)
 	if (error == 0) {
 		pn->pn_txqs[pair].ptq_parked = false;
 		pv_net_rx_start(&pn->pn_rxqs[pair]);
-		pv_net_tx_start(&pn->pn_txqs[pair]);
+		pv_net_tx_resume(&pn->pn_txqs[pair]);
 	}
 	return (error);
 }
