@@ -571,6 +571,7 @@ static const struct hosted_test tests[] = {
 	T(tx_tags_inside_of_tags_are_sent, NULL, "vlan(4) over vlan(4)"),
 	T(tx_invalid_marks_have_their_names, NULL, "marks that do not fit"),
 	T(tx_each_offload_by_itself, NULL, "negotiated and not"),
+	T(tx_one_finished_segment_is_left_alone, NULL, "of TCP"),
 	T(tx_without_marks_is_left_alone, NULL, "and a segment size alone is no mark"),
 	T(tx_what_others_have_is_not_written, NULL, "shared from anywhere on"),
 	T(tx_assistance_by_capability, NULL, "ifconfig txcsum, tso"),

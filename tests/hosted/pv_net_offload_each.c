@@ -66,6 +66,29 @@ tx_each_offload_by_itself(const void *arg __unused)
 	}
 }
 
+/* A packet of one segment whose sum is finished, as a listener has seen it, has nothing left to do. */
+void
+tx_one_finished_segment_is_left_alone(const void *arg __unused)
+{
+	static const struct gso tcp = { "TCP", TCP_4, .size = 3000 };
+	static const struct pv_net_offload nothing;
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload out;
+	struct frame_at at;
+	struct mbuf *m;
+	u_int offloads;
+
+	for (offloads = 0; offloads <= TX_ALL; offloads += TX_ALL) {
+		begin(offloads);
+		m = to_send(&tcp, buf, &at);
+		m->m_pkthdr.csum_flags = CSUM_IP_TSO;
+		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
+		    memcmp(&out, &nothing, sizeof(out)) == 0, "0x%x", out.po_flags);
+		m_freem(m);
+		end();
+	}
+}
+
 /* Nothing is looked at of what has no marks, and a segment's size without one says nothing. */
 void
 tx_without_marks_is_left_alone(const void *arg __unused)

@@ -144,6 +144,7 @@ void	tx_padding_does_not_count(const void *arg);
 
 /* pv_net_offload_each.c */
 void	tx_each_offload_by_itself(const void *arg);
+void	tx_one_finished_segment_is_left_alone(const void *arg);
 void	tx_without_marks_is_left_alone(const void *arg);
 void	tx_what_others_have_is_not_written(const void *arg);
 void	tx_assistance_by_capability(const void *arg);

@@ -488,7 +488,7 @@ pv_net_if_capabilities(struct pv_net *pn)
 	max_frame = params->pnp_max_frame != 0 ? params->pnp_max_frame : PV_NET_MAX_FRAME;
 	if_sethwtsomax(pn->pn_ifp, max_frame - (ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN));
 	if_sethwtsomaxsegcount(pn->pn_ifp, pn->pn_stage != NULL ? PV_NET_STAGED_SEGS :
-	    params->pnp_tx_segs - 2);
+	    MAX((int)params->pnp_tx_segs - 2, 1));
 	if_sethwtsomaxsegsize(pn->pn_ifp, PAGE_SIZE);
 }
 

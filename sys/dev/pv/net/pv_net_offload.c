@@ -131,9 +131,12 @@ pv_net_tx_tso(const struct pv_net *pn, const struct mbuf *m, const struct pv_net
 	if (m->m_pkthdr.tso_segsz == 0 ||
 	    hdrlen - h->ph_l3 + m->m_pkthdr.tso_segsz > IP_MAXPACKET)
 		return (PV_NET_BAD_GSO_SIZE);
-	/* One segment: there is nothing to segment. */
-	if (m->m_pkthdr.len - hdrlen <= m->m_pkthdr.tso_segsz)
+	/* One segment: there is nothing to segment, nor to sum up if that was done already. */
+	if (m->m_pkthdr.len - hdrlen <= m->m_pkthdr.tso_segsz) {
+		if ((m->m_pkthdr.csum_flags & (PV_NET_CSUM4 | PV_NET_CSUM6)) == 0)
+			memset(out, 0, sizeof(*out));
 		return (PV_NET_FINE);
+	}
 	if (!pv_net_peek(m, h->ph_l4 + offsetof(struct tcphdr, th_flags), sizeof(flags), &flags))
 		return (PV_NET_BAD_SHORT);
 	if ((flags & TH_CWR) != 0) {
