@@ -139,6 +139,20 @@ pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out)
 	}
 }
 
+/* The stack does not send what another back end can't take. */
+static void
+pv_net_fit_mtu(struct pv_net *pn)
+{
+	u_int mtu = if_getmtu(pn->pn_ifp), max = pn->pn_params.pnp_max_mtu;
+
+	if (mtu <= max)
+		return;
+	device_printf(pn->pn_dev, "the MTU of %u is more than the back end takes now: it is %u "
+	    "from now on\n", mtu, max);
+	if (pv_net_set_mtu(pn, max) == 0)
+		if_notifymtu(pn->pn_ifp);
+}
+
 void
 pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params)
 {
@@ -151,8 +165,10 @@ pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params)
 	if (pn->pn_level == PV_NET_INTERFACE)
 		pv_net_if_capabilities(pn);
 	sx_xunlock(&pn->pn_sx);
-	if (pn->pn_level == PV_NET_INTERFACE)
-		if_vlancap(pn->pn_ifp);
+	if (pn->pn_level != PV_NET_INTERFACE)
+		return;
+	if_vlancap(pn->pn_ifp);
+	pv_net_fit_mtu(pn);
 }
 
 int
