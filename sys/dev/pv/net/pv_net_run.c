@@ -155,7 +155,7 @@ pv_net_count_reset(struct pv_net *pn)
 		    "; from now on resets are only counted");
 }
 
-/* A reset of an idle device that was requested since its last start; pno_reset's is the tick's to ask. */
+/* Reset an idle device, if that was requested since it started.  Of pno_reset the tick takes care. */
 static int
 pv_net_reset_idle(struct pv_net *pn)
 {

@@ -93,17 +93,14 @@ xn_intr(void *arg)
 	xn_ring_intr(&xq->xq_rx);
 }
 
-/* The CPU that a pair of queues belongs to: the nth, if there are several pairs. */
+/* The CPU that a pair of queues belongs to, which is that of its tasks, too. */
 static int
 xn_queue_cpu(const struct xn_queue *xq)
 {
-	int cpu = CPU_FIRST(), i;
+	struct pv_net_queue queue;
 
-	if (xq->xq_softc->xn_npairs == 1)
-		return (-1);
-	for (i = 0; i < xq->xq_id; i++)
-		cpu = CPU_NEXT(cpu);
-	return (cpu);
+	pv_net_queue(xq->xq_softc->xn_pn, xq->xq_id, false, &queue);
+	return (queue.pq_cpu);
 }
 
 static int
