@@ -5,7 +5,7 @@
  */
 
 /*
- * devctl(8): attach, detach, suspend and delete devices.
+ * devctl(8): attach, detach, suspend and delete devices, and set their drivers.
  */
 
 #include <sys/param.h>
@@ -14,6 +14,7 @@
 #include <sys/errno.h>
 #include <sys/eventhandler.h>
 #include <sys/kernel.h>
+#include <sys/malloc.h>
 
 #include <machine/bus.h>
 
@@ -116,6 +117,40 @@ devctl_delete(device_t dev, bool force)
 	return (device_delete_child(parent, dev));
 }
 
+/* As in FreeBSD, a driver of the name is looked for first, and asked last. */
+static int
+devctl_set_driver(device_t dev, bool force, const char *name)
+{
+	devclass_t dc = device_get_devclass(dev), bus;
+	driver_t **drivers;
+	bool found = false;
+	int error, n;
+
+	if (dc != NULL && strcmp(devclass_get_name(dc), name) == 0)
+		return (0);
+	if (device_get_parent(dev) == NULL)
+		return (EINVAL);
+	for (bus = device_get_devclass(device_get_parent(dev)); bus != NULL && !found;
+	    bus = devclass_get_parent(bus)) {
+		if (devclass_get_drivers(bus, &drivers, &n) != 0)
+			return (ENOMEM);
+		for (int i = 0; i < n; i++)
+			found |= strcmp(drivers[i]->name, name) == 0;
+		free(drivers, M_TEMP);
+	}
+	if (!found)
+		return (ENOENT);
+	if (device_is_attached(dev)) {
+		error = force ? device_detach(dev) : EBUSY;
+		if (error != 0)
+			return (error);
+	}
+	if (device_get_devclass(dev) != NULL)
+		(void)device_set_devclass(dev, NULL);
+	error = device_set_devclass_fixed(dev, name);
+	return (error != 0 ? error : device_probe_and_attach(dev));
+}
+
 static const struct {
 	const char	*name;
 	bool		can_force;
@@ -131,6 +166,34 @@ static const struct {
 	{ "delete", true, devctl_delete },
 };
 
+/* devctl set driver [-f] device driver; the arguments from "driver" on. */
+static int
+cmd_devctl_set(int argc, char **argv)
+{
+	struct cmd_getopt g = { .optind = 1 };
+	bool force = false;
+	device_t dev;
+	int c, error;
+
+	if (argc < 1 || strcmp(argv[0], "driver") != 0)
+		return (cmd_usage("devctl"));
+	while ((c = cmd_getopt(&g, argc, argv, "f")) != -1) {
+		if (c != 'f')
+			return (cmd_usage("devctl"));
+		force = true;
+	}
+	if (g.optind != argc - 2)
+		return (cmd_usage("devctl"));
+	bus_topo_lock();
+	dev = devctl_find(argv[g.optind]);
+	error = dev != NULL ? devctl_set_driver(dev, force, argv[g.optind + 1]) : ENOENT;
+	bus_topo_unlock();
+	if (error != 0)
+		return (cmd_err("devctl", error, "Failed to set %s driver to %s", argv[g.optind],
+		    argv[g.optind + 1]));
+	return (0);
+}
+
 static int
 cmd_devctl(int argc, char **argv)
 {
@@ -142,6 +205,8 @@ cmd_devctl(int argc, char **argv)
 
 	if (argc < 2)
 		return (cmd_usage("devctl"));
+	if (strcmp(argv[1], "set") == 0)
+		return (cmd_devctl_set(argc - 2, argv + 2));
 	for (i = 0; i < nitems(devctl_commands); i++)
 		if (strcmp(argv[1], devctl_commands[i].name) == 0)
 			break;
@@ -168,4 +233,5 @@ cmd_devctl(int argc, char **argv)
 	return (0);
 }
 CONSOLE_CMD(devctl, cmd_devctl, "attach, detach, suspend or delete a device",
-    "devctl attach|detach [-f]|disable [-f]|enable|suspend|resume|rescan|delete [-f] device");
+    "devctl attach|detach [-f]|disable [-f]|enable|suspend|resume|rescan|delete [-f] device\n"
+    "       devctl set driver [-f] device driver");

@@ -80,7 +80,7 @@ device_find_best(device_t dev, device_t child, struct probe_best *best)
 		TAILQ_FOREACH(dl, &dc->drivers, link) {
 			if (dl->pass > bus_current_pass)
 				continue;
-			if ((child->flags & DF_FIXEDCLASS) != 0 &&
+			if (child->devclass != NULL &&
 			    strcmp(child->devclass->name, dl->driver->name) != 0)
 				continue;
 			result = device_ask_driver(child, dl);
@@ -181,6 +181,7 @@ device_attach_vnet(device_t dev)
 	if (error != 0) {
 		printf("device_attach: %s%d attach returned %d\n", dev->driver->name, dev->unit,
 		    error);
+		BUS_CHILD_DETACHED(dev->parent, dev);
 		KASSERT(dev->busy == 0, ("%s: %s is busy after a failed attach", __func__,
 		    dev->nameunit));
 		device_release_driver(dev);

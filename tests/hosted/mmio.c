@@ -37,7 +37,6 @@ static struct {
 	bool		 absent;
 	struct resource	 res;
 	int		 mapped;
-	char		 desc[64];
 	struct vtmmio_softc sc;
 } mm;
 
@@ -95,11 +94,11 @@ bus_get_dma_tag(device_t dev __unused)
 	return (kpi_dma_tag);
 }
 
-void
-device_set_desc_copy(device_t dev __unused, const char *desc)
+rman_res_t
+bus_get_resource_start(device_t dev __unused, int type __unused, int rid __unused)
 {
 
-	strlcpy(mm.desc, desc, sizeof(mm.desc));
+	return (0);
 }
 
 /* Methods that are not called here. */
@@ -167,7 +166,7 @@ probes(int expected, int lines)
 
 	mm.sc.vm_regs = NULL;
 	kpi_lines = 0;
-	result = vtmmio_probe(mm.dev);
+	result = vtmmio_probe(NULL, mm.dev);
 	CHECK(result == expected && (int)kpi_lines == lines, "%d, %d lines", result,
 	    (int)kpi_lines);
 }
@@ -178,7 +177,7 @@ good_device_is_found(const void *arg __unused)
 
 	begin(VIRTIO_MMIO_MODERN);
 	probes(BUS_PROBE_VENDOR, 0);
-	CHECK(strcmp(mm.desc, "VirtIO MMIO (block)") == 0, "%s", mm.desc);
+	CHECK(vtmmio_type(mm.dev) == VIRTIO_ID_BLOCK, "type");
 	set(VIRTIO_MMIO_VERSION, VIRTIO_MMIO_LEGACY);
 	probes(BUS_PROBE_VENDOR, 0);
 	end();

@@ -552,7 +552,8 @@ suspend_keeps_out_of_attach_and_detach(const void *arg __unused)
 	    device_is_suspended(tr.tr_child), "attached");
 	CHECK(virtio_bus_resume_child(dev, tr.tr_child) == 0 &&
 	    !device_is_suspended(tr.tr_child), "suspended");
-	virtio_leave(tr.tr_child);
+	CHECK(virtio_leave(tr.tr_child) == 0, "detaches");
+	CHECK(virtio_leave(tr.tr_child) == EBUSY, "detaches twice at once");
 	CHECK(virtio_bus_suspend_child(dev, tr.tr_child) == EBUSY, "detaches");
 	virtio_bus_child_detached(dev, tr.tr_child);
 	CHECK(virtio_bus_suspend_child(dev, tr.tr_child) == 0, "another driver");

@@ -58,12 +58,6 @@ static int virtio_strict_lengths = 0;
 SYSCTL_INT(_hw_virtio, OID_AUTO, strict_lengths, CTLFLAG_RDTUN, &virtio_strict_lengths, 0,
     "Reset devices that report invalid used lengths, instead of ignoring the lengths");
 
-static const char *const virtio_type_names[] = {
-	[VIRTIO_ID_NETWORK] = "network", [VIRTIO_ID_BLOCK] = "block",
-	[VIRTIO_ID_CONSOLE] = "console", [VIRTIO_ID_ENTROPY] = "entropy",
-	[VIRTIO_ID_BALLOON] = "balloon",
-};
-
 MODULE_VERSION(pv_virtio, 1);
 MODULE_DEPEND(pv_virtio, pv, 1, 1, 1);
 
@@ -73,7 +67,11 @@ virtio_modevent(module_t mod __unused, int what, void *arg __unused)
 
 	switch (what) {
 	case MOD_LOAD:
+		virtio_driver_init();
+		return (0);
 	case MOD_UNLOAD:
+		virtio_driver_fini();
+		return (0);
 	case MOD_SHUTDOWN:
 		return (0);
 	default:
@@ -96,15 +94,6 @@ virtio_bus_of(device_t child)
 	return (device_get_softc(device_get_parent(child)));
 }
 
-const char *
-virtio_type_name(uint32_t type)
-{
-
-	if (type < nitems(virtio_type_names) && virtio_type_names[type] != NULL)
-		return (virtio_type_names[type]);
-	return ("unknown");
-}
-
 /*
  * Choose from the features that the device offers.  Returns ENOTSUP, logged, if one is missing.
  */
@@ -120,13 +109,13 @@ virtio_choose(struct virtio_bus *vb, const struct virtio_feature *table, uint64_
 			mask |= vf->vf_mask;
 		if ((vf->vf_flags & VIRTIO_FEATURE_REQUIRED) != 0 &&
 		    (vb->vb_offered & vf->vf_mask) == 0) {
-			device_printf(vb->vb_dev, "device does not offer %s, which its driver "
-			    "needs\n", vf->vf_name);
+			virtio_refuse(vb->vb_child, "device does not offer %s, which its driver "
+			    "needs", vf->vf_name);
 			return (ENOTSUP);
 		}
 	}
 	if (vb->vb_modern && (vb->vb_offered & VIRTIO_F_VERSION_1) == 0) {
-		device_printf(vb->vb_dev, "device does not offer VERSION_1\n");
+		virtio_refuse(vb->vb_child, "device does not offer VERSION_1");
 		return (ENOTSUP);
 	}
 	*chosen = vb->vb_offered & mask;
@@ -197,7 +186,7 @@ virtio_agree(struct virtio_bus *vb, uint64_t features)
 	if (vb->vb_modern) {
 		virtio_set_status(vb, VIRTIO_STATUS_FEATURES_OK);
 		if ((VIRTIO_BUS_GET_STATUS(vb->vb_dev) & VIRTIO_STATUS_FEATURES_OK) == 0) {
-			device_printf(vb->vb_dev, "device refused features 0x%jx\n",
+			virtio_refuse(vb->vb_child, "device refused features 0x%jx",
 			    (uintmax_t)features);
 			virtio_set_status(vb, VIRTIO_STATUS_FAILED);
 			return (ENODEV);
@@ -616,11 +605,15 @@ virtio_bus_child_detached(device_t dev, device_t child)
 		VIRTIO_BUS_SET_STATUS(dev, VIRTIO_STATUS_ACK);
 }
 
-void
+int
 virtio_leave(device_t dev)
 {
+	struct virtio_bus *vb = virtio_bus_of(dev);
 
-	virtio_bus_of(dev)->vb_leaving = true;
+	if (vb->vb_leaving)
+		return (EBUSY);
+	vb->vb_leaving = true;
+	return (0);
 }
 
 /*
@@ -704,18 +697,25 @@ virtio_bus_sysctl(struct virtio_bus *vb)
 	    "Features in use");
 }
 
-/* The list may be as long as the kernel's environment takes: a device at its end is named as well. */
-bool
-virtio_bus_disabled(const char *name)
+int
+virtio_bus_detach(struct virtio_bus *vb)
 {
-	char *list, *next, *word;
-	bool found = false;
+	int error;
 
-	list = next = kern_getenv("hw.pv.disable");
-	while (!found && (word = strsep(&next, " ,")) != NULL)
-		found = strcmp(word, "all") == 0 || strcmp(word, name) == 0;
-	freeenv(list);
-	return (found);
+	if (vb->vb_detaching)
+		return (EBUSY);
+	vb->vb_detaching = true;
+	error = device_delete_children(vb->vb_dev);
+	if (error != 0) {
+		vb->vb_detaching = false;
+		return (error);
+	}
+	vb->vb_child = NULL;
+	if (vb->vb_lookup != NULL)
+		EVENTHANDLER_DEREGISTER(dev_lookup, vb->vb_lookup);
+	vb->vb_lookup = NULL;
+	(void)sysctl_ctx_free(&vb->vb_sysctl);
+	return (0);
 }
 
 int
@@ -736,25 +736,12 @@ virtio_bus_attach(struct virtio_bus *vb)
 		return (ENOMEM);
 	}
 	vb->vb_lookup = EVENTHANDLER_REGISTER(dev_lookup, virtio_lookup, vb, EVENTHANDLER_PRI_ANY);
-	/* Without a driver it waits for one. */
-	(void)device_probe_and_attach(vb->vb_child);
-	return (0);
-}
-
-int
-virtio_bus_detach(struct virtio_bus *vb)
-{
-	int error;
-
-	error = device_delete_children(vb->vb_dev);
-	if (error != 0)
-		return (error);
-	vb->vb_child = NULL;
-	if (vb->vb_lookup != NULL)
-		EVENTHANDLER_DEREGISTER(dev_lookup, vb->vb_lookup);
-	vb->vb_lookup = NULL;
-	(void)sysctl_ctx_free(&vb->vb_sysctl);
-	return (0);
+	error = device_probe_and_attach(vb->vb_child);
+	if (error != 0) {
+		(void)virtio_bus_detach(vb);
+		virtio_bus_refused(vb, error);
+	}
+	return (error);
 }
 
 static device_method_t virtio_bus_methods[] = {

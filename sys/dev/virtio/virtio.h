@@ -31,6 +31,9 @@
  * when the device changed its configuration or requires a reset (DEVICE_NEEDS_RESET).  Its
  * device_detach begins with virtio_leave(); attach, detach, suspend and resume never overlap then.
  *
+ * A transport takes a device only while a driver for its type is loaded (virtio_driver.c), and returns
+ * it to the kernel's own drivers if the driver's attach fails, or when the driver is unloaded.
+ *
  * Locking.  Functions may sleep where noted; none takes a lock of the driver's.  The driver calls
  * negotiate, alloc, start, stop, restart and free one at a time.
  */
@@ -43,6 +46,7 @@
 #include <sys/kernel.h>
 #include <sys/module.h>
 #include <sys/bus.h>
+#include <sys/queue.h>
 
 #include <dev/pv/queue/pvq.h>
 
@@ -54,6 +58,15 @@
 #define	VIRTIO_ID_CONSOLE	3
 #define	VIRTIO_ID_ENTROPY	4
 #define	VIRTIO_ID_BALLOON	5
+#define	VIRTIO_ID_SCSI		8
+#define	VIRTIO_ID_9P		9
+#define	VIRTIO_ID_GPU		16
+#define	VIRTIO_ID_INPUT		18
+#define	VIRTIO_ID_SOCKET	19
+#define	VIRTIO_ID_CRYPTO	20
+#define	VIRTIO_ID_MEMORY	24
+#define	VIRTIO_ID_SOUND		25
+#define	VIRTIO_ID_FS		26
 
 /* Device status (VirtIO 1.3, 2.1). */
 #define	VIRTIO_STATUS_RESET		0x00
@@ -231,8 +244,17 @@ int	virtio_quiesce(device_t dev);
 
 /*
  * The driver detaches: to be called first in its detach.  It is not suspended from here on.
+ *
+ * Returns 0; EBUSY if it detaches already: newbus, whose lock is dropped when a detachment sleeps, does
+ * not keep a second one away.  The caller then returns this error and touches nothing.
  */
-void	virtio_leave(device_t dev);
+int	virtio_leave(device_t dev);
+
+/*
+ * Say why the driver does not attach to this device: a line on the console, which the sysctl
+ * hw.pv.devices shows from then on.  At most VIRTIO_WHY_LEN - 10 bytes of it are kept.
+ */
+void	virtio_refuse(device_t dev, const char *fmt, ...) __printflike(2, 3);
 
 /*
  * Bring a stopped device back to where virtio_alloc_queues() left it: same features, every queue
@@ -287,21 +309,45 @@ int	virtio_restart_queue(device_t dev, u_int index);
  */
 bool	virtio_needs_reset(device_t dev);
 
-/*
- * Register a driver for the children of every transport.  probe() compares virtio_get_device_type().
- */
-#define	VIRTIO_DRIVER_MODULE(name, driver, evh, arg)			\
-	DRIVER_MODULE(name, vtpci, driver, evh, arg);			\
-	DRIVER_MODULE(name, vtmmio, driver, evh, arg)
+#define	VIRTIO_BUSES	2	/* vtpci and vtmmio */
 
-/*
- * Tell devmatch(8) the type of device (VIRTIO_ID_*) that a driver is for, so that devd(8) loads its
- * module.
- */
+/* A driver and the type of devices (VIRTIO_ID_*) that it is for. */
+struct virtio_driver {
+	struct driver_module_data vd_buses[VIRTIO_BUSES];
+	uint32_t	 vd_type;
+	const char	*vd_name;
+	SLIST_ENTRY(virtio_driver) vd_link;
+};
+
+/* The module event handler of VIRTIO_DRIVER_MODULE(); arg is its struct virtio_driver. */
+int	virtio_driver_modevent(module_t mod, int what, void *arg);
+
+/* What devmatch(8) compares, so that devd(8) loads the module. */
 struct virtio_pnp {
 	uint32_t	type;
 };
-#define	VIRTIO_PNP_INFO(name, type)					\
+
+/*
+ * Register a driver for the devices of a type (VIRTIO_ID_*), on every transport.  probe() compares
+ * virtio_get_device_type().
+ */
+#define	VIRTIO_DRIVER_MODULE(name, driver, type)			\
+	static struct virtio_driver name ## _virtio = {			\
+		.vd_buses = {						\
+			{ .dmd_busname = "vtpci",			\
+			  .dmd_driver = (kobj_class_t)&driver,		\
+			  .dmd_pass = BUS_PASS_DEFAULT },		\
+			{ .dmd_busname = "vtmmio",			\
+			  .dmd_driver = (kobj_class_t)&driver,		\
+			  .dmd_pass = BUS_PASS_DEFAULT },		\
+		},							\
+		.vd_type = (type),					\
+	};								\
+	static moduledata_t name ## _virtio_mod = {			\
+		"virtio/" #name, virtio_driver_modevent, &name ## _virtio \
+	};								\
+	DECLARE_MODULE(name ## _virtio, name ## _virtio_mod,		\
+	    SI_SUB_DRIVERS, SI_ORDER_MIDDLE);				\
 	static const struct virtio_pnp name ## _pnp[] = { { type } };	\
 	MODULE_PNP_INFO("U32:device_type;", vtpci, name, name ## _pnp, 1); \
 	MODULE_PNP_INFO("U32:device_type;", vtmmio, name, name ## _pnp, 1)

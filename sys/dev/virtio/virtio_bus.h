@@ -20,6 +20,7 @@
 #include <sys/module.h>
 #include <sys/bus.h>
 #include <sys/eventhandler.h>
+#include <sys/queue.h>
 #include <sys/sysctl.h>
 #include <sys/taskqueue.h>
 
@@ -42,6 +43,8 @@ SYSCTL_DECL(_hw_virtio);
 #define	VIRTIO_ISR_DEAD		0x40
 
 #define	VIRTIO_FEATURE_STRLEN	384
+#define	VIRTIO_WHY_LEN		96	/* a reason to leave a device alone */
+#define	VIRTIO_NAME_LEN		32	/* pci0:0:3:0, mmio:0xfeb00e00 */
 
 struct virtio_bus;
 
@@ -91,6 +94,8 @@ struct virtio_bus {
 	volatile bool	 vb_live;
 	bool		 vb_lost;	/* it never confirmed a reset */
 	bool		 vb_leaving;	/* the driver detaches */
+	bool		 vb_detaching;	/* virtio_bus_detach() was begun */
+	char		 vb_why[VIRTIO_WHY_LEN]; /* that the driver gave for a refusal */
 	bool		 vb_no_queue_reset; /* the device did not finish one */
 	device_t	 vb_child;
 	char		 vb_last_name[32]; /* that the child had before its driver left */
@@ -116,21 +121,64 @@ struct virtio_bus {
 	char		 vb_features_str[VIRTIO_FEATURE_STRLEN];
 };
 
-/*
- * For a transport's probe: is the device left to another driver, by the tunable hw.pv.disable?  That is
- * "all", or a list of names.
- *
- * name  of the device, in the form that its transport's manual page has
- */
-bool	virtio_bus_disabled(const char *name);
+/* A transport, as it is registered for one class of buses. */
+struct virtio_transport {
+	struct driver_module_data vt_module;
+	const char	*vt_kind;	/* "PCI"; in the device's description */
+	/*
+	 * The type of the device (VIRTIO_ID_*): 0 if it is no virtio device,
+	 * UINT32_MAX if that can't be read as another driver has it.
+	 */
+	uint32_t	(*vt_type)(device_t dev);
+	/* Its name, in the form that the transport's manual page has, of size bytes at most. */
+	void		(*vt_name)(device_t dev, char *name, size_t size);
+	/* Probe and attach a device that has no driver; NULL: device_probe_and_attach(9). */
+	void		(*vt_offer)(device_t dev);
+	bool		 vt_adds;	/* devices are added by it, with its class */
+	bool		 vt_off;	/* virtio_driver.c's: by hw.pv.disable=all */
+	SLIST_ENTRY(virtio_transport) vt_link;
+};
+
+/* The module event handler of VIRTIO_TRANSPORT_MODULE(); arg is its struct virtio_transport. */
+int	virtio_transport_modevent(module_t mod, int what, void *arg);
+
+#define	VIRTIO_TRANSPORT_MODULE(name, bus, transport)			\
+	static moduledata_t name ## _ ## bus ## _mod = {		\
+		#bus "/" #name, virtio_transport_modevent, &transport	\
+	};								\
+	DECLARE_MODULE(name ## _ ## bus, name ## _ ## bus ## _mod,	\
+	    SI_SUB_DRIVERS, SI_ORDER_MIDDLE)
 
 /*
- * Add the child and attach a driver to it, if there is one; a driver that is loaded later finds it.
- * May sleep.
+ * What a transport's probe ends with, for a virtio device of a type that is not 0.
+ *
+ * Returns BUS_PROBE_VENDOR, more than a driver that the kernel may have for
+ * the device returns; ENXIO if it is left to that: no driver of the suite for
+ * its type is loaded, the driver has refused it, or the tunable hw.pv.disable
+ * ("all", or a list of names of devices and drivers) says so.
+ */
+int	virtio_bus_probe(struct virtio_transport *vt, device_t dev, uint32_t type);
+
+/*
+ * The driver failed to attach, with this error: the device returns to the
+ * kernel's drivers once the transport's attach has returned.
+ */
+void	virtio_bus_refused(struct virtio_bus *vb, int error);
+
+/* When pv_virtio is loaded, and unloaded.  The latter may sleep. */
+void	virtio_driver_init(void);
+void	virtio_driver_fini(void);
+
+/*
+ * Add the child and attach its driver.  Returns the error of that, with
+ * nothing left behind.  May sleep.
  */
 int	virtio_bus_attach(struct virtio_bus *vb);
 
-/* Detach and delete the child.  Returns the result of the driver's detach.  May sleep. */
+/*
+ * Detach and delete the child.  Returns the error of the driver's detach;
+ * EBUSY if this is under way already.  May sleep.
+ */
 int	virtio_bus_detach(struct virtio_bus *vb);
 
 /* What every transport is, beside its virtio_bus_if.m: the methods below, inherited. */

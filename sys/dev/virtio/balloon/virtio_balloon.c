@@ -510,7 +510,11 @@ vtballoon_attach(device_t dev)
 static int
 vtballoon_detach(device_t dev)
 {
-	virtio_leave(dev);
+	int error;
+
+	error = virtio_leave(dev);
+	if (error != 0)
+		return (error);
 	vtballoon_teardown(device_get_softc(dev));
 	return (0);
 }
@@ -575,11 +579,11 @@ static driver_t vtballoon_driver = {
 	sizeof(struct vtballoon_softc)
 };
 
-VIRTIO_DRIVER_MODULE(virtio_balloon, vtballoon_driver, NULL, NULL);
-VIRTIO_PNP_INFO(virtio_balloon, VIRTIO_ID_BALLOON);
+VIRTIO_DRIVER_MODULE(virtio_balloon, vtballoon_driver, VIRTIO_ID_BALLOON);
 MODULE_VERSION(pv_virtio_balloon, 1);
 MODULE_DEPEND(pv_virtio_balloon, pv_virtio, 1, 1, 1);
-/* Not a link dependency: the bus to find the device on, so that one kldload(8) is enough. */
+/* Not link dependencies: the buses to find devices on, so that one kldload(8) is enough. */
 MODULE_DEPEND(pv_virtio_balloon, vtpci, 1, 1, 1);
+MODULE_DEPEND(pv_virtio_balloon, vtmmio, 1, 1, 1);
 MODULE_DEPEND(pv_virtio_balloon, pv, 1, 1, 1);
 MODULE_DEPEND(pv_virtio_balloon, pv_balloon, 1, 1, 1);

@@ -653,7 +653,11 @@ vtblk_attach(device_t dev)
 static int
 vtblk_detach(device_t dev)
 {
-	virtio_leave(dev);
+	int error;
+
+	error = virtio_leave(dev);
+	if (error != 0)
+		return (error);
 	vtblk_teardown(device_get_softc(dev));
 	return (0);
 }
@@ -714,11 +718,11 @@ static driver_t vtblk_driver = {
 	sizeof(struct vtblk_softc)
 };
 
-VIRTIO_DRIVER_MODULE(virtio_blk, vtblk_driver, NULL, NULL);
-VIRTIO_PNP_INFO(virtio_blk, VIRTIO_ID_BLOCK);
+VIRTIO_DRIVER_MODULE(virtio_blk, vtblk_driver, VIRTIO_ID_BLOCK);
 MODULE_VERSION(pv_virtio_blk, 1);
 MODULE_DEPEND(pv_virtio_blk, pv_virtio, 1, 1, 1);
-/* Not a link dependency: the bus to find the device on, so that one kldload(8) is enough. */
+/* Not link dependencies: the buses to find devices on, so that one kldload(8) is enough. */
 MODULE_DEPEND(pv_virtio_blk, vtpci, 1, 1, 1);
+MODULE_DEPEND(pv_virtio_blk, vtmmio, 1, 1, 1);
 MODULE_DEPEND(pv_virtio_blk, pv, 1, 1, 1);
 MODULE_DEPEND(pv_virtio_blk, pv_blk, 1, 1, 1);

@@ -430,33 +430,45 @@ vtmmio_identify(struct vtmmio_softc *sc, device_t dev)
 	return (vb->vb_type == 0 ? ENXIO : 0);
 }
 
-/* Is the device left to another driver?  Its name is where its registers are. */
-static bool
-vtmmio_disabled(const struct vtmmio_softc *sc)
+/* Its name is where its registers are. */
+void
+vtmmio_name(device_t dev, char *name, size_t size)
 {
-	char name[32];
 
-	snprintf(name, sizeof(name), "mmio:0x%jx", (uintmax_t)rman_get_start(sc->vm_regs));
-	return (virtio_bus_disabled(name));
+	snprintf(name, size, "mmio:0x%jx",
+	    (uintmax_t)bus_get_resource_start(dev, SYS_RES_MEMORY, 0));
+}
+
+uint32_t
+vtmmio_type(device_t dev)
+{
+	struct resource *regs;
+	uint32_t type = 0;
+	int rid = 0;
+
+	if (device_is_attached(dev))
+		return (UINT32_MAX);
+	regs = bus_alloc_resource_any(dev, SYS_RES_MEMORY, &rid, RF_ACTIVE);
+	if (regs == NULL)
+		return (0);
+	if (rman_get_size(regs) >= VIRTIO_MMIO_CONFIG &&
+	    bus_read_4(regs, VIRTIO_MMIO_MAGIC_VALUE) == htole32(VIRTIO_MMIO_MAGIC))
+		type = le32toh(bus_read_4(regs, VIRTIO_MMIO_DEVICE_ID));
+	(void)bus_release_resource(dev, SYS_RES_MEMORY, rid, regs);
+	return (type);
 }
 
 int
-vtmmio_probe(device_t dev)
+vtmmio_probe(struct virtio_transport *vt, device_t dev)
 {
 	struct vtmmio_softc *sc = device_get_softc(dev);
-	char desc[48];
 	int error;
 
 	error = vtmmio_map(sc, dev);
 	if (error == 0)
-		error = vtmmio_disabled(sc) ? ENXIO : vtmmio_identify(sc, dev);
+		error = vtmmio_identify(sc, dev);
 	vtmmio_unmap(sc, dev);
-	if (error != 0)
-		return (error);
-	snprintf(desc, sizeof(desc), "VirtIO MMIO (%s)", virtio_type_name(sc->vm_bus.vb_type));
-	device_set_desc_copy(dev, desc);
-	/* Rather than the driver that a kernel may have built in. */
-	return (BUS_PROBE_VENDOR);
+	return (error != 0 ? error : virtio_bus_probe(vt, dev, sc->vm_bus.vb_type));
 }
 
 /* Where rings may be. */

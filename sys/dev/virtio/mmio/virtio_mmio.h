@@ -65,11 +65,27 @@ struct vtmmio_softc {
 DECLARE_CLASS(vtmmio_driver);
 
 /*
- * Is there a device behind the registers?  What a bus's probe ends with.
+ * Is there a device behind the registers, and is it ours?  What a bus's probe ends with.
  *
- * Returns BUS_PROBE_VENDOR; ENXIO if there is none, quietly for one that is absent by the
+ * Returns what virtio_bus_probe() does; ENXIO if there is none, quietly for one that is absent by the
  * specification (device id 0), else with a message.  May sleep.
  */
-int	vtmmio_probe(device_t dev);
+int	vtmmio_probe(struct virtio_transport *vt, device_t dev);
+
+/* vt_type and vt_name of a struct virtio_transport. */
+uint32_t vtmmio_type(device_t dev);
+void	vtmmio_name(device_t dev, char *name, size_t size);
+
+#define	VTMMIO_TRANSPORT(bus, driver, type, adds) {			\
+	.vt_module = {							\
+		.dmd_busname = bus,					\
+		.dmd_driver = &driver,					\
+		.dmd_pass = BUS_PASS_DEFAULT,				\
+	},								\
+	.vt_kind = "MMIO",						\
+	.vt_type = type,						\
+	.vt_name = vtmmio_name,						\
+	.vt_adds = adds,						\
+}
 
 #endif /* !_DEV_VIRTIO_MMIO_VIRTIO_MMIO_H_ */

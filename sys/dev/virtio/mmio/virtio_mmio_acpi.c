@@ -31,8 +31,10 @@ static const struct vtmmio_acpi_id {
 	{ VTMMIO_ACPI_HID },
 };
 
-static int
-vtmmio_acpi_probe(device_t dev)
+static struct virtio_transport vtmmio_acpi_transport;
+
+static bool
+vtmmio_acpi_match(device_t dev)
 {
 	static const char name[] = "_HID=" VTMMIO_ACPI_HID " ";
 	char buf[VTMMIO_PNPINFO];
@@ -41,9 +43,21 @@ vtmmio_acpi_probe(device_t dev)
 	(void)sbuf_new(&sb, buf, sizeof(buf), SBUF_FIXEDLEN);
 	(void)bus_child_pnpinfo(dev, &sb);
 	(void)sbuf_finish(&sb);
-	if (strncmp(buf, name, sizeof(name) - 1) != 0)
-		return (ENXIO);
-	return (vtmmio_probe(dev));
+	return (strncmp(buf, name, sizeof(name) - 1) == 0);
+}
+
+static uint32_t
+vtmmio_acpi_type(device_t dev)
+{
+
+	return (vtmmio_acpi_match(dev) ? vtmmio_type(dev) : 0);
+}
+
+static int
+vtmmio_acpi_probe(device_t dev)
+{
+
+	return (vtmmio_acpi_match(dev) ? vtmmio_probe(&vtmmio_acpi_transport, dev) : ENXIO);
 }
 
 static device_method_t vtmmio_acpi_methods[] = {
@@ -54,5 +68,8 @@ static device_method_t vtmmio_acpi_methods[] = {
 
 DEFINE_CLASS_1(vtmmio, vtmmio_acpi_driver, vtmmio_acpi_methods, sizeof(struct vtmmio_softc),
     vtmmio_driver);
-DRIVER_MODULE(vtmmio, acpi, vtmmio_acpi_driver, NULL, NULL);
+static struct virtio_transport vtmmio_acpi_transport =
+    VTMMIO_TRANSPORT("acpi", vtmmio_acpi_driver, vtmmio_acpi_type, false);
+
+VIRTIO_TRANSPORT_MODULE(vtmmio, acpi, vtmmio_acpi_transport);
 MODULE_PNP_INFO("Z:_HID;", acpi, vtmmio, vtmmio_acpi_ids, nitems(vtmmio_acpi_ids));

@@ -152,13 +152,34 @@ vtmmio_cmdline_identify(driver_t *driver __unused, device_t parent)
 	}
 }
 
+static struct virtio_transport vtmmio_cmdline_transport;
+
+static uint32_t
+vtmmio_cmdline_type(device_t dev)
+{
+
+	if (device_get_name(dev) == NULL || strcmp(device_get_name(dev), vtmmio_driver.name) != 0)
+		return (0);
+	return (vtmmio_type(dev));
+}
+
+static int
+vtmmio_cmdline_probe(device_t dev)
+{
+
+	return (vtmmio_probe(&vtmmio_cmdline_transport, dev));
+}
+
 static device_method_t vtmmio_cmdline_methods[] = {
 	DEVMETHOD(device_identify,	vtmmio_cmdline_identify),
-	DEVMETHOD(device_probe,		vtmmio_probe),
+	DEVMETHOD(device_probe,		vtmmio_cmdline_probe),
 
 	DEVMETHOD_END
 };
 
 DEFINE_CLASS_1(vtmmio, vtmmio_cmdline_driver, vtmmio_cmdline_methods, sizeof(struct vtmmio_softc),
     vtmmio_driver);
-DRIVER_MODULE(vtmmio, nexus, vtmmio_cmdline_driver, NULL, NULL);
+static struct virtio_transport vtmmio_cmdline_transport =
+    VTMMIO_TRANSPORT("nexus", vtmmio_cmdline_driver, vtmmio_cmdline_type, true);
+
+VIRTIO_TRANSPORT_MODULE(vtmmio, nexus, vtmmio_cmdline_transport);

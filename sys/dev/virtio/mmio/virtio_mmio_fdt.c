@@ -25,14 +25,28 @@ static struct ofw_compat_data vtmmio_fdt_compat[] = {
 	{ NULL,			0 }
 };
 
+static struct virtio_transport vtmmio_simplebus_transport;
+
+static bool
+vtmmio_fdt_match(device_t dev)
+{
+
+	return (ofw_bus_status_okay(dev) &&
+	    ofw_bus_search_compatible(dev, vtmmio_fdt_compat)->ocd_data != 0);
+}
+
+static uint32_t
+vtmmio_fdt_type(device_t dev)
+{
+
+	return (vtmmio_fdt_match(dev) ? vtmmio_type(dev) : 0);
+}
+
 static int
 vtmmio_fdt_probe(device_t dev)
 {
 
-	if (!ofw_bus_status_okay(dev) ||
-	    ofw_bus_search_compatible(dev, vtmmio_fdt_compat)->ocd_data == 0)
-		return (ENXIO);
-	return (vtmmio_probe(dev));
+	return (vtmmio_fdt_match(dev) ? vtmmio_probe(&vtmmio_simplebus_transport, dev) : ENXIO);
 }
 
 static device_method_t vtmmio_fdt_methods[] = {
@@ -43,6 +57,11 @@ static device_method_t vtmmio_fdt_methods[] = {
 
 DEFINE_CLASS_1(vtmmio, vtmmio_fdt_driver, vtmmio_fdt_methods, sizeof(struct vtmmio_softc),
     vtmmio_driver);
-DRIVER_MODULE(vtmmio, simplebus, vtmmio_fdt_driver, NULL, NULL);
-DRIVER_MODULE(vtmmio, ofwbus, vtmmio_fdt_driver, NULL, NULL);
+static struct virtio_transport vtmmio_simplebus_transport =
+    VTMMIO_TRANSPORT("simplebus", vtmmio_fdt_driver, vtmmio_fdt_type, false);
+static struct virtio_transport vtmmio_ofwbus_transport =
+    VTMMIO_TRANSPORT("ofwbus", vtmmio_fdt_driver, vtmmio_fdt_type, false);
+
+VIRTIO_TRANSPORT_MODULE(vtmmio, simplebus, vtmmio_simplebus_transport);
+VIRTIO_TRANSPORT_MODULE(vtmmio, ofwbus, vtmmio_ofwbus_transport);
 SIMPLEBUS_PNP_INFO(vtmmio_fdt_compat);

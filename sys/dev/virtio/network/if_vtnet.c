@@ -590,8 +590,11 @@ static int
 vtnet_detach(device_t dev)
 {
 	struct vtnet_softc *sc = device_get_softc(dev);
+	int error;
 
-	virtio_leave(dev);
+	error = virtio_leave(dev);
+	if (error != 0)
+		return (error);
 	/* A device's own context goes after its softc. */
 	(void)sysctl_ctx_free(&sc->vtn_sysctl);
 	vtnet_teardown(sc);
@@ -658,11 +661,11 @@ static driver_t vtnet_driver = {
 	sizeof(struct vtnet_softc)
 };
 
-VIRTIO_DRIVER_MODULE(vtnet, vtnet_driver, NULL, NULL);
-VIRTIO_PNP_INFO(vtnet, VIRTIO_ID_NETWORK);
+VIRTIO_DRIVER_MODULE(vtnet, vtnet_driver, VIRTIO_ID_NETWORK);
 MODULE_VERSION(pv_vtnet, 1);
 MODULE_DEPEND(pv_vtnet, pv, 1, 1, 1);
 MODULE_DEPEND(pv_vtnet, pv_net, 1, 1, 1);
 MODULE_DEPEND(pv_vtnet, pv_virtio, 1, 1, 1);
-/* Not a link dependency: the bus to find the device on, so that one kldload(8) is enough. */
+/* Not link dependencies: the buses to find devices on, so that one kldload(8) is enough. */
 MODULE_DEPEND(pv_vtnet, vtpci, 1, 1, 1);
+MODULE_DEPEND(pv_vtnet, vtmmio, 1, 1, 1);

@@ -273,32 +273,47 @@ vtpci_isr(device_t dev)
 	return (sc->vp_ops->vo_isr(sc));
 }
 
-/* Is the device left to another driver?  Its name is that of devctl(8). */
-static bool
-vtpci_disabled(device_t dev)
+/* Its name is that of devctl(8). */
+static void
+vtpci_name(device_t dev, char *name, size_t size)
 {
-	char name[32];
 
-	snprintf(name, sizeof(name), "pci%u:%d:%d:%d", pci_get_domain(dev), pci_get_bus(dev),
+	snprintf(name, size, "pci%u:%d:%d:%d", pci_get_domain(dev), pci_get_bus(dev),
 	    pci_get_slot(dev), pci_get_function(dev));
-	return (virtio_bus_disabled(name));
 }
+
+static uint32_t
+vtpci_type(device_t dev)
+{
+	uint16_t device = pci_get_device(dev);
+
+	if (pci_get_vendor(dev) != VIRTIO_PCI_VENDOR || device < VIRTIO_PCI_DEVICE_MIN ||
+	    device > VIRTIO_PCI_DEVICE_MAX)
+		return (0);
+	return (device < VIRTIO_PCI_DEVICE_MODERN ? pci_get_subdevice(dev) :
+	    device - VIRTIO_PCI_DEVICE_MODERN);
+}
+
+/*
+ * As pci(4) does for a driver that was added: a device that lost its driver may
+ * have been powered down.
+ */
+static void
+vtpci_offer(device_t dev)
+{
+
+	pci_restore_state(dev);
+	(void)device_probe_and_attach(dev);
+}
+
+static struct virtio_transport vtpci_transport;
 
 static int
 vtpci_probe(device_t dev)
 {
-	uint16_t device = pci_get_device(dev);
-	char desc[48];
+	uint32_t type = vtpci_type(dev);
 
-	if (pci_get_vendor(dev) != VIRTIO_PCI_VENDOR || device < VIRTIO_PCI_DEVICE_MIN ||
-	    device > VIRTIO_PCI_DEVICE_MAX || vtpci_disabled(dev))
-		return (ENXIO);
-	snprintf(desc, sizeof(desc), "VirtIO PCI (%s)", virtio_type_name(
-	    device < VIRTIO_PCI_DEVICE_MODERN ? pci_get_subdevice(dev) :
-	    device - VIRTIO_PCI_DEVICE_MODERN));
-	device_set_desc_copy(dev, desc);
-	/* Rather than the driver that a kernel may have built in. */
-	return (BUS_PROBE_VENDOR);
+	return (type == 0 ? ENXIO : virtio_bus_probe(&vtpci_transport, dev, type));
 }
 
 /* Lower what attach raised, from wherever it got to. */
@@ -335,8 +350,7 @@ vtpci_identify(struct vtpci_softc *sc)
 	struct virtio_bus *vb = &sc->vp_bus;
 	uint16_t device = pci_get_device(vb->vb_dev);
 
-	vb->vb_type = device < VIRTIO_PCI_DEVICE_MODERN ? pci_get_subdevice(vb->vb_dev) :
-	    device - VIRTIO_PCI_DEVICE_MODERN;
+	vb->vb_type = vtpci_type(vb->vb_dev);
 	vb->vb_vendor = pci_get_subvendor(vb->vb_dev);
 	/* The subsystem is the environment's (4.1.2), that of a transitional device its type. */
 	vb->vb_qemu = vb->vb_vendor == VIRTIO_PCI_VENDOR && (device < VIRTIO_PCI_DEVICE_MODERN ||
@@ -427,7 +441,19 @@ static const struct vtpci_pnp {
 	{ VIRTIO_PCI_VENDOR, VIRTIO_PCI_DEVICE_MIN, VIRTIO_PCI_DEVICE_MAX },
 };
 
-DRIVER_MODULE(vtpci, pci, vtpci_driver, NULL, NULL);
+static struct virtio_transport vtpci_transport = {
+	.vt_module = {
+		.dmd_busname = "pci",
+		.dmd_driver = &vtpci_driver,
+		.dmd_pass = BUS_PASS_DEFAULT,
+	},
+	.vt_kind = "PCI",
+	.vt_type = vtpci_type,
+	.vt_name = vtpci_name,
+	.vt_offer = vtpci_offer,
+};
+
+VIRTIO_TRANSPORT_MODULE(vtpci, pci, vtpci_transport);
 MODULE_PNP_INFO("U16:vendor;G16:device;L16:device;", pci, vtpci, vtpci_pnp, nitems(vtpci_pnp));
 MODULE_VERSION(vtpci, 1);
 MODULE_DEPEND(vtpci, pci, 1, 1, 1);

@@ -1,0 +1,57 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * A driver for entropy devices that needs a feature which no device offers, and
+ * says how often its attach was called.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/module.h>
+
+#include <dev/virtio/virtio.h>
+
+static const struct virtio_feature refuse_features[] = {
+	{ 1ULL << 23, "MIRACLES", VIRTIO_FEATURE_REQUIRED, NULL },
+	{ 0, NULL, 0, NULL }
+};
+
+static int
+refuse_probe(device_t dev)
+{
+
+	if (virtio_get_device_type(dev) != VIRTIO_ID_ENTROPY)
+		return (ENXIO);
+	device_set_desc(dev, "refused device");
+	return (BUS_PROBE_DEFAULT);
+}
+
+static int
+refuse_attach(device_t dev)
+{
+	static int times;
+	uint64_t features;
+
+	device_printf(dev, "attach %d\n", ++times);
+	return (virtio_negotiate(dev, refuse_features, &features));
+}
+
+static device_method_t refuse_methods[] = {
+	DEVMETHOD(device_probe,		refuse_probe),
+	DEVMETHOD(device_attach,	refuse_attach),
+
+	DEVMETHOD_END
+};
+
+static driver_t refuse_driver = { "vtrefuse", refuse_methods, 1 };
+
+VIRTIO_DRIVER_MODULE(refuse, refuse_driver, VIRTIO_ID_ENTROPY);
+MODULE_VERSION(refuse, 1);
+MODULE_DEPEND(refuse, pv_virtio, 1, 1, 1);
+MODULE_DEPEND(refuse, vtpci, 1, 1, 1);
