@@ -309,11 +309,9 @@ int	virtio_restart_queue(device_t dev, u_int index);
  */
 bool	virtio_needs_reset(device_t dev);
 
-#define	VIRTIO_BUSES	2	/* vtpci and vtmmio */
-
 /* A driver and the type of devices (VIRTIO_ID_*) that it is for. */
 struct virtio_driver {
-	struct driver_module_data vd_buses[VIRTIO_BUSES];
+	struct driver_module_data vd_buses[2];	/* vtpci and vtmmio */
 	uint32_t	 vd_type;
 	const char	*vd_name;
 	SLIST_ENTRY(virtio_driver) vd_link;

@@ -431,7 +431,7 @@ virtio_driver_buses(module_t mod, int what, struct virtio_driver *vd)
 {
 	int error, i;
 
-	for (i = 0; i < VIRTIO_BUSES; i++) {
+	for (i = 0; i < (int)nitems(vd->vd_buses); i++) {
 		error = driver_module_handler(mod, what, &vd->vd_buses[i]);
 		if (error == 0)
 			continue;
