@@ -116,6 +116,19 @@ virtio_driver_for(uint32_t type)
 	return (NULL);
 }
 
+/* The manual page of the driver that the suite has for a type, NULL: none. */
+static const char *
+virtio_page_for(uint32_t type)
+{
+	u_int i;
+
+	for (i = 0; i < nitems(virtio_known); i++) {
+		if (virtio_known[i].type == type)
+			return (virtio_known[i].page);
+	}
+	return (NULL);
+}
+
 /*
  * Does hw.pv.disable have this word?  The list may be as long as the kernel's
  * environment takes.
@@ -202,16 +215,11 @@ static bool
 virtio_unwanted(const struct virtio_transport *vt, device_t dev, uint32_t type,
     char *why)
 {
-	char name[VIRTIO_NAME_LEN];
+	const char *page = virtio_page_for(type);
 	const struct virtio_driver *vd;
-	const char *page = NULL;
+	char name[VIRTIO_NAME_LEN];
 	void *refused;
-	u_int i;
 
-	for (i = 0; i < nitems(virtio_known); i++) {
-		if (virtio_known[i].type == type)
-			page = virtio_known[i].page;
-	}
 	vt->vt_name(dev, name, sizeof(name));
 	vd = virtio_driver_for(type);
 	if (vd == NULL && page == NULL)
@@ -509,11 +517,10 @@ virtio_report(struct virtio_transport *vt, device_t dev, void *arg)
 		sbuf_printf(sb, "no driver");
 	if (device_is_attached(dev) && virtio_is_ours(vt, dev))
 		return;
-	if (virtio_unwanted(vt, dev, type, why))
+	if (type != UINT32_MAX && virtio_unwanted(vt, dev, type, why))
 		sbuf_printf(sb, ": %s", why);
-	else
-		sbuf_printf(sb, ": had this driver when %s was loaded",
-		    virtio_driver_for(type)->vd_name);
+	else if (device_is_attached(dev))
+		sbuf_printf(sb, ": stays until devctl(8) moves it");
 }
 
 static int
