@@ -22,8 +22,8 @@
  * devices anew then: when a driver was loaded (for what no driver has, or a
  * bus driver of the kernel that has no driver for it), when one was unloaded
  * (its devices return to the kernel), and when a driver refused a device.  A
- * refusal is kept as a property of the device until a driver of the suite is
- * loaded the next time, so that a device is refused once.
+ * refusal is kept as a property of the device until the driver is loaded the
+ * next time, so that a device is refused once.
  *
  * An attach that fails must have returned before its device can be offered
  * again: a task does that, and the root file system is not mounted before.
@@ -333,6 +333,18 @@ virtio_each(struct virtio_transport *vt,
 	free(buses, M_TEMP);
 }
 
+/* A driver that is loaded anew may take what it refused before. */
+static void
+virtio_forget_refusal(struct virtio_transport *vt, device_t dev, void *arg)
+{
+	const struct virtio_driver *vd = arg;
+	void *refused;
+
+	if (device_get_prop(dev, VIRTIO_REFUSED, &refused) == 0 &&
+	    virtio_type_of(vt, dev) == vd->vd_type)
+		(void)device_clear_prop(dev, VIRTIO_REFUSED);
+}
+
 static void
 virtio_offer_all(void)
 {
@@ -455,13 +467,15 @@ int
 virtio_driver_modevent(module_t mod, int what, void *arg)
 {
 	struct virtio_driver *vd = arg;
+	struct virtio_transport *vt;
 	int error;
 
 	bus_topo_lock();
 	if (what == MOD_LOAD) {
 		vd->vd_name = vd->vd_buses[0].dmd_driver->name;
 		SLIST_INSERT_HEAD(&virtio_drivers, vd, vd_link);
-		device_clear_prop_alldev(VIRTIO_REFUSED);
+		SLIST_FOREACH(vt, &virtio_transports, vt_link)
+			virtio_each(vt, virtio_forget_refusal, vd);
 	}
 	error = virtio_driver_buses(mod, what, vd);
 	if (error == 0 && what == MOD_UNLOAD)

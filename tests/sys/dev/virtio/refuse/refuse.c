@@ -5,8 +5,10 @@
  */
 
 /*
- * A driver for entropy devices that needs a feature which no device offers, and
- * says how often its attach was called.
+ * Drivers of the suite's bus for two types that the suite has none for.  That
+ * for entropy devices needs a feature which no device offers, and says how often
+ * its attach was called; that for consoles attaches.  The module does not load a
+ * bus, so that one can be unloaded under it.
  */
 
 #include <sys/param.h>
@@ -52,6 +54,43 @@ static device_method_t refuse_methods[] = {
 static driver_t refuse_driver = { "vtrefuse", refuse_methods, 1 };
 
 VIRTIO_DRIVER_MODULE(refuse, refuse_driver, VIRTIO_ID_ENTROPY);
+
+static int
+accept_probe(device_t dev)
+{
+
+	if (virtio_get_device_type(dev) != VIRTIO_ID_CONSOLE)
+		return (ENXIO);
+	device_set_desc(dev, "accepted device");
+	return (BUS_PROBE_DEFAULT);
+}
+
+static int
+accept_attach(device_t dev)
+{
+	static const struct virtio_feature none[] = { { 0, NULL, 0, NULL } };
+	uint64_t features;
+
+	return (virtio_negotiate(dev, none, &features));
+}
+
+static int
+accept_detach(device_t dev)
+{
+
+	return (virtio_leave(dev));
+}
+
+static device_method_t accept_methods[] = {
+	DEVMETHOD(device_probe,		accept_probe),
+	DEVMETHOD(device_attach,	accept_attach),
+	DEVMETHOD(device_detach,	accept_detach),
+
+	DEVMETHOD_END
+};
+
+static driver_t accept_driver = { "vtaccept", accept_methods, 1 };
+
+VIRTIO_DRIVER_MODULE(accept, accept_driver, VIRTIO_ID_CONSOLE);
 MODULE_VERSION(refuse, 1);
 MODULE_DEPEND(refuse, pv_virtio, 1, 1, 1);
-MODULE_DEPEND(refuse, vtpci, 1, 1, 1);
