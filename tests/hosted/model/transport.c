@@ -322,6 +322,7 @@ transport_close(struct transport *tr)
 
 	virtio_bus_child_detached(tr->tr_dev, tr->tr_child);
 	CHECK(virtio_bus_detach(&tr->tr_bus) == 0, "detach");
+	CHECK(virtio_bus_detach(&tr->tr_bus) == EBUSY, "detach beside a detachment");
 	kpi_device_destroy(tr->tr_dev);
 	CHECK(tr->tr_irqs_out == 0 && kpi_intrs == 0, "%d vectors, %d handlers", tr->tr_irqs_out,
 	    kpi_intrs);
