@@ -13,7 +13,7 @@ ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
 EM_X86_64 = 62
 MACHINES = {3: "i386", 40: "arm", 62: "amd64", 183: "aarch64", 243: "riscv", 20: "powerpc",
             21: "powerpc64"}
-PT_LOAD = 1
+PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
 SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOBITS, SHT_REL = 1, 2, 3, 4, 8, 9
 SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_UNWIND = 14, 15, 0x70000001
 SHF_ALLOC = 2
@@ -22,7 +22,11 @@ EHDR = struct.Struct("<16sHHIQQQIHHHHHH")
 PHDR = struct.Struct("<IIQQQQQQ")
 SHDR = struct.Struct("<IIQQQQIIQQ")
 SYM = struct.Struct("<IBBHQQ")
+DYN = struct.Struct("<QQ")
+DT_NEEDED, DT_STRTAB, DT_RPATH, DT_RUNPATH = 1, 5, 15, 29
 
+# Of a name that is read, the longest.
+PATH_MAX = 1024
 
 # An entry of a note section: sizes of name and contents, type.  Both are padded to words.
 NOTE = struct.Struct("<III")
@@ -97,12 +101,30 @@ class Elf:
         return None
 
     def at(self, address: int, size: int) -> bytes:
-        """Bytes at a virtual address."""
+        """Bytes at a virtual address; fewer where the file ends."""
         for kind, _, offset, start, _, length, _, _ in self.segments:
             if kind == PT_LOAD and start <= address < start + length:
                 place = offset + address - start
                 return self.data[place:place + size]
         return b""
+
+    def interpreter(self) -> str:
+        """The program that links a dynamic one (ld-elf.so.1); empty for a static one."""
+        for kind, _, offset, _, _, length, _, _ in self.segments:
+            if kind == PT_INTERP:
+                return self.data[offset:offset + length].split(b"\0")[0].decode()
+        return ""
+
+    def dynamic(self, *tags: int) -> list[str]:
+        """The strings of the dynamic section that have one of these tags (DT_NEEDED ...)."""
+        entries: list[tuple[int, int]] = []
+        for kind, _, offset, _, _, length, _, _ in self.segments:
+            if kind == PT_DYNAMIC:
+                table = self.data[offset:offset + length]
+                entries = list(DYN.iter_unpack(table[:len(table) // DYN.size * DYN.size]))
+        names = next((value for tag, value in entries if tag == DT_STRTAB), 0)
+        return [self.at(names + value, PATH_MAX).split(b"\0")[0].decode()
+                for tag, value in entries if tag in tags]
 
     def text(self, name: str) -> str:
         """A string of the kernel's."""

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -17,6 +19,15 @@ from fbsd.elf import ET_EXEC, Elf, ElfError
 from xen.errors import OBJ
 
 FREEBSD = OBJ.parent / "freebsd"
+
+# Of a release's sets, of which there may be 3 GB: what neither a guest nor a module's build needs.
+OMITTED = {
+    "base": ("usr/share", "usr/include", "usr/tests", "usr/lib32", "usr/lib/debug", "usr/lib/clang",
+             "usr/lib/*.a", "rescue", "boot"),
+    "src": [f"usr/src/{name}" for name in (
+        *("bin", "cddl", "contrib", "crypto", "gnu", "kerberos5", "lib", "libexec", "release"),
+        *("rescue", "sbin", "secure", "stand", "tests", "usr.bin", "usr.sbin"))],
+}
 
 # Each kernel that may be imported: its name in `--os freebsd=' and `--kernel', and its set.
 KERNELS = {"": "kernel", "debug": "kernel-debug", "generic": "kernel-generic",
@@ -124,7 +135,8 @@ def unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
     """Unpack one set; a truncated or damaged one is refused."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    done = subprocess.run(["tar", "-xf", archive, "-C", folder, "--no-same-owner"],
+    omitted = [f"--exclude={name}" for name in OMITTED.get(archive.stem, ())]
+    done = subprocess.run(["tar", "-xf", archive, "-C", folder, "--no-same-owner", *omitted],
                           capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = (done.stderr.splitlines() or ["tar failed"])[0]
@@ -153,21 +165,41 @@ def check_together(sets: dict[str, Set]) -> None:
                                f" older one's folder in {FREEBSD}")
 
 
-def archives(place: pathlib.Path) -> dict[str, pathlib.Path]:
+def place() -> pathlib.Path:
+    """Where a release's sets are looked for: in FREEBSD, else in a folder of the user's cache."""
+    named = os.environ.get("FREEBSD")
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(named or pathlib.Path(cache) / "pv-kmod/freebsd")
+
+
+def archives(folder: pathlib.Path) -> dict[str, pathlib.Path]:
     """The sets of a folder; there has to be one."""
-    found = {name: place / f"{name}.txz" for name in SETS if (place / f"{name}.txz").is_file()}
+    found = {name: folder / f"{name}.txz" for name in SETS if (folder / f"{name}.txz").is_file()}
     if not found:
-        raise FreebsdError(f"{place}: no src.txz, base.txz or kernel.txz there: name the folder"
+        raise FreebsdError(f"{folder}: no src.txz, base.txz or kernel.txz there: name the folder"
                            " with the distribution sets of a FreeBSD release for amd64")
     return found
 
 
-def import_sets(place: pathlib.Path, begun: Callable[[str], None]) -> list[str]:
+def check_manifest(archive: pathlib.Path) -> None:
+    """Compare a set with what the release's MANIFEST, if it is beside it, says: name, SHA256 ..."""
+    manifest = archive.with_name("MANIFEST")
+    for line in manifest.read_text().splitlines() if manifest.is_file() else ():
+        words = line.split("\t")
+        if len(words) < 2 or words[0] != archive.name:
+            continue
+        with archive.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != words[1].lower():
+                raise FreebsdError(f"{archive.name} is not the one that MANIFEST names, or is"
+                                   " damaged: download both again")
+
+
+def import_sets(folder: pathlib.Path, begun: Callable[[str], None]) -> list[str]:
     """Import the sets of a folder; returns the names of those that were new or have changed.
 
     begun is called with the name of each.
     """
-    offered = archives(place)
+    offered = archives(folder)
     FREEBSD.mkdir(parents=True, exist_ok=True)
     there = imported()
     together = {name: one for name, one in there.items() if name not in offered}
@@ -183,6 +215,7 @@ def import_sets(place: pathlib.Path, begun: Callable[[str], None]) -> list[str]:
             continue
         fresh = FREEBSD / f"{name}.new"
         try:
+            check_manifest(archive)
             unpack(archive, fresh)
             one = together[name] = inspect(name, fresh)
             check_together(together)
@@ -198,11 +231,16 @@ def import_sets(place: pathlib.Path, begun: Callable[[str], None]) -> list[str]:
 
 
 def kernel_set(which: str) -> Set:
-    """A kernel's set by its key or its configuration (debug, PVDEBUG)."""
+    """A kernel's set by its key or its configuration (debug, PVDEBUG).
+
+    A release's own kernel.txz is GENERIC, so that it serves for generic as well.
+    """
     sets = imported()
     for key, name in KERNELS.items():
         if name in sets and which in (key, sets[name].ident):
             return sets[name]
+    if which == "generic" and "kernel" in sets and sets["kernel"].ident == "GENERIC":
+        return sets["kernel"]
     if which in KERNELS:
         raise FreebsdError(f"{KERNELS[which]}.txz is not imported: tools/freebsd import DIR")
     raise FreebsdError(f"no kernel {which}: expected {', '.join(filter(None, KERNELS))}"
