@@ -716,23 +716,6 @@ device_asks_for_a_reset(const void *arg __unused)
 	tear_down(&tr);
 }
 
-static void
-tunable_is_of_its_device(const void *arg __unused)
-{
-	struct transport tr;
-
-	set_up(&tr, true, 2);
-	CHECK(virtio_tunable(tr.tr_child, "bar", 5) == 5, "not set");
-	kpi_tunable_value = 7;
-	kpi_tunable = "hw.foo.2.bar";
-	CHECK(virtio_tunable(tr.tr_child, "bar", 5) == 5, "another device's");
-	kpi_tunable = "hw.foo.3.bar";
-	CHECK(virtio_tunable(tr.tr_child, "bar", 5) == 7, "not its own");
-	CHECK(virtio_tunable(tr.tr_child, "ba", 5) == 5, "another name's");
-	kpi_tunable = NULL;
-	tear_down(&tr);
-}
-
 static const struct hosted_test tests[] = {
 	{ "takes_what_both_know", "Offered, known and not switched off", takes_what_both_know,
 	    NULL },
@@ -787,7 +770,6 @@ static const struct hosted_test tests[] = {
 	    lost_device_keeps_its_rings, NULL },
 	{ "gone_device_is_freed", "It can't write any more", gone_device_is_freed, NULL },
 	{ "device_asks_for_a_reset", "NEEDS_RESET", device_asks_for_a_reset, NULL },
-	{ "tunable_is_of_its_device", "hw.DRIVER.N.NAME", tunable_is_of_its_device, NULL },
 	{ NULL, NULL, NULL, NULL }
 };
 

@@ -26,6 +26,7 @@
 
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_hypercall.h>
+#include <dev/xen/xen_tunable.h>
 #include <dev/xen/xenstore_var.h>
 
 #include "host/host.h"
@@ -33,9 +34,6 @@
 
 #define	HEAD	sizeof(struct xsd_sockmsg)
 
-SET_DECLARE(sysctl_set, struct sysctl_oid);
-
-struct sysctl_oid sysctl___hw_xen;
 volatile int ticks;
 int hz = 100;
 sbintime_t tick_sbt = SBT_1S / 100;
@@ -141,18 +139,6 @@ xen_evtchn_notify(struct xen_evtchn *ec __unused)
 {
 
 	notified++;
-}
-
-static u_int *
-timeout_of_ring(void)
-{
-	struct sysctl_oid **oidp;
-
-	SET_FOREACH(oidp, sysctl_set) {
-		if (strcmp((*oidp)->oid_name, "xenstore_timeout") == 0)
-			return ((*oidp)->oid_arg1);
-	}
-	return (NULL);
 }
 
 static void
@@ -400,7 +386,7 @@ answer_after_a_new_timeout(void)
 {
 
 	if (sleeps == 1) {
-		*timeout_of_ring() = 5;
+		xen_tunables[XEN_XENSTORE_TIMEOUT].pt_value = 5;
 		ticks += 1000 * hz;
 	} else
 		answer_in_two();
@@ -410,10 +396,8 @@ answer_after_a_new_timeout(void)
 static void
 timeout_is_that_of_the_request(const void *arg __unused)
 {
-	u_int *timeout = timeout_of_ring(), before;
+	int *timeout = &xen_tunables[XEN_XENSTORE_TIMEOUT].pt_value, before = *timeout;
 
-	CHECK(timeout != NULL, "no tunable");
-	before = *timeout;
 	*timeout = 0;
 	first = 0;
 	xenstored = answer_after_a_new_timeout;

@@ -54,10 +54,6 @@
 
 static MALLOC_DEFINE(M_VIRTIO, "virtio", "virtio bus");
 
-static int virtio_strict_lengths = 0;
-SYSCTL_INT(_hw_virtio, OID_AUTO, strict_lengths, CTLFLAG_RDTUN, &virtio_strict_lengths, 0,
-    "Reset devices that report invalid used lengths, instead of ignoring the lengths");
-
 MODULE_VERSION(pv_virtio, 1);
 MODULE_DEPEND(pv_virtio, pv, 1, 1, 1);
 
@@ -390,7 +386,7 @@ virtio_alloc_queue(struct virtio_bus *vb, int index, const struct virtio_queue_s
 		.vqp_index = index,
 		.vqp_max_segs = spec->vqs_max_segs,
 		.vqp_flags = spec->vqs_flags |
-		    (virtio_strict_lengths != 0 ? VIRTQUEUE_STRICT_LENGTHS : 0),
+		    (virtio_tunables[VIRTIO_STRICT_LENGTHS].pt_value != 0 ? VIRTQUEUE_STRICT_LENGTHS : 0),
 		.vqp_align = vb->vb_ring_align,
 		.vqp_notify = vb->vb_notify,
 		.vqp_notify_arg = vb->vb_notify_arg,

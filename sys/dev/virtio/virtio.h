@@ -160,21 +160,6 @@ VIRTIO_READ_IVAR(modern, VIRTIO_IVAR_MODERN)
  */
 int	virtio_negotiate(device_t dev, const struct virtio_feature *table, uint64_t *got);
 
-/*
- * A tunable of one device: hw.DRIVER.N.name of the kernel environment; def if that is not set, which
- * the tunable of all devices, hw.DRIVER.name, has set.  FreeBSD's own drivers have both names as well.
- */
-static inline int
-virtio_tunable(device_t dev, const char *name, int def)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "hw.%s.%d.%s", device_get_name(dev), device_get_unit(dev),
-	    name);
-	TUNABLE_INT_FETCH(path, &def);
-	return (def);
-}
-
 /* The features that both sides agreed on, the ring's included. */
 uint64_t virtio_features(device_t dev);
 
@@ -269,10 +254,10 @@ int	virtio_restart(device_t dev);
  * Is a queue to be reset alone while the device has requests of it?  RING_RESET promises that (2.6.1),
  * but QEMU, which offers it, goes on with a disk's requests, and aborts for some of a card's.
  *
- * def  the tunable of all devices, hw.DRIVER.queue_reset: 1 yes, 0 no, -1 unless the device says
- *      that it is QEMU's, by its PCI subsystem or its MMIO VendorID
+ * wanted  the tunable hw.DRIVER.queue_reset: 1 yes, 0 no, -1 unless the device says that it is
+ *         QEMU's, by its PCI subsystem or its MMIO VendorID
  */
-bool	virtio_resets_busy_queues(device_t dev, int def);
+bool	virtio_resets_busy_queues(device_t dev, int wanted);
 
 /*
  * Reset one queue and wait until the device has done so (VirtIO 1.3, 2.6.1).  The device is live; the

@@ -24,12 +24,21 @@
 #include <sys/sysctl.h>
 #include <sys/taskqueue.h>
 
+#include <dev/pv/pv_tunable.h>
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/virtqueue.h>
 
 #include "virtio_bus_if.h"
 
-SYSCTL_DECL(_hw_virtio);
+/* hw.virtio (virtio_feature.c) */
+enum {
+	VIRTIO_INDIRECT,
+	VIRTIO_EVENT_IDX,
+	VIRTIO_PACKED,
+	VIRTIO_STRICT_LENGTHS,
+	VIRTIO_NTUNABLES
+};
+extern struct pv_tunable virtio_tunables[VIRTIO_NTUNABLES];
 
 #define	VIRTIO_BUS_CONFIG	(-1)	/* set_vector: configuration changes, not a queue */
 

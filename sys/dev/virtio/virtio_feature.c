@@ -18,19 +18,17 @@
 
 #include <dev/virtio/virtio_bus.h>
 
-SYSCTL_NODE(_hw, OID_AUTO, virtio, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "VirtIO devices");
-
-static int virtio_use_indirect = 1;
-SYSCTL_INT(_hw_virtio, OID_AUTO, indirect, CTLFLAG_RDTUN, &virtio_use_indirect, 0,
-    "Use indirect descriptors where the device has them");
-
-static int virtio_use_event_idx = 1;
-SYSCTL_INT(_hw_virtio, OID_AUTO, event_idx, CTLFLAG_RDTUN, &virtio_use_event_idx, 0,
-    "Use event indices to suppress interrupts and notifications where the device has them");
-
-static int virtio_use_packed = 1;
-SYSCTL_INT(_hw_virtio, OID_AUTO, packed, CTLFLAG_RDTUN, &virtio_use_packed, 0,
-    "Use packed virtqueues where the device has them");
+struct pv_tunable virtio_tunables[] = {
+	[VIRTIO_INDIRECT] = PV_TUNABLE("indirect", 1, 0, 1, 0,
+	    "Use indirect descriptors where the device has them"),
+	[VIRTIO_EVENT_IDX] = PV_TUNABLE("event_idx", 1, 0, 1, 0,
+	    "Use event indices to suppress interrupts and notifications where the device has them"),
+	[VIRTIO_PACKED] = PV_TUNABLE("packed", 1, 0, 1, 0,
+	    "Use packed virtqueues where the device has them"),
+	[VIRTIO_STRICT_LENGTHS] = PV_TUNABLE("strict_lengths", 0, 0, 1, 0,
+	    "Reset devices that report invalid used lengths, instead of ignoring the lengths"),
+};
+PV_TUNABLES(virtio_tunables, hw, "virtio", virtio_tunables, "VirtIO devices");
 
 /* Features of the ring and the transport (VirtIO 1.3, 6), which drivers do not see. */
 static const struct virtio_feature virtio_ring_features[] = {
@@ -99,11 +97,11 @@ virtio_ring_mask(void)
 		if ((vf->vf_flags & VIRTIO_FEATURE_OFF) == 0)
 			mask |= vf->vf_mask;
 	}
-	if (virtio_use_indirect == 0)
+	if (virtio_tunables[VIRTIO_INDIRECT].pt_value == 0)
 		mask &= ~VIRTIO_F_INDIRECT_DESC;
-	if (virtio_use_event_idx == 0)
+	if (virtio_tunables[VIRTIO_EVENT_IDX].pt_value == 0)
 		mask &= ~VIRTIO_F_EVENT_IDX;
-	if (virtio_use_packed == 0)
+	if (virtio_tunables[VIRTIO_PACKED].pt_value == 0)
 		mask &= ~VIRTIO_F_RING_PACKED;
 	return (mask);
 }

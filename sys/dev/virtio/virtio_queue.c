@@ -87,10 +87,9 @@ virtio_set_queue_size(device_t dev, u_int index, u_int size)
 }
 
 bool
-virtio_resets_busy_queues(device_t dev, int def)
+virtio_resets_busy_queues(device_t dev, int wanted)
 {
 	struct virtio_bus *vb = device_get_softc(device_get_parent(dev));
-	int wanted = virtio_tunable(dev, "queue_reset", def);
 
 	return (wanted < 0 ? !vb->vb_qemu : wanted != 0);
 }

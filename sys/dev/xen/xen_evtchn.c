@@ -64,6 +64,7 @@
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_evtchn_var.h>
 #include <dev/xen/xen_hypercall.h>
+#include <dev/xen/xen_tunable.h>
 #include <dev/xen/xen_var.h>
 
 #define	EVTCHN_PER_CHUNK	512
@@ -102,12 +103,6 @@ struct xen_evtchn {
 	volatile uint64_t ec_sent;
 	char		 ec_name[EVTCHN_NAMELEN];
 };
-
-SYSCTL_DECL(_hw_xen);
-
-static int evtchn_use_fifo = 1;
-SYSCTL_INT(_hw_xen, OID_AUTO, evtchn_fifo, CTLFLAG_RDTUN, &evtchn_use_fifo, 0,
-    "Use the FIFO interface for event channels where Xen has it");
 
 static struct sx evtchn_lock;
 SX_SYSINIT(xen_evtchn, &evtchn_lock, "xen evtchn");
@@ -550,7 +545,7 @@ xen_evtchn_init(device_t dev)
 {
 	const struct xen_evtchn_abi *abi = &xen_evtchn_2l;
 
-	if (evtchn_use_fifo != 0 && xen_evtchn_fifo.ea_init() == 0)
+	if (xen_tunable(XEN_EVTCHN_FIFO) != 0 && xen_evtchn_fifo.ea_init() == 0)
 		abi = &xen_evtchn_fifo;
 	else
 		(void)xen_evtchn_2l.ea_init();

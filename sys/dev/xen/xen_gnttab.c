@@ -58,6 +58,7 @@
 
 #include <dev/xen/xen_gnttab.h>
 #include <dev/xen/xen_hypercall.h>
+#include <dev/xen/xen_tunable.h>
 #include <dev/xen/xen_var.h>
 #include <xen/memory.h>
 
@@ -78,12 +79,6 @@ struct gnttab_pages {
 	u_int		 gp_nrefs;	/* that are still mapped */
 	grant_ref_t	 gp_refs[XEN_GNTTAB_MAX_PAGES];
 };
-
-SYSCTL_DECL(_hw_xen);
-
-static int gnttab_version;
-SYSCTL_INT(_hw_xen, OID_AUTO, gnttab_version, CTLFLAG_RDTUN, &gnttab_version, 0,
-    "Version of the grant table: 1, 2 or 0 (as the machine's memory requires)");
 
 static struct {
 	struct mtx	 gt_mtx;
@@ -454,8 +449,8 @@ gnttab_choose_version(void)
 	struct gnttab_set_version arg;
 	struct gnttab_get_version got = { .dom = DOMID_SELF };
 
-	arg.version = gnttab_version;
-	if (arg.version != 1 && arg.version != 2)
+	arg.version = xen_tunable(XEN_GNTTAB_VERSION);
+	if (arg.version == 0)
 		arg.version = (uint64_t)Maxmem > UINT32_MAX ? 2 : 1;
 	gnttab.gt_version = 1;
 	if (xen_grant_table_op(GNTTABOP_set_version, &arg, 1) == 0)

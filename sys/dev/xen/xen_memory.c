@@ -30,8 +30,6 @@
 
 #include <dev/xen/xen_var.h>
 
-SYSCTL_NODE(_hw, OID_AUTO, xen, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Xen");
-
 MALLOC_DEFINE(M_XEN, "xen", "Xen");
 
 bool xen_pinned;

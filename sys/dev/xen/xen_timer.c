@@ -40,16 +40,12 @@
 
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_hypercall.h>
+#include <dev/xen/xen_tunable.h>
 #include <dev/xen/xen_var.h>
 #include <xen/vcpu.h>
 
 #define	TIMER_FREQ	1000000000	/* nanoseconds */
 #define	TIMER_QUALITY	950		/* the local APIC's is 600 at most */
-
-static int timer_wanted = 1;
-SYSCTL_DECL(_hw_xen);
-SYSCTL_INT(_hw_xen, OID_AUTO, timer, CTLFLAG_RDTUN, &timer_wanted, 0,
-    "Offer Xen's timer as an event timer");
 
 static struct timer_cpu {
 	struct xen_evtchn *tc_event;
@@ -166,7 +162,7 @@ xen_timer_init(device_t dev)
 	u_int cpu;
 	int error = 0;
 
-	if (timer_wanted == 0)
+	if (xen_tunable(XEN_TIMER) == 0)
 		return (0);
 	timer_late = counter_u64_alloc(M_WAITOK);
 	CPU_FOREACH(cpu) {

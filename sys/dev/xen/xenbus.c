@@ -48,6 +48,7 @@
 #include <machine/atomic.h>
 
 #include <dev/pv/pv_compat.h>
+#include <dev/xen/xen_tunable.h>
 #include <dev/xen/xenbus.h>
 #include <dev/xen/xenbus_var.h>
 
@@ -57,12 +58,6 @@
 #define	XENBUS_LINELEN		192	/* of the sysctl `devices' */
 
 static MALLOC_DEFINE(M_XENBUS, "xenbus", "xenbus front ends");
-
-SYSCTL_DECL(_hw_xen);
-
-static u_int xenbus_connect_wait = 10;
-SYSCTL_UINT(_hw_xen, OID_AUTO, connect_wait, CTLFLAG_RWTUN, &xenbus_connect_wait, 0,
-    "Seconds to wait for back ends when a driver is loaded");
 
 struct xenbus_softc {
 	device_t	 xbs_dev;
@@ -349,7 +344,7 @@ static void
 xenbus_settle(device_t dev)
 {
 	struct xenbus_softc *sc = device_get_softc(dev);
-	sbintime_t deadline = sbinuptime() + MIN(xenbus_connect_wait, 86400) * SBT_1S;
+	sbintime_t deadline = sbinuptime() + xen_tunable(XEN_CONNECT_WAIT) * SBT_1S;
 	struct xenbus_child *xb;
 	bool settling;
 

@@ -59,6 +59,7 @@
 
 #include <machine/atomic.h>
 
+#include <dev/xen/xen_tunable.h>
 #include <dev/xen/xenbus.h>
 #include <dev/xen/xenbus_var.h>
 
@@ -71,12 +72,6 @@
 
 static struct sx xenbus_held;
 SX_SYSINIT(xenbus_held, &xenbus_held, "xenbus held");
-
-SYSCTL_DECL(_hw_xen);
-
-static u_int xenbus_resume_wait = 60;
-SYSCTL_UINT(_hw_xen, OID_AUTO, resume_wait, CTLFLAG_RWTUN, &xenbus_resume_wait, 0,
-    "Seconds after a suspension until a device without a back end has failed; 0: never");
 
 uint64_t xenbus_putoffs, xenbus_delayed;
 
@@ -712,9 +707,9 @@ xenbus_begin_again(struct xenbus_child *xb)
 			(void)XENBUS_STOP(xb->xb_dev, true);
 		xenbus_release_child(xb);
 		xb->xb_missing = xb->xb_connects != 0;
-		if (xb->xb_missing && xenbus_resume_wait != 0)
+		if (xb->xb_missing && xen_tunable(XEN_RESUME_WAIT) != 0)
 			taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_lose_task,
-			    (int)MIN(xenbus_resume_wait, 86400) * hz);
+			    xen_tunable(XEN_RESUME_WAIT) * hz);
 		xenbus_seek(xb);
 	}
 	sx_xunlock(&xb->xb_sx);

@@ -48,18 +48,12 @@
 
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_hypercall.h>
+#include <dev/xen/xen_tunable.h>
 #include <dev/xen/xenstore_var.h>
 #include <xen/hvm/params.h>
 
 #define	RING_ORPHANS	16	/* xenstore's default is 10 transactions of a domain */
 #define	RING_FAILED_SAID 10
-#define	RING_MAX_WAIT	86400	/* seconds, so that a number of ticks does not overflow */
-
-SYSCTL_DECL(_hw_xen);
-
-static u_int xenstore_timeout = 30;
-SYSCTL_UINT(_hw_xen, OID_AUTO, xenstore_timeout, CTLFLAG_RWTUN, &xenstore_timeout, 0,
-    "Seconds to wait for xenstore; 0: forever");
 
 static struct {
 	struct mtx	 xr_mtx;
@@ -385,7 +379,7 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 	}
 	xenstore_requests++;
 	/* Read once: a new value is for the next request. */
-	xr.xr_timeout = min(atomic_load_int(&xenstore_timeout), RING_MAX_WAIT);
+	xr.xr_timeout = xen_tunable(XEN_XENSTORE_TIMEOUT);
 	xr.xr_deadline = ticks + (int)xr.xr_timeout * hz;
 	if (++xr.xr_last == 0)
 		xr.xr_last = 1;

@@ -41,6 +41,11 @@ extern int kpi_sysctls;
 /* Lines that device_printf(9) and printf(9) wrote, or would have, were it not quiet. */
 extern int kpi_lines;
 extern bool kpi_quiet;
+extern char kpi_line[256];
+
+/* The one variable of the kernel environment, and its value; NULL: there is none. */
+extern const char *kpi_tunable;
+extern const char *kpi_tunable_value;
 
 /* The nth malloc(9) or bus_dmamem_alloc(9) from now fails, if it may; 0: none does. */
 extern int kpi_fail_after;
@@ -59,10 +64,6 @@ extern int kpi_intrs;
 
 /* The nth bus_setup_intr(9) from now fails; 0: none does. */
 extern int kpi_setup_fails;
-
-/* The one variable of the kernel environment, and its value; NULL: there is none. */
-extern const char *kpi_tunable;
-extern int kpi_tunable_value;
 
 /* What device_add_child(9) makes. */
 extern kobj_class_t kpi_child_class;

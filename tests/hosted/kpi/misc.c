@@ -27,6 +27,11 @@ int kpi_sysctls;
 int kpi_lines;
 bool kpi_quiet;
 int kpi_fail_after;
+char kpi_line[256];
+const char *kpi_tunable;
+const char *kpi_tunable_value;
+
+struct sysctl_oid sysctl___hw;
 
 static char kpi_a_device;
 
@@ -91,7 +96,12 @@ static void
 kpi_say(const char *fmt, va_list ap)
 {
 
+	va_list copy;
+
 	kpi_lines++;
+	va_copy(copy, ap);
+	vsnprintf(kpi_line, sizeof(kpi_line), fmt, copy);
+	va_end(copy);
 	if (!kpi_quiet)
 		host_log(fmt, ap);
 }
@@ -133,6 +143,41 @@ panic(const char *fmt, ...)
 void
 module_register_init(const void *arg __unused)
 {
+}
+
+/* Each device is foo3. */
+const char *
+device_get_name(device_t dev __unused)
+{
+
+	return ("foo");
+}
+
+int
+device_get_unit(device_t dev __unused)
+{
+
+	return (3);
+}
+
+char *
+kern_getenv(const char *name)
+{
+
+	return (kpi_tunable != NULL && strcmp(name, kpi_tunable) == 0 ?
+	    __DECONST(char *, kpi_tunable_value) : NULL);
+}
+
+void
+freeenv(char *env __unused)
+{
+}
+
+int
+getenv_string(const char *name __unused, char *data __unused, int size __unused)
+{
+
+	return (0);
 }
 
 /* The build machine's C library may have none. */
@@ -188,7 +233,36 @@ sysctl_ctx_free(struct sysctl_ctx_list *ctx __unused)
 }
 
 int
+sysctl_ctx_entry_del(struct sysctl_ctx_list *ctx __unused, struct sysctl_oid *oidp __unused)
+{
+
+	return (0);
+}
+
+int
+kernel_sysctlbyname(struct thread *td __unused, char *name __unused, void *old __unused,
+    size_t *oldlenp __unused, void *new __unused, size_t newlen __unused, size_t *retval __unused,
+    int flags __unused)
+{
+
+	return (ENOENT);
+}
+
+/* Only what is written is of interest. */
+int
 sysctl_handle_int(SYSCTL_HANDLER_ARGS)
+{
+
+	if (req->newptr == NULL)
+		return (0);
+	if (req->newlen != sizeof(int))
+		return (EINVAL);
+	memcpy(arg1, req->newptr, sizeof(int));
+	return (0);
+}
+
+int
+sysctl_handle_string(SYSCTL_HANDLER_ARGS)
 {
 
 	return (ENOTSUP);

@@ -55,11 +55,6 @@ int kpi_setup_fails;
 kobj_class_t kpi_child_class;
 void *kpi_child_softc;
 
-const char *kpi_tunable;
-int kpi_tunable_value;
-
-struct sysctl_oid sysctl___hw;
-
 /* The one handler of dev_lookup. */
 static struct eventhandler_entry kpi_lookup_entry;
 static dev_lookup_fn kpi_lookup_fn;
@@ -99,44 +94,6 @@ kpi_lookup(const char *name)
 	if (kpi_lookup_fn != NULL)
 		kpi_lookup_fn(kpi_lookup_entry.ee_arg, name, &dev);
 	return (dev);
-}
-
-/* Each device is foo3. */
-const char *
-device_get_name(device_t dev __unused)
-{
-
-	return ("foo");
-}
-
-int
-device_get_unit(device_t dev __unused)
-{
-
-	return (3);
-}
-
-int
-getenv_int(const char *name, int *value)
-{
-
-	if (kpi_tunable == NULL || strcmp(name, kpi_tunable) != 0)
-		return (0);
-	*value = kpi_tunable_value;
-	return (1);
-}
-
-/* There are tunables that are numbers only. */
-char *
-kern_getenv(const char *name __unused)
-{
-
-	return (NULL);
-}
-
-void
-freeenv(char *env __unused)
-{
 }
 
 static struct kpi_intr kpi_intr_table[KPI_MAX_INTRS];
@@ -499,13 +456,6 @@ sbuf_printf(struct sbuf *s __unused, const char *fmt __unused, ...)
 {
 
 	return (0);
-}
-
-int
-sysctl_handle_string(SYSCTL_HANDLER_ARGS)
-{
-
-	return (ENOTSUP);
 }
 
 /* Referenced by the class of bus drivers (virtio.c), and not called here. */

@@ -30,6 +30,7 @@
 #include <machine/atomic.h>
 #include <machine/vmparam.h>
 
+#include <dev/pv/pv_tunable.h>
 #include <dev/pv/balloon/pv_balloon.h>
 
 #define	PRESSURE_SECONDS	30
@@ -41,6 +42,7 @@
 #define	BLOCK_REQ		(PAGE_REQ | VM_ALLOC_NORECLAIM)
 
 MODULE_VERSION(pv_balloon, 1);
+MODULE_DEPEND(pv_balloon, pv, 1, 1, 1);
 
 static MALLOC_DEFINE(M_PVBALLOON, "pv_balloon", "memory balloon");
 
@@ -55,20 +57,28 @@ SYSCTL_ULONG(_vm_balloon, OID_AUTO, hidden, CTLFLAG_RD, &balloon_hidden, 0,
     "Pages that are unmapped while the host has them");
 
 #ifdef INVARIANTS
-static bool balloon_guard = true;
+#define	BALLOON_GUARD	1
 #else
-static bool balloon_guard = false;
+#define	BALLOON_GUARD	0
 #endif
-SYSCTL_BOOL(_vm_balloon, OID_AUTO, guard, CTLFLAG_RDTUN, &balloon_guard, 0,
-    "Unmap pages while the host has them, so that an access to one panics");
 
-static u_int balloon_reserve = 2048;
-SYSCTL_UINT(_vm_balloon, OID_AUTO, reserve, CTLFLAG_RWTUN, &balloon_reserve, 0,
-    "Free pages above v_free_target that inflating leaves to the guest");
+enum { BALLOON_TUN_GUARD, BALLOON_TUN_RESERVE, BALLOON_TUN_RETRY_MAX };
 
-static u_int balloon_retry_max = 10;
-SYSCTL_UINT(_vm_balloon, OID_AUTO, retry_max, CTLFLAG_RWTUN, &balloon_retry_max, 0,
-    "Longest time between two tries to reach the target, in seconds");
+static struct pv_tunable balloon_tunables[] = {
+	[BALLOON_TUN_GUARD] = PV_TUNABLE("guard", BALLOON_GUARD, 0, 1, 0,
+	    "Unmap pages while the host has them, so that an access to one panics"),
+	[BALLOON_TUN_RESERVE] = PV_TUNABLE("reserve", 2048, 0, INT_MAX, PVT_RW,
+	    "Free pages above v_free_target that inflating leaves to the guest"),
+	[BALLOON_TUN_RETRY_MAX] = PV_TUNABLE("retry_max", 10, 1, 3600, PVT_RW,
+	    "Longest time between two tries to reach the target, in seconds"),
+};
+PV_TUNABLES(pv_balloon_tunables, vm, "balloon", balloon_tunables, "Memory balloons");
+
+static bool
+balloon_guards(void)
+{
+	return (balloon_tunables[BALLOON_TUN_GUARD].pt_value != 0);
+}
 
 static const struct pv_balloon_stat {
 	size_t		 offset;
@@ -122,7 +132,7 @@ static void
 balloon_hide(vm_page_t *pages, u_int n)
 {
 
-	if (balloon_guard)
+	if (balloon_guards())
 		atomic_add_long(&balloon_hidden, balloon_protect(pages, n, VM_PROT_NONE));
 }
 
@@ -130,7 +140,7 @@ static void
 balloon_show(vm_page_t *pages, u_int n)
 {
 
-	if (balloon_guard)
+	if (balloon_guards())
 		atomic_subtract_long(&balloon_hidden,
 		    balloon_protect(pages, n, VM_PROT_READ | VM_PROT_WRITE));
 }
@@ -162,7 +172,7 @@ pv_balloon_adopt(struct pv_balloon *pb, vm_page_t first, u_long n)
 {
 	u_long i;
 
-	if (balloon_guard)
+	if (balloon_guards())
 		atomic_add_long(&balloon_hidden,
 		    balloon_protect_run(VM_PAGE_TO_PHYS(first), n, VM_PROT_NONE));
 	for (i = 0; i < n; i++)
@@ -208,7 +218,8 @@ balloon_together(struct pv_balloon *pb, u_int n)
 static u_long
 balloon_spare(void)
 {
-	u_long floor = (u_long)vm_cnt.v_free_target + balloon_reserve;
+	u_long floor = (u_long)vm_cnt.v_free_target +
+	    balloon_tunables[BALLOON_TUN_RESERVE].pt_value;
 	u_long avail = vm_free_count();
 
 	return (avail > floor ? avail - floor : 0);
@@ -247,7 +258,7 @@ pv_balloon_block(vm_paddr_t low, vm_paddr_t high)
 	if (balloon_spare() > 2 * PV_BALLOON_BLOCK)
 		m = vm_page_alloc_noobj_contig(BLOCK_REQ, PV_BALLOON_BLOCK, low, high,
 		    ptoa(PV_BALLOON_BLOCK), 0, VM_MEMATTR_DEFAULT);
-	if (m != NULL && balloon_guard)
+	if (m != NULL && balloon_guards())
 		atomic_add_long(&balloon_hidden, balloon_protect_run(VM_PAGE_TO_PHYS(m),
 		    PV_BALLOON_BLOCK, VM_PROT_NONE));
 	return (m);
@@ -258,7 +269,7 @@ pv_balloon_block_free(vm_page_t m)
 {
 	u_int i;
 
-	if (balloon_guard)
+	if (balloon_guards())
 		atomic_subtract_long(&balloon_hidden, balloon_protect_run(VM_PAGE_TO_PHYS(m),
 		    PV_BALLOON_BLOCK, VM_PROT_READ | VM_PROT_WRITE));
 	for (i = 0; i < PV_BALLOON_BLOCK; i++) {
@@ -414,7 +425,7 @@ balloon_step(struct pv_balloon *pb)
 static int
 balloon_backoff(struct pv_balloon *pb, int error)
 {
-	int max = MAX(MIN(balloon_retry_max, 3600), 1) * hz;
+	int max = balloon_tunables[BALLOON_TUN_RETRY_MAX].pt_value * hz;
 
 	pb->pb_delay = MIN(MAX(2 * pb->pb_delay, hz / 10), max);
 	if (error != ENOMEM)

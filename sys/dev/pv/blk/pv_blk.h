@@ -154,6 +154,7 @@
 
 #include <machine/bus.h>
 
+#include <dev/pv/pv_tunable.h>
 #include <dev/pv/queue/pvq.h>
 
 struct disk;
@@ -267,6 +268,7 @@ struct pv_blk_params {
 	u_int		bp_fwheads;	/* 0: unknown */
 	u_int		bp_fwsectors;
 	u_int		bp_batch;	/* what blk_batch begins as; 0: PV_BLK_BATCH */
+	struct pv_tunable *bp_tunables;	/* the driver's, PV_BLK_TUNABLES first */
 	size_t		bp_msgsize;	/* bytes of DMA memory a request for the protocol */
 	size_t		bp_ident_size;	/* bytes of PV_BLK_IDENT; 0: there is none */
 	u_int		bp_flags;
@@ -274,6 +276,18 @@ struct pv_blk_params {
 #define	PV_BLK_CACHED		0x0002	/* the device has a volatile cache, and a flush for it */
 #define	PV_BLK_QUEUE_RESET	0x0004	/* there is bo_stop_queue, until it fails once */
 };
+
+/* The tunables that a disk's driver begins its table with; each disk has its own value as a sysctl. */
+enum {
+	PV_BLK_TIMEOUT,
+	PV_BLK_TIMEOUT_RESET,
+	PV_BLK_NTUNABLES
+};
+#define	PV_BLK_TUNABLES								\
+	[PV_BLK_TIMEOUT] = PV_TUNABLE("timeout", 30, 0, 86400, PVT_DEVICE,	\
+	    "Seconds until a request without an answer is reported, 0: never"),	\
+	[PV_BLK_TIMEOUT_RESET] = PV_TUNABLE("timeout_reset", 0, 0, 86400, PVT_DEVICE, \
+	    "Seconds until the device is reset for a request without an answer, 0: never")
 
 /* A queue has its own, and so has the disk; their sums are under dev.NAME.N, see pv_blk_disk.c. */
 struct pv_blk_stats {
@@ -392,8 +406,8 @@ struct pv_blk {
 	bool		blk_emptying;	/* blk_last_flush is under way */
 	bool		blk_empty_again; /* and has to be repeated */
 	u_int		blk_batch;	/* completions an interrupt, requests a kick; 1: none wait */
-	u_int		blk_timeout;	/* seconds until a request is reported; 0: never */
-	u_int		blk_timeout_reset; /* seconds until the device is reset for one; 0: never */
+	int		blk_timeout;	/* seconds until a request is reported; 0: never */
+	int		blk_timeout_reset; /* seconds until the device is reset for one; 0: never */
 
 	/* Barriers. */
 	struct pv_blk_bios blk_waiting;

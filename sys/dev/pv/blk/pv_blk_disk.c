@@ -58,16 +58,12 @@ static int
 pv_blk_sysctl_batch(SYSCTL_HANDLER_ARGS)
 {
 	struct pv_blk *blk = arg1;
-	u_int batch = blk->blk_batch;
-	int error;
+	int batch = blk->blk_batch, error;
 
-	error = sysctl_handle_int(oidp, &batch, 0, req);
-	if (error != 0 || req->newptr == NULL)
-		return (error);
-	if (batch < 1 || batch > PV_BLK_BATCH_MAX)
-		return (EINVAL);
-	blk->blk_batch = batch;
-	return (0);
+	error = pv_sysctl_int(oidp, req, &batch, 1, PV_BLK_BATCH_MAX);
+	if (error == 0)
+		blk->blk_batch = batch;
+	return (error);
 }
 
 static int
@@ -76,8 +72,8 @@ pv_blk_sysctl_reset(SYSCTL_HANDLER_ARGS)
 	struct pv_blk *blk = arg1;
 	int error, value = 0;
 
-	error = sysctl_handle_int(oidp, &value, 0, req);
-	if (error == 0 && req->newptr != NULL && value != 0)
+	error = pv_sysctl_int(oidp, req, &value, 0, 1);
+	if (error == 0 && value != 0)
 		pv_blk_reset(blk, 0);
 	return (error);
 }
@@ -88,11 +84,9 @@ pv_blk_sysctl_histogram(SYSCTL_HANDLER_ARGS)
 	struct pv_blk *blk = arg1;
 	int error, value = (blk->blk_flags & PVB_HISTOGRAM) != 0;
 
-	error = sysctl_handle_int(oidp, &value, 0, req);
+	error = pv_sysctl_int(oidp, req, &value, 0, 1);
 	if (error != 0 || req->newptr == NULL)
 		return (error);
-	if (value != 0 && value != 1)
-		return (EINVAL);
 	if (value == 1)
 		pv_blk_hist_begin(blk);
 	PV_BLK_LOCK(blk);
@@ -179,6 +173,7 @@ pv_blk_sysctl_queues(struct pv_blk *blk)
 static void
 pv_blk_sysctl_attach(struct pv_blk *blk)
 {
+	const struct pv_tunable *tunables = blk->blk_params.bp_tunables;
 	struct sysctl_ctx_list *ctx = &blk->blk_sysctl;
 	struct sysctl_oid_list *top;
 	u_int i;
@@ -193,10 +188,8 @@ pv_blk_sysctl_attach(struct pv_blk *blk)
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "in_flight",
 	    CTLTYPE_UINT | CTLFLAG_RD | CTLFLAG_MPSAFE, blk, 0, pv_blk_sysctl_in_flight, "IU",
 	    "Requests in flight");
-	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "timeout", CTLFLAG_RW, &blk->blk_timeout, 0,
-	    "Seconds until a request without an answer is reported, 0: never");
-	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "timeout_reset", CTLFLAG_RW, &blk->blk_timeout_reset, 0,
-	    "Seconds until the device is reset for a request without an answer, 0: never");
+	pv_tunable_add(ctx, top, NULL, &tunables[PV_BLK_TIMEOUT], &blk->blk_timeout);
+	pv_tunable_add(ctx, top, NULL, &tunables[PV_BLK_TIMEOUT_RESET], &blk->blk_timeout_reset);
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "histogram", CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE,
 	    blk, 0, pv_blk_sysctl_histogram, "I",
 	    "Count depths and latencies of each queue; from 0 on when it is set to 1");
@@ -205,19 +198,6 @@ pv_blk_sysctl_attach(struct pv_blk *blk)
 	    "Most requests per notification and completions per interrupt; 1: no coalescing");
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "reset", CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, blk,
 	    0, pv_blk_sysctl_reset, "I", "Write 1 to reset the device and put its requests again");
-}
-
-/* hw.DRIVER.name, or hw.DRIVER.N.name, which takes precedence. */
-static u_int
-pv_blk_tunable(device_t dev, const char *name, int value)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "hw.%s.%s", device_get_name(dev), name);
-	TUNABLE_INT_FETCH(path, &value);
-	snprintf(path, sizeof(path), "hw.%s.%d.%s", device_get_name(dev), device_get_unit(dev), name);
-	TUNABLE_INT_FETCH(path, &value);
-	return (MAX(value, 0));
 }
 
 u_int
@@ -299,8 +279,8 @@ pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
 	blk->blk_ops = ops;
 	blk->blk_params = *params;
 	blk->blk_batch = params->bp_batch != 0 ? params->bp_batch : PV_BLK_BATCH;
-	blk->blk_timeout = pv_blk_tunable(dev, "timeout", PV_BLK_TIMEOUT);
-	blk->blk_timeout_reset = pv_blk_tunable(dev, "timeout_reset", 0);
+	blk->blk_timeout = pv_tunable_get(&params->bp_tunables[PV_BLK_TIMEOUT], dev);
+	blk->blk_timeout_reset = pv_tunable_get(&params->bp_tunables[PV_BLK_TIMEOUT_RESET], dev);
 	error = pv_blk_check(blk);
 	if (error != 0)
 		return (error);

@@ -20,7 +20,6 @@
 #define	PV_BLK_DEEP		4
 #define	PV_BLK_BATCH		32
 #define	PV_BLK_BATCH_MAX	64
-#define	PV_BLK_TIMEOUT		30	/* seconds */
 #define	PV_BLK_DRAIN_SECS	10
 
 /* Locking the disk, see pv_blk.h.  A queue's lock is taken in pv_blk_queue.c alone. */

@@ -90,8 +90,6 @@ pv_net_params_ok(device_t dev, const struct pv_net_params *params)
 		why = "an invalid MTU";
 	else if (params->pnp_seg_max < MCLBYTES)
 		why = "segments smaller than a cluster";
-	else if (params->pnp_rx_budget < 1 || params->pnp_tx_kick < 1)
-		why = "a budget of 0";
 	if (why != NULL)
 		device_printf(dev, "cannot use a device with %s\n", why);
 	return (why == NULL);
@@ -110,6 +108,8 @@ pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
 	pn->pn_ops = ops;
 	pn->pn_softc = softc;
 	pn->pn_params = *params;
+	pn->pn_rx_budget = params->pnp_tunables[PV_NET_RX_PROCESS_LIMIT].pt_value;
+	pn->pn_tx_kick = params->pnp_tunables[PV_NET_TX_KICK].pt_value;
 	pn->pn_level = PV_NET_ALLOCATED;
 	memcpy(pn->pn_lladdr, params->pnp_lladdr, ETHER_ADDR_LEN);
 	pn->pn_offloads_asked = params->pnp_offloads & PV_NET_RX_OFFLOADS;

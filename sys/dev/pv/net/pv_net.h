@@ -100,6 +100,8 @@
 #include <sys/types.h>
 #include <net/ethernet.h>
 
+#include <dev/pv/pv_tunable.h>
+
 struct mbuf;
 struct pv_net;
 struct pv_net_message_ops;
@@ -272,9 +274,20 @@ struct pv_net_params {
 	bool		pnp_may_rest;	/* no watchdog: completions may take any time */
 	bool		pnp_queue_reset; /* of a pair, too, that has frames in flight to be sent */
 	bool		pnp_freebsd_names; /* counters also have the names of FreeBSD's own driver */
-	int		pnp_rx_budget;	/* buffers taken before other threads get the CPU */
-	int		pnp_tx_kick;	/* packets of an interrupt thread's pass for one notification */
+	const struct pv_tunable *pnp_tunables; /* the driver's, PV_NET_TUNABLES first */
 };
+
+/* The tunables that a card's driver begins its table with; each card has its own value as a sysctl. */
+enum {
+	PV_NET_RX_PROCESS_LIMIT,
+	PV_NET_TX_KICK,
+	PV_NET_NTUNABLES
+};
+#define	PV_NET_TUNABLES								\
+	[PV_NET_RX_PROCESS_LIMIT] = PV_TUNABLE("rx_process_limit", 512, 1, 65536, 0, \
+	    "Receive buffers handled before other threads get the CPU"),	\
+	[PV_NET_TX_KICK] = PV_TUNABLE("tx_kick", 32, 1, 65536, 0,		\
+	    "Packets of an interrupt thread's pass for one notification")
 
 /*
  * Allocate the personality of a device.

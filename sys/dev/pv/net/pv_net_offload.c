@@ -92,7 +92,10 @@
 #endif
 
 /* Can this kernel forward packets that stand for several?  FreeBSD's own does not. */
-int pv_net_lro_forward;
+struct pv_tunable pv_net_tunables[] = {
+	PV_TUNABLE("lro_forward", 0, 0, 1, PVT_RW,
+	    "This kernel can forward GSO packets: do not split them"),
+};
 
 /* Were these offloads negotiated, for such a packet? */
 static bool

@@ -570,7 +570,7 @@ pv_net_rx_flush(struct pv_net_rxq *rxq)
 static bool
 pv_net_rx_work(struct pv_net_rxq *rxq)
 {
-	int budget = MAX(rxq->prq_pn->pn_params.pnp_rx_budget, 1);
+	int budget = rxq->prq_pn->pn_rx_budget;
 	struct mbuf *list, **tail;
 	int n;
 

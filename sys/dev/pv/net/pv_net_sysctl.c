@@ -33,11 +33,7 @@
 #include <dev/pv/net/pv_net.h>
 #include <dev/pv/net/pv_net_var.h>
 
-static SYSCTL_NODE(_hw, OID_AUTO, pv_net, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
-    "Paravirtual network cards");
-
-SYSCTL_INT(_hw_pv_net, OID_AUTO, lro_forward, CTLFLAG_RWTUN, &pv_net_lro_forward, 0,
-    "This kernel can forward GSO packets: do not split them");
+PV_TUNABLES(pv_net_tunables, hw, "pv_net", pv_net_tunables, "Paravirtual network cards");
 
 struct pv_net_counter {
 	const char	*name;
@@ -255,20 +251,19 @@ static int
 pv_net_sysctl_pairs(SYSCTL_HANDLER_ARGS)
 {
 	struct pv_net *pn = arg1;
-	u_int n = pn->pn_pairs;
-	int error;
+	int error, n = pn->pn_pairs;
 
-	error = sysctl_handle_int(oidp, &n, 0, req);
+	error = pv_sysctl_int(oidp, req, &n, 1, pn->pn_params.pnp_npairs);
 	if (error != 0 || req->newptr == NULL)
 		return (error);
 	sx_xlock(&pn->pn_sx);
-	if (n < 1 || n > (u_int)pn->pn_params.pnp_npairs)
+	if (n > pn->pn_params.pnp_npairs)
 		error = EINVAL;
 	else
 		error = pn->pn_detaching ? ENXIO : pv_net_use_pairs(pn, n);
 	/* All pairs means all those of a later back end, too. */
 	if (error == 0)
-		pn->pn_chosen = n == (u_int)pn->pn_params.pnp_npairs ? (u_int)pn->pn_made : n;
+		pn->pn_chosen = n == pn->pn_params.pnp_npairs ? pn->pn_made : n;
 	sx_xunlock(&pn->pn_sx);
 	return (error);
 }
@@ -328,8 +323,8 @@ pv_net_sysctl_attach(struct pv_net *pn)
 	}
 	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "max_queue_pairs", CTLFLAG_RD,
 	    &pn->pn_params.pnp_npairs, 0, "Pairs of queues that the device has");
-	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "rx_budget", CTLFLAG_RW, &pn->pn_params.pnp_rx_budget,
-	    0, "Receive buffers handled before other threads get the CPU");
+	pv_tunable_add(ctx, top, "rx_budget", &pn->pn_params.pnp_tunables[PV_NET_RX_PROCESS_LIMIT],
+	    &pn->pn_rx_budget);
 	pv_net_sysctl_sums(pn, ctx, top, pn, false, true);
 	if (pn->pn_params.pnp_freebsd_names) {
 		SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "act_vq_pairs", CTLFLAG_RD,
@@ -339,6 +334,6 @@ pv_net_sysctl_attach(struct pv_net *pn)
 		SYSCTL_ADD_INT(ctx, top, OID_AUTO, "max_vq_pairs", CTLFLAG_RD,
 		    &pn->pn_params.pnp_npairs, 0, "As max_queue_pairs");
 	}
-	SYSCTL_ADD_INT(ctx, top, OID_AUTO, "tx_kick", CTLFLAG_RW, &pn->pn_params.pnp_tx_kick, 0,
-	    "Packets of an interrupt thread's pass for one notification");
+	pv_tunable_add(ctx, top, NULL, &pn->pn_params.pnp_tunables[PV_NET_TX_KICK],
+	    &pn->pn_tx_kick);
 }

@@ -42,7 +42,7 @@
  * An interrupt thread, for example another card's that forwards what it receives, sends one packet
  * after another and does not mark the last one.  So the task's thread has the lowest priority that
  * interrupt threads may have: it does not run before they sleep, and nothing else keeps it from running
- * then.  A pass without end does not delay packets without end: after pnp_tx_kick of them, or
+ * then.  A pass without end does not delay packets without end: after pn_tx_kick of them, or
  * PV_NET_KICK_BYTES, the sender notifies.
  *
  *	notified:   ptq_unkicked == 0
@@ -116,7 +116,7 @@ pv_net_tx_hold(struct pv_net_txq *txq)
 	struct pv_net *pn = txq->ptq_pn;
 
 	if (txq->ptq_unkicked == 0 || curthread->td_base_pri > PV_NET_TASK_PRI ||
-	    txq->ptq_unkicked >= (u_int)pn->pn_params.pnp_tx_kick ||
+	    txq->ptq_unkicked >= (u_int)pn->pn_tx_kick ||
 	    txq->ptq_stats.bytes - txq->ptq_kicked_bytes >= PV_NET_KICK_BYTES)
 		return (false);
 	txq->ptq_stats.held_kicks++;

@@ -274,6 +274,8 @@ struct pv_net {
 	const struct pv_net_stage_ops *pn_stage; /* NULL: mbufs are shared with the device */
 	void			*pn_softc;
 	struct pv_net_params	 pn_params;
+	int			 pn_rx_budget;	/* buffers taken before other threads get the CPU */
+	int			 pn_tx_kick;	/* packets of a pass for one notification */
 	enum pv_net_level	 pn_level;
 	if_t			 pn_ifp;
 	struct ifmedia		 pn_media;
@@ -353,7 +355,8 @@ struct mbuf *pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_
 	    u_int size);
 
 /* pv_net_offload.c: marks of an mbuf and struct pv_net_offload */
-extern int pv_net_lro_forward;
+extern struct pv_tunable pv_net_tunables[1];	/* lro_forward */
+#define	pv_net_lro_forward	pv_net_tunables[0].pt_value
 enum pv_net_bad pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m,
 	    struct pv_net_offload *out);
 struct mbuf *pv_net_tx_soften(struct mbuf *m, struct pv_net_offload *o);

@@ -54,10 +54,6 @@
 
 #define	PFNS_A_PAGE	(PAGE_SIZE >> VIRTIO_BALLOON_PFN_SHIFT)
 
-static u_int vtballoon_poison = 0;
-SYSCTL_UINT(_hw_vtballoon, OID_AUTO, poison, CTLFLAG_RDTUN, &vtballoon_poison, 0,
-    "Value that pages are filled with when the host returns them, 0: none");
-
 static const struct virtio_feature vtballoon_features[] = {
 	{ VIRTIO_BALLOON_F_MUST_TELL_HOST,	"MUST_TELL_HOST",	0 },
 	{ VIRTIO_BALLOON_F_STATS_VQ,		"STATS_VQ",		0 },
@@ -120,7 +116,7 @@ vtballoon_report(struct pv_balloon *pb, u_long pages)
 static void
 vtballoon_write_poison(struct vtballoon_softc *sc)
 {
-	uint32_t value = vtballoon_poison;
+	uint32_t value = (uint32_t)vtballoon_tunables[VTBALLOON_POISON].pt_value;
 
 	if ((sc->vtb_features & VIRTIO_BALLOON_F_PAGE_POISON) != 0)
 		(void)virtio_write_config(sc->vtb_dev,
@@ -418,7 +414,7 @@ vtballoon_init(struct vtballoon_softc *sc)
 	int error;
 
 	if ((sc->vtb_features & VIRTIO_BALLOON_F_PAGE_POISON) != 0)
-		params.bp_poison = vtballoon_poison;
+		params.bp_poison = (uint32_t)vtballoon_tunables[VTBALLOON_POISON].pt_value;
 	error = vtballoon_free_init(sc);
 	if (error != 0)
 		return (error);
@@ -471,7 +467,7 @@ vtballoon_negotiate(struct vtballoon_softc *sc)
 
 	memcpy(table, vtballoon_features, sizeof(table));
 	for (vf = table; vf->vf_mask != 0; vf++) {
-		if (vf->vf_mask == VIRTIO_BALLOON_F_PAGE_POISON && vtballoon_poison == 0)
+		if (vf->vf_mask == VIRTIO_BALLOON_F_PAGE_POISON && (uint32_t)vtballoon_tunables[VTBALLOON_POISON].pt_value == 0)
 			vf->vf_flags |= VIRTIO_FEATURE_OFF;
 	}
 	return (virtio_negotiate(sc->vtb_dev, table, &sc->vtb_features));

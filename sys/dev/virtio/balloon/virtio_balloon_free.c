@@ -52,10 +52,6 @@
 
 static MALLOC_DEFINE(M_VTBALLOON, "vtballoon", "virtio balloon");
 
-static u_int vtballoon_report_rate = 128;
-SYSCTL_UINT(_hw_vtballoon, OID_AUTO, report_rate, CTLFLAG_RWTUN, &vtballoon_report_rate, 0,
-    "Free memory that is reported to the host in a second, at most, in MB; 0: none");
-
 /* Stage one block for the device to write to. */
 static void
 free_put(struct pvq *q, bus_dma_segment_t *segs, int n, void *cookie)
@@ -310,7 +306,7 @@ vtballoon_free_idle(struct vtballoon_softc *sc, vtballoon_reset_t *reset)
 	if (vtf->vtf_due - ticks > 0)
 		return (vtf->vtf_due - ticks);
 	looks = MIN(LOOKS_A_SECOND, vtf->vtf_nmarks);
-	left = MIN(vtballoon_report_rate, 1u << 20) * 1024 / (BLOCK_SIZE / 1024);
+	left = (u_int)vtballoon_tunables[VTBALLOON_REPORT_RATE].pt_value * 1024 / (BLOCK_SIZE / 1024);
 	max = MIN(VTB_REPORT_MAX, sc->vtb_queue[VTBQ_REPORT]->q_max_segs);
 	while (error == 0 && left > 0 && looks > 0) {
 		n = report_collect(sc, blocks, MIN((u_int)max, left), &looks,

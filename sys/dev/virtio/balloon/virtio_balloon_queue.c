@@ -22,14 +22,16 @@
 
 #include <dev/virtio/balloon/virtio_balloon_var.h>
 
-#define	TIMEOUT_MAX	3600
 
-SYSCTL_NODE(_hw, OID_AUTO, vtballoon, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
-    "VirtIO memory balloon parameters");
-
-static u_int vtballoon_timeout = 10;
-SYSCTL_UINT(_hw_vtballoon, OID_AUTO, timeout, CTLFLAG_RWTUN, &vtballoon_timeout, 0,
-    "Seconds without an answer after which the device is reset");
+struct pv_tunable vtballoon_tunables[] = {
+	[VTBALLOON_POISON] = PV_TUNABLE("poison", 0, 0, 4294967295, 0,
+	    "Value that pages are filled with when the host returns them, 0: none"),
+	[VTBALLOON_REPORT_RATE] = PV_TUNABLE("report_rate", 128, 0, 1048576, PVT_RW,
+	    "Free memory that is reported to the host in a second, at most, in MB; 0: none"),
+	[VTBALLOON_TIMEOUT] = PV_TUNABLE("timeout", 10, 1, 3600, PVT_RW,
+	    "Seconds without an answer after which the device is reset"),
+};
+PV_TUNABLES(vtballoon_tunables, hw, "vtballoon", vtballoon_tunables, "VirtIO balloons");
 
 static void
 vtballoon_addr_cb(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
@@ -109,7 +111,7 @@ int
 vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
 {
 	struct pvq_done done;
-	int seconds = MAX(MIN(vtballoon_timeout, TIMEOUT_MAX), 1);
+	int seconds = vtballoon_tunables[VTBALLOON_TIMEOUT].pt_value;
 	int end = ticks + seconds * hz, error = 0;
 
 	mtx_lock(&sc->vtb_mtx);

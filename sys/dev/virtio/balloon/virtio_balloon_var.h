@@ -13,6 +13,7 @@
 
 #include <sys/sysctl.h>
 
+#include <dev/pv/pv_tunable.h>
 #include <dev/pv/balloon/pv_balloon.h>
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/balloon/virtio_balloon.h>
@@ -84,7 +85,14 @@ struct vtballoon_softc {
 	struct sysctl_ctx_list vtb_sysctl;
 };
 
-SYSCTL_DECL(_hw_vtballoon);
+/* hw.vtballoon (virtio_balloon_queue.c) */
+enum {
+	VTBALLOON_POISON,
+	VTBALLOON_REPORT_RATE,
+	VTBALLOON_TIMEOUT,
+	VTBALLOON_NTUNABLES
+};
+extern struct pv_tunable vtballoon_tunables[VTBALLOON_NTUNABLES];
 
 /*
  * Allocate vtb_shared, and free it.  A device that never confirmed a reset (vtb_dead) keeps it: that

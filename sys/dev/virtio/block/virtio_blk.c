@@ -61,28 +61,34 @@
 #define	VTBLK_CONFIGS_LOGGED	10	/* bad sizes, and refused cache modes, that are reported */
 #define	VTBLK_SETTLE_SECS	1	/* a suspend waits for what is in flight */
 
-static SYSCTL_NODE(_hw, OID_AUTO, vtblk, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
-    "VirtIO block device parameters");
+enum {
+	VTBLK_NO_IDENT = PV_BLK_NTUNABLES,
+	VTBLK_WRITECACHE_MODE,
+	VTBLK_NUM_QUEUES,
+	VTBLK_SECURE_DELETE,
+	VTBLK_QUEUE_RESET,
+};
 
-static int vtblk_no_ident = 0;
-SYSCTL_INT(_hw_vtblk, OID_AUTO, no_ident, CTLFLAG_RDTUN, &vtblk_no_ident, 0,
-    "Do not read the identification of disks");
+static struct pv_tunable vtblk_tunables[] = {
+	PV_BLK_TUNABLES,
+	[VTBLK_NO_IDENT] = PV_TUNABLE("no_ident", 0, 0, 1, PVT_DEVICE,
+	    "Do not read the identification of disks"),
+	[VTBLK_WRITECACHE_MODE] = PV_TUNABLE("writecache_mode", -1, -1, 1, PVT_DEVICE,
+	    "Write cache mode of disks that have a choice: 0 write-through, 1 write-back, -1 unchanged"),
+	[VTBLK_NUM_QUEUES] = PV_TUNABLE("num_queues", 0, 0, PV_BLK_QUEUES_MAX, PVT_DEVICE,
+	    "Maximum number of queues of a disk; 0: one per CPU"),
+	[VTBLK_SECURE_DELETE] = PV_TUNABLE("secure_delete", 0, 0, 1, PVT_DEVICE,
+	    "Have deleted blocks made unreadable by devices that can"),
+	[VTBLK_QUEUE_RESET] = PV_TUNABLE("queue_reset", -1, -1, 1, PVT_DEVICE,
+	    "Reset a broken queue alone; -1: not in QEMU, which goes on with its requests"),
+};
+PV_TUNABLES(vtblk_tunables, hw, "vtblk", vtblk_tunables, "VirtIO block devices");
 
-static int vtblk_writecache_mode = -1;
-SYSCTL_INT(_hw_vtblk, OID_AUTO, writecache_mode, CTLFLAG_RDTUN, &vtblk_writecache_mode, 0,
-    "Write cache mode of disks that have a choice: 0 write-through, 1 write-back, -1 unchanged");
-
-static int vtblk_num_queues = 0;
-SYSCTL_INT(_hw_vtblk, OID_AUTO, num_queues, CTLFLAG_RDTUN, &vtblk_num_queues, 0,
-    "Maximum number of queues of a disk; 0: one per CPU");
-
-static int vtblk_secure_delete = 0;
-SYSCTL_INT(_hw_vtblk, OID_AUTO, secure_delete, CTLFLAG_RDTUN, &vtblk_secure_delete, 0,
-    "Have deleted blocks made unreadable by devices that can");
-
-static int vtblk_queue_reset = -1;
-SYSCTL_INT(_hw_vtblk, OID_AUTO, queue_reset, CTLFLAG_RDTUN, &vtblk_queue_reset, 0,
-    "Reset a broken queue alone; -1: not in QEMU, which goes on with its requests");
+static int
+vtblk_tunable(const struct vtblk_softc *sc, u_int which)
+{
+	return (pv_tunable_get(&vtblk_tunables[which], sc->vtb_dev));
+}
 
 /*
  * A disk whose zones the host has to write in order is of no use to FreeBSD: no file system or class of
@@ -268,9 +274,9 @@ vtblk_negotiate(struct vtblk_softc *sc)
 	int error;
 
 	memcpy(table, vtblk_features, sizeof(table));
-	if (virtio_tunable(sc->vtb_dev, "secure_delete", vtblk_secure_delete) == 0)
+	if (vtblk_tunable(sc, VTBLK_SECURE_DELETE) == 0)
 		surplus = VIRTIO_BLK_F_SECURE_ERASE;
-	if (!virtio_resets_busy_queues(sc->vtb_dev, vtblk_queue_reset))
+	if (!virtio_resets_busy_queues(sc->vtb_dev, vtblk_tunable(sc, VTBLK_QUEUE_RESET)))
 		surplus |= VIRTIO_F_RING_RESET;
 	for (;;) {
 		for (i = 0; i < nitems(table); i++)
@@ -326,7 +332,8 @@ vtblk_read_config(struct vtblk_softc *sc)
 
 	bp->bp_diskname = "vtbd";
 	bp->bp_descr = "VirtIO block device";
-	if (virtio_tunable(sc->vtb_dev, "no_ident", vtblk_no_ident) == 0)
+	bp->bp_tunables = vtblk_tunables;
+	if (vtblk_tunable(sc, VTBLK_NO_IDENT) == 0)
 		bp->bp_ident_size = VIRTIO_BLK_ID_BYTES;
 	if ((sc->vtb_features & VIRTIO_BLK_F_RO) != 0)
 		bp->bp_flags |= PV_BLK_READONLY;
@@ -391,7 +398,7 @@ vtblk_alloc_queues(struct vtblk_softc *sc)
 	int error;
 
 	n = pv_blk_nqueues(vtblk_read_num_queues(sc),
-	    virtio_tunable(sc->vtb_dev, "num_queues", vtblk_num_queues));
+	    vtblk_tunable(sc, VTBLK_NUM_QUEUES));
 	bp->bp_nqueues = n;
 	for (i = 0; i < n; i++) {
 		vqs = &specs[i];
@@ -465,10 +472,10 @@ vtblk_sysctl_writecache(SYSCTL_HANDLER_ARGS)
 	int error, mode;
 
 	mode = vtblk_get_writecache(sc);
-	error = sysctl_handle_int(oidp, &mode, 0, req);
+	error = pv_sysctl_int(oidp, req, &mode, 0, 1);
 	if (error != 0 || req->newptr == NULL)
 		return (error);
-	return (mode == 0 || mode == 1 ? vtblk_set_writecache(sc, mode != 0) : EINVAL);
+	return (vtblk_set_writecache(sc, mode != 0));
 }
 
 /* In a context of our own, so that it is removed before what its handlers use. */
@@ -598,7 +605,7 @@ vtblk_init(struct vtblk_softc *sc)
 		return (error);
 	}
 	sc->vtb_initialised = true;
-	mode = virtio_tunable(sc->vtb_dev, "writecache_mode", vtblk_writecache_mode);
+	mode = vtblk_tunable(sc, VTBLK_WRITECACHE_MODE);
 	if ((sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) != 0 && (mode == 0 || mode == 1))
 		(void)vtblk_write_writecache(sc, mode);
 	pv_blk_set_writethrough(&sc->vtb_blk, vtblk_get_writecache(sc) == 0);

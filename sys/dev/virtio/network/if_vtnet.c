@@ -60,18 +60,6 @@
 #define	VTNET_MAX_MTU_UNMERGED	9216
 #define	VTNET_MAX_MTU		65535
 
-static int vtnet_rx_process_limit = 512;
-SYSCTL_INT(_hw_vtnet, OID_AUTO, rx_process_limit, CTLFLAG_RDTUN, &vtnet_rx_process_limit, 0,
-    "Receive buffers handled before other threads get the CPU");
-
-static int vtnet_tx_kick = 32;
-SYSCTL_INT(_hw_vtnet, OID_AUTO, tx_kick, CTLFLAG_RDTUN, &vtnet_tx_kick, 0,
-    "Packets of an interrupt thread's pass for one notification of the device");
-
-static int vtnet_queue_reset = -1;
-SYSCTL_INT(_hw_vtnet, OID_AUTO, queue_reset, CTLFLAG_RDTUN, &vtnet_queue_reset, 0,
-    "Reset a stuck queue alone; -1: not in QEMU, which aborts if its network back end is full");
-
 /* The device's address, or a random one if it has none. */
 static int
 vtnet_read_lladdr(struct vtnet_softc *sc, uint8_t *lladdr)
@@ -150,10 +138,10 @@ vtnet_read_params(struct vtnet_softc *sc, struct pv_net_params *params)
 	params->pnp_phys = !virtio_has(sc->vtn_dev, VIRTIO_F_ACCESS_PLATFORM);
 	params->pnp_offloads = vtnet_offloads(sc);
 	params->pnp_link_reports = vtnet_has(sc, VIRTIO_NET_F_STATUS);
-	params->pnp_queue_reset = virtio_resets_busy_queues(sc->vtn_dev, vtnet_queue_reset);
+	params->pnp_queue_reset = virtio_resets_busy_queues(sc->vtn_dev,
+	    vtnet_tunable(sc, VTNET_QUEUE_RESET));
 	params->pnp_freebsd_names = true;
-	params->pnp_rx_budget = MAX(vtnet_rx_process_limit, 1);
-	params->pnp_tx_kick = MAX(vtnet_tx_kick, 1);
+	params->pnp_tunables = vtnet_tunables;
 	return (0);
 }
 

@@ -48,9 +48,6 @@
 /* Multicast groups in the device's filter; with more, all-multicast is enabled. */
 #define	VTNET_MAX_GROUPS	128
 
-SYSCTL_NODE(_hw, OID_AUTO, vtnet, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
-    "VirtIO network devices");
-
 MALLOC_DEFINE(M_VTNET, "vtnet", "VirtIO network devices");
 
 static void

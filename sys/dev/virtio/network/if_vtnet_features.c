@@ -26,27 +26,6 @@
 #include <dev/virtio/network/virtio_net.h>
 #include <dev/virtio/network/if_vtnetvar.h>
 
-static int vtnet_csum_disable;
-SYSCTL_INT(_hw_vtnet, OID_AUTO, csum_disable, CTLFLAG_RDTUN, &vtnet_csum_disable, 0,
-    "Use neither checksum nor segmentation offload");
-
-static int vtnet_tso_disable;
-SYSCTL_INT(_hw_vtnet, OID_AUTO, tso_disable, CTLFLAG_RDTUN, &vtnet_tso_disable, 0,
-    "Do not use segmentation offload");
-
-static int vtnet_lro_disable;
-SYSCTL_INT(_hw_vtnet, OID_AUTO, lro_disable, CTLFLAG_RDTUN, &vtnet_lro_disable, 0,
-    "Do not receive GSO packets");
-
-static int vtnet_mq_disable;
-SYSCTL_INT(_hw_vtnet, OID_AUTO, mq_disable, CTLFLAG_RDTUN, &vtnet_mq_disable, 0,
-    "Use one pair of queues");
-
-static char vtnet_disable_features[256];
-SYSCTL_STRING(_hw_vtnet, OID_AUTO, disable_features, CTLFLAG_RDTUN, vtnet_disable_features,
-    sizeof(vtnet_disable_features),
-    "Names of features not to be used, as in the VirtIO specification, separated by commas");
-
 /* What this driver uses (5.1.3). */
 static const struct virtio_feature vtnet_features[] = {
 	{ VIRTIO_F_ANY_LAYOUT, "ANY_LAYOUT", 0 },
@@ -87,15 +66,14 @@ static const struct virtio_feature vtnet_features[] = {
 
 /* What is not used with a tunable set, of all devices or of one. */
 static const struct {
-	const char	*name;
-	const int	*all;
+	u_int		tunable;
 	uint64_t	features;
 } vtnet_switches[] = {
-	{ "csum_disable", &vtnet_csum_disable, VIRTIO_NET_F_CSUM | VIRTIO_NET_F_GUEST_CSUM |
-	    VTNET_HOST_GSO | VTNET_GUEST_GSO },
-	{ "tso_disable", &vtnet_tso_disable, VTNET_HOST_GSO },
-	{ "lro_disable", &vtnet_lro_disable, VTNET_GUEST_GSO },
-	{ "mq_disable", &vtnet_mq_disable, VIRTIO_NET_F_MQ | VIRTIO_NET_F_RSS },
+	{ VTNET_CSUM_DISABLE, VIRTIO_NET_F_CSUM | VIRTIO_NET_F_GUEST_CSUM | VTNET_HOST_GSO |
+	    VTNET_GUEST_GSO },
+	{ VTNET_TSO_DISABLE, VTNET_HOST_GSO },
+	{ VTNET_LRO_DISABLE, VTNET_GUEST_GSO },
+	{ VTNET_MQ_DISABLE, VIRTIO_NET_F_MQ | VIRTIO_NET_F_RSS },
 };
 
 /*
@@ -151,29 +129,38 @@ vtnet_separator(char c)
 	return (c == ',' || c == ' ');
 }
 
-/* Is `name' one of the words of a list? */
-static bool
-vtnet_listed(const char *list, const char *name)
+/* The features that a list names; the words that name none are reported in one line. */
+static uint64_t
+vtnet_listed(const char *tunable, const char *list, bool quiet)
 {
-	size_t len = strlen(name), word;
+	const struct virtio_feature *vf;
+	char unknown[256] = "";
+	uint64_t listed = 0;
+	size_t end = 0, word;
 
-	while (*list != '\0') {
+	for (; *list != '\0'; list += word + (list[word] != '\0')) {
 		for (word = 0; list[word] != '\0' && !vtnet_separator(list[word]); word++)
 			;
-		if (word == len && strncasecmp(list, name, len) == 0)
-			return (true);
-		list += word;
-		while (vtnet_separator(*list))
-			list++;
+		for (vf = vtnet_features; vf->vf_mask != 0; vf++) {
+			if (strlen(vf->vf_name) == word &&
+			    strncasecmp(list, vf->vf_name, word) == 0)
+				break;
+		}
+		listed |= vf->vf_mask;
+		if (vf->vf_mask == 0 && word > 0 && end < sizeof(unknown))
+			end += snprintf(unknown + end, sizeof(unknown) - end, " %.*s", (int)word,
+			    list);
 	}
-	return (false);
+	if (end != 0 && !quiet)
+		printf("%s names unknown features, which are ignored:%s\n", tunable, unknown);
+	return (listed);
 }
 
 /* Does tcp_lro(9) merge what is received? */
 bool
 vtnet_soft_lro(const struct vtnet_softc *sc)
 {
-	return (virtio_tunable(sc->vtn_dev, "lro_disable", vtnet_lro_disable) == 0 &&
+	return (vtnet_tunable(sc, VTNET_LRO_DISABLE) == 0 &&
 	    vtnet_has(sc, VIRTIO_NET_F_GUEST_CSUM));
 }
 
@@ -181,22 +168,19 @@ vtnet_soft_lro(const struct vtnet_softc *sc)
 static uint64_t
 vtnet_unwanted(struct vtnet_softc *sc)
 {
-	char list[sizeof(vtnet_disable_features)] = "", name[40];
-	const struct virtio_feature *vf;
-	uint64_t unwanted = 0;
+	struct pv_tunable *pt = &vtnet_tunables[VTNET_DISABLE_FEATURES];
+	char list[256] = "", name[40];
+	uint64_t unwanted;
 	size_t i;
 
+	unwanted = vtnet_listed("hw.vtnet.disable_features", pt->pt_text, pt->pt_reported != 0);
+	pt->pt_reported = 1;
 	snprintf(name, sizeof(name), "hw.vtnet.%d.disable_features",
 	    device_get_unit(sc->vtn_dev));
 	TUNABLE_STR_FETCH(name, list, sizeof(list));
-	for (vf = vtnet_features; vf->vf_mask != 0; vf++) {
-		if (vtnet_listed(vtnet_disable_features, vf->vf_name) ||
-		    vtnet_listed(list, vf->vf_name))
-			unwanted |= vf->vf_mask;
-	}
+	unwanted |= vtnet_listed(name, list, false);
 	for (i = 0; i < nitems(vtnet_switches); i++) {
-		if (virtio_tunable(sc->vtn_dev, vtnet_switches[i].name,
-		    *vtnet_switches[i].all) != 0)
+		if (vtnet_tunable(sc, vtnet_switches[i].tunable) != 0)
 			unwanted |= vtnet_switches[i].features;
 	}
 	return (unwanted);

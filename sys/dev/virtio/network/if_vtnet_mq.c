@@ -50,10 +50,6 @@
 	VIRTIO_NET_RSS_HASH_TYPE_UDPv6)
 #define	VTNET_RSS_KEY		0x6d5a	/* all of it */
 
-static int vtnet_mq_max_pairs;
-SYSCTL_INT(_hw_vtnet, OID_AUTO, mq_max_pairs, CTLFLAG_RDTUN, &vtnet_mq_max_pairs, 0,
-    "Pairs of queues at most; 0: as many as there are CPUs");
-
 #ifdef RSS
 CTASSERT(RSS_KEYSIZE == VIRTIO_NET_RSS_KEY);
 
@@ -175,8 +171,8 @@ vtnet_mq_read(struct vtnet_softc *sc)
 		if (pairs > VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MAX)
 			return (EINVAL);
 	}
-	max = virtio_tunable(sc->vtn_dev, "mq_max_pairs", vtnet_mq_max_pairs);
-	if (max <= 0)
+	max = vtnet_tunable(sc, VTNET_MQ_MAX_PAIRS);
+	if (max == 0)
 		max = mp_ncpus;
 	sc->vtn_max_pairs = MAX(pairs, 1);
 	sc->vtn_npairs = MIN(sc->vtn_max_pairs, max);

@@ -102,8 +102,21 @@ vtnet_64(const struct vtnet_softc *sc, uint64_t value)
 	return (sc->vtn_modern ? htole64(value) : value);
 }
 
-SYSCTL_DECL(_hw_vtnet);
 MALLOC_DECLARE(M_VTNET);
+
+/* if_vtnet_tunable.c */
+enum {
+	VTNET_CSUM_DISABLE = PV_NET_NTUNABLES,
+	VTNET_TSO_DISABLE,
+	VTNET_LRO_DISABLE,
+	VTNET_MQ_DISABLE,
+	VTNET_MQ_MAX_PAIRS,
+	VTNET_QUEUE_RESET,
+	VTNET_DISABLE_FEATURES,
+	VTNET_NTUNABLES
+};
+extern struct pv_tunable vtnet_tunables[VTNET_NTUNABLES];
+int	vtnet_tunable(const struct vtnet_softc *sc, u_int which);
 
 /* if_vtnet_features.c */
 int	vtnet_negotiate(struct vtnet_softc *sc);

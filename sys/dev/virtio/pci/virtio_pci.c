@@ -44,16 +44,15 @@
 #include <dev/virtio/virtio_ring.h>
 #include <dev/virtio/pci/virtio_pci.h>
 
-SYSCTL_NODE(_hw_virtio, OID_AUTO, pci, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
-    "VirtIO devices on the PCI bus");
+enum { VTPCI_DISABLE_MSIX, VTPCI_FORCE_LEGACY };
 
-static int vtpci_disable_msix = 0;
-SYSCTL_INT(_hw_virtio_pci, OID_AUTO, disable_msix, CTLFLAG_RDTUN, &vtpci_disable_msix, 0,
-    "Use the wired interrupt, even where there is MSI-X");
-
-static int vtpci_force_legacy = 0;
-SYSCTL_INT(_hw_virtio_pci, OID_AUTO, force_legacy, CTLFLAG_RDTUN, &vtpci_force_legacy, 0,
-    "Drive transitional devices by their legacy interface");
+static struct pv_tunable vtpci_tunables[] = {
+	[VTPCI_DISABLE_MSIX] = PV_TUNABLE("disable_msix", 0, 0, 1, 0,
+	    "Use the wired interrupt, even where there is MSI-X"),
+	[VTPCI_FORCE_LEGACY] = PV_TUNABLE("force_legacy", 0, 0, 1, 0,
+	    "Drive transitional devices by their legacy interface"),
+};
+PV_TUNABLES(vtpci_tunables, hw, "virtio.pci", vtpci_tunables, "VirtIO devices on PCI");
 
 /* Has the device been pulled out? */
 static bool
@@ -227,7 +226,7 @@ vtpci_alloc_vectors(device_t dev, int n, struct resource **irqs)
 	struct vtpci_softc *sc = device_get_softc(dev);
 	int count, i, rid;
 
-	if (vtpci_disable_msix != 0 || pci_msix_count(dev) < n || !vtpci_map_msix(sc))
+	if (vtpci_tunables[VTPCI_DISABLE_MSIX].pt_value != 0 || pci_msix_count(dev) < n || !vtpci_map_msix(sc))
 		return (ENXIO);
 	count = n;
 	if (pci_alloc_msix(dev, &count) != 0)
@@ -334,7 +333,7 @@ vtpci_choose(struct vtpci_softc *sc)
 	device_t dev = sc->vp_bus.vb_dev;
 	int error;
 
-	if (vtpci_force_legacy != 0 && vtpci_legacy_attach(sc) == 0)
+	if (vtpci_tunables[VTPCI_FORCE_LEGACY].pt_value != 0 && vtpci_legacy_attach(sc) == 0)
 		return (0);
 	error = vtpci_modern_attach(sc);
 	if (error == 0 || vtpci_legacy_attach(sc) == 0)
@@ -457,4 +456,5 @@ VIRTIO_TRANSPORT_MODULE(vtpci, pci, vtpci_transport);
 MODULE_PNP_INFO("U16:vendor;G16:device;L16:device;", pci, vtpci, vtpci_pnp, nitems(vtpci_pnp));
 MODULE_VERSION(vtpci, 1);
 MODULE_DEPEND(vtpci, pci, 1, 1, 1);
+MODULE_DEPEND(vtpci, pv, 1, 1, 1);
 MODULE_DEPEND(vtpci, pv_virtio, 1, 1, 1);

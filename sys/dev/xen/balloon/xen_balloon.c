@@ -63,6 +63,7 @@
 #include <machine/md_var.h>
 #include <machine/resource.h>
 
+#include <dev/pv/pv_tunable.h>
 #include <dev/pv/balloon/pv_balloon.h>
 #include <dev/pv/pv_memory.h>
 #include <dev/xen/xen_hypercall.h>
@@ -100,12 +101,10 @@ struct xenballoon_softc {
 	xen_pfn_t	xb_frames[BATCH_EXTENTS];
 };
 
-static SYSCTL_NODE(_hw, OID_AUTO, xenballoon, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
-    "Xen memory balloon parameters");
-
-static bool xenballoon_scrub = true;
-SYSCTL_BOOL(_hw_xenballoon, OID_AUTO, scrub, CTLFLAG_RDTUN, &xenballoon_scrub, 0,
-    "Zero pages before Xen gets them");
+static struct pv_tunable xenballoon_tunables[] = {
+	PV_TUNABLE("scrub", 1, 0, 1, 0, "Zero pages before Xen gets them"),
+};
+PV_TUNABLES(xenballoon_tunables, hw, "xenballoon", xenballoon_tunables, "Xen's memory balloon");
 
 /* Give or take pages.  *done is set to how many, from the front, Xen did. */
 static int
@@ -393,7 +392,7 @@ xenballoon_attach(device_t dev)
 	const struct pv_balloon_params params = {
 		.bp_batch = BATCH_EXTENTS,
 		.bp_blocks = true,
-		.bp_scrub = xenballoon_scrub,
+		.bp_scrub = xenballoon_tunables[0].pt_value != 0,
 	};
 	int error;
 
@@ -487,4 +486,5 @@ static driver_t xenballoon_driver = {
 DRIVER_MODULE(xen_balloon, xen, xenballoon_driver, NULL, NULL);
 MODULE_VERSION(xen_balloon, 1);
 MODULE_DEPEND(xen_balloon, xen, 1, 1, 1);
+MODULE_DEPEND(xen_balloon, pv, 1, 1, 1);
 MODULE_DEPEND(xen_balloon, pv_balloon, 1, 1, 1);

@@ -69,28 +69,34 @@
 #define	XBD_SETTLE_SECS		10	/* a detach waits for what is in flight */
 #define	XBD_DISCARD_MAX		(1ULL << 30)	/* bytes */
 
-static SYSCTL_NODE(_hw, OID_AUTO, xbd, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
-    "Xen block front ends");
+enum {
+	XBD_RING_ORDER = PV_BLK_NTUNABLES,
+	XBD_NUM_QUEUES,
+	XBD_MAX_SEGS,
+	XBD_PERSISTENT,
+	XBD_SECURE_DELETE,
+};
 
-static u_int xbd_tun_ring_order = 0;
-SYSCTL_UINT(_hw_xbd, OID_AUTO, ring_order, CTLFLAG_RDTUN, &xbd_tun_ring_order, 0,
-    "Pages of a ring at most, as a power of two: 0 to 4");
+static struct pv_tunable xbd_tunables[] = {
+	PV_BLK_TUNABLES,
+	[XBD_RING_ORDER] = PV_TUNABLE("ring_order", 0, 0, GRANT_RING_MAX_ORDER, 0,
+	    "Pages of a ring at most, as a power of two: 0 to 4"),
+	[XBD_NUM_QUEUES] = PV_TUNABLE("num_queues", 0, 0, PV_BLK_QUEUES_MAX, 0,
+	    "Maximum number of queues of a disk; 0: one per CPU"),
+	[XBD_MAX_SEGS] = PV_TUNABLE("max_segs", XBD_SEGS_DEFAULT, 1, 256, 0,
+	    "Pages of data in a request at most; more than 11 need a back end with indirect segments"),
+	[XBD_PERSISTENT] = PV_TUNABLE("persistent", 1, 0, 1, 0,
+	    "Let back ends keep our pages mapped"),
+	[XBD_SECURE_DELETE] = PV_TUNABLE("secure_delete", 0, 0, 1, 0,
+	    "Have deleted blocks made unreadable by back ends that offer it"),
+};
+PV_TUNABLES(xbd_tunables, hw, "xbd", xbd_tunables, "Xen disks");
 
-static int xbd_tun_num_queues = 0;
-SYSCTL_INT(_hw_xbd, OID_AUTO, num_queues, CTLFLAG_RDTUN, &xbd_tun_num_queues, 0,
-    "Maximum number of queues of a disk; 0: one per CPU");
-
-static u_int xbd_tun_max_segs = XBD_SEGS_DEFAULT;
-SYSCTL_UINT(_hw_xbd, OID_AUTO, max_segs, CTLFLAG_RDTUN, &xbd_tun_max_segs, 0,
-    "Pages of data in a request at most; more than 11 need a back end with indirect segments");
-
-static int xbd_tun_persistent = 1;
-SYSCTL_INT(_hw_xbd, OID_AUTO, persistent, CTLFLAG_RDTUN, &xbd_tun_persistent, 0,
-    "Let back ends keep our pages mapped");
-
-static int xbd_tun_secure_delete = 0;
-SYSCTL_INT(_hw_xbd, OID_AUTO, secure_delete, CTLFLAG_RDTUN, &xbd_tun_secure_delete, 0,
-    "Have deleted blocks made unreadable by back ends that offer it");
+static int
+xbd_tunable(u_int which)
+{
+	return (xbd_tunables[which].pt_value);
+}
 
 /* The last part of "device/vbd/51712", which back ends require in requests. */
 static uint16_t
@@ -127,13 +133,13 @@ xbd_negotiate(struct xbd_softc *sc)
 	u_int segs;
 
 	sc->xbd_order = xenbus_read_option(dev, XENBUS_BACK, "max-ring-page-order",
-	    MIN(xbd_tun_ring_order, GRANT_RING_MAX_ORDER), 0);
+	    xbd_tunable(XBD_RING_ORDER), 0);
 	segs = xenbus_read_option(dev, XENBUS_BACK, "feature-max-indirect-segments",
-	    MIN(MAX(xbd_tun_max_segs, 1), maxphys / PAGE_SIZE), 0);
+	    MIN(xbd_tunable(XBD_MAX_SEGS), maxphys / PAGE_SIZE), 0);
 	if (segs <= BLKIF_MAX_SEGMENTS_PER_REQUEST)
-		segs = MIN(MAX(xbd_tun_max_segs, 1), BLKIF_MAX_SEGMENTS_PER_REQUEST);
+		segs = MIN(xbd_tunable(XBD_MAX_SEGS), BLKIF_MAX_SEGMENTS_PER_REQUEST);
 	sc->xbd_nqueues = pv_blk_nqueues(xenbus_read_option(dev, XENBUS_BACK,
-	    "multi-queue-max-queues", PV_BLK_QUEUES_MAX, 1), xbd_tun_num_queues);
+	    "multi-queue-max-queues", PV_BLK_QUEUES_MAX, 1), xbd_tunable(XBD_NUM_QUEUES));
 	if (sc->xbd_stages == NULL) {
 		sc->xbd_segs = sc->xbd_max_segs = segs;
 		sc->xbd_max_queues = sc->xbd_nqueues;
@@ -220,7 +226,7 @@ xbd_publish(device_t dev, struct xenstore_tx *tx, void *arg)
 	if (error == 0)
 		error = xenbus_write_string(dev, tx, "protocol", XEN_IO_PROTO_ABI_NATIVE);
 	if (error == 0)
-		error = xenbus_write_number(dev, tx, "feature-persistent", xbd_tun_persistent != 0);
+		error = xenbus_write_number(dev, tx, "feature-persistent", xbd_tunable(XBD_PERSISTENT) != 0);
 	return (error);
 }
 
@@ -286,7 +292,7 @@ xbd_read_discard(struct xbd_softc *sc, struct pv_blk_params *bp)
 	sc->xbd_discard_flag = 0;
 	if (!xenbus_feature(sc->xbd_dev, "feature-discard"))
 		return;
-	if (xbd_tun_secure_delete != 0 && xenbus_feature(sc->xbd_dev, "discard-secure"))
+	if (xbd_tunable(XBD_SECURE_DELETE) != 0 && xenbus_feature(sc->xbd_dev, "discard-secure"))
 		sc->xbd_discard_flag = BLKIF_DISCARD_SECURE;
 	granularity = xenbus_read_option(sc->xbd_dev, XENBUS_BACK, "discard-granularity", UINT32_MAX,
 	    bp->bp_sectorsize);
@@ -317,7 +323,7 @@ xbd_read_disk(struct xbd_softc *sc, struct pv_blk_params *bp)
 	if (error != 0)
 		return (error);
 	/* Linux's back end offers it when it is connected, and not before. */
-	sc->xbd_persistent = xbd_tun_persistent != 0 && xenbus_feature(dev, "feature-persistent");
+	sc->xbd_persistent = xbd_tunable(XBD_PERSISTENT) != 0 && xenbus_feature(dev, "feature-persistent");
 	info = xenbus_read_option(dev, XENBUS_BACK, "info", UINT32_MAX, 0);
 	if ((info & VDISK_CDROM) != 0) {
 		device_printf(dev, "a CD-ROM drive is left to emulation: xbd serves disks only\n");
@@ -436,6 +442,7 @@ xbd_live(device_t dev)
 	struct pv_blk_params params = {
 		.bp_diskname = device_get_name(dev),
 		.bp_descr = "Xen block device",
+		.bp_tunables = xbd_tunables,
 		.bp_nqueues = sc->xbd_max_queues,
 		.bp_nreqs = sc->xbd_nreqs,
 		.bp_max_segs = sc->xbd_segs,

@@ -65,40 +65,37 @@
 /* A frame's bytes that are not its packet's. */
 #define	XN_OVERHEAD	(ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN)
 
-static SYSCTL_NODE(_hw, OID_AUTO, xn, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
-    "Xen network front ends");
+enum {
+	XN_CSUM_DISABLE = PV_NET_NTUNABLES,
+	XN_TSO_DISABLE,
+	XN_LRO_DISABLE,
+	XN_RX_GSO_DISABLE,
+	XN_SPLIT_DISABLE,
+	XN_NUM_QUEUES,
+};
 
-static int xn_csum_disable;
-SYSCTL_INT(_hw_xn, OID_AUTO, csum_disable, CTLFLAG_RDTUN, &xn_csum_disable, 0,
-    "Use neither checksum nor segmentation offload");
+static struct pv_tunable xn_tunables[] = {
+	PV_NET_TUNABLES,
+	[XN_CSUM_DISABLE] = PV_TUNABLE("csum_disable", 0, 0, 1, 0,
+	    "Use neither checksum nor segmentation offload"),
+	[XN_TSO_DISABLE] = PV_TUNABLE("tso_disable", 0, 0, 1, 0,
+	    "Do not leave segmentation of TCP to the back end"),
+	[XN_LRO_DISABLE] = PV_TUNABLE("lro_disable", 0, 0, 1, 0,
+	    "Do not receive GSO packets, and do not merge TCP segments"),
+	[XN_RX_GSO_DISABLE] = PV_TUNABLE("rx_gso_disable", 0, 0, 1, 0,
+	    "Do not receive GSO packets"),
+	[XN_SPLIT_DISABLE] = PV_TUNABLE("split_disable", 0, 0, 1, 0,
+	    "Use one event channel for both directions"),
+	[XN_NUM_QUEUES] = PV_TUNABLE("num_queues", 0, 0, XN_MAX_PAIRS, 0,
+	    "Pairs of queues at most (0: one for each CPU)"),
+};
+PV_TUNABLES(xn_tunables, hw, "xn", xn_tunables, "Xen network cards");
 
-static int xn_tso_disable;
-SYSCTL_INT(_hw_xn, OID_AUTO, tso_disable, CTLFLAG_RDTUN, &xn_tso_disable, 0,
-    "Do not leave segmentation of TCP to the back end");
-
-static int xn_lro_disable;
-SYSCTL_INT(_hw_xn, OID_AUTO, lro_disable, CTLFLAG_RDTUN, &xn_lro_disable, 0,
-    "Do not receive GSO packets, and do not merge TCP segments");
-
-static int xn_rx_gso_disable;
-SYSCTL_INT(_hw_xn, OID_AUTO, rx_gso_disable, CTLFLAG_RDTUN, &xn_rx_gso_disable, 0,
-    "Do not receive GSO packets");
-
-static int xn_split_disable;
-SYSCTL_INT(_hw_xn, OID_AUTO, split_disable, CTLFLAG_RDTUN, &xn_split_disable, 0,
-    "Use one event channel for both directions");
-
-static int xn_num_queues;
-SYSCTL_INT(_hw_xn, OID_AUTO, num_queues, CTLFLAG_RDTUN, &xn_num_queues, 0,
-    "Pairs of queues at most (0: one for each CPU)");
-
-static int xn_rx_process_limit = 512;
-SYSCTL_INT(_hw_xn, OID_AUTO, rx_process_limit, CTLFLAG_RDTUN, &xn_rx_process_limit, 0,
-    "Receive buffers handled before other threads get the CPU");
-
-static int xn_tx_kick = 32;
-SYSCTL_INT(_hw_xn, OID_AUTO, tx_kick, CTLFLAG_RDTUN, &xn_tx_kick, 0,
-    "Packets of an interrupt thread's pass for one notification of the back end");
+static int
+xn_tunable(u_int which)
+{
+	return (xn_tunables[which].pt_value);
+}
 
 static const struct xn_counter {
 	const char	*name;
@@ -173,7 +170,7 @@ xn_read_offloads(device_t dev, bool sg)
 	u_int offloads = PV_NET_UNTAGGED | PV_NET_TSO_ECN;
 	bool csum4, csum6;
 
-	if (xn_csum_disable)
+	if (xn_tunable(XN_CSUM_DISABLE) != 0)
 		return (0);
 	csum4 = !xenbus_feature(dev, "feature-no-csum-offload");
 	csum6 = xenbus_feature(dev, "feature-ipv6-csum-offload");
@@ -182,9 +179,9 @@ xn_read_offloads(device_t dev, bool sg)
 		offloads |= PV_NET_TXCSUM;
 	if (csum6)
 		offloads |= PV_NET_TXCSUM6;
-	if (!xn_lro_disable && !xn_rx_gso_disable)
+	if (xn_tunable(XN_LRO_DISABLE) == 0 && xn_tunable(XN_RX_GSO_DISABLE) == 0)
 		offloads |= PV_NET_LRO4 | PV_NET_LRO6;
-	if (xn_tso_disable || !sg)
+	if (xn_tunable(XN_TSO_DISABLE) != 0 || !sg)
 		return (offloads);
 	/* PV_NET_TSO_ECN: CWR needs no mark, the back end looks at the header itself. */
 	if (csum4 && xenbus_feature(dev, "feature-gso-tcpv4"))
@@ -202,7 +199,9 @@ xn_read_pairs(struct xn_softc *sc)
 
 	offered = xenbus_read_option(sc->xn_dev, XENBUS_BACK, "multi-queue-max-queues",
 	    XN_MAX_PAIRS, 1);
-	wanted = xn_num_queues > 0 ? xn_num_queues : mp_ncpus;
+	wanted = xn_tunable(XN_NUM_QUEUES);
+	if (wanted == 0)
+		wanted = mp_ncpus;
 	if (sc->xn_attached)
 		wanted = sc->xn_max_pairs;
 	return (MAX(MIN(wanted, offered), 1));
@@ -230,7 +229,8 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 	}
 	memset(params, 0, sizeof(*params));
 	xn_filter_setup(sc);
-	sc->xn_split = !xn_split_disable && xenbus_feature(dev, "feature-split-event-channels");
+	sc->xn_split = xn_tunable(XN_SPLIT_DISABLE) == 0 &&
+	    xenbus_feature(dev, "feature-split-event-channels");
 	/* Without scatter/gather a packet is one request, of one page. */
 	sg = xenbus_feature(dev, "feature-sg");
 	params->pnp_max_frame = sg ? XEN_NETIF_MAX_TX_SIZE : PAGE_SIZE;
@@ -245,12 +245,12 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 	params->pnp_seg_max = PAGE_SIZE;
 	params->pnp_offloads = sc->xn_offloads = xn_read_offloads(dev, sg);
 	/* Segments are what a back end sends of packets that came from a wire. */
-	params->pnp_soft_lro = !xn_lro_disable && (sc->xn_offloads & PV_NET_RXCSUM) != 0;
+	params->pnp_soft_lro = xn_tunable(XN_LRO_DISABLE) == 0 &&
+	    (sc->xn_offloads & PV_NET_RXCSUM) != 0;
 	params->pnp_link_reports = true;
 	/* The back end's own interface may be down, or its domain be paused. */
 	params->pnp_may_rest = true;
-	params->pnp_rx_budget = MAX(xn_rx_process_limit, 1);
-	params->pnp_tx_kick = MAX(xn_tx_kick, 1);
+	params->pnp_tunables = xn_tunables;
 	return (xn_read_lladdr(sc, params->pnp_lladdr));
 }
 

@@ -47,6 +47,7 @@
 #include <dev/pci/pcivar.h>
 
 #include <dev/xen/xen_hypercall.h>
+#include <dev/xen/xen_tunable.h>
 #include <dev/xen/xen_var.h>
 
 #define	PLATFORM_PORT		0x10	/* magic number; unplug; build number */
@@ -63,16 +64,6 @@
 
 #define	PLATFORM_PCI_VENDOR	0x5853
 #define	PLATFORM_PCI_DEVICE	0x0001
-
-SYSCTL_DECL(_hw_xen);
-
-static int platform_keep_disks;
-SYSCTL_INT(_hw_xen, OID_AUTO, disable_pv_disks, CTLFLAG_RDTUN, &platform_keep_disks, 0,
-    "In an HVM domain, use emulated disks, not front ends");
-
-static int platform_keep_nics;
-SYSCTL_INT(_hw_xen, OID_AUTO, disable_pv_nics, CTLFLAG_RDTUN, &platform_keep_nics, 0,
-    "In an HVM domain, use emulated network cards, not front ends");
 
 static bool platform_there;	/* this is an HVM domain with a platform device */
 static bool platform_late;	/* too late for unplugging */
@@ -114,9 +105,9 @@ platform_begin(void *arg __unused)
 		return;
 	platform_there = true;
 	platform_late = !cold;
-	if (platform_keep_disks == 0)
+	if (xen_tunable(XEN_DISABLE_PV_DISKS) == 0)
 		what |= PLATFORM_DISKS | PLATFORM_NVME;
-	if (platform_keep_nics == 0)
+	if (xen_tunable(XEN_DISABLE_PV_NICS) == 0)
 		what |= PLATFORM_NICS;
 	if (!platform_late)
 		platform_unplug(what);
@@ -139,8 +130,8 @@ xen_platform_emulates(const char *type)
 
 	if (!platform_there)
 		return (false);
-	return ((platform_keep_disks != 0 && strcmp(type, "vbd") == 0) ||
-	    (platform_keep_nics != 0 && strcmp(type, "vif") == 0));
+	return ((xen_tunable(XEN_DISABLE_PV_DISKS) != 0 && strcmp(type, "vbd") == 0) ||
+	    (xen_tunable(XEN_DISABLE_PV_NICS) != 0 && strcmp(type, "vif") == 0));
 }
 
 static int

@@ -237,12 +237,15 @@ static const struct pv_blk_ops qd_ops = {
 	.bo_restart_queue = qd_restart_queue,
 };
 
+static struct pv_tunable qd_tunables[] = { PV_BLK_TUNABLES };
+
 void
 qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 {
 	struct pv_blk_params params = {
 		.bp_diskname = "qdisk",
 		.bp_descr = "test",
+		.bp_tunables = qd_tunables,
 		.bp_mediasize = 1024 * QD_SECTOR,
 		.bp_sectorsize = QD_SECTOR,
 		.bp_nqueues = n,

@@ -1,0 +1,35 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Xen: the tunables, hw.xen.
+ */
+
+#ifndef _DEV_XEN_XEN_TUNABLE_H_
+#define	_DEV_XEN_XEN_TUNABLE_H_
+
+#include <dev/pv/pv_tunable.h>
+
+enum {
+	XEN_CONNECT_WAIT,
+	XEN_DISABLE_PV_DISKS,
+	XEN_DISABLE_PV_NICS,
+	XEN_EVTCHN_FIFO,
+	XEN_GNTTAB_VERSION,
+	XEN_RESUME_WAIT,
+	XEN_TIMER,
+	XEN_XENSTORE_TIMEOUT,
+	XEN_NTUNABLES
+};
+extern struct pv_tunable xen_tunables[XEN_NTUNABLES];
+
+static inline int
+xen_tunable(u_int which)
+{
+	return (xen_tunables[which].pt_value);
+}
+
+#endif /* !_DEV_XEN_XEN_TUNABLE_H_ */
