@@ -96,7 +96,7 @@ hosted: .PHONY headers
 
 # The modules that tests load: the kernel's own, Xen's, and the personalities'.
 ktest: .PHONY testkernels
-.for _module in dev/pv/qdisk dev/virtio/refuse dev/virtio/stock kern/badmod xen/xpend xen/xtest
+.for _module in dev/pv/qdisk dev/pv/twin dev/virtio/refuse dev/virtio/stock kern/badmod xen/xpend xen/xtest
 	@mkdir -p ${OBJTOP}/GENERIC/tests/${_module:T}
 	@${SUBMAKE} -C ${.CURDIR}/tests/sys/${_module} KERNCONF=GENERIC \
 	    MAKEOBJDIR=${OBJTOP}/GENERIC/tests/${_module:T} all

@@ -361,8 +361,12 @@ void
 sysctl_unregister_oid(struct sysctl_oid *oidp)
 {
 	sx_assert(&sysctl_lock, SA_XLOCKED);
-	if (RB_FIND(sysctl_oid_list, oidp->oid_parent, oidp) != oidp)
+	if (RB_FIND(sysctl_oid_list, oidp->oid_parent, oidp) != oidp) {
+		/* It had a twin. */
+		printf("%s: failed(%d) to unregister sysctl(%s)\n", __func__,
+		    oidp->oid_number < 0 ? EINVAL : ENOENT, oidp->oid_name);
 		return;
+	}
 	RB_REMOVE(sysctl_oid_list, oidp->oid_parent, oidp);
 	oidp->oid_kind |= CTLFLAG_DYING;
 	while (oidp->oid_running != 0) {

@@ -386,7 +386,8 @@ virtio_alloc_queue(struct virtio_bus *vb, int index, const struct virtio_queue_s
 		.vqp_index = index,
 		.vqp_max_segs = spec->vqs_max_segs,
 		.vqp_flags = spec->vqs_flags |
-		    (virtio_tunables[VIRTIO_STRICT_LENGTHS].pt_value != 0 ? VIRTQUEUE_STRICT_LENGTHS : 0),
+		    (virtio_tunables[VIRTIO_STRICT_LENGTHS].pt_value != 0 ?
+		    VIRTQUEUE_STRICT_LENGTHS : 0),
 		.vqp_align = vb->vb_ring_align,
 		.vqp_notify = vb->vb_notify,
 		.vqp_notify_arg = vb->vb_notify_arg,

@@ -467,7 +467,8 @@ vtballoon_negotiate(struct vtballoon_softc *sc)
 
 	memcpy(table, vtballoon_features, sizeof(table));
 	for (vf = table; vf->vf_mask != 0; vf++) {
-		if (vf->vf_mask == VIRTIO_BALLOON_F_PAGE_POISON && (uint32_t)vtballoon_tunables[VTBALLOON_POISON].pt_value == 0)
+		if (vf->vf_mask == VIRTIO_BALLOON_F_PAGE_POISON &&
+		    vtballoon_tunables[VTBALLOON_POISON].pt_value == 0)
 			vf->vf_flags |= VIRTIO_FEATURE_OFF;
 	}
 	return (virtio_negotiate(sc->vtb_dev, table, &sc->vtb_features));

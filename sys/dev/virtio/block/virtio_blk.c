@@ -74,7 +74,8 @@ static struct pv_tunable vtblk_tunables[] = {
 	[VTBLK_NO_IDENT] = PV_TUNABLE("no_ident", 0, 0, 1, PVT_DEVICE,
 	    "Do not read the identification of disks"),
 	[VTBLK_WRITECACHE_MODE] = PV_TUNABLE("writecache_mode", -1, -1, 1, PVT_DEVICE,
-	    "Write cache mode of disks that have a choice: 0 write-through, 1 write-back, -1 unchanged"),
+	    "Write cache mode of disks that have a choice: 0 write-through, 1 write-back, "
+	    "-1 unchanged"),
 	[VTBLK_NUM_QUEUES] = PV_TUNABLE("num_queues", 0, 0, PV_BLK_QUEUES_MAX, PVT_DEVICE,
 	    "Maximum number of queues of a disk; 0: one per CPU"),
 	[VTBLK_SECURE_DELETE] = PV_TUNABLE("secure_delete", 0, 0, 1, PVT_DEVICE,

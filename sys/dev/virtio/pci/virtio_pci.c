@@ -226,7 +226,8 @@ vtpci_alloc_vectors(device_t dev, int n, struct resource **irqs)
 	struct vtpci_softc *sc = device_get_softc(dev);
 	int count, i, rid;
 
-	if (vtpci_tunables[VTPCI_DISABLE_MSIX].pt_value != 0 || pci_msix_count(dev) < n || !vtpci_map_msix(sc))
+	if (vtpci_tunables[VTPCI_DISABLE_MSIX].pt_value != 0 || pci_msix_count(dev) < n ||
+	    !vtpci_map_msix(sc))
 		return (ENXIO);
 	count = n;
 	if (pci_alloc_msix(dev, &count) != 0)

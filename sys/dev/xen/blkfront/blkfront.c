@@ -130,14 +130,14 @@ static int
 xbd_negotiate(struct xbd_softc *sc)
 {
 	device_t dev = sc->xbd_dev;
-	u_int segs;
+	u_int most = xbd_tunable(XBD_MAX_SEGS), segs;
 
 	sc->xbd_order = xenbus_read_option(dev, XENBUS_BACK, "max-ring-page-order",
 	    xbd_tunable(XBD_RING_ORDER), 0);
 	segs = xenbus_read_option(dev, XENBUS_BACK, "feature-max-indirect-segments",
-	    MIN(xbd_tunable(XBD_MAX_SEGS), maxphys / PAGE_SIZE), 0);
+	    MIN(most, maxphys / PAGE_SIZE), 0);
 	if (segs <= BLKIF_MAX_SEGMENTS_PER_REQUEST)
-		segs = MIN(xbd_tunable(XBD_MAX_SEGS), BLKIF_MAX_SEGMENTS_PER_REQUEST);
+		segs = MIN(most, BLKIF_MAX_SEGMENTS_PER_REQUEST);
 	sc->xbd_nqueues = pv_blk_nqueues(xenbus_read_option(dev, XENBUS_BACK,
 	    "multi-queue-max-queues", PV_BLK_QUEUES_MAX, 1), xbd_tunable(XBD_NUM_QUEUES));
 	if (sc->xbd_stages == NULL) {
@@ -226,7 +226,8 @@ xbd_publish(device_t dev, struct xenstore_tx *tx, void *arg)
 	if (error == 0)
 		error = xenbus_write_string(dev, tx, "protocol", XEN_IO_PROTO_ABI_NATIVE);
 	if (error == 0)
-		error = xenbus_write_number(dev, tx, "feature-persistent", xbd_tunable(XBD_PERSISTENT) != 0);
+		error = xenbus_write_number(dev, tx, "feature-persistent",
+		    xbd_tunable(XBD_PERSISTENT));
 	return (error);
 }
 
@@ -323,7 +324,8 @@ xbd_read_disk(struct xbd_softc *sc, struct pv_blk_params *bp)
 	if (error != 0)
 		return (error);
 	/* Linux's back end offers it when it is connected, and not before. */
-	sc->xbd_persistent = xbd_tunable(XBD_PERSISTENT) != 0 && xenbus_feature(dev, "feature-persistent");
+	sc->xbd_persistent = xbd_tunable(XBD_PERSISTENT) != 0 &&
+	    xenbus_feature(dev, "feature-persistent");
 	info = xenbus_read_option(dev, XENBUS_BACK, "info", UINT32_MAX, 0);
 	if ((info & VDISK_CDROM) != 0) {
 		device_printf(dev, "a CD-ROM drive is left to emulation: xbd serves disks only\n");
