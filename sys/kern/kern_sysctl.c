@@ -241,6 +241,16 @@ sysctl_io(struct sysctl_oid *oidp, void *old, size_t *oldlenp, const void *new, 
 	return (error);
 }
 
+/* FreeBSD looks at the credentials of the thread, and process 0 has none before. */
+static bool sysctl_credentials;
+
+static void
+sysctl_proc0(void *arg __unused)
+{
+	sysctl_credentials = true;
+}
+SYSINIT(sysctl_proc0, SI_SUB_INTRINSIC, SI_ORDER_FIRST, sysctl_proc0, NULL);
+
 int
 kernel_sysctlbyname(struct thread *td __unused, char *name, void *old, size_t *oldlenp,
     void *new, size_t newlen, size_t *retval, int flags __unused)
@@ -249,6 +259,7 @@ kernel_sysctlbyname(struct thread *td __unused, char *name, void *old, size_t *o
 	size_t len = oldlenp != NULL ? *oldlenp : 0;
 	int error;
 
+	KASSERT(sysctl_credentials, ("%s(%s): before SI_SUB_INTRINSIC", __func__, name));
 	oidp = sysctl_hold(name);
 	if (oidp == NULL)
 		return (ENOENT);

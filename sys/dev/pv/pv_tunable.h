@@ -61,7 +61,9 @@ struct pv_tunables {
 
 /*
  * The tunables of a module: read and added when it is loaded, before its
- * drivers look for devices; removed when it is unloaded.
+ * drivers look for devices; removed when it is unloaded.  With a module that
+ * loader(8) has loaded that is not before process 0 has credentials
+ * (SI_SUB_INTRINSIC), with which sysctls are looked up.
  *
  * id     a unique name
  * top    hw or vm
@@ -74,9 +76,9 @@ struct pv_tunables {
 		SYSCTL_STATIC_CHILDREN(_##top), #top, (path), (descr),	\
 		(table), nitems(table), { NULL, NULL }			\
 	};								\
-	SYSINIT(id, SI_SUB_TUNABLES, SI_ORDER_MIDDLE, pv_tunables_load,	\
+	SYSINIT(id, SI_SUB_INTRINSIC, SI_ORDER_ANY, pv_tunables_load,	\
 	    &id##_set);							\
-	SYSUNINIT(id, SI_SUB_TUNABLES, SI_ORDER_MIDDLE,			\
+	SYSUNINIT(id, SI_SUB_INTRINSIC, SI_ORDER_ANY,			\
 	    pv_tunables_unload, &id##_set)
 
 void	pv_tunables_load(void *set);
