@@ -94,29 +94,56 @@ intr_priority(enum intr_type flags)
 	}
 }
 
-/* The event's full name: its own and its handlers'; "+" marks one too many.  ie_lock is held. */
+/* Mark a handler whose name did not fit by "+", or the last one by "*".  False: no more fit. */
+static bool
+intr_event_mark(char *full, bool first)
+{
+	size_t len = strlen(full);
+
+	if (len < MAXCOMLEN) {
+		strlcat(full, first ? " +" : "+", MAXCOMLEN + 1);
+		return (true);
+	}
+	full[len - 1] = full[len - 1] == '+' ? '*' : '+';
+	return (full[len - 1] == '+');
+}
+
+/*
+ * The event's full name, which vmstat -i prints: its own and its handlers', as far as they fit.  Of a
+ * single handler whose name is too long there is the end, after "-".  ie_lock is held.
+ */
 static void
 intr_event_rename(struct intr_event *ie)
 {
 	struct intr_handler *ih;
-	char full[sizeof(ie->ie_fullname) * 2];
+	char *full = ie->ie_fullname;
 	u_char prio = PRI_MAX;
 	size_t len;
+	int fit = 0, missed = 0;
 
+	CTASSERT(sizeof(ie->ie_fullname) == MAXCOMLEN + 1);
 	mtx_assert(&ie->ie_lock, MA_OWNED);
-	strlcpy(full, ie->ie_name, sizeof(ie->ie_fullname));
+	strlcpy(full, ie->ie_name, MAXCOMLEN + 1);
 	CK_SLIST_FOREACH(ih, &ie->ie_handlers, ih_next) {
 		prio = MIN(prio, ih->ih_pri);
 		len = strlen(full);
-		if (len + strlen(ih->ih_name) + 1 < sizeof(ie->ie_fullname))
-			snprintf(full + len, sizeof(full) - len, " %s", ih->ih_name);
-		else if (len > 0 && full[len - 1] != '+') {
-			if (len + 1 >= sizeof(ie->ie_fullname))
-				len--;
-			strlcpy(full + len, "+", sizeof(full) - len);
-		}
+		if (len + 1 + strlen(ih->ih_name) <= MAXCOMLEN) {
+			snprintf(full + len, MAXCOMLEN + 1 - len, " %s", ih->ih_name);
+			fit++;
+		} else
+			missed++;
 	}
-	strlcpy(ie->ie_fullname, full, sizeof(ie->ie_fullname));
+	ih = CK_SLIST_FIRST(&ie->ie_handlers);
+	len = strlen(full);
+	if (missed == 1 && fit == 0) {
+		snprintf(full + len, MAXCOMLEN + 1 - len, "-%s",
+		    ih->ih_name + len + 1 + strlen(ih->ih_name) - MAXCOMLEN);
+		missed = 0;
+	}
+	while (missed > 0 && intr_event_mark(full, fit == 0)) {
+		fit = 1;
+		missed--;
+	}
 	if (ie->ie_thread == NULL)
 		return;
 	strlcpy(ie->ie_thread->it_thread->td_name, ie->ie_fullname,

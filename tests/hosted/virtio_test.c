@@ -61,9 +61,9 @@ driver_intr1(void *arg __unused)
 }
 
 static struct virtio_queue_spec specs[] = {
-	{ "one", 4, 0, -1, 0, driver_intr0, NULL, &driver.q[0] },
-	{ "two", 4, 0, 3, 0, driver_intr1, NULL, &driver.q[1] },
-	{ "polled", 2, 0, -1, 0, NULL, NULL, &driver.q[2] },
+	{ "one", "q1", 4, 0, -1, 0, driver_intr0, NULL, &driver.q[0] },
+	{ "two", "q2", 4, 0, 3, 0, driver_intr1, NULL, &driver.q[1] },
+	{ "polled", "", 2, 0, -1, 0, NULL, NULL, &driver.q[2] },
 };
 
 static void
@@ -408,6 +408,8 @@ way_case(int n, int refuse, int setup_fails, bool wired, int config, int first, 
 	CHECK(tr.tr_config_vector == config && tr.tr_queue_vector[0] == first &&
 	    tr.tr_queue_vector[1] == second, "%d messages: vectors %d, %d, %d", n,
 	    tr.tr_config_vector, tr.tr_queue_vector[0], tr.tr_queue_vector[1]);
+	CHECK(wired || first == config || strcmp(kpi_described(&tr.tr_irqs[first]),
+	    first == second ? "all" : "q1") == 0, "%d messages: not described", n);
 	tear_down(&tr);
 }
 

@@ -407,6 +407,7 @@ virtio_alloc_queue(struct virtio_bus *vb, int index, const struct virtio_queue_s
 		    "%d)\n", index, spec->vqs_name, params.vqp_size, error);
 		return (error);
 	}
+	strlcpy(vs->vs_descr, spec->vqs_descr, sizeof(vs->vs_descr));
 	vs->vs_intr = spec->vqs_intr;
 	vs->vs_arg = spec->vqs_arg;
 	vs->vs_cpu = spec->vqs_cpu;

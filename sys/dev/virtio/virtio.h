@@ -112,6 +112,7 @@ struct virtio_feature {
  */
 struct virtio_queue_spec {
 	char		 vqs_name[PVQ_NAMELEN];	/* "rxq0"; in messages */
+	char		 vqs_descr[8];	/* "rx0": of its interrupt, for vmstat -i */
 	uint16_t	 vqs_max_segs;	/* segments in the longest chain the driver will put */
 	uint16_t	 vqs_max_size;	/* upper bound for the ring's size; 0: the device's */
 	int		 vqs_cpu;	/* bind the vector to this CPU; -1: anywhere */

@@ -61,6 +61,7 @@ struct virtio_bus;
 struct virtio_slot {
 	struct virtio_bus *vs_bus;
 	struct pvq	*vs_pvq;
+	char		 vs_descr[8];	/* of its interrupt */
 	struct pvq	**vs_target;	/* the driver's pointer to it; NULL: the queue is not used */
 	void		(*vs_intr)(void *);
 	void		*vs_arg;

@@ -215,23 +215,27 @@ virtio_way_count(struct virtio_bus *vb, enum virtio_way way)
 	return (n);
 }
 
+/*
+ * descr  what the interrupt is for: "irq264: vtpci0:rx0" in vmstat -i, where a name has MAXCOMLEN
+ *        letters, and lacks the first ones of what is longer; NULL: it is the only one
+ */
 static int
 virtio_setup_one(struct virtio_bus *vb, int n, int type, driver_filter_t *filter,
-    driver_intr_t *handler, void *arg)
+    driver_intr_t *handler, void *arg, const char *descr)
 {
 	struct virtio_irq *vi = &vb->vb_irqs[n];
 	void *cookie;
 	int error;
 
-	/*
-	 * No bus_describe_intr(9): "irq25: vtpci0:requestq" does not fit the name of an interrupt
-	 * (MAXCOMLEN), and then vmstat -i shows none at all.  Queues count their interrupts.
-	 */
 	error = bus_setup_intr(vb->vb_dev, vi->vi_res, type | INTR_MPSAFE, filter, handler, arg,
 	    &cookie);
-	if (error == 0)
-		vi->vi_cookie = (uintptr_t)cookie;
-	return (error);
+	if (error != 0)
+		return (error);
+	vi->vi_cookie = (uintptr_t)cookie;
+	/* Without a description it works, too. */
+	if (descr != NULL)
+		(void)bus_describe_intr(vb->vb_dev, vi->vi_res, cookie, "%s", descr);
+	return (0);
 }
 
 static int
@@ -244,7 +248,8 @@ virtio_setup_queues(struct virtio_bus *vb, int type)
 		vs = &vb->vb_slots[i];
 		if (vs->vs_vector < 0)
 			continue;
-		error = virtio_setup_one(vb, vs->vs_vector, type, NULL, virtio_slot_intr, vs);
+		error = virtio_setup_one(vb, vs->vs_vector, type, NULL, virtio_slot_intr, vs,
+		    vs->vs_descr);
 		if (error != 0)
 			return (error);
 		/* Another CPU than the one requested is slower, but works. */
@@ -262,16 +267,16 @@ virtio_setup_handlers(struct virtio_bus *vb, enum virtio_way way, int type)
 
 	if (way == VIRTIO_WIRED) {
 		virtio_line_alloc(vb);
-		return (virtio_setup_one(vb, 0, type, virtio_wired_filter, virtio_wired_intr,
-		    vb));
+		return (virtio_setup_one(vb, 0, type, virtio_wired_filter, virtio_wired_intr, vb,
+		    NULL));
 	}
 	if (way == VIRTIO_SINGLE)
-		return (virtio_setup_one(vb, 0, type, NULL, virtio_single_intr, vb));
-	error = virtio_setup_one(vb, 0, type, NULL, virtio_config_intr, vb);
+		return (virtio_setup_one(vb, 0, type, NULL, virtio_single_intr, vb, NULL));
+	error = virtio_setup_one(vb, 0, type, NULL, virtio_config_intr, vb, "conf");
 	if (error == 0 && way == VIRTIO_PER_QUEUE)
 		error = virtio_setup_queues(vb, type);
 	else if (error == 0 && vb->vb_nirqs > 1)
-		error = virtio_setup_one(vb, 1, type, NULL, virtio_slots_intr, vb);
+		error = virtio_setup_one(vb, 1, type, NULL, virtio_slots_intr, vb, "all");
 	return (error);
 }
 

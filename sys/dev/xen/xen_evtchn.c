@@ -60,6 +60,7 @@
 #include <sys/sysctl.h>
 
 #include <machine/atomic.h>
+#include <machine/intr_machdep.h>
 
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_evtchn_var.h>
@@ -70,6 +71,7 @@
 #define	EVTCHN_PER_CHUNK	512
 #define	EVTCHN_CHUNKS		(EVTCHN_FIFO_NR_CHANNELS / EVTCHN_PER_CHUNK)
 #define	EVTCHN_NAMELEN		20
+#define	EVTCHN_COUNTERS_LEFT	64	/* counters of the kernel's that are left to other interrupts */
 #define	EVTCHN_IDLE_MAX		32	/* rounds without work that may follow each other at once */
 
 enum evtchn_kind {
@@ -99,6 +101,8 @@ struct xen_evtchn {
 	struct callout	 ec_later;	/* unmasks it, after such a round */
 	struct intr_event *ec_event;
 	void		*ec_cookie;
+	u_long		*ec_count;	/* in vmstat -i: events of all channels of this name */
+	u_long		 ec_no_count;	/* in its place, where there is no room for the name */
 	uint64_t	 ec_received;
 	volatile uint64_t ec_sent;
 	char		 ec_name[EVTCHN_NAMELEN];
@@ -147,6 +151,7 @@ evtchn_deliver(evtchn_port_t port, struct trapframe *frame)
 		return;
 	}
 	ec->ec_received++;
+	(*ec->ec_count)++;
 	(void)intr_event_handle(ec->ec_event, frame);
 }
 
@@ -285,6 +290,33 @@ evtchn_move(struct xen_evtchn *ec, int cpu)
 	return (error);
 }
 
+/*
+ * The counter that vmstat -i shows as "xen: xn0:rx0".  The kernel never frees one, so that a name keeps
+ * its own for the next channel of that name, and for the next time that this module is loaded.
+ */
+static void
+evtchn_set_counter(struct xen_evtchn *ec)
+{
+	char name[MAXCOMLEN + 1], padded[MAXCOMLEN + 1];
+	size_t i, left, n, width;
+
+	snprintf(name, sizeof(name), "xen: %s", ec->ec_name);
+	snprintf(padded, sizeof(padded), "%-*s", MAXCOMLEN, name);
+	ec->ec_count = &ec->ec_no_count;
+	n = sintrcnt / sizeof(*intrcnt);
+	width = n > 0 ? sintrnames / n : 0;
+	for (i = left = 0; i < n; i++) {
+		if (strncmp(intrnames + i * width, padded, width) == 0) {
+			ec->ec_count = &intrcnt[i];
+			return;
+		}
+		if (intrnames[i * width] == '\0')
+			left++;
+	}
+	if (left > EVTCHN_COUNTERS_LEFT)
+		intrcnt_add(name, &ec->ec_count);
+}
+
 /* Set up the handler; the port is masked. */
 static int
 evtchn_set_handler(struct xen_evtchn *ec, const struct xen_evtchn_params *params)
@@ -382,6 +414,7 @@ evtchn_create(enum evtchn_kind kind, evtchn_port_t port, bool fixed, int cpu,
 	ec->ec_brake = params->xep_brake;
 	callout_init(&ec->ec_later, 1);
 	strlcpy(ec->ec_name, params->xep_name, sizeof(ec->ec_name));
+	evtchn_set_counter(ec);
 	error = evtchn_abi->ea_reach(port);
 	if (error == 0)
 		evtchn_abi->ea_mask(port);

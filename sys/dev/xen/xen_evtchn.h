@@ -23,7 +23,7 @@ struct xen_evtchn;
  * How a channel's events are handled.
  */
 struct xen_evtchn_params {
-	const char	*xep_name;	/* of the thread, and in dev.xen.0.evtchn: "xn0 q0" */
+	const char	*xep_name;	/* of the thread, and in vmstat -i: "xn0:rx0" */
 	int		 xep_type;	/* INTR_TYPE_NET ...; INTR_MPSAFE is implied */
 	int		 xep_cpu;	/* where the thread goes, and events if Xen can; -1: anywhere */
 	/*

@@ -115,14 +115,16 @@ xen_timer_resume_self(void)
 static int
 timer_bind(u_int cpu)
 {
+	char name[16];
 	struct xen_evtchn_params params = {
-		.xep_name = "timer",
+		.xep_name = name,
 		.xep_type = INTR_TYPE_CLK,
 		.xep_cpu = cpu,
 		.xep_filter = timer_filter,
 		.xep_arg = &timer_cpus[cpu],
 	};
 
+	snprintf(name, sizeof(name), "cpu%u:timer", cpu);
 	return (xen_evtchn_bind_virq(VIRQ_TIMER, &params, &timer_cpus[cpu].tc_event));
 }
 

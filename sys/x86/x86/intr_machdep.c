@@ -55,14 +55,15 @@ static struct sx intrsrc_lock;
 SX_SYSINIT(intrsrc, &intrsrc_lock, "intrsrc");
 
 /*
- * Counters for vmstat -i: intrnames has a name of fixed length for each of intrcnt.
+ * Counters for vmstat -i: intrnames has a name of fixed length for each of intrcnt, and none for those
+ * that are free.
  */
 static u_long counters[INTRCNT_MAX];
 static char counter_names[INTRCNT_MAX * INTRNAME_LEN];
 u_long	*intrcnt = counters;
 char	*intrnames = counter_names;
-size_t	sintrcnt;
-size_t	sintrnames;
+size_t	sintrcnt = sizeof(counters);
+size_t	sintrnames = sizeof(counter_names);
 static u_int intrcnt_index;
 
 static void
@@ -81,8 +82,6 @@ intrcnt_add(const char *name, u_long **countp)
 	KASSERT(index < INTRCNT_MAX, ("too many interrupt counters"));
 	intrcnt_setname(name, index);
 	*countp = &counters[index];
-	sintrcnt = (index + 1) * sizeof(counters[0]);
-	sintrnames = (index + 1) * INTRNAME_LEN;
 }
 
 /* The counter carries the name of the handlers. */

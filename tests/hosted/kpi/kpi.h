@@ -79,6 +79,9 @@ void	kpi_device_state(device_t dev, device_state_t state);
 /* The CPU that an interrupt is bound to; -1: any. */
 int	kpi_bound_to(struct resource *r);
 
+/* The description of an interrupt, which may be none. */
+const char *kpi_described(struct resource *r);
+
 /* Raise an interrupt.  False: it has no handler. */
 bool	kpi_interrupt(struct resource *r);
 

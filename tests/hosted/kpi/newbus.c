@@ -22,6 +22,7 @@
 #include <sys/taskqueue.h>
 
 #include <machine/resource.h>
+#include <machine/stdarg.h>
 
 #include "../host/host.h"
 #include "kpi.h"
@@ -47,6 +48,7 @@ struct kpi_intr {
 	driver_intr_t	*handler;
 	void		*arg;
 	int		 cpu;		/* bound to; -1: any */
+	char		 descr[MAXCOMLEN + 1];
 };
 
 int kpi_devices;
@@ -289,7 +291,7 @@ bus_setup_intr(device_t dev, struct resource *r, int flags, driver_filter_t filt
 	for (in = kpi_intr_table; in->res != NULL; in++)
 		CHECK(in < kpi_intr_table + KPI_MAX_INTRS - 1 && in->res != r,
 		    "too many, or twice");
-	*in = (struct kpi_intr){ r, filter, handler, arg, -1 };
+	*in = (struct kpi_intr){ r, filter, handler, arg, -1, "" };
 	kpi_intrs++;
 	*cookiep = in;
 	return (0);
@@ -326,6 +328,26 @@ bus_bind_intr(device_t dev __unused, struct resource *r, int cpu)
 
 	kpi_intr_of(r)->cpu = cpu;
 	return (0);
+}
+
+int
+bus_describe_intr(device_t dev __unused, struct resource *r, void *cookie, const char *fmt, ...)
+{
+	struct kpi_intr *in = kpi_intr_of(r);
+	va_list ap;
+
+	CHECK(in == cookie, "not the interrupt that was set up");
+	va_start(ap, fmt);
+	vsnprintf(in->descr, sizeof(in->descr), fmt, ap);
+	va_end(ap);
+	return (0);
+}
+
+const char *
+kpi_described(struct resource *r)
+{
+
+	return (kpi_intr_of(r)->descr);
 }
 
 int

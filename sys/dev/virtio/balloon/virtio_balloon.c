@@ -345,15 +345,16 @@ static int
 vtballoon_alloc_queues(struct vtballoon_softc *sc)
 {
 	static const struct {
-		const char	*name;
+		const char	*name, *descr;
 		uint64_t	 feature;
 		uint16_t	 segs;
 	} queues[VTBQ_COUNT] = {
-		[VTBQ_INFLATE] = { "inflateq", 0, 1 },
-		[VTBQ_DEFLATE] = { "deflateq", 0, 1 },
-		[VTBQ_STATS] = { "statsq", VIRTIO_BALLOON_F_STATS_VQ, 1 },
-		[VTBQ_HINT] = { "free_page_vq", VIRTIO_BALLOON_F_FREE_PAGE_HINT, 1 },
-		[VTBQ_REPORT] = { "reporting_vq", VIRTIO_BALLOON_F_REPORTING, VTB_REPORT_MAX },
+		[VTBQ_INFLATE] = { "inflateq", "inflate", 0, 1 },
+		[VTBQ_DEFLATE] = { "deflateq", "deflate", 0, 1 },
+		[VTBQ_STATS] = { "statsq", "stats", VIRTIO_BALLOON_F_STATS_VQ, 1 },
+		[VTBQ_HINT] = { "free_page_vq", "hint", VIRTIO_BALLOON_F_FREE_PAGE_HINT, 1 },
+		[VTBQ_REPORT] = { "reporting_vq", "report", VIRTIO_BALLOON_F_REPORTING,
+		    VTB_REPORT_MAX },
 	};
 	struct virtio_queue_spec specs[VTBQ_COUNT], *spec = specs;
 	bool iommu = virtio_has(sc->vtb_dev, VIRTIO_F_ACCESS_PLATFORM);
@@ -364,6 +365,7 @@ vtballoon_alloc_queues(struct vtballoon_softc *sc)
 		if ((sc->vtb_features & queues[i].feature) != queues[i].feature)
 			continue;
 		strlcpy(spec->vqs_name, queues[i].name, sizeof(spec->vqs_name));
+		strlcpy(spec->vqs_descr, queues[i].descr, sizeof(spec->vqs_descr));
 		spec->vqs_max_segs = queues[i].segs;
 		spec->vqs_cpu = -1;
 		spec->vqs_intr = i == VTBQ_STATS || i == VTBQ_HINT ?

@@ -406,6 +406,7 @@ vtblk_alloc_queues(struct vtblk_softc *sc)
 		strlcpy(vqs->vqs_name, "requestq", sizeof(vqs->vqs_name));
 		if (n > 1)
 			snprintf(vqs->vqs_name, sizeof(vqs->vqs_name), "requestq%u", i);
+		snprintf(vqs->vqs_descr, sizeof(vqs->vqs_descr), "req%u", i);
 		vqs->vqs_max_segs = bp->bp_max_segs + 2;
 		vqs->vqs_cpu = pv_blk_queue_cpu(i, n);
 		vqs->vqs_intr = pv_blk_intr;

@@ -433,6 +433,7 @@ vtnet_spec_queue(struct vtnet_softc *sc, struct virtio_queue_spec *spec, int pai
 
 	pv_net_queue(sc->vtn_pn, pair, tx, &queue);
 	snprintf(spec->vqs_name, sizeof(spec->vqs_name), "%s%d", tx ? "txq" : "rxq", pair);
+	snprintf(spec->vqs_descr, sizeof(spec->vqs_descr), "%s%d", tx ? "tx" : "rx", pair);
 	spec->vqs_max_segs = queue.pq_max_segs;
 	spec->vqs_max_size = VTNET_MAX_RING;
 	spec->vqs_cpu = queue.pq_cpu;

@@ -37,9 +37,9 @@ xbd_ring_create(struct xbd_softc *sc, u_int i)
 {
 	domid_t domid = xenbus_get_otherend_id(sc->xbd_dev);
 	struct xbd_ring *xr = &sc->xbd_rings[i];
-	char name[PVQ_NAMELEN];
+	char name[PVQ_NAMELEN], intr[32];
 	struct xen_evtchn_params channel = {
-		.xep_name = device_get_nameunit(sc->xbd_dev),
+		.xep_name = intr,
 		.xep_type = INTR_TYPE_BIO,
 		.xep_cpu = pv_blk_queue_cpu(i, sc->xbd_nqueues),
 		.xep_handler = xbd_intr,
@@ -65,6 +65,7 @@ xbd_ring_create(struct xbd_softc *sc, u_int i)
 	xr->xr_sc = sc;
 	xr->xr_index = i;
 	snprintf(name, sizeof(name), "ring%u", i);
+	snprintf(intr, sizeof(intr), "%s:req%u", device_get_nameunit(sc->xbd_dev), i);
 	error = xen_evtchn_alloc(domid, &channel, &xr->xr_channel);
 	if (error != 0) {
 		device_printf(sc->xbd_dev, "no event channel, error %d\n", error);

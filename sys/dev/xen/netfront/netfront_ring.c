@@ -117,7 +117,7 @@ xn_channel_alloc(struct xn_queue *xq, const char *name, void (*handler)(void *),
 	};
 	char full[32];
 
-	snprintf(full, sizeof(full), "%s %s%d", device_get_nameunit(dev), name, xq->xq_id);
+	snprintf(full, sizeof(full), "%s:%s%d", device_get_nameunit(dev), name, xq->xq_id);
 	params.xep_name = full;
 	return (xen_evtchn_alloc(xenbus_get_otherend_id(dev), &params, channel));
 }
@@ -130,9 +130,9 @@ xn_channels_alloc(struct xn_queue *xq)
 
 	if (!xq->xq_softc->xn_split)
 		return (xn_channel_alloc(xq, "q", xn_intr, xq, &tx->xr_channel));
-	error = xn_channel_alloc(xq, "txq", xn_ring_intr, tx, &tx->xr_channel);
+	error = xn_channel_alloc(xq, "tx", xn_ring_intr, tx, &tx->xr_channel);
 	if (error == 0)
-		error = xn_channel_alloc(xq, "rxq", xn_ring_intr, rx, &rx->xr_channel);
+		error = xn_channel_alloc(xq, "rx", xn_ring_intr, rx, &rx->xr_channel);
 	return (error);
 }
 

@@ -542,7 +542,60 @@ swi_runs(void)
 	KT_EQ(intr_event_destroy(ie), 0);
 }
 
+static int
+never_called(void *arg __unused)
+{
+
+	KT_TRUE(false);
+	return (FILTER_STRAY);
+}
+
+/* The names of threads and in vmstat -i, of MAXCOMLEN letters. */
+static void
+names_of_interrupts(void)
+{
+	static const char *const more[] = { "irq7: a:rx0 b0", "irq7: a:rx0 b0 b1", "irq7: a:rx0 b0 b1+",
+	    "irq7: a:rx0 b0 b1++", "irq7: a:rx0 b0 b1+*" };
+	struct intr_event *ie;
+	void *cookies[nitems(more) + 1];
+	char name[8];
+	size_t i;
+
+	KT_EQ(intr_event_create(&ie, NULL, 0, 0, NULL, NULL, NULL, NULL, "irq264:"), 0);
+	KT_EQ(intr_event_add_handler(ie, "vtpci0", never_called, NULL, NULL, 0, INTR_TYPE_MISC,
+	    cookies), 0);
+	KT_STREQ(ie->ie_fullname, "irq264: vtpci0");
+	KT_EQ(intr_event_describe_handler(ie, cookies[0], "rx0"), 0);
+	KT_STREQ(ie->ie_fullname, "irq264: vtpci0:rx0");
+	/* Of a name that does not fit, the end. */
+	KT_EQ(intr_event_describe_handler(ie, cookies[0], "inflate"), 0);
+	KT_STREQ(ie->ie_fullname, "irq264:-ci0:inflate");
+	/* The handler's name has MAXCOMLEN letters, too. */
+	KT_EQ(intr_event_describe_handler(ie, cookies[0], "123456789012"), 0);
+	KT_EQ(intr_event_describe_handler(ie, cookies[0], "1234567890123"), ENOSPC);
+	KT_STREQ(ie->ie_fullname, "irq264:-23456789012");
+	KT_EQ(intr_event_remove_handler(cookies[0]), 0);
+	KT_STREQ(ie->ie_fullname, "irq264:");
+	KT_EQ(intr_event_destroy(ie), 0);
+
+	/* A sign for each name that has no room beside others. */
+	KT_EQ(intr_event_create(&ie, NULL, 0, 0, NULL, NULL, NULL, NULL, "irq7:"), 0);
+	KT_EQ(intr_event_add_handler(ie, "a", never_called, NULL, NULL, 0, INTR_TYPE_MISC,
+	    cookies), 0);
+	KT_EQ(intr_event_describe_handler(ie, cookies[0], "rx0"), 0);
+	for (i = 0; i < nitems(more); i++) {
+		snprintf(name, sizeof(name), "b%zu", i);
+		KT_EQ(intr_event_add_handler(ie, name, never_called, NULL, NULL, 0,
+		    INTR_TYPE_MISC, &cookies[i + 1]), 0);
+		KT_STREQ(ie->ie_fullname, more[i]);
+	}
+	for (i = 0; i < nitems(cookies); i++)
+		KT_EQ(intr_event_remove_handler(cookies[i]), 0);
+	KT_EQ(intr_event_destroy(ie), 0);
+}
+
 const struct ktest_case ktest_sched_cases[] = {
+	{ "intr.names_of_interrupts", names_of_interrupts },
 	{ "kthread.memory_returns", kthread_memory_returns },
 	{ "kthread.suspends", kthread_suspends },
 	{ "kthread.kproc_has_threads", kproc_has_threads },
