@@ -693,6 +693,8 @@ virtio_bus_sysctl(struct virtio_bus *vb)
 	    "Features that the device offers");
 	SYSCTL_ADD_STRING(ctx, list, OID_AUTO, "features", CTLFLAG_RD, vb->vb_features_str, 0,
 	    "Features in use");
+	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "unsteady", CTLFLAG_RD, &vb->vb_unsteady, 0,
+	    "Times a part of the configuration changed at each attempt to read it");
 }
 
 int
