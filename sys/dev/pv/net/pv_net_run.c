@@ -369,7 +369,7 @@ pv_net_tick(void *arg)
 		pn->pn_watchdogs++;
 		if (pn->pn_resets < PV_NET_RESETS_LOGGED)
 			device_printf(pn->pn_dev, "watchdog: nothing that was sent by queue %d "
-			    "has completed for seconds\n", i);
+			    "has completed for %d seconds\n", i, PV_NET_WATCHDOG);
 		pv_net_need_queue_reset(pn);
 	}
 	if (pn->pn_running && atomic_load_acq_int(&pn->pn_want_reset) != 0)

@@ -103,9 +103,6 @@
 #define	PV_NET_KICK_BYTES	131072		/* bytes after which a notification is not left over */
 #define	PV_NET_TX_TIMER		(10 * SBT_1MS)	/* longest that a completion waits */
 
-/* Seconds without a completion after which the device is reset. */
-#define	PV_NET_WATCHDOG		5
-
 /*
  * Leave the notification to the end of the pass that this thread makes, or may be making.  False if it
  * makes none, or if enough is left over already.

@@ -30,6 +30,7 @@
 #define	PV_NET_STAGED_SEGS	128	/* mbufs of a packet that is copied */
 #define	PV_NET_FLOWS		128	/* kinds of flows that are steered to a pair each */
 #define	PV_NET_VLANS		4096	/* VLAN tags */
+#define	PV_NET_WATCHDOG		5	/* seconds without a completion, and the device is reset */
 
 #define	PV_NET_MAX_FRAME	(65535 + ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN)
 
