@@ -5,7 +5,7 @@
 """Set each tunable and sysctl of the drivers to values in, at and out of its range.
 
 walk.py TOP commands prints what a guest has to run; walk.py TOP check reads its output, and says
-what is not so.  What there is, and the ranges, are the drivers' tables (tools/tunables).
+what is not so.  What there is, and the ranges, are the drivers' tables (tools/sysctls).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OF_TUNABLES = {
 
 
 class Tunable(NamedTuple):
-    """A line of `tools/tunables list'."""
+    """A line of `tools/sysctls tunables'."""
 
     name: str
     default: str
@@ -53,7 +53,7 @@ def value(kind: str, low: int, high: int) -> str:
 
 def tunables(top: str, in_freebsd: bool) -> list[Tunable]:
     """Return those that are numbers, of the modules that are loaded."""
-    out = subprocess.run([f"{top}/tools/tunables", "list"], check=True, stdout=subprocess.PIPE)
+    out = subprocess.run([f"{top}/tools/sysctls", "tunables"], check=True, stdout=subprocess.PIPE)
     found = []
     for line in out.stdout.decode().splitlines():
         name, default, low, high, flags = line.split()

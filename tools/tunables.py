@@ -1,26 +1,21 @@
-#!/usr/bin/python3
 #
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
 #
-"""List the drivers' tunables, or check that the manual pages have them.
+"""The drivers' tables of tunables (PV_TUNABLES in sys/dev), compared with the manual pages.
 
-The tables are those of the sources (PV_TUNABLES in sys/dev).  Each of their entries has to be an
-.It of a page in share/man/man4, for all devices and, with PVT_DEVICE, for one, whose text has its
-range and default: `1 to 3600; the default is 10' or `0 or 1; the default is 0'.  Each .It of the
-pages that has such a text, or is in a section LOADER TUNABLES, has to be an entry of a table.
+Each entry of a table has to be an .It of a page in share/man/man4, for all devices and, with
+PVT_DEVICE, for one, whose text has its range and default: `1 to 3600; the default is 10' or `0 or
+1; the default is 0'.  Each .It of the pages that has such a text, or is in a section LOADER
+TUNABLES, has to be an entry of a table.
 """
 
 from __future__ import annotations
 
-import argparse
 import pathlib
 import re
-import sys
 from typing import NamedTuple
-
-from terminal import status_of
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 ENTRY = re.compile(r'PV_TUNABLE\(("\w+"|\w+),([^,]+),([^,]+),([^,]+),([^,]+),\s*"')
@@ -167,29 +162,3 @@ def check(found: list[Tunable]) -> list[str]:
             elif lacks := t.lacks(item.text):
                 wrong.append(f"{item.place}: {name}: lacks `{lacks}'")
     return wrong
-
-
-def main() -> int:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "command",
-        choices=("list", "check"),
-        help="list: a line each, NAME DEFAULT LOW HIGH FLAGS",
-    )
-    args = parser.parse_args()
-    found = tables()
-    if args.command == "list":
-        for t in found:
-            print(t.name, t.defaults or '""', t.low, t.high, re.sub(r"\s", "", t.flags))
-        return 0
-    wrong = check(found)
-    for line in wrong:
-        print(line, file=sys.stderr)
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(status_of(main))
