@@ -34,35 +34,6 @@
 
 #define	cookie2mtx(c)	__containerof(__DEVOLATILE(uintptr_t *, (c)), struct mtx, mtx_lock)
 
-static void	assert_mtx(const struct lock_object *lock, int what);
-static void	lock_mtx(struct lock_object *lock, uintptr_t how);
-static void	lock_spin(struct lock_object *lock, uintptr_t how);
-static int	owner_mtx(const struct lock_object *lock, struct thread **owner);
-static uintptr_t unlock_mtx(struct lock_object *lock);
-static uintptr_t unlock_spin(struct lock_object *lock);
-static int	trylock_mtx(struct lock_object *lock, uintptr_t how);
-static int	trylock_spin(struct lock_object *lock, uintptr_t how);
-
-struct lock_class lock_class_mtx_sleep = {
-	.lc_name = "sleep mutex",
-	.lc_flags = LC_SLEEPLOCK | LC_RECURSABLE,
-	.lc_assert = assert_mtx,
-	.lc_lock = lock_mtx,
-	.lc_owner = owner_mtx,
-	.lc_unlock = unlock_mtx,
-	.lc_trylock = trylock_mtx,
-};
-
-struct lock_class lock_class_mtx_spin = {
-	.lc_name = "spin mutex",
-	.lc_flags = LC_SPINLOCK | LC_RECURSABLE,
-	.lc_assert = assert_mtx,
-	.lc_lock = lock_spin,
-	.lc_owner = owner_mtx,
-	.lc_unlock = unlock_spin,
-	.lc_trylock = trylock_spin,
-};
-
 /* Usable before mutex_init(), like sched_lock. */
 struct mtx Giant = {
 	.lock_object = {
@@ -443,6 +414,26 @@ trylock_spin(struct lock_object *lock, uintptr_t how __unused)
 {
 	return (mtx_trylock_spin((struct mtx *)lock));
 }
+
+struct lock_class lock_class_mtx_sleep = {
+	.lc_name = "sleep mutex",
+	.lc_flags = LC_SLEEPLOCK | LC_RECURSABLE,
+	.lc_assert = assert_mtx,
+	.lc_lock = lock_mtx,
+	.lc_owner = owner_mtx,
+	.lc_unlock = unlock_mtx,
+	.lc_trylock = trylock_mtx,
+};
+
+struct lock_class lock_class_mtx_spin = {
+	.lc_name = "spin mutex",
+	.lc_flags = LC_SPINLOCK | LC_RECURSABLE,
+	.lc_assert = assert_mtx,
+	.lc_lock = lock_spin,
+	.lc_owner = owner_mtx,
+	.lc_unlock = unlock_spin,
+	.lc_trylock = trylock_spin,
+};
 
 void
 _mtx_init(volatile uintptr_t *c, const char *name, const char *type, int opts)

@@ -31,8 +31,8 @@ struct walk {
 	struct fix	 f;
 	uint32_t	 seed;
 	uintptr_t	 next;		/* number of the next chain */
-	struct walk_chain staged[WALK_SIZE], posted[WALK_SIZE], fetched[WALK_SIZE],
-			 completed[WALK_SIZE];
+	struct walk_chain staged[WALK_SIZE], posted[WALK_SIZE], fetched[WALK_SIZE];
+	struct walk_chain completed[WALK_SIZE];
 	int		 nstaged, nposted, nfetched, ncompleted;
 	uint32_t	 lens[WALK_SIZE];
 	bool		 waiting;	/* intr_enable said false, and nothing was collected since */

@@ -91,7 +91,6 @@ static struct root_hold_token *virtio_hold;
 static bool virtio_offering;
 static bool virtio_offer_again;
 
-static void virtio_offer_task(void *arg, int pending);
 static struct timeout_task virtio_offer_later;
 TASKQUEUE_DECLARE(thread);
 

@@ -143,7 +143,7 @@ xbd_negotiate(struct xbd_softc *sc)
 	if (sc->xbd_stages == NULL) {
 		sc->xbd_segs = sc->xbd_max_segs = segs;
 		sc->xbd_max_queues = sc->xbd_nqueues;
-		sc->xbd_nreqs = MIN(XBD_REQS_MAX,
+		sc->xbd_nreqs = min(XBD_REQS_MAX,
 		    grant_ring_size(sc->xbd_order, sizeof(union blkif_sring_entry)));
 		sc->xbd_nstages = sc->xbd_max_queues * sc->xbd_nreqs + 1;
 		xbd_stages_alloc(sc);
