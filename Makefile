@@ -31,6 +31,7 @@ help: .PHONY
 	@echo 'make bench               measure: the tables of tests/bench/BASELINE.md (tools/bench --help)'
 	@echo 'make dist                the tarball of the FreeBSD port (ports/emulators/pv-kmod)'
 	@echo 'make lint                manual pages, shell, Python and its types, layers, rules of CONTRIBUTING.md'
+	@echo 'make lint-changed        of that what a change can have made wrong, in seconds'
 	@echo 'make clean               remove what was built; the downloaded headers stay'
 	@echo 'make help                this list'
 	@echo
@@ -247,6 +248,10 @@ dist: .PHONY
 lint: .PHONY bootstrap
 	@${SUBMAKE} KERNCONF=GENERIC modules
 	@${.CURDIR}/tools/lint
+
+lint-changed: .PHONY bootstrap
+	@${SUBMAKE} KERNCONF=GENERIC modules
+	@${.CURDIR}/tools/lint --changed
 
 clean: .PHONY
 	@rm -rf ${OBJTOP}/GENERIC ${OBJTOP}/GENERIC-NODEBUG ${OBJTOP}/XEN ${OBJTOP}/tests ${OBJTOP}/ccache
