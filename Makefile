@@ -18,6 +18,9 @@ SUBMAKE=	${MAKE} -m ${MK}
 KERNDIR=	${OBJTOP}/${KERNCONF}
 INSTRUMENTS=	${.CURDIR}/tests/sys/cmd
 
+# When it began: what is edited meanwhile is newer than what is built (tools/pvguest/tree.py).
+BEGUN:=		${%s:L:localtime}
+
 all: kernel modules archive .PHONY
 
 help: .PHONY
@@ -46,8 +49,8 @@ help: .PHONY
 	@echo 'make archive             the boot archive, which has the modules'
 	@echo 'make generic             all for GENERIC'
 	@echo 'make testkernels         all for GENERIC, GENERIC-NODEBUG and XEN'
-	@echo 'make ktest               the modules that tests load'
-	@echo 'make hosted              the tests that are programs of this machine'
+	@echo 'make ktest               the modules that tests load, and ktest-NAME one of them'
+	@echo 'make hosted              the tests that are programs of this machine, or those in HOSTED'
 
 bootstrap: .PHONY
 	@${.CURDIR}/tools/bootstrap

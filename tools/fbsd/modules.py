@@ -14,10 +14,12 @@ import os
 import pathlib
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 
 from fbsd.elf import ET_REL, Elf, ElfError
 from fbsd.sets import FREEBSD, FreebsdError, Set, need
+from stale import newer_source
 from xen.errors import TOP, locked
 
 MODULES = TOP / "sys/modules"
@@ -168,6 +170,10 @@ def run_make(arguments: list[str]) -> int:
                           check=False).returncode
 
 
+# What the modules are built from.
+SOURCES = ("sys/dev/pv", "sys/dev/virtio", "sys/dev/xen", "sys/modules")
+
+
 def folder_for(kernel: Set) -> pathlib.Path:
     """Where the modules of a kernel are."""
     return FREEBSD / "modules" / kernel.ident
@@ -186,6 +192,9 @@ def built_for(kernel: Set) -> pathlib.Path | None:
     if [release, ident, stamp] != [kernel.release, kernel.ident, kernel.stamp]:
         raise FreebsdError(f"the modules were built for another {ident} (FreeBSD {release}) than"
                            f" the imported one ({kernel.release}): {how}")
+    if path := newer_source(record, SOURCES):
+        raise FreebsdError(f"{path} was changed since the modules for {ident} were built: {how}"
+                           " (GUEST_STALE=1 takes what there is)")
     return folder
 
 
@@ -255,11 +264,18 @@ def build(kernel: Set, names: list[str]) -> Iterator[tuple[str, list[str]]]:
     record = json.dumps([kernel.release, kernel.ident, kernel.stamp])
     folder = folder_for(kernel)
     with locked(FREEBSD / f"{kernel.ident}.modules.lock"):
-        stamp = folder / ".pvkmod"
+        stamp, objects = folder / ".pvkmod", FREEBSD / "build" / kernel.ident
+        place = objects / ".checkout"
+        began = time.time()
         if not stamp.is_file() or stamp.read_text() != record:
             # For another kernel: none of its files may be left.
             shutil.rmtree(folder, ignore_errors=True)
-            shutil.rmtree(FREEBSD / "build" / kernel.ident, ignore_errors=True)
+            shutil.rmtree(objects, ignore_errors=True)
+        if not place.is_file() or place.read_text() != str(TOP):
+            # Dependencies have absolute paths, which are wrong in a checkout that was moved.
+            shutil.rmtree(objects, ignore_errors=True)
+            objects.mkdir(parents=True)
+            place.write_text(str(TOP))
         folder.mkdir(parents=True, exist_ok=True)
         files = {f"{file_name(name, kernel)}.ko" for name in known()}
         for path in folder.glob("*.ko"):
@@ -270,3 +286,4 @@ def build(kernel: Set, names: list[str]) -> Iterator[tuple[str, list[str]]]:
             yield name, build_one(name, kernel, arguments, env)
         if not names or stamp.is_file() or files <= {path.name for path in folder.glob("*.ko")}:
             stamp.write_text(record)
+            os.utime(stamp, (began, began))

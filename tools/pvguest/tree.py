@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pvguest.errors import STATUS_NO_BOOT, STATUS_PANIC, GuestError
+from stale import newer_source
 from xen.errors import OBJ as XEN_OBJ
 from xen.errors import TOP
 
@@ -28,6 +29,9 @@ OF_MODULES = ("hw.xen.", "hw.xbd.", "hw.xn.", "hw.pv_net.", "xpend.", "debug.xte
 
 # A guest that has booted can get another one: those of all seeds share a snapshot.
 SEED = "debug.preempt_seed="
+
+# What the Makefile builds a kernel and its archive from.
+SOURCES = ("sys", "share/mk", "tests/sys/cmd")
 
 # Folders below obj/ in which tools/xen/image.py and the benches make kernels.
 FOREIGN_FOLDERS = ("xen/", "bench/")
@@ -66,6 +70,9 @@ def boot_files(args: argparse.Namespace) -> tuple[pathlib.Path, pathlib.Path]:
     for path in (kernel, archive):
         if not path.is_file():
             raise GuestError(STATUS_NO_BOOT, f"{path} is not built: make KERNCONF={args.kernel}")
+    if path := newer_source(folder / ".built", SOURCES):
+        raise GuestError(STATUS_NO_BOOT, f"{path} was changed since {args.kernel} was built: make"
+                         f" KERNCONF={args.kernel} (GUEST_STALE=1 boots what there is)")
     return kernel, archive
 
 
