@@ -79,6 +79,7 @@ instruments: .PHONY headers
 
 archive: .PHONY kernel modules instruments
 	@${.CURDIR}/tools/mkarchive --instruments ${KERNDIR}/instruments ${KERNDIR}/boot.tar ${KERNDIR}/modules
+	@touch -d @${BEGUN} ${KERNDIR}/.built
 
 .if ${KERNCONF} != "GENERIC"
 generic: .PHONY
@@ -91,34 +92,39 @@ run: .PHONY generic
 	@${.CURDIR}/tools/demo
 
 # XEN and GENERIC-NODEBUG have to build; GENERIC is what most tests boot.
-testkernels: .PHONY generic
-	@${SUBMAKE} KERNCONF=XEN all
-	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all
+testkernels: .PHONY kernel-XEN kernel-GENERIC-NODEBUG
+.for _kernel in XEN GENERIC-NODEBUG
+kernel-${_kernel}: .PHONY generic
+	@${SUBMAKE} KERNCONF=${_kernel} all
+.endfor
 
+# HOSTED names some of them.
 hosted: .PHONY headers
 	@${SUBMAKE} -C ${.CURDIR}/tests/hosted all
 
 # The modules that tests load: the kernel's own, Xen's, and the personalities'.
-ktest: .PHONY testkernels
-.for _module in dev/pv/qdisk dev/pv/twin dev/virtio/refuse dev/virtio/stock kern/badmod xen/xpend xen/xtest
+KTESTS=		dev/pv/qdisk dev/pv/twin dev/virtio/refuse dev/virtio/stock kern/badmod kern/ktest \
+		xen/xpend xen/xtest
+.for _module in ${KTESTS}
+ktest-${_module:T}: .PHONY generic
 	@mkdir -p ${OBJTOP}/GENERIC/tests/${_module:T}
 	@${SUBMAKE} -C ${.CURDIR}/tests/sys/${_module} KERNCONF=GENERIC \
 	    MAKEOBJDIR=${OBJTOP}/GENERIC/tests/${_module:T} all
 .endfor
-.for _kernel in GENERIC GENERIC-NODEBUG
-	@mkdir -p ${OBJTOP}/${_kernel}/tests/ktest
-	@${SUBMAKE} -C ${.CURDIR}/tests/sys/kern/ktest KERNCONF=${_kernel} \
-	    MAKEOBJDIR=${OBJTOP}/${_kernel}/tests/ktest all
-.endfor
+ktest-nodebug: .PHONY kernel-GENERIC-NODEBUG
+	@mkdir -p ${OBJTOP}/GENERIC-NODEBUG/tests/ktest
+	@${SUBMAKE} -C ${.CURDIR}/tests/sys/kern/ktest KERNCONF=GENERIC-NODEBUG \
+	    MAKEOBJDIR=${OBJTOP}/GENERIC-NODEBUG/tests/ktest all
+ktest: .PHONY testkernels ktest-nodebug ${KTESTS:T:%=ktest-%}
 
 # FreeBSD's tests run here, too, where its sets have been imported: with modules of these sources.
-test: .PHONY testkernels ktest hosted
+test: .PHONY ktest hosted
 .for _kernel in debug generic
 .if exists(${OBJTOP}/freebsd/src)
 	@${.CURDIR}/tools/freebsd modules --if-imported --kernel ${_kernel}
 .endif
 .endfor
-	@${.CURDIR}/tools/runtests
+	@${.CURDIR}/tools/runtests --no-build
 
 # In FreeBSD's debug kernel, whose sets are in FREEBSD (or were imported before): tests/README.md.
 FREEBSD_VIRTIO=	sys/dev/virtio
@@ -194,10 +200,10 @@ test-freebsd: .PHONY hosted
 	@${.CURDIR}/tools/freebsd modules --if-imported --kernel ${_kernel}
 .endfor
 	@if [ -d ${OBJTOP}/freebsd/${FREEBSD_KERNEL:S/^/kernel-/} ]; then \
-	    GUEST_OS=freebsd=${FREEBSD_KERNEL} ${.CURDIR}/tools/runtests ${FREEBSD_TESTS}; \
+	    GUEST_OS=freebsd=${FREEBSD_KERNEL} ${.CURDIR}/tools/runtests --no-build ${FREEBSD_TESTS}; \
 	else \
 	    echo 'make ${.TARGET}: the tests of the drivers are skipped, no kernel-${FREEBSD_KERNEL}.txz' && \
-	    ${.CURDIR}/tools/runtests ${FREEBSD_RELEASE}; \
+	    ${.CURDIR}/tools/runtests --no-build ${FREEBSD_RELEASE}; \
 	fi
 
 test-freebsd-quick: .PHONY
@@ -209,7 +215,7 @@ test-freebsd-sanitized: .PHONY test-freebsd-${_kernel}
 test-freebsd-${_kernel}: .PHONY hosted
 .if exists(${OBJTOP}/freebsd/kernel-${_kernel})
 	@${.CURDIR}/tools/freebsd modules --kernel ${_kernel}
-	@GUEST_OS=freebsd=${_kernel} ${.CURDIR}/tools/runtests --jobs 2 ${FREEBSD_SANITIZED}
+	@GUEST_OS=freebsd=${_kernel} ${.CURDIR}/tools/runtests --no-build --jobs 2 ${FREEBSD_SANITIZED}
 .else
 	@echo 'make ${.TARGET}: skipped, no kernel-${_kernel}: tools/freebsd import'
 .endif
@@ -227,16 +233,16 @@ SOAK_FREEBSD=	test-freebsd-kasan test-freebsd-kcsan
 .if exists(${OBJTOP}/freebsd/kernel-${FREEBSD_KERNEL})
 SOAK_FREEBSD+=	test-freebsd
 .endif
-soak: .PHONY testkernels ktest hosted
+soak: .PHONY ktest hosted
 .if !empty(SEEDS)
-	@${.CURDIR}/tools/runtests --seeds ${SEEDS} --seed ${SEED} ${SOAK_TESTS}
+	@${.CURDIR}/tools/runtests --no-build --seeds ${SEEDS} --seed ${SEED} ${SOAK_TESTS}
 .else
 .if empty(SOAK_FREEBSD:Mtest-freebsd)
 	@echo 'make test-freebsd: skipped, no kernel-${FREEBSD_KERNEL}: tools/freebsd import'
 .endif
 	@status=0; \
 	for target in ${SOAK_FREEBSD}; do ${SUBMAKE} $$target || status=1; done; \
-	${.CURDIR}/tools/runtests --soak ${HOURS} --seed ${SEED} || status=1; \
+	${.CURDIR}/tools/runtests --no-build --soak ${HOURS} --seed ${SEED} || status=1; \
 	exit $$status
 .endif
 
