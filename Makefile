@@ -262,5 +262,6 @@ lint-changed: .PHONY bootstrap
 	@${SUBMAKE} KERNCONF=GENERIC modules
 	@${.CURDIR}/tools/lint --changed
 
+# Of an older tree: the user's cache is not the clone's.
 clean: .PHONY
 	@rm -rf ${OBJTOP}/GENERIC ${OBJTOP}/GENERIC-NODEBUG ${OBJTOP}/XEN ${OBJTOP}/tests ${OBJTOP}/ccache

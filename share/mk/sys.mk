@@ -26,7 +26,20 @@ OBJTOP?=	${SRCTOP}/obj
 # A source that several kernels compile in the same way is compiled once: paths below SRCTOP are
 # relative for ccache, so that the folder of the kernel does not count; nor does the language, in which
 # only the compiler's messages differ.
-CCACHE_DIR?=	${OBJTOP}/ccache
+# All clones of a user share it; where the user has no folder that can be written, it is the clone's.
+.if empty(CCACHE_DIR)
+.if !empty(XDG_CACHE_HOME)
+CCACHE_DIR:=	${XDG_CACHE_HOME}/pv-kmod/ccache
+.elif !empty(HOME)
+CCACHE_DIR:=	${HOME}/.cache/pv-kmod/ccache
+.else
+CCACHE_DIR:=	${OBJTOP}/ccache
+.endif
+_writable!=	mkdir -p ${CCACHE_DIR:Q} 2>/dev/null && test -w ${CCACHE_DIR:Q} && echo yes || echo no
+.if ${_writable} == "no"
+CCACHE_DIR:=	${OBJTOP}/ccache
+.endif
+.endif
 CCACHE_BASEDIR=	${SRCTOP}
 CCACHE_NOHASHDIR= yes
 CCACHE_SLOPPINESS= locale
