@@ -4,6 +4,9 @@
 # pv-kmod.  `make help` lists the targets; with GNU make too (GNUmakefile).
 #
 
+.if ${.CURDIR:[#]} != 1
+.error the path of this checkout has a blank, which make takes for the end of a name: move it
+.endif
 .MAIN: all
 .MAKE.MODE=	meta=no
 MK=		${.CURDIR}/share/mk
