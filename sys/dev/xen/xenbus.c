@@ -31,7 +31,6 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/bus.h>
-#include <sys/ctype.h>
 #include <sys/eventhandler.h>
 #include <sys/libkern.h>
 #include <sys/lock.h>

@@ -25,7 +25,6 @@
 #include <sys/bio.h>
 
 #include <vm/vm.h>
-#include <vm/vm_param.h>
 #include <vm/pmap.h>
 #include <vm/vm_page.h>
 

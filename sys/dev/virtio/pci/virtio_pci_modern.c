@@ -24,7 +24,6 @@
 #include <sys/rman.h>
 
 #include <machine/bus.h>
-#include <machine/resource.h>
 
 #include <dev/pci/pcireg.h>
 #include <dev/pci/pcivar.h>

@@ -62,6 +62,7 @@
 #include <sys/module.h>
 #include <sys/sysctl.h>
 
+#include <dev/pv/pv_tunable.h>
 #include <dev/xen/blkfront/blkfront_var.h>
 
 #define	XBD_REQS_MAX		128

@@ -42,7 +42,6 @@
 
 #include <machine/bus.h>
 #include <machine/cpufunc.h>
-#include <machine/resource.h>
 
 #include <dev/pci/pcivar.h>
 
