@@ -96,6 +96,7 @@ extern const struct pvq_test pvq_basic_tests[];
 extern const struct pvq_test pvq_event_tests[];
 extern const struct pvq_test pvq_hostile_tests[];
 extern const struct pvq_test pvq_random_tests[];
+extern const struct pvq_test pvq_stop_tests[];
 
 /* Of virtqueues with IN_ORDER only. */
 extern const struct pvq_test pvq_in_order_tests[];

@@ -466,14 +466,11 @@ vqpacked_drain(struct pvq *q)
 
 /* Everything as it was when the queue was created, but for the statistics. */
 static int
-vqpacked_reinit(struct pvq *q)
+vqpacked_forget(struct pvq *q)
 {
 	struct vqpacked *vp = VP(q);
 	uint32_t i;
 
-	vqpacked_abort(q);
-	if (q->q_committed != q->q_completed)
-		return (EBUSY);
 	for (i = 0; i < vp->vp_size; i++) {
 		vp->vp_free[i] = &vp->vp_shadow[i];
 		vp->vp_shadow[i].vd_id = i;
@@ -482,6 +479,7 @@ vqpacked_reinit(struct pvq *q)
 	q->q_taken = q->q_committed = q->q_completed = 0;
 	q->q_given = q->q_size;
 	vp->vp_base = 0;
+	vp->vp_staged = vp->vp_staged_segs = vp->vp_staged_ind = 0;
 	vp->vp_next.vpp_desc = vp->vp_desc;
 	vp->vp_next.vpp_avail = VRING_PACKED_F_AVAIL;
 	vp->vp_base_next = vp->vp_next;
@@ -496,6 +494,14 @@ vqpacked_reinit(struct pvq *q)
 	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	q->q_fault = PVQ_OK;
 	return (0);
+}
+
+static int
+vqpacked_reinit(struct pvq *q)
+{
+
+	vqpacked_abort(q);
+	return (q->q_committed != q->q_completed ? EBUSY : vqpacked_forget(q));
 }
 
 static void
@@ -525,6 +531,7 @@ static const struct pvq_ops vqpacked_ops = {
 	.qo_intr_disable = vqpacked_intr_disable,
 	.qo_look = vqpacked_look,
 	.qo_drain = vqpacked_drain,
+	.qo_forget = vqpacked_forget,
 	.qo_reinit = vqpacked_reinit,
 	.qo_free = vqpacked_free,
 };
@@ -576,7 +583,7 @@ virtqueue_packed_create(const struct virtqueue_params *params, struct pvq **qp)
 	for (i = 0; vp->vp_c.vqc_pieces != NULL && i < params->vqp_size; i++)
 		vp->vp_shadow[i].vd_table = virtqueue_table(&vp->vp_c, i,
 		    &vp->vp_shadow[i].vd_table_paddr);
-	(void)vqpacked_reinit(&vp->vp_c.vqc_pvq);
+	(void)vqpacked_forget(&vp->vp_c.vqc_pvq);
 	*qp = &vp->vp_c.vqc_pvq;
 	return (0);
 }

@@ -582,14 +582,11 @@ vqsplit_drain(struct pvq *q)
 
 /* Everything as it was when the queue was created, but for the statistics. */
 static int
-vqsplit_reinit(struct pvq *q)
+vqsplit_forget(struct pvq *q)
 {
 	struct vqsplit *vq = VQ(q);
 	int i;
 
-	vqsplit_abort(q);
-	if (q->q_committed != q->q_completed)
-		return (EBUSY);
 	for (i = 0; i < q->q_size; i++) {
 		vq->vq_ids[i] = i;
 		vq->vq_shadow[i].vd_state = VQ_IDLE;
@@ -597,6 +594,7 @@ vqsplit_reinit(struct pvq *q)
 	q->q_taken = q->q_committed = q->q_completed = 0;
 	q->q_given = q->q_size;
 	vq->vq_base = 0;
+	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
 	vq->vq_avail_idx = vq->vq_used_idx = 0;
 	vq->vq_batch = 0;
 	vq->vq_unkicked = 0;
@@ -604,6 +602,14 @@ vqsplit_reinit(struct pvq *q)
 	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	q->q_fault = PVQ_OK;
 	return (0);
+}
+
+static int
+vqsplit_reinit(struct pvq *q)
+{
+
+	vqsplit_abort(q);
+	return (q->q_committed != q->q_completed ? EBUSY : vqsplit_forget(q));
 }
 
 static void
@@ -641,6 +647,7 @@ static const struct pvq_ops vqsplit_ops = {
 	.qo_intr_disable = vqsplit_intr_disable,
 	.qo_look = vqsplit_look,
 	.qo_drain = vqsplit_drain,
+	.qo_forget = vqsplit_forget,
 	.qo_reinit = vqsplit_reinit,
 	.qo_free = vqsplit_free,
 };
@@ -692,7 +699,7 @@ virtqueue_split_create(const struct virtqueue_params *params, struct pvq **qp)
 	for (i = 0; vq->vq_c.vqc_pieces != NULL && i < params->vqp_size; i++)
 		vq->vq_shadow[i].vd_table = virtqueue_table(&vq->vq_c, i,
 		    &vq->vq_shadow[i].vd_table_paddr);
-	(void)vqsplit_reinit(&vq->vq_c.vqc_pvq);
+	(void)vqsplit_forget(&vq->vq_c.vqc_pvq);
 	*qp = &vq->vq_c.vqc_pvq;
 	return (0);
 }

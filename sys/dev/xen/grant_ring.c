@@ -576,9 +576,9 @@ gr_intr_disable(struct pvq *q)
 	atomic_store_32(&gr->gr_header->gh_rsp_event, gr->gr_rsp_cons + GRANT_RING_NEVER);
 }
 
-/* Forget a chain that will not be answered any more. */
+/* Give up a chain that will not be answered any more. */
 static void *
-gr_forget(struct grant_ring *gr, struct gr_shadow *first)
+gr_give_up(struct grant_ring *gr, struct gr_shadow *first)
 {
 	struct gr_shadow *gs = first;
 	u_int id, n;
@@ -616,7 +616,7 @@ gr_drain(struct pvq *q)
 		}
 	}
 	if (oldest != NULL)
-		return (gr_forget(gr, oldest));
+		return (gr_give_up(gr, oldest));
 	/* The rest gets no response either. */
 	gr->gr_rsp_cons = gr->gr_done_slots = gr->gr_base;
 	gr->gr_nulls = gr->gr_noids;
@@ -624,29 +624,58 @@ gr_drain(struct pvq *q)
 	return (NULL);
 }
 
+/* Nothing is staged or in flight, from the place `at' of the ring on. */
+static void
+gr_begin_at(struct grant_ring *gr, uint32_t at)
+{
+	struct pvq *q = &gr->gr_pvq;
+	u_int i;
+
+	for (i = 0; i < q->q_size; i++) {
+		gr->gr_ids[i] = i;
+		gr->gr_shadow[i].gs_state = GR_IDLE;
+	}
+	q->q_committed = q->q_completed = 0;
+	q->q_taken = gr->gr_base = gr->gr_rsp_cons = gr->gr_done_slots = at;
+	q->q_given = at + q->q_size;
+	gr->gr_ids_taken = gr->gr_ids_base = gr->gr_ids_given = 0;
+	gr->gr_staged = gr->gr_staged_segs = gr->gr_staged_noids = 0;
+	gr->gr_unkicked = gr->gr_noids = gr->gr_nulls = 0;
+	q->q_fault = PVQ_OK;
+}
+
+/*
+ * The ring goes on where the back end is, which has seen req_prod and nothing else.  It may have been
+ * committed and not notified of.
+ */
+static int
+gr_forget(struct pvq *q)
+{
+	struct grant_ring *gr = GR(q);
+	uint32_t prod;
+
+	prod = atomic_load_32(&gr->gr_header->gh_req_prod);
+	if (atomic_load_acq_32(&gr->gr_header->gh_rsp_prod) != prod) {
+		gr->gr_params.grp_notify(gr->gr_params.grp_notify_arg);
+		return (EBUSY);
+	}
+	gr_begin_at(gr, prod);
+	return (0);
+}
+
 /* Everything as it was when the queue was created, but for the statistics. */
 static int
 gr_reinit(struct pvq *q)
 {
 	struct grant_ring *gr = GR(q);
-	u_int i;
 
 	gr_abort(q);
 	if (q->q_committed != q->q_completed)
 		return (EBUSY);
 	gr->gr_life = atomic_load_int(&xen_life);
-	for (i = 0; i < q->q_size; i++) {
-		gr->gr_ids[i] = i;
-		gr->gr_shadow[i].gs_state = GR_IDLE;
-	}
-	q->q_taken = q->q_committed = q->q_completed = 0;
-	q->q_given = q->q_size;
-	gr->gr_base = gr->gr_ids_taken = gr->gr_ids_base = gr->gr_unkicked = 0;
-	gr->gr_rsp_cons = gr->gr_ids_given = gr->gr_done_slots = 0;
-	gr->gr_noids = gr->gr_nulls = 0;
+	gr_begin_at(gr, 0);
 	memset(gr->gr_header, 0, ptoa(1 << gr->gr_params.grp_order));
 	gr->gr_header->gh_req_event = gr->gr_header->gh_rsp_event = 1;
-	q->q_fault = PVQ_OK;
 	return (0);
 }
 
@@ -679,6 +708,7 @@ static const struct pvq_ops gr_ops = {
 	.qo_intr_enable = gr_intr_enable,
 	.qo_intr_disable = gr_intr_disable,
 	.qo_drain = gr_drain,
+	.qo_forget = gr_forget,
 	.qo_reinit = gr_reinit,
 	.qo_free = gr_free,
 };

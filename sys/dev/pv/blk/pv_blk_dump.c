@@ -110,20 +110,19 @@ pv_blk_dump_one(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t le
 	return (error == -1 ? EIO : error);
 }
 
-/* Takes a queue as it is: what is in flight ends, and is not delivered. */
+/*
+ * Takes a queue as it is: what is in flight ends, and is not delivered.  CPUs were stopped wherever they
+ * were, so that its state is not relied on.
+ */
 static int
 pv_blk_dump_take(struct pv_blk_queue *bq)
 {
-	struct pvq_done done;
 	int us;
 
-	for (us = 0; pvq_inflight(bq->bq_pvq) != 0; us += PV_BLK_POLL_US) {
-		if (pvq_broken(bq->bq_pvq))
-			return (EIO);
+	for (us = 0; pvq_forget(bq->bq_pvq) != 0; us += PV_BLK_POLL_US) {
 		if (us >= PV_BLK_DUMP_SECS * 1000000)
 			return (ETIMEDOUT);
-		if (pvq_get(bq->bq_pvq, &done, 1) == 0)
-			DELAY(PV_BLK_POLL_US);
+		DELAY(PV_BLK_POLL_US);
 	}
 	pvq_intr_disable(bq->bq_pvq);
 	return (0);
@@ -148,8 +147,8 @@ pv_blk_dump_begin(struct pv_blk *blk)
 	if (error != 0)
 		return (error);
 	PV_BLK_FOREACH(blk, bq) {
-		while (bq->bq_pvq != NULL && pvq_drain(bq->bq_pvq) != NULL)
-			;
+		if (bq->bq_pvq != NULL)
+			(void)pvq_forget(bq->bq_pvq);
 	}
 	error = blk->blk_ops->bo_restart(blk);
 	if (error == 0)

@@ -51,7 +51,7 @@
  * Locking.  None here.  The owner serialises the putting side (reserve, share, put, abort, commit,
  * kick) and the getting side (get, intr_enable, intr_disable).  The two sides may run at the same
  * time: every implementation keeps their state apart.  pvq_drain(), pvq_reinit() and pvq_free() need
- * both sides to be idle.
+ * both sides to be idle; for pvq_forget() they are stopped, wherever they were.
  *
  * Cost.  One indirect call a batch of chains, for put and for get alike; none for a segment.
  */
@@ -159,6 +159,7 @@ struct pvq_ops {
 	void	(*qo_intr_disable)(struct pvq *);
 	enum pvq_look (*qo_look)(struct pvq *);	/* NULL: it can't tell */
 	void	*(*qo_drain)(struct pvq *);
+	int	(*qo_forget)(struct pvq *);
 	int	(*qo_reinit)(struct pvq *);
 	void	(*qo_free)(struct pvq *);
 };
@@ -470,6 +471,21 @@ pvq_inflight(const struct pvq *q)
 {
 
 	return ((int)(q->q_committed - q->q_completed));
+}
+
+/*
+ * For a kernel dump: forget everything that is staged, in flight or completed.  The CPUs that used the
+ * queue were stopped at any instruction of the functions above, so that nothing of its state is relied
+ * on, and a broken queue is whole again.  The device was reset, or is a back end that can't be.
+ *
+ * Returns 0; then the queue is empty.  EBUSY: the back end, which was notified, has still to answer
+ * what it was given; call this again.
+ */
+static inline int
+pvq_forget(struct pvq *q)
+{
+
+	return (q->q_ops->qo_forget(q));
 }
 
 /*
