@@ -77,17 +77,19 @@
  *
  * Coalescing.  A notification and an interrupt cost an exit to the host each, so in deep queues several
  * requests are coalesced into one.  In a queue that had PV_BLK_DEEP requests or more in flight lately,
- * the device is asked to interrupt after that many completions (up to blk_batch), and notified of as
- * many new requests at once: what a device has answered together is given back, submitted and
- * notified of together.  A user with so many in flight is not delayed by that.  One that waits for a
- * single request would be, so that these are never coalesced:
+ * the device is asked to interrupt after up to half of that many completions (and up to blk_batch),
+ * and notified of new requests together: what a device has answered together is given back, submitted
+ * and notified of together.  A user with so many in flight is not delayed by that, as the device has
+ * the other half to do meanwhile.  With fewer in flight a device of some 100 us would be idle for as
+ * long as it works, so that nothing waits there.  A user that waits for a single request would be
+ * delayed, so that these are never coalesced:
  *
  *	a notification   for a thread that submits one bio and then waits (pv_blk_will_wait()), or
  *			 when no more is to be expected, because all that was given back has been
- *			 followed by another: if the device is idle, or an interrupt's work ends
- *	an interrupt     while a request of such a thread is in flight, or for more completions than
- *			 the device was notified of, or than come in 1 / PV_BLK_BATCH_HZ seconds by
- *			 the pace of the last ones
+ *			 followed by another, whatever else the device has to do
+ *	an interrupt     while a request of such a thread is in flight, or for more than half of the
+ *			 completions that the device was notified of, or for more than come in
+ *			 1 / PV_BLK_BATCH_HZ seconds by the pace of the last ones
  *	either           while a barrier is waiting or in flight
  *
  * When the pace changes, a tick ends the delay.  It comes each PV_BLK_TICK, or PV_BLK_TICK_SOON where

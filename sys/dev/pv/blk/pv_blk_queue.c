@@ -151,17 +151,13 @@ pv_blk_left_idle(const struct pv_blk_queue *bq)
 static bool
 pv_blk_kick_queue(struct pv_blk_queue *bq, bool now)
 {
-	bool idle;
-
 	PV_BLK_QUEUE_ASSERT(bq);
 	if ((bq->bq_flags & PVB_STOPPED) != 0)
 		return (false);
-	idle = pv_blk_left_idle(bq);
-	/* An idle device is left waiting only if more is to come, and not for long. */
-	if (!now && !bq->bq_overdue && bq->bq_unkicked < pv_blk_batch(bq) &&
-	    (!idle || bq->bq_backlog > 0)) {
+	/* What waits has to have something to wait for: a bio that is given back is about to come again. */
+	if (!now && !bq->bq_overdue && bq->bq_unkicked < pv_blk_batch(bq) && bq->bq_backlog > 0) {
 		bq->bq_stats.bs_deferred_kicks++;
-		pv_blk_arm_tick(bq, idle);
+		pv_blk_arm_tick(bq, pv_blk_left_idle(bq));
 		return (false);
 	}
 	bq->bq_unkicked = 0;
@@ -313,8 +309,8 @@ pv_blk_arm_intr(struct pv_blk_queue *bq)
 {
 	u_int after;
 
-	/* Not after more than the device was notified of. */
-	after = max(1, min(pv_blk_batch(bq), bq->bq_ninflight - bq->bq_unkicked));
+	/* After half of what the device was notified of: it has the rest to do while these go round. */
+	after = max(1, min(pv_blk_batch(bq), (bq->bq_ninflight - bq->bq_unkicked) / 2));
 	if (after > 1)
 		pv_blk_arm_tick(bq, false);
 	return (pvq_intr_enable(bq->bq_pvq, after));

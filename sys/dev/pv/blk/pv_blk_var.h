@@ -16,8 +16,12 @@
 
 #include <dev/pv/blk/pv_blk.h>
 
-/* From this many requests on, a queue is deep: notifications and interrupts are coalesced. */
-#define	PV_BLK_DEEP		4
+/*
+ * From this many requests on, a queue is deep: notifications and interrupts are coalesced.  With 4, 8 and
+ * 16 in flight on a device that takes 20 to 200 us that was shown to lose (tests/bench/BASELINE.md): it
+ * is idle while a batch goes round, which takes as long as the requests themselves.
+ */
+#define	PV_BLK_DEEP		24
 #define	PV_BLK_BATCH		32
 #define	PV_BLK_BATCH_MAX	64
 #define	PV_BLK_DRAIN_SECS	10

@@ -17,7 +17,7 @@
 #include <geom/geom_disk.h>
 
 #define	QD_QUEUES	4
-#define	QD_SLOTS	16		/* of a queue */
+#define	QD_SLOTS	32		/* of a queue */
 #define	QD_LOG		256
 #define	QD_BIOS		64
 #define	QD_SECTOR	512

@@ -43,7 +43,9 @@ qd_begin_a_batch(struct qd_softc *sc, u_int n)
 		W(sc, i, 0);
 }
 
-/* A disk with a queue, in which bios 0 to 14 are in flight, of a thread known to submit many. */
+/* A disk with a queue, in which bios 0 to QD_DEEP - 1 are in flight, of a thread known to submit many. */
+#define	QD_DEEP		31
+
 static struct pv_blk_queue *
 qd_begin_deep(struct qd_softc *sc)
 {
@@ -53,9 +55,9 @@ qd_begin_deep(struct qd_softc *sc)
 	qd_begin(sc, 1, QD_SLOTS, 8);
 	qd_tick = bq->bq_tick_func;
 	bq->bq_tick_func = qd_no_tick;
-	for (i = 0; i < 15; i++)
+	for (i = 0; i < QD_DEEP; i++)
 		W(sc, i, 0);
-	qd_begin_a_batch(sc, 15);
+	qd_begin_a_batch(sc, QD_DEEP);
 	return (bq);
 }
 
@@ -112,7 +114,9 @@ qd_batch_is_filled_by_those_given_back(struct qd_softc *sc)
 	pv_blk_intr(bq);
 	QD_EQ(sc, qq->qq_kicks, kicks);
 	QD_EQ(sc, bq->bq_unkicked, 5);
-	for (i = 5; i < 15; i++)
+	/* Nor is there an interrupt for it. */
+	QD_EQ(sc, qq->qq_after, 1);
+	for (i = 5; i < QD_DEEP; i++)
 		W(sc, i, 0);
 	QD_EQ(sc, qq->qq_kicks, kicks + 1);
 	QD_EQ(sc, bq->bq_unkicked, 0);
@@ -134,7 +138,7 @@ qd_tick_keeps_a_batch_together(struct qd_softc *sc)
 	struct pv_blk_queue *bq = qd_begin_deep(sc);
 	u_int ends, n;
 
-	qd_begin_a_batch(sc, 15);
+	qd_begin_a_batch(sc, QD_DEEP);
 	ends = sc->qd_nends;
 	for (n = 0; n < 4; n++)
 		qd_answer_silently(sc, 0);
@@ -167,7 +171,66 @@ qd_tick_ends_a_batch(struct qd_softc *sc)
 	qd_end(sc);
 }
 
+/*
+ * The device has other requests to do: what was given back is notified of together, and at once when all
+ * of it has come again, and the next interrupt is requested after half.
+ */
+static void
+qd_batch_waits_for_no_more_than_comes(struct qd_softc *sc)
+{
+	struct qd_queue *qq = &sc->qd_queues[0];
+	struct pv_blk_queue *bq = qd_begin_deep(sc);
+	u_int i, kicks;
+
+	qd_begin_a_batch(sc, QD_DEEP);
+	QD_EQ(sc, qq->qq_after, QD_DEEP / 2);
+	kicks = qq->qq_kicks;
+	for (i = 0; i < 5; i++)
+		qd_answer_silently(sc, 0);
+	pv_blk_intr(bq);
+	for (i = 0; i < 4; i++)
+		W(sc, i, 0);
+	QD_EQ(sc, qq->qq_kicks, kicks);
+	W(sc, 4, 0);
+	QD_EQ(sc, qq->qq_kicks, kicks + 1);
+	QD_EQ(sc, bq->bq_unkicked, 0);
+	qd_answer_all(sc);
+	qd_end(sc);
+}
+
+/* With up to 16 in flight nothing waits, however closely completions come. */
+static void
+qd_shallow_queue_waits_for_nothing(struct qd_softc *sc)
+{
+	struct pv_blk_queue *bq = &sc->qd_blk.blk_queues[0];
+	struct qd_queue *qq = &sc->qd_queues[0];
+	u_int depth, i, kicks, round;
+
+	for (depth = 1; depth <= 16; depth++) {
+		qd_begin(sc, 1, QD_SLOTS, 8);
+		qd_tick = bq->bq_tick_func;
+		bq->bq_tick_func = qd_no_tick;
+		for (i = 0; i < depth; i++)
+			W(sc, i, 0);
+		for (round = 0; round < 4; round++) {
+			qd_begin_a_batch(sc, 0);
+			for (i = 0; i < depth; i++) {
+				kicks = qq->qq_kicks;
+				W(sc, i, 0);
+				QD_EQ(sc, qq->qq_kicks, kicks + 1);
+			}
+			pv_blk_intr(bq);
+			QD_EQ(sc, qq->qq_after, 1);
+		}
+		QD_EQ(sc, bq->bq_stats.bs_deferred_kicks, 0);
+		qd_answer_all(sc);
+		qd_end(sc);
+	}
+}
+
 const struct qd_case qd_batch_cases[] = {
+	{ "batch_waits_for_no_more_than_comes", qd_batch_waits_for_no_more_than_comes },
+	{ "shallow_queue_waits_for_nothing", qd_shallow_queue_waits_for_nothing },
 	{ "awaited_request_is_not_delayed", qd_awaited_request_is_not_delayed },
 	{ "batch_is_filled_by_those_given_back", qd_batch_is_filled_by_those_given_back },
 	{ "tick_keeps_a_batch_together", qd_tick_keeps_a_batch_together },
