@@ -243,6 +243,9 @@ pv_blk_check(struct pv_blk *blk)
 		return (EINVAL);
 	}
 	blk->blk_made_size = bp->bp_max_size;
+	/* Nothing is written, so that nothing is to be flushed, which some devices refuse here. */
+	if ((bp->bp_flags & PV_BLK_READONLY) != 0)
+		bp->bp_flags &= ~PV_BLK_CACHED;
 	bp->bp_delete_size = rounddown2(bp->bp_delete_size, bp->bp_sectorsize);
 	KASSERT(bp->bp_nqueues >= 1 && bp->bp_nqueues <= PV_BLK_QUEUES_MAX,
 	    ("%s: %u queues", __func__, bp->bp_nqueues));
@@ -333,32 +336,40 @@ pv_blk_close(struct disk *dp)
 	return (0);
 }
 
-/* Does the disk have this command? */
-static bool
+/* Does the disk have this command?  0, EROFS or EOPNOTSUPP. */
+static int
 pv_blk_can(const struct pv_blk *blk, const struct bio *bp)
 {
+	const struct pv_blk_params *params = &blk->blk_params;
+	bool can = false;
+
 	switch (bp->bio_cmd) {
 	case BIO_READ:
-		return (true);
+		return (0);
 	case BIO_WRITE:
-		return ((blk->blk_params.bp_flags & PV_BLK_READONLY) == 0);
 	case BIO_DELETE:
-		return ((blk->blk_params.bp_flags & PV_BLK_READONLY) == 0 &&
-		    blk->blk_params.bp_delete_size != 0);
+		if ((params->bp_flags & PV_BLK_READONLY) != 0)
+			return (EROFS);
+		can = bp->bio_cmd == BIO_WRITE || params->bp_delete_size != 0;
+		break;
 	case BIO_FLUSH:
-		return ((blk->blk_params.bp_flags & PV_BLK_CACHED) != 0);
+		can = (params->bp_flags & PV_BLK_CACHED) != 0;
+		break;
 	default:
-		return (false);
+		break;
 	}
+	return (can ? 0 : EOPNOTSUPP);
 }
 
 static void
 pv_blk_strategy(struct bio *bp)
 {
 	struct pv_blk *blk = bp->bio_disk->d_drv1;
+	int error;
 
-	if (!pv_blk_can(blk, bp)) {
-		biofinish(bp, NULL, EOPNOTSUPP);
+	error = pv_blk_can(blk, bp);
+	if (error != 0) {
+		biofinish(bp, NULL, error);
 		return;
 	}
 	pv_blk_bio_init(bp);
@@ -378,14 +389,15 @@ pv_blk_make_disk(struct pv_blk *blk)
 	dp->d_open = pv_blk_open;
 	dp->d_close = pv_blk_close;
 	dp->d_strategy = pv_blk_strategy;
-	dp->d_dump = pv_blk_dump;
+	if ((bp->bp_flags & PV_BLK_READONLY) == 0)
+		dp->d_dump = pv_blk_dump;
 	dp->d_gone = pv_blk_gone;
 	dp->d_flags = DISKFLAG_UNMAPPED_BIO | DISKFLAG_DIRECT_COMPLETION;
 	if ((bp->bp_flags & PV_BLK_READONLY) != 0)
 		dp->d_flags |= DISKFLAG_WRITE_PROTECT;
 	if ((bp->bp_flags & PV_BLK_CACHED) != 0)
 		dp->d_flags |= DISKFLAG_CANFLUSHCACHE;
-	if (bp->bp_delete_size != 0) {
+	if (bp->bp_delete_size != 0 && (bp->bp_flags & PV_BLK_READONLY) == 0) {
 		dp->d_flags |= DISKFLAG_CANDELETE;
 		dp->d_delmaxsize = bp->bp_delete_size;
 	}
@@ -504,7 +516,8 @@ pv_blk_set_delete_size(struct pv_blk *blk, uint64_t size)
 	PV_BLK_LOCK(blk);
 	KASSERT((blk->blk_flags & PVB_FROZEN) != 0, ("%s: not frozen", __func__));
 	blk->blk_params.bp_delete_size = rounddown2(size, blk->blk_params.bp_sectorsize);
-	if (blk->blk_disk != NULL && blk->blk_params.bp_delete_size != 0) {
+	if (blk->blk_disk != NULL && blk->blk_params.bp_delete_size != 0 &&
+	    (blk->blk_params.bp_flags & PV_BLK_READONLY) == 0) {
 		blk->blk_disk->d_delmaxsize = blk->blk_params.bp_delete_size;
 		blk->blk_disk->d_flags |= DISKFLAG_CANDELETE;
 	} else if (blk->blk_disk != NULL)

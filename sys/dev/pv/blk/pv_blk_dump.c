@@ -40,14 +40,29 @@ pv_blk_dump_request(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_
 	return (rq);
 }
 
+/*
+ * Makes a string of n bytes, or of those before a zero.  A byte that is not printable becomes %XX, and so
+ * does a %, so that two disks that differ in any byte have different strings.
+ */
+static void
+pv_blk_ident_string(char *ident, size_t size, const u_char *raw, size_t n)
+{
+	size_t at = 0, i;
+
+	ident[0] = '\0';
+	for (i = 0; i < n && raw[i] != 0 && at + 4 <= size; i++)
+		at += snprintf(ident + at, size - at,
+		    isprint(raw[i]) && raw[i] != '%' ? "%c" : "%%%02X", raw[i]);
+}
+
 int
 pv_blk_ident(struct pv_blk *blk, char *ident, size_t size)
 {
 	struct pv_blk_req *rq;
-	size_t i, n;
+	size_t n;
 	int error, tries;
 
-	n = MIN(blk->blk_params.bp_ident_size, size - 1);
+	n = blk->blk_params.bp_ident_size;
 	if (n == 0)
 		return (0);
 	bzero(blk->blk_bounce, n);
@@ -66,9 +81,7 @@ pv_blk_ident(struct pv_blk *blk, char *ident, size_t size)
 		error = rq->rq_error;
 	bus_dmamap_sync(blk->blk_btag, blk->blk_bmap,
 	    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
-	for (i = 0; error == 0 && i < n && isprint((u_char)blk->blk_bounce[i]); i++)
-		ident[i] = blk->blk_bounce[i];
-	ident[error == 0 ? i : 0] = '\0';
+	pv_blk_ident_string(ident, size, (u_char *)blk->blk_bounce, error == 0 ? n : 0);
 	return (error);
 }
 
@@ -157,8 +170,8 @@ pv_blk_dump_begin(struct pv_blk *blk)
 }
 
 /*
- * d_dump of disk(9): no locks, no interrupts, no other thread.  A length of 0 ends the dump, which is
- * when it has to be durable.
+ * d_dump of disk(9): no locks, no interrupts, no other thread.  A call without data ends the dump, which
+ * is when it has to be durable.
  */
 int
 pv_blk_dump(void *priv, void *virtual, off_t offset, size_t length)

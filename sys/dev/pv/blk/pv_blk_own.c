@@ -70,7 +70,8 @@ pv_blk_end_caching(struct pv_blk *blk)
 	bool start;
 
 	PV_BLK_LOCK(blk);
-	if ((blk->blk_flags & PVB_WRITETHROUGH) != 0 || blk->blk_disk == NULL) {
+	if ((blk->blk_flags & PVB_WRITETHROUGH) != 0 || blk->blk_disk == NULL ||
+	    (blk->blk_params.bp_flags & PV_BLK_CACHED) == 0) {
 		PV_BLK_UNLOCK(blk);
 		pv_blk_set_writethrough(blk, true);
 		return;

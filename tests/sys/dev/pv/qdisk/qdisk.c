@@ -129,6 +129,17 @@ qq_drain(struct pvq *q)
 	return (cookie);
 }
 
+static int
+qq_forget(struct pvq *q)
+{
+	struct qd_queue *qq = (struct qd_queue *)q;
+
+	qq->qq_nheld = qq->qq_ndone = 0;
+	q->q_taken = q->q_committed = q->q_completed = 0;
+	q->q_given = QD_SLOTS;
+	return (0);
+}
+
 static const struct pvq_ops qq_ops = {
 	.qo_name = "test",
 	.qo_prepare = qq_prepare,
@@ -139,6 +150,7 @@ static const struct pvq_ops qq_ops = {
 	.qo_intr_enable = qq_intr_enable,
 	.qo_intr_disable = qq_intr_disable,
 	.qo_drain = qq_drain,
+	.qo_forget = qq_forget,
 };
 
 static void
@@ -153,6 +165,10 @@ qd_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done
 {
 	struct qd_softc *sc = __containerof(blk, struct qd_softc, qd_blk);
 
+	if (rq->rq_cmd == PV_BLK_IDENT)
+		memcpy(blk->blk_bounce, sc->qd_ident, QD_IDENT);
+	if ((int)rq->rq_cmd == sc->qd_fail)
+		return (EIO);
 	return (sc->qd_one_range && rq->rq_cmd == PV_BLK_DELETE && rq->rq_nmore > 0 ? EIO : 0);
 }
 
@@ -257,7 +273,8 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 		.bp_delete_size = 8 * QD_SECTOR,
 		.bp_delete_ranges = 4,
 		.bp_msgsize = 64,
-		.bp_flags = PV_BLK_CACHED | PV_BLK_QUEUE_RESET,
+		.bp_ident_size = sc->qd_ident != NULL ? QD_IDENT : 0,
+		.bp_flags = PV_BLK_CACHED | PV_BLK_QUEUE_RESET | sc->qd_flags,
 	};
 	struct pvq *q;
 	u_int i;
@@ -275,6 +292,7 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 	sc->qd_stop_queue_error = sc->qd_restart_queue_error = 0;
 	sc->qd_reset_restarts = sc->qd_report_restarts = 0;
 	sc->qd_resubmit = 0;
+	sc->qd_fail = -1;
 	sc->qd_resubmitters = QD_BIOS;
 	sc->qd_one_range = sc->qd_one_timeout = sc->qd_await_detach = sc->qd_stop_waits = false;
 	sc->qd_no_fit = sc->qd_linger = false;
@@ -284,7 +302,9 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 	for (i = 0; i < QD_BIOS; i++)
 		sc->qd_ends[i] = -1;
 	QD_EQ(sc, pv_blk_init(&sc->qd_blk, sc->qd_dev, &qd_ops, &params), 0);
+	sc->qd_queues[0].qq_eager = sc->qd_ident != NULL;
 	QD_EQ(sc, pv_blk_attach(&sc->qd_blk, sc->qd_pvqs, n), 0);
+	sc->qd_queues[0].qq_eager = false;
 }
 
 void
@@ -488,7 +508,9 @@ static int
 qd_sysctl_run(SYSCTL_HANDLER_ARGS)
 {
 	struct qd_softc *sc = device_get_softc(qd_device);
-	static const struct qd_case *const lists[] = { qd_cases, qd_batch_cases, qd_reset_cases };
+	static const struct qd_case *const lists[] = {
+		qd_cases, qd_batch_cases, qd_disk_cases, qd_reset_cases
+	};
 	const struct qd_case *qc;
 	u_int failed = 0, i;
 	int error, value = 0;

@@ -21,6 +21,7 @@
 #define	QD_LOG		256
 #define	QD_BIOS		64
 #define	QD_SECTOR	512
+#define	QD_IDENT	20
 
 /* A queue whose peer is the case that runs. */
 struct qd_queue {
@@ -67,6 +68,9 @@ struct qd_softc {
 	bool		qd_await_detach; /* bo_stop_queue lasts until the disk is detached */
 	int		qd_stop_error;	/* what bo_stop and bo_restart return */
 	int		qd_restart_error;
+	u_int		qd_flags;	/* more of bp_flags */
+	const char	*qd_ident;	/* QD_IDENT bytes of identification; NULL: none */
+	int		qd_fail;	/* this command fails with EIO; -1: none */
 	bool		qd_one_range;	/* deletes of several ranges fail */
 	bool		qd_no_fit;	/* requests never fit into a queue */
 	size_t		qd_phys_seg;	/* bytes of physical memory in a segment; 0: by bus_dma(9) */
@@ -86,6 +90,7 @@ struct qd_case {
 /* Each ends with a NULL name. */
 extern const struct qd_case qd_cases[];
 extern const struct qd_case qd_batch_cases[];
+extern const struct qd_case qd_disk_cases[];
 extern const struct qd_case qd_reset_cases[];
 
 /* Shorthand for qd_submit(). */
