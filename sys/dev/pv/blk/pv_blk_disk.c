@@ -497,7 +497,8 @@ pv_blk_resize(struct pv_blk *blk, uint64_t mediasize)
 	PV_BLK_LOCK(blk);
 	dp = blk->blk_disk;
 	old = blk->blk_params.bp_mediasize;
-	if (dp != NULL && mediasize != old && (blk->blk_flags & PVB_DETACHING) == 0) {
+	if (dp != NULL && mediasize != old &&
+	    (blk->blk_flags & (PVB_DETACHING | PVB_DUMPING)) == 0) {
 		blk->blk_params.bp_mediasize = mediasize;
 		dp->d_mediasize = mediasize;
 		/* Does not sleep, and the lock keeps the disk from being destroyed. */

@@ -118,6 +118,9 @@ qd_dump_ends_with_a_flush(struct qd_softc *sc)
 	QD_EQ(sc, sc->qd_stops, 1);
 	QD_EQ(sc, sc->qd_nlog, 1);
 	qd_logged(sc, 0, 0, PV_BLK_WRITE, 5);
+	/* GEOM, which is stopped, hears nothing of a new size. */
+	pv_blk_resize(&sc->qd_blk, 512 * QD_SECTOR);
+	QD_EQ(sc, dp->d_mediasize, 1024 * QD_SECTOR);
 	QD_EQ(sc, dp->d_dump(dp, NULL, 0, 0), 0);
 	QD_EQ(sc, sc->qd_nlog, 2);
 	qd_logged(sc, 1, 0, PV_BLK_FLUSH, 0);
