@@ -571,6 +571,11 @@ pv_blk_queue_drain(struct pv_blk_queue *bq, int error, bool blame)
 
 	PV_BLK_QUEUE_LOCK(bq);
 	KASSERT((bq->bq_flags & PVB_STOPPED) != 0, ("%s: the device is live", __func__));
+	/* Another queue is broken: these have no part in that. */
+	if (error == EIO && (bq->bq_pvq == NULL || !pvq_broken(bq->bq_pvq))) {
+		error = 0;
+		blame = false;
+	}
 	if (bq->bq_stuck)
 		bq->bq_reset_done = bq->bq_pvq->q_stats.qs_done;
 	bq->bq_was_reset = bq->bq_stuck;

@@ -198,8 +198,8 @@ int	pv_blk_queue_put_polled(struct pv_blk_queue *bq, struct pv_blk_req *rq);
 /* pv_blk_req_fail(); pv_blk_queue_run() delivers. */
 void	pv_blk_queue_fail(struct pv_blk_queue *bq, int error);
 /*
- * Takes what is in flight out of a queue whose device was stopped; 0 requeues it.  With blame, what
- * was there too often ends with EIO.
+ * Takes what is in flight out of a queue whose device was stopped; 0 requeues it, and so does EIO unless
+ * the queue is broken.  With blame, what was there too often ends with EIO.
  */
 void	pv_blk_queue_drain(struct pv_blk_queue *bq, int error, bool blame);
 /*

@@ -131,13 +131,17 @@ qd_broken_queue_is_reset_alone(struct qd_softc *sc)
 static void
 qd_late_report_is_ignored(struct qd_softc *sc)
 {
+	u_int last = qd_cpu(1);
+
 	qd_begin(sc, 2, 8, 8);
 	sc->qd_stop_queue_error = EIO;
 	sc->qd_report_restarts = 1;
 	qd_break_a_queue(sc);
-	qd_wait_for_resets(sc, 1, 0);
+	qd_wait_for_resets(sc, 1, last);
+	qd_answer_all(sc);
 	qd_wait_for_ends(sc, 2);
-	qd_all_ended(sc, 2, EIO);
+	QD_EQ(sc, sc->qd_ends[0], EIO);
+	QD_EQ(sc, sc->qd_ends[1], last == 0 ? EIO : 0);
 	W(sc, 2, 0);
 	sc->qd_blk.blk_broken(&sc->qd_blk);
 	QD_EQ(sc, sc->qd_blk.blk_flags & (PVB_RESETTING | PVB_REPAIRING), 0);
@@ -220,18 +224,21 @@ static void
 qd_queue_that_does_not_stop(struct qd_softc *sc)
 {
 	static const int errors[] = { ETIMEDOUT, EIO };
-	u_int i;
+	u_int i, last = qd_cpu(1);
 
 	for (i = 0; i < nitems(errors); i++) {
 		qd_begin(sc, 2, 8, 8);
 		sc->qd_stop_queue_error = errors[i];
 		qd_break_a_queue(sc);
-		qd_wait_for_resets(sc, 1, 0);
+		qd_wait_for_resets(sc, 1, last);
+		qd_answer_all(sc);
 		qd_wait_for_ends(sc, 2);
-		qd_all_ended(sc, 2, EIO);
+		QD_EQ(sc, sc->qd_ends[0], EIO);
+		QD_EQ(sc, sc->qd_ends[1], last == 0 ? EIO : 0);
 		QD_EQ(sc, sc->qd_queue_stops, 1);
 		qd_break_a_queue(sc);
-		qd_wait_for_resets(sc, 2, 0);
+		qd_wait_for_resets(sc, 2, last);
+		qd_answer_all(sc);
 		qd_wait_for_ends(sc, 4);
 		QD_EQ(sc, sc->qd_queue_stops, 1);
 		QD_EQ(sc, sc->qd_blk.blk_stats.bs_queue_resets, 0);
@@ -264,6 +271,61 @@ qd_queue_that_does_not_restart(struct qd_softc *sc)
 	qd_answer_all(sc);
 	qd_wait_for_ends(sc, 4);
 	QD_EQ(sc, sc->qd_stops, 1);
+	qd_end(sc);
+}
+
+/*
+ * Where no queue can be reset alone, those that are not broken keep their requests, however often another
+ * one breaks: they are put again, in their order, and are not what breaks the device.
+ */
+static void
+qd_broken_queue_ends_no_other_s_requests(struct qd_softc *sc)
+{
+	u_int last = qd_cpu(1), round;
+
+	if (last == 0)
+		return;
+	qd_begin(sc, 2, 8, 8);
+	sc->qd_blk.blk_params.bp_flags &= ~PV_BLK_QUEUE_RESET;
+	W(sc, 1, last);
+	W(sc, 2, last);
+	for (round = 1; round <= 6; round++) {
+		W(sc, 0, 0);
+		sc->qd_nlog = 0;
+		pvq_break(sc->qd_pvqs[0], PVQ_FAULT_ID, 0);
+		pv_blk_intr(&sc->qd_blk.blk_queues[0]);
+		qd_wait_for_resets(sc, round, 2);
+		qd_wait_for_ends(sc, round);
+		QD_EQ(sc, sc->qd_ends[0], EIO);
+		qd_logged(sc, 0, last, PV_BLK_WRITE, 1);
+		qd_logged(sc, 1, last, PV_BLK_WRITE, 2);
+	}
+	QD_EQ(sc, sc->qd_ends[1], -1);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_ends[1], 0);
+	QD_EQ(sc, sc->qd_ends[2], 0);
+	qd_end(sc);
+}
+
+/* The same where the protocol stops the device, as a front end does that connects anew. */
+static void
+qd_requeue_ends_no_other_s_requests(struct qd_softc *sc)
+{
+	u_int last = qd_cpu(1);
+
+	if (last == 0)
+		return;
+	qd_begin(sc, 2, 8, 8);
+	W(sc, 0, 0);
+	W(sc, 1, last);
+	pv_blk_freeze(&sc->qd_blk);
+	pvq_break(sc->qd_pvqs[0], PVQ_FAULT_ID, 0);
+	pv_blk_requeue(&sc->qd_blk, EIO);
+	QD_EQ(sc, sc->qd_ends[0], EIO);
+	QD_EQ(sc, sc->qd_ends[1], -1);
+	qd_thaw(sc, 1);
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_ends[1], 0);
 	qd_end(sc);
 }
 
@@ -305,6 +367,8 @@ const struct qd_case qd_reset_cases[] = {
 	{ "stuck_queue_is_reset_alone_first", qd_stuck_queue_is_reset_alone_first },
 	{ "queue_that_does_not_stop", qd_queue_that_does_not_stop },
 	{ "queue_that_does_not_restart", qd_queue_that_does_not_restart },
+	{ "broken_queue_ends_no_other_s_requests", qd_broken_queue_ends_no_other_s_requests },
+	{ "requeue_ends_no_other_s_requests", qd_requeue_ends_no_other_s_requests },
 	{ "detach_while_a_queue_is_reset", qd_detach_while_a_queue_is_reset },
 	{ NULL, NULL }
 };
