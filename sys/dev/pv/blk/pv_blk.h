@@ -62,9 +62,13 @@
  * From its arrival to its completion (PVB_GATED), bios of all queues are queued in one FIFO,
  * blk_waiting.
  *
- * Deleting.  Where a request can delete several ranges, a queue has one such request at a time.  What
- * comes meanwhile is held back (bq_deletes), and goes together when it has ended.  If the device fails
- * one of several ranges, each is tried alone, as the device does not report which it was.
+ * Deleting.  A device frees only whole units, of bp_delete_align.  So bios are not cut by GEOM, which
+ * knows nothing of units, but here, where one ends, and all but the first and the last piece are whole
+ * ones.
+ * Where a request can delete several ranges, a queue has one such request at a time.  What comes
+ * meanwhile, and the rest of a long one, is held back (bq_deletes), and goes when that has ended, what
+ * there is together.  If the device fails one of several ranges, each is tried alone, as the device does
+ * not report which it was.
  *
  * Flushing.  A flush makes those writes durable that were completed before it was submitted, in every
  * queue: this is what a device promises for the command (VirtIO 1.3, 5.2.6.2), and all that BIO_FLUSH
@@ -265,6 +269,8 @@ struct pv_blk_params {
 	bus_size_t	bp_max_size;	/* bytes in a request at most; 0: what the segments hold */
 	uint64_t	bp_delete_size;	/* bytes in a PV_BLK_DELETE at most; 0: there is none */
 	u_int		bp_delete_ranges; /* in one at most; 0 is 1 */
+	uint64_t	bp_delete_align; /* bytes that are freed only as a whole; 0: a sector */
+	uint64_t	bp_delete_first; /* bytes at which the first of these begins */
 	u_int		bp_stripesize;	/* bytes; 0: unknown */
 	u_int		bp_stripeoffset;
 	u_int		bp_fwheads;	/* 0: unknown */
@@ -461,6 +467,15 @@ struct pv_blk {
 };
 
 /*
+ * Sets the size and the offset of stripes, at whose borders accesses are best aligned, in params, unless
+ * they are set: for the protocol to call with what its device tells, the best first.
+ *
+ * size   bytes; ignored unless it is a multiple of a sector, and more than one
+ * first  bytes at which the first stripe begins
+ */
+void	pv_blk_set_stripe(struct pv_blk_params *params, uint64_t size, uint64_t first);
+
+/*
  * How many queues should a disk use?  Not more than one a CPU.
  *
  * offered  by the device, 1 or more
@@ -545,7 +560,8 @@ int	pv_blk_query(struct pv_blk *blk, void *buf, size_t size, u_int secs);
 /*
  * Reset the device from a task, for a broken queue or because the device requests it.
  *
- * error  what requests in flight end with; 0: they are put again, in their order
+ * error  what requests in flight end with, of EIO those in broken queues; 0: they are put again, in
+ *        their order, as are those of EIO in other queues
  */
 void	pv_blk_reset(struct pv_blk *blk, int error);
 

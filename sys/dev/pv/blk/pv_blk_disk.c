@@ -11,6 +11,7 @@
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/kernel.h>
+#include <sys/limits.h>
 #include <sys/malloc.h>
 #include <sys/module.h>
 #include <sys/smp.h>
@@ -188,6 +189,10 @@ pv_blk_sysctl_attach(struct pv_blk *blk)
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "in_flight",
 	    CTLTYPE_UINT | CTLFLAG_RD | CTLFLAG_MPSAFE, blk, 0, pv_blk_sysctl_in_flight, "IU",
 	    "Requests in flight");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "delete_size", CTLFLAG_RD,
+	    &blk->blk_params.bp_delete_size, 0, "Bytes that are deleted by a request at most; 0: none");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "delete_align", CTLFLAG_RD,
+	    &blk->blk_params.bp_delete_align, 0, "Bytes that are freed only as a whole");
 	pv_tunable_add(ctx, top, NULL, &tunables[PV_BLK_TIMEOUT], &blk->blk_timeout);
 	pv_tunable_add(ctx, top, NULL, &tunables[PV_BLK_TIMEOUT_RESET], &blk->blk_timeout_reset);
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "histogram", CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE,
@@ -223,6 +228,30 @@ pv_blk_queue_cpu(u_int i, u_int n)
 	return (-1);
 }
 
+void
+pv_blk_set_stripe(struct pv_blk_params *params, uint64_t size, uint64_t first)
+{
+	if (params->bp_stripesize != 0 || size <= params->bp_sectorsize || size > UINT_MAX ||
+	    size % params->bp_sectorsize != 0)
+		return;
+	params->bp_stripesize = size;
+	/* GEOM takes the offset of the disk within a stripe. */
+	params->bp_stripeoffset = (size - first % size) % size;
+}
+
+/* What is no number of sectors is not used. */
+static void
+pv_blk_check_delete(struct pv_blk_params *bp)
+{
+	bp->bp_delete_size = rounddown2(bp->bp_delete_size, bp->bp_sectorsize);
+	if (bp->bp_delete_align == 0 || bp->bp_delete_align % bp->bp_sectorsize != 0 ||
+	    bp->bp_delete_first % bp->bp_sectorsize != 0) {
+		bp->bp_delete_align = bp->bp_sectorsize;
+		bp->bp_delete_first = 0;
+	}
+	bp->bp_delete_first %= bp->bp_delete_align;
+}
+
 /* A sector must fit into one request, and the segments of the largest bio into our arrays. */
 static int
 pv_blk_check(struct pv_blk *blk)
@@ -246,7 +275,7 @@ pv_blk_check(struct pv_blk *blk)
 	/* Nothing is written, so that nothing is to be flushed, which some devices refuse here. */
 	if ((bp->bp_flags & PV_BLK_READONLY) != 0)
 		bp->bp_flags &= ~PV_BLK_CACHED;
-	bp->bp_delete_size = rounddown2(bp->bp_delete_size, bp->bp_sectorsize);
+	pv_blk_check_delete(bp);
 	KASSERT(bp->bp_nqueues >= 1 && bp->bp_nqueues <= PV_BLK_QUEUES_MAX,
 	    ("%s: %u queues", __func__, bp->bp_nqueues));
 	return (0);
@@ -376,6 +405,18 @@ pv_blk_strategy(struct bio *bp)
 	pv_blk_order_submit(blk, bp);
 }
 
+/* Tells GEOM whether the disk deletes: bios of any length, as they are cut where that suits the device. */
+static void
+pv_blk_offer_delete(const struct pv_blk_params *bp, struct disk *dp)
+{
+	if (bp->bp_delete_size == 0 || (bp->bp_flags & PV_BLK_READONLY) != 0) {
+		dp->d_flags &= ~DISKFLAG_CANDELETE;
+		return;
+	}
+	dp->d_delmaxsize = rounddown2(LONG_MAX, bp->bp_sectorsize);
+	dp->d_flags |= DISKFLAG_CANDELETE;
+}
+
 static struct disk *
 pv_blk_make_disk(struct pv_blk *blk)
 {
@@ -397,10 +438,7 @@ pv_blk_make_disk(struct pv_blk *blk)
 		dp->d_flags |= DISKFLAG_WRITE_PROTECT;
 	if ((bp->bp_flags & PV_BLK_CACHED) != 0)
 		dp->d_flags |= DISKFLAG_CANFLUSHCACHE;
-	if (bp->bp_delete_size != 0 && (bp->bp_flags & PV_BLK_READONLY) == 0) {
-		dp->d_flags |= DISKFLAG_CANDELETE;
-		dp->d_delmaxsize = bp->bp_delete_size;
-	}
+	pv_blk_offer_delete(bp, dp);
 	dp->d_sectorsize = bp->bp_sectorsize;
 	dp->d_mediasize = bp->bp_mediasize;
 	/* Larger than one request may be: bios are split where their memory makes it necessary. */
@@ -512,17 +550,18 @@ pv_blk_resize(struct pv_blk *blk, uint64_t mediasize)
 }
 
 void
-pv_blk_set_delete_size(struct pv_blk *blk, uint64_t size)
+pv_blk_set_delete(struct pv_blk *blk, const struct pv_blk_params *params)
 {
+	struct pv_blk_params *bp = &blk->blk_params;
+
 	PV_BLK_LOCK(blk);
 	KASSERT((blk->blk_flags & PVB_FROZEN) != 0, ("%s: not frozen", __func__));
-	blk->blk_params.bp_delete_size = rounddown2(size, blk->blk_params.bp_sectorsize);
-	if (blk->blk_disk != NULL && blk->blk_params.bp_delete_size != 0 &&
-	    (blk->blk_params.bp_flags & PV_BLK_READONLY) == 0) {
-		blk->blk_disk->d_delmaxsize = blk->blk_params.bp_delete_size;
-		blk->blk_disk->d_flags |= DISKFLAG_CANDELETE;
-	} else if (blk->blk_disk != NULL)
-		blk->blk_disk->d_flags &= ~DISKFLAG_CANDELETE;
+	bp->bp_delete_size = params->bp_delete_size;
+	bp->bp_delete_align = params->bp_delete_align;
+	bp->bp_delete_first = params->bp_delete_first;
+	pv_blk_check_delete(bp);
+	if (blk->blk_disk != NULL)
+		pv_blk_offer_delete(bp, blk->blk_disk);
 	PV_BLK_UNLOCK(blk);
 }
 

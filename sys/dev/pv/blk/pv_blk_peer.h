@@ -15,7 +15,7 @@
  *	                                     pv_blk_freeze()      the protocol's thread, from here on
  *	                                     pv_blk_requeue()
  *	                                     pv_blk_set_queues()  none; the peer closes and connects
- *	the next peer's limits          -->  pv_blk_set_delete_size(), pv_blk_set_max_size()
+ *	the next peer's limits          -->  pv_blk_set_delete(), pv_blk_set_max_size()
  *	                                     pv_blk_set_queues()  the new ones
  *	                                     pv_blk_thaw(), or pv_blk_give_up()
  */
@@ -54,10 +54,10 @@ void	pv_blk_copy(const struct bio *bp, char *buf, bool to_bio);
 void	pv_blk_hold(struct pv_blk *blk);
 
 /*
- * The next peer deletes more or less at once than the one before, or nothing any more (0): bytes.
- * Frozen.
+ * The next peer deletes more or less at once than the one before, or nothing any more, or other units:
+ * bp_delete_* of params.  Frozen.
  */
-void	pv_blk_set_delete_size(struct pv_blk *blk, uint64_t size);
+void	pv_blk_set_delete(struct pv_blk *blk, const struct pv_blk_params *params);
 
 /*
  * The next peer takes other requests.  What was requeued and is longer is sent in pieces, one after

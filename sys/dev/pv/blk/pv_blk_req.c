@@ -396,6 +396,21 @@ pv_blk_gather(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	bq->bq_stats.bs_merged_deletes += rq->rq_nmore;
 }
 
+/* How much of `left' bytes from offset on does one request delete?  All, or up to where a unit ends. */
+static uint64_t
+pv_blk_delete_piece(const struct pv_blk_params *params, uint64_t offset, uint64_t left)
+{
+	const uint64_t size = params->bp_delete_size;
+	uint64_t over;
+
+	if (left <= size)
+		return (left);
+	over = (offset + size + params->bp_delete_align - params->bp_delete_first) %
+	    params->bp_delete_align;
+	/* A unit may be more than a request deletes. */
+	return (over < size ? size - over : size);
+}
+
 /* Has rq delete the next piece of bq_cur: 0; EBUSY if that has to be held back; EOPNOTSUPP. */
 static int
 pv_blk_cut_delete(struct pv_blk_queue *bq, struct pv_blk_req *rq)
@@ -406,11 +421,11 @@ pv_blk_cut_delete(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	/* The device may have been another when the bio came. */
 	if (params->bp_delete_size == 0)
 		return (EOPNOTSUPP);
-	if (params->bp_delete_ranges > 1 && bq->bq_ndeletes > 0 && bq->bq_cur_off == 0)
+	if (params->bp_delete_ranges > 1 && bq->bq_ndeletes > 0)
 		return (EBUSY);
 	rq->rq_cmd = PV_BLK_DELETE;
 	rq->rq_nsegs = 0;
-	rq->rq_length = MIN(left, params->bp_delete_size);
+	rq->rq_length = pv_blk_delete_piece(params, rq->rq_offset, left);
 	TAILQ_INIT(&rq->rq_more);
 	rq->rq_nmore = 0;
 	bq->bq_ndeletes++;
@@ -634,6 +649,7 @@ pv_blk_req_next(struct pv_blk_queue *bq)
 		if (error == 0)
 			break;
 		if (error == EBUSY) {
+			bp->bio_driver2 = (void *)bq->bq_cur_off;
 			TAILQ_INSERT_TAIL(&bq->bq_deletes, bp, bio_queue);
 			bq->bq_cur = NULL;
 			continue;

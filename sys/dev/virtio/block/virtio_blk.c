@@ -207,29 +207,6 @@ vtblk_read_limits(struct vtblk_softc *sc)
 	}
 }
 
-/* The best boundaries of requests; GEOM takes the offset of the disk within a stripe. */
-static void
-vtblk_read_topology(struct vtblk_softc *sc)
-{
-	struct pv_blk_params *bp = &sc->vtb_params;
-	uint8_t align, exp, heads, sectors;
-
-	if ((sc->vtb_features & VIRTIO_BLK_F_TOPOLOGY) != 0 &&
-	    VTBLK_CONFIG(sc, topology.physical_block_exp, &exp) == 0 &&
-	    VTBLK_CONFIG(sc, topology.alignment_offset, &align) == 0 &&
-	    exp != 0 && exp < 16 && bp->bp_sectorsize <= (UINT_MAX >> exp)) {
-		bp->bp_stripesize = bp->bp_sectorsize << exp;
-		bp->bp_stripeoffset = (bp->bp_stripesize -
-		    (uint64_t)align * bp->bp_sectorsize % bp->bp_stripesize) % bp->bp_stripesize;
-	}
-	if ((sc->vtb_features & VIRTIO_BLK_F_GEOMETRY) != 0 &&
-	    VTBLK_CONFIG(sc, geometry.heads, &heads) == 0 &&
-	    VTBLK_CONFIG(sc, geometry.sectors, &sectors) == 0) {
-		bp->bp_fwheads = heads;
-		bp->bp_fwsectors = sectors;
-	}
-}
-
 /* Ways to delete, the best first. */
 static const struct vtblk_delete {
 	uint64_t	feature;
@@ -303,7 +280,6 @@ vtblk_read_delete(struct vtblk_softc *sc)
 	struct pv_blk_params *bp = &sc->vtb_params;
 	uint32_t align = 1, ranges, sectors;
 	const struct vtblk_delete *vd;
-	uint64_t size;
 	u_int i;
 
 	for (i = 0; i < nitems(vtblk_deletes); i++) {
@@ -316,13 +292,42 @@ vtblk_read_delete(struct vtblk_softc *sc)
 			(void)virtio_read_config(sc->vtb_dev, vd->alignment, &align, 4);
 		sc->vtb_delete_type = vd->type;
 		sc->vtb_delete_flags = vd->flags;
-		/* Pieces of a long one should begin at the device's alignment. */
-		size = sectors;
-		if (align > 1 && align < size)
-			size -= size % align;
-		bp->bp_delete_size = size * VIRTIO_BLK_SECTOR_SIZE;
+		bp->bp_delete_size = (uint64_t)sectors * VIRTIO_BLK_SECTOR_SIZE;
+		bp->bp_delete_align = (uint64_t)align * VIRTIO_BLK_SECTOR_SIZE;
 		bp->bp_delete_ranges = MIN(ranges, VTBLK_RANGES_MAX);
 		return;
+	}
+}
+
+/* The best boundaries of requests, what is told of the storage before what is told of its use. */
+static void
+vtblk_read_topology(struct vtblk_softc *sc)
+{
+	struct pv_blk_params *bp = &sc->vtb_params;
+	uint8_t align = 0, exp = 0, heads, sectors;
+	uint32_t opt_io = 0;
+	uint16_t min_io = 0;
+
+	if ((sc->vtb_features & VIRTIO_BLK_F_TOPOLOGY) != 0 &&
+	    (VTBLK_CONFIG(sc, topology.physical_block_exp, &exp) != 0 ||
+	    VTBLK_CONFIG(sc, topology.alignment_offset, &align) != 0 ||
+	    VTBLK_CONFIG(sc, topology.min_io_size, &min_io) != 0 ||
+	    VTBLK_CONFIG(sc, topology.opt_io_size, &opt_io) != 0))
+		align = exp = min_io = opt_io = 0;
+	sc->vtb_min_io_size = (uint64_t)min_io * bp->bp_sectorsize;
+	sc->vtb_opt_io_size = (uint64_t)opt_io * bp->bp_sectorsize;
+	if (exp < 16)
+		pv_blk_set_stripe(bp, (uint64_t)bp->bp_sectorsize << exp,
+		    (uint64_t)align * bp->bp_sectorsize);
+	if (bp->bp_delete_size != 0)
+		pv_blk_set_stripe(bp, bp->bp_delete_align, bp->bp_delete_first);
+	pv_blk_set_stripe(bp, sc->vtb_opt_io_size, (uint64_t)align * bp->bp_sectorsize);
+	pv_blk_set_stripe(bp, sc->vtb_min_io_size, (uint64_t)align * bp->bp_sectorsize);
+	if ((sc->vtb_features & VIRTIO_BLK_F_GEOMETRY) != 0 &&
+	    VTBLK_CONFIG(sc, geometry.heads, &heads) == 0 &&
+	    VTBLK_CONFIG(sc, geometry.sectors, &sectors) == 0) {
+		bp->bp_fwheads = heads;
+		bp->bp_fwsectors = sectors;
 	}
 }
 
@@ -345,8 +350,8 @@ vtblk_read_config(struct vtblk_softc *sc)
 		bp->bp_flags |= PV_BLK_QUEUE_RESET;
 	vtblk_read_blk_size(sc);
 	vtblk_read_limits(sc);
-	vtblk_read_topology(sc);
 	vtblk_read_delete(sc);
+	vtblk_read_topology(sc);
 	bp->bp_msgsize = roundup2(offsetof(struct vtblk_msg, ranges) +
 	    bp->bp_delete_ranges * sizeof(struct virtio_blk_discard_write_zeroes),
 	    sizeof(struct vtblk_msg));
@@ -497,6 +502,10 @@ vtblk_sysctl(struct vtblk_softc *sc)
 	    "Capacities that were invalid, or could not be read");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "refused_modes", CTLFLAG_RD, &sc->vtb_refused_modes, 0,
 	    "Times that the device refused a write cache mode");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "min_io_size", CTLFLAG_RD, &sc->vtb_min_io_size, 0,
+	    "Bytes of an access at least, as the device suggests; 0: it does not");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "opt_io_size", CTLFLAG_RD, &sc->vtb_opt_io_size, 0,
+	    "Bytes of the best access, as the device suggests; 0: it does not");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "short_lengths", CTLFLAG_RD, &sc->vtb_short_lengths, 0,
 	    "Completions whose used length is less than what the device has to write");
 	vtblk_sysctl_lifetime(sc);

@@ -36,6 +36,8 @@ struct vtblk_softc {
 	struct sysctl_ctx_list vtb_sysctl;
 	struct sx	vtb_cache_lock;	/* see virtio_blk.c */
 	uint64_t	vtb_features;
+	uint64_t	vtb_min_io_size; /* bytes; 0: not known */
+	uint64_t	vtb_opt_io_size;
 	uint64_t	vtb_config_changes;
 	uint64_t	vtb_bad_configs;
 	uint64_t	vtb_refused_modes;

@@ -50,8 +50,6 @@
  * Queues.  One for each CPU, as far as the back end has as many, each a ring and an event channel
  * (blkif.h, note 12).  The next back end may have more or fewer; more than the first one
  * had are not used, as pages were made for so many.
- *
- * Gaps: discard-alignment is not looked at, as back ends leave out what does not fill an extent.
  */
 
 #include <sys/param.h>
@@ -289,19 +287,17 @@ xbd_read_size(struct xbd_softc *sc, u_int sectorsize, uint64_t *bytes)
 static void
 xbd_read_discard(struct xbd_softc *sc, struct pv_blk_params *bp)
 {
-	uint64_t granularity;
-
 	sc->xbd_discard_flag = 0;
 	if (!xenbus_feature(sc->xbd_dev, "feature-discard"))
 		return;
 	if (xbd_tunable(XBD_SECURE_DELETE) != 0 && xenbus_feature(sc->xbd_dev, "discard-secure"))
 		sc->xbd_discard_flag = BLKIF_DISCARD_SECURE;
-	granularity = xenbus_read_option(sc->xbd_dev, XENBUS_BACK, "discard-granularity", UINT32_MAX,
-	    bp->bp_sectorsize);
-	/* Pieces of a long one should begin where extents do. */
 	bp->bp_delete_size = XBD_DISCARD_MAX;
-	if (granularity != 0 && granularity < XBD_DISCARD_MAX)
-		bp->bp_delete_size -= XBD_DISCARD_MAX % granularity;
+	bp->bp_delete_align = xenbus_read_option(sc->xbd_dev, XENBUS_BACK, "discard-granularity",
+	    UINT32_MAX, bp->bp_sectorsize);
+	bp->bp_delete_first = xenbus_read_option(sc->xbd_dev, XENBUS_BACK, "discard-alignment",
+	    UINT32_MAX, 0);
+	pv_blk_set_stripe(bp, bp->bp_delete_align, bp->bp_delete_first);
 }
 
 /* What the back end offers of the disk once it is connected. */
@@ -335,8 +331,7 @@ xbd_read_disk(struct xbd_softc *sc, struct pv_blk_params *bp)
 	if ((info & VDISK_READONLY) != 0)
 		bp->bp_flags |= PV_BLK_READONLY;
 	physical = xenbus_read_option(dev, XENBUS_BACK, "physical-sector-size", UINT32_MAX, 0);
-	if (physical > bp->bp_sectorsize && physical % bp->bp_sectorsize == 0)
-		bp->bp_stripesize = physical;
+	pv_blk_set_stripe(bp, physical, 0);
 	sc->xbd_flush_op = XBD_NO_FLUSH;
 	if (xenbus_feature(dev, "feature-flush-cache"))
 		sc->xbd_flush_op = BLKIF_OP_FLUSH_DISKCACHE;
@@ -429,7 +424,7 @@ xbd_resume(struct xbd_softc *sc, const struct pv_blk_params *bp)
 		return (ENODEV);
 	}
 	pv_blk_set_writethrough(&sc->xbd_blk, sc->xbd_flush_op == XBD_NO_FLUSH);
-	pv_blk_set_delete_size(&sc->xbd_blk, bp->bp_delete_size);
+	pv_blk_set_delete(&sc->xbd_blk, bp);
 	pv_blk_set_max_size(&sc->xbd_blk, bp->bp_max_size);
 	pv_blk_resize(&sc->xbd_blk, bp->bp_mediasize);
 	pv_blk_set_queues(&sc->xbd_blk, sc->xbd_queues, sc->xbd_nqueues);

@@ -69,6 +69,9 @@ struct qd_softc {
 	int		qd_stop_error;	/* what bo_stop and bo_restart return */
 	int		qd_restart_error;
 	u_int		qd_flags;	/* more of bp_flags */
+	u_int		qd_delete_ranges; /* of a request */
+	u_int		qd_delete_align; /* sectors of a unit, and the first one's; 0: none */
+	u_int		qd_delete_first;
 	const char	*qd_ident;	/* QD_IDENT bytes of identification; NULL: none */
 	int		qd_fail;	/* this command fails with EIO; -1: none */
 	bool		qd_one_range;	/* deletes of several ranges fail */

@@ -128,7 +128,96 @@ qd_dump_ends_with_a_flush(struct qd_softc *sc)
 	qd_end(sc);
 }
 
+/*
+ * The whole of a delete comes to the driver, and is cut where the units of the device end, so that each
+ * unit that can be freed is; one that is larger than a request can't.
+ */
+static void
+qd_deletes_are_cut_between_units(struct qd_softc *sc)
+{
+	static const struct {
+		u_int	align, first, begin, n;
+		u_int	cuts[8];	/* where pieces end; 0: no more */
+	} cases[] = {
+		{ 0, 0, 3, 20, { 11, 19, 23 } },
+		{ 4, 0, 3, 20, { 8, 16, 23 } },
+		{ 4, 1, 3, 20, { 9, 17, 23 } },
+		{ 4, 0, 4, 16, { 12, 20 } },
+		{ 4, 0, 3, 8, { 11 } },
+		{ 3, 0, 1, 17, { 9, 15, 18 } },
+		{ 8, 2, 3, 24, { 10, 18, 26, 27 } },
+		{ 8, 10, 3, 24, { 10, 18, 26, 27 } },
+		{ 16, 0, 3, 36, { 11, 16, 24, 32, 39 } },
+	};
+	struct disk *dp;
+	u_int end, i, j, ranges;
+
+	for (ranges = 1; ranges <= 4; ranges += 3) {
+		for (i = 0; i < nitems(cases); i++) {
+			sc->qd_delete_ranges = ranges;
+			sc->qd_delete_align = cases[i].align;
+			sc->qd_delete_first = cases[i].first;
+			qd_begin(sc, 1, 8, 8);
+			dp = sc->qd_blk.blk_disk;
+			QD_TRUE(sc, dp->d_delmaxsize >= dp->d_mediasize &&
+			    dp->d_delmaxsize % dp->d_sectorsize == 0);
+			DEL(sc, cases[i].begin, cases[i].n);
+			qd_answer_all(sc);
+			QD_EQ(sc, sc->qd_ends[cases[i].begin], 0);
+			QD_EQ(sc, sc->qd_bios[cases[i].begin].bio_resid, 0);
+			end = cases[i].begin;
+			for (j = 0; cases[i].cuts[j] != 0; j++) {
+				qd_logged(sc, j, 0, PV_BLK_DELETE, end);
+				QD_EQ(sc, sc->qd_log[j].qe_sectors, cases[i].cuts[j] - end);
+				end = cases[i].cuts[j];
+			}
+			QD_EQ(sc, sc->qd_nlog, j);
+			qd_end(sc);
+		}
+	}
+	sc->qd_delete_ranges = sc->qd_delete_align = sc->qd_delete_first = 0;
+}
+
+/*
+ * The rest of a long delete is held back like another one where one request at a time deletes: others pass
+ * it, barriers do not, and it survives a reset, a suspend that leaves fewer queues, and a detachment.
+ */
+static void
+qd_long_delete_is_passed(struct qd_softc *sc)
+{
+	u_int last = qd_cpu(1);
+
+	qd_begin(sc, 2, 8, 8);
+	qd_submit(sc, 0, last, BIO_DELETE, 0, 20, 0);
+	W(sc, 1, last);
+	QD_EQ(sc, sc->qd_nlog, 2);
+	qd_logged(sc, 1, last, PV_BLK_WRITE, 1);
+	FLUSH(sc, 2, 0);
+	qd_answer(sc, last);
+	QD_EQ(sc, sc->qd_nlog, 3);
+	qd_logged(sc, 2, last, PV_BLK_DELETE, 8);
+	qd_freeze_and_requeue(sc);
+	qd_thaw(sc, 1);
+	qd_answer_all(sc);
+	qd_all_ended(sc, 3, 0);
+	QD_EQ(sc, sc->qd_bios[0].bio_resid, 0);
+	QD_EQ(sc, sc->qd_log[sc->qd_nlog - 1].qe_cmd, PV_BLK_FLUSH);
+	qd_logged(sc, sc->qd_nlog - 2, 0, PV_BLK_DELETE, 16);
+	/* One that fails in the middle fails as a whole. */
+	DEL(sc, 3, 20);
+	qd_answer(sc, 0);
+	sc->qd_fail = PV_BLK_DELETE;
+	qd_answer_all(sc);
+	QD_EQ(sc, sc->qd_ends[3], EIO);
+	sc->qd_fail = -1;
+	DEL(sc, 4, 20);
+	qd_end(sc);
+	QD_EQ(sc, sc->qd_ends[4], ENXIO);
+}
+
 const struct qd_case qd_disk_cases[] = {
+	{ "deletes_are_cut_between_units", qd_deletes_are_cut_between_units },
+	{ "long_delete_is_passed", qd_long_delete_is_passed },
 	{ "read_only_disk_is_only_read", qd_read_only_disk_is_only_read },
 	{ "identifications_stay_distinct", qd_identifications_stay_distinct },
 	{ "failed_bio_has_moved_nothing", qd_failed_bio_has_moved_nothing },
