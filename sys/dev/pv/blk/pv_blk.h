@@ -422,7 +422,6 @@ struct pv_blk {
 	struct bio	*blk_barrier;	/* in the first queue, and not done */
 	volatile u_int	blk_following;	/* threads of users in pv_blk_follow() */
 	bool		blk_pumping;	/* one of the threads in pv_blk_follow() pumps */
-	bool		blk_pump_again;
 	u_int		blk_turn;	/* the queue for the next bio that waited */
 
 	u_int		blk_nactive;	/* queues in use; also with every bq_mtx */

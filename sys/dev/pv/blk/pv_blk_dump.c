@@ -60,14 +60,14 @@ pv_blk_ident(struct pv_blk *blk, char *ident, size_t size)
 {
 	struct pv_blk_req *rq;
 	size_t n;
-	int error, tries;
+	int error = 0, tries;
 
 	n = blk->blk_params.bp_ident_size;
 	if (n == 0)
 		return (0);
 	bzero(blk->blk_bounce, n);
 	rq = pv_blk_dump_request(blk, PV_BLK_IDENT, 0, blk->blk_params.bp_ident_size);
-	error = pv_blk_queue_put_polled(&blk->blk_queues[0], rq);
+	pv_blk_queue_put_polled(&blk->blk_queues[0], rq);
 	for (tries = 0; error == 0 && !rq->rq_done; tries++) {
 		if (tries < PV_BLK_IDENT_POLLS)
 			DELAY(PV_BLK_POLL_US);

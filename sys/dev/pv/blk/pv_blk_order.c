@@ -17,7 +17,8 @@
  * and opens the gate when nothing is waiting and the barrier is done.  An operation of a queue that has
  * nothing in flight while the gate is closed returns PVBQ_IDLE, and is followed by the pump.
  *
- * One thread pumps at a time; another that has a reason meanwhile makes it go round once more.
+ * One thread pumps at a time.  It goes round until nothing has moved, with blk_mtx held, so that another
+ * thread that has a reason while it runs the queues leaves that to it.
  */
 
 #include <sys/param.h>
@@ -111,13 +112,9 @@ pv_blk_follow(struct pv_blk *blk, u_int todo)
 {
 	PV_BLK_LOCK(blk);
 	wakeup(&blk->blk_queues);
-	blk->blk_pump_again = true;
 	if (!blk->blk_pumping) {
 		blk->blk_pumping = true;
-		while (blk->blk_pump_again) {
-			blk->blk_pump_again = pv_blk_pump_once(blk);
-			if (!blk->blk_pump_again)
-				break;
+		while (pv_blk_pump_once(blk)) {
 			PV_BLK_UNLOCK(blk);
 			todo |= pv_blk_run_queues(blk);
 			PV_BLK_LOCK(blk);

@@ -507,19 +507,14 @@ pv_blk_queue_in_flight(struct pv_blk_queue *bq, bool *broken)
 	return (n);
 }
 
-int
+void
 pv_blk_queue_put_polled(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
-	int error;
-
 	PV_BLK_QUEUE_LOCK(bq);
-	error = pv_blk_put(bq, rq);
-	if (error == 0) {
-		pvq_commit(bq->bq_pvq);
-		(void)pvq_kick(bq->bq_pvq);
-	}
+	TAILQ_INSERT_TAIL(&bq->bq_ready, rq, rq_link);
+	pv_blk_start_queue(bq);
+	(void)pv_blk_kick(bq, true);
 	PV_BLK_QUEUE_UNLOCK(bq);
-	return (error);
 }
 
 u_int

@@ -193,8 +193,8 @@ bool	pv_blk_queue_delivers(struct pv_blk_queue *bq);
 bool	pv_blk_queue_idle(struct pv_blk_queue *bq);
 /* Requests in flight; *broken is set if the queue is, and left alone otherwise. */
 u_int	pv_blk_queue_in_flight(struct pv_blk_queue *bq, bool *broken);
-/* Puts the polled request. */
-int	pv_blk_queue_put_polled(struct pv_blk_queue *bq, struct pv_blk_req *rq);
+/* Starts the polled request, or has it started when the device was reset. */
+void	pv_blk_queue_put_polled(struct pv_blk_queue *bq, struct pv_blk_req *rq);
 /* pv_blk_req_fail(); pv_blk_queue_run() delivers. */
 void	pv_blk_queue_fail(struct pv_blk_queue *bq, int error);
 /*

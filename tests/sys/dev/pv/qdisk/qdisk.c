@@ -46,6 +46,9 @@ qq_put(struct pvq *q, const struct pvq_chain *pc, int n __unused)
 	struct pv_blk_req *rq = pc->pc_cookie;
 	struct qd_entry *qe;
 
+	/* A dump, which resets the device itself, has the queues stopped for all others. */
+	QD_TRUE(sc, (sc->qd_blk.blk_queues[qq - sc->qd_queues].bq_flags &
+	    (PVB_STOPPED | PVB_DUMPING)) != PVB_STOPPED && !pvq_broken(q));
 	qq->qq_held[qq->qq_nheld++] = rq;
 	q->q_taken++;
 	mtx_lock(&sc->qd_mtx);
@@ -276,7 +279,8 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 		.bp_delete_first = sc->qd_delete_first * QD_SECTOR,
 		.bp_msgsize = 64,
 		.bp_ident_size = sc->qd_ident != NULL ? QD_IDENT : 0,
-		.bp_flags = PV_BLK_CACHED | PV_BLK_QUEUE_RESET | sc->qd_flags,
+		.bp_flags = PV_BLK_CACHED | (sc->qd_no_queue_reset ? 0 : PV_BLK_QUEUE_RESET) |
+		    sc->qd_flags,
 	};
 	struct pvq *q;
 	u_int i;
@@ -298,13 +302,15 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 	sc->qd_resubmitters = QD_BIOS;
 	sc->qd_one_range = sc->qd_one_timeout = sc->qd_await_detach = sc->qd_stop_waits = false;
 	sc->qd_no_fit = sc->qd_linger = false;
-	sc->qd_task_ran = sc->qd_lingering = sc->qd_detached = 0;
+	sc->qd_task_ran = sc->qd_lingering = sc->qd_detached = sc->qd_released = 0;
 	TASK_INIT(&sc->qd_task, 0, qd_task_run, sc);
 	sc->qd_nlog = sc->qd_stops = sc->qd_queue_stops = sc->qd_nends = 0;
 	for (i = 0; i < QD_BIOS; i++)
 		sc->qd_ends[i] = -1;
 	QD_EQ(sc, pv_blk_init(&sc->qd_blk, sc->qd_dev, &qd_ops, &params), 0);
 	sc->qd_queues[0].qq_eager = sc->qd_ident != NULL;
+	if (sc->qd_break)
+		pvq_break(sc->qd_pvqs[0], PVQ_FAULT_ID, 0);
 	QD_EQ(sc, pv_blk_attach(&sc->qd_blk, sc->qd_pvqs, n), 0);
 	sc->qd_queues[0].qq_eager = false;
 }
@@ -317,14 +323,15 @@ qd_end(struct qd_softc *sc)
 	pv_blk_fini(&sc->qd_blk);
 }
 
-/* Long enough for the disk to be detached. */
+/* Long enough for the disk to be detached, or until that is no use. */
 static void
 qd_linger(struct qd_softc *sc)
 {
 	int i;
 
 	atomic_store_rel_int(&sc->qd_lingering, 1);
-	for (i = 0; i < hz / 2 && atomic_load_acq_int(&sc->qd_detached) == 0; i++)
+	for (i = 0; i < hz / 2 && atomic_load_acq_int(&sc->qd_detached) == 0 &&
+	    atomic_load_acq_int(&sc->qd_released) == 0; i++)
 		pause("qdisk", 1);
 	QD_EQ(sc, sc->qd_detached, 0);
 }

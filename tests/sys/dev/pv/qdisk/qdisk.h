@@ -69,6 +69,7 @@ struct qd_softc {
 	int		qd_stop_error;	/* what bo_stop and bo_restart return */
 	int		qd_restart_error;
 	u_int		qd_flags;	/* more of bp_flags */
+	bool		qd_no_queue_reset; /* and one less */
 	u_int		qd_delete_ranges; /* of a request */
 	u_int		qd_delete_align; /* sectors of a unit, and the first one's; 0: none */
 	u_int		qd_delete_first;
@@ -79,6 +80,8 @@ struct qd_softc {
 	size_t		qd_phys_seg;	/* bytes of physical memory in a segment; 0: by bus_dma(9) */
 	bool		qd_linger;	/* the thread that delivers a bio's end lingers there */
 	volatile u_int	qd_lingering;
+	volatile u_int	qd_released;	/* it need not any more */
+	bool		qd_break;	/* the queue is broken when the disk attaches */
 	volatile u_int	qd_detached;	/* pv_blk_detach() has returned */
 	u_int		qd_reset_restarts; /* so many restarts request a reset */
 	u_int		qd_report_restarts; /* or come before a report of a broken queue */

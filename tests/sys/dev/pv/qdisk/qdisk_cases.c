@@ -582,6 +582,39 @@ qd_detach_waits_for_who_submits(struct qd_softc *sc)
 	taskqueue_drain(taskqueue_thread, &task);
 }
 
+static void
+qd_barrier_task(void *arg, int pending __unused)
+{
+	struct qd_softc *sc = arg;
+
+	FLUSH(sc, 0, 0);
+}
+
+/* What others submit while a thread pumps, and delivers what it started, that thread starts too. */
+static void
+qd_pump_leaves_nothing_behind(struct qd_softc *sc)
+{
+	struct task task;
+
+	qd_begin(sc, 1, 8, 8);
+	sc->qd_queues[0].qq_eager = true;
+	sc->qd_linger = true;
+	TASK_INIT(&task, 0, qd_barrier_task, sc);
+	taskqueue_enqueue(taskqueue_thread, &task);
+	while (atomic_load_acq_int(&sc->qd_lingering) == 0)
+		pause("qdisk", 1);
+	W(sc, 1, 0);
+	FLUSH(sc, 2, 0);
+	W(sc, 3, 0);
+	QD_EQ(sc, sc->qd_nends, 1);
+	atomic_store_rel_int(&sc->qd_released, 1);
+	taskqueue_drain(taskqueue_thread, &task);
+	qd_all_ended(sc, 4, 0);
+	qd_logged(sc, 1, 0, PV_BLK_WRITE, 1);
+	qd_logged(sc, 3, 0, PV_BLK_WRITE, 3);
+	qd_end(sc);
+}
+
 #define	QD_PAGES	8
 
 /* The segments of what the device has are the data of bio 0, in order, and no more than need be. */
@@ -683,6 +716,7 @@ const struct qd_case qd_cases[] = {
 	{ "greedy_queue_does_not_starve_another", qd_greedy_queue_does_not_starve_another },
 	{ "too_long_for_its_queue", qd_too_long_for_its_queue },
 	{ "detach_waits_for_who_submits", qd_detach_waits_for_who_submits },
+	{ "pump_leaves_nothing_behind", qd_pump_leaves_nothing_behind },
 	{ "segments_are_the_pages", qd_segments_are_the_pages },
 	{ NULL, NULL }
 };

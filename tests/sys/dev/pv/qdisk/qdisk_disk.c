@@ -71,6 +71,25 @@ qd_identifications_stay_distinct(struct qd_softc *sc)
 	}
 }
 
+/* A queue that breaks as soon as the disk attaches is reset first, alone or with the device. */
+static void
+qd_identification_waits_for_a_reset(struct qd_softc *sc)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		sc->qd_ident = "all 20 bytes of them";
+		sc->qd_break = true;
+		sc->qd_no_queue_reset = i == 1;
+		qd_begin(sc, 1, 8, 8);
+		sc->qd_ident = NULL;
+		sc->qd_break = sc->qd_no_queue_reset = false;
+		QD_EQ(sc, strcmp(sc->qd_blk.blk_disk->d_ident, "all 20 bytes of them"), 0);
+		QD_EQ(sc, i == 0 ? sc->qd_queue_stops : sc->qd_stops, 1);
+		qd_end(sc);
+	}
+}
+
 /* Of a bio that failed nothing counts as moved, whichever of its pieces it was. */
 static void
 qd_failed_bio_has_moved_nothing(struct qd_softc *sc)
@@ -220,6 +239,7 @@ const struct qd_case qd_disk_cases[] = {
 	{ "long_delete_is_passed", qd_long_delete_is_passed },
 	{ "read_only_disk_is_only_read", qd_read_only_disk_is_only_read },
 	{ "identifications_stay_distinct", qd_identifications_stay_distinct },
+	{ "identification_waits_for_a_reset", qd_identification_waits_for_a_reset },
 	{ "failed_bio_has_moved_nothing", qd_failed_bio_has_moved_nothing },
 	{ "failed_last_flush_is_not_the_last", qd_failed_last_flush_is_not_the_last },
 	{ "dump_ends_with_a_flush", qd_dump_ends_with_a_flush },
