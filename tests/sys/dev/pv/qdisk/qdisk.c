@@ -183,6 +183,14 @@ qd_task_run(void *arg, int pending __unused)
 	atomic_store_rel_int(&sc->qd_task_ran, 1);
 }
 
+/* The queue that was broken stays so for a while, in which nothing must be put into it. */
+static void
+qd_stop_slowly(struct qd_softc *sc)
+{
+	if (sc->qd_break)
+		pause("qdisk", MAX(hz / 20, 1));
+}
+
 static int
 qd_stop(struct pv_blk *blk)
 {
@@ -197,6 +205,7 @@ qd_stop(struct pv_blk *blk)
 		sc->qd_stop_waits = false;
 		QD_EQ(sc, sc->qd_task_ran, 1);
 	}
+	qd_stop_slowly(sc);
 	sc->qd_stops++;
 	if (sc->qd_one_timeout)
 		blk->blk_timeout_reset = 0;
@@ -229,6 +238,7 @@ qd_stop_queue(struct pv_blk *blk, u_int index __unused)
 	struct qd_softc *sc = __containerof(blk, struct qd_softc, qd_blk);
 	u_int i;
 
+	qd_stop_slowly(sc);
 	sc->qd_queue_stops++;
 	if (sc->qd_one_timeout)
 		blk->blk_timeout_reset = 0;
