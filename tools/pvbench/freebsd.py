@@ -20,6 +20,9 @@ With --profile further tables have the instructions of the drivers' own function
 which FreeBSD's have for themselves), and what the ratio of all instructions would be without any of
 ours; and the functions with the largest differences are printed, of the last round.
 
+The last table is of requests a second by the clock, of disks whose device takes a time of its own
+for each (blkspeed.py), without counting: a guest with our modules and one with FreeBSD's, in turn.
+
 --em measures something else: a stream of 64 KB writes by vtnet and by em(4), QEMU's e1000, both in
 one guest with our modules, in turn, without counting; the ratio is that of runs that follow each
 other, which both have what other work leaves of this machine.  The processor has no fast string
@@ -35,9 +38,9 @@ import statistics
 
 from fbsd.modules import built_for
 from fbsd.sets import FreebsdError, need
-from pvbench import build, freebsdem, labs
+from pvbench import blkspeed, build, freebsdem, labs
 from pvbench.figures import Figures, of_medians
-from pvbench.freebsdrows import ROWS, Functions, Row, Side, Spent, measure
+from pvbench.freebsdrows import CALM, ROWS, Functions, Row, Side, Spent, measure
 from pvbench.labs import netlab
 from pvbench.report import Command, Report
 from pvbench.table import Goal, Line
@@ -119,6 +122,19 @@ def report_own(row: Row, measured: Measured, report: Report) -> None:
         besides={"ratio of all without any of ours": (measured.without(), None)}))
 
 
+def measure_speed(args: argparse.Namespace, report: Report) -> None:
+    """Requests a second, of both kinds of drivers."""
+    with labs.scratch(), contextlib.ExitStack() as stack:
+        ours, stock = (blkspeed.lab(stack, ["--os", "freebsd", "--fresh", "--mem", "768"],
+                                    ["kldload instruments", *lines, *CALM])
+                       for lines in KINDS.values())
+        blkspeed.measure(report, args.rounds, (
+            "In FreeBSD: requests a second, by the device's latency and the depth", "FreeBSD's"),
+            (blkspeed.Side(ours), blkspeed.Side(stock)))
+        for guest in (ours, stock):
+            guest.end()
+
+
 def run(args: argparse.Namespace, report: Report) -> None:
     """Measure."""
     if not labs.inside():
@@ -130,9 +146,11 @@ def run(args: argparse.Namespace, report: Report) -> None:
             freebsdem.run(args.rounds, KINDS["ours"], report)
         return
     rows = [row for row in ROWS if report.chosen(row.name)]
-    report.progress.total = len(KINDS) * args.rounds * (len(rows) + 1)
+    loads = [load for load in blkspeed.LOADS if report.chosen(load.name)]
+    report.progress.total = (len(KINDS) * args.rounds * (len(rows) + bool(rows)) +
+                             args.rounds * len(loads))
     results = {row.name: Measured() for row in rows}
-    for _ in range(args.rounds):
+    for _ in range(args.rounds if rows else 0):
         with labs.scratch():
             one_round(rows, results, report, args.profile)
     report.progress.clear()
@@ -145,6 +163,8 @@ def run(args: argparse.Namespace, report: Report) -> None:
         report_own(row, results[row.name], report)
     for row in rows if args.profile else ():
         show_functions(row, *(results[row.name].spent[kind][-1].functions for kind in KINDS))
+    if loads:
+        measure_speed(args, report)
 
 
 def unusable() -> str | None:
@@ -165,7 +185,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def operations(args: argparse.Namespace) -> list[str]:
     """What --only chooses from."""
-    return [row.name for row in (freebsdem.ROWS if args.em else ROWS)]
+    if args.em:
+        return [row.name for row in freebsdem.ROWS]
+    return [*(row.name for row in ROWS), *(load.name for load in blkspeed.LOADS)]
 
 
 COMMAND = Command("freebsd", __doc__, 5, operations, run, options, unusable=unusable,

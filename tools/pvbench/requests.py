@@ -13,8 +13,11 @@ happen to be batched.
 Further tables have the instructions of random requests beside sequential ones, which are to be
 within 5 % of each other, and of packed rings beside split ones, which are to take no more.
 
-The last table is what batches cost a thread that waits for each of its writes while 31 others are
-in flight: the median latency in the guest's time, with and without batches in turn in one guest.
+Another is what batches cost a thread that waits for each of its writes while 31 others are in
+flight: the median latency in the guest's time, with and without batches in turn in one guest.
+
+The last table is what batches gain or cost where the device takes a time of its own for a request
+(blkspeed.py): requests a second by the clock, without -icount, with and without batches in turn.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 
-from pvbench import blkcount, build, counting, labs
+from pvbench import blkcount, blkspeed, build, counting, labs
 from pvbench.counting import UNITS, Cost, of_one
 from pvbench.errors import BenchError
 from pvbench.figures import Figures, of_medians, with_interval
@@ -177,7 +180,7 @@ def latency(turns: int, folder: pathlib.Path) -> tuple[Figures, Figures]:
 def operations(args: argparse.Namespace) -> list[str]:
     """What --only chooses from."""
     return [*(request.name for request in blkcount.requests(args.all)),
-            *(row.name for row in ROWS), BESIDE]
+            *(row.name for row in ROWS), BESIDE, *(load.name for load in blkspeed.LOADS)]
 
 
 def add(report: Report, table: str, name: str, costs: list[Cost],
@@ -235,6 +238,22 @@ def measure_rows(args: argparse.Namespace, report: Report) -> dict[str, list[Cos
     return found
 
 
+def measure_speed(args: argparse.Namespace, report: Report) -> None:
+    """What batches gain at each latency and depth."""
+    with labs.scratch(), contextlib.ExitStack() as stack:
+        lab = blkspeed.lab(stack, ["--kernel", build.OURS],
+                           ["kldload virtio_blk; help diskbench"])
+        batch = lab.sysctl("dev.vtblk.0.batch")
+
+        def with_batch(most: int) -> blkspeed.Side:
+            return blkspeed.Side(lab, lambda load: f"sysctl dev.vtblk.{load.disk}.batch={most}")
+
+        blkspeed.measure(report, args.rounds, (
+            "Requests a second, by the device's latency and the depth", "without batches"),
+            (with_batch(batch), with_batch(1)))
+        lab.end()
+
+
 def run(args: argparse.Namespace, report: Report) -> None:
     """Measure."""
     build.plugin()
@@ -250,6 +269,8 @@ def run(args: argparse.Namespace, report: Report) -> None:
         table = report.table("What batches cost a lone writer", "without batches")
         report.add(table, Line(BESIDE, "µs", ours, other, of_medians(ours, other),
                                Goal(LATENCY_LIMIT)))
+    if any(report.chosen(load.name) for load in blkspeed.LOADS):
+        measure_speed(args, report)
 
 
 COMMAND = Command("requests", __doc__, 5, operations, run, blkcount.options,

@@ -15,13 +15,15 @@
  * a stamp that depends on its place and on the seed alone, and each that is read must carry it: so
  * reads find what an earlier write of the same seed left, and requests that overlap do no harm.
  *
- * With -l the times that requests took are kept, and the median and the longest are printed.
+ * With -l the times that requests took are kept, and the median and the longest are printed.  With -t
+ * there are as many threads as requests in flight, each of which waits for its own.
  *
  * A request goes straight to the device's strategy routine, not through physio(9), so that the depth
  * is the driver's.  Completion only queues the slot; the command's thread submits it again.
  *
  * Locking: b_lock protects the list of slots that are done.  A slot's other fields are the command
- * thread's, but between its submission and its return to the list.
+ * thread's, but between its submission and its return to the list.  With -t it protects all of struct
+ * bench, and a slot is its thread's.
  */
 #include <sys/param.h>
 #include <sys/systm.h>
@@ -31,6 +33,7 @@
 #include <sys/conf.h>
 #include <sys/disk.h>
 #include <sys/fcntl.h>
+#include <sys/kthread.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
 #include <sys/mutex.h>
@@ -66,13 +69,14 @@ struct slot {
 	vm_page_t	*s_pages;	/* unmapped */
 	int		s_npages;
 	sbintime_t	s_start;
+	bool		s_ended;	/* -t */
 };
 
 struct bench {
 	/* What was asked for. */
 	enum bench_op	b_op;
 	uint64_t	b_size, b_depth, b_requests, b_seed;
-	bool		b_latency, b_random, b_unmapped, b_verify;
+	bool		b_latency, b_random, b_threads, b_unmapped, b_verify;
 	const char	*b_path;
 	/* The device and where its requests go. */
 	struct devfs_file *b_fp;
@@ -85,6 +89,7 @@ struct bench {
 	uint64_t	b_started, b_ended, b_bytes, b_errors, b_mismatches;
 	int		b_first_error;
 	uint32_t	*b_times;	/* of each request, in nanoseconds; -l */
+	uint64_t	b_running;	/* threads; -t */
 };
 
 /* Marsaglia's xorshift64. */
@@ -158,13 +163,19 @@ slot_done(struct bio *bp)
 	struct bench *b = s->s_bench;
 
 	mtx_lock(&b->b_lock);
-	STAILQ_INSERT_TAIL(&b->b_done, s, s_link);
-	wakeup_one(&b->b_done);
+	if (b->b_threads) {
+		s->s_ended = true;
+		wakeup_one(s);
+	} else {
+		STAILQ_INSERT_TAIL(&b->b_done, s, s_link);
+		wakeup_one(&b->b_done);
+	}
 	mtx_unlock(&b->b_lock);
 }
 
+/* Makes the next request; with -t the lock is held. */
 static void
-slot_submit(struct slot *s)
+slot_prepare(struct slot *s)
 {
 	struct bench *b = s->s_bench;
 	struct bio *bp = s->s_bio;
@@ -194,7 +205,13 @@ slot_submit(struct slot *s)
 		slot_stamp(s);
 	if (b->b_latency)
 		s->s_start = sbinuptime();
-	devfs_strategy(b->b_fp, bp);
+}
+
+static void
+slot_submit(struct slot *s)
+{
+	slot_prepare(s);
+	devfs_strategy(s->s_bench->b_fp, s->s_bio);
 }
 
 static void
@@ -234,6 +251,51 @@ static bool
 bench_more(const struct bench *b)
 {
 	return (b->b_started < b->b_requests && b->b_first_error != ENXIO && !cmd_interrupted());
+}
+
+static void
+bench_thread(void *arg)
+{
+	struct slot *s = arg;
+	struct bench *b = s->s_bench;
+
+	mtx_lock(&b->b_lock);
+	while (bench_more(b)) {
+		slot_prepare(s);
+		s->s_ended = false;
+		mtx_unlock(&b->b_lock);
+		devfs_strategy(b->b_fp, s->s_bio);
+		mtx_lock(&b->b_lock);
+		while (!s->s_ended)
+			msleep(s, &b->b_lock, PRIBIO, "dbench", 0);
+		slot_result(s);
+	}
+	if (--b->b_running == 0)
+		wakeup(&b->b_running);
+	mtx_unlock(&b->b_lock);
+	kthread_exit();
+}
+
+/* -t: returns an error if not all threads could be made. */
+static int
+bench_run_threads(struct bench *b)
+{
+	uint64_t i;
+	int error = 0;
+
+	mtx_lock(&b->b_lock);
+	for (i = 0; i < b->b_depth && error == 0; i++) {
+		b->b_running++;
+		mtx_unlock(&b->b_lock);
+		error = kthread_add(bench_thread, &b->b_slots[i], NULL, NULL, 0, 0, "diskbench");
+		mtx_lock(&b->b_lock);
+		if (error != 0)
+			b->b_running--;
+	}
+	while (b->b_running > 0)
+		msleep(&b->b_running, &b->b_lock, PRIBIO, "dbench", 0);
+	mtx_unlock(&b->b_lock);
+	return (error == 0 ? 0 : cmd_err("diskbench", error, "threads"));
 }
 
 static void
@@ -392,7 +454,7 @@ bench_options(struct bench *b, int argc, char **argv)
 	struct cmd_getopt g = { .optind = 1 };
 	int c, status = 0;
 
-	while (status == 0 && (c = cmd_getopt(&g, argc, argv, "o:b:d:n:s:lruv")) != -1) {
+	while (status == 0 && (c = cmd_getopt(&g, argc, argv, "o:b:d:n:s:lrtuv")) != -1) {
 		if (c == 'o')
 			status = bench_set_op(b, g.optarg);
 		else if (c == 'b')
@@ -407,6 +469,8 @@ bench_options(struct bench *b, int argc, char **argv)
 			b->b_latency = true;
 		else if (c == 'r')
 			b->b_random = true;
+		else if (c == 't')
+			b->b_threads = true;
 		else if (c == 'u')
 			b->b_unmapped = true;
 		else if (c == 'v')
@@ -442,15 +506,18 @@ cmd_diskbench(int argc, char **argv)
 	status = bench_open(&b);
 	if (status == 0) {
 		start = sbinuptime();
-		bench_run(&b);
+		if (b.b_threads)
+			status = bench_run_threads(&b);
+		else
+			bench_run(&b);
 		bench_report(&b, sbinuptime() - start);
 		bench_report_latency(&b);
-		status = b.b_errors != 0 || b.b_mismatches != 0;
+		status |= b.b_errors != 0 || b.b_mismatches != 0;
 	}
 	bench_close(&b);
 	mtx_destroy(&b.b_lock);
 	return (cmd_interrupted() ? 130 : status);
 }
 CONSOLE_CMD(diskbench, cmd_diskbench, "measure requests to a disk",
-    "diskbench [-lruv] [-o read|write|mixed|delete] [-b size] [-d depth] "
+    "diskbench [-lrtuv] [-o read|write|mixed|delete] [-b size] [-d depth] "
     "[-n requests] [-s seed] disk");
