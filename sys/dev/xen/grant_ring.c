@@ -598,13 +598,11 @@ static void *
 gr_drain(struct pvq *q)
 {
 	struct grant_ring *gr = GR(q);
-	struct gr_shadow *first, *oldest;
-	uint32_t age, oldest_age;
+	struct gr_shadow *first, *oldest = NULL;
+	uint32_t age, oldest_age = 0;
 	u_int i;
 
 	gr_abort(q);
-	oldest = NULL;
-	oldest_age = 0;
 	for (i = 0; i < q->q_size; i++) {
 		if (gr->gr_shadow[i].gs_state != GR_POSTED)
 			continue;
@@ -644,17 +642,13 @@ gr_begin_at(struct grant_ring *gr, uint32_t at)
 	q->q_fault = PVQ_OK;
 }
 
-/*
- * The ring goes on where the back end is, which has seen req_prod and nothing else.  It may have been
- * committed and not notified of.
- */
+/* The ring goes on where the back end is, which has seen req_prod, and may not be notified of it. */
 static int
 gr_forget(struct pvq *q)
 {
 	struct grant_ring *gr = GR(q);
-	uint32_t prod;
+	const uint32_t prod = atomic_load_32(&gr->gr_header->gh_req_prod);
 
-	prod = atomic_load_32(&gr->gr_header->gh_req_prod);
 	if (atomic_load_acq_32(&gr->gr_header->gh_rsp_prod) != prod) {
 		gr->gr_params.grp_notify(gr->gr_params.grp_notify_arg);
 		return (EBUSY);

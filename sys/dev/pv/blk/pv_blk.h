@@ -67,8 +67,8 @@
  * ones.
  * Where a request can delete several ranges, a queue has one such request at a time.  What comes
  * meanwhile, and the rest of a long one, is held back (bq_deletes), and goes when that has ended, what
- * there is together.  If the device fails one of several ranges, each is tried alone, as the device does
- * not report which it was.
+ * there is together.  If the device fails one of several ranges, each is tried alone, as the device
+ * does not report which it was.
  *
  * Flushing.  A flush makes those writes durable that were completed before it was submitted, in every
  * queue: this is what a device promises for the command (VirtIO 1.3, 5.2.6.2), and all that BIO_FLUSH
@@ -466,8 +466,8 @@ struct pv_blk {
 };
 
 /*
- * Sets the size and the offset of stripes, at whose borders accesses are best aligned, in params, unless
- * they are set: for the protocol to call with what its device tells, the best first.
+ * Sets the size and the offset of stripes, at whose borders accesses are best aligned, in params,
+ * unless they are set: for the protocol to call with what its device tells, the best first.
  *
  * size   bytes; ignored unless it is a multiple of a sector, and more than one
  * first  bytes at which the first stripe begins

@@ -405,7 +405,7 @@ pv_blk_strategy(struct bio *bp)
 	pv_blk_order_submit(blk, bp);
 }
 
-/* Tells GEOM whether the disk deletes: bios of any length, as they are cut where that suits the device. */
+/* Tells GEOM whether the disk deletes: bios of any length, which are cut here. */
 static void
 pv_blk_offer_delete(const struct pv_blk_params *bp, struct disk *dp)
 {

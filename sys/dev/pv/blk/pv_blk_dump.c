@@ -41,8 +41,8 @@ pv_blk_dump_request(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_
 }
 
 /*
- * Makes a string of n bytes, or of those before a zero.  A byte that is not printable becomes %XX, and so
- * does a %, so that two disks that differ in any byte have different strings.
+ * Makes a string of n bytes, or of those before a zero.  A byte that is not printable becomes %XX, and
+ * so does a %, so that two disks that differ in any byte have different strings.
  */
 static void
 pv_blk_ident_string(char *ident, size_t size, const u_char *raw, size_t n)
@@ -124,8 +124,8 @@ pv_blk_dump_one(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t le
 }
 
 /*
- * Takes a queue as it is: what is in flight ends, and is not delivered.  CPUs were stopped wherever they
- * were, so that its state is not relied on.
+ * Takes a queue as it is: what is in flight ends, and is not delivered.  CPUs were stopped wherever
+ * they were, so that its state is not relied on.
  */
 static int
 pv_blk_dump_take(struct pv_blk_queue *bq)
@@ -170,8 +170,8 @@ pv_blk_dump_begin(struct pv_blk *blk)
 }
 
 /*
- * d_dump of disk(9): no locks, no interrupts, no other thread.  A call without data ends the dump, which
- * is when it has to be durable.
+ * d_dump of disk(9): no locks, no interrupts, no other thread.  A call without data ends the dump,
+ * which is when it has to be durable.
  */
 int
 pv_blk_dump(void *priv, void *virtual, off_t offset, size_t length)

@@ -17,8 +17,8 @@
  * and opens the gate when nothing is waiting and the barrier is done.  An operation of a queue that has
  * nothing in flight while the gate is closed returns PVBQ_IDLE, and is followed by the pump.
  *
- * One thread pumps at a time.  It goes round until nothing has moved, with blk_mtx held, so that another
- * thread that has a reason while it runs the queues leaves that to it.
+ * One thread pumps at a time.  It goes round until nothing has moved, with blk_mtx held, so that
+ * another thread that has a reason while it runs the queues leaves that to it.
  */
 
 #include <sys/param.h>

@@ -154,7 +154,7 @@ pv_blk_kick_queue(struct pv_blk_queue *bq, bool now)
 	PV_BLK_QUEUE_ASSERT(bq);
 	if ((bq->bq_flags & PVB_STOPPED) != 0)
 		return (false);
-	/* What waits has to have something to wait for: a bio that is given back is about to come again. */
+	/* What waits has something to wait for: a bio that is given back is about to come again. */
 	if (!now && !bq->bq_overdue && bq->bq_unkicked < pv_blk_batch(bq) && bq->bq_backlog > 0) {
 		bq->bq_stats.bs_deferred_kicks++;
 		pv_blk_arm_tick(bq, pv_blk_left_idle(bq));

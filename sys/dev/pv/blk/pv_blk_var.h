@@ -17,9 +17,9 @@
 #include <dev/pv/blk/pv_blk.h>
 
 /*
- * From this many requests on, a queue is deep: notifications and interrupts are coalesced.  With 4, 8 and
- * 16 in flight on a device that takes 20 to 200 us that was shown to lose (tests/bench/BASELINE.md): it
- * is idle while a batch goes round, which takes as long as the requests themselves.
+ * From this many requests on, a queue is deep: notifications and interrupts are coalesced.  With 4, 8
+ * and 16 in flight on a device of 20 to 200 us that was shown to lose (tests/bench/BASELINE.md):
+ * it is idle while a batch goes round, which takes as long as the requests themselves.
  */
 #define	PV_BLK_DEEP		24
 #define	PV_BLK_BATCH		32
@@ -198,8 +198,8 @@ void	pv_blk_queue_put_polled(struct pv_blk_queue *bq, struct pv_blk_req *rq);
 /* pv_blk_req_fail(); pv_blk_queue_run() delivers. */
 void	pv_blk_queue_fail(struct pv_blk_queue *bq, int error);
 /*
- * Takes what is in flight out of a queue whose device was stopped; 0 requeues it, and so does EIO unless
- * the queue is broken.  With blame, what was there too often ends with EIO.
+ * Takes what is in flight out of a queue whose device was stopped; 0 requeues it, and so does EIO
+ * unless the queue is broken.  With blame, what was there too often ends with EIO.
  */
 void	pv_blk_queue_drain(struct pv_blk_queue *bq, int error, bool blame);
 /*

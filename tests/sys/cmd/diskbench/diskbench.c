@@ -90,6 +90,7 @@ struct bench {
 	int		b_first_error;
 	uint32_t	*b_times;	/* of each request, in nanoseconds; -l */
 	uint64_t	b_running;	/* threads; -t */
+	bool		b_stop;		/* ^C, which the command's thread sees; -t */
 };
 
 /* Marsaglia's xorshift64. */
@@ -250,7 +251,8 @@ bench_wait(struct bench *b)
 static bool
 bench_more(const struct bench *b)
 {
-	return (b->b_started < b->b_requests && b->b_first_error != ENXIO && !cmd_interrupted());
+	return (b->b_started < b->b_requests && b->b_first_error != ENXIO && !b->b_stop &&
+	    (b->b_threads || !cmd_interrupted()));
 }
 
 static void
@@ -292,8 +294,10 @@ bench_run_threads(struct bench *b)
 		if (error != 0)
 			b->b_running--;
 	}
-	while (b->b_running > 0)
-		msleep(&b->b_running, &b->b_lock, PRIBIO, "dbench", 0);
+	while (b->b_running > 0) {
+		msleep(&b->b_running, &b->b_lock, PRIBIO, "dbench", hz);
+		b->b_stop = cmd_interrupted();
+	}
 	mtx_unlock(&b->b_lock);
 	return (error == 0 ? 0 : cmd_err("diskbench", error, "threads"));
 }

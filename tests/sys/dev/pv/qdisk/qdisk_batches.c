@@ -43,7 +43,7 @@ qd_begin_a_batch(struct qd_softc *sc, u_int n)
 		W(sc, i, 0);
 }
 
-/* A disk with a queue, in which bios 0 to QD_DEEP - 1 are in flight, of a thread known to submit many. */
+/* A disk with a queue: bios 0 to QD_DEEP - 1 are in flight, of a thread known to submit many. */
 #define	QD_DEEP		31
 
 static struct pv_blk_queue *
@@ -172,8 +172,8 @@ qd_tick_ends_a_batch(struct qd_softc *sc)
 }
 
 /*
- * The device has other requests to do: what was given back is notified of together, and at once when all
- * of it has come again, and the next interrupt is requested after half.
+ * The device has other requests to do: what was given back is notified of together, and at once when
+ * all of it has come again, and the next interrupt is requested after half.
  */
 static void
 qd_batch_waits_for_no_more_than_comes(struct qd_softc *sc)

@@ -198,8 +198,8 @@ qd_deletes_are_cut_between_units(struct qd_softc *sc)
 }
 
 /*
- * The rest of a long delete is held back like another one where one request at a time deletes: others pass
- * it, barriers do not, and it survives a reset, a suspend that leaves fewer queues, and a detachment.
+ * The rest of a long delete is held back like another one where one request at a time deletes: others
+ * pass it, barriers do not, and it survives a suspend that leaves fewer queues, and a detachment.
  */
 static void
 qd_long_delete_is_passed(struct qd_softc *sc)

@@ -275,8 +275,8 @@ qd_queue_that_does_not_restart(struct qd_softc *sc)
 }
 
 /*
- * Where no queue can be reset alone, those that are not broken keep their requests, however often another
- * one breaks: they are put again, in their order, and are not what breaks the device.
+ * Where no queue can be reset alone, those that are not broken keep their requests, however often
+ * another one breaks: they are put again, in their order, and are not what breaks the device.
  */
 static void
 qd_broken_queue_ends_no_other_s_requests(struct qd_softc *sc)
