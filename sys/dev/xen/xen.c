@@ -145,6 +145,7 @@ xen_attach(device_t dev)
 	/* While it attaches, which may take long, newbus does not call bus_driver_added for it. */
 	if (device_probe_and_attach(bus) == 0)
 		xenbus_try_all(bus);
+	xen_suspend_allow();
 	return (0);
 }
 

@@ -10,6 +10,7 @@
  *
  * A request is acknowledged by emptying the node, in the transaction that read it: then the toolstack
  * can distinguish a domain that has read it from one that has not, and a request is acted on once.
+ * One to suspend is acknowledged when nothing holds it up any more (xen_suspend.c).
  * What we can do is announced in control/feature-*.
  *
  * Locking.  None: requests are handled in xenstore's thread for watches, one at a time.
@@ -56,6 +57,7 @@ static const struct control_letter {
 struct control_take {
 	const char	*node;
 	char		 word[CONTROL_WORDLEN];
+	bool		 suspension;	/* take a request to suspend only; else, all others */
 };
 
 static int
@@ -72,9 +74,23 @@ control_take_tx(struct xenstore_tx *tx, void *arg)
 	strlcpy(take->word, value, sizeof(take->word));
 	xenstore_free(value);
 	/* Empty, as this driver left it: no request. */
-	if (take->word[0] == '\0')
+	if (take->word[0] == '\0' || (strcmp(take->word, "suspend") == 0) != take->suspension)
 		return (ENOENT);
 	return (xenstore_write(tx, CONTROL_DIR, take->node, ""));
+}
+
+/* Is there a request to suspend? */
+static bool
+control_wants_suspension(void)
+{
+	char *value;
+	bool wanted;
+
+	if (xenstore_read(NULL, CONTROL_DIR, "shutdown", &value, NULL) != 0)
+		return (false);
+	wanted = strcmp(value, "suspend") == 0;
+	xenstore_free(value);
+	return (wanted);
 }
 
 static bool
@@ -116,18 +132,33 @@ control_suspended(bool cancelled)
 		control_announce();
 }
 
+/* Unless the toolstack has given up, or wants something else by now. */
+static bool
+control_take_suspension(void)
+{
+	struct control_take take = { .suspension = true };
+
+	return (control_take(&take, "shutdown"));
+}
+
+static const struct xen_suspend_ops control_suspend_ops = {
+	.xso_is_wanted = control_wants_suspension,
+	.xso_take = control_take_suspension,
+	.xso_done = control_suspended,
+};
+
 static void
 control_shutdown_watch(struct xenstore_watch *w __unused, const char *path __unused)
 {
-	struct control_take take;
+	struct control_take take = { .suspension = false };
 	u_int i;
 
-	if (!control_take(&take, "shutdown"))
-		return;
-	if (strcmp(take.word, "suspend") == 0) {
-		xen_suspend_soon(control_suspended);
+	if (control_wants_suspension()) {
+		xen_suspend_soon(&control_suspend_ops);
 		return;
 	}
+	if (!control_take(&take, "shutdown"))
+		return;
 	for (i = 0; i < nitems(control_words); i++) {
 		if (strcmp(take.word, control_words[i].word) != 0)
 			continue;
@@ -142,7 +173,7 @@ control_shutdown_watch(struct xenstore_watch *w __unused, const char *path __unu
 static void
 control_sysrq_watch(struct xenstore_watch *w __unused, const char *path __unused)
 {
-	struct control_take take;
+	struct control_take take = { .suspension = false };
 	u_int i;
 
 	if (!control_take(&take, "sysrq"))

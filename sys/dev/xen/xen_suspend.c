@@ -36,7 +36,12 @@
  * If the suspension is cancelled, they are not affected.
  *
  * The toolstack gives up after a minute (libxl), so what holds a suspension up is bounded: requests to
- * xenstore, a step of a front end, which waits for its back end five seconds at most.
+ * xenstore, a step of a front end, which waits for its back end five seconds at most.  What gives up
+ * withdraws its request, unless that was acknowledged.  So the request is taken, which acknowledges
+ * it, when all front ends are held, and nothing is left to wait for; without one nothing is suspended.
+ *
+ * A request that comes while xen0 and xenbus0 attach waits in suspend_queue, which is blocked until
+ * xen_suspend_allow().
  *
  * Locking.  The order is that of the list above.
  *
@@ -68,7 +73,7 @@
 static device_t suspend_dev;
 static struct taskqueue *suspend_queue;
 static struct task suspend_task;
-static void (*suspend_done)(bool cancelled);
+static const struct xen_suspend_ops *suspend_ops;
 static uint64_t suspend_count, suspend_cancelled;
 
 /* What the parked CPUs share. */
@@ -176,18 +181,27 @@ suspend_revive(device_t bus)
 		    "%d): devices stay without back ends\n", error);
 	if (bus != NULL)
 		xenbus_resume(bus, cancelled);
-	if (suspend_done != NULL)
-		suspend_done(cancelled);
+	suspend_ops->xso_done(cancelled);
 }
 
 static void
 suspend_run(void *arg __unused, int pending __unused)
 {
-
 	device_t bus = device_find_child(suspend_dev, "xenbus", 0);
 
+	if (!suspend_ops->xso_is_wanted())
+		return;
+	/* One that failed to attach has no front ends. */
+	if (bus != NULL && !device_is_attached(bus))
+		bus = NULL;
 	if (bus != NULL)
 		xenbus_suspend(bus);
+	if (!suspend_ops->xso_take()) {
+		device_printf(suspend_dev, "the request to suspend was withdrawn\n");
+		if (bus != NULL)
+			xenbus_resume(bus, true);
+		return;
+	}
 	xenstore_suspend();
 	xen_evtchn_suspend();
 	suspend_park();
@@ -204,11 +218,18 @@ suspend_run(void *arg __unused, int pending __unused)
 }
 
 void
-xen_suspend_soon(void (*done)(bool cancelled))
+xen_suspend_soon(const struct xen_suspend_ops *ops)
 {
 
-	suspend_done = done;
+	suspend_ops = ops;
 	taskqueue_enqueue(suspend_queue, &suspend_task);
+}
+
+void
+xen_suspend_allow(void)
+{
+
+	taskqueue_unblock(suspend_queue);
 }
 
 int
@@ -219,6 +240,7 @@ xen_suspend_init(device_t dev)
 	TASK_INIT(&suspend_task, 0, suspend_run, NULL);
 	suspend_queue = taskqueue_create("xen suspend", M_WAITOK, taskqueue_thread_enqueue,
 	    &suspend_queue);
+	taskqueue_block(suspend_queue);
 	(void)taskqueue_start_threads(&suspend_queue, 1, PWAIT, "xen suspend");
 	return (0);
 }
@@ -229,6 +251,9 @@ xen_suspend_fini(device_t dev __unused)
 
 	if (suspend_queue == NULL)
 		return;
+	/* xen0 did not attach: nothing is suspended that was not allowed. */
+	(void)taskqueue_cancel(suspend_queue, &suspend_task, NULL);
+	taskqueue_unblock(suspend_queue);
 	taskqueue_drain(suspend_queue, &suspend_task);
 	taskqueue_free(suspend_queue);
 	suspend_queue = NULL;

@@ -146,8 +146,24 @@ void	xen_timer_resume_self(void);
 void	xen_evtchn_suspend(void);
 void	xen_evtchn_go_on(void);
 
-/* Suspend the domain soon; done() is called when it runs again, in a thread.  Any context. */
-void	xen_suspend_soon(void (*done)(bool cancelled));
+/*
+ * Who wants the domain suspended; both are called in a thread, and may sleep.
+ *
+ * xso_is_wanted  does it still want that?  Front ends are held only for one who does.
+ * xso_take       take the request, once all are held; false: it was withdrawn meanwhile
+ * xso_done       the domain runs again
+ */
+struct xen_suspend_ops {
+	bool	(*xso_is_wanted)(void);
+	bool	(*xso_take)(void);
+	void	(*xso_done)(bool cancelled);
+};
+
+/* Suspend the domain soon.  Does not sleep. */
+void	xen_suspend_soon(const struct xen_suspend_ops *ops);
+
+/* What can be suspended has attached: until now, requests waited. */
+void	xen_suspend_allow(void);
 
 /*
  * Has the kernel drivers of its own for Xen (options XENHVM)?  They have the hypercall page, the upcall
