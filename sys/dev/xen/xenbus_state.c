@@ -54,7 +54,6 @@
 #include <sys/lock.h>
 #include <sys/mutex.h>
 #include <sys/sx.h>
-#include <sys/sysctl.h>
 #include <sys/taskqueue.h>
 
 #include <machine/atomic.h>
@@ -66,24 +65,13 @@
 #define	XENBUS_CLOSE_SECS	5
 #define	XENBUS_NEW_SECS		2	/* for one that is in InitWait */
 #define	XENBUS_GONE_SECS	2	/* for one whose state is missing */
-#define	XENBUS_MAX_STATE	XenbusStateReconfigured
 #define	XENBUS_TELL_BURST	16	/* changes passed to a driver at once */
 #define	XENBUS_TELL_SECS	1	/* and then one in so many seconds */
 
 static struct sx xenbus_held;
 SX_SYSINIT(xenbus_held, &xenbus_held, "xenbus held");
 
-uint64_t xenbus_putoffs, xenbus_delayed;
-
-void
-xenbus_kick(struct xenbus_child *xb, u_int wants)
-{
-
-	mtx_lock(&xb->xb_mtx);
-	xb->xb_wants |= wants;
-	mtx_unlock(&xb->xb_mtx);
-	taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, 0);
-}
+uint64_t xenbus_delayed;
 
 void
 xenbus_reset(device_t dev)
@@ -97,143 +85,6 @@ xenbus_recheck(device_t dev)
 {
 
 	xenbus_kick(xenbus_child_of(dev), XENBUS_WANT_RECHECK);
-}
-
-/* Another step in a second. */
-static void
-xenbus_step_later(struct xenbus_child *xb)
-{
-
-	taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, hz);
-}
-
-/* The requests of this step are left to a later one. */
-static void
-xenbus_defer(struct xenbus_child *xb, u_int wants)
-{
-
-	mtx_lock(&xb->xb_mtx);
-	xb->xb_wants |= wants;
-	mtx_unlock(&xb->xb_mtx);
-	xenbus_step_later(xb);
-}
-
-/* So they are, because xenstore did not answer. */
-static void
-xenbus_put_off(struct xenbus_child *xb, u_int wants)
-{
-
-	atomic_add_64(&xenbus_putoffs, 1);
-	xenbus_defer(xb, wants);
-}
-
-static int
-xenbus_tell_tx(struct xenstore_tx *tx, void *arg)
-{
-	struct xenbus_child *xb = arg;
-	bool exists;
-	int error;
-
-	error = xenstore_exists(tx, xb->xb_node, "backend", &exists);
-	if (error == 0 && !exists)
-		error = ENOENT;
-	if (error == 0)
-		error = xenstore_printf(tx, xb->xb_node, "state", "%d", xb->xb_state);
-	return (error);
-}
-
-/* Write our state for the back end.  If xenstore does not answer, each step tries again. */
-static int
-xenbus_tell(struct xenbus_child *xb, enum xenbus_state state)
-{
-	int error;
-
-	xb->xb_state = state;
-	error = xenstore_transaction(xenbus_tell_tx, xb);
-	xb->xb_untold = error != 0 && !xenstore_is_missing(error);
-	if (xb->xb_untold) {
-		xenbus_say(xb, "state %s could not be written (error %d)",
-		    xenbus_state_name(state), error);
-		xenbus_put_off(xb, 0);
-	}
-	return (xb->xb_untold ? error : 0);
-}
-
-/* The back end's state.  Returns 0, or an error if it is not known. */
-static int
-xenbus_look(struct xenbus_child *xb, enum xenbus_state *other)
-{
-	uint64_t state = XenbusStateUnknown;
-	int error;
-
-	if (xb->xb_path[0] != '\0') {
-		error = xenbus_peek(xb->xb_path, "state", XENBUS_MAX_STATE, &state);
-		if (error != 0)
-			return (error);
-	}
-	*other = xb->xb_other = state;
-	return (0);
-}
-
-/* Is the device to stay?  The toolstack clears `online' to end it; unknown counts as set. */
-static bool
-xenbus_is_online(struct xenbus_child *xb)
-{
-	uint64_t online = 0;
-
-	return (xenbus_peek(xb->xb_path, "online", 1, &online) != 0 || online != 0);
-}
-
-/* Something in the back end's directory changed: remember what, and take a step. */
-static void
-xenbus_otherend_watch(struct xenstore_watch *w, const char *path)
-{
-	struct xenbus_child *xb = w->xw_arg;
-	size_t len = strlen(w->xw_path);
-	const char *name;
-	u_int i;
-
-	name = strncmp(path, w->xw_path, len) == 0 && path[len] == '/' ? path + len + 1 : "";
-	mtx_lock(&xb->xb_mtx);
-	if (strlen(name) >= XENBUS_NAMELEN || name[0] == '\0')
-		xb->xb_wants |= name[0] == '\0' ? XENBUS_WANT_CHANGES : 0;
-	else if (strcmp(name, "state") != 0 && strcmp(name, "online") != 0) {
-		for (i = 0; i < xb->xb_nchanges && strcmp(xb->xb_changes[i], name) != 0; i++)
-			continue;
-		if (i == XENBUS_CHANGES)
-			xb->xb_wants |= XENBUS_WANT_CHANGES;
-		else if (i == xb->xb_nchanges) {
-			strlcpy(xb->xb_changes[i], name, XENBUS_NAMELEN);
-			xb->xb_nchanges++;
-		}
-	}
-	mtx_unlock(&xb->xb_mtx);
-	xenbus_kick(xb, 0);
-}
-
-/* Find the back end, and watch it.  Without an answer of xenstore, the known one is kept. */
-static int
-xenbus_meet(struct xenbus_child *xb)
-{
-	char path[XENBUS_PATHLEN];
-	int error;
-
-	xb->xb_unread = false;
-	error = xenbus_find_otherend(xb, path, sizeof(path));
-	if (error != 0 && xb->xb_unread) {
-		xenbus_put_off(xb, 0);
-		return (error);
-	}
-	if (error != 0)
-		path[0] = '\0';
-	if (xb->xb_watch.xw_token != 0 && strcmp(path, xb->xb_path) != 0)
-		xenstore_watch_remove(&xb->xb_watch);
-	strlcpy(xb->xb_path, path, sizeof(xb->xb_path));
-	if (error != 0 || xb->xb_watch.xw_token != 0)
-		return (error);
-	xb->xb_watch.xw_changed = xenbus_otherend_watch;
-	xb->xb_watch.xw_arg = xb;
-	return (xenstore_watch_add(&xb->xb_watch, xb->xb_path, NULL));
 }
 
 static void

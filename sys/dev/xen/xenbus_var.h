@@ -5,8 +5,8 @@
  */
 
 /*
- * What xenbus.c (the bus), xenbus_state.c (the states) and xenbus_read.c (what drivers read and write)
- * know of a front end.
+ * What xenbus.c (the bus), xenbus_state.c (the states), xenbus_otherend.c (what both ends tell each other)
+ * and xenbus_read.c (what drivers read and write) know of a front end.
  */
 
 #ifndef _DEV_XEN_XENBUS_VAR_H_
@@ -115,6 +115,26 @@ void	xenbus_lose_task(void *arg, int pending);
 
 /* Have it run soon, for a XENBUS_WANT_* or just so.  Any context but interrupt filters. */
 void	xenbus_kick(struct xenbus_child *xb, u_int wants);
+
+/* The requests of a step are left to one in a second; the latter, because xenstore did not answer. */
+void	xenbus_defer(struct xenbus_child *xb, u_int wants);
+void	xenbus_put_off(struct xenbus_child *xb, u_int wants);
+
+/* Write our state for the back end.  If xenstore does not answer, each step tries again. */
+int	xenbus_tell(struct xenbus_child *xb, enum xenbus_state state);
+
+/* The back end's state.  Returns 0, or an error if it is not known. */
+int	xenbus_look(struct xenbus_child *xb, enum xenbus_state *other);
+
+/*
+ * Is the device to stay?  The toolstack clears `online' to end it.  Returns 0, or an error: unknown.
+ * The other one takes unknown for set.
+ */
+int	xenbus_ask_online(struct xenbus_child *xb, bool *online);
+bool	xenbus_is_online(struct xenbus_child *xb);
+
+/* Find the back end, and watch it.  Without an answer of xenstore, the known one is kept. */
+int	xenbus_meet(struct xenbus_child *xb);
 
 /* A driver has attached: the first step follows soon.  Does not sleep. */
 void	xenbus_begin(struct xenbus_child *xb);
