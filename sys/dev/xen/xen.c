@@ -120,6 +120,7 @@ xen_sysctl(device_t dev)
 	xen_evtchn_sysctl(ctx, tree);
 	xen_gnttab_sysctl(ctx, tree);
 	xenstore_sysctl(ctx, tree);
+	xenstore_watch_sysctl(ctx, tree);
 	xen_suspend_sysctl(ctx, tree);
 	xen_timer_sysctl(ctx, tree);
 }

@@ -202,6 +202,7 @@ void	xen_evtchn_upcall(u_int cpu, struct trapframe *frame);
 /* Numbers, below the root device's. */
 void	xen_evtchn_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xen_gnttab_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
+void	xenstore_watch_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xenstore_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xen_suspend_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xen_timer_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);

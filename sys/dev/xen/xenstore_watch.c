@@ -15,6 +15,9 @@
  * so a path that is queued already is not queued again, and of more than WATCH_MAX_PATHS only the
  * watch's own remains: "something changed".
  *
+ * A watch that xenstore refuses (a quota) is reported, and set later: after 1, 2, 4 ... WATCH_AGAIN_SECS.
+ * When it is set its first event comes, as always; until then its owner hears of no change.
+ *
  * Locking.  watch_mtx (mutex): watches, events.  It is not held while a watch is called; watch_running
  * is the one that is called, and xenstore_watch_remove() waits for it.
  */
@@ -22,6 +25,8 @@
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/sysctl.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
 #include <sys/mutex.h>
@@ -34,9 +39,12 @@
 #include <dev/xen/xenstore_var.h>
 
 #define	WATCH_MAX_PATHS	32
+#define	WATCH_AGAIN_SECS 32
 #define	WATCH_TOKENLEN	9	/* eight digits, hexadecimal */
 
 /* Of xw_flags. */
+#define	WATCH_REMOVED	0x40000	/* it is being removed */
+#define	WATCH_REFUSED	0x20000	/* xenstore does not have it */
 #define	WATCH_MANY	0x10000	/* too many paths: call it with its own */
 #define	WATCH_COUNT	0x0ffff	/* paths that wait */
 
@@ -56,6 +64,10 @@ static struct thread *watch_thread;
 static uint32_t watch_last_token;
 static struct taskqueue *watch_queue;
 static struct task watch_task;
+static struct timeout_task watch_again_task;
+static u_int watch_again_secs;	/* until the next attempt */
+static device_t watch_dev;
+static uint64_t watch_refusals;
 
 static struct xenstore_watch *
 watch_find(uint32_t token)
@@ -197,6 +209,28 @@ watch_forget(struct xenstore_watch *w)
 	w->xw_token = 0;
 }
 
+/* Set it later.  One that was removed meanwhile is not. */
+static void
+watch_refuse(uint32_t token, int error)
+{
+	struct xenstore_watch *w;
+	bool first = false;
+
+	mtx_lock(&watch_mtx);
+	watch_refusals++;
+	w = watch_find(token);
+	if (w != NULL && (w->xw_flags & WATCH_REFUSED) == 0) {
+		w->xw_flags |= WATCH_REFUSED;
+		first = watch_again_secs == 0;
+		watch_again_secs = MAX(watch_again_secs, 1);
+		taskqueue_enqueue_timeout(watch_queue, &watch_again_task, watch_again_secs * hz);
+	}
+	mtx_unlock(&watch_mtx);
+	if (first)
+		device_printf(watch_dev, "xenstore refuses a watch (error %d): it is set later\n",
+		    error);
+}
+
 int
 xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name)
 {
@@ -217,12 +251,23 @@ xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name)
 	mtx_unlock(&watch_mtx);
 	watch_pieces(w->xw_path, w->xw_token, token, pieces);
 	error = xenstore_talk(NULL, XS_WATCH, pieces, nitems(pieces), NULL, NULL);
-	/* After its next answer, all watches are set again. */
-	if (error == ETIMEDOUT)
-		error = 0;
-	if (error != 0)
+	switch (error) {
+	case ETIMEDOUT:
+		/* After its next answer, all watches are set again. */
+		return (0);
+	case E2BIG:
+	case ENOSPC:
+	case ENOMEM:
+	case EAGAIN:
+	case EBUSY:
+		watch_refuse(w->xw_token, error);
+		return (0);
+	case 0:
+		return (0);
+	default:
 		watch_forget(w);
-	return (error);
+		return (error);
+	}
 }
 
 void
@@ -233,6 +278,9 @@ xenstore_watch_remove(struct xenstore_watch *w)
 
 	if (w->xw_token == 0)
 		return;
+	mtx_lock(&watch_mtx);
+	w->xw_flags |= WATCH_REMOVED;
+	mtx_unlock(&watch_mtx);
 	watch_pieces(w->xw_path, w->xw_token, token, pieces);
 	/* If xenstore does not get this, its events find no watch any more. */
 	(void)xenstore_talk(NULL, XS_UNWATCH, pieces, nitems(pieces), NULL, NULL);
@@ -282,7 +330,103 @@ watch_again(void)
 		watch_pieces(path, token, buf, pieces);
 		/* EEXIST: it has this one. */
 		error = xenstore_ring_talk(XS_WATCH, 0, pieces, nitems(pieces), &reply, &len);
+		if (error != 0 && error != EEXIST && error != ETIMEDOUT)
+			watch_refuse(token, error);
 	}
+}
+
+/* The token of a refused watch above another one, and its path, to be freed; 0: none. */
+static uint32_t
+watch_next_refused(uint32_t token, char **path)
+{
+	struct xenstore_watch *w;
+	bool refused;
+
+	while ((*path = watch_after(&token)) != NULL) {
+		mtx_lock(&watch_mtx);
+		w = watch_find(token);
+		refused = w != NULL &&
+		    (w->xw_flags & (WATCH_REFUSED | WATCH_REMOVED)) == WATCH_REFUSED;
+		mtx_unlock(&watch_mtx);
+		if (refused)
+			return (token);
+		xenstore_free(*path);
+	}
+	return (0);
+}
+
+/* xenstore has this one now.  Returns false if it is not wanted any more. */
+static bool
+watch_accept(uint32_t token)
+{
+	struct xenstore_watch *w;
+	bool wanted;
+
+	mtx_lock(&watch_mtx);
+	w = watch_find(token);
+	wanted = w != NULL && (w->xw_flags & WATCH_REMOVED) == 0;
+	if (wanted)
+		w->xw_flags &= ~WATCH_REFUSED;
+	mtx_unlock(&watch_mtx);
+	return (wanted);
+}
+
+/* Set one that was refused.  Returns 0, or an error: it, and those after it, have to wait. */
+static int
+watch_set_one(const char *path, uint32_t token)
+{
+	struct xenstore_piece pieces[2];
+	char buf[WATCH_TOKENLEN];
+	int error;
+
+	watch_pieces(path, token, buf, pieces);
+	error = xenstore_talk(NULL, XS_WATCH, pieces, nitems(pieces), NULL, NULL);
+	if (error == EEXIST)
+		error = 0;
+	/* One whose removal came first takes up room for nothing. */
+	if (error == 0 && !watch_accept(token))
+		(void)xenstore_talk(NULL, XS_UNWATCH, pieces, nitems(pieces), NULL, NULL);
+	return (error);
+}
+
+static bool
+watch_any_refused(void)
+{
+	struct xenstore_watch *w;
+
+	mtx_assert(&watch_mtx, MA_OWNED);
+	LIST_FOREACH(w, &watch_list, xw_link) {
+		if ((w->xw_flags & WATCH_REFUSED) != 0)
+			return (true);
+	}
+	return (false);
+}
+
+static void
+watch_set_refused(void *arg __unused, int pending __unused)
+{
+	uint32_t token = 0;
+	bool all;
+	char *path;
+	int error = 0;
+
+	while (error == 0 && (token = watch_next_refused(token, &path)) != 0) {
+		error = watch_set_one(path, token);
+		xenstore_free(path);
+	}
+	mtx_lock(&watch_mtx);
+	all = error == 0 && !watch_any_refused();
+	if (error != 0)
+		watch_refusals++;
+	if (all)
+		watch_again_secs = 0;
+	else {
+		watch_again_secs = MIN(2 * MAX(watch_again_secs, 1), WATCH_AGAIN_SECS);
+		taskqueue_enqueue_timeout(watch_queue, &watch_again_task, watch_again_secs * hz);
+	}
+	mtx_unlock(&watch_mtx);
+	if (all)
+		device_printf(watch_dev, "xenstore has all watches again\n");
 }
 
 static const struct xenstore_watcher watch_watcher = {
@@ -291,11 +435,13 @@ static const struct xenstore_watcher watch_watcher = {
 };
 
 int
-xenstore_watch_init(device_t dev __unused)
+xenstore_watch_init(device_t dev)
 {
 
+	watch_dev = dev;
 	TASK_INIT(&watch_task, 0, watch_dispatch, NULL);
 	watch_queue = taskqueue_create("xenwatch", M_WAITOK, taskqueue_thread_enqueue, &watch_queue);
+	TIMEOUT_TASK_INIT(watch_queue, &watch_again_task, 0, watch_set_refused, NULL);
 	(void)taskqueue_start_threads(&watch_queue, 1, PWAIT, "xenwatch");
 	xenstore_set_watcher(&watch_watcher);
 	return (0);
@@ -308,8 +454,18 @@ xenstore_watch_fini(device_t dev __unused)
 	xenstore_set_watcher(NULL);
 	KASSERT(LIST_EMPTY(&watch_list), ("%s: watches are left", __func__));
 	if (watch_queue != NULL) {
+		while (taskqueue_cancel_timeout(watch_queue, &watch_again_task, NULL) != 0)
+			taskqueue_drain_timeout(watch_queue, &watch_again_task);
 		taskqueue_drain(watch_queue, &watch_task);
 		taskqueue_free(watch_queue);
 	}
 	watch_queue = NULL;
+}
+
+void
+xenstore_watch_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
+{
+
+	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "refused_watches", CTLFLAG_RD,
+	    &watch_refusals, 0, "Times that xenstore refused a watch, which is set later");
 }

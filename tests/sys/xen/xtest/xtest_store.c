@@ -402,6 +402,34 @@ transacts_again(void)
 		KT_EQ(xenstore_transaction(nothing_tx, NULL), 0);
 }
 
+#define	WATCHES	200	/* more than xenstored gives to a domain */
+
+static void
+many_watches(void)
+{
+	struct xenstore_watch *w;
+	char name[16];
+	u_int calls, i;
+
+	w = malloc(WATCHES * sizeof(*w), M_KTEST, M_WAITOK | M_ZERO);
+	memset(&seen, 0, sizeof(seen));
+	for (i = 0; i < WATCHES; i++) {
+		w[i].xw_changed = seen_change;
+		snprintf(name, sizeof(name), "w%u", i);
+		KT_EQ(xenstore_watch_add(&w[i], DIR, name), 0);
+	}
+	KT_WAIT(seen.calls > 10);
+	calls = seen.calls;
+	KT_LESS(calls, WATCHES);
+	for (i = 0; i < WATCHES / 2; i++)
+		xenstore_watch_remove(&w[i]);
+	/* Those that were refused have their first event yet to come. */
+	KT_WAIT(seen.calls >= WATCHES);
+	for (; i < WATCHES; i++)
+		xenstore_watch_remove(&w[i]);
+	free(w, M_KTEST);
+}
+
 /* Those for which dom0 has to do something. */
 const struct ktest_case xtest_dom0_cases[] = {
 	{ "long.directory", long_directory },
@@ -410,5 +438,6 @@ const struct ktest_case xtest_dom0_cases[] = {
 	{ "timeout.fills_the_ring", fills_the_ring },
 	{ "again.transactions", transacts_again },
 	{ "broken.ring", ring_breaks },
+	{ "refused.watches", many_watches },
 	{ NULL, NULL }
 };
