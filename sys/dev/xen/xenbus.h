@@ -153,6 +153,12 @@ int	xenbus_remove(device_t dev, struct xenstore_tx *tx, const char *name);
  */
 void	xenbus_reset(device_t dev);
 
+/*
+ * Call otherend_changed() with "" as soon as the device is live: something else changed that it reads.
+ * Any context but interrupt filters.
+ */
+void	xenbus_change(device_t dev);
+
 /* Call a stop() again that returned EBUSY.  Any context but interrupt filters. */
 void	xenbus_recheck(device_t dev);
 

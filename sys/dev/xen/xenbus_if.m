@@ -83,7 +83,8 @@ METHOD void lost {
 } DEFAULT xenbus_lose_nothing;
 
 # Something below the back end's path changed, while the device is live; node is its name, relative to
-# the path ("sectors").  The back end's own state is not reported here.
+# the path ("sectors"), or "": anything may have changed.  The back end's own state is not reported here.
+# If xenstore does not answer for a value, this is called again with "": what is known has to stay.
 METHOD void otherend_changed {
 	device_t	dev;
 	const char	*node;

@@ -81,6 +81,13 @@ xenbus_reset(device_t dev)
 }
 
 void
+xenbus_change(device_t dev)
+{
+
+	xenbus_kick(xenbus_child_of(dev), XENBUS_WANT_CHANGES);
+}
+
+void
 xenbus_recheck(device_t dev)
 {
 
@@ -372,6 +379,17 @@ xenbus_take_change(struct xenbus_child *xb, char *name, size_t size)
 	return (any);
 }
 
+/* One that could not be read is passed again, without its name. */
+static void
+xenbus_tell_change(struct xenbus_child *xb, const char *name)
+{
+
+	xb->xb_unread = false;
+	XENBUS_OTHEREND_CHANGED(xb->xb_dev, name);
+	if (xb->xb_unread)
+		xenbus_put_off(xb, XENBUS_WANT_CHANGES);
+}
+
 /*
  * Pass to the driver what changed; before it is live, changes are dropped.  What comes too fast waits,
  * and becomes one change of each name.
@@ -390,10 +408,10 @@ xenbus_tell_changes(struct xenbus_child *xb, u_int wants)
 		return;
 	}
 	if (live && (wants & XENBUS_WANT_CHANGES) != 0)
-		XENBUS_OTHEREND_CHANGED(xb->xb_dev, "");
+		xenbus_tell_change(xb, "");
 	while (xenbus_take_change(xb, name, sizeof(name))) {
 		if (live)
-			XENBUS_OTHEREND_CHANGED(xb->xb_dev, name);
+			xenbus_tell_change(xb, name);
 	}
 }
 

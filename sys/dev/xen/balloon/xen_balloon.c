@@ -36,8 +36,7 @@
  * until there is a valid one.  Nothing is done beyond static-max, and an absurd static-max is
  * harmless: addresses are claimed only as the target requires them.
  *
- * Locking.  xb_mtx for the numbers that a target comes from.  They are read from xenstore in its thread
- * for watches, one at a time; all else is the worker's.
+ * Locking.  xb_mtx for the numbers that a target comes from, which sysctls read; all else is the worker's.
  *
  * Gaps: FreeBSD's kernel has no handler of pv_memory_add, so that a domain can't grow beyond its
  * memory map there.  That is reported once, and the balloon is used as far as it goes.
@@ -82,6 +81,7 @@
 #define	GROW_FREE	10ull		/* it is at most so many times the free memory */
 #define	GROW_RID	16		/* of the parent: other ones than its own */
 #define	GROW_RETRY	(5 * hz)
+#define	READ_RETRY	hz
 
 struct xenballoon_softc {
 	device_t	xb_dev;
@@ -96,6 +96,8 @@ struct xenballoon_softc {
 	uint64_t	xb_bad_targets;
 	uint64_t	xb_blocks;	/* that were repopulated as one extent */
 	u_int		xb_ranges;
+	u_int		xb_changed;	/* atomic: the target is to be read */
+	int		xb_unread;	/* why it could not be */
 	bool		xb_stuck;	/* there can't be more pages */
 	bool		xb_complained;	/* about a target */
 	xen_pfn_t	xb_frames[BATCH_EXTENTS];
@@ -231,43 +233,6 @@ xenballoon_add(struct xenballoon_softc *sc, uint64_t kb)
 	return (0);
 }
 
-/* Before each step: are there pages enough?  That there are not must not keep the others waiting. */
-static int
-xenballoon_poll(struct pv_balloon *pb)
-{
-	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xb_balloon);
-	uint64_t kb = xenballoon_wanted(sc);
-	int error;
-
-	if (kb == 0)
-		return (0);
-	/* Less may still be possible. */
-	while ((error = xenballoon_add(sc, kb)) != 0 && error != EOPNOTSUPP && kb > GROW_MIN_KB)
-		kb = rounddown2(kb / 2, BLOCK_KB);
-	if (error != 0 && error != ENOMEM) {
-		sc->xb_stuck = true;
-		device_printf(sc->xb_dev, "the kernel can't add %ju MB of memory to its own (error "
-		    "%d): the domain stays at %ju MB\n", (uintmax_t)kb / 1024, error,
-		    (uintmax_t)sc->xb_have / 1024);
-	}
-	return (0);
-}
-
-static int
-xenballoon_idle(struct pv_balloon *pb)
-{
-	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xb_balloon);
-
-	return (xenballoon_wanted(sc) == 0 ? 0 : GROW_RETRY);
-}
-
-static const struct pv_balloon_ops xenballoon_ops = {
-	.bo_inflate = xenballoon_inflate,
-	.bo_deflate = xenballoon_deflate,
-	.bo_poll = xenballoon_poll,
-	.bo_idle = xenballoon_idle,
-};
-
 /* Read a number of kB below memory/.  EINVAL if it is none. */
 static int
 xenballoon_read(const char *name, uint64_t *kb)
@@ -310,6 +275,80 @@ xenballoon_read_max(uint64_t *kb)
 	return (error);
 }
 
+/* Read the target and what limits it.  What xenstore does not answer stays as it is, and is read again. */
+static void
+xenballoon_reread(struct xenballoon_softc *sc)
+{
+	uint64_t kb, max = sc->xb_static_max;
+	int error;
+
+	error = xenballoon_read("target", &kb);
+	if (error == 0 || xenstore_is_missing(error) || error == EINVAL) {
+		sc->xb_unread = xenballoon_read_max(&max);
+		if (xenstore_is_missing(sc->xb_unread) || sc->xb_unread == EINVAL)
+			sc->xb_unread = 0;
+	} else
+		sc->xb_unread = error;
+	if (sc->xb_unread != 0)
+		return;
+	if (error != 0) {
+		sc->xb_bad_targets++;
+		if (!sc->xb_complained)
+			device_printf(sc->xb_dev, "memory/target is not a number of kB (error %d): "
+			    "ignored\n", error);
+		sc->xb_complained = true;
+		return;
+	}
+	sc->xb_complained = false;
+	mtx_lock(&sc->xb_mtx);
+	sc->xb_static_max = max;
+	sc->xb_target = kb;
+	mtx_unlock(&sc->xb_mtx);
+	xenballoon_retarget(sc);
+}
+
+/* Before each step: are there pages enough?  That there are not must not keep the others waiting. */
+static int
+xenballoon_poll(struct pv_balloon *pb)
+{
+	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xb_balloon);
+	uint64_t kb;
+	int error;
+
+	if (atomic_readandclear_int(&sc->xb_changed) != 0 || sc->xb_unread != 0)
+		xenballoon_reread(sc);
+	kb = xenballoon_wanted(sc);
+	if (kb == 0)
+		return (0);
+	/* Less may still be possible. */
+	while ((error = xenballoon_add(sc, kb)) != 0 && error != EOPNOTSUPP && kb > GROW_MIN_KB)
+		kb = rounddown2(kb / 2, BLOCK_KB);
+	if (error != 0 && error != ENOMEM) {
+		sc->xb_stuck = true;
+		device_printf(sc->xb_dev, "the kernel can't add %ju MB of memory to its own (error "
+		    "%d): the domain stays at %ju MB\n", (uintmax_t)kb / 1024, error,
+		    (uintmax_t)sc->xb_have / 1024);
+	}
+	return (0);
+}
+
+static int
+xenballoon_idle(struct pv_balloon *pb)
+{
+	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xb_balloon);
+
+	if (sc->xb_unread != 0)
+		return (READ_RETRY);
+	return (xenballoon_wanted(sc) == 0 ? 0 : GROW_RETRY);
+}
+
+static const struct pv_balloon_ops xenballoon_ops = {
+	.bo_inflate = xenballoon_inflate,
+	.bo_deflate = xenballoon_deflate,
+	.bo_poll = xenballoon_poll,
+	.bo_idle = xenballoon_idle,
+};
+
 /*
  * How much of static-max the kernel has addresses for.  What it booted with was all of it, but
  * static-max may be another one since.
@@ -326,28 +365,12 @@ xenballoon_map(uint64_t static_max)
 }
 
 static void
-xenballoon_changed(struct xenstore_watch *w, const char *path __unused)
+xenballoon_watch(struct xenstore_watch *w, const char *path __unused)
 {
 	struct xenballoon_softc *sc = w->xw_arg;
-	uint64_t kb, max = sc->xb_static_max;
-	int error;
 
-	error = xenballoon_read("target", &kb);
-	(void)xenballoon_read_max(&max);
-	if (error != 0) {
-		sc->xb_bad_targets++;
-		if (!sc->xb_complained)
-			device_printf(sc->xb_dev, "memory/target is not a number of kB (error %d): "
-			    "ignored\n", error);
-		sc->xb_complained = true;
-		return;
-	}
-	sc->xb_complained = false;
-	mtx_lock(&sc->xb_mtx);
-	sc->xb_static_max = max;
-	sc->xb_target = kb;
-	mtx_unlock(&sc->xb_mtx);
-	xenballoon_retarget(sc);
+	atomic_store_rel_int(&sc->xb_changed, 1);
+	pv_balloon_wake(&sc->xb_balloon);
 }
 
 static void
@@ -409,7 +432,7 @@ xenballoon_attach(device_t dev)
 	mtx_init(&sc->xb_mtx, device_get_nameunit(dev), "xenballoon", MTX_DEF);
 	xenballoon_sysctl(sc);
 	pv_balloon_start(&sc->xb_balloon);
-	sc->xb_watch.xw_changed = xenballoon_changed;
+	sc->xb_watch.xw_changed = xenballoon_watch;
 	sc->xb_watch.xw_arg = sc;
 	error = xenstore_watch_add(&sc->xb_watch, MEMORY_DIR, "target");
 	if (error != 0) {

@@ -516,7 +516,7 @@ xbd_otherend_changed(device_t dev, const char *node)
 	struct xbd_softc *sc = device_get_softc(dev);
 	uint64_t bytes;
 
-	if (sc->xbd_attached && strcmp(node, "sectors") == 0 &&
+	if (sc->xbd_attached && (node[0] == '\0' || strcmp(node, "sectors") == 0) &&
 	    xbd_read_size(sc, sc->xbd_blk.blk_params.bp_sectorsize, &bytes) == 0)
 		pv_blk_resize(&sc->xbd_blk, bytes);
 }

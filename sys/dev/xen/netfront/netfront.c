@@ -47,6 +47,7 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/bus.h>
+#include <sys/limits.h>
 #include <sys/module.h>
 #include <sys/smp.h>
 #include <sys/sysctl.h>
@@ -208,19 +209,29 @@ xn_read_pairs(struct xn_softc *sc)
 	return (MAX(MIN(wanted, offered), 1));
 }
 
-/* The toolstack's MTU. */
-static u_int
-xn_read_mtu(struct xn_softc *sc)
+/* The toolstack's MTU; no key, and an invalid one, is the default.  Returns 0, or an error: unknown. */
+static int
+xn_read_mtu(struct xn_softc *sc, u_int *mtu)
 {
-	u_int mtu = xenbus_read_option(sc->xn_dev, XENBUS_FRONT, "mtu", sc->xn_max_mtu, ETHERMTU);
+	uint64_t value;
+	int error;
 
-	return (mtu < ETHERMIN ? ETHERMTU : mtu);
+	error = xenbus_read_number(sc->xn_dev, XENBUS_FRONT, "mtu", ETHERMIN, UINT_MAX, &value);
+	if (error == 0)
+		*mtu = value;
+	else if (error == EINVAL || xenstore_is_missing(error))
+		*mtu = ETHERMTU;
+	else
+		return (error);
+	return (0);
 }
 
 static int
 xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 {
 	device_t dev = sc->xn_dev;
+	u_int mtu;
+	int error;
 	bool sg;
 
 	if (!xenbus_feature(dev, "feature-rx-copy")) {
@@ -236,10 +247,13 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 	sg = xenbus_feature(dev, "feature-sg");
 	params->pnp_max_frame = sg ? XEN_NETIF_MAX_TX_SIZE : PAGE_SIZE;
 	params->pnp_max_mtu = sc->xn_max_mtu = params->pnp_max_frame - XN_OVERHEAD;
-	params->pnp_mtu = xn_read_mtu(sc);
+	error = xn_read_mtu(sc, &mtu);
+	if (error != 0)
+		return (error);
+	params->pnp_mtu = MIN(mtu, sc->xn_max_mtu);
 	/* An attached interface keeps its own, until the key changes. */
 	if (!sc->xn_attached)
-		sc->xn_mtu = params->pnp_mtu;
+		sc->xn_mtu = mtu;
 	params->pnp_npairs = xn_read_pairs(sc);
 	params->pnp_merge = true;
 	params->pnp_tx_segs = XN_TX_SEGS;
@@ -311,11 +325,16 @@ static const struct pv_net_ops xn_ops = {
 	.pno_link_up = xn_link_up,
 };
 
-/* Without the key there is a link. */
+/* Without the key, or a number in it, there is a link; without an answer, what there was. */
 static void
 xn_read_carrier(struct xn_softc *sc)
 {
-	sc->xn_carrier = xenbus_read_option(sc->xn_dev, XENBUS_BACK, "carrier", 1, 1) != 0;
+	uint64_t carrier = 1;
+	int error;
+
+	error = xenbus_read_number(sc->xn_dev, XENBUS_BACK, "carrier", 0, UINT64_MAX, &carrier);
+	if (error == 0 || error == EINVAL || xenstore_is_missing(error))
+		sc->xn_carrier = carrier != 0;
 }
 
 /* Remove what was published for another back end. */
@@ -483,21 +502,29 @@ xn_sysctl(struct xn_softc *sc)
 	    "Multicast groups in the back end's list");
 }
 
+/* Has the key another value than before? */
 static void
-xn_mtu_changed(struct xenstore_watch *w, const char *path __unused)
+xn_update_mtu(struct xn_softc *sc)
 {
-	struct xn_softc *sc = w->xw_arg;
-	u_int mtu = xn_read_mtu(sc);
+	u_int mtu;
 	int error;
 
-	/* The first call only confirms that the watch is set. */
-	if (mtu == sc->xn_mtu)
+	if (xn_read_mtu(sc, &mtu) != 0 || mtu == sc->xn_mtu)
 		return;
 	sc->xn_mtu = mtu;
+	mtu = MIN(mtu, sc->xn_max_mtu);
 	error = pv_net_set_mtu(sc->xn_pn, mtu);
 	if (error != 0)
 		device_printf(sc->xn_dev, "the MTU of %u that the toolstack requests can't be set "
 		    "(error %d)\n", mtu, error);
+}
+
+static void
+xn_mtu_changed(struct xenstore_watch *w, const char *path __unused)
+{
+	struct xn_softc *sc = w->xw_arg;
+
+	xenbus_change(sc->xn_dev);
 }
 
 /* The first back end: an interface for it. */
@@ -559,10 +586,15 @@ xn_otherend_changed(device_t dev, const char *node)
 {
 	struct xn_softc *sc = device_get_softc(dev);
 
-	if (strcmp(node, "carrier") != 0 || !sc->xn_attached)
+	if (!sc->xn_attached)
 		return;
-	xn_read_carrier(sc);
-	pv_net_link_change(sc->xn_pn);
+	if (node[0] == '\0' || strcmp(node, "carrier") == 0) {
+		xn_read_carrier(sc);
+		pv_net_link_change(sc->xn_pn);
+	}
+	/* "": also for xn_mtu_changed(). */
+	if (node[0] == '\0')
+		xn_update_mtu(sc);
 }
 
 static int
