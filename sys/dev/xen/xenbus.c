@@ -597,6 +597,7 @@ xenbus_add_sysctls(struct xenbus_softc *sc)
 		{ "invalid", &xenbus_invalid, "Values in xenstore that were refused" },
 		{ "unsaid", &xenbus_unsaid, "Messages that were suppressed by a rate limit" },
 		{ "delayed", &xenbus_delayed, "Rate-limited changes by back ends, handled later" },
+		{ "retries", &xenbus_retries, "Set-ups that failed for a reason that may pass" },
 		{ "unanswered", &xenbus_putoffs, "Steps that xenstore did not answer" },
 	};
 	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(sc->xbs_dev);

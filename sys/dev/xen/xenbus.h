@@ -154,6 +154,12 @@ int	xenbus_remove(device_t dev, struct xenstore_tx *tx, const char *name);
 void	xenbus_reset(device_t dev);
 
 /*
+ * Report why setup() or live() fails.  An error that may pass is reported for the first of the attempts
+ * only that follow it.
+ */
+void	xenbus_warn(device_t dev, int error, const char *fmt, ...) __printflike(3, 4);
+
+/*
  * Call otherend_changed() with "" as soon as the device is live: something else changed that it reads.
  * Any context but interrupt filters.
  */

@@ -46,14 +46,15 @@ CODE {
 # The back end is in InitWait: read what it offers, allocate rings and event channels, publish them.
 # *next is the state that the front end goes to afterwards: set to Initialised before the call, and
 # to be changed to Connected where the protocol has it so (vif).
-# Returns 0, or an error after undoing everything: the front end is closed then.
+# Returns 0, or an error after undoing everything.  After ENOMEM, ENOSPC, EAGAIN, EBUSY and ETIMEDOUT it is
+# called again, with a growing delay; after another one the front end is closed.
 METHOD int setup {
 	device_t	dev;
 	enum xenbus_state *next;
 };
 
 # The back end is Connected: read its values now, and admit users.  xenbus then goes to Connected.
-# Returns 0, or an error: stop and release are called, and the front end is closed.
+# Returns 0, or an error: stop and release are called; then it is as after setup.
 METHOD int live {
 	device_t	dev;
 };

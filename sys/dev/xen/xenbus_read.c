@@ -115,6 +115,37 @@ xenbus_say(struct xenbus_child *xb, const char *fmt, ...)
 	device_printf(xb->xb_dev, "%s\n", text);
 }
 
+bool
+xenbus_may_pass(int error)
+{
+
+	switch (error) {
+	case ENOMEM:
+	case ENOSPC:
+	case EAGAIN:
+	case EBUSY:
+	case ETIMEDOUT:
+		return (true);
+	default:
+		return (false);
+	}
+}
+
+void
+xenbus_warn(device_t dev, int error, const char *fmt, ...)
+{
+	struct xenbus_child *xb = xenbus_child_of(dev);
+	char text[XENBUS_SAYLEN];
+	va_list ap;
+
+	if (xb->xb_tries != 0 && xenbus_may_pass(error))
+		return;
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	xenbus_say(xb, "%s", text);
+}
+
 static const char *
 xenbus_dir(device_t dev, enum xenbus_side side)
 {

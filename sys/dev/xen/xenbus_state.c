@@ -41,6 +41,9 @@
  * the old one.  Linux's then connects to the old rings, at any time, and does not read our state again
  * once Connected; so it has to have seen us Closed before we begin again.  It answers that with Closed.
  *
+ * An error of setup() or live() that may pass (no memory, no grants, a quota of xenstore's) is no failure:
+ * everything is done again, later and later.
+ *
  * After a failure of setup() or live() the same would fail again: the back end has to be seen in
  * another state than those where one begins, at the failure or later, before a new attempt.  A front
  * end begins at most once a second; changes are passed to the driver a few at once and then once a
@@ -65,13 +68,14 @@
 #define	XENBUS_CLOSE_SECS	5
 #define	XENBUS_NEW_SECS		2	/* for one that is in InitWait */
 #define	XENBUS_GONE_SECS	2	/* for one whose state is missing */
+#define	XENBUS_AGAIN_SECS	32	/* at most, before what failed is tried again */
 #define	XENBUS_TELL_BURST	16	/* changes passed to a driver at once */
 #define	XENBUS_TELL_SECS	1	/* and then one in so many seconds */
 
 static struct sx xenbus_held;
 SX_SYSINIT(xenbus_held, &xenbus_held, "xenbus held");
 
-uint64_t xenbus_delayed;
+uint64_t xenbus_delayed, xenbus_retries;
 
 void
 xenbus_reset(device_t dev)
@@ -158,6 +162,26 @@ xenbus_fail(struct xenbus_child *xb, int error, const char *why)
 	(void)xenbus_close(xb, true);
 }
 
+/* Do what failed once more, later and later: after 1, 2, 4 ... XENBUS_AGAIN_SECS. */
+static void
+xenbus_try_later(struct xenbus_child *xb, int error)
+{
+
+	if (xb->xb_tries == 0)
+		xenbus_say(xb, "can't be set up now (error %d): trying again", error);
+	xb->xb_again = ticks + MIN(1 << MIN(xb->xb_tries, 16), XENBUS_AGAIN_SECS) * hz;
+	xb->xb_tries++;
+	atomic_add_64(&xenbus_retries, 1);
+}
+
+/* How many ticks before the next attempt? */
+static int
+xenbus_delay(const struct xenbus_child *xb)
+{
+
+	return (xb->xb_tries == 0 ? 0 : MAX(xb->xb_again - ticks, 0));
+}
+
 /* How long to wait for the back end to disconnect, in ticks; not positive: no longer. */
 static int
 xenbus_patience(const struct xenbus_child *xb, enum xenbus_state other)
@@ -190,9 +214,10 @@ xenbus_set_up(struct xenbus_child *xb, enum xenbus_state *next)
 		XENBUS_RELEASE(xb->xb_dev);
 		error = ETIMEDOUT;
 	}
-	if (error == ETIMEDOUT)
-		xenbus_put_off(xb, 0);
-	else if (error != 0)
+	if (xenbus_may_pass(error)) {
+		xenbus_try_later(xb, error);
+		taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, xenbus_delay(xb));
+	} else if (error != 0)
 		xenbus_fail(xb, error, "can't be set up");
 	return (error == 0);
 }
@@ -205,8 +230,10 @@ xenbus_go_live(struct xenbus_child *xb)
 
 	xb->xb_unread = false;
 	error = XENBUS_LIVE(xb->xb_dev);
-	if (error == ETIMEDOUT || (error == 0 && xb->xb_unread)) {
-		xenbus_say(xb, "xenstore does not answer: connecting again");
+	if (error == 0 && xb->xb_unread)
+		error = ETIMEDOUT;
+	if (xenbus_may_pass(error)) {
+		xenbus_try_later(xb, error);
 		(void)xenbus_close(xb, true);
 		return (false);
 	}
@@ -222,6 +249,10 @@ xenbus_step_wait(struct xenbus_child *xb, enum xenbus_state other)
 
 	switch (other) {
 	case XenbusStateInitWait:
+		if (xenbus_delay(xb) != 0) {
+			taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, xenbus_delay(xb));
+			return;
+		}
 		if (!xenbus_set_up(xb, &next))
 			return;
 		xb->xb_setup = true;
@@ -258,7 +289,10 @@ xenbus_step_published(struct xenbus_child *xb, enum xenbus_state other)
 	case XenbusStateConnected:
 		if (!xenbus_go_live(xb))
 			return;
+		if (xb->xb_tries != 0)
+			xenbus_say(xb, "is set up after %u attempts", xb->xb_tries + 1);
 		xb->xb_missing = xb->xb_lost = false;
+		xb->xb_tries = 0;
 		xb->xb_connects++;
 		/* Last: dev.xenbus.0.devices is read without xb_sx, and what is live has not failed. */
 		atomic_thread_fence_rel();
@@ -325,7 +359,7 @@ xenbus_step_closing(struct xenbus_child *xb, enum xenbus_state other)
 static void
 xenbus_step_closed(struct xenbus_child *xb, enum xenbus_state other)
 {
-	int soon = xb->xb_began + hz - ticks;
+	int soon = MAX(xb->xb_began + hz - ticks, xenbus_delay(xb));
 
 	if (!xenbus_is_beginning(other))
 		xb->xb_away = true;
@@ -571,6 +605,7 @@ xenbus_begin_again(struct xenbus_child *xb)
 
 	sx_assert(&xenbus_held, SA_XLOCKED);
 	sx_xlock(&xb->xb_sx);
+	xb->xb_tries = 0;
 	if (xb->xb_phase != XB_IDLE) {
 		if (xb->xb_setup && xb->xb_phase != XB_CLOSING)
 			(void)XENBUS_STOP(xb->xb_dev, true);
@@ -630,6 +665,7 @@ xenbus_leave(device_t dev)
 		xenbus_release_child(xb);
 	xb->xb_phase = XB_IDLE;
 	xb->xb_missing = xb->xb_lost = xb->xb_untold = false;
+	xb->xb_tries = 0;
 	sx_xunlock(&xb->xb_sx);
 	sx_sunlock(&xenbus_held);
 }

@@ -81,6 +81,8 @@ struct xenbus_child {
 	bool		 xb_away;	/* after a failure: it has left the states where one begins */
 	bool		 xb_missing;	/* a suspension took the back end away */
 	bool		 xb_lost;	/* and it has not come for too long */
+	u_int		 xb_tries;	/* passing errors of the set-up since it was last live */
+	int		 xb_again;	/* ticks, of the next attempt after one */
 	bool		 xb_refused;	/* stop() returned EBUSY */
 	u_int		 xb_begins;	/* atomic: a driver has attached, the first step is to come */
 	bool		 xb_untold;	/* xb_state may not have reached xenstore */
@@ -148,6 +150,9 @@ bool	xenbus_allow(struct xenbus_limit *limit, u_int burst, u_int secs);
 /* device_printf() of a line, limited in rate: for what a back end can cause at any rate. */
 void	xenbus_say(struct xenbus_child *xb, const char *fmt, ...) __printflike(2, 3);
 
+/* Is it worth while to try again what failed like that? */
+bool	xenbus_may_pass(int error);
+
 /* Read a number of at most max that may be missing, or invalid; see xenbus_read.c. */
 int	xenbus_peek(const char *dir, const char *name, uint64_t max, uint64_t *value);
 
@@ -181,6 +186,7 @@ void	xenbus_unshare_held(void);
 void	xenbus_assert_held(void);
 
 extern const char *const xenbus_phase_names[XB_NPHASES];
-extern uint64_t xenbus_invalid, xenbus_unsaid, xenbus_putoffs, xenbus_delayed;
+extern uint64_t xenbus_invalid, xenbus_unsaid, xenbus_putoffs, xenbus_delayed,
+    xenbus_retries;
 
 #endif /* !_DEV_XEN_XENBUS_VAR_H_ */

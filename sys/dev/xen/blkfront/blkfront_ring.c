@@ -68,14 +68,14 @@ xbd_ring_create(struct xbd_softc *sc, u_int i)
 	snprintf(intr, sizeof(intr), "%s:req%u", device_get_nameunit(sc->xbd_dev), i);
 	error = xen_evtchn_alloc(domid, &channel, &xr->xr_channel);
 	if (error != 0) {
-		device_printf(sc->xbd_dev, "no event channel, error %d\n", error);
+		xenbus_warn(sc->xbd_dev, error, "no event channel, error %d", error);
 		return (error);
 	}
 	ring.grp_notify_arg = xr->xr_channel;
 	error = grant_ring_create(&ring, &sc->xbd_queues[i]);
 	if (error != 0)
-		device_printf(sc->xbd_dev, "no ring of %u pages, error %d\n", 1 << sc->xbd_order,
-		    error);
+		xenbus_warn(sc->xbd_dev, error, "no ring of %u pages, error %d",
+		    1 << sc->xbd_order, error);
 	return (error);
 }
 

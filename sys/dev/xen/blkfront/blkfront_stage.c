@@ -95,8 +95,8 @@ xbd_stages_grant(struct xbd_softc *sc)
 	int error;
 
 	if (sc->xbd_held != 0 && domid != sc->xbd_granted_to) {
-		device_printf(sc->xbd_dev, "domain %u still holds memory of this disk, which "
-		    "domain %u must not see: detach and attach the disk\n", sc->xbd_granted_to,
+		xenbus_warn(sc->xbd_dev, EBUSY, "domain %u still holds memory of this disk, which "
+		    "domain %u must not see: detach and attach the disk", sc->xbd_granted_to,
 		    domid);
 		return (EBUSY);
 	}
@@ -104,8 +104,8 @@ xbd_stages_grant(struct xbd_softc *sc)
 	for (i = 0; i < sc->xbd_nstages; i++) {
 		error = xbd_stage_grant(sc, &sc->xbd_stages[i]);
 		if (error != 0) {
-			device_printf(sc->xbd_dev, "no grant references for %u requests of %u "
-			    "pages, error %d: lower hw.xbd.max_segs\n", sc->xbd_nstages,
+			xenbus_warn(sc->xbd_dev, error, "no grant references for %u requests of %u "
+			    "pages, error %d: lower hw.xbd.max_segs", sc->xbd_nstages,
 			    sc->xbd_segs + 1, error);
 			return (error);
 		}

@@ -241,7 +241,7 @@ xn_rings_create(struct xn_softc *sc)
 		error = xn_queue_create(&sc->xn_queues[i]);
 	}
 	if (error != 0) {
-		device_printf(sc->xn_dev, "no rings for the back end (error %d)\n", error);
+		xenbus_warn(sc->xn_dev, error, "no rings for the back end (error %d)", error);
 		xn_rings_free(sc);
 	}
 	return (error);

@@ -55,6 +55,10 @@ SYSCTL_UINT(_debug_xtest, OID_AUTO, hold, CTLFLAG_RW, &front_hold, 0, "Units who
 SYSCTL_UINT(_debug_xtest, OID_AUTO, detaching, CTLFLAG_RD, &front_detaching, 0,
     "Devices that wait so");
 
+static int front_setup_error;
+SYSCTL_INT(_debug_xtest, OID_AUTO, setup_error, CTLFLAG_RW, &front_setup_error, 0,
+    "What setup() returns");
+
 struct front_softc {
 	void		*page;
 	grant_ref_t	 ref;
@@ -115,6 +119,8 @@ front_setup(device_t dev, enum xenbus_state *next __unused)
 	    xenbus_feature(dev, "feature-x"));
 	if (error != 0 && error != ENOENT)
 		return (error);
+	if (front_setup_error != 0)
+		return (front_setup_error);
 	if (front_setup_ms != 0 && device_get_unit(dev) == 0)
 		pause("xtestf", (int)((int64_t)front_setup_ms * hz / 1000));
 	error = xen_gnttab_page_alloc(xenbus_get_otherend_id(dev), &sc->page, &sc->ref);
