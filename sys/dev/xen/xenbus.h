@@ -17,7 +17,7 @@
  *	Initialised (or Connected)               connects to the rings; Connected
  *	  live()
  *	Connected                                ... work ...
- *	                                         Closing: requests an end
+ *	                                         Closing: requests an end ("online" is 0)
  *	  stop(dev, false)
  *	Closing, Closed                          unmaps the rings; Closed
  *	  release()
@@ -35,8 +35,8 @@
  *	xenbus_release	free what setup allocated		/
  *	device_detach	xenbus_leave(), then free everything
  *
- * A back end that never leaves a state is waited for; one in a state out of sequence, or whose
- * directory disappears, is treated as removed: stop(dev, true), release(dev).  While xenstore does not
+ * A back end that never leaves a state is waited for; one in a state out of sequence, one that is Closing
+ * though nobody wants the device away ("online" is 1), or whose directory disappears, is treated as removed: stop(dev, true), release(dev).  While xenstore does not
  * answer, nothing is known of a back end: everything stays as it is until it does.  The bus itself can
  * wait: kldload(8) of a driver returns when its devices are Connected, or after hw.xen.connect_wait
  * seconds.

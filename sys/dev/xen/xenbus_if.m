@@ -64,7 +64,7 @@ METHOD int live {
 #
 # gone  false: the back end requests to close.  What is in flight may be waited for.
 #       EBUSY, where there are users that can't be ended, leaves everything as it is until
-#       xenbus_recheck().
+#       xenbus_recheck(), or some seconds have passed.
 #       true: the back end was removed; the result is ignored.
 METHOD int stop {
 	device_t	dev;
@@ -77,8 +77,9 @@ METHOD void release {
 	device_t	dev;
 } DEFAULT xenbus_release_nothing;
 
-# A suspension took the back end away, and none has come for a long time: what waits for one has to
-# fail.  The front end is stopped, if it was set up.  A later live ends this.
+# No back end is expected any more (none came for a long time after a suspension, the toolstack has
+# detached the device, or the new one is no good): what waits for one has to fail.  The front end is
+# stopped, if it was set up.  A later live ends this.
 METHOD void lost {
 	device_t	dev;
 } DEFAULT xenbus_lose_nothing;

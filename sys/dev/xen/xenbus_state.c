@@ -44,6 +44,9 @@
  * An error of setup() or live() that may pass (no memory, no grants, a quota of xenstore's) is no failure:
  * everything is done again, later and later.
  *
+ * A device that had users and has failed, or that the toolstack has detached without removing it, is lost to
+ * them (lost()), as it is after a suspension: nobody waits for what will not come.
+ *
  * After a failure of setup() or live() the same would fail again: the back end has to be seen in
  * another state than those where one begins, at the failure or later, before a new attempt.  A front
  * end begins at most once a second; changes are passed to the driver a few at once and then once a
@@ -69,6 +72,8 @@
 #define	XENBUS_NEW_SECS		2	/* for one that is in InitWait */
 #define	XENBUS_GONE_SECS	2	/* for one whose state is missing */
 #define	XENBUS_AGAIN_SECS	32	/* at most, before what failed is tried again */
+#define	XENBUS_ENDED_SECS	5	/* for a toolstack that removes what it has detached */
+#define	XENBUS_ASK_SECS		5	/* a driver again whether its device is in use */
 #define	XENBUS_TELL_BURST	16	/* changes passed to a driver at once */
 #define	XENBUS_TELL_SECS	1	/* and then one in so many seconds */
 
@@ -104,7 +109,7 @@ xenbus_enter_wait(struct xenbus_child *xb)
 
 	xb->xb_phase = XB_WAIT;
 	xb->xb_began = ticks;
-	xb->xb_failed = xb->xb_away = xb->xb_refused = false;
+	xb->xb_failed = xb->xb_away = xb->xb_refused = xb->xb_ended = false;
 	if (xenbus_tell(xb, XenbusStateInitialising) == 0)
 		xenbus_kick(xb, 0);
 }
@@ -143,6 +148,7 @@ xenbus_close(struct xenbus_child *xb, bool gone)
 		if (!xb->xb_refused)
 			xenbus_say(xb, "the back end requests to close, but the device is in use");
 		xb->xb_refused = true;
+		xb->xb_refused_at = ticks;
 		return (false);
 	}
 	xb->xb_phase = XB_CLOSING;
@@ -154,12 +160,24 @@ xenbus_close(struct xenbus_child *xb, bool gone)
 	return (true);
 }
 
+/* Users of a device that had a back end don't wait for another one any more. */
+static void
+xenbus_lose(struct xenbus_child *xb)
+{
+
+	if (xb->xb_lost || xb->xb_connects == 0)
+		return;
+	xb->xb_lost = true;
+	XENBUS_LOST(xb->xb_dev);
+}
+
 static void
 xenbus_fail(struct xenbus_child *xb, int error, const char *why)
 {
 
 	xenbus_report(xb, error, why);
 	(void)xenbus_close(xb, true);
+	xenbus_lose(xb);
 }
 
 /* Do what failed once more, later and later: after 1, 2, 4 ... XENBUS_AGAIN_SECS. */
@@ -308,6 +326,32 @@ xenbus_step_published(struct xenbus_child *xb, enum xenbus_state other)
 	}
 }
 
+/*
+ * The back end requests to close.  If the toolstack has not requested that of it, it has failed, and does
+ * not read its rings any more.  Else the driver says whether the device is in use; as users end, and back
+ * ends fail meanwhile, it is asked again.
+ */
+static void
+xenbus_step_live_closing(struct xenbus_child *xb, u_int wants)
+{
+	bool online;
+
+	if (xenbus_ask_online(xb, &online) != 0) {
+		xenbus_put_off(xb, wants & XENBUS_WANT_RECHECK);
+		return;
+	}
+	if (online) {
+		xenbus_say(xb, "the back end has failed: connecting anew");
+		(void)xenbus_close(xb, true);
+		return;
+	}
+	if (xb->xb_refused && (wants & XENBUS_WANT_RECHECK) == 0 &&
+	    ticks - xb->xb_refused_at < XENBUS_ASK_SECS * hz)
+		return;
+	if (!xenbus_close(xb, false))
+		taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, XENBUS_ASK_SECS * hz);
+}
+
 static void
 xenbus_step_live(struct xenbus_child *xb, enum xenbus_state other, u_int wants)
 {
@@ -319,8 +363,7 @@ xenbus_step_live(struct xenbus_child *xb, enum xenbus_state other, u_int wants)
 		xb->xb_refused = false;
 		return;
 	case XenbusStateClosing:
-		if (!xb->xb_refused || (wants & XENBUS_WANT_RECHECK) != 0)
-			(void)xenbus_close(xb, false);
+		xenbus_step_live_closing(xb, wants);
 		return;
 	default:
 		xenbus_say(xb, "the back end has disconnected (%s)", xenbus_state_name(other));
@@ -355,6 +398,21 @@ xenbus_step_closing(struct xenbus_child *xb, enum xenbus_state other)
 	xenbus_release_child(xb);
 }
 
+/*
+ * The toolstack has detached the device.  It removes the directories next; if they stay, it has given
+ * up, and nothing else is going to happen.
+ */
+static void
+xenbus_may_have_ended(struct xenbus_child *xb)
+{
+
+	/* After a suspension, it has longer. */
+	if (xb->xb_ended || xb->xb_lost || xb->xb_missing || xb->xb_connects == 0)
+		return;
+	xb->xb_ended = true;
+	taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_lose_task, XENBUS_ENDED_SECS * hz);
+}
+
 /* May we begin again? */
 static void
 xenbus_step_closed(struct xenbus_child *xb, enum xenbus_state other)
@@ -371,12 +429,14 @@ xenbus_step_closed(struct xenbus_child *xb, enum xenbus_state other)
 			return;
 		}
 	}
+	if ((other == XenbusStateClosed || other == XenbusStateClosing) && !xenbus_is_online(xb)) {
+		xenbus_may_have_ended(xb);
+		return;
+	}
 	if (other == XenbusStateUnknown || other == XenbusStateClosing ||
 	    other == XenbusStateConnected)
 		return;
 	if (xb->xb_failed && (!xb->xb_away || other == XenbusStateClosed))
-		return;
-	if (other == XenbusStateClosed && !xenbus_is_online(xb))
 		return;
 	if (soon > 0) {
 		taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, soon);
@@ -626,12 +686,15 @@ xenbus_lose_task(void *arg, int pending __unused)
 
 	sx_slock(&xenbus_held);
 	sx_xlock(&xb->xb_sx);
-	if (xb->xb_missing && !xb->xb_lost) {
-		xb->xb_lost = true;
+	if (xb->xb_ended && !xb->xb_lost) {
+		device_printf(xb->xb_dev, "detached by the toolstack, which has left it there: failed, "
+		    "until there is another back end\n");
+		xenbus_lose(xb);
+	} else if (xb->xb_missing && !xb->xb_lost) {
 		device_printf(xb->xb_dev, "no back end long after the suspension (%s, it is %s): "
 		    "failed, until there is one\n", xenbus_phase_names[xb->xb_phase],
 		    xenbus_state_name(xb->xb_other));
-		XENBUS_LOST(xb->xb_dev);
+		xenbus_lose(xb);
 	}
 	sx_xunlock(&xb->xb_sx);
 	sx_sunlock(&xenbus_held);
@@ -664,7 +727,7 @@ xenbus_leave(device_t dev)
 	if (xb->xb_phase == XB_CLOSING)
 		xenbus_release_child(xb);
 	xb->xb_phase = XB_IDLE;
-	xb->xb_missing = xb->xb_lost = xb->xb_untold = false;
+	xb->xb_missing = xb->xb_lost = xb->xb_untold = xb->xb_ended = false;
 	xb->xb_tries = 0;
 	sx_xunlock(&xb->xb_sx);
 	sx_sunlock(&xenbus_held);

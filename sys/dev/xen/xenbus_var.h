@@ -80,10 +80,12 @@ struct xenbus_child {
 	bool		 xb_failed;	/* wait for a back end that begins again */
 	bool		 xb_away;	/* after a failure: it has left the states where one begins */
 	bool		 xb_missing;	/* a suspension took the back end away */
-	bool		 xb_lost;	/* and it has not come for too long */
+	bool		 xb_ended;	/* the toolstack has detached it, and left it there */
+	bool		 xb_lost;	/* and it has not come for too long, or won't */
 	u_int		 xb_tries;	/* passing errors of the set-up since it was last live */
 	int		 xb_again;	/* ticks, of the next attempt after one */
-	bool		 xb_refused;	/* stop() returned EBUSY */
+	bool		 xb_refused;	/* stop() returned EBUSY, */
+	int		 xb_refused_at;	/* at so many ticks */
 	u_int		 xb_begins;	/* atomic: a driver has attached, the first step is to come */
 	bool		 xb_untold;	/* xb_state may not have reached xenstore */
 	bool		 xb_unread;	/* xenstore did not answer for a value */
@@ -112,7 +114,7 @@ xenbus_child_of(device_t dev)
 /* The task of a front end. */
 void	xenbus_child_task(void *arg, int pending);
 
-/* No back end for a long time after a suspension. */
+/* No back end for a long time after a suspension, or no more after the toolstack has detached it. */
 void	xenbus_lose_task(void *arg, int pending);
 
 /* Have it run soon, for a XENBUS_WANT_* or just so.  Any context but interrupt filters. */

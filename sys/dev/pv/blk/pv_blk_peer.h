@@ -67,6 +67,9 @@ void	pv_blk_set_delete(struct pv_blk *blk, const struct pv_blk_params *params);
  */
 void	pv_blk_set_max_size(struct pv_blk *blk, size_t size);
 
+/* Has a request in flight been without an answer for longer than the time-out?  Takes a queue's lock. */
+bool	pv_blk_is_late(struct pv_blk *blk);
+
 /*
  * Frozen, or given up before: the device is not expected any more.  What waits and what comes ends with
  * ENXIO, until pv_blk_thaw().

@@ -19,6 +19,7 @@
 #include <sys/bio.h>
 #include <sys/proc.h>
 
+#include <dev/pv/blk/pv_blk_peer.h>
 #include <dev/pv/blk/pv_blk_var.h>
 
 #define	PV_BLK_GET_MAX		32	/* completions collected at once */
@@ -505,6 +506,25 @@ pv_blk_queue_in_flight(struct pv_blk_queue *bq, bool *broken)
 		*broken = true;
 	PV_BLK_QUEUE_UNLOCK(bq);
 	return (n);
+}
+
+bool
+pv_blk_is_late(struct pv_blk *blk)
+{
+	const u_int secs = blk->blk_timeout;
+	struct pv_blk_queue *bq;
+	struct pv_blk_req *rq;
+	bool late = false;
+
+	PV_BLK_FOREACH(blk, bq) {
+		PV_BLK_QUEUE_LOCK(bq);
+		/* The first one was put first. */
+		rq = TAILQ_FIRST(&bq->bq_inflight);
+		if (secs != 0 && rq != NULL && (u_int)(ticks - rq->rq_start) / hz >= secs)
+			late = true;
+		PV_BLK_QUEUE_UNLOCK(bq);
+	}
+	return (late);
 }
 
 void

@@ -464,8 +464,12 @@ xbd_stop(device_t dev, bool gone)
 
 	if (!sc->xbd_attached)
 		return (0);
-	if (!gone && pv_blk_quiesce(&sc->xbd_blk) != 0)
-		return (EBUSY);
+	if (!gone && pv_blk_quiesce(&sc->xbd_blk) != 0) {
+		if (!pv_blk_is_late(&sc->xbd_blk))
+			return (EBUSY);
+		device_printf(dev, "the back end requests to close, and does not answer any more: "
+		    "disconnecting\n");
+	}
 	pv_blk_freeze(&sc->xbd_blk);
 	return (0);
 }

@@ -161,6 +161,13 @@ front_release(device_t dev)
 }
 
 static void
+front_lost(device_t dev)
+{
+
+	device_printf(dev, "lost\n");
+}
+
+static void
 front_changed(device_t dev, const char *node)
 {
 
@@ -293,6 +300,7 @@ static device_method_t front_methods[] = {
 	DEVMETHOD(xenbus_live, front_live),
 	DEVMETHOD(xenbus_stop, front_stop),
 	DEVMETHOD(xenbus_release, front_release),
+	DEVMETHOD(xenbus_lost, front_lost),
 	DEVMETHOD(xenbus_otherend_changed, front_changed),
 	DEVMETHOD_END
 };
