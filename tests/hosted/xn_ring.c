@@ -147,19 +147,23 @@ grant_ring_create(const struct grant_ring_params *params __unused, struct pvq **
 }
 
 int
-xen_gnttab_pages_alloc(domid_t otherend __unused, u_int n __unused, void **mem, grant_ref_t *refs)
+xen_gnttab_pages_alloc(domid_t otherend __unused, u_int n, int how, struct xen_gnttab_pages **gpp)
 {
+	struct xen_gnttab_pages *gp;
 
-	*mem = malloc(PAGE_SIZE, M_XEN, M_WAITOK | M_ZERO);
-	*refs = 9;
+	gp = malloc(sizeof(*gp) + n * sizeof(gp->gp_refs[0]), M_XEN, how | M_ZERO);
+	gp->gp_va = malloc(ptoa(n), M_XEN, how | M_ZERO);
+	gp->gp_refs[0] = 9;
+	*gpp = gp;
 	return (0);
 }
 
 void
-xen_gnttab_pages_free(void *mem, u_int n __unused, const grant_ref_t *refs __unused)
+xen_gnttab_pages_free(struct xen_gnttab_pages *gp)
 {
 
-	free(mem, M_XEN);
+	free(gp->gp_va, M_XEN);
+	free(gp, M_XEN);
 }
 
 /* The queues of the first set-up are gone when the second one fails. */

@@ -107,7 +107,7 @@ struct grant_ring {
 	char		*gr_slots;
 	size_t		 gr_slot_size;
 	uint32_t	 gr_mask;	/* q_size - 1 */
-	grant_ref_t	 gr_refs[1 << GRANT_RING_MAX_ORDER];
+	struct xen_gnttab_pages *gr_pages;
 	uint16_t	*gr_ids;	/* circular array of free ids */
 	struct gr_shadow *gr_shadow;
 	char		*gr_rsps;	/* copies of responses, q_size */
@@ -680,8 +680,7 @@ gr_free(struct pvq *q)
 
 	KASSERT(q->q_committed == q->q_completed, ("%s: %u chains in flight", q->q_name,
 	    q->q_committed - q->q_completed));
-	if (gr->gr_header != NULL)
-		xen_gnttab_pages_free(gr->gr_header, 1 << gr->gr_params.grp_order, gr->gr_refs);
+	xen_gnttab_pages_free(gr->gr_pages);
 	free(gr->gr_share_refs, M_GRANT_RING);
 	free(gr->gr_rsps, M_GRANT_RING);
 	free(gr->gr_shadow, M_GRANT_RING);
@@ -759,7 +758,6 @@ int
 grant_ring_create(const struct grant_ring_params *params, struct pvq **qp)
 {
 	struct grant_ring *gr;
-	void *pages;
 	u_int size;
 	int error;
 
@@ -773,11 +771,11 @@ grant_ring_create(const struct grant_ring_params *params, struct pvq **qp)
 	gr->gr_rsps = malloc(size * params->grp_rsp_size, M_GRANT_RING, M_WAITOK | M_ZERO);
 	gr->gr_share_refs = malloc(params->grp_max_segs * sizeof(*gr->gr_share_refs), M_GRANT_RING,
 	    M_WAITOK | M_ZERO);
-	error = xen_gnttab_pages_alloc(params->grp_otherend, 1 << params->grp_order, &pages,
-	    gr->gr_refs);
+	error = xen_gnttab_pages_alloc(params->grp_otherend, 1 << params->grp_order, M_WAITOK,
+	    &gr->gr_pages);
 	if (error == 0) {
-		gr->gr_header = pages;
-		gr->gr_slots = (char *)pages + GRANT_RING_HEADER;
+		gr->gr_header = gr->gr_pages->gp_va;
+		gr->gr_slots = (char *)gr->gr_pages->gp_va + GRANT_RING_HEADER;
 		error = gr_reinit(&gr->gr_pvq);
 	}
 	if (error != 0) {
@@ -794,6 +792,6 @@ grant_ring_refs(const struct pvq *q, grant_ref_t *refs)
 	const struct grant_ring *gr = __containerof(q, const struct grant_ring, gr_pvq);
 	int n = 1 << gr->gr_params.grp_order;
 
-	memcpy(refs, gr->gr_refs, n * sizeof(*refs));
+	memcpy(refs, gr->gr_pages->gp_refs, n * sizeof(*refs));
 	return (n);
 }

@@ -71,15 +71,6 @@
 #define	GNTTAB_END		UINT32_MAX	/* of a list */
 #define	GNTTAB_MAPPED		(GTF_reading | GTF_writing)
 
-/* Pages of ours, contiguous, that the peer still has mapped. */
-struct gnttab_pages {
-	SLIST_ENTRY(gnttab_pages) gp_link;
-	void		*gp_va;
-	u_int		 gp_npages;
-	u_int		 gp_nrefs;	/* that are still mapped */
-	grant_ref_t	 gp_refs[XEN_GNTTAB_MAX_PAGES];
-};
-
 static struct {
 	struct mtx	 gt_mtx;
 	bool		 gt_ready;
@@ -95,7 +86,7 @@ static struct {
 	uint32_t	*gt_link;	/* next in a list */
 	uint32_t	 gt_free;	/* first in the free list */
 	uint32_t	 gt_deferred;	/* first in the list of those deferred */
-	SLIST_HEAD(, gnttab_pages) gt_pages;
+	SLIST_HEAD(, xen_gnttab_pages) gt_pages; /* ended, but still mapped */
 	struct timeout_task gt_retry;
 	bool		 gt_retrying;
 	u_int		 gt_nfree;
@@ -196,6 +187,27 @@ xen_gnttab_alloc(grant_ref_t *refs, u_int n)
 	gnttab.gt_nused += n;
 	mtx_unlock(&gnttab.gt_mtx);
 	return (0);
+}
+
+u_int
+xen_gnttab_room(u_int *all)
+{
+	u_int room;
+
+	mtx_lock(&gnttab.gt_mtx);
+	*all = gnttab.gt_max_pages * gnttab.gt_per_page;
+	room = gnttab.gt_nfree +
+	    (gnttab.gt_max_pages - gnttab.gt_npages) * gnttab.gt_per_page;
+	mtx_unlock(&gnttab.gt_mtx);
+	return (room);
+}
+
+/* Was it in a page that the table does not have any more? */
+static bool
+gnttab_is_dead(grant_ref_t ref)
+{
+
+	return (ref >= gnttab.gt_npages * gnttab.gt_per_page);
 }
 
 static void
@@ -345,7 +357,7 @@ gnttab_retry_refs(void)
 
 /* End what can be ended of some pages.  Returns true if that is all. */
 static bool
-gnttab_end_pages(struct gnttab_pages *gp)
+gnttab_end_pages(struct xen_gnttab_pages *gp)
 {
 	u_int i, left;
 
@@ -362,7 +374,7 @@ gnttab_end_pages(struct gnttab_pages *gp)
 }
 
 static void
-gnttab_pages_destroy(struct gnttab_pages *gp)
+gnttab_pages_destroy(struct xen_gnttab_pages *gp)
 {
 
 	contigfree(gp->gp_va, ptoa(gp->gp_npages), M_XEN);
@@ -372,8 +384,8 @@ gnttab_pages_destroy(struct gnttab_pages *gp)
 static void
 gnttab_retry_task(void *arg __unused, int pending __unused)
 {
-	SLIST_HEAD(, gnttab_pages) done = SLIST_HEAD_INITIALIZER(done);
-	struct gnttab_pages *gp, *next;
+	SLIST_HEAD(, xen_gnttab_pages) done = SLIST_HEAD_INITIALIZER(done);
+	struct xen_gnttab_pages *gp, *next;
 	u_int before;
 
 	mtx_lock(&gnttab.gt_mtx);
@@ -381,7 +393,7 @@ gnttab_retry_task(void *arg __unused, int pending __unused)
 	SLIST_FOREACH_SAFE(gp, &gnttab.gt_pages, gp_link, next) {
 		before = gp->gp_nrefs;
 		if (gnttab_end_pages(gp)) {
-			SLIST_REMOVE(&gnttab.gt_pages, gp, gnttab_pages, gp_link);
+			SLIST_REMOVE(&gnttab.gt_pages, gp, xen_gnttab_pages, gp_link);
 			SLIST_INSERT_HEAD(&done, gp, gp_link);
 		}
 		gnttab.gt_ndeferred -= before - gp->gp_nrefs;
@@ -396,40 +408,44 @@ gnttab_retry_task(void *arg __unused, int pending __unused)
 }
 
 int
-xen_gnttab_pages_alloc(domid_t domid, u_int n, void **va, grant_ref_t *refs)
+xen_gnttab_pages_alloc(domid_t domid, u_int n, int how, struct xen_gnttab_pages **gpp)
 {
-	char *pages;
+	struct xen_gnttab_pages *gp;
 	u_int i;
 	int error;
 
 	KASSERT(n > 0 && n <= XEN_GNTTAB_MAX_PAGES, ("%s: %u pages", __func__, n));
-	pages = contigmalloc(ptoa(n), M_XEN, M_WAITOK | M_ZERO, 0, ~(vm_paddr_t)0, PAGE_SIZE, 0);
-	if (pages == NULL)
+	gp = malloc(sizeof(*gp) + n * sizeof(gp->gp_refs[0]), M_XEN, how | M_ZERO);
+	if (gp == NULL)
 		return (ENOMEM);
-	error = xen_gnttab_alloc(refs, n);
+	gp->gp_va = contigmalloc(ptoa(n), M_XEN, how | M_ZERO, 0, ~(vm_paddr_t)0, PAGE_SIZE, 0);
+	if (gp->gp_va == NULL) {
+		free(gp, M_XEN);
+		return (ENOMEM);
+	}
+	gp->gp_npages = gp->gp_nrefs = n;
+	error = xen_gnttab_alloc(gp->gp_refs, n);
 	if (error != 0) {
-		contigfree(pages, ptoa(n), M_XEN);
+		gnttab_pages_destroy(gp);
 		return (error);
 	}
 	for (i = 0; i < n; i++)
-		xen_gnttab_grant(refs[i], domid, vtophys(pages + ptoa(i)), false);
-	*va = pages;
+		xen_gnttab_grant(gp->gp_refs[i], domid, vtophys((char *)gp->gp_va + ptoa(i)),
+		    false);
+	*gpp = gp;
 	return (0);
 }
 
 void
-xen_gnttab_pages_free(void *va, u_int n, const grant_ref_t *refs)
+xen_gnttab_pages_free(struct xen_gnttab_pages *gp)
 {
-	struct gnttab_pages *gp;
 	bool ended;
 
-	gp = malloc(sizeof(*gp), M_XEN, M_WAITOK | M_ZERO);
-	gp->gp_va = va;
-	gp->gp_npages = gp->gp_nrefs = n;
-	memcpy(gp->gp_refs, refs, n * sizeof(*refs));
-	gnttab_invalidate(refs, n);
+	if (gp == NULL)
+		return;
+	gnttab_invalidate(gp->gp_refs, gp->gp_npages);
 	mtx_lock(&gnttab.gt_mtx);
-	gnttab.gt_nused -= n;
+	gnttab.gt_nused -= gp->gp_npages;
 	ended = gnttab_end_pages(gp);
 	if (!ended) {
 		SLIST_INSERT_HEAD(&gnttab.gt_pages, gp, gp_link);

@@ -15,6 +15,7 @@
 #define	_DEV_XEN_XEN_GNTTAB_H_
 
 #include <sys/types.h>
+#include <sys/queue.h>
 
 #include <dev/xen/xen_var.h>
 #include <xen/grant_table.h>
@@ -50,34 +51,44 @@ void	xen_gnttab_grant(grant_ref_t ref, domid_t domid, vm_paddr_t pa, bool readon
  */
 u_int	xen_gnttab_end(const grant_ref_t *refs, u_int n);
 
+/* How many references can be taken, and how many there can be at most. */
+u_int	xen_gnttab_room(u_int *all);
+
 /*
- * Pages of our own that are granted, as rings are: zeroed, in one piece, and granted to domid for
- * writing.  May sleep.
+ * Is there room for n references that make something faster, and that it works without?  The last ones
+ * are left to what does not work without.
+ */
+static inline bool
+xen_gnttab_is_ample(u_int n)
+{
+	u_int all, room = xen_gnttab_room(&all);
+
+	return (room >= n && room - n >= all / 8);
+}
+
+/* Pages of our own that are granted, as rings are: zeroed, in one piece. */
+struct xen_gnttab_pages {
+	SLIST_ENTRY(xen_gnttab_pages) gp_link;
+	void		*gp_va;
+	u_int		 gp_npages;
+	u_int		 gp_nrefs;	/* that are not ended */
+	grant_ref_t	 gp_refs[];
+};
+
+/*
+ * Grant n pages to domid for writing, XEN_GNTTAB_MAX_PAGES at most.
  *
- * n     how many, XEN_GNTTAB_MAX_PAGES at most
- * refs  room for n
+ * how  M_WAITOK: may sleep; M_NOWAIT
  *
- * Returns 0; ENOMEM; ENOSPC.
+ * Returns 0; ENOMEM; ENOSPC: no references.
  */
 #define	XEN_GNTTAB_MAX_PAGES	16
-int	xen_gnttab_pages_alloc(domid_t domid, u_int n, void **va, grant_ref_t *refs);
+int	xen_gnttab_pages_alloc(domid_t domid, u_int n, int how, struct xen_gnttab_pages **gpp);
 
-/* End the grants and free the pages, now or when the peer has unmapped all.  May sleep. */
-void	xen_gnttab_pages_free(void *va, u_int n, const grant_ref_t *refs);
-
-/* One page. */
-static inline int
-xen_gnttab_page_alloc(domid_t domid, void **va, grant_ref_t *ref)
-{
-
-	return (xen_gnttab_pages_alloc(domid, 1, va, ref));
-}
-
-static inline void
-xen_gnttab_page_free(void *va, grant_ref_t ref)
-{
-
-	xen_gnttab_pages_free(va, 1, &ref);
-}
+/*
+ * End the grants and free the pages, now or when the peer has unmapped all.  Does not allocate, as it
+ * may be called while memory is short and a disk is frozen.  NULL is ignored.  May sleep.
+ */
+void	xen_gnttab_pages_free(struct xen_gnttab_pages *gp);
 
 #endif /* !_DEV_XEN_XEN_GNTTAB_H_ */

@@ -132,32 +132,40 @@ xen_gnttab_end(const grant_ref_t *refs, u_int n)
 }
 
 int
-xen_gnttab_pages_alloc(domid_t domid, u_int n, void **va, grant_ref_t *refs)
+xen_gnttab_pages_alloc(domid_t domid, u_int n, int how __unused, struct xen_gnttab_pages **gpp)
 {
-	char *pages;
+	struct xen_gnttab_pages *gp;
 	u_int i;
 
 	CHECK(n <= XEN_GNTTAB_MAX_PAGES, "%u pages", n);
 	if (kpi_fail_now())
 		return (ENOMEM);
-	if (xen_gnttab_alloc(refs, n) != 0)
+	gp = host_alloc(sizeof(*gp) + n * sizeof(gp->gp_refs[0]), sizeof(void *));
+	if (xen_gnttab_alloc(gp->gp_refs, n) != 0) {
+		host_free(gp);
 		return (ENOSPC);
-	pages = host_alloc(ptoa(n), PAGE_SIZE);
-	memset(pages, 0, ptoa(n));
+	}
+	gp->gp_npages = gp->gp_nrefs = n;
+	gp->gp_va = host_alloc(ptoa(n), PAGE_SIZE);
+	memset(gp->gp_va, 0, ptoa(n));
 	for (i = 0; i < n; i++)
-		xen_gnttab_grant(refs[i], domid, (vm_paddr_t)(uintptr_t)pages + ptoa(i), false);
-	*va = pages;
+		xen_gnttab_grant(gp->gp_refs[i], domid,
+		    (vm_paddr_t)(uintptr_t)gp->gp_va + ptoa(i), false);
+	*gpp = gp;
 	kpi_mallocs++;
 	return (0);
 }
 
 void
-xen_gnttab_pages_free(void *va, u_int n, const grant_ref_t *refs)
+xen_gnttab_pages_free(struct xen_gnttab_pages *gp)
 {
 
-	CHECK(xen_gnttab_end(refs, n) == 0, "the peer still has pages mapped");
+	if (gp == NULL)
+		return;
+	CHECK(xen_gnttab_end(gp->gp_refs, gp->gp_npages) == 0, "the peer still has pages mapped");
 	kpi_mallocs--;
-	host_free(va);
+	host_free(gp->gp_va);
+	host_free(gp);
 }
 
 vm_paddr_t

@@ -36,10 +36,11 @@ xn_pages_free(struct xn_ring *ring)
 	u_int i;
 
 	for (i = 0; i < ring->xr_npages; i++)
-		xen_gnttab_page_free(ring->xr_pages[i].pp_mem,
-		    ring->xr_pages[i].pp_addr >> PAGE_SHIFT);
+		xen_gnttab_pages_free(ring->xr_grants[i]);
 	free(ring->xr_posts, M_XEN);
 	free(ring->xr_pages, M_XEN);
+	free(ring->xr_grants, M_XEN);
+	ring->xr_grants = NULL;
 	ring->xr_posts = NULL;
 	ring->xr_pages = NULL;
 	ring->xr_npages = 0;
@@ -55,14 +56,17 @@ xn_pages_alloc(struct xn_ring *ring, domid_t otherend)
 	grant_ref_t ref;
 	int error;
 
+	ring->xr_grants = malloc(size * sizeof(ring->xr_grants[0]), M_XEN, M_WAITOK | M_ZERO);
 	ring->xr_pages = malloc(size * sizeof(ring->xr_pages[0]), M_XEN, M_WAITOK | M_ZERO);
 	ring->xr_posts = malloc(size * sizeof(ring->xr_posts[0]), M_XEN, M_WAITOK | M_ZERO);
 	for (i = 0; i < size; i++) {
 		page = &ring->xr_pages[i];
-		error = xen_gnttab_page_alloc(otherend, &page->pp_mem, &ref);
+		error = xen_gnttab_pages_alloc(otherend, 1, M_WAITOK, &ring->xr_grants[i]);
 		if (error != 0)
 			return (error);
 		ring->xr_npages = i + 1;
+		page->pp_mem = ring->xr_grants[i]->gp_va;
+		ref = ring->xr_grants[i]->gp_refs[0];
 		page->pp_addr = (bus_addr_t)ref << PAGE_SHIFT;
 		post = &ring->xr_posts[i];
 		post->xp_req.gref = ref;

@@ -71,6 +71,7 @@ struct xn_ring {
 	void			*xr_arg;
 	u_int			 xr_npages;
 	struct pv_net_page	*xr_pages;
+	struct xen_gnttab_pages	**xr_grants;	/* theirs */
 	struct xn_post		*xr_posts;	/* receiving: one for each page */
 };
 

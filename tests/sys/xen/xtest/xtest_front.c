@@ -60,8 +60,7 @@ SYSCTL_INT(_debug_xtest, OID_AUTO, setup_error, CTLFLAG_RW, &front_setup_error, 
     "What setup() returns");
 
 struct front_softc {
-	void		*page;
-	grant_ref_t	 ref;
+	struct xen_gnttab_pages *page;
 	struct xen_evtchn *channel;
 };
 
@@ -77,7 +76,7 @@ front_publish(device_t dev, struct xenstore_tx *tx, void *arg)
 	struct front_softc *sc = arg;
 	int error;
 
-	error = xenbus_write_number(dev, tx, "ring-ref", sc->ref);
+	error = xenbus_write_number(dev, tx, "ring-ref", sc->page->gp_refs[0]);
 	if (error == 0)
 		error = xenbus_write_number(dev, tx, "event-channel", xen_evtchn_port(sc->channel));
 	if (error == 0)
@@ -91,8 +90,7 @@ front_free(device_t dev)
 	struct front_softc *sc = device_get_softc(dev);
 
 	xen_evtchn_free(sc->channel);
-	if (sc->page != NULL)
-		xen_gnttab_page_free(sc->page, sc->ref);
+	xen_gnttab_pages_free(sc->page);
 	sc->channel = NULL;
 	sc->page = NULL;
 }
@@ -123,7 +121,7 @@ front_setup(device_t dev, enum xenbus_state *next __unused)
 		return (front_setup_error);
 	if (front_setup_ms != 0 && device_get_unit(dev) == 0)
 		pause("xtestf", (int)((int64_t)front_setup_ms * hz / 1000));
-	error = xen_gnttab_page_alloc(xenbus_get_otherend_id(dev), &sc->page, &sc->ref);
+	error = xen_gnttab_pages_alloc(xenbus_get_otherend_id(dev), 1, M_WAITOK, &sc->page);
 	if (error == 0)
 		error = xen_evtchn_alloc(xenbus_get_otherend_id(dev), &params, &sc->channel);
 	if (error == 0)
@@ -261,7 +259,7 @@ front_sysctl_drop(SYSCTL_HANDLER_ARGS)
 	if (error != -1)
 		return (error);
 	sc = device_get_softc(dev);
-	xen_gnttab_page_free(sc->page, sc->ref);
+	xen_gnttab_pages_free(sc->page);
 	sc->page = NULL;
 	return (0);
 }

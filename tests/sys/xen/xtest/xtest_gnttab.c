@@ -331,19 +331,20 @@ held_pages_are_not_reused(void)
 {
 	struct xtest_map map = { .domid = self() };
 	struct xen_space space;
-	grant_ref_t refs[4];
+	struct xen_gnttab_pages *gp;
 	void *others[32], *va;
 	u_int i, in_use = xtest_number("gnttab.in_use");
 
 	if (!KT_EQ(xen_space_alloc(xtest_root(), SPACE_RID, PAGE_SIZE, &space), 0))
 		return;
-	if (!KT_EQ(xen_gnttab_pages_alloc(self(), 4, &va, refs), 0))
+	if (!KT_EQ(xen_gnttab_pages_alloc(self(), 4, M_WAITOK, &gp), 0))
 		return;
+	va = gp->gp_va;
 	ktest_fill((char *)va + PAGE_SIZE, PAGE_SIZE, 7);
-	map.ref = refs[1];
+	map.ref = gp->gp_refs[1];
 	map.pa = space.xs_paddr;
 	KT_EQ(map_own(&map, 1, (char *)va + PAGE_SIZE), 0);
-	xen_gnttab_pages_free(va, 4, refs);
+	xen_gnttab_pages_free(gp);
 	KT_EQ(xtest_number("gnttab.in_use"), in_use);
 	KT_EQ(xtest_number("gnttab.deferred"), 1);
 	for (i = 0; i < nitems(others); i++) {
