@@ -14,6 +14,7 @@
 #include <sys/kernel.h>
 #include <sys/malloc.h>
 
+#include <dev/pv/blk/pv_blk_peer.h>
 #include <dev/pv/blk/pv_blk_var.h>
 
 MALLOC_DEFINE(M_PVBLK, "pv_blk", "paravirtual disks");
@@ -96,6 +97,9 @@ pv_blk_alloc_dma(struct pv_blk *blk)
 		    &blk->blk_mmap, &blk->blk_msgs, &blk->blk_msgs_paddr);
 	blk->blk_bounce_size = MIN(bp->bp_max_size,
 	    MAX(PV_BLK_BOUNCE_MAX, bp->bp_sectorsize));
+	if (blk->blk_ops->bo_peer != NULL)
+		blk->blk_bounce_size = MIN(blk->blk_bounce_size,
+		    blk->blk_ops->bo_peer->bpo_polled_size);
 	if (error == 0)
 		error = pv_blk_dmamem(blk, blk->blk_bounce_size, &blk->blk_btag, &blk->blk_bmap,
 		    &blk->blk_bounce, &blk->blk_bounce_paddr);
@@ -107,9 +111,11 @@ pv_blk_alloc_reqs(struct pv_blk *blk)
 {
 	const struct pv_blk_params *bp = &blk->blk_params;
 	struct pv_blk_req *rq;
-	u_int i, nreqs = pv_blk_nreqs(blk), nsegs = bp->bp_max_segs + 2;
+	u_int i, nreqs = pv_blk_nreqs(blk), nsegs;
 	int error = 0;
 
+	/* A peer's request has none. */
+	nsegs = (blk->blk_ops->bo_peer == NULL ? bp->bp_max_segs : 0) + 2;
 	blk->blk_reqs = mallocarray(nreqs + 1, sizeof(*rq), M_PVBLK, M_WAITOK | M_ZERO);
 	blk->blk_segs = mallocarray(nreqs + 1, nsegs * sizeof(*blk->blk_segs), M_PVBLK,
 	    M_WAITOK | M_ZERO);

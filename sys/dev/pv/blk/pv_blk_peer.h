@@ -35,16 +35,23 @@ struct pv_blk_peer_ops {
 	/*
 	 * Make rq_length bytes ready for the peer, for a write those of rq_window; and, after a read
 	 * without an error, copy them to rq_window.  bp_phys is false, and rq_nsegs stays 0.
+	 *
+	 * Returns 0, with rq_length less if there is no room for all: whole sectors; or ENOMEM: none
+	 * now.  There is always room for the polled request.
 	 */
-	void	(*bpo_load)(struct pv_blk *blk, struct pv_blk_req *rq);
+	int	(*bpo_load)(struct pv_blk *blk, struct pv_blk_req *rq);
 	void	(*bpo_unload)(struct pv_blk *blk, struct pv_blk_req *rq);
+	/* What was loaded is not needed any more, or is loaded again. */
+	void	(*bpo_release)(struct pv_blk *blk, struct pv_blk_req *rq);
+	/* Bytes of the polled request at most. */
+	size_t	bpo_polled_size;
 };
 
 /*
- * Copies all of a mapped or unmapped bio to buf, or buf to it.  For bpo_load and bpo_unload, with a
- * request's rq_window.  Does not sleep.
+ * Copies length bytes of a mapped or unmapped bio, from off on, to buf, or buf to them.  For bpo_load and
+ * bpo_unload, with a request's rq_window.  Does not sleep.
  */
-void	pv_blk_copy(const struct bio *bp, char *buf, bool to_bio);
+void	pv_blk_copy(const struct bio *bp, size_t off, size_t length, char *buf, bool to_bio);
 
 /*
  * Freeze, and from now on don't collect completions either: what a queue holds then may not be true of

@@ -77,18 +77,18 @@ pv_blk_bio_fail(struct bio *bp, int error)
 }
 
 void
-pv_blk_copy(const struct bio *bp, char *buf, bool to_bio)
+pv_blk_copy(const struct bio *bp, size_t from, size_t length, char *buf, bool to_bio)
 {
-	size_t done, length = bp->bio_bcount, n, off;
+	size_t done, n, off;
 	char *p;
 
 	for (done = 0; done < length; done += n) {
 		if ((bp->bio_flags & BIO_UNMAPPED) == 0) {
 			n = length;
-			p = bp->bio_data;
+			p = bp->bio_data + from;
 		} else {
 			/* A page at a time. */
-			off = bp->bio_ma_offset + done;
+			off = bp->bio_ma_offset + from + done;
 			n = MIN(length - done, PAGE_SIZE - off % PAGE_SIZE);
 			p = (char *)pmap_quick_enter_page(bp->bio_ma[off / PAGE_SIZE]) +
 			    off % PAGE_SIZE;
@@ -106,7 +106,7 @@ void
 pv_blk_req_copy_back(struct pv_blk *blk, struct pv_blk_req *rq)
 {
 	if (rq->rq_bounced)
-		pv_blk_copy(&rq->rq_window, blk->blk_bounce, true);
+		pv_blk_copy(&rq->rq_window, 0, rq->rq_length, blk->blk_bounce, true);
 	else
 		blk->blk_ops->bo_peer->bpo_unload(blk, rq);
 }
@@ -121,8 +121,20 @@ pv_blk_unload(struct pv_blk *blk, struct pv_blk_req *rq)
 	if (rq->rq_copied) {
 		if (rq->rq_bounced)
 			atomic_store_rel_int(&blk->blk_bounce_busy, 0);
+		else
+			blk->blk_ops->bo_peer->bpo_release(blk, rq);
 		rq->rq_copied = rq->rq_bounced = false;
 	}
+}
+
+void
+pv_blk_req_unready(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	PV_BLK_QUEUE_ASSERT(bq);
+	if (!rq->rq_copied || rq->rq_bio == NULL)
+		return;
+	pv_blk_unload(bq->bq_blk, rq);
+	rq->rq_unready = true;
 }
 
 static void
@@ -271,7 +283,7 @@ pv_blk_load_bounce(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	rq->rq_copied = rq->rq_bounced = true;
 	pv_blk_bounce_segs(blk, rq, rq->rq_length);
 	if (rq->rq_cmd == PV_BLK_WRITE)
-		pv_blk_copy(&rq->rq_window, blk->blk_bounce, false);
+		pv_blk_copy(&rq->rq_window, 0, rq->rq_length, blk->blk_bounce, false);
 	bq->bq_stats.bs_bounced++;
 	return (0);
 }
@@ -303,9 +315,9 @@ pv_blk_load_slow(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bi
 	rq->rq_nsegs = 0;
 	if (blk->blk_ops->bo_peer != NULL) {
 		pv_blk_window(rq, bp, off, length);
-		rq->rq_copied = true;
-		blk->blk_ops->bo_peer->bpo_load(blk, rq);
-		return (0);
+		error = blk->blk_ops->bo_peer->bpo_load(blk, rq);
+		rq->rq_copied = error == 0;
+		return (error);
 	}
 	for (;;) {
 		pv_blk_window(rq, bp, off, length);
@@ -712,7 +724,7 @@ pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t 
 	w->bio_data = blk->blk_bounce;
 	rq->rq_copied = length != 0 && blk->blk_ops->bo_peer != NULL;
 	if (rq->rq_copied)
-		blk->blk_ops->bo_peer->bpo_load(blk, rq);
+		(void)blk->blk_ops->bo_peer->bpo_load(blk, rq);
 	else
 		pv_blk_bounce_segs(blk, rq, length);
 	return (rq);

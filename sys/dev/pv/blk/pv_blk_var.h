@@ -121,6 +121,8 @@ void	pv_blk_hist_sysctl(struct pv_blk_queue *bq, struct sysctl_ctx_list *ctx,
 struct pv_blk_req *pv_blk_req_next(struct pv_blk_queue *bq);
 /* Ends a request that is on no list; its bio goes to bq_finished with its last piece. */
 void	pv_blk_req_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error);
+/* A ready request is loaded again before it is put. */
+void	pv_blk_req_unready(struct pv_blk_queue *bq, struct pv_blk_req *rq);
 /* Deletes that were held back go next. */
 void	pv_blk_req_unhold(struct pv_blk_queue *bq);
 /* The device failed rq, which deletes several ranges: they are tried again, each as a request. */

@@ -28,11 +28,11 @@
  * sector size and a read-only one are refused, as users' data is at stake.  Requests that are too
  * long for the next back end are split again.
  *
- * Pages.  Data is copied to and from pages of our own that are granted once for each back end,
- * whether it offers feature-persistent or not.  So the back end sees whole pages without seeing
- * anything that is not the disk's, no request costs a change of the grant table, and a back end
- * that keeps pages mapped saves its own work.  What a back end does not unmap is reused for
- * the same domain, and never freed.
+ * Pages.  Data is copied to and from pages of our own that are granted once for each back end, when they
+ * are first needed, whether it offers feature-persistent or not.  So the back end sees whole pages
+ * without seeing anything that is not the disk's, few requests cost a change of the grant table,
+ * and a back end that keeps pages mapped saves its own work.  If there are no more, requests are
+ * shorter or wait; if there are not enough for all queues, there are fewer.
  *
  * Units.  The protocol counts in 512 bytes everywhere, also where sector-size is more: so do
  * Linux's back end and every front end in use, and feature-large-sector-size is not claimed.
@@ -362,6 +362,8 @@ static const struct pv_blk_peer_ops xbd_peer_ops = {
 	.bpo_reconnect = xbd_reconnect,
 	.bpo_load = xbd_stage_load,
 	.bpo_unload = xbd_stage_unload,
+	.bpo_release = xbd_stage_release,
+	.bpo_polled_size = XBD_POLLED_SIZE,
 };
 
 static const struct pv_blk_ops xbd_ops = {
@@ -384,8 +386,8 @@ xbd_sysctl(struct xbd_softc *sc)
 	    "Pages of data in a request at most");
 	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "persistent", CTLFLAG_RD, &sc->xbd_persistent, 0,
 	    "The back end may keep our pages mapped");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "held", CTLFLAG_RD, &sc->xbd_held, 0,
-	    "Pages that back ends had not released when they disconnected");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "shortened", CTLFLAG_RD, &sc->xbd_shortened, 0,
+	    "Requests that had to be shorter, or to wait, without more grants or memory");
 }
 
 /* The first back end: the disk appears. */

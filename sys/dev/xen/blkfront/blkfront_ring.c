@@ -79,15 +79,37 @@ xbd_ring_create(struct xbd_softc *sc, u_int i)
 	return (error);
 }
 
+static void
+xbd_ring_free(struct xbd_softc *sc, u_int i)
+{
+
+	xen_evtchn_free(sc->xbd_rings[i].xr_channel);
+	sc->xbd_rings[i].xr_channel = NULL;
+	pvq_free(sc->xbd_queues[i]);
+	sc->xbd_queues[i] = NULL;
+}
+
 int
 xbd_rings_create(struct xbd_softc *sc)
 {
 	u_int i;
 	int error = 0;
 
-	for (i = 0; i < sc->xbd_nqueues && error == 0; i++)
-		error = xbd_ring_create(sc, i);
-	return (error);
+	for (i = 0; i < sc->xbd_nqueues && error == 0; i++) {
+		/* The others are to make the disk faster. */
+		if (i > 0 && !xen_gnttab_is_ample(1 << sc->xbd_order))
+			error = ENOSPC;
+		else
+			error = xbd_ring_create(sc, i);
+	}
+	if ((error != ENOSPC && error != ENOMEM) || i < 2)
+		return (error);
+	/* One is enough, and more are tried for the next back end. */
+	sc->xbd_nqueues = i - 1;
+	xbd_ring_free(sc, i - 1);
+	device_printf(sc->xbd_dev, "only %u queues: no grants, memory or event "
+	    "channels for more\n", sc->xbd_nqueues);
+	return (0);
 }
 
 void
@@ -114,12 +136,13 @@ xbd_rings_free(struct xbd_softc *sc)
 
 /* Fills seg with the pages that hold the first length bytes of st.  Returns how many there are. */
 static u_int
-xbd_fill_segments(const struct xbd_stage *st, struct blkif_request_segment *seg, size_t length)
+xbd_fill_segments(const struct xbd_softc *sc, const struct xbd_stage *st,
+    struct blkif_request_segment *seg, size_t length)
 {
 	u_int i;
 
 	for (i = 0; length != 0; i++) {
-		seg[i].gref = st->xs_refs[i];
+		seg[i].gref = xbd_stage_ref(sc, st, i);
 		seg[i].first_sect = 0;
 		seg[i].last_sect = MIN(length, PAGE_SIZE) / XBD_SECTOR_SIZE - 1;
 		length -= MIN(length, PAGE_SIZE);
@@ -140,15 +163,16 @@ xbd_encode_rw(const struct xbd_softc *sc, const struct xbd_stage *st, const stru
 		req->operation = op;
 		req->handle = sc->xbd_handle;
 		req->sector_number = rq->rq_offset / XBD_SECTOR_SIZE;
-		req->nr_segments = xbd_fill_segments(st, req->seg, rq->rq_length);
+		req->nr_segments = xbd_fill_segments(sc, st, req->seg, rq->rq_length);
 		return;
 	}
 	ind->operation = BLKIF_OP_INDIRECT;
 	ind->indirect_op = op;
 	ind->handle = sc->xbd_handle;
 	ind->sector_number = rq->rq_offset / XBD_SECTOR_SIZE;
-	ind->nr_segments = xbd_fill_segments(st, st->xs_list, rq->rq_length);
-	ind->indirect_grefs[0] = st->xs_refs[sc->xbd_segs];
+	ind->nr_segments = xbd_fill_segments(sc, st, st->xs_list->gp_va,
+	    rq->rq_length);
+	ind->indirect_grefs[0] = st->xs_list->gp_refs[0];
 }
 
 void

@@ -25,17 +25,22 @@
 /* The unit of every number of sectors on the wire, whatever the sector size. */
 #define	XBD_SECTOR_SIZE		512
 
+/* Pages that are granted at a time. */
+#define	XBD_CHUNK_PAGES		4
+
+/* Of the polled request, which must not need indirect segments. */
+#define	XBD_POLLED_SIZE		(BLKIF_MAX_SEGMENTS_PER_REQUEST * PAGE_SIZE)
+
 /*
- * One request's pages that the back end may see: the data of the largest request, and, for a request
+ * One request's pages that the back end may see: its data, and, for a request
  * with more segments than a slot holds, a page that lists them.
  */
 struct xbd_stage {
-	char		*xs_data;	/* xbd_segs pages */
-	struct blkif_request_segment *xs_list; /* a page */
+	struct xen_gnttab_pages **xs_chunks; /* of its data */
+	u_int		 xs_npages;	/* in them */
+	bool		 xs_spare;	/* it uses xbd_spare instead */
+	struct xen_gnttab_pages *xs_list;
 	struct grant_msgs xs_msgs;	/* the request in the ring */
-	grant_ref_t	*xs_refs;	/* of the pages of data, then of the list */
-	bool		 xs_granted;
-	bool		 xs_held;	/* a back end kept some of it: never to be freed */
 };
 
 struct xbd_ring {
@@ -68,7 +73,9 @@ struct xbd_softc {
 	u_int		 xbd_nstages;	/* one for each request, and one for polling */
 	struct xbd_stage *xbd_stages;
 	domid_t		 xbd_granted_to;
-	uint64_t	 xbd_held;	/* pages that back ends kept */
+	struct xen_gnttab_pages *xbd_spare;
+	volatile u_int	 xbd_spare_used;
+	uint64_t	 xbd_shortened;	/* atomic */
 
 	struct pv_blk	 xbd_blk;
 	volatile u_int	 xbd_ready;	/* xbd_blk may be called for events */
@@ -81,19 +88,24 @@ struct xbd_softc {
 
 /* blkfront_stage.c */
 
-/* Makes the pages of all requests, xbd_segs for each.  May sleep. */
+/* Makes room for the pages of all requests, xbd_segs for each.  May sleep. */
 void	xbd_stages_alloc(struct xbd_softc *sc);
 void	xbd_stages_free(struct xbd_softc *sc);
 /*
- * Grants them to the back end's domain, until xbd_stages_end().
+ * Makes the pages that have to be there, and permits others for the back end's
+ * domain, until xbd_stages_end(), when no request needs its pages any more.
  *
- * Returns 0; ENOSPC; EBUSY, with a message, if another domain still holds some of them.
+ * Returns 0; ENOMEM or ENOSPC, with a message.
  */
 int	xbd_stages_grant(struct xbd_softc *sc);
 void	xbd_stages_end(struct xbd_softc *sc);
-/* bpo_load and bpo_unload: the data of a request to and from its pages. */
-void	xbd_stage_load(struct pv_blk *blk, struct pv_blk_req *rq);
+/* The reference of a request's i-th page of data. */
+grant_ref_t xbd_stage_ref(const struct xbd_softc *sc,
+	    const struct xbd_stage *st, u_int i);
+/* bpo_load, bpo_unload and bpo_release. */
+int	xbd_stage_load(struct pv_blk *blk, struct pv_blk_req *rq);
 void	xbd_stage_unload(struct pv_blk *blk, struct pv_blk_req *rq);
+void	xbd_stage_release(struct pv_blk *blk, struct pv_blk_req *rq);
 
 /* blkfront_ring.c */
 
