@@ -106,11 +106,6 @@ xen_evtchn_alloc(domid_t otherend __unused, const struct xen_evtchn_params *para
 }
 
 void
-xenbus_warn(device_t dev __unused, int error __unused, const char *fmt __unused, ...)
-{
-}
-
-void
 xen_evtchn_free(struct xen_evtchn *channel __unused)
 {
 }

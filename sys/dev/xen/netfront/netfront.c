@@ -60,6 +60,7 @@
 #include <dev/pv/net/pv_net_message.h>
 #include <dev/xen/grant_ring.h>
 #include <dev/xen/xen_evtchn.h>
+#include <dev/xen/xen_gnttab.h>
 #include <dev/xen/xenbus.h>
 #include <dev/xen/xenstore.h>
 #include <dev/xen/netfront/netfront_var.h>
@@ -206,7 +207,11 @@ xn_read_pairs(struct xn_softc *sc)
 		wanted = mp_ncpus;
 	if (sc->xn_attached)
 		wanted = sc->xn_max_pairs;
-	return (MAX(MIN(wanted, offered), 1));
+	wanted = MAX(MIN(wanted, offered), 1);
+	/* More than one is to be faster, and must not take from others what they can't do without. */
+	while (wanted > 1 && !xen_gnttab_is_ample(wanted * XN_PAIR_REFS))
+		wanted--;
+	return (wanted);
 }
 
 /* The toolstack's MTU; no key, and an invalid one, is the default.  Returns 0, or an error: unknown. */
@@ -437,6 +442,36 @@ xn_publish(device_t dev, struct xenstore_tx *tx, void *arg)
 	return (error);
 }
 
+/* Make the rings for the back end, with half as many pairs if there is not enough for all. */
+static int
+xn_make_pairs(struct xn_softc *sc, struct pv_net_params *params)
+{
+	int error, wanted = params->pnp_npairs;
+
+	for (;;) {
+		if (sc->xn_attached)
+			pv_net_renegotiate(sc->xn_pn, params);
+		else {
+			/* There may be one whose set-up failed. */
+			pv_net_free(sc->xn_pn);
+			sc->xn_pn = pv_net_alloc(sc->xn_dev, &xn_ops, sc, params);
+		}
+		if (sc->xn_pn == NULL)
+			return (ENXIO);
+		sc->xn_npairs = params->pnp_npairs;
+		error = xn_rings_create(sc);
+		if ((error != ENOSPC && error != ENOMEM) || sc->xn_npairs == 1)
+			break;
+		params->pnp_npairs /= 2;
+	}
+	if (error != 0)
+		xenbus_warn(sc->xn_dev, error, "no rings for the back end (error %d)", error);
+	else if (sc->xn_npairs < wanted)
+		device_printf(sc->xn_dev, "only %d of %d pairs of queues: no grants, memory or event "
+		    "channels for more\n", sc->xn_npairs, wanted);
+	return (error);
+}
+
 static int
 xn_setup(device_t dev, enum xenbus_state *next)
 {
@@ -445,19 +480,8 @@ xn_setup(device_t dev, enum xenbus_state *next)
 	int error;
 
 	error = xn_negotiate(sc, &params);
-	if (error != 0)
-		return (error);
-	if (sc->xn_attached)
-		pv_net_renegotiate(sc->xn_pn, &params);
-	else {
-		/* There may be one whose set-up failed. */
-		pv_net_free(sc->xn_pn);
-		sc->xn_pn = pv_net_alloc(dev, &xn_ops, sc, &params);
-	}
-	if (sc->xn_pn == NULL)
-		return (ENXIO);
-	sc->xn_npairs = params.pnp_npairs;
-	error = xn_rings_create(sc);
+	if (error == 0)
+		error = xn_make_pairs(sc, &params);
 	if (error != 0)
 		return (error);
 	error = xenbus_publish(dev, xn_publish, sc);

@@ -244,10 +244,8 @@ xn_rings_create(struct xn_softc *sc)
 		sc->xn_queues[i].xq_id = i;
 		error = xn_queue_create(&sc->xn_queues[i]);
 	}
-	if (error != 0) {
-		xenbus_warn(sc->xn_dev, error, "no rings for the back end (error %d)", error);
+	if (error != 0)
 		xn_rings_free(sc);
-	}
 	return (error);
 }
 

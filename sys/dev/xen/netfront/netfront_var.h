@@ -37,6 +37,9 @@ struct xn_softc;
 /* Multicast groups in a back end's list at most: as many as Linux's takes. */
 #define	XN_MAX_GROUPS		64
 
+/* Grant references of a pair of queues: two rings of 256 slots, and a page for each slot. */
+#define	XN_PAIR_REFS		(2 * (1 + 256))
+
 /* More pairs of queues only hold memory, 2 MB each. */
 #define	XN_MAX_PAIRS		8
 
