@@ -33,7 +33,8 @@
  * first eight references are the toolstack's.
  *
  * After a suspension the table is a new and empty one, and nothing is mapped.  References stay
- * allocated, and grant nothing; what was deferred is free at the next check.
+ * allocated, and grant nothing; what was deferred is free at the next check.  The new table may be
+ * allowed fewer pages: the references beyond them are dead, and are not given out again.
  *
  * Locking.  gt_mtx (mutex): lists, growth and counts.  An entry belongs to the holder of its
  * reference.
@@ -215,6 +216,8 @@ gnttab_free_one(grant_ref_t ref)
 {
 
 	mtx_assert(&gnttab.gt_mtx, MA_OWNED);
+	if (gnttab_is_dead(ref))
+		return;
 	gnttab.gt_link[ref] = gnttab.gt_free;
 	gnttab.gt_free = ref;
 	gnttab.gt_nfree++;
@@ -228,8 +231,9 @@ xen_gnttab_grant(grant_ref_t ref, domid_t domid, vm_paddr_t pa, bool readonly)
 	grant_entry_v1_t *v1;
 	grant_entry_v2_t *v2;
 
-	KASSERT(ref >= GNTTAB_NR_RESERVED_ENTRIES && ref < gnttab.gt_npages * gnttab.gt_per_page,
-	    ("%s: reference %u", __func__, ref));
+	KASSERT(ref >= GNTTAB_NR_RESERVED_ENTRIES, ("%s: reference %u", __func__, ref));
+	if (gnttab_is_dead(ref))
+		return;
 	if (gnttab.gt_version == 1) {
 		v1 = &gnttab.gt_v1[ref];
 		v1->frame = (uint32_t)atop(pa);
@@ -274,6 +278,8 @@ static bool
 gnttab_end_one(grant_ref_t ref)
 {
 
+	if (gnttab_is_dead(ref))
+		return (true);
 	return (gnttab.gt_version == 1 ? gnttab_end_v1(ref) : gnttab_end_v2(ref));
 }
 
@@ -285,8 +291,10 @@ gnttab_invalidate(const grant_ref_t *refs, u_int n)
 
 	if (gnttab.gt_version == 1)
 		return;
-	for (i = 0; i < n; i++)
-		atomic_store_16(&gnttab.gt_v2[refs[i]].hdr.flags, 0);
+	for (i = 0; i < n; i++) {
+		if (!gnttab_is_dead(refs[i]))
+			atomic_store_16(&gnttab.gt_v2[refs[i]].hdr.flags, 0);
+	}
 	atomic_thread_fence_seq_cst();
 }
 
@@ -475,12 +483,34 @@ gnttab_choose_version(void)
 		gnttab.gt_version = got.version;
 }
 
+static int
+gnttab_query_size(u_int *max)
+{
+	struct gnttab_query_size query = { .dom = DOMID_SELF };
+	int error;
+
+	error = xen_grant_table_op(GNTTABOP_query_size, &query, 1);
+	if (error == 0 && (query.status != GNTST_okay || query.max_nr_frames == 0))
+		error = ENXIO;
+	*max = MIN(query.max_nr_frames, GNTTAB_MAX_PAGES);
+	return (error);
+}
+
 int
 xen_gnttab_resume(void)
 {
 	struct gnttab_set_version arg = { .version = gnttab.gt_version };
-	u_int i;
+	u_int i, max;
 	int error;
+
+	/* Dead references stay dead, so that it does not grow again in the same place. */
+	if (gnttab_query_size(&max) == 0)
+		gnttab.gt_max_pages = MIN(gnttab.gt_max_pages, max);
+	if (gnttab.gt_npages > gnttab.gt_max_pages) {
+		gnttab.gt_npages = gnttab.gt_max_pages;
+		if (gnttab.gt_version == 2)
+			gnttab.gt_nstatus = gnttab_status_pages(gnttab.gt_npages);
+	}
 
 	error = xen_grant_table_op(GNTTABOP_set_version, &arg, 1);
 	/* A Xen that does not know the call has version 1. */
@@ -494,17 +524,21 @@ xen_gnttab_resume(void)
 	return (error);
 }
 
-static int
-gnttab_query_size(u_int *max)
+void
+xen_gnttab_prune(void)
 {
-	struct gnttab_query_size query = { .dom = DOMID_SELF };
-	int error;
+	uint32_t list, ref;
 
-	error = xen_grant_table_op(GNTTABOP_query_size, &query, 1);
-	if (error == 0 && (query.status != GNTST_okay || query.max_nr_frames == 0))
-		error = ENXIO;
-	*max = MIN(query.max_nr_frames, GNTTAB_MAX_PAGES);
-	return (error);
+	mtx_lock(&gnttab.gt_mtx);
+	list = gnttab.gt_free;
+	gnttab.gt_free = GNTTAB_END;
+	gnttab.gt_nfree = 0;
+	while (list != GNTTAB_END) {
+		ref = list;
+		list = gnttab.gt_link[ref];
+		gnttab_free_one(ref);
+	}
+	mtx_unlock(&gnttab.gt_mtx);
 }
 
 int

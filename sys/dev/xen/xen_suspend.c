@@ -172,6 +172,7 @@ suspend_revive(device_t bus)
 		panic("xen: failed to restore %s after the suspension (error %d)",
 		    suspend.sp_lost, suspend.sp_lost_error);
 	if (!cancelled) {
+		xen_gnttab_prune();
 		xen_clock_resume();
 		EVENTHANDLER_INVOKE(power_resume);
 	}

@@ -131,6 +131,8 @@ void	xen_timer_fini(device_t dev);
  */
 int	xen_cpu_resume(void);
 int	xen_gnttab_resume(void);
+/* And, in a thread: references that the new grant table has no place for are not free any more. */
+void	xen_gnttab_prune(void);
 int	xen_evtchn_resume(void);
 
 /*
