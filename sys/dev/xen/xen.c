@@ -118,6 +118,7 @@ xen_sysctl(device_t dev)
 	    sc->xen_version, 0, "Version of Xen");
 	xen_hypercall_sysctl(ctx, tree);
 	xen_evtchn_sysctl(ctx, tree);
+	xen_clock_sysctl(ctx, tree);
 	xen_gnttab_sysctl(ctx, tree);
 	xenstore_sysctl(ctx, tree);
 	xenstore_watch_sysctl(ctx, tree);

@@ -173,9 +173,9 @@ suspend_revive(device_t bus)
 		    suspend.sp_lost, suspend.sp_lost_error);
 	if (!cancelled) {
 		xen_gnttab_prune();
-		xen_clock_resume();
 		EVENTHANDLER_INVOKE(power_resume);
 	}
+	xen_clock_resume(cancelled);
 	error = xenstore_resume(cancelled);
 	if (error != 0)
 		device_printf(suspend_dev, "xenstore does not answer after the suspension (error "

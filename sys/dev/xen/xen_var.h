@@ -196,13 +196,14 @@ int	xen_clock_gettime(device_t dev, struct timespec *ts);
 int	xen_clock_settime(device_t dev, struct timespec *ts);
 
 /* After a suspension: set the time of day.  May sleep. */
-void	xen_clock_resume(void);
+void	xen_clock_resume(bool cancelled);
 
 /* A CPU got an upcall. */
 void	xen_evtchn_upcall(u_int cpu, struct trapframe *frame);
 
 /* Numbers, below the root device's. */
 void	xen_evtchn_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
+void	xen_clock_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xen_gnttab_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xenstore_watch_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xenstore_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
