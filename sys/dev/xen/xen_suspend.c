@@ -16,6 +16,7 @@
  *				and none with pages that a back end keeps mapped reads them
  *				xenstore: no request is under way
  *				event channels: none is being made or closed
+ *				the rest of the kernel: power_suspend, whatever follows
  *	all CPUs parked		by a rendezvous, with interrupts off
  *	vCPU 0			requests the suspension: the hypercall that returns in the new domain
  *				gets back pages, event queues, grant table
@@ -171,11 +172,10 @@ suspend_revive(device_t bus)
 	if (suspend.sp_lost != NULL)
 		panic("xen: failed to restore %s after the suspension (error %d)",
 		    suspend.sp_lost, suspend.sp_lost_error);
-	if (!cancelled) {
+	if (!cancelled)
 		xen_gnttab_prune();
-		EVENTHANDLER_INVOKE(power_resume);
-	}
 	xen_clock_resume(cancelled);
+	EVENTHANDLER_INVOKE(power_resume);
 	error = xenstore_resume(cancelled);
 	if (error != 0)
 		device_printf(suspend_dev, "xenstore does not answer after the suspension (error "
@@ -203,6 +203,8 @@ suspend_run(void *arg __unused, int pending __unused)
 			xenbus_resume(bus, true);
 		return;
 	}
+	EVENTHANDLER_INVOKE(power_suspend_early);
+	EVENTHANDLER_INVOKE(power_suspend);
 	xenstore_suspend();
 	xen_evtchn_suspend();
 	suspend_park();

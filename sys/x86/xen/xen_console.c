@@ -273,9 +273,12 @@ xen_console_resume(void)
 static void
 hvc_resume(void *arg __unused)
 {
-	xen_intr_unbind_kernel(bound_port);
-	bound_port = ring_port;
-	xen_intr_bind_kernel(bound_port, hvc_event, NULL);
+	/* If it is the same, it is bound already, and a module may have taken it over. */
+	if (bound_port != ring_port) {
+		xen_intr_unbind_kernel(bound_port);
+		bound_port = ring_port;
+		xen_intr_bind_kernel(bound_port, hvc_event, NULL);
+	}
 	tell();
 }
 
