@@ -70,6 +70,8 @@
 #include <dev/xen/xenstore.h>
 #include <xen/memory.h>
 
+#define	CONTROL_DIR	"control"
+#define	BALLOON_KEY	"feature-balloon"
 #define	MEMORY_DIR	"memory"
 #define	BATCH_EXTENTS	512
 #define	KB_A_PAGE	(PAGE_SIZE / 1024)
@@ -100,6 +102,8 @@ struct xenballoon_softc {
 	int		xb_unread;	/* why it could not be */
 	bool		xb_stuck;	/* there can't be more pages */
 	bool		xb_complained;	/* about a target */
+	u_int		xb_announced;	/* the control key, in this xen_life and one */
+	bool		xb_leaving;	/* a thread detaches it */
 	xen_pfn_t	xb_frames[BATCH_EXTENTS];
 };
 
@@ -307,6 +311,22 @@ xenballoon_reread(struct xenballoon_softc *sc)
 	xenballoon_retarget(sc);
 }
 
+/*
+ * XenServer's and XCP-ng's toolstacks change the target of a domain that says that it has a balloon, and
+ * of no other.  A suspension ends in a domain that has not said so.  Who does not permit the key does
+ * not read it either.
+ */
+static void
+xenballoon_announce(struct xenballoon_softc *sc)
+{
+	u_int life = atomic_load_int(&xen_life);
+
+	if (sc->xb_announced == life + 1)
+		return;
+	if (xenstore_write(NULL, CONTROL_DIR, BALLOON_KEY, "1") != ETIMEDOUT)
+		sc->xb_announced = life + 1;
+}
+
 /* Before each step: are there pages enough?  That there are not must not keep the others waiting. */
 static int
 xenballoon_poll(struct pv_balloon *pb)
@@ -315,6 +335,7 @@ xenballoon_poll(struct pv_balloon *pb)
 	uint64_t kb;
 	int error;
 
+	xenballoon_announce(sc);
 	if (atomic_readandclear_int(&sc->xb_changed) != 0 || sc->xb_unread != 0)
 		xenballoon_reread(sc);
 	kb = xenballoon_wanted(sc);
@@ -455,14 +476,20 @@ xenballoon_detach(device_t dev)
 	struct xenballoon_softc *sc = device_get_softc(dev);
 	int error;
 
+	/* newbus does not know that another thread is here, and sleeps. */
+	if (sc->xb_leaving)
+		return (EBUSY);
+	sc->xb_leaving = true;
 	pv_balloon_stop(&sc->xb_balloon);
 	error = pv_balloon_empty(&sc->xb_balloon);
 	if (error != 0) {
 		device_printf(dev, "%lu pages can't be taken back (error %d): not unloaded; raise "
 		    "the limits by xl mem-max and mem-set\n", sc->xb_balloon.pb_npages, error);
 		pv_balloon_start(&sc->xb_balloon);
+		sc->xb_leaving = false;
 		return (EBUSY);
 	}
+	(void)xenstore_remove(NULL, CONTROL_DIR, BALLOON_KEY);
 	xenstore_watch_remove(&sc->xb_watch);
 	sysctl_ctx_free(&sc->xb_sysctl);
 	pv_balloon_fini(&sc->xb_balloon, false);
@@ -476,6 +503,8 @@ xenballoon_suspend(device_t dev)
 {
 	struct xenballoon_softc *sc = device_get_softc(dev);
 
+	if (sc->xb_leaving)
+		return (EBUSY);
 	pv_balloon_stop(&sc->xb_balloon);
 	return (0);
 }
