@@ -70,6 +70,7 @@ struct xenbus_softc {
 	u_int		 xbs_scans;	/* see xb_pruned */
 	u_int		 xbs_deleting;	/* front ends that have not been freed yet */
 	eventhandler_tag xbs_detach_tag;
+	bool		 xbs_leaving;	/* a thread detaches it */
 };
 
 /* Which front end has this node? */
@@ -673,9 +674,14 @@ xenbus_detach(device_t dev)
 	struct xenbus_softc *sc = device_get_softc(dev);
 	int error;
 
+	/* Another thread is here, and sleeps. */
+	if (sc->xbs_leaving)
+		return (EBUSY);
+	sc->xbs_leaving = true;
 	xenbus_stop_scans(sc);
 	error = xenbus_delete_all(sc);
 	if (error != 0) {
+		sc->xbs_leaving = false;
 		/* It stays; what changed meanwhile is still to be seen. */
 		(void)xenbus_watch_devices(sc);
 		taskqueue_enqueue_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, 0);
