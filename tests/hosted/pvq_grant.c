@@ -315,6 +315,62 @@ answer_is_read_once(const struct impl *im)
 	CHECK(at > 20 && at < 4000, "%d accesses", at);
 }
 
+#define	LIVES	4		/* responses that wait when the domain is suspended */
+
+static struct {
+	uint8_t		*slots[LIVES];
+	uint16_t	 ids[LIVES];
+	int		 at;
+} life;
+
+/* A suspension: what the ring has from now on was written in another life, and answers anything. */
+static void
+life_ends(void)
+{
+	int i;
+
+	if (life.at-- != 0)
+		return;
+	xen_life++;
+	for (i = 0; i < LIVES; i++)
+		memcpy(life.slots[i], &life.ids[LIVES - 1 - i], sizeof(life.ids[0]));
+}
+
+static void
+former_lives_are_not_read(const struct impl *im)
+{
+	struct pvq_done done[LIVES];
+	struct peer_chain pr;
+	struct fix f;
+	int at, got, i, partly = 0;
+
+	for (at = 0; at < 20000; at++) {
+		fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+		for (i = 0; i < LIVES; i++) {
+			fix_post(&f, i + 1, 0, 1);
+			fix_fetch(&f, &pr, i + 1, 0, 1);
+			im->im_quiesce(f.pe);
+			grant_peer_respond(f.pe, pr.pr_id, 11);
+			life.ids[i] = pr.pr_id;
+			life.slots[i] = grant_peer_last(f.pe);
+		}
+		f.po->po_publish(f.pe);
+		life.at = at;
+		kpi_access_hook = life_ends;
+		got = fix_collect(&f, done, LIVES);
+		kpi_access_hook = NULL;
+		CHECK(f.q->q_fault == PVQ_OK, "access %d: fault %u", at, f.q->q_fault);
+		for (i = 0; i < got; i++)
+			CHECK(done[i].pd_cookie == (void *)(uintptr_t)(i + 1),
+			    "access %d: chain %p in place of %d", at, done[i].pd_cookie, i + 1);
+		partly += got > 0 && got < LIVES;
+		fix_close(&f);
+		if (life.at >= 0)
+			break;
+	}
+	CHECK(partly > 0 && at < 20000, "%d accesses", at);
+}
+
 /* A size for an id of its own: all of it counts. */
 static void
 no_byte_of_an_id_is_ignored(const struct impl *im)
@@ -378,6 +434,8 @@ const struct pvq_test grant_tests[] = {
 	    answer_to_nothing, IM_MSGS },
 	{ "hostile_answer_is_read_once", "It may change at any moment of pvq_get",
 	    answer_is_read_once, IM_ANY_ORDER },
+	{ "former_lives_are_not_read", "A suspension at any moment of pvq_get",
+	    former_lives_are_not_read, IM_ANY_ORDER },
 	{ "hostile_no_byte_of_an_id_is_ignored", "Each bit above the ring's size",
 	    no_byte_of_an_id_is_ignored, IM_ANY_ORDER },
 	{ "next_one_is_the_next", "However long the chains are", next_one_is_the_next },

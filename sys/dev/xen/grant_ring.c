@@ -472,6 +472,9 @@ gr_publish(struct grant_ring *gr)
 
 /*
  * Look at one response.  Returns true if it completes a chain.
+ *
+ * What was copied before the life is looked at was there in this life; a suspension may come between any
+ * two responses.
  */
 static bool
 gr_get_one(struct grant_ring *gr, struct pvq_done *done, char *rsp)
@@ -479,6 +482,8 @@ gr_get_one(struct grant_ring *gr, struct pvq_done *done, char *rsp)
 	struct gr_shadow *first, *gs;
 
 	gr_copy_rsp(gr, rsp);
+	if (gr_past(gr))
+		return (false);
 	if (!gr_inorder(gr) && gr_is_null(gr, rsp)) {
 		gr_pass_null(gr);
 		return (false);
@@ -515,13 +520,13 @@ gr_get(struct pvq *q, struct pvq_done *done, int max)
 		pvq_break(q, PVQ_FAULT_INDEX, prod);
 		return (0);
 	}
-	for (n = 0; n < max && gr->gr_rsp_cons != prod && !pvq_broken(q);) {
+	for (n = 0; n < max && gr->gr_rsp_cons != prod && !pvq_broken(q) && !gr_past(gr);) {
 		if (gr_get_one(gr, &done[n], gr->gr_rsps + (n & gr->gr_mask) *
 		    gr->gr_params.grp_rsp_size))
 			n++;
 	}
 	/* Those for requests without an id complete nothing. */
-	while (gr->gr_rsp_cons != prod && !pvq_broken(q) && !gr_inorder(gr) &&
+	while (gr->gr_rsp_cons != prod && !pvq_broken(q) && !gr_past(gr) && !gr_inorder(gr) &&
 	    gr_is_null(gr, gr_slot(gr, gr->gr_rsp_cons)))
 		gr_pass_null(gr);
 	q->q_completed += n;

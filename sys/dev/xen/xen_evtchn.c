@@ -90,6 +90,7 @@ struct xen_evtchn {
 	TAILQ_ENTRY(xen_evtchn) ec_link;
 	evtchn_port_t	 ec_port;
 	enum evtchn_kind ec_kind;
+	u_int		 ec_life;	/* xen_life, in which the port is ours */
 	u_int		 ec_virq;	/* EVTCHN_VIRQ */
 	bool		 ec_fixed;	/* bound to its CPU permanently */
 	volatile bool	 ec_dead;	/* is being closed: not to be unmasked */
@@ -382,8 +383,9 @@ evtchn_leave(struct xen_evtchn *ec)
 	evtchn_abi->ea_mask(ec->ec_port);
 }
 
+/* Wait for the handler of a channel, and for all else that looks at it. */
 static void
-evtchn_destroy(struct xen_evtchn *ec)
+evtchn_quiesce(struct xen_evtchn *ec)
 {
 
 	if (ec->ec_cookie != NULL)
@@ -392,7 +394,15 @@ evtchn_destroy(struct xen_evtchn *ec)
 	if (ec->ec_event != NULL)
 		(void)intr_event_destroy(ec->ec_event);
 	(void)callout_drain(&ec->ec_later);
-	if (ec->ec_kind != EVTCHN_ADOPTED)
+}
+
+/* Close its port, unless that is another's in a new domain, and free it. */
+static void
+evtchn_end(struct xen_evtchn *ec)
+{
+
+	sx_assert(&evtchn_lock, SA_XLOCKED);
+	if (ec->ec_kind != EVTCHN_ADOPTED && ec->ec_life == atomic_load_int(&xen_life))
 		(void)evtchn_close(ec->ec_port);
 	free(ec, M_XEN);
 }
@@ -409,6 +419,7 @@ evtchn_create(enum evtchn_kind kind, evtchn_port_t port, bool fixed, int cpu,
 	ec = malloc(sizeof(*ec), M_XEN, M_WAITOK | M_ZERO);
 	ec->ec_port = port;
 	ec->ec_kind = kind;
+	ec->ec_life = atomic_load_int(&xen_life);
 	ec->ec_fixed = fixed;
 	ec->ec_cpu = cpu;
 	ec->ec_brake = params->xep_brake;
@@ -428,7 +439,8 @@ evtchn_create(enum evtchn_kind kind, evtchn_port_t port, bool fixed, int cpu,
 	if (error == 0)
 		error = evtchn_grow_and_enter(ec);
 	if (error != 0) {
-		evtchn_destroy(ec);
+		evtchn_quiesce(ec);
+		evtchn_end(ec);
 		return (error);
 	}
 	/* The caller's pointer before the first event: a handler may look at it. */
@@ -531,7 +543,11 @@ xen_evtchn_free(struct xen_evtchn *ec)
 		evtchn_leave(ec);
 	sx_xunlock(&evtchn_lock);
 	/* Waits for the handler, which may be using channels of its own. */
-	evtchn_destroy(ec);
+	evtchn_quiesce(ec);
+	/* A suspension may have taken place meanwhile. */
+	sx_xlock(&evtchn_lock);
+	evtchn_end(ec);
+	sx_xunlock(&evtchn_lock);
 }
 
 evtchn_port_t
@@ -628,6 +644,7 @@ evtchn_bind_again(struct xen_evtchn *ec)
 	if (evtchn_table[arg.port / EVTCHN_PER_CHUNK] == NULL)
 		return (ENOSPC);
 	ec->ec_port = arg.port;
+	ec->ec_life = atomic_load_int(&xen_life);
 	evtchn_enter(ec);
 	return (0);
 }
