@@ -619,6 +619,9 @@ xn_otherend_changed(device_t dev, const char *node)
 	/* "": also for xn_mtu_changed(). */
 	if (node[0] == '\0')
 		xn_update_mtu(sc);
+	/* Also for xn_set_filter(). */
+	if (node[0] == '\0' && sc->xn_mcast_unknown)
+		pv_net_refilter(sc->xn_pn);
 }
 
 static int

@@ -21,7 +21,8 @@
  * Unicast is not filtered here: the bridge does that.
  *
  * Trust.  A back end that forwards other groups is harmless, as the stack filters, too.  One that
- * refuses a group, or never answers, is switched to all-multicast.
+ * refuses a group, or never answers, is switched to all-multicast.  Whether the switch arrived is not
+ * known when xenstore does not answer: then it is made again.
  *
  * Locking.  Everything here is called with pv_net's configuration lock held, or before there is an
  * interface.  xn_mcast_refused is set with a queue's lock held, and never cleared while connected.
@@ -51,6 +52,7 @@ xn_filter_setup(struct xn_softc *sc)
 	sc->xn_mcast_control = xenbus_feature(sc->xn_dev, "feature-multicast-control") &&
 	    xenbus_feature(sc->xn_dev, "feature-dynamic-multicast-control");
 	sc->xn_mcast_on = false;
+	sc->xn_mcast_unknown = false;
 	sc->xn_mcast_refused = false;
 	sc->xn_ngroups = 0;
 }
@@ -126,11 +128,15 @@ xn_filter_switch(struct xn_softc *sc, bool on)
 {
 	int error;
 
-	if (sc->xn_mcast_on == on)
+	if (sc->xn_mcast_on == on && !sc->xn_mcast_unknown)
 		return (0);
 	error = xenbus_write_number(sc->xn_dev, NULL, "request-multicast-control", on);
+	sc->xn_mcast_unknown = error != 0;
 	if (error == 0)
 		sc->xn_mcast_on = on;
+	else
+		/* It may have been written or not, or be written yet: once more when xenstore answers. */
+		xenbus_change(sc->xn_dev);
 	return (error);
 }
 

@@ -118,6 +118,7 @@ struct xn_softc {
 	/* Multicast groups: netfront_filter.c. */
 	bool			 xn_mcast_control; /* the back end can start and stop filtering */
 	bool			 xn_mcast_on;	/* and does */
+	bool			 xn_mcast_unknown; /* or not */
 	volatile bool		 xn_mcast_refused; /* it refused one */
 	u_int			 xn_ngroups;
 	uint8_t			 xn_groups[XN_MAX_GROUPS][ETHER_ADDR_LEN];
