@@ -32,6 +32,7 @@
 void	rings_of_a_failed_set_up(const void *arg);
 
 #define	PAIRS	2
+#define	SLOTS	4
 
 MALLOC_DEFINE(M_XEN, "xen", "Xen");
 
@@ -41,6 +42,7 @@ cpuset_t all_cpus;
 u_int mp_maxid;
 
 static int channels;	/* so many can be had */
+static grant_ref_t next_ref;
 static int rings;
 
 static int
@@ -136,7 +138,7 @@ grant_ring_create(const struct grant_ring_params *params __unused, struct pvq **
 
 	*pvq = malloc(sizeof(**pvq), M_XEN, M_WAITOK | M_ZERO);
 	(*pvq)->q_ops = &ring_ops;
-	(*pvq)->q_size = 2;
+	(*pvq)->q_size = SLOTS;
 	rings++;
 	return (0);
 }
@@ -148,7 +150,7 @@ xen_gnttab_pages_alloc(domid_t otherend __unused, u_int n, int how, struct xen_g
 
 	gp = malloc(sizeof(*gp) + n * sizeof(gp->gp_refs[0]), M_XEN, how | M_ZERO);
 	gp->gp_va = malloc(ptoa(n), M_XEN, how | M_ZERO);
-	gp->gp_refs[0] = 9;
+	gp->gp_refs[0] = next_ref++;
 	*gpp = gp;
 	return (0);
 }
@@ -159,6 +161,28 @@ xen_gnttab_pages_free(struct xen_gnttab_pages *gp)
 
 	free(gp->gp_va, M_XEN);
 	free(gp, M_XEN);
+}
+
+/* Each slot's page is posted, or sent from, by its own reference. */
+static void
+check_pages(const struct xn_ring *ring, bool posted)
+{
+	const struct xn_post *post;
+	const struct pv_net_page *page;
+	u_int i;
+
+	CHECK(ring->xr_npages == SLOTS, "%u pages", ring->xr_npages);
+	for (i = 0; i < ring->xr_npages; i++) {
+		page = &ring->xr_pages[i];
+		post = &ring->xr_posts[i];
+		CHECK(page->pp_mem == ring->xr_grants[i]->gp_va, "page %u: its memory", i);
+		CHECK(page->pp_addr >> PAGE_SHIFT == ring->xr_grants[i]->gp_refs[0],
+		    "page %u: reference %lu", i, page->pp_addr >> PAGE_SHIFT);
+		CHECK(!posted || post->xp_req.gref == ring->xr_grants[i]->gp_refs[0],
+		    "page %u: posted as %u", i, post->xp_req.gref);
+		CHECK(page->pp_arg == &post->xp_msgs && post->xp_msgs.gm_msgs == &post->xp_req,
+		    "page %u: another's request", i);
+	}
 }
 
 /* The queues of the first set-up are gone when the second one fails. */
@@ -177,6 +201,10 @@ rings_of_a_failed_set_up(const void *arg __unused)
 	queues = malloc(2 * PAIRS * sizeof(*queues), M_XEN, M_WAITOK | M_ZERO);
 	channels = PAIRS;
 	CHECK(xn_rings_create(&sc) == 0 && rings == 2 * PAIRS, "%d rings", rings);
+	for (i = 0; i < PAIRS; i++) {
+		check_pages(&sc.xn_queues[i].xq_tx, false);
+		check_pages(&sc.xn_queues[i].xq_rx, true);
+	}
 	xn_rings_free(&sc);
 	CHECK(rings == 0, "%d rings are left", rings);
 	free(queues, M_XEN);

@@ -28,6 +28,7 @@
 #include <sys/bus.h>
 #include <sys/module.h>
 #include <sys/sysctl.h>
+#include <sys/time.h>
 
 #include <machine/atomic.h>
 
@@ -54,6 +55,18 @@ static u_int front_hold, front_detaching;
 SYSCTL_UINT(_debug_xtest, OID_AUTO, hold, CTLFLAG_RW, &front_hold, 0, "Units whose detach is to wait");
 SYSCTL_UINT(_debug_xtest, OID_AUTO, detaching, CTLFLAG_RD, &front_detaching, 0,
     "Devices that wait so");
+
+static volatile int front_reads, front_changing;
+SYSCTL_INT(_debug_xtest, OID_AUTO, reads, CTLFLAG_RW, __DEVOLATILE(int *, &front_reads), 0,
+    "1: otherend_changed reads the number; 2: when this is another value");
+SYSCTL_INT(_debug_xtest, OID_AUTO, changing, CTLFLAG_RD, __DEVOLATILE(int *, &front_changing), 0,
+    "It waits for that");
+
+static sbintime_t front_setup_first;
+static int front_setups, front_setups_ms;
+SYSCTL_INT(_debug_xtest, OID_AUTO, setups, CTLFLAG_RD, &front_setups, 0, "Calls of setup()");
+SYSCTL_INT(_debug_xtest, OID_AUTO, setups_ms, CTLFLAG_RD, &front_setups_ms, 0,
+    "From the first one to the last one");
 
 static int front_setup_error;
 SYSCTL_INT(_debug_xtest, OID_AUTO, setup_error, CTLFLAG_RW, &front_setup_error, 0,
@@ -95,6 +108,16 @@ front_free(device_t dev)
 	sc->page = NULL;
 }
 
+static void
+front_note_setup(void)
+{
+	sbintime_t now = sbinuptime();
+
+	if (front_setups++ == 0)
+		front_setup_first = now;
+	front_setups_ms = (now - front_setup_first) / SBT_1MS;
+}
+
 static int
 front_setup(device_t dev, enum xenbus_state *next __unused)
 {
@@ -109,6 +132,7 @@ front_setup(device_t dev, enum xenbus_state *next __unused)
 	uint64_t number = 1, option;
 	int error, text_error;
 
+	front_note_setup();
 	error = xenbus_read_number(dev, XENBUS_BACK, "number", 1, 4096, &number);
 	option = xenbus_read_option(dev, XENBUS_BACK, "option", 100, 7);
 	text_error = xenbus_read_string(dev, XENBUS_BACK, "text", text, sizeof(text));
@@ -168,8 +192,20 @@ front_lost(device_t dev)
 static void
 front_changed(device_t dev, const char *node)
 {
+	uint64_t number = 0;
+	int error;
 
-	device_printf(dev, "changed: \"%s\"\n", node);
+	if (front_reads == 0) {
+		device_printf(dev, "changed: \"%s\"\n", node);
+		return;
+	}
+	/* A value that is read when dom0 wants it so. */
+	front_changing = 1;
+	while (front_reads == 2)
+		pause("xtestc", 1);
+	front_changing = 0;
+	error = xenbus_read_number(dev, XENBUS_BACK, "number", 1, 4096, &number);
+	device_printf(dev, "changed: \"%s\", number %ju (%d)\n", node, (uintmax_t)number, error);
 }
 
 static int
