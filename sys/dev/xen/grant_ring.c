@@ -473,8 +473,8 @@ gr_publish(struct grant_ring *gr)
 /*
  * Look at one response.  Returns true if it completes a chain.
  *
- * What was copied before the life is looked at was there in this life; a suspension may come between any
- * two responses.
+ * What was copied before the life is looked at was there in this life; a suspension may come
+ * between any two responses.
  */
 static bool
 gr_get_one(struct grant_ring *gr, struct pvq_done *done, char *rsp)

@@ -35,10 +35,11 @@
  *	xenbus_release	free what setup allocated		/
  *	device_detach	xenbus_leave(), then free everything
  *
- * A back end that never leaves a state is waited for; one in a state out of sequence, one that is Closing
- * though nobody wants the device away ("online" is 1), or whose directory disappears, is treated as removed: stop(dev, true), release(dev).  While xenstore does not
- * answer, nothing is known of a back end: everything stays as it is until it does.  The bus itself can
- * wait: kldload(8) of a driver returns when its devices are Connected, or after hw.xen.connect_wait
+ * A back end that never leaves a state is waited for; one in a state out of sequence, one that is
+ * Closing though nobody wants the device away ("online" is 1), or whose directory disappears, is
+ * treated as removed: stop(dev, true), release(dev).  While xenstore does not answer, nothing is
+ * known of a back end: everything stays as it is until it does.  The bus itself can wait:
+ * kldload(8) of a driver returns when its devices are Connected, or after hw.xen.connect_wait
  * seconds.
  *
  * Every string that another domain wrote is parsed here: xenbus_read_*() check it, and report an

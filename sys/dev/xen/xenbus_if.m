@@ -46,8 +46,8 @@ CODE {
 # The back end is in InitWait: read what it offers, allocate rings and event channels, publish them.
 # *next is the state that the front end goes to afterwards: set to Initialised before the call, and
 # to be changed to Connected where the protocol has it so (vif).
-# Returns 0, or an error after undoing everything.  After ENOMEM, ENOSPC, EAGAIN, EBUSY and ETIMEDOUT it is
-# called again, with a growing delay; after another one the front end is closed.
+# Returns 0, or an error after undoing everything.  After ENOMEM, ENOSPC, EAGAIN, EBUSY and
+# ETIMEDOUT it is called again, with a growing delay; after another one the front end is closed.
 METHOD int setup {
 	device_t	dev;
 	enum xenbus_state *next;
@@ -85,8 +85,9 @@ METHOD void lost {
 } DEFAULT xenbus_lose_nothing;
 
 # Something below the back end's path changed, while the device is live; node is its name, relative to
-# the path ("sectors"), or "": anything may have changed.  The back end's own state is not reported here.
-# If xenstore does not answer for a value, this is called again with "": what is known has to stay.
+# the path ("sectors"), or "": anything may have changed.  The back end's own state is not reported
+# here. If xenstore does not answer for a value, this is called again with "": what is known has to
+# stay.
 METHOD void otherend_changed {
 	device_t	dev;
 	const char	*node;

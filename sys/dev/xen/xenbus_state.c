@@ -41,11 +41,11 @@
  * the old one.  Linux's then connects to the old rings, at any time, and does not read our state again
  * once Connected; so it has to have seen us Closed before we begin again.  It answers that with Closed.
  *
- * An error of setup() or live() that may pass (no memory, no grants, a quota of xenstore's) is no failure:
- * everything is done again, later and later.
+ * An error of setup() or live() that may pass (no memory, no grants, a quota of xenstore's) is no
+ * failure: everything is done again, later and later.
  *
- * A device that had users and has failed, or that the toolstack has detached without removing it, is lost to
- * them (lost()), as it is after a suspension: nobody waits for what will not come.
+ * A device that had users and has failed, or that the toolstack has detached without removing it,
+ * is lost to them (lost()), as it is after a suspension: nobody waits for what will not come.
  *
  * After a failure of setup() or live() the same would fail again: the back end has to be seen in
  * another state than those where one begins, at the failure or later, before a new attempt.  A front
@@ -327,9 +327,9 @@ xenbus_step_published(struct xenbus_child *xb, enum xenbus_state other)
 }
 
 /*
- * The back end requests to close.  If the toolstack has not requested that of it, it has failed, and does
- * not read its rings any more.  Else the driver says whether the device is in use; as users end, and back
- * ends fail meanwhile, it is asked again.
+ * The back end requests to close.  If the toolstack has not requested that of it, it has failed,
+ * and does not read its rings any more.  Else the driver says whether the device is in use; as
+ * users end, and back ends fail meanwhile, it is asked again.
  */
 static void
 xenbus_step_live_closing(struct xenbus_child *xb, u_int wants)
@@ -417,7 +417,7 @@ xenbus_may_have_ended(struct xenbus_child *xb)
 static void
 xenbus_step_closed(struct xenbus_child *xb, enum xenbus_state other)
 {
-	int soon = MAX(xb->xb_began + hz - ticks, xenbus_delay(xb));
+	int delay = xenbus_delay(xb), soon = xb->xb_began + hz - ticks;
 
 	if (!xenbus_is_beginning(other))
 		xb->xb_away = true;
@@ -438,6 +438,7 @@ xenbus_step_closed(struct xenbus_child *xb, enum xenbus_state other)
 		return;
 	if (xb->xb_failed && (!xb->xb_away || other == XenbusStateClosed))
 		return;
+	soon = MAX(soon, delay);
 	if (soon > 0) {
 		taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, soon);
 		return;

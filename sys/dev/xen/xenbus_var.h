@@ -5,8 +5,8 @@
  */
 
 /*
- * What xenbus.c (the bus), xenbus_state.c (the states), xenbus_otherend.c (what both ends tell each other)
- * and xenbus_read.c (what drivers read and write) know of a front end.
+ * What xenbus.c (the bus), xenbus_state.c (the states), xenbus_otherend.c (what both ends tell each
+ * other) and xenbus_read.c (what drivers read and write) know of a front end.
  */
 
 #ifndef _DEV_XEN_XENBUS_VAR_H_

@@ -95,8 +95,8 @@ struct xenstore_watch {
 
 /*
  * Set a watch.  xw_changed and xw_arg are filled in; the structure is the caller's until
- * xenstore_watch_remove().  If xenstore does not answer in time, or refuses the watch because of a quota,
- * the watch is set when it does not any more, and 0 is returned.
+ * xenstore_watch_remove().  If xenstore does not answer in time, or refuses the watch because of a
+ * quota, the watch is set when it does not any more, and 0 is returned.
  */
 int	xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name);
 

@@ -15,8 +15,9 @@
  * so a path that is queued already is not queued again, and of more than WATCH_MAX_PATHS only the
  * watch's own remains: "something changed".
  *
- * A watch that xenstore refuses (a quota) is reported, and set later: after 1, 2, 4 ... WATCH_AGAIN_SECS.
- * When it is set its first event comes, as always; until then its owner hears of no change.
+ * A watch that xenstore refuses (a quota) is reported, and set later: after 1, 2, 4 ...
+ * WATCH_AGAIN_SECS. When it is set its first event comes, as always; until then its owner hears of
+ * no change.
  *
  * Locking.  watch_mtx (mutex): watches, events.  It is not held while a watch is called; watch_running
  * is the one that is called, and xenstore_watch_remove() waits for it.

@@ -48,8 +48,8 @@ struct pv_blk_peer_ops {
 };
 
 /*
- * Copies length bytes of a mapped or unmapped bio, from off on, to buf, or buf to them.  For bpo_load and
- * bpo_unload, with a request's rq_window.  Does not sleep.
+ * Copies length bytes of a mapped or unmapped bio, from off on, to buf, or buf to them.  For
+ * bpo_load and bpo_unload, with a request's rq_window.  Does not sleep.
  */
 void	pv_blk_copy(const struct bio *bp, size_t off, size_t length, char *buf, bool to_bio);
 
@@ -74,7 +74,10 @@ void	pv_blk_set_delete(struct pv_blk *blk, const struct pv_blk_params *params);
  */
 void	pv_blk_set_max_size(struct pv_blk *blk, size_t size);
 
-/* Has a request in flight been without an answer for longer than the time-out?  Takes a queue's lock. */
+/*
+ * Has a request in flight been without an answer for longer than the time-out?  Takes a
+ * queue's lock.
+ */
 bool	pv_blk_is_late(struct pv_blk *blk);
 
 /*

@@ -36,7 +36,8 @@
  * until there is a valid one.  Nothing is done beyond static-max, and an absurd static-max is
  * harmless: addresses are claimed only as the target requires them.
  *
- * Locking.  xb_mtx for the numbers that a target comes from, which sysctls read; all else is the worker's.
+ * Locking.  xb_mtx for the numbers that a target comes from, which sysctls read; all else is the
+ * worker's.
  *
  * Gaps: FreeBSD's kernel has no handler of pv_memory_add, so that a domain can't grow beyond its
  * memory map there.  That is reported once, and the balloon is used as far as it goes.
@@ -279,7 +280,10 @@ xenballoon_read_max(uint64_t *kb)
 	return (error);
 }
 
-/* Read the target and what limits it.  What xenstore does not answer stays as it is, and is read again. */
+/*
+ * Read the target and what limits it.  What xenstore does not answer stays as it is, and is
+ * read again.
+ */
 static void
 xenballoon_reread(struct xenballoon_softc *sc)
 {
@@ -312,9 +316,9 @@ xenballoon_reread(struct xenballoon_softc *sc)
 }
 
 /*
- * XenServer's and XCP-ng's toolstacks change the target of a domain that says that it has a balloon, and
- * of no other.  A suspension ends in a domain that has not said so.  Who does not permit the key does
- * not read it either.
+ * XenServer's and XCP-ng's toolstacks change the target of a domain that says that it has a
+ * balloon, and of no other.  A suspension ends in a domain that has not said so.  Who does not
+ * permit the key does not read it either.
  */
 static void
 xenballoon_announce(struct xenballoon_softc *sc)

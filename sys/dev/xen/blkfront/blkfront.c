@@ -28,11 +28,11 @@
  * sector size and a read-only one are refused, as users' data is at stake.  Requests that are too
  * long for the next back end are split again.
  *
- * Pages.  Data is copied to and from pages of our own that are granted once for each back end, when they
- * are first needed, whether it offers feature-persistent or not.  So the back end sees whole pages
- * without seeing anything that is not the disk's, few requests cost a change of the grant table,
- * and a back end that keeps pages mapped saves its own work.  If there are no more, requests are
- * shorter or wait; if there are not enough for all queues, there are fewer.
+ * Pages.  Data is copied to and from pages of our own that are granted once for each back end, when
+ * they are first needed, whether it offers feature-persistent or not.  So the back end sees whole
+ * pages without seeing anything that is not the disk's, few requests cost a change of the grant
+ * table, and a back end that keeps pages mapped saves its own work.  If there are no more, requests
+ * are shorter or wait; if there are not enough for all queues, there are fewer.
  *
  * Units.  The protocol counts in 512 bytes everywhere, also where sector-size is more: so do
  * Linux's back end and every front end in use, and feature-large-sector-size is not claimed.

@@ -135,7 +135,9 @@ xn_filter_switch(struct xn_softc *sc, bool on)
 	if (error == 0)
 		sc->xn_mcast_on = on;
 	else
-		/* It may have been written or not, or be written yet: once more when xenstore answers. */
+		/*
+		 * It may have been written or not, or be written yet: once more when xenstore answers.
+		 */
 		xenbus_change(sc->xn_dev);
 	return (error);
 }
