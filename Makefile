@@ -106,8 +106,8 @@ hosted: .PHONY headers
 	@${SUBMAKE} -C ${.CURDIR}/tests/hosted all
 
 # The modules that tests load: the kernel's own, Xen's, and the personalities'.
-KTESTS=		dev/pv/air dev/pv/qdisk dev/pv/twin dev/virtio/refuse dev/virtio/stock kern/badmod \
-		kern/ktest xen/xpend xen/xtest
+KTESTS=		dev/pv/air dev/pv/qdisk dev/pv/twin dev/virtio/network/arrival dev/virtio/refuse \
+		dev/virtio/stock kern/badmod kern/ktest xen/xpend xen/xtest
 .for _module in ${KTESTS}
 ktest-${_module:T}: .PHONY generic
 	@mkdir -p ${OBJTOP}/GENERIC/tests/${_module:T}

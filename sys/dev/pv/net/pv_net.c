@@ -195,8 +195,9 @@ pv_net_attach(struct pv_net *pn)
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
 		pv_net_lro_init(&pn->pn_rxqs[i]);
 	pv_net_stage_start(pn);
-	pn->pn_level = PV_NET_INTERFACE;
 	pv_net_sysctl_attach(pn);
+	pv_net_if_show(pn);
+	pn->pn_level = PV_NET_INTERFACE;
 	pv_net_run_start(pn);
 	sx_xlock(&pn->pn_sx);
 	pn->pn_frozen = false;

@@ -521,6 +521,14 @@ pv_net_if_create(struct pv_net *pn)
 	ifmedia_init(&pn->pn_media, 0, pv_net_media_change, pv_net_media_status);
 	ifmedia_add(&pn->pn_media, IFM_ETHER | IFM_AUTO, 0, NULL);
 	ifmedia_set(&pn->pn_media, IFM_ETHER | IFM_AUTO);
+	return (0);
+}
+
+void
+pv_net_if_show(struct pv_net *pn)
+{
+	if_t ifp = pn->pn_ifp;
+
 	/* newbus sets the network stack; a driver that attaches in a thread of its own has none. */
 	CURVNET_SET_QUIET(vnet0);
 	ether_ifattach(ifp, pn->pn_params.pnp_lladdr);
@@ -531,7 +539,6 @@ pv_net_if_create(struct pv_net *pn)
 	pv_net_vlan_attach(pn);
 	pv_net_debugnet_attach(pn);
 	pv_net_netmap_attach(pn);
-	return (0);
 }
 
 void

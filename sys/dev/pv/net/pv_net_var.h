@@ -537,6 +537,8 @@ void	pv_net_debugnet_mtu(struct pv_net *pn);
 
 /* pv_net_if.c: the interface */
 int	pv_net_if_create(struct pv_net *pn);
+/* Let programs see it. */
+void	pv_net_if_show(struct pv_net *pn);
 /* After this nothing calls the interface, but tasks may still run. */
 void	pv_net_if_destroy(struct pv_net *pn);
 void	pv_net_if_capabilities(struct pv_net *pn);

@@ -482,7 +482,6 @@ vtnet_sysctl(struct vtnet_softc *sc)
 	struct sysctl_ctx_list *ctx = &sc->vtn_sysctl;
 	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev));
 
-	sysctl_ctx_init(ctx);
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "config_changes", CTLFLAG_RD, &sc->vtn_config_changes,
 	    0, "Times the configuration was looked at for a change");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "needs_resets", CTLFLAG_RD, &sc->vtn_needs_resets, 0,
@@ -555,6 +554,8 @@ vtnet_attach_steps(struct vtnet_softc *sc)
 	sc->vtn_level = VTNET_QUEUES;
 	virtio_start(sc->vtn_dev);
 	sc->vtn_level = VTNET_LIVE;
+	/* Programs may look for them when the interface appears. */
+	vtnet_sysctl(sc);
 	error = pv_net_attach(sc->vtn_pn);
 	sc->vtn_level = VTNET_ATTACHED;
 	return (error);
@@ -567,11 +568,12 @@ vtnet_attach(device_t dev)
 	int error;
 
 	sc->vtn_dev = dev;
+	sysctl_ctx_init(&sc->vtn_sysctl);
 	error = vtnet_attach_steps(sc);
-	if (error == 0)
-		vtnet_sysctl(sc);
-	else
+	if (error != 0) {
+		(void)sysctl_ctx_free(&sc->vtn_sysctl);
 		vtnet_teardown(sc);
+	}
 	return (error);
 }
 

@@ -557,14 +557,17 @@ xn_appear(struct xn_softc *sc)
 {
 	int error;
 
+	/* Programs may look for them when the interface appears. */
+	xn_sysctl(sc);
 	error = pv_net_attach(sc->xn_pn);
 	if (error != 0) {
 		pv_net_detach(sc->xn_pn);
+		(void)sysctl_ctx_free(&sc->xn_sysctl);
+		sysctl_ctx_init(&sc->xn_sysctl);
 		return (error);
 	}
 	sc->xn_attached = true;
 	sc->xn_max_pairs = sc->xn_npairs;
-	xn_sysctl(sc);
 	sc->xn_mtu_watch.xw_changed = xn_mtu_changed;
 	sc->xn_mtu_watch.xw_arg = sc;
 	error = xenstore_watch_add(&sc->xn_mtu_watch, xenbus_get_node(sc->xn_dev), "mtu");
