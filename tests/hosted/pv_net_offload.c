@@ -574,6 +574,7 @@ static const struct hosted_test tests[] = {
 	T(tx_one_finished_segment_is_left_alone, NULL, "of TCP"),
 	T(tx_without_marks_is_left_alone, NULL, "and a segment size alone is no mark"),
 	T(tx_what_others_have_is_not_written, NULL, "shared from anywhere on"),
+	T(tx_data_without_an_address_is_not_read, NULL, "pages without an address"),
 	T(tx_assistance_by_capability, NULL, "ifconfig txcsum, tso"),
 	T(rx_each_version_by_itself, NULL, "ifconfig -rxcsum, -rxcsum6"),
 	T(rx_each_version_is_forwarded_by_itself, NULL, "a router of one of them"),

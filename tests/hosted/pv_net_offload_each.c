@@ -160,6 +160,41 @@ tx_what_others_have_is_not_written(const void *arg __unused)
 	end();
 }
 
+/*
+ * The headers of a packet that is split are the driver's own, and the data behind them may be pages without
+ * an address (M_EXTPG): here, an address that can't be read.
+ */
+void
+tx_data_without_an_address_is_not_read(const void *arg __unused)
+{
+	static const struct gso tcp = { "TCP", { .f_ip = 4, .f_proto = IPPROTO_TCP,
+	    .f_payload = 2000 }, TCP4, NEEDS, 1000 };
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload out;
+	struct mbuf *m, *other;
+	struct frame_at at;
+	size_t len, pieces[3] = { 0 };
+
+	begin(0);
+	len = frame_make(&tcp.f, FRAME_PARTIAL, buf, &at);
+	pieces[0] = at.at_data;
+	m = kpi_mbuf_chain(buf, len, pieces);
+	m->m_pkthdr.csum_flags = CSUM_IP_TCP | CSUM_IP_TSO;
+	m->m_pkthdr.csum_data = 16;
+	m->m_pkthdr.tso_segsz = tcp.size;
+	other = m_copym(m, 0, at.at_data, M_WAITOK);
+	m->m_next->m_flags |= M_RDONLY;
+	m->m_next->m_data = (caddr_t)(uintptr_t)16;
+	CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
+	    (out.po_flags & PV_NET_SPLIT) != 0, "0x%x", out.po_flags);
+	m = pv_net_tx_soften(m, &out);
+	CHECK(m != NULL && m->m_nextpkt != NULL &&
+	    m->m_nextpkt->m_next->m_data == (caddr_t)(uintptr_t)(16 + 1000), "not split");
+	(void)free_all(m);
+	m_freem(other);
+	end();
+}
+
 /* What the stack may ask for. */
 void
 tx_assistance_by_capability(const void *arg __unused)

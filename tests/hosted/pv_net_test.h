@@ -147,6 +147,7 @@ void	tx_each_offload_by_itself(const void *arg);
 void	tx_one_finished_segment_is_left_alone(const void *arg);
 void	tx_without_marks_is_left_alone(const void *arg);
 void	tx_what_others_have_is_not_written(const void *arg);
+void	tx_data_without_an_address_is_not_read(const void *arg);
 void	tx_assistance_by_capability(const void *arg);
 void	rx_each_version_by_itself(const void *arg);
 void	rx_each_version_is_forwarded_by_itself(const void *arg);

@@ -107,16 +107,22 @@ pv_net_negotiated(const struct pv_net *pn, const struct pv_net_headers *h, u_int
 	    !((h->ph_tags > 0 || h->ph_opaque) && (can & PV_NET_UNTAGGED) != 0));
 }
 
-/* Make the first `len' bytes of a packet writable.  NULL: no memory, and it is freed. */
+/*
+ * Make the first `len' bytes of a packet writable.  The others are not looked at: they may be pages
+ * without an address (M_EXTPG).  NULL: no memory, and it is freed.
+ */
 static struct mbuf *
 pv_net_tx_writable(struct mbuf *m, u_int len)
 {
-	struct mbuf *n;
+	struct mbuf *copy, *n;
 	u_int seen = 0;
 
 	for (n = m; n != NULL && seen < len; n = n->m_next) {
-		if (!M_WRITABLE(n))
-			return (m_unshare(m, M_NOWAIT));
+		if (!M_WRITABLE(n)) {
+			copy = pv_net_copy_front(m, len);
+			m_freem(m);
+			return (copy);
+		}
 		seen += n->m_len;
 	}
 	return (m);

@@ -493,6 +493,22 @@ pv_net_copy_headers(const struct mbuf *m, u_int hdrlen)
 	return (seg);
 }
 
+struct mbuf *
+pv_net_copy_front(struct mbuf *m, u_int len)
+{
+	struct mbuf *copy;
+
+	copy = pv_net_copy_headers(m, len);
+	if (copy == NULL || m->m_pkthdr.len == (int)len)
+		return (copy);
+	copy->m_next = m_copym(m, len, M_COPYALL, M_NOWAIT);
+	if (copy->m_next == NULL) {
+		m_freem(copy);
+		return (NULL);
+	}
+	return (copy);
+}
+
 /* The segment whose payload of `len' bytes is at `off' of the whole one. */
 static struct mbuf *
 pv_net_gso_segment(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen, u_int off,

@@ -435,24 +435,20 @@ static __noinline void
 pv_net_tx_tap(if_t ifp, struct mbuf *m, u_int hdrlen, const struct pv_net_offload *o)
 {
 	u_int done = o->po_csum_start + o->po_csum_offset + sizeof(uint16_t);
-	struct mbuf *copy = NULL, *rest = NULL;
+	struct mbuf *copy;
 
 	m->m_data += hdrlen;
 	m->m_len -= hdrlen;
 	m->m_pkthdr.len -= hdrlen;
 	if ((o->po_flags & (PV_NET_NEEDS_CSUM | PV_NET_FINISH_CSUM)) != 0) {
-		copy = pv_net_copy_headers(m, done);
-		if (m->m_pkthdr.len > done)
-			rest = m_copym(m, done, M_COPYALL, M_NOWAIT);
-		if (copy != NULL && (rest != NULL || m->m_pkthdr.len == done)) {
-			copy->m_next = rest;
+		copy = pv_net_copy_front(m, done);
+		if (copy != NULL) {
 			/* Nothing is left to do: a listener need not, and can not, finish it again. */
 			copy->m_pkthdr.csum_flags = 0;
 			pv_net_store_sum(copy, o->po_csum_start, o->po_csum_offset,
 			    pv_net_sum_end(copy, o->po_csum_start + o->po_csum_offset));
 			ETHER_BPF_MTAP(ifp, copy);
-		} else
-			m_freem(rest);
+		}
 		m_freem(copy);
 	} else
 		ETHER_BPF_MTAP(ifp, m);

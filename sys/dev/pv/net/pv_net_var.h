@@ -352,6 +352,8 @@ uint16_t pv_net_pseudo_sum(struct mbuf *m, u_int start);
 void	pv_net_store_sum(struct mbuf *m, u_int start, u_int offset, u_int end);
 u_int	pv_net_sum_end(const struct mbuf *m, u_int field);
 struct mbuf *pv_net_copy_headers(const struct mbuf *m, u_int len);
+/* The same, with the rest of the packet, which is shared. */
+struct mbuf *pv_net_copy_front(struct mbuf *m, u_int len);
 struct mbuf *pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen,
 	    u_int size);
 
