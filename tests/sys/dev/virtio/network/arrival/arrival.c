@@ -6,7 +6,7 @@
 
 /*
  * A listener that reads a card's sysctls at the moment when its interface appears, which is when
- * programs may begin to use it.
+ * programs may begin to use it, and what tcp(4) reads of it.
  */
 
 #include <sys/param.h>
@@ -36,6 +36,8 @@ arrival_seen(void *arg __unused, if_t ifp)
 		printf("%s arrives: %s: %s\n", if_name(ifp), names[i],
 		    error == 0 ? "there" : "missing");
 	}
+	printf("%s arrives: TSO of up to %u segments\n", if_name(ifp),
+	    if_gethwtsomaxsegcount(ifp));
 }
 
 static int
