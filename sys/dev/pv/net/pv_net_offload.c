@@ -537,17 +537,15 @@ pv_net_rx_wanted(const struct pv_net *pn)
 	return (want & pn->pn_params.pnp_offloads);
 }
 
-/* Which offloads have to be negotiated for such a GSO packet: PV_NET_LRO4 ...; 0: it is none. */
+/* Which offloads have to be negotiated for such a GSO packet: PV_NET_LRO4 ...; 0: it is none of TCP. */
 static u_int
-pv_net_rx_gso_needs(const struct pv_net_headers *h, const struct pv_net_offload *in)
+pv_net_rx_gso_needs(const struct pv_net_offload *in)
 {
 	u_int needs = 0;
 
-	if (h->ph_l4 == 0 || h->ph_proto != IPPROTO_TCP)
-		return (0);
-	if (in->po_gso_type == PV_NET_GSO_TCP4 && !h->ph_ip6)
+	if (in->po_gso_type == PV_NET_GSO_TCP4)
 		needs = PV_NET_LRO4;
-	else if (in->po_gso_type == PV_NET_GSO_TCP6 && h->ph_ip6)
+	else if (in->po_gso_type == PV_NET_GSO_TCP6)
 		needs = PV_NET_LRO6;
 	if (needs != 0 && (in->po_flags & PV_NET_GSO_ECN) != 0)
 		needs |= PV_NET_LRO_ECN;
@@ -587,8 +585,9 @@ pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net
 	bad = pv_net_parse(m, h);
 	if (bad != PV_NET_FINE)
 		return (bad);
-	needs = pv_net_rx_gso_needs(h, in);
-	if (needs == 0)
+	needs = pv_net_rx_gso_needs(in);
+	if (needs == 0 || h->ph_l4 == 0 || h->ph_proto != IPPROTO_TCP ||
+	    h->ph_ip6 != (in->po_gso_type == PV_NET_GSO_TCP6))
 		return (PV_NET_BAD_GSO_TYPE);
 	*whole = pv_net_negotiated(pn, h, needs) && pv_net_rx_known(m, h);
 	bad = pv_net_l4_len(m, h, &len);
@@ -700,15 +699,21 @@ pv_net_rx_unasked(const struct pv_net *pn, const struct pv_net_offload *in)
 	    (in->po_flags & PV_NET_NEEDS_CSUM) != 0);
 }
 
-/* The same for a GSO packet, of whose segments this is one. */
+/*
+ * The same for a GSO packet, of whose segments this is one.  They are looked at only where tags make a
+ * difference.
+ */
 bool
 pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
     const struct pv_net_offload *in)
 {
+	u_int can = pn->pn_params.pnp_offloads, needs = pv_net_rx_gso_needs(in);
 	struct pv_net_headers h;
 
-	return (pv_net_parse(m, &h) == PV_NET_FINE &&
-	    !pv_net_negotiated(pn, &h, pv_net_rx_gso_needs(&h, in)));
+	if ((can & needs) != needs)
+		return (true);
+	return ((can & PV_NET_UNTAGGED) != 0 && pv_net_parse(m, &h) == PV_NET_FINE &&
+	    !pv_net_negotiated(pn, &h, needs));
 }
 
 /*
