@@ -235,3 +235,87 @@ rx_gso_that_was_not_negotiated_is_split(const void *arg __unused)
 		end();
 	}
 }
+
+/* Several datagrams of UDP in one: the stack has no mark for them, so that they are split. */
+void
+rx_datagrams_in_one_are_split(const void *arg __unused)
+{
+	static const struct gso table[] = {
+		{ "IPv4", U4, UDP, NEEDS, 1000 },
+		{ "IPv6", U6, UDP, NEEDS, 1001 },
+		{ "verified", U4, UDP, VALID, 7 },
+		{ "found", U6, UDP, FIND, 2999 },
+		{ "a tag", { .f_tags = 1, .f_ip = 4, .f_ipopts = 8, .f_proto = IPPROTO_UDP,
+		    .f_payload = 60000 }, UDP, NEEDS, 1472 },
+		{ "tags and extensions", { .f_tags = 3, .f_ip = 6, .f_exts = 9,
+		    .f_proto = IPPROTO_UDP, .f_payload = 3000 }, UDP, NEEDS, 1472 },
+	};
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload in;
+	const struct gso *g;
+	struct frame_at at;
+	bool asked, done;
+	struct mbuf *m;
+	size_t len;
+	u_int i;
+
+	for (i = 0; i < 2 * nitems(table); i++) {
+		g = &table[i / 2];
+		asked = i % 2 == 1;
+		begin(asked ? RX_ALL | PV_NET_RX_USO : RX_ALL);
+		len = frame_make(&g->f, (g->flags & VALID) != 0 ? FRAME_DONE : FRAME_PARTIAL, buf,
+		    &at);
+		in = (struct pv_net_offload){ .po_flags = g->flags, .po_gso_type = g->type,
+		    .po_gso_size = g->size, .po_csum_start = at.at_l4,
+		    .po_csum_offset = at.at_sum - at.at_l4 };
+		m = kpi_mbuf_chain(buf, len, NULL);
+		CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_nextpkt != NULL, "%s",
+		    g->name);
+		CHECK(pv_net_rx_gso_unasked(&pn, m, &in) == !asked, "%s: counted", g->name);
+		done = !KEEPS || g->f.f_tags > 1;
+		check_segments(g, m, buf, &at, done);
+		end();
+	}
+	/* One datagram alone is no more than that. */
+	begin(RX_ALL | PV_NET_RX_USO);
+	len = frame_make(&table[0].f, FRAME_PARTIAL, buf, &at);
+	in = (struct pv_net_offload){ .po_flags = NEEDS, .po_gso_type = UDP, .po_gso_size = 3000,
+	    .po_csum_start = at.at_l4, .po_csum_offset = 6 };
+	m = kpi_mbuf_chain(buf, len, NULL);
+	CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_nextpkt == NULL &&
+	    m->m_pkthdr.tso_segsz == 0, "one");
+	m_freem(m);
+	end();
+}
+
+/* One datagram of more than a frame, for its receiver to be fragmented on the way. */
+void
+rx_datagram_to_be_fragmented(const void *arg __unused)
+{
+	static const struct frame table[] = { U4, U6 };
+	static u_char buf[FRAME_MAX], after[FRAME_MAX];
+	struct pv_net_offload in = { .po_flags = NEEDS, .po_gso_type = PV_NET_GSO_FRAGMENTS,
+	    .po_gso_size = 1480, .po_csum_offset = 6 };
+	struct frame_at at;
+	struct mbuf *m;
+	size_t len;
+	u_int i;
+
+	for (i = 0; i < nitems(table); i++) {
+		begin(RX_ALL);
+		capenable = 0;
+		len = frame_make(&table[i], FRAME_PARTIAL, buf, &at);
+		memcpy(buf, lladdr, ETHER_ADDR_LEN);
+		in.po_csum_start = at.at_l4;
+		m = kpi_mbuf_chain(buf, len, NULL);
+		CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_nextpkt == NULL &&
+		    flat(m, after) == len && frame_sum_ok(&table[i], after, len), "%u: ours", i);
+		CHECK(pv_net_rx_gso_unasked(&pn, m, &in), "%u: counted", i);
+		m_freem(m);
+		buf[5]++;
+		m = kpi_mbuf_chain(buf, len, NULL);
+		CHECK(rx_offload(&pn, &m, &in) == PV_NET_BAD_GSO_TYPE, "%u: another's", i);
+		m_freem(m);
+		end();
+	}
+}

@@ -413,6 +413,11 @@ rx_requests_what_is_of_use(const void *arg __unused)
 	} table[] = {
 		{ "all", RX_ALL, CAPS, .expect = RX_ALL },
 		{ "not what is sent", RX_ALL | TX_ALL, CAPS, .expect = RX_ALL },
+		{ "datagrams", RX_ALL | PV_NET_RX_USO, CAPS, .expect = RX_ALL | PV_NET_RX_USO },
+		{ "datagrams, -rxcsum6", RX_ALL | PV_NET_RX_USO, CAPS & ~IFCAP_RXCSUM_IPV6,
+		    .expect = PV_NET_RXCSUM | PV_NET_LRO4 | PV_NET_LRO_ECN },
+		{ "datagrams, -lro", RX_ALL | PV_NET_RX_USO, CAPS & ~IFCAP_LRO,
+		    .expect = PV_NET_RXCSUM },
 		{ "not more than negotiated", PV_NET_RXCSUM | PV_NET_LRO6, CAPS,
 		    .expect = PV_NET_RXCSUM | PV_NET_LRO6 },
 		{ "-lro", RX_ALL, CAPS & ~IFCAP_LRO, .expect = PV_NET_RXCSUM },

@@ -66,6 +66,7 @@
 #define	NONE	PV_NET_GSO_NONE
 #define	TCP4	PV_NET_GSO_TCP4
 #define	TCP6	PV_NET_GSO_TCP6
+#define	UDP	PV_NET_GSO_UDP
 
 #define	F4	{ .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 3000 }
 #define	F6	{ .f_ip = 6, .f_proto = IPPROTO_TCP, .f_payload = 3000 }
@@ -140,6 +141,8 @@ void	no_memory_loses_the_packet_and_nothing_else(const void *arg);
 /* pv_net_matrix.c */
 void	rx_whatever_stands_before_a_sum(const void *arg);
 void	rx_gso_that_was_not_negotiated_is_split(const void *arg);
+void	rx_datagrams_in_one_are_split(const void *arg);
+void	rx_datagram_to_be_fragmented(const void *arg);
 void	tx_padding_does_not_count(const void *arg);
 
 /* pv_net_offload_each.c */

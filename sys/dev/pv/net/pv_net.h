@@ -88,6 +88,8 @@
  * forward big ones, is not set.  What is sent and requests more than the device can do is finished or
  * split by pv_net.
  *
+ * Several datagrams of UDP in one (USO) are always split, as the kernel has no mark for them.
+ *
  * Segments to our own address that arrive as separate packets are merged by tcp_lro(9), unless this
  * kernel forwards packets.
  *
@@ -127,7 +129,9 @@ struct pv_net_offload {
 #define	PV_NET_GSO_NONE		0
 #define	PV_NET_GSO_TCP4		1
 #define	PV_NET_GSO_TCP6		2
-#define	PV_NET_GSO_OTHER	3	/* a kind that was not negotiated: a protocol violation */
+#define	PV_NET_GSO_UDP		3	/* datagrams, each with a header: received only */
+#define	PV_NET_GSO_FRAGMENTS	4	/* one datagram, to be sent in fragments: received only */
+#define	PV_NET_GSO_OTHER	5	/* a kind that there is not: a protocol violation */
 	uint16_t	po_gso_size;	/* payload of a segment */
 	uint16_t	po_hdr_len;	/* headers of each segment; not used when received */
 	uint16_t	po_csum_start;
@@ -265,7 +269,8 @@ struct pv_net_params {
 #define	PV_NET_LRO6	0x80
 #define	PV_NET_UNTAGGED	0x100	/* of the above, nothing is for frames with a VLAN tag */
 #define	PV_NET_LRO_ECN	0x200	/* with LRO4 and LRO6: with congestion marks, too */
-#define	PV_NET_RX_GSO	(PV_NET_LRO4 | PV_NET_LRO6 | PV_NET_LRO_ECN)
+#define	PV_NET_RX_USO	0x400	/* what is received may be several UDP datagrams in one */
+#define	PV_NET_RX_GSO	(PV_NET_LRO4 | PV_NET_LRO6 | PV_NET_LRO_ECN | PV_NET_RX_USO)
 #define	PV_NET_RX_OFFLOADS	(PV_NET_RXCSUM | PV_NET_RX_GSO)
 	bool		pnp_soft_lro;	/* what is received may be merged here, too */
 	bool		pnp_vlan_filter; /* frames with a VLAN tag are accepted by pno_set_vlan only */

@@ -369,19 +369,6 @@ pv_net_mark_valid(struct mbuf *m)
 	m->m_pkthdr.csum_data = 0xffff;
 }
 
-static void
-pv_net_mark_partial(struct mbuf *m, const struct pv_net_headers *h)
-{
-	u_int marks;
-
-	if (h->ph_proto == IPPROTO_TCP)
-		marks = h->ph_ip6 ? CSUM_IP6_TCP : CSUM_IP_TCP;
-	else
-		marks = h->ph_ip6 ? CSUM_IP6_UDP : CSUM_IP_UDP;
-	m->m_pkthdr.csum_flags = marks;
-	m->m_pkthdr.csum_data = pv_net_sum_offset(h->ph_proto);
-}
-
 /* Does whoever sends such a packet on find its sum, and would it count nothing but the packet? */
 static bool
 pv_net_rx_known(const struct mbuf *m, const struct pv_net_headers *h)
@@ -485,6 +472,22 @@ pv_net_rx_partial(const struct pv_net *pn, struct mbuf *m, const struct pv_net_o
 	return (place != PV_NET_FINE && bad != PV_NET_FINE ? bad : place);
 }
 
+/*
+ * A datagram that its sender left to be fragmented: for us, it is what the fragments would become; whoever
+ * else it is for can't take it in one frame.
+ */
+static enum pv_net_bad
+pv_net_rx_fragments(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in)
+{
+	struct pv_net_headers h;
+
+	if (pv_net_parse(m, &h) != PV_NET_FINE || h.ph_l4 == 0 || h.ph_proto != IPPROTO_UDP ||
+	    (in->po_flags & PV_NET_NEEDS_CSUM) == 0 || !pv_net_rx_is_transport(&h, in) ||
+	    !pv_net_rx_ours(pn, m))
+		return (PV_NET_BAD_GSO_TYPE);
+	return (pv_net_rx_partial(pn, m, in));
+}
+
 /* Does this kernel forward packets of this version? */
 static bool
 pv_net_forwards(const struct pv_net *pn, bool ip6)
@@ -532,24 +535,43 @@ pv_net_rx_wanted(const struct pv_net *pn)
 		want &= ~PV_NET_LRO6;
 	if ((want & (PV_NET_LRO4 | PV_NET_LRO6)) == 0)
 		want &= ~PV_NET_LRO_ECN;
+	if ((enable & (IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6)) != (IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6))
+		want &= ~PV_NET_RX_USO;
 	if ((enable & (IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6)) == 0)
 		want &= ~PV_NET_RXCSUM;
 	return (want & pn->pn_params.pnp_offloads);
 }
 
-/* Which offloads have to be negotiated for such a GSO packet: PV_NET_LRO4 ...; 0: it is none of TCP. */
+/* Which offloads have to be negotiated for such a GSO packet: PV_NET_LRO4 ... */
 static u_int
 pv_net_rx_gso_needs(const struct pv_net_offload *in)
 {
-	u_int needs = 0;
+	u_int needs;
 
-	if (in->po_gso_type == PV_NET_GSO_TCP4)
-		needs = PV_NET_LRO4;
-	else if (in->po_gso_type == PV_NET_GSO_TCP6)
-		needs = PV_NET_LRO6;
-	if (needs != 0 && (in->po_flags & PV_NET_GSO_ECN) != 0)
+	if (in->po_gso_type == PV_NET_GSO_UDP)
+		return (PV_NET_RX_USO);
+	needs = in->po_gso_type == PV_NET_GSO_TCP4 ? PV_NET_LRO4 : PV_NET_LRO6;
+	if ((in->po_flags & PV_NET_GSO_ECN) != 0)
 		needs |= PV_NET_LRO_ECN;
 	return (needs);
+}
+
+/* Are these the headers of such a GSO packet? */
+static bool
+pv_net_rx_gso_fits(const struct pv_net_headers *h, const struct pv_net_offload *in)
+{
+	if (h->ph_l4 == 0)
+		return (false);
+	switch (in->po_gso_type) {
+	case PV_NET_GSO_TCP4:
+		return (h->ph_proto == IPPROTO_TCP && !h->ph_ip6);
+	case PV_NET_GSO_TCP6:
+		return (h->ph_proto == IPPROTO_TCP && h->ph_ip6);
+	case PV_NET_GSO_UDP:
+		return (h->ph_proto == IPPROTO_UDP && (in->po_flags & PV_NET_GSO_ECN) == 0);
+	default:
+		return (false);
+	}
 }
 
 /*
@@ -573,7 +595,8 @@ pv_net_rx_gso_csum(struct mbuf *m, const struct pv_net_headers *h, const struct 
 
 /*
  * Check the metadata of a GSO packet.  Valid: `*hdrlen' is the length of its headers, and `*whole' says
- * whether it may stay in one: not if that was not negotiated, nor behind what the stack does not know.
+ * whether it may stay in one: not if that was not negotiated, nor behind what the stack does not know,
+ * nor if it is of UDP, for which the stack has no marks.
  */
 static enum pv_net_bad
 pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in,
@@ -585,11 +608,11 @@ pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net
 	bad = pv_net_parse(m, h);
 	if (bad != PV_NET_FINE)
 		return (bad);
-	needs = pv_net_rx_gso_needs(in);
-	if (needs == 0 || h->ph_l4 == 0 || h->ph_proto != IPPROTO_TCP ||
-	    h->ph_ip6 != (in->po_gso_type == PV_NET_GSO_TCP6))
+	if (!pv_net_rx_gso_fits(h, in))
 		return (PV_NET_BAD_GSO_TYPE);
-	*whole = pv_net_negotiated(pn, h, needs) && pv_net_rx_known(m, h);
+	needs = pv_net_rx_gso_needs(in);
+	*whole = h->ph_proto == IPPROTO_TCP && pv_net_negotiated(pn, h, needs) &&
+	    pv_net_rx_known(m, h);
 	bad = pv_net_l4_len(m, h, &len);
 	if (bad != PV_NET_FINE)
 		return (bad);
@@ -700,8 +723,8 @@ pv_net_rx_unasked(const struct pv_net *pn, const struct pv_net_offload *in)
 }
 
 /*
- * The same for a GSO packet, of whose segments this is one.  They are looked at only where tags make a
- * difference.
+ * The same for a GSO packet, which this is, or of whose segments this is one.  They are looked at only
+ * where tags make a difference.
  */
 bool
 pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
@@ -710,7 +733,7 @@ pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
 	u_int can = pn->pn_params.pnp_offloads, needs = pv_net_rx_gso_needs(in);
 	struct pv_net_headers h;
 
-	if ((can & needs) != needs)
+	if (in->po_gso_type == PV_NET_GSO_FRAGMENTS || (can & needs) != needs)
 		return (true);
 	return ((can & PV_NET_UNTAGGED) != 0 && pv_net_parse(m, &h) == PV_NET_FINE &&
 	    !pv_net_negotiated(pn, &h, needs));
@@ -725,6 +748,8 @@ pv_net_rx_offload(const struct pv_net *pn, struct mbuf **mp, const struct pv_net
 {
 	if (__predict_true(in->po_flags == 0 && in->po_gso_type == PV_NET_GSO_NONE))
 		return (PV_NET_FINE);
+	if (in->po_gso_type == PV_NET_GSO_FRAGMENTS)
+		return (pv_net_rx_fragments(pn, *mp, in));
 	if (in->po_gso_type != PV_NET_GSO_NONE)
 		return (pv_net_rx_gso(pn, mp, in));
 	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)

@@ -259,6 +259,19 @@ pv_net_sum_offset(uint8_t proto)
 	}
 }
 
+void
+pv_net_mark_partial(struct mbuf *m, const struct pv_net_headers *h)
+{
+	u_int marks;
+
+	if (h->ph_proto == IPPROTO_TCP)
+		marks = h->ph_ip6 ? CSUM_IP6_TCP : CSUM_IP_TCP;
+	else
+		marks = h->ph_ip6 ? CSUM_IP6_UDP : CSUM_IP_UDP;
+	m->m_pkthdr.csum_flags = marks;
+	m->m_pkthdr.csum_data = pv_net_sum_offset(h->ph_proto);
+}
+
 /* The length of a TCP or UDP header, which with what it claims to be ends before the packet does. */
 enum pv_net_bad
 pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len)
@@ -469,6 +482,17 @@ pv_net_gso_tcp(struct tcphdr *at, u_int off, bool last, uint16_t old, uint16_t n
 	memcpy(at, &th, sizeof(th));
 }
 
+static void
+pv_net_gso_udp(struct udphdr *at, u_int cut, uint16_t old, uint16_t new)
+{
+	struct udphdr uh;
+
+	memcpy(&uh, at, sizeof(uh));
+	uh.uh_ulen = htons(ntohs(uh.uh_ulen) - cut);
+	uh.uh_sum = pv_net_gso_resum(uh.uh_sum, old, new);
+	memcpy(at, &uh, sizeof(uh));
+}
+
 /* An mbuf with a copy of a packet's marks and first bytes: NULL if there is no memory for it. */
 struct mbuf *
 pv_net_copy_headers(const struct mbuf *m, u_int hdrlen)
@@ -537,12 +561,15 @@ pv_net_gso_segment(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen,
 		pv_net_gso_ip6((void *)(p + h->ph_l3), cut);
 	else
 		pv_net_gso_ip4((void *)(p + h->ph_l3), index, cut);
-	pv_net_gso_tcp((void *)(p + h->ph_l4), off, last, old, new);
+	if (h->ph_proto == IPPROTO_TCP)
+		pv_net_gso_tcp((void *)(p + h->ph_l4), off, last, old, new);
+	else
+		pv_net_gso_udp((void *)(p + h->ph_l4), cut, old, new);
 	return (seg);
 }
 
 /*
- * Split a packet of TCP, whose checksum is partial and whose headers have `hdrlen' bytes, into segments
+ * Split a packet of TCP, or of UDP, whose checksum is partial and whose headers have `hdrlen' bytes, into segments
  * of `size' bytes of payload.  Returns them as a list, each with a partial checksum and marked so, or
  * NULL if there is no memory.  The packet itself is freed.
  */
@@ -558,8 +585,7 @@ pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen, u
 		seg = pv_net_gso_segment(m, h, hdrlen, off, len, index);
 		if (seg == NULL)
 			break;
-		seg->m_pkthdr.csum_flags = h->ph_ip6 ? CSUM_IP6_TCP : CSUM_IP_TCP;
-		seg->m_pkthdr.csum_data = offsetof(struct tcphdr, th_sum);
+		pv_net_mark_partial(seg, h);
 		seg->m_pkthdr.tso_segsz = 0;
 		*tail = seg;
 		tail = &seg->m_nextpkt;

@@ -432,7 +432,8 @@ pv_net_rx_finish(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr, struct 
 	rxq->prq_head = rxq->prq_tail = NULL;
 	if (m != NULL) {
 		stats->split += m->m_nextpkt != NULL;
-		stats->gso_unasked += m->m_nextpkt != NULL &&
+		stats->gso_unasked += (m->m_nextpkt != NULL ||
+		    hdr->prh_offload.po_gso_type == PV_NET_GSO_FRAGMENTS) &&
 		    pv_net_rx_gso_unasked(pn, m, &hdr->prh_offload);
 		if ((hdr->prh_offload.po_flags & PV_NET_NEEDS_CSUM) != 0) {
 			stats->csum_partial++;

@@ -345,6 +345,8 @@ struct pv_net_stage_ops {
 
 /* pv_net_packet.c: headers, checksums and segments */
 u_int	pv_net_sum_offset(uint8_t proto);
+/* Mark a packet whose checksum is partial. */
+void	pv_net_mark_partial(struct mbuf *m, const struct pv_net_headers *h);
 enum pv_net_bad pv_net_parse(const struct mbuf *m, struct pv_net_headers *h);
 enum pv_net_bad pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len);
 uint16_t pv_net_finished_sum(struct mbuf *m, u_int start, u_int offset, u_int end);

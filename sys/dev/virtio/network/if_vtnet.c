@@ -94,6 +94,7 @@ vtnet_offloads(const struct vtnet_softc *sc)
 		{ VIRTIO_NET_F_GUEST_TSO4, PV_NET_LRO4 },
 		{ VIRTIO_NET_F_GUEST_TSO6, PV_NET_LRO6 },
 		{ VIRTIO_NET_F_GUEST_ECN, PV_NET_LRO_ECN },
+		{ VIRTIO_NET_F_GUEST_USO4, PV_NET_RX_USO },
 		{ VIRTIO_NET_F_HOST_TSO4, PV_NET_TSO4 },
 		{ VIRTIO_NET_F_HOST_TSO6, PV_NET_TSO6 },
 		{ VIRTIO_NET_F_HOST_ECN, PV_NET_TSO_ECN },
@@ -194,6 +195,10 @@ vtnet_decap_gso(uint8_t type)
 	case VIRTIO_NET_HDR_GSO_TCPV6:
 	case VIRTIO_NET_HDR_GSO_TCPV6 | VIRTIO_NET_HDR_GSO_ECN:
 		return (PV_NET_GSO_TCP6);
+	case VIRTIO_NET_HDR_GSO_UDP_L4:
+		return (PV_NET_GSO_UDP);
+	case VIRTIO_NET_HDR_GSO_UDP:
+		return (PV_NET_GSO_FRAGMENTS);
 	default:
 		return (PV_NET_GSO_OTHER);
 	}

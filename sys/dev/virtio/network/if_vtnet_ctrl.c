@@ -358,6 +358,7 @@ vtnet_set_offloads(void *softc, u_int offloads)
 		{ PV_NET_LRO4, VIRTIO_NET_F_GUEST_TSO4 },
 		{ PV_NET_LRO6, VIRTIO_NET_F_GUEST_TSO6 },
 		{ PV_NET_LRO_ECN, VIRTIO_NET_F_GUEST_ECN },
+		{ PV_NET_RX_USO, VIRTIO_NET_F_GUEST_USO4 | VIRTIO_NET_F_GUEST_USO6 },
 	};
 	struct vtnet_softc *sc = softc;
 	uint64_t features = 0;

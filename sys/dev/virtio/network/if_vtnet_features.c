@@ -8,7 +8,7 @@
  * vtnet(4): which features are negotiated with a device (VirtIO 1.3, 5.1.3): those of a table, without
  * those that tunables disable, and without those that are of no use since another is missing.
  *
- * Gaps.  No HASH_TUNNEL, RSC_EXT, STANDBY.
+ * Gaps.  No HASH_TUNNEL, HOST_USO (the stack has no such packets), RSC_EXT, STANDBY.
  */
 
 #include <sys/param.h>
@@ -37,6 +37,8 @@ static const struct virtio_feature vtnet_features[] = {
 	{ VIRTIO_NET_F_GUEST_TSO4, "GUEST_TSO4", 0 },
 	{ VIRTIO_NET_F_GUEST_TSO6, "GUEST_TSO6", 0 },
 	{ VIRTIO_NET_F_GUEST_ECN, "GUEST_ECN", 0 },
+	{ VIRTIO_NET_F_GUEST_USO4, "GUEST_USO4", 0 },
+	{ VIRTIO_NET_F_GUEST_USO6, "GUEST_USO6", 0 },
 	{ VIRTIO_NET_F_HOST_TSO4, "HOST_TSO4", 0 },
 	{ VIRTIO_NET_F_HOST_TSO6, "HOST_TSO6", 0 },
 	{ VIRTIO_NET_F_HOST_ECN, "HOST_ECN", 0 },
@@ -60,7 +62,7 @@ static const struct virtio_feature vtnet_features[] = {
 };
 
 #define	VTNET_GUEST_GSO	(VIRTIO_NET_F_GUEST_TSO4 | VIRTIO_NET_F_GUEST_TSO6 |		\
-	VIRTIO_NET_F_GUEST_ECN)
+	VIRTIO_NET_F_GUEST_ECN | VIRTIO_NET_F_GUEST_USO4 | VIRTIO_NET_F_GUEST_USO6)
 #define	VTNET_HOST_GSO	(VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 |		\
 	VIRTIO_NET_F_HOST_ECN)
 
@@ -88,6 +90,11 @@ static const struct {
 	{ VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_MRG_RXBUF },
 	{ VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_MRG_RXBUF },
 	{ VIRTIO_NET_F_GUEST_ECN, VIRTIO_NET_F_GUEST_TSO4 | VIRTIO_NET_F_GUEST_TSO6 },
+	/* The stack's capabilities know no difference between these two. */
+	{ VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_GUEST_USO6 },
+	{ VIRTIO_NET_F_GUEST_USO6, VIRTIO_NET_F_GUEST_USO4 },
+	{ VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_GUEST_CSUM },
+	{ VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_MRG_RXBUF },
 	{ VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, VIRTIO_NET_F_CTRL_VQ },
 	{ VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_CSUM },
 	{ VIRTIO_NET_F_HOST_TSO6, VIRTIO_NET_F_CSUM },
