@@ -584,6 +584,7 @@ static const struct hosted_test tests[] = {
 	T(rx_each_version_is_forwarded_by_itself, NULL, "a router of one of them"),
 	T(rx_what_ends_here_is_not_finished, NULL, "partial checksums, not forwarded"),
 	T(rx_whatever_stands_before_a_sum, NULL, "tags, tunnels, extension headers, padding"),
+	T(rx_frames_of_a_library, NULL, "scapy's, wherever they go"),
 	T(rx_gso_that_was_not_negotiated_is_split, NULL, "TCP, tags, congestion marks"),
 	T(rx_datagrams_in_one_are_split, NULL, "UDP"),
 	T(rx_datagram_to_be_fragmented, NULL, "for us, and for others"),

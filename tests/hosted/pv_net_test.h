@@ -145,6 +145,9 @@ void	rx_datagrams_in_one_are_split(const void *arg);
 void	rx_datagram_to_be_fragmented(const void *arg);
 void	tx_padding_does_not_count(const void *arg);
 
+/* pv_net_corpus.c */
+void	rx_frames_of_a_library(const void *arg);
+
 /* pv_net_offload_each.c */
 void	tx_each_offload_by_itself(const void *arg);
 void	tx_one_finished_segment_is_left_alone(const void *arg);

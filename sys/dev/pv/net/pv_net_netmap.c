@@ -39,7 +39,6 @@
 #include <sys/systm.h>
 #include <sys/bus.h>
 #include <sys/callout.h>
-#include <sys/endian.h>
 #include <sys/kernel.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
@@ -379,28 +378,6 @@ pv_net_netmap_post(struct pv_net_rxq *rxq, struct netmap_kring *kring, u_int fro
 	return (from);
 }
 
-/* Store the checksum of a frame that is in one piece: false if its place is invalid. */
-static bool
-pv_net_netmap_finish(uint8_t *frame, u_int len, const struct pv_net_offload *o)
-{
-	u_int at = o->po_csum_start + o->po_csum_offset, i;
-	uint32_t sum = 0;
-
-	if ((o->po_flags & PV_NET_NEEDS_CSUM) == 0)
-		return (true);
-	if (o->po_csum_start < ETHER_HDR_LEN || at + sizeof(uint16_t) > len)
-		return (false);
-	for (i = o->po_csum_start; i + 1 < len; i += 2)
-		sum += be16dec(frame + i);
-	if (i < len)
-		sum += frame[i] << 8;
-	while (sum >> 16 != 0)
-		sum = (sum & 0xffff) + (sum >> 16);
-	/* 0 is no checksum, in UDP; the other zero is as good. */
-	be16enc(frame + at, sum == 0xffff ? sum : ~sum & 0xffff);
-	return (true);
-}
-
 /* Slot `next' is to have the frame of another slot's buffer: they exchange theirs. */
 static void
 pv_net_netmap_exchange(struct pv_net_netmap *nq, struct netmap_ring *ring, struct pv_net_entry *ne,
@@ -441,7 +418,7 @@ pv_net_netmap_frame(struct pv_net_rxq *rxq, struct netmap_adapter *na, struct ne
 		stats->too_long++;
 	else if (hdr->prh_len < ETHER_HDR_LEN)
 		stats->runts++;
-	else if (!pv_net_netmap_finish(NMB(na, slot), hdr->prh_len, &hdr->prh_offload))
+	else if (!pv_net_finish_frame(NMB(na, slot), hdr->prh_len, &hdr->prh_offload))
 		stats->bad_offload++;
 	else {
 		stats->packets++;

@@ -448,6 +448,23 @@ pv_net_rx_place(struct mbuf *m, const struct pv_net_headers *h, const struct pv_
 	return (PV_NET_FINE);
 }
 
+bool
+pv_net_finish_frame(uint8_t *frame, u_int len, const struct pv_net_offload *in)
+{
+	struct pv_net_headers h;
+	struct mbuf m;
+
+	if ((in->po_flags & PV_NET_NEEDS_CSUM) == 0)
+		return (true);
+	/* Of an mbuf, headers and sums are found by these members. */
+	m.m_next = NULL;
+	m.m_flags = M_PKTHDR;
+	m.m_data = (caddr_t)frame;
+	m.m_len = m.m_pkthdr.len = len;
+	(void)pv_net_parse(&m, &h);
+	return (pv_net_rx_place(&m, &h, in) == PV_NET_FINE);
+}
+
 static enum pv_net_bad
 pv_net_rx_partial(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in)
 {

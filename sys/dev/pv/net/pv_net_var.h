@@ -368,6 +368,8 @@ struct mbuf *pv_net_tx_soften(struct mbuf *m, struct pv_net_offload *o);
 u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
 void	pv_net_rx_look(struct pv_net *pn);
 u_int	pv_net_rx_wanted(const struct pv_net *pn);
+/* Finish the checksum of a frame that is in one piece: false if its place is invalid. */
+bool	pv_net_finish_frame(uint8_t *frame, u_int len, const struct pv_net_offload *in);
 bool	pv_net_rx_unasked(const struct pv_net *pn, const struct pv_net_offload *in);
 bool	pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
 	    const struct pv_net_offload *in);
