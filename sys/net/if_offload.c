@@ -42,8 +42,6 @@
 
 #define	OFFLOAD_UDP	(CSUM_IP_UDP | CSUM_IP6_UDP)
 
-#define	OFFLOAD_MAXEXT	8	/* extension headers before the transport header */
-
 /* A packet that is being cut. */
 struct offload_cut {
 	struct mbuf	*c_m;
@@ -68,7 +66,7 @@ offload_version(const struct mbuf *m, u_int l3)
 
 /*
  * The offset of the transport header of an IP packet, and its protocol.  0 if the packet ends
- * before it, is a later fragment, or has too many headers.
+ * before it, or is a later fragment.
  */
 u_int
 if_offload_transport(const struct mbuf *m, u_int l3, uint8_t *proto)
@@ -76,7 +74,7 @@ if_offload_transport(const struct mbuf *m, u_int l3, uint8_t *proto)
 	struct ip6_hdr ip6;
 	struct ip6_ext ext;
 	struct ip ip;
-	u_int off, n, total = m->m_pkthdr.len;
+	u_int off, total = m->m_pkthdr.len;
 
 	if (l3 + sizeof(ip) > total)
 		return (0);
@@ -92,7 +90,8 @@ if_offload_transport(const struct mbuf *m, u_int l3, uint8_t *proto)
 	m_copydata(m, l3, sizeof(ip6), (caddr_t)&ip6);
 	*proto = ip6.ip6_nxt;
 	off = l3 + sizeof(ip6);
-	for (n = 0; n < OFFLOAD_MAXEXT && off + sizeof(ext) <= total; n++) {
+	/* Each has eight bytes at least, so that the packet's length ends this. */
+	while (off + sizeof(ext) <= total) {
 		if (*proto != IPPROTO_HOPOPTS && *proto != IPPROTO_ROUTING &&
 		    *proto != IPPROTO_DSTOPTS)
 			return (off < total ? off : 0);

@@ -74,20 +74,23 @@ is_tag(const u_char *type)
 	return (value == 0x8100 || value == 0x88a8 || value == 0x9100);
 }
 
-/* Its number of tags; *plain: nothing but IP is behind them. */
+/* Its number of tags; *plain: nothing but IP is behind them, and they are those of a VLAN. */
 static u_int
 count_tags(const struct corpus_frame *cf, bool *plain)
 {
 	const u_char *type = cf->bytes + 12;
+	bool foreign = false;
 	u_int tags = 0, header;
 
-	for (; is_tag(type); type += 4)
+	for (; is_tag(type); type += 4) {
 		tags++;
+		foreign |= type[0] != 0x81;
+	}
 	header = 14 + 4 * tags;
 	/* Extension headers are not in the way; another IP header is. */
-	*plain = (memcmp(type, "\x08\0", 2) == 0 && cf->start == header + 20) ||
+	*plain = !foreign && ((memcmp(type, "\x08\0", 2) == 0 && cf->start == header + 20) ||
 	    (memcmp(type, "\x86\xdd", 2) == 0 && (cf->start == header + 40 ||
-	    type[2 + 6] == IPPROTO_HOPOPTS));
+	    type[2 + 6] == IPPROTO_HOPOPTS)));
 	return (tags);
 }
 

@@ -13,6 +13,7 @@ import pathlib
 import struct
 from typing import TYPE_CHECKING, Any
 
+import corpus
 import device
 import layout
 import ring
@@ -336,6 +337,11 @@ class Net(device.Device):
             case ["bridged", kind, size, segment, to, tag]:
                 self.bridged(kind, int(size), int(segment),
                              bytes.fromhex(to.replace(":", "")), int(tag))
+                return {}
+            case ["corpus", place]:
+                for sent, header, _ in corpus.sample(place):
+                    mac = bytes(self.config[:6]) if place == "router" else sent[:6]
+                    self.send(mac + sent[6:], header)
                 return {}
             case ["state"]:
                 return self.state()

@@ -235,6 +235,8 @@ pv_net_parse(const struct mbuf *m, struct pv_net_headers *h)
 		if (!pv_net_is_tag(ntohs(type)))
 			break;
 		h->ph_tags++;
+		/* Others look for headers behind a VLAN's tag only. */
+		h->ph_opaque |= type != htons(ETHERTYPE_VLAN);
 		off += sizeof(uint16_t);
 	}
 	h->ph_l3 = off;

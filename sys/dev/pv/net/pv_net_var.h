@@ -52,9 +52,9 @@ enum pv_net_bad {
 /* Where the headers of a packet are, from the first byte of Ethernet's. */
 struct pv_net_headers {
 	bool	ph_ip6;
-	bool	ph_opaque;	/* something else than tags stands in front of IP's */
+	bool	ph_opaque;	/* something else than VLAN tags stands in front of IP's */
 	uint8_t	ph_proto;	/* of the transport header */
-	u_int	ph_tags;	/* VLAN tags */
+	u_int	ph_tags;	/* VLAN tags, and others of that form */
 	u_int	ph_length;	/* a length in what is in front; 0: there is none */
 	u_int	ph_l3;		/* IP's header */
 	u_int	ph_l4;		/* transport header; 0: none that is known here */
