@@ -83,6 +83,18 @@ vlan_find(struct ifnet *parent, uint16_t vid)
 	return (vs);
 }
 
+static struct ifnet *
+vlan_devat(struct ifnet *parent, uint16_t vid)
+{
+	struct vlan_softc *vs;
+
+	NET_EPOCH_ASSERT();
+	vs = vlan_find(parent, vid);
+	return (vs == NULL ? NULL : vs->vs_ifp);
+}
+
+struct ifnet *(*vlan_devat_p)(struct ifnet *, uint16_t) = vlan_devat;
+
 /*
  * A frame with a tag in its packet header came in by `parent', and is consumed.  In the network
  * epoch.

@@ -135,6 +135,7 @@ class Net(device.Device):
         self.target = 0
         self.vlans: set[int] = set()
         self.modes: dict[str, int] = {}
+        self.table: list[list[str]] = [[], []]
         self.coalescing: dict[str, tuple[int, int]] = {}
         self.steering: dict[str, Any] = {}
 
@@ -204,6 +205,8 @@ class Net(device.Device):
         match kind, command:
             case 0, _:
                 self.modes[MODES[command]] = value
+            case 1, 0:
+                self.configure_table(data)
             case 2, 0:
                 self.vlans.add(value)
             case 2, 1:
@@ -225,6 +228,18 @@ class Net(device.Device):
                 queue, packets, usecs = struct.unpack("<HxxII", data)
                 self.coalescing[f"q{queue}"] = (packets, usecs)
 
+    def configure_table(self, data: bytes) -> None:
+        """Set the unicast and multicast addresses to receive for (5.1.6.5.2)."""
+        for kind in range(2):
+            count = int.from_bytes(data[:4], "little")
+            if len(data) < 4 + 6 * count:
+                self.count("bad_table")
+                return
+            self.table[kind] = [data[4 + 6 * n:10 + 6 * n].hex(":") for n in range(count)]
+            data = data[4 + 6 * count:]
+        if data:
+            self.count("bad_table")
+
     def configure_rss(self, data: bytes) -> None:
         """Set the hashes, and the queues that they select."""
         types, mask, other = struct.unpack_from("<IHH", data)
@@ -241,7 +256,8 @@ class Net(device.Device):
         """The state that the driver has set."""
         return {"features": [name for name in self.names if self.has(name)],
                 "offloads": [name for name in OFFLOADS if self.may(name)], "pairs": self.pairs,
-                "vlans": len(self.vlans), "modes": self.modes, "coalescing": self.coalescing,
+                "vlans": len(self.vlans), "modes": self.modes, "hosts": self.table[0],
+                "groups": len(self.table[1]), "coalescing": self.coalescing,
                 "steering": self.steering}
 
     def big(self, kind: str, size: int, segment: int) -> None:

@@ -169,6 +169,8 @@ struct pv_net_rxhdr {
 struct pv_net_filter {
 	bool		 pf_promisc;
 	bool		 pf_allhosts;	/* all unicast */
+	u_int		 pf_nhosts;	/* other unicast addresses than the interface's */
+	const uint8_t	(*pf_hosts)[ETHER_ADDR_LEN];
 	bool		 pf_allmulti;
 	u_int		 pf_ngroups;
 	const uint8_t	(*pf_groups)[ETHER_ADDR_LEN];

@@ -9,6 +9,9 @@
  *
  * Joining and leaving of groups may come from where nothing may sleep: a task sets the filter then.
  *
+ * Addresses.  An interface of vlan(4), here or in a jail's network stack, may have an address of its own:
+ * the device receives for it, too, without being promiscuous.
+ *
  * VLAN tags.  A device with such a filter accepts frames without a tag, and those whose tag was set:
  * the tags that vlan(4) uses (its events vlan_config and vlan_unconfig), and tag 0, which is that of a
  * priority only.  With IFCAP_VLAN_HWFILTER disabled the device is promiscuous (VirtIO 1.3, 5.1.6.5.1:
@@ -23,6 +26,7 @@
 #include <sys/buf_ring.h>
 #include <sys/bus.h>
 #include <sys/callout.h>
+#include <sys/epoch.h>
 #include <sys/kernel.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
@@ -48,6 +52,11 @@ struct pv_net_groups {
 	u_int	  pg_room;
 };
 
+struct pv_net_hosts {
+	u_int	ph_n;
+	uint8_t	ph_addrs[PV_NET_HOSTS][ETHER_ADDR_LEN];
+};
+
 static u_int
 pv_net_copy_group(void *arg, struct sockaddr_dl *sdl, u_int count)
 {
@@ -58,6 +67,42 @@ pv_net_copy_group(void *arg, struct sockaddr_dl *sdl, u_int count)
 		return (0);
 	memcpy(groups->pg_addrs[count], LLADDR(sdl), ETHER_ADDR_LEN);
 	return (1);
+}
+
+/* An address that is received for, unless it is there already. */
+static void
+pv_net_add_host(struct pv_net *pn, struct pv_net_hosts *hosts, const uint8_t *lladdr)
+{
+	u_int i;
+
+	if (ETHER_IS_ZERO(lladdr) || pv_net_same_lladdr(lladdr, if_getlladdr(pn->pn_ifp)))
+		return;
+	for (i = 0; i < hosts->ph_n; i++) {
+		if (pv_net_same_lladdr(lladdr, hosts->ph_addrs[i]))
+			return;
+	}
+	if (hosts->ph_n < PV_NET_HOSTS)
+		memcpy(hosts->ph_addrs[hosts->ph_n++], lladdr, ETHER_ADDR_LEN);
+}
+
+/* Those of the interfaces of vlan(4). */
+static void
+pv_net_find_hosts(struct pv_net *pn, struct pv_net_hosts *hosts)
+{
+	struct epoch_tracker et;
+	u_int tag;
+	if_t ifp;
+
+	hosts->ph_n = 0;
+	NET_EPOCH_ENTER(et);
+	for (tag = 0; tag < PV_NET_VLANS; tag++) {
+		if (!isset(pn->pn_vlans, tag))
+			continue;
+		ifp = VLAN_DEVAT(pn->pn_ifp, tag);
+		if (ifp != NULL)
+			pv_net_add_host(pn, hosts, if_getlladdr(ifp));
+	}
+	NET_EPOCH_EXIT(et);
 }
 
 static bool
@@ -79,20 +124,26 @@ pv_net_set_filter(struct pv_net *pn)
 {
 	struct pv_net_groups groups;
 	struct pv_net_filter filter;
+	struct pv_net_hosts *hosts;
 	int error, flags = if_getflags(pn->pn_ifp);
 
 	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	hosts = malloc(sizeof(*hosts), M_PVNET, M_WAITOK);
+	pv_net_find_hosts(pn, hosts);
 	groups.pg_room = if_llmaddr_count(pn->pn_ifp);
 	groups.pg_addrs = malloc(MAX(groups.pg_room, 1) * ETHER_ADDR_LEN, M_PVNET, M_WAITOK);
 	memset(&filter, 0, sizeof(filter));
 	filter.pf_ngroups = if_foreach_llmaddr(pn->pn_ifp, pv_net_copy_group, &groups);
 	filter.pf_groups = groups.pg_addrs;
+	filter.pf_nhosts = hosts->ph_n;
+	filter.pf_hosts = hosts->ph_addrs;
 	filter.pf_promisc = (flags & IFF_PROMISC) != 0 || pv_net_vlan_promisc(pn);
 	/* A device that did not accept our address must not filter by its own. */
 	filter.pf_allhosts = memcmp(if_getlladdr(pn->pn_ifp), pn->pn_lladdr, ETHER_ADDR_LEN) != 0;
 	filter.pf_allmulti = (flags & IFF_ALLMULTI) != 0;
 	error = pn->pn_ops->pno_set_filter(pn->pn_softc, &filter);
 	free(groups.pg_addrs, M_PVNET);
+	free(hosts, M_PVNET);
 	if (error != 0)
 		pn->pn_filter_errors++;
 	pn->pn_if_flags = flags;
@@ -162,6 +213,8 @@ pv_net_vlan_change(struct pv_net *pn, if_t ifp, uint16_t tag, bool on)
 	if (!pn->pn_detaching)
 		pv_net_vlan_sync(pn);
 	sx_xunlock(&pn->pn_sx);
+	/* Of vlan(4), which holds its lock, nothing can be asked now. */
+	pv_net_refilter(pn);
 }
 
 static void
@@ -176,6 +229,16 @@ pv_net_vlan_unconfig(void *arg, if_t ifp, uint16_t tag)
 	pv_net_vlan_change(arg, ifp, tag, false);
 }
 
+/* An interface has another address: it may be one of vlan(4). */
+static void
+pv_net_lladdr_changed(void *arg, if_t ifp)
+{
+	struct pv_net *pn = arg;
+
+	if (ifp != pn->pn_ifp)
+		pv_net_refilter(pn);
+}
+
 void
 pv_net_filter_init(struct pv_net *pn)
 {
@@ -185,19 +248,18 @@ pv_net_filter_init(struct pv_net *pn)
 void
 pv_net_vlan_attach(struct pv_net *pn)
 {
-	if (!pn->pn_params.pnp_vlan_filter)
-		return;
 	pn->pn_vlan_tags[0] = EVENTHANDLER_REGISTER(vlan_config, pv_net_vlan_config, pn,
 	    EVENTHANDLER_PRI_FIRST);
 	pn->pn_vlan_tags[1] = EVENTHANDLER_REGISTER(vlan_unconfig, pv_net_vlan_unconfig, pn,
 	    EVENTHANDLER_PRI_FIRST);
+	pn->pn_vlan_tags[2] = EVENTHANDLER_REGISTER(iflladdr_event, pv_net_lladdr_changed, pn,
+	    EVENTHANDLER_PRI_LAST);
 }
 
 void
 pv_net_vlan_detach(struct pv_net *pn)
 {
-	if (!pn->pn_params.pnp_vlan_filter)
-		return;
 	EVENTHANDLER_DEREGISTER(vlan_config, pn->pn_vlan_tags[0]);
 	EVENTHANDLER_DEREGISTER(vlan_unconfig, pn->pn_vlan_tags[1]);
+	EVENTHANDLER_DEREGISTER(iflladdr_event, pn->pn_vlan_tags[2]);
 }

@@ -31,6 +31,7 @@
 #define	PV_NET_FLOWS		128	/* kinds of flows that are steered to a pair each */
 #define	PV_NET_VLANS		4096	/* VLAN tags */
 #define	PV_NET_WATCHDOG		5	/* seconds without a completion, and the device is reset */
+#define	PV_NET_HOSTS		256	/* unicast addresses beside the interface's own */
 
 #define	PV_NET_MAX_FRAME	(65535 + ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN)
 
@@ -301,7 +302,7 @@ struct pv_net {
 	struct pv_net_txq	*pn_txqs;
 	struct taskqueue	**pn_tqs;	/* packets, of each pair */
 	struct taskqueue	*pn_config_tq;	/* what may sleep for long */
-	eventhandler_tag	 pn_vlan_tags[2];
+	eventhandler_tag	 pn_vlan_tags[3];
 	uint32_t		 pn_vlans[PV_NET_VLANS / 32];	/* that vlan(4) uses */
 	uint32_t		 pn_vlans_set[PV_NET_VLANS / 32]; /* that the device accepts */
 	bool			 pn_vlan_failed; /* the device refused one */

@@ -45,7 +45,8 @@
 /* No valid answer: shows whether the device has written one. */
 #define	VTNET_CTRL_NO_ACK	0xff
 
-/* Multicast groups in the device's filter; with more, all-multicast is enabled. */
+/* Addresses of each kind in the device's filter; with more, it receives all of that kind. */
+#define	VTNET_MAX_HOSTS		128
 #define	VTNET_MAX_GROUPS	128
 
 MALLOC_DEFINE(M_VTNET, "vtnet", "VirtIO network devices");
@@ -261,24 +262,31 @@ vtnet_ctrl_switch_too(struct vtnet_softc *sc, uint8_t command, bool on, int *err
 		*error = refused;
 }
 
-/*
- * The filter's table is two lists one behind the other, each a 32-bit count and its addresses:
- * unicast, of which there are none beside our own, and multicast (5.1.6.5.2).
- */
-static int
-vtnet_ctrl_groups(struct vtnet_softc *sc, const struct pv_net_filter *filter, u_int ngroups)
+/* Append a list of the filter's table, a 32-bit count and its addresses, at `len'. */
+static size_t
+vtnet_ctrl_list(struct vtnet_softc *sc, size_t len, const uint8_t (*addrs)[ETHER_ADDR_LEN], u_int n)
 {
 	uint8_t *data = vtnet_ctrl_data(sc);
-	uint32_t hosts = vtnet_32(sc, 0), groups = vtnet_32(sc, ngroups);
+	uint32_t count = vtnet_32(sc, n);
 
-	_Static_assert(2 * sizeof(uint32_t) + VTNET_MAX_GROUPS * ETHER_ADDR_LEN <=
+	memcpy(data + len, &count, sizeof(count));
+	if (n > 0)
+		memcpy(data + len + sizeof(count), addrs, n * ETHER_ADDR_LEN);
+	return (len + sizeof(count) + n * ETHER_ADDR_LEN);
+}
+
+/* The filter's table is two lists: unicast addresses beside our own, and multicast (5.1.6.5.2). */
+static int
+vtnet_ctrl_table(struct vtnet_softc *sc, const struct pv_net_filter *filter, u_int nhosts,
+    u_int ngroups)
+{
+	size_t len;
+
+	_Static_assert(2 * sizeof(uint32_t) + (VTNET_MAX_HOSTS + VTNET_MAX_GROUPS) * ETHER_ADDR_LEN <=
 	    VTNET_CTRL_DATA_MAX, "the filter's table does not fit");
-	memcpy(data, &hosts, sizeof(hosts));
-	memcpy(data + sizeof(hosts), &groups, sizeof(groups));
-	if (ngroups > 0)
-		memcpy(data + 2 * sizeof(uint32_t), filter->pf_groups, ngroups * ETHER_ADDR_LEN);
-	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MAC, VIRTIO_NET_CTRL_MAC_TABLE_SET,
-	    2 * sizeof(uint32_t) + ngroups * ETHER_ADDR_LEN));
+	len = vtnet_ctrl_list(sc, 0, filter->pf_hosts, nhosts);
+	len = vtnet_ctrl_list(sc, len, filter->pf_groups, ngroups);
+	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MAC, VIRTIO_NET_CTRL_MAC_TABLE_SET, len));
 }
 
 /*
@@ -290,9 +298,8 @@ vtnet_set_filter(void *softc, const struct pv_net_filter *filter)
 {
 	struct vtnet_softc *sc = softc;
 	bool extra = vtnet_has(sc, VIRTIO_NET_F_CTRL_RX_EXTRA), allmulti = filter->pf_allmulti;
-	bool promisc = filter->pf_promisc || (filter->pf_allhosts && !extra);
-	u_int ngroups = filter->pf_ngroups;
-	bool refused;
+	bool allhosts = filter->pf_allhosts, promisc, refused;
+	u_int ngroups = filter->pf_ngroups, nhosts = filter->pf_nhosts;
 	int error;
 
 	if (!vtnet_has(sc, VIRTIO_NET_F_CTRL_VQ | VIRTIO_NET_F_CTRL_RX))
@@ -302,12 +309,19 @@ vtnet_set_filter(void *softc, const struct pv_net_filter *filter)
 		allmulti = true;
 		ngroups = 0;
 	}
+	if (nhosts > VTNET_MAX_HOSTS) {
+		sc->vtn_ctrl.vtc_overflows++;
+		allhosts = true;
+		nhosts = 0;
+	}
 	/* The table first: then all-multicast can be disabled without a gap. */
-	error = vtnet_ctrl_groups(sc, filter, ngroups);
+	error = vtnet_ctrl_table(sc, filter, nhosts, ngroups);
 	if (error == EIO) {
 		allmulti = true;
+		allhosts = allhosts || nhosts > 0;
 		error = 0;
 	}
+	promisc = filter->pf_promisc || (allhosts && !extra);
 	/* A device that can't receive all groups has to receive everything: that replaces it. */
 	vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_ALLMULTI, allmulti, &error);
 	refused = error == EIO;
@@ -316,7 +330,12 @@ vtnet_set_filter(void *softc, const struct pv_net_filter *filter)
 		error = 0;
 	}
 	if (extra) {
-		vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_ALLUNI, filter->pf_allhosts, &error);
+		vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_ALLUNI, allhosts, &error);
+		if (error == EIO) {
+			refused = true;
+			promisc = promisc || allhosts;
+			error = 0;
+		}
 		vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_NOMULTI, ngroups == 0 && !allmulti,
 		    &error);
 	}
@@ -416,7 +435,7 @@ vtnet_ctrl_sysctl(struct vtnet_softc *sc)
 		{ "ctrl_lengths", &ctrl->vtc_lengths,
 		    "Answers to control commands with an invalid used length" },
 		{ "filter_overflows", &ctrl->vtc_overflows,
-		    "Times there were more multicast groups than the device's filter takes" },
+		    "Times there were more addresses than the device's filter takes" },
 	};
 	struct sysctl_oid_list *list;
 	size_t i;
