@@ -133,7 +133,8 @@ vtnet_read_params(struct vtnet_softc *sc, struct pv_net_params *params)
 	params->pnp_max_mtu = params->pnp_merge ? VTNET_MAX_MTU : VTNET_MAX_MTU_UNMERGED;
 	if (mtu != 0)
 		params->pnp_max_mtu = MIN(params->pnp_max_mtu, mtu);
-	params->pnp_mtu = MIN(params->pnp_max_mtu, ETHERMTU);
+	params->pnp_mtu = vtnet_tunable(sc, VTNET_DEVICE_MTU) != 0 && mtu != 0 ?
+	    params->pnp_max_mtu : MIN(params->pnp_max_mtu, ETHERMTU);
 	params->pnp_tx_segs = VTNET_TX_SEGS;
 	params->pnp_seg_max = BUS_SPACE_MAXSIZE_32BIT;
 	params->pnp_phys = !virtio_has(sc->vtn_dev, VIRTIO_F_ACCESS_PLATFORM);
