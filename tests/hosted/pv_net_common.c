@@ -20,6 +20,7 @@ void *netgraph;
 int ifflags, iftype;
 
 struct pv_net pn;
+struct pv_net_rxq rx_queue;
 int capenable;
 struct bpf_if_ext listeners, *bpf;
 u_char lladdr[ETHER_ADDR_LEN];

@@ -589,6 +589,7 @@ static const struct hosted_test tests[] = {
 	T(rx_datagrams_in_one_are_split, NULL, "UDP"),
 	T(rx_datagram_to_be_fragmented, NULL, "for us, and for others"),
 	T(tx_padding_does_not_count, NULL, "beyond the IP packet"),
+	T(rx_each_queue_looks_for_itself, NULL, "while another is at work"),
 	T(rx_largest_gso_packets, NULL, "one and no more"),
 	T(rx_gso_packet_has_its_segments, NULL, "for our own TCP"),
 	T(rx_nothing_overtakes_its_flow, NULL, "beside tcp_lro(9)"),

@@ -195,6 +195,39 @@ tx_data_without_an_address_is_not_read(const void *arg __unused)
 	end();
 }
 
+/* What one queue judges its batch by is not changed by another's look. */
+void
+rx_each_queue_looks_for_itself(const void *arg __unused)
+{
+	static const struct frame f = { .f_ip = 4, .f_proto = IPPROTO_UDP, .f_payload = 100 };
+	static struct pv_net_rxq one = { .prq_pn = &pn }, other = { .prq_pn = &pn };
+	static u_char buf[FRAME_MAX], after[FRAME_MAX];
+	struct pv_net_offload in = { .po_flags = NEEDS };
+	struct frame_at at;
+	struct mbuf *m;
+	size_t len;
+
+	begin(RX_ALL);
+	len = frame_make(&f, FRAME_PARTIAL, buf, &at);
+	memcpy(buf, lladdr, ETHER_ADDR_LEN);
+	in.po_csum_start = at.at_l4;
+	in.po_csum_offset = at.at_sum - at.at_l4;
+	bpf = &listeners;
+	pv_net_rx_look(&one);
+	bpf = NULL;
+	begin(RX_ALL);
+	pv_net_rx_look(&other);
+	m = kpi_mbuf_chain(buf, len, NULL);
+	CHECK(pv_net_rx_offload(&one, &m, &in) == PV_NET_FINE && flat(m, after) == len &&
+	    frame_sum_ok(&f, after, len), "not finished");
+	m_freem(m);
+	m = kpi_mbuf_chain(buf, len, NULL);
+	CHECK(pv_net_rx_offload(&other, &m, &in) == PV_NET_FINE && flat(m, after) == len &&
+	    frame_is_partial(&f, after, len), "finished");
+	m_freem(m);
+	end();
+}
+
 /* What the stack may ask for. */
 void
 tx_assistance_by_capability(const void *arg __unused)

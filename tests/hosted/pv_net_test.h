@@ -93,6 +93,7 @@ extern const struct gso gsos[NGSOS];
 
 /* The interface: what is negotiated, what is enabled, listeners of bpf(4). */
 extern struct pv_net pn;
+extern struct pv_net_rxq rx_queue;
 extern int capenable;
 extern struct bpf_if_ext listeners, *bpf;
 extern u_char lladdr[ETHER_ADDR_LEN];
@@ -107,8 +108,9 @@ static inline enum pv_net_bad
 rx_offload(struct pv_net *net, struct mbuf **mp, const struct pv_net_offload *in)
 {
 
-	pv_net_rx_look(net);
-	return (pv_net_rx_offload(net, mp, in));
+	rx_queue.prq_pn = net;
+	pv_net_rx_look(&rx_queue);
+	return (pv_net_rx_offload(&rx_queue, mp, in));
 }
 
 /* A new interface with everything enabled; and: nothing is left. */
@@ -158,6 +160,7 @@ void	tx_assistance_by_capability(const void *arg);
 void	rx_each_version_by_itself(const void *arg);
 void	rx_each_version_is_forwarded_by_itself(const void *arg);
 void	rx_what_ends_here_is_not_finished(const void *arg);
+void	rx_each_queue_looks_for_itself(const void *arg);
 void	rx_largest_gso_packets(const void *arg);
 void	rx_gso_packet_has_its_segments(const void *arg);
 void	rx_nothing_overtakes_its_flow(const void *arg);

@@ -138,15 +138,15 @@ pv_net_lro_may_be_tcp(const struct mbuf *m)
  * behind a bridge or a route.
  */
 static bool
-pv_net_lro_mergeable(const struct pv_net *pn, const struct mbuf *m)
+pv_net_lro_mergeable(const struct pv_net_rxq *rxq, const struct mbuf *m)
 {
 	const struct ether_header *eh = mtod(m, const struct ether_header *);
 	u_int good = CSUM_DATA_VALID | CSUM_IP_TCP | CSUM_IP6_TCP;
 
 	return ((m->m_pkthdr.csum_flags & good) != 0 && m->m_pkthdr.lro_nsegs == 0 &&
-	    (pn->pn_rx_way & (PV_NET_WAY_FORWARD4 | PV_NET_WAY_FORWARD6)) == 0 &&
+	    (rxq->prq_way & (PV_NET_WAY_FORWARD4 | PV_NET_WAY_FORWARD6)) == 0 &&
 	    pv_net_lro_has_data(m) &&
-	    pv_net_same_lladdr(eh->ether_dhost, if_getlladdr(pn->pn_ifp)));
+	    pv_net_same_lladdr(eh->ether_dhost, if_getlladdr(rxq->prq_pn->pn_ifp)));
 }
 
 /* When there is an interface.  Without memory for it, packets are not merged. */
@@ -186,7 +186,7 @@ pv_net_lro_merge(struct pv_net_rxq *rxq, struct mbuf *m)
 	u_int flags = m->m_pkthdr.csum_flags, data = m->m_pkthdr.csum_data;
 	uint64_t group;
 
-	if (!pv_net_lro_mergeable(rxq->prq_pn, m))
+	if (!pv_net_lro_mergeable(rxq, m))
 		return (false);
 	group = pv_net_lro_group(m);
 	/* Partial is as good as verified for our own TCP, and the only mark known there. */

@@ -26,7 +26,12 @@
  * packets and frames that span buffers are dropped.  The device is requested to send neither while a
  * queue is netmap's (pv_net_rx_wanted()).
  *
- * Interrupts.  Each wakes the program up, which calls sync; that requests the next one.
+ * Interrupts.  Each wakes the program up, which calls sync; that requests the next one.  A handler is in
+ * the network epoch from its look at nq_active until it has called netmap(4), and whoever clears that
+ * waits for the epoch (pv_net_stop_pairs).
+ *
+ * Watchdog.  A program may sleep while what it sent has completed: only a device that has completed
+ * nothing is stuck.
  *
  * Locking.  The queue's lock, in all but allocation; netmap(4) is called without it.
  *
@@ -39,6 +44,7 @@
 #include <sys/systm.h>
 #include <sys/bus.h>
 #include <sys/callout.h>
+#include <sys/epoch.h>
 #include <sys/kernel.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
@@ -320,9 +326,11 @@ pv_net_netmap_txsync(struct netmap_kring *kring, int flags __unused)
 void
 pv_net_netmap_tx_intr(struct pv_net_txq *txq)
 {
+	struct epoch_tracker et;
 	struct pv_net_netmap *nq;
 	bool active;
 
+	NET_EPOCH_ENTER(et);
 	mtx_lock(&txq->ptq_mtx);
 	nq = txq->ptq_netmap;
 	active = nq != NULL && nq->nq_active;
@@ -331,6 +339,15 @@ pv_net_netmap_tx_intr(struct pv_net_txq *txq)
 	mtx_unlock(&txq->ptq_mtx);
 	if (active)
 		(void)netmap_tx_irq(txq->ptq_pn->pn_ifp, txq->ptq_id);
+	NET_EPOCH_EXIT(et);
+}
+
+bool
+pv_net_netmap_stands(struct pv_net_txq *txq)
+{
+	mtx_assert(&txq->ptq_mtx, MA_OWNED);
+	return (txq->ptq_netmap != NULL && txq->ptq_netmap->nq_active &&
+	    pvq_look(txq->ptq_pvq) != PVQ_WAITS);
 }
 
 /* ---- Receiving ----------------------------------------------------------------------------- */
@@ -504,10 +521,12 @@ pv_net_netmap_rxsync(struct netmap_kring *kring, int flags __unused)
 void
 pv_net_netmap_rx_intr(struct pv_net_rxq *rxq)
 {
+	struct epoch_tracker et;
 	struct pv_net_netmap *nq;
 	bool active;
 	u_int work;
 
+	NET_EPOCH_ENTER(et);
 	mtx_lock(&rxq->prq_mtx);
 	nq = rxq->prq_netmap;
 	active = nq != NULL && nq->nq_active;
@@ -516,6 +535,7 @@ pv_net_netmap_rx_intr(struct pv_net_rxq *rxq)
 	mtx_unlock(&rxq->prq_mtx);
 	if (active)
 		(void)netmap_rx_irq(rxq->prq_pn->pn_ifp, rxq->prq_id, &work);
+	NET_EPOCH_EXIT(et);
 }
 
 /* ---- Starting and stopping ----------------------------------------------------------------- */
@@ -567,17 +587,22 @@ pv_net_netmap_rx_start(struct pv_net_rxq *rxq)
 	return (true);
 }
 
-void
+bool
 pv_net_netmap_stop(struct pv_net_rxq *rxq, struct pv_net_txq *txq)
 {
+	bool was;
+
 	if (rxq->prq_netmap == NULL)
-		return;
+		return (false);
 	mtx_lock(&rxq->prq_mtx);
+	was = rxq->prq_netmap->nq_active;
 	rxq->prq_netmap->nq_active = false;
 	mtx_unlock(&rxq->prq_mtx);
 	mtx_lock(&txq->ptq_mtx);
+	was |= txq->ptq_netmap->nq_active;
 	txq->ptq_netmap->nq_active = false;
 	mtx_unlock(&txq->ptq_mtx);
+	return (was);
 }
 
 /*
@@ -632,9 +657,16 @@ pv_net_netmap_tx_intr(struct pv_net_txq *txq __unused)
 {
 }
 
-void
+bool
+pv_net_netmap_stands(struct pv_net_txq *txq __unused)
+{
+	return (false);
+}
+
+bool
 pv_net_netmap_stop(struct pv_net_rxq *rxq __unused, struct pv_net_txq *txq __unused)
 {
+	return (false);
 }
 
 void

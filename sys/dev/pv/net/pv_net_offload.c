@@ -27,7 +27,7 @@
  * Each costs a pass over the packet.  FreeBSD 14's TCP and UDP take a partial checksum that is marked
  * valid, and nothing else does: there, what might leave this host again is finished as well
  * (pv_net_rx_ends_here).  What this depends on, and is the same for all packets, is looked up once for
- * a batch: pn_rx_way.
+ * a batch: prq_way.
  *
  * csum_start and csum_offset decide.  What is in front of the sum is looked at only for whether the sum
  * may stay partial: a packet whose headers are not understood has it finished, as has one of a device
@@ -317,8 +317,9 @@ pv_net_rx_ends_here(if_t ifp, int enable, u_int way, u_int keep)
 
 /* Look up what is the same for all packets of the next batch. */
 void
-pv_net_rx_look(struct pv_net *pn)
+pv_net_rx_look(struct pv_net_rxq *rxq)
 {
+	const struct pv_net *pn = rxq->prq_pn;
 	int enable = if_getcapenable(pn->pn_ifp);
 	u_int keep = 0, way = 0;
 
@@ -340,8 +341,7 @@ pv_net_rx_look(struct pv_net *pn)
 	if (!PV_NET_MARKS_PARTIAL && keep != 0)
 		keep = pv_net_rx_ends_here(pn->pn_ifp, enable, way, keep);
 	CURVNET_RESTORE();
-	if (pn->pn_rx_way != (way | keep))
-		pn->pn_rx_way = way | keep;
+	rxq->prq_way = way | keep;
 }
 
 /* Is it for our own address? */
@@ -356,9 +356,9 @@ pv_net_rx_ours(const struct pv_net *pn, const struct mbuf *m)
 
 /* Does a partial checksum of such a packet stay partial? */
 static bool
-pv_net_rx_keeps(const struct pv_net *pn, bool ip6)
+pv_net_rx_keeps(const struct pv_net_rxq *rxq, bool ip6)
 {
-	return ((pn->pn_rx_way & (ip6 ? PV_NET_WAY_KEEP6 : PV_NET_WAY_KEEP4)) != 0);
+	return ((rxq->prq_way & (ip6 ? PV_NET_WAY_KEEP6 : PV_NET_WAY_KEEP4)) != 0);
 }
 
 /* The marks of a received packet whose transport checksum was verified. */
@@ -379,9 +379,11 @@ pv_net_rx_known(const struct mbuf *m, const struct pv_net_headers *h)
 
 /* A partial checksum of TCP or UDP: left as it is and marked, or finished. */
 static void
-pv_net_rx_settle(const struct pv_net *pn, struct mbuf *m, const struct pv_net_headers *h)
+pv_net_rx_settle(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_headers *h)
 {
-	if (pv_net_rx_keeps(pn, h->ph_ip6) && pv_net_rx_known(m, h)) {
+	const struct pv_net *pn = rxq->prq_pn;
+
+	if (pv_net_rx_keeps(rxq, h->ph_ip6) && pv_net_rx_known(m, h)) {
 		if (PV_NET_MARKS_PARTIAL) {
 			pv_net_mark_partial(m, h);
 			return;
@@ -466,21 +468,21 @@ pv_net_finish_frame(uint8_t *frame, u_int len, const struct pv_net_offload *in)
 }
 
 static enum pv_net_bad
-pv_net_rx_partial(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in)
+pv_net_rx_partial(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_offload *in)
 {
 	struct pv_net_headers h;
 	enum pv_net_bad bad, place;
 	u_int len;
 
 	if (pv_net_rx_plain(m, in, &h)) {
-		pv_net_rx_settle(pn, m, &h);
+		pv_net_rx_settle(rxq, m, &h);
 		return (PV_NET_FINE);
 	}
 	bad = pv_net_parse(m, &h);
 	if (bad == PV_NET_FINE && pv_net_rx_is_transport(&h, in)) {
 		bad = pv_net_l4_len(m, &h, &len);
 		if (bad == PV_NET_FINE) {
-			pv_net_rx_settle(pn, m, &h);
+			pv_net_rx_settle(rxq, m, &h);
 			return (PV_NET_FINE);
 		}
 	}
@@ -494,15 +496,16 @@ pv_net_rx_partial(const struct pv_net *pn, struct mbuf *m, const struct pv_net_o
  * else it is for can't take it in one frame.
  */
 static enum pv_net_bad
-pv_net_rx_fragments(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in)
+pv_net_rx_fragments(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_offload *in)
 {
+	const struct pv_net *pn = rxq->prq_pn;
 	struct pv_net_headers h;
 
 	if (pv_net_parse(m, &h) != PV_NET_FINE || h.ph_l4 == 0 || h.ph_proto != IPPROTO_UDP ||
 	    (in->po_flags & PV_NET_NEEDS_CSUM) == 0 || !pv_net_rx_is_transport(&h, in) ||
 	    !pv_net_rx_ours(pn, m))
 		return (PV_NET_BAD_GSO_TYPE);
-	return (pv_net_rx_partial(pn, m, in));
+	return (pv_net_rx_partial(rxq, m, in));
 }
 
 /* Does this kernel forward packets of this version? */
@@ -644,9 +647,9 @@ pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net
 
 /* Does this kernel forward such packets, as it was looked up for this batch? */
 static inline bool
-pv_net_rx_forwarded(const struct pv_net *pn, bool ip6)
+pv_net_rx_forwarded(const struct pv_net_rxq *rxq, bool ip6)
 {
-	return ((pn->pn_rx_way & (ip6 ? PV_NET_WAY_FORWARD6 : PV_NET_WAY_FORWARD4)) != 0);
+	return ((rxq->prq_way & (ip6 ? PV_NET_WAY_FORWARD6 : PV_NET_WAY_FORWARD4)) != 0);
 }
 
 /*
@@ -656,12 +659,13 @@ pv_net_rx_forwarded(const struct pv_net *pn, bool ip6)
  * the two this one is.
  */
 static void
-pv_net_rx_mark_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net_headers *h,
+pv_net_rx_mark_gso(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_headers *h,
     u_int hdrlen, u_int size)
 {
+	const struct pv_net *pn = rxq->prq_pn;
 	bool ours;
 
-	ours = !pv_net_rx_forwarded(pn, h->ph_ip6) && pv_net_rx_ours(pn, m);
+	ours = !pv_net_rx_forwarded(rxq, h->ph_ip6) && pv_net_rx_ours(pn, m);
 	if (ours || !PV_NET_MARKS_PARTIAL) {
 		m->m_pkthdr.lro_nsegs = MIN(howmany(m->m_pkthdr.len - hdrlen, size), UINT16_MAX);
 		return;
@@ -675,19 +679,22 @@ pv_net_rx_mark_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net_
  * marked for the interface that a bridge sends it by.
  */
 static bool
-pv_net_rx_big(const struct pv_net *pn, const struct mbuf *m, const struct pv_net_headers *h)
+pv_net_rx_big(const struct pv_net_rxq *rxq, const struct mbuf *m, const struct pv_net_headers *h)
 {
+	const struct pv_net *pn = rxq->prq_pn;
+
 	if ((if_getcapenable(pn->pn_ifp) & IFCAP_LRO) == 0)
 		return (false);
 	if (pv_net_lro_forward)
 		return (true);
-	return (!pv_net_rx_forwarded(pn, h->ph_ip6) &&
+	return (!pv_net_rx_forwarded(rxq, h->ph_ip6) &&
 	    (PV_NET_MARKS_PARTIAL || pv_net_rx_ours(pn, m)));
 }
 
 static enum pv_net_bad
-pv_net_rx_gso(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_offload *in)
+pv_net_rx_gso(const struct pv_net_rxq *rxq, struct mbuf **mp, const struct pv_net_offload *in)
 {
+	const struct pv_net *pn = rxq->prq_pn;
 	struct pv_net_headers h;
 	struct mbuf *m = *mp;
 	enum pv_net_bad bad;
@@ -697,19 +704,19 @@ pv_net_rx_gso(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_off
 	bad = pv_net_rx_check_gso(pn, m, in, &h, &hdrlen, &big);
 	if (bad != PV_NET_FINE)
 		return (bad);
-	big = big && pv_net_rx_big(pn, m, &h);
+	big = big && pv_net_rx_big(rxq, m, &h);
 	if (m->m_pkthdr.len - hdrlen <= in->po_gso_size)
-		pv_net_rx_settle(pn, m, &h);
+		pv_net_rx_settle(rxq, m, &h);
 	else if (big) {
-		pv_net_rx_settle(pn, m, &h);
-		pv_net_rx_mark_gso(pn, m, &h, hdrlen, in->po_gso_size);
+		pv_net_rx_settle(rxq, m, &h);
+		pv_net_rx_mark_gso(rxq, m, &h, hdrlen, in->po_gso_size);
 	} else {
 		*mp = pv_net_gso_split(m, &h, hdrlen, in->po_gso_size);
 		if (*mp == NULL)
 			return (PV_NET_NO_MEMORY);
 		for (m = *mp; m != NULL; m = m->m_nextpkt) {
 			h.ph_end = m->m_pkthdr.len;
-			pv_net_rx_settle(pn, m, &h);
+			pv_net_rx_settle(rxq, m, &h);
 		}
 	}
 	return (PV_NET_FINE);
@@ -761,16 +768,18 @@ pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
  * fine if that is invalid: the packet is to be dropped.  After PV_NET_NO_MEMORY it has been.
  */
 enum pv_net_bad
-pv_net_rx_offload(const struct pv_net *pn, struct mbuf **mp, const struct pv_net_offload *in)
+pv_net_rx_offload(const struct pv_net_rxq *rxq, struct mbuf **mp, const struct pv_net_offload *in)
 {
+	const struct pv_net *pn = rxq->prq_pn;
+
 	if (__predict_true(in->po_flags == 0 && in->po_gso_type == PV_NET_GSO_NONE))
 		return (PV_NET_FINE);
 	if (in->po_gso_type == PV_NET_GSO_FRAGMENTS)
-		return (pv_net_rx_fragments(pn, *mp, in));
+		return (pv_net_rx_fragments(rxq, *mp, in));
 	if (in->po_gso_type != PV_NET_GSO_NONE)
-		return (pv_net_rx_gso(pn, mp, in));
+		return (pv_net_rx_gso(rxq, mp, in));
 	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)
-		return (pv_net_rx_partial(pn, *mp, in));
+		return (pv_net_rx_partial(rxq, *mp, in));
 	if ((in->po_flags & PV_NET_DATA_VALID) != 0 &&
 	    (pn->pn_params.pnp_offloads & PV_NET_RXCSUM) != 0 && pv_net_rx_trusts(pn, *mp))
 		pv_net_mark_valid(*mp);

@@ -31,6 +31,7 @@
 #include <sys/buf_ring.h>
 #include <sys/bus.h>
 #include <sys/callout.h>
+#include <sys/epoch.h>
 #include <sys/kernel.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
@@ -301,13 +302,17 @@ pv_net_start_pairs(struct pv_net *pn)
 void
 pv_net_stop_pairs(struct pv_net *pn)
 {
+	bool netmap = false;
 	int i;
 
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
-		pv_net_netmap_stop(&pn->pn_rxqs[i], &pn->pn_txqs[i]);
+		netmap |= pv_net_netmap_stop(&pn->pn_rxqs[i], &pn->pn_txqs[i]);
 		pv_net_tx_stop(&pn->pn_txqs[i]);
 		pv_net_rx_stop(&pn->pn_rxqs[i]);
 	}
+	/* An interrupt handler may be about to call netmap(4), which frees its rings next. */
+	if (netmap)
+		NET_EPOCH_WAIT();
 }
 
 void

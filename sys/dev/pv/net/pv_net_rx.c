@@ -420,7 +420,7 @@ pv_net_rx_finish(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr, struct 
 		rxq->prq_large--;
 	m->m_pkthdr.rcvif = pn->pn_ifp;
 	pv_net_rx_flow(rxq, m, hdr);
-	bad = pv_net_rx_offload(pn, &rxq->prq_head, &hdr->prh_offload);
+	bad = pv_net_rx_offload(rxq, &rxq->prq_head, &hdr->prh_offload);
 	if (bad == PV_NET_NO_MEMORY)
 		stats->nombuf++;
 	else if (bad != PV_NET_FINE) {
@@ -538,7 +538,7 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 		hdrs[i].prh_room = buf->prb_mbuf->m_len;
 	}
 	pn->pn_ops->pno_decap(pn->pn_softc, rxq->prq_id, done, hdrs, n);
-	pv_net_rx_look(pn);
+	pv_net_rx_look(rxq);
 	for (i = 0; i < n; i++) {
 		buf = done[i].pd_cookie;
 		KASSERT(hdrs[i].prh_error != PV_NET_RX_OK ||

@@ -531,7 +531,8 @@ pv_net_tx_stuck(struct pv_net_txq *txq)
 
 	mtx_lock(&txq->ptq_mtx);
 	done = txq->ptq_pvq->q_stats.qs_done;
-	if (txq->ptq_stopped || pvq_inflight(txq->ptq_pvq) == 0 || done != txq->ptq_wd_done)
+	if ((txq->ptq_stopped && !pv_net_netmap_stands(txq)) ||
+	    pvq_inflight(txq->ptq_pvq) == 0 || done != txq->ptq_wd_done)
 		txq->ptq_wd_ticks = 0;
 	else
 		stuck = ++txq->ptq_wd_ticks >= PV_NET_WATCHDOG;

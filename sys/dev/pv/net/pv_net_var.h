@@ -132,7 +132,7 @@ pv_net_same_lladdr(const void *one, const void *other)
 	return (((a ^ b) | (c ^ d)) == 0);
 }
 
-/* What is the same for a batch of received packets (pn_rx_way, set by pv_net_rx_look()). */
+/* What is the same for a batch of received packets (prq_way, set by pv_net_rx_look()). */
 #define	PV_NET_WAY_KEEP4	0x01	/* partial checksums of IPv4 may stay partial */
 #define	PV_NET_WAY_KEEP6	0x02
 #define	PV_NET_WAY_FORWARD4	0x04	/* the kernel forwards IPv4 */
@@ -184,6 +184,7 @@ struct pv_net_rxq {
 	struct thread		*prq_busy;	/* the thread that is taking packets */
 	bool			 prq_starved;	/* the last buffer could not be allocated */
 	bool			 prq_discard;	/* the rest of the frame is dropped */
+	u_int			 prq_way;	/* PV_NET_WAY_KEEP4 ... */
 	struct mbuf		*prq_head;	/* frame that goes on in the next buffer */
 	struct mbuf		*prq_tail;
 	struct taskqueue	*prq_tq;
@@ -294,7 +295,6 @@ struct pv_net {
 	uint8_t			 pn_lladdr[ETHER_ADDR_LEN];	/* that the device has */
 	u_int			 pn_rx_cluster;	/* bytes of a receive buffer */
 	u_int			 pn_rx_pad;	/* before the header, to align what IP reads */
-	u_int			 pn_rx_way;	/* PV_NET_WAY_KEEP4 ... */
 	int			 pn_made;	/* pairs that there is memory for */
 	u_int			 pn_chosen;	/* pairs to use of those that there are */
 	volatile u_int		 pn_pairs;	/* pairs of queues in use, of pnp_npairs */
@@ -367,14 +367,14 @@ enum pv_net_bad pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m,
 	    struct pv_net_offload *out);
 struct mbuf *pv_net_tx_soften(struct mbuf *m, struct pv_net_offload *o);
 u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
-void	pv_net_rx_look(struct pv_net *pn);
+void	pv_net_rx_look(struct pv_net_rxq *rxq);
 u_int	pv_net_rx_wanted(const struct pv_net *pn);
 /* Finish the checksum of a frame that is in one piece: false if its place is invalid. */
 bool	pv_net_finish_frame(uint8_t *frame, u_int len, const struct pv_net_offload *in);
 bool	pv_net_rx_unasked(const struct pv_net *pn, const struct pv_net_offload *in);
 bool	pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
 	    const struct pv_net_offload *in);
-enum pv_net_bad pv_net_rx_offload(const struct pv_net *pn, struct mbuf **mp,
+enum pv_net_bad pv_net_rx_offload(const struct pv_net_rxq *rxq, struct mbuf **mp,
 	    const struct pv_net_offload *in);
 
 /* pv_net_txring.c: a transmit queue's ring and buffers */
@@ -411,8 +411,10 @@ bool	pv_net_netmap_tx_start(struct pv_net_txq *txq);
 /* An interrupt of a queue that is stopped for packets. */
 void	pv_net_netmap_rx_intr(struct pv_net_rxq *rxq);
 void	pv_net_netmap_tx_intr(struct pv_net_txq *txq);
-/* When this returns no program uses the pair. */
-void	pv_net_netmap_stop(struct pv_net_rxq *rxq, struct pv_net_txq *txq);
+/* Has nothing completed that a program has sent?  The queue's lock is held. */
+bool	pv_net_netmap_stands(struct pv_net_txq *txq);
+/* No program uses the pair when this returns, nor, after the network epoch, a handler if it is true. */
+bool	pv_net_netmap_stop(struct pv_net_rxq *rxq, struct pv_net_txq *txq);
 /* Take back the slots that a stopped device had. */
 void	pv_net_netmap_drain(struct pv_net_rxq *rxq, struct pv_net_txq *txq);
 
