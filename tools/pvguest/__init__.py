@@ -13,7 +13,8 @@ Each COMMAND is a line for the guest's console, but for those that begin with on
                               cable, as tests/ctl sends it; prints the answer
   migrate [OLD=NEW ...]       migrate the running guest to another QEMU with the same arguments, but
                               for the words that are to change (migrate tap0=tap1)
-  suspend                     run the guest's command, and then wake the guest up
+  suspend [COMMAND]           run the guest's command, and then wake the guest up, after a COMMAND
+                              that is for QEMU or this machine
   until COMMAND               repeat any of these until it ends with status 0; its last output is
                               shown, after drivers' messages that came meanwhile, and all of it is
                               in the log

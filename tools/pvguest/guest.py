@@ -117,7 +117,7 @@ class Guest(Console):
         if word == "migrate" and self.session is None:
             return self.migrate(shlex.split(rest))
         if word == "suspend" and self.session is None:
-            return self.suspend(command)
+            return self.suspend(word, rest)
         if word == "until":
             return self.until(rest)
         if word in ("qmp", "event"):
@@ -201,8 +201,8 @@ class Guest(Console):
             time.sleep(wait)
             pause = min(pause * 1.2, LAST_PAUSE)
 
-    def suspend(self, command: str) -> int:
-        """Type `suspend'; once the guest sleeps, wake it."""
+    def suspend(self, command: str, meanwhile: str) -> int:
+        """Type `suspend'; once the guest sleeps, run what is to be done meanwhile, and wake it."""
         monitor = self.monitor()
         self.write(self.system.typed(self.system.suspend or command))
         assert self.process.stdout is not None
@@ -211,6 +211,8 @@ class Guest(Console):
         while not MARK.search(self.pending):
             if any(event.get("event") == "SUSPEND" for event in monitor.events):
                 monitor.wait("SUSPEND")
+                if meanwhile:
+                    self.run(meanwhile)
                 monitor.execute("system_wakeup")
                 break
             if monitor.socket in select.select(streams, [], [], self.deadline.left())[0]:

@@ -246,13 +246,20 @@ pcib_hotplug_suspend(struct pcib_softc *sc)
 		sc->slot_ctl = pcie_read_config(sc->dev, PCIER_SLOT_CTL, 2);
 }
 
-/* Also: look what has happened in the slot meanwhile. */
+/*
+ * Also: look what has happened in the slot meanwhile.  Power that goes off is the sign that a device may be
+ * taken, so that it stays as it is for one that was plugged in meanwhile.
+ */
 void
 pcib_hotplug_resume(struct pcib_softc *sc)
 {
+	uint16_t mask = 0xffff;
+
 	if (!sc->hotplug)
 		return;
-	slot_control(sc, 0xffff, sc->slot_ctl);
+	if (!sc->attached && (slot_status(sc) & PCIEM_SLOT_STA_PDS) != 0)
+		mask &= ~(PCIEM_SLOT_CTL_PCC | PCIEM_SLOT_CTL_PIC);
+	slot_control(sc, mask, sc->slot_ctl);
 	(void)slot_status(sc);
 	taskqueue_enqueue(taskqueue_thread, &sc->task);
 }
