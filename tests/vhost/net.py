@@ -9,6 +9,7 @@ import argparse
 import collections
 import importlib.machinery
 import importlib.util
+import ipaddress
 import pathlib
 import struct
 from typing import TYPE_CHECKING, Any
@@ -126,6 +127,7 @@ class Net(device.Device):
         self.ack = 0
         self.refused: list[tuple[int, ...]] = []
         self.hash = (0, 0)
+        self.asks_at_start: dict[int, tuple[str, int]] = {}
         self.forget()
 
     def forget(self) -> None:
@@ -143,6 +145,20 @@ class Net(device.Device):
         """The driver accepted features; all offloads are on until it sets others (5.1.6.5.6)."""
         super().agree(features)
         self.forget()
+
+    def started(self, queue: ring.Queue) -> None:
+        """Ask the guest before it knows that the queue is enabled."""
+        super().started(queue)
+        if queue.index in self.asks_at_start:
+            self.flood(*self.asks_at_start.pop(queue.index))
+
+    def flood(self, address: str, count: int) -> None:
+        """Send echo requests, and wait for no answer."""
+        to = ipaddress.ip_address(address).packed
+        for number in range(count):
+            body = struct.pack(">BBHHH", 8, 0, 0, 1, number) + netpeer.echo_data(number, 100)
+            self.peer.send_packet(netpeer.ETHERTYPE_IP, netpeer.ipv4(
+                to, netpeer.IPPROTO_ICMP, netpeer.with_checksum(body, 2)))
 
     def stopped(self, queue: ring.Queue) -> int:
         """A queue's own coalescing parameters are lost with it (5.1.6.5.10)."""
@@ -366,6 +382,12 @@ class Net(device.Device):
                 return {}
             case ["hash", value, kind]:
                 self.hash = (int(value, 0), int(kind))
+                return {}
+            case ["flood", address, count]:
+                self.flood(address, int(count))
+                return {}
+            case ["at-start", queue, address, count]:
+                self.asks_at_start[int(queue)] = (address, int(count))
                 return {}
             case ["waiting"]:
                 return {"waiting": len(self.waiting)}

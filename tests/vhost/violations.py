@@ -186,6 +186,7 @@ VIOLATIONS: dict[str, Violation] = {f.__name__: Violation("ring", f) for f in RI
     # Fields of the header of a received packet.
     "buffers_zero": Violation("header", {"num_buffers": 0}),
     "buffers_max": Violation("header", {"num_buffers": 65535}),
+    "buffers_ring": Violation("header", {"num_buffers": 129}),  # one more than the usual ring
     "buffers_more": Violation("header", {"num_buffers": 3}),
     "gso_undefined": Violation("header", {"gso_type": 0x7F, "gso_size": 1}),
     "gso_tcp4": Violation("header", {"gso_type": 1, "gso_size": 0, "hdr_len": 65535}),
