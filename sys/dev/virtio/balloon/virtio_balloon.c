@@ -123,7 +123,10 @@ vtballoon_write_poison(struct vtballoon_softc *sc)
 		    offsetof(struct virtio_balloon_config, poison_val), &value, sizeof(value));
 }
 
-/* Statistics, those that this system has. */
+/*
+ * Statistics, those that this system has.  It does not count processes that it killed, nor allocations that
+ * waited, and whoever allocates neither scans nor reclaims: that is the page daemon's.
+ */
 static size_t
 vtballoon_collect(struct vtballoon_softc *sc)
 {
@@ -140,6 +143,8 @@ vtballoon_collect(struct vtballoon_softc *sc)
 		    ptoa((uint64_t)vm_cnt.v_page_count - sc->vtb_balloon.pb_npages) },
 		{ VIRTIO_BALLOON_S_AVAIL, ptoa((uint64_t)vm_free_count() + vm_inactive_count()) },
 		{ VIRTIO_BALLOON_S_CACHES, ptoa((uint64_t)vm_inactive_count()) },
+		{ VIRTIO_BALLOON_S_ASYNC_SCAN, ptoa(VM_CNT_FETCH(v_pdpages)) },
+		{ VIRTIO_BALLOON_S_ASYNC_RECLAIM, ptoa(VM_CNT_FETCH(v_dfree)) },
 	};
 	struct virtio_balloon_stat *st = sc->vtb_shared->stats;
 	u_int i;

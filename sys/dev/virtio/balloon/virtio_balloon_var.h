@@ -20,7 +20,7 @@
 
 #define	VTB_BATCH_PFNS	1024
 #define	VTB_ARRAYS	4
-#define	VTB_STATS	8
+#define	VTB_STATS	10
 #define	VTB_REPORT_MAX	32	/* blocks that are reported at once */
 
 /* What the device sees of our memory, in one piece. */
