@@ -1,5 +1,3 @@
-#!/usr/bin/python3
-#
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
