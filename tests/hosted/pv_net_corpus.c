@@ -6,7 +6,7 @@
 
 /*
  * The frames that scapy made (corpus/make): each is received with its checksum partial, in each place
- * that a frame may go to, and has the checksum of scapy's when it leaves, or the marks of a partial one.
+ * that a frame may go to, and has scapy's checksum when it leaves, or the marks of a partial one.
  */
 
 #include "pv_net_test.h"

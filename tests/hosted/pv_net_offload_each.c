@@ -161,8 +161,8 @@ tx_what_others_have_is_not_written(const void *arg __unused)
 }
 
 /*
- * The headers of a packet that is split are the driver's own, and the data behind them may be pages without
- * an address (M_EXTPG): here, an address that can't be read.
+ * The headers of a packet that is split are the driver's own, and the data behind them may be pages
+ * without an address (M_EXTPG): here, an address that can't be read.
  */
 void
 tx_data_without_an_address_is_not_read(const void *arg __unused)

@@ -247,8 +247,8 @@ pcib_hotplug_suspend(struct pcib_softc *sc)
 }
 
 /*
- * Also: look what has happened in the slot meanwhile.  Power that goes off is the sign that a device may be
- * taken, so that it stays as it is for one that was plugged in meanwhile.
+ * Also: look what has happened in the slot meanwhile.  Power that goes off is the sign that a device
+ * may be taken, so that it stays as it is for one that was plugged in meanwhile.
  */
 void
 pcib_hotplug_resume(struct pcib_softc *sc)

@@ -9,8 +9,8 @@
  *
  * Joining and leaving of groups may come from where nothing may sleep: a task sets the filter then.
  *
- * Addresses.  An interface of vlan(4), here or in a jail's network stack, may have an address of its own:
- * the device receives for it, too, without being promiscuous.
+ * Addresses.  An interface of vlan(4), here or in a jail's network stack, may have an address of its
+ * own: the device receives for it, too, without being promiscuous.
  *
  * VLAN tags.  A device with such a filter accepts frames without a tag, and those whose tag was set:
  * the tags that vlan(4) uses (its events vlan_config and vlan_unconfig), and tag 0, which is that of a

@@ -26,9 +26,9 @@
  * packets and frames that span buffers are dropped.  The device is requested to send neither while a
  * queue is netmap's (pv_net_rx_wanted()).
  *
- * Interrupts.  Each wakes the program up, which calls sync; that requests the next one.  A handler is in
- * the network epoch from its look at nq_active until it has called netmap(4), and whoever clears that
- * waits for the epoch (pv_net_stop_pairs).
+ * Interrupts.  Each wakes the program up, which calls sync; that requests the next one.  A handler is
+ * in the network epoch from its look at nq_active until it has called netmap(4), and whoever clears
+ * that waits for the epoch (pv_net_stop_pairs).
  *
  * Watchdog.  A program may sleep while what it sent has completed: only a device that has completed
  * nothing is stuck.

@@ -492,8 +492,8 @@ pv_net_rx_partial(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_
 }
 
 /*
- * A datagram that its sender left to be fragmented: for us, it is what the fragments would become; whoever
- * else it is for can't take it in one frame.
+ * A datagram that its sender left to be fragmented: for us, it is what the fragments would become;
+ * whoever else it is for can't take it in one frame.
  */
 static enum pv_net_bad
 pv_net_rx_fragments(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_offload *in)

@@ -571,9 +571,9 @@ pv_net_gso_segment(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen,
 }
 
 /*
- * Split a packet of TCP, or of UDP, whose checksum is partial and whose headers have `hdrlen' bytes, into segments
- * of `size' bytes of payload.  Returns them as a list, each with a partial checksum and marked so, or
- * NULL if there is no memory.  The packet itself is freed.
+ * Split a packet of TCP, or of UDP, whose checksum is partial and whose headers have `hdrlen' bytes,
+ * into segments of `size' bytes of payload.  Returns them as a list, each with a partial checksum and
+ * marked so, or NULL if there is no memory.  The packet itself is freed.
  */
 struct mbuf *
 pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen, u_int size)

@@ -124,8 +124,8 @@ vtballoon_write_poison(struct vtballoon_softc *sc)
 }
 
 /*
- * Statistics, those that this system has.  It does not count processes that it killed, nor allocations that
- * waited, and whoever allocates neither scans nor reclaims: that is the page daemon's.
+ * Statistics, those that this system has.  It does not count processes that it killed, nor allocations
+ * that waited, and whoever allocates neither scans nor reclaims: that is the page daemon's.
  */
 static size_t
 vtballoon_collect(struct vtballoon_softc *sc)
