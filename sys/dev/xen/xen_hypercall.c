@@ -7,13 +7,11 @@
 /*
  * Hypercalls.
  *
- * How to call Xen depends on the processor, so Xen writes the instructions: it fills a page of the
- * guest's choice with an entry for each call, 32 bytes apart (arch-x86/xen-x86_64.h: number in the
- * entry's place, arguments in rdi, rsi, rdx, r10, r8; result in rax).  CPUID shows whether Xen is
- * there, and which MSR takes the page's address (arch-x86/cpuid.h).
- *
- * A guest may have any number of such pages: the kernel's own, if it has one, is not touched.  Ours is
- * a page in the module's text, which is mapped executable.
+ * How to call Xen depends on the processor: VMCALL or AMD's VMMCALL, with the number in eax, arguments
+ * in rdi, rsi and rdx, and the result in rax (arch-x86/xen-x86_64.h).  Xen would write these
+ * instructions to a page of the guest's choice, but nothing protects its indirect calls and
+ * returns from speculation (Xen's advisory XSA-466), so that there is none.  CPUID shows whether
+ * Xen is there (arch-x86/cpuid.h).
  *
  * Locking.  None: everything is written once, in xen_hypercall_init().
  */
@@ -28,10 +26,9 @@
 #include <sys/sx.h>
 #include <sys/sysctl.h>
 
-#include <vm/vm.h>
-#include <vm/pmap.h>
-
 #include <machine/cpufunc.h>
+#include <machine/md_var.h>
+#include <machine/specialreg.h>
 
 #include <dev/xen/xen_hypercall.h>
 #include <xen/arch-x86/cpuid.h>
@@ -42,17 +39,8 @@
 
 #define	XEN_CPUID_STEP		0x100
 #define	XEN_CPUID_LAST		0x40010000
-#define	XEN_HYPERCALL_ENTRY	32	/* bytes */
 
-__asm__(
-    "	.pushsection .text\n"
-    "	.balign 4096, 0xcc\n"
-    "	.type xen_hypercall_page, @object\n"
-    "xen_hypercall_page:\n"
-    "	.fill 4096, 1, 0xcc\n"
-    "	.size xen_hypercall_page, 4096\n"
-    "	.popsection\n");
-extern char xen_hypercall_page[];
+static bool xen_vmmcall;	/* rather than VMCALL */
 
 enum xen_call {
 	XEN_CALL_EVTCHN_SEND,
@@ -118,17 +106,20 @@ xen_errno(long result)
 	return (-result <= ERANGE ? (int)-result : EIO);
 }
 
-/* rcx and r11 are Xen's to change; memory is what the arguments point to. */
+/* Memory is what the arguments point to. */
 static long
 xen_hypercall(u_int nr, u_long a1, u_long a2, u_long a3)
 {
-	char *entry = xen_hypercall_page + nr * XEN_HYPERCALL_ENTRY;
-	long result;
+	long result = nr;
 
-	__asm__ __volatile__("call *%[entry]"
-	    : "=a" (result), "+D" (a1), "+S" (a2), "+d" (a3)
-	    : [entry] "r" (entry)
-	    : "rcx", "r8", "r9", "r10", "r11", "cc", "memory");
+	if (xen_vmmcall)
+		__asm__ __volatile__("vmmcall"
+		    : "+a" (result), "+D" (a1), "+S" (a2), "+d" (a3)
+		    : : "rcx", "r8", "r9", "r10", "r11", "cc", "memory");
+	else
+		__asm__ __volatile__("vmcall"
+		    : "+a" (result), "+D" (a1), "+S" (a2), "+d" (a3)
+		    : : "rcx", "r8", "r9", "r10", "r11", "cc", "memory");
 	return (result);
 }
 
@@ -172,30 +163,15 @@ xen_version(u_int *major, u_int *minor)
 	*minor = regs[0] & 0xffff;
 }
 
-/* Xen writes its entries to the page.  ENXIO: there is no Xen. */
-static int
-xen_hypercall_fill(void)
-{
-	uint32_t base;
-	u_int regs[4];
-
-	base = xen_cpuid_base();
-	if (base == 0)
-		return (ENXIO);
-	do_cpuid(base + 2, regs);
-	wrmsr(regs[1], vtophys(xen_hypercall_page));
-	return (0);
-}
-
 int
 xen_hypercall_init(device_t dev __unused)
 {
 	int i;
 
-	if (((uintptr_t)xen_hypercall_page & PAGE_MASK) != 0)
-		return (ENOEXEC);
-	if (xen_hypercall_fill() != 0)
+	if (xen_cpuid_base() == 0)
 		return (ENXIO);
+	xen_vmmcall = strcmp(cpu_vendor, AMD_VENDOR_ID) == 0 ||
+	    strcmp(cpu_vendor, HYGON_VENDOR_ID) == 0;
 	for (i = 0; i < XEN_NCALLS; i++)
 		xen_calls[i] = counter_u64_alloc(M_WAITOK);
 	return (0);
@@ -281,8 +257,6 @@ xen_suspend(bool *cancelled)
 
 	result = xen_hypercall(__HYPERVISOR_sched_op, SCHEDOP_shutdown, (u_long)&arg, 0);
 	*cancelled = result > 0;
-	if (result == 0)
-		(void)xen_hypercall_fill();
 	return (xen_errno(result));
 }
 
