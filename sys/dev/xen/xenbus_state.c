@@ -546,7 +546,7 @@ xenbus_may_be_there(struct xenbus_child *xb, enum xenbus_state other)
 
 	if (other != XenbusStateUnknown ||
 	    (xb->xb_phase != XB_PUBLISHED && xb->xb_phase != XB_LIVE)) {
-		if (xb->xb_vanished)
+		if (xb->xb_vanished && other != XenbusStateUnknown)
 			xenbus_say(xb, "the back end's state is there again");
 		xb->xb_vanished = false;
 		return (false);
