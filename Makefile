@@ -177,7 +177,7 @@ FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test sys/dev/pv/pv_blk_test s
 		${FREEBSD_VIRTIO}/network/testpmd_test ${FREEBSD_VIRTIO}/balloon/balloon_test \
 		${FREEBSD_VIRTIO}/balloon/hostile_test ${FREEBSD_VIRTIO}/mmio/mmio_test \
 		${FREEBSD_VIRTIO}/pci/pci_test ${FREEBSD_VIRTIO}/hotplug_test \
-		${FREEBSD_VIRTIO}/driver_test \
+		${FREEBSD_VIRTIO}/driver_test ${FREEBSD_VIRTIO}/generic_test \
 		${FREEBSD_VIRTIO}/migrate_test ${FREEBSD_VIRTIO}/suspend_test \
 		${FREEBSD_VIRTIO}/stream_test
 FREEBSD_KERNEL?=	debug
