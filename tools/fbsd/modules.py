@@ -23,8 +23,8 @@ from stale import newer_source
 from xen.errors import TOP, locked
 
 MODULES = TOP / "sys/modules"
-# What only tests load: the instruments, as one module, a disk of pv_blk whose device is a test, and a driver that
-# refuses its devices.
+# What only tests load: the instruments, as one module, a disk of pv_blk whose device is a test, and
+# a driver that refuses its devices.
 TEST_MODULES = [TOP / "tests/sys" / path for path in (
     "cmd/instruments", "dev/pv/qdisk", "dev/virtio/refuse")]
 CLANG = "/usr/bin/clang-19"
