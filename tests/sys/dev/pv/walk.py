@@ -145,9 +145,10 @@ def check_settings(found: list[Tunable], lines: list[str]) -> list[str]:
             valid = kind in {"lowest", "highest"}
             # Reset stays 0.
             expected = text if valid and name != "dev.vtblk.0.reset" else before
-            if len(now) != 1 or (expected is not None and now[0] != expected):
+            # FreeBSD's sysctl(8) prints the old value before the error as well.
+            if not now or (expected is not None and now[-1] != expected):
                 wrong.append(f"{name}={text}: {now}, not {expected}: {part}")
-            before = now[0] if now else None
+            before = now[-1] if now else None
     return wrong
 
 
