@@ -5,7 +5,7 @@
  */
 
 /*
- * What the tests of pvq(9) share; see pvq_fixture.h.  And the list of them all.
+ * What the tests of pvq(9) share; see pvq_fixture.h.  And the program's test cases.
  */
 
 #include "pvq_fixture.h"
@@ -232,32 +232,6 @@ struct fix_case {
 	char		 fc_name[96];
 };
 
-static const struct {
-	const char *kind;
-	const struct impl *impls;
-	const struct pvq_test *tests;
-} fix_lists[] = {
-	{ "split", split_impls, pvq_basic_tests },
-	{ "split", split_impls, pvq_event_tests },
-	{ "split", split_impls, pvq_hostile_tests },
-	{ "split", split_impls, pvq_random_tests },
-	{ "split", split_impls, pvq_stop_tests },
-	{ "split", split_impls, pvq_in_order_tests },
-	{ "packed", packed_impls, pvq_in_order_tests },
-	{ "packed", packed_impls, pvq_basic_tests },
-	{ "packed", packed_impls, pvq_event_tests },
-	{ "packed", packed_impls, pvq_hostile_tests },
-	{ "packed", packed_impls, pvq_random_tests },
-	{ "packed", packed_impls, pvq_stop_tests },
-	{ "packed", packed_impls, packed_tests },
-	{ "grant", grant_impls, pvq_basic_tests },
-	{ "grant", grant_impls, pvq_event_tests },
-	{ "grant", grant_impls, pvq_hostile_tests },
-	{ "grant", grant_impls, pvq_random_tests },
-	{ "grant", grant_impls, pvq_stop_tests },
-	{ "grant", grant_impls, grant_tests },
-};
-
 #define	FIX_MAX_CASES	300
 
 static struct fix_case fix_cases[FIX_MAX_CASES];
@@ -299,20 +273,20 @@ fix_add_case(int n, const char *kind, const struct impl *impls, const struct pvq
 const struct hosted_test *
 hosted_tests(void)
 {
+	const struct pvq_list *pl;
 	const struct impl *im;
 	const struct pvq_test *pt;
-	u_int i;
 	int n;
 
 	if (fix_table[0].ht_name != NULL)
 		return (fix_table);
 	n = 0;
-	for (i = 0; i < nitems(fix_lists); i++) {
-		for (pt = fix_lists[i].tests; pt->name != NULL; pt++) {
-			for (im = fix_lists[i].impls; im->im_name != NULL && !fix_fits(im, pt); im++)
+	for (pl = pvq_lists; pl->kind != NULL; pl++) {
+		for (pt = pl->tests; pt->name != NULL; pt++) {
+			for (im = pl->impls; im->im_name != NULL && !fix_fits(im, pt); im++)
 				;
 			if (im->im_name != NULL)
-				fix_add_case(n++, fix_lists[i].kind, fix_lists[i].impls, pt);
+				fix_add_case(n++, pl->kind, pl->impls, pt);
 		}
 	}
 	return (fix_table);

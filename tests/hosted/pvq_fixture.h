@@ -98,6 +98,8 @@ extern const struct pvq_test pvq_hostile_tests[];
 extern const struct pvq_test pvq_random_tests[];
 extern const struct pvq_test pvq_stop_tests[];
 
+extern const struct pvq_test pvq_race_tests[];
+
 /* Of virtqueues with IN_ORDER only. */
 extern const struct pvq_test pvq_in_order_tests[];
 
@@ -106,5 +108,14 @@ extern const struct pvq_test packed_tests[];
 
 /* Of grant rings only. */
 extern const struct pvq_test grant_tests[];
+
+/* The program's: which tests run over which rings; kind NULL ends it. */
+struct pvq_list {
+	const char	*kind;
+	const struct impl *impls;
+	const struct pvq_test *tests;
+};
+
+extern const struct pvq_list pvq_lists[];
 
 #endif /* !_PVQ_FIXTURE_H_ */

@@ -8,6 +8,7 @@
  * The Linux half of a hosted test: memory, messages, failing.
  */
 
+#define	_GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -16,6 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "bell.h"
 #include "host.h"
 
 #define	HOST_ARCH_SET_GS	0x1001	/* arch_prctl(2); its header is not the C library's */
@@ -69,9 +71,33 @@ host_log(const char *fmt, va_list ap)
 }
 
 struct host_thread {
+	int	self;
+	_Bool	apart;
 	void	(*body)(void *);
 	void	*arg;
 };
+
+/*
+ * A CPU for each thread, as far as they go: the system tends to run those that wake each other on one, where
+ * they never do anything at the same time.
+ */
+static void
+host_bind(int self)
+{
+	cpu_set_t all, one;
+	int cpu, n;
+
+	if (sched_getaffinity(0, sizeof(all), &all) != 0)
+		return;
+	n = self % CPU_COUNT(&all);
+	for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (CPU_ISSET(cpu, &all) && n-- == 0)
+			break;
+	}
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	(void)sched_setaffinity(0, sizeof(one), &one);
+}
 
 static void *
 host_start(void *arg)
@@ -79,12 +105,16 @@ host_start(void *arg)
 	struct host_thread *ht = arg;
 
 	host_set_pcpu();
+	if (ht->apart)
+		host_bind(ht->self);
+	bell_thread(ht->self);
 	ht->body(ht->arg);
+	bell_end();
 	return (NULL);
 }
 
-void
-host_run(void (*const *bodies)(void *), int n, void *arg)
+static void
+host_run_threads(void (*const *bodies)(void *), int n, void *arg, _Bool apart)
 {
 	struct host_thread threads[8];
 	pthread_t ids[8];
@@ -92,7 +122,10 @@ host_run(void (*const *bodies)(void *), int n, void *arg)
 
 	if (n > 8)
 		abort();
+	bell_begin(n);
 	for (i = 0; i < n; i++) {
+		threads[i].self = i;
+		threads[i].apart = apart;
 		threads[i].body = bodies[i];
 		threads[i].arg = arg;
 		if (pthread_create(&ids[i], NULL, host_start, &threads[i]) != 0)
@@ -100,6 +133,20 @@ host_run(void (*const *bodies)(void *), int n, void *arg)
 	}
 	for (i = 0; i < n; i++)
 		(void)pthread_join(ids[i], NULL);
+}
+
+void
+host_run(void (*const *bodies)(void *), int n, void *arg)
+{
+
+	host_run_threads(bodies, n, arg, 0);
+}
+
+void
+host_run_apart(void (*const *bodies)(void *), int n, void *arg)
+{
+
+	host_run_threads(bodies, n, arg, 1);
 }
 
 void

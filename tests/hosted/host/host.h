@@ -30,6 +30,29 @@ void	host_fail(const char *file, int line, const char *cond, const char *fmt, ..
 /* Run functions in a thread each, and wait for all of them. */
 void	host_run(void (*const *bodies)(void *), int n, void *arg);
 
+/* The same with a CPU for each, as far as they go. */
+void	host_run_apart(void (*const *bodies)(void *), int n, void *arg);
+
+/* Which a thread of host_run() sleeps for. */
+struct host_bell {
+	unsigned int	hb_rung;
+	unsigned int	hb_sleeps;
+};
+
+/* Wake the thread that sleeps for it, or the next one that will. */
+void	host_bell_ring(struct host_bell *bell);
+
+/*
+ * Sleep until it is rung, or has been since the last time.
+ *
+ * Returns false to one of the threads if all are asleep, or have ended, and no bell is rung, so that none
+ * will be.  The others are still then.
+ */
+_Bool	host_bell_wait(struct host_bell *bell);
+
+/* Under ThreadSanitizer: what this thread does from here on orders nothing, and is not checked. */
+void	host_race_ignore(_Bool ignore);
+
 /* Let another thread run. */
 void	host_yield(void);
 

@@ -378,6 +378,16 @@ grant_violate(struct peer *pe, enum peer_violation violation, const struct peer_
 	return (true);
 }
 
+static void
+grant_where(struct peer *pe, char *buf, size_t size)
+{
+	struct grant_peer *gp = GP(pe);
+
+	snprintf(buf, size, "req_prod %u, rsp_event %u; rsp_prod %u, req_event %u; the back end has taken %u",
+	    ring_load(gp, REQ_PROD), ring_load(gp, RSP_EVENT), ring_load(gp, RSP_PROD),
+	    ring_load(gp, REQ_EVENT), gp->gp_req_cons);
+}
+
 /* All but the responses that the driver has not collected, and what would only be a wrong index. */
 static void
 grant_scribble(struct peer *pe, uint32_t seed)
@@ -406,6 +416,7 @@ static const struct peer_ops grant_peer_ops = {
 	.po_listen = grant_listen,
 	.po_ignore = grant_ignore,
 	.po_violate = grant_violate,
+	.po_where = grant_where,
 	.po_scribble = grant_scribble,
 };
 
@@ -462,8 +473,12 @@ grant_chain(struct peer *pe, struct pvq_chain *pc)
 static void
 grant_notify(struct xen_evtchn *arg)
 {
+	struct peer *pe = (struct peer *)(void *)arg;
 
-	((struct peer *)(void *)arg)->pe_kicks++;
+	if (pe->pe_kick != NULL)
+		pe->pe_kick(pe);
+	else
+		pe->pe_kicks++;
 }
 
 /* The slot that makes a ring of 1 << order pages have num of them, or 0. */

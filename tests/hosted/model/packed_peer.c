@@ -90,11 +90,11 @@ add_segment(struct packed_peer *pp, struct peer_chain *pc, const uint8_t *d, uin
 	int total = pc->pr_nread + pc->pr_nwrite;
 
 	CHECK(total < PEER_MAX_SEGS && total < pp->pp_num, "%d segments", total);
-	pc->pr_segs[total].addr = get64(d);
-	pc->pr_segs[total].len = get32(d + 8);
+	pc->pr_segs[total].addr = peek64(d);
+	pc->pr_segs[total].len = peek32(d + 8);
 	if ((flags & DESC_WRITE) != 0) {
 		pc->pr_nwrite++;
-		pc->pr_wlen += get32(d + 8);
+		pc->pr_wlen += peek32(d + 8);
 	} else {
 		CHECK(pc->pr_nwrite == 0, "read after write (2.8.17)");
 		pc->pr_nread++;
@@ -105,15 +105,15 @@ add_segment(struct packed_peer *pp, struct peer_chain *pc, const uint8_t *d, uin
 static void
 walk_table(struct packed_peer *pp, const uint8_t *d, struct peer_chain *pc)
 {
-	const uint8_t *table = (const uint8_t *)(uintptr_t)get64(d);
-	uint32_t i, bytes = get32(d + 8);
+	const uint8_t *table = (const uint8_t *)(uintptr_t)peek64(d);
+	uint32_t i, bytes = peek32(d + 8);
 
 	CHECK(im_can(pp->pp_impl, IM_INDIRECT), "not negotiated");
 	CHECK(bytes % DESC_BYTES == 0 && bytes != 0, "length %u", bytes);
 	for (i = 0; i < bytes; i += DESC_BYTES) {
-		CHECK((get16(table + i + 14) & ~DESC_WRITE) == 0, "flags 0x%x in a table",
-		    get16(table + i + 14));
-		add_segment(pp, pc, table + i, get16(table + i + 14));
+		CHECK((peek16(table + i + 14) & ~DESC_WRITE) == 0, "flags 0x%x in a table",
+		    peek16(table + i + 14));
+		add_segment(pp, pc, table + i, peek16(table + i + 14));
 	}
 }
 
@@ -133,7 +133,7 @@ packed_fetch(struct peer *pe, struct peer_chain *pc)
 	do {
 		CHECK(available(pp, pp->pp_avail), "part of a chain is not available (2.8.6)");
 		d = place(pp, pp->pp_avail++);
-		flags = get16(d + 14);
+		flags = peek16(d + 14);
 		if ((flags & DESC_INDIRECT) != 0) {
 			CHECK((flags & (DESC_NEXT | DESC_WRITE)) == 0, "flags 0x%x", flags);
 			CHECK(pp->pp_avail == begin + 1, "indirect in a chain (2.8.19)");
@@ -141,7 +141,7 @@ packed_fetch(struct peer *pe, struct peer_chain *pc)
 		} else
 			add_segment(pp, pc, d, flags);
 	} while ((flags & DESC_NEXT) != 0);
-	pc->pr_id = get16(d + 12);
+	pc->pr_id = peek16(d + 12);
 	CHECK(pc->pr_id < pp->pp_num && pp->pp_slots[pc->pr_id] == 0, "id %u is in flight",
 	    pc->pr_id);
 	pp->pp_slots[pc->pr_id] = pp->pp_avail - begin;
@@ -289,6 +289,17 @@ packed_violate(struct peer *pe, enum peer_violation violation, const struct peer
 	return (true);
 }
 
+static void
+packed_where(struct peer *pe, char *buf, size_t size)
+{
+	struct packed_peer *pp = PP(pe);
+
+	snprintf(buf, size, "the driver asks for 0x%x, flags %u; the device for 0x%x, flags %u; it has taken "
+	    "0x%x, and used 0x%x, where the flags are 0x%x", get16(pp->pp_driver), get16(pp->pp_driver + 2),
+	    get16(pp->pp_device), get16(pp->pp_device + 2), off_wrap(pp, pp->pp_avail),
+	    off_wrap(pp, pp->pp_used), get16(place(pp, pp->pp_used) + 14));
+}
+
 /*
  * The device may write anywhere it can reach.  The driver reads the flags of one place, and only of
  * that one: the next to be used, if that is not published.
@@ -320,6 +331,7 @@ static const struct peer_ops packed_peer_ops = {
 	.po_listen = packed_listen,
 	.po_ignore = packed_ignore,
 	.po_violate = packed_violate,
+	.po_where = packed_where,
 	.po_scribble = packed_scribble,
 };
 
@@ -329,6 +341,10 @@ packed_notify(void *arg, uint16_t index, uint16_t next)
 	struct packed_peer *pp = arg;
 	uint64_t n = pp->pp_avail;
 
+	if (pp->pp_peer.pe_kick != NULL) {
+		pp->pp_peer.pe_kick(&pp->pp_peer);
+		return;
+	}
 	CHECK(index == 3, "queue %u", index);
 	while (n < pp->pp_avail + pp->pp_num && available(pp, n))
 		n++;

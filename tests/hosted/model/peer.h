@@ -64,6 +64,8 @@ struct peer_ops {
 	void	(*po_ignore)(struct peer *);
 	/* Commit a violation.  False: this ring can not have it, which a test has to expect. */
 	bool	(*po_violate)(struct peer *, enum peer_violation, const struct peer_chain *);
+	/* Where the indices and events stand, in words. */
+	void	(*po_where)(struct peer *, char *, size_t);
 	/* Overwrite all shared memory that the driver might foolishly read. */
 	void	(*po_scribble)(struct peer *, uint32_t seed);
 };
@@ -72,6 +74,8 @@ struct peer {
 	const struct peer_ops *pe_ops;
 	struct pvq	*pe_pvq;
 	unsigned int	 pe_kicks;	/* notifications that arrived */
+	void		(*pe_kick)(struct peer *);	/* called in place of that, if not NULL */
+	void		*pe_kick_arg;
 };
 
 /*

@@ -7,6 +7,10 @@
 /*
  * Memory that a model device shares with the driver.  Little-endian, as the machines are that tests run
  * on.
+ *
+ * get and put are for words that both sides may use at the same time: indices, flags, events.  peek is
+ * for what one side has handed to the other, by such a word: ThreadSanitizer checks that it has
+ * (pvq_race.c).
  */
 
 #ifndef _RING_MEMORY_H_
@@ -38,6 +42,27 @@ get64(const uint8_t *p)
 {
 
 	return (*(const volatile uint64_t *)p);
+}
+
+static inline uint16_t
+peek16(const uint8_t *p)
+{
+
+	return (*(const uint16_t *)p);
+}
+
+static inline uint32_t
+peek32(const uint8_t *p)
+{
+
+	return (*(const uint32_t *)p);
+}
+
+static inline uint64_t
+peek64(const uint8_t *p)
+{
+
+	return (*(const uint64_t *)p);
 }
 
 static inline void

@@ -68,28 +68,28 @@ split_walk(struct split_peer *sp, const uint8_t *table, unsigned int n, unsigned
 	unsigned int count, total;
 	uint16_t flags;
 
-	for (count = 0;; i = get16(d + 14)) {
+	for (count = 0;; i = peek16(d + 14)) {
 		CHECK(i < n, "next %u of %u", i, n);
 		CHECK(count++ < n, "a loop");
 		d = table + i * DESC_BYTES;
-		flags = get16(d + 12);
+		flags = peek16(d + 12);
 		if ((flags & DESC_INDIRECT) != 0) {
 			CHECK(im_can(sp->sp_impl, IM_INDIRECT), "not negotiated");
 			CHECK(table == sp->sp_desc && count == 1, "nested (2.7.5.3.1)");
 			CHECK(flags == DESC_INDIRECT, "flags 0x%x", flags);
-			CHECK(get32(d + 8) % DESC_BYTES == 0 && get32(d + 8) != 0, "length %u",
-			    get32(d + 8));
-			split_walk(sp, (const uint8_t *)(uintptr_t)get64(d),
-			    get32(d + 8) / DESC_BYTES, 0, pc);
+			CHECK(peek32(d + 8) % DESC_BYTES == 0 && peek32(d + 8) != 0, "length %u",
+			    peek32(d + 8));
+			split_walk(sp, (const uint8_t *)(uintptr_t)peek64(d),
+			    peek32(d + 8) / DESC_BYTES, 0, pc);
 			return;
 		}
 		total = pc->pr_nread + pc->pr_nwrite;
 		CHECK(total < PEER_MAX_SEGS && total < sp->sp_num, "%u segments", total);
-		pc->pr_segs[total].addr = get64(d);
-		pc->pr_segs[total].len = get32(d + 8);
+		pc->pr_segs[total].addr = peek64(d);
+		pc->pr_segs[total].len = peek32(d + 8);
 		if ((flags & DESC_WRITE) != 0) {
 			pc->pr_nwrite++;
-			pc->pr_wlen += get32(d + 8);
+			pc->pr_wlen += peek32(d + 8);
 		} else {
 			CHECK(pc->pr_nwrite == 0, "read after write (2.7.4.2)");
 			pc->pr_nread++;
@@ -110,7 +110,8 @@ split_fetch(struct peer *pe, struct peer_chain *pc)
 	    sp->sp_last_avail);
 	if (idx == sp->sp_last_avail)
 		return (false);
-	pc->pr_id = get16(sp->sp_avail + 4 + 2 * (sp->sp_last_avail % sp->sp_num));
+	atomic_thread_fence_acq();
+	pc->pr_id = peek16(sp->sp_avail + 4 + 2 * (sp->sp_last_avail % sp->sp_num));
 	pc->pr_nread = pc->pr_nwrite = 0;
 	pc->pr_wlen = 0;
 	sp->sp_last_avail++;
@@ -250,6 +251,16 @@ split_violate(struct peer *pe, enum peer_violation violation, const struct peer_
 	return (true);
 }
 
+static void
+split_where(struct peer *pe, char *buf, size_t size)
+{
+	struct split_peer *sp = SP(pe);
+
+	snprintf(buf, size, "avail.idx %u, flags %u, used_event %u; used.idx %u, flags %u, avail_event %u; "
+	    "the device has taken %u", get16(sp->sp_avail + 2), get16(sp->sp_avail), get16(used_event(sp)),
+	    get16(sp->sp_used + 2), get16(sp->sp_used), get16(avail_event(sp)), sp->sp_last_avail);
+}
+
 /* The device may write anywhere it can reach; the driver must not care for more than the used ring. */
 static void
 split_scribble(struct peer *pe, uint32_t seed)
@@ -271,6 +282,7 @@ static const struct peer_ops split_peer_ops = {
 	.po_listen = split_listen,
 	.po_ignore = split_ignore,
 	.po_violate = split_violate,
+	.po_where = split_where,
 	.po_scribble = split_scribble,
 };
 
@@ -279,6 +291,10 @@ split_notify(void *arg, uint16_t index, uint16_t next)
 {
 	struct peer *pe = arg;
 
+	if (pe->pe_kick != NULL) {
+		pe->pe_kick(pe);
+		return;
+	}
 	CHECK(index == 3, "queue %u", index);
 	CHECK(next == get16(SP(pe)->sp_avail + 2), "next %u (2.9)", next);
 	pe->pe_kicks++;
