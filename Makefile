@@ -35,6 +35,7 @@ help: .PHONY
 	@echo 'make test-freebsd-sanitized  a part of them, in the kernels with KASAN and KCSAN'
 	@echo 'make soak                the tests in FreeBSD, all with all repetitions, then with random preemption: HOURS=1 SEED=1, or so many SEEDS=50'
 	@echo 'make bench               measure: the tables of tests/bench/BASELINE.md (tools/bench --help)'
+	@echo 'make mutants             how many deliberate bugs the hosted tests notice: N=200 SEED=1 FILE=sys/dev/... (tools/mutants --help)'
 	@echo 'make dist                the tarball of the FreeBSD port (ports/emulators/pv-kmod)'
 	@echo 'make lint                manual pages, shell, Python and its types, layers, rules of CONTRIBUTING.md'
 	@echo 'make lint-changed        of that what a change can have made wrong, in seconds'
@@ -248,6 +249,11 @@ soak: .PHONY ktest hosted
 	${.CURDIR}/tools/runtests --no-build --soak ${HOURS} --seed ${SEED} || status=1; \
 	exit $$status
 .endif
+
+# Of the drivers' HEAD, with the results in tests/mutants/RESULTS.md.
+N?=	200
+mutants: .PHONY bootstrap
+	@${.CURDIR}/tools/mutants -n ${N} --seed ${SEED} ${FILE:D--file ${FILE}} ${FILE:U--write:M--write}
 
 bench: .PHONY
 	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all
