@@ -5,14 +5,14 @@
  */
 
 /*
- * Conformance of a pvq(9): driver and peer in threads of their own, which sleep for kicks and interrupts
- * and for nothing else.
+ * Conformance of a pvq(9): driver and peer in threads of their own, which sleep for kicks and
+ * interrupts and for nothing else.
  *
- * A notification that should have come and did not leaves all threads asleep.  That is a state which can
- * be told from all others (host_bell_wait()), so that no time is measured: whatever the machine does
- * meanwhile, these tests do not fail without a reason.  Both sides dawdle for a random moment before they
- * look for the last time, so that these moments meet often: with a store-load fence of the driver's
- * missing, some of the first thousand do.
+ * A notification that should have come and did not leaves all threads asleep.  That is a state
+ * which can be told from all others (host_bell_wait()), so that no time is measured: whatever the
+ * machine does meanwhile, these tests do not fail without a reason.  Both sides dawdle for a random
+ * moment before they look for the last time, so that these moments meet often: with a store-load
+ * fence of the driver's missing, some of the first thousand do.
  *
  * The same tests run under ThreadSanitizer (pvq_race_test), where all that either side writes and the
  * other reads is plain memory: descriptors, messages, buffers, and the driver's own record of a chain.
@@ -91,8 +91,8 @@ race_hung(struct race *r)
 	r->pe->pe_ops->po_where(r->pe, where, sizeof(where));
 	kick = r->pe->pe_ops->po_listen(r->pe);
 	intr = pvq_intr_enable(r->q, 1);
-	CHECK(false, "%s: %s.  All are asleep after %lu of %lu chains: %lu put, %lu served.  The queue: "
-	    "%u taken, %u committed, %u given, %u completed; %s", r->im->im_name,
+	CHECK(false, "%s: %s.  All are asleep after %lu of %lu chains: %lu put, %lu served.  "
+	    "The queue: %u taken, %u committed, %u given, %u completed; %s", r->im->im_name,
 	    kick && intr ? "a kick and an interrupt are lost" : kick ? "a kick is lost" :
 	    intr ? "an interrupt is lost" : "something is lost", r->got, r->rounds, r->put, r->served,
 	    q->q_taken, q->q_committed, q->q_given, q->q_completed, where);

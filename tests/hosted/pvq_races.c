@@ -5,8 +5,8 @@
  */
 
 /*
- * The tests of pvq(9) whose sides are threads: the lists of pvq_wake_test and, under ThreadSanitizer, of
- * pvq_race_test.
+ * The tests of pvq(9) whose sides are threads: the lists of pvq_wake_test and, under
+ * ThreadSanitizer, of pvq_race_test.
  */
 
 #include "pvq_fixture.h"

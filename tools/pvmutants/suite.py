@@ -121,7 +121,7 @@ class HostedSuite:
         self.depends = self.read_depends()
         self.programs = {path.stem: set(path.read_text().split())
                          for path in self.out.glob("*.objs") if path.stem.endswith("_test")}
-        self.flags = shlex.split(self.make_words("-C", "tests/hosted", "-V", "HOSTED_CFLAGS"))
+        self.flags = shlex.split(self.make_words("-C", "tests/hosted", "-V", "${HOSTED_CFLAGS}"))
         self.durations: dict[str, float] = {}
         self.lines: dict[str, dict[str, list[str]]] = {}
         self.read_coverage()

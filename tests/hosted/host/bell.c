@@ -7,12 +7,12 @@
 /*
  * Threads that sleep until another one rings, and never more than that: host.h.
  *
- * When all threads of host_run() are asleep, or have ended, and no bell is rung, none will ever be.  That
- * is found without a clock by the last one to fall asleep, as each counts itself under one lock, and goes
- * on counting as asleep until it has taken the lock again.
+ * When all threads of host_run() are asleep, or have ended, and no bell is rung, none will ever be.
+ * That is found without a clock by the last one to fall asleep, as each counts itself under one
+ * lock, and goes on counting as asleep until it has taken the lock again.
  *
- * Only system calls and the compiler's atomics: under ThreadSanitizer nothing here may order what threads
- * do, as their rings have to.
+ * Only system calls and the compiler's atomics: under ThreadSanitizer nothing here may order what
+ * threads do, as their rings have to.
  */
 
 #include <linux/futex.h>

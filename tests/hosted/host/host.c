@@ -78,8 +78,8 @@ struct host_thread {
 };
 
 /*
- * A CPU for each thread, as far as they go: the system tends to run those that wake each other on one, where
- * they never do anything at the same time.
+ * A CPU for each thread, as far as they go: the system tends to run those that wake each other on
+ * one, where they never do anything at the same time.
  */
 static void
 host_bind(int self)

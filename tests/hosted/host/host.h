@@ -45,8 +45,8 @@ void	host_bell_ring(struct host_bell *bell);
 /*
  * Sleep until it is rung, or has been since the last time.
  *
- * Returns false to one of the threads if all are asleep, or have ended, and no bell is rung, so that none
- * will be.  The others are still then.
+ * Returns false to one of the threads if all are asleep, or have ended, and no bell is rung, so
+ * that none will be.  The others are still then.
  */
 _Bool	host_bell_wait(struct host_bell *bell);
 

@@ -30,8 +30,8 @@ extern void host_race_acquire(void);
 extern void host_race_release(void);
 
 /*
- * ThreadSanitizer orders by the exact address, while the two sides of a packed ring access its flags as part
- * of words of different lengths: so the word of 64 bits counts as well.
+ * ThreadSanitizer orders by the exact address, while the two sides of a packed ring access its
+ * flags as part of words of different lengths: so the word of 64 bits counts as well.
  */
 #define	RACE_WORD(p)	((void *)((unsigned long)(p) & ~7UL))
 

@@ -383,7 +383,8 @@ grant_where(struct peer *pe, char *buf, size_t size)
 {
 	struct grant_peer *gp = GP(pe);
 
-	snprintf(buf, size, "req_prod %u, rsp_event %u; rsp_prod %u, req_event %u; the back end has taken %u",
+	snprintf(buf, size, "req_prod %u, rsp_event %u; rsp_prod %u, req_event %u; "
+	    "the back end has taken %u",
 	    ring_load(gp, REQ_PROD), ring_load(gp, RSP_EVENT), ring_load(gp, RSP_PROD),
 	    ring_load(gp, REQ_EVENT), gp->gp_req_cons);
 }

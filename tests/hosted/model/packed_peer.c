@@ -294,9 +294,10 @@ packed_where(struct peer *pe, char *buf, size_t size)
 {
 	struct packed_peer *pp = PP(pe);
 
-	snprintf(buf, size, "the driver asks for 0x%x, flags %u; the device for 0x%x, flags %u; it has taken "
-	    "0x%x, and used 0x%x, where the flags are 0x%x", get16(pp->pp_driver), get16(pp->pp_driver + 2),
-	    get16(pp->pp_device), get16(pp->pp_device + 2), off_wrap(pp, pp->pp_avail),
+	snprintf(buf, size, "the driver asks for 0x%x, flags %u; the device for 0x%x, flags %u; "
+	    "it has taken 0x%x, and used 0x%x, where the flags are 0x%x",
+	    get16(pp->pp_driver), get16(pp->pp_driver + 2), get16(pp->pp_device),
+	    get16(pp->pp_device + 2), off_wrap(pp, pp->pp_avail),
 	    off_wrap(pp, pp->pp_used), get16(place(pp, pp->pp_used) + 14));
 }
 

@@ -256,8 +256,9 @@ split_where(struct peer *pe, char *buf, size_t size)
 {
 	struct split_peer *sp = SP(pe);
 
-	snprintf(buf, size, "avail.idx %u, flags %u, used_event %u; used.idx %u, flags %u, avail_event %u; "
-	    "the device has taken %u", get16(sp->sp_avail + 2), get16(sp->sp_avail), get16(used_event(sp)),
+	snprintf(buf, size, "avail.idx %u, flags %u, used_event %u; "
+	    "used.idx %u, flags %u, avail_event %u; the device has taken %u",
+	    get16(sp->sp_avail + 2), get16(sp->sp_avail), get16(used_event(sp)),
 	    get16(sp->sp_used + 2), get16(sp->sp_used), get16(avail_event(sp)), sp->sp_last_avail);
 }
 

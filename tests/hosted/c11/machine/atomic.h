@@ -5,15 +5,16 @@
  */
 
 /*
- * atomic(9) by the compiler's C11 atomics, in place of the machine's, for the build with ThreadSanitizer:
- * it does not see what an instruction in assembler orders, and x86's inlines order more than their names
- * say, so that a missing acquire or release shows on another machine only.
+ * atomic(9) by the compiler's C11 atomics, in place of the machine's, for the build with
+ * ThreadSanitizer: it does not see what an instruction in assembler orders, and x86's inlines order
+ * more than their names say, so that a missing acquire or release shows on another machine only.
  *
- * Fences.  ThreadSanitizer does not know atomic_thread_fence(): each fence is made what C11 says of it by
- * host/race.c.  A release fence makes the next store of the thread a release; an acquire fence acquires
- * what the last load of the thread has read.  Both are the nearest access in the code, which is the one
- * that a fence is written for.  The order of a store and a later load, which is all that
- * atomic_thread_fence_seq_cst() adds, is no matter of data races; pvq_race.c without a sanitizer shows that.
+ * Fences.  ThreadSanitizer does not know atomic_thread_fence(): each fence is made what C11 says of
+ * it by host/race.c.  A release fence makes the next store of the thread a release; an acquire
+ * fence acquires what the last load of the thread has read.  Both are the nearest access in the
+ * code, which is the one that a fence is written for.  The order of a store and a later load, which
+ * is all that atomic_thread_fence_seq_cst() adds, is no matter of data races; pvq_race.c without a
+ * sanitizer shows that.
  *
  * Volatile.  A volatile access is taken for a relaxed atomic one (-tsan-distinguish-volatile), as in a
  * kernel; host/race.c has the compiler's calls for them.
