@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import hashlib
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterator
 COVERAGE = "-fprofile-instr-generate -fcoverage-mapping"
 # Of the unmutated test's duration, and seconds besides: a machine that is busy with something else.
 PATIENCE, GRACE = 8, 30
+QUICK = 4
 # A warning that a mutant causes is none of its bugs; no debug information is none of its code.
 LENIENT = "KERN_WARN=-w"
 
@@ -96,7 +98,7 @@ class CommandSuite:
         same = all(self.contents(path) == old for path, old in self.objects.items())
         return "same code" if same else None
 
-    def build(self, _file: str) -> bool:
+    def build(self, _test: Test) -> bool:
         """difference() has built it."""
         return True
 
@@ -126,6 +128,7 @@ class HostedSuite:
         self.lines: dict[str, dict[str, list[str]]] = {}
         self.read_coverage()
         self.plain: dict[str, str] = {}
+        self.built: set[str] = set()
 
     @staticmethod
     def git(*words: str, cwd: pathlib.Path) -> str:
@@ -191,6 +194,7 @@ class HostedSuite:
     def write(self, file: str, text: str) -> None:
         """Have another one in its place."""
         (self.top / file).write_text(text)
+        self.built.clear()
 
     # Coverage.
 
@@ -251,8 +255,9 @@ class HostedSuite:
         return os.environ | {"PVKMOD_ROUNDS": "2"}
 
     def executed(self, file: str, line: int) -> list[Test]:
-        """The cases that execute a line, the quickest first; those under ThreadSanitizer execute
-        what the same cases without it do."""
+        """The cases that execute a line; those under ThreadSanitizer execute what the same cases
+        without it do.  Quick ones come first, and of these all of the program that has most: each
+        is to be built."""
         names = set(self.lines.get(file, {}).get(str(line), []))
         for name in list(names):
             program, _, case = name.partition(":")
@@ -260,8 +265,9 @@ class HostedSuite:
                 kind = case.partition("__")[0]
                 names |= {other for other in self.durations
                           if other.startswith(f"pvq_race_test:{kind}__")}
-        return sorted((Test(name, self.durations[name]) for name in names),
-                      key=lambda test: test.seconds)
+        counts = collections.Counter(name.partition(":")[0] for name in names)
+        return sorted((Test(name, self.durations[name]) for name in names), key=lambda test: (
+            test.seconds > QUICK, -counts[test.name.partition(":")[0]], test.seconds))
 
     # Building.
 
@@ -312,15 +318,16 @@ class HostedSuite:
         finally:
             path.write_text(text)
 
-    def build(self, file: str) -> bool:
-        """Build the programs that have a mutant in them."""
-        objects = self.depends[file]
-        names = [name for name, parts in self.programs.items() if parts & objects]
+    def build(self, test: Test) -> bool:
+        """Build the program of a test with the mutant in it."""
+        program = test.name.partition(":")[0]
+        if program in self.built:
+            return True
         try:
-            self.make_words("-C", "tests/hosted", LENIENT,
-                            *(f"{self.out}/{name}" for name in names))
+            self.make_words("-C", "tests/hosted", LENIENT, f"{self.out}/{program}")
         except SuiteError:
             return False
+        self.built.add(program)
         return True
 
     def run(self, test: Test) -> str | None:
