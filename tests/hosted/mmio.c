@@ -298,6 +298,33 @@ stuck_interrupt_resets_the_device(const void *arg __unused)
 	end();
 }
 
+/* What the device does beside the driver: each cause that is acknowledged is followed by another. */
+static void
+next_cause(void)
+{
+	uint32_t ack = get(VIRTIO_MMIO_INTERRUPT_ACK);
+
+	if (ack == 0)
+		return;
+	set(VIRTIO_MMIO_INTERRUPT_ACK, 0);
+	set(VIRTIO_MMIO_INTERRUPT_STATUS, ack == VIRTIO_ISR_CONFIG ? VIRTIO_ISR_QUEUE : 0);
+}
+
+static void
+every_cause_is_handled(const void *arg __unused)
+{
+	uint8_t isr;
+
+	begin(VIRTIO_MMIO_MODERN);
+	set(VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_ISR_CONFIG);
+	kpi_access_hook = next_cause;
+	isr = VIRTIO_BUS_ISR(mm.dev);
+	kpi_access_hook = NULL;
+	CHECK(isr == (VIRTIO_ISR_CONFIG | VIRTIO_ISR_QUEUE), "causes 0x%x", isr);
+	CHECK(get(VIRTIO_MMIO_INTERRUPT_STATUS) == 0, "one is left");
+	end();
+}
+
 /* As many interrupts as a line has that nothing lowers; how often the handler was to be removed. */
 static int
 removals(int interrupts)
@@ -368,6 +395,8 @@ static const struct hosted_test tests[] = {
 	    stuck_interrupt_resets_the_device, NULL },
 	{ "line_that_a_reset_does_not_lower", "The device is given up",
 	    line_that_a_reset_does_not_lower, tests },
+	{ "every_cause_is_handled", "Also one that comes while another is acknowledged",
+	    every_cause_is_handled, NULL },
 	{ "line_without_a_cause", "After a reset", line_that_a_reset_does_not_lower, NULL },
 	{ "second_storm_is_the_last", "As long as nothing was acknowledged",
 	    second_storm_is_the_last, NULL },

@@ -416,6 +416,28 @@ next_one_is_the_next(const struct impl *im)
 	fix_close(&f);
 }
 
+/* The ring is as the toolstack found it: what is in it may be incomplete. */
+static void
+former_life_answers_nothing(const struct impl *im)
+{
+	struct pvq_done done[2];
+	struct peer_chain pr;
+	struct fix f;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	fix_post(&f, 1, 0, 1);
+	fix_fetch(&f, &pr, 1, 0, 1);
+	fix_complete(&f, &pr, 0);
+	xen_life++;
+	CHECK(!pvq_intr_enable(f.q, 1), "a response of the former life waits");
+	CHECK(fix_collect(&f, done, 2) == 0 && !pvq_broken(f.q), "it was read, fault %u", f.q->q_fault);
+	CHECK(fix_drain(&f) == (void *)1 && fix_drain(&f) == NULL, "the chain is lost");
+	CHECK(pvq_reinit(f.q) == 0, "reinit");
+	im->im_reset(f.pe);
+	fix_turn(&f, 2);
+	fix_close(&f);
+}
+
 const struct pvq_test grant_tests[] = {
 	{ "rings_are_as_large_as_xens", "As the macros of xen/io/ring.h have it",
 	    rings_are_as_large_as_xens },
@@ -438,6 +460,8 @@ const struct pvq_test grant_tests[] = {
 	    former_lives_are_not_read, IM_ANY_ORDER },
 	{ "hostile_no_byte_of_an_id_is_ignored", "Each bit above the ring's size",
 	    no_byte_of_an_id_is_ignored, IM_ANY_ORDER },
+	{ "former_life_answers_nothing", "What was in the ring when the domain was suspended",
+	    former_life_answers_nothing },
 	{ "next_one_is_the_next", "However long the chains are", next_one_is_the_next },
 	{ .name = NULL }
 };
