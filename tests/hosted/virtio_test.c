@@ -457,6 +457,9 @@ messages_reach_their_handler(const void *arg __unused)
 	CHECK(driver.q[1]->q_stats.qs_intrs == 2, "statistics");
 	CHECK(kpi_interrupt(&tr.tr_irqs[0]) && tr.tr_changes == 0, "in the handler");
 	CHECK(kpi_run_tasks() == 1 && tr.tr_changes == 1, "no change of configuration");
+	/* One that the driver was not told of before the device was stopped. */
+	CHECK(kpi_interrupt(&tr.tr_irqs[0]) && virtio_quiesce(tr.tr_child) == 0, "not stopped");
+	CHECK(kpi_run_tasks() == 1 && tr.tr_changes == 1, "told of a device that is stopped");
 	tear_down(&tr);
 }
 

@@ -157,8 +157,8 @@ def of_tokens(code: str, text: str) -> Iterator[tuple[str, int, int, str]]:
         for i, new in enumerate(COMPARISONS[found[1]]):
             inverted = i > 0 or found[1] in ("==", "!=")
             yield ("comparison inverted" if inverted else "off by one", *found.span(1), new)
-    for found in re.finditer(r"(?<![\w.])(0x[0-9a-fA-F]+|\d+)(?![\w.])", code):
-        value = int(found[1], 0) if found[1] != "0" else 0
+    for found in re.finditer(r"(?<![\w.])(0x[0-9a-fA-F]+|0|[1-9]\d*)(?![\w.])", code):
+        value = int(found[1], 0)
         yield "constant", *found.span(1), str(value + 1)
         if value > 1:
             yield "constant", *found.span(1), str(value - 1)
