@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 
 COLUMNS = 104
-LINES = 800
+LINES = 1500
 SUITE = ("sys/dev/pv/", "sys/dev/virtio/", "sys/dev/xen/")
 STRING = r'"(?:[^"\\\n]|\\.)*"'
 KEYWORD = re.compile(r"\b(?:if|for|while|switch|return)\(")
