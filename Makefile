@@ -54,6 +54,7 @@ help: .PHONY
 	@echo 'make generic             all for GENERIC'
 	@echo 'make testkernels         all for GENERIC, GENERIC-NODEBUG and XEN'
 	@echo 'make ktest               the modules that tests load, and ktest-NAME one of them'
+	@echo 'make ktest-nodebug       of these, what GENERIC-NODEBUG has'
 	@echo 'make hosted              the tests that are programs of this machine, or those in HOSTED'
 
 bootstrap: .PHONY
@@ -164,7 +165,8 @@ FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/hostile_test:impossible_targets
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/netmap_test:frames_go_both_ways
 FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:altq_decides_what_is_sent
 # Every program of tests/sys/dev, and those of tools and Xen that are about FreeBSD.
-FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test sys/dev/pv/pv_blk_test sys/dev/pv/tunable_test \
+FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test sys/dev/pv/pv_balloon_test \
+		sys/dev/pv/pv_blk_test sys/dev/pv/tunable_test \
 		${FREEBSD_VIRTIO}/block/vtbd_test ${FREEBSD_VIRTIO}/block/feature_test \
 		${FREEBSD_VIRTIO}/block/hostile_test ${FREEBSD_VIRTIO}/block/matrix_test \
 		${FREEBSD_VIRTIO}/block/queue_reset_test ${FREEBSD_VIRTIO}/block/integrity_test \
