@@ -22,7 +22,7 @@ KERNDIR=	${OBJTOP}/${KERNCONF}
 INSTRUMENTS=	${.CURDIR}/tests/sys/cmd
 
 # When it began: what is edited meanwhile is newer than what is built (tools/pvguest/tree.py).
-BEGUN:=		${%s:L:localtime}
+BEGUN!=		date +%s.%N
 
 all: kernel modules archive .PHONY
 
