@@ -324,6 +324,7 @@ qd_requeue_ends_no_other_s_requests(struct qd_softc *sc)
 	QD_EQ(sc, sc->qd_ends[0], EIO);
 	QD_EQ(sc, sc->qd_ends[1], -1);
 	qd_thaw(sc, 1);
+	qd_wait_for_resets(sc, sc->qd_stops, 1);
 	qd_answer_all(sc);
 	QD_EQ(sc, sc->qd_ends[1], 0);
 	qd_end(sc);
