@@ -62,7 +62,7 @@ def timestamps(value: int, echo: int) -> bytes:
 
 def sack(*blocks: tuple[int, int]) -> bytes:
     """The option that reports what has arrived."""
-    body = b"".join(struct.pack(">II", *block) for block in blocks)
+    body = b"".join(struct.pack(">I", edge & 0xFFFFFFFF) for block in blocks for edge in block)
     return bytes((1, 1, 5, 2 + len(body))) + body
 
 
