@@ -112,6 +112,15 @@ int	xenbus_read_number(device_t dev, enum xenbus_side side, const char *name, ui
 	    uint64_t max, uint64_t *value);
 
 /*
+ * The same for what may be missing and may change later: what is missing or invalid (logged) is
+ * `otherwise'.
+ *
+ * Returns 0; or the error of xenstore_read(), if it is not known what there is: *value is unchanged.
+ */
+int	xenbus_read_setting(device_t dev, enum xenbus_side side, const char *name, uint64_t min,
+	    uint64_t max, uint64_t otherwise, uint64_t *value);
+
+/*
  * The same for something optional: what is missing or invalid (logged) is `otherwise', what is over
  * max is max (back ends of the future may offer more than we know).
  */

@@ -227,6 +227,20 @@ xenbus_read_number(device_t dev, enum xenbus_side side, const char *name, uint64
 	return (wrong != NULL ? EINVAL : 0);
 }
 
+int
+xenbus_read_setting(device_t dev, enum xenbus_side side, const char *name, uint64_t min,
+    uint64_t max, uint64_t otherwise, uint64_t *value)
+{
+	int error;
+
+	error = xenbus_read_number(dev, side, name, min, max, value);
+	if (error == EINVAL || xenstore_is_missing(error)) {
+		*value = otherwise;
+		error = 0;
+	}
+	return (error);
+}
+
 uint64_t
 xenbus_read_option(device_t dev, enum xenbus_side side, const char *name, uint64_t max,
     uint64_t otherwise)

@@ -221,14 +221,11 @@ xn_read_mtu(struct xn_softc *sc, u_int *mtu)
 	uint64_t value;
 	int error;
 
-	error = xenbus_read_number(sc->xn_dev, XENBUS_FRONT, "mtu", ETHERMIN, UINT_MAX, &value);
+	error = xenbus_read_setting(sc->xn_dev, XENBUS_FRONT, "mtu", ETHERMIN, UINT_MAX, ETHERMTU,
+	    &value);
 	if (error == 0)
 		*mtu = value;
-	else if (error == EINVAL || xenstore_is_missing(error))
-		*mtu = ETHERMTU;
-	else
-		return (error);
-	return (0);
+	return (error);
 }
 
 static int
@@ -334,11 +331,9 @@ static const struct pv_net_ops xn_ops = {
 static void
 xn_read_carrier(struct xn_softc *sc)
 {
-	uint64_t carrier = 1;
-	int error;
+	uint64_t carrier;
 
-	error = xenbus_read_number(sc->xn_dev, XENBUS_BACK, "carrier", 0, UINT64_MAX, &carrier);
-	if (error == 0 || error == EINVAL || xenstore_is_missing(error))
+	if (xenbus_read_setting(sc->xn_dev, XENBUS_BACK, "carrier", 0, UINT64_MAX, 1, &carrier) == 0)
 		sc->xn_carrier = carrier != 0;
 }
 
