@@ -1,0 +1,244 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * What a front end takes for a value of xenstore: one that is there and valid, none, and no answer.
+ *
+ * xenstore is a function of the test: it has one node, or an error.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+
+#include <dev/xen/xenbus.h>
+#include <dev/xen/xenbus_var.h>
+
+#include "host/host.h"
+#include "kpi/kpi.h"
+
+#define	OTHERWISE	1500
+
+volatile int ticks;
+int hz = 100;
+
+static struct xenbus_child child = { .xb_node = __DECONST(char *, "device/vif/0") };
+
+/* The node's value, or why it is not read. */
+static const char *node;
+static int failure;
+static u_int reads;
+
+void *
+device_get_ivars(device_t dev __unused)
+{
+
+	return (&child);
+}
+
+void
+__mtx_lock_flags(volatile uintptr_t *m __unused, int opts __unused, const char *file __unused,
+    int line __unused)
+{
+}
+
+void
+__mtx_unlock_flags(volatile uintptr_t *m __unused, int opts __unused, const char *file __unused,
+    int line __unused)
+{
+}
+
+int
+xenstore_read(struct xenstore_tx *tx __unused, const char *dir __unused, const char *name __unused,
+    char **value, size_t *len)
+{
+
+	reads++;
+	if (failure != 0)
+		return (failure);
+	*value = __DECONST(char *, node);
+	*len = strlen(node);
+	return (0);
+}
+
+void
+xenstore_free(void *memory)
+{
+
+	CHECK(memory == node, "another's value is freed");
+}
+
+/* What is written is not looked at here. */
+int
+xenstore_write(struct xenstore_tx *tx __unused, const char *dir __unused, const char *name __unused,
+    const char *value __unused)
+{
+
+	return (0);
+}
+
+int
+xenstore_printf(struct xenstore_tx *tx __unused, const char *dir __unused, const char *name __unused,
+    const char *fmt __unused, ...)
+{
+
+	return (0);
+}
+
+int
+xenstore_remove(struct xenstore_tx *tx __unused, const char *dir __unused, const char *name __unused)
+{
+
+	return (0);
+}
+
+int
+xenstore_transaction(int (*fn)(struct xenstore_tx *tx, void *arg) __unused, void *arg __unused)
+{
+
+	return (0);
+}
+
+/* xenstore is to answer like that from now on. */
+static void
+answers(const char *text, int error)
+{
+
+	node = text;
+	failure = error;
+	child.xb_unread = false;
+	child.xb_dev = kpi_device();
+	kpi_line[0] = '\0';
+	kpi_quiet = true;
+}
+
+/* A setting of 68 to 65535, whose default is OTHERWISE; *value is what it was before. */
+static int
+setting(uint64_t *value)
+{
+
+	return (xenbus_read_setting(child.xb_dev, XENBUS_FRONT, "mtu", 68, 65535, OTHERWISE,
+	    value));
+}
+
+static const int unanswered[] = { ETIMEDOUT, ENOMEM, EAGAIN, EBUSY, ENXIO, EIO, ENOSPC };
+
+static void
+no_answer_is_no_default(const void *arg __unused)
+{
+	uint64_t value;
+	size_t i;
+
+	for (i = 0; i < nitems(unanswered); i++) {
+		answers(NULL, unanswered[i]);
+		value = 9000;
+		CHECK(setting(&value) == unanswered[i], "error %d is lost", unanswered[i]);
+		CHECK(value == 9000, "error %d: %ju", unanswered[i], (uintmax_t)value);
+		CHECK(child.xb_unread, "error %d: not asked for again", unanswered[i]);
+	}
+}
+
+static void
+missing_and_invalid_settings_are_the_default(const void *arg __unused)
+{
+	static const struct {
+		const char	*text;
+		int		 error;
+	} cases[] = {
+		{ NULL, ENOENT }, { NULL, EACCES }, { "", 0 }, { "x", 0 }, { "1500x", 0 },
+		{ "-1", 0 }, { " 1400", 0 }, { "67", 0 }, { "65536", 0 },
+		{ "18446744073709551616", 0 }, { "99999999999999999999", 0 },
+	};
+	uint64_t value;
+	size_t i;
+
+	for (i = 0; i < nitems(cases); i++) {
+		answers(cases[i].text, cases[i].error);
+		value = 9000;
+		CHECK(setting(&value) == 0 && value == OTHERWISE, "%zu: %ju", i, (uintmax_t)value);
+		CHECK(!child.xb_unread, "%zu: asked for again", i);
+		CHECK((kpi_line[0] != '\0') == (cases[i].error == 0), "%zu: '%s'", i, kpi_line);
+	}
+}
+
+static void
+settings_are_numbers_in_bounds(const void *arg __unused)
+{
+	static const char *const texts[] = { "68", "1400", "65535", "0001400" };
+	uint64_t value;
+	size_t i;
+
+	for (i = 0; i < nitems(texts); i++) {
+		answers(texts[i], 0);
+		value = 9000;
+		reads = 0;
+		CHECK(setting(&value) == 0 && value == strtoul(texts[i], NULL, 10), "'%s': %ju",
+		    texts[i], (uintmax_t)value);
+		CHECK(reads == 1, "'%s' is read %u times", texts[i], reads);
+		CHECK(!child.xb_unread && kpi_line[0] == '\0', "'%s': '%s'", texts[i], kpi_line);
+	}
+}
+
+/* What can be set only at set-up may be the default for now: set-up is repeated (xenbus_state.c). */
+static void
+unread_options_are_noted(const void *arg __unused)
+{
+	size_t i;
+
+	for (i = 0; i < nitems(unanswered); i++) {
+		answers(NULL, unanswered[i]);
+		CHECK(!xenbus_feature(child.xb_dev, "feature-sg") && child.xb_unread, "error %d",
+		    unanswered[i]);
+	}
+	answers(NULL, ENOENT);
+	CHECK(!xenbus_feature(child.xb_dev, "feature-sg") && !child.xb_unread, "none");
+	answers("1", 0);
+	CHECK(xenbus_feature(child.xb_dev, "feature-sg") && !child.xb_unread, "one");
+	answers("9", 0);
+	CHECK(xenbus_read_option(child.xb_dev, XENBUS_BACK, "queues", 4, 1) == 4, "too many");
+}
+
+/* Peeking says nothing of invalid values, and keeps the old one. */
+static void
+peeking_keeps_the_value(const void *arg __unused)
+{
+	uint64_t value = 7;
+
+	answers(NULL, ETIMEDOUT);
+	CHECK(xenbus_peek("dir", "online", 9, &value) == ETIMEDOUT && value == 7, "no answer");
+	answers(NULL, ENOENT);
+	CHECK(xenbus_peek("dir", "online", 9, &value) == 0 && value == 7, "none");
+	answers("10", 0);
+	CHECK(xenbus_peek("dir", "online", 9, &value) == 0 && value == 7, "too large");
+	answers("x", 0);
+	CHECK(xenbus_peek("dir", "online", 9, &value) == 0 && value == 7, "no number");
+	answers("9", 0);
+	CHECK(xenbus_peek("dir", "online", 9, &value) == 0 && value == 9, "%ju", (uintmax_t)value);
+	CHECK(kpi_line[0] == '\0', "'%s'", kpi_line);
+}
+
+static const struct hosted_test tests[] = {
+	{ "no_answer_is_no_default", "The old value stays, and is asked for again",
+	    no_answer_is_no_default, NULL },
+	{ "missing_and_invalid_settings_are_the_default", "With a line for the invalid ones",
+	    missing_and_invalid_settings_are_the_default, NULL },
+	{ "settings_are_numbers_in_bounds", "Read once", settings_are_numbers_in_bounds, NULL },
+	{ "unread_options_are_noted", "As those that are missing are not",
+	    unread_options_are_noted, NULL },
+	{ "peeking_keeps_the_value", "Whatever is wrong with the new one",
+	    peeking_keeps_the_value, NULL },
+	{ NULL, NULL, NULL, NULL }
+};
+
+const struct hosted_test *
+hosted_tests(void)
+{
+
+	return (tests);
+}
