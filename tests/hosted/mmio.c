@@ -373,6 +373,208 @@ second_storm_is_the_last(const void *arg __unused)
 	end();
 }
 
+/*
+ * The rules of the registers (4.2.2), checked at each access: an R is read, a W written, of 32 bits.
+ * A queue's registers are those of the queue selected, of which one is ready at most.
+ */
+static const struct {
+	bus_size_t	 reg;
+	const char	*access;
+	bool		 of_queue;	/* not while the queue is ready (4.2.2.2) */
+} registers[] = {
+	{ VIRTIO_MMIO_MAGIC_VALUE, "R", false },
+	{ VIRTIO_MMIO_VERSION, "R", false },
+	{ VIRTIO_MMIO_DEVICE_ID, "R", false },
+	{ VIRTIO_MMIO_VENDOR_ID, "R", false },
+	{ VIRTIO_MMIO_DEVICE_FEATURES, "R", false },
+	{ VIRTIO_MMIO_DEVICE_FEATURES_SEL, "W", false },
+	{ VIRTIO_MMIO_DRIVER_FEATURES, "W", false },
+	{ VIRTIO_MMIO_DRIVER_FEATURES_SEL, "W", false },
+	{ VIRTIO_MMIO_QUEUE_SEL, "W", false },
+	{ VIRTIO_MMIO_QUEUE_NUM_MAX, "R", false },
+	{ VIRTIO_MMIO_QUEUE_NUM, "W", true },
+	{ VIRTIO_MMIO_QUEUE_READY, "RW", false },
+	{ VIRTIO_MMIO_QUEUE_NOTIFY, "W", false },
+	{ VIRTIO_MMIO_INTERRUPT_STATUS, "R", false },
+	{ VIRTIO_MMIO_INTERRUPT_ACK, "W", false },
+	{ VIRTIO_MMIO_STATUS, "RW", false },
+	{ VIRTIO_MMIO_QUEUE_DESC_LOW, "W", true },
+	{ VIRTIO_MMIO_QUEUE_DESC_HIGH, "W", true },
+	{ VIRTIO_MMIO_QUEUE_AVAIL_LOW, "W", true },
+	{ VIRTIO_MMIO_QUEUE_AVAIL_HIGH, "W", true },
+	{ VIRTIO_MMIO_QUEUE_USED_LOW, "W", true },
+	{ VIRTIO_MMIO_QUEUE_USED_HIGH, "W", true },
+	{ VIRTIO_MMIO_QUEUE_RESET, "RW", false },
+	{ VIRTIO_MMIO_CONFIG_GENERATION, "R", false },
+};
+
+static struct {
+	bool	selected[2];		/* the device's features, and the driver's */
+	int	config[5];		/* accesses of the configuration, by width */
+	int	accesses;
+	int	resets;			/* looks at QueueReset until it is 0; 0: for ever */
+	bool	keeps_ready;		/* and QueueReady is kept */
+} bus;
+
+/* What the device does when QueueReset is read. */
+static void
+queue_reset_is_read(void)
+{
+
+	if (get(VIRTIO_MMIO_QUEUE_RESET) != 0 && bus.resets > 0 && --bus.resets == 0) {
+		set(VIRTIO_MMIO_QUEUE_RESET, 0);
+		if (!bus.keeps_ready)
+			set(VIRTIO_MMIO_QUEUE_READY, 0);
+	}
+}
+
+static void
+access_is_allowed(bus_size_t reg, bool store)
+{
+	size_t i;
+
+	for (i = 0; i < nitems(registers) && registers[i].reg != reg; i++)
+		continue;
+	CHECK(i < nitems(registers), "register 0x%lx is not described", reg);
+	CHECK(strchr(registers[i].access, store ? 'W' : 'R') != NULL, "register 0x%lx is %s",
+	    reg, registers[i].access);
+	CHECK(!registers[i].of_queue || get(VIRTIO_MMIO_QUEUE_READY) == 0,
+	    "register 0x%lx of a queue that is ready", reg);
+}
+
+static void
+access_at(uintptr_t addr, int size, bool store)
+{
+	bus_size_t reg = addr - (uintptr_t)mm.window;
+
+	if (addr < (uintptr_t)mm.window || reg >= WINDOW_SIZE)
+		return;
+	bus.accesses++;
+	CHECK(reg % size == 0, "%d bytes at 0x%lx", size, reg);
+	if (reg >= VIRTIO_MMIO_CONFIG) {
+		CHECK(size <= 4, "%d bytes at 0x%lx", size, reg);
+		bus.config[size]++;
+		return;
+	}
+	CHECK(size == 4, "%d bytes at 0x%lx", size, reg);
+	access_is_allowed(reg, store);
+	if (reg == VIRTIO_MMIO_DEVICE_FEATURES_SEL || reg == VIRTIO_MMIO_DRIVER_FEATURES_SEL)
+		bus.selected[reg == VIRTIO_MMIO_DRIVER_FEATURES_SEL] = true;
+	if (reg == VIRTIO_MMIO_DEVICE_FEATURES || reg == VIRTIO_MMIO_DRIVER_FEATURES)
+		CHECK(bus.selected[reg == VIRTIO_MMIO_DRIVER_FEATURES], "no half is selected");
+	if (reg == VIRTIO_MMIO_QUEUE_RESET && !store)
+		queue_reset_is_read();
+}
+
+static void
+watch(void)
+{
+
+	memset(&bus, 0, sizeof(bus));
+	kpi_access_at = access_at;
+}
+
+static void
+registers_are_used_as_described(const void *arg __unused)
+{
+	static const int widths[] = { 1, 2, 4, 4, 2, 1 };
+	bus_size_t off = 0;
+	struct pvq *q;
+	size_t i;
+
+	begin(VIRTIO_MMIO_MODERN);
+	set(VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_ISR_QUEUE);
+	q = queue();
+	watch();
+	probes(BUS_PROBE_VENDOR, 0);
+	mm.sc.vm_regs = &mm.res;
+	CHECK(VIRTIO_BUS_RESET(mm.dev) == 0, "reset");
+	VIRTIO_BUS_SET_STATUS(mm.dev, VIRTIO_STATUS_ACK);
+	(void)VIRTIO_BUS_GET_FEATURES(mm.dev);
+	VIRTIO_BUS_SET_FEATURES(mm.dev, VIRTIO_F_VERSION_1);
+	(void)VIRTIO_BUS_CONFIG_GEN(mm.dev);
+	for (i = 0; i < nitems(widths); i++) {
+		off = roundup2(off, widths[i]);
+		(void)VIRTIO_BUS_READ_CONFIG(mm.dev, off, widths[i]);
+		VIRTIO_BUS_WRITE_CONFIG(mm.dev, off, 0, widths[i]);
+		off += widths[i];
+	}
+	CHECK(bus.config[1] == 4 && bus.config[2] == 4 && bus.config[4] == 4,
+	    "%d, %d, %d accesses", bus.config[1], bus.config[2], bus.config[4]);
+	(void)VIRTIO_BUS_QUEUE_SIZE(mm.dev, 0);
+	CHECK(VIRTIO_BUS_QUEUE_SETUP(mm.dev, 0, q) == 0, "refused");
+	VIRTIO_BUS_SET_STATUS(mm.dev, VIRTIO_STATUS_DRIVER_OK);
+	(void)VIRTIO_BUS_ISR(mm.dev);
+	bus.resets = 1;
+	CHECK(VIRTIO_BUS_QUEUE_RESET(mm.dev, 0) == 0, "not reset");
+	CHECK(VIRTIO_BUS_QUEUE_SETUP(mm.dev, 0, q) == 0, "refused");
+	kpi_access_at = NULL;
+	CHECK(bus.accesses > 30, "%d accesses were seen", bus.accesses);
+	pvq_free(q);
+	end();
+}
+
+static bus_size_t farthest;
+
+static void
+farthest_access(uintptr_t addr, int size __unused, bool store)
+{
+
+	if (addr < (uintptr_t)mm.window || addr >= (uintptr_t)mm.window + WINDOW_SIZE)
+		return;
+	CHECK(!store, "a store at 0x%lx", addr - (uintptr_t)mm.window);
+	farthest = MAX(farthest, addr - (uintptr_t)mm.window);
+}
+
+/* What is no device is not read any further than what tells that (4.2.3.1.1). */
+static void
+nothing_more_is_read_of_no_device(const void *arg __unused)
+{
+	static const struct {
+		bus_size_t	reg;
+		uint32_t	value;
+	} wrong[] = {
+		{ VIRTIO_MMIO_MAGIC_VALUE, 0 },
+		{ VIRTIO_MMIO_VERSION, 3 },
+		{ VIRTIO_MMIO_DEVICE_ID, 0 },
+	};
+	size_t i;
+
+	for (i = 0; i < nitems(wrong); i++) {
+		begin(VIRTIO_MMIO_MODERN);
+		set(wrong[i].reg, wrong[i].value);
+		farthest = 0;
+		kpi_access_at = farthest_access;
+		probes(ENXIO, wrong[i].reg != VIRTIO_MMIO_DEVICE_ID);
+		CHECK(farthest == wrong[i].reg, "probe: 0x%lx, not 0x%lx", farthest, wrong[i].reg);
+		farthest = 0;
+		CHECK(vtmmio_type(mm.dev) == 0, "a type");
+		kpi_access_at = NULL;
+		CHECK(farthest == wrong[i].reg, "type: 0x%lx, not 0x%lx", farthest, wrong[i].reg);
+		end();
+	}
+}
+
+/* A queue's reset is over when QueueReset is 0, and the queue not ready (4.2.2.2). */
+static void
+queue_reset_is_waited_for(const void *arg __unused)
+{
+
+	begin(VIRTIO_MMIO_MODERN);
+	set(VIRTIO_MMIO_QUEUE_READY, 1);
+	watch();
+	bus.resets = 500;
+	CHECK(VIRTIO_BUS_QUEUE_RESET(mm.dev, 2) == 0, "not reset");
+	CHECK(bus.resets == 0 && get(VIRTIO_MMIO_QUEUE_SEL) == 2, "too early: %d", bus.resets);
+	set(VIRTIO_MMIO_QUEUE_READY, 1);
+	CHECK(VIRTIO_BUS_QUEUE_RESET(mm.dev, 2) == ETIMEDOUT, "QueueReset is never 0");
+	bus.resets = 1;
+	bus.keeps_ready = true;
+	CHECK(VIRTIO_BUS_QUEUE_RESET(mm.dev, 2) == ETIMEDOUT, "the queue is still ready");
+	kpi_access_at = NULL;
+	end();
+}
+
 static void
 device_that_has_gone(const void *arg __unused)
 {
@@ -400,6 +602,11 @@ static const struct hosted_test tests[] = {
 	{ "line_without_a_cause", "After a reset", line_that_a_reset_does_not_lower, NULL },
 	{ "second_storm_is_the_last", "As long as nothing was acknowledged",
 	    second_storm_is_the_last, NULL },
+	{ "registers_are_used_as_described", "Direction, width, order",
+	    registers_are_used_as_described, NULL },
+	{ "nothing_more_is_read_of_no_device", "By probe, and by who asks for the type",
+	    nothing_more_is_read_of_no_device, NULL },
+	{ "queue_reset_is_waited_for", "Until the device says so", queue_reset_is_waited_for, NULL },
 	{ "device_that_has_gone", "Everything reads as ones", device_that_has_gone, NULL },
 	{ NULL, NULL, NULL, NULL }
 };

@@ -11,31 +11,34 @@
 #include "kpi.h"
 
 void (*kpi_access_hook)(void);
+void (*kpi_access_at)(uintptr_t addr, int size, bool store);
 
 static inline void
-kpi_access(void)
+kpi_access(const void *addr, int size, bool store)
 {
 
 	if (__predict_false(kpi_access_hook != NULL))
 		kpi_access_hook();
+	if (__predict_false(kpi_access_at != NULL))
+		kpi_access_at((uintptr_t)addr, size, store);
 }
 
-#define	KPI_ACCESS(name)						\
+#define	KPI_ACCESS(name, size, store)					\
 	void __sanitizer_cov_##name(void *);				\
 	void								\
-	__sanitizer_cov_##name(void *addr __unused)			\
+	__sanitizer_cov_##name(void *addr)				\
 	{								\
 									\
-		kpi_access();						\
+		kpi_access(addr, size, store);				\
 	}
 
-KPI_ACCESS(load1)
-KPI_ACCESS(load2)
-KPI_ACCESS(load4)
-KPI_ACCESS(load8)
-KPI_ACCESS(load16)
-KPI_ACCESS(store1)
-KPI_ACCESS(store2)
-KPI_ACCESS(store4)
-KPI_ACCESS(store8)
-KPI_ACCESS(store16)
+KPI_ACCESS(load1, 1, false)
+KPI_ACCESS(load2, 2, false)
+KPI_ACCESS(load4, 4, false)
+KPI_ACCESS(load8, 8, false)
+KPI_ACCESS(load16, 16, false)
+KPI_ACCESS(store1, 1, true)
+KPI_ACCESS(store2, 2, true)
+KPI_ACCESS(store4, 4, true)
+KPI_ACCESS(store8, 8, true)
+KPI_ACCESS(store16, 16, true)

@@ -29,6 +29,9 @@ extern bus_dma_tag_t kpi_dma_tag;
  */
 extern void (*kpi_access_hook)(void);
 
+/* The same, told of the address and of how many bytes are loaded or stored. */
+extern void (*kpi_access_at)(uintptr_t addr, int size, bool store);
+
 /* Each two neighbouring pages have changed places in physical memory. */
 extern bool kpi_scattered;
 

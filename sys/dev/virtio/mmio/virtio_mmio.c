@@ -407,7 +407,17 @@ vtmmio_unmap(struct vtmmio_softc *sc, device_t dev)
 	sc->vm_regs = NULL;
 }
 
-/* What is there?  ENXIO, with a message unless it is a place without a device (4.2.2.1). */
+static bool
+vtmmio_version_is_known(uint32_t version)
+{
+
+	return (version == VIRTIO_MMIO_LEGACY || version == VIRTIO_MMIO_MODERN);
+}
+
+/*
+ * What is there?  ENXIO, with a message unless it is a place without a device, of which no other
+ * register is read (4.2.3.1.1).
+ */
 static int
 vtmmio_identify(struct vtmmio_softc *sc, device_t dev)
 {
@@ -420,14 +430,16 @@ vtmmio_identify(struct vtmmio_softc *sc, device_t dev)
 		return (ENXIO);
 	}
 	sc->vm_version = vtmmio_read(sc, VIRTIO_MMIO_VERSION);
-	if (sc->vm_version != VIRTIO_MMIO_LEGACY && sc->vm_version != VIRTIO_MMIO_MODERN) {
+	if (!vtmmio_version_is_known(sc->vm_version)) {
 		device_printf(dev, "version %u of the interface is not known\n", sc->vm_version);
 		return (ENXIO);
 	}
 	vb->vb_type = vtmmio_read(sc, VIRTIO_MMIO_DEVICE_ID);
+	if (vb->vb_type == 0)
+		return (ENXIO);
 	vb->vb_vendor = vtmmio_read(sc, VIRTIO_MMIO_VENDOR_ID);
 	vb->vb_qemu = vb->vb_vendor == VIRTIO_MMIO_VENDOR_QEMU;
-	return (vb->vb_type == 0 ? ENXIO : 0);
+	return (0);
 }
 
 /* Its name is where its registers are. */
@@ -452,7 +464,8 @@ vtmmio_type(device_t dev)
 	if (regs == NULL)
 		return (0);
 	if (rman_get_size(regs) >= VIRTIO_MMIO_CONFIG &&
-	    bus_read_4(regs, VIRTIO_MMIO_MAGIC_VALUE) == htole32(VIRTIO_MMIO_MAGIC))
+	    bus_read_4(regs, VIRTIO_MMIO_MAGIC_VALUE) == htole32(VIRTIO_MMIO_MAGIC) &&
+	    vtmmio_version_is_known(le32toh(bus_read_4(regs, VIRTIO_MMIO_VERSION))))
 		type = le32toh(bus_read_4(regs, VIRTIO_MMIO_DEVICE_ID));
 	(void)bus_release_resource(dev, SYS_RES_MEMORY, rid, regs);
 	return (type);
