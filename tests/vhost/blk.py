@@ -158,6 +158,10 @@ class Block(device.Device):
             self.note_written(sector, len(data) // SECTOR)
             return S_OK, b""
         if kind == T_FLUSH:
+            # 5.2.6.1.
+            if sector or data or room:
+                self.count("bad_flushes")
+                return S_IOERR, b""
             self.flush()
             self.cached.clear()
             self.note_written(0, 0)

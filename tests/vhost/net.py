@@ -195,7 +195,9 @@ class Net(device.Device):
 
     def note_header(self, data: bytes) -> None:
         """Count the offloads that the guest requested in a header."""
-        flags, gso_type, *_ = HEADER.unpack(data)
+        flags, gso_type, *_, num_buffers = HEADER.unpack(data)
+        if num_buffers:
+            raise ValueError(f"num_buffers is {num_buffers}, not 0 (5.1.6.2.1)")
         self.count(f"tx_flags_{flags}_gso_{gso_type}")
 
     def control_index(self) -> int:
