@@ -36,6 +36,7 @@ help: .PHONY
 	@echo 'make soak                the tests in FreeBSD, all with all repetitions, then with random preemption: HOURS=1 SEED=1, or so many SEEDS=50'
 	@echo 'make bench               measure: the tables of tests/bench/BASELINE.md (tools/bench --help)'
 	@echo 'make mutants             how many deliberate bugs the hosted tests notice: N=200 SEED=1 FILE=sys/dev/... (tools/mutants --help)'
+	@echo 'make conformance         which rules of the specifications the tests show to be kept (tools/conformance --help)'
 	@echo 'make dist                the tarball of the FreeBSD port (ports/emulators/pv-kmod)'
 	@echo 'make lint                manual pages, shell, Python and its types, layers, rules of CONTRIBUTING.md'
 	@echo 'make lint-changed        of that what a change can have made wrong, in seconds'
@@ -256,6 +257,10 @@ soak: .PHONY ktest hosted
 N?=	200
 mutants: .PHONY bootstrap
 	@${.CURDIR}/tools/mutants -n ${N} --seed ${SEED} ${FILE:D--file ${FILE}} ${FILE:U--write:M--write}
+
+# Of tests/conformance: 'tools/conformance --ran' after 'make test' says whether these tests ran.
+conformance: .PHONY
+	@${.CURDIR}/tools/conformance
 
 bench: .PHONY
 	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all
