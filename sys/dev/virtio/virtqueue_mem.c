@@ -44,74 +44,6 @@ virtqueue_prepare(const struct pvq *q, const struct pvq_chain *pc)
 	return (n <= q->q_flat_segs ? 1 : n);
 }
 
-static void
-vq_mem_free(struct vq_mem *vm)
-{
-
-	if (vm->vm_tag == NULL)
-		return;
-	if (vm->vm_paddr != 0)
-		bus_dmamap_unload(vm->vm_tag, vm->vm_map);
-	if (vm->vm_vaddr != NULL)
-		bus_dmamem_free(vm->vm_tag, vm->vm_vaddr, vm->vm_map);
-	(void)bus_dma_tag_destroy(vm->vm_tag);
-	memset(vm, 0, sizeof(*vm));
-}
-
-static void
-vq_mem_loaded(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
-{
-	struct vq_mem *vm = arg;
-
-	if (error == 0 && nsegs == 1)
-		vm->vm_paddr = segs[0].ds_addr;
-}
-
-/* Memory in pieces of so many bytes; loaded() is called with where they are, and sets vm_paddr. */
-static int
-vq_mem_alloc(struct vq_mem *vm, bus_dma_tag_t parent, size_t piece, int n, size_t align,
-    bus_dmamap_callback_t *loaded, void *arg)
-{
-	int error;
-
-	error = bus_dma_tag_create(parent, align, 0, BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR,
-	    NULL, NULL, n * piece, n, piece, 0, NULL, NULL, &vm->vm_tag);
-	if (error == 0)
-		error = bus_dmamem_alloc(vm->vm_tag, &vm->vm_vaddr,
-		    BUS_DMA_WAITOK | BUS_DMA_ZERO | BUS_DMA_COHERENT, &vm->vm_map);
-	if (error == 0)
-		error = bus_dmamap_load(vm->vm_tag, vm->vm_map, vm->vm_vaddr, n * piece, loaded,
-		    arg, BUS_DMA_NOWAIT);
-	if (error == 0 && vm->vm_paddr == 0)
-		error = ENOMEM;
-	if (error != 0)
-		vq_mem_free(vm);
-	return (error);
-}
-
-/* Find where each piece of the slab is for the device. */
-static void
-vq_slab_loaded(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
-{
-	struct virtqueue *vqc = arg;
-	size_t begin = 0, want;
-	int i, piece = 0;
-
-	for (i = 0; error == 0 && i < nsegs; i++) {
-		while (piece < vqc->vqc_npieces) {
-			want = piece * vqc->vqc_piece_size;
-			if (want < begin ||
-			    want + vqc->vqc_piece_size > begin + segs[i].ds_len)
-				break;
-			vqc->vqc_pieces[piece++] = segs[i].ds_addr + (want - begin);
-		}
-		begin += segs[i].ds_len;
-	}
-	/* No piece may be in two segments. */
-	if (piece == vqc->vqc_npieces)
-		vqc->vqc_slab.vm_paddr = vqc->vqc_pieces[0];
-}
-
 /* Bytes of an indirect table; an entry is a descriptor of either ring. */
 static size_t
 vq_table_size(const struct virtqueue *vqc)
@@ -136,8 +68,8 @@ vq_alloc_tables(struct virtqueue *vqc, bus_dma_tag_t parent)
 		vqc->vqc_piece_size = roundup2(vqc->vqc_piece_size, PAGE_SIZE);
 	vqc->vqc_pieces = malloc(vqc->vqc_npieces * sizeof(*vqc->vqc_pieces), M_VIRTQUEUE,
 	    M_WAITOK | M_ZERO);
-	return (vq_mem_alloc(&vqc->vqc_slab, parent, vqc->vqc_piece_size, vqc->vqc_npieces,
-	    VRING_DESC_ALIGN, vq_slab_loaded, vqc));
+	return (pv_dma_alloc_pieces(&vqc->vqc_slab, parent, vqc->vqc_piece_size, vqc->vqc_npieces,
+	    VRING_DESC_ALIGN, vqc->vqc_pieces));
 }
 
 void *
@@ -147,7 +79,7 @@ virtqueue_table(const struct virtqueue *vqc, int i, bus_addr_t *paddr)
 	size_t off = (i - (piece << vqc->vqc_shift)) * vq_table_size(vqc);
 
 	*paddr = vqc->vqc_pieces[piece] + off;
-	return ((char *)vqc->vqc_slab.vm_vaddr + piece * vqc->vqc_piece_size + off);
+	return ((char *)vqc->vqc_slab.pdm_mem + piece * vqc->vqc_piece_size + off);
 }
 
 int
@@ -177,8 +109,7 @@ virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
 	vqc->vqc_notify = params->vqp_notify;
 	vqc->vqc_notify_arg = params->vqp_notify_arg;
 	vqc->vqc_ring_size = size;
-	error = vq_mem_alloc(&vqc->vqc_ring, params->vqp_dmat, size, 1, align, vq_mem_loaded,
-	    &vqc->vqc_ring);
+	error = pv_dma_alloc(&vqc->vqc_ring, params->vqp_dmat, size, align);
 	if (error == 0 && indirect)
 		error = vq_alloc_tables(vqc, params->vqp_dmat);
 	return (error);
@@ -188,7 +119,7 @@ void
 virtqueue_fini(struct virtqueue *vqc)
 {
 
-	vq_mem_free(&vqc->vqc_slab);
+	pv_dma_free(&vqc->vqc_slab);
 	free(vqc->vqc_pieces, M_VIRTQUEUE);
-	vq_mem_free(&vqc->vqc_ring);
+	pv_dma_free(&vqc->vqc_ring);
 }

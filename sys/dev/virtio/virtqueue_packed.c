@@ -232,14 +232,14 @@ vqpacked_commit(struct pvq *q)
 	atomic_store_rel_32(&q->q_committed, q->q_committed + vp->vp_staged);
 	vp->vp_staged = vp->vp_staged_segs = vp->vp_staged_ind = 0;
 
-	vq_sync(&vp->vp_c.vqc_slab, BUS_DMASYNC_PREWRITE);
-	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&vp->vp_c.vqc_slab, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 	atomic_thread_fence_rel();
 	atomic_store_64(&vp->vp_base_next.vpp_desc->vpd_word, vp->vp_first);
 	vp->vp_base_next = vp->vp_next;
 	/* Pairs with the acquire in vp_check_turn(). */
 	atomic_store_rel_32(&vp->vp_shown, q->q_committed);
-	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 }
 
 /*
@@ -354,7 +354,7 @@ vp_get_plain(struct vqpacked *vp, struct pvq_done *done, u_int max, const uint32
 	const uint32_t first = completed + vp->vp_size, end = first + max;
 	uint32_t id, place = first;
 
-	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	pv_dma_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	do {
 		word = vp_read_synced(d);
 		/* The id, below the two flags that are 0 here if the place is used: one comparison. */
@@ -491,7 +491,7 @@ vqpacked_forget(struct pvq *q)
 	memset(vp->vp_desc, 0, vp->vp_c.vqc_ring_size);
 	if (vp->vp_c.vqc_event)
 		vp_set_event(vp, vp_event_at(0, VP_TURN));
-	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	q->q_fault = PVQ_OK;
 	return (0);
 }
@@ -544,7 +544,7 @@ vqpacked_place(struct virtqueue *vqc)
 	struct virtqueue_addrs *addrs = &vqc->vqc_addrs;
 	size_t size = vqc->vqc_pvq.q_size, driver = vring_packed_event_offset(size);
 	size_t device = driver + CACHE_LINE_SIZE;
-	char *mem = vqc->vqc_ring.vm_vaddr;
+	char *mem = vqc->vqc_ring.pdm_mem;
 
 	vp->vp_size = size;
 	vp->vp_mask = roundup_pow_of_two(size) - 1;
@@ -552,7 +552,7 @@ vqpacked_place(struct virtqueue *vqc)
 	vp->vp_end = vp->vp_desc + size;
 	vp->vp_driver_event = (struct vring_packed_event *)(mem + driver);
 	vp->vp_device_event = (struct vring_packed_event *)(mem + device);
-	addrs->vqa_desc = vp->vp_c.vqc_ring.vm_paddr;
+	addrs->vqa_desc = vp->vp_c.vqc_ring.pdm_addr;
 	addrs->vqa_driver = addrs->vqa_desc + driver;
 	addrs->vqa_device = addrs->vqa_desc + device;
 }

@@ -108,7 +108,7 @@ vqpacked_kick(struct pvq *q)
 	if (vp->vp_base == vp->vp_kicked || pvq_broken(q))
 		return (false);
 	atomic_thread_fence_seq_cst();
-	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD);
+	pv_dma_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD);
 	word = le32toh(atomic_load_32(&vp->vp_device_event->vpe_word));
 	/* Most ask for the first descriptor behind those of the last kick. */
 	if (__predict_false(word != vp->vp_expected))

@@ -78,7 +78,7 @@ struct vqpacked {
 
 /*
  * The second half of a descriptor, read once; its buffers may be read afterwards.  As of the caller's
- * vq_sync(), or a later moment.
+ * pv_dma_sync(), or a later moment.
  */
 static inline uint64_t
 vp_read_synced(const struct vring_packed_desc *d)
@@ -95,7 +95,7 @@ static inline uint64_t
 vp_read(const struct vqpacked *vp, uint32_t at)
 {
 
-	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	pv_dma_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	return (vp_read_synced(&vp->vp_desc[at]));
 }
 
@@ -161,7 +161,7 @@ vp_set_event(struct vqpacked *vp, uint32_t event)
 {
 
 	atomic_store_32(&vp->vp_driver_event->vpe_word, htole32(event));
-	vq_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 }
 
 /* Of struct pvq_ops: events, in both directions. */

@@ -113,7 +113,7 @@ vq_read_used_idx(const struct vqsplit *vq)
 {
 	uint16_t idx;
 
-	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	idx = vq_16(&vq->vq_c, atomic_load_16(&vq->vq_used->vu_idx));
 	atomic_thread_fence_acq();
 	return (idx);
@@ -153,7 +153,7 @@ vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc, const struct vq_
 		    i + 1);
 	}
 	d[-1].vd_flags = vq_16(&vq->vq_c, nread == n ? 0 : VRING_DESC_F_WRITE);
-	vq_sync(&vq->vq_c.vqc_slab, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&vq->vq_c.vqc_slab, BUS_DMASYNC_PREWRITE);
 	vq_fill(vq, &vq->vq_desc[head], vd->vd_table_paddr, n * sizeof(struct vring_desc),
 	    VRING_DESC_F_INDIRECT, 0);
 	vq->vq_staged_ind++;
@@ -273,10 +273,10 @@ vqsplit_commit(struct pvq *q)
 	q->q_stats.qs_put_own += vq->vq_staged_ind;
 	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
 
-	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 	atomic_thread_fence_rel();
 	atomic_store_16(&vq->vq_avail->va_idx, vq_16(&vq->vq_c, vq->vq_avail_idx));
-	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 }
 
 /* Does the device request a notification of the chains since the last kick (2.7.10, 2.7.13.4)? */
@@ -307,7 +307,7 @@ vqsplit_kick(struct pvq *q)
 	if (vq->vq_unkicked == 0 || pvq_broken(q))
 		return (false);
 	atomic_thread_fence_seq_cst();
-	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_POSTREAD);
+	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_POSTREAD);
 	asks = vq_device_asks(vq);
 	vq->vq_unkicked = 0;
 	if (!asks) {
@@ -513,7 +513,7 @@ vqsplit_intr_enable(struct pvq *q, unsigned int after)
 		after = 1;
 		atomic_store_16(&vq->vq_avail->va_flags, 0);
 	}
-	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 	atomic_thread_fence_seq_cst();
 	return ((uint16_t)(vq_read_used_idx(vq) - vq->vq_used_idx) >= after);
 }
@@ -533,7 +533,7 @@ vqsplit_intr_disable(struct pvq *q)
 	else
 		atomic_store_16(&vq->vq_avail->va_flags,
 		    vq_16(&vq->vq_c, VRING_AVAIL_F_NO_INTERRUPT));
-	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 }
 
 /*
@@ -599,7 +599,7 @@ vqsplit_forget(struct pvq *q)
 	vq->vq_batch = 0;
 	vq->vq_unkicked = 0;
 	memset(vq->vq_desc, 0, vq->vq_c.vqc_ring_size);
-	vq_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	q->q_fault = PVQ_OK;
 	return (0);
 }
@@ -659,7 +659,7 @@ vqsplit_place(struct virtqueue *vqc)
 	struct vqsplit *vq = __containerof(vqc, struct vqsplit, vq_c);
 	struct virtqueue_addrs *addrs = &vq->vq_c.vqc_addrs;
 	size_t num = vq->vq_c.vqc_pvq.q_size;
-	char *mem = vq->vq_c.vqc_ring.vm_vaddr;
+	char *mem = vq->vq_c.vqc_ring.pdm_mem;
 
 	vq->vq_mask = num - 1;
 	vq->vq_desc = (struct vring_desc *)mem;
@@ -667,7 +667,7 @@ vqsplit_place(struct virtqueue *vqc)
 	vq->vq_used_event = &vq->vq_avail->va_ring[num];
 	vq->vq_used = (struct vring_used *)(mem + vring_used_offset(num, vqc->vqc_align));
 	vq->vq_avail_event = (uint16_t *)&vq->vq_used->vu_ring[num];
-	addrs->vqa_desc = vq->vq_c.vqc_ring.vm_paddr;
+	addrs->vqa_desc = vq->vq_c.vqc_ring.pdm_addr;
 	addrs->vqa_driver = addrs->vqa_desc + ((char *)vq->vq_avail - mem);
 	addrs->vqa_device = addrs->vqa_desc + ((char *)vq->vq_used - mem);
 }

@@ -19,20 +19,13 @@
 
 #include <machine/bus.h>
 
+#include <dev/pv/pv_dma.h>
 #include <dev/pv/queue/pvq.h>
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/virtio_ring.h>
 #include <dev/virtio/virtqueue.h>
 
 MALLOC_DECLARE(M_VIRTQUEUE);
-
-/* DMA memory of one tag. */
-struct vq_mem {
-	bus_dma_tag_t	 vm_tag;	/* NULL: not allocated */
-	bus_dmamap_t	 vm_map;
-	void		*vm_vaddr;
-	bus_addr_t	 vm_paddr;
-};
 
 /* The first member of each kind of virtqueue.  Constant once the queue is created, but for its size. */
 struct virtqueue {
@@ -52,9 +45,9 @@ struct virtqueue {
 	uint16_t	 vqc_max_size;	/* places that there is memory for */
 	size_t		 vqc_align;	/* of a split ring's used ring */
 	struct virtqueue_addrs vqc_addrs;
-	struct vq_mem	 vqc_ring;
+	struct pv_dma	 vqc_ring;
 	size_t		 vqc_ring_size;
-	struct vq_mem	 vqc_slab;	/* indirect tables */
+	struct pv_dma	 vqc_slab;	/* indirect tables */
 	bus_addr_t	*vqc_pieces;	/* where each piece of the slab is; NULL: no tables */
 	int		 vqc_npieces;
 	int		 vqc_shift;	/* log2 of the tables in a piece */
@@ -81,19 +74,6 @@ vq_64(const struct virtqueue *vqc, uint64_t v)
 {
 
 	return (vqc->vqc_modern ? htole64(v) : v);
-}
-
-/*
- * Where memory is not cache-coherent, BUS_DMA_COHERENT made the rings uncached, and this is a
- * barrier; with bounce pages it would be wrong to copy whole rings, and bus_dmamem_alloc(9) never
- * returns memory that needs it.
- */
-static inline void
-vq_sync(const struct vq_mem *vm, bus_dmasync_op_t op)
-{
-
-	if (vm->vm_map != NULL)
-		bus_dmamap_sync(vm->vm_tag, vm->vm_map, op);
 }
 
 /*

@@ -160,6 +160,7 @@
 
 #include <machine/bus.h>
 
+#include <dev/pv/pv_dma.h>
 #include <dev/pv/pv_tunable.h>
 #include <dev/pv/queue/pvq.h>
 
@@ -438,15 +439,11 @@ struct pv_blk {
 	bool		blk_query_late;	/* and no thread waits for it any more */
 
 	/* DMA. */
-	bus_dma_tag_t	blk_mtag;	/* messages */
-	bus_dmamap_t	blk_mmap;
+	struct pv_dma	blk_msg_dma;
 	char		*blk_msgs;
-	bus_addr_t	blk_msgs_paddr;
 	bus_dma_segment_t *blk_segs;
-	bus_dma_tag_t	blk_btag;	/* the bounce buffer */
-	bus_dmamap_t	blk_bmap;
+	struct pv_dma	blk_bounce_dma;
 	char		*blk_bounce;
-	bus_addr_t	blk_bounce_paddr;
 	size_t		blk_bounce_size;
 	size_t		blk_made_size;	/* bp_max_size as it was first */
 	volatile u_int	blk_bounce_busy; /* 1: a request has it */

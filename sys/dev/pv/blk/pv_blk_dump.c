@@ -36,7 +36,7 @@ pv_blk_dump_request(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_
 	struct pv_blk_req *rq;
 
 	rq = pv_blk_req_polled(blk, cmd, offset, length);
-	bus_dmamap_sync(blk->blk_btag, blk->blk_bmap, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&blk->blk_bounce_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	return (rq);
 }
 
@@ -79,8 +79,7 @@ pv_blk_ident(struct pv_blk *blk, char *ident, size_t size)
 	}
 	if (error == 0)
 		error = rq->rq_error;
-	bus_dmamap_sync(blk->blk_btag, blk->blk_bmap,
-	    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	pv_dma_sync(&blk->blk_bounce_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	pv_blk_ident_string(ident, size, (u_char *)blk->blk_bounce, error == 0 ? n : 0);
 	return (error);
 }
@@ -106,7 +105,7 @@ pv_blk_dump_one(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t le
 		error = pvq_share(bq->bq_pvq, &pc);
 	if (error != 0)
 		return (error);
-	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	pvq_put(bq->bq_pvq, &pc, 1);
 	pvq_commit(bq->bq_pvq);
 	(void)pvq_kick(bq->bq_pvq);
@@ -118,7 +117,7 @@ pv_blk_dump_one(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t le
 		DELAY(PV_BLK_POLL_US);
 	}
 	pvq_unshare(bq->bq_pvq, rq->rq_segs + 1, rq->rq_nsegs);
-	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	error = blk->blk_ops->bo_status(blk, rq, &done, &seen);
 	return (error == -1 ? EIO : error);
 }

@@ -21,46 +21,6 @@ MALLOC_DEFINE(M_PVBLK, "pv_blk", "paravirtual disks");
 
 #define	PV_BLK_BOUNCE_MAX	(64 * 1024)
 
-static void
-pv_blk_addr_cb(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
-{
-	if (error == 0)
-		*(bus_addr_t *)arg = segs[0].ds_addr;
-}
-
-/* DMA memory in one piece; coherent, zeroed. */
-static int
-pv_blk_dmamem(struct pv_blk *blk, bus_size_t size, bus_dma_tag_t *tagp, bus_dmamap_t *mapp,
-    void *vaddrp, bus_addr_t *paddrp)
-{
-	void **vp = vaddrp;
-	int error;
-
-	error = bus_dma_tag_create(bus_get_dma_tag(blk->blk_dev), PAGE_SIZE, 0, BUS_SPACE_MAXADDR,
-	    BUS_SPACE_MAXADDR, NULL, NULL, size, 1, size, 0, NULL, NULL, tagp);
-	if (error != 0)
-		return (error);
-	error = bus_dmamem_alloc(*tagp, vp, BUS_DMA_WAITOK | BUS_DMA_ZERO | BUS_DMA_COHERENT, mapp);
-	if (error != 0) {
-		*vp = NULL;
-		return (error);
-	}
-	*paddrp = 0;
-	error = bus_dmamap_load(*tagp, *mapp, *vp, size, pv_blk_addr_cb, paddrp, BUS_DMA_NOWAIT);
-	return (error != 0 || *paddrp != 0 ? error : ENOMEM);
-}
-
-static void
-pv_blk_dmamem_free(bus_dma_tag_t tag, bus_dmamap_t map, void *vaddr, bus_addr_t paddr)
-{
-	if (paddr != 0)
-		bus_dmamap_unload(tag, map);
-	if (vaddr != NULL)
-		bus_dmamem_free(tag, vaddr, map);
-	if (tag != NULL)
-		bus_dma_tag_destroy(tag);
-}
-
 /* Is data loaded by bus_dma(9)? */
 static bool
 pv_blk_maps(const struct pv_blk *blk)
@@ -89,20 +49,22 @@ static int
 pv_blk_alloc_dma(struct pv_blk *blk)
 {
 	const struct pv_blk_params *bp = &blk->blk_params;
+	bus_dma_tag_t dmat = bus_get_dma_tag(blk->blk_dev);
 	int error;
 
 	error = pv_blk_alloc_tags(blk);
 	if (error == 0)
-		error = pv_blk_dmamem(blk, (pv_blk_nreqs(blk) + 1) * bp->bp_msgsize, &blk->blk_mtag,
-		    &blk->blk_mmap, &blk->blk_msgs, &blk->blk_msgs_paddr);
+		error = pv_dma_alloc(&blk->blk_msg_dma, dmat,
+		    (pv_blk_nreqs(blk) + 1) * bp->bp_msgsize, PAGE_SIZE);
 	blk->blk_bounce_size = MIN(bp->bp_max_size,
 	    MAX(PV_BLK_BOUNCE_MAX, bp->bp_sectorsize));
 	if (blk->blk_ops->bo_peer != NULL)
 		blk->blk_bounce_size = MIN(blk->blk_bounce_size,
 		    blk->blk_ops->bo_peer->bpo_polled_size);
 	if (error == 0)
-		error = pv_blk_dmamem(blk, blk->blk_bounce_size, &blk->blk_btag, &blk->blk_bmap,
-		    &blk->blk_bounce, &blk->blk_bounce_paddr);
+		error = pv_dma_alloc(&blk->blk_bounce_dma, dmat, blk->blk_bounce_size, PAGE_SIZE);
+	blk->blk_msgs = blk->blk_msg_dma.pdm_mem;
+	blk->blk_bounce = blk->blk_bounce_dma.pdm_mem;
 	return (error);
 }
 
@@ -131,7 +93,7 @@ pv_blk_alloc_reqs(struct pv_blk *blk)
 		}
 		rq->rq_segs = blk->blk_segs + i * nsegs;
 		rq->rq_msg = blk->blk_msgs + i * bp->bp_msgsize;
-		rq->rq_msg_paddr = blk->blk_msgs_paddr + i * bp->bp_msgsize;
+		rq->rq_msg_paddr = blk->blk_msg_dma.pdm_addr + i * bp->bp_msgsize;
 		/* pv_blk_set_queues() deals them. */
 		if (i < nreqs)
 			SLIST_INSERT_HEAD(&blk->blk_queues[0].bq_free, rq, rq_next);
@@ -165,10 +127,8 @@ pv_blk_req_fini(struct pv_blk *blk)
 	if ((blk->blk_flags & PVB_LEAK) != 0)
 		device_printf(blk->blk_dev, "the device did not release its memory: leaking it\n");
 	else {
-		pv_blk_dmamem_free(blk->blk_btag, blk->blk_bmap, blk->blk_bounce,
-		    blk->blk_bounce_paddr);
-		pv_blk_dmamem_free(blk->blk_mtag, blk->blk_mmap, blk->blk_msgs,
-		    blk->blk_msgs_paddr);
+		pv_dma_free(&blk->blk_bounce_dma);
+		pv_dma_free(&blk->blk_msg_dma);
 	}
 	PV_BLK_FOREACH(blk, bq) {
 		if (bq->bq_dtag != NULL)

@@ -70,9 +70,8 @@ pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 		bus_dmamap_sync(pv_blk_dtag(blk, rq), rq->rq_map, rq->rq_cmd == PV_BLK_WRITE ?
 		    BUS_DMASYNC_PREWRITE : BUS_DMASYNC_PREREAD);
 	else if (rq->rq_bounced)
-		bus_dmamap_sync(blk->blk_btag, blk->blk_bmap,
-		    BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
-	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+		pv_dma_sync(&blk->blk_bounce_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	pvq_put(bq->bq_pvq, &pc, 1);
 	rq->rq_start = ticks;
 	if (__predict_false((bq->bq_flags & PVB_HISTOGRAM) != 0))
@@ -234,14 +233,13 @@ pv_blk_take_back(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	TAILQ_REMOVE(&bq->bq_inflight, rq, rq_link);
 	bq->bq_ninflight--;
 	bq->bq_nawaited -= rq->rq_awaited;
-	bus_dmamap_sync(blk->blk_mtag, blk->blk_mmap, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	pvq_unshare(bq->bq_pvq, rq->rq_segs + 1, rq->rq_nsegs);
 	if (rq->rq_loaded)
 		bus_dmamap_sync(pv_blk_dtag(blk, rq), rq->rq_map, rq->rq_cmd == PV_BLK_WRITE ?
 		    BUS_DMASYNC_POSTWRITE : BUS_DMASYNC_POSTREAD);
 	else if (rq->rq_bounced)
-		bus_dmamap_sync(blk->blk_btag, blk->blk_bmap,
-		    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+		pv_dma_sync(&blk->blk_bounce_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 }
 
 static void

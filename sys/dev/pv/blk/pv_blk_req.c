@@ -266,7 +266,7 @@ pv_blk_bounce_segs(struct pv_blk *blk, struct pv_blk_req *rq, size_t length)
 	rq->rq_nsegs = 0;
 	for (off = 0; off < length; off += n) {
 		n = MIN(length - off, blk->blk_params.bp_seg_size);
-		rq->rq_segs[1 + rq->rq_nsegs].ds_addr = blk->blk_bounce_paddr + off;
+		rq->rq_segs[1 + rq->rq_nsegs].ds_addr = blk->blk_bounce_dma.pdm_addr + off;
 		rq->rq_segs[1 + rq->rq_nsegs].ds_len = n;
 		rq->rq_nsegs++;
 	}

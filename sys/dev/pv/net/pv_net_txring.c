@@ -52,40 +52,24 @@
 
 MALLOC_DEFINE(M_PVNET, "pv_net", "paravirtual network cards");
 
-static void
-pv_net_tx_hdr_loaded(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
-{
-	if (error == 0)
-		*(bus_addr_t *)arg = segs[0].ds_addr;
-}
-
 /* Memory for the headers that can't stand before their frame, one piece for all buffers. */
 static int
 pv_net_tx_alloc_hdrs(struct pv_net_txq *txq, u_int size)
 {
 	struct pv_net *pn = txq->ptq_pn;
-	bus_size_t stride, bytes;
+	bus_size_t stride;
 	u_int i;
 	int error;
 
 	if (pn->pn_params.pnp_hdrlen == 0)
 		return (0);
 	stride = roundup2(pn->pn_params.pnp_hdrlen, 8);
-	bytes = stride * size;
-	error = bus_dma_tag_create(bus_get_dma_tag(pn->pn_dev), 8, 0, BUS_SPACE_MAXADDR,
-	    BUS_SPACE_MAXADDR, NULL, NULL, bytes, 1, bytes, 0, NULL, NULL, &txq->ptq_hdr_tag);
-	if (error == 0)
-		error = bus_dmamem_alloc(txq->ptq_hdr_tag, &txq->ptq_hdrs,
-		    BUS_DMA_WAITOK | BUS_DMA_ZERO, &txq->ptq_hdr_map);
-	if (error != 0)
-		return (error);
-	error = bus_dmamap_load(txq->ptq_hdr_tag, txq->ptq_hdr_map, txq->ptq_hdrs, bytes,
-	    pv_net_tx_hdr_loaded, &txq->ptq_hdrs_addr, BUS_DMA_NOWAIT);
+	error = pv_dma_alloc(&txq->ptq_hdrs, bus_get_dma_tag(pn->pn_dev), stride * size, 8);
 	if (error != 0)
 		return (error);
 	for (i = 0; i < size; i++) {
-		txq->ptq_bufs[i].ptb_hdr = (char *)txq->ptq_hdrs + i * stride;
-		txq->ptq_bufs[i].ptb_hdr_addr = txq->ptq_hdrs_addr + i * stride;
+		txq->ptq_bufs[i].ptb_hdr = (char *)txq->ptq_hdrs.pdm_mem + i * stride;
+		txq->ptq_bufs[i].ptb_hdr_addr = txq->ptq_hdrs.pdm_addr + i * stride;
 	}
 	return (0);
 }
@@ -129,20 +113,6 @@ pv_net_tx_alloc(struct pv_net_txq *txq)
 	return (pv_net_tx_alloc_hdrs(txq, size));
 }
 
-static void
-pv_net_tx_free_hdrs(struct pv_net_txq *txq)
-{
-	if (txq->ptq_hdrs_addr != 0)
-		bus_dmamap_unload(txq->ptq_hdr_tag, txq->ptq_hdr_map);
-	if (txq->ptq_hdrs != NULL)
-		bus_dmamem_free(txq->ptq_hdr_tag, txq->ptq_hdrs, txq->ptq_hdr_map);
-	if (txq->ptq_hdr_tag != NULL)
-		bus_dma_tag_destroy(txq->ptq_hdr_tag);
-	txq->ptq_hdrs_addr = 0;
-	txq->ptq_hdrs = NULL;
-	txq->ptq_hdr_tag = NULL;
-}
-
 /* Undo pv_net_tx_alloc(), however far it came. */
 void
 pv_net_tx_free(struct pv_net_txq *txq)
@@ -152,7 +122,7 @@ pv_net_tx_free(struct pv_net_txq *txq)
 	/* Packets that a dead device still may read are not given back. */
 	if (txq->ptq_nfree != txq->ptq_nbufs)
 		return;
-	pv_net_tx_free_hdrs(txq);
+	pv_dma_free(&txq->ptq_hdrs);
 	for (i = 0; i < txq->ptq_made && txq->ptq_tag != NULL; i++)
 		bus_dmamap_destroy(txq->ptq_tag, txq->ptq_bufs[i].ptb_map);
 	if (txq->ptq_tag != NULL)
@@ -558,8 +528,7 @@ pv_net_tx_commit(struct pv_net_txq *txq)
 	pn->pn_ops->pno_encap(pn->pn_softc, txq->ptq_id, txq->ptq_txhdrs, txq->ptq_n);
 	for (i = 0; i < txq->ptq_n && txq->ptq_tag != NULL; i++)
 		pv_net_tx_sync(txq, txq->ptq_chains[i].pc_cookie, BUS_DMASYNC_PREWRITE);
-	if (txq->ptq_hdr_map != NULL)
-		bus_dmamap_sync(txq->ptq_hdr_tag, txq->ptq_hdr_map, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&txq->ptq_hdrs, BUS_DMASYNC_PREWRITE);
 	pvq_put(txq->ptq_pvq, txq->ptq_chains, txq->ptq_n);
 	pvq_commit(txq->ptq_pvq);
 	txq->ptq_unkicked += txq->ptq_n;

@@ -22,6 +22,7 @@
 #include <netinet/tcp_lro.h>
 #include <netinet/udp.h>
 
+#include <dev/pv/pv_dma.h>
 #include <dev/pv/net/pv_net_stage.h>
 
 #define	PV_NET_TASK_PRI		PRI_MAX_ITHD	/* of a pair's thread: see pv_net_tx.c */
@@ -235,10 +236,7 @@ struct pv_net_txq {
 	struct taskqueue	*ptq_tq;
 	struct mbuf		*ptq_list;	/* before the ring's: a packet, or its segments */
 	bus_dma_tag_t		 ptq_tag;
-	bus_dma_tag_t		 ptq_hdr_tag;
-	bus_dmamap_t		 ptq_hdr_map;
-	void			*ptq_hdrs;
-	bus_addr_t		 ptq_hdrs_addr;
+	struct pv_dma		 ptq_hdrs;
 	u_int			 ptq_made;	/* as prq_made */
 	u_int			 ptq_nbufs;
 	u_int			 ptq_nfree;

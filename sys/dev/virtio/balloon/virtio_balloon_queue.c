@@ -22,7 +22,6 @@
 
 #include <dev/virtio/balloon/virtio_balloon_var.h>
 
-
 struct pv_tunable vtballoon_tunables[] = {
 	[VTBALLOON_POISON] = PV_TUNABLE("poison", 0, 0, 4294967295, 0,
 	    "Value that pages are filled with when the host returns them, 0: none"),
@@ -33,54 +32,31 @@ struct pv_tunable vtballoon_tunables[] = {
 };
 PV_TUNABLES(vtballoon_tunables, hw, "vtballoon", vtballoon_tunables, "VirtIO balloons");
 
-static void
-vtballoon_addr_cb(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
-{
-	if (error == 0)
-		*(bus_addr_t *)arg = segs[0].ds_addr;
-}
-
 int
 vtballoon_alloc_shared(struct vtballoon_softc *sc)
 {
-	bus_size_t size = sizeof(*sc->vtb_shared);
 	int error;
 
-	error = bus_dma_tag_create(bus_get_dma_tag(sc->vtb_dev), PAGE_SIZE, 0, BUS_SPACE_MAXADDR,
-	    BUS_SPACE_MAXADDR, NULL, NULL, size, 1, size, 0, NULL, NULL, &sc->vtb_tag);
-	if (error != 0)
-		return (error);
-	error = bus_dmamem_alloc(sc->vtb_tag, (void **)&sc->vtb_shared,
-	    BUS_DMA_WAITOK | BUS_DMA_ZERO | BUS_DMA_COHERENT, &sc->vtb_map);
-	if (error != 0) {
-		sc->vtb_shared = NULL;
-		return (error);
-	}
-	error = bus_dmamap_load(sc->vtb_tag, sc->vtb_map, sc->vtb_shared, size, vtballoon_addr_cb,
-	    &sc->vtb_paddr, BUS_DMA_NOWAIT);
-	return (error != 0 || sc->vtb_paddr != 0 ? error : ENOMEM);
+	error = pv_dma_alloc(&sc->vtb_dma, bus_get_dma_tag(sc->vtb_dev), sizeof(*sc->vtb_shared),
+	    PAGE_SIZE);
+	sc->vtb_shared = sc->vtb_dma.pdm_mem;
+	return (error);
 }
 
 void
 vtballoon_free_shared(struct vtballoon_softc *sc)
 {
-	if (sc->vtb_dead && sc->vtb_shared != NULL) {
+	if (sc->vtb_dead && sc->vtb_shared != NULL)
 		device_printf(sc->vtb_dev, "the device did not release its memory: leaking it\n");
-		return;
-	}
-	if (sc->vtb_paddr != 0)
-		bus_dmamap_unload(sc->vtb_tag, sc->vtb_map);
-	if (sc->vtb_shared != NULL)
-		bus_dmamem_free(sc->vtb_tag, sc->vtb_shared, sc->vtb_map);
-	if (sc->vtb_tag != NULL)
-		bus_dma_tag_destroy(sc->vtb_tag);
+	else
+		pv_dma_free(&sc->vtb_dma);
 }
 
 void
 vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t len)
 {
 	bus_dma_segment_t seg = {
-		.ds_addr = sc->vtb_paddr + (vm_offset_t)what - (vm_offset_t)sc->vtb_shared,
+		.ds_addr = sc->vtb_dma.pdm_addr + (vm_offset_t)what - (vm_offset_t)sc->vtb_shared,
 		.ds_len = len,
 	};
 	struct pvq_chain pc = {
@@ -89,7 +65,7 @@ vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t len)
 		.pc_cookie = what,
 	};
 
-	bus_dmamap_sync(sc->vtb_tag, sc->vtb_map, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&sc->vtb_dma, BUS_DMASYNC_PREWRITE);
 	pvq_put(q, &pc, 1);
 	pvq_commit(q);
 	(void)pvq_kick(q);

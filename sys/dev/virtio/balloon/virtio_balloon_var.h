@@ -13,6 +13,7 @@
 
 #include <sys/sysctl.h>
 
+#include <dev/pv/pv_dma.h>
 #include <dev/pv/pv_tunable.h>
 #include <dev/pv/balloon/pv_balloon.h>
 #include <dev/virtio/virtio.h>
@@ -78,9 +79,7 @@ struct vtballoon_softc {
 	bool		vtb_dead;	/* it never confirmed a reset: it may use its memory */
 	bool		vtb_complained;	/* about no answer */
 	volatile bool	vtb_reset;	/* it has to be reset */
-	bus_dma_tag_t	vtb_tag;
-	bus_dmamap_t	vtb_map;
-	bus_addr_t	vtb_paddr;
+	struct pv_dma	vtb_dma;
 	struct vtballoon_shared *vtb_shared;
 	struct sysctl_ctx_list vtb_sysctl;
 };

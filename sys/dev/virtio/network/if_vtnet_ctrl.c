@@ -51,33 +51,17 @@
 
 MALLOC_DEFINE(M_VTNET, "vtnet", "VirtIO network devices");
 
-static void
-vtnet_ctrl_loaded(void *arg, bus_dma_segment_t *segs, int nsegs __unused, int error)
-{
-	if (error == 0)
-		*(bus_addr_t *)arg = segs[0].ds_addr;
-}
-
 int
 vtnet_ctrl_alloc(struct vtnet_softc *sc)
 {
 	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
-	void *mem;
 	int error;
 
 	if (!vtnet_has(sc, VIRTIO_NET_F_CTRL_VQ))
 		return (0);
-	error = bus_dma_tag_create(bus_get_dma_tag(sc->vtn_dev), PAGE_SIZE, 0, BUS_SPACE_MAXADDR,
-	    BUS_SPACE_MAXADDR, NULL, NULL, PAGE_SIZE, 1, PAGE_SIZE, 0, NULL, NULL,
-	    &ctrl->vtc_tag);
-	if (error == 0)
-		error = bus_dmamem_alloc(ctrl->vtc_tag, &mem, BUS_DMA_WAITOK | BUS_DMA_ZERO,
-		    &ctrl->vtc_map);
-	if (error != 0)
-		return (error);
-	ctrl->vtc_mem = mem;
-	return (bus_dmamap_load(ctrl->vtc_tag, ctrl->vtc_map, ctrl->vtc_mem, PAGE_SIZE,
-	    vtnet_ctrl_loaded, &ctrl->vtc_addr, BUS_DMA_NOWAIT));
+	error = pv_dma_alloc(&ctrl->vtc_dma, bus_get_dma_tag(sc->vtn_dev), PAGE_SIZE, PAGE_SIZE);
+	ctrl->vtc_mem = ctrl->vtc_dma.pdm_mem;
+	return (error);
 }
 
 void
@@ -87,15 +71,8 @@ vtnet_ctrl_free(struct vtnet_softc *sc)
 
 	if (ctrl->vtc_leaked)
 		return;
-	if (ctrl->vtc_addr != 0)
-		bus_dmamap_unload(ctrl->vtc_tag, ctrl->vtc_map);
-	if (ctrl->vtc_mem != NULL)
-		bus_dmamem_free(ctrl->vtc_tag, ctrl->vtc_mem, ctrl->vtc_map);
-	if (ctrl->vtc_tag != NULL)
-		bus_dma_tag_destroy(ctrl->vtc_tag);
-	ctrl->vtc_addr = 0;
+	pv_dma_free(&ctrl->vtc_dma);
 	ctrl->vtc_mem = NULL;
-	ctrl->vtc_tag = NULL;
 }
 
 /*
@@ -160,9 +137,9 @@ vtnet_ctrl_post(struct vtnet_softc *sc, size_t len)
 {
 	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
 	bus_dma_segment_t segs[VTNET_CTRL_SEGS] = {
-		{ ctrl->vtc_addr + VTNET_CTRL_HDR, sizeof(struct virtio_net_ctrl) },
-		{ ctrl->vtc_addr + VTNET_CTRL_DATA, len },
-		{ ctrl->vtc_addr + VTNET_CTRL_ACK, 1 },
+		{ ctrl->vtc_dma.pdm_addr + VTNET_CTRL_HDR, sizeof(struct virtio_net_ctrl) },
+		{ ctrl->vtc_dma.pdm_addr + VTNET_CTRL_DATA, len },
+		{ ctrl->vtc_dma.pdm_addr + VTNET_CTRL_ACK, 1 },
 	};
 	struct pvq_chain chain = {
 		.pc_segs = segs, .pc_nread = 2, .pc_nwrite = 1, .pc_cookie = ctrl
@@ -178,7 +155,7 @@ vtnet_ctrl_post(struct vtnet_softc *sc, size_t len)
 		error = pvq_share(ctrl->vtc_pvq, &chain);
 	if (error != 0)
 		return (error);
-	bus_dmamap_sync(ctrl->vtc_tag, ctrl->vtc_map, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&ctrl->vtc_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	pvq_put(ctrl->vtc_pvq, &chain, 1);
 	pvq_commit(ctrl->vtc_pvq);
 	pvq_kick(ctrl->vtc_pvq);
@@ -233,8 +210,7 @@ vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_
 	ctrl->vtc_hopeless = false;
 	/* The byte of the answer counts, whatever the used length. */
 	ctrl->vtc_lengths = virtqueue_invalid_lengths(ctrl->vtc_pvq);
-	bus_dmamap_sync(ctrl->vtc_tag, ctrl->vtc_map,
-	    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	pv_dma_sync(&ctrl->vtc_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	if (ctrl->vtc_mem[VTNET_CTRL_ACK] == VIRTIO_NET_OK)
 		return (0);
 	ctrl->vtc_errors++;

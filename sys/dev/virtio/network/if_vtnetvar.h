@@ -14,6 +14,8 @@
 #include <sys/malloc.h>
 #include <sys/sysctl.h>
 
+#include <dev/pv/pv_dma.h>
+
 /* Where the pieces of a command are in its page. */
 #define	VTNET_CTRL_HDR		0
 #define	VTNET_CTRL_ACK		8
@@ -24,10 +26,8 @@
 /* The control queue: one command at a time, in memory of its own. */
 struct vtnet_ctrl {
 	struct pvq	*vtc_pvq;
-	bus_dma_tag_t	 vtc_tag;
-	bus_dmamap_t	 vtc_map;
-	uint8_t		*vtc_mem;	/* a page */
-	bus_addr_t	 vtc_addr;
+	struct pv_dma	 vtc_dma;	/* a page */
+	uint8_t		*vtc_mem;
 	bool		 vtc_dead;	/* a command never completed */
 	bool		 vtc_leaked;	/* the device may still write to the page */
 	bool		 vtc_short;	/* the ring can't hold a command */
