@@ -299,6 +299,7 @@ bool	virtio_needs_reset(device_t dev);
 struct virtio_driver {
 	struct driver_module_data vd_buses[2];	/* vtpci and vtmmio */
 	uint32_t	 vd_type;
+	const char	*vd_descr;
 	const char	*vd_name;
 	SLIST_ENTRY(virtio_driver) vd_link;
 };
@@ -311,11 +312,15 @@ struct virtio_pnp {
 	uint32_t	type;
 };
 
+/* The device_probe method of a driver that VIRTIO_DRIVER_MODULE() registers. */
+int	virtio_probe(device_t dev);
+
 /*
- * Register a driver for the devices of a type (VIRTIO_ID_*), on every transport.  probe() compares
- * virtio_get_device_type().
+ * Register a driver for the devices of a type (VIRTIO_ID_*), on every transport.
+ *
+ * descr  of the device, as device_set_desc(9) takes it
  */
-#define	VIRTIO_DRIVER_MODULE(name, driver, type)			\
+#define	VIRTIO_DRIVER_MODULE(name, driver, type, descr)			\
 	static struct virtio_driver name ## _virtio = {			\
 		.vd_buses = {						\
 			{ .dmd_busname = "vtpci",			\
@@ -326,6 +331,7 @@ struct virtio_pnp {
 			  .dmd_pass = BUS_PASS_DEFAULT },		\
 		},							\
 		.vd_type = (type),					\
+		.vd_descr = (descr),					\
 	};								\
 	static moduledata_t name ## _virtio_mod = {			\
 		"virtio/" #name, virtio_driver_modevent, &name ## _virtio \
@@ -335,5 +341,16 @@ struct virtio_pnp {
 	static const struct virtio_pnp name ## _pnp[] = { { type } };	\
 	MODULE_PNP_INFO("U32:device_type;", vtpci, name, name ## _pnp, 1); \
 	MODULE_PNP_INFO("U32:device_type;", vtmmio, name, name ## _pnp, 1)
+
+/*
+ * What its module, pv_NAME, depends on: also the buses, though it uses nothing of theirs, so that one
+ * kldload(8) finds devices.
+ */
+#define	VIRTIO_DRIVER_DEPENDS(name)					\
+	MODULE_VERSION(pv_ ## name, 1);					\
+	MODULE_DEPEND(pv_ ## name, pv, 1, 1, 1);			\
+	MODULE_DEPEND(pv_ ## name, pv_virtio, 1, 1, 1);			\
+	MODULE_DEPEND(pv_ ## name, vtpci, 1, 1, 1);			\
+	MODULE_DEPEND(pv_ ## name, vtmmio, 1, 1, 1);
 
 #endif /* !_DEV_VIRTIO_VIRTIO_H_ */

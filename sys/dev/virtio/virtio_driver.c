@@ -115,6 +115,22 @@ virtio_driver_for(uint32_t type)
 	return (NULL);
 }
 
+int
+virtio_probe(device_t dev)
+{
+	uint32_t type = virtio_get_device_type(dev);
+	const struct virtio_driver *vd;
+
+	SLIST_FOREACH(vd, &virtio_drivers, vd_link) {
+		if (vd->vd_type == type && vd->vd_buses[0].dmd_driver ==
+		    (kobj_class_t)device_get_driver(dev)) {
+			device_set_desc(dev, vd->vd_descr);
+			return (BUS_PROBE_DEFAULT);
+		}
+	}
+	return (ENXIO);
+}
+
 /* The manual page of the driver that the suite has for a type, NULL: none. */
 static const char *
 virtio_page_for(uint32_t type)

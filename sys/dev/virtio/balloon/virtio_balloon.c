@@ -430,15 +430,6 @@ vtballoon_init(struct vtballoon_softc *sc)
 	return (error);
 }
 
-static int
-vtballoon_probe(device_t dev)
-{
-	if (virtio_get_device_type(dev) != VIRTIO_ID_BALLOON)
-		return (ENXIO);
-	device_set_desc(dev, "VirtIO memory balloon");
-	return (BUS_PROBE_DEFAULT);
-}
-
 /*
  * Undoes attach from wherever it got to.  The host provides every page that is touched once the
  * device has been reset, so what it did not give back in order is taken; one that did not confirm the
@@ -566,7 +557,7 @@ vtballoon_config_change(device_t dev)
 }
 
 static device_method_t vtballoon_methods[] = {
-	DEVMETHOD(device_probe,		vtballoon_probe),
+	DEVMETHOD(device_probe,		virtio_probe),
 	DEVMETHOD(device_attach,	vtballoon_attach),
 	DEVMETHOD(device_detach,	vtballoon_detach),
 	DEVMETHOD(device_suspend,	vtballoon_suspend),
@@ -583,11 +574,7 @@ static driver_t vtballoon_driver = {
 	sizeof(struct vtballoon_softc)
 };
 
-VIRTIO_DRIVER_MODULE(virtio_balloon, vtballoon_driver, VIRTIO_ID_BALLOON);
-MODULE_VERSION(pv_virtio_balloon, 1);
-MODULE_DEPEND(pv_virtio_balloon, pv_virtio, 1, 1, 1);
-/* Not link dependencies: the buses to find devices on, so that one kldload(8) is enough. */
-MODULE_DEPEND(pv_virtio_balloon, vtpci, 1, 1, 1);
-MODULE_DEPEND(pv_virtio_balloon, vtmmio, 1, 1, 1);
-MODULE_DEPEND(pv_virtio_balloon, pv, 1, 1, 1);
+VIRTIO_DRIVER_MODULE(virtio_balloon, vtballoon_driver, VIRTIO_ID_BALLOON,
+    "VirtIO memory balloon");
+VIRTIO_DRIVER_DEPENDS(virtio_balloon);
 MODULE_DEPEND(pv_virtio_balloon, pv_balloon, 1, 1, 1);

@@ -577,15 +577,6 @@ static const struct pv_blk_ops vtblk_ops = {
 	.bo_restart_queue = vtblk_restart_queue,
 };
 
-static int
-vtblk_probe(device_t dev)
-{
-	if (virtio_get_device_type(dev) != VIRTIO_ID_BLOCK)
-		return (ENXIO);
-	device_set_desc(dev, "VirtIO block device");
-	return (BUS_PROBE_DEFAULT);
-}
-
 /* Undoes attach from wherever it got to. */
 static void
 vtblk_teardown(struct vtblk_softc *sc)
@@ -718,7 +709,7 @@ vtblk_config_change(device_t dev)
 }
 
 static device_method_t vtblk_methods[] = {
-	DEVMETHOD(device_probe,		vtblk_probe),
+	DEVMETHOD(device_probe,		virtio_probe),
 	DEVMETHOD(device_attach,	vtblk_attach),
 	DEVMETHOD(device_detach,	vtblk_detach),
 	DEVMETHOD(device_quiesce,	vtblk_quiesce),
@@ -736,11 +727,7 @@ static driver_t vtblk_driver = {
 	sizeof(struct vtblk_softc)
 };
 
-VIRTIO_DRIVER_MODULE(virtio_blk, vtblk_driver, VIRTIO_ID_BLOCK);
-MODULE_VERSION(pv_virtio_blk, 1);
-MODULE_DEPEND(pv_virtio_blk, pv_virtio, 1, 1, 1);
-/* Not link dependencies: the buses to find devices on, so that one kldload(8) is enough. */
-MODULE_DEPEND(pv_virtio_blk, vtpci, 1, 1, 1);
-MODULE_DEPEND(pv_virtio_blk, vtmmio, 1, 1, 1);
-MODULE_DEPEND(pv_virtio_blk, pv, 1, 1, 1);
+VIRTIO_DRIVER_MODULE(virtio_blk, vtblk_driver, VIRTIO_ID_BLOCK,
+    "VirtIO block device");
+VIRTIO_DRIVER_DEPENDS(virtio_blk);
 MODULE_DEPEND(pv_virtio_blk, pv_blk, 1, 1, 1);

@@ -527,15 +527,6 @@ vtnet_teardown(struct vtnet_softc *sc)
 }
 
 static int
-vtnet_probe(device_t dev)
-{
-	if (virtio_get_device_type(dev) != VIRTIO_ID_NETWORK)
-		return (ENXIO);
-	device_set_desc(dev, "VirtIO network device");
-	return (BUS_PROBE_DEFAULT);
-}
-
-static int
 vtnet_attach_steps(struct vtnet_softc *sc)
 {
 	struct pv_net_params params;
@@ -640,7 +631,7 @@ vtnet_config_change(device_t dev)
 }
 
 static device_method_t vtnet_methods[] = {
-	DEVMETHOD(device_probe, vtnet_probe),
+	DEVMETHOD(device_probe, virtio_probe),
 	DEVMETHOD(device_attach, vtnet_attach),
 	DEVMETHOD(device_detach, vtnet_detach),
 	DEVMETHOD(device_suspend, vtnet_suspend),
@@ -658,11 +649,7 @@ static driver_t vtnet_driver = {
 	sizeof(struct vtnet_softc)
 };
 
-VIRTIO_DRIVER_MODULE(vtnet, vtnet_driver, VIRTIO_ID_NETWORK);
-MODULE_VERSION(pv_vtnet, 1);
-MODULE_DEPEND(pv_vtnet, pv, 1, 1, 1);
+VIRTIO_DRIVER_MODULE(vtnet, vtnet_driver, VIRTIO_ID_NETWORK,
+    "VirtIO network device");
+VIRTIO_DRIVER_DEPENDS(vtnet);
 MODULE_DEPEND(pv_vtnet, pv_net, 1, 1, 1);
-MODULE_DEPEND(pv_vtnet, pv_virtio, 1, 1, 1);
-/* Not link dependencies: the buses to find devices on, so that one kldload(8) is enough. */
-MODULE_DEPEND(pv_vtnet, vtpci, 1, 1, 1);
-MODULE_DEPEND(pv_vtnet, vtmmio, 1, 1, 1);

@@ -25,16 +25,6 @@ static const struct virtio_feature refuse_features[] = {
 };
 
 static int
-refuse_probe(device_t dev)
-{
-
-	if (virtio_get_device_type(dev) != VIRTIO_ID_ENTROPY)
-		return (ENXIO);
-	device_set_desc(dev, "refused device");
-	return (BUS_PROBE_DEFAULT);
-}
-
-static int
 refuse_attach(device_t dev)
 {
 	static int times;
@@ -45,7 +35,7 @@ refuse_attach(device_t dev)
 }
 
 static device_method_t refuse_methods[] = {
-	DEVMETHOD(device_probe,		refuse_probe),
+	DEVMETHOD(device_probe,		virtio_probe),
 	DEVMETHOD(device_attach,	refuse_attach),
 
 	DEVMETHOD_END
@@ -53,17 +43,8 @@ static device_method_t refuse_methods[] = {
 
 static driver_t refuse_driver = { "vtrefuse", refuse_methods, 1 };
 
-VIRTIO_DRIVER_MODULE(refuse, refuse_driver, VIRTIO_ID_ENTROPY);
-
-static int
-accept_probe(device_t dev)
-{
-
-	if (virtio_get_device_type(dev) != VIRTIO_ID_CONSOLE)
-		return (ENXIO);
-	device_set_desc(dev, "accepted device");
-	return (BUS_PROBE_DEFAULT);
-}
+VIRTIO_DRIVER_MODULE(refuse, refuse_driver, VIRTIO_ID_ENTROPY,
+    "refused device");
 
 static int
 accept_attach(device_t dev)
@@ -82,7 +63,7 @@ accept_detach(device_t dev)
 }
 
 static device_method_t accept_methods[] = {
-	DEVMETHOD(device_probe,		accept_probe),
+	DEVMETHOD(device_probe,		virtio_probe),
 	DEVMETHOD(device_attach,	accept_attach),
 	DEVMETHOD(device_detach,	accept_detach),
 
@@ -91,6 +72,7 @@ static device_method_t accept_methods[] = {
 
 static driver_t accept_driver = { "vtaccept", accept_methods, 1 };
 
-VIRTIO_DRIVER_MODULE(accept, accept_driver, VIRTIO_ID_CONSOLE);
+VIRTIO_DRIVER_MODULE(accept, accept_driver, VIRTIO_ID_CONSOLE,
+    "accepted device");
 MODULE_VERSION(refuse, 1);
 MODULE_DEPEND(refuse, pv_virtio, 1, 1, 1);
