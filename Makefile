@@ -35,8 +35,9 @@ help: .PHONY
 	@echo 'make test-freebsd-sanitized  a part of them, in the kernels with KASAN and KCSAN'
 	@echo 'make soak                the tests in FreeBSD, all with all repetitions, then with random preemption: HOURS=1 SEED=1, or so many SEEDS=50'
 	@echo 'make bench               measure: the tables of tests/bench/BASELINE.md (tools/bench --help)'
-	@echo 'make mutants             how many deliberate bugs the hosted tests notice: N=200 SEED=1 FILE=sys/dev/... (tools/mutants --help)'
 	@echo 'make conformance         which rules of the specifications the tests show to be kept (tools/conformance --help)'
+	@echo 'make mutants             how many deliberate bugs the tests notice: N=200 SEED=1 FILE=sys/dev/... (tools/mutants --help)'
+	@echo 'make coverage            which lines and branches of the drivers the tests execute: TESTS=sys/dev/... (tools/coverage --help)'
 	@echo 'make dist                the tarball of the FreeBSD port (ports/emulators/pv-kmod)'
 	@echo 'make lint                manual pages, shell, Python and its types, layers, rules of CONTRIBUTING.md'
 	@echo 'make lint-changed        of that what a change can have made wrong, in seconds'
@@ -261,6 +262,9 @@ mutants: .PHONY bootstrap
 # Of tests/conformance: 'tools/conformance --ran' after 'make test' says whether these tests ran.
 conformance: .PHONY
 	@${.CURDIR}/tools/conformance
+# The same of what was executed, in tests/coverage/RESULTS.md.
+coverage: .PHONY bootstrap
+	@${.CURDIR}/tools/coverage ${TESTS:U--write}
 
 bench: .PHONY
 	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all

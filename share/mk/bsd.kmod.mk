@@ -47,8 +47,19 @@ ${_src:T:R}.o: ${_src} ${KERNBUILDDIR}/opt_global.h ${KERNBUILDDIR}/offset.inc $
 ${OBJS}: ${_IFHDRS}
 .endif
 
-${KMOD}.ko: ${OBJS} ${.CURDIR}/Makefile
+# COVERAGE=yes: for tools/coverage.  An object before all others and one behind them bound the counters.
+.if defined(COVERAGE) && !empty(.CURDIR:M*/sys/modules/*)
+KMOD_CFLAGS+=	-fprofile-instr-generate -fcoverage-mapping
+_COUNTERS=	${SRCTOP}/tests/sys/coverage/coverage.c
+_FIRST=		coverage_begin.o
+_LAST=		coverage_end.o
+coverage_begin.o coverage_end.o: ${_COUNTERS} ${_OPTIONS}
+	@${CC} ${KERN_CFLAGS} -DKLD_MODULE -DKLD_TIED -DCOVERAGE_MODULE='"${KMOD}"' \
+	    ${.TARGET:Mcoverage_end.o:S/coverage_end.o/-DCOVERAGE_END/} -c ${_COUNTERS} -o ${.TARGET}
+.endif
+
+${KMOD}.ko: ${_FIRST} ${OBJS} ${_LAST} ${.CURDIR}/Makefile
 	@echo "  LD      ${.TARGET}"
-	@${LD} -m elf_x86_64_fbsd -r -o ${.TARGET}.full ${OBJS}
+	@${LD} -m elf_x86_64_fbsd -r ${_FIRST:D--force-group-allocation} -o ${.TARGET}.full ${_FIRST} ${OBJS} ${_LAST}
 	@printf '%s\n' ${EXPORT_SYMS} >exported
 	@${OBJCOPY} --strip-debug --keep-global-symbols=exported ${.TARGET}.full ${.TARGET}
