@@ -98,7 +98,7 @@ class CommandSuite:
         same = all(self.contents(path) == old for path, old in self.objects.items())
         return "same code" if same else None
 
-    def build(self, _test: Test) -> bool:
+    def build(self, _test: Test, _file: str) -> bool:
         """difference() has built it."""
         return True
 
@@ -195,7 +195,7 @@ class HostedSuite:
         """Have another one in its place."""
         (self.top / file).write_text(text)
         # bmake compares whole seconds.
-        for name in self.depends[file]:
+        for name in self.depends.get(file, ()):
             (self.out / name).unlink(missing_ok=True)
         self.built.clear()
 
@@ -321,7 +321,7 @@ class HostedSuite:
         finally:
             path.write_text(text)
 
-    def build(self, test: Test) -> bool:
+    def build(self, test: Test, _file: str) -> bool:
         """Build the program of a test with the mutant in it."""
         program = test.name.partition(":")[0]
         if program in self.built:
