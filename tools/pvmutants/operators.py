@@ -122,6 +122,25 @@ def kind_of(statement: str) -> str | None:
     return None
 
 
+def may_depend(first: str, second: str) -> bool:
+    """Whether the order of two statements, of which one at least is a call, may matter.
+
+    It does not where the same function is called for two things, and where what is assigned is no
+    part of what the call is given.
+    """
+    names = [re.match(r"(?:\(void\))?([\w.>\-]+)\s*\(", each) for each in (first, second)]
+    if "SYSCTL_ADD_" in first + second:
+        return False
+    if names[0] and names[1]:
+        return names[0][1] != names[1][1]
+    call, assigned = (first, second) if names[0] else (second, first)
+    words = re.match(r"[^=]*", assigned)
+    assert words is not None
+    base, member = (re.findall(r"\w+", words[0]) or [""])[0], re.findall(r"\w+", words[0])[-1:]
+    whole = re.search(rf"(?<![\w>.]){base}(?!\w|->|\.|\[)", call)
+    return bool(whole) or any(re.search(rf"\b{word}\b", call) for word in member)
+
+
 def of_statements(code: str, text: str) -> Iterator[tuple[str, int, int, str]]:
     """Statements removed, and two that follow each other swapped."""
     before: tuple[int, int, bool] | None = None
@@ -133,7 +152,9 @@ def of_statements(code: str, text: str) -> Iterator[tuple[str, int, int, str]]:
         yield kind, start, end, ";"
         # Of two assignments the order seldom matters, and not to who runs one thread.
         calls = kind in ("call removed", "fence removed")
-        if before is not None and (calls or before[2]) and not code[before[1]:start].strip():
+        if before is not None and (calls or before[2]) and not code[before[1]:start].strip() \
+                and "\n}" not in text[before[1]:start] \
+                and may_depend(code[before[0]:before[1]], code[start:end]):
             yield ("order swapped", before[0], end,
                    text[start:end] + text[before[1]:start] + text[before[0]:before[1]])
         before = (start, end, calls)
