@@ -41,6 +41,7 @@ sbintime_t tick_sbt = SBT_1S / 100;
 static struct xenstore_domain_interface intf;
 static driver_intr_t *handler;
 static bool locked;
+static const void *woken;
 static u_int notified, fired, sleeps;
 
 /* What xenstored does while the requester sleeps. */
@@ -49,6 +50,10 @@ static void (*xenstored)(void);
 /* What it sends: messages behind each other, the first `first' bytes before the rest. */
 static char stream[2 * (HEAD + XENSTORE_PAYLOAD_MAX)];
 static size_t stream_len, stream_at, first;
+
+/* A request that is longer than the ring, as xenstored has it. */
+static char taken[HEAD + XENSTORE_PAYLOAD_MAX] __aligned(8);
+static size_t taken_len;
 
 /* The access of the driver before which the rest is sent; 0: none. */
 static u_int at_access;
@@ -82,21 +87,29 @@ _mtx_destroy(volatile uintptr_t *m __unused)
 }
 
 void
-wakeup(const void *chan __unused)
+wakeup(const void *chan)
 {
+
+	CHECK(locked, "a sleeper may miss it");
+	woken = chan;
 }
 
+/* Nothing else than wakeup(9) and the end of its time ends a sleep. */
 int
-_sleep(const void *chan __unused, struct lock_object *lock __unused, int pri __unused,
-    const char *wmesg __unused, sbintime_t sbt __unused, sbintime_t pr __unused, int flags __unused)
+_sleep(const void *chan, struct lock_object *lock __unused, int pri __unused,
+    const char *wmesg __unused, sbintime_t sbt, sbintime_t pr __unused, int flags __unused)
 {
 
 	CHECK(locked, "sleeps without the lock");
 	CHECK(++sleeps < 10000, "sleeps for ever");
 	locked = false;
+	woken = NULL;
 	xenstored();
+	CHECK(woken == chan || sbt != 0, "nobody wakes it");
+	if (woken != chan)
+		ticks += sbt / tick_sbt;
 	locked = true;
-	return (0);
+	return (woken == chan ? 0 : EWOULDBLOCK);
 }
 
 int
@@ -345,6 +358,168 @@ message_longer_than_the_ring(const void *arg __unused)
 	xenstore_ring_fini();
 }
 
+/* Takes what there is of a request, and answers when that was all. */
+static void
+take_a_ring(void)
+{
+
+	while (intf.req_cons != intf.req_prod)
+		taken[taken_len++ % sizeof(taken)] = intf.req[MASK_XENSTORE_IDX(intf.req_cons++)];
+	if (taken_len == sizeof(taken)) {
+		add(XS_WRITE, ((struct xsd_sockmsg *)taken)->req_id, "OK", 3);
+		send(stream_len);
+	}
+	interrupt();
+}
+
+static void
+request_longer_than_the_ring(const void *arg __unused)
+{
+	static char body[XENSTORE_PAYLOAD_MAX];
+	const struct xenstore_piece piece = { body, sizeof(body) };
+	const char *reply;
+	size_t len;
+	u_int i;
+
+	for (i = 0; i < sizeof(body); i++)
+		body[i] = i * 7 + i / 256;
+	xenstored = take_a_ring;
+	for (i = 0; i < nitems(indices); i++) {
+		begin(indices[i]);
+		taken_len = 0;
+		CHECK(xenstore_ring_talk(XS_WRITE, 0, &piece, 1, &reply, &len) == 0, "index %u",
+		    indices[i]);
+		CHECK(taken_len == sizeof(taken) && memcmp(taken + HEAD, body, sizeof(body)) == 0,
+		    "index %u: %zu bytes", indices[i], taken_len);
+		xenstore_ring_fini();
+	}
+}
+
+/* An answer that never comes: the time of the request ends the wait, and what comes late is dropped. */
+static void
+answer_of_nothing(void)
+{
+}
+
+static void
+request_without_answer_times_out(const void *arg __unused)
+{
+	int *timeout = &xen_tunables[XEN_XENSTORE_TIMEOUT].pt_value, before = *timeout;
+	int began = ticks;
+	const char *reply;
+	size_t len;
+
+	*timeout = 5;
+	xenstored = answer_of_nothing;
+	begin(0);
+	CHECK(talk(&reply, &len) == ETIMEDOUT, "it has an answer");
+	CHECK(ticks - began == 5 * hz, "%d ticks", ticks - began);
+	*timeout = before;
+	xenstore_ring_fini();
+}
+
+/* What comes after its request has timed out: dropped; a transaction that it began is to be ended. */
+static void
+late_answers_are_told_apart(const void *arg __unused)
+{
+	int *timeout = &xen_tunables[XEN_XENSTORE_TIMEOUT].pt_value, before = *timeout;
+	uint64_t late = xenstore_late;
+	const char *reply;
+	size_t len;
+
+	*timeout = 5;
+	xenstored = answer_of_nothing;
+	begin(0);
+	CHECK(!xenstore_ring_doubt(), "a doubt without a request");
+	CHECK(talk(&reply, &len) == ETIMEDOUT, "it has an answer");
+	CHECK(xenstore_ring_doubt() && !xenstore_ring_doubt(), "no doubt, or for ever");
+	add(XS_READ, request(), "7", 2);
+	add(XS_TRANSACTION_START, 77, "4294967295", 11);
+	add(XS_TRANSACTION_START, 77, "4294967296", 11);
+	add(XS_TRANSACTION_START, 77, "0", 2);
+	add(XS_TRANSACTION_START, 77, "12", 2);
+	send(stream_len);
+	interrupt();
+	CHECK(xenstore_late - late == 5, "%ju late", (uintmax_t)(xenstore_late - late));
+	CHECK(xenstore_ring_orphan() == 12 && xenstore_ring_orphan() == UINT32_MAX &&
+	    xenstore_ring_orphan() == 0, "orphans");
+	*timeout = before;
+	xenstored = answer_in_two;
+	stream_len = stream_at = fired = 0;
+	talk_of_value(0);
+	CHECK(fired == 2, "%u events", fired);
+	xenstore_ring_fini();
+}
+
+static uint32_t answer_type;
+static const char *answer_text;
+
+static void
+answer_of_type(void)
+{
+
+	add(answer_type, request(), answer_text, strlen(answer_text) + 1);
+	send(stream_len);
+	interrupt();
+}
+
+static void
+errors_are_numbers(const void *arg __unused)
+{
+	static const struct {
+		uint32_t	 type;
+		const char	*text;
+		int		 error;
+		bool		 doubt;
+	} answers[] = {
+		{ XS_ERROR, "ENOENT", ENOENT, false },
+		{ XS_ERROR, "EACCES", EACCES, false },
+		{ XS_ERROR, "EISCONN", EISCONN, false },
+		{ XS_ERROR, "EUNHEARDOF", EINVAL, false },
+		/* What became of these requests is unknown. */
+		{ XS_ERROR, "EIO", ETIMEDOUT, true },
+		{ XS_WRITE, "OK", ETIMEDOUT, true },
+		{ XS_READ, "value", 0, false },
+	};
+	uint64_t failed = xenstore_failed;
+	const char *reply;
+	size_t len;
+	u_int i;
+	int error;
+
+	xenstored = answer_of_type;
+	begin(0);
+	for (i = 0; i < nitems(answers); i++) {
+		stream_len = stream_at = 0;
+		answer_type = answers[i].type;
+		answer_text = answers[i].text;
+		error = talk(&reply, &len);
+		CHECK(error == answers[i].error, "%s: error %d", answer_text, error);
+		CHECK(xenstore_ring_doubt() == answers[i].doubt, "%s", answer_text);
+	}
+	CHECK(xenstore_failed - failed == 2, "%ju", (uintmax_t)(xenstore_failed - failed));
+	xenstore_ring_fini();
+}
+
+static void
+events_are_two_strings(const void *arg __unused)
+{
+
+	begin(0);
+	add(XS_WATCH_EVENT, 0, "/a/path\0token", 13);
+	add(XS_WATCH_EVENT, 0, "/a/path", 7);
+	add(XS_WATCH_EVENT, 0, "/a/path", 8);
+	add(XS_WATCH_EVENT, 0, "", 0);
+	send(stream_len);
+	interrupt();
+	CHECK(fired == 0, "%u events", fired);
+	add(XS_WATCH_EVENT, 0, "/a/path\0token\0more", 18);
+	send(stream_len);
+	interrupt();
+	CHECK(fired == 1, "%u events", fired);
+	xenstore_ring_fini();
+}
+
 static void
 answer_too_long(void)
 {
@@ -388,6 +563,7 @@ answer_after_a_new_timeout(void)
 	if (sleeps == 1) {
 		xen_tunables[XEN_XENSTORE_TIMEOUT].pt_value = 5;
 		ticks += 1000 * hz;
+		interrupt();
 	} else
 		answer_in_two();
 }
@@ -415,6 +591,15 @@ static const struct hosted_test tests[] = {
 	    rest_arrives_at_any_access, NULL },
 	{ "message_longer_than_the_ring", "The longest answer", message_longer_than_the_ring,
 	    NULL },
+	{ "request_longer_than_the_ring", "The longest request", request_longer_than_the_ring,
+	    NULL },
+	{ "request_without_answer_times_out", "After the time of the tunable",
+	    request_without_answer_times_out, NULL },
+	{ "late_answers_are_told_apart", "And a transaction that was begun too late",
+	    late_answers_are_told_apart, NULL },
+	{ "errors_are_numbers", "Names of errors, and answers to something else", errors_are_numbers,
+	    NULL },
+	{ "events_are_two_strings", "Events that are not", events_are_two_strings, NULL },
 	{ "invalid_messages_end_the_ring", "Length and index", invalid_messages_end_the_ring,
 	    NULL },
 	{ "timeout_is_that_of_the_request", "The tunable changes meanwhile",
