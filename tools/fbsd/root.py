@@ -58,9 +58,10 @@ ESSENTIAL = ("bin/sh", "sbin/init", "sbin/kldload")
 LIBRARIES = ("lib/casper", "lib", "usr/lib")
 
 # Of the kernel's own modules, which are hundreds in a release: what the tests load, by themselves
-# or by ifconfig(8), and what that depends on.
-KERNEL_MODULES = ("if_bridge", "if_epair", "if_lagg", "if_tuntap", "if_vlan", "if_vxlan", "ipfw",
-                  "netmap", "nullfs", "pf", "tmpfs")
+# or by ifconfig(8), what tools/bench measures ours beside, and what all that depends on.
+KERNEL_MODULES = ("if_bridge", "if_epair", "if_lagg", "if_tuntap", "if_vlan", "if_vtnet",
+                  "if_vxlan", "ipfw", "netmap", "nullfs", "pf", "tmpfs", "virtio_balloon",
+                  "virtio_blk", "virtio_pci")
 
 # Free space, and files that can be made.
 FREE, FILES = "16m", "400"
