@@ -15,6 +15,7 @@
  *	netbench echo PORT			take a connection and send back what comes
  *	netbench send HOST PORT BYTES		connect (again and again, for a minute) and send
  *	netbench take PORT BYTES		take a connection and so many bytes of it
+ *	netbench read PORT BYTES		the same, but for what take leaves out
  *	netbench sink PORT N			take N connections, and read them to their ends
  *
  * take has Linux throw the bytes away where they are (MSG_TRUNC), as our iperf command has it done:
@@ -172,13 +173,13 @@ send_bytes(const char *host, const char *port, uint64_t bytes)
 }
 
 static void
-take_bytes(const char *port, uint64_t bytes)
+take_bytes(const char *port, uint64_t bytes, int flags)
 {
 	int fd = accepted(port);
 	uint64_t got = 0;
 	ssize_t n;
 
-	while ((n = recv(fd, buffer, sizeof(buffer), MSG_TRUNC)) > 0)
+	while ((n = recv(fd, buffer, sizeof(buffer), flags)) > 0)
 		got += n;
 	if (got != bytes)
 		errx(1, "%ju of %ju bytes came", (uintmax_t)got, (uintmax_t)bytes);
@@ -230,12 +231,14 @@ main(int argc, char **argv)
 	else if (argc == 5 && strcmp(argv[1], "send") == 0)
 		send_bytes(argv[2], argv[3], strtoull(argv[4], NULL, 10));
 	else if (argc == 4 && strcmp(argv[1], "take") == 0)
-		take_bytes(argv[2], strtoull(argv[3], NULL, 10));
+		take_bytes(argv[2], strtoull(argv[3], NULL, 10), MSG_TRUNC);
+	else if (argc == 4 && strcmp(argv[1], "read") == 0)
+		take_bytes(argv[2], strtoull(argv[3], NULL, 10), 0);
 	else if (argc == 4 && strcmp(argv[1], "sink") == 0)
 		sink(argv[2], strtol(argv[3], NULL, 10));
 	else
 		errx(2, "usage: netbench frames interface size count [n] | "
 		    "udp host port size burst n | echo port | send host port bytes | "
-		    "take port bytes | sink port n");
+		    "take|read port bytes | sink port n");
 	return (0);
 }

@@ -13,6 +13,7 @@
   xn         Xen's network front end beside Linux's
   suspend    suspension and the balloon under Xen beside Linux
   freebsd    vtnet and vtbd in FreeBSD beside FreeBSD's own drivers
+  field      what papers and users quote, beside FreeBSD's own drivers and Linux
   all        all of these, each with its own defaults
   draw       pictures (SVG) of results
   baseline   tables of results in BASELINE.md

@@ -18,6 +18,7 @@ from pvbench import (
     baseline,
     disk,
     draw,
+    field,
     freebsd,
     migrate,
     net,
@@ -35,7 +36,7 @@ from pvguest.errors import GuestError
 from xen.errors import TOP, LabError
 
 COMMANDS = [module.COMMAND for module in (
-    requests, disk, net, balloon, migrate, times, xbd, xn, suspend, freebsd)]
+    requests, disk, net, balloon, migrate, times, xbd, xn, suspend, freebsd, field)]
 STATUS_BROKEN, STATUS_UNMEASURED = 1, 2
 
 

@@ -52,6 +52,7 @@ CALL(aio_read, SYS_aio_read);
 CALL(aio_waitcomplete, SYS_aio_waitcomplete);
 CALL(aio_write, SYS_aio_write);
 CALL(bind, SYS_bind);
+CALL(clock_gettime, SYS_clock_gettime);
 CALL(close, SYS_close);
 CALL(connect, SYS_connect);
 CALL(fsync, SYS_fsync);

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""Many guests at once: what all of them do together, and how evenly.
+
+As it was published: bonnie++ in one guest and in eight, iperf with one to eight.  Here each guest
+writes and reads a disk of its own (fileio, 16 KB, at random), or sends a TCP stream, all of them at
+the same time.  "together" is the sum of what each does, "slowest to fastest" the ratio of two of
+them.  Ours and the others' are booted in turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from pvbench.build import NETBENCH
+from pvbench.fieldguests import MODERN, System, blank, booted, systems
+from pvbench.figures import Figures, of_pairs
+from pvbench.labs import netlab
+from pvbench.report import Report
+from pvbench.table import Goal, Line
+
+TITLE = "many guests"
+NUMBERS = (1, 2, 4, 8)
+MEMORY, DISK, BLOCK = 256, 64 << 20, 16384
+COUNT, STREAM = 8000, 1 << 30
+GUEST, HOST = "10.1.0.254", "10.1.0.1"
+KINDS = {"random write": "MB/s", "random read": "MB/s", "TCP stream": "Mbit/s"}
+
+
+def names(scale: float) -> list[str]:
+    """What is measured."""
+    del scale
+    return [f"{kind}, {number} guest{'s' if number > 1 else ''}"
+            for kind in KINDS for number in NUMBERS]
+
+
+def command(system: System, kind: str, scale: float) -> tuple[str, int]:
+    """What a guest runs, and how many bytes that is."""
+    if kind == "TCP stream":
+        size = round(STREAM * scale) // 65536 * 65536
+        program = "netbench" if system.is_linux else "pvbench"
+        return f"{program} send {HOST} 5001 {size}", size
+    count = round(COUNT * scale)
+    way = "rndwr" if "write" in kind else "rndrd"
+    return f"fileio {way} {system.disk(0)} 0 {DISK // 128} {BLOCK} {count}", count * BLOCK
+
+
+def together(system: System, labs: list[netlab.Lab], kind: str, scale: float) -> list[float]:
+    """What each guest did, in millions of bytes or bits a second of its own time."""
+    words, size = command(system, kind, scale)
+    bits = 8 if kind == "TCP stream" else 1
+    servers = []
+    if kind == "TCP stream":
+        for lab in labs:
+            peer = lab.cards[0][0]
+            servers.append(peer.start(f"{NETBENCH} take 5001 {size}"))
+            netlab.wait_for("port", lambda peer=peer: peer.run("ss -Hltn sport = 5001"))
+    for lab in labs:
+        # Its time by the guest's clock, whatever the console takes.
+        lab.guest(f"(time -p {words}) >/tmp/said 2>&1 &")
+    rates = []
+    for lab in labs:
+        said = lab.guest("wait; cat /tmp/said")
+        seconds = next(float(line.split()[1]) for line in said.splitlines()
+                       if line.startswith("real"))
+        rates.append(size * bits / 1e6 / max(seconds, 0.01))
+    for server in servers:
+        if server.wait() != 0:
+            raise netlab.LabFailure(f"netbench take: {server.communicate()[0]}")
+    return rates
+
+
+def guests_of(system: System, stack: contextlib.ExitStack) -> list[netlab.Lab]:
+    """As many as there are at most, each with a disk and a cable."""
+    labs = []
+    for number in range(NUMBERS[-1]):
+        peer = netlab.Peer(f"many{number}")
+        path = blank(f"many-{system.name}-{number}", DISK)
+        lab = stack.enter_context(booted(system, [
+            "--mem", str(MEMORY), "--disk", f"{path},cache=unsafe{MODERN}"], [(peer, MODERN)]))
+        peer.run(f"ip addr add {HOST}/24 dev tap0")
+        card = system.cards[0]
+        lab.guest(f"ip addr add {GUEST}/24 dev {card}; ip link set {card} up"
+                  if system.is_linux else f"ifconfig {card} {GUEST}/24 up")
+        peer.run(f"ping -c 1 -W 30 {GUEST}")
+        labs.append(lab)
+    return labs
+
+
+Rates = dict[tuple[str, int], list[list[float]]]  # by kind and number of guests, each round's
+
+
+def aggregate(rates: list[float]) -> float:
+    """What all did together until the slowest had ended."""
+    return len(rates) * min(rates)
+
+
+def lines(kind: str, ours: Rates, other: Rates) -> list[Line]:
+    """The lines of a kind."""
+    found = []
+    for number in NUMBERS:
+        mine, theirs = (Figures.of([aggregate(one) for one in rates[kind, number]])
+                        for rates in (ours, other))
+        found.append(Line(f"{TITLE}: {kind}, {number} together", KINDS[kind], mine, theirs,
+                          of_pairs(mine, theirs)))
+    most = NUMBERS[-1]
+    for name, bound, figure in (
+            (f"{most} together to one", 0.9, lambda rates, n: (
+                aggregate(rates[kind, most][n]) / aggregate(rates[kind, 1][n]))),
+            (f"slowest to fastest of {most}", 0.8, lambda rates, n: (
+                min(rates[kind, most][n]) / max(rates[kind, most][n])))):
+        mine, theirs = (Figures.of([figure(rates, n) for n in range(len(rates[kind, most]))])
+                        for rates in (ours, other))
+        found.append(Line(f"{TITLE}: {kind}, {name}", "ratio", mine, theirs,
+                          of_pairs(mine, theirs), Goal(bound, "ours", at_least=True)))
+    return found
+
+
+def run(report: Report, rounds: int, scale: float) -> None:
+    """Measure; of a kind all numbers of guests."""
+    kinds = [kind for kind in KINDS
+             if any(report.chosen(f"{TITLE}: {name}") for name in names(scale) if kind in name)]
+    with contextlib.ExitStack() as stack:
+        labs = {system: guests_of(system, stack) for system in systems()}
+        rates: dict[System, Rates] = {system: {} for system in labs}
+        for kind in kinds:
+            for number in NUMBERS:
+                for turn in range(rounds):
+                    report.progress.step(f"{TITLE}: {kind}, {number}")
+                    order = list(labs)
+                    for system in (*order[turn % len(order):], *order[:turn % len(order)]):
+                        rates[system].setdefault((kind, number), []).append(
+                            together(system, labs[system][:number], kind, scale))
+        ours, *others = labs
+        for other in others:
+            for kind in kinds:
+                for line in lines(kind, rates[ours], rates[other]):
+                    report.add(report.table(f"{TITLE}, beside {other.name}", other.name), line)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Copyright (c) 2026 The pv-kmod developers
+"""A mix of computing and files, on a disk beside the same in memory; and on several CPUs.
+
+As it was published: a build of NetBSD, and of how much faster it is on more CPUs.  There is no
+compiler in these guests, so that the mix is made of programs that each has: text is written,
+sorted, searched, hashed and removed, file by file.  What the disk costs is the ratio to the time
+that it takes on a disk in memory, md(4) or brd.  The job for several CPUs is the same, one a CPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+
+from pvbench.fieldguests import MODERN, Row, System, blank, booted, measure, systems
+from pvbench.labs import netlab
+from pvbench.report import Report
+from pvbench.table import Goal
+
+TITLE = "mix"
+MEMORY, DISK, PLACES = 512, 128 << 20, ("/mnt", "/mem")
+LINES, FILES = 20000, 160
+CPUS = (1, 2, 4)
+
+
+def job(system: System, place: str, number: int, files: int) -> str:
+    """The mix as a shell command."""
+    digest = "sha256sum" if system.is_linux else "sha256"
+    at = f"{place}/{number}"
+    return (f"(mkdir {at}; for n in $(seq {files}); do seq {LINES} >{at}/in.$n;"
+            f" sort -r {at}/in.$n >{at}/out.$n; grep -c 77 {at}/out.$n >{at}/count.$n;"
+            f" {digest} {at}/out.$n >{at}/sum.$n; done; sync; rm -r {at}; sync)")
+
+
+def seconds(system: System, lab: netlab.Lab, place: str, jobs: int, files: int) -> float:
+    """What so many take, by this machine's clock."""
+    words = " & ".join(job(system, place, number, files) for number in range(jobs))
+    start = time.monotonic()
+    lab.guest(f"{words} & wait")
+    return time.monotonic() - start
+
+
+def beside_memory(files: int) -> Row:
+    """Per cent of the time in memory."""
+    def once(system: System, lab: netlab.Lab) -> float:
+        on_disk, in_memory = (seconds(system, lab, place, 1, files) for place in PLACES)
+        return 100 * on_disk / in_memory
+    return Row("disk, to the same in memory", "%", Goal(102, "ours"), once)
+
+
+def on_cpus(number: int, files: int) -> Row:
+    """Seconds of as many jobs as CPUs, a job."""
+    def once(system: System, lab: netlab.Lab) -> float:
+        return seconds(system, lab, PLACES[0], number, files // CPUS[-1]) / number
+    return Row(f"a job a CPU, {number} CPU{'s' if number > 1 else ''}", "s a job", Goal(1), once)
+
+
+def names(scale: float) -> list[str]:
+    """What is measured."""
+    files = max(len(CPUS), round(FILES * scale))
+    return [beside_memory(files).name, *(on_cpus(number, files).name for number in CPUS)]
+
+
+def mounted(system: System, lab: netlab.Lab) -> None:
+    """Both file systems."""
+    if system.is_linux:
+        lab.guest(f"rmmod brd; insmod /modules/brd.ko rd_nr=1 rd_size={DISK >> 10}")
+        lab.guest("cat /dev/vda >/dev/ram0; mkdir -p /mnt /mem; mount -t ext4 /dev/vda /mnt;"
+                  " mount -t ext4 /dev/ram0 /mem")
+    else:
+        lab.guest("newfs -U /dev/vtbd0 >/dev/null; mount /dev/vtbd0 /mnt;"
+                  f" mdconfig -a -t malloc -s {DISK >> 20}m -u 9; newfs -U /dev/md9 >/dev/null;"
+                  " mkdir -p /mem; mount /dev/md9 /mem")
+
+
+def run(report: Report, rounds: int, scale: float) -> None:
+    """Measure."""
+    files = max(len(CPUS), round(FILES * scale))
+    for number in CPUS:
+        chosen = [on_cpus(number, files), *([beside_memory(files)] if number == 1 else [])]
+        with contextlib.ExitStack() as stack:
+            guests = []
+            for system in systems():
+                path = blank(f"mix-{system.name}", DISK)
+                if system.is_linux:
+                    subprocess.run(["mkfs.ext4", "-q", path], check=True)
+                lab = stack.enter_context(booted(system, [
+                    "--mem", str(MEMORY), "--smp", str(number),
+                    "--disk", f"{path},cache=unsafe{MODERN}"]))
+                mounted(system, lab)
+                guests.append((system, lab))
+            measure(report, TITLE, rounds, chosen, guests)
