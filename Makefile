@@ -259,12 +259,13 @@ N?=	200
 mutants: .PHONY bootstrap
 	@${.CURDIR}/tools/mutants -n ${N} --seed ${SEED} ${FILE:D--file ${FILE}} ${FILE:U--write:M--write}
 
-# Of tests/conformance: 'tools/conformance --ran' after 'make test' says whether these tests ran.
-conformance: .PHONY
-	@${.CURDIR}/tools/conformance
 # The same of what was executed, in tests/coverage/RESULTS.md.
 coverage: .PHONY bootstrap
 	@${.CURDIR}/tools/coverage ${TESTS:U--write}
+
+# Of tests/conformance: 'tools/conformance --ran' after 'make test' says whether these tests ran.
+conformance: .PHONY
+	@${.CURDIR}/tools/conformance
 
 bench: .PHONY
 	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all
