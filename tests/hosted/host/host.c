@@ -30,12 +30,16 @@ extern void host_give_up(const char *message) __attribute__((__noreturn__));
  * FreeBSD's inlines find the CPU's data at %gs: curthread at its beginning, and a word in it that a
  * full barrier touches.  Each thread gets a CPU of its own.
  */
+/* What a thread has at %gs. */
+static __thread struct {
+	_Alignas(64) char room[HOST_PCPU_SIZE];
+} pcpu;
+
 static void
 host_set_pcpu(void)
 {
-	static __thread char pcpu[HOST_PCPU_SIZE] __attribute__((__aligned__(64)));
 
-	if (syscall(SYS_arch_prctl, HOST_ARCH_SET_GS, pcpu) != 0)
+	if (syscall(SYS_arch_prctl, HOST_ARCH_SET_GS, &pcpu) != 0)
 		abort();
 }
 
@@ -147,6 +151,13 @@ host_run_apart(void (*const *bodies)(void *), int n, void *arg)
 {
 
 	host_run_threads(bodies, n, arg, 1);
+}
+
+void *
+host_self(void)
+{
+
+	return (&pcpu);
 }
 
 void

@@ -53,6 +53,9 @@ _Bool	host_bell_wait(struct host_bell *bell);
 /* Under ThreadSanitizer: what this thread does from here on orders nothing, and is not checked. */
 void	host_race_ignore(_Bool ignore);
 
+/* Which thread this is: another value for each. */
+void	*host_self(void);
+
 /* Let another thread run. */
 void	host_yield(void);
 

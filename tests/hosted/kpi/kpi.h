@@ -91,4 +91,11 @@ bool	kpi_interrupt(struct resource *r);
 /* Run the tasks that are queued.  Returns how many there were. */
 int	kpi_run_tasks(void);
 
+/* How long the last delayed task was to be delayed. */
+extern sbintime_t kpi_delay;
+
+/* kpi/locks.c, for programs that are linked with it: mutexes that are locked, and the time. */
+extern int kpi_mutexes;
+extern sbintime_t kpi_uptime;
+
 #endif /* !_KPI_H_ */

@@ -423,8 +423,8 @@ kpi_run_tasks(void)
 	int i, n;
 
 	for (i = n = 0; i < KPI_MAX_TASKS; i++) {
-		task = kpi_tasks[i];
-		kpi_tasks[i] = NULL;
+		/* A thread may queue one now. */
+		task = (struct task *)atomic_swap_ptr((volatile uintptr_t *)&kpi_tasks[i], 0);
 		if (task == NULL)
 			continue;
 		task->ta_func(task->ta_context, 1);
@@ -441,6 +441,8 @@ taskqueue_drain(struct taskqueue *queue __unused, struct task *task __unused)
 }
 
 /* No time passes: a delayed task is a task. */
+sbintime_t kpi_delay;
+
 void
 _timeout_task_init(struct taskqueue *queue __unused, struct timeout_task *tt, int priority,
     task_fn_t func, void *context)
@@ -451,9 +453,10 @@ _timeout_task_init(struct taskqueue *queue __unused, struct timeout_task *tt, in
 
 int
 taskqueue_enqueue_timeout_sbt(struct taskqueue *queue, struct timeout_task *tt,
-    sbintime_t sbt __unused, sbintime_t pr __unused, int flags __unused)
+    sbintime_t sbt, sbintime_t pr __unused, int flags __unused)
 {
 
+	kpi_delay = sbt;
 	return (taskqueue_enqueue(queue, &tt->t));
 }
 

@@ -14,15 +14,14 @@
  *	pv_net_detach     ALLOCATED   in reverse, from any level
  *	pv_net_free
  *
- * Attached, the device is idle or running: pv_net_run.c.
+ * Whether it is stopped, idle or used is pv_dev's (pv_dev.c); what that has done is in pv_net_run.c.
  *
  * Locking.
- *   pn_sx     configuration: running, frozen, dead, the device's life.  May be held while
- *             sleeping.
+ *   pv_dev's  configuration, and the device's life.  May be held while sleeping.
  *   prq_mtx   one for each receive queue, ptq_mtx one for each transmit queue: no order
  *             between them, none is taken while another is held.
  *   pv_net_entry_mtx  ioctls in flight (pv_net_if.c); nothing is called with it held.
- * Order: pn_sx before a queue's lock.  None is held while packets go up the stack.
+ * Order: pv_dev's before a queue's lock.  None is held while packets go up the stack.
  */
 
 #include <sys/param.h>
@@ -55,26 +54,10 @@
 MODULE_VERSION(pv_net, 1);
 MODULE_DEPEND(pv_net, pv, 1, 1, 1);
 
-void
-pv_net_lock(struct pv_net *pn)
+struct pv_dev *
+pv_net_dev(struct pv_net *pn)
 {
-	sx_xlock(&pn->pn_sx);
-}
-
-int
-pv_net_lock_live(struct pv_net *pn)
-{
-	sx_xlock(&pn->pn_sx);
-	if (pv_net_live(pn))
-		return (0);
-	sx_xunlock(&pn->pn_sx);
-	return (ENXIO);
-}
-
-void
-pv_net_unlock(struct pv_net *pn)
-{
-	sx_xunlock(&pn->pn_sx);
+	return (&pn->pn_pvdev);
 }
 
 static bool
@@ -113,12 +96,11 @@ pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
 	pn->pn_level = PV_NET_ALLOCATED;
 	memcpy(pn->pn_lladdr, params->pnp_lladdr, ETHER_ADDR_LEN);
 	pn->pn_offloads_asked = params->pnp_offloads & PV_NET_RX_OFFLOADS;
-	sx_init(&pn->pn_sx, "pv_net configuration");
 	sysctl_ctx_init(&pn->pn_sysctl);
 	sysctl_ctx_init(&pn->pn_queue_sysctl);
+	pv_net_run_init(pn);
 	pv_net_pairs_alloc(pn);
 	pv_net_filter_init(pn);
-	pv_net_run_init(pn);
 	return (pn);
 }
 
@@ -156,7 +138,7 @@ pv_net_fit_mtu(struct pv_net *pn)
 void
 pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params)
 {
-	sx_xlock(&pn->pn_sx);
+	pv_dev_lock(&pn->pn_pvdev);
 	pn->pn_params.pnp_offloads = params->pnp_offloads;
 	pn->pn_params.pnp_max_frame = params->pnp_max_frame;
 	pn->pn_params.pnp_max_mtu = params->pnp_max_mtu;
@@ -164,7 +146,7 @@ pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params)
 	pv_net_change_pairs(pn, params->pnp_npairs);
 	if (pn->pn_level == PV_NET_INTERFACE)
 		pv_net_if_capabilities(pn);
-	sx_xunlock(&pn->pn_sx);
+	pv_dev_unlock(&pn->pn_pvdev);
 	if (pn->pn_level != PV_NET_INTERFACE)
 		return;
 	if_vlancap(pn->pn_ifp);
@@ -186,8 +168,7 @@ pv_net_attach(struct pv_net *pn)
 		if (error == 0)
 			error = pv_net_tx_alloc(&pn->pn_txqs[i]);
 	}
-	/* From its creation on the interface may be set up, but is not before all is there. */
-	pn->pn_frozen = true;
+	/* From its creation on the interface may be set up, but is not before pv_dev_start(). */
 	if (error == 0)
 		error = pv_net_if_create(pn);
 	if (error != 0)
@@ -199,44 +180,36 @@ pv_net_attach(struct pv_net *pn)
 	pv_net_if_show(pn);
 	pn->pn_level = PV_NET_INTERFACE;
 	pv_net_run_start(pn);
-	sx_xlock(&pn->pn_sx);
-	pn->pn_frozen = false;
+	pv_dev_lock(&pn->pn_pvdev);
+	pv_dev_start(&pn->pn_pvdev);
 	if ((if_getflags(pn->pn_ifp) & IFF_UP) != 0)
-		(void)pv_net_up(pn);
-	sx_xunlock(&pn->pn_sx);
+		(void)pv_dev_up(&pn->pn_pvdev);
+	pv_dev_unlock(&pn->pn_pvdev);
 	pv_net_link_change(pn);
 	return (0);
 }
 
 /*
  * The queues are quiesced and the device is halted first: if_detach(9) frees the link's address,
- * which the handlers of the queues compare destinations with.  From pn_detaching on nothing starts
- * them again.
+ * which the handlers of the queues compare destinations with.
  */
 static void
 pv_net_detach_interface(struct pv_net *pn)
 {
 	int i;
 
-	sx_xlock(&pn->pn_sx);
-	pn->pn_detaching = true;
-	if (pn->pn_running) {
-		pv_net_quiesce(pn);
-		(void)pv_net_halt(pn);
-	}
-	sx_xunlock(&pn->pn_sx);
+	pv_dev_leave(&pn->pn_pvdev);
 	pv_net_if_destroy(pn);
-	/* A packet may have been queued after that, by a thread that saw pn_running set. */
+	/* A packet may have been queued after that, by a thread that saw the device live. */
 	for (i = 0; i < pn->pn_made; i++) {
 		pv_net_tx_stop(&pn->pn_txqs[i]);
 		pv_net_tx_flush(&pn->pn_txqs[i]);
 	}
 	/* With the tick stopped nothing is left that enqueues a task: no queue, no ioctl. */
 	callout_drain(&pn->pn_tick);
-	taskqueue_drain(pn->pn_config_tq, &pn->pn_reset_task);
-	taskqueue_drain(pn->pn_config_tq, &pn->pn_link_task);
-	taskqueue_drain(pn->pn_config_tq, &pn->pn_filter_task);
-	taskqueue_drain(pn->pn_config_tq, &pn->pn_offload_task);
+	taskqueue_drain(pn->pn_pvdev.pvd_tq, &pn->pn_link_task);
+	taskqueue_drain(pn->pn_pvdev.pvd_tq, &pn->pn_filter_task);
+	taskqueue_drain(pn->pn_pvdev.pvd_tq, &pn->pn_offload_task);
 	(void)sysctl_ctx_free(&pn->pn_sysctl);
 	(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
 	if_free(pn->pn_ifp);
@@ -268,44 +241,41 @@ pv_net_free(struct pv_net *pn)
 	KASSERT(pn->pn_level == PV_NET_ALLOCATED, ("%s: level %d", __func__, pn->pn_level));
 	pv_net_stage_free(pn);
 	pv_net_pairs_free(pn);
-	sx_destroy(&pn->pn_sx);
+	pv_dev_fini(&pn->pn_pvdev);
 	free(pn, M_PVNET);
 }
 
 int
 pv_net_freeze(struct pv_net *pn)
 {
-	int error = 0;
+	bool frozen;
+	int error;
 
-	sx_xlock(&pn->pn_sx);
-	if (!pn->pn_frozen && !pn->pn_dead) {
-		pn->pn_frozen = true;
-		pv_net_quiesce(pn);
+	pv_dev_lock(&pn->pn_pvdev);
+	frozen = pv_dev_state(&pn->pn_pvdev) == PV_DEV_FROZEN;
+	error = pv_dev_freeze(&pn->pn_pvdev);
+	if (!frozen && pv_dev_state(&pn->pn_pvdev) == PV_DEV_FROZEN) {
 		/* The queues may be other ones when we thaw. */
 		callout_drain(&pn->pn_tick);
-		error = pv_net_halt(pn);
 		(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
 	}
-	sx_xunlock(&pn->pn_sx);
+	pv_dev_unlock(&pn->pn_pvdev);
 	return (error);
 }
 
 int
 pv_net_thaw(struct pv_net *pn)
 {
-	int error = 0;
+	int error;
 
-	sx_xlock(&pn->pn_sx);
-	if (pn->pn_frozen) {
-		pn->pn_frozen = false;
+	pv_dev_lock(&pn->pn_pvdev);
+	if (pv_dev_state(&pn->pn_pvdev) == PV_DEV_FROZEN) {
 		pv_net_sysctl_queues(pn);
 		pv_net_stage_start(pn);
 		pv_net_run_start(pn);
-		error = pn->pn_dead ? ENXIO : pv_net_revive(pn);
-		if (error == 0 && (if_getflags(pn->pn_ifp) & IFF_UP) != 0)
-			error = pv_net_up(pn);
 	}
-	sx_xunlock(&pn->pn_sx);
+	error = pv_dev_thaw(&pn->pn_pvdev);
+	pv_dev_unlock(&pn->pn_pvdev);
 	if (error != 0)
 		return (error);
 	pv_net_link_change(pn);

@@ -38,7 +38,7 @@
  *	pv_net_queue.c    one queue is stopped and started while the others run
  *	pv_net_pairs.c    how many pairs of queues, and on which CPU
  *	pv_net_filter.c   the receive filter: addresses, multicast groups, VLAN tags
- *	pv_net_run.c      idle, running, reset; the watchdog
+ *	pv_net_run.c      what pv_dev(9) calls to stop, start and reset a card; the watchdog
  *	pv_net_netmap_if.c  the port of netmap(4); pv_net_netmap.c has its queues, which move no mbufs
  *	pv_net_sysctl.c   counters and settings
  *	pv_net_debugnet.c packets after a panic, by polling
@@ -105,6 +105,7 @@
 #include <dev/pv/pv_tunable.h>
 
 struct mbuf;
+struct pv_dev;
 struct pv_net;
 struct pv_net_message_ops;
 struct pvq;
@@ -179,7 +180,7 @@ struct pv_net_filter {
 /*
  * What a protocol does for pv_net.  `softc' is what it gave to pv_net_alloc().  Of a pair of queues
  * the number is given.  Those that may be NULL are marked so.  Operations that may sleep are called one
- * at a time, with pv_net's configuration lock held.
+ * at a time, with pv_dev_lock() held.
  */
 struct pv_net_ops {
 	/*
@@ -199,7 +200,7 @@ struct pv_net_ops {
 	 * after which nothing that it had is touched again.  May sleep.
 	 */
 	int	(*pno_stop)(void *softc);
-	/* Make a stopped device live again, with empty queues.  May sleep. */
+	/* Start a stopped device again, with empty queues.  May sleep. */
 	int	(*pno_restart)(void *softc);
 	/*
 	 * The same for one queue of a pair while the others run, and while the pair has nothing in
@@ -236,6 +237,8 @@ struct pv_net_ops {
 	 * sleep.
 	 */
 	int	(*pno_set_pairs)(void *softc, int n);
+	/* Set what the protocol has itself for coalescing.  Or NULL.  May sleep. */
+	void	(*pno_set_coalescing)(void *softc);
 	/* Receive frames with this VLAN tag, or don't; after a restart none is.  May sleep. */
 	int	(*pno_set_vlan)(void *softc, uint16_t tag, bool on);
 	/* Is there a link? */
@@ -364,18 +367,11 @@ void	pv_net_link_change(struct pv_net *pn);
  */
 bool	pv_net_announce(struct pv_net *pn);
 
-/* The configuration lock, for a protocol that does on its own what its operations do.  May sleep. */
-void	pv_net_lock(struct pv_net *pn);
-
 /*
- * The same, if the device takes commands.  Returns 0; ENXIO, without the lock, if it is suspended, dead
- * or being detached.  May sleep.
+ * The device's life: for needs of a reset, and for a protocol that does on its own, with pv_dev_lock(),
+ * what its operations do.
  */
-int	pv_net_lock_live(struct pv_net *pn);
-void	pv_net_unlock(struct pv_net *pn);
-
-/* Reset the device and start it again, because it can't be trusted any more.  Any context. */
-void	pv_net_request_reset(struct pv_net *pn);
+struct pv_dev *pv_net_dev(struct pv_net *pn);
 
 /*
  * Before the machine is suspended, and after: the device is stopped, and restored as it was.

@@ -222,7 +222,7 @@ pv_net_debugnet_event(struct ifnet *ifp, enum debugnet_ev event)
 	struct pv_net_rxq *rxq;
 	int i;
 
-	for (i = 0; i < pn->pn_params.pnp_npairs && pn->pn_running; i++) {
+	for (i = 0; i < pn->pn_params.pnp_npairs && pv_dev_is_live(&pn->pn_pvdev); i++) {
 		rxq = &pn->pn_rxqs[i];
 		if (event == DEBUGNET_START && panicstr != NULL) {
 			pv_net_debug_take_tx(&pn->pn_txqs[i]);
@@ -259,9 +259,9 @@ pv_net_debugnet_transmit(struct ifnet *ifp, struct mbuf *m)
 	struct pv_net_txq *txq = pv_net_debug_txq(pn);
 	int error;
 
-	if (!pn->pn_running || !pv_net_debug_usable(&txq->ptq_mtx, txq->ptq_pvq)) {
+	if (!pv_dev_is_live(&pn->pn_pvdev) || !pv_net_debug_usable(&txq->ptq_mtx, txq->ptq_pvq)) {
 		m_freem(m);
-		return (pn->pn_running ? EBUSY : ENETDOWN);
+		return (pv_dev_is_live(&pn->pn_pvdev) ? EBUSY : ENETDOWN);
 	}
 	pv_net_tx_reclaim(txq);
 	error = pv_net_tx_add_plain(txq, &m);
@@ -290,7 +290,7 @@ pv_net_debugnet_poll(struct ifnet *ifp, int count)
 	struct pv_net_rxq *rxq;
 	int i, n;
 
-	if (!pn->pn_running)
+	if (!pv_dev_is_live(&pn->pn_pvdev))
 		return (ENETDOWN);
 	if (pv_net_debug_usable(&txq->ptq_mtx, txq->ptq_pvq))
 		pv_net_tx_reclaim(txq);

@@ -18,7 +18,7 @@
  * it receives all packets then), and if it has no such mode all tags are set.  If it refuses one, it is
  * made promiscuous as well.
  *
- * Locking.  pn_sx.
+ * Locking.  pv_dev's.
  */
 
 #include <sys/param.h>
@@ -127,7 +127,7 @@ pv_net_set_filter(struct pv_net *pn)
 	struct pv_net_hosts *hosts;
 	int error, flags = if_getflags(pn->pn_ifp);
 
-	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	pv_dev_assert(&pn->pn_pvdev);
 	hosts = malloc(sizeof(*hosts), M_PVNET, M_WAITOK);
 	pv_net_find_hosts(pn, hosts);
 	groups.pg_room = if_llmaddr_count(pn->pn_ifp);
@@ -155,16 +155,16 @@ pv_net_filter_task(void *arg, int pending __unused)
 {
 	struct pv_net *pn = arg;
 
-	sx_xlock(&pn->pn_sx);
-	if (pn->pn_running && !pn->pn_detaching)
+	pv_dev_lock(&pn->pn_pvdev);
+	if (pv_dev_is_live(&pn->pn_pvdev))
 		(void)pv_net_set_filter(pn);
-	sx_xunlock(&pn->pn_sx);
+	pv_dev_unlock(&pn->pn_pvdev);
 }
 
 void
 pv_net_refilter(struct pv_net *pn)
 {
-	taskqueue_enqueue(pn->pn_config_tq, &pn->pn_filter_task);
+	taskqueue_enqueue(pn->pn_pvdev.pvd_tq, &pn->pn_filter_task);
 }
 
 static bool
@@ -175,13 +175,15 @@ pv_net_vlan_wanted(const struct pv_net *pn, u_int tag)
 }
 
 void
-pv_net_vlan_sync(struct pv_net *pn)
+pv_net_vlan_sync(void *arg)
 {
+	struct pv_net *pn = arg;
 	u_int tag;
 	bool want;
 
-	sx_assert(&pn->pn_sx, SA_XLOCKED);
-	if (!pn->pn_params.pnp_vlan_filter || pn->pn_frozen || pn->pn_dead || pn->pn_vlan_failed)
+	pv_dev_assert(&pn->pn_pvdev);
+	if (!pn->pn_params.pnp_vlan_filter || !pv_dev_is_started(&pn->pn_pvdev) ||
+	    pn->pn_vlan_failed)
 		return;
 	for (tag = 0; tag < PV_NET_VLANS; tag++) {
 		want = pv_net_vlan_wanted(pn, tag);
@@ -205,14 +207,13 @@ pv_net_vlan_change(struct pv_net *pn, if_t ifp, uint16_t tag, bool on)
 {
 	if (ifp != pn->pn_ifp || tag >= PV_NET_VLANS)
 		return;
-	sx_xlock(&pn->pn_sx);
+	pv_dev_lock(&pn->pn_pvdev);
 	if (on)
 		setbit(pn->pn_vlans, tag);
 	else
 		clrbit(pn->pn_vlans, tag);
-	if (!pn->pn_detaching)
-		pv_net_vlan_sync(pn);
-	sx_xunlock(&pn->pn_sx);
+	pv_net_vlan_sync(pn);
+	pv_dev_unlock(&pn->pn_pvdev);
 	/* Of vlan(4), which holds its lock, nothing can be asked now. */
 	pv_net_refilter(pn);
 }

@@ -13,7 +13,7 @@
  * which may outlive the device as long as there is a reference to it.  Transmission and counters are
  * called in the network epoch, which detach waits for.
  *
- * Locking.  pn_sx, the configuration lock, is taken by each ioctl that changes something.
+ * Locking.  pv_dev's, of the configuration, is taken by each ioctl that changes something.
  */
 
 #include "opt_inet.h"
@@ -163,19 +163,21 @@ pv_net_media_status(if_t ifp, struct ifmediareq *req)
 void
 pv_net_link_change(struct pv_net *pn)
 {
+	enum pv_dev_state state;
 	bool full, up;
 
 	/* Each change is a line in the log: the tick handles the rest. */
 	if (atomic_fetchadd_int(&pn->pn_link_changes, 1) >= PV_NET_LINK_CHANGES)
 		return;
-	sx_xlock(&pn->pn_sx);
-	if (pn->pn_level == PV_NET_INTERFACE && !pn->pn_detaching) {
-		up = !pn->pn_frozen && pn->pn_ops->pno_link_up(pn->pn_softc);
+	pv_dev_lock(&pn->pn_pvdev);
+	state = pv_dev_state(&pn->pn_pvdev);
+	if (pn->pn_level == PV_NET_INTERFACE && state != PV_DEV_GONE) {
+		up = state != PV_DEV_FROZEN && pn->pn_ops->pno_link_up(pn->pn_softc);
 		if (up)
 			if_setbaudrate(pn->pn_ifp, IF_Mbps(pv_net_link_speed(pn, &full)));
 		if_link_state_change(pn->pn_ifp, up ? LINK_STATE_UP : LINK_STATE_DOWN);
 	}
-	sx_xunlock(&pn->pn_sx);
+	pv_dev_unlock(&pn->pn_pvdev);
 }
 
 static void
@@ -185,9 +187,9 @@ pv_net_link_task(void *arg, int pending __unused)
 }
 
 /*
- * Announcing.  The device reports that our addresses have moved, for one after a migration.  pn_sx is
- * held, so that the interface stays.  The lists of addresses are the stack's, and what is sent takes
- * the locks of transmit queues, which come after it.
+ * Announcing.  The device reports that our addresses have moved, for one after a migration.  pv_dev's
+ * lock is held, so that the interface stays.  The lists of addresses are the stack's, and what is sent
+ * takes the locks of transmit queues, which come after it.
  */
 #ifdef INET
 static u_int
@@ -231,7 +233,7 @@ static void
 pv_net_announce_addresses(struct pv_net *pn)
 {
 	pn->pn_announcements++;
-	if (!pn->pn_running)
+	if (!pv_dev_is_live(&pn->pn_pvdev))
 		return;
 	CURVNET_SET(if_getvnet(pn->pn_ifp));
 #ifdef INET
@@ -248,11 +250,11 @@ pv_net_announce(struct pv_net *pn)
 {
 	bool able;
 
-	sx_xlock(&pn->pn_sx);
-	able = pn->pn_level == PV_NET_INTERFACE && !pn->pn_detaching && !pn->pn_frozen;
+	pv_dev_lock(&pn->pn_pvdev);
+	able = pn->pn_level == PV_NET_INTERFACE && pv_dev_is_started(&pn->pn_pvdev);
 	if (able)
 		pv_net_announce_addresses(pn);
-	sx_xunlock(&pn->pn_sx);
+	pv_dev_unlock(&pn->pn_pvdev);
 	return (able);
 }
 
@@ -261,19 +263,16 @@ pv_net_set_flags(struct pv_net *pn)
 {
 	int error = 0, flags;
 
-	sx_xlock(&pn->pn_sx);
+	pv_dev_lock(&pn->pn_pvdev);
 	/* With the lock: of two that change them, the last to come here sees what both have set. */
 	flags = if_getflags(pn->pn_ifp);
-	/* Thaw looks at the flags again; detach has stopped the device. */
-	if (!pn->pn_frozen && !pn->pn_detaching) {
-		if ((flags & IFF_UP) == 0)
-			pv_net_down(pn);
-		else if (!pn->pn_running)
-			error = pv_net_up(pn);
-		else if (((flags ^ pn->pn_if_flags) & (IFF_PROMISC | IFF_ALLMULTI)) != 0)
-			error = pv_net_set_filter(pn);
-	}
-	sx_xunlock(&pn->pn_sx);
+	if ((flags & IFF_UP) == 0)
+		pv_dev_down(&pn->pn_pvdev);
+	else if (!pv_dev_is_live(&pn->pn_pvdev))
+		error = pv_dev_up(&pn->pn_pvdev);
+	else if (((flags ^ pn->pn_if_flags) & (IFF_PROMISC | IFF_ALLMULTI)) != 0)
+		error = pv_net_set_filter(pn);
+	pv_dev_unlock(&pn->pn_pvdev);
 	return (error);
 }
 
@@ -285,20 +284,18 @@ pv_net_set_mtu(struct pv_net *pn, int mtu)
 
 	if (mtu < ETHERMIN || mtu > pn->pn_params.pnp_max_mtu)
 		return (EINVAL);
-	sx_xlock(&pn->pn_sx);
-	if (pn->pn_detaching) {
-		sx_xunlock(&pn->pn_sx);
+	pv_dev_lock(&pn->pn_pvdev);
+	if (pv_dev_state(&pn->pn_pvdev) == PV_DEV_GONE) {
+		pv_dev_unlock(&pn->pn_pvdev);
 		return (ENXIO);
 	}
 	cluster = pn->pn_rx_cluster;
 	if_setmtu(pn->pn_ifp, mtu);
 	pv_net_rx_layout(pn);
 	/* Buffers of another size: those that are posted have to be exchanged. */
-	if (pn->pn_running && pn->pn_rx_cluster != cluster) {
-		pv_net_down(pn);
-		error = pv_net_up(pn);
-	}
-	sx_xunlock(&pn->pn_sx);
+	if (pv_dev_is_live(&pn->pn_pvdev) && pn->pn_rx_cluster != cluster)
+		error = pv_dev_restart(&pn->pn_pvdev);
+	pv_dev_unlock(&pn->pn_pvdev);
 	pv_net_debugnet_mtu(pn);
 	return (error);
 }
@@ -308,9 +305,9 @@ pv_net_set_caps(struct pv_net *pn, int wanted)
 {
 	int enable, mask;
 
-	sx_xlock(&pn->pn_sx);
-	if (pn->pn_detaching) {
-		sx_xunlock(&pn->pn_sx);
+	pv_dev_lock(&pn->pn_pvdev);
+	if (pv_dev_state(&pn->pn_pvdev) == PV_DEV_GONE) {
+		pv_dev_unlock(&pn->pn_pvdev);
 		return (ENXIO);
 	}
 	enable = if_getcapenable(pn->pn_ifp);
@@ -328,9 +325,9 @@ pv_net_set_caps(struct pv_net *pn, int wanted)
 	pv_net_ask_offloads(pn);
 	/* Tags first: those in use have to be set when promiscuous mode ends. */
 	pv_net_vlan_sync(pn);
-	if ((mask & IFCAP_VLAN_HWFILTER) != 0 && pn->pn_running)
+	if ((mask & IFCAP_VLAN_HWFILTER) != 0 && pv_dev_is_live(&pn->pn_pvdev))
 		(void)pv_net_set_filter(pn);
-	sx_xunlock(&pn->pn_sx);
+	pv_dev_unlock(&pn->pn_pvdev);
 	/* It takes vlan(4)'s lock, with which we may be called. */
 	if_vlancap(pn->pn_ifp);
 	return (0);
@@ -379,10 +376,9 @@ pv_net_if_init(void *arg)
 {
 	struct pv_net *pn = arg;
 
-	sx_xlock(&pn->pn_sx);
-	if (!pn->pn_frozen && !pn->pn_detaching && !pn->pn_running)
-		(void)pv_net_up(pn);
-	sx_xunlock(&pn->pn_sx);
+	pv_dev_lock(&pn->pn_pvdev);
+	(void)pv_dev_up(&pn->pn_pvdev);
+	pv_dev_unlock(&pn->pn_pvdev);
 }
 
 static uint64_t

@@ -214,8 +214,8 @@ pv_net_netmap_free_queues(struct pv_net *pn)
 		tx = txq->ptq_netmap;
 		txq->ptq_netmap = NULL;
 		mtx_unlock(&txq->ptq_mtx);
-		pv_net_netmap_free_queue(rx, pn->pn_dead);
-		pv_net_netmap_free_queue(tx, pn->pn_dead);
+		pv_net_netmap_free_queue(rx, pn->pn_pvdev.pvd_leaked);
+		pv_net_netmap_free_queue(tx, pn->pn_pvdev.pvd_leaked);
 	}
 }
 

@@ -16,8 +16,8 @@
  * While the device is suspended or goes, no ring can come, but rings go: netmap(4) frees them whatever
  * is returned to it, so that the queues have to be packets' when they are started again.
  *
- * Locking.  netmap(4)'s lock of all ports is held when pn_sx is taken; it is never taken with pn_sx
- * held.
+ * Locking.  netmap(4)'s lock of all ports is held when pv_dev's is taken; it is never taken with
+ * that held.
  */
 
 #include <sys/param.h>
@@ -54,30 +54,30 @@ static int
 pv_net_netmap_register(struct netmap_adapter *na, int on)
 {
 	struct pv_net *pn = if_getsoftc(na->ifp);
-	bool running;
+	bool live;
 	int error = 0;
 
-	sx_xlock(&pn->pn_sx);
-	if (on && (pn->pn_detaching || pn->pn_frozen)) {
-		sx_xunlock(&pn->pn_sx);
+	pv_dev_lock(&pn->pn_pvdev);
+	if (on && !pv_dev_is_started(&pn->pn_pvdev)) {
+		pv_dev_unlock(&pn->pn_pvdev);
 		return (ENXIO);
 	}
 	/* netmap(4) keeps the sizes that rings had when it was attached. */
 	if (on && !pn->pn_netmap && !pv_net_netmap_fit(pn, na->num_rx_desc, na->num_tx_desc)) {
-		sx_xunlock(&pn->pn_sx);
+		pv_dev_unlock(&pn->pn_pvdev);
 		return (EBUSY);
 	}
-	running = pn->pn_running;
-	pv_net_down(pn);
+	live = pv_dev_is_live(&pn->pn_pvdev);
+	pv_dev_down(&pn->pn_pvdev);
 	if (on)
 		nm_set_native_flags(na);
 	netmap_krings_mode_commit(na, on);
 	if (!on)
 		nm_clear_native_flags(na);
 	pn->pn_netmap = nm_native_on(na);
-	if (running)
-		error = pv_net_up(pn);
-	sx_xunlock(&pn->pn_sx);
+	if (live)
+		error = pv_dev_up(&pn->pn_pvdev);
+	pv_dev_unlock(&pn->pn_pvdev);
 	return (error);
 }
 

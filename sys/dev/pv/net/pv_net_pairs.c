@@ -21,7 +21,7 @@
  * a queue has in flight does not complete, there are as many pairs as before, or that queue is reset,
  * too (pnp_queue_reset).
  *
- * Locking.  pn_sx for changes; pn_pairs is read without.
+ * Locking.  pv_dev's for changes; pn_pairs is read without.
  */
 
 #include "opt_rss.h"
@@ -105,16 +105,6 @@ pv_net_pair_tq(struct pv_net *pn, int pair)
 	return (*tqp);
 }
 
-/* For what may sleep for seconds, which would delay others' tasks in the system's taskqueue_thread. */
-static void
-pv_net_config_tq(struct pv_net *pn)
-{
-	pn->pn_config_tq = taskqueue_create("pv_net_config", M_WAITOK, taskqueue_thread_enqueue,
-	    &pn->pn_config_tq);
-	taskqueue_start_threads(&pn->pn_config_tq, 1, PWAIT, "%s config",
-	    device_get_nameunit(pn->pn_dev));
-}
-
 void
 pv_net_pairs_alloc(struct pv_net *pn)
 {
@@ -125,7 +115,6 @@ pv_net_pairs_alloc(struct pv_net *pn)
 	pn->pn_rxqs = malloc_aligned(n * sizeof(*rxq), CACHE_LINE_SIZE, M_PVNET, M_WAITOK | M_ZERO);
 	pn->pn_txqs = malloc_aligned(n * sizeof(*txq), CACHE_LINE_SIZE, M_PVNET, M_WAITOK | M_ZERO);
 	pn->pn_tqs = malloc(n * sizeof(pn->pn_tqs[0]), M_PVNET, M_WAITOK | M_ZERO);
-	pv_net_config_tq(pn);
 	pn->pn_made = pn->pn_pairs = pn->pn_chosen = n;
 	for (i = 0; i < n; i++) {
 		rxq = &pn->pn_rxqs[i];
@@ -155,7 +144,6 @@ pv_net_pairs_free(struct pv_net *pn)
 		mtx_destroy(&pn->pn_rxqs[i].prq_mtx);
 		mtx_destroy(&pn->pn_txqs[i].ptq_mtx);
 	}
-	taskqueue_free(pn->pn_config_tq);
 	free(pn->pn_tqs, M_PVNET);
 	free(pn->pn_rxqs, M_PVNET);
 	free(pn->pn_txqs, M_PVNET);
@@ -184,13 +172,11 @@ pv_net_retire_pairs(struct pv_net *pn, u_int n)
 	for (i = n; i < pn->pn_params.pnp_npairs && error == 0; i++) {
 		if (pv_net_retire(&pn->pn_txqs[i]))
 			continue;
-		error = pv_net_reset_txq(&pn->pn_txqs[i]);
-		if (error == 0)
-			pn->pn_queue_resets++;
-		else if (error == EOPNOTSUPP)
+		error = pv_dev_reset_queue(&pn->pn_pvdev, pv_net_number(i, true), ETIMEDOUT);
+		if (error == EOPNOTSUPP)
 			pv_net_tx_resume(&pn->pn_txqs[i]);
-		else
-			pv_net_need_reset(pn);
+		else if (error != 0)
+			pv_dev_need_reset(&pn->pn_pvdev, PV_DEV_ALL, ETIMEDOUT);
 	}
 	return (error != 0 ? EBUSY : 0);
 }
@@ -237,11 +223,11 @@ pv_net_use_pairs(struct pv_net *pn, u_int n)
 	u_int before = pn->pn_pairs;
 	int error = 0;
 
-	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	pv_dev_assert(&pn->pn_pvdev);
 	/* Programs have a ring of each pair mapped. */
 	if (pn->pn_netmap)
 		return (EBUSY);
-	if (!pn->pn_running) {
+	if (!pv_dev_is_live(&pn->pn_pvdev)) {
 		pn->pn_pairs = n;
 		return (0);
 	}
@@ -249,12 +235,12 @@ pv_net_use_pairs(struct pv_net *pn, u_int n)
 		atomic_store_rel_int(&pn->pn_pairs, n);
 		error = pv_net_retire_pairs(pn, n);
 	} else if (pv_net_unpark_pairs(pn, n) != 0)
-		pv_net_need_reset(pn);
+		pv_dev_need_reset(&pn->pn_pvdev, PV_DEV_ALL, ETIMEDOUT);
 	if (error == 0 && n != before)
 		error = pv_net_configure_pairs(pn, n);
 	atomic_store_rel_int(&pn->pn_pairs, error == 0 ? n : before);
 	if (error == 0 && n < before && pv_net_park_pairs(pn, n) != 0)
-		pv_net_need_reset(pn);
+		pv_dev_need_reset(&pn->pn_pvdev, PV_DEV_ALL, ETIMEDOUT);
 	return (error);
 }
 
@@ -264,7 +250,7 @@ pv_net_change_pairs(struct pv_net *pn, int n)
 {
 	int i;
 
-	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	pv_dev_assert(&pn->pn_pvdev);
 	KASSERT(n >= 1 && n <= pn->pn_made, ("%s: %d pairs of %d", __func__, n, pn->pn_made));
 	pn->pn_pairs = MIN(pn->pn_chosen, (u_int)n);
 	pn->pn_params.pnp_npairs = n;

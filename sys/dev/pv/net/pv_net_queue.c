@@ -8,7 +8,7 @@
  * pv_net: one queue is stopped, and started again, while the others run; where the device can do that
  * (pno_stop_queue).
  *
- *	reset     it is broken or stuck: what it has is dropped
+ *	reset     it is broken or stuck: what it has is dropped (pv_dev.c)
  *	renewed   its ring gets another size: what was sent is waited for, what waits stays
  *	parked    its pair is not in use any more: the device does without it, and receive buffers are
  *	          freed; until the pair is in use again, or the device is reset, which begins with all
@@ -22,7 +22,7 @@
  * A receive queue that rests is watched: completions may lie there for which no interrupt has come, or
  * for which none can, as the device has skipped a place of the ring.
  *
- * Locking.  pn_sx, but for pv_net_rx_watch(), which the tick calls.
+ * Locking.  That of pv_dev, but for pv_net_rx_watch(), which the tick calls.
  */
 
 #include <sys/param.h>
@@ -42,6 +42,7 @@
 #include <net/if_var.h>
 #include <machine/bus.h>
 
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
 #include <dev/pv/net/pv_net_var.h>
@@ -88,87 +89,80 @@ pv_net_settle(struct pv_net_txq *txq)
 		pause("pvsize", howmany(hz, PV_NET_SETTLE_HZ));
 }
 
-/* The pair's transmit queue is stopped, or is not in use. */
-static int
-pv_net_stop_queue(struct pv_net *pn, int pair, bool tx)
+/* Does the pair's transmit queue stop, too, while the receive queue is stopped? */
+static bool
+pv_net_rx_settles(const struct pv_net *pn)
 {
-	sx_assert(&pn->pn_sx, SA_XLOCKED);
+	return (!pn->pn_params.pnp_queue_reset && pn->pn_ops->pno_stop_queue != NULL);
+}
+
+void
+pv_net_quiesce_queue(struct pv_net *pn, u_int queue, int error)
+{
+	struct pv_net_txq *txq = &pn->pn_txqs[pv_net_pair(queue)];
+
+	if (!pv_net_is_tx(queue)) {
+		pv_net_rx_stop(&pn->pn_rxqs[pv_net_pair(queue)]);
+		if (pv_net_rx_settles(pn))
+			pv_net_settle(txq);
+	} else if (error == 0)
+		pv_net_settle(txq);
+	else
+		pv_net_tx_stop(txq);
+}
+
+int
+pv_net_stop_queue(struct pv_net *pn, u_int queue)
+{
+	int pair = pv_net_pair(queue);
+
+	pv_dev_assert(&pn->pn_pvdev);
 	/* What netmap(4) has in flight is taken back with the whole device. */
 	if (pn->pn_ops->pno_stop_queue == NULL || pn->pn_netmap)
 		return (EOPNOTSUPP);
 	if (!pn->pn_params.pnp_queue_reset && !pv_net_tx_settled(&pn->pn_txqs[pair]))
 		return (EOPNOTSUPP);
-	return (pn->pn_ops->pno_stop_queue(pn->pn_softc, pair, tx));
+	return (pn->pn_ops->pno_stop_queue(pn->pn_softc, pair, pv_net_is_tx(queue)));
+}
+
+void
+pv_net_reclaim_queue(struct pv_net *pn, u_int queue, int error)
+{
+	struct pv_net_rxq *rxq = &pn->pn_rxqs[pv_net_pair(queue)];
+	struct pv_net_txq *txq = &pn->pn_txqs[pv_net_pair(queue)];
+
+	if (!pv_net_is_tx(queue)) {
+		pv_net_netmap_drain(rxq, txq);
+		pv_net_rx_drain(rxq);
+	} else if (error == 0 && pv_dev_is_live(&pn->pn_pvdev))
+		pv_net_tx_drain_sent(txq);
+	else
+		pv_net_tx_drain(txq);
 }
 
 int
-pv_net_reset_rxq(struct pv_net_rxq *rxq)
+pv_net_restart_queue(struct pv_net *pn, u_int queue)
 {
-	struct pv_net *pn = rxq->prq_pn;
-	struct pv_net_txq *txq = &pn->pn_txqs[rxq->prq_id];
-	bool settle = !pn->pn_params.pnp_queue_reset && pn->pn_ops->pno_stop_queue != NULL;
-	int error;
-
-	pv_net_rx_stop(rxq);
-	if (settle)
-		pv_net_settle(txq);
-	error = pv_net_stop_queue(pn, rxq->prq_id, false);
-	if (error != 0)
-		return (error);
-	pv_net_rx_drain(rxq);
-	error = pn->pn_ops->pno_restart_queue(pn->pn_softc, rxq->prq_id, false);
-	if (error != 0)
-		return (error);
-	pv_net_rx_start(rxq);
-	if (settle)
-		pv_net_tx_resume(txq);
-	return (0);
+	return (pn->pn_ops->pno_restart_queue(pn->pn_softc, pv_net_pair(queue),
+	    pv_net_is_tx(queue)));
 }
 
-int
-pv_net_reset_txq(struct pv_net_txq *txq)
+void
+pv_net_resume_queue(struct pv_net *pn, u_int queue)
 {
-	struct pv_net *pn = txq->ptq_pn;
-	uint64_t done = txq->ptq_pvq->q_stats.qs_done;
-	int error;
+	struct pv_net_txq *txq = &pn->pn_txqs[pv_net_pair(queue)];
 
-	if (txq->ptq_stuck && txq->ptq_was_reset && txq->ptq_reset_done == done)
-		return (ETIMEDOUT);
-	pv_net_tx_stop(txq);
-	error = pv_net_stop_queue(pn, txq->ptq_id, true);
-	if (error != 0)
-		return (error);
-	pv_net_tx_drain(txq);
-	error = pn->pn_ops->pno_restart_queue(pn->pn_softc, txq->ptq_id, true);
-	if (error == 0) {
-		txq->ptq_was_reset = true;
-		txq->ptq_reset_done = done;
-		/* A sender may have left a packet since it was drained. */
+	if (!pv_net_is_tx(queue))
+		pv_net_rx_start(&pn->pn_rxqs[pv_net_pair(queue)]);
+	/* A sender may have left a packet. */
+	if (pv_net_is_tx(queue) || pv_net_rx_settles(pn))
 		pv_net_tx_resume(txq);
-	}
-	return (error);
-}
-
-int
-pv_net_renew_txq(struct pv_net_txq *txq)
-{
-	struct pv_net *pn = txq->ptq_pn;
-	int error;
-
-	pv_net_settle(txq);
-	error = pv_net_stop_queue(pn, txq->ptq_id, true);
-	if (error != 0)
-		return (error);
-	pv_net_tx_drain_sent(txq);
-	error = pn->pn_ops->pno_restart_queue(pn->pn_softc, txq->ptq_id, true);
-	if (error == 0)
-		pv_net_tx_resume(txq);
-	return (error);
 }
 
 int
 pv_net_park_pair(struct pv_net *pn, int pair)
 {
+	u_int rx = pv_net_number(pair, false), tx = pv_net_number(pair, true);
 	struct pv_net_rxq *rxq = &pn->pn_rxqs[pair];
 	struct pv_net_txq *txq = &pn->pn_txqs[pair];
 	int error;
@@ -176,7 +170,7 @@ pv_net_park_pair(struct pv_net *pn, int pair)
 	if (txq->ptq_parked)
 		return (0);
 	pv_net_rx_stop(rxq);
-	error = pv_net_stop_queue(pn, pair, false);
+	error = pv_net_stop_queue(pn, rx);
 	if (error == EOPNOTSUPP) {
 		pv_net_rx_start(rxq);
 		return (0);
@@ -184,11 +178,13 @@ pv_net_park_pair(struct pv_net *pn, int pair)
 	txq->ptq_parked = true;
 	pv_net_tx_stop(txq);
 	if (error == 0)
-		error = pv_net_stop_queue(pn, pair, true);
+		error = pv_net_stop_queue(pn, tx);
 	if (error != 0)
 		return (error);
 	pv_net_rx_drain(rxq);
 	pv_net_tx_drain_sent(txq);
+	pv_dev_served(&pn->pn_pvdev, rx);
+	pv_dev_served(&pn->pn_pvdev, tx);
 	/* What senders have left here since then is moved; from now on they find the queue parked. */
 	(void)pv_net_tx_retired(txq);
 	return (0);
@@ -201,9 +197,9 @@ pv_net_unpark_pair(struct pv_net *pn, int pair)
 
 	if (!pn->pn_txqs[pair].ptq_parked)
 		return (0);
-	error = pn->pn_ops->pno_restart_queue(pn->pn_softc, pair, false);
+	error = pv_net_restart_queue(pn, pv_net_number(pair, false));
 	if (error == 0)
-		error = pn->pn_ops->pno_restart_queue(pn->pn_softc, pair, true);
+		error = pv_net_restart_queue(pn, pv_net_number(pair, true));
 	if (error == 0) {
 		pn->pn_txqs[pair].ptq_parked = false;
 		pv_net_rx_start(&pn->pn_rxqs[pair]);

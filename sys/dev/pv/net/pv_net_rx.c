@@ -603,7 +603,6 @@ pv_net_rx_work(struct pv_net_rxq *rxq)
 static bool
 pv_net_rx_poll(struct pv_net_rxq *rxq)
 {
-	struct pv_net *pn = rxq->prq_pn;
 	bool more, stopped;
 
 	mtx_lock(&rxq->prq_mtx);
@@ -625,10 +624,8 @@ pv_net_rx_poll(struct pv_net_rxq *rxq)
 	rxq->prq_busy = NULL;
 	if (rxq->prq_stopped)
 		wakeup(rxq);
-	else if (pvq_broken(rxq->prq_pvq))
-		pv_net_need_queue_reset(pn);
 	mtx_unlock(&rxq->prq_mtx);
-	pv_net_tx_pass_end(&pn->pn_txqs[rxq->prq_id]);
+	pv_net_tx_pass_end(&rxq->prq_pn->pn_txqs[rxq->prq_id]);
 	return (more);
 }
 

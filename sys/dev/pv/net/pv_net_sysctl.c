@@ -256,15 +256,15 @@ pv_net_sysctl_pairs(SYSCTL_HANDLER_ARGS)
 	error = pv_sysctl_int(oidp, req, &n, 1, pn->pn_params.pnp_npairs);
 	if (error != 0 || req->newptr == NULL)
 		return (error);
-	sx_xlock(&pn->pn_sx);
+	pv_dev_lock(&pn->pn_pvdev);
 	if (n > pn->pn_params.pnp_npairs)
 		error = EINVAL;
 	else
-		error = pn->pn_detaching ? ENXIO : pv_net_use_pairs(pn, n);
+		error = pv_dev_state(&pn->pn_pvdev) == PV_DEV_GONE ? ENXIO : pv_net_use_pairs(pn, n);
 	/* All pairs means all those of a later back end, too. */
 	if (error == 0)
 		pn->pn_chosen = n == pn->pn_params.pnp_npairs ? pn->pn_made : n;
-	sx_xunlock(&pn->pn_sx);
+	pv_dev_unlock(&pn->pn_pvdev);
 	return (error);
 }
 
@@ -279,9 +279,9 @@ pv_net_sysctl_size(SYSCTL_HANDLER_ARGS)
 	error = sysctl_handle_int(oidp, &size, 0, req);
 	if (error != 0 || req->newptr == NULL)
 		return (error);
-	sx_xlock(&pn->pn_sx);
+	pv_dev_lock(&pn->pn_pvdev);
 	error = pv_net_resize(pn, arg2 != 0, size);
-	sx_xunlock(&pn->pn_sx);
+	pv_dev_unlock(&pn->pn_pvdev);
 	return (error);
 }
 
@@ -293,12 +293,7 @@ pv_net_sysctl_attach(struct pv_net *pn)
 
 	pv_net_sysctl_queues(pn);
 	top = SYSCTL_CHILDREN(device_get_sysctl_tree(pn->pn_dev));
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "resets", CTLFLAG_RD, &pn->pn_resets, 0,
-	    "Times the device was reset after a protocol violation or a timeout");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "queue_resets", CTLFLAG_RD, &pn->pn_queue_resets, 0,
-	    "Times a queue was reset alone after a protocol violation or a timeout");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "queue_reset_errors", CTLFLAG_RD,
-	    &pn->pn_queue_reset_errors, 0, "Times this failed, and the device was reset");
+	pv_dev_sysctl(&pn->pn_pvdev, ctx, top);
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "watchdogs", CTLFLAG_RD, &pn->pn_watchdogs, 0,
 	    "Times the watchdog found packets that never completed");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "filter_errors", CTLFLAG_RD, &pn->pn_filter_errors, 0,

@@ -314,8 +314,6 @@ pv_net_tx_run(struct pv_net_txq *txq)
 	/* If few completed, not each packet looks for more. */
 	txq->ptq_look = MIN(txq->ptq_nbufs - txq->ptq_nbufs / 4,
 	    txq->ptq_nfree - txq->ptq_nfree / 4);
-	if (pvq_broken(q))
-		pv_net_need_queue_reset(txq->ptq_pn);
 }
 
 static void
@@ -438,7 +436,7 @@ pv_net_start(if_t ifp)
 	struct pv_net *pn = if_getsoftc(ifp);
 	struct pv_net_txq *txq = &pn->pn_txqs[0];
 
-	if (!pn->pn_running)
+	if (!pv_dev_is_live(&pn->pn_pvdev))
 		return;
 	if (mtx_trylock(&txq->ptq_mtx)) {
 		pv_net_tx_run(txq);
@@ -469,7 +467,7 @@ pv_net_transmit(if_t ifp, struct mbuf *m)
 	struct pv_net_txq *txq;
 	int error;
 
-	if (!pn->pn_running) {
+	if (!pv_dev_is_live(&pn->pn_pvdev)) {
 		m_freem(m);
 		return (ENETDOWN);
 	}
@@ -524,11 +522,14 @@ pv_net_qflush(if_t ifp)
 }
 
 bool
-pv_net_tx_stuck(struct pv_net_txq *txq)
+pv_net_tx_watch(struct pv_net_txq *txq)
 {
+	struct pv_net *pn = txq->ptq_pn;
 	uint64_t done;
 	bool stuck = false;
 
+	if (pn->pn_params.pnp_may_rest)
+		return (false);
 	mtx_lock(&txq->ptq_mtx);
 	done = txq->ptq_pvq->q_stats.qs_done;
 	if ((txq->ptq_stopped && !pv_net_netmap_stands(txq)) ||
@@ -537,7 +538,9 @@ pv_net_tx_stuck(struct pv_net_txq *txq)
 	else
 		stuck = ++txq->ptq_wd_ticks >= PV_NET_WATCHDOG;
 	txq->ptq_wd_done = done;
-	txq->ptq_stuck = stuck;
+	/* With the lock: it is not reset meanwhile. */
+	if (stuck)
+		pv_dev_need_reset(&pn->pn_pvdev, pv_net_number(txq->ptq_id, true), ETIMEDOUT);
 	mtx_unlock(&txq->ptq_mtx);
 	return (stuck);
 }
@@ -551,7 +554,6 @@ pv_net_tx_start(struct pv_net_txq *txq)
 	txq->ptq_unkicked = 0;
 	txq->ptq_deferred = false;
 	txq->ptq_wd_ticks = 0;
-	txq->ptq_stuck = false;
 	pv_net_tx_fit(txq);
 	pvq_intr_disable(txq->ptq_pvq);
 	mtx_unlock(&txq->ptq_mtx);

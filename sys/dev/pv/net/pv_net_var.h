@@ -23,6 +23,7 @@
 #include <netinet/udp.h>
 
 #include <dev/pv/pv_dma.h>
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/net/pv_net_stage.h>
 
 #define	PV_NET_TASK_PRI		PRI_MAX_ITHD	/* of a pair's thread: see pv_net_tx.c */
@@ -250,10 +251,7 @@ struct pv_net_txq {
 	struct task		 ptq_task;	/* runs the queue: pv_net_tx.c */
 	uint64_t		 ptq_wd_done;	/* watchdog: completions when it last looked */
 	int			 ptq_wd_ticks;	/* seconds without one */
-	bool			 ptq_stuck;	/* for too many of them */
 	bool			 ptq_parked;	/* the device does without this pair's queues */
-	bool			 ptq_was_reset;	/* alone, when so many had completed: */
-	uint64_t		 ptq_reset_done;
 	struct pv_net_txstats	 ptq_stats;
 	struct pv_net_netmap	*ptq_netmap;	/* pv_net_netmap.c's; NULL: no port */
 	/* The batch that is being built. */
@@ -269,6 +267,13 @@ enum pv_net_level {		/* how far attach came; detach goes back from there */
 	PV_NET_ALLOCATED, PV_NET_QUEUES, PV_NET_INTERFACE
 };
 
+/* Other sizes of rings, from the next restart on. */
+struct pv_net_resize {
+	bool	pnr_tx;
+	u_int	pnr_before;
+	int	pnr_error;	/* why they have those of before */
+};
+
 struct pv_net {
 	device_t		 pn_dev;
 	const struct pv_net_ops	*pn_ops;
@@ -280,13 +285,11 @@ struct pv_net {
 	enum pv_net_level	 pn_level;
 	if_t			 pn_ifp;
 	struct ifmedia		 pn_media;
-	struct sx		 pn_sx;		/* configuration */
-	bool			 pn_running;	/* queues are in use */
+	struct pv_dev		 pn_pvdev;	/* its life, and the lock of its configuration */
+	struct pv_dev_ops	 pn_dev_ops;
+	struct pv_net_resize	*pn_resize;	/* under way */
 	bool			 pn_shaped;	/* ALTQ has been in use: if_snd has packets */
 	bool			 pn_netmap;	/* netmap(4) has queues */
-	bool			 pn_frozen;
-	bool			 pn_dead;	/* the device did not stop, or not start */
-	bool			 pn_detaching;
 	bool			 pn_closed;	/* no ioctl enters any more */
 	u_int			 pn_ioctls;	/* in flight */
 	int			 pn_if_flags;	/* flags that the filter was set for */
@@ -299,26 +302,18 @@ struct pv_net {
 	struct pv_net_rxq	*pn_rxqs;
 	struct pv_net_txq	*pn_txqs;
 	struct taskqueue	**pn_tqs;	/* packets, of each pair */
-	struct taskqueue	*pn_config_tq;	/* what may sleep for long */
 	eventhandler_tag	 pn_vlan_tags[3];
 	uint32_t		 pn_vlans[PV_NET_VLANS / 32];	/* that vlan(4) uses */
 	uint32_t		 pn_vlans_set[PV_NET_VLANS / 32]; /* that the device accepts */
 	bool			 pn_vlan_failed; /* the device refused one */
 	struct task		 pn_filter_task;
-	struct task		 pn_reset_task;
 	struct callout		 pn_tick;
 	struct task		 pn_link_task;
 	struct task		 pn_offload_task;
 	u_int			 pn_offloads_asked; /* requested of the device, for what is received */
-	volatile u_int		 pn_want_reset;
-#define	PV_NET_RESET_DEVICE	0x1
-#define	PV_NET_RESET_QUEUES	0x2	/* those that are broken or stuck */
 	volatile u_int		 pn_link_changes; /* in this second */
 	struct sysctl_ctx_list	 pn_sysctl;
 	struct sysctl_ctx_list	 pn_queue_sysctl;	/* of queues, which may be exchanged */
-	uint64_t		 pn_resets;
-	uint64_t		 pn_queue_resets;
-	uint64_t		 pn_queue_reset_errors;
 	uint64_t		 pn_watchdogs;
 	uint64_t		 pn_filter_errors;
 	uint64_t		 pn_offload_errors;
@@ -403,7 +398,7 @@ void	pv_net_tx_take_back(struct pv_net_txq *txq);
 void	pv_net_tx_fit(struct pv_net_txq *txq);
 
 /* pv_net_netmap.c: queues that a program has by netmap(4) */
-/* Start a queue if it is netmap's; false: it is packets'.  pn_sx is held. */
+/* Start a queue if it is netmap's; false: it is packets'.  pv_dev's lock is held. */
 bool	pv_net_netmap_rx_start(struct pv_net_rxq *rxq);
 bool	pv_net_netmap_tx_start(struct pv_net_txq *txq);
 /* An interrupt of a queue that is stopped for packets. */
@@ -435,8 +430,11 @@ void	pv_net_tx_resume(struct pv_net_txq *txq);
 bool	pv_net_tx_settled(struct pv_net_txq *txq);
 /* Drop the packets that wait. */
 void	pv_net_tx_flush(struct pv_net_txq *txq);
-/* Called once a second: true if packets are in flight and for too long none has completed. */
-bool	pv_net_tx_stuck(struct pv_net_txq *txq);
+/*
+ * Called once a second: true if packets are in flight and for too long none has completed, so that the
+ * queue has to be reset.
+ */
+bool	pv_net_tx_watch(struct pv_net_txq *txq);
 int	pv_net_transmit(if_t ifp, struct mbuf *m);
 /* ALTQ releases more of its packets: queue them now, or have the task do it soon. */
 void	pv_net_start(if_t ifp);
@@ -468,14 +466,12 @@ void	pv_net_stage_start(struct pv_net *pn);
  * Called once a second: have taken what no interrupt has come for, and break a queue that stands still.
  */
 void	pv_net_rx_watch(struct pv_net_rxq *rxq);
-/*
- * Reset it, because it is broken or stuck.  Each returns 0, or an error if the device has to be reset;
- * the queue is stopped then.
- */
-int	pv_net_reset_rxq(struct pv_net_rxq *rxq);
-int	pv_net_reset_txq(struct pv_net_txq *txq);
-/* The same for a queue that works: what it has sent is waited for, and what waits stays. */
-int	pv_net_renew_txq(struct pv_net_txq *txq);
+/* What pv_dev(9) has done to one queue. */
+void	pv_net_quiesce_queue(struct pv_net *pn, u_int queue, int error);
+int	pv_net_stop_queue(struct pv_net *pn, u_int queue);
+void	pv_net_reclaim_queue(struct pv_net *pn, u_int queue, int error);
+int	pv_net_restart_queue(struct pv_net *pn, u_int queue);
+void	pv_net_resume_queue(struct pv_net *pn, u_int queue);
 /*
  * The pair is not in use any more: the device does without its queues, and receive buffers are freed,
  * if the device can reset a queue alone; else nothing happens.  Nothing is in flight in the transmit
@@ -503,25 +499,18 @@ void	pv_net_filter_init(struct pv_net *pn);
 /* Configure the device to receive what the interface is to. */
 int	pv_net_set_filter(struct pv_net *pn);
 /* Set and clear the VLAN tags that have changed. */
-void	pv_net_vlan_sync(struct pv_net *pn);
+void	pv_net_vlan_sync(void *pn);
 void	pv_net_vlan_attach(struct pv_net *pn);
 void	pv_net_vlan_detach(struct pv_net *pn);
 
-/* pv_net_run.c: idle, running, reset */
+/* pv_net_run.c: what pv_dev(9) calls, and the watchdog */
 void	pv_net_run_init(struct pv_net *pn);
 /* Start the tick. */
 void	pv_net_run_start(struct pv_net *pn);
-/* From idle to running: post buffers and let packets flow.  The device is live. */
-int	pv_net_up(struct pv_net *pn);
-/* From running to idle.  Staged queues run on: they have no memory that is needed elsewhere. */
-void	pv_net_down(struct pv_net *pn);
-/* Its steps: stop the queues; stop the device and take its memory back; make it live again. */
-void	pv_net_quiesce(struct pv_net *pn);
-int	pv_net_halt(struct pv_net *pn);
-int	pv_net_revive(struct pv_net *pn);
-void	pv_net_ask_offloads(struct pv_net *pn);
+/* Request of the device those receive offloads that are of use now. */
+void	pv_net_ask_offloads(void *pn);
 /*
- * Give all receive queues, or transmit queues, rings of so many places.  pn_sx is held.
+ * Give all receive queues, or transmit queues, rings of so many places.  pv_dev's lock is held.
  *
  * Returns 0; ENXIO if the device is suspended, dead or going; EBUSY if netmap(4) has queues; the error
  * of pno_set_size; or an error of the device, whose rings then have the sizes of before.
@@ -539,7 +528,7 @@ void	pv_net_sysctl_queues(struct pv_net *pn);
 
 /* pv_net_debugnet.c: packets after a panic */
 void	pv_net_debugnet_attach(struct pv_net *pn);
-/* The interface's MTU has changed.  May sleep; pn_sx is not held. */
+/* The interface's MTU has changed.  May sleep; pv_dev's lock is not held. */
 void	pv_net_debugnet_mtu(struct pv_net *pn);
 
 /* pv_net_if.c: the interface */
@@ -550,11 +539,23 @@ void	pv_net_if_show(struct pv_net *pn);
 void	pv_net_if_destroy(struct pv_net *pn);
 void	pv_net_if_capabilities(struct pv_net *pn);
 
-/* Does the device take commands?  With pn_sx. */
-static inline bool
-pv_net_live(const struct pv_net *pn)
+/* pv_dev's number of a queue. */
+static inline u_int
+pv_net_number(int pair, bool tx)
 {
-	return (!pn->pn_frozen && !pn->pn_dead && !pn->pn_detaching);
+	return (2 * pair + tx);
+}
+
+static inline int
+pv_net_pair(u_int queue)
+{
+	return (queue / 2);
+}
+
+static inline bool
+pv_net_is_tx(u_int queue)
+{
+	return (queue % 2 != 0);
 }
 
 /* Places in the rings of one kind. */
@@ -569,20 +570,6 @@ static inline bool
 pv_net_needs_dma(const struct pv_net *pn)
 {
 	return (!pn->pn_params.pnp_phys && pn->pn_stage == NULL);
-}
-
-/* The device can't be trusted any more: the tick has it reset.  Any context. */
-static inline void
-pv_net_need_reset(struct pv_net *pn)
-{
-	atomic_set_int(&pn->pn_want_reset, PV_NET_RESET_DEVICE);
-}
-
-/* A queue is broken: as above, but that queue alone if the device can do that. */
-static inline void
-pv_net_need_queue_reset(struct pv_net *pn)
-{
-	atomic_set_int(&pn->pn_want_reset, PV_NET_RESET_QUEUES);
 }
 
 /* Notify the device of what it was shown since the last time. */

@@ -17,6 +17,7 @@
 #include <sys/bus.h>
 #include <sys/sysctl.h>
 
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/queue/pvq.h>
 
 /*
@@ -89,10 +90,11 @@ pvq_break(struct pvq *q, u_int fault, uintmax_t value)
 	/* Both sides, and the owner, may find a fault at the same time; the first one counts. */
 	if (atomic_cmpset_32(&q->q_fault, PVQ_OK, fault) == 0)
 		return;
-	if (++q->q_stats.qs_faults > PVQ_FAULTS_LOGGED)
-		return;
-	device_printf(q->q_dev, "protocol violation in queue %s: %s (%ju); resetting\n",
-	    q->q_name, pvq_fault_phrase(q, fault), value);
+	if (++q->q_stats.qs_faults <= PVQ_FAULTS_LOGGED)
+		device_printf(q->q_dev, "protocol violation in queue %s: %s (%ju); resetting\n",
+		    q->q_name, pvq_fault_phrase(q, fault), value);
+	if (q->q_pvdev != NULL)
+		pv_dev_need_reset(q->q_pvdev, q->q_number, EIO);
 }
 
 static void

@@ -67,6 +67,7 @@
 #include <machine/atomic.h>
 #include <machine/bus.h>
 
+struct pv_dev;
 struct pvq;
 struct sysctl_ctx_list;
 struct sysctl_oid_list;
@@ -177,6 +178,8 @@ struct pvq {
 	uint16_t	 q_flat_segs;	/* a chain of 1 to so many takes one slot; see pvq_prepare() */
 	volatile uint32_t q_fault;	/* enum pvq_fault, or the transport's; not 0: broken */
 	char		 q_name[PVQ_NAMELEN];
+	struct pv_dev	*q_pvdev;	/* that resets it; NULL: nobody does */
+	u_int		 q_number;	/* of the queue there */
 	/* Written by the putting side. */
 	uint32_t	 q_taken	/* slots taken by chains */
 	    __aligned(CACHE_LINE_SIZE);
@@ -189,7 +192,7 @@ struct pvq {
 };
 
 /*
- * Mark a queue broken: count, log once, and let every operation fail from now on.
+ * Mark a queue broken: count, log once, let every operation fail from now on, and have it reset.
  *
  * q      the queue; any lock may be held, any context
  * fault  why: of enum pvq_fault, or the transport's

@@ -39,6 +39,7 @@
 #include <net/ethernet.h>
 #include <machine/bus.h>
 
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
 #include <dev/virtio/virtio.h>
@@ -332,7 +333,6 @@ vtnet_restart(void *softc)
 	for (i = 0; i < sc->vtn_npairs; i++)
 		sc->vtn_rxqs[i].vtr_left = 0;
 	virtio_start(sc->vtn_dev);
-	vtnet_coal_restore(sc);
 	return (0);
 }
 
@@ -427,6 +427,7 @@ static const struct pv_net_ops vtnet_ops = {
 	.pno_set_lladdr = vtnet_set_lladdr,
 	.pno_set_offloads = vtnet_set_offloads,
 	.pno_set_pairs = vtnet_set_pairs,
+	.pno_set_coalescing = vtnet_set_coalescing,
 	.pno_set_vlan = vtnet_set_vlan,
 	.pno_link_speed = vtnet_link_speed,
 	.pno_link_up = vtnet_link_up,
@@ -624,7 +625,7 @@ vtnet_config_change(device_t dev)
 	if (virtio_needs_reset(dev)) {
 		if (++sc->vtn_needs_resets <= VTNET_ASKS_LOGGED)
 			device_printf(dev, "the device requests a reset\n");
-		pv_net_request_reset(sc->vtn_pn);
+		pv_dev_need_reset(pv_net_dev(sc->vtn_pn), PV_DEV_ALL, ETIMEDOUT);
 	}
 	pv_net_link_change(sc->vtn_pn);
 	return (0);

@@ -26,6 +26,7 @@
 #include <net/ethernet.h>
 #include <machine/bus.h>
 
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
 #include <dev/virtio/virtio.h>
@@ -83,8 +84,9 @@ vtnet_coal_again(const struct vtnet_coal *coal)
 
 /* The device has lost its configuration. */
 void
-vtnet_coal_restore(struct vtnet_softc *sc)
+vtnet_set_coalescing(void *softc)
 {
+	struct vtnet_softc *sc = softc;
 	int i;
 
 	for (i = 0; i < sc->vtn_ncoals; i++)
@@ -148,11 +150,11 @@ vtnet_coal_sysctl(SYSCTL_HANDLER_ARGS)
 	error = sysctl_handle_int(oidp, &value, 0, req);
 	if (error != 0 || req->newptr == NULL)
 		return (error);
-	error = pv_net_lock_live(coal->vtl_softc->vtn_pn);
+	error = pv_dev_lock_started(pv_net_dev(coal->vtl_softc->vtn_pn));
 	if (error != 0)
 		return (error);
 	error = vtnet_coal_handle(coal, field, value);
-	pv_net_unlock(coal->vtl_softc->vtn_pn);
+	pv_dev_unlock(pv_net_dev(coal->vtl_softc->vtn_pn));
 	return (error);
 }
 
@@ -210,9 +212,9 @@ vtnet_coal_free(struct vtnet_softc *sc)
 		return;
 	(void)sysctl_ctx_free(&sc->vtn_coal_sysctl);
 	/* A reset may be in progress, which has them restored. */
-	pv_net_lock(sc->vtn_pn);
+	pv_dev_lock(pv_net_dev(sc->vtn_pn));
 	free(sc->vtn_coals, M_VTNET);
 	sc->vtn_coals = NULL;
 	sc->vtn_ncoals = 0;
-	pv_net_unlock(sc->vtn_pn);
+	pv_dev_unlock(pv_net_dev(sc->vtn_pn));
 }

@@ -28,6 +28,7 @@
 #include <net/ethernet.h>
 #include <machine/bus.h>
 
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
 #include <dev/virtio/virtio.h>
@@ -128,7 +129,7 @@ vtnet_ctrl_silent(struct vtnet_softc *sc, uint8_t class, uint8_t command)
 		    "%s\n", class, command, ctrl->vtc_hopeless ? "going on without" :
 		    "it will be reset");
 	if (!ctrl->vtc_hopeless)
-		pv_net_request_reset(sc->vtn_pn);
+		pv_dev_need_reset(pv_net_dev(sc->vtn_pn), PV_DEV_ALL, ETIMEDOUT);
 	ctrl->vtc_hopeless = true;
 }
 
@@ -389,10 +390,10 @@ vtnet_set_vlan(void *softc, uint16_t tag, bool on)
 void
 vtnet_announced(struct vtnet_softc *sc)
 {
-	if (pv_net_lock_live(sc->vtn_pn) != 0)
+	if (pv_dev_lock_started(pv_net_dev(sc->vtn_pn)) != 0)
 		return;
 	(void)vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_ANNOUNCE, VIRTIO_NET_CTRL_ANNOUNCE_ACK, 0);
-	pv_net_unlock(sc->vtn_pn);
+	pv_dev_unlock(pv_net_dev(sc->vtn_pn));
 }
 
 void

@@ -147,7 +147,7 @@ int	vtnet_set_pairs(void *softc, int n);
 /* if_vtnet_coal.c */
 void	vtnet_coal_attach(struct vtnet_softc *sc);
 void	vtnet_coal_free(struct vtnet_softc *sc);
-void	vtnet_coal_restore(struct vtnet_softc *sc);
+void	vtnet_set_coalescing(void *softc);
 void	vtnet_coal_restore_queue(struct vtnet_softc *sc, uint16_t vq);
 
 #endif /* !_DEV_VIRTIO_NETWORK_IF_VTNETVAR_H_ */

@@ -1,0 +1,531 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_dev: one life for all personalities: whether a device may be used, and how it is brought back.
+ *
+ *	        start           up            need_reset
+ *	FROZEN -------> DOWN <-------> LIVE --------------> RESETTING --+
+ *	 |  ^            ^     down     ^                    |          | stop, reclaim, restart
+ *	 |  | freeze     |              |                    |          |
+ *	 |  +------------+--------------+--------------------+          |
+ *	 |               |              |                               |
+ *	 | thaw          |              |                               |
+ *	 +---------------+--------------+<------------------------------+
+ *	 |
+ *	 +--> LOST: it did not stop, did not start, or is not expected;       leave: GONE, from anywhere
+ *	      thaw brings it back, unless it did not stop
+ *
+ * A start ends in LIVE if the device has users (pvd_up), in DOWN otherwise.  What happens to a device
+ * is an event, and what is done about it depends on the state alone:
+ *
+ *		FROZEN	 DOWN		LIVE		RESETTING  LOST		   GONE
+ *	up	later	 reset it if	-		later	   ENXIO	   ENXIO
+ *			 needed; LIVE
+ *	down	later	 -		restart: DOWN	later	   later	   -
+ *	need	kept	 kept		the task	kept	   kept		   -
+ *	task	-	 -		reset a queue,	-	   -		   -
+ *					or RESETTING
+ *	restart	-	 stop, start	stop, start	-	   ENXIO	   ENXIO
+ *	freeze	-	 stop: FROZEN	stop: FROZEN	stop:	   stop: FROZEN,   -
+ *							FROZEN	   unless leaked
+ *	thaw	start	 -		-		-	   start, unless   ENXIO
+ *								   leaked: ENXIO
+ *	lose	LOST	 -		-		-	   -		   -
+ *	leave	GONE	 stop: GONE	stop: GONE	stop: GONE GONE		   -
+ *
+ * To stop is: quiesce, stop, reclaim each queue.  To start is: forget what was needed, restart; and for
+ * LIVE all settings, whatever the start's reason, then resume.
+ *
+ * Needs.  Whoever finds a queue or the device broken or silent (a ring, a watchdog, the device itself)
+ * says so here, in any context.  A need is cleared by a start and by nothing else: one that comes while
+ * the device is down, frozen, or being started is served before it is used next, or right after that.
+ * A queue that is stuck again before anything has completed in it is not reset alone once more: the
+ * device is.  After a few resets there is a pause between two, for a device that breaks its queues each
+ * time.
+ *
+ * Reconnection.  A device whose back end takes part in its reset is RESETTING until its bus calls
+ * pv_dev_freeze(), and then pv_dev_thaw().  It is not stopped by pv_dev_down(), as that would take a
+ * new connection as well: only quiesced.
+ *
+ * Locking.
+ *   pvd_sx   the life: held by each step from its beginning to its end, and by the task, so that a step
+ *            waits for a reset under way.  Sleeps.
+ *   pvd_mtx  needs, and changes of the state; a leaf but for the taskqueue's own.
+ * Order: pvd_sx, a personality's locks, pvd_mtx.  pvd_state is written with both, and read with either,
+ * or, as advice, with none: whoever acts on that has the lock of a queue, which pdo_quiesce takes.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mutex.h>
+#include <sys/priority.h>
+#include <sys/sx.h>
+#include <sys/sysctl.h>
+#include <sys/taskqueue.h>
+#include <sys/time.h>
+
+#include <dev/pv/dev/pv_dev.h>
+#include <dev/pv/queue/pvq.h>
+
+/* After this many resets, no two within the pause. */
+#define	PV_DEV_UNPACED	3
+#define	PV_DEV_PAUSE	(SBT_1S / 10)
+
+/* Resets that are logged. */
+#define	PV_DEV_LOGGED	10
+
+static MALLOC_DEFINE(M_PVDEV, "pv_dev", "paravirtual devices");
+
+/* Have the task serve what is needed. */
+static void
+pv_dev_schedule(struct pv_dev *pvd)
+{
+	sbintime_t pause = pvd->pvd_reset_at + PV_DEV_PAUSE - getsbinuptime();
+
+	mtx_assert(&pvd->pvd_mtx, MA_OWNED);
+	if (pvd->pvd_resets + pvd->pvd_queue_resets < PV_DEV_UNPACED || pause < 0)
+		pause = 0;
+	(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tq, &pvd->pvd_task, pause, 0, 0);
+}
+
+/* Does anything need a reset? */
+static bool
+pv_dev_is_needed(const struct pv_dev *pvd)
+{
+	bool needed = pvd->pvd_error != 0;
+	u_int i;
+
+	for (i = 0; i < pvd->pvd_nqueues; i++)
+		needed |= pvd->pvd_queues[i].pdq_error != 0;
+	return (needed);
+}
+
+static void
+pv_dev_set_state(struct pv_dev *pvd, enum pv_dev_state state)
+{
+	sx_assert(&pvd->pvd_sx, SA_XLOCKED);
+	mtx_lock(&pvd->pvd_mtx);
+	pvd->pvd_state = state;
+	if (state == PV_DEV_LIVE && pv_dev_is_needed(pvd))
+		pv_dev_schedule(pvd);
+	mtx_unlock(&pvd->pvd_mtx);
+}
+
+void
+pv_dev_need_reset(struct pv_dev *pvd, u_int queue, int error)
+{
+	int *need = queue == PV_DEV_ALL ? &pvd->pvd_error : &pvd->pvd_queues[queue].pdq_error;
+
+	KASSERT(error == EIO || error == ETIMEDOUT, ("%s: error %d", __func__, error));
+	mtx_lock(&pvd->pvd_mtx);
+	if (*need != EIO)
+		*need = error;
+	if (pvd->pvd_state == PV_DEV_LIVE)
+		pv_dev_schedule(pvd);
+	mtx_unlock(&pvd->pvd_mtx);
+}
+
+/* Why a queue, or PV_DEV_ALL, needs a reset; 0: it does not. */
+static int
+pv_dev_needs(struct pv_dev *pvd, u_int queue)
+{
+	int error;
+
+	mtx_lock(&pvd->pvd_mtx);
+	error = queue == PV_DEV_ALL ? pvd->pvd_error : pvd->pvd_queues[queue].pdq_error;
+	mtx_unlock(&pvd->pvd_mtx);
+	return (error);
+}
+
+void
+pv_dev_served(struct pv_dev *pvd, u_int queue)
+{
+	mtx_lock(&pvd->pvd_mtx);
+	pvd->pvd_queues[queue].pdq_error = 0;
+	mtx_unlock(&pvd->pvd_mtx);
+}
+
+static void
+pv_dev_served_all(struct pv_dev *pvd)
+{
+	u_int i;
+
+	mtx_lock(&pvd->pvd_mtx);
+	for (i = 0; i < pvd->pvd_nqueues; i++)
+		pvd->pvd_queues[i].pdq_error = 0;
+	pvd->pvd_error = 0;
+	mtx_unlock(&pvd->pvd_mtx);
+}
+
+/* An operation failed; leaked: it may still use its memory. */
+static void
+pv_dev_fail(struct pv_dev *pvd, const char *what, int error, bool leaked)
+{
+	device_printf(pvd->pvd_dev, "the device did not %s (error %d): it is lost until the driver's "
+	    "module is unloaded and loaded again (kldunload, kldload)%s\n", what, error,
+	    leaked ? ", and its memory is leaked" : "");
+	pvd->pvd_leaked |= leaked;
+	if (pvd->pvd_state != PV_DEV_GONE)
+		pv_dev_set_state(pvd, PV_DEV_LOST);
+	pvd->pvd_ops->pdo_lost(pvd->pvd_arg, leaked);
+}
+
+/* What becomes of what a queue has, when the device is stopped because of error. */
+static int
+pv_dev_reclaims(struct pv_dev *pvd, u_int queue, int error)
+{
+	int own = pv_dev_needs(pvd, queue);
+
+	if (error == ENXIO)
+		return (error);
+	/* Another queue is broken: this one has no part in that. */
+	return (own != 0 ? own : pv_dev_needs(pvd, PV_DEV_ALL));
+}
+
+/* Stop the device, and take back what it has; the state says until when. */
+static int
+pv_dev_stop(struct pv_dev *pvd, enum pv_dev_state state, int error)
+{
+	int stopped;
+	u_int i;
+
+	pv_dev_set_state(pvd, state);
+	pvd->pvd_ops->pdo_quiesce(pvd->pvd_arg, PV_DEV_ALL, error);
+	stopped = pvd->pvd_ops->pdo_stop(pvd->pvd_arg, PV_DEV_ALL);
+	if (stopped != 0) {
+		pv_dev_fail(pvd, "stop", stopped, true);
+		return (stopped);
+	}
+	for (i = 0; i < pvd->pvd_nqueues; i++)
+		pvd->pvd_ops->pdo_reclaim(pvd->pvd_arg, i, pv_dev_reclaims(pvd, i, error));
+	return (0);
+}
+
+/* The device, which works, is used from now on. */
+static void
+pv_dev_go_live(struct pv_dev *pvd)
+{
+	void (*const *set)(void *);
+
+	pv_dev_set_state(pvd, PV_DEV_LIVE);
+	for (set = pvd->pvd_ops->pdo_settings; *set != NULL; set++)
+		(*set)(pvd->pvd_arg);
+	pvd->pvd_ops->pdo_resume(pvd->pvd_arg, PV_DEV_ALL);
+}
+
+/* Start the device, which is stopped. */
+static int
+pv_dev_begin(struct pv_dev *pvd)
+{
+	int error;
+
+	/* What was needed is served by this; what is needed from now on is not. */
+	pv_dev_served_all(pvd);
+	error = pvd->pvd_ops->pdo_restart(pvd->pvd_arg, PV_DEV_ALL);
+	if (error != 0)
+		pv_dev_fail(pvd, "start again", error, false);
+	else if (pvd->pvd_up)
+		pv_dev_go_live(pvd);
+	else
+		pv_dev_set_state(pvd, PV_DEV_DOWN);
+	return (error);
+}
+
+static int
+pv_dev_reset(struct pv_dev *pvd)
+{
+	int error;
+
+	if (++pvd->pvd_resets <= PV_DEV_LOGGED)
+		device_printf(pvd->pvd_dev, "resetting the device%s\n",
+		    pvd->pvd_resets < PV_DEV_LOGGED ? "" :
+		    "; from now on resets are only counted");
+	if (pvd->pvd_ops->pdo_reconnect == NULL) {
+		error = pv_dev_stop(pvd, PV_DEV_RESETTING, EIO);
+		return (error != 0 ? error : pv_dev_begin(pvd));
+	}
+	pv_dev_set_state(pvd, PV_DEV_RESETTING);
+	pvd->pvd_ops->pdo_quiesce(pvd->pvd_arg, PV_DEV_ALL, EIO);
+	pvd->pvd_ops->pdo_reconnect(pvd->pvd_arg);
+	return (0);
+}
+
+/* Was a queue that is stuck reset for that before, and has nothing completed since then? */
+static bool
+pv_dev_is_hopeless(struct pv_dev *pvd, u_int queue)
+{
+	const struct pv_dev_queue *pdq = &pvd->pvd_queues[queue];
+
+	if (!pdq->pdq_was_stuck || pdq->pdq_done != pdq->pdq_pvq->q_stats.qs_done)
+		return (false);
+	device_printf(pvd->pvd_dev, "the reset of queue %u (%s) was of no use: resetting the device\n",
+	    queue, pdq->pdq_pvq->q_name);
+	return (true);
+}
+
+static int
+pv_dev_reset_queue_steps(struct pv_dev *pvd, u_int queue, int error)
+{
+	const struct pv_dev_ops *ops = pvd->pvd_ops;
+	int failed;
+
+	if (error == ETIMEDOUT && pv_dev_is_hopeless(pvd, queue))
+		return (ETIMEDOUT);
+	ops->pdo_quiesce(pvd->pvd_arg, queue, error);
+	failed = ops->pdo_stop(pvd->pvd_arg, queue);
+	if (failed != 0)
+		return (failed);
+	ops->pdo_reclaim(pvd->pvd_arg, queue, error);
+	pv_dev_served(pvd, queue);
+	return (ops->pdo_restart(pvd->pvd_arg, queue));
+}
+
+int
+pv_dev_reset_queue(struct pv_dev *pvd, u_int queue, int error)
+{
+	struct pv_dev_queue *pdq = &pvd->pvd_queues[queue];
+	uint64_t done = pdq->pdq_pvq->q_stats.qs_done;
+	int failed;
+
+	sx_assert(&pvd->pvd_sx, SA_XLOCKED);
+	failed = pv_dev_reset_queue_steps(pvd, queue, error);
+	if (failed == 0) {
+		pdq->pdq_was_stuck = error == ETIMEDOUT;
+		pdq->pdq_done = done;
+		pvd->pvd_queue_resets += error != 0;
+		pvd->pvd_ops->pdo_resume(pvd->pvd_arg, queue);
+	} else if (failed != EOPNOTSUPP && error != 0)
+		pvd->pvd_queue_reset_errors++;
+	return (failed);
+}
+
+/* Reset what needs it: queues alone, if that is possible. */
+static void
+pv_dev_serve(struct pv_dev *pvd)
+{
+	int error, failed = pv_dev_needs(pvd, PV_DEV_ALL);
+	u_int i;
+
+	for (i = 0; i < pvd->pvd_nqueues && failed == 0; i++) {
+		error = pv_dev_needs(pvd, i);
+		if (error != 0)
+			failed = pv_dev_reset_queue(pvd, i, error);
+	}
+	if (failed != 0)
+		(void)pv_dev_reset(pvd);
+	mtx_lock(&pvd->pvd_mtx);
+	pvd->pvd_reset_at = getsbinuptime();
+	mtx_unlock(&pvd->pvd_mtx);
+}
+
+static void
+pv_dev_task(void *arg, int pending __unused)
+{
+	struct pv_dev *pvd = arg;
+
+	sx_xlock(&pvd->pvd_sx);
+	if (pvd->pvd_state == PV_DEV_LIVE)
+		pv_dev_serve(pvd);
+	sx_xunlock(&pvd->pvd_sx);
+}
+
+void
+pv_dev_start(struct pv_dev *pvd)
+{
+	KASSERT(pvd->pvd_state == PV_DEV_FROZEN, ("%s: state %u", __func__, pvd->pvd_state));
+	pv_dev_set_state(pvd, PV_DEV_DOWN);
+}
+
+int
+pv_dev_up(struct pv_dev *pvd)
+{
+	sx_assert(&pvd->pvd_sx, SA_XLOCKED);
+	pvd->pvd_up = true;
+	switch (pv_dev_state(pvd)) {
+	case PV_DEV_DOWN:
+		/* What is broken is not used.  Of a reconnection the task takes care. */
+		if (pv_dev_is_needed(pvd) && pvd->pvd_ops->pdo_reconnect == NULL)
+			return (pv_dev_reset(pvd));
+		pv_dev_go_live(pvd);
+		return (0);
+	case PV_DEV_LOST:
+	case PV_DEV_GONE:
+		return (ENXIO);
+	default:
+		return (0);
+	}
+}
+
+int
+pv_dev_restart(struct pv_dev *pvd)
+{
+	int error;
+
+	sx_assert(&pvd->pvd_sx, SA_XLOCKED);
+	if (!pv_dev_is_started(pvd))
+		return (pv_dev_state(pvd) == PV_DEV_LOST || pv_dev_state(pvd) == PV_DEV_GONE ?
+		    ENXIO : 0);
+	if (pvd->pvd_ops->pdo_reconnect == NULL) {
+		error = pv_dev_stop(pvd, PV_DEV_RESETTING, pvd->pvd_up ? 0 : ENXIO);
+		return (error != 0 ? error : pv_dev_begin(pvd));
+	}
+	if (pv_dev_is_live(pvd)) {
+		pv_dev_set_state(pvd, PV_DEV_DOWN);
+		pvd->pvd_ops->pdo_quiesce(pvd->pvd_arg, PV_DEV_ALL, 0);
+	}
+	if (pvd->pvd_up)
+		pv_dev_go_live(pvd);
+	return (0);
+}
+
+void
+pv_dev_down(struct pv_dev *pvd)
+{
+	pvd->pvd_up = false;
+	if (pv_dev_is_live(pvd))
+		(void)pv_dev_restart(pvd);
+}
+
+int
+pv_dev_freeze(struct pv_dev *pvd)
+{
+	switch (pv_dev_state(pvd)) {
+	case PV_DEV_DOWN:
+	case PV_DEV_LIVE:
+	case PV_DEV_RESETTING:
+		return (pv_dev_stop(pvd, PV_DEV_FROZEN, 0));
+	case PV_DEV_LOST:
+		return (pvd->pvd_leaked ? 0 : pv_dev_stop(pvd, PV_DEV_FROZEN, 0));
+	default:
+		return (0);
+	}
+}
+
+int
+pv_dev_thaw(struct pv_dev *pvd)
+{
+	switch (pv_dev_state(pvd)) {
+	case PV_DEV_FROZEN:
+		return (pv_dev_begin(pvd));
+	case PV_DEV_LOST:
+		return (pvd->pvd_leaked ? ENXIO : pv_dev_begin(pvd));
+	case PV_DEV_GONE:
+		return (ENXIO);
+	default:
+		return (0);
+	}
+}
+
+void
+pv_dev_lose(struct pv_dev *pvd)
+{
+	if (pv_dev_state(pvd) != PV_DEV_FROZEN)
+		return;
+	pv_dev_set_state(pvd, PV_DEV_LOST);
+	pvd->pvd_ops->pdo_lost(pvd->pvd_arg, false);
+}
+
+void
+pv_dev_lock(struct pv_dev *pvd)
+{
+	sx_xlock(&pvd->pvd_sx);
+}
+
+void
+pv_dev_unlock(struct pv_dev *pvd)
+{
+	sx_xunlock(&pvd->pvd_sx);
+}
+
+void
+pv_dev_assert(struct pv_dev *pvd)
+{
+	sx_assert(&pvd->pvd_sx, SA_XLOCKED);
+}
+
+int
+pv_dev_lock_started(struct pv_dev *pvd)
+{
+	sx_xlock(&pvd->pvd_sx);
+	if (pv_dev_is_started(pvd))
+		return (0);
+	sx_xunlock(&pvd->pvd_sx);
+	return (ENXIO);
+}
+
+void
+pv_dev_leave(struct pv_dev *pvd)
+{
+	pv_dev_lock(pvd);
+	if (pv_dev_is_started(pvd) || pv_dev_state(pvd) == PV_DEV_RESETTING)
+		(void)pv_dev_stop(pvd, PV_DEV_GONE, ENXIO);
+	else {
+		pv_dev_set_state(pvd, PV_DEV_GONE);
+		pvd->pvd_ops->pdo_lost(pvd->pvd_arg, false);
+	}
+	pv_dev_unlock(pvd);
+	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
+	while (taskqueue_cancel_timeout(pvd->pvd_tq, &pvd->pvd_task, NULL) != 0)
+		taskqueue_drain_timeout(pvd->pvd_tq, &pvd->pvd_task);
+}
+
+void
+pv_dev_adopt(struct pv_dev *pvd, u_int queue, struct pvq *q)
+{
+	struct pv_dev_queue *pdq = &pvd->pvd_queues[queue];
+
+	if (pdq->pdq_pvq != q)
+		pdq->pdq_was_stuck = false;
+	pdq->pdq_pvq = q;
+	if (q != NULL) {
+		q->q_pvdev = pvd;
+		q->q_number = queue;
+	}
+}
+
+void
+pv_dev_sysctl(struct pv_dev *pvd, struct sysctl_ctx_list *ctx, struct sysctl_oid_list *parent)
+{
+	SYSCTL_ADD_U64(ctx, parent, OID_AUTO, "resets", CTLFLAG_RD, &pvd->pvd_resets, 0,
+	    "Times the device was reset");
+	SYSCTL_ADD_U64(ctx, parent, OID_AUTO, "queue_resets", CTLFLAG_RD, &pvd->pvd_queue_resets, 0,
+	    "Times a queue was reset alone");
+	SYSCTL_ADD_U64(ctx, parent, OID_AUTO, "queue_reset_errors", CTLFLAG_RD,
+	    &pvd->pvd_queue_reset_errors, 0, "Times this failed, and the device was reset");
+}
+
+void
+pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops, void *arg,
+    u_int nqueues)
+{
+	bzero(pvd, sizeof(*pvd));
+	pvd->pvd_dev = dev;
+	pvd->pvd_ops = ops;
+	pvd->pvd_arg = arg;
+	pvd->pvd_nqueues = nqueues;
+	pvd->pvd_state = PV_DEV_FROZEN;
+	pvd->pvd_queues = malloc(nqueues * sizeof(*pvd->pvd_queues), M_PVDEV, M_WAITOK | M_ZERO);
+	sx_init(&pvd->pvd_sx, "pv_dev life");
+	mtx_init(&pvd->pvd_mtx, device_get_nameunit(dev), "pv_dev needs", MTX_DEF);
+	/* What it does may sleep for seconds, which would delay others' tasks in taskqueue_thread. */
+	pvd->pvd_tq = taskqueue_create("pv_dev", M_WAITOK, taskqueue_thread_enqueue, &pvd->pvd_tq);
+	taskqueue_start_threads(&pvd->pvd_tq, 1, PWAIT, "%s config", device_get_nameunit(dev));
+	TIMEOUT_TASK_INIT(pvd->pvd_tq, &pvd->pvd_task, 0, pv_dev_task, pvd);
+}
+
+void
+pv_dev_fini(struct pv_dev *pvd)
+{
+	taskqueue_free(pvd->pvd_tq);
+	mtx_destroy(&pvd->pvd_mtx);
+	sx_destroy(&pvd->pvd_sx);
+	free(pvd->pvd_queues, M_PVDEV);
+}

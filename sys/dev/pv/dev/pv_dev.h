@@ -1,0 +1,198 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The life of a paravirtual device, for all personalities (theory statement: pv_dev.c).
+ *
+ * A personality embeds a struct pv_dev, and gives it two kinds of operations: its own, which concern
+ * queues and what is in them, and its protocol's, which stop the device and start it again.  Its own
+ * functions for up, down, freeze, thaw and detach call steps of pv_dev, which calls these operations
+ * in their order.
+ */
+
+#ifndef _DEV_PV_DEV_PV_DEV_H_
+#define	_DEV_PV_DEV_PV_DEV_H_
+
+#include <sys/param.h>
+#include <sys/bus.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+
+struct pvq;
+struct sysctl_ctx_list;
+struct sysctl_oid_list;
+
+enum pv_dev_state {
+	PV_DEV_FROZEN,		/* stopped, or not started yet */
+	PV_DEV_DOWN,		/* works, but has no users */
+	PV_DEV_LIVE,		/* and its users use it */
+	PV_DEV_RESETTING,	/* is stopped, and will be live or down next */
+	PV_DEV_LOST,		/* did not stop or start, or is not expected */
+	PV_DEV_GONE,		/* is detached */
+};
+
+#define	PV_DEV_ALL	(~0u)	/* instead of a queue: the device */
+
+/*
+ * What pv_dev calls, one at a time, with its lock held; all may sleep.  A queue is given by its number,
+ * or is PV_DEV_ALL.  `error' says why, and what becomes of what the device has:
+ *
+ *	0		nothing is wrong; it may be put again
+ *	ETIMEDOUT	reset because of no answer, or on request; the same, but it may be the cause
+ *	EIO		this queue, or one of this device, violated the protocol
+ *	ENXIO		the device, or its users, go
+ */
+struct pv_dev_ops {
+	/*
+	 * The personality's.  Stop using a queue; with 0 and ENXIO what is in flight may complete
+	 * first.
+	 */
+	void	(*pdo_quiesce)(void *arg, u_int queue, int error);
+	/* Take back what the device, which is stopped, had in a queue; never PV_DEV_ALL. */
+	void	(*pdo_reclaim)(void *arg, u_int queue, int error);
+	/* Use a queue again. */
+	void	(*pdo_resume)(void *arg, u_int queue);
+	/* Users get errors from now on.  With leaked, the device may still use what it has. */
+	void	(*pdo_lost)(void *arg, bool leaked);
+	/* What is wanted of the device beside its queues, set after each start; NULL ends it. */
+	void	(*const *pdo_settings)(void *arg);
+	/*
+	 * The protocol's.  Stop the device or a queue: it releases all memory.  Returns 0, or an
+	 * error if it did not confirm; of a queue, EOPNOTSUPP if it can't be stopped alone.
+	 */
+	int	(*pdo_stop)(void *arg, u_int queue);
+	/* Start it again, with an empty queue. */
+	int	(*pdo_restart)(void *arg, u_int queue);
+	/*
+	 * Instead of a stop and a restart: arrange that pv_dev_freeze() and pv_dev_thaw() are called
+	 * around a new connection, and return at once.  Or NULL.
+	 */
+	void	(*pdo_reconnect)(void *arg);
+};
+
+struct pv_dev_queue {
+	struct pvq	*pdq_pvq;
+	int		 pdq_error;	/* why it needs a reset; 0: it needs none */
+	bool		 pdq_was_stuck;	/* it was reset for that, when so many had completed: */
+	uint64_t	 pdq_done;
+};
+
+struct pv_dev {
+	device_t	 pvd_dev;
+	const struct pv_dev_ops *pvd_ops;
+	void		*pvd_arg;
+	u_int		 pvd_nqueues;
+	struct sx	 pvd_sx;
+	struct mtx	 pvd_mtx;
+	volatile u_int	 pvd_state;	/* enum pv_dev_state */
+	bool		 pvd_up;	/* there are users: LIVE is where it goes to */
+	bool		 pvd_leaked;	/* it did not stop, and may use its memory for ever */
+	int		 pvd_error;	/* why the device needs a reset; 0: it needs none */
+	struct pv_dev_queue *pvd_queues;
+	struct taskqueue *pvd_tq;
+	struct timeout_task pvd_task;
+	sbintime_t	 pvd_reset_at;	/* when something was reset last */
+	uint64_t	 pvd_resets;
+	uint64_t	 pvd_queue_resets;
+	uint64_t	 pvd_queue_reset_errors;
+};
+
+/*
+ * Begin as FROZEN.  May sleep.
+ *
+ * dev      for messages
+ * ops, arg what is called, and with what
+ * nqueues  that can be reset alone, numbered from 0
+ */
+void	pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops, void *arg,
+	    u_int nqueues);
+
+/* Free what pv_dev_init() made.  No step, no need of a reset, and no task of pvd_tq comes any more. */
+void	pv_dev_fini(struct pv_dev *pvd);
+
+/* Publish resets, queue_resets and queue_reset_errors below parent. */
+void	pv_dev_sysctl(struct pv_dev *pvd, struct sysctl_ctx_list *ctx, struct sysctl_oid_list *parent);
+
+/* q is the queue of that number from now on: if it breaks, it is reset.  NULL: there is none. */
+void	pv_dev_adopt(struct pv_dev *pvd, u_int queue, struct pvq *q);
+
+/*
+ * The device, or one of its queues, can't be trusted any more.  It is reset soon, or before it is used
+ * next.  Any context, with any lock held that is not pv_dev's.
+ *
+ * queue  its number, which is reset alone if the device can do that; or PV_DEV_ALL
+ * error  EIO or ETIMEDOUT, as for the operations
+ */
+void	pv_dev_need_reset(struct pv_dev *pvd, u_int queue, int error);
+
+/*
+ * The lock of a device's life, which the steps and the operations have: nothing is stopped or started
+ * while it is held.  May sleep.
+ */
+void	pv_dev_lock(struct pv_dev *pvd);
+void	pv_dev_unlock(struct pv_dev *pvd);
+void	pv_dev_assert(struct pv_dev *pvd);
+
+/*
+ * The same, if the device takes commands.  Returns 0; ENXIO, without the lock, if it is frozen, lost or
+ * detached.
+ */
+int	pv_dev_lock_started(struct pv_dev *pvd);
+
+/*
+ * Steps, all with pv_dev_lock() held.  They return 0, or what an operation did, with a message: the
+ * device is lost then; or ENXIO if it was lost before.
+ *
+ * start    the device, which is FROZEN, was started by its protocol: DOWN
+ * up       it has users from now on; what can't be done now is done when it is started
+ * down     it has none
+ * restart  stop it and start it again, for a setting that requires it
+ * freeze   stop it until it is thawed; its queues may be other ones then
+ * thaw     start it
+ * lose     FROZEN, and not expected any more; a thaw brings it back
+ * leave    stop it for ever; takes the lock itself, and no task of pv_dev's runs when it returns
+ */
+void	pv_dev_start(struct pv_dev *pvd);
+int	pv_dev_up(struct pv_dev *pvd);
+void	pv_dev_down(struct pv_dev *pvd);
+int	pv_dev_restart(struct pv_dev *pvd);
+int	pv_dev_freeze(struct pv_dev *pvd);
+int	pv_dev_thaw(struct pv_dev *pvd);
+void	pv_dev_lose(struct pv_dev *pvd);
+void	pv_dev_leave(struct pv_dev *pvd);
+
+/*
+ * Reset one queue of a LIVE device now; pv_dev_lock() is held.  With an error of 0 what is in flight
+ * has some time to complete, and it is not counted.  Returns 0, or an error if the device has to be
+ * reset instead: the queue is quiesced then.
+ */
+int	pv_dev_reset_queue(struct pv_dev *pvd, u_int queue, int error);
+
+/* A queue was reset otherwise: what it needed was served. */
+void	pv_dev_served(struct pv_dev *pvd, u_int queue);
+
+static inline enum pv_dev_state
+pv_dev_state(const struct pv_dev *pvd)
+{
+	return (pvd->pvd_state);
+}
+
+static inline bool
+pv_dev_is_live(const struct pv_dev *pvd)
+{
+	return (pv_dev_state(pvd) == PV_DEV_LIVE);
+}
+
+/* Does it take commands? */
+static inline bool
+pv_dev_is_started(const struct pv_dev *pvd)
+{
+	return (pv_dev_is_live(pvd) || pv_dev_state(pvd) == PV_DEV_DOWN);
+}
+
+#endif /* !_DEV_PV_DEV_PV_DEV_H_ */

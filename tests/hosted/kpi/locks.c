@@ -1,0 +1,125 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * mutex(9), sx(9), and a clock that a test sets, for drivers whose callers are threads.  No lock is
+ * recursive, each is unlocked by whoever locked it, and none is destroyed while it is locked.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+#include <sys/sx.h>
+#include <sys/time.h>
+
+#include "../host/host.h"
+#include "kpi.h"
+
+int kpi_mutexes;
+sbintime_t kpi_uptime;
+
+void
+getbinuptime(struct bintime *bt)
+{
+
+	bt->sec = kpi_uptime >> 32;
+	bt->frac = (uint64_t)kpi_uptime << 32;
+}
+
+static void
+kpi_lock(volatile uintptr_t *lock)
+{
+	uintptr_t self = (uintptr_t)host_self();
+
+	CHECK(*lock != self, "locked twice");
+	while (atomic_cmpset_acq_long((volatile u_long *)lock, 0, self) == 0)
+		host_yield();
+}
+
+static void
+kpi_unlock(volatile uintptr_t *lock)
+{
+
+	CHECK(*lock == (uintptr_t)host_self(), "not locked by this thread");
+	atomic_store_rel_long((volatile u_long *)lock, 0);
+}
+
+void
+_mtx_init(volatile uintptr_t *c, const char *name __unused, const char *type __unused, int opts)
+{
+
+	CHECK(opts == MTX_DEF, "options 0x%x", opts);
+	*c = 0;
+}
+
+void
+_mtx_destroy(volatile uintptr_t *c)
+{
+
+	CHECK(*c == 0, "destroyed while locked");
+}
+
+void
+__mtx_lock_flags(volatile uintptr_t *c, int opts __unused, const char *file __unused,
+    int line __unused)
+{
+
+	kpi_lock(c);
+	atomic_add_int(&kpi_mutexes, 1);
+}
+
+void
+__mtx_unlock_flags(volatile uintptr_t *c, int opts __unused, const char *file __unused,
+    int line __unused)
+{
+
+	atomic_subtract_int(&kpi_mutexes, 1);
+	kpi_unlock(c);
+}
+
+void
+__mtx_assert(const volatile uintptr_t *c, int what, const char *file __unused, int line __unused)
+{
+
+	CHECK((*c == (uintptr_t)host_self()) == (what == MA_OWNED), "mutex, %d", what);
+}
+
+void
+sx_init_flags(struct sx *sx, const char *description __unused, int opts __unused)
+{
+
+	sx->sx_lock = 0;
+}
+
+void
+sx_destroy(struct sx *sx)
+{
+
+	CHECK(sx->sx_lock == 0, "destroyed while locked");
+}
+
+int
+_sx_xlock(struct sx *sx, int opts __unused, const char *file __unused, int line __unused)
+{
+
+	kpi_lock(&sx->sx_lock);
+	return (0);
+}
+
+void
+_sx_xunlock(struct sx *sx, const char *file __unused, int line __unused)
+{
+
+	kpi_unlock(&sx->sx_lock);
+}
+
+void
+_sx_assert(const struct sx *sx, int what, const char *file __unused, int line __unused)
+{
+
+	CHECK(what == SA_XLOCKED && sx->sx_lock == (uintptr_t)host_self(), "sx, %d", what);
+}
