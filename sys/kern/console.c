@@ -13,7 +13,7 @@
  *
  * A line is one or more commands, each ended by ';', '&' (runs in the background) or the end of the
  * line.  Words are divided by blanks; '...' and "..." hold a word together; '#' at the start of a
- * word begins a comment.  `wait` waits for commands in the background, and pkill(1) interrupts
+ * word begins a comment.  `!' before a command negates its status, as in sh(1).  `wait` waits for commands in the background, and pkill(1) interrupts
  * those, as ^C does the one in the foreground.
  *
  * A command is the kernel's or a module's, and may be loaded for the call (console_cmd.c).  The kernel
@@ -65,6 +65,7 @@ struct job {
 	int		 j_status;
 	bool		 j_done;
 	bool		 j_background;
+	bool		 j_negated;
 	volatile bool	 j_interrupted;
 };
 
@@ -99,12 +100,19 @@ job_run(struct job *j)
 	return (status);
 }
 
+/* The status of a job, as its line has it. */
+static int
+console_status(const struct job *j, int status)
+{
+	return (j->j_negated ? status == 0 : status);
+}
+
 static void
 job_main(void *arg)
 {
 	struct job *j = arg;
 
-	j->j_status = job_run(j);
+	j->j_status = console_status(j, job_run(j));
 	console_cmd_put(&j->j_ref);
 	mtx_lock(&console_mtx);
 	j->j_done = true;
@@ -224,6 +232,10 @@ console_split(const char *line, const char **rest, struct job *j)
 		return (1);
 	}
 	j->j_background = *line == '&';
+	if (j->j_argc > 1 && strcmp(j->j_argv[0], "!") == 0) {
+		j->j_negated = true;
+		memmove(j->j_argv, j->j_argv + 1, j->j_argc-- * sizeof(j->j_argv[0]));
+	}
 	*rest = *line == '\0' ? line : line + 1;
 	return (0);
 }
@@ -248,6 +260,7 @@ console_run(struct job *j)
 
 	status = console_find(j);
 	if (status != 0) {
+		status = console_status(j, status);
 		free(j, M_CONSOLE);
 		return (status);
 	}
@@ -314,7 +327,7 @@ console_inner_line(const char *line)
 			status = console_find(j);
 		bad = status != 0;
 		if (!bad && j->j_argc != 0) {
-			status = job_run(j);
+			status = console_status(j, job_run(j));
 			console_cmd_put(&j->j_ref);
 		}
 		free(j, M_CONSOLE);
