@@ -184,7 +184,7 @@ FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test sys/dev/pv/pv_balloon_te
 		${FREEBSD_VIRTIO}/pci/pci_test ${FREEBSD_VIRTIO}/hotplug_test \
 		${FREEBSD_VIRTIO}/driver_test ${FREEBSD_VIRTIO}/generic_test \
 		${FREEBSD_VIRTIO}/migrate_test ${FREEBSD_VIRTIO}/suspend_test \
-		${FREEBSD_VIRTIO}/stream_test
+		${FREEBSD_VIRTIO}/stream_test ${FREEBSD_VIRTIO}/settings_test
 FREEBSD_KERNEL?=	debug
 # What runs with a release's own sets, whose kernel is GENERIC.
 FREEBSD_RELEASE=	tools/freebsd_test tools/kpi_test tools/port_test

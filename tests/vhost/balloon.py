@@ -44,6 +44,8 @@ class Balloon(device.Device):
         "poison_val": (12, 4),
     }
     config_size = 16
+    # 5.5.6.6.1.
+    written = {"actual": (False, True), "poison_val": (False,)}  # noqa: RUF012
 
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__(args)
@@ -55,6 +57,17 @@ class Balloon(device.Device):
         self.last: layout.Segments = []
         for setting in args.set:
             self.set_config(setting)
+
+    def forget(self) -> None:
+        """The pages stay; what is in a page that was reported is not known any more."""
+        self.set_config("poison_val=0")
+
+    def settings(self) -> dict[str, Any]:
+        """And the pages, the value of free ones, and whether there is a buffer for statistics."""
+        actual, _, poison = struct.unpack_from("<III", self.config, 4)
+        return super().settings() | {"pages": len(self.pages), "actual": actual,
+                                     "poison_val": poison,
+                                     "statistics": self.waiting is not None}
 
     def stopped(self, queue: ring.Queue) -> int:
         """A queue was stopped, with our buffer for statistics."""
@@ -88,8 +101,12 @@ class Balloon(device.Device):
         while (chain := queue.pop()) is not None:
             data = ring.gather(self.memory, chain.readable)
             if queue.index == STATS:
+                # 5.5.6.3.1.
+                tags = [tag for tag, _ in struct.iter_unpack("<HQ", data)]
+                if self.waiting is not None or (self.stats and set(tags) != set(self.stats)):
+                    raise ValueError(f"two buffers of statistics, or other ones: {tags}")
                 self.stats = {tag: value for tag, value in struct.iter_unpack(
-                    "<HQ", data[:len(data) // 10 * 10])}
+                    "<HQ", data)}
                 self.count("statistics")
                 self.waiting = chain
                 continue
@@ -138,7 +155,7 @@ class Balloon(device.Device):
                 with self.lock:
                     if self.waiting is not None:
                         chain, self.waiting = self.waiting, None
-                        self.queues[STATS].give(chain, 0)
+                        self.queues[STATS].complete(chain, 0)
                         self.queues[STATS].publish()
                     return self.stats
         return super().command(words)

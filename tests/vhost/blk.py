@@ -50,6 +50,7 @@ class Block(device.Device):
         "max_append_sectors": (84, 4), "write_granularity": (88, 4), "zone_model": (92, 1),
     }
     config_size = 96
+    written = {"writeback": (False, True)}  # noqa: RUF012
 
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__(args)
@@ -62,6 +63,7 @@ class Block(device.Device):
             self.disk = cache.Cache(self.disk, args.lose_flushes)
         self.cached: set[int] = set()
         self.bad = -1
+        self.at_reset = [setting for setting in args.set if setting.startswith("writeback=")]
         self.lifetime = (1, 3, 4)
         for setting in (f"capacity={len(self.disk) // SECTOR}", "seg_max=126", "blk_size=512",
                         "writeback=1", f"num_queues={len(self.queues)}",
@@ -70,6 +72,15 @@ class Block(device.Device):
                           for limit in (f"sectors={len(self.disk) // SECTOR}", "seg=1")),
                         "discard_sector_alignment=1", *args.set):
             self.set_config(setting)
+
+    def forget(self) -> None:
+        """The cache is written back again (5.2.6.2), or as the command line says."""
+        for setting in ("writeback=1", *self.at_reset):
+            self.set_config(setting)
+
+    def settings(self) -> dict[str, Any]:
+        """And the mode of the cache."""
+        return super().settings() | {"writeback": self.get_config("writeback")}
 
     def command(self, words: list[str]) -> Any:
         """Commands for disks."""

@@ -10,6 +10,7 @@ a way to notify the driver of a changed configuration.  Everything runs with the
 from __future__ import annotations
 
 import argparse
+import copy
 import threading
 import time
 from collections.abc import Callable
@@ -42,6 +43,8 @@ class Device:
     # Field of the configuration: (offset, bytes).
     fields: dict[str, tuple[int, int]] = {}  # noqa: RUF012
     config_size = 64
+    # Field that the driver writes: whether before DRIVER_OK (False), after it (True).
+    written: dict[str, tuple[bool, ...]] = {}  # noqa: RUF012
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.lock = threading.RLock()
@@ -62,6 +65,9 @@ class Device:
         self.queues = [self.new_queue(i) for i in range(args.queues or self.queues_of_type)]
         self.announce_config: Callable[[], None] = lambda: None
         self.transport: Callable[[list[str]], Any] | None = None
+        self.registers: Callable[[], dict[str, Any]] = dict
+        self.remembered: dict[str, Any] = {}
+        self.counted: dict[str, int] = {}
         self.late = 0
         self.ignored: set[int] = set()
 
@@ -99,6 +105,53 @@ class Device:
         data = bytes.fromhex(value.replace(":", "")) if ":" in value else (
             int(value, 0) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
         self.config[offset:offset + size] = data
+
+    def check_written(self, at: int, live: bool) -> None:
+        """Check that the driver may write this field now: ValueError if not."""
+        for name, (offset, size) in self.fields.items():
+            if offset <= at < offset + size and name in self.written:
+                if live not in self.written[name]:
+                    raise ValueError(f"the driver writes {name} {'after' if live else 'before'}"
+                                     " DRIVER_OK")
+                return
+        raise ValueError(f"the driver writes its configuration at {at:#x}")
+
+    def forget(self) -> None:
+        """Lose what a reset takes away."""
+
+    def settings(self) -> dict[str, Any]:
+        """All that the driver has set, but the addresses of rings."""
+        return {"features": [name for name in self.names if self.has(name)],
+                "queues": {queue.index: queue.parts.size for queue in self.queues if queue.live},
+                **self.registers()}
+
+    def remember(self) -> dict[str, Any]:
+        """Remember what the driver has set, and what was counted until now."""
+        with self.lock:
+            self.remembered, self.counted = copy.deepcopy(self.settings()), dict(self.counters)
+            return self.remembered
+
+    def same(self, seconds: float, counter: str) -> dict[str, Any]:
+        """Wait until what the driver has set is what it was when that was remembered.
+
+        A counter must have risen since, of starts for example, or it is "-".
+        """
+        end = time.monotonic() + seconds
+        while True:
+            with self.lock:
+                now = self.settings()
+                # A group may be joined meanwhile.
+                wrong = [f"{name} is {now.get(name)}, not {value}"
+                         for name, value in self.remembered.items() if now.get(name) != value
+                         and (name != "groups" or not set(value) <= set(now[name]))]
+                if counter != "-" and self.counters.get(counter) == self.counted.get(counter):
+                    wrong.append(f"still {self.counters.get(counter)} {counter}")
+                if not wrong:
+                    self.counted = dict(self.counters)
+                    return now
+            if time.monotonic() > end:
+                raise CommandError("; ".join(wrong))
+            time.sleep(0.02)
 
     def agree(self, features: int) -> None:
         """The driver accepted these features."""
@@ -235,6 +288,10 @@ class Device:
             case ["storm", "config", seconds, *settings]:
                 self.config_storm(float(seconds), settings)
                 return self.counters
+            case ["remember"]:
+                return self.remember()
+            case ["same", seconds, counter]:
+                return self.same(float(seconds), counter)
             case ["wait", name, value, seconds]:
                 self.wait(name, int(value), float(seconds))
                 return self.counters

@@ -140,6 +140,7 @@ class Net(device.Device):
         self.table: list[list[str]] = [[], []]
         self.coalescing: dict[str, tuple[int, int]] = {}
         self.steering: dict[str, Any] = {}
+        self.mac = ""
 
     def agree(self, features: int) -> None:
         """The driver accepted features; all offloads are on until it sets others (5.1.6.5.6)."""
@@ -225,6 +226,8 @@ class Net(device.Device):
                 self.modes[MODES[command]] = value
             case 1, 0:
                 self.configure_table(data)
+            case 1, 1:
+                self.mac = data.hex(":")
             case 2, 0:
                 self.vlans.add(value)
             case 2, 1:
@@ -241,6 +244,9 @@ class Net(device.Device):
             case 5, 0:
                 self.offloads = value
             case 6, 0 | 1:
+                # For each queue of the kind, whatever it had (5.1.6.5.10).
+                for queue in range((command + 1) % 2, len(self.queues) - 1, 2):
+                    self.coalescing.pop(f"q{queue}", None)
                 self.coalescing["tr"[command] + "x"] = struct.unpack("<II", data)
             case 6, 2:
                 queue, packets, usecs = struct.unpack("<HxxII", data)
@@ -269,6 +275,21 @@ class Net(device.Device):
                          "other": other, "length": length, "key": key.hex()}
         if len(key) != length or max(table) >= pairs:
             self.count("bad_rss")
+
+    def settings(self) -> dict[str, Any]:
+        """The state, with each address and each tag, of the queues in use."""
+        wanted = super().settings()
+        unused = range(2 * self.pairs, len(self.queues) - 1)
+        wanted["queues"] = {index: size for index, size in wanted["queues"].items()
+                            if index not in unused}
+        wanted["vectors"] = [vector for number, vector in enumerate(wanted.get("vectors", []))
+                             if number - 1 not in unused]
+        wanted |= self.state()
+        wanted["coalescing"] = {which: values for which, values in self.coalescing.items()
+                                if which not in [f"q{index}" for index in unused]}
+        return wanted | {
+            "vlans": sorted(self.vlans), "hosts": sorted(self.table[0]),
+            "groups": sorted(self.table[1]), "mac": self.mac}
 
     def state(self) -> dict[str, Any]:
         """The state that the driver has set."""

@@ -54,6 +54,11 @@ REGISTERS = {
     52: (4, "queue_device_hi"), 58: (2, "queue_reset"),
 }
 
+READ_ONLY = {"device_feature", "num_queues", "config_generation", "queue_notify_off"}
+# Not to be written while the queue is enabled.
+QUEUE_SETUP = {"queue_size", "queue_msix_vector"} | {
+    f"queue_{part}_{half}" for part in ("desc", "driver", "device") for half in ("lo", "hi")}
+
 SUBSYSTEM = 0x2C  # in the configuration space
 
 PCI_CLASS = {1: 0x020000, 2: 0x010000, 5: 0x00FF00}
@@ -88,6 +93,7 @@ class Function:
         self.busy_reads = 0
         dev.announce_config = self.announce_config
         dev.transport = self.command
+        dev.registers = self.wanted_registers
         for queue in dev.queues:
             queue.notify = self.notifier(queue.index)
         self.reset()
@@ -124,11 +130,18 @@ class Function:
         for queue in self.device.queues:
             if queue.live:
                 self.device.stopped(queue)
+        self.device.forget()
         self.registers = {name: 0 for _, name in REGISTERS.values()}
         self.registers["num_queues"] = len(self.device.queues)
         self.registers["msix_config"] = NO_VECTOR
         self.per_queue = [self.fresh_queue(number) for number in range(len(self.device.queues))]
         self.isr = 0
+
+    def wanted_registers(self) -> dict[str, Any]:
+        """What the driver has set in ours: the state, and who is told by which vector."""
+        return {"status": self.registers["device_status"],
+                "vectors": [self.registers["msix_config"], *(
+                    queue["queue_msix_vector"] for queue in self.per_queue)]}
 
     def fresh_queue(self, number: int) -> dict[str, int]:
         """The registers of a queue that has just been reset."""
@@ -202,11 +215,35 @@ class Function:
             return self.per_queue[select][name] if select < len(self.per_queue) else 0
         return self.registers[name]
 
+    def check_store(self, name: str, value: int) -> None:
+        """Check that the driver may write this (4.1.4.3.2, 2.1.1, 3.1.1): ValueError if not."""
+        status, select = self.registers["device_status"], self.registers["queue_select"]
+        enabled = select < len(self.per_queue) and self.per_queue[select]["queue_enable"]
+        wrong = {
+            "a register to be read": name in READ_ONLY,
+            "0 to queue_enable": name == "queue_enable" and value == 0,
+            "a queue before its features": name == "queue_enable" and
+            not status & STATUS_FEATURES_OK,
+            "a queue that is enabled": bool(enabled) and name in QUEUE_SETUP,
+            "features too late": name == "driver_feature" and
+            bool(status & (STATUS_FEATURES_OK | STATUS_DRIVER_OK)),
+            "a status without bits that it had": name == "device_status" and
+            value != 0 and bool(status & ~STATUS_NEEDS_RESET & ~value),
+        }
+        if name == "queue_size":
+            packed = self.device.has("RING_PACKED")
+            wrong["a size that no ring has"] = value == 0 or (
+                not packed and value & (value - 1) != 0)
+        for what, so in wrong.items():
+            if so:
+                raise ValueError(f"{name}: the driver writes {what}: {value:#x}")
+
     def write_register(self, offset: int, value: int) -> None:
         """Write a register of the common configuration."""
         if offset not in REGISTERS:
-            return
+            raise ValueError(f"the driver writes at {offset:#x}, where no register is")
         name = REGISTERS[offset][1]
+        self.check_store(name, value)
         select = self.registers["queue_select"]
         if name.startswith("queue_") and name != "queue_select":
             if select < len(self.per_queue):
@@ -263,9 +300,25 @@ class Function:
             queue.start()
             self.device.started(queue)
 
+    def check_width(self, page: int, at: int, size: int) -> None:
+        """Check that a field is accessed by its width (4.1.3.1): ValueError if not."""
+        if page == COMMON and at in REGISTERS:
+            wanted = REGISTERS[at][0]
+        elif page == DEVICE:
+            # A field of 8 bytes is two of 4; one of 6 is bytes (the address of a card).
+            fields = [field for field in self.device.fields.values()
+                      if field[0] <= at < field[0] + field[1]]
+            wanted = min((fields[0][1], 4)) if fields else size
+            wanted = 1 if fields and fields[0][1] == 6 else wanted
+        else:
+            return
+        if size != wanted or at % size != 0:
+            raise ValueError(f"the driver accesses {size} bytes at {at:#x}, not {wanted}")
+
     def read_bar(self, offset: int, size: int) -> int:
         """Read of the BAR."""
         page, at = offset & ~(PAGE - 1), offset & (PAGE - 1)
+        self.check_width(page, at, size)
         if page == COMMON:
             return self.read_register(at)
         if page == ISR:
@@ -280,10 +333,15 @@ class Function:
     def write_bar(self, offset: int, size: int, value: int) -> ring.Queue | None:
         """Write to the BAR; returns the queue that was kicked."""
         page, at = offset & ~(PAGE - 1), offset & (PAGE - 1)
+        self.check_width(page, at, size)
         data = value.to_bytes(8, "little")[:size]
         if page == COMMON:
             self.write_register(at, value)
         elif page == DEVICE:
+            status = self.registers["device_status"]
+            if not status & STATUS_FEATURES_OK:
+                raise ValueError(f"the driver writes its configuration at status {status:#x}")
+            self.device.check_written(at, bool(status & STATUS_DRIVER_OK))
             if "refuse_config" not in self.overrides:
                 self.device.config[at:at + size] = data
             self.device.count("config_writes")

@@ -202,6 +202,21 @@ pv_net_vlan_sync(void *arg)
 	}
 }
 
+/*
+ * The host may be another one, which has the features that were agreed on and not always the filter:
+ * QEMU 7.2 loses the tags in a migration.
+ */
+void
+pv_net_filter_again(struct pv_net *pn)
+{
+	pv_dev_assert(&pn->pn_pvdev);
+	if (!pv_dev_is_live(&pn->pn_pvdev))
+		return;
+	memset(pn->pn_vlans_set, 0, sizeof(pn->pn_vlans_set));
+	pv_net_vlan_sync(pn);
+	(void)pv_net_set_filter(pn);
+}
+
 static void
 pv_net_vlan_change(struct pv_net *pn, if_t ifp, uint16_t tag, bool on)
 {

@@ -252,8 +252,10 @@ pv_net_announce(struct pv_net *pn)
 
 	pv_dev_lock(&pn->pn_pvdev);
 	able = pn->pn_level == PV_NET_INTERFACE && pv_dev_is_started(&pn->pn_pvdev);
-	if (able)
+	if (able) {
+		pv_net_filter_again(pn);
 		pv_net_announce_addresses(pn);
+	}
 	pv_dev_unlock(&pn->pn_pvdev);
 	return (able);
 }

@@ -500,6 +500,7 @@ void	pv_net_filter_init(struct pv_net *pn);
 int	pv_net_set_filter(struct pv_net *pn);
 /* Set and clear the VLAN tags that have changed. */
 void	pv_net_vlan_sync(void *pn);
+void	pv_net_filter_again(struct pv_net *pn);
 void	pv_net_vlan_attach(struct pv_net *pn);
 void	pv_net_vlan_detach(struct pv_net *pn);
 
