@@ -81,6 +81,24 @@ class Elf:
             return b""
         return self.data[section.offset:section.offset + section.size]
 
+    def section_name(self, section: Section) -> str:
+        """A section's name."""
+        names = self.content(self.sections[self.names])
+        return names[section.name:names.index(b"\0", section.name)].decode()
+
+    def placed(self, base: int) -> list[int]:
+        """Where the kernel's linker has put each section of a module, 0 if nowhere.
+
+        So do FreeBSD's link_elf_obj.c and the tree kernel's: in their order, .bss among them.
+        """
+        starts = [0] * len(self.sections)
+        for number, section in enumerate(self.sections):
+            if self.type == ET_REL and section.flags & SHF_ALLOC and section.size > 0:
+                unit = max(section.align, 1)
+                starts[number] = base = -(-base // unit) * unit
+                base += section.size
+        return starts
+
     def symbol_tables(self) -> tuple[bytes, bytes] | None:
         """The symbols and their names."""
         for section in self.sections:

@@ -138,7 +138,9 @@ def variables(source: Set, kernel: Set | None) -> list[str]:
             f"{prefix}LINKER_TYPE": "lld", f"{prefix}LINKER_VERSION": CLANG_VERSION,
             f"{prefix}LINKER_FREEBSD_VERSION": "0", f"{prefix}LINKER_FEATURES": FEATURES,
         }
-    values |= {"MK_CTF": "no", "WITHOUT_CTF": "yes", "MK_MAN": "no", "MK_AUTO_OBJ": "no",
+    # Files and lines, in NAME.ko.full; what is loaded has none.
+    values |= {"DEBUG_FLAGS": "-g",
+               "MK_CTF": "no", "WITHOUT_CTF": "yes", "MK_MAN": "no", "MK_AUTO_OBJ": "no",
                "WITHOUT_META_MODE": "yes", "MK_WERROR": "no", "WERROR": "",
                "SYSDIR": str(source.folder / "usr/src/sys")}
     folder = kernel_build_folder(source, kernel) if kernel else None
@@ -181,6 +183,11 @@ def folder_for(kernel: Set) -> pathlib.Path:
     return FREEBSD / "modules" / kernel.ident
 
 
+def objects_for(kernel: Set) -> pathlib.Path:
+    """Where the modules of a kernel are built: NAME.ko.full is one that knows files and lines."""
+    return FREEBSD / "build" / kernel.ident
+
+
 def built_for(kernel: Set) -> pathlib.Path | None:
     """The folder of modules that were built for the imported kernel; none for GENERIC."""
     folder = folder_for(kernel)
@@ -217,7 +224,7 @@ def warnings(log: str) -> list[str]:
 
 def build_one(name: str, kernel: Set, arguments: list[str], env: dict[str, str]) -> list[str]:
     """Build a module; returns warnings.  Raises FreebsdError with the first error."""
-    objects = FREEBSD / "build" / kernel.ident / name
+    objects = objects_for(kernel) / name
     objects.mkdir(parents=True, exist_ok=True)
     log = objects.parent / f"{name}.log"
     done = subprocess.run(["bmake", "-j2", *arguments], cwd=known()[name],
@@ -266,18 +273,20 @@ def build(kernel: Set, names: list[str]) -> Iterator[tuple[str, list[str]]]:
     record = json.dumps([kernel.release, kernel.ident, kernel.stamp])
     folder = folder_for(kernel)
     with locked(FREEBSD / f"{kernel.ident}.modules.lock"):
-        stamp, objects = folder / ".pvkmod", FREEBSD / "build" / kernel.ident
+        stamp, objects = folder / ".pvkmod", objects_for(kernel)
         place = objects / ".checkout"
         began = time.time()
         if not stamp.is_file() or stamp.read_text() != record:
             # For another kernel: none of its files may be left.
             shutil.rmtree(folder, ignore_errors=True)
             shutil.rmtree(objects, ignore_errors=True)
-        if not place.is_file() or place.read_text() != str(TOP):
-            # Dependencies have absolute paths, which are wrong in a checkout that was moved.
+        made_by = "\n".join([str(TOP), *arguments])
+        if not place.is_file() or place.read_text() != made_by:
+            # Dependencies have absolute paths, which are wrong in a checkout that was moved, and no
+            # object depends on make's variables.
             shutil.rmtree(objects, ignore_errors=True)
             objects.mkdir(parents=True)
-            place.write_text(str(TOP))
+            place.write_text(made_by)
         folder.mkdir(parents=True, exist_ok=True)
         files = {f"{file_name(name, kernel)}.ko" for name in known()}
         for path in folder.glob("*.ko"):

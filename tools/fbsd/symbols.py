@@ -9,9 +9,8 @@ import bisect
 import pathlib
 import re
 
-from fbsd.elf import ET_REL, SHF_ALLOC, SHT_NOBITS, SYM, Elf
+from fbsd.elf import SHT_NOBITS, SYM, Elf
 from fbsd.modules import built_for
-from fbsd.preload import up
 from fbsd.sets import Set
 
 STT_FUNC, STT_NOTYPE, SHN_UNDEF, SHN_LORESERVE = 2, 0, 0, 0xFF00
@@ -40,14 +39,7 @@ class Symbols:
     @staticmethod
     def add(elf: Elf, base: int, found: dict[int, str]) -> None:
         """Put the functions of a file where the kernel's linker has put them."""
-        starts = [0] * len(elf.sections)
-        place = base
-        for number, section in enumerate(elf.sections):
-            # As link_elf_obj.c lays them out, .bss among them.
-            if elf.type == ET_REL and section.flags & SHF_ALLOC and section.size > 0:
-                place = up(place, max(section.align, 1))
-                starts[number] = place
-                place += section.size
+        starts = elf.placed(base)
         symbols, names = elf.symbol_tables() or (b"", b"")
         for offset, kind, _, section_number, value, _ in SYM.iter_unpack(symbols):
             if (kind & 15 not in (STT_FUNC, STT_NOTYPE) or section_number == SHN_UNDEF

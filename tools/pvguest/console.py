@@ -19,6 +19,7 @@ import tty
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from pvguest.debuginfo import Annotator, Files
 from pvguest.errors import STATUS_NO_BOOT, STATUS_TIMEOUT, Deadline, GuestError
 from pvguest.qemu import QEMU
 
@@ -50,6 +51,9 @@ class System(Protocol):
     def lab_boot(self, args: argparse.Namespace) -> AbstractContextManager[Boot]:
         """What it boots in a lab; the files live as long as the context."""
 
+    def debug_files(self) -> Files:
+        """What it was before it was stripped; known once it is to boot."""
+
     def typed(self, command: str) -> bytes:
         """What is typed at its console to run a command."""
 
@@ -73,6 +77,7 @@ class Console:
         self.unseen = b""
         self.recent = b""
         self.booted = False
+        self.annotator = Annotator(system.debug_files())
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close())
         self.process = self.start(command)
 
@@ -118,6 +123,7 @@ class Console:
         data = os.read(self.process.stdout.fileno(), 65536) if ready else b""
         if ready and not data:
             raise self.ended()
+        data = self.annotator.annotate(data)
         self.record(data)
         if stuck := self.system.stuck(self.recent):
             self.pending += data
@@ -173,7 +179,7 @@ class Console:
                     data = os.read(self.process.stdout.fileno(), 65536)
                     if not data:
                         return
-                    os.write(1, data)
+                    os.write(1, self.annotator.annotate(data))
                 if 0 in ready:
                     typed = os.read(0, 1024)
                     if b"\x1d" in typed:
@@ -187,4 +193,5 @@ class Console:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+        self.annotator.close()
         self.errors.close()

@@ -12,7 +12,8 @@ import re
 import tempfile
 from collections.abc import Iterator
 
-from fbsd import boot, root, sets
+from fbsd import boot, modules, root, sets
+from pvguest.debuginfo import Files
 from pvguest.errors import STATUS_NO_BOOT, STATUS_PANIC, GuestError
 from xen import session
 
@@ -50,6 +51,7 @@ class FreeBSD:
 
     def __init__(self, which: str) -> None:
         self.which = which
+        self.kernel: sets.Set | None = None
 
     def settings(self, args: argparse.Namespace) -> dict[str, str]:
         """The environment that the user adds."""
@@ -81,7 +83,7 @@ class FreeBSD:
     def files(self) -> Iterator[tuple[sets.Set, pathlib.Path, pathlib.Path]]:
         """The kernel, the root image, and a folder that lives as long as the context."""
         try:
-            kernel = sets.kernel_set(self.which)
+            kernel = self.kernel = sets.kernel_set(self.which)
             image = root.image_for(kernel)
             with tempfile.TemporaryDirectory(prefix="pvguest") as folder:
                 yield kernel, image, pathlib.Path(folder)
@@ -106,6 +108,11 @@ class FreeBSD:
             boot.whole(kernel, image, path, self.settings(args))
             nothing.touch()
             yield session.Boot(path, nothing, "")
+
+    def debug_files(self) -> Files:
+        """What it was before it was stripped; known once it is to boot."""
+        assert self.kernel is not None
+        return Files(self.kernel.folder / "boot/kernel/kernel", modules.objects_for(self.kernel))
 
     def typed(self, command: str) -> bytes:
         """What is typed at its console to run a command."""

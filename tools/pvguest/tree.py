@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pvguest.debuginfo import Files
 from pvguest.errors import STATUS_NO_BOOT, STATUS_PANIC, GuestError
 from stale import newer_source
 from xen.errors import OBJ as XEN_OBJ
@@ -85,9 +86,17 @@ class Tree:
     snapshots: pathlib.Path | None = None
     machine = "q35"
 
+    def __init__(self) -> None:
+        self.folder = OBJ
+
     def check(self, args: argparse.Namespace) -> None:
         """Refuse bad options before anything is built, looked for or booted."""
         check(args)
+        self.folder = OBJ / args.kernel
+
+    def debug_files(self) -> Files:
+        """What it was before it was stripped; known once it is to boot."""
+        return Files(self.folder / "kernel.debug", self.folder)
 
     @contextlib.contextmanager
     def boot_arguments(self, args: argparse.Namespace) -> Iterator[list[str]]:
