@@ -41,6 +41,10 @@ booted guest, into which the devices are plugged; --fresh boots it.  --env NAME_
 the module NAME, and those that it depends on, as loader.conf(5) would.  Under Xen it needs
 --type hvm; unless xen is preloaded, emulated devices stay.
 
+With --gdb the guest stands still until gdb(1) has it go on, which the printed line starts with the
+symbols of the kernel, and of each module as it is loaded, and with commands that show rings (`help
+pv' in gdb; CONTRIBUTING.md).
+
 Exit status: 0 when every command ended in 0, else that of the first that did not; 124 on time-out
 (the guest is made to panic, to print what each of its threads waits for); 125 when the guest
 panicked, or its kernel waits at a prompt; 126 when it could not be booted.

@@ -55,5 +55,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--log", metavar="FILE", help="copy the whole console output, boot included")
     p.add_argument("--interactive", action="store_true",
                    help="after the commands leave the user at the guest's prompt")
+    p.add_argument("--gdb", action="store_true",
+                   help="start the guest stopped, and print the line that debugs it; no time-out")
     p.add_argument("command", nargs="*", metavar="COMMAND", help="see below")
     return p

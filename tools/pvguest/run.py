@@ -20,11 +20,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 
+import pvgdb
 from pvguest import snapshot, tree
 from pvguest.console import System
+from pvguest.debuginfo import Files
 from pvguest.errors import STATUS_NO_BOOT, STATUS_TIMEOUT, Deadline, GuestError
 from pvguest.guest import Guest
 from pvguest.qemu import QEMU, device_arguments, qemu_arguments
+from qemu.qmp import listens
 from xen.errors import LabError
 
 
@@ -45,13 +48,29 @@ def check(args: argparse.Namespace) -> System:
     # The PCI Express ports belong to q35, whichever machine the kernel prefers.
     has_ports = any("pcie-root-port" in word for word in args.qemu)
     args.machine = args.machine or ("q35" if has_ports else system.machine)
+    # A snapshot would go on by itself.
+    args.fresh |= args.gdb
     system.check(args)
+    if args.gdb and args.under == "xen":
+        raise GuestError(STATUS_NO_BOOT, "--gdb is QEMU's, which runs the lab and not the guest:"
+                         " debug the front ends in the hosted programs (CONTRIBUTING.md)")
     if args.under == "xen":
         from xen import domain
         domain.check(args)
     else:
         device_arguments(args)
     return system
+
+
+def wait_for_gdb(guest: Guest, socket: pathlib.Path, files: Files) -> None:
+    """Print the shell's command that debugs a guest, which waits for it."""
+    while not listens(socket):
+        if guest.process.poll() is not None:
+            raise guest.ended()
+        time.sleep(0.01)
+    start = pathlib.Path(pvgdb.__file__).with_name("start.py")
+    attach = f"pv attach {socket} {files.kernel} {files.modules}"
+    print(shlex.join(["gdb", "-q", "-x", str(start), "-ex", attach]), file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -72,12 +91,16 @@ def running(args: argparse.Namespace, accel: str, deadline: Deadline) -> Iterato
             qmp = folder / "qmp"
             boot = stack.enter_context(system.boot_arguments(args))
             command = qemu_arguments(args, accel, qmp, boot)
+            if args.gdb:
+                command += ["-S", "-gdb", f"unix:{folder}/gdb,server=on,wait=off"]
         if os.environ.get("GUEST_VERBOSE"):
             print(shlex.join(command), file=sys.stderr)
         plan = (snapshot.LabPlan(session) if session else
                 snapshot.Plan(command, None if args.fresh else system.snapshots))
         guest = Guest(plan.command, system, qmp, deadline, log, session)
         try:
+            if args.gdb:
+                wait_for_gdb(guest, folder / "gdb", system.debug_files())
             plan.bring_up(guest, args.verbose_boot)
             yield guest
         except GuestError as error:
