@@ -223,7 +223,8 @@ fifo_unlink(volatile uint32_t *word)
 	uint32_t w;
 
 	w = atomic_load_32(word);
-	while (atomic_fcmpset_32(word, &w, w & ~(FIFO_LINKED | EVTCHN_FIFO_LINK_MASK)) == 0)
+	/* Release: what was read of the head, before Xen sees an empty queue and writes a new one. */
+	while (atomic_fcmpset_rel_32(word, &w, w & ~(FIFO_LINKED | EVTCHN_FIFO_LINK_MASK)) == 0)
 		continue;
 	return (w & EVTCHN_FIFO_LINK_MASK);
 }
@@ -238,6 +239,7 @@ fifo_consume(struct fifo_cpu *fc, u_int queue, struct trapframe *frame,
 
 	port = fc->fc_head[queue];
 	if (port == 0) {
+		/* Pairs with Xen's store to the ready word, which comes after that to the head. */
 		atomic_thread_fence_acq();
 		port = atomic_load_32(&fc->fc_block->head[queue]);
 	}
@@ -247,7 +249,8 @@ fifo_consume(struct fifo_cpu *fc, u_int queue, struct trapframe *frame,
 	fc->fc_head[queue] = fifo_unlink(word);
 	/* A masked event stays pending: unmasking finds it. */
 	if ((atomic_load_32(word) & (FIFO_PENDING | FIFO_MASKED)) == FIFO_PENDING) {
-		atomic_clear_32(word, FIFO_PENDING);
+		/* Acquire: what the sender wrote before it sent. */
+		atomic_clear_acq_32(word, FIFO_PENDING);
 		sink->es_deliver(port, frame);
 	}
 	return (fc->fc_head[queue] != 0);

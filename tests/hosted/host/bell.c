@@ -26,7 +26,7 @@
 
 #define	BELL_THREADS	8
 /* A wake-up by the system takes longer than this. */
-#define	BELL_SPINS	4000
+#define	BELL_SPINS	20000
 
 /* The bell that each thread sleeps for; NULL: none. */
 static struct host_bell *bell_asleep[BELL_THREADS];

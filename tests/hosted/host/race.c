@@ -35,7 +35,11 @@ extern void host_race_release(void);
  */
 #define	RACE_WORD(p)	((void *)((unsigned long)(p) & ~7UL))
 
-static __thread const volatile void *race_loaded;
+/* Loads since the last acquire fence, the latest ones. */
+#define	RACE_LOADS	4
+
+static __thread const volatile void *race_loads[RACE_LOADS];
+static __thread unsigned int race_nloads;
 static __thread _Bool race_armed;
 
 /* A report is a failure, at once: what comes after it is about the same. */
@@ -51,7 +55,7 @@ void
 host_race_load(const volatile void *p)
 {
 
-	race_loaded = p;
+	race_loads[race_nloads++ % RACE_LOADS] = p;
 }
 
 /* Is a store to be a release?  Once for each release fence. */
@@ -67,12 +71,14 @@ host_race_armed(void)
 void
 host_race_acquire(void)
 {
+	unsigned int i;
 
-	if (race_loaded == NULL)
-		return;
-	__tsan_acquire((void *)race_loaded);
-	if (RACE_WORD(race_loaded) != race_loaded)
-		__tsan_acquire(RACE_WORD(race_loaded));
+	for (i = 0; i < race_nloads && i < RACE_LOADS; i++) {
+		__tsan_acquire((void *)race_loads[i]);
+		if (RACE_WORD(race_loads[i]) != race_loads[i])
+			__tsan_acquire(RACE_WORD(race_loads[i]));
+	}
+	race_nloads = 0;
 }
 
 void

@@ -10,11 +10,13 @@
  * more than their names say, so that a missing acquire or release shows on another machine only.
  *
  * Fences.  ThreadSanitizer does not know atomic_thread_fence(): each fence is made what C11 says of
- * it by host/race.c.  A release fence makes the next store of the thread a release; an acquire
- * fence acquires what the last load of the thread has read.  Both are the nearest access in the
- * code, which is the one that a fence is written for.  The order of a store and a later load, which
- * is all that atomic_thread_fence_seq_cst() adds, is no matter of data races; pvq_race.c without a
- * sanitizer shows that.
+ * it by host/race.c.  A release fence makes the next store of the thread a release: the nearest one in
+ * the code, which is the one that a fence is written for.  An acquire fence acquires what the loads
+ * since the last acquire fence have read, the latest four of them: an index is often compared with
+ * another.  What reads and writes in one is both.  A sequentially consistent fence is taken for an
+ * acquire only, so that the store of an index behind it has to be a release itself.  The order of a
+ * store and a later load, which is all that atomic_thread_fence_seq_cst() adds, is no matter of data
+ * races; the same tests without a sanitizer show that.
  *
  * Volatile.  A volatile access is taken for a relaxed atomic one (-tsan-distinguish-volatile), as in a
  * kernel; host/race.c has the compiler's calls for them.
@@ -37,7 +39,7 @@ void	host_race_release(void);
 #define	atomic_thread_fence_acq()	host_race_acquire()
 #define	atomic_thread_fence_rel()	host_race_release()
 #define	atomic_thread_fence_acq_rel()	(host_race_acquire(), host_race_release())
-#define	atomic_thread_fence_seq_cst()	(host_race_acquire(), host_race_release())
+#define	atomic_thread_fence_seq_cst()	host_race_acquire()
 #define	atomic_interrupt_fence()	__atomic_signal_fence(__ATOMIC_SEQ_CST)
 
 /* Any type: what has no order of its own, and what FreeBSD has as a macro. */
@@ -75,6 +77,16 @@ void	host_race_release(void);
 #define	atomic_store_32(p, v)		C11_STORE(p, v)
 #define	atomic_store_64(p, v)		C11_STORE(p, v)
 #define	atomic_store_ptr(p, v)		C11_STORE(p, v)
+
+/* What reads and writes in one, without an order of its own. */
+#define	C11_EXCHANGED(p, v, op) __extension__ ({			\
+	__typeof__(v) _was = host_race_armed() ?			\
+	    __atomic_##op((p), (v), __ATOMIC_RELEASE) :			\
+	    __atomic_##op((p), (v), __ATOMIC_RELAXED);			\
+									\
+	host_race_load(p);						\
+	_was;								\
+})
 
 /* The order of a suffix. */
 #define	C11_		__ATOMIC_RELAXED
@@ -128,13 +140,13 @@ static inline t								\
 atomic_fetchadd_##type(volatile t *p, t v)				\
 {									\
 									\
-	return (__atomic_fetch_add(p, v, __ATOMIC_RELAXED));		\
+	return (C11_EXCHANGED(p, v, fetch_add));			\
 }									\
 static inline t								\
 atomic_swap_##type(volatile t *p, t v)					\
 {									\
 									\
-	return (__atomic_exchange_n(p, v, __ATOMIC_RELAXED));		\
+	return (C11_EXCHANGED(p, v, exchange_n));			\
 }									\
 static inline t								\
 atomic_readandclear_##type(volatile t *p)				\

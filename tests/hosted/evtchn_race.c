@@ -1,0 +1,330 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * FIFO event channels: another domain that sends, the CPU that Xen calls up, and the thread that
+ * handles an event while its port is masked, are threads that sleep for each other and for nothing
+ * else.  As in pvq_race.c, all of them are asleep when an event or an upcall is lost.
+ *
+ * Each event has a number, which the sender writes to plain memory before it sends and the handler
+ * reads: under ThreadSanitizer an event that does not order the one behind the other is a race.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+
+#include <machine/cpufunc.h>
+
+#include <dev/xen/xen_evtchn.h>
+#include <dev/xen/xen_var.h>
+
+#include "host/host.h"
+#include "kpi/intr.h"
+#include "kpi/kpi.h"
+#include "model/fifo_xen.h"
+#include "model/peer.h"
+
+#define	RACE_CHANNELS	8	/* every other one is handled in the upcall itself */
+#define	RACE_BURST	20
+#define	RACE_SPINS	20000
+#if __has_feature(thread_sanitizer)
+#define	RACE_ROUNDS	(host_soaking() ? 20000 : 1000)
+#else
+#define	RACE_ROUNDS	(host_soaking() ? 200000 : 10000)
+#endif
+
+#if !__has_feature(thread_sanitizer)
+/* The compiler's, besides those of loads and stores, for which no sanitizer is there. */
+void	__sanitizer_cov_trace_pc_guard(uint32_t *guard);
+void	__sanitizer_cov_trace_pc_guard_init(uint32_t *start, uint32_t *stop);
+
+void
+__sanitizer_cov_trace_pc_guard(uint32_t *guard __unused)
+{
+}
+
+void
+__sanitizer_cov_trace_pc_guard_init(uint32_t *start __unused, uint32_t *stop __unused)
+{
+}
+#endif
+
+static struct race_channel {
+	struct xen_evtchn *rc_evtchn;
+	uint64_t	 rc_sent __aligned(CACHE_LINE_SIZE);	/* numbers of events: the sender's */
+	uint64_t	 rc_seen __aligned(CACHE_LINE_SIZE);	/* and the handler's */
+	uint32_t	 rc_seed;
+} race_channels[RACE_CHANNELS];
+
+static struct host_bell race_cpu, race_thread, race_sender;
+static uint64_t race_round;
+static int race_over;
+
+static void
+race_hung(const char *who)
+{
+	char where[600];
+	int i, n;
+
+	fifo_xen_where(where, sizeof(where));
+	n = strlen(where);
+	for (i = 0; i < RACE_CHANNELS; i++)
+		n += snprintf(where + n, sizeof(where) - n, ", %lu/%lu", race_channels[i].rc_seen,
+		    race_channels[i].rc_sent);
+	CHECK(false, "an event or an upcall is lost: all are asleep, the %s last, in round %lu: %s",
+	    who, race_round, where);
+}
+
+static void
+race_sleep(struct host_bell *bell, const char *who)
+{
+
+	if (!host_bell_wait(bell))
+		race_hung(who);
+}
+
+/* Before an access of the driver: seldom, so that what follows at once does so as a rule. */
+static void
+race_access(void)
+{
+	volatile u_int n;
+	uint64_t now = rdtsc();
+
+	if (now % 4 != 0)
+		return;
+	for (n = now / 4 % (now / 256 % 16 == 0 ? 512 : 64); n > 0; n--)
+		continue;
+}
+
+static void
+race_upcall(void)
+{
+
+	host_bell_ring(&race_cpu);
+}
+
+static void
+race_wake(void)
+{
+
+	host_bell_ring(&race_thread);
+}
+
+static bool
+race_seen(struct race_channel *rc)
+{
+
+	return (__atomic_load_n(&rc->rc_seen, __ATOMIC_ACQUIRE) == rc->rc_sent);
+}
+
+/* An event: the work is done, and no event came without any. */
+static void
+race_handle(void *arg)
+{
+	struct race_channel *rc = arg;
+
+	CHECK(rc->rc_sent - rc->rc_seen <= 1, "%lu sent, %lu seen", rc->rc_sent, rc->rc_seen);
+	fifo_xen_dawdle(&rc->rc_seed);
+	__atomic_store_n(&rc->rc_seen, rc->rc_sent, __ATOMIC_RELEASE);
+	host_bell_ring(&race_sender);
+}
+
+static int
+race_filter(void *arg)
+{
+
+	race_handle(arg);
+	return (FILTER_HANDLED);
+}
+
+static void
+race_cpu_body(void *arg __unused)
+{
+
+	while (!__atomic_load_n(&race_over, __ATOMIC_ACQUIRE)) {
+		race_sleep(&race_cpu, "CPU");
+		if (fifo_xen_calls())
+			xen_evtchn_upcall(0, NULL);
+	}
+}
+
+static void
+race_thread_body(void *arg __unused)
+{
+
+	while (!__atomic_load_n(&race_over, __ATOMIC_ACQUIRE)) {
+		race_sleep(&race_thread, "interrupt thread");
+		while (kpi_intr_run() > 0)
+			continue;
+	}
+}
+
+/* Wait until a channel's event is handled: awake for a while, as whoever handles it mostly is. */
+static void
+race_await(struct race_channel *rc)
+{
+	int i;
+
+	for (i = 0; i < RACE_SPINS; i++) {
+		if (race_seen(rc))
+			return;
+	}
+	while (!race_seen(rc))
+		race_sleep(&race_sender, "sender");
+}
+
+/* Some events, each of a channel that waits for one, and nothing more until they are handled. */
+static void
+race_sender_body(void *arg __unused)
+{
+	struct race_channel *rc;
+	uint32_t seed = 7;
+	u_int i, n;
+
+	for (race_round = 0; race_round < RACE_ROUNDS; race_round++) {
+		n = 1 + peer_random(&seed) % RACE_BURST;
+		for (i = 0; i < n; i++) {
+			rc = &race_channels[peer_random(&seed) % RACE_CHANNELS];
+			if (!race_seen(rc))
+				continue;
+			rc->rc_sent++;
+			fifo_xen_send(xen_evtchn_port(rc->rc_evtchn));
+			if (peer_random(&seed) % 4 == 0)
+				fifo_xen_dawdle(&seed);
+		}
+		for (rc = race_channels; rc < race_channels + RACE_CHANNELS; rc++)
+			race_await(rc);
+	}
+	__atomic_store_n(&race_over, 1, __ATOMIC_RELEASE);
+	host_bell_ring(&race_cpu);
+	host_bell_ring(&race_thread);
+}
+
+static void
+race_open(void (*upcall)(void), void (*wake)(void))
+{
+	struct xen_evtchn_params params = { .xep_name = "race", .xep_cpu = -1 };
+	int i;
+
+	fifo_xen_open(upcall);
+	kpi_intr_wake = wake;
+	CHECK(xen_evtchn_init(kpi_device()) == 0, "no event channels");
+	for (i = 0; i < RACE_CHANNELS; i++) {
+		race_channels[i].rc_seed = i;
+		params.xep_arg = &race_channels[i];
+		params.xep_filter = i % 2 != 0 ? race_filter : NULL;
+		params.xep_handler = i % 2 != 0 ? NULL : race_handle;
+		CHECK(xen_evtchn_alloc(1, &params, &race_channels[i].rc_evtchn) == 0, "channel %d", i);
+	}
+}
+
+static void
+race_close(void)
+{
+	int i;
+
+	for (i = 0; i < RACE_CHANNELS; i++)
+		xen_evtchn_free(race_channels[i].rc_evtchn);
+	xen_evtchn_fini(kpi_device());
+}
+
+static void
+race_events(const void *arg __unused)
+{
+	/* The sender beside the two others, where there are two CPUs. */
+	void (*const bodies[])(void *) = { race_cpu_body, race_sender_body, race_thread_body };
+
+	race_open(race_upcall, race_wake);
+	kpi_access_hook = race_access;
+	host_run_apart(bodies, nitems(bodies), NULL);
+	race_close();
+}
+
+#if !__has_feature(thread_sanitizer)
+static int each_target;
+static u_int each_access;
+
+static void
+each_nothing(void)
+{
+}
+
+static void
+each_send(int channel)
+{
+
+	if (race_seen(&race_channels[channel])) {
+		race_channels[channel].rc_sent++;
+		fifo_xen_send(xen_evtchn_port(race_channels[channel].rc_evtchn));
+	}
+}
+
+static void
+each_hook(void)
+{
+
+	if (each_access != 0 && --each_access == 0)
+		each_send(each_target);
+}
+
+/* All that is due, with one more event at an access on the way.  False: there were not so many. */
+static bool
+each_turn(u_int set, u_int access)
+{
+	struct race_channel *rc;
+	int i;
+
+	for (i = 0; i < RACE_CHANNELS; i++) {
+		if ((set & 1U << i) != 0)
+			each_send(i);
+	}
+	each_access = access;
+	kpi_access_hook = each_hook;
+	do {
+		while (fifo_xen_calls())
+			xen_evtchn_upcall(0, NULL);
+	} while (kpi_intr_run() > 0 || fifo_xen_calls());
+	kpi_access_hook = NULL;
+	for (rc = race_channels; rc < race_channels + RACE_CHANNELS; rc++) {
+		if (!race_seen(rc))
+			race_hung("test");
+	}
+	return (each_access == 0);
+}
+
+static void
+race_at_each_access(const void *arg __unused)
+{
+	u_int access, set;
+
+	race_open(each_nothing, each_nothing);
+	for (each_target = 0; each_target < RACE_CHANNELS; each_target++) {
+		for (set = 1; set < 1U << RACE_CHANNELS; set += 3) {
+			for (access = 1; each_turn(set, access); access++)
+				race_round++;
+		}
+	}
+	race_close();
+}
+#endif
+
+static const struct hosted_test tests[] = {
+	{ "fifo_loses_no_event", "Sender, CPU and interrupt thread race each other to sleep",
+	    race_events, NULL },
+#if !__has_feature(thread_sanitizer)
+	{ "fifo_event_at_each_access", "One more event arrives between any two accesses of the driver",
+	    race_at_each_access, NULL },
+#endif
+	{ NULL, NULL, NULL, NULL }
+};
+
+const struct hosted_test *
+hosted_tests(void)
+{
+
+	return (tests);
+}

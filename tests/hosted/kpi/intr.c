@@ -1,0 +1,260 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * intr_event(9), and what else event channels use: sx(9), callout(9), counters.
+ *
+ * A handler is due from the time that its event was delivered until it runs, and that is all that the
+ * interrupting CPU and the interrupt thread share.  Neither lends the other any order: a driver has
+ * its own.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/callout.h>
+#include <sys/interrupt.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/proc.h>
+#include <sys/sbuf.h>
+#include <sys/smp.h>
+#include <sys/sx.h>
+#include <sys/sysctl.h>
+
+#include <machine/intr_machdep.h>
+
+#include "host/host.h"
+#include "intr.h"
+#include "kpi.h"
+
+#define	INTR_MAX	16
+
+struct kpi_event {
+	void		*ke_source;
+	void		(*ke_pre)(void *);
+	void		(*ke_post)(void *);
+	driver_filter_t	*ke_filter;
+	driver_intr_t	*ke_handler;
+	void		*ke_arg;
+	int		 ke_due;
+};
+
+void (*kpi_intr_wake)(void);
+volatile int ticks;
+int hz = 100;
+sbintime_t tick_sbt = SBT_1S / 100;
+u_int mp_maxid;
+cpuset_t all_cpus = CPUSET_T_INITIALIZER(1);
+u_long *intrcnt;
+char *intrnames;
+size_t sintrcnt, sintrnames;
+
+static struct kpi_event intr_events[INTR_MAX];
+static int intr_nevents;
+
+int
+intr_event_create(struct intr_event **event, void *source, int flags __unused, u_int irq __unused,
+    void (*pre_ithread)(void *), void (*post_ithread)(void *), void (*post_filter)(void *) __unused,
+    int (*assign_cpu)(void *, int) __unused, const char *fmt __unused, ...)
+{
+	struct kpi_event *ke = &intr_events[intr_nevents];
+
+	CHECK(intr_nevents < INTR_MAX, "too many");
+	intr_nevents++;
+	ke->ke_source = source;
+	ke->ke_pre = pre_ithread;
+	ke->ke_post = post_ithread;
+	*event = (struct intr_event *)ke;
+	return (0);
+}
+
+int
+intr_event_add_handler(struct intr_event *ie, const char *name __unused, driver_filter_t filter,
+    driver_intr_t handler, void *arg, u_char pri __unused, enum intr_type flags __unused,
+    void **cookiep)
+{
+	struct kpi_event *ke = (struct kpi_event *)ie;
+
+	ke->ke_filter = filter;
+	ke->ke_handler = handler;
+	ke->ke_arg = arg;
+	*cookiep = ke;
+	return (0);
+}
+
+int
+intr_event_bind_ithread(struct intr_event *ie __unused, int cpu __unused)
+{
+
+	return (0);
+}
+
+int
+intr_event_remove_handler(void *cookie __unused)
+{
+
+	return (0);
+}
+
+int
+intr_event_destroy(struct intr_event *ie __unused)
+{
+
+	return (0);
+}
+
+u_char
+intr_priority(enum intr_type flags __unused)
+{
+
+	return (0);
+}
+
+int
+intr_event_handle(struct intr_event *ie, struct trapframe *frame __unused)
+{
+	struct kpi_event *ke = (struct kpi_event *)ie;
+
+	if (ke->ke_filter != NULL) {
+		(void)ke->ke_filter(ke->ke_arg);
+		return (0);
+	}
+	ke->ke_pre(ke->ke_source);
+	__atomic_store_n(&ke->ke_due, 1, __ATOMIC_RELEASE);
+	kpi_intr_wake();
+	return (0);
+}
+
+int
+kpi_intr_run(void)
+{
+	struct kpi_event *ke;
+	int n = 0;
+
+	for (ke = intr_events; ke < intr_events + intr_nevents; ke++) {
+		if (__atomic_exchange_n(&ke->ke_due, 0, __ATOMIC_ACQUIRE) == 0)
+			continue;
+		ke->ke_handler(ke->ke_arg);
+		ke->ke_post(ke->ke_source);
+		n++;
+	}
+	return (n);
+}
+
+void
+intrcnt_add(const char *name __unused, u_long **count __unused)
+{
+}
+
+void
+smp_no_rendezvous_barrier(void *arg __unused)
+{
+}
+
+void
+smp_rendezvous(void (*setup)(void *) __unused, void (*action)(void *),
+    void (*teardown)(void *) __unused, void *arg)
+{
+
+	action(arg);
+}
+
+void
+callout_init(struct callout *c __unused, int mpsafe __unused)
+{
+}
+
+int
+callout_reset_sbt_on(struct callout *c __unused, sbintime_t sbt __unused, sbintime_t pr __unused,
+    callout_func_t *func __unused, void *arg __unused, int cpu __unused, int flags __unused)
+{
+
+	CHECK(false, "no clock");
+	return (0);
+}
+
+int
+_callout_stop_safe(struct callout *c __unused, int flags __unused)
+{
+
+	return (0);
+}
+
+void
+sx_sysinit(const void *arg __unused)
+{
+}
+
+void
+sx_destroy(struct sx *sx __unused)
+{
+}
+
+int
+_sx_xlock(struct sx *sx __unused, int opts __unused, const char *file __unused, int line __unused)
+{
+
+	return (0);
+}
+
+void
+_sx_xunlock(struct sx *sx __unused, const char *file __unused, int line __unused)
+{
+}
+
+int
+_sx_slock(struct sx *sx __unused, int opts __unused, const char *file __unused, int line __unused)
+{
+
+	return (0);
+}
+
+void
+_sx_sunlock(struct sx *sx __unused, const char *file __unused, int line __unused)
+{
+}
+
+void
+_sx_assert(const struct sx *sx __unused, int what __unused, const char *file __unused,
+    int line __unused)
+{
+}
+
+int
+sysctl_wire_old_buffer(struct sysctl_req *req __unused, size_t len __unused)
+{
+
+	return (ENOTSUP);
+}
+
+struct sbuf *
+sbuf_new_for_sysctl(struct sbuf *s __unused, char *buf __unused, int length __unused,
+    struct sysctl_req *req __unused)
+{
+
+	return (NULL);
+}
+
+int
+sbuf_printf(struct sbuf *s __unused, const char *fmt __unused, ...)
+{
+
+	return (ENOTSUP);
+}
+
+int
+sbuf_finish(struct sbuf *s __unused)
+{
+
+	return (ENOTSUP);
+}
+
+void
+sbuf_delete(struct sbuf *s __unused)
+{
+}

@@ -1,0 +1,20 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * intr_event(9) for hosted tests: what an upcall delivers, and the interrupt thread.
+ */
+
+#ifndef _KPI_INTR_H_
+#define	_KPI_INTR_H_
+
+/* Called when the thread has something to do. */
+extern void (*kpi_intr_wake)(void);
+
+/* The interrupt thread: run the handlers that are due.  Returns how many there were. */
+int	kpi_intr_run(void);
+
+#endif /* !_KPI_INTR_H_ */

@@ -1,0 +1,237 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Xen's half of FIFO event channels: fifo_xen.h.
+ *
+ * What Xen does by the interface's rules, no more: it makes a CPU's queue ready, and calls it up, only
+ * when it wrote the head of a queue that was empty, and only if the CPU is not called up already.  So
+ * whatever the driver loses is lost.
+ *
+ * The heads are plain memory: the driver reads one after it took the queue's bit of the ready word, and
+ * Xen writes the next one after it saw its tail unlinked.  ThreadSanitizer checks both orders.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/malloc.h>
+
+#include <dev/xen/xen_evtchn.h>
+#include <dev/xen/xen_hypercall.h>
+
+#include "fifo_xen.h"
+#include "host/host.h"
+#include "peer.h"
+
+#define	FIFO_BIT(name)	(1U << EVTCHN_FIFO_##name)
+#define	FIFO_PER_PAGE	(PAGE_SIZE / sizeof(event_word_t))
+#define	FIFO_DAWDLE	32
+
+MALLOC_DEFINE(M_XEN, "xen", "");
+
+struct xen_cpu xen_cpus[MAXCPU];
+struct shared_info *xen_shared;
+volatile u_int xen_life;
+bool xen_pinned;
+
+static struct vcpu_info fifo_info;
+static void (*fifo_upcall)(void);
+static uint32_t fifo_seed = 1;		/* of what is done now one way, now another */
+static int fifo_lock;
+static struct evtchn_fifo_control_block *fifo_block;
+static event_word_t *fifo_pages[4];
+static u_int fifo_npages;
+static evtchn_port_t fifo_last;
+static evtchn_port_t fifo_tail[EVTCHN_FIFO_MAX_QUEUES];
+
+static void
+fifo_enter(void)
+{
+
+	while (__atomic_exchange_n(&fifo_lock, 1, __ATOMIC_ACQUIRE) != 0)
+		host_yield();
+}
+
+static void
+fifo_exit(void)
+{
+
+	__atomic_store_n(&fifo_lock, 0, __ATOMIC_RELEASE);
+}
+
+static uint32_t *
+fifo_word(evtchn_port_t port)
+{
+
+	CHECK(port / FIFO_PER_PAGE < fifo_npages, "port %u has no word", port);
+	return (&fifo_pages[port / FIFO_PER_PAGE][port % FIFO_PER_PAGE]);
+}
+
+/* Two priorities, so that there are two queues, one of which is long. */
+static u_int
+fifo_queue_of(evtchn_port_t port)
+{
+
+	return (EVTCHN_FIFO_PRIORITY_DEFAULT + (port % 4 == 0));
+}
+
+void
+fifo_xen_dawdle(uint32_t *seed)
+{
+	volatile u_int n;
+
+	/* Mostly short: a store is on its way for some fifty nanoseconds. */
+	n = FIFO_DAWDLE << peer_random(seed) % 4;
+	for (n = peer_random(seed) % n; n > 0; n--)
+		continue;
+}
+
+/* While Xen is busy with a word, the domain does not unmask it. */
+static void
+fifo_busy(uint32_t *word)
+{
+	uint32_t before, after;
+
+	before = __atomic_fetch_or(word, FIFO_BIT(BUSY), __ATOMIC_SEQ_CST);
+	fifo_xen_dawdle(&fifo_seed);
+	after = __atomic_load_n(word, __ATOMIC_SEQ_CST);
+	CHECK((before & ~after & FIFO_BIT(MASKED)) == 0, "unmasked while busy: 0x%x, 0x%x", before,
+	    after);
+}
+
+/* Link a port behind the last one of a queue, which may be leaving it.  False: it has left. */
+static bool
+fifo_link(uint32_t *tail, evtchn_port_t port)
+{
+	uint32_t w;
+
+	if (peer_random(&fifo_seed) % 2 != 0)
+		fifo_busy(tail);
+	w = __atomic_load_n(tail, __ATOMIC_ACQUIRE);
+	while ((w & FIFO_BIT(LINKED)) != 0) {
+		CHECK((w & EVTCHN_FIFO_LINK_MASK) == 0, "the last one has a link: 0x%x", w);
+		if (__atomic_compare_exchange_n(tail, &w, (w & ~FIFO_BIT(BUSY)) | port, 0,
+		    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+			return (true);
+	}
+	(void)__atomic_fetch_and(tail, ~FIFO_BIT(BUSY), __ATOMIC_SEQ_CST);
+	return (false);
+}
+
+/* Queue a port that is pending, unless it is masked, or is in its queue. */
+static void
+fifo_queue(evtchn_port_t port)
+{
+	u_int queue = fifo_queue_of(port);
+	evtchn_port_t tail = fifo_tail[queue];
+	uint32_t *word = fifo_word(port);
+	uint32_t bit = 1U << queue;
+
+	if ((__atomic_load_n(word, __ATOMIC_SEQ_CST) & FIFO_BIT(MASKED)) != 0 ||
+	    (__atomic_fetch_or(word, FIFO_BIT(LINKED), __ATOMIC_SEQ_CST) & FIFO_BIT(LINKED)) != 0)
+		return;
+	fifo_tail[queue] = port;
+	/* If it was the last one itself, it has left. */
+	if (tail != 0 && tail != port && fifo_link(fifo_word(tail), port))
+		return;
+	fifo_block->head[queue] = port;
+	if ((__atomic_fetch_or(&fifo_block->ready, bit, __ATOMIC_SEQ_CST) & bit) == 0 &&
+	    __atomic_exchange_n(&fifo_info.evtchn_upcall_pending, 1, __ATOMIC_SEQ_CST) == 0)
+		fifo_upcall();
+}
+
+void
+fifo_xen_send(evtchn_port_t port)
+{
+
+	fifo_enter();
+	if ((__atomic_fetch_or(fifo_word(port), FIFO_BIT(PENDING), __ATOMIC_SEQ_CST) &
+	    FIFO_BIT(PENDING)) == 0)
+		fifo_queue(port);
+	fifo_exit();
+}
+
+static void
+fifo_unmask(evtchn_port_t port)
+{
+
+	fifo_enter();
+	if ((__atomic_fetch_and(fifo_word(port), ~FIFO_BIT(MASKED), __ATOMIC_SEQ_CST) &
+	    FIFO_BIT(PENDING)) != 0)
+		fifo_queue(port);
+	fifo_exit();
+}
+
+int
+xen_event_channel_op(u_int cmd, void *arg)
+{
+
+	switch (cmd) {
+	case EVTCHNOP_init_control:
+		fifo_block = (void *)(((struct evtchn_init_control *)arg)->control_gfn << PAGE_SHIFT);
+		return (0);
+	case EVTCHNOP_expand_array:
+		CHECK(fifo_npages < nitems(fifo_pages), "%u pages", fifo_npages);
+		fifo_pages[fifo_npages++] =
+		    (void *)(((struct evtchn_expand_array *)arg)->array_gfn << PAGE_SHIFT);
+		return (0);
+	case EVTCHNOP_alloc_unbound:
+		((struct evtchn_alloc_unbound *)arg)->port = ++fifo_last;
+		return (0);
+	case EVTCHNOP_unmask:
+		fifo_unmask(((struct evtchn_unmask *)arg)->port);
+		return (0);
+	case EVTCHNOP_close:
+		return (0);
+	default:
+		CHECK(false, "EVTCHNOP %u", cmd);
+		return (ENOSYS);
+	}
+}
+
+void *
+xen_page_alloc(void)
+{
+	void *page = host_alloc(PAGE_SIZE, PAGE_SIZE);
+
+	memset(page, 0, PAGE_SIZE);
+	return (page);
+}
+
+void
+xen_page_free(void *page)
+{
+
+	host_free(page);
+}
+
+void
+fifo_xen_open(void (*upcall)(void))
+{
+
+	fifo_upcall = upcall;
+	xen_cpus[0].xc_info = &fifo_info;
+}
+
+bool
+fifo_xen_calls(void)
+{
+
+	return (__atomic_load_n(&fifo_info.evtchn_upcall_pending, __ATOMIC_SEQ_CST) != 0);
+}
+
+void
+fifo_xen_where(char *buf, size_t size)
+{
+	evtchn_port_t port;
+	int n;
+
+	n = snprintf(buf, size, "upcall pending %u, ready 0x%x", fifo_info.evtchn_upcall_pending,
+	    fifo_block->ready);
+	for (port = 1; port <= fifo_last; port++)
+		n += snprintf(buf + n, size - n, ", port %u 0x%x", port, *fifo_word(port));
+}

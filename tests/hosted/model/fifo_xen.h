@@ -1,0 +1,34 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Xen's half of FIFO event channels, for a domain of one CPU: xen_event_channel_op(9) is Xen, and a
+ * thread may be another domain that sends.
+ */
+
+#ifndef _FIFO_XEN_H_
+#define	_FIFO_XEN_H_
+
+#include <sys/param.h>
+
+#include <dev/xen/xen_evtchn.h>
+
+/* Begin, with a CPU whose interrupt this function is.  Once. */
+void	fifo_xen_open(void (*upcall)(void));
+
+/* The other end of a channel sends an event. */
+void	fifo_xen_send(evtchn_port_t port);
+
+/* Does Xen call the CPU up?  It does as long as this is so. */
+bool	fifo_xen_calls(void);
+
+/* Where the two sides are. */
+void	fifo_xen_where(char *buf, size_t size);
+
+/* Something takes a while. */
+void	fifo_xen_dawdle(uint32_t *seed);
+
+#endif /* !_FIFO_XEN_H_ */
