@@ -70,12 +70,22 @@ class GuestSuite:
         turns = itertools.zip_longest(*near)
         return [test for each in turns for test in each if test is not None][:self.limit]
 
+    def version(self, test: Test) -> str:
+        """What a test is, for what is known of it: its program, and the drivers."""
+        program = f"tests/{test.name.partition(':')[0]}"
+        words = self.hosted.git("rev-parse", f"{self.hosted.head}:sys/dev",
+                                f"{self.hosted.head}:{program}", cwd=self.hosted.source)
+        return hashlib.sha256(words.encode()).hexdigest()[:12]
+
     def prepare(self) -> None:
         """Build everything without a mutant."""
         if self.is_made:
             return
         self.show("the guests' kernel and modules are built")
-        self.hosted.make_words("ktest", LENIENT)
+        done = subprocess.run(["tools/runtests", "--list", "sys/dev"], cwd=self.top,
+                              env=self.environment(), capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SuiteError((done.stdout + done.stderr)[-800:])
         for path in self.modules.glob("*/*.o.d"):
             _, _, words = path.read_text().replace("\\\n", " ").partition(":")
             for word in words.split():
@@ -119,12 +129,16 @@ class GuestSuite:
         self.is_built = True
         return True
 
+    def environment(self) -> dict[str, str]:
+        """Of what runs in the clone, which is built by this program alone."""
+        env = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
+        env.setdefault("CCACHE_DIR", str(self.hosted.source / "obj/ccache"))
+        return env | {"PVKMOD_ROUNDS": "2", "GUEST_STALE": "1"}
+
     def run(self, test: Test) -> str | None:
         """How a case noticed the mutant; nothing if it passed."""
-        env = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
-        env |= {"PVKMOD_ROUNDS": "2", "GUEST_STALE": "1"}
         with subprocess.Popen(["tools/runtests", "--no-build", "--jobs", "1", test.name],
-                              cwd=self.top, env=env, stdin=subprocess.DEVNULL,
+                              cwd=self.top, env=self.environment(), stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                               start_new_session=True) as process:
             try:
@@ -169,6 +183,10 @@ class Suites:
         """Why a mutant need not be tested."""
         suite = self.hosted if file in self.hosted.depends else self.guests
         return suite.difference(file)
+
+    def version(self, test: Test) -> str:
+        """What a test is, for what is known of it."""
+        return self.guests.version(test) if is_guest(test) else self.hosted.version(test)
 
     def build(self, test: Test, file: str) -> bool:
         """Build what a test needs, with the mutant in a file."""

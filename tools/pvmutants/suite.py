@@ -18,6 +18,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from typing import Any
 
 COVERAGE = "-fprofile-instr-generate -fcoverage-mapping"
 # Of the unmutated test's duration, and seconds besides: a machine that is busy with something else.
@@ -98,6 +99,10 @@ class CommandSuite:
         same = all(self.contents(path) == old for path, old in self.objects.items())
         return "same code" if same else None
 
+    def version(self, _test: Test) -> str:
+        """The command is always the same."""
+        return ""
+
     def build(self, _test: Test, _file: str) -> bool:
         """difference() has built it."""
         return True
@@ -115,18 +120,23 @@ class HostedSuite:
         self.source, self.top, self.show = top, home / "tree", show
         self.out = self.top / "obj/tests/hosted"
         self.head = self.git("rev-parse", "HEAD", cwd=top)
-        # What is known stays true as long as these are the same.
-        self.state = self.git("rev-parse", "HEAD:sys", "HEAD:tests/hosted", cwd=top)
         self.coverage_file = home / "coverage.json"
         self.clone()
         self.make()
         self.depends = self.read_depends()
         self.programs = {path.stem: set(path.read_text().split())
                          for path in self.out.glob("*.objs") if path.stem.endswith("_test")}
+        # What is known of a program stays true as long as its sources are the same.
+        self.digests = {program: self.digest_of(objects)
+                        for program, objects in self.programs.items()}
         self.flags = shlex.split(self.make_words("-C", "tests/hosted", "-V", "${HOSTED_CFLAGS}"))
         self.durations: dict[str, float] = {}
-        self.lines: dict[str, dict[str, list[str]]] = {}
-        self.read_coverage()
+        self.lines: dict[str, dict[str, list[str]]] = {}  # cases by file and line
+        for known in self.read_coverage().values():
+            self.durations |= known["durations"]
+            for file, lines in known["lines"].items():
+                for number, names in lines.items():
+                    self.lines.setdefault(file, {}).setdefault(number, []).extend(names)
         self.plain: dict[str, str] = {}
         self.built: set[str] = set()
 
@@ -182,6 +192,22 @@ class HostedSuite:
                     depends.setdefault(file, set()).add(target.rsplit("/", 1)[-1])
         return depends
 
+    def digest_of(self, objects: set[str]) -> str:
+        """Of the sources and headers of the tree that a program is compiled from."""
+        files: set[str] = set()
+        for path in (self.out / f"{name}.d" for name in objects):
+            if path.exists():
+                words = path.read_text().replace("\\\n", " ").partition(":")[2].split()
+                files |= {self.relative(word) for word in words}
+        found = hashlib.sha256()
+        for file in sorted(file for file in files if file.startswith(("sys/", "tests/"))):
+            found.update((self.top / file).read_bytes())
+        return found.hexdigest()[:12]
+
+    def version(self, test: Test) -> str:
+        """What a test is, for what is known of it."""
+        return self.digests[test.name.partition(":")[0]]
+
     def files(self) -> list[str]:
         """Sources and headers of the suite that hosted tests are compiled from."""
         wanted = re.compile(r"sys/dev/(pv|virtio|xen)/.*\.[ch]$")
@@ -201,21 +227,26 @@ class HostedSuite:
 
     # Coverage.
 
-    def read_coverage(self) -> None:
-        """Which cases execute each line, as found before, or by running all of them now."""
-        if self.coverage_file.exists():
-            known = json.loads(self.coverage_file.read_text())
-            if known["state"] == self.state:
-                self.durations, self.lines = known["durations"], known["lines"]
-                return
+    def read_coverage(self) -> dict[str, dict[str, Any]]:
+        """How long each program's cases take and which of them execute each line, as found before,
+        or by running now those programs that have changed."""
+        known = json.loads(self.coverage_file.read_text()) if self.coverage_file.exists() else {}
+        wanted = [program for program in sorted(self.programs)
+                  if known.get(program, {}).get("digest") != self.digests[program]]
+        known = {program: found for program, found in known.items() if program in self.programs}
+        if not wanted:
+            return known
         self.show("the hosted tests are built for coverage")
         covered = self.top / "coverage"
-        self.make_words("hosted", LENIENT, f"OBJTOP={covered}", f"HOSTED_MORE={COVERAGE}")
-        for program in sorted(self.programs):
+        self.make_words("hosted", LENIENT, f"OBJTOP={covered}", f"HOSTED_MORE={COVERAGE}",
+                        f"HOSTED={' '.join(wanted)}")
+        for program in wanted:
+            found = {"digest": self.digests[program], "durations": {}, "lines": {}}
             for case in self.cases(program):
-                self.cover(covered / "tests/hosted" / program, case)
-        known = {"state": self.state, "durations": self.durations, "lines": self.lines}
-        self.coverage_file.write_text(json.dumps(known))
+                self.cover(covered / "tests/hosted" / program, case, found)
+            known[program] = found
+            self.coverage_file.write_text(json.dumps(known))
+        return known
 
     def cases(self, program: str) -> list[str]:
         """The test cases of a program."""
@@ -223,14 +254,14 @@ class HostedSuite:
                                 check=False).stdout
         return re.findall(r"^ident: (\S+)$", listed, re.MULTILINE)
 
-    def cover(self, program: pathlib.Path, case: str) -> None:
+    def cover(self, program: pathlib.Path, case: str, found: dict[str, Any]) -> None:
         """Run a case, and note the lines that it executes and how long it takes without that."""
         self.show(f"what {program.name}:{case} executes")
         test = Test(f"{program.name}:{case}", 600)
         began = os.times().elapsed
         if self.run(test) is not None:
             raise SuiteError(f"{test.name} fails without a mutant")
-        self.durations[test.name] = os.times().elapsed - began
+        found["durations"][test.name] = os.times().elapsed - began
         if program.name == "pvq_race_test":
             return
         with tempfile.TemporaryDirectory() as folder:
@@ -250,7 +281,7 @@ class HostedSuite:
                 file = self.relative(value)
             elif key == "DA" and file.startswith("sys/dev/") and not value.endswith(",0"):
                 number = value.split(",")[0]
-                self.lines.setdefault(file, {}).setdefault(number, []).append(test.name)
+                found["lines"].setdefault(file, {}).setdefault(number, []).append(test.name)
 
     @staticmethod
     def environment() -> dict[str, str]:
