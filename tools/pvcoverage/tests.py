@@ -34,16 +34,20 @@ class Tree:
 
     def __init__(self, source: pathlib.Path, top: pathlib.Path) -> None:
         self.source, self.top = source, top
-        self.head = git("rev-parse", "HEAD", cwd=source)
         if not (top / ".git").exists():
             top.parent.mkdir(parents=True, exist_ok=True)
             git("clone", "-q", "--no-checkout", str(source), str(top), cwd=source)
-        git("fetch", "-q", str(source), "HEAD", cwd=top)
-        git("checkout", "-q", "-f", "--detach", self.head, cwd=top)
-        (top / "obj").mkdir(exist_ok=True)
+        self.head = git("rev-parse", "HEAD", cwd=top)
+
+    def update(self) -> None:
+        """Have the checkout's HEAD, with what the checkout has downloaded."""
+        self.head = git("rev-parse", "HEAD", cwd=self.source)
+        git("fetch", "-q", str(self.source), "HEAD", cwd=self.top)
+        git("checkout", "-q", "-f", "--detach", self.head, cwd=self.top)
+        (self.top / "obj").mkdir(exist_ok=True)
         for name in ("sysroot", "venv"):
-            if not (top / "obj" / name).exists():
-                (top / "obj" / name).symlink_to(source / "obj" / name)
+            if not (self.top / "obj" / name).exists():
+                (self.top / "obj" / name).symlink_to(self.source / "obj" / name)
 
     def environment(self) -> dict[str, str]:
         """Of all that runs there."""
