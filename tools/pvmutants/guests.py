@@ -123,9 +123,14 @@ class GuestSuite:
                 self.prepare()
             self.written(file)
         try:
-            self.hosted.make_words("archive", LENIENT)
+            for name in sorted({path.parent.name for path in self.depends.get(file, ())}):
+                self.hosted.make_words("-C", f"sys/modules/{name}", LENIENT,
+                                       f"MAKEOBJDIR={self.modules / name}")
         except SuiteError:
             return False
+        kernel = self.modules.parent
+        subprocess.run(["tools/mkarchive", "--instruments", kernel / "instruments",
+                        kernel / "boot.tar", self.modules], cwd=self.top, check=True)
         self.is_built = True
         return True
 
