@@ -463,6 +463,60 @@ messages_reach_their_handler(const void *arg __unused)
 	tear_down(&tr);
 }
 
+/* Whatever way is taken, with so many messages. */
+static void
+way_delivers(int n)
+{
+	struct transport tr;
+	struct resource *conf, *irqs[2];
+	int i, changes;
+
+	opened(&tr, true);
+	(void)negotiated(&tr);
+	tr.tr_nvectors = n;
+	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == 0, "error");
+	conf = &tr.tr_irqs[n > 0 ? tr.tr_config_vector : TR_VECTORS];
+	for (i = 0; i < 2; i++) {
+		irqs[i] = &tr.tr_irqs[n > 0 ? tr.tr_queue_vector[i] : TR_VECTORS];
+		tr.tr_isr = VIRTIO_ISR_QUEUE | VIRTIO_ISR_CONFIG;
+		CHECK(kpi_interrupt(irqs[i]), "%d messages: no handler of queue %d", n, i);
+	}
+	CHECK(driver.intrs[0] == 0 && driver.intrs[1] == 0 && kpi_run_tasks() == 0,
+	    "%d messages: interrupt before start", n);
+	virtio_start(tr.tr_child);
+	for (i = 0; i < 2; i++) {
+		memset(driver.intrs, 0, sizeof(driver.intrs));
+		changes = tr.tr_changes;
+		tr.tr_isr = VIRTIO_ISR_QUEUE;
+		CHECK(kpi_interrupt(irqs[i]) && driver.intrs[i] == 1 &&
+		    driver.intrs[1 - i] == (n > 2 ? 0 : 1), "%d messages, queue %d: %d, %d", n, i,
+		    driver.intrs[0], driver.intrs[1]);
+		/* One message for everything may be for the configuration as well. */
+		CHECK(kpi_run_tasks() == (n == 1) && tr.tr_changes - changes == (n == 1),
+		    "%d messages, queue %d: the configuration", n, i);
+	}
+	changes = tr.tr_changes;
+	tr.tr_isr = VIRTIO_ISR_CONFIG;
+	CHECK(kpi_interrupt(conf) && kpi_run_tasks() == 1 && tr.tr_changes == changes + 1,
+	    "%d messages: no change of configuration", n);
+	CHECK(virtio_quiesce(tr.tr_child) == 0, "error");
+	memset(driver.intrs, 0, sizeof(driver.intrs));
+	tr.tr_isr = VIRTIO_ISR_QUEUE | VIRTIO_ISR_CONFIG;
+	(void)kpi_interrupt(irqs[0]);
+	CHECK(driver.intrs[0] == 0 && kpi_run_tasks() == 0, "%d messages: stopped", n);
+	tear_down(&tr);
+}
+
+static void
+each_way_delivers(const void *arg __unused)
+{
+
+	way_delivers(TR_VECTORS);
+	way_delivers(2);
+	way_delivers(1);
+	way_delivers(0);
+}
+
 static void
 wired_interrupt_has_a_cause(const void *arg __unused)
 {
@@ -748,6 +802,8 @@ static const struct hosted_test tests[] = {
 	{ "shortage_leaves_nothing", "Any allocation may fail", shortage_leaves_nothing, NULL },
 	{ "ways_of_interrupts", "Fewer messages, refused vectors, failed handlers",
 	    ways_of_interrupts, NULL },
+	{ "each_way_delivers", "Queues and configuration, with fewer messages", each_way_delivers,
+	    NULL },
 	{ "messages_reach_their_handler", "While the device is live",
 	    messages_reach_their_handler, NULL },
 	{ "wired_interrupt_has_a_cause", "Queue, configuration, both, or another device",
