@@ -7,7 +7,7 @@
 /*
  * Xen's shared rings as a pvq(9), the twin of virtqueue.h.
  *
- * A driver makes a ring in its `setup' method (xenbus_if.m), writes the references of its pages to
+ * A driver makes a ring in its `setup' method (xenfront_if.m), writes the references of its pages to
  * xenstore (grant_ring_refs()), and from then on sees a struct pvq.
  *
  *	struct grant_ring_params params = {

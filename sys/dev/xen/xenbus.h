@@ -24,15 +24,15 @@
  *	                                         InitWait again, or the directory is removed
  *
  * xenbus_state.c goes through these states for all drivers.  A driver provides the methods of
- * xenbus_if.m, which are the indented lines.  It attaches (DEVICE_ATTACH) before any of them is
+ * xenfront_if.m, which are the indented lines.  It attaches (DEVICE_ATTACH) before any of them is
  * called, and without contacting the back end: attach allocates the softc's locks and returns.
  *
  *	device_probe	xenbus_get_type(dev) is "vif"?
  *	device_attach	what does not depend on the back end; returns at once
- *	xenbus_setup	negotiate, allocate, publish		\  again each time that the
- *	xenbus_live	make the disk or interface appear	 } back end is replaced
- *	xenbus_stop	use the back end no more		|
- *	xenbus_release	free what setup allocated		/
+ *	xenfront_setup	negotiate, allocate, publish		\  again each time that the
+ *	xenfront_live	make the disk or interface appear	 } back end is replaced
+ *	xenfront_stop	use the back end no more		|
+ *	xenfront_release	free what setup allocated		/
  *	device_detach	xenbus_leave(), then free everything
  *
  * A back end that never leaves a state is waited for; one in a state out of sequence, one that is
@@ -59,7 +59,7 @@
 #include <dev/xen/xenstore.h>
 #include <xen/io/xenbus.h>
 
-#include "xenbus_if.h"
+#include "xenfront_if.h"
 
 /*
  * Instance variables of a front end.  Strings belong to xenbus; the back end's may change between

@@ -144,7 +144,7 @@ static bool
 xenbus_close(struct xenbus_child *xb, bool gone)
 {
 
-	if (xb->xb_setup && XENBUS_STOP(xb->xb_dev, gone) == EBUSY && !gone) {
+	if (xb->xb_setup && XENFRONT_STOP(xb->xb_dev, gone) == EBUSY && !gone) {
 		if (!xb->xb_refused)
 			xenbus_say(xb, "the back end requests to close, but the device is in use");
 		xb->xb_refused = true;
@@ -168,7 +168,7 @@ xenbus_lose(struct xenbus_child *xb)
 	if (xb->xb_lost || xb->xb_connects == 0)
 		return;
 	xb->xb_lost = true;
-	XENBUS_LOST(xb->xb_dev);
+	XENFRONT_LOST(xb->xb_dev);
 }
 
 static void
@@ -225,11 +225,11 @@ xenbus_set_up(struct xenbus_child *xb, enum xenbus_state *next)
 	int error;
 
 	xb->xb_unread = false;
-	error = XENBUS_SETUP(xb->xb_dev, next);
+	error = XENFRONT_SETUP(xb->xb_dev, next);
 	if (error == 0 && xb->xb_unread) {
 		/* Something that is optional, and may be there after all. */
-		(void)XENBUS_STOP(xb->xb_dev, true);
-		XENBUS_RELEASE(xb->xb_dev);
+		(void)XENFRONT_STOP(xb->xb_dev, true);
+		XENFRONT_RELEASE(xb->xb_dev);
 		error = ETIMEDOUT;
 	}
 	if (xenbus_may_pass(error)) {
@@ -247,7 +247,7 @@ xenbus_go_live(struct xenbus_child *xb)
 	int error;
 
 	xb->xb_unread = false;
-	error = XENBUS_LIVE(xb->xb_dev);
+	error = XENFRONT_LIVE(xb->xb_dev);
 	if (error == 0 && xb->xb_unread)
 		error = ETIMEDOUT;
 	if (xenbus_may_pass(error)) {
@@ -377,7 +377,7 @@ xenbus_release_child(struct xenbus_child *xb)
 {
 
 	if (xb->xb_setup)
-		XENBUS_RELEASE(xb->xb_dev);
+		XENFRONT_RELEASE(xb->xb_dev);
 	xb->xb_setup = false;
 	xb->xb_phase = XB_CLOSED;
 }
@@ -480,7 +480,7 @@ xenbus_tell_change(struct xenbus_child *xb, const char *name)
 {
 
 	xb->xb_unread = false;
-	XENBUS_OTHEREND_CHANGED(xb->xb_dev, name);
+	XENFRONT_OTHEREND_CHANGED(xb->xb_dev, name);
 	if (xb->xb_unread)
 		xenbus_put_off(xb, XENBUS_WANT_CHANGES);
 }
@@ -669,7 +669,7 @@ xenbus_begin_again(struct xenbus_child *xb)
 	xb->xb_tries = 0;
 	if (xb->xb_phase != XB_IDLE) {
 		if (xb->xb_setup && xb->xb_phase != XB_CLOSING)
-			(void)XENBUS_STOP(xb->xb_dev, true);
+			(void)XENFRONT_STOP(xb->xb_dev, true);
 		xenbus_release_child(xb);
 		xb->xb_missing = xb->xb_connects != 0;
 		if (xb->xb_missing && xen_tunable(XEN_RESUME_WAIT) != 0)

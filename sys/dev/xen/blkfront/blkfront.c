@@ -586,12 +586,12 @@ static device_method_t xbd_methods[] = {
 	DEVMETHOD(device_suspend,	xbd_device_suspend),
 	DEVMETHOD(device_resume,	xbd_device_resume),
 
-	DEVMETHOD(xenbus_setup,		xbd_setup),
-	DEVMETHOD(xenbus_live,		xbd_live),
-	DEVMETHOD(xenbus_stop,		xbd_stop),
-	DEVMETHOD(xenbus_release,	xbd_release),
-	DEVMETHOD(xenbus_lost,		xbd_lost),
-	DEVMETHOD(xenbus_otherend_changed, xbd_otherend_changed),
+	DEVMETHOD(xenfront_setup,		xbd_setup),
+	DEVMETHOD(xenfront_live,		xbd_live),
+	DEVMETHOD(xenfront_stop,		xbd_stop),
+	DEVMETHOD(xenfront_release,	xbd_release),
+	DEVMETHOD(xenfront_lost,		xbd_lost),
+	DEVMETHOD(xenfront_otherend_changed, xbd_otherend_changed),
 
 	DEVMETHOD_END
 };

@@ -664,11 +664,11 @@ static device_method_t xn_methods[] = {
 	DEVMETHOD(device_attach, xn_attach),
 	DEVMETHOD(device_detach, xn_detach),
 
-	DEVMETHOD(xenbus_setup, xn_setup),
-	DEVMETHOD(xenbus_live, xn_live),
-	DEVMETHOD(xenbus_stop, xn_stop_backend),
-	DEVMETHOD(xenbus_release, xn_release),
-	DEVMETHOD(xenbus_otherend_changed, xn_otherend_changed),
+	DEVMETHOD(xenfront_setup, xn_setup),
+	DEVMETHOD(xenfront_live, xn_live),
+	DEVMETHOD(xenfront_stop, xn_stop_backend),
+	DEVMETHOD(xenfront_release, xn_release),
+	DEVMETHOD(xenfront_otherend_changed, xn_otherend_changed),
 
 	DEVMETHOD_END
 };

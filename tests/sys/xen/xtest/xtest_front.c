@@ -330,12 +330,12 @@ static device_method_t front_methods[] = {
 	DEVMETHOD(device_attach, front_attach),
 	DEVMETHOD(device_detach, front_detach),
 
-	DEVMETHOD(xenbus_setup, front_setup),
-	DEVMETHOD(xenbus_live, front_live),
-	DEVMETHOD(xenbus_stop, front_stop),
-	DEVMETHOD(xenbus_release, front_release),
-	DEVMETHOD(xenbus_lost, front_lost),
-	DEVMETHOD(xenbus_otherend_changed, front_changed),
+	DEVMETHOD(xenfront_setup, front_setup),
+	DEVMETHOD(xenfront_live, front_live),
+	DEVMETHOD(xenfront_stop, front_stop),
+	DEVMETHOD(xenfront_release, front_release),
+	DEVMETHOD(xenfront_lost, front_lost),
+	DEVMETHOD(xenfront_otherend_changed, front_changed),
 	DEVMETHOD_END
 };
 

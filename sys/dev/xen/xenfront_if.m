@@ -9,7 +9,7 @@
 
 #include <sys/bus.h>
 
-INTERFACE xenbus;
+INTERFACE xenfront;
 
 HEADER {
 	#include <dev/xen/xen_var.h>
