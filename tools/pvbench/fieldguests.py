@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pathlib
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 
 from debian import Packages, PackagesError
 from fbsd.elf import DT_NEEDED, Elf
 from fbsd.modules import built_for
 from fbsd.sets import FreebsdError, need
-from pvbench import build
+from pvbench import build, counting
 from pvbench.errors import BenchError
 from pvbench.figures import Figures, Ratio, of_pairs
 from pvbench.freebsdrows import CALM, SMALL
@@ -159,17 +160,24 @@ def measure(report: Report, title: str, rounds: int, rows: Sequence[Row],
     for row in (row for row in rows if report.chosen(f"{title}: {row.name}")):
         able = [guest for guest in guests if row.card < len(guest[0].cards)]
         found: dict[str, list[float]] = {system.name: [] for system, _ in able}
+        spent: dict[str, list[float]] = {system.name: [] for system, _ in able}
         for number in range(rounds):
             report.progress.step(f"{title}: {row.name}")
             turn = number % len(able)
             for system, lab in (*able[turn:], *able[:turn]):
+                pid = lab.vm.process.pid
+                before = counting.cpu_seconds(pid)
                 found[system.name].append(row.once(system, lab))
+                spent[system.name].append(counting.cpu_seconds(pid) - before)
         ours = Figures.of(found[OURS.name])
         for system, _ in able[1:]:
             other = Figures.of(found[system.name])
             ratio: Ratio = of_pairs(ours, other)
             lines.append((system, Line(f"{title}: {row.name}", row.unit, ours, other, ratio,
-                                       row.goal if system is DEBIAN else None)))
+                                       row.goal if system is DEBIAN else None,
+                                       {"s of QEMU's CPU time": (
+                                           statistics.median(spent[OURS.name]),
+                                           statistics.median(spent[system.name]))})))
     for system, _ in guests[1:]:
         for _, line in (pair for pair in lines if pair[0] is system):
             report.add(report.table(f"{title}, beside {system.name}", system.name), line)
