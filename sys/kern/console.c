@@ -13,8 +13,8 @@
  *
  * A line is one or more commands, each ended by ';', '&' (runs in the background) or the end of the
  * line.  Words are divided by blanks; '...' and "..." hold a word together; '#' at the start of a
- * word begins a comment.  `!' before a command negates its status, as in sh(1).  `wait` waits for commands in the background, and pkill(1) interrupts
- * those, as ^C does the one in the foreground.
+ * word begins a comment.  `!' before a command negates its status, as in sh(1).  `wait` waits for
+ * commands in the background, and pkill(1) interrupts those, as ^C does the one in the foreground.
  *
  * A command is the kernel's or a module's, and may be loaded for the call (console_cmd.c).  The kernel
  * environment can hold commands as well: console.run="kldload if_vtnet; ifconfig"
