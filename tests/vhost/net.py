@@ -189,16 +189,18 @@ class Net(device.Device):
                     self.count("without_header")
                     queue.complete(chain, 0)
                     continue
-                self.note_header(data[:HEADER.size])
+                self.note_header(data[:min(self.header_size(), HEADER.size)])
                 self.count(f"tx_queue_{queue.index // 2}")
                 queue.complete(chain, self.quirk.length("sent", chain, 0))
                 self.peer.receive(data[self.header_size():])
 
     def note_header(self, data: bytes) -> None:
         """Count the offloads that the guest requested in a header."""
-        flags, gso_type, *_, num_buffers = HEADER.unpack(data)
-        if num_buffers:
-            raise ValueError(f"num_buffers is {num_buffers}, not 0 (5.1.6.2.1)")
+        flags, gso_type = data[:2]
+        # A legacy header without MRG_RXBUF ends before it.
+        num_buffers = data[HEADER.size - 2:]
+        if any(num_buffers):
+            raise ValueError(f"num_buffers is {num_buffers.hex()}, not 0 (5.1.6.2.1)")
         self.count(f"tx_flags_{flags}_gso_{gso_type}")
 
     def control_index(self) -> int:
@@ -343,6 +345,8 @@ class Net(device.Device):
 
     def header_size(self) -> int:
         """Bytes before a frame."""
+        if not self.has("VERSION_1") and not self.has("MRG_RXBUF"):
+            return HEADER.size - 2
         return HEADER.size + (HASH.size if self.has("HASH_REPORT") else 0)
 
     def header(self, buffers: int, fields: dict[str, int]) -> bytes:
@@ -350,7 +354,8 @@ class Net(device.Device):
         values = dict.fromkeys(HEADER_FIELDS, 0) | fields | {"num_buffers": buffers}
         values |= self.teller.take("header", 0) or {}
         data = HEADER.pack(*values.values())
-        return data + HASH.pack(*self.hash) if self.has("HASH_REPORT") else data
+        data = data + HASH.pack(*self.hash) if self.has("HASH_REPORT") else data
+        return data[:self.header_size()]
 
     def place(self, queue: ring.Queue, frame: bytes, header: dict[str, int]) -> bool:
         """Put a frame into as many buffers as it takes; False if there are too few."""

@@ -233,6 +233,15 @@ virtio_features(device_t dev)
 	return (virtio_bus_of(dev)->vb_features);
 }
 
+u_int
+virtio_queue_places(device_t dev, u_int index)
+{
+	struct virtio_bus *vb = virtio_bus_of(dev);
+
+	KASSERT(vb->vb_slots == NULL, ("%s: queues are allocated", __func__));
+	return (VIRTIO_BUS_QUEUE_SIZE(vb->vb_dev, index));
+}
+
 /* The width of one access to a field of len bytes. */
 static int
 virtio_config_width(size_t len)

@@ -164,6 +164,12 @@ int	virtio_negotiate(device_t dev, const struct virtio_feature *table, uint64_t 
 /* The features that both sides agreed on, the ring's included. */
 uint64_t virtio_features(device_t dev);
 
+/*
+ * How many places a queue would have, at most, or 0 if there is no such queue.  Features have been
+ * negotiated, and the queues are not allocated.
+ */
+u_int	virtio_queue_places(device_t dev, u_int index);
+
 /* Is every bit of mask agreed on? */
 static inline bool
 virtio_has(device_t dev, uint64_t mask)

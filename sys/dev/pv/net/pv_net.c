@@ -96,6 +96,7 @@ pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
 	pn->pn_level = PV_NET_ALLOCATED;
 	memcpy(pn->pn_lladdr, params->pnp_lladdr, ETHER_ADDR_LEN);
 	pn->pn_offloads_asked = params->pnp_offloads & PV_NET_RX_OFFLOADS;
+	pv_net_rx_init(pn);
 	sysctl_ctx_init(&pn->pn_sysctl);
 	sysctl_ctx_init(&pn->pn_queue_sysctl);
 	pv_net_run_init(pn);
@@ -117,7 +118,7 @@ pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out)
 		out->pq_pvq = &pn->pn_rxqs[pair].prq_pvq;
 		out->pq_intr = pv_net_rx_intr;
 		out->pq_arg = &pn->pn_rxqs[pair];
-		out->pq_max_segs = PV_NET_RX_SEGS + pn->pn_params.pnp_hdr_apart;
+		out->pq_max_segs = pn->pn_rx_segs + pn->pn_params.pnp_hdr_apart;
 	}
 }
 

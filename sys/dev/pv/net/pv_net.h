@@ -300,6 +300,15 @@ enum {
 	    "Packets of an interrupt thread's pass for one notification")
 
 /*
+ * A receive buffer for GSO packets that may not span buffers: as many clusters of a page as hold the
+ * longest packet, and the segments that it has at least, the header's own included.  A ring that takes
+ * PV_NET_RX_WHOLE_SEGS has room for one in any case.
+ */
+#define	PV_NET_RX_WHOLE_MBUFS	howmany(65536 + 64, MJUMPAGESIZE)
+#define	PV_NET_RX_WHOLE_MIN	(PV_NET_RX_WHOLE_MBUFS + 1)
+#define	PV_NET_RX_WHOLE_SEGS	(2 * PV_NET_RX_WHOLE_MBUFS + 1)
+
+/*
  * Allocate the personality of a device.
  *
  * dev     the driver's device: names, sysctls, DMA tag

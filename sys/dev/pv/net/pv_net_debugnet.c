@@ -155,7 +155,7 @@ pv_net_debug_copy(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr)
 	rxq->prq_head = rxq->prq_tail = NULL;
 	rxq->prq_discard = hdr->prh_more;
 	if (!whole || hdr->prh_error != PV_NET_RX_OK || hdr->prh_len < ETHER_HDR_LEN ||
-	    hdr->prh_len > pn->pn_rx_cluster)
+	    hdr->prh_len > pn->pn_rx_cluster || hdr->prh_skip + hdr->prh_len > hdr->prh_room)
 		return (NULL);
 	if (hdr->prh_len <= MHLEN)
 		m = m_gethdr(M_NOWAIT, MT_DATA);

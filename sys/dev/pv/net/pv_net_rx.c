@@ -21,9 +21,13 @@
  * 16 KB; when there are none of those it is of a page, and when there are none of these either, of the
  * usual size: a shortage of large ones costs no frame.  What is posted already is used as it is, so
  * that the ring changes over as frames use it up, in both directions.  Frames that are copied leave
- * their buffers where they are, whatever the size.  Only where frames may span buffers (pnp_merge) can
- * there be one longer than a cluster, so elsewhere nothing of this happens; nor does it where
- * buffers are staged (pv_net_stage.h).
+ * their buffers where they are, whatever the size.  Nothing of this happens where frames may not span
+ * buffers (pnp_merge), nor where buffers are staged (pv_net_stage.h).
+ *
+ * GSO packets that may not span buffers need buffers of 64 KB (VirtIO 1.3, 5.1.6.3.1).  Such a buffer
+ * is a chain of mbufs with a page each.  A frame takes the first ones, as many as it has data for; the
+ * rest waits for as many new ones in front.  A queue has few of these buffers, not more than
+ * PV_NET_RX_WHOLE, nor more than its part of a quarter of the kernel's pages.
  *
  * Memory shortage.  When no cluster can be had the ring runs with fewer buffers, and a
  * callout tries again.  Below a floor, a quarter of the ring, completed buffers are posted
@@ -57,6 +61,7 @@
 #include <net/if.h>
 #include <net/if_media.h>
 #include <net/if_var.h>
+#include <vm/uma.h>
 #include <machine/bus.h>
 
 #include <dev/pv/queue/pvq.h>
@@ -65,6 +70,10 @@
 
 /* Before a frame that is copied: room for what is put there when it is sent on. */
 #define	PV_NET_COPY_LEAD	32
+
+/* Buffers of 64 KB that a queue has at most, and at least. */
+#define	PV_NET_RX_WHOLE		64
+#define	PV_NET_RX_WHOLE_FEW	4
 
 /* Tries to allocate buffers after a shortage, in a second. */
 #define	PV_NET_REFILL_HZ	10
@@ -85,6 +94,16 @@ pv_net_rx_unmap(const struct pv_net_rxq *rxq, const struct pv_net_rxbuf *buf)
 		bus_dmamap_unload(rxq->prq_tag, buf->prb_map);
 }
 
+/* What a buffer consists of, which does not change. */
+void
+pv_net_rx_init(struct pv_net *pn)
+{
+	bool whole = !pn->pn_params.pnp_merge && (pn->pn_params.pnp_offloads & PV_NET_RX_GSO) != 0;
+
+	pn->pn_rx_mbufs = whole ? PV_NET_RX_WHOLE_MBUFS : 1;
+	pn->pn_rx_segs = whole ? PV_NET_RX_WHOLE_SEGS - 1 : PV_NET_RX_SEGS;
+}
+
 /*
  * When frames may span buffers these are of 2 KB, unless a page saves merging; else one buffer holds
  * the longest frame.  The padding aligns the header behind Ethernet's to 4 bytes.
@@ -101,7 +120,7 @@ pv_net_rx_layout(struct pv_net *pn)
 	max = pn->pn_params.pnp_merge ? 2 : nitems(clusters);
 	for (i = 0; i < max - 1 && clusters[i] < need; i++)
 		;
-	pn->pn_rx_cluster = clusters[i];
+	pn->pn_rx_cluster = pn->pn_rx_mbufs > 1 ? MJUMPAGESIZE : clusters[i];
 }
 
 /* Buffers that stay posted, even if frames are dropped for it. */
@@ -119,16 +138,18 @@ static int
 pv_net_rx_load(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 {
 	const struct pv_net_params *params = &rxq->prq_pn->pn_params;
-	struct mbuf *m = buf->prb_mbuf;
-	int error = 0, i, nsegs;
+	struct mbuf *m;
+	int error = 0, i, nsegs = 0;
 
 	if (rxq->prq_tag == NULL) {
-		nsegs = pvq_phys_add(buf->prb_segs, 0, PV_NET_RX_SEGS, params->pnp_seg_max,
-		    mtod(m, const void *), m->m_len);
-		KASSERT(nsegs > 0, ("%s: %d segments", __func__, nsegs));
+		for (m = buf->prb_mbuf; m != NULL; m = m->m_next) {
+			nsegs = pvq_phys_add(buf->prb_segs, nsegs, rxq->prq_pn->pn_rx_segs,
+			    params->pnp_seg_max, mtod(m, const void *), m->m_len);
+			KASSERT(nsegs > 0, ("%s: %d segments", __func__, nsegs));
+		}
 	} else
-		error = bus_dmamap_load_mbuf_sg(rxq->prq_tag, buf->prb_map, m, buf->prb_segs,
-		    &nsegs, BUS_DMA_NOWAIT);
+		error = bus_dmamap_load_mbuf_sg(rxq->prq_tag, buf->prb_map, buf->prb_mbuf,
+		    buf->prb_segs, &nsegs, BUS_DMA_NOWAIT);
 	if (error != 0)
 		return (error);
 	if (params->pnp_hdr_apart && buf->prb_segs[0].ds_len > params->pnp_hdrlen) {
@@ -177,12 +198,40 @@ pv_net_rx_getcl(struct pv_net_rxq *rxq, u_int *size)
 	return (m);
 }
 
+/*
+ * Put new mbufs in front of those that the last frame left of a chain.  Returns ENOBUFS if there are
+ * not enough: those that there are wait for others.
+ */
 static int
-pv_net_rx_newmbuf(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
+pv_net_rx_newchain(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
+{
+	u_int pad = rxq->prq_pn->pn_rx_pad, left = rxq->prq_pn->pn_rx_mbufs, len;
+	struct mbuf *m;
+
+	len = pad + rxq->prq_pn->pn_params.pnp_hdrlen + PV_NET_MAX_FRAME;
+	for (m = buf->prb_mbuf; m != NULL; m = m->m_next)
+		left--;
+	while (left > 0) {
+		m = m_getjcl(M_NOWAIT, MT_DATA, left == 1 ? M_PKTHDR : 0, MJUMPAGESIZE);
+		if (m == NULL)
+			return (ENOBUFS);
+		left--;
+		m->m_len = MIN(len - MJUMPAGESIZE * left, MJUMPAGESIZE);
+		m->m_next = buf->prb_mbuf;
+		buf->prb_mbuf = m;
+	}
+	m->m_data += pad;
+	m->m_len -= pad;
+	m->m_pkthdr.len = len - pad;
+	rxq->prq_stats.bufs++;
+	return (0);
+}
+
+static int
+pv_net_rx_newcluster(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 {
 	u_int pad = rxq->prq_pn->pn_rx_pad, size;
 	struct mbuf *m;
-	int error;
 
 	m = pv_net_rx_getcl(rxq, &size);
 	if (m == NULL)
@@ -190,10 +239,22 @@ pv_net_rx_newmbuf(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 	m->m_data += pad;
 	m->m_len = m->m_pkthdr.len = size - pad;
 	buf->prb_mbuf = m;
+	return (0);
+}
+
+static int
+pv_net_rx_newmbuf(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
+{
+	int error;
+
+	error = rxq->prq_pn->pn_rx_mbufs > 1 ? pv_net_rx_newchain(rxq, buf) :
+	    pv_net_rx_newcluster(rxq, buf);
+	if (error != 0)
+		return (error);
 	error = pv_net_rx_load(rxq, buf);
 	if (error != 0) {
+		m_freem(buf->prb_mbuf);
 		buf->prb_mbuf = NULL;
-		m_freem(m);
 	}
 	return (error);
 }
@@ -208,7 +269,7 @@ pv_net_rx_unfit(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 	if (rxq->prq_stats.unfit++ == 0)
 		device_printf(rxq->prq_pn->pn_dev, "%s: a buffer of %d bytes has %u segments, the "
 		    "ring takes %u: nothing is received until the MTU is smaller\n",
-		    rxq->prq_name, buf->prb_mbuf->m_len, buf->prb_nsegs,
+		    rxq->prq_name, buf->prb_mbuf->m_pkthdr.len, buf->prb_nsegs,
 		    rxq->prq_pvq->q_max_segs);
 	pv_net_rx_unmap(rxq, buf);
 	buf->prb_nsegs = 0;
@@ -228,8 +289,7 @@ pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
 
 	for (n = 0; n < PV_NET_BATCH && rxq->prq_nfree > 0; n++) {
 		buf = rxq->prq_free[rxq->prq_nfree - 1];
-		if (buf->prb_mbuf == NULL && buf->prb_page == NULL &&
-		    pv_net_rx_newmbuf(rxq, buf) != 0) {
+		if (buf->prb_nsegs == 0 && pv_net_rx_newmbuf(rxq, buf) != 0) {
 			rxq->prq_stats.nombuf++;
 			starved = true;
 			break;
@@ -327,7 +387,28 @@ pv_net_rx_copy(struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
 }
 
 /*
- * Take the data out of a completed buffer: an mbuf, or NULL if it has to be dropped.
+ * Take the data out of the buffer's mbufs, which are not loaded any more.  Those that have none of it
+ * stay with the buffer.
+ */
+static struct mbuf *
+pv_net_rx_cut(struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
+{
+	struct mbuf *m = buf->prb_mbuf, *last;
+	u_int len = hdr->prh_len;
+
+	m->m_data += hdr->prh_skip;
+	m->m_len -= hdr->prh_skip;
+	m->m_pkthdr.len = len;
+	for (last = m; len > (u_int)last->m_len; last = last->m_next)
+		len -= last->m_len;
+	last->m_len = len;
+	buf->prb_mbuf = last->m_next;
+	last->m_next = NULL;
+	return (m);
+}
+
+/*
+ * Take the data out of a completed buffer: an mbuf, or a chain, or NULL if it has to be dropped.
  * The buffer is left ready for posting, with its mbuf or without.
  */
 static struct mbuf *
@@ -351,12 +432,8 @@ pv_net_rx_take(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv
 		rxq->prq_stats.recycled++;
 		return (NULL);
 	}
-	m = buf->prb_mbuf;
 	pv_net_rx_unload(rxq, buf);
-	buf->prb_mbuf = NULL;
-	m->m_data += hdr->prh_skip;
-	m->m_len = m->m_pkthdr.len = hdr->prh_len;
-	return (m);
+	return (pv_net_rx_cut(buf, hdr));
 }
 
 /* Count a frame, or one of those that it was split into.  NULL: there was no memory. */
@@ -415,7 +492,7 @@ pv_net_rx_finish(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr, struct 
 		return;
 	}
 	if (m->m_pkthdr.len > pn->pn_rx_cluster)
-		rxq->prq_large = rxq->prq_nbufs;
+		rxq->prq_large = pn->pn_rx_mbufs > 1 ? 0 : rxq->prq_nbufs;
 	else if (rxq->prq_large > 0)
 		rxq->prq_large--;
 	m->m_pkthdr.rcvif = pn->pn_ifp;
@@ -535,7 +612,7 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 		}
 		pv_net_rx_sync(rxq, buf, BUS_DMASYNC_POSTREAD);
 		hdrs[i].prh_hdr = mtod(buf->prb_mbuf, const void *);
-		hdrs[i].prh_room = buf->prb_mbuf->m_len;
+		hdrs[i].prh_room = buf->prb_mbuf->m_pkthdr.len;
 	}
 	pn->pn_ops->pno_decap(pn->pn_softc, rxq->prq_id, done, hdrs, n);
 	pv_net_rx_look(rxq);
@@ -673,7 +750,7 @@ pv_net_rx_fit(struct pv_net_rxq *rxq)
 	if (rxq->prq_nbufs == n || rxq->prq_pn->pn_stage != NULL)
 		return;
 	for (i = 0; i < n; i++)
-		rxq->prq_free[i] = &rxq->prq_bufs[i];
+		rxq->prq_free[i] = pv_net_rx_buf(rxq, i);
 	rxq->prq_nbufs = rxq->prq_nfree = n;
 }
 
@@ -744,14 +821,33 @@ pv_net_rx_create_tag(struct pv_net_rxq *rxq)
 	const struct pv_net_params *params = &rxq->prq_pn->pn_params;
 
 	return (bus_dma_tag_create(bus_get_dma_tag(rxq->prq_pn->pn_dev), 1, params->pnp_boundary,
-	    BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL, MJUM16BYTES, PV_NET_RX_SEGS,
-	    params->pnp_seg_max, 0, NULL, NULL, &rxq->prq_tag));
+	    BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL,
+	    rxq->prq_pn->pn_rx_mbufs > 1 ? MJUMPAGESIZE * PV_NET_RX_WHOLE_MBUFS : MJUM16BYTES,
+	    rxq->prq_pn->pn_rx_segs, params->pnp_seg_max, 0, NULL, NULL, &rxq->prq_tag));
+}
+
+/* How many buffers. */
+static u_int
+pv_net_rx_count(const struct pv_net_rxq *rxq)
+{
+	const struct pv_net *pn = rxq->prq_pn;
+	u_int pages, size = rxq->prq_pvq->q_size;
+
+	if (pn->pn_rx_mbufs == 1)
+		return (size);
+	/* 0: no limit. */
+	pages = uma_zone_get_max(zone_jumbop) / 4;
+	size = MIN(size, PV_NET_RX_WHOLE);
+	if (pages == 0)
+		return (size);
+	return (MIN(size, MAX(pages / (pn->pn_rx_mbufs * pn->pn_made), PV_NET_RX_WHOLE_FEW)));
 }
 
 int
 pv_net_rx_alloc(struct pv_net_rxq *rxq)
 {
-	u_int i, size = rxq->prq_pvq->q_size;
+	u_int i, size = pv_net_rx_count(rxq);
+	struct pv_net_rxbuf *buf;
 	int error;
 
 	NET_TASK_INIT(&rxq->prq_task, 0, pv_net_rx_task, rxq);
@@ -759,14 +855,16 @@ pv_net_rx_alloc(struct pv_net_rxq *rxq)
 	error = pv_net_needs_dma(rxq->prq_pn) ? pv_net_rx_create_tag(rxq) : 0;
 	if (error != 0)
 		return (error);
-	rxq->prq_bufs = malloc(size * sizeof(rxq->prq_bufs[0]), M_PVNET, M_WAITOK | M_ZERO);
+	rxq->prq_bufs = malloc((char *)pv_net_rx_buf(rxq, size) - rxq->prq_bufs, M_PVNET,
+	    M_WAITOK | M_ZERO);
 	rxq->prq_free = malloc(size * sizeof(rxq->prq_free[0]), M_PVNET, M_WAITOK | M_ZERO);
 	for (i = 0; i < size; i++) {
+		buf = pv_net_rx_buf(rxq, i);
 		if (rxq->prq_tag != NULL)
-			error = bus_dmamap_create(rxq->prq_tag, 0, &rxq->prq_bufs[i].prb_map);
+			error = bus_dmamap_create(rxq->prq_tag, 0, &buf->prb_map);
 		if (error != 0)
 			return (error);
-		rxq->prq_free[i] = &rxq->prq_bufs[i];
+		rxq->prq_free[i] = buf;
 		rxq->prq_made = rxq->prq_nbufs = rxq->prq_nfree = i + 1;
 	}
 	return (0);
@@ -783,7 +881,7 @@ pv_net_rx_free(struct pv_net_rxq *rxq)
 	if (rxq->prq_nfree != rxq->prq_nbufs)
 		return;
 	for (i = 0; i < rxq->prq_made && rxq->prq_tag != NULL; i++)
-		bus_dmamap_destroy(rxq->prq_tag, rxq->prq_bufs[i].prb_map);
+		bus_dmamap_destroy(rxq->prq_tag, pv_net_rx_buf(rxq, i)->prb_map);
 	if (rxq->prq_tag != NULL)
 		bus_dma_tag_destroy(rxq->prq_tag);
 	free(rxq->prq_free, M_PVNET);

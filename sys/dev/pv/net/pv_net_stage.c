@@ -208,7 +208,7 @@ pv_net_stage_start_rx(struct pv_net_rxq *rxq)
 	u_int i;
 
 	for (i = 0; i < rxq->prq_nbufs; i++) {
-		buf = &rxq->prq_bufs[i];
+		buf = pv_net_rx_buf(rxq, i);
 		buf->prb_page = &rxq->prq_pages[i];
 		buf->prb_segs[0].ds_addr = buf->prb_page->pp_addr;
 		buf->prb_segs[0].ds_len = PAGE_SIZE;

@@ -169,11 +169,11 @@ struct pv_net_txstats {
 };
 
 struct pv_net_rxbuf {
-	struct mbuf		*prb_mbuf;
+	struct mbuf		*prb_mbuf;	/* if it is not loaded: the last of a chain, or none */
 	const struct pv_net_page *prb_page; /* staged: instead of an mbuf */
 	bus_dmamap_t		 prb_map;
 	u_int			 prb_nsegs;	/* 0: not loaded */
-	bus_dma_segment_t	 prb_segs[PV_NET_RX_SEGS + 1];
+	bus_dma_segment_t	 prb_segs[];	/* pn_rx_segs, and one for the header */
 };
 
 /* Queues of different CPUs share no cache line: an element of pn_rxqs or pn_txqs begins one. */
@@ -194,7 +194,7 @@ struct pv_net_rxq {
 	u_int			 prq_made;	/* buffers that there is memory for */
 	u_int			 prq_nbufs;	/* those in use: one for each place of the ring */
 	u_int			 prq_nfree;
-	struct pv_net_rxbuf	*prq_bufs;
+	char			*prq_bufs;	/* pv_net_rx_buf() */
 	const struct pv_net_page *prq_pages;
 	struct pv_net_rxbuf	**prq_free;	/* stack of those not posted */
 	struct callout		 prq_refill;
@@ -294,7 +294,9 @@ struct pv_net {
 	u_int			 pn_ioctls;	/* in flight */
 	int			 pn_if_flags;	/* flags that the filter was set for */
 	uint8_t			 pn_lladdr[ETHER_ADDR_LEN];	/* that the device has */
-	u_int			 pn_rx_cluster;	/* bytes of a receive buffer */
+	u_int			 pn_rx_mbufs;	/* mbufs of a receive buffer */
+	u_int			 pn_rx_segs;	/* and its segments at most */
+	u_int			 pn_rx_cluster;	/* bytes of each */
 	u_int			 pn_rx_pad;	/* before the header, to align what IP reads */
 	int			 pn_made;	/* pairs that there is memory for */
 	u_int			 pn_chosen;	/* pairs to use of those that there are */
@@ -448,6 +450,7 @@ void	pv_net_lro_input(struct pv_net_rxq *rxq, struct mbuf *list);
 
 /* pv_net_rx.c: a receive queue */
 /* Choose the receive buffers for the interface's MTU. */
+void	pv_net_rx_init(struct pv_net *pn);
 void	pv_net_rx_layout(struct pv_net *pn);
 void	pv_net_rx_intr(void *rxq);
 int	pv_net_rx_alloc(struct pv_net_rxq *rxq);
@@ -564,6 +567,16 @@ static inline u_int
 pv_net_ring_size(const struct pv_net *pn, bool tx)
 {
 	return (tx ? pn->pn_txqs[0].ptq_pvq->q_size : pn->pn_rxqs[0].prq_pvq->q_size);
+}
+
+/* The i-th buffer of a receive queue. */
+static inline struct pv_net_rxbuf *
+pv_net_rx_buf(const struct pv_net_rxq *rxq, u_int i)
+{
+	struct pv_net_rxbuf *buf;
+
+	return ((void *)(rxq->prq_bufs +
+	    i * (sizeof(*buf) + (rxq->prq_pn->pn_rx_segs + 1) * sizeof(buf->prb_segs[0]))));
 }
 
 /* Is the memory of packets loaded by bus_dma(9)? */

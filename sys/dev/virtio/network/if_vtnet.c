@@ -16,7 +16,8 @@
  * for it (2.7.4.3, 5.1.6.1); all others take header and frame from one.
  *
  *	MRG_RXBUF      a received frame spans num_buffers buffers; only the first has a header
- *	otherwise      a buffer holds the longest frame
+ *	otherwise      a buffer holds the longest frame; GSO packets are received if the ring has
+ *		       room for some such buffers (vtnet_small_rings())
  *
  * Trust.  A received header is copied once and checked: its values here, and against the frame by
  * pv_net.  num_buffers is from 1 to the size of the ring.
@@ -57,7 +58,7 @@
 /* Requests of the device to be reset that are logged. */
 #define	VTNET_ASKS_LOGGED	10
 
-/* The longest frame that one buffer holds, when frames can't span buffers. */
+/* The longest frame that one buffer holds, when frames can't span buffers, and there is no GSO. */
 #define	VTNET_MAX_MTU_UNMERGED	9216
 #define	VTNET_MAX_MTU		65535
 
@@ -131,7 +132,9 @@ vtnet_read_params(struct vtnet_softc *sc, struct pv_net_params *params)
 	params->pnp_hdrlen = sc->vtn_hdrlen;
 	params->pnp_hdr_apart = !sc->vtn_modern && !vtnet_has(sc, VIRTIO_F_ANY_LAYOUT);
 	params->pnp_merge = vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF);
-	params->pnp_max_mtu = params->pnp_merge ? VTNET_MAX_MTU : VTNET_MAX_MTU_UNMERGED;
+	params->pnp_offloads = vtnet_offloads(sc);
+	params->pnp_max_mtu = params->pnp_merge ||
+	    (params->pnp_offloads & PV_NET_RX_GSO) != 0 ? VTNET_MAX_MTU : VTNET_MAX_MTU_UNMERGED;
 	if (mtu != 0)
 		params->pnp_max_mtu = MIN(params->pnp_max_mtu, mtu);
 	params->pnp_mtu = vtnet_tunable(sc, VTNET_DEVICE_MTU) != 0 && mtu != 0 ?
@@ -139,7 +142,6 @@ vtnet_read_params(struct vtnet_softc *sc, struct pv_net_params *params)
 	params->pnp_tx_segs = VTNET_TX_SEGS;
 	params->pnp_seg_max = BUS_SPACE_MAXSIZE_32BIT;
 	params->pnp_phys = !virtio_has(sc->vtn_dev, VIRTIO_F_ACCESS_PLATFORM);
-	params->pnp_offloads = vtnet_offloads(sc);
 	params->pnp_link_reports = vtnet_has(sc, VIRTIO_NET_F_STATUS);
 	params->pnp_queue_reset = virtio_resets_busy_queues(sc->vtn_dev,
 	    vtnet_tunable(sc, VTNET_QUEUE_RESET));

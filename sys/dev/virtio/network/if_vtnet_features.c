@@ -61,6 +61,9 @@ static const struct virtio_feature vtnet_features[] = {
 	{ 0, NULL, 0 }
 };
 
+/* Fewer buffers that hold a GSO packet are worse than none. */
+#define	VTNET_WHOLE_BUFFERS	8
+
 #define	VTNET_GUEST_GSO	(VIRTIO_NET_F_GUEST_TSO4 | VIRTIO_NET_F_GUEST_TSO6 |		\
 	VIRTIO_NET_F_GUEST_ECN | VIRTIO_NET_F_GUEST_USO4 | VIRTIO_NET_F_GUEST_USO6)
 #define	VTNET_HOST_GSO	(VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 |		\
@@ -78,23 +81,17 @@ static const struct {
 	{ VTNET_MQ_DISABLE, VIRTIO_NET_F_MQ | VIRTIO_NET_F_RSS },
 };
 
-/*
- * A feature is of no use without one of others (5.1.3.1), in each line where it stands.  GSO packets
- * are received in mergeable buffers only: others would all have to be of 64 KB.
- */
+/* A feature is of no use without one of others (5.1.3.1), in each line where it stands. */
 static const struct {
 	uint64_t	feature, needs;
 } vtnet_needs[] = {
 	{ VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_CSUM },
 	{ VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_GUEST_CSUM },
-	{ VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_MRG_RXBUF },
-	{ VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_MRG_RXBUF },
 	{ VIRTIO_NET_F_GUEST_ECN, VIRTIO_NET_F_GUEST_TSO4 | VIRTIO_NET_F_GUEST_TSO6 },
 	/* The stack's capabilities know no difference between these two. */
 	{ VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_GUEST_USO6 },
 	{ VIRTIO_NET_F_GUEST_USO6, VIRTIO_NET_F_GUEST_USO4 },
 	{ VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_GUEST_CSUM },
-	{ VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_MRG_RXBUF },
 	{ VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, VIRTIO_NET_F_CTRL_VQ },
 	{ VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_CSUM },
 	{ VIRTIO_NET_F_HOST_TSO6, VIRTIO_NET_F_CSUM },
@@ -223,6 +220,31 @@ vtnet_read_mtu(struct vtnet_softc *sc, uint16_t *mtu)
 }
 
 /*
+ * Without mergeable buffers, each buffer has to hold a GSO packet (5.1.6.3.1), which makes it a chain
+ * of many segments.  Returns the features that let the device send such packets, if a ring is too
+ * small: it would have fewer than VTNET_WHOLE_BUFFERS, or not even one.
+ */
+static uint64_t
+vtnet_small_rings(struct vtnet_softc *sc)
+{
+	uint64_t gso = sc->vtn_features & VTNET_GUEST_GSO;
+	u_int need = PV_NET_RX_WHOLE_SEGS + 1;
+	int i;
+
+	if (gso == 0 || vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF))
+		return (0);
+	if (!virtio_has(sc->vtn_dev, VIRTIO_F_INDIRECT_DESC))
+		need = MAX(need, VTNET_WHOLE_BUFFERS * PV_NET_RX_WHOLE_MIN);
+	if (vtnet_mq_read(sc) != 0)
+		return (gso);
+	for (i = 0; i < sc->vtn_npairs; i++) {
+		if (virtio_queue_places(sc->vtn_dev, 2 * i + VIRTIO_NET_Q_RX) < need)
+			return (gso);
+	}
+	return (0);
+}
+
+/*
  * Features, in as many rounds as necessary: some turn out to be of no use only when others are
  * known.
  */
@@ -245,6 +267,9 @@ vtnet_negotiate(struct vtnet_softc *sc)
 			    "ignored\n", mtu);
 			less |= VIRTIO_NET_F_MTU;
 		}
+		/* Last, as what else is negotiated decides what queues there are. */
+		if (less == 0)
+			less = vtnet_small_rings(sc);
 		if (less == 0)
 			break;
 		unwanted |= less;
