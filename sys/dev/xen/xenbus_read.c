@@ -115,22 +115,6 @@ xenbus_say(struct xenbus_child *xb, const char *fmt, ...)
 	device_printf(xb->xb_dev, "%s\n", text);
 }
 
-bool
-xenbus_may_pass(int error)
-{
-
-	switch (error) {
-	case ENOMEM:
-	case ENOSPC:
-	case EAGAIN:
-	case EBUSY:
-	case ETIMEDOUT:
-		return (true);
-	default:
-		return (false);
-	}
-}
-
 void
 xenbus_warn(device_t dev, int error, const char *fmt, ...)
 {
@@ -138,7 +122,7 @@ xenbus_warn(device_t dev, int error, const char *fmt, ...)
 	char text[XENBUS_SAYLEN];
 	va_list ap;
 
-	if (xb->xb_tries != 0 && xenbus_may_pass(error))
+	if (xb->xb_tries != 0 && xenstore_may_pass(error))
 		return;
 	va_start(ap, fmt);
 	(void)vsnprintf(text, sizeof(text), fmt, ap);

@@ -232,7 +232,7 @@ xenbus_set_up(struct xenbus_child *xb, enum xenbus_state *next)
 		XENFRONT_RELEASE(xb->xb_dev);
 		error = ETIMEDOUT;
 	}
-	if (xenbus_may_pass(error)) {
+	if (xenstore_may_pass(error)) {
 		xenbus_try_later(xb, error);
 		taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, xenbus_delay(xb));
 	} else if (error != 0)
@@ -250,7 +250,7 @@ xenbus_go_live(struct xenbus_child *xb)
 	error = XENFRONT_LIVE(xb->xb_dev);
 	if (error == 0 && xb->xb_unread)
 		error = ETIMEDOUT;
-	if (xenbus_may_pass(error)) {
+	if (xenstore_may_pass(error)) {
 		xenbus_try_later(xb, error);
 		(void)xenbus_close(xb, true);
 		return (false);

@@ -152,9 +152,6 @@ bool	xenbus_allow(struct xenbus_limit *limit, u_int burst, u_int secs);
 /* device_printf() of a line, limited in rate: for what a back end can cause at any rate. */
 void	xenbus_say(struct xenbus_child *xb, const char *fmt, ...) __printflike(2, 3);
 
-/* Is it worth while to try again what failed like that? */
-bool	xenbus_may_pass(int error);
-
 /* Read a number of at most max that may be missing, or invalid; see xenbus_read.c. */
 int	xenbus_peek(const char *dir, const char *name, uint64_t max, uint64_t *value);
 

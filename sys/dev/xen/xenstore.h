@@ -34,6 +34,15 @@ xenstore_is_missing(int error)
 	return (error == ENOENT || error == EACCES);
 }
 
+/* Is it worth while to try again what failed like that? */
+static inline bool
+xenstore_may_pass(int error)
+{
+
+	return (error == ENOMEM || error == ENOSPC || error == EAGAIN || error == EBUSY ||
+	    error == ETIMEDOUT);
+}
+
 /*
  * Read a node's value.
  *

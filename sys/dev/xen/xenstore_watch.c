@@ -252,23 +252,14 @@ xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name)
 	mtx_unlock(&watch_mtx);
 	watch_pieces(w->xw_path, w->xw_token, token, pieces);
 	error = xenstore_talk(NULL, XS_WATCH, pieces, nitems(pieces), NULL, NULL);
-	switch (error) {
-	case ETIMEDOUT:
-		/* After its next answer, all watches are set again. */
-		return (0);
-	case E2BIG:
-	case ENOSPC:
-	case ENOMEM:
-	case EAGAIN:
-	case EBUSY:
+	/* E2BIG: the quota.  If there was no answer, all watches are set again after the next one. */
+	if (error == E2BIG || (xenstore_may_pass(error) && error != ETIMEDOUT))
 		watch_refuse(w->xw_token, error);
-		return (0);
-	case 0:
-		return (0);
-	default:
+	else if (error != 0 && error != ETIMEDOUT) {
 		watch_forget(w);
 		return (error);
 	}
+	return (0);
 }
 
 void

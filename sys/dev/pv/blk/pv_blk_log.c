@@ -80,7 +80,7 @@ pv_blk_log_late(struct pv_blk_queue *bq)
 
 	PV_BLK_QUEUE_ASSERT(bq);
 	TAILQ_FOREACH(rq, &bq->bq_inflight, rq_link) {
-		age = (u_int)(ticks - rq->rq_start) / hz;
+		age = pv_blk_req_age(rq);
 		if (stuck != 0 && age >= stuck) {
 			pv_blk_log_age(bq, rq, age,
 			    (blk->blk_params.bp_flags & PV_BLK_QUEUE_RESET) != 0 ?

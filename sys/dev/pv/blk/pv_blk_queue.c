@@ -518,7 +518,7 @@ pv_blk_is_late(struct pv_blk *blk)
 		PV_BLK_QUEUE_LOCK(bq);
 		/* The first one was put first. */
 		rq = TAILQ_FIRST(&bq->bq_inflight);
-		if (secs != 0 && rq != NULL && (u_int)(ticks - rq->rq_start) / hz >= secs)
+		if (secs != 0 && rq != NULL && pv_blk_req_age(rq) >= secs)
 			late = true;
 		PV_BLK_QUEUE_UNLOCK(bq);
 	}

@@ -12,6 +12,7 @@
 #ifndef _DEV_PV_PV_BLK_VAR_H_
 #define	_DEV_PV_PV_BLK_VAR_H_
 
+#include <sys/kernel.h>
 #include <sys/malloc.h>
 
 #include <dev/pv/blk/pv_blk.h>
@@ -51,6 +52,13 @@ pv_blk_bio_init(struct bio *bp)
 	bp->bio_driver1 = (void *)1;
 	bp->bio_driver2 = NULL;
 	bp->bio_resid = bp->bio_bcount;
+}
+
+/* How many seconds ago a request was put. */
+static inline u_int
+pv_blk_req_age(const struct pv_blk_req *rq)
+{
+	return ((u_int)(ticks - rq->rq_start) / hz);
 }
 
 /* Is anything there that has not been put? */
