@@ -422,12 +422,27 @@ vlan_link(void *arg __unused, struct ifnet *ifp, int state __unused)
 }
 
 static void
+vlan_follow_lladdr(struct vlan_softc *vs)
+{
+	(void)if_setlladdr(vs->vs_ifp, IF_LLADDR(vs->vs_parent), ETHER_ADDR_LEN);
+}
+
+/* The parent has another address, or has the same one announced: an address of one's own is lost. */
+static void
+vlan_lladdr(void *arg __unused, struct ifnet *ifp)
+{
+	if (ifp->if_vlantrunk != NULL)
+		vlan_each(ifp, vlan_follow_lladdr);
+}
+
+static void
 vlan_init(void *dummy __unused)
 {
 	struct if_clone_addreq req = { .create_f = vlan_create, .destroy_f = vlan_destroy };
 
 	(void)ifc_attach_cloner(vlan_name, &req);
 	EVENTHANDLER_REGISTER(ifnet_departure_event, vlan_departure, NULL, EVENTHANDLER_PRI_ANY);
+	EVENTHANDLER_REGISTER(iflladdr_event, vlan_lladdr, NULL, EVENTHANDLER_PRI_ANY);
 	EVENTHANDLER_REGISTER(ifnet_link_event, vlan_link, NULL, EVENTHANDLER_PRI_ANY);
 }
 SYSINIT(vlan, SI_SUB_PROTO_IF, SI_ORDER_THIRD, vlan_init, NULL);

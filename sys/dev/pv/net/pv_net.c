@@ -29,7 +29,6 @@
 #include <sys/buf_ring.h>
 #include <sys/bus.h>
 #include <sys/callout.h>
-#include <sys/eventhandler.h>
 #include <sys/kernel.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
@@ -280,11 +279,9 @@ pv_net_thaw(struct pv_net *pn)
 	if (error != 0)
 		return (error);
 	pv_net_link_change(pn);
-	/* The machine may have been moved: protocols announce their addresses at this event. */
-	if ((if_getflags(pn->pn_ifp) & IFF_UP) != 0) {
-		CURVNET_SET(if_getvnet(pn->pn_ifp));
-		EVENTHANDLER_INVOKE(iflladdr_event, pn->pn_ifp);
-		CURVNET_RESTORE();
-	}
+	/* The machine may have been moved. */
+	pv_dev_lock(&pn->pn_pvdev);
+	pv_net_announce_addresses(pn);
+	pv_dev_unlock(&pn->pn_pvdev);
 	return (0);
 }

@@ -53,6 +53,7 @@ struct pv_net_groups {
 };
 
 struct pv_net_hosts {
+	const struct pv_net *ph_pn;
 	u_int	ph_n;
 	uint8_t	ph_addrs[PV_NET_HOSTS][ETHER_ADDR_LEN];
 };
@@ -69,13 +70,16 @@ pv_net_copy_group(void *arg, struct sockaddr_dl *sdl, u_int count)
 	return (1);
 }
 
-/* An address that is received for, unless it is there already. */
+/* The address of an interface is received for, unless it is there already. */
 static void
-pv_net_add_host(struct pv_net *pn, struct pv_net_hosts *hosts, const uint8_t *lladdr)
+pv_net_add_host(void *arg, if_t ifp)
 {
+	struct pv_net_hosts *hosts = arg;
+	const uint8_t *lladdr = if_getlladdr(ifp);
 	u_int i;
 
-	if (ETHER_IS_ZERO(lladdr) || pv_net_same_lladdr(lladdr, if_getlladdr(pn->pn_ifp)))
+	if (ETHER_IS_ZERO(lladdr) ||
+	    pv_net_same_lladdr(lladdr, if_getlladdr(hosts->ph_pn->pn_ifp)))
 		return;
 	for (i = 0; i < hosts->ph_n; i++) {
 		if (pv_net_same_lladdr(lladdr, hosts->ph_addrs[i]))
@@ -85,22 +89,21 @@ pv_net_add_host(struct pv_net *pn, struct pv_net_hosts *hosts, const uint8_t *ll
 		memcpy(hosts->ph_addrs[hosts->ph_n++], lladdr, ETHER_ADDR_LEN);
 }
 
-/* Those of the interfaces of vlan(4). */
-static void
-pv_net_find_hosts(struct pv_net *pn, struct pv_net_hosts *hosts)
+/* The interfaces of vlan(4), within the network epoch. */
+void
+pv_net_foreach_vlan(const struct pv_net *pn, void (*func)(void *arg, if_t ifp), void *arg)
 {
 	struct epoch_tracker et;
 	u_int tag;
 	if_t ifp;
 
-	hosts->ph_n = 0;
 	NET_EPOCH_ENTER(et);
 	for (tag = 0; tag < PV_NET_VLANS; tag++) {
 		if (!isset(pn->pn_vlans, tag))
 			continue;
 		ifp = VLAN_DEVAT(pn->pn_ifp, tag);
 		if (ifp != NULL)
-			pv_net_add_host(pn, hosts, if_getlladdr(ifp));
+			func(arg, ifp);
 	}
 	NET_EPOCH_EXIT(et);
 }
@@ -129,7 +132,9 @@ pv_net_set_filter(struct pv_net *pn)
 
 	pv_dev_assert(&pn->pn_pvdev);
 	hosts = malloc(sizeof(*hosts), M_PVNET, M_WAITOK);
-	pv_net_find_hosts(pn, hosts);
+	hosts->ph_pn = pn;
+	hosts->ph_n = 0;
+	pv_net_foreach_vlan(pn, pv_net_add_host, hosts);
 	groups.pg_room = if_llmaddr_count(pn->pn_ifp);
 	groups.pg_addrs = malloc(MAX(groups.pg_room, 1) * ETHER_ADDR_LEN, M_PVNET, M_WAITOK);
 	memset(&filter, 0, sizeof(filter));

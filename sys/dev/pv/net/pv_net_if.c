@@ -187,17 +187,18 @@ pv_net_link_task(void *arg, int pending __unused)
 }
 
 /*
- * Announcing.  The device reports that our addresses have moved, for one after a migration.  pv_dev's
- * lock is held, so that the interface stays.  The lists of addresses are the stack's, and what is sent
- * takes the locks of transmit queues, which come after it.
+ * Announcing.  The device reports that our addresses have moved, for one after a migration, or the
+ * machine was suspended.  pv_dev's lock is held, so that the interface stays.  The lists of
+ * addresses are the stack's, and what is sent takes the locks of transmit queues, which come after it.
+ *
+ * The event iflladdr_event would do that as well, but is for another address of the interface: vlan(4)
+ * takes it for its interfaces, and one that has an address of its own loses it.
  */
 #ifdef INET
 static u_int
 pv_net_announce_inet(void *arg, struct ifaddr *ifa, u_int count __unused)
 {
-	struct pv_net *pn = arg;
-
-	arp_ifinit(pn->pn_ifp, ifa);
+	arp_ifinit(arg, ifa);
 	return (1);
 }
 #endif
@@ -213,36 +214,42 @@ pv_net_announce_inet6(void *arg, struct ifaddr *ifa, u_int count __unused)
 {
 	struct in6_addr all = in6addr_linklocal_allnodes;
 	const struct in6_ifaddr *ia = ifatoia6(ifa);
-	struct pv_net *pn = arg;
 	u_long flags = 0;
+	if_t ifp = arg;
 
 	/* The kernel looks at the destination for the interface that a multicast packet leaves by. */
-	if ((ia->ia6_flags & IN6_IFF_NOTREADY) != 0 || in6_setscope(&all, pn->pn_ifp, NULL) != 0)
+	if ((ia->ia6_flags & IN6_IFF_NOTREADY) != 0 || in6_setscope(&all, ifp, NULL) != 0)
 		return (0);
 	if ((ia->ia6_flags & IN6_IFF_ANYCAST) == 0)
 		flags |= ND_NA_FLAG_OVERRIDE;
 	if (V_ip6_forwarding != 0)
 		flags |= ND_NA_FLAG_ROUTER;
-	nd6_na_output(pn->pn_ifp, &all, &ia->ia_addr.sin6_addr, flags, 1, NULL);
+	nd6_na_output(ifp, &all, &ia->ia_addr.sin6_addr, flags, 1, NULL);
 	return (1);
 }
 #endif
 
-/* With the interface that there is. */
 static void
-pv_net_announce_addresses(struct pv_net *pn)
+pv_net_announce_of(void *arg __unused, if_t ifp)
 {
-	pn->pn_announcements++;
-	if (!pv_dev_is_live(&pn->pn_pvdev))
-		return;
-	CURVNET_SET(if_getvnet(pn->pn_ifp));
+	CURVNET_SET_QUIET(if_getvnet(ifp));
 #ifdef INET
-	(void)if_foreach_addr_type(pn->pn_ifp, AF_INET, pv_net_announce_inet, pn);
+	(void)if_foreach_addr_type(ifp, AF_INET, pv_net_announce_inet, ifp);
 #endif
 #ifdef INET6
-	(void)if_foreach_addr_type(pn->pn_ifp, AF_INET6, pv_net_announce_inet6, pn);
+	(void)if_foreach_addr_type(ifp, AF_INET6, pv_net_announce_inet6, ifp);
 #endif
 	CURVNET_RESTORE();
+}
+
+void
+pv_net_announce_addresses(struct pv_net *pn)
+{
+	pv_dev_assert(&pn->pn_pvdev);
+	if (!pv_dev_is_live(&pn->pn_pvdev))
+		return;
+	pv_net_announce_of(NULL, pn->pn_ifp);
+	pv_net_foreach_vlan(pn, pv_net_announce_of, NULL);
 }
 
 bool
@@ -253,6 +260,7 @@ pv_net_announce(struct pv_net *pn)
 	pv_dev_lock(&pn->pn_pvdev);
 	able = pn->pn_level == PV_NET_INTERFACE && pv_dev_is_started(&pn->pn_pvdev);
 	if (able) {
+		pn->pn_announcements++;
 		pv_net_filter_again(pn);
 		pv_net_announce_addresses(pn);
 	}

@@ -503,7 +503,10 @@ void	pv_net_filter_init(struct pv_net *pn);
 int	pv_net_set_filter(struct pv_net *pn);
 /* Set and clear the VLAN tags that have changed. */
 void	pv_net_vlan_sync(void *pn);
+/* Set all of it again. */
 void	pv_net_filter_again(struct pv_net *pn);
+/* Call a function with the interfaces of vlan(4), within the network epoch. */
+void	pv_net_foreach_vlan(const struct pv_net *pn, void (*func)(void *arg, if_t ifp), void *arg);
 void	pv_net_vlan_attach(struct pv_net *pn);
 void	pv_net_vlan_detach(struct pv_net *pn);
 
@@ -536,6 +539,8 @@ void	pv_net_debugnet_attach(struct pv_net *pn);
 void	pv_net_debugnet_mtu(struct pv_net *pn);
 
 /* pv_net_if.c: the interface */
+/* Announce the addresses of the interface and of those of vlan(4) on it. */
+void	pv_net_announce_addresses(struct pv_net *pn);
 int	pv_net_if_create(struct pv_net *pn);
 /* Let programs see it. */
 void	pv_net_if_show(struct pv_net *pn);
