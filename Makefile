@@ -111,7 +111,7 @@ hosted: .PHONY headers
 
 # The modules that tests load: the kernel's own, Xen's, and the personalities'.
 KTESTS=		dev/pv/air dev/pv/qdisk dev/pv/twin dev/virtio/network/arrival dev/virtio/refuse \
-		dev/virtio/stock kern/badmod kern/ktest xen/xpend xen/xtest
+		dev/virtio/stock kern/badmod kern/faults kern/ktest xen/xpend xen/xtest
 .for _module in ${KTESTS}
 ktest-${_module:T}: .PHONY generic
 	@mkdir -p ${OBJTOP}/GENERIC/tests/${_module:T}
@@ -184,7 +184,8 @@ FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test sys/dev/pv/pv_balloon_te
 		${FREEBSD_VIRTIO}/pci/pci_test ${FREEBSD_VIRTIO}/hotplug_test \
 		${FREEBSD_VIRTIO}/driver_test ${FREEBSD_VIRTIO}/generic_test \
 		${FREEBSD_VIRTIO}/migrate_test ${FREEBSD_VIRTIO}/suspend_test \
-		${FREEBSD_VIRTIO}/stream_test ${FREEBSD_VIRTIO}/settings_test
+		${FREEBSD_VIRTIO}/stream_test ${FREEBSD_VIRTIO}/settings_test \
+		${FREEBSD_VIRTIO}/faults_test
 FREEBSD_KERNEL?=	debug
 # What runs with a release's own sets, whose kernel is GENERIC.
 FREEBSD_RELEASE=	tools/freebsd_test tools/kpi_test tools/port_test
