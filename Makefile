@@ -38,6 +38,7 @@ help: .PHONY
 	@echo 'make conformance         which rules of the specifications the tests show to be kept (tools/conformance --help)'
 	@echo 'make mutants             how many deliberate bugs the tests notice: N=200 SEED=1 FILE=sys/dev/... (tools/mutants --help)'
 	@echo 'make coverage            which lines and branches of the drivers the tests execute: TESTS=sys/dev/... (tools/coverage --help)'
+	@echo 'make fuzz                each fuzz target for FUZZ_SECONDS=60 (tools/fuzz --help)'
 	@echo 'make dist                the tarball of the FreeBSD port (ports/emulators/pv-kmod)'
 	@echo 'make lint                manual pages, shell, Python and its types, layers, rules of CONTRIBUTING.md'
 	@echo 'make lint-changed        of that what a change can have made wrong, in seconds'
@@ -251,6 +252,7 @@ soak: .PHONY ktest hosted
 .endif
 	@status=0; \
 	for target in ${SOAK_FREEBSD}; do ${SUBMAKE} $$target || status=1; done; \
+	${.CURDIR}/tools/fuzz --seconds 120 || status=1; \
 	${.CURDIR}/tools/runtests --no-build --soak ${HOURS} --seed ${SEED} || status=1; \
 	exit $$status
 .endif
@@ -267,6 +269,10 @@ coverage: .PHONY bootstrap
 # Of tests/conformance: 'tools/conformance --ran' after 'make test' says whether these tests ran.
 conformance: .PHONY
 	@${.CURDIR}/tools/conformance
+
+FUZZ_SECONDS?=	60
+fuzz: .PHONY hosted
+	@${.CURDIR}/tools/fuzz --seconds ${FUZZ_SECONDS}
 
 bench: .PHONY
 	@${SUBMAKE} KERNCONF=GENERIC-NODEBUG all

@@ -7,210 +7,27 @@
 /*
  * Capabilities of modern virtio devices on PCI, as a device would make them up that means harm: the
  * driver must find the good ones among others, and refuse those that point outside of the device.
- *
- * The model is a configuration space of 256 bytes and one memory BAR, which is plain memory behind
- * which ASan stands guard.
  */
 
-#include <sys/param.h>
-#include <sys/systm.h>
-#include <sys/bus.h>
-#include <sys/rman.h>
-
-#include <machine/bus.h>
-#include <machine/resource.h>
-
-#include <dev/pci/pcireg.h>
-#include <dev/pci/pcivar.h>
-
-#include <dev/virtio/virtio_bus.h>
-#include <dev/virtio/virtio_ring.h>
-#include <dev/virtio/pci/virtio_pci.h>
+#include <dev/virtio/virtqueue.h>
 
 #include "host/host.h"
 #include "kpi/kpi.h"
-
-#define	BAR		4
-#define	BAR_SIZE	0x4000
-#define	COMMON_OFF	0x0000
-#define	ISR_OFF		0x1000
-#define	DEVICE_OFF	0x2000
-#define	NOTIFY_OFF	0x3000
-
-static struct {
-	device_t	 bus;
-	device_t	 dev;
-	uint8_t		 config[256];
-	int		 next;		/* where the next capability goes */
-	int		 last;		/* offset of the byte that points to it */
-	uint8_t		*bar;
-	struct resource	 res;
-	bool		 no_bar;
-	struct vtpci_softc sc;
-} pci;
-
-/* pci(4)'s methods, of the parent. */
-static uint32_t
-model_read_config(device_t bus __unused, device_t child __unused, int reg, int width)
-{
-	uint32_t v = 0;
-
-	CHECK(reg >= 0 && reg + width <= (int)sizeof(pci.config), "%d bytes at %d", width, reg);
-	memcpy(&v, pci.config + reg, width);
-	return (v);
-}
-
-static int
-model_find(uint8_t where, int capability, int *capreg)
-{
-	int n;
-
-	for (n = 0; where >= 0x40 && where < 0xfc && n < 48; n++, where = pci.config[where + 1]) {
-		if (pci.config[where] == capability) {
-			*capreg = where;
-			return (0);
-		}
-	}
-	return (ENOENT);
-}
-
-static int
-model_find_cap(device_t bus __unused, device_t child __unused, int capability, int *capreg)
-{
-
-	return (model_find(pci.config[PCIR_CAP_PTR], capability, capreg));
-}
-
-static int
-model_find_next_cap(device_t bus __unused, device_t child __unused, int capability, int start,
-    int *capreg)
-{
-
-	return (model_find(pci.config[start + 1], capability, capreg));
-}
-
-static device_method_t model_methods[] = {
-	DEVMETHOD(pci_read_config,	model_read_config),
-	DEVMETHOD(pci_find_cap,		model_find_cap),
-	DEVMETHOD(pci_find_next_cap,	model_find_next_cap),
-	DEVMETHOD_END
-};
-
-static struct kobj_class model_class = { .name = "pci", .methods = model_methods };
-
-/* What virtio_pci.c and the kernel would be. */
-struct resource *
-vtpci_map_bar(struct vtpci_softc *sc __unused, int bar)
-{
-
-	return (bar == BAR && !pci.no_bar ? &pci.res : NULL);
-}
-
-rman_res_t
-rman_get_size(const struct resource *r)
-{
-
-	CHECK(r == &pci.res, "another resource");
-	return (BAR_SIZE);
-}
-
-bus_dma_tag_t
-bus_get_dma_tag(device_t dev __unused)
-{
-
-	return (kpi_dma_tag);
-}
-
-/* Add a capability; returns where it is. */
-static int
-add_cap(uint8_t type, uint8_t bar, uint32_t off, uint32_t len, uint8_t cap_len)
-{
-	uint8_t *c = pci.config + pci.next;
-	int at = pci.next;
-
-	pci.config[pci.last] = pci.next;
-	pci.last = pci.next + 1;
-	c[0] = PCIY_VENDOR;
-	c[1] = 0;
-	c[VIRTIO_PCI_CAP_LEN] = cap_len;
-	c[VIRTIO_PCI_CAP_TYPE] = type;
-	c[VIRTIO_PCI_CAP_BAR] = bar;
-	memcpy(c + VIRTIO_PCI_CAP_OFFSET, &off, 4);
-	memcpy(c + VIRTIO_PCI_CAP_LENGTH, &len, 4);
-	pci.next += 20;
-	return (at);
-}
-
-static void
-set_multiplier(int cap, uint32_t multiplier)
-{
-
-	memcpy(pci.config + cap + VIRTIO_PCI_CAP_MULTIPLIER, &multiplier, 4);
-}
-
-static void
-set_bar_2(int off, uint16_t v)
-{
-
-	memcpy(pci.bar + off, &v, 2);
-}
-
-static void
-begin(void)
-{
-
-	memset(&pci, 0, sizeof(pci));
-	pci.bus = kpi_device_create(NULL, &model_class, NULL, "pci0");
-	pci.dev = kpi_device_create(pci.bus, &model_class, &pci.sc, "vtpci0");
-	pci.next = 0x40;
-	pci.last = PCIR_CAP_PTR;
-	pci.bar = host_alloc(BAR_SIZE, 4096);
-	memset(pci.bar, 0, BAR_SIZE);
-	set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_NUMQ, 2);
-	pci.res.r_bustag = X86_BUS_SPACE_MEM;
-	pci.res.r_bushandle = (bus_space_handle_t)pci.bar;
-	pci.sc.vp_bus.vb_dev = pci.dev;
-}
-
-static void
-end(void)
-{
-
-	vtpci_modern_detach(&pci.sc);
-	host_free(pci.bar);
-	kpi_device_destroy(pci.dev);
-	kpi_device_destroy(pci.bus);
-	CHECK(kpi_mallocs == 0 && kpi_devices == 0, "leak");
-}
-
-/* All the capabilities of a good device, but for one type. */
-static void
-add_all_but(uint8_t type)
-{
-
-	if (type != VIRTIO_PCI_CAP_COMMON_CFG)
-		(void)add_cap(VIRTIO_PCI_CAP_COMMON_CFG, BAR, COMMON_OFF, 0x38, 16);
-	if (type != VIRTIO_PCI_CAP_ISR_CFG)
-		(void)add_cap(VIRTIO_PCI_CAP_ISR_CFG, BAR, ISR_OFF, 1, 16);
-	if (type != VIRTIO_PCI_CAP_DEVICE_CFG)
-		(void)add_cap(VIRTIO_PCI_CAP_DEVICE_CFG, BAR, DEVICE_OFF, 0x3c, 16);
-	if (type != VIRTIO_PCI_CAP_NOTIFY_CFG)
-		set_multiplier(add_cap(VIRTIO_PCI_CAP_NOTIFY_CFG, BAR, NOTIFY_OFF, 0x1000, 20), 4);
-}
+#include "model/pci_config.h"
 
 static void
 good_device_attaches(const void *arg __unused)
 {
 	struct vtpci_region vr;
 
-	begin();
-	add_all_but(0);
+	pci_begin();
+	pci_add_all_but(0);
 	CHECK(vtpci_modern_attach(&pci.sc) == 0, "refused");
 	CHECK(pci.sc.vp_bus.vb_modern && pci.sc.vp_nqueues == 2 && pci.sc.vp_multiplier == 4,
 	    "%u queues", pci.sc.vp_nqueues);
 	pci.sc.vp_ops->vo_config(&pci.sc, &vr);
 	CHECK(vr.vr_off == DEVICE_OFF && vr.vr_len == 0x3c, "configuration at %lu", vr.vr_off);
-	end();
+	pci_end();
 }
 
 static void
@@ -222,33 +39,33 @@ each_window_is_needed(const void *arg __unused)
 	u_int i;
 
 	for (i = 0; i < nitems(types); i++) {
-		begin();
-		add_all_but(types[i]);
+		pci_begin();
+		pci_add_all_but(types[i]);
 		CHECK(vtpci_modern_attach(&pci.sc) == ENOENT, "without type %u", types[i]);
-		end();
+		pci_end();
 	}
-	begin();
-	add_all_but(VIRTIO_PCI_CAP_DEVICE_CFG);
+	pci_begin();
+	pci_add_all_but(VIRTIO_PCI_CAP_DEVICE_CFG);
 	CHECK(vtpci_modern_attach(&pci.sc) == 0, "without a configuration of its own");
 	pci.sc.vp_ops->vo_config(&pci.sc, &vr);
 	CHECK(vr.vr_len == 0, "%lu bytes", vr.vr_len);
-	end();
+	pci_end();
 }
 
 static void
 others_are_passed_over(const void *arg __unused)
 {
 
-	begin();
+	pci_begin();
 	/* Unknown types, reserved BARs (4.1.4.1), and a second one that does not count. */
-	(void)add_cap(200, BAR, 0, 4, 16);
-	(void)add_cap(VIRTIO_PCI_CAP_COMMON_CFG, 6, 0, 0x38, 16);
-	(void)add_cap(VIRTIO_PCI_CAP_COMMON_CFG, 255, 0, 0x38, 16);
-	add_all_but(0);
-	(void)add_cap(VIRTIO_PCI_CAP_COMMON_CFG, BAR, 0xffffff00, 0x38, 16);
+	(void)pci_add_cap(200, BAR, 0, 4, 16);
+	(void)pci_add_cap(VIRTIO_PCI_CAP_COMMON_CFG, 6, 0, 0x38, 16);
+	(void)pci_add_cap(VIRTIO_PCI_CAP_COMMON_CFG, 255, 0, 0x38, 16);
+	pci_add_all_but(0);
+	(void)pci_add_cap(VIRTIO_PCI_CAP_COMMON_CFG, BAR, 0xffffff00, 0x38, 16);
 	CHECK(vtpci_modern_attach(&pci.sc) == 0, "refused");
 	CHECK(pci.sc.vp_common.vr_off == COMMON_OFF, "at %lu", pci.sc.vp_common.vr_off);
-	end();
+	pci_end();
 }
 
 /* pci(4) always finds a next capability, and never one of the type that is looked for. */
@@ -256,17 +73,17 @@ static void
 circular_list_ends(const void *arg __unused)
 {
 
-	begin();
-	add_all_but(VIRTIO_PCI_CAP_ISR_CFG);
+	pci_begin();
+	pci_add_all_but(VIRTIO_PCI_CAP_ISR_CFG);
 	pci.config[pci.last] = pci.config[PCIR_CAP_PTR];
 	CHECK(vtpci_modern_attach(&pci.sc) == ENOENT, "attached");
-	end();
+	pci_end();
 	/* The one that closes the circle is the one that is looked for. */
-	begin();
-	add_all_but(0);
+	pci_begin();
+	pci_add_all_but(0);
 	pci.config[pci.last] = pci.config[PCIR_CAP_PTR];
 	CHECK(vtpci_modern_attach(&pci.sc) == 0, "refused");
-	end();
+	pci_end();
 }
 
 /* A device with one capability of a type as given is refused. */
@@ -274,14 +91,14 @@ static void
 refused(uint8_t type, uint8_t bar, uint32_t off, uint32_t len, uint8_t cap_len)
 {
 
-	begin();
-	set_multiplier(add_cap(type, bar, off, len, cap_len), 4);
-	add_all_but(type);
+	pci_begin();
+	pci_set_multiplier(pci_add_cap(type, bar, off, len, cap_len), 4);
+	pci_add_all_but(type);
 	kpi_lines = 0;
 	CHECK(vtpci_modern_attach(&pci.sc) == ENXIO, "type %u, BAR %u, %u bytes at %u, length %u",
 	    type, bar, len, off, cap_len);
 	CHECK(kpi_lines == 1, "%d lines", kpi_lines);
-	end();
+	pci_end();
 }
 
 static void
@@ -315,12 +132,12 @@ multiplier_is_an_even_power_of_two(const void *arg __unused)
 	u_int i;
 
 	for (i = 0; i < nitems(bad) + nitems(good); i++) {
-		begin();
-		add_all_but(VIRTIO_PCI_CAP_NOTIFY_CFG);
-		set_multiplier(add_cap(VIRTIO_PCI_CAP_NOTIFY_CFG, BAR, NOTIFY_OFF, 0x1000, 20),
+		pci_begin();
+		pci_add_all_but(VIRTIO_PCI_CAP_NOTIFY_CFG);
+		pci_set_multiplier(pci_add_cap(VIRTIO_PCI_CAP_NOTIFY_CFG, BAR, NOTIFY_OFF, 0x1000, 20),
 		    i < nitems(bad) ? bad[i] : good[i - nitems(bad)]);
 		CHECK(vtpci_modern_attach(&pci.sc) == (i < nitems(bad) ? ENXIO : 0), "case %u", i);
-		end();
+		pci_end();
 	}
 }
 
@@ -328,11 +145,11 @@ static void
 device_has_queues(const void *arg __unused)
 {
 
-	begin();
-	add_all_but(0);
-	set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_NUMQ, 0);
+	pci_begin();
+	pci_add_all_but(0);
+	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_NUMQ, 0);
 	CHECK(vtpci_modern_attach(&pci.sc) == ENXIO, "no queues");
-	end();
+	pci_end();
 }
 
 static void
@@ -352,17 +169,17 @@ doorbells_lie_in_their_window(const void *arg __unused)
 	struct pvq *q;
 	uint64_t v;
 
-	begin();
-	add_all_but(0);
+	pci_begin();
+	pci_add_all_but(0);
 	CHECK(vtpci_modern_attach(&pci.sc) == 0, "refused");
 	CHECK(virtqueue_create(&params, &q) == 0, "create");
 	virtqueue_addrs(q, &addrs);
-	set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_SIZE, 8);
+	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_SIZE, 8);
 	CHECK(pci.sc.vp_ops->vo_queue_size(&pci.sc, 1) == 8, "queue 1 of 2");
 	CHECK(pci.sc.vp_ops->vo_queue_size(&pci.sc, 2) == 0, "queue 2 of 2");
 
 	/* Multiplier 4, 4 KiB: 1,023 is the last place. */
-	set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 1023);
+	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 1023);
 	CHECK(pci.sc.vp_ops->vo_queue_setup(&pci.sc, 1, q) == 0, "last place");
 	memcpy(&v, pci.bar + COMMON_OFF + VIRTIO_PCI_COMMON_Q_DEVICE, 8);
 	CHECK(v == addrs.vqa_device, "address 0x%lx", v);
@@ -370,37 +187,37 @@ doorbells_lie_in_their_window(const void *arg __unused)
 	pci.sc.vp_ops->vo_notify(&pci.sc, 1, 5);
 	CHECK(pci.bar[NOTIFY_OFF + 1023 * 4] == 1, "not notified");
 
-	set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 1024);
+	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 1024);
 	CHECK(pci.sc.vp_ops->vo_queue_setup(&pci.sc, 1, q) == ENXIO, "first place outside");
-	set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 0xffff);
+	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 0xffff);
 	CHECK(pci.sc.vp_ops->vo_queue_setup(&pci.sc, 1, q) == ENXIO, "far outside");
 
 	/* With NOTIFICATION_DATA, 32 bits, which have to fit, too: 1,023 is just so. */
 	pci.sc.vp_bus.vb_features = VIRTIO_F_NOTIFICATION_DATA;
-	set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 1023);
+	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 1023);
 	CHECK(pci.sc.vp_ops->vo_queue_setup(&pci.sc, 1, q) == 0, "last place");
 	pci.sc.vp_ops->vo_notify(&pci.sc, 1, 0x8005);
 	memcpy(&v, pci.bar + NOTIFY_OFF + 1023 * 4, 4);
 	CHECK((uint32_t)v == 0x80050001, "notified with 0x%lx", v);
 	pci.sc.vp_bus.vb_features |= VIRTIO_F_NOTIF_CONFIG_DATA;
-	set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NDATA, 0x1234);
+	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NDATA, 0x1234);
 	CHECK(pci.sc.vp_ops->vo_queue_setup(&pci.sc, 1, q) == 0, "with the device's own number");
 	pci.sc.vp_ops->vo_notify(&pci.sc, 1, 7);
 	memcpy(&v, pci.bar + NOTIFY_OFF + 1023 * 4, 4);
 	CHECK((uint32_t)v == 0x00071234, "notified with 0x%lx", v);
 	pvq_free(q);
-	end();
+	pci_end();
 }
 
 static void
 device_that_has_gone(const void *arg __unused)
 {
 
-	begin();
-	add_all_but(0);
+	pci_begin();
+	pci_add_all_but(0);
 	memset(pci.config + 0x40, 0xff, sizeof(pci.config) - 0x40);
 	CHECK(vtpci_modern_attach(&pci.sc) != 0, "attached");
-	end();
+	pci_end();
 }
 
 static const struct hosted_test tests[] = {

@@ -1,0 +1,311 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * A fuzz target: xenstore's ring, requests and values.
+ *
+ * xenstored, which answers while a requester sleeps, sends any bytes in any pieces, and writes any
+ * indices; or answers well, with any value.  Whatever it says, a request ends: with an error, or with a
+ * value that is a number in its bounds or a string that fits.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/mutex.h>
+#include <sys/sx.h>
+
+#include <vm/vm.h>
+#include <vm/pmap.h>
+
+#include <dev/xen/xen_evtchn.h>
+#include <dev/xen/xen_hypercall.h>
+#include <dev/xen/xen_tunable.h>
+#include <dev/xen/xenbus.h>
+#include <dev/xen/xenbus_var.h>
+#include <dev/xen/xenstore_var.h>
+
+#include "fuzz_input.h"
+#include "host/host.h"
+#include "kpi/kpi.h"
+
+#define	FUZZ_MIN	10
+#define	FUZZ_MAX	1000
+
+MALLOC_DEFINE(M_XEN, "xen", "");
+
+volatile int ticks;
+int hz = 100;
+sbintime_t tick_sbt = SBT_1S / 100;
+
+static struct xenstore_domain_interface intf;
+static struct xenbus_child child;
+static driver_intr_t *handler;
+static struct fuzz_input in;
+static struct xsd_sockmsg request;
+static u_int sleeps;
+/* What is being sent. */
+static char out[sizeof(struct xsd_sockmsg) + XENSTORE_PAYLOAD_MAX + 16];
+static size_t out_len, out_at;
+
+void
+__mtx_lock_flags(volatile uintptr_t *m __unused, int opts __unused, const char *file __unused,
+    int line __unused)
+{
+}
+
+void
+__mtx_unlock_flags(volatile uintptr_t *m __unused, int opts __unused, const char *file __unused,
+    int line __unused)
+{
+}
+
+void
+mtx_sysinit(const void *arg __unused)
+{
+}
+
+void
+_mtx_destroy(volatile uintptr_t *m __unused)
+{
+}
+
+void
+sx_sysinit(const void *arg __unused)
+{
+}
+
+void
+sx_destroy(struct sx *sx __unused)
+{
+}
+
+int
+_sx_xlock(struct sx *sx __unused, int opts __unused, const char *file __unused, int line __unused)
+{
+
+	return (0);
+}
+
+void
+_sx_xunlock(struct sx *sx __unused, const char *file __unused, int line __unused)
+{
+}
+
+void
+_sx_assert(const struct sx *sx __unused, int what __unused, const char *file __unused,
+    int line __unused)
+{
+}
+
+void
+wakeup(const void *chan __unused)
+{
+}
+
+void *
+device_get_ivars(device_t dev __unused)
+{
+
+	return (&child);
+}
+
+/* Take what was requested, as far as it has come: its header. */
+static void
+fuzz_take(void)
+{
+	char *to = (char *)&request;
+	uint32_t n = intf.req_prod - intf.req_cons;
+	size_t i;
+
+	if (n >= sizeof(request) && n <= XENSTORE_RING_SIZE) {
+		for (i = 0; i < sizeof(request); i++)
+			to[i] = intf.req[MASK_XENSTORE_IDX(intf.req_cons + i)];
+	}
+	intf.req_cons = intf.req_prod;
+}
+
+/* The next message: to the request or not, of a type that fits or not, with any payload. */
+static void
+fuzz_message(void)
+{
+	struct xsd_sockmsg *head = (struct xsd_sockmsg *)out;
+	uint8_t kind = fuzz_byte(&in), len = fuzz_byte(&in);
+
+	head->type = kind % 4 == 0 ? fuzz_byte(&in) % 24 : kind % 4 == 1 ? XS_ERROR : request.type;
+	head->req_id = (kind & 0x10) != 0 ? fuzz_byte(&in) : request.req_id;
+	head->tx_id = 0;
+	head->len = len;
+	if ((kind & 0x20) != 0)
+		head->len = fuzz_word(&in) % (XENSTORE_PAYLOAD_MAX + 4);
+	fuzz_fill(&in, out + sizeof(*head), MIN(head->len, XENSTORE_PAYLOAD_MAX + 8));
+	if ((kind & 0x40) != 0 && head->type == XS_WATCH_EVENT)
+		memcpy(out + sizeof(*head), "/a\0t", 5);
+	out_len = sizeof(*head) + MIN(head->len, XENSTORE_PAYLOAD_MAX + 8);
+	out_at = 0;
+}
+
+static void
+fuzz_send(size_t n)
+{
+
+	for (; n > 0 && out_at < out_len && intf.rsp_prod - intf.rsp_cons < XENSTORE_RING_SIZE; n--)
+		intf.rsp[MASK_XENSTORE_IDX(intf.rsp_prod++)] = out[out_at++];
+}
+
+/* What xenstored does while the requester sleeps; when the input ends, so does its patience. */
+int
+_sleep(const void *chan __unused, struct lock_object *lock __unused, int pri __unused,
+    const char *wmesg __unused, sbintime_t sbt __unused, sbintime_t pr __unused, int flags __unused)
+{
+	uint8_t what = fuzz_byte(&in);
+
+	CHECK(++sleeps < 20000, "sleeps for ever");
+	fuzz_take();
+	if (in.fi_left == 0 || what == 0xff)
+		ticks += 1000 * hz;
+	else if (what >= 0xfc)
+		intf.rsp_prod += fuzz_word(&in);
+	else if (what >= 0xf8)
+		intf.req_cons += fuzz_word(&in);
+	else {
+		if (out_at == out_len)
+			fuzz_message();
+		fuzz_send(what % 2 == 0 ? XENSTORE_RING_SIZE : what);
+	}
+	handler(NULL);
+	return (0);
+}
+
+int
+xen_get_param(uint32_t index __unused, uint64_t *value)
+{
+
+	*value = 1;
+	return (0);
+}
+
+void *
+pmap_mapdev_attr(vm_paddr_t pa __unused, vm_size_t size __unused, int attr __unused)
+{
+
+	return (&intf);
+}
+
+void
+pmap_unmapdev(void *va __unused, vm_size_t size __unused)
+{
+}
+
+int
+xen_evtchn_adopt(evtchn_port_t port __unused, const struct xen_evtchn_params *params,
+    struct xen_evtchn **ecp)
+{
+
+	handler = params->xep_handler;
+	*ecp = (struct xen_evtchn *)&handler;
+	return (0);
+}
+
+void
+xen_evtchn_free(struct xen_evtchn *ec __unused)
+{
+}
+
+void
+xen_evtchn_notify(struct xen_evtchn *ec __unused)
+{
+}
+
+static void
+fuzz_event(const char *path, const char *token)
+{
+
+	/* Both are terminated, inside of what came. */
+	CHECK(strlen(path) + strlen(token) < XENSTORE_PAYLOAD_MAX, "%s, %s", path, token);
+}
+
+static void
+fuzz_again(void)
+{
+}
+
+static void
+fuzz_number(void)
+{
+	device_t dev = kpi_device();
+	uint64_t value = UINT64_MAX;
+	int error;
+
+	error = xenbus_read_number(dev, XENBUS_BACK, "n", FUZZ_MIN, FUZZ_MAX, &value);
+	CHECK(error != 0 ? value == UINT64_MAX : value >= FUZZ_MIN && value <= FUZZ_MAX,
+	    "error %d, %ju", error, (uintmax_t)value);
+	value = 77;
+	error = xenbus_read_setting(dev, XENBUS_BACK, "s", 1, 5, 3, &value);
+	CHECK(error != 0 ? value == 77 : value >= 1 && value <= 5, "error %d, %ju", error,
+	    (uintmax_t)value);
+	CHECK(xenbus_read_option(dev, XENBUS_BACK, "o", 9, 4) <= 9, "an option");
+	value = 5;
+	error = xenbus_peek("/d", "p", 50, &value);
+	CHECK(value <= 50 && (error == 0 || value == 5), "error %d, %ju", error, (uintmax_t)value);
+}
+
+static void
+fuzz_string(void)
+{
+	char *buf = host_alloc(16, 1), path[64];
+	char **names;
+	u_int n;
+	int error;
+
+	error = xenbus_read_string(kpi_device(), XENBUS_BACK, "s", buf, 16);
+	CHECK(strnlen(buf, 16) < 16, "error %d, not terminated", error);
+	host_free(buf);
+	child.xb_otherend = 0;
+	if (xenbus_find_otherend(&child, path, sizeof(path)) == 0)
+		CHECK(strncmp(path, "/local/domain/", 14) == 0 && child.xb_otherend <
+		    DOMID_FIRST_RESERVED, "%s, %u", path, child.xb_otherend);
+	if (xenstore_list(NULL, "/d", "l", &names, &n) == 0) {
+		for (; n > 0; n--)
+			CHECK(strlen(names[n - 1]) < XENSTORE_PAYLOAD_MAX, "a name");
+		xenstore_free(names);
+	}
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const struct xenstore_watcher watcher = { fuzz_event, fuzz_again };
+	static char dir[] = "/d";
+
+	in = (struct fuzz_input){ data, size };
+	kpi_quiet = true;
+	memset(&intf, 0, sizeof(intf));
+	intf.req_prod = intf.req_cons = fuzz_byte(&in) - 128;
+	intf.rsp_prod = intf.rsp_cons = fuzz_byte(&in) - 128;
+	memset(&child, 0, sizeof(child));
+	child.xb_dev = kpi_device();
+	child.xb_node = dir;
+	strlcpy(child.xb_path, dir, sizeof(child.xb_path));
+	sleeps = 0;
+	ticks = 0;
+	out_len = out_at = 0;
+	xenstore_set_watcher(&watcher);
+	/* It reads our own number, too. */
+	(void)xenstore_init(kpi_device());
+	while (in.fi_left > 0) {
+		if (fuzz_byte(&in) % 2 == 0)
+			fuzz_number();
+		else
+			fuzz_string();
+	}
+	xenstore_fini(kpi_device());
+	CHECK(kpi_mallocs == 0, "leak: %d", kpi_mallocs);
+	return (0);
+}
