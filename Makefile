@@ -29,7 +29,8 @@ all: kernel modules archive .PHONY
 help: .PHONY
 	@echo 'make all                 kernel, modules and boot archive for KERNCONF (${KERNCONF})'
 	@echo 'make run                 boot GENERIC in QEMU and watch the drivers at work'
-	@echo 'make test                build, then run every test'
+	@echo 'make check               the quick tests, in two minutes: hosted ones, a boot of each kernel, each driver at work'
+	@echo 'make test                build, and run every test, those of make check first'
 	@echo 'make test-freebsd        the tests that FreeBSD can run, in its debug kernel; FREEBSD=DIR imports its sets'
 	@echo 'make test-freebsd-quick  the part of them that .ci/run runs'
 	@echo 'make test-freebsd-sanitized  a part of them, in the kernels with KASAN and KCSAN'
@@ -58,6 +59,7 @@ help: .PHONY
 	@echo 'make testkernels         all for GENERIC, GENERIC-NODEBUG and XEN'
 	@echo 'make ktest               the modules that tests load, and ktest-NAME one of them'
 	@echo 'make ktest-nodebug       of these, what GENERIC-NODEBUG has'
+	@echo 'make tests               all that make test needs'
 	@echo 'make hosted              the tests that are programs of this machine, or those in HOSTED'
 
 bootstrap: .PHONY
@@ -125,68 +127,95 @@ ktest-nodebug: .PHONY kernel-GENERIC-NODEBUG
 	    MAKEOBJDIR=${OBJTOP}/GENERIC-NODEBUG/tests/ktest all
 ktest: .PHONY testkernels ktest-nodebug ${KTESTS:T:%=ktest-%}
 
-# FreeBSD's tests run here, too, where its sets have been imported: with modules of these sources.
-test: .PHONY ktest hosted
+VIRTIO_TESTS=	sys/dev/virtio
+
+# What all tests need.  FreeBSD's tests run, too, where its sets have been imported: with modules of these sources.
+tests: .PHONY ktest hosted
 .for _kernel in debug generic
 .if exists(${OBJTOP}/freebsd/src)
 	@${.CURDIR}/tools/freebsd modules --if-imported --kernel ${_kernel}
 .endif
 .endfor
-	@${.CURDIR}/tools/runtests --no-build
+
+# For the edit loop: the hosted tests, a boot of each kernel and of each machine, each driver at work, with each of its
+# transports and rings; two minutes of two processors at most.  `make test' begins with it.
+CHECK=		hosted
+CHECK+=		sys/kern/boot_test:q35_smp2 sys/kern/boot_test:pc_smp1 sys/kern/boot_test:microvm_smp2
+CHECK+=		sys/xen/boot_test:xen_boots_under_qemu_too
+CHECK+=		sys/kern/ktest_test:all_with_2_cpus sys/kern/ktest_test:without_invariants
+CHECK+=		sys/kern/kld_test:dependencies_come_first sys/kern/kld_test:unload_frees_all
+CHECK+=		${VIRTIO_TESTS}/block/matrix_test:modern_msix_smp2 ${VIRTIO_TESTS}/block/matrix_test:legacy_intx_smp1
+CHECK+=		${VIRTIO_TESTS}/block/matrix_test:packed_on
+CHECK+=		${VIRTIO_TESTS}/network/matrix_test:modern_msix_smp2 ${VIRTIO_TESTS}/network/matrix_test:legacy_intx_smp1
+CHECK+=		${VIRTIO_TESTS}/network/matrix_test:packed_on
+CHECK+=		${VIRTIO_TESTS}/network/vtnet_test:dhcp_and_ping_on_the_user_network
+CHECK+=		${VIRTIO_TESTS}/network/vtnet_test:ipv6_goes_both_ways
+CHECK+=		${VIRTIO_TESTS}/balloon/balloon_test:targets_are_reached_to_the_page
+CHECK+=		${VIRTIO_TESTS}/mmio/mmio_test:version_1_copies_smp1 ${VIRTIO_TESTS}/mmio/mmio_test:version_2_talks_smp2
+CHECK+=		sys/netinet/inet_test:fetch_gets_every_byte
+# Where the lab has been built, which takes minutes.
+CHECK_LAB=	sys/xen/xbd_test:settings sys/xen/xn_test:ping_both_ways sys/xen/balloon_test:down_and_up
+.if exists(${OBJTOP}/xen/image/stamp)
+CHECK+=		${CHECK_LAB}
+.endif
+check: .PHONY
+	@${.CURDIR}/tools/runtests ${CHECK}
+
+test: .PHONY
+	@${.CURDIR}/tools/runtests ${CHECK:@_t@--first ${_t}@}
 
 # In FreeBSD's debug kernel, whose sets are in FREEBSD (or were imported before): tests/README.md.
-FREEBSD_VIRTIO=	sys/dev/virtio
 # What takes three or four minutes of two CPUs: few kinds of guests, each of which boots once.
 # tools/freebsd_test and sys/xen/freebsd_test are skipped by `make test' where no sets have been imported.
 FREEBSD_QUICK+=	tools/freebsd_test
 FREEBSD_QUICK+=	sys/xen/freebsd_test:drivers_are_suspended_at_work
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:read_only_refuses_writes
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:resize_is_seen_at_once
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:ident_is_the_serial_number
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:error_is_eio_and_the_next_request_works
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:dhcp_and_ping_on_the_user_network
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:mac_change_reaches_the_device
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:link_changes_are_seen
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:promiscuous_mode_reaches_the_device
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:ipv6_goes_both_ways
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:every_sysctl_has_a_description
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:up_and_down_under_load
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/control_test:announces_when_the_host_asks
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/control_test:qemu_filters_vlan_tags
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/balloon_test:targets_are_reached_to_the_page
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:reload_under_load
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/vtbd_test:hot_unplug_under_load
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/block/hostile_test:violations_all_the_time
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:reload_under_load
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/hostile_test:violations_all_the_time
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/tap_test:files_are_sent_from_their_pages
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/balloon_test:memory_hog_with_full_balloon
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/block/vtbd_test:read_only_refuses_writes
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/block/vtbd_test:resize_is_seen_at_once
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/block/vtbd_test:ident_is_the_serial_number
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/block/vtbd_test:error_is_eio_and_the_next_request_works
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/vtnet_test:dhcp_and_ping_on_the_user_network
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/vtnet_test:mac_change_reaches_the_device
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/vtnet_test:link_changes_are_seen
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/vtnet_test:promiscuous_mode_reaches_the_device
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/vtnet_test:ipv6_goes_both_ways
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/vtnet_test:every_sysctl_has_a_description
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/vtnet_test:up_and_down_under_load
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/control_test:announces_when_the_host_asks
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/control_test:qemu_filters_vlan_tags
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/balloon/balloon_test:targets_are_reached_to_the_page
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/block/vtbd_test:reload_under_load
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/block/vtbd_test:hot_unplug_under_load
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/block/hostile_test:violations_all_the_time
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/vtnet_test:reload_under_load
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/hostile_test:violations_all_the_time
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/tap_test:files_are_sent_from_their_pages
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/balloon/balloon_test:memory_hog_with_full_balloon
 FREEBSD_QUICK+=	sys/dev/pv/pv_blk_test:cpus_2
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/offload_test:congestion_marks_through_a_bridge
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/balloon/hostile_test:impossible_targets
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/offload_test:congestion_marks_through_a_bridge
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/balloon/hostile_test:impossible_targets
 # What there is in FreeBSD alone: netmap(4), and ALTQ in the kernel of that name.
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/netmap_test:frames_go_both_ways
-FREEBSD_QUICK+=	${FREEBSD_VIRTIO}/network/vtnet_test:altq_decides_what_is_sent
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/netmap_test:frames_go_both_ways
+FREEBSD_QUICK+=	${VIRTIO_TESTS}/network/vtnet_test:altq_decides_what_is_sent
 # Every program of tests/sys/dev, and those of tools and Xen that are about FreeBSD.
 FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test sys/dev/pv/pv_balloon_test \
 		sys/dev/pv/pv_blk_test sys/dev/pv/tunable_test \
-		${FREEBSD_VIRTIO}/block/vtbd_test ${FREEBSD_VIRTIO}/block/feature_test \
-		${FREEBSD_VIRTIO}/block/hostile_test ${FREEBSD_VIRTIO}/block/matrix_test \
-		${FREEBSD_VIRTIO}/block/queue_reset_test ${FREEBSD_VIRTIO}/block/integrity_test \
-		${FREEBSD_VIRTIO}/block/backend_test ${FREEBSD_VIRTIO}/block/combinations_test \
-		${FREEBSD_VIRTIO}/network/vtnet_test ${FREEBSD_VIRTIO}/network/hostile_test \
-		${FREEBSD_VIRTIO}/network/control_test ${FREEBSD_VIRTIO}/network/offload_test \
-		${FREEBSD_VIRTIO}/network/matrix_test ${FREEBSD_VIRTIO}/network/queue_reset_test \
-		${FREEBSD_VIRTIO}/network/combinations_test ${FREEBSD_VIRTIO}/network/rx_buffers_test \
-		${FREEBSD_VIRTIO}/network/tap_test \
-		${FREEBSD_VIRTIO}/network/netmap_test ${FREEBSD_VIRTIO}/network/debugnet_test \
-		${FREEBSD_VIRTIO}/network/testpmd_test ${FREEBSD_VIRTIO}/balloon/balloon_test \
-		${FREEBSD_VIRTIO}/balloon/hostile_test ${FREEBSD_VIRTIO}/mmio/mmio_test \
-		${FREEBSD_VIRTIO}/pci/pci_test ${FREEBSD_VIRTIO}/hotplug_test \
-		${FREEBSD_VIRTIO}/driver_test ${FREEBSD_VIRTIO}/generic_test \
-		${FREEBSD_VIRTIO}/migrate_test ${FREEBSD_VIRTIO}/suspend_test \
-		${FREEBSD_VIRTIO}/stream_test ${FREEBSD_VIRTIO}/settings_test \
-		${FREEBSD_VIRTIO}/faults_test
+		${VIRTIO_TESTS}/block/vtbd_test ${VIRTIO_TESTS}/block/feature_test \
+		${VIRTIO_TESTS}/block/hostile_test ${VIRTIO_TESTS}/block/matrix_test \
+		${VIRTIO_TESTS}/block/queue_reset_test ${VIRTIO_TESTS}/block/integrity_test \
+		${VIRTIO_TESTS}/block/backend_test ${VIRTIO_TESTS}/block/combinations_test \
+		${VIRTIO_TESTS}/network/vtnet_test ${VIRTIO_TESTS}/network/hostile_test \
+		${VIRTIO_TESTS}/network/control_test ${VIRTIO_TESTS}/network/offload_test \
+		${VIRTIO_TESTS}/network/matrix_test ${VIRTIO_TESTS}/network/queue_reset_test \
+		${VIRTIO_TESTS}/network/combinations_test ${VIRTIO_TESTS}/network/rx_buffers_test \
+		${VIRTIO_TESTS}/network/tap_test \
+		${VIRTIO_TESTS}/network/netmap_test ${VIRTIO_TESTS}/network/debugnet_test \
+		${VIRTIO_TESTS}/network/testpmd_test ${VIRTIO_TESTS}/balloon/balloon_test \
+		${VIRTIO_TESTS}/balloon/hostile_test ${VIRTIO_TESTS}/mmio/mmio_test \
+		${VIRTIO_TESTS}/pci/pci_test ${VIRTIO_TESTS}/hotplug_test \
+		${VIRTIO_TESTS}/driver_test ${VIRTIO_TESTS}/generic_test \
+		${VIRTIO_TESTS}/migrate_test ${VIRTIO_TESTS}/suspend_test \
+		${VIRTIO_TESTS}/stream_test ${VIRTIO_TESTS}/settings_test \
+		${VIRTIO_TESTS}/faults_test
 FREEBSD_KERNEL?=	debug
 # What runs with a release's own sets, whose kernel is GENERIC.
 FREEBSD_RELEASE=	tools/freebsd_test tools/kpi_test tools/port_test
@@ -196,13 +225,13 @@ FREEBSD_RELEASE=	tools/freebsd_test tools/kpi_test tools/port_test
 # which do it over and over run out of time.
 FREEBSD_SANITIZED?= \
 		sys/dev/pv/pv_blk_test:cpus_2 \
-		${FREEBSD_VIRTIO}/block/matrix_test:modern_msix_smp2 \
-		${FREEBSD_VIRTIO}/block/matrix_test:packed_on \
-		${FREEBSD_VIRTIO}/network/matrix_test:modern_msix_smp2 \
-		${FREEBSD_VIRTIO}/network/matrix_test:packed_on \
-		${FREEBSD_VIRTIO}/network/hostile_test:violations_all_the_time \
-		${FREEBSD_VIRTIO}/network/vtnet_test:reload_under_load \
-		${FREEBSD_VIRTIO}/balloon/balloon_test:targets_are_reached_to_the_page
+		${VIRTIO_TESTS}/block/matrix_test:modern_msix_smp2 \
+		${VIRTIO_TESTS}/block/matrix_test:packed_on \
+		${VIRTIO_TESTS}/network/matrix_test:modern_msix_smp2 \
+		${VIRTIO_TESTS}/network/matrix_test:packed_on \
+		${VIRTIO_TESTS}/network/hostile_test:violations_all_the_time \
+		${VIRTIO_TESTS}/network/vtnet_test:reload_under_load \
+		${VIRTIO_TESTS}/balloon/balloon_test:targets_are_reached_to_the_page
 
 test-freebsd: .PHONY hosted
 	@FREEBSD=${FREEBSD:Q} ${.CURDIR}/tools/freebsd import
