@@ -13,7 +13,7 @@ MK=		${.CURDIR}/share/mk
 .if !defined(SRCTOP)
 .include "share/mk/sys.mk"
 .endif
-SUBMAKE=	${MAKE} -m ${MK}
+SUBMAKE=	${MAKE} -m ${MK} BEGUN=${BEGUN}
 
 # bmake would go to obj/ by itself.
 .OBJDIR: ${.CURDIR}
@@ -21,8 +21,20 @@ SUBMAKE=	${MAKE} -m ${MK}
 KERNDIR=	${OBJTOP}/${KERNCONF}
 INSTRUMENTS=	${.CURDIR}/tests/sys/cmd
 
-# When it began: what is edited meanwhile is newer than what is built (tools/pvguest/tree.py).
-BEGUN!=		date +%s.%N
+# When it began: what is edited meanwhile is newer than what is built (tools/pvguest/tree.py, tools/begin).
+.if empty(BEGUN)
+BEGUN!=		${.CURDIR}/tools/begin ${OBJTOP}
+.endif
+# bmake has these done after all else, or after an error.
+ENDED=		[ ! -d ${OBJTOP} ] || touch ${OBJTOP}/.ended
+.END:
+	@${ENDED}
+.INTERRUPT:
+	@${ENDED}
+.ERROR:
+	@${ENDED}
+	@df -Pm ${OBJTOP} | awk 'NR == 2 && $$4 < 64 { \
+	    print "make: " $$4 " MB are free for ${OBJTOP}: make room, and then make again" }' >&2
 
 all: kernel modules archive .PHONY
 

@@ -13,15 +13,19 @@ MACHINE=	amd64
 MACHINE_ARCH=	amd64
 MACHINE_CPUARCH= amd64
 
-CC=		ccache clang-19
-LD=		ld.lld-19
-OBJCOPY=	llvm-objcopy-19
 NM=		llvm-nm-19
 PYTHON=		/usr/bin/python3
 SHELL?=		/bin/sh
 
 SRCTOP:=	${.PARSEDIR:H:H:tA}
 OBJTOP?=	${SRCTOP}/obj
+
+CC=		${SRCTOP}/tools/cc ccache clang-19
+LD=		${SRCTOP}/tools/cc ld.lld-19
+OBJCOPY=	${SRCTOP}/tools/cc llvm-objcopy-19
+
+# Half a file, of a disk that is full, would be newer than its sources.
+.DELETE_ON_ERROR:
 
 # A source that several kernels compile in the same way is compiled once: paths below SRCTOP are
 # relative for ccache, so that the folder of the kernel does not count; nor does the language, in which

@@ -293,8 +293,11 @@ def build(kernel: Set, names: list[str]) -> Iterator[tuple[str, list[str]]]:
             # Files of a module that had another name before.
             if path.name not in files:
                 path.unlink()
+        # bmake compares whole seconds.
+        subprocess.run([TOP / "tools/begin", objects], stdout=subprocess.DEVNULL, check=True)
         for name in names or known():
             yield name, build_one(name, kernel, arguments, env)
+        (objects / ".ended").touch()
         if not names or stamp.is_file() or files <= {path.name for path in folder.glob("*.ko")}:
             stamp.write_text(record)
             os.utime(stamp, (began, began))
