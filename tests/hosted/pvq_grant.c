@@ -298,14 +298,14 @@ answer_is_read_once(const struct impl *im)
 		grant_peer_respond(f.pe, pr[0].pr_id, 11);
 		f.po->po_publish(f.pe);
 		/* Which of the two it is may be either; but for the driver and the owner alike. */
-		change.slot = grant_peer_last(f.pe);
+		change.slot = grant_peer_last_id(f.pe);
 		change.id = pr[1].pr_id;
 		change.at = at;
 		kpi_access_hook = change_now;
 		got = fix_collect(&f, &done, 1);
 		kpi_access_hook = NULL;
 		CHECK(got == 1, "fault %u", f.q->q_fault);
-		memcpy(&id, grant_ring_response(&done), sizeof(id));
+		memcpy(&id, grant_peer_id_of(f.pe, grant_ring_response(&done)), sizeof(id));
 		CHECK(id == pr[(uintptr_t)done.pd_cookie - 1].pr_id, "access %d: chain %p, id %u",
 		    at, done.pd_cookie, id);
 		fix_close(&f);
@@ -352,7 +352,7 @@ former_lives_are_not_read(const struct impl *im)
 			im->im_quiesce(f.pe);
 			grant_peer_respond(f.pe, pr.pr_id, 11);
 			life.ids[i] = pr.pr_id;
-			life.slots[i] = grant_peer_last(f.pe);
+			life.slots[i] = grant_peer_last_id(f.pe);
 		}
 		f.po->po_publish(f.pe);
 		life.at = at;

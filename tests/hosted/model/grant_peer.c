@@ -56,10 +56,11 @@ struct blk_msg {
 };
 _Static_assert(sizeof(struct blk_msg) == 112, "struct blkif_request");
 
+/* Xen's begin with the id: anywhere else, an offset that is lost is seen. */
 struct blk_rsp {
-	uint64_t	 br_id;
 	uint32_t	 br_len;
 	uint32_t	 br_pad;
+	uint64_t	 br_id;
 };
 
 struct net_msg {
@@ -75,8 +76,8 @@ struct net_msg {
 _Static_assert(sizeof(struct net_msg) == 12, "struct netif_tx_request");
 
 struct net_rsp {
-	uint16_t	 nr_id;
 	uint16_t	 nr_len;
+	uint16_t	 nr_id;
 };
 
 struct rx_rsp {
@@ -89,6 +90,7 @@ struct grant_shape {
 	uint16_t	 gs_rsp_size;
 	uint16_t	 gs_id_size;
 	uint16_t	 gs_req_id;
+	uint16_t	 gs_rsp_id;
 	uint16_t	 gs_align;
 	bool		 gs_messages;	/* one for each segment */
 	bool		 gs_inorder;
@@ -562,7 +564,7 @@ grant_create(const struct impl *im, uint16_t size, uint16_t max_segs, struct pee
 		.grp_flags = gs->gs_inorder ? GRANT_RING_F_INORDER : 0,
 		.grp_id_size = gs->gs_id_size,
 		.grp_req_id = gs->gs_req_id,
-		.grp_rsp_id = 0,
+		.grp_rsp_id = gs->gs_rsp_id,
 		.grp_null = gs->gs_messages && !gs->gs_inorder,
 		.grp_null_off = offsetof(struct net_rsp, nr_len),
 		.grp_null_value = NULL_STATUS,
@@ -637,11 +639,18 @@ grant_peer_ids(struct peer *pe, uint32_t id, uint32_t *ids)
 }
 
 uint8_t *
-grant_peer_last(struct peer *pe)
+grant_peer_last_id(struct peer *pe)
 {
 	struct grant_peer *gp = GP(pe);
 
-	return (slot_of(gp, gp->gp_rsp_prod - 1));
+	return (slot_of(gp, gp->gp_rsp_prod - 1) + gp->gp_shape->gs_rsp_id);
+}
+
+const uint8_t *
+grant_peer_id_of(struct peer *pe, const void *response)
+{
+
+	return ((const uint8_t *)response + GP(pe)->gp_shape->gs_rsp_id);
 }
 
 int
@@ -681,6 +690,7 @@ rx_reported(const struct pvq_done *done)
 	.gs_rsp_size = sizeof(struct blk_rsp),				\
 	.gs_id_size = sizeof(uint64_t),					\
 	.gs_req_id = offsetof(struct blk_msg, bm_id),			\
+	.gs_rsp_id = offsetof(struct blk_rsp, br_id),			\
 	.gs_align = sizeof(uint64_t),					\
 	.gs_order = (order),						\
 	.gs_start = (start),						\
@@ -691,6 +701,7 @@ rx_reported(const struct pvq_done *done)
 	.gs_rsp_size = sizeof(struct rsp),				\
 	.gs_id_size = sizeof(uint16_t),					\
 	.gs_req_id = offsetof(struct net_msg, nm_id),			\
+	.gs_rsp_id = offsetof(struct net_rsp, nr_id),			\
 	.gs_align = sizeof(uint32_t),					\
 	.gs_messages = true,						\
 	.gs_inorder = (inorder),					\

@@ -32,8 +32,9 @@ void	grant_peer_respond(struct peer *pe, uint64_t id, uint32_t len);
 /* Write one that says that it answers nothing. */
 void	grant_peer_respond_null(struct peer *pe);
 
-/* The slot of the last response. */
-uint8_t	*grant_peer_last(struct peer *pe);
+/* Where the last response has its id, and where one that was copied has it. */
+uint8_t	*grant_peer_last_id(struct peer *pe);
+const uint8_t *grant_peer_id_of(struct peer *pe, const void *response);
 
 /* Forget a chain without letting go of its memory.  Fills refs; returns how many. */
 int	grant_peer_hold(struct peer *pe, uint32_t id, uint32_t *refs);
