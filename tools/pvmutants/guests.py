@@ -125,7 +125,7 @@ class GuestSuite:
         try:
             for name in sorted({path.parent.name for path in self.depends.get(file, ())}):
                 self.hosted.make_words("-C", f"sys/modules/{name}", LENIENT,
-                                       f"MAKEOBJDIR={self.modules / name}")
+                                       f"MAKEOBJDIR={self.modules / name}", "all")
         except SuiteError:
             return False
         kernel = self.modules.parent
