@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import pathlib
 import re
-import tempfile
 
+from pvguest import coverage
 from pvguest.errors import STATUS_NO_BOOT, GuestError
 from qemu.options import DRIVE_OPTIONS, NETDEV_OPTIONS, join_options, split_options, take
 
@@ -67,18 +66,6 @@ def device_arguments(args: argparse.Namespace) -> list[str]:
     return command
 
 
-def coverage_arguments() -> list[str]:
-    """QEMU's arguments for what modules tell that were built for coverage (GUEST_COVERAGE is the
-    folder for the files; tools/coverage)."""
-    folder = os.environ.get("GUEST_COVERAGE")
-    if not folder:
-        return []
-    descriptor, path = tempfile.mkstemp(dir=folder)
-    os.close(descriptor)
-    return ["-chardev", join_options({"id": "coverage", "path": path, "append": "on"}, "file"),
-            "-device", "isa-debugcon,iobase=0xe9,chardev=coverage"]
-
-
 def qemu_arguments(args: argparse.Namespace, accel: str, qmp: pathlib.Path,
                    boot: list[str]) -> list[str]:
     """The whole command line of QEMU; boot is what the guest's kernel adds."""
@@ -107,7 +94,7 @@ def qemu_arguments(args: argparse.Namespace, accel: str, qmp: pathlib.Path,
         *boot,
         "-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
         "-qmp", f"unix:{qmp},server=on,wait=off",
-        *coverage_arguments(),
+        *coverage.qemu_arguments(),
         *extra,
         *args.qemu,  # before the devices, which may sit on a bus that is made here
         *device_arguments(args),

@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator
 
 import pvgdb
-from pvguest import snapshot, tree
+from pvguest import coverage, snapshot, tree
 from pvguest.console import System
 from pvguest.debuginfo import Files
 from pvguest.errors import STATUS_NO_BOOT, STATUS_TIMEOUT, Deadline, GuestError
@@ -113,6 +113,8 @@ def running(args: argparse.Namespace, accel: str, deadline: Deadline) -> Iterato
             raise
         finally:
             guest.close()
+            if session:
+                coverage.keep(session.lab.folder / "console.log")
 
 
 def choose_accel(args: argparse.Namespace) -> str:
