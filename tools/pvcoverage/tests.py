@@ -85,7 +85,8 @@ class Tree:
 
     def one_hosted(self, name: str, program: pathlib.Path) -> Run:
         """Run all cases of a program."""
-        listed = subprocess.run([program, "-l"], capture_output=True, text=True, check=False).stdout
+        listed = subprocess.run([program, "-l"], capture_output=True, text=True, check=False,
+                                env=self.environment() | {"LLVM_PROFILE_FILE": os.devnull}).stdout
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             data = pathlib.Path(folder, "data")
