@@ -18,17 +18,21 @@ def rate(done: int, total: int) -> str:
 
 
 def table(found: Lines) -> list[str]:
-    """Lines and branches by file, and of all."""
+    """Lines and branches by file, of each folder, and of all."""
     rows = ["| file | lines | of | | branches | of | |",
             "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
-    sums = [0, 0, 0, 0]
+    sums: dict[str, list[int]] = {}
     for file in sorted(found.lines):
         lines, places = found.lines[file], found.branches.get(file, {})
         numbers = [sum(count > 0 for count in lines.values()), len(lines),
                    sum((a > 0) + (b > 0) for a, b in places.values()), 2 * len(places)]
-        sums = [a + b for a, b in zip(sums, numbers, strict=True)]
         rows.append(row(file, numbers))
-    return [*rows, row("**all**", sums)]
+        for name in ("/".join(file.split("/")[:3]), "all"):
+            before = sums.setdefault(name, [0, 0, 0, 0])
+            sums[name] = [a + b for a, b in zip(before, numbers, strict=True)]
+    totals = sorted((name, numbers) for name, numbers in sums.items() if name != "all")
+    return [*rows, *(row(f"**{name}**", numbers) for name, numbers in totals),
+            row("**all**", sums.get("all", [0, 0, 0, 0]))]
 
 
 def row(name: str, numbers: list[int]) -> str:
