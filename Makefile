@@ -89,7 +89,7 @@ kernel: .PHONY headers
 
 modules: .PHONY headers
 	@mkdir -p ${KERNDIR}/modules
-	@${SUBMAKE} -C ${SYSDIR}/modules MAKEOBJDIR=${KERNDIR}/modules all
+	@${SUBMAKE} -C ${SYSDIR}/modules PV_XEN=both MAKEOBJDIR=${KERNDIR}/modules all
 	@# What an older tree had is not for the archive.
 	@for d in ${KERNDIR}/modules/*; do [ -d ${SYSDIR}/modules/$${d##*/} ] || rm -r $$d; done
 
@@ -126,7 +126,7 @@ hosted: .PHONY headers
 
 # The modules that tests load: the kernel's own, Xen's, and the personalities'.
 KTESTS=		dev/pv/air dev/pv/qdisk dev/pv/twin dev/virtio/network/arrival dev/virtio/refuse \
-		dev/virtio/stock kern/badmod kern/faults kern/ktest xen/xpend xen/xtest
+		dev/virtio/stock kern/badmod kern/faults kern/ktest xen/xenhvm xen/xpend xen/xtest
 .for _module in ${KTESTS}
 ktest-${_module:T}: .PHONY generic
 	@mkdir -p ${OBJTOP}/GENERIC/tests/${_module:T}

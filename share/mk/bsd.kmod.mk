@@ -13,7 +13,7 @@
 .include "kern.mk"
 
 # An interface's header or source is one that has a .m file; it is made here.
-_MPATHS=	kern dev/pci dev/virtio dev/xen dev/pv
+_MPATHS=	kern dev/pci dev/virtio dev/xen dev/pv xen/xenbus
 .for _src in ${SRCS:M*_if.[ch]}
 .for _dir in ${_MPATHS}
 .if exists(${SYSDIR}/${_dir}/${_src:R}.m)

@@ -227,7 +227,7 @@ def build_one(name: str, kernel: Set, arguments: list[str], env: dict[str, str])
     objects = objects_for(kernel) / name
     objects.mkdir(parents=True, exist_ok=True)
     log = objects.parent / f"{name}.log"
-    done = subprocess.run(["bmake", "-j2", *arguments], cwd=known()[name],
+    done = subprocess.run(["bmake", "-j2", *arguments], cwd=known(kernel)[name],
                           env=env | {"MAKEOBJDIR": str(objects)}, check=False, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT)
@@ -249,7 +249,7 @@ def file_name(name: str, kernel: Set) -> str:
     """The name of a module's file: GENERIC has drivers of its own (sys/modules/Makefile.inc)."""
     if is_generic(kernel) and (name == "if_vtnet" or name.startswith("virtio_")):
         return "pv_" + name.removeprefix("if_")
-    return name
+    return "xen" if name == "xen_core" else name
 
 
 def is_generic(kernel: Set) -> bool:
@@ -257,9 +257,14 @@ def is_generic(kernel: Set) -> bool:
     return "GENERIC" in kernel.ident
 
 
-def known() -> dict[str, pathlib.Path]:
-    """The folders of the suite's modules, and of the tests', by name."""
-    folders = [path.parent for path in sorted(MODULES.glob("*/Makefile"))]
+def known(kernel: Set | None = None) -> dict[str, pathlib.Path]:
+    """The folders of the suite's modules for a kernel, and of the tests', by name.
+
+    Xen's are for a kernel with Xen support of its own or for one without it (sys/modules/Makefile).
+    """
+    others = ("xen", "xen_balloon") if kernel and is_generic(kernel) else ("xen_core",)
+    folders = [path.parent for path in sorted(MODULES.glob("*/Makefile"))
+               if path.parent.name not in others]
     return {folder.name: folder for folder in (*folders, *TEST_MODULES)}
 
 
@@ -267,8 +272,9 @@ def build(kernel: Set, names: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Build modules, or all of them; yields each name with its warnings."""
     source = need("src")
     for name in names:
-        if name not in known():
-            raise FreebsdError(f"there is no module {name}: expected {', '.join(known())}")
+        if name not in known(kernel):
+            raise FreebsdError(f"there is no module {name}: expected"
+                               f" {', '.join(known(kernel))}")
     arguments, env = variables(source, kernel), environment(source)
     record = json.dumps([kernel.release, kernel.ident, kernel.stamp])
     folder = folder_for(kernel)
@@ -288,14 +294,14 @@ def build(kernel: Set, names: list[str]) -> Iterator[tuple[str, list[str]]]:
             objects.mkdir(parents=True)
             place.write_text(made_by)
         folder.mkdir(parents=True, exist_ok=True)
-        files = {f"{file_name(name, kernel)}.ko" for name in known()}
+        files = {f"{file_name(name, kernel)}.ko" for name in known(kernel)}
         for path in folder.glob("*.ko"):
             # Files of a module that had another name before.
             if path.name not in files:
                 path.unlink()
         # bmake compares whole seconds.
         subprocess.run([TOP / "tools/begin", objects], stdout=subprocess.DEVNULL, check=True)
-        for name in names or known():
+        for name in names or known(kernel):
             yield name, build_one(name, kernel, arguments, env)
         (objects / ".ended").touch()
         if not names or stamp.is_file() or files <= {path.name for path in folder.glob("*.ko")}:

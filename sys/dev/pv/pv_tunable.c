@@ -76,6 +76,19 @@ pv_tunable_get(struct pv_tunable *pt, device_t dev)
 	return (value);
 }
 
+bool
+pv_is_listed(const char *path, const char *word)
+{
+	char *list, *next, *one;
+	bool found = false;
+
+	list = next = kern_getenv(path);
+	while (!found && (one = strsep(&next, " ,")) != NULL)
+		found = strcmp(one, word) == 0;
+	freeenv(list);
+	return (found);
+}
+
 int
 pv_sysctl_int(struct sysctl_oid *oidp, struct sysctl_req *req, int *value,
     int min, int max)

@@ -110,4 +110,10 @@ void	pv_tunable_add(struct sysctl_ctx_list *ctx,
 int	pv_sysctl_int(struct sysctl_oid *oidp, struct sysctl_req *req,
 	    int *value, int min, int max);
 
+/*
+ * Does a variable of the kernel environment, a list of words that blanks or
+ * commas separate, have this word?  It may be as long as the environment takes.
+ */
+bool	pv_is_listed(const char *path, const char *word);
+
 #endif /* !_DEV_PV_PV_TUNABLE_H_ */

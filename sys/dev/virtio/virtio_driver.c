@@ -51,6 +51,7 @@
 #include <machine/bus.h>
 #include <machine/stdarg.h>
 
+#include <dev/pv/pv_tunable.h>
 #include <dev/virtio/virtio_bus.h>
 
 /* The property of a refused device: why, a string of VIRTIO_WHY_LEN bytes. */
@@ -144,21 +145,11 @@ virtio_page_for(uint32_t type)
 	return (NULL);
 }
 
-/*
- * Does hw.pv.disable have this word?  The list may be as long as the kernel's
- * environment takes.
- */
 static bool
 virtio_disabled(const char *name)
 {
-	char *list, *next, *word;
-	bool found = false;
 
-	list = next = kern_getenv("hw.pv.disable");
-	while (!found && (word = strsep(&next, " ,")) != NULL)
-		found = strcmp(word, name) == 0;
-	freeenv(list);
-	return (found);
+	return (pv_is_listed("hw.pv.disable", name));
 }
 
 /* pciD:B:S:F or mmio:0xADDRESS. */
@@ -184,6 +175,21 @@ virtio_is_address(const char *word)
 	return (colons == 3);
 }
 
+/* xn, xbd and their devices, which are xen_core's. */
+static bool
+virtio_is_xen(const char *word)
+{
+	const char *rest;
+
+	if (strncmp(word, "xn", 2) == 0)
+		rest = word + 2;
+	else if (strncmp(word, "xbd", 3) == 0)
+		rest = word + 3;
+	else
+		return (false);
+	return (strspn(rest, "0123456789") == strlen(rest));
+}
+
 static void
 virtio_check_disabled(void)
 {
@@ -197,7 +203,8 @@ virtio_check_disabled(void)
 				break;
 		}
 		if (i == nitems(virtio_known) && *word != '\0' &&
-		    strcmp(word, "all") != 0 && !virtio_is_address(word))
+		    strcmp(word, "all") != 0 && !virtio_is_address(word) &&
+		    !virtio_is_xen(word))
 			printf("hw.pv.disable: %s is ignored: neither all, "
 			    "a driver (vtnet, vtblk, vtballoon) nor an address "
 			    "(pci0:0:3:0, mmio:0xfeb00e00)\n", word);

@@ -182,6 +182,10 @@ suspend_revive(device_t bus)
 		    "%d): devices stay without back ends\n", error);
 	if (bus != NULL)
 		xenbus_resume(bus, cancelled);
+	if (bus != NULL && !cancelled) {
+		xenbus_settle(bus);
+		xenbus_report_missing(bus);
+	}
 	suspend_ops->xso_done(cancelled);
 }
 

@@ -14,17 +14,18 @@
 #include <dev/pv/pv_tunable.h>
 
 enum {
+	/* Also of the module xen_core, whose table ends here. */
 	XEN_CONNECT_WAIT,
+	XEN_RESUME_WAIT,
+	XEN_XENSTORE_TIMEOUT,
+
 	XEN_DISABLE_PV_DISKS,
 	XEN_DISABLE_PV_NICS,
 	XEN_EVTCHN_FIFO,
 	XEN_GNTTAB_VERSION,
-	XEN_RESUME_WAIT,
-	XEN_TIMER,
-	XEN_XENSTORE_TIMEOUT,
-	XEN_NTUNABLES
+	XEN_TIMER
 };
-extern struct pv_tunable xen_tunables[XEN_NTUNABLES];
+extern struct pv_tunable xen_tunables[];
 
 static inline int
 xen_tunable(u_int which)

@@ -173,12 +173,6 @@ void	xen_suspend_allow(void);
  */
 bool	xen_is_taken(void);
 
-/*
- * Does the device model keep its emulated devices of a front end's type ("vbd")?  Then there are no
- * front ends of it.
- */
-bool	xen_platform_emulates(const char *type);
-
 /* After a suspension, while one CPU runs with interrupts off: unplug what was unplugged. */
 void	xen_platform_resume(void);
 

@@ -47,6 +47,7 @@
 #include <machine/atomic.h>
 
 #include <dev/pv/pv_compat.h>
+#include <dev/xen/xen_front.h>
 #include <dev/xen/xen_tunable.h>
 #include <dev/xen/xenbus.h>
 #include <dev/xen/xenbus_var.h>
@@ -178,7 +179,8 @@ xenbus_list_type(struct xenbus_softc *sc, struct xenbus_list *list, const char *
 			break;
 		}
 		if (snprintf(list->xl_nodes[list->xl_count].xl_node, XENBUS_NAMELEN,
-		    XENBUS_DIR "/%s/%s", type, units[i]) >= XENBUS_NAMELEN)
+		    XENBUS_DIR "/%s/%s", type, units[i]) >= XENBUS_NAMELEN ||
+		    !xen_front_is_ours(type, list->xl_nodes[list->xl_count].xl_node))
 			continue;
 		/* Without a back end it is not one, or not yet. */
 		error = xenstore_exists(NULL, list->xl_nodes[list->xl_count].xl_node, "backend",
@@ -204,7 +206,7 @@ xenbus_list_all(struct xenbus_softc *sc, struct xenbus_list *list)
 	if (error != 0)
 		return (xenstore_is_missing(error) ? 0 : error);
 	for (i = 0; i < n && error == 0; i++) {
-		if (strlen(types[i]) < XENBUS_TYPELEN && !xen_platform_emulates(types[i]))
+		if (strlen(types[i]) < XENBUS_TYPELEN)
 			error = xenbus_list_type(sc, list, types[i]);
 	}
 	xenstore_free(types);
@@ -339,8 +341,7 @@ xenbus_is_settling(struct xenbus_child *xb)
 	    xb->xb_phase == XB_PUBLISHED);
 }
 
-/* Give back ends some time to connect: a user who loads a driver expects its devices. */
-static void
+void
 xenbus_settle(device_t dev)
 {
 	struct xenbus_softc *sc = device_get_softc(dev);
@@ -359,8 +360,7 @@ xenbus_settle(device_t dev)
 	} while (settling && sbinuptime() < deadline);
 }
 
-/* Report the devices that had a back end, and have none now. */
-static void
+void
 xenbus_report_missing(device_t dev)
 {
 	struct xenbus_softc *sc = device_get_softc(dev);
@@ -421,10 +421,44 @@ xenbus_resume(device_t bus, bool cancelled)
 
 	xenbus_each_held(bus, cancelled ? xenbus_resume_child : xenbus_begin_again);
 	xenbus_go_on();
-	if (cancelled)
-		return;
-	xenbus_settle(bus);
-	xenbus_report_missing(bus);
+}
+
+void
+xenbus_rescan(device_t bus)
+{
+	struct xenbus_softc *sc = device_get_softc(bus);
+
+	taskqueue_enqueue_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, 0);
+}
+
+/* One that another thread detaches or deletes is waited for. */
+void
+xenbus_drop(device_t bus, const char *node)
+{
+	struct xenbus_softc *sc = device_get_softc(bus);
+	struct xenbus_child *xb;
+
+	bus_topo_assert();
+	for (;;) {
+		TAILQ_FOREACH(xb, &sc->xbs_children, xb_link) {
+			if (strcmp(xb->xb_node, node) == 0)
+				break;
+		}
+		if (xb == NULL && sc->xbs_deleting == 0)
+			return;
+		if (xb == NULL || xb->xb_deleting || device_delete_child(bus, xb->xb_dev) != 0)
+			pause("xbdrop", MAX(hz / 50, 1));
+	}
+}
+
+device_t
+xenbus_device_of(device_t bus, const char *node)
+{
+	struct xenbus_child *xb;
+
+	bus_topo_assert();
+	xb = xenbus_find(device_get_softc(bus), node);
+	return (xb != NULL ? xb->xb_dev : NULL);
 }
 
 /* Drivers may have come. */
@@ -519,6 +553,15 @@ xenbus_child_deleted(device_t dev, device_t child)
 	device_set_ivars(child, NULL);
 	xenbus_child_free(xb);
 	sc->xbs_deleting--;
+}
+
+static void
+xenbus_hint_unit(device_t dev __unused, device_t child, const char *name, int *unitp)
+{
+	int unit = xen_front_unit(xenbus_get_node(child));
+
+	if (unit >= 0 && devclass_get_device(devclass_find(name), unit) == NULL)
+		*unitp = unit;
 }
 
 static int
@@ -743,6 +786,7 @@ static device_method_t xenbus_methods[] = {
 	DEVMETHOD(bus_driver_added, xenbus_driver_added),
 	DEVMETHOD(bus_child_detached, xenbus_child_detached),
 	DEVMETHOD(bus_child_deleted, xenbus_child_deleted),
+	DEVMETHOD(bus_hint_device_unit, xenbus_hint_unit),
 	DEVMETHOD(bus_child_location, xenbus_child_location),
 	DEVMETHOD(bus_child_pnpinfo, xenbus_child_pnpinfo),
 	DEVMETHOD_END

@@ -21,6 +21,7 @@
 
 #include <machine/atomic.h>
 
+#include <dev/xen/xen_front.h>
 #include <dev/xen/xenbus.h>
 #include <dev/xen/xenbus_var.h>
 
@@ -97,6 +98,8 @@ xenbus_tell(struct xenbus_child *xb, enum xenbus_state state)
 			    xenbus_state_name(state), error);
 		xenbus_put_off(xb, 0);
 	}
+	if (error == 0)
+		xen_front_told(xb->xb_node, state);
 	return (xb->xb_untold ? error : 0);
 }
 

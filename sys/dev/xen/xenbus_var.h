@@ -173,6 +173,21 @@ void	xenbus_try_all(device_t bus);
  */
 void	xenbus_suspend(device_t bus);
 void	xenbus_resume(device_t bus, bool cancelled);
+
+/* Give back ends some time to connect: a user who loads a driver expects its devices.  Sleeps. */
+void	xenbus_settle(device_t bus);
+
+/* Report the devices that had a back end, and have none now.  May sleep. */
+void	xenbus_report_missing(device_t bus);
+
+/* More front ends may be ours (xen_front.h), or fewer: make the devices agree with that soon. */
+void	xenbus_rescan(device_t bus);
+
+/* Delete the device of a front end that is ours no more.  May sleep; the topology lock is held. */
+void	xenbus_drop(device_t bus, const char *node);
+
+/* The device of a front end, or NULL.  The topology lock is held. */
+device_t xenbus_device_of(device_t bus, const char *node);
 void	xenbus_hold(void);
 void	xenbus_go_on(void);
 

@@ -10,6 +10,7 @@
  *
  * Lowest first:
  *
+ *	core_tunable.c	hw.xen
  *	core_evtchn.c	xen_evtchn.h over xen_intr.h
  *	core_gnttab.c	xen_gnttab.h over gnttab.h
  *	core_store.c	xenstore_ring.c's part over xenstorevar.h

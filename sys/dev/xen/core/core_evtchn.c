@@ -68,7 +68,7 @@ evtchn_port_of(const struct xen_evtchn *ec, evtchn_port_t *port)
 {
 
 	*port = ec->ec_handle != NULL ? xen_intr_port(ec->ec_handle) : 0;
-	return (*port != 0 && *port < NR_EVENT_CHANNELS);
+	return (*port != 0 && *port < EVTCHN_2L_NR_CHANNELS);
 }
 
 static void
@@ -128,7 +128,7 @@ evtchn_handler(void *arg)
 		evtchn_unmask(ec);
 }
 
-/* The device whose name a channel's begins with ("xn0:rx0"), for vmstat -i; what is left of the name. */
+/* The device whose name a channel's begins with ("xn0:rx0"), for vmstat -i; and the rest of that. */
 static device_t
 evtchn_owner(const char *name, const char **rest)
 {

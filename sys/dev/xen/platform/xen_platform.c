@@ -45,6 +45,7 @@
 
 #include <dev/pci/pcivar.h>
 
+#include <dev/xen/xen_front.h>
 #include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_tunable.h>
 #include <dev/xen/xen_var.h>
@@ -123,14 +124,30 @@ xen_platform_resume(void)
 	platform_unplug(platform_unplugged);
 }
 
+/* Not those whose emulated devices the device model keeps. */
 bool
-xen_platform_emulates(const char *type)
+xen_front_is_ours(const char *type, const char *node __unused)
 {
 
 	if (!platform_there)
-		return (false);
-	return ((xen_tunable(XEN_DISABLE_PV_DISKS) != 0 && strcmp(type, "vbd") == 0) ||
-	    (xen_tunable(XEN_DISABLE_PV_NICS) != 0 && strcmp(type, "vif") == 0));
+		return (true);
+	return ((xen_tunable(XEN_DISABLE_PV_DISKS) == 0 || strcmp(type, "vbd") != 0) &&
+	    (xen_tunable(XEN_DISABLE_PV_NICS) == 0 || strcmp(type, "vif") != 0));
+}
+
+/* No other keeps a copy. */
+void
+xen_front_told(const char *node __unused, enum xenbus_state state __unused)
+{
+
+}
+
+/* The next one. */
+int
+xen_front_unit(const char *node __unused)
+{
+
+	return (-1);
 }
 
 static int

@@ -1,0 +1,735 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * Front ends on FreeBSD's own Xen core: which of them are ours.
+ *
+ * The kernel's bus, xenbusb_front0, has a device for each front end of the toolstack's list.  One that
+ * is to be ours gets the driver "xenfront", which does nothing but to keep the kernel's drivers from
+ * it; its other self, which a driver of the suite has, is on our own bus (xenbus.c).
+ *
+ *	xenbusb_front0				xenbus0
+ *	  xenfront0	device/vbd/51712	  xbd0
+ *	  xenfront1	device/vif/0		  xn0
+ *	  xbd1		device/vbd/51728		(left to the kernel)
+ *
+ * The kernel's drivers return BUS_PROBE_SPECIFIC, at which newbus asks no other.  So "xenfront" is
+ * asked first: the kernel's drivers are registered in SI_ORDER_MIDDLE, and a module that loader(8)
+ * loaded, which registers in SI_ORDER_FIRST, comes before them.  No device has to be moved while the
+ * kernel boots.  A module that is loaded later comes after them: a device keeps the driver that it
+ * has, until devctl(8) moves it, and one that arrives later is moved as soon as the kernel's driver
+ * has attached, which is before it can have connected.
+ *
+ * A front end is left to the kernel if no driver of the suite for its type is loaded, or
+ * hw.pv.disable has "all", its driver ("xbd") or its name ("xbd0").  It returns to the kernel when its
+ * driver of the suite is unloaded, or this module.
+ *
+ * The kernel's core keeps a copy of the state that a front end last wrote, and does not mount root
+ * before each was Connected or Closed: xen_front_told() has it know.
+ *
+ * Locking.  front_mtx (mutex): the list.  The topology lock: which drivers devices have.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/bus.h>
+#include <sys/eventhandler.h>
+#include <sys/lock.h>
+#include <sys/malloc.h>
+#include <sys/module.h>
+#include <sys/mutex.h>
+#include <sys/priority.h>
+#include <sys/queue.h>
+#include <sys/sbuf.h>
+#include <sys/sx.h>
+#include <sys/sysctl.h>
+#include <sys/taskqueue.h>
+
+#include <machine/atomic.h>
+
+#include <xen/xen-os.h>
+#include <xen/xenstore/xenstorevar.h>
+#include <xen/xenbus/xenbusvar.h>
+
+#include <dev/pv/pv_tunable.h>
+#include <dev/xen/xen_front.h>
+#include <dev/xen/xenstore.h>
+#include <dev/xen/core/core.h>
+
+#define	FRONT_BUS	"xenbusb_front"
+#define	FRONT_TRIES	50	/* tenths of a second for a driver of ours to be gone */
+#define	FRONT_CLOSE_TRIES 20	/* for a back end to disconnect from the kernel's */
+#define	FRONT_LOOK_TRIES 200	/* hundredths of a second for an event of xenstore */
+
+MALLOC_DECLARE(M_XEN);
+
+struct front {
+	LIST_ENTRY(front) f_link;
+	device_t	 f_dev;
+	char		*f_node;	/* "device/vbd/51712"; a copy, as the core frees its own */
+	bool		 f_leaving;
+	bool		 f_told;	/* the core knows that it was Connected or Closed */
+	enum xenbus_state f_state;	/* that was last told */
+};
+
+static const struct front_type {
+	const char	*ft_type;
+	const char	*ft_driver;
+	const char	*ft_module;
+} front_types[] = {
+	{ "vbd", "xbd", "xenbus/xbd" },
+	{ "vif", "xn", "xenbus/xn" },
+};
+
+static struct mtx front_mtx;
+MTX_SYSINIT(xen_core_front, &front_mtx, "xen core front", MTX_DEF);
+
+static LIST_HEAD(, front) front_list = LIST_HEAD_INITIALIZER(front_list);
+static const struct xen_core_fronts *front_users;
+static eventhandler_tag front_attach_tag, front_detach_tag;
+static struct taskqueue *front_queue;	/* not the one that the core's task is in */
+static struct timeout_task front_settle_task;
+static u_int front_tries;
+static bool front_ready;	/* the task may be scheduled */
+
+static driver_t front_driver;
+
+static const struct front_type *
+front_type_of(device_t dev)
+{
+	const char *type = xenbus_get_type(dev);
+	u_int i;
+
+	for (i = 0; type != NULL && i < nitems(front_types); i++) {
+		if (strcmp(type, front_types[i].ft_type) == 0)
+			return (&front_types[i]);
+	}
+	return (NULL);
+}
+
+/* Is there a driver of the suite? */
+static bool
+front_is_loaded(const struct front_type *ft)
+{
+	bool loaded;
+
+	MOD_SLOCK;
+	loaded = module_lookupbyname(ft->ft_module) != NULL;
+	MOD_SUNLOCK;
+	return (loaded);
+}
+
+static u_long
+front_number(const char *node)
+{
+	const char *p = strrchr(node, '/');
+
+	return (p != NULL ? strtoul(p + 1, NULL, 10) : 0);
+}
+
+/* Of a disk: its number among xvda, xvdb ... (xen-vbd-interface(7)); others have none. */
+int
+xen_front_unit(const char *node)
+{
+	u_long n = front_number(node);
+
+	if (strncmp(node, "device/vbd/", 11) != 0)
+		return (-1);
+	if ((n & (1 << 28)) != 0)
+		return ((n & ((1 << 28) - 1)) >> 8);
+	return (n >> 8 == 202 ? (int)(n & 0xff) >> 4 : -1);
+}
+
+/* What hw.pv.disable calls it. */
+static void
+front_name(device_t dev, const struct front_type *ft, char *name, size_t size)
+{
+	const char *node = xenbus_get_node(dev);
+	int unit = xen_front_unit(node);
+
+	snprintf(name, size, "%s%lu", ft->ft_driver, unit >= 0 ? (u_long)unit : front_number(node));
+}
+
+/* Was this driver named to devctl(8), or chosen here?  That is more than a tunable says. */
+static bool
+front_is_explicit(device_t dev)
+{
+
+	return (device_is_devclass_fixed(dev) && device_get_name(dev) != NULL &&
+	    strcmp(device_get_name(dev), front_driver.name) == 0);
+}
+
+static bool
+front_is_ours(device_t dev)
+{
+
+	return (device_get_driver(dev) == &front_driver);
+}
+
+/*
+ * In a domain whose hypervisor can emulate devices: those which it is to emulate, and CD-ROMs, which it
+ * always does.
+ */
+static bool
+front_is_emulated(device_t dev, const struct front_type *ft)
+{
+	void *type;
+	bool cdrom;
+
+	if (!xen_hvm_domain())
+		return (false);
+	if (strcmp(ft->ft_type, "vif") == 0)
+		return (xen_pv_nics_disabled());
+	if (xen_pv_disks_disabled())
+		return (true);
+	if (xs_read(XST_NIL, xenbus_get_node(dev), "device-type", NULL, &type) != 0)
+		return (true);
+	cdrom = strcmp(type, "cdrom") == 0;
+	free(type, M_XENSTORE);
+	return (cdrom);
+}
+
+/* Why is a front end not to be ours?  NULL: it is to be. */
+static const char *
+front_unwanted(device_t dev)
+{
+	const struct front_type *ft = front_type_of(dev);
+	char name[16];
+
+	if (ft == NULL)
+		return ("no driver for this type");
+	if (!front_is_loaded(ft))
+		return ("its driver is not loaded");
+	if (front_is_explicit(dev))
+		return (NULL);
+	front_name(dev, ft, name, sizeof(name));
+	if (pv_is_listed("hw.pv.disable", "all") || pv_is_listed("hw.pv.disable", ft->ft_driver) ||
+	    pv_is_listed("hw.pv.disable", name))
+		return ("hw.pv.disable has it");
+	if (front_is_emulated(dev, ft))
+		return ("the device is emulated");
+	return (NULL);
+}
+
+static struct front *
+front_find(const char *node)
+{
+	struct front *f;
+
+	mtx_assert(&front_mtx, MA_OWNED);
+	LIST_FOREACH(f, &front_list, f_link) {
+		if (strcmp(f->f_node, node) == 0)
+			break;
+	}
+	return (f);
+}
+
+bool
+xen_front_is_ours(const char *type __unused, const char *node)
+{
+	struct front *f;
+	bool ours;
+
+	mtx_lock(&front_mtx);
+	f = front_find(node);
+	ours = f != NULL && !f->f_leaving;
+	mtx_unlock(&front_mtx);
+	return (ours);
+}
+
+struct front_write {
+	device_t	fw_dev;
+	enum xenbus_state fw_states[2];
+	u_int		fw_n;
+};
+
+/* In the thread that talks to xenstore. */
+static void
+front_write(void *arg)
+{
+	struct front_write *fw = arg;
+	u_int i;
+
+	for (i = 0; i < fw->fw_n; i++)
+		(void)BUS_WRITE_IVAR(device_get_parent(fw->fw_dev), fw->fw_dev, XENBUS_IVAR_STATE,
+		    fw->fw_states[i]);
+	free(fw, M_XEN);
+}
+
+static void
+front_write_states(device_t dev, enum xenbus_state first, enum xenbus_state second, u_int n)
+{
+	struct front_write *fw;
+
+	fw = malloc(sizeof(*fw), M_XEN, M_WAITOK);
+	fw->fw_dev = dev;
+	fw->fw_states[0] = first;
+	fw->fw_states[1] = second;
+	fw->fw_n = n;
+	(void)xen_core_store_call(front_write, fw);
+}
+
+static bool
+front_is_settled(enum xenbus_state state)
+{
+
+	return (state == XenbusStateConnected || state == XenbusStateClosed);
+}
+
+void
+xen_front_told(const char *node, enum xenbus_state state)
+{
+	device_t dev = NULL;
+	struct front *f;
+
+	mtx_lock(&front_mtx);
+	f = front_find(node);
+	if (f != NULL) {
+		dev = f->f_dev;
+		f->f_state = state;
+		f->f_told = f->f_told || front_is_settled(state);
+	}
+	mtx_unlock(&front_mtx);
+	if (dev != NULL)
+		front_write_states(dev, state, state, 1);
+}
+
+/* One that has not settled, and that is taken for it from now on. */
+static device_t
+front_next_unsettled(enum xenbus_state *state)
+{
+	device_t dev = NULL;
+	struct front *f;
+
+	mtx_lock(&front_mtx);
+	LIST_FOREACH(f, &front_list, f_link) {
+		if (!f->f_told)
+			break;
+	}
+	if (f != NULL) {
+		f->f_told = true;
+		*state = f->f_state;
+		dev = f->f_dev;
+	}
+	mtx_unlock(&front_mtx);
+	return (dev);
+}
+
+void
+xen_core_front_release(void)
+{
+	enum xenbus_state state;
+	device_t dev;
+
+	while ((dev = front_next_unsettled(&state)) != NULL) {
+		device_printf(dev, "%s has not connected: nothing waits for it any more\n",
+		    xenbus_get_node(dev));
+		front_write_states(dev, XenbusStateClosed, state, 2);
+	}
+}
+
+static int
+front_probe(device_t dev)
+{
+
+	if (front_unwanted(dev) != NULL)
+		return (ENXIO);
+	device_set_descf(dev, "Xen front end (%s)", xenbus_get_type(dev));
+	device_quiet(dev);
+	return (BUS_PROBE_SPECIFIC);
+}
+
+static int
+front_attach(device_t dev)
+{
+	struct front *f = device_get_softc(dev);
+
+	f->f_dev = dev;
+	f->f_node = strdup(xenbus_get_node(dev), M_XEN);
+	f->f_state = XenbusStateInitialising;
+	f->f_leaving = f->f_told = false;
+	mtx_lock(&front_mtx);
+	LIST_INSERT_HEAD(&front_list, f, f_link);
+	mtx_unlock(&front_mtx);
+	if (front_users != NULL)
+		front_users->xcf_changed();
+	return (0);
+}
+
+static void
+front_mark_seen(struct xenstore_watch *w, const char *path __unused)
+{
+	volatile u_int *seen = w->xw_arg;
+
+	atomic_store_rel_int(seen, 1);
+}
+
+static void
+front_nothing(void *arg __unused, int pending __unused)
+{
+
+}
+
+/*
+ * Whatever changes below a node has the core look for new devices, soon and in a task: one that it
+ * finds without a driver it gives to the kernel's, though another thread may be about to, which
+ * sleeps.  So the core is waited for before a device loses its driver: until the event of a watch that
+ * is set now has come, which is behind those of what was written, and the task that they led to has
+ * run.  A device that the toolstack has removed is deleted by that task.
+ */
+static void
+front_let_core_look(const char *node)
+{
+	struct xenstore_watch mark = { .xw_changed = front_mark_seen };
+	volatile u_int seen = 0;
+	struct task last;
+	bool exists;
+	u_int i;
+
+	if (xenstore_exists(NULL, node, "state", &exists) != 0 || !exists)
+		return;
+	mark.xw_arg = __DEVOLATILE(u_int *, &seen);
+	if (xenstore_watch_add(&mark, "domid", NULL) != 0)
+		return;
+	for (i = 0; i < FRONT_LOOK_TRIES && atomic_load_acq_int(&seen) == 0; i++)
+		pause("xflook", MAX(hz / 100, 1));
+	xenstore_watch_remove(&mark);
+	TASK_INIT(&last, 0, front_nothing, NULL);
+	taskqueue_enqueue(taskqueue_thread, &last);
+	taskqueue_drain(taskqueue_thread, &last);
+}
+
+/*
+ * Remove what front ends write for their back ends, so that it is not taken for the next driver's: with
+ * feature-persistent, for one, Linux's keeps pages mapped.
+ */
+static void
+front_unpublish(const char *node)
+{
+	static const char *const published[] = {
+		"event-channel", "feature-", "multi-queue-num-queues", "num-ring-pages", "queue-",
+		"request-", "ring-page-order", "ring-ref", "rx-ring-ref", "tx-ring-ref",
+	};
+	char **names;
+	u_int i, j, n;
+
+	if (xenstore_list(NULL, node, NULL, &names, &n) != 0)
+		return;
+	for (i = 0; i < n; i++) {
+		for (j = 0; j < nitems(published); j++) {
+			if (strncmp(names[i], published[j], strlen(published[j])) == 0)
+				(void)xenstore_remove(NULL, node, names[i]);
+		}
+	}
+	xenstore_free(names);
+}
+
+/* The core takes no refusal: it frees what the device is known by. */
+static int
+front_detach(device_t dev)
+{
+	struct front *f = device_get_softc(dev);
+
+	mtx_lock(&front_mtx);
+	f->f_leaving = true;
+	mtx_unlock(&front_mtx);
+	if (front_users != NULL) {
+		front_users->xcf_drop(f->f_node);
+		front_unpublish(f->f_node);
+		front_let_core_look(f->f_node);
+	}
+	mtx_lock(&front_mtx);
+	LIST_REMOVE(f, f_link);
+	mtx_unlock(&front_mtx);
+	free(f->f_node, M_XEN);
+	return (0);
+}
+
+/* A driver of the kernel's expects the state that a new front end has; it may have begun. */
+static void
+front_begin_again(device_t dev)
+{
+
+	if (xenbus_get_state(dev) == XenbusStateClosed)
+		front_write_states(dev, XenbusStateInitialising, XenbusStateInitialising, 1);
+}
+
+/* Offer a device without a driver to all. */
+static void
+front_offer(device_t dev)
+{
+
+	if (device_get_state(dev) != DS_NOTPRESENT)
+		return;
+	(void)device_set_devclass(dev, NULL);
+	if (device_probe_and_attach(dev) == 0 && !front_is_ours(dev))
+		front_begin_again(dev);
+}
+
+/*
+ * The kernel's drivers end their grants when they are detached, while the back end has the pages
+ * mapped, and that for disks leaves its disk behind, without itself.  So they are told before that
+ * the back end is closing, and it is waited for.  The users of a disk that is open, which has to be
+ * unmounted before, get errors.
+ */
+static void
+front_close_stock(device_t dev)
+{
+	enum xenbus_state state;
+	u_int i;
+
+	XENBUS_OTHEREND_CHANGED(dev, XenbusStateClosing);
+	for (i = 0; i < FRONT_CLOSE_TRIES; i++) {
+		state = xenbus_get_otherend_state(dev);
+		if (state != XenbusStateConnected && state != XenbusStateClosing)
+			break;
+		pause("xfclos", MAX(hz / 10, 1));
+	}
+	front_let_core_look(xenbus_get_node(dev));
+}
+
+/* Take one that the kernel's driver got first. */
+static void
+front_take(device_t dev)
+{
+
+	if (!device_is_attached(dev) || front_is_ours(dev) || front_unwanted(dev) != NULL ||
+	    device_detach(dev) != 0)
+		return;
+	if (device_set_devclass_fixed(dev, front_driver.name) != 0 ||
+	    device_probe_and_attach(dev) != 0)
+		front_offer(dev);
+}
+
+/* Call fn for each front end. */
+static void
+front_each(void (*fn)(device_t dev, void *arg), void *arg)
+{
+	device_t *buses, *children;
+	int i, j, nbuses, nchildren;
+	devclass_t dc;
+
+	bus_topo_assert();
+	dc = devclass_find(FRONT_BUS);
+	if (dc == NULL || devclass_get_devices(dc, &buses, &nbuses) != 0)
+		return;
+	for (i = 0; i < nbuses; i++) {
+		if (device_get_children(buses[i], &children, &nchildren) != 0)
+			continue;
+		for (j = 0; j < nchildren; j++)
+			fn(children[j], arg);
+		free(children, M_TEMP);
+	}
+	free(buses, M_TEMP);
+}
+
+#define	FRONT_ARRIVED	"xenfront_arrived"	/* a property: to be taken */
+
+static void
+front_settle_one(device_t dev, void *arg)
+{
+	bool *again = arg;
+	struct front *f;
+	void *arrived;
+
+	if (device_get_prop(dev, FRONT_ARRIVED, &arrived) == 0) {
+		(void)device_clear_prop(dev, FRONT_ARRIVED);
+		if (!device_is_devclass_fixed(dev))
+			front_take(dev);
+		else if (device_is_attached(dev) && !front_is_ours(dev))
+			front_begin_again(dev);
+		return;
+	}
+	if (!device_is_attached(dev) || !front_is_ours(dev))
+		return;
+	f = device_get_softc(dev);
+	if (front_users == NULL || front_users->xcf_state(f->f_node) == XEN_CORE_ATTACHED)
+		return;
+	/* Its driver is being unloaded, perhaps, or it was detached by devctl(8). */
+	if (front_is_loaded(front_type_of(dev)) ||
+	    front_users->xcf_state(f->f_node) == XEN_CORE_BUSY) {
+		*again = true;
+		return;
+	}
+	if (device_detach(dev) == 0)
+		front_offer(dev);
+}
+
+/* Take what has arrived, and give back what has no driver of the suite any more. */
+static void
+front_settle(void *arg __unused, int pending __unused)
+{
+	bool again = false;
+
+	bus_topo_lock();
+	front_each(front_settle_one, &again);
+	if (again && front_tries > 0) {
+		front_tries--;
+		(void)taskqueue_enqueue_timeout(front_queue, &front_settle_task,
+		    MAX(hz / 10, 1));
+	}
+	bus_topo_unlock();
+}
+
+static void
+front_schedule(void)
+{
+
+	bus_topo_assert();
+	if (!front_ready)
+		return;
+	front_tries = FRONT_TRIES;
+	(void)taskqueue_enqueue_timeout(front_queue, &front_settle_task, 0);
+}
+
+static bool
+front_is_on_bus(device_t dev)
+{
+	device_t parent = device_get_parent(dev);
+
+	return (parent != NULL && device_get_name(parent) != NULL &&
+	    strcmp(device_get_name(parent), FRONT_BUS) == 0);
+}
+
+/* A driver has attached, in whatever thread: what follows is the task's. */
+static void
+front_attached(void *arg __unused, device_t dev)
+{
+
+	if (!front_is_on_bus(dev) || front_is_ours(dev) || front_type_of(dev) == NULL)
+		return;
+	/* One that devctl(8) gave to the kernel's driver is told to begin, and not taken. */
+	if (device_is_devclass_fixed(dev) || front_unwanted(dev) == NULL) {
+		(void)device_set_prop(dev, FRONT_ARRIVED, dev, NULL, NULL);
+		front_schedule();
+	}
+}
+
+static void
+front_detaching(void *arg __unused, device_t dev, enum evhdev_detach when)
+{
+	device_t parent = device_get_parent(dev);
+
+	if (when == EVHDEV_DETACH_BEGIN) {
+		if (front_is_on_bus(dev) && !front_is_ours(dev) && front_type_of(dev) != NULL)
+			front_close_stock(dev);
+	} else if (when == EVHDEV_DETACH_COMPLETE && parent != NULL &&
+	    device_get_name(parent) != NULL && strcmp(device_get_name(parent), "xenbus") == 0)
+		front_schedule();
+}
+
+void
+xen_core_front_init(const struct xen_core_fronts *fronts)
+{
+
+	front_users = fronts;
+	front_queue = taskqueue_create("xen fronts", M_WAITOK, taskqueue_thread_enqueue,
+	    &front_queue);
+	TIMEOUT_TASK_INIT(front_queue, &front_settle_task, 0, front_settle, NULL);
+	(void)taskqueue_start_threads(&front_queue, 1, PWAIT, "xen fronts");
+	front_attach_tag = EVENTHANDLER_REGISTER(device_attach, front_attached, NULL,
+	    EVENTHANDLER_PRI_ANY);
+	front_detach_tag = EVENTHANDLER_REGISTER(device_detach, front_detaching, NULL,
+	    EVENTHANDLER_PRI_ANY);
+	front_ready = true;
+}
+
+void
+xen_core_front_fini(void)
+{
+
+	if (!front_ready)
+		return;
+	front_ready = false;
+	EVENTHANDLER_DEREGISTER(device_attach, front_attach_tag);
+	EVENTHANDLER_DEREGISTER(device_detach, front_detach_tag);
+	front_tries = 0;
+	while (taskqueue_cancel_timeout(front_queue, &front_settle_task, NULL) != 0)
+		taskqueue_drain_timeout(front_queue, &front_settle_task);
+	taskqueue_free(front_queue);
+	device_clear_prop_alldev(FRONT_ARRIVED);
+	front_users = NULL;
+}
+
+static void
+front_report(device_t dev, void *arg)
+{
+	struct sbuf *sb = arg;
+	const char *why;
+
+	sbuf_printf(sb, "\n%s: ", xenbus_get_node(dev));
+	if (!device_is_attached(dev))
+		sbuf_printf(sb, "no driver");
+	else
+		sbuf_printf(sb, "%s", device_get_nameunit(dev));
+	if (front_is_ours(dev))
+		return;
+	why = front_unwanted(dev);
+	sbuf_printf(sb, ": %s", why != NULL ? why : "stays until devctl(8) moves it");
+}
+
+static int
+front_sysctl(SYSCTL_HANDLER_ARGS)
+{
+	struct sbuf *sb;
+	int error;
+
+	sb = sbuf_new_auto();
+	bus_topo_lock();
+	front_each(front_report, sb);
+	bus_topo_unlock();
+	error = sbuf_finish(sb);
+	if (error == 0)
+		error = SYSCTL_OUT(req, sbuf_data(sb), sbuf_len(sb) + 1);
+	sbuf_delete(sb);
+	return (error);
+}
+
+void
+xen_core_front_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
+{
+
+	SYSCTL_ADD_PROC(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "fronts",
+	    CTLTYPE_STRING | CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, 0, front_sysctl, "A",
+	    "Each front end of the kernel's bus, its driver, and why it is not one of the suite");
+}
+
+static device_method_t front_methods[] = {
+	DEVMETHOD(device_probe, front_probe),
+	DEVMETHOD(device_attach, front_attach),
+	DEVMETHOD(device_detach, front_detach),
+	DEVMETHOD_END
+};
+
+static driver_t front_driver = {
+	"xenfront",
+	front_methods,
+	sizeof(struct front)
+};
+
+static void
+front_offer_one(device_t dev, void *arg __unused)
+{
+
+	front_offer(dev);
+}
+
+/* After the driver is gone, what it had is the kernel's again. */
+static int
+front_modevent(module_t mod __unused, int what, void *arg __unused)
+{
+
+	if (what == MOD_UNLOAD) {
+		bus_topo_lock();
+		front_each(front_offer_one, NULL);
+		bus_topo_unlock();
+	}
+	return (what == MOD_LOAD || what == MOD_UNLOAD || what == MOD_QUIESCE ||
+	    what == MOD_SHUTDOWN ? 0 : EOPNOTSUPP);
+}
+
+DRIVER_MODULE_ORDERED(xenfront, xenbusb_front, front_driver, front_modevent, NULL, SI_ORDER_FIRST);
