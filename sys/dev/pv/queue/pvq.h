@@ -142,7 +142,8 @@ struct pvq_counter {
 	{ offsetof(struct pvq_stats, member), name, descr }
 
 /*
- * What an implementation provides.  Only the implementations and the inlines below use it.
+ * What an implementation provides.  Only the implementations and the inlines below use it.  The
+ * conformance suite, tests/hosted/pvq_tests.c, shows whether it does what is promised here.
  */
 struct pvq_ops {
 	const char *qo_name;
@@ -401,6 +402,25 @@ pvq_kick(struct pvq *q)
 {
 
 	return (q->q_ops->qo_kick(q));
+}
+
+/*
+ * For whoever has one chain at a time: reserve, put, commit and kick.
+ *
+ * Returns 0, or the error of pvq_reserve(), or EFBIG if the queue can never take the chain.
+ */
+static inline int
+pvq_submit(struct pvq *q, const struct pvq_chain *pc)
+{
+	int error, slots = pvq_prepare(q, pc);
+
+	error = slots == 0 ? EFBIG : pvq_reserve(q, slots);
+	if (error != 0)
+		return (error);
+	pvq_put(q, pc, 1);
+	pvq_commit(q);
+	(void)pvq_kick(q);
+	return (0);
 }
 
 /*

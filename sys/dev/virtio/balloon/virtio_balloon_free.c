@@ -228,19 +228,16 @@ report(struct vtballoon_softc *sc, vm_page_t *blocks, int n, vtballoon_reset_t *
 	struct vtballoon_free *vtf = &sc->vtb_free;
 	struct pvq *q = sc->vtb_queue[VTBQ_REPORT];
 	bus_dma_segment_t segs[VTB_REPORT_MAX];
-	struct pvq_chain pc = { .pc_segs = segs, .pc_nwrite = n, .pc_cookie = segs };
+	struct pvq_chain pc = { .pc_segs = segs, .pc_nwrite = n, .pc_cookie = blocks };
 	int error, i;
 
 	for (i = 0; i < n; i++) {
 		segs[i].ds_addr = VM_PAGE_TO_PHYS(blocks[i]);
 		segs[i].ds_len = BLOCK_SIZE;
 	}
-	error = pvq_reserve(q, pvq_prepare(q, &pc));
+	error = pvq_submit(q, &pc);
 	if (error != 0)
 		return (error);
-	free_put(q, segs, n, blocks);
-	pvq_commit(q);
-	(void)pvq_kick(q);
 	error = vtballoon_wait(sc, q, 0);
 	if (error == 0)
 		vtf->vtf_reports += n;

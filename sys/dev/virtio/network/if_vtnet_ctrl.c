@@ -145,22 +145,13 @@ vtnet_ctrl_post(struct vtnet_softc *sc, size_t len)
 	struct pvq_chain chain = {
 		.pc_segs = segs, .pc_nread = 2, .pc_nwrite = 1, .pc_cookie = ctrl
 	};
-	int error;
 
 	if (len == 0) {
 		segs[1] = segs[2];
 		chain.pc_nread = 1;
 	}
-	error = pvq_reserve(ctrl->vtc_pvq, pvq_prepare(ctrl->vtc_pvq, &chain));
-	if (error == 0)
-		error = pvq_share(ctrl->vtc_pvq, &chain);
-	if (error != 0)
-		return (error);
 	pv_dma_sync(&ctrl->vtc_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
-	pvq_put(ctrl->vtc_pvq, &chain, 1);
-	pvq_commit(ctrl->vtc_pvq);
-	pvq_kick(ctrl->vtc_pvq);
-	return (0);
+	return (pvq_submit(ctrl->vtc_pvq, &chain));
 }
 
 void
