@@ -150,6 +150,7 @@ virtio_halt(struct virtio_bus *vb)
 	if (vb->vb_awake)
 		atomic_store_int(&vb->vb_recalled, 1);
 	vb->vb_awake = vb->vb_live = false;
+	vb->vb_reset_wanted = false;
 	error = VIRTIO_BUS_RESET(vb->vb_dev);
 	vb->vb_lost = error == ETIMEDOUT;
 	return (error);
@@ -355,8 +356,18 @@ virtio_config_task(void *arg, int pending __unused)
 {
 	struct virtio_bus *vb = arg;
 
-	if (vb->vb_awake)
+	if ((vb->vb_awake || vb->vb_reset_wanted) && !vb->vb_leaving && !vb->vb_asleep)
 		(void)VIRTIO_CONFIG_CHANGED(vb->vb_child);
+}
+
+/* Wait until the task has returned, and cancel it if it was to come. */
+static void
+virtio_config_drain(struct virtio_bus *vb)
+{
+
+	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
+	while (taskqueue_cancel_timeout(vb->vb_config_tq, &vb->vb_config_task, NULL) != 0)
+		taskqueue_drain_timeout(vb->vb_config_tq, &vb->vb_config_task);
 }
 
 /* Choose the size of a queue.  Returns 0, logged, if no size fits. */
@@ -482,9 +493,7 @@ virtio_free_queues(device_t dev)
 		return;
 	KASSERT(!vb->vb_awake, ("%s: the device is live", __func__));
 	virtio_intr_free(vb);
-	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
-	while (taskqueue_cancel_timeout(vb->vb_config_tq, &vb->vb_config_task, NULL) != 0)
-		taskqueue_drain_timeout(vb->vb_config_tq, &vb->vb_config_task);
+	virtio_config_drain(vb);
 	taskqueue_free(vb->vb_config_tq);
 	for (vs = vb->vb_slots; vs < vb->vb_slots + vb->vb_nslots; vs++) {
 		if (vs->vs_pvq == NULL)
@@ -574,9 +583,20 @@ virtio_needs_reset(device_t dev)
 	struct virtio_bus *vb = virtio_bus_of(dev);
 	uint8_t status;
 
+	if (vb->vb_reset_wanted)
+		return (true);
 	status = VIRTIO_BUS_GET_STATUS(vb->vb_dev);
 	/* All ones: removed, a reset is not possible. */
 	return (status != 0xff && (status & VIRTIO_STATUS_NEEDS_RESET) != 0);
+}
+
+void
+virtio_request_reset(device_t dev)
+{
+	struct virtio_bus *vb = virtio_bus_of(dev);
+
+	vb->vb_reset_wanted = true;
+	(void)taskqueue_enqueue_timeout_sbt(vb->vb_config_tq, &vb->vb_config_task, SBT_1S, 0, 0);
 }
 
 int
@@ -620,7 +640,35 @@ virtio_leave(device_t dev)
 	if (vb->vb_leaving)
 		return (EBUSY);
 	vb->vb_leaving = true;
+	if (vb->vb_slots != NULL)
+		virtio_config_drain(vb);
 	return (0);
+}
+
+/*
+ * A driver without a device_suspend method has left its device as it was.  It is reset here, and the
+ * driver finds that when it is resumed.
+ */
+static int
+virtio_sleep(struct virtio_bus *vb)
+{
+	int error;
+
+	vb->vb_asleep = true;
+	virtio_config_drain(vb);
+	error = virtio_halt(vb);
+	if (error == ETIMEDOUT)
+		vb->vb_asleep = false;
+	return (error == ETIMEDOUT ? error : 0);
+}
+
+static void
+virtio_wake(struct virtio_bus *vb)
+{
+
+	vb->vb_asleep = false;
+	vb->vb_reset_wanted = true;
+	(void)taskqueue_enqueue_timeout_sbt(vb->vb_config_tq, &vb->vb_config_task, 0, 0, 0);
 }
 
 /*
@@ -643,6 +691,8 @@ virtio_bus_suspend_child(device_t dev, device_t child)
 	}
 	device_busy(child);
 	error = bus_generic_suspend_child(dev, child);
+	if (error == 0 && vb->vb_awake)
+		error = virtio_sleep(vb);
 	device_unbusy(child);
 	return (error);
 }
@@ -650,6 +700,7 @@ virtio_bus_suspend_child(device_t dev, device_t child)
 int
 virtio_bus_resume_child(device_t dev, device_t child)
 {
+	struct virtio_bus *vb = device_get_softc(dev);
 	int error;
 
 	/* One that had no driver then is the new driver's to set up. */
@@ -657,6 +708,8 @@ virtio_bus_resume_child(device_t dev, device_t child)
 		return (0);
 	device_busy(child);
 	error = bus_generic_resume_child(dev, child);
+	if (error == 0 && vb->vb_asleep)
+		virtio_wake(vb);
 	device_unbusy(child);
 	return (error);
 }

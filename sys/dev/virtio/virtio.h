@@ -29,7 +29,9 @@
  *
  * A driver implements the method VIRTIO_CONFIG_CHANGED (virtio_if.m), called in a sleepable thread
  * when the device changed its configuration or requires a reset (DEVICE_NEEDS_RESET).  Its
- * device_detach begins with virtio_leave(); attach, detach, suspend and resume never overlap then.
+ * device_detach begins with virtio_leave(), after which that method is not called any more; attach,
+ * detach, suspend and resume never overlap then.  A driver without device_suspend and device_resume
+ * methods needs none if it resets its device whenever virtio_needs_reset() is true.
  *
  * A transport takes a device only while a driver for its type is loaded (virtio_driver.c), and returns
  * it to the kernel's own drivers if the driver's attach fails, or when the driver is unloaded.
@@ -235,7 +237,8 @@ void	virtio_start(device_t dev);
 int	virtio_quiesce(device_t dev);
 
 /*
- * The driver detaches: to be called first in its detach.  It is not suspended from here on.
+ * The driver detaches: to be called first in its detach.  It is not suspended from here on, and no
+ * VIRTIO_CONFIG_CHANGED runs when this returns, nor will one.  May sleep.
  *
  * Returns 0; EBUSY if it detaches already: newbus, whose lock is dropped when a detachment sleeps, does
  * not keep a second one away.  The caller then returns this error and touches nothing.
@@ -297,9 +300,17 @@ int	virtio_set_queue_size(device_t dev, u_int index, u_int size);
 int	virtio_restart_queue(device_t dev, u_int index);
 
 /*
- * Does the device require a reset (DEVICE_NEEDS_RESET, VirtIO 1.3, 2.1.2)?
+ * Does the device require a reset (DEVICE_NEEDS_RESET, VirtIO 1.3, 2.1.2)?  Or was one requested by
+ * virtio_request_reset(), or the device reset while it was suspended?
  */
 bool	virtio_needs_reset(device_t dev);
+
+/*
+ * For a driver that finds a queue broken where it may not sleep: VIRTIO_CONFIG_CHANGED is called in a
+ * second, and virtio_needs_reset() is true then.  The driver does not use the queue until it has reset
+ * the device.  From virtio_alloc_queues() to virtio_leave(), in any context.
+ */
+void	virtio_request_reset(device_t dev);
 
 /* A driver and the type of devices (VIRTIO_ID_*) that it is for. */
 struct virtio_driver {

@@ -104,6 +104,8 @@ struct virtio_bus {
 	volatile bool	 vb_live;
 	bool		 vb_lost;	/* it never confirmed a reset */
 	bool		 vb_leaving;	/* the driver detaches */
+	bool		 vb_asleep;	/* reset by the bus, until the driver does that */
+	volatile bool	 vb_reset_wanted; /* virtio_request_reset() */
 	bool		 vb_detaching;	/* virtio_bus_detach() was begun */
 	char		 vb_why[VIRTIO_WHY_LEN]; /* that the driver gave for a refusal */
 	bool		 vb_no_queue_reset; /* the device did not finish one */
