@@ -39,9 +39,10 @@ CONTROL = re.compile(
 # Of FreeBSD, in folders where the tree has nothing of its own.
 KNOWN_HEADERS = {
     "sys/crypto/sha2/sha256.h", "sys/dev/pci/pci_private.h", "sys/dev/pci/pcib_private.h",
-    "sys/dev/pci/pcivar.h", "sys/xen/evtchn/evtchnvar.h", "sys/xen/gnttab.h",
-    "sys/xen/hypervisor.h", "sys/xen/xen-os.h", "sys/xen/xen_intr.h", "sys/xen/xenbus/xenbusvar.h",
-    "sys/xen/xenstore/xenstore_internal.h", "sys/xen/xenstore/xenstorevar.h",
+    "sys/dev/pci/pcivar.h", "sys/dev/random/randomdev.h", "sys/xen/evtchn/evtchnvar.h",
+    "sys/xen/gnttab.h", "sys/xen/hypervisor.h", "sys/xen/xen-os.h", "sys/xen/xen_intr.h",
+    "sys/xen/xenbus/xenbusvar.h", "sys/xen/xenstore/xenstore_internal.h",
+    "sys/xen/xenstore/xenstorevar.h",
 }
 
 

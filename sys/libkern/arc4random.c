@@ -7,10 +7,10 @@
 /*
  * Random numbers: ChaCha20 (RFC 8439, 2.3) in counter mode, keyed by what the machine offers.
  *
- * The key comes from RDRAND where the CPU has it, and from the time-stamp counter.  Under QEMU's TCG
- * without RDRAND it is guessable: this kernel keeps no secrets, it needs numbers that differ.  After
- * each request the key is replaced by fresh output, so that earlier output can't be computed from
- * the state.
+ * The key comes from RDRAND where the CPU has it, from the time-stamp counter, and from the sources
+ * that are registered (random_harvestq.c).  Under QEMU's TCG without RDRAND or a source it is
+ * guessable: this kernel keeps no secrets, it needs numbers that differ.  After each request the key
+ * is replaced by fresh output, so that earlier output can't be computed from the state.
  *
  * Locking.  random_mtx (a spin lock) protects the key and the counter.
  */
@@ -108,6 +108,23 @@ random_seed(void)
 	}
 	random_counter = rdtsc();
 	arc4rand_iniseed_state = 1;
+}
+
+/* Stir bytes of a source into the key. */
+void
+random_harvest_direct_(const void *entropy, u_int size,
+    enum random_entropy_source origin __unused)
+{
+	uint32_t block[BLOCK_WORDS];
+	const u_char *p = entropy;
+
+	mtx_lock_spin(&random_mtx);
+	for (u_int i = 0; i < size; i++)
+		((u_char *)random_key)[i % sizeof(random_key)] ^= p[i];
+	random_block(block);
+	memcpy(random_key, block, sizeof(random_key));
+	mtx_unlock_spin(&random_mtx);
+	explicit_bzero(block, sizeof(block));
 }
 
 void

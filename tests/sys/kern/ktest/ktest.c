@@ -70,6 +70,7 @@ static const struct ktest_case *const ktest_tables[] = {
 	ktest_mem_cases,
 	ktest_mbuf_cases,
 	ktest_dma_cases,
+	ktest_random_cases,
 	ktest_resource_cases,
 	ktest_lib_cases,
 };

@@ -28,6 +28,7 @@ extern const struct ktest_case ktest_lib_cases[];
 extern const struct ktest_case ktest_lock_cases[];
 extern const struct ktest_case ktest_mbuf_cases[];
 extern const struct ktest_case ktest_mem_cases[];
+extern const struct ktest_case ktest_random_cases[];
 extern const struct ktest_case ktest_resource_cases[];
 extern const struct ktest_case ktest_sched_cases[];
 extern const struct ktest_case ktest_sleep_cases[];
