@@ -227,7 +227,7 @@ FREEBSD_TESTS?=	tools/freebsd_test sys/xen/freebsd_test sys/dev/pv/pv_balloon_te
 		${VIRTIO_TESTS}/driver_test ${VIRTIO_TESTS}/generic_test \
 		${VIRTIO_TESTS}/migrate_test ${VIRTIO_TESTS}/suspend_test \
 		${VIRTIO_TESTS}/stream_test ${VIRTIO_TESTS}/settings_test \
-		${VIRTIO_TESTS}/faults_test
+		${VIRTIO_TESTS}/faults_test ${VIRTIO_TESTS}/random/random_test
 FREEBSD_KERNEL?=	debug
 # What runs with a release's own sets, whose kernel is GENERIC.
 FREEBSD_RELEASE=	tools/freebsd_test tools/kpi_test tools/port_test

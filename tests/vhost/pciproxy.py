@@ -61,7 +61,7 @@ QUEUE_SETUP = {"queue_size", "queue_msix_vector"} | {
 
 SUBSYSTEM = 0x2C  # in the configuration space
 
-PCI_CLASS = {1: 0x020000, 2: 0x010000, 5: 0x00FF00}
+PCI_CLASS = {1: 0x020000, 2: 0x010000, 4: 0x00FF00, 5: 0x00FF00}
 
 
 class Gone(Exception):

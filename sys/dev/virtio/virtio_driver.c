@@ -78,6 +78,7 @@ static const struct {
 	{ VIRTIO_ID_NETWORK, "vtnet", "vtnet(4)" },
 	{ VIRTIO_ID_BLOCK, "vtblk", "virtio_blk(4)" },
 	{ VIRTIO_ID_BALLOON, "vtballoon", "virtio_balloon(4)" },
+	{ VIRTIO_ID_ENTROPY, "vtrnd", "virtio_random(4)" },
 };
 
 SYSCTL_NODE(_hw, OID_AUTO, pv, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
@@ -206,7 +207,7 @@ virtio_check_disabled(void)
 		    strcmp(word, "all") != 0 && !virtio_is_address(word) &&
 		    !virtio_is_xen(word))
 			printf("hw.pv.disable: %s is ignored: neither all, "
-			    "a driver (vtnet, vtblk, vtballoon) nor an address "
+			    "a driver (vtnet, vtblk, vtballoon, vtrnd) nor an address "
 			    "(pci0:0:3:0, mmio:0xfeb00e00)\n", word);
 	}
 	freeenv(list);

@@ -108,7 +108,7 @@ stock_detach(device_t dev __unused)
 
 STOCK_DRIVER(vtnet, 1);
 STOCK_DRIVER(vtblk, 2);
-STOCK_DRIVER(virtio_random, 4);
+STOCK_DRIVER(vtrnd, 4);
 STOCK_DRIVER(vtballoon, 5);
 STOCK_DRIVER(vtscsi, 8);
 MODULE_VERSION(stock, 1);
