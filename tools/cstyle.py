@@ -44,6 +44,8 @@ KNOWN_HEADERS = {
     "sys/xen/xenbus/xenbusvar.h", "sys/xen/xenstore/xenstore_internal.h",
     "sys/xen/xenstore/xenstorevar.h",
 }
+# In the head of each source of the tree kernel, whose files have FreeBSD's names.
+TREE_KERNEL = " * A file of the tree kernel (CONTRIBUTING.md)."
 
 
 def blank(text: str) -> str:
@@ -184,6 +186,13 @@ def header(path: str, text: str) -> Iterator[tuple[int, str]]:
         yield 0, "not known as a header of FreeBSD's: *_tree.h?"
 
 
+def owner(path: str, text: str) -> Iterator[tuple[int, str]]:
+    """A source of the tree kernel says in its head that it is one, and no other does."""
+    ours = path.startswith("sys/") and not path.startswith(SUITE)
+    if (TREE_KERNEL in text[:300]) != ours:
+        yield 0, f"{'lacks' if ours else 'has'} the line `{TREE_KERNEL.strip(' *')}'"
+
+
 def check(path: str) -> list[str]:
     """Return what is wrong with a file, whose path is that below the top."""
     text = pathlib.Path(path).read_text()
@@ -196,7 +205,7 @@ def check(path: str) -> list[str]:
         if path.startswith("sys/dev/"):
             found += evaluated_once(code)
     if path.endswith(".c"):
-        found += forward(code)
+        found += [*forward(code), *owner(path, text)]
     if path.endswith(".h") and path.startswith("sys/"):
         found += header(path, text)
     return [f"{path}:{number}: {what}" if number else f"{path}: {what}"

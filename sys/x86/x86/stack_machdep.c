@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: BSD-2-Clause
  *
  * Copyright (c) 2026 The pv-kmod developers
+ *
+ * A file of the tree kernel (CONTRIBUTING.md).
  */
 
 /*
