@@ -126,7 +126,7 @@ hosted: .PHONY headers
 
 # The modules that tests load: the kernel's own, Xen's, and the personalities'.
 KTESTS=		dev/pv/air dev/pv/qdisk dev/pv/twin dev/virtio/network/arrival dev/virtio/refuse \
-		dev/virtio/stock kern/badmod kern/faults kern/ktest xen/xenhvm xen/xpend xen/xtest
+		dev/virtio/stock kern/badmod kern/faults kern/ktest xen/xenhvm xen/xfaults xen/xpend xen/xtest
 .for _module in ${KTESTS}
 ktest-${_module:T}: .PHONY generic
 	@mkdir -p ${OBJTOP}/GENERIC/tests/${_module:T}

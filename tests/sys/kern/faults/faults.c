@@ -56,6 +56,7 @@
 #include <x86/busdma_impl.h>
 
 #include "pci_if.h"
+#include "faults.h"
 
 static SYSCTL_NODE(_debug, OID_AUTO, faults, CTLFLAG_RW, NULL, "Calls that fail");
 
@@ -85,8 +86,7 @@ fault_times(const void *place)
 	return (1);
 }
 
-/* Does this call fail? */
-static bool
+bool
 fault_from(const char *name, const void *place)
 {
 	u_int every = fault_every, call;
@@ -102,8 +102,6 @@ fault_from(const char *name, const void *place)
 	strlcpy(fault_where, name, sizeof(fault_where));
 	return (true);
 }
-
-#define	fault_now(name)	fault_from(name, __builtin_return_address(0))
 
 static int
 fault_sysctl(SYSCTL_HANDLER_ARGS)
@@ -127,17 +125,6 @@ SYSCTL_PROC(_debug_faults, OID_AUTO, every, CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_
     0, fault_sysctl, "IU", "Each so manieth call fails");
 SYSCTL_UINT(_debug_faults, OID_AUTO, failed, CTLFLAG_RD, &fault_failed, 0, "Calls that failed");
 SYSCTL_STRING(_debug_faults, OID_AUTO, where, CTLFLAG_RD, fault_where, 0, "The last of them");
-
-/* A function with its type, parameters and arguments; when it may fail, and what it returns then. */
-#define	FAULT(type, name, parameters, arguments, may, failure)		\
-	type	fault_##name parameters;				\
-	type								\
-	fault_##name parameters						\
-	{								\
-									\
-		return ((may) && fault_now(#name) ? (failure) :		\
-		    name arguments);					\
-	}
 
 #define	NOWAIT(flags)	(((flags) & M_WAITOK) == 0)
 
