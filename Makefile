@@ -65,6 +65,7 @@ help: .PHONY
 	@echo 'make headers             the headers that are generated'
 	@echo 'make kernel              the kernel'
 	@echo 'make modules             the modules'
+	@echo 'make arm64               the modules but those for Xen, compiled for arm64'
 	@echo 'make instruments         the console commands of tests/sys/cmd, as modules'
 	@echo 'make archive             the boot archive, which has the modules'
 	@echo 'make generic             all for GENERIC'
@@ -92,6 +93,12 @@ modules: .PHONY headers
 	@${SUBMAKE} -C ${SYSDIR}/modules PV_XEN=both MAKEOBJDIR=${KERNDIR}/modules all
 	@# What an older tree had is not for the archive.
 	@for d in ${KERNDIR}/modules/*; do [ -d ${SYSDIR}/modules/$${d##*/} ] || rm -r $$d; done
+
+# The modules but those for Xen, compiled for another machine; nothing here runs them.
+ARM64=		MACHINE=arm64 MACHINE_ARCH=aarch64 MACHINE_CPUARCH=aarch64
+arm64: .PHONY headers
+	@mkdir -p ${OBJTOP}/arm64/modules
+	@${SUBMAKE} -C ${SYSDIR}/modules ${ARM64} PV_XEN=no MAKEOBJDIR=${OBJTOP}/arm64/modules all
 
 # Modules with a console command each, for tests and measurements.
 instruments: .PHONY headers
@@ -322,9 +329,9 @@ bench: .PHONY
 dist: .PHONY
 	@${.CURDIR}/tools/dist
 
-# Layers are read from GENERIC's objects.
+# Layers are read from GENERIC's objects.  A module that is compiled for one machine only is found here.
 lint: .PHONY bootstrap
-	@${SUBMAKE} KERNCONF=GENERIC modules
+	@${SUBMAKE} KERNCONF=GENERIC modules arm64
 	@${.CURDIR}/tools/lint
 
 lint-changed: .PHONY bootstrap
@@ -333,4 +340,4 @@ lint-changed: .PHONY bootstrap
 
 # Of an older tree: the user's cache is not the clone's.
 clean: .PHONY
-	@rm -rf ${OBJTOP}/GENERIC ${OBJTOP}/GENERIC-NODEBUG ${OBJTOP}/XEN ${OBJTOP}/tests ${OBJTOP}/ccache
+	@rm -rf ${OBJTOP}/GENERIC ${OBJTOP}/GENERIC-NODEBUG ${OBJTOP}/XEN ${OBJTOP}/arm64 ${OBJTOP}/tests ${OBJTOP}/ccache

@@ -60,6 +60,6 @@ coverage_begin.o coverage_end.o: ${_COUNTERS} ${_OPTIONS}
 
 ${KMOD}.ko: ${_FIRST} ${OBJS} ${_LAST} ${.CURDIR}/Makefile
 	@echo "  LD      ${.TARGET}"
-	@${LD} -m elf_x86_64_fbsd -r ${_FIRST:D--force-group-allocation} -o ${.TARGET}.full ${_FIRST} ${OBJS} ${_LAST}
+	@${LD} -m ${KERN_EMULATION} -r ${_FIRST:D--force-group-allocation} -o ${.TARGET}.full ${_FIRST} ${OBJS} ${_LAST}
 	@printf '%s\n' ${EXPORT_SYMS} >exported
 	@${OBJCOPY} --strip-debug --keep-global-symbols=exported ${.TARGET}.full ${.TARGET}

@@ -6,19 +6,28 @@
 
 SYSROOT=	${OBJTOP}/sysroot
 
+# What differs between machines.  The tree kernel is amd64's alone: `make arm64' compiles the suite's modules.
+.if ${MACHINE} == "arm64"
+KERN_TARGET=	-target aarch64-unknown-freebsd15.0
+KERN_CPU=	-mgeneral-regs-only -ffixed-x18
+KERN_EMULATION=	aarch64elf
+.else
+KERN_TARGET=	-target x86_64-unknown-freebsd15.0
+KERN_CPU=	-mcmodel=kernel -mno-red-zone -mno-mmx -mno-sse -mno-avx -msoft-float
+KERN_EMULATION=	elf_x86_64_fbsd
+.endif
+
 # FreeBSD 15's headers, as installed; nothing of the build machine's.
 KERN_INCS=	-nostdinc -I${SYSDIR} -I${KERNBUILDDIR} \
-		-isystem ${SYSROOT}/freebsd-amd64 -isystem ${SYSROOT}/freebsd \
+		-isystem ${SYSROOT}/freebsd-${MACHINE} -isystem ${SYSROOT}/freebsd \
 		-isystem ${SYSROOT}/ck -isystem ${SYSROOT}/xen
 
-KERN_TARGET=	-target x86_64-unknown-freebsd15.0
 KERN_DEFS=	-D_KERNEL -D__FreeBSD_version=1500068 -D__printf__=__freebsd_kprintf__ \
 		-include ${KERNBUILDDIR}/opt_global.h
 # File names are those below SRCTOP; ccache(1) names them from the folder of a kernel or a module.
 KERN_CODE=	-std=gnu17 -O2 -g -pipe -ffreestanding -fno-common -fno-strict-aliasing \
 		-fno-omit-frame-pointer -fwrapv -ftrivial-auto-var-init=zero \
-		-fno-asynchronous-unwind-tables -mcmodel=kernel -mno-red-zone \
-		-mno-mmx -mno-sse -mno-avx -msoft-float \
+		-fno-asynchronous-unwind-tables ${KERN_CPU} \
 		-ffile-prefix-map=../=obj/ -ffile-prefix-map=../../= -ffile-prefix-map=../../../=obj/ \
 		-ffile-prefix-map=../../../../= -ffile-prefix-map=${SRCTOP}/=
 

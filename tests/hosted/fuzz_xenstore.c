@@ -50,6 +50,7 @@ static driver_intr_t *handler;
 static struct fuzz_input in;
 static struct xsd_sockmsg request;
 static u_int sleeps;
+static bool broken;	/* an index is invalid: there is nothing to be had from this ring any more */
 /* What is being sent. */
 static char out[sizeof(struct xsd_sockmsg) + XENSTORE_PAYLOAD_MAX + 16];
 static size_t out_len, out_at;
@@ -179,6 +180,7 @@ _sleep(const void *chan __unused, struct lock_object *lock __unused, int pri __u
 			fuzz_message();
 		fuzz_send(what % 2 == 0 ? XENSTORE_RING_SIZE : what);
 	}
+	broken |= intf.rsp_prod - intf.rsp_cons > XENSTORE_RING_SIZE;
 	handler(NULL);
 	return (0);
 }
@@ -244,7 +246,7 @@ fuzz_number(void)
 	int error;
 
 	error = xenbus_read_number(dev, XENBUS_BACK, "n", FUZZ_MIN, FUZZ_MAX, &value);
-	CHECK(error != 0 ? value == UINT64_MAX : value >= FUZZ_MIN && value <= FUZZ_MAX,
+	CHECK(error != 0 ? value == UINT64_MAX : value >= FUZZ_MIN && value <= FUZZ_MAX && !broken,
 	    "error %d, %ju", error, (uintmax_t)value);
 	value = 77;
 	error = xenbus_read_setting(dev, XENBUS_BACK, "s", 1, 5, 3, &value);
@@ -294,6 +296,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	child.xb_node = dir;
 	strlcpy(child.xb_path, dir, sizeof(child.xb_path));
 	sleeps = 0;
+	broken = false;
 	ticks = 0;
 	out_len = out_at = 0;
 	xenstore_set_watcher(&watcher);
