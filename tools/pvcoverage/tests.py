@@ -38,6 +38,8 @@ class Tree:
             top.parent.mkdir(parents=True, exist_ok=True)
             git("clone", "-q", "--no-checkout", str(source), str(top), cwd=source)
         self.head = git("rev-parse", "HEAD", cwd=top)
+        # At which commit the modules were built.
+        self.built = top / "obj/coverage.commit"
 
     def update(self) -> None:
         """Have the checkout's HEAD, with what the checkout has downloaded."""
@@ -110,6 +112,7 @@ class Tree:
                               text=True, check=False)
         if done.returncode != 0:
             raise CoverageError((done.stdout + done.stderr)[-800:])
+        self.built.write_text(self.head)
         return re.findall(r"^[\w/]+:\w+$", done.stdout, re.MULTILINE)
 
     def runtests(self, *words: str, env: dict[str, str] | None = None) -> int:
@@ -130,6 +133,8 @@ class Tree:
         found = lines_of(b"\n".join(told), modules) if told else Lines()
         return run_of(case, self.head, seconds, found), status == 0
 
-    def everything(self) -> Lines:
-        """All lines and branches that modules have, executed or not."""
-        return lines_of(b"", modules_in(self.top / "obj/GENERIC/modules"))
+    def everything(self) -> tuple[str, Lines]:
+        """All lines and branches that modules have, executed or not, and at which commit."""
+        if not self.built.exists():
+            raise CoverageError("no modules were built for coverage: make coverage")
+        return self.built.read_text(), lines_of(b"", modules_in(self.top / "obj/GENERIC/modules"))
