@@ -63,7 +63,7 @@ fuzz_open(struct fuzz *fz, const struct impl *im)
 	fz->q = fz->pe->pe_pvq;
 	fz->pe->pe_kick = fuzz_kicked;
 	/* Behind the header of 64 bytes. */
-	fz->ring = grant_peer_last(fz->pe);
+	fz->ring = grant_peer_last_id(fz->pe);
 	fz->ring = (uint8_t *)trunc_page((uintptr_t)fz->ring);
 	for (i = 0; i < FUZZ_CHAINS; i++) {
 		fc = &fz->chains[i];
