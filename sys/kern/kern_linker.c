@@ -690,6 +690,21 @@ linker_kldload(const char *name, int *idp)
 	return (error);
 }
 
+void
+linker_preloaded(void)
+{
+	linker_file_t lf;
+
+	sx_xlock(&kld_sx);
+	TAILQ_FOREACH(lf, &linker_files, link) {
+		if (lf->userrefs != 0)
+			continue;
+		lf->refs++;
+		lf->userrefs++;
+	}
+	sx_xunlock(&kld_sx);
+}
+
 /* Name the files that need `lf`. */
 static void
 linker_print_users(linker_file_t lf)

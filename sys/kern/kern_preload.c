@@ -9,7 +9,8 @@
 /*
  * Modules that are loaded at boot, as by a loader: NAME_load="YES" in the kernel environment has
  * NAME loaded before devices are probed.  Its SYSINITs are run with the kernel's own, in order;
- * those that are overdue run at once.
+ * those that are overdue run at once.  What a module needs is loaded by the loader as well, and stays
+ * until it is unloaded by name.
  */
 
 #include <sys/param.h>
@@ -58,5 +59,6 @@ preload(void *arg __unused)
 			printf("%s" SUFFIX ": the module can't be loaded (error %d)\n", name, error);
 	}
 	linker_preloading = false;
+	linker_preloaded();
 }
 SYSINIT(preload, SI_SUB_KLD, SI_ORDER_ANY, preload, NULL);

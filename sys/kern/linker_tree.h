@@ -72,6 +72,9 @@ int	linker_kldunload(int fileid, int flags);
 /* SYSINITs of what is loaded now are left to mi_startup(). */
 extern bool linker_preloading;
 
+/* The files that are there have all been loaded by the loader: none is a dependency only. */
+void	linker_preloaded(void);
+
 /* kld_sx must be held for both. */
 linker_file_t linker_find_file_by_name(const char *name);
 linker_file_t linker_find_file_by_id(int id);
