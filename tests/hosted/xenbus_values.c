@@ -223,6 +223,36 @@ peeking_keeps_the_value(const void *arg __unused)
 	CHECK(kpi_line[0] == '\0', "'%s'", kpi_line);
 }
 
+/* Each front end has one, and some have more. */
+static void
+queues_are_shared(const void *arg __unused)
+{
+	struct xenbus_child others[9];
+	u_int i, n, total = 0;
+
+	answers(NULL, 0);
+	memset(others, 0, sizeof(others));
+	for (i = 0; i < nitems(others); i++) {
+		child.xb_more_queues = 0;
+		n = xenbus_queues(child.xb_dev, 8);
+		CHECK(n == (i < 8 ? 8u : 5u), "front end %u has %u", i, n);
+		others[i].xb_more_queues = child.xb_more_queues;
+		total += n - 1;
+	}
+	child.xb_more_queues = 0;
+	CHECK(total == 60 && xenbus_queues(child.xb_dev, 8) == 1, "%u further ones", total);
+	CHECK(xenbus_queues(child.xb_dev, 1) == 1, "none");
+	xenbus_return_queues(&others[0]);
+	CHECK(xenbus_queues(child.xb_dev, 4) == 4, "those of one that is gone");
+	/* Set up once more. */
+	CHECK(xenbus_queues(child.xb_dev, 16) == 8, "its own, and what is left");
+	for (i = 0; i < nitems(others); i++)
+		xenbus_return_queues(&others[i]);
+	xenbus_return_queues(&child);
+	CHECK(xenbus_queues(child.xb_dev, 64) == 61, "all");
+	xenbus_return_queues(&child);
+}
+
 static const struct hosted_test tests[] = {
 	{ "no_answer_is_no_default", "The old value stays, and is asked for again",
 	    no_answer_is_no_default, NULL },
@@ -233,6 +263,7 @@ static const struct hosted_test tests[] = {
 	    unread_options_are_noted, NULL },
 	{ "peeking_keeps_the_value", "Whatever is wrong with the new one",
 	    peeking_keeps_the_value, NULL },
+	{ "queues_are_shared", "So that no front end is without", queues_are_shared, NULL },
 	{ NULL, NULL, NULL, NULL }
 };
 

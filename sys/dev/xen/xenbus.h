@@ -127,6 +127,13 @@ int	xenbus_read_setting(device_t dev, enum xenbus_side side, const char *name, u
 uint64_t xenbus_read_option(device_t dev, enum xenbus_side side, const char *name, uint64_t max,
 	    uint64_t otherwise);
 
+/*
+ * How many of so many queues the front end may publish, at least one.  Each further one takes nodes of
+ * xenstore, of which a domain has 1000 by default, and other front ends do not work without any: all
+ * together have 60 further ones.  For setup(); those of an earlier one have been given back.
+ */
+u_int	xenbus_queues(device_t dev, u_int wanted);
+
 /* Does the back end offer a feature ("feature-sg" is "1")?  Missing or invalid: no. */
 bool	xenbus_feature(device_t dev, const char *name);
 

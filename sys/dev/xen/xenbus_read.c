@@ -34,10 +34,12 @@
 
 #define	XENBUS_SHOWN	40	/* bytes of a strange value in a message */
 #define	XENBUS_SAYLEN	256
+#define	XENBUS_MORE_QUEUES 60	/* of all front ends, beside the first of each */
 #define	XENBUS_SAY_BURST 32
 #define	XENBUS_SAY_SECS	10
 
 uint64_t xenbus_invalid, xenbus_unsaid;
+static volatile u_int xenbus_more_queues;
 
 static const char *const xenbus_state_names[] = {
 	[XenbusStateUnknown] = "Unknown",
@@ -261,6 +263,28 @@ xenbus_read_string(device_t dev, enum xenbus_side side, const char *name, char *
 		memcpy(buf, text, len + 1);
 	xenstore_free(text);
 	return (error);
+}
+
+void
+xenbus_return_queues(struct xenbus_child *xb)
+{
+
+	atomic_add_int(&xenbus_more_queues, -xb->xb_more_queues);
+	xb->xb_more_queues = 0;
+}
+
+u_int
+xenbus_queues(device_t dev, u_int wanted)
+{
+	struct xenbus_child *xb = xenbus_child_of(dev);
+	u_int more = wanted - 1, others;
+
+	xenbus_return_queues(xb);
+	others = atomic_fetchadd_int(&xenbus_more_queues, more);
+	xb->xb_more_queues = others >= XENBUS_MORE_QUEUES ? 0 :
+	    MIN(more, XENBUS_MORE_QUEUES - others);
+	atomic_add_int(&xenbus_more_queues, xb->xb_more_queues - more);
+	return (1 + xb->xb_more_queues);
 }
 
 struct xenbus_publish {

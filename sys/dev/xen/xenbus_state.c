@@ -232,6 +232,8 @@ xenbus_set_up(struct xenbus_child *xb, enum xenbus_state *next)
 		XENFRONT_RELEASE(xb->xb_dev);
 		error = ETIMEDOUT;
 	}
+	if (error != 0)
+		xenbus_return_queues(xb);
 	if (xenstore_may_pass(error)) {
 		xenbus_try_later(xb, error);
 		taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, xenbus_delay(xb));
@@ -378,6 +380,7 @@ xenbus_release_child(struct xenbus_child *xb)
 
 	if (xb->xb_setup)
 		XENFRONT_RELEASE(xb->xb_dev);
+	xenbus_return_queues(xb);
 	xb->xb_setup = false;
 	xb->xb_phase = XB_CLOSED;
 }
@@ -738,6 +741,7 @@ void
 xenbus_forget(struct xenbus_child *xb)
 {
 
+	xenbus_return_queues(xb);
 	xenstore_watch_remove(&xb->xb_watch);
 	/* A step that runs now may schedule another: until nothing is left. */
 	while (taskqueue_cancel_timeout(xb->xb_queue, &xb->xb_task, NULL) != 0)

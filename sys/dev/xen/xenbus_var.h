@@ -95,6 +95,7 @@ struct xenbus_child {
 	int		 xb_began;	/* ticks, of the last time in XB_WAIT */
 	int		 xb_deadline;	/* ticks, in XB_CLOSING */
 	uint64_t	 xb_connects;
+	u_int		 xb_more_queues;	/* xenbus_queues() */
 
 	struct mtx	 xb_mtx;
 	u_int		 xb_wants;
@@ -154,6 +155,9 @@ void	xenbus_say(struct xenbus_child *xb, const char *fmt, ...) __printflike(2, 3
 
 /* Read a number of at most max that may be missing, or invalid; see xenbus_read.c. */
 int	xenbus_peek(const char *dir, const char *name, uint64_t max, uint64_t *value);
+
+/* What xenbus_queues() gave is for others. */
+void	xenbus_return_queues(struct xenbus_child *xb);
 
 /* Find the back end's domain (xb_otherend), and its directory as path, size bytes at most. */
 int	xenbus_find_otherend(struct xenbus_child *xb, char *path, size_t size);

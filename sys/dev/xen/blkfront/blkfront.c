@@ -146,9 +146,8 @@ xbd_negotiate(struct xbd_softc *sc)
 		    grant_ring_size(sc->xbd_order, sizeof(union blkif_sring_entry)));
 		sc->xbd_nstages = sc->xbd_max_queues * sc->xbd_nreqs + 1;
 		xbd_stages_alloc(sc);
-		return (0);
 	}
-	sc->xbd_nqueues = MIN(sc->xbd_nqueues, sc->xbd_max_queues);
+	sc->xbd_nqueues = xenbus_queues(dev, MIN(sc->xbd_nqueues, sc->xbd_max_queues));
 	sc->xbd_max_segs = MIN(segs, sc->xbd_segs);
 	return (0);
 }

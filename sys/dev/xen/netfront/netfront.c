@@ -211,7 +211,7 @@ xn_read_pairs(struct xn_softc *sc)
 	/* More than one is to be faster, and must not take from others what they can't do without. */
 	while (wanted > 1 && !xen_gnttab_is_ample(wanted * XN_PAIR_REFS))
 		wanted--;
-	return (wanted);
+	return (xenbus_queues(sc->xn_dev, wanted));
 }
 
 /* The toolstack's MTU; no key, and an invalid one, is the default.  Returns 0, or an error: unknown. */
