@@ -49,7 +49,7 @@ help: .PHONY
 	@echo 'make soak                the tests in FreeBSD, all with all repetitions, then with random preemption: HOURS=1 SEED=1, or so many SEEDS=50'
 	@echo 'make bench               measure: the tables of tests/bench/BASELINE.md (tools/bench --help)'
 	@echo 'make conformance         which rules of the specifications the tests show to be kept (tools/conformance --help)'
-	@echo 'make mutants             how many deliberate bugs the tests notice: N=200 SEED=1 FILE=sys/dev/... (tools/mutants --help)'
+	@echo 'make mutants             how many deliberate bugs the tests notice: N=200 SEED=1 GUESTS=5 FILE=sys/dev/... (tools/mutants --help)'
 	@echo 'make coverage            which lines and branches of the drivers the tests execute: TESTS=sys/dev/... (tools/coverage --help)'
 	@echo 'make fuzz                each fuzz target for FUZZ_SECONDS=60 (tools/fuzz --help)'
 	@echo 'make dist                the tarball of the FreeBSD port (ports/emulators/pv-kmod)'
@@ -308,7 +308,7 @@ soak: .PHONY ktest hosted
 # Of the drivers' HEAD, with the results in tests/mutants/RESULTS.md.
 N?=	200
 mutants: .PHONY bootstrap
-	@${.CURDIR}/tools/mutants -n ${N} --seed ${SEED} ${FILE:D--file ${FILE}} ${FILE:U--write:M--write}
+	@${.CURDIR}/tools/mutants -n ${N} --seed ${SEED} ${GUESTS:D--guests ${GUESTS}} ${FILE:D--file ${FILE}} ${FILE:U--write:M--write}
 
 # The same of what was executed, in tests/coverage/RESULTS.md.
 coverage: .PHONY bootstrap
