@@ -66,6 +66,7 @@ help: .PHONY
 	@echo 'make kernel              the kernel'
 	@echo 'make modules             the modules'
 	@echo 'make arm64               the modules but those for Xen, compiled for arm64'
+	@echo 'make test-arm64          hosted tests, compiled for arm64, in QEMU (a part of make soak)'
 	@echo 'make instruments         the console commands of tests/sys/cmd, as modules'
 	@echo 'make archive             the boot archive, which has the modules'
 	@echo 'make generic             all for GENERIC'
@@ -99,6 +100,11 @@ ARM64=		MACHINE=arm64 MACHINE_ARCH=aarch64 MACHINE_CPUARCH=aarch64
 arm64: .PHONY headers
 	@mkdir -p ${OBJTOP}/arm64/modules
 	@${SUBMAKE} -C ${SYSDIR}/modules ${ARM64} PV_XEN=no MAKEOBJDIR=${OBJTOP}/arm64/modules all
+
+# The hosted tests of that machine, in QEMU: its headers, its compiler's order of loads and stores.
+test-arm64: .PHONY headers
+	@mkdir -p ${OBJTOP}/arm64/hosted
+	@${SUBMAKE} -C ${.CURDIR}/tests/hosted ${ARM64} run-arm64
 
 # Modules with a console command each, for tests and measurements.
 instruments: .PHONY headers
@@ -301,6 +307,7 @@ soak: .PHONY ktest hosted
 	@status=0; \
 	for target in ${SOAK_FREEBSD}; do ${SUBMAKE} $$target || status=1; done; \
 	${.CURDIR}/tools/fuzz --seconds 120 || status=1; \
+	${SUBMAKE} test-arm64 || status=1; \
 	${.CURDIR}/tools/runtests --no-build --soak ${HOURS} --seed ${SEED} || status=1; \
 	exit $$status
 .endif

@@ -37,6 +37,7 @@
 
 #define	FUZZ_MIN	10
 #define	FUZZ_MAX	1000
+#define	FUZZ_PAYLOAD	48	/* bytes that are the input's */
 
 MALLOC_DEFINE(M_XEN, "xen", "");
 
@@ -143,9 +144,13 @@ fuzz_message(void)
 	head->req_id = (kind & 0x10) != 0 ? fuzz_byte(&in) : request.req_id;
 	head->tx_id = 0;
 	head->len = len;
+	/* Long ones, and some that are too long. */
 	if ((kind & 0x20) != 0)
-		head->len = fuzz_word(&in) % (XENSTORE_PAYLOAD_MAX + 4);
-	fuzz_fill(&in, out + sizeof(*head), MIN(head->len, XENSTORE_PAYLOAD_MAX + 8));
+		head->len = len % 4 == 0 ? XENSTORE_PAYLOAD_MAX - 2 + len / 4 % 8 :
+		    fuzz_word(&in) % XENSTORE_PAYLOAD_MAX;
+	/* The input is not for that: what comes after this message is of more interest. */
+	memset(out + sizeof(*head), '7', sizeof(out) - sizeof(*head));
+	fuzz_fill(&in, out + sizeof(*head), MIN(head->len, FUZZ_PAYLOAD));
 	if ((kind & 0x40) != 0 && head->type == XS_WATCH_EVENT)
 		memcpy(out + sizeof(*head), "/a\0t", 5);
 	out_len = sizeof(*head) + MIN(head->len, XENSTORE_PAYLOAD_MAX + 8);

@@ -133,9 +133,9 @@ fuzz_send(struct fuzz_input *in)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct fuzz_input in = { data, size };
-	uint8_t options = fuzz_byte(&in);
-	u_int bufs = 0;
+	struct fuzz_input in = { data, size }, again;
+	uint8_t op, options = fuzz_byte(&in);
+	u_int bufs = 0, n;
 	bool bad = false;
 
 	memset(&sc, 0, sizeof(sc));
@@ -145,7 +145,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	sc.xn_queues[0].xq_softc = &sc;
 	sc.xn_queues[0].xq_packets = packets;
 	while (in.fi_left > 0) {
-		switch (fuzz_byte(&in) % 4) {
+		op = fuzz_byte(&in);
+		switch (op % 4) {
 		case 0:
 			fuzz_sent(&in);
 			break;
@@ -153,7 +154,12 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			fuzz_send(&in);
 			break;
 		default:
-			fuzz_receive(&in, &bufs, &bad);
+			/* One message, or the same again and again. */
+			again = in;
+			for (n = op < 0xc0 ? 1 : 1 + op % 32; n > 0; n--) {
+				in = again;
+				fuzz_receive(&in, &bufs, &bad);
+			}
 		}
 	}
 	return (0);

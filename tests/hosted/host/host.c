@@ -27,8 +27,8 @@
 extern void host_give_up(const char *message) __attribute__((__noreturn__));
 
 /*
- * FreeBSD's inlines find the CPU's data at %gs: curthread at its beginning, and a word in it that a
- * full barrier touches.  Each thread gets a CPU of its own.
+ * FreeBSD's inlines find the CPU's data at %gs, or in x18: curthread at its beginning, and a word in it
+ * that a full barrier touches.  Each thread gets a CPU of its own.
  */
 /* What a thread has at %gs. */
 static __thread struct {
@@ -39,8 +39,12 @@ static void
 host_set_pcpu(void)
 {
 
+#ifdef __x86_64__
 	if (syscall(SYS_arch_prctl, HOST_ARCH_SET_GS, &pcpu) != 0)
 		abort();
+#else
+	__asm __volatile("mov x18, %0" : : "r" (&pcpu));
+#endif
 }
 
 __attribute__((__constructor__)) static void

@@ -18,7 +18,11 @@
 #include <vm/vm.h>
 #include <vm/pmap.h>
 #include <machine/bus.h>
+#ifdef __amd64__
 #include <x86/busdma_impl.h>
+#else
+#include <machine/bus_dma_impl.h>
+#endif
 
 #include "../host/host.h"
 #include "kpi.h"

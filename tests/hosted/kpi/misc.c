@@ -35,6 +35,11 @@ const char *kpi_tunable_value;
 
 struct sysctl_oid sysctl___hw;
 
+#ifdef __aarch64__
+/* Of machine/atomic.h: instructions that every processor has. */
+bool lse_supported;
+#endif
+
 static char kpi_a_device;
 
 device_t
