@@ -204,6 +204,59 @@ full_ring_says_enospc(const struct impl *im)
 	fix_close(&f);
 }
 
+/* With chains of one shape, from one place on: no slot is wasted, none is given twice. */
+static void
+fill(const struct impl *im, int start, int nread, int nwrite)
+{
+	int error, i, left = FIX_SIZE, slots;
+	uintptr_t first, n = 1;
+	struct peer_chain pr;
+	struct fix f;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	slots = prepared(&f, nread, nwrite);
+	for (i = 0; i < start; i++)
+		fix_turn(&f, n++);
+	first = n;
+	while ((error = fix_put(&f, n, nread, nwrite)) == 0) {
+		left -= slots;
+		CHECK(left >= 0, "%d segments at %d: more than the ring has", nread + nwrite, start);
+		n++;
+	}
+	CHECK(error == ENOSPC && left < slots, "error %d, %d places are left for %d", error, left,
+	    slots);
+	/* What is too little for one of these takes smaller ones. */
+	for (; left > 0; left--)
+		CHECK(fix_put(&f, n++, 0, 1) == 0, "%d places are left, and none is", left);
+	CHECK(fix_put(&f, n, 0, 1) == ENOSPC, "a place too many");
+	fix_commit(&f);
+	CHECK(fix_put(&f, n, 0, 1) == ENOSPC, "a place too many, committed");
+	/* One that comes back makes room for another of its kind, and for no more. */
+	fix_fetch(&f, &pr, first, nread, nwrite);
+	fix_complete(&f, &pr, 0);
+	fix_get(&f, first, 0);
+	CHECK(fix_put(&f, n, nread, nwrite) == 0, "its own places are not free");
+	CHECK(fix_put(&f, n + 1, 0, 1) == ENOSPC, "a place too many of one that came back");
+	fix_abort(&f);
+	CHECK(fix_put(&f, n, nread, nwrite) == 0, "its places are not free after an abort");
+	CHECK(fix_put(&f, n + 1, 0, 1) == ENOSPC, "a place too many after an abort");
+	fix_commit(&f);
+	fix_close(&f);
+}
+
+static void
+full_in_each_way(const struct impl *im)
+{
+	int nread, nwrite, start;
+
+	for (start = 0; start < FIX_SIZE; start++) {
+		for (nread = 0; nread <= 3; nread++) {
+			for (nwrite = nread == 0; nwrite <= 3; nwrite++)
+				fill(im, start, nread, nwrite);
+		}
+	}
+}
+
 static void
 completes_out_of_order(const struct impl *im)
 {
@@ -509,6 +562,7 @@ const struct pvq_test pvq_basic_tests[] = {
 	    nothing_is_seen_before_commit },
 	{ "abort_takes_back_what_is_staged", "And nothing else", abort_takes_back_what_is_staged },
 	{ "full_ring_says_enospc", "Until a completion was collected", full_ring_says_enospc },
+	{ "full_in_each_way", "With chains of each shape, from each place on", full_in_each_way },
 	{ "completes_out_of_order", "Each cookie comes back with its own length",
 	    completes_out_of_order, IM_ANY_ORDER },
 	{ "get_takes_no_more_than_asked", "And nothing that was not published",
