@@ -458,16 +458,28 @@ check_settled(struct model *m)
 static void
 needs_of_one_that_is_down(const void *arg __unused)
 {
-	static const enum event needs[] = { BREAK, STUCK, DIE };
+	static const struct {
+		enum event	 event;
+		const char	*log;
+		u_int		 tasks;
+	} needs[] = {
+		/* A queue that is broken can't be used. */
+		{ BREAK, "SRq0s0c0r0R0", 1 },
+		{ STUCK, "SRq1s1c1r1R1", 1 },
+		{ DIE, STOPS "rSR", 0 },
+	};
 	struct model *m;
-	u_int i;
+	u_int i, n;
 
 	for (i = 0; i < nitems(needs); i++) {
 		m = begin_in(PV_DEV_DOWN);
-		happens(m, needs[i]);
+		happens(m, needs[i].event);
 		CHECK(kpi_run_tasks() == 0 && m->m_logged == 0, "%s", m->m_log);
-		CHECK(happens(m, UP) == 0 && strcmp(m->m_log, STOPS "rSR") == 0, "%s", m->m_log);
-		CHECK(m->m_pvd.pvd_resets == 1, "%ju resets", (uintmax_t)m->m_pvd.pvd_resets);
+		CHECK(happens(m, UP) == 0, "%s", m->m_log);
+		n = kpi_run_tasks();
+		CHECK(n == needs[i].tasks && strcmp(m->m_log, needs[i].log) == 0, "%u, %s", n,
+		    m->m_log);
+		CHECK(m->m_pvd.pvd_resets + m->m_pvd.pvd_queue_resets == 1, "not counted");
 		check_settled(m);
 		end(m);
 	}
@@ -577,6 +589,94 @@ what_becomes_of_requests(const void *arg __unused)
 	CHECK(m->m_reclaimed[0] == ENXIO && m->m_reclaimed[1] == ENXIO && m->m_quiesced == ENXIO,
 	    "not ENXIO");
 	end(m);
+	m = begin_in(PV_DEV_LIVE);
+	happens(m, RESTART);
+	CHECK(m->m_quiesced == 0, "%d", m->m_quiesced);
+	/* Without users nothing is put again. */
+	happens(m, DOWN);
+	CHECK(m->m_reclaimed[0] == ENXIO && m->m_quiesced == ENXIO, "%d", m->m_quiesced);
+	end(m);
+}
+
+/* What a back end has until it has closed. */
+static void
+held_and_reclaimed(const void *arg __unused)
+{
+	struct model *m = begin_in(PV_DEV_LIVE);
+
+	pv_dev_lock(&m->m_pvd);
+	pv_dev_hold(&m->m_pvd);
+	CHECK(strcmp(m->m_log, "q") == 0 && pv_dev_state(&m->m_pvd) == PV_DEV_FROZEN, "%s", m->m_log);
+	/* It was not stopped after all. */
+	CHECK(pv_dev_thaw(&m->m_pvd) == 0 && strcmp(m->m_log, "qSR") == 0, "%s", m->m_log);
+	pv_dev_hold(&m->m_pvd);
+	pv_dev_need_reset(&m->m_pvd, 1, EIO);
+	m->m_started = false;
+	pv_dev_reclaim(&m->m_pvd);
+	pv_dev_reclaim(&m->m_pvd);
+	CHECK(strcmp(m->m_log, "qSRqc0c1") == 0 && m->m_reclaimed[0] == 0 &&
+	    m->m_reclaimed[1] == EIO, "%s", m->m_log);
+	CHECK(pv_dev_thaw(&m->m_pvd) == 0 && strcmp(m->m_log, "qSRqc0c1rSR") == 0, "%s", m->m_log);
+	pv_dev_unlock(&m->m_pvd);
+	CHECK(kpi_run_tasks() == 0, "it is reset once more");
+	check_settled(m);
+	/* It is not expected any more before it has closed, and is detached. */
+	pv_dev_lock(&m->m_pvd);
+	pv_dev_hold(&m->m_pvd);
+	pv_dev_lose(&m->m_pvd);
+	m->m_started = false;
+	pv_dev_reclaim(&m->m_pvd);
+	CHECK(m->m_reclaimed[0] == ENXIO && m->m_reclaimed[1] == ENXIO, "not ENXIO");
+	pv_dev_unlock(&m->m_pvd);
+	m->m_logged = m->m_log[0] = 0;
+	end(m);
+	CHECK(strcmp(m->m_log, "l") == 0, "%s", m->m_log);
+	/* Or is detached before it has closed. */
+	m = begin_in(PV_DEV_LIVE);
+	pv_dev_lock(&m->m_pvd);
+	pv_dev_hold(&m->m_pvd);
+	pv_dev_unlock(&m->m_pvd);
+	end(m);
+	CHECK(strcmp(m->m_log, "q" STOPS) == 0, "%s", m->m_log);
+}
+
+/* A reset that is under way when the device is detached does not start it again. */
+static void
+detached_during_a_reset(const void *arg __unused)
+{
+	struct model *m = begin_in(PV_DEV_LIVE);
+
+	m->m_pvd.pvd_leaving = true;
+	happens(m, DIE);
+	happens(m, TASK);
+	CHECK(strcmp(m->m_log, STOPS) == 0, "%s", m->m_log);
+	happens(m, LEAVE);
+	CHECK(strcmp(m->m_log, STOPS "l") == 0, "%s", m->m_log);
+	end(m);
+}
+
+/* A queue that takes the place of another was never reset; one that is broken already needs it. */
+static void
+queues_are_exchanged(const void *arg __unused)
+{
+	struct model *m = begin_in(PV_DEV_LIVE);
+	struct pvq other;
+
+	happens(m, STUCK);
+	happens(m, TASK);
+	memset(&other, 0, sizeof(other));
+	other.q_fault = PVQ_FAULT_ID;
+	happens(m, FREEZE);
+	pv_dev_adopt(&m->m_pvd, 0, NULL);
+	pv_dev_adopt(&m->m_pvd, 0, &m->m_pvqs[0]);
+	pv_dev_adopt(&m->m_pvd, 1, &other);
+	CHECK(m->m_pvd.pvd_queues[1].pdq_error == EIO, "it is not reset");
+	happens(m, THAW);
+	m->m_logged = 0;
+	happens(m, STUCK);
+	happens(m, TASK);
+	CHECK(strcmp(m->m_log, "q1s1c1r1R1") == 0, "%s", m->m_log);
+	end(m);
 }
 
 static void
@@ -658,6 +758,10 @@ a_back_end_takes_part(const void *arg __unused)
 	happens(m, BREAK);
 	CHECK(happens(m, UP) == 0 && happens(m, THAW) == 0 && happens(m, RESTART) == 0 &&
 	    happens(m, TASK) == 0 && strcmp(m->m_log, "qx") == 0, "%s", m->m_log);
+	pv_dev_lock(&m->m_pvd);
+	pv_dev_lose(&m->m_pvd);
+	CHECK(pv_dev_state(&m->m_pvd) == PV_DEV_RESETTING, "lost");
+	pv_dev_unlock(&m->m_pvd);
 	happens(m, FREEZE);
 	CHECK(m->m_reclaimed[0] == EIO && m->m_reclaimed[1] == ETIMEDOUT, "%d, %d",
 	    m->m_reclaimed[0], m->m_reclaimed[1]);
@@ -770,6 +874,9 @@ static const struct hosted_test all[] = {
 	{ "one_queue_on_request", "For a setting, and for its needs", one_queue_on_request, NULL },
 	{ "lost_and_brought_back", "Unless it did not stop", lost_and_brought_back, NULL },
 	{ "a_back_end_takes_part", "A reset that ends with a thaw", a_back_end_takes_part, NULL },
+	{ "held_and_reclaimed", "What a back end has", held_and_reclaimed, NULL },
+	{ "detached_during_a_reset", "It is not started again", detached_during_a_reset, NULL },
+	{ "queues_are_exchanged", "While the device is frozen", queues_are_exchanged, NULL },
 	{ "resets_are_paced", "After the first ones", resets_are_paced, NULL },
 	{ "all_at_once", "Steps, needs and the task in threads", all_at_once, NULL },
 	{ NULL, NULL, NULL, NULL }

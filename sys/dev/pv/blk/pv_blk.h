@@ -18,29 +18,23 @@
  *	(the device is live)
  *	pv_blk_attach()    the disk appears; requests may come               pv_blk_detach()
  *
- * The way of a bio.  The files are a stack: each calls those below it, and what concerns those above it
- * is returned.  A bio enters each once on its way down, and returns once:
+ * The way of a bio.  The files are a stack: each calls those below it, and a reset is needed of pv_dev,
+ * below all of them.  A bio enters each once on its way down, and returns once:
  *
  *	            disk(9)  d_strategy                    biodone(9)
  *	               |                                        ^
  *	pv_blk_disk.c  | pv_blk_strategy()                      |    the disk, sysctls, attach, detach
  *	               |                                        |
  *	pv_blk_dump.c  |                                        |    requests without interrupts
- *	pv_blk_recover.c                                        |    freeze, reset, requeue, suspend
+ *	pv_blk_recover.c                                        |    what pv_dev has done; late requests
  *	pv_blk_own.c   |                                        |    bios of the driver's own
  *	               |                                        |
- *	pv_blk_order.c | pv_blk_order_submit()   pv_blk_intr()  |    which bios may go now: barriers
- *	               |                               |        |
- *	pv_blk_queue.c | pv_blk_queue_submit()  _queue_run() ---+    put, kick, collect, arm; bq_mtx
+ *	pv_blk_queue.c | pv_blk_submit()         pv_blk_intr() -+    put, kick, collect, arm; barriers
  *	pv_blk_pace.c  |                               |        ^    how much is coalesced
  *	pv_blk_req.c   | pv_blk_req_next()      _req_end() -----+    a piece of a bio, its memory
  *	pv_blk_hist.c, pv_blk_mem.c, pv_blk_log.c       ^            histograms, memory, messages
  *	               v                               ^
  *	          pvq_put(), pvq_kick()            pvq_get()         the ring
- *
- * The return value of pv_blk_queue.c's functions is what is to be done when the queue's lock has been
- * released: pv_blk_order.c pumps bios behind a barrier when a queue has become idle, and calls
- * blk_broken, a callback that pv_blk_recover.c handed down, which resets a device with a broken queue.
  *
  * A bio becomes one or more requests: pieces, in ascending order, each within the limits of the
  * transport.  A request is, in this order,
@@ -115,26 +109,24 @@
  * pv_blk_peer.h has what this takes where the peer is a program, which closes, restarts and may offer
  * less than before.
  *
- * pv_blk_suspend() and pv_blk_resume() are this for a device whose queues outlive the stop.  A reset
- * that is requested meanwhile is left to them; one that came too late for theirs follows the thaw.
+ * pv_blk_suspend() and pv_blk_thaw() are this for a device whose queues outlive the stop.
  *
  * A request that is put again may have been done already: each is a read, or writes the same to the
- * same place, and nothing that overlaps it and came after a barrier was started.  pv_blk_reset() does
- * all of this in a task with bo_stop and bo_restart; it serves for DEVICE_NEEDS_RESET.
+ * same place, and nothing that overlaps it and came after a barrier was started.
  *
- * A broken or stuck queue is reset alone where the device can do that (bo_stop_queue): the same task
- * stops that queue, fails what it had in flight or, of a stuck one, puts it again, and starts the
- * queue, while the others run (PVB_REPAIRING).  If it can't, does not finish, or the queue is stuck
- * once more with nothing done in between, the device is reset.
+ * When a device, or one of its queues, is reset, and what of a reset that is needed while it can't be
+ * done now: pv_dev.c.  What a broken queue had in flight ends with EIO; all others put it again.
  *
  * Locking.  blk_mtx protects the disk: its flags, its barriers, its queues' number, its size.
  * bq_mtx protects a queue and its requests; it is taken in pv_blk_queue.c alone, and releasing it does
  * nothing else.  With it, a queue reads bq_flags, a copy of blk_flags that pv_blk_set_flags() writes
  * with both locks.  blk_log_mtx is about messages.  The order is blk_mtx, bq_mtx (of several queues,
  * by their number), blk_log_mtx.
- * No lock is held while calling biodone(9), disk(9) (but for disk_resize()), or the protocol's
+ * None of these is held while calling biodone(9), disk(9) (but for disk_resize()), or the protocol's
  * bo_stop and bo_restart; bq_mtx is held in bo_encode, bo_status, bpo_load and bpo_unload, which only
  * compute and copy.
+ * pv_dev's lock, which comes before them, is held from the beginning of a suspension, a resume, a reset
+ * or a detachment to its end, also while bios are ended by it.  Nothing on the way of a bio takes it.
  * PVB_STOPPED makes the queues quiet for those that must not hold their locks.
  *
  * A user's last bio may end, and the disk be closed, before the user's thread has left d_strategy.  It
@@ -162,6 +154,7 @@
 
 #include <dev/pv/pv_dma.h>
 #include <dev/pv/pv_tunable.h>
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/queue/pvq.h>
 
 struct disk;
@@ -315,9 +308,6 @@ struct pv_blk_stats {
 	uint64_t	bs_timeouts;
 	uint64_t	bs_timeout_resets;
 	uint64_t	bs_requeued;
-	uint64_t	bs_resets;
-	uint64_t	bs_queue_resets;
-	uint64_t	bs_queue_reset_errors;
 	uint64_t	bs_resizes;
 	uint64_t	bs_unlogged;
 	uint64_t	bs_max_in_flight;
@@ -345,8 +335,6 @@ struct pv_blk_queue {
 	u_int		bq_flags;	/* copy of blk_flags, and PVB_STOPPED if bq_held */
 	bool		bq_held;	/* this queue alone is stopped */
 	bool		bq_stuck;	/* a request takes longer than blk_timeout_reset */
-	bool		bq_was_reset;	/* for that, when so many requests had completed */
-	uint64_t	bq_reset_done;
 
 	/* Bios. */
 	struct pv_blk_bios bq_bios;	/* not yet begun, or not all of it: bio_driver2 */
@@ -399,8 +387,7 @@ struct pv_blk {
 	struct mtx	blk_mtx;
 	u_int		blk_flags;
 #define	PVB_STOPPED	0x0001	/* the queues are not to be touched */
-#define	PVB_RESETTING	0x0002	/* the reset task is queued or runs */
-#define	PVB_FROZEN	0x0004	/* pv_blk_freeze() */
+#define	PVB_FROZEN	0x0004	/* nothing is started */
 #define	PVB_DETACHING	0x0008	/* new bios are refused */
 #define	PVB_DEAD	0x0010	/* could not be brought back, or is not expected */
 #define	PVB_GONE	0x0020	/* d_gone was called; blk_flags only */
@@ -408,7 +395,6 @@ struct pv_blk {
 #define	PVB_WRITETHROUGH 0x0080	/* flushes need not reach the device */
 #define	PVB_LEAK	0x0100	/* the device may still use our memory; blk_flags only */
 #define	PVB_GATED	0x0200	/* new bios are queued in blk_waiting */
-#define	PVB_REPAIRING	0x0400	/* the reset task is to reset broken queues, or does */
 #define	PVB_HISTOGRAM	0x0800	/* depth and latencies are counted */
 	bool		blk_open;	/* the disk has users */
 	bool		blk_through;	/* the device was set to write-through */
@@ -421,8 +407,8 @@ struct pv_blk {
 	/* Barriers. */
 	struct pv_blk_bios blk_waiting;
 	struct bio	*blk_barrier;	/* in the first queue, and not done */
-	volatile u_int	blk_following;	/* threads of users in pv_blk_follow() */
-	bool		blk_pumping;	/* one of the threads in pv_blk_follow() pumps */
+	volatile u_int	blk_following;	/* threads of users in pv_blk_pump() */
+	bool		blk_pumping;	/* one of the threads there pumps */
 	u_int		blk_turn;	/* the queue for the next bio that waited */
 
 	u_int		blk_nactive;	/* queues in use; also with every bq_mtx */
@@ -448,13 +434,11 @@ struct pv_blk {
 	size_t		blk_made_size;	/* bp_max_size as it was first */
 	volatile u_int	blk_bounce_busy; /* 1: a request has it */
 
-	void		(*blk_broken)(struct pv_blk *); /* a queue is; no lock is held */
 	struct callout	blk_watchdog;	/* time-outs */
-	struct taskqueue *blk_reset_tq;
-	struct timeout_task blk_reset_task;
-	sbintime_t	blk_reset_at;	/* when the device was reset last */
-	bool		blk_reset_again; /* requested where none can start: one more has to follow */
-	int		blk_reset_error; /* what in-flight requests end with; 0: they are requeued */
+	struct pv_dev	blk_pvdev;	/* its life */
+	struct pv_dev_ops blk_dev_ops;
+	u_int		blk_settle_secs; /* for what is in flight when the device is suspended */
+	bool		blk_requeued;	/* its protocol has stopped it, and starts it again */
 	struct sysctl_ctx_list blk_sysctl;
 	struct sysctl_ctx_list blk_queue_sysctl; /* of the pvqs */
 	struct pv_blk_stats blk_stats;	/* what no queue counts */
@@ -554,14 +538,6 @@ void	pv_blk_end_caching(struct pv_blk *blk);
 int	pv_blk_query(struct pv_blk *blk, void *buf, size_t size, u_int secs);
 
 /*
- * Reset the device from a task, for a broken queue or because the device requests it.
- *
- * error  what requests in flight end with, of EIO those in broken queues; 0: they are put again, in
- *        their order, as are those of EIO in other queues
- */
-void	pv_blk_reset(struct pv_blk *blk, int error);
-
-/*
  * Start nothing more (suspend).  What is in flight stays so until it is completed, or the device is
  * stopped and pv_blk_requeue() takes it back; bios are queued.  May sleep for a reset under way.
  */
@@ -576,12 +552,8 @@ void	pv_blk_freeze(struct pv_blk *blk);
  */
 int	pv_blk_settle(struct pv_blk *blk, u_int secs);
 
-/*
- * The device was stopped: take what was in flight out of the queues.
- *
- * error  as for pv_blk_reset()
- */
-void	pv_blk_requeue(struct pv_blk *blk, int error);
+/* The device, which is frozen, was stopped: take what was in flight out of the queues.  May sleep. */
+void	pv_blk_requeue(struct pv_blk *blk);
 
 /*
  * Use other queues from now on, or none (n is 0): the next ones of a device whose queues do not
@@ -597,19 +569,17 @@ void	pv_blk_set_queues(struct pv_blk *blk, struct pvq *const *qs, u_int n);
  * to secs, stop, requeue.  May sleep.
  *
  * Returns 0; or what bo_stop did, with a message: the disk is lost then, and its I/O ends with ENXIO.
- * A disk that was lost before may be suspended as well, and so be brought back.
+ * A disk that was lost before may be suspended as well, and so be brought back, unless it did not stop.
  */
 int	pv_blk_suspend(struct pv_blk *blk, u_int secs);
 
 /*
- * And its resume: restart, thaw.  May sleep.
+ * The device is live again, or, after pv_blk_suspend(), is started: requeued requests go first, then
+ * the bios that waited.  May sleep.
  *
  * Returns 0; or what bo_restart did, with a message: the disk is lost, and its I/O ends with ENXIO,
  * until one that follows another pv_blk_suspend() succeeds.
  */
-int	pv_blk_resume(struct pv_blk *blk);
-
-/* The device is live again: requeued requests go first, then the bios that waited. */
-void	pv_blk_thaw(struct pv_blk *blk);
+int	pv_blk_thaw(struct pv_blk *blk);
 
 #endif /* !_DEV_PV_PV_BLK_H_ */

@@ -47,9 +47,6 @@ static const struct {
 	STAT(timeouts, "Requests reported for taking longer than the time-out"),
 	STAT(timeout_resets, "Resets for a request that took longer than timeout_reset"),
 	STAT(requeued, "Requests put again after a reset"),
-	STAT(resets, "Times that the device was reset"),
-	STAT(queue_resets, "Times that a queue was reset alone"),
-	STAT(queue_reset_errors, "Times that the device was reset because it did not reset a queue"),
 	STAT(resizes, "Times that the disk changed its size"),
 	STAT(unlogged, "Messages that were suppressed by the rate limit"),
 #undef STAT
@@ -75,7 +72,7 @@ pv_blk_sysctl_reset(SYSCTL_HANDLER_ARGS)
 
 	error = pv_sysctl_int(oidp, req, &value, 0, 1);
 	if (error == 0 && value != 0)
-		pv_blk_reset(blk, 0);
+		pv_dev_need_reset(&blk->blk_pvdev, PV_DEV_ALL, ETIMEDOUT);
 	return (error);
 }
 
@@ -193,6 +190,7 @@ pv_blk_sysctl_attach(struct pv_blk *blk)
 	    &blk->blk_params.bp_delete_size, 0, "Bytes that are deleted by a request at most; 0: none");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "delete_align", CTLFLAG_RD,
 	    &blk->blk_params.bp_delete_align, 0, "Bytes that are freed only as a whole");
+	pv_dev_sysctl(&blk->blk_pvdev, ctx, top);
 	pv_tunable_add(ctx, top, NULL, &tunables[PV_BLK_TIMEOUT], &blk->blk_timeout);
 	pv_tunable_add(ctx, top, NULL, &tunables[PV_BLK_TIMEOUT_RESET], &blk->blk_timeout_reset);
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "histogram", CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE,
@@ -220,7 +218,7 @@ pv_blk_queue_cpu(u_int i, u_int n)
 
 	if (n == 1)
 		return (-1);
-	/* As pv_blk_queue_submit() selects. */
+	/* As pv_blk_submit() selects. */
 	CPU_FOREACH(cpu) {
 		if (cpu % n == i)
 			return (cpu);
@@ -285,7 +283,7 @@ void
 pv_blk_fini(struct pv_blk *blk)
 {
 	KASSERT(blk->blk_disk == NULL, ("%s: still a disk", __func__));
-	pv_blk_recover_fini(blk);
+	pv_dev_fini(&blk->blk_pvdev);
 	pv_blk_req_fini(blk);
 	pv_blk_queues_fini(blk);
 	pv_blk_hist_fini(blk);
@@ -402,7 +400,7 @@ pv_blk_strategy(struct bio *bp)
 		return;
 	}
 	pv_blk_bio_init(bp);
-	pv_blk_order_submit(blk, bp);
+	pv_blk_submit(blk, bp);
 }
 
 /* Tells GEOM whether the disk deletes: bios of any length, which are cut here. */
@@ -457,8 +455,12 @@ pv_blk_make_disk(struct pv_blk *blk)
 void
 pv_blk_set_queues(struct pv_blk *blk, struct pvq *const *qs, u_int n)
 {
+	u_int i;
+
 	sysctl_ctx_free(&blk->blk_queue_sysctl);
 	pv_blk_queues_use(blk, qs, n);
+	for (i = 0; i < blk->blk_params.bp_nqueues; i++)
+		pv_dev_adopt(&blk->blk_pvdev, i, i < n ? qs[i] : NULL);
 	pv_blk_sysctl_queues(blk);
 }
 
@@ -471,11 +473,7 @@ pv_blk_attach(struct pv_blk *blk, struct pvq *const *qs, u_int n)
 
 	sysctl_ctx_init(&blk->blk_queue_sysctl);
 	pv_blk_set_queues(blk, qs, n);
-	PV_BLK_LOCK(blk);
-	pv_blk_set_flags(blk, 0, PVB_STOPPED);
-	pv_blk_watch(blk);
-	PV_BLK_UNLOCK(blk);
-	pv_blk_run(blk);
+	pv_blk_go_live(blk);
 	error = pv_blk_ident(blk, ident, sizeof(ident));
 	if (error == ETIMEDOUT) {
 		device_printf(blk->blk_dev, "the device does not answer requests\n");

@@ -30,7 +30,7 @@ pv_blk_own_submit(struct pv_blk *blk, struct bio *bp, int cmd, int flags, void *
 	bp->bio_done = done;
 	bp->bio_caller1 = blk;
 	pv_blk_bio_init(bp);
-	pv_blk_order_submit(blk, bp);
+	pv_blk_submit(blk, bp);
 }
 
 /*

@@ -11,7 +11,7 @@
  * answer, and the one that connects next may offer less.  And it must not see more memory than the data
  * of its requests, so that these are copied to and from pages that are shared with it.
  *
- *	a broken queue, pv_blk_reset()  -->  bpo_reconnect()      requested, from any context
+ *	a need of a reset (pv_dev.c)    -->  bpo_reconnect()      requested
  *	                                     pv_blk_freeze()      the protocol's thread, from here on
  *	                                     pv_blk_requeue()
  *	                                     pv_blk_set_queues()  none; the peer closes and connects
@@ -28,10 +28,10 @@
 /* bo_peer of struct pv_blk_ops, which has neither bo_stop nor bo_restart then.  None may sleep. */
 struct pv_blk_peer_ops {
 	/*
-	 * Request a new connection, and return.  The queues are frozen; error is for pv_blk_requeue().
-	 * The device is stopped by the protocol before pv_blk_detach().  blk_mtx is held.
+	 * Request a new connection, and return.  The queues are frozen.  The device is stopped by the
+	 * protocol before pv_blk_detach().
 	 */
-	void	(*bpo_reconnect)(struct pv_blk *blk, int error);
+	void	(*bpo_reconnect)(struct pv_blk *blk);
 	/*
 	 * Make rq_length bytes ready for the peer, for a write those of rq_window; and, after a read
 	 * without an error, copy them to rq_window.  bp_phys is false, and rq_nsegs stays 0.

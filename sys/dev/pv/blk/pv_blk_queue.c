@@ -9,8 +9,20 @@
  * (theory statement, locking: pv_blk.h).
  *
  * A queue's lock is taken here and nowhere else.  An operation locks the queue, does all that there is
- * to do in it, and unlocks it; what it found that concerns other queues or the device it returns, as
- * PVBQ_*.  The lock is dropped in between for biodone(9).
+ * to do in it, and unlocks it.  The lock is dropped in between for biodone(9).
+ *
+ * A barrier is rare, so that it bears its own cost: the queues only look at a flag that they read
+ * anyway.  It closes the gate (PVB_GATED): from then on all bios are queued in blk_waiting, in the
+ * order they come.  The pump takes from there:
+ *
+ *	a barrier      when every queue is idle; it goes to the first one, and the pump stops
+ *	any other bio  unless a barrier has not been completed; they are dealt to the queues in turn
+ *
+ * and opens the gate when nothing is waiting and the barrier is done.  It runs after an operation of a
+ * queue that has nothing in flight while the gate is closed.
+ *
+ * One thread pumps at a time.  It goes round until nothing has moved, with blk_mtx held, so that
+ * another thread that has a reason while it runs the queues leaves that to it.
  */
 
 #include <sys/param.h>
@@ -93,7 +105,7 @@ pv_blk_start_queue(struct pv_blk_queue *bq)
 
 	PV_BLK_QUEUE_ASSERT(bq);
 	if (bq->bq_pvq == NULL ||
-	    (bq->bq_flags & (PVB_STOPPED | PVB_RESETTING | PVB_FROZEN | PVB_DEAD)) != 0)
+	    (bq->bq_flags & (PVB_STOPPED | PVB_FROZEN | PVB_DEAD)) != 0)
 		return;
 	/* Bios stay bios: they are for the device after its reset, which is looked for by the tick. */
 	if (pvq_broken(bq->bq_pvq)) {
@@ -320,7 +332,7 @@ pv_blk_arm_intr(struct pv_blk_queue *bq)
  * device that has the next ones ready each time must not keep the thread, which other queues and
  * devices, or the one that submits, may need: the tick goes on then.
  */
-static u_int
+static void
 pv_blk_process(struct pv_blk_queue *bq)
 {
 	u_int rounds = 0;
@@ -340,7 +352,7 @@ pv_blk_process(struct pv_blk_queue *bq)
 		pv_blk_collect(bq);
 		if (pvq_broken(bq->bq_pvq)) {
 			pv_blk_deliver(bq);
-			return (PVBQ_BROKEN);
+			break;
 		}
 		/* The device gets new work before completions are delivered. */
 		pv_blk_start(bq);
@@ -350,7 +362,6 @@ pv_blk_process(struct pv_blk_queue *bq)
 		if ((bq->bq_flags & PVB_STOPPED) != 0)
 			break;
 	} while (pv_blk_arm_intr(bq));
-	return (0);
 }
 
 /*
@@ -373,14 +384,18 @@ pv_blk_queue_is_due(struct pv_blk_queue *bq)
 	return (due);
 }
 
-u_int
+/*
+ * Collects, starts and delivers until nothing is left and an interrupt is armed.  Returns true if the
+ * queue is idle while something waits for that.
+ */
+static bool
 pv_blk_queue_run(struct pv_blk_queue *bq)
 {
 	struct bio *bp = NULL;
-	u_int todo;
+	bool idle;
 
 	PV_BLK_QUEUE_LOCK(bq);
-	todo = pv_blk_process(bq);
+	pv_blk_process(bq);
 	if (pv_blk_is_last(bq)) {
 		bp = TAILQ_FIRST(&bq->bq_finished);
 		TAILQ_INIT(&bq->bq_finished);
@@ -388,11 +403,11 @@ pv_blk_queue_run(struct pv_blk_queue *bq)
 		/* What ended without the device, in a queue that is stopped too. */
 		pv_blk_deliver(bq);
 	}
-	todo |= pv_blk_idle_todo(bq);
+	idle = pv_blk_is_awaited_idle(bq);
 	PV_BLK_QUEUE_UNLOCK(bq);
 	if (bp != NULL)
 		biodone(bp);
-	return (todo);
+	return (idle);
 }
 
 /*
@@ -428,42 +443,7 @@ pv_blk_enqueue(struct pv_blk_queue *bq, struct bio *bp)
 		TAILQ_INSERT_TAIL(&bq->bq_bios, bp, bio_queue);
 }
 
-u_int
-pv_blk_queue_submit(struct pv_blk *blk, struct bio *bp)
-{
-	struct pv_blk_queue *bq;
-	u_int todo = 0;
-	bool waits;
-
-	bq = pv_blk_select(blk);
-	if ((bq->bq_flags & (PVB_DETACHING | PVB_DEAD | PVB_GATED)) != 0) {
-		PV_BLK_QUEUE_UNLOCK(bq);
-		return (PVBQ_REFUSED);
-	}
-	pv_blk_enqueue(bq, bp);
-	/* Within a delivery, what the users submit is started as one batch when it ends. */
-	if (!pv_blk_is_delivering(bq)) {
-		waits = pv_blk_will_wait(bq, bp);
-		bq->bq_awaited = waits;
-		pv_blk_start_queue(bq);
-		bq->bq_awaited = false;
-		/*
-		 * The interrupt was requested when less was in flight, or when no thread waited.
-		 * If it would come now, do its work here.
-		 */
-		if (pv_blk_kick(bq, waits) && bq->bq_depth >= PV_BLK_DEEP && pv_blk_arm_intr(bq))
-			todo = pv_blk_process(bq);
-		pv_blk_deliver(bq);
-	}
-	todo |= pv_blk_idle_todo(bq);
-	/* While the lock shows that this thread is here. */
-	if (__predict_false(todo != 0))
-		atomic_add_int(&blk->blk_following, 1);
-	PV_BLK_QUEUE_UNLOCK(bq);
-	return (todo);
-}
-
-void
+static void
 pv_blk_queue_append(struct pv_blk_queue *bq, struct bio *bp)
 {
 	PV_BLK_QUEUE_LOCK(bq);
@@ -471,7 +451,7 @@ pv_blk_queue_append(struct pv_blk_queue *bq, struct bio *bp)
 	PV_BLK_QUEUE_UNLOCK(bq);
 }
 
-bool
+static bool
 pv_blk_queue_delivers(struct pv_blk_queue *bq)
 {
 	bool delivers;
@@ -482,7 +462,7 @@ pv_blk_queue_delivers(struct pv_blk_queue *bq)
 	return (delivers);
 }
 
-bool
+static bool
 pv_blk_queue_idle(struct pv_blk_queue *bq)
 {
 	bool idle;
@@ -535,40 +515,23 @@ pv_blk_queue_put_polled(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	PV_BLK_QUEUE_UNLOCK(bq);
 }
 
-u_int
+bool
 pv_blk_queue_check(struct pv_blk_queue *bq)
 {
-	u_int todo = 0;
+	bool stuck = false;
 
 	PV_BLK_QUEUE_LOCK(bq);
-	/* The ring may have found a protocol violation where no caller of ours looked at it. */
-	if (bq->bq_pvq != NULL && (bq->bq_flags & PVB_STOPPED) == 0 && pvq_broken(bq->bq_pvq))
-		todo = PVBQ_BROKEN;
-	if ((bq->bq_flags & (PVB_STOPPED | PVB_RESETTING | PVB_FROZEN)) == 0 && !bq->bq_stuck &&
+	if ((bq->bq_flags & (PVB_STOPPED | PVB_FROZEN)) == 0 && !bq->bq_stuck &&
 	    pv_blk_log_late(bq)) {
-		bq->bq_stuck = true;
-		todo |= PVBQ_STUCK;
+		stuck = bq->bq_stuck = true;
+		/* With the lock: it is not reset meanwhile. */
+		pv_dev_need_reset(&bq->bq_blk->blk_pvdev, bq->bq_index, ETIMEDOUT);
 	}
 	PV_BLK_QUEUE_UNLOCK(bq);
-	return (todo);
+	return (stuck);
 }
 
-u_int
-pv_blk_queue_needs_reset(struct pv_blk_queue *bq)
-{
-	u_int needs = 0;
-
-	PV_BLK_QUEUE_LOCK(bq);
-	if (bq->bq_pvq != NULL && pvq_broken(bq->bq_pvq))
-		needs = PVBQ_BROKEN;
-	else if (bq->bq_stuck)
-		needs = PVBQ_STUCK | (bq->bq_was_reset &&
-		    bq->bq_reset_done == bq->bq_pvq->q_stats.qs_done ? PVBQ_STUCK_AGAIN : 0);
-	PV_BLK_QUEUE_UNLOCK(bq);
-	return (needs);
-}
-
-void
+static void
 pv_blk_queue_fail(struct pv_blk_queue *bq, int error)
 {
 	PV_BLK_QUEUE_LOCK(bq);
@@ -577,28 +540,21 @@ pv_blk_queue_fail(struct pv_blk_queue *bq, int error)
 }
 
 void
-pv_blk_queue_drain(struct pv_blk_queue *bq, int error, bool blame)
+pv_blk_queue_drain(struct pv_blk_queue *bq, int error)
 {
 	struct pv_blk_reqs back = TAILQ_HEAD_INITIALIZER(back);
 	struct pv_blk_req *rq;
+	bool blame = error == ETIMEDOUT, again = error == 0 || blame;
 
 	PV_BLK_QUEUE_LOCK(bq);
 	KASSERT((bq->bq_flags & PVB_STOPPED) != 0, ("%s: the device is live", __func__));
-	/* Another queue is broken: these have no part in that. */
-	if (error == EIO && (bq->bq_pvq == NULL || !pvq_broken(bq->bq_pvq))) {
-		error = 0;
-		blame = false;
-	}
-	if (bq->bq_stuck)
-		bq->bq_reset_done = bq->bq_pvq->q_stats.qs_done;
-	bq->bq_was_reset = bq->bq_stuck;
 	bq->bq_stuck = false;
 	while (bq->bq_pvq != NULL && (rq = pvq_drain(bq->bq_pvq)) != NULL) {
 		pv_blk_take_back(bq, rq);
-		if (blame && error == 0 && rq->rq_requeues++ >= PV_BLK_REQUEUES_MAX) {
+		if (blame && rq->rq_requeues++ >= PV_BLK_REQUEUES_MAX) {
 			pv_blk_log_error(bq->bq_blk, rq, EIO);
 			pv_blk_req_end(bq, rq, EIO);
-		} else if (error != 0)
+		} else if (!again)
 			pv_blk_req_end(bq, rq, error);
 		else {
 			bq->bq_stats.bs_requeued++;
@@ -648,6 +604,211 @@ pv_blk_set_flags(struct pv_blk *blk, u_int set, u_int clear)
 		pv_blk_queue_set_flags(bq);
 		PV_BLK_QUEUE_UNLOCK(bq);
 	}
+}
+
+/* May it not be overtaken by others? */
+static inline bool
+pv_blk_is_barrier(const struct bio *bp)
+{
+	return ((bp->bio_flags & BIO_ORDERED) != 0);
+}
+
+/* Are all queues idle? */
+static bool
+pv_blk_idle(struct pv_blk *blk)
+{
+	struct pv_blk_queue *bq;
+	bool idle = true;
+
+	PV_BLK_FOREACH(blk, bq)
+		idle = idle && pv_blk_queue_idle(bq);
+	return (idle);
+}
+
+/* Gives the first bio that waits to a queue. */
+static void
+pv_blk_pass(struct pv_blk *blk, struct pv_blk_queue *bq)
+{
+	struct bio *bp = TAILQ_FIRST(&blk->blk_waiting);
+
+	TAILQ_REMOVE(&blk->blk_waiting, bp, bio_queue);
+	pv_blk_queue_append(bq, bp);
+}
+
+/* Passes on what may go now.  Returns true if anything did. */
+static bool
+pv_blk_pump_once(struct pv_blk *blk)
+{
+	struct bio *bp;
+	bool moved = false;
+
+	PV_BLK_ASSERT(blk);
+	if ((blk->blk_flags & PVB_GATED) != 0 && blk->blk_barrier != NULL) {
+		if (!pv_blk_idle(blk))
+			return (false);
+		blk->blk_barrier = NULL;
+	}
+	while ((bp = TAILQ_FIRST(&blk->blk_waiting)) != NULL) {
+		if (!pv_blk_is_barrier(bp)) {
+			pv_blk_pass(blk, &blk->blk_queues[blk->blk_turn++ % blk->blk_nactive]);
+			moved = true;
+			continue;
+		}
+		if ((blk->blk_flags & PVB_GATED) == 0) {
+			pv_blk_set_flags(blk, PVB_GATED, 0);
+			/* What the barrier waits for must not wait for a batch. */
+			if (!pv_blk_idle(blk))
+				return (true);
+		}
+		if (!moved && pv_blk_idle(blk)) {
+			blk->blk_barrier = bp;
+			pv_blk_pass(blk, &blk->blk_queues[0]);
+			moved = true;
+		}
+		return (moved);
+	}
+	if ((blk->blk_flags & PVB_GATED) != 0)
+		pv_blk_set_flags(blk, 0, PVB_GATED);
+	return (moved);
+}
+
+/* Runs all queues.  Returns true if one is idle while something waits for that. */
+static bool
+pv_blk_run_queues(struct pv_blk *blk)
+{
+	struct pv_blk_queue *bq;
+	bool idle = false;
+
+	PV_BLK_FOREACH(blk, bq)
+		idle |= pv_blk_queue_run(bq);
+	return (idle);
+}
+
+/* A queue is idle while something waits for that, or a bio was queued. */
+static __noinline void
+pv_blk_pump(struct pv_blk *blk)
+{
+	PV_BLK_LOCK(blk);
+	wakeup(&blk->blk_queues);
+	if (!blk->blk_pumping) {
+		blk->blk_pumping = true;
+		while (pv_blk_pump_once(blk)) {
+			PV_BLK_UNLOCK(blk);
+			(void)pv_blk_run_queues(blk);
+			PV_BLK_LOCK(blk);
+		}
+		blk->blk_pumping = false;
+		wakeup(&blk->blk_queues);
+	}
+	PV_BLK_UNLOCK(blk);
+}
+
+void
+pv_blk_intr(void *arg)
+{
+	struct pv_blk_queue *bq = arg;
+
+	if (__predict_false(pv_blk_queue_run(bq)))
+		pv_blk_pump(bq->bq_blk);
+}
+
+void
+pv_blk_run(struct pv_blk *blk)
+{
+	if (pv_blk_run_queues(blk))
+		pv_blk_pump(blk);
+}
+
+/* The same for a user's thread that blk_following counts; the disk may be gone when it returns. */
+static __noinline void
+pv_blk_pump_counted(struct pv_blk *blk)
+{
+	pv_blk_pump(blk);
+	atomic_subtract_rel_int(&blk->blk_following, 1);
+}
+
+/* Queues a barrier, or a bio that no queue takes now. */
+static __noinline void
+pv_blk_wait(struct pv_blk *blk, struct bio *bp)
+{
+	PV_BLK_LOCK(blk);
+	if ((blk->blk_flags & (PVB_DETACHING | PVB_DEAD)) != 0) {
+		PV_BLK_UNLOCK(blk);
+		biofinish(bp, NULL, ENXIO);
+		return;
+	}
+	atomic_add_int(&blk->blk_following, 1);
+	TAILQ_INSERT_TAIL(&blk->blk_waiting, bp, bio_queue);
+	PV_BLK_UNLOCK(blk);
+	pv_blk_pump_counted(blk);
+}
+
+void
+pv_blk_submit(struct pv_blk *blk, struct bio *bp)
+{
+	struct pv_blk_queue *bq;
+	bool idle, waits;
+
+	if (__predict_false(pv_blk_is_barrier(bp))) {
+		pv_blk_wait(blk, bp);
+		return;
+	}
+	bq = pv_blk_select(blk);
+	if (__predict_false((bq->bq_flags & (PVB_DETACHING | PVB_DEAD | PVB_GATED)) != 0)) {
+		PV_BLK_QUEUE_UNLOCK(bq);
+		pv_blk_wait(blk, bp);
+		return;
+	}
+	pv_blk_enqueue(bq, bp);
+	/* Within a delivery, what the users submit is started as one batch when it ends. */
+	if (!pv_blk_is_delivering(bq)) {
+		waits = pv_blk_will_wait(bq, bp);
+		bq->bq_awaited = waits;
+		pv_blk_start_queue(bq);
+		bq->bq_awaited = false;
+		/*
+		 * The interrupt was requested when less was in flight, or when no thread waited.
+		 * If it would come now, do its work here.
+		 */
+		if (pv_blk_kick(bq, waits) && bq->bq_depth >= PV_BLK_DEEP && pv_blk_arm_intr(bq))
+			pv_blk_process(bq);
+		pv_blk_deliver(bq);
+	}
+	idle = pv_blk_is_awaited_idle(bq);
+	/* While the lock shows that this thread is here. */
+	if (__predict_false(idle))
+		atomic_add_int(&blk->blk_following, 1);
+	PV_BLK_QUEUE_UNLOCK(bq);
+	if (__predict_false(idle))
+		pv_blk_pump_counted(blk);
+}
+
+void
+pv_blk_submit_quiet(struct pv_blk *blk)
+{
+	struct pv_blk_queue *bq;
+
+	/* In the order of a thread's way, which has no way back. */
+	PV_BLK_FOREACH(blk, bq)
+		while (pv_blk_queue_delivers(bq))
+			pause("pvblkd", 1);
+	while (atomic_load_acq_int(&blk->blk_following) != 0)
+		pause("pvblkd", 1);
+}
+
+void
+pv_blk_fail(struct pv_blk *blk, int error)
+{
+	struct pv_blk_queue *bq;
+
+	PV_BLK_ASSERT(blk);
+	blk->blk_barrier = NULL;
+	while (!TAILQ_EMPTY(&blk->blk_waiting))
+		pv_blk_pass(blk, &blk->blk_queues[0]);
+	if ((blk->blk_flags & PVB_GATED) != 0)
+		pv_blk_set_flags(blk, 0, PVB_GATED);
+	PV_BLK_FOREACH(blk, bq)
+		pv_blk_queue_fail(bq, error);
 }
 
 /*

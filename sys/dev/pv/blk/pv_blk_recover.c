@@ -5,10 +5,9 @@
  */
 
 /*
- * A disk whose device has to be reset, because it violated the protocol or requests it, is suspended,
- * or is detached (theory statement, locking: pv_blk.h).
+ * What pv_dev(9) calls for a disk, and late requests (theory statement, locking: pv_blk.h).
  *
- * PVB_STOPPED comes before the device is stopped and goes after it is live again; in between nothing
+ * PVB_STOPPED comes before the device is stopped and goes after it is started; in between nothing
  * touches the queues but the thread that does this.
  */
 
@@ -18,263 +17,6 @@
 
 #include <dev/pv/blk/pv_blk_peer.h>
 #include <dev/pv/blk/pv_blk_var.h>
-
-/* After this many resets, no two within the pause. */
-#define	PV_BLK_RESETS_UNPACED	3
-#define	PV_BLK_RESET_PAUSE	(SBT_1S / 10)
-
-/* No reset starts now: one is under way, or what does the same, or nothing helps. */
-#define	PV_BLK_BUSY							\
-	(PVB_RESETTING | PVB_REPAIRING | PVB_STOPPED | PVB_FROZEN | PVB_DETACHING | PVB_DEAD)
-
-/* No device is expected: what waits and what comes ends with ENXIO. */
-static void
-pv_blk_fail(struct pv_blk *blk)
-{
-	PV_BLK_ASSERT(blk);
-	pv_blk_set_flags(blk, PVB_DEAD, 0);
-	pv_blk_order_fail(blk, ENXIO);
-}
-
-/* The device could not be brought back. */
-static void
-pv_blk_die(struct pv_blk *blk, const char *what, int error)
-{
-	device_printf(blk->blk_dev, "%s failed, error %d: the disk is lost until the driver's "
-	    "module is unloaded and loaded again (kldunload, kldload)\n", what, error);
-	pv_blk_fail(blk);
-}
-
-/* Takes what is in flight out of all queues. */
-static void
-pv_blk_drain_all(struct pv_blk *blk, int error, bool blame)
-{
-	struct pv_blk_queue *bq;
-
-	PV_BLK_ASSERT(blk);
-	PV_BLK_FOREACH(blk, bq)
-		pv_blk_queue_drain(bq, error, blame);
-}
-
-/* Has the task reset what flags say (PVB_RESETTING, PVB_REPAIRING). */
-static void
-pv_blk_schedule_reset(struct pv_blk *blk, u_int flags)
-{
-	uint64_t resets = blk->blk_stats.bs_resets + blk->blk_stats.bs_queue_resets;
-	sbintime_t pause;
-
-	PV_BLK_ASSERT(blk);
-	pv_blk_set_flags(blk, flags, 0);
-	/* A device that breaks its queues at once each time must not occupy the task's thread. */
-	pause = blk->blk_reset_at + PV_BLK_RESET_PAUSE - getsbinuptime();
-	if (resets < PV_BLK_RESETS_UNPACED || pause < 0)
-		pause = 0;
-	(void)taskqueue_enqueue_timeout_sbt(blk->blk_reset_tq, &blk->blk_reset_task, pause, 0, 0);
-}
-
-static void
-pv_blk_reset_locked(struct pv_blk *blk, int error)
-{
-	PV_BLK_ASSERT(blk);
-	if ((blk->blk_flags & PV_BLK_BUSY) != 0) {
-		/*
-		 * The thread that froze the queues is about to reset the device, or does so now.  If
-		 * it does not, or it was too late for this request, one more reset follows.
-		 */
-		blk->blk_reset_again = true;
-		/* Broken queues do not become idle: nothing need wait for that. */
-		wakeup(&blk->blk_queues);
-		return;
-	}
-	blk->blk_reset_again = false;
-	if (blk->blk_ops->bo_peer != NULL) {
-		pv_blk_set_flags(blk, PVB_FROZEN, 0);
-		blk->blk_stats.bs_resets++;
-		blk->blk_ops->bo_peer->bpo_reconnect(blk, error);
-		return;
-	}
-	blk->blk_reset_error = error;
-	pv_blk_schedule_reset(blk, PVB_RESETTING);
-}
-
-void
-pv_blk_reset(struct pv_blk *blk, int error)
-{
-	PV_BLK_LOCK(blk);
-	pv_blk_reset_locked(blk, error);
-	PV_BLK_UNLOCK(blk);
-}
-
-/*
- * A queue is broken or stuck, and is reset alone if the device can do that.  If not, what is in flight
- * ends with error; 0: it is put again.
- */
-static void
-pv_blk_repair_locked(struct pv_blk *blk, int error)
-{
-	PV_BLK_ASSERT(blk);
-	/* The task looks for more before it ends. */
-	if ((blk->blk_flags & PVB_REPAIRING) != 0)
-		return;
-	if ((blk->blk_params.bp_flags & PV_BLK_QUEUE_RESET) == 0 ||
-	    (blk->blk_flags & PV_BLK_BUSY) != 0) {
-		pv_blk_reset_locked(blk, error);
-		return;
-	}
-	pv_blk_schedule_reset(blk, PVB_REPAIRING);
-}
-
-/*
- * Resets a queue, which is stopped until that has succeeded, or until the device was reset.  What is in
- * flight ends with EIO if the queue is broken, and is put again if it is stuck.
- */
-static int
-pv_blk_reset_queue(struct pv_blk *blk, struct pv_blk_queue *bq, u_int needs)
-{
-	bool can = true;
-	int error;
-
-	PV_BLK_LOCK(blk);
-	pv_blk_queue_hold(bq, true);
-	PV_BLK_UNLOCK(blk);
-	error = (needs & PVBQ_STUCK_AGAIN) != 0 ? ETIMEDOUT : 0;
-	if (error == 0) {
-		error = blk->blk_ops->bo_stop_queue(blk, bq->bq_index);
-		can = error == 0;
-	} else
-		device_printf(blk->blk_dev, "the reset of queue %u (%s) was of no use: resetting "
-		    "the device\n", bq->bq_index, bq->bq_pvq->q_name);
-	if (error == 0) {
-		pv_blk_queue_drain(bq, (needs & PVBQ_BROKEN) != 0 ? EIO : 0, true);
-		error = blk->blk_ops->bo_restart_queue(blk, bq->bq_index);
-	}
-	PV_BLK_LOCK(blk);
-	if (!can)
-		blk->blk_params.bp_flags &= ~PV_BLK_QUEUE_RESET;
-	if (error == 0) {
-		blk->blk_stats.bs_queue_resets++;
-		pv_blk_queue_hold(bq, false);
-	} else if (error != EOPNOTSUPP)
-		blk->blk_stats.bs_queue_reset_errors++;
-	PV_BLK_UNLOCK(blk);
-	return (error);
-}
-
-/* Resets all broken and stuck queues.  Returns an error if the device has to be reset for them. */
-static int
-pv_blk_reset_queues(struct pv_blk *blk)
-{
-	struct pv_blk_queue *bq;
-	u_int needs;
-	int error;
-
-	PV_BLK_FOREACH(blk, bq) {
-		needs = pv_blk_queue_needs_reset(bq);
-		if (needs == 0)
-			continue;
-		error = pv_blk_reset_queue(blk, bq, needs);
-		if (error != 0)
-			return (error);
-	}
-	return (0);
-}
-
-/* What all queues together need. */
-static u_int
-pv_blk_needs_reset(struct pv_blk *blk)
-{
-	struct pv_blk_queue *bq;
-	u_int needs = 0;
-
-	PV_BLK_ASSERT(blk);
-	PV_BLK_FOREACH(blk, bq)
-		needs |= pv_blk_queue_needs_reset(bq);
-	return (needs);
-}
-
-/*
- * blk_broken.  Where several threads find a queue broken, one may come when the reset for the others
- * has stopped the device, or is over: it must not be the reason for one more.
- */
-static void
-pv_blk_repair(struct pv_blk *blk)
-{
-	const u_int stopped = PVB_RESETTING | PVB_STOPPED;
-
-	PV_BLK_LOCK(blk);
-	if ((blk->blk_flags & stopped) != stopped && (pv_blk_needs_reset(blk) & PVBQ_BROKEN) != 0)
-		pv_blk_repair_locked(blk, EIO);
-	PV_BLK_UNLOCK(blk);
-}
-
-/* Returns true if that was all that there was to do. */
-static bool
-pv_blk_repaired(struct pv_blk *blk)
-{
-	u_int needs;
-	int error;
-
-	error = pv_blk_reset_queues(blk);
-	PV_BLK_LOCK(blk);
-	blk->blk_reset_at = getsbinuptime();
-	needs = pv_blk_needs_reset(blk);
-	if (error != 0) {
-		blk->blk_reset_error = (needs & PVBQ_BROKEN) != 0 ? EIO : 0;
-		/* Without a moment in which neither flag is set. */
-		pv_blk_set_flags(blk, PVB_RESETTING, PVB_REPAIRING);
-		PV_BLK_UNLOCK(blk);
-		return (false);
-	}
-	pv_blk_set_flags(blk, 0, PVB_REPAIRING);
-	if (blk->blk_reset_again)
-		pv_blk_reset_locked(blk, 0);
-	else if (needs != 0)
-		pv_blk_repair_locked(blk, (needs & PVBQ_BROKEN) != 0 ? EIO : 0);
-	wakeup(&blk->blk_flags);
-	PV_BLK_UNLOCK(blk);
-	pv_blk_run(blk);
-	return (true);
-}
-
-static void
-pv_blk_reset_task(void *arg, int pending __unused)
-{
-	struct pv_blk *blk = arg;
-	const char *what = "reset";
-	int error;
-
-	/* Only this task clears it, and no reset of the device starts while it is set. */
-	if ((blk->blk_flags & PVB_REPAIRING) != 0 && pv_blk_repaired(blk))
-		return;
-	PV_BLK_LOCK(blk);
-	pv_blk_set_flags(blk, PVB_STOPPED, 0);
-	blk->blk_stats.bs_resets++;
-	blk->blk_reset_at = getsbinuptime();
-	PV_BLK_UNLOCK(blk);
-	error = blk->blk_ops->bo_stop(blk);
-	PV_BLK_LOCK(blk);
-	if (error != 0)
-		blk->blk_flags |= PVB_LEAK;
-	pv_blk_drain_all(blk, blk->blk_reset_error, true);
-	/* This was the reset for all requests until now; one during the restart needs another. */
-	blk->blk_reset_again = false;
-	if (error == 0 && (blk->blk_flags & PVB_DETACHING) == 0) {
-		PV_BLK_UNLOCK(blk);
-		what = "restart";
-		error = blk->blk_ops->bo_restart(blk);
-		PV_BLK_LOCK(blk);
-		if (error == 0)
-			pv_blk_set_flags(blk, 0, PVB_STOPPED);
-	}
-	pv_blk_set_flags(blk, 0, PVB_RESETTING);
-	if (error != 0)
-		pv_blk_die(blk, what, error);
-	else if (blk->blk_reset_again)
-		pv_blk_reset_locked(blk, 0);
-	wakeup(&blk->blk_flags);
-	PV_BLK_UNLOCK(blk);
-	pv_blk_run(blk);
-}
 
 /* Waits up to so many seconds until nothing is in flight, while that can happen without a reset. */
 static u_int
@@ -300,19 +42,6 @@ pv_blk_wait_idle(struct pv_blk *blk, u_int secs)
 	}
 }
 
-void
-pv_blk_freeze(struct pv_blk *blk)
-{
-	PV_BLK_LOCK(blk);
-	/* No further reset starts from here on. */
-	pv_blk_set_flags(blk, PVB_FROZEN, 0);
-	while ((blk->blk_flags & (PVB_RESETTING | PVB_REPAIRING)) != 0)
-		msleep(&blk->blk_flags, &blk->blk_mtx, PRIBIO, "pvblkf", hz);
-	PV_BLK_UNLOCK(blk);
-	/* The device is notified of what was put, and completions don't wait for more. */
-	pv_blk_run(blk);
-}
-
 int
 pv_blk_settle(struct pv_blk *blk, u_int secs)
 {
@@ -324,46 +53,170 @@ pv_blk_settle(struct pv_blk *blk, u_int secs)
 	return (left == 0 ? 0 : EBUSY);
 }
 
-void
-pv_blk_hold(struct pv_blk *blk)
+/* From here on nothing is started. */
+static void
+pv_blk_quiesce_disk(struct pv_blk *blk, int error)
 {
-	pv_blk_freeze(blk);
+	u_int left;
+
+	PV_BLK_LOCK(blk);
+	pv_blk_set_flags(blk, PVB_FROZEN, 0);
+	if (error == ENXIO)
+		pv_blk_fail(blk, ENXIO);
+	PV_BLK_UNLOCK(blk);
+	if (error == EIO)
+		return;
+	/* The device is notified of what was put, and completions don't wait for more. */
+	pv_blk_run(blk);
+	PV_BLK_LOCK(blk);
+	left = pv_blk_wait_idle(blk, error == 0 ? blk->blk_settle_secs : PV_BLK_DRAIN_SECS);
+	if (error == ENXIO && left != 0)
+		device_printf(blk->blk_dev, "%u requests without an answer end with ENXIO\n", left);
+	PV_BLK_UNLOCK(blk);
+}
+
+static void
+pv_blk_dev_quiesce(void *arg, u_int queue, int error)
+{
+	struct pv_blk *blk = arg;
+
+	if (queue == PV_DEV_ALL) {
+		pv_blk_quiesce_disk(blk, error);
+		return;
+	}
+	PV_BLK_LOCK(blk);
+	pv_blk_queue_hold(&blk->blk_queues[queue], true);
+	PV_BLK_UNLOCK(blk);
+}
+
+static void
+pv_blk_set_stopped(struct pv_blk *blk)
+{
 	PV_BLK_LOCK(blk);
 	pv_blk_set_flags(blk, PVB_STOPPED, 0);
 	PV_BLK_UNLOCK(blk);
 }
 
-void
-pv_blk_requeue(struct pv_blk *blk, int error)
+static int
+pv_blk_dev_stop(void *arg, u_int queue)
 {
+	struct pv_blk *blk = arg;
+	int error;
+
+	if (queue == PV_DEV_ALL) {
+		pv_blk_set_stopped(blk);
+		return (blk->blk_ops->bo_stop == NULL ? 0 : blk->blk_ops->bo_stop(blk));
+	}
+	if ((blk->blk_params.bp_flags & PV_BLK_QUEUE_RESET) == 0)
+		return (EOPNOTSUPP);
+	error = blk->blk_ops->bo_stop_queue(blk, queue);
+	if (error != 0)
+		blk->blk_params.bp_flags &= ~PV_BLK_QUEUE_RESET;
+	return (error);
+}
+
+static void
+pv_blk_dev_reclaim(void *arg, u_int queue, int error)
+{
+	struct pv_blk *blk = arg;
+
+	pv_blk_queue_drain(&blk->blk_queues[queue], error);
+}
+
+static int
+pv_blk_dev_restart(void *arg, u_int queue)
+{
+	struct pv_blk *blk = arg;
+
+	if (queue != PV_DEV_ALL)
+		return (blk->blk_ops->bo_restart_queue(blk, queue));
+	/* Its protocol has started it. */
+	if (blk->blk_requeued || blk->blk_ops->bo_restart == NULL)
+		return (0);
+	return (blk->blk_ops->bo_restart(blk));
+}
+
+static void
+pv_blk_dev_resume(void *arg, u_int queue)
+{
+	struct pv_blk *blk = arg;
+
 	PV_BLK_LOCK(blk);
-	KASSERT((blk->blk_flags & PVB_FROZEN) != 0, ("%s: not frozen", __func__));
-	pv_blk_set_flags(blk, PVB_STOPPED, 0);
-	pv_blk_drain_all(blk, error, false);
-	blk->blk_reset_again = false;
+	if (queue == PV_DEV_ALL) {
+		blk->blk_requeued = false;
+		pv_blk_set_flags(blk, 0, PVB_DEAD | PVB_FROZEN | PVB_STOPPED);
+	} else
+		pv_blk_queue_hold(&blk->blk_queues[queue], false);
 	PV_BLK_UNLOCK(blk);
+	pv_blk_run(blk);
+}
+
+/* What waits and what comes ends with ENXIO. */
+static void
+pv_blk_dev_lost(void *arg, bool leaked)
+{
+	struct pv_blk *blk = arg;
+	struct pv_blk_queue *bq;
+
+	PV_BLK_LOCK(blk);
+	pv_blk_set_flags(blk, PVB_DEAD | (leaked ? PVB_LEAK : 0), 0);
+	PV_BLK_FOREACH(blk, bq)
+		if (leaked)
+			pv_blk_queue_drain(bq, ENXIO);
+	pv_blk_fail(blk, ENXIO);
+	PV_BLK_UNLOCK(blk);
+	pv_blk_run(blk);
+}
+
+static void
+pv_blk_dev_reconnect(void *arg)
+{
+	struct pv_blk *blk = arg;
+
+	blk->blk_ops->bo_peer->bpo_reconnect(blk);
+}
+
+static const struct pv_dev_ops pv_blk_dev_ops = {
+	.pdo_quiesce = pv_blk_dev_quiesce,
+	.pdo_stop = pv_blk_dev_stop,
+	.pdo_reclaim = pv_blk_dev_reclaim,
+	.pdo_restart = pv_blk_dev_restart,
+	.pdo_resume = pv_blk_dev_resume,
+	.pdo_lost = pv_blk_dev_lost,
+};
+
+void
+pv_blk_freeze(struct pv_blk *blk)
+{
+	pv_dev_lock(&blk->blk_pvdev);
+	pv_dev_hold(&blk->blk_pvdev);
+	pv_dev_unlock(&blk->blk_pvdev);
+}
+
+void
+pv_blk_hold(struct pv_blk *blk)
+{
+	pv_blk_freeze(blk);
+	pv_blk_set_stopped(blk);
+}
+
+void
+pv_blk_requeue(struct pv_blk *blk)
+{
+	pv_dev_lock(&blk->blk_pvdev);
+	pv_blk_set_stopped(blk);
+	blk->blk_requeued = true;
+	pv_dev_reclaim(&blk->blk_pvdev);
+	pv_dev_unlock(&blk->blk_pvdev);
 	pv_blk_run(blk);
 }
 
 void
 pv_blk_give_up(struct pv_blk *blk)
 {
-	PV_BLK_LOCK(blk);
-	KASSERT((blk->blk_flags & PVB_FROZEN) != 0, ("%s: not frozen", __func__));
-	pv_blk_fail(blk);
-	PV_BLK_UNLOCK(blk);
-	pv_blk_run(blk);
-}
-
-void
-pv_blk_thaw(struct pv_blk *blk)
-{
-	PV_BLK_LOCK(blk);
-	pv_blk_set_flags(blk, 0, PVB_DEAD | PVB_FROZEN | PVB_STOPPED);
-	if (blk->blk_reset_again)
-		pv_blk_reset_locked(blk, 0);
-	PV_BLK_UNLOCK(blk);
-	pv_blk_run(blk);
+	pv_dev_lock(&blk->blk_pvdev);
+	pv_dev_lose(&blk->blk_pvdev);
+	pv_dev_unlock(&blk->blk_pvdev);
 }
 
 int
@@ -371,38 +224,22 @@ pv_blk_suspend(struct pv_blk *blk, u_int secs)
 {
 	int error;
 
-	pv_blk_freeze(blk);
-	(void)pv_blk_settle(blk, secs);
-	PV_BLK_LOCK(blk);
-	pv_blk_set_flags(blk, PVB_STOPPED, 0);
-	PV_BLK_UNLOCK(blk);
-	error = blk->blk_ops->bo_stop(blk);
-	pv_blk_requeue(blk, 0);
-	if (error == 0)
-		return (0);
-	/* A device whose suspend failed is not resumed: its I/O has to end now. */
-	PV_BLK_LOCK(blk);
-	blk->blk_flags |= PVB_LEAK;
-	pv_blk_die(blk, "suspend", error);
-	PV_BLK_UNLOCK(blk);
-	pv_blk_run(blk);
+	pv_dev_lock(&blk->blk_pvdev);
+	blk->blk_settle_secs = secs;
+	error = pv_dev_freeze(&blk->blk_pvdev);
+	blk->blk_settle_secs = 0;
+	pv_dev_unlock(&blk->blk_pvdev);
 	return (error);
 }
 
 int
-pv_blk_resume(struct pv_blk *blk)
+pv_blk_thaw(struct pv_blk *blk)
 {
 	int error;
 
-	error = blk->blk_ops->bo_restart(blk);
-	if (error == 0) {
-		pv_blk_thaw(blk);
-		return (0);
-	}
-	PV_BLK_LOCK(blk);
-	pv_blk_die(blk, "resume", error);
-	PV_BLK_UNLOCK(blk);
-	pv_blk_run(blk);
+	pv_dev_lock(&blk->blk_pvdev);
+	error = pv_dev_thaw(&blk->blk_pvdev);
+	pv_dev_unlock(&blk->blk_pvdev);
 	return (error);
 }
 
@@ -415,53 +252,39 @@ pv_blk_watchdog(void *arg)
 {
 	struct pv_blk *blk = arg;
 	struct pv_blk_queue *bq;
-	u_int todo = 0;
+	u_int stuck = 0;
 
 	PV_BLK_FOREACH(blk, bq)
-		todo |= pv_blk_queue_check(bq);
+		stuck += pv_blk_queue_check(bq);
 	PV_BLK_LOCK(blk);
-	if ((todo & PVBQ_STUCK) != 0)
-		blk->blk_stats.bs_timeout_resets++;
-	if (todo != 0)
-		pv_blk_repair_locked(blk, (todo & PVBQ_BROKEN) != 0 ? EIO : 0);
+	blk->blk_stats.bs_timeout_resets += stuck != 0;
 	if ((blk->blk_flags & PVB_DETACHING) == 0)
 		(void)callout_schedule_sbt(&blk->blk_watchdog, SBT_1S, 0, C_PREL(2));
 	PV_BLK_UNLOCK(blk);
 }
 
 void
-pv_blk_watch(struct pv_blk *blk)
+pv_blk_go_live(struct pv_blk *blk)
 {
+	pv_dev_lock(&blk->blk_pvdev);
+	pv_dev_start(&blk->blk_pvdev);
+	(void)pv_dev_up(&blk->blk_pvdev);
+	pv_dev_unlock(&blk->blk_pvdev);
+	PV_BLK_LOCK(blk);
 	(void)callout_reset_sbt(&blk->blk_watchdog, SBT_1S, 0, pv_blk_watchdog, blk, C_PREL(2));
+	PV_BLK_UNLOCK(blk);
 }
 
 void
 pv_blk_shut(struct pv_blk *blk)
 {
-	u_int left;
-	int error = 0;
-
+	/* At once, while a reset may be under way. */
 	PV_BLK_LOCK(blk);
 	pv_blk_set_flags(blk, PVB_DETACHING, 0);
-	while ((blk->blk_flags & (PVB_RESETTING | PVB_REPAIRING)) != 0)
-		msleep(&blk->blk_flags, &blk->blk_mtx, PRIBIO, "pvblkr", hz);
-	pv_blk_order_fail(blk, ENXIO);
 	PV_BLK_UNLOCK(blk);
-	/* Completions must not wait for a batch that will not come. */
-	pv_blk_run(blk);
+	pv_dev_leave(&blk->blk_pvdev);
 	PV_BLK_LOCK(blk);
-	left = pv_blk_wait_idle(blk, PV_BLK_DRAIN_SECS);
-	if (left != 0)
-		device_printf(blk->blk_dev, "%u requests without an answer end with ENXIO\n", left);
-	pv_blk_set_flags(blk, PVB_STOPPED, 0);
-	PV_BLK_UNLOCK(blk);
-	if (blk->blk_ops->bo_stop != NULL)
-		error = blk->blk_ops->bo_stop(blk);
-	PV_BLK_LOCK(blk);
-	if (error != 0)
-		blk->blk_flags |= PVB_LEAK;
-	pv_blk_drain_all(blk, ENXIO, false);
-	pv_blk_order_fail(blk, ENXIO);
+	pv_blk_fail(blk, ENXIO);
 	PV_BLK_UNLOCK(blk);
 	pv_blk_run(blk);
 }
@@ -472,30 +295,19 @@ pv_blk_quiet(struct pv_blk *blk)
 	struct pv_blk_queue *bq;
 
 	/* These may schedule the others. */
-	pv_blk_order_quiet(blk);
+	pv_blk_submit_quiet(blk);
 	PV_BLK_FOREACH(blk, bq)
 		callout_drain(&bq->bq_tick);
 	callout_drain(&blk->blk_watchdog);
-	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
-	while (taskqueue_cancel_timeout(blk->blk_reset_tq, &blk->blk_reset_task, NULL) != 0)
-		taskqueue_drain_timeout(blk->blk_reset_tq, &blk->blk_reset_task);
 }
 
 void
 pv_blk_recover_init(struct pv_blk *blk)
 {
-	blk->blk_broken = pv_blk_repair;
 	callout_init(&blk->blk_watchdog, 1);
-	/* A reset may sleep for seconds, which would delay others' tasks in taskqueue_thread. */
-	blk->blk_reset_tq = taskqueue_create("pv_blk_reset", M_WAITOK, taskqueue_thread_enqueue,
-	    &blk->blk_reset_tq);
-	taskqueue_start_threads(&blk->blk_reset_tq, 1, PWAIT, "%s reset",
-	    device_get_nameunit(blk->blk_dev));
-	TIMEOUT_TASK_INIT(blk->blk_reset_tq, &blk->blk_reset_task, 0, pv_blk_reset_task, blk);
-}
-
-void
-pv_blk_recover_fini(struct pv_blk *blk)
-{
-	taskqueue_free(blk->blk_reset_tq);
+	blk->blk_dev_ops = pv_blk_dev_ops;
+	if (blk->blk_ops->bo_peer != NULL)
+		blk->blk_dev_ops.pdo_reconnect = pv_blk_dev_reconnect;
+	pv_dev_init(&blk->blk_pvdev, blk->blk_dev, &blk->blk_dev_ops, blk,
+	    blk->blk_params.bp_nqueues);
 }

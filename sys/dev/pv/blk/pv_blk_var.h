@@ -156,21 +156,14 @@ void	pv_blk_end_run(struct pv_blk_queue *bq);
 /* Is this thread going to wait for bp, which it submits now? */
 bool	pv_blk_will_wait(struct pv_blk_queue *bq, const struct bio *bp);
 
-/* pv_blk_queue.c: one queue each.  All take the queue's lock themselves. */
-
-/* What an operation found that its caller has to do next, without the queue's lock. */
-#define	PVBQ_IDLE	0x0001	/* nothing is in flight, and something waits for that */
-#define	PVBQ_BROKEN	0x0002	/* the device has to be reset */
-#define	PVBQ_REFUSED	0x0004	/* the bio was not taken; nothing else is set */
-#define	PVBQ_STUCK	0x0008	/* a request takes longer than blk_timeout_reset */
-#define	PVBQ_STUCK_AGAIN 0x0010	/* and nothing has completed since the last reset for that */
+/* pv_blk_queue.c: queues.  All take a queue's lock themselves. */
 
 /* Is the queue, which is locked, idle while something waits for that? */
-static inline u_int
-pv_blk_idle_todo(const struct pv_blk_queue *bq)
+static inline bool
+pv_blk_is_awaited_idle(const struct pv_blk_queue *bq)
 {
 	return (__predict_false((bq->bq_flags & (PVB_GATED | PVB_FROZEN | PVB_DETACHING)) != 0) &&
-	    bq->bq_ninflight == 0 ? PVBQ_IDLE : 0);
+	    bq->bq_ninflight == 0);
 }
 
 /* tick is called from a callout with the queue: what is due is done as if it had interrupted. */
@@ -182,49 +175,33 @@ void	pv_blk_queue_hold(struct pv_blk_queue *bq, bool held);
 void	pv_blk_set_flags(struct pv_blk *blk, u_int set, u_int clear);
 /* pv_blk_set_queues() without its sysctls. */
 void	pv_blk_queues_use(struct pv_blk *blk, struct pvq *const *qs, u_int n);
-/*
- * Gives bp to the queue of this CPU and starts what can be started.  Returns PVBQ_*; if that is neither
- * 0 nor PVBQ_REFUSED, blk_following counts the caller.
- */
-u_int	pv_blk_queue_submit(struct pv_blk *blk, struct bio *bp);
-/* The tick: is pv_blk_queue_run() to be called?  If not yet, another tick follows. */
+/* The tick: is pv_blk_intr() to be called?  If not yet, another tick follows. */
 bool	pv_blk_queue_is_due(struct pv_blk_queue *bq);
-/* Appends bp, which pv_blk_queue_run() starts. */
-void	pv_blk_queue_append(struct pv_blk_queue *bq, struct bio *bp);
-/* Collects, starts and delivers until nothing is left and an interrupt is armed.  Returns PVBQ_*. */
-u_int	pv_blk_queue_run(struct pv_blk_queue *bq);
-/* Reports late requests.  Returns PVBQ_BROKEN, PVBQ_STUCK (until the next reset once), both or 0. */
-u_int	pv_blk_queue_check(struct pv_blk_queue *bq);
-/* Does the queue need a reset?  Returns PVBQ_BROKEN, or PVBQ_STUCK with or without _AGAIN, or 0. */
-u_int	pv_blk_queue_needs_reset(struct pv_blk_queue *bq);
-/* Does a thread deliver that takes the lock again? */
-bool	pv_blk_queue_delivers(struct pv_blk_queue *bq);
-/* Is nothing in flight, ready or waiting? */
-bool	pv_blk_queue_idle(struct pv_blk_queue *bq);
+/*
+ * Reports late requests.  Returns true, until the next reset once, if one takes longer than
+ * blk_timeout_reset: the queue will be reset.
+ */
+bool	pv_blk_queue_check(struct pv_blk_queue *bq);
 /* Requests in flight; *broken is set if the queue is, and left alone otherwise. */
 u_int	pv_blk_queue_in_flight(struct pv_blk_queue *bq, bool *broken);
 /* Starts the polled request, or has it started when the device was reset. */
 void	pv_blk_queue_put_polled(struct pv_blk_queue *bq, struct pv_blk_req *rq);
-/* pv_blk_req_fail(); pv_blk_queue_run() delivers. */
-void	pv_blk_queue_fail(struct pv_blk_queue *bq, int error);
 /*
- * Takes what is in flight out of a queue whose device was stopped; 0 requeues it, and so does EIO
- * unless the queue is broken.  With blame, what was there too often ends with EIO.
+ * Takes what is in flight out of a queue whose device was stopped: it is put again with an error of 0
+ * or, unless it was there too often, ETIMEDOUT, and ends with any other.
  */
-void	pv_blk_queue_drain(struct pv_blk_queue *bq, int error, bool blame);
+void	pv_blk_queue_drain(struct pv_blk_queue *bq, int error);
 /*
- * pv_blk_order.c: all queues; no lock is held.  A broken queue is handed to blk_broken.  pv_blk_intr()
- * is here as well.
+ * A bio from disk(9): it goes to the queue of this CPU, and what can be started is.  A barrier, and
+ * what comes while there is one, waits for all queues.
  */
-
-/* A bio from disk(9). */
-void	pv_blk_order_submit(struct pv_blk *blk, struct bio *bp);
-/* Waits for threads in pv_blk_order_submit(), when all bios have ended and none comes.  Sleeps. */
-void	pv_blk_order_quiet(struct pv_blk *blk);
+void	pv_blk_submit(struct pv_blk *blk, struct bio *bp);
+/* Waits for threads in pv_blk_submit(), when all bios have ended and none comes.  Sleeps. */
+void	pv_blk_submit_quiet(struct pv_blk *blk);
 /* pv_blk_intr() for all queues. */
 void	pv_blk_run(struct pv_blk *blk);
 /* Ends with error all that is not in flight, in the queues as well; blk_mtx is held. */
-void	pv_blk_order_fail(struct pv_blk *blk, int error);
+void	pv_blk_fail(struct pv_blk *blk, int error);
 
 /* pv_blk_own.c: bios of the driver's own. */
 
@@ -233,11 +210,12 @@ void	pv_blk_order_fail(struct pv_blk *blk, int error);
 
 /* pv_blk_recover.c */
 
-/* Also sets blk_broken. */
 void	pv_blk_recover_init(struct pv_blk *blk);
-void	pv_blk_recover_fini(struct pv_blk *blk);
-/* From here on a queue that broke is found, and late requests are reported; blk_mtx is held. */
-void	pv_blk_watch(struct pv_blk *blk);
+/*
+ * The disk is used.  From here on a queue that is broken is reset, and late requests are reported.  May
+ * sleep.
+ */
+void	pv_blk_go_live(struct pv_blk *blk);
 /* After this nothing is queued, nothing is in flight, and nothing is accepted.  May sleep. */
 void	pv_blk_shut(struct pv_blk *blk);
 /* No user's thread, callout or task is in the disk's code after this.  May sleep. */

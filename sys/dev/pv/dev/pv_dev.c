@@ -32,6 +32,9 @@
  *	restart	-	 stop, start	stop, start	-	   ENXIO	   ENXIO
  *	freeze	-	 stop: FROZEN	stop: FROZEN	stop:	   stop: FROZEN,   -
  *							FROZEN	   unless leaked
+ *	hold	-	 quiesce:	quiesce:	quiesce:   -		   -
+ *			 FROZEN		FROZEN		FROZEN
+ *	reclaim	reclaim	 -		-		-	   reclaim	   -
  *	thaw	start	 -		-		-	   start, unless   ENXIO
  *								   leaked: ENXIO
  *	lose	LOST	 -		-		-	   -		   -
@@ -49,7 +52,8 @@
  *
  * Reconnection.  A device whose back end takes part in its reset is RESETTING until its bus calls
  * pv_dev_freeze(), and then pv_dev_thaw().  It is not stopped by pv_dev_down(), as that would take a
- * new connection as well: only quiesced.
+ * new connection as well: only quiesced.  Where the back end has memory of ours until it has closed,
+ * the bus calls pv_dev_hold() and, then, pv_dev_reclaim() instead of pv_dev_freeze().
  *
  * Locking.
  *   pvd_sx   the life: held by each step from its beginning to its end, and by the task, so that a step
@@ -170,8 +174,7 @@ static void
 pv_dev_fail(struct pv_dev *pvd, const char *what, int error, bool leaked)
 {
 	device_printf(pvd->pvd_dev, "the device did not %s (error %d): it is lost until the driver's "
-	    "module is unloaded and loaded again (kldunload, kldload)%s\n", what, error,
-	    leaked ? ", and its memory is leaked" : "");
+	    "module is unloaded and loaded again (kldunload, kldload)\n", what, error);
 	pvd->pvd_leaked |= leaked;
 	if (pvd->pvd_state != PV_DEV_GONE)
 		pv_dev_set_state(pvd, PV_DEV_LOST);
@@ -184,10 +187,20 @@ pv_dev_reclaims(struct pv_dev *pvd, u_int queue, int error)
 {
 	int own = pv_dev_needs(pvd, queue);
 
-	if (error == ENXIO)
-		return (error);
+	if (error == ENXIO || pvd->pvd_state == PV_DEV_LOST)
+		return (ENXIO);
 	/* Another queue is broken: this one has no part in that. */
 	return (own != 0 ? own : pv_dev_needs(pvd, PV_DEV_ALL));
+}
+
+static void
+pv_dev_take_back(struct pv_dev *pvd, int error)
+{
+	u_int i;
+
+	for (i = 0; i < pvd->pvd_nqueues; i++)
+		pvd->pvd_ops->pdo_reclaim(pvd->pvd_arg, i, pv_dev_reclaims(pvd, i, error));
+	pvd->pvd_stopped = true;
 }
 
 /* Stop the device, and take back what it has; the state says until when. */
@@ -195,7 +208,6 @@ static int
 pv_dev_stop(struct pv_dev *pvd, enum pv_dev_state state, int error)
 {
 	int stopped;
-	u_int i;
 
 	pv_dev_set_state(pvd, state);
 	pvd->pvd_ops->pdo_quiesce(pvd->pvd_arg, PV_DEV_ALL, error);
@@ -204,19 +216,23 @@ pv_dev_stop(struct pv_dev *pvd, enum pv_dev_state state, int error)
 		pv_dev_fail(pvd, "stop", stopped, true);
 		return (stopped);
 	}
-	for (i = 0; i < pvd->pvd_nqueues; i++)
-		pvd->pvd_ops->pdo_reclaim(pvd->pvd_arg, i, pv_dev_reclaims(pvd, i, error));
+	pv_dev_take_back(pvd, error);
 	return (0);
 }
 
-/* The device, which works, is used from now on. */
+/* The device works, and is used from now on if it has users. */
 static void
-pv_dev_go_live(struct pv_dev *pvd)
+pv_dev_go(struct pv_dev *pvd)
 {
 	void (*const *set)(void *);
 
+	pvd->pvd_stopped = false;
+	if (!pvd->pvd_up) {
+		pv_dev_set_state(pvd, PV_DEV_DOWN);
+		return;
+	}
 	pv_dev_set_state(pvd, PV_DEV_LIVE);
-	for (set = pvd->pvd_ops->pdo_settings; *set != NULL; set++)
+	for (set = pvd->pvd_ops->pdo_settings; set != NULL && *set != NULL; set++)
 		(*set)(pvd->pvd_arg);
 	pvd->pvd_ops->pdo_resume(pvd->pvd_arg, PV_DEV_ALL);
 }
@@ -227,15 +243,17 @@ pv_dev_begin(struct pv_dev *pvd)
 {
 	int error;
 
+	if (pvd->pvd_leaving) {
+		pv_dev_set_state(pvd, PV_DEV_FROZEN);
+		return (0);
+	}
 	/* What was needed is served by this; what is needed from now on is not. */
 	pv_dev_served_all(pvd);
 	error = pvd->pvd_ops->pdo_restart(pvd->pvd_arg, PV_DEV_ALL);
 	if (error != 0)
 		pv_dev_fail(pvd, "start again", error, false);
-	else if (pvd->pvd_up)
-		pv_dev_go_live(pvd);
 	else
-		pv_dev_set_state(pvd, PV_DEV_DOWN);
+		pv_dev_go(pvd);
 	return (error);
 }
 
@@ -351,10 +369,10 @@ pv_dev_up(struct pv_dev *pvd)
 	pvd->pvd_up = true;
 	switch (pv_dev_state(pvd)) {
 	case PV_DEV_DOWN:
-		/* What is broken is not used.  Of a reconnection the task takes care. */
-		if (pv_dev_is_needed(pvd) && pvd->pvd_ops->pdo_reconnect == NULL)
+		/* Of a queue that is broken, and of a reconnection, the task takes care. */
+		if (pvd->pvd_error != 0 && pvd->pvd_ops->pdo_reconnect == NULL)
 			return (pv_dev_reset(pvd));
-		pv_dev_go_live(pvd);
+		pv_dev_go(pvd);
 		return (0);
 	case PV_DEV_LOST:
 	case PV_DEV_GONE:
@@ -381,8 +399,7 @@ pv_dev_restart(struct pv_dev *pvd)
 		pv_dev_set_state(pvd, PV_DEV_DOWN);
 		pvd->pvd_ops->pdo_quiesce(pvd->pvd_arg, PV_DEV_ALL, 0);
 	}
-	if (pvd->pvd_up)
-		pv_dev_go_live(pvd);
+	pv_dev_go(pvd);
 	return (0);
 }
 
@@ -409,19 +426,36 @@ pv_dev_freeze(struct pv_dev *pvd)
 	}
 }
 
+void
+pv_dev_hold(struct pv_dev *pvd)
+{
+	if (!pv_dev_is_started(pvd) && pv_dev_state(pvd) != PV_DEV_RESETTING)
+		return;
+	pv_dev_set_state(pvd, PV_DEV_FROZEN);
+	pvd->pvd_ops->pdo_quiesce(pvd->pvd_arg, PV_DEV_ALL, 0);
+}
+
+void
+pv_dev_reclaim(struct pv_dev *pvd)
+{
+	if (pvd->pvd_stopped || (pv_dev_state(pvd) != PV_DEV_FROZEN &&
+	    pv_dev_state(pvd) != PV_DEV_LOST))
+		return;
+	pv_dev_take_back(pvd, 0);
+	pv_dev_served_all(pvd);
+}
+
 int
 pv_dev_thaw(struct pv_dev *pvd)
 {
-	switch (pv_dev_state(pvd)) {
-	case PV_DEV_FROZEN:
-		return (pv_dev_begin(pvd));
-	case PV_DEV_LOST:
-		return (pvd->pvd_leaked ? ENXIO : pv_dev_begin(pvd));
-	case PV_DEV_GONE:
+	if (pv_dev_state(pvd) == PV_DEV_GONE || pvd->pvd_leaked)
 		return (ENXIO);
-	default:
+	if (pv_dev_state(pvd) != PV_DEV_FROZEN && pv_dev_state(pvd) != PV_DEV_LOST)
 		return (0);
-	}
+	if (pvd->pvd_stopped)
+		return (pv_dev_begin(pvd));
+	pv_dev_go(pvd);
+	return (0);
 }
 
 void
@@ -464,8 +498,10 @@ pv_dev_lock_started(struct pv_dev *pvd)
 void
 pv_dev_leave(struct pv_dev *pvd)
 {
+	/* No reset that is under way has to start it again. */
+	pvd->pvd_leaving = true;
 	pv_dev_lock(pvd);
-	if (pv_dev_is_started(pvd) || pv_dev_state(pvd) == PV_DEV_RESETTING)
+	if (!pvd->pvd_stopped && !pvd->pvd_leaked)
 		(void)pv_dev_stop(pvd, PV_DEV_GONE, ENXIO);
 	else {
 		pv_dev_set_state(pvd, PV_DEV_GONE);
@@ -485,10 +521,12 @@ pv_dev_adopt(struct pv_dev *pvd, u_int queue, struct pvq *q)
 	if (pdq->pdq_pvq != q)
 		pdq->pdq_was_stuck = false;
 	pdq->pdq_pvq = q;
-	if (q != NULL) {
-		q->q_pvdev = pvd;
-		q->q_number = queue;
-	}
+	if (q == NULL)
+		return;
+	q->q_pvdev = pvd;
+	q->q_number = queue;
+	if (pvq_broken(q))
+		pv_dev_need_reset(pvd, queue, EIO);
 }
 
 void

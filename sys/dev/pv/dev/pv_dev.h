@@ -59,7 +59,7 @@ struct pv_dev_ops {
 	void	(*pdo_resume)(void *arg, u_int queue);
 	/* Users get errors from now on.  With leaked, the device may still use what it has. */
 	void	(*pdo_lost)(void *arg, bool leaked);
-	/* What is wanted of the device beside its queues, set after each start; NULL ends it. */
+	/* What is wanted of the device beside its queues, set after each start; ends with NULL. */
 	void	(*const *pdo_settings)(void *arg);
 	/*
 	 * The protocol's.  Stop the device or a queue: it releases all memory.  Returns 0, or an
@@ -91,7 +91,9 @@ struct pv_dev {
 	struct mtx	 pvd_mtx;
 	volatile u_int	 pvd_state;	/* enum pv_dev_state */
 	bool		 pvd_up;	/* there are users: LIVE is where it goes to */
+	bool		 pvd_stopped;	/* and has nothing of ours */
 	bool		 pvd_leaked;	/* it did not stop, and may use its memory for ever */
+	bool		 pvd_leaving;	/* it need not be started any more */
 	int		 pvd_error;	/* why the device needs a reset; 0: it needs none */
 	struct pv_dev_queue *pvd_queues;
 	struct taskqueue *pvd_tq;
@@ -153,7 +155,9 @@ int	pv_dev_lock_started(struct pv_dev *pvd);
  * down     it has none
  * restart  stop it and start it again, for a setting that requires it
  * freeze   stop it until it is thawed; its queues may be other ones then
- * thaw     start it
+ * hold     FROZEN, and not stopped by us: pv_dev_reclaim() follows, or a thaw goes on
+ * reclaim  what was held is stopped: take back what it has
+ * thaw     start it, unless it was held only
  * lose     FROZEN, and not expected any more; a thaw brings it back
  * leave    stop it for ever; takes the lock itself, and no task of pv_dev's runs when it returns
  */
@@ -162,6 +166,8 @@ int	pv_dev_up(struct pv_dev *pvd);
 void	pv_dev_down(struct pv_dev *pvd);
 int	pv_dev_restart(struct pv_dev *pvd);
 int	pv_dev_freeze(struct pv_dev *pvd);
+void	pv_dev_hold(struct pv_dev *pvd);
+void	pv_dev_reclaim(struct pv_dev *pvd);
 int	pv_dev_thaw(struct pv_dev *pvd);
 void	pv_dev_lose(struct pv_dev *pvd);
 void	pv_dev_leave(struct pv_dev *pvd);

@@ -197,7 +197,8 @@ struct pv_net_ops {
 		    struct pv_net_rxhdr *hdrs, int n);
 	/*
 	 * Stop the device: it releases all memory.  0, or an error if it never confirmed,
-	 * after which nothing that it had is touched again.  May sleep.
+	 * after which nothing that it had is touched again.  May sleep.  Or NULL, this and
+	 * pno_restart: with pno_reset, where queues have nothing that has to be taken from it.
 	 */
 	int	(*pno_stop)(void *softc);
 	/* Start a stopped device again, with empty queues.  May sleep. */

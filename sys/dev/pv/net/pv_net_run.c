@@ -94,8 +94,9 @@ pv_net_stop(void *arg, u_int queue)
 {
 	struct pv_net *pn = arg;
 
-	return (queue != PV_DEV_ALL ? pv_net_stop_queue(pn, queue) :
-	    pn->pn_ops->pno_stop(pn->pn_softc));
+	if (queue != PV_DEV_ALL)
+		return (pv_net_stop_queue(pn, queue));
+	return (pn->pn_ops->pno_stop != NULL ? pn->pn_ops->pno_stop(pn->pn_softc) : 0);
 }
 
 static void
@@ -125,6 +126,8 @@ pv_net_restart_device(struct pv_net *pn)
 {
 	int error;
 
+	if (pn->pn_ops->pno_restart == NULL)
+		return (0);
 	error = pn->pn_ops->pno_restart(pn->pn_softc);
 	if (error == 0 || pn->pn_resize == NULL)
 		return (error);

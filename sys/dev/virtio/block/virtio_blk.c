@@ -619,7 +619,7 @@ static void
 vtblk_look(struct vtblk_softc *sc)
 {
 	if (virtio_needs_reset(sc->vtb_dev))
-		pv_blk_reset(&sc->vtb_blk, 0);
+		pv_dev_need_reset(&sc->vtb_blk.blk_pvdev, PV_DEV_ALL, ETIMEDOUT);
 	else
 		vtblk_update_size(sc);
 }
@@ -693,7 +693,7 @@ vtblk_resume(device_t dev)
 {
 	struct vtblk_softc *sc = device_get_softc(dev);
 
-	return (pv_blk_resume(&sc->vtb_blk));
+	return (pv_blk_thaw(&sc->vtb_blk));
 }
 
 static int

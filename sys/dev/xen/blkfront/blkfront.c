@@ -238,9 +238,8 @@ xbd_disconnect(struct xbd_softc *sc)
 	sc->xbd_asleep = false;
 	xbd_channels_free(sc);
 	if (sc->xbd_attached && blk->blk_queues[0].bq_pvq != NULL) {
-		pv_blk_requeue(blk, sc->xbd_reset_error);
+		pv_blk_requeue(blk);
 		pv_blk_set_queues(blk, NULL, 0);
-		sc->xbd_reset_error = 0;
 	}
 	xbd_rings_free(sc);
 	xbd_stages_end(sc);
@@ -343,12 +342,9 @@ xbd_read_disk(struct xbd_softc *sc, struct pv_blk_params *bp)
 }
 
 static void
-xbd_reconnect(struct pv_blk *blk, int error)
+xbd_reconnect(struct pv_blk *blk)
 {
-	struct xbd_softc *sc = __containerof(blk, struct xbd_softc, xbd_blk);
-
-	sc->xbd_reset_error = error;
-	xenbus_reset(sc->xbd_dev);
+	xenbus_reset(blk->blk_dev);
 }
 
 static void
@@ -430,8 +426,7 @@ xbd_resume(struct xbd_softc *sc, const struct pv_blk_params *bp)
 	pv_blk_resize(&sc->xbd_blk, bp->bp_mediasize);
 	pv_blk_set_queues(&sc->xbd_blk, sc->xbd_queues, sc->xbd_nqueues);
 	device_printf(sc->xbd_dev, "the back end is back\n");
-	pv_blk_thaw(&sc->xbd_blk);
-	return (0);
+	return (pv_blk_thaw(&sc->xbd_blk));
 }
 
 static int
@@ -504,7 +499,7 @@ xbd_device_resume(device_t dev)
 	struct xbd_softc *sc = device_get_softc(dev);
 
 	if (sc->xbd_asleep)
-		pv_blk_thaw(&sc->xbd_blk);
+		(void)pv_blk_thaw(&sc->xbd_blk);
 	sc->xbd_asleep = false;
 	return (0);
 }

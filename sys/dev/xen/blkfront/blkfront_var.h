@@ -81,7 +81,6 @@ struct xbd_softc {
 	volatile u_int	 xbd_ready;	/* xbd_blk may be called for events */
 	bool		 xbd_attached;	/* there is a disk */
 	bool		 xbd_asleep;	/* pv_blk_hold() */
-	int		 xbd_reset_error; /* what a reset's requests end with; blk_mtx */
 };
 
 #define	XBD_NO_FLUSH	0xff		/* xbd_flush_op: the back end has none */

@@ -278,22 +278,6 @@ xn_set_lladdr(void *softc __unused, const uint8_t *lladdr __unused)
 	return (0);
 }
 
-/*
- * What the back end has are copies, in pages that it may see: nothing has to be taken from it before
- * the queues are drained, and the rings are freed by xenbus's release method.
- */
-static int
-xn_stop(void *softc __unused)
-{
-	return (0);
-}
-
-static int
-xn_restart(void *softc __unused)
-{
-	return (0);
-}
-
 static void
 xn_reset(void *softc)
 {
@@ -319,8 +303,10 @@ static const struct pv_net_ops xn_ops = {
 	.pno_message = &xn_message_ops,
 	.pno_encap = xn_encap,
 	.pno_decap = xn_decap,
-	.pno_stop = xn_stop,
-	.pno_restart = xn_restart,
+	/*
+	 * No pno_stop: what the back end has are copies, in pages that it may see, and the rings are
+	 * freed by xenbus's release method.
+	 */
 	.pno_reset = xn_reset,
 	.pno_set_filter = xn_set_filter,
 	.pno_set_lladdr = xn_set_lladdr,

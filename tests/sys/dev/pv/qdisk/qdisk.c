@@ -218,16 +218,12 @@ qd_restart(struct pv_blk *blk)
 	struct qd_softc *sc = __containerof(blk, struct qd_softc, qd_blk);
 	u_int i;
 
-	if (sc->qd_report_restarts > 0) {
-		sc->qd_report_restarts--;
-		blk->blk_broken(blk);
-	}
 	for (i = 0; i < QD_QUEUES; i++)
 		sc->qd_pvqs[i]->q_fault = PVQ_OK;
 
 	if (sc->qd_reset_restarts > 0) {
 		sc->qd_reset_restarts--;
-		pv_blk_reset(blk, 0);
+		qd_need_reset(sc);
 	}
 	return (sc->qd_restart_error);
 }
@@ -306,7 +302,7 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 	}
 	sc->qd_stop_error = sc->qd_restart_error = 0;
 	sc->qd_stop_queue_error = sc->qd_restart_queue_error = 0;
-	sc->qd_reset_restarts = sc->qd_report_restarts = 0;
+	sc->qd_reset_restarts = 0;
 	sc->qd_resubmit = 0;
 	sc->qd_fail = -1;
 	sc->qd_resubmitters = QD_BIOS;
@@ -467,15 +463,23 @@ qd_logged(struct qd_softc *sc, u_int i, u_int queue, enum pv_blk_cmd cmd, u_int 
 	QD_EQ(sc, sc->qd_log[i].qe_sector, sector);
 }
 
+void
+qd_need_reset(struct qd_softc *sc)
+{
+	pv_dev_need_reset(&sc->qd_blk.blk_pvdev, PV_DEV_ALL, ETIMEDOUT);
+}
+
 /* Wait until *stops has reached a number, that reset has finished, and so many requests are held. */
 static void
-qd_wait(struct qd_softc *sc, const u_int *stops, u_int number, u_int flag, u_int held)
+qd_wait(struct qd_softc *sc, const u_int *stops, u_int number, u_int held)
 {
 	u_int i;
 
 	for (i = 0; i < 10 * (u_int)hz && (*(const volatile u_int *)stops < number ||
-	    (sc->qd_blk.blk_flags & flag) != 0 || qd_held(sc) != held); i++)
+	    qd_held(sc) != held); i++)
 		pause("qdisk", 1);
+	pv_dev_lock(&sc->qd_blk.blk_pvdev);
+	pv_dev_unlock(&sc->qd_blk.blk_pvdev);
 	QD_EQ(sc, *stops, number);
 	QD_EQ(sc, qd_held(sc), held);
 }
@@ -483,13 +487,13 @@ qd_wait(struct qd_softc *sc, const u_int *stops, u_int number, u_int flag, u_int
 void
 qd_wait_for_resets(struct qd_softc *sc, u_int stops, u_int held)
 {
-	qd_wait(sc, &sc->qd_stops, stops, PVB_RESETTING, held);
+	qd_wait(sc, &sc->qd_stops, stops, held);
 }
 
 void
 qd_wait_for_queue_resets(struct qd_softc *sc, u_int stops, u_int held)
 {
-	qd_wait(sc, &sc->qd_queue_stops, stops, PVB_REPAIRING, held);
+	qd_wait(sc, &sc->qd_queue_stops, stops, held);
 }
 
 void
@@ -512,15 +516,20 @@ void
 qd_freeze_and_requeue(struct qd_softc *sc)
 {
 	pv_blk_freeze(&sc->qd_blk);
-	pv_blk_requeue(&sc->qd_blk, 0);
+	pv_blk_requeue(&sc->qd_blk);
 	pv_blk_set_queues(&sc->qd_blk, NULL, 0);
 }
 
 void
 qd_thaw(struct qd_softc *sc, u_int n)
 {
+	u_int i;
+
+	/* As the device is started. */
+	for (i = 0; i < QD_QUEUES; i++)
+		sc->qd_pvqs[i]->q_fault = PVQ_OK;
 	pv_blk_set_queues(&sc->qd_blk, sc->qd_pvqs, n);
-	pv_blk_thaw(&sc->qd_blk);
+	(void)pv_blk_thaw(&sc->qd_blk);
 }
 
 static int

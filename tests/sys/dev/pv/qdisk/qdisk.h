@@ -84,7 +84,6 @@ struct qd_softc {
 	bool		qd_break;	/* the queue is broken when the disk attaches */
 	volatile u_int	qd_detached;	/* pv_blk_detach() has returned */
 	u_int		qd_reset_restarts; /* so many restarts request a reset */
-	u_int		qd_report_restarts; /* or come before a report of a broken queue */
 	u_int		qd_failures;
 };
 
@@ -159,6 +158,8 @@ void	qd_logged(struct qd_softc *sc, u_int i, u_int queue, enum pv_blk_cmd cmd, u
  * Waits until the device was stopped so often in all, the reset has finished, and as many requests as
  * held were put (once more): the queues run after the reset's end.
  */
+/* The device has to be reset. */
+void	qd_need_reset(struct qd_softc *sc);
 void	qd_wait_for_resets(struct qd_softc *sc, u_int stops, u_int held);
 
 /* As many queues were stopped alone, that has finished, and as many requests as held were put. */

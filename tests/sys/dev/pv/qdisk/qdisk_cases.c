@@ -283,7 +283,7 @@ qd_settle_waits_for_what_is_in_flight(struct qd_softc *sc)
 	qd_answer_all(sc);
 	QD_EQ(sc, pv_blk_settle(&sc->qd_blk, 1), 0);
 	QD_EQ(sc, sc->qd_ends[2], -1);
-	pv_blk_thaw(&sc->qd_blk);
+	(void)pv_blk_thaw(&sc->qd_blk);
 	QD_EQ(sc, sc->qd_nlog, 3);
 	qd_answer_all(sc);
 	qd_all_ended(sc, 3, 0);
@@ -306,11 +306,9 @@ qd_resets_end_a_request_and_suspends_do_not(struct qd_softc *sc)
 	for (i = 0; i < 4; i++) {
 		QD_EQ(sc, sc->qd_ends[0], -1);
 		puts = sc->qd_nlog;
-		pv_blk_reset(&sc->qd_blk, 0);
+		qd_need_reset(sc);
 		/* A reset has finished when the request was put again, or has ended. */
-		while (sc->qd_stops < i + 1 ||
-		    (sc->qd_blk.blk_flags & PVB_RESETTING) != 0 ||
-		    (sc->qd_nlog == puts && sc->qd_ends[0] == -1))
+		while (sc->qd_stops < i + 1 || (sc->qd_nlog == puts && sc->qd_ends[0] == -1))
 			pause("qdisk", 1);
 	}
 	QD_EQ(sc, sc->qd_ends[0], EIO);
@@ -327,7 +325,7 @@ qd_reset_leaves_taskqueue_thread(struct qd_softc *sc)
 	qd_begin(sc, 1, 8, 8);
 	W(sc, 0, 0);
 	sc->qd_stop_waits = true;
-	pv_blk_reset(&sc->qd_blk, 0);
+	qd_need_reset(sc);
 	qd_wait_for_resets(sc, 1, 1);
 	taskqueue_drain(taskqueue_thread, &sc->qd_task);
 	qd_answer_all(sc);

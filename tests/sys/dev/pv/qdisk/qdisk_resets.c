@@ -22,13 +22,13 @@ qd_reset_waits_for_a_suspend(struct qd_softc *sc)
 	qd_begin(sc, 2, 8, 8);
 	W(sc, 0, 0);
 	pv_blk_freeze(&sc->qd_blk);
-	pv_blk_reset(&sc->qd_blk, 0);
-	QD_EQ(sc, sc->qd_blk.blk_flags & PVB_RESETTING, 0);
+	qd_need_reset(sc);
+	QD_EQ(sc, pv_dev_state(&sc->qd_blk.blk_pvdev), PV_DEV_FROZEN);
 	QD_EQ(sc, sc->qd_stops, 0);
 	qd_answer_all(sc);
 	QD_EQ(sc, sc->qd_ends[0], 0);
 	/* No other thread reset it. */
-	pv_blk_thaw(&sc->qd_blk);
+	(void)pv_blk_thaw(&sc->qd_blk);
 	qd_wait_for_resets(sc, 1, 0);
 	qd_end(sc);
 }
@@ -41,10 +41,10 @@ qd_reset_while_restarting_follows(struct qd_softc *sc)
 	W(sc, 0, 0);
 	sc->qd_reset_restarts = 1;
 	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), 0);
-	QD_EQ(sc, pv_blk_resume(&sc->qd_blk), 0);
+	QD_EQ(sc, pv_blk_thaw(&sc->qd_blk), 0);
 	qd_wait_for_resets(sc, 2, 1);
 	sc->qd_reset_restarts = 1;
-	pv_blk_reset(&sc->qd_blk, 0);
+	qd_need_reset(sc);
 	qd_wait_for_resets(sc, 4, 1);
 	qd_answer_all(sc);
 	QD_EQ(sc, sc->qd_ends[0], 0);
@@ -66,7 +66,7 @@ qd_failed_suspend_ends_io(struct qd_softc *sc)
 	FLUSH(sc, 4, 0);
 	qd_all_ended(sc, 5, ENXIO);
 	/* No reset brings it back. */
-	pv_blk_reset(&sc->qd_blk, 0);
+	qd_need_reset(sc);
 	QD_EQ(sc, sc->qd_stops, 1);
 	qd_end(sc);
 }
@@ -81,13 +81,13 @@ qd_failed_resume_ends_io_until_one_succeeds(struct qd_softc *sc)
 	FLUSH(sc, 2, 0);
 	QD_EQ(sc, sc->qd_nends, 0);
 	sc->qd_restart_error = ENODEV;
-	QD_EQ(sc, pv_blk_resume(&sc->qd_blk), ENODEV);
+	QD_EQ(sc, pv_blk_thaw(&sc->qd_blk), ENODEV);
 	qd_all_ended(sc, 3, ENXIO);
 	W(sc, 3, 0);
 	QD_EQ(sc, sc->qd_ends[3], ENXIO);
 	sc->qd_restart_error = 0;
 	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), 0);
-	QD_EQ(sc, pv_blk_resume(&sc->qd_blk), 0);
+	QD_EQ(sc, pv_blk_thaw(&sc->qd_blk), 0);
 	W(sc, 4, 0);
 	qd_answer_all(sc);
 	QD_EQ(sc, sc->qd_ends[4], 0);
@@ -119,36 +119,8 @@ qd_broken_queue_is_reset_alone(struct qd_softc *sc)
 	qd_answer_all(sc);
 	QD_EQ(sc, sc->qd_ends[1], last == 0 ? EIO : 0);
 	QD_EQ(sc, sc->qd_ends[2], 0);
-	QD_EQ(sc, sc->qd_blk.blk_stats.bs_queue_resets, 1);
+	QD_EQ(sc, sc->qd_blk.blk_pvdev.pvd_queue_resets, 1);
 	QD_EQ(sc, sc->qd_stops, 0);
-	qd_end(sc);
-}
-
-/*
- * A thread found a queue broken, as another one did, and reports it while the device is restarted, or
- * when the reset is over: no second one follows, and what was submitted since has no part in it.
- */
-static void
-qd_late_report_is_ignored(struct qd_softc *sc)
-{
-	u_int last = qd_cpu(1);
-
-	qd_begin(sc, 2, 8, 8);
-	sc->qd_stop_queue_error = EIO;
-	sc->qd_report_restarts = 1;
-	qd_break_a_queue(sc);
-	qd_wait_for_resets(sc, 1, last);
-	qd_answer_all(sc);
-	qd_wait_for_ends(sc, 2);
-	QD_EQ(sc, sc->qd_ends[0], EIO);
-	QD_EQ(sc, sc->qd_ends[1], last == 0 ? EIO : 0);
-	W(sc, 2, 0);
-	sc->qd_blk.blk_broken(&sc->qd_blk);
-	QD_EQ(sc, sc->qd_blk.blk_flags & (PVB_RESETTING | PVB_REPAIRING), 0);
-	QD_EQ(sc, sc->qd_report_restarts, 0);
-	qd_answer_all(sc);
-	QD_EQ(sc, sc->qd_ends[2], 0);
-	QD_EQ(sc, sc->qd_stops, 1);
 	qd_end(sc);
 }
 
@@ -174,7 +146,7 @@ qd_reset_keeps_what_waits_for_room(struct qd_softc *sc)
 	/* Where all are put again, it is put for the first time. */
 	for (i = 0; i < 3; i++)
 		W(sc, i, 0);
-	pv_blk_reset(&sc->qd_blk, 0);
+	qd_need_reset(sc);
 	qd_wait_for_resets(sc, 1, 2);
 	qd_answer_all(sc);
 	qd_all_ended(sc, 3, 0);
@@ -213,8 +185,8 @@ qd_stuck_queue_is_reset_alone_first(struct qd_softc *sc)
 	QD_EQ(sc, sc->qd_ends[2], -1);
 	qd_answer_all(sc);
 	QD_EQ(sc, sc->qd_ends[2], 0);
-	QD_EQ(sc, sc->qd_blk.blk_stats.bs_queue_resets, 2);
-	QD_EQ(sc, sc->qd_blk.blk_stats.bs_queue_reset_errors, 1);
+	QD_EQ(sc, sc->qd_blk.blk_pvdev.pvd_queue_resets, 2);
+	QD_EQ(sc, sc->qd_blk.blk_pvdev.pvd_queue_reset_errors, 1);
 	QD_EQ(sc, sc->qd_blk.blk_stats.bs_timeout_resets, 3);
 	qd_end(sc);
 }
@@ -241,8 +213,8 @@ qd_queue_that_does_not_stop(struct qd_softc *sc)
 		qd_answer_all(sc);
 		qd_wait_for_ends(sc, 4);
 		QD_EQ(sc, sc->qd_queue_stops, 1);
-		QD_EQ(sc, sc->qd_blk.blk_stats.bs_queue_resets, 0);
-		QD_EQ(sc, sc->qd_blk.blk_stats.bs_queue_reset_errors, 1);
+		QD_EQ(sc, sc->qd_blk.blk_pvdev.pvd_queue_resets, 0);
+		QD_EQ(sc, sc->qd_blk.blk_pvdev.pvd_queue_reset_errors, 1);
 		W(sc, 2, 0);
 		qd_answer_all(sc);
 		QD_EQ(sc, sc->qd_ends[2], 0);
@@ -320,7 +292,7 @@ qd_requeue_ends_no_other_s_requests(struct qd_softc *sc)
 	W(sc, 1, last);
 	pv_blk_freeze(&sc->qd_blk);
 	pvq_break(sc->qd_pvqs[0], PVQ_FAULT_ID, 0);
-	pv_blk_requeue(&sc->qd_blk, EIO);
+	pv_blk_requeue(&sc->qd_blk);
 	QD_EQ(sc, sc->qd_ends[0], EIO);
 	QD_EQ(sc, sc->qd_ends[1], -1);
 	qd_thaw(sc, 1);
@@ -363,7 +335,6 @@ const struct qd_case qd_reset_cases[] = {
 	{ "failed_suspend_ends_io", qd_failed_suspend_ends_io },
 	{ "failed_resume_ends_io_until_one_succeeds", qd_failed_resume_ends_io_until_one_succeeds },
 	{ "broken_queue_is_reset_alone", qd_broken_queue_is_reset_alone },
-	{ "late_report_is_ignored", qd_late_report_is_ignored },
 	{ "reset_keeps_what_waits_for_room", qd_reset_keeps_what_waits_for_room },
 	{ "stuck_queue_is_reset_alone_first", qd_stuck_queue_is_reset_alone_first },
 	{ "queue_that_does_not_stop", qd_queue_that_does_not_stop },
