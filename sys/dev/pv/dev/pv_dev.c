@@ -442,7 +442,6 @@ pv_dev_reclaim(struct pv_dev *pvd)
 	    pv_dev_state(pvd) != PV_DEV_LOST))
 		return;
 	pv_dev_take_back(pvd, 0);
-	pv_dev_served_all(pvd);
 }
 
 int
