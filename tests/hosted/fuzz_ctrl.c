@@ -18,6 +18,7 @@
 #include <machine/bus.h>
 
 #include <dev/pv/queue/pvq.h>
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/net/pv_net.h>
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/virtio_ring.h>
@@ -55,8 +56,15 @@ bus_get_dma_tag(device_t dev __unused)
 	return (kpi_dma_tag);
 }
 
+struct pv_dev *
+pv_net_dev(struct pv_net *pn __unused)
+{
+
+	return (NULL);
+}
+
 void
-pv_net_request_reset(struct pv_net *pn __unused)
+pv_dev_need_reset(struct pv_dev *pvd __unused, u_int queue __unused, int error __unused)
 {
 
 	resets++;
