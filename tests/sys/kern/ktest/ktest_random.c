@@ -30,7 +30,10 @@ source_read(void *buf, u_int len)
 
 	KT_TRUE(!closed);
 	KT_TRUE(len > 0);
+#ifdef INVARIANTS
+	/* In an epoch section. */
 	KT_TRUE(curthread->td_no_sleeping != 0);
+#endif
 	atomic_add_int(&inside, 1);
 	memset(buf, 0x5a, len);
 	DELAY(1000);
