@@ -51,6 +51,7 @@
 #include <kern/cons_input_tree.h>
 #include <kern/console_cmd_tree.h>
 #include <kern/mountroot_tree.h>
+#include <kern/prf_tree.h>
 
 #define	CONSOLE_LINE	1024	/* longest line, bytes */
 #define	CONSOLE_WORDS	64	/* most words in a command */
@@ -114,7 +115,9 @@ job_main(void *arg)
 {
 	struct job *j = arg;
 
+	prf_lines_begin();
 	j->j_status = console_status(j, job_run(j));
+	prf_lines_end();
 	console_cmd_put(&j->j_ref);
 	mtx_lock(&console_mtx);
 	j->j_done = true;

@@ -11,7 +11,8 @@
  *
  * A line is formatted into a buffer on the stack and given to the console under one spin lock, so
  * that lines of different threads and interrupts do not mix.  Longer output goes out in pieces.
- * After a panic the lock is not waited for.
+ * After a panic the lock is not waited for.  What a command of the console prints goes out by lines,
+ * in however many pieces it makes them, as a program's does (kern/prf_tree.h).
  *
  * Besides ISO C's conversions (no floating point, no %n): %b (number and names of its bits), %D
  * (bytes in hexadecimal), %r (number in the base that follows), %y (signed %x), and the length
@@ -36,7 +37,10 @@
 
 #include <machine/stdarg.h>
 
+#include <kern/prf_tree.h>
+
 #define	PRF_BUFSIZE	160
+#define	PRF_LINESIZE	512
 /* A 64-bit number in base 2, its sign and its end. */
 #define	NUM_BUFSIZE	(sizeof(uintmax_t) * NBBY + 2)
 
@@ -494,11 +498,15 @@ asprintf(char **ret, struct malloc_type *mtp, const char *fmt, ...)
  * The console.
  */
 struct prf_console {
-	char	pc_buf[PRF_BUFSIZE];
-	int	pc_len;
-	bool	pc_tolog;		/* also to the message buffer */
-	bool	pc_tocons;
+	char	*pc_buf;
+	int	 pc_size;
+	int	 pc_len;
+	bool	 pc_tolog;		/* also to the message buffer */
+	bool	 pc_tocons;
+	bool	 pc_lines;		/* each line goes out when it ends */
 };
+
+static MALLOC_DEFINE(M_PRF, "prf", "lines of commands");
 
 static void
 prf_console_flush(struct prf_console *pc)
@@ -526,20 +534,61 @@ prf_console_putc(int c, void *arg)
 {
 	struct prf_console *pc = arg;
 
-	if (pc->pc_len == PRF_BUFSIZE)
+	if (pc->pc_len == pc->pc_size)
 		prf_console_flush(pc);
 	pc->pc_buf[pc->pc_len++] = c;
+	if (pc->pc_lines && c == '\n')
+		prf_console_flush(pc);
+}
+
+void
+prf_lines_begin(void)
+{
+	struct prf_console *pc;
+
+	pc = malloc(sizeof(*pc) + PRF_LINESIZE, M_PRF, M_WAITOK | M_ZERO);
+	pc->pc_buf = (char *)(pc + 1);
+	pc->pc_size = PRF_LINESIZE;
+	pc->pc_tolog = pc->pc_tocons = pc->pc_lines = true;
+	curthread->td_emuldata = pc;
+}
+
+void
+prf_lines_end(void)
+{
+	struct prf_console *pc = curthread->td_emuldata;
+
+	curthread->td_emuldata = NULL;
+	prf_console_flush(pc);
+	free(pc, M_PRF);
+}
+
+/* The running command's line; NULL for an interrupt that it is interrupted by, and after a panic. */
+static struct prf_console *
+prf_lines(void)
+{
+	struct thread *td = curthread;
+
+	if (KERNEL_PANICKED() || SCHEDULER_STOPPED() || td->td_intr_nesting_level != 0)
+		return (NULL);
+	return (td->td_emuldata);
 }
 
 static int
 prf_console(bool tolog, bool tocons, const char *fmt, va_list ap)
 {
-	struct prf_console pc;
+	char buf[PRF_BUFSIZE];
+	struct prf_console pc = {
+		.pc_buf = buf,
+		.pc_size = sizeof(buf),
+		.pc_tolog = tolog,
+		.pc_tocons = tocons,
+	};
+	struct prf_console *lines = tolog && tocons ? prf_lines() : NULL;
 	int len;
 
-	pc.pc_len = 0;
-	pc.pc_tolog = tolog;
-	pc.pc_tocons = tocons;
+	if (lines != NULL)
+		return (kvprintf(fmt, prf_console_putc, lines, 10, ap));
 	len = kvprintf(fmt, prf_console_putc, &pc, 10, ap);
 	prf_console_flush(&pc);
 	return (len);
