@@ -65,6 +65,7 @@ CALL(open, SYS_open);
 CALL(poll, SYS_poll);
 CALL(pread, SYS_pread);
 CALL(pwrite, SYS_pwrite);
+CALL(read, SYS_read);
 CALL(recvfrom, SYS_recvfrom);
 CALL(sendfile, SYS_sendfile);
 CALL(sendto, SYS_sendto);

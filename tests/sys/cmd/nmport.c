@@ -12,6 +12,7 @@
  *	                                   with so many bytes of data, and a right checksum
  *	nmport spoil IFNAME COUNT SIZE     the same, and of each batch of buffers the last that goes to
  *	                                   the device first has an invalid index
+ *	nmport forward IFNAME OTHER        all frames that come, to the other interface, until a signal
  *	nmport hold IFNAME                 until a signal
  *
  * Exit status 0; 1 after a line that says what failed.
@@ -229,17 +230,63 @@ port_receive(struct port *p, u_long count, u_int size, bool spoil)
 	return (0);
 }
 
+/* A frame, or a part of one, into a slot of the other port. */
+static bool
+port_copy(struct netmap_ring *from, u_int slot, struct port *other)
+{
+	struct netmap_ring *to = port_tx(other, 0);
+
+	if (to->head == to->tail && !port_wait(other, POLLOUT))
+		return (false);
+	memcpy(port_buffer(to, to->head), port_buffer(from, slot),
+	    from->slot[slot].len);
+	to->slot[to->head].len = from->slot[slot].len;
+	to->slot[to->head].flags = from->slot[slot].flags & NS_MOREFRAG;
+	to->head = to->cur = port_next(to, to->head);
+	return (true);
+}
+
+static int
+port_forward(struct port *p, struct port *other)
+{
+	struct netmap_ring *ring;
+	u_int i;
+
+	complain("nmport: ready\n");
+	while (port_wait(p, POLLIN)) {
+		for (i = 0; i < p->p_rings; i++) {
+			ring = port_rx(p, i);
+			for (; ring->head != ring->tail;
+			    ring->head = ring->cur = port_next(ring, ring->head)) {
+				if (!port_copy(ring, ring->head, other))
+					return (complain("nmport: nothing can be sent\n"));
+			}
+		}
+		if (ioctl(other->p_fd, NIOCTXSYNC, NULL) != 0)
+			return (complain("nmport: not all was sent\n"));
+	}
+	return (complain("nmport: nothing is received\n"));
+}
+
 int
 main(int argc, char **argv)
 {
-	struct port p;
+	struct port p, other;
 	u_long count;
 	u_int size;
 
-	if (argc < 3 || (strcmp(argv[1], "hold") != 0 && argc != 5))
-		return (complain("usage: nmport send|receive|spoil|hold IFNAME [COUNT SIZE]\n"));
+	if (argc != 5 && (argc != 4 || strcmp(argv[1], "forward") != 0) &&
+	    (argc != 3 || strcmp(argv[1], "hold") != 0))
+		return (complain("usage: nmport send|receive|spoil IFNAME COUNT SIZE\n"
+		    "       nmport forward IFNAME OTHER\n"
+		    "       nmport hold IFNAME\n"));
 	if (!port_open(&p, argv[2]))
 		return (complain("nmport: the interface can't be opened\n"));
+	if (strcmp(argv[1], "forward") == 0) {
+		if (!port_open(&other, argv[3]))
+			return (complain("nmport: the other interface can't be opened\n"));
+		return (port_forward(&p, &other));
+	}
 	if (strcmp(argv[1], "hold") == 0) {
 		complain("nmport: ready\n");
 		for (;;)
