@@ -47,6 +47,9 @@ MALLOC_DECLARE(M_KTEST);
 /* Multiplies the rounds of the cases that race: sysctl debug.ktest.rounds, 1 by default. */
 extern int ktest_rounds;
 
+/* The same for those that take long: half as many by default, and all where rounds are multiplied. */
+#define	KT_ROUNDS(n)	((n) * (ktest_rounds > 1 ? 2 * ktest_rounds : 1))
+
 /*
  * Checks.  One that fails is printed with its place and its values and makes the case fail; the
  * case goes on.  They return whether all was well.  Any thread may use them, in any context.

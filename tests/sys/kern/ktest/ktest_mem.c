@@ -87,7 +87,7 @@ malloc_worker(void *arg, int me)
 	uint32_t seed = 900 + me;
 	u_int i;
 
-	for (i = 0; i < 400u * ktest_rounds; i++) {
+	for (i = 0; i < KT_ROUNDS(200u); i++) {
 		new.size = malloc_some_size(&seed);
 		new.seed = ktest_random(&seed);
 		new.p = malloc(new.size, M_KTEST, i % 2 == 0 ? M_WAITOK : M_NOWAIT);
@@ -418,7 +418,7 @@ kmem_worker(void *arg, int me)
 	size_t size;
 	u_int i;
 
-	for (i = 0; i < 75u * ktest_rounds; i++) {
+	for (i = 0; i < KT_ROUNDS(38u); i++) {
 		size = (1 + ktest_random(&seed) % 20) * PAGE_SIZE;
 		p = (char *)kmem_malloc(size, M_WAITOK | M_ZERO);
 		KT_EQ(p[0] | p[size - 1], 0);

@@ -125,7 +125,7 @@ ping_pong(ktest_func_t *player, u_int rounds, int opts)
 	struct court c;
 
 	court_init(&c, opts);
-	c.rounds = rounds * ktest_rounds;
+	c.rounds = KT_ROUNDS(rounds);
 	kt[0] = ktest_spawn(player, &c, 0, 0, 0);
 	kt[1] = ktest_spawn(player, &c, 1, ktest_last_cpu(), 0);
 	ktest_join(kt[0]);
@@ -134,10 +134,10 @@ ping_pong(ktest_func_t *player, u_int rounds, int opts)
 	court_destroy(&c);
 }
 
-static void sleep_ping_pong(void) { ping_pong(player_msleep, 500, MTX_DEF); }
-static void sleep_ping_pong_unlocked(void) { ping_pong(player_wakeup_one, 250, MTX_DEF); }
-static void sleep_ping_pong_spin(void) { ping_pong(player_spin, 250, MTX_SPIN); }
-static void cv_ping_pong(void) { ping_pong(player_cv, 500, MTX_DEF); }
+static void sleep_ping_pong(void) { ping_pong(player_msleep, 250, MTX_DEF); }
+static void sleep_ping_pong_unlocked(void) { ping_pong(player_wakeup_one, 125, MTX_DEF); }
+static void sleep_ping_pong_spin(void) { ping_pong(player_spin, 125, MTX_SPIN); }
+static void cv_ping_pong(void) { ping_pong(player_cv, 250, MTX_DEF); }
 
 static void
 sleeper(void *arg, int me)
