@@ -64,10 +64,14 @@ CARDS = {
     # FreeBSD's GENERIC, on its own Xen core.
     "generic": Card("xn", ("--os", "freebsd=generic", "--type", "hvm", "--env", "if_xn_load=YES"),
                     "", "vif{}.{}", False, (*BAD_OFFLOAD, "q0.tx_error")),
-    # The front ends of the same cards are not loaded, so that the test can't pass by using them.
-    # GRUB reads this kind of disk faster.
+    # The front ends of the same cards and disks must not attach, so that the test can't pass by
+    # using them.  GRUB reads this kind of disk faster; vtbd0 is a ram disk of dom0.
     "vtnet": Card("vtnet", ("--type", "hvm", "--xl", 'hdtype="ahci"',
-                            "--env", "hw.xen.disable_pv_nics=1"),
+                            "--xl", "device_model_args_hvm=['-global',"
+                            " 'virtio-net-pci.romfile=', '-device', 'virtio-blk-pci,drive=d',"
+                            " '-drive', 'file=/dev/ram0,format=raw,if=none,id=d']",
+                            "--env", "hw.xen.disable_pv_nics=1",
+                            "--env", "hw.xen.disable_pv_disks=1"),
                   ",model=virtio-net", "vif{}.{}-emu", True,
                   (*BAD_OFFLOAD, "watchdogs", "needs_resets", "ctrl_errors", "filter_errors",
                    "offload_errors", "vlan_errors")),
