@@ -12,6 +12,7 @@ follow each other.  The figures are by the guest's clock, so the machine has to 
 from __future__ import annotations
 
 import argparse
+import types
 
 from pvbench import fieldcrypt, fieldfile, fieldguests, fieldmany, fieldmix, fieldnet, labs
 from pvbench.report import Command, Report
@@ -26,9 +27,14 @@ def scaled(args: argparse.Namespace) -> float:
     return scale
 
 
+def names(table: types.ModuleType, args: argparse.Namespace) -> list[str]:
+    """The names of its rows."""
+    return [row.name for row in table.rows(scaled(args))]
+
+
 def operations(args: argparse.Namespace) -> list[str]:
     """What --only chooses from."""
-    return [f"{table.TITLE}: {name}" for table in TABLES for name in table.names(scaled(args))]
+    return [f"{table.TITLE}: {name}" for table in TABLES for name in names(table, args)]
 
 
 def run(args: argparse.Namespace, report: Report) -> None:
@@ -36,7 +42,7 @@ def run(args: argparse.Namespace, report: Report) -> None:
     if not labs.inside():
         fieldguests.build_linux()
     labs.enter()
-    wanted = {table: [name for name in table.names(scaled(args))
+    wanted = {table: [name for name in names(table, args)
                       if report.chosen(f"{table.TITLE}: {name}")] for table in TABLES}
     report.progress.total = args.rounds * sum(map(len, wanted.values()))
     with labs.scratch(1800):

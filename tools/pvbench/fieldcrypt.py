@@ -62,11 +62,6 @@ def rows(scale: float) -> list[Row]:
             for cipher in CIPHERS for operation in ("seqwr", "seqrd") for block in BLOCKS]
 
 
-def names(scale: float) -> list[str]:
-    """What is measured."""
-    return [row.name for row in rows(scale)]
-
-
 def run(report: Report, rounds: int, scale: float) -> None:
     """Measure."""
     with contextlib.ExitStack() as stack:

@@ -63,11 +63,6 @@ def rows(scale: float) -> list[Row]:
             for operation in OPERATIONS]
 
 
-def names(scale: float) -> list[str]:
-    """What is measured."""
-    return [row.name for row in rows(scale)]
-
-
 def run(report: Report, rounds: int, scale: float) -> None:
     """Measure."""
     memory, each, _ = sizes(scale)

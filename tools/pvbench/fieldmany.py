@@ -12,6 +12,7 @@ them.  Ours and the others' are booted in turn.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
 from pvbench.build import NETBENCH
 from pvbench.fieldguests import MODERN, System, blank, booted, systems
@@ -28,11 +29,23 @@ GUEST, HOST = "10.1.0.254", "10.1.0.1"
 KINDS = {"random write": "MB/s", "random read": "MB/s", "TCP stream": "Mbit/s"}
 
 
-def names(scale: float) -> list[str]:
-    """What is measured."""
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """What so many guests do."""
+
+    kind: str
+    number: int
+
+    @property
+    def name(self) -> str:
+        """What the row is called."""
+        return f"{self.kind}, {self.number} guest{'s' if self.number > 1 else ''}"
+
+
+def rows(scale: float) -> list[Load]:
+    """All of them."""
     del scale
-    return [f"{kind}, {number} guest{'s' if number > 1 else ''}"
-            for kind in KINDS for number in NUMBERS]
+    return [Load(kind, number) for kind in KINDS for number in NUMBERS]
 
 
 def command(system: System, kind: str, scale: float) -> tuple[str, int]:
@@ -119,8 +132,8 @@ def lines(kind: str, ours: Rates, other: Rates) -> list[Line]:
 
 def run(report: Report, rounds: int, scale: float) -> None:
     """Measure; of a kind all numbers of guests."""
-    kinds = [kind for kind in KINDS
-             if any(report.chosen(f"{TITLE}: {name}") for name in names(scale) if kind in name)]
+    kinds = list(dict.fromkeys(load.kind for load in rows(scale)
+                               if report.chosen(f"{TITLE}: {load.name}")))
     with contextlib.ExitStack() as stack:
         labs = {system: guests_of(system, stack) for system in systems()}
         rates: dict[System, Rates] = {system: {} for system in labs}

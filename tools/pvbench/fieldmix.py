@@ -58,10 +58,15 @@ def on_cpus(number: int, files: int) -> Row:
     return Row(f"a job a CPU, {number} CPU{'s' if number > 1 else ''}", "s a job", Goal(1), once)
 
 
-def names(scale: float) -> list[str]:
-    """What is measured."""
+def rows_on(number: int, scale: float) -> list[Row]:
+    """Those of a guest of so many CPUs."""
     files = max(len(CPUS), round(FILES * scale))
-    return [beside_memory(files).name, *(on_cpus(number, files).name for number in CPUS)]
+    return [on_cpus(number, files), *([beside_memory(files)] if number == 1 else [])]
+
+
+def rows(scale: float) -> list[Row]:
+    """All of them."""
+    return [row for number in CPUS for row in rows_on(number, scale)]
 
 
 def mounted(system: System, lab: netlab.Lab) -> None:
@@ -78,9 +83,7 @@ def mounted(system: System, lab: netlab.Lab) -> None:
 
 def run(report: Report, rounds: int, scale: float) -> None:
     """Measure."""
-    files = max(len(CPUS), round(FILES * scale))
     for number in CPUS:
-        chosen = [on_cpus(number, files), *([beside_memory(files)] if number == 1 else [])]
         with contextlib.ExitStack() as stack:
             guests = []
             for system in systems():
@@ -92,4 +95,4 @@ def run(report: Report, rounds: int, scale: float) -> None:
                     "--disk", f"{path},cache=unsafe{MODERN}"]))
                 mounted(system, lab)
                 guests.append((system, lab))
-            measure(report, TITLE, rounds, chosen, guests)
+            measure(report, TITLE, rounds, rows_on(number, scale), guests)

@@ -71,11 +71,6 @@ def rows(scale: float) -> list[Row]:
             for card in range(2) for inbound in (False, True)]
 
 
-def names(scale: float) -> list[str]:
-    """What is measured."""
-    return [row.name for row in rows(scale)]
-
-
 def run(report: Report, rounds: int, scale: float) -> None:
     """Measure."""
     with contextlib.ExitStack() as stack:
