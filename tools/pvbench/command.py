@@ -16,6 +16,7 @@ import pvbench
 from pvbench import (
     balloon,
     baseline,
+    compare,
     disk,
     draw,
     field,
@@ -77,7 +78,8 @@ def run_one(command: Command, args: argparse.Namespace) -> int:
         command.run(args, report)
     finally:
         report.progress.clear()
-    print(f"bench {command.name}: results in {report.path}", file=sys.stderr)
+    print(f"bench {command.name}: results of {report.results.commit or 'this tree'}"
+          f" in {report.path}", file=sys.stderr)
     return 0 if report.kept() else STATUS_BROKEN
 
 
@@ -133,7 +135,7 @@ def parser() -> argparse.ArgumentParser:
                      help="times each is measured (what each bench has)")
     sub.add_argument("--verbose", action="store_true", help="as of each bench")
     sub.set_defaults(run=run_all)
-    for name, module in (("draw", draw), ("baseline", baseline)):
+    for name, module in (("draw", draw), ("baseline", baseline), ("compare", compare)):
         summary, rest = split_doc(module.__doc__ or "")
         sub = commands.add_parser(name, description=summary, epilog=rest, help=summary,
                                   formatter_class=argparse.RawDescriptionHelpFormatter)

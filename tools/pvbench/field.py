@@ -6,15 +6,22 @@
 Each test is scaled to this machine: --scale 1 has the sizes that were published, and the command in
 the results says the scale.  Guests with our drivers, FreeBSD's own and Linux are all booted
 at first, and measured in turn; each round begins with another one.  The ratio is that of runs that
-follow each other.  The figures are by the guest's clock, so the machine has to be idle.
+follow each other, and where it is in 95 of 100 samples of these pairs.  The figures are by the
+clock, so the machine has to be idle; QEMU's CPU time is beside them.
+
+Without FreeBSD's sets ours is the tree kernel: transfers to the disk itself, TCP streams of its
+iperf, and many guests of these.
+
+The file of results has each row when it was measured, so that an interrupted run can go on.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import types
 
-from pvbench import fieldcrypt, fieldfile, fieldguests, fieldmany, fieldmix, fieldnet, labs
+from pvbench import build, fieldcrypt, fieldfile, fieldguests, fieldmany, fieldmix, fieldnet, labs
 from pvbench.report import Command, Report
 
 TABLES = (fieldfile, fieldnet, fieldcrypt, fieldmany, fieldmix)
@@ -27,9 +34,14 @@ def scaled(args: argparse.Namespace) -> float:
     return scale
 
 
+def systems(args: argparse.Namespace) -> list[fieldguests.System]:
+    """In which it is measured."""
+    return fieldguests.systems(args.os, args.kernel)
+
+
 def names(table: types.ModuleType, args: argparse.Namespace) -> list[str]:
-    """The names of its rows."""
-    return [row.name for row in table.rows(scaled(args))]
+    """The names of its rows, as far as these systems can do them."""
+    return [row.name for row in fieldguests.rows_of(table.rows(scaled(args)), systems(args))]
 
 
 def operations(args: argparse.Namespace) -> list[str]:
@@ -37,17 +49,30 @@ def operations(args: argparse.Namespace) -> list[str]:
     return [f"{table.TITLE}: {name}" for table in TABLES for name in names(table, args)]
 
 
+def check(args: argparse.Namespace) -> None:
+    """Whether there are kernels; says so if it is not FreeBSD's."""
+    if systems(args)[0].is_tree:
+        build.need_kernel(args.kernel)
+        if args.os is None and not labs.inside():
+            missing = [table.TITLE for table in TABLES if not names(table, args)]
+            print(f"bench field: {fieldguests.no_freebsd()}: ours is the tree kernel's, without"
+                  f" files, e1000 and {', '.join(missing)}", file=sys.stderr)
+
+
 def run(args: argparse.Namespace, report: Report) -> None:
     """Measure."""
-    if not labs.inside():
-        fieldguests.build_linux()
-    labs.enter()
+    if args.resume:
+        report.resume()
     wanted = {table: [name for name in names(table, args)
-                      if report.chosen(f"{table.TITLE}: {name}")] for table in TABLES}
+                      if report.chosen(f"{table.TITLE}: {name}")
+                      and not report.has(f"{table.TITLE}: {name}")] for table in TABLES}
+    if not labs.inside():
+        fieldguests.build_linux(crypt=bool(wanted[fieldcrypt]))
+    labs.enter()
     report.progress.total = args.rounds * sum(map(len, wanted.values()))
     with labs.scratch(1800):
         for table in (table for table, names in wanted.items() if names):
-            table.run(report, args.rounds, scaled(args))
+            table.run(report, args.rounds, scaled(args), systems(args))
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +80,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", type=float, metavar="X",
                         help=f"sizes, as a part of those that were published ({SCALE:g})")
     parser.add_argument("--quick", action="store_true", help=f"the same as --scale {QUICK:g}")
+    parser.add_argument("--os", choices=["tree", "freebsd"],
+                        help="where ours are (FreeBSD, if its sets and our modules are there)")
+    parser.add_argument("--kernel", default=build.OURS, metavar="KERNEL",
+                        help=f"the tree kernel's configuration ({build.OURS})")
+    parser.add_argument("--resume", action="store_true",
+                        help="leave out what an interrupted run of the same command has measured")
 
 
-COMMAND = Command("field", __doc__, 3, operations, run, options, unusable=labs.unusable)
+COMMAND = Command("field", __doc__, 7, operations, run, options, check=check,
+                  unusable=labs.unusable)

@@ -12,8 +12,9 @@ GEOM_ELI are made by tests/sys/cmd/geli.c.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 
-from pvbench.fieldguests import MODERN, Row, System, blank, booted, measure, systems
+from pvbench.fieldguests import MODERN, Row, System, blank, booted, measure
 from pvbench.labs import netlab
 from pvbench.report import Report
 from pvbench.table import Goal
@@ -62,11 +63,11 @@ def rows(scale: float) -> list[Row]:
             for cipher in CIPHERS for operation in ("seqwr", "seqrd") for block in BLOCKS]
 
 
-def run(report: Report, rounds: int, scale: float) -> None:
+def run(report: Report, rounds: int, scale: float, systems: Sequence[System]) -> None:
     """Measure."""
     with contextlib.ExitStack() as stack:
         guests: list[tuple[System, netlab.Lab]] = []
-        for system in systems():
+        for system in systems:
             words = []
             for number in range(2):
                 path = blank(f"crypt-{system.name}-{number}", DISK + (8 << 20))

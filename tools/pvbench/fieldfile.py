@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+from collections.abc import Sequence
 
-from pvbench.fieldguests import MODERN, Row, System, blank, booted, measure, systems
+from pvbench.fieldguests import MODERN, Row, System, blank, booted, measure, rows_of
 from pvbench.labs import netlab
 from pvbench.report import Report
 from pvbench.table import Goal
@@ -53,7 +54,7 @@ def on_disk(operation: str, each: int, count: int) -> Row:
     def once(system: System, lab: netlab.Lab) -> float:
         said = lab.guest(f"fileio {operation} {system.disk(1)} 0 {each} {SIZE} {count}")
         return int(said.split()[-1]) / 1e6
-    return Row(f"{OPERATIONS[operation]}, disk", "s", Goal(1), once)
+    return Row(f"{OPERATIONS[operation]}, disk", "s", Goal(1), once, tree=True)
 
 
 def rows(scale: float) -> list[Row]:
@@ -63,12 +64,21 @@ def rows(scale: float) -> list[Row]:
             for operation in OPERATIONS]
 
 
-def run(report: Report, rounds: int, scale: float) -> None:
+def with_files(system: System, lab: netlab.Lab, each: int) -> None:
+    """The first disk with its files."""
+    if system.is_linux:
+        lab.guest("mkdir -p /mnt; mount -t ext4 /dev/vda /mnt")
+    else:
+        lab.guest("newfs -U /dev/vtbd0 >/dev/null; mount /dev/vtbd0 /mnt")
+    lab.guest(f"fileio prepare /mnt {FILES} {each}")
+
+
+def run(report: Report, rounds: int, scale: float, systems: Sequence[System]) -> None:
     """Measure."""
     memory, each, _ = sizes(scale)
     with contextlib.ExitStack() as stack:
         guests = []
-        for system in systems():
+        for system in systems:
             images = [blank(f"{TITLE.replace('/', '')}-{system.name}-{number}", 2 * FILES * each)
                       for number in range(2)]
             if system.is_linux:
@@ -77,10 +87,7 @@ def run(report: Report, rounds: int, scale: float) -> None:
                 "--mem", str(memory),
                 *(word for path in images
                   for word in ("--disk", f"{path},cache=unsafe{MODERN}"))]))
-            if system.is_linux:
-                lab.guest("mkdir -p /mnt; mount -t ext4 /dev/vda /mnt")
-            else:
-                lab.guest("newfs -U /dev/vtbd0 >/dev/null; mount /dev/vtbd0 /mnt")
-            lab.guest(f"fileio prepare /mnt {FILES} {each}")
+            if not systems[0].is_tree:
+                with_files(system, lab, each)
             guests.append((system, lab))
-        measure(report, TITLE, rounds, rows(scale), guests)
+        measure(report, TITLE, rounds, rows_of(rows(scale), systems), guests)

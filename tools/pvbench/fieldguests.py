@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import pathlib
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +18,11 @@ from fbsd.modules import built_for
 from fbsd.sets import FreebsdError, need
 from pvbench import build, counting
 from pvbench.errors import BenchError
-from pvbench.figures import Figures, Ratio, of_pairs
+from pvbench.figures import Figures, of_pairs_interval
 from pvbench.freebsdrows import CALM, SMALL
 from pvbench.labs import LinuxLab, QuietLab, netlab
 from pvbench.report import Report
-from pvbench.table import Goal, Line
+from pvbench.table import Goal, Line, Table
 from xen import image
 from xen.errors import TOP
 from xen.packages import ROOT
@@ -57,23 +58,29 @@ def libraries(program: pathlib.Path) -> list[image.Entry]:
             for name, path in found.items()]
 
 
-def build_linux() -> None:
-    """A Linux guest with the programs."""
-    image.build()
-    build.netbench()
-    build.compile_c(TOP / "tests/sys/cmd/fileio.c", FILEIO, "-static")
+def cryptsetup() -> list[image.Entry]:
+    """The program, and all that it needs."""
     try:
         PACKAGES.fetch()
         if not (PACKAGES.root / CRYPTSETUP).is_file():
             PACKAGES.unpack()
     except PackagesError as error:
         raise BenchError(str(error)) from error
-    loader = "lib64/ld-linux-x86-64.so.2"
-    build.linux(LINUX, MODULES, [
-        *((f"bin/{program.name}", image.PROGRAM, program.read_bytes())
-          for program in (FILEIO, build.NETBENCH, PACKAGES.root / CRYPTSETUP)),
-        *libraries(PACKAGES.root / CRYPTSETUP),
-        (loader, image.PROGRAM, image.packaged("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"))])
+    program = PACKAGES.root / CRYPTSETUP
+    return [(f"bin/{program.name}", image.PROGRAM, program.read_bytes()), *libraries(program),
+            ("lib64/ld-linux-x86-64.so.2", image.PROGRAM,
+             image.packaged("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"))]
+
+
+def build_linux(crypt: bool) -> None:
+    """A Linux guest with the programs; with cryptsetup if there are encrypted disks."""
+    image.build()
+    build.netbench()
+    build.compile_c(TOP / "tests/sys/cmd/fileio.c", FILEIO, "-static")
+    programs: list[image.Entry] = [
+        (f"bin/{program.name}", image.PROGRAM, program.read_bytes())
+        for program in (FILEIO, build.NETBENCH)]
+    build.linux(LINUX, MODULES, programs + (cryptsetup() if crypt else []))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,11 +93,18 @@ class System:
     lab: type[netlab.Lab]
     disks: str  # a disk's name, with its number to follow
     cards: tuple[str, ...]  # virtio's, and e1000's, which Debian's cloud kernel has no driver for
+    is_tree: bool = False
 
     @property
     def is_linux(self) -> bool:
         """Whether it is Linux, whose commands are busybox's."""
         return self.lab is LinuxLab
+
+    def address(self, card: int, address: str) -> str:
+        """The command that gives a card its address."""
+        name = self.cards[card]
+        return (f"ip addr add {address}/24 dev {name}; ip link set {name} up" if self.is_linux
+                else f"ifconfig {name} inet {address}/24 up")
 
     def disk(self, number: int) -> str:
         """The special file of a disk."""
@@ -99,24 +113,38 @@ class System:
 
 FREEBSD = ("--os", "freebsd", "--fresh",
            *(word for name in SMALL for word in ("--env", f"{name}=64")))
-OURS = System("ours", FREEBSD, ("kldload virtio_blk", "kldload if_vtnet"), QuietLab, "/dev/vtbd",
-              ("vtnet0", "em0"))
+LOADED = ("kldload virtio_blk", "kldload if_vtnet")
+OURS = System("ours", FREEBSD, (*LOADED, *CALM), QuietLab, "/dev/vtbd", ("vtnet0", "em0"))
 STOCK = System("FreeBSD's", FREEBSD,
-               ("sysctl kern.module_path=/boot/kernel", "kldload virtio_pci virtio_blk if_vtnet"),
+               ("sysctl kern.module_path=/boot/kernel", "kldload virtio_pci virtio_blk if_vtnet",
+                *CALM),
                QuietLab, "/dev/vtbd", ("vtnet0", "em0"))
 DEBIAN = System("Linux", ("--kernel", f"bench/{LINUX}", *build.LINUX_CONSOLE, *build.LINUX_BARE),
                 (), LinuxLab, "/dev/vd", ("eth0",))
 
 
-def systems() -> list[System]:
-    """Those that this machine has, ours first."""
+def tree(kernel: str) -> System:
+    """Our drivers in the tree kernel, which has no e1000."""
+    return System("tree kernel", ("--kernel", kernel), LOADED, QuietLab, "/dev/vtbd", ("vtnet0",),
+                  is_tree=True)
+
+
+def no_freebsd() -> str | None:
+    """Why there is no FreeBSD with our modules here."""
     try:
-        stock = (need("kernel").folder / "boot/kernel/virtio_blk.ko").is_file()
-        if built_for(need("kernel")) is None:
-            raise FreebsdError("no modules of ours")
+        return None if built_for(need("kernel")) else "no modules of ours for FreeBSD's kernel"
     except FreebsdError as error:
-        raise BenchError(f"{error}: tools/freebsd import, then tools/freebsd modules --kernel"
-                         " PVKMOD") from error
+        return str(error)
+
+
+def systems(name: str | None, kernel: str) -> list[System]:
+    """Ours first, in FreeBSD or the tree kernel, as asked for or there is; FreeBSD's; Linux."""
+    reason = no_freebsd() if name != "tree" else None
+    if name == "freebsd" and reason is not None:
+        raise BenchError(reason)
+    if name == "tree" or reason is not None:
+        return [tree(kernel), DEBIAN]
+    stock = (need("kernel").folder / "boot/kernel/virtio_blk.ko").is_file()
     return [OURS, *([STOCK] if stock else []), DEBIAN]
 
 
@@ -125,7 +153,7 @@ def booted(system: System, options: Sequence[str],
            cards: Sequence[tuple[netlab.Peer, str]] = ()) -> Iterator[netlab.Lab]:
     """A guest with its drivers loaded."""
     with system.lab(list(cards), [*system.options, *options]) as lab:
-        for line in system.lines if system.is_linux else (*system.lines, *CALM):
+        for line in system.lines:
             lab.guest(line)
         yield lab
         lab.end()
@@ -148,36 +176,85 @@ class Row:
     goal: Goal | None  # beside Linux
     once: Callable[[System, netlab.Lab], float]
     card: int = 0  # that a system has to have
+    tree: bool = False  # whether the tree kernel has what it takes
+
+
+def rows_of(rows: Sequence[Row], systems: Sequence[System]) -> list[Row]:
+    """Those that these systems can do."""
+    return [row for row in rows if row.tree or not systems[0].is_tree]
+
+
+def start(lab: netlab.Lab, line: str) -> None:
+    """Have a guest begin with a line at its console, while others do the same."""
+    lab.vm.write(lab.vm.system.typed(line))
+
+
+def finish(lab: netlab.Lab, line: str) -> str:
+    """Wait until it has done that; returns what it printed."""
+    shown = io.TextIOWrapper(io.BytesIO(), errors="replace")
+    with contextlib.redirect_stdout(shown):
+        status = lab.vm.result(show=True)
+        shown.flush()
+    said = shown.buffer.getvalue().decode(errors="replace")
+    if status != 0:
+        raise netlab.LabFailure(f"guest: {line}: status {status}\n{said}")
+    return str(said)
+
+
+def wanted(report: Report, title: str, rows: Sequence[Row]) -> list[Row]:
+    """Those that --only has, and an interrupted run has not measured."""
+    return [row for row in rows if report.chosen(f"{title}: {row.name}")
+            and not report.has(f"{title}: {row.name}")]
+
+
+def beside(report: Report, title: str, ours: System, other: System) -> Table:
+    """The table of ours beside another; its title says where ours is not in FreeBSD."""
+    where = "" if ours is OURS else f", {ours.name}"
+    return report.table(f"{title}{where}, beside {other.name}", other.name)
+
+
+def lines_of(row: Row, report: Report, title: str, rounds: int,
+             guests: Sequence[tuple[System, netlab.Lab]]) -> list[tuple[System, Line]]:
+    """Measure a row in all guests that can; the line beside each of the others."""
+    able = [guest for guest in guests if row.card < len(guest[0].cards)]
+    found: dict[System, list[float]] = {system: [] for system, _ in able}
+    spent: dict[System, list[float]] = {system: [] for system, _ in able}
+    for number in range(rounds):
+        report.progress.step(f"{title}: {row.name}")
+        turn = number % len(able)
+        for system, lab in (*able[turn:], *able[:turn]):
+            pid = lab.vm.process.pid
+            before = counting.cpu_seconds(pid)
+            found[system].append(row.once(system, lab))
+            spent[system].append(counting.cpu_seconds(pid) - before)
+    mine, *others = found
+    ours = Figures.of(found[mine])
+    lines = []
+    for system in others:
+        other = Figures.of(found[system])
+        lines.append((system, Line(
+            f"{title}: {row.name}", row.unit, ours, other, of_pairs_interval(ours, other),
+            row.goal if system is DEBIAN else None,
+            {"s of QEMU's CPU time": (statistics.median(spent[mine]),
+                                      statistics.median(spent[system]))})))
+    return lines
 
 
 def measure(report: Report, title: str, rounds: int, rows: Sequence[Row],
             guests: Sequence[tuple[System, netlab.Lab]]) -> None:
     """Each row in all guests, one after the other; a table beside each of the others.
 
-    Each round begins with another guest.
+    Each round begins with another guest.  A row is kept when it was measured, and printed at the
+    end, or the interruption, with those of its table.
     """
-    lines: list[tuple[System, Line]] = []
-    for row in (row for row in rows if report.chosen(f"{title}: {row.name}")):
-        able = [guest for guest in guests if row.card < len(guest[0].cards)]
-        found: dict[str, list[float]] = {system.name: [] for system, _ in able}
-        spent: dict[str, list[float]] = {system.name: [] for system, _ in able}
-        for number in range(rounds):
-            report.progress.step(f"{title}: {row.name}")
-            turn = number % len(able)
-            for system, lab in (*able[turn:], *able[:turn]):
-                pid = lab.vm.process.pid
-                before = counting.cpu_seconds(pid)
-                found[system.name].append(row.once(system, lab))
-                spent[system.name].append(counting.cpu_seconds(pid) - before)
-        ours = Figures.of(found[OURS.name])
-        for system, _ in able[1:]:
-            other = Figures.of(found[system.name])
-            ratio: Ratio = of_pairs(ours, other)
-            lines.append((system, Line(f"{title}: {row.name}", row.unit, ours, other, ratio,
-                                       row.goal if system is DEBIAN else None,
-                                       {"s of QEMU's CPU time": (
-                                           statistics.median(spent[OURS.name]),
-                                           statistics.median(spent[system.name]))})))
-    for system, _ in guests[1:]:
-        for _, line in (pair for pair in lines if pair[0] is system):
-            report.add(report.table(f"{title}, beside {system.name}", system.name), line)
+    kept: dict[System, list[tuple[Table, Line]]] = {system: [] for system, _ in guests[1:]}
+    try:
+        for row in wanted(report, title, rows):
+            lines = [(system, beside(report, title, guests[0][0], system), line)
+                     for system, line in lines_of(row, report, title, rounds, guests)]
+            report.keep(*((table, line) for _, table, line in lines))
+            for system, table, line in lines:
+                kept[system].append((table, line))
+    finally:
+        for table, line in (pair for pairs in kept.values() for pair in pairs):
+            report.show(table, line)

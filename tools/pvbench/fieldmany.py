@@ -13,10 +13,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
+from collections.abc import Sequence
+from typing import ClassVar
 
 from pvbench.build import NETBENCH
-from pvbench.fieldguests import MODERN, System, blank, booted, systems
-from pvbench.figures import Figures, of_pairs
+from pvbench.fieldguests import (
+    DEBIAN,
+    MODERN,
+    System,
+    beside,
+    blank,
+    booted,
+    finish,
+    start,
+)
+from pvbench.figures import Figures, of_pairs_interval
 from pvbench.labs import netlab
 from pvbench.report import Report
 from pvbench.table import Goal, Line
@@ -35,6 +47,7 @@ class Load:
 
     kind: str
     number: int
+    tree: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -50,13 +63,22 @@ def rows(scale: float) -> list[Load]:
 
 def command(system: System, kind: str, scale: float) -> tuple[str, int]:
     """What a guest runs, and how many bytes that is."""
-    if kind == "TCP stream":
-        size = round(STREAM * scale) // 65536 * 65536
-        program = "netbench" if system.is_linux else "pvbench"
-        return f"{program} send {HOST} 5001 {size}", size
-    count = round(COUNT * scale)
-    way = "rndwr" if "write" in kind else "rndrd"
-    return f"fileio {way} {system.disk(0)} 0 {DISK // 128} {BLOCK} {count}", count * BLOCK
+    if kind != "TCP stream":
+        count = round(COUNT * scale)
+        way = "rndwr" if "write" in kind else "rndrd"
+        return f"fileio {way} {system.disk(0)} 0 {DISK // 128} {BLOCK} {count}", count * BLOCK
+    size = round(STREAM * scale) // 65536 * 65536
+    if system.is_tree:
+        return f"iperf -c {HOST} -n {size}", size
+    program = "netbench" if system.is_linux else "pvbench"
+    return f"time -p {program} send {HOST} 5001 {size}", size
+
+
+def seconds_of(said: str) -> float:
+    """By the guest's clock: what iperf, time(1) or fileio has printed."""
+    found = re.search(r"0\.0000-([0-9.]+) sec|^real +([0-9.]+)", said, re.M)
+    seconds = float(found[1] or found[2]) if found else int(said.split()[-1]) / 1e6
+    return max(seconds, 0.01)
 
 
 def together(system: System, labs: list[netlab.Lab], kind: str, scale: float) -> list[float]:
@@ -64,20 +86,13 @@ def together(system: System, labs: list[netlab.Lab], kind: str, scale: float) ->
     words, size = command(system, kind, scale)
     bits = 8 if kind == "TCP stream" else 1
     servers = []
-    if kind == "TCP stream":
-        for lab in labs:
-            peer = lab.cards[0][0]
-            servers.append(peer.start(f"{NETBENCH} take 5001 {size}"))
-            netlab.wait_for("port", lambda peer=peer: peer.run("ss -Hltn sport = 5001"))
+    for lab in labs if kind == "TCP stream" else ():
+        peer = lab.cards[0][0]
+        servers.append(peer.start(f"{NETBENCH} take 5001 {size}"))
+        netlab.wait_for("port", lambda peer=peer: peer.run("ss -Hltn sport = 5001"))
     for lab in labs:
-        # Its time by the guest's clock, whatever the console takes.
-        lab.guest(f"(time -p {words}) >/tmp/said 2>&1 &")
-    rates = []
-    for lab in labs:
-        said = lab.guest("wait; cat /tmp/said")
-        seconds = next(float(line.split()[1]) for line in said.splitlines()
-                       if line.startswith("real"))
-        rates.append(size * bits / 1e6 / max(seconds, 0.01))
+        start(lab, words)
+    rates = [size * bits / 1e6 / seconds_of(finish(lab, words)) for lab in labs]
     for server in servers:
         if server.wait() != 0:
             raise netlab.LabFailure(f"netbench take: {server.communicate()[0]}")
@@ -93,9 +108,7 @@ def guests_of(system: System, stack: contextlib.ExitStack) -> list[netlab.Lab]:
         lab = stack.enter_context(booted(system, [
             "--mem", str(MEMORY), "--disk", f"{path},cache=unsafe{MODERN}"], [(peer, MODERN)]))
         peer.run(f"ip addr add {HOST}/24 dev tap0")
-        card = system.cards[0]
-        lab.guest(f"ip addr add {GUEST}/24 dev {card}; ip link set {card} up"
-                  if system.is_linux else f"ifconfig {card} {GUEST}/24 up")
+        lab.guest(system.address(0, GUEST))
         peer.run(f"ping -c 1 -W 30 {GUEST}")
         labs.append(lab)
     return labs
@@ -109,14 +122,14 @@ def aggregate(rates: list[float]) -> float:
     return len(rates) * min(rates)
 
 
-def lines(kind: str, ours: Rates, other: Rates) -> list[Line]:
+def lines(kind: str, ours: Rates, other: Rates, *, beside_linux: bool) -> list[Line]:
     """The lines of a kind."""
     found = []
     for number in NUMBERS:
         mine, theirs = (Figures.of([aggregate(one) for one in rates[kind, number]])
                         for rates in (ours, other))
         found.append(Line(f"{TITLE}: {kind}, {number} together", KINDS[kind], mine, theirs,
-                          of_pairs(mine, theirs)))
+                          of_pairs_interval(mine, theirs)))
     most = NUMBERS[-1]
     for name, bound, figure in (
             (f"{most} together to one", 0.9, lambda rates, n: (
@@ -126,27 +139,39 @@ def lines(kind: str, ours: Rates, other: Rates) -> list[Line]:
         mine, theirs = (Figures.of([figure(rates, n) for n in range(len(rates[kind, most]))])
                         for rates in (ours, other))
         found.append(Line(f"{TITLE}: {kind}, {name}", "ratio", mine, theirs,
-                          of_pairs(mine, theirs), Goal(bound, "ours", at_least=True)))
+                          of_pairs_interval(mine, theirs),
+                          Goal(bound, "ours", at_least=True) if beside_linux else None))
     return found
 
 
-def run(report: Report, rounds: int, scale: float) -> None:
+def rounds_of(systems: Sequence[System], labs: dict[System, list[netlab.Lab]],
+              kind: str, number: int, scale: float, turn: int) -> dict[System, list[float]]:
+    """A round of so many guests, of each system in turn."""
+    first = turn % len(systems)
+    return {system: together(system, labs[system][:number], kind, scale)
+            for system in (*systems[first:], *systems[:first])}
+
+
+def run(report: Report, rounds: int, scale: float, systems: Sequence[System]) -> None:
     """Measure; of a kind all numbers of guests."""
     kinds = list(dict.fromkeys(load.kind for load in rows(scale)
                                if report.chosen(f"{TITLE}: {load.name}")))
     with contextlib.ExitStack() as stack:
-        labs = {system: guests_of(system, stack) for system in systems()}
-        rates: dict[System, Rates] = {system: {} for system in labs}
+        labs = {system: guests_of(system, stack) for system in systems}
         for kind in kinds:
+            if report.has(f"{TITLE}: {kind}, 1 together"):
+                continue
+            rates: dict[System, Rates] = {system: {} for system in labs}
             for number in NUMBERS:
                 for turn in range(rounds):
                     report.progress.step(f"{TITLE}: {kind}, {number}")
-                    order = list(labs)
-                    for system in (*order[turn % len(order):], *order[:turn % len(order)]):
-                        rates[system].setdefault((kind, number), []).append(
-                            together(system, labs[system][:number], kind, scale))
-        ours, *others = labs
-        for other in others:
-            for kind in kinds:
-                for line in lines(kind, rates[ours], rates[other]):
-                    report.add(report.table(f"{TITLE}, beside {other.name}", other.name), line)
+                    for system, found in rounds_of(systems, labs, kind, number, scale,
+                                                   turn).items():
+                        rates[system].setdefault((kind, number), []).append(found)
+            ours, *others = systems
+            pairs = [(beside(report, TITLE, ours, other), line) for other in others
+                     for line in lines(kind, rates[ours], rates[other],
+                                       beside_linux=other is DEBIAN)]
+            report.keep(*pairs)
+            for table, line in pairs:
+                report.show(table, line)

@@ -14,8 +14,9 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
+from collections.abc import Sequence
 
-from pvbench.fieldguests import MODERN, Row, System, blank, booted, measure, systems
+from pvbench.fieldguests import MODERN, Row, System, blank, booted, measure
 from pvbench.labs import netlab
 from pvbench.report import Report
 from pvbench.table import Goal
@@ -81,12 +82,12 @@ def mounted(system: System, lab: netlab.Lab) -> None:
                   " mkdir -p /mem; mount /dev/md9 /mem")
 
 
-def run(report: Report, rounds: int, scale: float) -> None:
+def run(report: Report, rounds: int, scale: float, systems: Sequence[System]) -> None:
     """Measure."""
     for number in CPUS:
         with contextlib.ExitStack() as stack:
             guests = []
-            for system in systems():
+            for system in systems:
                 path = blank(f"mix-{system.name}", DISK)
                 if system.is_linux:
                     subprocess.run(["mkfs.ext4", "-q", path], check=True)

@@ -5,22 +5,24 @@
 
 As it was published: `iperf -w256k -P5`, both ways, a virtio card beside e1000.  Here a stream is
 sent and taken by pvbench (FreeBSD) or netbench (Linux, and this machine at the other end of the
-cable), in writes and reads of 128 KB; the windows are set by sysctl(8) at both ends.
+cable), in writes and reads of 128 KB; the windows are set by sysctl(8) at both ends.  The tree
+kernel has its iperf instead, and windows of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 
 from pvbench.build import NETBENCH
-from pvbench.fieldguests import MODERN, Row, System, booted, measure, systems
+from pvbench.fieldguests import MODERN, Row, System, booted, measure, rows_of
 from pvbench.labs import netlab
 from pvbench.report import Report
 from pvbench.table import Goal
 
 TITLE = "network"
-STREAMS, PORT, WINDOW = 5, 5001, 256 << 10
+STREAMS, PORT, PORTS, WINDOW = 5, "5001", "500$((n + 1))", 256 << 10
 TOTAL = 4 << 30  # bytes of all streams, at scale 1
 SLOW = 20  # e1000 gets a part of it
 GUEST, HOST = "10.{}.0.254", "10.{}.0.1"
@@ -29,65 +31,77 @@ FREEBSD_WINDOW = " ".join((f"net.inet.tcp.sendspace={WINDOW}", f"net.inet.tcp.re
                            "net.inet.tcp.sendbuf_auto=0", "net.inet.tcp.recvbuf_auto=0"))
 
 
-def all_of(words: str) -> str:
-    """Run a command for each stream's port, and wait for all; the status is the last one's."""
-    return (f"for port in {' '.join(str(PORT + n) for n in range(STREAMS))}; do {words} & done;"
-            " wait")
+def all_of(words: str, port: str) -> str:
+    """Run a command for each stream, on its port, and wait; the status is the last one's."""
+    return (f"for n in {' '.join(map(str, range(STREAMS)))}; do port={port}; {words} & done; wait")
 
 
-def streams(inbound: bool, card: int, size: int) -> Row:
+def inbound(system: System, lab: netlab.Lab, peer: netlab.Peer, guest: str, each: int) -> float:
+    """Seconds of streams to the guest."""
+    if system.is_tree:
+        lab.guest(f"iperf -s -n {STREAMS * each} &")
+    else:
+        program = "netbench read" if system.is_linux else "pvbench take"
+        lab.guest(f"({all_of(f'{program} $port {each}', PORTS)}) &")
+    begin = time.monotonic()
+    peer.run(all_of(f"{NETBENCH} send {guest} $port {each}", PORT if system.is_tree else PORTS))
+    return time.monotonic() - begin
+
+
+def outbound(system: System, lab: netlab.Lab, peer: netlab.Peer, host: str, each: int) -> float:
+    """Seconds of streams from the guest."""
+    if system.is_tree:
+        listen, listening = f"{NETBENCH} sink {PORT} {STREAMS}", 1
+        words = f"iperf -c {host} -P {STREAMS} -n {each}"
+    else:
+        listen = f"sh -c '{all_of(f'{NETBENCH} take $port {each}', PORTS)}'"
+        listening = STREAMS
+        program = "netbench" if system.is_linux else "pvbench"
+        words = all_of(f"{program} send {host} $port {each}", PORTS)
+    with peer.start(listen) as other:
+        netlab.wait_for("ports", lambda: peer.run("ss -Hltn").count(":50") == listening)
+        begin = time.monotonic()
+        lab.guest(words)
+        if other.wait() != 0:
+            raise netlab.LabFailure(f"{listen}: {other.communicate()[0]}")
+    return time.monotonic() - begin
+
+
+def streams(name: str, card: int, size: int) -> Row:
     """A row."""
     each = size // STREAMS // 65536 * 65536
 
     def once(system: System, lab: netlab.Lab) -> float:
-        peer = lab.cards[card][0]
-        program = "netbench" if system.is_linux else "pvbench"
-        guest, host = GUEST.format(card + 1), HOST.format(card + 1)
-        # A guest's program is given the bytes.
-        taking = all_of(f"{{}} $port {each}")
-        sending = all_of(f"{{}} send {{}} $port {each}")
-        if inbound:
-            words = f"{program} {'read' if system.is_linux else 'take'}"
-            lab.guest(f"({taking.format(words)}) &")
-            start = time.monotonic()
-            peer.run(sending.format(NETBENCH, guest))
-        else:
-            with peer.start(f"sh -c '{taking.format(f'{NETBENCH} take')}'") as other:
-                netlab.wait_for("ports", lambda: peer.run("ss -Hltn").count(":50") == STREAMS)
-                start = time.monotonic()
-                lab.guest(sending.format(program, host))
-                if other.wait() != 0:
-                    raise netlab.LabFailure(f"netbench take: {other.communicate()[0]}")
-        seconds = time.monotonic() - start
+        way, far = (inbound, GUEST) if name == "inbound" else (outbound, HOST)
+        seconds = way(system, lab, lab.cards[card][0], far.format(card + 1), each)
         return STREAMS * each * 8 / 1e6 / seconds
-    name = f"{'inbound' if inbound else 'outbound'}, {'e1000' if card else 'virtio'}"
-    return Row(name, "Mbit/s", None if card else Goal(1, at_least=True), once,
-               card)
+    return Row(f"{name}, {'e1000' if card else 'virtio'}", "Mbit/s",
+               None if card else Goal(1, at_least=True), once, card, tree=card == 0)
 
 
 def rows(scale: float) -> list[Row]:
     """All of them."""
-    return [streams(inbound, card, round(TOTAL * scale) // (SLOW if card else 1))
-            for card in range(2) for inbound in (False, True)]
+    return [streams(name, card, round(TOTAL * scale) // (SLOW if card else 1))
+            for card in range(2) for name in ("outbound", "inbound")]
 
 
-def run(report: Report, rounds: int, scale: float) -> None:
+def run(report: Report, rounds: int, scale: float, systems: Sequence[System]) -> None:
     """Measure."""
     with contextlib.ExitStack() as stack:
         guests = []
-        for system in systems():
+        for system in systems:
             peers = [netlab.Peer(f"{TITLE}{system.name[:2]}{number}")
                      for number in range(len(system.cards))]
             cards = list(zip(peers, (MODERN, ",model=e1000"), strict=False))
             lab = stack.enter_context(booted(system, ["--mem", "512"], cards))
-            for number, (peer, card) in enumerate(zip(peers, system.cards, strict=True), 1):
-                peer.run(f"ip addr add {HOST.format(number)}/24 dev tap{number - 1};"
+            for number, peer in enumerate(peers):
+                peer.run(f"ip addr add {HOST.format(number + 1)}/24 dev tap{number};"
                          f" sysctl -qw {LINUX_WINDOW}")
-                lab.guest(f"ifconfig {card} {GUEST.format(number)}/24 up" if not system.is_linux
-                          else f"ip addr add {GUEST.format(number)}/24 dev {card};"
-                          f" ip link set {card} up")
-                peer.run(f"ping -c 1 -W 30 {GUEST.format(number)}")
-            lab.guest(f"sysctl {FREEBSD_WINDOW}" if not system.is_linux
-                      else f"sysctl -w {LINUX_WINDOW}")
+                guest = GUEST.format(number + 1)
+                lab.guest(system.address(number, guest))
+                peer.run(f"ping -c 1 -W 30 {guest}")
+            if not system.is_tree:
+                lab.guest(f"sysctl -w {LINUX_WINDOW}" if system.is_linux
+                          else f"sysctl {FREEBSD_WINDOW}")
             guests.append((system, lab))
-        measure(report, TITLE, rounds, rows(scale), guests)
+        measure(report, TITLE, rounds, rows_of(rows(scale), systems), guests)

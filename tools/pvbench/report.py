@@ -9,12 +9,15 @@ import argparse
 import dataclasses
 import pathlib
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 
-from pvbench.table import Line, Results, Table, to_json
+from pvbench.errors import BenchError
+from pvbench.table import Line, Results, Table, read, to_json
 from terminal import Progress
+from xen.errors import TOP
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +35,19 @@ class Command:
     profile: bool = False  # whether it has --profile
 
 
+def commit() -> str:
+    """What is measured, with a + if files are not as that commit has them; "" without git."""
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", TOP, *words], capture_output=True, text=True,
+                              check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+    try:
+        name = git("rev-parse", "--short=12", "HEAD")
+        return name + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except FileNotFoundError:
+        return ""
+
+
 class Report:
     """Prints rows as they come, and keeps the file of results up to date."""
 
@@ -39,7 +55,7 @@ class Report:
         self.only = only
         self.path = path
         command = " ".join(["tools/bench", *sys.argv[1:]])
-        self.results = Results(bench, command, time.strftime("%Y-%m-%d"))
+        self.results = Results(bench, command, time.strftime("%Y-%m-%d"), commit=commit())
         self.progress = Progress()
         self.tables: list[Table] = []  # of which some may have no line yet
         self.printed: Table | None = None  # whose lines are being printed
@@ -59,18 +75,47 @@ class Report:
         self.tables.append(Table(title, ours, other))
         return self.tables[-1]
 
+    def resume(self) -> None:
+        """Go on with the file of results, if there is one: of the same commit and command."""
+        if not self.path.exists():
+            return
+        before = read(self.path)
+        self.results.command = self.results.command.replace(" --resume", "")
+        was, now = (f"`{one.command}' at {one.commit or 'no commit'}"
+                    for one in (before, self.results))
+        if was != now:
+            raise BenchError(f"{self.path}: results of {was}, and this is {now}")
+        self.results.tables = before.tables
+        self.tables = list(before.tables)
+
+    def has(self, operation: str) -> bool:
+        """Whether it was measured before the run that is resumed was interrupted."""
+        return any(line.operation == operation for line in self.results.lines())
+
+    def keep(self, *lines: tuple[Table, Line]) -> None:
+        """Keep lines of tables, all or none of them; they are printed later."""
+        for table, line in lines:
+            if not table.lines:
+                self.results.tables.append(table)
+            table.lines.append(line)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # An interruption leaves the file as it was, or as it is to be.
+        part = self.path.with_name(self.path.name + ".part")
+        part.write_text(to_json(self.results))
+        part.replace(self.path)
+
     def add(self, table: Table, line: Line) -> None:
-        """A line of it."""
-        if not table.lines:
-            self.results.tables.append(table)
-        table.lines.append(line)
+        """Keep a line, and print it."""
+        self.keep((table, line))
+        self.show(table, line)
+
+    def show(self, table: Table, line: Line) -> None:
+        """Print a line that is kept."""
         self.progress.clear()
         if table is not self.printed:
             print(("\n" if self.printed else "") + table.heading())
             self.printed = table
         print(line.row(), flush=True)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(to_json(self.results))
 
     def kept(self) -> bool:
         """Whether no goal was missed."""

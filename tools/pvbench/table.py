@@ -48,6 +48,12 @@ class Line:
     goal: Goal | None = None
     besides: dict[str, tuple[float, float | None]] = dataclasses.field(default_factory=dict)
 
+    def more_is_better(self) -> bool:
+        """Whether it is a rate, or a part of one that is left."""
+        if self.goal is not None:
+            return self.goal.at_least
+        return "/s" in self.unit or " a second" in self.unit or self.unit == "% of none"
+
     def kept(self) -> bool | None:
         """Whether the goal is kept; of an interval the better end counts.  None without a goal."""
         if self.goal is None:
@@ -108,6 +114,7 @@ class Results:
     command: str
     date: str
     tables: list[Table] = dataclasses.field(default_factory=list)
+    commit: str = ""  # what was measured; results of old don't have it
 
     def lines(self) -> list[Line]:
         """The lines of all tables."""
@@ -146,7 +153,8 @@ def read(path: pathlib.Path) -> Results:
             raise BenchError(f"{path}: results of format {data['format']}, expected {FORMAT}")
         return Results(data["bench"], data["command"], data["date"], [
             Table(table["title"], table["ours"], table["other"],
-                  [line_from(line) for line in table["lines"]]) for table in data["tables"]])
+                  [line_from(line) for line in table["lines"]]) for table in data["tables"]],
+            data.get("commit", ""))
     except OSError as error:
         raise BenchError(f"{path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AssertionError) as error:

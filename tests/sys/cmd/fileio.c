@@ -13,8 +13,8 @@
  *		random in a file at random; with writes, all files are written to the disk (fsync(2))
  *		after each 100 of them, and at the end; prints the time that they took, in microseconds
  *
- * A file may be a disk: with FILES 0, DIR is one, and its 128 parts of BYTES bytes are the files.  Linux
- * has no cache in between then either (O_DIRECT), as FreeBSD has none.
+ * A file may be a disk: with FILES 0, DIR is one, and its 128 parts of BYTES bytes are the files.
+ * There is no cache in between then, in Linux by O_DIRECT.
  *
  * Exit status: 0, or 1 with the error's number.
  */
