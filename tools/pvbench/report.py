@@ -77,10 +77,10 @@ class Report:
 
     def resume(self) -> None:
         """Go on with the file of results, if there is one: of the same commit and command."""
+        self.results.command = self.results.command.replace(" --resume", "")
         if not self.path.exists():
             return
         before = read(self.path)
-        self.results.command = self.results.command.replace(" --resume", "")
         was, now = (f"`{one.command}' at {one.commit or 'no commit'}"
                     for one in (before, self.results))
         if was != now:
