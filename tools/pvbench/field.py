@@ -21,10 +21,20 @@ import argparse
 import sys
 import types
 
-from pvbench import build, fieldcrypt, fieldfile, fieldguests, fieldmany, fieldmix, fieldnet, labs
+from pvbench import (
+    build,
+    fieldcrypt,
+    fieldfile,
+    fieldguests,
+    fieldmany,
+    fieldmix,
+    fieldmove,
+    fieldnet,
+    labs,
+)
 from pvbench.report import Command, Report
 
-TABLES = (fieldfile, fieldnet, fieldcrypt, fieldmany, fieldmix)
+TABLES = (fieldfile, fieldnet, fieldcrypt, fieldmany, fieldmix, fieldmove)
 SCALE, QUICK = 0.25, 0.0625
 
 

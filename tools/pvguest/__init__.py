@@ -11,8 +11,11 @@ Each COMMAND is a line for the guest's console, but for those that begin with on
   host COMMAND                a shell command on this machine; $QEMU_PID is QEMU's process
   ctl SOCKET COMMAND          a command for a program that is the guest's device, or the host at its
                               cable, as tests/ctl sends it; prints the answer
-  migrate [OLD=NEW ...]       migrate the running guest to another QEMU with the same arguments, but
-                              for the words that are to change (migrate tap0=tap1)
+  migrate [--live] [OLD=NEW ...]
+                              migrate the running guest to another QEMU with the same arguments, but
+                              for the words that are to change (migrate tap0=tap1).  It is stopped
+                              meanwhile; with --live it is not, for measurements: under TCG some of
+                              its last writes may get lost
   suspend [COMMAND]           run the guest's command, and then wake the guest up, after a COMMAND
                               that is for QEMU or this machine
   until COMMAND               repeat any of these until it ends with status 0; its last output is

@@ -88,6 +88,16 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
     return name, arguments
 
 
+def of_state(state: dict[str, Any]) -> str:
+    """What QEMU says of a migration; of the pages that were sent, all but the first of each were
+    written to meanwhile.
+    """
+    ram = state["ram"]
+    again = (ram["normal"] + ram["duplicate"]) * ram["page-size"] - ram["total"]
+    return (f"{state['total-time']} ms, down for {state['downtime']} ms,"
+            f" {ram['transferred'] >> 10} KB sent, {max(again, 0) >> 10} KB written meanwhile")
+
+
 class Guest(Console):
     """A running QEMU, its console and its monitor; or a guest of the lab, with dom0 beside it."""
 
@@ -225,13 +235,15 @@ class Guest(Console):
         """Migrate the guest to a new QEMU, and continue there.  Prints how long it was stopped.
 
         It is stopped throughout: if it keeps running under TCG, the other QEMU sometimes (2 of 440
-        times, memory compared) lacks the guest's last writes.
+        times, memory compared) lacks the guest's last writes.  With --live it does, and what QEMU
+        measured is printed.
         """
+        live = "--live" in changes
         old, monitor = self.process, self.monitor()
         path = self.qmp_path.with_name(self.qmp_path.name + "+")
         channel = f"unix:{path}.channel"
         command = [word.replace(str(self.qmp_path), str(path)) for word in self.command]
-        for change in changes:
+        for change in (change for change in changes if change != "--live"):
             before, _, after = change.partition("=")
             command = [word.replace(before, after) for word in command]
         self.process = self.start([*command, "-incoming", channel])
@@ -241,7 +253,7 @@ class Guest(Console):
                     raise self.ended()
                 time.sleep(min(0.01, self.deadline.left()))
             stopped = time.monotonic()
-            monitor.migrate(channel)
+            state = monitor.migrate(channel, live=live)
         except GuestError as error:
             self.process.kill()
             self.process.wait()
@@ -261,7 +273,8 @@ class Guest(Console):
         self.record(rest)
         self.pending += rest
         old.wait()
-        print(f"migrated: stood still for {stood} ms", flush=True)
+        print(f"migrated: {of_state(state)}" if live else f"migrated: stood still for {stood} ms",
+              flush=True)
         return 0
 
     def power_off(self) -> None:

@@ -115,19 +115,24 @@ class Qmp:
         self.enable(capabilities)
         self.execute("migrate-incoming", uri=uri)
 
-    def migrate(self, uri: str, capabilities: Iterable[str] = ()) -> None:
+    def migrate(self, uri: str, capabilities: Iterable[str] = (), *,
+                live: bool = False) -> dict[str, Any]:
         """Stop the machine, and write its state to a URI as fast as it goes.
 
-        The machine is stopped, as TCG sometimes misses a page that is written meanwhile.
+        The machine is stopped, as TCG sometimes misses a page that is written meanwhile.  With
+        `live' it goes on nevertheless until the end.  Returns what `query-migrate' says of it.
         """
         self.enable(capabilities)
         self.execute("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
-        self.execute("stop")
+        if not live:
+            self.execute("stop")
         self.execute("migrate", uri=uri)
+        state: dict[str, Any]
         while (state := self.execute("query-migrate"))["status"] != "completed":
             if state["status"] in ("failed", "cancelled"):
                 raise self.failed(f"migrate: {state.get('error-desc', 'failed')}")
             time.sleep(min(0.002, self.deadline.left()))
+        return state
 
     def save(self, path: pathlib.Path, capabilities: Iterable[str] = ()) -> None:
         """Stop the machine, and write its state to a file that is not there yet.
