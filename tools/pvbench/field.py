@@ -35,13 +35,19 @@ from pvbench import (
 from pvbench.report import Command, Report
 
 TABLES = (fieldfile, fieldnet, fieldcrypt, fieldmany, fieldmix, fieldmove)
-SCALE, QUICK = 0.25, 0.0625
+SCALE, QUICK, FEW = 0.125, 0.0625, 2
 
 
 def scaled(args: argparse.Namespace) -> float:
     """The scale that was asked for."""
     scale: float = args.scale or (QUICK if args.quick else SCALE)
     return scale
+
+
+def rounds(args: argparse.Namespace) -> int:
+    """How often each is measured."""
+    few: int = min(args.rounds, FEW) if args.quick else args.rounds
+    return few
 
 
 def systems(args: argparse.Namespace) -> list[fieldguests.System]:
@@ -79,17 +85,18 @@ def run(args: argparse.Namespace, report: Report) -> None:
     if not labs.inside():
         fieldguests.build_linux(crypt=bool(wanted[fieldcrypt]))
     labs.enter()
-    report.progress.total = args.rounds * sum(map(len, wanted.values()))
+    report.progress.total = rounds(args) * sum(map(len, wanted.values()))
     with labs.scratch(1800):
         for table in (table for table, names in wanted.items() if names):
-            table.run(report, args.rounds, scaled(args), systems(args))
+            table.run(report, rounds(args), scaled(args), systems(args))
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Options of its own."""
     parser.add_argument("--scale", type=float, metavar="X",
                         help=f"sizes, as a part of those that were published ({SCALE:g})")
-    parser.add_argument("--quick", action="store_true", help=f"the same as --scale {QUICK:g}")
+    parser.add_argument("--quick", action="store_true",
+                        help=f"--scale {QUICK:g}, and at most {FEW} rounds")
     parser.add_argument("--os", choices=["tree", "freebsd"],
                         help="where ours are (FreeBSD, if its sets and our modules are there)")
     parser.add_argument("--kernel", default=build.OURS, metavar="KERNEL",

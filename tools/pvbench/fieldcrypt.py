@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from pvbench.fieldguests import MODERN, Row, System, blank, booted, measure
+from pvbench.fieldguests import MODERN, Row, System, blank, booted, cpu_seconds, measure
 from pvbench.labs import netlab
 from pvbench.report import Report
 from pvbench.table import Goal
@@ -40,21 +40,24 @@ def attach(system: System, lab: netlab.Lab, cipher: tuple[str, str, str, int, in
     return "/dev/mapper/secret"
 
 
-def rate(lab: netlab.Lab, operation: str, device: str, block: int, count: int) -> float:
-    """Bytes a microsecond."""
+def took(lab: netlab.Lab, operation: str, device: str, block: int,
+         count: int) -> tuple[float, float]:
+    """Microseconds by the guest's clock, and of QEMU's CPU time."""
     words = f"fileio {operation} {device} 0 {DISK // 128} {block << 10} {count}"
-    return count * (block << 10) / int(lab.guest(words).split()[-1])
+    before = cpu_seconds(lab)
+    return int(lab.guest(words).split()[-1]), 1e6 * (cpu_seconds(lab) - before)
 
 
 def row(cipher: tuple[str, str, str, int, int], operation: str, block: int, count: int) -> Row:
     """A row."""
-    def once(system: System, lab: netlab.Lab) -> float:
-        none = rate(lab, operation, system.disk(0), block, count)
-        encrypted = rate(lab, operation, attach(system, lab, cipher), block, count)
+    def once(system: System, lab: netlab.Lab) -> tuple[float, float]:
+        none = took(lab, operation, system.disk(0), block, count)
+        encrypted = took(lab, operation, attach(system, lab, cipher), block, count)
         lab.guest("cryptsetup close secret" if system.is_linux else "geli detach vtbd1.eli")
-        return 100 * encrypted / none
+        return 100 * none[0] / encrypted[0], 100 * none[1] / encrypted[1]
     way = "write" if operation == "seqwr" else "read"
-    return Row(f"{cipher[0]}, {way} {block} KB", "% of none", Goal(1, at_least=True), once)
+    return Row(f"{cipher[0]}, {way} {block} KB", "% of none", Goal(1, at_least=True), once,
+               cpu_unit="% of none")
 
 
 def rows(scale: float) -> list[Row]:

@@ -6,8 +6,10 @@
 As it was published: 128 files of 2 GB together, transfers of 16 KB, all files written to the disk
 after each 100 of them; a guest of 800 MB, one CPU.  Here the program is fileio (tests/sys/cmd), the
 same in each system, on UFS with soft updates or ext4, and on the disk itself, without a cache.
-UFS does not flush the disk's own cache at fsync(2), ext4 does: the image is one for which QEMU has
-nothing to do then (cache=unsafe).
+UFS does not flush the disk's own cache at fsync(2); ext4 does, of a file with nothing new as well:
+in 600 writes 902 of its 943 requests are flushes.  The image is one for which QEMU has nothing to
+do then (cache=unsafe), but each is a round trip, one after the other, that waits for QEMU's turn on
+this machine: with a load of 40 they took 8.5 of 8.6 seconds, which are gone with write-cache=off.
 """
 
 from __future__ import annotations
