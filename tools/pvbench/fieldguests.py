@@ -73,14 +73,18 @@ def cryptsetup() -> list[image.Entry]:
 
 
 def build_linux(crypt: bool) -> None:
-    """A Linux guest with the programs; with cryptsetup if there are encrypted disks."""
+    """A Linux guest with the programs; with cryptsetup if there are encrypted disks, or it is here.
+
+    So a bench that runs beside another one leaves that its programs.
+    """
     image.build()
     build.netbench()
     build.compile_c(TOP / "tests/sys/cmd/fileio.c", FILEIO, "-static")
     programs: list[image.Entry] = [
         (f"bin/{program.name}", image.PROGRAM, program.read_bytes())
         for program in (FILEIO, build.NETBENCH)]
-    build.linux(LINUX, MODULES, programs + (cryptsetup() if crypt else []))
+    build.linux(LINUX, MODULES, programs + (
+        cryptsetup() if crypt or (PACKAGES.root / CRYPTSETUP).is_file() else []))
 
 
 @dataclasses.dataclass(frozen=True)
