@@ -14,6 +14,7 @@
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/bus.h>
+#include <sys/mbuf.h>
 
 #include <vm/vm.h>
 #include <vm/pmap.h>
@@ -84,6 +85,36 @@ kpi_mem_free(bus_dma_tag_t dmat, void *vaddr, bus_dmamap_t map)
 	kpi_dma_maps--;
 }
 
+static int
+kpi_map_create(bus_dma_tag_t dmat, int flags __unused, bus_dmamap_t *mapp)
+{
+	struct kpi_tag *kt = (struct kpi_tag *)dmat;
+	bus_dmamap_t map;
+
+	*mapp = NULL;
+	if (kpi_fail_now())
+		return (ENOMEM);
+	map = host_alloc(sizeof(*map), sizeof(void *));
+	*map = (struct bus_dmamap){ .bm_tag = dmat };
+	kt->kt_maps++;
+	kpi_dma_maps++;
+	*mapp = map;
+	return (0);
+}
+
+static int
+kpi_map_destroy(bus_dma_tag_t dmat, bus_dmamap_t map)
+{
+	struct kpi_tag *kt = (struct kpi_tag *)dmat;
+
+	CHECK(map->bm_tag == dmat && map->bm_mem == NULL, "destroyed by the wrong tag");
+	CHECK(!map->bm_loaded, "destroyed while loaded");
+	host_free(map);
+	kt->kt_maps--;
+	kpi_dma_maps--;
+	return (0);
+}
+
 static void
 kpi_map_unload(bus_dma_tag_t dmat, bus_dmamap_t map)
 {
@@ -107,6 +138,8 @@ kpi_map_sync(bus_dma_tag_t dmat, bus_dmamap_t map, bus_dmasync_op_t op)
 static struct bus_dma_impl kpi_dma_impl = {
 	.mem_alloc = kpi_mem_alloc,
 	.mem_free = kpi_mem_free,
+	.map_create = kpi_map_create,
+	.map_destroy = kpi_map_destroy,
 	.map_unload = kpi_map_unload,
 	.map_sync = kpi_map_sync,
 };
@@ -173,5 +206,31 @@ bus_dmamap_load(bus_dma_tag_t dmat, bus_dmamap_t map, void *buf, bus_size_t bufl
 	map->bm_loaded = true;
 	callback(callback_arg, segs, nsegs, 0);
 	host_free(segs);
+	return (0);
+}
+
+/* Each mbuf is a segment, or as many as the tag makes of it. */
+int
+bus_dmamap_load_mbuf_sg(bus_dma_tag_t dmat, bus_dmamap_t map, struct mbuf *m, bus_dma_segment_t *segs,
+    int *nsegs, int flags __unused)
+{
+	struct kpi_tag *kt = (struct kpi_tag *)dmat;
+	size_t at, part;
+	int n = 0;
+
+	CHECK(map->bm_tag == dmat && !map->bm_loaded, "loaded twice");
+	if (kpi_fail_now())
+		return (ENOMEM);
+	for (; m != NULL; m = m->m_next) {
+		for (at = 0; at < (size_t)m->m_len; at += part) {
+			if (n == kt->kt_common.nsegments)
+				return (EFBIG);
+			part = MIN(m->m_len - at, kt->kt_common.maxsegsz);
+			segs[n].ds_addr = (bus_addr_t)(uintptr_t)m->m_data + at;
+			segs[n++].ds_len = part;
+		}
+	}
+	map->bm_loaded = true;
+	*nsegs = n;
 	return (0);
 }

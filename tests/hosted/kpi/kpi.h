@@ -53,6 +53,12 @@ extern const char *kpi_tunable_value;
 /* The nth malloc(9) or bus_dmamem_alloc(9) from now fails, if it may; 0: none does. */
 extern int kpi_fail_after;
 
+/* All of them do. */
+extern bool kpi_no_memory;
+
+/* Called where a thread would sleep in pause(9), if it is not NULL. */
+extern void (*kpi_pause)(void);
+
 /* Should this allocation fail? */
 bool	kpi_fail_now(void);
 

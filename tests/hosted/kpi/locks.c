@@ -72,6 +72,17 @@ __mtx_lock_flags(volatile uintptr_t *c, int opts __unused, const char *file __un
 	atomic_add_int(&kpi_mutexes, 1);
 }
 
+int
+_mtx_trylock_flags_(volatile uintptr_t *c, int opts __unused, const char *file __unused,
+    int line __unused)
+{
+
+	if (atomic_cmpset_acq_long((volatile u_long *)c, 0, (uintptr_t)host_self()) == 0)
+		return (0);
+	atomic_add_int(&kpi_mutexes, 1);
+	return (1);
+}
+
 void
 __mtx_unlock_flags(volatile uintptr_t *c, int opts __unused, const char *file __unused,
     int line __unused)

@@ -126,6 +126,14 @@ uma_zone_set_max(uma_zone_t zone __unused, int max)
 	return (max);
 }
 
+/* None has a limit. */
+int
+uma_zone_get_max(uma_zone_t zone __unused)
+{
+
+	return (0);
+}
+
 int
 uma_zone_get_cur(uma_zone_t zone __unused)
 {

@@ -29,6 +29,8 @@ int kpi_sysctls;
 int kpi_lines;
 bool kpi_quiet;
 int kpi_fail_after;
+bool kpi_no_memory;
+void (*kpi_pause)(void);
 char kpi_line[256];
 const char *kpi_tunable;
 const char *kpi_tunable_value;
@@ -59,7 +61,7 @@ bool
 kpi_fail_now(void)
 {
 
-	return (kpi_fail_after > 0 && --kpi_fail_after == 0);
+	return (kpi_no_memory || (kpi_fail_after > 0 && --kpi_fail_after == 0));
 }
 
 void *
@@ -305,5 +307,8 @@ int
 pause_sbt(const char *wmesg __unused, sbintime_t sbt __unused, sbintime_t pr __unused,
     int flags __unused)
 {
+
+	if (kpi_pause != NULL)
+		kpi_pause();
 	return (0);
 }

@@ -263,6 +263,13 @@ device_delete_children(device_t dev)
 	return (0);
 }
 
+bus_dma_tag_t
+bus_get_dma_tag(device_t dev __unused)
+{
+
+	return (kpi_dma_tag);
+}
+
 struct sysctl_ctx_list *
 device_get_sysctl_ctx(device_t dev __unused)
 {
@@ -396,6 +403,14 @@ taskqueue_start_threads(struct taskqueue **queuep __unused, int count __unused, 
 	return (0);
 }
 
+int
+taskqueue_start_threads_cpuset(struct taskqueue **queuep __unused, int count __unused, int pri __unused,
+    cpuset_t *mask __unused, const char *name __unused, ...)
+{
+
+	return (0);
+}
+
 void
 taskqueue_free(struct taskqueue *queue __unused)
 {
@@ -404,15 +419,18 @@ taskqueue_free(struct taskqueue *queue __unused)
 int
 taskqueue_enqueue(struct taskqueue *queue, struct task *task)
 {
+	struct task **free = NULL;
 	int i;
 
 	CHECK(queue == taskqueue_thread, "another queue");
-	for (i = 0; kpi_tasks[i] != NULL; i++) {
+	for (i = 0; i < KPI_MAX_TASKS; i++) {
 		if (kpi_tasks[i] == task)
 			return (0);
-		CHECK(i < KPI_MAX_TASKS - 1, "too many tasks");
+		if (kpi_tasks[i] == NULL && free == NULL)
+			free = &kpi_tasks[i];
 	}
-	kpi_tasks[i] = task;
+	CHECK(free != NULL, "too many tasks");
+	*free = task;
 	return (0);
 }
 
@@ -438,6 +456,18 @@ taskqueue_drain(struct taskqueue *queue __unused, struct task *task __unused)
 {
 
 	(void)kpi_run_tasks();
+}
+
+int
+taskqueue_cancel(struct taskqueue *queue __unused, struct task *task, u_int *pendp __unused)
+{
+	int i;
+
+	for (i = 0; i < KPI_MAX_TASKS; i++) {
+		if (kpi_tasks[i] == task)
+			kpi_tasks[i] = NULL;
+	}
+	return (0);
 }
 
 /* No time passes: a delayed task is a task. */

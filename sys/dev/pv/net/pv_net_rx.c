@@ -428,7 +428,7 @@ pv_net_rx_take(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv
 			return (m);
 		}
 	}
-	if (rxq->prq_starved && pvq_inflight(rxq->prq_pvq) + 1 < pv_net_rx_floor(rxq)) {
+	if (rxq->prq_starved && (u_int)pvq_inflight(rxq->prq_pvq) < pv_net_rx_floor(rxq)) {
 		rxq->prq_stats.recycled++;
 		return (NULL);
 	}
@@ -855,8 +855,7 @@ pv_net_rx_alloc(struct pv_net_rxq *rxq)
 	error = pv_net_needs_dma(rxq->prq_pn) ? pv_net_rx_create_tag(rxq) : 0;
 	if (error != 0)
 		return (error);
-	rxq->prq_bufs = malloc((char *)pv_net_rx_buf(rxq, size) - rxq->prq_bufs, M_PVNET,
-	    M_WAITOK | M_ZERO);
+	rxq->prq_bufs = malloc(pv_net_rx_bufs_size(rxq, size), M_PVNET, M_WAITOK | M_ZERO);
 	rxq->prq_free = malloc(size * sizeof(rxq->prq_free[0]), M_PVNET, M_WAITOK | M_ZERO);
 	for (i = 0; i < size; i++) {
 		buf = pv_net_rx_buf(rxq, i);

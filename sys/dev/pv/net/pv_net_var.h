@@ -574,14 +574,18 @@ pv_net_ring_size(const struct pv_net *pn, bool tx)
 	return (tx ? pn->pn_txqs[0].ptq_pvq->q_size : pn->pn_rxqs[0].prq_pvq->q_size);
 }
 
-/* The i-th buffer of a receive queue. */
-static inline struct pv_net_rxbuf *
-pv_net_rx_buf(const struct pv_net_rxq *rxq, u_int i)
+/* The bytes of n buffers of a receive queue, and the n-th of them. */
+static inline size_t
+pv_net_rx_bufs_size(const struct pv_net_rxq *rxq, u_int n)
 {
-	struct pv_net_rxbuf *buf;
+	return (n * (sizeof(struct pv_net_rxbuf) +
+	    (rxq->prq_pn->pn_rx_segs + 1) * sizeof(bus_dma_segment_t)));
+}
 
-	return ((void *)(rxq->prq_bufs +
-	    i * (sizeof(*buf) + (rxq->prq_pn->pn_rx_segs + 1) * sizeof(buf->prb_segs[0]))));
+static inline struct pv_net_rxbuf *
+pv_net_rx_buf(const struct pv_net_rxq *rxq, u_int n)
+{
+	return ((void *)(rxq->prq_bufs + pv_net_rx_bufs_size(rxq, n)));
 }
 
 /* Is the memory of packets loaded by bus_dma(9)? */

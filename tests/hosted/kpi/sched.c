@@ -1,0 +1,169 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * callout(9) and sleep(9) of a driver whose threads are all the test's one.  Time passes when the test
+ * says so.  A callout that has a lock runs with it, and is not drained by who holds that, which would
+ * wait for ever; so would who sleeps.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/callout.h>
+#include <sys/epoch.h>
+#include <sys/kernel.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+#include <sys/proc.h>
+#include <sys/smp.h>
+
+#include "../host/host.h"
+#include "kpi.h"
+#include "sched.h"
+
+#define	KPI_MAX_CALLOUTS	32
+
+int hz = 100;
+sbintime_t tick_sbt = SBT_1S / 100;
+u_int mp_maxid;
+cpuset_t all_cpus = CPUSET_T_INITIALIZER(1);
+epoch_t net_epoch_preempt;
+int kpi_callouts;
+
+static struct callout *kpi_pending[KPI_MAX_CALLOUTS];
+
+void
+callout_init(struct callout *c, int mpsafe)
+{
+
+	CHECK(mpsafe != 0, "a callout with Giant");
+	memset(c, 0, sizeof(*c));
+}
+
+void
+_callout_init_lock(struct callout *c, struct lock_object *lock, int flags)
+{
+
+	CHECK(flags == 0, "flags 0x%x", flags);
+	memset(c, 0, sizeof(*c));
+	c->c_lock = lock;
+}
+
+/* It runs no more; true if it would have. */
+static bool
+kpi_callout_forget(struct callout *c)
+{
+	int i;
+
+	for (i = 0; i < kpi_callouts; i++) {
+		if (kpi_pending[i] != c)
+			continue;
+		kpi_pending[i] = kpi_pending[--kpi_callouts];
+		c->c_iflags &= ~CALLOUT_PENDING;
+		return (true);
+	}
+	return (false);
+}
+
+int
+callout_reset_sbt_on(struct callout *c, sbintime_t sbt, sbintime_t pr __unused, callout_func_t *func,
+    void *arg, int cpu __unused, int flags __unused)
+{
+	bool pending = kpi_callout_forget(c);
+
+	if (c->c_lock != NULL)
+		mtx_assert(__containerof(c->c_lock, struct mtx, lock_object), MA_OWNED);
+	CHECK(kpi_callouts < KPI_MAX_CALLOUTS && sbt > 0, "too many callouts, or none");
+	c->c_func = func;
+	c->c_arg = arg;
+	c->c_time = kpi_uptime + sbt;
+	c->c_iflags |= CALLOUT_PENDING;
+	kpi_pending[kpi_callouts++] = c;
+	return (pending);
+}
+
+int
+_callout_stop_safe(struct callout *c, int flags)
+{
+
+	if ((flags & CS_DRAIN) != 0 && c->c_lock != NULL)
+		mtx_assert(__containerof(c->c_lock, struct mtx, lock_object), MA_NOTOWNED);
+	return (kpi_callout_forget(c));
+}
+
+static void
+kpi_callout_run(struct callout *c)
+{
+	struct mtx *mtx = c->c_lock == NULL ? NULL :
+	    __containerof(c->c_lock, struct mtx, lock_object);
+
+	if (mtx != NULL)
+		mtx_lock(mtx);
+	c->c_func(c->c_arg);
+	if (mtx != NULL)
+		mtx_unlock(mtx);
+}
+
+void
+kpi_pass(sbintime_t time)
+{
+	sbintime_t until = kpi_uptime + time;
+	struct callout *next;
+	int i;
+
+	for (;;) {
+		next = NULL;
+		for (i = 0; i < kpi_callouts; i++) {
+			if (kpi_pending[i]->c_time <= until &&
+			    (next == NULL || kpi_pending[i]->c_time < next->c_time))
+				next = kpi_pending[i];
+		}
+		if (next == NULL)
+			break;
+		kpi_uptime = MAX(kpi_uptime, next->c_time);
+		(void)kpi_callout_forget(next);
+		kpi_callout_run(next);
+	}
+	kpi_uptime = until;
+}
+
+int
+_sleep(const void *chan __unused, struct lock_object *lock __unused, int pri __unused,
+    const char *wmesg, sbintime_t sbt __unused, sbintime_t pr __unused, int flags __unused)
+{
+
+	CHECK(false, "%s: nobody would wake it", wmesg);
+	return (0);
+}
+
+void
+wakeup(const void *chan __unused)
+{
+}
+
+void
+kern_yield(int pri __unused)
+{
+
+	CHECK(kpi_mutexes == 0, "a lock is held");
+}
+
+void
+epoch_wait_preempt(epoch_t epoch __unused)
+{
+
+	CHECK(kpi_mutexes == 0, "a lock is held");
+}
+
+void
+critical_enter_KBI(void)
+{
+}
+
+void
+critical_exit_KBI(void)
+{
+}

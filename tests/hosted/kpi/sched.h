@@ -1,0 +1,20 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * callout(9) for hosted tests: time passes when a test says so.
+ */
+
+#ifndef _KPI_SCHED_H_
+#define	_KPI_SCHED_H_
+
+/* Callouts that are pending now. */
+extern int kpi_callouts;
+
+/* Let so much time pass, and run what is due meanwhile, in order. */
+void	kpi_pass(sbintime_t time);
+
+#endif /* !_KPI_SCHED_H_ */

@@ -1,0 +1,702 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * A card of pv_net whose device is a test (pv_net_card.h).
+ */
+
+#include "pv_net_card.h"
+
+#include <sys/pcpu.h>
+#include <sys/proc.h>
+
+struct card card;
+struct thread card_thread;
+
+/* The interface. */
+
+static char card_ifp;
+
+void *
+if_getsoftc(if_t ifp)
+{
+
+	CHECK((char *)ifp == &card_ifp, "another interface");
+	return (card.ca_pn);
+}
+
+bool
+if_altq_is_enabled(if_t ifp __unused)
+{
+
+	return (false);
+}
+
+struct mbuf *
+if_dequeue(if_t ifp __unused)
+{
+
+	return (NULL);
+}
+
+void
+if_qflush(if_t ifp __unused)
+{
+}
+
+int
+if_setdrvflagbits(if_t ifp __unused, int set __unused, int clear __unused)
+{
+
+	return (0);
+}
+
+void
+if_link_state_change(if_t ifp __unused, int state __unused)
+{
+}
+
+void
+if_free(if_t ifp __unused)
+{
+}
+
+void
+if_notifymtu(if_t ifp __unused)
+{
+}
+
+void
+if_vlancap(if_t ifp __unused)
+{
+}
+
+void
+ether_bpf_mtap_if(if_t ifp __unused, struct mbuf *m __unused)
+{
+}
+
+struct mbuf *
+ether_vlanencap_proto(struct mbuf *m, uint16_t tag __unused, uint16_t proto __unused)
+{
+
+	return (m);
+}
+
+void
+if_input(if_t ifp __unused, struct mbuf *list)
+{
+	struct mbuf *m;
+
+	CHECK(kpi_mutexes == 0, "a lock is held upwards");
+	*card.ca_up_tail = list;
+	for (m = list; m != NULL; m = m->m_nextpkt) {
+		card.ca_nup++;
+		card.ca_up_tail = &m->m_nextpkt;
+	}
+	if (card.ca_input != NULL)
+		card.ca_input();
+}
+
+int
+tcp_lro_init_args(struct lro_ctrl *lc __unused, if_t ifp __unused, unsigned entries __unused,
+    unsigned mbufs __unused)
+{
+
+	return (0);
+}
+
+void
+tcp_lro_free(struct lro_ctrl *lc __unused)
+{
+}
+
+int
+tcp_lro_rx(struct lro_ctrl *lc __unused, struct mbuf *m __unused, uint32_t csum __unused)
+{
+
+	return (ENOENT);
+}
+
+void
+tcp_lro_flush_all(struct lro_ctrl *lc __unused)
+{
+}
+
+/* What pv_net has above and beside that: no settings, no programs, no pages. */
+
+int
+pv_net_if_create(struct pv_net *net)
+{
+
+	net->pn_ifp = (if_t)&card_ifp;
+	pv_net_rx_layout(net);
+	return (0);
+}
+
+void
+pv_net_if_show(struct pv_net *net __unused)
+{
+}
+
+void
+pv_net_if_destroy(struct pv_net *net __unused)
+{
+}
+
+void
+pv_net_if_capabilities(struct pv_net *net __unused)
+{
+}
+
+int
+pv_net_set_mtu(struct pv_net *net __unused, int mtu __unused)
+{
+
+	return (0);
+}
+
+void
+pv_net_link_change(struct pv_net *net __unused)
+{
+}
+
+void
+pv_net_announce_addresses(struct pv_net *net __unused)
+{
+}
+
+void
+pv_net_sysctl_attach(struct pv_net *net __unused)
+{
+}
+
+void
+pv_net_sysctl_queues(struct pv_net *net __unused)
+{
+}
+
+void
+pv_net_filter_init(struct pv_net *net __unused)
+{
+}
+
+int
+pv_net_set_filter(struct pv_net *net __unused)
+{
+
+	return (0);
+}
+
+void
+pv_net_vlan_sync(void *net __unused)
+{
+}
+
+void
+pv_net_stage_start(struct pv_net *net __unused)
+{
+}
+
+void
+pv_net_stage_free(struct pv_net *net __unused)
+{
+}
+
+bool
+pv_net_netmap_rx_start(struct pv_net_rxq *rxq __unused)
+{
+
+	return (false);
+}
+
+bool
+pv_net_netmap_tx_start(struct pv_net_txq *txq __unused)
+{
+
+	return (false);
+}
+
+void
+pv_net_netmap_rx_intr(struct pv_net_rxq *rxq __unused)
+{
+}
+
+void
+pv_net_netmap_tx_intr(struct pv_net_txq *txq __unused)
+{
+}
+
+bool
+pv_net_netmap_stands(struct pv_net_txq *txq __unused)
+{
+
+	return (false);
+}
+
+bool
+pv_net_netmap_stop(struct pv_net_rxq *rxq __unused, struct pv_net_txq *txq __unused)
+{
+
+	return (false);
+}
+
+void
+pv_net_netmap_drain(struct pv_net_rxq *rxq __unused, struct pv_net_txq *txq __unused)
+{
+}
+
+/* The device. */
+
+struct peer *
+card_peer(int pair, bool tx)
+{
+
+	return (card.ca_peers[pv_net_number(pair, tx)]);
+}
+
+static void
+card_said(const char *fmt, u_int n)
+{
+	size_t at = strlen(card.ca_log);
+
+	snprintf(card.ca_log + at, sizeof(card.ca_log) - at, fmt, n);
+}
+
+void
+card_forget(void)
+{
+
+	card.ca_log[0] = '\0';
+}
+
+static int
+card_stop(void *softc)
+{
+
+	CHECK(softc == &card && card.ca_started, "stopped twice");
+	pv_dev_assert(&card.ca_pn->pn_pvdev);
+	card_said("stop ", 0);
+	if (card.ca_stop_error != 0)
+		return (card.ca_stop_error);
+	card.ca_started = false;
+	memset(card.ca_runs, 0, sizeof(card.ca_runs));
+	return (0);
+}
+
+static void
+card_start_queue(u_int queue)
+{
+	struct peer *pe = card.ca_peers[queue];
+
+	CHECK(!card.ca_runs[queue], "queue %u is started twice", queue);
+	CHECK(pvq_reinit(pe->pe_pvq) == 0, "queue %u is not empty", queue);
+	card.ca_impl->im_reset(pe);
+	card.ca_runs[queue] = true;
+}
+
+static int
+card_restart(void *softc __unused)
+{
+	u_int i;
+
+	CHECK(!card.ca_started, "started twice");
+	card_said("start ", 0);
+	if (card.ca_restart_error != 0)
+		return (card.ca_restart_error);
+	for (i = 0; i < CARD_QUEUES && card.ca_peers[i] != NULL; i++)
+		card_start_queue(i);
+	card.ca_pairs = 1;
+	card.ca_started = true;
+	memset(card.ca_left, 0, sizeof(card.ca_left));
+	return (0);
+}
+
+static int
+card_stop_queue(void *softc __unused, int pair, bool tx)
+{
+	u_int queue = pv_net_number(pair, tx);
+
+	card_said("stop%u ", queue);
+	CHECK(card.ca_started && card.ca_runs[queue], "queue %u is stopped twice", queue);
+	if (card.ca_stop_queue_error == 0)
+		card.ca_runs[queue] = false;
+	return (card.ca_stop_queue_error);
+}
+
+static int
+card_restart_queue(void *softc __unused, int pair, bool tx)
+{
+	u_int queue = pv_net_number(pair, tx);
+
+	card_said("start%u ", queue);
+	if (card.ca_restart_queue_error == 0)
+		card_start_queue(queue);
+	return (card.ca_restart_queue_error);
+}
+
+static int
+card_set_size(void *softc __unused, int pair, bool tx, u_int size)
+{
+
+	card_said("size%u=", pv_net_number(pair, tx));
+	card_said("%u ", size);
+	return (card.ca_size_error);
+}
+
+static int
+card_set_pairs(void *softc __unused, int n)
+{
+
+	card_said("pairs=%u ", n);
+	if (card.ca_pairs_error == 0)
+		card.ca_pairs = n;
+	return (card.ca_pairs_error);
+}
+
+static bool
+card_link_up(void *softc __unused)
+{
+
+	return (true);
+}
+
+static int
+card_set_lladdr(void *softc __unused, const uint8_t *addr __unused)
+{
+
+	return (0);
+}
+
+static void
+card_encap(void *softc __unused, int pair, struct pv_net_txhdr *hdrs, int n)
+{
+	int i;
+
+	mtx_assert(&card.ca_pn->pn_txqs[pair].ptq_mtx, MA_OWNED);
+	for (i = 0; i < n; i++)
+		memcpy(hdrs[i].pth_hdr, &hdrs[i].pth_offload, CARD_HDR);
+}
+
+static void
+card_decap(void *softc __unused, int pair, const struct pvq_done *done, struct pv_net_rxhdr *hdrs,
+    int n)
+{
+	u_int *left = &card.ca_left[pair];
+	uint32_t len;
+	int i;
+
+	mtx_assert(&card.ca_pn->pn_rxqs[pair].prq_mtx, MA_OWNED);
+	for (i = 0; i < n; i++) {
+		len = card.ca_impl->im_reported(&done[i]);
+		if (*left == 0) {
+			memcpy(&hdrs[i].prh_offload, hdrs[i].prh_hdr, CARD_HDR);
+			*left = hdrs[i].prh_offload.po_hdr_len;
+			hdrs[i].prh_skip = CARD_HDR;
+			len -= CARD_HDR;
+		}
+		hdrs[i].prh_len = len;
+		hdrs[i].prh_more = --*left > 0;
+		if (len == 1)
+			hdrs[i].prh_error = PV_NET_RX_BADHDR;
+	}
+}
+
+static const struct pv_net_ops card_net_ops = {
+	.pno_encap = card_encap,
+	.pno_decap = card_decap,
+	.pno_stop = card_stop,
+	.pno_restart = card_restart,
+	.pno_stop_queue = card_stop_queue,
+	.pno_restart_queue = card_restart_queue,
+	.pno_set_size = card_set_size,
+	.pno_set_lladdr = card_set_lladdr,
+	.pno_set_pairs = card_set_pairs,
+	.pno_link_up = card_link_up,
+};
+
+static const struct pv_tunable card_tunables[] = { PV_NET_TUNABLES };
+
+void
+card_new(int pairs)
+{
+
+	begin(0);
+	memset(&card, 0, sizeof(card));
+	PCPU_SET(curthread, &card_thread);
+	card_thread.td_base_pri = PUSER;
+	ifflags = IFF_UP;
+	card.ca_ops = card_net_ops;
+	card.ca_impl = &split_impls[4];	/* with indirect tables and event indices */
+	card.ca_size = CARD_SIZE;
+	card.ca_up_tail = &card.ca_up;
+	card.ca_params = (struct pv_net_params){
+		.pnp_npairs = pairs,
+		.pnp_hdrlen = CARD_HDR,
+		.pnp_merge = true,
+		.pnp_mtu = ETHERMTU,
+		.pnp_max_mtu = 65535,
+		.pnp_tx_segs = 8,
+		.pnp_seg_max = 1 << 20,
+		.pnp_phys = true,
+		.pnp_offloads = TX_ALL | RX_ALL,
+		.pnp_link_reports = true,
+		.pnp_queue_reset = true,
+		.pnp_tunables = card_tunables,
+	};
+	memcpy(card.ca_params.pnp_lladdr, lladdr, ETHER_ADDR_LEN);
+}
+
+int
+card_attach(void)
+{
+	struct pv_net_queue queue;
+	u_int i, n = 2 * card.ca_params.pnp_npairs;
+	int error;
+
+	card.ca_dev = kpi_device_create(NULL, NULL, NULL, "card0");
+	card.ca_pn = pv_net_alloc(card.ca_dev, &card.ca_ops, &card, &card.ca_params);
+	CHECK(card.ca_pn != NULL, "no card");
+	for (i = 0; i < n; i++) {
+		pv_net_queue(card.ca_pn, pv_net_pair(i), pv_net_is_tx(i), &queue);
+		error = card.ca_impl->im_create(card.ca_impl, card.ca_size, queue.pq_max_segs,
+		    &card.ca_peers[i]);
+		CHECK(error == 0, "queue %u: error %d", i, error);
+		*queue.pq_pvq = card.ca_peers[i]->pe_pvq;
+		card.ca_runs[i] = true;
+	}
+	card.ca_started = true;
+	card.ca_pairs = 1;
+	kpi_fail_after = card.ca_fail_after;
+	return (pv_net_attach(card.ca_pn));
+}
+
+void
+card_begin(int pairs)
+{
+
+	card_new(pairs);
+	CHECK(card_attach() == 0, "it does not attach");
+	card_settle();
+	CHECK(pv_dev_is_live(&card.ca_pn->pn_pvdev), "it is not up");
+	card_forget();
+}
+
+void
+card_end(void)
+{
+	u_int i;
+
+	pv_net_detach(card.ca_pn);
+	CHECK(kpi_callouts == 0, "%d callouts are pending", kpi_callouts);
+	CHECK(kpi_run_tasks() == 0 && kpi_mutexes == 0, "a task or a lock is left");
+	for (i = 0; i < CARD_QUEUES && card.ca_peers[i] != NULL; i++)
+		card.ca_impl->im_destroy(card.ca_peers[i]);
+	pv_net_free(card.ca_pn);
+	kpi_device_destroy(card.ca_dev);
+	(void)free_all(card.ca_up);
+	end();
+	CHECK(kpi_mallocs == 0 && kpi_dma_tags == 0 && kpi_dma_maps == 0, "left: %d, %d, %d",
+	    kpi_mallocs, kpi_dma_tags, kpi_dma_maps);
+}
+
+/* What crosses the rings. */
+
+static void
+card_fill(u_char *to, u_int number, u_int len)
+{
+	u_int i;
+
+	memset(to, 0, MIN(len, ETHER_HDR_LEN));
+	for (i = ETHER_HDR_LEN; i < len; i++)
+		to[i] = number * 31 + i * 7;
+}
+
+struct mbuf *
+card_packet(u_int number, u_int len)
+{
+	static u_char bytes[FRAME_MAX];
+
+	CHECK(len <= sizeof(bytes), "%u bytes", len);
+	card_fill(bytes, number, len);
+	return (kpi_mbuf_chain(bytes, len, NULL));
+}
+
+int
+card_transmit(int pair, struct mbuf *m)
+{
+
+	m->m_pkthdr.flowid = pair;
+	M_HASHTYPE_SET(m, M_HASHTYPE_OPAQUE);
+	return (pv_net_transmit((if_t)&card_ifp, m));
+}
+
+int
+card_send(int pair, u_int number, u_int len)
+{
+
+	return (card_transmit(pair, card_packet(number, len)));
+}
+
+bool
+card_idle(int pair)
+{
+	struct peer *pe = card_peer(pair, true);
+	struct peer_chain pr;
+
+	return (!pe->pe_ops->po_fetch(pe, &pr));
+}
+
+/* Copy what a chain has to be read; returns how much. */
+static u_int
+card_read(const struct peer_chain *pr, u_char *to)
+{
+	u_int len = 0;
+	int i;
+
+	CHECK(pr->pr_nwrite == 0, "%d segments are to be written", pr->pr_nwrite);
+	for (i = 0; i < pr->pr_nread; i++) {
+		memcpy(to + len, (const void *)(uintptr_t)pr->pr_segs[i].addr, pr->pr_segs[i].len);
+		len += pr->pr_segs[i].len;
+	}
+	return (len);
+}
+
+uint32_t
+card_takes(int pair, u_int number, u_int len)
+{
+	static u_char got[FRAME_MAX + CARD_HDR], want[FRAME_MAX];
+	struct peer *pe = card_peer(pair, true);
+	struct peer_chain pr;
+
+	CHECK(card.ca_runs[pv_net_number(pair, true)], "queue of pair %d is not in use", pair);
+	CHECK(pe->pe_ops->po_fetch(pe, &pr), "packet %u is not there", number);
+	CHECK(card_read(&pr, got) == len + CARD_HDR, "packet %u: length", number);
+	card_fill(want, number, len);
+	CHECK(memcmp(got + CARD_HDR, want, len) == 0, "packet %u is another", number);
+	return (pr.pr_id);
+}
+
+void
+card_complete(int pair, uint32_t id)
+{
+	struct peer *pe = card_peer(pair, true);
+
+	pe->pe_ops->po_complete(pe, id, 0);
+	pe->pe_ops->po_publish(pe);
+}
+
+void
+card_sends(int pair, u_int n)
+{
+	struct peer *pe = card_peer(pair, true);
+	struct peer_chain pr;
+
+	while (n-- > 0) {
+		CHECK(pe->pe_ops->po_fetch(pe, &pr), "%u packets are missing", n + 1);
+		card_complete(pair, pr.pr_id);
+	}
+}
+
+/* Write into a buffer; returns how much. */
+static u_int
+card_write(const struct peer_chain *pr, const u_char *from, u_int len)
+{
+	u_int done = 0, n;
+	int i;
+
+	CHECK(pr->pr_nread == 0, "%d segments are to be read", pr->pr_nread);
+	for (i = 0; i < pr->pr_nwrite && done < len; i++) {
+		n = MIN(pr->pr_segs[i].len, len - done);
+		memcpy((void *)(uintptr_t)pr->pr_segs[i].addr, from + done, n);
+		done += n;
+	}
+	return (done);
+}
+
+bool
+card_receive(int pair, u_int number, u_int len, u_int parts)
+{
+	static u_char bytes[FRAME_MAX + CARD_HDR];
+	struct pv_net_offload offload = { .po_hdr_len = parts };
+	struct peer *pe = card_peer(pair, false);
+	u_int at = 0, n, total = len + CARD_HDR;
+	struct peer_chain pr;
+
+	CHECK(card.ca_runs[pv_net_number(pair, false)], "queue of pair %d is not in use", pair);
+	memcpy(bytes, &offload, CARD_HDR);
+	card_fill(bytes + CARD_HDR, number, len);
+	for (; parts > 0; parts--) {
+		if (!pe->pe_ops->po_fetch(pe, &pr))
+			return (false);
+		card.ca_room = pr.pr_wlen;
+		/* The header is in one piece. */
+		n = MAX((total - at) / parts, at == 0 ? CARD_HDR : 0);
+		CHECK(card_write(&pr, bytes + at, n) == n, "%u bytes are too many for a buffer", n);
+		at += n;
+		pe->pe_ops->po_complete(pe, pr.pr_id, n);
+	}
+	pe->pe_ops->po_publish(pe);
+	return (true);
+}
+
+void
+card_intr(int pair, bool tx)
+{
+
+	if (tx)
+		pv_net_tx_intr(&card.ca_pn->pn_txqs[pair]);
+	else
+		pv_net_rx_intr(&card.ca_pn->pn_rxqs[pair]);
+}
+
+void
+card_up(u_int number, u_int len)
+{
+	static u_char got[FRAME_MAX], want[FRAME_MAX];
+	struct mbuf *m = card.ca_up;
+
+	CHECK(m != NULL, "packet %u did not come up", number);
+	card.ca_up = m->m_nextpkt;
+	if (card.ca_up == NULL)
+		card.ca_up_tail = &card.ca_up;
+	m->m_nextpkt = NULL;
+	CHECK(m->m_pkthdr.len == (int)len, "packet %u: %d bytes", number, m->m_pkthdr.len);
+	(void)flat(m, got);
+	card_fill(want, number, len);
+	CHECK(memcmp(got, want, len) == 0, "packet %u is another", number);
+	m_freem(m);
+}
+
+void
+card_settle(void)
+{
+
+	while (kpi_run_tasks() > 0)
+		continue;
+}
+
+void
+card_seconds(u_int n)
+{
+
+	while (n-- > 0) {
+		kpi_pass(SBT_1S);
+		card_settle();
+	}
+}
+
+int
+card_use(u_int pairs)
+{
+	struct pv_dev *pvd = pv_net_dev(card.ca_pn);
+	int error;
+
+	pv_dev_lock(pvd);
+	error = pv_net_use_pairs(card.ca_pn, pairs);
+	pv_dev_unlock(pvd);
+	return (error);
+}

@@ -1,0 +1,123 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * A card of pv_net whose device is a test: split virtqueues with the model of a device as their peer.
+ *
+ * Everything of pv_net that is on the way of a packet is the driver's own, and so is its life; the
+ * interface is the least that these call.  Nothing runs by itself: a test is the device, the interrupt,
+ * the sender, the taskqueue (kpi_run_tasks()) and the clock (kpi_pass()).
+ */
+
+#ifndef _PV_NET_CARD_H_
+#define	_PV_NET_CARD_H_
+
+#include "pv_net_test.h"
+#include "kpi/sched.h"
+#include "model/peer.h"
+
+#define	CARD_PAIRS	2
+#define	CARD_SIZE	16	/* of each ring, unless the test has another */
+#define	CARD_QUEUES	(2 * CARD_PAIRS)
+
+/* Before each frame: the offload, whose po_hdr_len counts the buffers of a frame that is received. */
+#define	CARD_HDR	sizeof(struct pv_net_offload)
+
+struct card {
+	device_t	 ca_dev;
+	struct pv_net	*ca_pn;
+	struct pv_net_ops ca_ops;
+	struct pv_net_params ca_params;
+	const struct impl *ca_impl;
+	u_int		 ca_size;
+	int		 ca_fail_after;	/* kpi_fail_after while it attaches */
+	struct peer	*ca_peers[CARD_QUEUES];
+	bool		 ca_runs[CARD_QUEUES];	/* the device uses the queue */
+	bool		 ca_started;
+	u_int		 ca_left[CARD_PAIRS];	/* buffers of a frame that are still to come */
+	/* What the device was told. */
+	char		 ca_log[256];
+	u_int		 ca_pairs;
+	/* What it says. */
+	int		 ca_stop_error, ca_restart_error;
+	int		 ca_stop_queue_error, ca_restart_queue_error, ca_pairs_error, ca_size_error;
+	uint64_t	 ca_room;	/* bytes of the buffer that was written last */
+	/* What came up to the stack, and what that does meanwhile. */
+	void		(*ca_input)(void);
+	struct mbuf	*ca_up, **ca_up_tail;
+	u_int		 ca_nup;
+};
+
+extern struct card card;
+/* Of the thread that the test is. */
+extern struct thread card_thread;
+
+#define	CARD_RXQ(pair)	(&card.ca_pn->pn_rxqs[pair])
+#define	CARD_TXQ(pair)	(&card.ca_pn->pn_txqs[pair])
+
+/* Make a card of so many pairs that is not attached yet: the test may change ca_params and ca_ops. */
+void	card_new(int pairs);
+/* Allocate its queues and attach it; returns what pv_net_attach() said. */
+int	card_attach(void);
+/* The same, of a card that is up then. */
+void	card_begin(int pairs);
+/* Detach it, and nothing is left. */
+void	card_end(void);
+
+/* Forget what was written down until now. */
+void	card_forget(void);
+
+/* The device's queue, by its pair. */
+struct peer *card_peer(int pair, bool tx);
+
+/* A packet of so many bytes, in one piece, whose bytes follow from its number. */
+struct mbuf *card_packet(u_int number, u_int len);
+int	card_transmit(int pair, struct mbuf *m);
+/* Send one by the pair of its flow; returns what if_transmit did. */
+int	card_send(int pair, u_int number, u_int len);
+/* The device takes the next packet of a pair, which is that one.  Its id is for card_complete(). */
+uint32_t card_takes(int pair, u_int number, u_int len);
+/* Has the device nothing more to take? */
+bool	card_idle(int pair);
+void	card_complete(int pair, uint32_t id);
+/* The same for the next n packets of a pair, whichever they are. */
+void	card_sends(int pair, u_int n);
+
+/* The device gives the bytes of packet `number' to a pair, in `parts' buffers; false: no buffers. */
+bool	card_receive(int pair, u_int number, u_int len, u_int parts);
+/* The interrupt of a queue. */
+void	card_intr(int pair, bool tx);
+/* The next packet that came up is that one. */
+void	card_up(u_int number, u_int len);
+
+/* Tasks run until there are none. */
+void	card_settle(void);
+/* So many seconds pass, and tasks run in each. */
+void	card_seconds(u_int n);
+
+/* Use so many pairs; returns what pv_net_use_pairs() did. */
+int	card_use(u_int pairs);
+
+/* pv_net_card_rx.c */
+void	rx_frames_of_each_length(const void *arg);
+void	rx_what_is_invalid_is_dropped_alone(const void *arg);
+void	rx_without_memory_the_ring_is_never_empty(const void *arg);
+void	rx_budget_ends_a_pass(const void *arg);
+void	rx_buffers_follow_the_frames(const void *arg);
+void	rx_whole_frames_in_chains(const void *arg);
+void	rx_lost_interrupt(const void *arg);
+void	rx_half_a_frame_is_forgotten(const void *arg);
+
+/* pv_net_card_life.c */
+void	life_attach_without_memory(const void *arg);
+void	life_stopped_and_started(const void *arg);
+void	life_pair_is_given_up(const void *arg);
+void	life_what_waits_moves(const void *arg);
+void	life_pair_that_does_not_end(const void *arg);
+void	life_rings_are_resized(const void *arg);
+void	life_watchdog(const void *arg);
+
+#endif /* !_PV_NET_CARD_H_ */

@@ -1,0 +1,332 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net on rings: how a card, and each of its queues, is stopped and started.
+ */
+
+#include "pv_net_card.h"
+
+#define	SAID(text)	CHECK(strcmp(card.ca_log, (text)) == 0, "the device was told: %s", card.ca_log)
+
+/* Each pair sends and receives. */
+static void
+works(u_int pairs)
+{
+	struct peer *pe;
+	u_int i;
+
+	for (i = 0; i < pairs; i++) {
+		pe = card_peer(i, true);
+		(void)pe->pe_ops->po_listen(pe);
+		pe->pe_kicks = 0;
+		CHECK(card_send(i, 40 + i, 300) == 0, "pair %u", i);
+		CHECK(pe->pe_kicks == 1, "pair %u does not notify", i);
+		card_complete(i, card_takes(i, 40 + i, 300));
+		CHECK(card_receive(i, 80 + i, 1000, 1), "pair %u has no buffers", i);
+		CHECK(card_peer(i, false)->pe_ops->po_interrupts(card_peer(i, false)),
+		    "pair %u has no interrupt", i);
+		card_intr(i, false);
+		card_up(80 + i, 1000);
+		CHECK(pvq_inflight(CARD_RXQ(i)->prq_pvq) == card.ca_size, "pair %u: buffers", i);
+	}
+}
+
+/* The first, the second ... of all that can fail does, and nothing is left of the card. */
+void
+life_attach_without_memory(const void *arg __unused)
+{
+	int error, n = 0;
+
+	do {
+		card_new(2);
+		card.ca_params.pnp_phys = false;
+		card.ca_size = 2;
+		card.ca_fail_after = ++n;
+		error = card_attach();
+		if (error == 0 && kpi_fail_after == 0) {
+			/* Buffers are posted when there is memory. */
+			kpi_pass(SBT_1S);
+			card_settle();
+			works(2);
+		}
+		if (kpi_fail_after != 0)
+			error = -1;
+		kpi_fail_after = 0;
+		card_end();
+	} while (error >= 0);
+	CHECK(n > 10, "only %d calls failed", n);
+}
+
+/* Down, up, suspended and resumed: all pairs work as before, and what was in flight is freed. */
+void
+life_stopped_and_started(const void *arg __unused)
+{
+	struct pv_dev *pvd;
+	u_int i;
+	int items;
+
+	card_begin(2);
+	pvd = pv_net_dev(card.ca_pn);
+	items = kpi_items;
+	works(2);
+	for (i = 0; i < CARD_SIZE + 3; i++)
+		CHECK(card_send(1, i, 200) == 0, "not sent");
+	card_forget();
+	pv_dev_lock(pvd);
+	pv_dev_down(pvd);
+	pv_dev_unlock(pvd);
+	SAID("stop start ");
+	CHECK(kpi_items == 0, "%d mbufs and clusters while it is down", kpi_items);
+	CHECK(card_send(0, 1, 100) == ENETDOWN && kpi_items == 0, "sent while it is down");
+	card_forget();
+	pv_dev_lock(pvd);
+	CHECK(pv_dev_up(pvd) == 0, "it does not come up");
+	pv_dev_unlock(pvd);
+	SAID("pairs=2 ");
+	card_settle();
+	works(2);
+	card_forget();
+	CHECK(pv_net_freeze(card.ca_pn) == 0, "it is not suspended");
+	SAID("stop ");
+	CHECK(kpi_items == 0 && kpi_callouts == 0, "%d are left, %d callouts", kpi_items, kpi_callouts);
+	CHECK(pv_net_thaw(card.ca_pn) == 0, "it is not resumed");
+	SAID("stop start pairs=2 ");
+	card_settle();
+	works(2);
+	kpi_pass(SBT_1S);
+	card_settle();
+	CHECK(kpi_items == items, "%d more mbufs and clusters", kpi_items - items);
+	/* A device that does not use so many pairs is used with one. */
+	card.ca_pairs_error = EIO;
+	CHECK(pv_net_freeze(card.ca_pn) == 0 && pv_net_thaw(card.ca_pn) == 0, "it is not resumed");
+	CHECK(card.ca_pn->pn_pairs == 1, "%u pairs", card.ca_pn->pn_pairs);
+	works(1);
+	card_end();
+}
+
+/*
+ * Of a pair that is given up what was sent is collected first, by who gives it up; the device does
+ * without its queues, which have no buffers.  Then it is used again.
+ */
+void
+life_pair_is_given_up(const void *arg __unused)
+{
+	int items;
+
+	card_begin(2);
+	items = kpi_items;
+	CHECK(card_send(1, 1, 100) == 0, "not sent");
+	card_complete(1, card_takes(1, 1, 100));
+	CHECK(card_use(1) == 0, "it is not given up");
+	SAID("pairs=1 stop2 stop3 ");
+	CHECK(kpi_items == items / 2, "%d mbufs and clusters of %d", kpi_items, items);
+	CHECK(CARD_TXQ(1)->ptq_parked && pvq_inflight(CARD_RXQ(1)->prq_pvq) == 0, "not parked");
+	/* Twice is as once, and what is sent by its flow goes by the other. */
+	card_forget();
+	CHECK(card_use(1) == 0, "not given up");
+	SAID("");
+	CHECK(card_send(1, 2, 100) == 0, "not sent");
+	card_complete(0, card_takes(0, 2, 100));
+	works(1);
+	/* Nobody watches it. */
+	card_seconds(20);
+	SAID("");
+	CHECK(card_use(2) == 0, "not used again");
+	SAID("start2 start3 pairs=2 ");
+	card_settle();
+	works(2);
+	/* A start of the device starts all of them, and parks none. */
+	CHECK(card_use(1) == 0 && pv_net_freeze(card.ca_pn) == 0 && pv_net_thaw(card.ca_pn) == 0,
+	    "not resumed");
+	CHECK(!CARD_TXQ(1)->ptq_parked, "parked");
+	card_settle();
+	CHECK(card_use(2) == 0, "not used again");
+	card_settle();
+	works(2);
+	card_end();
+}
+
+static u_int pauses;
+
+/* The device sends, while who gives up the pair waits. */
+static void
+device_sends(void)
+{
+
+	CHECK(kpi_mutexes == 0, "a lock is held");
+	pauses++;
+	if (pauses == 3)
+		card_sends(1, CARD_SIZE);
+}
+
+/* What has no place in its ring yet is sent by a pair that stays; what has one is waited for. */
+void
+life_what_waits_moves(const void *arg __unused)
+{
+	u_int i;
+
+	card_begin(2);
+	for (i = 0; i < CARD_SIZE + 5; i++)
+		CHECK(card_send(1, i, 100) == 0, "not sent");
+	pauses = 0;
+	kpi_pause = device_sends;
+	CHECK(card_use(1) == 0, "it is not given up");
+	kpi_pause = NULL;
+	CHECK(pauses == 3, "%u pauses", pauses);
+	CHECK(CARD_TXQ(1)->ptq_stats.moved == 5, "%lu moved",
+	    (u_long)CARD_TXQ(1)->ptq_stats.moved);
+	SAID("pairs=1 stop2 stop3 ");
+	card_settle();
+	for (; i > CARD_SIZE; i--)
+		card_complete(0, card_takes(0, 2 * CARD_SIZE + 5 - i, 100));
+	CHECK(card_idle(0), "more");
+	/* A sender that chose the queue before leaves its packet there, which is moved as well. */
+	mtx_lock(&CARD_TXQ(1)->ptq_mtx);
+	CARD_TXQ(1)->ptq_list = card_packet(60, 100);
+	mtx_unlock(&CARD_TXQ(1)->ptq_mtx);
+	taskqueue_enqueue(CARD_TXQ(1)->ptq_tq, &CARD_TXQ(1)->ptq_task);
+	card_settle();
+	card_complete(0, card_takes(0, 60, 100));
+	card_end();
+}
+
+/* What does not complete keeps its pair, or costs its queue or the device a reset. */
+void
+life_pair_that_does_not_end(const void *arg __unused)
+{
+
+	/* The queue is reset, and the pair given up. */
+	card_begin(2);
+	CHECK(card_send(1, 1, 100) == 0, "not sent");
+	CHECK(card_use(1) == 0, "it is not given up");
+	SAID("stop3 start3 pairs=1 stop2 stop3 ");
+	card_end();
+	/* It can't be: there are as many pairs as before. */
+	card_new(2);
+	card.ca_ops.pno_stop_queue = NULL;
+	card.ca_ops.pno_restart_queue = NULL;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_settle();
+	card_forget();
+	CHECK(card_send(1, 1, 100) == 0, "not sent");
+	CHECK(card_use(1) == EBUSY && card.ca_pn->pn_pairs == 2, "given up");
+	SAID("");
+	card_complete(1, card_takes(1, 1, 100));
+	card_settle();
+	works(2);
+	/* Nothing is parked, and its buffers stay. */
+	CHECK(card_use(1) == 0 && !CARD_TXQ(1)->ptq_parked, "not given up");
+	SAID("pairs=1 ");
+	CHECK(card_receive(1, 3, 1000, 1), "no buffers");
+	card_intr(1, false);
+	card_up(3, 1000);
+	CHECK(card_use(2) == 0, "not used again");
+	works(2);
+	card_end();
+	/* It fails: the device is reset. */
+	card_begin(2);
+	CHECK(card_send(1, 1, 100) == 0, "not sent");
+	card.ca_stop_queue_error = EIO;
+	CHECK(card_use(1) == EBUSY, "given up");
+	card_settle();
+	SAID("stop3 stop start pairs=2 ");
+	works(2);
+	card_end();
+}
+
+static int
+resize(bool tx, u_int size)
+{
+	struct pv_dev *pvd = pv_net_dev(card.ca_pn);
+	int error;
+
+	card_forget();
+	pv_dev_lock(pvd);
+	error = pv_net_resize(card.ca_pn, tx, size);
+	pv_dev_unlock(pvd);
+	card_settle();
+	return (error);
+}
+
+/* One queue after the other has a ring of another size, but for those that the device does without. */
+void
+life_rings_are_resized(const void *arg __unused)
+{
+
+	card_begin(2);
+	CHECK(resize(false, CARD_SIZE) == 0, "the same size");
+	SAID("");
+	CHECK(resize(false, 8) == 0, "not resized");
+	SAID("size0=8 size2=8 stop0 start0 stop2 start2 ");
+	works(2);
+	CHECK(resize(true, 8) == 0, "not resized");
+	SAID("size1=8 size3=8 stop1 start1 stop3 start3 ");
+	works(2);
+	CHECK(card_use(1) == 0, "not given up");
+	CHECK(resize(false, 4) == 0, "not resized");
+	SAID("size0=4 size2=4 stop0 start0 ");
+	CHECK(resize(true, 4) == 0, "not resized");
+	SAID("size1=4 size3=4 stop1 start1 ");
+	works(1);
+	CHECK(card_use(2) == 0, "not used again");
+	card_settle();
+	works(2);
+	/* A size that the device does not take is no size of any ring. */
+	card.ca_size_error = EINVAL;
+	CHECK(resize(true, 2) == EINVAL, "resized");
+	SAID("size1=2 size1=16 ");
+	card.ca_size_error = 0;
+	/* Where a queue can't be stopped alone, the device is. */
+	card.ca_stop_queue_error = EOPNOTSUPP;
+	CHECK(resize(true, 2) == 0, "not resized");
+	SAID("size1=2 size3=2 stop1 stop start pairs=2 ");
+	card.ca_stop_queue_error = 0;
+	works(2);
+	card_end();
+}
+
+/* What the device does not send costs the queue a reset, and the device one if that is of no use. */
+void
+life_watchdog(const void *arg __unused)
+{
+	int items;
+
+	card_begin(2);
+	items = kpi_items;
+	CHECK(card_send(1, 1, 100) == 0, "not sent");
+	card_seconds(4);
+	SAID("");
+	card_seconds(2);
+	SAID("stop3 start3 ");
+	CHECK(kpi_items == items && card.ca_pn->pn_watchdogs == 1, "not freed");
+	/* Nothing has completed since then. */
+	card_forget();
+	CHECK(card_send(1, 1, 100) == 0, "not sent");
+	card_seconds(7);
+	SAID("stop start pairs=2 ");
+	works(2);
+	/* As long as something completes, nothing is reset. */
+	card_forget();
+	CHECK(card_send(1, 1, 100) == 0, "not sent");
+	for (items = 2; items < 12; items++) {
+		CHECK(card_send(1, items, 100) == 0, "not sent");
+		card_seconds(4);
+		card_complete(1, card_takes(1, items - 1, 100));
+		card_seconds(1);
+	}
+	SAID("");
+	card_end();
+	/* Completions that may take any time are none of it. */
+	card_new(1);
+	card.ca_params.pnp_may_rest = true;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_forget();
+	CHECK(card_send(0, 1, 100) == 0, "not sent");
+	card_seconds(60);
+	SAID("");
+	card_end();
+}

@@ -1,0 +1,297 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net on rings: receiving.
+ */
+
+#include "pv_net_card.h"
+
+/* Buffers that the device has. */
+static u_int
+posted(void)
+{
+
+	return (pvq_inflight(CARD_RXQ(0)->prq_pvq));
+}
+
+/* In one buffer or in several: small ones are copied, and the buffer stays where it is. */
+void
+rx_frames_of_each_length(const void *arg)
+{
+	static const struct {
+		u_int	len, parts;
+		bool	copied;
+	} table[] = {
+		{ ETHER_HDR_LEN, 1, true }, { 60, 1, true }, { MHLEN - ETHER_ALIGN, 1, true },
+		{ MHLEN - ETHER_ALIGN + 1, 1, false }, { 1514, 1, false }, { 1514, 2, false },
+		{ 60, 2, false }, { 60, 5, false }, { 20, 4, false }, { 20000, 12, false },
+		{ PV_NET_MAX_FRAME, 40, false }
+	};
+	struct pv_net_rxstats *stats;
+	uint64_t copied = 0, merged = 0, bytes = 0;
+	size_t i;
+
+	card_new(1);
+	card.ca_params.pnp_phys = arg == NULL;
+	card.ca_size = 64;
+	CHECK(card_attach() == 0, "it does not attach");
+	stats = &CARD_RXQ(0)->prq_stats;
+	for (i = 0; i < 3 * nitems(table); i++) {
+		CHECK(posted() == 64, "%u buffers", posted());
+		CHECK(card_receive(0, i, table[i % nitems(table)].len,
+		    table[i % nitems(table)].parts), "no buffer");
+		card_intr(0, false);
+		card_up(i, table[i % nitems(table)].len);
+		bytes += table[i % nitems(table)].len;
+		copied += table[i % nitems(table)].copied;
+		merged += table[i % nitems(table)].parts > 1;
+		CHECK(stats->packets == i + 1 && stats->bytes == bytes, "counters");
+		CHECK(stats->copied == copied, "%zu: copied", i);
+		CHECK(stats->merged == merged, "%zu: merged", i);
+	}
+	CHECK(stats->runts == 0 && stats->bad_offload == 0 && stats->mcasts == 0, "errors");
+	card_end();
+}
+
+/* What is no frame is dropped, and what comes before and behind is not. */
+void
+rx_what_is_invalid_is_dropped_alone(const void *arg __unused)
+{
+	struct pv_net_rxstats *stats;
+
+	card_new(1);
+	card.ca_size = 64;
+	CHECK(card_attach() == 0, "it does not attach");
+	stats = &CARD_RXQ(0)->prq_stats;
+	CHECK(card_receive(0, 1, 100, 1), "no buffer");
+	CHECK(card_receive(0, 2, ETHER_HDR_LEN - 1, 1), "no buffer");
+	CHECK(card_receive(0, 3, 100, 1), "no buffer");
+	card_intr(0, false);
+	CHECK(stats->runts == 1 && stats->packets == 2, "a runt");
+	card_up(1, 100);
+	card_up(3, 100);
+	/* Its only buffer has an invalid header. */
+	CHECK(card_receive(0, 4, 1, 1) && card_receive(0, 5, 300, 3), "no buffer");
+	card_intr(0, false);
+	CHECK(stats->bad_header == 1, "a bad header");
+	card_up(5, 300);
+	/* One byte more than the longest, in several. */
+	CHECK(card_receive(0, 6, PV_NET_MAX_FRAME + 1, 40) && card_receive(0, 7, 60, 1), "no buffer");
+	card_intr(0, false);
+	card_settle();
+	CHECK(stats->too_long == 1, "too long");
+	card_up(7, 60);
+	CHECK(card.ca_up == NULL && posted() == 64, "%u buffers", posted());
+	card_end();
+}
+
+/*
+ * Without memory the device has a quarter of its buffers at least, and there is an interrupt for each
+ * frame, which is dropped; when there is memory again, all are posted, without another frame.
+ */
+void
+rx_without_memory_the_ring_is_never_empty(const void *arg __unused)
+{
+	struct pv_net_rxstats *stats;
+	u_int i;
+
+	card_begin(1);
+	stats = &CARD_RXQ(0)->prq_stats;
+	kpi_no_memory = true;
+	for (i = 0; i < 3 * CARD_SIZE; i++) {
+		CHECK(card_receive(0, i, 1000, 1), "no buffer for frame %u", i);
+		card_intr(0, false);
+		CHECK(posted() == (i < CARD_SIZE * 3 / 4 ? CARD_SIZE - i - 1 : CARD_SIZE / 4),
+		    "%u buffers", posted());
+	}
+	CHECK(stats->packets == CARD_SIZE * 3 / 4 && stats->recycled == 3 * CARD_SIZE - stats->packets,
+	    "%lu came up", (u_long)stats->packets);
+	CHECK(stats->nombuf > 0, "not counted");
+	for (i = 0; i < stats->packets; i++)
+		card_up(i, 1000);
+	/* It tries again, for as long as there is none. */
+	kpi_pass(250 * SBT_1MS);
+	card_settle();
+	CHECK(posted() == CARD_SIZE / 4, "%u buffers", posted());
+	kpi_no_memory = false;
+	card_settle();
+	CHECK(posted() == CARD_SIZE / 4, "without waiting");
+	kpi_pass(101 * SBT_1MS);
+	card_settle();
+	CHECK(posted() == CARD_SIZE, "%u buffers", posted());
+	CHECK(card_receive(0, 99, 1000, 1), "no buffer");
+	card_intr(0, false);
+	card_up(99, 1000);
+	card_end();
+	/* A ring of few places keeps one. */
+	card_new(1);
+	card.ca_size = 2;
+	CHECK(card_attach() == 0, "it does not attach");
+	kpi_no_memory = true;
+	for (i = 0; i < 5; i++) {
+		CHECK(card_receive(0, i, 1000, 1), "no buffer for frame %u", i);
+		card_intr(0, false);
+		CHECK(posted() == 1, "%u buffers", posted());
+	}
+	kpi_no_memory = false;
+	card_end();
+}
+
+/* A pass ends after so many buffers; the task goes on, and then there are interrupts again. */
+void
+rx_budget_ends_a_pass(const void *arg __unused)
+{
+	struct peer *pe;
+	u_int i;
+
+	card_begin(1);
+	pe = card_peer(0, false);
+	card.ca_pn->pn_rx_budget = 4;
+	for (i = 0; i < 10; i++)
+		CHECK(card_receive(0, i, 200, 1), "no buffer");
+	(void)pe->pe_ops->po_interrupts(pe);
+	card_intr(0, false);
+	CHECK(card.ca_nup == 4, "%u came up", card.ca_nup);
+	CHECK(card_receive(0, i, 200, 1) && !pe->pe_ops->po_interrupts(pe), "an interrupt meanwhile");
+	CHECK(kpi_run_tasks() == 1 && card.ca_nup == 8, "%u came up", card.ca_nup);
+	card_settle();
+	CHECK(card.ca_nup == 11 && CARD_RXQ(0)->prq_stats.deferred == 2, "%u came up", card.ca_nup);
+	CHECK(card_receive(0, 50, 200, 1) && pe->pe_ops->po_interrupts(pe), "no interrupt");
+	card_end();
+}
+
+/*
+ * After a frame that is longer than a buffer new ones are large, and small again after as many others
+ * as the ring has places.
+ */
+void
+rx_buffers_follow_the_frames(const void *arg __unused)
+{
+	struct pv_net_rxstats *stats;
+	u_int i;
+
+	card_begin(1);
+	stats = &CARD_RXQ(0)->prq_stats;
+	for (i = 0; i < 2 * CARD_SIZE; i++) {
+		CHECK(card_receive(0, i, 1000, 1), "no buffer");
+		CHECK(card.ca_room <= MCLBYTES, "%lu bytes", (u_long)card.ca_room);
+		card_intr(0, false);
+	}
+	CHECK(stats->bufs_16k == 0 && stats->bufs_page == 0, "large ones");
+	CHECK(card_receive(0, i++, MCLBYTES, 2), "no buffer");
+	card_intr(0, false);
+	CHECK(stats->bufs_16k == 0, "it fits into a cluster");
+	CHECK(card_receive(0, i++, MCLBYTES + 1, 2), "no buffer");
+	card_intr(0, false);
+	CHECK(stats->bufs_16k == 2, "%lu large ones", (u_long)stats->bufs_16k);
+	/* Those that are posted are used first. */
+	for (; i <= 3 * CARD_SIZE; i++) {
+		CHECK(card_receive(0, i, 1000, 1), "no buffer");
+		card_intr(0, false);
+	}
+	CHECK(card.ca_room > MCLBYTES, "%lu bytes", (u_long)card.ca_room);
+	for (; i < 5 * CARD_SIZE; i++) {
+		CHECK(card_receive(0, i, 1000, 1), "no buffer");
+		card_intr(0, false);
+	}
+	CHECK(card.ca_room <= MCLBYTES, "%lu bytes", (u_long)card.ca_room);
+	/* Two for the long frame, and for each of the next ones but the last. */
+	CHECK(stats->bufs_16k == 2 + CARD_SIZE - 1, "%lu large ones", (u_long)stats->bufs_16k);
+	CHECK(stats->packets == i && stats->copied == 0, "%lu came up", (u_long)stats->packets);
+	card_end();
+}
+
+/* Where frames may not span buffers, each is of 64 KB, of which a frame takes what it needs. */
+void
+rx_whole_frames_in_chains(const void *arg)
+{
+	static const u_int lens[] = { 60000, 1500, 65000, 4000, 5000, PV_NET_MAX_FRAME, 400 };
+	int items;
+	size_t i;
+
+	card_new(1);
+	card.ca_params.pnp_merge = false;
+	card.ca_params.pnp_phys = arg == NULL;
+	card.ca_size = 32;
+	CHECK(card_attach() == 0, "it does not attach");
+	items = kpi_items;
+	for (i = 0; i < 4 * nitems(lens); i++) {
+		CHECK(posted() == 32, "%u buffers", posted());
+		CHECK(card_receive(0, i, lens[i % nitems(lens)], 1), "no buffer");
+		CHECK(card.ca_room >= PV_NET_MAX_FRAME + CARD_HDR, "%lu bytes", (u_long)card.ca_room);
+		card_intr(0, false);
+		card_up(i, lens[i % nitems(lens)]);
+		CHECK(kpi_items == items, "%d mbufs and clusters are missing", items - kpi_items);
+	}
+	card_end();
+}
+
+/* What lies there without an interrupt is taken after seconds, and nothing else is. */
+void
+rx_lost_interrupt(const void *arg __unused)
+{
+	struct pv_net_rxstats *stats;
+
+	card_begin(1);
+	stats = &CARD_RXQ(0)->prq_stats;
+	card_seconds(10);
+	CHECK(stats->lost_intrs == 0, "none was lost");
+	CHECK(card_receive(0, 1, 200, 1), "no buffer");
+	card_seconds(1);
+	CHECK(card.ca_up == NULL, "too early: the interrupt may still come");
+	card_seconds(2);
+	CHECK(stats->lost_intrs == 1, "%lu were lost", (u_long)stats->lost_intrs);
+	card_up(1, 200);
+	/* Those that come in time are none of it. */
+	CHECK(card_receive(0, 2, 200, 1), "no buffer");
+	kpi_pass(SBT_1S);
+	card_intr(0, false);
+	CHECK(card_receive(0, 3, 200, 1), "no buffer");
+	kpi_pass(SBT_1S);
+	card_intr(0, false);
+	card_settle();
+	CHECK(stats->lost_intrs == 1, "%lu were lost", (u_long)stats->lost_intrs);
+	CHECK(pv_dev_is_live(&card.ca_pn->pn_pvdev) && card.ca_log[0] == '\0', "%s", card.ca_log);
+	card_end();
+}
+
+static void
+begin_a_frame(void)
+{
+	static u_char bytes[1000];
+	struct pv_net_offload offload = { .po_hdr_len = 3 };
+	struct peer *pe = card_peer(0, false);
+	struct peer_chain pr;
+
+	CHECK(pe->pe_ops->po_fetch(pe, &pr), "no buffer");
+	memcpy(bytes, &offload, CARD_HDR);
+	memcpy((void *)(uintptr_t)pr.pr_segs[0].addr, bytes, sizeof(bytes));
+	pe->pe_ops->po_complete(pe, pr.pr_id, sizeof(bytes));
+	pe->pe_ops->po_publish(pe);
+	card_intr(0, false);
+	CHECK(CARD_RXQ(0)->prq_head != NULL, "no frame has begun");
+}
+
+/* The rest of a frame does not come when the device was reset, and the next one begins anew. */
+void
+rx_half_a_frame_is_forgotten(const void *arg __unused)
+{
+
+	card_begin(1);
+	begin_a_frame();
+	pv_dev_lock(pv_net_dev(card.ca_pn));
+	(void)pv_dev_restart(pv_net_dev(card.ca_pn));
+	pv_dev_unlock(pv_net_dev(card.ca_pn));
+	CHECK(strcmp(card.ca_log, "stop start pairs=1 ") == 0, "%s", card.ca_log);
+	card_settle();
+	CHECK(card_receive(0, 2, 1000, 1), "no buffer");
+	card_intr(0, false);
+	card_up(2, 1000);
+	/* Nor does it stay when the card goes. */
+	begin_a_frame();
+	card_end();
+}

@@ -1,0 +1,443 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * pv_net on rings, one step after the other: sending, notification and completion.  What is received is
+ * in pv_net_card_rx.c, and the life of queues in pv_net_card_life.c.
+ */
+
+#include "pv_net_card.h"
+
+#include <sys/priority.h>
+#include <sys/proc.h>
+
+/* One packet each way; what is sent by one pair is sent by no other. */
+static void
+tx_and_rx(const void *arg __unused)
+{
+	struct pv_net_txq *txq;
+
+	card_begin(2);
+	txq = CARD_TXQ(1);
+	CHECK(card_send(1, 5, 100) == 0, "not sent");
+	CHECK(card_idle(0), "sent by the other pair");
+	card_complete(1, card_takes(1, 5, 100));
+	CHECK(txq->ptq_stats.packets == 1 && txq->ptq_stats.bytes == 100 && txq->ptq_stats.csum == 0 &&
+	    txq->ptq_stats.tso == 0 && txq->ptq_stats.mcasts == 0, "counters");
+	CHECK(card_receive(0, 7, 900, 1), "no buffer");
+	card_intr(0, false);
+	card_up(7, 900);
+	CHECK(card.ca_up == NULL, "twice");
+	card_end();
+}
+
+/* What completed is freed soon, without another packet and without an interrupt. */
+static void
+tx_completions_are_collected_by_the_timer(const void *arg __unused)
+{
+	struct pv_net_txq *txq;
+	int items, callouts;
+
+	card_begin(1);
+	txq = CARD_TXQ(0);
+	items = kpi_items;
+	callouts = kpi_callouts;
+	CHECK(card_send(0, 1, 100) == 0, "not sent");
+	card_complete(0, card_takes(0, 1, 100));
+	CHECK(!card_peer(0, true)->pe_ops->po_interrupts(card_peer(0, true)), "an interrupt");
+	card_settle();
+	CHECK(kpi_items > items, "freed before anybody looked");
+	kpi_pass(9 * SBT_1MS);
+	card_settle();
+	CHECK(kpi_items > items, "too early");
+	kpi_pass(2 * SBT_1MS);
+	card_settle();
+	CHECK(kpi_items == items && txq->ptq_stats.timer_reclaims == 1, "not freed");
+	CHECK(kpi_callouts == callouts, "the timer goes on");
+	/* For as long as something is in flight, it looks again. */
+	CHECK(card_send(0, 2, 100) == 0, "not sent");
+	kpi_pass(25 * SBT_1MS);
+	card_settle();
+	kpi_pass(11 * SBT_1MS);
+	card_settle();
+	CHECK(txq->ptq_stats.timer_reclaims > 2 && kpi_callouts == callouts + 1, "no timer");
+	card_end();
+}
+
+/*
+ * A full ring: nothing is lost, the order is kept, and the device is asked for an interrupt when three
+ * quarters have completed.
+ */
+static void
+tx_full_ring(const void *arg __unused)
+{
+	struct peer *pe;
+	struct pv_net_txq *txq;
+	uint32_t ids[CARD_SIZE];
+	u_int i;
+
+	card_begin(1);
+	pe = card_peer(0, true);
+	txq = CARD_TXQ(0);
+	for (i = 0; i < CARD_SIZE + 5; i++)
+		CHECK(card_send(0, i, 100 + i) == 0, "packet %u", i);
+	CHECK(txq->ptq_stats.waits > 0 && txq->ptq_stats.queue_drops == 0, "nothing waits");
+	for (i = 0; i < CARD_SIZE; i++)
+		ids[i] = card_takes(0, i, 100 + i);
+	CHECK(card_idle(0), "more than the ring has room for");
+	for (i = 0; i < CARD_SIZE; i++) {
+		CHECK(!pe->pe_ops->po_interrupts(pe) || i == CARD_SIZE * 3 / 4,
+		    "an interrupt after %u", i);
+		card_complete(0, ids[i]);
+	}
+	CHECK(card_idle(0), "without an interrupt");
+	pe->pe_kicks = 0;
+	(void)pe->pe_ops->po_listen(pe);
+	card_intr(0, true);
+	CHECK(pe->pe_kicks == 1, "%u notifications", pe->pe_kicks);
+	for (i = CARD_SIZE; i < CARD_SIZE + 5; i++)
+		card_complete(0, card_takes(0, i, 100 + i));
+	CHECK(card_idle(0) && txq->ptq_stats.packets == CARD_SIZE + 5, "more");
+	card_end();
+}
+
+/* Senders collect what completed when a quarter is in flight, and not with each packet. */
+static void
+tx_senders_collect(const void *arg __unused)
+{
+	struct pv_net_txq *txq;
+	u_int i, most = 0;
+
+	card_begin(1);
+	txq = CARD_TXQ(0);
+	for (i = 0; i < 100; i++) {
+		CHECK(card_send(0, i, 60) == 0, "packet %u", i);
+		most = MAX(most, txq->ptq_nbufs - txq->ptq_nfree);
+		card_complete(0, card_takes(0, i, 60));
+	}
+	/* When the fourth is in the ring, those before it are collected. */
+	CHECK(most == CARD_SIZE / 4 - 1, "%u were in flight", most);
+	/* If few of them have completed, it is not looked for more at once. */
+	CHECK(txq->ptq_stats.waits == 0, "it was full");
+	card_end();
+}
+
+/* Behind the ring is a queue; what finds no room there is dropped and freed. */
+static void
+tx_queue_is_full(const void *arg __unused)
+{
+	struct pv_net_txq *txq;
+	u_int sent, dropped, i;
+	int items;
+
+	card_begin(1);
+	txq = CARD_TXQ(0);
+	for (sent = 0; card_send(0, sent, 60) == 0; sent++)
+		CHECK(sent < 5000, "it takes everything");
+	CHECK(sent > 1000 && txq->ptq_stats.queue_drops == 1, "%u were sent", sent);
+	items = kpi_items;
+	CHECK(card_send(0, 0, 60) == ENOBUFS && kpi_items == items, "not freed");
+	dropped = txq->ptq_stats.queue_drops;
+	CHECK(dropped == 2, "%u were dropped", dropped);
+	for (i = 0; i < sent; i++) {
+		if (i % 4 == 0) {
+			card_intr(0, true);
+			kpi_pass(20 * SBT_1MS);
+			card_settle();
+		}
+		card_complete(0, card_takes(0, i, 60));
+	}
+	card_end();
+}
+
+/* Who sends at an ordinary priority notifies before the call returns. */
+static void
+tx_notified_at_once(const void *arg __unused)
+{
+	struct peer *pe;
+	u_int i;
+
+	card_begin(1);
+	pe = card_peer(0, true);
+	for (i = 0; i < 3; i++) {
+		pe->pe_kicks = 0;
+		CHECK(card_send(0, i, 100) == 0 && pe->pe_kicks == 1, "%u: %u notifications", i,
+		    pe->pe_kicks);
+		card_sends(0, 1);
+		(void)pe->pe_ops->po_listen(pe);
+	}
+	CHECK(CARD_TXQ(0)->ptq_stats.held_kicks == 0, "held");
+	card_end();
+}
+
+/* Another card's interrupt thread, which sends one after another, has the task notify. */
+static void
+tx_notified_by_the_task(const void *arg __unused)
+{
+	struct peer *pe;
+	u_int i;
+
+	card_begin(1);
+	pe = card_peer(0, true);
+	card_thread.td_base_pri = PI_NET;
+	pe->pe_kicks = 0;
+	for (i = 0; i < 3; i++)
+		CHECK(card_send(0, i, 100) == 0, "%u", i);
+	CHECK(pe->pe_kicks == 0 && CARD_TXQ(0)->ptq_stats.held_kicks == 3, "%u notifications",
+	    pe->pe_kicks);
+	CHECK(kpi_run_tasks() == 1 && pe->pe_kicks == 1, "%u notifications", pe->pe_kicks);
+	card_sends(0, 3);
+	(void)pe->pe_ops->po_listen(pe);
+	CHECK(card_send(0, 3, 100) == 0 && pe->pe_kicks == 1, "not held any more");
+	CHECK(kpi_run_tasks() == 1 && pe->pe_kicks == 2, "not notified of");
+	card_end();
+}
+
+/* It does not delay packets without end: after so many, or so many bytes, it notifies. */
+static void
+tx_notified_after_so_many(const void *arg __unused)
+{
+	static const struct {
+		u_int	len, after;
+	} table[] = { { 100, 32 }, { 60000, 3 } };
+	struct peer *pe;
+	size_t n;
+	u_int i;
+
+	for (n = 0; n < nitems(table); n++) {
+		card_new(1);
+		card.ca_size = 64;
+		CHECK(card_attach() == 0, "it does not attach");
+		pe = card_peer(0, true);
+		card_thread.td_base_pri = PI_NET;
+		pe->pe_kicks = 0;
+		for (i = 1; i < table[n].after; i++)
+			CHECK(card_send(0, i, table[n].len) == 0 && pe->pe_kicks == 0,
+			    "%u bytes: notified after %u", table[n].len, i);
+		CHECK(card_send(0, i, table[n].len) == 0 && pe->pe_kicks == 1,
+		    "%u bytes: %u notifications after %u", table[n].len, pe->pe_kicks, i);
+		/* And then so many again. */
+		card_sends(0, table[n].after);
+		(void)pe->pe_ops->po_listen(pe);
+		for (i = 1; i < table[n].after; i++)
+			CHECK(card_send(0, i, table[n].len) == 0 && pe->pe_kicks == 1,
+			    "%u bytes: notified after %u more", table[n].len, i);
+		card_settle();
+		card_end();
+	}
+}
+
+static void
+answer(void)
+{
+
+	CHECK(card_send(0, 50 + card.ca_nup, 100) == 0, "not sent");
+	CHECK(card_peer(0, true)->pe_kicks == 0, "notified within the pass");
+}
+
+/* Who receives by the same pair of queues notifies at the end of the pass, and needs no task. */
+static void
+tx_notified_at_the_end_of_a_pass(const void *arg __unused)
+{
+	struct peer *pe;
+	u_int i;
+
+	card_begin(1);
+	pe = card_peer(0, true);
+	card_thread.td_base_pri = PI_NET;
+	card.ca_input = answer;
+	pe->pe_kicks = 0;
+	for (i = 0; i < 3; i++)
+		CHECK(card_receive(0, i, 500, 1), "no buffer");
+	card_intr(0, false);
+	CHECK(pe->pe_kicks == 1, "%u notifications", pe->pe_kicks);
+	CHECK(kpi_run_tasks() == 0, "a task");
+	card_end();
+}
+
+/* A packet in many pieces becomes one of as many as the ring takes, and arrives whole. */
+static void
+tx_packets_in_many_pieces(const void *arg)
+{
+	static const size_t pieces[] = { 1, 20, 3, 50, 7, 7, 7, 7, 100, 2, 5, 6, 20, 30, 40, 0 };
+	static u_char bytes[2000];
+	struct pv_net_txq *txq;
+	struct mbuf *m;
+	u_int i;
+
+	card_new(1);
+	card.ca_params.pnp_phys = arg == NULL;
+	CHECK(card_attach() == 0, "it does not attach");
+	txq = CARD_TXQ(0);
+	for (i = ETHER_HDR_LEN; i < sizeof(bytes); i++)
+		bytes[i] = 9 * 31 + i * 7;
+	m = kpi_mbuf_chain(bytes, sizeof(bytes), pieces);
+	CHECK(card_transmit(0, m) == 0, "not sent");
+	card_complete(0, card_takes(0, 9, sizeof(bytes)));
+	CHECK(txq->ptq_stats.collapsed + txq->ptq_stats.defragged == 1, "sent as it is");
+	/* Without memory for that it is dropped, and nothing else is. */
+	m = kpi_mbuf_chain(bytes, sizeof(bytes), pieces);
+	kpi_no_memory = true;
+	CHECK(card_transmit(0, m) == 0, "returned");
+	kpi_no_memory = false;
+	CHECK(txq->ptq_stats.nomem == 1 && txq->ptq_stats.packets == 1 && card_idle(0), "sent");
+	CHECK(card_send(0, 4, 100) == 0, "not sent");
+	card_complete(0, card_takes(0, 4, 100));
+	card_end();
+}
+
+/* A frame that no device takes is dropped and counted. */
+static void
+tx_too_long(const void *arg __unused)
+{
+	struct pv_net_txq *txq;
+
+	card_new(1);
+	card.ca_params.pnp_max_frame = 3000;
+	CHECK(card_attach() == 0, "it does not attach");
+	txq = CARD_TXQ(0);
+	(void)card_send(0, 1, 3001);
+	CHECK(txq->ptq_stats.too_long == 1 && card_idle(0), "sent");
+	CHECK(card_send(0, 2, 3000) == 0, "not sent");
+	card_complete(0, card_takes(0, 2, 3000));
+	card_end();
+	card_begin(1);
+	txq = CARD_TXQ(0);
+	(void)card_send(0, 1, PV_NET_MAX_FRAME + 1);
+	CHECK(txq->ptq_stats.too_long == 1 && card_idle(0), "sent");
+	CHECK(card_send(0, 2, PV_NET_MAX_FRAME) == 0, "not sent");
+	card_complete(0, card_takes(0, 2, PV_NET_MAX_FRAME));
+	card_end();
+}
+
+/*
+ * The header is written before the frame, if there is room for it that is not shared; a packet for
+ * which the ring has none is as it was.  Here each packet takes several descriptors, and buffers are
+ * left when there is no room.
+ */
+static void
+tx_header_before_the_frame(const void *arg __unused)
+{
+	struct pv_net_txq *txq;
+	u_char bytes[600];
+	struct mbuf *m;
+	u_int i, n, number;
+
+	card_new(1);
+	card.ca_impl = &split_impls[3];	/* without indirect tables */
+	CHECK(card_attach() == 0, "it does not attach");
+	txq = CARD_TXQ(0);
+	for (n = 0; n < CARD_SIZE; n++) {
+		memset(bytes, 0, sizeof(bytes));
+		for (i = ETHER_HDR_LEN; i < sizeof(bytes); i++)
+			bytes[i] = n * 31 + i * 7;
+		/* In every other packet there is room, one byte less than enough, or none. */
+		m = m_getcl(M_WAITOK, MT_DATA, M_PKTHDR);
+		m->m_data += n % 2 == 0 ? CARD_HDR : n % 4 == 1 ? CARD_HDR - 1 : 0;
+		memcpy(mtod(m, void *), bytes, 200);
+		m->m_len = 200;
+		m->m_next = kpi_mbuf_chain(bytes + 200, sizeof(bytes) - 200, NULL);
+		m_demote_pkthdr(m->m_next);
+		m->m_pkthdr.len = sizeof(bytes);
+		CHECK(card_transmit(0, m) == 0, "packet %u", n);
+	}
+	CHECK(txq->ptq_nfree > 0 && txq->ptq_full, "the ring has room for all");
+	for (number = 0; number < n; number++) {
+		card_complete(0, card_takes(0, number, sizeof(bytes)));
+		if (card_peer(0, true)->pe_ops->po_interrupts(card_peer(0, true)))
+			card_intr(0, true);
+	}
+	card_end();
+}
+
+/* What waits is dropped when the interface's queue is flushed; what is in flight is not. */
+static void
+tx_flush(const void *arg __unused)
+{
+	u_int i;
+
+	card_begin(1);
+	for (i = 0; i < CARD_SIZE + 4; i++)
+		CHECK(card_send(0, i, 100) == 0, "packet %u", i);
+	pv_net_qflush(card.ca_pn->pn_ifp);
+	card_sends(0, CARD_SIZE);
+	card_intr(0, true);
+	kpi_pass(20 * SBT_1MS);
+	card_settle();
+	CHECK(card_idle(0), "it was not dropped");
+	CHECK(card_send(0, 70, 100) == 0, "not sent");
+	card_complete(0, card_takes(0, 70, 100));
+	card_end();
+}
+
+/* Who does not get the queue's lock leaves the packet to the task, which keeps the order. */
+static void
+tx_lock_is_taken(const void *arg __unused)
+{
+	struct pv_net_txq *txq;
+	u_int i;
+
+	card_begin(1);
+	txq = CARD_TXQ(0);
+	mtx_lock(&txq->ptq_mtx);
+	for (i = 0; i < 3; i++)
+		CHECK(card_send(0, i, 100) == 0, "packet %u", i);
+	mtx_unlock(&txq->ptq_mtx);
+	CHECK(card_idle(0), "sent without the lock");
+	/* It does not overtake those that wait. */
+	CHECK(card_send(0, 3, 100) == 0, "packet 3");
+	card_settle();
+	for (i = 0; i < 4; i++)
+		card_complete(0, card_takes(0, i, 100));
+	card_end();
+}
+
+static const struct hosted_test tests[] = {
+	{ "tx_and_rx", "a packet is sent, and one is received", tx_and_rx, NULL },
+	{ "tx_completions_are_collected_by_the_timer", "without a packet or an interrupt",
+	    tx_completions_are_collected_by_the_timer, NULL },
+	{ "tx_full_ring", "nothing is lost, and order is kept", tx_full_ring, NULL },
+	{ "tx_senders_collect", "completions, by the dozen", tx_senders_collect, NULL },
+	{ "tx_queue_is_full", "packets are dropped", tx_queue_is_full, NULL },
+	{ "tx_notified_at_once", "by who sends", tx_notified_at_once, NULL },
+	{ "tx_notified_by_the_task", "for an interrupt thread", tx_notified_by_the_task, NULL },
+	{ "tx_notified_after_so_many", "packets, or bytes", tx_notified_after_so_many, NULL },
+	{ "tx_notified_at_the_end_of_a_pass", "of who receives",
+	    tx_notified_at_the_end_of_a_pass, NULL },
+	{ "tx_packets_in_many_pieces", "are sent with fewer", tx_packets_in_many_pieces, NULL },
+	{ "tx_packets_in_many_pieces_by_bus_dma", "the same", tx_packets_in_many_pieces, &card },
+	{ "tx_too_long", "for the device, or for any", tx_too_long, NULL },
+	{ "tx_header_before_the_frame", "where there is room", tx_header_before_the_frame, NULL },
+	{ "tx_flush", "what waits is dropped", tx_flush, NULL },
+	{ "tx_lock_is_taken", "the task sends", tx_lock_is_taken, NULL },
+	{ "rx_frames_of_each_length", "in one buffer or several", rx_frames_of_each_length, NULL },
+	{ "rx_frames_of_each_length_by_bus_dma", "the same", rx_frames_of_each_length, &card },
+	{ "rx_what_is_invalid_is_dropped_alone", "runts, headers, lengths",
+	    rx_what_is_invalid_is_dropped_alone, NULL },
+	{ "rx_without_memory_the_ring_is_never_empty", "and is full when there is memory again",
+	    rx_without_memory_the_ring_is_never_empty, NULL },
+	{ "rx_budget_ends_a_pass", "and the task goes on", rx_budget_ends_a_pass, NULL },
+	{ "rx_buffers_follow_the_frames", "their sizes", rx_buffers_follow_the_frames, NULL },
+	{ "rx_whole_frames_in_chains", "of mbufs", rx_whole_frames_in_chains, NULL },
+	{ "rx_whole_frames_in_chains_by_bus_dma", "the same", rx_whole_frames_in_chains, &card },
+	{ "rx_lost_interrupt", "is noticed after seconds", rx_lost_interrupt, NULL },
+	{ "rx_half_a_frame_is_forgotten", "by a reset", rx_half_a_frame_is_forgotten, NULL },
+	{ "life_attach_without_memory", "leaves nothing", life_attach_without_memory, NULL },
+	{ "life_stopped_and_started", "with all that it had", life_stopped_and_started, NULL },
+	{ "life_pair_is_given_up", "and used again", life_pair_is_given_up, NULL },
+	{ "life_what_waits_moves", "to a pair that stays", life_what_waits_moves, NULL },
+	{ "life_pair_that_does_not_end", "stays, or is reset", life_pair_that_does_not_end, NULL },
+	{ "life_rings_are_resized", "but for those of a parked pair", life_rings_are_resized, NULL },
+	{ "life_watchdog", "resets a queue, then the device", life_watchdog, NULL },
+	{ NULL, NULL, NULL, NULL }
+};
+
+const struct hosted_test *
+hosted_tests(void)
+{
+
+	return (tests);
+}
