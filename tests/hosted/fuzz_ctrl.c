@@ -49,13 +49,6 @@ binuptime(struct bintime *bt)
 	bt->frac = (uint64_t)now << 32;
 }
 
-bus_dma_tag_t
-bus_get_dma_tag(device_t dev __unused)
-{
-
-	return (kpi_dma_tag);
-}
-
 struct pv_dev *
 pv_net_dev(struct pv_net *pn __unused)
 {

@@ -87,13 +87,6 @@ rman_get_rid(const struct resource *r __unused)
 	return (0);
 }
 
-bus_dma_tag_t
-bus_get_dma_tag(device_t dev __unused)
-{
-
-	return (kpi_dma_tag);
-}
-
 rman_res_t
 bus_get_resource_start(device_t dev __unused, int type __unused, int rid __unused)
 {

@@ -150,6 +150,13 @@ static struct kpi_tag kpi_root = {
 
 bus_dma_tag_t kpi_dma_tag = (bus_dma_tag_t)&kpi_root;
 
+bus_dma_tag_t
+bus_get_dma_tag(device_t dev __unused)
+{
+
+	return (kpi_dma_tag);
+}
+
 int
 bus_dma_tag_create(bus_dma_tag_t parent, bus_size_t alignment, bus_addr_t boundary,
     bus_addr_t lowaddr, bus_addr_t highaddr, bus_dma_filter_t *filter, void *filterarg,

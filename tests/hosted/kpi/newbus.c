@@ -263,13 +263,6 @@ device_delete_children(device_t dev)
 	return (0);
 }
 
-bus_dma_tag_t
-bus_get_dma_tag(device_t dev __unused)
-{
-
-	return (kpi_dma_tag);
-}
-
 struct sysctl_ctx_list *
 device_get_sysctl_ctx(device_t dev __unused)
 {

@@ -79,13 +79,6 @@ rman_get_size(const struct resource *r)
 	return (BAR_SIZE);
 }
 
-bus_dma_tag_t
-bus_get_dma_tag(device_t dev __unused)
-{
-
-	return (kpi_dma_tag);
-}
-
 int
 pci_add_cap(uint8_t type, uint8_t bar, uint32_t off, uint32_t len, uint8_t cap_len)
 {
