@@ -246,3 +246,47 @@ rx_nothing_overtakes_its_flow(const void *arg __unused)
 	pv_net_lro_free(&rxq);
 	end();
 }
+
+/*
+ * Of a packet that goes around tcp_lro(9), its ports say whether its flow is held, if they are in the
+ * first piece; all that is held goes before one whose ports are not.  No byte behind a piece is read.
+ */
+void
+rx_ports_that_are_not_in_sight(const void *arg __unused)
+{
+	static const struct frame frames[] = {
+		{ .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 100 },
+		{ .f_ip = 4, .f_ipopts = 8, .f_proto = IPPROTO_TCP, .f_payload = 100 },
+		{ .f_ip = 6, .f_proto = IPPROTO_TCP, .f_payload = 100 },
+		{ .f_tags = 1, .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 100 },
+		{ .f_tags = 1, .f_ip = 6, .f_proto = IPPROTO_TCP, .f_payload = 100 },
+	};
+	static const u_int good = CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
+	static const struct arrival held_one = { 0, 10, 4, IPPROTO_TCP, good, 0 };
+	static u_char buf[FRAME_MAX];
+	static struct pv_net_rxq rxq;
+	struct frame_at at;
+	struct mbuf *list;
+	size_t pieces[2] = { 0, 0 }, len;
+	u_int i;
+
+	for (i = 0; i < nitems(frames); i++) {
+		len = frame_make(&frames[i], FRAME_DONE, buf, &at);
+		buf[at.at_l4] = 0;
+		buf[at.at_l4 + 1] = 11;
+		for (pieces[0] = ETHER_HDR_LEN; pieces[0] < at.at_l4 + 8; pieces[0]++) {
+			begin_lro(&rxq);
+			list = arrive(&held_one);
+			list->m_nextpkt = arrive(&held_one);
+			pv_net_lro_input(&rxq, list);
+			CHECK(nheld == 2, "%u are held", nheld);
+			pv_net_lro_input(&rxq, kpi_mbuf_chain(buf, len, pieces));
+			CHECK((nflushes == 1) == (pieces[0] < at.at_l4 + 4),
+			    "frame %u, %zu bytes: %u flushes", i, pieces[0], nflushes);
+			pv_net_lro_flush(&rxq);
+			CHECK(nup == 3, "%u came", nup);
+			pv_net_lro_free(&rxq);
+			end();
+		}
+	}
+}

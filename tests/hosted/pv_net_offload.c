@@ -593,6 +593,7 @@ static const struct hosted_test tests[] = {
 	T(rx_largest_gso_packets, NULL, "one and no more"),
 	T(rx_gso_packet_has_its_segments, NULL, "for our own TCP"),
 	T(rx_nothing_overtakes_its_flow, NULL, "beside tcp_lro(9)"),
+	T(rx_ports_that_are_not_in_sight, NULL, "of a packet beside tcp_lro(9)"),
 	T(rx_only_data_is_merged, NULL, "Acknowledgments and datagrams are not"),
 	T(rx_headers_that_are_too_long_to_split, NULL, "16 KB of them"),
 	T(rx_requests_what_is_of_use, NULL, "by what is enabled and forwarded"),

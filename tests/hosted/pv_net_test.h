@@ -164,6 +164,7 @@ void	rx_each_queue_looks_for_itself(const void *arg);
 void	rx_largest_gso_packets(const void *arg);
 void	rx_gso_packet_has_its_segments(const void *arg);
 void	rx_nothing_overtakes_its_flow(const void *arg);
+void	rx_ports_that_are_not_in_sight(const void *arg);
 void	rx_only_data_is_merged(const void *arg);
 void	rx_headers_that_are_too_long_to_split(const void *arg);
 void	rx_requests_what_is_of_use(const void *arg);
