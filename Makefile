@@ -290,8 +290,8 @@ test-freebsd-${_kernel}: .PHONY hosted
 HOURS?=	1
 SEED?=	1
 # In the lab: those that a seed reaches, and that load drivers.
-SOAK_XEN=	sys/xen/balloon_test sys/xen/core_test sys/xen/suspend_test sys/xen/xbd_test \
-		sys/xen/xenbus_test sys/xen/xn_test
+SOAK_XEN=	sys/xen/balloon_test sys/xen/core_test sys/xen/faults_test sys/xen/settings_test \
+		sys/xen/suspend_test sys/xen/xbd_test sys/xen/xenbus_test sys/xen/xn_test
 SOAK_TESTS?=	sys/dev sys/net ${SOAK_XEN}
 SOAK_FREEBSD=	test-freebsd-kasan test-freebsd-kcsan
 .if exists(${OBJTOP}/freebsd/kernel-${FREEBSD_KERNEL})
