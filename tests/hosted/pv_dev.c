@@ -733,6 +733,142 @@ lost_and_brought_back(const void *arg __unused)
 	end(m);
 }
 
+/* A device that can't be started for lack of something, and waits for its next attempt. */
+static struct model *
+begin_late(int error)
+{
+	struct model *m = begin_in(PV_DEV_LIVE);
+
+	m->m_restart_error = error;
+	happens(m, DIE);
+	happens(m, TASK);
+	CHECK(strcmp(m->m_log, STOPS "r") == 0 && pv_dev_state(&m->m_pvd) == PV_DEV_RESETTING,
+	    "error %d: state %u, %s", error, pv_dev_state(&m->m_pvd), m->m_log);
+	CHECK(m->m_pvd.pvd_start_retries == 1, "not counted");
+	m->m_logged = m->m_log[0] = 0;
+	return (m);
+}
+
+/* Each error that may pass, again and again: later and later, with a line at the first and the last. */
+static void
+a_start_is_tried_again(const void *arg __unused)
+{
+	static const int passes[] = { ENOMEM, ENOSPC, EAGAIN, EBUSY, ETIMEDOUT };
+	struct model *m;
+	u_int i, j;
+	int lines;
+
+	for (i = 0; i < nitems(passes); i++) {
+		lines = kpi_lines;
+		m = begin_late(passes[i]);
+		/* Of the reset, and of this. */
+		CHECK(kpi_lines == lines + 2, "%d lines", kpi_lines - lines);
+		for (j = 1; j < 12; j++) {
+			CHECK(kpi_delay == MIN(SBT_1S / 8 << (j - 1), 32 * SBT_1S), "%u: %jd", j,
+			    (intmax_t)kpi_delay);
+			CHECK(kpi_run_tasks() == 1, "it is not tried again");
+		}
+		CHECK(strcmp(m->m_log, "rrrrrrrrrrr") == 0 && kpi_lines == lines + 2, "%s",
+		    m->m_log);
+		m->m_restart_error = 0;
+		m->m_logged = 0;
+		happens(m, TASK);
+		CHECK(strcmp(m->m_log, "rSR") == 0 && kpi_lines == lines + 3, "%s", m->m_log);
+		CHECK(strstr(kpi_line, "started after 13 attempts") != NULL, "%s", kpi_line);
+		check_settled(m);
+		CHECK(kpi_run_tasks() == 0 && m->m_pvd.pvd_start_retries == 12, "once more");
+		/* The next one begins with a short delay. */
+		m->m_restart_error = passes[i];
+		happens(m, DIE);
+		happens(m, TASK);
+		CHECK(kpi_delay == SBT_1S / 8, "%jd", (intmax_t)kpi_delay);
+		m->m_restart_error = 0;
+		end(m);
+	}
+}
+
+/* Whatever happens before the next attempt. */
+static void
+events_before_the_next_attempt(const void *arg __unused)
+{
+	static const struct {
+		enum event	 event;
+		enum pv_dev_state now, then;
+		const char	*log, *later;
+	} cases[] = {
+		{ UP, PV_DEV_RESETTING, PV_DEV_LIVE, "", "rSR" },
+		{ DOWN, PV_DEV_RESETTING, PV_DEV_DOWN, "", "r" },
+		{ RESTART, PV_DEV_RESETTING, PV_DEV_LIVE, "", "rSR" },
+		{ FREEZE, PV_DEV_FROZEN, PV_DEV_FROZEN, "", "" },
+		{ THAW, PV_DEV_RESETTING, PV_DEV_LIVE, "", "rSR" },
+		{ LOSE, PV_DEV_RESETTING, PV_DEV_LIVE, "", "rSR" },
+		{ LEAVE, PV_DEV_GONE, PV_DEV_GONE, "l", "" },
+		/* The start serves it. */
+		{ BREAK, PV_DEV_RESETTING, PV_DEV_LIVE, "", "rSR" },
+		{ DIE, PV_DEV_RESETTING, PV_DEV_LIVE, "", "rSR" },
+	};
+	struct model *m;
+	int error;
+	u_int i;
+
+	for (i = 0; i < nitems(cases); i++) {
+		m = begin_late(ENOMEM);
+		/* A detachment waits for the task, which does nothing then. */
+		m->m_restart_error = 0;
+		error = happens(m, cases[i].event);
+		CHECK(error == 0 && pv_dev_state(&m->m_pvd) == cases[i].now &&
+		    strcmp(m->m_log, cases[i].log) == 0, "%u: error %d, state %u, %s", i, error,
+		    pv_dev_state(&m->m_pvd), m->m_log);
+		m->m_logged = m->m_log[0] = 0;
+		happens(m, TASK);
+		CHECK(pv_dev_state(&m->m_pvd) == cases[i].then &&
+		    strcmp(m->m_log, cases[i].later) == 0, "%u: state %u, %s", i,
+		    pv_dev_state(&m->m_pvd), m->m_log);
+		check_settled(m);
+		if (cases[i].then == PV_DEV_FROZEN)
+			CHECK(happens(m, THAW) == 0 && strcmp(m->m_log, "rSR") == 0, "%s", m->m_log);
+		end(m);
+	}
+}
+
+/* A thaw and a restart for a setting do not fail either; what can't pass ends the attempts. */
+static void
+what_else_starts_late(const void *arg __unused)
+{
+	static const struct {
+		u_int		 state;
+		enum event	 event;
+		const char	*log;
+	} cases[] = {
+		{ PV_DEV_LIVE, RESTART, STOPS "rrSR" },
+		{ PV_DEV_LIVE, DOWN, STOPS "rr" },
+		{ PV_DEV_DOWN, RESTART, STOPS "rr" },
+		{ FROZEN_UP, THAW, "rrSR" },
+		{ PV_DEV_LOST, THAW, "rrSR" },
+	};
+	struct model *m;
+	u_int i;
+
+	for (i = 0; i < nitems(cases); i++) {
+		m = begin_in(cases[i].state);
+		m->m_restart_error = EAGAIN;
+		CHECK(happens(m, cases[i].event) == 0, "%u: it failed", i);
+		CHECK(pv_dev_state(&m->m_pvd) == PV_DEV_RESETTING, "%u: state %u", i,
+		    pv_dev_state(&m->m_pvd));
+		m->m_restart_error = 0;
+		happens(m, TASK);
+		CHECK(strcmp(m->m_log, cases[i].log) == 0, "%u: %s", i, m->m_log);
+		check_settled(m);
+		end(m);
+	}
+	m = begin_late(ENOMEM);
+	m->m_restart_error = ENODEV;
+	happens(m, TASK);
+	CHECK(strcmp(m->m_log, "rl") == 0 && pv_dev_state(&m->m_pvd) == PV_DEV_LOST, "%s", m->m_log);
+	CHECK(kpi_run_tasks() == 0, "it is tried again");
+	end(m);
+}
+
 static void
 a_back_end_takes_part(const void *arg __unused)
 {
@@ -873,6 +1009,11 @@ static const struct hosted_test all[] = {
 	{ "what_becomes_of_requests", "The error of each queue", what_becomes_of_requests, NULL },
 	{ "one_queue_on_request", "For a setting, and for its needs", one_queue_on_request, NULL },
 	{ "lost_and_brought_back", "Unless it did not stop", lost_and_brought_back, NULL },
+	{ "a_start_is_tried_again", "Later and later, after an error that may pass",
+	    a_start_is_tried_again, NULL },
+	{ "events_before_the_next_attempt", "None is lost", events_before_the_next_attempt, NULL },
+	{ "what_else_starts_late", "Thaws and restarts; and what can't pass", what_else_starts_late,
+	    NULL },
 	{ "a_back_end_takes_part", "A reset that ends with a thaw", a_back_end_takes_part, NULL },
 	{ "held_and_reclaimed", "What a back end has", held_and_reclaimed, NULL },
 	{ "detached_during_a_reset", "It is not started again", detached_during_a_reset, NULL },

@@ -160,14 +160,17 @@ virtio_halt(struct virtio_bus *vb)
 static int
 virtio_reset(struct virtio_bus *vb)
 {
+	bool said = vb->vb_lost;
 	int error;
 
 	error = virtio_halt(vb);
 	if (error != 0) {
-		device_printf(vb->vb_dev, error == ENXIO ? "device was removed\n" :
-		    error == EIO ? "device is not used: its interrupt can't be acknowledged\n" :
-		    "device does not answer a reset\n");
-		return (ENODEV);
+		/* Of one that does not answer, it is said once, however often that is tried. */
+		if (error != ETIMEDOUT || !said)
+			device_printf(vb->vb_dev, error == ENXIO ? "device was removed\n" :
+			    error == EIO ? "device is not used: its interrupt can't be acknowledged\n" :
+			    "device does not answer a reset\n");
+		return (error == ETIMEDOUT ? ETIMEDOUT : ENODEV);
 	}
 	VIRTIO_BUS_SET_STATUS(vb->vb_dev, VIRTIO_STATUS_ACK);
 	virtio_set_status(vb, VIRTIO_STATUS_DRIVER);

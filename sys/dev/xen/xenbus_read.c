@@ -29,6 +29,7 @@
 #include <machine/atomic.h>
 #include <machine/stdarg.h>
 
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/xen/xenbus.h>
 #include <dev/xen/xenbus_var.h>
 
@@ -124,7 +125,7 @@ xenbus_warn(device_t dev, int error, const char *fmt, ...)
 	char text[XENBUS_SAYLEN];
 	va_list ap;
 
-	if (xb->xb_tries != 0 && xenstore_may_pass(error))
+	if (xb->xb_tries != 0 && pv_dev_may_pass(error))
 		return;
 	va_start(ap, fmt);
 	(void)vsnprintf(text, sizeof(text), fmt, ap);

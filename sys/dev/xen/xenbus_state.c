@@ -64,6 +64,7 @@
 
 #include <machine/atomic.h>
 
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/xen/xen_tunable.h>
 #include <dev/xen/xenbus.h>
 #include <dev/xen/xenbus_var.h>
@@ -234,7 +235,7 @@ xenbus_set_up(struct xenbus_child *xb, enum xenbus_state *next)
 	}
 	if (error != 0)
 		xenbus_return_queues(xb);
-	if (xenstore_may_pass(error)) {
+	if (pv_dev_may_pass(error)) {
 		xenbus_try_later(xb, error);
 		taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, xenbus_delay(xb));
 	} else if (error != 0)
@@ -252,7 +253,7 @@ xenbus_go_live(struct xenbus_child *xb)
 	error = XENFRONT_LIVE(xb->xb_dev);
 	if (error == 0 && xb->xb_unread)
 		error = ETIMEDOUT;
-	if (xenstore_may_pass(error)) {
+	if (pv_dev_may_pass(error)) {
 		xenbus_try_later(xb, error);
 		(void)xenbus_close(xb, true);
 		return (false);

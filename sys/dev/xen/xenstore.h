@@ -34,15 +34,6 @@ xenstore_is_missing(int error)
 	return (error == ENOENT || error == EACCES);
 }
 
-/* Is it worth while to try again what failed like that? */
-static inline bool
-xenstore_may_pass(int error)
-{
-
-	return (error == ENOMEM || error == ENOSPC || error == EAGAIN || error == EBUSY ||
-	    error == ETIMEDOUT);
-}
-
 /*
  * Read a node's value.
  *

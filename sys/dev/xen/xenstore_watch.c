@@ -36,6 +36,7 @@
 #include <sys/queue.h>
 #include <sys/taskqueue.h>
 
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/xen/xen_var.h>
 #include <dev/xen/xenstore_var.h>
 
@@ -253,7 +254,7 @@ xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name)
 	watch_pieces(w->xw_path, w->xw_token, token, pieces);
 	error = xenstore_talk(NULL, XS_WATCH, pieces, nitems(pieces), NULL, NULL);
 	/* E2BIG: the quota.  If there was no answer, all watches are set again after the next one. */
-	if (error == E2BIG || (xenstore_may_pass(error) && error != ETIMEDOUT))
+	if (error == E2BIG || (pv_dev_may_pass(error) && error != ETIMEDOUT))
 		watch_refuse(w->xw_token, error);
 	else if (error != 0 && error != ETIMEDOUT) {
 		watch_forget(w);

@@ -241,6 +241,11 @@ struct pv_blk_ops {
 	 */
 	int	(*bo_stop_queue)(struct pv_blk *blk, u_int index);
 	int	(*bo_restart_queue)(struct pv_blk *blk, u_int index);
+	/*
+	 * What is wanted of the device, applied after each start (pv_dev(9)), with the struct pv_blk;
+	 * ends with NULL.  May sleep unless the machine is dumping.  NULL: nothing.
+	 */
+	void	(*const *bo_settings)(void *arg);
 	/* Reconnecting and copying (pv_blk_peer.h).  NULL: neither. */
 	const struct pv_blk_peer_ops *bo_peer;
 	/* The last user closed the disk: pv_blk_quiesce() returns 0.  May sleep.  NULL: not needed. */

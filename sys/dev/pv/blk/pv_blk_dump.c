@@ -163,9 +163,11 @@ pv_blk_dump_begin(struct pv_blk *blk)
 			(void)pvq_forget(bq->bq_pvq);
 	}
 	error = blk->blk_ops->bo_restart(blk);
-	if (error == 0)
-		pvq_intr_disable(blk->blk_queues[0].bq_pvq);
-	return (error);
+	if (error != 0)
+		return (error);
+	pv_dev_apply_settings(&blk->blk_pvdev);
+	pvq_intr_disable(blk->blk_queues[0].bq_pvq);
+	return (0);
 }
 
 /*

@@ -306,6 +306,7 @@ pv_blk_recover_init(struct pv_blk *blk)
 {
 	callout_init(&blk->blk_watchdog, 1);
 	blk->blk_dev_ops = pv_blk_dev_ops;
+	blk->blk_dev_ops.pdo_settings = blk->blk_ops->bo_settings;
 	if (blk->blk_ops->bo_peer != NULL)
 		blk->blk_dev_ops.pdo_reconnect = pv_blk_dev_reconnect;
 	pv_dev_init(&blk->blk_pvdev, blk->blk_dev, &blk->blk_dev_ops, blk,

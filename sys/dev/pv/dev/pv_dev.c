@@ -16,7 +16,7 @@
  *	 | thaw          |              |                               |
  *	 +---------------+--------------+<------------------------------+
  *	 |
- *	 +--> LOST: it did not stop, did not start, or is not expected;       leave: GONE, from anywhere
+ *	 +--> LOST: it did not stop, can't start, or is not expected;         leave: GONE, from anywhere
  *	      thaw brings it back, unless it did not stop
  *
  * A start ends in LIVE if the device has users (pvd_up), in DOWN otherwise.  What happens to a device
@@ -27,8 +27,8 @@
  *			 needed; LIVE
  *	down	later	 -		restart: DOWN	later	   later	   -
  *	need	kept	 kept		the task	kept	   kept		   -
- *	task	-	 -		reset a queue,	-	   -		   -
- *					or RESETTING
+ *	task	-	 -		reset a queue,	start, if  -		   -
+ *					or RESETTING	one failed
  *	restart	-	 stop, start	stop, start	-	   ENXIO	   ENXIO
  *	freeze	-	 stop: FROZEN	stop: FROZEN	stop:	   stop: FROZEN,   -
  *							FROZEN	   unless leaked
@@ -42,6 +42,10 @@
  *
  * To stop is: quiesce, stop, reclaim each queue.  To start is: forget what was needed, restart; and for
  * LIVE all settings, whatever the start's reason, then resume.
+ *
+ * A start that fails for something that may pass, such as a lack of memory, is tried again, later and
+ * later: the device is RESETTING until then, and what is needed or wanted of it is not lost.  Only what
+ * the device can't or will not do makes it LOST.
  *
  * Needs.  Whoever finds a queue or the device broken or silent (a ring, a watchdog, the device itself)
  * says so here, in any context.  A need is cleared by a start and by nothing else: one that comes while
@@ -83,8 +87,12 @@
 #define	PV_DEV_UNPACED	3
 #define	PV_DEV_PAUSE	(SBT_1S / 10)
 
-/* Resets that are logged. */
+/* Resets that are logged, and starts that failed. */
 #define	PV_DEV_LOGGED	10
+
+/* Before a start is tried again: at first, and at most. */
+#define	PV_DEV_AGAIN	(SBT_1S / 8)
+#define	PV_DEV_AGAIN_MAX (32 * SBT_1S)
 
 static MALLOC_DEFINE(M_PVDEV, "pv_dev", "paravirtual devices");
 
@@ -118,6 +126,8 @@ pv_dev_set_state(struct pv_dev *pvd, enum pv_dev_state state)
 	sx_assert(&pvd->pvd_sx, SA_XLOCKED);
 	mtx_lock(&pvd->pvd_mtx);
 	pvd->pvd_state = state;
+	if (state != PV_DEV_RESETTING)
+		pvd->pvd_tries = 0;
 	if (state == PV_DEV_LIVE && pv_dev_is_needed(pvd))
 		pv_dev_schedule(pvd);
 	mtx_unlock(&pvd->pvd_mtx);
@@ -220,11 +230,19 @@ pv_dev_stop(struct pv_dev *pvd, enum pv_dev_state state, int error)
 	return (0);
 }
 
+void
+pv_dev_apply_settings(struct pv_dev *pvd)
+{
+	void (*const *set)(void *);
+
+	for (set = pvd->pvd_ops->pdo_settings; set != NULL && *set != NULL; set++)
+		(*set)(pvd->pvd_arg);
+}
+
 /* The device works, and is used from now on if it has users. */
 static void
 pv_dev_go(struct pv_dev *pvd)
 {
-	void (*const *set)(void *);
 
 	pvd->pvd_stopped = false;
 	if (!pvd->pvd_up) {
@@ -232,12 +250,26 @@ pv_dev_go(struct pv_dev *pvd)
 		return;
 	}
 	pv_dev_set_state(pvd, PV_DEV_LIVE);
-	for (set = pvd->pvd_ops->pdo_settings; set != NULL && *set != NULL; set++)
-		(*set)(pvd->pvd_arg);
+	pv_dev_apply_settings(pvd);
 	pvd->pvd_ops->pdo_resume(pvd->pvd_arg, PV_DEV_ALL);
 }
 
-/* Start the device, which is stopped. */
+/* Do what failed once more, later and later.  Each time is counted, and the first one is logged. */
+static void
+pv_dev_try_later(struct pv_dev *pvd, int error)
+{
+	sbintime_t delay = PV_DEV_AGAIN << MIN(pvd->pvd_tries, 16);
+
+	if (pvd->pvd_tries++ == 0 && ++pvd->pvd_late_starts <= PV_DEV_LOGGED)
+		device_printf(pvd->pvd_dev, "the device can't be started now (error %d): trying "
+		    "again\n", error);
+	pvd->pvd_start_retries++;
+	pv_dev_set_state(pvd, PV_DEV_RESETTING);
+	(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tq, &pvd->pvd_task,
+	    MIN(delay, PV_DEV_AGAIN_MAX), 0, 0);
+}
+
+/* Start the device, which is stopped.  Returns 0 as well if that is tried again. */
 static int
 pv_dev_begin(struct pv_dev *pvd)
 {
@@ -250,11 +282,19 @@ pv_dev_begin(struct pv_dev *pvd)
 	/* What was needed is served by this; what is needed from now on is not. */
 	pv_dev_served_all(pvd);
 	error = pvd->pvd_ops->pdo_restart(pvd->pvd_arg, PV_DEV_ALL);
-	if (error != 0)
+	if (pv_dev_may_pass(error)) {
+		pv_dev_try_later(pvd, error);
+		return (0);
+	}
+	if (error != 0) {
 		pv_dev_fail(pvd, "start again", error, false);
-	else
-		pv_dev_go(pvd);
-	return (error);
+		return (error);
+	}
+	if (pvd->pvd_tries != 0 && pvd->pvd_late_starts <= PV_DEV_LOGGED)
+		device_printf(pvd->pvd_dev, "the device is started after %u attempts\n",
+		    pvd->pvd_tries + 1);
+	pv_dev_go(pvd);
+	return (0);
 }
 
 static int
@@ -352,6 +392,8 @@ pv_dev_task(void *arg, int pending __unused)
 	sx_xlock(&pvd->pvd_sx);
 	if (pvd->pvd_state == PV_DEV_LIVE)
 		pv_dev_serve(pvd);
+	else if (pvd->pvd_tries != 0)
+		(void)pv_dev_begin(pvd);
 	sx_xunlock(&pvd->pvd_sx);
 }
 
@@ -415,9 +457,14 @@ int
 pv_dev_freeze(struct pv_dev *pvd)
 {
 	switch (pv_dev_state(pvd)) {
+	case PV_DEV_RESETTING:
+		if (pvd->pvd_stopped) {
+			pv_dev_set_state(pvd, PV_DEV_FROZEN);
+			return (0);
+		}
+		/* FALLTHROUGH */
 	case PV_DEV_DOWN:
 	case PV_DEV_LIVE:
-	case PV_DEV_RESETTING:
 		return (pv_dev_stop(pvd, PV_DEV_FROZEN, 0));
 	case PV_DEV_LOST:
 		return (pvd->pvd_leaked ? 0 : pv_dev_stop(pvd, PV_DEV_FROZEN, 0));
@@ -537,6 +584,8 @@ pv_dev_sysctl(struct pv_dev *pvd, struct sysctl_ctx_list *ctx, struct sysctl_oid
 	    "Times a queue was reset alone");
 	SYSCTL_ADD_U64(ctx, parent, OID_AUTO, "queue_reset_errors", CTLFLAG_RD,
 	    &pvd->pvd_queue_reset_errors, 0, "Times this failed, and the device was reset");
+	SYSCTL_ADD_U64(ctx, parent, OID_AUTO, "start_retries", CTLFLAG_RD,
+	    &pvd->pvd_start_retries, 0, "Times a start failed and was to be tried again");
 }
 
 void

@@ -18,6 +18,7 @@
 
 #include <sys/param.h>
 #include <sys/bus.h>
+#include <sys/errno.h>
 #include <sys/lock.h>
 #include <sys/mutex.h>
 #include <sys/sx.h>
@@ -32,7 +33,7 @@ enum pv_dev_state {
 	PV_DEV_DOWN,		/* works, but has no users */
 	PV_DEV_LIVE,		/* and its users use it */
 	PV_DEV_RESETTING,	/* is stopped, and will be live or down next */
-	PV_DEV_LOST,		/* did not stop or start, or is not expected */
+	PV_DEV_LOST,		/* did not stop, can't start, or is not expected */
 	PV_DEV_GONE,		/* is detached */
 };
 
@@ -66,7 +67,10 @@ struct pv_dev_ops {
 	 * error if it did not confirm; of a queue, EOPNOTSUPP if it can't be stopped alone.
 	 */
 	int	(*pdo_stop)(void *arg, u_int queue);
-	/* Start it again, with an empty queue. */
+	/*
+	 * Start it again, with an empty queue.  Of the device, an error that may pass
+	 * (pv_dev_may_pass()) has it called again later.
+	 */
 	int	(*pdo_restart)(void *arg, u_int queue);
 	/*
 	 * Instead of a stop and a restart: arrange that pv_dev_freeze() and pv_dev_thaw() are called
@@ -99,9 +103,12 @@ struct pv_dev {
 	struct taskqueue *pvd_tq;
 	struct timeout_task pvd_task;
 	sbintime_t	 pvd_reset_at;	/* when something was reset last */
+	u_int		 pvd_tries;	/* to start it, that failed; it is RESETTING */
+	u_int		 pvd_late_starts; /* starts that were tried again */
 	uint64_t	 pvd_resets;
 	uint64_t	 pvd_queue_resets;
 	uint64_t	 pvd_queue_reset_errors;
+	uint64_t	 pvd_start_retries;
 };
 
 /*
@@ -117,7 +124,7 @@ void	pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops,
 /* Free what pv_dev_init() made.  No step, no need of a reset, and no task of pvd_tq comes any more. */
 void	pv_dev_fini(struct pv_dev *pvd);
 
-/* Publish resets, queue_resets and queue_reset_errors below parent. */
+/* Publish resets, queue_resets, queue_reset_errors and start_retries below parent. */
 void	pv_dev_sysctl(struct pv_dev *pvd, struct sysctl_ctx_list *ctx, struct sysctl_oid_list *parent);
 
 /* q is the queue of that number from now on: if it breaks, it is reset.  NULL: there is none. */
@@ -147,8 +154,8 @@ void	pv_dev_assert(struct pv_dev *pvd);
 int	pv_dev_lock_started(struct pv_dev *pvd);
 
 /*
- * Steps, all with pv_dev_lock() held.  They return 0, or what an operation did, with a message: the
- * device is lost then; or ENXIO if it was lost before.
+ * Steps, all with pv_dev_lock() held.  They return 0, also if a start has to be tried again; or what an
+ * operation did, with a message: the device is lost then; or ENXIO if it was lost before.
  *
  * start    the device, which is FROZEN, was started by its protocol: DOWN
  * up       it has users from now on; what can't be done now is done when it is started
@@ -181,6 +188,17 @@ int	pv_dev_reset_queue(struct pv_dev *pvd, u_int queue, int error);
 
 /* A queue was reset otherwise: what it needed was served. */
 void	pv_dev_served(struct pv_dev *pvd, u_int queue);
+
+/* The device was started otherwise, for a crash dump: pdo_settings.  No lock is needed there. */
+void	pv_dev_apply_settings(struct pv_dev *pvd);
+
+/* Is it an error that may pass, so that the same can be tried again? */
+static inline bool
+pv_dev_may_pass(int error)
+{
+	return (error == ENOMEM || error == ENOSPC || error == EAGAIN || error == EBUSY ||
+	    error == ETIMEDOUT);
+}
 
 static inline enum pv_dev_state
 pv_dev_state(const struct pv_dev *pvd)

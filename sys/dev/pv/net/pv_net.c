@@ -273,15 +273,12 @@ pv_net_thaw(struct pv_net *pn)
 		pv_net_sysctl_queues(pn);
 		pv_net_stage_start(pn);
 		pv_net_run_start(pn);
+		/* The machine may have been moved. */
+		pn->pn_moved = true;
 	}
 	error = pv_dev_thaw(&pn->pn_pvdev);
 	pv_dev_unlock(&pn->pn_pvdev);
-	if (error != 0)
-		return (error);
-	pv_net_link_change(pn);
-	/* The machine may have been moved. */
-	pv_dev_lock(&pn->pn_pvdev);
-	pv_net_announce_addresses(pn);
-	pv_dev_unlock(&pn->pn_pvdev);
-	return (0);
+	if (error == 0)
+		pv_net_link_change(pn);
+	return (error);
 }

@@ -180,12 +180,6 @@ pv_net_link_change(struct pv_net *pn)
 	pv_dev_unlock(&pn->pn_pvdev);
 }
 
-static void
-pv_net_link_task(void *arg, int pending __unused)
-{
-	pv_net_link_change(arg);
-}
-
 /*
  * Announcing.  The device reports that our addresses have moved, for one after a migration, or the
  * machine was suspended.  pv_dev's lock is held, so that the interface stays.  The lists of
@@ -250,6 +244,20 @@ pv_net_announce_addresses(struct pv_net *pn)
 		return;
 	pv_net_announce_of(NULL, pn->pn_ifp);
 	pv_net_foreach_vlan(pn, pv_net_announce_of, NULL);
+}
+
+static void
+pv_net_link_task(void *arg, int pending __unused)
+{
+	struct pv_net *pn = arg;
+
+	pv_net_link_change(pn);
+	pv_dev_lock(&pn->pn_pvdev);
+	if (pn->pn_moved && pv_dev_is_live(&pn->pn_pvdev)) {
+		pn->pn_moved = false;
+		pv_net_announce_addresses(pn);
+	}
+	pv_dev_unlock(&pn->pn_pvdev);
 }
 
 bool

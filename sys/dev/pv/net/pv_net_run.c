@@ -173,6 +173,8 @@ pv_net_resume(void *arg, u_int queue)
 	if_setdrvflagbits(pn->pn_ifp, IFF_DRV_RUNNING, IFF_DRV_OACTIVE);
 	if_link_state_change(pn->pn_ifp, pn->pn_ops->pno_link_up(pn->pn_softc) ?
 	    LINK_STATE_UP : LINK_STATE_DOWN);
+	if (pn->pn_moved)
+		taskqueue_enqueue(pn->pn_pvdev.pvd_tq, &pn->pn_link_task);
 }
 
 static void

@@ -288,6 +288,7 @@ struct pv_net {
 	struct pv_dev		 pn_pvdev;	/* its life, and the lock of its configuration */
 	struct pv_dev_ops	 pn_dev_ops;
 	struct pv_net_resize	*pn_resize;	/* under way */
+	bool			 pn_moved;	/* its addresses are announced when it is used */
 	bool			 pn_shaped;	/* ALTQ has been in use: if_snd has packets */
 	bool			 pn_netmap;	/* netmap(4) has queues */
 	bool			 pn_closed;	/* no ioctl enters any more */

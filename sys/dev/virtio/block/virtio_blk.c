@@ -451,6 +451,24 @@ vtblk_write_writecache(struct vtblk_softc *sc, uint8_t on)
 	return (error);
 }
 
+/* A reset sets the cache mode back to the device's own (5.2.5). */
+static void
+vtblk_apply_writecache(void *arg)
+{
+	struct pv_blk *blk = arg;
+	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
+	int on;
+
+	if ((sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) == 0)
+		return;
+	sx_xlock(&sc->vtb_cache_lock);
+	on = !blk->blk_through;
+	if (vtblk_get_writecache(sc) != on && vtblk_write_writecache(sc, on) != 0 &&
+	    vtblk_get_writecache(sc) != 0)
+		pv_blk_set_writethrough(blk, false);
+	sx_xunlock(&sc->vtb_cache_lock);
+}
+
 /*
  * Sets the cache mode of a disk in use.  Flushes reach the device whenever it may cache: before it is
  * set to write back, and until it was flushed after that (5.2.6.1: writing 0 commits nothing).
@@ -547,25 +565,30 @@ vtblk_update_size(struct vtblk_softc *sc)
 	}
 }
 
+/* A change is not notified while the device is stopped. */
+static void
+vtblk_apply_size(void *arg)
+{
+	struct pv_blk *blk = arg;
+
+	vtblk_update_size(__containerof(blk, struct vtblk_softc, vtb_blk));
+}
+
+static void (*const vtblk_settings[])(void *) = {
+	vtblk_apply_writecache,
+	vtblk_apply_size,
+	NULL
+};
+
 static int
 vtblk_restart(struct pv_blk *blk)
 {
-	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
 	int error;
 
 	error = virtio_restart(blk->blk_dev);
-	if (error != 0)
-		return (error);
-	/* A reset sets the cache mode back to the device's own (5.2.5). */
-	sx_xlock(&sc->vtb_cache_lock);
-	if ((sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) != 0 &&
-	    vtblk_write_writecache(sc, !blk->blk_through) != 0 && vtblk_get_writecache(sc) != 0)
-		pv_blk_set_writethrough(blk, false);
-	sx_xunlock(&sc->vtb_cache_lock);
-	virtio_start(blk->blk_dev);
-	/* A change is not notified while the device is stopped. */
-	vtblk_update_size(sc);
-	return (0);
+	if (error == 0)
+		virtio_start(blk->blk_dev);
+	return (error);
 }
 
 static const struct pv_blk_ops vtblk_ops = {
@@ -575,6 +598,7 @@ static const struct pv_blk_ops vtblk_ops = {
 	.bo_restart = vtblk_restart,
 	.bo_stop_queue = vtblk_stop_queue,
 	.bo_restart_queue = vtblk_restart_queue,
+	.bo_settings = vtblk_settings,
 };
 
 /* Undoes attach from wherever it got to. */
