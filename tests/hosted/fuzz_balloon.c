@@ -8,9 +8,10 @@
  * A fuzz target: a balloon, whose host sets any target at any time, takes and returns as many pages of
  * a batch as it likes, and whose guest runs out of memory meanwhile.
  *
- * Every page is either the system's or in the balloon, once; the balloon never has more than the target
- * requests nor takes what the guest is to keep; what was reported is what it has; and in the end all
- * pages are the system's again.
+ * Its device may give no answer, not start again, be suspended, or need a reset at any time.  Every
+ * page is either the system's or in the balloon, once, or with a device that gave no answer, until that
+ * has stopped; the balloon never has more than the target requests nor takes what the guest is to keep;
+ * what was reported is what it has; and in the end all pages are the system's again.
  */
 
 #include <sys/param.h>
@@ -27,6 +28,7 @@
 #include <vm/vm_page.h>
 
 #include <dev/pv/balloon/pv_balloon.c>
+#include <dev/pv/dev/pv_dev.c>
 
 #include "fuzz_input.h"
 #include "host/host.h"
@@ -42,14 +44,18 @@ struct vmmeter vm_cnt = { .v_free_target = 100 };
 
 static struct fuzz_input in;
 static struct pv_balloon pb;
+static struct pvq queues[2];
 static struct vm_page pages[FUZZ_PAGES];
 static u_char state[FUZZ_PAGES];
 #define	FREE	0	/* in place of the system */
 #define	TAKEN	1	/* from it */
 #define	HOST	2	/* and given to the host */
+#define	LENT	3	/* the same, without an answer */
 static u_int nfree, next, guest, reported;
+static u_int no_answer;	/* to so many requests */
 static u_int refuse_at;	/* with so many pages, there is none to be had */
-static bool due;
+static bool due, reset_due, started;
+static int restart_error;
 static task_fn_t *work;
 static void (*lowmem)(void *, int);
 
@@ -126,35 +132,6 @@ pmap_zero_page(vm_page_t m)
 {
 
 	CHECK(state[m - pages] == TAKEN, "another's page is zeroed");
-}
-
-void
-_mtx_init(volatile uintptr_t *m __unused, const char *name __unused, const char *type __unused,
-    int opts __unused)
-{
-}
-
-void
-_mtx_destroy(volatile uintptr_t *m __unused)
-{
-}
-
-void
-__mtx_lock_flags(volatile uintptr_t *m __unused, int opts __unused, const char *file __unused,
-    int line __unused)
-{
-}
-
-void
-__mtx_unlock_flags(volatile uintptr_t *m __unused, int opts __unused, const char *file __unused,
-    int line __unused)
-{
-}
-
-void
-__mtx_assert(const volatile uintptr_t *m __unused, int what __unused, const char *file __unused,
-    int line __unused)
-{
 }
 
 void *
@@ -234,6 +211,21 @@ _timeout_task_init(struct taskqueue *tq __unused, struct timeout_task *task __un
 {
 }
 
+/* pv_dev's. */
+int
+taskqueue_enqueue_timeout_sbt(struct taskqueue *tq __unused, struct timeout_task *task __unused,
+    sbintime_t sbt __unused, sbintime_t pr __unused, int flags __unused)
+{
+
+	reset_due = true;
+	return (0);
+}
+
+void
+taskqueue_drain_timeout(struct taskqueue *tq __unused, struct timeout_task *task __unused)
+{
+}
+
 int
 taskqueue_enqueue_timeout(struct taskqueue *tq __unused, struct timeout_task *task __unused, int delay)
 {
@@ -256,6 +248,30 @@ taskqueue_drain(struct taskqueue *tq __unused, struct task *task __unused)
 {
 
 	due = false;
+}
+
+static int
+fuzz_stop(struct pv_balloon *b __unused)
+{
+	u_int i;
+
+	CHECK(started && !pb.pb_running, "it is stopped while it is used, or twice");
+	started = false;
+	for (i = 0; i < FUZZ_PAGES; i++) {
+		if (state[i] == LENT)
+			state[i] = TAKEN;
+	}
+	return (0);
+}
+
+/* Some starts can't succeed now. */
+static int
+fuzz_restart(struct pv_balloon *b __unused)
+{
+
+	CHECK(!started, "it is started twice");
+	started = restart_error == 0;
+	return (restart_error);
 }
 
 eventhandler_tag
@@ -294,11 +310,21 @@ fuzz_change(vm_page_t *batch, u_int n, u_int *done, u_char from, u_char to)
 static int
 fuzz_inflate(struct pv_balloon *b __unused, vm_page_t *batch, u_int n, u_int *done)
 {
+	u_int i;
 
 	CHECK(vm_free_count() + n >= FUZZ_FLOOR, "%u pages of %u", n, vm_free_count());
 	CHECK(vm_free_count() >= FUZZ_FLOOR, "%u pages are left", vm_free_count());
 	CHECK(pb.pb_npages + n <= pb.pb_target, "%lu and %u pages for %lu", pb.pb_npages, n,
 	    pb.pb_target);
+	CHECK(started, "it is not started");
+	if (no_answer != 0) {
+		no_answer--;
+		for (i = 0; i < n; i++)
+			state[batch[i] - pages] = LENT;
+		*done = 0;
+		pv_dev_need_reset(&pb.pb_pvdev, PV_DEV_ALL, ETIMEDOUT);
+		return (EINPROGRESS);
+	}
 	return (fuzz_change(batch, n, done, TAKEN, HOST));
 }
 
@@ -320,20 +346,46 @@ static const struct pv_balloon_ops ops = {
 	.bo_inflate = fuzz_inflate,
 	.bo_deflate = fuzz_deflate,
 	.bo_report = fuzz_report,
+	.bo_stop = fuzz_stop,
+	.bo_restart = fuzz_restart,
 };
 
 static void
 fuzz_check(void)
 {
-	u_int held = 0, i;
+	u_int held = 0, i, lent = 0;
 
 	for (i = 0; i < FUZZ_PAGES; i++) {
 		CHECK(state[i] != TAKEN, "page %u is lost", i);
 		held += state[i] == HOST;
+		lent += state[i] == LENT;
 	}
+	CHECK(lent == pb.pb_kept, "%u pages without an answer, %u kept", lent, pb.pb_kept);
 	CHECK(held == pb.pb_npages && held == reported, "%u pages, %lu on the list, %u reported", held,
 	    pb.pb_npages, reported);
-	CHECK(held + nfree == FUZZ_PAGES, "%u and %u", held, nfree);
+	CHECK(held + lent + nfree == FUZZ_PAGES, "%u, %u and %u", held, lent, nfree);
+}
+
+/* What happens to its device. */
+static void
+fuzz_life(u_int what, u_long how)
+{
+
+	switch (what % 4) {
+	case 0:
+		(void)pv_balloon_freeze(&pb);
+		(void)pv_balloon_thaw(&pb);
+		break;
+	case 1:
+		no_answer = how % 4;
+		break;
+	case 2:
+		restart_error = how % 2 == 0 ? 0 : ENOMEM;
+		break;
+	case 3:
+		pv_dev_need_reset(&pb.pb_pvdev, how % 2 == 0 ? 0 : PV_DEV_ALL, EIO);
+		break;
+	}
 }
 
 static void
@@ -361,12 +413,16 @@ fuzz_step(void)
 		ticks += target;
 		break;
 	case 6:
-		pv_balloon_stop(&pb);
-		pv_balloon_start(&pb);
+		fuzz_life(what >> 3, target);
 		break;
 	case 7:
 		pv_balloon_wake(&pb);
 		break;
+	}
+	if (reset_due && (target & 1) == 0) {
+		reset_due = false;
+		pv_dev_task(&pb.pb_pvdev, 1);
+		fuzz_check();
 	}
 	if (due) {
 		due = false;
@@ -393,19 +449,30 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		pages[i].phys_addr = ptoa(PV_BALLOON_BLOCK + i);
 	nfree = FUZZ_PAGES;
 	next = guest = reported = refuse_at = ticks = 0;
-	due = false;
+	due = reset_due = false;
+	started = true;
+	no_answer = restart_error = 0;
+	params.bp_nqueues = nitems(queues);
 	params.bp_batch = batches[options % nitems(batches)];
 	params.bp_scrub = (options & 0x20) != 0;
 	params.bp_blocks = (options & 0x40) != 0;
 	params.bp_oom = (options & 0x80) != 0;
 	CHECK(pv_balloon_init(&pb, kpi_device(), &ops, &params) == 0, "init");
+	for (i = 0; i < nitems(queues); i++)
+		pv_dev_adopt(&pb.pb_pvdev, i, &queues[i]);
 	pv_balloon_start(&pb);
 	for (i = 0; i < FUZZ_STEPS && in.fi_left > 0; i++)
 		fuzz_step();
-	pv_balloon_stop(&pb);
 	in.fi_left = 0;
-	CHECK(pv_balloon_empty(&pb) == 0, "empty");
+	restart_error = no_answer = 0;
+	/* Whatever is due, or waits for its next attempt. */
+	pv_dev_task(&pb.pb_pvdev, 1);
+	pv_dev_task(&pb.pb_pvdev, 1);
+	CHECK(pv_dev_is_live(&pb.pb_pvdev) && pb.pb_kept == 0, "state %u, %u pages are kept",
+	    pv_dev_state(&pb.pb_pvdev), pb.pb_kept);
+	CHECK(pv_balloon_empty(&pb) == 0 && pb.pb_npages == 0, "empty");
 	fuzz_check();
+	pv_balloon_leave(&pb);
 	pv_balloon_fini(&pb, true);
 	CHECK(nfree == FUZZ_PAGES && kpi_mallocs == 0, "%u pages, %d pieces of memory", nfree,
 	    kpi_mallocs);

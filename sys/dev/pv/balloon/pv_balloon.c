@@ -8,7 +8,8 @@
  * The balloon's worker, and its pages (theory statement: pv_balloon.h).
  *
  * Locking.  pb_mtx protects the target and the flags.  pages and what pv_balloon.h calls the worker's
- * have no lock: the worker is one thread, and others come after pv_balloon_stop().
+ * have no lock: the worker is one thread, and others come while it is stopped (balloon_quiesce()), with
+ * pv_dev's lock, which comes before pb_mtx.
  */
 
 #include <sys/param.h>
@@ -305,6 +306,10 @@ balloon_inflate(struct pv_balloon *pb, u_long n)
 	}
 	balloon_hide(pages, k);
 	error = pb->pb_ops->bo_inflate(pb, pages, k, &done);
+	if (error == EINPROGRESS) {
+		pb->pb_kept = k;
+		return (error);
+	}
 	balloon_hold(pb, pages, done);
 	balloon_show(pages + done, k - done);
 	balloon_release(pages + done, k - done);
@@ -445,7 +450,8 @@ balloon_run(void *arg, int pending __unused)
 	struct pv_balloon *pb = arg;
 	int delay = 0, error, idle = 0;
 
-	if (!pb->pb_running)
+	/* It is stopped soon, and then started again. */
+	if (!pb->pb_running || pv_dev_is_needed(&pb->pb_pvdev))
 		return;
 	while ((error = balloon_step(pb)) == 0)
 		pb->pb_delay = 0;
@@ -512,6 +518,104 @@ balloon_lowmem(void *arg, int flags __unused)
 	mtx_unlock(&pb->pb_mtx);
 }
 
+/* What pv_dev(9) calls.  The worker's run ends by itself: whoever waits for the device ends that. */
+static void
+balloon_quiesce(void *arg, u_int queue, int error __unused)
+{
+	struct pv_balloon *pb = arg;
+
+	if (queue != PV_DEV_ALL)
+		return;
+	mtx_lock(&pb->pb_mtx);
+	pb->pb_running = false;
+	mtx_unlock(&pb->pb_mtx);
+	/* Cancelled first: taskqueue_free(9) waits forever for a callout that was only drained. */
+	while (taskqueue_cancel_timeout(pb->pb_tq, &pb->pb_retry, NULL) != 0)
+		taskqueue_drain_timeout(pb->pb_tq, &pb->pb_retry);
+	taskqueue_drain(pb->pb_tq, &pb->pb_work);
+}
+
+/* Pages that the device may have taken are used again when it has stopped. */
+static int
+balloon_stop(void *arg, u_int queue)
+{
+	struct pv_balloon *pb = arg;
+	int error = 0;
+
+	if (queue != PV_DEV_ALL)
+		return (EOPNOTSUPP);
+	if (pb->pb_ops->bo_stop != NULL)
+		error = pb->pb_ops->bo_stop(pb);
+	if (error != 0)
+		return (error);
+	balloon_show(pb->pb_batch, pb->pb_kept);
+	balloon_release(pb->pb_batch, pb->pb_kept);
+	pb->pb_stats.bs_refused += pb->pb_kept;
+	pb->pb_kept = 0;
+	return (0);
+}
+
+/* bo_stop has. */
+static void
+balloon_reclaim(void *arg __unused, u_int queue __unused, int error __unused)
+{
+}
+
+static int
+balloon_restart(void *arg, u_int queue __unused)
+{
+	struct pv_balloon *pb = arg;
+
+	return (pb->pb_ops->bo_restart == NULL ? 0 : pb->pb_ops->bo_restart(pb));
+}
+
+static void
+balloon_apply(void *arg)
+{
+	struct pv_balloon *pb = arg;
+
+	if (pb->pb_ops->bo_apply != NULL)
+		pb->pb_ops->bo_apply(pb);
+}
+
+/* After a failure not at once. */
+static void
+balloon_resume(void *arg, u_int queue __unused)
+{
+	struct pv_balloon *pb = arg;
+
+	mtx_lock(&pb->pb_mtx);
+	pb->pb_running = true;
+	if (pb->pb_delay == 0)
+		taskqueue_enqueue(pb->pb_tq, &pb->pb_work);
+	else
+		taskqueue_enqueue_timeout(pb->pb_tq, &pb->pb_retry, pb->pb_delay);
+	mtx_unlock(&pb->pb_mtx);
+}
+
+static void
+balloon_lost(void *arg, bool leaked)
+{
+	struct pv_balloon *pb = arg;
+
+	if (!leaked)
+		return;
+	balloon_hold(pb, pb->pb_batch, pb->pb_kept);
+	pb->pb_kept = 0;
+}
+
+static void (*const balloon_settings[])(void *) = { balloon_apply, NULL };
+
+static const struct pv_dev_ops balloon_dev_ops = {
+	.pdo_quiesce = balloon_quiesce,
+	.pdo_stop = balloon_stop,
+	.pdo_reclaim = balloon_reclaim,
+	.pdo_restart = balloon_restart,
+	.pdo_resume = balloon_resume,
+	.pdo_lost = balloon_lost,
+	.pdo_settings = balloon_settings,
+};
+
 /* In a context of our own, so that they go before what they read. */
 static void
 balloon_sysctl(struct pv_balloon *pb)
@@ -560,6 +664,7 @@ pv_balloon_init(struct pv_balloon *pb, device_t dev, const struct pv_balloon_ops
 		mtx_destroy(&pb->pb_mtx);
 		return (error);
 	}
+	pv_dev_init(&pb->pb_pvdev, dev, &balloon_dev_ops, pb, params->bp_nqueues);
 	pb->pb_lowmem_tag = EVENTHANDLER_REGISTER(vm_lowmem, balloon_lowmem, pb,
 	    EVENTHANDLER_PRI_FIRST);
 	balloon_sysctl(pb);
@@ -570,23 +675,32 @@ void
 pv_balloon_start(struct pv_balloon *pb)
 {
 
-	mtx_lock(&pb->pb_mtx);
-	pb->pb_running = true;
-	taskqueue_enqueue(pb->pb_tq, &pb->pb_work);
-	mtx_unlock(&pb->pb_mtx);
+	pv_dev_lock(&pb->pb_pvdev);
+	pv_dev_start(&pb->pb_pvdev);
+	(void)pv_dev_up(&pb->pb_pvdev);
+	pv_dev_unlock(&pb->pb_pvdev);
 }
 
-void
-pv_balloon_stop(struct pv_balloon *pb)
+int
+pv_balloon_freeze(struct pv_balloon *pb)
 {
+	int error;
 
-	mtx_lock(&pb->pb_mtx);
-	pb->pb_running = false;
-	mtx_unlock(&pb->pb_mtx);
-	/* Cancelled first: taskqueue_free(9) waits forever for a callout that was only drained. */
-	while (taskqueue_cancel_timeout(pb->pb_tq, &pb->pb_retry, NULL) != 0)
-		taskqueue_drain_timeout(pb->pb_tq, &pb->pb_retry);
-	taskqueue_drain(pb->pb_tq, &pb->pb_work);
+	pv_dev_lock(&pb->pb_pvdev);
+	error = pv_dev_freeze(&pb->pb_pvdev);
+	pv_dev_unlock(&pb->pb_pvdev);
+	return (error);
+}
+
+int
+pv_balloon_thaw(struct pv_balloon *pb)
+{
+	int error;
+
+	pv_dev_lock(&pb->pb_pvdev);
+	error = pv_dev_thaw(&pb->pb_pvdev);
+	pv_dev_unlock(&pb->pb_pvdev);
+	return (error);
 }
 
 int
@@ -594,11 +708,22 @@ pv_balloon_empty(struct pv_balloon *pb)
 {
 	int error = 0;
 
-	KASSERT(!pb->pb_running, ("%s: the worker runs", __func__));
-	while (error == 0 && pb->pb_npages > 0)
-		error = balloon_deflate(pb, pb->pb_npages);
-	balloon_report(pb, true);
+	pv_dev_lock(&pb->pb_pvdev);
+	if (pv_dev_is_live(&pb->pb_pvdev)) {
+		pv_dev_hold(&pb->pb_pvdev);
+		while (error == 0 && pb->pb_npages > 0 && !pv_dev_is_needed(&pb->pb_pvdev))
+			error = balloon_deflate(pb, pb->pb_npages);
+		balloon_report(pb, true);
+	}
+	pv_dev_unlock(&pb->pb_pvdev);
 	return (error);
+}
+
+void
+pv_balloon_leave(struct pv_balloon *pb)
+{
+
+	pv_dev_leave(&pb->pb_pvdev);
 }
 
 void
@@ -609,6 +734,7 @@ pv_balloon_fini(struct pv_balloon *pb, bool reclaim)
 	KASSERT(!pb->pb_running, ("%s: the worker runs", __func__));
 	sysctl_ctx_free(&pb->pb_sysctl);
 	EVENTHANDLER_DEREGISTER(vm_lowmem, pb->pb_lowmem_tag);
+	pv_dev_fini(&pb->pb_pvdev);
 	taskqueue_free(pb->pb_tq);
 	if (!reclaim && pb->pb_npages > 0)
 		device_printf(pb->pb_dev, "%lu pages are left with the host\n", pb->pb_npages);

@@ -47,16 +47,19 @@
  * access faults instead of making the host provide the page again.
  *
  * A protocol driver embeds a struct pv_balloon, sets the host's target, and provides the functions
- * that give pages to the host and take them back.  Life:
+ * that give pages to the host and take them back.  Its life is pv_dev(9)'s: the worker runs while
+ * the device is live, and what was found wrong by it is served by pv_dev's own thread, which waits for
+ * the worker's run to end.
  *
  *	pv_balloon_init()	the worker is there; nothing happens yet
  *	pv_balloon_start()	the worker follows the target
- *	pv_balloon_stop()	the worker has ended its run and starts no other
- *	pv_balloon_empty()	after stop: take back all pages from the host
- *	pv_balloon_fini()	after stop: all is freed
+ *	pv_balloon_freeze()	until pv_balloon_thaw(), the device is stopped
+ *	pv_balloon_empty()	the worker has ended, all pages are taken back from the host
+ *	pv_balloon_leave()	the device is stopped for ever
+ *	pv_balloon_fini()	all is freed
  *
- * Every function of a struct pv_balloon_ops is called by the worker, or by pv_balloon_empty() while
- * the worker is stopped: one at a time, in a thread that may sleep, with no lock held.
+ * Every function of a struct pv_balloon_ops is called by the worker, or by a step while the worker is
+ * stopped: one at a time, in a thread that may sleep, with no lock held but pv_dev's.
  */
 
 #ifndef _DEV_PV_PV_BALLOON_H_
@@ -74,6 +77,8 @@
 #include <vm/vm_param.h>
 #include <vm/vm_page.h>
 
+#include <dev/pv/dev/pv_dev.h>
+
 struct pv_balloon;
 
 struct pv_balloon_ops {
@@ -84,7 +89,9 @@ struct pv_balloon_ops {
 	 * done   set to how many, from the front, the host has now; the others are used again at
 	 *        once, so the host can't take them any more
 	 *
-	 * Returns 0 if the host took all, else why it did not.
+	 * Returns 0 if the host took all, else why it did not.  EINPROGRESS: a reset was requested
+	 * of pv_dev, and the host may take any of them until it has been; they are kept until then,
+	 * and done means nothing.
 	 */
 	int	(*bo_inflate)(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done);
 	/* Take pages back; done are usable again, the others stay the host's. */
@@ -95,10 +102,20 @@ struct pv_balloon_ops {
 	int	(*bo_poll)(struct pv_balloon *pb);
 	/* Nothing to do.  Returns the ticks after which to be called again, 0: never.  Or NULL. */
 	int	(*bo_idle)(struct pv_balloon *pb);
+	/*
+	 * Stop the device, which has nothing of ours then, and take back what was in its queues.
+	 * Returns 0, or an error if it did not confirm that: what it has is its own for ever.  Or NULL.
+	 */
+	int	(*bo_stop)(struct pv_balloon *pb);
+	/* Start it again.  Returns 0, or an error as pv_dev(9)'s pdo_restart.  Or NULL. */
+	int	(*bo_restart)(struct pv_balloon *pb);
+	/* It was started: what the host is to know, and what it says.  Or NULL. */
+	void	(*bo_apply)(struct pv_balloon *pb);
 };
 
 struct pv_balloon_params {
 	u_int		bp_batch;	/* pages in one request to the host */
+	u_int		bp_nqueues;	/* queues, for pv_dev_adopt() */
 	uint32_t	bp_poison;	/* fill returned pages with it; 0: leave them */
 	bool		bp_scrub;	/* zero pages before they are given away */
 	bool		bp_blocks;	/* a block that was lent as a whole is returned in one batch */
@@ -120,6 +137,7 @@ struct pv_balloon_stats {
 
 struct pv_balloon {
 	device_t	pb_dev;
+	struct pv_dev	pb_pvdev;
 	const struct pv_balloon_ops *pb_ops;
 	struct pv_balloon_params pb_params;
 	struct pv_balloon_stats pb_stats;
@@ -131,7 +149,7 @@ struct pv_balloon {
 	struct sysctl_ctx_list pb_sysctl;
 	/* Under pb_mtx. */
 	u_long		pb_target;	/* pages that the host requests */
-	bool		pb_running;	/* between start and stop */
+	bool		pb_running;	/* the device is live */
 	bool		pb_pressure;	/* the guest is, or was a moment ago, short of memory */
 	int		pb_pressure_end; /* ticks */
 	u_long		pb_pressure_goal; /* pages that the balloon may have meanwhile */
@@ -143,6 +161,7 @@ struct pv_balloon {
 	int		pb_delay;	/* ticks until the next try after a failure */
 	bool		pb_complained;	/* once a target */
 	vm_page_t	*pb_batch;	/* bp_batch of them */
+	u_int		pb_kept;	/* so many of these until the device was stopped */
 };
 
 /*
@@ -157,20 +176,27 @@ struct pv_balloon {
 int	pv_balloon_init(struct pv_balloon *pb, device_t dev, const struct pv_balloon_ops *ops,
 	    const struct pv_balloon_params *params);
 
-/* Let the worker run. */
+/* The protocol has started its device: it is used from now on.  May sleep. */
 void	pv_balloon_start(struct pv_balloon *pb);
 
-/* Stop it; it does nothing any more when this returns.  May sleep. */
-void	pv_balloon_stop(struct pv_balloon *pb);
+/*
+ * Stop the worker and the device, and start them again.  Return 0 or an error as pv_dev_freeze() and
+ * pv_dev_thaw() do.  May sleep.
+ */
+int	pv_balloon_freeze(struct pv_balloon *pb);
+int	pv_balloon_thaw(struct pv_balloon *pb);
 
 /*
- * Take all pages back from the host.  Returns 0, or the protocol's error: pages are left then.
- * May sleep.
+ * Stop the worker, and take all pages back from the host, if the device can be used.  Returns 0, or the
+ * protocol's error: pages are left then.  A thaw has the worker go on.  May sleep.
  */
 int	pv_balloon_empty(struct pv_balloon *pb);
 
+/* Stop the device for ever.  May sleep. */
+void	pv_balloon_leave(struct pv_balloon *pb);
+
 /*
- * Free everything.
+ * Free everything, after pv_balloon_leave().
  *
  * reclaim  pages that are still in the balloon are memory again (the device was removed, and its host
  *          provides what is touched); else they are never used again

@@ -108,8 +108,7 @@ pv_dev_schedule(struct pv_dev *pvd)
 	(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tq, &pvd->pvd_task, pause, 0, 0);
 }
 
-/* Does anything need a reset? */
-static bool
+bool
 pv_dev_is_needed(const struct pv_dev *pvd)
 {
 	bool needed = pvd->pvd_error != 0;

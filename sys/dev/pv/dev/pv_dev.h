@@ -139,6 +139,9 @@ void	pv_dev_adopt(struct pv_dev *pvd, u_int queue, struct pvq *q);
  */
 void	pv_dev_need_reset(struct pv_dev *pvd, u_int queue, int error);
 
+/* Does it, or any of its queues, need a reset?  Without a lock, as advice. */
+bool	pv_dev_is_needed(const struct pv_dev *pvd);
+
 /*
  * The lock of a device's life, which the steps and the operations have: nothing is stopped or started
  * while it is held.  May sleep.

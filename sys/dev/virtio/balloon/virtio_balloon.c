@@ -107,9 +107,8 @@ vtballoon_report(struct pv_balloon *pb, u_long pages)
 	struct vtballoon_softc *sc = vtballoon_of(pb);
 	uint32_t actual = pages * PFNS_A_PAGE;
 
-	if (!sc->vtb_dead)
-		(void)virtio_write_config(sc->vtb_dev,
-		    offsetof(struct virtio_balloon_config, actual), &actual, sizeof(actual));
+	(void)virtio_write_config(sc->vtb_dev, offsetof(struct virtio_balloon_config, actual),
+	    &actual, sizeof(actual));
 }
 
 /* 5.5.6.7: the value is written before the device is live. */
@@ -181,8 +180,6 @@ vtballoon_poll_stats(struct vtballoon_softc *sc)
 			vtballoon_put_stats(sc);
 		}
 	} while (!pvq_broken(q) && pvq_intr_enable(q, 1));
-	if (pvq_broken(q))
-		sc->vtb_reset = true;
 }
 
 static void
@@ -195,67 +192,49 @@ vtballoon_read_target(struct vtballoon_softc *sc)
 		pv_balloon_set_target(&sc->vtb_balloon, pages / PFNS_A_PAGE);
 }
 
-static void
-vtballoon_drain(struct vtballoon_softc *sc)
+static int
+vtballoon_stop(struct pv_balloon *pb)
 {
-	int i;
+	struct vtballoon_softc *sc = vtballoon_of(pb);
+	int error, i;
 
-	vtballoon_free_reset(sc);
+	error = virtio_quiesce(sc->vtb_dev);
+	vtballoon_free_stop(sc, error != 0);
 	for (i = 0; i < VTBQ_COUNT; i++) {
 		while (sc->vtb_queue[i] != NULL && pvq_drain(sc->vtb_queue[i]) != NULL)
 			;
 	}
 	sc->vtb_busy = 0;
-}
-
-static int
-vtballoon_halt(struct vtballoon_softc *sc)
-{
-	int error;
-
-	error = virtio_quiesce(sc->vtb_dev);
-	if (error != 0)
-		sc->vtb_dead = true;
-	vtballoon_drain(sc);
 	return (error);
 }
 
-/* After a halt: set up the device as it was, with its target and statistics. */
 static int
-vtballoon_go(struct vtballoon_softc *sc)
+vtballoon_restart(struct pv_balloon *pb)
 {
+	struct vtballoon_softc *sc = vtballoon_of(pb);
 	int error;
 
 	error = virtio_restart(sc->vtb_dev);
 	if (error != 0)
 		return (error);
-	sc->vtb_reset = false;
 	vtballoon_write_poison(sc);
 	virtio_start(sc->vtb_dev);
-	vtballoon_put_stats(sc);
-	vtballoon_report(&sc->vtb_balloon, sc->vtb_balloon.pb_npages);
-	vtballoon_read_target(sc);
 	return (0);
 }
 
-static int
-vtballoon_reset(struct vtballoon_softc *sc)
+static void
+vtballoon_apply(struct pv_balloon *pb)
 {
-	int error;
+	struct vtballoon_softc *sc = vtballoon_of(pb);
 
-	sc->vtb_resets++;
-	error = vtballoon_halt(sc);
-	if (error == 0)
-		error = vtballoon_go(sc);
-	if (error != 0)
-		device_printf(sc->vtb_dev, "can't reset the device, error %d\n", error);
-	return (error);
+	vtballoon_put_stats(sc);
+	vtballoon_report(pb, pb->pb_npages);
+	vtballoon_read_target(sc);
 }
 
 /*
- * The device may have read an array that it did not return, and discard its pages later, when they are
- * in use again.  So it is reset before the guest uses them; one that does not confirm that keeps them
- * forever.
+ * The device may have read an array that it did not return, and discard its pages later: without an
+ * answer they are not used before it is stopped.
  */
 static int
 vtballoon_inflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
@@ -270,12 +249,10 @@ vtballoon_inflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
 		error = vtballoon_tell(sc, q, pages, n);
 	if (error != 0)
 		return (error);
-	error = vtballoon_wait(sc, q, 0);
-	if (error != 0)
-		(void)vtballoon_reset(sc);
-	if (error == 0 || sc->vtb_dead)
-		*done = n;
-	return (error);
+	if (vtballoon_wait(sc, q, 0) != 0)
+		return (EINPROGRESS);
+	*done = n;
+	return (0);
 }
 
 static int
@@ -299,10 +276,8 @@ vtballoon_poll(struct pv_balloon *pb)
 {
 	struct vtballoon_softc *sc = vtballoon_of(pb);
 
-	if (sc->vtb_dead)
-		return (ENXIO);
 	vtballoon_poll_stats(sc);
-	return (sc->vtb_reset ? vtballoon_reset(sc) : vtballoon_free_poll(sc));
+	return (vtballoon_free_poll(sc));
 }
 
 static int
@@ -310,8 +285,7 @@ vtballoon_idle(struct pv_balloon *pb)
 {
 	struct vtballoon_softc *sc = vtballoon_of(pb);
 
-	return (sc->vtb_dead || sc->vtb_reset ? 0 : vtballoon_free_idle(sc,
-	    vtballoon_reset));
+	return (vtballoon_is_bad(sc) ? 0 : vtballoon_free_idle(sc));
 }
 
 static const struct pv_balloon_ops vtballoon_ops = {
@@ -320,6 +294,9 @@ static const struct pv_balloon_ops vtballoon_ops = {
 	.bo_report = vtballoon_report,
 	.bo_poll = vtballoon_poll,
 	.bo_idle = vtballoon_idle,
+	.bo_stop = vtballoon_stop,
+	.bo_restart = vtballoon_restart,
+	.bo_apply = vtballoon_apply,
 };
 
 /* Queues of which the worker waits for an answer. */
@@ -363,7 +340,7 @@ vtballoon_alloc_queues(struct vtballoon_softc *sc)
 	};
 	struct virtio_queue_spec specs[VTBQ_COUNT], *spec = specs;
 	bool iommu = virtio_has(sc->vtb_dev, VIRTIO_F_ACCESS_PLATFORM);
-	int i;
+	int error, i;
 
 	bzero(specs, sizeof(specs));
 	for (i = 0; i < VTBQ_COUNT; i++) {
@@ -380,7 +357,10 @@ vtballoon_alloc_queues(struct vtballoon_softc *sc)
 			spec->vqs_pvq = &sc->vtb_queue[i];
 		spec++;
 	}
-	return (virtio_alloc_queues(sc->vtb_dev, specs, spec - specs, INTR_TYPE_MISC));
+	error = virtio_alloc_queues(sc->vtb_dev, specs, spec - specs, INTR_TYPE_MISC);
+	for (i = 0; i < VTBQ_COUNT && error == 0; i++)
+		pv_dev_adopt(&sc->vtb_balloon.pb_pvdev, i, sc->vtb_queue[i]);
+	return (error);
 }
 
 static void
@@ -392,8 +372,7 @@ vtballoon_sysctl(struct vtballoon_softc *sc)
 	int i;
 
 	sysctl_ctx_init(ctx);
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "resets", CTLFLAG_RD, &sc->vtb_resets, 0,
-	    "Times that the device was reset");
+	pv_dev_sysctl(&sc->vtb_balloon.pb_pvdev, ctx, top);
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "stats_asked", CTLFLAG_RD, &sc->vtb_stats_asked, 0,
 	    "Times that the host requested statistics");
 	/* The names of FreeBSD's own driver. */
@@ -416,6 +395,7 @@ vtballoon_init(struct vtballoon_softc *sc)
 {
 	struct pv_balloon_params params = {
 		.bp_batch = VTB_BATCH_PFNS / PFNS_A_PAGE,
+		.bp_nqueues = VTBQ_COUNT,
 		.bp_oom = (sc->vtb_features & VIRTIO_BALLOON_F_DEFLATE_ON_OOM) != 0,
 	};
 	int error;
@@ -438,21 +418,23 @@ vtballoon_init(struct vtballoon_softc *sc)
 static void
 vtballoon_teardown(struct vtballoon_softc *sc)
 {
+	struct pv_balloon *pb = &sc->vtb_balloon;
+	bool leaked = false;
+
 	if (sc->vtb_attached) {
 		sc->vtb_attached = false;
-		pv_balloon_stop(&sc->vtb_balloon);
-		if (!sc->vtb_dead && !sc->vtb_reset)
-			(void)pv_balloon_empty(&sc->vtb_balloon);
+		(void)pv_balloon_empty(pb);
 		sysctl_ctx_free(&sc->vtb_sysctl);
 	}
-	(void)vtballoon_halt(sc);
-	virtio_free_queues(sc->vtb_dev);
 	if (sc->vtb_initialised) {
 		sc->vtb_initialised = false;
-		pv_balloon_fini(&sc->vtb_balloon, !sc->vtb_dead);
+		pv_balloon_leave(pb);
+		leaked = pb->pb_pvdev.pvd_leaked;
+		virtio_free_queues(sc->vtb_dev);
+		pv_balloon_fini(pb, !leaked);
 	}
 	vtballoon_free_fini(sc);
-	vtballoon_free_shared(sc);
+	vtballoon_free_shared(sc, leaked);
 	mtx_destroy(&sc->vtb_mtx);
 }
 
@@ -483,9 +465,9 @@ vtballoon_attach(device_t dev)
 	mtx_init(&sc->vtb_mtx, device_get_nameunit(dev), "vtballoon", MTX_DEF);
 	error = vtballoon_negotiate(sc);
 	if (error == 0)
-		error = vtballoon_alloc_shared(sc);
-	if (error == 0)
 		error = vtballoon_init(sc);
+	if (error == 0)
+		error = vtballoon_alloc_shared(sc);
 	if (error == 0)
 		error = vtballoon_alloc_queues(sc);
 	if (error != 0) {
@@ -495,8 +477,6 @@ vtballoon_attach(device_t dev)
 	vtballoon_sysctl(sc);
 	vtballoon_write_poison(sc);
 	virtio_start(dev);
-	vtballoon_put_stats(sc);
-	vtballoon_read_target(sc);
 	sc->vtb_attached = true;
 	pv_balloon_start(&sc->vtb_balloon);
 	return (0);
@@ -519,23 +499,15 @@ vtballoon_suspend(device_t dev)
 {
 	struct vtballoon_softc *sc = device_get_softc(dev);
 
-	pv_balloon_stop(&sc->vtb_balloon);
-	return (vtballoon_halt(sc));
+	return (pv_balloon_freeze(&sc->vtb_balloon));
 }
 
 static int
 vtballoon_resume(device_t dev)
 {
 	struct vtballoon_softc *sc = device_get_softc(dev);
-	int error;
 
-	error = vtballoon_go(sc);
-	if (error != 0) {
-		device_printf(dev, "can't restart the device, error %d\n", error);
-		return (error);
-	}
-	pv_balloon_start(&sc->vtb_balloon);
-	return (0);
+	return (pv_balloon_thaw(&sc->vtb_balloon));
 }
 
 static int
@@ -543,12 +515,10 @@ vtballoon_config_change(device_t dev)
 {
 	struct vtballoon_softc *sc = device_get_softc(dev);
 
-	if (!sc->vtb_attached)
-		return (0);
 	if (virtio_needs_reset(dev)) {
-		sc->vtb_reset = true;
+		pv_dev_need_reset(&sc->vtb_balloon.pb_pvdev, PV_DEV_ALL, ETIMEDOUT);
+		/* Nobody waits for it any more. */
 		vtballoon_intr(sc);
-		pv_balloon_wake(&sc->vtb_balloon);
 		return (0);
 	}
 	vtballoon_read_target(sc);

@@ -102,8 +102,6 @@ hint_collect(struct vtballoon_softc *sc)
 		while (pvq_get(q, &done, 1) != 0)
 			hint_back(sc, done.pd_cookie);
 	} while (!pvq_broken(q) && pvq_intr_enable(q, max(pvq_inflight(q) / 2, 1)));
-	if (pvq_broken(q))
-		sc->vtb_reset = true;
 }
 
 static uint32_t
@@ -213,36 +211,47 @@ vtballoon_free_poll(struct vtballoon_softc *sc)
 	}
 	if (vtf->vtf_nhinted > 0 && (id == VIRTIO_BALLOON_CMD_ID_DONE || pv_balloon_is_short()))
 		hint_release(sc);
-	while (!sc->vtb_reset && hint_step(sc))
+	while (!vtballoon_is_bad(sc) && hint_step(sc))
 		hint_collect(sc);
-	return (sc->vtb_reset ? EIO : 0);
+	return (vtballoon_is_bad(sc) ? EIO : 0);
+}
+
+static void
+report_release(struct vtballoon_free *vtf)
+{
+	while (vtf->vtf_nblocks > 0)
+		pv_balloon_block_free(vtf->vtf_blocks[--vtf->vtf_nblocks]);
 }
 
 /*
- * Give blocks to the device and wait until they are returned, or until it was reset: it may discard
- * them as long as it did neither.
+ * Give the blocks to the device and wait until they are returned, or until it was stopped: it may
+ * discard them as long as it did neither.
  */
 static int
-report(struct vtballoon_softc *sc, vm_page_t *blocks, int n, vtballoon_reset_t *reset)
+report(struct vtballoon_softc *sc)
 {
 	struct vtballoon_free *vtf = &sc->vtb_free;
 	struct pvq *q = sc->vtb_queue[VTBQ_REPORT];
 	bus_dma_segment_t segs[VTB_REPORT_MAX];
-	struct pvq_chain pc = { .pc_segs = segs, .pc_nwrite = n, .pc_cookie = blocks };
+	struct pvq_chain pc = {
+		.pc_segs = segs,
+		.pc_nwrite = vtf->vtf_nblocks,
+		.pc_cookie = vtf->vtf_blocks
+	};
 	int error, i;
 
-	for (i = 0; i < n; i++) {
-		segs[i].ds_addr = VM_PAGE_TO_PHYS(blocks[i]);
+	for (i = 0; i < vtf->vtf_nblocks; i++) {
+		segs[i].ds_addr = VM_PAGE_TO_PHYS(vtf->vtf_blocks[i]);
 		segs[i].ds_len = BLOCK_SIZE;
 	}
 	error = pvq_submit(q, &pc);
-	if (error != 0)
-		return (error);
-	error = vtballoon_wait(sc, q, 0);
-	if (error == 0)
-		vtf->vtf_reports += n;
-	else
-		(void)reset(sc);
+	if (error == 0) {
+		error = vtballoon_wait(sc, q, 0);
+		if (error != 0)
+			return (error);
+		vtf->vtf_reports += vtf->vtf_nblocks;
+	}
+	report_release(vtf);
 	return (error);
 }
 
@@ -291,12 +300,11 @@ report_collect(struct vtballoon_softc *sc, vm_page_t *blocks, int max, u_int *lo
 }
 
 int
-vtballoon_free_idle(struct vtballoon_softc *sc, vtballoon_reset_t *reset)
+vtballoon_free_idle(struct vtballoon_softc *sc)
 {
 	struct vtballoon_free *vtf = &sc->vtb_free;
-	vm_page_t blocks[VTB_REPORT_MAX];
 	u_int left, looks;
-	int begin = ticks, error = 0, i, max, n;
+	int begin = ticks, error = 0, max;
 
 	if (sc->vtb_queue[VTBQ_REPORT] == NULL)
 		return (0);
@@ -306,14 +314,12 @@ vtballoon_free_idle(struct vtballoon_softc *sc, vtballoon_reset_t *reset)
 	left = (u_int)vtballoon_tunables[VTBALLOON_REPORT_RATE].pt_value * 1024 / (BLOCK_SIZE / 1024);
 	max = MIN(VTB_REPORT_MAX, sc->vtb_queue[VTBQ_REPORT]->q_max_segs);
 	while (error == 0 && left > 0 && looks > 0) {
-		n = report_collect(sc, blocks, MIN((u_int)max, left), &looks,
-		    begin + MAX(hz / 10, 1));
-		if (n == 0)
+		vtf->vtf_nblocks = report_collect(sc, vtf->vtf_blocks, MIN((u_int)max, left),
+		    &looks, begin + MAX(hz / 10, 1));
+		if (vtf->vtf_nblocks == 0)
 			break;
-		left -= n;
-		error = report(sc, blocks, n, reset);
-		for (i = 0; i < n && !sc->vtb_dead; i++)
-			pv_balloon_block_free(blocks[i]);
+		left -= vtf->vtf_nblocks;
+		error = report(sc);
 	}
 	/* One look may be slow, too: it takes a tenth of the time, not all. */
 	vtf->vtf_due = begin + MAX(hz, 10 * (ticks - begin));
@@ -321,7 +327,7 @@ vtballoon_free_idle(struct vtballoon_softc *sc, vtballoon_reset_t *reset)
 }
 
 void
-vtballoon_free_reset(struct vtballoon_softc *sc)
+vtballoon_free_stop(struct vtballoon_softc *sc, bool leaked)
 {
 	struct vtballoon_free *vtf = &sc->vtb_free;
 	void *cookie;
@@ -329,11 +335,13 @@ vtballoon_free_reset(struct vtballoon_softc *sc)
 	if (sc->vtb_queue[VTBQ_HINT] != NULL) {
 		/* A device that did not confirm the reset keeps what it has. */
 		while ((cookie = pvq_drain(sc->vtb_queue[VTBQ_HINT])) != NULL) {
-			if (!sc->vtb_dead)
+			if (!leaked)
 				hint_back(sc, cookie);
 		}
 	}
 	hint_release(sc);
+	if (!leaked)
+		report_release(vtf);
 	vtf->vtf_cmd_id = VIRTIO_BALLOON_CMD_ID_STOP;
 	vtf->vtf_state = VTF_RESTING;
 }

@@ -44,9 +44,9 @@ vtballoon_alloc_shared(struct vtballoon_softc *sc)
 }
 
 void
-vtballoon_free_shared(struct vtballoon_softc *sc)
+vtballoon_free_shared(struct vtballoon_softc *sc, bool leaked)
 {
-	if (sc->vtb_dead && sc->vtb_shared != NULL)
+	if (leaked && sc->vtb_shared != NULL)
 		device_printf(sc->vtb_dev, "the device did not release its memory: leaking it\n");
 	else
 		pv_dma_free(&sc->vtb_dma);
@@ -99,7 +99,7 @@ vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
 		}
 		if (pvq_inflight(q) <= left)
 			break;
-		if (pvq_broken(q) || sc->vtb_reset)
+		if (vtballoon_is_bad(sc))
 			error = EIO;
 		else if (ticks - end >= 0)
 			error = ETIMEDOUT;
@@ -114,7 +114,7 @@ vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
 		device_printf(sc->vtb_dev, "no answer on %s for %d seconds; resetting the device\n",
 		    q->q_name, seconds);
 	}
-	if (error != 0)
-		sc->vtb_reset = true;
+	if (error == ETIMEDOUT)
+		pv_dev_need_reset(&sc->vtb_balloon.pb_pvdev, PV_DEV_ALL, ETIMEDOUT);
 	return (error);
 }

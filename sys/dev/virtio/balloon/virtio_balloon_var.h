@@ -59,6 +59,8 @@ struct vtballoon_free {
 	u_long		 vtf_next;	/* block to look at */
 	uint8_t		 vtf_pass;	/* 1 to 255 */
 	int		 vtf_due;	/* ticks: not before */
+	vm_page_t	 vtf_blocks[VTB_REPORT_MAX]; /* that the device has now */
+	int		 vtf_nblocks;
 	uint64_t	 vtf_reports;	/* blocks reported */
 	uint64_t	 vtf_passes;	/* over all memory */
 };
@@ -70,15 +72,12 @@ struct vtballoon_softc {
 	struct pvq	*vtb_queue[VTBQ_COUNT];
 	struct vtballoon_free vtb_free;
 	uint64_t	vtb_features;
-	uint64_t	vtb_resets;
 	uint64_t	vtb_stats_asked;
 	uint32_t	vtb_busy;	/* bit i: array i is the device's */
 	bool		vtb_modern;
 	bool		vtb_initialised; /* pv_balloon_init() was done */
 	bool		vtb_attached;	/* the balloon works */
-	bool		vtb_dead;	/* it never confirmed a reset: it may use its memory */
 	bool		vtb_complained;	/* about no answer */
-	volatile bool	vtb_reset;	/* it has to be reset */
 	struct pv_dma	vtb_dma;
 	struct vtballoon_shared *vtb_shared;
 	struct sysctl_ctx_list vtb_sysctl;
@@ -94,13 +93,19 @@ enum {
 extern struct pv_tunable vtballoon_tunables[VTBALLOON_NTUNABLES];
 
 /*
- * Allocate vtb_shared, and free it.  A device that never confirmed a reset (vtb_dead) keeps it: that
- * is logged.
+ * Allocate vtb_shared, and free it.  A device that never confirmed a reset keeps it: that is logged.
  *
  * Returns 0 or ENOMEM.  May sleep.
  */
 int	vtballoon_alloc_shared(struct vtballoon_softc *sc);
-void	vtballoon_free_shared(struct vtballoon_softc *sc);
+void	vtballoon_free_shared(struct vtballoon_softc *sc, bool leaked);
+
+/* Does the device need a reset, so that nothing is to be waited for? */
+static inline bool
+vtballoon_is_bad(const struct vtballoon_softc *sc)
+{
+	return (pv_dev_is_needed(&sc->vtb_balloon.pb_pvdev));
+}
 
 /* Put len bytes of vtb_shared, for which there is room in q, for the device to read; and kick. */
 void	vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t len);
@@ -114,28 +119,19 @@ void	vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t
 int	vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left);
 
 /*
- * Reset the device now, and set it up again: virtio_balloon.c's, for virtio_balloon_free.c.  May
- * sleep.
- *
- * Returns 0, or why it is not set up, logged.  Whatever it returns, the device uses no memory any more
- * that it was given, unless vtb_dead is set.
- */
-typedef int vtballoon_reset_t(struct vtballoon_softc *sc);
-
-/*
  * virtio_balloon_free.c, all in the worker or while it is stopped.
  *
  * init   allocate; 0 or ENOMEM
  * fini   free
  * poll   answer the device's command about hints
  * idle   report some free memory; returns ticks until there is more to do, 0: never
- * reset  the device was reset
+ * stop   the device was stopped, or, if leaked, keeps what it has
  */
 int	vtballoon_free_init(struct vtballoon_softc *sc);
 void	vtballoon_free_fini(struct vtballoon_softc *sc);
 int	vtballoon_free_poll(struct vtballoon_softc *sc);
-int	vtballoon_free_idle(struct vtballoon_softc *sc, vtballoon_reset_t *reset);
-void	vtballoon_free_reset(struct vtballoon_softc *sc);
+int	vtballoon_free_idle(struct vtballoon_softc *sc);
+void	vtballoon_free_stop(struct vtballoon_softc *sc, bool leaked);
 void	vtballoon_free_sysctl(struct vtballoon_softc *sc, struct sysctl_oid_list *top);
 
 #endif /* !_DEV_VIRTIO_VIRTIO_BALLOON_VAR_H_ */

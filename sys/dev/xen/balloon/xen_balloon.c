@@ -462,7 +462,7 @@ xenballoon_attach(device_t dev)
 	error = xenstore_watch_add(&sc->xb_watch, MEMORY_DIR, "target");
 	if (error != 0) {
 		device_printf(dev, "memory/target can't be watched (error %d)\n", error);
-		pv_balloon_stop(&sc->xb_balloon);
+		pv_balloon_leave(&sc->xb_balloon);
 		sysctl_ctx_free(&sc->xb_sysctl);
 		pv_balloon_fini(&sc->xb_balloon, false);
 		mtx_destroy(&sc->xb_mtx);
@@ -484,18 +484,18 @@ xenballoon_detach(device_t dev)
 	if (sc->xb_leaving)
 		return (EBUSY);
 	sc->xb_leaving = true;
-	pv_balloon_stop(&sc->xb_balloon);
 	error = pv_balloon_empty(&sc->xb_balloon);
 	if (error != 0) {
 		device_printf(dev, "%lu pages can't be taken back (error %d): not unloaded; raise "
 		    "the limits by xl mem-max and mem-set\n", sc->xb_balloon.pb_npages, error);
-		pv_balloon_start(&sc->xb_balloon);
+		(void)pv_balloon_thaw(&sc->xb_balloon);
 		sc->xb_leaving = false;
 		return (EBUSY);
 	}
 	(void)xenstore_remove(NULL, CONTROL_DIR, BALLOON_KEY);
 	xenstore_watch_remove(&sc->xb_watch);
 	sysctl_ctx_free(&sc->xb_sysctl);
+	pv_balloon_leave(&sc->xb_balloon);
 	pv_balloon_fini(&sc->xb_balloon, false);
 	mtx_destroy(&sc->xb_mtx);
 	return (0);
@@ -509,8 +509,7 @@ xenballoon_suspend(device_t dev)
 
 	if (sc->xb_leaving)
 		return (EBUSY);
-	pv_balloon_stop(&sc->xb_balloon);
-	return (0);
+	return (pv_balloon_freeze(&sc->xb_balloon));
 }
 
 static int
@@ -518,8 +517,7 @@ xenballoon_resume(device_t dev)
 {
 	struct xenballoon_softc *sc = device_get_softc(dev);
 
-	pv_balloon_start(&sc->xb_balloon);
-	return (0);
+	return (pv_balloon_thaw(&sc->xb_balloon));
 }
 
 static device_method_t xenballoon_methods[] = {

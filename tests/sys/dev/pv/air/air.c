@@ -106,9 +106,9 @@ static void
 air_end(void)
 {
 
-	pv_balloon_stop(&air.a_balloon);
 	KT_EQ(pv_balloon_empty(&air.a_balloon), 0);
 	KT_EQ(air.a_taken, 0);
+	pv_balloon_leave(&air.a_balloon);
 	pv_balloon_fini(&air.a_balloon, false);
 }
 
