@@ -20,6 +20,7 @@
 #include <sys/proc.h>
 #include <sys/socket.h>
 #include <sys/sockio.h>
+#include <sys/syslog.h>
 #include <net/if.h>
 #include <net/if_dl.h>
 #include <net/if_var.h>
@@ -36,24 +37,36 @@ if_driver_ioctl(struct ifnet *ifp, u_long cmd, caddr_t data)
 	return (ifp->if_ioctl(ifp, cmd, data));
 }
 
+/* A mode of the user's, which is not counted: it ends with its flag, unless others use it. */
+static void
+if_set_user_mode(struct ifnet *ifp, int flags, int user, int mode, const int *count)
+{
+	if (((flags ^ ifp->if_flags) & user) == 0)
+		return;
+	IF_ADDR_WLOCK(ifp);
+	if ((flags & user) != 0)
+		ifp->if_flags |= mode;
+	else if (*count == 0)
+		ifp->if_flags &= ~mode;
+	IF_ADDR_WUNLOCK(ifp);
+	if (mode == IFF_PROMISC)
+		if_log(ifp, LOG_INFO, "permanently promiscuous mode %s\n",
+		    (flags & user) != 0 ? "enabled" : "disabled");
+}
+
 static int
 if_set_flags(struct ifnet *ifp, struct ifreq *ifr)
 {
-	int error = 0, flags;
+	int flags;
 
 	flags = (ifr->ifr_flags & 0xffff) | (ifr->ifr_flagshigh << 16);
 	flags &= ~IFF_CANTCHANGE;
 	if ((flags & IFF_UP) == 0 && (ifp->if_flags & IFF_UP) != 0)
 		if_down(ifp);
-	/* The user's promiscuous and all-multicast modes count as users of their own. */
-	if (((flags ^ ifp->if_flags) & IFF_PPROMISC) != 0)
-		error = ifpromisc(ifp, (flags & IFF_PPROMISC) != 0);
-	if (error == 0 && ((flags ^ ifp->if_flags) & IFF_PALLMULTI) != 0)
-		error = if_allmulti(ifp, (flags & IFF_PALLMULTI) != 0);
+	if_set_user_mode(ifp, flags, IFF_PPROMISC, IFF_PROMISC, &ifp->if_pcount);
+	if_set_user_mode(ifp, flags, IFF_PALLMULTI, IFF_ALLMULTI, &ifp->if_amcount);
 	ifp->if_flags = (ifp->if_flags & IFF_CANTCHANGE) | flags;
-	if (error == 0)
-		error = if_driver_ioctl(ifp, SIOCSIFFLAGS, (caddr_t)ifr);
-	return (error);
+	return (if_driver_ioctl(ifp, SIOCSIFFLAGS, (caddr_t)ifr));
 }
 
 static int

@@ -91,10 +91,10 @@ if_down(if_t ifp)
 
 /*
  * Count a user of a mode that is a flag of the interface, and notify the driver when the first
- * is added or the last removed.
+ * is added or the last removed, unless the user has set it as well.
  */
 static int
-if_setflag(struct ifnet *ifp, int flag, int *count, bool on)
+if_setflag(struct ifnet *ifp, int flag, int user, int *count, bool on)
 {
 	struct ifreq ifr;
 	bool changed;
@@ -106,7 +106,7 @@ if_setflag(struct ifnet *ifp, int flag, int *count, bool on)
 		return (EINVAL);
 	}
 	*count += on ? 1 : -1;
-	changed = *count == (on ? 1 : 0);
+	changed = *count == (on ? 1 : 0) && (ifp->if_flags & user) == 0;
 	if (changed)
 		ifp->if_flags = on ? ifp->if_flags | flag : ifp->if_flags & ~flag;
 	IF_ADDR_WUNLOCK(ifp);
@@ -131,7 +131,7 @@ ifpromisc(if_t ifp, int on)
 {
 	int error, old = ifp->if_flags;
 
-	error = if_setflag(ifp, IFF_PROMISC, &ifp->if_pcount, on != 0);
+	error = if_setflag(ifp, IFF_PROMISC, IFF_PPROMISC, &ifp->if_pcount, on != 0);
 	if (error == 0 && ((old ^ ifp->if_flags) & IFF_PROMISC) != 0)
 		if_log(ifp, LOG_INFO, "promiscuous mode %s\n",
 		    (ifp->if_flags & IFF_PROMISC) != 0 ? "enabled" : "disabled");
@@ -141,7 +141,7 @@ ifpromisc(if_t ifp, int on)
 int
 if_allmulti(if_t ifp, int on)
 {
-	return (if_setflag(ifp, IFF_ALLMULTI, &ifp->if_amcount, on != 0));
+	return (if_setflag(ifp, IFF_ALLMULTI, IFF_PALLMULTI, &ifp->if_amcount, on != 0));
 }
 
 /* Promiscuous mode as set by the user, in addition to that of listeners. */
