@@ -182,6 +182,38 @@ abort_takes_back_what_is_staged(const struct impl *im)
 }
 
 static void
+several_are_posted_at_once(const struct impl *im)
+{
+	struct peer_chain pr[FIX_POSTED];
+	const uint64_t *chains;
+	uint64_t before;
+	struct fix f;
+	uintptr_t n = 1;
+	int i, round, room;
+
+	fix_open(&f, im, 64, FIX_MAX_SEGS);
+	chains = &f.q->q_stats.qs_chains;
+	for (round = 0; round < 50; round++, n += FIX_POSTED) {
+		room = pvq_room(f.q);
+		before = *chains;
+		fix_post_all(&f, n, FIX_POSTED);
+		CHECK(pvq_inflight(f.q) == FIX_POSTED && *chains - before == FIX_POSTED,
+		    "%d in flight, %ju chains", pvq_inflight(f.q), (uintmax_t)(*chains - before));
+		/* What comes later takes back nothing of it. */
+		CHECK(fix_put(&f, n + FIX_POSTED, 1, 1) == 0, "no room");
+		fix_abort(&f);
+		for (i = 0; i < FIX_POSTED; i++)
+			fix_fetch(&f, &pr[i], n + i, i % 3, 1);
+		for (i = 0; i < FIX_POSTED; i++) {
+			fix_complete(&f, &pr[i], pr[i].pr_wlen);
+			fix_get(&f, n + i, pr[i].pr_wlen);
+		}
+		CHECK(pvq_room(f.q) == room, "%d slots, were %d", pvq_room(f.q), room);
+	}
+	fix_close(&f);
+}
+
+static void
 full_ring_says_enospc(const struct impl *im)
 {
 	struct peer_chain pr;
@@ -561,6 +593,8 @@ const struct pvq_test pvq_basic_tests[] = {
 	{ "nothing_is_seen_before_commit", "Staged chains are invisible",
 	    nothing_is_seen_before_commit },
 	{ "abort_takes_back_what_is_staged", "And nothing else", abort_takes_back_what_is_staged },
+	{ "several_are_posted_at_once", "In one pass, with nothing to take back",
+	    several_are_posted_at_once },
 	{ "full_ring_says_enospc", "Until a completion was collected", full_ring_says_enospc },
 	{ "full_in_each_way", "With chains of each shape, from each place on", full_in_each_way },
 	{ "completes_out_of_order", "Each cookie comes back with its own length",

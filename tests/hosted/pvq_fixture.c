@@ -136,48 +136,108 @@ fix_close(struct fix *f)
 	    kpi_mallocs, kpi_dma_tags, kpi_dma_maps);
 }
 
-int
-fix_put(struct fix *f, uintptr_t n, int nread, int nwrite)
-{
+/* A chain, with its segments. */
+struct fix_chain {
 	bus_dma_segment_t segs[PEER_MAX_SEGS];
-	struct pvq_chain pc = {
-		.pc_segs = segs,
+	struct pvq_chain pc;
+};
+
+static void
+fix_make(struct fix *f, struct fix_chain *fc, uintptr_t n, int nread, int nwrite)
+{
+	int i;
+
+	fc->pc = (struct pvq_chain){
+		.pc_segs = fc->segs,
 		.pc_nread = nread,
 		.pc_nwrite = nwrite,
 		.pc_cookie = (void *)n,
 	};
-	int error, i, slots;
-
 	for (i = 0; i < nread + nwrite; i++) {
-		segs[i].ds_addr = fix_addr(n, i);
-		segs[i].ds_len = fix_len(n, i);
+		fc->segs[i].ds_addr = fix_addr(n, i);
+		fc->segs[i].ds_len = fix_len(n, i);
 	}
 	if (f->im->im_chain != NULL)
-		f->im->im_chain(f->pe, &pc);
-	slots = pvq_prepare(f->q, &pc);
+		f->im->im_chain(f->pe, &fc->pc);
+}
+
+/* The queue must have made its own record of it. */
+static void
+fix_spoil(struct fix_chain *fc)
+{
+
+	memset(fc->segs, 0xa5, sizeof(fc->segs));
+	host_free(fc->pc.pc_arg);
+}
+
+/* Put it, or put and commit it in one. */
+static int
+fix_put_one(struct fix *f, uintptr_t n, int nread, int nwrite, bool post)
+{
+	struct fix_chain fc;
+	int error, slots;
+
+	fix_make(f, &fc, n, nread, nwrite);
+	slots = pvq_prepare(f->q, &fc.pc);
 	CHECK(slots > 0 && slots <= f->q->q_size, "%d slots", slots);
 	error = pvq_reserve(f->q, slots);
 	if (error == 0)
-		error = pvq_share(f->q, &pc);
+		error = pvq_share(f->q, &fc.pc);
 	if (error == 0) {
-		fix_share(f, n, &pc);
-		pvq_put(f->q, &pc, 1);
-		f->staged[f->nstaged++] = n;
+		fix_share(f, n, &fc.pc);
+		if (post)
+			pvq_post(f->q, &fc.pc, 1);
+		else {
+			pvq_put(f->q, &fc.pc, 1);
+			f->staged[f->nstaged++] = n;
+		}
 	}
-	/* The queue must have made its own record of it. */
-	memset(segs, 0xa5, sizeof(segs));
-	host_free(pc.pc_arg);
+	fix_spoil(&fc);
 	return (error);
 }
 
+int
+fix_put(struct fix *f, uintptr_t n, int nread, int nwrite)
+{
+
+	return (fix_put_one(f, n, nread, nwrite, false));
+}
+
+void
+fix_post_all(struct fix *f, uintptr_t n, int count)
+{
+	struct fix_chain fc[FIX_POSTED];
+	struct pvq_chain pcs[FIX_POSTED];
+	int error, i, slots = 0;
+
+	for (i = 0; i < count; i++) {
+		fix_make(f, &fc[i], n + i, i % 3, 1);
+		slots += pvq_prepare(f->q, &fc[i].pc);
+	}
+	error = pvq_reserve(f->q, slots);
+	CHECK(error == 0, "%d slots: error %d", slots, error);
+	for (i = 0; i < count; i++) {
+		error = pvq_share(f->q, &fc[i].pc);
+		CHECK(error == 0, "chain %lu: error %d", n + i, error);
+		fix_share(f, n + i, &fc[i].pc);
+		pcs[i] = fc[i].pc;
+	}
+	pvq_post(f->q, pcs, count);
+	for (i = 0; i < count; i++)
+		fix_spoil(&fc[i]);
+}
+
+/* In both ways, by turns. */
 void
 fix_post(struct fix *f, uintptr_t n, int nread, int nwrite)
 {
+	const bool one = n % 2 == 0 && f->nstaged == 0;
 	int error;
 
-	error = fix_put(f, n, nread, nwrite);
+	error = fix_put_one(f, n, nread, nwrite, one);
 	CHECK(error == 0, "chain %lu: error %d", n, error);
-	fix_commit(f);
+	if (!one)
+		fix_commit(f);
 }
 
 void

@@ -68,6 +68,10 @@ void	*fix_drain(struct fix *f);
 /* Put and commit chain n, and it must work. */
 void	fix_post(struct fix *f, uintptr_t n, int nread, int nwrite);
 
+/* Post count chains from number n on at once: number n + i has i % 3 segments to be read, and one. */
+#define	FIX_POSTED	8
+void	fix_post_all(struct fix *f, uintptr_t n, int count);
+
 /* The peer fetches a chain, which must be number n. */
 void	fix_fetch(struct fix *f, struct peer_chain *pr, uintptr_t n, int nread, int nwrite);
 

@@ -119,6 +119,7 @@ race_put(struct race *r)
 {
 	struct race_chain *rc;
 	int i, n = 1 + peer_random(&r->put_seed) % RACE_BATCH;
+	const bool post = peer_random(&r->put_seed) % 2 == 0;
 
 	n = MIN((uint64_t)n, r->rounds - r->put);
 	for (i = 0; i < n; i++, r->put++) {
@@ -126,11 +127,15 @@ race_put(struct race *r)
 		if (pvq_reserve(r->q, pvq_prepare(r->q, &rc->pc)) != 0)
 			break;
 		*rc->request = r->put;
-		pvq_put(r->q, &rc->pc, 1);
+		if (post)
+			pvq_post(r->q, &rc->pc, 1);
+		else
+			pvq_put(r->q, &rc->pc, 1);
 	}
 	if (i > 0) {
 		race_dawdle(&r->put_seed);
-		pvq_commit(r->q);
+		if (!post)
+			pvq_commit(r->q);
 		(void)pvq_kick(r->q);
 	}
 	return (i);

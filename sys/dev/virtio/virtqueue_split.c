@@ -187,9 +187,12 @@ vq_put_direct(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t pos, int 
 	return (wlen);
 }
 
-/* Put a chain. */
+/*
+ * Put a chain.  The release hands its shadow to the get side, if the state is VQ_POSTED: it looks there
+ * whenever the device names the id.
+ */
 static inline void
-vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc)
+vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, const enum vq_state state)
 {
 	struct pvq *q = &vq->vq_c.vqc_pvq;
 	const bus_dma_segment_t *seg = pc->pc_segs;
@@ -225,6 +228,8 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc)
 	q->q_taken = pos + ndesc;
 	vq->vq_staged++;
 	vq->vq_staged_segs += n;
+	if (state == VQ_POSTED)
+		atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
 }
 
 static void
@@ -232,7 +237,7 @@ vqsplit_put(struct pvq *q, const struct pvq_chain *pc, int n)
 {
 
 	for (; n > 0; n--, pc++)
-		vq_put_one(VQ(q), pc);
+		vq_put_one(VQ(q), pc, VQ_IDLE);
 }
 
 static void
@@ -245,27 +250,14 @@ vqsplit_abort(struct pvq *q)
 	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
 }
 
-static void
-vqsplit_commit(struct pvq *q)
+/* All that is staged is handed to the get side: show it to the device. */
+static inline void
+vq_show(struct vqsplit *vq)
 {
-	struct vqsplit *vq = VQ(q);
+	struct pvq *q = &vq->vq_c.vqc_pvq;
 	const uint32_t staged = vq->vq_staged;
-	struct vq_shadow *vd;
-	uint32_t pos;
 
-	if (staged == 0)
-		return;
-	/*
-	 * The release hands the shadow to the get side, which looks at it whenever the device
-	 * names its id.  vd_ndesc is read first: after it, the chain may complete.
-	 */
-	pos = vq->vq_base;
-	do {
-		vd = &vq->vq_shadow[vq->vq_ids[pos & vq->vq_mask]];
-		pos += vd->vd_ndesc;
-		atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
-	} while (pos != q->q_taken);
-	vq->vq_base = pos;
+	vq->vq_base = q->q_taken;
 	q->q_committed += staged;
 	vq->vq_unkicked += staged;
 	q->q_stats.qs_chains += staged;
@@ -277,6 +269,40 @@ vqsplit_commit(struct pvq *q)
 	atomic_thread_fence_rel();
 	atomic_store_16(&vq->vq_avail->va_idx, vq_16(&vq->vq_c, vq->vq_avail_idx));
 	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+}
+
+static void
+vqsplit_commit(struct pvq *q)
+{
+	struct vqsplit *vq = VQ(q);
+	struct vq_shadow *vd;
+	uint32_t pos;
+
+	if (vq->vq_staged == 0)
+		return;
+	/* vd_ndesc is read first: once it is posted, the chain may complete. */
+	pos = vq->vq_base;
+	do {
+		vd = &vq->vq_shadow[vq->vq_ids[pos & vq->vq_mask]];
+		pos += vd->vd_ndesc;
+		atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
+	} while (pos != q->q_taken);
+	vq_show(vq);
+}
+
+/*
+ * Without a second pass: what can't be aborted may be the get side's before it is the device's.  A
+ * device that names it early has it complete early.
+ */
+static void
+vqsplit_post(struct pvq *q, const struct pvq_chain *pc, int n)
+{
+	struct vqsplit *vq = VQ(q);
+
+	KASSERT(vq->vq_staged == 0, ("%s: %u chains not committed", __func__, vq->vq_staged));
+	for (; n > 0; n--, pc++)
+		vq_put_one(vq, pc, VQ_POSTED);
+	vq_show(vq);
 }
 
 /* Does the device request a notification of the chains since the last kick (2.7.10, 2.7.13.4)? */
@@ -641,6 +667,7 @@ static const struct pvq_ops vqsplit_ops = {
 	.qo_put = vqsplit_put,
 	.qo_abort = vqsplit_abort,
 	.qo_commit = vqsplit_commit,
+	.qo_post = vqsplit_post,
 	.qo_kick = vqsplit_kick,
 	.qo_get = vqsplit_get,
 	.qo_intr_enable = vqsplit_intr_enable,

@@ -317,10 +317,8 @@ pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
 		}
 		rxq->prq_nfree--;
 	}
-	if (n > 0) {
-		pvq_put(rxq->prq_pvq, chains, n);
-		pvq_commit(rxq->prq_pvq);
-	}
+	if (n > 0)
+		pvq_post(rxq->prq_pvq, chains, n);
 	rxq->prq_starved = starved;
 	return (starved ? -1 : n);
 }

@@ -529,8 +529,7 @@ pv_net_tx_commit(struct pv_net_txq *txq)
 	for (i = 0; i < txq->ptq_n && txq->ptq_tag != NULL; i++)
 		pv_net_tx_sync(txq, txq->ptq_chains[i].pc_cookie, BUS_DMASYNC_PREWRITE);
 	pv_dma_sync(&txq->ptq_hdrs, BUS_DMASYNC_PREWRITE);
-	pvq_put(txq->ptq_pvq, txq->ptq_chains, txq->ptq_n);
-	pvq_commit(txq->ptq_pvq);
+	pvq_post(txq->ptq_pvq, txq->ptq_chains, txq->ptq_n);
 	txq->ptq_unkicked += txq->ptq_n;
 	txq->ptq_n = 0;
 	txq->ptq_slots = 0;

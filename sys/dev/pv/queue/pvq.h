@@ -43,13 +43,15 @@
  *	                 back all that is staged.
  *	pvq_commit()     the peer sees them; they are returned by pvq_get() or by pvq_drain() only
  *
+ * pvq_post() is the last two in one, without a chance to back out in between.
+ *
  * Trust.  An implementation reads each index, id and length that the peer wrote once, checks
  * it against what was put, and hands out only what passed.  What does not pass marks the queue
  * broken (pvq_break): from then on put, get, kick and intr_enable do nothing and return EIO or 0, and
  * pvq_drain() is the only way to the cookies.  The owner then resets the device.
  *
  * Locking.  None here.  The owner serialises the putting side (reserve, share, put, abort, commit,
- * kick) and the getting side (get, intr_enable, intr_disable).  The two sides may run at the same
+ * post, kick) and the getting side (get, intr_enable, intr_disable).  The two sides may run at the same
  * time: every implementation keeps their state apart.  pvq_drain(), pvq_reinit() and pvq_free() need
  * both sides to be idle; for pvq_forget() they are stopped, wherever they were.
  *
@@ -155,6 +157,8 @@ struct pvq_ops {
 	void	(*qo_put)(struct pvq *, const struct pvq_chain *, int);
 	void	(*qo_abort)(struct pvq *);
 	void	(*qo_commit)(struct pvq *);
+	/* NULL: qo_put and qo_commit. */
+	void	(*qo_post)(struct pvq *, const struct pvq_chain *, int);
 	bool	(*qo_kick)(struct pvq *);
 	int	(*qo_get)(struct pvq *, struct pvq_done *, int);
 	bool	(*qo_intr_enable)(struct pvq *, unsigned int);
@@ -391,6 +395,22 @@ pvq_commit(struct pvq *q)
 }
 
 /*
+ * pvq_put() and pvq_commit() in one pass over the chains, for whoever does not take them back.  Nothing
+ * else is staged.
+ */
+static inline void
+pvq_post(struct pvq *q, const struct pvq_chain *pc, int n)
+{
+
+	if (q->q_ops->qo_post != NULL)
+		q->q_ops->qo_post(q, pc, n);
+	else {
+		pvq_put(q, pc, n);
+		pvq_commit(q);
+	}
+}
+
+/*
  * Notify the peer that there is work, if it asked for that since the last kick.  Call it once
  * after a batch of commits: it may trap to the host.  It belongs to the putting side, so the lock
  * that serialises that side is held; no other should be.
@@ -417,8 +437,7 @@ pvq_submit(struct pvq *q, const struct pvq_chain *pc)
 	error = slots == 0 ? EFBIG : pvq_reserve(q, slots);
 	if (error != 0)
 		return (error);
-	pvq_put(q, pc, 1);
-	pvq_commit(q);
+	pvq_post(q, pc, 1);
 	(void)pvq_kick(q);
 	return (0);
 }
