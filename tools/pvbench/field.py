@@ -30,11 +30,13 @@ from pvbench import (
     fieldmix,
     fieldmove,
     fieldnet,
+    fieldsysbench,
     labs,
 )
 from pvbench.report import Command, Report
 
-TABLES = (fieldfile, fieldnet, fieldcrypt, fieldmany, fieldmix, fieldmove)
+TABLES = (fieldfile, fieldnet, fieldcrypt, fieldmany, fieldmix, fieldmove,
+          fieldsysbench)
 SCALE, QUICK, FEW = 0.125, 0.0625, 2
 
 
@@ -84,6 +86,8 @@ def run(args: argparse.Namespace, report: Report) -> None:
                       and not report.has(f"{table.TITLE}: {name}")] for table in TABLES}
     if not labs.inside():
         fieldguests.build_linux(crypt=bool(wanted[fieldcrypt]))
+        if wanted[fieldsysbench]:
+            fieldsysbench.build_linux()
     labs.enter()
     report.progress.total = rounds(args) * sum(map(len, wanted.values()))
     with labs.scratch(1800):

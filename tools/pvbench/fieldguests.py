@@ -40,13 +40,13 @@ CPU = ", CPU time"  # behind the name of a row's second line
 MODERN = ",disable-legacy=on,disable-modern=off"
 
 
-def libraries(program: pathlib.Path) -> list[image.Entry]:
+def libraries(program: pathlib.Path, packages: Packages) -> list[image.Entry]:
     """What a program of Debian's needs, from these packages or those of the lab."""
     found: dict[str, pathlib.Path] = {}
     left = [program]
     while left:
         for name in Elf(left.pop()).dynamic(DT_NEEDED):
-            places = [root / folder / name for root in (PACKAGES.root, ROOT)
+            places = [root / folder / name for root in (packages.root, ROOT)
                       for folder in ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")]
             path = next((place for place in places if place.is_file()), None)
             if path is None:
@@ -58,16 +58,20 @@ def libraries(program: pathlib.Path) -> list[image.Entry]:
             for name, path in found.items()]
 
 
-def cryptsetup() -> list[image.Entry]:
-    """The program, and all that it needs."""
+def unpacked(packages: Packages, program: str) -> None:
+    """See that there is a program of these packages."""
     try:
-        PACKAGES.fetch()
-        if not (PACKAGES.root / CRYPTSETUP).is_file():
-            PACKAGES.unpack()
+        packages.fetch()
+        if not (packages.root / program).is_file():
+            packages.unpack()
     except PackagesError as error:
         raise BenchError(str(error)) from error
-    program = PACKAGES.root / CRYPTSETUP
-    return [(f"bin/{program.name}", image.PROGRAM, program.read_bytes()), *libraries(program),
+
+
+def with_libraries(packages: Packages, program: str) -> list[image.Entry]:
+    """A program that was unpacked, and all that it needs."""
+    path = packages.root / program
+    return [(f"bin/{path.name}", image.PROGRAM, path.read_bytes()), *libraries(path, packages),
             ("lib64/ld-linux-x86-64.so.2", image.PROGRAM,
              image.packaged("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"))]
 
@@ -83,8 +87,11 @@ def build_linux(crypt: bool) -> None:
     programs: list[image.Entry] = [
         (f"bin/{program.name}", image.PROGRAM, program.read_bytes())
         for program in (FILEIO, build.NETBENCH)]
-    build.linux(LINUX, MODULES, programs + (
-        cryptsetup() if crypt or (PACKAGES.root / CRYPTSETUP).is_file() else []))
+    if crypt:
+        unpacked(PACKAGES, CRYPTSETUP)
+    if (PACKAGES.root / CRYPTSETUP).is_file():
+        programs += with_libraries(PACKAGES, CRYPTSETUP)
+    build.linux(LINUX, MODULES, programs)
 
 
 @dataclasses.dataclass(frozen=True)
