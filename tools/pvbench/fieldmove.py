@@ -7,7 +7,8 @@ As it is published: total time, interruption of the service, memory written mean
 goes on until QEMU stops it for the last pages (down time).  What its users see is measured at the
 other end of its cable (tests/taphost): the longest time without a frame, the longest pause of its
 TCP stream, and echo requests, one each 10 ms, that it did not answer.  A guest of each system in a
-round, which moves several times.
+round, which moves several times.  Under TCG a guest that is copied while it runs may lose its last
+writes, and stand still afterwards; then that is said, and another one is measured.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from typing import ClassVar
@@ -24,11 +26,13 @@ from pvbench.fieldguests import DEBIAN, System, beside
 from pvbench.figures import Figures, of_pairs_interval
 from pvbench.report import Report
 from pvbench.table import Goal, Line
+from pvguest.errors import STATUS_TIMEOUT
 from xen.errors import TOP
 
 TITLE = "migration"
 TAPHOST = TOP / "tests/taphost"
 MEMORY, TIMES = 256, 3
+PATIENCE, GUESTS = 120, 3  # seconds for a guest, and how many are tried
 HOST, GUEST, PORT, BYTES = "10.9.0.1", "10.9.0.2", 7001, 1 << 40
 
 
@@ -88,20 +92,30 @@ def found_in(said: str) -> dict[str, list[float]]:
     return found
 
 
-def moved(system: System) -> dict[str, list[float]]:
+def run_guest(system: System) -> subprocess.CompletedProcess[str]:
     """A guest that moves."""
     with tempfile.TemporaryDirectory(prefix="bench") as folder:
-        done = subprocess.run(
+        return subprocess.run(
             [TAPHOST, "--stream", "net.sock", "run", TOP / "tools/guest", "--accel", "tcg",
-             "--timeout", "200", "--mem", str(MEMORY), *system.options,
+             "--timeout", str(PATIENCE), "--mem", str(MEMORY), *system.options,
              "--qemu=-netdev", "--qemu=stream,id=net0,server=off,addr.type=unix,addr.path=net.sock",
              "--qemu=-device", "--qemu=virtio-net-pci,netdev=net0,id=nic0,romfile=,"
              "disable-legacy=on,disable-modern=off", *commands(system)],
             cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BenchError(f"{TITLE}, {system.name}: status {done.returncode}\n"
-                         f"{done.stdout}{done.stderr}")
-    return found_in(done.stdout)
+
+
+def moved(system: System) -> dict[str, list[float]]:
+    """What is measured of it; another one if it stands still, which is said."""
+    for _ in range(GUESTS):
+        done = run_guest(system)
+        if done.returncode == 0:
+            return found_in(done.stdout)
+        if done.returncode != STATUS_TIMEOUT:
+            break
+        print(f"bench field: {TITLE}, {system.name}: a guest did not go on after"
+              f" {done.stdout.count('migrated: ')} moves", file=sys.stderr)
+    raise BenchError(f"{TITLE}, {system.name}: status {done.returncode}\n"
+                     f"{done.stdout}{done.stderr}")
 
 
 def line(one: Measure, ours: Figures, other: Figures, *, goal: bool) -> Line:
