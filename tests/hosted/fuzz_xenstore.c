@@ -19,13 +19,7 @@
 #include <sys/lock.h>
 #include <sys/malloc.h>
 #include <sys/mutex.h>
-#include <sys/sx.h>
 
-#include <vm/vm.h>
-#include <vm/pmap.h>
-
-#include <dev/xen/xen_evtchn.h>
-#include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_tunable.h>
 #include <dev/xen/xenbus.h>
 #include <dev/xen/xenbus_var.h>
@@ -34,6 +28,7 @@
 #include "fuzz_input.h"
 #include "host/host.h"
 #include "kpi/kpi.h"
+#include "model/xenstore_page.h"
 
 #define	FUZZ_MIN	10
 #define	FUZZ_MAX	1000
@@ -41,13 +36,7 @@
 
 MALLOC_DEFINE(M_XEN, "xen", "");
 
-volatile int ticks;
-int hz = 100;
-sbintime_t tick_sbt = SBT_1S / 100;
-
-static struct xenstore_domain_interface intf;
 static struct xenbus_child child;
-static driver_intr_t *handler;
 static struct fuzz_input in;
 static struct xsd_sockmsg request;
 static u_int sleeps;
@@ -55,56 +44,6 @@ static bool broken;	/* an index is invalid: there is nothing to be had from this
 /* What is being sent. */
 static char out[sizeof(struct xsd_sockmsg) + XENSTORE_PAYLOAD_MAX + 16];
 static size_t out_len, out_at;
-
-void
-__mtx_lock_flags(volatile uintptr_t *m __unused, int opts __unused, const char *file __unused,
-    int line __unused)
-{
-}
-
-void
-__mtx_unlock_flags(volatile uintptr_t *m __unused, int opts __unused, const char *file __unused,
-    int line __unused)
-{
-}
-
-void
-mtx_sysinit(const void *arg __unused)
-{
-}
-
-void
-_mtx_destroy(volatile uintptr_t *m __unused)
-{
-}
-
-void
-sx_sysinit(const void *arg __unused)
-{
-}
-
-void
-sx_destroy(struct sx *sx __unused)
-{
-}
-
-int
-_sx_xlock(struct sx *sx __unused, int opts __unused, const char *file __unused, int line __unused)
-{
-
-	return (0);
-}
-
-void
-_sx_xunlock(struct sx *sx __unused, const char *file __unused, int line __unused)
-{
-}
-
-void
-_sx_assert(const struct sx *sx __unused, int what __unused, const char *file __unused,
-    int line __unused)
-{
-}
 
 void
 wakeup(const void *chan __unused)
@@ -123,14 +62,14 @@ static void
 fuzz_take(void)
 {
 	char *to = (char *)&request;
-	uint32_t n = intf.req_prod - intf.req_cons;
+	uint32_t n = xs_page.req_prod - xs_page.req_cons;
 	size_t i;
 
 	if (n >= sizeof(request) && n <= XENSTORE_RING_SIZE) {
 		for (i = 0; i < sizeof(request); i++)
-			to[i] = intf.req[MASK_XENSTORE_IDX(intf.req_cons + i)];
+			to[i] = xs_page.req[MASK_XENSTORE_IDX(xs_page.req_cons + i)];
 	}
-	intf.req_cons = intf.req_prod;
+	xs_page.req_cons = xs_page.req_prod;
 }
 
 /* The next message: to the request or not, of a type that fits or not, with any payload. */
@@ -161,15 +100,17 @@ static void
 fuzz_send(size_t n)
 {
 
-	for (; n > 0 && out_at < out_len && intf.rsp_prod - intf.rsp_cons < XENSTORE_RING_SIZE; n--)
-		intf.rsp[MASK_XENSTORE_IDX(intf.rsp_prod++)] = out[out_at++];
+	for (; n > 0 && out_at < out_len &&
+	    xs_page.rsp_prod - xs_page.rsp_cons < XENSTORE_RING_SIZE; n--)
+		xs_page.rsp[MASK_XENSTORE_IDX(xs_page.rsp_prod++)] = out[out_at++];
 }
 
 /* What xenstored does while the requester sleeps; when the input ends, so does its patience. */
 int
-_sleep(const void *chan __unused, struct lock_object *lock __unused, int pri __unused,
+_sleep(const void *chan __unused, struct lock_object *lock, int pri __unused,
     const char *wmesg __unused, sbintime_t sbt __unused, sbintime_t pr __unused, int flags __unused)
 {
+	struct mtx *m = __containerof(lock, struct mtx, lock_object);
 	uint8_t what = fuzz_byte(&in);
 
 	CHECK(++sleeps < 20000, "sleeps for ever");
@@ -177,52 +118,19 @@ _sleep(const void *chan __unused, struct lock_object *lock __unused, int pri __u
 	if (in.fi_left == 0 || what == 0xff)
 		ticks += 1000 * hz;
 	else if (what >= 0xfc)
-		intf.rsp_prod += fuzz_word(&in);
+		xs_page.rsp_prod += fuzz_word(&in);
 	else if (what >= 0xf8)
-		intf.req_cons += fuzz_word(&in);
+		xs_page.req_cons += fuzz_word(&in);
 	else {
 		if (out_at == out_len)
 			fuzz_message();
 		fuzz_send(what % 2 == 0 ? XENSTORE_RING_SIZE : what);
 	}
-	broken |= intf.rsp_prod - intf.rsp_cons > XENSTORE_RING_SIZE;
-	handler(NULL);
+	broken |= xs_page.rsp_prod - xs_page.rsp_cons > XENSTORE_RING_SIZE;
+	mtx_unlock(m);
+	xs_intr(NULL);
+	mtx_lock(m);
 	return (0);
-}
-
-int
-xen_get_param(uint32_t index __unused, uint64_t *value)
-{
-
-	*value = 1;
-	return (0);
-}
-
-void *
-pmap_mapdev_attr(vm_paddr_t pa __unused, vm_size_t size __unused, int attr __unused)
-{
-
-	return (&intf);
-}
-
-void
-pmap_unmapdev(void *va __unused, vm_size_t size __unused)
-{
-}
-
-int
-xen_evtchn_adopt(evtchn_port_t port __unused, const struct xen_evtchn_params *params,
-    struct xen_evtchn **ecp)
-{
-
-	handler = params->xep_handler;
-	*ecp = (struct xen_evtchn *)&handler;
-	return (0);
-}
-
-void
-xen_evtchn_free(struct xen_evtchn *ec __unused)
-{
 }
 
 void
@@ -293,9 +201,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	in = (struct fuzz_input){ data, size };
 	kpi_quiet = true;
-	memset(&intf, 0, sizeof(intf));
-	intf.req_prod = intf.req_cons = fuzz_byte(&in) - 128;
-	intf.rsp_prod = intf.rsp_cons = fuzz_byte(&in) - 128;
+	memset(&xs_page, 0, sizeof(xs_page));
+	xs_page.req_prod = xs_page.req_cons = fuzz_byte(&in) - 128;
+	xs_page.rsp_prod = xs_page.rsp_cons = fuzz_byte(&in) - 128;
 	memset(&child, 0, sizeof(child));
 	child.xb_dev = kpi_device();
 	child.xb_node = dir;

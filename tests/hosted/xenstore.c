@@ -21,26 +21,15 @@
 #include <sys/mutex.h>
 #include <sys/sysctl.h>
 
-#include <vm/vm.h>
-#include <vm/pmap.h>
-
-#include <dev/xen/xen_evtchn.h>
-#include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_tunable.h>
 #include <dev/xen/xenstore_var.h>
 
 #include "host/host.h"
 #include "kpi/kpi.h"
+#include "model/xenstore_page.h"
 
 #define	HEAD	sizeof(struct xsd_sockmsg)
 
-volatile int ticks;
-int hz = 100;
-sbintime_t tick_sbt = SBT_1S / 100;
-
-static struct xenstore_domain_interface intf;
-static driver_intr_t *handler;
-static bool locked;
 static const void *woken;
 static u_int notified, fired, sleeps;
 
@@ -59,92 +48,29 @@ static size_t taken_len;
 static u_int at_access;
 
 void
-__mtx_lock_flags(volatile uintptr_t *m __unused, int opts __unused, const char *file __unused,
-    int line __unused)
-{
-
-	CHECK(!locked, "locked twice");
-	locked = true;
-}
-
-void
-__mtx_unlock_flags(volatile uintptr_t *m __unused, int opts __unused, const char *file __unused,
-    int line __unused)
-{
-
-	CHECK(locked, "not locked");
-	locked = false;
-}
-
-void
-mtx_sysinit(const void *arg __unused)
-{
-}
-
-void
-_mtx_destroy(volatile uintptr_t *m __unused)
-{
-}
-
-void
 wakeup(const void *chan)
 {
 
-	CHECK(locked, "a sleeper may miss it");
+	CHECK(kpi_mutexes > 0, "a sleeper may miss it");
 	woken = chan;
 }
 
 /* Nothing else than wakeup(9) and the end of its time ends a sleep. */
 int
-_sleep(const void *chan, struct lock_object *lock __unused, int pri __unused,
+_sleep(const void *chan, struct lock_object *lock, int pri __unused,
     const char *wmesg __unused, sbintime_t sbt, sbintime_t pr __unused, int flags __unused)
 {
+	struct mtx *m = __containerof(lock, struct mtx, lock_object);
 
-	CHECK(locked, "sleeps without the lock");
 	CHECK(++sleeps < 10000, "sleeps for ever");
-	locked = false;
+	mtx_unlock(m);
 	woken = NULL;
 	xenstored();
 	CHECK(woken == chan || sbt != 0, "nobody wakes it");
 	if (woken != chan)
 		ticks += sbt / tick_sbt;
-	locked = true;
+	mtx_lock(m);
 	return (woken == chan ? 0 : EWOULDBLOCK);
-}
-
-int
-xen_get_param(uint32_t index __unused, uint64_t *value)
-{
-
-	*value = 1;
-	return (0);
-}
-
-void *
-pmap_mapdev_attr(vm_paddr_t pa __unused, vm_size_t size __unused, int attr __unused)
-{
-
-	return (&intf);
-}
-
-void
-pmap_unmapdev(void *va __unused, vm_size_t size __unused)
-{
-}
-
-int
-xen_evtchn_adopt(evtchn_port_t port __unused, const struct xen_evtchn_params *params,
-    struct xen_evtchn **ecp)
-{
-
-	handler = params->xep_handler;
-	*ecp = (struct xen_evtchn *)&handler;
-	return (0);
-}
-
-void
-xen_evtchn_free(struct xen_evtchn *ec __unused)
-{
 }
 
 void
@@ -167,9 +93,8 @@ static void
 begin(uint32_t index)
 {
 
-	memset(&intf, 0, sizeof(intf));
-	intf.req_prod = intf.req_cons = intf.rsp_prod = intf.rsp_cons = index;
-	locked = false;
+	memset(&xs_page, 0, sizeof(xs_page));
+	xs_page.req_prod = xs_page.req_cons = xs_page.rsp_prod = xs_page.rsp_cons = index;
 	notified = fired = sleeps = at_access = 0;
 	stream_len = stream_at = 0;
 	CHECK(xenstore_ring_init(kpi_device(), event) == 0, "no ring");
@@ -194,8 +119,8 @@ request(void)
 	size_t i;
 
 	for (i = 0; i < sizeof(head); i++)
-		to[i] = intf.req[MASK_XENSTORE_IDX(intf.req_cons + i)];
-	intf.req_cons = intf.req_prod;
+		to[i] = xs_page.req[MASK_XENSTORE_IDX(xs_page.req_cons + i)];
+	xs_page.req_cons = xs_page.req_prod;
 	return (head.req_id);
 }
 
@@ -204,8 +129,8 @@ static void
 send(size_t to)
 {
 
-	while (stream_at < to && intf.rsp_prod - intf.rsp_cons < XENSTORE_RING_SIZE)
-		intf.rsp[MASK_XENSTORE_IDX(intf.rsp_prod++)] = stream[stream_at++];
+	while (stream_at < to && xs_page.rsp_prod - xs_page.rsp_cons < XENSTORE_RING_SIZE)
+		xs_page.rsp[MASK_XENSTORE_IDX(xs_page.rsp_prod++)] = stream[stream_at++];
 }
 
 static void
@@ -221,7 +146,7 @@ interrupt(void)
 {
 
 	kpi_access_hook = send_rest;
-	handler(NULL);
+	xs_intr(NULL);
 	kpi_access_hook = NULL;
 }
 
@@ -363,8 +288,8 @@ static void
 take_a_ring(void)
 {
 
-	while (intf.req_cons != intf.req_prod)
-		taken[taken_len++ % sizeof(taken)] = intf.req[MASK_XENSTORE_IDX(intf.req_cons++)];
+	while (xs_page.req_cons != xs_page.req_prod)
+		taken[taken_len++ % sizeof(taken)] = xs_page.req[MASK_XENSTORE_IDX(xs_page.req_cons++)];
 	if (taken_len == sizeof(taken)) {
 		add(XS_WRITE, ((struct xsd_sockmsg *)taken)->req_id, "OK", 3);
 		send(stream_len);
@@ -430,9 +355,9 @@ late_answers_are_told_apart(const void *arg __unused)
 	*timeout = 5;
 	xenstored = answer_of_nothing;
 	begin(0);
-	CHECK(!xenstore_ring_doubt(), "a doubt without a request");
+	CHECK(!xenstore_doubt(), "a doubt without a request");
 	CHECK(talk(&reply, &len) == ETIMEDOUT, "it has an answer");
-	CHECK(xenstore_ring_doubt() && !xenstore_ring_doubt(), "no doubt, or for ever");
+	CHECK(xenstore_doubt() && !xenstore_doubt(), "no doubt, or for ever");
 	add(XS_READ, request(), "7", 2);
 	add(XS_TRANSACTION_START, 77, "4294967295", 11);
 	add(XS_TRANSACTION_START, 77, "4294967296", 11);
@@ -441,8 +366,8 @@ late_answers_are_told_apart(const void *arg __unused)
 	send(stream_len);
 	interrupt();
 	CHECK(xenstore_late - late == 5, "%ju late", (uintmax_t)(xenstore_late - late));
-	CHECK(xenstore_ring_orphan() == 12 && xenstore_ring_orphan() == UINT32_MAX &&
-	    xenstore_ring_orphan() == 0, "orphans");
+	CHECK(xenstore_orphan() == 12 && xenstore_orphan() == UINT32_MAX &&
+	    xenstore_orphan() == 0, "orphans");
 	*timeout = before;
 	xenstored = answer_in_two;
 	stream_len = stream_at = fired = 0;
@@ -495,7 +420,7 @@ errors_are_numbers(const void *arg __unused)
 		answer_text = answers[i].text;
 		error = talk(&reply, &len);
 		CHECK(error == answers[i].error, "%s: error %d", answer_text, error);
-		CHECK(xenstore_ring_doubt() == answers[i].doubt, "%s", answer_text);
+		CHECK(xenstore_doubt() == answers[i].doubt, "%s", answer_text);
 	}
 	CHECK(xenstore_failed - failed == 2, "%ju", (uintmax_t)(xenstore_failed - failed));
 	xenstore_ring_fini();
@@ -536,7 +461,7 @@ static void
 answer_beyond_the_ring(void)
 {
 
-	intf.rsp_prod = intf.rsp_cons + XENSTORE_RING_SIZE + 1;
+	xs_page.rsp_prod = xs_page.rsp_cons + XENSTORE_RING_SIZE + 1;
 	interrupt();
 }
 

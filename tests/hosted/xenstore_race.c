@@ -21,17 +21,13 @@
 #include <sys/lock.h>
 #include <sys/mutex.h>
 
-#include <vm/vm.h>
-#include <vm/pmap.h>
-
-#include <dev/xen/xen_evtchn.h>
-#include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_tunable.h>
 #include <dev/xen/xenstore_var.h>
 
 #include "host/host.h"
 #include "kpi/kpi.h"
 #include "model/peer.h"
+#include "model/xenstore_page.h"
 
 #if __has_feature(thread_sanitizer)
 #define	RACE_ROUNDS	(host_soaking() ? 5000 : 300)
@@ -40,14 +36,8 @@
 #endif
 #define	RACE_DAWDLE	32
 
-volatile int ticks;
-int hz = 100;
-sbintime_t tick_sbt = SBT_1S / 100;
-
-static struct xenstore_domain_interface intf;
 static struct host_bell intr, daemon_event, awake;
-static driver_intr_t *handler;
-static int lock, over;
+static int over;
 static uint64_t requests, fired;
 static uint32_t daemon_seed = 3;
 
@@ -66,35 +56,8 @@ asleep(struct host_bell *bell, const char *who)
 {
 
 	CHECK(host_bell_wait(bell), "an event or a wake-up is lost: all are asleep, %s last, in "
-	    "request %lu: requests %u to %u, responses %u to %u", who, requests, intf.req_cons,
-	    intf.req_prod, intf.rsp_cons, intf.rsp_prod);
-}
-
-void
-__mtx_lock_flags(volatile uintptr_t *m __unused, int opts __unused, const char *file __unused,
-    int line __unused)
-{
-
-	while (__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE) != 0)
-		host_yield();
-}
-
-void
-__mtx_unlock_flags(volatile uintptr_t *m __unused, int opts __unused, const char *file __unused,
-    int line __unused)
-{
-
-	__atomic_store_n(&lock, 0, __ATOMIC_RELEASE);
-}
-
-void
-mtx_sysinit(const void *arg __unused)
-{
-}
-
-void
-_mtx_destroy(volatile uintptr_t *m __unused)
-{
+	    "request %lu: requests %u to %u, responses %u to %u", who, requests, xs_page.req_cons,
+	    xs_page.req_prod, xs_page.rsp_cons, xs_page.rsp_prod);
 }
 
 void
@@ -105,49 +68,15 @@ wakeup(const void *chan __unused)
 }
 
 int
-_sleep(const void *chan __unused, struct lock_object *lo __unused, int pri __unused,
+_sleep(const void *chan __unused, struct lock_object *lock, int pri __unused,
     const char *wmesg __unused, sbintime_t sbt __unused, sbintime_t pr __unused, int flags __unused)
 {
+	struct mtx *m = __containerof(lock, struct mtx, lock_object);
 
-	__mtx_unlock_flags(NULL, 0, NULL, 0);
+	mtx_unlock(m);
 	asleep(&awake, "the requester");
-	__mtx_lock_flags(NULL, 0, NULL, 0);
+	mtx_lock(m);
 	return (0);
-}
-
-int
-xen_get_param(uint32_t index __unused, uint64_t *value)
-{
-
-	*value = 1;
-	return (0);
-}
-
-void *
-pmap_mapdev_attr(vm_paddr_t pa __unused, vm_size_t size __unused, int attr __unused)
-{
-
-	return (&intf);
-}
-
-void
-pmap_unmapdev(void *va __unused, vm_size_t size __unused)
-{
-}
-
-int
-xen_evtchn_adopt(evtchn_port_t port __unused, const struct xen_evtchn_params *params,
-    struct xen_evtchn **ecp)
-{
-
-	handler = params->xep_handler;
-	*ecp = (struct xen_evtchn *)&handler;
-	return (0);
-}
-
-void
-xen_evtchn_free(struct xen_evtchn *ec __unused)
-{
 }
 
 void
@@ -179,14 +108,14 @@ daemon_take(char *to, size_t len)
 	uint32_t cons, prod;
 	size_t i;
 
-	cons = intf.req_cons;
-	prod = __atomic_load_n(&intf.req_prod, __ATOMIC_ACQUIRE);
+	cons = xs_page.req_cons;
+	prod = __atomic_load_n(&xs_page.req_prod, __ATOMIC_ACQUIRE);
 	len = MIN(len, prod - cons);
 	for (i = 0; i < len; i++)
-		to[i] = intf.req[MASK_XENSTORE_IDX(cons + i)];
+		to[i] = xs_page.req[MASK_XENSTORE_IDX(cons + i)];
 	if (len == 0)
 		return (0);
-	__atomic_store_n(&intf.req_cons, cons + (uint32_t)len, __ATOMIC_RELEASE);
+	__atomic_store_n(&xs_page.req_cons, cons + (uint32_t)len, __ATOMIC_RELEASE);
 	dawdle(&daemon_seed);
 	daemon_notify();
 	return (len);
@@ -213,9 +142,9 @@ daemon_read(void *to, size_t len)
 static uint32_t
 daemon_room(void)
 {
-	uint32_t cons = __atomic_load_n(&intf.rsp_cons, __ATOMIC_SEQ_CST);
+	uint32_t cons = __atomic_load_n(&xs_page.rsp_cons, __ATOMIC_SEQ_CST);
 
-	return (XENSTORE_RING_SIZE - (intf.rsp_prod - cons));
+	return (XENSTORE_RING_SIZE - (xs_page.rsp_prod - cons));
 }
 
 /* As much as there is room for, announced; and when there is none, sleep until there is. */
@@ -228,10 +157,10 @@ daemon_write(const void *data, size_t len)
 	while (len > 0) {
 		n = daemon_room();
 		n = MIN(n, len);
-		prod = intf.rsp_prod;
+		prod = xs_page.rsp_prod;
 		for (len -= n; n > 0; n--)
-			intf.rsp[MASK_XENSTORE_IDX(prod++)] = *from++;
-		__atomic_store_n(&intf.rsp_prod, prod, __ATOMIC_SEQ_CST);
+			xs_page.rsp[MASK_XENSTORE_IDX(prod++)] = *from++;
+		__atomic_store_n(&xs_page.rsp_prod, prod, __ATOMIC_SEQ_CST);
 		daemon_notify();
 		dawdle(&daemon_seed);
 		while (len > 0 && daemon_room() == 0)
@@ -271,7 +200,7 @@ intr_body(void *arg __unused)
 	while (!daemon_over()) {
 		asleep(&intr, "the interrupt thread");
 		dawdle(&seed);
-		handler(NULL);
+		xs_intr(NULL);
 	}
 }
 

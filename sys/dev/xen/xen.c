@@ -60,6 +60,7 @@ static const struct xen_part {
 	{ xen_upcall_init, xen_upcall_fini },
 	{ xen_evtchn_init, xen_evtchn_fini },
 	{ xen_gnttab_init, xen_gnttab_fini },
+	{ xen_gnttab_end_init, xen_gnttab_end_fini },
 	{ xenstore_init, xenstore_fini },
 	{ xenstore_watch_init, xenstore_watch_fini },
 	{ xen_suspend_init, xen_suspend_fini },
@@ -119,7 +120,7 @@ xen_sysctl(device_t dev)
 	xen_hypercall_sysctl(ctx, tree);
 	xen_evtchn_sysctl(ctx, tree);
 	xen_clock_sysctl(ctx, tree);
-	xen_gnttab_sysctl(ctx, tree);
+	xen_gnttab_table_sysctl(ctx, xen_gnttab_sysctl(ctx, tree));
 	xenstore_sysctl(ctx, tree);
 	xenstore_watch_sysctl(ctx, tree);
 	xen_suspend_sysctl(ctx, tree);

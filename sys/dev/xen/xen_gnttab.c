@@ -22,12 +22,9 @@
  *
  *	free		in the free list
  *	in use		given out by xen_gnttab_alloc(); it grants a page or not yet
- *	deferred	ended, while the peer still has the page mapped.  It is checked each
- *			second, and becomes free when it is unmapped.  Until then neither the
- *			reference nor a page that we own (xen_gnttab_pages_free()) is used for
- *			anything else.
+ *	deferred	ended, while the peer still has the page mapped (xen_gnttab_end.c)
  *
- * The lists are linked through gt_link[], so that ending a grant never needs memory.
+ * Lists are linked through gt_link[], so that ending a grant never needs memory.
  *
  * The table grows by a page when the free list is empty, up to what Xen allows; it never shrinks.  The
  * first eight references are the toolstack's.
@@ -36,7 +33,7 @@
  * allocated, and grant nothing; what was deferred is free at the next check.  The new table may be
  * allowed fewer pages: the references beyond them are dead, and are not given out again.
  *
- * Locking.  gt_mtx (mutex): lists, growth and counts.  An entry belongs to the holder of its
+ * Locking.  xen_gnttab_mtx (mutex): lists, growth and counts.  An entry belongs to the holder of its
  * reference.
  */
 
@@ -47,9 +44,7 @@
 #include <sys/lock.h>
 #include <sys/malloc.h>
 #include <sys/mutex.h>
-#include <sys/queue.h>
 #include <sys/sysctl.h>
-#include <sys/taskqueue.h>
 
 #include <vm/vm.h>
 #include <vm/pmap.h>
@@ -57,7 +52,7 @@
 #include <machine/atomic.h>
 #include <machine/md_var.h>
 
-#include <dev/xen/xen_gnttab.h>
+#include <dev/xen/xen_gnttab_var.h>
 #include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_tunable.h>
 #include <dev/xen/xen_var.h>
@@ -68,12 +63,9 @@
 #define	GNTTAB_V2_PER_PAGE	(PAGE_SIZE / sizeof(grant_entry_v2_t))
 #define	GNTTAB_STATUS_PER_PAGE	(PAGE_SIZE / sizeof(grant_status_t))
 #define	GNTTAB_MAX_PAGES	1024	/* more than Xen ever allows */
-#define	GNTTAB_RETRY_SECS	1
-#define	GNTTAB_END		UINT32_MAX	/* of a list */
 #define	GNTTAB_MAPPED		(GTF_reading | GTF_writing)
 
 static struct {
-	struct mtx	 gt_mtx;
 	bool		 gt_ready;
 	u_int		 gt_version;
 	u_int		 gt_per_page;
@@ -85,18 +77,30 @@ static struct {
 	grant_entry_v2_t *gt_v2;
 	volatile grant_status_t *gt_status;
 	uint32_t	*gt_link;	/* next in a list */
-	uint32_t	 gt_free;	/* first in the free list */
-	uint32_t	 gt_deferred;	/* first in the list of those deferred */
-	SLIST_HEAD(, xen_gnttab_pages) gt_pages; /* ended, but still mapped */
-	struct timeout_task gt_retry;
-	bool		 gt_retrying;
-	u_int		 gt_nfree;
-	u_int		 gt_nused;
-	u_int		 gt_ndeferred;
-	uint64_t	 gt_total_deferred;
+	grant_ref_t	 gt_free;	/* first in the free list */
 } gnttab;
 
-MTX_SYSINIT(xen_gnttab, &gnttab.gt_mtx, "xen gnttab", MTX_DEF);
+struct mtx xen_gnttab_mtx;
+struct xen_gnttab_counts xen_gnttab_counts;
+MTX_SYSINIT(xen_gnttab, &xen_gnttab_mtx, "xen gnttab", MTX_DEF);
+
+void
+xen_gnttab_push(grant_ref_t *list, grant_ref_t ref)
+{
+
+	gnttab.gt_link[ref] = *list;
+	*list = ref;
+}
+
+grant_ref_t
+xen_gnttab_pop(grant_ref_t *list)
+{
+	grant_ref_t ref = *list;
+
+	if (ref != XEN_GNTTAB_LIST_END)
+		*list = gnttab.gt_link[ref];
+	return (ref);
+}
 
 static int
 gnttab_map_page(u_int idx, vm_paddr_t pa)
@@ -159,9 +163,8 @@ gnttab_grow(void)
 		ref = n * gnttab.gt_per_page + i - 1;
 		if (ref < GNTTAB_NR_RESERVED_ENTRIES)
 			break;
-		gnttab.gt_link[ref] = gnttab.gt_free;
-		gnttab.gt_free = ref;
-		gnttab.gt_nfree++;
+		xen_gnttab_push(&gnttab.gt_free, ref);
+		xen_gnttab_counts.gc_free++;
 	}
 	return (0);
 }
@@ -173,20 +176,18 @@ xen_gnttab_alloc(grant_ref_t *refs, u_int n)
 
 	if (!gnttab.gt_ready)
 		return (ENOSPC);
-	mtx_lock(&gnttab.gt_mtx);
-	while (gnttab.gt_nfree < n) {
+	mtx_lock(&xen_gnttab_mtx);
+	while (xen_gnttab_counts.gc_free < n) {
 		if (gnttab_grow() != 0) {
-			mtx_unlock(&gnttab.gt_mtx);
+			mtx_unlock(&xen_gnttab_mtx);
 			return (ENOSPC);
 		}
 	}
-	for (i = 0; i < n; i++) {
-		refs[i] = gnttab.gt_free;
-		gnttab.gt_free = gnttab.gt_link[refs[i]];
-	}
-	gnttab.gt_nfree -= n;
-	gnttab.gt_nused += n;
-	mtx_unlock(&gnttab.gt_mtx);
+	for (i = 0; i < n; i++)
+		refs[i] = xen_gnttab_pop(&gnttab.gt_free);
+	xen_gnttab_counts.gc_free -= n;
+	xen_gnttab_counts.gc_used += n;
+	mtx_unlock(&xen_gnttab_mtx);
 	return (0);
 }
 
@@ -195,11 +196,11 @@ xen_gnttab_room(u_int *all)
 {
 	u_int room;
 
-	mtx_lock(&gnttab.gt_mtx);
+	mtx_lock(&xen_gnttab_mtx);
 	*all = gnttab.gt_max_pages * gnttab.gt_per_page;
-	room = gnttab.gt_nfree +
+	room = xen_gnttab_counts.gc_free +
 	    (gnttab.gt_max_pages - gnttab.gt_npages) * gnttab.gt_per_page;
-	mtx_unlock(&gnttab.gt_mtx);
+	mtx_unlock(&xen_gnttab_mtx);
 	return (room);
 }
 
@@ -211,16 +212,15 @@ gnttab_is_dead(grant_ref_t ref)
 	return (ref >= gnttab.gt_npages * gnttab.gt_per_page);
 }
 
-static void
-gnttab_free_one(grant_ref_t ref)
+void
+xen_gnttab_free_one(grant_ref_t ref)
 {
 
-	mtx_assert(&gnttab.gt_mtx, MA_OWNED);
+	mtx_assert(&xen_gnttab_mtx, MA_OWNED);
 	if (gnttab_is_dead(ref))
 		return;
-	gnttab.gt_link[ref] = gnttab.gt_free;
-	gnttab.gt_free = ref;
-	gnttab.gt_nfree++;
+	xen_gnttab_push(&gnttab.gt_free, ref);
+	xen_gnttab_counts.gc_free++;
 }
 
 /* The flags come last: with them the entry is valid. */
@@ -274,8 +274,8 @@ gnttab_end_v2(grant_ref_t ref)
 	return (true);
 }
 
-static bool
-gnttab_end_one(grant_ref_t ref)
+bool
+xen_gnttab_end_one(grant_ref_t ref)
 {
 
 	if (gnttab_is_dead(ref))
@@ -284,8 +284,8 @@ gnttab_end_one(grant_ref_t ref)
 }
 
 /* Version 2: invalidate a batch, with one barrier. */
-static void
-gnttab_invalidate(const grant_ref_t *refs, u_int n)
+void
+xen_gnttab_invalidate(const grant_ref_t *refs, u_int n)
 {
 	u_int i;
 
@@ -296,174 +296,6 @@ gnttab_invalidate(const grant_ref_t *refs, u_int n)
 			atomic_store_16(&gnttab.gt_v2[refs[i]].hdr.flags, 0);
 	}
 	atomic_thread_fence_seq_cst();
-}
-
-static void
-gnttab_retry_later(void)
-{
-
-	mtx_assert(&gnttab.gt_mtx, MA_OWNED);
-	if (gnttab.gt_retrying || gnttab.gt_ndeferred == 0)
-		return;
-	gnttab.gt_retrying = true;
-	taskqueue_enqueue_timeout(taskqueue_thread, &gnttab.gt_retry, GNTTAB_RETRY_SECS * hz);
-}
-
-static void
-gnttab_defer(grant_ref_t ref)
-{
-
-	mtx_assert(&gnttab.gt_mtx, MA_OWNED);
-	gnttab.gt_link[ref] = gnttab.gt_deferred;
-	gnttab.gt_deferred = ref;
-	gnttab.gt_ndeferred++;
-	gnttab.gt_total_deferred++;
-	gnttab_retry_later();
-}
-
-u_int
-xen_gnttab_end(const grant_ref_t *refs, u_int n)
-{
-	u_int deferred, i;
-
-	deferred = 0;
-	gnttab_invalidate(refs, n);
-	mtx_lock(&gnttab.gt_mtx);
-	for (i = 0; i < n; i++) {
-		if (gnttab_end_one(refs[i]))
-			gnttab_free_one(refs[i]);
-		else {
-			gnttab_defer(refs[i]);
-			deferred++;
-		}
-	}
-	gnttab.gt_nused -= n;
-	mtx_unlock(&gnttab.gt_mtx);
-	return (deferred);
-}
-
-/* Look once more at all that is deferred. */
-static void
-gnttab_retry_refs(void)
-{
-	uint32_t list, ref;
-
-	list = gnttab.gt_deferred;
-	gnttab.gt_deferred = GNTTAB_END;
-	while (list != GNTTAB_END) {
-		ref = list;
-		list = gnttab.gt_link[ref];
-		if (gnttab_end_one(ref)) {
-			gnttab.gt_ndeferred--;
-			gnttab_free_one(ref);
-		} else {
-			gnttab.gt_link[ref] = gnttab.gt_deferred;
-			gnttab.gt_deferred = ref;
-		}
-	}
-}
-
-/* End what can be ended of some pages.  Returns true if that is all. */
-static bool
-gnttab_end_pages(struct xen_gnttab_pages *gp)
-{
-	u_int i, left;
-
-	mtx_assert(&gnttab.gt_mtx, MA_OWNED);
-	left = 0;
-	for (i = 0; i < gp->gp_nrefs; i++) {
-		if (gnttab_end_one(gp->gp_refs[i]))
-			gnttab_free_one(gp->gp_refs[i]);
-		else
-			gp->gp_refs[left++] = gp->gp_refs[i];
-	}
-	gp->gp_nrefs = left;
-	return (left == 0);
-}
-
-static void
-gnttab_pages_destroy(struct xen_gnttab_pages *gp)
-{
-
-	contigfree(gp->gp_va, ptoa(gp->gp_npages), M_XEN);
-	free(gp, M_XEN);
-}
-
-static void
-gnttab_retry_task(void *arg __unused, int pending __unused)
-{
-	SLIST_HEAD(, xen_gnttab_pages) done = SLIST_HEAD_INITIALIZER(done);
-	struct xen_gnttab_pages *gp, *next;
-	u_int before;
-
-	mtx_lock(&gnttab.gt_mtx);
-	gnttab_retry_refs();
-	SLIST_FOREACH_SAFE(gp, &gnttab.gt_pages, gp_link, next) {
-		before = gp->gp_nrefs;
-		if (gnttab_end_pages(gp)) {
-			SLIST_REMOVE(&gnttab.gt_pages, gp, xen_gnttab_pages, gp_link);
-			SLIST_INSERT_HEAD(&done, gp, gp_link);
-		}
-		gnttab.gt_ndeferred -= before - gp->gp_nrefs;
-	}
-	gnttab.gt_retrying = false;
-	gnttab_retry_later();
-	mtx_unlock(&gnttab.gt_mtx);
-	while ((gp = SLIST_FIRST(&done)) != NULL) {
-		SLIST_REMOVE_HEAD(&done, gp_link);
-		gnttab_pages_destroy(gp);
-	}
-}
-
-int
-xen_gnttab_pages_alloc(domid_t domid, u_int n, int how, struct xen_gnttab_pages **gpp)
-{
-	struct xen_gnttab_pages *gp;
-	u_int i;
-	int error;
-
-	KASSERT(n > 0 && n <= XEN_GNTTAB_MAX_PAGES, ("%s: %u pages", __func__, n));
-	gp = malloc(sizeof(*gp) + n * sizeof(gp->gp_refs[0]), M_XEN, how | M_ZERO);
-	if (gp == NULL)
-		return (ENOMEM);
-	gp->gp_va = contigmalloc(ptoa(n), M_XEN, how | M_ZERO, 0, ~(vm_paddr_t)0, PAGE_SIZE, 0);
-	if (gp->gp_va == NULL) {
-		free(gp, M_XEN);
-		return (ENOMEM);
-	}
-	gp->gp_npages = gp->gp_nrefs = n;
-	error = xen_gnttab_alloc(gp->gp_refs, n);
-	if (error != 0) {
-		gnttab_pages_destroy(gp);
-		return (error);
-	}
-	for (i = 0; i < n; i++)
-		xen_gnttab_grant(gp->gp_refs[i], domid, vtophys((char *)gp->gp_va + ptoa(i)),
-		    false);
-	*gpp = gp;
-	return (0);
-}
-
-void
-xen_gnttab_pages_free(struct xen_gnttab_pages *gp)
-{
-	bool ended;
-
-	if (gp == NULL)
-		return;
-	gnttab_invalidate(gp->gp_refs, gp->gp_npages);
-	mtx_lock(&gnttab.gt_mtx);
-	gnttab.gt_nused -= gp->gp_npages;
-	ended = gnttab_end_pages(gp);
-	if (!ended) {
-		SLIST_INSERT_HEAD(&gnttab.gt_pages, gp, gp_link);
-		gnttab.gt_ndeferred += gp->gp_nrefs;
-		gnttab.gt_total_deferred += gp->gp_nrefs;
-		gnttab_retry_later();
-	}
-	mtx_unlock(&gnttab.gt_mtx);
-	if (ended)
-		gnttab_pages_destroy(gp);
 }
 
 /* Negotiate a version with Xen, which may be configured to accept one only. */
@@ -527,18 +359,15 @@ xen_gnttab_resume(void)
 void
 xen_gnttab_prune(void)
 {
-	uint32_t list, ref;
+	grant_ref_t list, ref;
 
-	mtx_lock(&gnttab.gt_mtx);
+	mtx_lock(&xen_gnttab_mtx);
 	list = gnttab.gt_free;
-	gnttab.gt_free = GNTTAB_END;
-	gnttab.gt_nfree = 0;
-	while (list != GNTTAB_END) {
-		ref = list;
-		list = gnttab.gt_link[ref];
-		gnttab_free_one(ref);
-	}
-	mtx_unlock(&gnttab.gt_mtx);
+	gnttab.gt_free = XEN_GNTTAB_LIST_END;
+	xen_gnttab_counts.gc_free = 0;
+	while ((ref = xen_gnttab_pop(&list)) != XEN_GNTTAB_LIST_END)
+		xen_gnttab_free_one(ref);
+	mtx_unlock(&xen_gnttab_mtx);
 }
 
 int
@@ -567,14 +396,13 @@ xen_gnttab_init(device_t dev)
 	gnttab.gt_status = (volatile grant_status_t *)(va + ptoa(max));
 	gnttab.gt_max_pages = max;
 	gnttab.gt_npages = gnttab.gt_nstatus = 0;
-	gnttab.gt_free = gnttab.gt_deferred = GNTTAB_END;
+	gnttab.gt_free = XEN_GNTTAB_LIST_END;
 	gnttab.gt_link = malloc((size_t)max * gnttab.gt_per_page * sizeof(*gnttab.gt_link), M_XEN,
 	    M_WAITOK | M_ZERO);
-	TIMEOUT_TASK_INIT(taskqueue_thread, &gnttab.gt_retry, 0, gnttab_retry_task, NULL);
-	mtx_lock(&gnttab.gt_mtx);
+	mtx_lock(&xen_gnttab_mtx);
 	error = gnttab_grow();
 	gnttab.gt_ready = error == 0;
-	mtx_unlock(&gnttab.gt_mtx);
+	mtx_unlock(&xen_gnttab_mtx);
 	if (error != 0)
 		device_printf(dev, "can't map a page of the grant table (error %d)\n", error);
 	else if (bootverbose)
@@ -591,12 +419,7 @@ xen_gnttab_fini(device_t dev)
 
 	if (gnttab.gt_space.xs_res == NULL)
 		return;
-	KASSERT(gnttab.gt_nused == 0 && gnttab.gt_ndeferred == 0, ("%s: %u in use, %u deferred",
-	    __func__, gnttab.gt_nused, gnttab.gt_ndeferred));
 	gnttab.gt_ready = false;
-	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
-	while (taskqueue_cancel_timeout(taskqueue_thread, &gnttab.gt_retry, NULL) != 0)
-		taskqueue_drain_timeout(taskqueue_thread, &gnttab.gt_retry);
 	for (i = 0; i < gnttab.gt_npages; i++) {
 		map.gpfn = atop(gnttab.gt_space.xs_paddr) + i;
 		(void)xen_memory_op(XENMEM_remove_from_physmap, &map);
@@ -608,30 +431,17 @@ xen_gnttab_fini(device_t dev)
 	xen_space_free(dev, &gnttab.gt_space);
 	free(gnttab.gt_link, M_XEN);
 	gnttab.gt_link = NULL;
-	gnttab.gt_nfree = 0;
+	xen_gnttab_counts.gc_free = 0;
 }
 
 void
-xen_gnttab_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
+xen_gnttab_table_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid_list *list)
 {
-	struct sysctl_oid *node;
-	struct sysctl_oid_list *list;
 
-	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "gnttab",
-	    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Grant table");
-	list = SYSCTL_CHILDREN(node);
 	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "version", CTLFLAG_RD, &gnttab.gt_version, 0,
 	    "Version of its entries");
 	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "pages", CTLFLAG_RD, &gnttab.gt_npages, 0,
 	    "Pages of the table");
 	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "max_pages", CTLFLAG_RD, &gnttab.gt_max_pages, 0,
 	    "Pages that Xen allows at most");
-	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "free", CTLFLAG_RD, &gnttab.gt_nfree, 0,
-	    "References that are free, without growing");
-	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "in_use", CTLFLAG_RD, &gnttab.gt_nused, 0,
-	    "References in use");
-	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "deferred", CTLFLAG_RD, &gnttab.gt_ndeferred, 0,
-	    "References that were ended, and that another domain still has mapped");
-	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "total_deferred", CTLFLAG_RD,
-	    &gnttab.gt_total_deferred, 0, "References ended while still mapped, in all");
 }

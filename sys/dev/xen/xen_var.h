@@ -19,9 +19,10 @@
  *	xen_suspend.c		the end of a domain, and its new life
  *	xenbus.c		front ends; xenbus_state.c, xenbus_read.c below it
  *	platform/xen_platform.c	unplugs an HVM domain's emulated devices
- *	xenstore_watch.c	watches; xenstore.c (requests), xenstore_ring.c below it
+ *	xenstore_watch.c	watches; xenstore.c (requests), xenstore_ring.c,
+ *				xenstore_doubt.c below it
  *	grant_ring.c		pvq(9) over shared rings
- *	xen_gnttab.c		grant table
+ *	xen_gnttab_end.c	ends grants; xen_gnttab.c (the table) below it
  *	xen_timer.c		an event timer
  *	xen_upcall.c		an interrupt vector on each CPU
  *	xen_evtchn.c		event channels; xen_evtchn_fifo.c, xen_evtchn_2l.c below it
@@ -47,6 +48,7 @@
 struct resource;
 struct sysctl_ctx_list;
 struct sysctl_oid;
+struct sysctl_oid_list;
 struct timespec;
 struct trapframe;
 
@@ -112,6 +114,8 @@ int	xen_evtchn_init(device_t dev);
 void	xen_evtchn_fini(device_t dev);
 int	xen_gnttab_init(device_t dev);
 void	xen_gnttab_fini(device_t dev);
+int	xen_gnttab_end_init(device_t dev);
+void	xen_gnttab_end_fini(device_t dev);
 int	xenstore_init(device_t dev);
 void	xenstore_fini(device_t dev);
 int	xenstore_watch_init(device_t dev);
@@ -198,7 +202,8 @@ void	xen_evtchn_upcall(u_int cpu, struct trapframe *frame);
 /* Numbers, below the root device's. */
 void	xen_evtchn_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xen_clock_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
-void	xen_gnttab_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
+struct sysctl_oid_list *xen_gnttab_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
+void	xen_gnttab_table_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid_list *list);
 void	xenstore_watch_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xenstore_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);
 void	xen_suspend_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent);

@@ -104,7 +104,7 @@ xenstore_end_orphans(void)
 	size_t len;
 	uint32_t id;
 
-	while ((id = xenstore_ring_orphan()) != 0) {
+	while ((id = xenstore_orphan()) != 0) {
 		if (xenstore_ring_talk(XS_TRANSACTION_END, id, &piece, 1, &answer, &len) ==
 		    ETIMEDOUT)
 			return;
@@ -136,7 +136,7 @@ xenstore_talk(struct xenstore_tx *tx, uint32_t type, const struct xenstore_piece
 		*len = got;
 	if (error == ETIMEDOUT)
 		xenstore_timeouts++;
-	else if (xenstore_ring_doubt())
+	else if (xenstore_doubt())
 		xenstore_set_watches();
 	sx_xunlock(&xenstore_lock);
 	return (error);
@@ -350,7 +350,7 @@ xenstore_end(struct xenstore_tx *tx, bool commit)
 	error = xenstore_talk(tx, XS_TRANSACTION_END, &piece, 1, NULL, NULL);
 	/* It may not have been sent.  Ending a transaction twice is answered by ENOENT. */
 	if (error == ETIMEDOUT)
-		xenstore_ring_abandon(tx->xt_id);
+		xenstore_abandon(tx->xt_id);
 	return (error);
 }
 

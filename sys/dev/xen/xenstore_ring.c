@@ -11,11 +11,10 @@
  * header and up to 4,096 bytes, so that one may pass in several pieces, each announced by an event.
  *
  * There is one request in flight, and its answer is recognised by its number (req_id); an answer to a
- * request that has timed out (ETIMEDOUT) comes late, and is dropped.  A transaction that is begun by
- * such an answer has no owner: it is kept in xr_orphans to be ended, or xenstore would soon allow no
- * more of them.  Between answers come events of watches, which belong to no request.  Whatever comes
- * is taken from the ring in the thread of the event channel, which never sleeps, so that xenstore
- * never finds the ring full for long.
+ * request that has timed out (ETIMEDOUT) comes late, and is dropped (xenstore_doubt.c).  Between
+ * answers come events of watches, which belong to no request.  Whatever comes is taken from the ring
+ * in the thread of the event channel, which never sleeps, so that xenstore never finds the ring full
+ * for long.
  *
  * Trust.  The indices are read once and checked, and so is the length of a message.  If they are
  * invalid, or a request could be sent in part only, it is not known where the next message begins: the
@@ -34,7 +33,6 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/bus.h>
-#include <sys/libkern.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
 #include <sys/mutex.h>
@@ -51,9 +49,6 @@
 #include <dev/xen/xen_tunable.h>
 #include <dev/xen/xenstore_var.h>
 #include <xen/hvm/params.h>
-
-#define	RING_ORPHANS	16	/* xenstore's default is 10 transactions of a domain */
-#define	RING_FAILED_SAID 10
 
 static struct {
 	struct mtx	 xr_mtx;
@@ -74,15 +69,9 @@ static struct {
 	uint32_t	 xr_type;
 	size_t		 xr_len;
 	char		 xr_reply[XENSTORE_PAYLOAD_MAX + 1];
-	/* Transactions that were begun for a request that had timed out. */
-	u_int		 xr_norphans;
-	uint32_t	 xr_orphans[RING_ORPHANS];
-	bool		 xr_doubt;	/* a request was abandoned since xenstore_ring_doubt() */
 } xr;
 
 MTX_SYSINIT(xenstore_ring, &xr.xr_mtx, "xenstore ring", MTX_DEF);
-
-uint64_t xenstore_requests, xenstore_events, xenstore_late, xenstore_failed;
 
 static void
 ring_kill(const char *why, uintmax_t value)
@@ -158,32 +147,11 @@ ring_event(void)
 }
 
 static void
-ring_abandon(uint32_t id)
-{
-
-	if (xr.xr_norphans < RING_ORPHANS)
-		xr.xr_orphans[xr.xr_norphans++] = id;
-}
-
-static void
-ring_late_answer(void)
-{
-	u_long id;
-
-	xenstore_late++;
-	if (xr.xr_head.type != XS_TRANSACTION_START)
-		return;
-	id = strtoul(xr.xr_body, NULL, 10);
-	if (id > 0 && id <= UINT32_MAX)
-		ring_abandon(id);
-}
-
-static void
 ring_answer(void)
 {
 
 	if (xr.xr_expect == 0 || xr.xr_head.req_id != xr.xr_expect) {
-		ring_late_answer();
+		xenstore_late_answer(xr.xr_head.type, xr.xr_body);
 		return;
 	}
 	xr.xr_expect = 0;
@@ -329,19 +297,6 @@ ring_send(const struct xsd_sockmsg *head, const struct xenstore_piece *pieces, u
 	return (error);
 }
 
-/* Errors come as their names, terminated. */
-static int
-ring_errno(const char *name)
-{
-	u_int i;
-
-	for (i = 0; i < nitems(xsd_errors); i++) {
-		if (strcmp(name, xsd_errors[i].errstring) == 0)
-			return (xsd_errors[i].errnum);
-	}
-	return (EINVAL);
-}
-
 /*
  * xenstore answered with an error of its own, or with an answer to another request: as without an
  * answer, the result of this one is unknown.
@@ -350,10 +305,7 @@ static int
 ring_failed(uint32_t type, const struct xenstore_piece *pieces, u_int n)
 {
 
-	mtx_lock(&xr.xr_mtx);
-	xr.xr_doubt = true;
-	mtx_unlock(&xr.xr_mtx);
-	if (xenstore_failed++ < RING_FAILED_SAID)
+	if (xenstore_fail())
 		device_printf(xr.xr_dev, "xenstore failed a request of type %u, %.*s: answer %u, "
 		    "%.16s\n", type, n != 0 ? (int)pieces[0].xp_len : 0,
 		    n != 0 ? (const char *)pieces[0].xp_data : "", xr.xr_type, xr.xr_reply);
@@ -388,8 +340,9 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 	while (error == 0 && xr.xr_expect != 0)
 		error = ring_wait();
 	xr.xr_expect = 0;
-	xr.xr_doubt = xr.xr_doubt || error == ETIMEDOUT;
 	mtx_unlock(&xr.xr_mtx);
+	if (error == ETIMEDOUT)
+		xenstore_raise_doubt();
 	if (error != 0)
 		return (error);
 	if (xr.xr_type == type) {
@@ -397,40 +350,8 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 		*len = xr.xr_len;
 		return (0);
 	}
-	error = xr.xr_type == XS_ERROR ? ring_errno(xr.xr_reply) : EIO;
+	error = xr.xr_type == XS_ERROR ? xenstore_errno(xr.xr_reply) : EIO;
 	return (error == EIO ? ring_failed(type, pieces, n) : error);
-}
-
-bool
-xenstore_ring_doubt(void)
-{
-	bool doubt;
-
-	mtx_lock(&xr.xr_mtx);
-	doubt = xr.xr_doubt;
-	xr.xr_doubt = false;
-	mtx_unlock(&xr.xr_mtx);
-	return (doubt);
-}
-
-void
-xenstore_ring_abandon(uint32_t id)
-{
-
-	mtx_lock(&xr.xr_mtx);
-	ring_abandon(id);
-	mtx_unlock(&xr.xr_mtx);
-}
-
-uint32_t
-xenstore_ring_orphan(void)
-{
-	uint32_t id;
-
-	mtx_lock(&xr.xr_mtx);
-	id = xr.xr_norphans > 0 ? xr.xr_orphans[--xr.xr_norphans] : 0;
-	mtx_unlock(&xr.xr_mtx);
-	return (id);
 }
 
 int
@@ -459,9 +380,9 @@ xenstore_ring_init(device_t dev, xenstore_event_t *event)
 		return (ENOMEM);
 	/* Responses to an earlier user of the ring are dropped. */
 	atomic_store_32(&xr.xr_intf->rsp_cons, atomic_load_32(&xr.xr_intf->rsp_prod));
-	xr.xr_dead = xr.xr_doubt = false;
+	xr.xr_dead = false;
 	xr.xr_got = 0;
-	xr.xr_norphans = 0;
+	xenstore_doubt_init();
 	error = xen_evtchn_adopt((evtchn_port_t)port, &params, &xr.xr_evtchn);
 	if (error != 0)
 		device_printf(dev, "no event channel for xenstore (error %d)\n", error);

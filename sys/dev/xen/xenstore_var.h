@@ -5,8 +5,9 @@
  */
 
 /*
- * What the files of xenstore share, lowest first: xenstore_ring.c (bytes and messages), xenstore.c
- * (requests), xenstore_watch.c (watches).
+ * What the files of xenstore share, lowest first: xenstore_doubt.c (requests whose result is unknown);
+ * xenstore_ring.c (bytes and messages), or core/core_store.c in its place; xenstore.c (requests);
+ * xenstore_watch.c (watches).
  */
 
 #ifndef _DEV_XEN_XENSTORE_VAR_H_
@@ -27,6 +28,32 @@ struct xenstore_piece {
 /* A watch fired.  Called in the interrupt thread of the ring; both strings are terminated. */
 typedef void xenstore_event_t(const char *path, const char *token);
 
+/* No doubt, and no transactions: xenstore, or the domain, is a new one. */
+void	xenstore_doubt_init(void);
+
+/*
+ * The result of a request is unknown, as is that of one that xenstore failed, which is logged if
+ * xenstore_fail() returns true.
+ */
+void	xenstore_raise_doubt(void);
+bool	xenstore_fail(void);
+
+/*
+ * Has a request timed out, or failed, since the last call?  Then it is not known which requests
+ * xenstore has got, nor whether it was restarted and has lost our watches.
+ */
+bool	xenstore_doubt(void);
+
+/* Transactions without an owner, to be ended: add one; take one, 0: there is none. */
+void	xenstore_abandon(uint32_t id);
+uint32_t xenstore_orphan(void);
+
+/* An answer to a request that nobody waits for any more; its body is terminated. */
+void	xenstore_late_answer(uint32_t type, const char *body);
+
+/* An error's number, of its name. */
+int	xenstore_errno(const char *name);
+
 /* Map the ring that the toolstack gave, and bind its event channel. */
 int	xenstore_ring_init(device_t dev, xenstore_event_t *event);
 void	xenstore_ring_fini(void);
@@ -40,16 +67,6 @@ void	xenstore_ring_fini(void);
  */
 int	xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *pieces, u_int n,
 	    const char **reply, size_t *len);
-
-/*
- * Has a request timed out since the last call?  Then it is not known which requests xenstore has got,
- * nor whether it was restarted and has lost our watches.
- */
-bool	xenstore_ring_doubt(void);
-
-/* Transactions without an owner, to be ended: add one; take one, 0: there is none. */
-void	xenstore_ring_abandon(uint32_t id);
-uint32_t xenstore_ring_orphan(void);
 
 /* The same, serialised; the reply is memory for xenstore_free(), NULL: not wanted. */
 int	xenstore_talk(struct xenstore_tx *tx, uint32_t type, const struct xenstore_piece *pieces,
@@ -68,7 +85,7 @@ void	xenstore_set_watcher(const struct xenstore_watcher *watcher);
 /* dir and name as one path, in memory for xenstore_free(); NULL: too long. */
 char	*xenstore_join(const char *dir, const char *name);
 
-/* Of xenstore_ring.c. */
+/* Of xenstore_doubt.c. */
 extern uint64_t xenstore_requests, xenstore_events, xenstore_late, xenstore_failed;
 
 #endif /* !_DEV_XEN_XENSTORE_VAR_H_ */

@@ -57,6 +57,14 @@ _mtx_init(volatile uintptr_t *c, const char *name __unused, const char *type __u
 }
 
 void
+mtx_sysinit(const void *arg)
+{
+	const struct mtx_args *ma = arg;
+
+	mtx_init((struct mtx *)ma->ma_mtx, ma->ma_desc, NULL, ma->ma_opts);
+}
+
+void
 _mtx_destroy(volatile uintptr_t *c)
 {
 
@@ -104,6 +112,14 @@ sx_init_flags(struct sx *sx, const char *description __unused, int opts __unused
 {
 
 	sx->sx_lock = 0;
+}
+
+void
+sx_sysinit(const void *arg)
+{
+	const struct sx_args *sargs = arg;
+
+	sx_init_flags(sargs->sa_sx, sargs->sa_desc, sargs->sa_flags);
 }
 
 void

@@ -116,7 +116,7 @@ xen_sysctl(device_t dev)
 
 	xen_core_front_sysctl(ctx, tree);
 	xen_evtchn_sysctl(ctx, tree);
-	xen_gnttab_sysctl(ctx, tree);
+	(void)xen_gnttab_sysctl(ctx, tree);
 	xenstore_sysctl(ctx, tree);
 	xenstore_watch_sysctl(ctx, tree);
 	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(tree), OID_AUTO, "suspend",
@@ -151,8 +151,10 @@ xen_detach(device_t dev)
 		if (error != 0)
 			device_printf(dev, "xenstore does not answer: the module stays\n");
 	}
-	if (error == 0)
+	if (error == 0) {
+		xen_gnttab_end_fini(dev);
 		xen_gnttab_fini(dev);
+	}
 	return (error);
 }
 
@@ -166,6 +168,8 @@ xen_attach(device_t dev)
 	if (bus == NULL)
 		return (ENOMEM);
 	error = xen_gnttab_init(dev);
+	if (error == 0)
+		error = xen_gnttab_end_init(dev);
 	if (error == 0)
 		error = xenstore_init(dev);
 	if (error == 0)

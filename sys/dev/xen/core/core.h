@@ -12,7 +12,7 @@
  *
  *	core_tunable.c	hw.xen
  *	core_evtchn.c	xen_evtchn.h over xen_intr.h
- *	core_gnttab.c	xen_gnttab.h over gnttab.h
+ *	core_gnttab.c	xen_gnttab.c's part over gnttab.h
  *	core_store.c	xenstore_ring.c's part over xenstorevar.h
  *	core_front.c	takes front ends from the kernel's drivers, and gives them back
  *	core.c		xen0: the theory is there

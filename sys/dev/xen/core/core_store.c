@@ -50,9 +50,7 @@
 #include <dev/xen/core/core.h>
 
 #define	STORE_PENDING	16	/* events of a watch that the core has wait */
-#define	STORE_ORPHANS	16	/* xenstore's default is 10 transactions of a domain */
 #define	STORE_TOKENLEN	16
-#define	STORE_FAILED_SAID 10
 
 /* A request; it belongs to the thread that makes it from the time that nobody waits for it any more. */
 struct store_req {
@@ -88,17 +86,12 @@ static struct {
 	u_int		 st_removing;	/* watches that the core may still have */
 	u_int		 st_alone;	/* requests that nobody waits for */
 	bool		 st_hurry;
-	bool		 st_doubt;	/* a request was given up since xenstore_ring_doubt() */
 	void		*st_reply;	/* of the last request */
-	u_int		 st_norphans;
-	uint32_t	 st_orphans[STORE_ORPHANS];
 } store = {
 	.st_watches = LIST_HEAD_INITIALIZER(store.st_watches),
 };
 
 MTX_SYSINIT(xen_core_store, &store.st_mtx, "xen core store", MTX_DEF);
-
-uint64_t xenstore_requests, xenstore_events, xenstore_late, xenstore_failed;
 
 static void
 store_req_free(struct store_req *sr)
@@ -107,15 +100,6 @@ store_req_free(struct store_req *sr)
 	free(sr->sr_msg, M_XEN);
 	free(sr->sr_result, M_XENSTORE);
 	free(sr, M_XEN);
-}
-
-static void
-store_abandon(uint32_t id)
-{
-
-	mtx_assert(&store.st_mtx, MA_OWNED);
-	if (store.st_norphans < STORE_ORPHANS)
-		store.st_orphans[store.st_norphans++] = id;
 }
 
 /* A watch has left the list, and the core may have it. */
@@ -177,17 +161,12 @@ store_make(struct store_req *sr)
 static void
 store_late(struct store_req *sr)
 {
-	u_long id;
 
 	mtx_assert(&store.st_mtx, MA_OWNED);
 	store.st_alone--;
-	if (sr->sr_msg == NULL || sr->sr_result == NULL)
-		return;
-	xenstore_late++;
-	id = strtoul(sr->sr_result, NULL, 10);
-	if (sr->sr_type == XS_TRANSACTION_START && sr->sr_msg->type == sr->sr_type && id != 0 &&
-	    id <= UINT32_MAX)
-		store_abandon(id);
+	if (sr->sr_msg != NULL && sr->sr_result != NULL)
+		xenstore_late_answer(sr->sr_msg->type == sr->sr_type ? sr->sr_type : XS_ERROR,
+		    sr->sr_result);
 }
 
 /* Is it to be made, though nobody waits for it?  What was never begun needs not be, but for watches. */
@@ -243,9 +222,10 @@ store_wait(struct store_req *sr)
 		(void)msleep(sr, &store.st_mtx, 0, "xsreq", MIN(left, hz));
 	}
 	if (!sr->sr_done) {
-		sr->sr_alone = store.st_doubt = true;
+		sr->sr_alone = true;
 		store.st_alone++;
 		mtx_unlock(&store.st_mtx);
+		xenstore_raise_doubt();
 		return (ETIMEDOUT);
 	}
 	mtx_unlock(&store.st_mtx);
@@ -349,19 +329,6 @@ store_watch(uint32_t type, const char *path, const char *token)
 	return (error);
 }
 
-/* Errors come as their names, terminated. */
-static int
-store_errno(const char *name)
-{
-	u_int i;
-
-	for (i = 0; i < nitems(xsd_errors); i++) {
-		if (strcmp(name, xsd_errors[i].errstring) == 0)
-			return (xsd_errors[i].errnum);
-	}
-	return (EINVAL);
-}
-
 /*
  * xenstore failed, or answered another request, or the core found its ring inconsistent: as without an
  * answer, the result of this request is unknown.
@@ -370,10 +337,7 @@ static int
 store_failed(const struct store_req *sr)
 {
 
-	mtx_lock(&store.st_mtx);
-	store.st_doubt = true;
-	mtx_unlock(&store.st_mtx);
-	if (xenstore_failed++ < STORE_FAILED_SAID)
+	if (xenstore_fail())
 		device_printf(store.st_dev, "xenstore failed a request of type %u: error %d, "
 		    "answer %u\n", sr->sr_type, sr->sr_error, sr->sr_msg->type);
 	return (ETIMEDOUT);
@@ -427,7 +391,7 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 	store.st_reply = sr->sr_result;
 	sr->sr_result = NULL;
 	if (sr->sr_error == 0 && sr->sr_msg->type == XS_ERROR)
-		error = store_errno(store.st_reply);
+		error = xenstore_errno(store.st_reply);
 	if (sr->sr_error != 0 || error == EIO || (error == 0 && sr->sr_msg->type != type))
 		error = store_failed(sr);
 	else if (error == 0) {
@@ -438,38 +402,6 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 	return (error);
 }
 
-bool
-xenstore_ring_doubt(void)
-{
-	bool doubt;
-
-	mtx_lock(&store.st_mtx);
-	doubt = store.st_doubt;
-	store.st_doubt = false;
-	mtx_unlock(&store.st_mtx);
-	return (doubt);
-}
-
-void
-xenstore_ring_abandon(uint32_t id)
-{
-
-	mtx_lock(&store.st_mtx);
-	store_abandon(id);
-	mtx_unlock(&store.st_mtx);
-}
-
-uint32_t
-xenstore_ring_orphan(void)
-{
-	uint32_t id;
-
-	mtx_lock(&store.st_mtx);
-	id = store.st_norphans > 0 ? store.st_orphans[--store.st_norphans] : 0;
-	mtx_unlock(&store.st_mtx);
-	return (id);
-}
-
 /* Also in a new life of the domain, in which the core has set its ring up, and the watches. */
 int
 xenstore_ring_init(device_t dev, xenstore_event_t *event)
@@ -477,8 +409,7 @@ xenstore_ring_init(device_t dev, xenstore_event_t *event)
 
 	store.st_dev = dev;
 	store.st_event = event;
-	store.st_norphans = 0;
-	store.st_doubt = false;
+	xenstore_doubt_init();
 	if (store.st_queue != NULL)
 		return (0);
 	store.st_queue = taskqueue_create("xen store", M_WAITOK, taskqueue_thread_enqueue,
