@@ -73,26 +73,21 @@
  * was written before a device was set to write-through, or was in flight then, may be in its cache, so
  * that pv_blk_end_caching() sends one last flush, a barrier, and sets the flag when that is done.
  *
- * Coalescing.  A notification and an interrupt cost an exit to the host each, so in deep queues several
- * requests are coalesced into one.  In a queue that had PV_BLK_DEEP requests or more in flight lately,
- * the device is asked to interrupt after up to half of that many completions (and up to blk_batch),
- * and notified of new requests together: what a device has answered together is given back, submitted
- * and notified of together.  A user with so many in flight is not delayed by that, as the device has
- * the other half to do meanwhile.  With fewer in flight a device of some 100 us would be idle for as
- * long as it works, so that nothing waits there.  A user that waits for a single request would be
- * delayed, so that these are never coalesced:
+ * Coalescing.  A notification costs an exit to the host, so where users have many requests in
+ * flight several share one.  An interrupt is requested for the next completion, always: what
+ * completes until the queue is looked at is collected together by itself.  A notification waits
+ * only while
  *
- *	a notification   for a thread that submits one bio and then waits (pv_blk_will_wait()), or
- *			 when no more is to be expected, because all that was given back has been
- *			 followed by another, whatever else the device has to do
- *	an interrupt     while a request of such a thread is in flight, or for more than half of the
- *			 completions that the device was notified of, or for more than come in
- *			 1 / PV_BLK_BATCH_HZ seconds by the pace of the last ones
- *	either           while a barrier is waiting or in flight
+ *	- the device works on more requests than wait: its answers go on with these, without a timer
+ *	- more is to be expected: what was completed was not all followed by others
+ *	- it is neither for a flush nor for the first bio of another thread, which may wait for that
+ *	- no barrier is waiting or in flight
+ *	- users have PV_BLK_DEEP requests: with fewer, a device of some 100 us would be idle for it
  *
- * When the pace changes, a tick ends the delay.  It comes each PV_BLK_TICK, or PV_BLK_TICK_SOON where
- * the device is idle meanwhile, and notifies and collects if either is due and was not done since the
- * one before: twice that is the longest delay of a request.
+ * Even so a device that is notified late is slower or faster, 0.4 to 2.1 times, for no reason that
+ * the guest sees (tests/bench/BASELINE.md).  So it is tried again and again whether more is
+ * completed if notifications wait (pv_blk_pace.c).  What waits is notified of once a second in any
+ * case, for a device that never answers some of its requests.
  *
  * Suspend, migration, and a device that requests a reset.  What a protocol does, in this order, from
  * one thread that may sleep:
@@ -203,8 +198,6 @@ struct pv_blk_req {
 	bool		rq_bounced;	/* the former */
 	bool		rq_unready;	/* its memory is not ready for the device */
 	bool		rq_reported;	/* its time-out was */
-	bool		rq_awaited;	/* bq_awaited was set when it was put */
-	struct thread	*rq_td;		/* that put it; never dereferenced */
 	bool		rq_done;	/* polled: rq_error is valid */
 	int		rq_error;
 	int		rq_start;	/* ticks */
@@ -331,6 +324,21 @@ struct pv_blk_delivery {
 	struct thread	*pd_td;
 };
 
+/* When a queue's device is notified: of pv_blk_pace.c alone. */
+struct pv_blk_pace {
+	u_int		pp_unkicked;	/* committed since the last notification */
+	u_int		pp_expected;	/* completed, and not followed by another */
+	const struct thread *pp_td;	/* that submitted last; never dereferenced */
+	bool		pp_waits;	/* the mode: notifications wait */
+	bool		pp_trial;	/* it is being tried */
+	bool		pp_could_wait;	/* one did, or would have, in this window */
+	u_int		pp_done;	/* completions in this window */
+	uint64_t	pp_began;	/* cpu_ticks() */
+	uint64_t	pp_time;	/* that PV_BLK_WINDOW completions took in the last one */
+	u_int		pp_windows;	/* until the next trial */
+	u_int		pp_rest;	/* windows between trials */
+};
+
 struct pv_blk_queue {
 	struct pv_blk	*bq_blk;
 	struct pvq	*bq_pvq;
@@ -357,27 +365,11 @@ struct pv_blk_queue {
 	struct pv_blk_reqs bq_inflight;
 	bus_dma_tag_t	bq_dtag;	/* data; loads of one tag must not run at the same time */
 	u_int		bq_ninflight;
-	u_int		bq_unkicked;	/* committed since the last pvq_kick() */
-	u_int		bq_depth;	/* most in flight lately, see pv_blk_note_depth() */
-	u_int		bq_backlog;	/* bios given back and not followed by another */
-	u_int		bq_peak;	/* most in this round */
-	u_int		bq_round;	/* completions in this round */
-	struct thread	*bq_submit_td;	/* that submitted last; never dereferenced */
-	u_int		bq_run;		/* its bios since the last interrupt */
-	u_int		bq_singles;	/* runs of one, without another in between */
-	bool		bq_awaited;	/* a thread waits for what is put now */
-	u_int		bq_nawaited;	/* such requests in flight */
-	bool		bq_tick_soon;
-	bool		bq_kicked;	/* the device was notified since the last tick */
-	bool		bq_collected;	/* completions were collected since then */
-	bool		bq_overdue;	/* a notification is not deferred again */
 	bool		bq_short;	/* memory was short for a request */
-	u_int		bq_near;	/* completions that come close together */
-	uint64_t	bq_pace_at;	/* when the last ones came: cpu_ticks() */
-	uint64_t	bq_gap;		/* between two */
+	struct pv_blk_pace bq_pace;
 
-	struct callout	bq_tick;	/* bounds coalescing; retries a shortage of memory */
-	callout_func_t	*bq_tick_func;
+	struct callout	bq_retry;	/* after a shortage of memory, or when the thread was yielded */
+	callout_func_t	*bq_retry_func;
 	struct pv_blk_stats bq_stats;
 	struct pv_blk_hist *bq_hist;	/* an element of blk_hists, or NULL */
 	/* Two queues share no line, wherever a line begins: a softc is not aligned to one. */
@@ -405,7 +397,7 @@ struct pv_blk {
 	bool		blk_through;	/* the device was set to write-through */
 	bool		blk_emptying;	/* blk_last_flush is under way */
 	bool		blk_empty_again; /* and has to be repeated */
-	u_int		blk_batch;	/* completions an interrupt, requests a kick; 1: none wait */
+	u_int		blk_batch;	/* most requests a notification; 1: none waits */
 	int		blk_timeout;	/* seconds until a request is reported; 0: never */
 	int		blk_timeout_reset; /* seconds until the device is reset for one; 0: never */
 

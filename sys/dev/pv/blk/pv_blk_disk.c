@@ -198,7 +198,7 @@ pv_blk_sysctl_attach(struct pv_blk *blk)
 	    "Count depths and latencies of each queue; from 0 on when it is set to 1");
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "batch", CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_MPSAFE, blk,
 	    0, pv_blk_sysctl_batch, "IU",
-	    "Most requests per notification and completions per interrupt; 1: no coalescing");
+	    "Most requests per notification; 1: no coalescing");
 	SYSCTL_ADD_PROC(ctx, top, OID_AUTO, "reset", CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, blk,
 	    0, pv_blk_sysctl_reset, "I", "Write 1 to reset the device and put its requests again");
 }
@@ -290,14 +290,6 @@ pv_blk_fini(struct pv_blk *blk)
 	mtx_destroy(&blk->blk_mtx);
 }
 
-/* A queue's tick. */
-static void
-pv_blk_tick(void *arg)
-{
-	if (pv_blk_queue_is_due(arg))
-		pv_blk_intr(arg);
-}
-
 int
 pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
     const struct pv_blk_params *params)
@@ -317,7 +309,7 @@ pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
 	mtx_init(&blk->blk_mtx, device_get_nameunit(dev), "pv_blk", MTX_DEF);
 	TAILQ_INIT(&blk->blk_waiting);
 	blk->blk_flags = PVB_STOPPED;
-	pv_blk_queues_init(blk, pv_blk_tick);
+	pv_blk_queues_init(blk, pv_blk_intr);
 	pv_blk_recover_init(blk);
 	error = pv_blk_req_init(blk);
 	if (error != 0) {

@@ -5,131 +5,106 @@
  */
 
 /*
- * What a queue of pv_blk learns of its users and its device: how deep it is, how fast completions come,
- * who waits.  From this follows how much is coalesced (theory statement: pv_blk.h).  Nothing here puts,
- * collects or notifies; the queue's lock is held.
+ * When the device of a queue is notified: at once, or of several requests together (theory statement:
+ * pv_blk.h).  Nothing here puts, collects or notifies; the queue's lock is held.
+ *
+ * Whether waiting pays is not computed but tried.  A window is PV_BLK_WINDOW completions, in one of two
+ * modes: notifications wait, or they do not.  Now and then the other mode gets as much time as the last
+ * window took, and is kept if more was completed in it.  While trials fail, they become rare.
  */
 
 #include <sys/param.h>
 #include <sys/systm.h>
-#include <sys/bio.h>
 #include <sys/proc.h>
 
 #include <dev/pv/blk/pv_blk_var.h>
 
-/* The completions of a batch are to come within one part of so many of a second. */
-#define	PV_BLK_BATCH_HZ		4096
-/* A thread that submitted one of the last so many that are in flight does not wait for each. */
-#define	PV_BLK_LOOK_BACK	4
-/* One that so often submitted a single bio between two interrupts waits for each. */
-#define	PV_BLK_SINGLES		4
-
-/* The longest distance of completions that one may wait for, in units of cpu_ticks(). */
-static uint64_t
-pv_blk_pace_limit(void)
-{
-	return (ummax(1, cpu_tickrate() / PV_BLK_BATCH_HZ));
-}
+/* Requests of users, in flight or about to come again, from which on notifications may wait. */
+#define	PV_BLK_DEEP		24
+/* Completions of a window. */
+#define	PV_BLK_WINDOW		256
+/* So many more have to be completed in a trial's time: not what differs from window to window. */
+#define	PV_BLK_GAIN		(PV_BLK_WINDOW / 16)
+/* Windows between trials at most. */
+#define	PV_BLK_TRIALS_REST	85
 
 void
-pv_blk_pace_init(struct pv_blk_queue *bq)
+pv_blk_pace_submitted(struct pv_blk_queue *bq, u_int n)
 {
-	bq->bq_gap = pv_blk_pace_limit();
-}
+	struct pv_blk_pace *pp = &bq->bq_pace;
 
-u_int
-pv_blk_batch(const struct pv_blk_queue *bq)
-{
-	u_int n;
-
-	if (bq->bq_depth < PV_BLK_DEEP || (bq->bq_flags & PVB_GATED) != 0 || bq->bq_nawaited != 0)
-		return (1);
-	n = MIN(bq->bq_depth, bq->bq_blk->blk_batch);
-	return (MAX(1, MIN(n, bq->bq_near)));
-}
-
-/*
- * How deep is the queue?  Not just as deep as what is in flight: a fast device has answered before a
- * user with many requests has submitted all of them again.  So what was given back and not yet followed
- * by another bio counts too.  The depth is the most of the last that many completions, and goes
- * down by a quarter with each such round that had less, as does what was given back: it may have
- * been the end.
- */
-void
-pv_blk_note_depth(struct pv_blk_queue *bq, u_int completed)
-{
 	PV_BLK_QUEUE_ASSERT(bq);
-	bq->bq_peak = MAX(bq->bq_peak, bq->bq_ninflight + bq->bq_backlog);
-	bq->bq_depth = MAX(bq->bq_depth, bq->bq_peak);
-	bq->bq_round += completed;
-	if (bq->bq_round < bq->bq_depth)
+	pp->pp_unkicked += n;
+	pp->pp_expected -= MIN(pp->pp_expected, n);
+}
+
+/* Ends a trial, or begins one if it is time for that. */
+static void
+pv_blk_pace_turn(struct pv_blk_pace *pp)
+{
+	if (pp->pp_trial) {
+		pp->pp_trial = false;
+		pp->pp_rest = 4 * pp->pp_rest + 1;
+		if (pp->pp_done > PV_BLK_WINDOW + PV_BLK_GAIN)
+			pp->pp_rest = 1;
+		else
+			pp->pp_waits = !pp->pp_waits;
+		pp->pp_rest = MIN(pp->pp_rest, PV_BLK_TRIALS_REST);
+		pp->pp_windows = pp->pp_rest;
+	} else if (pp->pp_could_wait && pp->pp_windows-- == 0) {
+		pp->pp_trial = true;
+		pp->pp_waits = !pp->pp_waits;
+	}
+}
+
+void
+pv_blk_pace_completed(struct pv_blk_queue *bq, u_int n)
+{
+	struct pv_blk_pace *pp = &bq->bq_pace;
+	uint64_t now;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	pp->pp_expected += n;
+	pp->pp_done += n;
+	if (!pp->pp_trial && pp->pp_done < PV_BLK_WINDOW)
 		return;
-	bq->bq_depth = MAX(bq->bq_peak, bq->bq_depth - bq->bq_depth / 4);
-	bq->bq_backlog = bq->bq_backlog * 3 / 4;
-	bq->bq_peak = 0;
-	bq->bq_round = 0;
+	now = cpu_ticks();
+	if (!pp->pp_trial)
+		pp->pp_time = (now - pp->pp_began) * PV_BLK_WINDOW / pp->pp_done;
+	/* The last window may have been long because nobody had anything to do. */
+	else if (now - pp->pp_began < pp->pp_time && pp->pp_done < 2 * PV_BLK_WINDOW)
+		return;
+	pv_blk_pace_turn(pp);
+	pp->pp_began = now;
+	pp->pp_done = 0;
+	pp->pp_could_wait = false;
+	/* What has not come again by now may not come at all. */
+	pp->pp_expected -= pp->pp_expected / 8;
 }
 
-/*
- * How many completions come within the time that one may wait for others?  Computed from the average
- * distance of the last ones, in which one pause counts for no more than that time, and for no more
- * than four times the average: the next ones come as closely as those before it.
- */
-void
-pv_blk_note_pace(struct pv_blk_queue *bq, u_int completed)
-{
-	uint64_t limit = pv_blk_pace_limit(), now = cpu_ticks(), gap;
-
-	gap = MIN(MIN(limit, 4 * bq->bq_gap), (now - bq->bq_pace_at) / completed);
-	bq->bq_pace_at = now;
-	bq->bq_gap = MAX(1, (3 * bq->bq_gap + gap) / 4);
-	bq->bq_near = limit / bq->bq_gap;
-}
-
-void
-pv_blk_end_run(struct pv_blk_queue *bq)
-{
-	if (bq->bq_run > 1)
-		bq->bq_singles = 0;
-	else if (bq->bq_run == 1 && bq->bq_singles < PV_BLK_SINGLES)
-		bq->bq_singles++;
-	bq->bq_run = 0;
-}
-
-/* Did this thread submit one of the last requests in flight? */
-static bool
-pv_blk_has_more(const struct pv_blk_queue *bq)
-{
-	const struct pv_blk_req *rq = TAILQ_LAST(&bq->bq_inflight, pv_blk_reqs);
-	u_int i;
-
-	for (i = 0; rq != NULL && i < PV_BLK_LOOK_BACK; i++) {
-		if (rq->rq_td == curthread)
-			return (true);
-		rq = TAILQ_PREV(rq, pv_blk_reqs, rq_link);
-	}
-	return (false);
-}
-
-/*
- * Is this thread going to wait for what it submits now?  One that comes between others is, if
- * nothing of it is in flight.  One that submits alone may be collecting a batch that a fast device
- * has answered as a whole; it is, if it never submits more than one between two interrupts.  A flush
- * is always waited for.
- */
 bool
-pv_blk_will_wait(struct pv_blk_queue *bq, const struct bio *bp)
+pv_blk_pace_due(struct pv_blk_queue *bq, u_int most, const struct thread *td)
 {
+	struct pv_blk_pace *pp = &bq->bq_pace;
+	const bool other = td != NULL && td != pp->pp_td;
+	u_int kicked;
+
 	PV_BLK_QUEUE_ASSERT(bq);
-	if (bq->bq_depth < PV_BLK_DEEP)
+	if (other)
+		pp->pp_td = td;
+	/* A device may have done what it was not notified of. */
+	pp->pp_unkicked = MIN(pp->pp_unkicked, bq->bq_ninflight);
+	if (pp->pp_unkicked == 0)
 		return (false);
-	if (bp->bio_cmd == BIO_FLUSH)
-		return (true);
-	if (bq->bq_submit_td != curthread) {
-		bq->bq_submit_td = curthread;
-		bq->bq_run = 1;
-		bq->bq_singles = 0;
-		return (!pv_blk_has_more(bq));
+	kicked = bq->bq_ninflight - pp->pp_unkicked;
+	if (pp->pp_unkicked < MIN(kicked, most) && !other && pp->pp_expected > 0 &&
+	    bq->bq_ninflight + pp->pp_expected >= PV_BLK_DEEP) {
+		pp->pp_could_wait = true;
+		if (pp->pp_waits) {
+			bq->bq_stats.bs_deferred_kicks++;
+			return (false);
+		}
 	}
-	return (++bq->bq_run == 1 && bq->bq_singles == PV_BLK_SINGLES);
+	pp->pp_unkicked = 0;
+	return (true);
 }

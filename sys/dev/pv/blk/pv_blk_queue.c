@@ -36,24 +36,20 @@
 
 #define	PV_BLK_GET_MAX		32	/* completions collected at once */
 #define	PV_BLK_ROUNDS		32	/* of collecting and starting, by one thread at a time */
-/* Half of the longest delays by coalescing: while the device works, and while it has nothing to do. */
-#define	PV_BLK_TICK		(SBT_1MS / 2)
-#define	PV_BLK_TICK_SOON	(50 * SBT_1US)
+/* Until what no completion goes on with is tried again, and until a thread that yielded goes on. */
+#define	PV_BLK_RETRY		(SBT_1MS / 2)
+#define	PV_BLK_YIELD		(50 * SBT_1US)
 /* A request that sees more resets than this is what breaks the device. */
 #define	PV_BLK_REQUEUES_MAX	3
 
 #define	PV_BLK_QUEUE_LOCK(bq)	mtx_lock(&(bq)->bq_mtx)
 #define	PV_BLK_QUEUE_UNLOCK(bq)	mtx_unlock(&(bq)->bq_mtx)
 
-/* An earlier tick replaces a later one; a later one is left out. */
 static void
-pv_blk_arm_tick(struct pv_blk_queue *bq, bool soon)
+pv_blk_retry(struct pv_blk_queue *bq, sbintime_t after)
 {
-	if (callout_pending(&bq->bq_tick) && (bq->bq_tick_soon || !soon))
-		return;
-	bq->bq_tick_soon = soon;
-	(void)callout_reset_sbt(&bq->bq_tick, soon ? PV_BLK_TICK_SOON : PV_BLK_TICK, 0,
-	    bq->bq_tick_func, bq, 0);
+	if (!callout_pending(&bq->bq_retry))
+		(void)callout_reset_sbt(&bq->bq_retry, after, 0, bq->bq_retry_func, bq, 0);
 }
 
 /*
@@ -88,9 +84,6 @@ pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	rq->rq_start = ticks;
 	if (__predict_false((bq->bq_flags & PVB_HISTOGRAM) != 0))
 		pv_blk_hist_put(bq, rq);
-	rq->rq_td = curthread;
-	rq->rq_awaited = bq->bq_awaited;
-	bq->bq_nawaited += rq->rq_awaited;
 	TAILQ_INSERT_TAIL(&bq->bq_inflight, rq, rq_link);
 	bq->bq_ninflight++;
 	return (0);
@@ -107,17 +100,17 @@ pv_blk_start_queue(struct pv_blk_queue *bq)
 	if (bq->bq_pvq == NULL ||
 	    (bq->bq_flags & (PVB_STOPPED | PVB_FROZEN | PVB_DEAD)) != 0)
 		return;
-	/* Bios stay bios: they are for the device after its reset, which is looked for by the tick. */
+	/* Bios stay bios: they are for the device after its reset, which is looked for again. */
 	if (pvq_broken(bq->bq_pvq)) {
 		if (bq->bq_ninflight == 0)
-			pv_blk_arm_tick(bq, false);
+			pv_blk_retry(bq, PV_BLK_RETRY);
 		return;
 	}
 	do {
 		rq = pv_blk_req_next(bq);
 		if (rq == NULL) {
 			if (bq->bq_short)
-				pv_blk_arm_tick(bq, false);
+				pv_blk_retry(bq, PV_BLK_RETRY);
 			bq->bq_short = false;
 			break;
 		}
@@ -132,7 +125,7 @@ pv_blk_start_queue(struct pv_blk_queue *bq)
 			TAILQ_INSERT_HEAD(&bq->bq_ready, rq, rq_link);
 			/* With nothing in flight no completion will try again. */
 			if (bq->bq_ninflight == 0)
-				pv_blk_arm_tick(bq, false);
+				pv_blk_retry(bq, PV_BLK_RETRY);
 			break;
 		}
 		staged++;
@@ -140,7 +133,7 @@ pv_blk_start_queue(struct pv_blk_queue *bq)
 	if (staged == 0)
 		return;
 	pvq_commit(bq->bq_pvq);
-	bq->bq_unkicked += staged;
+	pv_blk_pace_submitted(bq, staged);
 	bq->bq_stats.bs_requests += staged;
 	bq->bq_stats.bs_max_in_flight = MAX(bq->bq_stats.bs_max_in_flight, bq->bq_ninflight);
 }
@@ -153,44 +146,22 @@ pv_blk_start(struct pv_blk_queue *bq)
 		pv_blk_start_queue(bq);
 }
 
-/* Does the device have nothing to do but what it was not notified of? */
-static inline bool
-pv_blk_left_idle(const struct pv_blk_queue *bq)
-{
-	return (bq->bq_unkicked != 0 && bq->bq_unkicked == bq->bq_ninflight);
-}
-
+/*
+ * Notifies the device of what was committed, unless that waits for more: never for more than `most'.
+ * td: of whom a bio came, or NULL.  Returns true if the device was notified.
+ */
 static bool
-pv_blk_kick_queue(struct pv_blk_queue *bq, bool now)
+pv_blk_kick(struct pv_blk_queue *bq, u_int most, const struct thread *td)
 {
 	PV_BLK_QUEUE_ASSERT(bq);
 	if ((bq->bq_flags & PVB_STOPPED) != 0)
 		return (false);
-	/* What waits has something to wait for: a bio that is given back is about to come again. */
-	if (!now && !bq->bq_overdue && bq->bq_unkicked < pv_blk_batch(bq) && bq->bq_backlog > 0) {
-		bq->bq_stats.bs_deferred_kicks++;
-		pv_blk_arm_tick(bq, pv_blk_left_idle(bq));
+	if ((bq->bq_flags & PVB_GATED) != 0)
+		most = 1;
+	if (!pv_blk_pace_due(bq, most, td))
 		return (false);
-	}
-	bq->bq_unkicked = 0;
-	bq->bq_overdue = false;
-	bq->bq_kicked = true;
 	(void)pvq_kick(bq->bq_pvq);
 	return (true);
-}
-
-/* Notifies the device of what was committed, now or when the batch is full.  Returns true if it did. */
-static inline bool
-pv_blk_kick(struct pv_blk_queue *bq, bool now)
-{
-	return (bq->bq_unkicked != 0 && pv_blk_kick_queue(bq, now));
-}
-
-/* The same at the end of an interrupt's work: what was given back then may come again, to fill it. */
-static inline void
-pv_blk_kick_rest(struct pv_blk_queue *bq)
-{
-	(void)pv_blk_kick(bq, bq->bq_backlog == 0);
 }
 
 static __noinline void
@@ -210,7 +181,7 @@ pv_blk_deliver_queue(struct pv_blk_queue *bq)
 			biodone(bp);
 		PV_BLK_QUEUE_LOCK(bq);
 		pv_blk_start(bq);
-		pv_blk_kick_rest(bq);
+		(void)pv_blk_kick(bq, bq->bq_blk->blk_batch, NULL);
 	} while (!TAILQ_EMPTY(&bq->bq_finished));
 	SLIST_REMOVE(&bq->bq_deliveries, &here, pv_blk_delivery, pd_link);
 }
@@ -244,7 +215,6 @@ pv_blk_take_back(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 
 	TAILQ_REMOVE(&bq->bq_inflight, rq, rq_link);
 	bq->bq_ninflight--;
-	bq->bq_nawaited -= rq->rq_awaited;
 	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	pvq_unshare(bq->bq_pvq, rq->rq_segs + 1, rq->rq_nsegs);
 	if (rq->rq_loaded)
@@ -289,7 +259,6 @@ static void
 pv_blk_collect(struct pv_blk_queue *bq)
 {
 	struct pvq_done done[PV_BLK_GET_MAX];
-	u_int all = 0;
 	int i, n;
 
 	PV_BLK_QUEUE_ASSERT(bq);
@@ -297,40 +266,16 @@ pv_blk_collect(struct pv_blk_queue *bq)
 		n = pvq_get(bq->bq_pvq, done, nitems(done));
 		if (n == 0)
 			break;
-		all += n;
-		pv_blk_note_depth(bq, n);
+		pv_blk_pace_completed(bq, n);
 		for (i = 0; i < n; i++)
 			pv_blk_complete(bq, &done[i]);
 	} while (n == nitems(done));
-	if (all == 0)
-		return;
-	bq->bq_collected = true;
-	/* A device may have done what it was not notified of. */
-	bq->bq_unkicked = MIN(bq->bq_unkicked, bq->bq_ninflight);
-	if (bq->bq_depth >= PV_BLK_DEEP)
-		pv_blk_note_pace(bq, all);
-}
-
-/*
- * Requests the next interrupt: in a queue that has been deep lately, after a batch of completions.
- * Returns true if as many wait already.
- */
-static inline bool
-pv_blk_arm_intr(struct pv_blk_queue *bq)
-{
-	u_int after;
-
-	/* After half of what the device was notified of: it has the rest to do while these go round. */
-	after = max(1, min(pv_blk_batch(bq), (bq->bq_ninflight - bq->bq_unkicked) / 2));
-	if (after > 1)
-		pv_blk_arm_tick(bq, false);
-	return (pvq_intr_enable(bq->bq_pvq, after));
 }
 
 /*
  * Collects completions until none is left and an interrupt is armed; drops and takes the lock.  A
  * device that has the next ones ready each time must not keep the thread, which other queues and
- * devices, or the one that submits, may need: the tick goes on then.
+ * devices, or the one that submits, may need: it goes on a little later.
  */
 static void
 pv_blk_process(struct pv_blk_queue *bq)
@@ -341,14 +286,12 @@ pv_blk_process(struct pv_blk_queue *bq)
 	do {
 		if (rounds++ == PV_BLK_ROUNDS) {
 			bq->bq_stats.bs_yields++;
-			bq->bq_collected = false;
-			pv_blk_arm_tick(bq, true);
+			pv_blk_retry(bq, PV_BLK_YIELD);
 			break;
 		}
 		if (bq->bq_pvq == NULL || (bq->bq_flags & PVB_STOPPED) != 0)
 			break;
 		pvq_intr_disable(bq->bq_pvq);
-		pv_blk_end_run(bq);
 		pv_blk_collect(bq);
 		if (pvq_broken(bq->bq_pvq)) {
 			pv_blk_deliver(bq);
@@ -356,32 +299,12 @@ pv_blk_process(struct pv_blk_queue *bq)
 		}
 		/* The device gets new work before completions are delivered. */
 		pv_blk_start(bq);
-		pv_blk_kick_rest(bq);
+		(void)pv_blk_kick(bq, bq->bq_blk->blk_batch, NULL);
 		if (!pv_blk_is_last(bq))
 			pv_blk_deliver(bq);
 		if ((bq->bq_flags & PVB_STOPPED) != 0)
 			break;
-	} while (pv_blk_arm_intr(bq));
-}
-
-/*
- * While notifications and completions come without its help, the tick keeps out of the way: it would
- * take apart what is about to be done together, and the parts would go round one by one.
- */
-bool
-pv_blk_queue_is_due(struct pv_blk_queue *bq)
-{
-	bool due;
-
-	PV_BLK_QUEUE_LOCK(bq);
-	due = !bq->bq_collected || (bq->bq_unkicked != 0 && !bq->bq_kicked);
-	bq->bq_collected = bq->bq_kicked = false;
-	if (due)
-		bq->bq_overdue = bq->bq_unkicked != 0;
-	else if (bq->bq_ninflight != 0 || pv_blk_has_work(bq))
-		pv_blk_arm_tick(bq, pv_blk_left_idle(bq));
-	PV_BLK_QUEUE_UNLOCK(bq);
-	return (due);
+	} while (pvq_intr_enable(bq->bq_pvq, 1));
 }
 
 /*
@@ -434,8 +357,6 @@ pv_blk_enqueue(struct pv_blk_queue *bq, struct bio *bp)
 {
 	PV_BLK_QUEUE_ASSERT(bq);
 	bq->bq_stats.bs_bios++;
-	if (bq->bq_backlog > 0)
-		bq->bq_backlog--;
 	if (TAILQ_EMPTY(&bq->bq_bios) && bq->bq_cur == NULL) {
 		bq->bq_cur = bp;
 		bq->bq_cur_off = 0;
@@ -511,7 +432,7 @@ pv_blk_queue_put_polled(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	PV_BLK_QUEUE_LOCK(bq);
 	TAILQ_INSERT_TAIL(&bq->bq_ready, rq, rq_link);
 	pv_blk_start_queue(bq);
-	(void)pv_blk_kick(bq, true);
+	(void)pv_blk_kick(bq, 1, NULL);
 	PV_BLK_QUEUE_UNLOCK(bq);
 }
 
@@ -521,6 +442,8 @@ pv_blk_queue_check(struct pv_blk_queue *bq)
 	bool stuck = false;
 
 	PV_BLK_QUEUE_LOCK(bq);
+	/* In case that the device answers none of those that this would wait for. */
+	(void)pv_blk_kick(bq, 1, NULL);
 	if ((bq->bq_flags & (PVB_STOPPED | PVB_FROZEN)) == 0 && !bq->bq_stuck &&
 	    pv_blk_log_late(bq)) {
 		stuck = bq->bq_stuck = true;
@@ -569,7 +492,6 @@ pv_blk_queue_drain(struct pv_blk_queue *bq, int error)
 		TAILQ_FOREACH(rq, &bq->bq_ready, rq_link)
 			pv_blk_req_unready(bq, rq);
 	}
-	bq->bq_unkicked = 0;
 	PV_BLK_QUEUE_UNLOCK(bq);
 }
 
@@ -746,8 +668,9 @@ pv_blk_wait(struct pv_blk *blk, struct bio *bp)
 void
 pv_blk_submit(struct pv_blk *blk, struct bio *bp)
 {
+	const int cmd = bp->bio_cmd;	/* the bio may end within this */
 	struct pv_blk_queue *bq;
-	bool idle, waits;
+	bool idle;
 
 	if (__predict_false(pv_blk_is_barrier(bp))) {
 		pv_blk_wait(blk, bp);
@@ -762,15 +685,13 @@ pv_blk_submit(struct pv_blk *blk, struct bio *bp)
 	pv_blk_enqueue(bq, bp);
 	/* Within a delivery, what the users submit is started as one batch when it ends. */
 	if (!pv_blk_is_delivering(bq)) {
-		waits = pv_blk_will_wait(bq, bp);
-		bq->bq_awaited = waits;
 		pv_blk_start_queue(bq);
-		bq->bq_awaited = false;
 		/*
-		 * The interrupt was requested when less was in flight, or when no thread waited.
-		 * If it would come now, do its work here.
+		 * If completions are there by now, as often while much is in flight, no interrupt is
+		 * needed for them.  A flush is always waited for.
 		 */
-		if (pv_blk_kick(bq, waits) && bq->bq_depth >= PV_BLK_DEEP && pv_blk_arm_intr(bq))
+		if (pv_blk_kick(bq, cmd == BIO_FLUSH ? 1 : blk->blk_batch, curthread) &&
+		    bq->bq_ninflight > 1 && pvq_intr_enable(bq->bq_pvq, 1))
 			pv_blk_process(bq);
 		pv_blk_deliver(bq);
 	}
@@ -884,7 +805,7 @@ pv_blk_queues_use(struct pv_blk *blk, struct pvq *const *qs, u_int n)
 }
 
 static void
-pv_blk_queue_init(struct pv_blk *blk, struct pv_blk_queue *bq, callout_func_t *tick)
+pv_blk_queue_init(struct pv_blk *blk, struct pv_blk_queue *bq, callout_func_t *retry)
 {
 	bq->bq_blk = blk;
 	bq->bq_index = bq - blk->blk_queues;
@@ -900,20 +821,19 @@ pv_blk_queue_init(struct pv_blk *blk, struct pv_blk_queue *bq, callout_func_t *t
 	SLIST_INIT(&bq->bq_free);
 	TAILQ_INIT(&bq->bq_ready);
 	TAILQ_INIT(&bq->bq_inflight);
-	callout_init(&bq->bq_tick, 1);
-	bq->bq_tick_func = tick;
-	pv_blk_pace_init(bq);
+	callout_init(&bq->bq_retry, 1);
+	bq->bq_retry_func = retry;
 }
 
 void
-pv_blk_queues_init(struct pv_blk *blk, callout_func_t *tick)
+pv_blk_queues_init(struct pv_blk *blk, callout_func_t *retry)
 {
 	struct pv_blk_queue *bq;
 
 	mtx_init(&blk->blk_log_mtx, device_get_nameunit(blk->blk_dev), "pv_blk log", MTX_DEF);
 	blk->blk_nactive = 1;
 	PV_BLK_FOREACH(blk, bq)
-		pv_blk_queue_init(blk, bq, tick);
+		pv_blk_queue_init(blk, bq, retry);
 }
 
 void

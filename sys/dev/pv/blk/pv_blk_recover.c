@@ -297,7 +297,7 @@ pv_blk_quiet(struct pv_blk *blk)
 	/* These may schedule the others. */
 	pv_blk_submit_quiet(blk);
 	PV_BLK_FOREACH(blk, bq)
-		callout_drain(&bq->bq_tick);
+		callout_drain(&bq->bq_retry);
 	callout_drain(&blk->blk_watchdog);
 }
 

@@ -56,7 +56,6 @@ pv_blk_bio_release(struct pv_blk_queue *bq, struct bio *bp)
 	if ((bp->bio_flags & BIO_ERROR) != 0)
 		bp->bio_resid = bp->bio_bcount;
 	TAILQ_INSERT_TAIL(&bq->bq_finished, bp, bio_queue);
-	bq->bq_backlog++;
 }
 
 static void

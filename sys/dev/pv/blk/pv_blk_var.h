@@ -17,12 +17,6 @@
 
 #include <dev/pv/blk/pv_blk.h>
 
-/*
- * From this many requests on, a queue is deep: notifications and interrupts are coalesced.  With 4, 8
- * and 16 in flight on a device of 20 to 200 us that was shown to lose (tests/bench/BASELINE.md):
- * it is idle while a batch goes round, which takes as long as the requests themselves.
- */
-#define	PV_BLK_DEEP		24
 #define	PV_BLK_BATCH		32
 #define	PV_BLK_BATCH_MAX	64
 #define	PV_BLK_DRAIN_SECS	10
@@ -143,18 +137,19 @@ void	pv_blk_req_copy_back(struct pv_blk *blk, struct pv_blk_req *rq);
 struct pv_blk_req *pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset,
 	    size_t length);
 
-/* pv_blk_pace.c: what is coalesced.  The queue's lock is held. */
+/* pv_blk_pace.c: when the device is notified.  The queue's lock is held. */
 
-void	pv_blk_pace_init(struct pv_blk_queue *bq);
-/* How many requests are coalesced into a notification, and how many completions into an interrupt? */
-u_int	pv_blk_batch(const struct pv_blk_queue *bq);
-/* completed requests, 1 or more, were collected: how deep the queue is, and how fast a deep one. */
-void	pv_blk_note_depth(struct pv_blk_queue *bq, u_int completed);
-void	pv_blk_note_pace(struct pv_blk_queue *bq, u_int completed);
-/* An interrupt: the thread that submits begins a new run. */
-void	pv_blk_end_run(struct pv_blk_queue *bq);
-/* Is this thread going to wait for bp, which it submits now? */
-bool	pv_blk_will_wait(struct pv_blk_queue *bq, const struct bio *bp);
+/* n requests were committed, of which the device is to be notified. */
+void	pv_blk_pace_submitted(struct pv_blk_queue *bq, u_int n);
+/* n requests, 1 or more, were collected. */
+void	pv_blk_pace_completed(struct pv_blk_queue *bq, u_int n);
+/*
+ * Is the device to be notified now?  If so, the caller does.
+ *
+ * most  requests that may wait for that, and 1; 1: none
+ * td    the thread that submits, or NULL
+ */
+bool	pv_blk_pace_due(struct pv_blk_queue *bq, u_int most, const struct thread *td);
 
 /* pv_blk_queue.c: queues.  All take a queue's lock themselves. */
 
@@ -166,8 +161,8 @@ pv_blk_is_awaited_idle(const struct pv_blk_queue *bq)
 	    bq->bq_ninflight == 0);
 }
 
-/* tick is called from a callout with the queue: what is due is done as if it had interrupted. */
-void	pv_blk_queues_init(struct pv_blk *blk, callout_func_t *tick);
+/* retry is called from a callout with the queue: as pv_blk_intr(). */
+void	pv_blk_queues_init(struct pv_blk *blk, callout_func_t *retry);
 void	pv_blk_queues_fini(struct pv_blk *blk);
 /* Stops this queue alone, until pv_blk_set_flags() clears PVB_STOPPED, or this does. */
 void	pv_blk_queue_hold(struct pv_blk_queue *bq, bool held);
@@ -175,11 +170,9 @@ void	pv_blk_queue_hold(struct pv_blk_queue *bq, bool held);
 void	pv_blk_set_flags(struct pv_blk *blk, u_int set, u_int clear);
 /* pv_blk_set_queues() without its sysctls. */
 void	pv_blk_queues_use(struct pv_blk *blk, struct pvq *const *qs, u_int n);
-/* The tick: is pv_blk_intr() to be called?  If not yet, another tick follows. */
-bool	pv_blk_queue_is_due(struct pv_blk_queue *bq);
 /*
- * Reports late requests.  Returns true, until the next reset once, if one takes longer than
- * blk_timeout_reset: the queue will be reset.
+ * Each second: notifies the device of what waits for that, and reports late requests.  Returns true,
+ * until the next reset once, if one takes longer than blk_timeout_reset: the queue will be reset.
  */
 bool	pv_blk_queue_check(struct pv_blk_queue *bq);
 /* Requests in flight; *broken is set if the queue is, and left alone otherwise. */

@@ -5,7 +5,7 @@
  */
 
 /*
- * Notifications, interrupts and ticks of deep queues of pv_blk, seen from the device (see qdisk.c).
+ * Notifications of deep queues of pv_blk, seen from the device (see qdisk.c).
  */
 
 #include <sys/param.h>
@@ -17,33 +17,7 @@
 
 #include "qdisk.h"
 
-/* A tick comes when a case has it come, not when time has passed. */
-static callout_func_t *qd_tick;
-
-static void
-qd_no_tick(void *arg __unused)
-{
-}
-
-/*
- * All in flight end, and bios 0 to n - 1 are submitted once more.  Completions come as closely as on
- * the fastest machine, so that the size of a batch is limited by the depth of the queue alone.
- */
-static void
-qd_begin_a_batch(struct qd_softc *sc, u_int n)
-{
-	struct pv_blk_queue *bq = &sc->qd_blk.blk_queues[0];
-	u_int i;
-
-	mtx_lock(&bq->bq_mtx);
-	bq->bq_gap = 1;
-	mtx_unlock(&bq->bq_mtx);
-	qd_answer_all_at_once(sc, 0);
-	for (i = 0; i < n; i++)
-		W(sc, i, 0);
-}
-
-/* A disk with a queue: bios 0 to QD_DEEP - 1 are in flight, of a thread known to submit many. */
+/* A disk with a queue: bios 0 to QD_DEEP - 1 are in flight, and the next notifications may wait. */
 #define	QD_DEEP		31
 
 static struct pv_blk_queue *
@@ -53,12 +27,100 @@ qd_begin_deep(struct qd_softc *sc)
 	u_int i;
 
 	qd_begin(sc, 1, QD_SLOTS, 8);
-	qd_tick = bq->bq_tick_func;
-	bq->bq_tick_func = qd_no_tick;
 	for (i = 0; i < QD_DEEP; i++)
 		W(sc, i, 0);
-	qd_begin_a_batch(sc, QD_DEEP);
+	bq->bq_pace.pp_waits = true;
 	return (bq);
+}
+
+/* The oldest n requests end, by one interrupt. */
+static void
+qd_answer_some(struct qd_softc *sc, u_int n)
+{
+	for (; n > 0; n--)
+		qd_answer_silently(sc, 0);
+	pv_blk_intr(&sc->qd_blk.blk_queues[0]);
+}
+
+/* Bios from to to - 1 are submitted, and the device is notified so often. */
+static void
+qd_submits(struct qd_softc *sc, u_int from, u_int to, u_int notified)
+{
+	const u_int kicks = sc->qd_queues[0].qq_kicks;
+	u_int i;
+
+	for (i = from; i < to; i++)
+		W(sc, i, 0);
+	QD_EQ(sc, sc->qd_queues[0].qq_kicks, kicks + notified);
+}
+
+static void
+qd_end_deep(struct qd_softc *sc)
+{
+	qd_answer_all(sc);
+	qd_end(sc);
+}
+
+/*
+ * What was given back together is notified of together, at once when all of it has come again; an
+ * interrupt in between changes nothing.
+ */
+static void
+qd_notification_waits_for_those_given_back(struct qd_softc *sc)
+{
+	struct qd_queue *qq = &sc->qd_queues[0];
+	struct pv_blk_queue *bq = qd_begin_deep(sc);
+	u_int kicks;
+
+	qd_answer_some(sc, 5);
+	qd_submits(sc, 0, 3, 0);
+	kicks = qq->qq_kicks;
+	pv_blk_intr(bq);
+	QD_EQ(sc, qq->qq_kicks, kicks);
+	qd_submits(sc, 3, 4, 0);
+	qd_submits(sc, 4, 5, 1);
+	QD_EQ(sc, bq->bq_stats.bs_deferred_kicks, 5);
+	/* Nor does an interrupt wait: for the next completion, always. */
+	QD_EQ(sc, qq->qq_after, 1);
+	qd_end_deep(sc);
+}
+
+/* No more requests wait than the device has to work on, and none while it has nothing. */
+static void
+qd_no_more_wait_than_are_worked_on(struct qd_softc *sc)
+{
+	struct qd_queue *qq = &sc->qd_queues[0];
+	struct pv_blk_queue *bq = qd_begin_deep(sc);
+	u_int kicks;
+
+	qd_answer_some(sc, 20);
+	qd_submits(sc, 0, 10, 0);
+	qd_submits(sc, 10, 11, 1);
+	qd_submits(sc, 11, 14, 0);
+	kicks = qq->qq_kicks;
+	/* Of 22 it still has 3, for which 3 may not wait. */
+	qd_answer_some(sc, 18);
+	QD_EQ(sc, qq->qq_kicks, kicks);
+	qd_answer_some(sc, 1);
+	QD_EQ(sc, qq->qq_kicks, kicks + 1);
+	qd_answer_all_at_once(sc, 0);
+	QD_EQ(sc, bq->bq_ninflight, 0);
+	qd_submits(sc, 0, 1, 1);
+	qd_end_deep(sc);
+}
+
+/* Nor more than blk_batch of them, and none where that is 1. */
+static void
+qd_no_more_wait_than_batch_is(struct qd_softc *sc)
+{
+	(void)qd_begin_deep(sc);
+	sc->qd_blk.blk_batch = 4;
+	qd_answer_some(sc, 12);
+	qd_submits(sc, 0, 3, 0);
+	qd_submits(sc, 3, 4, 1);
+	sc->qd_blk.blk_batch = 1;
+	qd_submits(sc, 4, 8, 4);
+	qd_end_deep(sc);
 }
 
 struct qd_other {
@@ -77,163 +139,135 @@ qd_other_thread(void *arg)
 	kthread_exit();
 }
 
-/*
- * In a deep queue a thread that submits many shares notifications and interrupts; one that comes
- * between, and waits for what it submits, does not wait for a batch.
- */
+/* In a deep queue a thread that comes between, and waits for what it submits, waits for no batch. */
 static void
 qd_awaited_request_is_not_delayed(struct qd_softc *sc)
 {
 	struct qd_queue *qq = &sc->qd_queues[0];
 	struct qd_other other = { .qo_sc = sc };
+	u_int kicks;
 
 	(void)qd_begin_deep(sc);
-	qd_begin_a_batch(sc, 8);
+	qd_answer_some(sc, 12);
+	qd_submits(sc, 0, 4, 0);
+	kicks = qq->qq_kicks;
 	QD_EQ(sc, kthread_add(qd_other_thread, &other, NULL, NULL, 0, 0, "qdisk"), 0);
 	while (atomic_load_acq_int(&other.qo_done) == 0)
 		pause("qdisk", 1);
-	QD_EQ(sc, qq->qq_after, 1);
-	QD_EQ(sc, sc->qd_blk.blk_queues[0].bq_unkicked, 0);
-	qd_answer_all(sc);
-	qd_end(sc);
-}
-
-/*
- * An interrupt in the middle of a batch does not notify the device of the part that is there, and what
- * the device has done unasked it is not notified of.
- */
-static void
-qd_batch_is_filled_by_those_given_back(struct qd_softc *sc)
-{
-	struct qd_queue *qq = &sc->qd_queues[0];
-	struct pv_blk_queue *bq = qd_begin_deep(sc);
-	u_int i, kicks;
-
-	qd_begin_a_batch(sc, 5);
-	kicks = qq->qq_kicks;
-	pv_blk_intr(bq);
-	QD_EQ(sc, qq->qq_kicks, kicks);
-	QD_EQ(sc, bq->bq_unkicked, 5);
-	/* Nor is there an interrupt for it. */
-	QD_EQ(sc, qq->qq_after, 1);
-	for (i = 5; i < QD_DEEP; i++)
-		W(sc, i, 0);
 	QD_EQ(sc, qq->qq_kicks, kicks + 1);
-	QD_EQ(sc, bq->bq_unkicked, 0);
-	qd_begin_a_batch(sc, 5);
-	qd_answer_all_at_once(sc, 0);
-	QD_EQ(sc, bq->bq_unkicked, 0);
-	QD_EQ(sc, qq->qq_after, 1);
-	qd_end(sc);
-}
-
-/*
- * A tick leaves what the device is answering alone if completions were collected since the one before,
- * and collects what has no interrupt if none were.
- */
-static void
-qd_tick_keeps_a_batch_together(struct qd_softc *sc)
-{
-	struct qd_queue *qq = &sc->qd_queues[0];
-	struct pv_blk_queue *bq = qd_begin_deep(sc);
-	u_int ends, n;
-
-	qd_begin_a_batch(sc, QD_DEEP);
-	ends = sc->qd_nends;
-	for (n = 0; n < 4; n++)
-		qd_answer_silently(sc, 0);
-	qd_tick(bq);
-	QD_EQ(sc, qq->qq_ndone, n);
-	qd_tick(bq);
-	QD_EQ(sc, qq->qq_ndone, 0);
-	QD_EQ(sc, sc->qd_nends, ends + n);
-	qd_answer_all(sc);
-	qd_end(sc);
-}
-
-/* Completions that come all the time do not keep a tick from notifying of what is left of a batch. */
-static void
-qd_tick_ends_a_batch(struct qd_softc *sc)
-{
-	struct qd_queue *qq = &sc->qd_queues[0];
-	struct pv_blk_queue *bq = qd_begin_deep(sc);
-	u_int kicks;
-
-	qd_begin_a_batch(sc, 5);
-	QD_EQ(sc, bq->bq_unkicked, 5);
+	/* Nor does a flush, of whichever thread. */
+	qd_submits(sc, 5, 6, 1);
+	qd_submits(sc, 6, 7, 0);
 	kicks = qq->qq_kicks;
-	qd_tick(bq);
-	qd_answer(sc, 0);
-	qd_tick(bq);
-	QD_EQ(sc, bq->bq_unkicked, 0);
+	PLAIN_FLUSH(sc, 41, 0);
 	QD_EQ(sc, qq->qq_kicks, kicks + 1);
-	qd_answer_all(sc);
-	qd_end(sc);
+	qd_end_deep(sc);
 }
 
-/*
- * The device has other requests to do: what was given back is notified of together, and at once when
- * all of it has come again, and the next interrupt is requested after half.
- */
-static void
-qd_batch_waits_for_no_more_than_comes(struct qd_softc *sc)
-{
-	struct qd_queue *qq = &sc->qd_queues[0];
-	struct pv_blk_queue *bq = qd_begin_deep(sc);
-	u_int i, kicks;
-
-	qd_begin_a_batch(sc, QD_DEEP);
-	QD_EQ(sc, qq->qq_after, QD_DEEP / 2);
-	kicks = qq->qq_kicks;
-	for (i = 0; i < 5; i++)
-		qd_answer_silently(sc, 0);
-	pv_blk_intr(bq);
-	for (i = 0; i < 4; i++)
-		W(sc, i, 0);
-	QD_EQ(sc, qq->qq_kicks, kicks);
-	W(sc, 4, 0);
-	QD_EQ(sc, qq->qq_kicks, kicks + 1);
-	QD_EQ(sc, bq->bq_unkicked, 0);
-	qd_answer_all(sc);
-	qd_end(sc);
-}
-
-/* With up to 16 in flight nothing waits, however closely completions come. */
+/* With up to 16 in flight nothing waits. */
 static void
 qd_shallow_queue_waits_for_nothing(struct qd_softc *sc)
 {
 	struct pv_blk_queue *bq = &sc->qd_blk.blk_queues[0];
 	struct qd_queue *qq = &sc->qd_queues[0];
-	u_int depth, i, kicks, round;
+	u_int at, depth, i, round;
 
 	for (depth = 1; depth <= 16; depth++) {
 		qd_begin(sc, 1, QD_SLOTS, 8);
-		qd_tick = bq->bq_tick_func;
-		bq->bq_tick_func = qd_no_tick;
-		for (i = 0; i < depth; i++)
-			W(sc, i, 0);
-		for (round = 0; round < 4; round++) {
-			qd_begin_a_batch(sc, 0);
-			for (i = 0; i < depth; i++) {
-				kicks = qq->qq_kicks;
-				W(sc, i, 0);
-				QD_EQ(sc, qq->qq_kicks, kicks + 1);
-			}
-			pv_blk_intr(bq);
+		bq->bq_pace.pp_waits = true;
+		qd_submits(sc, 0, depth, depth);
+		for (round = 1, at = 0; round <= depth; round++) {
+			qd_answer_some(sc, round);
+			for (i = 0; i < round; i++, at = (at + 1) % depth)
+				qd_submits(sc, at, at + 1, 1);
 			QD_EQ(sc, qq->qq_after, 1);
 		}
 		QD_EQ(sc, bq->bq_stats.bs_deferred_kicks, 0);
-		qd_answer_all(sc);
-		qd_end(sc);
+		qd_end_deep(sc);
 	}
 }
 
+/* A device may never answer those that a notification waits for. */
+static void
+qd_each_second_what_waits_is_notified_of(struct qd_softc *sc)
+{
+	struct qd_queue *qq = &sc->qd_queues[0];
+	struct callout *c = &sc->qd_blk.blk_watchdog;
+	u_int kicks;
+
+	(void)qd_begin_deep(sc);
+	qd_answer_some(sc, 5);
+	qd_submits(sc, 0, 3, 0);
+	kicks = qq->qq_kicks;
+	c->c_func(c->c_arg);
+	QD_EQ(sc, qq->qq_kicks, kicks + 1);
+	qd_end_deep(sc);
+}
+
+/* All that is in flight ends and comes again, up to most times, until a trial has begun or ended. */
+static u_int
+qd_rounds(struct qd_softc *sc, bool trial, u_int most)
+{
+	const struct pv_blk_pace *pp = &sc->qd_blk.blk_queues[0].bq_pace;
+	u_int i, n;
+
+	for (n = 0; n < most && pp->pp_trial != trial; n++) {
+		qd_answer_all_at_once(sc, 0);
+		for (i = 0; i < QD_DEEP; i++)
+			W(sc, i, 0);
+	}
+	QD_EQ(sc, pp->pp_trial, trial);
+	return (n);
+}
+
+/* Waiting is tried, and goes on if more was completed in the time. */
+static void
+qd_trial_that_completes_more_is_kept(struct qd_softc *sc)
+{
+	struct pv_blk_queue *bq = qd_begin_deep(sc);
+	struct pv_blk_pace *pp = &bq->bq_pace;
+
+	pp->pp_waits = false;
+	qd_answer_some(sc, 5);
+	qd_submits(sc, 0, 5, 5);
+	QD_EQ(sc, bq->bq_stats.bs_deferred_kicks, 0);
+	(void)qd_rounds(sc, true, 20);
+	QD_TRUE(sc, bq->bq_stats.bs_deferred_kicks > 0);
+	/* However fast this machine is. */
+	pp->pp_time = UINT64_MAX;
+	(void)qd_rounds(sc, false, 20);
+	QD_TRUE(sc, pp->pp_waits);
+	qd_end_deep(sc);
+}
+
+/* A trial in which less was completed is not kept, and the more there were, the rarer they are. */
+static void
+qd_trial_that_completes_less_ends(struct qd_softc *sc)
+{
+	struct pv_blk_pace *pp = &qd_begin_deep(sc)->bq_pace;
+	u_int last = 0, n, trial;
+
+	pp->pp_waits = false;
+	for (trial = 0; trial < 4; trial++) {
+		n = qd_rounds(sc, true, 1000);
+		QD_TRUE(sc, n > last);
+		last = n;
+		QD_TRUE(sc, pp->pp_waits);
+		pp->pp_time = 0;
+		(void)qd_rounds(sc, false, 1);
+		QD_TRUE(sc, !pp->pp_waits);
+	}
+	qd_end_deep(sc);
+}
+
 const struct qd_case qd_batch_cases[] = {
-	{ "batch_waits_for_no_more_than_comes", qd_batch_waits_for_no_more_than_comes },
-	{ "shallow_queue_waits_for_nothing", qd_shallow_queue_waits_for_nothing },
+	{ "notification_waits_for_those_given_back", qd_notification_waits_for_those_given_back },
+	{ "no_more_wait_than_are_worked_on", qd_no_more_wait_than_are_worked_on },
+	{ "no_more_wait_than_batch_is", qd_no_more_wait_than_batch_is },
 	{ "awaited_request_is_not_delayed", qd_awaited_request_is_not_delayed },
-	{ "batch_is_filled_by_those_given_back", qd_batch_is_filled_by_those_given_back },
-	{ "tick_keeps_a_batch_together", qd_tick_keeps_a_batch_together },
-	{ "tick_ends_a_batch", qd_tick_ends_a_batch },
+	{ "shallow_queue_waits_for_nothing", qd_shallow_queue_waits_for_nothing },
+	{ "each_second_what_waits_is_notified_of", qd_each_second_what_waits_is_notified_of },
+	{ "trial_that_completes_more_is_kept", qd_trial_that_completes_more_is_kept },
+	{ "trial_that_completes_less_ends", qd_trial_that_completes_less_ends },
 	{ NULL, NULL }
 };
