@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # Seconds between two tries of `until': a command takes CPU time from what is waited for.
 FIRST_PAUSE, LAST_PAUSE = 0.05, 0.5
+ACCEPTS = "00010000"  # in the flags of /proc/net/unix
 # A driver's message about its device, unlike ifconfig(8)'s output for a card.
 SAID = r"[a-z_]+[0-9]+: (?!flags=).*\n"
 MESSAGE = re.compile(rf"^{SAID}", re.MULTILINE)
@@ -86,6 +87,12 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
         except json.JSONDecodeError:
             arguments[key] = value
     return name, arguments
+
+
+def listening(path: str) -> bool:
+    """Whether a program listens at a unix socket: the file is there a moment earlier."""
+    lines = pathlib.Path("/proc/net/unix").read_text(errors="replace").splitlines()
+    return any(line.endswith(f" {path}") and line.split()[3] == ACCEPTS for line in lines)
 
 
 def of_state(state: dict[str, Any]) -> str:
@@ -248,7 +255,7 @@ class Guest(Console):
             command = [word.replace(before, after) for word in command]
         self.process = self.start([*command, "-incoming", channel])
         try:
-            while not pathlib.Path(f"{path}.channel").exists():
+            while not listening(f"{path}.channel"):
                 if self.process.poll() is not None:
                     raise self.ended()
                 time.sleep(min(0.01, self.deadline.left()))

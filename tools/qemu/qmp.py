@@ -128,7 +128,9 @@ class Qmp:
             self.execute("stop")
         self.execute("migrate", uri=uri)
         state: dict[str, Any]
-        while (state := self.execute("query-migrate"))["status"] != "completed":
+        # QEMU says that it has completed some instructions before it has counted the time.
+        while ((state := self.execute("query-migrate"))["status"] != "completed"
+               or (live and state["total-time"] == 0)):
             if state["status"] in ("failed", "cancelled"):
                 raise self.failed(f"migrate: {state.get('error-desc', 'failed')}")
             time.sleep(min(0.002, self.deadline.left()))
