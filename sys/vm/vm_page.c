@@ -15,8 +15,6 @@
  * to VM_ALLOC_INTERRUPT, which may take the last one.  A request that may sleep (VM_ALLOC_WAITOK,
  * VM_ALLOC_WAITFAIL) waits in vm_wait() until memory has been freed.
  *
- * Memory may come after the boot (vm_page_hotadd()), and stays then.
- *
  * Locking.  vm_page_free_mtx for counts and free lists.  An allocated page's fields are its
  * owner's; ref_count is atomic.
  *
@@ -107,20 +105,6 @@ vm_page_startup(vm_offset_t vaddr)
 	vm_cnt.v_page_count = npages;
 	vm_page_set_marks();
 	return (vaddr);
-}
-
-/* There are so many pages more. */
-static void
-vm_page_more(u_long npages)
-{
-
-	mtx_lock(&vm_page_free_mtx);
-	vm_cnt.v_page_count += npages;
-	vm_page_set_marks();
-	mtx_unlock(&vm_page_free_mtx);
-	physmem += npages;
-	realmem += npages;
-	vm_kmem_size = MIN(ptoa((u_long)vm_cnt.v_page_count), virtual_end - virtual_avail);
 }
 
 static u_int
@@ -261,40 +245,6 @@ vm_page_alloc_noobj_contig_domain(int domain, int req, u_long npages, vm_paddr_t
     vm_paddr_t high, u_long alignment, vm_paddr_t boundary, vm_memattr_t memattr)
 {
 	return (vm_page_alloc_noobj_contig(req, npages, low, high, alignment, boundary, memattr));
-}
-
-/* The array is ordinary memory: behind the range itself there may be none for a long time. */
-int
-vm_page_hotadd(vm_paddr_t start, vm_paddr_t end, vm_page_t *first)
-{
-	u_long npages = atop(end - start);
-	vm_page_t array;
-	int error, i;
-
-	for (i = 0; dump_avail[i + 1] != 0; i += 2)
-		continue;
-	if (start >= end || start < ptoa((vm_paddr_t)Maxmem) || npages > INT_MAX ||
-	    ((start | end) & PAGE_MASK) != 0)
-		return (EINVAL);
-	if (i + 2 >= PHYS_AVAIL_ENTRIES)
-		return (ENOSPC);
-	array = kmem_malloc(npages * sizeof(*array), M_NOWAIT);
-	if (array == NULL)
-		return (ENOMEM);
-	error = pmap_dmap_extend(end);
-	if (error == 0 && !vm_phys_seg_add(start, end, array))
-		error = ENOSPC;
-	if (error != 0) {
-		kmem_free(array, npages * sizeof(*array));
-		return (error);
-	}
-	vm_page_prep(array, npages, VM_ALLOC_WIRED | VM_ALLOC_NODUMP, VM_MEMATTR_DEFAULT);
-	vm_page_more(npages);
-	dump_avail[i + 1] = end;
-	dump_avail[i] = start;
-	Maxmem = atop(end);
-	*first = array;
-	return (0);
 }
 
 void

@@ -11,8 +11,7 @@
  *
  * A segment is one range of usable memory.  The array of its vm_page structures lies at its own
  * beginning, seen through the direct map, so that it takes nothing else to add a range of the boot
- * memory map.  That of a range which is added later lies elsewhere, as there may be nothing behind
- * the addresses of the range yet (vm_page_hotadd()).
+ * memory map.
  *
  * A free block of order n is 2^n pages, aligned to its size.  It sits on the list of its order;
  * its first page carries the order, all other pages (of free and of allocated blocks) carry
@@ -25,8 +24,7 @@
  * largest is 16 MB.
  *
  * Locking.  vm_page_free_mtx protects the lists and the order and list linkage of free pages.
- * The segment table only grows, at its end: an entry is complete before it is counted, so that it is
- * read without a lock.  One thread adds at a time.
+ * The segment table does not change after the boot.
  *
  * Gaps.  One memory domain, one pool.
  */

@@ -38,20 +38,6 @@ u_long	vm_phys_populate(vm_paddr_t start, vm_paddr_t end);
  */
 bool	vm_phys_seg_add(vm_paddr_t start, vm_paddr_t end, vm_page_t array);
 
-/*
- * Memory up to address end is going to be there: have the direct map reach it.  Returns ENOMEM if
- * memory is short for its tables, EFBIG if it can't reach that far.  One caller at a time.
- */
-int	pmap_dmap_extend(vm_paddr_t end);
-
-/*
- * Make [start, end) memory after the boot; its end is beyond all that there was.  Its pages are
- * allocated, and wired: they become usable when the caller has put memory behind them and frees
- * them.  *first is set to the first.  Returns 0; ENOMEM, which may be temporary; or a permanent
- * error.  One caller at a time; may sleep.
- */
-int	vm_page_hotadd(vm_paddr_t start, vm_paddr_t end, vm_page_t *first);
-
 /* Wake the page daemon: free memory fell below the mark at which caches are given back. */
 void	vm_pageout_wakeup(void);
 

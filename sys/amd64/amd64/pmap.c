@@ -11,8 +11,7 @@
  *
  * There is one address space, shared by all processors, in 4-level tables:
  *
- *	kva_layout.dmap_low	the direct map: all RAM, at least the first 4 GB, in 2 MB pages;
- *				it grows with memory that is added (pmap_dmap_extend())
+ *	kva_layout.dmap_low	the direct map: all RAM, at least the first 4 GB, in 2 MB pages
  *	kva_layout.km_low	general kernel memory (virtual_avail .. virtual_end), 4 KB pages
  *	KERNBASE + 2 MB		the kernel: text read-only, data not executable
  *	_end .. -1		address space for modules (ktext_avail .. ktext_end)
@@ -345,22 +344,6 @@ pmap_bootstrap(vm_paddr_t *firstaddr __unused)
 	kernel_vm_end = virtual_avail;
 	ktext_avail = round_2mpage((vm_offset_t)_end);
 	ktext_end = trunc_2mpage(~0UL);
-}
-
-/* Entries beyond dmaplimit are not used, so that an incomplete extension does no harm. */
-int
-pmap_dmap_extend(vm_paddr_t end)
-{
-
-	end = roundup2(end, NBPDP);
-	if (end > kva_layout.dmap_high - kva_layout.dmap_low)
-		return (EFBIG);
-	if (end <= dmaplimit)
-		return (0);
-	if (!dmap_fill(dmaplimit, end))
-		return (ENOMEM);
-	atomic_store_rel_long(&dmaplimit, end);
-	return (0);
 }
 
 /* The page allocator works from here on; virtual_avail is final. */

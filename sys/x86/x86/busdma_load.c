@@ -61,9 +61,7 @@ must_bounce(bus_dma_tag_t dmat, bus_dmamap_t map, vm_paddr_t pa)
 	    !vm_addr_align_ok(pa, dmat->common.alignment));
 }
 
-/*
- * Whatever memory there is, and may be later: that is what the direct map can hold (vm_page_hotadd()).
- */
+/* Whatever memory there is: that is what the direct map can hold. */
 static bool
 reaches_all(const struct bus_dma_tag_common *tag)
 {

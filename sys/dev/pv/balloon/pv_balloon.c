@@ -168,20 +168,6 @@ balloon_hold(struct pv_balloon *pb, vm_page_t *pages, u_int n)
 	atomic_add_long(&balloon_pages, n);
 }
 
-void
-pv_balloon_adopt(struct pv_balloon *pb, vm_page_t first, u_long n)
-{
-	u_long i;
-
-	if (balloon_guards())
-		atomic_add_long(&balloon_hidden,
-		    balloon_protect_run(VM_PAGE_TO_PHYS(first), n, VM_PROT_NONE));
-	for (i = 0; i < n; i++)
-		TAILQ_INSERT_HEAD(&pb->pb_pages, first + i, plinks.q);
-	pb->pb_npages += n;
-	atomic_add_long(&balloon_pages, n);
-}
-
 /* The n pages that were put in last, in the order in which they were. */
 static void
 balloon_unhold(struct pv_balloon *pb, vm_page_t *pages, u_int n)

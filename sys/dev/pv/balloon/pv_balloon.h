@@ -206,12 +206,6 @@ void	pv_balloon_fini(struct pv_balloon *pb, bool reclaim);
 /* The host requests so many pages.  Any context that may take a mutex. */
 void	pv_balloon_set_target(struct pv_balloon *pb, u_long pages);
 
-/*
- * Put n pages into the balloon that the host has already, from first on: new ones that nothing is
- * behind yet.  By bo_poll, or while the worker is stopped.
- */
-void	pv_balloon_adopt(struct pv_balloon *pb, vm_page_t first, u_long n);
-
 /* Have the worker run soon: there is something for bo_poll.  Any context that may take a mutex. */
 void	pv_balloon_wake(struct pv_balloon *pb);
 

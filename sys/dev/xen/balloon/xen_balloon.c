@@ -14,14 +14,8 @@
  * pages when they are touched then (PoD), and has only as many as target says, so the driver should be
  * loaded early.
  *
- * Growing.  Up to the end of the memory map it is taking such pages out of the balloon.  The toolstack
- * may raise static-max while the domain runs (xl mem-max): then there are too few addresses.  A range
- * of them, above all memory, where the nexus has nothing else, is announced to the kernel
- * (pv_memory.h).  One that manages it hands its pages over, and they go into the balloon, where
- * nothing is behind them, like those of a map that is larger than the target.  From then on there is
- * no difference.  A range is longer than what is needed now, as kernels take a limited number of them.
- * It stays when the driver is unloaded: then it is a part of the kernel's dump_avail[], where the
- * driver finds out how much memory there are addresses for.
+ * The kernel manages the memory of the map that it was booted with, and no more: where the toolstack
+ * raises target beyond that (xl mem-max), the domain stays at what it has, which is reported once.
  *
  * Pages go by XENMEM_decrease_reservation, which takes the memory from behind a guest-physical
  * address, and are repopulated by XENMEM_populate_physmap, which puts other memory there, up to
@@ -33,14 +27,9 @@
  * much. They go page by page: if Xen stopped within an extent, it would not report where.
  *
  * Trust.  What is in memory/target is a decimal number or it is ignored, counted, and reported once
- * until there is a valid one.  Nothing is done beyond static-max, and an absurd static-max is
- * harmless: addresses are claimed only as the target requires them.
+ * until there is a valid one.  An absurd static-max is harmless: what counts is the memory map.
  *
- * Locking.  xb_mtx for the numbers that a target comes from, which sysctls read; all else is the
- * worker's.
- *
- * Gaps: FreeBSD's kernel has no handler of pv_memory_add, so that a domain can't grow beyond its
- * memory map there.  That is reported once, and the balloon is used as far as it goes.
+ * Locking.  xb_mtx for the target, which sysctls read; all else is the worker's.
  */
 
 #include <sys/param.h>
@@ -51,7 +40,6 @@
 #include <sys/lock.h>
 #include <sys/module.h>
 #include <sys/mutex.h>
-#include <sys/rman.h>
 #include <sys/sysctl.h>
 #include <sys/vmmeter.h>
 
@@ -60,12 +48,9 @@
 #include <vm/vm_page.h>
 #include <vm/vm_dumpset.h>
 
-#include <machine/md_var.h>
-#include <machine/resource.h>
 
 #include <dev/pv/pv_tunable.h>
 #include <dev/pv/balloon/pv_balloon.h>
-#include <dev/pv/pv_memory.h>
 #include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_var.h>
 #include <dev/xen/xenstore.h>
@@ -76,14 +61,8 @@
 #define	MEMORY_DIR	"memory"
 #define	BATCH_EXTENTS	512
 #define	KB_A_PAGE	(PAGE_SIZE / 1024)
-#define	BLOCK_KB	2048		/* ranges begin and end at multiples of it */
 #define	BLOCK_LOG2	21
-#define	MAP_SLACK_KB	(20 * 1024)	/* of static-max, for firmware and a screen, is in no map */
-#define	GROW_MIN_KB	(16 * 1024)	/* the shortest range, */
-#define	GROW_PARTS	8		/* and what part of all that is missing it is at least */
-#define	GROW_FREE	10ull		/* it is at most so many times the free memory */
-#define	GROW_RID	16		/* of the parent: other ones than its own */
-#define	GROW_RETRY	(5 * hz)
+#define	MAP_SLACK_KB	(20 * 1024)	/* of static-max, for firmware, is in no map */
 #define	READ_RETRY	hz
 
 struct xenballoon_softc {
@@ -92,16 +71,14 @@ struct xenballoon_softc {
 	struct xenstore_watch xb_watch;
 	struct sysctl_ctx_list xb_sysctl;
 	struct mtx	xb_mtx;
-	uint64_t	xb_static_max;	/* kB; this and the next two under xb_mtx */
-	uint64_t	xb_target;	/* kB */
+	uint64_t	xb_static_max;	/* kB, at attach */
+	uint64_t	xb_target;	/* kB, under xb_mtx */
 	uint64_t	xb_have;	/* kB that there are pages for, in the balloon or not */
-	uint64_t	xb_added;	/* kB of them that came after the boot */
 	uint64_t	xb_bad_targets;
 	uint64_t	xb_blocks;	/* that were repopulated as one extent */
-	u_int		xb_ranges;
 	u_int		xb_changed;	/* atomic: the target is to be read */
 	int		xb_unread;	/* why it could not be */
-	bool		xb_stuck;	/* there can't be more pages */
+	bool		xb_full;	/* it was said that the target is out of reach */
 	bool		xb_complained;	/* about a target */
 	u_int		xb_announced;	/* the control key, in this xen_life and one */
 	bool		xb_leaving;	/* a thread detaches it */
@@ -185,59 +162,6 @@ xenballoon_retarget(struct xenballoon_softc *sc)
 	pv_balloon_set_target(&sc->xb_balloon, kb / KB_A_PAGE);
 }
 
-/*
- * How many kB of addresses are to be added now.  None before there is memory behind those that there
- * are, and no more than the guest can afford: a page takes some 100 bytes to manage.
- */
-static uint64_t
-xenballoon_wanted(struct xenballoon_softc *sc)
-{
-	uint64_t least, missing, room;
-
-	mtx_lock(&sc->xb_mtx);
-	missing = sc->xb_target - MIN(sc->xb_target, sc->xb_have);
-	room = sc->xb_static_max - MIN(sc->xb_static_max, sc->xb_have);
-	mtx_unlock(&sc->xb_mtx);
-	if (missing == 0 || sc->xb_stuck || sc->xb_balloon.pb_npages != 0)
-		return (0);
-	least = MAX(GROW_MIN_KB, room / GROW_PARTS);
-	room = ummin(room, GROW_FREE * vm_free_count() * KB_A_PAGE);
-	return (rounddown2(MIN(roundup2(MAX(missing, least), BLOCK_KB), room), BLOCK_KB));
-}
-
-/* Have the kernel manage so many kB more of addresses, with nothing behind them. */
-static int
-xenballoon_add(struct xenballoon_softc *sc, uint64_t kb)
-{
-	device_t parent = device_get_parent(sc->xb_dev);
-	struct pv_memory pm = { .pm_error = EOPNOTSUPP };
-	rman_res_t start = MAX((rman_res_t)1 << 32, ptoa((rman_res_t)Maxmem));
-	struct resource *res;
-	int rid = GROW_RID + sc->xb_ranges;
-
-	res = bus_alloc_resource(parent, SYS_RES_MEMORY, &rid, start, ~(rman_res_t)0, kb * 1024,
-	    RF_ALIGNMENT_LOG2(BLOCK_LOG2));
-	if (res == NULL)
-		return (ENOSPC);
-	pm.pm_start = rman_get_start(res);
-	pm.pm_end = pm.pm_start + kb * 1024;
-	EVENTHANDLER_INVOKE(pv_memory_add, &pm);
-	if (pm.pm_error != 0) {
-		(void)bus_release_resource(parent, SYS_RES_MEMORY, rid, res);
-		return (pm.pm_error);
-	}
-	sc->xb_ranges++;
-	pv_balloon_adopt(&sc->xb_balloon, pm.pm_first, kb / KB_A_PAGE);
-	mtx_lock(&sc->xb_mtx);
-	sc->xb_have += kb;
-	sc->xb_added += kb;
-	mtx_unlock(&sc->xb_mtx);
-	xenballoon_retarget(sc);
-	device_printf(sc->xb_dev, "%ju MB of memory were added at %#jx\n", (uintmax_t)kb / 1024,
-	    (uintmax_t)pm.pm_start);
-	return (0);
-}
-
 /* Read a number of kB below memory/.  EINVAL if it is none. */
 static int
 xenballoon_read(const char *name, uint64_t *kb)
@@ -265,38 +189,35 @@ xenballoon_read(const char *name, uint64_t *kb)
 	return (error);
 }
 
-/* The same for static-max, as far as it is one. */
+/* The same for what the domain may have at most, and what of that is a screen's. */
 static int
-xenballoon_read_max(uint64_t *kb)
+xenballoon_read_max(uint64_t *kb, uint64_t *screen)
 {
 	uint64_t value;
 	int error;
 
+	*screen = 0;
 	error = xenballoon_read("static-max", &value);
 	if (error == 0 && value / KB_A_PAGE > LONG_MAX / PAGE_SIZE)
 		error = EINVAL;
+	if (error != 0)
+		return (error);
+	*kb = value;
+	error = xenballoon_read("videoram", &value);
 	if (error == 0)
-		*kb = value;
-	return (error);
+		*screen = MIN(value, *kb);
+	return (xenstore_is_missing(error) || error == EINVAL ? 0 : error);
 }
 
-/*
- * Read the target and what limits it.  What xenstore does not answer stays as it is, and is
- * read again.
- */
+/* Read the target.  What xenstore does not answer stays as it is, and is read again. */
 static void
 xenballoon_reread(struct xenballoon_softc *sc)
 {
-	uint64_t kb, max = sc->xb_static_max;
+	uint64_t kb;
 	int error;
 
 	error = xenballoon_read("target", &kb);
-	if (error == 0 || xenstore_is_missing(error) || error == EINVAL) {
-		sc->xb_unread = xenballoon_read_max(&max);
-		if (xenstore_is_missing(sc->xb_unread) || sc->xb_unread == EINVAL)
-			sc->xb_unread = 0;
-	} else
-		sc->xb_unread = error;
+	sc->xb_unread = xenstore_is_missing(error) || error == EINVAL ? 0 : error;
 	if (sc->xb_unread != 0)
 		return;
 	if (error != 0) {
@@ -309,10 +230,15 @@ xenballoon_reread(struct xenballoon_softc *sc)
 	}
 	sc->xb_complained = false;
 	mtx_lock(&sc->xb_mtx);
-	sc->xb_static_max = max;
 	sc->xb_target = kb;
 	mtx_unlock(&sc->xb_mtx);
 	xenballoon_retarget(sc);
+	if (kb > sc->xb_have + MAP_SLACK_KB && !sc->xb_full) {
+		sc->xb_full = true;
+		device_printf(sc->xb_dev, "the domain is to have %ju MB: it stays at %ju MB until it "
+		    "is started with a larger maxmem\n", (uintmax_t)kb / 1024,
+		    (uintmax_t)sc->xb_have / 1024);
+	}
 }
 
 /*
@@ -331,29 +257,14 @@ xenballoon_announce(struct xenballoon_softc *sc)
 		sc->xb_announced = life + 1;
 }
 
-/* Before each step: are there pages enough?  That there are not must not keep the others waiting. */
 static int
 xenballoon_poll(struct pv_balloon *pb)
 {
 	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xb_balloon);
-	uint64_t kb;
-	int error;
 
 	xenballoon_announce(sc);
 	if (atomic_readandclear_int(&sc->xb_changed) != 0 || sc->xb_unread != 0)
 		xenballoon_reread(sc);
-	kb = xenballoon_wanted(sc);
-	if (kb == 0)
-		return (0);
-	/* Less may still be possible. */
-	while ((error = xenballoon_add(sc, kb)) != 0 && error != EOPNOTSUPP && kb > GROW_MIN_KB)
-		kb = rounddown2(kb / 2, BLOCK_KB);
-	if (error != 0 && error != ENOMEM) {
-		sc->xb_stuck = true;
-		device_printf(sc->xb_dev, "the kernel can't add %ju MB of memory to its own (error "
-		    "%d): the domain stays at %ju MB\n", (uintmax_t)kb / 1024, error,
-		    (uintmax_t)sc->xb_have / 1024);
-	}
 	return (0);
 }
 
@@ -362,9 +273,7 @@ xenballoon_idle(struct pv_balloon *pb)
 {
 	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xb_balloon);
 
-	if (sc->xb_unread != 0)
-		return (READ_RETRY);
-	return (xenballoon_wanted(sc) == 0 ? 0 : GROW_RETRY);
+	return (sc->xb_unread != 0 ? READ_RETRY : 0);
 }
 
 static const struct pv_balloon_ops xenballoon_ops = {
@@ -375,18 +284,18 @@ static const struct pv_balloon_ops xenballoon_ops = {
 };
 
 /*
- * How much of static-max the kernel has addresses for.  What it booted with was all of it, but
- * static-max may be another one since.
+ * How much of static-max the kernel has addresses for.  What it booted with was all of it but the
+ * screen's, which no target has either; but static-max may be another one since.
  */
 static uint64_t
-xenballoon_map(uint64_t static_max)
+xenballoon_map(uint64_t static_max, uint64_t screen)
 {
-	uint64_t kb = 0;
+	uint64_t kb = 0, most = static_max - screen;
 	u_int i;
 
 	for (i = 0; dump_avail[i + 1] != 0; i += 2)
 		kb += (dump_avail[i + 1] - dump_avail[i]) / 1024;
-	return (static_max - MIN(static_max, kb) <= MAP_SLACK_KB ? static_max : kb);
+	return (most - MIN(most, kb) <= MAP_SLACK_KB ? most : kb);
 }
 
 static void
@@ -420,11 +329,9 @@ xenballoon_sysctl(struct xenballoon_softc *sc)
 
 	sysctl_ctx_init(ctx);
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "static_max", CTLFLAG_RD, &sc->xb_static_max, 0,
-	    "Memory that the domain may have, in kB");
+	    "Memory that the domain might have when the driver attached, in kB");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "memory", CTLFLAG_RD, &sc->xb_have, 0,
 	    "Memory that there are pages for, in the balloon or not, in kB");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "added", CTLFLAG_RD, &sc->xb_added, 0,
-	    "Memory that was added to the kernel's, in kB");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "memory_target", CTLFLAG_RD, &sc->xb_target, 0,
 	    "Memory that the domain is to have, in kB");
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_targets", CTLFLAG_RD, &sc->xb_bad_targets, 0,
@@ -442,15 +349,16 @@ xenballoon_attach(device_t dev)
 		.bp_blocks = true,
 		.bp_scrub = xenballoon_tunables[0].pt_value != 0,
 	};
+	uint64_t screen;
 	int error;
 
 	sc->xb_dev = dev;
-	error = xenballoon_read_max(&sc->xb_static_max);
+	error = xenballoon_read_max(&sc->xb_static_max, &screen);
 	if (error != 0) {
 		device_printf(dev, "memory/static-max can't be read (error %d)\n", error);
 		return (error);
 	}
-	sc->xb_have = sc->xb_target = xenballoon_map(sc->xb_static_max);
+	sc->xb_have = sc->xb_target = xenballoon_map(sc->xb_static_max, screen);
 	error = pv_balloon_init(&sc->xb_balloon, dev, &xenballoon_ops, &params);
 	if (error != 0)
 		return (error);
