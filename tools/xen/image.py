@@ -18,6 +18,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import lzma
+import os
 import pathlib
 import struct
 import subprocess
@@ -237,9 +238,9 @@ def recipe() -> str:
 
 
 def write(path: pathlib.Path, data: bytes) -> None:
-    """Write a file atomically."""
+    """Write a file atomically, also beside others that do the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_bytes(data)
     part.rename(path)
 
