@@ -10,6 +10,7 @@ is a replacement of one stretch of the text.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 import re
@@ -38,11 +39,12 @@ class Mutant:
     end: int
     old: str
     new: str
+    place: str = ""
 
     @property
     def name(self) -> str:
-        """The same as long as this place of the file is."""
-        words = f"{self.file}:{self.line}:{self.operator}:{self.old}:{self.new}"
+        """The same as long as its line is, and as many like it are before it in the file."""
+        words = f"{self.file}:{self.place}:{self.operator}:{self.old}:{self.new}"
         return hashlib.sha256(words.encode()).hexdigest()[:8]
 
     def applied(self, text: str) -> str:
@@ -207,12 +209,12 @@ def of_flags(code: str, text: str) -> Iterator[tuple[str, int, int, str]]:
     for found in re.finditer(r"\b([A-Z][A-Z0-9_]*_F_)([A-Z0-9_]+)\b", code):
         others = [flag for flag in flags if flag.startswith(found[1]) and flag != found[0]]
         if others:
-            yield "flag swapped", *found.span(), others[found.start() % len(others)]
+            yield "flag swapped", *found.span(), others[sum(found[0].encode()) % len(others)]
 
 
 def mutants_of(file: str, text: str) -> list[Mutant]:
     """All bugs of a file, in the order of its lines."""
-    code = code_of(text)
+    code, lines = code_of(text), text.splitlines()
     found: dict[tuple[int, int, str], Mutant] = {}
     for each in (of_statements, of_conditions, of_tokens, of_flags):
         for operator, start, end, new in each(code, text):
@@ -220,4 +222,10 @@ def mutants_of(file: str, text: str) -> list[Mutant]:
                 mutant = Mutant(file, text.count("\n", 0, start) + 1, operator, start, end,
                                 text[start:end], new)
                 found.setdefault((start, end, new), mutant)
-    return sorted(found.values(), key=lambda m: (m.start, m.end, m.new))
+    placed, alike = [], collections.Counter[tuple[str, str, str, str]]()
+    for mutant in sorted(found.values(), key=lambda m: (m.start, m.end, m.new)):
+        line = lines[mutant.line - 1].strip()
+        which = (line, mutant.operator, mutant.old, mutant.new)
+        placed.append(dataclasses.replace(mutant, place=f"{line}:{alike[which]}"))
+        alike[which] += 1
+    return placed
