@@ -205,8 +205,9 @@ virtio_negotiate(device_t dev, const struct virtio_feature *table, uint64_t *got
 
 	KASSERT(vb->vb_slots == NULL, ("%s: queues are allocated", __func__));
 	error = virtio_reset(vb);
+	/* An attachment is not tried again. */
 	if (error != 0)
-		return (error);
+		return (ENODEV);
 	vb->vb_offered = VIRTIO_BUS_GET_FEATURES(vb->vb_dev);
 	if (!vb->vb_modern)
 		vb->vb_offered &= UINT32_MAX;
