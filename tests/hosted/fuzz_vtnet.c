@@ -86,6 +86,7 @@ static bool
 fuzz_frame(struct fuzz_input *in, u_char *frame, u_int *len, struct pv_net_offload *o)
 {
 	struct virtqueue_used { uint32_t len; } used;
+	struct pv_net_plain plain;
 	struct pv_net_rxhdr hdr;
 	struct pvq_done done;
 	uint8_t *buf;
@@ -105,7 +106,14 @@ fuzz_frame(struct fuzz_input *in, u_char *frame, u_int *len, struct pv_net_offlo
 		hdr.prh_hdr = buf;
 		hdr.prh_room = used.len;
 		done = (struct pvq_done){ .pd_cookie = buf, .pd_result = used.len };
+		plain = vtnet_decap_plain(&sc, 0, &done, buf);
 		vtnet_decap(&sc, 0, &done, &hdr, 1);
+		CHECK(plain.ppl_len == 0 || (hdr.prh_error == PV_NET_RX_OK && !hdr.prh_more &&
+		    hdr.prh_len == plain.ppl_len && hdr.prh_offload.po_gso_type == NONE &&
+		    hdr.prh_offload.po_flags == plain.ppl_flags &&
+		    hdr.prh_offload.po_csum_start == plain.ppl_csum_start &&
+		    hdr.prh_offload.po_csum_offset == plain.ppl_csum_offset),
+		    "a plain header of %u bytes is another one", plain.ppl_len);
 		if (hdr.prh_error == PV_NET_RX_OK) {
 			CHECK(hdr.prh_skip + hdr.prh_len <= used.len, "%u bytes at %u of %u",
 			    hdr.prh_len, hdr.prh_skip, used.len);
@@ -153,6 +161,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	filters.head_nhooksin = (way & 8) != 0;
 	V_ipforwarding = V_ip6_forwarding = (way & 16) != 0;
 	pv_net_lro_forward = (way & 32) != 0;
+	pv_net_fast_path = (options & 16) == 0;
 	while (in.fi_left > 0) {
 		if (!fuzz_frame(&in, frame, &len, &o) || len < ETHER_HDR_LEN)
 			continue;

@@ -157,6 +157,7 @@ begin_lro(struct pv_net_rxq *rxq)
 	pn.pn_params.pnp_soft_lro = true;
 	memset(rxq, 0, sizeof(*rxq));
 	rxq->prq_pn = &pn;
+	rxq->prq_merges = true;
 	nup = nheld = nflushes = 0;
 	pv_net_lro_init(rxq);
 }
@@ -191,6 +192,13 @@ rx_only_data_is_merged(const void *arg __unused)
 		CHECK(nheld == table[i / 2].held && nheld + nup == 2, "%zu: %u are held", i, nheld);
 		pv_net_lro_flush(&rxq);
 		CHECK(nup == 2, "%zu: %u came", i, nup);
+		/* Of a batch of which that is known, none is offered. */
+		rxq.prq_merges = false;
+		list = kpi_mbuf_chain(buf, len, NULL);
+		list->m_nextpkt = kpi_mbuf_chain(buf, len, NULL);
+		nup = 0;
+		pv_net_lro_input(&rxq, list);
+		CHECK(nheld == 0 && nup == 2, "%zu: %u are held, %u came", i, nheld, nup);
 		pv_net_lro_free(&rxq);
 		end();
 	}

@@ -552,14 +552,33 @@ rx_no_value_reaches_beyond_the_frame(const void *arg __unused)
 
 static const u_int needs = NEEDS, both = NEEDS | VALID, find = FIND;
 
+/* Each case is of both ways that a packet may take. */
+struct case_of {
+	void		(*co_body)(const void *arg);
+	const void	*co_arg;
+};
+
+static void
+either_way(const void *arg)
+{
+	const struct case_of *co = arg;
+	int fast;
+
+	for (fast = 0; fast <= 1; fast++) {
+		pv_net_fast_path = fast;
+		co->co_body(co->co_arg);
+	}
+}
+
 static const struct hosted_test tests[] = {
-#define	T(name, arg, descr)	{ #name, descr, name, arg }
+#define	BOTH(name, arg)		either_way, &(const struct case_of){ name, arg }
+#define	T(name, arg, descr)	{ #name, descr, BOTH(name, arg) }
 	{ "rx_needs_csum_stays_partial_when_forwarded", "by its place",
-	    rx_needs_csum_stays_partial_when_forwarded, &needs },
+	    BOTH(rx_needs_csum_stays_partial_when_forwarded, &needs) },
 	{ "rx_needs_csum_outweighs_data_valid", "both are said",
-	    rx_needs_csum_stays_partial_when_forwarded, &both },
+	    BOTH(rx_needs_csum_stays_partial_when_forwarded, &both) },
 	{ "rx_needs_csum_is_found", "its place is not said",
-	    rx_needs_csum_stays_partial_when_forwarded, &find },
+	    BOTH(rx_needs_csum_stays_partial_when_forwarded, &find) },
 	T(rx_listeners_see_finished_sums, NULL, "bpf(4)"),
 	T(rx_without_rxcsum_is_finished_and_unmarked, NULL, "ifconfig -rxcsum"),
 	T(rx_data_valid_is_not_partial, NULL, "verified by the device"),
@@ -597,6 +616,7 @@ static const struct hosted_test tests[] = {
 	T(rx_only_data_is_merged, NULL, "Acknowledgments and datagrams are not"),
 	T(rx_headers_that_are_too_long_to_split, NULL, "16 KB of them"),
 	T(rx_requests_what_is_of_use, NULL, "by what is enabled and forwarded"),
+	T(fast_path_is_the_same, NULL, "as the general way, whatever a byte is"),
 	T(no_memory_loses_the_packet_and_nothing_else, NULL, "each allocation fails once"),
 	{ NULL, NULL, NULL, NULL }
 };

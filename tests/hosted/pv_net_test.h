@@ -109,6 +109,7 @@ rx_offload(struct pv_net *net, struct mbuf **mp, const struct pv_net_offload *in
 {
 
 	rx_queue.prq_pn = net;
+	pv_net_stack_find(net);
 	pv_net_rx_look(&rx_queue);
 	return (pv_net_rx_offload(&rx_queue, mp, in));
 }
@@ -146,6 +147,9 @@ void	rx_gso_that_was_not_negotiated_is_split(const void *arg);
 void	rx_datagrams_in_one_are_split(const void *arg);
 void	rx_datagram_to_be_fragmented(const void *arg);
 void	tx_padding_does_not_count(const void *arg);
+
+/* pv_net_fast.c */
+void	fast_path_is_the_same(const void *arg);
 
 /* pv_net_corpus.c */
 void	rx_frames_of_a_library(const void *arg);

@@ -242,15 +242,6 @@ vqpacked_commit(struct pvq *q)
 	pv_dma_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 }
 
-static void
-vqpacked_post(struct pvq *q, const struct pvq_chain *pc, int n)
-{
-
-	for (; n > 0; n--, pc++)
-		vp_put_one(VP(q), pc);
-	vqpacked_commit(q);
-}
-
 /*
  * The descriptor at vp_used is not used.  If it is of a chain in flight, then AVAIL is as we set it,
  * and stays so when the device uses it; anything else is a device with a wrong wrap counter, whose
@@ -534,7 +525,6 @@ static const struct pvq_ops vqpacked_ops = {
 	.qo_put = vqpacked_put,
 	.qo_abort = vqpacked_abort,
 	.qo_commit = vqpacked_commit,
-	.qo_post = vqpacked_post,
 	.qo_kick = vqpacked_kick,
 	.qo_get = vqpacked_get,
 	.qo_intr_enable = vqpacked_intr_enable,

@@ -188,11 +188,11 @@ vq_put_direct(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t pos, int 
 }
 
 /*
- * Put a chain.  The release hands its shadow to the get side, if the state is VQ_POSTED: it looks there
- * whenever the device names the id.
+ * Put a chain, which is number seq.  The release hands its shadow to the get side, if the state is
+ * VQ_POSTED: it looks there whenever the device names the id.  Returns how many segments it has.
  */
-static inline void
-vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, const enum vq_state state)
+static int
+vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t seq, enum vq_state state)
 {
 	struct pvq *q = &vq->vq_c.vqc_pvq;
 	const bus_dma_segment_t *seg = pc->pc_segs;
@@ -222,22 +222,62 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, const enum vq_state s
 	KASSERT(wlen <= UINT32_MAX, ("%s: %ju bytes", __func__, (uintmax_t)wlen));
 	vd->vd_cookie = pc->pc_cookie;
 	vd->vd_wlen = (uint32_t)wlen;
-	vd->vd_seq = q->q_committed + vq->vq_staged;
+	vd->vd_seq = seq;
 	vd->vd_ndesc = ndesc;
 	vq->vq_avail->va_ring[vq->vq_avail_idx++ & vq->vq_mask] = vq_16(&vq->vq_c, head);
 	q->q_taken = pos + ndesc;
-	vq->vq_staged++;
-	vq->vq_staged_segs += n;
-	if (state == VQ_POSTED)
+	atomic_store_rel_32(&vd->vd_state, state);
+	return (n);
+}
+
+/*
+ * The first chains, as long as each is one segment, for the device and for the get side at once.
+ * Returns how many there were.
+ */
+static inline u_int
+vq_post_plain(struct vqsplit *vq, const struct pvq_chain *pc, u_int n)
+{
+	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
+	struct vq_shadow *const shadow = vq->vq_shadow, *vd;
+	struct vring_desc *const desc = vq->vq_desc;
+	uint16_t *const avail = vq->vq_avail->va_ring;
+	const uint16_t *const ids = vq->vq_ids;
+	struct pvq *q = &vq->vq_c.vqc_pvq;
+	const uint32_t mask = vq->vq_mask, pos = q->q_taken, seq = q->q_committed;
+	const uint32_t idx = vq->vq_avail_idx;
+	const bus_dma_segment_t *seg;
+	uint32_t head, writes;
+	u_int i;
+
+	for (i = 0; i < n && pc->pc_nread + pc->pc_nwrite == 1; i++, pc++) {
+		KASSERT((int)(q->q_given - pos) > (int)i, ("%s: no room", __func__));
+		KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
+		head = ids[(pos + i) & mask];
+		vd = &shadow[head];
+		KASSERT(vd->vd_state == VQ_IDLE, ("%s: descriptor %u in use", __func__, head));
+		seg = pc->pc_segs;
+		writes = pc->pc_nwrite;
+		vq_fill(vq, &desc[head], seg->ds_addr, seg->ds_len, writes * VRING_DESC_F_WRITE, 0);
+		vd->vd_cookie = pc->pc_cookie;
+		vd->vd_wlen = -writes & (uint32_t)seg->ds_len;
+		vd->vd_seq = seq + i;
+		vd->vd_ndesc = 1;
+		avail[(idx + i) & mask] = vq_16(&vq->vq_c, head);
 		atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
+	}
+	q->q_taken = pos + i;
+	vq->vq_avail_idx = idx + i;
+	return (i);
 }
 
 static void
 vqsplit_put(struct pvq *q, const struct pvq_chain *pc, int n)
 {
 
-	for (; n > 0; n--, pc++)
-		vq_put_one(VQ(q), pc, VQ_IDLE);
+	struct vqsplit *vq = VQ(q);
+
+	for (; n > 0; n--, pc++, vq->vq_staged++)
+		vq->vq_staged_segs += vq_put_one(vq, pc, q->q_committed + vq->vq_staged, VQ_IDLE);
 }
 
 static void
@@ -250,20 +290,19 @@ vqsplit_abort(struct pvq *q)
 	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
 }
 
-/* All that is staged is handed to the get side: show it to the device. */
+/* Show n chains, of so many segments, to the device; they are the get side's. */
 static inline void
-vq_show(struct vqsplit *vq)
+vq_show(struct vqsplit *vq, u_int n, u_int segs)
 {
 	struct pvq *q = &vq->vq_c.vqc_pvq;
-	const uint32_t staged = vq->vq_staged;
 
 	vq->vq_base = q->q_taken;
-	q->q_committed += staged;
-	vq->vq_unkicked += staged;
-	q->q_stats.qs_chains += staged;
-	q->q_stats.qs_segs += vq->vq_staged_segs;
+	q->q_committed += n;
+	vq->vq_unkicked += n;
+	q->q_stats.qs_chains += n;
+	q->q_stats.qs_segs += segs;
 	q->q_stats.qs_put_own += vq->vq_staged_ind;
-	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
+	vq->vq_staged_ind = 0;
 
 	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 	atomic_thread_fence_rel();
@@ -287,7 +326,8 @@ vqsplit_commit(struct pvq *q)
 		pos += vd->vd_ndesc;
 		atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
 	} while (pos != q->q_taken);
-	vq_show(vq);
+	vq_show(vq, vq->vq_staged, vq->vq_staged_segs);
+	vq->vq_staged = vq->vq_staged_segs = 0;
 }
 
 /*
@@ -298,11 +338,13 @@ static void
 vqsplit_post(struct pvq *q, const struct pvq_chain *pc, int n)
 {
 	struct vqsplit *vq = VQ(q);
+	u_int done, segs;
 
 	KASSERT(vq->vq_staged == 0, ("%s: %u chains not committed", __func__, vq->vq_staged));
-	for (; n > 0; n--, pc++)
-		vq_put_one(vq, pc, VQ_POSTED);
-	vq_show(vq);
+	segs = done = vq_post_plain(vq, pc, n);
+	for (; done < (u_int)n; done++)
+		segs += vq_put_one(vq, &pc[done], q->q_committed + done, VQ_POSTED);
+	vq_show(vq, n, segs);
 }
 
 /* Does the device request a notification of the chains since the last kick (2.7.10, 2.7.13.4)? */

@@ -166,6 +166,14 @@ struct pv_net_rxhdr {
 	uint8_t			 prh_hash_type;	/* M_HASHTYPE_RSS_TCP_IPV4 ...; 0: none */
 };
 
+/* A frame without GSO that is in one buffer, as its header has it. */
+struct pv_net_plain {
+	uint16_t	ppl_len;	/* bytes of the frame; 0: it is something else */
+	uint16_t	ppl_flags;	/* PV_NET_NEEDS_CSUM, PV_NET_DATA_VALID */
+	uint16_t	ppl_csum_start;
+	uint16_t	ppl_csum_offset;
+};
+
 /* What the interface receives in addition to its own address and broadcasts. */
 struct pv_net_filter {
 	bool		 pf_promisc;
@@ -195,6 +203,14 @@ struct pv_net_ops {
 	 */
 	void	(*pno_decap)(void *softc, int pair, const struct pvq_done *done,
 		    struct pv_net_rxhdr *hdrs, int n);
+	/*
+	 * The fast paths of both, of one packet each; or NULL.  A header before a frame without
+	 * GSO, whose checksum is partial if start is not 0; and a buffer that begins with hdr,
+	 * of which nothing has changed if it is something else.
+	 */
+	void	(*pno_encap_plain)(void *softc, void *hdr, u_int start, u_int offset);
+	struct pv_net_plain (*pno_decap_plain)(void *softc, int pair, const struct pvq_done *done,
+		    const void *hdr);
 	/*
 	 * Stop the device: it releases all memory.  0, or an error if it never confirmed,
 	 * after which nothing that it had is touched again.  May sleep.  Or NULL, this and

@@ -538,6 +538,16 @@ pv_net_if_create(struct pv_net *pn)
 	return (0);
 }
 
+/* An interface has come to a vnet: it may be ours, which was in another one. */
+static void
+pv_net_arrived(void *arg, if_t ifp)
+{
+	struct pv_net *pn = arg;
+
+	if (ifp == pn->pn_ifp)
+		pv_net_stack_find(pn);
+}
+
 void
 pv_net_if_show(struct pv_net *pn)
 {
@@ -550,6 +560,9 @@ pv_net_if_show(struct pv_net *pn)
 	/* ether_ifattach(9) knows nothing of the size of the tag that we can take. */
 	if_setmtu(ifp, pn->pn_params.pnp_mtu);
 	if_setifheaderlen(ifp, sizeof(struct ether_vlan_header));
+	pn->pn_stack_tag = EVENTHANDLER_REGISTER(ifnet_arrival_event, pv_net_arrived, pn,
+	    EVENTHANDLER_PRI_FIRST);
+	pv_net_stack_find(pn);
 	pv_net_vlan_attach(pn);
 	pv_net_debugnet_attach(pn);
 	pv_net_netmap_attach(pn);
@@ -559,6 +572,7 @@ void
 pv_net_if_destroy(struct pv_net *pn)
 {
 	pv_net_vlan_detach(pn);
+	EVENTHANDLER_DEREGISTER(ifnet_arrival_event, pn->pn_stack_tag);
 	pv_net_netmap_detach(pn);
 	ether_ifdetach(pn->pn_ifp);
 	pv_net_close(pn);

@@ -230,8 +230,9 @@ pv_net_lro_input(struct pv_net_rxq *rxq, struct mbuf *list)
 	struct pv_net *pn = rxq->prq_pn;
 	struct mbuf *m;
 
-	/* A single packet has nothing to be merged with. */
+	/* A single packet has nothing to be merged with, and UDP is not merged. */
 	if (!rxq->prq_lro_ready || (list->m_nextpkt == NULL && rxq->prq_held == 0) ||
+	    (!rxq->prq_merges && rxq->prq_held == 0) ||
 	    (if_getcapenable(pn->pn_ifp) & IFCAP_LRO) == 0) {
 		/* It may just have been disabled. */
 		pv_net_lro_flush(rxq);

@@ -27,7 +27,8 @@
  * Each costs a pass over the packet.  FreeBSD 14's TCP and UDP take a partial checksum that is marked
  * valid, and nothing else does: there, what might leave this host again is finished as well
  * (pv_net_rx_ends_here).  What this depends on, and is the same for all packets, is looked up once for
- * a batch: prq_way.
+ * a batch: prq_way.  Where in the kernel it is found (pn_stack) is known since the interface came to
+ * its vnet.
  *
  * csum_start and csum_offset decide.  What is in front of the sum is looked at only for whether the sum
  * may stay partial: a packet whose headers are not understood has it finished, as has one of a device
@@ -77,10 +78,6 @@
 #include <dev/pv/net/pv_net.h>
 #include <dev/pv/net/pv_net_var.h>
 
-#define	PV_NET_CSUM4	(CSUM_IP_TCP | CSUM_IP_UDP)
-#define	PV_NET_CSUM6	(CSUM_IP6_TCP | CSUM_IP6_UDP)
-#define	PV_NET_WORK	(PV_NET_CSUM4 | PV_NET_CSUM6 | CSUM_TSO)
-
 /* Tags that FreeBSD, and other drivers, look behind: one, that of a VLAN. */
 #define	PV_NET_KNOWN_TAGS	1
 
@@ -95,6 +92,8 @@
 struct pv_tunable pv_net_tunables[] = {
 	PV_TUNABLE("lro_forward", 0, 0, 1, PVT_RW,
 	    "This kernel can forward GSO packets: do not split them"),
+	PV_TUNABLE("fast_path", 1, 0, 1, PVT_RW,
+	    "Debugging: 0: no packet takes a fast path"),
 };
 
 /* Were these offloads negotiated, for such a packet? */
@@ -169,18 +168,13 @@ pv_net_tx_tso(const struct pv_net *pn, const struct mbuf *m, const struct pv_net
 static inline bool
 pv_net_tx_plain(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
 {
-	u_int marks, offset;
+	u_int l4 = pv_net_fast_path ? pv_net_tx_plain_l4(pn, m) : 0;
 
-	if ((pn->pn_params.pnp_offloads & PV_NET_TXCSUM) == 0)
-		return (false);
-	offset = pv_net_plain_sum(m);
-	marks = offset == offsetof(struct udphdr, uh_sum) ? CSUM_IP_UDP : CSUM_IP_TCP;
-	if (offset == 0 || m->m_pkthdr.csum_data != offset ||
-	    (m->m_pkthdr.csum_flags & PV_NET_WORK) != marks)
+	if (l4 == 0)
 		return (false);
 	out->po_flags = PV_NET_NEEDS_CSUM;
-	out->po_csum_start = PV_NET_PLAIN_L4;
-	out->po_csum_offset = offset;
+	out->po_csum_start = l4;
+	out->po_csum_offset = m->m_pkthdr.csum_data;
 	return (true);
 }
 
@@ -281,14 +275,7 @@ pv_net_hwassist(const struct pv_net *pn, int capenable)
 static bool
 pv_net_listening(const struct pv_net *pn)
 {
-	return (bpf_peers_present(if_getbpf(pn->pn_ifp)));
-}
-
-/* Is receive checksum offload enabled for such a packet? */
-static bool
-pv_net_rx_enabled(const struct pv_net *pn, bool ip6)
-{
-	return ((if_getcapenable(pn->pn_ifp) & (ip6 ? IFCAP_RXCSUM_IPV6 : IFCAP_RXCSUM)) != 0);
+	return (bpf_peers_present(pn->pn_stack.pns_bpf));
 }
 
 /*
@@ -298,18 +285,21 @@ pv_net_rx_enabled(const struct pv_net *pn, bool ip6)
  * behind these (epair(4), tap(4), vxlan(4)).  In the interface's vnet.
  */
 static u_int
-pv_net_rx_ends_here(if_t ifp, int enable, u_int way, u_int keep)
+pv_net_rx_ends_here(const struct pv_net *pn, int enable, u_int way, u_int keep)
 {
+	const struct pv_net_stack *stack = &pn->pn_stack;
+	if_t ifp = pn->pn_ifp;
+
 	if ((enable & IFCAP_NETMAP) != 0 || if_getl2com(ifp) != NULL ||
 	    (if_getflags(ifp) & IFF_PROMISC) != 0 ||
-	    if_gettype(ifp) != IFT_ETHER || PFIL_HOOKED_IN(V_link_pfil_head))
+	    if_gettype(ifp) != IFT_ETHER || PFIL_HOOKED_IN(*stack->pns_filters))
 		return (0);
 #ifdef INET
-	if ((way & PV_NET_WAY_FORWARD4) != 0 || PFIL_HOOKED_IN(V_inet_pfil_head))
+	if ((way & PV_NET_WAY_FORWARD4) != 0 || PFIL_HOOKED_IN(*stack->pns_filters4))
 		keep &= ~PV_NET_WAY_KEEP4;
 #endif
 #ifdef INET6
-	if ((way & PV_NET_WAY_FORWARD6) != 0 || PFIL_HOOKED_IN(V_inet6_pfil_head))
+	if ((way & PV_NET_WAY_FORWARD6) != 0 || PFIL_HOOKED_IN(*stack->pns_filters6))
 		keep &= ~PV_NET_WAY_KEEP6;
 #endif
 	return (keep);
@@ -323,35 +313,60 @@ pv_net_rx_look(struct pv_net_rxq *rxq)
 	int enable = if_getcapenable(pn->pn_ifp);
 	u_int keep = 0, way = 0;
 
-	if (!pv_net_listening(pn)) {
-		if ((enable & IFCAP_RXCSUM) != 0)
-			keep |= PV_NET_WAY_KEEP4;
-		if ((enable & IFCAP_RXCSUM_IPV6) != 0)
-			keep |= PV_NET_WAY_KEEP6;
+	if ((enable & IFCAP_RXCSUM) != 0) {
+		way |= PV_NET_WAY_TRUST4;
+		keep |= PV_NET_WAY_KEEP4;
 	}
-	CURVNET_SET(if_getvnet(pn->pn_ifp));
+	if ((enable & IFCAP_RXCSUM_IPV6) != 0) {
+		way |= PV_NET_WAY_TRUST6;
+		keep |= PV_NET_WAY_KEEP6;
+	}
+	if (pv_net_listening(pn))
+		keep = 0;
 #ifdef INET
-	if (V_ipforwarding != 0)
+	if (*pn->pn_stack.pns_forward4 != 0)
 		way |= PV_NET_WAY_FORWARD4;
 #endif
 #ifdef INET6
-	if (V_ip6_forwarding != 0)
+	if (*pn->pn_stack.pns_forward6 != 0)
 		way |= PV_NET_WAY_FORWARD6;
 #endif
 	if (!PV_NET_MARKS_PARTIAL && keep != 0)
-		keep = pv_net_rx_ends_here(pn->pn_ifp, enable, way, keep);
-	CURVNET_RESTORE();
+		keep = pv_net_rx_ends_here(pn, enable, way, keep);
 	rxq->prq_way = way | keep;
 }
 
+void
+pv_net_stack_find(struct pv_net *pn)
+{
+	struct pv_net_stack *stack = &pn->pn_stack;
+
+	stack->pns_bpf = if_getbpf(pn->pn_ifp);
+	stack->pns_lladdr = (const uint8_t *)if_getlladdr(pn->pn_ifp);
+	CURVNET_SET(if_getvnet(pn->pn_ifp));
+	if (!PV_NET_MARKS_PARTIAL)
+		stack->pns_filters = &V_link_pfil_head;
+#ifdef INET
+	stack->pns_forward4 = &V_ipforwarding;
+	if (!PV_NET_MARKS_PARTIAL)
+		stack->pns_filters4 = &V_inet_pfil_head;
+#endif
+#ifdef INET6
+	stack->pns_forward6 = &V_ip6_forwarding;
+	if (!PV_NET_MARKS_PARTIAL)
+		stack->pns_filters6 = &V_inet6_pfil_head;
+#endif
+	CURVNET_RESTORE();
+}
+
 /* Is it for our own address? */
-static bool
+static inline bool
 pv_net_rx_ours(const struct pv_net *pn, const struct mbuf *m)
 {
 	uint8_t to[ETHER_ADDR_LEN];
 
 	return (pv_net_peek(m, 0, sizeof(to), to) &&
-	    pv_net_same_lladdr(to, if_getlladdr(pn->pn_ifp)));
+	    pv_net_same_lladdr(to, pn->pn_stack.pns_lladdr));
 }
 
 /* Does a partial checksum of such a packet stay partial? */
@@ -361,12 +376,11 @@ pv_net_rx_keeps(const struct pv_net_rxq *rxq, bool ip6)
 	return ((rxq->prq_way & (ip6 ? PV_NET_WAY_KEEP6 : PV_NET_WAY_KEEP4)) != 0);
 }
 
-/* The marks of a received packet whose transport checksum was verified. */
-static void
-pv_net_mark_valid(struct mbuf *m)
+/* Is receive checksum offload enabled for such a packet? */
+static bool
+pv_net_rx_trusts(const struct pv_net_rxq *rxq, bool ip6)
 {
-	m->m_pkthdr.csum_flags |= CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
-	m->m_pkthdr.csum_data = 0xffff;
+	return ((rxq->prq_way & (ip6 ? PV_NET_WAY_TRUST6 : PV_NET_WAY_TRUST4)) != 0);
 }
 
 /* Does whoever sends such a packet on find its sum, and would it count nothing but the packet? */
@@ -377,27 +391,54 @@ pv_net_rx_known(const struct mbuf *m, const struct pv_net_headers *h)
 	    h->ph_end == (u_int)m->m_pkthdr.len);
 }
 
+/*
+ * May the partial checksum of such a packet, as everyone knows them, stay partial?  Then it is marked.
+ * The packet has a VLAN tag if `tagged'.
+ */
+static inline bool
+pv_net_rx_stays(const struct pv_net_rxq *rxq, struct mbuf *m, bool ip6, bool tagged, u_int sum)
+{
+	if (!pv_net_rx_keeps(rxq, ip6))
+		return (false);
+	if (PV_NET_MARKS_PARTIAL)
+		pv_net_mark_partial(m, ip6, sum);
+	/* A tag's interface may be bridged, or another jail's. */
+	else if (!tagged && pv_net_rx_ours(rxq->prq_pn, m))
+		pv_net_mark_valid(m);
+	else
+		return (false);
+	return (true);
+}
+
+/* Finish a checksum of TCP or UDP. */
+static __noinline void
+pv_net_rx_finish_sum(const struct pv_net_rxq *rxq, struct mbuf *m, bool ip6, u_int l4, u_int sum,
+    u_int end)
+{
+	m->m_pkthdr.csum_flags = 0;
+	pv_net_store_sum(m, l4, sum, end);
+	if (pv_net_rx_trusts(rxq, ip6))
+		pv_net_mark_valid(m);
+}
+
 /* A partial checksum of TCP or UDP: left as it is and marked, or finished. */
 static void
 pv_net_rx_settle(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_headers *h)
 {
-	const struct pv_net *pn = rxq->prq_pn;
+	u_int sum = pv_net_sum_offset(h->ph_proto);
 
-	if (pv_net_rx_keeps(rxq, h->ph_ip6) && pv_net_rx_known(m, h)) {
-		if (PV_NET_MARKS_PARTIAL) {
-			pv_net_mark_partial(m, h);
-			return;
-		}
-		/* A tag's interface may be bridged, or another jail's. */
-		if (h->ph_tags == 0 && pv_net_rx_ours(pn, m)) {
-			pv_net_mark_valid(m);
-			return;
-		}
-	}
-	m->m_pkthdr.csum_flags = 0;
-	pv_net_store_sum(m, h->ph_l4, pv_net_sum_offset(h->ph_proto), h->ph_end);
-	if (pv_net_rx_enabled(pn, h->ph_ip6))
-		pv_net_mark_valid(m);
+	if (!pv_net_rx_known(m, h) || !pv_net_rx_stays(rxq, m, h->ph_ip6, h->ph_tags != 0, sum))
+		pv_net_rx_finish_sum(rxq, m, h->ph_ip6, h->ph_l4, sum, h->ph_end);
+}
+
+bool
+pv_net_rx_fast_sum(const struct pv_net_rxq *rxq, struct mbuf *m, u_int l4, u_int sum)
+{
+	if (!pv_net_is_plain(m, l4, sum))
+		return (false);
+	if (!pv_net_rx_stays(rxq, m, l4 == PV_NET_L4_IP6, false, sum))
+		pv_net_rx_finish_sum(rxq, m, l4 == PV_NET_L4_IP6, l4, sum, m->m_pkthdr.len);
+	return (true);
 }
 
 /*
@@ -413,23 +454,6 @@ pv_net_rx_is_transport(const struct pv_net_headers *h, const struct pv_net_offlo
 		return (false);
 	return ((in->po_flags & PV_NET_FIND_CSUM) != 0 ||
 	    (in->po_csum_start == h->ph_l4 && in->po_csum_offset == offset));
-}
-
-/* Is that so, in a packet as most are?  Its headers are found, then, as far as they are of use. */
-static inline bool
-pv_net_rx_plain(const struct mbuf *m, const struct pv_net_offload *in, struct pv_net_headers *h)
-{
-	u_int offset = pv_net_plain_sum(m);
-
-	if (offset == 0 || ((in->po_flags & PV_NET_FIND_CSUM) == 0 &&
-	    (in->po_csum_start != PV_NET_PLAIN_L4 || in->po_csum_offset != offset)))
-		return (false);
-	h->ph_ip6 = h->ph_opaque = false;
-	h->ph_tags = 0;
-	h->ph_end = m->m_pkthdr.len;
-	h->ph_proto = offset == offsetof(struct udphdr, uh_sum) ? IPPROTO_UDP : IPPROTO_TCP;
-	h->ph_l4 = PV_NET_PLAIN_L4;
-	return (true);
 }
 
 /*
@@ -467,6 +491,16 @@ pv_net_finish_frame(uint8_t *frame, u_int len, const struct pv_net_offload *in)
 	return (pv_net_rx_place(&m, &h, in) == PV_NET_FINE);
 }
 
+/* The same for what most are; the place of a sum that is to be found may be any of these. */
+static inline bool
+pv_net_rx_fast_partial(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_offload *in)
+{
+	if ((in->po_flags & PV_NET_FIND_CSUM) == 0)
+		return (pv_net_rx_fast_sum(rxq, m, in->po_csum_start, in->po_csum_offset));
+	return (pv_net_rx_fast_sum(rxq, m, PV_NET_L4_IP4, PV_NET_SUM_TCP) ||
+	    pv_net_rx_fast_sum(rxq, m, PV_NET_L4_IP4, PV_NET_SUM_UDP));
+}
+
 static enum pv_net_bad
 pv_net_rx_partial(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_offload *in)
 {
@@ -474,10 +508,8 @@ pv_net_rx_partial(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_
 	enum pv_net_bad bad, place;
 	u_int len;
 
-	if (pv_net_rx_plain(m, in, &h)) {
-		pv_net_rx_settle(rxq, m, &h);
+	if (pv_net_fast_path && pv_net_rx_fast_partial(rxq, m, in))
 		return (PV_NET_FINE);
-	}
 	bad = pv_net_parse(m, &h);
 	if (bad == PV_NET_FINE && pv_net_rx_is_transport(&h, in)) {
 		bad = pv_net_l4_len(m, &h, &len);
@@ -727,23 +759,14 @@ pv_net_rx_gso(const struct pv_net_rxq *rxq, struct mbuf **mp, const struct pv_ne
  * only if that makes a difference.
  */
 static bool
-pv_net_rx_trusts(const struct pv_net *pn, const struct mbuf *m)
+pv_net_rx_trusts_valid(const struct pv_net_rxq *rxq, const struct mbuf *m)
 {
-	bool enabled = pv_net_rx_enabled(pn, false);
+	u_int trust = rxq->prq_way & PV_NET_WAY_TRUST;
 	struct pv_net_headers h;
 
-	if (enabled == pv_net_rx_enabled(pn, true))
-		return (enabled);
-	return (pv_net_parse(m, &h) == PV_NET_FINE &&
-	    pv_net_rx_enabled(pn, h.ph_ip6));
-}
-
-/* Did the device leave something to be done that was not negotiated?  It is done all the same. */
-bool
-pv_net_rx_unasked(const struct pv_net *pn, const struct pv_net_offload *in)
-{
-	return ((pn->pn_params.pnp_offloads & PV_NET_RXCSUM) == 0 &&
-	    (in->po_flags & PV_NET_NEEDS_CSUM) != 0);
+	if (trust == 0 || trust == PV_NET_WAY_TRUST)
+		return (trust != 0);
+	return (pv_net_parse(m, &h) == PV_NET_FINE && pv_net_rx_trusts(rxq, h.ph_ip6));
 }
 
 /*
@@ -781,7 +804,7 @@ pv_net_rx_offload(const struct pv_net_rxq *rxq, struct mbuf **mp, const struct p
 	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)
 		return (pv_net_rx_partial(rxq, *mp, in));
 	if ((in->po_flags & PV_NET_DATA_VALID) != 0 &&
-	    (pn->pn_params.pnp_offloads & PV_NET_RXCSUM) != 0 && pv_net_rx_trusts(pn, *mp))
+	    (pn->pn_params.pnp_offloads & PV_NET_RXCSUM) != 0 && pv_net_rx_trusts_valid(rxq, *mp))
 		pv_net_mark_valid(*mp);
 	return (PV_NET_FINE);
 }

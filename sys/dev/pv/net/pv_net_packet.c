@@ -247,31 +247,14 @@ pv_net_parse(const struct mbuf *m, struct pv_net_headers *h)
 	return (bad);
 }
 
-/* Where in its header a transport protocol has its checksum; 0: it has none that is known here. */
-u_int
-pv_net_sum_offset(uint8_t proto)
-{
-	switch (proto) {
-	case IPPROTO_TCP:
-		return (offsetof(struct tcphdr, th_sum));
-	case IPPROTO_UDP:
-		return (offsetof(struct udphdr, uh_sum));
-	default:
-		return (0);
-	}
-}
-
 void
-pv_net_mark_partial(struct mbuf *m, const struct pv_net_headers *h)
+pv_net_mark_partial(struct mbuf *m, bool ip6, u_int sum)
 {
-	u_int marks;
-
-	if (h->ph_proto == IPPROTO_TCP)
-		marks = h->ph_ip6 ? CSUM_IP6_TCP : CSUM_IP_TCP;
+	if (sum == PV_NET_SUM_TCP)
+		m->m_pkthdr.csum_flags = ip6 ? CSUM_IP6_TCP : CSUM_IP_TCP;
 	else
-		marks = h->ph_ip6 ? CSUM_IP6_UDP : CSUM_IP_UDP;
-	m->m_pkthdr.csum_flags = marks;
-	m->m_pkthdr.csum_data = pv_net_sum_offset(h->ph_proto);
+		m->m_pkthdr.csum_flags = ip6 ? CSUM_IP6_UDP : CSUM_IP_UDP;
+	m->m_pkthdr.csum_data = sum;
 }
 
 /* The length of a TCP or UDP header, which with what it claims to be ends before the packet does. */
@@ -587,7 +570,7 @@ pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen, u
 		seg = pv_net_gso_segment(m, h, hdrlen, off, len, index);
 		if (seg == NULL)
 			break;
-		pv_net_mark_partial(seg, h);
+		pv_net_mark_partial(seg, h->ph_ip6, pv_net_sum_offset(h->ph_proto));
 		seg->m_pkthdr.tso_segsz = 0;
 		*tail = seg;
 		tail = &seg->m_nextpkt;

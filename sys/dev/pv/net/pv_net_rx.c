@@ -15,6 +15,11 @@
  *	     +-------- buffer without mbuf <---------+                                  v
  *	     +-------- the same mbuf again, the frame copied or dropped       pv_net_lro.c -> if_input
  *
+ * Fast path.  Most frames are in one buffer, without GSO.  pv_net_rx_fast() takes such a frame from its
+ * buffer to the stack in one pass, with its checksum, and makes the chain that posts the buffer
+ * again; what it posts is shown to the device once a batch.  All other buffers take the general way,
+ * which ends each frame as the fast path would (hw.pv_net.fast_path=0 has all take it).
+ *
  * Size.  A frame of 64 KB costs by the buffer.  A frame longer than the cluster that the MTU requires
  * (pn_rx_cluster) makes the buffers that are allocated from then on large, until as many frames as the
  * ring has slots, one after another, were shorter (prq_large counts them down).  A large one is of
@@ -338,15 +343,10 @@ pv_net_rx_refill_later(void *arg)
 static void
 pv_net_rx_fill(struct pv_net_rxq *rxq)
 {
-	int n, total = 0;
-
 	mtx_assert(&rxq->prq_mtx, MA_OWNED);
-	do {
-		n = pv_net_rx_fill_batch(rxq);
-		total += n != 0;
-	} while (n == PV_NET_BATCH);
-	if (total != 0)
-		pvq_kick(rxq->prq_pvq);
+	while (pv_net_rx_fill_batch(rxq) == PV_NET_BATCH)
+		;
+	pvq_kick(rxq->prq_pvq);
 	if (rxq->prq_starved && !callout_pending(&rxq->prq_refill))
 		callout_reset(&rxq->prq_refill, hz / PV_NET_REFILL_HZ, pv_net_rx_refill_later,
 		    rxq);
@@ -368,8 +368,8 @@ pv_net_rx_drop(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr)
 }
 
 /* A frame that fits into a plain mbuf: copying it is cheaper than a new cluster. */
-static struct mbuf *
-pv_net_rx_copy(struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
+static inline struct mbuf *
+pv_net_rx_copy(const struct pv_net_rxbuf *buf, u_int skip, u_int len)
 {
 	struct mbuf *m;
 
@@ -377,10 +377,10 @@ pv_net_rx_copy(struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
 	if (m == NULL)
 		return (NULL);
 	m->m_data += ETHER_ALIGN;
-	if (hdr->prh_len <= MHLEN - ETHER_ALIGN - PV_NET_COPY_LEAD)
+	if (len <= MHLEN - ETHER_ALIGN - PV_NET_COPY_LEAD)
 		m->m_data += PV_NET_COPY_LEAD;
-	memcpy(mtod(m, void *), mtod(buf->prb_mbuf, const char *) + hdr->prh_skip, hdr->prh_len);
-	m->m_len = m->m_pkthdr.len = hdr->prh_len;
+	memcpy(mtod(m, void *), mtod(buf->prb_mbuf, const char *) + skip, len);
+	m->m_len = m->m_pkthdr.len = len;
 	return (m);
 }
 
@@ -420,7 +420,7 @@ pv_net_rx_take(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv
 		return (m);
 	}
 	if (rxq->prq_head == NULL && !hdr->prh_more && hdr->prh_len <= MHLEN - ETHER_ALIGN) {
-		m = pv_net_rx_copy(buf, hdr);
+		m = pv_net_rx_copy(buf, hdr->prh_skip, hdr->prh_len);
 		if (m != NULL) {
 			rxq->prq_stats.copied++;
 			return (m);
@@ -512,7 +512,7 @@ pv_net_rx_finish(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr, struct 
 		    pv_net_rx_gso_unasked(pn, m, &hdr->prh_offload);
 		if ((hdr->prh_offload.po_flags & PV_NET_NEEDS_CSUM) != 0) {
 			stats->csum_partial++;
-			stats->csum_unasked += pv_net_rx_unasked(pn, &hdr->prh_offload);
+			stats->csum_unasked += pv_net_rx_unasked(pn, hdr->prh_offload.po_flags);
 		} else if ((m->m_pkthdr.csum_flags & CSUM_DATA_VALID) != 0)
 			stats->csum_valid++;
 	}
@@ -583,23 +583,111 @@ pv_net_rx_buffer(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct 
 		pv_net_rx_finish(rxq, hdr, tailp);
 }
 
+/* The marks of a frame that takes the fast path, by the device's: false if they are not among most. */
+static inline bool
+pv_net_rx_fast_marks(struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_plain *in)
+{
+	struct pv_net_rxstats *stats = &rxq->prq_stats;
+
+	if ((in->ppl_flags & PV_NET_NEEDS_CSUM) != 0) {
+		if (pv_net_rx_unasked(rxq->prq_pn, PV_NET_NEEDS_CSUM) ||
+		    !pv_net_rx_fast_sum(rxq, m, in->ppl_csum_start, in->ppl_csum_offset))
+			return (false);
+		stats->csum_partial++;
+		rxq->prq_merges |= in->ppl_csum_offset != PV_NET_SUM_UDP;
+		return (true);
+	}
+	rxq->prq_merges = true;
+	if ((in->ppl_flags & PV_NET_DATA_VALID) != 0) {
+		if ((rxq->prq_pn->pn_params.pnp_offloads & PV_NET_RXCSUM) == 0 ||
+		    (rxq->prq_way & PV_NET_WAY_TRUST) != PV_NET_WAY_TRUST)
+			return (false);
+		pv_net_mark_valid(m);
+		stats->csum_valid++;
+	}
+	return (true);
+}
+
 /*
- * Take up to `max' buffers off the ring.  Whole frames are appended to *tailp; returns how
- * many buffers there were.
+ * The fast path.  Which frames take it is said here alone:
+ *
+ *	the card       pv_net_rx_has_fast()
+ *	the queue      no frame is under way, and there is memory
+ *	the buffer     one segment, as most clusters are; while large frames come, it is copied
+ *	its header     pno_decap_plain: a whole frame, without GSO
+ *	the frame      not longer than what is allocated in its place
+ *
+ * A checksum that pv_net_rx_fast_sum() does not know is left to pv_net_rx_finish().  False: it is
+ * something else, and nothing was done.  pc becomes the chain that posts the buffer again.
  */
-static int
-pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
+static inline bool
+pv_net_rx_fast(struct pv_net_rxq *rxq, const struct pvq_done *done, struct pvq_chain *pc,
+    struct mbuf ***tailp)
+{
+	struct pv_net_rxstats *stats = &rxq->prq_stats;
+	struct pv_net_rxbuf *buf = done->pd_cookie;
+	struct pv_net *pn = rxq->prq_pn;
+	const u_int skip = pn->pn_params.pnp_hdrlen;
+	struct mbuf *m = buf->prb_mbuf, *fresh;
+	struct pv_net_plain in;
+
+	in = pn->pn_ops->pno_decap_plain(pn->pn_softc, rxq->prq_id, done, mtod(m, const void *));
+	if (in.ppl_len < ETHER_HDR_LEN || in.ppl_len > pn->pn_rx_cluster || buf->prb_nsegs != 1 ||
+	    skip + in.ppl_len > (u_int)m->m_len)
+		return (false);
+	if (in.ppl_len <= MHLEN - ETHER_ALIGN) {
+		m = pv_net_rx_copy(buf, skip, in.ppl_len);
+		if (m == NULL)
+			return (false);
+		stats->copied++;
+		if (rxq->prq_large > 0)
+			rxq->prq_large--;
+	} else {
+		if (rxq->prq_large > 0)
+			return (false);
+		fresh = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, pn->pn_rx_cluster);
+		if (fresh == NULL)
+			return (false);
+		stats->bufs++;
+		fresh->m_data += pn->pn_rx_pad;
+		fresh->m_len = fresh->m_pkthdr.len = pn->pn_rx_cluster - pn->pn_rx_pad;
+		buf->prb_mbuf = fresh;
+		/* A cluster that is no longer than a page does not cross one. */
+		buf->prb_segs[0].ds_addr = vtophys(mtod(fresh, vm_offset_t));
+		buf->prb_segs[0].ds_len = fresh->m_len;
+		m->m_data += skip;
+		m->m_len = m->m_pkthdr.len = in.ppl_len;
+	}
+	*pc = (struct pvq_chain){ .pc_segs = buf->prb_segs, .pc_nwrite = 1, .pc_cookie = buf };
+	if (!pv_net_rx_fast_marks(rxq, m, &in)) {
+		rxq->prq_head = m;
+		pv_net_rx_finish(rxq, &(struct pv_net_rxhdr){ .prh_offload = {
+		    .po_flags = in.ppl_flags, .po_csum_start = in.ppl_csum_start,
+		    .po_csum_offset = in.ppl_csum_offset } }, tailp);
+		return (true);
+	}
+	m->m_pkthdr.rcvif = pn->pn_ifp;
+	if (pn->pn_params.pnp_npairs > 1) {
+		m->m_pkthdr.flowid = rxq->prq_id;
+		M_HASHTYPE_SET(m, M_HASHTYPE_OPAQUE);
+	}
+	stats->packets++;
+	stats->bytes += in.ppl_len;
+	stats->mcasts += ETHER_IS_MULTICAST(mtod(m, const uint8_t *)) != 0;
+	**tailp = m;
+	*tailp = &m->m_nextpkt;
+	return (true);
+}
+
+/* n completed buffers that do not take the fast path. */
+static __noinline void
+pv_net_rx_slow(struct pv_net_rxq *rxq, const struct pvq_done *done, int n, struct mbuf ***tailp)
 {
 	struct pv_net *pn = rxq->prq_pn;
 	struct pv_net_rxhdr *hdrs = rxq->prq_hdrs;
-	struct pvq_done *done = rxq->prq_done;
 	struct pv_net_rxbuf *buf;
-	int i, n;
+	int i;
 
-	mtx_assert(&rxq->prq_mtx, MA_OWNED);
-	n = pvq_get(rxq->prq_pvq, done, MIN(max, PV_NET_BATCH));
-	if (n == 0)
-		return (0);
 	for (i = 0; i < n; i++) {
 		buf = done[i].pd_cookie;
 		memset(&hdrs[i], 0, sizeof(hdrs[i]));
@@ -613,7 +701,7 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 		hdrs[i].prh_room = buf->prb_mbuf->m_pkthdr.len;
 	}
 	pn->pn_ops->pno_decap(pn->pn_softc, rxq->prq_id, done, hdrs, n);
-	pv_net_rx_look(rxq);
+	rxq->prq_merges = true;
 	for (i = 0; i < n; i++) {
 		buf = done[i].pd_cookie;
 		KASSERT(hdrs[i].prh_error != PV_NET_RX_OK ||
@@ -623,7 +711,63 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 		pv_net_rx_buffer(rxq, buf, &hdrs[i], tailp);
 		rxq->prq_free[rxq->prq_nfree++] = buf;
 	}
-	pv_net_rx_fill(rxq);
+}
+
+/* Is there a fast path for such a card, and such buffers? */
+static bool
+pv_net_rx_has_fast(const struct pv_net_rxq *rxq)
+{
+	const struct pv_net *pn = rxq->prq_pn;
+
+	return (pn->pn_ops->pno_decap_plain != NULL && pn->pn_stage == NULL && rxq->prq_tag == NULL &&
+	    !pn->pn_params.pnp_hdr_apart && pn->pn_rx_mbufs == 1 && pn->pn_rx_cluster <= PAGE_SIZE);
+}
+
+/* Post n buffers again, for which there is the room that they had; the rest is for pv_net_rx_fill(). */
+static inline void
+pv_net_rx_repost(struct pv_net_rxq *rxq, int n)
+{
+	int i;
+
+	if (pvq_reserve(rxq->prq_pvq, n) == 0)
+		pvq_post(rxq->prq_pvq, rxq->prq_chains, n);
+	else {
+		for (i = 0; i < n; i++)
+			rxq->prq_free[rxq->prq_nfree++] = rxq->prq_chains[i].pc_cookie;
+	}
+}
+
+/*
+ * Take up to `max' buffers off the ring.  Whole frames are appended to *tailp; returns how
+ * many buffers there were.
+ */
+static int
+pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
+{
+	struct pvq_done *done = rxq->prq_done;
+	int i, n, reposted = 0;
+
+	mtx_assert(&rxq->prq_mtx, MA_OWNED);
+	n = pvq_get(rxq->prq_pvq, done, MIN(max, PV_NET_BATCH));
+	if (n == 0)
+		return (0);
+	pv_net_rx_look(rxq);
+	rxq->prq_merges = false;
+	if (!rxq->prq_fast || !pv_net_fast_path)
+		pv_net_rx_slow(rxq, done, n, tailp);
+	else for (i = 0; i < n; i++) {
+		if (rxq->prq_head == NULL && !rxq->prq_discard && !rxq->prq_starved &&
+		    pv_net_rx_fast(rxq, &done[i], &rxq->prq_chains[reposted], tailp))
+			reposted++;
+		else
+			pv_net_rx_slow(rxq, &done[i], 1, tailp);
+	}
+	if (reposted > 0)
+		pv_net_rx_repost(rxq, reposted);
+	if (rxq->prq_nfree > 0 || rxq->prq_starved)
+		pv_net_rx_fill(rxq);
+	else
+		pvq_kick(rxq->prq_pvq);
 	return (n);
 }
 
@@ -761,6 +905,7 @@ pv_net_rx_start(struct pv_net_rxq *rxq)
 {
 	mtx_lock(&rxq->prq_mtx);
 	rxq->prq_stopped = false;
+	rxq->prq_fast = pv_net_rx_has_fast(rxq);
 	pv_net_rx_fit(rxq);
 	if (rxq->prq_pn->pn_stage != NULL)
 		pv_net_rx_skip(rxq);

@@ -405,9 +405,8 @@ static bool
 pv_net_tx_direct(struct pv_net_txq *txq, struct mbuf **mp)
 {
 	if (pv_net_tx_waiting(txq) || txq->ptq_stopped ||
-	    (u_int)txq->ptq_id >= txq->ptq_pn->pn_pairs || !pv_net_tx_add(txq, mp))
+	    (u_int)txq->ptq_id >= txq->ptq_pn->pn_pairs || !pv_net_tx_put(txq, mp))
 		return (false);
-	pv_net_tx_commit(txq);
 	pv_net_tx_arm(txq);
 	return (true);
 }
@@ -545,10 +544,24 @@ pv_net_tx_watch(struct pv_net_txq *txq)
 	return (stuck);
 }
 
+/* Is there a fast path for such a card? */
+static bool
+pv_net_tx_has_fast(const struct pv_net_txq *txq)
+{
+	const struct pv_net *pn = txq->ptq_pn;
+
+	return (pn->pn_ops->pno_encap_plain != NULL && pn->pn_ops->pno_message == NULL &&
+	    pn->pn_stage == NULL && txq->ptq_tag == NULL && pn->pn_params.pnp_hdrlen != 0 &&
+	    !pn->pn_params.pnp_hdr_apart && pn->pn_params.pnp_max_frame == 0 &&
+	    pn->pn_params.pnp_seg_max >= PAGE_SIZE);
+}
+
 void
 pv_net_tx_start(struct pv_net_txq *txq)
 {
 	mtx_lock(&txq->ptq_mtx);
+	txq->ptq_fast = pv_net_tx_has_fast(txq);
+	txq->ptq_fast_segs = MIN(txq->ptq_pvq->q_flat_segs, txq->ptq_pn->pn_params.pnp_tx_segs);
 	txq->ptq_stopped = false;
 	txq->ptq_full = false;
 	txq->ptq_unkicked = 0;

@@ -11,6 +11,7 @@
  *	                                   |
  *	                                   +-> segmented here: its segments become the queue's list
  *	pv_net_tx_commit      batch -> ring: the device sees it, and is not notified yet
+ *	pv_net_tx_put         both, of one packet; what most packets are takes its fast path
  *	pv_net_tx_reclaim     ring -> completed chains: their packets are freed
  *	pv_net_tx_take_back   the same for what a stopped device had
  *
@@ -229,21 +230,6 @@ pv_net_tx_segs(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m,
 	return (error != 0 ? -error : n);
 }
 
-/* The same, of what most packets are, one piece of memory: how many, or 0 if it is something else. */
-static inline int
-pv_net_tx_one_seg(const struct pv_net_txq *txq, const struct mbuf *m, bus_dma_segment_t *seg)
-{
-	vm_offset_t at = mtod(m, vm_offset_t);
-
-	if (txq->ptq_tag != NULL || m->m_next != NULL || (m->m_flags & M_EXTPG) != 0 ||
-	    (u_int)m->m_len - 1 >= PAGE_SIZE - (at & PAGE_MASK) ||
-	    (u_int)m->m_len > txq->ptq_pn->pn_params.pnp_seg_max)
-		return (0);
-	seg->ds_addr = vtophys(at);
-	seg->ds_len = m->m_len;
-	return (1);
-}
-
 /* A packet that has too many pieces, with fewer.  NULL: no memory, and it still is there. */
 static __noinline struct mbuf *
 pv_net_tx_simplify(struct pv_net_txq *txq, struct mbuf *m, int max)
@@ -272,20 +258,17 @@ pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **m
 	struct mbuf *m = *mp;
 	int max, n;
 
-	n = pv_net_tx_one_seg(txq, m, segs);
-	if (n == 0) {
-		max = txq->ptq_pn->pn_params.pnp_tx_segs - apart;
+	max = txq->ptq_pn->pn_params.pnp_tx_segs - apart;
+	n = pv_net_tx_segs(txq, buf, m, segs, max);
+	if (__predict_false(n == -EFBIG)) {
+		m = pv_net_tx_simplify(txq, m, max);
+		if (m == NULL)
+			return (ENOBUFS);
+		*mp = m;
 		n = pv_net_tx_segs(txq, buf, m, segs, max);
-		if (__predict_false(n == -EFBIG)) {
-			m = pv_net_tx_simplify(txq, m, max);
-			if (m == NULL)
-				return (ENOBUFS);
-			*mp = m;
-			n = pv_net_tx_segs(txq, buf, m, segs, max);
-		}
-		if (n < 0)
-			return (-n);
 	}
+	if (n < 0)
+		return (-n);
 	buf->ptb_nsegs = n + apart;
 	return (0);
 }
@@ -533,6 +516,105 @@ pv_net_tx_commit(struct pv_net_txq *txq)
 	txq->ptq_unkicked += txq->ptq_n;
 	txq->ptq_n = 0;
 	txq->ptq_slots = 0;
+}
+
+/*
+ * The segments of a packet, one for each mbuf: how many, or 0 if that is not so, or there are more than
+ * max.
+ */
+static inline int
+pv_net_tx_fast_segs(const struct mbuf *m, bus_dma_segment_t *segs, int max)
+{
+	vm_offset_t at;
+	int n;
+
+	for (n = 0; m != NULL; m = m->m_next, n++) {
+		at = mtod(m, vm_offset_t);
+		if (n == max || (m->m_flags & M_EXTPG) != 0 ||
+		    (u_int)m->m_len - 1 >= PAGE_SIZE - (at & PAGE_MASK))
+			return (0);
+		segs[n].ds_addr = vtophys(at);
+		segs[n].ds_len = m->m_len;
+	}
+	return (n);
+}
+
+/*
+ * The fast path.  Which packets take it is said here alone:
+ *
+ *	the card       pv_net_tx_has_fast()
+ *	the queue      no batch is being built, and there is room
+ *	listeners      bpf(4) has none
+ *	the packet     no tag, nothing to be done but a checksum that pv_net_tx_plain_l4() knows
+ *	its memory     each mbuf is a segment, and with the header they are few enough for one place
+ */
+static inline bool
+pv_net_tx_fast(struct pv_net_txq *txq, struct mbuf *m)
+{
+	struct pv_net_txstats *stats = &txq->ptq_stats;
+	const struct pv_net *pn = txq->ptq_pn;
+	u_int hdrlen = pn->pn_params.pnp_hdrlen, len = m->m_pkthdr.len, start = 0;
+	struct pvq *q = txq->ptq_pvq;
+	struct pv_net_txbuf *buf;
+	struct pvq_chain pc;
+	bool apart;
+	int n;
+
+	if (!txq->ptq_fast || !pv_net_fast_path || txq->ptq_n != 0 || txq->ptq_nfree == 0 ||
+	    pvq_broken(q) || pvq_room(q) == 0 || (m->m_flags & (M_VLANTAG | M_EXTPG)) != 0 ||
+	    len > PV_NET_MAX_FRAME || bpf_peers_present(pn->pn_stack.pns_bpf))
+		return (false);
+	if ((m->m_pkthdr.csum_flags & PV_NET_WORK) != 0) {
+		start = pv_net_tx_plain_l4(pn, m);
+		if (start == 0)
+			return (false);
+	}
+	apart = M_LEADINGSPACE(m) < (int)hdrlen;
+	if (!apart) {
+		m->m_data -= hdrlen;
+		m->m_len += hdrlen;
+	}
+	buf = txq->ptq_free[txq->ptq_nfree - 1];
+	n = pv_net_tx_fast_segs(m, buf->ptb_segs + apart, txq->ptq_fast_segs - apart);
+	if (n == 0) {
+		if (!apart) {
+			m->m_data += hdrlen;
+			m->m_len -= hdrlen;
+		}
+		return (false);
+	}
+	if (apart) {
+		n++;
+		buf->ptb_segs[0].ds_addr = buf->ptb_hdr_addr;
+		buf->ptb_segs[0].ds_len = hdrlen;
+	} else
+		m->m_pkthdr.len = len + hdrlen;
+	pn->pn_ops->pno_encap_plain(pn->pn_softc, apart ? buf->ptb_hdr : mtod(m, void *), start,
+	    m->m_pkthdr.csum_data);
+	if (apart)
+		pv_dma_sync(&txq->ptq_hdrs, BUS_DMASYNC_PREWRITE);
+	pc = (struct pvq_chain){ .pc_segs = buf->ptb_segs, .pc_nread = n, .pc_cookie = buf };
+	pvq_post(q, &pc, 1);
+	buf->ptb_mbuf = m;
+	buf->ptb_nsegs = n;
+	txq->ptq_nfree--;
+	txq->ptq_unkicked++;
+	stats->packets++;
+	stats->bytes += len;
+	stats->mcasts += (m->m_flags & (M_MCAST | M_BCAST)) != 0;
+	stats->csum += start != 0;
+	return (true);
+}
+
+bool
+pv_net_tx_put(struct pv_net_txq *txq, struct mbuf **mp)
+{
+	if (__predict_true(pv_net_tx_fast(txq, *mp)))
+		return (true);
+	if (!pv_net_tx_add(txq, mp))
+		return (false);
+	pv_net_tx_commit(txq);
+	return (true);
 }
 
 /* Free a buffer whose packet was sent or never will be. */

@@ -15,9 +15,11 @@
 #include <sys/sysctl.h>
 #include <sys/taskqueue.h>
 #include <net/ethernet.h>
+#include <net/pfil.h>
 #include <netinet/in.h>
 #include <netinet/in_systm.h>
 #include <netinet/ip.h>
+#include <netinet/ip6.h>
 #include <netinet/tcp.h>
 #include <netinet/tcp_lro.h>
 #include <netinet/udp.h>
@@ -77,47 +79,60 @@ pv_net_peek(const struct mbuf *m, u_int off, u_int len, void *to)
 	return (true);
 }
 
-/*
- * Where in its transport header a packet has its checksum, if it is what most are: TCP or UDP over
- * IPv4, without tags, options of IP, fragments or padding, all headers in the first mbuf, and their
- * lengths within the packet.  0: it is something else.  The transport header is at PV_NET_PLAIN_L4.
- */
-#define	PV_NET_PLAIN_L4	(ETHER_HDR_LEN + sizeof(struct ip))
+#define	PV_NET_L4_IP4	(ETHER_HDR_LEN + sizeof(struct ip))
+#define	PV_NET_L4_IP6	(ETHER_HDR_LEN + sizeof(struct ip6_hdr))
+#define	PV_NET_SUM_TCP	offsetof(struct tcphdr, th_sum)
+#define	PV_NET_SUM_UDP	offsetof(struct udphdr, uh_sum)
+#define	PV_NET_TH_OFF	12		/* th_off's byte: a bit field has no offset */
 
+/* Where in its header a transport protocol has its checksum; 0: it has none that is known here. */
 static inline u_int
-pv_net_plain_sum(const struct mbuf *m)
+pv_net_sum_offset(uint8_t proto)
 {
-	const struct {
-		struct ether_header	eh;
-		uint8_t			vhl;	/* struct ip: version and length of the header */
-		uint8_t			tos;
-		uint16_t		len, id, off;
-		uint8_t			ttl, p;
-		uint16_t		sum;
-		uint32_t		src, dst;
-		union {
-			struct tcphdr	th;
-			struct udphdr	uh;
-		};
-	} __packed *all = (const void *)m->m_data;
-	u_int len, room;
+	return (proto == IPPROTO_TCP ? PV_NET_SUM_TCP : proto == IPPROTO_UDP ? PV_NET_SUM_UDP : 0);
+}
 
-	if (m->m_len < (int)(PV_NET_PLAIN_L4 + sizeof(all->uh)) ||
-	    all->eh.ether_type != htons(ETHERTYPE_IP) ||
-	    all->vhl != (IPVERSION << 4 | sizeof(struct ip) >> 2) ||
-	    (all->off & htons(IP_OFFMASK | IP_MF)) != 0)
-		return (0);
-	len = ETHER_HDR_LEN + ntohs(all->len);
-	room = len - PV_NET_PLAIN_L4;
-	if (len < PV_NET_PLAIN_L4 || len != (u_int)m->m_pkthdr.len)
-		return (0);
-	if (all->p == IPPROTO_UDP)
-		return (ntohs(all->uh.uh_ulen) < sizeof(all->uh) || ntohs(all->uh.uh_ulen) > room ?
-		    0 : offsetof(struct udphdr, uh_sum));
-	if (all->p != IPPROTO_TCP || m->m_len < (int)sizeof(*all) ||
-	    all->th.th_off < sizeof(all->th) >> 2 || (u_int)all->th.th_off << 2 > room)
-		return (0);
-	return (offsetof(struct tcphdr, th_sum));
+/*
+ * Is a packet, whose transport header is at l4 and has its checksum at sum, what most are: TCP or UDP
+ * over IPv4 or IPv6, without tags, options of IP, fragments or padding, all headers in the first mbuf,
+ * and their lengths within the packet?
+ */
+static inline bool
+pv_net_is_plain(const struct mbuf *m, u_int l4, u_int sum)
+{
+	const uint8_t *at = (const void *)m->m_data;
+	u_int hdrlen = sum == PV_NET_SUM_UDP ? sizeof(struct udphdr) : sizeof(struct tcphdr);
+	u_int proto = sum == PV_NET_SUM_UDP ? IPPROTO_UDP : IPPROTO_TCP, room;
+	uint32_t type, off;
+	uint16_t len;
+
+	if ((sum != PV_NET_SUM_UDP && sum != PV_NET_SUM_TCP) || (u_int)m->m_len < l4 + hdrlen)
+		return (false);
+	room = m->m_pkthdr.len - l4;
+	/* The type and the version, with the length of IPv4's header; fragments and the protocol. */
+	if (l4 == PV_NET_L4_IP4) {
+		memcpy(&type, at + offsetof(struct ether_header, ether_type), sizeof(type));
+		memcpy(&off, at + ETHER_HDR_LEN + offsetof(struct ip, ip_off), sizeof(off));
+		memcpy(&len, at + ETHER_HDR_LEN + offsetof(struct ip, ip_len), sizeof(len));
+		if ((type & htonl(0xffffff00)) != htonl(ETHERTYPE_IP << 16 | 0x4500) ||
+		    (off & htonl((IP_OFFMASK | IP_MF) << 16 | 0xff)) != htonl(proto) ||
+		    ntohs(len) != room + sizeof(struct ip))
+			return (false);
+	} else if (l4 == PV_NET_L4_IP6) {
+		memcpy(&type, at + offsetof(struct ether_header, ether_type), sizeof(type));
+		memcpy(&len, at + ETHER_HDR_LEN + offsetof(struct ip6_hdr, ip6_plen), sizeof(len));
+		if ((type & htonl(0xfffff000)) != htonl(ETHERTYPE_IPV6 << 16 | 0x6000) ||
+		    at[ETHER_HDR_LEN + offsetof(struct ip6_hdr, ip6_nxt)] != proto ||
+		    ntohs(len) != room)
+			return (false);
+	} else
+		return (false);
+	if (sum == PV_NET_SUM_UDP) {
+		memcpy(&len, at + l4 + offsetof(struct udphdr, uh_ulen), sizeof(len));
+		return (ntohs(len) >= hdrlen && ntohs(len) <= room);
+	}
+	len = (at[l4 + PV_NET_TH_OFF] >> 4) << 2;
+	return (len >= hdrlen && len <= room);
 }
 
 /* Are these two Ethernet addresses the same?  In fewer instructions than memcmp() takes. */
@@ -139,6 +154,9 @@ pv_net_same_lladdr(const void *one, const void *other)
 #define	PV_NET_WAY_KEEP6	0x02
 #define	PV_NET_WAY_FORWARD4	0x04	/* the kernel forwards IPv4 */
 #define	PV_NET_WAY_FORWARD6	0x08
+#define	PV_NET_WAY_TRUST4	0x10	/* receive checksum offload is enabled for IPv4 */
+#define	PV_NET_WAY_TRUST6	0x20
+#define	PV_NET_WAY_TRUST	(PV_NET_WAY_TRUST4 | PV_NET_WAY_TRUST6)
 
 /*
  * Counters.  Each is a 64-bit field, written under the queue's lock, with a sysctl by the
@@ -186,6 +204,8 @@ struct pv_net_rxq {
 	struct thread		*prq_busy;	/* the thread that is taking packets */
 	bool			 prq_starved;	/* the last buffer could not be allocated */
 	bool			 prq_discard;	/* the rest of the frame is dropped */
+	bool			 prq_fast;	/* there is a fast path: pv_net_rx_fast() */
+	bool			 prq_merges;	/* of this batch, some may be merged by tcp_lro(9) */
 	u_int			 prq_way;	/* PV_NET_WAY_KEEP4 ... */
 	struct mbuf		*prq_head;	/* frame that goes on in the next buffer */
 	struct mbuf		*prq_tail;
@@ -229,6 +249,8 @@ struct pv_net_txq {
 	struct pv_net		*ptq_pn;
 	int			 ptq_id;
 	bool			 ptq_stopped;
+	bool			 ptq_fast;	/* there is a fast path: pv_net_tx_fast() */
+	u_int			 ptq_fast_segs;	/* so many segments are a chain of one place */
 	bool			 ptq_full;	/* a packet found no room, and none completed since */
 	bool			 ptq_deferred;	/* the task is queued, to notify */
 	u_int			 ptq_unkicked;	/* committed since the last kick */
@@ -274,6 +296,20 @@ struct pv_net_resize {
 	int	pnr_error;	/* why they have those of before */
 };
 
+/*
+ * Where that is which pv_net_rx_look() looks at, in the interface and in its vnet: the latter is found
+ * anew when the interface has moved.
+ */
+struct pv_net_stack {
+	struct bpf_if		*pns_bpf;
+	const uint8_t		*pns_lladdr;
+	const volatile int	*pns_forward4;
+	const volatile int	*pns_forward6;
+	const pfil_head_t	*pns_filters;
+	const pfil_head_t	*pns_filters4;
+	const pfil_head_t	*pns_filters6;
+};
+
 struct pv_net {
 	device_t		 pn_dev;
 	const struct pv_net_ops	*pn_ops;
@@ -306,6 +342,7 @@ struct pv_net {
 	struct pv_net_txq	*pn_txqs;
 	struct taskqueue	**pn_tqs;	/* packets, of each pair */
 	eventhandler_tag	 pn_vlan_tags[3];
+	eventhandler_tag	 pn_stack_tag;
 	uint32_t		 pn_vlans[PV_NET_VLANS / 32];	/* that vlan(4) uses */
 	uint32_t		 pn_vlans_set[PV_NET_VLANS / 32]; /* that the device accepts */
 	bool			 pn_vlan_failed; /* the device refused one */
@@ -313,6 +350,7 @@ struct pv_net {
 	struct callout		 pn_tick;
 	struct task		 pn_link_task;
 	struct task		 pn_offload_task;
+	struct pv_net_stack	 pn_stack;
 	u_int			 pn_offloads_asked; /* requested of the device, for what is received */
 	volatile u_int		 pn_link_changes; /* in this second */
 	struct sysctl_ctx_list	 pn_sysctl;
@@ -335,15 +373,52 @@ struct pv_net_stage_ops {
 	struct mbuf *(*so_receive)(const struct pv_net_page *page, const struct pv_net_rxhdr *hdr);
 };
 
+#define	PV_NET_CSUM4	(CSUM_IP_TCP | CSUM_IP_UDP)
+#define	PV_NET_CSUM6	(CSUM_IP6_TCP | CSUM_IP6_UDP)
+#define	PV_NET_WORK	(PV_NET_CSUM4 | PV_NET_CSUM6 | CSUM_TSO)
+
+/*
+ * Where the transport header is of such a packet, if its checksum, and nothing else, is to be finished
+ * when it is sent, and the device can do that; 0 if it is something else.
+ */
+static inline u_int
+pv_net_tx_plain_l4(const struct pv_net *pn, const struct mbuf *m)
+{
+	u_int can = pn->pn_params.pnp_offloads, l4, sum;
+
+	switch (m->m_pkthdr.csum_flags & PV_NET_WORK) {
+	case CSUM_IP_UDP:
+	case CSUM_IP_TCP:
+		l4 = (can & PV_NET_TXCSUM) != 0 ? PV_NET_L4_IP4 : 0;
+		break;
+	case CSUM_IP6_UDP:
+	case CSUM_IP6_TCP:
+		l4 = (can & PV_NET_TXCSUM6) != 0 ? PV_NET_L4_IP6 : 0;
+		break;
+	default:
+		return (0);
+	}
+	sum = (m->m_pkthdr.csum_flags & (CSUM_IP_UDP | CSUM_IP6_UDP)) != 0 ? PV_NET_SUM_UDP :
+	    PV_NET_SUM_TCP;
+	return (m->m_pkthdr.csum_data == sum && pv_net_is_plain(m, l4, sum) ? l4 : 0);
+}
+
+/* The marks of a received packet whose transport checksum was verified. */
+static inline void
+pv_net_mark_valid(struct mbuf *m)
+{
+	m->m_pkthdr.csum_flags |= CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
+	m->m_pkthdr.csum_data = 0xffff;
+}
+
 /*
  * The files from here on are a stack, lowest first: each calls what stands above, and is called back
  * by tables of operations, tasks and callouts only.
  */
 
 /* pv_net_packet.c: headers, checksums and segments */
-u_int	pv_net_sum_offset(uint8_t proto);
 /* Mark a packet whose checksum is partial. */
-void	pv_net_mark_partial(struct mbuf *m, const struct pv_net_headers *h);
+void	pv_net_mark_partial(struct mbuf *m, bool ip6, u_int sum);
 enum pv_net_bad pv_net_parse(const struct mbuf *m, struct pv_net_headers *h);
 enum pv_net_bad pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len);
 uint16_t pv_net_finished_sum(struct mbuf *m, u_int start, u_int offset, u_int end);
@@ -357,17 +432,24 @@ struct mbuf *pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_
 	    u_int size);
 
 /* pv_net_offload.c: marks of an mbuf and struct pv_net_offload */
-extern struct pv_tunable pv_net_tunables[1];	/* lro_forward */
+extern struct pv_tunable pv_net_tunables[2];
 #define	pv_net_lro_forward	pv_net_tunables[0].pt_value
+#define	pv_net_fast_path	pv_net_tunables[1].pt_value
 enum pv_net_bad pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m,
 	    struct pv_net_offload *out);
 struct mbuf *pv_net_tx_soften(struct mbuf *m, struct pv_net_offload *o);
 u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
+/* Find pn_stack, when the interface is in a vnet, or in another one. */
+void	pv_net_stack_find(struct pv_net *pn);
 void	pv_net_rx_look(struct pv_net_rxq *rxq);
 u_int	pv_net_rx_wanted(const struct pv_net *pn);
 /* Finish the checksum of a frame that is in one piece: false if its place is invalid. */
 bool	pv_net_finish_frame(uint8_t *frame, u_int len, const struct pv_net_offload *in);
-bool	pv_net_rx_unasked(const struct pv_net *pn, const struct pv_net_offload *in);
+/*
+ * The fast path of pv_net_rx_offload(), for a partial checksum of a frame as most are.  False: it is
+ * something else, and as it was.
+ */
+bool	pv_net_rx_fast_sum(const struct pv_net_rxq *rxq, struct mbuf *m, u_int l4, u_int sum);
 bool	pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
 	    const struct pv_net_offload *in);
 enum pv_net_bad pv_net_rx_offload(const struct pv_net_rxq *rxq, struct mbuf **mp,
@@ -391,6 +473,8 @@ bool	pv_net_tx_add(struct pv_net_txq *txq, struct mbuf **mp);
  * the packet is the caller's to free.
  */
 int	pv_net_tx_add_plain(struct pv_net_txq *txq, struct mbuf **mp);
+/* pv_net_tx_add() and pv_net_tx_commit() of one packet, while there is no batch. */
+bool	pv_net_tx_put(struct pv_net_txq *txq, struct mbuf **mp);
 /* Show the batch to the device, without a notification yet. */
 void	pv_net_tx_commit(struct pv_net_txq *txq);
 /* Collect completions, and free their packets. */
@@ -573,6 +657,14 @@ static inline u_int
 pv_net_ring_size(const struct pv_net *pn, bool tx)
 {
 	return (tx ? pn->pn_txqs[0].ptq_pvq->q_size : pn->pn_rxqs[0].prq_pvq->q_size);
+}
+
+/* Did the device leave something to be done that was not negotiated?  It is done all the same. */
+static inline bool
+pv_net_rx_unasked(const struct pv_net *pn, u_int flags)
+{
+	return ((pn->pn_params.pnp_offloads & PV_NET_RXCSUM) == 0 &&
+	    (flags & PV_NET_NEEDS_CSUM) != 0);
 }
 
 /* The bytes of n buffers of a receive queue, and the n-th of them. */

@@ -186,6 +186,26 @@ vtnet_encap(void *softc, int pair __unused, struct pv_net_txhdr *hdrs, int n)
 	}
 }
 
+/* The same for one packet without GSO. */
+static void
+vtnet_encap_plain(void *softc, void *to, u_int start, u_int offset)
+{
+	struct vtnet_softc *sc = softc;
+	struct virtio_net_hdr hdr = { .flags = 0 };
+
+	if (start != 0) {
+		hdr.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM;
+		hdr.csum_start = vtnet_16(sc, start);
+		hdr.csum_offset = vtnet_16(sc, offset);
+	}
+	if (__predict_true(sc->vtn_hdrlen == VIRTIO_NET_HDR_LEN))
+		memcpy(to, &hdr, VIRTIO_NET_HDR_LEN);
+	else {
+		memset(to, 0, sc->vtn_hdrlen);
+		memcpy(to, &hdr, VIRTIO_NET_HDR_LEN_LEGACY);
+	}
+}
+
 /* The kind of a GSO packet. */
 static uint16_t
 vtnet_decap_gso(uint8_t type)
@@ -312,6 +332,31 @@ vtnet_decap(void *softc, int pair, const struct pvq_done *done, struct pv_net_rx
 	}
 }
 
+/* What most buffers have: a frame as a whole, without GSO and without a hash. */
+CTASSERT(VIRTIO_NET_HDR_F_NEEDS_CSUM == PV_NET_NEEDS_CSUM);
+CTASSERT(VIRTIO_NET_HDR_F_DATA_VALID == PV_NET_DATA_VALID);
+
+static struct pv_net_plain
+vtnet_decap_plain(void *softc, int pair, const struct pvq_done *done, const void *from)
+{
+	struct vtnet_softc *sc = softc;
+	struct pv_net_plain none = { .ppl_len = 0 };
+	uint32_t len = virtqueue_done_len(done);
+	struct virtio_net_hdr hdr;
+
+	if (sc->vtn_hdrlen != VIRTIO_NET_HDR_LEN || sc->vtn_rxqs[pair].vtr_left != 0 ||
+	    len < VIRTIO_NET_HDR_LEN || len > UINT16_MAX)
+		return (none);
+	/* Once: the device may still write to it. */
+	memcpy(&hdr, from, sizeof(hdr));
+	if (hdr.gso_type != VIRTIO_NET_HDR_GSO_NONE || vtnet_16(sc, hdr.num_buffers) != 1)
+		return (none);
+	return ((struct pv_net_plain){ .ppl_len = len - VIRTIO_NET_HDR_LEN,
+	    .ppl_flags = hdr.flags & (PV_NET_NEEDS_CSUM | PV_NET_DATA_VALID),
+	    .ppl_csum_start = vtnet_16(sc, hdr.csum_start),
+	    .ppl_csum_offset = vtnet_16(sc, hdr.csum_offset) });
+}
+
 static int
 vtnet_stop(void *softc)
 {
@@ -420,6 +465,8 @@ vtnet_link_speed(void *softc, bool *full)
 static const struct pv_net_ops vtnet_ops = {
 	.pno_encap = vtnet_encap,
 	.pno_decap = vtnet_decap,
+	.pno_encap_plain = vtnet_encap_plain,
+	.pno_decap_plain = vtnet_decap_plain,
 	.pno_stop = vtnet_stop,
 	.pno_restart = vtnet_restart,
 	.pno_stop_queue = vtnet_stop_queue,
