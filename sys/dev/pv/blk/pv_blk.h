@@ -334,7 +334,8 @@ struct pv_blk_pace {
 	bool		pp_could_wait;	/* one did, or would have, in this window */
 	u_int		pp_done;	/* completions in this window */
 	uint64_t	pp_began;	/* cpu_ticks() */
-	uint64_t	pp_time;	/* that PV_BLK_WINDOW completions took in the last one */
+	uint64_t	pp_last;	/* that PV_BLK_WINDOW completions took in the last one */
+	uint64_t	pp_time;	/* and in the faster of the last two */
 	u_int		pp_windows;	/* until the next trial */
 	u_int		pp_rest;	/* windows between trials */
 };

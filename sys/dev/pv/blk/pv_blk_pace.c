@@ -9,8 +9,9 @@
  * pv_blk.h).  Nothing here puts, collects or notifies; the queue's lock is held.
  *
  * Whether waiting pays is not computed but tried.  A window is PV_BLK_WINDOW completions, in one of two
- * modes: notifications wait, or they do not.  Now and then the other mode gets as much time as the last
- * window took, and is kept if more was completed in it.  While trials fail, they become rare.
+ * modes: notifications wait, or they do not.  Now and then the other mode gets as much time as the
+ * faster of the last two windows took, and is kept if more was completed in it.  While trials fail,
+ * they become rare.
  */
 
 #include <sys/param.h>
@@ -61,7 +62,7 @@ void
 pv_blk_pace_completed(struct pv_blk_queue *bq, u_int n)
 {
 	struct pv_blk_pace *pp = &bq->bq_pace;
-	uint64_t now;
+	uint64_t now, time;
 
 	PV_BLK_QUEUE_ASSERT(bq);
 	pp->pp_expected += n;
@@ -69,10 +70,12 @@ pv_blk_pace_completed(struct pv_blk_queue *bq, u_int n)
 	if (!pp->pp_trial && pp->pp_done < PV_BLK_WINDOW)
 		return;
 	now = cpu_ticks();
-	if (!pp->pp_trial)
-		pp->pp_time = (now - pp->pp_began) * PV_BLK_WINDOW / pp->pp_done;
-	/* The last window may have been long because nobody had anything to do. */
-	else if (now - pp->pp_began < pp->pp_time && pp->pp_done < 2 * PV_BLK_WINDOW)
+	if (!pp->pp_trial) {
+		/* One of two may have been long for another reason, such as that nobody had work. */
+		time = (now - pp->pp_began) * PV_BLK_WINDOW / pp->pp_done;
+		pp->pp_time = MIN(time, pp->pp_last);
+		pp->pp_last = time;
+	} else if (now - pp->pp_began < pp->pp_time && pp->pp_done < 2 * PV_BLK_WINDOW)
 		return;
 	pv_blk_pace_turn(pp);
 	pp->pp_began = now;
