@@ -657,9 +657,12 @@ void
 card_up(u_int number, u_int len)
 {
 	static u_char got[FRAME_MAX], want[FRAME_MAX];
-	struct mbuf *m = card.ca_up;
+	struct mbuf *m = card.ca_up, *rest;
 
 	CHECK(m != NULL, "packet %u did not come up", number);
+	CHECK((m->m_flags & M_PKTHDR) != 0 && m->m_pkthdr.rcvif == (if_t)&card_ifp, "no packet");
+	for (rest = m->m_next; rest != NULL; rest = rest->m_next)
+		CHECK((rest->m_flags & M_PKTHDR) == 0, "a packet within one");
 	card.ca_up = m->m_nextpkt;
 	if (card.ca_up == NULL)
 		card.ca_up_tail = &card.ca_up;

@@ -19,7 +19,7 @@
 #include "kpi/sched.h"
 #include "model/peer.h"
 
-#define	CARD_PAIRS	2
+#define	CARD_PAIRS	3
 #define	CARD_SIZE	16	/* of each ring, unless the test has another */
 #define	CARD_QUEUES	(2 * CARD_PAIRS)
 
@@ -119,5 +119,8 @@ void	life_what_waits_moves(const void *arg);
 void	life_pair_that_does_not_end(const void *arg);
 void	life_rings_are_resized(const void *arg);
 void	life_watchdog(const void *arg);
+void	life_more_pairs_are_given_up(const void *arg);
+void	life_queues_settle_first(const void *arg);
+void	life_offloads_are_requested_again(const void *arg);
 
 #endif /* !_PV_NET_CARD_H_ */

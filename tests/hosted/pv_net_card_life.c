@@ -238,6 +238,72 @@ life_pair_that_does_not_end(const void *arg __unused)
 	card_end();
 }
 
+/* One pair after the other, of more; and where the device has no number of them. */
+void
+life_more_pairs_are_given_up(const void *arg __unused)
+{
+
+	card_begin(3);
+	works(3);
+	CHECK(card_use(2) == 0, "not given up");
+	SAID("pairs=2 stop4 stop5 ");
+	works(2);
+	card_forget();
+	CHECK(card_use(1) == 0, "not given up");
+	SAID("pairs=1 stop2 stop3 ");
+	works(1);
+	card_forget();
+	CHECK(card_use(3) == 0, "not used again");
+	SAID("start2 start3 start4 start5 pairs=3 ");
+	card_settle();
+	works(3);
+	card_end();
+	card_new(2);
+	card.ca_ops.pno_set_pairs = NULL;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_settle();
+	card_forget();
+	CHECK(card_use(1) == 0 && card.ca_pn->pn_pairs == 1, "not given up");
+	SAID("stop2 stop3 ");
+	card_end();
+}
+
+static u_int offloads, requests;
+
+static int
+set_offloads(void *softc __unused, u_int wanted)
+{
+
+	offloads = wanted;
+	requests++;
+	return (0);
+}
+
+/* When the kernel begins to forward, or ends, other offloads are of use; nothing else requests any. */
+void
+life_offloads_are_requested_again(const void *arg __unused)
+{
+	u_int before;
+
+	card_new(1);
+	card.ca_ops.pno_set_offloads = set_offloads;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_seconds(2);
+	before = pv_net_rx_wanted(card.ca_pn);
+	requests = 0;
+	card_seconds(3);
+	CHECK(requests == 0, "%u requests", requests);
+	V_ipforwarding = V_ip6_forwarding = 1;
+	CHECK(pv_net_rx_wanted(card.ca_pn) != before, "the same are of use");
+	card_seconds(3);
+	CHECK(requests == 1 && offloads == pv_net_rx_wanted(card.ca_pn), "%u requests, 0x%x",
+	    requests, offloads);
+	V_ipforwarding = V_ip6_forwarding = 0;
+	card_seconds(3);
+	CHECK(requests == 2 && offloads == before, "%u requests, 0x%x", requests, offloads);
+	card_end();
+}
+
 static int
 resize(bool tx, u_int size)
 {
@@ -328,5 +394,31 @@ life_watchdog(const void *arg __unused)
 	CHECK(card_send(0, 1, 100) == 0, "not sent");
 	card_seconds(60);
 	SAID("");
+	card_end();
+}
+
+static void
+count_pauses(void)
+{
+
+	if (++pauses == 4)
+		card_sends(0, 1);
+}
+
+/* What was sent is waited for before its queue has another ring, and nothing else is. */
+void
+life_queues_settle_first(const void *arg __unused)
+{
+
+	card_begin(1);
+	kpi_pause = count_pauses;
+	pauses = 4;
+	CHECK(resize(true, 8) == 0 && pauses == 4, "%u pauses for nothing", pauses - 4);
+	pauses = 0;
+	CHECK(card_send(0, 1, 100) == 0, "not sent");
+	CHECK(resize(true, 4) == 0 && pauses == 4, "%u pauses", pauses);
+	kpi_pause = NULL;
+	SAID("size1=4 stop1 start1 ");
+	works(1);
 	card_end();
 }

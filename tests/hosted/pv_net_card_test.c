@@ -27,8 +27,11 @@ tx_and_rx(const void *arg __unused)
 	card_complete(1, card_takes(1, 5, 100));
 	CHECK(txq->ptq_stats.packets == 1 && txq->ptq_stats.bytes == 100 && txq->ptq_stats.csum == 0 &&
 	    txq->ptq_stats.tso == 0 && txq->ptq_stats.mcasts == 0, "counters");
-	CHECK(card_receive(0, 7, 900, 1), "no buffer");
-	card_intr(0, false);
+	CHECK(card_receive(1, 7, 900, 1), "no buffer");
+	card_intr(1, false);
+	/* Answers are sent by the pair that it came by. */
+	CHECK(M_HASHTYPE_GET(card.ca_up) == M_HASHTYPE_OPAQUE && card.ca_up->m_pkthdr.flowid == 1,
+	    "flow %u", card.ca_up->m_pkthdr.flowid);
 	card_up(7, 900);
 	CHECK(card.ca_up == NULL, "twice");
 	card_end();
@@ -432,6 +435,10 @@ static const struct hosted_test tests[] = {
 	{ "life_pair_that_does_not_end", "stays, or is reset", life_pair_that_does_not_end, NULL },
 	{ "life_rings_are_resized", "but for those of a parked pair", life_rings_are_resized, NULL },
 	{ "life_watchdog", "resets a queue, then the device", life_watchdog, NULL },
+	{ "life_more_pairs_are_given_up", "one after the other", life_more_pairs_are_given_up, NULL },
+	{ "life_offloads_are_requested_again", "when forwarding changes",
+	    life_offloads_are_requested_again, NULL },
+	{ "life_queues_settle_first", "before they are resized", life_queues_settle_first, NULL },
 	{ NULL, NULL, NULL, NULL }
 };
 
