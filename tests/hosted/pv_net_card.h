@@ -121,6 +121,7 @@ void	life_rings_are_resized(const void *arg);
 void	life_watchdog(const void *arg);
 void	life_more_pairs_are_given_up(const void *arg);
 void	life_queues_settle_first(const void *arg);
+void	life_left_over_notification(const void *arg);
 void	life_offloads_are_requested_again(const void *arg);
 
 #endif /* !_PV_NET_CARD_H_ */

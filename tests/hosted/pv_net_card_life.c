@@ -10,6 +10,9 @@
 
 #include "pv_net_card.h"
 
+#include <sys/priority.h>
+#include <sys/proc.h>
+
 #define	SAID(text)	CHECK(strcmp(card.ca_log, (text)) == 0, "the device was told: %s", card.ca_log)
 
 /* Each pair sends and receives. */
@@ -420,5 +423,38 @@ life_queues_settle_first(const void *arg __unused)
 	kpi_pause = NULL;
 	SAID("size1=4 stop1 start1 ");
 	works(1);
+	card_end();
+}
+
+static void
+device_sends_if_notified(void)
+{
+
+	if (card_peer(1, true)->pe_kicks > 0 && pauses++ == 0)
+		card_sends(1, 1);
+}
+
+/* What an interrupt thread left the notification for is not waited for without one. */
+void
+life_left_over_notification(const void *arg __unused)
+{
+
+	card_begin(2);
+	card_thread.td_base_pri = PI_NET;
+	card_peer(1, true)->pe_kicks = pauses = 0;
+	CHECK(card_send(1, 1, 100) == 0 && card_peer(1, true)->pe_kicks == 0, "not left over");
+	kpi_pause = device_sends_if_notified;
+	CHECK(card_use(1) == 0 && pauses == 1, "not given up");
+	SAID("pairs=1 stop2 stop3 ");
+	kpi_pause = NULL;
+	card_end();
+	/* Nor before the queue has another ring. */
+	card_begin(2);
+	card_thread.td_base_pri = PI_NET;
+	card_peer(1, true)->pe_kicks = pauses = 0;
+	CHECK(card_send(1, 1, 100) == 0 && card_peer(1, true)->pe_kicks == 0, "not left over");
+	kpi_pause = device_sends_if_notified;
+	CHECK(resize(true, 8) == 0 && pauses == 1, "not sent");
+	kpi_pause = NULL;
 	card_end();
 }

@@ -439,6 +439,7 @@ static const struct hosted_test tests[] = {
 	{ "life_offloads_are_requested_again", "when forwarding changes",
 	    life_offloads_are_requested_again, NULL },
 	{ "life_queues_settle_first", "before they are resized", life_queues_settle_first, NULL },
+	{ "life_left_over_notification", "before a queue stops", life_left_over_notification, NULL },
 	{ NULL, NULL, NULL, NULL }
 };
 
