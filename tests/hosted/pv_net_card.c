@@ -128,18 +128,26 @@ tcp_lro_flush_all(struct lro_ctrl *lc __unused)
 
 /* What pv_net has above and beside that: no settings, no programs, no pages. */
 
+static void
+card_link_task(void *arg __unused, int pending __unused)
+{
+}
+
 int
 pv_net_if_create(struct pv_net *net)
 {
 
 	net->pn_ifp = (if_t)&card_ifp;
+	TASK_INIT(&net->pn_link_task, 0, card_link_task, net);
 	pv_net_rx_layout(net);
 	return (0);
 }
 
 void
-pv_net_if_show(struct pv_net *net __unused)
+pv_net_if_show(struct pv_net *net)
 {
+
+	pv_net_stack_find(net);
 }
 
 void
