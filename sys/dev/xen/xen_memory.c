@@ -25,7 +25,6 @@
 #include <vm/vm_page.h>
 
 #include <machine/bus.h>
-#include <machine/cpufunc.h>
 #include <machine/md_var.h>
 #include <machine/resource.h>
 
@@ -50,37 +49,21 @@ xen_page_free(void *page)
 	contigfree(page, PAGE_SIZE, M_XEN);
 }
 
-/* Half of what the processor can address; 0: it does not say. */
-static rman_res_t
-xen_space_half(void)
-{
-	u_int regs[4];
-
-	do_cpuid(0x80000000, regs);
-	if (regs[0] < 0x80000008)
-		return (0);
-	do_cpuid(0x80000008, regs);
-	return ((rman_res_t)1 << (MIN(MAX(regs[0] & 0xff, 1), 52) - 1));
-}
-
 /*
- * Between memory and the middle of the address space firmware and hypervisors place registers of
- * devices (64-bit BARs), also of those that are not known yet; others use the upper end.  So this
- * begins in the middle, above all memory, or, if nothing is to be had there, above 4 GB.
+ * Above all memory and above 4 GB, and as near to it as there is room: when a domain is saved or
+ * migrates, the toolstack goes through all frames up to the highest that was ever used, and writes
+ * some bytes of each.
  */
 int
 xen_space_alloc(device_t dev, int rid, size_t size, struct xen_space *space)
 {
-	rman_res_t least = MAX((rman_res_t)1 << 32, ptoa((rman_res_t)Maxmem));
-	rman_res_t half = xen_space_half(), start = MAX(least, half);
+	rman_res_t start;
 
 	size = round_page(size);
+	start = MAX((rman_res_t)1 << 32, ptoa((rman_res_t)Maxmem));
 	space->xs_rid = rid;
 	space->xs_res = bus_alloc_resource(dev, SYS_RES_MEMORY, &space->xs_rid, start, ~(rman_res_t)0,
 	    size, 0);
-	if (space->xs_res == NULL)
-		space->xs_res = bus_alloc_resource(dev, SYS_RES_MEMORY, &space->xs_rid, least,
-		    ~(rman_res_t)0, size, 0);
 	if (space->xs_res == NULL)
 		return (ENOMEM);
 	space->xs_paddr = rman_get_start(space->xs_res);
