@@ -47,6 +47,8 @@ static char front_type[16] = "xtest";
 SYSCTL_STRING(_debug_xtest, OID_AUTO, type, CTLFLAG_RDTUN, front_type, sizeof(front_type),
     "Type of front ends");
 
+#define	FRONT_STEP_MS	20
+
 static int front_setup_ms;
 SYSCTL_INT(_debug_xtest, OID_AUTO, setup_ms, CTLFLAG_RWTUN, &front_setup_ms, 0,
     "Milliseconds that setup() of unit 0 takes");
@@ -130,7 +132,7 @@ front_setup(device_t dev, enum xenbus_state *next __unused)
 	};
 	char text[8];
 	uint64_t number = 1, option;
-	int error, text_error;
+	int error, ms, text_error;
 
 	front_note_setup();
 	error = xenbus_read_number(dev, XENBUS_BACK, "number", 1, 4096, &number);
@@ -143,8 +145,9 @@ front_setup(device_t dev, enum xenbus_state *next __unused)
 		return (error);
 	if (front_setup_error != 0)
 		return (front_setup_error);
-	if (front_setup_ms != 0 && device_get_unit(dev) == 0)
-		pause("xtestf", (int)((int64_t)front_setup_ms * hz / 1000));
+	/* As long as it is to take, or until it is to take no time any more. */
+	for (ms = 0; ms < front_setup_ms && device_get_unit(dev) == 0; ms += FRONT_STEP_MS)
+		pause("xtestf", howmany(FRONT_STEP_MS * hz, 1000));
 	error = xen_gnttab_pages_alloc(xenbus_get_otherend_id(dev), 1, M_WAITOK, &sc->page);
 	if (error == 0)
 		error = xen_evtchn_alloc(xenbus_get_otherend_id(dev), &params, &sc->channel);
