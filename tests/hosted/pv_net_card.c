@@ -102,19 +102,6 @@ if_input(if_t ifp __unused, struct mbuf *list)
 }
 
 int
-tcp_lro_init_args(struct lro_ctrl *lc __unused, if_t ifp __unused, unsigned entries __unused,
-    unsigned mbufs __unused)
-{
-
-	return (0);
-}
-
-void
-tcp_lro_free(struct lro_ctrl *lc __unused)
-{
-}
-
-int
 tcp_lro_rx(struct lro_ctrl *lc __unused, struct mbuf *m __unused, uint32_t csum __unused)
 {
 
@@ -211,49 +198,6 @@ pv_net_stage_start(struct pv_net *net __unused)
 
 void
 pv_net_stage_free(struct pv_net *net __unused)
-{
-}
-
-bool
-pv_net_netmap_rx_start(struct pv_net_rxq *rxq __unused)
-{
-
-	return (false);
-}
-
-bool
-pv_net_netmap_tx_start(struct pv_net_txq *txq __unused)
-{
-
-	return (false);
-}
-
-void
-pv_net_netmap_rx_intr(struct pv_net_rxq *rxq __unused)
-{
-}
-
-void
-pv_net_netmap_tx_intr(struct pv_net_txq *txq __unused)
-{
-}
-
-bool
-pv_net_netmap_stands(struct pv_net_txq *txq __unused)
-{
-
-	return (false);
-}
-
-bool
-pv_net_netmap_stop(struct pv_net_rxq *rxq __unused, struct pv_net_txq *txq __unused)
-{
-
-	return (false);
-}
-
-void
-pv_net_netmap_drain(struct pv_net_rxq *rxq __unused, struct pv_net_txq *txq __unused)
 {
 }
 

@@ -233,3 +233,16 @@ to_send(const struct gso *g, u_char *buf, struct frame_at *at)
 	m->m_pkthdr.tso_segsz = g->size;
 	return (m);
 }
+
+int
+tcp_lro_init_args(struct lro_ctrl *lc __unused, if_t ifp __unused, unsigned entries __unused,
+    unsigned mbufs __unused)
+{
+
+	return (0);
+}
+
+void
+tcp_lro_free(struct lro_ctrl *lc __unused)
+{
+}

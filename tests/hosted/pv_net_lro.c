@@ -42,19 +42,6 @@ if_input(if_t ifp __unused, struct mbuf *list)
 }
 
 int
-tcp_lro_init_args(struct lro_ctrl *lc __unused, if_t ifp __unused, unsigned entries __unused,
-    unsigned mbufs __unused)
-{
-
-	return (0);
-}
-
-void
-tcp_lro_free(struct lro_ctrl *lc __unused)
-{
-}
-
-int
 tcp_lro_rx(struct lro_ctrl *lc __unused, struct mbuf *m, uint32_t csum __unused)
 {
 
