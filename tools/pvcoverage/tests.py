@@ -54,7 +54,6 @@ class Tree:
     def environment(self) -> dict[str, str]:
         """Of all that runs there."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
-        env.setdefault("CCACHE_DIR", str(self.source / "obj/ccache"))
         return env | {"PVKMOD_ROUNDS": "2", "GUEST_STALE": "1"}
 
     def make(self, *words: str) -> None:
@@ -70,7 +69,8 @@ class Tree:
         for name in ("sysroot", "venv"):
             if not (self.top / "coverage" / name).exists():
                 (self.top / "coverage" / name).symlink_to(self.source / "obj" / name)
-        self.make("hosted", f"OBJTOP={self.top}/coverage", f"HOSTED_MORE={HOSTED}")
+        self.make(f"-j{os.cpu_count() or 1}", "hosted", f"OBJTOP={self.top}/coverage",
+                  f"HOSTED_MORE={HOSTED}")
 
     # Hosted programs.
 

@@ -15,10 +15,11 @@ import pathlib
 import re
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pvcoverage.record import Translation, read_runs
-from pvmutants.suite import LENIENT, HostedSuite, SuiteError, Test
+from pvmutants.operators import Mutant
+from pvmutants.suite import LENIENT, HostedSuite, HostedWorker, SuiteError, Test
 
 # Of the unmutated case's duration, and seconds besides; its guests have time-outs of their own.
 PATIENCE, GRACE = 4, 60
@@ -28,15 +29,11 @@ OURS = re.compile(r"sys/dev/(pv|virtio|xen)/.*\.[ch]$")
 
 
 class GuestSuite:
-    """The modules of the clone that the hosted programs are in as well."""
+    """Which cases with guests execute a line."""
 
-    def __init__(self, hosted: HostedSuite, cases: pathlib.Path, limit: int,
-                 show: Callable[[str], None]) -> None:
-        self.hosted, self.top, self.limit, self.show = hosted, hosted.top, limit, show
-        self.modules = self.top / "obj/GENERIC/modules"
-        self.is_made = self.is_built = False
-        self.plain: dict[str, str] = {}
-        self.depends: dict[str, set[pathlib.Path]] = {}
+    def __init__(self, hosted: HostedSuite, cases: pathlib.Path, limit: int) -> None:
+        self.hosted, self.limit = hosted, limit
+        self.programs: set[str] = set()
         self.lines: dict[str, dict[int, list[Test]]] = {}
         if limit > 0:
             self.read_cases(cases)
@@ -70,20 +67,44 @@ class GuestSuite:
         turns = itertools.zip_longest(*near)
         return [test for each in turns for test in each if test is not None][:self.limit]
 
-    def version(self, test: Test) -> str:
-        """What a test is, for what is known of it: its program, and the drivers."""
-        program = f"tests/{test.name.partition(':')[0]}"
+    @functools.cache  # noqa: B019 - there is one
+    def digest_of(self, program: str) -> str:
+        """Of a program and the drivers."""
         words = self.hosted.git("rev-parse", f"{self.hosted.head}:sys/dev",
-                                f"{self.hosted.head}:{program}", cwd=self.hosted.source)
+                                f"{self.hosted.head}:tests/{program}", cwd=self.hosted.source)
         return hashlib.sha256(words.encode()).hexdigest()[:12]
+
+    def version(self, test: Test) -> str:
+        """What a test is, for what is known of it."""
+        return self.digest_of(test.name.partition(":")[0])
+
+    def plan(self, mutants: Iterable[Mutant]) -> None:
+        """What is to be built: the programs of these mutants' cases."""
+        self.programs = {test.name.partition(":")[0] for mutant in mutants
+                         for test in self.executed(mutant.file, mutant.line)}
+
+
+class GuestWorker:
+    """A clone whose modules have one mutant at a time."""
+
+    def __init__(self, suite: GuestSuite, number: int, show: Callable[[str], None]) -> None:
+        self.suite, self.hosted, self.show = suite, suite.hosted, show
+        self.top = self.hosted.home / f"guests{number}"
+        self.modules = self.top / "obj/GENERIC/modules"
+        self.is_made = self.is_built = False
+        self.text: tuple[str, str] = ("", "")
+        self.plain: dict[str, str] = {}
+        self.depends: dict[str, set[pathlib.Path]] = {}
 
     def prepare(self) -> None:
         """Build everything without a mutant."""
         if self.is_made:
             return
         self.show("the guests' kernel and modules are built")
-        done = subprocess.run(["tools/runtests", "--list", "sys/dev"], cwd=self.top,
-                              env=self.environment(), capture_output=True, text=True, check=False)
+        self.hosted.clone(self.top)
+        done = subprocess.run(["tools/runtests", "--list", *sorted(self.suite.programs)],
+                              cwd=self.top, env=self.environment(), capture_output=True, text=True,
+                              check=False)
         if done.returncode != 0:
             raise SuiteError((done.stdout + done.stderr)[-800:])
         for path in self.modules.glob("*/*.o.d"):
@@ -100,10 +121,21 @@ class GuestSuite:
         """Of a file's contents."""
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
-    def written(self, file: str) -> None:
-        """A source has become another one: bmake compares whole seconds."""
+    def write(self, file: str, text: str) -> None:
+        """What is to be in a file's place when a guest is to run."""
+        self.text = (file, text)
+        self.is_built = False
+
+    def put(self, file: str, text: str) -> None:
+        """Have it there; bmake compares whole seconds."""
+        (self.top / file).write_text(text)
         for path in self.depends.get(file, ()):
             path.unlink(missing_ok=True)
+
+    def restore(self, file: str, text: str) -> None:
+        """Have the first one back, if it was another one."""
+        if self.is_made and (self.top / file).read_text() != text:
+            self.put(file, text)
         self.is_built = False
 
     def difference(self, file: str) -> str | None:
@@ -117,15 +149,14 @@ class GuestSuite:
         """Build modules and archive with the mutant in a file."""
         if self.is_built:
             return True
-        if not self.is_made:
-            # Without the mutant, which is put back then.
-            with self.hosted.unmutated(file):
-                self.prepare()
-            self.written(file)
+        self.prepare()
+        # What the mutant before has left there as well, if it was of another file.
+        names = self.stale | {path.parent.name for path in self.depends.get(file, ())}
+        self.put(*self.text)
         try:
-            for name in sorted({path.parent.name for path in self.depends.get(file, ())}):
+            for name in sorted(names):
                 self.hosted.make_words("-C", f"sys/modules/{name}", LENIENT,
-                                       f"MAKEOBJDIR={self.modules / name}", "all")
+                                       f"MAKEOBJDIR={self.modules / name}", "all", cwd=self.top)
         except SuiteError:
             return False
         kernel = self.modules.parent
@@ -134,10 +165,16 @@ class GuestSuite:
         self.is_built = True
         return True
 
-    def environment(self) -> dict[str, str]:
+    @property
+    def stale(self) -> set[str]:
+        """Modules that are not there, or lack an object."""
+        return {path.parent.name for paths in self.depends.values() for path in paths
+                if not path.exists()}
+
+    @staticmethod
+    def environment() -> dict[str, str]:
         """Of what runs in the clone, which is built by this program alone."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
-        env.setdefault("CCACHE_DIR", str(self.hosted.source / "obj/ccache"))
         return env | {"PVKMOD_ROUNDS": "2", "GUEST_STALE": "1"}
 
     def run(self, test: Test) -> str | None:
@@ -175,23 +212,37 @@ class Suites:
         """A source without a mutant."""
         return self.hosted.read(file)
 
-    def write(self, file: str, text: str) -> None:
-        """Have another one in its place."""
-        self.hosted.write(file, text)
-        self.guests.written(file)
-
     def executed(self, file: str, line: int) -> list[Test]:
         """The cases that execute a line, those with guests last."""
         return self.hosted.executed(file, line) + self.guests.executed(file, line)
 
-    def difference(self, file: str) -> str | None:
-        """Why a mutant need not be tested."""
-        suite = self.hosted if file in self.hosted.depends else self.guests
-        return suite.difference(file)
-
     def version(self, test: Test) -> str:
         """What a test is, for what is known of it."""
         return self.guests.version(test) if is_guest(test) else self.hosted.version(test)
+
+
+class Worker:
+    """Where one mutant at a time is built and tested."""
+
+    def __init__(self, suites: Suites, number: int, show: Callable[[str], None]) -> None:
+        self.suites = suites
+        self.hosted = HostedWorker(suites.hosted, number)
+        self.guests = GuestWorker(suites.guests, number, show)
+
+    def write(self, file: str, text: str) -> None:
+        """Have another text in the place of a file's."""
+        self.hosted.write(file, text)
+        self.guests.write(file, text)
+
+    def restore(self, file: str, text: str) -> None:
+        """Have the first one back."""
+        self.guests.restore(file, text)
+
+    def difference(self, file: str) -> str | None:
+        """Why a mutant need not be tested."""
+        if file in self.suites.hosted.depends:
+            return self.hosted.difference(file)
+        return self.guests.difference(file)
 
     def build(self, test: Test, file: str) -> bool:
         """Build what a test needs, with the mutant in a file."""

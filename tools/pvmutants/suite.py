@@ -6,25 +6,31 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
+import select
 import shlex
+import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 COVERAGE = "-fprofile-instr-generate -fcoverage-mapping"
-# Of the unmutated test's duration, and seconds besides: a machine that is busy with something else.
-PATIENCE, GRACE = 8, 30
-QUICK = 4
-# A warning that a mutant causes is none of its bugs; no debug information is none of its code.
+# Of the CPU time of the case without a mutant, and seconds besides.  By the clock it has much more:
+# a machine that is busy with something else is no mutant without end.
+PATIENCE, SPIN, GRACE = 8, 2, 60
+QUICK = 1
+# A warning that a mutant causes is none of its bugs.
 LENIENT = "KERN_WARN=-w"
 
 
@@ -34,25 +40,37 @@ class SuiteError(Exception):
 
 @dataclasses.dataclass
 class Test:
-    """A test case and how long it took without a mutant."""
+    """A test case and how long it took without a mutant: a hosted one of a CPU's time."""
 
     name: str
     seconds: float
 
 
-def ended(command: list[str], seconds: float, cwd: pathlib.Path,
-          env: dict[str, str] | None = None) -> int | None:
-    """The exit status of a command; nothing if it had to be killed, with all that it started."""
+def timed(command: list[str], seconds: float, cwd: pathlib.Path,
+          env: dict[str, str] | None = None) -> tuple[int | None, float]:
+    """The exit status of a command and the CPU time that it took; no status if it had to be killed,
+    with all that it started."""
     with subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                           start_new_session=True) as process:
+        handle = os.pidfd_open(process.pid)
         try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            in_time = bool(poll.poll(seconds * 1000))
         finally:
+            os.close(handle)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return process.returncode if in_time else None, usage.ru_utime + usage.ru_stime
+
+
+def ended(command: list[str], seconds: float, cwd: pathlib.Path,
+          env: dict[str, str] | None = None) -> int | None:
+    """The exit status alone."""
+    return timed(command, seconds, cwd, env)[0]
 
 
 class CommandSuite:
@@ -88,6 +106,10 @@ class CommandSuite:
         """Have another one in its place."""
         (self.top / file).write_text(text)
 
+    def restore(self, file: str, text: str) -> None:
+        """Have the first one back."""
+        self.write(file, text)
+
     def executed(self, _file: str, _line: int) -> list[Test]:
         """All is executed, as far as is known."""
         return [Test("test", self.limit)]
@@ -114,22 +136,29 @@ class CommandSuite:
 
 
 class HostedSuite:
-    """The hosted programs of a clone of the checkout."""
+    """The hosted programs of a clone of the checkout, in which nothing is changed, and what they
+    execute.
 
-    def __init__(self, top: pathlib.Path, home: pathlib.Path, show: Callable[[str], None]) -> None:
-        self.source, self.top, self.show = top, home / "tree", show
+    Programs are built without a mutant here.  With one, HostedWorker has the compiler see another
+    text in the file's place, and links that object and the others' of here.
+    """
+
+    def __init__(self, top: pathlib.Path, home: pathlib.Path, show: Callable[[str], None],
+                 files: list[str] | None = None, jobs: int = 2) -> None:
+        self.source, self.home, self.top, self.show = top, home, home / "tree", show
+        self.jobs = jobs
         self.out = self.top / "obj/tests/hosted"
         self.head = self.git("rev-parse", "HEAD", cwd=top)
         self.coverage_file = home / "coverage.json"
-        self.clone()
-        self.make()
+        self.clone(self.top)
+        self.programs = self.wanted(files)
+        self.make("the hosted tests are built")
         self.depends = self.read_depends()
-        self.programs = {path.stem: set(path.read_text().split())
-                         for path in self.out.glob("*.objs") if path.stem.endswith("_test")}
         # What is known of a program stays true as long as its sources are the same.
         self.digests = {program: self.digest_of(objects)
                         for program, objects in self.programs.items()}
         self.flags = shlex.split(self.make_words("-C", "tests/hosted", "-V", "${HOSTED_CFLAGS}"))
+        self.commands = self.read_commands()
         self.durations: dict[str, float] = {}
         self.lines: dict[str, dict[str, list[str]]] = {}  # cases by file and line
         for known in self.read_coverage().values():
@@ -138,7 +167,6 @@ class HostedSuite:
                 for number, names in lines.items():
                     self.lines.setdefault(file, {}).setdefault(number, []).extend(names)
         self.plain: dict[str, str] = {}
-        self.built: set[str] = set()
 
     @staticmethod
     def git(*words: str, cwd: pathlib.Path) -> str:
@@ -148,15 +176,14 @@ class HostedSuite:
             raise SuiteError(f"git {words[0]}: {done.stderr.strip()}")
         return done.stdout.strip()
 
-    def clone(self) -> None:
+    def clone(self, to: pathlib.Path) -> None:
         """HEAD of the checkout, in a clone of its own, with what the checkout has downloaded."""
-        if not (self.top / ".git").exists():
-            self.top.parent.mkdir(parents=True, exist_ok=True)
-            self.git("clone", "-q", "--no-checkout", str(self.source), str(self.top),
-                     cwd=self.source)
-        self.git("fetch", "-q", str(self.source), "HEAD", cwd=self.top)
-        self.git("checkout", "-q", "-f", "--detach", self.head, cwd=self.top)
-        for folder in (self.top / "obj", self.top / "coverage"):
+        if not (to / ".git").exists():
+            to.parent.mkdir(parents=True, exist_ok=True)
+            self.git("clone", "-q", "--no-checkout", str(self.source), str(to), cwd=self.source)
+        self.git("fetch", "-q", str(self.source), "HEAD", cwd=to)
+        self.git("checkout", "-q", "-f", "--detach", self.head, cwd=to)
+        for folder in (to / "obj", to / "coverage"):
             folder.mkdir(exist_ok=True)
             for name in ("sysroot", "venv"):
                 if not (folder / name).exists():
@@ -166,31 +193,72 @@ class HostedSuite:
         """A path of the compiler's, from the top of the tree."""
         return os.path.relpath(os.path.realpath(self.top / "tests/hosted" / path), self.top)
 
-    def make_words(self, *words: str) -> str:
+    def make_words(self, *words: str, cwd: pathlib.Path | None = None) -> str:
         """What bmake prints."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
-        env.setdefault("CCACHE_DIR", str(self.source / "obj/ccache"))
-        done = subprocess.run(["bmake", "-m", str(self.top / "share/mk"), *words], cwd=self.top,
+        cwd = cwd or self.top
+        done = subprocess.run(["bmake", "-m", str(cwd / "share/mk"), *words], cwd=cwd,
                               env=env, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SuiteError(f"bmake {' '.join(words)}: {(done.stdout + done.stderr)[-800:]}")
         return done.stdout
 
-    def make(self) -> None:
-        """Build all programs, without a mutant."""
-        self.show("the hosted tests are built")
-        self.make_words("hosted", LENIENT)
+    def wanted(self, files: list[str] | None) -> dict[str, set[str]]:
+        """The objects of each program that is compiled from one of these files; of a header that is
+        not known before all of them are built."""
+        lines = self.make_words("-C", "tests/hosted", "objs").splitlines()
+        programs = {words[0]: set(words[1:]) for words in map(str.split, lines)
+                    if words[0].endswith("_test")}
+        if not files or any(file.endswith(".h") for file in files):
+            return programs
+        stems = {pathlib.Path(file).stem for file in files}
+        return {program: objects for program, objects in programs.items()
+                if any(name.split(".")[0] in stems for name in objects)}
+
+    def make(self, what: str, *words: str) -> None:
+        """Build the programs, without a mutant."""
+        if self.programs:
+            self.show(what)
+            self.make_words(f"-j{self.jobs}", "hosted", f"HOSTED={' '.join(self.programs)}", *words)
 
     def read_depends(self) -> dict[str, set[str]]:
         """The objects that are compiled from each source or header of the suite."""
         depends: dict[str, set[str]] = {}
-        for path in self.out.glob("*.o.d"):
-            target, _, words = path.read_text().replace("\\\n", " ").partition(":")
-            for word in words.split():
-                file = self.relative(word)
+        for name in sorted({name for objects in self.programs.values() for name in objects}):
+            path = self.out / f"{name}.d"
+            words = path.read_text().replace("\\\n", " ").partition(":")[2].split() \
+                if path.exists() else []
+            for file in {self.relative(word) for word in words}:
                 if file.startswith("sys/dev/"):
-                    depends.setdefault(file, set()).add(target.rsplit("/", 1)[-1])
+                    depends.setdefault(file, set()).add(name)
         return depends
+
+    def read_commands(self) -> dict[str, list[list[str]]]:
+        """How each object of the suite's and each program is made: what bmake would do if it were
+        not there."""
+        names = {name for objects in self.depends.values() for name in objects} | {*self.programs}
+        paths = [self.out / name for name in sorted(names)]
+        for path in paths:
+            path.rename(f"{path}.away")
+        try:
+            text = self.make_words("-C", "tests/hosted", "-n", f"HOSTED={' '.join(self.programs)}",
+                                   "all") if paths else ""
+        finally:
+            for path in paths:
+                pathlib.Path(f"{path}.away").rename(path)
+        commands: dict[str, list[list[str]]] = {}
+        for line in text.splitlines():
+            words = shlex.split(line)
+            if "clang-19" in words:
+                target = pathlib.Path(words[words.index("-o") + 1])
+                words = words[words.index("clang-19"):]
+            elif "llvm-objcopy-19" in words:
+                target = pathlib.Path(words[-1])
+                words = words[words.index("llvm-objcopy-19"):]
+            else:
+                continue
+            commands.setdefault(target.name.removesuffix(".tmp"), []).append(words)
+        return commands
 
     def digest_of(self, objects: set[str]) -> str:
         """Of the sources and headers of the tree that a program is compiled from."""
@@ -217,14 +285,6 @@ class HostedSuite:
         """A source without a mutant."""
         return self.git("show", f"{self.head}:{file}", cwd=self.top) + "\n"
 
-    def write(self, file: str, text: str) -> None:
-        """Have another one in its place."""
-        (self.top / file).write_text(text)
-        # bmake compares whole seconds.
-        for name in self.depends.get(file, ()):
-            (self.out / name).unlink(missing_ok=True)
-        self.built.clear()
-
     # Coverage.
 
     def read_coverage(self) -> dict[str, dict[str, Any]]:
@@ -233,60 +293,62 @@ class HostedSuite:
         known = json.loads(self.coverage_file.read_text()) if self.coverage_file.exists() else {}
         wanted = [program for program in sorted(self.programs)
                   if known.get(program, {}).get("digest") != self.digests[program]]
-        known = {program: found for program, found in known.items() if program in self.programs}
-        if not wanted:
-            return known
-        self.show("the hosted tests are built for coverage")
-        covered = self.top / "coverage"
-        self.make_words("hosted", LENIENT, f"OBJTOP={covered}", f"HOSTED_MORE={COVERAGE}",
-                        f"HOSTED={' '.join(wanted)}")
-        for program in wanted:
-            found = {"digest": self.digests[program], "durations": {}, "lines": {}}
-            for case in self.cases(program):
-                self.cover(covered / "tests/hosted" / program, case, found)
-            known[program] = found
-            self.coverage_file.write_text(json.dumps(known))
-        return known
+        if wanted:
+            self.show("the hosted tests are built for coverage")
+            covered = self.top / "coverage"
+            self.make_words(f"-j{self.jobs}", "hosted", f"OBJTOP={covered}",
+                            f"HOSTED_MORE={COVERAGE}", f"HOSTED={' '.join(wanted)}")
+            with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+                for program in wanted:
+                    path = covered / "tests/hosted" / program
+                    found = list(pool.map(functools.partial(self.cover, path), self.cases(path)))
+                    known[program] = self.merged(self.digests[program], found)
+                    self.coverage_file.write_text(json.dumps(known))
+        return {program: known[program] for program in self.programs}
 
-    def cases(self, program: str) -> list[str]:
+    @staticmethod
+    def merged(version: str, found: list[tuple[Test, set[tuple[str, str]]]]) -> dict[str, Any]:
+        """What is kept of a program."""
+        lines: dict[str, dict[str, list[str]]] = {}
+        for test, places in found:
+            for file, number in sorted(places):
+                lines.setdefault(file, {}).setdefault(number, []).append(test.name)
+        return {"digest": version, "lines": lines,
+                "durations": {test.name: test.seconds for test, _ in found}}
+
+    @staticmethod
+    def cases(program: pathlib.Path) -> list[str]:
         """The test cases of a program."""
-        listed = subprocess.run([self.out / program, "-l"], capture_output=True, text=True,
-                                check=False).stdout
+        listed = subprocess.run([program, "-l"], capture_output=True, text=True, check=False,
+                                env=os.environ | {"LLVM_PROFILE_FILE": os.devnull}).stdout
         return re.findall(r"^ident: (\S+)$", listed, re.MULTILINE)
 
-    def cover(self, program: pathlib.Path, case: str, found: dict[str, Any]) -> None:
-        """Run a case, and note the lines that it executes and how long it takes without that."""
+    def cover(self, program: pathlib.Path, case: str) -> tuple[Test, set[tuple[str, str]]]:
+        """Run a case: how much of a CPU's time it takes, and the lines that it executes."""
         self.show(f"what {program.name}:{case} executes")
-        test = Test(f"{program.name}:{case}", 600)
-        began = os.times().elapsed
-        if self.run(test) is not None:
-            raise SuiteError(f"{test.name} fails without a mutant")
-        found["durations"][test.name] = os.times().elapsed - began
-        if program.name == "pvq_race_test":
-            return
+        name = f"{program.name}:{case}"
         with tempfile.TemporaryDirectory() as folder:
             raw, data = pathlib.Path(folder, "raw"), pathlib.Path(folder, "data")
-            env = self.environment() | {"LLVM_PROFILE_FILE": str(raw)}
-            ended([str(program), "-r", "/dev/null", case], 600, pathlib.Path(folder), env)
-            if not raw.exists():
-                return
+            env = environment() | {"LLVM_PROFILE_FILE": str(raw)}
+            status, seconds = timed([str(program), "-r", "/dev/null", case], 600,
+                                    pathlib.Path(folder), env)
+            if status != 0:
+                raise SuiteError(f"{name} fails without a mutant")
+            # ThreadSanitizer has no profile.
+            if program.name == "pvq_race_test" or not raw.exists():
+                return Test(name, seconds), set()
             subprocess.run(["llvm-profdata-19", "merge", "-o", data, raw], check=True)
             lcov = subprocess.run(
                 ["llvm-cov-19", "export", "--format=lcov", f"--instr-profile={data}", program],
                 capture_output=True, text=True, check=True).stdout
-        file = ""
+        file, places = "", set()
         for line in lcov.splitlines():
             key, _, value = line.partition(":")
             if key == "SF":
                 file = self.relative(value)
             elif key == "DA" and file.startswith("sys/dev/") and not value.endswith(",0"):
-                number = value.split(",")[0]
-                found["lines"].setdefault(file, {}).setdefault(number, []).append(test.name)
-
-    @staticmethod
-    def environment() -> dict[str, str]:
-        """As in `make test`."""
-        return os.environ | {"PVKMOD_ROUNDS": "2"}
+                places.add((file, value.split(",")[0]))
+        return Test(name, seconds), places
 
     def executed(self, file: str, line: int) -> list[Test]:
         """The cases that execute a line; those under ThreadSanitizer execute what the same cases
@@ -301,75 +363,117 @@ class HostedSuite:
                           if other.startswith(f"pvq_race_test:{kind}__")}
         counts = collections.Counter(name.partition(":")[0] for name in names)
         return sorted((Test(name, self.durations[name]) for name in names), key=lambda test: (
-            test.seconds > QUICK, -counts[test.name.partition(":")[0]], test.seconds))
+            test.seconds > QUICK, -counts[test.name.partition(":")[0]],
+            test.name.partition(":")[0], test.seconds))
 
-    # Building.
 
-    def code(self, source: str) -> str | None:
+class HostedWorker:
+    """A folder with what one mutant is compiled to, and the programs that are linked with it."""
+
+    def __init__(self, suite: HostedSuite, number: int) -> None:
+        self.suite, self.folder = suite, suite.home / f"work{number}"
+        self.file = ""
+        self.built: set[str] = set()
+
+    def write(self, file: str, text: str) -> None:
+        """Have another text in the place of a file."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        self.file = file
+        self.built.clear()
+        mutant = self.folder / pathlib.Path(file).name
+        mutant.write_text(text)
+        (self.folder / "overlay.json").write_text(json.dumps({
+            "version": 0, "case-sensitive": "true", "roots": [{
+                "type": "file", "name": os.path.realpath(self.suite.top / file),
+                "external-contents": str(mutant)}]}))
+
+    @property
+    def overlay(self) -> list[str]:
+        """For the compiler."""
+        return ["-ivfsoverlay", str(self.folder / "overlay.json"), "-w", "-g0"]
+
+    def code(self, source: str, more: list[str]) -> str | None:
         """The object code of a source, without what depends on the number of a line; nothing if the
         compiler refuses it."""
         with tempfile.TemporaryDirectory() as folder:
             target = pathlib.Path(folder, "a.o")
-            words = ["clang-19", *self.flags, "-fno-sanitize=all", "-O2", "-g0", "-w", "-c",
-                     str(self.top / source), "-o", str(target)]
-            if subprocess.run(words, cwd=self.top / "tests/hosted", capture_output=True,
-                              check=False).returncode != 0:
+            words = ["clang-19", *self.suite.flags, "-fno-sanitize=all", "-O2", "-g0", "-w", *more,
+                     "-c", str(self.suite.top / source), "-o", str(target)]
+            if ended(words, 600, self.suite.top / "tests/hosted") != 0:
                 return None
             return hashlib.sha256(target.read_bytes()).hexdigest()
 
-    def sources_of(self, file: str) -> list[str]:
-        """The sources whose code a file is part of: itself, or those that include it."""
-        if file.endswith(".c"):
-            return [file]
-        objects = self.depends[file]
-        return [source for source in self.files() if source.endswith(".c")
-                and self.depends[source] & objects]
+    def sources(self) -> list[str]:
+        """The sources whose code the file is part of: itself, or those that include it."""
+        if self.file.endswith(".c"):
+            return [self.file]
+        objects = self.suite.depends[self.file]
+        return [source for source in self.suite.files() if source.endswith(".c")
+                and self.suite.depends[source] & objects]
 
-    def difference(self, file: str) -> str | None:
-        """Why a mutant need not be tested."""
-        different = False
-        for source in self.sources_of(file):
-            if source not in self.plain:
-                with self.unmutated(file):
-                    code = self.code(source)
-                if code is None:
+    def difference(self, _file: str) -> str | None:
+        """Why the mutant need not be tested."""
+        for source in self.sources():
+            if source not in self.suite.plain:
+                plain = self.code(source, [])
+                if plain is None:
                     raise SuiteError(f"{source} is not compiled without a mutant")
-                self.plain[source] = code
-            code = self.code(source)
+                self.suite.plain[source] = plain
+            code = self.code(source, self.overlay)
             if code is None:
                 return "not compiled"
-            different |= code != self.plain[source]
-        return None if different else "same code"
+            if code != self.suite.plain[source]:
+                return None
+        return "same code"
 
-    @contextlib.contextmanager
-    def unmutated(self, file: str) -> Iterator[None]:
-        """The file as it was, for a moment."""
-        path = self.top / file
-        text = path.read_text()
-        path.write_text(self.read(file))
-        try:
-            yield
-        finally:
-            path.write_text(text)
-
-    def build(self, test: Test, _file: str) -> bool:
+    def build(self, test: Test, file: str) -> bool:
         """Build the program of a test with the mutant in it."""
         program = test.name.partition(":")[0]
         if program in self.built:
             return True
-        (self.out / program).unlink(missing_ok=True)
-        try:
-            self.make_words("-C", "tests/hosted", LENIENT, f"{self.out}/{program}")
-        except SuiteError:
-            return False
-        self.built.add(program)
+        changed = self.suite.programs[program] & self.suite.depends[file]
+        moved = {str(self.suite.out / f"{name}{end}"): str(self.folder / f"{name}{end}")
+                 for name in changed for end in ("", ".tmp")}
+        moved[str(self.suite.out / program)] = str(self.folder / program)
+        for name in [*sorted(changed), program]:
+            if name in self.built:
+                continue
+            for words in self.suite.commands[name]:
+                command = [moved.get(word, word) for word in without_depends(words)]
+                if "-c" in words:
+                    command += self.overlay
+                elif name == program:
+                    command.append("-fuse-ld=lld-19")
+                if ended(command, 600, self.suite.top / "tests/hosted") != 0:
+                    return False
+            self.built.add(name)
         return True
 
     def run(self, test: Test) -> str | None:
         """How a test noticed the mutant; nothing if it passed."""
         program, _, case = test.name.partition(":")
+        limit = math.ceil(test.seconds * PATIENCE) + SPIN
+        words = ["/bin/sh", "-c", f'ulimit -t {limit}; exec "$@"', "sh",
+                 str(self.folder / program), "-r", "/dev/null", case]
         with tempfile.TemporaryDirectory() as folder:
-            status = ended([str(self.out / program), "-r", "/dev/null", case],
-                           test.seconds * PATIENCE + GRACE, pathlib.Path(folder),
-                           self.environment())
-        return "does not end" if status is None else f"status {status}" if status else None
+            status = ended(words, limit * PATIENCE + GRACE, pathlib.Path(folder), environment())
+        if status is None or status in (-signal.SIGXCPU, -signal.SIGKILL):
+            return "does not end"
+        return f"status {status}" if status else None
+
+
+def environment() -> dict[str, str]:
+    """As in `make test`."""
+    return os.environ | {"PVKMOD_ROUNDS": "2"}
+
+
+def without_depends(words: list[str]) -> list[str]:
+    """A compiler's command that does not write down what it read."""
+    kept, skip = [], False
+    for word in words:
+        if skip or word in ("-MF", "-MT"):
+            skip = not skip
+        elif word != "-MD":
+            kept.append(word)
+    return kept
