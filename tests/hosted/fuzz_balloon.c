@@ -373,8 +373,8 @@ fuzz_life(u_int what, u_long how)
 
 	switch (what % 4) {
 	case 0:
-		(void)pv_balloon_freeze(&pb);
-		(void)pv_balloon_thaw(&pb);
+		(void)pv_dev_freeze(&pb.pb_pvdev);
+		(void)pv_dev_thaw(&pb.pb_pvdev);
 		break;
 	case 1:
 		no_answer = how % 4;
@@ -460,7 +460,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(pv_balloon_init(&pb, kpi_device(), &ops, &params) == 0, "init");
 	for (i = 0; i < nitems(queues); i++)
 		pv_dev_adopt(&pb.pb_pvdev, i, &queues[i]);
-	pv_balloon_start(&pb);
+	pv_dev_start(&pb.pb_pvdev, true);
 	for (i = 0; i < FUZZ_STEPS && in.fi_left > 0; i++)
 		fuzz_step();
 	in.fi_left = 0;
@@ -472,7 +472,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	    pv_dev_state(&pb.pb_pvdev), pb.pb_kept);
 	CHECK(pv_balloon_empty(&pb) == 0 && pb.pb_npages == 0, "empty");
 	fuzz_check();
-	pv_balloon_leave(&pb);
+	pv_dev_leave(&pb.pb_pvdev);
 	pv_balloon_fini(&pb, true);
 	CHECK(nfree == FUZZ_PAGES && kpi_mallocs == 0, "%u pages, %d pieces of memory", nfree,
 	    kpi_mallocs);

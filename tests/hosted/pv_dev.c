@@ -210,6 +210,20 @@ model_reconnect(void *arg)
 	called(arg, 'x', PV_DEV_ALL);
 }
 
+static void
+model_frozen(void *arg)
+{
+
+	called(arg, 'f', PV_DEV_ALL);
+}
+
+static void
+model_thawed(void *arg)
+{
+
+	called(arg, 't', PV_DEV_ALL);
+}
+
 static void (*const model_settings[])(void *) = { model_set, NULL };
 
 /* A device as its protocol has just started it. */
@@ -278,14 +292,21 @@ happens(struct model *m, enum event event)
 	case TASK:
 		(void)kpi_run_tasks();
 		return (0);
+	case START:
+		pv_dev_start(pvd, false);
+		return (0);
+	case FREEZE:
+		return (pv_dev_freeze(pvd));
+	case THAW:
+		return (pv_dev_thaw(pvd));
+	case LOSE:
+		pv_dev_lose(pvd);
+		return (0);
 	default:
 		break;
 	}
 	pv_dev_lock(pvd);
 	switch (event) {
-	case START:
-		pv_dev_start(pvd);
-		break;
 	case UP:
 		error = pv_dev_up(pvd);
 		break;
@@ -294,15 +315,6 @@ happens(struct model *m, enum event event)
 		break;
 	case RESTART:
 		error = pv_dev_restart(pvd);
-		break;
-	case FREEZE:
-		error = pv_dev_freeze(pvd);
-		break;
-	case THAW:
-		error = pv_dev_thaw(pvd);
-		break;
-	case LOSE:
-		pv_dev_lose(pvd);
 		break;
 	default:
 		break;
@@ -598,13 +610,61 @@ what_becomes_of_requests(const void *arg __unused)
 	end(m);
 }
 
+/* The personality is told when queues may be exchanged, and when that is over. */
+static void
+told_of_frozen_and_thawed(const void *arg __unused)
+{
+	struct model *m = begin_in(PV_DEV_LIVE);
+
+	m->m_ops.pdo_frozen = model_frozen;
+	m->m_ops.pdo_thawed = model_thawed;
+	happens(m, FREEZE);
+	happens(m, FREEZE);
+	CHECK(strcmp(m->m_log, STOPS "f") == 0, "%s", m->m_log);
+	happens(m, THAW);
+	happens(m, THAW);
+	CHECK(strcmp(m->m_log, STOPS "ftrSR") == 0, "%s", m->m_log);
+	/* While a start waits for its next attempt it is stopped. */
+	m->m_restart_error = ENOMEM;
+	happens(m, RESTART);
+	m->m_restart_error = 0;
+	m->m_logged = 0;
+	happens(m, FREEZE);
+	happens(m, THAW);
+	CHECK(strcmp(m->m_log, "ftrSR") == 0 && pv_dev_is_live(&m->m_pvd), "%s", m->m_log);
+	/* A device that does not stop is not frozen. */
+	m->m_logged = 0;
+	m->m_stop_error = ETIMEDOUT;
+	happens(m, FREEZE);
+	CHECK(strcmp(m->m_log, "qsL") == 0, "%s", m->m_log);
+	end(m);
+}
+
+/* Users may come before the device is started, or with that. */
+static void
+started_with_users(const void *arg __unused)
+{
+	struct model *m = begin(false);
+
+	happens(m, UP);
+	CHECK(pv_dev_state(&m->m_pvd) == PV_DEV_FROZEN, "it is used");
+	happens(m, START);
+	check_settled(m);
+	CHECK(strcmp(m->m_log, "SR") == 0, "%s", m->m_log);
+	end(m);
+	m = begin(false);
+	pv_dev_start(&m->m_pvd, true);
+	check_settled(m);
+	CHECK(strcmp(m->m_log, "SR") == 0, "%s", m->m_log);
+	end(m);
+}
+
 /* What a back end has until it has closed. */
 static void
 held_and_reclaimed(const void *arg __unused)
 {
 	struct model *m = begin_in(PV_DEV_LIVE);
 
-	pv_dev_lock(&m->m_pvd);
 	pv_dev_hold(&m->m_pvd);
 	CHECK(strcmp(m->m_log, "q") == 0 && pv_dev_state(&m->m_pvd) == PV_DEV_FROZEN, "%s", m->m_log);
 	/* It was not stopped after all. */
@@ -617,25 +677,20 @@ held_and_reclaimed(const void *arg __unused)
 	CHECK(strcmp(m->m_log, "qSRqc0c1") == 0 && m->m_reclaimed[0] == 0 &&
 	    m->m_reclaimed[1] == EIO, "%s", m->m_log);
 	CHECK(pv_dev_thaw(&m->m_pvd) == 0 && strcmp(m->m_log, "qSRqc0c1rSR") == 0, "%s", m->m_log);
-	pv_dev_unlock(&m->m_pvd);
 	CHECK(kpi_run_tasks() == 0, "it is reset once more");
 	check_settled(m);
 	/* It is not expected any more before it has closed, and is detached. */
-	pv_dev_lock(&m->m_pvd);
 	pv_dev_hold(&m->m_pvd);
 	pv_dev_lose(&m->m_pvd);
 	m->m_started = false;
 	pv_dev_reclaim(&m->m_pvd);
 	CHECK(m->m_reclaimed[0] == ENXIO && m->m_reclaimed[1] == ENXIO, "not ENXIO");
-	pv_dev_unlock(&m->m_pvd);
 	m->m_logged = m->m_log[0] = 0;
 	end(m);
 	CHECK(strcmp(m->m_log, "l") == 0, "%s", m->m_log);
 	/* Or is detached before it has closed. */
 	m = begin_in(PV_DEV_LIVE);
-	pv_dev_lock(&m->m_pvd);
 	pv_dev_hold(&m->m_pvd);
-	pv_dev_unlock(&m->m_pvd);
 	end(m);
 	CHECK(strcmp(m->m_log, "q" STOPS) == 0, "%s", m->m_log);
 }
@@ -894,10 +949,8 @@ a_back_end_takes_part(const void *arg __unused)
 	happens(m, BREAK);
 	CHECK(happens(m, UP) == 0 && happens(m, THAW) == 0 && happens(m, RESTART) == 0 &&
 	    happens(m, TASK) == 0 && strcmp(m->m_log, "qx") == 0, "%s", m->m_log);
-	pv_dev_lock(&m->m_pvd);
-	pv_dev_lose(&m->m_pvd);
+	happens(m, LOSE);
 	CHECK(pv_dev_state(&m->m_pvd) == PV_DEV_RESETTING, "lost");
-	pv_dev_unlock(&m->m_pvd);
 	happens(m, FREEZE);
 	CHECK(m->m_reclaimed[0] == EIO && m->m_reclaimed[1] == ETIMEDOUT, "%d, %d",
 	    m->m_reclaimed[0], m->m_reclaimed[1]);
@@ -1016,6 +1069,9 @@ static const struct hosted_test all[] = {
 	    NULL },
 	{ "a_back_end_takes_part", "A reset that ends with a thaw", a_back_end_takes_part, NULL },
 	{ "held_and_reclaimed", "What a back end has", held_and_reclaimed, NULL },
+	{ "started_with_users", "Users before the start, and with it", started_with_users, NULL },
+	{ "told_of_frozen_and_thawed", "The personality is told when queues may be exchanged",
+	    told_of_frozen_and_thawed, NULL },
 	{ "detached_during_a_reset", "It is not started again", detached_during_a_reset, NULL },
 	{ "queues_are_exchanged", "While the device is frozen", queues_are_exchanged, NULL },
 	{ "resets_are_paced", "After the first ones", resets_are_paced, NULL },

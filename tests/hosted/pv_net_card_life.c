@@ -93,7 +93,7 @@ life_stopped_and_started(const void *arg __unused)
 	card_settle();
 	works(2);
 	card_forget();
-	CHECK(pv_net_freeze(card.ca_pn) == 0, "it is not suspended");
+	CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0, "it is not suspended");
 	SAID("stop ");
 	CHECK(kpi_items == 0 && kpi_callouts == 0, "%d are left, %d callouts", kpi_items, kpi_callouts);
 	CHECK(pv_net_thaw(card.ca_pn) == 0, "it is not resumed");
@@ -105,7 +105,8 @@ life_stopped_and_started(const void *arg __unused)
 	CHECK(kpi_items == items, "%d more mbufs and clusters", kpi_items - items);
 	/* A device that does not use so many pairs is used with one. */
 	card.ca_pairs_error = EIO;
-	CHECK(pv_net_freeze(card.ca_pn) == 0 && pv_net_thaw(card.ca_pn) == 0, "it is not resumed");
+	CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0 && pv_net_thaw(card.ca_pn) == 0,
+	    "it is not resumed");
 	CHECK(card.ca_pn->pn_pairs == 1, "%u pairs", card.ca_pn->pn_pairs);
 	works(1);
 	card_end();
@@ -143,8 +144,8 @@ life_pair_is_given_up(const void *arg __unused)
 	card_settle();
 	works(2);
 	/* A start of the device starts all of them, and parks none. */
-	CHECK(card_use(1) == 0 && pv_net_freeze(card.ca_pn) == 0 && pv_net_thaw(card.ca_pn) == 0,
-	    "not resumed");
+	CHECK(card_use(1) == 0 && pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0 &&
+	    pv_net_thaw(card.ca_pn) == 0, "not resumed");
 	CHECK(!CARD_TXQ(1)->ptq_parked, "parked");
 	card_settle();
 	CHECK(card_use(2) == 0, "not used again");

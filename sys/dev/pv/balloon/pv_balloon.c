@@ -657,59 +657,21 @@ pv_balloon_init(struct pv_balloon *pb, device_t dev, const struct pv_balloon_ops
 	return (0);
 }
 
-void
-pv_balloon_start(struct pv_balloon *pb)
-{
-
-	pv_dev_lock(&pb->pb_pvdev);
-	pv_dev_start(&pb->pb_pvdev);
-	(void)pv_dev_up(&pb->pb_pvdev);
-	pv_dev_unlock(&pb->pb_pvdev);
-}
-
-int
-pv_balloon_freeze(struct pv_balloon *pb)
-{
-	int error;
-
-	pv_dev_lock(&pb->pb_pvdev);
-	error = pv_dev_freeze(&pb->pb_pvdev);
-	pv_dev_unlock(&pb->pb_pvdev);
-	return (error);
-}
-
-int
-pv_balloon_thaw(struct pv_balloon *pb)
-{
-	int error;
-
-	pv_dev_lock(&pb->pb_pvdev);
-	error = pv_dev_thaw(&pb->pb_pvdev);
-	pv_dev_unlock(&pb->pb_pvdev);
-	return (error);
-}
-
 int
 pv_balloon_empty(struct pv_balloon *pb)
 {
 	int error = 0;
 
+	pv_dev_hold(&pb->pb_pvdev);
 	pv_dev_lock(&pb->pb_pvdev);
-	if (pv_dev_is_live(&pb->pb_pvdev)) {
-		pv_dev_hold(&pb->pb_pvdev);
+	/* Frozen, but not stopped: the device can be used. */
+	if (pv_dev_state(&pb->pb_pvdev) == PV_DEV_FROZEN && !pb->pb_pvdev.pvd_stopped) {
 		while (error == 0 && pb->pb_npages > 0 && !pv_dev_is_needed(&pb->pb_pvdev))
 			error = balloon_deflate(pb, pb->pb_npages);
 		balloon_report(pb, true);
 	}
 	pv_dev_unlock(&pb->pb_pvdev);
 	return (error);
-}
-
-void
-pv_balloon_leave(struct pv_balloon *pb)
-{
-
-	pv_dev_leave(&pb->pb_pvdev);
 }
 
 void

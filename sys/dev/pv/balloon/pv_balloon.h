@@ -52,10 +52,10 @@
  * the worker's run to end.
  *
  *	pv_balloon_init()	the worker is there; nothing happens yet
- *	pv_balloon_start()	the worker follows the target
- *	pv_balloon_freeze()	until pv_balloon_thaw(), the device is stopped
+ *	pv_dev_start()		of pb_pvdev: the worker follows the target
+ *	pv_dev_freeze()		until pv_dev_thaw(), the device is stopped
  *	pv_balloon_empty()	the worker has ended, all pages are taken back from the host
- *	pv_balloon_leave()	the device is stopped for ever
+ *	pv_dev_leave()		the device is stopped for ever
  *	pv_balloon_fini()	all is freed
  *
  * Every function of a struct pv_balloon_ops is called by the worker, or by a step while the worker is
@@ -176,27 +176,14 @@ struct pv_balloon {
 int	pv_balloon_init(struct pv_balloon *pb, device_t dev, const struct pv_balloon_ops *ops,
 	    const struct pv_balloon_params *params);
 
-/* The protocol has started its device: it is used from now on.  May sleep. */
-void	pv_balloon_start(struct pv_balloon *pb);
-
-/*
- * Stop the worker and the device, and start them again.  Return 0 or an error as pv_dev_freeze() and
- * pv_dev_thaw() do.  May sleep.
- */
-int	pv_balloon_freeze(struct pv_balloon *pb);
-int	pv_balloon_thaw(struct pv_balloon *pb);
-
 /*
  * Stop the worker, and take all pages back from the host, if the device can be used.  Returns 0, or the
  * protocol's error: pages are left then.  A thaw has the worker go on.  May sleep.
  */
 int	pv_balloon_empty(struct pv_balloon *pb);
 
-/* Stop the device for ever.  May sleep. */
-void	pv_balloon_leave(struct pv_balloon *pb);
-
 /*
- * Free everything, after pv_balloon_leave().
+ * Free everything, after pv_dev_leave().
  *
  * reclaim  pages that are still in the balloon are memory again (the device was removed, and its host
  *          provides what is touched); else they are never used again

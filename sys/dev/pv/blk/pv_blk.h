@@ -89,22 +89,21 @@
  * completed if notifications wait (pv_blk_pace.c).  What waits is notified of once a second in any
  * case, for a device that never answers some of its requests.
  *
- * Suspend, migration, and a device that requests a reset.  What a protocol does, in this order, from
- * one thread that may sleep:
+ * Suspend, migration, and a device that requests a reset.  A protocol whose queues outlive the stop
+ * calls pv_dev_freeze() and pv_dev_thaw() of blk_pvdev; bo_stop and bo_restart are all that the device
+ * needs.  Otherwise it does this, in this order, from one thread that may sleep:
  *
- *	pv_blk_freeze()      nothing more is started; bios are queued; completions are still taken
+ *	pv_dev_hold()        nothing more is started; bios are queued; completions are still taken
  *	pv_blk_settle()      optional: give what is in flight time to be completed
  *	(the device is stopped: it no longer uses the queues)
  *	pv_blk_requeue()     what was in flight is ready again, in the order it was put, in each queue
  *	pv_blk_set_queues()  if the queues do not outlive the stop: none, and later the new ones, of
  *	                     which there may be more or fewer than before
  *	(the device is live again)
- *	pv_blk_thaw()        first what was requeued, in order, then the bios that were queued
+ *	pv_dev_thaw()        first what was requeued, in order, then the bios that were queued
  *
  * pv_blk_peer.h has what this takes where the peer is a program, which closes, restarts and may offer
  * less than before.
- *
- * pv_blk_suspend() and pv_blk_thaw() are this for a device whose queues outlive the stop.
  *
  * A request that is put again may have been done already: each is a read, or writes the same to the
  * same place, and nothing that overlaps it and came after a barrier was started.
@@ -257,6 +256,7 @@ struct pv_blk_params {
 	u_int		bp_nreqs;	/* requests of each in flight at most */
 	u_int		bp_max_segs;	/* data segments in a request */
 	bus_size_t	bp_seg_size;	/* bytes in a segment at most */
+	u_int		bp_settle_secs;	/* for what is in flight when the device is frozen */
 	bool		bp_phys;	/* segments are pvq_phys_add()'s */
 	bus_size_t	bp_max_size;	/* bytes in a request at most; 0: what the segments hold */
 	uint64_t	bp_delete_size;	/* bytes in a PV_BLK_DELETE at most; 0: there is none */
@@ -435,7 +435,6 @@ struct pv_blk {
 	struct callout	blk_watchdog;	/* time-outs */
 	struct pv_dev	blk_pvdev;	/* its life */
 	struct pv_dev_ops blk_dev_ops;
-	u_int		blk_settle_secs; /* for what is in flight when the device is suspended */
 	bool		blk_requeued;	/* its protocol has stopped it, and starts it again */
 	struct sysctl_ctx_list blk_sysctl;
 	struct sysctl_ctx_list blk_queue_sysctl; /* of the pvqs */
@@ -536,12 +535,6 @@ void	pv_blk_end_caching(struct pv_blk *blk);
 int	pv_blk_query(struct pv_blk *blk, void *buf, size_t size, u_int secs);
 
 /*
- * Start nothing more (suspend).  What is in flight stays so until it is completed, or the device is
- * stopped and pv_blk_requeue() takes it back; bios are queued.  May sleep for a reset under way.
- */
-void	pv_blk_freeze(struct pv_blk *blk);
-
-/*
  * Wait for what is in flight to be completed; frozen before, or new requests keep coming.
  *
  * secs  the longest time to wait
@@ -555,29 +548,11 @@ void	pv_blk_requeue(struct pv_blk *blk);
 
 /*
  * Use other queues from now on, or none (n is 0): the next ones of a device whose queues do not
- * outlive a reset.  Between pv_blk_requeue() and pv_blk_thaw(), or before pv_blk_detach().  What
+ * outlive a reset.  Between pv_blk_requeue() and pv_dev_thaw(), or before pv_blk_detach().  What
  * waits in a queue that is not used any more goes on in another.  May sleep.
  *
  * qs  n queues, up to bp_nqueues
  */
 void	pv_blk_set_queues(struct pv_blk *blk, struct pvq *const *qs, u_int n);
-
-/*
- * All of a suspend, where bo_stop and bo_restart are all that the device needs: freeze, settle for up
- * to secs, stop, requeue.  May sleep.
- *
- * Returns 0; or what bo_stop did, with a message: the disk is lost then, and its I/O ends with ENXIO.
- * A disk that was lost before may be suspended as well, and so be brought back, unless it did not stop.
- */
-int	pv_blk_suspend(struct pv_blk *blk, u_int secs);
-
-/*
- * The device is live again, or, after pv_blk_suspend(), is started: requeued requests go first, then
- * the bios that waited.  May sleep.
- *
- * Returns 0; or what bo_restart did, with a message: the disk is lost, and its I/O ends with ENXIO,
- * until one that follows another pv_blk_suspend() succeeds.
- */
-int	pv_blk_thaw(struct pv_blk *blk);
 
 #endif /* !_DEV_PV_PV_BLK_H_ */

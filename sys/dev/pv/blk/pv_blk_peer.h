@@ -12,12 +12,12 @@
  * of its requests, so that these are copied to and from pages that are shared with it.
  *
  *	a need of a reset (pv_dev.c)    -->  bpo_reconnect()      requested
- *	                                     pv_blk_freeze()      the protocol's thread, from here on
+ *	                                     pv_dev_hold()        the protocol's thread, from here on
  *	                                     pv_blk_requeue()
  *	                                     pv_blk_set_queues()  none; the peer closes and connects
  *	the next peer's limits          -->  pv_blk_set_delete(), pv_blk_set_max_size()
  *	                                     pv_blk_set_queues()  the new ones
- *	                                     pv_blk_thaw(), or pv_blk_give_up()
+ *	                                     pv_dev_thaw(), or pv_dev_lose()
  */
 
 #ifndef _DEV_PV_PV_BLK_PEER_H_
@@ -54,9 +54,9 @@ struct pv_blk_peer_ops {
 void	pv_blk_copy(const struct bio *bp, size_t off, size_t length, char *buf, bool to_bio);
 
 /*
- * Freeze, and from now on don't collect completions either: what a queue holds then may not be true of
- * the requests in flight.  What was completed before has been copied when this returns.  Goes on by
- * pv_blk_thaw(), or by pv_blk_freeze() and what follows it.
+ * pv_dev_hold(), and from now on don't collect completions either: what a queue holds then may not be
+ * true of the requests in flight.  What was completed before has been copied when this returns.
+ * pv_dev_thaw() goes on, or pv_dev_hold() and what follows it.
  */
 void	pv_blk_hold(struct pv_blk *blk);
 
@@ -68,7 +68,7 @@ void	pv_blk_set_delete(struct pv_blk *blk, const struct pv_blk_params *params);
 
 /*
  * The next peer takes other requests.  What was requeued and is longer is sent in pieces, one after
- * the other.  Between pv_blk_requeue() and pv_blk_thaw().
+ * the other.  Between pv_blk_requeue() and pv_dev_thaw().
  *
  * size  bytes of data in a request, at least a sector; more than bp_max_size was are not used
  */
@@ -79,11 +79,5 @@ void	pv_blk_set_max_size(struct pv_blk *blk, size_t size);
  * queue's lock.
  */
 bool	pv_blk_is_late(struct pv_blk *blk);
-
-/*
- * Frozen, or given up before: the device is not expected any more.  What waits and what comes ends with
- * ENXIO, until pv_blk_thaw().
- */
-void	pv_blk_give_up(struct pv_blk *blk);
 
 #endif /* !_DEV_PV_PV_BLK_PEER_H_ */

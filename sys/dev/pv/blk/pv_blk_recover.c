@@ -69,7 +69,8 @@ pv_blk_quiesce_disk(struct pv_blk *blk, int error)
 	/* The device is notified of what was put, and completions don't wait for more. */
 	pv_blk_run(blk);
 	PV_BLK_LOCK(blk);
-	left = pv_blk_wait_idle(blk, error == 0 ? blk->blk_settle_secs : PV_BLK_DRAIN_SECS);
+	left = pv_blk_wait_idle(blk, error == 0 ? blk->blk_params.bp_settle_secs :
+	    PV_BLK_DRAIN_SECS);
 	if (error == ENXIO && left != 0)
 		device_printf(blk->blk_dev, "%u requests without an answer end with ENXIO\n", left);
 	PV_BLK_UNLOCK(blk);
@@ -186,61 +187,19 @@ static const struct pv_dev_ops pv_blk_dev_ops = {
 };
 
 void
-pv_blk_freeze(struct pv_blk *blk)
-{
-	pv_dev_lock(&blk->blk_pvdev);
-	pv_dev_hold(&blk->blk_pvdev);
-	pv_dev_unlock(&blk->blk_pvdev);
-}
-
-void
 pv_blk_hold(struct pv_blk *blk)
 {
-	pv_blk_freeze(blk);
+	pv_dev_hold(&blk->blk_pvdev);
 	pv_blk_set_stopped(blk);
 }
 
 void
 pv_blk_requeue(struct pv_blk *blk)
 {
-	pv_dev_lock(&blk->blk_pvdev);
 	pv_blk_set_stopped(blk);
 	blk->blk_requeued = true;
 	pv_dev_reclaim(&blk->blk_pvdev);
-	pv_dev_unlock(&blk->blk_pvdev);
 	pv_blk_run(blk);
-}
-
-void
-pv_blk_give_up(struct pv_blk *blk)
-{
-	pv_dev_lock(&blk->blk_pvdev);
-	pv_dev_lose(&blk->blk_pvdev);
-	pv_dev_unlock(&blk->blk_pvdev);
-}
-
-int
-pv_blk_suspend(struct pv_blk *blk, u_int secs)
-{
-	int error;
-
-	pv_dev_lock(&blk->blk_pvdev);
-	blk->blk_settle_secs = secs;
-	error = pv_dev_freeze(&blk->blk_pvdev);
-	blk->blk_settle_secs = 0;
-	pv_dev_unlock(&blk->blk_pvdev);
-	return (error);
-}
-
-int
-pv_blk_thaw(struct pv_blk *blk)
-{
-	int error;
-
-	pv_dev_lock(&blk->blk_pvdev);
-	error = pv_dev_thaw(&blk->blk_pvdev);
-	pv_dev_unlock(&blk->blk_pvdev);
-	return (error);
 }
 
 /*
@@ -266,10 +225,7 @@ pv_blk_watchdog(void *arg)
 void
 pv_blk_go_live(struct pv_blk *blk)
 {
-	pv_dev_lock(&blk->blk_pvdev);
-	pv_dev_start(&blk->blk_pvdev);
-	(void)pv_dev_up(&blk->blk_pvdev);
-	pv_dev_unlock(&blk->blk_pvdev);
+	pv_dev_start(&blk->blk_pvdev, true);
 	PV_BLK_LOCK(blk);
 	(void)callout_reset_sbt(&blk->blk_watchdog, SBT_1S, 0, pv_blk_watchdog, blk, C_PREL(2));
 	PV_BLK_UNLOCK(blk);

@@ -23,7 +23,8 @@
  * is an event, and what is done about it depends on the state alone:
  *
  *		FROZEN	 DOWN		LIVE		RESETTING  LOST		   GONE
- *	up	later	 reset it if	-		later	   ENXIO	   ENXIO
+ *	start	DOWN, up -		-		-	   -		   -
+	up	later	 reset it if	-		later	   ENXIO	   ENXIO
  *			 needed; LIVE
  *	down	later	 -		restart: DOWN	later	   later	   -
  *	need	kept	 kept		the task	kept	   kept		   -
@@ -95,6 +96,34 @@
 #define	PV_DEV_AGAIN_MAX (32 * SBT_1S)
 
 static MALLOC_DEFINE(M_PVDEV, "pv_dev", "paravirtual devices");
+
+void
+pv_dev_lock(struct pv_dev *pvd)
+{
+	sx_xlock(&pvd->pvd_sx);
+}
+
+void
+pv_dev_unlock(struct pv_dev *pvd)
+{
+	sx_xunlock(&pvd->pvd_sx);
+}
+
+void
+pv_dev_assert(struct pv_dev *pvd)
+{
+	sx_assert(&pvd->pvd_sx, SA_XLOCKED);
+}
+
+int
+pv_dev_lock_started(struct pv_dev *pvd)
+{
+	pv_dev_lock(pvd);
+	if (pv_dev_is_started(pvd))
+		return (0);
+	pv_dev_unlock(pvd);
+	return (ENXIO);
+}
 
 /* Have the task serve what is needed. */
 static void
@@ -396,13 +425,6 @@ pv_dev_task(void *arg, int pending __unused)
 	sx_xunlock(&pvd->pvd_sx);
 }
 
-void
-pv_dev_start(struct pv_dev *pvd)
-{
-	KASSERT(pvd->pvd_state == PV_DEV_FROZEN, ("%s: state %u", __func__, pvd->pvd_state));
-	pv_dev_set_state(pvd, PV_DEV_DOWN);
-}
-
 int
 pv_dev_up(struct pv_dev *pvd)
 {
@@ -421,6 +443,17 @@ pv_dev_up(struct pv_dev *pvd)
 	default:
 		return (0);
 	}
+}
+
+void
+pv_dev_start(struct pv_dev *pvd, bool up)
+{
+	pv_dev_lock(pvd);
+	KASSERT(pvd->pvd_state == PV_DEV_FROZEN, ("%s: state %u", __func__, pvd->pvd_state));
+	pv_dev_set_state(pvd, PV_DEV_DOWN);
+	if (up || pvd->pvd_up)
+		(void)pv_dev_up(pvd);
+	pv_dev_unlock(pvd);
 }
 
 int
@@ -452,8 +485,8 @@ pv_dev_down(struct pv_dev *pvd)
 		(void)pv_dev_restart(pvd);
 }
 
-int
-pv_dev_freeze(struct pv_dev *pvd)
+static int
+pv_dev_freeze_locked(struct pv_dev *pvd)
 {
 	switch (pv_dev_state(pvd)) {
 	case PV_DEV_RESETTING:
@@ -472,72 +505,79 @@ pv_dev_freeze(struct pv_dev *pvd)
 	}
 }
 
+int
+pv_dev_freeze(struct pv_dev *pvd)
+{
+	bool frozen;
+	int error;
+
+	pv_dev_lock(pvd);
+	frozen = pv_dev_state(pvd) == PV_DEV_FROZEN;
+	error = pv_dev_freeze_locked(pvd);
+	if (!frozen && pv_dev_state(pvd) == PV_DEV_FROZEN && pvd->pvd_ops->pdo_frozen != NULL)
+		pvd->pvd_ops->pdo_frozen(pvd->pvd_arg);
+	pv_dev_unlock(pvd);
+	return (error);
+}
+
 void
 pv_dev_hold(struct pv_dev *pvd)
 {
-	if (!pv_dev_is_started(pvd) && pv_dev_state(pvd) != PV_DEV_RESETTING)
-		return;
-	pv_dev_set_state(pvd, PV_DEV_FROZEN);
-	pvd->pvd_ops->pdo_quiesce(pvd->pvd_arg, PV_DEV_ALL, 0);
+	pv_dev_lock(pvd);
+	if (pv_dev_is_started(pvd) || pv_dev_state(pvd) == PV_DEV_RESETTING) {
+		pv_dev_set_state(pvd, PV_DEV_FROZEN);
+		pvd->pvd_ops->pdo_quiesce(pvd->pvd_arg, PV_DEV_ALL, 0);
+	}
+	pv_dev_unlock(pvd);
 }
 
 void
 pv_dev_reclaim(struct pv_dev *pvd)
 {
-	if (pvd->pvd_stopped || (pv_dev_state(pvd) != PV_DEV_FROZEN &&
-	    pv_dev_state(pvd) != PV_DEV_LOST))
-		return;
-	pv_dev_take_back(pvd, 0);
+	pv_dev_lock(pvd);
+	if (!pvd->pvd_stopped && (pv_dev_state(pvd) == PV_DEV_FROZEN ||
+	    pv_dev_state(pvd) == PV_DEV_LOST))
+		pv_dev_take_back(pvd, 0);
+	pv_dev_unlock(pvd);
 }
 
-int
-pv_dev_thaw(struct pv_dev *pvd)
+static int
+pv_dev_thaw_locked(struct pv_dev *pvd)
 {
+	bool frozen = pv_dev_state(pvd) == PV_DEV_FROZEN;
+
 	if (pv_dev_state(pvd) == PV_DEV_GONE || pvd->pvd_leaked)
 		return (ENXIO);
-	if (pv_dev_state(pvd) != PV_DEV_FROZEN && pv_dev_state(pvd) != PV_DEV_LOST)
+	if (!frozen && pv_dev_state(pvd) != PV_DEV_LOST)
 		return (0);
+	if (frozen && pvd->pvd_ops->pdo_thawed != NULL)
+		pvd->pvd_ops->pdo_thawed(pvd->pvd_arg);
 	if (pvd->pvd_stopped)
 		return (pv_dev_begin(pvd));
 	pv_dev_go(pvd);
 	return (0);
 }
 
+int
+pv_dev_thaw(struct pv_dev *pvd)
+{
+	int error;
+
+	pv_dev_lock(pvd);
+	error = pv_dev_thaw_locked(pvd);
+	pv_dev_unlock(pvd);
+	return (error);
+}
+
 void
 pv_dev_lose(struct pv_dev *pvd)
 {
-	if (pv_dev_state(pvd) != PV_DEV_FROZEN)
-		return;
-	pv_dev_set_state(pvd, PV_DEV_LOST);
-	pvd->pvd_ops->pdo_lost(pvd->pvd_arg, false);
-}
-
-void
-pv_dev_lock(struct pv_dev *pvd)
-{
-	sx_xlock(&pvd->pvd_sx);
-}
-
-void
-pv_dev_unlock(struct pv_dev *pvd)
-{
-	sx_xunlock(&pvd->pvd_sx);
-}
-
-void
-pv_dev_assert(struct pv_dev *pvd)
-{
-	sx_assert(&pvd->pvd_sx, SA_XLOCKED);
-}
-
-int
-pv_dev_lock_started(struct pv_dev *pvd)
-{
-	sx_xlock(&pvd->pvd_sx);
-	if (pv_dev_is_started(pvd))
-		return (0);
-	sx_xunlock(&pvd->pvd_sx);
-	return (ENXIO);
+	pv_dev_lock(pvd);
+	if (pv_dev_state(pvd) == PV_DEV_FROZEN) {
+		pv_dev_set_state(pvd, PV_DEV_LOST);
+		pvd->pvd_ops->pdo_lost(pvd->pvd_arg, false);
+	}
+	pv_dev_unlock(pvd);
 }
 
 void

@@ -60,6 +60,10 @@ struct pv_dev_ops {
 	void	(*pdo_resume)(void *arg, u_int queue);
 	/* Users get errors from now on.  With leaked, the device may still use what it has. */
 	void	(*pdo_lost)(void *arg, bool leaked);
+	/* The device is FROZEN, and its queues may be other ones when it is thawed; or NULL. */
+	void	(*pdo_frozen)(void *arg);
+	/* The FROZEN device is started next, or again, with its queues as they are now; or NULL. */
+	void	(*pdo_thawed)(void *arg);
 	/* What is wanted of the device beside its queues, set after each start; ends with NULL. */
 	void	(*const *pdo_settings)(void *arg);
 	/*
@@ -157,24 +161,27 @@ void	pv_dev_assert(struct pv_dev *pvd);
 int	pv_dev_lock_started(struct pv_dev *pvd);
 
 /*
- * Steps, all with pv_dev_lock() held.  They return 0, also if a start has to be tried again; or what an
- * operation did, with a message: the device is lost then; or ENXIO if it was lost before.
+ * Steps.  They return 0, also if a start has to be tried again; or what an operation did, with a
+ * message: the device is lost then; or ENXIO if it was lost before.  These with pv_dev_lock() held:
  *
- * start    the device, which is FROZEN, was started by its protocol: DOWN
  * up       it has users from now on; what can't be done now is done when it is started
  * down     it has none
  * restart  stop it and start it again, for a setting that requires it
+ *
+ * The others take the lock themselves, and may sleep:
+ *
+ * start    the device, which is FROZEN, was started by its protocol: DOWN; or LIVE, if it has users
  * freeze   stop it until it is thawed; its queues may be other ones then
  * hold     FROZEN, and not stopped by us: pv_dev_reclaim() follows, or a thaw goes on
  * reclaim  what was held is stopped: take back what it has
  * thaw     start it, unless it was held only
  * lose     FROZEN, and not expected any more; a thaw brings it back
- * leave    stop it for ever; takes the lock itself, and no task of pv_dev's runs when it returns
+ * leave    stop it for ever; no task of pv_dev's runs when it returns
  */
-void	pv_dev_start(struct pv_dev *pvd);
 int	pv_dev_up(struct pv_dev *pvd);
 void	pv_dev_down(struct pv_dev *pvd);
 int	pv_dev_restart(struct pv_dev *pvd);
+void	pv_dev_start(struct pv_dev *pvd, bool up);
 int	pv_dev_freeze(struct pv_dev *pvd);
 void	pv_dev_hold(struct pv_dev *pvd);
 void	pv_dev_reclaim(struct pv_dev *pvd);

@@ -9,7 +9,7 @@
  *
  *	pv_net_alloc      ALLOCATED   pairs of queues, no hardware yet
  *	pv_net_attach     INTERFACE   buffers and DMA, the interface, sysctls, the tick
- *	  pv_net_freeze               queues empty, device stopped; the queues may be exchanged
+ *	  pv_dev_freeze               queues empty, device stopped; the queues may be exchanged
  *	  pv_net_thaw                 the device as it was, running if the interface is up
  *	pv_net_detach     ALLOCATED   in reverse, from any level
  *	pv_net_free
@@ -77,6 +77,28 @@ pv_net_params_ok(device_t dev, const struct pv_net_params *params)
 	return (why == NULL);
 }
 
+/* The queues may be other ones when it is thawed. */
+static void
+pv_net_frozen(void *arg)
+{
+	struct pv_net *pn = arg;
+
+	callout_drain(&pn->pn_tick);
+	(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
+}
+
+static void
+pv_net_thawed(void *arg)
+{
+	struct pv_net *pn = arg;
+
+	pv_net_sysctl_queues(pn);
+	pv_net_stage_start(pn);
+	pv_net_run_start(pn);
+	/* The machine may have been moved. */
+	pn->pn_moved = true;
+}
+
 struct pv_net *
 pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
     const struct pv_net_params *params)
@@ -99,6 +121,8 @@ pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
 	sysctl_ctx_init(&pn->pn_sysctl);
 	sysctl_ctx_init(&pn->pn_queue_sysctl);
 	pv_net_run_init(pn);
+	pn->pn_dev_ops.pdo_frozen = pv_net_frozen;
+	pn->pn_dev_ops.pdo_thawed = pv_net_thawed;
 	pv_net_pairs_alloc(pn);
 	pv_net_filter_init(pn);
 	return (pn);
@@ -181,10 +205,10 @@ pv_net_attach(struct pv_net *pn)
 	pn->pn_level = PV_NET_INTERFACE;
 	pv_net_run_start(pn);
 	pv_dev_lock(&pn->pn_pvdev);
-	pv_dev_start(&pn->pn_pvdev);
 	if ((if_getflags(pn->pn_ifp) & IFF_UP) != 0)
 		(void)pv_dev_up(&pn->pn_pvdev);
 	pv_dev_unlock(&pn->pn_pvdev);
+	pv_dev_start(&pn->pn_pvdev, false);
 	pv_net_link_change(pn);
 	return (0);
 }
@@ -246,38 +270,11 @@ pv_net_free(struct pv_net *pn)
 }
 
 int
-pv_net_freeze(struct pv_net *pn)
-{
-	bool frozen;
-	int error;
-
-	pv_dev_lock(&pn->pn_pvdev);
-	frozen = pv_dev_state(&pn->pn_pvdev) == PV_DEV_FROZEN;
-	error = pv_dev_freeze(&pn->pn_pvdev);
-	if (!frozen && pv_dev_state(&pn->pn_pvdev) == PV_DEV_FROZEN) {
-		/* The queues may be other ones when we thaw. */
-		callout_drain(&pn->pn_tick);
-		(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
-	}
-	pv_dev_unlock(&pn->pn_pvdev);
-	return (error);
-}
-
-int
 pv_net_thaw(struct pv_net *pn)
 {
 	int error;
 
-	pv_dev_lock(&pn->pn_pvdev);
-	if (pv_dev_state(&pn->pn_pvdev) == PV_DEV_FROZEN) {
-		pv_net_sysctl_queues(pn);
-		pv_net_stage_start(pn);
-		pv_net_run_start(pn);
-		/* The machine may have been moved. */
-		pn->pn_moved = true;
-	}
 	error = pv_dev_thaw(&pn->pn_pvdev);
-	pv_dev_unlock(&pn->pn_pvdev);
 	if (error == 0)
 		pv_net_link_change(pn);
 	return (error);

@@ -43,7 +43,7 @@
  *	pv_net_sysctl.c   counters and settings
  *	pv_net_debugnet.c packets after a panic, by polling
  *	pv_net_if.c       ioctls, capabilities, media, announcements
- *	pv_net.c          attach, freeze, thaw, detach
+ *	pv_net.c          attach, thaw, detach
  *
  * The life of a device, between a protocol and pv_net:
  *
@@ -233,8 +233,8 @@ struct pv_net_ops {
 	 */
 	int	(*pno_set_size)(void *softc, int pair, bool tx, u_int size);
 	/*
-	 * The device can't be trusted any more: arrange that pv_net_freeze() and
-	 * pv_net_thaw() are called around a new connection, and return at once.  Or NULL:
+	 * The device can't be trusted any more: arrange that pv_dev_freeze() and pv_net_thaw() are
+	 * called around a new connection, and return at once.  Or NULL:
 	 * pno_stop and pno_restart are enough.
 	 */
 	void	(*pno_reset)(void *softc);
@@ -400,10 +400,9 @@ bool	pv_net_announce(struct pv_net *pn);
 struct pv_dev *pv_net_dev(struct pv_net *pn);
 
 /*
- * Before the machine is suspended, and after: the device is stopped, and restored as it was.
- * 0 or an errno value.  May sleep.
+ * After pv_dev_freeze(), which stopped the device before the machine was suspended: it is restored as
+ * it was.  0 or an errno value.  May sleep.
  */
-int	pv_net_freeze(struct pv_net *pn);
 int	pv_net_thaw(struct pv_net *pn);
 
 #endif /* !_DEV_PV_PV_NET_H_ */

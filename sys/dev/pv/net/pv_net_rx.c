@@ -737,6 +737,22 @@ pv_net_rx_repost(struct pv_net_rxq *rxq, int n)
 	}
 }
 
+/* What takes the fast path does.  Returns how many buffers are to be posted again. */
+static inline int
+pv_net_rx_each(struct pv_net_rxq *rxq, const struct pvq_done *done, int n, struct mbuf ***tailp)
+{
+	int i, reposted = 0;
+
+	for (i = 0; i < n; i++) {
+		if (rxq->prq_head == NULL && !rxq->prq_discard && !rxq->prq_starved &&
+		    pv_net_rx_fast(rxq, &done[i], &rxq->prq_chains[reposted], tailp))
+			reposted++;
+		else
+			pv_net_rx_slow(rxq, &done[i], 1, tailp);
+	}
+	return (reposted);
+}
+
 /*
  * Take up to `max' buffers off the ring.  Whole frames are appended to *tailp; returns how
  * many buffers there were.
@@ -745,7 +761,7 @@ static int
 pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 {
 	struct pvq_done *done = rxq->prq_done;
-	int i, n, reposted = 0;
+	int n, reposted = 0;
 
 	mtx_assert(&rxq->prq_mtx, MA_OWNED);
 	n = pvq_get(rxq->prq_pvq, done, MIN(max, PV_NET_BATCH));
@@ -753,15 +769,10 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 		return (0);
 	pv_net_rx_look(rxq);
 	rxq->prq_merges = false;
-	if (!rxq->prq_fast || !pv_net_fast_path)
+	if (rxq->prq_fast && pv_net_fast_path)
+		reposted = pv_net_rx_each(rxq, done, n, tailp);
+	else
 		pv_net_rx_slow(rxq, done, n, tailp);
-	else for (i = 0; i < n; i++) {
-		if (rxq->prq_head == NULL && !rxq->prq_discard && !rxq->prq_starved &&
-		    pv_net_rx_fast(rxq, &done[i], &rxq->prq_chains[reposted], tailp))
-			reposted++;
-		else
-			pv_net_rx_slow(rxq, &done[i], 1, tailp);
-	}
 	if (reposted > 0)
 		pv_net_rx_repost(rxq, reposted);
 	if (rxq->prq_nfree > 0 || rxq->prq_starved)

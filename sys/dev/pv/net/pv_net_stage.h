@@ -37,7 +37,7 @@ struct pv_net_page {
  * device has pnp_hdrlen 0 and pnp_seg_max PAGE_SIZE.  May sleep.
  *
  * pages  as many as the queue has slots; the caller's, and in use until pv_net_detach() or
- *        pv_net_freeze()
+ *        pv_dev_freeze()
  */
 void	pv_net_stage_queue(struct pv_net *pn, int pair, bool tx, const struct pv_net_page *pages);
 

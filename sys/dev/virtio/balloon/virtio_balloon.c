@@ -428,7 +428,7 @@ vtballoon_teardown(struct vtballoon_softc *sc)
 	}
 	if (sc->vtb_initialised) {
 		sc->vtb_initialised = false;
-		pv_balloon_leave(pb);
+		pv_dev_leave(&pb->pb_pvdev);
 		leaked = pb->pb_pvdev.pvd_leaked;
 		virtio_free_queues(sc->vtb_dev);
 		pv_balloon_fini(pb, !leaked);
@@ -478,7 +478,7 @@ vtballoon_attach(device_t dev)
 	vtballoon_write_poison(sc);
 	virtio_start(dev);
 	sc->vtb_attached = true;
-	pv_balloon_start(&sc->vtb_balloon);
+	pv_dev_start(&sc->vtb_balloon.pb_pvdev, true);
 	return (0);
 }
 
@@ -499,7 +499,7 @@ vtballoon_suspend(device_t dev)
 {
 	struct vtballoon_softc *sc = device_get_softc(dev);
 
-	return (pv_balloon_freeze(&sc->vtb_balloon));
+	return (pv_dev_freeze(&sc->vtb_balloon.pb_pvdev));
 }
 
 static int
@@ -507,7 +507,7 @@ vtballoon_resume(device_t dev)
 {
 	struct vtballoon_softc *sc = device_get_softc(dev);
 
-	return (pv_balloon_thaw(&sc->vtb_balloon));
+	return (pv_dev_thaw(&sc->vtb_balloon.pb_pvdev));
 }
 
 static int

@@ -339,6 +339,7 @@ vtblk_read_config(struct vtblk_softc *sc)
 	bp->bp_diskname = "vtbd";
 	bp->bp_descr = "VirtIO block device";
 	bp->bp_tunables = vtblk_tunables;
+	bp->bp_settle_secs = VTBLK_SETTLE_SECS;
 	if (vtblk_tunable(sc, VTBLK_NO_IDENT) == 0)
 		bp->bp_ident_size = VIRTIO_BLK_ID_BYTES;
 	if ((sc->vtb_features & VIRTIO_BLK_F_RO) != 0)
@@ -709,7 +710,7 @@ vtblk_suspend(device_t dev)
 {
 	struct vtblk_softc *sc = device_get_softc(dev);
 
-	return (pv_blk_suspend(&sc->vtb_blk, VTBLK_SETTLE_SECS));
+	return (pv_dev_freeze(&sc->vtb_blk.blk_pvdev));
 }
 
 static int
@@ -717,7 +718,7 @@ vtblk_resume(device_t dev)
 {
 	struct vtblk_softc *sc = device_get_softc(dev);
 
-	return (pv_blk_thaw(&sc->vtb_blk));
+	return (pv_dev_thaw(&sc->vtb_blk.blk_pvdev));
 }
 
 static int

@@ -644,7 +644,7 @@ vtnet_suspend(device_t dev)
 {
 	struct vtnet_softc *sc = device_get_softc(dev);
 
-	return (pv_net_freeze(sc->vtn_pn));
+	return (pv_dev_freeze(pv_net_dev(sc->vtn_pn)));
 }
 
 static int

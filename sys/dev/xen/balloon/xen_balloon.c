@@ -51,6 +51,7 @@
 
 #include <dev/pv/pv_tunable.h>
 #include <dev/pv/balloon/pv_balloon.h>
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/xen/xen_hypercall.h>
 #include <dev/xen/xen_var.h>
 #include <dev/xen/xenstore.h>
@@ -364,13 +365,13 @@ xenballoon_attach(device_t dev)
 		return (error);
 	mtx_init(&sc->xb_mtx, device_get_nameunit(dev), "xenballoon", MTX_DEF);
 	xenballoon_sysctl(sc);
-	pv_balloon_start(&sc->xb_balloon);
+	pv_dev_start(&sc->xb_balloon.pb_pvdev, true);
 	sc->xb_watch.xw_changed = xenballoon_watch;
 	sc->xb_watch.xw_arg = sc;
 	error = xenstore_watch_add(&sc->xb_watch, MEMORY_DIR, "target");
 	if (error != 0) {
 		device_printf(dev, "memory/target can't be watched (error %d)\n", error);
-		pv_balloon_leave(&sc->xb_balloon);
+		pv_dev_leave(&sc->xb_balloon.pb_pvdev);
 		sysctl_ctx_free(&sc->xb_sysctl);
 		pv_balloon_fini(&sc->xb_balloon, false);
 		mtx_destroy(&sc->xb_mtx);
@@ -396,14 +397,14 @@ xenballoon_detach(device_t dev)
 	if (error != 0) {
 		device_printf(dev, "%lu pages can't be taken back (error %d): not unloaded; raise "
 		    "the limits by xl mem-max and mem-set\n", sc->xb_balloon.pb_npages, error);
-		(void)pv_balloon_thaw(&sc->xb_balloon);
+		(void)pv_dev_thaw(&sc->xb_balloon.pb_pvdev);
 		sc->xb_leaving = false;
 		return (EBUSY);
 	}
 	(void)xenstore_remove(NULL, CONTROL_DIR, BALLOON_KEY);
 	xenstore_watch_remove(&sc->xb_watch);
 	sysctl_ctx_free(&sc->xb_sysctl);
-	pv_balloon_leave(&sc->xb_balloon);
+	pv_dev_leave(&sc->xb_balloon.pb_pvdev);
 	pv_balloon_fini(&sc->xb_balloon, false);
 	mtx_destroy(&sc->xb_mtx);
 	return (0);
@@ -417,7 +418,7 @@ xenballoon_suspend(device_t dev)
 
 	if (sc->xb_leaving)
 		return (EBUSY);
-	return (pv_balloon_freeze(&sc->xb_balloon));
+	return (pv_dev_freeze(&sc->xb_balloon.pb_pvdev));
 }
 
 static int
@@ -425,7 +426,7 @@ xenballoon_resume(device_t dev)
 {
 	struct xenballoon_softc *sc = device_get_softc(dev);
 
-	return (pv_balloon_thaw(&sc->xb_balloon));
+	return (pv_dev_thaw(&sc->xb_balloon.pb_pvdev));
 }
 
 static device_method_t xenballoon_methods[] = {

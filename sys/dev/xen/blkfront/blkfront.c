@@ -426,7 +426,7 @@ xbd_resume(struct xbd_softc *sc, const struct pv_blk_params *bp)
 	pv_blk_resize(&sc->xbd_blk, bp->bp_mediasize);
 	pv_blk_set_queues(&sc->xbd_blk, sc->xbd_queues, sc->xbd_nqueues);
 	device_printf(sc->xbd_dev, "the back end is back\n");
-	return (pv_blk_thaw(&sc->xbd_blk));
+	return (pv_dev_thaw(&sc->xbd_blk.blk_pvdev));
 }
 
 static int
@@ -466,7 +466,7 @@ xbd_stop(device_t dev, bool gone)
 		device_printf(dev, "the back end requests to close, and does not answer any more: "
 		    "disconnecting\n");
 	}
-	pv_blk_freeze(&sc->xbd_blk);
+	pv_dev_hold(&sc->xbd_blk.blk_pvdev);
 	return (0);
 }
 
@@ -476,7 +476,7 @@ xbd_lost(device_t dev)
 	struct xbd_softc *sc = device_get_softc(dev);
 
 	if (sc->xbd_attached)
-		pv_blk_give_up(&sc->xbd_blk);
+		pv_dev_lose(&sc->xbd_blk.blk_pvdev);
 }
 
 /* The domain is going to be saved, while the back end goes on writing to our pages. */
@@ -499,7 +499,7 @@ xbd_device_resume(device_t dev)
 	struct xbd_softc *sc = device_get_softc(dev);
 
 	if (sc->xbd_asleep)
-		(void)pv_blk_thaw(&sc->xbd_blk);
+		(void)pv_dev_thaw(&sc->xbd_blk.blk_pvdev);
 	sc->xbd_asleep = false;
 	return (0);
 }
@@ -550,7 +550,7 @@ xbd_detach(device_t dev)
 	(void)sysctl_ctx_free(&sc->xbd_sysctl);
 	if (sc->xbd_attached) {
 		/* Linux's back end never releases a ring that is left with requests in flight. */
-		pv_blk_freeze(&sc->xbd_blk);
+		pv_dev_hold(&sc->xbd_blk.blk_pvdev);
 		(void)pv_blk_settle(&sc->xbd_blk, XBD_SETTLE_SECS);
 	}
 	xenbus_leave(dev);

@@ -54,6 +54,7 @@
 #include <net/ethernet.h>
 #include <machine/bus.h>
 
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/pv_tunable.h>
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
@@ -577,7 +578,7 @@ xn_stop_backend(device_t dev, bool gone __unused)
 
 	sc->xn_connected = false;
 	if (sc->xn_attached) {
-		(void)pv_net_freeze(sc->xn_pn);
+		(void)pv_dev_freeze(pv_net_dev(sc->xn_pn));
 		pv_net_link_change(sc->xn_pn);
 	}
 	return (0);

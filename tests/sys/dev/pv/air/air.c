@@ -98,7 +98,7 @@ air_begin(bool scrub)
 	    devclass_get_device(devclass_find("nexus"), 0), &air_ops, &params),
 	    0))
 		return (false);
-	pv_balloon_start(&air.a_balloon);
+	pv_dev_start(&air.a_balloon.pb_pvdev, true);
 	return (true);
 }
 
@@ -108,7 +108,7 @@ air_end(void)
 
 	KT_EQ(pv_balloon_empty(&air.a_balloon), 0);
 	KT_EQ(air.a_taken, 0);
-	pv_balloon_leave(&air.a_balloon);
+	pv_dev_leave(&air.a_balloon.pb_pvdev);
 	pv_balloon_fini(&air.a_balloon, false);
 }
 

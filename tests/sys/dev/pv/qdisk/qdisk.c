@@ -515,7 +515,7 @@ qd_wait_for_ends(struct qd_softc *sc, u_int n)
 void
 qd_freeze_and_requeue(struct qd_softc *sc)
 {
-	pv_blk_freeze(&sc->qd_blk);
+	pv_dev_hold(&sc->qd_blk.blk_pvdev);
 	pv_blk_requeue(&sc->qd_blk);
 	pv_blk_set_queues(&sc->qd_blk, NULL, 0);
 }
@@ -529,7 +529,7 @@ qd_thaw(struct qd_softc *sc, u_int n)
 	for (i = 0; i < QD_QUEUES; i++)
 		sc->qd_pvqs[i]->q_fault = PVQ_OK;
 	pv_blk_set_queues(&sc->qd_blk, sc->qd_pvqs, n);
-	(void)pv_blk_thaw(&sc->qd_blk);
+	(void)pv_dev_thaw(&sc->qd_blk.blk_pvdev);
 }
 
 static int

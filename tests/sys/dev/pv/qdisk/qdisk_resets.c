@@ -21,14 +21,14 @@ qd_reset_waits_for_a_suspend(struct qd_softc *sc)
 {
 	qd_begin(sc, 2, 8, 8);
 	W(sc, 0, 0);
-	pv_blk_freeze(&sc->qd_blk);
+	pv_dev_hold(&sc->qd_blk.blk_pvdev);
 	qd_need_reset(sc);
 	QD_EQ(sc, pv_dev_state(&sc->qd_blk.blk_pvdev), PV_DEV_FROZEN);
 	QD_EQ(sc, sc->qd_stops, 0);
 	qd_answer_all(sc);
 	QD_EQ(sc, sc->qd_ends[0], 0);
 	/* No other thread reset it. */
-	(void)pv_blk_thaw(&sc->qd_blk);
+	(void)pv_dev_thaw(&sc->qd_blk.blk_pvdev);
 	qd_wait_for_resets(sc, 1, 0);
 	qd_end(sc);
 }
@@ -40,8 +40,8 @@ qd_reset_while_restarting_follows(struct qd_softc *sc)
 	qd_begin(sc, 2, 8, 8);
 	W(sc, 0, 0);
 	sc->qd_reset_restarts = 1;
-	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), 0);
-	QD_EQ(sc, pv_blk_thaw(&sc->qd_blk), 0);
+	QD_EQ(sc, pv_dev_freeze(&sc->qd_blk.blk_pvdev), 0);
+	QD_EQ(sc, pv_dev_thaw(&sc->qd_blk.blk_pvdev), 0);
 	qd_wait_for_resets(sc, 2, 1);
 	sc->qd_reset_restarts = 1;
 	qd_need_reset(sc);
@@ -60,7 +60,7 @@ qd_failed_suspend_ends_io(struct qd_softc *sc)
 	W(sc, 1, qd_cpu(1));
 	W(sc, 2, 0);
 	sc->qd_stop_error = ETIMEDOUT;
-	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), ETIMEDOUT);
+	QD_EQ(sc, pv_dev_freeze(&sc->qd_blk.blk_pvdev), ETIMEDOUT);
 	qd_all_ended(sc, 3, ENXIO);
 	W(sc, 3, 0);
 	FLUSH(sc, 4, 0);
@@ -76,18 +76,18 @@ qd_failed_resume_ends_io_until_one_succeeds(struct qd_softc *sc)
 {
 	qd_begin(sc, 2, 1, 8);
 	W(sc, 0, 0);
-	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), 0);
+	QD_EQ(sc, pv_dev_freeze(&sc->qd_blk.blk_pvdev), 0);
 	W(sc, 1, qd_cpu(1));
 	FLUSH(sc, 2, 0);
 	QD_EQ(sc, sc->qd_nends, 0);
 	sc->qd_restart_error = ENODEV;
-	QD_EQ(sc, pv_blk_thaw(&sc->qd_blk), ENODEV);
+	QD_EQ(sc, pv_dev_thaw(&sc->qd_blk.blk_pvdev), ENODEV);
 	qd_all_ended(sc, 3, ENXIO);
 	W(sc, 3, 0);
 	QD_EQ(sc, sc->qd_ends[3], ENXIO);
 	sc->qd_restart_error = 0;
-	QD_EQ(sc, pv_blk_suspend(&sc->qd_blk, 0), 0);
-	QD_EQ(sc, pv_blk_thaw(&sc->qd_blk), 0);
+	QD_EQ(sc, pv_dev_freeze(&sc->qd_blk.blk_pvdev), 0);
+	QD_EQ(sc, pv_dev_thaw(&sc->qd_blk.blk_pvdev), 0);
 	W(sc, 4, 0);
 	qd_answer_all(sc);
 	QD_EQ(sc, sc->qd_ends[4], 0);
@@ -290,7 +290,7 @@ qd_requeue_ends_no_other_s_requests(struct qd_softc *sc)
 	qd_begin(sc, 2, 8, 8);
 	W(sc, 0, 0);
 	W(sc, 1, last);
-	pv_blk_freeze(&sc->qd_blk);
+	pv_dev_hold(&sc->qd_blk.blk_pvdev);
 	pvq_break(sc->qd_pvqs[0], PVQ_FAULT_ID, 0);
 	pv_blk_requeue(&sc->qd_blk);
 	QD_EQ(sc, sc->qd_ends[0], EIO);
