@@ -73,7 +73,7 @@ fuzz_open(struct fuzz *fz, const struct impl *im)
 		fc->pc = (struct pvq_chain){ .pc_segs = fc->segs, .pc_nread = i % 2 == 0 ? n : 0,
 		    .pc_nwrite = i % 2 == 0 ? 0 : n, .pc_cookie = fc };
 		im->im_chain(fz->pe, &fc->pc);
-		CHECK(pvq_share(fz->q, &fc->pc) == 0, "share");
+		im_share(im, fz->pe, &fc->pc);
 	}
 }
 
@@ -201,7 +201,8 @@ fuzz_close(struct fuzz *fz)
 		fuzz_done(fz, cookie);
 	for (fc = fz->chains; fc < fz->chains + FUZZ_CHAINS; fc++) {
 		CHECK(!fc->inflight, "chain %td is lost", fc - fz->chains);
-		CHECK(pvq_unshare(fz->q, fc->segs, fc->pc.pc_nread + fc->pc.pc_nwrite) == 0, "held");
+		CHECK(im_unshare(fz->im, fz->pe, fc->segs, fc->pc.pc_nread + fc->pc.pc_nwrite) == 0,
+		    "held");
 		host_free(fc->pc.pc_arg);
 	}
 	fz->im->im_destroy(fz->pe);

@@ -73,7 +73,7 @@ fix_unshare(struct fix *f, uintptr_t n)
 
 	CHECK(fs != NULL && fs->n == n, "chain %lu is not out", n);
 	f->shared[n % FIX_MAX_SHARED] = NULL;
-	held = pvq_unshare(f->q, fs->segs, fs->nsegs);
+	held = im_unshare(f->im, f->pe, fs->segs, fs->nsegs);
 	CHECK(held == 0, "%d of chain %lu are held", held, n);
 	host_free(fs);
 }
@@ -181,9 +181,8 @@ fix_put_one(struct fix *f, uintptr_t n, int nread, int nwrite, bool post)
 	slots = pvq_prepare(f->q, &fc.pc);
 	CHECK(slots > 0 && slots <= f->q->q_size, "%d slots", slots);
 	error = pvq_reserve(f->q, slots);
-	if (error == 0)
-		error = pvq_share(f->q, &fc.pc);
 	if (error == 0) {
+		im_share(f->im, f->pe, &fc.pc);
 		fix_share(f, n, &fc.pc);
 		if (post)
 			pvq_post(f->q, &fc.pc, 1);
@@ -217,8 +216,7 @@ fix_post_all(struct fix *f, uintptr_t n, int count)
 	error = pvq_reserve(f->q, slots);
 	CHECK(error == 0, "%d slots: error %d", slots, error);
 	for (i = 0; i < count; i++) {
-		error = pvq_share(f->q, &fc[i].pc);
-		CHECK(error == 0, "chain %lu: error %d", n + i, error);
+		im_share(f->im, f->pe, &fc[i].pc);
 		fix_share(f, n + i, &fc[i].pc);
 		pcs[i] = fc[i].pc;
 	}

@@ -81,32 +81,6 @@ absurd_params_are_refused(const struct impl *im __unused)
 }
 
 static void
-sharing_is_all_or_none(const struct impl *im)
-{
-	bus_dma_segment_t segs[FIX_MAX_SEGS], before[FIX_MAX_SEGS];
-	struct pvq_chain pc = { .pc_segs = segs, .pc_nread = 2, .pc_nwrite = 4 };
-	struct fix f;
-	u_int used;
-	int error, i;
-
-	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
-	used = gnt_in_use();
-	for (i = 0; i < FIX_MAX_SEGS; i++)
-		segs[i] = (bus_dma_segment_t){ .ds_addr = 0x700000 + i * PAGE_SIZE, .ds_len = 64 };
-	memcpy(before, segs, sizeof(segs));
-	im->im_chain(f.pe, &pc);
-	gnt_fail_after = 1;
-	error = pvq_share(f.q, &pc);
-	CHECK(error == ENOMEM && gnt_in_use() == used, "error %d, %u references", error,
-	    gnt_in_use() - used);
-	CHECK(memcmp(before, segs, sizeof(segs)) == 0, "the segments have changed");
-	CHECK(pvq_share(f.q, &pc) == 0 && gnt_in_use() == used + FIX_MAX_SEGS, "the second time");
-	CHECK(pvq_unshare(f.q, segs, FIX_MAX_SEGS) == 0 && gnt_in_use() == used, "unshare");
-	host_free(pc.pc_arg);
-	fix_close(&f);
-}
-
-static void
 held_pages_are_told(const struct impl *im)
 {
 	struct pvq_done done;
@@ -132,7 +106,7 @@ held_pages_are_told(const struct impl *im)
 	fs = f.shared[1];
 	f.shared[1] = NULL;
 	gnt_unmap(refs[1]);
-	held = pvq_unshare(f.q, fs->segs, fs->nsegs);
+	held = im_unshare(im, f.pe, fs->segs, fs->nsegs);
 	CHECK(held == 2 && gnt_deferred() == 2, "%d held, %u deferred", held, gnt_deferred());
 	/* The queue works on, and what is held is not used again. */
 	for (i = 0; i < 10000; i++)
@@ -442,8 +416,6 @@ const struct pvq_test grant_tests[] = {
 	{ "rings_are_as_large_as_xens", "As the macros of xen/io/ring.h have it",
 	    rings_are_as_large_as_xens },
 	{ "absurd_params_are_refused", "Sizes that do not fit together", absurd_params_are_refused },
-	{ "sharing_is_all_or_none", "And leaves the chain as it was, to try again",
-	    sharing_is_all_or_none },
 	{ "hostile_held_pages_are_told", "What is mapped after the answer is counted, not reused",
 	    held_pages_are_told },
 	{ "each_message_is_answered", "A chain is done with the last of them",

@@ -243,7 +243,7 @@ race_share(struct race *r, struct race_chain *rc, uint8_t *memory)
 	rc->segs[1] = (bus_dma_segment_t){ (uintptr_t)rc->reply, sizeof(*rc->reply) };
 	if (r->im->im_chain != NULL)
 		r->im->im_chain(r->pe, &rc->pc);
-	CHECK(pvq_share(r->q, &rc->pc) == 0, "share");
+	im_share(r->im, r->pe, &rc->pc);
 }
 
 static struct race *
@@ -277,7 +277,7 @@ race_close(struct race *r)
 	CHECK(pvq_inflight(r->q) == 0 && pvq_room(r->q) == r->q->q_size, "%d in flight, %d free",
 	    pvq_inflight(r->q), pvq_room(r->q));
 	for (rc = r->chains; rc < r->chains + RACE_CHAINS; rc++) {
-		CHECK(pvq_unshare(r->q, rc->segs, 2) == 0, "held");
+		CHECK(im_unshare(r->im, r->pe, rc->segs, 2) == 0, "held");
 		host_free(rc->pc.pc_arg);
 	}
 	r->im->im_destroy(r->pe);

@@ -160,7 +160,8 @@ stop_unshare(struct fix *f)
 		if ((fs = f->shared[i]) == NULL)
 			continue;
 		f->shared[i] = NULL;
-		CHECK(pvq_unshare(f->q, fs->segs, fs->nsegs) == 0, "chain %lu is held", fs->n);
+		CHECK(im_unshare(f->im, f->pe, fs->segs, fs->nsegs) == 0,
+		    "chain %lu is held", fs->n);
 		host_free(fs);
 	}
 	f->nstaged = 0;

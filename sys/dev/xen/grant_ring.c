@@ -68,7 +68,6 @@ static MALLOC_DEFINE(M_GRANT_RING, "grant_ring", "Xen shared rings");
 
 #define	GRANT_RING_HEADER	64	/* bytes before the slots */
 #define	GRANT_RING_MAX_MSGS	32	/* bits of gm_noid */
-#define	GRANT_RING_BATCH	32	/* references ended at a time */
 #define	GRANT_RING_NEVER	(1U << 31)	/* half a turn ahead */
 
 /* xen/io/ring.h makes this for each protocol; the part before the slots is the same for all. */
@@ -111,7 +110,6 @@ struct grant_ring {
 	uint16_t	*gr_ids;	/* circular array of free ids */
 	struct gr_shadow *gr_shadow;
 	char		*gr_rsps;	/* copies of responses, q_size */
-	grant_ref_t	*gr_share_refs;	/* q_max_segs; put side */
 	/* Put side; q_taken is req_prod, counted on for what is staged. */
 	volatile uint32_t gr_base	/* q_taken at the last commit */
 	    __aligned(CACHE_LINE_SIZE);
@@ -167,49 +165,6 @@ gr_prepare(const struct pvq *q, const struct pvq_chain *pc)
 	    pc->pc_nread + pc->pc_nwrite > q->q_max_segs)
 		return (0);
 	return (gm->gm_n);
-}
-
-/*
- * Take back what gr_share() gave, from the front.  Returns how many the back end still has mapped.
- */
-static int
-gr_unshare(struct pvq *q __unused, bus_dma_segment_t *segs, int nsegs)
-{
-	grant_ref_t refs[GRANT_RING_BATCH];
-	int held, i, n;
-
-	held = 0;
-	for (; nsegs > 0; segs += n, nsegs -= n) {
-		n = MIN(nsegs, GRANT_RING_BATCH);
-		for (i = 0; i < n; i++)
-			refs[i] = segs[i].ds_addr >> PAGE_SHIFT;
-		held += xen_gnttab_end(refs, n);
-	}
-	return (held);
-}
-
-static int
-gr_share(struct pvq *q, struct pvq_chain *pc)
-{
-	struct grant_ring *gr = GR(q);
-	bus_dma_segment_t *ds;
-	int i, nsegs = pc->pc_nread + pc->pc_nwrite;
-
-	/* All or none: where it fails the segments are still the caller's addresses, to try again. */
-	if (nsegs > 0 && xen_gnttab_alloc(gr->gr_share_refs, nsegs) != 0)
-		return (ENOMEM);
-	for (i = 0; i < nsegs; i++) {
-		ds = &pc->pc_segs[i];
-		KASSERT((ds->ds_addr & PAGE_MASK) + ds->ds_len <= PAGE_SIZE,
-		    ("%s: segment %d crosses a page", __func__, i));
-		xen_gnttab_grant(gr->gr_share_refs[i], gr->gr_params.grp_otherend, ds->ds_addr,
-		    i < pc->pc_nread);
-		ds->ds_addr = ((bus_addr_t)gr->gr_share_refs[i] << PAGE_SHIFT) |
-		    (ds->ds_addr & PAGE_MASK);
-	}
-	if (gr->gr_params.grp_encode != NULL)
-		gr->gr_params.grp_encode(gr->gr_params.grp_encode_arg, pc);
-	return (0);
 }
 
 static void
@@ -686,7 +641,6 @@ gr_free(struct pvq *q)
 	KASSERT(q->q_committed == q->q_completed, ("%s: %u chains in flight", q->q_name,
 	    q->q_committed - q->q_completed));
 	xen_gnttab_pages_free(gr->gr_pages);
-	free(gr->gr_share_refs, M_GRANT_RING);
 	free(gr->gr_rsps, M_GRANT_RING);
 	free(gr->gr_shadow, M_GRANT_RING);
 	free(gr->gr_ids, M_GRANT_RING);
@@ -696,8 +650,6 @@ gr_free(struct pvq *q)
 static const struct pvq_ops gr_ops = {
 	.qo_name = "grant",
 	.qo_prepare = gr_prepare,
-	.qo_share = gr_share,
-	.qo_unshare = gr_unshare,
 	.qo_put = gr_put,
 	.qo_abort = gr_abort,
 	.qo_commit = gr_commit,
@@ -774,8 +726,6 @@ grant_ring_create(const struct grant_ring_params *params, struct pvq **qp)
 	gr->gr_ids = malloc(size * sizeof(*gr->gr_ids), M_GRANT_RING, M_WAITOK | M_ZERO);
 	gr->gr_shadow = malloc(size * sizeof(*gr->gr_shadow), M_GRANT_RING, M_WAITOK | M_ZERO);
 	gr->gr_rsps = malloc(size * params->grp_rsp_size, M_GRANT_RING, M_WAITOK | M_ZERO);
-	gr->gr_share_refs = malloc(params->grp_max_segs * sizeof(*gr->gr_share_refs), M_GRANT_RING,
-	    M_WAITOK | M_ZERO);
 	error = xen_gnttab_pages_alloc(params->grp_otherend, 1 << params->grp_order, M_WAITOK,
 	    &gr->gr_pages);
 	if (error == 0) {

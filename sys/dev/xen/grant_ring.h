@@ -26,16 +26,13 @@
  * How a chain travels:
  *
  *	pvq_prepare()	slots = gm_n of the struct grant_msgs in pc_arg
- *	pvq_share()	ds_addr becomes (reference << PAGE_SHIFT) | offset, segment by segment; then
- *			grp_encode(), if there is one, formats the messages from it
  *	pvq_put()	copies the messages to the slots, and writes the ids there (the messages are not
  *			changed)
  *	pvq_get()	a chain is done when each of its messages was answered; grant_ring_response() is
  *			a copy of the last answer
- *	pvq_unshare()	ends the grants; see pvq.h for the pages that the back end still has mapped
  *
- * A driver whose pages stay granted (persistent grants, staging pages) writes references to ds_addr
- * itself and calls neither pvq_share() nor pvq_unshare().
+ * What is granted, and for how long, is the driver's business: it has pages that stay granted, and
+ * writes their references into its messages.
  */
 
 #ifndef _DEV_XEN_GRANT_RING_H_
@@ -95,9 +92,6 @@ struct grant_ring_params {
 	/* Responses have come, with its events; or NULL. */
 	void		(*grp_worked)(struct xen_evtchn *);
 	struct xen_evtchn *grp_notify_arg;
-	/* Format the messages from the references in pc_segs, at the end of pvq_share(); or NULL. */
-	void		(*grp_encode)(void *arg, struct pvq_chain *pc);
-	void		*grp_encode_arg;
 };
 
 /* A copy of the last response to a chain's messages, which the back end can't change. */

@@ -425,9 +425,8 @@ static const struct peer_ops grant_peer_ops = {
 
 /* What a driver does: formats the messages, from references. */
 static void
-grant_encode(void *arg, struct pvq_chain *pc)
+grant_encode(const struct grant_peer *gp, struct pvq_chain *pc)
 {
-	const struct grant_peer *gp = arg;
 	const bus_dma_segment_t *ds = pc->pc_segs;
 	const struct grant_msgs *gm = pc->pc_arg;
 	struct blk_msg *blk = gm->gm_msgs;
@@ -454,6 +453,39 @@ grant_encode(void *arg, struct pvq_chain *pc)
 			.nm_len = ds->ds_len,
 		};
 	}
+}
+
+/* A reference for each segment's page, in the place of its number. */
+static void
+grant_share(struct peer *pe, struct pvq_chain *pc)
+{
+	bus_dma_segment_t *ds;
+	grant_ref_t ref;
+	int error, i;
+
+	for (i = 0; i < pc->pc_nread + pc->pc_nwrite; i++) {
+		ds = &pc->pc_segs[i];
+		CHECK((ds->ds_addr & PAGE_MASK) + ds->ds_len <= PAGE_SIZE,
+		    "segment %d crosses a page", i);
+		error = xen_gnttab_alloc(&ref, 1);
+		CHECK(error == 0, "no reference: error %d", error);
+		xen_gnttab_grant(ref, GRANT_DOMID, ds->ds_addr, i < pc->pc_nread);
+		ds->ds_addr = ((bus_addr_t)ref << PAGE_SHIFT) | (ds->ds_addr & PAGE_MASK);
+	}
+	grant_encode(GP(pe), pc);
+}
+
+static int
+grant_unshare(struct peer *pe __unused, const bus_dma_segment_t *segs, int nsegs)
+{
+	grant_ref_t ref;
+	int held = 0, i;
+
+	for (i = 0; i < nsegs; i++) {
+		ref = segs[i].ds_addr >> PAGE_SHIFT;
+		held += xen_gnttab_end(&ref, 1);
+	}
+	return (held);
 }
 
 static void
@@ -570,8 +602,6 @@ grant_create(const struct impl *im, uint16_t size, uint16_t max_segs, struct pee
 		.grp_null_value = NULL_STATUS,
 		.grp_notify = grant_notify,
 		.grp_notify_arg = (struct xen_evtchn *)(void *)gp,
-		.grp_encode = grant_encode,
-		.grp_encode_arg = gp,
 	};
 	int error;
 
@@ -722,6 +752,8 @@ static const uint16_t grant_no_sizes[] = { 1, 8192, 32768, 65535, 0 };
 	.im_arg = (shape),						\
 	.im_create = grant_create,					\
 	.im_chain = grant_chain,					\
+	.im_share = grant_share,					\
+	.im_unshare = grant_unshare,					\
 	.im_reported = (reported),					\
 	.im_quiesce = grant_quiesce,					\
 	.im_reset = grant_reset,					\

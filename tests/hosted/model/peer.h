@@ -94,10 +94,16 @@ struct impl {
 	int		(*im_create)(const struct impl *, uint16_t size, uint16_t max_segs,
 			    struct peer **);
 	/*
-	 * Give a chain of nread and nwrite segments its messages, which pvq_share() fills in;
+	 * Give a chain of nread and nwrite segments its messages, which im_share() fills in;
 	 * host_free(pc_arg) after the put.  NULL: there are no messages in this ring.
 	 */
 	void		(*im_chain)(struct peer *, struct pvq_chain *);
+	/*
+	 * Make a chain's memory visible to the peer, as a driver of such a ring does before it puts the
+	 * chain, and end that: returns how many segments the peer still holds.  NULL: it sees all memory.
+	 */
+	void		(*im_share)(struct peer *, struct pvq_chain *);
+	int		(*im_unshare)(struct peer *, const bus_dma_segment_t *, int nsegs);
 	/* The length that the peer reported of a completed chain, as po_complete was given it. */
 	uint32_t	(*im_reported)(const struct pvq_done *);
 	/* The peer lets go of everything: what is in flight may be drained. */
@@ -107,6 +113,21 @@ struct impl {
 	/* Free both. */
 	void		(*im_destroy)(struct peer *);
 };
+
+static inline void
+im_share(const struct impl *im, struct peer *pe, struct pvq_chain *pc)
+{
+
+	if (im->im_share != NULL)
+		im->im_share(pe, pc);
+}
+
+static inline int
+im_unshare(const struct impl *im, struct peer *pe, const bus_dma_segment_t *segs, int nsegs)
+{
+
+	return (im->im_unshare == NULL ? 0 : im->im_unshare(pe, segs, nsegs));
+}
 
 #define	IM_EVENT	0x01	/* notifications and interrupts by index */
 #define	IM_INDIRECT	0x02	/* a chain of several segments takes an indirect table */

@@ -93,22 +93,16 @@ pv_blk_dump_one(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t le
 	struct pvq_done done;
 	struct pvq_chain pc;
 	uintmax_t seen;
-	int error, slots, us;
+	int error, us;
 
 	rq = pv_blk_dump_request(blk, cmd, offset, length);
 	bzero(&pc, sizeof(pc));
 	pc.pc_cookie = rq;
 	blk->blk_ops->bo_encode(blk, rq, &pc);
-	slots = pvq_prepare(bq->bq_pvq, &pc);
-	error = slots == 0 ? EFBIG : pvq_reserve(bq->bq_pvq, slots);
-	if (error == 0)
-		error = pvq_share(bq->bq_pvq, &pc);
+	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	error = pvq_submit(bq->bq_pvq, &pc);
 	if (error != 0)
 		return (error);
-	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
-	pvq_put(bq->bq_pvq, &pc, 1);
-	pvq_commit(bq->bq_pvq);
-	(void)pvq_kick(bq->bq_pvq);
 	for (us = 0; pvq_get(bq->bq_pvq, &done, 1) == 0; us += PV_BLK_POLL_US) {
 		if (pvq_broken(bq->bq_pvq))
 			return (EIO);
@@ -116,7 +110,6 @@ pv_blk_dump_one(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t le
 			return (ETIMEDOUT);
 		DELAY(PV_BLK_POLL_US);
 	}
-	pvq_unshare(bq->bq_pvq, rq->rq_segs + 1, rq->rq_nsegs);
 	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	error = blk->blk_ops->bo_status(blk, rq, &done, &seen);
 	return (error == -1 ? EIO : error);

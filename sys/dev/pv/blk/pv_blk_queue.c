@@ -53,8 +53,8 @@ pv_blk_retry(struct pv_blk_queue *bq, sbintime_t after)
 }
 
 /*
- * Puts rq.  Returns 0; ENOSPC or ENOMEM if there is no room now; EIO if the queue is broken; EFBIG if
- * the queue can never take it.
+ * Puts rq.  Returns 0; ENOSPC if there is no room now; EIO if the queue is broken; EFBIG if the queue
+ * can never take it.
  */
 static __always_inline int
 pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
@@ -70,8 +70,6 @@ pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	if (slots == 0)
 		return (EFBIG);
 	error = pvq_reserve(bq->bq_pvq, slots);
-	if (error == 0)
-		error = pvq_share(bq->bq_pvq, &pc);
 	if (error != 0)
 		return (error);
 	if (rq->rq_loaded)
@@ -216,7 +214,6 @@ pv_blk_take_back(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	TAILQ_REMOVE(&bq->bq_inflight, rq, rq_link);
 	bq->bq_ninflight--;
 	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
-	pvq_unshare(bq->bq_pvq, rq->rq_segs + 1, rq->rq_nsegs);
 	if (rq->rq_loaded)
 		bus_dmamap_sync(pv_blk_dtag(blk, rq), rq->rq_map, rq->rq_cmd == PV_BLK_WRITE ?
 		    BUS_DMASYNC_POSTWRITE : BUS_DMASYNC_POSTREAD);

@@ -172,7 +172,6 @@ pv_net_rx_load(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 static void
 pv_net_rx_unload(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 {
-	pvq_unshare(rxq->prq_pvq, buf->prb_segs, buf->prb_nsegs);
 	pv_net_rx_unmap(rxq, buf);
 	buf->prb_nsegs = 0;
 }
@@ -313,13 +312,8 @@ pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
 		slots += need;
 		if (pvq_reserve(rxq->prq_pvq, slots) != 0)
 			break;
-		if (buf->prb_page == NULL) {
-			if (pvq_share(rxq->prq_pvq, pc) != 0) {
-				starved = true;
-				break;
-			}
+		if (buf->prb_page == NULL)
 			pv_net_rx_sync(rxq, buf, BUS_DMASYNC_PREREAD);
-		}
 		rxq->prq_nfree--;
 	}
 	if (n > 0)

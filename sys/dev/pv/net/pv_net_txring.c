@@ -334,8 +334,6 @@ pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
 		pn->pn_ops->pno_message->pmo_prepare(pn->pn_softc, txq->ptq_id, txq->ptq_n, hdr);
 	slots = pvq_prepare(txq->ptq_pvq, pc);
 	error = slots == 0 ? EFBIG : pvq_reserve(txq->ptq_pvq, txq->ptq_slots + slots);
-	if (error == 0 && pn->pn_stage == NULL && pvq_share(txq->ptq_pvq, pc) != 0)
-		error = ENOSPC;
 	if (__predict_false(error != 0)) {
 		pv_net_tx_undo(txq, buf, *mp, apart);
 		txq->ptq_stats.nomem += error != ENOSPC;
@@ -625,10 +623,8 @@ pv_net_tx_release(struct pv_net_txq *txq, struct pv_net_txbuf *buf)
 
 	if (stage != NULL)
 		stage->so_sent(txq, buf);
-	else {
-		pvq_unshare(txq->ptq_pvq, buf->ptb_segs, buf->ptb_nsegs);
+	else
 		pv_net_tx_unmap(txq, buf);
-	}
 	buf->ptb_nsegs = 0;
 	m_freem(buf->ptb_mbuf);
 	buf->ptb_mbuf = NULL;

@@ -9,21 +9,17 @@
  *
  * A paravirtual device and its driver share a ring.  A virtqueue (VirtIO 1.3, 2.6 to 2.8) and a Xen
  * shared ring with grant references (xen/io/ring.h, xen/grant_table.h) differ in layout, but a driver
- * does the same eight things with either, and this is the interface to those eight.
+ * does the same things with either, and this is the interface to them.
  *
  *  operation       virtqueue, split or packed              grant ring
  *  -------------   -------------------------------------   --------------------------------------------
  *  pvq_prepare     descriptors: 1 if the chain goes into   ring slots: the requests that the protocol
  *                  an indirect table, else its segments    formats for this chain
- *  pvq_share       nothing: guest-physical addresses are   a grant reference for each segment's page,
- *                  what the device understands             written over the page number in ds_addr
  *  pvq_put         descriptor table, avail ring entry      the messages, copied to the slots at
  *                                                          req_prod_pvt, each with its id filled in
  *  pvq_commit      avail.idx, or the head's AVAIL flag     req_prod
  *  pvq_kick        avail_event / NO_NOTIFY, doorbell       req_event, event channel
  *  pvq_get         used ring element: id and length        response: id and status, copied out once
- *  pvq_unshare     nothing                                 end of foreign access; a reference that the
- *                                                          back end still maps is parked, never reused
  *  pvq_intr_*      used_event / NO_INTERRUPT               rsp_event / event channel mask
  *
  * A chain is what is put and what completes: an array of segments, those that the peer reads before
@@ -35,6 +31,9 @@
  *	the caller's --put--> staged --commit--> in the ring --peer--> completed --get--> the caller's
  *	     ^                  |                     |                                         ^
  *	     +----- abort ------+                     +-- drain, after the peer was stopped ----+
+ *
+ * How memory becomes visible to the peer is not a matter of the queue: guest-physical addresses, with
+ * bus_dma(9) or without (pvq_phys_add()), or pages that are granted for as long as the queue exists.
  *
  * Putting has three steps so that a caller can back out at any of them.
  *
@@ -50,8 +49,8 @@
  * broken (pvq_break): from then on put, get, kick and intr_enable do nothing and return EIO or 0, and
  * pvq_drain() is the only way to the cookies.  The owner then resets the device.
  *
- * Locking.  None here.  The owner serialises the putting side (reserve, share, put, abort, commit,
- * post, kick) and the getting side (get, intr_enable, intr_disable).  The two sides may run at the same
+ * Locking.  None here.  The owner serialises the putting side (reserve, put, abort, commit, post,
+ * kick) and the getting side (get, intr_enable, intr_disable).  The two sides may run at the same
  * time: every implementation keeps their state apart.  pvq_drain(), pvq_reinit() and pvq_free() need
  * both sides to be idle; for pvq_forget() they are stopped, wherever they were.
  *
@@ -77,8 +76,8 @@ struct sysctl_oid_list;
 #define	PVQ_NAMELEN	16
 
 /*
- * A chain to put.  The array of segments is the caller's, and is read until pvq_put() returns
- * (pvq_share() changes it); after that the queue has its own record.
+ * A chain to put.  The array of segments is the caller's, and is read until pvq_put() returns; after
+ * that the queue has its own record.
  */
 struct pvq_chain {
 	bus_dma_segment_t *pc_segs;	/* pc_nread, then pc_nwrite of them */
@@ -152,8 +151,6 @@ struct pvq_ops {
 	const char *const *qo_faults;	/* a phrase each, from PVQ_FAULT_TRANSPORT on; or NULL */
 	const struct pvq_counter *qo_counters;	/* of qs_put_own and qs_get_own; or NULL */
 	int	(*qo_prepare)(const struct pvq *, const struct pvq_chain *);
-	int	(*qo_share)(struct pvq *, struct pvq_chain *);	/* NULL: nothing to do */
-	int	(*qo_unshare)(struct pvq *, bus_dma_segment_t *, int);	/* NULL: nothing to do */
 	void	(*qo_put)(struct pvq *, const struct pvq_chain *, int);
 	void	(*qo_abort)(struct pvq *);
 	void	(*qo_commit)(struct pvq *);
@@ -332,36 +329,6 @@ pvq_phys_add_run(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, vm
 		segs[n].ds_len = part;
 	}
 	return (n);
-}
-
-/*
- * Make a chain's memory visible to the peer.  bus_dmamap_load(9) came before, with a tag of
- * the transport's limits, and bus_dmamap_sync(9) comes after; neither where pvq_phys_add() did.
- *
- * Returns 0, or ENOMEM if the transport can share no more at present: nothing is shared then, and the
- * chain is as it was.
- */
-static inline int
-pvq_share(struct pvq *q, struct pvq_chain *pc)
-{
-
-	return (q->q_ops->qo_share == NULL ? 0 : q->q_ops->qo_share(q, pc));
-}
-
-/*
- * Take memory back from the peer, after the chain completed or before it was committed.
- *
- * segs   as pvq_share() left them
- * nsegs  how many
- *
- * Returns how many of them the peer still holds, although it completed the chain: it can read and
- * change that memory at any time from now on, so the memory must be leaked, not freed.
- */
-static inline int
-pvq_unshare(struct pvq *q, bus_dma_segment_t *segs, int nsegs)
-{
-
-	return (q->q_ops->qo_unshare == NULL ? 0 : q->q_ops->qo_unshare(q, segs, nsegs));
 }
 
 /*
