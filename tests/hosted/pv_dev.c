@@ -15,6 +15,7 @@
  *	q0 s0 c0 r0 R0	of queue 0
  *	l L		lost; with what it has
  *	x		reconnect
+ *	m		is there more?
  */
 
 #include <sys/param.h>
@@ -46,6 +47,7 @@ struct model {
 	int		 m_reclaimed[QUEUES];	/* the error that was given last */
 	int		 m_quiesced;		/* the same */
 	int		 m_stop_error, m_restart_error, m_stop_queue_error, m_restart_queue_error;
+	bool		 m_has_more, m_ends_short;	/* the answer; and of what a start gets */
 	u_int		 m_in_restart;		/* queue + 1 that breaks while the device restarts */
 };
 
@@ -148,6 +150,7 @@ model_restart(void *arg, u_int queue)
 	CHECK(!m->m_started, "started twice");
 	if (m->m_restart_error != 0)
 		return (m->m_restart_error);
+	pv_dev_set_short(&m->m_pvd, m->m_ends_short);
 	m->m_started = true;
 	m->m_set = false;
 	atomic_store_rel_int(&m->m_dead, 0);
@@ -224,6 +227,15 @@ model_thawed(void *arg)
 	called(arg, 't', PV_DEV_ALL);
 }
 
+static bool
+model_has_more(void *arg)
+{
+	struct model *m = arg;
+
+	called(m, 'm', PV_DEV_ALL);
+	return (m->m_has_more);
+}
+
 static void (*const model_settings[])(void *) = { model_set, NULL };
 
 /* A device as its protocol has just started it. */
@@ -240,7 +252,7 @@ begin(bool reconnects)
 		.pdo_reclaim = model_reclaim, .pdo_restart = model_restart,
 		.pdo_resume = model_resume, .pdo_lost = model_lost,
 		.pdo_reconnect = reconnects ? model_reconnect : NULL,
-		.pdo_settings = model_settings,
+		.pdo_settings = model_settings, .pdo_has_more = model_has_more,
 	};
 	m->m_dev = kpi_device_create(NULL, NULL, NULL, "model0");
 	pv_dev_init(&m->m_pvd, m->m_dev, &m->m_ops, m, QUEUES);
@@ -924,6 +936,73 @@ what_else_starts_late(const void *arg __unused)
 	end(m);
 }
 
+/* With fewer queues than it could use it is started again when there may be more, later and later. */
+static void
+more_queues_later(const void *arg __unused)
+{
+	struct model *m = begin(false);
+	u_int i;
+
+	pv_dev_set_short(&m->m_pvd, true);
+	happens(m, START);
+	CHECK(kpi_run_tasks() == 0, "nobody uses it");
+	happens(m, UP);
+	m->m_ends_short = true;
+	m->m_logged = 0;
+	CHECK(kpi_delay == SBT_1S, "%jd", (intmax_t)kpi_delay);
+	for (i = 0; i < 3; i++) {
+		CHECK(kpi_run_tasks() == 1 && kpi_delay == SBT_1S, "%jd", (intmax_t)kpi_delay);
+	}
+	CHECK(strcmp(m->m_log, "mmm") == 0, "%s", m->m_log);
+	m->m_has_more = true;
+	for (i = 1; i < 14; i++) {
+		m->m_logged = 0;
+		happens(m, TASK);
+		CHECK(strcmp(m->m_log, "m" STOPS "rSR") == 0 && m->m_quiesced == 0 &&
+		    m->m_reclaimed[0] == 0, "%s", m->m_log);
+		CHECK(kpi_delay == SBT_1S << MIN(i, 10), "%u: %jd", i, (intmax_t)kpi_delay);
+	}
+	CHECK(m->m_pvd.pvd_more_starts == 13 && m->m_pvd.pvd_resets == 0, "not counted");
+	/* Without users, or while it is frozen, nothing is done. */
+	happens(m, DOWN);
+	m->m_logged = m->m_log[0] = 0;
+	happens(m, TASK);
+	CHECK(m->m_logged == 0, "%s", m->m_log);
+	happens(m, UP);
+	happens(m, FREEZE);
+	m->m_logged = m->m_log[0] = 0;
+	happens(m, TASK);
+	CHECK(m->m_logged == 0, "%s", m->m_log);
+	/* When it has all, nothing is looked for, and the delay is short again. */
+	m->m_ends_short = false;
+	happens(m, THAW);
+	CHECK(strcmp(m->m_log, "rSR") == 0 && kpi_run_tasks() == 0, "%s", m->m_log);
+	m->m_ends_short = true;
+	happens(m, RESTART);
+	CHECK(kpi_delay == SBT_1S, "%jd", (intmax_t)kpi_delay);
+	end(m);
+}
+
+static void
+more_queues_of_a_back_end(const void *arg __unused)
+{
+	struct model *m = begin(true);
+
+	pv_dev_set_short(&m->m_pvd, true);
+	happens(m, START);
+	happens(m, UP);
+	m->m_logged = 0;
+	m->m_has_more = true;
+	happens(m, TASK);
+	CHECK(strcmp(m->m_log, "mqx") == 0 && pv_dev_state(&m->m_pvd) == PV_DEV_RESETTING &&
+	    m->m_quiesced == 0, "%s", m->m_log);
+	m->m_logged = 0;
+	happens(m, FREEZE);
+	happens(m, THAW);
+	CHECK(strcmp(m->m_log, STOPS "rSR") == 0 && kpi_run_tasks() == 0, "%s", m->m_log);
+	end(m);
+}
+
 static void
 a_back_end_takes_part(const void *arg __unused)
 {
@@ -1067,6 +1146,8 @@ static const struct hosted_test all[] = {
 	{ "events_before_the_next_attempt", "None is lost", events_before_the_next_attempt, NULL },
 	{ "what_else_starts_late", "Thaws and restarts; and what can't pass", what_else_starts_late,
 	    NULL },
+	{ "more_queues_later", "When there may be more, later and later", more_queues_later, NULL },
+	{ "more_queues_of_a_back_end", "By a new connection", more_queues_of_a_back_end, NULL },
 	{ "a_back_end_takes_part", "A reset that ends with a thaw", a_back_end_takes_part, NULL },
 	{ "held_and_reclaimed", "What a back end has", held_and_reclaimed, NULL },
 	{ "started_with_users", "Users before the start, and with it", started_with_users, NULL },

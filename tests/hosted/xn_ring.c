@@ -122,6 +122,21 @@ xen_evtchn_notify(struct xen_evtchn *channel __unused)
 {
 }
 
+u_int
+xen_gnttab_room(u_int *all)
+{
+
+	*all = 0;
+	return (0);
+}
+
+bool
+xenbus_has_queues(void)
+{
+
+	return (false);
+}
+
 static void
 ring_free(struct pvq *q)
 {
@@ -198,6 +213,10 @@ rings_of_a_failed_set_up(const void *arg __unused)
 	memset(&sc, 0, sizeof(sc));
 	sc.xn_dev = (device_t)&bus;
 	sc.xn_npairs = PAIRS;
+	for (i = 0; i < PAIRS; i++) {
+		sc.xn_queues[i].xq_softc = &sc;
+		sc.xn_queues[i].xq_id = i;
+	}
 	queues = malloc(2 * PAIRS * sizeof(*queues), M_XEN, M_WAITOK | M_ZERO);
 	channels = PAIRS;
 	CHECK(xn_rings_create(&sc) == 0 && rings == 2 * PAIRS, "%d rings", rings);

@@ -134,6 +134,9 @@ uint64_t xenbus_read_option(device_t dev, enum xenbus_side side, const char *nam
  */
 u_int	xenbus_queues(device_t dev, u_int wanted);
 
+/* Are there further ones that no front end has? */
+bool	xenbus_has_queues(void);
+
 /* Does the back end offer a feature ("feature-sg" is "1")?  Missing or invalid: no. */
 bool	xenbus_feature(device_t dev, const char *name);
 

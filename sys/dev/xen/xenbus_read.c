@@ -288,6 +288,13 @@ xenbus_queues(device_t dev, u_int wanted)
 	return (1 + xb->xb_more_queues);
 }
 
+bool
+xenbus_has_queues(void)
+{
+
+	return (atomic_load_int(&xenbus_more_queues) < XENBUS_MORE_QUEUES);
+}
+
 struct xenbus_publish {
 	device_t	 dev;
 	int		(*fn)(device_t, struct xenstore_tx *, void *);

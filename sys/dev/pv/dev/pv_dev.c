@@ -24,7 +24,7 @@
  *
  *		FROZEN	 DOWN		LIVE		RESETTING  LOST		   GONE
  *	start	DOWN, up -		-		-	   -		   -
-	up	later	 reset it if	-		later	   ENXIO	   ENXIO
+ *	up	later	 reset it if	-		later	   ENXIO	   ENXIO
  *			 needed; LIVE
  *	down	later	 -		restart: DOWN	later	   later	   -
  *	need	kept	 kept		the task	kept	   kept		   -
@@ -47,6 +47,10 @@
  * A start that fails for something that may pass, such as a lack of memory, is tried again, later and
  * later: the device is RESETTING until then, and what is needed or wanted of it is not lost.  Only what
  * the device can't or will not do makes it LOST.
+ *
+ * A device that was started with fewer queues than it could use, as there was no memory for more, or no
+ * grants or interrupts (pv_dev_set_short()), is asked now and then, while it is LIVE, whether there may
+ * be more, and is started again then.  If that gave it nothing, the next attempt comes later.
  *
  * Needs.  Whoever finds a queue or the device broken or silent (a ring, a watchdog, the device itself)
  * says so here, in any context.  A need is cleared by a start and by nothing else: one that comes while
@@ -94,6 +98,10 @@
 /* Before a start is tried again: at first, and at most. */
 #define	PV_DEV_AGAIN	(SBT_1S / 8)
 #define	PV_DEV_AGAIN_MAX (32 * SBT_1S)
+
+/* Before a start for more queues, and how often it is doubled at most: to 17 minutes. */
+#define	PV_DEV_MORE	SBT_1S
+#define	PV_DEV_MORE_TRIES 10
 
 static MALLOC_DEFINE(M_PVDEV, "pv_dev", "paravirtual devices");
 
@@ -267,6 +275,14 @@ pv_dev_apply_settings(struct pv_dev *pvd)
 		(*set)(pvd->pvd_arg);
 }
 
+/* Look later whether there may be more queues for a device that has fewer than it could use. */
+static void
+pv_dev_look_for_more(struct pv_dev *pvd, sbintime_t delay)
+{
+	if (pvd->pvd_short && pvd->pvd_ops->pdo_has_more != NULL)
+		(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tq, &pvd->pvd_more_task, delay, 0, 0);
+}
+
 /* The device works, and is used from now on if it has users. */
 static void
 pv_dev_go(struct pv_dev *pvd)
@@ -280,6 +296,7 @@ pv_dev_go(struct pv_dev *pvd)
 	pv_dev_set_state(pvd, PV_DEV_LIVE);
 	pv_dev_apply_settings(pvd);
 	pvd->pvd_ops->pdo_resume(pvd->pvd_arg, PV_DEV_ALL);
+	pv_dev_look_for_more(pvd, PV_DEV_MORE << pvd->pvd_more_tries);
 }
 
 /* Do what failed once more, later and later.  Each time is counted, and the first one is logged. */
@@ -325,23 +342,62 @@ pv_dev_begin(struct pv_dev *pvd)
 	return (0);
 }
 
+/* Stop the device and start it again, or connect it anew. */
 static int
-pv_dev_reset(struct pv_dev *pvd)
+pv_dev_renew(struct pv_dev *pvd, int why)
 {
 	int error;
 
+	if (pvd->pvd_ops->pdo_reconnect == NULL) {
+		error = pv_dev_stop(pvd, PV_DEV_RESETTING, why);
+		return (error != 0 ? error : pv_dev_begin(pvd));
+	}
+	pv_dev_set_state(pvd, PV_DEV_RESETTING);
+	pvd->pvd_ops->pdo_quiesce(pvd->pvd_arg, PV_DEV_ALL, why);
+	pvd->pvd_ops->pdo_reconnect(pvd->pvd_arg);
+	return (0);
+}
+
+static int
+pv_dev_reset(struct pv_dev *pvd)
+{
 	if (++pvd->pvd_resets <= PV_DEV_LOGGED)
 		device_printf(pvd->pvd_dev, "resetting the device%s\n",
 		    pvd->pvd_resets < PV_DEV_LOGGED ? "" :
 		    "; from now on resets are only counted");
-	if (pvd->pvd_ops->pdo_reconnect == NULL) {
-		error = pv_dev_stop(pvd, PV_DEV_RESETTING, EIO);
-		return (error != 0 ? error : pv_dev_begin(pvd));
+	return (pv_dev_renew(pvd, EIO));
+}
+
+void
+pv_dev_set_short(struct pv_dev *pvd, bool is_short)
+{
+	pvd->pvd_short = is_short;
+	if (!is_short)
+		pvd->pvd_more_tries = 0;
+}
+
+static void
+pv_dev_get_more(struct pv_dev *pvd)
+{
+	if (!pvd->pvd_ops->pdo_has_more(pvd->pvd_arg)) {
+		pv_dev_look_for_more(pvd, PV_DEV_MORE);
+		return;
 	}
-	pv_dev_set_state(pvd, PV_DEV_RESETTING);
-	pvd->pvd_ops->pdo_quiesce(pvd->pvd_arg, PV_DEV_ALL, EIO);
-	pvd->pvd_ops->pdo_reconnect(pvd->pvd_arg);
-	return (0);
+	pvd->pvd_more_tries = MIN(pvd->pvd_more_tries + 1, PV_DEV_MORE_TRIES);
+	pvd->pvd_more_starts++;
+	(void)pv_dev_renew(pvd, 0);
+}
+
+static void
+pv_dev_more_task(void *arg, int pending __unused)
+{
+	struct pv_dev *pvd = arg;
+
+	sx_xlock(&pvd->pvd_sx);
+	/* In another state, this begins again with the next start. */
+	if (pv_dev_is_live(pvd) && pvd->pvd_short)
+		pv_dev_get_more(pvd);
+	sx_xunlock(&pvd->pvd_sx);
 }
 
 /* Was a queue that is stuck reset for that before, and has nothing completed since then? */
@@ -596,6 +652,8 @@ pv_dev_leave(struct pv_dev *pvd)
 	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
 	while (taskqueue_cancel_timeout(pvd->pvd_tq, &pvd->pvd_task, NULL) != 0)
 		taskqueue_drain_timeout(pvd->pvd_tq, &pvd->pvd_task);
+	while (taskqueue_cancel_timeout(pvd->pvd_tq, &pvd->pvd_more_task, NULL) != 0)
+		taskqueue_drain_timeout(pvd->pvd_tq, &pvd->pvd_more_task);
 }
 
 void
@@ -625,6 +683,8 @@ pv_dev_sysctl(struct pv_dev *pvd, struct sysctl_ctx_list *ctx, struct sysctl_oid
 	    &pvd->pvd_queue_reset_errors, 0, "Times this failed, and the device was reset");
 	SYSCTL_ADD_U64(ctx, parent, OID_AUTO, "start_retries", CTLFLAG_RD,
 	    &pvd->pvd_start_retries, 0, "Times a start failed and was to be tried again");
+	SYSCTL_ADD_U64(ctx, parent, OID_AUTO, "more_starts", CTLFLAG_RD, &pvd->pvd_more_starts, 0,
+	    "Times it was started again because there may be more queues for it");
 }
 
 void
@@ -644,6 +704,7 @@ pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops, void
 	pvd->pvd_tq = taskqueue_create("pv_dev", M_WAITOK, taskqueue_thread_enqueue, &pvd->pvd_tq);
 	taskqueue_start_threads(&pvd->pvd_tq, 1, PWAIT, "%s config", device_get_nameunit(dev));
 	TIMEOUT_TASK_INIT(pvd->pvd_tq, &pvd->pvd_task, 0, pv_dev_task, pvd);
+	TIMEOUT_TASK_INIT(pvd->pvd_tq, &pvd->pvd_more_task, 0, pv_dev_more_task, pvd);
 }
 
 void

@@ -81,6 +81,11 @@ struct pv_dev_ops {
 	 * around a new connection, and return at once.  Or NULL.
 	 */
 	void	(*pdo_reconnect)(void *arg);
+	/*
+	 * Of a device that has fewer queues than it could use (pv_dev_set_short()): may there be more
+	 * if it is started again?  Called once a second.  Or NULL.
+	 */
+	bool	(*pdo_has_more)(void *arg);
 };
 
 struct pv_dev_queue {
@@ -102,17 +107,21 @@ struct pv_dev {
 	bool		 pvd_stopped;	/* and has nothing of ours */
 	bool		 pvd_leaked;	/* it did not stop, and may use its memory for ever */
 	bool		 pvd_leaving;	/* it need not be started any more */
+	bool		 pvd_short;	/* it has fewer queues than it could use */
 	int		 pvd_error;	/* why the device needs a reset; 0: it needs none */
 	struct pv_dev_queue *pvd_queues;
 	struct taskqueue *pvd_tq;
 	struct timeout_task pvd_task;
+	struct timeout_task pvd_more_task;
 	sbintime_t	 pvd_reset_at;	/* when something was reset last */
 	u_int		 pvd_tries;	/* to start it, that failed; it is RESETTING */
 	u_int		 pvd_late_starts; /* starts that were tried again */
+	u_int		 pvd_more_tries; /* to get more queues, since there were fewer */
 	uint64_t	 pvd_resets;
 	uint64_t	 pvd_queue_resets;
 	uint64_t	 pvd_queue_reset_errors;
 	uint64_t	 pvd_start_retries;
+	uint64_t	 pvd_more_starts;
 };
 
 /*
@@ -128,7 +137,7 @@ void	pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops,
 /* Free what pv_dev_init() made.  No step, no need of a reset, and no task of pvd_tq comes any more. */
 void	pv_dev_fini(struct pv_dev *pvd);
 
-/* Publish resets, queue_resets, queue_reset_errors and start_retries below parent. */
+/* Publish resets, queue_resets, queue_reset_errors, start_retries and more_starts below parent. */
 void	pv_dev_sysctl(struct pv_dev *pvd, struct sysctl_ctx_list *ctx, struct sysctl_oid_list *parent);
 
 /* q is the queue of that number from now on: if it breaks, it is reset.  NULL: there is none. */
@@ -188,6 +197,12 @@ void	pv_dev_reclaim(struct pv_dev *pvd);
 int	pv_dev_thaw(struct pv_dev *pvd);
 void	pv_dev_lose(struct pv_dev *pvd);
 void	pv_dev_leave(struct pv_dev *pvd);
+
+/*
+ * The device is being started with fewer queues than it could use, or with all: in the first case it is
+ * started again when pdo_has_more says that there may be more.  Called while it is not LIVE.
+ */
+void	pv_dev_set_short(struct pv_dev *pvd, bool is_short);
 
 /*
  * Reset one queue of a LIVE device now; pv_dev_lock() is held.  With an error of 0 what is in flight

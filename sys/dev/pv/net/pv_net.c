@@ -178,20 +178,31 @@ pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params)
 }
 
 int
+pv_net_set_pairs(struct pv_net *pn, int n)
+{
+	int before = pn->pn_params.pnp_npairs, error = 0;
+
+	pn->pn_params.pnp_npairs = n;
+	if (pn->pn_level == PV_NET_INTERFACE)
+		error = pv_net_fill_pairs(pn);
+	pn->pn_params.pnp_npairs = before;
+	if (error != 0)
+		return (error);
+	pv_net_change_pairs(pn, n);
+	if (pn->pn_level == PV_NET_INTERFACE) {
+		(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
+		pv_net_sysctl_queues(pn);
+	}
+	return (0);
+}
+
+int
 pv_net_attach(struct pv_net *pn)
 {
-	int error = 0, i;
+	int error, i;
 
 	pn->pn_level = PV_NET_QUEUES;
-	/* A small ring without indirect tables takes fewer segments than the protocol would. */
-	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
-		pn->pn_params.pnp_tx_segs = MIN(pn->pn_params.pnp_tx_segs,
-		    pn->pn_txqs[i].ptq_pvq->q_max_segs);
-	for (i = 0; i < pn->pn_params.pnp_npairs && error == 0; i++) {
-		error = pv_net_rx_alloc(&pn->pn_rxqs[i]);
-		if (error == 0)
-			error = pv_net_tx_alloc(&pn->pn_txqs[i]);
-	}
+	error = pv_net_fill_pairs(pn);
 	/* From its creation on the interface may be set up, but is not before pv_dev_start(). */
 	if (error == 0)
 		error = pv_net_if_create(pn);
@@ -272,9 +283,14 @@ pv_net_free(struct pv_net *pn)
 int
 pv_net_thaw(struct pv_net *pn)
 {
-	int error;
+	int error = 0;
 
-	error = pv_dev_thaw(&pn->pn_pvdev);
+	pv_dev_lock(&pn->pn_pvdev);
+	if (pv_dev_state(&pn->pn_pvdev) == PV_DEV_FROZEN)
+		error = pv_net_fill_pairs(pn);
+	pv_dev_unlock(&pn->pn_pvdev);
+	if (error == 0)
+		error = pv_dev_thaw(&pn->pn_pvdev);
 	if (error == 0)
 		pv_net_link_change(pn);
 	return (error);

@@ -238,6 +238,12 @@ struct pv_net_ops {
 	 * pno_stop and pno_restart are enough.
 	 */
 	void	(*pno_reset)(void *softc);
+	/*
+	 * The device is used with fewer pairs than it could be, for want of something
+	 * (pv_dev_set_short()): may there be enough for another one now?  Called once a second.  Or
+	 * NULL.
+	 */
+	bool	(*pno_has_more)(void *softc);
 	/* Set what is received.  May sleep. */
 	int	(*pno_set_filter)(void *softc, const struct pv_net_filter *filter);
 	/* Set the Ethernet address; EOPNOTSUPP if the device can't.  May sleep. */
@@ -352,10 +358,18 @@ void	pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out
 
 /*
  * Another back end offers something else: take pnp_offloads, pnp_max_frame, pnp_max_mtu and pnp_npairs
- * from params.  There can be fewer pairs than there were at attach, not more.  Between freeze and thaw.
- * May sleep.
+ * from params.  There can be fewer pairs than were given to pv_net_alloc(), not more.  Before attach,
+ * or between freeze and thaw.  May sleep.
  */
 void	pv_net_renegotiate(struct pv_net *pn, const struct pv_net_params *params);
+
+/*
+ * The device has queues for n pairs now, of those given to pv_net_alloc(), and they are to be used.
+ * In pno_restart, with pv_dev_lock() held.  May sleep.
+ *
+ * Returns 0, or ENOMEM or the error of bus_dma(9): there are as many as before.
+ */
+int	pv_net_set_pairs(struct pv_net *pn, int n);
 
 /*
  * Make the interface visible.  The queues are allocated and the device is live.

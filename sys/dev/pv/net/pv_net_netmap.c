@@ -174,6 +174,23 @@ pv_net_netmap_fits(const struct pvq *q)
 	return (q->q_max_segs >= 2 && pv_net_netmap_slots(q) >= 2);
 }
 
+static bool
+pv_net_netmap_pair_fits(const struct pv_net *pn, int pair)
+{
+	return (pv_net_netmap_fits(pn->pn_rxqs[pair].prq_pvq) &&
+	    pv_net_netmap_fits(pn->pn_txqs[pair].ptq_pvq));
+}
+
+static void
+pv_net_netmap_alloc_pair(struct pv_net *pn, int pair)
+{
+	struct pv_net_rxq *rxq = &pn->pn_rxqs[pair];
+	struct pv_net_txq *txq = &pn->pn_txqs[pair];
+
+	rxq->prq_netmap = pv_net_netmap_alloc(pn, rxq->prq_pvq);
+	txq->ptq_netmap = pv_net_netmap_alloc(pn, txq->ptq_pvq);
+}
+
 bool
 pv_net_netmap_alloc_queues(struct pv_net *pn)
 {
@@ -182,16 +199,25 @@ pv_net_netmap_alloc_queues(struct pv_net *pn)
 	if (!pn->pn_params.pnp_phys || pn->pn_stage != NULL || pn->pn_params.pnp_hdrlen == 0 ||
 	    pn->pn_params.pnp_hdrlen > PV_NET_NETMAP_HDR)
 		return (false);
-	for (i = 0; i < pn->pn_made; i++) {
-		if (!pv_net_netmap_fits(pn->pn_rxqs[i].prq_pvq) ||
-		    !pv_net_netmap_fits(pn->pn_txqs[i].ptq_pvq))
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		if (!pv_net_netmap_pair_fits(pn, i))
 			return (false);
 	}
-	for (i = 0; i < pn->pn_made; i++) {
-		pn->pn_rxqs[i].prq_netmap = pv_net_netmap_alloc(pn, pn->pn_rxqs[i].prq_pvq);
-		pn->pn_txqs[i].ptq_netmap = pv_net_netmap_alloc(pn, pn->pn_txqs[i].ptq_pvq);
-	}
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++)
+		pv_net_netmap_alloc_pair(pn, i);
 	return (true);
+}
+
+int
+pv_net_netmap_add_pair(struct pv_net *pn, int pair)
+{
+	/* None has, if the card is no port, or there is no interface yet. */
+	if (pn->pn_rxqs[0].prq_netmap == NULL)
+		return (0);
+	if (!pv_net_netmap_pair_fits(pn, pair))
+		return (ENXIO);
+	pv_net_netmap_alloc_pair(pn, pair);
+	return (0);
 }
 
 void
@@ -672,6 +698,12 @@ pv_net_netmap_stop(struct pv_net_rxq *rxq __unused, struct pv_net_txq *txq __unu
 void
 pv_net_netmap_drain(struct pv_net_rxq *rxq __unused, struct pv_net_txq *txq __unused)
 {
+}
+
+int
+pv_net_netmap_add_pair(struct pv_net *pn __unused, int pair __unused)
+{
+	return (0);
 }
 
 #endif /* !DEV_NETMAP */

@@ -12,7 +12,8 @@
  * (the mbuf's flow id), so that its packets keep their order; what has none goes by the CPU that sends
  * it.  Pairs share no lock and no thread on the way of a packet.
  *
- * Another back end may have fewer pairs; the others then have no queues, and are not started.
+ * Another back end may have fewer pairs, and there may be too little for all of them; the others then
+ * have no queues, and are not started.  A pair gets its buffers when it has queues for the first time.
  *
  * Fewer pairs in use.  Senders stop choosing the others; what waits there moves to one that stays, and
  * what is in flight completes; then the device is configured.  A sender that chose a queue just before
@@ -147,6 +148,45 @@ pv_net_pairs_free(struct pv_net *pn)
 	free(pn->pn_tqs, M_PVNET);
 	free(pn->pn_rxqs, M_PVNET);
 	free(pn->pn_txqs, M_PVNET);
+}
+
+static int
+pv_net_fill_pair(struct pv_net *pn, int pair)
+{
+	struct pv_net_rxq *rxq = &pn->pn_rxqs[pair];
+	struct pv_net_txq *txq = &pn->pn_txqs[pair];
+	int error;
+
+	/* A small ring without indirect tables takes fewer segments than the protocol would. */
+	pn->pn_params.pnp_tx_segs = MIN(pn->pn_params.pnp_tx_segs, txq->ptq_pvq->q_max_segs);
+	error = pv_net_rx_alloc(rxq);
+	if (error == 0)
+		error = pv_net_tx_alloc(txq);
+	if (error == 0)
+		error = pv_net_netmap_add_pair(pn, pair);
+	if (error != 0)
+		return (error);
+	if (pn->pn_level == PV_NET_INTERFACE)
+		pv_net_lro_init(rxq);
+	return (0);
+}
+
+int
+pv_net_fill_pairs(struct pv_net *pn)
+{
+	int error, i;
+
+	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
+		if (pn->pn_txqs[i].ptq_ring != NULL)
+			continue;
+		error = pv_net_fill_pair(pn, i);
+		if (error != 0) {
+			pv_net_rx_free(&pn->pn_rxqs[i]);
+			pv_net_tx_free(&pn->pn_txqs[i]);
+			return (error);
+		}
+	}
+	return (0);
 }
 
 /* Wait until nothing is left in a transmit queue. */

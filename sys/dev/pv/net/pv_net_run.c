@@ -192,6 +192,15 @@ pv_net_reconnect(void *arg)
 	pn->pn_ops->pno_reset(pn->pn_softc);
 }
 
+static bool
+pv_net_has_more(void *arg)
+{
+	struct pv_net *pn = arg;
+
+	/* Programs have a ring of each pair mapped. */
+	return (!pn->pn_netmap && pn->pn_ops->pno_has_more(pn->pn_softc));
+}
+
 static void
 pv_net_apply_lladdr(void *arg)
 {
@@ -318,6 +327,8 @@ pv_net_run_init(struct pv_net *pn)
 	pn->pn_dev_ops = pv_net_dev_ops;
 	if (pn->pn_ops->pno_reset != NULL)
 		pn->pn_dev_ops.pdo_reconnect = pv_net_reconnect;
+	if (pn->pn_ops->pno_has_more != NULL)
+		pn->pn_dev_ops.pdo_has_more = pv_net_has_more;
 	pv_dev_init(&pn->pn_pvdev, pn->pn_dev, &pn->pn_dev_ops, pn,
 	    2 * pn->pn_params.pnp_npairs);
 	TASK_INIT(&pn->pn_offload_task, 0, pv_net_offload_task, pn);

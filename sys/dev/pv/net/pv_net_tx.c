@@ -497,7 +497,8 @@ pv_net_tx_flush_ring(struct pv_net_txq *txq)
 		txq->ptq_list = m->m_nextpkt;
 		m_freem(m);
 	}
-	while ((m = buf_ring_dequeue_sc(txq->ptq_ring)) != NULL)
+	/* A pair that never had queues has no ring either. */
+	while (txq->ptq_ring != NULL && (m = buf_ring_dequeue_sc(txq->ptq_ring)) != NULL)
 		m_freem(m);
 }
 

@@ -335,7 +335,7 @@ struct pv_net {
 	u_int			 pn_rx_segs;	/* and its segments at most */
 	u_int			 pn_rx_cluster;	/* bytes of each */
 	u_int			 pn_rx_pad;	/* before the header, to align what IP reads */
-	int			 pn_made;	/* pairs that there is memory for */
+	int			 pn_made;	/* pairs at most */
 	u_int			 pn_chosen;	/* pairs to use of those that there are */
 	volatile u_int		 pn_pairs;	/* pairs of queues in use, of pnp_npairs */
 	struct pv_net_rxq	*pn_rxqs;
@@ -575,6 +575,11 @@ void	pv_net_pairs_free(struct pv_net *pn);
 int	pv_net_pair_cpu(const struct pv_net *pn, int pair);
 int	pv_net_use_pairs(struct pv_net *pn, u_int n);
 void	pv_net_change_pairs(struct pv_net *pn, int n);
+/*
+ * Give the pairs that have queues for the first time what pairs have.  Returns 0, or ENOMEM or the
+ * error of bus_dma(9), and those that had nothing before have nothing.
+ */
+int	pv_net_fill_pairs(struct pv_net *pn);
 void	pv_net_start_pairs(struct pv_net *pn);
 void	pv_net_stop_pairs(struct pv_net *pn);
 /* Free all that a stopped device had. */
@@ -608,6 +613,9 @@ void	pv_net_ask_offloads(void *pn);
  * of pno_set_size; or an error of the device, whose rings then have the sizes of before.
  */
 int	pv_net_resize(struct pv_net *pn, bool tx, u_int size);
+
+/* pv_net_netmap.c: the same of a pair that comes later; nothing if there is no port */
+int	pv_net_netmap_add_pair(struct pv_net *pn, int pair);
 
 /* pv_net_netmap_if.c: the interface as a port of netmap(4) */
 void	pv_net_netmap_attach(struct pv_net *pn);

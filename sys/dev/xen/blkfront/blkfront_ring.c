@@ -33,11 +33,10 @@ xbd_intr(void *arg)
 }
 
 static int
-xbd_ring_create(struct xbd_softc *sc, u_int i)
+xbd_channel_alloc(struct xbd_softc *sc, u_int i)
 {
-	domid_t domid = xenbus_get_otherend_id(sc->xbd_dev);
 	struct xbd_ring *xr = &sc->xbd_rings[i];
-	char name[PVQ_NAMELEN], intr[32];
+	char intr[32];
 	struct xen_evtchn_params channel = {
 		.xep_name = intr,
 		.xep_type = INTR_TYPE_BIO,
@@ -46,10 +45,22 @@ xbd_ring_create(struct xbd_softc *sc, u_int i)
 		.xep_arg = xr,
 		.xep_brake = true,
 	};
+
+	xr->xr_sc = sc;
+	xr->xr_index = i;
+	snprintf(intr, sizeof(intr), "%s:req%u", device_get_nameunit(sc->xbd_dev), i);
+	return (xen_evtchn_alloc(xenbus_get_otherend_id(sc->xbd_dev), &channel,
+	    &xr->xr_channel));
+}
+
+static int
+xbd_ring_create(struct xbd_softc *sc, u_int i)
+{
+	char name[PVQ_NAMELEN];
 	struct grant_ring_params ring = {
 		.grp_dev = sc->xbd_dev,
 		.grp_name = name,
-		.grp_otherend = domid,
+		.grp_otherend = xenbus_get_otherend_id(sc->xbd_dev),
 		.grp_order = sc->xbd_order,
 		.grp_max_segs = BLKIF_MAX_SEGMENTS_PER_REQUEST,
 		.grp_req_size = sizeof(struct blkif_request),
@@ -62,16 +73,13 @@ xbd_ring_create(struct xbd_softc *sc, u_int i)
 	};
 	int error;
 
-	xr->xr_sc = sc;
-	xr->xr_index = i;
 	snprintf(name, sizeof(name), "ring%u", i);
-	snprintf(intr, sizeof(intr), "%s:req%u", device_get_nameunit(sc->xbd_dev), i);
-	error = xen_evtchn_alloc(domid, &channel, &xr->xr_channel);
+	error = xbd_channel_alloc(sc, i);
 	if (error != 0) {
 		xenbus_warn(sc->xbd_dev, error, "no event channel, error %d", error);
 		return (error);
 	}
-	ring.grp_notify_arg = xr->xr_channel;
+	ring.grp_notify_arg = sc->xbd_rings[i].xr_channel;
 	error = grant_ring_create(&ring, &sc->xbd_queues[i]);
 	if (error != 0)
 		xenbus_warn(sc->xbd_dev, error, "no ring of %u pages, error %d",
@@ -104,12 +112,24 @@ xbd_rings_create(struct xbd_softc *sc)
 	}
 	if ((error != ENOSPC && error != ENOMEM) || i < 2)
 		return (error);
-	/* One is enough, and more are tried for the next back end. */
+	/* One is enough, and more are tried later. */
 	sc->xbd_nqueues = i - 1;
 	xbd_ring_free(sc, i - 1);
-	device_printf(sc->xbd_dev, "only %u queues: no grants, memory or event "
-	    "channels for more\n", sc->xbd_nqueues);
 	return (0);
+}
+
+/* Is there enough for another queue?  Event channels are not counted: it is tried. */
+bool
+xbd_has_more(struct pv_blk *blk)
+{
+	struct xbd_softc *sc = __containerof(blk, struct xbd_softc, xbd_blk);
+	int error;
+
+	if (!xen_gnttab_is_ample(1 << sc->xbd_order) || !xenbus_has_queues())
+		return (false);
+	error = xbd_channel_alloc(sc, sc->xbd_nqueues);
+	xbd_ring_free(sc, sc->xbd_nqueues);
+	return (error == 0);
 }
 
 void

@@ -59,6 +59,8 @@ struct xbd_softc {
 	u_int		 xbd_segs;	/* pages of data that a request has */
 	u_int		 xbd_max_segs;	/* those of them that this back end takes */
 	u_int		 xbd_nqueues;	/* rings */
+	u_int		 xbd_wanted;	/* that both ends could have */
+	u_int		 xbd_said;	/* xbd_nqueues in the last message; 0: all */
 	struct xbd_ring	 xbd_rings[PV_BLK_QUEUES_MAX];
 	struct pvq	*xbd_queues[PV_BLK_QUEUES_MAX];
 
@@ -108,11 +110,16 @@ void	xbd_stage_release(struct pv_blk *blk, struct pv_blk_req *rq);
 
 /* blkfront_ring.c */
 
-/* Makes xbd_nqueues event channels and rings.  Returns 0, or an error with a message. */
+/*
+ * Makes xbd_nqueues event channels and rings, or, with less, fewer: xbd_nqueues
+ * then.  Returns 0, or an error with a message.
+ */
 int	xbd_rings_create(struct xbd_softc *sc);
 /* Nothing of the rings' handlers runs any more when this returns. */
 void	xbd_channels_free(struct xbd_softc *sc);
 void	xbd_rings_free(struct xbd_softc *sc);
+/* bpo_has_more. */
+bool	xbd_has_more(struct pv_blk *blk);
 void	xbd_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc);
 int	xbd_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd,
 	    uintmax_t *seen);

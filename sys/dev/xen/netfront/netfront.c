@@ -33,8 +33,9 @@
  * them, and read by pv_net without a lock: pv_net_link_change() is called afterwards.
  *
  * Pairs of queues.  As many as there are CPUs, if the back end has them; pv_net spreads what is sent
- * over them, and the back end what is received.  An interface has memory for as many as the first
- * back end had; with a later one it uses as many of them as that has.
+ * over them, and the back end what is received.  An interface can have as many as the first back end
+ * had; with a later one it uses as many of them as that has.  Where grants, event channels or
+ * xenstore's nodes are short, there are fewer, and the card connects again when there are more.
  *
  * MTU.  The toolstack's key of that name is watched: a new value replaces what the administrator has
  * set.
@@ -56,6 +57,7 @@
 
 #include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/pv_tunable.h>
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
 #include <dev/pv/net/pv_net_message.h>
@@ -195,7 +197,7 @@ xn_read_offloads(device_t dev, bool sg)
 	return (offloads);
 }
 
-/* How many pairs of queues. */
+/* How many pairs of queues both ends can have. */
 static int
 xn_read_pairs(struct xn_softc *sc)
 {
@@ -208,7 +210,13 @@ xn_read_pairs(struct xn_softc *sc)
 		wanted = mp_ncpus;
 	if (sc->xn_attached)
 		wanted = sc->xn_max_pairs;
-	wanted = MAX(MIN(wanted, offered), 1);
+	return (MAX(MIN(wanted, offered), 1));
+}
+
+/* For how many of them there is enough. */
+static int
+xn_afford_pairs(struct xn_softc *sc, int wanted)
+{
 	/* More than one is to be faster, and must not take from others what they can't do without. */
 	while (wanted > 1 && !xen_gnttab_is_ample(wanted * XN_PAIR_REFS))
 		wanted--;
@@ -309,6 +317,7 @@ static const struct pv_net_ops xn_ops = {
 	 * freed by xenbus's release method.
 	 */
 	.pno_reset = xn_reset,
+	.pno_has_more = xn_has_more,
 	.pno_set_filter = xn_set_filter,
 	.pno_set_lladdr = xn_set_lladdr,
 	.pno_link_up = xn_link_up,
@@ -424,34 +433,50 @@ xn_publish(device_t dev, struct xenstore_tx *tx, void *arg)
 	return (error);
 }
 
+/* Said when it is another number than before. */
+static void
+xn_say_pairs(struct xn_softc *sc, int wanted)
+{
+	if (sc->xn_npairs < wanted && sc->xn_npairs != sc->xn_said_pairs)
+		device_printf(sc->xn_dev, "only %d of %d pairs of queues: no grants, memory, event "
+		    "channels or nodes of xenstore for more now\n", sc->xn_npairs, wanted);
+	else if (sc->xn_npairs == wanted && sc->xn_said_pairs != 0)
+		device_printf(sc->xn_dev, "all %d pairs of queues are used now\n", wanted);
+	sc->xn_said_pairs = sc->xn_npairs < wanted ? sc->xn_npairs : 0;
+}
+
 /* Make the rings for the back end, with half as many pairs if there is not enough for all. */
 static int
 xn_make_pairs(struct xn_softc *sc, struct pv_net_params *params)
 {
 	int error, wanted = params->pnp_npairs;
 
+	if (!sc->xn_attached) {
+		/* There may be one whose set-up failed. */
+		pv_net_free(sc->xn_pn);
+		sc->xn_pn = pv_net_alloc(sc->xn_dev, &xn_ops, sc, params);
+	}
+	if (sc->xn_pn == NULL)
+		return (ENXIO);
+	params->pnp_npairs = xn_afford_pairs(sc, wanted);
 	for (;;) {
-		if (sc->xn_attached)
-			pv_net_renegotiate(sc->xn_pn, params);
-		else {
-			/* There may be one whose set-up failed. */
-			pv_net_free(sc->xn_pn);
-			sc->xn_pn = pv_net_alloc(sc->xn_dev, &xn_ops, sc, params);
-		}
-		if (sc->xn_pn == NULL)
-			return (ENXIO);
+		pv_net_renegotiate(sc->xn_pn, params);
 		sc->xn_npairs = params->pnp_npairs;
 		error = xn_rings_create(sc);
 		if ((error != ENOSPC && error != ENOMEM) || sc->xn_npairs == 1)
 			break;
 		params->pnp_npairs /= 2;
 	}
-	if (error != 0)
+	if (error != 0) {
 		xenbus_warn(sc->xn_dev, error, "no rings for the back end (error %d)", error);
-	else if (sc->xn_npairs < wanted)
-		device_printf(sc->xn_dev, "only %d of %d pairs of queues: no grants, memory or event "
-		    "channels for more\n", sc->xn_npairs, wanted);
-	return (error);
+		return (error);
+	}
+	pv_dev_set_short(pv_net_dev(sc->xn_pn), sc->xn_npairs < wanted);
+	xn_say_pairs(sc, wanted);
+	/* As an interface can have later. */
+	if (!sc->xn_attached)
+		sc->xn_max_pairs = wanted;
+	return (0);
 }
 
 static int
@@ -498,7 +523,7 @@ xn_sysctl(struct xn_softc *sc)
 	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev));
 	int i;
 
-	for (i = 0; i < sc->xn_npairs; i++)
+	for (i = 0; i < sc->xn_max_pairs; i++)
 		xn_sysctl_queue(sc, &sc->xn_queues[i]);
 	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "connects", CTLFLAG_RD, &sc->xn_connects, 0,
 	    "Connections to a back end");
@@ -549,7 +574,6 @@ xn_appear(struct xn_softc *sc)
 		return (error);
 	}
 	sc->xn_attached = true;
-	sc->xn_max_pairs = sc->xn_npairs;
 	sc->xn_mtu_watch.xw_changed = xn_mtu_changed;
 	sc->xn_mtu_watch.xw_arg = sc;
 	error = xenstore_watch_add(&sc->xn_mtu_watch, xenbus_get_node(sc->xn_dev), "mtu");
@@ -622,8 +646,13 @@ static int
 xn_attach(device_t dev)
 {
 	struct xn_softc *sc = device_get_softc(dev);
+	int i;
 
 	sc->xn_dev = dev;
+	for (i = 0; i < XN_MAX_PAIRS; i++) {
+		sc->xn_queues[i].xq_softc = sc;
+		sc->xn_queues[i].xq_id = i;
+	}
 	sysctl_ctx_init(&sc->xn_sysctl);
 	return (0);
 }

@@ -140,6 +140,14 @@ xn_channels_alloc(struct xn_queue *xq)
 	return (error);
 }
 
+static void
+xn_channels_free(struct xn_queue *xq)
+{
+	xen_evtchn_free(xq->xq_tx.xr_channel);
+	xen_evtchn_free(xq->xq_rx.xr_channel);
+	xq->xq_tx.xr_channel = xq->xq_rx.xr_channel = NULL;
+}
+
 static int
 xn_ring_create_tx(struct xn_queue *xq)
 {
@@ -240,8 +248,6 @@ xn_rings_create(struct xn_softc *sc)
 	int error = 0, i;
 
 	for (i = 0; i < sc->xn_npairs && error == 0; i++) {
-		sc->xn_queues[i].xq_softc = sc;
-		sc->xn_queues[i].xq_id = i;
 		error = xn_queue_create(&sc->xn_queues[i]);
 	}
 	if (error != 0)
@@ -269,12 +275,27 @@ xn_rings_free(struct xn_softc *sc)
 
 	for (xq = sc->xn_queues; xq < sc->xn_queues + sc->xn_npairs; xq++) {
 		/* First of all no handler runs any more. */
-		xen_evtchn_free(xq->xq_tx.xr_channel);
-		xen_evtchn_free(xq->xq_rx.xr_channel);
-		xq->xq_tx.xr_channel = xq->xq_rx.xr_channel = NULL;
+		xn_channels_free(xq);
 		xn_ring_free(&xq->xq_tx);
 		free(xq->xq_packets, M_XEN);
 		xq->xq_packets = NULL;
 		xn_ring_free(&xq->xq_rx);
 	}
+}
+
+/* Is there enough for another pair?  Event channels are not counted: it is tried. */
+bool
+xn_has_more(void *softc)
+{
+	struct xn_softc *sc = softc;
+	struct xn_queue *xq = &sc->xn_queues[sc->xn_npairs];
+	int error;
+
+	if (!xen_gnttab_is_ample(XN_PAIR_REFS) || !xenbus_has_queues())
+		return (false);
+	xn_ring_init(xq, &xq->xq_tx, true);
+	xn_ring_init(xq, &xq->xq_rx, false);
+	error = xn_channels_alloc(xq);
+	xn_channels_free(xq);
+	return (error == 0);
 }

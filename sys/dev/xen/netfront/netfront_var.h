@@ -124,12 +124,14 @@ struct xn_softc {
 	uint8_t			 xn_groups[XN_MAX_GROUPS][ETHER_ADDR_LEN];
 	int			 xn_npairs;	/* with this back end */
 	int			 xn_max_pairs;	/* with any, once there is an interface */
+	int			 xn_said_pairs;	/* in the last message */
 	struct xn_queue		 xn_queues[XN_MAX_PAIRS];
 };
 
 /* netfront_ring.c */
 int	xn_rings_create(struct xn_softc *sc);
 void	xn_rings_free(struct xn_softc *sc);
+bool	xn_has_more(void *softc);
 
 /* netfront_filter.c */
 void	xn_filter_setup(struct xn_softc *sc);
