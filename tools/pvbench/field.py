@@ -35,8 +35,7 @@ from pvbench import (
 )
 from pvbench.report import Command, Report
 
-TABLES = (fieldfile, fieldnet, fieldcrypt, fieldmany, fieldmix, fieldmove,
-          fieldsysbench)
+TABLES = (fieldfile, fieldnet, fieldcrypt, fieldmany, fieldmix, fieldmove, fieldsysbench)
 SCALE, QUICK, FEW = 0.125, 0.0625, 2
 
 
@@ -85,7 +84,9 @@ def run(args: argparse.Namespace, report: Report) -> None:
                       if report.chosen(f"{table.TITLE}: {name}")
                       and not report.has(f"{table.TITLE}: {name}")] for table in TABLES}
     if not labs.inside():
-        fieldguests.build_linux(crypt=bool(wanted[fieldcrypt]))
+        fieldguests.build_linux(
+            [program for table, program in ((fieldcrypt, fieldguests.CRYPTSETUP),
+                                            (fieldmany, fieldguests.BONNIE)) if wanted[table]])
         if wanted[fieldsysbench]:
             fieldsysbench.build_linux()
     labs.enter()

@@ -10,6 +10,7 @@ import dataclasses
 import io
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 from debian import Packages, PackagesError
 from fbsd.elf import DT_NEEDED, Elf
@@ -24,7 +25,7 @@ from pvbench.report import Report
 from pvbench.table import Goal, Line, Table
 from xen import image
 from xen.errors import TOP
-from xen.packages import ROOT
+from xen.packages import LAB, ROOT
 
 LINUX = "linuxfield"
 FILEIO = build.BENCH / "fileio"
@@ -35,7 +36,10 @@ PACKAGES = Packages("tools/bench field", build.BENCH / "packages", [
     "cryptsetup-bin", "libcryptsetup12", "libpopt0", "libjson-c5", "libargon2-1", "libblkid1",
     "libdevmapper1.02.1", "libselinux1", "libpcre2-8-0", "libudev1", "libuuid1", "libssl3",
     "libcap2"])
-CRYPTSETUP = "sbin/cryptsetup"
+CRYPTSETUP = PACKAGES, "sbin/cryptsetup"
+BONNIE = Packages("tools/bench field", build.BENCH / "packages-bonnie",
+                  ["bonnie++"]), "usr/sbin/bonnie++"
+OPTIONAL = (CRYPTSETUP, BONNIE)
 CPU = ", CPU time"  # behind the name of a row's second line
 MODERN = ",disable-legacy=on,disable-modern=off"
 
@@ -76,10 +80,11 @@ def with_libraries(packages: Packages, program: str) -> list[image.Entry]:
              image.packaged("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"))]
 
 
-def build_linux(crypt: bool) -> None:
-    """A Linux guest with the programs; with cryptsetup if there are encrypted disks, or it is here.
+def build_linux(wanted: Sequence[tuple[Packages, str]]) -> None:
+    """A Linux guest with fileio, netbench and iperf, and what is wanted of more packages.
 
-    So a bench that runs beside another one leaves that its programs.
+    What was unpacked before is left to it, so that a bench that runs beside another one leaves that
+    its programs.
     """
     image.build()
     build.netbench()
@@ -87,10 +92,12 @@ def build_linux(crypt: bool) -> None:
     programs: list[image.Entry] = [
         (f"bin/{program.name}", image.PROGRAM, program.read_bytes())
         for program in (FILEIO, build.NETBENCH)]
-    if crypt:
-        unpacked(PACKAGES, CRYPTSETUP)
-    if (PACKAGES.root / CRYPTSETUP).is_file():
-        programs += with_libraries(PACKAGES, CRYPTSETUP)
+    programs += with_libraries(LAB, "usr/bin/iperf")
+    for packages, program in OPTIONAL:
+        if (packages, program) in wanted:
+            unpacked(packages, program)
+        if (packages.root / program).is_file():
+            programs += with_libraries(packages, program)
     build.linux(LINUX, MODULES, programs)
 
 
@@ -214,7 +221,18 @@ def finish(lab: netlab.Lab, line: str) -> str:
     return str(said)
 
 
-def wanted(report: Report, title: str, rows: Sequence[Row]) -> list[Row]:
+class Named(Protocol):
+    """A row of whatever is measured."""
+
+    @property
+    def name(self) -> str:
+        """What --only chooses by, behind the table's title."""
+
+
+Kind = TypeVar("Kind", bound=Named)
+
+
+def wanted(report: Report, title: str, rows: Sequence[Kind]) -> list[Kind]:
     """Those that --only has, and an interrupted run has not measured."""
     return [row for row in rows if report.chosen(f"{title}: {row.name}")
             and not report.has(f"{title}: {row.name}")]

@@ -4,9 +4,9 @@
 """A network: five TCP streams with windows of 256 KB, each way, and beside e1000.
 
 As it was published: `iperf -w256k -P5`, both ways, a virtio card beside e1000.  Here a stream is
-sent and taken by pvbench (FreeBSD) or netbench (Linux, and this machine at the other end of the
-cable), in writes and reads of 128 KB; the windows are set by sysctl(8) at both ends.  The tree
-kernel has its iperf instead, and windows of its own.
+sent by iperf (Linux, and the tree kernel's own) or pvbench (FreeBSD) and taken by the same or by
+netbench (Linux, and this machine at the other end of the cable), in writes and reads of 128 KB; the
+windows are set by sysctl(8) at both ends as well, but for the tree kernel's.
 """
 
 from __future__ import annotations
@@ -50,20 +50,17 @@ def inbound(system: System, lab: netlab.Lab, peer: netlab.Peer, guest: str, each
 
 def outbound(system: System, lab: netlab.Lab, peer: netlab.Peer, host: str, each: int) -> float:
     """Seconds of streams from the guest."""
-    if system.is_tree:
-        listen, listening = f"{NETBENCH} sink {PORT} {STREAMS}", 1
-        words = f"iperf -c {host} -P {STREAMS} -n {each}"
+    if system.is_tree or system.is_linux:
+        window = f" -w {WINDOW >> 10}k" if system.is_linux else ""
+        words = f"iperf -c {host}{window} -P {STREAMS} -n {each}"
     else:
-        listen = f"sh -c '{all_of(f'{NETBENCH} take $port {each}', PORTS)}'"
-        listening = STREAMS
-        program = "netbench" if system.is_linux else "pvbench"
-        words = all_of(f"{program} send {host} $port {each}", PORTS)
-    with peer.start(listen) as other:
-        netlab.wait_for("ports", lambda: peer.run("ss -Hltn").count(":50") == listening)
+        words = all_of(f"pvbench send {host} $port {each}", PORT)
+    with peer.start(f"{NETBENCH} sink {PORT} {STREAMS}") as other:
+        netlab.wait_for("port", lambda: peer.run(f"ss -Hltn sport = {PORT}"))
         begin = time.monotonic()
         lab.guest(words)
         if other.wait() != 0:
-            raise netlab.LabFailure(f"{listen}: {other.communicate()[0]}")
+            raise netlab.LabFailure(f"netbench sink: {other.communicate()[0]}")
     return time.monotonic() - begin
 
 

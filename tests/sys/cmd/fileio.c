@@ -12,6 +12,9 @@
  *		N transfers of SIZE bytes in these files: file by file in ascending order, or each at
  *		random in a file at random; with writes, all files are written to the disk (fsync(2))
  *		after each 100 of them, and at the end; prints the time that they took, in microseconds
+ *	fileio bonnie DIR FILES BYTES SIZE N
+ *		N transfers three times, with a line for each: written, read and written back, and read,
+ *		in ascending order, as bonnie++ has it; to the disk at the end alone
  *
  * A file may be a disk: with FILES 0, DIR is one, and its 128 parts of BYTES bytes are the files.
  * There is no cache in between then, in Linux by O_DIRECT.
@@ -160,60 +163,109 @@ microseconds(void)
 	return (now.tv_sec * UINT64_C(1000000) + now.tv_nsec / 1000);
 }
 
-static void
-transfers(bool writing, bool random, unsigned int n, bool disk, uint64_t bytes, size_t size,
-    uint64_t count)
-{
-	uint64_t i, each = bytes / size, block, at, start;
-	unsigned int file;
+struct work {
+	bool		 reading, writing, random, disk, bonnie;
+	unsigned int	 n;	/* files */
+	uint64_t	 bytes, count;
+	size_t		 size;
+};
 
-	if (size == 0 || size > sizeof(buffer) || each == 0) {
+static void
+transfer(const struct work *w, uint64_t block)
+{
+	uint64_t each = w->bytes / w->size, at = block % each * w->size;
+	unsigned int file = block / each;
+	int fd;
+
+	if (w->disk)
+		at += file * w->bytes;
+	fd = files[w->disk ? 0 : file];
+	if ((w->reading && pread(fd, buffer, w->size, at) != (ssize_t)w->size) ||
+	    (w->writing && pwrite(fd, buffer, w->size, at) != (ssize_t)w->size))
+		fail("transfer");
+}
+
+static void
+transfers(const struct work *w)
+{
+	uint64_t i, start;
+	unsigned int synced = w->disk ? 1 : w->n;
+
+	if (w->size == 0 || w->size > sizeof(buffer) || w->bytes < w->size) {
 		errno = EINVAL;
 		fail("size");
 	}
 	start = microseconds();
-	for (i = 0; i < count; i++) {
-		block = (random ? next_random() : i) % (each * n);
-		file = block / each;
-		at = block % each * size + (disk ? file * bytes : 0);
-		file = disk ? 0 : file;
-		if ((writing ? pwrite(files[file], buffer, size, at) :
-		    pread(files[file], buffer, size, at)) != (ssize_t)size)
-			fail("transfer");
-		if (writing && i % SYNC_EVERY == SYNC_EVERY - 1)
-			sync_all(disk ? 1 : n);
+	for (i = 0; i < w->count; i++) {
+		transfer(w, (w->random ? next_random() : i) % (w->bytes / w->size * w->n));
+		if (w->writing && !w->bonnie && i % SYNC_EVERY == SYNC_EVERY - 1)
+			sync_all(synced);
 	}
-	if (writing)
-		sync_all(disk ? 1 : n);
+	if (w->writing)
+		sync_all(synced);
 	say(STDOUT_FILENO, decimal(microseconds() - start));
 	say(STDOUT_FILENO, "\n");
+}
+
+static void
+bonnie(struct work *w)
+{
+	int phase;
+
+	for (phase = 0; phase < 3; phase++) {
+		w->reading = phase != 0;
+		w->writing = phase != 2;
+		transfers(w);
+	}
+}
+
+static bool
+is_known(const char *word)
+{
+	static const char *const words[] = { "seqwr", "seqrd", "rndwr", "rndrd", "bonnie" };
+	unsigned int i;
+
+	for (i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strcmp(word, words[i]) == 0)
+			return (true);
+	return (false);
+}
+
+/* Of the arguments behind the name. */
+static void
+work(char **argv, unsigned int n)
+{
+	struct work w = { .disk = n == 0, .bonnie = argv[0][0] == 'b', .n = n == 0 ? 128 : n,
+	    .bytes = number(argv[3]), .size = number(argv[4]), .count = number(argv[5]),
+	    .random = argv[0][0] == 'r', .writing = argv[0][3] == 'w', .reading = argv[0][3] == 'r' };
+	unsigned int i;
+
+	if (w.disk && (files[0] = open(argv[1], O_RDWR | O_DIRECT)) == -1)
+		fail(argv[1]);
+	for (i = 0; i < n; i++)
+		files[i] = opened(argv[1], i, O_RDWR);
+	if (w.bonnie)
+		bonnie(&w);
+	else
+		transfers(&w);
 }
 
 int
 main(int argc, char **argv)
 {
-	unsigned int i, n = argc > 3 ? number(argv[3]) : 0;
-	bool disk = argc > 3 && n == 0;
-	const char *word = argc > 1 ? argv[1] : "";
-	bool random = word[0] == 'r';
+	unsigned int n = argc > 3 ? number(argv[3]) : 0;
 
 	if (n > MAX_FILES) {
 		errno = EINVAL;
 		fail("files");
 	}
-	if (argc == 5 && strcmp(word, "prepare") == 0)
+	if (argc == 5 && strcmp(argv[1], "prepare") == 0)
 		prepare(argv[2], n, number(argv[4]));
-	else if (argc == 7 && (strcmp(word, "seqwr") == 0 || strcmp(word, "seqrd") == 0 ||
-	    strcmp(word, "rndwr") == 0 || strcmp(word, "rndrd") == 0)) {
-		if (disk && (files[0] = open(argv[2], O_RDWR | O_DIRECT)) == -1)
-			fail(argv[2]);
-		for (i = 0; i < n; i++)
-			files[i] = opened(argv[2], i, O_RDWR);
-		transfers(word[3] == 'w', random, disk ? 128 : n, disk, number(argv[4]),
-		    number(argv[5]), number(argv[6]));
-	} else {
+	else if (argc == 7 && is_known(argv[1]))
+		work(argv + 1, n);
+	else {
 		say(STDERR_FILENO, "usage: fileio prepare dir files bytes |\n"
-		    "    seqwr|seqrd|rndwr|rndrd dir files bytes size n\n");
+		    "    seqwr|seqrd|rndwr|rndrd|bonnie dir files bytes size n\n");
 		return (2);
 	}
 	return (0);
