@@ -71,20 +71,26 @@ def linux(name: str, modules: list[str], more: list[image.Entry]) -> str:
     return f"bench/{name}"
 
 
+def xen_linux_with(name: str, entries: list[image.Entry]) -> str:
+    """The lab's Linux guest with more files; returns tools/guest's name for it."""
+    image.build()
+    folder = BENCH / "linux" / name
+    image.write(folder / "kernel", (image.LINUX / "kernel").read_bytes())
+    # Linux unpacks as many archives as there are, each from a multiple of four bytes on.
+    first = (image.LINUX / "boot.tar").read_bytes()
+    image.write(folder / "boot.tar", first + bytes(-len(first) % 4) + image.cpio(entries))
+    return f"bench/linux/{name}"
+
+
 def xen_linux(program: str) -> tuple[str, pathlib.Path]:
     """The lab's Linux guest with a program of tests/bench.
 
     Returns tools/guest's name for it, and the program.
     """
-    image.build()
-    folder = BENCH / "linux" / program
-    binary = folder / program
+    binary = BENCH / "linux" / program / program
     compile_c(SOURCES / f"{program}.c", binary, "-static")
-    image.write(folder / "kernel", (image.LINUX / "kernel").read_bytes())
-    # Linux unpacks as many archives as there are, one after the other.
-    more = image.cpio([(f"bin/{program}", image.PROGRAM, binary.read_bytes())])
-    image.write(folder / "boot.tar", (image.LINUX / "boot.tar").read_bytes() + more)
-    return f"bench/linux/{program}", binary
+    return xen_linux_with(program, [
+        (f"bin/{program}", image.PROGRAM, binary.read_bytes())]), binary
 
 
 def need_kernel(name: str) -> None:

@@ -31,11 +31,13 @@ from pvbench import (
     fieldmove,
     fieldnet,
     fieldsysbench,
+    fieldxen,
     labs,
 )
 from pvbench.report import Command, Report
 
-TABLES = (fieldfile, fieldnet, fieldcrypt, fieldmany, fieldmix, fieldmove, fieldsysbench)
+TABLES = (fieldfile, fieldnet, fieldcrypt, fieldmany, fieldmix, fieldmove, fieldsysbench,
+          fieldxen)
 SCALE, QUICK, FEW = 0.125, 0.0625, 2
 
 
@@ -89,6 +91,8 @@ def run(args: argparse.Namespace, report: Report) -> None:
                                             (fieldmany, fieldguests.BONNIE)) if wanted[table]])
         if wanted[fieldsysbench]:
             fieldsysbench.build_linux()
+        if wanted[fieldxen]:
+            fieldxen.build_linux()
     labs.enter()
     report.progress.total = rounds(args) * sum(map(len, wanted.values()))
     with labs.scratch(1800):
