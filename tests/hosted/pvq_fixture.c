@@ -8,6 +8,13 @@
  * What the tests of pvq(9) share; see pvq_fixture.h.  And the program's test cases.
  */
 
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/bus.h>
+
+#include <dev/virtio/virtio_ring.h>
+#include <dev/virtio/virtqueue.h>
+
 #include "pvq_fixture.h"
 
 static bus_addr_t
@@ -60,6 +67,7 @@ fix_share(struct fix *f, uintptr_t n, const struct pvq_chain *pc)
 
 	fs->n = n;
 	fs->nsegs = nsegs;
+	fs->table = NULL;
 	memcpy(fs->segs, pc->pc_segs, nsegs * sizeof(fs->segs[0]));
 	CHECK(f->shared[n % FIX_MAX_SHARED] == NULL, "chain %lu twice", n);
 	f->shared[n % FIX_MAX_SHARED] = fs;
@@ -75,6 +83,7 @@ fix_unshare(struct fix *f, uintptr_t n)
 	f->shared[n % FIX_MAX_SHARED] = NULL;
 	held = im_unshare(f->im, f->pe, fs->segs, fs->nsegs);
 	CHECK(held == 0, "%d of chain %lu are held", held, n);
+	host_free(fs->table);
 	host_free(fs);
 }
 
@@ -170,6 +179,26 @@ fix_spoil(struct fix_chain *fc)
 	host_free(fc->pc.pc_arg);
 }
 
+/* Put and commit a chain, which was shared, in a table of the driver's own. */
+static void
+fix_post_table(struct fix *f, uintptr_t n, const struct pvq_chain *pc)
+{
+	const u_int entries = pc->pc_nread + pc->pc_nwrite;
+	struct virtqueue_entry *table = host_alloc(entries * sizeof(*table), VRING_DESC_ALIGN);
+	uint32_t wlen = 0;
+	u_int i;
+
+	memset(table, 0xa5, entries * sizeof(*table));
+	virtqueue_form(f->q, table, pc->pc_nread, pc->pc_nwrite);
+	for (i = 0; i < entries; i++) {
+		table[i].vqe_addr = pc->pc_segs[i].ds_addr;
+		table[i].vqe_len = pc->pc_segs[i].ds_len;
+		wlen += i < pc->pc_nread ? 0 : pc->pc_segs[i].ds_len;
+	}
+	f->shared[n % FIX_MAX_SHARED]->table = table;
+	virtqueue_post_table(f->q, (bus_addr_t)(uintptr_t)table, entries, wlen, pc->pc_cookie);
+}
+
 /* Put it, or put and commit it in one. */
 static int
 fix_put_one(struct fix *f, uintptr_t n, int nread, int nwrite, bool post)
@@ -184,7 +213,10 @@ fix_put_one(struct fix *f, uintptr_t n, int nread, int nwrite, bool post)
 	if (error == 0) {
 		im_share(f->im, f->pe, &fc.pc);
 		fix_share(f, n, &fc.pc);
-		if (post)
+		if (post && n % 4 == 0 && nread + nwrite > 1 && im_can(f->im, IM_INDIRECT) &&
+		    virtqueue_takes_tables(f->q, nread + nwrite))
+			fix_post_table(f, n, &fc.pc);
+		else if (post)
 			pvq_post(f->q, &fc.pc, 1);
 		else {
 			pvq_put(f->q, &fc.pc, 1);
@@ -225,7 +257,6 @@ fix_post_all(struct fix *f, uintptr_t n, int count)
 		fix_spoil(&fc[i]);
 }
 
-/* In both ways, by turns. */
 void
 fix_post(struct fix *f, uintptr_t n, int nread, int nwrite)
 {

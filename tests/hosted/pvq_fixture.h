@@ -31,6 +31,7 @@
 struct fix_shared {
 	uintptr_t	 n;
 	int		 nsegs;
+	void		*table;		/* of its own, or NULL */
 	bus_dma_segment_t segs[];
 };
 
@@ -65,7 +66,10 @@ int	fix_collect(struct fix *f, struct pvq_done *done, int max);
 /* pvq_drain(), after the peer has let go of everything. */
 void	*fix_drain(struct fix *f);
 
-/* Put and commit chain n, and it must work. */
+/*
+ * Put and commit chain n, and it must work: in one step or in two, and with a table of its own, by
+ * turns, as far as the ring can.
+ */
 void	fix_post(struct fix *f, uintptr_t n, int nread, int nwrite);
 
 /* Post count chains from number n on at once: number n + i has i % 3 segments to be read, and one. */

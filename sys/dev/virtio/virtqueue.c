@@ -56,6 +56,49 @@ virtqueue_strict_lengths(const struct pvq *q)
 	return (VQC(q)->vqc_strict);
 }
 
+bool
+virtqueue_takes_tables(const struct pvq *q, u_int entries)
+{
+
+	return (VQC(q)->vqc_pieces != NULL && entries <= q->q_max_segs);
+}
+
+/* In a split ring each entry names the next one; in a packed one they follow each other (2.8.7). */
+void
+virtqueue_form(const struct pvq *q, struct virtqueue_entry *table, u_int nread, u_int nwrite)
+{
+	const struct virtqueue *vqc = VQC(q);
+	const u_int n = nread + nwrite;
+	struct vring_packed_desc *pd;
+	struct vring_desc *d;
+	uint16_t flags;
+	u_int i;
+
+	CTASSERT(sizeof(*table) == sizeof(*d) && sizeof(*table) == sizeof(*pd));
+	CTASSERT(offsetof(struct virtqueue_entry, vqe_len) == offsetof(struct vring_desc, vd_len));
+	CTASSERT(offsetof(struct virtqueue_entry, vqe_len) ==
+	    offsetof(struct vring_packed_desc, vpd_len));
+	for (i = 0; i < n; i++) {
+		flags = i < nread ? 0 : VRING_DESC_F_WRITE;
+		if (vqc->vqc_packed) {
+			pd = (struct vring_packed_desc *)&table[i];
+			pd->vpd_id = 0;
+			pd->vpd_flags = vq_16(vqc, flags);
+		} else {
+			d = (struct vring_desc *)&table[i];
+			d->vd_flags = vq_16(vqc, i + 1 < n ? flags | VRING_DESC_F_NEXT : flags);
+			d->vd_next = vq_16(vqc, i + 1 < n ? i + 1 : 0);
+		}
+	}
+}
+
+void
+virtqueue_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen, void *cookie)
+{
+
+	VQC(q)->vqc_post_table(q, table, n, wlen, cookie);
+}
+
 void
 virtqueue_addrs(const struct pvq *q, struct virtqueue_addrs *addrs)
 {

@@ -78,6 +78,34 @@ int	virtqueue_check_size(const struct pvq *q, u_int size);
  */
 int	virtqueue_resize(struct pvq *q, uint16_t size);
 
+/*
+ * An entry of a table of descriptors that a driver keeps for chains of one form, which differ only in
+ * where their memory is.  A table is the driver's, in DMA memory of its own (pv_dma_alloc), aligned as
+ * VRING_DESC_ALIGN has it.  Numbers are little-endian, but in the guest's order on a legacy device.
+ */
+struct virtqueue_entry {
+	uint64_t	vqe_addr;
+	uint32_t	vqe_len;
+	uint32_t	vqe_form;	/* of virtqueue_form() */
+};
+
+/* Does the device take a table of so many entries (VIRTIO_F_INDIRECT_DESC)? */
+bool	virtqueue_takes_tables(const struct pvq *q, u_int entries);
+
+/* Write the form of a table, whose first entries the device reads, and the others it writes. */
+void	virtqueue_form(const struct pvq *q, struct virtqueue_entry *table, u_int nread, u_int nwrite);
+
+/*
+ * As pvq_post(), of a chain in a table of the driver's own, for which there is room: pvq_room() is 1 or
+ * more, and nothing is staged.
+ *
+ * table   where it is for the device; it stays as it is until the chain completes
+ * n       its entries
+ * wlen    bytes that the device may write
+ * cookie  returned by pvq_get(); not NULL
+ */
+void	virtqueue_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen, void *cookie);
+
 /* Bytes that the device says it wrote into a completed chain: never more than there was room for. */
 static inline uint32_t
 virtqueue_done_len(const struct pvq_done *done)

@@ -100,6 +100,7 @@ virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
 	/* The lengths of a legacy device are unreliable (2.7.8.1). */
 	vqc->vqc_strict = vqc->vqc_modern && (params->vqp_flags & VIRTQUEUE_STRICT_LENGTHS) != 0;
 	vqc->vqc_event = (params->vqp_features & VIRTIO_F_EVENT_IDX) != 0;
+	q->q_intr_once = vqc->vqc_event;
 	indirect = (params->vqp_features & VIRTIO_F_INDIRECT_DESC) != 0 && q->q_max_segs > 1;
 	q->q_flat_segs = indirect ? q->q_max_segs : 1;
 	vqc->vqc_packed = (params->vqp_features & VIRTIO_F_RING_PACKED) != 0;

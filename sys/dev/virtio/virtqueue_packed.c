@@ -144,6 +144,22 @@ vp_put_direct(struct vqpacked *vp, const struct pvq_chain *pc, uint16_t id, int 
 	return (wlen);
 }
 
+/* What the get side has to know of the chain number seq, which is staged. */
+static inline void
+vp_record(struct vqpacked *vp, struct vp_shadow *vd, void *cookie, uint32_t wlen, uint32_t seq,
+    int slots)
+{
+
+	KASSERT(cookie != NULL, ("%s: no cookie", __func__));
+	KASSERT(vd->vd_slots == 0, ("%s: id %u in use", __func__, vd->vd_id));
+	vd->vd_cookie = cookie;
+	vd->vd_wlen = wlen;
+	vd->vd_seq = seq;
+	atomic_store_rel_32(&vd->vd_slots, slots);
+	vp->vp_c.vqc_pvq.q_taken += slots;
+	vp->vp_staged++;
+}
+
 /* Put a chain. */
 static inline void
 vp_put_one(struct vqpacked *vp, const struct pvq_chain *pc)
@@ -159,9 +175,6 @@ vp_put_one(struct vqpacked *vp, const struct pvq_chain *pc)
 
 	KASSERT(n > 0 && n <= q->q_max_segs, ("%s: %d segments", __func__, n));
 	KASSERT((int)(q->q_given - q->q_taken) >= virtqueue_prepare(q, pc), ("%s: no room", __func__));
-	KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
-	KASSERT(vd->vd_slots == 0, ("%s: id %u in use", __func__, id));
-
 	if (n == 1) {
 		wlen = pc->pc_nwrite != 0 ? seg->ds_len : 0;
 		/* One that the device reads, or one that it writes. */
@@ -174,12 +187,7 @@ vp_put_one(struct vqpacked *vp, const struct pvq_chain *pc)
 		slots = n;
 	}
 	KASSERT(wlen <= UINT32_MAX, ("%s: %ju bytes", __func__, (uintmax_t)wlen));
-	vd->vd_cookie = pc->pc_cookie;
-	vd->vd_wlen = (uint32_t)wlen;
-	vd->vd_seq = seq;
-	atomic_store_rel_32(&vd->vd_slots, slots);
-	q->q_taken += slots;
-	vp->vp_staged++;
+	vp_record(vp, vd, pc->pc_cookie, (uint32_t)wlen, seq, slots);
 	vp->vp_staged_segs += n;
 }
 
@@ -240,6 +248,23 @@ vqpacked_commit(struct pvq *q)
 	/* Pairs with the acquire in vp_check_turn(). */
 	atomic_store_rel_32(&vp->vp_shown, q->q_committed);
 	pv_dma_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+}
+
+/* As put and commit, of one chain in a table of its own. */
+static void
+vqpacked_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen, void *cookie)
+{
+	struct vqpacked *vp = VP(q);
+	struct vp_shadow *vd = vp->vp_free[q->q_committed & vp->vp_mask];
+
+	KASSERT(vp->vp_staged == 0, ("%s: %u chains not committed", __func__, vp->vp_staged));
+	KASSERT((int)(q->q_given - q->q_taken) > 0, ("%s: no room", __func__));
+	vp_fill(vp, true, table, n * sizeof(struct vring_packed_desc), vd->vd_id,
+	    VRING_DESC_F_INDIRECT);
+	vp_record(vp, vd, cookie, wlen, q->q_committed, 1);
+	vp->vp_staged_segs = n;
+	vp->vp_staged_ind = 1;
+	vqpacked_commit(q);
 }
 
 /*
@@ -573,6 +598,7 @@ virtqueue_packed_create(const struct virtqueue_params *params, struct pvq **qp)
 	    M_WAITOK | M_ZERO);
 	vp->vp_c.vqc_next = vqpacked_next;
 	vp->vp_c.vqc_place = vqpacked_place;
+	vp->vp_c.vqc_post_table = vqpacked_post_table;
 	error = virtqueue_init(&vp->vp_c, params, &vqpacked_ops,
 	    vring_packed_size(params->vqp_size), VRING_DESC_ALIGN);
 	if (error != 0) {

@@ -187,6 +187,21 @@ vq_put_direct(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t pos, int 
 	return (wlen);
 }
 
+/* What the get side has to know of the chain number seq, and its head for the device. */
+static inline void
+vq_record(struct vqsplit *vq, struct vq_shadow *vd, uint16_t head, void *cookie, uint32_t wlen,
+    uint32_t seq, uint16_t ndesc)
+{
+
+	KASSERT(cookie != NULL, ("%s: no cookie", __func__));
+	KASSERT(vd->vd_state == VQ_IDLE, ("%s: descriptor %u in use", __func__, head));
+	vd->vd_cookie = cookie;
+	vd->vd_wlen = wlen;
+	vd->vd_seq = seq;
+	vd->vd_ndesc = ndesc;
+	vq->vq_avail->va_ring[vq->vq_avail_idx++ & vq->vq_mask] = vq_16(&vq->vq_c, head);
+}
+
 /*
  * Put a chain, which is number seq.  The release hands its shadow to the get side, if the state is
  * VQ_POSTED: it looks there whenever the device names the id.  Returns how many segments it has.
@@ -205,9 +220,6 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t seq, enum vq
 
 	KASSERT(n > 0 && n <= q->q_max_segs, ("%s: %d segments", __func__, n));
 	KASSERT((int)(q->q_given - pos) >= virtqueue_prepare(q, pc), ("%s: no room", __func__));
-	KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
-	KASSERT(vd->vd_state == VQ_IDLE, ("%s: descriptor %u in use", __func__, head));
-
 	if (n == 1) {
 		wlen = pc->pc_nwrite != 0 ? seg->ds_len : 0;
 		vq_fill(vq, &vq->vq_desc[head], seg->ds_addr, seg->ds_len,
@@ -220,11 +232,7 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t seq, enum vq
 	}
 	/* A length is 32 bits; a longer chain is not allowed (2.7.5.2). */
 	KASSERT(wlen <= UINT32_MAX, ("%s: %ju bytes", __func__, (uintmax_t)wlen));
-	vd->vd_cookie = pc->pc_cookie;
-	vd->vd_wlen = (uint32_t)wlen;
-	vd->vd_seq = seq;
-	vd->vd_ndesc = ndesc;
-	vq->vq_avail->va_ring[vq->vq_avail_idx++ & vq->vq_mask] = vq_16(&vq->vq_c, head);
+	vq_record(vq, vd, head, pc->pc_cookie, (uint32_t)wlen, seq, ndesc);
 	q->q_taken = pos + ndesc;
 	atomic_store_rel_32(&vd->vd_state, state);
 	return (n);
@@ -345,6 +353,25 @@ vqsplit_post(struct pvq *q, const struct pvq_chain *pc, int n)
 	for (; done < (u_int)n; done++)
 		segs += vq_put_one(vq, &pc[done], q->q_committed + done, VQ_POSTED);
 	vq_show(vq, n, segs);
+}
+
+/* As vqsplit_post(), of one chain in a table of its own. */
+static void
+vqsplit_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen, void *cookie)
+{
+	struct vqsplit *vq = VQ(q);
+	const uint32_t pos = q->q_taken;
+	const uint16_t head = vq->vq_ids[pos & vq->vq_mask];
+	struct vq_shadow *vd = &vq->vq_shadow[head];
+
+	KASSERT(vq->vq_staged == 0, ("%s: %u chains not committed", __func__, vq->vq_staged));
+	KASSERT((int)(q->q_given - pos) > 0, ("%s: no room", __func__));
+	vq_fill(vq, &vq->vq_desc[head], table, n * sizeof(struct vring_desc), VRING_DESC_F_INDIRECT, 0);
+	vq_record(vq, vd, head, cookie, wlen, q->q_committed, 1);
+	q->q_taken = pos + 1;
+	vq->vq_staged_ind = 1;
+	atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
+	vq_show(vq, 1, n);
 }
 
 /* Does the device request a notification of the chains since the last kick (2.7.10, 2.7.13.4)? */
@@ -757,6 +784,7 @@ virtqueue_split_create(const struct virtqueue_params *params, struct pvq **qp)
 	    M_WAITOK | M_ZERO);
 	vq->vq_c.vqc_next = vqsplit_next;
 	vq->vq_c.vqc_place = vqsplit_place;
+	vq->vq_c.vqc_post_table = vqsplit_post_table;
 	error = virtqueue_init(&vq->vq_c, params, &vqsplit_ops,
 	    vring_size(params->vqp_size, params->vqp_align),
 	    MAX(params->vqp_align, VRING_DESC_ALIGN));

@@ -40,6 +40,8 @@ struct virtqueue {
 	void		*vqc_notify_arg;
 	/* Where the driver's next descriptor goes, as a notification has it (4.1.5.2). */
 	uint16_t	(*vqc_next)(const struct virtqueue *);
+	/* See virtqueue_post_table(). */
+	void		(*vqc_post_table)(struct pvq *, bus_addr_t, u_int, uint32_t, void *);
 	/* Find the parts of a ring of q_size places. */
 	void		(*vqc_place)(struct virtqueue *);
 	uint16_t	 vqc_max_size;	/* places that there is memory for */

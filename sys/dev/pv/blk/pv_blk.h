@@ -36,6 +36,12 @@
  *	               v                               ^
  *	          pvq_put(), pvq_kick()            pvq_get()         the ring
  *
+ * Most bios take a fast path (pv_blk_fast_put() in pv_blk_queue.c, pv_blk_req_fast_end() in
+ * pv_blk_req.c): a read or a write that is one request, in a queue where nothing waits, of a device that
+ * takes physical addresses.  Its segments go into a table that the protocol keeps for the request
+ * (bo_post), and what it ends with, unless that is an error, straight into the bio.  All else goes the
+ * general way, and with hw.pv_blk.fast_path=0 everything does.
+ *
  * A bio becomes one or more requests: pieces, in ascending order, each within the limits of the
  * transport.  A request is, in this order,
  *
@@ -188,7 +194,9 @@ struct pv_blk_req {
 	/* bp_msgsize bytes for headers and status, coherent. */
 	void		*rq_msg;
 	bus_addr_t	rq_msg_paddr;
+	uint32_t	rq_form;	/* bo_post's own; 0: rq_msg was used for something else */
 	/* Private to pv_blk. */
+	bool		rq_fast;	/* all of a bio, put by the fast path and not looked at since */
 	size_t		rq_rest;	/* bytes that follow these: pv_blk_set_max_size() */
 	u_int		rq_home;	/* whose bq_dtag its map is of, if there is one */
 	bus_dmamap_t	rq_map;
@@ -214,6 +222,11 @@ struct pv_blk_ops {
 	 * held, or the machine is dumping.
 	 */
 	void	(*bo_encode)(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc);
+	/*
+	 * The fast path of a read or a write of up to bp_fast_segs segments, for which there is room:
+	 * as bo_encode, and puts and commits it.  NULL: there is none.
+	 */
+	void	(*bo_post)(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq *q);
 	/*
 	 * The result of rq: 0, EIO, EOPNOTSUPP ...; -1 for a protocol violation, with *seen set to the
 	 * invalid value: the queue is then marked broken.
@@ -255,6 +268,7 @@ struct pv_blk_params {
 	u_int		bp_nqueues;	/* most that will ever be; up to PV_BLK_QUEUES_MAX */
 	u_int		bp_nreqs;	/* requests of each in flight at most */
 	u_int		bp_max_segs;	/* data segments in a request */
+	u_int		bp_fast_segs;	/* of these at most by bo_post; 0: it can't be called */
 	bus_size_t	bp_seg_size;	/* bytes in a segment at most */
 	u_int		bp_settle_secs;	/* for what is in flight when the device is frozen */
 	bool		bp_phys;	/* segments are pvq_phys_add()'s */
@@ -293,6 +307,7 @@ enum {
 struct pv_blk_stats {
 	uint64_t	bs_bios;
 	uint64_t	bs_requests;
+	uint64_t	bs_fast;
 	uint64_t	bs_splits;
 	uint64_t	bs_bounced;
 	uint64_t	bs_merged_deletes;
@@ -348,6 +363,7 @@ struct pv_blk_queue {
 	u_int		bq_index;
 	u_int		bq_flags;	/* copy of blk_flags, and PVB_STOPPED if bq_held */
 	bool		bq_held;	/* this queue alone is stopped */
+	bool		bq_fast;	/* bo_post can be called */
 	bool		bq_stuck;	/* a request takes longer than blk_timeout_reset */
 
 	/* Bios. */
@@ -394,6 +410,7 @@ struct pv_blk {
 #define	PVB_LEAK	0x0100	/* the device may still use our memory; blk_flags only */
 #define	PVB_GATED	0x0200	/* new bios are queued in blk_waiting */
 #define	PVB_HISTOGRAM	0x0800	/* depth and latencies are counted */
+#define	PVB_GENERAL	(PVB_STOPPED | PVB_FROZEN | PVB_DEAD | PVB_HISTOGRAM)	/* no fast path */
 	bool		blk_open;	/* the disk has users */
 	bool		blk_through;	/* the device was set to write-through */
 	bool		blk_emptying;	/* blk_last_flush is under way */

@@ -25,6 +25,8 @@
 MODULE_VERSION(pv_blk, 1);
 MODULE_DEPEND(pv_blk, pv, 1, 1, 1);
 
+PV_TUNABLES(pv_blk_tunables, hw, "pv_blk", pv_blk_tunables, "Paravirtual disks");
+
 static const struct {
 	size_t		offset;
 	const char	*name;
@@ -33,6 +35,7 @@ static const struct {
 #define	STAT(name, descr)	{ offsetof(struct pv_blk_stats, bs_ ## name), #name, descr }
 	STAT(bios, "Bios received"),
 	STAT(requests, "Requests submitted to the device"),
+	STAT(fast, "Requests that took the fast path"),
 	STAT(splits, "Requests that were a further piece of a bio"),
 	STAT(bounced, "Requests that went through the bounce buffer"),
 	STAT(merged_deletes, "Deletes that shared the request of another one"),

@@ -93,6 +93,7 @@ pv_blk_log_late(struct pv_blk_queue *bq)
 		if (rq->rq_reported)
 			continue;
 		rq->rq_reported = true;
+		rq->rq_fast = false;
 		bq->bq_stats.bs_timeouts++;
 		pv_blk_log_age(bq, rq, age, "still waiting");
 	}

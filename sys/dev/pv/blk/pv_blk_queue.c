@@ -45,11 +45,33 @@
 #define	PV_BLK_QUEUE_LOCK(bq)	mtx_lock(&(bq)->bq_mtx)
 #define	PV_BLK_QUEUE_UNLOCK(bq)	mtx_unlock(&(bq)->bq_mtx)
 
+struct pv_tunable pv_blk_tunables[] = {
+	PV_TUNABLE("fast_path", 1, 0, 1, PVT_RW,
+	    "Debugging: 0: no bio takes the fast path"),
+};
+
 static void
 pv_blk_retry(struct pv_blk_queue *bq, sbintime_t after)
 {
 	if (!callout_pending(&bq->bq_retry))
 		(void)callout_reset_sbt(&bq->bq_retry, after, 0, bq->bq_retry_func, bq, 0);
+}
+
+static inline void
+pv_blk_is_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	rq->rq_start = ticks;
+	TAILQ_INSERT_TAIL(&bq->bq_inflight, rq, rq_link);
+	bq->bq_ninflight++;
+}
+
+/* n requests were put and committed. */
+static inline void
+pv_blk_committed(struct pv_blk_queue *bq, u_int n)
+{
+	pv_blk_pace_submitted(bq, n);
+	bq->bq_stats.bs_requests += n;
+	bq->bq_stats.bs_max_in_flight = MAX(bq->bq_stats.bs_max_in_flight, bq->bq_ninflight);
 }
 
 /*
@@ -65,6 +87,8 @@ pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 
 	bzero(&pc, sizeof(pc));
 	pc.pc_cookie = rq;
+	rq->rq_fast = false;
+	rq->rq_form = 0;
 	blk->blk_ops->bo_encode(blk, rq, &pc);
 	slots = pvq_prepare(bq->bq_pvq, &pc);
 	if (slots == 0)
@@ -79,11 +103,9 @@ pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 		pv_dma_sync(&blk->blk_bounce_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	pvq_put(bq->bq_pvq, &pc, 1);
-	rq->rq_start = ticks;
 	if (__predict_false((bq->bq_flags & PVB_HISTOGRAM) != 0))
 		pv_blk_hist_put(bq, rq);
-	TAILQ_INSERT_TAIL(&bq->bq_inflight, rq, rq_link);
-	bq->bq_ninflight++;
+	pv_blk_is_put(bq, rq);
 	return (0);
 }
 
@@ -131,9 +153,7 @@ pv_blk_start_queue(struct pv_blk_queue *bq)
 	if (staged == 0)
 		return;
 	pvq_commit(bq->bq_pvq);
-	pv_blk_pace_submitted(bq, staged);
-	bq->bq_stats.bs_requests += staged;
-	bq->bq_stats.bs_max_in_flight = MAX(bq->bq_stats.bs_max_in_flight, bq->bq_ninflight);
+	pv_blk_committed(bq, staged);
 }
 
 /* Starts what can be started; the caller kicks. */
@@ -148,11 +168,11 @@ pv_blk_start(struct pv_blk_queue *bq)
  * Notifies the device of what was committed, unless that waits for more: never for more than `most'.
  * td: of whom a bio came, or NULL.  Returns true if the device was notified.
  */
-static bool
+static inline bool
 pv_blk_kick(struct pv_blk_queue *bq, u_int most, const struct thread *td)
 {
 	PV_BLK_QUEUE_ASSERT(bq);
-	if ((bq->bq_flags & PVB_STOPPED) != 0)
+	if (!pv_blk_pace_owes(bq) || (bq->bq_flags & PVB_STOPPED) != 0)
 		return (false);
 	if ((bq->bq_flags & PVB_GATED) != 0)
 		most = 1;
@@ -214,6 +234,8 @@ pv_blk_take_back(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	TAILQ_REMOVE(&bq->bq_inflight, rq, rq_link);
 	bq->bq_ninflight--;
 	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	if (rq->rq_fast)
+		return;
 	if (rq->rq_loaded)
 		bus_dmamap_sync(pv_blk_dtag(blk, rq), rq->rq_map, rq->rq_cmd == PV_BLK_WRITE ?
 		    BUS_DMASYNC_POSTWRITE : BUS_DMASYNC_POSTREAD);
@@ -221,18 +243,39 @@ pv_blk_take_back(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 		pv_dma_sync(&blk->blk_bounce_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 }
 
-static void
-pv_blk_complete(struct pv_blk_queue *bq, const struct pvq_done *pd)
+/*
+ * The fast path of a bio that came: all conditions are here.  Returns false, and nothing has happened,
+ * if it takes the general way; else the caller notifies the device.
+ */
+static __always_inline bool
+pv_blk_fast_put(struct pv_blk_queue *bq, struct bio *bp)
 {
 	struct pv_blk *blk = bq->bq_blk;
-	struct pv_blk_req *rq = pd->pd_cookie;
-	uintmax_t seen = 0;
-	int error;
+	struct pv_blk_req *rq;
 
-	if (__predict_false((bq->bq_flags & PVB_HISTOGRAM) != 0))
-		pv_blk_hist_got(bq, rq);
-	pv_blk_take_back(bq, rq);
-	error = blk->blk_ops->bo_status(blk, rq, pd, &seen);
+	if (!bq->bq_fast || !pv_blk_fast_path || (bq->bq_flags & PVB_GENERAL) != 0 ||
+	    pv_blk_has_work(bq) || (bp->bio_cmd != BIO_READ && bp->bio_cmd != BIO_WRITE) ||
+	    (size_t)bp->bio_bcount - 1 >= blk->blk_params.bp_max_size ||
+	    pvq_broken(bq->bq_pvq) || pvq_room(bq->bq_pvq) <= 0)
+		return (false);
+	rq = pv_blk_req_fast(bq, bp);
+	if (rq == NULL)
+		return (false);
+	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	blk->blk_ops->bo_post(blk, rq, bq->bq_pvq);
+	bq->bq_stats.bs_bios++;
+	bq->bq_stats.bs_fast++;
+	pv_blk_is_put(bq, rq);
+	pv_blk_committed(bq, 1);
+	return (true);
+}
+
+/* The general way of what has completed, with the result bo_status returned. */
+static __noinline void
+pv_blk_complete_any(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error, uintmax_t seen)
+{
+	struct pv_blk *blk = bq->bq_blk;
+
 	if (error == -1) {
 		bq->bq_stats.bs_protocol_errors++;
 		pvq_break(bq->bq_pvq, PVQ_FAULT_OWNER, seen);
@@ -249,6 +292,24 @@ pv_blk_complete(struct pv_blk_queue *bq, const struct pvq_done *pd)
 	else if (rq->rq_copied && rq->rq_cmd == PV_BLK_READ)
 		pv_blk_req_copy_back(blk, rq);
 	pv_blk_req_end(bq, rq, error);
+}
+
+static inline void
+pv_blk_complete(struct pv_blk_queue *bq, const struct pvq_done *pd)
+{
+	struct pv_blk *blk = bq->bq_blk;
+	struct pv_blk_req *rq = pd->pd_cookie;
+	uintmax_t seen = 0;
+	int error;
+
+	if (__predict_false((bq->bq_flags & PVB_HISTOGRAM) != 0))
+		pv_blk_hist_got(bq, rq);
+	pv_blk_take_back(bq, rq);
+	error = blk->blk_ops->bo_status(blk, rq, pd, &seen);
+	if (__predict_true(rq->rq_fast && error == 0))
+		pv_blk_req_fast_end(bq, rq);
+	else
+		pv_blk_complete_any(bq, rq, error, seen);
 }
 
 /* Collects what the queue has, without delivering bios. */
@@ -270,38 +331,43 @@ pv_blk_collect(struct pv_blk_queue *bq)
 }
 
 /*
- * Collects completions until none is left and an interrupt is armed; drops and takes the lock.  A
+ * Collects completions until none is left and an interrupt is armed; drops and takes the lock.  Returns
+ * whether pv_blk_is_last() says that one bio is left to the caller.  A
  * device that has the next ones ready each time must not keep the thread, which other queues and
  * devices, or the one that submits, may need: it goes on a little later.
  */
-static void
+static bool
 pv_blk_process(struct pv_blk_queue *bq)
 {
 	u_int rounds = 0;
+	bool last;
 
 	PV_BLK_QUEUE_ASSERT(bq);
 	do {
 		if (rounds++ == PV_BLK_ROUNDS) {
 			bq->bq_stats.bs_yields++;
 			pv_blk_retry(bq, PV_BLK_YIELD);
-			break;
+			return (false);
 		}
 		if (bq->bq_pvq == NULL || (bq->bq_flags & PVB_STOPPED) != 0)
-			break;
-		pvq_intr_disable(bq->bq_pvq);
+			return (false);
+		pvq_intr_taken(bq->bq_pvq);
 		pv_blk_collect(bq);
 		if (pvq_broken(bq->bq_pvq)) {
 			pv_blk_deliver(bq);
-			break;
+			return (false);
 		}
 		/* The device gets new work before completions are delivered. */
 		pv_blk_start(bq);
 		(void)pv_blk_kick(bq, bq->bq_blk->blk_batch, NULL);
-		if (!pv_blk_is_last(bq))
+		last = pv_blk_is_last(bq);
+		if (!last) {
 			pv_blk_deliver(bq);
-		if ((bq->bq_flags & PVB_STOPPED) != 0)
-			break;
+			if ((bq->bq_flags & PVB_STOPPED) != 0)
+				return (false);
+		}
 	} while (pvq_intr_enable(bq->bq_pvq, 1));
+	return (last);
 }
 
 /*
@@ -315,8 +381,7 @@ pv_blk_queue_run(struct pv_blk_queue *bq)
 	bool idle;
 
 	PV_BLK_QUEUE_LOCK(bq);
-	pv_blk_process(bq);
-	if (pv_blk_is_last(bq)) {
+	if (pv_blk_process(bq)) {
 		bp = TAILQ_FIRST(&bq->bq_finished);
 		TAILQ_INIT(&bq->bq_finished);
 	} else {
@@ -667,7 +732,7 @@ pv_blk_submit(struct pv_blk *blk, struct bio *bp)
 {
 	const int cmd = bp->bio_cmd;	/* the bio may end within this */
 	struct pv_blk_queue *bq;
-	bool idle;
+	bool fast, idle;
 
 	if (__predict_false(pv_blk_is_barrier(bp))) {
 		pv_blk_wait(blk, bp);
@@ -679,17 +744,23 @@ pv_blk_submit(struct pv_blk *blk, struct bio *bp)
 		pv_blk_wait(blk, bp);
 		return;
 	}
-	pv_blk_enqueue(bq, bp);
-	/* Within a delivery, what the users submit is started as one batch when it ends. */
+	fast = pv_blk_fast_put(bq, bp);
+	if (!fast)
+		pv_blk_enqueue(bq, bp);
+	/*
+	 * Within a delivery, what the users submit is started as one batch when it ends, and the device
+	 * notified.
+	 */
 	if (!pv_blk_is_delivering(bq)) {
-		pv_blk_start_queue(bq);
+		if (!fast)
+			pv_blk_start_queue(bq);
 		/*
 		 * If completions are there by now, as often while much is in flight, no interrupt is
 		 * needed for them.  A flush is always waited for.
 		 */
 		if (pv_blk_kick(bq, cmd == BIO_FLUSH ? 1 : blk->blk_batch, curthread) &&
 		    bq->bq_ninflight > 1 && pvq_intr_enable(bq->bq_pvq, 1))
-			pv_blk_process(bq);
+			(void)pv_blk_process(bq);
 		pv_blk_deliver(bq);
 	}
 	idle = pv_blk_is_awaited_idle(bq);
@@ -791,6 +862,7 @@ pv_blk_queues_use(struct pv_blk *blk, struct pvq *const *qs, u_int n)
 		KASSERT((bq->bq_flags & PVB_STOPPED) != 0 && bq->bq_ninflight == 0,
 		    ("%s: queue %u is in use", __func__, bq->bq_index));
 		bq->bq_pvq = bq->bq_index < n ? qs[bq->bq_index] : NULL;
+		bq->bq_fast = bq->bq_pvq != NULL && blk->blk_params.bp_fast_segs != 0;
 	}
 	if (n != 0) {
 		pv_blk_deal(blk, n);

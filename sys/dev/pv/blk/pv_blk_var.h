@@ -27,6 +27,9 @@
 #define	PV_BLK_ASSERT(blk)	mtx_assert(&(blk)->blk_mtx, MA_OWNED)
 #define	PV_BLK_QUEUE_ASSERT(bq)	mtx_assert(&(bq)->bq_mtx, MA_OWNED)
 
+extern struct pv_tunable pv_blk_tunables[1];
+#define	pv_blk_fast_path	pv_blk_tunables[0].pt_value
+
 /* All queues, also those that are not in use: they are idle. */
 #define	PV_BLK_FOREACH(blk, bq)						\
 	for ((bq) = (blk)->blk_queues;					\
@@ -121,6 +124,13 @@ void	pv_blk_hist_sysctl(struct pv_blk_queue *bq, struct sysctl_ctx_list *ctx,
  * memory is short, and the caller has to try again later.
  */
 struct pv_blk_req *pv_blk_req_next(struct pv_blk_queue *bq);
+/*
+ * The same for the fast path: a free request, as all of bp, a read or a write that was not begun.
+ * NULL: it has more segments than the fast path takes, or no request is free.
+ */
+struct pv_blk_req *pv_blk_req_fast(struct pv_blk_queue *bq, struct bio *bp);
+/* Ends a request on no list, with its bio: by the fast path, without an error. */
+void	pv_blk_req_fast_end(struct pv_blk_queue *bq, struct pv_blk_req *rq);
 /* Ends a request that is on no list; its bio goes to bq_finished with its last piece. */
 void	pv_blk_req_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error);
 /* A ready request is loaded again before it is put. */
@@ -138,6 +148,13 @@ struct pv_blk_req *pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, of
 	    size_t length);
 
 /* pv_blk_pace.c: when the device is notified.  The queue's lock is held. */
+
+/* Was anything committed of which the device has not been notified? */
+static inline bool
+pv_blk_pace_owes(const struct pv_blk_queue *bq)
+{
+	return (bq->bq_pace.pp_unkicked != 0);
+}
 
 /* n requests were committed, of which the device is to be notified. */
 void	pv_blk_pace_submitted(struct pv_blk_queue *bq, u_int n);

@@ -178,6 +178,7 @@ struct pvq {
 	uint16_t	 q_size;	/* slots in the ring */
 	uint16_t	 q_max_segs;	/* segments that one chain may have */
 	uint16_t	 q_flat_segs;	/* a chain of 1 to so many takes one slot; see pvq_prepare() */
+	bool		 q_intr_once;	/* an interrupt is requested by an event index */
 	volatile uint32_t q_fault;	/* enum pvq_fault, or the transport's; not 0: broken */
 	char		 q_name[PVQ_NAMELEN];
 	struct pv_dev	*q_pvdev;	/* that resets it; NULL: nobody does */
@@ -447,6 +448,18 @@ pvq_intr_disable(struct pvq *q)
 {
 
 	q->q_ops->qo_intr_disable(q);
+}
+
+/*
+ * The same when the interrupt came that was requested last: with event indices no other comes before
+ * the next request, so that there is nothing to do.
+ */
+static inline void
+pvq_intr_taken(struct pvq *q)
+{
+
+	if (!q->q_intr_once)
+		pvq_intr_disable(q);
 }
 
 /*

@@ -355,7 +355,7 @@ vtblk_read_config(struct vtblk_softc *sc)
 	vtblk_read_topology(sc);
 	bp->bp_msgsize = roundup2(offsetof(struct vtblk_msg, ranges) +
 	    bp->bp_delete_ranges * sizeof(struct virtio_blk_discard_write_zeroes),
-	    sizeof(struct vtblk_msg));
+	    __alignof(struct vtblk_msg));
 	return (vtblk_capacity(sc, &bp->bp_mediasize));
 }
 
@@ -393,6 +393,9 @@ vtblk_check_queues(struct vtblk_softc *sc)
 		bp->bp_max_segs = MIN(bp->bp_max_segs, q->q_max_segs - 2u);
 		bp->bp_nreqs = MIN(bp->bp_nreqs, q->q_size);
 	}
+	bp->bp_fast_segs = MIN(bp->bp_max_segs, VTBLK_FAST_SEGS);
+	if (!bp->bp_phys || !virtqueue_takes_tables(sc->vtb_queues[0], bp->bp_fast_segs + 2))
+		bp->bp_fast_segs = 0;
 	return (0);
 }
 
@@ -594,6 +597,7 @@ vtblk_restart(struct pv_blk *blk)
 
 static const struct pv_blk_ops vtblk_ops = {
 	.bo_encode = vtblk_encode,
+	.bo_post = vtblk_post,
 	.bo_status = vtblk_status,
 	.bo_stop = vtblk_stop,
 	.bo_restart = vtblk_restart,

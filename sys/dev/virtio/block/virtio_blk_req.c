@@ -96,6 +96,48 @@ vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 		pc->pc_nread += ndata;
 }
 
+/* What a request of this form has once and for all: the table, and the header but for the sector. */
+static __noinline void
+vtblk_form(const struct vtblk_softc *sc, struct pv_blk_req *rq, const struct pvq *q, uint32_t form)
+{
+	struct vtblk_msg *msg = rq->rq_msg;
+	struct virtqueue_entry *last = &msg->table[1 + rq->rq_nsegs];
+	const bool read = rq->rq_cmd == PV_BLK_READ;
+
+	virtqueue_form(q, msg->table, read ? 1 : 1 + rq->rq_nsegs, read ? rq->rq_nsegs + 1 : 1);
+	msg->table[0].vqe_addr = vtblk_64(sc, rq->rq_msg_paddr + offsetof(struct vtblk_msg, hdr));
+	msg->table[0].vqe_len = vtblk_32(sc, sizeof(msg->hdr));
+	last->vqe_addr = vtblk_64(sc, rq->rq_msg_paddr + offsetof(struct vtblk_msg, status));
+	last->vqe_len = vtblk_32(sc, sizeof(msg->status));
+	msg->hdr.type = vtblk_32(sc, vtblk_type(sc, rq->rq_cmd));
+	msg->hdr.reserved = 0;
+	rq->rq_form = form;
+}
+
+void
+vtblk_post(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq *q)
+{
+	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
+	struct vtblk_msg *msg = rq->rq_msg;
+	struct virtqueue_entry *ve = &msg->table[1];
+	const bus_dma_segment_t *seg = rq->rq_segs + 1;
+	const u_int n = rq->rq_nsegs;
+	const uint32_t read = rq->rq_cmd == PV_BLK_READ;
+	const uint32_t form = n << 1 | read;
+	u_int i;
+
+	if (__predict_false(rq->rq_form != form))
+		vtblk_form(sc, rq, q, form);
+	msg->hdr.sector = vtblk_64(sc, (uint64_t)rq->rq_offset / VIRTIO_BLK_SECTOR_SIZE);
+	msg->status = VTBLK_STATUS_UNSET;
+	for (i = 0; i < n; i++, ve++, seg++) {
+		ve->vqe_addr = vtblk_64(sc, seg->ds_addr);
+		ve->vqe_len = vtblk_32(sc, seg->ds_len);
+	}
+	virtqueue_post_table(q, rq->rq_msg_paddr + offsetof(struct vtblk_msg, table), n + 2,
+	    sizeof(msg->status) + (-read & (uint32_t)rq->rq_length), rq);
+}
+
 int
 vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd,
     uintmax_t *seen)

@@ -18,13 +18,19 @@
 
 #include <dev/pv/blk/pv_blk.h>
 #include <dev/virtio/virtio.h>
+#include <dev/virtio/virtio_ring.h>
+#include <dev/virtio/virtqueue.h>
 #include <dev/virtio/block/virtio_blk.h>
+
+#define	VTBLK_FAST_SEGS		32	/* of data in a request that takes the fast path */
 
 /* What a request needs besides its data; one for each in coherent memory. */
 struct vtblk_msg {
 	struct virtio_blk_outhdr hdr;
 	struct virtio_blk_lifetime lifetime;
 	uint8_t		status;
+	/* Of a read or a write by the fast path: header, data, status. */
+	struct virtqueue_entry table[1 + VTBLK_FAST_SEGS + 1] __aligned(VRING_DESC_ALIGN);
 	struct virtio_blk_discard_write_zeroes ranges[] __aligned(16); /* bp_delete_ranges */
 } __aligned(64);
 
@@ -77,8 +83,9 @@ vtblk_16(const struct vtblk_softc *sc, uint16_t v)
 /* virtio_blk_lifetime.c: adds dev.vtblk.N.lifetime to vtb_sysctl, if the device has that. */
 void	vtblk_sysctl_lifetime(struct vtblk_softc *sc);
 
-/* virtio_blk_req.c: bo_encode and bo_status of struct pv_blk_ops. */
+/* virtio_blk_req.c: bo_encode, bo_post and bo_status of struct pv_blk_ops. */
 void	vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc);
+void	vtblk_post(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq *q);
 int	vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd,
 	    uintmax_t *seen);
 
