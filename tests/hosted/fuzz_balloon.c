@@ -134,13 +134,6 @@ pmap_zero_page(vm_page_t m)
 	CHECK(state[m - pages] == TAKEN, "another's page is zeroed");
 }
 
-void *
-mallocarray(size_t n, size_t size, struct malloc_type *type, int flags)
-{
-
-	return (malloc(n * size, type, flags));
-}
-
 const char *
 device_get_nameunit(device_t dev __unused)
 {

@@ -208,6 +208,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	child.xb_dev = kpi_device();
 	child.xb_node = dir;
 	strlcpy(child.xb_path, dir, sizeof(child.xb_path));
+	mtx_init(&child.xb_mtx, "child", NULL, MTX_DEF);
 	sleeps = 0;
 	broken = false;
 	ticks = 0;
@@ -222,6 +223,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			fuzz_string();
 	}
 	xenstore_fini(kpi_device());
+	mtx_destroy(&child.xb_mtx);
 	CHECK(kpi_mallocs == 0, "leak: %d", kpi_mallocs);
 	return (0);
 }

@@ -234,6 +234,7 @@ card_stop(void *softc)
 	card_said("stop ", 0);
 	if (card.ca_stop_error != 0)
 		return (card.ca_stop_error);
+	kpi_dma_arrives();
 	card.ca_started = false;
 	memset(card.ca_runs, 0, sizeof(card.ca_runs));
 	return (0);
@@ -274,6 +275,7 @@ card_stop_queue(void *softc __unused, int pair, bool tx)
 
 	card_said("stop%u ", queue);
 	CHECK(card.ca_started && card.ca_runs[queue], "queue %u is stopped twice", queue);
+	kpi_dma_arrives();
 	if (card.ca_stop_queue_error == 0)
 		card.ca_runs[queue] = false;
 	return (card.ca_stop_queue_error);
@@ -451,8 +453,8 @@ card_end(void)
 	kpi_device_destroy(card.ca_dev);
 	(void)free_all(card.ca_up);
 	end();
-	CHECK(kpi_mallocs == 0 && kpi_dma_tags == 0 && kpi_dma_maps == 0, "left: %d, %d, %d",
-	    kpi_mallocs, kpi_dma_tags, kpi_dma_maps);
+	CHECK(kpi_mallocs == 0 && kpi_dma_tags == 0 && kpi_dma_maps == 0 && kpi_locks == 0,
+	    "left: %d, %d, %d, %d", kpi_mallocs, kpi_dma_tags, kpi_dma_maps, kpi_locks);
 }
 
 /* What crosses the rings. */

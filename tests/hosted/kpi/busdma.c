@@ -9,15 +9,23 @@
  *
  * Every map is a piece of heap of its own, so that one used after it was destroyed is seen by ASan,
  * and every sync is checked to be of a loaded map.
+ *
+ * With kpi_bounced, the device has memory of its own, as with bounce pages, and data crosses only when
+ * a map is synced: what is loaded, in the direction that is said; memory of bus_dmamem_alloc(9), for
+ * which a sync is a barrier, both ways, each byte from who has changed it.  The device's memory is
+ * freed when the map is unloaded.
  */
 
 #include <sys/param.h>
 #include <sys/systm.h>
+#include <sys/bio.h>
 #include <sys/bus.h>
 #include <sys/mbuf.h>
+#include <sys/queue.h>
 
 #include <vm/vm.h>
 #include <vm/pmap.h>
+#include <vm/vm_page.h>
 #include <machine/bus.h>
 #ifdef __amd64__
 #include <x86/busdma_impl.h>
@@ -28,10 +36,25 @@
 #include "../host/host.h"
 #include "kpi.h"
 
+/* More is not copied at each sync: it would take too long. */
+#define	KPI_BOUNCED_MAX	(1 << 16)
+
+struct kpi_piece {
+	char		*kp_mem;
+	size_t		 kp_len;
+};
+
 struct bus_dmamap {
 	bus_dma_tag_t	 bm_tag;
-	void		*bm_mem;	/* of bus_dmamem_alloc() */
+	char		*bm_mem;	/* of bus_dmamem_alloc() */
 	bool		 bm_loaded;
+	/* With kpi_bounced. */
+	char		*bm_dev;	/* what the device has */
+	char		*bm_same;	/* of bm_mem: what both had at the last sync */
+	LIST_ENTRY(bus_dmamap) bm_link;	/* of those that have it */
+	struct kpi_piece *bm_pieces;	/* what is loaded otherwise, one after the other in bm_dev */
+	int		 bm_npieces;
+	bus_dmasync_op_t bm_before;	/* PREREAD, PREWRITE that have no POST yet */
 };
 
 struct kpi_tag {
@@ -40,6 +63,10 @@ struct kpi_tag {
 };
 
 bool kpi_scattered;
+bool kpi_bounced;
+
+static LIST_HEAD(, bus_dmamap) kpi_merged = LIST_HEAD_INITIALIZER(kpi_merged);
+
 int kpi_dma_tags;
 int kpi_dma_maps;
 
@@ -61,10 +88,16 @@ kpi_mem_alloc(bus_dma_tag_t dmat, void **vaddr, int flags, bus_dmamap_t *mapp)
 	if (kpi_fail_now())
 		return (ENOMEM);
 	map = host_alloc(sizeof(*map), sizeof(void *));
-	map->bm_tag = dmat;
+	*map = (struct bus_dmamap){ .bm_tag = dmat };
 	map->bm_mem = host_alloc(kt->kt_common.maxsize, kt->kt_common.alignment);
-	map->bm_loaded = false;
 	memset(map->bm_mem, (flags & BUS_DMA_ZERO) != 0 ? 0 : 0xa5, kt->kt_common.maxsize);
+	if (kpi_bounced && kt->kt_common.maxsize <= KPI_BOUNCED_MAX) {
+		map->bm_dev = host_alloc(kt->kt_common.maxsize, kt->kt_common.alignment);
+		map->bm_same = host_alloc(kt->kt_common.maxsize, 1);
+		memcpy(map->bm_dev, map->bm_mem, kt->kt_common.maxsize);
+		memcpy(map->bm_same, map->bm_mem, kt->kt_common.maxsize);
+		LIST_INSERT_HEAD(&kpi_merged, map, bm_link);
+	}
 	kt->kt_maps++;
 	kpi_dma_maps++;
 	*vaddr = map->bm_mem;
@@ -79,7 +112,11 @@ kpi_mem_free(bus_dma_tag_t dmat, void *vaddr, bus_dmamap_t map)
 
 	CHECK(map->bm_tag == dmat && map->bm_mem == vaddr, "freed by the wrong tag");
 	CHECK(!map->bm_loaded, "freed while loaded");
+	if (map->bm_same != NULL)
+		LIST_REMOVE(map, bm_link);
 	host_free(map->bm_mem);
+	host_free(map->bm_dev);
+	host_free(map->bm_same);
 	host_free(map);
 	kt->kt_maps--;
 	kpi_dma_maps--;
@@ -122,6 +159,83 @@ kpi_map_unload(bus_dma_tag_t dmat, bus_dmamap_t map)
 	CHECK(map->bm_tag == dmat, "unloaded by the wrong tag");
 	CHECK(map->bm_loaded, "unloaded twice");
 	map->bm_loaded = false;
+	if (map->bm_pieces != NULL) {
+		host_free(map->bm_pieces);
+		host_free(map->bm_dev);
+		map->bm_pieces = NULL;
+		map->bm_dev = NULL;
+	}
+}
+
+/* Each byte of memory that both have is as who changed it left it. */
+static void
+kpi_merge(struct bus_dmamap *map, size_t size)
+{
+	size_t i;
+
+	if (memcmp(map->bm_mem, map->bm_same, size) == 0 &&
+	    memcmp(map->bm_dev, map->bm_same, size) == 0)
+		return;
+	for (i = 0; i < size; i++) {
+		if (map->bm_mem[i] != map->bm_same[i])
+			map->bm_dev[i] = map->bm_mem[i];
+		else
+			map->bm_mem[i] = map->bm_dev[i];
+		map->bm_same[i] = map->bm_mem[i];
+	}
+}
+
+void
+kpi_dma_arrives(void)
+{
+	struct bus_dmamap *map;
+
+	LIST_FOREACH(map, &kpi_merged, bm_link)
+		kpi_merge(map, ((struct kpi_tag *)map->bm_tag)->kt_common.maxsize);
+}
+
+/* What is loaded crosses. */
+static void
+kpi_cross(struct bus_dmamap *map, bus_dmasync_op_t op)
+{
+	const struct kpi_piece *kp = map->bm_pieces;
+	size_t at = 0;
+
+	CHECK((op & BUS_DMASYNC_POSTREAD) == 0 || (map->bm_before & BUS_DMASYNC_PREREAD) != 0,
+	    "POSTREAD without PREREAD");
+	CHECK((op & BUS_DMASYNC_POSTWRITE) == 0 || (map->bm_before & BUS_DMASYNC_PREWRITE) != 0,
+	    "POSTWRITE without PREWRITE");
+	map->bm_before = op & (BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	for (; kp < map->bm_pieces + map->bm_npieces; at += kp->kp_len, kp++) {
+		if ((op & BUS_DMASYNC_PREWRITE) != 0)
+			memcpy(map->bm_dev + at, kp->kp_mem, kp->kp_len);
+		if ((op & BUS_DMASYNC_POSTREAD) != 0)
+			memcpy(kp->kp_mem, map->bm_dev + at, kp->kp_len);
+	}
+}
+
+/* The segments of a map that was loaded are the device's memory. */
+static void
+kpi_bounce(struct bus_dmamap *map, bus_dma_segment_t *segs, int n)
+{
+	size_t size = 0, at = 0;
+	int i;
+
+	map->bm_loaded = true;
+	map->bm_before = 0;
+	if (!kpi_bounced || n == 0)
+		return;
+	map->bm_pieces = host_alloc(n * sizeof(*map->bm_pieces), sizeof(void *));
+	map->bm_npieces = n;
+	for (i = 0; i < n; i++)
+		size += segs[i].ds_len;
+	map->bm_dev = host_alloc(size, PAGE_SIZE);
+	memset(map->bm_dev, 0x5a, size);
+	for (i = 0; i < n; at += segs[i++].ds_len) {
+		map->bm_pieces[i] = (struct kpi_piece){ (char *)(uintptr_t)segs[i].ds_addr,
+		    segs[i].ds_len };
+		segs[i].ds_addr = (bus_addr_t)(uintptr_t)map->bm_dev + at;
+	}
 }
 
 static void
@@ -133,6 +247,10 @@ kpi_map_sync(bus_dma_tag_t dmat, bus_dmamap_t map, bus_dmasync_op_t op)
 	CHECK((op & (BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE)) == 0 ||
 	    (op & (BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE)) == 0,
 	    "PRE and POST in one sync");
+	if (map->bm_pieces != NULL)
+		kpi_cross(map, op);
+	else if (map->bm_dev != NULL)
+		kpi_merge(map, ((struct kpi_tag *)dmat)->kt_common.maxsize);
 }
 
 static struct bus_dma_impl kpi_dma_impl = {
@@ -205,39 +323,87 @@ bus_dmamap_load(bus_dma_tag_t dmat, bus_dmamap_t map, void *buf, bus_size_t bufl
 	CHECK(map->bm_tag == dmat && !map->bm_loaded, "loaded twice");
 	CHECK(buflen <= kt->kt_common.maxsize, "%lu bytes", (unsigned long)buflen);
 	CHECK(nsegs <= kt->kt_common.nsegments, "%d segments", nsegs);
+	CHECK(map->bm_mem == NULL || buf == map->bm_mem, "another memory");
 	segs = host_alloc(nsegs * sizeof(*segs), sizeof(void *));
 	for (at = 0; at < buflen; at += max) {
-		segs[n].ds_addr = (bus_addr_t)(uintptr_t)buf + at;
+		segs[n].ds_addr = (bus_addr_t)(uintptr_t)(map->bm_dev != NULL ? map->bm_dev : buf) + at;
 		segs[n++].ds_len = MIN(max, buflen - at);
 	}
-	map->bm_loaded = true;
+	if (map->bm_mem != NULL)
+		map->bm_loaded = true;
+	else
+		kpi_bounce(map, segs, n);
 	callback(callback_arg, segs, nsegs, 0);
 	host_free(segs);
 	return (0);
 }
 
-/* Each mbuf is a segment, or as many as the tag makes of it. */
+/* Adds len bytes of memory to n segments: as many as the tag makes of it; -1: too many. */
+static int
+kpi_add_segs(const struct kpi_tag *kt, bus_dma_segment_t *segs, int n, void *mem, size_t len)
+{
+	size_t at, part;
+
+	for (at = 0; at < len; at += part) {
+		if (n == kt->kt_common.nsegments)
+			return (-1);
+		part = MIN(len - at, kt->kt_common.maxsegsz);
+		segs[n].ds_addr = (bus_addr_t)(uintptr_t)mem + at;
+		segs[n++].ds_len = part;
+	}
+	return (n);
+}
+
+/* Each mbuf is a segment, or several. */
 int
 bus_dmamap_load_mbuf_sg(bus_dma_tag_t dmat, bus_dmamap_t map, struct mbuf *m, bus_dma_segment_t *segs,
     int *nsegs, int flags __unused)
 {
-	struct kpi_tag *kt = (struct kpi_tag *)dmat;
-	size_t at, part;
-	int n = 0;
+	int n;
 
 	CHECK(map->bm_tag == dmat && !map->bm_loaded, "loaded twice");
 	if (kpi_fail_now())
 		return (ENOMEM);
-	for (; m != NULL; m = m->m_next) {
-		for (at = 0; at < (size_t)m->m_len; at += part) {
-			if (n == kt->kt_common.nsegments)
-				return (EFBIG);
-			part = MIN(m->m_len - at, kt->kt_common.maxsegsz);
-			segs[n].ds_addr = (bus_addr_t)(uintptr_t)m->m_data + at;
-			segs[n++].ds_len = part;
-		}
+	for (n = 0; m != NULL; m = m->m_next) {
+		n = kpi_add_segs((struct kpi_tag *)dmat, segs, n, m->m_data, m->m_len);
+		if (n < 0)
+			return (EFBIG);
 	}
-	map->bm_loaded = true;
+	kpi_bounce(map, segs, n);
 	*nsegs = n;
+	return (0);
+}
+
+/* Each page is a segment, or several; of memory that is mapped, all of it. */
+int
+bus_dmamap_load_bio(bus_dma_tag_t dmat, bus_dmamap_t map, struct bio *bp,
+    bus_dmamap_callback_t *callback, void *callback_arg, int flags)
+{
+	struct kpi_tag *kt = (struct kpi_tag *)dmat;
+	size_t off, part, left = bp->bio_bcount;
+	bus_dma_segment_t *segs;
+	int error = 0, n = 0;
+
+	CHECK(map->bm_tag == dmat && !map->bm_loaded && flags == BUS_DMA_NOWAIT,
+	    "loaded twice, or it sleeps");
+	/* After an error the caller unloads what of it may be loaded. */
+	map->bm_loaded = true;
+	if (kpi_fail_now())
+		return (ENOMEM);
+	segs = host_alloc(kt->kt_common.nsegments * sizeof(*segs), sizeof(void *));
+	if ((bp->bio_flags & BIO_UNMAPPED) == 0)
+		n = kpi_add_segs(kt, segs, 0, bp->bio_data, left);
+	for (off = bp->bio_ma_offset; (bp->bio_flags & BIO_UNMAPPED) != 0 && n >= 0 && left > 0;
+	    off += part, left -= part) {
+		part = MIN(left, PAGE_SIZE - off % PAGE_SIZE);
+		n = kpi_add_segs(kt, segs, n, (void *)(uintptr_t)(
+		    VM_PAGE_TO_PHYS(bp->bio_ma[off / PAGE_SIZE]) + off % PAGE_SIZE), part);
+	}
+	if (n < 0)
+		error = EFBIG;
+	else
+		kpi_bounce(map, segs, n);
+	callback(callback_arg, segs, MAX(n, 0), error);
+	host_free(segs);
 	return (0);
 }

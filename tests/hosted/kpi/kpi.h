@@ -35,6 +35,12 @@ extern void (*kpi_access_at)(uintptr_t addr, int size, bool store);
 /* Each two neighbouring pages have changed places in physical memory. */
 extern bool kpi_scattered;
 
+/* A device has other memory than its driver, and data crosses only by bus_dmamap_sync(9). */
+extern bool kpi_bounced;
+
+/* What both have all the time crosses now: the device has stopped, and all that it wrote arrives. */
+void	kpi_dma_arrives(void);
+
 /* Things that exist now: a test that ends with other numbers than it began with leaks. */
 extern int kpi_mallocs;
 extern int kpi_dma_tags;
@@ -56,7 +62,7 @@ extern int kpi_fail_after;
 /* All of them do. */
 extern bool kpi_no_memory;
 
-/* Called where a thread would sleep in pause(9), if it is not NULL. */
+/* Called where a thread would sleep in pause(9) or msleep(9), if it is not NULL. */
 extern void (*kpi_pause)(void);
 
 /* Should this allocation fail? */
@@ -100,8 +106,12 @@ int	kpi_run_tasks(void);
 /* How long the last delayed task was to be delayed. */
 extern sbintime_t kpi_delay;
 
-/* kpi/locks.c, for programs that are linked with it: mutexes that are locked, and the time. */
+/*
+ * kpi/locks.c, for programs that are linked with it: mutexes that are locked, locks that exist, and the
+ * time.
+ */
 extern int kpi_mutexes;
+extern int kpi_locks;
 extern sbintime_t kpi_uptime;
 
 #endif /* !_KPI_H_ */

@@ -6,11 +6,14 @@
 
 /*
  * mutex(9), sx(9), and a clock that a test sets, for drivers whose callers are threads.  No lock is
- * recursive, each is unlocked by whoever locked it, and none is destroyed while it is locked.
+ * recursive, each is initialised before it is used and once, unlocked by whoever locked it, and
+ * destroyed while it is not locked.
  */
 
 #include <sys/param.h>
 #include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/linker_set.h>
 #include <sys/lock.h>
 #include <sys/mutex.h>
 #include <sys/sx.h>
@@ -19,8 +22,27 @@
 #include "../host/host.h"
 #include "kpi.h"
 
+/* A lock that is not locked; what was never initialised is more likely to be 0. */
+#define	KPI_UNLOCKED	4
+
 int kpi_mutexes;
+int kpi_locks;
 sbintime_t kpi_uptime;
+
+SET_DECLARE(sysinit_set, struct sysinit);
+
+/* The locks of MTX_SYSINIT() and SX_SYSINIT(), before a test begins. */
+__attribute__((__constructor__)) static void
+kpi_locks_sysinit(void)
+{
+	struct sysinit **si;
+
+	SET_FOREACH(si, sysinit_set) {
+		if ((*si)->func == mtx_sysinit || (*si)->func == sx_sysinit)
+			(*si)->func((*si)->udata);
+	}
+	kpi_locks = 0;
+}
 
 void
 getbinuptime(struct bintime *bt)
@@ -30,13 +52,21 @@ getbinuptime(struct bintime *bt)
 	bt->frac = (uint64_t)kpi_uptime << 32;
 }
 
+void
+binuptime(struct bintime *bt)
+{
+
+	getbinuptime(bt);
+}
+
 static void
 kpi_lock(volatile uintptr_t *lock)
 {
 	uintptr_t self = (uintptr_t)host_self();
 
 	CHECK(*lock != self, "locked twice");
-	while (atomic_cmpset_acq_long((volatile u_long *)lock, 0, self) == 0)
+	CHECK(*lock != 0, "not initialised");
+	while (atomic_cmpset_acq_long((volatile u_long *)lock, KPI_UNLOCKED, self) == 0)
 		host_yield();
 }
 
@@ -45,15 +75,33 @@ kpi_unlock(volatile uintptr_t *lock)
 {
 
 	CHECK(*lock == (uintptr_t)host_self(), "not locked by this thread");
-	atomic_store_rel_long((volatile u_long *)lock, 0);
+	atomic_store_rel_long((volatile u_long *)lock, KPI_UNLOCKED);
+}
+
+static void
+kpi_lock_init(volatile uintptr_t *lock)
+{
+
+	CHECK(*lock != KPI_UNLOCKED, "initialised twice");
+	*lock = KPI_UNLOCKED;
+	atomic_add_int(&kpi_locks, 1);
+}
+
+static void
+kpi_lock_destroy(volatile uintptr_t *lock)
+{
+
+	CHECK(*lock == KPI_UNLOCKED, "destroyed while locked, or not initialised");
+	*lock = 0;
+	atomic_subtract_int(&kpi_locks, 1);
 }
 
 void
 _mtx_init(volatile uintptr_t *c, const char *name __unused, const char *type __unused, int opts)
 {
 
-	CHECK(opts == MTX_DEF, "options 0x%x", opts);
-	*c = 0;
+	CHECK((opts & ~MTX_DUPOK) == MTX_DEF, "options 0x%x", opts);
+	kpi_lock_init(c);
 }
 
 void
@@ -68,7 +116,7 @@ void
 _mtx_destroy(volatile uintptr_t *c)
 {
 
-	CHECK(*c == 0, "destroyed while locked");
+	kpi_lock_destroy(c);
 }
 
 void
@@ -85,7 +133,8 @@ _mtx_trylock_flags_(volatile uintptr_t *c, int opts __unused, const char *file _
     int line __unused)
 {
 
-	if (atomic_cmpset_acq_long((volatile u_long *)c, 0, (uintptr_t)host_self()) == 0)
+	CHECK(*c != 0, "not initialised");
+	if (atomic_cmpset_acq_long((volatile u_long *)c, KPI_UNLOCKED, (uintptr_t)host_self()) == 0)
 		return (0);
 	atomic_add_int(&kpi_mutexes, 1);
 	return (1);
@@ -111,7 +160,7 @@ void
 sx_init_flags(struct sx *sx, const char *description __unused, int opts __unused)
 {
 
-	sx->sx_lock = 0;
+	kpi_lock_init(&sx->sx_lock);
 }
 
 void
@@ -126,7 +175,7 @@ void
 sx_destroy(struct sx *sx)
 {
 
-	CHECK(sx->sx_lock == 0, "destroyed while locked");
+	kpi_lock_destroy(&sx->sx_lock);
 }
 
 int

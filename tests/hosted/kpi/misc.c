@@ -88,6 +88,14 @@ malloc(size_t size, struct malloc_type *type, int flags)
 	return (malloc_aligned(size, sizeof(void *), type, flags));
 }
 
+void *
+mallocarray(size_t nmemb, size_t size, struct malloc_type *type, int flags)
+{
+
+	CHECK(nmemb <= SIZE_MAX / size, "%zu of %zu bytes", nmemb, size);
+	return (malloc_aligned(nmemb * size, sizeof(void *), type, flags));
+}
+
 void
 free(void *p, struct malloc_type *type __unused)
 {
@@ -219,18 +227,20 @@ strlcat(char *dst, const char *src, size_t size)
 	return (n + strlcpy(dst + n, src, size - n));
 }
 
-/* Nodes are counted, and not kept. */
+/* All are counted, and one stands for each. */
 struct sysctl_oid *
 sysctl_add_oid(struct sysctl_ctx_list *ctx __unused, struct sysctl_oid_list *parent __unused,
-    int nbr __unused, const char *name, int kind __unused, void *arg1, intmax_t arg2 __unused,
+    int nbr __unused, const char *name, int kind, void *arg1, intmax_t arg2 __unused,
     int (*handler)(SYSCTL_HANDLER_ARGS), const char *fmt __unused, const char *descr,
     const char *label __unused)
 {
+	static struct sysctl_oid oid;
+	bool node = (kind & CTLTYPE) == CTLTYPE_NODE;
 
-	CHECK(name[0] != '\0' && descr != NULL && descr[0] != '\0' && arg1 != NULL &&
-	    handler != NULL, "%s", name);
+	CHECK(name[0] != '\0' && descr != NULL && descr[0] != '\0' && (node || (arg1 != NULL &&
+	    handler != NULL)), "%s", name);
 	kpi_sysctls++;
-	return (NULL);
+	return (&oid);
 }
 
 int

@@ -499,7 +499,8 @@ taskqueue_drain_timeout(struct taskqueue *queue, struct timeout_task *tt)
 	taskqueue_drain(queue, &tt->t);
 }
 
-int
+/* Unless a program has sbuf(9) itself. */
+__attribute__((__weak__)) int
 sbuf_printf(struct sbuf *s __unused, const char *fmt __unused, ...)
 {
 

@@ -27,6 +27,7 @@
 #define	KPI_MAX_CALLOUTS	32
 
 int hz = 100;
+volatile int ticks;
 sbintime_t tick_sbt = SBT_1S / 100;
 u_int mp_maxid;
 cpuset_t all_cpus = CPUSET_T_INITIALIZER(1);
@@ -124,24 +125,41 @@ kpi_pass(sbintime_t time)
 		if (next == NULL)
 			break;
 		kpi_uptime = MAX(kpi_uptime, next->c_time);
+		ticks = kpi_uptime / tick_sbt;
 		(void)kpi_callout_forget(next);
 		kpi_callout_run(next);
 	}
 	kpi_uptime = until;
+	ticks = kpi_uptime / tick_sbt;
 }
 
-int
-_sleep(const void *chan __unused, struct lock_object *lock __unused, int pri __unused,
-    const char *wmesg, sbintime_t sbt __unused, sbintime_t pr __unused, int flags __unused)
-{
+/* Whom wakeup() was called for last. */
+static const void *kpi_woken;
 
-	CHECK(false, "%s: nobody would wake it", wmesg);
-	return (0);
+/* There is one thread, the test's: while it sleeps, time passes, and kpi_pause() is what others do. */
+int
+_sleep(const void *chan, struct lock_object *lock, int pri, const char *wmesg, sbintime_t sbt,
+    sbintime_t pr __unused, int flags __unused)
+{
+	struct mtx *mtx = __containerof(lock, struct mtx, lock_object);
+
+	CHECK((pri & PDROP) == 0 && (sbt > 0 || kpi_pause != NULL), "%s: nobody would wake it", wmesg);
+	mtx_unlock(mtx);
+	kpi_woken = NULL;
+	if (kpi_pause != NULL)
+		kpi_pause();
+	if (kpi_woken != chan)
+		kpi_pass(sbt);
+	mtx_lock(mtx);
+	CHECK(sbt > 0 || kpi_woken == chan, "%s: nobody woke it", wmesg);
+	return (kpi_woken == chan ? 0 : EWOULDBLOCK);
 }
 
 void
-wakeup(const void *chan __unused)
+wakeup(const void *chan)
 {
+
+	kpi_woken = chan;
 }
 
 void

@@ -1,0 +1,551 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The life of a disk: it comes, is reset, suspended, lost, dumped to, and goes.
+ */
+
+#include "pv_blk_drive.h"
+
+#include <sys/pcpu.h>
+
+#define	PVD	(&drive.dr_blk.blk_pvdev)
+
+/* Whichever allocation fails, it does not attach, and nothing is left; then it attaches. */
+void
+life_attach_without_memory(const void *arg __unused)
+{
+	u_int i;
+
+	kpi_quiet = true;
+	for (i = 1; ; i++) {
+		drive_new(2);
+		drive.dr_params.bp_phys = false;
+		drive.dr_params.bp_nreqs = 3;
+		drive.dr_fail_after = i;
+		if (drive_attach() == 0)
+			break;
+		drive_forget();
+	}
+	CHECK(i > 2 + 2 * 3, "only %u allocations", i);
+	drive_settle();
+	drive_end();
+}
+
+/* The identification, of which each byte counts. */
+void
+life_ident(const void *arg __unused)
+{
+
+	drive_new(1);
+	drive.dr_params.bp_ident_size = 8;
+	drive.dr_answers = true;
+	CHECK(drive_attach() == 0, "it does not attach");
+	CHECK(strcmp(kpi_disk->d_ident, "a%25%01b") == 0, "%s", kpi_disk->d_ident);
+	CHECK(strcmp(kpi_disk->d_attachment, "bus0") == 0 && kpi_disk->d_mediasize == DRIVE_SECTORS *
+	    DRIVE_SECTOR && kpi_disk->d_sectorsize == DRIVE_SECTOR, "disk");
+	drive_end();
+	/* A device that has none fails the request, and is a disk without. */
+	kpi_quiet = true;
+	drive_new(1);
+	drive.dr_params.bp_ident_size = 8;
+	drive.dr_answers = true;
+	drive.dr_status = EOPNOTSUPP;
+	CHECK(drive_attach() == 0 && kpi_disk->d_ident[0] == '\0', "it does not attach");
+	drive_end();
+}
+
+static u_int sleeps;
+
+static void
+life_slept(void)
+{
+
+	sleeps++;
+}
+
+void
+life_no_answer_at_attach(const void *arg __unused)
+{
+
+	kpi_quiet = true;
+	kpi_pause = life_slept;
+	drive_new(2);
+	drive.dr_params.bp_ident_size = 8;
+	CHECK(drive_attach() == ETIMEDOUT, "it attached");
+	kpi_pause = NULL;
+	CHECK(sleeps == 5000 && kpi_disk == NULL, "%u sleeps", sleeps);
+	CHECK(strcmp(drive.dr_log, "set stop ") == 0, "%s", drive.dr_log);
+	pv_blk_fini(&drive.dr_blk);
+	drive_forget();
+}
+
+/* Four writes in flight, and one that waits for a request. */
+static void
+life_load(struct bio *bios[5])
+{
+	u_int i;
+
+	for (i = 0; i < 5; i++)
+		bios[i] = drive_io(BIO_WRITE, 10 * i, 4096);
+}
+
+static void
+life_ended(struct bio *bios[5], int error)
+{
+	u_int i;
+
+	for (i = 0; i < 5; i++)
+		drive_ended(bios[i], error);
+}
+
+static void
+life_begin(u_int queues)
+{
+
+	kpi_quiet = true;
+	drive_new(queues);
+	drive.dr_params.bp_nreqs = 4;
+	CHECK(drive_attach() == 0, "it does not attach");
+	drive_quiet();
+}
+
+void
+life_reset_with_requests_in_flight(const void *arg __unused)
+{
+	struct drive_req dq;
+	struct bio *bios[5];
+	u_int i;
+
+	life_begin(1);
+	life_load(bios);
+	for (i = 0; i < 2; i++)
+		drive_expect(0, &dq, PV_BLK_WRITE, 10 * i, 4096);
+	/* The device has done the first one, which nobody knows. */
+	drive_answer(&dq, 0);
+	pv_dev_need_reset(PVD, PV_DEV_ALL, ETIMEDOUT);
+	(void)kpi_run_tasks();
+	CHECK(strcmp(drive.dr_log, "stop start set ") == 0, "%s", drive.dr_log);
+	CHECK(DRIVE_STATS(0)->bs_requeued >= 3, "%ju", (uintmax_t)DRIVE_STATS(0)->bs_requeued);
+	for (i = 0; i < 5 && drive_takes(0, &dq); i++) {
+		CHECK(i > 0 || dq.dq_msg.dm_ranges[0].offset == 0, "another order");
+		drive_answer(&dq, 0);
+		if (i >= 2)
+			(void)drive_intr(0);
+	}
+	drive_settle();
+	life_ended(bios, 0);
+	drive_end();
+}
+
+void
+life_reset_of_a_queue(const void *arg __unused)
+{
+	struct drive_req dq;
+	struct bio *one, *two;
+
+	life_begin(2);
+	one = drive_io(BIO_WRITE, 0, 512);
+	PCPU_SET(cpuid, 1);
+	two = drive_io(BIO_WRITE, 1, 512);
+	drive_expect(1, &dq, PV_BLK_WRITE, 1, 512);
+	PCPU_SET(cpuid, 0);
+	pv_dev_need_reset(PVD, 0, ETIMEDOUT);
+	(void)kpi_run_tasks();
+	CHECK(strcmp(drive.dr_log, "stop0 start0 ") == 0, "%s", drive.dr_log);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(1), "no interrupt");
+	drive_ended(two, 0);
+	CHECK(!drive_is_done(one), "it has ended");
+	drive_settle();
+	drive_ended(one, 0);
+	/* One that can't be stopped alone: the device is reset, and it is not tried again. */
+	drive_quiet();
+	drive.dr_stop_queue_error = EIO;
+	one = drive_io(BIO_WRITE, 0, 512);
+	pv_dev_need_reset(PVD, 0, ETIMEDOUT);
+	while (kpi_run_tasks() > 0)
+		continue;
+	drive_seconds(1);
+	CHECK(strcmp(drive.dr_log, "stop0 stop start set ") == 0, "%s", drive.dr_log);
+	CHECK((drive.dr_blk.blk_params.bp_flags & PV_BLK_QUEUE_RESET) == 0, "it would be tried");
+	drive_settle();
+	drive_ended(one, 0);
+	drive_end();
+}
+
+/* A request that is there at each reset is what breaks the device. */
+void
+life_reset_again_and_again(const void *arg __unused)
+{
+	struct bio *bp;
+	u_int i;
+
+	life_begin(1);
+	bp = drive_io(BIO_WRITE, 0, 512);
+	for (i = 0; !drive_is_done(bp) && i < 10; i++) {
+		pv_dev_need_reset(PVD, PV_DEV_ALL, ETIMEDOUT);
+		while (kpi_run_tasks() > 0)
+			continue;
+		drive_seconds(20);
+	}
+	CHECK(i == 4, "%u resets", i);
+	drive_ended(bp, EIO);
+	bp = drive_io(BIO_WRITE, 0, 512);
+	drive_settle();
+	drive_ended(bp, 0);
+	drive_end();
+}
+
+/* What a queue that broke the rules had in flight ends with EIO; what waits for it does not. */
+void
+life_violation_resets_the_queue(const void *arg __unused)
+{
+	struct drive_req dq;
+	struct bio *bios[5], *other;
+
+	life_begin(2);
+	life_load(bios);
+	PCPU_SET(cpuid, 1);
+	other = drive_io(BIO_READ, 100, 512);
+	PCPU_SET(cpuid, 0);
+	drive_expect(0, &dq, PV_BLK_WRITE, 0, 4096);
+	drive_answer(&dq, DRIVE_VIOLATION);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_ended(bios[0], EIO);
+	CHECK(DRIVE_STATS(0)->bs_protocol_errors == 1, "counter");
+	(void)kpi_run_tasks();
+	CHECK(strcmp(drive.dr_log, "stop0 start0 ") == 0, "%s", drive.dr_log);
+	drive_ended(bios[1], EIO);
+	drive_ended(bios[2], EIO);
+	drive_ended(bios[3], EIO);
+	CHECK(!drive_is_done(bios[4]) && !drive_is_done(other), "all ended");
+	drive_settle();
+	drive_ended(bios[4], 0);
+	drive_ended(other, 0);
+	drive_end();
+}
+
+void
+life_suspended_and_resumed(const void *arg __unused)
+{
+	struct bio *bios[5], *later;
+	struct drive_req dq;
+
+	life_begin(1);
+	life_load(bios);
+	CHECK(pv_dev_freeze(&drive.dr_blk.blk_pvdev) == 0, "not suspended");
+	CHECK(strcmp(drive.dr_log, "stop ") == 0, "%s", drive.dr_log);
+	later = drive_io(BIO_WRITE, 70, 512);
+	CHECK(drive.dr_ndone == 0, "%u ended", drive.dr_ndone);
+	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
+	drive_expect(0, &dq, PV_BLK_WRITE, 0, 4096);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_settle();
+	life_ended(bios, 0);
+	drive_ended(later, 0);
+	/* What has time to end, does. */
+	life_load(bios);
+	kpi_pause = drive_settle;
+	drive.dr_blk.blk_params.bp_settle_secs = 5;
+	CHECK(pv_dev_freeze(&drive.dr_blk.blk_pvdev) == 0, "not suspended");
+	kpi_pause = NULL;
+	CHECK(drive.dr_ndone >= 4 && DRIVE_BQ(0)->bq_ninflight == 0, "%u ended", drive.dr_ndone);
+	CHECK(DRIVE_STATS(0)->bs_requeued == 4, "%ju", (uintmax_t)DRIVE_STATS(0)->bs_requeued);
+	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
+	drive_settle();
+	life_ended(bios, 0);
+	drive_end();
+}
+
+/* A device that does not start is lost, and its I/O ends; another resume brings it back. */
+void
+life_lost_and_found(const void *arg __unused)
+{
+	struct bio *bios[5];
+
+	life_begin(1);
+	life_load(bios);
+	CHECK(pv_dev_freeze(&drive.dr_blk.blk_pvdev) == 0, "not suspended");
+	drive.dr_restart_error = ENODEV;
+	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == ENODEV, "resumed");
+	life_ended(bios, ENXIO);
+	drive_ended(drive_io(BIO_READ, 1, 512), ENXIO);
+	drive.dr_restart_error = 0;
+	CHECK(pv_dev_freeze(&drive.dr_blk.blk_pvdev) == 0 && pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0,
+	    "not resumed");
+	bios[0] = drive_io(BIO_READ, 1, 512);
+	drive_settle();
+	drive_ended(bios[0], 0);
+	drive_end();
+}
+
+/* A device that does not stop may still use the memory, which is leaked. */
+void
+life_leaked(const void *arg __unused)
+{
+	struct bio *bios[5];
+	u_int i;
+
+	life_begin(1);
+	life_load(bios);
+	drive.dr_stop_error = EIO;
+	pv_dev_need_reset(PVD, PV_DEV_ALL, ETIMEDOUT);
+	while (kpi_run_tasks() > 0)
+		continue;
+	life_ended(bios, ENXIO);
+	drive_ended(drive_io(BIO_READ, 1, 512), ENXIO);
+	pv_blk_detach(&drive.dr_blk);
+	CHECK((drive.dr_blk.blk_flags & PVB_LEAK) != 0, "not leaked");
+	i = kpi_dma_maps;
+	pv_blk_fini(&drive.dr_blk);
+	CHECK(kpi_dma_maps == (int)i, "freed while the device may use it");
+	/* It did, after all. */
+	pv_dma_free(&drive.dr_blk.blk_bounce_dma);
+	pv_dma_free(&drive.dr_blk.blk_msg_dma);
+	drive_forget();
+}
+
+void
+life_detached_under_load(const void *arg)
+{
+	struct bio *bios[5];
+	sbintime_t before = kpi_uptime;
+
+	/* No answer: after ten seconds they end. */
+	life_begin(1);
+	life_load(bios);
+	pv_blk_detach(&drive.dr_blk);
+	CHECK(strcmp(drive.dr_log, "stop ") == 0, "%s", drive.dr_log);
+	CHECK(kpi_uptime - before > 9 * SBT_1S && kpi_uptime - before < 12 * SBT_1S, "%jd s",
+	    (intmax_t)((kpi_uptime - before) / SBT_1S));
+	life_ended(bios, ENXIO);
+	pv_blk_fini(&drive.dr_blk);
+	drive_forget();
+	/* Answers that come are waited for; what was not put ends at once. */
+	life_begin(1);
+	life_load(bios);
+	kpi_pause = drive_settle;
+	pv_blk_detach(&drive.dr_blk);
+	kpi_pause = NULL;
+	drive_ended(bios[4], ENXIO);
+	drive_ended(bios[0], 0);
+	drive_ended(bios[1], 0);
+	drive_ended(bios[2], 0);
+	drive_ended(bios[3], 0);
+	pv_blk_fini(&drive.dr_blk);
+	drive_forget();
+}
+
+void
+life_late_requests(const void *arg __unused)
+{
+	struct bio *one, *two;
+	struct drive_req dq;
+	int lines;
+
+	life_begin(1);
+	one = drive_io(BIO_WRITE, 7, 512);
+	drive_seconds(2);
+	two = drive_io(BIO_WRITE, 9, 512);
+	drive_seconds(27);
+	CHECK(DRIVE_STATS(0)->bs_timeouts == 0 && !pv_blk_is_late(&drive.dr_blk), "too early");
+	lines = kpi_lines;
+	drive_seconds(2);
+	CHECK(DRIVE_STATS(0)->bs_timeouts == 1 && kpi_lines == lines + 1 &&
+	    pv_blk_is_late(&drive.dr_blk), "not reported");
+	CHECK(strstr(kpi_line, "write of sector 7, 512 bytes") != NULL &&
+	    strstr(kpi_line, "30 seconds, still waiting") != NULL, "%s", kpi_line);
+	drive_seconds(20);
+	CHECK(DRIVE_STATS(0)->bs_timeouts == 2 && kpi_lines == lines + 2, "reported again");
+	CHECK(drive.dr_log[0] == '\0', "%s", drive.dr_log);
+	/* The queue is reset for one that takes longer, once. */
+	drive.dr_blk.blk_timeout_reset = 60;
+	drive_seconds(8);
+	CHECK(drive.dr_log[0] == '\0', "%s", drive.dr_log);
+	drive_seconds(4);
+	CHECK(strcmp(drive.dr_log, "stop0 start0 ") == 0, "%s", drive.dr_log);
+	CHECK(drive.dr_blk.blk_stats.bs_timeout_resets == 1, "counter");
+	drive_expect(0, &dq, PV_BLK_WRITE, 7, 512);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_settle();
+	drive_ended(one, 0);
+	drive_ended(two, 0);
+	drive_end();
+}
+
+/* A dump takes a device in whatever state it is, and its last call makes it durable. */
+void
+life_dump(const void *arg __unused)
+{
+	static char memory[3 * 65536 + 512];
+	struct bio *bios[5];
+	uint64_t requests;
+	u_int i;
+
+	life_begin(2);
+	life_load(bios);
+	for (i = 0; i < sizeof(memory); i++)
+		memory[i] = i * 7 + i / 512;
+	drive.dr_answers = true;
+	CHECK(kpi_disk->d_dump(kpi_disk, memory, 512 * DRIVE_SECTOR, sizeof(memory)) == 0, "failed");
+	CHECK(strcmp(drive.dr_log, "stop start set ") == 0, "%s", drive.dr_log);
+	CHECK(memcmp(drive.dr_bytes + 512 * DRIVE_SECTOR, memory, sizeof(memory)) == 0, "another");
+	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == 0 &&
+	    memcmp(drive.dr_bytes, memory, 512) == 0, "the second");
+	requests = drive.dr_peers[0]->pe_pvq->q_stats.qs_kicks;
+	CHECK(kpi_disk->d_dump(kpi_disk, NULL, 0, 0) == 0, "the end");
+	CHECK(drive.dr_peers[0]->pe_pvq->q_stats.qs_kicks == requests + 1, "no flush");
+	CHECK(strcmp(drive.dr_log, "stop start set ") == 0, "%s", drive.dr_log);
+	/* Nothing comes after it: what is here is for the next test's sake. */
+	CHECK(drive.dr_ndone == 0, "a bio ended");
+}
+
+static u_int polls;
+
+void
+life_dump_of_a_device_that_fails(const void *arg __unused)
+{
+	static char memory[512];
+
+	life_begin(1);
+	drive.dr_stop_error = EBUSY;
+	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == EBUSY, "not stopped");
+	drive_new(1);
+	kpi_disk = NULL;
+	polls = 0;
+	CHECK(drive_attach() == 0, "it does not attach");
+	drive.dr_answers = true;
+	drive.dr_status = EIO;
+	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == EIO, "an error");
+	drive.dr_status = DRIVE_VIOLATION;
+	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == EIO, "a violation");
+	drive.dr_status = 0;
+	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == 0, "and then no more");
+	drive.dr_answers = false;
+	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == ETIMEDOUT, "without an answer");
+}
+
+/* After a stop there may be fewer queues, or more: all goes on, and in order. */
+void
+life_other_queues(const void *arg __unused)
+{
+	struct bio *bios[9];
+	u_int i;
+
+	drive_new(3);
+	drive.dr_params.bp_nreqs = 2;
+	drive.dr_params.bp_max_segs = 2;
+	drive.dr_params.bp_seg_size = 4096;
+	kpi_quiet = true;
+	CHECK(drive_attach() == 0, "it does not attach");
+	for (i = 0; i < 9; i++) {
+		PCPU_SET(cpuid, i % 3);
+		bios[i] = drive_io(BIO_WRITE, 64 * i, 30 * DRIVE_SECTOR);
+	}
+	PCPU_SET(cpuid, 0);
+	CHECK(pv_dev_freeze(&drive.dr_blk.blk_pvdev) == 0, "not suspended");
+	drive.dr_nqueues = 1;
+	pv_blk_set_queues(&drive.dr_blk, NULL, 0);
+	pv_blk_set_queues(&drive.dr_blk, drive.dr_pvqs, 1);
+	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
+	drive_settle();
+	for (i = 0; i < 9; i++)
+		drive_ended(bios[i], 0);
+	CHECK(pv_dev_freeze(&drive.dr_blk.blk_pvdev) == 0, "not suspended");
+	drive.dr_nqueues = 3;
+	pv_blk_set_queues(&drive.dr_blk, drive.dr_pvqs, 3);
+	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
+	for (i = 0; i < 9; i++) {
+		PCPU_SET(cpuid, i % 3);
+		bios[i] = drive_io(BIO_READ, 64 * i, 30 * DRIVE_SECTOR);
+	}
+	PCPU_SET(cpuid, 0);
+	for (i = 0; i < 3; i++)
+		CHECK(DRIVE_BQ(i)->bq_ninflight == 2, "queue %u: %u", i, DRIVE_BQ(i)->bq_ninflight);
+	drive_settle();
+	for (i = 0; i < 9; i++)
+		drive_ended(bios[i], 0);
+	drive_end();
+}
+
+void
+life_resized(const void *arg __unused)
+{
+
+	drive_begin(1);
+	kpi_disk_resizes = true;
+	pv_blk_resize(&drive.dr_blk, 1 << 20);
+	CHECK(kpi_disk->d_mediasize == 1 << 20 && kpi_resizes == 1, "not resized");
+	pv_blk_resize(&drive.dr_blk, 1 << 20);
+	CHECK(kpi_resizes == 1 && drive.dr_blk.blk_stats.bs_resizes == 1, "resized again");
+	kpi_disk_resizes = false;
+	pv_blk_resize(&drive.dr_blk, 1 << 19);
+	CHECK(kpi_disk->d_mediasize == 1 << 20 && drive.dr_blk.blk_params.bp_mediasize == 1 << 20 &&
+	    drive.dr_blk.blk_stats.bs_resizes == 1, "resized without GEOM");
+	drive_end();
+}
+
+void
+life_query(const void *arg __unused)
+{
+	u_char buf[PV_BLK_ANSWER_MAX] = { 0 };
+	struct drive_req dq;
+
+	life_begin(1);
+	kpi_pause = drive_settle;
+	CHECK(pv_blk_query(&drive.dr_blk, buf, 4, 2) == 0 && buf[3] == 0x77 && buf[4] == 0, "answer");
+	drive.dr_status = EIO;
+	CHECK(pv_blk_query(&drive.dr_blk, buf, 4, 2) == EIO, "error");
+	drive.dr_status = 0;
+	kpi_pause = NULL;
+	CHECK(pv_blk_query(&drive.dr_blk, buf, 4, 2) == EWOULDBLOCK, "in time");
+	CHECK(pv_blk_query(&drive.dr_blk, buf, 4, 2) == EBUSY, "two at once");
+	CHECK(drive_takes(0, &dq), "no request");
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	kpi_pause = drive_settle;
+	CHECK(pv_blk_query(&drive.dr_blk, buf, 8, 2) == 0 && buf[7] == 0x77, "answer");
+	kpi_pause = NULL;
+	drive_end();
+}
+
+/* What the device may have cached is flushed once more before flushes are left out. */
+void
+life_write_through(const void *arg __unused)
+{
+	struct drive_req dq;
+	struct bio *bp;
+
+	life_begin(1);
+	pv_blk_end_caching(&drive.dr_blk);
+	drive_expect(0, &dq, PV_BLK_FLUSH, 0, 0);
+	drive_answer(&dq, EIO);
+	CHECK(drive_intr(0), "no interrupt");
+	/* It failed: flushes go on. */
+	bp = drive_io(BIO_FLUSH, 0, 0);
+	CHECK(drive_work(0) == 1 && drive_intr(0), "no flush");
+	drive_ended(bp, 0);
+	pv_blk_end_caching(&drive.dr_blk);
+	drive_expect(0, &dq, PV_BLK_FLUSH, 0, 0);
+	/* Back and through again, while that is under way: once more. */
+	pv_blk_set_writethrough(&drive.dr_blk, false);
+	pv_blk_end_caching(&drive.dr_blk);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_expect(0, &dq, PV_BLK_FLUSH, 0, 0);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_ended(drive_io(BIO_FLUSH, 0, 0), 0);
+	CHECK(!drive_takes(0, &dq), "a flush of nothing");
+	pv_blk_set_writethrough(&drive.dr_blk, false);
+	bp = drive_io(BIO_FLUSH, 0, 0);
+	CHECK(drive_work(0) == 1 && drive_intr(0), "no flush");
+	drive_ended(bp, 0);
+	drive_end();
+}

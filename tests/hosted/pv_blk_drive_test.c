@@ -1,0 +1,663 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The way of a bio through pv_blk, from d_strategy to the ring and from the interrupt to biodone(9).
+ * The life of a disk is in pv_blk_drive_life.c.
+ */
+
+#include "pv_blk_drive.h"
+
+#include <sys/pcpu.h>
+
+#include <vm/vm.h>
+#include <vm/vm_page.h>
+
+#include <dev/pv/blk/pv_blk_var.h>
+
+#define	KB	1024
+
+/* How the device gets to data: addresses as they are, or bus_dma(9). */
+static const bool by_dma = true;
+
+static void
+io_begin(const void *arg, u_int segs, u_int size)
+{
+
+	drive_new(1);
+	drive.dr_params.bp_phys = arg == NULL;
+	drive.dr_params.bp_max_segs = segs;
+	drive.dr_params.bp_seg_size = size;
+	CHECK(drive_attach() == 0, "it does not attach");
+}
+
+/* Bios of each length and kind arrive whole, however many requests they need. */
+static void
+io_of_each_length(const void *arg)
+{
+	static const size_t lens[] = { 512, 4 * KB, 4 * KB + 512, 64 * KB, 65 * KB, 200 * KB };
+	struct bio *bp;
+	u_int i, kind;
+
+	io_begin(arg, 8, 8 * KB);
+	for (i = 0; i < nitems(lens); i++) {
+		for (kind = 0; kind < 4; kind++) {
+			bp = drive_submit(drive_bio(kind % 2 == 0 ? BIO_WRITE : BIO_READ, 5 + i,
+			    lens[i], kind >= 2));
+			drive_settle();
+			drive_ended(bp, 0);
+		}
+	}
+	CHECK(DRIVE_STATS(0)->bs_bios == 4 * nitems(lens), "bios");
+	CHECK(DRIVE_STATS(0)->bs_requests == DRIVE_STATS(0)->bs_bios + DRIVE_STATS(0)->bs_splits &&
+	    DRIVE_STATS(0)->bs_splits >= 2 * 3 + 2 * 6, "%ju pieces",
+	    (uintmax_t)DRIVE_STATS(0)->bs_splits);
+	CHECK(DRIVE_STATS(0)->bs_bounced == 0 && DRIVE_STATS(0)->bs_nomem == 0, "copied");
+	drive_end();
+}
+
+/* Pieces are put in ascending order, each as long as a request may be. */
+static void
+io_pieces_ascend(const void *arg)
+{
+	struct drive_req dq;
+	struct bio *bp;
+	u_int i;
+
+	io_begin(arg, 4, 4 * KB);
+	bp = drive_io(BIO_WRITE, 8, 40 * KB);
+	for (i = 0; i < 2; i++) {
+		drive_expect(0, &dq, PV_BLK_WRITE, 8 + 32 * i, 16 * KB);
+		drive_answer(&dq, 0);
+	}
+	drive_expect(0, &dq, PV_BLK_WRITE, 8 + 64, 8 * KB);
+	CHECK(drive_intr(0) && !drive_is_done(bp), "it has ended");
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_ended(bp, 0);
+	CHECK(DRIVE_STATS(0)->bs_splits == 2 && DRIVE_STATS(0)->bs_max_in_flight == 3, "counters");
+	drive_end();
+}
+
+/* One piece fails: so does the bio, when all of them have ended. */
+static void
+io_errors(const void *arg)
+{
+	static const struct {
+		int	status, error;
+	} table[] = { { EIO, EIO }, { EOPNOTSUPP, EOPNOTSUPP }, { ENOSPC, ENOSPC } };
+	struct drive_req dq[3];
+	struct bio *bp, *next;
+	u_int i, n, bad;
+
+	io_begin(arg, 4, 4 * KB);
+	kpi_quiet = true;
+	for (n = 0; n < nitems(table); n++) {
+		for (bad = 0; bad < 3; bad++) {
+			bp = drive_io(BIO_READ, 8, 48 * KB);
+			for (i = 0; i < 3; i++)
+				drive_expect(0, &dq[i], PV_BLK_READ, 8 + 32 * i, 16 * KB);
+			for (i = 0; i < 3; i++)
+				drive_answer(&dq[i], i == bad ? table[n].status : 0);
+			CHECK(drive_intr(0), "no interrupt");
+			drive_ended(bp, table[n].error);
+		}
+	}
+	CHECK(DRIVE_STATS(0)->bs_unsupported == 3 && DRIVE_STATS(0)->bs_io_errors == 6, "counters");
+	/* A message each, until there were too many. */
+	CHECK(strstr(kpi_line, "sector 72, 16384 bytes") != NULL, "%s", kpi_line);
+	CHECK(drive.dr_blk.blk_stats.bs_unlogged < 9, "no message");
+	next = drive_io(BIO_READ, 8, 4 * KB);
+	drive_settle();
+	drive_ended(next, 0);
+	drive_end();
+}
+
+/* What a disk does not have ends at once; so does a bio without bytes. */
+static void
+io_what_a_disk_does_not_have(const void *arg __unused)
+{
+	drive_new(1);
+	drive.dr_params.bp_flags = PV_BLK_READONLY | PV_BLK_CACHED;
+	CHECK(drive_attach() == 0, "it does not attach");
+	CHECK((kpi_disk->d_flags & (DISKFLAG_WRITE_PROTECT | DISKFLAG_CANFLUSHCACHE |
+	    DISKFLAG_CANDELETE)) == DISKFLAG_WRITE_PROTECT && kpi_disk->d_dump == NULL, "read-only");
+	drive_ended(drive_io(BIO_WRITE, 1, 512), EROFS);
+	drive_ended(drive_io(BIO_DELETE, 1, 512), EROFS);
+	drive_ended(drive_io(BIO_FLUSH, 0, 0), EOPNOTSUPP);
+	drive_ended(drive_io(BIO_ZONE, 0, 0), EOPNOTSUPP);
+	drive_ended(drive_io(BIO_READ, 1, 0), 0);
+	CHECK(drive_work(0) == 0, "a request");
+	drive_end();
+	drive_new(1);
+	drive.dr_params.bp_delete_size = 0;
+	CHECK(drive_attach() == 0, "it does not attach");
+	CHECK((kpi_disk->d_flags & (DISKFLAG_WRITE_PROTECT | DISKFLAG_CANFLUSHCACHE |
+	    DISKFLAG_CANDELETE)) == DISKFLAG_CANFLUSHCACHE && kpi_disk->d_dump != NULL, "flags");
+	drive_ended(drive_io(BIO_DELETE, 1, 512), EOPNOTSUPP);
+	drive_end();
+}
+
+/* More than the ring, or the requests, have room for: all is done, in the order it came. */
+static void
+io_full(const void *arg)
+{
+	const u_int reqs = arg != NULL ? *(const u_int *)arg : DRIVE_REQS;
+	struct bio *bios[150];
+	struct drive_req dq;
+	u_int i, n = 0;
+
+	drive_new(1);
+	drive.dr_params.bp_nreqs = reqs;
+	drive.dr_impl = &split_impls[3];	/* without indirect tables: three places each */
+	CHECK(drive_attach() == 0, "it does not attach");
+	for (i = 0; i < nitems(bios); i++)
+		bios[i] = drive_io(BIO_WRITE, i, 512);
+	CHECK(DRIVE_STATS(0)->bs_max_in_flight == MIN(reqs, DRIVE_SIZE / 3), "%ju in flight",
+	    (uintmax_t)DRIVE_STATS(0)->bs_max_in_flight);
+	for (i = 0; i < nitems(bios); i++) {
+		if (!drive_takes(0, &dq)) {
+			CHECK(drive_intr(0), "no interrupt after %u", i);
+			CHECK(drive_takes(0, &dq), "%u is not there", i);
+		}
+		CHECK(dq.dq_msg.dm_ranges[0].offset == i * DRIVE_SECTOR, "%u is another", i);
+		drive_answer(&dq, 0);
+	}
+	(void)drive_intr(0);
+	for (; n < nitems(bios); n++) {
+		CHECK(drive.dr_done[0] == bios[n], "%u ended in another order", n);
+		drive_ended(bios[n], 0);
+	}
+	CHECK(!drive_takes(0, &dq), "once more");
+	CHECK(kpi_callouts == 1, "%d callouts", kpi_callouts);
+	drive_end();
+}
+
+/* A request for which the ring has no room tries again by itself if nothing is in flight. */
+static void
+io_what_never_fits(const void *arg __unused)
+{
+	struct bio *bp;
+
+	drive_new(1);
+	drive.dr_impl = &split_impls[3];
+	drive.dr_size = 4;
+	drive.dr_params.bp_max_segs = 2;
+	CHECK(drive_attach() == 0, "it does not attach");
+	bp = drive_io(BIO_WRITE, 1, 4 * KB);
+	drive_settle();
+	drive_ended(bp, 0);
+	drive_end();
+}
+
+/* Memory is short: the request is tried again half a millisecond later, and whenever one ends. */
+static void
+io_without_memory(const void *arg __unused)
+{
+	struct drive_req dq;
+	struct bio *one, *two;
+
+	io_begin(&by_dma, 8, 8 * KB);
+	kpi_no_memory = true;
+	one = drive_io(BIO_WRITE, 1, 4 * KB);
+	CHECK(!drive_takes(0, &dq) && DRIVE_STATS(0)->bs_nomem == 1, "without memory");
+	kpi_pass(SBT_1MS / 4);
+	CHECK(DRIVE_STATS(0)->bs_nomem == 1, "too early");
+	kpi_pass(SBT_1MS / 2);
+	CHECK(DRIVE_STATS(0)->bs_nomem == 2, "not tried again");
+	kpi_no_memory = false;
+	kpi_pass(SBT_1MS);
+	drive_expect(0, &dq, PV_BLK_WRITE, 1, 4 * KB);
+	kpi_no_memory = true;
+	two = drive_io(BIO_READ, 1, 512);
+	kpi_no_memory = false;
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_ended(one, 0);
+	drive_settle();
+	drive_ended(two, 0);
+	kpi_pass(SBT_1MS);
+	CHECK(kpi_callouts == 1, "it goes on trying");
+	drive_end();
+}
+
+/* A sector of more segments than a request may have is copied; there is one buffer for that. */
+static void
+io_bounced(const void *arg)
+{
+	struct bio *one, *two, *three;
+	struct drive_req dq;
+
+	io_begin(arg, 1, 4 * KB);
+	/* Its sector begins 64 bytes before a page ends. */
+	one = drive_bio(BIO_WRITE, 3, 512, true);
+	one->bio_ma_offset = PAGE_SIZE - 64;
+	memcpy((char *)(uintptr_t)VM_PAGE_TO_PHYS(one->bio_ma[0]) + PAGE_SIZE - 64, "begin", 5);
+	memcpy((char *)(uintptr_t)VM_PAGE_TO_PHYS(one->bio_ma[1]), "end", 3);
+	two = drive_bio(BIO_READ, 3, 512, true);
+	two->bio_ma_offset = PAGE_SIZE - 64;
+	three = drive_bio(BIO_READ, 9, 512, false);
+	(void)drive_submit(one);
+	(void)drive_submit(two);
+	(void)drive_submit(three);
+	CHECK(DRIVE_STATS(0)->bs_bounced == 1 && DRIVE_STATS(0)->bs_nomem >= 1, "not copied");
+	drive_expect(0, &dq, PV_BLK_WRITE, 3, 512);
+	CHECK(dq.dq_chain.pr_nread == 2, "%d segments", dq.dq_chain.pr_nread);
+	drive_answer(&dq, 0);
+	CHECK(memcmp(drive.dr_bytes + 3 * DRIVE_SECTOR, "begin", 5) == 0 &&
+	    memcmp(drive.dr_bytes + 3 * DRIVE_SECTOR + 64, "end", 3) == 0, "another sector");
+	CHECK(drive_intr(0), "no interrupt");
+	drive_settle();
+	CHECK(DRIVE_STATS(0)->bs_bounced == 2 && drive_is_done(three), "the next waits");
+	CHECK(memcmp((char *)(uintptr_t)VM_PAGE_TO_PHYS(two->bio_ma[1]), "end", 3) == 0, "not read");
+	drive_ended(two, 0);
+	drive_ended(three, 0);
+	/* Its own data was replaced above. */
+	one->bio_cmd = BIO_READ;
+	drive_ended(one, 0);
+	drive_end();
+}
+
+/* What completed is collected, in one interrupt; the next is for the next completion. */
+static void
+io_interrupts(const void *arg __unused)
+{
+	struct drive_req dq[5];
+	struct bio *bios[5];
+	u_int i;
+
+	drive_begin(1);
+	for (i = 0; i < 5; i++)
+		bios[i] = drive_io(BIO_WRITE, i, 512);
+	for (i = 0; i < 5; i++)
+		CHECK(drive_takes(0, &dq[i]), "%u", i);
+	drive_answer(&dq[1], 0);
+	drive_answer(&dq[0], 0);
+	drive_answer(&dq[3], 0);
+	CHECK(drive_intr(0) && drive.dr_ndone == 3, "%u", drive.dr_ndone);
+	CHECK(!drive_intr(0), "an interrupt for nothing");
+	drive_answer(&dq[4], 0);
+	CHECK(drive_intr(0) && drive.dr_ndone == 4, "%u", drive.dr_ndone);
+	drive_answer(&dq[2], 0);
+	CHECK(drive_intr(0) && drive.dr_ndone == 5, "%u", drive.dr_ndone);
+	for (i = 0; i < 5; i++)
+		drive_ended(bios[i], 0);
+	drive_end();
+}
+
+static void
+io_all_ended(void)
+{
+
+	while (drive.dr_ndone > 0)
+		drive_ended(drive.dr_done[0], 0);
+}
+
+static u_int again;
+
+static void
+io_another(struct bio *bp __unused)
+{
+
+	if (again > 0) {
+		again--;
+		(void)drive_io(BIO_READ, again % 4, 512);
+	}
+}
+
+/* A device that has the next ones ready each time does not keep the thread. */
+static void
+io_yields(const void *arg __unused)
+{
+	drive_begin(1);
+	drive.dr_answers = true;
+	drive.dr_ended = io_another;
+	again = 200;
+	(void)drive_io(BIO_READ, 0, 512);
+	while (drive_intr(0))
+		continue;
+	CHECK(DRIVE_STATS(0)->bs_yields >= 1 || again == 0, "it does not go on");
+	while (again > 0 || DRIVE_STATS(0)->bs_requests < 201) {
+		kpi_pass(SBT_1MS / 10);
+		(void)drive_intr(0);
+	}
+	CHECK(DRIVE_STATS(0)->bs_bios == 201, "%ju", (uintmax_t)DRIVE_STATS(0)->bs_bios);
+	kpi_pass(SBT_1MS);
+	(void)drive_intr(0);
+	CHECK(drive.dr_ndone == 201, "%u", drive.dr_ndone);
+	io_all_ended();
+	drive_end();
+}
+
+static void
+io_four_more(struct bio *bp __unused)
+{
+
+	if (again == 4)
+		CHECK(drive_kicks(0) == 0, "notified before");
+	while (again > 0)
+		io_another(NULL);
+	CHECK(drive.dr_peers[0]->pe_kicks == 0, "started from within biodone(9)");
+}
+
+/* What users submit from within biodone(9) is started when all of them were called, as one batch. */
+static void
+io_from_within(const void *arg __unused)
+{
+	struct drive_req dq[2];
+	struct bio *one, *two;
+
+	drive_begin(1);
+	one = drive_io(BIO_READ, 0, 512);
+	two = drive_io(BIO_READ, 1, 512);
+	CHECK(drive_takes(0, &dq[0]) && drive_takes(0, &dq[1]), "no requests");
+	(void)drive_kicks(0);
+	drive_answer(&dq[0], 0);
+	drive_answer(&dq[1], 0);
+	again = 4;
+	drive.dr_ended = io_four_more;
+	CHECK(drive_intr(0), "no interrupt");
+	CHECK(drive.dr_peers[0]->pe_kicks == 1, "%u notifications", drive.dr_peers[0]->pe_kicks);
+	drive.dr_ended = NULL;
+	CHECK(drive_work(0) == 4 && drive_intr(0), "four requests");
+	drive_ended(one, 0);
+	drive_ended(two, 0);
+	io_all_ended();
+	drive_end();
+}
+
+/* The device is to be told each time, as it has no event index. */
+static void
+pace_begin(void)
+{
+
+	drive_new(1);
+	drive.dr_impl = &split_impls[2];
+	CHECK(drive_attach() == 0, "it does not attach");
+}
+
+/* A bio is notified of at once; so is a flush. */
+static void
+io_notified(const void *arg __unused)
+{
+	u_int i;
+
+	pace_begin();
+	for (i = 0; i < 10; i++) {
+		(void)drive_io(BIO_READ, i, 512);
+		CHECK(drive_kicks(0) == 1, "bio %u", i);
+	}
+	(void)drive_io(BIO_FLUSH, 0, 0);
+	CHECK(drive_kicks(0) == 1, "a flush");
+	CHECK(drive_work(0) == 11 && drive_intr(0), "requests");
+	io_all_ended();
+	drive_end();
+}
+
+/* Keep 40 bios in flight, of which the device answers four at a time; time passes with each. */
+static void
+pace_run(u_int n, uint64_t slow, uint64_t quick)
+{
+	struct drive_req dq;
+	u_int i;
+
+	for (; n > 0; n -= 4) {
+		while (drive.dr_nbios < 40)
+			(void)drive_io(BIO_READ, drive.dr_nbios, 512);
+		for (i = 0; i < 4 && drive_takes(0, &dq); i++)
+			drive_answer(&dq, 0);
+		/* While notifications wait, the device is slower, or faster. */
+		kpi_cputicks += 4 * (DRIVE_BQ(0)->bq_pace.pp_waits ? slow : quick);
+		(void)drive_intr(0);
+		io_all_ended();
+	}
+}
+
+/* Where notifications that wait make a device faster, they do; where not, it is seldom tried. */
+static void
+pace_is_tried(const void *arg)
+{
+	const bool pays = arg == NULL;
+	uint64_t before;
+	u_int kicks;
+
+	pace_begin();
+	pace_run(4000, pays ? 50 : 200, 100);
+	before = DRIVE_STATS(0)->bs_deferred_kicks;
+	CHECK(before > 0, "it was not tried");
+	drive.dr_peers[0]->pe_kicks = 0;
+	pace_run(2000, pays ? 50 : 200, 100);
+	kicks = drive.dr_peers[0]->pe_kicks;
+	CHECK(DRIVE_BQ(0)->bq_pace.pp_waits == pays, "the other mode");
+	if (pays)
+		CHECK(kicks < 700 && DRIVE_STATS(0)->bs_deferred_kicks - before > 1200,
+		    "%u notifications, %ju deferred", kicks,
+		    (uintmax_t)(DRIVE_STATS(0)->bs_deferred_kicks - before));
+	else
+		CHECK(DRIVE_STATS(0)->bs_deferred_kicks - before < 400, "tried too often: %ju",
+		    (uintmax_t)(DRIVE_STATS(0)->bs_deferred_kicks - before));
+	drive_settle();
+	drive_seconds(1);
+	drive_settle();
+	io_all_ended();
+	CHECK(drive.dr_nbios == 0, "%u did not end", drive.dr_nbios);
+	drive_end();
+}
+
+/* What waits for more is notified of after a second, if the device answers nothing. */
+static void
+pace_ends_after_a_second(const void *arg __unused)
+{
+	struct drive_req dq;
+	u_int i;
+
+	pace_begin();
+	pace_run(4000, 50, 100);
+	CHECK(DRIVE_BQ(0)->bq_pace.pp_waits, "nothing waits");
+	/* Four have ended, one of which comes again. */
+	for (i = 0; i < 4 && drive_takes(0, &dq); i++)
+		drive_answer(&dq, 0);
+	(void)drive_intr(0);
+	io_all_ended();
+	(void)drive_kicks(0);
+	(void)drive_io(BIO_READ, 1, 512);
+	CHECK(drive_kicks(0) == 0 && DRIVE_BQ(0)->bq_pace.pp_unkicked == 1, "it does not wait");
+	drive_seconds(1);
+	CHECK(drive_kicks(0) == 1 && DRIVE_BQ(0)->bq_pace.pp_unkicked == 0, "it waits on");
+	/* A flush does not wait, nor does what another thread submits. */
+	pace_run(8, 50, 100);
+	for (i = 0; i < 4 && drive_takes(0, &dq); i++)
+		drive_answer(&dq, 0);
+	(void)drive_intr(0);
+	io_all_ended();
+	(void)drive_kicks(0);
+	(void)drive_io(BIO_FLUSH, 0, 0);
+	CHECK(drive_kicks(0) == 1, "a flush waits");
+	drive_settle();
+	io_all_ended();
+	/* Of one request a batch, none waits. */
+	drive.dr_blk.blk_batch = 1;
+	pace_run(600, 50, 100);
+	drive.dr_peers[0]->pe_kicks = 0;
+	pace_run(100, 50, 100);
+	CHECK(drive.dr_peers[0]->pe_kicks >= 100, "%u", drive.dr_peers[0]->pe_kicks);
+	drive_settle();
+	io_all_ended();
+	drive_end();
+}
+
+/* A barrier waits for all that came before it, in each queue; what comes after it, for the barrier. */
+static void
+order_of_barriers(const void *arg __unused)
+{
+	struct drive_req dq[4];
+	struct bio *bios[4];
+
+	drive_begin(2);
+	bios[0] = drive_io(BIO_WRITE, 0, 512);
+	PCPU_SET(cpuid, 1);
+	bios[1] = drive_io(BIO_WRITE, 1, 512);
+	bios[2] = drive_bio(BIO_WRITE, 2, 512, false);
+	bios[2]->bio_flags |= BIO_ORDERED;
+	(void)drive_submit(bios[2]);
+	bios[3] = drive_io(BIO_WRITE, 3, 512);
+	drive_expect(0, &dq[0], PV_BLK_WRITE, 0, 512);
+	drive_expect(1, &dq[1], PV_BLK_WRITE, 1, 512);
+	CHECK(!drive_takes(0, &dq[2]) && !drive_takes(1, &dq[2]), "the barrier does not wait");
+	drive_answer(&dq[0], 0);
+	CHECK(drive_intr(0), "no interrupt");
+	CHECK(!drive_takes(0, &dq[2]), "it does not wait for the other queue");
+	drive_answer(&dq[1], 0);
+	CHECK(drive_intr(1), "no interrupt");
+	drive_expect(0, &dq[2], PV_BLK_WRITE, 2, 512);
+	CHECK(!drive_takes(0, &dq[3]) && !drive_takes(1, &dq[3]), "what follows does not wait");
+	drive_answer(&dq[2], 0);
+	CHECK(drive_intr(0), "no interrupt");
+	CHECK(drive_takes(0, &dq[3]) || drive_takes(1, &dq[3]), "it waits on");
+	drive_answer(&dq[3], 0);
+	CHECK(drive_intr(dq[3].dq_queue), "no interrupt");
+	CHECK((drive.dr_blk.blk_flags & PVB_GATED) == 0, "the gate is closed");
+	for (u_int i = 0; i < 4; i++)
+		drive_ended(bios[i], 0);
+	drive_end();
+}
+
+/* Where a request has ranges, deletes share one; units are not cut; one that fails is tried alone. */
+static void
+deletes(const void *arg __unused)
+{
+	struct bio *bios[6];
+	struct drive_req dq;
+	u_int i;
+
+	drive_new(1);
+	drive.dr_params.bp_delete_ranges = 4;
+	drive.dr_params.bp_delete_align = 8 * DRIVE_SECTOR;
+	drive.dr_params.bp_delete_first = 2 * DRIVE_SECTOR;
+	CHECK(drive_attach() == 0, "it does not attach");
+	kpi_quiet = true;
+	memset(drive.dr_bytes, 0xff, sizeof(drive.dr_bytes));
+	bios[0] = drive_io(BIO_DELETE, 0, 512);
+	for (i = 1; i < 6; i++)
+		bios[i] = drive_io(BIO_DELETE, 10 * i, 1024);
+	drive_expect(0, &dq, PV_BLK_DELETE, 0, 512);
+	CHECK(dq.dq_msg.dm_nranges == 1, "%u ranges", dq.dq_msg.dm_nranges);
+	{
+		struct drive_req none;
+
+		CHECK(!drive_takes(0, &none), "two at a time");
+	}
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_expect(0, &dq, PV_BLK_DELETE, 10, 1024);
+	CHECK(dq.dq_msg.dm_nranges == 4 && dq.dq_msg.dm_ranges[3].offset == 40 * DRIVE_SECTOR,
+	    "%u ranges", dq.dq_msg.dm_nranges);
+	/* The device fails them: each is tried alone. */
+	drive_answer(&dq, EIO);
+	CHECK(drive_intr(0) && drive.dr_ndone == 1, "ended");
+	for (i = 1; i < 5; i++) {
+		drive_expect(0, &dq, PV_BLK_DELETE, 10 * i, 1024);
+		CHECK(dq.dq_msg.dm_nranges == 1, "%u ranges", dq.dq_msg.dm_nranges);
+		drive_answer(&dq, i == 2 ? EIO : 0);
+		CHECK(drive_intr(0), "no interrupt");
+	}
+	drive_settle();
+	CHECK(DRIVE_STATS(0)->bs_merged_deletes == 3, "%ju",
+	    (uintmax_t)DRIVE_STATS(0)->bs_merged_deletes);
+	for (i = 0; i < 6; i++)
+		drive_ended(bios[i], i == 2 ? EIO : 0);
+	CHECK(drive.dr_bytes[0] == 0 && drive.dr_bytes[512] == 0xff &&
+	    drive.dr_bytes[11 * DRIVE_SECTOR] == 0 && drive.dr_bytes[20 * DRIVE_SECTOR] == 0xff,
+	    "deleted");
+	/* Of 100 sectors from 5 on, requests end where a unit does, and are of 64 sectors at most. */
+	bios[0] = drive_io(BIO_DELETE, 5, 100 * DRIVE_SECTOR);
+	drive_expect(0, &dq, PV_BLK_DELETE, 5, 61 * DRIVE_SECTOR);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_expect(0, &dq, PV_BLK_DELETE, 66, 39 * DRIVE_SECTOR);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_ended(bios[0], 0);
+	drive_end();
+}
+
+/* Each CPU has its queue. */
+static void
+queues_of_cpus(const void *arg __unused)
+{
+	struct drive_req dq;
+	struct bio *bp;
+	u_int i;
+
+	drive_begin(3);
+	for (i = 0; i < 6; i++) {
+		PCPU_SET(cpuid, i);
+		bp = drive_io(BIO_WRITE, i, 512);
+		drive_expect(i % 3, &dq, PV_BLK_WRITE, i, 512);
+		drive_answer(&dq, 0);
+		CHECK(drive_intr(i % 3), "no interrupt");
+		drive_ended(bp, 0);
+	}
+	PCPU_SET(cpuid, 0);
+	drive_end();
+}
+
+static const u_int few = 2;
+
+static const struct hosted_test tests[] = {
+	{ "io_of_each_length", "and kind of memory", io_of_each_length, NULL },
+	{ "io_of_each_length_by_bus_dma", "the same", io_of_each_length, &by_dma },
+	{ "io_pieces_ascend", "and are as long as they may be", io_pieces_ascend, NULL },
+	{ "io_pieces_ascend_by_bus_dma", "the same", io_pieces_ascend, &by_dma },
+	{ "io_errors", "of a piece are the bio's", io_errors, NULL },
+	{ "io_errors_by_bus_dma", "the same", io_errors, &by_dma },
+	{ "io_what_a_disk_does_not_have", "ends at once", io_what_a_disk_does_not_have, NULL },
+	{ "io_full_ring", "nothing is lost, and order is kept", io_full, NULL },
+	{ "io_few_requests", "the same", io_full, &few },
+	{ "io_small_ring", "one request at a time", io_what_never_fits, NULL },
+	{ "io_without_memory", "is tried again", io_without_memory, NULL },
+	{ "io_bounced", "sectors in too many pieces", io_bounced, NULL },
+	{ "io_bounced_by_bus_dma", "the same", io_bounced, &by_dma },
+	{ "io_interrupts", "for the next completion", io_interrupts, NULL },
+	{ "io_yields", "the thread", io_yields, NULL },
+	{ "io_from_within", "biodone(9)", io_from_within, NULL },
+	{ "io_notified", "at once", io_notified, NULL },
+	{ "pace_is_tried_and_kept", "notifications wait", pace_is_tried, NULL },
+	{ "pace_is_tried_and_given_up", "they do not", pace_is_tried, &few },
+	{ "pace_ends_after_a_second", "for a silent device", pace_ends_after_a_second, NULL },
+	{ "order_of_barriers", "over all queues", order_of_barriers, NULL },
+	{ "deletes", "ranges, units, errors", deletes, NULL },
+	{ "queues_of_cpus", "one each", queues_of_cpus, NULL },
+	{ "life_attach_without_memory", "leaves nothing", life_attach_without_memory, NULL },
+	{ "life_ident", "with what is not printable", life_ident, NULL },
+	{ "life_no_answer_at_attach", "and nothing is left", life_no_answer_at_attach, NULL },
+	{ "life_reset_with_requests_in_flight", "which are put again",
+	    life_reset_with_requests_in_flight, NULL },
+	{ "life_reset_of_a_queue", "while the others run", life_reset_of_a_queue, NULL },
+	{ "life_reset_again_and_again", "for one request", life_reset_again_and_again, NULL },
+	{ "life_violation_resets_the_queue", "and nothing else",
+	    life_violation_resets_the_queue, NULL },
+	{ "life_suspended_and_resumed", "with what was in flight", life_suspended_and_resumed, NULL },
+	{ "life_lost_and_found", "by a device that does not start", life_lost_and_found, NULL },
+	{ "life_leaked", "by a device that does not stop", life_leaked, NULL },
+	{ "life_detached_under_load", "all ends", life_detached_under_load, NULL },
+	{ "life_late_requests", "are reported, and end in a reset", life_late_requests, NULL },
+	{ "life_dump", "while requests are in flight", life_dump, NULL },
+	{ "life_dump_of_a_device_that_fails", "ends", life_dump_of_a_device_that_fails, NULL },
+	{ "life_other_queues", "after a stop", life_other_queues, NULL },
+	{ "life_resized", "if GEOM can", life_resized, NULL },
+	{ "life_query", "in time, and too late", life_query, NULL },
+	{ "life_write_through", "needs one more flush", life_write_through, NULL },
+	{ NULL, NULL, NULL, NULL }
+};
+
+const struct hosted_test *
+hosted_tests(void)
+{
+
+	kpi_bounced = true;
+	return (tests);
+}
