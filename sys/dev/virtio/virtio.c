@@ -44,14 +44,12 @@
 #include <machine/atomic.h>
 
 #include <dev/pv/pv_compat.h>
+#include <dev/pv/pv_log.h>
 #include <dev/virtio/virtio_bus.h>
 #include <dev/virtio/virtio_ring.h>
 
 /* After so many changes during a read the configuration is taken for unstable. */
 #define	VIRTIO_CONFIG_TRIES	100
-/* Times that this is reported. */
-#define	VIRTIO_UNSTEADY_LOGGED	10
-
 static MALLOC_DEFINE(M_VIRTIO, "virtio", "virtio bus");
 
 MODULE_VERSION(pv_virtio, 1);
@@ -324,7 +322,7 @@ virtio_read_config(device_t dev, bus_size_t off, void *dst, size_t len)
 		if (!vb->vb_modern && same && tries > 0)
 			return (0);
 	}
-	if (vb->vb_unsteady++ < VIRTIO_UNSTEADY_LOGGED)
+	if (PV_LOGS(++vb->vb_unsteady))
 		device_printf(vb->vb_dev, "configuration at %ju changed at each attempt to read it\n",
 		    (uintmax_t)off);
 	return (EBUSY);

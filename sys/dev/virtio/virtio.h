@@ -48,6 +48,7 @@
 #include <sys/kernel.h>
 #include <sys/module.h>
 #include <sys/bus.h>
+#include <sys/endian.h>
 #include <sys/queue.h>
 
 #include <dev/pv/queue/pvq.h>
@@ -123,6 +124,28 @@ struct virtio_queue_spec {
 	void		*vqs_arg;
 	struct pvq	**vqs_pvq;	/* where the queue is stored; NULL: leave this one out */
 };
+
+/*
+ * A number for the device, or from it, which is its own inverse: little-endian for a modern device, in
+ * the CPU's order for a legacy one (VirtIO 1.3, 2.4.3, 2.7.3, 5.1.6.1).
+ */
+static inline uint16_t
+virtio_16(bool modern, uint16_t v)
+{
+	return (modern ? htole16(v) : v);
+}
+
+static inline uint32_t
+virtio_32(bool modern, uint32_t v)
+{
+	return (modern ? htole32(v) : v);
+}
+
+static inline uint64_t
+virtio_64(bool modern, uint64_t v)
+{
+	return (modern ? htole64(v) : v);
+}
 
 /*
  * Instance variables of a child.

@@ -56,27 +56,10 @@ struct virtqueue {
 	size_t		 vqc_piece_size;
 };
 
-/* The fields of a modern ring are little-endian, those of a legacy one as the CPU's (2.7.3). */
-static inline uint16_t
-vq_16(const struct virtqueue *vqc, uint16_t v)
-{
-
-	return (vqc->vqc_modern ? htole16(v) : v);
-}
-
-static inline uint32_t
-vq_32(const struct virtqueue *vqc, uint32_t v)
-{
-
-	return (vqc->vqc_modern ? htole32(v) : v);
-}
-
-static inline uint64_t
-vq_64(const struct virtqueue *vqc, uint64_t v)
-{
-
-	return (vqc->vqc_modern ? htole64(v) : v);
-}
+/* A field of a ring. */
+#define	vq_16(vqc, v)	virtio_16((vqc)->vqc_modern, (v))
+#define	vq_32(vqc, v)	virtio_32((vqc)->vqc_modern, (v))
+#define	vq_64(vqc, v)	virtio_64((vqc)->vqc_modern, (v))
 
 /*
  * Fill in what params has, and allocate ring memory, zeroed, and an indirect table for each

@@ -478,12 +478,6 @@ void	pv_blk_set_stripe(struct pv_blk_params *params, uint64_t size, uint64_t fir
 u_int	pv_blk_nqueues(u_int offered, int wanted);
 
 /*
- * The CPU that the interrupt of queue i of n should go to: one that uses the queue.  -1: any.  A
- * CPU's id need not be less than how many there are.
- */
-int	pv_blk_queue_cpu(u_int i, u_int n);
-
-/*
  * Prepare blk.  The queues' handler pv_blk_intr() may be called from then on.  May sleep.
  *
  * dev     the device, for messages, its DMA tag, its sysctl tree

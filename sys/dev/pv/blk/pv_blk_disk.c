@@ -214,21 +214,6 @@ pv_blk_nqueues(u_int offered, int wanted)
 	return (MIN(MIN(n, (u_int)mp_ncpus), MIN(MAX(offered, 1), PV_BLK_QUEUES_MAX)));
 }
 
-int
-pv_blk_queue_cpu(u_int i, u_int n)
-{
-	u_int cpu;
-
-	if (n == 1)
-		return (-1);
-	/* As pv_blk_submit() selects. */
-	CPU_FOREACH(cpu) {
-		if (cpu % n == i)
-			return (cpu);
-	}
-	return (-1);
-}
-
 void
 pv_blk_set_stripe(struct pv_blk_params *params, uint64_t size, uint64_t first)
 {

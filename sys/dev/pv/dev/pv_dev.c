@@ -85,15 +85,13 @@
 #include <sys/taskqueue.h>
 #include <sys/time.h>
 
+#include <dev/pv/pv_log.h>
 #include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/queue/pvq.h>
 
 /* After this many resets, no two within the pause. */
 #define	PV_DEV_UNPACED	3
 #define	PV_DEV_PAUSE	(SBT_1S / 10)
-
-/* Resets that are logged, and starts that failed. */
-#define	PV_DEV_LOGGED	10
 
 /* Before a start is tried again: at first, and at most. */
 #define	PV_DEV_AGAIN	(SBT_1S / 8)
@@ -305,7 +303,7 @@ pv_dev_try_later(struct pv_dev *pvd, int error)
 {
 	sbintime_t delay = PV_DEV_AGAIN << MIN(pvd->pvd_tries, 16);
 
-	if (pvd->pvd_tries++ == 0 && ++pvd->pvd_late_starts <= PV_DEV_LOGGED)
+	if (pvd->pvd_tries++ == 0 && PV_LOGS(++pvd->pvd_late_starts))
 		device_printf(pvd->pvd_dev, "the device can't be started now (error %d): trying "
 		    "again\n", error);
 	pvd->pvd_start_retries++;
@@ -335,7 +333,7 @@ pv_dev_begin(struct pv_dev *pvd)
 		pv_dev_fail(pvd, "start again", error, false);
 		return (error);
 	}
-	if (pvd->pvd_tries != 0 && pvd->pvd_late_starts <= PV_DEV_LOGGED)
+	if (pvd->pvd_tries != 0 && PV_LOGS(pvd->pvd_late_starts))
 		device_printf(pvd->pvd_dev, "the device is started after %u attempts\n",
 		    pvd->pvd_tries + 1);
 	pv_dev_go(pvd);
@@ -361,9 +359,9 @@ pv_dev_renew(struct pv_dev *pvd, int why)
 static int
 pv_dev_reset(struct pv_dev *pvd)
 {
-	if (++pvd->pvd_resets <= PV_DEV_LOGGED)
+	if (PV_LOGS(++pvd->pvd_resets))
 		device_printf(pvd->pvd_dev, "resetting the device%s\n",
-		    pvd->pvd_resets < PV_DEV_LOGGED ? "" :
+		    pvd->pvd_resets < PV_LOG_FIRST ? "" :
 		    "; from now on resets are only counted");
 	return (pv_dev_renew(pvd, EIO));
 }

@@ -40,7 +40,6 @@
 #include <sys/mutex.h>
 #include <sys/pcpu.h>
 #include <sys/priority.h>
-#include <sys/smp.h>
 #include <sys/socket.h>
 #include <sys/sx.h>
 #include <sys/taskqueue.h>
@@ -53,6 +52,7 @@
 #include <net/rss_config.h>
 #endif
 
+#include <dev/pv/pv_cpu.h>
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
 #include <dev/pv/net/pv_net_var.h>
@@ -61,30 +61,16 @@
 #define	PV_NET_RETIRE_TRIES	100
 #define	PV_NET_RETIRE_HZ	100
 
-#ifdef RSS
-/* That of the kernel's bucket. */
-static int
-pv_net_nth_cpu(int pair)
-{
-	return (rss_getcpu(pair % rss_getnumbuckets()));
-}
-#else
-static int
-pv_net_nth_cpu(int pair)
-{
-	int cpu = CPU_FIRST();
-
-	while (pair-- > 0)
-		cpu = CPU_NEXT(cpu);
-	return (cpu);
-}
-#endif
-
 /* The CPU of a pair; -1: any. */
 int
 pv_net_pair_cpu(const struct pv_net *pn, int pair)
 {
-	return (pn->pn_params.pnp_npairs == 1 ? -1 : pv_net_nth_cpu(pair));
+#ifdef RSS
+	/* That of the kernel's bucket. */
+	if (pn->pn_params.pnp_npairs != 1)
+		return (rss_getcpu(pair % rss_getnumbuckets()));
+#endif
+	return (pv_queue_cpu(pair, pn->pn_params.pnp_npairs));
 }
 
 static struct taskqueue *

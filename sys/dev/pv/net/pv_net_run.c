@@ -40,13 +40,11 @@
 #include <net/if_var.h>
 #include <machine/bus.h>
 
+#include <dev/pv/pv_log.h>
 #include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
 #include <dev/pv/net/pv_net_var.h>
-
-/* What the watchdog finds and is logged. */
-#define	PV_NET_WATCHDOGS_LOGGED	10
 
 void
 pv_net_ask_offloads(void *arg)
@@ -307,7 +305,7 @@ pv_net_tick(void *arg)
 		pv_net_rx_watch(&pn->pn_rxqs[i]);
 		if (!pv_net_tx_watch(&pn->pn_txqs[i]))
 			continue;
-		if (++pn->pn_watchdogs <= PV_NET_WATCHDOGS_LOGGED)
+		if (PV_LOGS(++pn->pn_watchdogs))
 			device_printf(pn->pn_dev, "watchdog: nothing that was sent by queue %d "
 			    "has completed for %d seconds\n", i, PV_NET_WATCHDOG);
 	}

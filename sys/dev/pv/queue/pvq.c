@@ -17,14 +17,9 @@
 #include <sys/bus.h>
 #include <sys/sysctl.h>
 
+#include <dev/pv/pv_log.h>
 #include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/queue/pvq.h>
-
-/*
- * A hostile device can break its queue after each reset, and must not fill the log by that.  The
- * counter goes on.
- */
-#define	PVQ_FAULTS_LOGGED	10
 
 static const char *const pvq_faults[PVQ_FAULT_TRANSPORT] = {
 	[PVQ_OK] = "nothing",
@@ -90,7 +85,7 @@ pvq_break(struct pvq *q, u_int fault, uintmax_t value)
 	/* Both sides, and the owner, may find a fault at the same time; the first one counts. */
 	if (atomic_cmpset_32(&q->q_fault, PVQ_OK, fault) == 0)
 		return;
-	if (++q->q_stats.qs_faults <= PVQ_FAULTS_LOGGED)
+	if (PV_LOGS(++q->q_stats.qs_faults))
 		device_printf(q->q_dev, "protocol violation in queue %s: %s (%ju); resetting\n",
 		    q->q_name, pvq_fault_phrase(q, fault), value);
 	if (q->q_pvdev != NULL)

@@ -64,13 +64,6 @@ static const struct virtio_feature vtballoon_features[] = {
 	{ 0, NULL, 0 }
 };
 
-/* Numbers for the device. */
-static uint32_t
-vtballoon_32(const struct vtballoon_softc *sc, uint32_t v)
-{
-	return (sc->vtb_modern ? htole32(v) : v);
-}
-
 static struct vtballoon_softc *
 vtballoon_of(struct pv_balloon *pb)
 {
@@ -95,7 +88,7 @@ vtballoon_tell(struct vtballoon_softc *sc, struct pvq *q, vm_page_t *pages, u_in
 	for (i = 0; i < n; i++) {
 		pfn = VM_PAGE_TO_PHYS(pages[i]) >> VIRTIO_BALLOON_PFN_SHIFT;
 		for (j = 0; j < PFNS_A_PAGE; j++)
-			pfns[k++] = vtballoon_32(sc, pfn + j);
+			pfns[k++] = virtio_32(sc->vtb_modern, pfn + j);
 	}
 	vtballoon_put(sc, q, pfns, k * sizeof(*pfns));
 	return (0);
@@ -149,8 +142,8 @@ vtballoon_collect(struct vtballoon_softc *sc)
 	u_int i;
 
 	for (i = 0; i < VTB_STATS; i++) {
-		st[i].tag = sc->vtb_modern ? htole16(stats[i].tag) : stats[i].tag;
-		st[i].val = sc->vtb_modern ? htole64(stats[i].val) : stats[i].val;
+		st[i].tag = virtio_16(sc->vtb_modern, stats[i].tag);
+		st[i].val = virtio_64(sc->vtb_modern, stats[i].val);
 	}
 	return (sizeof(sc->vtb_shared->stats));
 }

@@ -125,7 +125,7 @@ hint_begin(struct vtballoon_softc *sc)
 	if (!vtf->vtf_said || pvq_reserve(q, 1) != 0)
 		return (false);
 	vtf->vtf_said = false;
-	sc->vtb_shared->cmd_id = sc->vtb_modern ? htole32(vtf->vtf_cmd_id) : vtf->vtf_cmd_id;
+	sc->vtb_shared->cmd_id = virtio_32(sc->vtb_modern, vtf->vtf_cmd_id);
 	vtballoon_put(sc, q, &sc->vtb_shared->cmd_id, sizeof(uint32_t));
 	vtf->vtf_state = VTF_HINTING;
 	return (true);

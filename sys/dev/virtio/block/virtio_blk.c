@@ -51,6 +51,8 @@
 #include <sys/module.h>
 #include <sys/sysctl.h>
 
+#include <dev/pv/pv_cpu.h>
+#include <dev/pv/pv_log.h>
 #include <dev/virtio/virtqueue.h>
 #include <dev/virtio/block/virtio_blk_var.h>
 
@@ -58,7 +60,6 @@
 #define	VTBLK_REQS_MQ		64	/* of each of several */
 #define	VTBLK_RANGES_MAX	16	/* of a request that deletes */
 #define	VTBLK_SIZE_TRIES	10
-#define	VTBLK_CONFIGS_LOGGED	10	/* bad sizes, and refused cache modes, that are reported */
 #define	VTBLK_SETTLE_SECS	1	/* a suspend waits for what is in flight */
 
 enum {
@@ -147,13 +148,13 @@ vtblk_capacity(struct vtblk_softc *sc, uint64_t *bytes)
 	error = VTBLK_CONFIG(sc, capacity, &sectors);
 	if (error != 0) {
 		/* A device can have us read as often as it likes. */
-		if (++sc->vtb_bad_configs <= VTBLK_CONFIGS_LOGGED)
+		if (PV_LOGS(++sc->vtb_bad_configs))
 			device_printf(sc->vtb_dev, "can't read the capacity, error %d\n", error);
 		return (error);
 	}
 	if (sectors > OFF_MAX / VIRTIO_BLK_SECTOR_SIZE ||
 	    sectors * VIRTIO_BLK_SECTOR_SIZE < sc->vtb_params.bp_sectorsize) {
-		if (++sc->vtb_bad_configs <= VTBLK_CONFIGS_LOGGED)
+		if (PV_LOGS(++sc->vtb_bad_configs))
 			device_printf(sc->vtb_dev, "invalid capacity, %ju sectors: the disk "
 			    "can't be used\n", (uintmax_t)sectors);
 		return (ENXIO);
@@ -417,7 +418,7 @@ vtblk_alloc_queues(struct vtblk_softc *sc)
 			snprintf(vqs->vqs_name, sizeof(vqs->vqs_name), "requestq%u", i);
 		snprintf(vqs->vqs_descr, sizeof(vqs->vqs_descr), "req%u", i);
 		vqs->vqs_max_segs = bp->bp_max_segs + 2;
-		vqs->vqs_cpu = pv_blk_queue_cpu(i, n);
+		vqs->vqs_cpu = pv_queue_cpu(i, n);
 		vqs->vqs_intr = pv_blk_intr;
 		vqs->vqs_arg = &sc->vtb_blk.blk_queues[i];
 		vqs->vqs_pvq = &sc->vtb_queues[i];
@@ -449,7 +450,7 @@ vtblk_write_writecache(struct vtblk_softc *sc, uint8_t on)
 	if (error == 0 && vtblk_get_writecache(sc) != on)
 		error = EOPNOTSUPP;
 	/* A device can have us reset it, and write the mode, as often as it likes. */
-	if (error != 0 && ++sc->vtb_refused_modes <= VTBLK_CONFIGS_LOGGED)
+	if (error != 0 && PV_LOGS(++sc->vtb_refused_modes))
 		device_printf(sc->vtb_dev, "can't set the write cache mode to %s, error %d\n",
 		    on ? "write-back" : "write-through", error);
 	return (error);

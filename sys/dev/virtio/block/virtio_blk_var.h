@@ -61,24 +61,9 @@ struct vtblk_softc {
 	virtio_read_config((sc)->vtb_dev, offsetof(struct virtio_blk_config, field),	\
 	    (valuep), sizeof(*(valuep)))
 
-/* A number for the device, or from it: swapping is its own inverse. */
-static inline uint32_t
-vtblk_32(const struct vtblk_softc *sc, uint32_t v)
-{
-	return (sc->vtb_modern ? htole32(v) : v);
-}
-
-static inline uint64_t
-vtblk_64(const struct vtblk_softc *sc, uint64_t v)
-{
-	return (sc->vtb_modern ? htole64(v) : v);
-}
-
-static inline uint16_t
-vtblk_16(const struct vtblk_softc *sc, uint16_t v)
-{
-	return (sc->vtb_modern ? htole16(v) : v);
-}
+#define	vtblk_16(sc, v)	virtio_16((sc)->vtb_modern, (v))
+#define	vtblk_32(sc, v)	virtio_32((sc)->vtb_modern, (v))
+#define	vtblk_64(sc, v)	virtio_64((sc)->vtb_modern, (v))
 
 /* virtio_blk_lifetime.c: adds dev.vtblk.N.lifetime to vtb_sysctl, if the device has that. */
 void	vtblk_sysctl_lifetime(struct vtblk_softc *sc);

@@ -45,6 +45,7 @@
 #include <machine/bus.h>
 #include <machine/resource.h>
 
+#include <dev/pv/pv_log.h>
 #include <dev/virtio/virtio_bus.h>
 #include <dev/virtio/virtio_ring.h>
 #include <dev/virtio/mmio/virtio_mmio.h>
@@ -56,9 +57,6 @@
 #define	VTMMIO_ISR_ROUNDS	8
 #define	VTMMIO_STUCK_MAX	64
 #define	VTMMIO_STUCK_RESET	1024
-
-/* Such resets that are logged. */
-#define	VTMMIO_STORMS_LOGGED	10
 
 /* Version 1: the last byte that a page number of 32 bits reaches. */
 #define	VTMMIO_LEGACY_MAXADDR	(((uint64_t)1 << (32 + PAGE_SHIFT)) - 1)
@@ -322,7 +320,7 @@ vtmmio_storm(struct vtmmio_softc *sc, uint32_t cause)
 
 	if (n == VTMMIO_STUCK_MAX && !sc->vm_storming) {
 		sc->vm_storming = true;
-		if (sc->vm_storms++ < VTMMIO_STORMS_LOGGED)
+		if (PV_LOGS(++sc->vm_storms))
 			device_printf(sc->vm_bus.vb_dev, "interrupt status 0x%x can't be "
 			    "acknowledged: resetting the device\n", cause);
 		vtmmio_silence(sc);

@@ -40,6 +40,7 @@
 #include <net/ethernet.h>
 #include <machine/bus.h>
 
+#include <dev/pv/pv_log.h>
 #include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
@@ -54,9 +55,6 @@
 /* Bigger rings only hold memory; in smaller ones a frame of 64 KB may not fit. */
 #define	VTNET_MAX_RING		1024
 #define	VTNET_MIN_RING		64
-
-/* Requests of the device to be reset that are logged. */
-#define	VTNET_ASKS_LOGGED	10
 
 /* The longest frame that one buffer holds, when frames can't span buffers, and there is no GSO. */
 #define	VTNET_MAX_MTU_UNMERGED	9216
@@ -672,7 +670,7 @@ vtnet_config_change(device_t dev)
 	    (vtnet_status(sc) & VIRTIO_NET_S_ANNOUNCE) != 0 && pv_net_announce(sc->vtn_pn))
 		vtnet_announced(sc);
 	if (virtio_needs_reset(dev)) {
-		if (++sc->vtn_needs_resets <= VTNET_ASKS_LOGGED)
+		if (PV_LOGS(++sc->vtn_needs_resets))
 			device_printf(dev, "the device requests a reset\n");
 		pv_dev_need_reset(pv_net_dev(sc->vtn_pn), PV_DEV_ALL, ETIMEDOUT);
 	}

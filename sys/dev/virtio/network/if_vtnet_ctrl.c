@@ -28,6 +28,7 @@
 #include <net/ethernet.h>
 #include <machine/bus.h>
 
+#include <dev/pv/pv_log.h>
 #include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
@@ -39,9 +40,6 @@
 #define	VTNET_CTRL_SPINS	1000			/* of a microsecond each */
 #define	VTNET_CTRL_TIMEOUT	(3 * SBT_1S)
 #define	VTNET_CTRL_PAUSE	SBT_1MS
-
-/* Commands without an answer that are logged. */
-#define	VTNET_CTRL_LOGGED	10
 
 /* No valid answer: shows whether the device has written one. */
 #define	VTNET_CTRL_NO_ACK	0xff
@@ -124,7 +122,7 @@ vtnet_ctrl_silent(struct vtnet_softc *sc, uint8_t class, uint8_t command)
 
 	ctrl->vtc_dead = true;
 	ctrl->vtc_timeouts++;
-	if (ctrl->vtc_timeouts <= VTNET_CTRL_LOGGED)
+	if (PV_LOGS(ctrl->vtc_timeouts))
 		device_printf(sc->vtn_dev, "the device does not answer control command %u/%u: "
 		    "%s\n", class, command, ctrl->vtc_hopeless ? "going on without" :
 		    "it will be reset");

@@ -83,24 +83,9 @@ vtnet_has(const struct vtnet_softc *sc, uint64_t mask)
 	return ((sc->vtn_features & mask) == mask);
 }
 
-/* Between our byte order and the device's (VirtIO 1.3, 2.4.3 and 5.1.4.2): its own inverse. */
-static inline uint16_t
-vtnet_16(const struct vtnet_softc *sc, uint16_t value)
-{
-	return (sc->vtn_modern ? htole16(value) : value);
-}
-
-static inline uint32_t
-vtnet_32(const struct vtnet_softc *sc, uint32_t value)
-{
-	return (sc->vtn_modern ? htole32(value) : value);
-}
-
-static inline uint64_t
-vtnet_64(const struct vtnet_softc *sc, uint64_t value)
-{
-	return (sc->vtn_modern ? htole64(value) : value);
-}
+#define	vtnet_16(sc, v)	virtio_16((sc)->vtn_modern, (v))
+#define	vtnet_32(sc, v)	virtio_32((sc)->vtn_modern, (v))
+#define	vtnet_64(sc, v)	virtio_64((sc)->vtn_modern, (v))
 
 MALLOC_DECLARE(M_VTNET);
 

@@ -12,6 +12,7 @@
 #include <sys/systm.h>
 #include <sys/bus.h>
 
+#include <dev/pv/pv_cpu.h>
 #include <dev/xen/blkfront/blkfront_var.h>
 
 _Static_assert(offsetof(struct blkif_request, id) == 8 &&
@@ -40,7 +41,7 @@ xbd_channel_alloc(struct xbd_softc *sc, u_int i)
 	struct xen_evtchn_params channel = {
 		.xep_name = intr,
 		.xep_type = INTR_TYPE_BIO,
-		.xep_cpu = pv_blk_queue_cpu(i, sc->xbd_nqueues),
+		.xep_cpu = pv_queue_cpu(i, sc->xbd_nqueues),
 		.xep_handler = xbd_intr,
 		.xep_arg = xr,
 		.xep_brake = true,
