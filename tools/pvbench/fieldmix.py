@@ -56,7 +56,7 @@ def beside_memory(files: int) -> Row:
 def on_cpus(number: int, files: int) -> Row:
     """Seconds of as many jobs as CPUs, a job."""
     def once(system: System, lab: netlab.Lab) -> tuple[float, float]:
-        by_clock, by_cpu = seconds(system, lab, PLACES[0], number, files // CPUS[-1])
+        by_clock, by_cpu = seconds(system, lab, PLACES[0], number, max(1, files // CPUS[-1]))
         return by_clock / number, by_cpu / number
     return Row(f"a job a CPU, {number} CPU{'s' if number > 1 else ''}", "s a job", Goal(1), once,
                cpu_unit="s a job")

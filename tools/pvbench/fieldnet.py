@@ -16,10 +16,11 @@ import time
 from collections.abc import Sequence
 
 from pvbench.build import NETBENCH
-from pvbench.fieldguests import MODERN, Row, System, booted, measure, rows_of
+from pvbench.fieldguests import CPU, MODERN, Row, System, booted, measure, rows_of
+from pvbench.figures import Figures, of_pairs_interval
 from pvbench.labs import netlab
 from pvbench.report import Report
-from pvbench.table import Goal
+from pvbench.table import Goal, Line
 
 TITLE = "network"
 STREAMS, PORT, PORTS, WINDOW = 5, "5001", "500$((n + 1))", 256 << 10
@@ -82,6 +83,35 @@ def rows(scale: float) -> list[Row]:
             for card in range(2) for name in ("outbound", "inbound")]
 
 
+def symmetry(outbound: Line, inbound: Line) -> Line:
+    """Inbound to outbound, of the same rounds: 1 if both are alike, below if inbound is behind."""
+    def figures(way_out: Figures | None, way_in: Figures | None) -> Figures:
+        assert way_out is not None
+        assert way_in is not None
+        pairs = zip(way_out.values, way_in.values, strict=True)
+        # Of time the one that takes longer is behind.
+        return Figures.of([b / a if inbound.unit == "Mbit/s" else a / b for a, b in pairs])
+    mine = figures(outbound.ours, inbound.ours)
+    theirs = figures(outbound.other, inbound.other)
+    name = inbound.operation.replace("inbound, virtio", "inbound to outbound, virtio")
+    return Line(name, "ratio", mine, theirs, of_pairs_interval(mine, theirs),
+                Goal(0.9, "ours", at_least=True) if inbound.goal is not None else None)
+
+
+def compare_ways(report: Report) -> None:
+    """Whether both ways are alike, where both were measured: within 10 %."""
+    for table in (table for table in report.tables if table.title.startswith(TITLE)):
+        lines = {line.operation: line for line in table.lines}
+        for cpu in ("", CPU):
+            way_out, way_in = (lines.get(f"{TITLE}: {way}bound, virtio{cpu}")
+                               for way in ("out", "in"))
+            if way_out is None or way_in is None:
+                continue
+            found = symmetry(way_out, way_in)
+            if found.operation not in lines:
+                report.add(table, found)
+
+
 def run(report: Report, rounds: int, scale: float, systems: Sequence[System]) -> None:
     """Measure."""
     with contextlib.ExitStack() as stack:
@@ -102,3 +132,4 @@ def run(report: Report, rounds: int, scale: float, systems: Sequence[System]) ->
                           else f"sysctl {FREEBSD_WINDOW}")
             guests.append((system, lab))
         measure(report, TITLE, rounds, rows_of(rows(scale), systems), guests)
+    compare_ways(report)
