@@ -7,7 +7,11 @@ Each test is scaled to this machine: --scale 1 has the sizes that were published
 the results says the scale.  Guests with our drivers, FreeBSD's own and Linux are all booted
 at first, and measured in turn; each round begins with another one.  The ratio is that of runs that
 follow each other, and where it is in 95 of 100 samples of these pairs.  The figures are by the
-clock, so the machine has to be idle; QEMU's CPU time is beside them.
+clock, so the machine has to be idle; QEMU's CPU time is beside them.  Under Xen the clock counts
+instructions.
+
+How long it takes is said before and after each table, by CPU time; as it comes, an hour at most on
+two idle processors.
 
 Without FreeBSD's sets ours is the tree kernel: transfers to the disk itself, TCP streams of its
 iperf, and many guests of these.
@@ -23,6 +27,7 @@ import types
 
 from pvbench import (
     build,
+    fieldcost,
     fieldcrypt,
     fieldfile,
     fieldguests,
@@ -38,7 +43,19 @@ from pvbench.report import Command, Report
 
 TABLES = (fieldfile, fieldnet, fieldcrypt, fieldmany, fieldmix, fieldmove, fieldsysbench,
           fieldxen)
-SCALE, QUICK, FEW = 0.125, 0.0625, 2
+SCALE, QUICK, FEW = 0.0625, 0.02, 1
+# CPU seconds beside FreeBSD's own drivers and Linux, as `spent' of the results has them.
+COSTS = {
+    fieldfile: fieldcost.Cost(10, 1.5, 82),
+    fieldnet: fieldcost.Cost(10, 3, 138),
+    fieldcrypt: fieldcost.Cost(9, 18, 1200),
+    # bonnie++ has a least size.
+    fieldmany: fieldcost.Cost(85, 10, 5500, 1.8, fieldmany.LEAST / fieldmany.BONNIE),
+    fieldmix: fieldcost.Cost(45, 16, 330),
+    fieldmove: fieldcost.Cost(0, 49, 0),
+    fieldsysbench: fieldcost.Cost(3, 1.5, 60),
+    fieldxen: fieldcost.Cost(75, 20, 750),
+}
 
 
 def scaled(args: argparse.Namespace) -> float:
@@ -49,8 +66,7 @@ def scaled(args: argparse.Namespace) -> float:
 
 def rounds(args: argparse.Namespace) -> int:
     """How often each is measured."""
-    few: int = min(args.rounds, FEW) if args.quick else args.rounds
-    return few
+    return FEW if args.quick else int(args.rounds)
 
 
 def systems(args: argparse.Namespace) -> list[fieldguests.System]:
@@ -78,6 +94,15 @@ def check(args: argparse.Namespace) -> None:
                   f" files, e1000 and {', '.join(missing)}", file=sys.stderr)
 
 
+def plans(wanted: dict[types.ModuleType, list[str]],
+          args: argparse.Namespace) -> list[fieldcost.Plan]:
+    """What is going to be measured, and how long that takes."""
+    part = 1.0 if not systems(args)[0].is_tree else 2 / 3
+    return [fieldcost.Plan(table.TITLE, part * COSTS[table].seconds(
+                rounds(args), scaled(args), len(some) / len(names(table, args))),
+                COSTS[table].busy) for table, some in wanted.items() if some]
+
+
 def run(args: argparse.Namespace, report: Report) -> None:
     """Measure."""
     if args.resume:
@@ -95,9 +120,11 @@ def run(args: argparse.Namespace, report: Report) -> None:
             fieldxen.build_linux()
     labs.enter()
     report.progress.total = rounds(args) * sum(map(len, wanted.values()))
+    clock = fieldcost.Clock(report, plans(wanted, args))
     with labs.scratch(1800):
         for table in (table for table, names in wanted.items() if names):
             table.run(report, rounds(args), scaled(args), systems(args))
+            clock.ended()
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -105,7 +132,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", type=float, metavar="X",
                         help=f"sizes, as a part of those that were published ({SCALE:g})")
     parser.add_argument("--quick", action="store_true",
-                        help=f"--scale {QUICK:g}, and at most {FEW} rounds")
+                        help=f"--scale {QUICK:g}, and one round: no more than a look, in"
+                        " 10 minutes of two idle processors")
     parser.add_argument("--os", choices=["tree", "freebsd"],
                         help="where ours are (FreeBSD, if its sets and our modules are there)")
     parser.add_argument("--kernel", default=build.OURS, metavar="KERNEL",
@@ -114,5 +142,5 @@ def options(parser: argparse.ArgumentParser) -> None:
                         help="leave out what an interrupted run of the same command has measured")
 
 
-COMMAND = Command("field", __doc__, 7, operations, run, options, check=check,
+COMMAND = Command("field", __doc__, 5, operations, run, options, check=check,
                   unusable=labs.unusable)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import pathlib
 import re
 import subprocess
@@ -86,6 +87,7 @@ class Report:
         if was != now:
             raise BenchError(f"{self.path}: results of {was}, and this is {now}")
         self.results.tables = before.tables
+        self.results.spent, self.results.load = before.spent, before.load
         self.tables = list(before.tables)
 
     def has(self, operation: str) -> bool:
@@ -98,6 +100,17 @@ class Report:
             if not table.lines:
                 self.results.tables.append(table)
             table.lines.append(line)
+        self.write()
+
+    def spend(self, title: str, seconds: float) -> None:
+        """Keep what a table took of CPU time, in the run that was resumed as well."""
+        self.results.spent[title] = round(self.results.spent.get(title, 0) + seconds, 1)
+        self.write()
+
+    def write(self) -> None:
+        """Write the file of results, with the machine's load up to now."""
+        loads = [*self.results.load, round(os.getloadavg()[0], 1)]
+        self.results.load = [min(loads), max(loads)]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         # An interruption leaves the file as it was, or as it is to be.
         part = self.path.with_name(self.path.name + ".part")

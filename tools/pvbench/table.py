@@ -114,7 +114,10 @@ class Results:
     command: str
     date: str
     tables: list[Table] = dataclasses.field(default_factory=list)
-    commit: str = ""  # what was measured; results of old don't have it
+    # Results of old have none of these.
+    commit: str = ""  # what was measured
+    spent: dict[str, float] = dataclasses.field(default_factory=dict)  # CPU seconds, by table
+    load: list[float] = dataclasses.field(default_factory=list)  # of the machine: least and most
 
     def lines(self) -> list[Line]:
         """The lines of all tables."""
@@ -154,7 +157,7 @@ def read(path: pathlib.Path) -> Results:
         return Results(data["bench"], data["command"], data["date"], [
             Table(table["title"], table["ours"], table["other"],
                   [line_from(line) for line in table["lines"]]) for table in data["tables"]],
-            data.get("commit", ""))
+            data.get("commit", ""), data.get("spent", {}), data.get("load", []))
     except OSError as error:
         raise BenchError(f"{path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AssertionError) as error:
