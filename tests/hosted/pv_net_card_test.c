@@ -439,6 +439,8 @@ static const struct hosted_test tests[] = {
 	{ "life_offloads_are_requested_again", "when forwarding changes",
 	    life_offloads_are_requested_again, NULL },
 	{ "life_queues_settle_first", "before they are resized", life_queues_settle_first, NULL },
+	{ "netmap_detached_under_a_handler", "that was preempted", netmap_detached_under_a_handler,
+	    NULL },
 	{ "life_left_over_notification", "before a queue stops", life_left_over_notification, NULL },
 	{ NULL, NULL, NULL, NULL }
 };

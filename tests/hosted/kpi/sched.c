@@ -33,6 +33,7 @@ u_int mp_maxid;
 cpuset_t all_cpus = CPUSET_T_INITIALIZER(1);
 epoch_t net_epoch_preempt;
 int kpi_callouts;
+void (*kpi_epoch_waits)(void);
 
 static struct callout *kpi_pending[KPI_MAX_CALLOUTS];
 
@@ -174,6 +175,8 @@ epoch_wait_preempt(epoch_t epoch __unused)
 {
 
 	CHECK(kpi_mutexes == 0, "a lock is held");
+	if (kpi_epoch_waits != NULL)
+		kpi_epoch_waits();
 }
 
 void

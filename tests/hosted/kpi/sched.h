@@ -5,7 +5,7 @@
  */
 
 /*
- * callout(9) for hosted tests: time passes when a test says so.
+ * callout(9) and epoch(9) for hosted tests: time passes when a test says so.
  */
 
 #ifndef _KPI_SCHED_H_
@@ -16,5 +16,8 @@ extern int kpi_callouts;
 
 /* Let so much time pass, and run what is due meanwhile, in order. */
 void	kpi_pass(sbintime_t time);
+
+/* Is called when the test's thread waits for the sections of an epoch. */
+extern void (*kpi_epoch_waits)(void);
 
 #endif /* !_KPI_SCHED_H_ */
