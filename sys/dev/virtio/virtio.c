@@ -396,10 +396,11 @@ virtio_choose_size(struct virtio_bus *vb, int index, const struct virtio_queue_s
 	return (size);
 }
 
+/* A ring for a queue.  Returns 0, or an error with a message. */
 static int
-virtio_alloc_queue(struct virtio_bus *vb, int index, const struct virtio_queue_spec *spec)
+virtio_alloc_ring(struct virtio_bus *vb, int index, const struct virtio_queue_spec *spec,
+    struct pvq **qp)
 {
-	struct virtio_slot *vs = &vb->vb_slots[index];
 	struct virtqueue_params params = {
 		.vqp_dev = vb->vb_dev,
 		.vqp_name = spec->vqs_name,
@@ -416,28 +417,90 @@ virtio_alloc_queue(struct virtio_bus *vb, int index, const struct virtio_queue_s
 	};
 	int error;
 
-	vs->vs_bus = vb;
-	vs->vs_vector = -1;
-	if (spec->vqs_pvq == NULL)
-		return (0);
 	params.vqp_size = virtio_choose_size(vb, index, spec);
 	if (params.vqp_size == 0)
 		return (ENXIO);
-	error = virtqueue_create(&params, &vs->vs_pvq);
-	if (error != 0) {
+	error = virtqueue_create(&params, qp);
+	if (error != 0)
 		device_printf(vb->vb_dev, "queue %d (%s): no memory for %u descriptors (error "
 		    "%d)\n", index, spec->vqs_name, params.vqp_size, error);
-		return (error);
-	}
+	return (error);
+}
+
+/* The slot of a queue, which has a ring or gets one with the next restart. */
+static void
+virtio_fill_slot(struct virtio_slot *vs, const struct virtio_queue_spec *spec)
+{
 	strlcpy(vs->vs_descr, spec->vqs_descr, sizeof(vs->vs_descr));
 	vs->vs_intr = spec->vqs_intr;
 	vs->vs_arg = spec->vqs_arg;
 	vs->vs_cpu = spec->vqs_cpu;
 	vs->vs_target = spec->vqs_pvq;
+}
+
+static int
+virtio_alloc_queue(struct virtio_bus *vb, int index, const struct virtio_queue_spec *spec)
+{
+	struct virtio_slot *vs = &vb->vb_slots[index];
+	int error;
+
+	vs->vs_bus = vb;
+	vs->vs_vector = -1;
+	if (spec->vqs_pvq == NULL)
+		return (0);
+	error = virtio_alloc_ring(vb, index, spec, &vs->vs_pvq);
+	if (error != 0)
+		return (error);
+	virtio_fill_slot(vs, spec);
 	*vs->vs_target = vs->vs_pvq;
 	if (vs->vs_intr == NULL)
 		pvq_intr_disable(vs->vs_pvq);
 	return (0);
+}
+
+int
+virtio_spare_queues(device_t dev, const struct virtio_queue_spec *specs, int n)
+{
+	struct virtio_bus *vb = virtio_bus_of(dev);
+	struct virtio_slot *vs;
+	int error = 0, i;
+
+	KASSERT(n <= vb->vb_nslots, ("%s: %d queues of %d", __func__, n, vb->vb_nslots));
+	for (i = 0; i < n && error == 0; i++) {
+		vs = &vb->vb_slots[i];
+		if (vs->vs_pvq == NULL && vs->vs_spare == NULL && specs[i].vqs_pvq != NULL)
+			error = virtio_alloc_ring(vb, i, &specs[i], &vs->vs_spare);
+	}
+	/* All, or none takes part in the next restart. */
+	for (i = 0; i < n; i++) {
+		vs = &vb->vb_slots[i];
+		if (vs->vs_spare == NULL)
+			continue;
+		if (error == 0)
+			virtio_fill_slot(vs, &specs[i]);
+		else
+			pvq_free(vs->vs_spare);
+		if (error != 0)
+			vs->vs_spare = NULL;
+	}
+	return (error);
+}
+
+/* The queues that were allocated since the last start.  Returns true if there are any. */
+static bool
+virtio_use_spares(struct virtio_bus *vb)
+{
+	struct virtio_slot *vs;
+	bool any = false;
+
+	for (vs = vb->vb_slots; vs < vb->vb_slots + vb->vb_nslots; vs++) {
+		if (vs->vs_spare == NULL)
+			continue;
+		vs->vs_pvq = *vs->vs_target = vs->vs_spare;
+		vs->vs_spare = NULL;
+		any = true;
+	}
+	return (any);
 }
 
 /* Give every queue to the device. */
@@ -468,6 +531,7 @@ virtio_alloc_queues(device_t dev, const struct virtio_queue_spec *specs, int n, 
 	KASSERT(vb->vb_slots == NULL, ("%s: queues are allocated", __func__));
 	vb->vb_slots = malloc(n * sizeof(*vb->vb_slots), M_VIRTIO, M_WAITOK | M_ZERO);
 	vb->vb_nslots = n;
+	vb->vb_intr_type = type;
 	vb->vb_config_tq = taskqueue_create("virtio_config", M_WAITOK, taskqueue_thread_enqueue,
 	    &vb->vb_config_tq);
 	TIMEOUT_TASK_INIT(vb->vb_config_tq, &vb->vb_config_task, 0, virtio_config_task, vb);
@@ -498,6 +562,7 @@ virtio_free_queues(device_t dev)
 	virtio_config_drain(vb);
 	taskqueue_free(vb->vb_config_tq);
 	for (vs = vb->vb_slots; vs < vb->vb_slots + vb->vb_nslots; vs++) {
+		pvq_free(vs->vs_spare);
 		if (vs->vs_pvq == NULL)
 			continue;
 		/* A device that may still write to its rings keeps them. */
@@ -549,12 +614,20 @@ virtio_quiesce(device_t dev)
 	return (error);
 }
 
+/* Interrupts that there were before, so that it is no more than a shortage if there are none now. */
+static int
+virtio_intr_again(struct virtio_bus *vb)
+{
+	return (virtio_intr_alloc(vb, vb->vb_intr_type) == 0 ? 0 : ENOSPC);
+}
+
 int
 virtio_restart(device_t dev)
 {
 	struct virtio_bus *vb = virtio_bus_of(dev);
 	struct virtio_slot *vs;
 	uint64_t offered;
+	bool more;
 	int error;
 
 	error = virtio_reset(vb);
@@ -567,13 +640,17 @@ virtio_restart(device_t dev)
 		return (ENODEV);
 	}
 	error = virtio_agree(vb, vb->vb_features);
+	more = error == 0 && virtio_use_spares(vb);
 	for (vs = vb->vb_slots; error == 0 && vs < vb->vb_slots + vb->vb_nslots; vs++) {
 		if (vs->vs_pvq == NULL)
 			continue;
 		error = virtio_slot_reinit(vs);
 	}
+	/* The vectors that there are may be too few. */
+	if (more)
+		virtio_intr_free(vb);
 	if (error == 0)
-		error = virtio_intr_rebind(vb);
+		error = vb->vb_nirqs == 0 ? virtio_intr_again(vb) : virtio_intr_rebind(vb);
 	if (error == 0)
 		error = virtio_setup_queues(vb);
 	return (error);

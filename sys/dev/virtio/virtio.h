@@ -284,6 +284,18 @@ void	virtio_refuse(device_t dev, const char *fmt, ...) __printflike(2, 3);
 int	virtio_restart(device_t dev);
 
 /*
+ * Allocate the queues that were left out of virtio_alloc_queues(), where vqs_pvq was NULL: the next
+ * virtio_restart() sets them up, with an interrupt for each if there are enough.  The device goes on
+ * until then, and its queues keep their numbers.
+ *
+ * specs  of all n queues; those that there are already are not looked at
+ *
+ * Returns 0, also if there was nothing to allocate; or ENOMEM or ENXIO, logged: no queue was allocated.
+ * May sleep.
+ */
+int	virtio_spare_queues(device_t dev, const struct virtio_queue_spec *specs, int n);
+
+/*
  * Is a queue to be reset alone while the device has requests of it?  RING_RESET promises that (2.6.1),
  * but QEMU, which offers it, goes on with a disk's requests, and aborts for some of a card's.
  *

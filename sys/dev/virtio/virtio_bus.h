@@ -61,6 +61,7 @@ struct virtio_bus;
 struct virtio_slot {
 	struct virtio_bus *vs_bus;
 	struct pvq	*vs_pvq;
+	struct pvq	*vs_spare;	/* takes its place at the next restart */
 	char		 vs_descr[8];	/* of its interrupt */
 	struct pvq	**vs_target;	/* the driver's pointer to it; NULL: the queue is not used */
 	void		(*vs_intr)(void *);
@@ -117,6 +118,7 @@ struct virtio_bus {
 	uint64_t	 vb_features;
 	struct virtio_slot *vb_slots;
 	int		 vb_nslots;
+	int		 vb_intr_type;
 	struct virtio_irq *vb_irqs;
 	int		 vb_nirqs;
 	bool		 vb_wired;

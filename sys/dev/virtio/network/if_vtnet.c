@@ -366,6 +366,28 @@ vtnet_stop(void *softc)
 	return (error);
 }
 
+/* Use all pairs that have queues now, if there is memory for their buffers as well. */
+static void
+vtnet_use_more(struct vtnet_softc *sc)
+{
+	struct pv_net_queue queue;
+	int i;
+
+	if (!pv_net_dev(sc->vtn_pn)->pvd_short)
+		return;
+	for (i = 0; i < sc->vtn_wanted; i++) {
+		pv_net_queue(sc->vtn_pn, i, false, &queue);
+		sc->vtn_rxqs[i].vtr_pvq = *queue.pq_pvq;
+		if (*queue.pq_pvq == NULL)
+			return;
+	}
+	if (pv_net_set_pairs(sc->vtn_pn, sc->vtn_wanted) != 0)
+		return;
+	sc->vtn_npairs = sc->vtn_wanted;
+	pv_dev_set_short(pv_net_dev(sc->vtn_pn), false);
+	device_printf(sc->vtn_dev, "all %d pairs of queues are used now\n", sc->vtn_npairs);
+}
+
 static int
 vtnet_restart(void *softc)
 {
@@ -375,6 +397,7 @@ vtnet_restart(void *softc)
 	error = virtio_restart(sc->vtn_dev);
 	if (error != 0)
 		return (error);
+	vtnet_use_more(sc);
 	for (i = 0; i < sc->vtn_npairs; i++)
 		sc->vtn_rxqs[i].vtr_left = 0;
 	virtio_start(sc->vtn_dev);
@@ -460,26 +483,6 @@ vtnet_link_speed(void *softc, bool *full)
 	return (mbps);
 }
 
-static const struct pv_net_ops vtnet_ops = {
-	.pno_encap = vtnet_encap,
-	.pno_decap = vtnet_decap,
-	.pno_encap_plain = vtnet_encap_plain,
-	.pno_decap_plain = vtnet_decap_plain,
-	.pno_stop = vtnet_stop,
-	.pno_restart = vtnet_restart,
-	.pno_stop_queue = vtnet_stop_queue,
-	.pno_restart_queue = vtnet_restart_queue,
-	.pno_set_size = vtnet_set_size,
-	.pno_set_filter = vtnet_set_filter,
-	.pno_set_lladdr = vtnet_set_lladdr,
-	.pno_set_offloads = vtnet_set_offloads,
-	.pno_set_pairs = vtnet_set_pairs,
-	.pno_set_coalescing = vtnet_set_coalescing,
-	.pno_set_vlan = vtnet_set_vlan,
-	.pno_link_speed = vtnet_link_speed,
-	.pno_link_up = vtnet_link_up,
-};
-
 static void
 vtnet_spec_queue(struct vtnet_softc *sc, struct virtio_queue_spec *spec, int pair, bool tx)
 {
@@ -496,6 +499,58 @@ vtnet_spec_queue(struct vtnet_softc *sc, struct virtio_queue_spec *spec, int pai
 	spec->vqs_intr = queue.pq_intr;
 	spec->vqs_arg = queue.pq_arg;
 	spec->vqs_pvq = queue.pq_pvq;
+}
+
+/* Is there memory for the queues of all pairs now?  They are there then, for the next restart. */
+static bool
+vtnet_has_more(void *softc)
+{
+	struct vtnet_softc *sc = softc;
+	struct virtio_queue_spec *specs;
+	int error, i, n = 2 * sc->vtn_wanted;
+
+	specs = malloc(n * sizeof(*specs), M_VTNET, M_WAITOK | M_ZERO);
+	for (i = 0; i < n; i++)
+		vtnet_spec_queue(sc, &specs[i], i / 2, i % 2 == VIRTIO_NET_Q_TX);
+	error = virtio_spare_queues(sc->vtn_dev, specs, n);
+	free(specs, M_VTNET);
+	return (error == 0);
+}
+
+static const struct pv_net_ops vtnet_ops = {
+	.pno_encap = vtnet_encap,
+	.pno_decap = vtnet_decap,
+	.pno_encap_plain = vtnet_encap_plain,
+	.pno_decap_plain = vtnet_decap_plain,
+	.pno_stop = vtnet_stop,
+	.pno_restart = vtnet_restart,
+	.pno_has_more = vtnet_has_more,
+	.pno_stop_queue = vtnet_stop_queue,
+	.pno_restart_queue = vtnet_restart_queue,
+	.pno_set_size = vtnet_set_size,
+	.pno_set_filter = vtnet_set_filter,
+	.pno_set_lladdr = vtnet_set_lladdr,
+	.pno_set_offloads = vtnet_set_offloads,
+	.pno_set_pairs = vtnet_set_pairs,
+	.pno_set_coalescing = vtnet_set_coalescing,
+	.pno_set_vlan = vtnet_set_vlan,
+	.pno_link_speed = vtnet_link_speed,
+	.pno_link_up = vtnet_link_up,
+};
+
+static void
+vtnet_tell_pairs(struct vtnet_softc *sc)
+{
+	struct pv_dev *pvd = pv_net_dev(sc->vtn_pn);
+
+	if (sc->vtn_npairs == sc->vtn_wanted)
+		return;
+	pv_dev_lock(pvd);
+	(void)pv_net_set_pairs(sc->vtn_pn, sc->vtn_npairs);
+	pv_dev_set_short(pvd, true);
+	pv_dev_unlock(pvd);
+	device_printf(sc->vtn_dev, "only %d of %d pairs of queues: no memory for more now\n",
+	    sc->vtn_npairs, sc->vtn_wanted);
 }
 
 /* The control queue is the last of all that the device has; those of pairs not used are left out. */
@@ -517,12 +572,22 @@ vtnet_alloc_queues(struct vtnet_softc *sc)
 		ctrl->vqs_pvq = &sc->vtn_ctrl.vtc_pvq;
 	} else
 		n = 2 * sc->vtn_npairs;
-	error = virtio_alloc_queues(sc->vtn_dev, specs, n, INTR_TYPE_NET);
+	for (;;) {
+		error = virtio_alloc_queues(sc->vtn_dev, specs, n, INTR_TYPE_NET);
+		if (error != ENOMEM || sc->vtn_npairs == 1)
+			break;
+		/* With fewer pairs, if there is no memory for all. */
+		i = 2 * sc->vtn_npairs;
+		sc->vtn_npairs /= 2;
+		while (--i >= 2 * sc->vtn_npairs)
+			specs[i].vqs_pvq = NULL;
+	}
 	free(specs, M_VTNET);
 	if (error != 0)
 		return (error);
+	vtnet_tell_pairs(sc);
 	vtnet_ctrl_check(sc);
-	sc->vtn_rxqs = malloc(sc->vtn_npairs * sizeof(*sc->vtn_rxqs), M_VTNET, M_WAITOK | M_ZERO);
+	sc->vtn_rxqs = malloc(sc->vtn_wanted * sizeof(*sc->vtn_rxqs), M_VTNET, M_WAITOK | M_ZERO);
 	for (i = 0; i < sc->vtn_npairs; i++) {
 		pv_net_queue(sc->vtn_pn, i, false, &queue);
 		sc->vtn_rxqs[i].vtr_pvq = *queue.pq_pvq;

@@ -175,7 +175,7 @@ vtnet_mq_read(struct vtnet_softc *sc)
 	if (max == 0)
 		max = mp_ncpus;
 	sc->vtn_max_pairs = MAX(pairs, 1);
-	sc->vtn_npairs = MIN(sc->vtn_max_pairs, max);
+	sc->vtn_wanted = sc->vtn_npairs = MIN(sc->vtn_max_pairs, max);
 	return (0);
 }
 

@@ -66,6 +66,7 @@ struct vtnet_softc {
 	bool		 vtn_modern;
 	u_int		 vtn_hdrlen;
 	struct pv_net	*vtn_pn;
+	int		 vtn_wanted;	/* pairs to be used, if there is memory for all */
 	int		 vtn_npairs;	/* pairs of queues that are used */
 	int		 vtn_max_pairs;	/* that the device has */
 	struct vtnet_rxq *vtn_rxqs;

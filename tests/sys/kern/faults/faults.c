@@ -12,6 +12,7 @@
  *
  *	debug.faults.nth=N	the Nth call from now fails; 0: none does
  *	debug.faults.every=N	and each Nth call; 0: none does
+ *	debug.faults.of=NAME	of this function only, and of its calls in a loop all
  *	debug.faults.failed	how many failed since nth or every was set
  *	debug.faults.where	the function that failed last
  *
@@ -66,7 +67,7 @@ static struct {
 	const void	*place;
 	u_int		 times;
 } fault_places[2];
-static char fault_where[32];
+static char fault_where[32], fault_of[32];
 
 #define	FAULT_REPEATED	2
 
@@ -93,7 +94,9 @@ fault_from(const char *name, const void *place)
 
 	if (fault_nth == 0 && every == 0)
 		return (false);
-	if (fault_nth != 0 && fault_times(place) > FAULT_REPEATED)
+	if (fault_of[0] != '\0' && strcmp(fault_of, name) != 0)
+		return (false);
+	if (fault_nth != 0 && fault_of[0] == '\0' && fault_times(place) > FAULT_REPEATED)
 		return (false);
 	call = atomic_fetchadd_int(&fault_calls, 1) + 1;
 	if (call != fault_nth && (every == 0 || call % every != 0))
@@ -124,6 +127,8 @@ SYSCTL_PROC(_debug_faults, OID_AUTO, nth, CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_MP
 SYSCTL_PROC(_debug_faults, OID_AUTO, every, CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_MPSAFE, &fault_every,
     0, fault_sysctl, "IU", "Each so manieth call fails");
 SYSCTL_UINT(_debug_faults, OID_AUTO, failed, CTLFLAG_RD, &fault_failed, 0, "Calls that failed");
+SYSCTL_STRING(_debug_faults, OID_AUTO, of, CTLFLAG_RW, fault_of, sizeof(fault_of),
+    "The function whose calls fail");
 SYSCTL_STRING(_debug_faults, OID_AUTO, where, CTLFLAG_RD, fault_where, 0, "The last of them");
 
 #define	NOWAIT(flags)	(((flags) & M_WAITOK) == 0)
