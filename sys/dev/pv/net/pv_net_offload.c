@@ -566,6 +566,12 @@ pv_net_rx_routed(const struct pv_net *pn, bool ip6)
 	return (!pv_net_lro_forward && pv_net_forwards(pn, ip6));
 }
 
+bool
+pv_net_forwards_big(const struct pv_net *pn)
+{
+	return (pv_net_lro_forward && (pv_net_forwards(pn, false) || pv_net_forwards(pn, true)));
+}
+
 /*
  * Which of the receive offloads that were negotiated are of use now.  GSO packets of a protocol that
  * would only be split are not.

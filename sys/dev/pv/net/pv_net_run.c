@@ -292,6 +292,19 @@ pv_net_resize(struct pv_net *pn, bool tx, u_int size)
 	return (error != 0 ? error : resize.pnr_error);
 }
 
+/* It was asked for, and keeps a router of FreeBSD from forwarding most of the data. */
+static void
+pv_net_say_forwards(struct pv_net *pn)
+{
+	bool big = pv_net_forwards_big(pn);
+
+	if (big && !pn->pn_forwards_big)
+		device_printf(pn->pn_dev, "GSO packets are not split for forwarding "
+		    "(hw.pv_net.lro_forward): FreeBSD does not forward them, and answers that they "
+		    "need fragmentation\n");
+	pn->pn_forwards_big = big;
+}
+
 static void
 pv_net_tick(void *arg)
 {
@@ -309,6 +322,8 @@ pv_net_tick(void *arg)
 			device_printf(pn->pn_dev, "watchdog: nothing that was sent by queue %d "
 			    "has completed for %d seconds\n", i, PV_NET_WATCHDOG);
 	}
+	if (live)
+		pv_net_say_forwards(pn);
 	/* Forwarding was switched on or off. */
 	if (live && pn->pn_ops->pno_set_offloads != NULL &&
 	    pv_net_rx_wanted(pn) != pn->pn_offloads_asked)

@@ -327,6 +327,7 @@ struct pv_net {
 	bool			 pn_moved;	/* its addresses are announced when it is used */
 	bool			 pn_shaped;	/* ALTQ has been in use: if_snd has packets */
 	bool			 pn_netmap;	/* netmap(4) has queues */
+	bool			 pn_forwards_big; /* as pv_net_forwards_big() said last */
 	bool			 pn_closed;	/* no ioctl enters any more */
 	u_int			 pn_ioctls;	/* in flight */
 	int			 pn_if_flags;	/* flags that the filter was set for */
@@ -442,6 +443,8 @@ u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
 /* Find pn_stack, when the interface is in a vnet, or in another one. */
 void	pv_net_stack_find(struct pv_net *pn);
 void	pv_net_rx_look(struct pv_net_rxq *rxq);
+/* Is lro_forward set in a kernel that forwards packets? */
+bool	pv_net_forwards_big(const struct pv_net *pn);
 u_int	pv_net_rx_wanted(const struct pv_net *pn);
 /* Finish the checksum of a frame that is in one piece: false if its place is invalid. */
 bool	pv_net_finish_frame(uint8_t *frame, u_int len, const struct pv_net_offload *in);
