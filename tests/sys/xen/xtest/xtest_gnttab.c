@@ -19,11 +19,14 @@
 #include <sys/bus.h>
 #include <sys/malloc.h>
 #include <sys/proc.h>
+#include <sys/rman.h>
 
 #include <vm/vm.h>
 #include <vm/pmap.h>
 
+#include <machine/bus.h>
 #include <machine/md_var.h>
+#include <machine/resource.h>
 
 #include <dev/xen/xen_gnttab.h>
 #include <dev/xen/xen_hypercall.h>
@@ -408,8 +411,33 @@ space_is_near_memory(void)
 	xen_space_free(xtest_root(), &space);
 }
 
+/* A register of a device that is placed later, as one of PCI's that has 64 bits, is never there. */
+static void
+space_is_no_device_s(void)
+{
+	struct xen_space space;
+	struct resource *res;
+	int rid = SPACE_RID + 1;
+
+	if (!KT_EQ(xen_space_alloc(xtest_root(), SPACE_RID, ptoa(PAGES), &space), 0))
+		return;
+	res = bus_alloc_resource(xtest_root(), SYS_RES_MEMORY, &rid, space.xs_paddr,
+	    space.xs_paddr + space.xs_size - 1, space.xs_size, 0);
+	KT_TRUE(res == NULL);
+	if (res != NULL)
+		(void)bus_release_resource(xtest_root(), SYS_RES_MEMORY, rid, res);
+	res = bus_alloc_resource(xtest_root(), SYS_RES_MEMORY, &rid, space.xs_paddr,
+	    ~(rman_res_t)0, space.xs_size, 0);
+	if (KT_TRUE(res != NULL)) {
+		KT_TRUE(rman_get_start(res) >= space.xs_paddr + space.xs_size);
+		(void)bus_release_resource(xtest_root(), SYS_RES_MEMORY, rid, res);
+	}
+	xen_space_free(xtest_root(), &space);
+}
+
 const struct ktest_case xtest_gnttab_cases[] = {
 	{ "gnttab.space_is_near_memory", space_is_near_memory },
+	{ "gnttab.space_is_no_device_s", space_is_no_device_s },
 	{ "gnttab.maps_a_batch", maps_a_batch },
 	{ "gnttab.readonly_is_not_for_writing", readonly_is_not_for_writing },
 	{ "gnttab.copies_a_batch", copies_a_batch },
