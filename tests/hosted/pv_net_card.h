@@ -123,6 +123,7 @@ void	life_more_pairs_are_given_up(const void *arg);
 void	life_queues_settle_first(const void *arg);
 void	life_left_over_notification(const void *arg);
 void	life_offloads_are_requested_again(const void *arg);
+void	life_threads_of_pairs(const void *arg);
 
 /* pv_net_card_netmap.c */
 void	netmap_detached_under_a_handler(const void *arg);

@@ -459,3 +459,20 @@ life_left_over_notification(const void *arg __unused)
 	kpi_pause = NULL;
 	card_end();
 }
+
+/* Each pair's tasks have a thread of their own, on its CPU; with one pair, on any. */
+void
+life_threads_of_pairs(const void *arg __unused)
+{
+	int i;
+
+	card_begin(CARD_PAIRS);
+	for (i = 0; i < CARD_PAIRS; i++) {
+		CHECK(kpi_taskqueue_cpu(card.ca_pn->pn_tqs[i]) == 0, "pair %d", i);
+		CHECK(i == 0 || card.ca_pn->pn_tqs[i] != card.ca_pn->pn_tqs[i - 1], "shared");
+	}
+	card_end();
+	card_begin(1);
+	CHECK(kpi_taskqueue_cpu(card.ca_pn->pn_tqs[0]) == -1, "one pair");
+	card_end();
+}

@@ -356,6 +356,30 @@ tx_header_before_the_frame(const void *arg __unused)
 	card_end();
 }
 
+/* Without memory for a packet's map, and with nothing in flight, it is sent a little later. */
+static void
+tx_without_memory_for_a_map(const void *arg __unused)
+{
+	struct pv_net_txq *txq;
+
+	card_new(1);
+	card.ca_params.pnp_phys = false;
+	CHECK(card_attach() == 0, "it does not attach");
+	txq = CARD_TXQ(0);
+	kpi_no_memory = true;
+	(void)card_send(0, 1, 100);
+	kpi_no_memory = false;
+	CHECK(card_idle(0), "sent without memory");
+	CHECK(txq->ptq_stats.nomem + kpi_callouts > 0, "neither dropped nor tried again");
+	kpi_pass(20 * SBT_1MS);
+	card_settle();
+	if (txq->ptq_stats.nomem == 0)
+		card_complete(0, card_takes(0, 1, 100));
+	CHECK(card_send(0, 2, 100) == 0, "not sent");
+	card_complete(0, card_takes(0, 2, 100));
+	card_end();
+}
+
 /* What waits is dropped when the interface's queue is flushed; what is in flight is not. */
 static void
 tx_flush(const void *arg __unused)
@@ -390,6 +414,12 @@ tx_lock_is_taken(const void *arg __unused)
 		CHECK(card_send(0, i, 100) == 0, "packet %u", i);
 	mtx_unlock(&txq->ptq_mtx);
 	CHECK(card_idle(0), "sent without the lock");
+	card_settle();
+	card_sends(0, 3);
+	mtx_lock(&txq->ptq_mtx);
+	for (i = 0; i < 3; i++)
+		CHECK(card_send(0, i, 100) == 0, "packet %u", i);
+	mtx_unlock(&txq->ptq_mtx);
 	/* It does not overtake those that wait. */
 	CHECK(card_send(0, 3, 100) == 0, "packet 3");
 	card_settle();
@@ -414,6 +444,7 @@ static const struct hosted_test tests[] = {
 	{ "tx_packets_in_many_pieces_by_bus_dma", "the same", tx_packets_in_many_pieces, &card },
 	{ "tx_too_long", "for the device, or for any", tx_too_long, NULL },
 	{ "tx_header_before_the_frame", "where there is room", tx_header_before_the_frame, NULL },
+	{ "tx_without_memory_for_a_map", "it is sent later", tx_without_memory_for_a_map, NULL },
 	{ "tx_flush", "what waits is dropped", tx_flush, NULL },
 	{ "tx_lock_is_taken", "the task sends", tx_lock_is_taken, NULL },
 	{ "rx_frames_of_each_length", "in one buffer or several", rx_frames_of_each_length, NULL },
@@ -441,6 +472,7 @@ static const struct hosted_test tests[] = {
 	{ "life_queues_settle_first", "before they are resized", life_queues_settle_first, NULL },
 	{ "netmap_detached_under_a_handler", "that was preempted", netmap_detached_under_a_handler,
 	    NULL },
+	{ "life_threads_of_pairs", "and their CPUs", life_threads_of_pairs, NULL },
 	{ "life_left_over_notification", "before a queue stops", life_left_over_notification, NULL },
 	{ NULL, NULL, NULL, NULL }
 };

@@ -103,6 +103,10 @@ bool	kpi_interrupt(struct resource *r);
 /* Run the tasks that are queued.  Returns how many there were. */
 int	kpi_run_tasks(void);
 
+/* The CPU of a queue's only thread; -1: any. */
+struct taskqueue;
+int	kpi_taskqueue_cpu(const struct taskqueue *queue);
+
 /* How long the last delayed task was to be delayed. */
 extern sbintime_t kpi_delay;
 

@@ -15,7 +15,9 @@
 #include <sys/kernel.h>
 #include <sys/kobj.h>
 #include <sys/bus.h>
+#include <sys/cpuset.h>
 #include <sys/eventhandler.h>
+#include <sys/malloc.h>
 #include <sys/rman.h>
 #include <sys/sbuf.h>
 #include <sys/sysctl.h>
@@ -99,8 +101,16 @@ kpi_lookup(const char *name)
 }
 
 static struct kpi_intr kpi_intr_table[KPI_MAX_INTRS];
+/* A queue has one thread, on one CPU or on any (-1). */
+struct taskqueue {
+	int		 tq_threads;
+	int		 tq_cpu;
+};
+
 static struct task *kpi_tasks[KPI_MAX_TASKS];
-struct taskqueue *taskqueue_thread = (struct taskqueue *)&kpi_tasks;
+static struct taskqueue *kpi_task_queues[KPI_MAX_TASKS];
+static struct taskqueue kpi_thread = { 1, -1 };
+struct taskqueue *taskqueue_thread = &kpi_thread;
 
 static kobj_method_t kpi_no_method;
 
@@ -374,13 +384,15 @@ kpi_interrupt(struct resource *r)
 	return (false);
 }
 
-/* All queues are one; a test runs its tasks (kpi_run_tasks()). */
+/* A test runs the tasks of all queues (kpi_run_tasks()). */
 struct taskqueue *
-taskqueue_create(const char *name __unused, int mflags __unused,
-    taskqueue_enqueue_fn enqueue __unused, void *context __unused)
+taskqueue_create(const char *name __unused, int mflags, taskqueue_enqueue_fn enqueue, void *context)
 {
+	struct taskqueue *queue = host_alloc(sizeof(*queue), sizeof(void *));
 
-	return (taskqueue_thread);
+	CHECK(mflags == M_WAITOK && enqueue == taskqueue_thread_enqueue && context != NULL, "no queue");
+	*queue = (struct taskqueue){ 0, -1 };
+	return (queue);
 }
 
 void
@@ -389,24 +401,40 @@ taskqueue_thread_enqueue(void *context __unused)
 }
 
 int
-taskqueue_start_threads(struct taskqueue **queuep __unused, int count __unused, int pri __unused,
+taskqueue_start_threads(struct taskqueue **queuep, int count, int pri __unused,
     const char *name __unused, ...)
 {
 
+	(*queuep)->tq_threads += count;
 	return (0);
 }
 
 int
-taskqueue_start_threads_cpuset(struct taskqueue **queuep __unused, int count __unused, int pri __unused,
-    cpuset_t *mask __unused, const char *name __unused, ...)
+taskqueue_start_threads_cpuset(struct taskqueue **queuep, int count, int pri __unused, cpuset_t *mask,
+    const char *name __unused, ...)
 {
 
+	(*queuep)->tq_threads += count;
+	(*queuep)->tq_cpu = CPU_FFS(mask) - 1;
 	return (0);
 }
 
-void
-taskqueue_free(struct taskqueue *queue __unused)
+int
+kpi_taskqueue_cpu(const struct taskqueue *queue)
 {
+
+	CHECK(queue->tq_threads == 1, "%d threads", queue->tq_threads);
+	return (queue->tq_cpu);
+}
+
+void
+taskqueue_free(struct taskqueue *queue)
+{
+	int i;
+
+	for (i = 0; i < KPI_MAX_TASKS; i++)
+		CHECK(kpi_tasks[i] == NULL || kpi_task_queues[i] != queue, "a task is queued");
+	host_free(queue);
 }
 
 int
@@ -415,7 +443,7 @@ taskqueue_enqueue(struct taskqueue *queue, struct task *task)
 	struct task **free = NULL;
 	int i;
 
-	CHECK(queue == taskqueue_thread, "another queue");
+	CHECK(queue->tq_threads == 1, "%d threads", queue->tq_threads);
 	for (i = 0; i < KPI_MAX_TASKS; i++) {
 		if (kpi_tasks[i] == task)
 			return (0);
@@ -423,6 +451,7 @@ taskqueue_enqueue(struct taskqueue *queue, struct task *task)
 			free = &kpi_tasks[i];
 	}
 	CHECK(free != NULL, "too many tasks");
+	kpi_task_queues[free - kpi_tasks] = queue;
 	*free = task;
 	return (0);
 }
