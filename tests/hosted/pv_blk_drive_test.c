@@ -176,6 +176,35 @@ io_full(const void *arg)
 	drive_end();
 }
 
+/* Each kind of ring: what crosses crosses there, also after a reset. */
+static void
+io_of_each_ring(const void *arg)
+{
+	const struct impl *im;
+	struct bio *bios[100];
+	u_int i, round;
+
+	for (im = arg; im->im_name != NULL; im++) {
+		drive_new(1);
+		drive.dr_impl = im;
+		drive.dr_size = 16;
+		drive.dr_params.bp_max_segs = 4;
+		CHECK(drive_attach() == 0, "it does not attach");
+		for (round = 0; round < 2; round++) {
+			for (i = 0; i < nitems(bios); i++)
+				bios[i] = drive_io((i + round) % 2 == 0 ? BIO_WRITE : BIO_READ, 8 * i,
+				    512 + i % 8 * 512);
+			drive_settle();
+			for (i = 0; i < nitems(bios); i++)
+				drive_ended(bios[i], 0);
+			pv_dev_need_reset(&drive.dr_blk.blk_pvdev, PV_DEV_ALL, ETIMEDOUT);
+			drive_settle();
+			drive_seconds(20);
+		}
+		drive_end();
+	}
+}
+
 /* A request for which the ring has no room tries again by itself if nothing is in flight. */
 static void
 io_what_never_fits(const void *arg __unused)
@@ -618,6 +647,8 @@ static const struct hosted_test tests[] = {
 	{ "io_full_ring", "nothing is lost, and order is kept", io_full, NULL },
 	{ "io_few_requests", "the same", io_full, &few },
 	{ "io_small_ring", "one request at a time", io_what_never_fits, NULL },
+	{ "io_of_each_split_ring", "and after a reset", io_of_each_ring, split_impls },
+	{ "io_of_each_packed_ring", "the same", io_of_each_ring, packed_impls },
 	{ "io_without_memory", "is tried again", io_without_memory, NULL },
 	{ "io_bounced", "sectors in too many pieces", io_bounced, NULL },
 	{ "io_bounced_by_bus_dma", "the same", io_bounced, &by_dma },
