@@ -11,9 +11,8 @@
  * and every sync is checked to be of a loaded map.
  *
  * With kpi_bounced, the device has memory of its own, as with bounce pages, and data crosses only when
- * a map is synced: what is loaded, in the direction that is said; memory of bus_dmamem_alloc(9), for
- * which a sync is a barrier, both ways, each byte from who has changed it.  The device's memory is
- * freed when the map is unloaded.
+ * a map is synced, in the direction that is said; of memory of bus_dmamem_alloc(9), which both use all
+ * the time, what has changed.  The device's memory of what is loaded is freed when that is unloaded.
  */
 
 #include <sys/param.h>
@@ -167,21 +166,28 @@ kpi_map_unload(bus_dma_tag_t dmat, bus_dmamap_t map)
 	}
 }
 
-/* Each byte of memory that both have is as who changed it left it. */
+/*
+ * Of memory that both have: what the driver has changed goes to the device before it is to look, and what
+ * the device has changed comes back after that.
+ */
 static void
-kpi_merge(struct bus_dmamap *map, size_t size)
+kpi_merge(struct bus_dmamap *map, bus_dmasync_op_t op)
 {
-	size_t i;
+	size_t i, size = ((struct kpi_tag *)map->bm_tag)->kt_common.maxsize;
 
-	if (memcmp(map->bm_mem, map->bm_same, size) == 0 &&
-	    memcmp(map->bm_dev, map->bm_same, size) == 0)
-		return;
-	for (i = 0; i < size; i++) {
-		if (map->bm_mem[i] != map->bm_same[i])
-			map->bm_dev[i] = map->bm_mem[i];
-		else
-			map->bm_mem[i] = map->bm_dev[i];
-		map->bm_same[i] = map->bm_mem[i];
+	if ((op & (BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE)) != 0 &&
+	    memcmp(map->bm_mem, map->bm_same, size) != 0) {
+		for (i = 0; i < size; i++) {
+			if (map->bm_mem[i] != map->bm_same[i])
+				map->bm_dev[i] = map->bm_same[i] = map->bm_mem[i];
+		}
+	}
+	if ((op & (BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE)) != 0 &&
+	    memcmp(map->bm_dev, map->bm_same, size) != 0) {
+		for (i = 0; i < size; i++) {
+			if (map->bm_dev[i] != map->bm_same[i] && map->bm_mem[i] == map->bm_same[i])
+				map->bm_mem[i] = map->bm_same[i] = map->bm_dev[i];
+		}
 	}
 }
 
@@ -191,7 +197,7 @@ kpi_dma_arrives(void)
 	struct bus_dmamap *map;
 
 	LIST_FOREACH(map, &kpi_merged, bm_link)
-		kpi_merge(map, ((struct kpi_tag *)map->bm_tag)->kt_common.maxsize);
+		kpi_merge(map, BUS_DMASYNC_POSTREAD);
 }
 
 /* What is loaded crosses. */
@@ -250,7 +256,7 @@ kpi_map_sync(bus_dma_tag_t dmat, bus_dmamap_t map, bus_dmasync_op_t op)
 	if (map->bm_pieces != NULL)
 		kpi_cross(map, op);
 	else if (map->bm_dev != NULL)
-		kpi_merge(map, ((struct kpi_tag *)dmat)->kt_common.maxsize);
+		kpi_merge(map, op);
 }
 
 static struct bus_dma_impl kpi_dma_impl = {
