@@ -175,6 +175,21 @@ life_reset_of_a_queue(const void *arg __unused)
 	drive_settle();
 	drive_ended(one, 0);
 	drive_end();
+	/* Nor is that of a device that can't. */
+	drive_new(1);
+	drive.dr_params.bp_flags &= ~PV_BLK_QUEUE_RESET;
+	drive.dr_ops.bo_stop_queue = NULL;
+	CHECK(drive_attach() == 0, "it does not attach");
+	drive_quiet();
+	one = drive_io(BIO_WRITE, 0, 512);
+	pv_dev_need_reset(PVD, 0, ETIMEDOUT);
+	while (kpi_run_tasks() > 0)
+		continue;
+	drive_seconds(1);
+	CHECK(strcmp(drive.dr_log, "stop start set ") == 0, "%s", drive.dr_log);
+	drive_settle();
+	drive_ended(one, 0);
+	drive_end();
 }
 
 /* A request that is there at each reset is what breaks the device. */

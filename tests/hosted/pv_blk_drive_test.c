@@ -480,6 +480,7 @@ pace_is_tried(const void *arg)
 static void
 pace_ends_after_a_second(const void *arg __unused)
 {
+	struct bio *barrier;
 	struct drive_req dq;
 	u_int i;
 
@@ -505,6 +506,19 @@ pace_ends_after_a_second(const void *arg __unused)
 	(void)drive_kicks(0);
 	(void)drive_io(BIO_FLUSH, 0, 0);
 	CHECK(drive_kicks(0) == 1, "a flush waits");
+	/* Nor does what a barrier waits for. */
+	pace_run(8, 50, 100);
+	for (i = 0; i < 4 && drive_takes(0, &dq); i++)
+		drive_answer(&dq, 0);
+	(void)drive_intr(0);
+	io_all_ended();
+	(void)drive_kicks(0);
+	(void)drive_io(BIO_READ, 1, 512);
+	CHECK(drive_kicks(0) == 0, "it does not wait");
+	barrier = drive_bio(BIO_READ, 2, 512, false);
+	barrier->bio_flags |= BIO_ORDERED;
+	(void)drive_submit(barrier);
+	CHECK(drive_kicks(0) == 1, "a barrier waits for what waits");
 	drive_settle();
 	io_all_ended();
 	/* Of one request a batch, none waits. */
@@ -610,6 +624,23 @@ deletes(const void *arg __unused)
 	drive_answer(&dq, 0);
 	CHECK(drive_intr(0), "no interrupt");
 	drive_ended(bios[0], 0);
+	/* Only the request with the end of a bio deletes what comes after that. */
+	bios[0] = drive_io(BIO_DELETE, 5, 512);
+	bios[1] = drive_io(BIO_DELETE, 5, 70 * DRIVE_SECTOR);
+	bios[2] = drive_io(BIO_DELETE, 200, 512);
+	drive_expect(0, &dq, PV_BLK_DELETE, 5, 512);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_expect(0, &dq, PV_BLK_DELETE, 5, 61 * DRIVE_SECTOR);
+	CHECK(dq.dq_msg.dm_nranges == 1, "%u ranges", dq.dq_msg.dm_nranges);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	CHECK(drive_takes(0, &dq), "no rest");
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_settle();
+	for (i = 0; i < 3; i++)
+		drive_ended(bios[i], 0);
 	drive_end();
 }
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 
 # No bug of the program, or not one that a test should insist on.
-LEFT_ALONE = re.compile(r"\b(?:KASSERT|CTASSERT|MPASS|mtx_assert|sx_assert|device_printf|printf|"
+LEFT_ALONE = re.compile(r"\b(?:KASSERT|CTASSERT|MPASS|\w+_ASSERT|\w+_assert|device_printf|printf|"
                         r"log)\s*\(")
 COMPARISONS = {"<": ("<=", ">="), "<=": ("<", ">"), ">": (">=", "<="), ">=": (">", "<"),
                "==": ("!=",), "!=": ("==",)}

@@ -239,6 +239,9 @@ sysctl_add_oid(struct sysctl_ctx_list *ctx __unused, struct sysctl_oid_list *par
 
 	CHECK(name[0] != '\0' && descr != NULL && descr[0] != '\0' && (node || (arg1 != NULL &&
 	    handler != NULL)), "%s", name);
+	CHECK((kind & CTLFLAG_RD) != 0 && (node || (kind & CTLTYPE) != 0) && (node ||
+	    handler == sysctl_handle_int || handler == sysctl_handle_string ||
+	    (kind & CTLFLAG_MPSAFE) != 0), "%s: kind 0x%x", name, kind);
 	kpi_sysctls++;
 	return (&oid);
 }
