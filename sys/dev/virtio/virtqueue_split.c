@@ -338,6 +338,31 @@ vqsplit_commit(struct pvq *q)
 	vq->vq_staged = vq->vq_staged_segs = 0;
 }
 
+/* One chain of one descriptor, with a table or without. */
+static inline void
+vq_post_one(struct vqsplit *vq, const struct pvq_chain *pc, u_int n)
+{
+	struct pvq *q = &vq->vq_c.vqc_pvq;
+	const uint32_t pos = q->q_taken;
+	const uint16_t head = vq->vq_ids[pos & vq->vq_mask];
+	struct vq_shadow *vd = &vq->vq_shadow[head];
+	const bus_dma_segment_t *seg = pc->pc_segs;
+	const uint32_t writes = pc->pc_nwrite;
+	uint32_t wlen;
+
+	KASSERT((int)(q->q_given - pos) > 0, ("%s: no room", __func__));
+	if (n == 1) {
+		wlen = -writes & (uint32_t)seg->ds_len;
+		vq_fill(vq, &vq->vq_desc[head], seg->ds_addr, seg->ds_len, writes * VRING_DESC_F_WRITE,
+		    0);
+	} else
+		wlen = (uint32_t)vq_put_indirect(vq, pc, vd, head, n);
+	vq_record(vq, vd, head, pc->pc_cookie, wlen, q->q_committed, 1);
+	q->q_taken = pos + 1;
+	atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
+	vq_show(vq, 1, n);
+}
+
 /*
  * Without a second pass: what can't be aborted may be the get side's before it is the device's.  A
  * device that names it early has it complete early.
@@ -349,6 +374,11 @@ vqsplit_post(struct pvq *q, const struct pvq_chain *pc, int n)
 	u_int done, segs;
 
 	KASSERT(vq->vq_staged == 0, ("%s: %u chains not committed", __func__, vq->vq_staged));
+	segs = pc->pc_nread + pc->pc_nwrite;
+	if (n == 1 && segs <= q->q_flat_segs) {
+		vq_post_one(vq, pc, segs);
+		return;
+	}
 	segs = done = vq_post_plain(vq, pc, n);
 	for (; done < (u_int)n; done++)
 		segs += vq_put_one(vq, &pc[done], q->q_committed + done, VQ_POSTED);

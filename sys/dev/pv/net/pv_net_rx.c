@@ -748,7 +748,7 @@ pv_net_rx_each(struct pv_net_rxq *rxq, const struct pvq_done *done, int n, struc
 }
 
 /*
- * Take up to `max' buffers off the ring.  Whole frames are appended to *tailp; returns how
+ * Take up to `max' buffers off the ring, and that is up to PV_NET_BATCH.  Whole frames are appended to *tailp; returns how
  * many buffers there were.
  */
 static int
@@ -758,7 +758,7 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 	int n, reposted = 0;
 
 	mtx_assert(&rxq->prq_mtx, MA_OWNED);
-	n = pvq_get(rxq->prq_pvq, done, MIN(max, PV_NET_BATCH));
+	n = pvq_get(rxq->prq_pvq, done, max);
 	if (n == 0)
 		return (0);
 	pv_net_rx_look(rxq);
@@ -797,26 +797,30 @@ pv_net_rx_work(struct pv_net_rxq *rxq)
 {
 	int budget = rxq->prq_pn->pn_rx_budget;
 	struct mbuf *list, **tail;
-	int n;
+	int most, n;
+	bool empty;
 
 	mtx_assert(&rxq->prq_mtx, MA_OWNED);
-	pvq_intr_disable(rxq->prq_pvq);
+	pvq_intr_taken(rxq->prq_pvq);
 	while (budget > 0) {
 		list = NULL;
 		tail = &list;
-		n = pv_net_rx_batch(rxq, budget, &tail);
+		most = MIN(budget, PV_NET_BATCH);
+		n = pv_net_rx_batch(rxq, most, &tail);
 		if (list != NULL) {
 			mtx_unlock(&rxq->prq_mtx);
 			pv_net_lro_input(rxq, list);
 			mtx_lock(&rxq->prq_mtx);
 		}
-		if (n == 0 || rxq->prq_stopped)
+		/* What came meanwhile is worth a look where it may be merged; else arming has one. */
+		empty = n == 0 || (n < most && rxq->prq_held == 0);
+		if (empty || rxq->prq_stopped)
 			pv_net_rx_flush(rxq);
 		if (rxq->prq_stopped)
 			return (false);
 		/* A device that announces work and has none uses up the same budget. */
 		budget -= MAX(n, 1);
-		if (n == 0 && !pvq_intr_enable(rxq->prq_pvq, 1))
+		if (empty && !pvq_intr_enable(rxq->prq_pvq, 1))
 			return (false);
 	}
 	pv_net_rx_flush(rxq);
@@ -878,7 +882,7 @@ pv_net_rx_skip(struct pv_net_rxq *rxq)
 	do {
 		list = NULL;
 		tail = &list;
-		n = pv_net_rx_batch(rxq, left, &tail);
+		n = pv_net_rx_batch(rxq, MIN(left, PV_NET_BATCH), &tail);
 		left -= n;
 		while ((m = list) != NULL) {
 			list = m->m_nextpkt;
