@@ -26,6 +26,8 @@
 #define	PV_BLK_WINDOW		256
 /* So many more have to be completed in a trial's time: not what differs from window to window. */
 #define	PV_BLK_GAIN		(PV_BLK_WINDOW / 16)
+/* So many fewer may be if notifications wait: they cost the host's time, which nothing here sees. */
+#define	PV_BLK_LOSS		(PV_BLK_WINDOW / 64)
 /* Windows between trials at most. */
 #define	PV_BLK_TRIALS_REST	85
 
@@ -46,7 +48,7 @@ pv_blk_pace_turn(struct pv_blk_pace *pp)
 	if (pp->pp_trial) {
 		pp->pp_trial = false;
 		pp->pp_rest = 4 * pp->pp_rest + 1;
-		if (pp->pp_done > PV_BLK_WINDOW + PV_BLK_GAIN)
+		if (pp->pp_done > PV_BLK_WINDOW + (pp->pp_waits ? -PV_BLK_LOSS : PV_BLK_GAIN))
 			pp->pp_rest = 1;
 		else
 			pp->pp_waits = !pp->pp_waits;
