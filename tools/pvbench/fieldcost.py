@@ -29,10 +29,12 @@ class Cost:
     scaled: float  # of a round at scale 1, in addition
     busy: float = 1  # processors that it uses
     least: float = 0  # the scale below which a round takes no less
+    own_guests: bool = False  # whether what is left out of its rows is not booted either
 
     def seconds(self, rounds: int, scale: float, part: float) -> float:
         """Of this part of its rows."""
-        return self.boot + rounds * part * (
+        boot = self.boot * (part if self.own_guests else 1)
+        return boot + rounds * part * (
             self.a_round + max(scale, self.least) * self.scaled)
 
 

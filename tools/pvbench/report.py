@@ -54,6 +54,7 @@ class Report:
 
     def __init__(self, bench: str, only: str, path: pathlib.Path) -> None:
         self.only = only
+        self.left_out = ""  # a regular expression of operations that are never chosen
         self.path = path
         command = " ".join(["tools/bench", *sys.argv[1:]])
         self.results = Results(bench, command, time.strftime("%Y-%m-%d"), commit=commit())
@@ -62,7 +63,9 @@ class Report:
         self.printed: Table | None = None  # whose lines are being printed
 
     def chosen(self, operation: str) -> bool:
-        """Whether --only has this one."""
+        """Whether --only has this one, and it is not left out."""
+        if self.left_out and re.search(self.left_out, operation):
+            return False
         return re.search(self.only, operation) is not None
 
     def table(self, title: str, other: str = "", ours: str = "ours") -> Table:
