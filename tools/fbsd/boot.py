@@ -13,6 +13,10 @@ the root image are put behind it by -device loader.  In memory, from low to high
 		metadata and environment (INFO_SIZE)
 		root image
 		modules that are preloaded; their end is the kernel's kernend
+
+As a PVH guest of Xen the kernel is entered by xl (`kernel='), and is its own PVH executable, with
+its symbols.  What is above its symbols there is the first module (`ramdisk='), which Xen places
+where it likes: addresses count from its beginning, and the kernel adds that (x86/xen/pv.c).
 """
 
 from __future__ import annotations
@@ -36,6 +40,9 @@ KERNBASE_MASK = 0x7FFFFFFF  # of KERNBASE, -2 GB: what is left is the physical a
 MAPPED = 1 << 30  # by the stub's page tables
 
 PT_NOTE, PF_ALL = 4, 7
+NOP = b"\x90"
+# mov %cr4, %eax; or $0x20, %eax; mov %eax, %cr4
+SET_PAE = bytes.fromhex("0f20e0" "83c820" "0f22e0")
 PHYS32_ENTRY = 18  # XEN_ELFNOTE_PHYS32_ENTRY
 
 # sys/linker.h and x86/include/metadata.h
@@ -43,17 +50,12 @@ MODINFO_NAME, MODINFO_TYPE, MODINFO_ADDR, MODINFO_SIZE = 1, 2, 3, 4
 MODINFO_METADATA = 0x8000
 MODINFOMD_ELFHDR, MODINFOMD_SSYM, MODINFOMD_ESYM = 2, 3, 4
 MODINFOMD_ENVP, MODINFOMD_HOWTO, MODINFOMD_KERNEND, MODINFOMD_SHDR = 6, 7, 8, 9
-MODINFOMD_SMAP = 0x1001
+MODINFOMD_SMAP, MODINFOMD_MODULEP = 0x1001, 0x1006
 
 RB_SERIAL = 0x1000
 
-# For QEMU: console on the first serial port, root in memory, no waiting for the user.
+# Root in memory, no waiting for the user.
 ENVIRONMENT = {
-    "hint.uart.0.at": "isa", "hint.uart.0.port": "0x3F8", "hint.uart.0.irq": "4",
-    "hint.uart.0.flags": "0x10",
-    "hint.atkbdc.0.at": "isa", "hint.atkbdc.0.port": "0x060",
-    "hint.atrtc.0.at": "isa", "hint.atrtc.0.port": "0x70", "hint.atrtc.0.irq": "8",
-    "console": "comconsole", "boot_serial": "YES", "hw.uart.console": "io:0x3f8,br:115200",
     "vfs.root.mountfrom": "ufs:/dev/md0", "init_path": "/sbin/init",
     "kern.module_path": "/boot/modules;/boot/kernel",
     "kern.panic_reboot_wait_time": "0",
@@ -69,6 +71,18 @@ ENVIRONMENT = {
     "machdep.kdb_on_nmi": "0", "machdep.panic_on_nmi": "1",
     "debug.debugger_on_panic": "0", "debug.trace_on_panic": "1",
 }
+
+# Of a PC: its console is the first serial port.
+ENVIRONMENT_PC = ENVIRONMENT | {
+    "hint.uart.0.at": "isa", "hint.uart.0.port": "0x3F8", "hint.uart.0.irq": "4",
+    "hint.uart.0.flags": "0x10",
+    "hint.atkbdc.0.at": "isa", "hint.atkbdc.0.port": "0x060",
+    "hint.atrtc.0.at": "isa", "hint.atrtc.0.port": "0x70", "hint.atrtc.0.irq": "8",
+    "console": "comconsole", "boot_serial": "YES", "hw.uart.console": "io:0x3f8,br:115200",
+}
+
+# What a PVH guest copies its environment to, and what the kernel itself adds to that (acpi.rsdp).
+ENVIRONMENT_PVH_SIZE, ENVIRONMENT_PVH_ADDED = 4096, 64
 
 
 @dataclasses.dataclass
@@ -188,20 +202,39 @@ class Metadata:
         self.put(MODINFO_SIZE, struct.pack("<Q", size))
 
 
+def packed(environment: dict[str, str]) -> bytes:
+    """The environment as the kernel reads it."""
+    return b"".join(f"{key}={value}".encode() + b"\0"
+                    for key, value in environment.items()) + b"\0"
+
+
+def put_files(data: Metadata, place: int, root_size: int, preloaded: list[Module]) -> int:
+    """Add the records of the root image and of the modules behind it; returns where they end."""
+    data.file("/root.img", "mfs_root", place, root_size)
+    place += up(root_size, PAGE)
+    for module in preloaded:
+        data.file(f"/boot/modules/{module.name}", "elf obj module", place, len(module.memory))
+        data.put(MODINFO_METADATA | MODINFOMD_ELFHDR, module.header)
+        data.put(MODINFO_METADATA | MODINFOMD_SHDR, module.sections)
+        place += len(module.memory)
+    return place
+
+
+def block(data: Metadata, environment: bytes) -> bytes:
+    """INFO_SIZE bytes: metadata from the beginning, the environment up to the end."""
+    room = INFO_SIZE - up(len(environment), 8)
+    if len(data.data) + PAGE > room:
+        raise FreebsdError("--env: too much for the environment of a kernel")
+    return (data.data.ljust(room, b"\0") + environment).ljust(INFO_SIZE, b"\0")
+
+
 def information(layout: Layout, root_size: int, settings: dict[str, str],
                 preloaded: list[Module]) -> tuple[bytes, bytes]:
     """Metadata with environment, and the hand-off block."""
-    environment = b"".join(f"{key}={value}".encode() + b"\0"
-                           for key, value in (ENVIRONMENT | settings).items()) + b"\0"
-    end = layout.root + up(root_size, PAGE)
+    environment = packed(ENVIRONMENT_PC | settings)
     place = layout.info + INFO_SIZE - up(len(environment), 8)
     data = Metadata()
-    data.file("/root.img", "mfs_root", layout.root, root_size)
-    for module in preloaded:
-        data.file(f"/boot/modules/{module.name}", "elf obj module", end, len(module.memory))
-        data.put(MODINFO_METADATA | MODINFOMD_ELFHDR, module.header)
-        data.put(MODINFO_METADATA | MODINFOMD_SHDR, module.sections)
-        end += len(module.memory)
+    end = put_files(data, layout.root, root_size, preloaded)
     # The kernel's records are the last: those that the stub adds end them.
     data.file("/boot/kernel/kernel", "elf kernel", layout.base, layout.size)
     for kind, value in ((MODINFOMD_SSYM, layout.symbols), (MODINFOMD_ESYM, layout.symbols_end),
@@ -210,14 +243,11 @@ def information(layout: Layout, root_size: int, settings: dict[str, str],
     data.put(MODINFO_METADATA | MODINFOMD_ELFHDR, bytes.fromhex(layout.header))
     data.put(MODINFO_METADATA | MODINFOMD_HOWTO, struct.pack("<I", RB_SERIAL))
     memory_map = data.put(MODINFO_METADATA | MODINFOMD_SMAP, b"")
-    if len(data.data) + PAGE > place - layout.info:
-        raise FreebsdError("--env: too much for the environment of a kernel")
     if end > MAPPED:
         raise FreebsdError(f"kernel and root image end at {end >> 20} MB, and 1024 MB are mapped:"
                            " leave programs out of the image (tools/fbsd/root.py)")
-    block = data.data.ljust(place - layout.info, b"\0") + environment
     handoff = struct.pack("<IIIIQ", 0, layout.info, end, layout.info + memory_map, layout.entry)
-    return block, handoff
+    return block(data, environment), handoff
 
 
 def loader_arguments(path: pathlib.Path, address: int) -> list[str]:
@@ -242,6 +272,58 @@ def whole(kernel_set: Set, root: pathlib.Path, path: pathlib.Path,
     parts += [(HANDOFF_AT, handoff, len(handoff)), (layout.info, info, len(info)),
               (layout.root, image, len(image))]
     path.write_bytes(executable(sorted(parts)))
+
+
+def entered_with_pae(kernel: Elf, ident: str) -> bytes:
+    """The kernel's file, which Xen enters a few bytes earlier, where the hypercall page ends.
+
+    QEMU 7.2 (cpu_x86_update_cr0()) does not give Xen its CR0 back when a guest is left that has set
+    EFER.LME, and not yet CR4.PAE, which is the order of xen_start32: Xen goes on without paging.
+    The hypercall page is NOPs until the kernel has it filled.
+    """
+    entry = kernel.note(".note.Xen", b"Xen", PHYS32_ENTRY)
+    if not entry:
+        raise FreebsdError(f"{ident} has no options XENHVM, so that its kernel needs a PC:"
+                           " --type hvm")
+    start = int.from_bytes(entry, "little") - len(SET_PAE)
+    place = kernel.place((start & KERNBASE_MASK) | ~KERNBASE_MASK & (1 << 64) - 1)
+    note = kernel.data.index(struct.pack("<III4s", 4, len(entry), PHYS32_ENTRY, b"Xen\0") + entry)
+    note += 16
+    data = bytearray(kernel.data)
+    if data[place:place + len(SET_PAE)] != NOP * len(SET_PAE):
+        raise FreebsdError(f"{ident} has something else than NOPs before xen_start32")
+    data[place:place + len(SET_PAE)] = SET_PAE
+    data[note:note + len(entry)] = start.to_bytes(len(entry), "little")
+    return bytes(data)
+
+
+def pvh(kernel_set: Set, root: pathlib.Path, files: tuple[pathlib.Path, pathlib.Path],
+        settings: dict[str, str]) -> None:
+    """Make the kernel and the first module of a PVH guest of Xen, two files.
+
+    Symbols are not in the metadata: Xen passes them (XEN_ELFNOTE_BSD_SYMTAB), and the kernel's
+    linker uses those of .dynsym.
+    """
+    kernel = Elf(kernel_set.folder / "boot/kernel/kernel")
+    files[0].write_bytes(entered_with_pae(kernel, kernel_set.ident))
+    preloaded = modules(built_for(kernel_set), settings)
+    environment = packed(ENVIRONMENT | settings)
+    if len(environment) > ENVIRONMENT_PVH_SIZE - ENVIRONMENT_PVH_ADDED:
+        raise FreebsdError("--env: too much for the environment of a PVH guest")
+    size = root.stat().st_size
+    data = Metadata()
+    put_files(data, INFO_SIZE, size, preloaded)
+    # Without an address and a size, which would be moved as well: it is linked to them.
+    data.put(MODINFO_NAME, b"/boot/kernel/kernel\0")
+    data.put(MODINFO_TYPE, b"elf kernel\0")
+    data.put(MODINFO_METADATA | MODINFOMD_MODULEP, struct.pack("<Q", 0))
+    data.put(MODINFO_METADATA | MODINFOMD_ENVP,
+             struct.pack("<Q", INFO_SIZE - up(len(environment), 8)))
+    data.put(MODINFO_METADATA | MODINFOMD_ELFHDR, kernel.header)
+    data.put(MODINFO_METADATA | MODINFOMD_HOWTO, struct.pack("<I", RB_SERIAL))
+    image = root.read_bytes()
+    files[1].write_bytes(block(data, environment) + image.ljust(up(size, PAGE), b"\0")
+                     + b"".join(module.memory for module in preloaded))
 
 
 def arguments(kernel_set: Set, root: pathlib.Path, folder: pathlib.Path,

@@ -118,13 +118,17 @@ class Elf:
                 return int(value), int(size)
         return None
 
-    def at(self, address: int, size: int) -> bytes:
-        """Bytes at a virtual address; fewer where the file ends."""
+    def place(self, address: int) -> int:
+        """Where in the file a virtual address is; its end if it is nowhere."""
         for kind, _, offset, start, _, length, _, _ in self.segments:
             if kind == PT_LOAD and start <= address < start + length:
-                place = offset + address - start
-                return self.data[place:place + size]
-        return b""
+                return int(offset + address - start)
+        return len(self.data)
+
+    def at(self, address: int, size: int) -> bytes:
+        """Bytes at a virtual address; fewer where the file ends."""
+        place = self.place(address)
+        return self.data[place:place + size]
 
     def interpreter(self) -> str:
         """The program that links a dynamic one (ld-elf.so.1); empty for a static one."""

@@ -41,8 +41,8 @@ module xen, which is loaded with the kernel (unless --env xen_load=NO), has them
 With --os freebsd[=KERNEL], or GUEST_OS=freebsd[=KERNEL] in the environment, the guest is FreeBSD's
 own kernel (tools/freebsd), and each COMMAND a line for its sh.  It continues from a snapshot of a
 booted guest, into which the devices are plugged; --fresh boots it.  --env NAME_load=YES preloads
-the module NAME, and those that it depends on, as loader.conf(5) would.  Under Xen it needs
---type hvm; unless xen is preloaded, emulated devices stay.
+the module NAME, and those that it depends on, as loader.conf(5) would.  Under Xen a
+kernel without options XENHVM needs --type hvm, and emulated devices stay unless xen is preloaded.
 
 With --gdb the guest stands still until gdb(1) has it go on, which the printed line starts with the
 symbols of the kernel, and of each module as it is loaded, and with commands that show rings (`help

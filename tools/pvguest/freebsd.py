@@ -37,7 +37,7 @@ NOT_MOUNTED = re.compile(rb"Mounting from \S+ failed with error \d+[^\r\n]*")
 MEMORY = {"kasan": 2048, "kcsan": 1024}
 MEMORY_OTHERS = 768
 # In a lab, where there is less of it: GRUB has the kernel and the root image twice.
-MEMORY_LAB = 320
+MEMORY_LAB = {"hvm": 320, "pvh": 256}
 
 
 class FreeBSD:
@@ -72,9 +72,6 @@ class FreeBSD:
         if self.which not in sets.KERNELS:
             raise GuestError(STATUS_NO_BOOT, f"--os freebsd={self.which}: expected"
                              f" {', '.join(filter(None, sets.KERNELS))}")
-        if args.under == "xen" and args.type != "hvm":
-            raise GuestError(STATUS_NO_BOOT, "--os freebsd --under xen: its kernel needs a PC:"
-                             " --type hvm")
         if args.kernel != "GENERIC":
             raise GuestError(STATUS_NO_BOOT, f"--kernel {args.kernel} is the tree's: FreeBSD's are"
                              " --os freebsd=debug ...")
@@ -100,14 +97,18 @@ class FreeBSD:
     @contextlib.contextmanager
     def lab_boot(self, args: argparse.Namespace) -> Iterator[session.Boot]:
         """What it boots in a lab; the files live as long as the context."""
-        args.mem = max(args.mem, MEMORY_LAB)
-        # GRUB reads by DMA there: the device model sees a few accesses for 64 KB, not each word.
-        args.xl = ['hdtype="ahci"', 'serial="pty"', *args.xl]
+        args.mem = max(args.mem, MEMORY_LAB[args.type])
         with self.files() as (kernel, image, folder):
-            path, nothing = folder / "kernel", folder / "archive"
-            boot.whole(kernel, image, path, self.settings(args))
-            nothing.touch()
-            yield session.Boot(path, nothing, "")
+            path, archive = folder / "kernel", folder / "archive"
+            if args.type == "pvh":
+                boot.pvh(kernel, image, (path, archive), self.settings(args))
+            else:
+                # GRUB reads by DMA there: the device model sees a few accesses for 64 KB, not each
+                # word.
+                args.xl = ['hdtype="ahci"', 'serial="pty"', *args.xl]
+                boot.whole(kernel, image, path, self.settings(args))
+                archive.touch()
+            yield session.Boot(path, archive, "")
 
     def debug_files(self) -> Files:
         """What it was before it was stripped; known once it is to boot."""
