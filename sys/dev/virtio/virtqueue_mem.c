@@ -5,15 +5,14 @@
  */
 
 /*
- * What split and packed virtqueues share: the names of their faults and counters, how many places a
- * chain takes, and their memory, rings and indirect tables, which is allocated when a queue is created,
- * so that the data path never allocates.
+ * What split and packed virtqueues share: the names of their faults and counters, and their memory,
+ * rings and indirect tables, which is allocated when a queue is created, so that the data path never
+ * allocates.
  *
  * A ring is in one piece for the device.  Indirect tables are in one slab of one tag; each of them must
  * be in one piece, the slab need not: memory may be too fragmented for that.
  *
- * Locking.  None: virtqueue_prepare() reads what is constant, and nothing else here is called while the
- * queue is in use.
+ * Locking.  None: nothing here is called while the queue is in use.
  */
 
 #include <dev/virtio/virtqueue_var.h>
@@ -33,16 +32,6 @@ const struct pvq_counter virtqueue_counters[] = {
 	PVQ_COUNTER(qs_get_own, "lengths", "Invalid used lengths, which were not used"),
 	{ 0, NULL, NULL }
 };
-
-int
-virtqueue_prepare(const struct pvq *q, const struct pvq_chain *pc)
-{
-	int n = pc->pc_nread + pc->pc_nwrite;
-
-	if (n == 0 || n > q->q_max_segs)
-		return (0);
-	return (n <= q->q_flat_segs ? 1 : n);
-}
 
 /* Bytes of an indirect table; an entry is a descriptor of either ring. */
 static size_t

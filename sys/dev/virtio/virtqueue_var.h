@@ -79,7 +79,16 @@ void	virtqueue_fini(struct virtqueue *vqc);
 /* What each kind's struct pvq_ops has: phrases for enum virtqueue_fault, counters, qo_prepare. */
 extern const char *const virtqueue_faults[];
 extern const struct pvq_counter virtqueue_counters[];
-int	virtqueue_prepare(const struct pvq *q, const struct pvq_chain *pc);
+
+static inline int
+virtqueue_prepare(const struct pvq *q, const struct pvq_chain *pc)
+{
+	int n = pc->pc_nread + pc->pc_nwrite;
+
+	if (n == 0 || n > q->q_max_segs)
+		return (0);
+	return (n <= q->q_flat_segs ? 1 : n);
+}
 
 /* Descriptor i's indirect table, and where it is for the device. */
 void	*virtqueue_table(const struct virtqueue *vqc, int i, bus_addr_t *paddr);

@@ -23,16 +23,15 @@
  *
  *	            disk(9)  d_strategy                    biodone(9)
  *	               |                                        ^
- *	pv_blk_disk.c  | pv_blk_strategy()                      |    the disk, sysctls, attach, detach
+ *	pv_blk_disk.c  | pv_blk_strategy()                      |    the disk, its life, own bios
  *	               |                                        |
  *	pv_blk_dump.c  |                                        |    requests without interrupts
  *	pv_blk_recover.c                                        |    what pv_dev has done; late requests
- *	pv_blk_own.c   |                                        |    bios of the driver's own
  *	               |                                        |
  *	pv_blk_queue.c | pv_blk_submit()         pv_blk_intr() -+    put, kick, collect, arm; barriers
  *	pv_blk_pace.c  |                               |        ^    how much is coalesced
  *	pv_blk_req.c   | pv_blk_req_next()      _req_end() -----+    a piece of a bio, its memory
- *	pv_blk_hist.c, pv_blk_mem.c, pv_blk_log.c       ^            histograms, memory, messages
+ *	pv_blk_hist.c, pv_blk_log.c                     ^            histograms, messages
  *	               v                               ^
  *	          pvq_put(), pvq_kick()            pvq_get()         the ring
  *
@@ -432,7 +431,7 @@ struct pv_blk {
 	int		blk_log_start;	/* ticks; errors are logged at a bounded rate */
 	u_int		blk_log_count;
 
-	/* Bios of our own, see pv_blk_own.c. */
+	/* Bios of our own, see pv_blk_disk.c. */
 	struct bio	blk_last_flush;
 	struct bio	blk_query;
 	char		blk_answer[PV_BLK_ANSWER_MAX];

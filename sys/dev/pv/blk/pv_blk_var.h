@@ -98,27 +98,14 @@ void	pv_blk_log_error(struct pv_blk *blk, const struct pv_blk_req *rq, int error
  */
 bool	pv_blk_log_late(struct pv_blk_queue *bq);
 
-/* pv_blk_mem.c: memory. */
+/* pv_blk_req.c: requests from bios.  The queue's lock is held where there is a queue. */
 
 MALLOC_DECLARE(M_PVBLK);
+/* bio_cmd of pv_blk_query()'s bio; disk(9) does not send it. */
+#define	PV_BLK_BIO_QUERY	BIO_CMD0
 /* Allocates what requests need, and frees it, from any stage of the former.  May sleep. */
 int	pv_blk_req_init(struct pv_blk *blk);
 void	pv_blk_req_fini(struct pv_blk *blk);
-
-/* pv_blk_hist.c: histograms. */
-
-/* With PVB_HISTOGRAM: rq is about to be put, or was got back; the queue's lock is held. */
-void	pv_blk_hist_put(struct pv_blk_queue *bq, struct pv_blk_req *rq);
-void	pv_blk_hist_got(struct pv_blk_queue *bq, struct pv_blk_req *rq);
-/* Before PVB_HISTOGRAM is set: memory, and nothing counted.  May sleep. */
-void	pv_blk_hist_begin(struct pv_blk *blk);
-void	pv_blk_hist_fini(struct pv_blk *blk);
-/* What was counted, below a queue's node. */
-void	pv_blk_hist_sysctl(struct pv_blk_queue *bq, struct sysctl_ctx_list *ctx,
-	    struct sysctl_oid_list *parent);
-
-/* pv_blk_req.c: requests from bios.  The queue's lock is held where there is a queue. */
-
 /*
  * The next request to put: a ready one, else a new piece.  NULL: there is none now; with bq_short set,
  * memory is short, and the caller has to try again later.
@@ -146,6 +133,18 @@ void	pv_blk_req_copy_back(struct pv_blk *blk, struct pv_blk_req *rq);
 /* The request that is on no list, for length bytes of the bounce buffer. */
 struct pv_blk_req *pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset,
 	    size_t length);
+
+/* pv_blk_hist.c: histograms. */
+
+/* With PVB_HISTOGRAM: rq is about to be put, or was got back; the queue's lock is held. */
+void	pv_blk_hist_put(struct pv_blk_queue *bq, struct pv_blk_req *rq);
+void	pv_blk_hist_got(struct pv_blk_queue *bq, struct pv_blk_req *rq);
+/* Before PVB_HISTOGRAM is set: memory, and nothing counted.  May sleep. */
+void	pv_blk_hist_begin(struct pv_blk *blk);
+void	pv_blk_hist_fini(struct pv_blk *blk);
+/* What was counted, below a queue's node. */
+void	pv_blk_hist_sysctl(struct pv_blk_queue *bq, struct sysctl_ctx_list *ctx,
+	    struct sysctl_oid_list *parent);
 
 /* pv_blk_pace.c: when the device is notified.  The queue's lock is held. */
 
@@ -212,11 +211,6 @@ void	pv_blk_submit_quiet(struct pv_blk *blk);
 void	pv_blk_run(struct pv_blk *blk);
 /* Ends with error all that is not in flight, in the queues as well; blk_mtx is held. */
 void	pv_blk_fail(struct pv_blk *blk, int error);
-
-/* pv_blk_own.c: bios of the driver's own. */
-
-/* bio_cmd of pv_blk_query()'s bio; disk(9) does not send it. */
-#define	PV_BLK_BIO_QUERY	BIO_CMD0
 
 /* pv_blk_recover.c */
 
