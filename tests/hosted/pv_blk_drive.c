@@ -83,7 +83,13 @@ drive_move(const struct drive_req *dq, bool write)
 	int i, first = write ? 1 : pr->pr_nread, end = write ? pr->pr_nread :
 	    pr->pr_nread + pr->pr_nwrite - 1;
 	size_t len = 0;
+	void *copy = (void *)(uintptr_t)dq->dq_msg.dm_data;
 
+	if (copy != NULL) {
+		len = dq->dq_msg.dm_ranges[0].length;
+		memcpy(write ? disk : copy, write ? copy : disk, len);
+		first = end;
+	}
 	for (i = first; i < end; len += pr->pr_segs[i++].len) {
 		void *data = (void *)(uintptr_t)pr->pr_segs[i].addr;
 
@@ -215,6 +221,8 @@ drive_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 			dm->dm_ranges[dm->dm_nranges++].length = bp->bio_bcount;
 		}
 	}
+	if (rq->rq_copied && !rq->rq_bounced)
+		dm->dm_data = (uintptr_t)drive.dr_copies[rq - blk->blk_reqs];
 	dm->dm_status = 0xff;
 	rq->rq_segs[0].ds_addr = rq->rq_msg_paddr;
 	rq->rq_segs[0].ds_len = offsetof(struct drive_msg, dm_status);
@@ -256,7 +264,7 @@ drive_stop(struct pv_blk *blk __unused)
 	return (0);
 }
 
-static void
+void
 drive_start_queue(u_int i)
 {
 
@@ -321,6 +329,58 @@ static const struct pv_blk_ops drive_ops = {
 	.bo_stop_queue = drive_stop_queue,
 	.bo_restart_queue = drive_restart_queue,
 	.bo_settings = drive_settings,
+};
+
+/* Another domain: it sees copies, and takes part in a reset. */
+
+static void
+drive_reconnect(struct pv_blk *blk __unused)
+{
+
+	drive.dr_reconnects++;
+}
+
+static int
+drive_load(struct pv_blk *blk, struct pv_blk_req *rq)
+{
+	const u_int i = rq - blk->blk_reqs;
+	const bool polled = i == blk->blk_params.bp_nqueues * blk->blk_params.bp_nreqs;
+	char **copy = &drive.dr_copies[i];
+
+	CHECK(*copy == NULL && rq->rq_nsegs == 0, "loaded twice");
+	if (!polled && drive.dr_room < DRIVE_SECTOR)
+		return (ENOMEM);
+	if (!polled)
+		rq->rq_length = MIN(rq->rq_length, drive.dr_room);
+	*copy = host_alloc(rq->rq_length, 1);
+	if (rq->rq_cmd == PV_BLK_WRITE)
+		pv_blk_copy(&rq->rq_window, 0, rq->rq_length, *copy, false);
+	return (0);
+}
+
+static void
+drive_unload(struct pv_blk *blk, struct pv_blk_req *rq)
+{
+
+	pv_blk_copy(&rq->rq_window, 0, rq->rq_length, drive.dr_copies[rq - blk->blk_reqs], true);
+}
+
+static void
+drive_release(struct pv_blk *blk, struct pv_blk_req *rq)
+{
+	char **copy = &drive.dr_copies[rq - blk->blk_reqs];
+
+	CHECK(*copy != NULL, "released twice");
+	host_free(*copy);
+	*copy = NULL;
+}
+
+const struct pv_blk_peer_ops drive_peer_ops = {
+	.bpo_reconnect = drive_reconnect,
+	.bpo_load = drive_load,
+	.bpo_unload = drive_unload,
+	.bpo_release = drive_release,
+	.bpo_polled_size = 4096,
 };
 
 static struct pv_tunable drive_tunables[] = { PV_BLK_TUNABLES };

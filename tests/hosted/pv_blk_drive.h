@@ -46,6 +46,7 @@ struct drive_msg {
 		uint64_t offset;
 		uint64_t length;
 	} dm_ranges[DRIVE_RANGES];
+	uint64_t	dm_data;	/* where a copy is that the peer sees; 0: in segments */
 	uint8_t		dm_status;	/* an errno value; 0xee: a protocol violation */
 };
 #define	DRIVE_VIOLATION	0xee
@@ -75,6 +76,10 @@ struct drive {
 	/* What the device was told, and what it says to that. */
 	char		 dr_log[256];
 	int		 dr_stop_error, dr_restart_error, dr_stop_queue_error, dr_restart_queue_error;
+	/* With drive_peer_ops, copies of data: of each request, and how many bytes there may be at most. */
+	char		*dr_copies[DRIVE_QUEUES * DRIVE_REQS + 1];
+	size_t		 dr_room;
+	u_int		 dr_reconnects;
 	/* Bios that have ended, in that order. */
 	struct bio	*dr_done[1024];
 	u_int		 dr_ndone, dr_nbios;
@@ -82,6 +87,9 @@ struct drive {
 };
 
 extern struct drive drive;
+
+/* Of a device that is another domain. */
+extern const struct pv_blk_peer_ops drive_peer_ops;
 
 #define	DRIVE_BQ(i)	(&drive.dr_blk.blk_queues[i])
 #define	DRIVE_STATS(i)	(&drive.dr_blk.blk_queues[i].bq_stats)
@@ -119,6 +127,8 @@ void	drive_answer(struct drive_req *dq, uint8_t status);
 u_int	drive_work(u_int queue);
 /* The interrupt of a queue, if one was requested for what was completed; false: none was. */
 bool	drive_intr(u_int queue);
+/* A queue begins anew, and is empty. */
+void	drive_start_queue(u_int queue);
 /* Everything that can happen, does. */
 void	drive_settle(void);
 /* So many seconds pass. */
@@ -143,6 +153,8 @@ void	life_dump_of_a_device_that_fails(const void *arg);
 void	life_other_queues(const void *arg);
 void	life_resized(const void *arg);
 void	life_query(const void *arg);
+void	life_reconnected(const void *arg);
+void	life_no_dump_while_frozen(const void *arg);
 void	life_write_through(const void *arg);
 
 #endif /* !_PV_BLK_DRIVE_H_ */

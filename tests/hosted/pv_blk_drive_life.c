@@ -564,3 +564,76 @@ life_write_through(const void *arg __unused)
 	drive_ended(bp, 0);
 	drive_end();
 }
+
+static void
+life_peer_begin(void)
+{
+
+	kpi_quiet = true;
+	drive_new(1);
+	drive.dr_ops.bo_peer = &drive_peer_ops;
+	drive.dr_ops.bo_stop = drive.dr_ops.bo_restart = NULL;
+	drive.dr_params.bp_phys = false;
+	drive.dr_params.bp_nreqs = 4;
+	drive.dr_room = 8192;
+	CHECK(drive_attach() == 0, "it does not attach");
+	drive_quiet();
+}
+
+/* Another peer takes less at a time: what was in flight is cut again. */
+void
+life_reconnected(const void *arg __unused)
+{
+	struct bio *bios[5], *gone;
+	struct drive_req dq;
+	u_int i;
+
+	life_peer_begin();
+	for (i = 0; i < 5; i++)
+		bios[i] = drive_io(i % 2 == 0 ? BIO_WRITE : BIO_READ, 32 * i, 8192);
+	gone = drive_io(BIO_DELETE, 1000, 512);
+	pv_dev_need_reset(PVD, PV_DEV_ALL, ETIMEDOUT);
+	while (kpi_run_tasks() > 0)
+		continue;
+	CHECK(drive.dr_reconnects == 1, "%u requests to reconnect", drive.dr_reconnects);
+	pv_blk_freeze(&drive.dr_blk);
+	pv_blk_requeue(&drive.dr_blk);
+	pv_blk_set_queues(&drive.dr_blk, NULL, 0);
+	for (i = 0; i < nitems(drive.dr_copies); i++)
+		CHECK(drive.dr_copies[i] == NULL, "the peer still sees request %u", i);
+	drive.dr_params.bp_delete_size = 0;
+	pv_blk_set_delete(&drive.dr_blk, &drive.dr_params);
+	pv_blk_set_max_size(&drive.dr_blk, 3072 + 100);
+	drive.dr_runs[0] = false;
+	kpi_dma_arrives();
+	drive_start_queue(0);
+	pv_blk_set_queues(&drive.dr_blk, drive.dr_pvqs, 1);
+	CHECK(pv_blk_thaw(&drive.dr_blk) == 0, "not resumed");
+	drive_expect(0, &dq, PV_BLK_WRITE, 0, 3072);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_settle();
+	for (i = 0; i < 5; i++)
+		drive_ended(bios[i], 0);
+	drive_ended(gone, EOPNOTSUPP);
+	drive_end();
+	for (i = 0; i < nitems(drive.dr_copies); i++)
+		CHECK(drive.dr_copies[i] == NULL, "a copy is left");
+}
+
+/* A disk that is frozen may have no peer, which a dump would need. */
+void
+life_no_dump_while_frozen(const void *arg __unused)
+{
+	static char memory[512];
+
+	life_peer_begin();
+	pv_blk_freeze(&drive.dr_blk);
+	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == ENXIO, "frozen");
+	CHECK(pv_blk_thaw(&drive.dr_blk) == 0, "not resumed");
+	pv_blk_hold(&drive.dr_blk);
+	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == ENXIO, "stopped");
+	pv_blk_freeze(&drive.dr_blk);
+	CHECK(pv_blk_thaw(&drive.dr_blk) == 0, "not resumed");
+	drive_end();
+}

@@ -644,6 +644,51 @@ deletes(const void *arg __unused)
 	drive_end();
 }
 
+/* A peer that sees copies only, of which there may be room for a part. */
+static void
+io_by_copies(const void *arg __unused)
+{
+	struct drive_req dq;
+	struct bio *bp;
+	u_int kind;
+
+	drive_new(1);
+	drive.dr_ops.bo_peer = &drive_peer_ops;
+	drive.dr_ops.bo_stop = drive.dr_ops.bo_restart = NULL;
+	drive.dr_params.bp_phys = false;
+	drive.dr_room = 6 * KB;
+	CHECK(drive_attach() == 0, "it does not attach");
+	for (kind = 0; kind < 4; kind++) {
+		bp = drive_submit(drive_bio(kind % 2 == 0 ? BIO_WRITE : BIO_READ, 9, 20 * KB, kind >= 2));
+		drive_expect(0, &dq, kind % 2 == 0 ? PV_BLK_WRITE : PV_BLK_READ, 9, 6 * KB);
+		CHECK(dq.dq_chain.pr_nread + dq.dq_chain.pr_nwrite == 2, "segments");
+		drive_answer(&dq, 0);
+		CHECK(drive_intr(0), "no interrupt");
+		drive_settle();
+		drive_ended(bp, 0);
+	}
+	/* What failed is not copied back. */
+	kpi_quiet = true;
+	bp = drive_io(BIO_READ, 9, 512);
+	CHECK(drive_takes(0, &dq), "no request");
+	memset((void *)(uintptr_t)dq.dq_msg.dm_data, 0x99, 512);
+	drive_answer(&dq, EIO);
+	CHECK(drive_intr(0), "no interrupt");
+	CHECK((u_char)bp->bio_data[0] == 0xa5, "copied");
+	drive_ended(bp, EIO);
+	/* No room: a little later. */
+	drive.dr_room = 0;
+	bp = drive_io(BIO_WRITE, 9, 512);
+	CHECK(!drive_takes(0, &dq) && DRIVE_STATS(0)->bs_nomem == 1, "without room");
+	drive.dr_room = 6 * KB;
+	kpi_pass(SBT_1MS);
+	drive_settle();
+	drive_ended(bp, 0);
+	drive_end();
+	for (kind = 0; kind < nitems(drive.dr_copies); kind++)
+		CHECK(drive.dr_copies[kind] == NULL, "a copy is left");
+}
+
 /* Each CPU has its queue. */
 static void
 queues_of_cpus(const void *arg __unused)
@@ -692,6 +737,9 @@ static const struct hosted_test tests[] = {
 	{ "pace_ends_after_a_second", "for a silent device", pace_ends_after_a_second, NULL },
 	{ "order_of_barriers", "over all queues", order_of_barriers, NULL },
 	{ "deletes", "ranges, units, errors", deletes, NULL },
+	{ "io_by_copies", "of a peer", io_by_copies, NULL },
+	{ "life_reconnected", "with another peer", life_reconnected, NULL },
+	{ "life_no_dump_while_frozen", "through a peer", life_no_dump_while_frozen, NULL },
 	{ "queues_of_cpus", "one each", queues_of_cpus, NULL },
 	{ "life_attach_without_memory", "leaves nothing", life_attach_without_memory, NULL },
 	{ "life_ident", "with what is not printable", life_ident, NULL },
