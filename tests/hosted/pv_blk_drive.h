@@ -76,7 +76,7 @@ struct drive {
 	/* What the device was told, and what it says to that. */
 	char		 dr_log[256];
 	int		 dr_stop_error, dr_restart_error, dr_stop_queue_error, dr_restart_queue_error;
-	/* With drive_peer_ops, copies of data: of each request, and how many bytes there may be at most. */
+	/* With drive_peer_ops: a copy of each request's data, of so many bytes at most. */
 	char		*dr_copies[DRIVE_QUEUES * DRIVE_REQS + 1];
 	size_t		 dr_room;
 	u_int		 dr_reconnects;

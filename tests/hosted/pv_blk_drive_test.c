@@ -659,7 +659,8 @@ io_by_copies(const void *arg __unused)
 	drive.dr_room = 6 * KB;
 	CHECK(drive_attach() == 0, "it does not attach");
 	for (kind = 0; kind < 4; kind++) {
-		bp = drive_submit(drive_bio(kind % 2 == 0 ? BIO_WRITE : BIO_READ, 9, 20 * KB, kind >= 2));
+		bp = drive_submit(drive_bio(kind % 2 == 0 ? BIO_WRITE : BIO_READ, 9, 20 * KB,
+		    kind >= 2));
 		drive_expect(0, &dq, kind % 2 == 0 ? PV_BLK_WRITE : PV_BLK_READ, 9, 6 * KB);
 		CHECK(dq.dq_chain.pr_nread + dq.dq_chain.pr_nwrite == 2, "segments");
 		drive_answer(&dq, 0);

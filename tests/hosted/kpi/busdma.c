@@ -167,8 +167,8 @@ kpi_map_unload(bus_dma_tag_t dmat, bus_dmamap_t map)
 }
 
 /*
- * Of memory that both have: what the driver has changed goes to the device before it is to look, and what
- * the device has changed comes back after that.
+ * Of memory that both have: what the driver has changed goes to the device before it is to look, and
+ * what the device has changed comes back after that.
  */
 static void
 kpi_merge(struct bus_dmamap *map, bus_dmasync_op_t op)
