@@ -748,8 +748,8 @@ pv_net_rx_each(struct pv_net_rxq *rxq, const struct pvq_done *done, int n, struc
 }
 
 /*
- * Take up to `max' buffers off the ring, and that is up to PV_NET_BATCH.  Whole frames are appended to *tailp; returns how
- * many buffers there were.
+ * Take up to `max' buffers off the ring, of which there may be PV_NET_BATCH.  Whole frames are
+ * appended to *tailp; returns how many buffers there were.
  */
 static int
 pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
