@@ -42,14 +42,14 @@
  *	                 back all that is staged.
  *	pvq_commit()     the peer sees them; they are returned by pvq_get() or by pvq_drain() only
  *
- * pvq_post() is the last two in one, without a chance to back out in between, and pvq_submit() is all of
+ * pvq_post() is the last two in one, without a chance to back out in between.  pvq_submit() is all of
  * them and the kick, for whoever has one chain at a time.
  *
- * Why room is not found by the put itself.  What a batch takes is known chain by chain, while it is being
- * made: a packet that no longer fits has to be left where it was before its memory is loaded, and what
- * is made already is put by one call.  Asking for room is no call and no step of the ring: both numbers
- * are in struct pvq, on the side of who asks.  A put that returned ENOSPC would have the ring undo part
- * of a batch, or take one chain at a time, with a release and the peer's event index for each.
+ * Why room is not found by the put itself.  What a batch takes is known chain by chain, while it is
+ * being made: a packet that no longer fits has to be left where it was before its memory is loaded, and
+ * what is made already is put by one call.  Asking for room is no call and no step of the ring: both
+ * numbers are in struct pvq, on the side of who asks.  A put that returned ENOSPC would have the ring
+ * undo part of a batch, or take one chain at a time, with a release and the peer's index for each.
  *
  * Trust.  An implementation reads each index, id and length that the peer wrote once, checks
  * it against what was put, and hands out only what passed.  What does not pass marks the queue
