@@ -596,7 +596,7 @@ life_reconnected(const void *arg __unused)
 	while (kpi_run_tasks() > 0)
 		continue;
 	CHECK(drive.dr_reconnects == 1, "%u requests to reconnect", drive.dr_reconnects);
-	pv_blk_freeze(&drive.dr_blk);
+	pv_dev_hold(&drive.dr_blk.blk_pvdev);
 	pv_blk_requeue(&drive.dr_blk);
 	pv_blk_set_queues(&drive.dr_blk, NULL, 0);
 	for (i = 0; i < nitems(drive.dr_copies); i++)
@@ -608,7 +608,7 @@ life_reconnected(const void *arg __unused)
 	kpi_dma_arrives();
 	drive_start_queue(0);
 	pv_blk_set_queues(&drive.dr_blk, drive.dr_pvqs, 1);
-	CHECK(pv_blk_thaw(&drive.dr_blk) == 0, "not resumed");
+	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
 	drive_expect(0, &dq, PV_BLK_WRITE, 0, 3072);
 	drive_answer(&dq, 0);
 	CHECK(drive_intr(0), "no interrupt");
@@ -628,12 +628,12 @@ life_no_dump_while_frozen(const void *arg __unused)
 	static char memory[512];
 
 	life_peer_begin();
-	pv_blk_freeze(&drive.dr_blk);
+	pv_dev_hold(&drive.dr_blk.blk_pvdev);
 	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == ENXIO, "frozen");
-	CHECK(pv_blk_thaw(&drive.dr_blk) == 0, "not resumed");
+	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
 	pv_blk_hold(&drive.dr_blk);
 	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == ENXIO, "stopped");
-	pv_blk_freeze(&drive.dr_blk);
-	CHECK(pv_blk_thaw(&drive.dr_blk) == 0, "not resumed");
+	pv_dev_hold(&drive.dr_blk.blk_pvdev);
+	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
 	drive_end();
 }
