@@ -71,6 +71,7 @@ struct front {
 	LIST_ENTRY(front) f_link;
 	device_t	 f_dev;
 	char		*f_node;	/* "device/vbd/51712"; a copy, as the core frees its own */
+	u_int		 f_writers;	/* threads that have the core write a state for it */
 	bool		 f_leaving;
 	bool		 f_told;	/* the core knows that it was Connected or Closed */
 	enum xenbus_state f_state;	/* that was last told */
@@ -292,10 +293,16 @@ xen_front_told(const char *node, enum xenbus_state state)
 		dev = f->f_dev;
 		f->f_state = state;
 		f->f_told = f->f_told || front_is_settled(state);
+		f->f_writers++;
 	}
 	mtx_unlock(&front_mtx);
-	if (dev != NULL)
-		front_write_states(dev, state, state, 1);
+	if (dev == NULL)
+		return;
+	front_write_states(dev, state, state, 1);
+	mtx_lock(&front_mtx);
+	if (--f->f_writers == 0)
+		wakeup(f);
+	mtx_unlock(&front_mtx);
 }
 
 /* One that has not settled, and that is taken for it from now on. */
@@ -428,24 +435,33 @@ front_unpublish(const char *node)
 	xenstore_free(names);
 }
 
-/* The core takes no refusal: it frees what the device is known by. */
+/*
+ * The core takes no refusal: it frees what the device is known by.  If the toolstack has removed it,
+ * this is in taskqueue_thread, which GEOM needs to close a disk (destroy_dev_sched_cb(9)): there
+ * nothing waits for our driver to be detached, which xenbus.c does when it scans.
+ */
 static int
 front_detach(device_t dev)
 {
 	struct front *f = device_get_softc(dev);
+	bool removed = taskqueue_member(taskqueue_thread, curthread) != 0;
 
 	mtx_lock(&front_mtx);
 	f->f_leaving = true;
 	mtx_unlock(&front_mtx);
-	if (front_users != NULL) {
+	if (front_users != NULL && !removed) {
 		front_users->xcf_drop(f->f_node);
 		front_unpublish(f->f_node);
 		front_let_core_look(f->f_node);
 	}
 	mtx_lock(&front_mtx);
 	LIST_REMOVE(f, f_link);
+	while (f->f_writers > 0)
+		msleep(f, &front_mtx, 0, "xftold", 0);
 	mtx_unlock(&front_mtx);
 	free(f->f_node, M_XEN);
+	if (front_users != NULL && removed)
+		front_users->xcf_changed();
 	return (0);
 }
 
