@@ -100,7 +100,7 @@ struct impl {
 	void		(*im_chain)(struct peer *, struct pvq_chain *);
 	/*
 	 * Make a chain's memory visible to the peer, as a driver of such a ring does before it puts the
-	 * chain, and end that: returns how many segments the peer still holds.  NULL: it sees all memory.
+	 * chain, and end that: how many segments the peer still holds.  NULL: it sees all memory.
 	 */
 	void		(*im_share)(struct peer *, struct pvq_chain *);
 	int		(*im_unshare)(struct peer *, const bus_dma_segment_t *, int nsegs);
