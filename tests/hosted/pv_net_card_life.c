@@ -12,6 +12,7 @@
 
 #include <sys/priority.h>
 #include <sys/proc.h>
+#include <sys/smp.h>
 
 #define	SAID(text)	CHECK(strcmp(card.ca_log, (text)) == 0, "the device was told: %s", card.ca_log)
 
@@ -466,13 +467,22 @@ life_threads_of_pairs(const void *arg __unused)
 {
 	int i;
 
+	mp_maxid = CARD_PAIRS - 1;
+	for (i = 0; i < CARD_PAIRS; i++)
+		CPU_SET(i, &all_cpus);
 	card_begin(CARD_PAIRS);
 	for (i = 0; i < CARD_PAIRS; i++) {
-		CHECK(kpi_taskqueue_cpu(card.ca_pn->pn_tqs[i]) == 0, "pair %d", i);
+		CHECK(kpi_taskqueue_cpu(card.ca_pn->pn_tqs[i]) == i, "pair %d", i);
 		CHECK(i == 0 || card.ca_pn->pn_tqs[i] != card.ca_pn->pn_tqs[i - 1], "shared");
 	}
 	card_end();
 	card_begin(1);
 	CHECK(kpi_taskqueue_cpu(card.ca_pn->pn_tqs[0]) == -1, "one pair");
+	card_end();
+	/* A pair that no CPU uses. */
+	mp_maxid = 0;
+	CPU_SETOF(0, &all_cpus);
+	card_begin(CARD_PAIRS);
+	CHECK(kpi_taskqueue_cpu(card.ca_pn->pn_tqs[1]) == -1, "more pairs than CPUs");
 	card_end();
 }
