@@ -57,7 +57,6 @@
 
 #include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/pv_tunable.h>
-#include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
 #include <dev/pv/net/pv_net_message.h>
