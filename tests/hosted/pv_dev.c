@@ -244,6 +244,7 @@ begin(bool reconnects)
 {
 	struct model *m = &model;
 	u_int i;
+	int error;
 
 	memset(m, 0, sizeof(*m));
 	kpi_uptime = 100 * SBT_1S;
@@ -255,7 +256,8 @@ begin(bool reconnects)
 		.pdo_settings = model_settings, .pdo_has_more = model_has_more,
 	};
 	m->m_dev = kpi_device_create(NULL, NULL, NULL, "model0");
-	pv_dev_init(&m->m_pvd, m->m_dev, &m->m_ops, m, QUEUES);
+	error = pv_dev_init(&m->m_pvd, m->m_dev, &m->m_ops, m, QUEUES);
+	CHECK(error == 0, "error %d", error);
 	m->m_started = m->m_set = true;
 	for (i = 0; i < QUEUES; i++) {
 		m->m_running[i] = true;
@@ -620,6 +622,22 @@ what_becomes_of_requests(const void *arg __unused)
 	happens(m, DOWN);
 	CHECK(m->m_reclaimed[0] == ENXIO && m->m_quiesced == ENXIO, "%d", m->m_quiesced);
 	end(m);
+}
+
+/* Without a thread there is no device, and nothing is left. */
+static void
+no_thread(const void *arg __unused)
+{
+	static const struct pv_dev_ops ops;
+	int error, mallocs = kpi_mallocs;
+	device_t dev = kpi_device_create(NULL, NULL, NULL, "model0");
+
+	kpi_no_threads = true;
+	error = pv_dev_init(&model.m_pvd, dev, &ops, &model, QUEUES);
+	kpi_no_threads = false;
+	CHECK(error == ENOMEM, "error %d", error);
+	kpi_device_destroy(dev);
+	CHECK(kpi_mallocs == mallocs, "%d allocations are left", kpi_mallocs - mallocs);
 }
 
 /* The personality is told when queues may be exchanged, and when that is over. */
@@ -1150,6 +1168,7 @@ static const struct hosted_test all[] = {
 	{ "more_queues_of_a_back_end", "By a new connection", more_queues_of_a_back_end, NULL },
 	{ "a_back_end_takes_part", "A reset that ends with a thaw", a_back_end_takes_part, NULL },
 	{ "held_and_reclaimed", "What a back end has", held_and_reclaimed, NULL },
+	{ "no_thread", "No device, and no leak", no_thread, NULL },
 	{ "started_with_users", "Users before the start, and with it", started_with_users, NULL },
 	{ "told_of_frozen_and_thawed", "The personality is told when queues may be exchanged",
 	    told_of_frozen_and_thawed, NULL },

@@ -412,8 +412,8 @@ card_attach(void)
 	int error;
 
 	card.ca_dev = kpi_device_create(NULL, NULL, NULL, "card0");
-	card.ca_pn = pv_net_alloc(card.ca_dev, &card.ca_ops, &card, &card.ca_params);
-	CHECK(card.ca_pn != NULL, "no card");
+	error = pv_net_alloc(card.ca_dev, &card.ca_ops, &card, &card.ca_params, &card.ca_pn);
+	CHECK(error == 0, "no card: error %d", error);
 	for (i = 0; i < n; i++) {
 		pv_net_queue(card.ca_pn, pv_net_pair(i), pv_net_is_tx(i), &queue);
 		error = card.ca_impl->im_create(card.ca_impl, card.ca_size, queue.pq_max_segs,

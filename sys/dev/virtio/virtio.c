@@ -535,9 +535,8 @@ virtio_alloc_queues(device_t dev, const struct virtio_queue_spec *specs, int n, 
 	vb->vb_config_tq = taskqueue_create("virtio_config", M_WAITOK, taskqueue_thread_enqueue,
 	    &vb->vb_config_tq);
 	TIMEOUT_TASK_INIT(vb->vb_config_tq, &vb->vb_config_task, 0, virtio_config_task, vb);
-	taskqueue_start_threads(&vb->vb_config_tq, 1, PWAIT, "%s config",
+	error = taskqueue_start_threads(&vb->vb_config_tq, 1, PWAIT, "%s config",
 	    device_get_nameunit(vb->vb_dev));
-	error = 0;
 	for (i = 0; i < n && error == 0; i++)
 		error = virtio_alloc_queue(vb, i, &specs[i]);
 	if (error == 0)

@@ -163,16 +163,16 @@ virtio_line_task(void *arg, int pending __unused)
 }
 
 /* The thread that removes a line's handler. */
-static void
+static int
 virtio_line_alloc(struct virtio_bus *vb)
 {
 	if (!vb->vb_own_line)
-		return;
+		return (0);
 	TASK_INIT(&vb->vb_line_task, 0, virtio_line_task, vb);
 	vb->vb_line_tq = taskqueue_create("virtio_line", M_WAITOK, taskqueue_thread_enqueue,
 	    &vb->vb_line_tq);
-	taskqueue_start_threads(&vb->vb_line_tq, 1, PRI_MIN_ITHD, "%s line",
-	    device_get_nameunit(vb->vb_dev));
+	return (taskqueue_start_threads(&vb->vb_line_tq, 1, PRI_MIN_ITHD, "%s line",
+	    device_get_nameunit(vb->vb_dev)));
 }
 
 /* The handler is removed, or is being removed by the thread. */
@@ -266,9 +266,9 @@ virtio_setup_handlers(struct virtio_bus *vb, enum virtio_way way, int type)
 	int error;
 
 	if (way == VIRTIO_WIRED) {
-		virtio_line_alloc(vb);
-		return (virtio_setup_one(vb, 0, type, virtio_wired_filter, virtio_wired_intr, vb,
-		    NULL));
+		error = virtio_line_alloc(vb);
+		return (error != 0 ? error : virtio_setup_one(vb, 0, type, virtio_wired_filter,
+		    virtio_wired_intr, vb, NULL));
 	}
 	if (way == VIRTIO_SINGLE)
 		return (virtio_setup_one(vb, 0, type, NULL, virtio_single_intr, vb, NULL));

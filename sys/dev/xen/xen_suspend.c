@@ -242,14 +242,19 @@ xen_suspend_allow(void)
 int
 xen_suspend_init(device_t dev)
 {
+	int error;
 
 	suspend_dev = dev;
 	TASK_INIT(&suspend_task, 0, suspend_run, NULL);
 	suspend_queue = taskqueue_create("xen suspend", M_WAITOK, taskqueue_thread_enqueue,
 	    &suspend_queue);
 	taskqueue_block(suspend_queue);
-	(void)taskqueue_start_threads(&suspend_queue, 1, PWAIT, "xen suspend");
-	return (0);
+	error = taskqueue_start_threads(&suspend_queue, 1, PWAIT, "xen suspend");
+	if (error != 0) {
+		taskqueue_free(suspend_queue);
+		suspend_queue = NULL;
+	}
+	return (error);
 }
 
 void

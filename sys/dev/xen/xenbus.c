@@ -746,15 +746,17 @@ xenbus_attach(device_t dev)
 	TAILQ_INIT(&sc->xbs_children);
 	sc->xbs_queue = taskqueue_create("xenbus", M_WAITOK, taskqueue_thread_enqueue,
 	    &sc->xbs_queue);
-	(void)taskqueue_start_threads(&sc->xbs_queue, 1, PWAIT, "xenbus");
+	error = taskqueue_start_threads(&sc->xbs_queue, 1, PWAIT, "xenbus");
 	sc->xbs_scan_queue = taskqueue_create("xenbus scan", M_WAITOK, taskqueue_thread_enqueue,
 	    &sc->xbs_scan_queue);
 	TIMEOUT_TASK_INIT(sc->xbs_scan_queue, &sc->xbs_scan_task, 0, xenbus_scan_task, sc);
-	(void)taskqueue_start_threads(&sc->xbs_scan_queue, 1, PWAIT, "xenbus scan");
+	if (error == 0)
+		error = taskqueue_start_threads(&sc->xbs_scan_queue, 1, PWAIT, "xenbus scan");
 	xenbus_add_sysctls(sc);
 	sc->xbs_detach_tag = EVENTHANDLER_REGISTER(device_detach, xenbus_device_detach, sc,
 	    EVENTHANDLER_PRI_ANY);
-	error = xenbus_watch_devices(sc);
+	if (error == 0)
+		error = xenbus_watch_devices(sc);
 	if (error != 0) {
 		(void)xenbus_detach(dev);
 		return (error);

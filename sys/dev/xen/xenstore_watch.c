@@ -430,12 +430,18 @@ static const struct xenstore_watcher watch_watcher = {
 int
 xenstore_watch_init(device_t dev)
 {
+	int error;
 
 	watch_dev = dev;
 	TASK_INIT(&watch_task, 0, watch_dispatch, NULL);
 	watch_queue = taskqueue_create("xenwatch", M_WAITOK, taskqueue_thread_enqueue, &watch_queue);
 	TIMEOUT_TASK_INIT(watch_queue, &watch_again_task, 0, watch_set_refused, NULL);
-	(void)taskqueue_start_threads(&watch_queue, 1, PWAIT, "xenwatch");
+	error = taskqueue_start_threads(&watch_queue, 1, PWAIT, "xenwatch");
+	if (error != 0) {
+		taskqueue_free(watch_queue);
+		watch_queue = NULL;
+		return (error);
+	}
 	xenstore_set_watcher(&watch_watcher);
 	return (0);
 }

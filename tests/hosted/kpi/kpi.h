@@ -59,6 +59,9 @@ extern const char *kpi_tunable_value;
 /* The nth malloc(9) or bus_dmamem_alloc(9) from now fails, if it may; 0: none does. */
 extern int kpi_fail_after;
 
+/* No taskqueue(9) gets a thread. */
+extern bool kpi_no_threads;
+
 /* All of them do. */
 extern bool kpi_no_memory;
 

@@ -29,6 +29,7 @@ int kpi_sysctls;
 int kpi_lines;
 bool kpi_quiet;
 int kpi_fail_after;
+bool kpi_no_threads;
 bool kpi_no_memory;
 void (*kpi_pause)(void);
 char kpi_line[256];

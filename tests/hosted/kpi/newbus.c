@@ -405,6 +405,8 @@ taskqueue_start_threads(struct taskqueue **queuep, int count, int pri __unused,
     const char *name __unused, ...)
 {
 
+	if (kpi_no_threads)
+		return (ENOMEM);
 	(*queuep)->tq_threads += count;
 	return (0);
 }
@@ -414,6 +416,8 @@ taskqueue_start_threads_cpuset(struct taskqueue **queuep, int count, int pri __u
     const char *name __unused, ...)
 {
 
+	if (kpi_no_threads)
+		return (ENOMEM);
 	(*queuep)->tq_threads += count;
 	(*queuep)->tq_cpu = CPU_FFS(mask) - 1;
 	return (0);

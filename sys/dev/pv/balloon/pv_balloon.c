@@ -644,13 +644,14 @@ pv_balloon_init(struct pv_balloon *pb, device_t dev, const struct pv_balloon_ops
 	TASK_INIT(&pb->pb_work, 0, balloon_run, pb);
 	TIMEOUT_TASK_INIT(pb->pb_tq, &pb->pb_retry, 0, balloon_run, pb);
 	error = taskqueue_start_threads(&pb->pb_tq, 1, PVM, "%s", device_get_nameunit(dev));
+	if (error == 0)
+		error = pv_dev_init(&pb->pb_pvdev, dev, &balloon_dev_ops, pb, params->bp_nqueues);
 	if (error != 0) {
 		taskqueue_free(pb->pb_tq);
 		free(pb->pb_batch, M_PVBALLOON);
 		mtx_destroy(&pb->pb_mtx);
 		return (error);
 	}
-	pv_dev_init(&pb->pb_pvdev, dev, &balloon_dev_ops, pb, params->bp_nqueues);
 	pb->pb_lowmem_tag = EVENTHANDLER_REGISTER(vm_lowmem, balloon_lowmem, pb,
 	    EVENTHANDLER_PRI_FIRST);
 	balloon_sysctl(pb);

@@ -300,11 +300,13 @@ pv_blk_init(struct pv_blk *blk, device_t dev, const struct pv_blk_ops *ops,
 	error = pv_blk_check(blk);
 	if (error != 0)
 		return (error);
+	error = pv_blk_recover_init(blk);
+	if (error != 0)
+		return (error);
 	mtx_init(&blk->blk_mtx, device_get_nameunit(dev), "pv_blk", MTX_DEF);
 	TAILQ_INIT(&blk->blk_waiting);
 	blk->blk_flags = PVB_STOPPED;
 	pv_blk_queues_init(blk, pv_blk_intr);
-	pv_blk_recover_init(blk);
 	error = pv_blk_req_init(blk);
 	if (error != 0) {
 		device_printf(dev, "no memory for requests, error %d\n", error);

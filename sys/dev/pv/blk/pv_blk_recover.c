@@ -282,7 +282,7 @@ pv_blk_quiet(struct pv_blk *blk)
 	callout_drain(&blk->blk_watchdog);
 }
 
-void
+int
 pv_blk_recover_init(struct pv_blk *blk)
 {
 	callout_init(&blk->blk_watchdog, 1);
@@ -292,6 +292,6 @@ pv_blk_recover_init(struct pv_blk *blk)
 		blk->blk_dev_ops.pdo_reconnect = pv_blk_dev_reconnect;
 		blk->blk_dev_ops.pdo_has_more = pv_blk_has_more;
 	}
-	pv_dev_init(&blk->blk_pvdev, blk->blk_dev, &blk->blk_dev_ops, blk,
-	    blk->blk_params.bp_nqueues);
+	return (pv_dev_init(&blk->blk_pvdev, blk->blk_dev, &blk->blk_dev_ops, blk,
+	    blk->blk_params.bp_nqueues));
 }

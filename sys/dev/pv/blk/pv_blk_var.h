@@ -215,7 +215,8 @@ void	pv_blk_fail(struct pv_blk *blk, int error);
 
 /* pv_blk_recover.c */
 
-void	pv_blk_recover_init(struct pv_blk *blk);
+/* Returns 0, or ENOMEM, with nothing to free. */
+int	pv_blk_recover_init(struct pv_blk *blk);
 /*
  * The disk is used.  From here on a queue that is broken is reset, and late requests are reported.  May
  * sleep.

@@ -685,10 +685,12 @@ pv_dev_sysctl(struct pv_dev *pvd, struct sysctl_ctx_list *ctx, struct sysctl_oid
 	    "Times it was started again because there may be more queues for it");
 }
 
-void
+int
 pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops, void *arg,
     u_int nqueues)
 {
+	int error;
+
 	bzero(pvd, sizeof(*pvd));
 	pvd->pvd_dev = dev;
 	pvd->pvd_ops = ops;
@@ -700,9 +702,13 @@ pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops, void
 	mtx_init(&pvd->pvd_mtx, device_get_nameunit(dev), "pv_dev needs", MTX_DEF);
 	/* What it does may sleep for seconds, which would delay others' tasks in taskqueue_thread. */
 	pvd->pvd_tq = taskqueue_create("pv_dev", M_WAITOK, taskqueue_thread_enqueue, &pvd->pvd_tq);
-	taskqueue_start_threads(&pvd->pvd_tq, 1, PWAIT, "%s config", device_get_nameunit(dev));
 	TIMEOUT_TASK_INIT(pvd->pvd_tq, &pvd->pvd_task, 0, pv_dev_task, pvd);
 	TIMEOUT_TASK_INIT(pvd->pvd_tq, &pvd->pvd_more_task, 0, pv_dev_more_task, pvd);
+	error = taskqueue_start_threads(&pvd->pvd_tq, 1, PWAIT, "%s config",
+	    device_get_nameunit(dev));
+	if (error != 0)
+		pv_dev_fini(pvd);
+	return (error);
 }
 
 void

@@ -130,8 +130,10 @@ struct pv_dev {
  * dev      for messages
  * ops, arg what is called, and with what
  * nqueues  that can be reset alone, numbered from 0
+ *
+ * Returns 0, or ENOMEM if there is no thread: there is nothing to free then.
  */
-void	pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops, void *arg,
+int	pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops, void *arg,
 	    u_int nqueues);
 
 /* Free what pv_dev_init() made.  No step, no need of a reset, and no task of pvd_tq comes any more. */

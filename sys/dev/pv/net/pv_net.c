@@ -99,14 +99,16 @@ pv_net_thawed(void *arg)
 	pn->pn_moved = true;
 }
 
-struct pv_net *
+int
 pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
-    const struct pv_net_params *params)
+    const struct pv_net_params *params, struct pv_net **pnp)
 {
 	struct pv_net *pn;
+	int error;
 
+	*pnp = NULL;
 	if (!pv_net_params_ok(dev, params))
-		return (NULL);
+		return (ENXIO);
 	pn = malloc(sizeof(*pn), M_PVNET, M_WAITOK | M_ZERO);
 	pn->pn_dev = dev;
 	pn->pn_ops = ops;
@@ -120,12 +122,21 @@ pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
 	pv_net_rx_init(pn);
 	sysctl_ctx_init(&pn->pn_sysctl);
 	sysctl_ctx_init(&pn->pn_queue_sysctl);
-	pv_net_run_init(pn);
+	error = pv_net_run_init(pn);
+	if (error != 0) {
+		free(pn, M_PVNET);
+		return (error);
+	}
 	pn->pn_dev_ops.pdo_frozen = pv_net_frozen;
 	pn->pn_dev_ops.pdo_thawed = pv_net_thawed;
-	pv_net_pairs_alloc(pn);
+	error = pv_net_pairs_alloc(pn);
+	if (error != 0) {
+		pv_net_free(pn);
+		return (error);
+	}
 	pv_net_filter_init(pn);
-	return (pn);
+	*pnp = pn;
+	return (0);
 }
 
 void

@@ -339,10 +339,10 @@ enum {
  * softc   given back to ops
  * params  copied
  *
- * Returns NULL if params make no sense (logged) or there is no memory.  May sleep.
+ * Returns 0, with *pnp; ENXIO if params make no sense (logged), or ENOMEM, with NULL.  May sleep.
  */
-struct pv_net *pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
-	    const struct pv_net_params *params);
+int	pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
+	    const struct pv_net_params *params, struct pv_net **pnp);
 
 /* How to allocate a queue. */
 struct pv_net_queue {

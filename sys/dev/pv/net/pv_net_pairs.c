@@ -73,7 +73,7 @@ pv_net_pair_cpu(const struct pv_net *pn, int pair)
 	return (pv_queue_cpu(pair, pn->pn_params.pnp_npairs));
 }
 
-static struct taskqueue *
+static int
 pv_net_pair_tq(struct pv_net *pn, int pair)
 {
 	int cpu = pv_net_pair_cpu(pn, pair);
@@ -82,28 +82,25 @@ pv_net_pair_tq(struct pv_net *pn, int pair)
 	cpuset_t cpus;
 
 	*tqp = taskqueue_create("pv_net", M_WAITOK, taskqueue_thread_enqueue, tqp);
-	if (cpu < 0) {
-		taskqueue_start_threads(tqp, 1, PV_NET_TASK_PRI, "%s packets", name);
-		return (*tqp);
-	}
+	if (cpu < 0)
+		return (taskqueue_start_threads(tqp, 1, PV_NET_TASK_PRI, "%s packets", name));
 	CPU_SETOF(cpu, &cpus);
-	taskqueue_start_threads_cpuset(tqp, 1, PV_NET_TASK_PRI, &cpus, "%s packets %d", name,
-	    pair);
-	return (*tqp);
+	return (taskqueue_start_threads_cpuset(tqp, 1, PV_NET_TASK_PRI, &cpus, "%s packets %d",
+	    name, pair));
 }
 
-void
+int
 pv_net_pairs_alloc(struct pv_net *pn)
 {
-	int i, n = pn->pn_params.pnp_npairs;
+	int error = 0, i, n = pn->pn_params.pnp_npairs;
 	struct pv_net_rxq *rxq;
 	struct pv_net_txq *txq;
 
 	pn->pn_rxqs = malloc_aligned(n * sizeof(*rxq), CACHE_LINE_SIZE, M_PVNET, M_WAITOK | M_ZERO);
 	pn->pn_txqs = malloc_aligned(n * sizeof(*txq), CACHE_LINE_SIZE, M_PVNET, M_WAITOK | M_ZERO);
 	pn->pn_tqs = malloc(n * sizeof(pn->pn_tqs[0]), M_PVNET, M_WAITOK | M_ZERO);
-	pn->pn_made = pn->pn_pairs = pn->pn_chosen = n;
-	for (i = 0; i < n; i++) {
+	pn->pn_pairs = pn->pn_chosen = n;
+	for (i = 0; i < n && error == 0; i++) {
 		rxq = &pn->pn_rxqs[i];
 		rxq->prq_pn = pn;
 		rxq->prq_id = i;
@@ -116,9 +113,12 @@ pv_net_pairs_alloc(struct pv_net *pn)
 		txq->ptq_stopped = true;
 		snprintf(txq->ptq_name, sizeof(txq->ptq_name), "txq%d", i);
 		mtx_init(&txq->ptq_mtx, txq->ptq_name, "pv_net transmit queue", MTX_DEF);
-		rxq->prq_tq = txq->ptq_tq = pv_net_pair_tq(pn, i);
+		error = pv_net_pair_tq(pn, i);
+		rxq->prq_tq = txq->ptq_tq = pn->pn_tqs[i];
 		pv_net_tx_init(txq);
+		pn->pn_made = i + 1;
 	}
+	return (error);
 }
 
 void

@@ -334,7 +334,7 @@ pv_net_tick(void *arg)
 	callout_reset(&pn->pn_tick, hz, pv_net_tick, pn);
 }
 
-void
+int
 pv_net_run_init(struct pv_net *pn)
 {
 	pn->pn_dev_ops = pv_net_dev_ops;
@@ -342,10 +342,10 @@ pv_net_run_init(struct pv_net *pn)
 		pn->pn_dev_ops.pdo_reconnect = pv_net_reconnect;
 	if (pn->pn_ops->pno_has_more != NULL)
 		pn->pn_dev_ops.pdo_has_more = pv_net_has_more;
-	pv_dev_init(&pn->pn_pvdev, pn->pn_dev, &pn->pn_dev_ops, pn,
-	    2 * pn->pn_params.pnp_npairs);
 	TASK_INIT(&pn->pn_offload_task, 0, pv_net_offload_task, pn);
 	callout_init(&pn->pn_tick, 1);
+	return (pv_dev_init(&pn->pn_pvdev, pn->pn_dev, &pn->pn_dev_ops, pn,
+	    2 * pn->pn_params.pnp_npairs));
 }
 
 void

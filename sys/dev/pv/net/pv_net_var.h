@@ -573,7 +573,8 @@ int	pv_net_park_pair(struct pv_net *pn, int pair);
 int	pv_net_unpark_pair(struct pv_net *pn, int pair);
 
 /* pv_net_pairs.c: how many, and which CPU */
-void	pv_net_pairs_alloc(struct pv_net *pn);
+/* Returns 0, or ENOMEM, and pv_net_pairs_free() frees what there is. */
+int	pv_net_pairs_alloc(struct pv_net *pn);
 void	pv_net_pairs_free(struct pv_net *pn);
 int	pv_net_pair_cpu(const struct pv_net *pn, int pair);
 int	pv_net_use_pairs(struct pv_net *pn, u_int n);
@@ -604,7 +605,8 @@ void	pv_net_vlan_attach(struct pv_net *pn);
 void	pv_net_vlan_detach(struct pv_net *pn);
 
 /* pv_net_run.c: what pv_dev(9) calls, and the watchdog */
-void	pv_net_run_init(struct pv_net *pn);
+/* Returns 0, or ENOMEM, with nothing to free. */
+int	pv_net_run_init(struct pv_net *pn);
 /* Start the tick. */
 void	pv_net_run_start(struct pv_net *pn);
 /* Request of the device those receive offloads that are of use now. */

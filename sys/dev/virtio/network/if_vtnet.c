@@ -650,9 +650,9 @@ vtnet_attach_steps(struct vtnet_softc *sc)
 		error = vtnet_read_params(sc, &params);
 	if (error != 0)
 		return (error);
-	sc->vtn_pn = pv_net_alloc(sc->vtn_dev, &vtnet_ops, sc, &params);
-	if (sc->vtn_pn == NULL)
-		return (ENXIO);
+	error = pv_net_alloc(sc->vtn_dev, &vtnet_ops, sc, &params, &sc->vtn_pn);
+	if (error != 0)
+		return (error);
 	sc->vtn_level = VTNET_ALLOCATED;
 	error = vtnet_ctrl_alloc(sc);
 	sc->vtn_level = VTNET_CTRL;

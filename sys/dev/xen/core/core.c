@@ -181,7 +181,11 @@ xen_attach(device_t dev)
 	xen_sysctl(dev);
 	TIMEOUT_TASK_INIT(taskqueue_thread, &xen_missing_task, 0, xen_report_missing, NULL);
 	xen_missing_ready = true;
-	xen_core_front_init(&xen_fronts);
+	error = xen_core_front_init(&xen_fronts);
+	if (error != 0) {
+		(void)xen_detach(dev);
+		return (error);
+	}
 	/* While it attaches, which may take long, newbus does not call bus_driver_added for it. */
 	if (device_probe_and_attach(bus) == 0) {
 		xen_bus = bus;

@@ -74,7 +74,7 @@ struct xen_core_fronts {
 	void	(*xcf_drop)(const char *node);
 	enum xen_core_child (*xcf_state)(const char *node);
 };
-void	xen_core_front_init(const struct xen_core_fronts *fronts);
+int	xen_core_front_init(const struct xen_core_fronts *fronts);
 void	xen_core_front_fini(void);
 
 /* Front ends that have not connected by now don't keep the kernel from booting any more. */

@@ -638,20 +638,26 @@ front_detaching(void *arg __unused, device_t dev, enum evhdev_detach when)
 		front_schedule();
 }
 
-void
+int
 xen_core_front_init(const struct xen_core_fronts *fronts)
 {
+	int error;
 
-	front_users = fronts;
 	front_queue = taskqueue_create("xen fronts", M_WAITOK, taskqueue_thread_enqueue,
 	    &front_queue);
 	TIMEOUT_TASK_INIT(front_queue, &front_settle_task, 0, front_settle, NULL);
-	(void)taskqueue_start_threads(&front_queue, 1, PWAIT, "xen fronts");
+	error = taskqueue_start_threads(&front_queue, 1, PWAIT, "xen fronts");
+	if (error != 0) {
+		taskqueue_free(front_queue);
+		return (error);
+	}
+	front_users = fronts;
 	front_attach_tag = EVENTHANDLER_REGISTER(device_attach, front_attached, NULL,
 	    EVENTHANDLER_PRI_ANY);
 	front_detach_tag = EVENTHANDLER_REGISTER(device_detach, front_detaching, NULL,
 	    EVENTHANDLER_PRI_ANY);
 	front_ready = true;
+	return (0);
 }
 
 void

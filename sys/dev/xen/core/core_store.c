@@ -406,6 +406,7 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 int
 xenstore_ring_init(device_t dev, xenstore_event_t *event)
 {
+	int error;
 
 	store.st_dev = dev;
 	store.st_event = event;
@@ -414,11 +415,12 @@ xenstore_ring_init(device_t dev, xenstore_event_t *event)
 		return (0);
 	store.st_queue = taskqueue_create("xen store", M_WAITOK, taskqueue_thread_enqueue,
 	    &store.st_queue);
-	(void)taskqueue_start_threads(&store.st_queue, 1, PWAIT, "xen store");
+	error = taskqueue_start_threads(&store.st_queue, 1, PWAIT, "xen store");
 	store.st_unwatch = taskqueue_create("xen unwatch", M_WAITOK, taskqueue_thread_enqueue,
 	    &store.st_unwatch);
-	(void)taskqueue_start_threads(&store.st_unwatch, 1, PWAIT, "xen unwatch");
-	return (0);
+	if (error == 0)
+		error = taskqueue_start_threads(&store.st_unwatch, 1, PWAIT, "xen unwatch");
+	return (error);
 }
 
 void

@@ -448,15 +448,15 @@ xn_say_pairs(struct xn_softc *sc, int wanted)
 static int
 xn_make_pairs(struct xn_softc *sc, struct pv_net_params *params)
 {
-	int error, wanted = params->pnp_npairs;
+	int error = 0, wanted = params->pnp_npairs;
 
 	if (!sc->xn_attached) {
 		/* There may be one whose set-up failed. */
 		pv_net_free(sc->xn_pn);
-		sc->xn_pn = pv_net_alloc(sc->xn_dev, &xn_ops, sc, params);
+		error = pv_net_alloc(sc->xn_dev, &xn_ops, sc, params, &sc->xn_pn);
 	}
-	if (sc->xn_pn == NULL)
-		return (ENXIO);
+	if (error != 0)
+		return (error);
 	params->pnp_npairs = xn_afford_pairs(sc, wanted);
 	for (;;) {
 		pv_net_renegotiate(sc->xn_pn, params);
