@@ -29,7 +29,7 @@
  *	pv_blk_recover.c                                        |    what pv_dev has done; late requests
  *	               |                                        |
  *	pv_blk_queue.c | pv_blk_submit()         pv_blk_intr() -+    put, kick, collect, arm; barriers
- *	pv_blk_pace.c  |                               |        ^    how much is coalesced
+ *	               |                               |        ^
  *	pv_blk_req.c   | pv_blk_req_next()      _req_end() -----+    a piece of a bio, its memory
  *	pv_blk_hist.c, pv_blk_log.c                     ^            histograms, messages
  *	               v                               ^
@@ -91,7 +91,7 @@
  *
  * Even so a device that is notified late is slower or faster, 0.4 to 2.1 times, for no reason that
  * the guest sees (tests/bench/BASELINE.md).  So it is tried again and again whether more is
- * completed if notifications wait (pv_blk_pace.c).  What waits is notified of once a second in any
+ * completed if notifications wait (pv_blk_queue.c).  What waits is notified of once a second in any
  * case, for a device that never answers some of its requests.
  *
  * Suspend, migration, and a device that requests a reset.  A protocol whose queues outlive the stop
@@ -338,7 +338,7 @@ struct pv_blk_delivery {
 	struct thread	*pd_td;
 };
 
-/* When a queue's device is notified: of pv_blk_pace.c alone. */
+/* When a queue's device is notified: pv_blk_pace_due() and what it goes by. */
 struct pv_blk_pace {
 	u_int		pp_unkicked;	/* committed since the last notification */
 	u_int		pp_expected;	/* completed, and not followed by another */

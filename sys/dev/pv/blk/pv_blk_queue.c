@@ -23,6 +23,12 @@
  *
  * One thread pumps at a time.  It goes round until nothing has moved, with blk_mtx held, so that
  * another thread that has a reason while it runs the queues leaves that to it.
+ *
+ * When the device is notified: at once, or of several requests together (pv_blk_pace_due()).  Whether
+ * waiting pays is not computed but tried.  A window is PV_BLK_WINDOW completions, in one of two modes:
+ * notifications wait, or they do not.  Now and then the other mode gets as much time as the faster of
+ * the last two windows took, and is kept if more was completed in it.  While trials fail, they become
+ * rare.
  */
 
 #include <sys/param.h>
@@ -42,6 +48,17 @@
 /* A request that sees more resets than this is what breaks the device. */
 #define	PV_BLK_REQUEUES_MAX	3
 
+/* Requests of users, in flight or about to come again, from which on notifications may wait. */
+#define	PV_BLK_DEEP		24
+/* Completions of a window. */
+#define	PV_BLK_WINDOW		256
+/* So many more have to be completed in a trial's time: not what differs from window to window. */
+#define	PV_BLK_GAIN		(PV_BLK_WINDOW / 16)
+/* So many fewer may be if notifications wait: they cost the host's time, which nothing here sees. */
+#define	PV_BLK_LOSS		(PV_BLK_WINDOW / 64)
+/* Windows between trials at most. */
+#define	PV_BLK_TRIALS_REST	85
+
 #define	PV_BLK_QUEUE_LOCK(bq)	mtx_lock(&(bq)->bq_mtx)
 #define	PV_BLK_QUEUE_UNLOCK(bq)	mtx_unlock(&(bq)->bq_mtx)
 
@@ -55,6 +72,104 @@ pv_blk_retry(struct pv_blk_queue *bq, sbintime_t after)
 {
 	if (!callout_pending(&bq->bq_retry))
 		(void)callout_reset_sbt(&bq->bq_retry, after, 0, bq->bq_retry_func, bq, 0);
+}
+
+/* Was anything committed of which the device has not been notified? */
+static inline bool
+pv_blk_pace_owes(const struct pv_blk_queue *bq)
+{
+	return (bq->bq_pace.pp_unkicked != 0);
+}
+
+/* n requests were committed, of which the device is to be notified. */
+static inline void
+pv_blk_pace_submitted(struct pv_blk_queue *bq, u_int n)
+{
+	struct pv_blk_pace *pp = &bq->bq_pace;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	pp->pp_unkicked += n;
+	pp->pp_expected -= MIN(pp->pp_expected, n);
+}
+
+/* Ends a trial, or begins one if it is time for that. */
+static void
+pv_blk_pace_turn(struct pv_blk_pace *pp)
+{
+	if (pp->pp_trial) {
+		pp->pp_trial = false;
+		pp->pp_rest = 4 * pp->pp_rest + 1;
+		if (pp->pp_done > PV_BLK_WINDOW + (pp->pp_waits ? -PV_BLK_LOSS : PV_BLK_GAIN))
+			pp->pp_rest = 1;
+		else
+			pp->pp_waits = !pp->pp_waits;
+		pp->pp_rest = MIN(pp->pp_rest, PV_BLK_TRIALS_REST);
+		pp->pp_windows = pp->pp_rest;
+	} else if (pp->pp_could_wait && pp->pp_windows-- == 0) {
+		pp->pp_trial = true;
+		pp->pp_waits = !pp->pp_waits;
+	}
+}
+
+/* n requests, 1 or more, were collected. */
+static void
+pv_blk_pace_completed(struct pv_blk_queue *bq, u_int n)
+{
+	struct pv_blk_pace *pp = &bq->bq_pace;
+	uint64_t now, time;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	pp->pp_expected += n;
+	pp->pp_done += n;
+	if (!pp->pp_trial && pp->pp_done < PV_BLK_WINDOW)
+		return;
+	now = cpu_ticks();
+	if (!pp->pp_trial) {
+		/* One of two may have been long for another reason, such as that nobody had work. */
+		time = (now - pp->pp_began) * PV_BLK_WINDOW / pp->pp_done;
+		pp->pp_time = MIN(time, pp->pp_last);
+		pp->pp_last = time;
+	} else if (now - pp->pp_began < pp->pp_time && pp->pp_done < 2 * PV_BLK_WINDOW)
+		return;
+	pv_blk_pace_turn(pp);
+	pp->pp_began = now;
+	pp->pp_done = 0;
+	pp->pp_could_wait = false;
+	/* What has not come again by now may not come at all. */
+	pp->pp_expected -= pp->pp_expected / 8;
+}
+
+/*
+ * Is the device to be notified now?  If so, the caller does.
+ *
+ * most  requests that may wait for that, and 1; 1: none
+ * td    the thread that submits, or NULL
+ */
+static bool
+pv_blk_pace_due(struct pv_blk_queue *bq, u_int most, const struct thread *td)
+{
+	struct pv_blk_pace *pp = &bq->bq_pace;
+	const bool other = td != NULL && td != pp->pp_td;
+	u_int kicked;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	if (other)
+		pp->pp_td = td;
+	/* A device may have done what it was not notified of. */
+	pp->pp_unkicked = MIN(pp->pp_unkicked, bq->bq_ninflight);
+	if (pp->pp_unkicked == 0)
+		return (false);
+	kicked = bq->bq_ninflight - pp->pp_unkicked;
+	if (pp->pp_unkicked < MIN(kicked, most) && !other && pp->pp_expected > 0 &&
+	    bq->bq_ninflight + pp->pp_expected >= PV_BLK_DEEP) {
+		pp->pp_could_wait = true;
+		if (pp->pp_waits) {
+			bq->bq_stats.bs_deferred_kicks++;
+			return (false);
+		}
+	}
+	pp->pp_unkicked = 0;
+	return (true);
 }
 
 static inline void

@@ -147,27 +147,6 @@ void	pv_blk_hist_fini(struct pv_blk *blk);
 void	pv_blk_hist_sysctl(struct pv_blk_queue *bq, struct sysctl_ctx_list *ctx,
 	    struct sysctl_oid_list *parent);
 
-/* pv_blk_pace.c: when the device is notified.  The queue's lock is held. */
-
-/* Was anything committed of which the device has not been notified? */
-static inline bool
-pv_blk_pace_owes(const struct pv_blk_queue *bq)
-{
-	return (bq->bq_pace.pp_unkicked != 0);
-}
-
-/* n requests were committed, of which the device is to be notified. */
-void	pv_blk_pace_submitted(struct pv_blk_queue *bq, u_int n);
-/* n requests, 1 or more, were collected. */
-void	pv_blk_pace_completed(struct pv_blk_queue *bq, u_int n);
-/*
- * Is the device to be notified now?  If so, the caller does.
- *
- * most  requests that may wait for that, and 1; 1: none
- * td    the thread that submits, or NULL
- */
-bool	pv_blk_pace_due(struct pv_blk_queue *bq, u_int most, const struct thread *td);
-
 /* pv_blk_queue.c: queues.  All take a queue's lock themselves. */
 
 /* Is the queue, which is locked, idle while something waits for that? */

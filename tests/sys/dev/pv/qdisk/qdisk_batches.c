@@ -19,7 +19,7 @@
 
 /* A disk with a queue: bios 0 to QD_DEEP - 1 are in flight, and the next notifications may wait. */
 #define	QD_DEEP		31
-#define	QD_WINDOW	256	/* completions of a window (pv_blk_pace.c) */
+#define	QD_WINDOW	256	/* completions of a window (pv_blk_queue.c) */
 
 static struct pv_blk_queue *
 qd_begin_deep(struct qd_softc *sc)
