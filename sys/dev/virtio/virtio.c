@@ -396,9 +396,9 @@ virtio_choose_size(struct virtio_bus *vb, int index, const struct virtio_queue_s
 	return (size);
 }
 
-/* A ring for a queue.  Returns 0, or an error with a message. */
+/* A ring for a queue.  Returns 0, or an error, with a message if it is to be said. */
 static int
-virtio_alloc_ring(struct virtio_bus *vb, int index, const struct virtio_queue_spec *spec,
+virtio_alloc_ring(struct virtio_bus *vb, int index, const struct virtio_queue_spec *spec, bool say,
     struct pvq **qp)
 {
 	struct virtqueue_params params = {
@@ -421,7 +421,7 @@ virtio_alloc_ring(struct virtio_bus *vb, int index, const struct virtio_queue_sp
 	if (params.vqp_size == 0)
 		return (ENXIO);
 	error = virtqueue_create(&params, qp);
-	if (error != 0)
+	if (error != 0 && say)
 		device_printf(vb->vb_dev, "queue %d (%s): no memory for %u descriptors (error "
 		    "%d)\n", index, spec->vqs_name, params.vqp_size, error);
 	return (error);
@@ -448,7 +448,7 @@ virtio_alloc_queue(struct virtio_bus *vb, int index, const struct virtio_queue_s
 	vs->vs_vector = -1;
 	if (spec->vqs_pvq == NULL)
 		return (0);
-	error = virtio_alloc_ring(vb, index, spec, &vs->vs_pvq);
+	error = virtio_alloc_ring(vb, index, spec, true, &vs->vs_pvq);
 	if (error != 0)
 		return (error);
 	virtio_fill_slot(vs, spec);
@@ -469,7 +469,7 @@ virtio_spare_queues(device_t dev, const struct virtio_queue_spec *specs, int n)
 	for (i = 0; i < n && error == 0; i++) {
 		vs = &vb->vb_slots[i];
 		if (vs->vs_pvq == NULL && vs->vs_spare == NULL && specs[i].vqs_pvq != NULL)
-			error = virtio_alloc_ring(vb, i, &specs[i], &vs->vs_spare);
+			error = virtio_alloc_ring(vb, i, &specs[i], false, &vs->vs_spare);
 	}
 	/* All, or none takes part in the next restart. */
 	for (i = 0; i < n; i++) {
