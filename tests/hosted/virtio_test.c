@@ -684,6 +684,40 @@ restart_brings_all_back(const void *arg)
 	tear_down(&tr);
 }
 
+/* Not while the machine is dumping, which must not sleep: for no interrupt either. */
+static void
+spare_queue_is_used_from_the_next_start_on(const void *arg __unused)
+{
+	struct virtio_queue_spec first[2] = { specs[0], specs[1] };
+	struct transport tr;
+	struct pvq *q;
+
+	opened(&tr, true);
+	(void)negotiated(&tr);
+	first[1].vqs_pvq = NULL;
+	CHECK(virtio_alloc_queues(tr.tr_child, first, 2, INTR_TYPE_BIO) == 0, "error");
+	virtio_start(tr.tr_child);
+	q = driver.q[0];
+	CHECK(q != NULL && driver.q[1] == NULL && !tr.tr_enabled[1], "both");
+	CHECK(virtio_spare_queues(tr.tr_child, specs, 2) == 0 &&
+	    virtio_spare_queues(tr.tr_child, specs, 2) == 0, "no memory");
+	CHECK(driver.q[1] == NULL && !tr.tr_enabled[1], "before a start");
+	panicstr = "a test";
+	CHECK(virtio_quiesce(tr.tr_child) == 0 && virtio_restart(tr.tr_child) == 0, "restart");
+	CHECK(driver.q[1] == NULL && tr.tr_enabled[0] && !tr.tr_enabled[1], "in a dump");
+	virtio_intr_free(&tr.tr_bus);
+	CHECK(virtio_quiesce(tr.tr_child) == 0 && virtio_restart(tr.tr_child) == 0, "restart");
+	CHECK(kpi_intrs == 0 && tr.tr_enabled[0], "%d handlers in a dump", kpi_intrs);
+	panicstr = NULL;
+	CHECK(virtio_quiesce(tr.tr_child) == 0 && virtio_restart(tr.tr_child) == 0, "restart");
+	CHECK(driver.q[0] == q && driver.q[1] != NULL && tr.tr_enabled[1], "not used");
+	CHECK(tr.tr_queue_vector[0] == 1 && tr.tr_queue_vector[1] == 2, "vectors");
+	virtio_start(tr.tr_child);
+	(void)kpi_interrupt(&tr.tr_irqs[2]);
+	CHECK(driver.intrs[1] == 1, "no interrupt");
+	tear_down(&tr);
+}
+
 /* A queue of 8 places with chains of up to 4 segments. */
 static void
 size_changes_with_a_restart(const void *arg)
@@ -822,6 +856,8 @@ static const struct hosted_test tests[] = {
 	    tests },
 	{ "restart_brings_all_back_legacy", "Features, queues, vectors", restart_brings_all_back,
 	    NULL },
+	{ "spare_queue_is_used_from_the_next_start_on", "With its interrupt; not in a dump",
+	    spare_queue_is_used_from_the_next_start_on, NULL },
 	{ "size_changes_with_a_restart_split", "To a power of two", size_changes_with_a_restart,
 	    NULL },
 	{ "size_changes_with_a_restart_packed", "To any number", size_changes_with_a_restart,

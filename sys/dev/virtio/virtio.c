@@ -639,7 +639,8 @@ virtio_restart(device_t dev)
 		return (ENODEV);
 	}
 	error = virtio_agree(vb, vb->vb_features);
-	more = error == 0 && virtio_use_spares(vb);
+	/* A dump needs neither more queues nor interrupts, for which it would have to sleep. */
+	more = error == 0 && panicstr == NULL && virtio_use_spares(vb);
 	for (vs = vb->vb_slots; error == 0 && vs < vb->vb_slots + vb->vb_nslots; vs++) {
 		if (vs->vs_pvq == NULL)
 			continue;
@@ -648,8 +649,10 @@ virtio_restart(device_t dev)
 	/* The vectors that there are may be too few. */
 	if (more)
 		virtio_intr_free(vb);
-	if (error == 0)
-		error = vb->vb_nirqs == 0 ? virtio_intr_again(vb) : virtio_intr_rebind(vb);
+	if (error == 0 && vb->vb_nirqs != 0)
+		error = virtio_intr_rebind(vb);
+	else if (error == 0 && panicstr == NULL)
+		error = virtio_intr_again(vb);
 	if (error == 0)
 		error = virtio_setup_queues(vb);
 	return (error);

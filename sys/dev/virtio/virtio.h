@@ -290,8 +290,8 @@ int	virtio_restart(device_t dev);
  *
  * specs  of all n queues; those that there are already are not looked at
  *
- * Returns 0, also if there was nothing to allocate; or ENOMEM or ENXIO: no queue was allocated.
- * May sleep.
+ * Returns 0, also if there was nothing to allocate; ENOMEM; or ENXIO, logged, if the device has no such
+ * queues: none was allocated then.  May sleep.
  */
 int	virtio_spare_queues(device_t dev, const struct virtio_queue_spec *specs, int n);
 

@@ -24,6 +24,7 @@
 #include "kpi.h"
 
 int bootverbose;
+const char *panicstr;
 int kpi_mallocs;
 int kpi_sysctls;
 int kpi_lines;

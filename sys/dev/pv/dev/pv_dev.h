@@ -202,7 +202,8 @@ void	pv_dev_leave(struct pv_dev *pvd);
 
 /*
  * The device is being started with fewer queues than it could use, or with all: in the first case it is
- * started again when pdo_has_more says that there may be more.  Called while it is not LIVE.
+ * started again when pdo_has_more says that there may be more.  Called while it is not LIVE, or in
+ * pdo_has_more, if there will never be more.
  */
 void	pv_dev_set_short(struct pv_dev *pvd, bool is_short);
 

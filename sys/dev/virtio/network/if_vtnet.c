@@ -514,6 +514,9 @@ vtnet_has_more(void *softc)
 		vtnet_spec_queue(sc, &specs[i], i / 2, i % 2 == VIRTIO_NET_Q_TX);
 	error = virtio_spare_queues(sc->vtn_dev, specs, n);
 	free(specs, M_VTNET);
+	/* The device has no such queues. */
+	if (error == ENXIO)
+		pv_dev_set_short(pv_net_dev(sc->vtn_pn), false);
 	return (error == 0);
 }
 
