@@ -250,6 +250,11 @@ struct pv_blk_ops {
 	 * ends with NULL.  May sleep unless the machine is dumping.  NULL: nothing.
 	 */
 	void	(*const *bo_settings)(void *arg);
+	/*
+	 * The disk has fewer queues than it could have (pv_dev_set_short()): may there be enough for
+	 * more now?  Called once a second.  May sleep.  NULL: there are always all.
+	 */
+	bool	(*bo_has_more)(struct pv_blk *blk);
 	/* Reconnecting and copying (pv_blk_peer.h).  NULL: neither. */
 	const struct pv_blk_peer_ops *bo_peer;
 	/* The last user closed the disk: pv_blk_quiesce() returns 0.  May sleep.  NULL: not needed. */
@@ -558,8 +563,9 @@ void	pv_blk_requeue(struct pv_blk *blk);
 
 /*
  * Use other queues from now on, or none (n is 0): the next ones of a device whose queues do not
- * outlive a reset.  Between pv_blk_requeue() and pv_dev_thaw(), or before pv_blk_detach().  What
- * waits in a queue that is not used any more goes on in another.  May sleep.
+ * outlive a reset, or more of one that had fewer than it could use.  Between pv_blk_requeue() and
+ * pv_dev_thaw(), in bo_restart unless the machine is dumping, or before pv_blk_detach().  What waits in
+ * a queue that is not used any more goes on in another.  May sleep.
  *
  * qs  n queues, up to bp_nqueues
  */

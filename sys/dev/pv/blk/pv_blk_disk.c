@@ -469,8 +469,9 @@ pv_blk_attach(struct pv_blk *blk, struct pvq *const *qs, u_int n)
 		PV_BLK_LOCK(blk);
 		pv_blk_set_flags(blk, PVB_DEAD, 0);
 		PV_BLK_UNLOCK(blk);
-		sysctl_ctx_free(&blk->blk_queue_sysctl);
 		pv_blk_shut(blk);
+		/* Not before, as a start may set more queues. */
+		sysctl_ctx_free(&blk->blk_queue_sysctl);
 		pv_blk_quiet(blk);
 		return (error);
 	}

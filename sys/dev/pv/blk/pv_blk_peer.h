@@ -43,11 +43,6 @@ struct pv_blk_peer_ops {
 	void	(*bpo_unload)(struct pv_blk *blk, struct pv_blk_req *rq);
 	/* What was loaded is not needed any more, or is loaded again. */
 	void	(*bpo_release)(struct pv_blk *blk, struct pv_blk_req *rq);
-	/*
-	 * The disk has fewer queues than it could have (pv_dev_set_short()): may there be enough for
-	 * another one now?  Called once a second.
-	 */
-	bool	(*bpo_has_more)(struct pv_blk *blk);
 	/* Bytes of the polled request at most. */
 	size_t	bpo_polled_size;
 };

@@ -199,7 +199,7 @@ pv_blk_has_more(void *arg)
 {
 	struct pv_blk *blk = arg;
 
-	return (blk->blk_ops->bo_peer->bpo_has_more(blk));
+	return (blk->blk_ops->bo_has_more(blk));
 }
 
 static const struct pv_dev_ops pv_blk_dev_ops = {
@@ -288,10 +288,10 @@ pv_blk_recover_init(struct pv_blk *blk)
 	callout_init(&blk->blk_watchdog, 1);
 	blk->blk_dev_ops = pv_blk_dev_ops;
 	blk->blk_dev_ops.pdo_settings = blk->blk_ops->bo_settings;
-	if (blk->blk_ops->bo_peer != NULL) {
+	if (blk->blk_ops->bo_peer != NULL)
 		blk->blk_dev_ops.pdo_reconnect = pv_blk_dev_reconnect;
+	if (blk->blk_ops->bo_has_more != NULL)
 		blk->blk_dev_ops.pdo_has_more = pv_blk_has_more;
-	}
 	return (pv_dev_init(&blk->blk_pvdev, blk->blk_dev, &blk->blk_dev_ops, blk,
 	    blk->blk_params.bp_nqueues));
 }

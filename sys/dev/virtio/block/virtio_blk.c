@@ -383,7 +383,7 @@ vtblk_check_queues(struct vtblk_softc *sc)
 
 	sc->vtb_strict = virtqueue_strict_lengths(sc->vtb_queues[0]);
 	bp->bp_nreqs = bp->bp_nqueues == 1 ? VTBLK_REQS_MAX : VTBLK_REQS_MQ;
-	for (i = 0; i < bp->bp_nqueues; i++) {
+	for (i = 0; i < sc->vtb_nqueues; i++) {
 		q = sc->vtb_queues[i];
 		/* The header and the status take a segment each. */
 		if (q->q_max_segs < 3) {
@@ -400,17 +400,15 @@ vtblk_check_queues(struct vtblk_softc *sc)
 	return (0);
 }
 
-static int
-vtblk_alloc_queues(struct vtblk_softc *sc)
+static void
+vtblk_spec_queues(struct vtblk_softc *sc, struct virtio_queue_spec *specs)
 {
-	struct virtio_queue_spec *vqs, specs[PV_BLK_QUEUES_MAX] = {};
-	struct pv_blk_params *bp = &sc->vtb_params;
-	u_int i, n;
-	int error;
+	const struct pv_blk_params *bp = &sc->vtb_params;
+	const u_int n = bp->bp_nqueues;
+	struct virtio_queue_spec *vqs;
+	u_int i;
 
-	n = pv_blk_nqueues(vtblk_read_num_queues(sc),
-	    vtblk_tunable(sc, VTBLK_NUM_QUEUES));
-	bp->bp_nqueues = n;
+	bzero(specs, n * sizeof(*specs));
 	for (i = 0; i < n; i++) {
 		vqs = &specs[i];
 		strlcpy(vqs->vqs_name, "requestq", sizeof(vqs->vqs_name));
@@ -423,7 +421,27 @@ vtblk_alloc_queues(struct vtblk_softc *sc)
 		vqs->vqs_arg = &sc->vtb_blk.blk_queues[i];
 		vqs->vqs_pvq = &sc->vtb_queues[i];
 	}
-	error = virtio_alloc_queues(sc->vtb_dev, specs, n, INTR_TYPE_BIO);
+}
+
+/* All queues, or as many as there is memory for. */
+static int
+vtblk_alloc_queues(struct vtblk_softc *sc)
+{
+	struct virtio_queue_spec specs[PV_BLK_QUEUES_MAX];
+	u_int i, n;
+	int error;
+
+	n = pv_blk_nqueues(vtblk_read_num_queues(sc), vtblk_tunable(sc, VTBLK_NUM_QUEUES));
+	sc->vtb_params.bp_nqueues = sc->vtb_nqueues = n;
+	vtblk_spec_queues(sc, specs);
+	for (;;) {
+		error = virtio_alloc_queues(sc->vtb_dev, specs, n, INTR_TYPE_BIO);
+		if (error != ENOMEM || sc->vtb_nqueues == 1)
+			break;
+		sc->vtb_nqueues /= 2;
+		for (i = sc->vtb_nqueues; i < n; i++)
+			specs[i].vqs_pvq = NULL;
+	}
 	return (error != 0 ? error : vtblk_check_queues(sc));
 }
 
@@ -585,15 +603,58 @@ static void (*const vtblk_settings[])(void *) = {
 	NULL
 };
 
+/* Is there memory for all queues now?  They are there then, for the next restart. */
+static bool
+vtblk_has_more(struct pv_blk *blk)
+{
+	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
+	struct virtio_queue_spec specs[PV_BLK_QUEUES_MAX];
+	int error;
+
+	vtblk_spec_queues(sc, specs);
+	error = virtio_spare_queues(sc->vtb_dev, specs, sc->vtb_params.bp_nqueues);
+	/* The device has no such queues. */
+	if (error == ENXIO)
+		pv_dev_set_short(&blk->blk_pvdev, false);
+	return (error == 0);
+}
+
+/* Use all queues that there are now, as far as they take the requests of the first ones. */
+static void
+vtblk_use_more(struct vtblk_softc *sc)
+{
+	struct pv_blk *blk = &sc->vtb_blk;
+	const struct pv_blk_params *bp = &blk->blk_params;
+	const struct pvq *q;
+	u_int n;
+
+	if (!blk->blk_pvdev.pvd_short || (blk->blk_flags & PVB_DUMPING) != 0 ||
+	    sc->vtb_queues[bp->bp_nqueues - 1] == NULL)
+		return;
+	for (n = sc->vtb_nqueues; n < bp->bp_nqueues; n++) {
+		q = sc->vtb_queues[n];
+		if (q->q_max_segs < bp->bp_max_segs + 2 || (bp->bp_fast_segs != 0 &&
+		    !virtqueue_takes_tables(q, bp->bp_fast_segs + 2)))
+			break;
+	}
+	sc->vtb_nqueues = n;
+	pv_blk_set_queues(blk, sc->vtb_queues, n);
+	pv_dev_set_short(&blk->blk_pvdev, false);
+	device_printf(sc->vtb_dev, "%s %u queues are used now\n",
+	    n == bp->bp_nqueues ? "all" : "only", n);
+}
+
 static int
 vtblk_restart(struct pv_blk *blk)
 {
 	int error;
 
 	error = virtio_restart(blk->blk_dev);
-	if (error == 0)
-		virtio_start(blk->blk_dev);
-	return (error);
+	if (error != 0)
+		return (error);
+	vtblk_use_more(__containerof(blk, struct vtblk_softc, vtb_blk));
+	virtio_start(blk->blk_dev);
+	return (0);
 }
 
 static const struct pv_blk_ops vtblk_ops = {
@@ -605,6 +666,7 @@ static const struct pv_blk_ops vtblk_ops = {
 	.bo_stop_queue = vtblk_stop_queue,
 	.bo_restart_queue = vtblk_restart_queue,
 	.bo_settings = vtblk_settings,
+	.bo_has_more = vtblk_has_more,
 };
 
 /* Undoes attach from wherever it got to. */
@@ -637,6 +699,11 @@ vtblk_init(struct vtblk_softc *sc)
 		return (error);
 	}
 	sc->vtb_initialised = true;
+	if (sc->vtb_nqueues < sc->vtb_params.bp_nqueues) {
+		pv_dev_set_short(&sc->vtb_blk.blk_pvdev, true);
+		device_printf(sc->vtb_dev, "only %u of %u queues: no memory for more now\n",
+		    sc->vtb_nqueues, sc->vtb_params.bp_nqueues);
+	}
 	mode = vtblk_tunable(sc, VTBLK_WRITECACHE_MODE);
 	if ((sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) != 0 && (mode == 0 || mode == 1))
 		(void)vtblk_write_writecache(sc, mode);
@@ -671,8 +738,7 @@ vtblk_attach(device_t dev)
 		error = vtblk_init(sc);
 	if (error == 0) {
 		virtio_start(dev);
-		error = pv_blk_attach(&sc->vtb_blk, sc->vtb_queues,
-		    sc->vtb_params.bp_nqueues);
+		error = pv_blk_attach(&sc->vtb_blk, sc->vtb_queues, sc->vtb_nqueues);
 	}
 	if (error != 0) {
 		vtblk_teardown(sc);

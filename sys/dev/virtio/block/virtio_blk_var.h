@@ -39,6 +39,7 @@ struct vtblk_softc {
 	struct pv_blk	vtb_blk;
 	struct pv_blk_params vtb_params;
 	struct pvq	*vtb_queues[PV_BLK_QUEUES_MAX];
+	u_int		vtb_nqueues;	/* of bp_nqueues, that are used */
 	struct sysctl_ctx_list vtb_sysctl;
 	struct sx	vtb_cache_lock;	/* see virtio_blk.c */
 	uint64_t	vtb_features;

@@ -359,7 +359,6 @@ static const struct pv_blk_peer_ops xbd_peer_ops = {
 	.bpo_load = xbd_stage_load,
 	.bpo_unload = xbd_stage_unload,
 	.bpo_release = xbd_stage_release,
-	.bpo_has_more = xbd_has_more,
 	.bpo_polled_size = XBD_POLLED_SIZE,
 };
 
@@ -367,6 +366,7 @@ static const struct pv_blk_ops xbd_ops = {
 	.bo_encode = xbd_encode,
 	.bo_status = xbd_status,
 	.bo_closed = xbd_closed,
+	.bo_has_more = xbd_has_more,
 	.bo_peer = &xbd_peer_ops,
 };
 

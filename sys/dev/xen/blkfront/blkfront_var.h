@@ -118,7 +118,7 @@ int	xbd_rings_create(struct xbd_softc *sc);
 /* Nothing of the rings' handlers runs any more when this returns. */
 void	xbd_channels_free(struct xbd_softc *sc);
 void	xbd_rings_free(struct xbd_softc *sc);
-/* bpo_has_more. */
+/* bo_has_more. */
 bool	xbd_has_more(struct pv_blk *blk);
 void	xbd_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc);
 int	xbd_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd,
