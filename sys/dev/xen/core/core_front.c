@@ -71,8 +71,8 @@ struct front {
 	LIST_ENTRY(front) f_link;
 	device_t	 f_dev;
 	char		*f_node;	/* "device/vbd/51712"; a copy, as the core frees its own */
-	u_int		 f_writers;	/* threads that have the core write a state for it */
 	bool		 f_leaving;
+	bool		 f_left;	/* front_leave() was called, and need not be */
 	bool		 f_told;	/* the core knows that it was Connected or Closed */
 	enum xenbus_state f_state;	/* that was last told */
 };
@@ -242,36 +242,75 @@ xen_front_is_ours(const char *type __unused, const char *node)
 	return (ours);
 }
 
+/*
+ * The core writes states for devices, in the thread that talks to xenstore, for which nobody waits
+ * longer than hw.xen.xenstore_timeout.  It frees a device when its driver is detached: what has not
+ * been begun by then is not written, and what has is waited for.
+ */
 struct front_write {
-	device_t	fw_dev;
-	enum xenbus_state fw_states[2];
-	u_int		fw_n;
+	LIST_ENTRY(front_write) fw_link;
+	device_t	fw_dev;		/* NULL: its driver is being detached */
+	enum xenbus_state fw_states[2];	/* one after the other; the core writes no state twice */
 };
+
+static LIST_HEAD(, front_write) front_writes = LIST_HEAD_INITIALIZER(front_writes);
+static device_t front_writing;	/* the device of the one that is being made */
+
+static struct front_write *
+front_write_new(void)
+{
+
+	return (malloc(sizeof(struct front_write), M_XEN, M_WAITOK));
+}
+
+static void
+front_write_add(struct front_write *fw, device_t dev, enum xenbus_state first,
+    enum xenbus_state second)
+{
+
+	mtx_assert(&front_mtx, MA_OWNED);
+	fw->fw_dev = dev;
+	fw->fw_states[0] = first;
+	fw->fw_states[1] = second;
+	LIST_INSERT_HEAD(&front_writes, fw, fw_link);
+}
 
 /* In the thread that talks to xenstore. */
 static void
 front_write(void *arg)
 {
 	struct front_write *fw = arg;
+	device_t dev;
 	u_int i;
 
-	for (i = 0; i < fw->fw_n; i++)
-		(void)BUS_WRITE_IVAR(device_get_parent(fw->fw_dev), fw->fw_dev, XENBUS_IVAR_STATE,
+	mtx_lock(&front_mtx);
+	LIST_REMOVE(fw, fw_link);
+	dev = front_writing = fw->fw_dev;
+	mtx_unlock(&front_mtx);
+	for (i = 0; dev != NULL && i < nitems(fw->fw_states); i++)
+		(void)BUS_WRITE_IVAR(device_get_parent(dev), dev, XENBUS_IVAR_STATE,
 		    fw->fw_states[i]);
+	mtx_lock(&front_mtx);
+	front_writing = NULL;
+	wakeup(&front_writing);
+	mtx_unlock(&front_mtx);
 	free(fw, M_XEN);
 }
 
+/* A device loses its driver, and may be freed then. */
 static void
-front_write_states(device_t dev, enum xenbus_state first, enum xenbus_state second, u_int n)
+front_write_none(device_t dev)
 {
 	struct front_write *fw;
 
-	fw = malloc(sizeof(*fw), M_XEN, M_WAITOK);
-	fw->fw_dev = dev;
-	fw->fw_states[0] = first;
-	fw->fw_states[1] = second;
-	fw->fw_n = n;
-	(void)xen_core_store_call(front_write, fw);
+	mtx_lock(&front_mtx);
+	LIST_FOREACH(fw, &front_writes, fw_link) {
+		if (fw->fw_dev == dev)
+			fw->fw_dev = NULL;
+	}
+	while (front_writing == dev)
+		msleep(&front_writing, &front_mtx, 0, "xftold", 0);
+	mtx_unlock(&front_mtx);
 }
 
 static bool
@@ -284,32 +323,27 @@ front_is_settled(enum xenbus_state state)
 void
 xen_front_told(const char *node, enum xenbus_state state)
 {
-	device_t dev = NULL;
+	struct front_write *fw = front_write_new();
 	struct front *f;
 
 	mtx_lock(&front_mtx);
 	f = front_find(node);
 	if (f != NULL) {
-		dev = f->f_dev;
 		f->f_state = state;
 		f->f_told = f->f_told || front_is_settled(state);
-		f->f_writers++;
+		front_write_add(fw, f->f_dev, state, state);
 	}
 	mtx_unlock(&front_mtx);
-	if (dev == NULL)
-		return;
-	front_write_states(dev, state, state, 1);
-	mtx_lock(&front_mtx);
-	if (--f->f_writers == 0)
-		wakeup(f);
-	mtx_unlock(&front_mtx);
+	if (f != NULL)
+		(void)xen_core_store_call(front_write, fw);
+	else
+		free(fw, M_XEN);
 }
 
-/* One that has not settled, and that is taken for it from now on. */
-static device_t
-front_next_unsettled(enum xenbus_state *state)
+/* For one that has not settled, and that is taken for it from now on. */
+static bool
+front_write_unsettled(struct front_write *fw)
 {
-	device_t dev = NULL;
 	struct front *f;
 
 	mtx_lock(&front_mtx);
@@ -319,24 +353,25 @@ front_next_unsettled(enum xenbus_state *state)
 	}
 	if (f != NULL) {
 		f->f_told = true;
-		*state = f->f_state;
-		dev = f->f_dev;
+		device_printf(f->f_dev, "%s has not connected: nothing waits for it any more\n",
+		    f->f_node);
+		front_write_add(fw, f->f_dev, XenbusStateClosed, f->f_state);
 	}
 	mtx_unlock(&front_mtx);
-	return (dev);
+	return (f != NULL);
 }
 
 void
 xen_core_front_release(void)
 {
-	enum xenbus_state state;
-	device_t dev;
+	struct front_write *fw;
 
-	while ((dev = front_next_unsettled(&state)) != NULL) {
-		device_printf(dev, "%s has not connected: nothing waits for it any more\n",
-		    xenbus_get_node(dev));
-		front_write_states(dev, XenbusStateClosed, state, 2);
+	fw = front_write_new();
+	while (front_write_unsettled(fw)) {
+		(void)xen_core_store_call(front_write, fw);
+		fw = front_write_new();
 	}
+	free(fw, M_XEN);
 }
 
 static int
@@ -358,7 +393,7 @@ front_attach(device_t dev)
 	f->f_dev = dev;
 	f->f_node = strdup(xenbus_get_node(dev), M_XEN);
 	f->f_state = XenbusStateInitialising;
-	f->f_leaving = f->f_told = false;
+	f->f_leaving = f->f_left = f->f_told = false;
 	mtx_lock(&front_mtx);
 	LIST_INSERT_HEAD(&front_list, f, f_link);
 	mtx_unlock(&front_mtx);
@@ -386,7 +421,7 @@ front_nothing(void *arg __unused, int pending __unused)
  * finds without a driver it gives to the kernel's, though another thread may be about to, which
  * sleeps.  So the core is waited for before a device loses its driver: until the event of a watch that
  * is set now has come, which is behind those of what was written, and the task that they led to has
- * run.  A device that the toolstack has removed is deleted by that task.
+ * run.  A device that the toolstack has removed is deleted by that task, which can't wait for itself.
  */
 static void
 front_let_core_look(const char *node)
@@ -397,7 +432,8 @@ front_let_core_look(const char *node)
 	bool exists;
 	u_int i;
 
-	if (xenstore_exists(NULL, node, "state", &exists) != 0 || !exists)
+	if (taskqueue_member(taskqueue_thread, curthread) != 0 ||
+	    xenstore_exists(NULL, node, "state", &exists) != 0 || !exists)
 		return;
 	mark.xw_arg = __DEVOLATILE(u_int *, &seen);
 	if (xenstore_watch_add(&mark, "domid", NULL) != 0)
@@ -436,6 +472,34 @@ front_unpublish(const char *node)
 }
 
 /*
+ * What sleeps before a device can be the kernel's again.  Its driver of ours is gone.  Returns false if
+ * the core has deleted it meanwhile: while device_detach(9) sleeps nothing keeps the core from that.
+ */
+static bool
+front_leave(device_t dev)
+{
+	struct front *f = device_get_softc(dev);
+	char *node = strdup(f->f_node, M_XEN);
+	bool left;
+
+	mtx_lock(&front_mtx);
+	f->f_leaving = true;
+	mtx_unlock(&front_mtx);
+	front_users->xcf_drop(node);
+	front_unpublish(node);
+	front_let_core_look(node);
+	front_write_none(dev);
+	mtx_lock(&front_mtx);
+	f = front_find(node);
+	left = f != NULL && f->f_dev == dev;
+	if (left)
+		f->f_left = true;
+	mtx_unlock(&front_mtx);
+	free(node, M_XEN);
+	return (left);
+}
+
+/*
  * The core takes no refusal: it frees what the device is known by.  If the toolstack has removed it,
  * this is in taskqueue_thread, which GEOM needs to close a disk (destroy_dev_sched_cb(9)): there
  * nothing waits for our driver to be detached, which xenbus.c does when it scans.
@@ -449,16 +513,15 @@ front_detach(device_t dev)
 	mtx_lock(&front_mtx);
 	f->f_leaving = true;
 	mtx_unlock(&front_mtx);
-	if (front_users != NULL && !removed) {
+	if (front_users != NULL && !removed && !f->f_left) {
 		front_users->xcf_drop(f->f_node);
 		front_unpublish(f->f_node);
 		front_let_core_look(f->f_node);
 	}
 	mtx_lock(&front_mtx);
 	LIST_REMOVE(f, f_link);
-	while (f->f_writers > 0)
-		msleep(f, &front_mtx, 0, "xftold", 0);
 	mtx_unlock(&front_mtx);
+	front_write_none(dev);
 	free(f->f_node, M_XEN);
 	if (front_users != NULL && removed)
 		front_users->xcf_changed();
@@ -469,9 +532,15 @@ front_detach(device_t dev)
 static void
 front_begin_again(device_t dev)
 {
+	struct front_write *fw;
 
-	if (xenbus_get_state(dev) == XenbusStateClosed)
-		front_write_states(dev, XenbusStateInitialising, XenbusStateInitialising, 1);
+	if (xenbus_get_state(dev) != XenbusStateClosed)
+		return;
+	fw = front_write_new();
+	mtx_lock(&front_mtx);
+	front_write_add(fw, dev, XenbusStateInitialising, XenbusStateInitialising);
+	mtx_unlock(&front_mtx);
+	(void)xen_core_store_call(front_write, fw);
 }
 
 /* Offer a device without a driver to all. */
@@ -521,7 +590,22 @@ front_take(device_t dev)
 		front_offer(dev);
 }
 
-/* Call fn for each front end. */
+static bool
+front_is_child(device_t bus, device_t dev)
+{
+	device_t *children;
+	int i, n;
+	bool found = false;
+
+	if (device_get_children(bus, &children, &n) != 0)
+		return (false);
+	for (i = 0; i < n; i++)
+		found = found || children[i] == dev;
+	free(children, M_TEMP);
+	return (found);
+}
+
+/* Call fn, which may sleep, for each front end.  The core deletes others meanwhile. */
 static void
 front_each(void (*fn)(device_t dev, void *arg), void *arg)
 {
@@ -536,8 +620,10 @@ front_each(void (*fn)(device_t dev, void *arg), void *arg)
 	for (i = 0; i < nbuses; i++) {
 		if (device_get_children(buses[i], &children, &nchildren) != 0)
 			continue;
-		for (j = 0; j < nchildren; j++)
-			fn(children[j], arg);
+		for (j = 0; j < nchildren; j++) {
+			if (front_is_child(buses[i], children[j]))
+				fn(children[j], arg);
+		}
 		free(children, M_TEMP);
 	}
 	free(buses, M_TEMP);
@@ -571,7 +657,7 @@ front_settle_one(device_t dev, void *arg)
 		*again = true;
 		return;
 	}
-	if (device_detach(dev) == 0)
+	if (front_leave(dev) && device_detach(dev) == 0)
 		front_offer(dev);
 }
 
@@ -631,8 +717,10 @@ front_detaching(void *arg __unused, device_t dev, enum evhdev_detach when)
 	device_t parent = device_get_parent(dev);
 
 	if (when == EVHDEV_DETACH_BEGIN) {
-		if (front_is_on_bus(dev) && !front_is_ours(dev) && front_type_of(dev) != NULL)
+		if (front_is_on_bus(dev) && !front_is_ours(dev) && front_type_of(dev) != NULL) {
 			front_close_stock(dev);
+			front_write_none(dev);
+		}
 	} else if (when == EVHDEV_DETACH_COMPLETE && parent != NULL &&
 	    device_get_name(parent) != NULL && strcmp(device_get_name(parent), "xenbus") == 0)
 		front_schedule();

@@ -56,11 +56,15 @@ hf_otherend_changed(struct xs_watch *w, const char **vec __unused, unsigned int 
 		XENBUS_OTHEREND_CHANGED(hv->hv_dev, xenbus_read_driver_state(hv->hv_otherend));
 }
 
+static u_int hf_deleted;
+SYSCTL_UINT(_hw_xenhvm, OID_AUTO, deleted, CTLFLAG_RD, &hf_deleted, 0, "Deletions of devices, begun");
+
 static void
 hf_delete(device_t bus, device_t child)
 {
 	struct hf_ivars *hv = device_get_ivars(child);
 
+	hf_deleted++;
 	xs_unregister_watch(&hv->hv_watch);
 	(void)device_delete_child(bus, child);
 	free(hv->hv_type, M_XENSTORE);
@@ -213,6 +217,8 @@ hf_write_ivar(device_t dev __unused, device_t child, int which, uintptr_t value)
 
 	if (which != XENBUS_IVAR_STATE)
 		return (EINVAL);
+	hvm_store_hold(2);
+	KASSERT(hv->hv_dev == child, ("%s: the device was freed", __func__));
 	sx_xlock(&hf_sx);
 	if (hv->hv_state != (enum xenbus_state)value) {
 		error = xs_read(XST_NIL, hv->hv_node, "state", NULL, &old);

@@ -6,6 +6,8 @@
 
 /*
  * xenhvm: xenstore.  Requests have no time-out; callbacks of watches run in a thread, one at a time.
+ * With hw.xenhvm.hold=1, requests of the core's users wait before they are made, and with 2 states that
+ * the core is to write for them; its other requests are made.
  *
  * Locking.  hs_request (sx): one request at a time.  hs_calling (sx): while a callback runs.  hs_mtx:
  * watches and events.
@@ -22,6 +24,7 @@
 #include <sys/proc.h>
 #include <sys/queue.h>
 #include <sys/sx.h>
+#include <sys/sysctl.h>
 #include <sys/taskqueue.h>
 
 #include <dev/xen/xen_var.h>
@@ -53,6 +56,18 @@ static STAILQ_HEAD(, hs_event) hs_events = STAILQ_HEAD_INITIALIZER(hs_events);
 static struct taskqueue *hs_queue;
 static struct task hs_task;
 static struct thread *hs_thread;
+
+SYSCTL_NODE(_hw, OID_AUTO, xenhvm, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "xenhvm");
+static u_int hs_hold;
+SYSCTL_UINT(_hw_xenhvm, OID_AUTO, hold, CTLFLAG_RW, &hs_hold, 0, "What is to wait: 1, 2");
+
+void
+hvm_store_hold(u_int what)
+{
+
+	while (*(volatile u_int *)&hs_hold == what)
+		pause("hshold", 1);
+}
 
 static struct xs_watch *
 hs_find(u_long token)
@@ -143,6 +158,7 @@ xs_dev_request_and_reply(struct xsd_sockmsg *msg, void **result)
 	size_t len;
 	int error;
 
+	hvm_store_hold(1);
 	sx_xlock(&hs_request);
 	error = xenstore_ring_talk(msg->type, msg->tx_id, &piece, 1, &reply, &len);
 	if (error != 0) {
