@@ -280,18 +280,21 @@ xenstore_watch_remove(struct xenstore_watch *w)
 	watch_forget(w);
 }
 
-/* The path of the watch with the lowest token above *token, which is set to it; NULL: none. */
+/*
+ * The path of the watch with the lowest token above *token, which is set to it; NULL: none.  One that
+ * is being removed would be set for good: xenstore may have been told.
+ */
 static char *
 watch_after(uint32_t *token)
 {
-	struct xenstore_watch *best, *w;
+	struct xenstore_watch *best = NULL, *w;
 	char *path;
 
 	path = malloc(XENSTORE_ABS_PATH_MAX, M_XEN, M_WAITOK);
-	best = NULL;
 	mtx_lock(&watch_mtx);
 	LIST_FOREACH(w, &watch_list, xw_link) {
-		if (w->xw_token > *token && (best == NULL || w->xw_token < best->xw_token))
+		if ((w->xw_flags & WATCH_REMOVED) == 0 && w->xw_token > *token &&
+		    (best == NULL || w->xw_token < best->xw_token))
 			best = w;
 	}
 	if (best != NULL) {
