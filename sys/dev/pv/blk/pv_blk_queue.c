@@ -446,10 +446,11 @@ pv_blk_collect(struct pv_blk_queue *bq)
 }
 
 /*
- * Collects completions until none is left and an interrupt is armed; drops and takes the lock.  Returns
- * whether pv_blk_is_last() says that one bio is left to the caller.  A
+ * Collects completions until none is left and an interrupt is armed; drops and takes the lock.  A
  * device that has the next ones ready each time must not keep the thread, which other queues and
  * devices, or the one that submits, may need: it goes on a little later.
+ *
+ * Returns true if one bio is left to the caller (pv_blk_is_last()).
  */
 static bool
 pv_blk_process(struct pv_blk_queue *bq)
