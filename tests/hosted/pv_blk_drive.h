@@ -24,7 +24,6 @@
 #include <geom/geom_disk.h>
 
 #include <dev/pv/blk/pv_blk.h>
-#include <dev/pv/blk/pv_blk_peer.h>
 
 #include "host/host.h"
 #include "kpi/disk.h"

@@ -31,7 +31,7 @@
  *	pv_blk_queue.c | pv_blk_submit()         pv_blk_intr() -+    put, kick, collect, arm; barriers
  *	               |                               |        ^
  *	pv_blk_req.c   | pv_blk_req_next()      _req_end() -----+    a piece of a bio, its memory
- *	pv_blk_hist.c, pv_blk_log.c                     ^            histograms, messages
+ *	pv_blk_hist.c                                   ^            histograms
  *	               v                               ^
  *	          pvq_put(), pvq_kick()            pvq_get()         the ring
  *
@@ -107,8 +107,8 @@
  *	(the device is live again)
  *	pv_dev_thaw()        first what was requeued, in order, then the bios that were queued
  *
- * pv_blk_peer.h has what this takes where the peer is a program, which closes, restarts and may offer
- * less than before.
+ * What this takes where the peer is a program, which closes, restarts and may offer less than
+ * before, is at the end of this file.
  *
  * A request that is put again may have been done already: each is a read, or writes the same to the
  * same place, and nothing that overlaps it and came after a barrier was started.
@@ -255,7 +255,7 @@ struct pv_blk_ops {
 	 * more now?  Called once a second.  May sleep.  NULL: there are always all.
 	 */
 	bool	(*bo_has_more)(struct pv_blk *blk);
-	/* Reconnecting and copying (pv_blk_peer.h).  NULL: neither. */
+	/* Reconnecting and copying (struct pv_blk_peer_ops).  NULL: neither. */
 	const struct pv_blk_peer_ops *bo_peer;
 	/* The last user closed the disk: pv_blk_quiesce() returns 0.  May sleep.  NULL: not needed. */
 	void	(*bo_closed)(struct pv_blk *blk);
@@ -570,5 +570,76 @@ void	pv_blk_requeue(struct pv_blk *blk);
  * qs  n queues, up to bp_nqueues
  */
 void	pv_blk_set_queues(struct pv_blk *blk, struct pvq *const *qs, u_int n);
+
+/*
+ * Reconnecting and copying, a capability for a transport whose peer is a domain of its own.
+ *
+ * Such a peer takes part in a reset: it is requested to close, may take long, restart, or never
+ * answer, and the one that connects next may offer less.  And it must not see more memory than the data
+ * of its requests, so that these are copied to and from pages that are shared with it.
+ *
+ *	a need of a reset (pv_dev.c)    -->  bpo_reconnect()      requested
+ *	                                     pv_dev_hold()        the protocol's thread, from here on
+ *	                                     pv_blk_requeue()
+ *	                                     pv_blk_set_queues()  none; the peer closes and connects
+ *	the next peer's limits          -->  pv_blk_set_delete(), pv_blk_set_max_size()
+ *	                                     pv_blk_set_queues()  the new ones
+ *	                                     pv_dev_thaw(), or pv_dev_lose()
+ */
+
+/* bo_peer of struct pv_blk_ops, which has neither bo_stop nor bo_restart then.  None may sleep. */
+struct pv_blk_peer_ops {
+	/*
+	 * Request a new connection, and return.  The queues are frozen.  The device is stopped by the
+	 * protocol before pv_blk_detach().
+	 */
+	void	(*bpo_reconnect)(struct pv_blk *blk);
+	/*
+	 * Make rq_length bytes ready for the peer, for a write those of rq_window; and, after a read
+	 * without an error, copy them to rq_window.  bp_phys is false, and rq_nsegs stays 0.
+	 *
+	 * Returns 0, with rq_length less if there is no room for all: whole sectors; or ENOMEM: none
+	 * now.  There is always room for the polled request.
+	 */
+	int	(*bpo_load)(struct pv_blk *blk, struct pv_blk_req *rq);
+	void	(*bpo_unload)(struct pv_blk *blk, struct pv_blk_req *rq);
+	/* What was loaded is not needed any more, or is loaded again. */
+	void	(*bpo_release)(struct pv_blk *blk, struct pv_blk_req *rq);
+	/* Bytes of the polled request at most. */
+	size_t	bpo_polled_size;
+};
+
+/*
+ * Copies length bytes of a mapped or unmapped bio, from off on, to buf, or buf to them.  For
+ * bpo_load and bpo_unload, with a request's rq_window.  Does not sleep.
+ */
+void	pv_blk_copy(const struct bio *bp, size_t off, size_t length, char *buf, bool to_bio);
+
+/*
+ * pv_dev_hold(), and from now on don't collect completions either: what a queue holds then may not be
+ * true of the requests in flight.  What was completed before has been copied when this returns.
+ * pv_dev_thaw() goes on, or pv_dev_hold() and what follows it.
+ */
+void	pv_blk_hold(struct pv_blk *blk);
+
+/*
+ * The next peer deletes more or less at once than the one before, or nothing any more, or other units:
+ * bp_delete_* of params.  Frozen.
+ */
+void	pv_blk_set_delete(struct pv_blk *blk, const struct pv_blk_params *params);
+
+/*
+ * The next peer takes other requests.  What was requeued and is longer is sent in pieces, one after
+ * the other.  Between pv_blk_requeue() and pv_dev_thaw().
+ *
+ * size  bytes of data in a request, at least a sector; more than bp_max_size was are not used
+ */
+void	pv_blk_set_max_size(struct pv_blk *blk, size_t size);
+
+/*
+ * Has a request in flight been without an answer for longer than the time-out?  Takes a
+ * queue's lock.
+ */
+bool	pv_blk_is_late(struct pv_blk *blk);
 
 #endif /* !_DEV_PV_PV_BLK_H_ */

@@ -25,7 +25,6 @@
 
 #include <geom/geom_disk.h>
 
-#include <dev/pv/blk/pv_blk_peer.h>
 #include <dev/pv/blk/pv_blk_var.h>
 
 MODULE_VERSION(pv_blk, 1);

@@ -37,7 +37,6 @@
 #include <sys/bio.h>
 #include <sys/proc.h>
 
-#include <dev/pv/blk/pv_blk_peer.h>
 #include <dev/pv/blk/pv_blk_var.h>
 
 #define	PV_BLK_GET_MAX		32	/* completions collected at once */

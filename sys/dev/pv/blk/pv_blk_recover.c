@@ -15,7 +15,6 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 
-#include <dev/pv/blk/pv_blk_peer.h>
 #include <dev/pv/blk/pv_blk_var.h>
 
 /* Waits up to so many seconds until nothing is in flight, while that can happen without a reset. */

@@ -87,8 +87,9 @@ pv_blk_dtag(struct pv_blk *blk, const struct pv_blk_req *rq)
 	return (blk->blk_queues[rq->rq_home].bq_dtag);
 }
 
-/* pv_blk_log.c: messages. */
+/* pv_blk_req.c: requests from bios.  The queue's lock is held where there is a queue. */
 
+MALLOC_DECLARE(M_PVBLK);
 /* May a message go to the log now?  A bad disk must not fill it. */
 bool	pv_blk_may_log(struct pv_blk *blk);
 /* rq ended with error. */
@@ -98,10 +99,6 @@ void	pv_blk_log_error(struct pv_blk *blk, const struct pv_blk_req *rq, int error
  * long that a reset has to follow.
  */
 bool	pv_blk_log_late(struct pv_blk_queue *bq);
-
-/* pv_blk_req.c: requests from bios.  The queue's lock is held where there is a queue. */
-
-MALLOC_DECLARE(M_PVBLK);
 /* bio_cmd of pv_blk_query()'s bio; disk(9) does not send it. */
 #define	PV_BLK_BIO_QUERY	BIO_CMD0
 /* Allocates what requests need, and frees it, from any stage of the former.  May sleep. */

@@ -14,7 +14,6 @@
 #include <sys/sysctl.h>
 
 #include <dev/pv/blk/pv_blk.h>
-#include <dev/pv/blk/pv_blk_peer.h>
 #include <dev/xen/grant_ring.h>
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_gnttab.h>

@@ -12,7 +12,6 @@
 #define	_QDISK_H_
 
 #include <dev/pv/blk/pv_blk.h>
-#include <dev/pv/blk/pv_blk_peer.h>
 
 #include <geom/geom_disk.h>
 
