@@ -16,7 +16,6 @@
 
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
-#include <dev/pv/net/pv_net_message.h>
 #include <dev/xen/netfront/netfront_var.h>
 
 #include "host/host.h"

@@ -11,17 +11,15 @@
  * metadata, media, counters, watchdog, up and down.  A protocol owns what faces the device or back end:
  * negotiation, the wire format of a packet's header, filters, the life of the device.
  *
- * A packet's way.  Files below are called, those above get a result or a list.  Between pv_net_tx.c and
- * pv_net_txring.c there are three calls: pv_net_tx_add() makes a packet a chain of the batch,
- * pv_net_tx_commit() puts the batch into the ring, pv_net_tx_reclaim() frees what was sent.
+ * A packet's way.  Files below are called, those above get a result or a list.
  *
  *	sent                                           received
  *	----                                           --------
  *	if_transmit                                    if_input
  *	    |                                              ^
- *	pv_net_tx.c      queue, notify, reclaim        pv_net_lro.c   merged by tcp_lro(9), or not
+ *	    |                                          pv_net_lro.c   merged by tcp_lro(9), or not
  *	    |                                              ^
- *	pv_net_txring.c  add, commit, reclaim          pv_net_rx.c    buffers, budget, whole frames
+ *	pv_net_tx.c  queue, add, commit, reclaim       pv_net_rx.c    buffers, budget, whole frames
  *	    |      |                                       ^    |
  *	    |      +- pv_net_offload.c                     |    +- pv_net_offload.c
  *	    |      |    marks -> offload                   |    |    offload -> marks
@@ -31,7 +29,7 @@
  *
  * and to find, to finish or to split what is in a packet, both call pv_net_packet.c.  Where the back
  * end sees whole pages, packets are copied on this way: pv_net_stage.h.  Where the ring itself carries
- * what describes a packet, and commands travel among the packets: pv_net_message.h.
+ * what describes a packet, and commands travel among the packets: struct pv_net_message_ops.
  *
  * Above that, each file calls those before it only:
  *
@@ -268,7 +266,7 @@ struct pv_net_ops {
 	bool	(*pno_link_up)(void *softc);
 	/* The link's speed in Mbit/s, 0 if it is not known, and duplex.  Or NULL. */
 	uint32_t (*pno_link_speed)(void *softc, bool *full);
-	/* Messages in the ring (pv_net_message.h).  NULL: there are none. */
+	/* Messages in the ring (struct pv_net_message_ops).  NULL: there are none. */
 	const struct pv_net_message_ops *pno_message;
 };
 
@@ -418,5 +416,38 @@ struct pv_dev *pv_net_dev(struct pv_net *pn);
  * it was.  0 or an errno value.  May sleep.
  */
 int	pv_net_thaw(struct pv_net *pn);
+
+/*
+ * Messages in the ring, a capability for protocols whose transport carries them (pc_arg).
+ *
+ * What describes a packet to be sent is then in messages beside its segments, not in a header before
+ * the frame.  A command is a chain of the transmit queue that is no packet, and has messages but no
+ * segments: the way for a protocol that has no queue of its own for commands.
+ */
+
+/* pno_message of struct pv_net_ops; called with the transmit queue's lock held. */
+struct pv_net_message_ops {
+	/*
+	 * Packet n of a batch (n is less than PV_NET_BATCH) has its segments, and its offload is
+	 * known: set its chain's pc_arg to room for its messages, which pno_encap fills in.  It is
+	 * valid until the chains of this batch were put.  Can't fail.
+	 */
+	void	(*pmo_prepare)(void *softc, int pair, u_int n, struct pv_net_txhdr *hdr);
+	/* n packets, or commands, have completed. */
+	void	(*pmo_sent)(void *softc, int pair, const struct pvq_done *done, int n);
+};
+
+/*
+ * Put a command into the transmit queue of a pair, and notify the back end.
+ *
+ * arg  its pc_arg; read during the call only
+ *
+ * Returns 0; ENOSPC if there is no room now; EINVAL if the ring has no form for it.  The completion
+ * goes to pmo_sent.
+ */
+int	pv_net_command(struct pv_net *pn, int pair, void *arg);
+
+/* Is it a command that completed?  In pmo_sent. */
+bool	pv_net_is_command(const struct pvq_done *done);
 
 #endif /* !_DEV_PV_PV_NET_H_ */

@@ -50,6 +50,8 @@
 #include <dev/pv/net/pv_net.h>
 #include <dev/pv/net/pv_net_var.h>
 
+MALLOC_DEFINE(M_PVNET, "pv_net", "paravirtual network cards");
+
 #define	PV_NET_MIN_TYPE		0x600	/* IEEE 802.3, 3.2.6: less is a length */
 #define	PV_NET_TYPE_9100	0x9100	/* a tag in front of others, before IEEE 802.1ad */
 #define	PV_NET_MPLS_LEN		4

@@ -5,7 +5,8 @@
  */
 
 /*
- * pv_net: sending, notification of the device, and completion.
+ * pv_net: sending: the ring and the buffers of a transmit queue, notification of the device, and
+ * completion.
  *
  *	if_transmit --lock free, nothing waits--> chain --> ring ~~notification~~> device
  *	     |                                      ^                                |
@@ -17,6 +18,20 @@
  *	       if_transmit        task      transmit interrupt   start (ALTQ)
  *	                            ^
  *	                            +-- lock was taken, notification left over, timer
+ *
+ * The ring:
+ *
+ *	pv_net_tx_add         packet -> tag, offload -> segments -> next chain of the batch
+ *	                                   |
+ *	                                   +-> segmented here: its segments become the queue's list
+ *	pv_net_tx_commit      batch -> ring: the device sees it, and is not notified yet
+ *	pv_net_tx_put         both, of one packet; what most packets are takes its fast path
+ *	pv_net_tx_reclaim     ring -> completed chains: their packets are freed
+ *	pv_net_tx_take_back   the same for what a stopped device had
+ *
+ * A buffer is what a chain in flight has: the packet, its DMA map and segments, and memory for a
+ * header that can't stand before the frame in its own mbuf.  There is one for each slot of the ring.
+ * Free ones are a stack, so that the one that was used last, and is in the cache, is next.
  *
  * All but the short way of a packet is done by one function, pv_net_tx_run(): it collects
  * completions, fills the ring with what waits, arms the timer, and checks whether the queue is broken.
@@ -52,6 +67,9 @@
  * Completions are collected by the dozen, without interrupts: by the sender, when a quarter of the
  * buffers, or of those that were free the last time, is in flight (ptq_look).
  *
+ * A command (pv_net_command()) takes a buffer, as a packet does, which is what its completion is known
+ * by: one without segments.
+ *
  * The timer.  What is in flight would be collected by the next sender, and there may be none.  So while
  * anything is in flight or waits, a callout is pending that queues the task after PV_NET_TX_TIMER.  It
  * bounds the time that an mbuf stays with the driver, and it tries again when memory is short.  No
@@ -64,7 +82,8 @@
  *	full:       ptq_full is true from a packet that found no room until a completion is collected
  *
  * Locking.  ptq_mtx covers everything of the queue, both directions of the pvq included.  The buf_ring
- * takes packets without it.  Of the stack, only m_freem() and bpf(4) are called with it held.
+ * takes packets without it, and allocation and freeing are attach's and detach's.  Of the stack, only
+ * m_freem() and bpf(4) are called with it held.
  */
 
 #include "opt_rss.h"
@@ -86,6 +105,7 @@
 #include <sys/sx.h>
 #include <sys/taskqueue.h>
 #include <sys/time.h>
+#include <net/bpf.h>
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <net/if_media.h>
@@ -100,8 +120,639 @@
 #include <dev/pv/net/pv_net.h>
 #include <dev/pv/net/pv_net_var.h>
 
+#define	PV_NET_TX_RING_MIN	1024		/* packets that wait for the queue */
 #define	PV_NET_KICK_BYTES	131072		/* bytes after which a notification is not left over */
 #define	PV_NET_TX_TIMER		(10 * SBT_1MS)	/* longest that a completion waits */
+
+/* Memory for the headers that can't stand before their frame, one piece for all buffers. */
+static int
+pv_net_tx_alloc_hdrs(struct pv_net_txq *txq, u_int size)
+{
+	struct pv_net *pn = txq->ptq_pn;
+	bus_size_t stride;
+	u_int i;
+	int error;
+
+	if (pn->pn_params.pnp_hdrlen == 0)
+		return (0);
+	stride = roundup2(pn->pn_params.pnp_hdrlen, 8);
+	error = pv_dma_alloc(&txq->ptq_hdrs, bus_get_dma_tag(pn->pn_dev), stride * size, 8);
+	if (error != 0)
+		return (error);
+	for (i = 0; i < size; i++) {
+		txq->ptq_bufs[i].ptb_hdr = (char *)txq->ptq_hdrs.pdm_mem + i * stride;
+		txq->ptq_bufs[i].ptb_hdr_addr = txq->ptq_hdrs.pdm_addr + i * stride;
+	}
+	return (0);
+}
+
+static int
+pv_net_tx_create_tag(struct pv_net_txq *txq)
+{
+	const struct pv_net_params *params = &txq->ptq_pn->pn_params;
+
+	return (bus_dma_tag_create(bus_get_dma_tag(txq->ptq_pn->pn_dev), 1, params->pnp_boundary,
+	    BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL, PV_NET_MAX_FRAME + params->pnp_hdrlen,
+	    params->pnp_tx_segs, params->pnp_seg_max, 0, NULL, NULL, &txq->ptq_tag));
+}
+
+int
+pv_net_tx_alloc(struct pv_net_txq *txq)
+{
+	const struct pv_net_params *params = &txq->ptq_pn->pn_params;
+	u_int i, size = txq->ptq_pvq->q_size;
+	int error;
+
+	txq->ptq_ring = buf_ring_alloc(MAX(1 << flsl(size - 1), PV_NET_TX_RING_MIN), M_PVNET,
+	    M_WAITOK, &txq->ptq_mtx);
+	error = pv_net_needs_dma(txq->ptq_pn) ? pv_net_tx_create_tag(txq) : 0;
+	if (error != 0)
+		return (error);
+	txq->ptq_bufs = malloc(size * sizeof(txq->ptq_bufs[0]), M_PVNET, M_WAITOK | M_ZERO);
+	txq->ptq_free = malloc(size * sizeof(txq->ptq_free[0]), M_PVNET, M_WAITOK | M_ZERO);
+	/* One more than the tag may give, for the header. */
+	txq->ptq_segs = malloc((size_t)size * (params->pnp_tx_segs + 1) *
+	    sizeof(txq->ptq_segs[0]), M_PVNET, M_WAITOK | M_ZERO);
+	for (i = 0; i < size; i++) {
+		txq->ptq_bufs[i].ptb_segs = &txq->ptq_segs[i * (params->pnp_tx_segs + 1)];
+		if (txq->ptq_tag != NULL)
+			error = bus_dmamap_create(txq->ptq_tag, 0, &txq->ptq_bufs[i].ptb_map);
+		if (error != 0)
+			return (error);
+		txq->ptq_free[i] = &txq->ptq_bufs[i];
+		txq->ptq_made = txq->ptq_nbufs = txq->ptq_nfree = i + 1;
+	}
+	return (pv_net_tx_alloc_hdrs(txq, size));
+}
+
+/* Undo pv_net_tx_alloc(), however far it came. */
+void
+pv_net_tx_free(struct pv_net_txq *txq)
+{
+	u_int i;
+
+	/* Packets that a dead device still may read are not given back. */
+	if (txq->ptq_nfree != txq->ptq_nbufs)
+		return;
+	pv_dma_free(&txq->ptq_hdrs);
+	for (i = 0; i < txq->ptq_made && txq->ptq_tag != NULL; i++)
+		bus_dmamap_destroy(txq->ptq_tag, txq->ptq_bufs[i].ptb_map);
+	if (txq->ptq_tag != NULL)
+		bus_dma_tag_destroy(txq->ptq_tag);
+	if (txq->ptq_ring != NULL)
+		drbr_free(txq->ptq_ring, M_PVNET);
+	free(txq->ptq_segs, M_PVNET);
+	free(txq->ptq_free, M_PVNET);
+	free(txq->ptq_bufs, M_PVNET);
+	txq->ptq_tag = NULL;
+	txq->ptq_ring = NULL;
+	txq->ptq_segs = NULL;
+	txq->ptq_free = NULL;
+	txq->ptq_bufs = NULL;
+	txq->ptq_made = txq->ptq_nbufs = txq->ptq_nfree = 0;
+}
+
+/* Sync a packet's memory, if it was loaded by bus_dma(9). */
+static inline void
+pv_net_tx_sync(const struct pv_net_txq *txq, const struct pv_net_txbuf *buf, bus_dmasync_op_t op)
+{
+	if (txq->ptq_tag != NULL)
+		bus_dmamap_sync(txq->ptq_tag, buf->ptb_map, op);
+}
+
+/* Unload it. */
+static inline void
+pv_net_tx_unmap(const struct pv_net_txq *txq, const struct pv_net_txbuf *buf)
+{
+	if (txq->ptq_tag != NULL)
+		bus_dmamap_unload(txq->ptq_tag, buf->ptb_map);
+}
+
+/*
+ * Is the protocol's header apart from the frame?  It stands before it, in its own mbuf, if there is
+ * room that is not shared, and the device takes header and data from one segment; else in the memory
+ * set aside for it.
+ */
+static bool
+pv_net_tx_hdr_apart(const struct pv_net_params *params, struct mbuf *m)
+{
+	return (params->pnp_hdrlen != 0 &&
+	    (params->pnp_hdr_apart || M_LEADINGSPACE(m) < params->pnp_hdrlen));
+}
+
+/*
+ * Add the segments of an mbuf that has pages, and no address (M_EXTPG, mbuf(9)): sendfile(2)'s, or a
+ * record of TLS, with a header before the pages and a trailer behind them.  As pvq_phys_add().
+ */
+static __noinline int
+pv_net_tx_add_unmapped(struct pv_net_txq *txq, const struct mbuf *m, bus_dma_segment_t *segs, int n,
+    int max)
+{
+	bus_size_t seg_max = txq->ptq_pn->pn_params.pnp_seg_max;
+	u_int at = mtod(m, vm_offset_t), left = m->m_len, first = m->m_epg_1st_off, i, len;
+
+	txq->ptq_stats.unmapped++;
+	if (at < m->m_epg_hdrlen) {
+		len = MIN(m->m_epg_hdrlen - at, left);
+		n = pvq_phys_add(segs, n, max, seg_max, m->m_epg_hdr + at, len);
+		left -= len;
+		at = 0;
+	} else
+		at -= m->m_epg_hdrlen;
+	for (i = 0; i < m->m_epg_npgs && left > 0 && n >= 0; i++, first = 0) {
+		len = m_epg_pagelen(m, i, first);
+		if (at >= len) {
+			at -= len;
+			continue;
+		}
+		len = MIN(len - at, left);
+		n = pvq_phys_add_run(segs, n, max, seg_max, m->m_epg_pa[i] + first + at, len);
+		left -= len;
+		at = 0;
+	}
+	if (left > 0 && n >= 0)
+		n = pvq_phys_add(segs, n, max, seg_max, m->m_epg_trail + at, left);
+	return (n);
+}
+
+/* The segments of a packet, up to max of them: how many, or -EFBIG or another error below zero. */
+static __noinline int
+pv_net_tx_segs(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m,
+    bus_dma_segment_t *segs, int max)
+{
+	bus_size_t seg_max = txq->ptq_pn->pn_params.pnp_seg_max;
+	int error, n = 0;
+
+	if (txq->ptq_tag == NULL) {
+		for (; m != NULL && n >= 0; m = m->m_next) {
+			if (__predict_false((m->m_flags & M_EXTPG) != 0))
+				n = pv_net_tx_add_unmapped(txq, m, segs, n, max);
+			else
+				n = pvq_phys_add(segs, n, max, seg_max, mtod(m, const void *),
+				    m->m_len);
+		}
+		return (n < 0 ? -EFBIG : n);
+	}
+	error = bus_dmamap_load_mbuf_sg(txq->ptq_tag, buf->ptb_map, m, segs, &n, BUS_DMA_NOWAIT);
+	if (error == 0 && n > max) {
+		pv_net_tx_unmap(txq, buf);
+		error = EFBIG;
+	}
+	return (error != 0 ? -error : n);
+}
+
+/* A packet that has too many pieces, with fewer.  NULL: no memory, and it still is there. */
+static __noinline struct mbuf *
+pv_net_tx_simplify(struct pv_net_txq *txq, struct mbuf *m, int max)
+{
+	struct mbuf *simple;
+
+	/* A piece may cross a page boundary: leave each of them two segments. */
+	simple = m_collapse(m, M_NOWAIT, MAX(max / 2, 1));
+	if (simple != NULL)
+		txq->ptq_stats.collapsed++;
+	else {
+		simple = m_defrag(m, M_NOWAIT);
+		txq->ptq_stats.defragged += simple != NULL;
+	}
+	return (simple);
+}
+
+/*
+ * Load a packet for DMA, making it simpler when it has too many pieces.  On failure *mp may
+ * be a new chain, and is the caller's to free.
+ */
+static inline int
+pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **mp, bool apart)
+{
+	bus_dma_segment_t *segs = buf->ptb_segs + apart;
+	struct mbuf *m = *mp;
+	int max, n;
+
+	max = txq->ptq_pn->pn_params.pnp_tx_segs - apart;
+	n = pv_net_tx_segs(txq, buf, m, segs, max);
+	if (__predict_false(n == -EFBIG)) {
+		m = pv_net_tx_simplify(txq, m, max);
+		if (m == NULL)
+			return (ENOBUFS);
+		*mp = m;
+		n = pv_net_tx_segs(txq, buf, m, segs, max);
+	}
+	if (n < 0)
+		return (-n);
+	buf->ptb_nsegs = n + apart;
+	return (0);
+}
+
+/* A packet that was loaded does not become a chain. */
+static __noinline void
+pv_net_tx_undo(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m, bool apart)
+{
+	if (txq->ptq_pn->pn_stage != NULL)
+		txq->ptq_pn->pn_stage->so_sent(txq, buf);
+	else
+		pv_net_tx_unmap(txq, buf);
+	buf->ptb_nsegs = 0;
+	if (!apart)
+		m_adj(m, txq->ptq_pn->pn_params.pnp_hdrlen);
+}
+
+/*
+ * Make a packet, whose offload is in the batch's next header, the next chain of it.  Returns 0;
+ * ENOSPC if the queue has no room, with the packet untouched; another error if it can't be sent at
+ * all, and is the caller's to free.
+ */
+static __always_inline int
+pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
+{
+	const struct pv_net *pn = txq->ptq_pn;
+	const struct pv_net_params *params = &pn->pn_params;
+	struct pv_net_txhdr *hdr = &txq->ptq_txhdrs[txq->ptq_n];
+	struct pvq_chain *pc = &txq->ptq_chains[txq->ptq_n];
+	struct pv_net_txbuf *buf;
+	bool apart;
+	int error, slots;
+
+	if (txq->ptq_nfree == 0)
+		return (ENOSPC);
+	buf = txq->ptq_free[txq->ptq_nfree - 1];
+	if ((*mp)->m_pkthdr.len > PV_NET_MAX_FRAME ||
+	    (params->pnp_max_frame != 0 && (*mp)->m_pkthdr.len > params->pnp_max_frame)) {
+		txq->ptq_stats.too_long++;
+		return (EMSGSIZE);
+	}
+	apart = pv_net_tx_hdr_apart(params, *mp);
+	if (!apart) {
+		(*mp)->m_data -= params->pnp_hdrlen;
+		(*mp)->m_len += params->pnp_hdrlen;
+		(*mp)->m_pkthdr.len += params->pnp_hdrlen;
+	}
+	error = pn->pn_stage != NULL ? pn->pn_stage->so_send(txq, buf, *mp, &hdr->pth_offload) :
+	    pv_net_tx_load(txq, buf, mp, apart);
+	if (error != 0) {
+		txq->ptq_stats.nomem += error != ENOSPC;
+		return (error);
+	}
+	hdr->pth_hdr = apart ? buf->ptb_hdr : mtod(*mp, void *);
+	if (apart) {
+		buf->ptb_segs[0].ds_addr = buf->ptb_hdr_addr;
+		buf->ptb_segs[0].ds_len = params->pnp_hdrlen;
+	}
+	*pc = (struct pvq_chain){ .pc_segs = buf->ptb_segs, .pc_nread = buf->ptb_nsegs,
+	    .pc_cookie = buf };
+	hdr->pth_chain = pc;
+	if (pn->pn_ops->pno_message != NULL)
+		pn->pn_ops->pno_message->pmo_prepare(pn->pn_softc, txq->ptq_id, txq->ptq_n, hdr);
+	slots = pvq_prepare(txq->ptq_pvq, pc);
+	error = slots == 0 ? EFBIG : pvq_reserve(txq->ptq_pvq, txq->ptq_slots + slots);
+	if (__predict_false(error != 0)) {
+		pv_net_tx_undo(txq, buf, *mp, apart);
+		txq->ptq_stats.nomem += error != ENOSPC;
+		return (error);
+	}
+	txq->ptq_slots += slots;
+	txq->ptq_n++;
+	txq->ptq_nfree--;
+	buf->ptb_mbuf = *mp;
+	return (0);
+}
+
+int
+pv_net_tx_add_plain(struct pv_net_txq *txq, struct mbuf **mp)
+{
+	memset(&txq->ptq_txhdrs[txq->ptq_n].pth_offload, 0, sizeof(struct pv_net_offload));
+	return (pv_net_tx_encap(txq, mp));
+}
+
+static void
+pv_net_tx_count(struct pv_net_txq *txq, const struct mbuf *m, u_int len,
+    const struct pv_net_offload *o)
+{
+	struct pv_net_txstats *stats = &txq->ptq_stats;
+
+	stats->packets++;
+	stats->bytes += len;
+	stats->mcasts += (m->m_flags & (M_MCAST | M_BCAST)) != 0;
+	stats->csum += (o->po_flags & PV_NET_NEEDS_CSUM) != 0;
+	stats->tso += o->po_gso_type != PV_NET_GSO_NONE;
+}
+
+/* Put the tag into the frame: no device of ours does. */
+static struct mbuf *
+pv_net_tx_untag(struct mbuf *m)
+{
+	struct mbuf *tagged;
+
+	tagged = ether_vlanencap(m, m->m_pkthdr.ether_vtag);
+	if (tagged != NULL)
+		tagged->m_flags &= ~M_VLANTAG;
+	return (tagged);
+}
+
+/*
+ * Listeners of bpf(4) see the frame, not the header of `hdrlen' bytes that may stand before it, with
+ * the checksum that it will have.
+ */
+static __noinline void
+pv_net_tx_tap(if_t ifp, struct mbuf *m, u_int hdrlen, const struct pv_net_offload *o)
+{
+	u_int done = o->po_csum_start + o->po_csum_offset + sizeof(uint16_t);
+	struct mbuf *copy;
+
+	m->m_data += hdrlen;
+	m->m_len -= hdrlen;
+	m->m_pkthdr.len -= hdrlen;
+	if ((o->po_flags & (PV_NET_NEEDS_CSUM | PV_NET_FINISH_CSUM)) != 0) {
+		copy = pv_net_copy_front(m, done);
+		if (copy != NULL) {
+			/* Nothing is left to do: a listener need not, and can not, finish it again. */
+			copy->m_pkthdr.csum_flags = 0;
+			pv_net_store_sum(copy, o->po_csum_start, o->po_csum_offset,
+			    pv_net_sum_end(copy, o->po_csum_start + o->po_csum_offset));
+			ETHER_BPF_MTAP(ifp, copy);
+		}
+		m_freem(copy);
+	} else
+		ETHER_BPF_MTAP(ifp, m);
+	m->m_data -= hdrlen;
+	m->m_len += hdrlen;
+	m->m_pkthdr.len += hdrlen;
+}
+
+/*
+ * Do in software what of a packet's offload the device does not do.  NULL: there is no packet any
+ * more, or it is a list of them, waiting.
+ */
+static __noinline struct mbuf *
+pv_net_tx_software(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload *o)
+{
+	bool split = (o->po_flags & PV_NET_SPLIT) != 0;
+
+	m = pv_net_tx_soften(m, o);
+	txq->ptq_stats.nomem += m == NULL;
+	if (!split) {
+		txq->ptq_stats.soft_csum += m != NULL;
+		return (m);
+	}
+	txq->ptq_stats.soft_tso += m != NULL;
+	/* Segments are not split again, and what else is split was alone: the list is empty. */
+	txq->ptq_list = m;
+	return (NULL);
+}
+
+/*
+ * The packet m, with its tag in the frame, and with what is to be done about it in *o; NULL if nothing
+ * is left of it.
+ */
+static inline struct mbuf *
+pv_net_tx_prepare(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload *o)
+{
+	struct pv_net *pn = txq->ptq_pn;
+	enum pv_net_bad bad;
+	u_int soft = PV_NET_SOFT;
+
+	if (__predict_false((m->m_flags & M_VLANTAG) != 0) && (m = pv_net_tx_untag(m)) == NULL) {
+		txq->ptq_stats.nomem++;
+		return (NULL);
+	}
+	bad = pv_net_tx_offload(pn, m, o);
+	if (__predict_false(bad != PV_NET_FINE)) {
+		txq->ptq_stats.bad_offload++;
+		txq->ptq_stats.bad[bad]++;
+		m_freem(m);
+		return (NULL);
+	}
+	/* What is copied is finished in the copy. */
+	if (pn->pn_stage != NULL)
+		soft &= ~PV_NET_FINISH_CSUM;
+	return (__predict_true((o->po_flags & soft) == 0) ? m : pv_net_tx_software(txq, m, o));
+}
+
+/*
+ * Make a packet the next chain of the batch.
+ *
+ * Returns true if the packet was consumed: it is in the batch, was dropped, or was split and its
+ * segments are the queue's list.  Returns false if the queue has no room; *mp is still the caller's,
+ * and may be another mbuf now.
+ */
+static bool
+pv_net_tx_add(struct pv_net_txq *txq, struct mbuf **mp)
+{
+	struct pv_net_offload *offload = &txq->ptq_txhdrs[txq->ptq_n].pth_offload;
+	if_t ifp = txq->ptq_pn->pn_ifp;
+	struct pv_net_txbuf *buf;
+	struct mbuf *m;
+	u_int len;
+	int error;
+
+	m = pv_net_tx_prepare(txq, *mp, offload);
+	if (m == NULL)
+		return (true);
+	len = m->m_pkthdr.len;
+	error = pv_net_tx_encap(txq, &m);
+	if (__predict_false(error != 0)) {
+		if (error == ENOSPC) {
+			*mp = m;
+			return (false);
+		}
+		m_freem(m);
+		return (true);
+	}
+	pv_net_tx_count(txq, m, len, offload);
+	if (bpf_peers_present(if_getbpf(ifp)))
+		pv_net_tx_tap(ifp, m, m->m_pkthdr.len - len, offload);
+	if (txq->ptq_pn->pn_stage != NULL) {
+		buf = txq->ptq_chains[txq->ptq_n - 1].pc_cookie;
+		buf->ptb_mbuf = NULL;
+		m_freem(m);
+	}
+	return (true);
+}
+
+void
+pv_net_tx_commit(struct pv_net_txq *txq)
+{
+	struct pv_net *pn = txq->ptq_pn;
+	u_int i;
+
+	if (txq->ptq_n == 0)
+		return;
+	pn->pn_ops->pno_encap(pn->pn_softc, txq->ptq_id, txq->ptq_txhdrs, txq->ptq_n);
+	for (i = 0; i < txq->ptq_n && txq->ptq_tag != NULL; i++)
+		pv_net_tx_sync(txq, txq->ptq_chains[i].pc_cookie, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&txq->ptq_hdrs, BUS_DMASYNC_PREWRITE);
+	pvq_post(txq->ptq_pvq, txq->ptq_chains, txq->ptq_n);
+	txq->ptq_unkicked += txq->ptq_n;
+	txq->ptq_n = 0;
+	txq->ptq_slots = 0;
+}
+
+/*
+ * The segments of a packet, one for each mbuf: how many, or 0 if that is not so, or there are more than
+ * max.
+ */
+static inline int
+pv_net_tx_fast_segs(const struct mbuf *m, bus_dma_segment_t *segs, int max)
+{
+	vm_offset_t at;
+	int n;
+
+	for (n = 0; m != NULL; m = m->m_next, n++) {
+		at = mtod(m, vm_offset_t);
+		if (n == max || (m->m_flags & M_EXTPG) != 0 ||
+		    (u_int)m->m_len - 1 >= PAGE_SIZE - (at & PAGE_MASK))
+			return (0);
+		segs[n].ds_addr = vtophys(at);
+		segs[n].ds_len = m->m_len;
+	}
+	return (n);
+}
+
+/*
+ * The fast path.  Which packets take it is said here alone:
+ *
+ *	the card       pv_net_tx_has_fast()
+ *	the queue      no batch is being built, and there is room
+ *	listeners      bpf(4) has none
+ *	the packet     no tag, nothing to be done but a checksum that pv_net_tx_plain_l4() knows
+ *	its memory     each mbuf is a segment, and with the header they are few enough for one place
+ */
+static inline bool
+pv_net_tx_fast(struct pv_net_txq *txq, struct mbuf *m)
+{
+	struct pv_net_txstats *stats = &txq->ptq_stats;
+	const struct pv_net *pn = txq->ptq_pn;
+	u_int hdrlen = pn->pn_params.pnp_hdrlen, len = m->m_pkthdr.len, start = 0;
+	struct pvq *q = txq->ptq_pvq;
+	struct pv_net_txbuf *buf;
+	struct pvq_chain pc;
+	bool apart;
+	int n;
+
+	if (!txq->ptq_fast || !pv_net_fast_path || txq->ptq_n != 0 || txq->ptq_nfree == 0 ||
+	    pvq_broken(q) || pvq_room(q) == 0 || (m->m_flags & (M_VLANTAG | M_EXTPG)) != 0 ||
+	    len > PV_NET_MAX_FRAME || bpf_peers_present(pn->pn_stack.pns_bpf))
+		return (false);
+	if ((m->m_pkthdr.csum_flags & PV_NET_WORK) != 0) {
+		start = pv_net_tx_plain_l4(pn, m);
+		if (start == 0)
+			return (false);
+	}
+	apart = M_LEADINGSPACE(m) < (int)hdrlen;
+	if (!apart) {
+		m->m_data -= hdrlen;
+		m->m_len += hdrlen;
+	}
+	buf = txq->ptq_free[txq->ptq_nfree - 1];
+	n = pv_net_tx_fast_segs(m, buf->ptb_segs + apart, txq->ptq_fast_segs - apart);
+	if (n == 0) {
+		if (!apart) {
+			m->m_data += hdrlen;
+			m->m_len -= hdrlen;
+		}
+		return (false);
+	}
+	if (apart) {
+		n++;
+		buf->ptb_segs[0].ds_addr = buf->ptb_hdr_addr;
+		buf->ptb_segs[0].ds_len = hdrlen;
+	} else
+		m->m_pkthdr.len = len + hdrlen;
+	pn->pn_ops->pno_encap_plain(pn->pn_softc, apart ? buf->ptb_hdr : mtod(m, void *), start,
+	    m->m_pkthdr.csum_data);
+	if (apart)
+		pv_dma_sync(&txq->ptq_hdrs, BUS_DMASYNC_PREWRITE);
+	pc = (struct pvq_chain){ .pc_segs = buf->ptb_segs, .pc_nread = n, .pc_cookie = buf };
+	pvq_post(q, &pc, 1);
+	buf->ptb_mbuf = m;
+	buf->ptb_nsegs = n;
+	txq->ptq_nfree--;
+	txq->ptq_unkicked++;
+	stats->packets++;
+	stats->bytes += len;
+	stats->mcasts += (m->m_flags & (M_MCAST | M_BCAST)) != 0;
+	stats->csum += start != 0;
+	return (true);
+}
+
+/* pv_net_tx_add() and pv_net_tx_commit() of one packet, while there is no batch. */
+static bool
+pv_net_tx_put(struct pv_net_txq *txq, struct mbuf **mp)
+{
+	if (__predict_true(pv_net_tx_fast(txq, *mp)))
+		return (true);
+	if (!pv_net_tx_add(txq, mp))
+		return (false);
+	pv_net_tx_commit(txq);
+	return (true);
+}
+
+/* Free a buffer whose packet was sent or never will be. */
+static inline void
+pv_net_tx_release(struct pv_net_txq *txq, struct pv_net_txbuf *buf)
+{
+	const struct pv_net_stage_ops *stage = txq->ptq_pn->pn_stage;
+
+	if (stage != NULL)
+		stage->so_sent(txq, buf);
+	else
+		pv_net_tx_unmap(txq, buf);
+	buf->ptb_nsegs = 0;
+	m_freem(buf->ptb_mbuf);
+	buf->ptb_mbuf = NULL;
+	txq->ptq_free[txq->ptq_nfree++] = buf;
+}
+
+void
+pv_net_tx_reclaim(struct pv_net_txq *txq)
+{
+	struct pv_net *pn = txq->ptq_pn;
+	struct pvq_done *done = txq->ptq_done;
+	struct pv_net_txbuf *buf;
+	int i, n;
+
+	mtx_assert(&txq->ptq_mtx, MA_OWNED);
+	do {
+		n = pvq_get(txq->ptq_pvq, done, PV_NET_BATCH);
+		if (n == 0)
+			return;
+		if (pn->pn_ops->pno_message != NULL)
+			pn->pn_ops->pno_message->pmo_sent(pn->pn_softc, txq->ptq_id, done, n);
+		for (i = 0; i < n; i++) {
+			buf = done[i].pd_cookie;
+			pv_net_tx_sync(txq, buf, BUS_DMASYNC_POSTWRITE);
+			pv_net_tx_release(txq, buf);
+		}
+		txq->ptq_full = false;
+	} while (n == PV_NET_BATCH);
+}
+
+/* Free the packets that a stopped device had. */
+static void
+pv_net_tx_take_back(struct pv_net_txq *txq)
+{
+	struct pv_net_txbuf *buf;
+
+	mtx_assert(&txq->ptq_mtx, MA_OWNED);
+	while ((buf = pvq_drain(txq->ptq_pvq)) != NULL)
+		pv_net_tx_release(txq, buf);
+	KASSERT(txq->ptq_nfree == txq->ptq_nbufs, ("%s: %u of %u buffers came back", __func__,
+	    txq->ptq_nfree, txq->ptq_nbufs));
+}
+
+/* The ring, which is empty, may have another size than before. */
+static void
+pv_net_tx_fit(struct pv_net_txq *txq)
+{
+	u_int i, n = MIN(txq->ptq_pvq->q_size, txq->ptq_made);
+
+	mtx_assert(&txq->ptq_mtx, MA_OWNED);
+	if (txq->ptq_nbufs == n || txq->ptq_pn->pn_stage != NULL)
+		return;
+	for (i = 0; i < n; i++)
+		txq->ptq_free[i] = &txq->ptq_bufs[i];
+	txq->ptq_nbufs = txq->ptq_nfree = n;
+}
 
 /*
  * Leave the notification to the end of the pass that this thread makes, or may be making.  False if it
@@ -557,7 +1208,7 @@ pv_net_tx_has_fast(const struct pv_net_txq *txq)
 	    pn->pn_params.pnp_seg_max >= PAGE_SIZE);
 }
 
-void
+static void
 pv_net_tx_start(struct pv_net_txq *txq)
 {
 	mtx_lock(&txq->ptq_mtx);
@@ -627,4 +1278,36 @@ pv_net_tx_init(struct pv_net_txq *txq)
 {
 	NET_TASK_INIT(&txq->ptq_task, 0, pv_net_tx_task, txq);
 	callout_init_mtx(&txq->ptq_timer, &txq->ptq_mtx, 0);
+}
+
+int
+pv_net_command(struct pv_net *pn, int pair, void *arg)
+{
+	struct pv_net_txq *txq = &pn->pn_txqs[pair];
+	struct pvq_chain chain = { .pc_arg = arg };
+	int error = ENOSPC, slots;
+
+	slots = pvq_prepare(txq->ptq_pvq, &chain);
+	if (slots == 0)
+		return (EINVAL);
+	mtx_lock(&txq->ptq_mtx);
+	pv_net_tx_reclaim(txq);
+	if (txq->ptq_nfree > 0 && pvq_reserve(txq->ptq_pvq, slots) == 0) {
+		chain.pc_cookie = txq->ptq_free[--txq->ptq_nfree];
+		pvq_put(txq->ptq_pvq, &chain, 1);
+		pvq_commit(txq->ptq_pvq);
+		txq->ptq_unkicked++;
+		pv_net_tx_kick(txq);
+		error = 0;
+	}
+	mtx_unlock(&txq->ptq_mtx);
+	return (error);
+}
+
+bool
+pv_net_is_command(const struct pvq_done *done)
+{
+	const struct pv_net_txbuf *buf = done->pd_cookie;
+
+	return (buf->ptb_nsegs == 0);
 }

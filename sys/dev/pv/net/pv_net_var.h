@@ -418,6 +418,7 @@ pv_net_mark_valid(struct mbuf *m)
  */
 
 /* pv_net_packet.c: headers, checksums and segments */
+MALLOC_DECLARE(M_PVNET);
 /* Mark a packet whose checksum is partial. */
 void	pv_net_mark_partial(struct mbuf *m, bool ip6, u_int sum);
 enum pv_net_bad pv_net_parse(const struct mbuf *m, struct pv_net_headers *h);
@@ -458,35 +459,6 @@ bool	pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
 enum pv_net_bad pv_net_rx_offload(const struct pv_net_rxq *rxq, struct mbuf **mp,
 	    const struct pv_net_offload *in);
 
-/* pv_net_txring.c: a transmit queue's ring and buffers */
-MALLOC_DECLARE(M_PVNET);
-int	pv_net_tx_alloc(struct pv_net_txq *txq);
-void	pv_net_tx_free(struct pv_net_txq *txq);
-/*
- * Make a packet the next chain of the batch.
- *
- * Returns true if the packet was consumed: it is in the batch, was dropped, or was split and its
- * segments are the queue's list.  Returns false if the ring has no room; *mp is still the caller's,
- * and may be another mbuf now.
- */
-bool	pv_net_tx_add(struct pv_net_txq *txq, struct mbuf **mp);
-/*
- * The same for a packet without a tag or offload, which no listener of bpf(4) sees and nothing counts.
- * Returns 0; ENOSPC if the ring has no room; another error if it can't be sent at all: after an error
- * the packet is the caller's to free.
- */
-int	pv_net_tx_add_plain(struct pv_net_txq *txq, struct mbuf **mp);
-/* pv_net_tx_add() and pv_net_tx_commit() of one packet, while there is no batch. */
-bool	pv_net_tx_put(struct pv_net_txq *txq, struct mbuf **mp);
-/* Show the batch to the device, without a notification yet. */
-void	pv_net_tx_commit(struct pv_net_txq *txq);
-/* Collect completions, and free their packets. */
-void	pv_net_tx_reclaim(struct pv_net_txq *txq);
-/* Free the packets that a stopped device had. */
-void	pv_net_tx_take_back(struct pv_net_txq *txq);
-/* The ring, which is empty, may have another size than before. */
-void	pv_net_tx_fit(struct pv_net_txq *txq);
-
 /* pv_net_netmap.c: queues that a program has by netmap(4) */
 /* Start a queue if it is netmap's; false: it is packets'.  pv_dev's lock is held. */
 bool	pv_net_netmap_rx_start(struct pv_net_rxq *rxq);
@@ -502,13 +474,24 @@ bool	pv_net_netmap_stop(struct pv_net_rxq *rxq, struct pv_net_txq *txq);
 void	pv_net_netmap_drain(struct pv_net_rxq *rxq, struct pv_net_txq *txq);
 
 /* pv_net_tx.c: sending, notification, completion */
+int	pv_net_tx_alloc(struct pv_net_txq *txq);
+void	pv_net_tx_free(struct pv_net_txq *txq);
+/*
+ * Make a packet without a tag or offload, which no listener of bpf(4) sees and nothing counts, the next
+ * chain of the batch.  Returns 0; ENOSPC if the ring has no room; another error if it can't be sent at
+ * all: after an error the packet is the caller's to free.
+ */
+int	pv_net_tx_add_plain(struct pv_net_txq *txq, struct mbuf **mp);
+/* Show the batch to the device, without a notification yet. */
+void	pv_net_tx_commit(struct pv_net_txq *txq);
+/* Collect completions, and free their packets. */
+void	pv_net_tx_reclaim(struct pv_net_txq *txq);
 void	pv_net_tx_init(struct pv_net_txq *txq);
 void	pv_net_tx_intr(void *txq);
 /* The thread that receives on the same pair of queues has ended its pass. */
 void	pv_net_tx_pass_end(struct pv_net_txq *txq);
 /* True when nothing is left in a queue that is not in use any more: its packets move to another. */
 bool	pv_net_tx_retired(struct pv_net_txq *txq);
-void	pv_net_tx_start(struct pv_net_txq *txq);
 /* When this returns no thread uses the queue, and none will. */
 void	pv_net_tx_stop(struct pv_net_txq *txq);
 /* Free the packets of a stopped device, and those that wait. */

@@ -8,8 +8,8 @@
  * xn(4): which multicast groups the back end forwards (xen/io/netif.h, feature-multicast-control).
  *
  * The back end keeps a list of groups.  It is amended by commands in the transmit ring
- * (pv_net_message.h), and it is used as long as request-multicast-control is 1.  Then what is sent to
- * another group is dropped there, before it costs a slot and an event.
+ * (pv_net_command()), and it is used as long as request-multicast-control is 1.  Then what is
+ * sent to another group is dropped there, before it costs a slot and an event.
  *
  *	all-multicast, too many groups,         request-multicast-control = 0, the list stays as it is
  *	or one was refused
@@ -37,7 +37,6 @@
 
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
-#include <dev/pv/net/pv_net_message.h>
 #include <dev/xen/xenbus.h>
 #include <dev/xen/netfront/netfront_var.h>
 

@@ -35,7 +35,6 @@
 
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
-#include <dev/pv/net/pv_net_message.h>
 #include <dev/xen/netfront/netfront_var.h>
 
 CTASSERT(sizeof(struct netif_tx_request) >= sizeof(struct netif_extra_info));
