@@ -17,7 +17,7 @@
  *	----                                           --------
  *	if_transmit                                    if_input
  *	    |                                              ^
- *	    |                                          pv_net_lro.c   merged by tcp_lro(9), or not
+ *	    |                                          pv_net_offload.c  merged by tcp_lro(9), or not
  *	    |                                              ^
  *	pv_net_tx.c  queue, add, commit, reclaim       pv_net_rx.c    buffers, budget, whole frames
  *	    |      |                                       ^    |

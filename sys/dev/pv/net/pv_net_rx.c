@@ -13,7 +13,7 @@
  *	free stack --fill--> posted --interrupt--> taken -> checked by the protocol -> frame
  *	     ^                                       |                                  |
  *	     +-------- buffer without mbuf <---------+                                  v
- *	     +-------- the same mbuf again, the frame copied or dropped       pv_net_lro.c -> if_input
+ *	     +-------- the same mbuf again, the frame copied or dropped       tcp_lro(9) -> if_input
  *
  * Fast path.  Most frames are in one buffer, without GSO.  pv_net_rx_fast() takes such a frame from its
  * buffer to the stack in one pass, with its checksum, and makes the chain that posts the buffer

@@ -433,7 +433,7 @@ struct mbuf *pv_net_copy_front(struct mbuf *m, u_int len);
 struct mbuf *pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen,
 	    u_int size);
 
-/* pv_net_offload.c: marks of an mbuf and struct pv_net_offload */
+/* pv_net_offload.c: marks of an mbuf and struct pv_net_offload; LRO */
 extern struct pv_tunable pv_net_tunables[2];
 #define	pv_net_lro_forward	pv_net_tunables[0].pt_value
 #define	pv_net_fast_path	pv_net_tunables[1].pt_value
@@ -458,6 +458,11 @@ bool	pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
 	    const struct pv_net_offload *in);
 enum pv_net_bad pv_net_rx_offload(const struct pv_net_rxq *rxq, struct mbuf **mp,
 	    const struct pv_net_offload *in);
+/* Received packets to the stack, by tcp_lro(9) or not. */
+void	pv_net_lro_init(struct pv_net_rxq *rxq);
+void	pv_net_lro_free(struct pv_net_rxq *rxq);
+void	pv_net_lro_flush(struct pv_net_rxq *rxq);
+void	pv_net_lro_input(struct pv_net_rxq *rxq, struct mbuf *list);
 
 /* pv_net_netmap.c: queues that a program has by netmap(4) */
 /* Start a queue if it is netmap's; false: it is packets'.  pv_dev's lock is held. */
@@ -512,12 +517,6 @@ int	pv_net_transmit(if_t ifp, struct mbuf *m);
 /* ALTQ releases more of its packets: queue them now, or have the task do it soon. */
 void	pv_net_start(if_t ifp);
 void	pv_net_qflush(if_t ifp);
-
-/* pv_net_lro.c: received packets to the stack */
-void	pv_net_lro_init(struct pv_net_rxq *rxq);
-void	pv_net_lro_free(struct pv_net_rxq *rxq);
-void	pv_net_lro_flush(struct pv_net_rxq *rxq);
-void	pv_net_lro_input(struct pv_net_rxq *rxq, struct mbuf *list);
 
 /* pv_net_rx.c: a receive queue */
 /* Choose the receive buffers for the interface's MTU. */
