@@ -19,7 +19,6 @@
 #include <sys/epoch.h>
 #include <net/netmap.h>
 #include <dev/netmap/netmap_kern.h>
-#include <dev/pv/net/pv_net_netmap.h>
 
 static char buffers[2][2048];	/* 0 is no buffer */
 static struct netmap_adapter adapter;
@@ -59,6 +58,39 @@ netmap_kring_on(struct netmap_adapter *na __unused, u_int q, enum txrx t)
 {
 
 	return (native ? &krings[pv_net_number(q, t == NR_TX)] : NULL);
+}
+
+bool
+nm_native_on(struct netmap_adapter *na)
+{
+
+	CHECK(na == &adapter, "another port");
+	return (native);
+}
+
+void
+netmap_krings_mode_commit(struct netmap_adapter *na, int on)
+{
+
+	CHECK(na == &adapter, "another port");
+	native = on != 0;
+}
+
+int
+netmap_attach(struct netmap_adapter *na)
+{
+
+	CHECK(na->num_rx_rings == 2 && na->num_tx_rings == 2, "%u and %u rings of two pairs",
+	    na->num_rx_rings, na->num_tx_rings);
+	adapter = *na;
+	return (0);
+}
+
+void
+netmap_detach(if_t ifp)
+{
+
+	CHECK(ifp == adapter.ifp && !native, "a port with rings is gone");
 }
 
 int
@@ -156,7 +188,8 @@ netmap_begin(void)
 	u_int i;
 
 	card_begin(2);
-	CHECK(pv_net_netmap_alloc_queues(card.ca_pn), "no port");
+	pv_net_netmap_attach(card.ca_pn);
+	CHECK(adapter.ifp == card.ca_pn->pn_ifp, "no port");
 	memset(krings, 0, sizeof(krings));
 	memset(rings, 0, sizeof(rings));
 	for (i = 0; i < CARD_QUEUES; i++) {
@@ -165,10 +198,8 @@ netmap_begin(void)
 	}
 	irqs = 0;
 	blocked = false;
-	card_up_or_down(false);
-	native = true;
 	kpi_epoch_waits = waits_for_sections;
-	card_up_or_down(true);
+	CHECK(adapter.nm_register(&adapter, 1) == 0 && native, "a program gets no rings");
 }
 
 static void
@@ -177,7 +208,7 @@ netmap_end(void)
 
 	native = false;
 	kpi_epoch_waits = NULL;
-	pv_net_netmap_free_queues(card.ca_pn);
+	pv_net_netmap_detach(card.ca_pn);
 	card_end();
 }
 

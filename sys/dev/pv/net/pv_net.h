@@ -31,13 +31,14 @@
  * end sees whole pages, packets are copied on this way: pv_net_stage.h.  Where the ring itself carries
  * what describes a packet, and commands travel among the packets: struct pv_net_message_ops.
  *
+ * Beside them, pv_net_netmap.c has the port of netmap(4) and its queues, which move no mbufs.
+ *
  * Above that, each file calls those before it only:
  *
  *	pv_net_queue.c    one queue is stopped and started while the others run
  *	pv_net_pairs.c    how many pairs of queues, and on which CPU
  *	pv_net_filter.c   the receive filter: addresses, multicast groups, VLAN tags
  *	pv_net_run.c      what pv_dev(9) calls to stop, start and reset a card; the watchdog
- *	pv_net_netmap_if.c  the port of netmap(4); pv_net_netmap.c has its queues, which move no mbufs
  *	pv_net_sysctl.c   counters and settings
  *	pv_net_debugnet.c packets after a panic, by polling
  *	pv_net_if.c       ioctls, capabilities, media, announcements

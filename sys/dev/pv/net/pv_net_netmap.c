@@ -5,12 +5,21 @@
  */
 
 /*
- * pv_net: queues that a program has by netmap(4).
+ * pv_net: the interface as a port of netmap(4), and queues that a program has by it.
+ *
+ * A program opens all pairs of queues, or one.  The device is reset when rings come and go, because
+ * that is the only way to get buffers back, and started again with the queues as they are then: each is
+ * netmap's, or packets'.  An interface that is down stays so; its rings are idle until it is up.
+ *
+ * While a ring is netmap's, the device is requested not to offload what is received.
+ *
+ * While the device is suspended or goes, no ring can come, but rings go: netmap(4) frees them whatever
+ * is returned to it, so that the queues have to be packets' when they are started again.
  *
  * Such a queue moves no mbufs.  Its chains are slots of a netmap ring: a header of its own and the
  * slot's buffer.  The queue is stopped for packets (ptq_stopped, prq_stopped), and what it has
  * in flight belongs to one of two sets of chains only, packets' or slots', because the device is reset
- * between them: pv_net_netmap_if.c.
+ * between them.
  *
  *	receiving: slots of the ring                    sending
  *
@@ -33,7 +42,8 @@
  * Watchdog.  A program may sleep while what it sent has completed: only a device that has completed
  * nothing is stuck.
  *
- * Locking.  The queue's lock, in all but allocation; netmap(4) is called without it.
+ * Locking.  The queue's lock, in all but allocation; netmap(4) is called without it.  netmap(4)'s lock
+ * of all ports is held when pv_dev's is taken; it is never taken with that held.
  *
  * Gaps.  Memory that bus_dma(9) would have to load, pages of a back end, and rings of less than two
  * slots: there is no netmap port then but netmap's emulated one.  A device that does not stop may still
@@ -62,7 +72,6 @@
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
 #include <dev/pv/net/pv_net_var.h>
-#include <dev/pv/net/pv_net_netmap.h>
 
 #ifdef DEV_NETMAP
 
@@ -92,7 +101,7 @@ struct pv_net_netmap {
 };
 
 /* Slots of a ring: its chains have two segments. */
-u_int
+static u_int
 pv_net_netmap_slots(const struct pvq *q)
 {
 	return (q->q_flat_segs >= 2 ? q->q_size : q->q_size / 2);
@@ -122,7 +131,8 @@ pv_net_netmap_fit_queue(struct pv_net_netmap *nq, const struct pvq *q, u_int slo
 	return (n == slots);
 }
 
-bool
+/* Follow the sizes of the rings, while no program has any.  False: they are not those given. */
+static bool
 pv_net_netmap_fit(struct pv_net *pn, u_int rx_slots, u_int tx_slots)
 {
 	bool fits = true;
@@ -191,7 +201,8 @@ pv_net_netmap_alloc_pair(struct pv_net *pn, int pair)
 	txq->ptq_netmap = pv_net_netmap_alloc(pn, txq->ptq_pvq);
 }
 
-bool
+/* Allocate what slots are sent and received with.  False: the device can't have a native port. */
+static bool
 pv_net_netmap_alloc_queues(struct pv_net *pn)
 {
 	int i;
@@ -220,7 +231,7 @@ pv_net_netmap_add_pair(struct pv_net *pn, int pair)
 	return (0);
 }
 
-void
+static void
 pv_net_netmap_free_queues(struct pv_net *pn)
 {
 	struct pv_net_netmap *rx, *tx;
@@ -326,7 +337,8 @@ pv_net_netmap_send(struct pv_net_txq *txq, struct netmap_kring *kring)
 	return (n);
 }
 
-int
+/* netmap(4)'s operations on a ring, here and below; ioctl(2) and poll(2) call them. */
+static int
 pv_net_netmap_txsync(struct netmap_kring *kring, int flags __unused)
 {
 	struct pv_net *pn = if_getsoftc(kring->na->ifp);
@@ -510,7 +522,7 @@ pv_net_netmap_receive(struct pv_net_rxq *rxq, struct netmap_kring *kring)
 	return (n);
 }
 
-int
+static int
 pv_net_netmap_rxsync(struct netmap_kring *kring, int flags __unused)
 {
 	struct pv_net *pn = if_getsoftc(kring->na->ifp);
@@ -658,6 +670,79 @@ pv_net_netmap_drain(struct pv_net_rxq *rxq, struct pv_net_txq *txq)
 	mtx_unlock(&txq->ptq_mtx);
 }
 
+/* Rings come, or go: those that netmap(4) has marked. */
+static int
+pv_net_netmap_register(struct netmap_adapter *na, int on)
+{
+	struct pv_net *pn = if_getsoftc(na->ifp);
+	bool live;
+	int error = 0;
+
+	pv_dev_lock(&pn->pn_pvdev);
+	if (on && !pv_dev_is_started(&pn->pn_pvdev)) {
+		pv_dev_unlock(&pn->pn_pvdev);
+		return (ENXIO);
+	}
+	/* netmap(4) keeps the sizes that rings had when it was attached. */
+	if (on && !pn->pn_netmap && !pv_net_netmap_fit(pn, na->num_rx_desc, na->num_tx_desc)) {
+		pv_dev_unlock(&pn->pn_pvdev);
+		return (EBUSY);
+	}
+	live = pv_dev_is_live(&pn->pn_pvdev);
+	pv_dev_down(&pn->pn_pvdev);
+	if (on)
+		nm_set_native_flags(na);
+	netmap_krings_mode_commit(na, on);
+	if (!on)
+		nm_clear_native_flags(na);
+	pn->pn_netmap = nm_native_on(na);
+	if (live)
+		error = pv_dev_up(&pn->pn_pvdev);
+	pv_dev_unlock(&pn->pn_pvdev);
+	return (error);
+}
+
+static int
+pv_net_netmap_config(struct netmap_adapter *na, struct nm_config_info *info)
+{
+	struct pv_net *pn = if_getsoftc(na->ifp);
+
+	info->num_tx_rings = info->num_rx_rings = pn->pn_pairs;
+	info->num_tx_descs = pv_net_netmap_slots(pn->pn_txqs[0].ptq_pvq);
+	info->num_rx_descs = pv_net_netmap_slots(pn->pn_rxqs[0].prq_pvq);
+	info->rx_buf_maxsize = PV_NET_MAX_FRAME;
+	return (0);
+}
+
+void
+pv_net_netmap_attach(struct pv_net *pn)
+{
+	struct netmap_adapter na;
+
+	if (!pv_net_netmap_alloc_queues(pn))
+		return;
+	memset(&na, 0, sizeof(na));
+	na.ifp = pn->pn_ifp;
+	na.na_flags = NAF_BDG_MAYSLEEP;
+	na.num_tx_rings = na.num_rx_rings = pn->pn_params.pnp_npairs;
+	na.num_tx_desc = pv_net_netmap_slots(pn->pn_txqs[0].ptq_pvq);
+	na.num_rx_desc = pv_net_netmap_slots(pn->pn_rxqs[0].prq_pvq);
+	na.rx_buf_maxsize = PV_NET_MAX_FRAME;
+	na.nm_register = pv_net_netmap_register;
+	na.nm_txsync = pv_net_netmap_txsync;
+	na.nm_rxsync = pv_net_netmap_rxsync;
+	na.nm_config = pv_net_netmap_config;
+	if (netmap_attach(&na) != 0)
+		pv_net_netmap_free_queues(pn);
+}
+
+void
+pv_net_netmap_detach(struct pv_net *pn)
+{
+	netmap_detach(pn->pn_ifp);
+	pv_net_netmap_free_queues(pn);
+}
+
 #else /* !DEV_NETMAP */
 
 /* A kernel without it. */
@@ -704,6 +789,16 @@ int
 pv_net_netmap_add_pair(struct pv_net *pn __unused, int pair __unused)
 {
 	return (0);
+}
+
+void
+pv_net_netmap_attach(struct pv_net *pn __unused)
+{
+}
+
+void
+pv_net_netmap_detach(struct pv_net *pn __unused)
+{
 }
 
 #endif /* !DEV_NETMAP */

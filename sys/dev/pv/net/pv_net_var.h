@@ -464,7 +464,12 @@ void	pv_net_lro_free(struct pv_net_rxq *rxq);
 void	pv_net_lro_flush(struct pv_net_rxq *rxq);
 void	pv_net_lro_input(struct pv_net_rxq *rxq, struct mbuf *list);
 
-/* pv_net_netmap.c: queues that a program has by netmap(4) */
+/* pv_net_netmap.c: the interface as a port of netmap(4), and its queues */
+void	pv_net_netmap_attach(struct pv_net *pn);
+/* The interface is stopped, and ioctls still come. */
+void	pv_net_netmap_detach(struct pv_net *pn);
+/* Allocate what a pair that comes later needs; nothing if there is no port. */
+int	pv_net_netmap_add_pair(struct pv_net *pn, int pair);
 /* Start a queue if it is netmap's; false: it is packets'.  pv_dev's lock is held. */
 bool	pv_net_netmap_rx_start(struct pv_net_rxq *rxq);
 bool	pv_net_netmap_tx_start(struct pv_net_txq *txq);
@@ -600,14 +605,6 @@ void	pv_net_ask_offloads(void *pn);
  * of pno_set_size; or an error of the device, whose rings then have the sizes of before.
  */
 int	pv_net_resize(struct pv_net *pn, bool tx, u_int size);
-
-/* pv_net_netmap.c: the same of a pair that comes later; nothing if there is no port */
-int	pv_net_netmap_add_pair(struct pv_net *pn, int pair);
-
-/* pv_net_netmap_if.c: the interface as a port of netmap(4) */
-void	pv_net_netmap_attach(struct pv_net *pn);
-/* The interface is stopped, and ioctls still come. */
-void	pv_net_netmap_detach(struct pv_net *pn);
 
 /* pv_net_sysctl.c: counters and settings */
 void	pv_net_sysctl_attach(struct pv_net *pn);

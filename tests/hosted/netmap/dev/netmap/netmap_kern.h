@@ -26,9 +26,24 @@ struct netmap_kring {
 	uint32_t	 ring_id;
 };
 
+#define	NAF_BDG_MAYSLEEP	0x1
+
+struct nm_config_info {
+	u_int		 num_tx_rings, num_tx_descs;
+	u_int		 num_rx_rings, num_rx_descs;
+	u_int		 rx_buf_maxsize;
+};
+
 struct netmap_adapter {
 	if_t		 ifp;
-	struct netmap_kring *krings;	/* two of each pair */
+	uint32_t	 na_flags;
+	u_int		 num_tx_rings, num_tx_desc;
+	u_int		 num_rx_rings, num_rx_desc;
+	u_int		 rx_buf_maxsize;
+	int		(*nm_register)(struct netmap_adapter *na, int on);
+	int		(*nm_txsync)(struct netmap_kring *kring, int flags);
+	int		(*nm_rxsync)(struct netmap_kring *kring, int flags);
+	int		(*nm_config)(struct netmap_adapter *na, struct nm_config_info *info);
 };
 
 struct netmap_adapter *card_netmap_adapter(if_t ifp);
@@ -53,6 +68,13 @@ nm_prev(uint32_t i, uint32_t last)
 	return (i == 0 ? last : i - 1);
 }
 
+/* What a program has of the port is all of it, or nothing. */
+#define	nm_set_native_flags(na)	((void)(na))
+#define	nm_clear_native_flags(na) ((void)(na))
+bool	nm_native_on(struct netmap_adapter *na);
+void	netmap_krings_mode_commit(struct netmap_adapter *na, int on);
+int	netmap_attach(struct netmap_adapter *na);
+void	netmap_detach(if_t ifp);
 struct netmap_kring *netmap_kring_on(struct netmap_adapter *na, u_int q, enum txrx t);
 int	netmap_ring_reinit(struct netmap_kring *kring);
 int	netmap_rx_irq(if_t ifp, u_int q, u_int *work);
