@@ -12,7 +12,7 @@
   xbd        Xen's block front end beside Linux's
   xn         Xen's network front end beside Linux's
   suspend    suspension and the balloon under Xen beside Linux
-  freebsd    vtnet and vtbd in FreeBSD beside FreeBSD's own drivers
+  freebsd    vtnet and vtbd, or xn and xbd, in FreeBSD beside FreeBSD's own drivers
   field      what papers and users quote, beside FreeBSD's own drivers and Linux
   all        all of these, each with its own defaults
   draw       pictures (SVG) of results

@@ -65,7 +65,7 @@ def run_one(command: Command, args: argparse.Namespace) -> int:
                          + "\n  ".join(operations))
     if command.check is not None:
         command.check(args)
-    reason = command.unusable() if command.unusable is not None else None
+    reason = command.unusable(args) if command.unusable is not None else None
     if reason is not None:
         print(f"bench {command.name}: nothing is measured: {reason}")
         return 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""Measure vtnet and vtbd in FreeBSD beside FreeBSD's own virtio drivers.
+"""Measure our drivers in FreeBSD beside FreeBSD's own, of virtio's devices or Xen's.
 
 FreeBSD's kernel without debugging (tools/freebsd import DIR; tools/freebsd modules --kernel
 PVKMOD), TCG, `-icount shift=0` and a plugin that counts the guest's instructions: modern devices,
@@ -27,6 +27,17 @@ for each (blkspeed.py), without counting: a guest with our modules and one with 
 one guest with our modules, in turn, without counting; the ratio is that of runs that follow each
 other, which both have what other work leaves of this machine.  The processor has no fast string
 instructions (-erms,-fsrm), as TCG copies byte by byte with them.
+
+--xen measures xn and xbd in GENERIC, which has drivers of its own for them (tools/freebsd modules
+--kernel generic): two guests in one lab, whose clock counts instructions (as in `tools/bench xbd':
+a second is 10^9 of them, guest's, Xen's and dom0's alike), ours with our modules from the beginning
+and the other with what it comes with.  They work in turn, with a ram disk of dom0's and two cards
+on bridges of dom0's.  One table is of operations a second; one of the guest's instructions for each
+with what Xen did for it, by Xen's account of its processor (tests/bench/domtime.c).  Beside those
+are its own alone and its hypercalls, from Xen's trace buffer.  Ratios are of runs that followed
+each other.  A TCP stream is routed with all offloads on, and with those off, in hosts and router,
+without which it does not come through FreeBSD's own front ends; a last row has ours with them on
+beside the other's with them off.
 """
 
 from __future__ import annotations
@@ -38,7 +49,7 @@ import statistics
 
 from fbsd.modules import built_for
 from fbsd.sets import FreebsdError, need
-from pvbench import blkspeed, build, freebsdem, labs
+from pvbench import blkspeed, build, freebsdem, freebsdxen, labs, xenguests
 from pvbench.figures import Figures, of_medians
 from pvbench.freebsdrows import CALM, ROWS, Functions, Row, Side, Spent, measure
 from pvbench.labs import netlab
@@ -140,6 +151,9 @@ def run(args: argparse.Namespace, report: Report) -> None:
     if not labs.inside():
         build.plugin()
         build.netbench()
+    if args.xen:
+        freebsdxen.run(args, report)
+        return
     labs.enter()
     if args.em:
         with labs.scratch():
@@ -167,8 +181,10 @@ def run(args: argparse.Namespace, report: Report) -> None:
         measure_speed(args, report)
 
 
-def unusable() -> str | None:
+def unusable(args: argparse.Namespace) -> str | None:
     """Why there is no FreeBSD to measure in."""
+    if args.xen:
+        return freebsdxen.unusable()
     if labs.inside():
         return None
     try:
@@ -181,12 +197,15 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Options of its own."""
     parser.add_argument("--em", action="store_true",
                         help="measure vtnet beside em(4) instead, QEMU's e1000")
+    parser.add_argument("--xen", action="store_true",
+                        help="measure xn and xbd in GENERIC under Xen instead")
+    xenguests.lab_option(parser)
 
 
 def operations(args: argparse.Namespace) -> list[str]:
     """What --only chooses from."""
-    if args.em:
-        return [row.name for row in freebsdem.ROWS]
+    if args.em or args.xen:
+        return [row.name for row in (freebsdem if args.em else freebsdxen).ROWS]
     return [*(row.name for row in ROWS), *(load.name for load in blkspeed.LOADS)]
 
 

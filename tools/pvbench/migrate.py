@@ -87,4 +87,4 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 COMMAND = Command("migrate", __doc__, 3, lambda args: [NAME], run, options,
-                  check=lambda args: build.need_kernel(build.OURS), unusable=unusable)
+                  check=lambda args: build.need_kernel(build.OURS), unusable=lambda _: unusable())

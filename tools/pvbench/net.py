@@ -68,4 +68,5 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 COMMAND = Command("net", __doc__, 3, operations, run, options,
-                  check=lambda args: build.need_kernel(build.OURS), unusable=labs.unusable)
+                  check=lambda args: build.need_kernel(build.OURS),
+                  unusable=lambda _: labs.unusable())

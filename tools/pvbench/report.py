@@ -32,7 +32,8 @@ class Command:
     run: Callable[[argparse.Namespace, Report], None]
     options: Callable[[argparse.ArgumentParser], None] | None = None
     check: Callable[[argparse.Namespace], None] | None = None  # raises BenchError before any work
-    unusable: Callable[[], str | None] | None = None  # why it can't measure on this machine
+    # Why it can't measure on this machine.
+    unusable: Callable[[argparse.Namespace], str | None] | None = None
     profile: bool = False  # whether it has --profile
 
 

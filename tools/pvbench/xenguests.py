@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Copyright (c) 2026 The pv-kmod developers
-"""Two guests in one Xen lab, ours and Linux: they work in turn, the other one paused.
+"""Two guests in one Xen lab, ours and another: they work in turn, the other one paused.
 
 The lab's clock counts instructions (`-icount shift=0`): a second is 10^9 of them, guest's, Xen's
 and dom0's alike, so that what else the machine has to do does not show.
@@ -26,10 +26,15 @@ from xen.lab import Lab, Settings
 FOREVER = 1e6
 
 
-def lab_options(parser: argparse.ArgumentParser) -> None:
-    """Options of all that measure in a lab."""
-    parser.add_argument("--kernel", default=OURS, help=f"ours ({OURS})")
+def lab_option(parser: argparse.ArgumentParser) -> None:
+    """The option of all that measure in a lab."""
     parser.add_argument("--lab", metavar="NAME", help="a lab to use, which stays (one of its own)")
+
+
+def lab_options(parser: argparse.ArgumentParser) -> None:
+    """Options of those that measure our kernel there."""
+    parser.add_argument("--kernel", default=OURS, help=f"ours ({OURS})")
+    lab_option(parser)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -38,10 +43,11 @@ def check(args: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def counting_lab(args: argparse.Namespace, name: str) -> Iterator[Lab]:
-    """A lab that runs; one of its own is stopped in the end."""
+def counting_lab(args: argparse.Namespace, name: str,
+                 mem: int = Settings.mem) -> Iterator[Lab]:
+    """A lab that runs, with so many MB of memory; one of its own is stopped in the end."""
     lab = Lab(args.lab or name)
-    lab.start(Settings(icount=True), Deadline(900))
+    lab.start(Settings(icount=True, mem=mem), Deadline(900))
     try:
         yield lab
     finally:
@@ -85,10 +91,11 @@ class Side:
 
 @contextlib.contextmanager
 def booted(lab: Lab, name: str, kernel: str, options: list[str]) -> Iterator[Side]:
-    """A guest in the lab, which is switched off in the end."""
+    """A guest in the lab, which is switched off in the end; the kernel may be FreeBSD's."""
+    boots = (["--os", kernel] if kernel.startswith("freebsd")
+             else ["--kernel", kernel, "--env", "console=hvc0"])
     args = arguments.parser().parse_args(
-        ["--under", "xen", "--lab", lab.name, "--kernel", kernel, "--timeout", str(FOREVER),
-         *options, "--env", "console=hvc0"])
+        ["--under", "xen", "--lab", lab.name, "--timeout", str(FOREVER), *boots, *options])
     args.verbose_boot = False
     with running(args, "tcg", GuestDeadline(time.monotonic() + FOREVER)) as guest:
         side = Side(name, guest, lab)

@@ -18,6 +18,8 @@
  *	pvbench read FILE SIZE DEPTH N seq|random
  *	pvbench write FILE SIZE DEPTH N seq|random
  *		N transfers of SIZE bytes, DEPTH at a time, in the first 64 MB of a disk or file
+ *	pvbench -t ...				any of these, and print how many microseconds it took,
+ *						from the connection or the first datagram that came
  *
  * Only numeric addresses.  Exit status: 0, or 1 with the error's number.
  */
@@ -35,6 +37,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define	CHUNK		(128 * 1024)
@@ -43,6 +46,7 @@
 #define	PAUSE_NS	20000000
 
 static char buffer[CHUNK] __aligned(PAGE_SIZE);
+static uint64_t began;	/* microseconds */
 
 static void
 say(const char *text)
@@ -77,6 +81,29 @@ number(const char *text)
 	return (value);
 }
 
+static void
+print(uint64_t value)
+{
+	char digits[] = "                    \n";
+	size_t at = sizeof(digits) - 2;
+
+	do {
+		digits[--at] = '0' + value % 10;
+		value /= 10;
+	} while (value > 0);
+	(void)write(STDOUT_FILENO, digits + at, strlen(digits + at));
+}
+
+static uint64_t
+microseconds(void)
+{
+	struct timespec now;
+
+	if (clock_gettime(CLOCK_MONOTONIC, &now) == -1)
+		fail("clock_gettime");
+	return ((uint64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+}
+
 static struct sockaddr_in
 address(const char *host, const char *port)
 {
@@ -102,6 +129,7 @@ connected(const char *host, const char *port)
 
 	if (fd == -1 || connect(fd, (struct sockaddr *)&sin, sizeof(sin)) == -1)
 		fail("connect");
+	began = microseconds();
 	return (fd);
 }
 
@@ -138,22 +166,18 @@ sink(const char *port, unsigned long n)
 {
 	struct timeval second = { .tv_sec = 1 };
 	int fd = bound(SOCK_DGRAM, port), size = 1 << 20;
-	char digits[] = "                    \n";
-	size_t at = sizeof(digits) - 2;
 	unsigned long i;
 
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)) == -1)
 		fail("SO_RCVBUF");
 	for (i = 0; i < n && recvfrom(fd, buffer, sizeof(buffer), 0, NULL, NULL) != -1; i++)
-		if (i == 0)
+		if (i == 0) {
+			began = microseconds();
 			(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof(second));
+		}
 	if (i < n && errno != EAGAIN)
 		fail("recvfrom");
-	do {
-		digits[--at] = '0' + i % 10;
-		i /= 10;
-	} while (i > 0);
-	(void)write(STDOUT_FILENO, digits + at, strlen(digits + at));
+	print(i);
 }
 
 /* No more is sent: wait until the other end has closed, too. */
@@ -212,6 +236,7 @@ take_bytes(const char *port, unsigned long bytes)
 
 	if (listen(listener, 1) == -1 || (fd = accept(listener, NULL, NULL)) == -1)
 		fail("accept");
+	began = microseconds();
 	while ((n = recvfrom(fd, buffer, sizeof(buffer), 0, NULL, NULL)) > 0)
 		bytes -= n;
 	if (bytes != 0) {
@@ -291,8 +316,13 @@ transfer(bool writing, const char *file, size_t size, unsigned int depth, unsign
 int
 main(int argc, char **argv)
 {
-	const char *word = argc > 1 ? argv[1] : "";
+	bool timed = argc > 1 && strcmp(argv[1], "-t") == 0;
+	const char *word;
 
+	argc -= timed;
+	argv += timed;
+	word = argc > 1 ? argv[1] : "";
+	began = microseconds();
 	if (argc == 7 && strcmp(word, "udp") == 0)
 		udp(argv[2], argv[3], number(argv[4]), number(argv[5]), number(argv[6]));
 	else if (argc == 4 && strcmp(word, "sink") == 0)
@@ -309,10 +339,12 @@ main(int argc, char **argv)
 		transfer(strcmp(word, "write") == 0, argv[2], number(argv[3]), number(argv[4]),
 		    number(argv[5]), strcmp(argv[6], "random") == 0);
 	else {
-		say("usage: pvbench udp host port size burst n | sink port n | send host port bytes |\n"
-		    "    file host port file n | take port bytes | turns host port n |\n"
-		    "    read|write file size depth n seq|random\n");
+		say("usage: pvbench [-t] udp host port size burst n | sink port n |\n"
+		    "    send host port bytes | file host port file n | take port bytes |\n"
+		    "    turns host port n | read|write file size depth n seq|random\n");
 		return (2);
 	}
+	if (timed)
+		print(microseconds() - began);
 	return (0);
 }
