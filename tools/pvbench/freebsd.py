@@ -37,7 +37,8 @@ with what Xen did for it, by Xen's account of its processor (tests/bench/domtime
 are its own alone and its hypercalls, from Xen's trace buffer.  Ratios are of runs that followed
 each other.  A TCP stream is routed with all offloads on, and with those off, in hosts and router,
 without which it does not come through FreeBSD's own front ends; a last row has ours with them on
-beside the other's with them off.
+beside the other's with them off.  --profile prints functions there as well, by virtual addresses,
+of which dom0's Linux has some of the same: it adds to either side what it takes.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ import statistics
 from fbsd.modules import built_for
 from fbsd.sets import FreebsdError, need
 from pvbench import blkspeed, build, freebsdem, freebsdxen, labs, xenguests
+from pvbench.errors import BenchError
 from pvbench.figures import Figures, of_medians
-from pvbench.freebsdrows import CALM, ROWS, Functions, Row, Side, Spent, measure
+from pvbench.freebsdrows import CALM, ROWS, Row, Side, Spent, measure, show_functions
 from pvbench.labs import netlab
 from pvbench.report import Command, Report
 from pvbench.table import Goal, Line
 
 GOAL = Goal(0.95, aim=0.83)
-SHOWN = 5  # instructions more or less
 
 KINDS = {"ours": ["kldload virtio_blk", "kldload if_vtnet"],
          "FreeBSD's": ["sysctl kern.module_path=/boot/kernel",
@@ -86,15 +87,6 @@ class Measured:
             statistics.median(self.own["ours"]),
             statistics.median(one.instructions for one in self.spent["FreeBSD's"]))
         return (ours - own) / stock
-
-
-def show_functions(row: Row, ours: Functions, stock: Functions) -> None:
-    """Functions by how much more ours executes."""
-    names = sorted(ours.keys() | stock.keys(), key=lambda name: stock[name] - ours[name])
-    print(f"\n{row.name}: instructions of ours and of FreeBSD's, by function")
-    for name in names:
-        if abs(ours[name] - stock[name]) >= SHOWN:
-            print(f"{ours[name] - stock[name]:+8d} {ours[name]:8d} {stock[name]:8d}  {name}")
 
 
 def one_round(rows: list[Row], results: dict[str, Measured], report: Report,
@@ -176,7 +168,7 @@ def run(args: argparse.Namespace, report: Report) -> None:
     for row in rows if args.profile else ():
         report_own(row, results[row.name], report)
     for row in rows if args.profile else ():
-        show_functions(row, *(results[row.name].spent[kind][-1].functions for kind in KINDS))
+        show_functions(row.name, *(results[row.name].spent[kind][-1].functions for kind in KINDS))
     if loads:
         measure_speed(args, report)
 
@@ -191,6 +183,14 @@ def unusable(args: argparse.Namespace) -> str | None:
         return netlab.unusable() or (None if built_for(need("kernel")) else "no modules")
     except FreebsdError as error:
         return str(error)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what is not measured together."""
+    if args.em and args.xen:
+        raise BenchError("--em and --xen are two benches")
+    if args.lab and (args.profile or not args.xen):
+        raise BenchError("--lab is for --xen, whose --profile needs a lab of its own")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -209,5 +209,4 @@ def operations(args: argparse.Namespace) -> list[str]:
     return [*(row.name for row in ROWS), *(load.name for load in blkspeed.LOADS)]
 
 
-COMMAND = Command("freebsd", __doc__, 5, operations, run, options, unusable=unusable,
-                  profile=True)
+COMMAND = Command("freebsd", __doc__, 5, operations, run, options, check, unusable, profile=True)

@@ -31,6 +31,16 @@ SMALL = ("net.pf.states_hashsize", "net.pf.source_nodes_hashsize")
 CALM = ("sysctl kern.sched.idlespins=0", "sysctl kern.random.harvest.mask=0")
 
 Functions = collections.Counter[str]
+SHOWN = 5  # instructions more or less
+
+
+def show_functions(name: str, ours: Functions, stock: Functions) -> None:
+    """Functions by how much more ours executes."""
+    names = sorted(ours.keys() | stock.keys(), key=lambda one: stock[one] - ours[one])
+    print(f"\n{name}: instructions of ours and of FreeBSD's, by function")
+    for one in names:
+        if abs(ours[one] - stock[one]) >= SHOWN:
+            print(f"{ours[one] - stock[one]:+8d} {ours[one]:8d} {stock[one]:8d}  {one}")
 
 
 @dataclasses.dataclass

@@ -12,15 +12,19 @@ difference.
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import dataclasses
+import pathlib
 import statistics
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 
 from fbsd.modules import built_for
 from fbsd.sets import FreebsdError, kernel_set
-from pvbench import build, xenguests
+from fbsd.symbols import Symbols
+from pvbench import build, counting, xenguests
 from pvbench.fieldxen import NOW
 from pvbench.figures import Figures, of_pairs_interval
 from pvbench.freebsdrows import (
@@ -34,6 +38,8 @@ from pvbench.freebsdrows import (
     OTHER,
     OTHER_GUEST,
     SEGMENT,
+    Functions,
+    show_functions,
 )
 from pvbench.report import Report
 from pvbench.table import Goal, Line
@@ -261,6 +267,7 @@ class Measured:
     costs: list[float] = dataclasses.field(default_factory=list)
     alone: list[float] = dataclasses.field(default_factory=list)  # its own instructions
     hypercalls: list[float] = dataclasses.field(default_factory=list)
+    functions: Functions = dataclasses.field(default_factory=collections.Counter)
 
     def add(self, few: tuple[Did, int], many: tuple[Did, int]) -> None:
         """What so few and so many took: the difference; nothing if nothing was done."""
@@ -298,6 +305,23 @@ def traced(side: Side, row: Row, measured: Measured) -> None:
             (more.hypercalls.total() - less.hypercalls.total()) / (many - few))
 
 
+def profiled(side: Side, row: Row, profile: pathlib.Path) -> Functions:
+    """Instructions of a unit by function."""
+    symbols = Symbols(kernel_set("generic"), side.say("kldstat -v"))
+    names: dict[int, str] = {}
+    seen: list[tuple[int, Functions]] = []
+    for count in (row.few, row.many):
+        before = counting.by_address(profile)
+        did = row.work(side, count)
+        functions: Functions = collections.Counter()
+        for address, times in (counting.by_address(profile) - before).items():
+            functions[names.setdefault(address, symbols.name(address))] += times
+        seen.append((did.units, functions))
+    (few, less), (many, more) = seen
+    more.subtract(less)
+    return collections.Counter({name: times // max(many - few, 1) for name, times in more.items()})
+
+
 @contextlib.contextmanager
 def alone(side: Side) -> Iterator[Side]:
     """One of them works, while the other one is paused."""
@@ -308,7 +332,8 @@ def alone(side: Side) -> Iterator[Side]:
         side.guest.pause()
 
 
-def measure(row: Row, sides: list[Side], rounds: int, report: Report) -> list[Measured]:
+def measure(row: Row, sides: list[Side], rounds: int, report: Report,
+            profile: pathlib.Path | None = None) -> list[Measured]:
     """A row in both guests, in turn; each round begins with the other one."""
     found = [Measured() for _ in sides]
     pairs = list(zip(sides, found, strict=True))
@@ -326,6 +351,8 @@ def measure(row: Row, sides: list[Side], rounds: int, report: Report) -> list[Me
         with alone(one) as side:
             if measured.costs:
                 traced(side, row, measured)
+            if profile is not None:
+                measured.functions = profiled(side, row, profile)
             if row.after is not None:
                 row.after(side)
     return found
@@ -383,34 +410,47 @@ def booted(lab: Lab, kind: Kind) -> Iterator[Side]:
         yield side
 
 
-def measure_all(rows: list[Row], sides: list[Side], rounds: int, report: Report) -> None:
+def measure_all(rows: list[Row], sides: list[Side], rounds: int, report: Report,
+                profile: pathlib.Path | None = None) -> None:
     """The tables, and what one needs all offloads for beside what the other does without."""
     measured: dict[str, list[Measured]] = {}
     for row in rows:
-        measured[row.name] = measure(row, sides, rounds, report)
+        measured[row.name] = measure(row, sides, rounds, report, profile)
         for title, line in lines_of(row, *measured[row.name]):
             report.keep((report.table(title, STOCK.name), line))
+        if profile is not None:
+            report.progress.clear()
+            show_functions(row.name, *(one.functions for one in measured[row.name]))
     if {ALL_ON, ALL_OFF} <= measured.keys():
         report.keep((report.table(RATES, STOCK.name), rate(
             MADE_TO_WORK, measured[ALL_ON][0].rates, measured[ALL_OFF][1].rates)))
+
+
+def in_lab(lab: Lab, rows: list[Row], rounds: int, report: Report,
+           profile: pathlib.Path | None) -> None:
+    """Measure, and print what was kept, whatever happens."""
+    lab.add_net_tools(Deadline(FOREVER))
+    for program, place in ((build.domtime(), DOMTIME), (build.NETBENCH, NETBENCH)):
+        lab.put(program, place, Deadline(FOREVER))
+        lab.output(f"chmod +x {place}", Deadline(FOREVER))
+    try:
+        with booted(lab, OURS) as ours, booted(lab, STOCK) as stock:
+            measure_all(rows, [ours, stock], rounds, report, profile)
+    finally:
+        for table in report.results.tables:
+            for line in table.lines:
+                report.show(table, line)
 
 
 def run(args: argparse.Namespace, report: Report) -> None:
     """Measure."""
     rows = [row for row in ROWS if report.chosen(row.name)]
     report.progress.total = args.rounds * len(rows)
-    with xenguests.counting_lab(args, "bench-freebsd", LAB_MEMORY) as lab:
-        lab.add_net_tools(Deadline(FOREVER))
-        for program, place in ((build.domtime(), DOMTIME), (build.NETBENCH, NETBENCH)):
-            lab.put(program, place, Deadline(FOREVER))
-            lab.output(f"chmod +x {place}", Deadline(FOREVER))
-        try:
-            with booted(lab, OURS) as ours, booted(lab, STOCK) as stock:
-                measure_all(rows, [ours, stock], args.rounds, report)
-        finally:
-            for table in report.results.tables:
-                for line in table.lines:
-                    report.show(table, line)
+    with tempfile.TemporaryDirectory(prefix="bench") as folder:
+        profile = pathlib.Path(folder) / "profile" if args.profile else None
+        plugin = f"{build.PLUGIN},profile={profile}" if profile else ""
+        with xenguests.counting_lab(args, "bench-freebsd", LAB_MEMORY, plugin) as lab:
+            in_lab(lab, rows, args.rounds, report, profile)
 
 
 def unusable() -> str | None:

@@ -44,10 +44,10 @@ def check(args: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def counting_lab(args: argparse.Namespace, name: str,
-                 mem: int = Settings.mem) -> Iterator[Lab]:
+                 mem: int = Settings.mem, plugin: str = "") -> Iterator[Lab]:
     """A lab that runs, with so many MB of memory; one of its own is stopped in the end."""
     lab = Lab(args.lab or name)
-    lab.start(Settings(icount=True, mem=mem), Deadline(900))
+    lab.start(Settings(icount=True, mem=mem), Deadline(900), plugin=plugin)
     try:
         yield lab
     finally:

@@ -252,19 +252,21 @@ class Lab:
 
     def start(self, settings: Settings, deadline: Deadline, fresh: bool = False,
               session: bool = True, state: pathlib.Path | None = None,
-              disks: list[tuple[str, str, str]] | None = None, keep: bool = False) -> str:
+              disks: list[tuple[str, str, str]] | None = None, keep: bool = False,
+              plugin: str = "") -> str:
         """Start the lab if it does not run; returns what was done.
 
         fresh makes a new snapshot; state is another one, of save(), with these disks of
-        add_disk(); keep is for one that is to be saved.  With session the lab outlives this
-        process's terminal and group of processes; without, who ends that group ends the lab.
+        add_disk(); keep is for one that is to be saved; plugin is one of TCG's.  With session the
+        lab outlives this process's terminal and group of processes; without, who ends that group
+        ends the lab.
         """
         image.build()
         with locked(RUN / f"{self.name}.lock"):
             if self.pid() is not None:
                 return "runs already"
             state = state or self.snapshot(settings, deadline, fresh)
-            words: list[str] = []
+            words = ["-plugin", plugin] if plugin else []
             for node, drive, device in disks or []:
                 words += ["-drive", f"if=none,id={node},{drive}",
                           "-device", f"virtio-blk-pci,id={node}dev,drive={node}{device}"]
