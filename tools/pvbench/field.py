@@ -46,7 +46,7 @@ from pvbench.report import Command, Report
 TABLES = (fieldfile, fieldnet, fieldcrypt, fieldmany, fieldmix, fieldmove, fieldsysbench,
           fieldxen)
 SCALE, QUICK, FEW = 0.0625, 0.02, 1
-SLOW = r"^Xen: .*, [24] CPUs$"  # of which --quick has none: their guests take minutes to boot
+SLOW = r"^Xen: .*(, [24] CPUs|, in FreeBSD)$"  # --quick has none: their guests take long to boot
 # CPU seconds beside FreeBSD's own drivers and Linux, as `spent' of the results has them.
 COSTS = {
     fieldfile: fieldcost.Cost(10, 1.5, 82),

@@ -25,7 +25,6 @@ from fbsd.modules import built_for
 from fbsd.sets import FreebsdError, kernel_set
 from fbsd.symbols import Symbols
 from pvbench import build, counting, xenguests
-from pvbench.fieldxen import NOW
 from pvbench.figures import Figures, of_pairs_interval
 from pvbench.freebsdrows import (
     BURSTS,
@@ -57,6 +56,7 @@ RATES, COSTS = f"{TITLE}: rates", f"{TITLE}: instructions with Xen's"
 KERNEL = "freebsd=generic"
 MEMORY, LAB_MEMORY = 256, 1536  # MB
 DOMTIME, NETBENCH = "/run/domtime", "/run/netbench"
+NOW = "awk '/^now at/ { print $3; exit }' /proc/timer_list"  # dom0's clock: nanoseconds
 GIVEN_UP, TRIES = 10, 60  # seconds
 
 
@@ -380,6 +380,15 @@ def lines_of(row: Row, ours: Measured, stock: Measured) -> Iterator[tuple[str, L
              if getattr(ours, field) and getattr(stock, field)})
 
 
+def configured(number: int, address: str, host: str) -> str:
+    """The command that gives a card its address; FreeBSD's own has no back end yet at first.
+
+    Without -n, ifconfig(8) would load our driver.
+    """
+    return (f"until ifconfig -n xn{number} down && ifconfig -n xn{number} inet {address}/24 up"
+            f" && ping -o -t 5 {host}; do sleep 0.1; done")
+
+
 @contextlib.contextmanager
 def booted(lab: Lab, kind: Kind) -> Iterator[Side]:
     """A guest with its hosts, paused."""
@@ -398,11 +407,7 @@ def booted(lab: Lab, kind: Kind) -> Iterator[Side]:
         side = Side(kind, guest, hosts)
         for line in (kind.check, *CALM, "sysctl vfs.aio.max_buf_aio=64",
                      "sysctl net.inet.icmp.icmplim=0",
-                     # FreeBSD's own has no back end yet when it is first configured.
-                     *(f"until ifconfig -n xn{number} down && ifconfig -n xn{number} inet"
-                       f" {address}/24 up && ping -o -t 5 {host}; do sleep 0.1; done"
-                       for number, (address, host) in enumerate(
-                           ((GUEST, HOST), (OTHER_GUEST, OTHER)))),
+                     configured(0, GUEST, HOST), configured(1, OTHER_GUEST, OTHER),
                      f"arp -s {NOBODY} 02:00:00:00:00:09"):
             side.say(line)
         side.reached()
