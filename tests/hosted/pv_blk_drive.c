@@ -119,12 +119,17 @@ drive_do(const struct drive_req *dq)
 			memset(drive.dr_bytes + dm->dm_ranges[i].offset, 0, dm->dm_ranges[i].length);
 		break;
 	case PV_BLK_IDENT:
+		CHECK(dm->dm_ranges[0].offset == 0, "the identification is all of it");
 		memcpy((void *)(uintptr_t)dq->dq_chain.pr_segs[dq->dq_chain.pr_nread].addr, ident,
 		    sizeof(ident));
 		break;
 	default:
+		CHECK(dm->dm_ranges[0].offset == 0 && (dm->dm_cmd != PV_BLK_FLUSH ||
+		    dm->dm_ranges[0].length == 0), "a flush of something");
 		break;
 	}
+	CHECK(dm->dm_cmd == PV_BLK_READ || dm->dm_cmd == PV_BLK_WRITE || dm->dm_cmd ==
+	    PV_BLK_IDENT || dq->dq_chain.pr_nread + dq->dq_chain.pr_nwrite == 2, "data");
 }
 
 void
@@ -172,6 +177,7 @@ drive_intr(u_int queue)
 
 	if (!pe->pe_ops->po_interrupts(pe))
 		return (false);
+	drive.dr_pvqs[queue]->q_stats.qs_intrs++;	/* as a transport does */
 	pv_blk_intr(DRIVE_BQ(queue));
 	return (true);
 }
@@ -347,6 +353,11 @@ drive_load(struct pv_blk *blk, struct pv_blk_req *rq)
 	const bool polled = i == blk->blk_params.bp_nqueues * blk->blk_params.bp_nreqs;
 	char **copy = &drive.dr_copies[i];
 
+	/* The polled request is never released. */
+	if (polled) {
+		host_free(*copy);
+		*copy = NULL;
+	}
 	CHECK(*copy == NULL && rq->rq_nsegs == 0, "loaded twice");
 	if (!polled && drive.dr_room < DRIVE_SECTOR)
 		return (ENOMEM);
@@ -433,6 +444,7 @@ drive_attach(void)
 		CHECK(error == 0, "queue %u: error %d", i, error);
 		drive.dr_peers[i]->pe_kick = drive_kicked;
 		drive.dr_pvqs[i] = drive.dr_peers[i]->pe_pvq;
+		snprintf(drive.dr_pvqs[i]->q_name, PVQ_NAMELEN, "q%u", i);
 		drive.dr_runs[i] = i < drive.dr_nqueues;
 	}
 	drive.dr_started = true;

@@ -149,6 +149,7 @@ void	life_detached_under_load(const void *arg);
 void	life_late_requests(const void *arg);
 void	life_dump(const void *arg);
 void	life_dump_of_a_device_that_fails(const void *arg);
+void	life_dump_through_a_peer(const void *arg);
 void	life_other_queues(const void *arg);
 void	life_resized(const void *arg);
 void	life_query(const void *arg);

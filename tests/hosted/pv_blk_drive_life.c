@@ -78,6 +78,7 @@ life_no_answer_at_attach(const void *arg __unused)
 	CHECK(drive_attach() == ETIMEDOUT, "it attached");
 	kpi_pause = NULL;
 	CHECK(sleeps == 5000 && kpi_disk == NULL, "%u sleeps", sleeps);
+	CHECK(kpi_delayed == 500 * 20, "%ju microseconds", (uintmax_t)kpi_delayed);
 	CHECK(strcmp(drive.dr_log, "set stop ") == 0, "%s", drive.dr_log);
 	pv_blk_fini(&drive.dr_blk);
 	drive_forget();
@@ -370,19 +371,21 @@ life_late_requests(const void *arg __unused)
 	drive_seconds(27);
 	CHECK(DRIVE_STATS(0)->bs_timeouts == 0 && !pv_blk_is_late(&drive.dr_blk), "too early");
 	lines = kpi_lines;
-	drive_seconds(2);
+	drive_seconds(1);
 	CHECK(DRIVE_STATS(0)->bs_timeouts == 1 && kpi_lines == lines + 1 &&
 	    pv_blk_is_late(&drive.dr_blk), "not reported");
 	CHECK(strstr(kpi_line, "write of sector 7, 512 bytes") != NULL &&
 	    strstr(kpi_line, "30 seconds, still waiting") != NULL, "%s", kpi_line);
-	drive_seconds(20);
+	drive_seconds(1);
+	CHECK(DRIVE_STATS(0)->bs_timeouts == 1, "the other one too early");
+	drive_seconds(19);
 	CHECK(DRIVE_STATS(0)->bs_timeouts == 2 && kpi_lines == lines + 2, "reported again");
 	CHECK(drive.dr_log[0] == '\0', "%s", drive.dr_log);
 	/* The queue is reset for one that takes longer, once. */
 	drive.dr_blk.blk_timeout_reset = 60;
-	drive_seconds(8);
+	drive_seconds(9);
 	CHECK(drive.dr_log[0] == '\0', "%s", drive.dr_log);
-	drive_seconds(4);
+	drive_seconds(1);
 	CHECK(strcmp(drive.dr_log, "stop0 start0 ") == 0, "%s", drive.dr_log);
 	CHECK(drive.dr_blk.blk_stats.bs_timeout_resets == 1, "counter");
 	drive_expect(0, &dq, PV_BLK_WRITE, 7, 512);
@@ -421,6 +424,21 @@ life_dump(const void *arg __unused)
 	CHECK(drive.dr_ndone == 0, "a bio ended");
 }
 
+static void
+life_peer_begin(void)
+{
+
+	kpi_quiet = true;
+	drive_new(1);
+	drive.dr_ops.bo_peer = &drive_peer_ops;
+	drive.dr_ops.bo_stop = drive.dr_ops.bo_restart = NULL;
+	drive.dr_params.bp_phys = false;
+	drive.dr_params.bp_nreqs = 4;
+	drive.dr_room = 8192;
+	CHECK(drive_attach() == 0, "it does not attach");
+	drive_quiet();
+}
+
 static u_int polls;
 
 void
@@ -443,7 +461,56 @@ life_dump_of_a_device_that_fails(const void *arg __unused)
 	drive.dr_status = 0;
 	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == 0, "and then no more");
 	drive.dr_answers = false;
+	kpi_delayed = 0;
 	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == ETIMEDOUT, "without an answer");
+	CHECK(kpi_delayed == 30 * 1000000, "after %ju microseconds", (uintmax_t)kpi_delayed);
+}
+
+static struct pvq_ops slow_ops;
+static int (*quick_forget)(struct pvq *);
+static u_int forgets;
+
+/* What is in flight ends when it was looked for so many times. */
+static int
+life_slow_forget(struct pvq *q)
+{
+
+	return (forgets-- > 0 ? 1 : quick_forget(q));
+}
+
+/* A device that can't be reset without its peer: what it has in flight ends before, or in vain. */
+void
+life_dump_through_a_peer(const void *arg __unused)
+{
+	static char memory[3 * 4096 + 512];
+	u_int i;
+
+	for (i = 0; i < sizeof(memory); i++)
+		memory[i] = i * 5 + i / 512;
+	life_peer_begin();
+	slow_ops = *drive.dr_pvqs[0]->q_ops;
+	quick_forget = slow_ops.qo_forget;
+	slow_ops.qo_forget = life_slow_forget;
+	drive.dr_pvqs[0]->q_ops = &slow_ops;
+	drive.dr_answers = true;
+	kpi_delayed = 0;
+	forgets = 3;
+	CHECK(kpi_disk->d_dump(kpi_disk, memory, 512 * DRIVE_SECTOR, sizeof(memory)) == 0, "failed");
+	CHECK(kpi_delayed == 3 * 20 && drive.dr_log[0] == '\0', "%ju, %s", (uintmax_t)kpi_delayed,
+	    drive.dr_log);
+	CHECK(memcmp(drive.dr_bytes + 512 * DRIVE_SECTOR, memory, sizeof(memory)) == 0, "another");
+	/* The bounce buffer is as long as the peer takes without a request of its own. */
+	CHECK(drive.dr_pvqs[0]->q_stats.qs_kicks == 4, "%ju requests",
+	    (uintmax_t)drive.dr_pvqs[0]->q_stats.qs_kicks);
+	CHECK(kpi_disk->d_dump(kpi_disk, NULL, 0, 0) == 0 &&
+	    drive.dr_pvqs[0]->q_stats.qs_kicks == 5, "no flush");
+	kpi_disk = NULL;
+	life_peer_begin();
+	drive.dr_pvqs[0]->q_ops = &slow_ops;
+	forgets = 2000000;
+	kpi_delayed = 0;
+	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == ETIMEDOUT, "not ended");
+	CHECK(kpi_delayed == 30 * 1000000, "after %ju microseconds", (uintmax_t)kpi_delayed);
 }
 
 /* After a stop there may be fewer queues, or more: all goes on, and in order. */
@@ -565,21 +632,6 @@ life_write_through(const void *arg __unused)
 	drive_end();
 }
 
-static void
-life_peer_begin(void)
-{
-
-	kpi_quiet = true;
-	drive_new(1);
-	drive.dr_ops.bo_peer = &drive_peer_ops;
-	drive.dr_ops.bo_stop = drive.dr_ops.bo_restart = NULL;
-	drive.dr_params.bp_phys = false;
-	drive.dr_params.bp_nreqs = 4;
-	drive.dr_room = 8192;
-	CHECK(drive_attach() == 0, "it does not attach");
-	drive_quiet();
-}
-
 /* Another peer takes less at a time: what was in flight is cut again. */
 void
 life_reconnected(const void *arg __unused)
@@ -632,6 +684,7 @@ life_no_dump_while_frozen(const void *arg __unused)
 	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == ENXIO, "frozen");
 	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
 	pv_blk_hold(&drive.dr_blk);
+	CHECK((drive.dr_blk.blk_flags & PVB_STOPPED) != 0, "the device is live");
 	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == ENXIO, "stopped");
 	pv_dev_hold(&drive.dr_blk.blk_pvdev);
 	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");

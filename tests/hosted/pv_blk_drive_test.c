@@ -418,6 +418,7 @@ io_notified(const void *arg __unused)
 	for (i = 0; i < 10; i++) {
 		(void)drive_io(BIO_READ, i, 512);
 		CHECK(drive_kicks(0) == 1, "bio %u", i);
+		CHECK(DRIVE_BQ(0)->bq_pace.pp_expected == 0, "nothing has completed");
 	}
 	(void)drive_io(BIO_FLUSH, 0, 0);
 	CHECK(drive_kicks(0) == 1, "a flush");
@@ -711,6 +712,211 @@ queues_of_cpus(const void *arg __unused)
 	drive_end();
 }
 
+/* What went wrong is said, ten times in ten seconds. */
+static void
+messages(const void *arg __unused)
+{
+	static const struct {
+		int	cmd;
+		const char *text;
+	} table[] = {
+		{ BIO_READ, "read failed, error 5: sector 7, 512 bytes" },
+		{ BIO_WRITE, "write failed, error 5: sector 7, 512 bytes" },
+		{ BIO_DELETE, "delete failed, error 5: sector 7, 512 bytes" },
+		{ BIO_FLUSH, "flush failed, error 5: writes since the last flush may be lost" },
+	};
+	int lines;
+	u_int i;
+
+	drive_begin(1);
+	kpi_quiet = true;
+	drive.dr_answers = true;
+	drive.dr_status = EIO;
+	kpi_pass(11 * SBT_1S);
+	lines = kpi_lines;
+	for (i = 0; i < 12; i++) {
+		(void)drive_io(table[i % 4].cmd, i % 4 == 3 ? 0 : 7, i % 4 == 3 ? 0 : 512);
+		(void)drive_intr(0);
+		CHECK(strstr(kpi_line, table[MIN(i, 9) % 4].text) != NULL, "%u: %s", i, kpi_line);
+		drive_ended(drive.dr_done[0], EIO);
+	}
+	CHECK(kpi_lines == lines + 10 && kpi_sysctl_value("unlogged") == 2, "%d lines",
+	    kpi_lines - lines);
+	CHECK(kpi_sysctl_value("io_errors") == 12, "counter");
+	kpi_pass(10 * SBT_1S - 2 * tick_sbt);
+	drive_io(BIO_READ, 7, 512);
+	(void)drive_intr(0);
+	drive_ended(drive.dr_done[0], EIO);
+	CHECK(kpi_lines == lines + 10, "too early");
+	kpi_pass(2 * tick_sbt);
+	drive_io(BIO_READ, 7, 512);
+	(void)drive_intr(0);
+	drive_ended(drive.dr_done[0], EIO);
+	CHECK(kpi_lines == lines + 11, "no message");
+	drive_end();
+}
+
+/* A histogram is as text. */
+static void
+hist_is(const char *path, const char *text)
+{
+	char seen[200] = "";
+	size_t len = sizeof(seen);
+	int error = kpi_sysctl(path, seen, &len, NULL, 0);
+
+	CHECK(error == 0 && strcmp(seen, text) == 0, "%s: %s, error %d", path, seen, error);
+}
+
+/* One bio that takes so long. */
+static void
+hist_io(int cmd, sbintime_t time)
+{
+	struct bio *bp;
+
+	bp = drive_io(cmd, cmd != BIO_FLUSH, cmd == BIO_FLUSH ? 0 : 512);
+	kpi_pass(time);
+	drive_settle();
+	drive_ended(bp, 0);
+}
+
+/* Depths and latencies by powers of two, from when it is set on. */
+static void
+histograms(const void *arg __unused)
+{
+	struct bio *bios[5];
+	u_int i;
+
+	drive_begin(2);
+	kpi_quiet = true;
+	kpi_pass(SBT_1S);
+	hist_is("q0.histogram.depth", "");
+	hist_io(BIO_READ, 0);
+	CHECK(kpi_sysctl_value("histogram") == 0 && kpi_sysctl_set("histogram", 2) == EINVAL, "off");
+	/* What is in flight when it is set is not counted. */
+	bios[0] = drive_io(BIO_READ, 1, 512);
+	CHECK(kpi_sysctl_set("histogram", 1) == 0 && kpi_sysctl_value("histogram") == 1, "not set");
+	drive_settle();
+	drive_ended(bios[0], 0);
+	hist_is("q0.histogram.depth", "");
+	hist_is("q0.histogram.read", "");
+	for (i = 0; i < 5; i++)
+		bios[i] = drive_io(BIO_READ, i, 512);
+	hist_is("q0.histogram.depth", "1:1 2:2 4:2");
+	drive_settle();
+	for (i = 0; i < 5; i++)
+		drive_ended(bios[i], 0);
+	hist_is("q0.histogram.read", "0:5");
+	hist_io(BIO_READ, 2 * SBT_1US);
+	hist_io(BIO_READ, 100 * SBT_1US);
+	hist_is("q0.histogram.read", "0:6 64:1");
+	hist_io(BIO_WRITE, 5 * SBT_1MS);
+	hist_io(BIO_FLUSH, 9 * SBT_1US);
+	hist_io(BIO_DELETE, 5000 * (sbintime_t)SBT_1S);
+	hist_is("q0.histogram.write", "4096:1");
+	hist_is("q0.histogram.flush", "8:1");
+	hist_is("q0.histogram.delete", "2147483648:1");
+	PCPU_SET(cpuid, 1);
+	hist_io(BIO_WRITE, 0);
+	PCPU_SET(cpuid, 0);
+	hist_is("q1.histogram.depth", "1:1");
+	hist_is("q1.histogram.write", "0:1");
+	/* Set again, it goes on; off, it stands; on again, it begins anew. */
+	CHECK(kpi_sysctl_set("histogram", 1) == 0, "set again");
+	hist_is("q0.histogram.write", "4096:1");
+	bios[0] = drive_io(BIO_WRITE, 1, 512);
+	CHECK(kpi_sysctl_set("histogram", 0) == 0 && kpi_sysctl_value("histogram") == 0, "on");
+	hist_io(BIO_FLUSH, 0);
+	hist_is("q0.histogram.flush", "8:1");
+	drive_ended(bios[0], 0);
+	CHECK(kpi_sysctl_set("histogram", 1) == 0, "not set");
+	hist_is("q0.histogram.write", "");
+	hist_is("q1.histogram.depth", "");
+	drive_end();
+}
+
+/* What sysctl(8) shows is what happened, and what it sets is checked. */
+static void
+sysctls(const void *arg __unused)
+{
+	static const char *const zero[] = { "fast", "bounced", "merged_deletes", "deferred_kicks",
+	    "yields", "io_errors", "unsupported", "protocol_errors", "dma_errors", "nomem",
+	    "timeouts", "timeout_resets", "requeued", "resizes", "unlogged", "in_flight" };
+	struct bio *bios[5];
+	u_int i;
+
+	drive_new(2);
+	drive.dr_params.bp_max_segs = 4;
+	drive.dr_params.bp_seg_size = 4 * KB;
+	drive.dr_params.bp_delete_align = 8 * DRIVE_SECTOR;
+	CHECK(drive_attach() == 0, "it does not attach");
+	kpi_quiet = true;
+	for (i = 0; i < 5; i++) {
+		PCPU_SET(cpuid, i < 3 ? 0 : 1);
+		bios[i] = drive_io(BIO_WRITE, 100 * i, 20 * KB);
+	}
+	PCPU_SET(cpuid, 0);
+	CHECK(kpi_sysctl_value("in_flight") == 10 && kpi_sysctl_value("max_in_flight") == 6 &&
+	    kpi_sysctl_value("queues") == 2, "in flight");
+	drive_settle();
+	for (i = 0; i < 5; i++)
+		drive_ended(bios[i], 0);
+	CHECK(kpi_sysctl_value("bios") == 5 && kpi_sysctl_value("requests") == 10 &&
+	    kpi_sysctl_value("splits") == 5, "requests");
+	CHECK(kpi_sysctl_value("kicks") == DRIVE_BQ(0)->bq_pvq->q_stats.qs_kicks +
+	    DRIVE_BQ(1)->bq_pvq->q_stats.qs_kicks && kpi_sysctl_value("kicks") >= 2, "kicks");
+	CHECK(kpi_sysctl_value("interrupts") == 2 && kpi_sysctl_value("q1.intrs") == 1, "%ju",
+	    (uintmax_t)kpi_sysctl_value("interrupts"));
+	CHECK(kpi_sysctl_value("delete_size") == 64 * DRIVE_SECTOR &&
+	    kpi_sysctl_value("delete_align") == 8 * DRIVE_SECTOR, "deletes");
+	for (i = 0; i < nitems(zero); i++)
+		CHECK(kpi_sysctl_value(zero[i]) == 0, "%s", zero[i]);
+	CHECK(kpi_sysctl_value("batch") == 32 && kpi_sysctl_set("batch", 0) == EINVAL &&
+	    kpi_sysctl_set("batch", 65) == EINVAL && kpi_sysctl_value("batch") == 32 &&
+	    kpi_sysctl_set("batch", 64) == 0 && kpi_sysctl_set("batch", 1) == 0 &&
+	    drive.dr_blk.blk_batch == 1, "batch");
+	CHECK(kpi_sysctl_value("timeout") == 30 && kpi_sysctl_set("timeout", 5) == 0 &&
+	    drive.dr_blk.blk_timeout == 5 && kpi_sysctl_value("timeout_reset") == 0 &&
+	    kpi_sysctl_set("timeout_reset", 50) == 0 && drive.dr_blk.blk_timeout_reset == 50,
+	    "time-outs");
+	drive_quiet();
+	CHECK(kpi_sysctl_value("reset") == 0 && kpi_sysctl_set("reset", 0) == 0 &&
+	    kpi_run_tasks() == 0 && kpi_sysctl_set("reset", 2) == EINVAL, "a reset");
+	CHECK(kpi_sysctl_set("reset", 1) == 0, "no reset");
+	(void)kpi_run_tasks();
+	CHECK(strcmp(drive.dr_log, "stop start set ") == 0, "%s", drive.dr_log);
+	drive_end();
+	CHECK(kpi_sysctl_set("batch", 1) == ENOENT, "the disk is gone");
+}
+
+/* A ring without room tries again by itself, as nothing in flight would end that. */
+static void
+io_no_room(const void *arg __unused)
+{
+	struct drive_req dq;
+	struct bio *bp;
+	struct pvq *q;
+	u_int room;
+
+	drive_begin(1);
+	q = drive.dr_pvqs[0];
+	room = pvq_room(q);
+	q->q_taken += room;
+	bp = drive_io(BIO_WRITE, 1, 512);
+	CHECK(!drive_takes(0, &dq) && kpi_callouts == 2, "without room");
+	q->q_taken -= room;
+	kpi_pass(SBT_1MS);
+	drive_settle();
+	drive_ended(bp, 0);
+	/* So does one that is broken, before its reset. */
+	kpi_quiet = true;
+	pvq_break(q, PVQ_FAULT_OWNER, 0);
+	bp = drive_io(BIO_WRITE, 1, 512);
+	CHECK(kpi_callouts == 2, "it is not looked for again");
+	drive_settle();
+	drive_ended(bp, 0);
+	drive_end();
+}
+
 static const u_int few = 2;
 
 static const struct hosted_test tests[] = {
@@ -732,6 +938,10 @@ static const struct hosted_test tests[] = {
 	{ "io_interrupts", "for the next completion", io_interrupts, NULL },
 	{ "io_yields", "the thread", io_yields, NULL },
 	{ "io_from_within", "biodone(9)", io_from_within, NULL },
+	{ "io_no_room", "is tried again", io_no_room, NULL },
+	{ "messages", "are limited", messages, NULL },
+	{ "histograms", "of depths and latencies", histograms, NULL },
+	{ "sysctls", "have what happened", sysctls, NULL },
 	{ "io_notified", "at once", io_notified, NULL },
 	{ "pace_is_tried_and_kept", "notifications wait", pace_is_tried, NULL },
 	{ "pace_is_tried_and_given_up", "they do not", pace_is_tried, &few },
@@ -758,6 +968,7 @@ static const struct hosted_test tests[] = {
 	{ "life_late_requests", "are reported, and end in a reset", life_late_requests, NULL },
 	{ "life_dump", "while requests are in flight", life_dump, NULL },
 	{ "life_dump_of_a_device_that_fails", "ends", life_dump_of_a_device_that_fails, NULL },
+	{ "life_dump_through_a_peer", "when it has no more to answer", life_dump_through_a_peer, NULL },
 	{ "life_other_queues", "after a stop", life_other_queues, NULL },
 	{ "life_resized", "if GEOM can", life_resized, NULL },
 	{ "life_query", "in time, and too late", life_query, NULL },

@@ -47,6 +47,18 @@ extern int kpi_dma_tags;
 extern int kpi_dma_maps;
 extern int kpi_sysctls;
 
+/*
+ * Read the sysctl "node.name" of a device into *len bytes, of which *len are used then, or write it.
+ * Returns what the handler said; ENOENT, EPERM.
+ */
+int	kpi_sysctl(const char *path, void *old, size_t *len, void *new, size_t newlen);
+/* The same of a number. */
+uint64_t kpi_sysctl_value(const char *path);
+int	kpi_sysctl_set(const char *path, int value);
+
+/* Microseconds of all calls of DELAY(9). */
+extern uint64_t kpi_delayed;
+
 /* Lines that device_printf(9) and printf(9) wrote, or would have, were it not quiet. */
 extern int kpi_lines;
 extern bool kpi_quiet;

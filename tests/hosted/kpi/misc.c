@@ -36,6 +36,17 @@ void (*kpi_pause)(void);
 char kpi_line[256];
 const char *kpi_tunable;
 const char *kpi_tunable_value;
+uint64_t kpi_delayed;
+
+#define	KPI_MAX_OIDS	1024
+
+/* Those that exist: in the order they were added, which a name's parent is before. */
+static struct kpi_oid {
+	struct sysctl_oid ko_oid;
+	struct sysctl_ctx_list *ko_ctx;	/* NULL: it was removed */
+	char		 ko_name[48];
+} kpi_oids[KPI_MAX_OIDS];
+static u_int kpi_noids;
 
 struct sysctl_oid sysctl___hw;
 
@@ -229,15 +240,15 @@ strlcat(char *dst, const char *src, size_t size)
 	return (n + strlcpy(dst + n, src, size - n));
 }
 
-/* All are counted, and one stands for each. */
+/* All are counted; those for which there is room can be read, by kpi_sysctl(). */
 struct sysctl_oid *
-sysctl_add_oid(struct sysctl_ctx_list *ctx __unused, struct sysctl_oid_list *parent __unused,
-    int nbr __unused, const char *name, int kind, void *arg1, intmax_t arg2 __unused,
-    int (*handler)(SYSCTL_HANDLER_ARGS), const char *fmt __unused, const char *descr,
-    const char *label __unused)
+sysctl_add_oid(struct sysctl_ctx_list *ctx, struct sysctl_oid_list *parent, int nbr __unused,
+    const char *name, int kind, void *arg1, intmax_t arg2, int (*handler)(SYSCTL_HANDLER_ARGS),
+    const char *fmt, const char *descr, const char *label __unused)
 {
-	static struct sysctl_oid oid;
+	static struct kpi_oid other;
 	bool node = (kind & CTLTYPE) == CTLTYPE_NODE;
+	struct kpi_oid *ko;
 
 	CHECK(name[0] != '\0' && descr != NULL && descr[0] != '\0' && (node || (arg1 != NULL &&
 	    handler != NULL)), "%s", name);
@@ -245,7 +256,87 @@ sysctl_add_oid(struct sysctl_ctx_list *ctx __unused, struct sysctl_oid_list *par
 	    handler == sysctl_handle_int || handler == sysctl_handle_string ||
 	    (kind & CTLFLAG_MPSAFE) != 0), "%s: kind 0x%x", name, kind);
 	kpi_sysctls++;
-	return (&oid);
+	while (kpi_noids > 0 && kpi_oids[kpi_noids - 1].ko_ctx == NULL)
+		kpi_noids--;
+	ko = kpi_noids < KPI_MAX_OIDS ? &kpi_oids[kpi_noids++] : &other;
+	ko->ko_ctx = ctx;
+	strlcpy(ko->ko_name, name, sizeof(ko->ko_name));
+	ko->ko_oid = (struct sysctl_oid){ .oid_parent = parent, .oid_kind = kind | CTLFLAG_DYN,
+	    .oid_arg1 = arg1, .oid_arg2 = arg2, .oid_name = ko->ko_name, .oid_handler = handler,
+	    .oid_fmt = fmt };
+	return (&ko->ko_oid);
+}
+
+/* What SYSCTL_OUT() does. */
+static int
+kpi_sysctl_out(struct sysctl_req *req, const void *value, size_t len)
+{
+	size_t n = req->oldptr == NULL ? 0 : MIN(len, req->oldlen - req->oldidx);
+
+	if (n > 0)
+		memcpy((char *)req->oldptr + req->oldidx, value, n);
+	req->oldidx += len;
+	return (req->oldptr != NULL && n < len ? ENOMEM : 0);
+}
+
+/* Is this the sysctl of a path, "node.name", below a device's or a set's own node? */
+static bool
+kpi_oid_is(const struct sysctl_oid *oid, const char *path, size_t len)
+{
+	size_t n = strlen(oid->oid_name);
+	const struct sysctl_oid *node;
+	bool top;
+
+	node = __containerof(oid->oid_parent, const struct sysctl_oid, oid_children);
+	top = (const void *)node < (const void *)kpi_oids ||
+	    (const void *)node >= (const void *)&kpi_oids[KPI_MAX_OIDS];
+	if (n > len || strncmp(path + len - n, oid->oid_name, n) != 0)
+		return (false);
+	if (n == len || top)
+		return (n == len && top);
+	return (path[len - n - 1] == '.' && kpi_oid_is(node, path, len - n - 1));
+}
+
+int
+kpi_sysctl(const char *path, void *old, size_t *len, void *new, size_t newlen)
+{
+	struct sysctl_req req = { .oldptr = old, .oldlen = len == NULL ? 0 : *len, .newptr = new,
+	    .newlen = newlen, .oldfunc = kpi_sysctl_out };
+	struct sysctl_oid *oid;
+	u_int i;
+	int error;
+
+	for (i = kpi_noids; i-- > 0;) {
+		oid = &kpi_oids[i].ko_oid;
+		if (kpi_oids[i].ko_ctx == NULL || oid->oid_handler == NULL ||
+		    !kpi_oid_is(oid, path, strlen(path)))
+			continue;
+		if (new != NULL && (oid->oid_kind & CTLFLAG_WR) == 0)
+			return (EPERM);
+		error = oid->oid_handler(oid, oid->oid_arg1, oid->oid_arg2, &req);
+		if (len != NULL)
+			*len = req.oldidx;
+		return (error);
+	}
+	return (ENOENT);
+}
+
+uint64_t
+kpi_sysctl_value(const char *path)
+{
+	uint64_t value = 0;
+	size_t len = sizeof(value);
+	int error = kpi_sysctl(path, &value, &len, NULL, 0);
+
+	CHECK(error == 0 && len > 0, "%s: error %d", path, error);
+	return (value);
+}
+
+int
+kpi_sysctl_set(const char *path, int value)
+{
+
+	return (kpi_sysctl(path, NULL, NULL, &value, sizeof(value)));
 }
 
 int
@@ -256,9 +347,13 @@ sysctl_ctx_init(struct sysctl_ctx_list *ctx __unused)
 }
 
 int
-sysctl_ctx_free(struct sysctl_ctx_list *ctx __unused)
+sysctl_ctx_free(struct sysctl_ctx_list *ctx)
 {
+	u_int i;
 
+	for (i = 0; i < kpi_noids; i++)
+		if (kpi_oids[i].ko_ctx == ctx)
+			kpi_oids[i].ko_ctx = NULL;
 	return (0);
 }
 
@@ -278,13 +373,17 @@ kernel_sysctlbyname(struct thread *td __unused, char *name __unused, void *old _
 	return (ENOENT);
 }
 
-/* Only what is written is of interest. */
 int
 sysctl_handle_int(SYSCTL_HANDLER_ARGS)
 {
+	const int constant = arg2;
+	int error;
 
-	if (req->newptr == NULL)
-		return (0);
+	error = kpi_sysctl_out(req, arg1 != NULL ? arg1 : &constant, sizeof(int));
+	if (error != 0 || req->newptr == NULL)
+		return (error);
+	if (arg1 == NULL)
+		return (EPERM);
 	if (req->newlen != sizeof(int))
 		return (EINVAL);
 	memcpy(arg1, req->newptr, sizeof(int));
@@ -295,27 +394,29 @@ int
 sysctl_handle_string(SYSCTL_HANDLER_ARGS)
 {
 
-	return (ENOTSUP);
+	return (req->newptr != NULL ? ENOTSUP : kpi_sysctl_out(req, arg1, strlen(arg1) + 1));
 }
 
 int
 sysctl_handle_16(SYSCTL_HANDLER_ARGS)
 {
 
-	return (ENOTSUP);
+	return (req->newptr != NULL ? ENOTSUP : kpi_sysctl_out(req, arg1, sizeof(uint16_t)));
 }
 
 int
 sysctl_handle_64(SYSCTL_HANDLER_ARGS)
 {
 
-	return (ENOTSUP);
+	return (req->newptr != NULL ? ENOTSUP : kpi_sysctl_out(req, arg1, sizeof(uint64_t)));
 }
 
 /* Time passes, and no sleep is left out for it. */
 void
-DELAY(int us __unused)
+DELAY(int us)
 {
+
+	kpi_delayed += us;
 }
 
 int
