@@ -14,6 +14,7 @@
 #include <sys/proc.h>
 
 struct card card;
+bool card_has_fast;
 struct thread card_thread;
 
 /* The interface. */
@@ -359,6 +360,33 @@ card_decap(void *softc __unused, int pair, const struct pvq_done *done, struct p
 	}
 }
 
+static void
+card_encap_plain(void *softc __unused, void *hdr, u_int start, u_int offset)
+{
+	struct pv_net_offload o = { .po_flags = start != 0 ? PV_NET_NEEDS_CSUM : 0,
+	    .po_csum_start = start, .po_csum_offset = start != 0 ? offset : 0 };
+
+	card.ca_plain++;
+	memcpy(hdr, &o, CARD_HDR);
+}
+
+/* Only what is a frame in one buffer, and no error of this device. */
+static struct pv_net_plain
+card_decap_plain(void *softc __unused, int pair, const struct pvq_done *done, const void *hdr)
+{
+	uint32_t len = card.ca_impl->im_reported(done);
+	struct pv_net_offload o;
+
+	mtx_assert(&card.ca_pn->pn_rxqs[pair].prq_mtx, MA_OWNED);
+	memcpy(&o, hdr, CARD_HDR);
+	if (card.ca_left[pair] != 0 || o.po_hdr_len != 1 || o.po_gso_type != PV_NET_GSO_NONE ||
+	    len <= CARD_HDR + 1 || len > UINT16_MAX)
+		return ((struct pv_net_plain){ .ppl_len = 0 });
+	card.ca_plain += len >= CARD_HDR + ETHER_HDR_LEN;
+	return ((struct pv_net_plain){ .ppl_len = len - CARD_HDR, .ppl_flags = o.po_flags,
+	    .ppl_csum_start = o.po_csum_start, .ppl_csum_offset = o.po_csum_offset });
+}
+
 static const struct pv_net_ops card_net_ops = {
 	.pno_encap = card_encap,
 	.pno_decap = card_decap,
@@ -384,6 +412,10 @@ card_new(int pairs)
 	card_thread.td_base_pri = PUSER;
 	ifflags = IFF_UP;
 	card.ca_ops = card_net_ops;
+	if (card_has_fast) {
+		card.ca_ops.pno_encap_plain = card_encap_plain;
+		card.ca_ops.pno_decap_plain = card_decap_plain;
+	}
 	card.ca_impl = &split_impls[4];	/* with indirect tables and event indices */
 	card.ca_size = CARD_SIZE;
 	card.ca_up_tail = &card.ca_up;
@@ -571,18 +603,14 @@ card_write(const struct peer_chain *pr, const u_char *from, u_int len)
 	return (done);
 }
 
-bool
-card_receive(int pair, u_int number, u_int len, u_int parts)
+static bool
+card_give(int pair, u_char *bytes, u_int total, u_int parts)
 {
-	static u_char bytes[FRAME_MAX + CARD_HDR];
-	struct pv_net_offload offload = { .po_hdr_len = parts };
 	struct peer *pe = card_peer(pair, false);
-	u_int at = 0, n, total = len + CARD_HDR;
 	struct peer_chain pr;
+	u_int at = 0, n;
 
 	CHECK(card.ca_runs[pv_net_number(pair, false)], "queue of pair %d is not in use", pair);
-	memcpy(bytes, &offload, CARD_HDR);
-	card_fill(bytes + CARD_HDR, number, len);
 	for (; parts > 0; parts--) {
 		if (!pe->pe_ops->po_fetch(pe, &pr))
 			return (false);
@@ -595,6 +623,29 @@ card_receive(int pair, u_int number, u_int len, u_int parts)
 	}
 	pe->pe_ops->po_publish(pe);
 	return (true);
+}
+
+static u_char card_bytes[FRAME_MAX + CARD_HDR];
+
+bool
+card_receive(int pair, u_int number, u_int len, u_int parts)
+{
+	struct pv_net_offload offload = { .po_hdr_len = parts };
+
+	memcpy(card_bytes, &offload, CARD_HDR);
+	card_fill(card_bytes + CARD_HDR, number, len);
+	return (card_give(pair, card_bytes, len + CARD_HDR, parts));
+}
+
+bool
+card_receive_bytes(int pair, const u_char *frame, u_int len, const struct pv_net_offload *offload)
+{
+	struct pv_net_offload o = *offload;
+
+	o.po_hdr_len = 1;
+	memcpy(card_bytes, &o, CARD_HDR);
+	memcpy(card_bytes + CARD_HDR, frame, len);
+	return (card_give(pair, card_bytes, len + CARD_HDR, 1));
 }
 
 void

@@ -45,6 +45,7 @@ struct card {
 	int		 ca_stop_error, ca_restart_error;
 	int		 ca_stop_queue_error, ca_restart_queue_error, ca_pairs_error, ca_size_error;
 	uint64_t	 ca_room;	/* bytes of the buffer that was written last */
+	u_int		 ca_plain;	/* packets that took a fast path, either way */
 	/* What came up to the stack, and what that does meanwhile. */
 	void		(*ca_input)(void);
 	struct mbuf	*ca_up, **ca_up_tail;
@@ -52,6 +53,8 @@ struct card {
 };
 
 extern struct card card;
+/* New cards have the fast paths. */
+extern bool card_has_fast;
 /* Of the thread that the test is. */
 extern struct thread card_thread;
 
@@ -88,6 +91,9 @@ void	card_sends(int pair, u_int n);
 
 /* The device gives the bytes of packet `number' to a pair, in `parts' buffers; false: no buffers. */
 bool	card_receive(int pair, u_int number, u_int len, u_int parts);
+/* The same of these bytes, with an offload. */
+bool	card_receive_bytes(int pair, const u_char *frame, u_int len,
+	    const struct pv_net_offload *offload);
 /* The interrupt of a queue. */
 void	card_intr(int pair, bool tx);
 /* The next packet that came up is that one. */
@@ -110,6 +116,8 @@ void	rx_buffers_follow_the_frames(const void *arg);
 void	rx_whole_frames_in_chains(const void *arg);
 void	rx_lost_interrupt(const void *arg);
 void	rx_half_a_frame_is_forgotten(const void *arg);
+void	rx_fast_path(const void *arg);
+void	rx_fast_marks(const void *arg);
 
 /* pv_net_card_life.c */
 void	life_attach_without_memory(const void *arg);

@@ -295,3 +295,132 @@ rx_half_a_frame_is_forgotten(const void *arg __unused)
 	begin_a_frame();
 	card_end();
 }
+
+/* What takes the fast path, and what does not: it comes up the same way. */
+void
+rx_fast_path(const void *arg __unused)
+{
+	static const struct {
+		u_int	len, parts;
+		bool	fast, copied;
+	} table[] = {
+		{ ETHER_HDR_LEN - 1, 1, false, true }, { ETHER_HDR_LEN, 1, true, true },
+		{ MHLEN - ETHER_ALIGN, 1, true, true }, { MHLEN - ETHER_ALIGN + 1, 1, true, false },
+		{ 1514, 1, true, false }, { 1900, 1, true, false }, { 60, 2, false, false },
+	};
+	struct pv_net_rxstats *stats;
+	u_int i, fast = 0, copied = 0, before;
+	uint64_t kicks;
+	struct pvq *q;
+
+	card_begin(2);
+	q = CARD_RXQ(1)->prq_pvq;
+	stats = &CARD_RXQ(1)->prq_stats;
+	for (i = 0; i < 5 * nitems(table); i++) {
+		before = stats->packets;
+		kicks = q->q_stats.qs_kicks + q->q_stats.qs_nokicks;
+		CHECK(card_receive(1, i, table[i % nitems(table)].len, table[i % nitems(table)].parts),
+		    "no buffer");
+		card_intr(1, false);
+		/* The device has the buffer again, and is notified if it requested that. */
+		CHECK(pvq_inflight(q) == CARD_SIZE && q->q_stats.qs_kicks + q->q_stats.qs_nokicks ==
+		    kicks + 1, "%u: not posted again", i);
+		fast += table[i % nitems(table)].fast;
+		copied += table[i % nitems(table)].copied;
+		CHECK(stats->packets == before + (i % nitems(table) != 0), "%u: %ju", i,
+		    (uintmax_t)stats->packets);
+		if (i % nitems(table) == 0)
+			continue;
+		CHECK(M_HASHTYPE_GET(card.ca_up) == M_HASHTYPE_OPAQUE &&
+		    card.ca_up->m_pkthdr.flowid == 1, "no flow");
+		card_up(i, table[i % nitems(table)].len);
+	}
+	CHECK(card.ca_plain == fast && stats->copied == copied, "%u took it, of %u", card.ca_plain,
+	    fast);
+	/* Without memory for another buffer nothing is lost, nor while large frames come. */
+	kpi_no_memory = true;
+	CHECK(card_receive(1, 1, 1000, 1), "no buffer");
+	card_intr(1, false);
+	kpi_no_memory = false;
+	card_up(1, 1000);
+	card_seconds(1);
+	CHECK(card_receive(1, 2, 5000, 3) && card_receive(1, 3, 1000, 1) &&
+	    card_receive(1, 4, 60, 1), "no buffer");
+	card_intr(1, false);
+	card_up(2, 5000);
+	card_up(3, 1000);
+	card_up(4, 60);
+	CHECK(CARD_RXQ(1)->prq_large == CARD_SIZE - 2, "%u", CARD_RXQ(1)->prq_large);
+	CHECK(pvq_inflight(q) == CARD_SIZE, "buffers");
+	/* While it is switched off, none takes it. */
+	pv_net_fast_path = 0;
+	fast = card.ca_plain;
+	CHECK(card_receive(1, 5, 300, 1), "no buffer");
+	card_intr(1, false);
+	card_up(5, 300);
+	pv_net_fast_path = 1;
+	CHECK(card.ca_plain == fast, "it took it");
+	card_end();
+}
+
+/* The marks that a frame has then are those of the general way. */
+void
+rx_fast_marks(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX], got[FRAME_MAX];
+	struct pv_net_rxstats *stats;
+	struct pv_net_offload o;
+	struct frame_at at;
+	size_t g, len;
+	int valid;
+
+	card_begin(1);
+	stats = &CARD_RXQ(0)->prq_stats;
+	for (g = 0; g < NGOOD; g++) {
+		len = frame_make(&good[g].f, FRAME_PARTIAL, buf, &at);
+		memcpy(buf, lladdr, ETHER_ADDR_LEN);
+		o = (struct pv_net_offload){ .po_flags = NEEDS, .po_csum_start = at.at_l4,
+		    .po_csum_offset = at.at_sum - at.at_l4 };
+		CHECK(card_receive_bytes(0, buf, len, &o), "no buffer");
+		card_intr(0, false);
+		CHECK(card.ca_nup == 2 * g + 1 && stats->csum_partial == g + 1, "%s: %u came up",
+		    good[g].name, card.ca_nup);
+		/* It ends here, and what is to be finished is marked as the stack marks it. */
+		CHECK(card.ca_up->m_pkthdr.rcvif == card.ca_pn->pn_ifp, "another interface");
+		if ((card.ca_up->m_pkthdr.csum_flags & sum_mark(&good[g].f)) == 0)
+			CHECK(frame_sum_ok(&good[g].f, got, flat(card.ca_up, got)), "%s: 0x%x",
+			    good[g].name, card.ca_up->m_pkthdr.csum_flags);
+		else
+			CHECK(card.ca_up->m_pkthdr.csum_data == o.po_csum_offset, "%s: %u",
+			    good[g].name, card.ca_up->m_pkthdr.csum_data);
+		(void)free_all(card.ca_up);
+		card.ca_up = NULL;
+		card.ca_up_tail = &card.ca_up;
+		len = frame_make(&good[g].f, FRAME_DONE, buf, &at);
+		memcpy(buf, lladdr, ETHER_ADDR_LEN);
+		buf[0] |= g % 2;
+		o = (struct pv_net_offload){ .po_flags = VALID };
+		CHECK(card_receive_bytes(0, buf, len, &o), "no buffer");
+		card_intr(0, false);
+		valid = CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
+		CHECK((card.ca_up->m_pkthdr.csum_flags & valid) == valid &&
+		    stats->csum_valid == g + 1, "%s: 0x%x", good[g].name,
+		    card.ca_up->m_pkthdr.csum_flags);
+		CHECK(stats->mcasts == (g + 1) / 2, "multicast");
+		(void)free_all(card.ca_up);
+		card.ca_up = NULL;
+		card.ca_up_tail = &card.ca_up;
+	}
+	CHECK(stats->bad_offload == 0 && card.ca_plain == 2 * NGOOD, "%u took it", card.ca_plain);
+	card_end();
+	/* Not negotiated: nothing is believed. */
+	card_new(1);
+	card.ca_params.pnp_offloads = 0;
+	CHECK(card_attach() == 0, "it does not attach");
+	stats = &CARD_RXQ(0)->prq_stats;
+	o = (struct pv_net_offload){ .po_flags = VALID };
+	CHECK(card_receive_bytes(0, buf, len, &o), "no buffer");
+	card_intr(0, false);
+	CHECK(card.ca_up->m_pkthdr.csum_flags == 0 && stats->csum_valid == 0, "believed");
+	card_end();
+}

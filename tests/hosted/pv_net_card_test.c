@@ -428,6 +428,95 @@ tx_lock_is_taken(const void *arg __unused)
 	card_end();
 }
 
+/* The fast path of what is sent: what takes it, with which header, and where the header is. */
+static void
+tx_fast_path(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX], got[FRAME_MAX + CARD_HDR];
+	struct pv_net_offload want, *o = (void *)got;
+	struct pv_net_txq *txq;
+	struct peer_chain pr;
+	struct frame_at at;
+	struct mbuf *m;
+	struct peer *pe;
+	size_t g, len;
+	u_int room, n = 0;
+	int i;
+
+	card_begin(1);
+	txq = CARD_TXQ(0);
+	pe = card_peer(0, true);
+	for (g = 0; g < NGOOD; g++) {
+		/* With room for the header in its own mbuf, a byte less, and more pieces. */
+		for (room = 0; room < 3; room++) {
+			static const size_t pieces[] = { 100, 200, 0 };
+
+			len = frame_make(&good[g].f, FRAME_PARTIAL, buf, &at);
+			m = kpi_mbuf_chain(buf, len, room == 2 ? pieces : NULL);
+			if (room == 1) {
+				m_freem(m);
+				m = m_getcl(M_WAITOK, MT_DATA, M_PKTHDR);
+				m->m_data += CARD_HDR - 1;
+				memcpy(mtod(m, void *), buf, len);
+				m->m_len = m->m_pkthdr.len = len;
+			}
+			m->m_pkthdr.csum_flags = sum_mark(&good[g].f);
+			m->m_pkthdr.csum_data = at.at_sum - at.at_l4;
+			m->m_flags |= g == 1 ? M_MCAST : 0;
+			CHECK(card_transmit(0, m) == 0, "%s: not sent", good[g].name);
+			CHECK(pe->pe_ops->po_fetch(pe, &pr), "%s: nothing", good[g].name);
+			for (n = 0, i = 0; i < pr.pr_nread; i++) {
+				memcpy(got + n, (const void *)(uintptr_t)pr.pr_segs[i].addr,
+				    pr.pr_segs[i].len);
+				n += pr.pr_segs[i].len;
+			}
+			CHECK(n == len + CARD_HDR && memcmp(got + CARD_HDR, buf, len) == 0,
+			    "%s: other bytes", good[g].name);
+			want = (struct pv_net_offload){ .po_flags = NEEDS, .po_csum_start = at.at_l4,
+			    .po_csum_offset = at.at_sum - at.at_l4 };
+			CHECK((o->po_flags & NEEDS) != 0 && o->po_csum_start == want.po_csum_start &&
+			    o->po_csum_offset == want.po_csum_offset, "%s: %u, %u", good[g].name,
+			    o->po_csum_start, o->po_csum_offset);
+			CHECK(room != 1 || pr.pr_segs[0].len == CARD_HDR, "%s: no room for it",
+			    good[g].name);
+			card_complete(0, pr.pr_id);
+			CHECK(txq->ptq_unkicked == 0 && txq->ptq_stats.packets == 3 * g + room + 1 &&
+			    txq->ptq_stats.csum == 3 * g + room + 1, "%s: counters", good[g].name);
+			kpi_pass(20 * SBT_1MS);
+			card_settle();
+		}
+	}
+	CHECK(card.ca_plain >= 3 * 6 && card.ca_plain < 3 * NGOOD, "%u took it", card.ca_plain);
+	CHECK(txq->ptq_stats.mcasts == 3, "multicast");
+	n = card.ca_plain;
+	/* A listener, or a setting, and the general way is taken. */
+	pv_net_fast_path = 0;
+	CHECK(card_send(0, 1, 100) == 0, "not sent");
+	card_complete(0, card_takes(0, 1, 100));
+	pv_net_fast_path = 1;
+	CHECK(card.ca_plain == n, "it was taken");
+	CHECK(card_send(0, 1, 100) == 0 && card.ca_plain == n + 1, "not taken");
+	card_complete(0, card_takes(0, 1, 100));
+	card_end();
+}
+
+/* A test again, of a card that has the fast paths. */
+struct again {
+	void	(*run)(const void *);
+};
+
+static void
+by_fast_path(const void *arg)
+{
+	const struct again *test = arg;
+
+	card_has_fast = true;
+	test->run(NULL);
+}
+
+#define	AGAIN(name, descr)						\
+	{ "fast_" #name, descr, by_fast_path, &(const struct again){ name } }
+
 static const struct hosted_test tests[] = {
 	{ "tx_and_rx", "a packet is sent, and one is received", tx_and_rx, NULL },
 	{ "tx_completions_are_collected_by_the_timer", "without a packet or an interrupt",
@@ -474,6 +563,25 @@ static const struct hosted_test tests[] = {
 	    NULL },
 	{ "life_threads_of_pairs", "and their CPUs", life_threads_of_pairs, NULL },
 	{ "life_left_over_notification", "before a queue stops", life_left_over_notification, NULL },
+	AGAIN(rx_fast_path, "takes what is plain"),
+	AGAIN(rx_fast_marks, "are those of the general way"),
+	AGAIN(tx_fast_path, "takes what is plain"),
+	AGAIN(tx_and_rx, "a packet each way"),
+	AGAIN(tx_full_ring, "nothing is lost, and order is kept"),
+	AGAIN(tx_senders_collect, "completions, by the dozen"),
+	AGAIN(tx_notified_by_the_task, "for an interrupt thread"),
+	AGAIN(tx_notified_after_so_many, "packets, or bytes"),
+	AGAIN(tx_packets_in_many_pieces, "are sent with fewer"),
+	AGAIN(tx_too_long, "for the device, or for any"),
+	AGAIN(tx_header_before_the_frame, "where there is room"),
+	AGAIN(rx_frames_of_each_length, "in one buffer or several"),
+	AGAIN(rx_what_is_invalid_is_dropped_alone, "runts, headers, lengths"),
+	AGAIN(rx_without_memory_the_ring_is_never_empty, "and is full when there is memory again"),
+	AGAIN(rx_budget_ends_a_pass, "and the task goes on"),
+	AGAIN(rx_buffers_follow_the_frames, "their sizes"),
+	AGAIN(life_stopped_and_started, "with all that it had"),
+	AGAIN(life_what_waits_moves, "to a pair that stays"),
+	AGAIN(life_rings_are_resized, "and what is sent then arrives"),
 	{ NULL, NULL, NULL, NULL }
 };
 
