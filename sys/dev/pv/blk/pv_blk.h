@@ -187,7 +187,10 @@ struct pv_blk_req {
 	enum pv_blk_cmd	rq_cmd;
 	off_t		rq_offset;	/* bytes on the disk */
 	size_t		rq_length;	/* bytes */
-	/* rq_segs[0] is the protocol's, then rq_nsegs of data, then another of the protocol's. */
+	/*
+	 * From its load until it is put: rq_segs[0] is the protocol's, then rq_nsegs of data, then
+	 * another of the protocol's.
+	 */
 	bus_dma_segment_t *rq_segs;
 	int		rq_nsegs;
 	/* bp_msgsize bytes for headers and status, coherent. */

@@ -664,11 +664,9 @@ pv_blk_queue_drain(struct pv_blk_queue *bq, int error)
 	/* What is ready the device has not seen: it stays, after what was put before it. */
 	TAILQ_CONCAT(&back, &bq->bq_ready, rq_link);
 	TAILQ_CONCAT(&bq->bq_ready, &back, rq_link);
-	/* The memory that a peer sees goes with it. */
-	if (bq->bq_blk->blk_ops->bo_peer != NULL) {
-		TAILQ_FOREACH(rq, &bq->bq_ready, rq_link)
-			pv_blk_req_unready(bq, rq);
-	}
+	/* Its segments are others' now, and the memory that a peer sees goes with it. */
+	TAILQ_FOREACH(rq, &bq->bq_ready, rq_link)
+		pv_blk_req_unready(bq, rq);
 	PV_BLK_QUEUE_UNLOCK(bq);
 }
 

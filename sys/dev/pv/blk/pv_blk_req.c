@@ -8,7 +8,9 @@
  * What pv_blk makes of a bio: requests, each a piece of it with its memory ready for the device; and
  * what is printed of them, at a bounded rate (theory statement, locking: pv_blk.h).
  *
- * All memory of requests is allocated when a disk comes: none is between a bio and the ring.
+ * All memory of requests is allocated when a disk comes: none is between a bio and the ring.  Segments
+ * are needed from a request's load until it is put, so that all requests of a home share one list: one
+ * for which there was no room is the next to be put, and what is put again is loaded again.
  *
  * Data is made ready in one of three ways: its physical addresses where the device takes them as they
  * are (bp_phys), bus_dma(9), or a copy that the protocol shows to its peer (bpo_load).  A sector that
@@ -221,7 +223,7 @@ void
 pv_blk_req_unready(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
 	PV_BLK_QUEUE_ASSERT(bq);
-	if (!rq->rq_copied || rq->rq_bio == NULL)
+	if (rq->rq_bio == NULL)
 		return;
 	pv_blk_unload(bq->bq_blk, rq);
 	rq->rq_unready = true;
@@ -919,7 +921,7 @@ pv_blk_alloc_reqs(struct pv_blk *blk)
 	/* A peer's request has none. */
 	nsegs = (blk->blk_ops->bo_peer == NULL ? bp->bp_max_segs : 0) + 2;
 	blk->blk_reqs = mallocarray(nreqs + 1, sizeof(*rq), M_PVBLK, M_WAITOK | M_ZERO);
-	blk->blk_segs = mallocarray(nreqs + 1, nsegs * sizeof(*blk->blk_segs), M_PVBLK,
+	blk->blk_segs = mallocarray(bp->bp_nqueues + 1, nsegs * sizeof(*blk->blk_segs), M_PVBLK,
 	    M_WAITOK | M_ZERO);
 	for (i = 0; i <= nreqs; i++) {
 		rq = &blk->blk_reqs[i];
@@ -931,7 +933,7 @@ pv_blk_alloc_reqs(struct pv_blk *blk)
 			rq->rq_segs = NULL;
 			return (error);
 		}
-		rq->rq_segs = blk->blk_segs + i * nsegs;
+		rq->rq_segs = blk->blk_segs + (i < nreqs ? rq->rq_home : bp->bp_nqueues) * nsegs;
 		rq->rq_msg = blk->blk_msgs + i * bp->bp_msgsize;
 		rq->rq_msg_paddr = blk->blk_msg_dma.pdm_addr + i * bp->bp_msgsize;
 		/* pv_blk_set_queues() deals them. */

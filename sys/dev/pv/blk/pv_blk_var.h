@@ -118,7 +118,7 @@ struct pv_blk_req *pv_blk_req_fast(struct pv_blk_queue *bq, struct bio *bp);
 void	pv_blk_req_fast_end(struct pv_blk_queue *bq, struct pv_blk_req *rq);
 /* Ends a request that is on no list; its bio goes to bq_finished with its last piece. */
 void	pv_blk_req_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error);
-/* A ready request is loaded again before it is put. */
+/* A ready request is loaded again before it is put: it has no segments any more. */
 void	pv_blk_req_unready(struct pv_blk_queue *bq, struct pv_blk_req *rq);
 /* Deletes that were held back go next. */
 void	pv_blk_req_unhold(struct pv_blk_queue *bq);

@@ -49,6 +49,7 @@ qq_put(struct pvq *q, const struct pvq_chain *pc, int n __unused)
 	/* A dump, which resets the device itself, has the queues stopped for all others. */
 	QD_TRUE(sc, (sc->qd_blk.blk_queues[qq - sc->qd_queues].bq_flags &
 	    (PVB_STOPPED | PVB_DUMPING)) != PVB_STOPPED && !pvq_broken(q));
+	memcpy(qq->qq_segs[qq->qq_nheld], rq->rq_segs + 1, rq->rq_nsegs * sizeof(*rq->rq_segs));
 	qq->qq_held[qq->qq_nheld++] = rq;
 	q->q_taken++;
 	mtx_lock(&sc->qd_mtx);
@@ -275,7 +276,7 @@ qd_begin(struct qd_softc *sc, u_int n, u_int nreqs, u_int sectors)
 		.bp_sectorsize = QD_SECTOR,
 		.bp_nqueues = n,
 		.bp_nreqs = nreqs,
-		.bp_max_segs = 8,
+		.bp_max_segs = QD_SEGS,
 		.bp_seg_size = sc->qd_phys_seg != 0 ? sc->qd_phys_seg : PAGE_SIZE,
 		.bp_phys = sc->qd_phys_seg != 0,
 		.bp_max_size = sectors * QD_SECTOR,

@@ -17,6 +17,7 @@
 
 #define	QD_QUEUES	4
 #define	QD_SLOTS	32		/* of a queue */
+#define	QD_SEGS		8		/* of data in a request */
 #define	QD_LOG		256
 #define	QD_BIOS		64
 #define	QD_SECTOR	512
@@ -27,6 +28,8 @@ struct qd_queue {
 	struct pvq	qq_pvq;
 	struct pv_blk_req *qq_held[QD_SLOTS]; /* put and not answered, in order */
 	u_int		qq_nheld;
+	/* Of those that are held, with what each has been put, until one is answered. */
+	bus_dma_segment_t qq_segs[QD_SLOTS][QD_SEGS];
 	struct pv_blk_req *qq_done[QD_SLOTS]; /* answered and not collected */
 	u_int		qq_ndone;
 	bool		qq_eager;	/* all is answered as soon as it is put */

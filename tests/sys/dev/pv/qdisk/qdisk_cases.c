@@ -627,10 +627,10 @@ qd_check_pages(struct qd_softc *sc)
 	int n;
 
 	for (i = 0; i < qq->qq_nheld; i++) {
-		for (n = 1; n <= qq->qq_held[i]->rq_nsegs; n++) {
-			seg = &qq->qq_held[i]->rq_segs[n];
+		for (n = 0; n < qq->qq_held[i]->rq_nsegs; n++) {
+			seg = &qq->qq_segs[i][n];
 			QD_TRUE(sc, seg->ds_len > 0 && seg->ds_len <= sc->qd_phys_seg);
-			if (n > 1 && seg[-1].ds_addr + seg[-1].ds_len == seg->ds_addr)
+			if (n > 0 && seg[-1].ds_addr + seg[-1].ds_len == seg->ds_addr)
 				QD_TRUE(sc, seg[-1].ds_len + seg->ds_len > sc->qd_phys_seg);
 			for (off = 0; off < seg->ds_len; off += part, at += part) {
 				QD_EQ(sc, seg->ds_addr + off,
