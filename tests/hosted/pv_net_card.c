@@ -192,16 +192,6 @@ pv_net_vlan_sync(void *net __unused)
 {
 }
 
-void
-pv_net_stage_start(struct pv_net *net __unused)
-{
-}
-
-void
-pv_net_stage_free(struct pv_net *net __unused)
-{
-}
-
 /* The device. */
 
 struct peer *

@@ -19,7 +19,6 @@
 
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
-#include <dev/pv/net/pv_net_stage.h>
 #include <dev/xen/grant_ring.h>
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_gnttab.h>

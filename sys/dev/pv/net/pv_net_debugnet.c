@@ -28,7 +28,7 @@
  *
  * A frame that spans buffers, as none does that debugnet(4) expects, is dropped.
  *
- * Gaps.  Queues whose packets are copied (pv_net_stage.h) have none of this.
+ * Gaps.  Queues whose packets are copied (pv_net_stage.c) have none of this.
  *
  * Locking.  None is taken: those that hold one do not run, and in the debugger and after a panic
  * lock(9) does nothing.
@@ -309,7 +309,7 @@ pv_net_debugnet_poll(struct ifnet *ifp, int count)
 void
 pv_net_debugnet_attach(struct pv_net *pn)
 {
-	if (pn->pn_stage == NULL)
+	if (!pn->pn_staged)
 		DEBUGNET_SET(pn->pn_ifp, pv_net);
 }
 

@@ -480,7 +480,7 @@ pv_net_if_capabilities(struct pv_net *pn)
 	if (params->pnp_vlan_filter)
 		cap |= IFCAP_VLAN_HWFILTER;
 	/* What is copied has to have an address. */
-	if (pn->pn_stage == NULL)
+	if (!pn->pn_staged)
 		cap |= IFCAP_MEXTPG;
 	if ((params->pnp_offloads & PV_NET_UNTAGGED) == 0 && (cap & IFCAP_TXCSUM) != 0)
 		cap |= IFCAP_VLAN_HWCSUM;
@@ -501,7 +501,7 @@ pv_net_if_capabilities(struct pv_net *pn)
 	 */
 	max_frame = params->pnp_max_frame != 0 ? params->pnp_max_frame : PV_NET_MAX_FRAME;
 	if_sethwtsomax(pn->pn_ifp, max_frame - (ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN));
-	if_sethwtsomaxsegcount(pn->pn_ifp, pn->pn_stage != NULL ? PV_NET_STAGED_SEGS :
+	if_sethwtsomaxsegcount(pn->pn_ifp, pn->pn_staged ? PV_NET_STAGED_SEGS :
 	    MAX((int)params->pnp_tx_segs - 2, 1));
 	if_sethwtsomaxsegsize(pn->pn_ifp, PAGE_SIZE);
 }

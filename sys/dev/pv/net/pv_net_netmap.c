@@ -207,7 +207,7 @@ pv_net_netmap_alloc_queues(struct pv_net *pn)
 {
 	int i;
 
-	if (!pn->pn_params.pnp_phys || pn->pn_stage != NULL || pn->pn_params.pnp_hdrlen == 0 ||
+	if (!pn->pn_params.pnp_phys || pn->pn_staged || pn->pn_params.pnp_hdrlen == 0 ||
 	    pn->pn_params.pnp_hdrlen > PV_NET_NETMAP_HDR)
 		return (false);
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {

@@ -83,7 +83,7 @@ pv_net_quiesce(void *arg, u_int queue, int error)
 	}
 	if_setdrvflagbits(pn->pn_ifp, 0, IFF_DRV_RUNNING);
 	pv_net_stop_pairs(pn);
-	if (pn->pn_stage != NULL)
+	if (pn->pn_staged)
 		pv_net_qflush(pn->pn_ifp);
 }
 

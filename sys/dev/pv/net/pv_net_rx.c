@@ -27,7 +27,7 @@
  * usual size: a shortage of large ones costs no frame.  What is posted already is used as it is, so
  * that the ring changes over as frames use it up, in both directions.  Frames that are copied leave
  * their buffers where they are, whatever the size.  Nothing of this happens where frames may not span
- * buffers (pnp_merge), nor where buffers are staged (pv_net_stage.h).
+ * buffers (pnp_merge), nor where buffers are staged (pv_net_stage.c).
  *
  * GSO packets that may not span buffers need buffers of 64 KB (VirtIO 1.3, 5.1.6.3.1).  Such a buffer
  * is a chain of mbufs with a page each.  A frame takes the first ones, as many as it has data for; the
@@ -409,7 +409,7 @@ pv_net_rx_take(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv
 	struct mbuf *m;
 
 	if (buf->prb_page != NULL) {
-		m = rxq->prq_pn->pn_stage->so_receive(buf->prb_page, hdr);
+		m = pv_net_stage_receive(buf->prb_page, hdr);
 		rxq->prq_stats.nombuf += m == NULL;
 		return (m);
 	}
@@ -713,7 +713,7 @@ pv_net_rx_has_fast(const struct pv_net_rxq *rxq)
 {
 	const struct pv_net *pn = rxq->prq_pn;
 
-	return (pn->pn_ops->pno_decap_plain != NULL && pn->pn_stage == NULL && rxq->prq_tag == NULL &&
+	return (pn->pn_ops->pno_decap_plain != NULL && !pn->pn_staged && rxq->prq_tag == NULL &&
 	    !pn->pn_params.pnp_hdr_apart && pn->pn_rx_mbufs == 1 && pn->pn_rx_cluster <= PAGE_SIZE);
 }
 
@@ -898,7 +898,7 @@ pv_net_rx_fit(struct pv_net_rxq *rxq)
 {
 	u_int i, n = MIN(rxq->prq_pvq->q_size, rxq->prq_made);
 
-	if (rxq->prq_nbufs == n || rxq->prq_pn->pn_stage != NULL)
+	if (rxq->prq_nbufs == n || rxq->prq_pn->pn_staged)
 		return;
 	for (i = 0; i < n; i++)
 		rxq->prq_free[i] = pv_net_rx_buf(rxq, i);
@@ -916,7 +916,7 @@ pv_net_rx_start(struct pv_net_rxq *rxq)
 	rxq->prq_stopped = false;
 	rxq->prq_fast = pv_net_rx_has_fast(rxq);
 	pv_net_rx_fit(rxq);
-	if (rxq->prq_pn->pn_stage != NULL)
+	if (rxq->prq_pn->pn_staged)
 		pv_net_rx_skip(rxq);
 	pv_net_rx_fill(rxq);
 	if (pvq_intr_enable(rxq->prq_pvq, 1))

@@ -5,15 +5,12 @@
  */
 
 /*
- * pv_net: staging: packets are copied to pages that the peer sees all the time (pv_net_stage.h).
+ * pv_net: staging: packets are copied to pages that the peer sees all the time (pv_net.h).
  *
  *	sending    pages of the buffer <- free stack, filled; back when the packet completed
  *	receiving  page i always belongs to buffer i
  *
  * A packet of n bytes takes as few pages as hold it, so that no chain of mbufs is too long.
- *
- * The queues reach this file by pn_stage, a table of operations that pv_net_stage_queue() sets; where
- * it is NULL, mbufs are shared with the device.
  *
  * Locking.  All of it belongs to the queue, under its lock, or to attach while it is not in use.
  */
@@ -72,8 +69,7 @@ pv_net_stage_csum(const struct pv_net_txbuf *buf, const struct pv_net_page *page
 	return (0);
 }
 
-/* Take the pages of a packet back. */
-static void
+void
 pv_net_stage_sent(struct pv_net_txq *txq, struct pv_net_txbuf *buf)
 {
 	const struct pv_net_page **pages = pv_net_stage_pages(txq, buf);
@@ -84,12 +80,7 @@ pv_net_stage_sent(struct pv_net_txq *txq, struct pv_net_txbuf *buf)
 		st->st_free[st->st_nfree++] = pages[i];
 }
 
-/*
- * Copy a packet to pages, and make them the segments of its buffer.  Returns 0; ENOSPC if there
- * are not enough pages now; EFBIG if there never are; EINVAL if its checksum is not where it
- * should be.
- */
-static int
+int
 pv_net_stage_send(struct pv_net_txq *txq, struct pv_net_txbuf *buf, const struct mbuf *m,
     struct pv_net_offload *offload)
 {
@@ -127,8 +118,7 @@ pv_net_stage_send(struct pv_net_txq *txq, struct pv_net_txbuf *buf, const struct
 	return (error);
 }
 
-/* Copy what was received into a page to an mbuf: NULL if there is no memory for it. */
-static struct mbuf *
+struct mbuf *
 pv_net_stage_receive(const struct pv_net_page *page, const struct pv_net_rxhdr *hdr)
 {
 	u_int pad = hdr->prh_len + ETHER_ALIGN <= PAGE_SIZE ? ETHER_ALIGN : 0;
@@ -148,12 +138,6 @@ pv_net_stage_receive(const struct pv_net_page *page, const struct pv_net_rxhdr *
 	m->m_len = m->m_pkthdr.len = hdr->prh_len;
 	return (m);
 }
-
-static const struct pv_net_stage_ops pv_net_stage_ops = {
-	.so_send = pv_net_stage_send,
-	.so_sent = pv_net_stage_sent,
-	.so_receive = pv_net_stage_receive,
-};
 
 static struct pv_net_stage_tx *
 pv_net_stage_alloc_tx(const struct pv_net_txq *txq)
@@ -175,7 +159,7 @@ pv_net_stage_queue(struct pv_net *pn, int pair, bool tx, const struct pv_net_pag
 	KASSERT(pn->pn_params.pnp_hdrlen == 0 && pn->pn_params.pnp_seg_max == PAGE_SIZE,
 	    ("%s: a header of %u bytes, segments of %ju", __func__, pn->pn_params.pnp_hdrlen,
 	    (uintmax_t)pn->pn_params.pnp_seg_max));
-	pn->pn_stage = &pv_net_stage_ops;
+	pn->pn_staged = true;
 	if (!tx) {
 		pn->pn_rxqs[pair].prq_pages = pages;
 		return;
@@ -232,7 +216,7 @@ pv_net_stage_start(struct pv_net *pn)
 {
 	int i;
 
-	if (pn->pn_stage == NULL)
+	if (!pn->pn_staged)
 		return;
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
 		pv_net_stage_start_rx(&pn->pn_rxqs[i]);

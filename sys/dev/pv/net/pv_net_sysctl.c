@@ -225,7 +225,7 @@ pv_net_sysctl_queues(struct pv_net *pn)
 		rxq = &pn->pn_rxqs[i];
 		list = pv_net_sysctl_queue(pn, rxq->prq_name, "Receive queue",
 		    (uint8_t *)&rxq->prq_stats, pv_net_rx_counters, nitems(pv_net_rx_counters));
-		if (pn->pn_stage == NULL)
+		if (!pn->pn_staged)
 			SYSCTL_ADD_UINT(&pn->pn_queue_sysctl, list, OID_AUTO, "large", CTLFLAG_RD,
 			    &rxq->prq_large, 0,
 			    "Small frames until buffers are of the usual size again (0: they are)");

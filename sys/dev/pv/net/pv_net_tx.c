@@ -348,8 +348,8 @@ pv_net_tx_load(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf **m
 static __noinline void
 pv_net_tx_undo(struct pv_net_txq *txq, struct pv_net_txbuf *buf, struct mbuf *m, bool apart)
 {
-	if (txq->ptq_pn->pn_stage != NULL)
-		txq->ptq_pn->pn_stage->so_sent(txq, buf);
+	if (txq->ptq_pn->pn_staged)
+		pv_net_stage_sent(txq, buf);
 	else
 		pv_net_tx_unmap(txq, buf);
 	buf->ptb_nsegs = 0;
@@ -387,7 +387,7 @@ pv_net_tx_encap(struct pv_net_txq *txq, struct mbuf **mp)
 		(*mp)->m_len += params->pnp_hdrlen;
 		(*mp)->m_pkthdr.len += params->pnp_hdrlen;
 	}
-	error = pn->pn_stage != NULL ? pn->pn_stage->so_send(txq, buf, *mp, &hdr->pth_offload) :
+	error = pn->pn_staged ? pv_net_stage_send(txq, buf, *mp, &hdr->pth_offload) :
 	    pv_net_tx_load(txq, buf, mp, apart);
 	if (error != 0) {
 		txq->ptq_stats.nomem += error != ENOSPC;
@@ -523,7 +523,7 @@ pv_net_tx_prepare(struct pv_net_txq *txq, struct mbuf *m, struct pv_net_offload 
 		return (NULL);
 	}
 	/* What is copied is finished in the copy. */
-	if (pn->pn_stage != NULL)
+	if (pn->pn_staged)
 		soft &= ~PV_NET_FINISH_CSUM;
 	return (__predict_true((o->po_flags & soft) == 0) ? m : pv_net_tx_software(txq, m, o));
 }
@@ -561,7 +561,7 @@ pv_net_tx_add(struct pv_net_txq *txq, struct mbuf **mp)
 	pv_net_tx_count(txq, m, len, offload);
 	if (bpf_peers_present(if_getbpf(ifp)))
 		pv_net_tx_tap(ifp, m, m->m_pkthdr.len - len, offload);
-	if (txq->ptq_pn->pn_stage != NULL) {
+	if (txq->ptq_pn->pn_staged) {
 		buf = txq->ptq_chains[txq->ptq_n - 1].pc_cookie;
 		buf->ptb_mbuf = NULL;
 		m_freem(m);
@@ -691,10 +691,8 @@ pv_net_tx_put(struct pv_net_txq *txq, struct mbuf **mp)
 static inline void
 pv_net_tx_release(struct pv_net_txq *txq, struct pv_net_txbuf *buf)
 {
-	const struct pv_net_stage_ops *stage = txq->ptq_pn->pn_stage;
-
-	if (stage != NULL)
-		stage->so_sent(txq, buf);
+	if (txq->ptq_pn->pn_staged)
+		pv_net_stage_sent(txq, buf);
 	else
 		pv_net_tx_unmap(txq, buf);
 	buf->ptb_nsegs = 0;
@@ -747,7 +745,7 @@ pv_net_tx_fit(struct pv_net_txq *txq)
 	u_int i, n = MIN(txq->ptq_pvq->q_size, txq->ptq_made);
 
 	mtx_assert(&txq->ptq_mtx, MA_OWNED);
-	if (txq->ptq_nbufs == n || txq->ptq_pn->pn_stage != NULL)
+	if (txq->ptq_nbufs == n || txq->ptq_pn->pn_staged)
 		return;
 	for (i = 0; i < n; i++)
 		txq->ptq_free[i] = &txq->ptq_bufs[i];
@@ -1203,7 +1201,7 @@ pv_net_tx_has_fast(const struct pv_net_txq *txq)
 	const struct pv_net *pn = txq->ptq_pn;
 
 	return (pn->pn_ops->pno_encap_plain != NULL && pn->pn_ops->pno_message == NULL &&
-	    pn->pn_stage == NULL && txq->ptq_tag == NULL && pn->pn_params.pnp_hdrlen != 0 &&
+	    !pn->pn_staged && txq->ptq_tag == NULL && pn->pn_params.pnp_hdrlen != 0 &&
 	    !pn->pn_params.pnp_hdr_apart && pn->pn_params.pnp_max_frame == 0 &&
 	    pn->pn_params.pnp_seg_max >= PAGE_SIZE);
 }
@@ -1255,7 +1253,7 @@ void
 pv_net_tx_stop(struct pv_net_txq *txq)
 {
 	mtx_lock(&txq->ptq_mtx);
-	/* What stays in flight while the interface is down (pv_net_stage.h) has to be notified of. */
+	/* What stays in flight while the interface is down (pv_net_stage.c) has to be notified of. */
 	if (!txq->ptq_stopped)
 		pv_net_tx_kick(txq);
 	txq->ptq_stopped = true;

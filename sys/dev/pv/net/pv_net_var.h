@@ -26,7 +26,6 @@
 
 #include <dev/pv/pv_dma.h>
 #include <dev/pv/dev/pv_dev.h>
-#include <dev/pv/net/pv_net_stage.h>
 
 #define	PV_NET_TASK_PRI		PRI_MAX_ITHD	/* of a pair's thread: see pv_net_tx.c */
 #define	PV_NET_RX_SEGS		6	/* of a receive buffer: 16 KB, scattered */
@@ -313,7 +312,6 @@ struct pv_net_stack {
 struct pv_net {
 	device_t		 pn_dev;
 	const struct pv_net_ops	*pn_ops;
-	const struct pv_net_stage_ops *pn_stage; /* NULL: mbufs are shared with the device */
 	void			*pn_softc;
 	struct pv_net_params	 pn_params;
 	int			 pn_rx_budget;	/* buffers taken before other threads get the CPU */
@@ -326,6 +324,7 @@ struct pv_net {
 	struct pv_net_resize	*pn_resize;	/* under way */
 	bool			 pn_moved;	/* its addresses are announced when it is used */
 	bool			 pn_shaped;	/* ALTQ has been in use: if_snd has packets */
+	bool			 pn_staged;	/* packets are copied: pv_net_stage.c */
 	bool			 pn_netmap;	/* netmap(4) has queues */
 	bool			 pn_forwards_big; /* as pv_net_forwards_big() said last */
 	bool			 pn_closed;	/* no ioctl enters any more */
@@ -361,17 +360,6 @@ struct pv_net {
 	uint64_t		 pn_offload_errors;
 	uint64_t		 pn_vlan_errors;
 	uint64_t		 pn_announcements;
-};
-
-/* How packets are staged (pv_net_stage.c); the queue's lock is held. */
-struct pv_net_stage_ops {
-	/* Copy a packet, finish its sum if that is to be done, and fill in the buffer's segments. */
-	int	(*so_send)(struct pv_net_txq *txq, struct pv_net_txbuf *buf, const struct mbuf *m,
-		    struct pv_net_offload *offload);
-	/* It was sent, or will not be. */
-	void	(*so_sent)(struct pv_net_txq *txq, struct pv_net_txbuf *buf);
-	/* Copy what was received into a page: NULL if there is no memory for it. */
-	struct mbuf *(*so_receive)(const struct pv_net_page *page, const struct pv_net_rxhdr *hdr);
 };
 
 #define	PV_NET_CSUM4	(CSUM_IP_TCP | CSUM_IP_UDP)
@@ -464,6 +452,22 @@ void	pv_net_lro_free(struct pv_net_rxq *rxq);
 void	pv_net_lro_flush(struct pv_net_rxq *rxq);
 void	pv_net_lro_input(struct pv_net_rxq *rxq, struct mbuf *list);
 
+/* pv_net_stage.c: packets that are copied */
+void	pv_net_stage_free(struct pv_net *pn);
+/* Take the pages of pv_net_stage_queue() into use.  The queues are empty. */
+void	pv_net_stage_start(struct pv_net *pn);
+/*
+ * Copy a packet to pages, finish its sum if that is to be done, and make them the segments of its
+ * buffer; the queue's lock is held.  Returns 0; ENOSPC if there are not enough pages now; EFBIG if
+ * there never are; EINVAL if its checksum is not where it should be.
+ */
+int	pv_net_stage_send(struct pv_net_txq *txq, struct pv_net_txbuf *buf, const struct mbuf *m,
+	    struct pv_net_offload *offload);
+/* It was sent, or will not be: take its pages back. */
+void	pv_net_stage_sent(struct pv_net_txq *txq, struct pv_net_txbuf *buf);
+/* Copy what was received into a page to an mbuf: NULL if there is no memory for it. */
+struct mbuf *pv_net_stage_receive(const struct pv_net_page *page, const struct pv_net_rxhdr *hdr);
+
 /* pv_net_netmap.c: the interface as a port of netmap(4), and its queues */
 void	pv_net_netmap_attach(struct pv_net *pn);
 /* The interface is stopped, and ioctls still come. */
@@ -533,11 +537,6 @@ void	pv_net_rx_free(struct pv_net_rxq *rxq);
 void	pv_net_rx_start(struct pv_net_rxq *rxq);
 void	pv_net_rx_stop(struct pv_net_rxq *rxq);
 void	pv_net_rx_drain(struct pv_net_rxq *rxq);
-
-/* pv_net_stage.c: packets that are copied */
-void	pv_net_stage_free(struct pv_net *pn);
-/* Take the pages of pv_net_stage_queue() into use.  The queues are empty. */
-void	pv_net_stage_start(struct pv_net *pn);
 
 /* pv_net_queue.c: one queue while the others run */
 /*
@@ -677,7 +676,7 @@ pv_net_rx_buf(const struct pv_net_rxq *rxq, u_int n)
 static inline bool
 pv_net_needs_dma(const struct pv_net *pn)
 {
-	return (!pn->pn_params.pnp_phys && pn->pn_stage == NULL);
+	return (!pn->pn_params.pnp_phys && !pn->pn_staged);
 }
 
 /* Notify the device of what it was shown since the last time. */

@@ -8,7 +8,7 @@
  * xn(4): rings, event channels, and the pages that packets are copied to and from.
  *
  * Each slot of a ring has a page, granted to the back end as long as the ring exists, and packets are
- * staged (dev/pv/net/pv_net_stage.h).  A page is zero when it is granted, so that a back end sees only
+ * staged (pv_net_stage_queue()).  A page is zero when it is granted, so that a back end sees only
  * what it was sent, or wrote itself (XSA-403).
  *
  * All of this is allocated for each back end.
@@ -23,7 +23,6 @@
 
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
-#include <dev/pv/net/pv_net_stage.h>
 #include <dev/xen/grant_ring.h>
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_gnttab.h>
