@@ -35,10 +35,8 @@
  *
  * Above that, each file calls those before it only:
  *
- *	pv_net_queue.c    one queue is stopped and started while the others run
- *	pv_net_pairs.c    how many pairs of queues, and on which CPU
  *	pv_net_filter.c   the receive filter: addresses, multicast groups, VLAN tags
- *	pv_net_run.c      what pv_dev(9) calls to stop, start and reset a card; the watchdog
+ *	pv_net_run.c      pairs of queues, and what pv_dev(9) calls to stop, start and reset them
  *	pv_net_sysctl.c   counters and settings
  *	pv_net_debugnet.c packets after a panic, by polling
  *	pv_net_if.c       ioctls, capabilities, media, announcements

@@ -42,6 +42,9 @@
  * Budget.  The interrupt handler takes a bounded number of buffers; a task takes what is left, and
  * between two passes other threads get the CPU.
  *
+ * Watchdog.  A queue that rests is watched: completions may lie there for which no interrupt has come,
+ * or for which none can, as the device has skipped a place of the ring.
+ *
  * Locking.  prq_mtx covers everything of the queue, both sides of the pvq included.  It is
  * released while frames go up the stack; prq_busy keeps a second thread out meanwhile, so
  * that order is kept.
@@ -82,6 +85,10 @@
 
 /* Tries to allocate buffers after a shortage, in a second. */
 #define	PV_NET_REFILL_HZ	10
+
+/* Seconds: until an interrupt counts as lost, and until a place counts as skipped. */
+#define	PV_NET_LOST_INTR	2
+#define	PV_NET_SKIPPED		5
 
 /* Sync a buffer's memory, if it was loaded by bus_dma(9). */
 static inline void
@@ -937,6 +944,29 @@ pv_net_rx_stop(struct pv_net_rxq *rxq)
 	mtx_unlock(&rxq->prq_mtx);
 	callout_drain(&rxq->prq_refill);
 	pv_net_task_stop(rxq->prq_tq, &rxq->prq_task);
+}
+
+void
+pv_net_rx_watch(struct pv_net_rxq *rxq)
+{
+	struct pvq *q = rxq->prq_pvq;
+	enum pvq_look look = PVQ_QUIET;
+	uint64_t done;
+
+	mtx_lock(&rxq->prq_mtx);
+	done = q->q_stats.qs_done;
+	if (!rxq->prq_stopped && rxq->prq_busy == NULL && !pvq_broken(q) &&
+	    done == rxq->prq_wd_done)
+		look = pvq_look(q);
+	rxq->prq_wd_done = done;
+	rxq->prq_wd_ticks = look == PVQ_QUIET ? 0 : rxq->prq_wd_ticks + 1;
+	if (look == PVQ_WAITS && rxq->prq_wd_ticks >= PV_NET_LOST_INTR) {
+		rxq->prq_stats.lost_intrs++;
+		rxq->prq_wd_ticks = 0;
+		taskqueue_enqueue(rxq->prq_tq, &rxq->prq_task);
+	} else if (look == PVQ_SKIPPED && rxq->prq_wd_ticks >= PV_NET_SKIPPED)
+		pvq_break(q, PVQ_FAULT_SKIP, done);
+	mtx_unlock(&rxq->prq_mtx);
 }
 
 /* Take back the buffers of a stopped device. */

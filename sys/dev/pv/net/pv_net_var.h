@@ -537,45 +537,10 @@ void	pv_net_rx_free(struct pv_net_rxq *rxq);
 void	pv_net_rx_start(struct pv_net_rxq *rxq);
 void	pv_net_rx_stop(struct pv_net_rxq *rxq);
 void	pv_net_rx_drain(struct pv_net_rxq *rxq);
-
-/* pv_net_queue.c: one queue while the others run */
 /*
  * Called once a second: have taken what no interrupt has come for, and break a queue that stands still.
  */
 void	pv_net_rx_watch(struct pv_net_rxq *rxq);
-/* What pv_dev(9) has done to one queue. */
-void	pv_net_quiesce_queue(struct pv_net *pn, u_int queue, int error);
-int	pv_net_stop_queue(struct pv_net *pn, u_int queue);
-void	pv_net_reclaim_queue(struct pv_net *pn, u_int queue, int error);
-int	pv_net_restart_queue(struct pv_net *pn, u_int queue);
-void	pv_net_resume_queue(struct pv_net *pn, u_int queue);
-/*
- * The pair is not in use any more: the device does without its queues, and receive buffers are freed,
- * if the device can reset a queue alone; else nothing happens.  Nothing is in flight in the transmit
- * queue.  Returns 0, or an error if the device has to be reset.
- */
-int	pv_net_park_pair(struct pv_net *pn, int pair);
-/* It is to be used again.  Errors as before. */
-int	pv_net_unpark_pair(struct pv_net *pn, int pair);
-
-/* pv_net_pairs.c: how many, and which CPU */
-/* Returns 0, or ENOMEM, and pv_net_pairs_free() frees what there is. */
-int	pv_net_pairs_alloc(struct pv_net *pn);
-void	pv_net_pairs_free(struct pv_net *pn);
-int	pv_net_pair_cpu(const struct pv_net *pn, int pair);
-int	pv_net_use_pairs(struct pv_net *pn, u_int n);
-void	pv_net_change_pairs(struct pv_net *pn, int n);
-/*
- * Give the pairs that have queues for the first time what pairs have.  Returns 0, or ENOMEM or the
- * error of bus_dma(9), and those that had nothing before have nothing.
- */
-int	pv_net_fill_pairs(struct pv_net *pn);
-void	pv_net_start_pairs(struct pv_net *pn);
-void	pv_net_stop_pairs(struct pv_net *pn);
-/* Free all that a stopped device had. */
-void	pv_net_drain_pairs(struct pv_net *pn);
-/* Forget what a device that does not stop has, without freeing it: the queues can be freed then. */
-void	pv_net_abandon_pairs(struct pv_net *pn);
 
 /* pv_net_filter.c: the receive filter: addresses, multicast groups and VLAN tags */
 void	pv_net_filter_init(struct pv_net *pn);
@@ -590,7 +555,18 @@ void	pv_net_foreach_vlan(const struct pv_net *pn, void (*func)(void *arg, if_t i
 void	pv_net_vlan_attach(struct pv_net *pn);
 void	pv_net_vlan_detach(struct pv_net *pn);
 
-/* pv_net_run.c: what pv_dev(9) calls, and the watchdog */
+/* pv_net_run.c: pairs of queues, and what pv_dev(9) has done to them; the watchdog */
+/* Returns 0, or ENOMEM, and pv_net_pairs_free() frees what there is. */
+int	pv_net_pairs_alloc(struct pv_net *pn);
+void	pv_net_pairs_free(struct pv_net *pn);
+int	pv_net_pair_cpu(const struct pv_net *pn, int pair);
+int	pv_net_use_pairs(struct pv_net *pn, u_int n);
+void	pv_net_change_pairs(struct pv_net *pn, int n);
+/*
+ * Give the pairs that have queues for the first time what pairs have.  Returns 0, or ENOMEM or the
+ * error of bus_dma(9), and those that had nothing before have nothing.
+ */
+int	pv_net_fill_pairs(struct pv_net *pn);
 /* Returns 0, or ENOMEM, with nothing to free. */
 int	pv_net_run_init(struct pv_net *pn);
 /* Start the tick. */
