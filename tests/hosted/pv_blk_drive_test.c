@@ -222,6 +222,41 @@ io_what_never_fits(const void *arg __unused)
 	drive_end();
 }
 
+/* What is too long for a table takes places of the ring, but never so many that it has them all. */
+static void
+io_longer_than_a_table(const void *arg)
+{
+	static const struct impl *const rings[] = { &split_impls[9], &packed_impls[8] };
+	struct drive_req first, other;
+	struct bio *bios[4];
+	u_int i, ring;
+
+	for (ring = 0; ring < nitems(rings); ring++) {
+		CHECK(im_can(rings[ring], IM_SHORT), "%s", rings[ring]->im_name);
+		drive_new(1);
+		drive.dr_impl = rings[ring];
+		drive.dr_params.bp_phys = arg == NULL;
+		drive.dr_params.bp_max_segs = 60;
+		CHECK(drive_attach() == 0, "it does not attach");
+		/* Of 40 pages, none of which are neighbours. */
+		for (i = 0; i < nitems(bios); i++)
+			bios[i] = drive_submit(drive_bio(i % 2 == 0 ? BIO_WRITE : BIO_READ, 320 * i,
+			    160 * KB, true));
+		CHECK(drive_takes(0, &first) && first.dq_msg.dm_ranges[0].offset == 0 &&
+		    first.dq_msg.dm_ranges[0].length >= 28 * 4 * KB, "the first is short: %ju bytes",
+		    (uintmax_t)first.dq_msg.dm_ranges[0].length);
+		CHECK(drive_takes(0, &other), "the first has the whole ring");
+		drive_answer(&first, 0);
+		drive_answer(&other, 0);
+		drive_settle();
+		for (i = 0; i < nitems(bios); i++)
+			drive_ended(bios[i], 0);
+		/* An empty ring has all places again. */
+		CHECK(pvq_room(drive.dr_pvqs[0]) == DRIVE_SIZE, "%d", pvq_room(drive.dr_pvqs[0]));
+		drive_end();
+	}
+}
+
 /* Memory is short: the request is tried again half a millisecond later, and whenever one ends. */
 static void
 io_without_memory(const void *arg __unused)
@@ -930,6 +965,8 @@ static const struct hosted_test tests[] = {
 	{ "io_full_ring", "nothing is lost, and order is kept", io_full, NULL },
 	{ "io_few_requests", "the same", io_full, &few },
 	{ "io_small_ring", "one request at a time", io_what_never_fits, NULL },
+	{ "io_longer_than_a_table", "and there is room for others", io_longer_than_a_table, NULL },
+	{ "io_longer_than_a_table_by_bus_dma", "the same", io_longer_than_a_table, &by_dma },
 	{ "io_of_each_split_ring", "and after a reset", io_of_each_ring, split_impls },
 	{ "io_of_each_packed_ring", "the same", io_of_each_ring, packed_impls },
 	{ "io_without_memory", "is tried again", io_without_memory, NULL },

@@ -408,6 +408,7 @@ virtio_alloc_ring(struct virtio_bus *vb, int index, const struct virtio_queue_sp
 		.vqp_features = vb->vb_features,
 		.vqp_index = index,
 		.vqp_max_segs = spec->vqs_max_segs,
+		.vqp_table_segs = spec->vqs_table_segs,
 		.vqp_flags = spec->vqs_flags |
 		    (virtio_tunables[VIRTIO_STRICT_LENGTHS].pt_value != 0 ?
 		    VIRTQUEUE_STRICT_LENGTHS : 0),

@@ -24,6 +24,11 @@ struct virtqueue_params {
 	uint16_t	 vqp_index;	/* number of the queue */
 	uint16_t	 vqp_size;	/* descriptors */
 	uint16_t	 vqp_max_segs;	/* segments in the longest chain */
+	/*
+	 * Segments in the longest chain that goes by an indirect table, of which there is one for each
+	 * descriptor: a longer one takes a descriptor for each segment.  0: vqp_max_segs.
+	 */
+	uint16_t	 vqp_table_segs;
 	uint32_t	 vqp_flags;	/* VIRTQUEUE_* */
 #define	VIRTQUEUE_STRICT_LENGTHS 0x0001	/* an invalid used length breaks the queue */
 	size_t		 vqp_align;	/* of the used ring; VRING_USED_ALIGN or more */

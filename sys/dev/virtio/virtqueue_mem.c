@@ -38,7 +38,7 @@ static size_t
 vq_table_size(const struct virtqueue *vqc)
 {
 
-	return (vqc->vqc_pvq.q_max_segs * sizeof(struct vring_desc));
+	return (vqc->vqc_pvq.q_flat_segs * sizeof(struct vring_desc));
 }
 
 /* A piece is a page, with as many tables as fit into it, or the pages that one table takes. */
@@ -91,7 +91,8 @@ virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
 	vqc->vqc_event = (params->vqp_features & VIRTIO_F_EVENT_IDX) != 0;
 	q->q_intr_once = vqc->vqc_event;
 	indirect = (params->vqp_features & VIRTIO_F_INDIRECT_DESC) != 0 && q->q_max_segs > 1;
-	q->q_flat_segs = indirect ? q->q_max_segs : 1;
+	q->q_flat_segs = !indirect ? 1 : params->vqp_table_segs == 0 ? q->q_max_segs :
+	    MIN(params->vqp_table_segs, q->q_max_segs);
 	vqc->vqc_packed = (params->vqp_features & VIRTIO_F_RING_PACKED) != 0;
 	vqc->vqc_in_order = (params->vqp_features & VIRTIO_F_IN_ORDER) != 0;
 	strlcpy(q->q_name, params->vqp_name, sizeof(q->q_name));

@@ -20,7 +20,8 @@
  *	             ^ the device's next         ^ our next
  *
  * Chains and ids.  A chain of several segments takes one place, which points to a table of its own
- * (2.8.7), if INDIRECT_DESC was negotiated; else consecutive places, one for each segment.  The device
+ * (2.8.7), if INDIRECT_DESC was negotiated and the table has room for all; else consecutive places, one
+ * for each segment.  The device
  * answers with a single descriptor in either case, and skips as many places as the chain took (2.8.6).
  * Chains may complete out of order, and a used descriptor may overwrite one of a chain that is still in
  * flight, which the device has read by then.  So a chain is identified by an id, not by its place.
@@ -180,7 +181,7 @@ vp_put_one(struct vqpacked *vp, const struct pvq_chain *pc)
 		/* One that the device reads, or one that it writes. */
 		vp_fill(vp, vp->vp_staged == 0, seg->ds_addr, seg->ds_len, id,
 		    pc->pc_nwrite * VRING_DESC_F_WRITE);
-	} else if (vp->vp_c.vqc_pieces != NULL)
+	} else if (n <= q->q_flat_segs)
 		wlen = vp_put_indirect(vp, pc, vd, id, n);
 	else {
 		wlen = vp_put_direct(vp, pc, id, n);

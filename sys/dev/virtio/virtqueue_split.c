@@ -19,7 +19,7 @@
  * Ownership.  A descriptor is ours while its number is in the ring of free numbers, the device's
  * from the store of avail.idx until its head appears in the used ring, then ours again.  A chain of
  * several segments takes one descriptor, which points to a table of its own (2.7.5.3), if
- * INDIRECT_DESC was negotiated; else one for each segment.
+ * INDIRECT_DESC was negotiated and the table has room for all; else one for each segment.
  *
  * In order.  With IN_ORDER a device uses chains in the order in which they were made available, and one
  * used element may stand for many (2.7.9): see vq_next_used().  The driver has to take descriptors in
@@ -224,7 +224,7 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t seq, enum vq
 		wlen = pc->pc_nwrite != 0 ? seg->ds_len : 0;
 		vq_fill(vq, &vq->vq_desc[head], seg->ds_addr, seg->ds_len,
 		    pc->pc_nwrite != 0 ? VRING_DESC_F_WRITE : 0, 0);
-	} else if (vq->vq_c.vqc_pieces != NULL)
+	} else if (n <= q->q_flat_segs)
 		wlen = vq_put_indirect(vq, pc, vd, head, n);
 	else {
 		wlen = vq_put_direct(vq, pc, pos, n);

@@ -382,6 +382,7 @@ packed_create(const struct impl *im, uint16_t size, uint16_t max_segs, struct pe
 		.vqp_index = 3,
 		.vqp_size = size,
 		.vqp_max_segs = max_segs,
+		.vqp_table_segs = im_can(im, IM_SHORT) ? IM_SHORT_SEGS : 0,
 		.vqp_align = VRING_USED_ALIGN,
 		.vqp_notify = packed_notify,
 		.vqp_notify_arg = pp,
@@ -466,5 +467,6 @@ const struct impl packed_impls[] = {
 	PACKED("packed_in_order_event", IM_IN_ORDER | IM_EVENT),
 	PACKED("packed_in_order_strict_indirect_event", IM_EXACT | IM_IN_ORDER | IM_STRICT |
 	    IM_INDIRECT | IM_EVENT),
+	PACKED("packed_short_tables_event", IM_INDIRECT | IM_EVENT | IM_SHORT),
 	{ .im_name = NULL }
 };

@@ -140,6 +140,8 @@ im_unshare(const struct impl *im, struct peer *pe, const bus_dma_segment_t *segs
 #define	IM_STRICT	0x100	/* VIRTQUEUE_STRICT_LENGTHS, which breaks a modern queue */
 #define	IM_PACKED	0x200	/* a packed virtqueue */
 #define	IM_IN_ORDER	0x400	/* IN_ORDER: the peer answers in batches */
+#define	IM_SHORT	0x800	/* an indirect table has room for IM_SHORT_SEGS segments */
+#define	IM_SHORT_SEGS	4
 
 /* All of them, by the kind of ring; each list ends with a NULL name. */
 extern const struct impl split_impls[];

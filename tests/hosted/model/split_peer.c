@@ -331,6 +331,7 @@ split_create(const struct impl *im, uint16_t size, uint16_t max_segs, struct pee
 		.vqp_index = 3,
 		.vqp_size = size,
 		.vqp_max_segs = max_segs,
+		.vqp_table_segs = im_can(im, IM_SHORT) ? IM_SHORT_SEGS : 0,
 		.vqp_align = im_can(im, IM_MODERN) ? VRING_USED_ALIGN : VRING_LEGACY_ALIGN,
 		.vqp_notify = split_notify,
 		.vqp_notify_arg = sp,
@@ -413,5 +414,6 @@ const struct impl split_impls[] = {
 	    IM_INDIRECT | IM_EVENT),
 	SPLIT("split_legacy", IM_STRICT),
 	SPLIT("split_legacy_indirect_event", IM_INDIRECT | IM_EVENT),
+	SPLIT("split_short_tables_event", IM_MODERN | IM_INDIRECT | IM_EVENT | IM_SHORT),
 	{ .im_name = NULL }
 };

@@ -394,17 +394,27 @@ pv_blk_load_bounce(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	return (0);
 }
 
+/* How many segments of data should a request have?  More only if it is a sector. */
+static u_int
+pv_blk_fair_segs(const struct pv_blk_queue *bq)
+{
+	const u_int segs = pvq_fair_segs(bq->bq_pvq);
+
+	/* The protocol has one before them and one behind. */
+	return (MIN(bq->bq_blk->blk_params.bp_max_segs, MAX(segs, 3) - 2));
+}
+
 /*
  * The next length to try after one that had too many segments: first what always fits when each page
  * is a segment, then by halves, as segments may be smaller than pages.
  */
 static size_t
-pv_blk_shorter(const struct pv_blk *blk, size_t length)
+pv_blk_shorter(const struct pv_blk *blk, size_t length, u_int segs)
 {
 	const struct pv_blk_params *bp = &blk->blk_params;
 	size_t fits;
 
-	fits = (size_t)(bp->bp_max_segs - 1) * MIN(bp->bp_seg_size, PAGE_SIZE);
+	fits = (size_t)(segs - 1) * MIN(bp->bp_seg_size, PAGE_SIZE);
 	if (fits >= length)
 		fits = length / 2;
 	return (MAX(rounddown2(fits, bp->bp_sectorsize), bp->bp_sectorsize));
@@ -416,6 +426,7 @@ pv_blk_load_slow(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bi
     size_t length)
 {
 	struct pv_blk *blk = bq->bq_blk;
+	u_int fair;
 	int error;
 
 	rq->rq_nsegs = 0;
@@ -425,16 +436,21 @@ pv_blk_load_slow(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bi
 		rq->rq_copied = error == 0;
 		return (error);
 	}
+	fair = pv_blk_fair_segs(bq);
 	for (;;) {
 		pv_blk_window(rq, bp, off, length);
 		rq->rq_length = length;
 		error = blk->blk_params.bp_phys ? pv_blk_load_phys(blk, rq, bp, off, length,
 		    blk->blk_params.bp_max_segs) : pv_blk_load_dma(blk, rq);
+		if (error == 0 && (u_int)rq->rq_nsegs > fair && length > blk->blk_params.bp_sectorsize) {
+			pv_blk_unload(blk, rq);
+			error = EFBIG;
+		}
 		if (error != EFBIG)
 			return (error);
 		if (length == blk->blk_params.bp_sectorsize)
 			return (pv_blk_load_bounce(bq, rq));
-		length = pv_blk_shorter(blk, length);
+		length = pv_blk_shorter(blk, length, fair);
 	}
 }
 
@@ -452,7 +468,7 @@ pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp
 
 	rq->rq_length = length = MIN(end - off, blk->blk_params.bp_max_size);
 	if (blk->blk_params.bp_phys) {
-		if (pv_blk_load_phys(blk, rq, bp, off, length, blk->blk_params.bp_max_segs) == 0)
+		if (pv_blk_load_phys(blk, rq, bp, off, length, pv_blk_fair_segs(bq)) == 0)
 			return (0);
 		rq->rq_length = pv_blk_loaded_part(blk, rq);
 		if (rq->rq_length != 0)

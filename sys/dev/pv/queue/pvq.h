@@ -257,6 +257,21 @@ pvq_room(struct pvq *q)
 }
 
 /*
+ * How many segments may a chain have and take a slot, or no more than half of those that are free?
+ * For an owner that can make two of a long chain: one of q_max_segs may take the whole ring, and the
+ * peer has nothing else to work on then.  Only the putting side may ask.
+ */
+static inline u_int
+pvq_fair_segs(struct pvq *q)
+{
+	const int half = pvq_room(q) / 2;
+
+	if (q->q_flat_segs == q->q_max_segs || q->q_flat_segs == 1)
+		return (q->q_max_segs);
+	return (MIN(q->q_max_segs, MAX(q->q_flat_segs, half)));
+}
+
+/*
  * Ensure that there is room for chains that will be put before the next commit.  The putting side is
  * serialised, so what there is now can only grow.
  *

@@ -416,6 +416,8 @@ vtblk_spec_queues(struct vtblk_softc *sc, struct virtio_queue_spec *specs)
 			snprintf(vqs->vqs_name, sizeof(vqs->vqs_name), "requestq%u", i);
 		snprintf(vqs->vqs_descr, sizeof(vqs->vqs_descr), "req%u", i);
 		vqs->vqs_max_segs = bp->bp_max_segs + 2;
+		/* A longer request takes a descriptor for each segment: it would be 1 MB of tables. */
+		vqs->vqs_table_segs = VTBLK_FAST_SEGS + 2;
 		vqs->vqs_cpu = pv_queue_cpu(i, n);
 		vqs->vqs_intr = pv_blk_intr;
 		vqs->vqs_arg = &sc->vtb_blk.blk_queues[i];
