@@ -148,6 +148,9 @@ extern const struct impl split_impls[];
 extern const struct impl packed_impls[];
 extern const struct impl grant_impls[];
 
+/* The device's side of a split virtqueue that a driver has created; it is freed by host_free(). */
+struct peer *split_peer(const struct impl *im, struct pvq *q);
+
 /* Can it do all of these? */
 static inline bool
 im_can(const struct impl *im, uint32_t flags)

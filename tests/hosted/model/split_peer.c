@@ -387,6 +387,23 @@ split_quiesce(struct peer *pe __unused)
 {
 }
 
+struct peer *
+split_peer(const struct impl *im, struct pvq *q)
+{
+	struct split_peer *sp;
+
+	sp = host_alloc(sizeof(*sp) + q->q_size * sizeof(*sp->sp_rooms), sizeof(void *));
+	memset(sp, 0, sizeof(*sp));
+	sp->sp_peer.pe_ops = &split_peer_ops;
+	sp->sp_peer.pe_pvq = q;
+	sp->sp_impl = im;
+	sp->sp_num = q->q_size;
+	sp->sp_max_segs = q->q_max_segs;
+	sp->sp_rooms = (uint64_t *)(sp + 1);
+	split_find(sp);
+	return (&sp->sp_peer);
+}
+
 static const uint16_t split_sizes[] = { 1, 2, 4096, 32768, 0 };
 static const uint16_t split_no_sizes[] = { 3, 12, 1000, 32769, 65535, 0 };
 

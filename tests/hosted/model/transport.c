@@ -43,7 +43,7 @@ tr_reset(device_t dev)
 	tr->tr_isr = 0;
 	tr->tr_config_vector = NO_VECTOR;
 	for (i = 0; i < TR_QUEUES; i++) {
-		tr->tr_enabled[i] = false;
+		tr->tr_enabled[i] = tr->tr_queue_was_reset[i] = false;
 		tr->tr_queue_vector[i] = NO_VECTOR;
 	}
 	return (0);
@@ -109,7 +109,7 @@ static bus_size_t
 tr_config_size(device_t dev)
 {
 
-	return (sizeof(tr_of(dev)->tr_config));
+	return (tr_of(dev)->tr_config_size);
 }
 
 static uint32_t
@@ -125,7 +125,7 @@ tr_read_config(device_t dev, bus_size_t off, int width)
 	struct transport *tr = tr_of(dev);
 	uint32_t v = 0;
 
-	CHECK(off + width <= TR_CONFIG && off % width == 0, "%d bytes at %lu", width, off);
+	CHECK(off + width <= tr->tr_config_size && off % width == 0, "%d bytes at %lu", width, off);
 	memcpy(&v, tr->tr_config + off, width);
 	tr->tr_config_reads++;
 	if (tr->tr_restless > 0) {
@@ -142,8 +142,10 @@ tr_write_config(device_t dev, bus_size_t off, uint32_t value, int width)
 {
 	struct transport *tr = tr_of(dev);
 
-	CHECK(off + width <= TR_CONFIG && off % width == 0, "%d bytes at %lu", width, off);
+	CHECK(off + width <= tr->tr_config_size && off % width == 0, "%d bytes at %lu", width, off);
 	memcpy(tr->tr_config + off, &value, width);
+	if (tr->tr_at_write != NULL)
+		tr->tr_at_write(tr, off);
 }
 
 static uint16_t
@@ -160,7 +162,8 @@ tr_queue_setup(device_t dev, uint16_t index, struct pvq *q)
 
 	CHECK(!tr->tr_bus.vb_modern || (tr->tr_status & VIRTIO_STATUS_FEATURES_OK) != 0,
 	    "queue before features");
-	CHECK((tr->tr_status & VIRTIO_STATUS_DRIVER_OK) == 0, "queue after DRIVER_OK");
+	CHECK((tr->tr_status & VIRTIO_STATUS_DRIVER_OK) == 0 || tr->tr_queue_was_reset[index],
+	    "queue after DRIVER_OK");
 	CHECK(!tr->tr_enabled[index], "queue %u enabled twice", index);
 	CHECK(q->q_size <= tr->tr_sizes[index], "queue %u of %u", index, q->q_size);
 	CHECK(!tr->tr_bus.vb_fixed_size || q->q_size == tr->tr_sizes[index],
@@ -168,6 +171,23 @@ tr_queue_setup(device_t dev, uint16_t index, struct pvq *q)
 	if (tr->tr_refuse_queue)
 		return (ENXIO);
 	tr->tr_enabled[index] = true;
+	tr->tr_queue_was_reset[index] = false;
+	if (tr->tr_at_setup != NULL)
+		tr->tr_at_setup(tr, index, q);
+	return (0);
+}
+
+static int
+tr_queue_reset(device_t dev, uint16_t index)
+{
+	struct transport *tr = tr_of(dev);
+
+	CHECK((tr->tr_accepted & VIRTIO_F_RING_RESET) != 0, "not negotiated (2.6.1)");
+	CHECK(tr->tr_enabled[index], "queue %u is not enabled", index);
+	if (tr->tr_queue_reset_error != 0)
+		return (tr->tr_queue_reset_error);
+	tr->tr_enabled[index] = false;
+	tr->tr_queue_was_reset[index] = true;
 	return (0);
 }
 
@@ -243,6 +263,8 @@ tr_notify(void *arg, uint16_t index, uint16_t next __unused)
 	CHECK((tr->tr_status & VIRTIO_STATUS_DRIVER_OK) != 0, "notified before DRIVER_OK (3.1.1)");
 	CHECK(tr->tr_enabled[index], "queue %u is not enabled", index);
 	tr->tr_notified[index]++;
+	if (tr->tr_at_notify != NULL)
+		tr->tr_at_notify(tr, index);
 }
 
 static int
@@ -254,6 +276,8 @@ tr_config_change(device_t dev)
 }
 
 static device_method_t tr_methods[] = {
+	DEVMETHOD(bus_read_ivar,	virtio_bus_read_ivar),
+
 	DEVMETHOD(virtio_bus_reset,	tr_reset),
 	DEVMETHOD(virtio_bus_get_status, tr_get_status),
 	DEVMETHOD(virtio_bus_set_status, tr_set_status),
@@ -265,6 +289,7 @@ static device_method_t tr_methods[] = {
 	DEVMETHOD(virtio_bus_write_config, tr_write_config),
 	DEVMETHOD(virtio_bus_queue_size, tr_queue_size),
 	DEVMETHOD(virtio_bus_queue_setup, tr_queue_setup),
+	DEVMETHOD(virtio_bus_queue_reset, tr_queue_reset),
 	DEVMETHOD(virtio_bus_alloc_vectors, tr_alloc_vectors),
 	DEVMETHOD(virtio_bus_alloc_wired, tr_alloc_wired),
 	DEVMETHOD(virtio_bus_free_vectors, tr_free_vectors),
@@ -291,6 +316,13 @@ static struct kobj_class tr_child_class = {
 void
 transport_open(struct transport *tr, bool modern)
 {
+
+	transport_open_for(tr, modern, &tr_child_class, NULL);
+}
+
+void
+transport_open_for(struct transport *tr, bool modern, kobj_class_t driver, void *softc)
+{
 	struct virtio_bus *vb = &tr->tr_bus;
 	int i;
 
@@ -298,12 +330,14 @@ transport_open(struct transport *tr, bool modern)
 	tr->tr_offered = VIRTIO_F_INDIRECT_DESC | VIRTIO_F_EVENT_IDX |
 	    (modern ? VIRTIO_F_VERSION_1 : 0);
 	tr->tr_sizes[0] = tr->tr_sizes[1] = 8;
+	tr->tr_config_size = TR_CONFIG;
 	for (i = 0; i < TR_CONFIG; i++)
 		tr->tr_config[i] = i + 1;
 	tr->tr_nvectors = TR_VECTORS;
 	tr->tr_refuse_vector = -2;
 	tr->tr_dev = kpi_device_create(NULL, &tr_class, tr, "transport0");
-	kpi_child_class = &tr_child_class;
+	kpi_child_class = driver;
+	kpi_child_softc = softc;
 	vb->vb_dev = tr->tr_dev;
 	vb->vb_type = VIRTIO_ID_BLOCK;
 	vb->vb_modern = modern;

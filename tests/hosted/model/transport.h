@@ -19,7 +19,8 @@
 
 #define	TR_QUEUES	4
 #define	TR_VECTORS	8
-#define	TR_CONFIG	32
+#define	TR_CONFIG	32	/* bytes of the configuration, unless a test has another */
+#define	TR_CONFIG_MAX	128
 
 struct transport {
 	struct virtio_bus tr_bus;	/* first */
@@ -28,7 +29,8 @@ struct transport {
 	/* What the device is like. */
 	uint64_t	 tr_offered;
 	uint16_t	 tr_sizes[TR_QUEUES];
-	uint8_t		 tr_config[TR_CONFIG];
+	uint8_t		 tr_config[TR_CONFIG_MAX];
+	u_int		 tr_config_size;
 	int		 tr_nvectors;		/* that can be allocated */
 	bool		 tr_no_wired;
 	int		 tr_refuse_vector;	/* setting this one fails; -2: none */
@@ -37,12 +39,18 @@ struct transport {
 	int		 tr_reset_error;
 	int		 tr_restless;		/* so many reads of the configuration change it */
 	void		(*tr_at_driver_ok)(struct transport *);
+	/* Unless they are NULL: the device has a queue, is notified, or was configured. */
+	void		(*tr_at_setup)(struct transport *, u_int queue, struct pvq *);
+	void		(*tr_at_notify)(struct transport *, u_int queue);
+	void		(*tr_at_write)(struct transport *, u_int off);
 	/* What happened to it. */
 	uint8_t		 tr_status;
 	uint8_t		 tr_status_seen;	/* every bit since the last reset */
 	uint64_t	 tr_accepted;
 	uint32_t	 tr_generation;
 	bool		 tr_enabled[TR_QUEUES];
+	bool		 tr_queue_was_reset[TR_QUEUES];
+	int		 tr_queue_reset_error;
 	int		 tr_queue_vector[TR_QUEUES];
 	int		 tr_config_vector;
 	u_int		 tr_notified[TR_QUEUES];
@@ -56,6 +64,9 @@ struct transport {
 
 /* A device with two queues of 8, and everything that a good one has. */
 void	transport_open(struct transport *tr, bool modern);
+
+/* The same, with this driver of its child, which has not been attached yet. */
+void	transport_open_for(struct transport *tr, bool modern, kobj_class_t driver, void *softc);
 
 /* Check that the driver left nothing behind. */
 void	transport_close(struct transport *tr);
