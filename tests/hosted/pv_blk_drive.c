@@ -435,7 +435,7 @@ drive_attach(void)
 	drive.dr_dev = kpi_device_create(drive.dr_parent, NULL, NULL, "drive0");
 	kpi_fail_after = drive.dr_fail_after;
 	error = pv_blk_init(&drive.dr_blk, drive.dr_dev, &drive.dr_ops, bp);
-	kpi_fail_after = 0;
+	kpi_fail_after = kpi_fail_more = 0;
 	if (error != 0)
 		return (error);
 	for (i = 0; i < bp->bp_nqueues; i++) {

@@ -136,6 +136,9 @@ u_int	drive_kicks(u_int queue);
 
 /* pv_blk_drive_life.c */
 void	life_attach_without_memory(const void *arg);
+void	life_attach_with_few_messages(const void *arg);
+void	life_attach_with_few_maps(const void *arg);
+void	life_attach_with_a_small_bounce_buffer(const void *arg);
 void	life_ident(const void *arg);
 void	life_no_answer_at_attach(const void *arg);
 void	life_reset_with_requests_in_flight(const void *arg);

@@ -14,25 +14,136 @@
 
 #define	PVD	(&drive.dr_blk.blk_pvdev)
 
-/* Whichever allocation fails, it does not attach, and nothing is left; then it attaches. */
+/* So many requests of a queue are there: more bios than that are submitted. */
+static void
+life_has_reqs(u_int queue, u_int expected)
+{
+	struct bio *bios[20];
+	struct drive_req dq;
+	u_int i, n;
+
+	PCPU_SET(cpuid, queue);
+	for (i = 0; i < nitems(bios); i++)
+		bios[i] = drive_io(BIO_WRITE, 32 * queue + i, 512);
+	for (n = 0; drive_takes(queue, &dq); n++)
+		drive_answer(&dq, 0);
+	CHECK(n == expected, "%u requests in flight in queue %u", n, queue);
+	while (drive_intr(queue))
+		(void)drive_work(queue);
+	PCPU_SET(cpuid, 0);
+	for (i = 0; i < nitems(bios); i++)
+		drive_ended(bios[i], 0);
+}
+
+static void
+life_new_with_reqs(bool phys)
+{
+
+	drive_new(2);
+	drive.dr_params.bp_phys = phys;
+	drive.dr_params.bp_nreqs = 16;
+	kpi_quiet = true;
+}
+
+/*
+ * The nth allocation fails, and so many that follow it: less of what was to be allocated is enough,
+ * down to one request of each queue.  When there is memory the disk gets the rest, and loses no bio.
+ */
+static bool
+life_attaches_with_less(bool phys, u_int nth, u_int more, u_int made)
+{
+	struct pv_blk *blk = &drive.dr_blk;
+	struct bio *bios[20];
+	u_int have, i;
+
+	life_new_with_reqs(phys);
+	drive.dr_fail_after = nth;
+	kpi_fail_more = more;
+	if (drive_attach() != 0) {
+		drive_forget();
+		return (false);
+	}
+	drive_quiet();
+	CHECK(made == 0 || blk->blk_nmade == made, "%u requests were made", blk->blk_nmade);
+	have = blk->blk_nmade - 1;
+	life_has_reqs(0, have - have / 2);
+	life_has_reqs(1, have / 2);
+	/* While memory is short nothing changes. */
+	kpi_no_memory = true;
+	CHECK(kpi_run_tasks() == (have < 32) && drive.dr_log[0] == '\0', "%s", drive.dr_log);
+	kpi_no_memory = false;
+	for (i = 0; i < nitems(bios); i++)
+		bios[i] = drive_io(BIO_WRITE, 100 + i, 512);
+	if (have < 32)
+		CHECK(kpi_run_tasks() == 1 && strcmp(drive.dr_log, "stop start set ") == 0, "%s",
+		    drive.dr_log);
+	drive_settle();
+	for (i = 0; i < nitems(bios); i++)
+		drive_ended(bios[i], 0);
+	life_has_reqs(0, 16);
+	life_has_reqs(1, 16);
+	CHECK(kpi_run_tasks() == 0, "it asks for more than all");
+	drive_end();
+	return (true);
+}
+
+/* Whichever allocation fails: if the disk does not attach, nothing is left. */
 void
 life_attach_without_memory(const void *arg __unused)
 {
+	u_int i, failed = 0;
+
+	for (i = 1; i <= 2 + 1 + 2 * 16 + 1; i++)
+		failed += !life_attaches_with_less(false, i, 0, 0);
+	/* One request of each queue, and one for polling: what these need. */
+	CHECK(failed == 3, "%u failed", failed);
+	kpi_no_memory = true;
+	life_new_with_reqs(true);
+	CHECK(drive_attach() == ENOMEM, "it attached");
+	kpi_no_memory = false;
+	drive_forget();
+}
+
+void
+life_attach_with_few_messages(const void *arg __unused)
+{
+	static const u_int made[] = { 16, 8, 4, 3 };
 	u_int i;
 
-	kpi_quiet = true;
-	for (i = 1; ; i++) {
-		drive_new(2);
-		drive.dr_params.bp_phys = false;
-		drive.dr_params.bp_nreqs = 3;
-		drive.dr_fail_after = i;
-		if (drive_attach() == 0)
-			break;
-		drive_forget();
+	for (i = 0; i < nitems(made); i++) {
+		/* The first allocation is the bounce buffer's. */
+		CHECK(life_attaches_with_less(true, 2, i, made[i]), "%u: it does not attach", i);
+		CHECK(life_attaches_with_less(false, 2, i, made[i]), "%u: it does not attach", i);
 	}
-	CHECK(i > 2 + 2 * 3, "only %u allocations", i);
-	drive_settle();
-	drive_end();
+	CHECK(!life_attaches_with_less(true, 2, i, 0), "it attached");
+}
+
+void
+life_attach_with_few_maps(const void *arg __unused)
+{
+	u_int i;
+
+	for (i = 3; i <= 32; i++)
+		CHECK(life_attaches_with_less(false, 3 + i, 100, i), "%u: it does not attach", i);
+}
+
+/* A dump goes through what there is of the bounce buffer. */
+void
+life_attach_with_a_small_bounce_buffer(const void *arg __unused)
+{
+	static char memory[3 * 65536 + 512];
+	u_int i;
+
+	for (i = 0; i < sizeof(memory); i++)
+		memory[i] = i * 7 + i / 512;
+	life_new_with_reqs(true);
+	drive.dr_fail_after = 1;
+	kpi_fail_more = 3;
+	CHECK(drive_attach() == 0 && drive.dr_blk.blk_bounce_size == 4096, "%zu bytes",
+	    drive.dr_blk.blk_bounce_size);
+	drive.dr_answers = true;
+	CHECK(kpi_disk->d_dump(kpi_disk, memory, 512 * DRIVE_SECTOR, sizeof(memory)) == 0, "failed");
+	CHECK(memcmp(drive.dr_bytes + 512 * DRIVE_SECTOR, memory, sizeof(memory)) == 0, "another");
 }
 
 /* The identification, of which each byte counts. */

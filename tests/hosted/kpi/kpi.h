@@ -71,6 +71,9 @@ extern const char *kpi_tunable_value;
 /* The nth malloc(9) or bus_dmamem_alloc(9) from now fails, if it may; 0: none does. */
 extern int kpi_fail_after;
 
+/* And so many that follow it. */
+extern int kpi_fail_more;
+
 /* No taskqueue(9) gets a thread. */
 extern bool kpi_no_threads;
 

@@ -30,6 +30,7 @@ int kpi_sysctls;
 int kpi_lines;
 bool kpi_quiet;
 int kpi_fail_after;
+int kpi_fail_more;
 bool kpi_no_threads;
 bool kpi_no_memory;
 void (*kpi_pause)(void);
@@ -74,7 +75,15 @@ bool
 kpi_fail_now(void)
 {
 
-	return (kpi_no_memory || (kpi_fail_after > 0 && --kpi_fail_after == 0));
+	if (kpi_no_memory)
+		return (true);
+	if (kpi_fail_after == 0 || --kpi_fail_after > 0)
+		return (false);
+	if (kpi_fail_more > 0) {
+		kpi_fail_more--;
+		kpi_fail_after = 1;
+	}
+	return (true);
 }
 
 void *

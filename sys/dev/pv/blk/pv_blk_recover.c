@@ -147,6 +147,7 @@ pv_blk_dev_restart(void *arg, u_int queue)
 
 	if (queue != PV_DEV_ALL)
 		return (blk->blk_ops->bo_restart_queue(blk, queue));
+	pv_blk_req_more(blk);
 	/* Its protocol has started it. */
 	if (blk->blk_requeued || blk->blk_ops->bo_restart == NULL)
 		return (0);
@@ -198,7 +199,9 @@ pv_blk_has_more(void *arg)
 {
 	struct pv_blk *blk = arg;
 
-	return (blk->blk_ops->bo_has_more(blk));
+	if (pv_blk_req_has_more(blk))
+		return (true);
+	return (blk->blk_few_queues && blk->blk_ops->bo_has_more(blk));
 }
 
 static const struct pv_dev_ops pv_blk_dev_ops = {
@@ -208,6 +211,7 @@ static const struct pv_dev_ops pv_blk_dev_ops = {
 	.pdo_restart = pv_blk_dev_restart,
 	.pdo_resume = pv_blk_dev_resume,
 	.pdo_lost = pv_blk_dev_lost,
+	.pdo_has_more = pv_blk_has_more,
 };
 
 void
@@ -289,8 +293,6 @@ pv_blk_recover_init(struct pv_blk *blk)
 	blk->blk_dev_ops.pdo_settings = blk->blk_ops->bo_settings;
 	if (blk->blk_ops->bo_peer != NULL)
 		blk->blk_dev_ops.pdo_reconnect = pv_blk_dev_reconnect;
-	if (blk->blk_ops->bo_has_more != NULL)
-		blk->blk_dev_ops.pdo_has_more = pv_blk_has_more;
 	return (pv_dev_init(&blk->blk_pvdev, blk->blk_dev, &blk->blk_dev_ops, blk,
 	    blk->blk_params.bp_nqueues));
 }

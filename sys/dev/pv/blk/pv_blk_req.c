@@ -8,9 +8,11 @@
  * What pv_blk makes of a bio: requests, each a piece of it with its memory ready for the device; and
  * what is printed of them, at a bounded rate (theory statement, locking: pv_blk.h).
  *
- * All memory of requests is allocated when a disk comes: none is between a bio and the ring.  Segments
- * are needed from a request's load until it is put, so that all requests of a home share one list: one
- * for which there was no room is the next to be put, and what is put again is loaded again.
+ * All memory of requests is allocated when a disk comes: none is between a bio and the ring.  A request
+ * that there is no memory for is not made; what there is later is used when the disk is started again
+ * (pv_blk_req_has_more()).  One of each queue, and that for polling, there have to be.  Segments are
+ * needed from a request's load until it is put, so that all requests of a home share one list: one for
+ * which there was no room is the next to be put, and what is put again is loaded again.
  *
  * Data is made ready in one of three ways: its physical addresses where the device takes them as they
  * are (bp_phys), bus_dma(9), or a copy that the protocol shows to its peer (bpo_load).  A sector that
@@ -886,6 +888,13 @@ pv_blk_maps(const struct pv_blk *blk)
 	return (!blk->blk_params.bp_phys && blk->blk_ops->bo_peer == NULL);
 }
 
+void
+pv_blk_set_short(struct pv_blk *blk, bool few_queues)
+{
+	blk->blk_few_queues = few_queues;
+	pv_dev_set_short(&blk->blk_pvdev, few_queues || blk->blk_few_reqs);
+}
+
 static int
 pv_blk_alloc_tags(struct pv_blk *blk)
 {
@@ -903,69 +912,156 @@ pv_blk_alloc_tags(struct pv_blk *blk)
 	return (error);
 }
 
+/* Memory for the messages of all requests, or half as many ..., but more than least; of how many? */
+static u_int
+pv_blk_alloc_msgs(struct pv_blk *blk, struct pv_dma *dma, u_int least)
+{
+	u_int n = pv_blk_nreqs(blk) + 1;
+
+	while (pv_dma_alloc(dma, bus_get_dma_tag(blk->blk_dev), n * blk->blk_params.bp_msgsize,
+	    PAGE_SIZE) != 0) {
+		if (n <= least + 1)
+			return (0);
+		n = MAX(n / 2, least + 1);
+	}
+	return (n);
+}
+
+/* The bounce buffer: of a page, or a sector, at least. */
 static int
-pv_blk_alloc_dma(struct pv_blk *blk)
+pv_blk_alloc_bounce(struct pv_blk *blk)
 {
 	const struct pv_blk_params *bp = &blk->blk_params;
-	bus_dma_tag_t dmat = bus_get_dma_tag(blk->blk_dev);
+	size_t least = MAX(PAGE_SIZE, bp->bp_sectorsize), size;
 	int error;
 
-	error = pv_blk_alloc_tags(blk);
-	if (error == 0)
-		error = pv_dma_alloc(&blk->blk_msg_dma, dmat,
-		    (pv_blk_nreqs(blk) + 1) * bp->bp_msgsize, PAGE_SIZE);
-	blk->blk_bounce_size = MIN(bp->bp_max_size,
-	    MAX(PV_BLK_BOUNCE_MAX, bp->bp_sectorsize));
+	size = MIN(bp->bp_max_size, MAX(PV_BLK_BOUNCE_MAX, bp->bp_sectorsize));
 	if (blk->blk_ops->bo_peer != NULL)
-		blk->blk_bounce_size = MIN(blk->blk_bounce_size,
-		    blk->blk_ops->bo_peer->bpo_polled_size);
-	if (error == 0)
-		error = pv_dma_alloc(&blk->blk_bounce_dma, dmat, blk->blk_bounce_size, PAGE_SIZE);
-	blk->blk_msgs = blk->blk_msg_dma.pdm_mem;
+		size = MIN(size, blk->blk_ops->bo_peer->bpo_polled_size);
+	while ((error = pv_dma_alloc(&blk->blk_bounce_dma, bus_get_dma_tag(blk->blk_dev), size,
+	    PAGE_SIZE)) == ENOMEM && size > least)
+		size = MAX(rounddown2(size / 2, bp->bp_sectorsize), least);
+	blk->blk_bounce_size = size;
 	blk->blk_bounce = blk->blk_bounce_dma.pdm_mem;
 	return (error);
 }
 
-static int
-pv_blk_alloc_reqs(struct pv_blk *blk)
+/* Elements of rq_segs.  A peer's request has no data there. */
+static u_int
+pv_blk_nsegs(const struct pv_blk *blk)
 {
-	const struct pv_blk_params *bp = &blk->blk_params;
-	struct pv_blk_req *rq;
-	u_int i, nreqs = pv_blk_nreqs(blk), nsegs;
-	int error = 0;
+	return ((blk->blk_ops->bo_peer == NULL ? blk->blk_params.bp_max_segs : 0) + 2);
+}
 
-	/* A peer's request has none. */
-	nsegs = (blk->blk_ops->bo_peer == NULL ? bp->bp_max_segs : 0) + 2;
-	blk->blk_reqs = mallocarray(nreqs + 1, sizeof(*rq), M_PVBLK, M_WAITOK | M_ZERO);
-	blk->blk_segs = mallocarray(bp->bp_nqueues + 1, nsegs * sizeof(*blk->blk_segs), M_PVBLK,
-	    M_WAITOK | M_ZERO);
-	for (i = 0; i <= nreqs; i++) {
-		rq = &blk->blk_reqs[i];
-		rq->rq_home = i < nreqs ? i / bp->bp_nreqs : 0;
-		if (pv_blk_maps(blk))
-			error = bus_dmamap_create(pv_blk_dtag(blk, rq), 0, &rq->rq_map);
-		if (error != 0) {
-			rq->rq_map = NULL;
-			rq->rq_segs = NULL;
-			return (error);
-		}
-		rq->rq_segs = blk->blk_segs + (i < nreqs ? rq->rq_home : bp->bp_nqueues) * nsegs;
-		rq->rq_msg = blk->blk_msgs + i * bp->bp_msgsize;
-		rq->rq_msg_paddr = blk->blk_msg_dma.pdm_addr + i * bp->bp_msgsize;
-		/* pv_blk_set_queues() deals them. */
-		if (i < nreqs)
-			SLIST_INSERT_HEAD(&blk->blk_queues[0].bq_free, rq, rq_next);
+/* The nth request that is made: the one for polling, then one of each queue, and so on. */
+static struct pv_blk_req *
+pv_blk_nth(struct pv_blk *blk, u_int n)
+{
+	const u_int nqueues = blk->blk_params.bp_nqueues;
+
+	return (&blk->blk_reqs[n == 0 ? pv_blk_nreqs(blk) :
+	    (n - 1) % nqueues * blk->blk_params.bp_nreqs + (n - 1) / nqueues]);
+}
+
+static void
+pv_blk_set_msg(struct pv_blk *blk, u_int n)
+{
+	const size_t off = n * blk->blk_params.bp_msgsize;
+	struct pv_blk_req *rq = pv_blk_nth(blk, n);
+
+	rq->rq_msg = (char *)blk->blk_msg_dma.pdm_mem + off;
+	rq->rq_msg_paddr = blk->blk_msg_dma.pdm_addr + off;
+	rq->rq_form = 0;
+}
+
+/* Makes requests as long as there are messages and maps for them; the queues are not in use. */
+static void
+pv_blk_make(struct pv_blk *blk)
+{
+	const u_int all = pv_blk_nreqs(blk), made = blk->blk_nmade;
+	struct pv_blk_req *rq;
+	u_int n;
+
+	for (n = made; n < blk->blk_nmsgs; n++) {
+		rq = pv_blk_nth(blk, n);
+		rq->rq_home = n == 0 ? 0 : (n - 1) % blk->blk_params.bp_nqueues;
+		if (pv_blk_maps(blk) &&
+		    bus_dmamap_create(pv_blk_dtag(blk, rq), 0, &rq->rq_map) != 0)
+			break;
+		rq->rq_segs = blk->blk_segs +
+		    (n == 0 ? blk->blk_params.bp_nqueues : rq->rq_home) * pv_blk_nsegs(blk);
+		pv_blk_set_msg(blk, n);
+		if (n != 0)
+			SLIST_INSERT_HEAD(&blk->blk_queues[rq->rq_home % blk->blk_nactive].bq_free,
+			    rq, rq_next);
 	}
-	return (0);
+	blk->blk_nmade = n;
+	blk->blk_few_reqs = n <= all;
+	if (n != made && (made != 0 || n <= all))
+		device_printf(blk->blk_dev, n <= all ? "only %u of %u requests: no memory for "
+		    "more now\n" : "%u of %u requests are used now\n", n - 1, all);
+	pv_blk_set_short(blk, blk->blk_few_queues);
 }
 
 int
 pv_blk_req_init(struct pv_blk *blk)
 {
+	const u_int n = pv_blk_nreqs(blk) + 1;
 	int error;
 
-	error = pv_blk_alloc_dma(blk);
-	return (error != 0 ? error : pv_blk_alloc_reqs(blk));
+	error = pv_blk_alloc_tags(blk);
+	if (error == 0)
+		error = pv_blk_alloc_bounce(blk);
+	if (error != 0)
+		return (error);
+	blk->blk_reqs = mallocarray(n, sizeof(*blk->blk_reqs), M_PVBLK, M_WAITOK | M_ZERO);
+	blk->blk_segs = mallocarray(blk->blk_params.bp_nqueues + 1,
+	    pv_blk_nsegs(blk) * sizeof(*blk->blk_segs), M_PVBLK,
+	    M_WAITOK | M_ZERO);
+	blk->blk_nmsgs = pv_blk_alloc_msgs(blk, &blk->blk_msg_dma, blk->blk_params.bp_nqueues);
+	pv_blk_make(blk);
+	return (blk->blk_nmade <= blk->blk_params.bp_nqueues ? ENOMEM : 0);
+}
+
+bool
+pv_blk_req_has_more(struct pv_blk *blk)
+{
+	struct pv_blk_req *rq = pv_blk_nth(blk, blk->blk_nmade);
+	bus_dmamap_t map;
+
+	if (!blk->blk_few_reqs)
+		return (false);
+	if (blk->blk_nmade == blk->blk_nmsgs) {
+		if (blk->blk_nspare == 0)
+			blk->blk_nspare = pv_blk_alloc_msgs(blk, &blk->blk_spare_dma, blk->blk_nmsgs);
+		return (blk->blk_nspare != 0);
+	}
+	/* There were no maps. */
+	if (bus_dmamap_create(pv_blk_dtag(blk, rq), 0, &map) != 0)
+		return (false);
+	bus_dmamap_destroy(pv_blk_dtag(blk, rq), map);
+	return (true);
+}
+
+void
+pv_blk_req_more(struct pv_blk *blk)
+{
+	struct pv_dma old = blk->blk_msg_dma;
+	u_int i;
+
+	if (!blk->blk_few_reqs)
+		return;
+	if (blk->blk_nspare != 0) {
+		blk->blk_msg_dma = blk->blk_spare_dma;
+		bzero(&blk->blk_spare_dma, sizeof(blk->blk_spare_dma));
+		blk->blk_nmsgs = blk->blk_nspare;
+		blk->blk_nspare = 0;
+		for (i = 0; i < blk->blk_nmade; i++)
+			pv_blk_set_msg(blk, i);
+		/* Not before: a dump may begin at any moment. */
+		pv_dma_free(&old);
+	}
+	pv_blk_make(blk);
 }
 
 void
@@ -988,6 +1084,7 @@ pv_blk_req_fini(struct pv_blk *blk)
 		pv_dma_free(&blk->blk_bounce_dma);
 		pv_dma_free(&blk->blk_msg_dma);
 	}
+	pv_dma_free(&blk->blk_spare_dma);
 	PV_BLK_FOREACH(blk, bq) {
 		if (bq->bq_dtag != NULL)
 			bus_dma_tag_destroy(bq->bq_dtag);

@@ -104,6 +104,10 @@ bool	pv_blk_log_late(struct pv_blk_queue *bq);
 /* Allocates what requests need, and frees it, from any stage of the former.  May sleep. */
 int	pv_blk_req_init(struct pv_blk *blk);
 void	pv_blk_req_fini(struct pv_blk *blk);
+/* May there be memory for requests that were not made?  May sleep. */
+bool	pv_blk_req_has_more(struct pv_blk *blk);
+/* Makes them, as far as there is: the device is stopped.  May sleep. */
+void	pv_blk_req_more(struct pv_blk *blk);
 /*
  * The next request to put: a ready one, else a new piece.  NULL: there is none now; with bq_short set,
  * memory is short, and the caller has to try again later.

@@ -393,7 +393,7 @@ xbd_tell_queues(struct xbd_softc *sc)
 {
 	u_int n = sc->xbd_nqueues;
 
-	pv_dev_set_short(&sc->xbd_blk.blk_pvdev, n < sc->xbd_wanted);
+	pv_blk_set_short(&sc->xbd_blk, n < sc->xbd_wanted);
 	if (n < sc->xbd_wanted && n != sc->xbd_said)
 		device_printf(sc->xbd_dev, "only %u of %u queues: no grants, memory, event "
 		    "channels or nodes of xenstore for more now\n", n, sc->xbd_wanted);
