@@ -536,7 +536,7 @@ life_dump(const void *arg __unused)
 }
 
 static void
-life_peer_begin(void)
+life_peer_begin(u_int failures)
 {
 
 	kpi_quiet = true;
@@ -546,6 +546,8 @@ life_peer_begin(void)
 	drive.dr_params.bp_phys = false;
 	drive.dr_params.bp_nreqs = 4;
 	drive.dr_room = 8192;
+	drive.dr_fail_after = failures == 0 ? 0 : 2;
+	kpi_fail_more = failures - 1;
 	CHECK(drive_attach() == 0, "it does not attach");
 	drive_quiet();
 }
@@ -598,7 +600,7 @@ life_dump_through_a_peer(const void *arg __unused)
 
 	for (i = 0; i < sizeof(memory); i++)
 		memory[i] = i * 5 + i / 512;
-	life_peer_begin();
+	life_peer_begin(0);
 	slow_ops = *drive.dr_pvqs[0]->q_ops;
 	quick_forget = slow_ops.qo_forget;
 	slow_ops.qo_forget = life_slow_forget;
@@ -616,7 +618,7 @@ life_dump_through_a_peer(const void *arg __unused)
 	CHECK(kpi_disk->d_dump(kpi_disk, NULL, 0, 0) == 0 &&
 	    drive.dr_pvqs[0]->q_stats.qs_kicks == 5, "no flush");
 	kpi_disk = NULL;
-	life_peer_begin();
+	life_peer_begin(0);
 	drive.dr_pvqs[0]->q_ops = &slow_ops;
 	forgets = 2000000;
 	kpi_delayed = 0;
@@ -745,17 +747,20 @@ life_write_through(const void *arg __unused)
 
 /* Another peer takes less at a time: what was in flight is cut again. */
 void
-life_reconnected(const void *arg __unused)
+life_reconnected(const void *arg)
 {
 	struct bio *bios[5], *gone;
 	struct drive_req dq;
 	u_int i;
 
-	life_peer_begin();
+	life_peer_begin(arg != NULL);
 	for (i = 0; i < 5; i++)
 		bios[i] = drive_io(i % 2 == 0 ? BIO_WRITE : BIO_READ, 32 * i, 8192);
 	gone = drive_io(BIO_DELETE, 1000, 512);
-	pv_dev_need_reset(PVD, PV_DEV_ALL, ETIMEDOUT);
+	CHECK(drive.dr_blk.blk_nmade == (arg != NULL ? 2 : 5), "%u requests", drive.dr_blk.blk_nmade);
+	/* That there is memory for more requests is a reason, too. */
+	if (arg == NULL)
+		pv_dev_need_reset(PVD, PV_DEV_ALL, ETIMEDOUT);
 	while (kpi_run_tasks() > 0)
 		continue;
 	CHECK(drive.dr_reconnects == 1, "%u requests to reconnect", drive.dr_reconnects);
@@ -772,6 +777,7 @@ life_reconnected(const void *arg __unused)
 	drive_start_queue(0);
 	pv_blk_set_queues(&drive.dr_blk, drive.dr_pvqs, 1);
 	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
+	CHECK(drive.dr_blk.blk_nmade == 5, "%u requests", drive.dr_blk.blk_nmade);
 	drive_expect(0, &dq, PV_BLK_WRITE, 0, 3072);
 	drive_answer(&dq, 0);
 	CHECK(drive_intr(0), "no interrupt");
@@ -790,7 +796,7 @@ life_no_dump_while_frozen(const void *arg __unused)
 {
 	static char memory[512];
 
-	life_peer_begin();
+	life_peer_begin(0);
 	pv_dev_hold(&drive.dr_blk.blk_pvdev);
 	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == ENXIO, "frozen");
 	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");

@@ -987,6 +987,7 @@ static const struct hosted_test tests[] = {
 	{ "deletes", "ranges, units, errors", deletes, NULL },
 	{ "io_by_copies", "of a peer", io_by_copies, NULL },
 	{ "life_reconnected", "with another peer", life_reconnected, NULL },
+	{ "life_reconnected_for_more_requests", "the same", life_reconnected, &few },
 	{ "life_no_dump_while_frozen", "through a peer", life_no_dump_while_frozen, NULL },
 	{ "queues_of_cpus", "one each", queues_of_cpus, NULL },
 	{ "life_attach_without_memory", "leaves nothing", life_attach_without_memory, NULL },
