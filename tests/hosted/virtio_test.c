@@ -61,9 +61,9 @@ driver_intr1(void *arg __unused)
 }
 
 static struct virtio_queue_spec specs[] = {
-	{ "one", "q1", 4, 0, -1, 0, driver_intr0, NULL, &driver.q[0] },
-	{ "two", "q2", 4, 0, 3, 0, driver_intr1, NULL, &driver.q[1] },
-	{ "polled", "", 2, 0, -1, 0, NULL, NULL, &driver.q[2] },
+	{ "one", "q1", 4, 0, 0, -1, 0, driver_intr0, NULL, &driver.q[0] },
+	{ "two", "q2", 4, 0, 0, 3, 0, driver_intr1, NULL, &driver.q[1] },
+	{ "polled", "", 2, 0, 0, -1, 0, NULL, NULL, &driver.q[2] },
 };
 
 static void
