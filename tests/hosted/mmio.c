@@ -95,7 +95,7 @@ bus_get_resource_start(device_t dev __unused, int type __unused, int rid __unuse
 }
 
 /* Methods that are not called here. */
-struct kobjop_desc device_attach_desc, device_detach_desc, device_shutdown_desc;
+struct kobjop_desc device_shutdown_desc;
 
 int
 bus_generic_shutdown(device_t dev __unused)
