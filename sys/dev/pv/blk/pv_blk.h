@@ -23,12 +23,11 @@
  *
  *	            disk(9)  d_strategy                    biodone(9)
  *	               |                                        ^
- *	pv_blk_disk.c  | pv_blk_strategy()                      |    the disk, its life, own bios
- *	               |                                        |
+ *	pv_blk_disk.c  |                                        |    the disk, its life, own bios
  *	pv_blk_dump.c  |                                        |    requests without interrupts
  *	pv_blk_recover.c                                        |    what pv_dev has done; late requests
  *	               |                                        |
- *	pv_blk_queue.c | pv_blk_submit()         pv_blk_intr() -+    put, kick, collect, arm; barriers
+ *	pv_blk_queue.c | pv_blk_strategy()       pv_blk_intr() -+    put, kick, collect, arm; barriers
  *	               |                               |        ^
  *	pv_blk_req.c   | pv_blk_req_next()      _req_end() -----+    a piece of a bio, its memory
  *	pv_blk_hist.c                                   ^            histograms

@@ -350,46 +350,6 @@ pv_blk_close(struct disk *dp)
 	return (0);
 }
 
-/* Does the disk have this command?  0, EROFS or EOPNOTSUPP. */
-static int
-pv_blk_can(const struct pv_blk *blk, const struct bio *bp)
-{
-	const struct pv_blk_params *params = &blk->blk_params;
-	bool can = false;
-
-	switch (bp->bio_cmd) {
-	case BIO_READ:
-		return (0);
-	case BIO_WRITE:
-	case BIO_DELETE:
-		if ((params->bp_flags & PV_BLK_READONLY) != 0)
-			return (EROFS);
-		can = bp->bio_cmd == BIO_WRITE || params->bp_delete_size != 0;
-		break;
-	case BIO_FLUSH:
-		can = (params->bp_flags & PV_BLK_CACHED) != 0;
-		break;
-	default:
-		break;
-	}
-	return (can ? 0 : EOPNOTSUPP);
-}
-
-static void
-pv_blk_strategy(struct bio *bp)
-{
-	struct pv_blk *blk = bp->bio_disk->d_drv1;
-	int error;
-
-	error = pv_blk_can(blk, bp);
-	if (error != 0) {
-		biofinish(bp, NULL, error);
-		return;
-	}
-	pv_blk_bio_init(bp);
-	pv_blk_submit(blk, bp);
-}
-
 /* Tells GEOM whether the disk deletes: bios of any length, which are cut here. */
 static void
 pv_blk_offer_delete(const struct pv_blk_params *bp, struct disk *dp)

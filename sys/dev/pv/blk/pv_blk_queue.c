@@ -37,6 +37,8 @@
 #include <sys/bio.h>
 #include <sys/proc.h>
 
+#include <geom/geom_disk.h>
+
 #include <dev/pv/blk/pv_blk_var.h>
 
 #define	PV_BLK_GET_MAX		32	/* completions collected at once */
@@ -883,6 +885,46 @@ pv_blk_submit(struct pv_blk *blk, struct bio *bp)
 	PV_BLK_QUEUE_UNLOCK(bq);
 	if (__predict_false(idle))
 		pv_blk_pump_counted(blk);
+}
+
+/* Does the disk have this command?  0, EROFS or EOPNOTSUPP. */
+static int
+pv_blk_can(const struct pv_blk *blk, const struct bio *bp)
+{
+	const struct pv_blk_params *params = &blk->blk_params;
+	bool can = false;
+
+	switch (bp->bio_cmd) {
+	case BIO_READ:
+		return (0);
+	case BIO_WRITE:
+	case BIO_DELETE:
+		if ((params->bp_flags & PV_BLK_READONLY) != 0)
+			return (EROFS);
+		can = bp->bio_cmd == BIO_WRITE || params->bp_delete_size != 0;
+		break;
+	case BIO_FLUSH:
+		can = (params->bp_flags & PV_BLK_CACHED) != 0;
+		break;
+	default:
+		break;
+	}
+	return (can ? 0 : EOPNOTSUPP);
+}
+
+void
+pv_blk_strategy(struct bio *bp)
+{
+	struct pv_blk *blk = bp->bio_disk->d_drv1;
+	int error;
+
+	error = pv_blk_can(blk, bp);
+	if (error != 0) {
+		biofinish(bp, NULL, error);
+		return;
+	}
+	pv_blk_bio_init(bp);
+	pv_blk_submit(blk, bp);
 }
 
 void

@@ -182,10 +182,12 @@ void	pv_blk_queue_put_polled(struct pv_blk_queue *bq, struct pv_blk_req *rq);
  */
 void	pv_blk_queue_drain(struct pv_blk_queue *bq, int error);
 /*
- * A bio from disk(9): it goes to the queue of this CPU, and what can be started is.  A barrier, and
- * what comes while there is one, waits for all queues.
+ * A bio goes to the queue of this CPU, and what can be started is.  A barrier, and what comes while
+ * there is one, waits for all queues.
  */
 void	pv_blk_submit(struct pv_blk *blk, struct bio *bp);
+/* The same with a bio from disk(9). */
+void	pv_blk_strategy(struct bio *bp);
 /* Waits for threads in pv_blk_submit(), when all bios have ended and none comes.  Sleeps. */
 void	pv_blk_submit_quiet(struct pv_blk *blk);
 /* pv_blk_intr() for all queues. */

@@ -249,16 +249,6 @@ pv_net_parse(const struct mbuf *m, struct pv_net_headers *h)
 	return (bad);
 }
 
-void
-pv_net_mark_partial(struct mbuf *m, bool ip6, u_int sum)
-{
-	if (sum == PV_NET_SUM_TCP)
-		m->m_pkthdr.csum_flags = ip6 ? CSUM_IP6_TCP : CSUM_IP_TCP;
-	else
-		m->m_pkthdr.csum_flags = ip6 ? CSUM_IP6_UDP : CSUM_IP_UDP;
-	m->m_pkthdr.csum_data = sum;
-}
-
 /* The length of a TCP or UDP header, which with what it claims to be ends before the packet does. */
 enum pv_net_bad
 pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len)

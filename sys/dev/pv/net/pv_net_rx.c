@@ -834,6 +834,18 @@ pv_net_rx_work(struct pv_net_rxq *rxq)
 	return (!rxq->prq_stopped);
 }
 
+/* A pass has ended: notify the device of what this thread has sent meanwhile (pv_net_tx.c). */
+static void
+pv_net_rx_pass_end(struct pv_net_txq *txq)
+{
+	/* What this thread queued it sees without the lock. */
+	if (txq->ptq_unkicked == 0)
+		return;
+	mtx_lock(&txq->ptq_mtx);
+	pv_net_tx_kick(txq);
+	mtx_unlock(&txq->ptq_mtx);
+}
+
 /* Returns true if there is more to do, which the task will. */
 static bool
 pv_net_rx_poll(struct pv_net_rxq *rxq)
@@ -860,7 +872,7 @@ pv_net_rx_poll(struct pv_net_rxq *rxq)
 	if (rxq->prq_stopped)
 		wakeup(rxq);
 	mtx_unlock(&rxq->prq_mtx);
-	pv_net_tx_pass_end(&rxq->prq_pn->pn_txqs[rxq->prq_id]);
+	pv_net_rx_pass_end(&rxq->prq_pn->pn_txqs[rxq->prq_id]);
 	return (more);
 }
 

@@ -51,7 +51,7 @@
  * finished with them.  Of a sender this is known by its priority:
  *
  *	any thread but those below               before if_transmit returns
- *	receiving on the same pair of queues     at the end of its pass (pv_net_tx_pass_end)
+ *	receiving on the same pair of queues     at the end of its pass (pv_net_rx_pass_end)
  *	another interrupt thread                 by the task
  *
  * An interrupt thread, for example another card's that forwards what it receives, sends one packet
@@ -993,17 +993,6 @@ pv_net_tx_intr(void *arg)
 	mtx_unlock(&txq->ptq_mtx);
 	if (stopped)
 		pv_net_netmap_tx_intr(txq);
-}
-
-void
-pv_net_tx_pass_end(struct pv_net_txq *txq)
-{
-	/* What this thread queued it sees without the lock. */
-	if (txq->ptq_unkicked == 0)
-		return;
-	mtx_lock(&txq->ptq_mtx);
-	pv_net_tx_kick(txq);
-	mtx_unlock(&txq->ptq_mtx);
 }
 
 bool

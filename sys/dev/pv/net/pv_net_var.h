@@ -392,6 +392,17 @@ pv_net_tx_plain_l4(const struct pv_net *pn, const struct mbuf *m)
 	return (m->m_pkthdr.csum_data == sum && pv_net_is_plain(m, l4, sum) ? l4 : 0);
 }
 
+/* Mark a packet whose checksum is partial. */
+static inline void
+pv_net_mark_partial(struct mbuf *m, bool ip6, u_int sum)
+{
+	if (sum == PV_NET_SUM_TCP)
+		m->m_pkthdr.csum_flags = ip6 ? CSUM_IP6_TCP : CSUM_IP_TCP;
+	else
+		m->m_pkthdr.csum_flags = ip6 ? CSUM_IP6_UDP : CSUM_IP_UDP;
+	m->m_pkthdr.csum_data = sum;
+}
+
 /* The marks of a received packet whose transport checksum was verified. */
 static inline void
 pv_net_mark_valid(struct mbuf *m)
@@ -407,8 +418,6 @@ pv_net_mark_valid(struct mbuf *m)
 
 /* pv_net_packet.c: headers, checksums and segments */
 MALLOC_DECLARE(M_PVNET);
-/* Mark a packet whose checksum is partial. */
-void	pv_net_mark_partial(struct mbuf *m, bool ip6, u_int sum);
 enum pv_net_bad pv_net_parse(const struct mbuf *m, struct pv_net_headers *h);
 enum pv_net_bad pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len);
 uint16_t pv_net_finished_sum(struct mbuf *m, u_int start, u_int offset, u_int end);
@@ -502,8 +511,6 @@ void	pv_net_tx_commit(struct pv_net_txq *txq);
 void	pv_net_tx_reclaim(struct pv_net_txq *txq);
 void	pv_net_tx_init(struct pv_net_txq *txq);
 void	pv_net_tx_intr(void *txq);
-/* The thread that receives on the same pair of queues has ended its pass. */
-void	pv_net_tx_pass_end(struct pv_net_txq *txq);
 /* True when nothing is left in a queue that is not in use any more: its packets move to another. */
 bool	pv_net_tx_retired(struct pv_net_txq *txq);
 /* When this returns no thread uses the queue, and none will. */
