@@ -150,7 +150,7 @@ model_restart(void *arg, u_int queue)
 	CHECK(!m->m_started, "started twice");
 	if (m->m_restart_error != 0)
 		return (m->m_restart_error);
-	pv_dev_set_short(&m->m_pvd, m->m_ends_short);
+	pv_dev_set_short(&m->m_pvd, PV_DEV_QUEUES, m->m_ends_short ? 1 : QUEUES, QUEUES);
 	m->m_started = true;
 	m->m_set = false;
 	atomic_store_rel_int(&m->m_dead, 0);
@@ -961,7 +961,7 @@ more_queues_later(const void *arg __unused)
 	struct model *m = begin(false);
 	u_int i;
 
-	pv_dev_set_short(&m->m_pvd, true);
+	pv_dev_set_short(&m->m_pvd, PV_DEV_QUEUES, 1, QUEUES);
 	happens(m, START);
 	CHECK(kpi_run_tasks() == 0, "nobody uses it");
 	happens(m, UP);
@@ -1001,12 +1001,48 @@ more_queues_later(const void *arg __unused)
 	end(m);
 }
 
+/* It is said once that there are fewer, or fewer than before, and once that there are all. */
+static void
+fewer_queues_are_told_once(const void *arg __unused)
+{
+	static const struct {
+		u_int		have, could;
+		const char	*line;
+	} steps[] = {
+		{ 4, 4, NULL },
+		{ 2, 4, "only 2 of 4 queues: " },
+		{ 2, 4, NULL },
+		{ 1, 4, "only 1 of 4 queues: " },
+		{ 3, 4, "only 3 of 4 queues: " },
+		{ 4, 4, "all 4 queues are used now" },
+		{ 4, 4, NULL },
+		{ 2, 4, "only 2 of 4 queues: " },
+		/* There never will be more. */
+		{ 2, 2, NULL },
+	};
+	struct model *m = begin(false);
+	int lines;
+	u_int i;
+
+	for (i = 0; i < nitems(steps); i++) {
+		lines = kpi_lines;
+		pv_dev_set_short(&m->m_pvd, PV_DEV_QUEUES, steps[i].have, steps[i].could);
+		CHECK(kpi_lines == lines + (steps[i].line != NULL) && (steps[i].line == NULL ||
+		    strncmp(kpi_line, steps[i].line, strlen(steps[i].line)) == 0),
+		    "step %u: %d lines, %s", i, kpi_lines - lines, kpi_line);
+	}
+	happens(m, START);
+	happens(m, UP);
+	CHECK(kpi_run_tasks() == 0, "more is looked for");
+	end(m);
+}
+
 static void
 more_queues_of_a_back_end(const void *arg __unused)
 {
 	struct model *m = begin(true);
 
-	pv_dev_set_short(&m->m_pvd, true);
+	pv_dev_set_short(&m->m_pvd, PV_DEV_QUEUES, 1, QUEUES);
 	happens(m, START);
 	happens(m, UP);
 	m->m_logged = 0;
@@ -1165,6 +1201,8 @@ static const struct hosted_test all[] = {
 	{ "what_else_starts_late", "Thaws and restarts; and what can't pass", what_else_starts_late,
 	    NULL },
 	{ "more_queues_later", "When there may be more, later and later", more_queues_later, NULL },
+	{ "fewer_queues_are_told_once", "And all of them, when there are again",
+	    fewer_queues_are_told_once, NULL },
 	{ "more_queues_of_a_back_end", "By a new connection", more_queues_of_a_back_end, NULL },
 	{ "a_back_end_takes_part", "A reset that ends with a thaw", a_back_end_takes_part, NULL },
 	{ "held_and_reclaimed", "What a back end has", held_and_reclaimed, NULL },

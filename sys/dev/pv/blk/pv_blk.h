@@ -253,7 +253,7 @@ struct pv_blk_ops {
 	 */
 	void	(*const *bo_settings)(void *arg);
 	/*
-	 * The disk has fewer queues than it could have (pv_blk_set_short()): may there be enough for
+	 * The disk has fewer queues than it could have (pv_dev_set_short()): may there be enough for
 	 * more now?  Called once a second.  May sleep.  NULL: there are always all.
 	 */
 	bool	(*bo_has_more)(struct pv_blk *blk);
@@ -451,8 +451,6 @@ struct pv_blk {
 	u_int		blk_nmsgs;	/* requests that blk_msg_dma has memory for */
 	u_int		blk_nspare;
 	u_int		blk_nmade;	/* requests that there are, in pv_blk_nth()'s order */
-	bool		blk_few_reqs;	/* fewer than there can be */
-	bool		blk_few_queues;	/* pv_blk_set_short() */
 	bus_dma_segment_t *blk_segs;
 	struct pv_dma	blk_bounce_dma;
 	char		*blk_bounce;
@@ -522,13 +520,6 @@ void	pv_blk_detach(struct pv_blk *blk);
 
 /* Is the disk open?  For device_quiesce(9): EBUSY, or 0. */
 int	pv_blk_quiesce(struct pv_blk *blk);
-
-/*
- * Has the disk fewer queues than it could have?  Then it is started again when bo_has_more says that
- * there may be more: pv_dev_set_short(), for the same callers, of a disk that may have too few requests
- * as well.
- */
-void	pv_blk_set_short(struct pv_blk *blk, bool few_queues);
 
 /* A queue's interrupt handler, in an ithread; arg is its element of blk_queues. */
 void	pv_blk_intr(void *arg);

@@ -201,7 +201,7 @@ pv_blk_has_more(void *arg)
 
 	if (pv_blk_req_has_more(blk))
 		return (true);
-	return (blk->blk_few_queues && blk->blk_ops->bo_has_more(blk));
+	return (pv_dev_is_short(&blk->blk_pvdev, PV_DEV_QUEUES) && blk->blk_ops->bo_has_more(blk));
 }
 
 static const struct pv_dev_ops pv_blk_dev_ops = {

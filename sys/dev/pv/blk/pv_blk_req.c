@@ -888,13 +888,6 @@ pv_blk_maps(const struct pv_blk *blk)
 	return (!blk->blk_params.bp_phys && blk->blk_ops->bo_peer == NULL);
 }
 
-void
-pv_blk_set_short(struct pv_blk *blk, bool few_queues)
-{
-	blk->blk_few_queues = few_queues;
-	pv_dev_set_short(&blk->blk_pvdev, few_queues || blk->blk_few_reqs);
-}
-
 static int
 pv_blk_alloc_tags(struct pv_blk *blk)
 {
@@ -978,11 +971,10 @@ pv_blk_set_msg(struct pv_blk *blk, u_int n)
 static void
 pv_blk_make(struct pv_blk *blk)
 {
-	const u_int all = pv_blk_nreqs(blk), made = blk->blk_nmade;
 	struct pv_blk_req *rq;
 	u_int n;
 
-	for (n = made; n < blk->blk_nmsgs; n++) {
+	for (n = blk->blk_nmade; n < blk->blk_nmsgs; n++) {
 		rq = pv_blk_nth(blk, n);
 		rq->rq_home = n == 0 ? 0 : (n - 1) % blk->blk_params.bp_nqueues;
 		if (pv_blk_maps(blk) &&
@@ -996,11 +988,8 @@ pv_blk_make(struct pv_blk *blk)
 			    rq, rq_next);
 	}
 	blk->blk_nmade = n;
-	blk->blk_few_reqs = n <= all;
-	if (n != made && (made != 0 || n <= all))
-		device_printf(blk->blk_dev, n <= all ? "only %u of %u requests: no memory for "
-		    "more now\n" : "%u of %u requests are used now\n", n - 1, all);
-	pv_blk_set_short(blk, blk->blk_few_queues);
+	/* One is for polling. */
+	pv_dev_set_short(&blk->blk_pvdev, PV_DEV_REQUESTS, n == 0 ? 0 : n - 1, pv_blk_nreqs(blk));
 }
 
 int
@@ -1016,8 +1005,7 @@ pv_blk_req_init(struct pv_blk *blk)
 		return (error);
 	blk->blk_reqs = mallocarray(n, sizeof(*blk->blk_reqs), M_PVBLK, M_WAITOK | M_ZERO);
 	blk->blk_segs = mallocarray(blk->blk_params.bp_nqueues + 1,
-	    pv_blk_nsegs(blk) * sizeof(*blk->blk_segs), M_PVBLK,
-	    M_WAITOK | M_ZERO);
+	    pv_blk_nsegs(blk) * sizeof(*blk->blk_segs), M_PVBLK, M_WAITOK | M_ZERO);
 	blk->blk_nmsgs = pv_blk_alloc_msgs(blk, &blk->blk_msg_dma, blk->blk_params.bp_nqueues);
 	pv_blk_make(blk);
 	return (blk->blk_nmade <= blk->blk_params.bp_nqueues ? ENOMEM : 0);
@@ -1029,7 +1017,7 @@ pv_blk_req_has_more(struct pv_blk *blk)
 	struct pv_blk_req *rq = pv_blk_nth(blk, blk->blk_nmade);
 	bus_dmamap_t map;
 
-	if (!blk->blk_few_reqs)
+	if (!pv_dev_is_short(&blk->blk_pvdev, PV_DEV_REQUESTS))
 		return (false);
 	if (blk->blk_nmade == blk->blk_nmsgs) {
 		if (blk->blk_nspare == 0)
@@ -1049,7 +1037,7 @@ pv_blk_req_more(struct pv_blk *blk)
 	struct pv_dma old = blk->blk_msg_dma;
 	u_int i;
 
-	if (!blk->blk_few_reqs)
+	if (!pv_dev_is_short(&blk->blk_pvdev, PV_DEV_REQUESTS))
 		return;
 	if (blk->blk_nspare != 0) {
 		blk->blk_msg_dma = blk->blk_spare_dma;

@@ -367,10 +367,24 @@ pv_dev_reset(struct pv_dev *pvd)
 }
 
 void
-pv_dev_set_short(struct pv_dev *pvd, bool is_short)
+pv_dev_set_short(struct pv_dev *pvd, enum pv_dev_count count, u_int have, u_int could)
 {
-	pvd->pvd_short = is_short;
-	if (!is_short)
+	const char *what = count == PV_DEV_REQUESTS ? "requests" : pvd->pvd_ops->pdo_counted;
+	const bool was_short = pv_dev_is_short(pvd, count);
+	const u_int had = pvd->pvd_have[count];
+
+	if (what == NULL)
+		what = "queues";
+	if (have < could && (!was_short || have != had))
+		device_printf(pvd->pvd_dev, "only %u of %u %s: no memory or other resources for "
+		    "more now\n", have, could, what);
+	else if (have == could && was_short && have > had)
+		device_printf(pvd->pvd_dev, "all %u %s are used now\n", have, what);
+	pvd->pvd_have[count] = have;
+	pvd->pvd_could[count] = could;
+	pvd->pvd_short = pv_dev_is_short(pvd, PV_DEV_QUEUES) ||
+	    pv_dev_is_short(pvd, PV_DEV_REQUESTS);
+	if (!pvd->pvd_short)
 		pvd->pvd_more_tries = 0;
 }
 

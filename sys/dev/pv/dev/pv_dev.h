@@ -86,6 +86,15 @@ struct pv_dev_ops {
 	 * if it is started again?  Called once a second.  Or NULL.
 	 */
 	bool	(*pdo_has_more)(void *arg);
+	/* What PV_DEV_QUEUES counts, for messages: "pairs of queues".  NULL: queues. */
+	const char *pdo_counted;
+};
+
+/* What a device may have less of than it could use, and more later: pv_dev_set_short(). */
+enum pv_dev_count {
+	PV_DEV_QUEUES,
+	PV_DEV_REQUESTS,
+	PV_DEV_COUNTS
 };
 
 struct pv_dev_queue {
@@ -107,7 +116,9 @@ struct pv_dev {
 	bool		 pvd_stopped;	/* and has nothing of ours */
 	bool		 pvd_leaked;	/* it did not stop, and may use its memory for ever */
 	bool		 pvd_leaving;	/* it need not be started any more */
-	bool		 pvd_short;	/* it has fewer queues than it could use */
+	bool		 pvd_short;	/* it has less than it could use, of pvd_could */
+	u_int		 pvd_have[PV_DEV_COUNTS];	/* as pv_dev_set_short() was told last */
+	u_int		 pvd_could[PV_DEV_COUNTS];
 	int		 pvd_error;	/* why the device needs a reset; 0: it needs none */
 	struct pv_dev_queue *pvd_queues;
 	struct taskqueue *pvd_tq;
@@ -201,11 +212,18 @@ void	pv_dev_lose(struct pv_dev *pvd);
 void	pv_dev_leave(struct pv_dev *pvd);
 
 /*
- * The device is being started with fewer queues than it could use, or with all: in the first case it is
- * started again when pdo_has_more says that there may be more.  Called while it is not LIVE, or in
- * pdo_has_more, if there will never be more.
+ * The device is being started with so many queues, or requests, of those that it could use: with fewer,
+ * it is started again when pdo_has_more says that there may be more.  Logged when they are fewer, by
+ * another number than before, and when they are all again.  Called while it is not LIVE, or in
+ * pdo_has_more, if there will never be more: have and could are the same then.
  */
-void	pv_dev_set_short(struct pv_dev *pvd, bool is_short);
+void	pv_dev_set_short(struct pv_dev *pvd, enum pv_dev_count count, u_int have, u_int could);
+/* Are they fewer? */
+static inline bool
+pv_dev_is_short(const struct pv_dev *pvd, enum pv_dev_count count)
+{
+	return (pvd->pvd_have[count] < pvd->pvd_could[count]);
+}
 
 /*
  * Reset one queue of a LIVE device now; pv_dev_lock() is held.  With an error of 0 what is in flight

@@ -714,6 +714,7 @@ static const struct pv_dev_ops pv_net_dev_ops = {
 	.pdo_resume = pv_net_resume,
 	.pdo_lost = pv_net_lost,
 	.pdo_settings = pv_net_settings,
+	.pdo_counted = "pairs of queues",
 };
 
 /* One queue after the other.  Returns an error if the device has to be reset. */

@@ -617,7 +617,7 @@ vtblk_has_more(struct pv_blk *blk)
 	error = virtio_spare_queues(sc->vtb_dev, specs, sc->vtb_params.bp_nqueues);
 	/* The device has no such queues. */
 	if (error == ENXIO)
-		pv_blk_set_short(blk, false);
+		pv_dev_set_short(&blk->blk_pvdev, PV_DEV_QUEUES, sc->vtb_nqueues, sc->vtb_nqueues);
 	return (error == 0);
 }
 
@@ -630,7 +630,7 @@ vtblk_use_more(struct vtblk_softc *sc)
 	const struct pvq *q;
 	u_int n;
 
-	if (!blk->blk_few_queues || (blk->blk_flags & PVB_DUMPING) != 0 ||
+	if (!pv_dev_is_short(&blk->blk_pvdev, PV_DEV_QUEUES) || (blk->blk_flags & PVB_DUMPING) != 0 ||
 	    sc->vtb_queues[bp->bp_nqueues - 1] == NULL)
 		return;
 	for (n = sc->vtb_nqueues; n < bp->bp_nqueues; n++) {
@@ -641,9 +641,8 @@ vtblk_use_more(struct vtblk_softc *sc)
 	}
 	sc->vtb_nqueues = n;
 	pv_blk_set_queues(blk, sc->vtb_queues, n);
-	pv_blk_set_short(blk, false);
-	device_printf(sc->vtb_dev, "%s %u queues are used now\n",
-	    n == bp->bp_nqueues ? "all" : "only", n);
+	/* The others, if there are any, are too small for good. */
+	pv_dev_set_short(&blk->blk_pvdev, PV_DEV_QUEUES, n, n);
 }
 
 static int
@@ -701,11 +700,8 @@ vtblk_init(struct vtblk_softc *sc)
 		return (error);
 	}
 	sc->vtb_initialised = true;
-	if (sc->vtb_nqueues < sc->vtb_params.bp_nqueues) {
-		pv_blk_set_short(&sc->vtb_blk, true);
-		device_printf(sc->vtb_dev, "only %u of %u queues: no memory for more now\n",
-		    sc->vtb_nqueues, sc->vtb_params.bp_nqueues);
-	}
+	pv_dev_set_short(&sc->vtb_blk.blk_pvdev, PV_DEV_QUEUES, sc->vtb_nqueues,
+	    sc->vtb_params.bp_nqueues);
 	mode = vtblk_tunable(sc, VTBLK_WRITECACHE_MODE);
 	if ((sc->vtb_features & VIRTIO_BLK_F_CONFIG_WCE) != 0 && (mode == 0 || mode == 1))
 		(void)vtblk_write_writecache(sc, mode);

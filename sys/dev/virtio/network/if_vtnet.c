@@ -384,8 +384,7 @@ vtnet_use_more(struct vtnet_softc *sc)
 	if (pv_net_set_pairs(sc->vtn_pn, sc->vtn_wanted) != 0)
 		return;
 	sc->vtn_npairs = sc->vtn_wanted;
-	pv_dev_set_short(pv_net_dev(sc->vtn_pn), false);
-	device_printf(sc->vtn_dev, "all %d pairs of queues are used now\n", sc->vtn_npairs);
+	pv_dev_set_short(pv_net_dev(sc->vtn_pn), PV_DEV_QUEUES, sc->vtn_npairs, sc->vtn_wanted);
 }
 
 static int
@@ -516,7 +515,7 @@ vtnet_has_more(void *softc)
 	free(specs, M_VTNET);
 	/* The device has no such queues. */
 	if (error == ENXIO)
-		pv_dev_set_short(pv_net_dev(sc->vtn_pn), false);
+		pv_dev_set_short(pv_net_dev(sc->vtn_pn), PV_DEV_QUEUES, sc->vtn_npairs, sc->vtn_npairs);
 	return (error == 0);
 }
 
@@ -550,10 +549,8 @@ vtnet_tell_pairs(struct vtnet_softc *sc)
 		return;
 	pv_dev_lock(pvd);
 	(void)pv_net_set_pairs(sc->vtn_pn, sc->vtn_npairs);
-	pv_dev_set_short(pvd, true);
+	pv_dev_set_short(pvd, PV_DEV_QUEUES, sc->vtn_npairs, sc->vtn_wanted);
 	pv_dev_unlock(pvd);
-	device_printf(sc->vtn_dev, "only %d of %d pairs of queues: no memory for more now\n",
-	    sc->vtn_npairs, sc->vtn_wanted);
 }
 
 /* The control queue is the last of all that the device has; those of pairs not used are left out. */

@@ -387,21 +387,6 @@ xbd_sysctl(struct xbd_softc *sc)
 	    "Requests that had to be shorter, or to wait, without more grants or memory");
 }
 
-/* Has the disk all queues?  Said when it has another number of them than before. */
-static void
-xbd_tell_queues(struct xbd_softc *sc)
-{
-	u_int n = sc->xbd_nqueues;
-
-	pv_blk_set_short(&sc->xbd_blk, n < sc->xbd_wanted);
-	if (n < sc->xbd_wanted && n != sc->xbd_said)
-		device_printf(sc->xbd_dev, "only %u of %u queues: no grants, memory, event "
-		    "channels or nodes of xenstore for more now\n", n, sc->xbd_wanted);
-	else if (n == sc->xbd_wanted && sc->xbd_said != 0)
-		device_printf(sc->xbd_dev, "all %u queues are used now\n", n);
-	sc->xbd_said = n < sc->xbd_wanted ? n : 0;
-}
-
 /* The first back end: the disk appears. */
 static int
 xbd_begin(struct xbd_softc *sc, const struct pv_blk_params *bp)
@@ -412,7 +397,7 @@ xbd_begin(struct xbd_softc *sc, const struct pv_blk_params *bp)
 	if (error != 0)
 		return (error);
 	pv_blk_set_writethrough(&sc->xbd_blk, sc->xbd_flush_op == XBD_NO_FLUSH);
-	xbd_tell_queues(sc);
+	pv_dev_set_short(&sc->xbd_blk.blk_pvdev, PV_DEV_QUEUES, sc->xbd_nqueues, sc->xbd_wanted);
 	atomic_store_rel_int(&sc->xbd_ready, 1);
 	error = pv_blk_attach(&sc->xbd_blk, sc->xbd_queues, sc->xbd_nqueues);
 	if (error != 0) {
@@ -443,7 +428,7 @@ xbd_resume(struct xbd_softc *sc, const struct pv_blk_params *bp)
 	pv_blk_set_max_size(&sc->xbd_blk, bp->bp_max_size);
 	pv_blk_resize(&sc->xbd_blk, bp->bp_mediasize);
 	pv_blk_set_queues(&sc->xbd_blk, sc->xbd_queues, sc->xbd_nqueues);
-	xbd_tell_queues(sc);
+	pv_dev_set_short(&sc->xbd_blk.blk_pvdev, PV_DEV_QUEUES, sc->xbd_nqueues, sc->xbd_wanted);
 	device_printf(sc->xbd_dev, "the back end is back\n");
 	return (pv_dev_thaw(&sc->xbd_blk.blk_pvdev));
 }

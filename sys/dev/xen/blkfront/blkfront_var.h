@@ -59,7 +59,6 @@ struct xbd_softc {
 	u_int		 xbd_max_segs;	/* those of them that this back end takes */
 	u_int		 xbd_nqueues;	/* rings */
 	u_int		 xbd_wanted;	/* that both ends could have */
-	u_int		 xbd_said;	/* xbd_nqueues in the last message; 0: all */
 	struct xbd_ring	 xbd_rings[PV_BLK_QUEUES_MAX];
 	struct pvq	*xbd_queues[PV_BLK_QUEUES_MAX];
 

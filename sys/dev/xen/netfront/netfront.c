@@ -431,18 +431,6 @@ xn_publish(device_t dev, struct xenstore_tx *tx, void *arg)
 	return (error);
 }
 
-/* Said when it is another number than before. */
-static void
-xn_say_pairs(struct xn_softc *sc, int wanted)
-{
-	if (sc->xn_npairs < wanted && sc->xn_npairs != sc->xn_said_pairs)
-		device_printf(sc->xn_dev, "only %d of %d pairs of queues: no grants, memory, event "
-		    "channels or nodes of xenstore for more now\n", sc->xn_npairs, wanted);
-	else if (sc->xn_npairs == wanted && sc->xn_said_pairs != 0)
-		device_printf(sc->xn_dev, "all %d pairs of queues are used now\n", wanted);
-	sc->xn_said_pairs = sc->xn_npairs < wanted ? sc->xn_npairs : 0;
-}
-
 /* Make the rings for the back end, with half as many pairs if there is not enough for all. */
 static int
 xn_make_pairs(struct xn_softc *sc, struct pv_net_params *params)
@@ -469,8 +457,7 @@ xn_make_pairs(struct xn_softc *sc, struct pv_net_params *params)
 		xenbus_warn(sc->xn_dev, error, "no rings for the back end (error %d)", error);
 		return (error);
 	}
-	pv_dev_set_short(pv_net_dev(sc->xn_pn), sc->xn_npairs < wanted);
-	xn_say_pairs(sc, wanted);
+	pv_dev_set_short(pv_net_dev(sc->xn_pn), PV_DEV_QUEUES, sc->xn_npairs, wanted);
 	/* As an interface can have later. */
 	if (!sc->xn_attached)
 		sc->xn_max_pairs = wanted;

@@ -124,7 +124,6 @@ struct xn_softc {
 	uint8_t			 xn_groups[XN_MAX_GROUPS][ETHER_ADDR_LEN];
 	int			 xn_npairs;	/* with this back end */
 	int			 xn_max_pairs;	/* with any, once there is an interface */
-	int			 xn_said_pairs;	/* in the last message */
 	struct xn_queue		 xn_queues[XN_MAX_PAIRS];
 };
 
