@@ -156,7 +156,6 @@ vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc, const struct vq_
 	pv_dma_sync(&vq->vq_c.vqc_slab, BUS_DMASYNC_PREWRITE);
 	vq_fill(vq, &vq->vq_desc[head], vd->vd_table_paddr, n * sizeof(struct vring_desc),
 	    VRING_DESC_F_INDIRECT, 0);
-	vq->vq_staged_ind++;
 	return (wlen);
 }
 
@@ -224,9 +223,10 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t seq, enum vq
 		wlen = pc->pc_nwrite != 0 ? seg->ds_len : 0;
 		vq_fill(vq, &vq->vq_desc[head], seg->ds_addr, seg->ds_len,
 		    pc->pc_nwrite != 0 ? VRING_DESC_F_WRITE : 0, 0);
-	} else if (n <= q->q_flat_segs)
+	} else if (n <= q->q_flat_segs) {
 		wlen = vq_put_indirect(vq, pc, vd, head, n);
-	else {
+		vq->vq_staged_ind++;
+	} else {
 		wlen = vq_put_direct(vq, pc, pos, n);
 		ndesc = n;
 	}
@@ -298,19 +298,21 @@ vqsplit_abort(struct pvq *q)
 	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
 }
 
-/* Show n chains, of so many segments, to the device; they are the get side's. */
-static inline void
-vq_show(struct vqsplit *vq, u_int n, u_int segs)
+/*
+ * Show n chains, of so many segments, of which ind go by a table, to the device; they are the get
+ * side's.  Up to `taken' descriptors are taken now.
+ */
+static __always_inline void
+vq_show(struct vqsplit *vq, uint32_t taken, u_int n, u_int segs, u_int ind)
 {
 	struct pvq *q = &vq->vq_c.vqc_pvq;
 
-	vq->vq_base = q->q_taken;
+	vq->vq_base = taken;
 	q->q_committed += n;
 	vq->vq_unkicked += n;
 	q->q_stats.qs_chains += n;
 	q->q_stats.qs_segs += segs;
-	q->q_stats.qs_put_own += vq->vq_staged_ind;
-	vq->vq_staged_ind = 0;
+	q->q_stats.qs_put_own += ind;
 
 	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 	atomic_thread_fence_rel();
@@ -334,8 +336,8 @@ vqsplit_commit(struct pvq *q)
 		pos += vd->vd_ndesc;
 		atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
 	} while (pos != q->q_taken);
-	vq_show(vq, vq->vq_staged, vq->vq_staged_segs);
-	vq->vq_staged = vq->vq_staged_segs = 0;
+	vq_show(vq, pos, vq->vq_staged, vq->vq_staged_segs, vq->vq_staged_ind);
+	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
 }
 
 /* One chain of one descriptor, with a table or without. */
@@ -360,7 +362,7 @@ vq_post_one(struct vqsplit *vq, const struct pvq_chain *pc, u_int n)
 	vq_record(vq, vd, head, pc->pc_cookie, wlen, q->q_committed, 1);
 	q->q_taken = pos + 1;
 	atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
-	vq_show(vq, 1, n);
+	vq_show(vq, pos + 1, 1, n, n != 1);
 }
 
 /*
@@ -382,7 +384,8 @@ vqsplit_post(struct pvq *q, const struct pvq_chain *pc, int n)
 	segs = done = vq_post_plain(vq, pc, n);
 	for (; done < (u_int)n; done++)
 		segs += vq_put_one(vq, &pc[done], q->q_committed + done, VQ_POSTED);
-	vq_show(vq, n, segs);
+	vq_show(vq, q->q_taken, n, segs, vq->vq_staged_ind);
+	vq->vq_staged_ind = 0;
 }
 
 /* As vqsplit_post(), of one chain in a table of its own. */
@@ -399,9 +402,8 @@ vqsplit_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen, void
 	vq_fill(vq, &vq->vq_desc[head], table, n * sizeof(struct vring_desc), VRING_DESC_F_INDIRECT, 0);
 	vq_record(vq, vd, head, cookie, wlen, q->q_committed, 1);
 	q->q_taken = pos + 1;
-	vq->vq_staged_ind = 1;
 	atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
-	vq_show(vq, 1, n);
+	vq_show(vq, pos + 1, 1, n, 1);
 }
 
 /* Does the device request a notification of the chains since the last kick (2.7.10, 2.7.13.4)? */
@@ -631,8 +633,10 @@ vqsplit_intr_enable(struct pvq *q, unsigned int after)
 	if (pvq_broken(q))
 		return (false);
 	if (vq->vq_c.vqc_event) {
-		inflight = q->q_committed - q->q_completed;
-		after = MAX(1, MIN(after, inflight));
+		if (__predict_false(after != 1)) {
+			inflight = q->q_committed - q->q_completed;
+			after = MAX(1, MIN(after, inflight));
+		}
 		atomic_store_16(vq->vq_used_event, vq_16(&vq->vq_c, vq->vq_used_idx + after - 1));
 	} else {
 		after = 1;

@@ -34,9 +34,9 @@
  *	               v                               ^
  *	          pvq_put(), pvq_kick()            pvq_get()         the ring
  *
- * Most bios take a fast path (pv_blk_fast_put() in pv_blk_queue.c, pv_blk_req_fast_end() in
- * pv_blk_req.c): a read or a write that is one request, in a queue where nothing waits, of a device
- * that takes physical addresses.  Its segments go into a table that the protocol keeps for the request
+ * Most bios take a fast path (pv_blk_fast_put() and pv_blk_fast_end() in pv_blk_queue.c): a read or a
+ * write that is one request, in a queue where nothing waits, of a device that takes physical addresses.
+ * Its segments go into a table that the protocol keeps for the request
  * (bo_post), and what it ends with, unless that is an error, straight into the bio.  All else goes the
  * general way, and with hw.pv_blk.fast_path=0 everything does.
  *

@@ -112,19 +112,12 @@ pv_blk_pace_turn(struct pv_blk_pace *pp)
 	}
 }
 
-/* n requests, 1 or more, were collected. */
-static void
-pv_blk_pace_completed(struct pv_blk_queue *bq, u_int n)
+/* Is this the end of a window, of the completions that are made or of a trial's time? */
+static __noinline void
+pv_blk_pace_window(struct pv_blk_pace *pp)
 {
-	struct pv_blk_pace *pp = &bq->bq_pace;
-	uint64_t now, time;
+	uint64_t now = cpu_ticks(), time;
 
-	PV_BLK_QUEUE_ASSERT(bq);
-	pp->pp_expected += n;
-	pp->pp_done += n;
-	if (!pp->pp_trial && pp->pp_done < PV_BLK_WINDOW)
-		return;
-	now = cpu_ticks();
 	if (!pp->pp_trial) {
 		/* One of two may have been long for another reason, such as that nobody had work. */
 		time = (now - pp->pp_began) * PV_BLK_WINDOW / pp->pp_done;
@@ -140,13 +133,26 @@ pv_blk_pace_completed(struct pv_blk_queue *bq, u_int n)
 	pp->pp_expected -= pp->pp_expected / 8;
 }
 
+/* n requests, 1 or more, were collected. */
+static inline void
+pv_blk_pace_completed(struct pv_blk_queue *bq, u_int n)
+{
+	struct pv_blk_pace *pp = &bq->bq_pace;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	pp->pp_expected += n;
+	pp->pp_done += n;
+	if (pp->pp_trial || pp->pp_done >= PV_BLK_WINDOW)
+		pv_blk_pace_window(pp);
+}
+
 /*
  * Is the device to be notified now?  If so, the caller does.
  *
  * most  requests that may wait for that, and 1; 1: none
  * td    the thread that submits, or NULL
  */
-static bool
+static inline bool
 pv_blk_pace_due(struct pv_blk_queue *bq, u_int most, const struct thread *td)
 {
 	struct pv_blk_pace *pp = &bq->bq_pace;
@@ -156,10 +162,17 @@ pv_blk_pace_due(struct pv_blk_queue *bq, u_int most, const struct thread *td)
 	PV_BLK_QUEUE_ASSERT(bq);
 	if (other)
 		pp->pp_td = td;
+	/* With nothing else in flight no answer would go on with it. */
+	if (bq->bq_ninflight == 1) {
+		pp->pp_unkicked = 0;
+		return (true);
+	}
 	/* A device may have done what it was not notified of. */
 	pp->pp_unkicked = MIN(pp->pp_unkicked, bq->bq_ninflight);
 	if (pp->pp_unkicked == 0)
 		return (false);
+	if ((bq->bq_flags & PVB_GATED) != 0)
+		most = 1;
 	kicked = bq->bq_ninflight - pp->pp_unkicked;
 	if (pp->pp_unkicked < MIN(kicked, most) && !other && pp->pp_expected > 0 &&
 	    bq->bq_ninflight + pp->pp_expected >= PV_BLK_DEEP) {
@@ -290,8 +303,6 @@ pv_blk_kick(struct pv_blk_queue *bq, u_int most, const struct thread *td)
 	PV_BLK_QUEUE_ASSERT(bq);
 	if (!pv_blk_pace_owes(bq) || (bq->bq_flags & PVB_STOPPED) != 0)
 		return (false);
-	if ((bq->bq_flags & PVB_GATED) != 0)
-		most = 1;
 	if (!pv_blk_pace_due(bq, most, td))
 		return (false);
 	(void)pvq_kick(bq->bq_pvq);
@@ -341,6 +352,17 @@ pv_blk_deliver(struct pv_blk_queue *bq)
 		pv_blk_deliver_queue(bq);
 }
 
+/* Makes the memory of a request that took the general way the driver's again. */
+static __noinline void
+pv_blk_sync_back(struct pv_blk *blk, const struct pv_blk_req *rq)
+{
+	if (rq->rq_loaded)
+		bus_dmamap_sync(pv_blk_dtag(blk, rq), rq->rq_map, rq->rq_cmd == PV_BLK_WRITE ?
+		    BUS_DMASYNC_POSTWRITE : BUS_DMASYNC_POSTREAD);
+	else if (rq->rq_bounced)
+		pv_dma_sync(&blk->blk_bounce_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+}
+
 /* Takes rq off the list of what is in flight and makes its memory the driver's again. */
 static __always_inline void
 pv_blk_take_back(struct pv_blk_queue *bq, struct pv_blk_req *rq)
@@ -350,13 +372,8 @@ pv_blk_take_back(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	TAILQ_REMOVE(&bq->bq_inflight, rq, rq_link);
 	bq->bq_ninflight--;
 	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
-	if (rq->rq_fast)
-		return;
-	if (rq->rq_loaded)
-		bus_dmamap_sync(pv_blk_dtag(blk, rq), rq->rq_map, rq->rq_cmd == PV_BLK_WRITE ?
-		    BUS_DMASYNC_POSTWRITE : BUS_DMASYNC_POSTREAD);
-	else if (rq->rq_bounced)
-		pv_dma_sync(&blk->blk_bounce_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	if (__predict_false(!rq->rq_fast))
+		pv_blk_sync_back(blk, rq);
 }
 
 /*
@@ -367,16 +384,20 @@ static __always_inline bool
 pv_blk_fast_put(struct pv_blk_queue *bq, struct bio *bp)
 {
 	struct pv_blk *blk = bq->bq_blk;
-	struct pv_blk_req *rq;
+	struct pv_blk_req *rq = SLIST_FIRST(&bq->bq_free);
 
 	if (!bq->bq_fast || !pv_blk_fast_path || (bq->bq_flags & PVB_GENERAL) != 0 ||
 	    pv_blk_has_work(bq) || (bp->bio_cmd != BIO_READ && bp->bio_cmd != BIO_WRITE) ||
-	    (size_t)bp->bio_bcount - 1 >= blk->blk_params.bp_max_size ||
-	    pvq_broken(bq->bq_pvq) || pvq_room(bq->bq_pvq) <= 0)
+	    (size_t)bp->bio_bcount - 1 >= blk->blk_params.bp_max_size || rq == NULL ||
+	    pvq_broken(bq->bq_pvq) || pvq_room(bq->bq_pvq) <= 0 ||
+	    pv_blk_load_phys(blk, rq, bp, 0, bp->bio_bcount, blk->blk_params.bp_fast_segs) != 0)
 		return (false);
-	rq = pv_blk_req_fast(bq, bp);
-	if (rq == NULL)
-		return (false);
+	SLIST_REMOVE_HEAD(&bq->bq_free, rq_next);
+	rq->rq_bio = bp;
+	rq->rq_cmd = bp->bio_cmd == BIO_READ ? PV_BLK_READ : PV_BLK_WRITE;
+	rq->rq_offset = bp->bio_offset;
+	rq->rq_length = bp->bio_bcount;
+	rq->rq_fast = true;
 	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	blk->blk_ops->bo_post(blk, rq, bq->bq_pvq);
 	bq->bq_stats.bs_bios++;
@@ -384,6 +405,19 @@ pv_blk_fast_put(struct pv_blk_queue *bq, struct bio *bp)
 	pv_blk_is_put(bq, rq);
 	pv_blk_committed(bq, 1);
 	return (true);
+}
+
+/* What took the fast path has ended without an error. */
+static __always_inline void
+pv_blk_fast_end(struct pv_blk_queue *bq, struct pv_blk_req *rq)
+{
+	struct bio *bp = rq->rq_bio;
+
+	rq->rq_bio = NULL;
+	rq->rq_fast = false;
+	SLIST_INSERT_HEAD(&bq->bq_free, rq, rq_next);
+	bp->bio_resid = 0;
+	TAILQ_INSERT_TAIL(&bq->bq_finished, bp, bio_queue);
 }
 
 /* The general way of what has completed, with the result bo_status returned. */
@@ -410,7 +444,7 @@ pv_blk_complete_any(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error, u
 	pv_blk_req_end(bq, rq, error);
 }
 
-static inline void
+static __always_inline void
 pv_blk_complete(struct pv_blk_queue *bq, const struct pvq_done *pd)
 {
 	struct pv_blk *blk = bq->bq_blk;
@@ -422,14 +456,14 @@ pv_blk_complete(struct pv_blk_queue *bq, const struct pvq_done *pd)
 		pv_blk_hist_got(bq, rq);
 	pv_blk_take_back(bq, rq);
 	error = blk->blk_ops->bo_status(blk, rq, pd, &seen);
-	if (__predict_true(rq->rq_fast && error == 0))
-		pv_blk_req_fast_end(bq, rq);
+	if (__predict_true(error == 0 && rq->rq_fast))
+		pv_blk_fast_end(bq, rq);
 	else
 		pv_blk_complete_any(bq, rq, error, seen);
 }
 
 /* Collects what the queue has, without delivering bios. */
-static void
+static __always_inline void
 pv_blk_collect(struct pv_blk_queue *bq)
 {
 	struct pvq_done done[PV_BLK_GET_MAX];
@@ -453,7 +487,7 @@ pv_blk_collect(struct pv_blk_queue *bq)
  *
  * Returns true if one bio is left to the caller (pv_blk_is_last()).
  */
-static bool
+static __always_inline bool
 pv_blk_process(struct pv_blk_queue *bq)
 {
 	u_int rounds = 0;
@@ -474,11 +508,11 @@ pv_blk_process(struct pv_blk_queue *bq)
 			pv_blk_deliver(bq);
 			return (false);
 		}
-		/* The device gets new work before completions are delivered. */
-		pv_blk_start(bq);
-		(void)pv_blk_kick(bq, bq->bq_blk->blk_batch, NULL);
 		last = pv_blk_is_last(bq);
 		if (!last) {
+			/* The device gets new work before completions are delivered. */
+			pv_blk_start(bq);
+			(void)pv_blk_kick(bq, bq->bq_blk->blk_batch, NULL);
 			pv_blk_deliver(bq);
 			if ((bq->bq_flags & PVB_STOPPED) != 0)
 				return (false);
@@ -487,18 +521,25 @@ pv_blk_process(struct pv_blk_queue *bq)
 	return (last);
 }
 
+/* The same where it is not what most is done in. */
+static __noinline bool
+pv_blk_process_called(struct pv_blk_queue *bq)
+{
+	return (pv_blk_process(bq));
+}
+
 /*
  * Collects, starts and delivers until nothing is left and an interrupt is armed.  Returns true if the
  * queue is idle while something waits for that.
  */
-static bool
-pv_blk_queue_run(struct pv_blk_queue *bq)
+static __always_inline bool
+pv_blk_queue_run(struct pv_blk_queue *bq, bool intr)
 {
 	struct bio *bp = NULL;
 	bool idle;
 
 	PV_BLK_QUEUE_LOCK(bq);
-	if (pv_blk_process(bq)) {
+	if (intr ? pv_blk_process(bq) : pv_blk_process_called(bq)) {
 		bp = TAILQ_FIRST(&bq->bq_finished);
 		TAILQ_INIT(&bq->bq_finished);
 	} else {
@@ -772,14 +813,14 @@ pv_blk_pump_once(struct pv_blk *blk)
 }
 
 /* Runs all queues.  Returns true if one is idle while something waits for that. */
-static bool
+static __noinline bool
 pv_blk_run_queues(struct pv_blk *blk)
 {
 	struct pv_blk_queue *bq;
 	bool idle = false;
 
 	PV_BLK_FOREACH(blk, bq)
-		idle |= pv_blk_queue_run(bq);
+		idle |= pv_blk_queue_run(bq, false);
 	return (idle);
 }
 
@@ -807,7 +848,7 @@ pv_blk_intr(void *arg)
 {
 	struct pv_blk_queue *bq = arg;
 
-	if (__predict_false(pv_blk_queue_run(bq)))
+	if (__predict_false(pv_blk_queue_run(bq, true)))
 		pv_blk_pump(bq->bq_blk);
 }
 
@@ -875,7 +916,7 @@ pv_blk_submit(struct pv_blk *blk, struct bio *bp)
 		 */
 		if (pv_blk_kick(bq, cmd == BIO_FLUSH ? 1 : blk->blk_batch, curthread) &&
 		    bq->bq_ninflight > 1 && pvq_intr_enable(bq->bq_pvq, 1))
-			(void)pv_blk_process(bq);
+			(void)pv_blk_process_called(bq);
 		pv_blk_deliver(bq);
 	}
 	idle = pv_blk_is_awaited_idle(bq);

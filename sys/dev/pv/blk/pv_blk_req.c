@@ -275,8 +275,7 @@ pv_blk_window(struct pv_blk_req *rq, const struct bio *bp, size_t off, size_t le
 	w->bio_ma_n = howmany(w->bio_ma_offset + length, PAGE_SIZE);
 }
 
-/* As pv_blk_load_pages(), of more than a page: of runs of neighbours. */
-static __noinline int
+int
 pv_blk_load_runs(bus_dma_segment_t *segs, int max, bus_size_t seg_max, vm_page_t *ma, size_t off,
     size_t length)
 {
@@ -296,45 +295,6 @@ pv_blk_load_runs(bus_dma_segment_t *segs, int max, bus_size_t seg_max, vm_page_t
 			break;
 	}
 	return (n);
-}
-
-/*
- * As pvq_phys_add() into no segments, of length bytes that begin off bytes into the first of the pages
- * ma: a buffer has one run of neighbours, and a file often one for each page.
- */
-static __always_inline int
-pv_blk_load_pages(bus_dma_segment_t *segs, int max, bus_size_t seg_max, vm_page_t *ma, size_t off,
-    size_t length)
-{
-	if (off + length > PAGE_SIZE || length > seg_max || max == 0)
-		return (pv_blk_load_runs(segs, max, seg_max, ma, off, length));
-	segs[0].ds_addr = VM_PAGE_TO_PHYS(*ma) + off;
-	segs[0].ds_len = length;
-	return (1);
-}
-
-/*
- * The physical addresses of the length bytes of bp from off on: 0; or EFBIG, with rq_nsegs segments, as
- * many as there may be, of their beginning.
- */
-static __always_inline int
-pv_blk_load_phys(struct pv_blk *blk, struct pv_blk_req *rq, const struct bio *bp, size_t off,
-    size_t length, const int max)
-{
-	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
-	const bus_size_t seg_max = blk->blk_params.bp_seg_size;
-	bus_dma_segment_t *segs = rq->rq_segs + 1;
-	int n;
-
-	if ((bp->bio_flags & BIO_UNMAPPED) == 0)
-		n = pvq_phys_add(segs, 0, max, seg_max, bp->bio_data + off, length);
-	else {
-		off += bp->bio_ma_offset;
-		n = pv_blk_load_pages(segs, max, seg_max, bp->bio_ma + off / PAGE_SIZE,
-		    off % PAGE_SIZE, length);
-	}
-	rq->rq_nsegs = n < 0 ? max : n;
-	return (n < 0 ? EFBIG : 0);
 }
 
 /* How much of its piece its segments are, if that is whole sectors; else 0. */
@@ -444,7 +404,8 @@ pv_blk_load_slow(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bi
 		rq->rq_length = length;
 		error = blk->blk_params.bp_phys ? pv_blk_load_phys(blk, rq, bp, off, length,
 		    blk->blk_params.bp_max_segs) : pv_blk_load_dma(blk, rq);
-		if (error == 0 && (u_int)rq->rq_nsegs > fair && length > blk->blk_params.bp_sectorsize) {
+		if (error == 0 && (u_int)rq->rq_nsegs > fair &&
+		    length > blk->blk_params.bp_sectorsize) {
 			pv_blk_unload(blk, rq);
 			error = EFBIG;
 		}
@@ -805,37 +766,6 @@ pv_blk_req_next(struct pv_blk_queue *bq)
 	else
 		bq->bq_cur = NULL;
 	return (rq);
-}
-
-struct pv_blk_req *
-pv_blk_req_fast(struct pv_blk_queue *bq, struct bio *bp)
-{
-	struct pv_blk *blk = bq->bq_blk;
-	struct pv_blk_req *rq = SLIST_FIRST(&bq->bq_free);
-
-	if (__predict_false(rq == NULL ||
-	    pv_blk_load_phys(blk, rq, bp, 0, bp->bio_bcount, blk->blk_params.bp_fast_segs) != 0))
-		return (NULL);
-	SLIST_REMOVE_HEAD(&bq->bq_free, rq_next);
-	rq->rq_bio = bp;
-	rq->rq_cmd = bp->bio_cmd == BIO_READ ? PV_BLK_READ : PV_BLK_WRITE;
-	rq->rq_offset = bp->bio_offset;
-	rq->rq_length = bp->bio_bcount;
-	rq->rq_fast = true;
-	return (rq);
-}
-
-void
-pv_blk_req_fast_end(struct pv_blk_queue *bq, struct pv_blk_req *rq)
-{
-	struct bio *bp = rq->rq_bio;
-
-	KASSERT(pv_blk_bio_alone(bp), ("%s: the bio has other requests", __func__));
-	rq->rq_bio = NULL;
-	rq->rq_fast = false;
-	SLIST_INSERT_HEAD(&bq->bq_free, rq, rq_next);
-	bp->bio_resid = 0;
-	TAILQ_INSERT_TAIL(&bq->bq_finished, bp, bio_queue);
 }
 
 void

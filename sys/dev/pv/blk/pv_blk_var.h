@@ -15,6 +15,10 @@
 #include <sys/kernel.h>
 #include <sys/malloc.h>
 
+#include <vm/vm.h>
+#include <vm/pmap.h>
+#include <vm/vm_page.h>
+
 #include <dev/pv/blk/pv_blk.h>
 
 #define	PV_BLK_BATCH		32
@@ -90,6 +94,49 @@ pv_blk_dtag(struct pv_blk *blk, const struct pv_blk_req *rq)
 /* pv_blk_req.c: requests from bios.  The queue's lock is held where there is a queue. */
 
 MALLOC_DECLARE(M_PVBLK);
+/* As pv_blk_load_pages(), of more than a page: of runs of neighbours. */
+int	pv_blk_load_runs(bus_dma_segment_t *segs, int max, bus_size_t seg_max, vm_page_t *ma,
+	    size_t off, size_t length);
+
+/*
+ * As pvq_phys_add() into no segments, of length bytes that begin off bytes into the first of the pages
+ * ma: a buffer has one run of neighbours, and a file often one for each page.
+ */
+static __always_inline int
+pv_blk_load_pages(bus_dma_segment_t *segs, int max, bus_size_t seg_max, vm_page_t *ma, size_t off,
+    size_t length)
+{
+	if (off + length > PAGE_SIZE || length > seg_max || max == 0)
+		return (pv_blk_load_runs(segs, max, seg_max, ma, off, length));
+	segs[0].ds_addr = VM_PAGE_TO_PHYS(*ma) + off;
+	segs[0].ds_len = length;
+	return (1);
+}
+
+/*
+ * The physical addresses of the length bytes of bp from off on: 0; or EFBIG, with rq_nsegs segments, as
+ * many as there may be, of their beginning.
+ */
+static __always_inline int
+pv_blk_load_phys(const struct pv_blk *blk, struct pv_blk_req *rq, const struct bio *bp, size_t off,
+    size_t length, const int max)
+{
+	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
+	const bus_size_t seg_max = blk->blk_params.bp_seg_size;
+	bus_dma_segment_t *segs = rq->rq_segs + 1;
+	int n;
+
+	if ((bp->bio_flags & BIO_UNMAPPED) == 0)
+		n = pvq_phys_add(segs, 0, max, seg_max, bp->bio_data + off, length);
+	else {
+		off += bp->bio_ma_offset;
+		n = pv_blk_load_pages(segs, max, seg_max, bp->bio_ma + off / PAGE_SIZE,
+		    off % PAGE_SIZE, length);
+	}
+	rq->rq_nsegs = n < 0 ? max : n;
+	return (n < 0 ? EFBIG : 0);
+}
+
 /* May a message go to the log now?  A bad disk must not fill it. */
 bool	pv_blk_may_log(struct pv_blk *blk);
 /* rq ended with error. */
@@ -113,13 +160,6 @@ void	pv_blk_req_more(struct pv_blk *blk);
  * memory is short, and the caller has to try again later.
  */
 struct pv_blk_req *pv_blk_req_next(struct pv_blk_queue *bq);
-/*
- * The same for the fast path: a free request, as all of bp, a read or a write that was not begun.
- * NULL: it has more segments than the fast path takes, or no request is free.
- */
-struct pv_blk_req *pv_blk_req_fast(struct pv_blk_queue *bq, struct bio *bp);
-/* Ends a request on no list, with its bio: by the fast path, without an error. */
-void	pv_blk_req_fast_end(struct pv_blk_queue *bq, struct pv_blk_req *rq);
 /* Ends a request that is on no list; its bio goes to bq_finished with its last piece. */
 void	pv_blk_req_end(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error);
 /* A ready request is loaded again before it is put: it has no segments any more. */

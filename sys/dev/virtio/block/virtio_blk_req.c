@@ -124,16 +124,17 @@ vtblk_post(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq *q)
 	const u_int n = rq->rq_nsegs;
 	const uint32_t read = rq->rq_cmd == PV_BLK_READ;
 	const uint32_t form = n << 1 | read;
-	u_int i;
+	u_int i = 1;
 
 	if (__predict_false(rq->rq_form != form))
 		vtblk_form(sc, rq, q, form);
 	msg->hdr.sector = vtblk_64(sc, (uint64_t)rq->rq_offset / VIRTIO_BLK_SECTOR_SIZE);
 	msg->status = VTBLK_STATUS_UNSET;
-	for (i = 0; i < n; i++, ve++, seg++) {
+	/* Most have one. */
+	do {
 		ve->vqe_addr = vtblk_64(sc, seg->ds_addr);
-		ve->vqe_len = vtblk_32(sc, seg->ds_len);
-	}
+		ve++->vqe_len = vtblk_32(sc, seg++->ds_len);
+	} while (__predict_false(i++ < n));
 	virtqueue_post_table(q, rq->rq_msg_paddr + offsetof(struct vtblk_msg, table), n + 2,
 	    sizeof(msg->status) + (-read & (uint32_t)rq->rq_length), rq);
 }
@@ -147,10 +148,9 @@ vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_d
 	uint8_t status = *(const volatile uint8_t *)&msg->status;
 	size_t owed = sizeof(status);
 
-	*seen = status;
 	if (rq->rq_cmd == PV_BLK_READ && status == VIRTIO_BLK_S_OK)
 		owed += rq->rq_length;
-	if (sc->vtb_modern && virtqueue_done_len(pd) < owed) {
+	if (__predict_false(virtqueue_done_len(pd) < owed) && sc->vtb_modern) {
 		if (sc->vtb_strict) {
 			*seen = virtqueue_done_len(pd);
 			return (-1);
@@ -167,6 +167,7 @@ vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_d
 	case VIRTIO_BLK_S_UNSUPP:
 		return (EOPNOTSUPP);
 	default:
+		*seen = status;
 		return (-1);
 	}
 }
