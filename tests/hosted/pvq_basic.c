@@ -607,7 +607,7 @@ const struct pvq_test pvq_basic_tests[] = {
 	{ "drain_gives_back_in_order", "What is in flight, as it was put",
 	    drain_gives_back_in_order },
 	{ "reinit_makes_a_new_queue", "In the same memory", reinit_makes_a_new_queue },
-	{ "index_wraps", "Three turns of the 16-bit index", index_wraps },
+	{ "index_wraps", "Three turns of the 16-bit index", index_wraps, 0, 0, true },
 	{ "look_sees_what_waits", "In any place of the ring", look_sees_what_waits, IM_LENGTHS },
 	{ "statistics_are_right", "And each has a sysctl", statistics_are_right },
 	{ "sides_run_at_the_same_time", "Put, get and peer in a thread each",

@@ -318,10 +318,11 @@ fix_turn(struct fix *f, uintptr_t n)
 struct fix_case {
 	const struct impl *fc_impls;
 	const struct pvq_test *fc_test;
+	bool		 fc_bounced;
 	char		 fc_name[96];
 };
 
-#define	FIX_MAX_CASES	300
+#define	FIX_MAX_CASES	400
 
 static struct fix_case fix_cases[FIX_MAX_CASES];
 static struct hosted_test fix_table[FIX_MAX_CASES + 1];
@@ -339,6 +340,7 @@ fix_run(const void *arg)
 	const struct fix_case *fc = arg;
 	const struct impl *im;
 
+	kpi_bounced = fc->fc_bounced;
 	for (im = fc->fc_impls; im->im_name != NULL; im++)
 		if (fix_fits(im, fc->fc_test)) {
 			printf("%s\n", im->im_name);
@@ -347,14 +349,15 @@ fix_run(const void *arg)
 }
 
 static void
-fix_add_case(int n, const char *kind, const struct impl *impls, const struct pvq_test *pt)
+fix_add_case(int n, const struct pvq_list *pl, const struct pvq_test *pt)
 {
 	struct fix_case *fc = &fix_cases[n];
 
 	CHECK(n < FIX_MAX_CASES, "too many tests");
-	fc->fc_impls = impls;
+	fc->fc_impls = pl->impls;
 	fc->fc_test = pt;
-	snprintf(fc->fc_name, sizeof(fc->fc_name), "%s__%s", kind, pt->name);
+	fc->fc_bounced = pl->bounced;
+	snprintf(fc->fc_name, sizeof(fc->fc_name), "%s__%s", pl->kind, pt->name);
 	fix_table[n] = (struct hosted_test){ fc->fc_name, pt->descr, fix_run, fc };
 }
 
@@ -374,8 +377,8 @@ hosted_tests(void)
 		for (pt = pl->tests; pt->name != NULL; pt++) {
 			for (im = pl->impls; im->im_name != NULL && !fix_fits(im, pt); im++)
 				;
-			if (im->im_name != NULL)
-				fix_add_case(n++, pl->kind, pl->impls, pt);
+			if (im->im_name != NULL && !(pl->bounced && pt->is_long))
+				fix_add_case(n++, pl, pt);
 		}
 	}
 	return (fix_table);

@@ -98,6 +98,7 @@ struct pvq_test {
 	void		(*body)(const struct impl *);
 	uint32_t	 needs;		/* IM_*: not run for a ring that can't */
 	uint32_t	 lacks;		/* IM_*: nor for one that can do one of these */
+	bool		 is_long;	/* not with kpi_bounced: a sync looks at all of a ring */
 };
 
 extern const struct pvq_test pvq_basic_tests[];
@@ -122,6 +123,7 @@ struct pvq_list {
 	const char	*kind;
 	const struct impl *impls;
 	const struct pvq_test *tests;
+	bool		 bounced;	/* with kpi_bounced */
 };
 
 extern const struct pvq_list pvq_lists[];

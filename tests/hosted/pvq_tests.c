@@ -30,5 +30,15 @@ const struct pvq_list pvq_lists[] = {
 	{ "grant", grant_impls, pvq_random_tests },
 	{ "grant", grant_impls, pvq_stop_tests },
 	{ "grant", grant_impls, grant_tests },
+	/* Their memory is the device's only where it was synced. */
+	{ "split_bounced", split_impls, pvq_basic_tests, true },
+	{ "split_bounced", split_impls, pvq_event_tests, true },
+	{ "split_bounced", split_impls, pvq_hostile_tests, true },
+	{ "split_bounced", split_impls, pvq_random_tests, true },
+	{ "packed_bounced", packed_impls, pvq_basic_tests, true },
+	{ "packed_bounced", packed_impls, pvq_event_tests, true },
+	{ "packed_bounced", packed_impls, pvq_hostile_tests, true },
+	{ "packed_bounced", packed_impls, pvq_random_tests, true },
+	{ "packed_bounced", packed_impls, packed_tests, true },
 	{ .kind = NULL }
 };

@@ -874,5 +874,6 @@ const struct hosted_test *
 hosted_tests(void)
 {
 
+	kpi_bounced = true;
 	return (tests);
 }
