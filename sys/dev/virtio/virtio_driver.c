@@ -27,6 +27,9 @@
  *
  * An attach that fails must have returned before its device can be offered
  * again: a task does that, and the root file system is not mounted before.
+ * One that failed for a lack of memory or the like may succeed later: if no
+ * driver of the kernel has the device until then, ours is asked again, after
+ * 1 s to 17 minutes.
  *
  * Locking.  The topology lock, for all that is here.
  *
@@ -54,8 +57,15 @@
 #include <dev/pv/pv_tunable.h>
 #include <dev/virtio/virtio_bus.h>
 
-/* The property of a refused device: why, a string of VIRTIO_WHY_LEN bytes. */
+/* The property of a refused device. */
 #define	VIRTIO_REFUSED		"virtio_refused"
+struct virtio_refusal {
+	bool		vr_passes;	/* for something that may pass */
+	char		vr_why[VIRTIO_WHY_LEN];
+};
+
+/* Before an attachment is tried again: how often a second is doubled at most. */
+#define	VIRTIO_AGAIN_TRIES	10
 
 static MALLOC_DEFINE(M_VIRTIO_REFUSED, "virtio_refused", "virtio devices that drivers refused");
 
@@ -93,7 +103,9 @@ static struct root_hold_token *virtio_hold;
 static bool virtio_offering;
 static bool virtio_offer_again;
 
-static struct timeout_task virtio_offer_later;
+static struct timeout_task virtio_offer_later, virtio_try_later;
+static u_int virtio_tries;
+static bool virtio_tries_again;
 TASKQUEUE_DECLARE(thread);
 
 const char *
@@ -239,6 +251,7 @@ virtio_unwanted(const struct virtio_transport *vt, device_t dev, uint32_t type,
     char *why)
 {
 	const char *page = virtio_page_for(type);
+	const struct virtio_refusal *vr;
 	const struct virtio_driver *vd;
 	char name[VIRTIO_NAME_LEN];
 	void *refused;
@@ -251,9 +264,10 @@ virtio_unwanted(const struct virtio_transport *vt, device_t dev, uint32_t type,
 		snprintf(why, VIRTIO_WHY_LEN, "hw.pv.disable has all");
 	else if (vd == NULL)
 		snprintf(why, VIRTIO_WHY_LEN, "%s is not loaded", page);
-	else if (device_get_prop(dev, VIRTIO_REFUSED, &refused) == 0)
-		strlcpy(why, refused, VIRTIO_WHY_LEN);
-	else if (virtio_is_explicit(vt, dev))
+	else if (device_get_prop(dev, VIRTIO_REFUSED, &refused) == 0) {
+		vr = refused;
+		strlcpy(why, vr->vr_why, VIRTIO_WHY_LEN);
+	} else if (virtio_is_explicit(vt, dev))
 		return (false);
 	else if (virtio_disabled(vd->vd_name))
 		snprintf(why, VIRTIO_WHY_LEN, "hw.pv.disable has %s",
@@ -410,6 +424,36 @@ virtio_schedule_offer(void)
 	(void)taskqueue_enqueue_timeout(taskqueue_thread, &virtio_offer_later, 0);
 }
 
+/* What a driver refused for something that may have passed is not refused any more. */
+static void
+virtio_forget_passing(struct virtio_transport *vt __unused, device_t dev, void *arg __unused)
+{
+	struct virtio_refusal *vr;
+	void *refused;
+
+	if (device_get_prop(dev, VIRTIO_REFUSED, &refused) != 0)
+		return;
+	vr = refused;
+	if (vr->vr_passes)
+		(void)device_clear_prop(dev, VIRTIO_REFUSED);
+}
+
+static void
+virtio_try_task(void *arg __unused, int pending __unused)
+{
+	struct virtio_transport *vt;
+
+	bus_topo_lock();
+	virtio_tries_again = false;
+	virtio_tries++;
+	SLIST_FOREACH(vt, &virtio_transports, vt_link)
+		virtio_each(vt, virtio_forget_passing, NULL);
+	virtio_offer_all();
+	if (!virtio_tries_again)
+		virtio_tries = 0;
+	bus_topo_unlock();
+}
+
 int
 virtio_bus_probe(struct virtio_transport *vt, device_t dev, uint32_t type)
 {
@@ -438,21 +482,38 @@ virtio_refused_free(device_t dev __unused, const char *name __unused, void *val,
 	free(val, M_VIRTIO_REFUSED);
 }
 
+/* Have the driver asked again when what it lacked may be there. */
+static void
+virtio_schedule_try(struct virtio_bus *vb, int error)
+{
+	const int secs = 1 << MIN(virtio_tries, VIRTIO_AGAIN_TRIES);
+
+	device_printf(vb->vb_dev, "its driver did not attach for a lack of something (error %d): "
+	    "it is tried again in %d s\n", error, secs);
+	if (virtio_tries_again)
+		return;
+	virtio_tries_again = true;
+	(void)taskqueue_enqueue_timeout(taskqueue_thread, &virtio_try_later, secs * hz);
+}
+
 void
 virtio_bus_refused(struct virtio_bus *vb, int error)
 {
 	struct virtio_driver *vd = virtio_driver_for(vb->vb_type);
-	char *why;
+	struct virtio_refusal *vr;
 
-	why = malloc(VIRTIO_WHY_LEN, M_VIRTIO_REFUSED, M_WAITOK);
+	vr = malloc(sizeof(*vr), M_VIRTIO_REFUSED, M_WAITOK);
+	vr->vr_passes = error == ENOMEM || error == ENOSPC || error == EAGAIN;
 	if (vb->vb_why[0] != '\0')
-		snprintf(why, VIRTIO_WHY_LEN, "refused: %s", vb->vb_why);
+		snprintf(vr->vr_why, sizeof(vr->vr_why), "refused: %s", vb->vb_why);
 	else
-		snprintf(why, VIRTIO_WHY_LEN, "refused by %s, error %d",
+		snprintf(vr->vr_why, sizeof(vr->vr_why), "refused by %s, error %d",
 		    vd != NULL ? vd->vd_name : "its driver", error);
-	if (device_set_prop(vb->vb_dev, VIRTIO_REFUSED, why, virtio_refused_free,
+	if (vr->vr_passes)
+		virtio_schedule_try(vb, error);
+	if (device_set_prop(vb->vb_dev, VIRTIO_REFUSED, vr, virtio_refused_free,
 	    NULL) != 0)
-		free(why, M_VIRTIO_REFUSED);
+		free(vr, M_VIRTIO_REFUSED);
 	virtio_schedule_offer();
 }
 
@@ -589,6 +650,7 @@ virtio_driver_init(void)
 
 	TIMEOUT_TASK_INIT(taskqueue_thread, &virtio_offer_later, 0,
 	    virtio_offer_task, NULL);
+	TIMEOUT_TASK_INIT(taskqueue_thread, &virtio_try_later, 0, virtio_try_task, NULL);
 	virtio_check_disabled();
 }
 
@@ -596,6 +658,9 @@ void
 virtio_driver_fini(void)
 {
 
+	/* The former schedules the latter. */
+	while (taskqueue_cancel_timeout(taskqueue_thread, &virtio_try_later, NULL) != 0)
+		taskqueue_drain_timeout(taskqueue_thread, &virtio_try_later);
 	while (taskqueue_cancel_timeout(taskqueue_thread, &virtio_offer_later,
 	    NULL) != 0)
 		taskqueue_drain_timeout(taskqueue_thread, &virtio_offer_later);
