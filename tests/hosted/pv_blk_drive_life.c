@@ -468,6 +468,44 @@ life_detached_under_load(const void *arg)
 	drive_forget();
 }
 
+/* How long does a disk wait that is detached and gets no answer, after so many seconds? */
+static sbintime_t
+life_wait(u_int secs, enum evhdev_detach when, bool own)
+{
+	struct bio *bios[5];
+	sbintime_t before;
+
+	life_begin(1);
+	life_load(bios);
+	if (when != EVHDEV_DETACH_COMPLETE)
+		kpi_detaches(own ? drive.dr_dev : drive.dr_parent, EVHDEV_DETACH_BEGIN);
+	if (when == EVHDEV_DETACH_FAILED)
+		kpi_detaches(own ? drive.dr_dev : drive.dr_parent, when);
+	drive_seconds(secs);
+	before = kpi_uptime;
+	pv_blk_detach(&drive.dr_blk);
+	life_ended(bios, ENXIO);
+	pv_blk_fini(&drive.dr_blk);
+	drive_forget();
+	return ((kpi_uptime - before + SBT_1S / 2) / SBT_1S);
+}
+
+/* Those that go with their bus, such as the functions of a slot, wait for their host together. */
+void
+life_detached_with_its_bus(const void *arg __unused)
+{
+	u_int i;
+
+	for (i = 0; i < 2; i++) {
+		CHECK(life_wait(0, EVHDEV_DETACH_COMPLETE, false) == 10, "alone");
+		CHECK(life_wait(0, EVHDEV_DETACH_BEGIN, false) == 10, "the first of a bus");
+		CHECK(life_wait(7, EVHDEV_DETACH_BEGIN, false) == 3, "the next of a bus");
+		CHECK(life_wait(40, EVHDEV_DETACH_BEGIN, false) == 1, "the last of a bus");
+		CHECK(life_wait(40, EVHDEV_DETACH_FAILED, false) == 10, "a bus that is kept");
+		CHECK(life_wait(40, EVHDEV_DETACH_BEGIN, true) == 10, "its own");
+	}
+}
+
 void
 life_late_requests(const void *arg __unused)
 {

@@ -1007,6 +1007,7 @@ static const struct hosted_test tests[] = {
 	{ "life_lost_and_found", "by a device that does not start", life_lost_and_found, NULL },
 	{ "life_leaked", "by a device that does not stop", life_leaked, NULL },
 	{ "life_detached_under_load", "all ends", life_detached_under_load, NULL },
+	{ "life_detached_with_its_bus", "and others", life_detached_with_its_bus, NULL },
 	{ "life_late_requests", "are reported, and end in a reset", life_late_requests, NULL },
 	{ "life_dump", "while requests are in flight", life_dump, NULL },
 	{ "life_dump_of_a_device_that_fails", "ends", life_dump_of_a_device_that_fails, NULL },

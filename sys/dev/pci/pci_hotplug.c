@@ -94,16 +94,22 @@ slot_insert(struct pcib_softc *sc)
 		pause_sbt("pciehp", 100 * SBT_1MS, 0, C_HARDCLOCK);
 	}
 	sc->attached = true;
-	(void)BUS_RESCAN(sc->child);
+	if (device_is_attached(sc->child))
+		(void)BUS_RESCAN(sc->child);
+	else
+		(void)device_probe_and_attach(sc->child);
 }
 
-/* The device was removed, or its removal was requested.  False if its driver refuses. */
+/*
+ * The device was removed, or its removal was requested.  False if its driver refuses.  The bus is
+ * detached with it: drivers that listen know then that all functions go.
+ */
 static bool
 slot_remove(struct pcib_softc *sc, bool gone)
 {
 	int error;
 
-	error = device_delete_children(sc->child);
+	error = device_detach(sc->child);
 	if (error != 0 && !gone) {
 		device_printf(sc->dev, "the device in its slot is in use: error %d\n", error);
 		return (false);

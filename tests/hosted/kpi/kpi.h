@@ -18,6 +18,7 @@
 #include <sys/systm.h>
 #include <sys/kobj.h>
 #include <sys/bus.h>
+#include <sys/eventhandler.h>
 #include <machine/bus.h>
 
 /* The tag at the root, as bus_get_dma_tag(9) would return it. */
@@ -104,6 +105,9 @@ extern void *kpi_child_softc;
 
 device_t kpi_device_create(device_t parent, kobj_class_t cls, void *softc, const char *nameunit);
 void	kpi_device_destroy(device_t dev);
+
+/* device_detach(9) begins with a device, or has ended. */
+void	kpi_detaches(device_t dev, enum evhdev_detach when);
 
 /* What the handler of dev_lookup says to a name. */
 device_t kpi_lookup(const char *name);

@@ -59,19 +59,39 @@ int kpi_setup_fails;
 kobj_class_t kpi_child_class;
 void *kpi_child_softc;
 
-/* The one handler of dev_lookup. */
-static struct eventhandler_entry kpi_lookup_entry;
-static dev_lookup_fn kpi_lookup_fn;
+/* Handlers: of dev_lookup one, of device_detach a device's each. */
+static struct {
+	struct eventhandler_entry entry;
+	void	*func;
+	bool	 detach;
+} kpi_handlers[8];
 
 eventhandler_tag
 eventhandler_register(struct eventhandler_list *list __unused, const char *name, void *func,
     void *arg, int priority __unused)
 {
+	bool detach = strcmp(name, "device_detach") == 0;
+	size_t i;
 
-	CHECK(strcmp(name, "dev_lookup") == 0 && kpi_lookup_fn == NULL, "handler of %s", name);
-	kpi_lookup_fn = (dev_lookup_fn)func;
-	kpi_lookup_entry.ee_arg = arg;
-	return (&kpi_lookup_entry);
+	for (i = 0; i < nitems(kpi_handlers) && kpi_handlers[i].func != NULL; i++)
+		CHECK(detach || kpi_handlers[i].detach, "handler of %s", name);
+	CHECK(i < nitems(kpi_handlers) && (detach || strcmp(name, "dev_lookup") == 0),
+	    "handler of %s", name);
+	kpi_handlers[i].func = func;
+	kpi_handlers[i].detach = detach;
+	kpi_handlers[i].entry.ee_arg = arg;
+	return (&kpi_handlers[i].entry);
+}
+
+void
+kpi_detaches(device_t dev, enum evhdev_detach when)
+{
+	size_t i;
+
+	for (i = 0; i < nitems(kpi_handlers); i++)
+		if (kpi_handlers[i].func != NULL && kpi_handlers[i].detach)
+			((device_detach_fn)kpi_handlers[i].func)(kpi_handlers[i].entry.ee_arg, dev,
+			    when);
 }
 
 struct eventhandler_list *
@@ -86,17 +106,24 @@ void
 eventhandler_deregister(struct eventhandler_list *list __unused, eventhandler_tag tag)
 {
 
-	CHECK(tag == &kpi_lookup_entry && kpi_lookup_fn != NULL, "deregistered twice");
-	kpi_lookup_fn = NULL;
+	size_t i;
+
+	for (i = 0; i < nitems(kpi_handlers) && tag != &kpi_handlers[i].entry; i++)
+		continue;
+	CHECK(i < nitems(kpi_handlers) && kpi_handlers[i].func != NULL, "deregistered twice");
+	kpi_handlers[i].func = NULL;
 }
 
 device_t
 kpi_lookup(const char *name)
 {
 	device_t dev = NULL;
+	size_t i;
 
-	if (kpi_lookup_fn != NULL)
-		kpi_lookup_fn(kpi_lookup_entry.ee_arg, name, &dev);
+	for (i = 0; i < nitems(kpi_handlers); i++)
+		if (kpi_handlers[i].func != NULL && !kpi_handlers[i].detach)
+			((dev_lookup_fn)kpi_handlers[i].func)(kpi_handlers[i].entry.ee_arg, name,
+			    &dev);
 	return (dev);
 }
 

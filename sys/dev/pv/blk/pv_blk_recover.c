@@ -52,25 +52,11 @@ pv_blk_settle(struct pv_blk *blk, u_int secs)
 	return (left == 0 ? 0 : EBUSY);
 }
 
-/*
- * When a disk was detached last that had waited in vain.  The functions of a slot are detached one
- * after the other, by a host that is slow for all of them: the next one waits for a second only.
- */
-static volatile int pv_blk_vain_at;
-static volatile bool pv_blk_vain;
-
-static u_int
-pv_blk_drain_secs(void)
-{
-	return (pv_blk_vain && (u_int)(ticks - pv_blk_vain_at) < PV_BLK_VAIN_SECS * (u_int)hz ? 1 :
-	    PV_BLK_DRAIN_SECS);
-}
-
 /* From here on nothing is started. */
 static void
 pv_blk_quiesce_disk(struct pv_blk *blk, int error)
 {
-	u_int left, secs = error == ENXIO ? pv_blk_drain_secs() : PV_BLK_DRAIN_SECS;
+	u_int left, secs = pv_dev_patience(&blk->blk_pvdev, PV_BLK_DRAIN_SECS * SBT_1S) / SBT_1S;
 
 	PV_BLK_LOCK(blk);
 	pv_blk_set_flags(blk, PVB_FROZEN, 0);
@@ -83,12 +69,9 @@ pv_blk_quiesce_disk(struct pv_blk *blk, int error)
 	pv_blk_run(blk);
 	PV_BLK_LOCK(blk);
 	left = pv_blk_wait_idle(blk, error == 0 ? blk->blk_params.bp_settle_secs : secs);
-	if (error == ENXIO && left != 0) {
+	if (error == ENXIO && left != 0)
 		device_printf(blk->blk_dev, "%u requests without an answer end with ENXIO (waited "
 		    "for %u s at most)\n", left, secs);
-		pv_blk_vain_at = ticks;
-		pv_blk_vain = true;
-	}
 	PV_BLK_UNLOCK(blk);
 }
 

@@ -648,6 +648,31 @@ pv_dev_lose(struct pv_dev *pvd)
 	pv_dev_unlock(pvd);
 }
 
+/* Any device is about to be detached: is it what this one is below, at whatever depth? */
+static void
+pv_dev_detaching(void *arg, device_t dev, enum evhdev_detach when)
+{
+	struct pv_dev *pvd = arg;
+	device_t above = device_get_parent(pvd->pvd_dev);
+
+	while (above != NULL && above != dev)
+		above = device_get_parent(above);
+	if (above == NULL)
+		return;
+	if (when != EVHDEV_DETACH_BEGIN)
+		pvd->pvd_going_at = 0;
+	else if (pvd->pvd_going_at == 0)
+		pvd->pvd_going_at = getsbinuptime();
+}
+
+sbintime_t
+pv_dev_patience(const struct pv_dev *pvd, sbintime_t alone)
+{
+	if (pvd->pvd_going_at != 0)
+		alone -= getsbinuptime() - pvd->pvd_going_at;
+	return (MAX(alone, SBT_1S));
+}
+
 void
 pv_dev_leave(struct pv_dev *pvd)
 {
@@ -718,6 +743,8 @@ pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops, void
 	pvd->pvd_tq = taskqueue_create("pv_dev", M_WAITOK, taskqueue_thread_enqueue, &pvd->pvd_tq);
 	TIMEOUT_TASK_INIT(pvd->pvd_tq, &pvd->pvd_task, 0, pv_dev_task, pvd);
 	TIMEOUT_TASK_INIT(pvd->pvd_tq, &pvd->pvd_more_task, 0, pv_dev_more_task, pvd);
+	pvd->pvd_going_tag = EVENTHANDLER_REGISTER(device_detach, pv_dev_detaching, pvd,
+	    EVENTHANDLER_PRI_ANY);
 	error = taskqueue_start_threads(&pvd->pvd_tq, 1, PWAIT, "%s config",
 	    device_get_nameunit(dev));
 	if (error != 0)
@@ -728,6 +755,7 @@ pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops, void
 void
 pv_dev_fini(struct pv_dev *pvd)
 {
+	EVENTHANDLER_DEREGISTER(device_detach, pvd->pvd_going_tag);
 	taskqueue_free(pvd->pvd_tq);
 	mtx_destroy(&pvd->pvd_mtx);
 	sx_destroy(&pvd->pvd_sx);

@@ -19,6 +19,7 @@
 #include <sys/param.h>
 #include <sys/bus.h>
 #include <sys/errno.h>
+#include <sys/eventhandler.h>
 #include <sys/lock.h>
 #include <sys/mutex.h>
 #include <sys/sx.h>
@@ -119,6 +120,8 @@ struct pv_dev {
 	bool		 pvd_short;	/* it has less than it could use, of pvd_could */
 	u_int		 pvd_have[PV_DEV_COUNTS];	/* as pv_dev_set_short() was told last */
 	u_int		 pvd_could[PV_DEV_COUNTS];
+	sbintime_t	 pvd_going_at;	/* since when its bus is being detached; 0: it is not */
+	eventhandler_tag pvd_going_tag;
 	int		 pvd_error;	/* why the device needs a reset; 0: it needs none */
 	struct pv_dev_queue *pvd_queues;
 	struct taskqueue *pvd_tq;
@@ -237,6 +240,13 @@ void	pv_dev_served(struct pv_dev *pvd, u_int queue);
 
 /* The device was started otherwise, for a crash dump: pdo_settings.  No lock is needed there. */
 void	pv_dev_apply_settings(struct pv_dev *pvd);
+
+/*
+ * How long may this device's detachment wait for the device, if one alone may wait for so long?  Those that
+ * go together with a bus or a bridge, such as the functions of a slot, are detached one after the other,
+ * and share the time from the beginning of that; each has a second.
+ */
+sbintime_t pv_dev_patience(const struct pv_dev *pvd, sbintime_t alone);
 
 /* Is it an error that may pass, so that the same can be tried again? */
 static inline bool
