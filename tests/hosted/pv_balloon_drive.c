@@ -207,6 +207,13 @@ device_get_nameunit(device_t dev __unused)
 	return ("balloon0");
 }
 
+device_t
+device_get_parent(device_t dev __unused)
+{
+
+	return (NULL);
+}
+
 struct sysctl_oid *
 device_get_sysctl_tree(device_t dev __unused)
 {
@@ -220,6 +227,9 @@ eventhandler_register(struct eventhandler_list *list __unused, const char *name,
     void *arg __unused, int pri __unused)
 {
 
+	/* pv_dev(9)'s, which has nothing to do here. */
+	if (strcmp(name, "device_detach") == 0)
+		return (NULL);
 	CHECK(strcmp(name, "vm_lowmem") == 0 && lowmem == NULL, "%s", name);
 	lowmem = (void (*)(void *, int))func;
 	return ((eventhandler_tag)&lowmem);
@@ -236,6 +246,8 @@ void
 eventhandler_deregister(struct eventhandler_list *list __unused, eventhandler_tag tag)
 {
 
+	if (tag == NULL)
+		return;
 	CHECK(tag == (eventhandler_tag)&lowmem, "another handler");
 	lowmem = NULL;
 }
