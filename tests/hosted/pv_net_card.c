@@ -429,7 +429,7 @@ card_new(int pairs)
 int
 card_attach(void)
 {
-	struct pv_net_queue queue;
+	struct pvq_spec queue;
 	u_int i, n = 2 * card.ca_params.pnp_npairs;
 	int error;
 
@@ -438,10 +438,10 @@ card_attach(void)
 	CHECK(error == 0, "no card: error %d", error);
 	for (i = 0; i < n; i++) {
 		pv_net_queue(card.ca_pn, pv_net_pair(i), pv_net_is_tx(i), &queue);
-		error = card.ca_impl->im_create(card.ca_impl, card.ca_size, queue.pq_max_segs,
+		error = card.ca_impl->im_create(card.ca_impl, card.ca_size, queue.pqs_max_segs,
 		    &card.ca_peers[i]);
 		CHECK(error == 0, "queue %u: error %d", i, error);
-		*queue.pq_pvq = card.ca_peers[i]->pe_pvq;
+		*queue.pqs_pvq = card.ca_peers[i]->pe_pvq;
 		card.ca_runs[i] = true;
 	}
 	card.ca_started = true;

@@ -61,9 +61,9 @@ driver_intr1(void *arg __unused)
 }
 
 static struct virtio_queue_spec specs[] = {
-	{ "one", "q1", 4, 0, 0, -1, 0, driver_intr0, NULL, &driver.q[0] },
-	{ "two", "q2", 4, 0, 0, 3, 0, driver_intr1, NULL, &driver.q[1] },
-	{ "polled", "", 2, 0, 0, -1, 0, NULL, NULL, &driver.q[2] },
+	{ .vqs_spec = { "one", "q1", 4, -1, driver_intr0, NULL, &driver.q[0] } },
+	{ .vqs_spec = { "two", "q2", 4, 3, driver_intr1, NULL, &driver.q[1] } },
+	{ .vqs_spec = { "polled", "", 2, -1, NULL, NULL, &driver.q[2] } },
 };
 
 static void
@@ -360,7 +360,7 @@ queues_may_be_left_out(const void *arg __unused)
 	opened(&tr, true);
 	(void)negotiated(&tr);
 	memcpy(some, specs, sizeof(some));
-	some[1].vqs_pvq = NULL;
+	some[1].vqs_spec.pqs_pvq = NULL;
 	tr.tr_sizes[2] = 4;
 	CHECK(virtio_alloc_queues(tr.tr_child, some, 3, INTR_TYPE_BIO) == 0, "error");
 	CHECK(tr.tr_enabled[0] && !tr.tr_enabled[1] && tr.tr_enabled[2], "enabled");
@@ -694,7 +694,7 @@ spare_queue_is_used_from_the_next_start_on(const void *arg __unused)
 
 	opened(&tr, true);
 	(void)negotiated(&tr);
-	first[1].vqs_pvq = NULL;
+	first[1].vqs_spec.pqs_pvq = NULL;
 	CHECK(virtio_alloc_queues(tr.tr_child, first, 2, INTR_TYPE_BIO) == 0, "error");
 	virtio_start(tr.tr_child);
 	q = driver.q[0];

@@ -81,11 +81,11 @@ device_get_nameunit(device_t dev __unused)
 }
 
 void
-pv_net_queue(struct pv_net *pn __unused, int pair, bool tx, struct pv_net_queue *out)
+pv_net_queue(struct pv_net *pn __unused, int pair, bool tx, struct pvq_spec *out)
 {
 
 	memset(out, 0, sizeof(*out));
-	out->pq_pvq = &queues[pair * 2 + tx];
+	out->pqs_pvq = &queues[pair * 2 + tx];
 }
 
 void

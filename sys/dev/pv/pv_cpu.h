@@ -5,8 +5,8 @@
  */
 
 /*
- * The CPU of a queue.  Users of a device with n queues take that of their CPU's number modulo n, and a
- * queue's interrupt goes to the first of its CPUs.
+ * How many queues, and the CPU of each.  Users of a device with n queues take that of their CPU's
+ * number modulo n, and a queue's interrupt goes to the first of its CPUs.
  */
 
 #ifndef _DEV_PV_PV_CPU_H_
@@ -15,7 +15,16 @@
 #include <sys/param.h>
 #include <sys/smp.h>
 
-/* That of queue i of n; -1: any. */
+/* How many of those offered, but at least one: as many as are wanted, or with 0 one for each CPU. */
+static inline u_int
+pv_queue_count(u_int offered, int wanted)
+{
+	u_int n = wanted > 0 ? wanted : mp_ncpus;
+
+	return (MIN(n, MAX(offered, 1)));
+}
+
+/* The CPU of queue i of n; -1: any. */
 static inline int
 pv_queue_cpu(u_int i, u_int n)
 {

@@ -380,14 +380,15 @@ virtio_choose_size(struct virtio_bus *vb, int index, const struct virtio_queue_s
 
 	size = VIRTIO_BUS_QUEUE_SIZE(vb->vb_dev, index);
 	if (size == 0) {
-		device_printf(vb->vb_dev, "device has no queue %d (%s)\n", index, spec->vqs_name);
+		device_printf(vb->vb_dev, "device has no queue %d (%s)\n", index,
+		    spec->vqs_spec.pqs_name);
 		return (0);
 	}
 	/* A packed ring is of any size (2.8.10.1). */
 	if ((!powerof2(size) && (vb->vb_features & VIRTIO_F_RING_PACKED) == 0) ||
 	    size > VRING_MAX_SIZE) {
 		device_printf(vb->vb_dev, "queue %d (%s): size %u is not a power of two up to "
-		    "%u\n", index, spec->vqs_name, size, VRING_MAX_SIZE);
+		    "%u\n", index, spec->vqs_spec.pqs_name, size, VRING_MAX_SIZE);
 		return (0);
 	}
 	while (!vb->vb_fixed_size && spec->vqs_max_size != 0 && size > spec->vqs_max_size &&
@@ -403,11 +404,11 @@ virtio_alloc_ring(struct virtio_bus *vb, int index, const struct virtio_queue_sp
 {
 	struct virtqueue_params params = {
 		.vqp_dev = vb->vb_dev,
-		.vqp_name = spec->vqs_name,
+		.vqp_name = spec->vqs_spec.pqs_name,
 		.vqp_dmat = vb->vb_dmat,
 		.vqp_features = vb->vb_features,
 		.vqp_index = index,
-		.vqp_max_segs = spec->vqs_max_segs,
+		.vqp_max_segs = spec->vqs_spec.pqs_max_segs,
 		.vqp_table_segs = spec->vqs_table_segs,
 		.vqp_flags = spec->vqs_flags |
 		    (virtio_tunables[VIRTIO_STRICT_LENGTHS].pt_value != 0 ?
@@ -424,19 +425,8 @@ virtio_alloc_ring(struct virtio_bus *vb, int index, const struct virtio_queue_sp
 	error = virtqueue_create(&params, qp);
 	if (error != 0 && say)
 		device_printf(vb->vb_dev, "queue %d (%s): no memory for %u descriptors (error "
-		    "%d)\n", index, spec->vqs_name, params.vqp_size, error);
+		    "%d)\n", index, spec->vqs_spec.pqs_name, params.vqp_size, error);
 	return (error);
-}
-
-/* The slot of a queue, which has a ring or gets one with the next restart. */
-static void
-virtio_fill_slot(struct virtio_slot *vs, const struct virtio_queue_spec *spec)
-{
-	strlcpy(vs->vs_descr, spec->vqs_descr, sizeof(vs->vs_descr));
-	vs->vs_intr = spec->vqs_intr;
-	vs->vs_arg = spec->vqs_arg;
-	vs->vs_cpu = spec->vqs_cpu;
-	vs->vs_target = spec->vqs_pvq;
 }
 
 static int
@@ -447,14 +437,14 @@ virtio_alloc_queue(struct virtio_bus *vb, int index, const struct virtio_queue_s
 
 	vs->vs_bus = vb;
 	vs->vs_vector = -1;
-	if (spec->vqs_pvq == NULL)
+	if (spec->vqs_spec.pqs_pvq == NULL)
 		return (0);
 	error = virtio_alloc_ring(vb, index, spec, true, &vs->vs_pvq);
 	if (error != 0)
 		return (error);
-	virtio_fill_slot(vs, spec);
-	*vs->vs_target = vs->vs_pvq;
-	if (vs->vs_intr == NULL)
+	vs->vs_spec = spec->vqs_spec;
+	*vs->vs_spec.pqs_pvq = vs->vs_pvq;
+	if (vs->vs_spec.pqs_intr == NULL)
 		pvq_intr_disable(vs->vs_pvq);
 	return (0);
 }
@@ -469,7 +459,7 @@ virtio_spare_queues(device_t dev, const struct virtio_queue_spec *specs, int n)
 	KASSERT(n <= vb->vb_nslots, ("%s: %d queues of %d", __func__, n, vb->vb_nslots));
 	for (i = 0; i < n && error == 0; i++) {
 		vs = &vb->vb_slots[i];
-		if (vs->vs_pvq == NULL && vs->vs_spare == NULL && specs[i].vqs_pvq != NULL)
+		if (vs->vs_pvq == NULL && vs->vs_spare == NULL && specs[i].vqs_spec.pqs_pvq != NULL)
 			error = virtio_alloc_ring(vb, i, &specs[i], false, &vs->vs_spare);
 	}
 	/* All, or none takes part in the next restart. */
@@ -478,7 +468,7 @@ virtio_spare_queues(device_t dev, const struct virtio_queue_spec *specs, int n)
 		if (vs->vs_spare == NULL)
 			continue;
 		if (error == 0)
-			virtio_fill_slot(vs, &specs[i]);
+			vs->vs_spec = specs[i].vqs_spec;
 		else
 			pvq_free(vs->vs_spare);
 		if (error != 0)
@@ -497,7 +487,7 @@ virtio_use_spares(struct virtio_bus *vb)
 	for (vs = vb->vb_slots; vs < vb->vb_slots + vb->vb_nslots; vs++) {
 		if (vs->vs_spare == NULL)
 			continue;
-		vs->vs_pvq = *vs->vs_target = vs->vs_spare;
+		vs->vs_pvq = *vs->vs_spec.pqs_pvq = vs->vs_spare;
 		vs->vs_spare = NULL;
 		any = true;
 	}
@@ -568,7 +558,7 @@ virtio_free_queues(device_t dev)
 		/* A device that may still write to its rings keeps them. */
 		if (!vb->vb_lost)
 			pvq_free(vs->vs_pvq);
-		*vs->vs_target = NULL;
+		*vs->vs_spec.pqs_pvq = NULL;
 	}
 	free(vb->vb_slots, M_VIRTIO);
 	vb->vb_slots = NULL;

@@ -114,16 +114,11 @@ struct virtio_feature {
  * A queue that a driver requests.
  */
 struct virtio_queue_spec {
-	char		 vqs_name[PVQ_NAMELEN];	/* "rxq0"; in messages */
-	char		 vqs_descr[8];	/* "rx0": of its interrupt, for vmstat -i */
-	uint16_t	 vqs_max_segs;	/* segments in the longest chain the driver will put */
-	uint16_t	 vqs_table_segs; /* in the longest that goes by a table; 0: the same */
+	struct pvq_spec	 vqs_spec;
+	/* Segments in the longest chain that goes by an indirect table; 0: pqs_max_segs. */
+	uint16_t	 vqs_table_segs;
 	uint16_t	 vqs_max_size;	/* upper bound for the ring's size; 0: the device's */
-	int		 vqs_cpu;	/* bind the vector to this CPU; -1: anywhere */
 	uint32_t	 vqs_flags;	/* VIRTQUEUE_STRICT_LENGTHS: the driver needs used lengths */
-	void		(*vqs_intr)(void *);	/* in an ithread; NULL: the queue is polled */
-	void		*vqs_arg;
-	struct pvq	**vqs_pvq;	/* where the queue is stored; NULL: leave this one out */
 };
 
 /*

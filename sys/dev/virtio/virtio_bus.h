@@ -62,11 +62,7 @@ struct virtio_slot {
 	struct virtio_bus *vs_bus;
 	struct pvq	*vs_pvq;
 	struct pvq	*vs_spare;	/* takes its place at the next restart */
-	char		 vs_descr[8];	/* of its interrupt */
-	struct pvq	**vs_target;	/* the driver's pointer to it; NULL: the queue is not used */
-	void		(*vs_intr)(void *);
-	void		*vs_arg;
-	int		 vs_cpu;
+	struct pvq_spec	 vs_spec;	/* the driver's; all 0: the queue is not used */
 	int		 vs_vector;	/* -1: none */
 	uint16_t	 vs_size;	/* of the ring from its next restart on; 0: as it is */
 };

@@ -70,7 +70,7 @@ virtio_slot_intr(void *arg)
 	if (!vs->vs_bus->vb_awake)
 		return;
 	vs->vs_pvq->q_stats.qs_intrs++;
-	vs->vs_intr(vs->vs_arg);
+	vs->vs_spec.pqs_intr(vs->vs_spec.pqs_arg);
 }
 
 static void
@@ -80,7 +80,7 @@ virtio_slots_intr(void *arg)
 	int i;
 
 	for (i = 0; i < vb->vb_nslots; i++) {
-		if (vb->vb_slots[i].vs_intr != NULL)
+		if (vb->vb_slots[i].vs_spec.pqs_intr != NULL)
 			virtio_slot_intr(&vb->vb_slots[i]);
 	}
 }
@@ -197,7 +197,7 @@ virtio_way_count(struct virtio_bus *vb, enum virtio_way way)
 	for (i = 0; i < vb->vb_nslots; i++) {
 		vs = &vb->vb_slots[i];
 		vs->vs_vector = -1;
-		if (vs->vs_intr == NULL)
+		if (vs->vs_spec.pqs_intr == NULL)
 			continue;
 		queues++;
 		if (way == VIRTIO_PER_QUEUE)
@@ -249,13 +249,13 @@ virtio_setup_queues(struct virtio_bus *vb, int type)
 		if (vs->vs_vector < 0)
 			continue;
 		error = virtio_setup_one(vb, vs->vs_vector, type, NULL, virtio_slot_intr, vs,
-		    vs->vs_descr);
+		    vs->vs_spec.pqs_descr);
 		if (error != 0)
 			return (error);
 		/* Another CPU than the one requested is slower, but works. */
-		if (vs->vs_cpu >= 0)
+		if (vs->vs_spec.pqs_cpu >= 0)
 			(void)bus_bind_intr(vb->vb_dev, vb->vb_irqs[vs->vs_vector].vi_res,
-			    vs->vs_cpu);
+			    vs->vs_spec.pqs_cpu);
 	}
 	return (0);
 }

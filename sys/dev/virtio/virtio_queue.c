@@ -66,7 +66,7 @@ virtio_slot_reinit(struct virtio_slot *vs)
 		error = virtqueue_resize(vs->vs_pvq, vs->vs_size);
 	else
 		error = pvq_reinit(vs->vs_pvq);
-	if (error == 0 && vs->vs_intr == NULL)
+	if (error == 0 && vs->vs_spec.pqs_intr == NULL)
 		pvq_intr_disable(vs->vs_pvq);
 	return (error);
 }

@@ -25,6 +25,7 @@
 
 #include <geom/geom_disk.h>
 
+#include <dev/pv/pv_cpu.h>
 #include <dev/pv/blk/pv_blk_var.h>
 
 MODULE_VERSION(pv_blk, 1);
@@ -214,9 +215,9 @@ pv_blk_sysctl_attach(struct pv_blk *blk)
 u_int
 pv_blk_nqueues(u_int offered, int wanted)
 {
-	u_int n = wanted > 0 ? wanted : mp_ncpus;
+	u_int n = pv_queue_count(offered, MIN(wanted, mp_ncpus));
 
-	return (MIN(MIN(n, (u_int)mp_ncpus), MIN(MAX(offered, 1), PV_BLK_QUEUES_MAX)));
+	return (MIN(n, PV_BLK_QUEUES_MAX));
 }
 
 void

@@ -140,19 +140,21 @@ pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
 }
 
 void
-pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out)
+pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pvq_spec *out)
 {
-	out->pq_cpu = pv_net_pair_cpu(pn, pair);
+	snprintf(out->pqs_name, sizeof(out->pqs_name), "%s%d", tx ? "txq" : "rxq", pair);
+	snprintf(out->pqs_descr, sizeof(out->pqs_descr), "%s%d", tx ? "tx" : "rx", pair);
+	out->pqs_cpu = pv_net_pair_cpu(pn, pair);
 	if (tx) {
-		out->pq_pvq = &pn->pn_txqs[pair].ptq_pvq;
-		out->pq_intr = pv_net_tx_intr;
-		out->pq_arg = &pn->pn_txqs[pair];
-		out->pq_max_segs = pn->pn_params.pnp_tx_segs;
+		out->pqs_pvq = &pn->pn_txqs[pair].ptq_pvq;
+		out->pqs_intr = pv_net_tx_intr;
+		out->pqs_arg = &pn->pn_txqs[pair];
+		out->pqs_max_segs = pn->pn_params.pnp_tx_segs;
 	} else {
-		out->pq_pvq = &pn->pn_rxqs[pair].prq_pvq;
-		out->pq_intr = pv_net_rx_intr;
-		out->pq_arg = &pn->pn_rxqs[pair];
-		out->pq_max_segs = pn->pn_rx_segs + pn->pn_params.pnp_hdr_apart;
+		out->pqs_pvq = &pn->pn_rxqs[pair].prq_pvq;
+		out->pqs_intr = pv_net_rx_intr;
+		out->pqs_arg = &pn->pn_rxqs[pair];
+		out->pqs_max_segs = pn->pn_rx_segs + pn->pn_params.pnp_hdr_apart;
 	}
 }
 

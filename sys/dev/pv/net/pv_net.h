@@ -109,6 +109,7 @@ struct pv_net_message_ops;
 struct pvq;
 struct pvq_chain;
 struct pvq_done;
+struct pvq_spec;
 
 /*
  * What is to be done, or was done, about a packet's checksum and size.  Offsets count from
@@ -342,17 +343,8 @@ enum {
 int	pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
 	    const struct pv_net_params *params, struct pv_net **pnp);
 
-/* How to allocate a queue. */
-struct pv_net_queue {
-	struct pvq	**pq_pvq;	/* where to store it */
-	void		(*pq_intr)(void *);	/* its interrupt handler */
-	void		*pq_arg;
-	u_int		 pq_max_segs;	/* of a chain */
-	int		 pq_cpu;	/* that the interrupt is to be bound to; -1: any */
-};
-
 /* Ask for one queue of a pair: the receiving one, or with tx the transmitting one. */
-void	pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out);
+void	pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pvq_spec *out);
 
 /*
  * Another back end offers something else: take pnp_offloads, pnp_max_frame, pnp_max_mtu and pnp_npairs

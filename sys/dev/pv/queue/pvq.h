@@ -174,6 +174,17 @@ struct pvq_ops {
 	void	(*qo_free)(struct pvq *);
 };
 
+/* A queue as its owner describes it, to whoever makes it a ring. */
+struct pvq_spec {
+	char		 pqs_name[PVQ_NAMELEN];	/* "rxq0"; in messages */
+	char		 pqs_descr[8];	/* "rx0": of its interrupt, for vmstat -i */
+	u_int		 pqs_max_segs;	/* segments in the longest chain that is put */
+	int		 pqs_cpu;	/* that its interrupt is bound to; -1: any */
+	void		(*pqs_intr)(void *);	/* in an ithread; NULL: the queue is polled */
+	void		*pqs_arg;
+	struct pvq	**pqs_pvq;	/* where it is stored; NULL: it is left out */
+};
+
 /*
  * The part of a queue that every implementation has; it is the first member of theirs, which is
  * allocated aligned to a cache line.  Drivers read q_name and q_stats; everything else is for the

@@ -331,26 +331,27 @@ vtballoon_alloc_queues(struct vtballoon_softc *sc)
 		[VTBQ_REPORT] = { "reporting_vq", "report", VIRTIO_BALLOON_F_REPORTING,
 		    VTB_REPORT_MAX },
 	};
-	struct virtio_queue_spec specs[VTBQ_COUNT], *spec = specs;
+	struct virtio_queue_spec specs[VTBQ_COUNT];
+	struct pvq_spec *spec;
 	bool iommu = virtio_has(sc->vtb_dev, VIRTIO_F_ACCESS_PLATFORM);
-	int error, i;
+	int error, i, n = 0;
 
 	bzero(specs, sizeof(specs));
 	for (i = 0; i < VTBQ_COUNT; i++) {
 		if ((sc->vtb_features & queues[i].feature) != queues[i].feature)
 			continue;
-		strlcpy(spec->vqs_name, queues[i].name, sizeof(spec->vqs_name));
-		strlcpy(spec->vqs_descr, queues[i].descr, sizeof(spec->vqs_descr));
-		spec->vqs_max_segs = queues[i].segs;
-		spec->vqs_cpu = -1;
-		spec->vqs_intr = i == VTBQ_STATS || i == VTBQ_HINT ?
+		spec = &specs[n++].vqs_spec;
+		strlcpy(spec->pqs_name, queues[i].name, sizeof(spec->pqs_name));
+		strlcpy(spec->pqs_descr, queues[i].descr, sizeof(spec->pqs_descr));
+		spec->pqs_max_segs = queues[i].segs;
+		spec->pqs_cpu = -1;
+		spec->pqs_intr = i == VTBQ_STATS || i == VTBQ_HINT ?
 		    vtballoon_wake_intr : vtballoon_intr;
-		spec->vqs_arg = sc;
+		spec->pqs_arg = sc;
 		if (!iommu || (i != VTBQ_HINT && i != VTBQ_REPORT))
-			spec->vqs_pvq = &sc->vtb_queue[i];
-		spec++;
+			spec->pqs_pvq = &sc->vtb_queue[i];
 	}
-	error = virtio_alloc_queues(sc->vtb_dev, specs, spec - specs, INTR_TYPE_MISC);
+	error = virtio_alloc_queues(sc->vtb_dev, specs, n, INTR_TYPE_MISC);
 	for (i = 0; i < VTBQ_COUNT && error == 0; i++)
 		pv_dev_adopt(&sc->vtb_balloon.pb_pvdev, i, sc->vtb_queue[i]);
 	return (error);

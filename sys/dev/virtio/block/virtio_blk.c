@@ -405,23 +405,23 @@ vtblk_spec_queues(struct vtblk_softc *sc, struct virtio_queue_spec *specs)
 {
 	const struct pv_blk_params *bp = &sc->vtb_params;
 	const u_int n = bp->bp_nqueues;
-	struct virtio_queue_spec *vqs;
+	struct pvq_spec *pqs;
 	u_int i;
 
 	bzero(specs, n * sizeof(*specs));
 	for (i = 0; i < n; i++) {
-		vqs = &specs[i];
-		strlcpy(vqs->vqs_name, "requestq", sizeof(vqs->vqs_name));
+		pqs = &specs[i].vqs_spec;
+		strlcpy(pqs->pqs_name, "requestq", sizeof(pqs->pqs_name));
 		if (n > 1)
-			snprintf(vqs->vqs_name, sizeof(vqs->vqs_name), "requestq%u", i);
-		snprintf(vqs->vqs_descr, sizeof(vqs->vqs_descr), "req%u", i);
-		vqs->vqs_max_segs = bp->bp_max_segs + 2;
+			snprintf(pqs->pqs_name, sizeof(pqs->pqs_name), "requestq%u", i);
+		snprintf(pqs->pqs_descr, sizeof(pqs->pqs_descr), "req%u", i);
+		pqs->pqs_max_segs = bp->bp_max_segs + 2;
 		/* A longer request takes a descriptor for each segment: it would be 1 MB of tables. */
-		vqs->vqs_table_segs = VTBLK_FAST_SEGS + 2;
-		vqs->vqs_cpu = pv_queue_cpu(i, n);
-		vqs->vqs_intr = pv_blk_intr;
-		vqs->vqs_arg = &sc->vtb_blk.blk_queues[i];
-		vqs->vqs_pvq = &sc->vtb_queues[i];
+		specs[i].vqs_table_segs = VTBLK_FAST_SEGS + 2;
+		pqs->pqs_cpu = pv_queue_cpu(i, n);
+		pqs->pqs_intr = pv_blk_intr;
+		pqs->pqs_arg = &sc->vtb_blk.blk_queues[i];
+		pqs->pqs_pvq = &sc->vtb_queues[i];
 	}
 }
 
@@ -442,7 +442,7 @@ vtblk_alloc_queues(struct vtblk_softc *sc)
 			break;
 		sc->vtb_nqueues /= 2;
 		for (i = sc->vtb_nqueues; i < n; i++)
-			specs[i].vqs_pvq = NULL;
+			specs[i].vqs_spec.pqs_pvq = NULL;
 	}
 	return (error != 0 ? error : vtblk_check_queues(sc));
 }

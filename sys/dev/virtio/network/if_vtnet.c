@@ -370,15 +370,15 @@ vtnet_stop(void *softc)
 static void
 vtnet_use_more(struct vtnet_softc *sc)
 {
-	struct pv_net_queue queue;
+	struct pvq_spec queue;
 	int i;
 
 	if (!pv_net_dev(sc->vtn_pn)->pvd_short)
 		return;
 	for (i = 0; i < sc->vtn_wanted; i++) {
 		pv_net_queue(sc->vtn_pn, i, false, &queue);
-		sc->vtn_rxqs[i].vtr_pvq = *queue.pq_pvq;
-		if (*queue.pq_pvq == NULL)
+		sc->vtn_rxqs[i].vtr_pvq = *queue.pqs_pvq;
+		if (*queue.pqs_pvq == NULL)
 			return;
 	}
 	if (pv_net_set_pairs(sc->vtn_pn, sc->vtn_wanted) != 0)
@@ -485,19 +485,10 @@ vtnet_link_speed(void *softc, bool *full)
 static void
 vtnet_spec_queue(struct vtnet_softc *sc, struct virtio_queue_spec *spec, int pair, bool tx)
 {
-	struct pv_net_queue queue;
-
-	pv_net_queue(sc->vtn_pn, pair, tx, &queue);
-	snprintf(spec->vqs_name, sizeof(spec->vqs_name), "%s%d", tx ? "txq" : "rxq", pair);
-	snprintf(spec->vqs_descr, sizeof(spec->vqs_descr), "%s%d", tx ? "tx" : "rx", pair);
-	spec->vqs_max_segs = queue.pq_max_segs;
+	pv_net_queue(sc->vtn_pn, pair, tx, &spec->vqs_spec);
 	spec->vqs_max_size = VTNET_MAX_RING;
-	spec->vqs_cpu = queue.pq_cpu;
 	/* The used length is that of the received frame. */
 	spec->vqs_flags = tx ? 0 : VIRTQUEUE_STRICT_LENGTHS;
-	spec->vqs_intr = queue.pq_intr;
-	spec->vqs_arg = queue.pq_arg;
-	spec->vqs_pvq = queue.pq_pvq;
 }
 
 /* Is there memory for the queues of all pairs now?  They are there then, for the next restart. */
@@ -557,19 +548,19 @@ vtnet_tell_pairs(struct vtnet_softc *sc)
 static int
 vtnet_alloc_queues(struct vtnet_softc *sc)
 {
-	struct virtio_queue_spec *specs, *ctrl;
-	struct pv_net_queue queue;
+	struct virtio_queue_spec *specs;
+	struct pvq_spec *ctrl, queue;
 	int error, i, n = 2 * sc->vtn_max_pairs;
 
 	specs = malloc((n + 1) * sizeof(*specs), M_VTNET, M_WAITOK | M_ZERO);
 	for (i = 0; i < 2 * sc->vtn_npairs; i++)
 		vtnet_spec_queue(sc, &specs[i], i / 2, i % 2 == VIRTIO_NET_Q_TX);
 	if (vtnet_has(sc, VIRTIO_NET_F_CTRL_VQ)) {
-		ctrl = &specs[n++];
-		strlcpy(ctrl->vqs_name, "ctrlq", sizeof(ctrl->vqs_name));
-		ctrl->vqs_max_segs = VTNET_CTRL_SEGS;
-		ctrl->vqs_cpu = -1;
-		ctrl->vqs_pvq = &sc->vtn_ctrl.vtc_pvq;
+		ctrl = &specs[n++].vqs_spec;
+		strlcpy(ctrl->pqs_name, "ctrlq", sizeof(ctrl->pqs_name));
+		ctrl->pqs_max_segs = VTNET_CTRL_SEGS;
+		ctrl->pqs_cpu = -1;
+		ctrl->pqs_pvq = &sc->vtn_ctrl.vtc_pvq;
 	} else
 		n = 2 * sc->vtn_npairs;
 	for (;;) {
@@ -580,7 +571,7 @@ vtnet_alloc_queues(struct vtnet_softc *sc)
 		i = 2 * sc->vtn_npairs;
 		sc->vtn_npairs /= 2;
 		while (--i >= 2 * sc->vtn_npairs)
-			specs[i].vqs_pvq = NULL;
+			specs[i].vqs_spec.pqs_pvq = NULL;
 	}
 	free(specs, M_VTNET);
 	if (error != 0)
@@ -590,7 +581,7 @@ vtnet_alloc_queues(struct vtnet_softc *sc)
 	sc->vtn_rxqs = malloc(sc->vtn_wanted * sizeof(*sc->vtn_rxqs), M_VTNET, M_WAITOK | M_ZERO);
 	for (i = 0; i < sc->vtn_npairs; i++) {
 		pv_net_queue(sc->vtn_pn, i, false, &queue);
-		sc->vtn_rxqs[i].vtr_pvq = *queue.pq_pvq;
+		sc->vtn_rxqs[i].vtr_pvq = *queue.pqs_pvq;
 	}
 	return (0);
 }

@@ -29,7 +29,6 @@
 #include <sys/kernel.h>
 #include <sys/bus.h>
 #include <sys/endian.h>
-#include <sys/smp.h>
 #include <sys/sysctl.h>
 #include <net/ethernet.h>
 #include <machine/bus.h>
@@ -37,6 +36,7 @@
 #include <net/rss_config.h>
 #endif
 
+#include <dev/pv/pv_cpu.h>
 #include <dev/pv/queue/pvq.h>
 #include <dev/pv/net/pv_net.h>
 #include <dev/virtio/virtio.h>
@@ -161,7 +161,7 @@ int
 vtnet_mq_read(struct vtnet_softc *sc)
 {
 	uint16_t pairs = 1;
-	int error, max;
+	int error;
 
 	if ((sc->vtn_features & (VIRTIO_NET_F_MQ | VIRTIO_NET_F_RSS)) != 0) {
 		error = VTNET_READ(sc, max_virtqueue_pairs, &pairs);
@@ -171,11 +171,9 @@ vtnet_mq_read(struct vtnet_softc *sc)
 		if (pairs > VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MAX)
 			return (EINVAL);
 	}
-	max = vtnet_tunable(sc, VTNET_MQ_MAX_PAIRS);
-	if (max == 0)
-		max = mp_ncpus;
 	sc->vtn_max_pairs = MAX(pairs, 1);
-	sc->vtn_wanted = sc->vtn_npairs = MIN(sc->vtn_max_pairs, max);
+	sc->vtn_wanted = sc->vtn_npairs = pv_queue_count(pairs,
+	    vtnet_tunable(sc, VTNET_MQ_MAX_PAIRS));
 	return (0);
 }
 

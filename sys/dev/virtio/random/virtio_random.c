@@ -168,8 +168,8 @@ static int
 vtrnd_attach(device_t dev)
 {
 	struct vtrnd_softc *sc = device_get_softc(dev);
-	struct virtio_queue_spec spec = { .vqs_name = "requestq", .vqs_max_segs = 1, .vqs_cpu = -1,
-	    .vqs_flags = VIRTQUEUE_STRICT_LENGTHS, .vqs_pvq = &sc->vtr_queue };
+	struct virtio_queue_spec spec = { .vqs_flags = VIRTQUEUE_STRICT_LENGTHS, .vqs_spec = {
+	    .pqs_name = "requestq", .pqs_max_segs = 1, .pqs_cpu = -1, .pqs_pvq = &sc->vtr_queue } };
 	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(dev));
 	uint64_t features;
 	int error;

@@ -50,11 +50,11 @@
 #include <sys/bus.h>
 #include <sys/limits.h>
 #include <sys/module.h>
-#include <sys/smp.h>
 #include <sys/sysctl.h>
 #include <net/ethernet.h>
 #include <machine/bus.h>
 
+#include <dev/pv/pv_cpu.h>
 #include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/pv_tunable.h>
 #include <dev/pv/queue/pvq.h>
@@ -199,16 +199,12 @@ xn_read_offloads(device_t dev, bool sg)
 static int
 xn_read_pairs(struct xn_softc *sc)
 {
-	int offered, wanted;
+	int offered;
 
 	offered = xenbus_read_option(sc->xn_dev, XENBUS_BACK, "multi-queue-max-queues",
 	    XN_MAX_PAIRS, 1);
-	wanted = xn_tunable(XN_NUM_QUEUES);
-	if (wanted == 0)
-		wanted = mp_ncpus;
-	if (sc->xn_attached)
-		wanted = sc->xn_max_pairs;
-	return (MAX(MIN(wanted, offered), 1));
+	return (pv_queue_count(offered, sc->xn_attached ? sc->xn_max_pairs :
+	    xn_tunable(XN_NUM_QUEUES)));
 }
 
 /* For how many of them there is enough. */
@@ -374,8 +370,8 @@ xn_publish_queue(device_t dev, struct xenstore_tx *tx, const struct xn_queue *xq
 
 	if (sc->xn_npairs > 1)
 		snprintf(where, sizeof(where), "queue-%d/", xq->xq_id);
-	(void)grant_ring_refs(*xq->xq_tx.xr_pvq, &tx_ref);
-	(void)grant_ring_refs(*xq->xq_rx.xr_pvq, &rx_ref);
+	(void)grant_ring_refs(*xq->xq_tx.xr_spec.pqs_pvq, &tx_ref);
+	(void)grant_ring_refs(*xq->xq_rx.xr_spec.pqs_pvq, &rx_ref);
 	error = xn_publish_number(dev, tx, where, "tx-ring-ref", tx_ref);
 	if (error == 0)
 		error = xn_publish_number(dev, tx, where, "rx-ring-ref", rx_ref);

@@ -49,7 +49,7 @@ xn_pages_free(struct xn_ring *ring)
 static int
 xn_pages_alloc(struct xn_ring *ring, domid_t otherend)
 {
-	u_int i, size = (*ring->xr_pvq)->q_size;
+	u_int i, size = (*ring->xr_spec.pqs_pvq)->q_size;
 	struct pv_net_page *page;
 	struct xn_post *post;
 	grant_ref_t ref;
@@ -81,9 +81,9 @@ xn_ring_intr(void *arg)
 	struct xn_ring *ring = arg;
 
 	/* The channel is there before the ring is, and events may be, too. */
-	if (*ring->xr_pvq != NULL)
-		(*ring->xr_pvq)->q_stats.qs_intrs++;
-	ring->xr_intr(ring->xr_arg);
+	if (*ring->xr_spec.pqs_pvq != NULL)
+		(*ring->xr_spec.pqs_pvq)->q_stats.qs_intrs++;
+	ring->xr_spec.pqs_intr(ring->xr_spec.pqs_arg);
 }
 
 /* One channel for both directions. */
@@ -96,16 +96,6 @@ xn_intr(void *arg)
 	xn_ring_intr(&xq->xq_rx);
 }
 
-/* The CPU that a pair of queues belongs to, which is that of its tasks, too. */
-static int
-xn_queue_cpu(const struct xn_queue *xq)
-{
-	struct pv_net_queue queue;
-
-	pv_net_queue(xq->xq_softc->xn_pn, xq->xq_id, false, &queue);
-	return (queue.pq_cpu);
-}
-
 static int
 xn_channel_alloc(struct xn_queue *xq, const char *name, void (*handler)(void *), void *arg,
     struct xen_evtchn **channel)
@@ -113,7 +103,7 @@ xn_channel_alloc(struct xn_queue *xq, const char *name, void (*handler)(void *),
 	device_t dev = xq->xq_softc->xn_dev;
 	struct xen_evtchn_params params = {
 		.xep_type = INTR_TYPE_NET,
-		.xep_cpu = xn_queue_cpu(xq),
+		.xep_cpu = xq->xq_rx.xr_spec.pqs_cpu,
 		.xep_handler = handler,
 		.xep_arg = arg,
 		.xep_brake = true,
@@ -151,10 +141,9 @@ static int
 xn_ring_create_tx(struct xn_queue *xq)
 {
 	device_t dev = xq->xq_softc->xn_dev;
-	char name[PVQ_NAMELEN];
 	struct grant_ring_params params = {
 		.grp_dev = dev,
-		.grp_name = name,
+		.grp_name = xq->xq_tx.xr_spec.pqs_name,
 		.grp_otherend = xenbus_get_otherend_id(dev),
 		.grp_max_segs = XN_TX_SEGS,
 		.grp_max_msgs = XN_TX_SLOTS,
@@ -171,18 +160,16 @@ xn_ring_create_tx(struct xn_queue *xq)
 		.grp_notify_arg = xq->xq_tx.xr_channel,
 	};
 
-	snprintf(name, sizeof(name), "txq%d", xq->xq_id);
-	return (grant_ring_create(&params, xq->xq_tx.xr_pvq));
+	return (grant_ring_create(&params, xq->xq_tx.xr_spec.pqs_pvq));
 }
 
 static int
 xn_ring_create_rx(struct xn_queue *xq)
 {
 	device_t dev = xq->xq_softc->xn_dev;
-	char name[PVQ_NAMELEN];
 	struct grant_ring_params params = {
 		.grp_dev = dev,
-		.grp_name = name,
+		.grp_name = xq->xq_rx.xr_spec.pqs_name,
 		.grp_otherend = xenbus_get_otherend_id(dev),
 		.grp_max_segs = 1,
 		.grp_flags = GRANT_RING_F_INORDER,
@@ -197,20 +184,7 @@ xn_ring_create_rx(struct xn_queue *xq)
 		    xq->xq_tx.xr_channel,
 	};
 
-	snprintf(name, sizeof(name), "rxq%d", xq->xq_id);
-	return (grant_ring_create(&params, xq->xq_rx.xr_pvq));
-}
-
-static void
-xn_ring_init(struct xn_queue *xq, struct xn_ring *ring, bool tx)
-{
-	struct pv_net_queue queue;
-
-	pv_net_queue(xq->xq_softc->xn_pn, xq->xq_id, tx, &queue);
-	ring->xr_name = tx ? "tx" : "rx";
-	ring->xr_pvq = queue.pq_pvq;
-	ring->xr_intr = queue.pq_intr;
-	ring->xr_arg = queue.pq_arg;
+	return (grant_ring_create(&params, xq->xq_rx.xr_spec.pqs_pvq));
 }
 
 /* One pair of queues. */
@@ -222,8 +196,8 @@ xn_queue_create(struct xn_queue *xq)
 
 	memset(&xq->xq_frame, 0, sizeof(xq->xq_frame));
 	xq->xq_packets = malloc(PV_NET_BATCH * sizeof(xq->xq_packets[0]), M_XEN, M_WAITOK | M_ZERO);
-	xn_ring_init(xq, &xq->xq_tx, true);
-	xn_ring_init(xq, &xq->xq_rx, false);
+	pv_net_queue(xq->xq_softc->xn_pn, xq->xq_id, true, &xq->xq_tx.xr_spec);
+	pv_net_queue(xq->xq_softc->xn_pn, xq->xq_id, false, &xq->xq_rx.xr_spec);
 	error = xn_channels_alloc(xq);
 	if (error == 0)
 		error = xn_ring_create_tx(xq);
@@ -257,12 +231,12 @@ xn_rings_create(struct xn_softc *sc)
 static void
 xn_ring_free(struct xn_ring *ring)
 {
-	if (ring->xr_pvq != NULL) {
-		pvq_free(*ring->xr_pvq);
-		*ring->xr_pvq = NULL;
+	if (ring->xr_spec.pqs_pvq != NULL) {
+		pvq_free(*ring->xr_spec.pqs_pvq);
+		*ring->xr_spec.pqs_pvq = NULL;
 	}
 	/* It is a member of pv_net, and the next set-up may have another pv_net. */
-	ring->xr_pvq = NULL;
+	ring->xr_spec.pqs_pvq = NULL;
 	xn_pages_free(ring);
 }
 
@@ -292,8 +266,8 @@ xn_has_more(void *softc)
 
 	if (!xen_gnttab_is_ample(XN_PAIR_REFS) || !xenbus_has_queues())
 		return (false);
-	xn_ring_init(xq, &xq->xq_tx, true);
-	xn_ring_init(xq, &xq->xq_rx, false);
+	pv_net_queue(xq->xq_softc->xn_pn, xq->xq_id, true, &xq->xq_tx.xr_spec);
+	pv_net_queue(xq->xq_softc->xn_pn, xq->xq_id, false, &xq->xq_rx.xr_spec);
 	error = xn_channels_alloc(xq);
 	xn_channels_free(xq);
 	return (error == 0);

@@ -67,11 +67,8 @@ struct xn_packet {
 
 /* A ring and its pages. */
 struct xn_ring {
-	const char		*xr_name;	/* "tx", "rx" */
-	struct pvq		**xr_pvq;	/* pv_net's */
+	struct pvq_spec		 xr_spec;	/* pv_net's */
 	struct xen_evtchn	*xr_channel;	/* NULL: the other ring's is this one's too */
-	void			(*xr_intr)(void *);
-	void			*xr_arg;
 	u_int			 xr_npages;
 	struct pv_net_page	*xr_pages;
 	struct xen_gnttab_pages	**xr_grants;	/* theirs */
