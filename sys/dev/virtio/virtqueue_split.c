@@ -536,7 +536,7 @@ vq_next_used(struct vqsplit *vq, int n, uint16_t ready, uint32_t given, uint32_t
  * of one descriptor, and a length that fits.  Their numbers are given back from q_given on.  Returns
  * how many there were, up to max, which is not 0; the next one is for vq_next_used() to check.
  */
-static inline u_int
+static __always_inline u_int
 vq_get_plain(struct vqsplit *vq, struct pvq_done *done, u_int max)
 {
 	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
@@ -580,15 +580,18 @@ vq_got(struct vqsplit *vq, u_int n, uint32_t given)
 }
 
 /*
- * Completions from the n-th on, whatever they are: those of a batch, of chains of several descriptors,
- * and invalid ones, at which the queue breaks.  Those before were vq_get_plain()'s.  Other arguments as
- * in vq_next_used().
+ * Completions, whatever they are: after plain ones those of a batch, of chains of several descriptors,
+ * and invalid ones, at which the queue breaks.  Other arguments as in vq_next_used().
  */
 static __noinline int
-vq_get_any(struct vqsplit *vq, struct pvq_done *done, u_int n, u_int max, uint16_t ready)
+vq_get_any(struct vqsplit *vq, struct pvq_done *done, u_int max, uint16_t ready)
 {
-	uint32_t given = vq->vq_c.vqc_pvq.q_given + n, id, len;
+	uint32_t given, id, len;
+	u_int n = 0;
 
+	if (__predict_true(!vq->vq_c.vqc_in_order))
+		n = vq_get_plain(vq, done, max);
+	given = vq->vq_c.vqc_pvq.q_given + n;
 	for (; n < max; n++) {
 		if (!vq_next_used(vq, n, ready, given, &id, &len))
 			break;
@@ -604,7 +607,6 @@ vqsplit_get(struct pvq *q, struct pvq_done *done, int max)
 {
 	struct vqsplit *vq = VQ(q);
 	uint16_t idx, ready;
-	u_int most, n = 0;
 
 	if (pvq_broken(q))
 		return (0);
@@ -616,12 +618,10 @@ vqsplit_get(struct pvq *q, struct pvq_done *done, int max)
 		pvq_break(q, PVQ_FAULT_INDEX, idx);
 		return (0);
 	}
-	most = MIN((u_int)max, ready);
-	if (__predict_true(!vq->vq_c.vqc_in_order))
-		n = vq_get_plain(vq, done, most);
-	if (__predict_false(n < most))
-		return (vq_get_any(vq, done, n, most, ready));
-	return (vq_got(vq, n, q->q_given + n));
+	/* One that comes alone is worth a way without a loop. */
+	if (ready == 1 && !vq->vq_c.vqc_in_order && vq_get_plain(vq, done, 1) == 1)
+		return (vq_got(vq, 1, q->q_given + 1));
+	return (vq_get_any(vq, done, MIN((u_int)max, ready), ready));
 }
 
 static bool

@@ -101,7 +101,7 @@ int	pv_blk_load_runs(bus_dma_segment_t *segs, int max, bus_size_t seg_max, vm_pa
  * As pvq_phys_add() into no segments, of length bytes that begin off bytes into the first of the pages
  * ma: a buffer has one run of neighbours, and a file often one for each page.
  */
-static __always_inline int
+static __always_inline __unused int
 pv_blk_load_pages(bus_dma_segment_t *segs, int max, bus_size_t seg_max, vm_page_t *ma, size_t off,
     size_t length)
 {
@@ -116,7 +116,7 @@ pv_blk_load_pages(bus_dma_segment_t *segs, int max, bus_size_t seg_max, vm_page_
  * The physical addresses of the length bytes of bp from off on: 0; or EFBIG, with rq_nsegs segments, as
  * many as there may be, of their beginning.
  */
-static __always_inline int
+static __always_inline __unused int
 pv_blk_load_phys(const struct pv_blk *blk, struct pv_blk_req *rq, const struct bio *bp, size_t off,
     size_t length, const int max)
 {

@@ -96,9 +96,32 @@ vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 		pc->pc_nread += ndata;
 }
 
-/* What a request of this form has once and for all: the table, and the header but for the sector. */
+static __always_inline void
+vtblk_post_formed(const struct vtblk_softc *sc, struct pv_blk_req *rq, struct pvq *q)
+{
+	struct vtblk_msg *msg = rq->rq_msg;
+	struct virtqueue_entry *ve = &msg->table[1];
+	const bus_dma_segment_t *seg = rq->rq_segs + 1;
+	const uint32_t read = rq->rq_cmd == PV_BLK_READ;
+	const u_int n = rq->rq_nsegs;
+	u_int i;
+
+	msg->hdr.sector = vtblk_64(sc, (uint64_t)rq->rq_offset / VIRTIO_BLK_SECTOR_SIZE);
+	msg->status = VTBLK_STATUS_UNSET;
+	ve->vqe_addr = vtblk_64(sc, seg->ds_addr);
+	ve->vqe_len = vtblk_32(sc, seg->ds_len);
+	/* Most have no more. */
+	for (i = 1; __predict_false(i < n); i++) {
+		ve[i].vqe_addr = vtblk_64(sc, seg[i].ds_addr);
+		ve[i].vqe_len = vtblk_32(sc, seg[i].ds_len);
+	}
+	virtqueue_post_table(q, rq->rq_msg_paddr + offsetof(struct vtblk_msg, table), n + 2,
+	    sizeof(msg->status) + (-read & (uint32_t)rq->rq_length), rq);
+}
+
+/* First what this form has once and for all: the table, and the header but for the sector. */
 static __noinline void
-vtblk_form(const struct vtblk_softc *sc, struct pv_blk_req *rq, const struct pvq *q, uint32_t form)
+vtblk_post_other(const struct vtblk_softc *sc, struct pv_blk_req *rq, struct pvq *q, uint32_t form)
 {
 	struct vtblk_msg *msg = rq->rq_msg;
 	struct virtqueue_entry *last = &msg->table[1 + rq->rq_nsegs];
@@ -112,31 +135,19 @@ vtblk_form(const struct vtblk_softc *sc, struct pv_blk_req *rq, const struct pvq
 	msg->hdr.type = vtblk_32(sc, vtblk_type(sc, rq->rq_cmd));
 	msg->hdr.reserved = 0;
 	rq->rq_form = form;
+	vtblk_post_formed(sc, rq, q);
 }
 
 void
 vtblk_post(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq *q)
 {
 	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
-	struct vtblk_msg *msg = rq->rq_msg;
-	struct virtqueue_entry *ve = &msg->table[1];
-	const bus_dma_segment_t *seg = rq->rq_segs + 1;
-	const u_int n = rq->rq_nsegs;
-	const uint32_t read = rq->rq_cmd == PV_BLK_READ;
-	const uint32_t form = n << 1 | read;
-	u_int i = 1;
+	const uint32_t form = (u_int)rq->rq_nsegs << 1 | (rq->rq_cmd == PV_BLK_READ);
 
 	if (__predict_false(rq->rq_form != form))
-		vtblk_form(sc, rq, q, form);
-	msg->hdr.sector = vtblk_64(sc, (uint64_t)rq->rq_offset / VIRTIO_BLK_SECTOR_SIZE);
-	msg->status = VTBLK_STATUS_UNSET;
-	/* Most have one. */
-	do {
-		ve->vqe_addr = vtblk_64(sc, seg->ds_addr);
-		ve++->vqe_len = vtblk_32(sc, seg++->ds_len);
-	} while (__predict_false(i++ < n));
-	virtqueue_post_table(q, rq->rq_msg_paddr + offsetof(struct vtblk_msg, table), n + 2,
-	    sizeof(msg->status) + (-read & (uint32_t)rq->rq_length), rq);
+		vtblk_post_other(sc, rq, q, form);
+	else
+		vtblk_post_formed(sc, rq, q);
 }
 
 int
