@@ -310,10 +310,12 @@ card_link_up(void *softc __unused)
 }
 
 static int
-card_set_lladdr(void *softc __unused, const uint8_t *addr __unused)
+card_set_lladdr(void *softc __unused, const uint8_t *addr)
 {
 
-	return (0);
+	CHECK(memcmp(addr, lladdr, ETHER_ADDR_LEN) == 0, "another address");
+	card_said("address ", 0);
+	return (card.ca_lladdr_error);
 }
 
 static void

@@ -42,7 +42,7 @@ struct card {
 	char		 ca_log[256];
 	u_int		 ca_pairs;
 	/* What it says. */
-	int		 ca_stop_error, ca_restart_error;
+	int		 ca_stop_error, ca_restart_error, ca_lladdr_error;
 	int		 ca_stop_queue_error, ca_restart_queue_error, ca_pairs_error, ca_size_error;
 	uint64_t	 ca_room;	/* bytes of the buffer that was written last */
 	u_int		 ca_plain;	/* packets that took a fast path, either way */
@@ -132,6 +132,7 @@ void	life_queues_settle_first(const void *arg);
 void	life_left_over_notification(const void *arg);
 void	life_offloads_are_requested_again(const void *arg);
 void	life_threads_of_pairs(const void *arg);
+void	life_address_is_set_again(const void *arg);
 
 /* pv_net_card_netmap.c */
 void	netmap_detached_under_a_handler(const void *arg);

@@ -486,3 +486,33 @@ life_threads_of_pairs(const void *arg __unused)
 	CHECK(kpi_taskqueue_cpu(card.ca_pn->pn_tqs[1]) == -1, "more pairs than CPUs");
 	card_end();
 }
+
+/* An address that is not the device's own is set after each start, and only then. */
+void
+life_address_is_set_again(const void *arg __unused)
+{
+	struct pv_dev *pvd;
+	u_int i;
+
+	kpi_quiet = true;
+	card_begin(1);
+	pvd = pv_net_dev(card.ca_pn);
+	CHECK(pv_dev_freeze(pvd) == 0 && pv_net_thaw(card.ca_pn) == 0, "not resumed");
+	SAID("stop start pairs=1 ");
+	lladdr[5] ^= 1;
+	for (i = 0; i < 3; i++) {
+		card_forget();
+		CHECK(pv_dev_freeze(pvd) == 0 && pv_net_thaw(card.ca_pn) == 0, "not resumed");
+		SAID("stop start address pairs=1 ");
+		CHECK(memcmp(card.ca_pn->pn_lladdr, lladdr, ETHER_ADDR_LEN) == 0, "another address");
+		works(1);
+	}
+	/* One that the device does not take is said. */
+	card.ca_lladdr_error = EIO;
+	CHECK(pv_dev_freeze(pvd) == 0 && pv_net_thaw(card.ca_pn) == 0, "not resumed");
+	CHECK(strstr(kpi_line, "did not take the address") != NULL &&
+	    memcmp(card.ca_pn->pn_lladdr, lladdr, ETHER_ADDR_LEN) != 0, "%s", kpi_line);
+	works(1);
+	lladdr[5] ^= 1;
+	card_end();
+}

@@ -563,6 +563,7 @@ static const struct hosted_test tests[] = {
 	    NULL },
 	{ "life_threads_of_pairs", "and their CPUs", life_threads_of_pairs, NULL },
 	{ "life_left_over_notification", "before a queue stops", life_left_over_notification, NULL },
+	{ "life_address_is_set_again", "after each start", life_address_is_set_again, NULL },
 	AGAIN(rx_fast_path, "takes what is plain"),
 	AGAIN(rx_fast_marks, "are those of the general way"),
 	AGAIN(tx_fast_path, "takes what is plain"),

@@ -134,7 +134,9 @@ def may_depend(first: str, second: str) -> bool:
     if "SYSCTL_ADD_" in first + second:
         return False
     if names[0] and names[1]:
-        return names[0][1] != names[1][1]
+        # Lists and locks are independent before they are used.
+        return names[0][1] != names[1][1] and not all(
+            re.fullmatch(r"[A-Z]+_INIT|\w+_init", name[1]) for name in names if name)
     call, assigned = (first, second) if names[0] else (second, first)
     words = re.match(r"[^=]*", assigned)
     assert words is not None

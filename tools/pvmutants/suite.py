@@ -212,6 +212,11 @@ class HostedSuite:
         if not files or any(file.endswith(".h") for file in files):
             return programs
         stems = {pathlib.Path(file).stem for file in files}
+        # A test may have the driver in it.
+        for path in (self.top / "tests/hosted").glob("*.c"):
+            text = path.read_text()
+            if any(f"#include <{file.removeprefix('sys/')}>" in text for file in files):
+                stems |= {path.stem, f"t_{path.stem}"}
         return {program: objects for program, objects in programs.items()
                 if any(name.split(".")[0] in stems for name in objects)}
 
