@@ -35,34 +35,72 @@ works(u_int pairs)
 		    "pair %u has no interrupt", i);
 		card_intr(i, false);
 		card_up(80 + i, 1000);
-		CHECK(pvq_inflight(CARD_RXQ(i)->prq_pvq) == card.ca_size, "pair %u: buffers", i);
+		CHECK(pvq_inflight(CARD_RXQ(i)->prq_pvq) == CARD_RXQ(i)->prq_made,
+		    "pair %u: buffers", i);
 	}
 }
 
-/* The first, the second ... of all that can fail does, and nothing is left of the card. */
+/* The nth call that can fail does, and those that follow it.  Does the card attach?  It works then. */
+static bool
+attaches_with_less(int nth, int more, bool phys)
+{
+	bool attached;
+
+	kpi_quiet = true;
+	card_new(2);
+	card.ca_params.pnp_phys = phys;
+	card.ca_size = 4;
+	card.ca_fail_after = nth;
+	kpi_fail_more = more;
+	attached = card_attach() == 0;
+	if (kpi_fail_after == 0 && attached) {
+		/* Buffers are posted when there is memory. */
+		kpi_pass(SBT_1S);
+		card_settle();
+		works(2);
+		CHECK(CARD_RXQ(0)->prq_made >= 1 && CARD_TXQ(0)->ptq_made >= 1, "no buffers");
+	}
+	kpi_quiet = false;
+	return (attached);
+}
+
+/*
+ * The first, the second ... of all that can fail does, and nothing is left of the card.  A buffer of each
+ * queue is enough.
+ */
 void
 life_attach_without_memory(const void *arg __unused)
 {
-	int error, n = 0;
+	int failed = 0, n = 0;
+	bool over;
 
 	do {
-		card_new(2);
-		card.ca_params.pnp_phys = false;
-		card.ca_size = 2;
-		card.ca_fail_after = ++n;
-		error = card_attach();
-		if (error == 0 && kpi_fail_after == 0) {
-			/* Buffers are posted when there is memory. */
-			kpi_pass(SBT_1S);
-			card_settle();
-			works(2);
-		}
-		if (kpi_fail_after != 0)
-			error = -1;
-		kpi_fail_after = 0;
+		failed += !attaches_with_less(++n, 0, false);
+		over = kpi_fail_after != 0;
+		kpi_fail_after = kpi_fail_more = 0;
 		card_end();
-	} while (error >= 0);
+	} while (!over);
 	CHECK(n > 10, "only %d calls failed", n);
+	CHECK(failed == 4, "%d of %d failed", failed, n);
+}
+
+/* Memory for headers: for four, two, one packet of a queue, and none. */
+void
+life_attach_with_few_buffers(const void *arg __unused)
+{
+	static const struct { int nth, more; u_int tx, rx; } tests[] = {
+		{ 1, 0, 2, 4 }, { 1, 1, 1, 4 }, { 1, 2, 0, 0 },
+	};
+	u_int i;
+
+	for (i = 0; i < nitems(tests); i++) {
+		CHECK(attaches_with_less(tests[i].nth, tests[i].more, true) == (tests[i].tx != 0),
+		    "%u: attached, or not", i);
+		CHECK(CARD_TXQ(0)->ptq_made == tests[i].tx && CARD_RXQ(0)->prq_made == tests[i].rx,
+		    "%u: %u, %u buffers", i, CARD_TXQ(0)->ptq_made, CARD_RXQ(0)->prq_made);
+		kpi_fail_after = kpi_fail_more = 0;
+		card_end();
+	}
 }
 
 /* Down, up, suspended and resumed: all pairs work as before, and what was in flight is freed. */

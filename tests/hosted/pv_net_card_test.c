@@ -549,6 +549,7 @@ static const struct hosted_test tests[] = {
 	{ "rx_lost_interrupt", "is noticed after seconds", rx_lost_interrupt, NULL },
 	{ "rx_half_a_frame_is_forgotten", "by a reset", rx_half_a_frame_is_forgotten, NULL },
 	{ "life_attach_without_memory", "leaves nothing", life_attach_without_memory, NULL },
+	{ "life_attach_with_few_buffers", "and works", life_attach_with_few_buffers, NULL },
 	{ "life_stopped_and_started", "with all that it had", life_stopped_and_started, NULL },
 	{ "life_pair_is_given_up", "and used again", life_pair_is_given_up, NULL },
 	{ "life_what_waits_moves", "to a pair that stays", life_what_waits_moves, NULL },

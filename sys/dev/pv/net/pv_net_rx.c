@@ -1056,11 +1056,11 @@ pv_net_rx_alloc(struct pv_net_rxq *rxq)
 		if (rxq->prq_tag != NULL)
 			error = bus_dmamap_create(rxq->prq_tag, 0, &buf->prb_map);
 		if (error != 0)
-			return (error);
+			break;
 		rxq->prq_free[i] = buf;
 		rxq->prq_made = rxq->prq_nbufs = rxq->prq_nfree = i + 1;
 	}
-	return (0);
+	return (pv_net_tell_made(rxq->prq_pn, rxq->prq_name, rxq->prq_made, size));
 }
 
 /* Undo pv_net_rx_alloc(), however far it came. */

@@ -124,26 +124,36 @@
 #define	PV_NET_KICK_BYTES	131072		/* bytes after which a notification is not left over */
 #define	PV_NET_TX_TIMER		(10 * SBT_1MS)	/* longest that a completion waits */
 
-/* Memory for the headers that can't stand before their frame, one piece for all buffers. */
-static int
+int
+pv_net_tell_made(const struct pv_net *pn, const char *queue, u_int made, u_int size)
+{
+	if (made != 0 && made != size)
+		device_printf(pn->pn_dev, "only %u of %u buffers for %s: no memory for more\n", made,
+		    size, queue);
+	return (made == 0 ? ENOMEM : 0);
+}
+
+/*
+ * Memory for the headers that can't stand before their frame, one piece for all buffers, or for half of
+ * them, a quarter ...  Returns for how many.
+ */
+static u_int
 pv_net_tx_alloc_hdrs(struct pv_net_txq *txq, u_int size)
 {
 	struct pv_net *pn = txq->ptq_pn;
-	bus_size_t stride;
+	const bus_size_t stride = roundup2(pn->pn_params.pnp_hdrlen, 8);
 	u_int i;
-	int error;
 
-	if (pn->pn_params.pnp_hdrlen == 0)
-		return (0);
-	stride = roundup2(pn->pn_params.pnp_hdrlen, 8);
-	error = pv_dma_alloc(&txq->ptq_hdrs, bus_get_dma_tag(pn->pn_dev), stride * size, 8);
-	if (error != 0)
-		return (error);
+	if (stride == 0)
+		return (size);
+	for (; size != 0 && pv_dma_alloc(&txq->ptq_hdrs, bus_get_dma_tag(pn->pn_dev), stride * size,
+	    8) != 0; size /= 2)
+		;
 	for (i = 0; i < size; i++) {
 		txq->ptq_bufs[i].ptb_hdr = (char *)txq->ptq_hdrs.pdm_mem + i * stride;
 		txq->ptq_bufs[i].ptb_hdr_addr = txq->ptq_hdrs.pdm_addr + i * stride;
 	}
-	return (0);
+	return (size);
 }
 
 static int
@@ -160,7 +170,7 @@ int
 pv_net_tx_alloc(struct pv_net_txq *txq)
 {
 	const struct pv_net_params *params = &txq->ptq_pn->pn_params;
-	u_int i, size = txq->ptq_pvq->q_size;
+	u_int i, n, size = txq->ptq_pvq->q_size;
 	int error;
 
 	txq->ptq_ring = buf_ring_alloc(MAX(1 << flsl(size - 1), PV_NET_TX_RING_MIN), M_PVNET,
@@ -173,16 +183,17 @@ pv_net_tx_alloc(struct pv_net_txq *txq)
 	/* One more than the tag may give, for the header. */
 	txq->ptq_segs = malloc((size_t)size * (params->pnp_tx_segs + 1) *
 	    sizeof(txq->ptq_segs[0]), M_PVNET, M_WAITOK | M_ZERO);
-	for (i = 0; i < size; i++) {
+	n = pv_net_tx_alloc_hdrs(txq, size);
+	for (i = 0; i < n; i++) {
 		txq->ptq_bufs[i].ptb_segs = &txq->ptq_segs[i * (params->pnp_tx_segs + 1)];
 		if (txq->ptq_tag != NULL)
 			error = bus_dmamap_create(txq->ptq_tag, 0, &txq->ptq_bufs[i].ptb_map);
 		if (error != 0)
-			return (error);
+			break;
 		txq->ptq_free[i] = &txq->ptq_bufs[i];
 		txq->ptq_made = txq->ptq_nbufs = txq->ptq_nfree = i + 1;
 	}
-	return (pv_net_tx_alloc_hdrs(txq, size));
+	return (pv_net_tell_made(txq->ptq_pn, txq->ptq_name, txq->ptq_made, size));
 }
 
 /* Undo pv_net_tx_alloc(), however far it came. */

@@ -497,6 +497,8 @@ bool	pv_net_netmap_stop(struct pv_net_rxq *rxq, struct pv_net_txq *txq);
 void	pv_net_netmap_drain(struct pv_net_rxq *rxq, struct pv_net_txq *txq);
 
 /* pv_net_tx.c: sending, notification, completion */
+/* So many of size buffers were made for a queue: ENOMEM if that is none, and a line if not all. */
+int	pv_net_tell_made(const struct pv_net *pn, const char *queue, u_int made, u_int size);
 int	pv_net_tx_alloc(struct pv_net_txq *txq);
 void	pv_net_tx_free(struct pv_net_txq *txq);
 /*
