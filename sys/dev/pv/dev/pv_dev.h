@@ -242,9 +242,9 @@ void	pv_dev_served(struct pv_dev *pvd, u_int queue);
 void	pv_dev_apply_settings(struct pv_dev *pvd);
 
 /*
- * How long may this device's detachment wait for the device, if one alone may wait for so long?  Those that
- * go together with a bus or a bridge, such as the functions of a slot, are detached one after the other,
- * and share the time from the beginning of that; each has a second.
+ * How long may this device's detachment wait for the device, if one alone may wait for so long?  Those
+ * that go together with a bus or a bridge, such as the functions of a slot, are detached one after the
+ * other, and share the time from the beginning of that; each has a second.
  */
 sbintime_t pv_dev_patience(const struct pv_dev *pvd, sbintime_t alone);
 
