@@ -65,8 +65,8 @@ attaches_with_less(int nth, int more, bool phys)
 }
 
 /*
- * The first, the second ... of all that can fail does, and nothing is left of the card.  A buffer of each
- * queue is enough.
+ * The first, the second ... of all that can fail does, and nothing is left of the card.  A buffer of
+ * each queue is enough.
  */
 void
 life_attach_without_memory(const void *arg __unused)
