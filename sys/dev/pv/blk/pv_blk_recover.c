@@ -56,7 +56,7 @@ pv_blk_settle(struct pv_blk *blk, u_int secs)
 static void
 pv_blk_quiesce_disk(struct pv_blk *blk, int error)
 {
-	u_int left, secs = pv_dev_patience(&blk->blk_pvdev, PV_BLK_DRAIN_SECS * SBT_1S) / SBT_1S;
+	u_int left, secs = pv_dev_patience(&blk->blk_pvdev, SBT_1S * PV_BLK_DRAIN_SECS) / SBT_1S;
 
 	PV_BLK_LOCK(blk);
 	pv_blk_set_flags(blk, PVB_FROZEN, 0);
