@@ -125,6 +125,7 @@ void	life_attach_with_few_buffers(const void *arg);
 void	life_stopped_and_started(const void *arg);
 void	life_pair_is_given_up(const void *arg);
 void	life_what_waits_moves(const void *arg);
+void	life_what_comes_during_a_reset_is_sent(const void *arg);
 void	life_pair_that_does_not_end(const void *arg);
 void	life_rings_are_resized(const void *arg);
 void	life_watchdog(const void *arg);

@@ -237,6 +237,38 @@ life_what_waits_moves(const void *arg __unused)
 	card_end();
 }
 
+static int (*restarts_queue)(void *softc, int pair, bool tx);
+
+/* A sender leaves a packet at the last moment, as its queue is being started again. */
+static int
+queue_restarts_late(void *softc, int pair, bool tx)
+{
+
+	CHECK(card_send(1, 50, 100) == 0, "not sent");
+	return (restarts_queue(softc, pair, tx));
+}
+
+/* It goes on by itself: no other packet has to come. */
+void
+life_what_comes_during_a_reset_is_sent(const void *arg __unused)
+{
+
+	card_new(2);
+	restarts_queue = card.ca_ops.pno_restart_queue;
+	card.ca_ops.pno_restart_queue = queue_restarts_late;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_settle();
+	card_forget();
+	CHECK(card_send(1, 1, 100) == 0, "not sent");
+	pv_dev_need_reset(pv_net_dev(card.ca_pn), 3, EIO);
+	card_settle();
+	SAID("stop3 start3 ");
+	card_complete(1, card_takes(1, 50, 100));
+	CHECK(card_idle(1), "more");
+	works(2);
+	card_end();
+}
+
 /* What does not complete keeps its pair, or costs its queue or the device a reset. */
 void
 life_pair_that_does_not_end(const void *arg __unused)

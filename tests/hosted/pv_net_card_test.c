@@ -552,6 +552,8 @@ static const struct hosted_test tests[] = {
 	{ "life_attach_with_few_buffers", "and works", life_attach_with_few_buffers, NULL },
 	{ "life_stopped_and_started", "with all that it had", life_stopped_and_started, NULL },
 	{ "life_pair_is_given_up", "and used again", life_pair_is_given_up, NULL },
+	{ "life_what_comes_during_a_reset_is_sent", "after it",
+	    life_what_comes_during_a_reset_is_sent, NULL },
 	{ "life_what_waits_moves", "to a pair that stays", life_what_waits_moves, NULL },
 	{ "life_pair_that_does_not_end", "stays, or is reset", life_pair_that_does_not_end, NULL },
 	{ "life_rings_are_resized", "but for those of a parked pair", life_rings_are_resized, NULL },
