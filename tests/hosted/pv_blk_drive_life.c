@@ -327,14 +327,23 @@ life_reset_again_and_again(const void *arg __unused)
 	drive_end();
 }
 
-/* What a queue that broke the rules had in flight ends with EIO; what waits for it does not. */
+/*
+ * What a queue that broke the rules had in flight ends with EIO; what waits for it does not, nor what
+ * others have, also where the device has to be reset as a whole.
+ */
 void
-life_violation_resets_the_queue(const void *arg __unused)
+life_violation_resets_the_queue(const void *arg)
 {
 	struct drive_req dq;
 	struct bio *bios[5], *other;
 
-	life_begin(2);
+	kpi_quiet = true;
+	drive_new(2);
+	drive.dr_params.bp_nreqs = 4;
+	if (arg != NULL)
+		drive.dr_params.bp_flags &= ~PV_BLK_QUEUE_RESET;
+	CHECK(drive_attach() == 0, "it does not attach");
+	drive_quiet();
 	life_load(bios);
 	PCPU_SET(cpuid, 1);
 	other = drive_io(BIO_READ, 100, 512);
@@ -345,7 +354,8 @@ life_violation_resets_the_queue(const void *arg __unused)
 	drive_ended(bios[0], EIO);
 	CHECK(DRIVE_STATS(0)->bs_protocol_errors == 1, "counter");
 	(void)kpi_run_tasks();
-	CHECK(strcmp(drive.dr_log, "stop0 start0 ") == 0, "%s", drive.dr_log);
+	CHECK(strcmp(drive.dr_log, arg != NULL ? "stop start set " : "stop0 start0 ") == 0, "%s",
+	    drive.dr_log);
 	drive_ended(bios[1], EIO);
 	drive_ended(bios[2], EIO);
 	drive_ended(bios[3], EIO);

@@ -1003,6 +1003,8 @@ static const struct hosted_test tests[] = {
 	{ "life_reset_again_and_again", "for one request", life_reset_again_and_again, NULL },
 	{ "life_violation_resets_the_queue", "and nothing else",
 	    life_violation_resets_the_queue, NULL },
+	{ "life_violation_resets_the_device", "and costs no other queue's requests",
+	    life_violation_resets_the_queue, &few },
 	{ "life_suspended_and_resumed", "with what was in flight", life_suspended_and_resumed, NULL },
 	{ "life_lost_and_found", "by a device that does not start", life_lost_and_found, NULL },
 	{ "life_leaked", "by a device that does not stop", life_leaked, NULL },
