@@ -290,7 +290,7 @@ fuzz_change(vm_page_t *batch, u_int n, u_int *done, u_char from, u_char to)
 	uint8_t part = fuzz_byte(&in);
 	u_int i;
 
-	CHECK(n > 0 && n <= pb.pb_params.bp_batch, "%u pages", n);
+	CHECK(n > 0 && n <= pb.pb_params.pbp_batch, "%u pages", n);
 	for (i = 0; i < n; i++)
 		CHECK(state[batch[i] - pages] == from, "page %td: state %u",
 		    batch[i] - pages, state[batch[i] - pages]);
@@ -336,11 +336,11 @@ fuzz_report(struct pv_balloon *b __unused, u_long n)
 }
 
 static const struct pv_balloon_ops ops = {
-	.bo_inflate = fuzz_inflate,
-	.bo_deflate = fuzz_deflate,
-	.bo_report = fuzz_report,
-	.bo_stop = fuzz_stop,
-	.bo_restart = fuzz_restart,
+	.pbo_inflate = fuzz_inflate,
+	.pbo_deflate = fuzz_deflate,
+	.pbo_report = fuzz_report,
+	.pbo_stop = fuzz_stop,
+	.pbo_restart = fuzz_restart,
 };
 
 static void
@@ -445,11 +445,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	due = reset_due = false;
 	started = true;
 	no_answer = restart_error = 0;
-	params.bp_nqueues = nitems(queues);
-	params.bp_batch = batches[options % nitems(batches)];
-	params.bp_scrub = (options & 0x20) != 0;
-	params.bp_blocks = (options & 0x40) != 0;
-	params.bp_oom = (options & 0x80) != 0;
+	params.pbp_nqueues = nitems(queues);
+	params.pbp_batch = batches[options % nitems(batches)];
+	params.pbp_scrub = (options & 0x20) != 0;
+	params.pbp_blocks = (options & 0x40) != 0;
+	params.pbp_oom = (options & 0x80) != 0;
 	CHECK(pv_balloon_init(&pb, kpi_device(), &ops, &params) == 0, "init");
 	for (i = 0; i < nitems(queues); i++)
 		pv_dev_adopt(&pb.pb_pvdev, i, &queues[i]);

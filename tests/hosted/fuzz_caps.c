@@ -45,7 +45,7 @@ fuzz_use(struct fuzz_input *in)
 		.vqp_features = VIRTIO_F_VERSION_1, .vqp_max_segs = 1,
 		.vqp_align = VRING_USED_ALIGN, .vqp_notify = fuzz_notify,
 	};
-	const struct vtpci_ops *ops = pci.sc.vp_ops;
+	const struct vtpci_ops *ops = pci.sc.vtp_ops;
 	struct vtpci_region vr;
 	struct pvq *q;
 	uint16_t index, off;
@@ -53,7 +53,7 @@ fuzz_use(struct fuzz_input *in)
 
 	ops->vo_config(&pci.sc, &vr);
 	fuzz_window(&vr, "configuration");
-	fuzz_window(&pci.sc.vp_common, "common");
+	fuzz_window(&pci.sc.vtp_common, "common");
 	CHECK(virtqueue_create(&params, &q) == 0, "create");
 	for (i = 0; i < 8 && in->fi_left > 0; i++) {
 		off = fuzz_word(in);
@@ -63,11 +63,11 @@ fuzz_use(struct fuzz_input *in)
 		index = fuzz_byte(in);
 		if (ops->vo_queue_size(&pci.sc, index) == 0)
 			continue;
-		pci.sc.vp_bus.vb_live = false;
-		pci.sc.vp_bus.vb_features = (index & 0x80) != 0 ? VIRTIO_F_NOTIFICATION_DATA : 0;
+		pci.sc.vtp_bus.vb_live = false;
+		pci.sc.vtp_bus.vb_features = (index & 0x80) != 0 ? VIRTIO_F_NOTIFICATION_DATA : 0;
 		if (ops->vo_queue_setup(&pci.sc, index, q) != 0)
 			continue;
-		pci.sc.vp_bus.vb_live = true;
+		pci.sc.vtp_bus.vb_live = true;
 		ops->vo_notify(&pci.sc, index, 1);
 	}
 	pvq_free(q);

@@ -109,7 +109,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* What the indirect pages hold, to the byte. */
 	list->gp_va = host_alloc(FUZZ_SEGS * sizeof(struct blkif_request_segment), 8);
 	list->gp_refs[0] = 77;
-	stages[0].xs_list = list;
+	stages[0].xst_list = list;
 	sc.xbd_stages = stages;
 	sc.xbd_blk.blk_reqs = reqs;
 	sc.xbd_max_segs = FUZZ_SEGS;

@@ -101,7 +101,7 @@ fuzz_send(struct fuzz_input *in)
 	struct pvq_chain pc = { .pc_nread = 1 + fuzz_byte(in) % XN_TX_SEGS };
 	bus_dma_segment_t segs[XN_TX_SEGS];
 	struct pv_net_txhdr hdr = { .pth_chain = &pc };
-	struct netif_tx_request *req = packets[0].xp_reqs;
+	struct netif_tx_request *req = packets[0].xnp_reqs;
 	u_int i, left, total = 0, sum = 0;
 
 	for (i = 0; i < pc.pc_nread; i++) {
@@ -118,11 +118,11 @@ fuzz_send(struct fuzz_input *in)
 	xn_prepare(&sc, 0, 0, &hdr);
 	xn_encap(&sc, 0, &hdr, 1);
 	CHECK(req->size == total, "%u bytes of %u", req->size, total);
-	for (i = 0; i < packets[0].xp_msgs.gm_n; i++) {
-		if ((packets[0].xp_msgs.gm_noid & 1 << i) != 0)
+	for (i = 0; i < packets[0].xnp_msgs.gm_n; i++) {
+		if ((packets[0].xnp_msgs.gm_noid & 1 << i) != 0)
 			continue;
 		CHECK(req[i].offset + (i == 0 ? 1 : req[i].size) <= PAGE_SIZE, "message %u", i);
-		CHECK(((req[i].flags & NETTXF_more_data) != 0) == (i + 1 < packets[0].xp_msgs.gm_n &&
+		CHECK(((req[i].flags & NETTXF_more_data) != 0) == (i + 1 < packets[0].xnp_msgs.gm_n &&
 		    pc.pc_nread > 1), "message %u: flags 0x%x", i, req[i].flags);
 		sum += i == 0 ? segs[0].ds_len : req[i].size;
 	}

@@ -23,9 +23,9 @@ good_device_attaches(const void *arg __unused)
 	pci_begin();
 	pci_add_all_but(0);
 	CHECK(vtpci_modern_attach(&pci.sc) == 0, "refused");
-	CHECK(pci.sc.vp_bus.vb_modern && pci.sc.vp_nqueues == 2 && pci.sc.vp_multiplier == 4,
-	    "%u queues", pci.sc.vp_nqueues);
-	pci.sc.vp_ops->vo_config(&pci.sc, &vr);
+	CHECK(pci.sc.vtp_bus.vb_modern && pci.sc.vtp_nqueues == 2 && pci.sc.vtp_multiplier == 4,
+	    "%u queues", pci.sc.vtp_nqueues);
+	pci.sc.vtp_ops->vo_config(&pci.sc, &vr);
 	CHECK(vr.vr_off == DEVICE_OFF && vr.vr_len == 0x3c, "configuration at %lu", vr.vr_off);
 	pci_end();
 }
@@ -47,7 +47,7 @@ each_window_is_needed(const void *arg __unused)
 	pci_begin();
 	pci_add_all_but(VIRTIO_PCI_CAP_DEVICE_CFG);
 	CHECK(vtpci_modern_attach(&pci.sc) == 0, "without a configuration of its own");
-	pci.sc.vp_ops->vo_config(&pci.sc, &vr);
+	pci.sc.vtp_ops->vo_config(&pci.sc, &vr);
 	CHECK(vr.vr_len == 0, "%lu bytes", vr.vr_len);
 	pci_end();
 }
@@ -64,7 +64,7 @@ others_are_passed_over(const void *arg __unused)
 	pci_add_all_but(0);
 	(void)pci_add_cap(VIRTIO_PCI_CAP_COMMON_CFG, BAR, 0xffffff00, 0x38, 16);
 	CHECK(vtpci_modern_attach(&pci.sc) == 0, "refused");
-	CHECK(pci.sc.vp_common.vr_off == COMMON_OFF, "at %lu", pci.sc.vp_common.vr_off);
+	CHECK(pci.sc.vtp_common.vr_off == COMMON_OFF, "at %lu", pci.sc.vtp_common.vr_off);
 	pci_end();
 }
 
@@ -175,34 +175,34 @@ doorbells_lie_in_their_window(const void *arg __unused)
 	CHECK(virtqueue_create(&params, &q) == 0, "create");
 	virtqueue_addrs(q, &addrs);
 	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_SIZE, 8);
-	CHECK(pci.sc.vp_ops->vo_queue_size(&pci.sc, 1) == 8, "queue 1 of 2");
-	CHECK(pci.sc.vp_ops->vo_queue_size(&pci.sc, 2) == 0, "queue 2 of 2");
+	CHECK(pci.sc.vtp_ops->vo_queue_size(&pci.sc, 1) == 8, "queue 1 of 2");
+	CHECK(pci.sc.vtp_ops->vo_queue_size(&pci.sc, 2) == 0, "queue 2 of 2");
 
 	/* Multiplier 4, 4 KiB: 1,023 is the last place. */
 	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 1023);
-	CHECK(pci.sc.vp_ops->vo_queue_setup(&pci.sc, 1, q) == 0, "last place");
+	CHECK(pci.sc.vtp_ops->vo_queue_setup(&pci.sc, 1, q) == 0, "last place");
 	memcpy(&v, pci.bar + COMMON_OFF + VIRTIO_PCI_COMMON_Q_DEVICE, 8);
 	CHECK(v == addrs.vqa_device, "address 0x%lx", v);
-	pci.sc.vp_bus.vb_live = true;
-	pci.sc.vp_ops->vo_notify(&pci.sc, 1, 5);
+	pci.sc.vtp_bus.vb_live = true;
+	pci.sc.vtp_ops->vo_notify(&pci.sc, 1, 5);
 	CHECK(pci.bar[NOTIFY_OFF + 1023 * 4] == 1, "not notified");
 
 	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 1024);
-	CHECK(pci.sc.vp_ops->vo_queue_setup(&pci.sc, 1, q) == ENXIO, "first place outside");
+	CHECK(pci.sc.vtp_ops->vo_queue_setup(&pci.sc, 1, q) == ENXIO, "first place outside");
 	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 0xffff);
-	CHECK(pci.sc.vp_ops->vo_queue_setup(&pci.sc, 1, q) == ENXIO, "far outside");
+	CHECK(pci.sc.vtp_ops->vo_queue_setup(&pci.sc, 1, q) == ENXIO, "far outside");
 
 	/* With NOTIFICATION_DATA, 32 bits, which have to fit, too: 1,023 is just so. */
-	pci.sc.vp_bus.vb_features = VIRTIO_F_NOTIFICATION_DATA;
+	pci.sc.vtp_bus.vb_features = VIRTIO_F_NOTIFICATION_DATA;
 	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 1023);
-	CHECK(pci.sc.vp_ops->vo_queue_setup(&pci.sc, 1, q) == 0, "last place");
-	pci.sc.vp_ops->vo_notify(&pci.sc, 1, 0x8005);
+	CHECK(pci.sc.vtp_ops->vo_queue_setup(&pci.sc, 1, q) == 0, "last place");
+	pci.sc.vtp_ops->vo_notify(&pci.sc, 1, 0x8005);
 	memcpy(&v, pci.bar + NOTIFY_OFF + 1023 * 4, 4);
 	CHECK((uint32_t)v == 0x80050001, "notified with 0x%lx", v);
-	pci.sc.vp_bus.vb_features |= VIRTIO_F_NOTIF_CONFIG_DATA;
+	pci.sc.vtp_bus.vb_features |= VIRTIO_F_NOTIF_CONFIG_DATA;
 	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NDATA, 0x1234);
-	CHECK(pci.sc.vp_ops->vo_queue_setup(&pci.sc, 1, q) == 0, "with the device's own number");
-	pci.sc.vp_ops->vo_notify(&pci.sc, 1, 7);
+	CHECK(pci.sc.vtp_ops->vo_queue_setup(&pci.sc, 1, q) == 0, "with the device's own number");
+	pci.sc.vtp_ops->vo_notify(&pci.sc, 1, 7);
 	memcpy(&v, pci.bar + NOTIFY_OFF + 1023 * 4, 4);
 	CHECK((uint32_t)v == 0x00071234, "notified with 0x%lx", v);
 	pvq_free(q);

@@ -209,19 +209,19 @@ static void
 requester_body(void *arg __unused)
 {
 	static char body[XENSTORE_PAYLOAD_MAX];
-	struct xenstore_piece piece = { .xp_data = body };
+	struct xenstore_piece piece = { .xsp_data = body };
 	uint32_t seed = 1;
 	const char *reply;
 	size_t i, len;
 	int error;
 
 	for (requests = 0; requests < RACE_ROUNDS; requests++) {
-		piece.xp_len = peer_random(&seed) % (peer_random(&seed) % 4 != 0 ? 60 : sizeof(body));
-		for (i = 0; i < piece.xp_len; i++)
+		piece.xsp_len = peer_random(&seed) % (peer_random(&seed) % 4 != 0 ? 60 : sizeof(body));
+		for (i = 0; i < piece.xsp_len; i++)
 			body[i] = requests + i;
 		error = xenstore_ring_talk(XS_WRITE, 0, &piece, 1, &reply, &len);
-		CHECK(error == 0 && len == piece.xp_len && memcmp(reply, body, len) == 0,
-		    "request %lu: error %d, %zu of %zu bytes", requests, error, len, piece.xp_len);
+		CHECK(error == 0 && len == piece.xsp_len && memcmp(reply, body, len) == 0,
+		    "request %lu: error %d, %zu of %zu bytes", requests, error, len, piece.xsp_len);
 	}
 	__atomic_store_n(&over, 1, __ATOMIC_RELEASE);
 	host_bell_ring(&intr);

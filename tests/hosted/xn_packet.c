@@ -292,7 +292,7 @@ send(u_int pages, u_int last, const struct pv_net_offload *o, struct pvq_chain *
 	sc.xn_queues[0].xq_packets = packets;
 	xn_prepare(&sc, 0, 3, &hdr);
 	gm = pc->pc_arg;
-	CHECK(gm == &packets[3].xp_msgs && gm->gm_msgs == packets[3].xp_reqs &&
+	CHECK(gm == &packets[3].xnp_msgs && gm->gm_msgs == packets[3].xnp_reqs &&
 	    gm->gm_n == pages + (o->po_gso_type != PV_NET_GSO_NONE), "%u slots", gm->gm_n);
 	/* Exactly what it is to be, that ASan sees a step beyond. */
 	gm->gm_msgs = host_alloc(gm->gm_n * sizeof(struct netif_tx_request), 8);

@@ -189,12 +189,12 @@ check_pages(const struct xn_ring *ring, bool posted)
 	for (i = 0; i < ring->xr_npages; i++) {
 		page = &ring->xr_pages[i];
 		post = &ring->xr_posts[i];
-		CHECK(page->pp_mem == ring->xr_grants[i]->gp_va, "page %u: its memory", i);
-		CHECK(page->pp_addr >> PAGE_SHIFT == ring->xr_grants[i]->gp_refs[0],
-		    "page %u: reference %lu", i, page->pp_addr >> PAGE_SHIFT);
+		CHECK(page->npg_mem == ring->xr_grants[i]->gp_va, "page %u: its memory", i);
+		CHECK(page->npg_addr >> PAGE_SHIFT == ring->xr_grants[i]->gp_refs[0],
+		    "page %u: reference %lu", i, page->npg_addr >> PAGE_SHIFT);
 		CHECK(!posted || post->xp_req.gref == ring->xr_grants[i]->gp_refs[0],
 		    "page %u: posted as %u", i, post->xp_req.gref);
-		CHECK(page->pp_arg == &post->xp_msgs && post->xp_msgs.gm_msgs == &post->xp_req,
+		CHECK(page->npg_arg == &post->xp_msgs && post->xp_msgs.gm_msgs == &post->xp_req,
 		    "page %u: another's request", i);
 	}
 }

@@ -345,11 +345,11 @@ void	virtio_request_reset(device_t dev);
 
 /* A driver and the type of devices (VIRTIO_ID_*) that it is for. */
 struct virtio_driver {
-	struct driver_module_data vd_buses[2];	/* vtpci and vtmmio */
-	uint32_t	 vd_type;
-	const char	*vd_descr;
-	const char	*vd_name;
-	SLIST_ENTRY(virtio_driver) vd_link;
+	struct driver_module_data vdr_buses[2];	/* vtpci and vtmmio */
+	uint32_t	 vdr_type;
+	const char	*vdr_descr;
+	const char	*vdr_name;
+	SLIST_ENTRY(virtio_driver) vdr_link;
 };
 
 /* The module event handler of VIRTIO_DRIVER_MODULE(); arg is its struct virtio_driver. */
@@ -370,7 +370,7 @@ int	virtio_probe(device_t dev);
  */
 #define	VIRTIO_DRIVER_MODULE(name, driver, type, descr)			\
 	static struct virtio_driver name ## _virtio = {			\
-		.vd_buses = {						\
+		.vdr_buses = {						\
 			{ .dmd_busname = "vtpci",			\
 			  .dmd_driver = (kobj_class_t)&driver,		\
 			  .dmd_pass = BUS_PASS_DEFAULT },		\
@@ -378,8 +378,8 @@ int	virtio_probe(device_t dev);
 			  .dmd_driver = (kobj_class_t)&driver,		\
 			  .dmd_pass = BUS_PASS_DEFAULT },		\
 		},							\
-		.vd_type = (type),					\
-		.vd_descr = (descr),					\
+		.vdr_type = (type),					\
+		.vdr_descr = (descr),					\
 	};								\
 	static moduledata_t name ## _virtio_mod = {			\
 		"virtio/" #name, virtio_driver_modevent, &name ## _virtio \

@@ -122,8 +122,8 @@ virtio_driver_for(uint32_t type)
 {
 	struct virtio_driver *vd;
 
-	SLIST_FOREACH(vd, &virtio_drivers, vd_link) {
-		if (vd->vd_type == type)
+	SLIST_FOREACH(vd, &virtio_drivers, vdr_link) {
+		if (vd->vdr_type == type)
 			return (vd);
 	}
 	return (NULL);
@@ -135,10 +135,10 @@ virtio_probe(device_t dev)
 	uint32_t type = virtio_get_device_type(dev);
 	const struct virtio_driver *vd;
 
-	SLIST_FOREACH(vd, &virtio_drivers, vd_link) {
-		if (vd->vd_type == type && vd->vd_buses[0].dmd_driver ==
+	SLIST_FOREACH(vd, &virtio_drivers, vdr_link) {
+		if (vd->vdr_type == type && vd->vdr_buses[0].dmd_driver ==
 		    (kobj_class_t)device_get_driver(dev)) {
-			device_set_desc(dev, vd->vd_descr);
+			device_set_desc(dev, vd->vdr_descr);
 			return (BUS_PROBE_DEFAULT);
 		}
 	}
@@ -269,9 +269,9 @@ virtio_unwanted(const struct virtio_transport *vt, device_t dev, uint32_t type,
 		strlcpy(why, vr->vr_why, VIRTIO_WHY_LEN);
 	} else if (virtio_is_explicit(vt, dev))
 		return (false);
-	else if (virtio_disabled(vd->vd_name))
+	else if (virtio_disabled(vd->vdr_name))
 		snprintf(why, VIRTIO_WHY_LEN, "hw.pv.disable has %s",
-		    vd->vd_name);
+		    vd->vdr_name);
 	else if (virtio_disabled(name))
 		snprintf(why, VIRTIO_WHY_LEN, "hw.pv.disable has %s", name);
 	else
@@ -378,7 +378,7 @@ virtio_forget_refusal(struct virtio_transport *vt, device_t dev, void *arg)
 	void *refused;
 
 	if (device_get_prop(dev, VIRTIO_REFUSED, &refused) == 0 &&
-	    virtio_type_of(vt, dev) == vd->vd_type)
+	    virtio_type_of(vt, dev) == vd->vdr_type)
 		(void)device_clear_prop(dev, VIRTIO_REFUSED);
 }
 
@@ -508,7 +508,7 @@ virtio_bus_refused(struct virtio_bus *vb, int error)
 		snprintf(vr->vr_why, sizeof(vr->vr_why), "refused: %s", vb->vb_why);
 	else
 		snprintf(vr->vr_why, sizeof(vr->vr_why), "refused by %s, error %d",
-		    vd != NULL ? vd->vd_name : "its driver", error);
+		    vd != NULL ? vd->vdr_name : "its driver", error);
 	if (vr->vr_passes)
 		virtio_schedule_try(vb, error);
 	if (device_set_prop(vb->vb_dev, VIRTIO_REFUSED, vr, virtio_refused_free,
@@ -535,13 +535,13 @@ virtio_driver_buses(module_t mod, int what, struct virtio_driver *vd)
 {
 	int error, i;
 
-	for (i = 0; i < (int)nitems(vd->vd_buses); i++) {
-		error = driver_module_handler(mod, what, &vd->vd_buses[i]);
+	for (i = 0; i < (int)nitems(vd->vdr_buses); i++) {
+		error = driver_module_handler(mod, what, &vd->vdr_buses[i]);
 		if (error == 0)
 			continue;
 		while (what == MOD_UNLOAD && --i >= 0)
 			(void)driver_module_handler(mod, MOD_LOAD,
-			    &vd->vd_buses[i]);
+			    &vd->vdr_buses[i]);
 		return (error);
 	}
 	return (0);
@@ -556,14 +556,14 @@ virtio_driver_modevent(module_t mod, int what, void *arg)
 
 	bus_topo_lock();
 	if (what == MOD_LOAD) {
-		vd->vd_name = vd->vd_buses[0].dmd_driver->name;
-		SLIST_INSERT_HEAD(&virtio_drivers, vd, vd_link);
+		vd->vdr_name = vd->vdr_buses[0].dmd_driver->name;
+		SLIST_INSERT_HEAD(&virtio_drivers, vd, vdr_link);
 		SLIST_FOREACH(vt, &virtio_transports, vt_link)
 			virtio_each(vt, virtio_forget_refusal, vd);
 	}
 	error = virtio_driver_buses(mod, what, vd);
 	if (error == 0 && what == MOD_UNLOAD)
-		SLIST_REMOVE(&virtio_drivers, vd, virtio_driver, vd_link);
+		SLIST_REMOVE(&virtio_drivers, vd, virtio_driver, vdr_link);
 	if (error == 0 && what != MOD_QUIESCE)
 		virtio_offer_all();
 	bus_topo_unlock();

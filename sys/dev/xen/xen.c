@@ -52,8 +52,8 @@ struct xen_softc {
 };
 
 static const struct xen_part {
-	int	(*xp_init)(device_t);
-	void	(*xp_fini)(device_t);
+	int	(*xpt_init)(device_t);
+	void	(*xpt_fini)(device_t);
 } xen_parts[] = {
 	{ xen_hypercall_init, xen_hypercall_fini },
 	{ xen_cpu_init, xen_cpu_fini },
@@ -101,7 +101,7 @@ xen_lower(device_t dev)
 	struct xen_softc *sc = device_get_softc(dev);
 
 	while (sc->xen_level > 0)
-		xen_parts[--sc->xen_level].xp_fini(dev);
+		xen_parts[--sc->xen_level].xpt_fini(dev);
 	(void)device_delete_children(dev);
 }
 
@@ -139,7 +139,7 @@ xen_attach(device_t dev)
 	if (bus == NULL)
 		return (ENOMEM);
 	for (error = 0; error == 0 && sc->xen_level < nitems(xen_parts); sc->xen_level++)
-		error = xen_parts[sc->xen_level].xp_init(dev);
+		error = xen_parts[sc->xen_level].xpt_init(dev);
 	if (error != 0) {
 		xen_lower(dev);
 		return (error);

@@ -75,18 +75,18 @@ xenbus_state_name(enum xenbus_state state)
 bool
 xenbus_allow(struct xenbus_limit *limit, u_int burst, u_int secs)
 {
-	u_int earned = (u_int)(ticks - limit->xl_since) / (secs * hz);
+	u_int earned = (u_int)(ticks - limit->xlm_since) / (secs * hz);
 
-	if (earned >= limit->xl_used) {
-		limit->xl_used = 0;
-		limit->xl_since = ticks;
+	if (earned >= limit->xlm_used) {
+		limit->xlm_used = 0;
+		limit->xlm_since = ticks;
 	} else {
-		limit->xl_used -= earned;
-		limit->xl_since += earned * secs * hz;
+		limit->xlm_used -= earned;
+		limit->xlm_since += earned * secs * hz;
 	}
-	if (limit->xl_used >= burst)
+	if (limit->xlm_used >= burst)
 		return (false);
-	limit->xl_used++;
+	limit->xlm_used++;
 	return (true);
 }
 

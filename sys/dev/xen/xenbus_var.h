@@ -44,8 +44,8 @@ enum xenbus_phase {
 
 /* How often something was done lately; see xenbus_allow(). */
 struct xenbus_limit {
-	int	xl_since;	/* ticks */
-	u_int	xl_used;
+	int	xlm_since;	/* ticks */
+	u_int	xlm_used;
 };
 
 /*

@@ -282,13 +282,13 @@ ring_send(const struct xsd_sockmsg *head, const struct xenstore_piece *pieces, u
 	/* Short ones, as most are, in one go: one event for all of it. */
 	if (len + head->len <= sizeof(msg)) {
 		memcpy(msg, head, len);
-		for (i = 0; i < n; len += pieces[i].xp_len, i++)
-			memcpy(msg + len, pieces[i].xp_data, pieces[i].xp_len);
+		for (i = 0; i < n; len += pieces[i].xsp_len, i++)
+			memcpy(msg + len, pieces[i].xsp_data, pieces[i].xsp_len);
 		error = ring_write(msg, len);
 	} else {
 		error = ring_write(head, len);
 		for (i = 0; i < n && error == 0; i++)
-			error = ring_write(pieces[i].xp_data, pieces[i].xp_len);
+			error = ring_write(pieces[i].xsp_data, pieces[i].xsp_len);
 	}
 	if (error == ETIMEDOUT) {
 		ring_kill("a part of a request was not read within so many seconds", xr.xr_timeout);
@@ -307,8 +307,8 @@ ring_failed(uint32_t type, const struct xenstore_piece *pieces, u_int n)
 
 	if (xenstore_fail())
 		device_printf(xr.xr_dev, "xenstore failed a request of type %u, %.*s: answer %u, "
-		    "%.16s\n", type, n != 0 ? (int)pieces[0].xp_len : 0,
-		    n != 0 ? (const char *)pieces[0].xp_data : "", xr.xr_type, xr.xr_reply);
+		    "%.16s\n", type, n != 0 ? (int)pieces[0].xsp_len : 0,
+		    n != 0 ? (const char *)pieces[0].xsp_data : "", xr.xr_type, xr.xr_reply);
 	return (ETIMEDOUT);
 }
 
@@ -321,7 +321,7 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 	int error;
 
 	for (i = 0; i < n; i++)
-		head.len += pieces[i].xp_len;
+		head.len += pieces[i].xsp_len;
 	if (head.len > XENSTORE_PAYLOAD_MAX)
 		return (E2BIG);
 	mtx_lock(&xr.xr_mtx);

@@ -21,8 +21,8 @@
 
 /* A piece of a request's payload. */
 struct xenstore_piece {
-	const void	*xp_data;
-	size_t		 xp_len;
+	const void	*xsp_data;
+	size_t		 xsp_len;
 };
 
 /* A watch fired.  Called in the interrupt thread of the ring; both strings are terminated. */

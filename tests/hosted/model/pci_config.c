@@ -126,7 +126,7 @@ pci_begin(void)
 	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_NUMQ, 2);
 	pci.res.r_bustag = X86_BUS_SPACE_MEM;
 	pci.res.r_bushandle = (bus_space_handle_t)pci.bar;
-	pci.sc.vp_bus.vb_dev = pci.dev;
+	pci.sc.vtp_bus.vb_dev = pci.dev;
 }
 
 void

@@ -87,7 +87,7 @@ static const struct pv_balloon_stat {
 	const char	*descr;
 } pv_balloon_stat_table[] = {
 #define	BALLOON_STAT(name, descr)						\
-	{ offsetof(struct pv_balloon_stats, bs_ ## name), #name, descr }
+	{ offsetof(struct pv_balloon_stats, pbs_ ## name), #name, descr }
 	BALLOON_STAT(inflated, "Pages given to the host"),
 	BALLOON_STAT(deflated, "Pages taken back from the host"),
 	BALLOON_STAT(batches, "Requests to the host to take or return pages"),
@@ -280,18 +280,18 @@ balloon_inflate(struct pv_balloon *pb, u_long n)
 	u_int done = 0, i, k;
 	int error;
 
-	n = MIN(n, pb->pb_params.bp_batch);
+	n = MIN(n, pb->pb_params.pbp_batch);
 	k = balloon_take(pages, ulmin(n, balloon_spare()));
 	if (k == 0) {
-		pb->pb_stats.bs_short++;
+		pb->pb_stats.pbs_short++;
 		return (ENOMEM);
 	}
-	if (pb->pb_params.bp_scrub) {
+	if (pb->pb_params.pbp_scrub) {
 		for (i = 0; i < k; i++)
 			pmap_zero_page(pages[i]);
 	}
 	balloon_hide(pages, k);
-	error = pb->pb_ops->bo_inflate(pb, pages, k, &done);
+	error = pb->pb_ops->pbo_inflate(pb, pages, k, &done);
 	if (error == EINPROGRESS) {
 		pb->pb_kept = k;
 		return (error);
@@ -299,9 +299,9 @@ balloon_inflate(struct pv_balloon *pb, u_long n)
 	balloon_hold(pb, pages, done);
 	balloon_show(pages + done, k - done);
 	balloon_release(pages + done, k - done);
-	pb->pb_stats.bs_batches++;
-	pb->pb_stats.bs_inflated += done;
-	pb->pb_stats.bs_refused += k - done;
+	pb->pb_stats.pbs_batches++;
+	pb->pb_stats.pbs_inflated += done;
+	pb->pb_stats.pbs_refused += k - done;
 	return (error);
 }
 
@@ -327,19 +327,19 @@ balloon_deflate(struct pv_balloon *pb, u_long n)
 	u_int done = 0, k;
 	int error;
 
-	k = MIN(n, pb->pb_params.bp_batch);
-	if (pb->pb_params.bp_blocks)
+	k = MIN(n, pb->pb_params.pbp_batch);
+	if (pb->pb_params.pbp_blocks)
 		k = balloon_together(pb, k);
 	balloon_unhold(pb, pages, k);
-	error = pb->pb_ops->bo_deflate(pb, pages, k, &done);
+	error = pb->pb_ops->pbo_deflate(pb, pages, k, &done);
 	balloon_show(pages, done);
-	if (pb->pb_params.bp_poison != 0)
-		balloon_poison(pages, done, pb->pb_params.bp_poison);
+	if (pb->pb_params.pbp_poison != 0)
+		balloon_poison(pages, done, pb->pb_params.pbp_poison);
 	balloon_release(pages, done);
 	balloon_hold(pb, pages + done, k - done);
-	pb->pb_stats.bs_batches++;
-	pb->pb_stats.bs_deflated += done;
-	pb->pb_stats.bs_refused += k - done;
+	pb->pb_stats.pbs_batches++;
+	pb->pb_stats.pbs_deflated += done;
+	pb->pb_stats.pbs_refused += k - done;
 	return (error);
 }
 
@@ -362,7 +362,7 @@ balloon_goal(struct pv_balloon *pb)
 		want = MIN(want, pb->pb_npages);
 		if (pb->pb_npages - want < goal) {
 			goal = pb->pb_npages - want;
-			pb->pb_stats.bs_oom += want;
+			pb->pb_stats.pbs_oom += want;
 			pb->pb_pressure_step = MIN(2 * pb->pb_pressure_step, PRESSURE_MAX);
 		}
 	} else if (goal == pb->pb_npages && pb->pb_pressure_end - ticks <= 0) {
@@ -380,11 +380,11 @@ balloon_report(struct pv_balloon *pb, bool now)
 	u_long held = pb->pb_npages, old = pb->pb_reported;
 	u_long change = held > old ? held - old : old - held;
 
-	if (change == 0 || (!now && change < 16UL * pb->pb_params.bp_batch))
+	if (change == 0 || (!now && change < 16UL * pb->pb_params.pbp_batch))
 		return;
 	pb->pb_reported = held;
-	if (pb->pb_ops->bo_report != NULL)
-		pb->pb_ops->bo_report(pb, held);
+	if (pb->pb_ops->pbo_report != NULL)
+		pb->pb_ops->pbo_report(pb, held);
 }
 
 /* One step.  Returns 0 if there may be another, EALREADY at rest, or why there can't be. */
@@ -395,8 +395,8 @@ balloon_step(struct pv_balloon *pb)
 	int error = 0;
 	bool running;
 
-	if (pb->pb_ops->bo_poll != NULL)
-		error = pb->pb_ops->bo_poll(pb);
+	if (pb->pb_ops->pbo_poll != NULL)
+		error = pb->pb_ops->pbo_poll(pb);
 	if (error != 0)
 		return (error);
 	mtx_lock(&pb->pb_mtx);
@@ -420,7 +420,7 @@ balloon_backoff(struct pv_balloon *pb, int error)
 
 	pb->pb_delay = MIN(MAX(2 * pb->pb_delay, hz / 10), max);
 	if (error != ENOMEM)
-		pb->pb_stats.bs_errors++;
+		pb->pb_stats.pbs_errors++;
 	if (!pb->pb_complained && error == ENOMEM) {
 		pb->pb_complained = true;
 		device_printf(pb->pb_dev, "%s memory for a balloon of %lu pages now, it has %lu; "
@@ -446,8 +446,8 @@ balloon_run(void *arg, int pending __unused)
 	else
 		delay = balloon_backoff(pb, error);
 	balloon_report(pb, true);
-	if (pb->pb_ops->bo_idle != NULL)
-		idle = pb->pb_ops->bo_idle(pb);
+	if (pb->pb_ops->pbo_idle != NULL)
+		idle = pb->pb_ops->pbo_idle(pb);
 	if (idle != 0 && (delay == 0 || idle < delay))
 		delay = idle;
 	mtx_lock(&pb->pb_mtx);
@@ -475,7 +475,7 @@ pv_balloon_set_target(struct pv_balloon *pb, u_long pages)
 	mtx_lock(&pb->pb_mtx);
 	if (pages != pb->pb_target) {
 		pb->pb_target = pages;
-		pb->pb_stats.bs_targets++;
+		pb->pb_stats.pbs_targets++;
 		pb->pb_complained = false;
 	}
 	if (pb->pb_running)
@@ -490,10 +490,10 @@ balloon_lowmem(void *arg, int flags __unused)
 	struct pv_balloon *pb = arg;
 
 	mtx_lock(&pb->pb_mtx);
-	pb->pb_stats.bs_lowmem++;
+	pb->pb_stats.pbs_lowmem++;
 	if (pb->pb_running)
 		taskqueue_enqueue(pb->pb_tq, &pb->pb_work);
-	if (pb->pb_params.bp_oom && pb->pb_running) {
+	if (pb->pb_params.pbp_oom && pb->pb_running) {
 		if (!pb->pb_pressure) {
 			pb->pb_pressure_step = PRESSURE_MIN;
 			pb->pb_pressure_goal = pb->pb_npages;
@@ -530,18 +530,18 @@ balloon_stop(void *arg, u_int queue)
 
 	if (queue != PV_DEV_ALL)
 		return (EOPNOTSUPP);
-	if (pb->pb_ops->bo_stop != NULL)
-		error = pb->pb_ops->bo_stop(pb);
+	if (pb->pb_ops->pbo_stop != NULL)
+		error = pb->pb_ops->pbo_stop(pb);
 	if (error != 0)
 		return (error);
 	balloon_show(pb->pb_batch, pb->pb_kept);
 	balloon_release(pb->pb_batch, pb->pb_kept);
-	pb->pb_stats.bs_refused += pb->pb_kept;
+	pb->pb_stats.pbs_refused += pb->pb_kept;
 	pb->pb_kept = 0;
 	return (0);
 }
 
-/* bo_stop has. */
+/* pbo_stop has. */
 static void
 balloon_reclaim(void *arg __unused, u_int queue __unused, int error __unused)
 {
@@ -552,7 +552,7 @@ balloon_restart(void *arg, u_int queue __unused)
 {
 	struct pv_balloon *pb = arg;
 
-	return (pb->pb_ops->bo_restart == NULL ? 0 : pb->pb_ops->bo_restart(pb));
+	return (pb->pb_ops->pbo_restart == NULL ? 0 : pb->pb_ops->pbo_restart(pb));
 }
 
 static void
@@ -560,8 +560,8 @@ balloon_apply(void *arg)
 {
 	struct pv_balloon *pb = arg;
 
-	if (pb->pb_ops->bo_apply != NULL)
-		pb->pb_ops->bo_apply(pb);
+	if (pb->pb_ops->pbo_apply != NULL)
+		pb->pb_ops->pbo_apply(pb);
 }
 
 /* After a failure not at once. */
@@ -617,7 +617,7 @@ balloon_sysctl(struct pv_balloon *pb)
 	    "Pages in the balloon");
 	SYSCTL_ADD_BOOL(ctx, top, OID_AUTO, "pressure", CTLFLAG_RD, &pb->pb_pressure, 0,
 	    "The guest needs its memory: the balloon is not inflated");
-	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "batch", CTLFLAG_RD, &pb->pb_params.bp_batch, 0,
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "batch", CTLFLAG_RD, &pb->pb_params.pbp_batch, 0,
 	    "Pages in one request to the host, at most");
 	for (st = pv_balloon_stat_table; st < pv_balloon_stat_table +
 	    nitems(pv_balloon_stat_table); st++)
@@ -631,7 +631,7 @@ pv_balloon_init(struct pv_balloon *pb, device_t dev, const struct pv_balloon_ops
 {
 	int error;
 
-	KASSERT(params->bp_batch > 0, ("%s: no batch", __func__));
+	KASSERT(params->pbp_batch > 0, ("%s: no batch", __func__));
 	bzero(pb, sizeof(*pb));
 	pb->pb_dev = dev;
 	pb->pb_ops = ops;
@@ -639,13 +639,13 @@ pv_balloon_init(struct pv_balloon *pb, device_t dev, const struct pv_balloon_ops
 	/* Not "pv_balloon": the taskqueue's own mutex, taken inside this one, is of that type. */
 	mtx_init(&pb->pb_mtx, device_get_nameunit(dev), "pv_balloon state", MTX_DEF);
 	TAILQ_INIT(&pb->pb_pages);
-	pb->pb_batch = mallocarray(params->bp_batch, sizeof(*pb->pb_batch), M_PVBALLOON, M_WAITOK);
+	pb->pb_batch = mallocarray(params->pbp_batch, sizeof(*pb->pb_batch), M_PVBALLOON, M_WAITOK);
 	pb->pb_tq = taskqueue_create("pv_balloon", M_WAITOK, taskqueue_thread_enqueue, &pb->pb_tq);
 	TASK_INIT(&pb->pb_work, 0, balloon_run, pb);
 	TIMEOUT_TASK_INIT(pb->pb_tq, &pb->pb_retry, 0, balloon_run, pb);
 	error = taskqueue_start_threads(&pb->pb_tq, 1, PVM, "%s", device_get_nameunit(dev));
 	if (error == 0)
-		error = pv_dev_init(&pb->pb_pvdev, dev, &balloon_dev_ops, pb, params->bp_nqueues);
+		error = pv_dev_init(&pb->pb_pvdev, dev, &balloon_dev_ops, pb, params->pbp_nqueues);
 	if (error != 0) {
 		taskqueue_free(pb->pb_tq);
 		free(pb->pb_batch, M_PVBALLOON);

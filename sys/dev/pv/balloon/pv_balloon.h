@@ -16,12 +16,12 @@
  *
  * A page's way.  A step of the worker moves a batch of pages along one of the two lines:
  *
- *	+-----------+  vm_page_alloc_noobj   +-------+  bo_inflate: done  +------------------+
+ *	+-----------+  vm_page_alloc_noobj   +-------+  pbo_inflate: done  +------------------+
  *	| page      | ---------------------> | batch | -----------------> | pb_pages: wired, |
  *	| allocator |                        |       |                    | the host's       |
  *	|           | <--------------------- |       | <----------------- |                  |
- *	+-----------+  vm_page_free          +-------+  bo_deflate: done, +------------------+
- *	               also what bo_inflate             the newest first
+ *	+-----------+  vm_page_free          +-------+  pbo_deflate: done, +------------------+
+ *	               also what pbo_inflate             the newest first
  *	               left
  *
  * A target may change at any time, and is looked at before each step.  How pages change hands is the
@@ -37,7 +37,7 @@
  * second at first, then after twice as long, up to vm.balloon.retry_max.  The same goes for a host
  * that refuses.
  *
- * If the guest is short of memory (event vm_lowmem), and the host allows it (bp_oom), the worker gives
+ * If the guest is short of memory (event vm_lowmem), and the host allows it (pbp_oom), the worker gives
  * pages back to the guest until v_free_target and some more are free, whatever the target; it polls
  * free memory from then on, as that event comes once in ten seconds only, gives back more each time
  * that this did not last, and does not inflate before memory was sufficient for PRESSURE_SECONDS.
@@ -85,7 +85,7 @@ struct pv_balloon_ops {
 	/*
 	 * Give pages to the host.
 	 *
-	 * pages  n of them, n at most bp_batch
+	 * pages  n of them, n at most pbp_batch
 	 * done   set to how many, from the front, the host has now; the others are used again at
 	 *        once, so the host can't take them any more
 	 *
@@ -93,46 +93,46 @@ struct pv_balloon_ops {
 	 * of pv_dev, and the host may take any of them until it has been; they are kept until then,
 	 * and done means nothing.
 	 */
-	int	(*bo_inflate)(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done);
+	int	(*pbo_inflate)(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done);
 	/* Take pages back; done are usable again, the others stay the host's. */
-	int	(*bo_deflate)(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done);
+	int	(*pbo_deflate)(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done);
 	/* The balloon has so many pages, for the host to know.  Or NULL. */
-	void	(*bo_report)(struct pv_balloon *pb, u_long pages);
+	void	(*pbo_report)(struct pv_balloon *pb, u_long pages);
 	/* The protocol's own chores, before each step.  An error puts the worker off.  Or NULL. */
-	int	(*bo_poll)(struct pv_balloon *pb);
+	int	(*pbo_poll)(struct pv_balloon *pb);
 	/* Nothing to do.  Returns the ticks after which to be called again, 0: never.  Or NULL. */
-	int	(*bo_idle)(struct pv_balloon *pb);
+	int	(*pbo_idle)(struct pv_balloon *pb);
 	/*
 	 * Stop the device, which has nothing of ours then, and take back what was in its queues.
 	 * Returns 0, or an error if it did not confirm that: what it has is its own for ever.  Or NULL.
 	 */
-	int	(*bo_stop)(struct pv_balloon *pb);
+	int	(*pbo_stop)(struct pv_balloon *pb);
 	/* Start it again.  Returns 0, or an error as pv_dev(9)'s pdo_restart.  Or NULL. */
-	int	(*bo_restart)(struct pv_balloon *pb);
+	int	(*pbo_restart)(struct pv_balloon *pb);
 	/* It was started: what the host is to know, and what it says.  Or NULL. */
-	void	(*bo_apply)(struct pv_balloon *pb);
+	void	(*pbo_apply)(struct pv_balloon *pb);
 };
 
 struct pv_balloon_params {
-	u_int		bp_batch;	/* pages in one request to the host */
-	u_int		bp_nqueues;	/* queues, for pv_dev_adopt() */
-	uint32_t	bp_poison;	/* fill returned pages with it; 0: leave them */
-	bool		bp_scrub;	/* zero pages before they are given away */
-	bool		bp_blocks;	/* a block that was lent as a whole is returned in one batch */
+	u_int		pbp_batch;	/* pages in one request to the host */
+	u_int		pbp_nqueues;	/* queues, for pv_dev_adopt() */
+	uint32_t	pbp_poison;	/* fill returned pages with it; 0: leave them */
+	bool		pbp_scrub;	/* zero pages before they are given away */
+	bool		pbp_blocks;	/* a block that was lent as a whole is returned in one batch */
 #define	PV_BALLOON_BLOCK	(2 * 1024 * 1024 / PAGE_SIZE)
-	bool		bp_oom;		/* the host lets us take pages back when memory is short */
+	bool		pbp_oom;	/* the host lets us take pages back when memory is short */
 };
 
 struct pv_balloon_stats {
-	uint64_t	bs_inflated;	/* pages given to the host */
-	uint64_t	bs_deflated;	/* pages taken back */
-	uint64_t	bs_batches;	/* requests to the host */
-	uint64_t	bs_targets;	/* changes of the target */
-	uint64_t	bs_short;	/* times that the guest had no page to give */
-	uint64_t	bs_refused;	/* pages that the host did not accept, or did not return */
-	uint64_t	bs_errors;	/* times that a protocol function failed */
-	uint64_t	bs_lowmem;	/* times that the guest was short of memory */
-	uint64_t	bs_oom;		/* pages taken back because of that */
+	uint64_t	pbs_inflated;	/* pages given to the host */
+	uint64_t	pbs_deflated;	/* pages taken back */
+	uint64_t	pbs_batches;	/* requests to the host */
+	uint64_t	pbs_targets;	/* changes of the target */
+	uint64_t	pbs_short;	/* times that the guest had no page to give */
+	uint64_t	pbs_refused;	/* pages that the host did not accept, or did not return */
+	uint64_t	pbs_errors;	/* times that a protocol function failed */
+	uint64_t	pbs_lowmem;	/* times that the guest was short of memory */
+	uint64_t	pbs_oom;		/* pages taken back because of that */
 };
 
 struct pv_balloon {
@@ -160,7 +160,7 @@ struct pv_balloon {
 	u_long		pb_reported;	/* what was last reported to the host */
 	int		pb_delay;	/* ticks until the next try after a failure */
 	bool		pb_complained;	/* once a target */
-	vm_page_t	*pb_batch;	/* bp_batch of them */
+	vm_page_t	*pb_batch;	/* pbp_batch of them */
 	u_int		pb_kept;	/* so many of these until the device was stopped */
 };
 
@@ -193,7 +193,7 @@ void	pv_balloon_fini(struct pv_balloon *pb, bool reclaim);
 /* The host requests so many pages.  Any context that may take a mutex. */
 void	pv_balloon_set_target(struct pv_balloon *pb, u_long pages);
 
-/* Have the worker run soon: there is something for bo_poll.  Any context that may take a mutex. */
+/* Have the worker run soon: there is something for pbo_poll.  Any context that may take a mutex. */
 void	pv_balloon_wake(struct pv_balloon *pb);
 
 /*

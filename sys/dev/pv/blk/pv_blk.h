@@ -341,8 +341,8 @@ struct pv_blk_stats {
  * would end in another such call, and so on until the stack is full.
  */
 struct pv_blk_delivery {
-	SLIST_ENTRY(pv_blk_delivery) pd_link;
-	struct thread	*pd_td;
+	SLIST_ENTRY(pv_blk_delivery) pbd_link;
+	struct thread	*pbd_td;
 };
 
 /* When a queue's device is notified: pv_blk_pace_due() and what it goes by. */

@@ -312,12 +312,12 @@ pv_blk_kick(struct pv_blk_queue *bq, u_int most, const struct thread *td)
 static __noinline void
 pv_blk_deliver_queue(struct pv_blk_queue *bq)
 {
-	struct pv_blk_delivery here = { .pd_td = curthread };
+	struct pv_blk_delivery here = { .pbd_td = curthread };
 	struct pv_blk_bios batch;
 	struct bio *bp, *next;
 
 	PV_BLK_QUEUE_ASSERT(bq);
-	SLIST_INSERT_HEAD(&bq->bq_deliveries, &here, pd_link);
+	SLIST_INSERT_HEAD(&bq->bq_deliveries, &here, pbd_link);
 	do {
 		TAILQ_INIT(&batch);
 		TAILQ_CONCAT(&batch, &bq->bq_finished, bio_queue);
@@ -328,7 +328,7 @@ pv_blk_deliver_queue(struct pv_blk_queue *bq)
 		pv_blk_start(bq);
 		(void)pv_blk_kick(bq, bq->bq_blk->blk_batch, NULL);
 	} while (!TAILQ_EMPTY(&bq->bq_finished));
-	SLIST_REMOVE(&bq->bq_deliveries, &here, pv_blk_delivery, pd_link);
+	SLIST_REMOVE(&bq->bq_deliveries, &here, pv_blk_delivery, pbd_link);
 }
 
 /* Does this thread deliver bios of the queue, so that it is called by the user of one? */
@@ -338,8 +338,8 @@ pv_blk_is_delivering(const struct pv_blk_queue *bq)
 	const struct pv_blk_delivery *pd;
 
 	PV_BLK_QUEUE_ASSERT(bq);
-	SLIST_FOREACH(pd, &bq->bq_deliveries, pd_link)
-		if (pd->pd_td == curthread)
+	SLIST_FOREACH(pd, &bq->bq_deliveries, pbd_link)
+		if (pd->pbd_td == curthread)
 			return (true);
 	return (false);
 }

@@ -456,9 +456,9 @@ bool	pv_net_is_command(const struct pvq_done *done);
  */
 
 struct pv_net_page {
-	void		*pp_mem;	/* PAGE_SIZE bytes */
-	bus_addr_t	 pp_addr;	/* as segments have it */
-	void		*pp_arg;	/* to receive into it: pc_arg of the chain that posts it */
+	void		*npg_mem;	/* PAGE_SIZE bytes */
+	bus_addr_t	 npg_addr;	/* as segments have it */
+	void		*npg_arg;	/* to receive into it: pc_arg of the chain that posts it */
 };
 
 /*

@@ -53,9 +53,9 @@ struct pv_net_groups {
 };
 
 struct pv_net_hosts {
-	const struct pv_net *ph_pn;
-	u_int	ph_n;
-	uint8_t	ph_addrs[PV_NET_HOSTS][ETHER_ADDR_LEN];
+	const struct pv_net *pnh_pn;
+	u_int	pnh_n;
+	uint8_t	pnh_addrs[PV_NET_HOSTS][ETHER_ADDR_LEN];
 };
 
 static u_int
@@ -79,14 +79,14 @@ pv_net_add_host(void *arg, if_t ifp)
 	u_int i;
 
 	if (ETHER_IS_ZERO(lladdr) ||
-	    pv_net_same_lladdr(lladdr, if_getlladdr(hosts->ph_pn->pn_ifp)))
+	    pv_net_same_lladdr(lladdr, if_getlladdr(hosts->pnh_pn->pn_ifp)))
 		return;
-	for (i = 0; i < hosts->ph_n; i++) {
-		if (pv_net_same_lladdr(lladdr, hosts->ph_addrs[i]))
+	for (i = 0; i < hosts->pnh_n; i++) {
+		if (pv_net_same_lladdr(lladdr, hosts->pnh_addrs[i]))
 			return;
 	}
-	if (hosts->ph_n < PV_NET_HOSTS)
-		memcpy(hosts->ph_addrs[hosts->ph_n++], lladdr, ETHER_ADDR_LEN);
+	if (hosts->pnh_n < PV_NET_HOSTS)
+		memcpy(hosts->pnh_addrs[hosts->pnh_n++], lladdr, ETHER_ADDR_LEN);
 }
 
 /* The interfaces of vlan(4), within the network epoch. */
@@ -132,16 +132,16 @@ pv_net_set_filter(struct pv_net *pn)
 
 	pv_dev_assert(&pn->pn_pvdev);
 	hosts = malloc(sizeof(*hosts), M_PVNET, M_WAITOK);
-	hosts->ph_pn = pn;
-	hosts->ph_n = 0;
+	hosts->pnh_pn = pn;
+	hosts->pnh_n = 0;
 	pv_net_foreach_vlan(pn, pv_net_add_host, hosts);
 	groups.pg_room = if_llmaddr_count(pn->pn_ifp);
 	groups.pg_addrs = malloc(MAX(groups.pg_room, 1) * ETHER_ADDR_LEN, M_PVNET, M_WAITOK);
 	memset(&filter, 0, sizeof(filter));
 	filter.pf_ngroups = if_foreach_llmaddr(pn->pn_ifp, pv_net_copy_group, &groups);
 	filter.pf_groups = groups.pg_addrs;
-	filter.pf_nhosts = hosts->ph_n;
-	filter.pf_hosts = hosts->ph_addrs;
+	filter.pf_nhosts = hosts->pnh_n;
+	filter.pf_hosts = hosts->pnh_addrs;
 	filter.pf_promisc = (flags & IFF_PROMISC) != 0 || pv_net_vlan_promisc(pn);
 	/* A device that did not accept our address must not filter by its own. */
 	filter.pf_allhosts = memcmp(if_getlladdr(pn->pn_ifp), pn->pn_lladdr, ETHER_ADDR_LEN) != 0;

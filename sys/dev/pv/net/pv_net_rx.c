@@ -309,7 +309,7 @@ pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
 		*pc = (struct pvq_chain){ .pc_segs = buf->prb_segs, .pc_nwrite = buf->prb_nsegs,
 		    .pc_cookie = buf };
 		if (buf->prb_page != NULL)
-			pc->pc_arg = buf->prb_page->pp_arg;
+			pc->pc_arg = buf->prb_page->npg_arg;
 		need = pvq_prepare(rxq->prq_pvq, pc);
 		if (__predict_false(need == 0)) {
 			pv_net_rx_unfit(rxq, buf);
@@ -693,7 +693,7 @@ pv_net_rx_slow(struct pv_net_rxq *rxq, const struct pvq_done *done, int n, struc
 		buf = done[i].pd_cookie;
 		memset(&hdrs[i], 0, sizeof(hdrs[i]));
 		if (buf->prb_page != NULL) {
-			hdrs[i].prh_hdr = buf->prb_page->pp_mem;
+			hdrs[i].prh_hdr = buf->prb_page->npg_mem;
 			hdrs[i].prh_room = PAGE_SIZE;
 			continue;
 		}

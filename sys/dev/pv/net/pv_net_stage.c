@@ -65,7 +65,7 @@ pv_net_stage_csum(const struct pv_net_txbuf *buf, const struct pv_net_page *page
 		return (EINVAL);
 	sum = pv_net_finished_sum(__DECONST(struct mbuf *, m), o->po_csum_start, o->po_csum_offset,
 	    pv_net_sum_end(m, at));
-	memcpy((char *)page->pp_mem + at, &sum, sizeof(sum));
+	memcpy((char *)page->npg_mem + at, &sum, sizeof(sum));
 	return (0);
 }
 
@@ -97,9 +97,9 @@ pv_net_stage_send(struct pv_net_txq *txq, struct pv_net_txbuf *buf, const struct
 	for (i = 0; i < n; i++) {
 		chunk = MIN(left, PAGE_SIZE);
 		pages[i] = st->st_free[--st->st_nfree];
-		buf->ptb_segs[i].ds_addr = pages[i]->pp_addr;
+		buf->ptb_segs[i].ds_addr = pages[i]->npg_addr;
 		buf->ptb_segs[i].ds_len = chunk;
-		m_copydata(at, off, chunk, pages[i]->pp_mem);
+		m_copydata(at, off, chunk, pages[i]->npg_mem);
 		left -= chunk;
 		/* On to where the next page begins. */
 		off += chunk;
@@ -134,7 +134,7 @@ pv_net_stage_receive(const struct pv_net_page *page, const struct pv_net_rxhdr *
 		return (NULL);
 	/* What IP reads is aligned if that costs nothing. */
 	m->m_data += pad;
-	memcpy(mtod(m, void *), (const char *)page->pp_mem + hdr->prh_skip, hdr->prh_len);
+	memcpy(mtod(m, void *), (const char *)page->npg_mem + hdr->prh_skip, hdr->prh_len);
 	m->m_len = m->m_pkthdr.len = hdr->prh_len;
 	return (m);
 }
@@ -194,7 +194,7 @@ pv_net_stage_start_rx(struct pv_net_rxq *rxq)
 	for (i = 0; i < rxq->prq_nbufs; i++) {
 		buf = pv_net_rx_buf(rxq, i);
 		buf->prb_page = &rxq->prq_pages[i];
-		buf->prb_segs[0].ds_addr = buf->prb_page->pp_addr;
+		buf->prb_segs[0].ds_addr = buf->prb_page->npg_addr;
 		buf->prb_segs[0].ds_len = PAGE_SIZE;
 		buf->prb_nsegs = 1;
 	}

@@ -28,7 +28,7 @@
  * is harmless.  Pages that were in a request without an answer are not used until the reset is
  * confirmed, and never if it is not.
  *
- * Locking.  vtb_mtx only for sleeping and waking.
+ * Locking.  vtbn_mtx only for sleeping and waking.
  *
  * Gaps: PFNs are guest-physical addresses also behind an IOMMU, as the specification has it.
  */
@@ -67,7 +67,7 @@ static const struct virtio_feature vtballoon_features[] = {
 static struct vtballoon_softc *
 vtballoon_of(struct pv_balloon *pb)
 {
-	return (__containerof(pb, struct vtballoon_softc, vtb_balloon));
+	return (__containerof(pb, struct vtballoon_softc, vtbn_balloon));
 }
 
 /* Put an array of the pages' numbers into q.  One of the arrays is free. */
@@ -81,14 +81,14 @@ vtballoon_tell(struct vtballoon_softc *sc, struct pvq *q, vm_page_t *pages, u_in
 	error = pvq_reserve(q, 1);
 	if (error != 0)
 		return (error);
-	free = ffs(~sc->vtb_busy) - 1;
-	KASSERT(free < VTB_ARRAYS, ("%s: arrays %#x are busy", __func__, sc->vtb_busy));
-	sc->vtb_busy |= 1u << free;
-	pfns = sc->vtb_shared->pfns[free];
+	free = ffs(~sc->vtbn_busy) - 1;
+	KASSERT(free < VTB_ARRAYS, ("%s: arrays %#x are busy", __func__, sc->vtbn_busy));
+	sc->vtbn_busy |= 1u << free;
+	pfns = sc->vtbn_shared->pfns[free];
 	for (i = 0; i < n; i++) {
 		pfn = VM_PAGE_TO_PHYS(pages[i]) >> VIRTIO_BALLOON_PFN_SHIFT;
 		for (j = 0; j < PFNS_A_PAGE; j++)
-			pfns[k++] = virtio_32(sc->vtb_modern, pfn + j);
+			pfns[k++] = virtio_32(sc->vtbn_modern, pfn + j);
 	}
 	vtballoon_put(sc, q, pfns, k * sizeof(*pfns));
 	return (0);
@@ -100,7 +100,7 @@ vtballoon_report(struct pv_balloon *pb, u_long pages)
 	struct vtballoon_softc *sc = vtballoon_of(pb);
 	uint32_t actual = pages * PFNS_A_PAGE;
 
-	(void)virtio_write_config(sc->vtb_dev, offsetof(struct virtio_balloon_config, actual),
+	(void)virtio_write_config(sc->vtbn_dev, offsetof(struct virtio_balloon_config, actual),
 	    &actual, sizeof(actual));
 }
 
@@ -110,8 +110,8 @@ vtballoon_write_poison(struct vtballoon_softc *sc)
 {
 	uint32_t value = (uint32_t)vtballoon_tunables[VTBALLOON_POISON].pt_value;
 
-	if ((sc->vtb_features & VIRTIO_BALLOON_F_PAGE_POISON) != 0)
-		(void)virtio_write_config(sc->vtb_dev,
+	if ((sc->vtbn_features & VIRTIO_BALLOON_F_PAGE_POISON) != 0)
+		(void)virtio_write_config(sc->vtbn_dev,
 		    offsetof(struct virtio_balloon_config, poison_val), &value, sizeof(value));
 }
 
@@ -132,44 +132,44 @@ vtballoon_collect(struct vtballoon_softc *sc)
 		{ VIRTIO_BALLOON_S_MINFLT, VM_CNT_FETCH(v_vm_faults) - VM_CNT_FETCH(v_io_faults) },
 		{ VIRTIO_BALLOON_S_MEMFREE, ptoa((uint64_t)vm_free_count()) },
 		{ VIRTIO_BALLOON_S_MEMTOT,
-		    ptoa((uint64_t)vm_cnt.v_page_count - sc->vtb_balloon.pb_npages) },
+		    ptoa((uint64_t)vm_cnt.v_page_count - sc->vtbn_balloon.pb_npages) },
 		{ VIRTIO_BALLOON_S_AVAIL, ptoa((uint64_t)vm_free_count() + vm_inactive_count()) },
 		{ VIRTIO_BALLOON_S_CACHES, ptoa((uint64_t)vm_inactive_count()) },
 		{ VIRTIO_BALLOON_S_ASYNC_SCAN, ptoa(VM_CNT_FETCH(v_pdpages)) },
 		{ VIRTIO_BALLOON_S_ASYNC_RECLAIM, ptoa(VM_CNT_FETCH(v_dfree)) },
 	};
-	struct virtio_balloon_stat *st = sc->vtb_shared->stats;
+	struct virtio_balloon_stat *st = sc->vtbn_shared->stats;
 	u_int i;
 
 	for (i = 0; i < VTB_STATS; i++) {
-		st[i].tag = virtio_16(sc->vtb_modern, stats[i].tag);
-		st[i].val = virtio_64(sc->vtb_modern, stats[i].val);
+		st[i].tag = virtio_16(sc->vtbn_modern, stats[i].tag);
+		st[i].val = virtio_64(sc->vtbn_modern, stats[i].val);
 	}
-	return (sizeof(sc->vtb_shared->stats));
+	return (sizeof(sc->vtbn_shared->stats));
 }
 
 /* Put the first buffer (5.5.6.3); the device returns it to request another. */
 static void
 vtballoon_put_stats(struct vtballoon_softc *sc)
 {
-	struct pvq *q = sc->vtb_queue[VTBQ_STATS];
+	struct pvq *q = sc->vtbn_queue[VTBQ_STATS];
 
 	if (q == NULL || pvq_reserve(q, 1) != 0)
 		return;
-	vtballoon_put(sc, q, sc->vtb_shared->stats, vtballoon_collect(sc));
+	vtballoon_put(sc, q, sc->vtbn_shared->stats, vtballoon_collect(sc));
 }
 
 static void
 vtballoon_poll_stats(struct vtballoon_softc *sc)
 {
-	struct pvq *q = sc->vtb_queue[VTBQ_STATS];
+	struct pvq *q = sc->vtbn_queue[VTBQ_STATS];
 	struct pvq_done done;
 
 	if (q == NULL)
 		return;
 	do {
 		while (pvq_get(q, &done, 1) != 0) {
-			sc->vtb_stats_asked++;
+			sc->vtbn_stats_asked++;
 			vtballoon_put_stats(sc);
 		}
 	} while (!pvq_broken(q) && pvq_intr_enable(q, 1));
@@ -180,9 +180,9 @@ vtballoon_read_target(struct vtballoon_softc *sc)
 {
 	uint32_t pages;
 
-	if (virtio_read_config(sc->vtb_dev, offsetof(struct virtio_balloon_config, num_pages),
+	if (virtio_read_config(sc->vtbn_dev, offsetof(struct virtio_balloon_config, num_pages),
 	    &pages, sizeof(pages)) == 0)
-		pv_balloon_set_target(&sc->vtb_balloon, pages / PFNS_A_PAGE);
+		pv_balloon_set_target(&sc->vtbn_balloon, pages / PFNS_A_PAGE);
 }
 
 static int
@@ -191,13 +191,13 @@ vtballoon_stop(struct pv_balloon *pb)
 	struct vtballoon_softc *sc = vtballoon_of(pb);
 	int error, i;
 
-	error = virtio_quiesce(sc->vtb_dev);
+	error = virtio_quiesce(sc->vtbn_dev);
 	vtballoon_free_stop(sc, error != 0);
 	for (i = 0; i < VTBQ_COUNT; i++) {
-		while (sc->vtb_queue[i] != NULL && pvq_drain(sc->vtb_queue[i]) != NULL)
+		while (sc->vtbn_queue[i] != NULL && pvq_drain(sc->vtbn_queue[i]) != NULL)
 			;
 	}
-	sc->vtb_busy = 0;
+	sc->vtbn_busy = 0;
 	return (error);
 }
 
@@ -207,11 +207,11 @@ vtballoon_restart(struct pv_balloon *pb)
 	struct vtballoon_softc *sc = vtballoon_of(pb);
 	int error;
 
-	error = virtio_restart(sc->vtb_dev);
+	error = virtio_restart(sc->vtbn_dev);
 	if (error != 0)
 		return (error);
 	vtballoon_write_poison(sc);
-	virtio_start(sc->vtb_dev);
+	virtio_start(sc->vtbn_dev);
 	return (0);
 }
 
@@ -233,11 +233,11 @@ static int
 vtballoon_inflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
 {
 	struct vtballoon_softc *sc = vtballoon_of(pb);
-	struct pvq *q = sc->vtb_queue[VTBQ_INFLATE];
+	struct pvq *q = sc->vtbn_queue[VTBQ_INFLATE];
 	int error;
 
 	*done = 0;
-	error = vtballoon_wait(sc, sc->vtb_queue[VTBQ_DEFLATE], 0);
+	error = vtballoon_wait(sc, sc->vtbn_queue[VTBQ_DEFLATE], 0);
 	if (error == 0)
 		error = vtballoon_tell(sc, q, pages, n);
 	if (error != 0)
@@ -252,13 +252,13 @@ static int
 vtballoon_deflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
 {
 	struct vtballoon_softc *sc = vtballoon_of(pb);
-	struct pvq *q = sc->vtb_queue[VTBQ_DEFLATE];
+	struct pvq *q = sc->vtbn_queue[VTBQ_DEFLATE];
 	int error;
 
 	error = vtballoon_wait(sc, q, VTB_ARRAYS - 1);
 	if (error == 0)
 		error = vtballoon_tell(sc, q, pages, n);
-	if (error == 0 && (sc->vtb_features & VIRTIO_BALLOON_F_MUST_TELL_HOST) != 0)
+	if (error == 0 && (sc->vtbn_features & VIRTIO_BALLOON_F_MUST_TELL_HOST) != 0)
 		error = vtballoon_wait(sc, q, 0);
 	*done = error == 0 ? n : 0;
 	return (error);
@@ -282,14 +282,14 @@ vtballoon_idle(struct pv_balloon *pb)
 }
 
 static const struct pv_balloon_ops vtballoon_ops = {
-	.bo_inflate = vtballoon_inflate,
-	.bo_deflate = vtballoon_deflate,
-	.bo_report = vtballoon_report,
-	.bo_poll = vtballoon_poll,
-	.bo_idle = vtballoon_idle,
-	.bo_stop = vtballoon_stop,
-	.bo_restart = vtballoon_restart,
-	.bo_apply = vtballoon_apply,
+	.pbo_inflate = vtballoon_inflate,
+	.pbo_deflate = vtballoon_deflate,
+	.pbo_report = vtballoon_report,
+	.pbo_poll = vtballoon_poll,
+	.pbo_idle = vtballoon_idle,
+	.pbo_stop = vtballoon_stop,
+	.pbo_restart = vtballoon_restart,
+	.pbo_apply = vtballoon_apply,
 };
 
 /* Queues of which the worker waits for an answer. */
@@ -298,9 +298,9 @@ vtballoon_intr(void *arg)
 {
 	struct vtballoon_softc *sc = arg;
 
-	mtx_lock(&sc->vtb_mtx);
+	mtx_lock(&sc->vtbn_mtx);
 	wakeup(sc);
-	mtx_unlock(&sc->vtb_mtx);
+	mtx_unlock(&sc->vtbn_mtx);
 }
 
 /* The others: there may be something to do. */
@@ -309,7 +309,7 @@ vtballoon_wake_intr(void *arg)
 {
 	struct vtballoon_softc *sc = arg;
 
-	pv_balloon_wake(&sc->vtb_balloon);
+	pv_balloon_wake(&sc->vtbn_balloon);
 }
 
 /*
@@ -333,12 +333,12 @@ vtballoon_alloc_queues(struct vtballoon_softc *sc)
 	};
 	struct virtio_queue_spec specs[VTBQ_COUNT];
 	struct pvq_spec *spec;
-	bool iommu = virtio_has(sc->vtb_dev, VIRTIO_F_ACCESS_PLATFORM);
+	bool iommu = virtio_has(sc->vtbn_dev, VIRTIO_F_ACCESS_PLATFORM);
 	int error, i, n = 0;
 
 	bzero(specs, sizeof(specs));
 	for (i = 0; i < VTBQ_COUNT; i++) {
-		if ((sc->vtb_features & queues[i].feature) != queues[i].feature)
+		if ((sc->vtbn_features & queues[i].feature) != queues[i].feature)
 			continue;
 		spec = &specs[n++].vqs_spec;
 		strlcpy(spec->pqs_name, queues[i].name, sizeof(spec->pqs_name));
@@ -349,38 +349,38 @@ vtballoon_alloc_queues(struct vtballoon_softc *sc)
 		    vtballoon_wake_intr : vtballoon_intr;
 		spec->pqs_arg = sc;
 		if (!iommu || (i != VTBQ_HINT && i != VTBQ_REPORT))
-			spec->pqs_pvq = &sc->vtb_queue[i];
+			spec->pqs_pvq = &sc->vtbn_queue[i];
 	}
-	error = virtio_alloc_queues(sc->vtb_dev, specs, n, INTR_TYPE_MISC);
+	error = virtio_alloc_queues(sc->vtbn_dev, specs, n, INTR_TYPE_MISC);
 	for (i = 0; i < VTBQ_COUNT && error == 0; i++)
-		pv_dev_adopt(&sc->vtb_balloon.pb_pvdev, i, sc->vtb_queue[i]);
+		pv_dev_adopt(&sc->vtbn_balloon.pb_pvdev, i, sc->vtbn_queue[i]);
 	return (error);
 }
 
 static void
 vtballoon_sysctl(struct vtballoon_softc *sc)
 {
-	struct sysctl_ctx_list *ctx = &sc->vtb_sysctl;
-	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtb_dev));
+	struct sysctl_ctx_list *ctx = &sc->vtbn_sysctl;
+	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtbn_dev));
 	struct sysctl_oid *node;
 	int i;
 
 	sysctl_ctx_init(ctx);
-	pv_dev_sysctl(&sc->vtb_balloon.pb_pvdev, ctx, top);
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "stats_asked", CTLFLAG_RD, &sc->vtb_stats_asked, 0,
+	pv_dev_sysctl(&sc->vtbn_balloon.pb_pvdev, ctx, top);
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "stats_asked", CTLFLAG_RD, &sc->vtbn_stats_asked, 0,
 	    "Times that the host requested statistics");
 	/* The names of FreeBSD's own driver. */
-	SYSCTL_ADD_ULONG(ctx, top, OID_AUTO, "desired", CTLFLAG_RD, &sc->vtb_balloon.pb_target,
+	SYSCTL_ADD_ULONG(ctx, top, OID_AUTO, "desired", CTLFLAG_RD, &sc->vtbn_balloon.pb_target,
 	    "As target");
-	SYSCTL_ADD_ULONG(ctx, top, OID_AUTO, "current", CTLFLAG_RD, &sc->vtb_balloon.pb_npages,
+	SYSCTL_ADD_ULONG(ctx, top, OID_AUTO, "current", CTLFLAG_RD, &sc->vtbn_balloon.pb_npages,
 	    "As pages");
 	vtballoon_free_sysctl(sc, top);
 	for (i = 0; i < VTBQ_COUNT; i++) {
-		if (sc->vtb_queue[i] == NULL)
+		if (sc->vtbn_queue[i] == NULL)
 			continue;
-		node = SYSCTL_ADD_NODE(ctx, top, OID_AUTO, sc->vtb_queue[i]->q_name,
+		node = SYSCTL_ADD_NODE(ctx, top, OID_AUTO, sc->vtbn_queue[i]->q_name,
 		    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Statistics of the queue");
-		pvq_sysctl(sc->vtb_queue[i], ctx, SYSCTL_CHILDREN(node));
+		pvq_sysctl(sc->vtbn_queue[i], ctx, SYSCTL_CHILDREN(node));
 	}
 }
 
@@ -388,19 +388,19 @@ static int
 vtballoon_init(struct vtballoon_softc *sc)
 {
 	struct pv_balloon_params params = {
-		.bp_batch = VTB_BATCH_PFNS / PFNS_A_PAGE,
-		.bp_nqueues = VTBQ_COUNT,
-		.bp_oom = (sc->vtb_features & VIRTIO_BALLOON_F_DEFLATE_ON_OOM) != 0,
+		.pbp_batch = VTB_BATCH_PFNS / PFNS_A_PAGE,
+		.pbp_nqueues = VTBQ_COUNT,
+		.pbp_oom = (sc->vtbn_features & VIRTIO_BALLOON_F_DEFLATE_ON_OOM) != 0,
 	};
 	int error;
 
-	if ((sc->vtb_features & VIRTIO_BALLOON_F_PAGE_POISON) != 0)
-		params.bp_poison = (uint32_t)vtballoon_tunables[VTBALLOON_POISON].pt_value;
+	if ((sc->vtbn_features & VIRTIO_BALLOON_F_PAGE_POISON) != 0)
+		params.pbp_poison = (uint32_t)vtballoon_tunables[VTBALLOON_POISON].pt_value;
 	error = vtballoon_free_init(sc);
 	if (error != 0)
 		return (error);
-	error = pv_balloon_init(&sc->vtb_balloon, sc->vtb_dev, &vtballoon_ops, &params);
-	sc->vtb_initialised = error == 0;
+	error = pv_balloon_init(&sc->vtbn_balloon, sc->vtbn_dev, &vtballoon_ops, &params);
+	sc->vtbn_initialised = error == 0;
 	return (error);
 }
 
@@ -412,24 +412,24 @@ vtballoon_init(struct vtballoon_softc *sc)
 static void
 vtballoon_teardown(struct vtballoon_softc *sc)
 {
-	struct pv_balloon *pb = &sc->vtb_balloon;
+	struct pv_balloon *pb = &sc->vtbn_balloon;
 	bool leaked = false;
 
-	if (sc->vtb_attached) {
-		sc->vtb_attached = false;
+	if (sc->vtbn_attached) {
+		sc->vtbn_attached = false;
 		(void)pv_balloon_empty(pb);
-		sysctl_ctx_free(&sc->vtb_sysctl);
+		sysctl_ctx_free(&sc->vtbn_sysctl);
 	}
-	if (sc->vtb_initialised) {
-		sc->vtb_initialised = false;
+	if (sc->vtbn_initialised) {
+		sc->vtbn_initialised = false;
 		pv_dev_leave(&pb->pb_pvdev);
 		leaked = pb->pb_pvdev.pvd_leaked;
-		virtio_free_queues(sc->vtb_dev);
+		virtio_free_queues(sc->vtbn_dev);
 		pv_balloon_fini(pb, !leaked);
 	}
 	vtballoon_free_fini(sc);
 	vtballoon_free_shared(sc, leaked);
-	mtx_destroy(&sc->vtb_mtx);
+	mtx_destroy(&sc->vtbn_mtx);
 }
 
 /* Without a value to fill pages with, PAGE_POISON is not negotiated. */
@@ -445,7 +445,7 @@ vtballoon_negotiate(struct vtballoon_softc *sc)
 		    vtballoon_tunables[VTBALLOON_POISON].pt_value == 0)
 			vf->vf_flags |= VIRTIO_FEATURE_OFF;
 	}
-	return (virtio_negotiate(sc->vtb_dev, table, &sc->vtb_features));
+	return (virtio_negotiate(sc->vtbn_dev, table, &sc->vtbn_features));
 }
 
 static int
@@ -454,9 +454,9 @@ vtballoon_attach(device_t dev)
 	struct vtballoon_softc *sc = device_get_softc(dev);
 	int error;
 
-	sc->vtb_dev = dev;
-	sc->vtb_modern = virtio_get_modern(dev) != 0;
-	mtx_init(&sc->vtb_mtx, device_get_nameunit(dev), "vtballoon", MTX_DEF);
+	sc->vtbn_dev = dev;
+	sc->vtbn_modern = virtio_get_modern(dev) != 0;
+	mtx_init(&sc->vtbn_mtx, device_get_nameunit(dev), "vtballoon", MTX_DEF);
 	error = vtballoon_negotiate(sc);
 	if (error == 0)
 		error = vtballoon_init(sc);
@@ -471,8 +471,8 @@ vtballoon_attach(device_t dev)
 	vtballoon_sysctl(sc);
 	vtballoon_write_poison(sc);
 	virtio_start(dev);
-	sc->vtb_attached = true;
-	pv_dev_start(&sc->vtb_balloon.pb_pvdev, true);
+	sc->vtbn_attached = true;
+	pv_dev_start(&sc->vtbn_balloon.pb_pvdev, true);
 	return (0);
 }
 
@@ -493,7 +493,7 @@ vtballoon_suspend(device_t dev)
 {
 	struct vtballoon_softc *sc = device_get_softc(dev);
 
-	return (pv_dev_freeze(&sc->vtb_balloon.pb_pvdev));
+	return (pv_dev_freeze(&sc->vtbn_balloon.pb_pvdev));
 }
 
 static int
@@ -501,7 +501,7 @@ vtballoon_resume(device_t dev)
 {
 	struct vtballoon_softc *sc = device_get_softc(dev);
 
-	return (pv_dev_thaw(&sc->vtb_balloon.pb_pvdev));
+	return (pv_dev_thaw(&sc->vtbn_balloon.pb_pvdev));
 }
 
 static int
@@ -510,13 +510,13 @@ vtballoon_config_change(device_t dev)
 	struct vtballoon_softc *sc = device_get_softc(dev);
 
 	if (virtio_needs_reset(dev)) {
-		pv_dev_need_reset(&sc->vtb_balloon.pb_pvdev, PV_DEV_ALL, ETIMEDOUT);
+		pv_dev_need_reset(&sc->vtbn_balloon.pb_pvdev, PV_DEV_ALL, ETIMEDOUT);
 		/* Nobody waits for it any more. */
 		vtballoon_intr(sc);
 		return (0);
 	}
 	vtballoon_read_target(sc);
-	pv_balloon_wake(&sc->vtb_balloon);
+	pv_balloon_wake(&sc->vtbn_balloon);
 	return (0);
 }
 

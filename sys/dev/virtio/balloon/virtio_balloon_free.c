@@ -69,7 +69,7 @@ free_put(struct pvq *q, bus_dma_segment_t *segs, int n, void *cookie)
 static void
 hint_release(struct vtballoon_softc *sc)
 {
-	struct vtballoon_free *vtf = &sc->vtb_free;
+	struct vtballoon_free *vtf = &sc->vtbn_free;
 	vm_page_t m;
 
 	while ((m = TAILQ_FIRST(&vtf->vtf_hinted)) != NULL) {
@@ -83,19 +83,19 @@ hint_release(struct vtballoon_softc *sc)
 static void
 hint_back(struct vtballoon_softc *sc, void *cookie)
 {
-	struct vtballoon_free *vtf = &sc->vtb_free;
+	struct vtballoon_free *vtf = &sc->vtbn_free;
 	vm_page_t m = cookie;
 
-	if (cookie == &sc->vtb_shared->cmd_id)
+	if (cookie == &sc->vtbn_shared->cmd_id)
 		vtf->vtf_said = true;
-	else if (cookie != &sc->vtb_shared->cmd_stop)
+	else if (cookie != &sc->vtbn_shared->cmd_stop)
 		TAILQ_INSERT_HEAD(&vtf->vtf_hinted, m, plinks.q);
 }
 
 static void
 hint_collect(struct vtballoon_softc *sc)
 {
-	struct pvq *q = sc->vtb_queue[VTBQ_HINT];
+	struct pvq *q = sc->vtbn_queue[VTBQ_HINT];
 	struct pvq_done done;
 
 	do {
@@ -109,7 +109,7 @@ hint_command(struct vtballoon_softc *sc)
 {
 	uint32_t id;
 
-	if (virtio_read_config(sc->vtb_dev,
+	if (virtio_read_config(sc->vtbn_dev,
 	    offsetof(struct virtio_balloon_config, free_page_hint_cmd_id), &id, sizeof(id)) != 0)
 		id = VIRTIO_BALLOON_CMD_ID_STOP;
 	return (id);
@@ -119,14 +119,14 @@ hint_command(struct vtballoon_softc *sc)
 static bool
 hint_begin(struct vtballoon_softc *sc)
 {
-	struct vtballoon_free *vtf = &sc->vtb_free;
-	struct pvq *q = sc->vtb_queue[VTBQ_HINT];
+	struct vtballoon_free *vtf = &sc->vtbn_free;
+	struct pvq *q = sc->vtbn_queue[VTBQ_HINT];
 
 	if (!vtf->vtf_said || pvq_reserve(q, 1) != 0)
 		return (false);
 	vtf->vtf_said = false;
-	sc->vtb_shared->cmd_id = virtio_32(sc->vtb_modern, vtf->vtf_cmd_id);
-	vtballoon_put(sc, q, &sc->vtb_shared->cmd_id, sizeof(uint32_t));
+	sc->vtbn_shared->cmd_id = virtio_32(sc->vtbn_modern, vtf->vtf_cmd_id);
+	vtballoon_put(sc, q, &sc->vtbn_shared->cmd_id, sizeof(uint32_t));
 	vtf->vtf_state = VTF_HINTING;
 	return (true);
 }
@@ -135,8 +135,8 @@ hint_begin(struct vtballoon_softc *sc)
 static bool
 hint_some(struct vtballoon_softc *sc)
 {
-	struct vtballoon_free *vtf = &sc->vtb_free;
-	struct pvq *q = sc->vtb_queue[VTBQ_HINT];
+	struct vtballoon_free *vtf = &sc->vtbn_free;
+	struct pvq *q = sc->vtbn_queue[VTBQ_HINT];
 	bus_dma_segment_t seg;
 	vm_page_t m;
 	int n;
@@ -162,12 +162,12 @@ hint_some(struct vtballoon_softc *sc)
 static bool
 hint_end(struct vtballoon_softc *sc)
 {
-	struct pvq *q = sc->vtb_queue[VTBQ_HINT];
+	struct pvq *q = sc->vtbn_queue[VTBQ_HINT];
 
 	if (pvq_reserve(q, 1) != 0)
 		return (false);
-	vtballoon_put(sc, q, &sc->vtb_shared->cmd_stop, sizeof(uint32_t));
-	sc->vtb_free.vtf_state = VTF_RESTING;
+	vtballoon_put(sc, q, &sc->vtbn_shared->cmd_stop, sizeof(uint32_t));
+	sc->vtbn_free.vtf_state = VTF_RESTING;
 	return (true);
 }
 
@@ -175,7 +175,7 @@ hint_end(struct vtballoon_softc *sc)
 static bool
 hint_step(struct vtballoon_softc *sc)
 {
-	switch (sc->vtb_free.vtf_state) {
+	switch (sc->vtbn_free.vtf_state) {
 	case VTF_ASKED:
 		return (hint_begin(sc));
 	case VTF_HINTING:
@@ -194,10 +194,10 @@ hint_step(struct vtballoon_softc *sc)
 int
 vtballoon_free_poll(struct vtballoon_softc *sc)
 {
-	struct vtballoon_free *vtf = &sc->vtb_free;
+	struct vtballoon_free *vtf = &sc->vtbn_free;
 	uint32_t id;
 
-	if (sc->vtb_queue[VTBQ_HINT] == NULL)
+	if (sc->vtbn_queue[VTBQ_HINT] == NULL)
 		return (0);
 	hint_collect(sc);
 	id = hint_command(sc);
@@ -230,8 +230,8 @@ report_release(struct vtballoon_free *vtf)
 static int
 report(struct vtballoon_softc *sc)
 {
-	struct vtballoon_free *vtf = &sc->vtb_free;
-	struct pvq *q = sc->vtb_queue[VTBQ_REPORT];
+	struct vtballoon_free *vtf = &sc->vtbn_free;
+	struct pvq *q = sc->vtbn_queue[VTBQ_REPORT];
 	bus_dma_segment_t segs[VTB_REPORT_MAX];
 	struct pvq_chain pc = {
 		.pc_segs = segs,
@@ -276,7 +276,7 @@ report_next(struct vtballoon_free *vtf)
 static int
 report_collect(struct vtballoon_softc *sc, vm_page_t *blocks, int max, u_int *looks, int end)
 {
-	struct vtballoon_free *vtf = &sc->vtb_free;
+	struct vtballoon_free *vtf = &sc->vtbn_free;
 	vm_paddr_t pa;
 	vm_page_t m;
 	u_long block;
@@ -302,17 +302,17 @@ report_collect(struct vtballoon_softc *sc, vm_page_t *blocks, int max, u_int *lo
 int
 vtballoon_free_idle(struct vtballoon_softc *sc)
 {
-	struct vtballoon_free *vtf = &sc->vtb_free;
+	struct vtballoon_free *vtf = &sc->vtbn_free;
 	u_int left, looks;
 	int begin = ticks, error = 0, max;
 
-	if (sc->vtb_queue[VTBQ_REPORT] == NULL)
+	if (sc->vtbn_queue[VTBQ_REPORT] == NULL)
 		return (0);
 	if (vtf->vtf_due - ticks > 0)
 		return (vtf->vtf_due - ticks);
 	looks = MIN(LOOKS_A_SECOND, vtf->vtf_nmarks);
 	left = (u_int)vtballoon_tunables[VTBALLOON_REPORT_RATE].pt_value * 1024 / (BLOCK_SIZE / 1024);
-	max = MIN(VTB_REPORT_MAX, sc->vtb_queue[VTBQ_REPORT]->q_max_segs);
+	max = MIN(VTB_REPORT_MAX, sc->vtbn_queue[VTBQ_REPORT]->q_max_segs);
 	while (error == 0 && left > 0 && looks > 0) {
 		vtf->vtf_nblocks = report_collect(sc, vtf->vtf_blocks, MIN((u_int)max, left),
 		    &looks, begin + MAX(hz / 10, 1));
@@ -329,12 +329,12 @@ vtballoon_free_idle(struct vtballoon_softc *sc)
 void
 vtballoon_free_stop(struct vtballoon_softc *sc, bool leaked)
 {
-	struct vtballoon_free *vtf = &sc->vtb_free;
+	struct vtballoon_free *vtf = &sc->vtbn_free;
 	void *cookie;
 
-	if (sc->vtb_queue[VTBQ_HINT] != NULL) {
+	if (sc->vtbn_queue[VTBQ_HINT] != NULL) {
 		/* A device that did not confirm the reset keeps what it has. */
-		while ((cookie = pvq_drain(sc->vtb_queue[VTBQ_HINT])) != NULL) {
+		while ((cookie = pvq_drain(sc->vtbn_queue[VTBQ_HINT])) != NULL) {
 			if (!leaked)
 				hint_back(sc, cookie);
 		}
@@ -349,7 +349,7 @@ vtballoon_free_stop(struct vtballoon_softc *sc, bool leaked)
 int
 vtballoon_free_init(struct vtballoon_softc *sc)
 {
-	struct vtballoon_free *vtf = &sc->vtb_free;
+	struct vtballoon_free *vtf = &sc->vtbn_free;
 	vm_paddr_t end = 0;
 	int i;
 
@@ -367,19 +367,19 @@ vtballoon_free_init(struct vtballoon_softc *sc)
 void
 vtballoon_free_fini(struct vtballoon_softc *sc)
 {
-	if (sc->vtb_free.vtf_marks == NULL)
+	if (sc->vtbn_free.vtf_marks == NULL)
 		return;
-	free(sc->vtb_free.vtf_marks, M_VTBALLOON);
-	sc->vtb_free.vtf_marks = NULL;
+	free(sc->vtbn_free.vtf_marks, M_VTBALLOON);
+	sc->vtbn_free.vtf_marks = NULL;
 }
 
 void
 vtballoon_free_sysctl(struct vtballoon_softc *sc, struct sysctl_oid_list *top)
 {
-	struct sysctl_ctx_list *ctx = &sc->vtb_sysctl;
-	struct vtballoon_free *vtf = &sc->vtb_free;
+	struct sysctl_ctx_list *ctx = &sc->vtbn_sysctl;
+	struct vtballoon_free *vtf = &sc->vtbn_free;
 
-	if (sc->vtb_queue[VTBQ_HINT] != NULL) {
+	if (sc->vtbn_queue[VTBQ_HINT] != NULL) {
 		SYSCTL_ADD_U64(ctx, top, OID_AUTO, "hint_rounds", CTLFLAG_RD, &vtf->vtf_rounds, 0,
 		    "Times that the host requested hints before a migration");
 		SYSCTL_ADD_U64(ctx, top, OID_AUTO, "hints", CTLFLAG_RD, &vtf->vtf_hints, 0,
@@ -387,7 +387,7 @@ vtballoon_free_sysctl(struct vtballoon_softc *sc, struct sysctl_oid_list *top)
 		SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "hinted", CTLFLAG_RD, &vtf->vtf_nhinted, 0,
 		    "Blocks that are kept free until it is done");
 	}
-	if (sc->vtb_queue[VTBQ_REPORT] != NULL) {
+	if (sc->vtbn_queue[VTBQ_REPORT] != NULL) {
 		SYSCTL_ADD_U64(ctx, top, OID_AUTO, "reports", CTLFLAG_RD, &vtf->vtf_reports, 0,
 		    "Free blocks of 2 MB that were reported");
 		SYSCTL_ADD_U64(ctx, top, OID_AUTO, "report_passes", CTLFLAG_RD, &vtf->vtf_passes,

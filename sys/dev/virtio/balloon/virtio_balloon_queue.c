@@ -8,7 +8,7 @@
  * The memory that a virtio balloon shares with its device, and the requests made of it: a request is
  * put into a queue, and waited for.
  *
- * Locking.  vtb_mtx only for sleeping and waking.
+ * Locking.  vtbn_mtx only for sleeping and waking.
  */
 
 #include <sys/param.h>
@@ -37,26 +37,26 @@ vtballoon_alloc_shared(struct vtballoon_softc *sc)
 {
 	int error;
 
-	error = pv_dma_alloc(&sc->vtb_dma, bus_get_dma_tag(sc->vtb_dev), sizeof(*sc->vtb_shared),
+	error = pv_dma_alloc(&sc->vtbn_dma, bus_get_dma_tag(sc->vtbn_dev), sizeof(*sc->vtbn_shared),
 	    PAGE_SIZE);
-	sc->vtb_shared = sc->vtb_dma.pdm_mem;
+	sc->vtbn_shared = sc->vtbn_dma.pdm_mem;
 	return (error);
 }
 
 void
 vtballoon_free_shared(struct vtballoon_softc *sc, bool leaked)
 {
-	if (leaked && sc->vtb_shared != NULL)
-		device_printf(sc->vtb_dev, "the device did not release its memory: leaking it\n");
+	if (leaked && sc->vtbn_shared != NULL)
+		device_printf(sc->vtbn_dev, "the device did not release its memory: leaking it\n");
 	else
-		pv_dma_free(&sc->vtb_dma);
+		pv_dma_free(&sc->vtbn_dma);
 }
 
 void
 vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t len)
 {
 	bus_dma_segment_t seg = {
-		.ds_addr = sc->vtb_dma.pdm_addr + (vm_offset_t)what - (vm_offset_t)sc->vtb_shared,
+		.ds_addr = sc->vtbn_dma.pdm_addr + (vm_offset_t)what - (vm_offset_t)sc->vtbn_shared,
 		.ds_len = len,
 	};
 	struct pvq_chain pc = {
@@ -65,7 +65,7 @@ vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t len)
 		.pc_cookie = what,
 	};
 
-	pv_dma_sync(&sc->vtb_dma, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&sc->vtbn_dma, BUS_DMASYNC_PREWRITE);
 	pvq_put(q, &pc, 1);
 	pvq_commit(q);
 	(void)pvq_kick(q);
@@ -78,8 +78,8 @@ vtballoon_done(struct vtballoon_softc *sc, const void *cookie)
 	u_int i;
 
 	for (i = 0; i < VTB_ARRAYS; i++) {
-		if (cookie == sc->vtb_shared->pfns[i])
-			sc->vtb_busy &= ~(1u << i);
+		if (cookie == sc->vtbn_shared->pfns[i])
+			sc->vtbn_busy &= ~(1u << i);
 	}
 }
 
@@ -90,11 +90,11 @@ vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
 	int seconds = vtballoon_tunables[VTBALLOON_TIMEOUT].pt_value;
 	int end = ticks + seconds * hz, error = 0;
 
-	mtx_lock(&sc->vtb_mtx);
+	mtx_lock(&sc->vtbn_mtx);
 	for (;;) {
 		while (pvq_get(q, &done, 1) != 0) {
 			vtballoon_done(sc, done.pd_cookie);
-			sc->vtb_complained = false;
+			sc->vtbn_complained = false;
 			end = ticks + seconds * hz;
 		}
 		if (pvq_inflight(q) <= left)
@@ -106,15 +106,15 @@ vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
 		if (error != 0)
 			break;
 		if (!pvq_intr_enable(q, pvq_inflight(q) - left))
-			(void)msleep(sc, &sc->vtb_mtx, 0, "vtball", hz);
+			(void)msleep(sc, &sc->vtbn_mtx, 0, "vtball", hz);
 	}
-	mtx_unlock(&sc->vtb_mtx);
-	if (error == ETIMEDOUT && !sc->vtb_complained) {
-		sc->vtb_complained = true;
-		device_printf(sc->vtb_dev, "no answer on %s for %d seconds; resetting the device\n",
+	mtx_unlock(&sc->vtbn_mtx);
+	if (error == ETIMEDOUT && !sc->vtbn_complained) {
+		sc->vtbn_complained = true;
+		device_printf(sc->vtbn_dev, "no answer on %s for %d seconds; resetting the device\n",
 		    q->q_name, seconds);
 	}
 	if (error == ETIMEDOUT)
-		pv_dev_need_reset(&sc->vtb_balloon.pb_pvdev, PV_DEV_ALL, ETIMEDOUT);
+		pv_dev_need_reset(&sc->vtbn_balloon.pb_pvdev, PV_DEV_ALL, ETIMEDOUT);
 	return (error);
 }

@@ -66,21 +66,21 @@ struct vtballoon_free {
 };
 
 struct vtballoon_softc {
-	device_t	vtb_dev;
-	struct pv_balloon vtb_balloon;
-	struct mtx	vtb_mtx;
-	struct pvq	*vtb_queue[VTBQ_COUNT];
-	struct vtballoon_free vtb_free;
-	uint64_t	vtb_features;
-	uint64_t	vtb_stats_asked;
-	uint32_t	vtb_busy;	/* bit i: array i is the device's */
-	bool		vtb_modern;
-	bool		vtb_initialised; /* pv_balloon_init() was done */
-	bool		vtb_attached;	/* the balloon works */
-	bool		vtb_complained;	/* about no answer */
-	struct pv_dma	vtb_dma;
-	struct vtballoon_shared *vtb_shared;
-	struct sysctl_ctx_list vtb_sysctl;
+	device_t	vtbn_dev;
+	struct pv_balloon vtbn_balloon;
+	struct mtx	vtbn_mtx;
+	struct pvq	*vtbn_queue[VTBQ_COUNT];
+	struct vtballoon_free vtbn_free;
+	uint64_t	vtbn_features;
+	uint64_t	vtbn_stats_asked;
+	uint32_t	vtbn_busy;	/* bit i: array i is the device's */
+	bool		vtbn_modern;
+	bool		vtbn_initialised; /* pv_balloon_init() was done */
+	bool		vtbn_attached;	/* the balloon works */
+	bool		vtbn_complained;	/* about no answer */
+	struct pv_dma	vtbn_dma;
+	struct vtballoon_shared *vtbn_shared;
+	struct sysctl_ctx_list vtbn_sysctl;
 };
 
 /* hw.vtballoon (virtio_balloon_queue.c) */
@@ -93,7 +93,7 @@ enum {
 extern struct pv_tunable vtballoon_tunables[VTBALLOON_NTUNABLES];
 
 /*
- * Allocate vtb_shared, and free it.  A device that never confirmed a reset keeps it: that is logged.
+ * Allocate vtbn_shared, and free it.  A device that never confirmed a reset keeps it: that is logged.
  *
  * Returns 0 or ENOMEM.  May sleep.
  */
@@ -104,10 +104,10 @@ void	vtballoon_free_shared(struct vtballoon_softc *sc, bool leaked);
 static inline bool
 vtballoon_is_bad(const struct vtballoon_softc *sc)
 {
-	return (pv_dev_is_needed(&sc->vtb_balloon.pb_pvdev));
+	return (pv_dev_is_needed(&sc->vtbn_balloon.pb_pvdev));
 }
 
-/* Put len bytes of vtb_shared, for which there is room in q, for the device to read; and kick. */
+/* Put len bytes of vtbn_shared, for which there is room in q, for the device to read; and kick. */
 void	vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t len);
 
 /*

@@ -59,7 +59,7 @@ static bool
 vtpci_gone(struct vtpci_softc *sc)
 {
 
-	return (pci_read_config(sc->vp_bus.vb_dev, PCIR_VENDOR, 2) == 0xffff);
+	return (pci_read_config(sc->vtp_bus.vb_dev, PCIR_VENDOR, 2) == 0xffff);
 }
 
 static int
@@ -67,7 +67,7 @@ vtpci_poll_reset(device_t dev, u_int arg __unused)
 {
 	struct vtpci_softc *sc = device_get_softc(dev);
 
-	if (sc->vp_ops->vo_get_status(sc) == VIRTIO_STATUS_RESET)
+	if (sc->vtp_ops->vo_get_status(sc) == VIRTIO_STATUS_RESET)
 		return (0);
 	return (vtpci_gone(sc) ? ENXIO : EAGAIN);
 }
@@ -78,7 +78,7 @@ vtpci_reset(device_t dev)
 	struct vtpci_softc *sc = device_get_softc(dev);
 	int error;
 
-	sc->vp_ops->vo_set_status(sc, VIRTIO_STATUS_RESET);
+	sc->vtp_ops->vo_set_status(sc, VIRTIO_STATUS_RESET);
 	error = virtio_bus_wait(dev, vtpci_poll_reset, 0);
 	if (error == 0)
 		pci_enable_busmaster(dev);
@@ -92,7 +92,7 @@ vtpci_get_status(device_t dev)
 {
 	struct vtpci_softc *sc = device_get_softc(dev);
 
-	return (sc->vp_ops->vo_get_status(sc));
+	return (sc->vtp_ops->vo_get_status(sc));
 }
 
 static void
@@ -100,7 +100,7 @@ vtpci_set_status(device_t dev, uint8_t status)
 {
 	struct vtpci_softc *sc = device_get_softc(dev);
 
-	sc->vp_ops->vo_set_status(sc, status);
+	sc->vtp_ops->vo_set_status(sc, status);
 }
 
 static uint64_t
@@ -108,7 +108,7 @@ vtpci_get_features(device_t dev)
 {
 	struct vtpci_softc *sc = device_get_softc(dev);
 
-	return (sc->vp_ops->vo_get_features(sc));
+	return (sc->vtp_ops->vo_get_features(sc));
 }
 
 static void
@@ -116,7 +116,7 @@ vtpci_set_features(device_t dev, uint64_t features)
 {
 	struct vtpci_softc *sc = device_get_softc(dev);
 
-	sc->vp_ops->vo_set_features(sc, features);
+	sc->vtp_ops->vo_set_features(sc, features);
 }
 
 static bus_size_t
@@ -125,7 +125,7 @@ vtpci_config_size(device_t dev)
 	struct vtpci_softc *sc = device_get_softc(dev);
 	struct vtpci_region vr;
 
-	sc->vp_ops->vo_config(sc, &vr);
+	sc->vtp_ops->vo_config(sc, &vr);
 	return (vr.vr_len);
 }
 
@@ -134,7 +134,7 @@ vtpci_config_generation(device_t dev)
 {
 	struct vtpci_softc *sc = device_get_softc(dev);
 
-	return (sc->vp_ops->vo_generation(sc));
+	return (sc->vtp_ops->vo_generation(sc));
 }
 
 static uint32_t
@@ -143,7 +143,7 @@ vtpci_read_config(device_t dev, bus_size_t off, int width)
 	struct vtpci_softc *sc = device_get_softc(dev);
 	struct vtpci_region vr;
 
-	sc->vp_ops->vo_config(sc, &vr);
+	sc->vtp_ops->vo_config(sc, &vr);
 	KASSERT(off + width <= vr.vr_len, ("%s: %ju", __func__, (uintmax_t)off));
 	if (width == 4)
 		return (bus_read_4(vr.vr_res, vr.vr_off + off));
@@ -158,7 +158,7 @@ vtpci_write_config(device_t dev, bus_size_t off, uint32_t value, int width)
 	struct vtpci_softc *sc = device_get_softc(dev);
 	struct vtpci_region vr;
 
-	sc->vp_ops->vo_config(sc, &vr);
+	sc->vtp_ops->vo_config(sc, &vr);
 	KASSERT(off + width <= vr.vr_len, ("%s: %ju", __func__, (uintmax_t)off));
 	if (width == 4)
 		bus_write_4(vr.vr_res, vr.vr_off + off, value);
@@ -173,7 +173,7 @@ vtpci_queue_size(device_t dev, uint16_t index)
 {
 	struct vtpci_softc *sc = device_get_softc(dev);
 
-	return (sc->vp_ops->vo_queue_size(sc, index));
+	return (sc->vtp_ops->vo_queue_size(sc, index));
 }
 
 static int
@@ -181,7 +181,7 @@ vtpci_queue_setup(device_t dev, uint16_t index, struct pvq *q)
 {
 	struct vtpci_softc *sc = device_get_softc(dev);
 
-	return (sc->vp_ops->vo_queue_setup(sc, index, q));
+	return (sc->vtp_ops->vo_queue_setup(sc, index, q));
 }
 
 static int
@@ -189,7 +189,7 @@ vtpci_poll_queue_reset(device_t dev, u_int index)
 {
 	struct vtpci_softc *sc = device_get_softc(dev);
 
-	if (sc->vp_ops->vo_queue_is_reset(sc, index))
+	if (sc->vtp_ops->vo_queue_is_reset(sc, index))
 		return (0);
 	return (vtpci_gone(sc) ? ENXIO : EAGAIN);
 }
@@ -200,7 +200,7 @@ vtpci_queue_reset(device_t dev, uint16_t index)
 {
 	struct vtpci_softc *sc = device_get_softc(dev);
 
-	sc->vp_ops->vo_queue_reset(sc, index);
+	sc->vtp_ops->vo_queue_reset(sc, index);
 	return (virtio_bus_wait(dev, vtpci_poll_queue_reset, index));
 }
 
@@ -215,9 +215,9 @@ vtpci_free_vectors(device_t dev, int n, struct resource **irqs)
 			(void)bus_release_resource(dev, SYS_RES_IRQ, rman_get_rid(irqs[i]),
 			    irqs[i]);
 	}
-	if (sc->vp_msix)
+	if (sc->vtp_msix)
 		(void)pci_release_msi(dev);
-	sc->vp_msix = false;
+	sc->vtp_msix = false;
 }
 
 static int
@@ -232,7 +232,7 @@ vtpci_alloc_vectors(device_t dev, int n, struct resource **irqs)
 	count = n;
 	if (pci_alloc_msix(dev, &count) != 0)
 		return (ENXIO);
-	sc->vp_msix = true;
+	sc->vtp_msix = true;
 	for (i = 0; i < n && count == n; i++) {
 		rid = i + 1;
 		irqs[i] = bus_alloc_resource_any(dev, SYS_RES_IRQ, &rid, RF_ACTIVE);
@@ -262,7 +262,7 @@ vtpci_set_vector(device_t dev, int index, int vector)
 	uint16_t v = vector < 0 ? VIRTIO_PCI_NO_VECTOR : vector;
 
 	/* A device that has no room for the mapping returns NO_VECTOR (4.1.5.1.2.2). */
-	return (sc->vp_ops->vo_set_vector(sc, index, v) == v ? 0 : ENXIO);
+	return (sc->vtp_ops->vo_set_vector(sc, index, v) == v ? 0 : ENXIO);
 }
 
 static uint8_t
@@ -270,7 +270,7 @@ vtpci_isr(device_t dev)
 {
 	struct vtpci_softc *sc = device_get_softc(dev);
 
-	return (sc->vp_ops->vo_isr(sc));
+	return (sc->vtp_ops->vo_isr(sc));
 }
 
 /* Its name is that of devctl(8). */
@@ -324,14 +324,14 @@ vtpci_teardown(struct vtpci_softc *sc)
 	vtpci_modern_detach(sc);
 	vtpci_legacy_detach(sc);
 	vtpci_unmap_bars(sc);
-	pci_disable_busmaster(sc->vp_bus.vb_dev);
+	pci_disable_busmaster(sc->vtp_bus.vb_dev);
 }
 
 /* Modern if it can be, legacy if it must be. */
 static int
 vtpci_choose(struct vtpci_softc *sc)
 {
-	device_t dev = sc->vp_bus.vb_dev;
+	device_t dev = sc->vtp_bus.vb_dev;
 	int error;
 
 	if (vtpci_tunables[VTPCI_FORCE_LEGACY].pt_value != 0 && vtpci_legacy_attach(sc) == 0)
@@ -347,7 +347,7 @@ vtpci_choose(struct vtpci_softc *sc)
 static void
 vtpci_identify(struct vtpci_softc *sc)
 {
-	struct virtio_bus *vb = &sc->vp_bus;
+	struct virtio_bus *vb = &sc->vtp_bus;
 	uint16_t device = pci_get_device(vb->vb_dev);
 
 	vb->vb_type = vtpci_type(vb->vb_dev);
@@ -355,7 +355,7 @@ vtpci_identify(struct vtpci_softc *sc)
 	/* The subsystem is the environment's (4.1.2), that of a transitional device its type. */
 	vb->vb_qemu = vb->vb_vendor == VIRTIO_PCI_VENDOR && (device < VIRTIO_PCI_DEVICE_MODERN ||
 	    pci_get_subdevice(vb->vb_dev) == VIRTIO_PCI_SUBDEVICE_QEMU);
-	vb->vb_notify = sc->vp_ops->vo_notify;
+	vb->vb_notify = sc->vtp_ops->vo_notify;
 	vb->vb_notify_arg = sc;
 }
 
@@ -365,15 +365,15 @@ vtpci_attach(device_t dev)
 	struct vtpci_softc *sc = device_get_softc(dev);
 	int error;
 
-	sc->vp_bus.vb_dev = dev;
+	sc->vtp_bus.vb_dev = dev;
 	error = vtpci_choose(sc);
 	if (error == 0) {
 		vtpci_identify(sc);
 		if (bootverbose)
 			device_printf(dev, "%s device, type %u (%s)\n",
-			    sc->vp_bus.vb_modern ? "modern" : "legacy", sc->vp_bus.vb_type,
-			    virtio_type_name(sc->vp_bus.vb_type));
-		error = virtio_bus_attach(&sc->vp_bus);
+			    sc->vtp_bus.vb_modern ? "modern" : "legacy", sc->vtp_bus.vb_type,
+			    virtio_type_name(sc->vtp_bus.vb_type));
+		error = virtio_bus_attach(&sc->vtp_bus);
 	}
 	if (error != 0)
 		vtpci_teardown(sc);
@@ -386,7 +386,7 @@ vtpci_detach(device_t dev)
 	struct vtpci_softc *sc = device_get_softc(dev);
 	int error;
 
-	error = virtio_bus_detach(&sc->vp_bus);
+	error = virtio_bus_detach(&sc->vtp_bus);
 	if (error != 0)
 		return (error);
 	(void)vtpci_reset(dev);

@@ -108,27 +108,27 @@ struct vtpci_ops {
 
 /* How a queue is notified (4.1.5.2). */
 struct vtpci_doorbell {
-	bus_size_t	 vd_off;	/* in vp_notify.vr_res */
-	uint16_t	 vd_value;	/* the queue's number, or what the device has for it */
-	bool		 vd_data;	/* with where the next descriptor goes */
+	bus_size_t	 vdb_off;	/* in vtp_notify.vr_res */
+	uint16_t	 vdb_value;	/* the queue's number, or what the device has for it */
+	bool		 vdb_data;	/* with where the next descriptor goes */
 };
 
 struct vtpci_softc {
-	struct virtio_bus vp_bus;	/* first */
-	const struct vtpci_ops *vp_ops;
-	struct resource	*vp_bars[VTPCI_NBARS];
-	int		 vp_bar_types[VTPCI_NBARS];	/* SYS_RES_* */
-	bool		 vp_msix;	/* vectors are allocated */
+	struct virtio_bus vtp_bus;	/* first */
+	const struct vtpci_ops *vtp_ops;
+	struct resource	*vtp_bars[VTPCI_NBARS];
+	int		 vtp_bar_types[VTPCI_NBARS];	/* SYS_RES_* */
+	bool		 vtp_msix;	/* vectors are allocated */
 	/* Modern. */
-	struct vtpci_region vp_common;
-	struct vtpci_region vp_notify;
-	struct vtpci_region vp_isr;
-	struct vtpci_region vp_device;
-	uint32_t	 vp_multiplier;	/* of queue_notify_off, in bytes */
-	uint16_t	 vp_nqueues;
-	struct vtpci_doorbell *vp_doorbells; /* of each queue */
+	struct vtpci_region vtp_common;
+	struct vtpci_region vtp_notify;
+	struct vtpci_region vtp_isr;
+	struct vtpci_region vtp_device;
+	uint32_t	 vtp_multiplier;	/* of queue_notify_off, in bytes */
+	uint16_t	 vtp_nqueues;
+	struct vtpci_doorbell *vtp_doorbells; /* of each queue */
 	/* Legacy. */
-	bus_dma_tag_t	 vp_ring_dmat;	/* what a page number of 32 bits can reach */
+	bus_dma_tag_t	 vtp_ring_dmat;	/* what a page number of 32 bits can reach */
 };
 
 /*

@@ -27,15 +27,15 @@
 struct resource *
 vtpci_map_bar(struct vtpci_softc *sc, int bar)
 {
-	device_t dev = sc->vp_bus.vb_dev;
+	device_t dev = sc->vtp_bus.vb_dev;
 	int rid = PCIR_BAR(bar);
 
-	if (sc->vp_bars[bar] != NULL)
-		return (sc->vp_bars[bar]);
-	sc->vp_bar_types[bar] = PCI_BAR_IO(pci_read_config(dev, rid, 4)) ? SYS_RES_IOPORT :
+	if (sc->vtp_bars[bar] != NULL)
+		return (sc->vtp_bars[bar]);
+	sc->vtp_bar_types[bar] = PCI_BAR_IO(pci_read_config(dev, rid, 4)) ? SYS_RES_IOPORT :
 	    SYS_RES_MEMORY;
-	sc->vp_bars[bar] = bus_alloc_resource_any(dev, sc->vp_bar_types[bar], &rid, RF_ACTIVE);
-	return (sc->vp_bars[bar]);
+	sc->vtp_bars[bar] = bus_alloc_resource_any(dev, sc->vtp_bar_types[bar], &rid, RF_ACTIVE);
+	return (sc->vtp_bars[bar]);
 }
 
 void
@@ -44,11 +44,11 @@ vtpci_unmap_bars(struct vtpci_softc *sc)
 	int i;
 
 	for (i = 0; i < VTPCI_NBARS; i++) {
-		if (sc->vp_bars[i] == NULL)
+		if (sc->vtp_bars[i] == NULL)
 			continue;
-		(void)bus_release_resource(sc->vp_bus.vb_dev, sc->vp_bar_types[i], PCIR_BAR(i),
-		    sc->vp_bars[i]);
-		sc->vp_bars[i] = NULL;
+		(void)bus_release_resource(sc->vtp_bus.vb_dev, sc->vtp_bar_types[i], PCIR_BAR(i),
+		    sc->vtp_bars[i]);
+		sc->vtp_bars[i] = NULL;
 	}
 }
 
@@ -57,8 +57,8 @@ vtpci_map_msix(struct vtpci_softc *sc)
 {
 	int rids[2], i;
 
-	rids[0] = pci_msix_table_bar(sc->vp_bus.vb_dev);
-	rids[1] = pci_msix_pba_bar(sc->vp_bus.vb_dev);
+	rids[0] = pci_msix_table_bar(sc->vtp_bus.vb_dev);
+	rids[1] = pci_msix_pba_bar(sc->vtp_bus.vb_dev);
 	for (i = 0; i < 2; i++) {
 		if (rids[i] < PCIR_BAR(0) || rids[i] > PCIR_BAR(VTPCI_NBARS - 1) ||
 		    vtpci_map_bar(sc, PCI_RID2BAR(rids[i])) == NULL)

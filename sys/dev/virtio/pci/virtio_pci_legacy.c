@@ -39,17 +39,17 @@ static inline struct resource *
 vtpci_header(struct vtpci_softc *sc)
 {
 
-	return (sc->vp_bars[0]);
+	return (sc->vtp_bars[0]);
 }
 
 /* Is MSI-X enabled?  What counts is what the device sees, so it is read from there. */
 static bool
 vtpci_msix_enabled(struct vtpci_softc *sc)
 {
-	device_t dev = sc->vp_bus.vb_dev;
+	device_t dev = sc->vtp_bus.vb_dev;
 	int cap;
 
-	if (!sc->vp_msix || pci_find_cap(dev, PCIY_MSIX, &cap) != 0)
+	if (!sc->vtp_msix || pci_find_cap(dev, PCIY_MSIX, &cap) != 0)
 		return (false);
 	return ((pci_read_config(dev, cap + PCIR_MSIX_CTRL, 2) & PCIM_MSIXCTRL_MSIX_ENABLE) != 0);
 }
@@ -149,7 +149,7 @@ vtpci_legacy_notify(void *arg, uint16_t index, uint16_t next __unused)
 {
 	struct vtpci_softc *sc = arg;
 
-	if (sc->vp_bus.vb_live)
+	if (sc->vtp_bus.vb_live)
 		bus_write_2(vtpci_header(sc), VIRTIO_PCI_LEGACY_Q_NOTIFY, index);
 }
 
@@ -170,11 +170,11 @@ static const struct vtpci_ops vtpci_legacy_ops = {
 int
 vtpci_legacy_attach(struct vtpci_softc *sc)
 {
-	device_t dev = sc->vp_bus.vb_dev;
+	device_t dev = sc->vtp_bus.vb_dev;
 	int error;
 
 	if (pci_get_device(dev) >= VIRTIO_PCI_DEVICE_MODERN ||
-	    vtpci_map_bar(sc, 0) == NULL || sc->vp_bar_types[0] != SYS_RES_IOPORT)
+	    vtpci_map_bar(sc, 0) == NULL || sc->vtp_bar_types[0] != SYS_RES_IOPORT)
 		return (ENXIO);
 	if (rman_get_size(vtpci_header(sc)) < VIRTIO_PCI_LEGACY_CONFIG_MSIX) {
 		device_printf(dev, "I/O BAR 0 of %ju bytes is too short\n",
@@ -183,14 +183,14 @@ vtpci_legacy_attach(struct vtpci_softc *sc)
 	}
 	error = bus_dma_tag_create(bus_get_dma_tag(dev), 1, 0, VTPCI_LEGACY_MAXADDR,
 	    BUS_SPACE_MAXADDR, NULL, NULL, BUS_SPACE_MAXSIZE, BUS_SPACE_UNRESTRICTED,
-	    BUS_SPACE_MAXSIZE, 0, NULL, NULL, &sc->vp_ring_dmat);
+	    BUS_SPACE_MAXSIZE, 0, NULL, NULL, &sc->vtp_ring_dmat);
 	if (error != 0)
 		return (error);
-	sc->vp_bus.vb_dmat = sc->vp_ring_dmat;
-	sc->vp_ops = &vtpci_legacy_ops;
-	sc->vp_bus.vb_modern = false;
-	sc->vp_bus.vb_fixed_size = true;
-	sc->vp_bus.vb_ring_align = VRING_LEGACY_ALIGN;
+	sc->vtp_bus.vb_dmat = sc->vtp_ring_dmat;
+	sc->vtp_ops = &vtpci_legacy_ops;
+	sc->vtp_bus.vb_modern = false;
+	sc->vtp_bus.vb_fixed_size = true;
+	sc->vtp_bus.vb_ring_align = VRING_LEGACY_ALIGN;
 	return (0);
 }
 
@@ -198,7 +198,7 @@ void
 vtpci_legacy_detach(struct vtpci_softc *sc)
 {
 
-	if (sc->vp_ring_dmat != NULL)
-		(void)bus_dma_tag_destroy(sc->vp_ring_dmat);
-	sc->vp_ring_dmat = NULL;
+	if (sc->vtp_ring_dmat != NULL)
+		(void)bus_dma_tag_destroy(sc->vtp_ring_dmat);
+	sc->vtp_ring_dmat = NULL;
 }

@@ -49,56 +49,56 @@ struct vtpci_want {
 
 static const struct vtpci_want vtpci_wants[] = {
 	{ VIRTIO_PCI_CAP_COMMON_CFG, "common configuration",
-	    offsetof(struct vtpci_softc, vp_common), VIRTIO_PCI_COMMON_SIZE, 4, false },
+	    offsetof(struct vtpci_softc, vtp_common), VIRTIO_PCI_COMMON_SIZE, 4, false },
 	{ VIRTIO_PCI_CAP_NOTIFY_CFG, "notification",
-	    offsetof(struct vtpci_softc, vp_notify), sizeof(uint16_t), 2, false },
+	    offsetof(struct vtpci_softc, vtp_notify), sizeof(uint16_t), 2, false },
 	{ VIRTIO_PCI_CAP_ISR_CFG, "interrupt status",
-	    offsetof(struct vtpci_softc, vp_isr), sizeof(uint8_t), 1, false },
+	    offsetof(struct vtpci_softc, vtp_isr), sizeof(uint8_t), 1, false },
 	/* Some types of device have no configuration of their own. */
 	{ VIRTIO_PCI_CAP_DEVICE_CFG, "device configuration",
-	    offsetof(struct vtpci_softc, vp_device), 0, 4, true },
+	    offsetof(struct vtpci_softc, vtp_device), 0, 4, true },
 };
 
 static inline uint8_t
 vtpci_common_1(struct vtpci_softc *sc, bus_size_t reg)
 {
 
-	return (bus_read_1(sc->vp_common.vr_res, sc->vp_common.vr_off + reg));
+	return (bus_read_1(sc->vtp_common.vr_res, sc->vtp_common.vr_off + reg));
 }
 
 static inline uint16_t
 vtpci_common_2(struct vtpci_softc *sc, bus_size_t reg)
 {
 
-	return (bus_read_2(sc->vp_common.vr_res, sc->vp_common.vr_off + reg));
+	return (bus_read_2(sc->vtp_common.vr_res, sc->vtp_common.vr_off + reg));
 }
 
 static inline uint32_t
 vtpci_common_4(struct vtpci_softc *sc, bus_size_t reg)
 {
 
-	return (bus_read_4(sc->vp_common.vr_res, sc->vp_common.vr_off + reg));
+	return (bus_read_4(sc->vtp_common.vr_res, sc->vtp_common.vr_off + reg));
 }
 
 static inline void
 vtpci_set_common_1(struct vtpci_softc *sc, bus_size_t reg, uint8_t v)
 {
 
-	bus_write_1(sc->vp_common.vr_res, sc->vp_common.vr_off + reg, v);
+	bus_write_1(sc->vtp_common.vr_res, sc->vtp_common.vr_off + reg, v);
 }
 
 static inline void
 vtpci_set_common_2(struct vtpci_softc *sc, bus_size_t reg, uint16_t v)
 {
 
-	bus_write_2(sc->vp_common.vr_res, sc->vp_common.vr_off + reg, v);
+	bus_write_2(sc->vtp_common.vr_res, sc->vtp_common.vr_off + reg, v);
 }
 
 static inline void
 vtpci_set_common_4(struct vtpci_softc *sc, bus_size_t reg, uint32_t v)
 {
 
-	bus_write_4(sc->vp_common.vr_res, sc->vp_common.vr_off + reg, v);
+	bus_write_4(sc->vtp_common.vr_res, sc->vtp_common.vr_off + reg, v);
 }
 
 /* The 64-bit registers are written as two of 32, low half first (4.1.3.1). */
@@ -134,9 +134,9 @@ vtpci_modern_get_features(struct vtpci_softc *sc)
 	vtpci_set_common_4(sc, VIRTIO_PCI_COMMON_DFSELECT, 0);
 	features |= vtpci_common_4(sc, VIRTIO_PCI_COMMON_DF);
 	/* A window that ends before the register, of a device older than 1.3, has none. */
-	if (sc->vp_common.vr_len < VIRTIO_PCI_COMMON_Q_NDATA + sizeof(uint16_t))
+	if (sc->vtp_common.vr_len < VIRTIO_PCI_COMMON_Q_NDATA + sizeof(uint16_t))
 		features &= ~VIRTIO_F_NOTIF_CONFIG_DATA;
-	if (sc->vp_common.vr_len < VIRTIO_PCI_COMMON_Q_RESET + sizeof(uint16_t))
+	if (sc->vtp_common.vr_len < VIRTIO_PCI_COMMON_Q_RESET + sizeof(uint16_t))
 		features &= ~VIRTIO_F_RING_RESET;
 	return (features);
 }
@@ -155,7 +155,7 @@ static void
 vtpci_modern_config(struct vtpci_softc *sc, struct vtpci_region *vr)
 {
 
-	*vr = sc->vp_device;
+	*vr = sc->vtp_device;
 }
 
 static uint32_t
@@ -175,11 +175,11 @@ vtpci_count_queues(struct vtpci_softc *sc)
 	uint16_t n;
 
 	n = vtpci_common_2(sc, VIRTIO_PCI_COMMON_NUMQ);
-	if (n <= sc->vp_nqueues)
+	if (n <= sc->vtp_nqueues)
 		return;
-	free(sc->vp_doorbells, M_VTPCI);
-	sc->vp_doorbells = malloc(n * sizeof(*sc->vp_doorbells), M_VTPCI, M_WAITOK | M_ZERO);
-	sc->vp_nqueues = n;
+	free(sc->vtp_doorbells, M_VTPCI);
+	sc->vtp_doorbells = malloc(n * sizeof(*sc->vtp_doorbells), M_VTPCI, M_WAITOK | M_ZERO);
+	sc->vtp_nqueues = n;
 }
 
 /* While queues are allocated, none has been set up yet. */
@@ -187,9 +187,9 @@ static uint16_t
 vtpci_modern_queue_size(struct vtpci_softc *sc, uint16_t index)
 {
 
-	if (index >= sc->vp_nqueues)
+	if (index >= sc->vtp_nqueues)
 		vtpci_count_queues(sc);
-	if (index >= sc->vp_nqueues)
+	if (index >= sc->vtp_nqueues)
 		return (0);
 	vtpci_set_common_2(sc, VIRTIO_PCI_COMMON_Q_SELECT, index);
 	return (vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_SIZE));
@@ -199,20 +199,20 @@ vtpci_modern_queue_size(struct vtpci_softc *sc, uint16_t index)
 static int
 vtpci_find_doorbell(struct vtpci_softc *sc, uint16_t index)
 {
-	struct vtpci_doorbell *vd = &sc->vp_doorbells[index];
-	uint64_t features = sc->vp_bus.vb_features, off;
+	struct vtpci_doorbell *vd = &sc->vtp_doorbells[index];
+	uint64_t features = sc->vtp_bus.vb_features, off;
 
-	vd->vd_data = (features & VIRTIO_F_NOTIFICATION_DATA) != 0;
-	off = (uint64_t)vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_NOFF) * sc->vp_multiplier;
-	if (off + (vd->vd_data ? sizeof(uint32_t) : sizeof(uint16_t)) > sc->vp_notify.vr_len ||
-	    (vd->vd_data && (sc->vp_notify.vr_off + off) % sizeof(uint32_t) != 0)) {
-		device_printf(sc->vp_bus.vb_dev, "queue %u: notification at %ju is not aligned, or "
+	vd->vdb_data = (features & VIRTIO_F_NOTIFICATION_DATA) != 0;
+	off = (uint64_t)vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_NOFF) * sc->vtp_multiplier;
+	if (off + (vd->vdb_data ? sizeof(uint32_t) : sizeof(uint16_t)) > sc->vtp_notify.vr_len ||
+	    (vd->vdb_data && (sc->vtp_notify.vr_off + off) % sizeof(uint32_t) != 0)) {
+		device_printf(sc->vtp_bus.vb_dev, "queue %u: notification at %ju is not aligned, or "
 		    "outside of its window of %ju bytes\n", index, (uintmax_t)off,
-		    (uintmax_t)sc->vp_notify.vr_len);
+		    (uintmax_t)sc->vtp_notify.vr_len);
 		return (ENXIO);
 	}
-	vd->vd_off = sc->vp_notify.vr_off + off;
-	vd->vd_value = (features & VIRTIO_F_NOTIF_CONFIG_DATA) != 0 ?
+	vd->vdb_off = sc->vtp_notify.vr_off + off;
+	vd->vdb_value = (features & VIRTIO_F_NOTIF_CONFIG_DATA) != 0 ?
 	    vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_NDATA) : index;
 	return (0);
 }
@@ -223,7 +223,7 @@ vtpci_modern_queue_setup(struct vtpci_softc *sc, uint16_t index, struct pvq *q)
 	struct virtqueue_addrs addrs;
 	int error;
 
-	KASSERT(index < sc->vp_nqueues, ("%s: queue %u", __func__, index));
+	KASSERT(index < sc->vtp_nqueues, ("%s: queue %u", __func__, index));
 	virtqueue_addrs(q, &addrs);
 	vtpci_set_common_2(sc, VIRTIO_PCI_COMMON_Q_SELECT, index);
 	vtpci_set_common_2(sc, VIRTIO_PCI_COMMON_Q_SIZE, q->q_size);
@@ -274,21 +274,21 @@ static uint8_t
 vtpci_modern_isr(struct vtpci_softc *sc)
 {
 
-	return (bus_read_1(sc->vp_isr.vr_res, sc->vp_isr.vr_off));
+	return (bus_read_1(sc->vtp_isr.vr_res, sc->vtp_isr.vr_off));
 }
 
 static void
 vtpci_modern_notify(void *arg, uint16_t index, uint16_t next)
 {
 	struct vtpci_softc *sc = arg;
-	const struct vtpci_doorbell *vd = &sc->vp_doorbells[index];
+	const struct vtpci_doorbell *vd = &sc->vtp_doorbells[index];
 
-	if (!sc->vp_bus.vb_live)
+	if (!sc->vtp_bus.vb_live)
 		return;
-	if (__predict_false(vd->vd_data))
-		bus_write_4(sc->vp_notify.vr_res, vd->vd_off, vd->vd_value | (uint32_t)next << 16);
+	if (__predict_false(vd->vdb_data))
+		bus_write_4(sc->vtp_notify.vr_res, vd->vdb_off, vd->vdb_value | (uint32_t)next << 16);
 	else
-		bus_write_2(sc->vp_notify.vr_res, vd->vd_off, vd->vd_value);
+		bus_write_2(sc->vtp_notify.vr_res, vd->vdb_off, vd->vdb_value);
 }
 
 static const struct vtpci_ops vtpci_modern_ops = {
@@ -333,7 +333,7 @@ static int
 vtpci_map_window(struct vtpci_softc *sc, const struct vtpci_want *want, int cap)
 {
 	struct vtpci_region *vr = (struct vtpci_region *)((char *)sc + want->region);
-	device_t dev = sc->vp_bus.vb_dev;
+	device_t dev = sc->vtp_bus.vb_dev;
 	uint32_t len, off;
 	uint64_t size;
 	int bar;
@@ -367,7 +367,7 @@ vtpci_map_window(struct vtpci_softc *sc, const struct vtpci_want *want, int cap)
 static int
 vtpci_read_multiplier(struct vtpci_softc *sc, int cap)
 {
-	device_t dev = sc->vp_bus.vb_dev;
+	device_t dev = sc->vtp_bus.vb_dev;
 	uint32_t multiplier;
 
 	if (pci_read_config(dev, cap + VIRTIO_PCI_CAP_LEN, 1) < VIRTIO_PCI_CAP_NOTIFY_SIZE) {
@@ -381,7 +381,7 @@ vtpci_read_multiplier(struct vtpci_softc *sc, int cap)
 		    multiplier);
 		return (ENXIO);
 	}
-	sc->vp_multiplier = multiplier;
+	sc->vtp_multiplier = multiplier;
 	return (0);
 }
 
@@ -392,7 +392,7 @@ vtpci_map_windows(struct vtpci_softc *sc)
 	int cap, error;
 
 	for (want = vtpci_wants; want < vtpci_wants + nitems(vtpci_wants); want++) {
-		error = vtpci_find_cap(sc->vp_bus.vb_dev, want->type, &cap);
+		error = vtpci_find_cap(sc->vtp_bus.vb_dev, want->type, &cap);
 		if (error != 0) {
 			if (want->optional)
 				continue;
@@ -416,14 +416,14 @@ vtpci_modern_attach(struct vtpci_softc *sc)
 	if (error != 0)
 		return (error);
 	vtpci_count_queues(sc);
-	if (sc->vp_nqueues == 0) {
-		device_printf(sc->vp_bus.vb_dev, "device has no queues\n");
+	if (sc->vtp_nqueues == 0) {
+		device_printf(sc->vtp_bus.vb_dev, "device has no queues\n");
 		return (ENXIO);
 	}
-	sc->vp_ops = &vtpci_modern_ops;
-	sc->vp_bus.vb_modern = true;
-	sc->vp_bus.vb_dmat = bus_get_dma_tag(sc->vp_bus.vb_dev);
-	sc->vp_bus.vb_ring_align = VRING_USED_ALIGN;
+	sc->vtp_ops = &vtpci_modern_ops;
+	sc->vtp_bus.vb_modern = true;
+	sc->vtp_bus.vb_dmat = bus_get_dma_tag(sc->vtp_bus.vb_dev);
+	sc->vtp_bus.vb_ring_align = VRING_USED_ALIGN;
 	return (0);
 }
 
@@ -431,6 +431,6 @@ void
 vtpci_modern_detach(struct vtpci_softc *sc)
 {
 
-	free(sc->vp_doorbells, M_VTPCI);
-	sc->vp_doorbells = NULL;
+	free(sc->vtp_doorbells, M_VTPCI);
+	sc->vtp_doorbells = NULL;
 }

@@ -57,12 +57,12 @@
 #define	VTRND_SIZE	256	/* bytes requested at once */
 
 struct vtrnd_softc {
-	device_t	 vtr_dev;
-	struct pvq	*vtr_queue;
-	struct pv_dma	 vtr_dma;	/* the buffer */
-	u_int		 vtr_left;	/* bytes at its beginning that were not read */
-	uint64_t	 vtr_bytes;
-	struct sysctl_ctx_list vtr_sysctl;
+	device_t	 vtrn_dev;
+	struct pvq	*vtrn_queue;
+	struct pv_dma	 vtrn_dma;	/* the buffer */
+	u_int		 vtrn_left;	/* bytes at its beginning that were not read */
+	uint64_t	 vtrn_bytes;
+	struct sysctl_ctx_list vtrn_sysctl;
 };
 
 static struct mtx vtrnd_mtx;
@@ -76,12 +76,12 @@ static const struct virtio_feature vtrnd_features[] = { { 0, NULL, 0, NULL } };
 static void
 vtrnd_put(struct vtrnd_softc *sc)
 {
-	bus_dma_segment_t seg = { sc->vtr_dma.pdm_addr, VTRND_SIZE };
+	bus_dma_segment_t seg = { sc->vtrn_dma.pdm_addr, VTRND_SIZE };
 	struct pvq_chain pc = { .pc_segs = &seg, .pc_nwrite = 1, .pc_cookie = sc };
 
-	explicit_bzero(sc->vtr_dma.pdm_mem, VTRND_SIZE);
-	pv_dma_sync(&sc->vtr_dma, BUS_DMASYNC_PREREAD);
-	(void)pvq_submit(sc->vtr_queue, &pc);
+	explicit_bzero(sc->vtrn_dma.pdm_mem, VTRND_SIZE);
+	pv_dma_sync(&sc->vtrn_dma, BUS_DMASYNC_PREREAD);
+	(void)pvq_submit(sc->vtrn_queue, &pc);
 }
 
 /* Up to len bytes of what the device has written, from the end; 0, if it is broken. */
@@ -90,21 +90,21 @@ vtrnd_take(struct vtrnd_softc *sc, void *buf, u_int len)
 {
 	struct pvq_done done;
 
-	if (pvq_get(sc->vtr_queue, &done, 1) != 0) {
-		pv_dma_sync(&sc->vtr_dma, BUS_DMASYNC_POSTREAD);
-		sc->vtr_left = virtqueue_done_len(&done);
-		if (sc->vtr_left == 0)
-			pvq_break(sc->vtr_queue, PVQ_FAULT_OWNER, 0);
+	if (pvq_get(sc->vtrn_queue, &done, 1) != 0) {
+		pv_dma_sync(&sc->vtrn_dma, BUS_DMASYNC_POSTREAD);
+		sc->vtrn_left = virtqueue_done_len(&done);
+		if (sc->vtrn_left == 0)
+			pvq_break(sc->vtrn_queue, PVQ_FAULT_OWNER, 0);
 	}
-	if (pvq_broken(sc->vtr_queue)) {
+	if (pvq_broken(sc->vtrn_queue)) {
 		vtrnd_live = NULL;
-		virtio_request_reset(sc->vtr_dev);
+		virtio_request_reset(sc->vtrn_dev);
 	}
-	len = MIN(len, sc->vtr_left);
-	sc->vtr_left -= len;
-	sc->vtr_bytes += len;
-	memcpy(buf, (char *)sc->vtr_dma.pdm_mem + sc->vtr_left, len);
-	if (len > 0 && sc->vtr_left == 0)
+	len = MIN(len, sc->vtrn_left);
+	sc->vtrn_left -= len;
+	sc->vtrn_bytes += len;
+	memcpy(buf, (char *)sc->vtrn_dma.pdm_mem + sc->vtrn_left, len);
+	if (len > 0 && sc->vtrn_left == 0)
 		vtrnd_put(sc);
 	return (len);
 }
@@ -131,9 +131,9 @@ vtrnd_use(struct vtrnd_softc *sc)
 	mtx_lock(&vtrnd_mtx);
 	vtrnd_live = sc;
 	if (sc != NULL) {
-		sc->vtr_left = 0;
+		sc->vtrn_left = 0;
 		vtrnd_put(sc);
-		virtio_start(sc->vtr_dev);
+		virtio_start(sc->vtrn_dev);
 	}
 	mtx_unlock(&vtrnd_mtx);
 }
@@ -145,9 +145,9 @@ vtrnd_stop(struct vtrnd_softc *sc)
 	int error;
 
 	vtrnd_use(NULL);
-	error = virtio_quiesce(sc->vtr_dev);
-	if (sc->vtr_queue != NULL)
-		(void)pvq_drain(sc->vtr_queue);
+	error = virtio_quiesce(sc->vtrn_dev);
+	if (sc->vtrn_queue != NULL)
+		(void)pvq_drain(sc->vtrn_queue);
 	return (error);
 }
 
@@ -157,10 +157,10 @@ vtrnd_free(struct vtrnd_softc *sc)
 {
 
 	if (vtrnd_stop(sc) == 0)
-		pv_dma_free(&sc->vtr_dma);
+		pv_dma_free(&sc->vtrn_dma);
 	else
-		device_printf(sc->vtr_dev, "the device did not release its memory: leaking it\n");
-	virtio_free_queues(sc->vtr_dev);
+		device_printf(sc->vtrn_dev, "the device did not release its memory: leaking it\n");
+	virtio_free_queues(sc->vtrn_dev);
 	atomic_store_rel_int(&vtrnd_taken, 0);
 }
 
@@ -169,7 +169,7 @@ vtrnd_attach(device_t dev)
 {
 	struct vtrnd_softc *sc = device_get_softc(dev);
 	struct virtio_queue_spec spec = { .vqs_flags = VIRTQUEUE_STRICT_LENGTHS, .vqs_spec = {
-	    .pqs_name = "requestq", .pqs_max_segs = 1, .pqs_cpu = -1, .pqs_pvq = &sc->vtr_queue } };
+	    .pqs_name = "requestq", .pqs_max_segs = 1, .pqs_cpu = -1, .pqs_pvq = &sc->vtrn_queue } };
 	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(dev));
 	uint64_t features;
 	int error;
@@ -178,20 +178,20 @@ vtrnd_attach(device_t dev)
 		virtio_refuse(dev, "another entropy device is in use");
 		return (EBUSY);
 	}
-	sc->vtr_dev = dev;
+	sc->vtrn_dev = dev;
 	error = virtio_negotiate(dev, vtrnd_features, &features);
 	if (error == 0)
-		error = pv_dma_alloc(&sc->vtr_dma, bus_get_dma_tag(dev), VTRND_SIZE, PAGE_SIZE);
+		error = pv_dma_alloc(&sc->vtrn_dma, bus_get_dma_tag(dev), VTRND_SIZE, PAGE_SIZE);
 	if (error == 0)
 		error = virtio_alloc_queues(dev, &spec, 1, INTR_TYPE_MISC);
 	if (error != 0) {
 		vtrnd_free(sc);
 		return (error);
 	}
-	sysctl_ctx_init(&sc->vtr_sysctl);
-	SYSCTL_ADD_U64(&sc->vtr_sysctl, top, OID_AUTO, "bytes", CTLFLAG_RD, &sc->vtr_bytes, 0,
+	sysctl_ctx_init(&sc->vtrn_sysctl);
+	SYSCTL_ADD_U64(&sc->vtrn_sysctl, top, OID_AUTO, "bytes", CTLFLAG_RD, &sc->vtrn_bytes, 0,
 	    "Bytes given to random(4)");
-	pvq_sysctl(sc->vtr_queue, &sc->vtr_sysctl, top);
+	pvq_sysctl(sc->vtrn_queue, &sc->vtrn_sysctl, top);
 	vtrnd_use(sc);
 	random_source_register(&vtrnd_source);
 	return (0);
@@ -207,7 +207,7 @@ vtrnd_detach(device_t dev)
 	if (error != 0)
 		return (error);
 	random_source_deregister(&vtrnd_source);
-	sysctl_ctx_free(&sc->vtr_sysctl);
+	sysctl_ctx_free(&sc->vtrn_sysctl);
 	vtrnd_free(sc);
 	return (0);
 }

@@ -29,7 +29,7 @@
  * Trust.  What is in memory/target is a decimal number or it is ignored, counted, and reported once
  * until there is a valid one.  An absurd static-max is harmless: what counts is the memory map.
  *
- * Locking.  xb_mtx for the target, which sysctls read; all else is the worker's.
+ * Locking.  xbn_mtx for the target, which sysctls read; all else is the worker's.
  */
 
 #include <sys/param.h>
@@ -67,23 +67,23 @@
 #define	READ_RETRY	hz
 
 struct xenballoon_softc {
-	device_t	xb_dev;
-	struct pv_balloon xb_balloon;
-	struct xenstore_watch xb_watch;
-	struct sysctl_ctx_list xb_sysctl;
-	struct mtx	xb_mtx;
-	uint64_t	xb_static_max;	/* kB, at attach */
-	uint64_t	xb_target;	/* kB, under xb_mtx */
-	uint64_t	xb_have;	/* kB that there are pages for, in the balloon or not */
-	uint64_t	xb_bad_targets;
-	uint64_t	xb_blocks;	/* that were repopulated as one extent */
-	u_int		xb_changed;	/* atomic: the target is to be read */
-	int		xb_unread;	/* why it could not be */
-	bool		xb_full;	/* it was said that the target is out of reach */
-	bool		xb_complained;	/* about a target */
-	u_int		xb_announced;	/* the control key, in this xen_life and one */
-	bool		xb_leaving;	/* a thread detaches it */
-	xen_pfn_t	xb_frames[BATCH_EXTENTS];
+	device_t	xbn_dev;
+	struct pv_balloon xbn_balloon;
+	struct xenstore_watch xbn_watch;
+	struct sysctl_ctx_list xbn_sysctl;
+	struct mtx	xbn_mtx;
+	uint64_t	xbn_static_max;	/* kB, at attach */
+	uint64_t	xbn_target;	/* kB, under xbn_mtx */
+	uint64_t	xbn_have;	/* kB that there are pages for, in the balloon or not */
+	uint64_t	xbn_bad_targets;
+	uint64_t	xbn_blocks;	/* that were repopulated as one extent */
+	u_int		xbn_changed;	/* atomic: the target is to be read */
+	int		xbn_unread;	/* why it could not be */
+	bool		xbn_full;	/* it was said that the target is out of reach */
+	bool		xbn_complained;	/* about a target */
+	u_int		xbn_announced;	/* the control key, in this xen_life and one */
+	bool		xbn_leaving;	/* a thread detaches it */
+	xen_pfn_t	xbn_frames[BATCH_EXTENTS];
 };
 
 static struct pv_tunable xenballoon_tunables[] = {
@@ -98,8 +98,8 @@ xenballoon_move(struct xenballoon_softc *sc, u_int cmd, vm_page_t *pages, u_int 
 	u_int i;
 
 	for (i = 0; i < n; i++)
-		sc->xb_frames[i] = atop(VM_PAGE_TO_PHYS(pages[i]));
-	return (xen_memory_reservation(cmd, 0, sc->xb_frames, n, done));
+		sc->xbn_frames[i] = atop(VM_PAGE_TO_PHYS(pages[i]));
+	return (xen_memory_reservation(cmd, 0, sc->xbn_frames, n, done));
 }
 
 /* Are these pages a whole block? */
@@ -127,14 +127,14 @@ xenballoon_take_block(struct xenballoon_softc *sc, vm_page_t first)
 
 	(void)xen_memory_reservation(XENMEM_populate_physmap, BLOCK_LOG2 - PAGE_SHIFT, &frame, 1,
 	    &done);
-	sc->xb_blocks += done;
+	sc->xbn_blocks += done;
 	return (done != 0);
 }
 
 static int
 xenballoon_inflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
 {
-	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xb_balloon);
+	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xbn_balloon);
 
 	return (xenballoon_move(sc, XENMEM_decrease_reservation, pages, n, done));
 }
@@ -142,7 +142,7 @@ xenballoon_inflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done
 static int
 xenballoon_deflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
 {
-	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xb_balloon);
+	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xbn_balloon);
 
 	if (xenballoon_is_block(pages, n) && xenballoon_take_block(sc, pages[0])) {
 		*done = n;
@@ -157,10 +157,10 @@ xenballoon_retarget(struct xenballoon_softc *sc)
 {
 	uint64_t kb;
 
-	mtx_lock(&sc->xb_mtx);
-	kb = sc->xb_have - MIN(sc->xb_have, sc->xb_target);
-	mtx_unlock(&sc->xb_mtx);
-	pv_balloon_set_target(&sc->xb_balloon, kb / KB_A_PAGE);
+	mtx_lock(&sc->xbn_mtx);
+	kb = sc->xbn_have - MIN(sc->xbn_have, sc->xbn_target);
+	mtx_unlock(&sc->xbn_mtx);
+	pv_balloon_set_target(&sc->xbn_balloon, kb / KB_A_PAGE);
 }
 
 /* Read a number of kB below memory/.  EINVAL if it is none. */
@@ -218,27 +218,27 @@ xenballoon_reread(struct xenballoon_softc *sc)
 	int error;
 
 	error = xenballoon_read("target", &kb);
-	sc->xb_unread = xenstore_is_missing(error) || error == EINVAL ? 0 : error;
-	if (sc->xb_unread != 0)
+	sc->xbn_unread = xenstore_is_missing(error) || error == EINVAL ? 0 : error;
+	if (sc->xbn_unread != 0)
 		return;
 	if (error != 0) {
-		sc->xb_bad_targets++;
-		if (!sc->xb_complained)
-			device_printf(sc->xb_dev, "memory/target is not a number of kB (error %d): "
+		sc->xbn_bad_targets++;
+		if (!sc->xbn_complained)
+			device_printf(sc->xbn_dev, "memory/target is not a number of kB (error %d): "
 			    "ignored\n", error);
-		sc->xb_complained = true;
+		sc->xbn_complained = true;
 		return;
 	}
-	sc->xb_complained = false;
-	mtx_lock(&sc->xb_mtx);
-	sc->xb_target = kb;
-	mtx_unlock(&sc->xb_mtx);
+	sc->xbn_complained = false;
+	mtx_lock(&sc->xbn_mtx);
+	sc->xbn_target = kb;
+	mtx_unlock(&sc->xbn_mtx);
 	xenballoon_retarget(sc);
-	if (kb > sc->xb_have + MAP_SLACK_KB && !sc->xb_full) {
-		sc->xb_full = true;
-		device_printf(sc->xb_dev, "the domain is to have %ju MB: it stays at %ju MB until it "
+	if (kb > sc->xbn_have + MAP_SLACK_KB && !sc->xbn_full) {
+		sc->xbn_full = true;
+		device_printf(sc->xbn_dev, "the domain is to have %ju MB: it stays at %ju MB until it "
 		    "is started with a larger maxmem\n", (uintmax_t)kb / 1024,
-		    (uintmax_t)sc->xb_have / 1024);
+		    (uintmax_t)sc->xbn_have / 1024);
 	}
 }
 
@@ -252,19 +252,19 @@ xenballoon_announce(struct xenballoon_softc *sc)
 {
 	u_int life = atomic_load_int(&xen_life);
 
-	if (sc->xb_announced == life + 1)
+	if (sc->xbn_announced == life + 1)
 		return;
 	if (xenstore_write(NULL, CONTROL_DIR, BALLOON_KEY, "1") != ETIMEDOUT)
-		sc->xb_announced = life + 1;
+		sc->xbn_announced = life + 1;
 }
 
 static int
 xenballoon_poll(struct pv_balloon *pb)
 {
-	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xb_balloon);
+	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xbn_balloon);
 
 	xenballoon_announce(sc);
-	if (atomic_readandclear_int(&sc->xb_changed) != 0 || sc->xb_unread != 0)
+	if (atomic_readandclear_int(&sc->xbn_changed) != 0 || sc->xbn_unread != 0)
 		xenballoon_reread(sc);
 	return (0);
 }
@@ -272,16 +272,16 @@ xenballoon_poll(struct pv_balloon *pb)
 static int
 xenballoon_idle(struct pv_balloon *pb)
 {
-	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xb_balloon);
+	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xbn_balloon);
 
-	return (sc->xb_unread != 0 ? READ_RETRY : 0);
+	return (sc->xbn_unread != 0 ? READ_RETRY : 0);
 }
 
 static const struct pv_balloon_ops xenballoon_ops = {
-	.bo_inflate = xenballoon_inflate,
-	.bo_deflate = xenballoon_deflate,
-	.bo_poll = xenballoon_poll,
-	.bo_idle = xenballoon_idle,
+	.pbo_inflate = xenballoon_inflate,
+	.pbo_deflate = xenballoon_deflate,
+	.pbo_poll = xenballoon_poll,
+	.pbo_idle = xenballoon_idle,
 };
 
 /*
@@ -304,8 +304,8 @@ xenballoon_watch(struct xenstore_watch *w, const char *path __unused)
 {
 	struct xenballoon_softc *sc = w->xw_arg;
 
-	atomic_store_rel_int(&sc->xb_changed, 1);
-	pv_balloon_wake(&sc->xb_balloon);
+	atomic_store_rel_int(&sc->xbn_changed, 1);
+	pv_balloon_wake(&sc->xbn_balloon);
 }
 
 static void
@@ -325,19 +325,19 @@ xenballoon_probe(device_t dev)
 static void
 xenballoon_sysctl(struct xenballoon_softc *sc)
 {
-	struct sysctl_ctx_list *ctx = &sc->xb_sysctl;
-	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xb_dev));
+	struct sysctl_ctx_list *ctx = &sc->xbn_sysctl;
+	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xbn_dev));
 
 	sysctl_ctx_init(ctx);
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "static_max", CTLFLAG_RD, &sc->xb_static_max, 0,
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "static_max", CTLFLAG_RD, &sc->xbn_static_max, 0,
 	    "Memory that the domain might have when the driver attached, in kB");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "memory", CTLFLAG_RD, &sc->xb_have, 0,
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "memory", CTLFLAG_RD, &sc->xbn_have, 0,
 	    "Memory that there are pages for, in the balloon or not, in kB");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "memory_target", CTLFLAG_RD, &sc->xb_target, 0,
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "memory_target", CTLFLAG_RD, &sc->xbn_target, 0,
 	    "Memory that the domain is to have, in kB");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_targets", CTLFLAG_RD, &sc->xb_bad_targets, 0,
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_targets", CTLFLAG_RD, &sc->xbn_bad_targets, 0,
 	    "Targets that were not a number");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "blocks", CTLFLAG_RD, &sc->xb_blocks, 0,
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "blocks", CTLFLAG_RD, &sc->xbn_blocks, 0,
 	    "Times that 2 MB were repopulated as one extent");
 }
 
@@ -346,35 +346,35 @@ xenballoon_attach(device_t dev)
 {
 	struct xenballoon_softc *sc = device_get_softc(dev);
 	const struct pv_balloon_params params = {
-		.bp_batch = BATCH_EXTENTS,
-		.bp_blocks = true,
-		.bp_scrub = xenballoon_tunables[0].pt_value != 0,
+		.pbp_batch = BATCH_EXTENTS,
+		.pbp_blocks = true,
+		.pbp_scrub = xenballoon_tunables[0].pt_value != 0,
 	};
 	uint64_t screen;
 	int error;
 
-	sc->xb_dev = dev;
-	error = xenballoon_read_max(&sc->xb_static_max, &screen);
+	sc->xbn_dev = dev;
+	error = xenballoon_read_max(&sc->xbn_static_max, &screen);
 	if (error != 0) {
 		device_printf(dev, "memory/static-max can't be read (error %d)\n", error);
 		return (error);
 	}
-	sc->xb_have = sc->xb_target = xenballoon_map(sc->xb_static_max, screen);
-	error = pv_balloon_init(&sc->xb_balloon, dev, &xenballoon_ops, &params);
+	sc->xbn_have = sc->xbn_target = xenballoon_map(sc->xbn_static_max, screen);
+	error = pv_balloon_init(&sc->xbn_balloon, dev, &xenballoon_ops, &params);
 	if (error != 0)
 		return (error);
-	mtx_init(&sc->xb_mtx, device_get_nameunit(dev), "xenballoon", MTX_DEF);
+	mtx_init(&sc->xbn_mtx, device_get_nameunit(dev), "xenballoon", MTX_DEF);
 	xenballoon_sysctl(sc);
-	pv_dev_start(&sc->xb_balloon.pb_pvdev, true);
-	sc->xb_watch.xw_changed = xenballoon_watch;
-	sc->xb_watch.xw_arg = sc;
-	error = xenstore_watch_add(&sc->xb_watch, MEMORY_DIR, "target");
+	pv_dev_start(&sc->xbn_balloon.pb_pvdev, true);
+	sc->xbn_watch.xw_changed = xenballoon_watch;
+	sc->xbn_watch.xw_arg = sc;
+	error = xenstore_watch_add(&sc->xbn_watch, MEMORY_DIR, "target");
 	if (error != 0) {
 		device_printf(dev, "memory/target can't be watched (error %d)\n", error);
-		pv_dev_leave(&sc->xb_balloon.pb_pvdev);
-		sysctl_ctx_free(&sc->xb_sysctl);
-		pv_balloon_fini(&sc->xb_balloon, false);
-		mtx_destroy(&sc->xb_mtx);
+		pv_dev_leave(&sc->xbn_balloon.pb_pvdev);
+		sysctl_ctx_free(&sc->xbn_sysctl);
+		pv_balloon_fini(&sc->xbn_balloon, false);
+		mtx_destroy(&sc->xbn_mtx);
 	}
 	return (error);
 }
@@ -390,23 +390,23 @@ xenballoon_detach(device_t dev)
 	int error;
 
 	/* newbus does not know that another thread is here, and sleeps. */
-	if (sc->xb_leaving)
+	if (sc->xbn_leaving)
 		return (EBUSY);
-	sc->xb_leaving = true;
-	error = pv_balloon_empty(&sc->xb_balloon);
+	sc->xbn_leaving = true;
+	error = pv_balloon_empty(&sc->xbn_balloon);
 	if (error != 0) {
 		device_printf(dev, "%lu pages can't be taken back (error %d): not unloaded; raise "
-		    "the limits by xl mem-max and mem-set\n", sc->xb_balloon.pb_npages, error);
-		(void)pv_dev_thaw(&sc->xb_balloon.pb_pvdev);
-		sc->xb_leaving = false;
+		    "the limits by xl mem-max and mem-set\n", sc->xbn_balloon.pb_npages, error);
+		(void)pv_dev_thaw(&sc->xbn_balloon.pb_pvdev);
+		sc->xbn_leaving = false;
 		return (EBUSY);
 	}
 	(void)xenstore_remove(NULL, CONTROL_DIR, BALLOON_KEY);
-	xenstore_watch_remove(&sc->xb_watch);
-	sysctl_ctx_free(&sc->xb_sysctl);
-	pv_dev_leave(&sc->xb_balloon.pb_pvdev);
-	pv_balloon_fini(&sc->xb_balloon, false);
-	mtx_destroy(&sc->xb_mtx);
+	xenstore_watch_remove(&sc->xbn_watch);
+	sysctl_ctx_free(&sc->xbn_sysctl);
+	pv_dev_leave(&sc->xbn_balloon.pb_pvdev);
+	pv_balloon_fini(&sc->xbn_balloon, false);
+	mtx_destroy(&sc->xbn_mtx);
 	return (0);
 }
 
@@ -416,9 +416,9 @@ xenballoon_suspend(device_t dev)
 {
 	struct xenballoon_softc *sc = device_get_softc(dev);
 
-	if (sc->xb_leaving)
+	if (sc->xbn_leaving)
 		return (EBUSY);
-	return (pv_dev_freeze(&sc->xb_balloon.pb_pvdev));
+	return (pv_dev_freeze(&sc->xbn_balloon.pb_pvdev));
 }
 
 static int
@@ -426,7 +426,7 @@ xenballoon_resume(device_t dev)
 {
 	struct xenballoon_softc *sc = device_get_softc(dev);
 
-	return (pv_dev_thaw(&sc->xb_balloon.pb_pvdev));
+	return (pv_dev_thaw(&sc->xbn_balloon.pb_pvdev));
 }
 
 static device_method_t xenballoon_methods[] = {

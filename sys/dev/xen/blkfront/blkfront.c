@@ -173,7 +173,7 @@ xbd_publish_ring(struct xbd_softc *sc, struct xenstore_tx *tx, u_int i, const ch
 	snprintf(name, sizeof(name), "%sevent-channel", where);
 	if (error == 0)
 		error = xenbus_write_number(dev, tx, name,
-		    xen_evtchn_port(sc->xbd_rings[i].xr_channel));
+		    xen_evtchn_port(sc->xbd_rings[i].xbr_channel));
 	return (error);
 }
 

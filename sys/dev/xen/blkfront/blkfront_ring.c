@@ -23,14 +23,14 @@ static void
 xbd_intr(void *arg)
 {
 	struct xbd_ring *xr = arg;
-	struct xbd_softc *sc = xr->xr_sc;
+	struct xbd_softc *sc = xr->xbr_sc;
 
 	/* Events can come before there is a disk. */
 	if (atomic_load_acq_int(&sc->xbd_ready) == 0)
 		return;
-	if (sc->xbd_queues[xr->xr_index] != NULL)
-		sc->xbd_queues[xr->xr_index]->q_stats.qs_intrs++;
-	pv_blk_intr(&sc->xbd_blk.blk_queues[xr->xr_index]);
+	if (sc->xbd_queues[xr->xbr_index] != NULL)
+		sc->xbd_queues[xr->xbr_index]->q_stats.qs_intrs++;
+	pv_blk_intr(&sc->xbd_blk.blk_queues[xr->xbr_index]);
 }
 
 static int
@@ -47,11 +47,11 @@ xbd_channel_alloc(struct xbd_softc *sc, u_int i)
 		.xep_brake = true,
 	};
 
-	xr->xr_sc = sc;
-	xr->xr_index = i;
+	xr->xbr_sc = sc;
+	xr->xbr_index = i;
 	snprintf(intr, sizeof(intr), "%s:req%u", device_get_nameunit(sc->xbd_dev), i);
 	return (xen_evtchn_alloc(xenbus_get_otherend_id(sc->xbd_dev), &channel,
-	    &xr->xr_channel));
+	    &xr->xbr_channel));
 }
 
 static int
@@ -80,7 +80,7 @@ xbd_ring_create(struct xbd_softc *sc, u_int i)
 		xenbus_warn(sc->xbd_dev, error, "no event channel, error %d", error);
 		return (error);
 	}
-	ring.grp_notify_arg = sc->xbd_rings[i].xr_channel;
+	ring.grp_notify_arg = sc->xbd_rings[i].xbr_channel;
 	error = grant_ring_create(&ring, &sc->xbd_queues[i]);
 	if (error != 0)
 		xenbus_warn(sc->xbd_dev, error, "no ring of %u pages, error %d",
@@ -92,8 +92,8 @@ static void
 xbd_ring_free(struct xbd_softc *sc, u_int i)
 {
 
-	xen_evtchn_free(sc->xbd_rings[i].xr_channel);
-	sc->xbd_rings[i].xr_channel = NULL;
+	xen_evtchn_free(sc->xbd_rings[i].xbr_channel);
+	sc->xbd_rings[i].xbr_channel = NULL;
 	pvq_free(sc->xbd_queues[i]);
 	sc->xbd_queues[i] = NULL;
 }
@@ -139,8 +139,8 @@ xbd_channels_free(struct xbd_softc *sc)
 	u_int i;
 
 	for (i = 0; i < PV_BLK_QUEUES_MAX; i++) {
-		xen_evtchn_free(sc->xbd_rings[i].xr_channel);
-		sc->xbd_rings[i].xr_channel = NULL;
+		xen_evtchn_free(sc->xbd_rings[i].xbr_channel);
+		sc->xbd_rings[i].xbr_channel = NULL;
 	}
 }
 
@@ -191,9 +191,9 @@ xbd_encode_rw(const struct xbd_softc *sc, const struct xbd_stage *st, const stru
 	ind->indirect_op = op;
 	ind->handle = sc->xbd_handle;
 	ind->sector_number = rq->rq_offset / XBD_SECTOR_SIZE;
-	ind->nr_segments = xbd_fill_segments(sc, st, st->xs_list->gp_va,
+	ind->nr_segments = xbd_fill_segments(sc, st, st->xst_list->gp_va,
 	    rq->rq_length);
-	ind->indirect_grefs[0] = st->xs_list->gp_refs[0];
+	ind->indirect_grefs[0] = st->xst_list->gp_refs[0];
 }
 
 void
@@ -222,8 +222,8 @@ xbd_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 		break;
 	}
 	pc->pc_segs = rq->rq_segs;
-	st->xs_msgs = (struct grant_msgs){ .gm_msgs = rq->rq_msg, .gm_n = 1 };
-	pc->pc_arg = &st->xs_msgs;
+	st->xst_msgs = (struct grant_msgs){ .gm_msgs = rq->rq_msg, .gm_n = 1 };
+	pc->pc_arg = &st->xst_msgs;
 }
 
 /* May a response to rq have op?  Back ends name an indirect request by the operation in it, or not. */

@@ -48,7 +48,7 @@ xbd_stages_alloc(struct xbd_softc *sc)
 	sc->xbd_stages = mallocarray(sc->xbd_nstages, sizeof(sc->xbd_stages[0]),
 	    M_XBD, M_WAITOK | M_ZERO);
 	for (i = 0; i < sc->xbd_nstages; i++)
-		sc->xbd_stages[i].xs_chunks = mallocarray(
+		sc->xbd_stages[i].xst_chunks = mallocarray(
 		    howmany(sc->xbd_segs, XBD_CHUNK_PAGES),
 		    sizeof(struct xen_gnttab_pages *), M_XBD,
 		    M_WAITOK | M_ZERO);
@@ -60,9 +60,9 @@ xbd_stages_free(struct xbd_softc *sc)
 	u_int i;
 
 	for (i = 0; sc->xbd_stages != NULL && i < sc->xbd_nstages; i++) {
-		KASSERT(sc->xbd_stages[i].xs_npages == 0,
+		KASSERT(sc->xbd_stages[i].xst_npages == 0,
 		    ("%s: still granted", __func__));
-		free(sc->xbd_stages[i].xs_chunks, M_XBD);
+		free(sc->xbd_stages[i].xst_chunks, M_XBD);
 	}
 	free(sc->xbd_stages, M_XBD);
 	sc->xbd_stages = NULL;
@@ -96,12 +96,12 @@ xbd_stage_grow(struct xbd_softc *sc, struct xbd_stage *st, u_int n, int how,
 	int error = 0;
 
 	n = MIN(n, sc->xbd_segs);
-	while (st->xs_npages < n && error == 0) {
-		some = MIN(XBD_CHUNK_PAGES, sc->xbd_segs - st->xs_npages);
+	while (st->xst_npages < n && error == 0) {
+		some = MIN(XBD_CHUNK_PAGES, sc->xbd_segs - st->xst_npages);
 		error = xbd_grant(sc, some, how, needed,
-		    &st->xs_chunks[st->xs_npages / XBD_CHUNK_PAGES]);
+		    &st->xst_chunks[st->xst_npages / XBD_CHUNK_PAGES]);
 		if (error == 0)
-			st->xs_npages += some;
+			st->xst_npages += some;
 	}
 	return (error);
 }
@@ -131,15 +131,15 @@ xbd_stages_end(struct xbd_softc *sc)
 
 	for (i = 0; sc->xbd_stages != NULL && i < sc->xbd_nstages; i++) {
 		st = &sc->xbd_stages[i];
-		for (j = 0; j < st->xs_npages; j += XBD_CHUNK_PAGES) {
+		for (j = 0; j < st->xst_npages; j += XBD_CHUNK_PAGES) {
 			xen_gnttab_pages_free(
-			    st->xs_chunks[j / XBD_CHUNK_PAGES]);
-			st->xs_chunks[j / XBD_CHUNK_PAGES] = NULL;
+			    st->xst_chunks[j / XBD_CHUNK_PAGES]);
+			st->xst_chunks[j / XBD_CHUNK_PAGES] = NULL;
 		}
-		st->xs_npages = 0;
-		xen_gnttab_pages_free(st->xs_list);
-		st->xs_list = NULL;
-		KASSERT(!st->xs_spare, ("%s: in use", __func__));
+		st->xst_npages = 0;
+		xen_gnttab_pages_free(st->xst_list);
+		st->xst_list = NULL;
+		KASSERT(!st->xst_spare, ("%s: in use", __func__));
 	}
 	xen_gnttab_pages_free(sc->xbd_spare);
 	sc->xbd_spare = NULL;
@@ -150,8 +150,8 @@ static struct xen_gnttab_pages *
 xbd_chunk(const struct xbd_softc *sc, const struct xbd_stage *st, u_int i)
 {
 
-	return (st->xs_spare ? sc->xbd_spare :
-	    st->xs_chunks[i / XBD_CHUNK_PAGES]);
+	return (st->xst_spare ? sc->xbd_spare :
+	    st->xst_chunks[i / XBD_CHUNK_PAGES]);
 }
 
 grant_ref_t
@@ -181,15 +181,15 @@ xbd_stage_fit(struct xbd_softc *sc, struct xbd_stage *st, u_int n)
 {
 
 	if (xbd_stage_grow(sc, st, n, M_NOWAIT, false) != 0 &&
-	    st->xs_npages == 0) {
+	    st->xst_npages == 0) {
 		if (atomic_cmpset_acq_int(&sc->xbd_spare_used, 0, 1) == 0)
 			return (0);
-		st->xs_spare = true;
+		st->xst_spare = true;
 		n = MIN(n, XBD_CHUNK_PAGES);
 	} else
-		n = MIN(n, st->xs_npages);
-	if (n > BLKIF_MAX_SEGMENTS_PER_REQUEST && st->xs_list == NULL &&
-	    xbd_grant(sc, 1, M_NOWAIT, false, &st->xs_list) != 0)
+		n = MIN(n, st->xst_npages);
+	if (n > BLKIF_MAX_SEGMENTS_PER_REQUEST && st->xst_list == NULL &&
+	    xbd_grant(sc, 1, M_NOWAIT, false, &st->xst_list) != 0)
 		n = BLKIF_MAX_SEGMENTS_PER_REQUEST;
 	return (n);
 }
@@ -226,8 +226,8 @@ xbd_stage_release(struct pv_blk *blk, struct pv_blk_req *rq)
 	struct xbd_softc *sc = __containerof(blk, struct xbd_softc, xbd_blk);
 	struct xbd_stage *st = &sc->xbd_stages[rq - blk->blk_reqs];
 
-	if (!st->xs_spare)
+	if (!st->xst_spare)
 		return;
-	st->xs_spare = false;
+	st->xst_spare = false;
 	atomic_store_rel_int(&sc->xbd_spare_used, 0);
 }

@@ -35,17 +35,17 @@
  * with more segments than a slot holds, a page that lists them.
  */
 struct xbd_stage {
-	struct xen_gnttab_pages **xs_chunks; /* of its data */
-	u_int		 xs_npages;	/* in them */
-	bool		 xs_spare;	/* it uses xbd_spare instead */
-	struct xen_gnttab_pages *xs_list;
-	struct grant_msgs xs_msgs;	/* the request in the ring */
+	struct xen_gnttab_pages **xst_chunks; /* of its data */
+	u_int		 xst_npages;	/* in them */
+	bool		 xst_spare;	/* it uses xbd_spare instead */
+	struct xen_gnttab_pages *xst_list;
+	struct grant_msgs xst_msgs;	/* the request in the ring */
 };
 
 struct xbd_ring {
-	struct xbd_softc *xr_sc;
-	u_int		 xr_index;
-	struct xen_evtchn *xr_channel;
+	struct xbd_softc *xbr_sc;
+	u_int		 xbr_index;
+	struct xen_evtchn *xbr_channel;
 };
 
 struct xbd_softc {

@@ -359,8 +359,8 @@ store_message(uint32_t type, uint32_t tx, const struct xenstore_piece *pieces, u
 	sr->sr_msg->len = len;
 	body = (char *)(sr->sr_msg + 1);
 	for (i = 0; i < n; i++) {
-		memcpy(body, pieces[i].xp_data, pieces[i].xp_len);
-		body += pieces[i].xp_len;
+		memcpy(body, pieces[i].xsp_data, pieces[i].xsp_len);
+		body += pieces[i].xsp_len;
 	}
 	return (sr);
 }
@@ -375,13 +375,13 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 	int error;
 
 	for (i = 0; i < n; i++)
-		size += pieces[i].xp_len;
+		size += pieces[i].xsp_len;
 	if (size > XENSTORE_PAYLOAD_MAX)
 		return (E2BIG);
 	*reply = "";
 	*len = 0;
 	if (type == XS_WATCH || type == XS_UNWATCH)
-		return (store_watch(type, pieces[0].xp_data, pieces[1].xp_data));
+		return (store_watch(type, pieces[0].xsp_data, pieces[1].xsp_data));
 	sr = store_message(type, tx, pieces, n, size);
 	error = store_wait(sr);
 	if (error != 0)

@@ -57,12 +57,12 @@ xn_prepare(void *softc, int pair, u_int n, struct pv_net_txhdr *hdr)
 	struct xn_softc *sc = softc;
 	struct xn_packet *packet = &sc->xn_queues[pair].xq_packets[n];
 
-	packet->xp_msgs = (struct grant_msgs){
-		.gm_msgs = packet->xp_reqs,
+	packet->xnp_msgs = (struct grant_msgs){
+		.gm_msgs = packet->xnp_reqs,
 		.gm_n = hdr->pth_chain->pc_nread +
 		    (hdr->pth_offload.po_gso_type != PV_NET_GSO_NONE),
 	};
-	hdr->pth_chain->pc_arg = &packet->xp_msgs;
+	hdr->pth_chain->pc_arg = &packet->xnp_msgs;
 }
 
 static void

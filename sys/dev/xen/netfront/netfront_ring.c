@@ -64,13 +64,13 @@ xn_pages_alloc(struct xn_ring *ring, domid_t otherend)
 		if (error != 0)
 			return (error);
 		ring->xr_npages = i + 1;
-		page->pp_mem = ring->xr_grants[i]->gp_va;
+		page->npg_mem = ring->xr_grants[i]->gp_va;
 		ref = ring->xr_grants[i]->gp_refs[0];
-		page->pp_addr = (bus_addr_t)ref << PAGE_SHIFT;
+		page->npg_addr = (bus_addr_t)ref << PAGE_SHIFT;
 		post = &ring->xr_posts[i];
 		post->xp_req.gref = ref;
 		post->xp_msgs = (struct grant_msgs){ .gm_msgs = &post->xp_req, .gm_n = 1 };
-		page->pp_arg = &post->xp_msgs;
+		page->npg_arg = &post->xp_msgs;
 	}
 	return (0);
 }

@@ -61,8 +61,8 @@ struct xn_post {
 
 /* The requests of a packet to be sent. */
 struct xn_packet {
-	struct grant_msgs	 xp_msgs;
-	struct netif_tx_request	 xp_reqs[XN_TX_SLOTS];
+	struct grant_msgs	 xnp_msgs;
+	struct netif_tx_request	 xnp_reqs[XN_TX_SLOTS];
 };
 
 /* A ring and its pages. */

@@ -81,16 +81,16 @@ air_deflate(struct pv_balloon *pb __unused, vm_page_t *pages __unused, u_int n,
 }
 
 static const struct pv_balloon_ops air_ops = {
-	.bo_inflate = air_inflate,
-	.bo_deflate = air_deflate,
+	.pbo_inflate = air_inflate,
+	.pbo_deflate = air_deflate,
 };
 
 static bool
 air_begin(bool scrub)
 {
 	const struct pv_balloon_params params = {
-		.bp_batch = AIR_BATCH,
-		.bp_scrub = scrub,
+		.pbp_batch = AIR_BATCH,
+		.pbp_scrub = scrub,
 	};
 
 	bzero(&air, sizeof(air));
@@ -166,7 +166,7 @@ refused_pages_are_free(void)
 	/* Nothing of the kernel's own takes that many pages meanwhile. */
 	lost = before - MIN(vm_free_count(), before);
 	KT_LESS(lost, AIR_ROUNDS * AIR_BATCH / 4);
-	KT_TRUE(air.a_balloon.pb_stats.bs_refused >= AIR_ROUNDS * AIR_BATCH);
+	KT_TRUE(air.a_balloon.pb_stats.pbs_refused >= AIR_ROUNDS * AIR_BATCH);
 	KT_EQ(air.a_balloon.pb_npages, 0);
 	pv_balloon_set_target(&air.a_balloon, 0);
 	air_end();
