@@ -455,7 +455,7 @@ struct pv_blk {
 	struct pv_dma	blk_bounce_dma;
 	char		*blk_bounce;
 	size_t		blk_bounce_size;
-	size_t		blk_made_size;	/* bp_max_size as it was first */
+	size_t		blk_alloc_size;	/* bp_max_size as it was first */
 	volatile u_int	blk_bounce_busy; /* 1: a request has it */
 
 	struct callout	blk_watchdog;	/* time-outs */

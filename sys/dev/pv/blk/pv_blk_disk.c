@@ -263,7 +263,7 @@ pv_blk_check(struct pv_blk *blk)
 		    (uintmax_t)bp->bp_seg_size);
 		return (EINVAL);
 	}
-	blk->blk_made_size = bp->bp_max_size;
+	blk->blk_alloc_size = bp->bp_max_size;
 	/* Nothing is written, so that nothing is to be flushed, which some devices refuse here. */
 	if ((bp->bp_flags & PV_BLK_READONLY) != 0)
 		bp->bp_flags &= ~PV_BLK_CACHED;
@@ -520,7 +520,7 @@ pv_blk_set_max_size(struct pv_blk *blk, size_t size)
 	PV_BLK_LOCK(blk);
 	KASSERT((blk->blk_flags & PVB_STOPPED) != 0, ("%s: the device is live", __func__));
 	KASSERT(size >= bp->bp_sectorsize, ("%s: %zu bytes", __func__, size));
-	bp->bp_max_size = rounddown2(MIN(size, blk->blk_made_size), bp->bp_sectorsize);
+	bp->bp_max_size = rounddown2(MIN(size, blk->blk_alloc_size), bp->bp_sectorsize);
 	PV_BLK_UNLOCK(blk);
 }
 

@@ -249,7 +249,7 @@ pv_net_detach_interface(struct pv_net *pn)
 	pv_dev_leave(&pn->pn_pvdev);
 	pv_net_if_destroy(pn);
 	/* A packet may have been queued after that, by a thread that saw the device live. */
-	for (i = 0; i < pn->pn_made; i++) {
+	for (i = 0; i < pn->pn_max_pairs; i++) {
 		pv_net_tx_stop(&pn->pn_txqs[i]);
 		pv_net_tx_flush(&pn->pn_txqs[i]);
 	}
@@ -273,7 +273,7 @@ pv_net_detach(struct pv_net *pn)
 	if (pn->pn_level == PV_NET_INTERFACE)
 		pv_net_detach_interface(pn);
 	if (pn->pn_level == PV_NET_QUEUES) {
-		for (i = 0; i < pn->pn_made; i++) {
+		for (i = 0; i < pn->pn_max_pairs; i++) {
 			pv_net_rx_free(&pn->pn_rxqs[i]);
 			pv_net_tx_free(&pn->pn_txqs[i]);
 		}

@@ -408,7 +408,7 @@ pv_net_get_counter(if_t ifp, ift_counter counter)
 	const struct pv_net_txstats *tx;
 	int i;
 
-	for (i = 0; i < pn->pn_made; i++) {
+	for (i = 0; i < pn->pn_max_pairs; i++) {
 		rx = &pn->pn_rxqs[i].prq_stats;
 		tx = &pn->pn_txqs[i].ptq_stats;
 		switch (counter) {

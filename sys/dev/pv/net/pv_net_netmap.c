@@ -240,7 +240,7 @@ pv_net_netmap_free_queues(struct pv_net *pn)
 	int i;
 
 	/* An interrupt may still come, and looks. */
-	for (i = 0; i < pn->pn_made; i++) {
+	for (i = 0; i < pn->pn_max_pairs; i++) {
 		rxq = &pn->pn_rxqs[i];
 		txq = &pn->pn_txqs[i];
 		mtx_lock(&rxq->prq_mtx);

@@ -144,7 +144,7 @@ pv_net_pairs_alloc(struct pv_net *pn)
 		error = pv_net_pair_tq(pn, i);
 		rxq->prq_tq = txq->ptq_tq = pn->pn_tqs[i];
 		pv_net_tx_init(txq);
-		pn->pn_made = i + 1;
+		pn->pn_max_pairs = i + 1;
 	}
 	return (error);
 }
@@ -154,7 +154,7 @@ pv_net_pairs_free(struct pv_net *pn)
 {
 	int i;
 
-	for (i = 0; i < pn->pn_made; i++) {
+	for (i = 0; i < pn->pn_max_pairs; i++) {
 		taskqueue_free(pn->pn_tqs[i]);
 		mtx_destroy(&pn->pn_rxqs[i].prq_mtx);
 		mtx_destroy(&pn->pn_txqs[i].ptq_mtx);
@@ -442,10 +442,10 @@ pv_net_change_pairs(struct pv_net *pn, int n)
 	int i;
 
 	pv_dev_assert(&pn->pn_pvdev);
-	KASSERT(n >= 1 && n <= pn->pn_made, ("%s: %d pairs of %d", __func__, n, pn->pn_made));
+	KASSERT(n >= 1 && n <= pn->pn_max_pairs, ("%s: %d pairs of %d", __func__, n, pn->pn_max_pairs));
 	pn->pn_pairs = MIN(pn->pn_chosen, (u_int)n);
 	pn->pn_params.pnp_npairs = n;
-	for (i = n; i < pn->pn_made; i++)
+	for (i = n; i < pn->pn_max_pairs; i++)
 		pv_net_tx_flush(&pn->pn_txqs[i]);
 }
 

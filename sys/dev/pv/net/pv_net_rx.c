@@ -915,7 +915,7 @@ pv_net_rx_skip(struct pv_net_rxq *rxq)
 static void
 pv_net_rx_fit(struct pv_net_rxq *rxq)
 {
-	u_int i, n = MIN(rxq->prq_pvq->q_size, rxq->prq_made);
+	u_int i, n = MIN(rxq->prq_pvq->q_size, rxq->prq_max_bufs);
 
 	if (rxq->prq_nbufs == n || rxq->prq_pn->pn_staged)
 		return;
@@ -1034,7 +1034,7 @@ pv_net_rx_count(const struct pv_net_rxq *rxq)
 	size = MIN(size, PV_NET_RX_WHOLE);
 	if (pages == 0)
 		return (size);
-	return (MIN(size, MAX(pages / (pn->pn_rx_mbufs * pn->pn_made), PV_NET_RX_WHOLE_FEW)));
+	return (MIN(size, MAX(pages / (pn->pn_rx_mbufs * pn->pn_max_pairs), PV_NET_RX_WHOLE_FEW)));
 }
 
 int
@@ -1058,7 +1058,7 @@ pv_net_rx_alloc(struct pv_net_rxq *rxq)
 		if (error != 0)
 			break;
 		rxq->prq_free[i] = buf;
-		rxq->prq_made = rxq->prq_nbufs = rxq->prq_nfree = i + 1;
+		rxq->prq_max_bufs = rxq->prq_nbufs = rxq->prq_nfree = i + 1;
 	}
 	return (pv_net_tell_made(rxq->prq_pn, rxq->prq_name, rxq->prq_made, size));
 }
@@ -1073,7 +1073,7 @@ pv_net_rx_free(struct pv_net_rxq *rxq)
 	/* Buffers that a dead device still may write to are not given back. */
 	if (rxq->prq_nfree != rxq->prq_nbufs)
 		return;
-	for (i = 0; i < rxq->prq_made && rxq->prq_tag != NULL; i++)
+	for (i = 0; i < rxq->prq_max_bufs && rxq->prq_tag != NULL; i++)
 		bus_dmamap_destroy(rxq->prq_tag, pv_net_rx_buf(rxq, i)->prb_map);
 	if (rxq->prq_tag != NULL)
 		bus_dma_tag_destroy(rxq->prq_tag);
@@ -1082,5 +1082,5 @@ pv_net_rx_free(struct pv_net_rxq *rxq)
 	rxq->prq_tag = NULL;
 	rxq->prq_free = NULL;
 	rxq->prq_bufs = NULL;
-	rxq->prq_made = rxq->prq_nbufs = rxq->prq_nfree = 0;
+	rxq->prq_max_bufs = rxq->prq_nbufs = rxq->prq_nfree = 0;
 }

@@ -175,7 +175,7 @@ pv_net_stage_free(struct pv_net *pn)
 	struct pv_net_stage_tx *st;
 	int i;
 
-	for (i = 0; i < pn->pn_made; i++) {
+	for (i = 0; i < pn->pn_max_pairs; i++) {
 		st = pn->pn_txqs[i].ptq_stage;
 		if (st == NULL)
 			continue;

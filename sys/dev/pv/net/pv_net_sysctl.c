@@ -174,7 +174,7 @@ pv_net_sysctl_sum(SYSCTL_HANDLER_ARGS)
 
 	if (!sum->all)
 		value = pv_net_sum(sum, arg1);
-	for (i = 0; sum->all && i < pn->pn_made; i++)
+	for (i = 0; sum->all && i < pn->pn_max_pairs; i++)
 		value += pv_net_sum(sum, sum->tx ? (const void *)&pn->pn_txqs[i].ptq_stats :
 		    (const void *)&pn->pn_rxqs[i].prq_stats);
 	return (sysctl_handle_64(oidp, &value, 0, req));
@@ -263,7 +263,7 @@ pv_net_sysctl_pairs(SYSCTL_HANDLER_ARGS)
 		error = pv_dev_state(&pn->pn_pvdev) == PV_DEV_GONE ? ENXIO : pv_net_use_pairs(pn, n);
 	/* All pairs means all those of a later back end, too. */
 	if (error == 0)
-		pn->pn_chosen = n == pn->pn_params.pnp_npairs ? pn->pn_made : n;
+		pn->pn_chosen = n == pn->pn_params.pnp_npairs ? pn->pn_max_pairs : n;
 	pv_dev_unlock(&pn->pn_pvdev);
 	return (error);
 }

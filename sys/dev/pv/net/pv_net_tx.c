@@ -191,7 +191,7 @@ pv_net_tx_alloc(struct pv_net_txq *txq)
 		if (error != 0)
 			break;
 		txq->ptq_free[i] = &txq->ptq_bufs[i];
-		txq->ptq_made = txq->ptq_nbufs = txq->ptq_nfree = i + 1;
+		txq->ptq_max_bufs = txq->ptq_nbufs = txq->ptq_nfree = i + 1;
 	}
 	return (pv_net_tell_made(txq->ptq_pn, txq->ptq_name, txq->ptq_made, size));
 }
@@ -206,7 +206,7 @@ pv_net_tx_free(struct pv_net_txq *txq)
 	if (txq->ptq_nfree != txq->ptq_nbufs)
 		return;
 	pv_dma_free(&txq->ptq_hdrs);
-	for (i = 0; i < txq->ptq_made && txq->ptq_tag != NULL; i++)
+	for (i = 0; i < txq->ptq_max_bufs && txq->ptq_tag != NULL; i++)
 		bus_dmamap_destroy(txq->ptq_tag, txq->ptq_bufs[i].ptb_map);
 	if (txq->ptq_tag != NULL)
 		bus_dma_tag_destroy(txq->ptq_tag);
@@ -220,7 +220,7 @@ pv_net_tx_free(struct pv_net_txq *txq)
 	txq->ptq_segs = NULL;
 	txq->ptq_free = NULL;
 	txq->ptq_bufs = NULL;
-	txq->ptq_made = txq->ptq_nbufs = txq->ptq_nfree = 0;
+	txq->ptq_max_bufs = txq->ptq_nbufs = txq->ptq_nfree = 0;
 }
 
 /* Sync a packet's memory, if it was loaded by bus_dma(9). */
@@ -753,7 +753,7 @@ pv_net_tx_take_back(struct pv_net_txq *txq)
 static void
 pv_net_tx_fit(struct pv_net_txq *txq)
 {
-	u_int i, n = MIN(txq->ptq_pvq->q_size, txq->ptq_made);
+	u_int i, n = MIN(txq->ptq_pvq->q_size, txq->ptq_max_bufs);
 
 	mtx_assert(&txq->ptq_mtx, MA_OWNED);
 	if (txq->ptq_nbufs == n || txq->ptq_pn->pn_staged)
@@ -1165,7 +1165,7 @@ pv_net_qflush(if_t ifp)
 	struct pv_net *pn = if_getsoftc(ifp);
 	int i;
 
-	for (i = 0; i < pn->pn_made; i++)
+	for (i = 0; i < pn->pn_max_pairs; i++)
 		pv_net_tx_flush(&pn->pn_txqs[i]);
 	if_qflush(ifp);
 }

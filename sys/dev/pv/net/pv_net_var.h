@@ -210,7 +210,7 @@ struct pv_net_rxq {
 	struct mbuf		*prq_tail;
 	struct taskqueue	*prq_tq;
 	bus_dma_tag_t		 prq_tag;
-	u_int			 prq_made;	/* buffers that there is memory for */
+	u_int			 prq_max_bufs;	/* buffers that there is memory for */
 	u_int			 prq_nbufs;	/* those in use: one for each place of the ring */
 	u_int			 prq_nfree;
 	char			*prq_bufs;	/* pv_net_rx_buf() */
@@ -259,7 +259,7 @@ struct pv_net_txq {
 	struct mbuf		*ptq_list;	/* before the ring's: a packet, or its segments */
 	bus_dma_tag_t		 ptq_tag;
 	struct pv_dma		 ptq_hdrs;
-	u_int			 ptq_made;	/* as prq_made */
+	u_int			 ptq_max_bufs;	/* as prq_max_bufs */
 	u_int			 ptq_nbufs;
 	u_int			 ptq_nfree;
 	u_int			 ptq_look;	/* so few free buffers: collect completions */
@@ -335,7 +335,7 @@ struct pv_net {
 	u_int			 pn_rx_segs;	/* and its segments at most */
 	u_int			 pn_rx_cluster;	/* bytes of each */
 	u_int			 pn_rx_pad;	/* before the header, to align what IP reads */
-	int			 pn_made;	/* pairs at most */
+	int			 pn_max_pairs;	/* pairs at most */
 	u_int			 pn_chosen;	/* pairs to use of those that there are */
 	volatile u_int		 pn_pairs;	/* pairs of queues in use, of pnp_npairs */
 	struct pv_net_rxq	*pn_rxqs;
