@@ -388,7 +388,7 @@ life_suspended_and_resumed(const void *arg __unused)
 	/* What has time to end, does. */
 	life_load(bios);
 	kpi_pause = drive_settle;
-	drive.dr_blk.blk_params.bp_settle_secs = 5;
+	drive.dr_blk.blk_params.bp_idle_secs = 5;
 	CHECK(pv_dev_freeze(&drive.dr_blk.blk_pvdev) == 0, "not suspended");
 	kpi_pause = NULL;
 	CHECK(drive.dr_ndone >= 4 && DRIVE_BQ(0)->bq_ninflight == 0, "%u ended", drive.dr_ndone);

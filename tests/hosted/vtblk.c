@@ -380,7 +380,7 @@ configuration(const void *arg __unused)
 	    DISKFLAG_WRITE_PROTECT)) == 0, "flags 0x%x", kpi_disk->d_flags);
 	CHECK(strcmp(kpi_disk->d_ident, "serial 12%25") == 0, "%s", kpi_disk->d_ident);
 	CHECK(bp->bp_max_segs == 1 && bp->bp_nqueues == 1 && bp->bp_delete_size == 0 && bp->bp_phys &&
-	    bp->bp_nreqs == 16 && bp->bp_seg_size == maxphys && bp->bp_settle_secs == 1, "params");
+	    bp->bp_nreqs == 16 && bp->bp_seg_size == maxphys && bp->bp_idle_secs == 1, "params");
 	CHECK(kpi_disk->d_stripesize == 0 && kpi_disk->d_fwheads == 0, "topology");
 	CHECK(kpi_sysctl_value("queues") == 1 && kpi_sysctl_value("writecache_mode") == 0 &&
 	    kpi_sysctl_value("min_io_size") == 0, "sysctls");

@@ -98,7 +98,7 @@
  * needs.  Otherwise it does this, in this order, from one thread that may sleep:
  *
  *	pv_dev_hold()        nothing more is started; bios are queued; completions are still taken
- *	pv_blk_settle()      optional: give what is in flight time to be completed
+ *	pv_blk_wait_idle()   optional: give what is in flight time to be completed
  *	(the device is stopped: it no longer uses the queues)
  *	pv_blk_requeue()     what was in flight is ready again, in the order it was put, in each queue
  *	pv_blk_set_queues()  if the queues do not outlive the stop: none, and later the new ones, of
@@ -276,7 +276,7 @@ struct pv_blk_params {
 	u_int		bp_max_segs;	/* data segments in a request */
 	u_int		bp_fast_segs;	/* of these at most by bo_post; 0: it can't be called */
 	bus_size_t	bp_seg_size;	/* bytes in a segment at most */
-	u_int		bp_settle_secs;	/* for what is in flight when the device is frozen */
+	u_int		bp_idle_secs;	/* for what is in flight when the device is frozen */
 	bool		bp_phys;	/* segments are pvq_phys_add()'s */
 	bus_size_t	bp_max_size;	/* bytes in a request at most; 0: what the segments hold */
 	uint64_t	bp_delete_size;	/* bytes in a PV_BLK_DELETE at most; 0: there is none */
@@ -513,7 +513,7 @@ int	pv_blk_attach(struct pv_blk *blk, struct pvq *const *qs, u_int n);
 
 /*
  * Take the disk away, also under load: what is queued ends with ENXIO, what is in flight is given
- * PV_BLK_DRAIN_SECS to be completed, then the device is stopped and the rest ends with ENXIO too.
+ * PV_BLK_IDLE_SECS to be completed, then the device is stopped and the rest ends with ENXIO too.
  * Returns when no user is left.  May sleep.
  */
 void	pv_blk_detach(struct pv_blk *blk);
@@ -561,7 +561,7 @@ int	pv_blk_query(struct pv_blk *blk, void *buf, size_t size, u_int secs);
  *
  * Returns 0; EBUSY if some of it is still in flight.  May sleep.
  */
-int	pv_blk_settle(struct pv_blk *blk, u_int secs);
+int	pv_blk_wait_idle(struct pv_blk *blk, u_int secs);
 
 /* The device, which is frozen, was stopped: take what was in flight out of the queues.  May sleep. */
 void	pv_blk_requeue(struct pv_blk *blk);

@@ -425,7 +425,7 @@ pv_blk_attach(struct pv_blk *blk, struct pvq *const *qs, u_int n)
 	error = pv_blk_ident(blk, ident, sizeof(ident));
 	if (error == ETIMEDOUT) {
 		device_printf(blk->blk_dev, "the device does not answer requests\n");
-		/* It is not given PV_BLK_DRAIN_SECS once more. */
+		/* It is not given PV_BLK_IDLE_SECS once more. */
 		PV_BLK_LOCK(blk);
 		pv_blk_set_flags(blk, PVB_DEAD, 0);
 		PV_BLK_UNLOCK(blk);

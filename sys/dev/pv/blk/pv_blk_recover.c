@@ -19,7 +19,7 @@
 
 /* Waits up to so many seconds until nothing is in flight, while that can happen without a reset. */
 static u_int
-pv_blk_wait_idle(struct pv_blk *blk, u_int secs)
+pv_blk_wait_locked(struct pv_blk *blk, u_int secs)
 {
 	struct pv_blk_queue *bq;
 	const int start = ticks;
@@ -42,12 +42,12 @@ pv_blk_wait_idle(struct pv_blk *blk, u_int secs)
 }
 
 int
-pv_blk_settle(struct pv_blk *blk, u_int secs)
+pv_blk_wait_idle(struct pv_blk *blk, u_int secs)
 {
 	u_int left;
 
 	PV_BLK_LOCK(blk);
-	left = pv_blk_wait_idle(blk, secs);
+	left = pv_blk_wait_locked(blk, secs);
 	PV_BLK_UNLOCK(blk);
 	return (left == 0 ? 0 : EBUSY);
 }
@@ -56,7 +56,7 @@ pv_blk_settle(struct pv_blk *blk, u_int secs)
 static void
 pv_blk_quiesce_disk(struct pv_blk *blk, int error)
 {
-	u_int left, secs = pv_dev_patience(&blk->blk_pvdev, SBT_1S * PV_BLK_DRAIN_SECS) / SBT_1S;
+	u_int left, secs = pv_dev_patience(&blk->blk_pvdev, SBT_1S * PV_BLK_IDLE_SECS) / SBT_1S;
 
 	PV_BLK_LOCK(blk);
 	pv_blk_set_flags(blk, PVB_FROZEN, 0);
@@ -68,7 +68,7 @@ pv_blk_quiesce_disk(struct pv_blk *blk, int error)
 	/* The device is notified of what was put, and completions don't wait for more. */
 	pv_blk_run(blk);
 	PV_BLK_LOCK(blk);
-	left = pv_blk_wait_idle(blk, error == 0 ? blk->blk_params.bp_settle_secs : secs);
+	left = pv_blk_wait_locked(blk, error == 0 ? blk->blk_params.bp_idle_secs : secs);
 	if (error == ENXIO && left != 0)
 		device_printf(blk->blk_dev, "%u requests without an answer end with ENXIO (waited "
 		    "for %u s at most)\n", left, secs);

@@ -23,7 +23,7 @@
 
 #define	PV_BLK_BATCH		32
 #define	PV_BLK_BATCH_MAX	64
-#define	PV_BLK_DRAIN_SECS	10
+#define	PV_BLK_IDLE_SECS	10
 
 /* Locking the disk, see pv_blk.h.  A queue's lock is taken in pv_blk_queue.c alone. */
 #define	PV_BLK_LOCK(blk)	mtx_lock(&(blk)->blk_mtx)

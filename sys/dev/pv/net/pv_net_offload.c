@@ -434,7 +434,7 @@ pv_net_rx_finish_sum(const struct pv_net_rxq *rxq, struct mbuf *m, bool ip6, u_i
 
 /* A partial checksum of TCP or UDP: left as it is and marked, or finished. */
 static void
-pv_net_rx_settle(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_headers *h)
+pv_net_rx_partial_sum(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_headers *h)
 {
 	u_int sum = pv_net_sum_offset(h->ph_proto);
 
@@ -525,7 +525,7 @@ pv_net_rx_partial(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_
 	if (bad == PV_NET_FINE && pv_net_rx_is_transport(&h, in)) {
 		bad = pv_net_l4_len(m, &h, &len);
 		if (bad == PV_NET_FINE) {
-			pv_net_rx_settle(rxq, m, &h);
+			pv_net_rx_partial_sum(rxq, m, &h);
 			return (PV_NET_FINE);
 		}
 	}
@@ -755,9 +755,9 @@ pv_net_rx_gso(const struct pv_net_rxq *rxq, struct mbuf **mp, const struct pv_ne
 		return (bad);
 	big = big && pv_net_rx_big(rxq, m, &h);
 	if (m->m_pkthdr.len - hdrlen <= in->po_gso_size)
-		pv_net_rx_settle(rxq, m, &h);
+		pv_net_rx_partial_sum(rxq, m, &h);
 	else if (big) {
-		pv_net_rx_settle(rxq, m, &h);
+		pv_net_rx_partial_sum(rxq, m, &h);
 		pv_net_rx_mark_gso(rxq, m, &h, hdrlen, in->po_gso_size);
 	} else {
 		*mp = pv_net_gso_split(m, &h, hdrlen, in->po_gso_size);
@@ -765,7 +765,7 @@ pv_net_rx_gso(const struct pv_net_rxq *rxq, struct mbuf **mp, const struct pv_ne
 			return (PV_NET_NO_MEMORY);
 		for (m = *mp; m != NULL; m = m->m_nextpkt) {
 			h.ph_end = m->m_pkthdr.len;
-			pv_net_rx_settle(rxq, m, &h);
+			pv_net_rx_partial_sum(rxq, m, &h);
 		}
 	}
 	return (PV_NET_FINE);

@@ -205,18 +205,18 @@ pv_net_fill_pairs(struct pv_net *pn)
 
 /* Stop a transmit queue; what is in flight has some time to complete. */
 static void
-pv_net_settle(struct pv_net_txq *txq)
+pv_net_tx_wait_idle(struct pv_net_txq *txq)
 {
 	int tries;
 
 	pv_net_tx_stop(txq);
-	for (tries = 0; !pv_net_tx_settled(txq) && tries < PV_NET_WAIT_TRIES; tries++)
+	for (tries = 0; !pv_net_tx_is_idle(txq) && tries < PV_NET_WAIT_TRIES; tries++)
 		pause("pvsize", howmany(hz, PV_NET_WAIT_HZ));
 }
 
 /* Does the pair's transmit queue stop, too, while the receive queue is stopped? */
 static bool
-pv_net_rx_settles(const struct pv_net *pn)
+pv_net_rx_stops_tx(const struct pv_net *pn)
 {
 	return (!pn->pn_params.pnp_queue_reset && pn->pn_ops->pno_stop_queue != NULL);
 }
@@ -229,10 +229,10 @@ pv_net_quiesce_queue(struct pv_net *pn, u_int queue, int error)
 
 	if (!pv_net_is_tx(queue)) {
 		pv_net_rx_stop(&pn->pn_rxqs[pv_net_pair(queue)]);
-		if (pv_net_rx_settles(pn))
-			pv_net_settle(txq);
+		if (pv_net_rx_stops_tx(pn))
+			pv_net_tx_wait_idle(txq);
 	} else if (error == 0)
-		pv_net_settle(txq);
+		pv_net_tx_wait_idle(txq);
 	else
 		pv_net_tx_stop(txq);
 }
@@ -246,7 +246,7 @@ pv_net_stop_queue(struct pv_net *pn, u_int queue)
 	/* What netmap(4) has in flight is taken back with the whole device. */
 	if (pn->pn_ops->pno_stop_queue == NULL || pn->pn_netmap)
 		return (EOPNOTSUPP);
-	if (!pn->pn_params.pnp_queue_reset && !pv_net_tx_settled(&pn->pn_txqs[pair]))
+	if (!pn->pn_params.pnp_queue_reset && !pv_net_tx_is_idle(&pn->pn_txqs[pair]))
 		return (EOPNOTSUPP);
 	return (pn->pn_ops->pno_stop_queue(pn->pn_softc, pair, pv_net_is_tx(queue)));
 }
@@ -281,7 +281,7 @@ pv_net_resume_queue(struct pv_net *pn, u_int queue)
 	if (!pv_net_is_tx(queue))
 		pv_net_rx_start(&pn->pn_rxqs[pv_net_pair(queue)]);
 	/* A sender may have left a packet. */
-	if (pv_net_is_tx(queue) || pv_net_rx_settles(pn))
+	if (pv_net_is_tx(queue) || pv_net_rx_stops_tx(pn))
 		pv_net_tx_resume(txq);
 }
 
@@ -794,7 +794,7 @@ pv_net_tick(void *arg)
 	if (live && pn->pn_ops->pno_set_offloads != NULL &&
 	    pv_net_rx_wanted(pn) != pn->pn_offloads_asked)
 		taskqueue_enqueue(pn->pn_pvdev.pvd_tq, &pn->pn_offload_task);
-	/* The state that a flapping link has settled in. */
+	/* The state that a flapping link has in the end. */
 	if (atomic_swap_int(&pn->pn_link_changes, 0) > PV_NET_LINK_CHANGES)
 		taskqueue_enqueue(pn->pn_pvdev.pvd_tq, &pn->pn_link_task);
 	callout_reset(&pn->pn_tick, hz, pv_net_tick, pn);

@@ -1230,15 +1230,15 @@ pv_net_tx_resume(struct pv_net_txq *txq)
 }
 
 bool
-pv_net_tx_settled(struct pv_net_txq *txq)
+pv_net_tx_is_idle(struct pv_net_txq *txq)
 {
-	bool settled;
+	bool idle;
 
 	mtx_lock(&txq->ptq_mtx);
 	pv_net_tx_reclaim(txq);
-	settled = pvq_inflight(txq->ptq_pvq) == 0;
+	idle = pvq_inflight(txq->ptq_pvq) == 0;
 	mtx_unlock(&txq->ptq_mtx);
-	return (settled);
+	return (idle);
 }
 
 void

@@ -523,7 +523,7 @@ void	pv_net_tx_drain(struct pv_net_txq *txq);
 void	pv_net_tx_drain_sent(struct pv_net_txq *txq);
 void	pv_net_tx_resume(struct pv_net_txq *txq);
 /* True when all that a stopped queue had in flight has completed. */
-bool	pv_net_tx_settled(struct pv_net_txq *txq);
+bool	pv_net_tx_is_idle(struct pv_net_txq *txq);
 /* Drop the packets that wait. */
 void	pv_net_tx_flush(struct pv_net_txq *txq);
 /*

@@ -60,7 +60,7 @@
 #define	VTBLK_REQS_MQ		64	/* of each of several */
 #define	VTBLK_RANGES_MAX	16	/* of a request that deletes */
 #define	VTBLK_SIZE_TRIES	10
-#define	VTBLK_SETTLE_SECS	1	/* a suspend waits for what is in flight */
+#define	VTBLK_IDLE_SECS	1	/* a suspend waits for what is in flight */
 
 enum {
 	VTBLK_NO_IDENT = PV_BLK_NTUNABLES,
@@ -340,7 +340,7 @@ vtblk_read_config(struct vtblk_softc *sc)
 	bp->bp_diskname = "vtbd";
 	bp->bp_descr = "VirtIO block device";
 	bp->bp_tunables = vtblk_tunables;
-	bp->bp_settle_secs = VTBLK_SETTLE_SECS;
+	bp->bp_idle_secs = VTBLK_IDLE_SECS;
 	if (vtblk_tunable(sc, VTBLK_NO_IDENT) == 0)
 		bp->bp_ident_size = VIRTIO_BLK_ID_BYTES;
 	if ((sc->vtb_features & VIRTIO_BLK_F_RO) != 0)

@@ -65,7 +65,7 @@
 
 #define	XBD_REQS_MAX		128
 #define	XBD_SEGS_DEFAULT	32	/* with 32 slots, what Linux's back end keeps mapped */
-#define	XBD_SETTLE_SECS		10	/* a detach waits for what is in flight */
+#define	XBD_IDLE_SECS		10	/* a detach waits for what is in flight */
 #define	XBD_DISCARD_MAX		(1ULL << 30)	/* bytes */
 
 enum {
@@ -555,7 +555,7 @@ xbd_detach(device_t dev)
 	if (sc->xbd_attached) {
 		/* Linux's back end never releases a ring that is left with requests in flight. */
 		pv_dev_hold(&sc->xbd_blk.blk_pvdev);
-		(void)pv_blk_settle(&sc->xbd_blk, XBD_SETTLE_SECS);
+		(void)pv_blk_wait_idle(&sc->xbd_blk, XBD_IDLE_SECS);
 	}
 	xenbus_leave(dev);
 	if (sc->xbd_attached) {

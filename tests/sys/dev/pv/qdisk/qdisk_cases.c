@@ -279,9 +279,9 @@ qd_settle_waits_for_what_is_in_flight(struct qd_softc *sc)
 	W(sc, 1, qd_cpu(1));
 	pv_dev_hold(&sc->qd_blk.blk_pvdev);
 	W(sc, 2, 0);
-	QD_EQ(sc, pv_blk_settle(&sc->qd_blk, 1), EBUSY);
+	QD_EQ(sc, pv_blk_wait_idle(&sc->qd_blk, 1), EBUSY);
 	qd_answer_all(sc);
-	QD_EQ(sc, pv_blk_settle(&sc->qd_blk, 1), 0);
+	QD_EQ(sc, pv_blk_wait_idle(&sc->qd_blk, 1), 0);
 	QD_EQ(sc, sc->qd_ends[2], -1);
 	(void)pv_dev_thaw(&sc->qd_blk.blk_pvdev);
 	QD_EQ(sc, sc->qd_nlog, 3);
