@@ -14,7 +14,7 @@
  *	single     message 0: everything
  *	wired      one line, whose cause is read from the ISR register in a filter
  *
- * A way may fail late: the device refuses a vector when it is set, so each is set up in full, and
+ * A mode may fail late: the device refuses a vector when it is set, so each is set up in full, and
  * taken back in full.
  *
  * A line that its device never lowers would keep the CPU in its interrupt thread.  Where no other
@@ -47,15 +47,15 @@
 
 static MALLOC_DEFINE(M_VIRTIO_INTR, "virtio_intr", "virtio interrupts");
 
-enum virtio_way {
+enum virtio_intr_mode {
 	VIRTIO_PER_QUEUE,
 	VIRTIO_SHARED,
 	VIRTIO_SINGLE,
 	VIRTIO_WIRED,
-	VIRTIO_NWAYS
+	VIRTIO_NMODES
 };
 
-static const char *const virtio_way_names[VIRTIO_NWAYS] = {
+static const char *const virtio_intr_mode_names[VIRTIO_NMODES] = {
 	[VIRTIO_PER_QUEUE] = "a message interrupt for each queue",
 	[VIRTIO_SHARED] = "a message interrupt shared by all queues",
 	[VIRTIO_SINGLE] = "one message interrupt",
@@ -186,9 +186,9 @@ virtio_line_free(struct virtio_bus *vb)
 	vb->vb_line_tq = NULL;
 }
 
-/* Returns how many interrupts this way needs, and assigns each queue its vector. */
+/* Returns how many interrupts this mode needs, and assigns each queue its vector. */
 static int
-virtio_way_count(struct virtio_bus *vb, enum virtio_way way)
+virtio_intr_count(struct virtio_bus *vb, enum virtio_intr_mode mode)
 {
 	struct virtio_slot *vs;
 	int i, n, queues;
@@ -200,17 +200,17 @@ virtio_way_count(struct virtio_bus *vb, enum virtio_way way)
 		if (vs->vs_spec.pqs_intr == NULL)
 			continue;
 		queues++;
-		if (way == VIRTIO_PER_QUEUE)
+		if (mode == VIRTIO_PER_QUEUE)
 			vs->vs_vector = queues;
-		else if (way == VIRTIO_SHARED)
+		else if (mode == VIRTIO_SHARED)
 			vs->vs_vector = 1;
-		else if (way == VIRTIO_SINGLE)
+		else if (mode == VIRTIO_SINGLE)
 			vs->vs_vector = 0;
 	}
 	n = 1;
-	if (way == VIRTIO_PER_QUEUE)
+	if (mode == VIRTIO_PER_QUEUE)
 		n += queues;
-	else if (way == VIRTIO_SHARED)
+	else if (mode == VIRTIO_SHARED)
 		n += queues > 0 ? 1 : 0;
 	return (n);
 }
@@ -261,19 +261,19 @@ virtio_setup_queues(struct virtio_bus *vb, int type)
 }
 
 static int
-virtio_setup_handlers(struct virtio_bus *vb, enum virtio_way way, int type)
+virtio_setup_handlers(struct virtio_bus *vb, enum virtio_intr_mode mode, int type)
 {
 	int error;
 
-	if (way == VIRTIO_WIRED) {
+	if (mode == VIRTIO_WIRED) {
 		error = virtio_line_alloc(vb);
 		return (error != 0 ? error : virtio_setup_one(vb, 0, type, virtio_wired_filter,
 		    virtio_wired_intr, vb, NULL));
 	}
-	if (way == VIRTIO_SINGLE)
+	if (mode == VIRTIO_SINGLE)
 		return (virtio_setup_one(vb, 0, type, NULL, virtio_single_intr, vb, NULL));
 	error = virtio_setup_one(vb, 0, type, NULL, virtio_config_intr, vb, "conf");
-	if (error == 0 && way == VIRTIO_PER_QUEUE)
+	if (error == 0 && mode == VIRTIO_PER_QUEUE)
 		error = virtio_setup_queues(vb, type);
 	else if (error == 0 && vb->vb_nirqs > 1)
 		error = virtio_setup_one(vb, 1, type, NULL, virtio_slots_intr, vb, "all");
@@ -281,13 +281,13 @@ virtio_setup_handlers(struct virtio_bus *vb, enum virtio_way way, int type)
 }
 
 static int
-virtio_alloc_irqs(struct virtio_bus *vb, enum virtio_way way, int n)
+virtio_alloc_irqs(struct virtio_bus *vb, enum virtio_intr_mode mode, int n)
 {
 	struct resource **irqs;
 	int error, i;
 
 	irqs = malloc(n * sizeof(*irqs), M_VIRTIO_INTR, M_WAITOK | M_ZERO);
-	if (way == VIRTIO_WIRED)
+	if (mode == VIRTIO_WIRED)
 		error = VIRTIO_BUS_ALLOC_WIRED(vb->vb_dev, irqs);
 	else
 		error = VIRTIO_BUS_ALLOC_VECTORS(vb->vb_dev, n, irqs);
@@ -296,7 +296,7 @@ virtio_alloc_irqs(struct virtio_bus *vb, enum virtio_way way, int n)
 		for (i = 0; i < n; i++)
 			vb->vb_irqs[i].vi_res = irqs[i];
 		vb->vb_nirqs = n;
-		vb->vb_wired = way == VIRTIO_WIRED;
+		vb->vb_wired = mode == VIRTIO_WIRED;
 	}
 	free(irqs, M_VIRTIO_INTR);
 	return (error);
@@ -341,14 +341,14 @@ virtio_intr_free(struct virtio_bus *vb)
 }
 
 static int
-virtio_try_way(struct virtio_bus *vb, enum virtio_way way, int type)
+virtio_try_intr_mode(struct virtio_bus *vb, enum virtio_intr_mode mode, int type)
 {
 	int error;
 
-	error = virtio_alloc_irqs(vb, way, virtio_way_count(vb, way));
+	error = virtio_alloc_irqs(vb, mode, virtio_intr_count(vb, mode));
 	if (error != 0)
 		return (error);
-	error = virtio_setup_handlers(vb, way, type);
+	error = virtio_setup_handlers(vb, mode, type);
 	if (error == 0)
 		error = virtio_intr_rebind(vb);
 	if (error != 0)
@@ -359,14 +359,14 @@ virtio_try_way(struct virtio_bus *vb, enum virtio_way way, int type)
 int
 virtio_intr_alloc(struct virtio_bus *vb, int type)
 {
-	enum virtio_way way;
+	enum virtio_intr_mode mode;
 	int error;
 
 	error = ENXIO;
-	for (way = VIRTIO_PER_QUEUE; way < VIRTIO_NWAYS && error != 0; way++) {
-		error = virtio_try_way(vb, way, type);
+	for (mode = VIRTIO_PER_QUEUE; mode < VIRTIO_NMODES && error != 0; mode++) {
+		error = virtio_try_intr_mode(vb, mode, type);
 		if (bootverbose && error == 0)
-			device_printf(vb->vb_dev, "using %s\n", virtio_way_names[way]);
+			device_printf(vb->vb_dev, "using %s\n", virtio_intr_mode_names[mode]);
 	}
 	if (error != 0)
 		device_printf(vb->vb_dev, "no interrupt can be allocated (error %d)\n", error);
