@@ -341,7 +341,7 @@ vqsplit_commit(struct pvq *q)
 }
 
 /* One chain of one descriptor, with a table or without. */
-static inline void
+static __always_inline void
 vq_post_one(struct vqsplit *vq, const struct pvq_chain *pc, u_int n)
 {
 	struct pvq *q = &vq->vq_c.vqc_pvq;
@@ -365,6 +365,23 @@ vq_post_one(struct vqsplit *vq, const struct pvq_chain *pc, u_int n)
 	vq_show(vq, pos + 1, 1, n, n != 1);
 }
 
+static __noinline void
+vq_post_any(struct vqsplit *vq, const struct pvq_chain *pc, u_int n)
+{
+	struct pvq *q = &vq->vq_c.vqc_pvq;
+	u_int done, segs = pc->pc_nread + pc->pc_nwrite;
+
+	if (n == 1 && segs <= q->q_flat_segs) {
+		vq_post_one(vq, pc, segs);
+		return;
+	}
+	segs = done = vq_post_plain(vq, pc, n);
+	for (; done < n; done++)
+		segs += vq_put_one(vq, &pc[done], q->q_committed + done, VQ_POSTED);
+	vq_show(vq, q->q_taken, n, segs, vq->vq_staged_ind);
+	vq->vq_staged_ind = 0;
+}
+
 /*
  * Without a second pass: what can't be aborted may be the get side's before it is the device's.  A
  * device that names it early has it complete early.
@@ -373,19 +390,12 @@ static void
 vqsplit_post(struct pvq *q, const struct pvq_chain *pc, int n)
 {
 	struct vqsplit *vq = VQ(q);
-	u_int done, segs;
 
 	KASSERT(vq->vq_staged == 0, ("%s: %u chains not committed", __func__, vq->vq_staged));
-	segs = pc->pc_nread + pc->pc_nwrite;
-	if (n == 1 && segs <= q->q_flat_segs) {
-		vq_post_one(vq, pc, segs);
-		return;
-	}
-	segs = done = vq_post_plain(vq, pc, n);
-	for (; done < (u_int)n; done++)
-		segs += vq_put_one(vq, &pc[done], q->q_committed + done, VQ_POSTED);
-	vq_show(vq, q->q_taken, n, segs, vq->vq_staged_ind);
-	vq->vq_staged_ind = 0;
+	if (n == 1 && pc->pc_nread + pc->pc_nwrite == 1)
+		vq_post_one(vq, pc, 1);
+	else
+		vq_post_any(vq, pc, n);
 }
 
 /* As vqsplit_post(), of one chain in a table of its own. */

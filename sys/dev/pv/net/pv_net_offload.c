@@ -421,8 +421,8 @@ pv_net_rx_stays(const struct pv_net_rxq *rxq, struct mbuf *m, bool ip6, bool tag
 	return (true);
 }
 
-/* Finish a checksum of TCP or UDP. */
-static __noinline void
+/* Finish a checksum of TCP or UDP.  Returns true. */
+static __noinline bool
 pv_net_rx_finish_sum(const struct pv_net_rxq *rxq, struct mbuf *m, bool ip6, u_int l4, u_int sum,
     u_int end)
 {
@@ -430,6 +430,7 @@ pv_net_rx_finish_sum(const struct pv_net_rxq *rxq, struct mbuf *m, bool ip6, u_i
 	pv_net_store_sum(m, l4, sum, end);
 	if (pv_net_rx_trusts(rxq, ip6))
 		pv_net_mark_valid(m);
+	return (true);
 }
 
 /* A partial checksum of TCP or UDP: left as it is and marked, or finished. */
@@ -439,16 +440,25 @@ pv_net_rx_partial_sum(const struct pv_net_rxq *rxq, struct mbuf *m, const struct
 	u_int sum = pv_net_sum_offset(h->ph_proto);
 
 	if (!pv_net_rx_known(m, h) || !pv_net_rx_stays(rxq, m, h->ph_ip6, h->ph_tags != 0, sum))
-		pv_net_rx_finish_sum(rxq, m, h->ph_ip6, h->ph_l4, sum, h->ph_end);
+		(void)pv_net_rx_finish_sum(rxq, m, h->ph_ip6, h->ph_l4, sum, h->ph_end);
 }
 
 bool
 pv_net_rx_fast_sum(const struct pv_net_rxq *rxq, struct mbuf *m, u_int l4, u_int sum)
 {
+	const bool ip6 = l4 == PV_NET_L4_IP6;
+
+	/* In one piece: so is Ethernet's header. */
 	if (!pv_net_is_plain(m, l4, sum))
 		return (false);
-	if (!pv_net_rx_stays(rxq, m, l4 == PV_NET_L4_IP6, false, sum))
-		pv_net_rx_finish_sum(rxq, m, l4 == PV_NET_L4_IP6, l4, sum, m->m_pkthdr.len);
+	if (!pv_net_rx_keeps(rxq, ip6))
+		return (pv_net_rx_finish_sum(rxq, m, ip6, l4, sum, m->m_pkthdr.len));
+	if (PV_NET_MARKS_PARTIAL)
+		pv_net_mark_partial(m, ip6, sum);
+	else if (pv_net_same_lladdr(mtod(m, const void *), rxq->prq_pn->pn_stack.pns_lladdr))
+		pv_net_mark_valid(m);
+	else
+		return (pv_net_rx_finish_sum(rxq, m, ip6, l4, sum, m->m_pkthdr.len));
 	return (true);
 }
 

@@ -738,20 +738,29 @@ pv_net_rx_repost(struct pv_net_rxq *rxq, int n)
 	}
 }
 
+/* Is no frame under way, and is there memory? */
+static inline bool
+pv_net_rx_is_idle(const struct pv_net_rxq *rxq)
+{
+	return (rxq->prq_head == NULL && !rxq->prq_discard && !rxq->prq_starved);
+}
+
 /* What takes the fast path does.  Returns how many buffers are to be posted again. */
 static inline int
 pv_net_rx_each(struct pv_net_rxq *rxq, const struct pvq_done *done, int n, struct mbuf ***tailp)
 {
-	int i, reposted = 0;
+	struct pvq_chain *pc = rxq->prq_chains;
+	bool fast = pv_net_rx_is_idle(rxq);
 
-	for (i = 0; i < n; i++) {
-		if (rxq->prq_head == NULL && !rxq->prq_discard && !rxq->prq_starved &&
-		    pv_net_rx_fast(rxq, &done[i], &rxq->prq_chains[reposted], tailp))
-			reposted++;
-		else
-			pv_net_rx_slow(rxq, &done[i], 1, tailp);
+	for (; n > 0; n--, done++) {
+		if (fast && pv_net_rx_fast(rxq, done, pc, tailp))
+			pc++;
+		else {
+			pv_net_rx_slow(rxq, done, 1, tailp);
+			fast = pv_net_rx_is_idle(rxq);
+		}
 	}
-	return (reposted);
+	return (pc - rxq->prq_chains);
 }
 
 /*

@@ -343,7 +343,7 @@ vtnet_decap_plain(void *softc, int pair, const struct pvq_done *done, const void
 	struct virtio_net_hdr hdr;
 
 	if (sc->vtn_hdrlen != VIRTIO_NET_HDR_LEN || sc->vtn_rxqs[pair].vtr_left != 0 ||
-	    len < VIRTIO_NET_HDR_LEN || len > UINT16_MAX)
+	    len - VIRTIO_NET_HDR_LEN > UINT16_MAX - VIRTIO_NET_HDR_LEN)
 		return (none);
 	/* Once: the device may still write to it. */
 	memcpy(&hdr, from, sizeof(hdr));
