@@ -158,7 +158,6 @@ vp_record(struct vqpacked *vp, struct vp_shadow *vd, void *cookie, uint32_t wlen
 	vd->vd_seq = seq;
 	atomic_store_rel_32(&vd->vd_slots, slots);
 	vp->vp_c.vqc_pvq.q_taken += slots;
-	vp->vp_staged++;
 }
 
 /* Put a chain. */
@@ -189,6 +188,7 @@ vp_put_one(struct vqpacked *vp, const struct pvq_chain *pc)
 	}
 	KASSERT(wlen <= UINT32_MAX, ("%s: %ju bytes", __func__, (uintmax_t)wlen));
 	vp_record(vp, vd, pc->pc_cookie, (uint32_t)wlen, seq, slots);
+	vp->vp_staged++;
 	vp->vp_staged_segs += n;
 }
 
@@ -223,23 +223,22 @@ vqpacked_abort(struct pvq *q)
 	vp->vp_staged_segs = vp->vp_staged_ind = 0;
 }
 
-static void
-vqpacked_commit(struct pvq *q)
+/* Show n chains, of so many segments, of which ind go by a table, to the get side and the device. */
+static __always_inline void
+vp_show(struct vqpacked *vp, u_int n, u_int segs, u_int ind)
 {
-	struct vqpacked *vp = VP(q);
+	struct pvq *q = &vp->vp_c.vqc_pvq;
+	const uint32_t committed = q->q_committed + n;
 
-	if (vp->vp_staged == 0)
-		return;
 	vp->vp_base = q->q_taken;
-	q->q_stats.qs_chains += vp->vp_staged;
-	q->q_stats.qs_segs += vp->vp_staged_segs;
-	q->q_stats.qs_put_own += vp->vp_staged_ind;
+	q->q_stats.qs_chains += n;
+	q->q_stats.qs_segs += segs;
+	q->q_stats.qs_put_own += ind;
 	/*
 	 * The chains are the get side's before they are the device's: a completion that it sees has to
 	 * be of one that is committed.
 	 */
-	atomic_store_rel_32(&q->q_committed, q->q_committed + vp->vp_staged);
-	vp->vp_staged = vp->vp_staged_segs = vp->vp_staged_ind = 0;
+	atomic_store_rel_32(&q->q_committed, committed);
 
 	pv_dma_sync(&vp->vp_c.vqc_slab, BUS_DMASYNC_PREWRITE);
 	pv_dma_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
@@ -247,8 +246,39 @@ vqpacked_commit(struct pvq *q)
 	atomic_store_64(&vp->vp_base_next.vpp_desc->vpd_word, vp->vp_first);
 	vp->vp_base_next = vp->vp_next;
 	/* Pairs with the acquire in vp_check_turn(). */
-	atomic_store_rel_32(&vp->vp_shown, q->q_committed);
+	atomic_store_rel_32(&vp->vp_shown, committed);
 	pv_dma_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+}
+
+static void
+vqpacked_commit(struct pvq *q)
+{
+	struct vqpacked *vp = VP(q);
+
+	if (vp->vp_staged == 0)
+		return;
+	vp_show(vp, vp->vp_staged, vp->vp_staged_segs, vp->vp_staged_ind);
+	vp->vp_staged = vp->vp_staged_segs = vp->vp_staged_ind = 0;
+}
+
+/* Without a staged state for one chain of one segment, which most are that come alone. */
+static void
+vqpacked_post(struct pvq *q, const struct pvq_chain *pc, int n)
+{
+	struct vqpacked *vp = VP(q);
+	struct vp_shadow *vd = vp->vp_free[q->q_committed & vp->vp_mask];
+	const bus_dma_segment_t *seg = pc->pc_segs;
+	const uint32_t writes = pc->pc_nwrite;
+
+	KASSERT(vp->vp_staged == 0, ("%s: %u chains not committed", __func__, vp->vp_staged));
+	if (n != 1 || pc->pc_nread + writes != 1) {
+		vqpacked_put(q, pc, n);
+		vqpacked_commit(q);
+		return;
+	}
+	vp_fill(vp, true, seg->ds_addr, seg->ds_len, vd->vd_id, writes * VRING_DESC_F_WRITE);
+	vp_record(vp, vd, pc->pc_cookie, -writes & (uint32_t)seg->ds_len, q->q_committed, 1);
+	vp_show(vp, 1, 1, 0);
 }
 
 /* As put and commit, of one chain in a table of its own. */
@@ -263,9 +293,7 @@ vqpacked_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen, voi
 	vp_fill(vp, true, table, n * sizeof(struct vring_packed_desc), vd->vd_id,
 	    VRING_DESC_F_INDIRECT);
 	vp_record(vp, vd, cookie, wlen, q->q_committed, 1);
-	vp->vp_staged_segs = n;
-	vp->vp_staged_ind = 1;
-	vqpacked_commit(q);
+	vp_show(vp, 1, n, 1);
 }
 
 /*
@@ -297,7 +325,7 @@ vp_check(struct vqpacked *vp, uint16_t id, uint32_t *len, uint32_t completed)
 	struct pvq *q = &vp->vp_c.vqc_pvq;
 	struct vp_shadow *vd = &vp->vp_shadow[id];
 
-	/* Pairs with the releases in vp_put_one() and vqpacked_commit(). */
+	/* Pairs with the releases in vp_put_one() and vp_show(). */
 	if (id >= vp->vp_size || atomic_load_acq_32(&vd->vd_slots) == 0 ||
 	    (int32_t)(atomic_load_acq_32(&q->q_committed) - vd->vd_seq) <= 0) {
 		pvq_break(q, q->q_committed == completed ? PVQ_FAULT_INDEX : PVQ_FAULT_ID, id);
@@ -369,7 +397,7 @@ vp_next_used(struct vqpacked *vp, uint32_t completed, uint32_t *len)
  *
  * committed  q_committed; no more than max of these chains have not completed
  */
-static inline u_int
+static __always_inline u_int
 vp_get_plain(struct vqpacked *vp, struct pvq_done *done, u_int max, const uint32_t committed,
     const uint32_t completed, bool *inflight)
 {
@@ -423,16 +451,27 @@ vp_got(struct vqpacked *vp, u_int n, uint32_t given)
 }
 
 /*
- * Completions from the n-th on, whatever they are: none, those of a batch, of chains of several places,
- * and invalid ones, at which the queue breaks.  Those before were vp_get_plain()'s.
+ * Completions, whatever they are: none, and after plain ones those of a batch, of chains of several
+ * places, and invalid ones, at which the queue breaks.
+ *
+ * most  max or, if that is less, how many are in flight by `committed', which is q_committed
  */
 static __noinline int
-vp_get_any(struct vqpacked *vp, struct pvq_done *done, u_int n, u_int max)
+vp_get_any(struct vqpacked *vp, struct pvq_done *done, u_int max, u_int most, uint32_t committed)
 {
 	struct pvq *q = &vp->vp_c.vqc_pvq;
-	uint32_t completed = q->q_completed + n, given = q->q_given + n, len;
+	uint32_t completed = q->q_completed, given, len;
 	struct vp_shadow *vd;
+	bool inflight = false;
+	u_int n = 0;
 
+	if (__predict_true(!vp->vp_c.vqc_in_order && most > 0)) {
+		n = vp_get_plain(vp, done, most, committed, completed, &inflight);
+		if (__predict_true(n == most || inflight))
+			return (vp_got(vp, n, q->q_given + n));
+	}
+	completed += n;
+	given = q->q_given + n;
 	/* Where all that was in flight has completed, the next place is not worth a look. */
 	for (; n < max && (n == 0 || q->q_committed != completed); n++, completed++) {
 		vd = vp_next_used(vp, completed, &len);
@@ -451,23 +490,22 @@ vqpacked_get(struct pvq *q, struct pvq_done *done, int max)
 	struct vqpacked *vp = VP(q);
 	const uint32_t completed = q->q_completed;
 	uint32_t committed;
-	u_int most, n = 0;
-	bool inflight = false;
+	bool inflight;
+	u_int most;
 
 	if (pvq_broken(q))
 		return (0);
-	/* Pairs with the release in vqpacked_commit(). */
+	/* Pairs with the release in vp_show(). */
 	committed = atomic_load_acq_32(&q->q_committed);
 	most = MIN((u_int)max, committed - completed);
 	/* With nothing in flight there should be nothing. */
 	if (most == 0 && !vp_any_waiting(vp))
 		return (0);
-	if (__predict_true(!vp->vp_c.vqc_in_order && most > 0)) {
-		n = vp_get_plain(vp, done, most, committed, completed, &inflight);
-		if (__predict_true(n == most || inflight))
-			return (vp_got(vp, n, q->q_given + n));
-	}
-	return (vp_get_any(vp, done, n, max));
+	/* One that is alone is worth a way without a loop. */
+	if (most == 1 && !vp->vp_c.vqc_in_order &&
+	    vp_get_plain(vp, done, 1, committed, completed, &inflight) == 1)
+		return (vp_got(vp, 1, q->q_given + 1));
+	return (vp_get_any(vp, done, max, most, committed));
 }
 
 /* The oldest chain in flight, by a search; see vqsplit_drain(). */
@@ -551,6 +589,7 @@ static const struct pvq_ops vqpacked_ops = {
 	.qo_put = vqpacked_put,
 	.qo_abort = vqpacked_abort,
 	.qo_commit = vqpacked_commit,
+	.qo_post = vqpacked_post,
 	.qo_kick = vqpacked_kick,
 	.qo_get = vqpacked_get,
 	.qo_intr_enable = vqpacked_intr_enable,
