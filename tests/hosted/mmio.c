@@ -94,9 +94,6 @@ bus_get_resource_start(device_t dev __unused, int type __unused, int rid __unuse
 	return (0);
 }
 
-/* Methods that are not called here. */
-struct kobjop_desc device_shutdown_desc;
-
 int
 bus_generic_shutdown(device_t dev __unused)
 {

@@ -36,7 +36,8 @@ class Chosen:
 
 
 def read_chosen(path: pathlib.Path) -> list[Chosen]:
-    """All of a file: stanzas of words, a line with file and case, and lines that begin with - or +."""
+    """All of a file: stanzas of words, a line with file and case, and lines that begin with - or +.
+    """
     found = []
     for stanza in path.read_text().split("\n\n"):
         lines = [line for line in stanza.splitlines() if not line.startswith("#")]
