@@ -566,6 +566,13 @@ queue_reset_is_waited_for(const void *arg __unused)
 }
 
 static void
+reads_as_ones(uintptr_t addr __unused, int size __unused, bool store __unused)
+{
+
+	memset(mm.window, 0xff, WINDOW_SIZE);
+}
+
+static void
 device_that_has_gone(const void *arg __unused)
 {
 
@@ -573,6 +580,9 @@ device_that_has_gone(const void *arg __unused)
 	memset(mm.window, 0xff, WINDOW_SIZE);
 	CHECK(VIRTIO_BUS_ISR(mm.dev) == UINT8_MAX, "an interrupt of its own");
 	CHECK(mm.sc.vm_storms == 0, "a storm");
+	kpi_access_at = reads_as_ones;
+	CHECK(VIRTIO_BUS_RESET(mm.dev) == ENXIO, "it was reset");
+	kpi_access_at = NULL;
 	end();
 }
 

@@ -162,6 +162,7 @@ drive_kicked(struct peer *pe)
 {
 	u_int i;
 
+	CHECK(kpi_mutexes <= 1, "notified with more than the queue's lock");
 	pe->pe_kicks++;
 	for (i = 0; drive.dr_answers && i < DRIVE_QUEUES; i++)
 		if (drive.dr_peers[i] == pe) {

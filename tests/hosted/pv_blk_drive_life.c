@@ -734,10 +734,23 @@ life_resized(const void *arg __unused)
 	drive_end();
 }
 
+static u_char other_answer[4];
+static int other_error = -1;
+
+/* While one query sleeps for its answer, another thread has one, too. */
+static void
+life_another_query(void)
+{
+
+	kpi_pause = drive_settle;
+	other_error = pv_blk_query(&drive.dr_blk, other_answer, 4, 2);
+}
+
 void
 life_query(const void *arg __unused)
 {
 	u_char buf[PV_BLK_ANSWER_MAX] = { 0 };
+	sbintime_t before;
 	struct drive_req dq;
 
 	life_begin(1);
@@ -748,12 +761,17 @@ life_query(const void *arg __unused)
 	drive.dr_status = 0;
 	kpi_pause = NULL;
 	CHECK(pv_blk_query(&drive.dr_blk, buf, 4, 2) == EWOULDBLOCK, "in time");
-	CHECK(pv_blk_query(&drive.dr_blk, buf, 4, 2) == EBUSY, "two at once");
+	before = kpi_uptime;
+	CHECK(pv_blk_query(&drive.dr_blk, buf, 4, 2) == EBUSY && kpi_uptime == before,
+	    "a late one is waited for");
 	CHECK(drive_takes(0, &dq), "no request");
 	drive_answer(&dq, 0);
 	CHECK(drive_intr(0), "no interrupt");
 	kpi_pause = drive_settle;
 	CHECK(pv_blk_query(&drive.dr_blk, buf, 8, 2) == 0 && buf[7] == 0x77, "answer");
+	kpi_pause = life_another_query;
+	CHECK(pv_blk_query(&drive.dr_blk, buf, 4, 2) == 0 && other_error == 0 &&
+	    other_answer[3] == 0x77, "the other one: error %d", other_error);
 	kpi_pause = NULL;
 	drive_end();
 }

@@ -178,6 +178,15 @@ life_pair_is_given_up(const void *arg __unused)
 	/* Nobody watches it. */
 	card_seconds(20);
 	SAID("");
+	/* A queue that does not start costs the device a reset. */
+	card.ca_restart_queue_error = EIO;
+	CHECK(card_use(2) == 0, "not used");
+	card.ca_restart_queue_error = 0;
+	card_settle();
+	SAID("start2 pairs=2 stop start pairs=2 ");
+	works(2);
+	CHECK(card_use(1) == 0, "not given up");
+	card_forget();
 	CHECK(card_use(2) == 0, "not used again");
 	SAID("start2 start3 pairs=2 ");
 	card_settle();

@@ -27,6 +27,7 @@ rx_frames_of_each_length(const void *arg)
 		bool	copied;
 	} table[] = {
 		{ ETHER_HDR_LEN, 1, true }, { 60, 1, true }, { MHLEN - ETHER_ALIGN, 1, true },
+		{ MHLEN - ETHER_ALIGN - 32, 1, true }, { MHLEN - ETHER_ALIGN - 31, 1, true },
 		{ MHLEN - ETHER_ALIGN + 1, 1, false }, { 1514, 1, false }, { 1514, 2, false },
 		{ 60, 2, false }, { 60, 5, false }, { 20, 4, false }, { 20000, 12, false },
 		{ PV_NET_MAX_FRAME, 40, false }
@@ -45,6 +46,10 @@ rx_frames_of_each_length(const void *arg)
 		CHECK(card_receive(0, i, table[i % nitems(table)].len,
 		    table[i % nitems(table)].parts), "no buffer");
 		card_intr(0, false);
+		/* One that is copied has room for what is put before it, if there is any. */
+		if (table[i % nitems(table)].copied)
+			CHECK(M_TRAILINGSPACE(card.ca_up) >= 0 && (M_LEADINGSPACE(card.ca_up) >= 34) ==
+			    (table[i % nitems(table)].len <= MHLEN - ETHER_ALIGN - 32), "%zu: room", i);
 		card_up(i, table[i % nitems(table)].len);
 		bytes += table[i % nitems(table)].len;
 		copied += table[i % nitems(table)].copied;

@@ -123,8 +123,17 @@ tx_senders_collect(const void *arg __unused)
 	}
 	/* When the fourth is in the ring, those before it are collected. */
 	CHECK(most == CARD_SIZE / 4 - 1, "%u were in flight", most);
-	/* If few of them have completed, it is not looked for more at once. */
 	CHECK(txq->ptq_stats.waits == 0, "it was full");
+	card_end();
+	/* If few of them have completed, it is not looked for more at once. */
+	card_begin(1);
+	txq = CARD_TXQ(0);
+	for (i = 0; i < CARD_SIZE - 2; i++) {
+		CHECK(card_send(0, i, 60) == 0, "packet %u", i);
+		CHECK(txq->ptq_look < txq->ptq_nfree || txq->ptq_nfree < 4, "%u free, %u", txq->ptq_nfree,
+		    txq->ptq_look);
+	}
+	card_sends(0, i);
 	card_end();
 }
 

@@ -809,6 +809,42 @@ device_asks_for_a_reset(const void *arg __unused)
 	tear_down(&tr);
 }
 
+/* One whose queue reset does not end is reset as a whole from then on; another error is of that time. */
+static void
+queue_reset_that_does_not_end(const void *arg __unused)
+{
+	struct transport tr;
+
+	kpi_quiet = true;
+	opened(&tr, true);
+	tr.tr_offered |= VIRTIO_F_RING_RESET;
+	{
+		static const struct virtio_feature resets[] = {
+			{ F_THREE, "THREE", VIRTIO_FEATURE_REQUIRED },
+			{ VIRTIO_F_RING_RESET, "RING_RESET", 0 },
+			{ 0, NULL, 0 }
+		};
+		uint64_t got;
+
+		CHECK(virtio_negotiate(tr.tr_child, resets, &got) == 0, "negotiated");
+	}
+	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == 0, "queues");
+	virtio_start(tr.tr_child);
+	CHECK(virtio_stop_queue(tr.tr_child, 1) == 0 && virtio_restart_queue(tr.tr_child, 1) == 0,
+	    "not reset");
+	tr.tr_queue_reset_error = EIO;
+	kpi_lines = 0;
+	CHECK(virtio_stop_queue(tr.tr_child, 1) == EIO && kpi_lines == 0, "an error");
+	tr.tr_queue_reset_error = 0;
+	CHECK(virtio_stop_queue(tr.tr_child, 1) == 0 && virtio_restart_queue(tr.tr_child, 1) == 0,
+	    "not reset");
+	tr.tr_queue_reset_error = ETIMEDOUT;
+	CHECK(virtio_stop_queue(tr.tr_child, 0) == ETIMEDOUT && kpi_lines == 1, "%d lines", kpi_lines);
+	tr.tr_queue_reset_error = 0;
+	CHECK(virtio_stop_queue(tr.tr_child, 1) == EOPNOTSUPP, "tried again");
+	tear_down(&tr);
+}
+
 static const struct hosted_test tests[] = {
 	{ "takes_what_both_know", "Offered, known and not switched off", takes_what_both_know,
 	    NULL },
@@ -866,6 +902,7 @@ static const struct hosted_test tests[] = {
 	{ "lost_device_keeps_its_rings", "It may still write to them",
 	    lost_device_keeps_its_rings, NULL },
 	{ "gone_device_is_freed", "It can't write any more", gone_device_is_freed, NULL },
+	{ "queue_reset_that_does_not_end", "Is the last one", queue_reset_that_does_not_end, NULL },
 	{ "device_asks_for_a_reset", "NEEDS_RESET", device_asks_for_a_reset, NULL },
 	{ NULL, NULL, NULL, NULL }
 };

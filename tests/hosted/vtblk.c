@@ -419,6 +419,19 @@ configuration(const void *arg __unused)
 	io(BIO_WRITE, 8, 64 * KB, 0);
 	io(BIO_READ, 0, 128 * KB, 0);
 	device_end();
+	/* Each value only with its feature. */
+	device_new(true, VIRTIO_BLK_F_GEOMETRY);
+	dv.config->blk_size = 2 * KB;
+	dv.config->topology.min_io_size = 16;
+	device_attach_ok();
+	CHECK(kpi_disk->d_fwheads == 3 && kpi_disk->d_sectorsize == SECTOR &&
+	    kpi_disk->d_stripesize == 0 && kpi_sysctl_value("min_io_size") == 0, "without features");
+	device_end();
+	device_new(true, VIRTIO_BLK_F_TOPOLOGY);
+	dv.config->topology.opt_io_size = 16;
+	device_attach_ok();
+	CHECK(kpi_disk->d_fwheads == 0 && kpi_disk->d_stripesize == 8 * KB, "topology");
+	device_end();
 }
 
 /* A value that can't be one has a message, and the default, or the disk is not used. */

@@ -28,12 +28,14 @@
 volatile int ticks;
 int hz = 100;
 
-static struct xenbus_child child = { .xb_node = __DECONST(char *, "device/vif/0") };
+static struct xenbus_child child = { .xb_node = __DECONST(char *, "device/vif/0"),
+    .xb_path = "/local/domain/0/backend/vif/1/0" };
 
 /* The node's value, or why it is not read. */
 static const char *node;
 static int failure;
 static u_int reads;
+static const char *read_from;
 
 void *
 device_get_ivars(device_t dev __unused)
@@ -55,10 +57,11 @@ __mtx_unlock_flags(volatile uintptr_t *m __unused, int opts __unused, const char
 }
 
 int
-xenstore_read(struct xenstore_tx *tx __unused, const char *dir __unused, const char *name __unused,
+xenstore_read(struct xenstore_tx *tx __unused, const char *dir, const char *name __unused,
     char **value, size_t *len)
 {
 
+	read_from = dir;
 	reads++;
 	if (failure != 0)
 		return (failure);
@@ -125,6 +128,17 @@ setting(uint64_t *value)
 
 	return (xenbus_read_setting(child.xb_dev, XENBUS_FRONT, "mtu", 68, 65535, OTHERWISE,
 	    value));
+}
+
+/* Each side has its own directory. */
+static void
+sides(const void *arg __unused)
+{
+	uint64_t value = 0;
+
+	answers("100", 0);
+	CHECK(setting(&value) == 0 && value == 100 && read_from == child.xb_node, "read from %s",
+	    read_from);
 }
 
 static const int unanswered[] = { ETIMEDOUT, ENOMEM, EAGAIN, EBUSY, ENXIO, EIO, ENOSPC };
@@ -202,6 +216,7 @@ unread_options_are_noted(const void *arg __unused)
 	CHECK(xenbus_feature(child.xb_dev, "feature-sg") && !child.xb_unread, "one");
 	answers("9", 0);
 	CHECK(xenbus_read_option(child.xb_dev, XENBUS_BACK, "queues", 4, 1) == 4, "too many");
+	CHECK(read_from == child.xb_path, "read from %s", read_from);
 }
 
 /* Peeking says nothing of invalid values, and keeps the old one. */
@@ -254,6 +269,7 @@ queues_are_shared(const void *arg __unused)
 }
 
 static const struct hosted_test tests[] = {
+	{ "sides", "Each has its directory", sides, NULL },
 	{ "no_answer_is_no_default", "The old value stays, and is asked for again",
 	    no_answer_is_no_default, NULL },
 	{ "missing_and_invalid_settings_are_the_default", "With a line for the invalid ones",

@@ -261,6 +261,7 @@ sysctl_add_oid(struct sysctl_ctx_list *ctx, struct sysctl_oid_list *parent, int 
 
 	CHECK(name[0] != '\0' && descr != NULL && descr[0] != '\0' && (node || (arg1 != NULL &&
 	    handler != NULL)), "%s", name);
+	CHECK(ctx == NULL || ctx->tqh_last == &ctx->tqh_first, "%s: a context that is none", name);
 	CHECK((kind & CTLFLAG_RD) != 0 && (node || (kind & CTLTYPE) != 0) && (node ||
 	    handler == sysctl_handle_int || handler == sysctl_handle_string ||
 	    (kind & CTLFLAG_MPSAFE) != 0), "%s: kind 0x%x", name, kind);
@@ -349,8 +350,10 @@ kpi_sysctl_set(const char *path, int value)
 }
 
 int
-sysctl_ctx_init(struct sysctl_ctx_list *ctx __unused)
+sysctl_ctx_init(struct sysctl_ctx_list *ctx)
 {
+
+	TAILQ_INIT(ctx);
 
 	return (0);
 }
