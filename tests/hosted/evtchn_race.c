@@ -296,6 +296,26 @@ each_turn(u_int set, u_int access)
 	return (each_access == 0);
 }
 
+/* What Xen should not say: a port without a word, and one without a channel. */
+static void
+strange_ports(const void *arg __unused)
+{
+
+	race_open(each_nothing, each_nothing);
+	fifo_xen_claim(3, PAGE_SIZE / sizeof(uint32_t));
+	xen_evtchn_upcall(0, NULL);
+	fifo_xen_claim(3, UINT32_MAX);
+	xen_evtchn_upcall(0, NULL);
+	fifo_xen_send(900);
+	while (fifo_xen_calls())
+		xen_evtchn_upcall(0, NULL);
+	fifo_xen_send(900);
+	CHECK(!fifo_xen_calls(), "a port without a channel is not masked");
+	/* The others go on. */
+	(void)each_turn(1, 0);
+	race_close();
+}
+
 static void
 race_at_each_access(const void *arg __unused)
 {
@@ -316,6 +336,7 @@ static const struct hosted_test tests[] = {
 	{ "fifo_loses_no_event", "Sender, CPU and interrupt thread race each other to sleep",
 	    race_events, NULL },
 #if !__has_feature(thread_sanitizer)
+	{ "fifo_strange_ports", "Without a word, and without a channel", strange_ports, NULL },
 	{ "fifo_event_at_each_access", "One more event arrives between any two accesses of the driver",
 	    race_at_each_access, NULL },
 #endif

@@ -809,7 +809,7 @@ device_asks_for_a_reset(const void *arg __unused)
 	tear_down(&tr);
 }
 
-/* One whose queue reset does not end is reset as a whole from then on; another error is of that time. */
+/* One whose queue reset does not end is reset as a whole from then on. */
 static void
 queue_reset_that_does_not_end(const void *arg __unused)
 {

@@ -798,7 +798,7 @@ config_changes(void)
 static void
 changes(const void *arg __unused)
 {
-	int resets;
+	int i, lines, resets;
 
 	kpi_quiet = true;
 	kpi_disk_resizes = true;
@@ -813,6 +813,17 @@ changes(const void *arg __unused)
 	config_changes();
 	CHECK(kpi_disk->d_mediasize == SECTORS / 2 * SECTOR && kpi_sysctl_value("bad_configs") == 1,
 	    "resized to nothing");
+	/* However often, it is said ten times of each. */
+	lines = kpi_lines;
+	for (i = 0; i < 15; i++)
+		config_changes();
+	CHECK(kpi_lines - lines == 9 && kpi_sysctl_value("bad_configs") == 16, "%d lines",
+	    kpi_lines - lines);
+	dv.tr.tr_config_size = 4;
+	config_changes();
+	CHECK(kpi_lines - lines == 9 && kpi_sysctl_value("bad_configs") == 17 &&
+	    kpi_disk->d_mediasize == SECTORS / 2 * SECTOR, "what can't be read");
+	dv.tr.tr_config_size = TR_CONFIG_MAX;
 	dv.config->capacity = SECTORS;
 	/* It was stopped when that changed. */
 	CHECK(vtblk_suspend(dv.tr.tr_child) == 0, "not suspended");

@@ -569,7 +569,8 @@ sbuf_printf(struct sbuf *s __unused, const char *fmt __unused, ...)
 
 /* Referenced by classes of drivers, and not called here but for bus_read_ivar. */
 struct kobjop_desc device_probe_desc, device_attach_desc, device_detach_desc, device_quiesce_desc,
-    device_shutdown_desc, device_suspend_desc, device_resume_desc, bus_read_ivar_desc, bus_driver_added_desc,
+    device_shutdown_desc, device_suspend_desc, device_resume_desc, bus_read_ivar_desc,
+    bus_driver_added_desc,
     bus_child_detached_desc, bus_child_pnpinfo_desc, bus_suspend_child_desc, bus_resume_child_desc;
 
 int

@@ -145,6 +145,15 @@ fifo_queue(evtchn_port_t port)
 }
 
 void
+fifo_xen_claim(u_int queue, evtchn_port_t port)
+{
+
+	fifo_block->head[queue] = port;
+	fifo_block->ready |= 1U << queue;
+	fifo_info.evtchn_upcall_pending = 1;
+}
+
+void
 fifo_xen_send(evtchn_port_t port)
 {
 

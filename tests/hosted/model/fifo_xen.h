@@ -22,6 +22,9 @@ void	fifo_xen_open(void (*upcall)(void));
 /* The other end of a channel sends an event. */
 void	fifo_xen_send(evtchn_port_t port);
 
+/* A port that may have neither word nor channel is the first of a queue. */
+void	fifo_xen_claim(u_int queue, evtchn_port_t port);
+
 /* Does Xen call the CPU up?  It does as long as this is so. */
 bool	fifo_xen_calls(void);
 

@@ -355,6 +355,8 @@ transport_close(struct transport *tr)
 {
 
 	virtio_bus_child_detached(tr->tr_dev, tr->tr_child);
+	CHECK(tr->tr_reset_error != 0 || tr->tr_status == VIRTIO_STATUS_ACK, "left with status 0x%x",
+	    tr->tr_status);
 	CHECK(virtio_bus_detach(&tr->tr_bus) == 0, "detach");
 	CHECK(virtio_bus_detach(&tr->tr_bus) == EBUSY, "detach beside a detachment");
 	kpi_device_destroy(tr->tr_dev);
