@@ -150,11 +150,16 @@ pv_net_free(struct pv_net *pn)
 }
 
 void
-pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pv_net_queue *out)
+pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pvq_spec *out)
 {
 
-	*out = (struct pv_net_queue){ .pq_pvq = &pn->pn_pvqs[2 * pair + tx], .pq_intr = card_intr,
-	    .pq_arg = pn, .pq_max_segs = tx ? 8 : 2, .pq_cpu = -1 };
+	memset(out, 0, sizeof(*out));
+	out->pqs_pvq = &pn->pn_pvqs[2 * pair + tx];
+	out->pqs_intr = card_intr;
+	out->pqs_arg = pn;
+	out->pqs_max_segs = tx ? 8 : 2;
+	out->pqs_cpu = -1;
+	snprintf(out->pqs_name, sizeof(out->pqs_name), "%s%d", tx ? "txq" : "rxq", pair);
 }
 
 int
