@@ -107,6 +107,7 @@ xenbus_add(struct xenbus_softc *sc, const char *type, const char *node)
 	xb = malloc(sizeof(*xb), M_XENBUS, M_WAITOK | M_ZERO);
 	xb->xb_bus = sc->xbs_dev;
 	xb->xb_queue = sc->xbs_queue;
+	xb->xb_scan_task = &sc->xbs_scan_task;
 	xb->xb_type = strdup(type, M_XENBUS);
 	xb->xb_node = strdup(node, M_XENBUS);
 	sx_init(&xb->xb_sx, "xenbus driver");
@@ -142,10 +143,8 @@ static int
 xenbus_compare(const void *a, const void *b)
 {
 	const char *left = *(const char *const *)a, *right = *(const char *const *)b;
-	u_long l, r;
+	u_long l = strtoul(left, NULL, 10), r = strtoul(right, NULL, 10);
 
-	l = strtoul(left, NULL, 10);
-	r = strtoul(right, NULL, 10);
 	if (l != r)
 		return (l < r ? -1 : 1);
 	return (strcmp(left, right));
@@ -225,7 +224,7 @@ xenbus_is_listed(const struct xenbus_list *list, const char *node)
 	return (false);
 }
 
-/* One that is not listed any more, and that this scan has not tried to delete yet. */
+/* One that is not listed, or in whose place another is, and that this scan has not tried to delete. */
 static struct xenbus_child *
 xenbus_unlisted(struct xenbus_softc *sc, const struct xenbus_list *list)
 {
@@ -233,7 +232,7 @@ xenbus_unlisted(struct xenbus_softc *sc, const struct xenbus_list *list)
 
 	TAILQ_FOREACH(xb, &sc->xbs_children, xb_link) {
 		if (!xb->xb_deleting && xb->xb_pruned != sc->xbs_scans &&
-		    !xenbus_is_listed(list, xb->xb_node))
+		    (xb->xb_replaced || !xenbus_is_listed(list, xb->xb_node)))
 			break;
 	}
 	return (xb);
@@ -271,8 +270,9 @@ xenbus_prune(struct xenbus_softc *sc, const struct xenbus_list *list)
  * it is read again.
  */
 static void
-xenbus_scan(struct xenbus_softc *sc)
+xenbus_scan(void *arg, int pending __unused)
 {
+	struct xenbus_softc *sc = arg;
 	struct xenbus_child *xb;
 	struct xenbus_list *list;
 	u_int i;
@@ -304,13 +304,6 @@ xenbus_scan(struct xenbus_softc *sc)
 	}
 	bus_topo_unlock();
 	free(list, M_XENBUS);
-}
-
-static void
-xenbus_scan_task(void *arg, int pending __unused)
-{
-
-	xenbus_scan(arg);
 }
 
 /*
@@ -749,7 +742,7 @@ xenbus_attach(device_t dev)
 	error = taskqueue_start_threads(&sc->xbs_queue, 1, PWAIT, "xenbus");
 	sc->xbs_scan_queue = taskqueue_create("xenbus scan", M_WAITOK, taskqueue_thread_enqueue,
 	    &sc->xbs_scan_queue);
-	TIMEOUT_TASK_INIT(sc->xbs_scan_queue, &sc->xbs_scan_task, 0, xenbus_scan_task, sc);
+	TIMEOUT_TASK_INIT(sc->xbs_scan_queue, &sc->xbs_scan_task, 0, xenbus_scan, sc);
 	if (error == 0)
 		error = taskqueue_start_threads(&sc->xbs_scan_queue, 1, PWAIT, "xenbus scan");
 	xenbus_add_sysctls(sc);
@@ -761,7 +754,7 @@ xenbus_attach(device_t dev)
 		(void)xenbus_detach(dev);
 		return (error);
 	}
-	xenbus_scan(sc);
+	xenbus_scan(sc, 0);
 	xenbus_settle(dev);
 	return (0);
 }

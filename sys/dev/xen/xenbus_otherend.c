@@ -26,6 +26,7 @@
 #include <dev/xen/xenbus_var.h>
 
 #define	XENBUS_MAX_STATE	XenbusStateReconfigured
+#define	XENBUS_INITIALISING	"1"
 
 uint64_t xenbus_putoffs;
 
@@ -67,19 +68,36 @@ xenbus_put_off(struct xenbus_child *xb, u_int wants)
 	xenbus_defer(xb, wants);
 }
 
+/* One that the toolstack has made since, for another device of this number, has Initialising. */
 static int
 xenbus_tell_tx(struct xenstore_tx *tx, void *arg)
 {
 	struct xenbus_child *xb = arg;
-	bool exists;
+	char *old;
 	int error;
 
-	error = xenstore_exists(tx, xb->xb_node, "backend", &exists);
-	if (error == 0 && !exists)
-		error = ENOENT;
+	error = xenstore_read(tx, xb->xb_node, "state", &old, NULL);
+	if (error != 0)
+		return (error);
+	if (xb->xb_written > XenbusStateInitialising && strcmp(old, XENBUS_INITIALISING) == 0)
+		error = ENODEV;
+	xenstore_free(old);
 	if (error == 0)
 		error = xenstore_printf(tx, xb->xb_node, "state", "%d", xb->xb_state);
 	return (error);
+}
+
+/* Our device is not there any more: its users don't wait, and the bus deletes it. */
+static void
+xenbus_give_way(struct xenbus_child *xb)
+{
+
+	xenbus_say(xb, "the toolstack has put another device in the place of this one");
+	xb->xb_replaced = true;
+	if (xb->xb_connects != 0 && !xb->xb_lost)
+		XENFRONT_LOST(xb->xb_dev);
+	xb->xb_lost = true;
+	taskqueue_enqueue_timeout(xb->xb_scan_task->q, xb->xb_scan_task, 0);
 }
 
 /* Write our state for the back end.  If xenstore does not answer, each step tries again. */
@@ -90,8 +108,14 @@ xenbus_tell(struct xenbus_child *xb, enum xenbus_state state)
 	int error;
 
 	xb->xb_state = state;
+	if (xb->xb_replaced)
+		return (0);
 	error = xenstore_transaction(xenbus_tell_tx, xb);
-	xb->xb_untold = error != 0 && !xenstore_is_missing(error);
+	if (error == ENODEV)
+		xenbus_give_way(xb);
+	xb->xb_untold = error != 0 && !xb->xb_replaced && !xenstore_is_missing(error);
+	if (error == 0 || xb->xb_untold)
+		xb->xb_written = error == 0 ? state : XenbusStateUnknown;
 	if (xb->xb_untold) {
 		if (!untold)
 			xenbus_say(xb, "state %s could not be written (error %d): trying again",
@@ -103,14 +127,14 @@ xenbus_tell(struct xenbus_child *xb, enum xenbus_state state)
 	return (xb->xb_untold ? error : 0);
 }
 
-/* The back end's state.  Returns 0, or an error if it is not known. */
+/* The back end's state.  Returns 0, or an error if it is not known.  Another device's is none. */
 int
 xenbus_look(struct xenbus_child *xb, enum xenbus_state *other)
 {
 	uint64_t state = XenbusStateUnknown;
 	int error;
 
-	if (xb->xb_path[0] != '\0') {
+	if (xb->xb_path[0] != '\0' && !xb->xb_replaced) {
 		error = xenbus_peek(xb->xb_path, "state", XENBUS_MAX_STATE, &state);
 		if (error != 0)
 			return (error);

@@ -31,6 +31,10 @@
  * Our own state is written only to a directory that is there: writing it would otherwise make the
  * directory of a device that the toolstack has just removed.
  *
+ * The toolstack may remove a device and put another one in its place before we notice, as when the
+ * domain was paused.  The new one's directory says Initialising, which is not what we wrote: nothing of
+ * the first one's, least of all its requests, is for the second, and the bus makes a device for that.
+ *
  * When the rings are freed, the back end must have unmapped them, or its mapping keeps the pages
  * (xen_gnttab_pages_free()): so release() follows its state Closed, or a deadline.
  *
@@ -671,6 +675,7 @@ xenbus_begin_again(struct xenbus_child *xb)
 	sx_assert(&xenbus_held, SA_XLOCKED);
 	sx_xlock(&xb->xb_sx);
 	xb->xb_tries = 0;
+	xb->xb_written = XenbusStateUnknown;
 	if (xb->xb_phase != XB_IDLE) {
 		if (xb->xb_setup && xb->xb_phase != XB_CLOSING)
 			(void)XENFRONT_STOP(xb->xb_dev, true);

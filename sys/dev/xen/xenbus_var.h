@@ -67,11 +67,14 @@ struct xenbus_child {
 	char		*xb_node;	/* "device/vif/0" */
 	struct taskqueue *xb_queue;
 	struct timeout_task xb_task;
+	struct timeout_task *xb_scan_task;	/* the bus's: this one is to be deleted */
 	struct timeout_task xb_lose_task;	/* no back end for hw.xen.resume_wait */
 
 	struct sx	 xb_sx;
 	enum xenbus_phase xb_phase;
-	enum xenbus_state xb_state;	/* what we last wrote */
+	enum xenbus_state xb_state;	/* what we last wrote, or are to write */
+	enum xenbus_state xb_written;	/* what we last wrote; Unknown: not certain */
+	bool		 xb_replaced;	/* another has: this one goes */
 	enum xenbus_state xb_other;	/* what we last read of the back end */
 	domid_t		 xb_otherend;
 	char		 xb_path[XENBUS_PATHLEN];
