@@ -127,8 +127,12 @@ xen_sysctl(device_t dev)
 	    &xen_cancelled, 0, "Suspensions after which the same domain continued");
 }
 
+/*
+ * What may fail comes first, and changes nothing then: a module that has begun to go can't stay.  So
+ * kldunload(8) asks the module's drivers before it takes any of them away.
+ */
 static int
-xen_detach(device_t dev)
+xen_quiesce(device_t dev)
 {
 	int error;
 
@@ -136,26 +140,56 @@ xen_detach(device_t dev)
 		device_printf(dev, "pages are granted to other domains: the module stays\n");
 		return (EBUSY);
 	}
+	xen_core_front_return();
+	xenstore_suspend();
+	error = xen_core_store_close();
+	(void)xenstore_resume(true);
+	if (error != 0) {
+		device_printf(dev, "xenstore does not answer: the module stays\n");
+		if (xen_bus != NULL)
+			xenbus_rescan(xen_bus);
+	}
+	return (error);
+}
+
+/* What attach has begun; a store that does not answer is left to xen_modevent(). */
+static void
+xen_end(device_t dev)
+{
+
 	xen_core_front_fini();
-	xen_bus = NULL;
-	error = device_delete_children(dev);
-	if (error == 0 && xen_missing_ready) {
+	if (xen_missing_ready) {
 		while (taskqueue_cancel_timeout(taskqueue_thread, &xen_missing_task, NULL) != 0)
 			taskqueue_drain_timeout(taskqueue_thread, &xen_missing_task);
 		xen_missing_ready = false;
 	}
-	if (error == 0) {
-		xenstore_watch_fini(dev);
-		xenstore_fini(dev);
-		error = xen_core_store_fini();
-		if (error != 0)
-			device_printf(dev, "xenstore does not answer: the module stays\n");
+	xenstore_watch_fini(dev);
+	xenstore_fini(dev);
+	(void)xen_core_store_fini();
+	xen_gnttab_end_fini(dev);
+	xen_gnttab_fini(dev);
+}
+
+static int
+xen_detach(device_t dev)
+{
+	device_t bus = xen_bus;
+	int error;
+
+	error = xen_quiesce(dev);
+	if (error != 0)
+		return (error);
+	xen_bus = NULL;
+	error = device_delete_children(dev);
+	if (error != 0) {
+		xen_core_store_open();
+		xen_bus = bus;
+		if (bus != NULL)
+			xenbus_rescan(bus);
+		return (error);
 	}
-	if (error == 0) {
-		xen_gnttab_end_fini(dev);
-		xen_gnttab_fini(dev);
-	}
-	return (error);
+	xen_end(dev);
+	return (0);
 }
 
 static int
@@ -174,16 +208,15 @@ xen_attach(device_t dev)
 		error = xenstore_init(dev);
 	if (error == 0)
 		error = xenstore_watch_init(dev);
-	if (error != 0) {
-		(void)xen_detach(dev);
-		return (error);
+	if (error == 0) {
+		xen_sysctl(dev);
+		TIMEOUT_TASK_INIT(taskqueue_thread, &xen_missing_task, 0, xen_report_missing, NULL);
+		xen_missing_ready = true;
+		error = xen_core_front_init(&xen_fronts);
 	}
-	xen_sysctl(dev);
-	TIMEOUT_TASK_INIT(taskqueue_thread, &xen_missing_task, 0, xen_report_missing, NULL);
-	xen_missing_ready = true;
-	error = xen_core_front_init(&xen_fronts);
 	if (error != 0) {
-		(void)xen_detach(dev);
+		(void)device_delete_children(dev);
+		xen_end(dev);
 		return (error);
 	}
 	/* While it attaches, which may take long, newbus does not call bus_driver_added for it. */
@@ -239,6 +272,7 @@ static device_method_t xen_methods[] = {
 	DEVMETHOD(device_identify, xen_identify),
 	DEVMETHOD(device_probe, xen_probe),
 	DEVMETHOD(device_attach, xen_attach),
+	DEVMETHOD(device_quiesce, xen_quiesce),
 	DEVMETHOD(device_detach, xen_detach),
 	DEVMETHOD(device_shutdown, bus_generic_shutdown),
 	DEVMETHOD(device_suspend, xen_suspend_device),
@@ -254,6 +288,24 @@ static driver_t xen_driver = {
 	0
 };
 
-DRIVER_MODULE(xen, xenstore, xen_driver, NULL, NULL);
+/* After xen0's own: one that could not be attached, as xenstore does not answer, has left a request. */
+static int
+xen_modevent(module_t mod __unused, int what, void *arg __unused)
+{
+
+	switch (what) {
+	case MOD_LOAD:
+	case MOD_SHUTDOWN:
+		return (0);
+	case MOD_QUIESCE:
+		return (xen_core_store_close());
+	case MOD_UNLOAD:
+		return (xen_core_store_fini());
+	default:
+		return (EOPNOTSUPP);
+	}
+}
+
+DRIVER_MODULE(xen, xenstore, xen_driver, xen_modevent, NULL);
 MODULE_VERSION(xen, 1);
 MODULE_DEPEND(xen, pv, 1, 1, 1);

@@ -43,9 +43,15 @@ int	xen_core_store_call(void (*fn)(void *arg), void *arg);
 void	xen_core_store_hurry(bool hurry);
 
 /*
- * Returns EBUSY if the kernel's core still has a request of ours, or a watch that is being removed: the
- * module stays.  May sleep.
+ * Have the kernel's core forget all of ours; no request is made, and no watch fires, until the store is
+ * open again.  Returns EBUSY if the core still has something of ours some seconds later, as xenstore
+ * does not answer: nothing has changed then.  The caller keeps others from making requests
+ * (xenstore_suspend()).  May sleep.
  */
+int	xen_core_store_close(void);
+void	xen_core_store_open(void);
+
+/* Close the store, and end its threads.  Returns EBUSY as above: the module stays.  May sleep. */
 int	xen_core_store_fini(void);
 
 /* No grant is deferred: the module may go. */
@@ -76,6 +82,12 @@ struct xen_core_fronts {
 };
 int	xen_core_front_init(const struct xen_core_fronts *fronts);
 void	xen_core_front_fini(void);
+
+/*
+ * Give those back to the kernel whose driver of the suite has gone.  May sleep; the topology lock is
+ * held.
+ */
+void	xen_core_front_return(void);
 
 /* Front ends that have not connected by now don't keep the kernel from booting any more. */
 void	xen_core_front_release(void);

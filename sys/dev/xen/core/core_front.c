@@ -30,7 +30,14 @@
  * The kernel's core keeps a copy of the state that a front end last wrote, and does not mount root
  * before each was Connected or Closed: xen_front_told() has it know.
  *
- * Locking.  front_mtx (mutex): the list.  The topology lock: which drivers devices have.
+ * Two threads and one device.  Newbus lets a second thread detach a device while the first sleeps in
+ * its detach, and the core, which is the second if the toolstack removes what devctl(8) is moving,
+ * frees the device whatever that returns.  So whoever detaches one is in a list (struct front_turn)
+ * from newbus's EVHDEV_DETACH_BEGIN on.  The core waits there until it is the last.  The others stop
+ * waiting for anything that needs taskqueue_thread, which is the core's.  The kernel's drivers are
+ * attached in that thread, too, where no deletion comes between.
+ *
+ * Locking.  front_mtx (mutex): the list, turns.  The topology lock: which drivers devices have.
  */
 
 #include <sys/param.h>
@@ -96,6 +103,7 @@ static struct taskqueue *front_queue;	/* not the one that the core's task is in 
 static struct timeout_task front_settle_task;
 static u_int front_tries;
 static bool front_ready;	/* the task may be scheduled */
+static struct task front_offer_task;	/* in the core's thread */
 
 static driver_t front_driver;
 
@@ -402,6 +410,113 @@ front_attach(device_t dev)
 	return (0);
 }
 
+/* A thread that detaches a device of the bus; the core's waits for the others. */
+struct front_turn {
+	TAILQ_ENTRY(front_turn) fn_link;
+	device_t	fn_dev;
+	struct thread	*fn_thread;
+	bool		fn_core;
+};
+
+static TAILQ_HEAD(, front_turn) front_turns = TAILQ_HEAD_INITIALIZER(front_turns);
+
+static bool
+front_in_core(void)
+{
+
+	return (taskqueue_member(taskqueue_thread, curthread) != 0);
+}
+
+/* Does the core wait for those who detach this device, to delete it? */
+static bool
+front_is_removed_locked(device_t dev)
+{
+	struct front_turn *fn;
+
+	mtx_assert(&front_mtx, MA_OWNED);
+	TAILQ_FOREACH(fn, &front_turns, fn_link) {
+		if (fn->fn_dev == dev && fn->fn_core)
+			return (true);
+	}
+	return (false);
+}
+
+static bool
+front_is_removed(device_t dev)
+{
+	bool removed;
+
+	mtx_lock(&front_mtx);
+	removed = front_is_removed_locked(dev);
+	mtx_unlock(&front_mtx);
+	return (removed);
+}
+
+/* Is there one to wait for: before it, or, for the core's, any? */
+static bool
+front_turn_waits(const struct front_turn *mine)
+{
+	struct front_turn *fn;
+
+	TAILQ_FOREACH(fn, &front_turns, fn_link) {
+		if (fn == mine && !mine->fn_core)
+			break;
+		if (fn != mine && fn->fn_dev == mine->fn_dev && !fn->fn_core)
+			return (true);
+	}
+	return (false);
+}
+
+/*
+ * A thread is about to detach a device of the bus.  When this returns for the core's, no other is, or
+ * will be; and the device has a driver, which the one before may have taken away.
+ */
+static void
+front_turn_begin(device_t dev)
+{
+	struct front_turn *fn;
+
+	fn = malloc(sizeof(*fn), M_XEN, M_WAITOK | M_ZERO);
+	fn->fn_dev = dev;
+	fn->fn_thread = curthread;
+	fn->fn_core = front_in_core();
+	mtx_lock(&front_mtx);
+	TAILQ_INSERT_TAIL(&front_turns, fn, fn_link);
+	wakeup(&front_turns);
+	while (front_turn_waits(fn))
+		msleep(&front_turns, &front_mtx, 0, "xfturn", 0);
+	mtx_unlock(&front_mtx);
+	if (!fn->fn_core)
+		return;
+	while (device_get_state(dev) == DS_ATTACHING)
+		pause("xfturn", MAX(hz / 100, 1));
+	if (device_get_state(dev) == DS_NOTPRESENT) {
+		(void)device_set_devclass(dev, NULL);
+		if (device_set_devclass_fixed(dev, front_driver.name) == 0)
+			(void)device_probe_and_attach(dev);
+	}
+	device_busy(dev);
+}
+
+static void
+front_turn_end(device_t dev)
+{
+	struct front_turn *fn;
+
+	mtx_lock(&front_mtx);
+	TAILQ_FOREACH(fn, &front_turns, fn_link) {
+		if (fn->fn_dev == dev && fn->fn_thread == curthread)
+			break;
+	}
+	if (fn != NULL)
+		TAILQ_REMOVE(&front_turns, fn, fn_link);
+	wakeup(&front_turns);
+	mtx_unlock(&front_mtx);
+	if (fn != NULL && fn->fn_core)
+		device_unbusy(dev);
+	free(fn, M_XEN);
+}
+
 static void
 front_mark_seen(struct xenstore_watch *w, const char *path __unused)
 {
@@ -411,9 +526,21 @@ front_mark_seen(struct xenstore_watch *w, const char *path __unused)
 }
 
 static void
-front_nothing(void *arg __unused, int pending __unused)
+front_run(void *arg, int pending __unused)
 {
 
+	atomic_store_rel_int((volatile u_int *)arg, 1);
+}
+
+/* Wait for a flag, or until the core waits for us, or FRONT_LOOK_TRIES if they are counted. */
+static void
+front_wait_flag(device_t dev, volatile u_int *flag, bool counted)
+{
+	u_int i;
+
+	for (i = 0; (!counted || i < FRONT_LOOK_TRIES) && atomic_load_acq_int(flag) == 0 &&
+	    !front_is_removed(dev); i++)
+		pause("xflook", MAX(hz / 100, 1));
 }
 
 /*
@@ -424,26 +551,26 @@ front_nothing(void *arg __unused, int pending __unused)
  * run.  A device that the toolstack has removed is deleted by that task, which can't wait for itself.
  */
 static void
-front_let_core_look(const char *node)
+front_let_core_look(device_t dev, const char *node)
 {
 	struct xenstore_watch mark = { .xw_changed = front_mark_seen };
-	volatile u_int seen = 0;
+	volatile u_int ran = 0, seen = 0;
 	struct task last;
 	bool exists;
-	u_int i;
 
-	if (taskqueue_member(taskqueue_thread, curthread) != 0 ||
+	if (front_in_core() || front_is_removed(dev) ||
 	    xenstore_exists(NULL, node, "state", &exists) != 0 || !exists)
 		return;
 	mark.xw_arg = __DEVOLATILE(u_int *, &seen);
 	if (xenstore_watch_add(&mark, "domid", NULL) != 0)
 		return;
-	for (i = 0; i < FRONT_LOOK_TRIES && atomic_load_acq_int(&seen) == 0; i++)
-		pause("xflook", MAX(hz / 100, 1));
+	front_wait_flag(dev, &seen, true);
 	xenstore_watch_remove(&mark);
-	TASK_INIT(&last, 0, front_nothing, NULL);
+	TASK_INIT(&last, 0, front_run, __DEVOLATILE(u_int *, &ran));
 	taskqueue_enqueue(taskqueue_thread, &last);
-	taskqueue_drain(taskqueue_thread, &last);
+	front_wait_flag(dev, &ran, false);
+	if (taskqueue_cancel(taskqueue_thread, &last, NULL) != 0)
+		taskqueue_drain(taskqueue_thread, &last);
 }
 
 /*
@@ -487,7 +614,7 @@ front_leave(device_t dev)
 	mtx_unlock(&front_mtx);
 	front_users->xcf_drop(node);
 	front_unpublish(node);
-	front_let_core_look(node);
+	front_let_core_look(dev, node);
 	front_write_none(dev);
 	mtx_lock(&front_mtx);
 	f = front_find(node);
@@ -499,6 +626,63 @@ front_leave(device_t dev)
 	return (left);
 }
 
+/* The device of a node on our bus is to go, for a thread that may cease to wait for that. */
+struct front_drop {
+	struct task	 fd_task;
+	char		*fd_node;
+	bool		 fd_done;
+	bool		 fd_alone;	/* nobody waits */
+};
+
+static void
+front_drop_free(struct front_drop *fd)
+{
+
+	free(fd->fd_node, M_XEN);
+	free(fd, M_XEN);
+}
+
+static void
+front_drop_task(void *arg, int pending __unused)
+{
+	struct front_drop *fd = arg;
+	bool alone;
+
+	bus_topo_lock();
+	front_users->xcf_drop(fd->fd_node);
+	bus_topo_unlock();
+	front_unpublish(fd->fd_node);
+	mtx_lock(&front_mtx);
+	fd->fd_done = true;
+	alone = fd->fd_alone;
+	wakeup(&front_turns);
+	mtx_unlock(&front_mtx);
+	if (alone)
+		front_drop_free(fd);
+}
+
+/* Returns false if the core has come to delete the device of this driver. */
+static bool
+front_drop(device_t dev, const char *node)
+{
+	struct front_drop *fd;
+	bool done;
+
+	fd = malloc(sizeof(*fd), M_XEN, M_WAITOK | M_ZERO);
+	fd->fd_node = strdup(node, M_XEN);
+	TASK_INIT(&fd->fd_task, 0, front_drop_task, fd);
+	taskqueue_enqueue(front_queue, &fd->fd_task);
+	mtx_lock(&front_mtx);
+	while (!fd->fd_done && !front_is_removed_locked(dev))
+		msleep(&front_turns, &front_mtx, 0, "xfdrop", 0);
+	done = fd->fd_done;
+	fd->fd_alone = true;
+	mtx_unlock(&front_mtx);
+	if (done)
+		front_drop_free(fd);
+	return (done);
+}
+
 /*
  * The core takes no refusal: it frees what the device is known by.  If the toolstack has removed it,
  * this is in taskqueue_thread, which GEOM needs to close a disk (destroy_dev_sched_cb(9)): there
@@ -508,17 +692,20 @@ static int
 front_detach(device_t dev)
 {
 	struct front *f = device_get_softc(dev);
-	bool removed = taskqueue_member(taskqueue_thread, curthread) != 0;
+	bool removed = front_in_core();
 
 	mtx_lock(&front_mtx);
 	f->f_leaving = true;
 	mtx_unlock(&front_mtx);
-	if (front_users != NULL && !removed && !f->f_left) {
-		front_users->xcf_drop(f->f_node);
-		front_unpublish(f->f_node);
-		front_let_core_look(f->f_node);
-	}
+	if (front_users != NULL && !removed && !f->f_left && front_drop(dev, f->f_node))
+		front_let_core_look(dev, f->f_node);
+	front_write_none(dev);
 	mtx_lock(&front_mtx);
+	/* It is the core's to detach. */
+	if (!removed && front_is_removed_locked(dev)) {
+		mtx_unlock(&front_mtx);
+		return (ENXIO);
+	}
 	LIST_REMOVE(f, f_link);
 	mtx_unlock(&front_mtx);
 	front_write_none(dev);
@@ -543,9 +730,9 @@ front_begin_again(device_t dev)
 	(void)xen_core_store_call(front_write, fw);
 }
 
-/* Offer a device without a driver to all. */
+/* Offer a device without a driver to all, in the thread in which the core does, and deletes. */
 static void
-front_offer(device_t dev)
+front_offer_one(device_t dev, void *arg __unused)
 {
 
 	if (device_get_state(dev) != DS_NOTPRESENT)
@@ -568,13 +755,13 @@ front_close_stock(device_t dev)
 	u_int i;
 
 	XENBUS_OTHEREND_CHANGED(dev, XenbusStateClosing);
-	for (i = 0; i < FRONT_CLOSE_TRIES; i++) {
+	for (i = 0; i < FRONT_CLOSE_TRIES && !front_is_removed(dev); i++) {
 		state = xenbus_get_otherend_state(dev);
 		if (state != XenbusStateConnected && state != XenbusStateClosing)
 			break;
 		pause("xfclos", MAX(hz / 10, 1));
 	}
-	front_let_core_look(xenbus_get_node(dev));
+	front_let_core_look(dev, xenbus_get_node(dev));
 }
 
 /* Take one that the kernel's driver got first. */
@@ -587,7 +774,7 @@ front_take(device_t dev)
 		return;
 	if (device_set_devclass_fixed(dev, front_driver.name) != 0 ||
 	    device_probe_and_attach(dev) != 0)
-		front_offer(dev);
+		taskqueue_enqueue(taskqueue_thread, &front_offer_task);
 }
 
 static bool
@@ -629,6 +816,15 @@ front_each(void (*fn)(device_t dev, void *arg), void *arg)
 	free(buses, M_TEMP);
 }
 
+static void
+front_offer(void *arg __unused, int pending __unused)
+{
+
+	bus_topo_lock();
+	front_each(front_offer_one, NULL);
+	bus_topo_unlock();
+}
+
 #define	FRONT_ARRIVED	"xenfront_arrived"	/* a property: to be taken */
 
 static void
@@ -658,7 +854,7 @@ front_settle_one(device_t dev, void *arg)
 		return;
 	}
 	if (front_leave(dev) && device_detach(dev) == 0)
-		front_offer(dev);
+		taskqueue_enqueue(taskqueue_thread, &front_offer_task);
 }
 
 /* Take what has arrived, and give back what has no driver of the suite any more. */
@@ -688,6 +884,17 @@ front_schedule(void)
 	(void)taskqueue_enqueue_timeout(front_queue, &front_settle_task, 0);
 }
 
+void
+xen_core_front_return(void)
+{
+
+	if (!front_ready)
+		return;
+	front_schedule();
+	taskqueue_drain_timeout(front_queue, &front_settle_task);
+	taskqueue_drain(taskqueue_thread, &front_offer_task);
+}
+
 static bool
 front_is_on_bus(device_t dev)
 {
@@ -712,15 +919,27 @@ front_attached(void *arg __unused, device_t dev)
 }
 
 static void
+front_detach_begins(device_t dev)
+{
+
+	front_turn_begin(dev);
+	if (front_is_ours(dev) || front_type_of(dev) == NULL)
+		return;
+	if (!front_is_removed(dev))
+		front_close_stock(dev);
+	front_write_none(dev);
+}
+
+static void
 front_detaching(void *arg __unused, device_t dev, enum evhdev_detach when)
 {
 	device_t parent = device_get_parent(dev);
 
-	if (when == EVHDEV_DETACH_BEGIN) {
-		if (front_is_on_bus(dev) && !front_is_ours(dev) && front_type_of(dev) != NULL) {
-			front_close_stock(dev);
-			front_write_none(dev);
-		}
+	if (front_is_on_bus(dev)) {
+		if (when == EVHDEV_DETACH_BEGIN)
+			front_detach_begins(dev);
+		else
+			front_turn_end(dev);
 	} else if (when == EVHDEV_DETACH_COMPLETE && parent != NULL &&
 	    device_get_name(parent) != NULL && strcmp(device_get_name(parent), "xenbus") == 0)
 		front_schedule();
@@ -734,7 +953,7 @@ xen_core_front_init(const struct xen_core_fronts *fronts)
 	front_queue = taskqueue_create("xen fronts", M_WAITOK, taskqueue_thread_enqueue,
 	    &front_queue);
 	TIMEOUT_TASK_INIT(front_queue, &front_settle_task, 0, front_settle, NULL);
-	error = taskqueue_start_threads(&front_queue, 1, PWAIT, "xen fronts");
+	error = taskqueue_start_threads(&front_queue, 2, PWAIT, "xen fronts");
 	if (error != 0) {
 		taskqueue_free(front_queue);
 		return (error);
@@ -821,22 +1040,16 @@ static driver_t front_driver = {
 	sizeof(struct front)
 };
 
-static void
-front_offer_one(device_t dev, void *arg __unused)
-{
-
-	front_offer(dev);
-}
-
 /* After the driver is gone, what it had is the kernel's again. */
 static int
 front_modevent(module_t mod __unused, int what, void *arg __unused)
 {
 
-	if (what == MOD_UNLOAD) {
-		bus_topo_lock();
-		front_each(front_offer_one, NULL);
-		bus_topo_unlock();
+	if (what == MOD_LOAD)
+		TASK_INIT(&front_offer_task, 0, front_offer, NULL);
+	else if (what == MOD_UNLOAD) {
+		taskqueue_enqueue(taskqueue_thread, &front_offer_task);
+		taskqueue_drain(taskqueue_thread, &front_offer_task);
 	}
 	return (what == MOD_LOAD || what == MOD_UNLOAD || what == MOD_QUIESCE ||
 	    what == MOD_SHUTDOWN ? 0 : EOPNOTSUPP);

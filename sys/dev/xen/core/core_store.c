@@ -16,6 +16,10 @@
  * nobody waits for them any more when their turn comes: all but those that set a watch, as each is
  * set again.  Nobody waits for answers while the domain is about to be suspended.
  *
+ * Before the module can go the core has to have nothing of it: no request, and no watch.  It is closed
+ * for that, which fails as long as xenstore does not answer; then all goes on, and the watches are set
+ * again when it does.
+ *
  * A watch is set with the core.  Its callback comes in the thread that also shuts the domain down, so
  * it does no more than to pass the path on.  The core has at most STORE_PENDING events of a watch
  * wait, and drops the others, since a back end can cause any number: a callback that finds so many
@@ -51,6 +55,7 @@
 
 #define	STORE_PENDING	16	/* events of a watch that the core has wait */
 #define	STORE_TOKENLEN	16
+#define	STORE_CLOSE_TRIES 50	/* tenths of a second for the core to have nothing of ours */
 
 /* A request; it belongs to the thread that makes it from the time that nobody waits for it any more. */
 struct store_req {
@@ -86,6 +91,8 @@ static struct {
 	u_int		 st_removing;	/* watches that the core may still have */
 	u_int		 st_alone;	/* requests that nobody waits for */
 	bool		 st_hurry;
+	bool		 st_closed;
+	bool		 st_failing;	/* so it was reported */
 	void		*st_reply;	/* of the last request */
 } store = {
 	.st_watches = LIST_HEAD_INITIALIZER(store.st_watches),
@@ -238,7 +245,7 @@ xen_core_store_call(void (*fn)(void *arg), void *arg)
 	struct store_req *sr;
 	int error;
 
-	if (store.st_queue == NULL) {
+	if (store.st_queue == NULL || store.st_closed) {
 		fn(arg);
 		return (0);
 	}
@@ -325,6 +332,9 @@ store_watch(uint32_t type, const char *path, const char *token)
 	if (error == 0) {
 		error = sr->sr_error;
 		store_req_free(sr);
+		/* That is the core's; of xenstore's, xenstore_watch.c knows what may pass. */
+		if (error == EIO)
+			error = EAGAIN;
 	}
 	return (error);
 }
@@ -337,9 +347,10 @@ static int
 store_failed(const struct store_req *sr)
 {
 
-	if (xenstore_fail())
-		device_printf(store.st_dev, "xenstore failed a request of type %u: error %d, "
-		    "answer %u\n", sr->sr_type, sr->sr_error, sr->sr_msg->type);
+	if (xenstore_fail() && !store.st_failing)
+		device_printf(store.st_dev, "xenstore failed a request of type %u (error %d, answer "
+		    "%u): all are tried again\n", sr->sr_type, sr->sr_error, sr->sr_msg->type);
+	store.st_failing = true;
 	return (ETIMEDOUT);
 }
 
@@ -378,6 +389,8 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 		size += pieces[i].xsp_len;
 	if (size > XENSTORE_PAYLOAD_MAX)
 		return (E2BIG);
+	if (store.st_closed)
+		return (ETIMEDOUT);
 	*reply = "";
 	*len = 0;
 	if (type == XS_WATCH || type == XS_UNWATCH)
@@ -394,9 +407,12 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 		error = xenstore_errno(store.st_reply);
 	if (sr->sr_error != 0 || error == EIO || (error == 0 && sr->sr_msg->type != type))
 		error = store_failed(sr);
-	else if (error == 0) {
-		*reply = store.st_reply;
-		*len = sr->sr_msg->len;
+	else {
+		store.st_failing = false;
+		if (error == 0) {
+			*reply = store.st_reply;
+			*len = sr->sr_msg->len;
+		}
 	}
 	store_req_free(sr);
 	return (error);
@@ -411,6 +427,7 @@ xenstore_ring_init(device_t dev, xenstore_event_t *event)
 	store.st_dev = dev;
 	store.st_event = event;
 	xenstore_doubt_init();
+	store.st_closed = false;
 	if (store.st_queue != NULL)
 		return (0);
 	store.st_queue = taskqueue_create("xen store", M_WAITOK, taskqueue_thread_enqueue,
@@ -429,23 +446,59 @@ xenstore_ring_fini(void)
 
 }
 
+/* Does the core have nothing of ours, or nothing but watches?  It has some seconds for that. */
+static bool
+store_is_idle(void)
+{
+	bool idle = false;
+	int i;
+
+	for (i = 0; !idle && i < STORE_CLOSE_TRIES; i++) {
+		mtx_lock(&store.st_mtx);
+		idle = store.st_alone == 0 && store.st_removing == 0;
+		mtx_unlock(&store.st_mtx);
+		if (!idle)
+			pause("xsidle", MAX(hz / 10, 1));
+	}
+	return (idle);
+}
+
+int
+xen_core_store_close(void)
+{
+	struct store_watch *sw;
+
+	if (store.st_queue == NULL || store.st_closed)
+		return (0);
+	if (!store_is_idle())
+		return (EBUSY);
+	store.st_closed = true;
+	mtx_lock(&store.st_mtx);
+	while ((sw = LIST_FIRST(&store.st_watches)) != NULL)
+		store_unwatch(sw);
+	mtx_unlock(&store.st_mtx);
+	if (store_is_idle())
+		return (0);
+	xen_core_store_open();
+	return (EBUSY);
+}
+
+/* The first answer has the watches set again. */
+void
+xen_core_store_open(void)
+{
+
+	store.st_closed = false;
+	xenstore_raise_doubt();
+}
+
 int
 xen_core_store_fini(void)
 {
-	int i;
-	bool busy;
 
 	if (store.st_queue == NULL)
 		return (0);
-	for (i = 0, busy = true; busy && i < 50; i++) {
-		mtx_lock(&store.st_mtx);
-		busy = store.st_alone != 0 || store.st_removing != 0 ||
-		    !LIST_EMPTY(&store.st_watches);
-		mtx_unlock(&store.st_mtx);
-		if (busy)
-			pause("xsfini", MAX(hz / 10, 1));
-	}
-	if (busy)
+	if (xen_core_store_close() != 0)
 		return (EBUSY);
 	taskqueue_free(store.st_queue);
 	taskqueue_free(store.st_unwatch);

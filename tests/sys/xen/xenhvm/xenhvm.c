@@ -15,7 +15,7 @@
  *	      xenbusb_front0	xenhvm_front.c
  *	        xbd0, xn0	xenhvm_stock.c
  *
- * Gaps.  Suspension; unloading.
+ * Gaps.  Unloading.
  */
 
 #include <sys/param.h>
@@ -83,7 +83,8 @@ hvm_attach(device_t dev)
 		return (error);
 	(void)device_delete_child(dev, child);
 	HYPERVISOR_shared_info = xen_shared;
-	return (device_probe_and_attach(store));
+	error = device_probe_and_attach(store);
+	return (error != 0 ? error : hvm_suspend_init(dev));
 }
 
 static device_method_t hvm_methods[] = {

@@ -20,10 +20,25 @@ SYSCTL_DECL(_hw_xenhvm);
 /* Parts; each returns 0 or an error. */
 int	hvm_gnttab_init(device_t dev);
 int	hvm_store_init(device_t dev);
+int	hvm_suspend_init(device_t dev);
 
-/* The device of the bus of front ends looks at what the toolstack lists, now and when it changes. */
-/* While hw.xenhvm.hold has this value. */
+/* Have Xen put the grant table where it is expected, empty. */
+int	hvm_gnttab_map(void);
+
+/* No request is made from the one to the other, after which the ring and all watches are new. */
+void	hvm_store_suspend(void);
+void	hvm_store_resume(bool cancelled);
+
+/* Wait while hw.xenhvm.hold has this value. */
 void	hvm_store_hold(u_int what);
+
+/* Does hw.xenhvm.fail have this bit? */
+#define	HVM_FAIL_REQUEST	1
+#define	HVM_FAIL_TYPE		2
+#define	HVM_FAIL_WATCH		4
+#define	HVM_FAIL_EVTCHN		8
+#define	HVM_FAIL_GRANT		16
+bool	hvm_fails(u_int what);
 
 int	hvm_store_list(const char *path, char ***names, u_int *n);
 int	hvm_store_write(const char *dir, const char *name, const char *value);

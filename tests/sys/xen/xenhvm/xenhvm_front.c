@@ -27,6 +27,9 @@
 
 #include "xenhvm.h"
 
+/* FreeBSD's. */
+extern bool xen_suspend_cancelled;
+
 #define	HF_DIR		"device"
 #define	HF_NODELEN	64
 
@@ -234,6 +237,25 @@ hf_write_ivar(device_t dev __unused, device_t child, int which, uintptr_t value)
 	return (error == ENOENT ? 0 : error);
 }
 
+/* In a new domain: as FreeBSD's, but for the back ends, which are the same here by their paths. */
+static int
+hf_resume(device_t bus)
+{
+	device_t *children;
+	int i, n;
+
+	if (xen_suspend_cancelled)
+		return (bus_generic_resume(bus));
+	if (device_get_children(bus, &children, &n) != 0)
+		return (0);
+	for (i = 0; i < n; i++) {
+		(void)BUS_WRITE_IVAR(bus, children[i], XENBUS_IVAR_STATE, XenbusStateInitialising);
+		(void)BUS_RESUME_CHILD(bus, children[i]);
+	}
+	free(children, M_TEMP);
+	return (0);
+}
+
 static void
 hf_identify(driver_t *driver, device_t parent)
 {
@@ -267,6 +289,7 @@ static device_method_t hf_methods[] = {
 	DEVMETHOD(device_probe, hf_probe),
 	DEVMETHOD(device_attach, hf_attach),
 	DEVMETHOD(device_suspend, bus_generic_suspend),
+	DEVMETHOD(device_resume, hf_resume),
 
 	DEVMETHOD(bus_read_ivar, hf_read_ivar),
 	DEVMETHOD(bus_write_ivar, hf_write_ivar),

@@ -72,7 +72,7 @@ gnttab_alloc_grant_references(uint16_t count, grant_ref_t *head)
 
 	*head = GNTTAB_LIST_END;
 	mtx_lock(&hg_mtx);
-	if (hg_nfree < count) {
+	if (hg_nfree < count || hvm_fails(HVM_FAIL_GRANT)) {
 		mtx_unlock(&hg_mtx);
 		return (ENOSPC);
 	}
@@ -129,7 +129,7 @@ gnttab_end_foreign_access_ref(grant_ref_t ref)
 }
 
 int
-hvm_gnttab_init(device_t dev)
+hvm_gnttab_map(void)
 {
 	struct gnttab_set_version version = { .version = 1 };
 	struct xen_add_to_physmap map = {
@@ -137,15 +137,26 @@ hvm_gnttab_init(device_t dev)
 		.space = XENMAPSPACE_grant_table,
 	};
 	u_int i;
-	int error;
+	int error = 0;
 
 	(void)xen_grant_table_op(GNTTABOP_set_version, &version, 1);
-	error = xen_space_alloc(dev, HG_RID, ptoa(HG_PAGES), &hg_space);
 	for (i = HG_PAGES; error == 0 && i-- > 0;) {
 		map.idx = i;
 		map.gpfn = atop(hg_space.xs_paddr) + i;
 		error = xen_memory_op(XENMEM_add_to_physmap, &map);
 	}
+	return (error);
+}
+
+int
+hvm_gnttab_init(device_t dev)
+{
+	u_int i;
+	int error;
+
+	error = xen_space_alloc(dev, HG_RID, ptoa(HG_PAGES), &hg_space);
+	if (error == 0)
+		error = hvm_gnttab_map();
 	if (error != 0)
 		return (error);
 	hg_table = (volatile grant_entry_v1_t *)hg_space.xs_vaddr;

@@ -47,6 +47,8 @@ xen_intr_alloc_and_bind_local_port(device_t dev, u_int remote_domain, driver_fil
 	struct xen_evtchn *ec;
 	int error;
 
+	if (hvm_fails(HVM_FAIL_EVTCHN))
+		return (ENOSPC);
 	error = xen_evtchn_alloc(remote_domain, &params, &ec);
 	if (error == 0)
 		*handlep = ec;

@@ -7,10 +7,11 @@
 /*
  * xenhvm: xenstore.  Requests have no time-out; callbacks of watches run in a thread, one at a time.
  * With hw.xenhvm.hold=1, requests of the core's users wait before they are made, and with 2 states that
- * the core is to write for them; its other requests are made.
+ * the core is to write for them; its other requests are made.  With bits of hw.xenhvm.fail it is in
+ * trouble: see the sysctl.
  *
- * Locking.  hs_request (sx): one request at a time.  hs_calling (sx): while a callback runs.  hs_mtx:
- * watches and events.
+ * Locking.  hs_request (sx): one request at a time.  hs_calling (sx): while a callback runs.
+ * hs_watching (sx): while a watch is set, or removed.  hs_mtx: watches and events.
  */
 
 #include <sys/param.h>
@@ -48,6 +49,8 @@ struct hs_event {
 static struct sx hs_request, hs_calling;
 SX_SYSINIT(xenhvm_request, &hs_request, "xenhvm request");
 SX_SYSINIT(xenhvm_calling, &hs_calling, "xenhvm calling");
+static struct sx hs_watching;
+SX_SYSINIT(xenhvm_watching, &hs_watching, "xenhvm watching");
 static struct mtx hs_mtx;
 MTX_SYSINIT(xenhvm_store, &hs_mtx, "xenhvm store", MTX_DEF);
 
@@ -56,10 +59,21 @@ static STAILQ_HEAD(, hs_event) hs_events = STAILQ_HEAD_INITIALIZER(hs_events);
 static struct taskqueue *hs_queue;
 static struct task hs_task;
 static struct thread *hs_thread;
+static device_t hs_dev;
 
 SYSCTL_NODE(_hw, OID_AUTO, xenhvm, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "xenhvm");
 static u_int hs_hold;
 SYSCTL_UINT(_hw_xenhvm, OID_AUTO, hold, CTLFLAG_RW, &hs_hold, 0, "What is to wait: 1, 2");
+static u_int hs_fail;
+SYSCTL_UINT(_hw_xenhvm, OID_AUTO, fail, CTLFLAG_RW, &hs_fail, 0,
+    "What fails: 1 requests, 2 their type, 4 watches, 8 event channels, 16 grants");
+
+bool
+hvm_fails(u_int what)
+{
+
+	return ((*(volatile u_int *)&hs_fail & what) != 0);
+}
 
 void
 hvm_store_hold(u_int what)
@@ -159,6 +173,8 @@ xs_dev_request_and_reply(struct xsd_sockmsg *msg, void **result)
 	int error;
 
 	hvm_store_hold(1);
+	if (hvm_fails(HVM_FAIL_REQUEST))
+		return (EIO);
 	sx_xlock(&hs_request);
 	error = xenstore_ring_talk(msg->type, msg->tx_id, &piece, 1, &reply, &len);
 	if (error != 0) {
@@ -169,6 +185,8 @@ xs_dev_request_and_reply(struct xsd_sockmsg *msg, void **result)
 	*result = malloc(len + 1, M_XENSTORE, M_WAITOK | M_ZERO);
 	memcpy(*result, reply, len);
 	msg->len = len;
+	if (hvm_fails(HVM_FAIL_TYPE))
+		msg->type = XS_DEBUG;
 	sx_xunlock(&hs_request);
 	return (0);
 }
@@ -245,8 +263,11 @@ xs_register_watch(struct xs_watch *watch)
 	char token[2 * sizeof(watch) + 1];
 	int error;
 
+	if (hvm_fails(HVM_FAIL_WATCH))
+		return (EIO);
 	watch->pending = 0;
 	snprintf(token, sizeof(token), "%lX", (u_long)watch);
+	sx_xlock(&hs_watching);
 	mtx_lock(&hs_mtx);
 	KASSERT(hs_find((u_long)watch) == NULL, ("%s: twice", __func__));
 	LIST_INSERT_HEAD(&hs_watches, watch, list);
@@ -259,6 +280,7 @@ xs_register_watch(struct xs_watch *watch)
 		LIST_REMOVE(watch, list);
 		mtx_unlock(&hs_mtx);
 	}
+	sx_xunlock(&hs_watching);
 	return (error);
 }
 
@@ -269,14 +291,17 @@ xs_unregister_watch(struct xs_watch *watch)
 	struct hs_event *he, *next;
 
 	snprintf(token, sizeof(token), "%lX", (u_long)watch);
+	sx_xlock(&hs_watching);
 	mtx_lock(&hs_mtx);
 	if (hs_find((u_long)watch) == NULL) {
 		mtx_unlock(&hs_mtx);
+		sx_xunlock(&hs_watching);
 		return;
 	}
 	LIST_REMOVE(watch, list);
 	mtx_unlock(&hs_mtx);
 	(void)hs_talk(XS_UNWATCH, watch->node, token, false, NULL, NULL);
+	sx_xunlock(&hs_watching);
 	mtx_lock(&hs_mtx);
 	STAILQ_FOREACH_SAFE(he, &hs_events, he_link, next) {
 		if (he->he_watch == watch) {
@@ -304,10 +329,40 @@ xenbus_read_driver_state(const char *path)
 	return (state);
 }
 
+void
+hvm_store_suspend(void)
+{
+
+	sx_xlock(&hs_request);
+}
+
+void
+hvm_store_resume(bool cancelled)
+{
+	char token[2 * sizeof(struct xs_watch *) + 1];
+	struct xs_watch *w;
+
+	if (!cancelled) {
+		xenstore_ring_fini();
+		if (xenstore_ring_init(hs_dev, hs_fired) != 0)
+			panic("xenhvm: no xenstore after the suspension");
+	}
+	sx_xunlock(&hs_request);
+	if (cancelled)
+		return;
+	sx_xlock(&hs_watching);
+	LIST_FOREACH(w, &hs_watches, list) {
+		snprintf(token, sizeof(token), "%lX", (u_long)w);
+		(void)hs_talk(XS_WATCH, w->node, token, false, NULL, NULL);
+	}
+	sx_xunlock(&hs_watching);
+}
+
 int
 hvm_store_init(device_t dev)
 {
 
+	hs_dev = dev;
 	TASK_INIT(&hs_task, 0, hs_call, NULL);
 	hs_queue = taskqueue_create("xenhvm watch", M_WAITOK, taskqueue_thread_enqueue, &hs_queue);
 	(void)taskqueue_start_threads(&hs_queue, 1, PWAIT, "xenhvm watch");
