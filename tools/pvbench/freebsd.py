@@ -34,11 +34,11 @@ a second is 10^9 of them, guest's, Xen's and dom0's alike), ours with our module
 and the other with what it comes with.  They work in turn, with a ram disk of dom0's and two cards
 on bridges of dom0's.  One table is of operations a second; one of the guest's instructions for each
 with what Xen did for it, by Xen's account of its processor (tests/bench/domtime.c).  Beside those
-are its own alone and its hypercalls, from Xen's trace buffer.  Ratios are of runs that followed
-each other.  A TCP stream is routed with all offloads on, and with those off, in hosts and router,
-without which it does not come through FreeBSD's own front ends; a last row has ours with them on
-beside the other's with them off.  --profile prints functions there as well, by virtual addresses,
-of which dom0's Linux has some of the same: it adds to either side what it takes.
+are its own alone, its exits and its hypercalls, from Xen's trace buffer.  Ratios are of runs that
+followed each other.  A TCP stream is routed with all offloads on, and with those off, in hosts and
+router, without which it does not come through FreeBSD's own front ends; a last row has ours with
+them on beside the other's with them off.  --profile prints functions there as well, by virtual
+addresses, of which dom0's Linux has some of the same: it adds to either side what it takes.
 """
 
 from __future__ import annotations

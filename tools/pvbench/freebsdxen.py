@@ -266,6 +266,7 @@ class Measured:
     rates: list[float] = dataclasses.field(default_factory=list)
     costs: list[float] = dataclasses.field(default_factory=list)
     alone: list[float] = dataclasses.field(default_factory=list)  # its own instructions
+    exits: list[float] = dataclasses.field(default_factory=list)
     hypercalls: list[float] = dataclasses.field(default_factory=list)
     functions: Functions = dataclasses.field(default_factory=collections.Counter)
 
@@ -288,7 +289,7 @@ def counted(side: Side, row: Row, count: int) -> tuple[Did, int]:
 
 
 def traced(side: Side, row: Row, measured: Measured) -> None:
-    """Its own instructions and hypercalls, from Xen's trace buffer."""
+    """Its own instructions, exits and hypercalls, from Xen's trace buffer."""
     seen: list[tuple[int, trace.Trace]] = []
     for count in (row.few, row.many):
         done: list[Did] = []
@@ -301,6 +302,7 @@ def traced(side: Side, row: Row, measured: Measured) -> None:
     (few, less), (many, more) = seen
     if many > few:
         measured.alone.append((more.inside - less.inside) / (many - few))
+        measured.exits.append((more.exits - less.exits) / (many - few))
         measured.hypercalls.append(
             (more.hypercalls.total() - less.hypercalls.total()) / (many - few))
 
@@ -376,7 +378,8 @@ def lines_of(row: Row, ours: Measured, stock: Measured) -> Iterator[tuple[str, L
             row.name, "instructions", mine, theirs, of_pairs_interval(mine, theirs), Goal(1),
             {what: (statistics.median(getattr(ours, field)),
                     statistics.median(getattr(stock, field)))
-             for what, field in (("the guest's alone", "alone"), ("hypercalls", "hypercalls"))
+             for what, field in (("the guest's alone", "alone"), ("exits", "exits"),
+                                 ("hypercalls", "hypercalls"))
              if getattr(ours, field) and getattr(stock, field)})
 
 

@@ -33,6 +33,7 @@ class Trace:
 
     def __init__(self, data: bytes) -> None:
         self.hypercalls: collections.Counter[int] = collections.Counter()
+        self.exits = 0
         self.inside = 0  # ticks of the time stamp counter in the guest
         entered = None
         offset = 0
@@ -47,6 +48,7 @@ class Trace:
             if event == ENTRY:
                 entered = now
             elif event in EXITS:
+                self.exits += 1
                 if entered is not None:
                     self.inside += now - entered
                 entered = None
