@@ -366,12 +366,12 @@ host_change(vm_page_t *batch, u_int n, u_int most, u_int *done, enum owner from,
 {
 	u_int i;
 
-	CHECK(n > 0 && n <= host.pb.pb_params.bp_batch && !host.stopped, "%u pages", n);
+	CHECK(n > 0 && n <= host.pb.pb_params.pbp_batch && !host.stopped, "%u pages", n);
 	host.last = n;
 	*done = MIN(n, most);
 	for (i = 0; i < n; i++) {
 		CHECK(state[batch[i] - pages].owner == from, "page %td", batch[i] - pages);
-		CHECK(to != HOST || !host.pb.pb_params.bp_scrub || state[batch[i] - pages].zeroed,
+		CHECK(to != HOST || !host.pb.pb_params.pbp_scrub || state[batch[i] - pages].zeroed,
 		    "page %td is given away with what was in it", batch[i] - pages);
 		CHECK(state[batch[i] - pages].hidden == balloon_guards() || no_protection,
 		    "page %td is mapped", batch[i] - pages);
@@ -451,14 +451,14 @@ host_apply(struct pv_balloon *pb __unused)
 }
 
 static const struct pv_balloon_ops ops = {
-	.bo_inflate = host_inflate,
-	.bo_deflate = host_deflate,
-	.bo_report = host_report,
-	.bo_poll = host_poll,
-	.bo_idle = host_idle,
-	.bo_stop = host_stop,
-	.bo_restart = host_restart,
-	.bo_apply = host_apply,
+	.pbo_inflate = host_inflate,
+	.pbo_deflate = host_deflate,
+	.pbo_report = host_report,
+	.pbo_poll = host_poll,
+	.pbo_idle = host_idle,
+	.pbo_stop = host_stop,
+	.pbo_restart = host_restart,
+	.pbo_apply = host_apply,
 };
 
 /* A balloon of these parameters, which are changed by who calls this before. */
@@ -481,8 +481,8 @@ balloon_new(void)
 	next_page = lists = 0;
 	no_protection = false;
 	no_blocks = true;
-	params.bp_batch = BATCH;
-	params.bp_nqueues = 1;
+	params.pbp_batch = BATCH;
+	params.pbp_nqueues = 1;
 	host.takes = host.returns = NPAGES;
 	host.answers = true;
 }
@@ -538,7 +538,7 @@ inflated_and_deflated(const void *arg __unused)
 {
 
 	balloon_new();
-	params.bp_scrub = true;
+	params.pbp_scrub = true;
 	balloon_up();
 	target(1000);
 	host_has(1000);
@@ -557,7 +557,7 @@ inflated_and_deflated(const void *arg __unused)
 	balloon_down();
 	/* Reports come now and then in a long change. */
 	balloon_new();
-	params.bp_batch = 4;
+	params.pbp_batch = 4;
 	balloon_up();
 	target(4 * 16 * 3 + 2);
 	CHECK(host.nreports == 4, "%u reports", host.nreports);
@@ -651,7 +651,7 @@ pressure(const void *arg __unused)
 
 	kpi_quiet = true;
 	balloon_new();
-	params.bp_oom = true;
+	params.pbp_oom = true;
 	balloon_up();
 	target(5000);
 	nfree = 90;
@@ -703,7 +703,7 @@ guard(const void *arg __unused)
 {
 
 	balloon_new();
-	params.bp_batch = BLOCK;
+	params.pbp_batch = BLOCK;
 	balloon_tunables[BALLOON_TUN_GUARD].pt_value = 1;
 	no_blocks = false;
 	balloon_up();
@@ -736,8 +736,8 @@ blocks(const void *arg __unused)
 	vm_page_t m;
 
 	balloon_new();
-	params.bp_batch = 2 * BLOCK;
-	params.bp_blocks = true;
+	params.pbp_batch = 2 * BLOCK;
+	params.pbp_blocks = true;
 	no_blocks = false;
 	balloon_up();
 	target(BLOCK + 10);
@@ -865,7 +865,7 @@ chores(const void *arg __unused)
 
 	kpi_quiet = true;
 	balloon_new();
-	params.bp_poison = 0xdeadbeef;
+	params.pbp_poison = 0xdeadbeef;
 	host.idle = 70;
 	balloon_up();
 	CHECK(retry == 70, "%d ticks", retry);

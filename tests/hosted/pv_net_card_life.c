@@ -35,7 +35,7 @@ works(u_int pairs)
 		    "pair %u has no interrupt", i);
 		card_intr(i, false);
 		card_up(80 + i, 1000);
-		CHECK(pvq_inflight(CARD_RXQ(i)->prq_pvq) == CARD_RXQ(i)->prq_made,
+		CHECK(pvq_inflight(CARD_RXQ(i)->prq_pvq) == CARD_RXQ(i)->prq_max_bufs,
 		    "pair %u: buffers", i);
 	}
 }
@@ -58,7 +58,7 @@ attaches_with_less(int nth, int more, bool phys)
 		kpi_pass(SBT_1S);
 		card_settle();
 		works(2);
-		CHECK(CARD_RXQ(0)->prq_made >= 1 && CARD_TXQ(0)->ptq_made >= 1, "no buffers");
+		CHECK(CARD_RXQ(0)->prq_max_bufs >= 1 && CARD_TXQ(0)->ptq_max_bufs >= 1, "no buffers");
 	}
 	kpi_quiet = false;
 	return (attached);
@@ -96,8 +96,8 @@ life_attach_with_few_buffers(const void *arg __unused)
 	for (i = 0; i < nitems(tests); i++) {
 		CHECK(attaches_with_less(tests[i].nth, tests[i].more, true) == (tests[i].tx != 0),
 		    "%u: attached, or not", i);
-		CHECK(CARD_TXQ(0)->ptq_made == tests[i].tx && CARD_RXQ(0)->prq_made == tests[i].rx,
-		    "%u: %u, %u buffers", i, CARD_TXQ(0)->ptq_made, CARD_RXQ(0)->prq_made);
+		CHECK(CARD_TXQ(0)->ptq_max_bufs == tests[i].tx && CARD_RXQ(0)->prq_max_bufs == tests[i].rx,
+		    "%u: %u, %u buffers", i, CARD_TXQ(0)->ptq_max_bufs, CARD_RXQ(0)->prq_max_bufs);
 		kpi_fail_after = kpi_fail_more = 0;
 		card_end();
 	}

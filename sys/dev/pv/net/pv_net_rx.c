@@ -1069,7 +1069,7 @@ pv_net_rx_alloc(struct pv_net_rxq *rxq)
 		rxq->prq_free[i] = buf;
 		rxq->prq_max_bufs = rxq->prq_nbufs = rxq->prq_nfree = i + 1;
 	}
-	return (pv_net_tell_made(rxq->prq_pn, rxq->prq_name, rxq->prq_made, size));
+	return (pv_net_tell_made(rxq->prq_pn, rxq->prq_name, rxq->prq_max_bufs, size));
 }
 
 /* Undo pv_net_rx_alloc(), however far it came. */

@@ -193,7 +193,7 @@ pv_net_tx_alloc(struct pv_net_txq *txq)
 		txq->ptq_free[i] = &txq->ptq_bufs[i];
 		txq->ptq_max_bufs = txq->ptq_nbufs = txq->ptq_nfree = i + 1;
 	}
-	return (pv_net_tell_made(txq->ptq_pn, txq->ptq_name, txq->ptq_made, size));
+	return (pv_net_tell_made(txq->ptq_pn, txq->ptq_name, txq->ptq_max_bufs, size));
 }
 
 /* Undo pv_net_tx_alloc(), however far it came. */
