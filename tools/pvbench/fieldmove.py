@@ -26,7 +26,7 @@ from pvbench.fieldguests import DEBIAN, System, beside
 from pvbench.figures import Figures, of_pairs_interval
 from pvbench.report import Report
 from pvbench.table import Goal, Line
-from pvguest.errors import STATUS_TIMEOUT
+from pvguest.errors import STATUS_PANIC, STATUS_TIMEOUT
 from xen.errors import TOP
 
 TITLE = "migration"
@@ -76,7 +76,9 @@ def commands(system: System) -> list[str]:
              f"ping -q -i 0.005 {HOST}{quiet} &", f"{stream(system)} &", "sleep 1"]
     ask = f"{TAPHOST} ctl gap; {TAPHOST} ctl pause"
     for _ in range(TIMES):
-        lines += [f"host {{ {ask}; }} >/dev/null; ping -q -i 0.01 {GUEST} >ping.out & echo $! >pid",
+        # The ping outlives a guest that ends: it keeps nothing open that this one reads.
+        lines += [f"host {{ {ask}; }} >/dev/null;"
+                  f" ping -q -i 0.01 {GUEST} >ping.out 2>&1 & echo $! >pid",
                   "sleep 0.2", "migrate --live", "sleep 1", f"host {ask}",
                   "host kill -INT $(cat pid);"
                   " until grep -q transmitted ping.out; do sleep 0.01; done; cat ping.out"]
@@ -110,16 +112,17 @@ def run_guest(system: System) -> subprocess.CompletedProcess[str]:
 
 
 def moved(system: System) -> dict[str, list[float]]:
-    """What is measured of it; another one if it stands still, which is said."""
+    """What is measured of it; another one if it stands still or panics, which is said."""
     for _ in range(GUESTS):
         done = run_guest(system)
         # What stands still when it is to be switched off was measured.
         if done.returncode == 0 or (done.returncode == STATUS_TIMEOUT and complete(done.stdout)):
             return found_in(done.stdout)
-        if done.returncode != STATUS_TIMEOUT:
+        if done.returncode not in {STATUS_TIMEOUT, STATUS_PANIC}:
             break
-        print(f"bench field: {TITLE}, {system.name}: a guest did not go on after"
-              f" {done.stdout.count('migrated: ')} moves", file=sys.stderr)
+        what = "did not go on" if done.returncode == STATUS_TIMEOUT else "panicked"
+        print(f"bench field: {TITLE}, {system.name}: a guest {what} after"
+              f" {done.stdout.count('migrated: ')} moves\n{done.stdout}", file=sys.stderr)
     raise BenchError(f"{TITLE}, {system.name}: status {done.returncode}\n"
                      f"{done.stdout}{done.stderr}")
 
