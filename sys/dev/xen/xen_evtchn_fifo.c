@@ -194,7 +194,7 @@ evtchn_fifo_init(void)
 	return (0);
 }
 
-/* The same pages, for a domain that has not had any. */
+/* Give the pages to a domain that has not had any. */
 static int
 evtchn_fifo_resume(void)
 {

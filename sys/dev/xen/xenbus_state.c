@@ -247,7 +247,7 @@ xenbus_set_up(struct xenbus_child *xb, enum xenbus_state *next)
 	return (error == 0);
 }
 
-/* The same for live(): the rings are freed then, and made again. */
+/* Call live(): after an error that may pass, the rings are freed, and made again. */
 static bool
 xenbus_go_live(struct xenbus_child *xb)
 {

@@ -108,7 +108,7 @@ balloon_protect_run(vm_paddr_t pa, u_int n, vm_prot_t prot)
 	return (pmap_change_prot(PHYS_TO_DMAP(pa), ptoa(n), prot) == 0 ? n : 0);
 }
 
-/* The same for any pages, each run of neighbours at once. */
+/* Change the protection of any pages, each run of neighbours at once. */
 static u_int
 balloon_protect(vm_page_t *pages, u_int n, vm_prot_t prot)
 {

@@ -859,7 +859,7 @@ pv_blk_run(struct pv_blk *blk)
 		pv_blk_pump(blk);
 }
 
-/* The same for a user's thread that blk_following counts; the disk may be gone when it returns. */
+/* pv_blk_pump() by a user's thread that blk_following counts; the disk may be gone when it returns. */
 static __noinline void
 pv_blk_pump_counted(struct pv_blk *blk)
 {

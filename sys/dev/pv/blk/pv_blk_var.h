@@ -225,7 +225,7 @@ void	pv_blk_queue_drain(struct pv_blk_queue *bq, int error);
  * there is one, waits for all queues.
  */
 void	pv_blk_submit(struct pv_blk *blk, struct bio *bp);
-/* The same with a bio from disk(9). */
+/* d_strategy: pv_blk_submit() of a bio that the disk has a command for; others fail. */
 void	pv_blk_strategy(struct bio *bp);
 /* Waits for threads in pv_blk_submit(), when all bios have ended and none comes.  Sleeps. */
 void	pv_blk_submit_quiet(struct pv_blk *blk);

@@ -180,8 +180,8 @@ void	pv_dev_unlock(struct pv_dev *pvd);
 void	pv_dev_assert(struct pv_dev *pvd);
 
 /*
- * The same, if the device takes commands.  Returns 0; ENXIO, without the lock, if it is frozen, lost or
- * detached.
+ * pv_dev_lock(), if the device takes commands.  Returns 0; ENXIO, without the lock, if it is frozen,
+ * lost or detached.
  */
 int	pv_dev_lock_started(struct pv_dev *pvd);
 

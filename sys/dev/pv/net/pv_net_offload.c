@@ -189,7 +189,7 @@ pv_net_tx_plain(const struct pv_net *pn, const struct mbuf *m, struct pv_net_off
 	return (true);
 }
 
-/* The same for any packet. */
+/* pv_net_tx_offload() for any packet. */
 static __noinline enum pv_net_bad
 pv_net_tx_any(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
 {
@@ -797,8 +797,8 @@ pv_net_rx_trusts_valid(const struct pv_net_rxq *rxq, const struct mbuf *m)
 }
 
 /*
- * The same for a GSO packet, which this is, or of whose segments this is one.  They are looked at only
- * where tags make a difference.
+ * Is m a GSO packet, or the first of its segments, that was not negotiated?  The headers are parsed
+ * only where tags make a difference.
  */
 bool
 pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,

@@ -94,7 +94,7 @@ int
 pv_net_pair_cpu(const struct pv_net *pn, int pair)
 {
 #ifdef RSS
-	/* That of the kernel's bucket. */
+	/* The CPU of the kernel's bucket. */
 	if (pn->pn_params.pnp_npairs != 1)
 		return (rss_getcpu(pair % rss_getnumbuckets()));
 #endif
@@ -321,7 +321,7 @@ pv_net_park_pair(struct pv_net *pn, int pair)
 	return (0);
 }
 
-/* It is to be used again.  Errors as before. */
+/* A parked pair is to be used again.  Returns 0, or an error if the device has to be reset. */
 static int
 pv_net_unpark_pair(struct pv_net *pn, int pair)
 {
@@ -758,7 +758,7 @@ pv_net_resize(struct pv_net *pn, bool tx, u_int size)
 	return (error != 0 ? error : resize.pnr_error);
 }
 
-/* It was asked for, and keeps a router of FreeBSD from forwarding most of the data. */
+/* Log once that lro_forward is set: it keeps a router of FreeBSD from forwarding most of the data. */
 static void
 pv_net_say_forwards(struct pv_net *pn)
 {

@@ -98,7 +98,7 @@ pv_net_rx_sync(const struct pv_net_rxq *rxq, const struct pv_net_rxbuf *buf, bus
 		bus_dmamap_sync(rxq->prq_tag, buf->prb_map, op);
 }
 
-/* Unload it. */
+/* Unload a buffer's memory, if it was loaded by bus_dma(9). */
 static inline void
 pv_net_rx_unmap(const struct pv_net_rxq *rxq, const struct pv_net_rxbuf *buf)
 {
@@ -1017,7 +1017,7 @@ pv_net_rx_drain(struct pv_net_rxq *rxq)
 	mtx_unlock(&rxq->prq_mtx);
 }
 
-/* Its segments leave room for the header's own, which is not the tag's. */
+/* The tag has one segment less than a buffer, which may get one for its header. */
 static int
 pv_net_rx_create_tag(struct pv_net_rxq *rxq)
 {

@@ -45,7 +45,7 @@ struct pv_net_stage_tx {
 	const struct pv_net_page **st_bufs;	/* pnp_tx_segs for each buffer */
 };
 
-/* Those of a buffer, one for each of its segments. */
+/* The pages of a buffer, one for each of its segments. */
 static const struct pv_net_page **
 pv_net_stage_pages(const struct pv_net_txq *txq, const struct pv_net_txbuf *buf)
 {

@@ -231,7 +231,7 @@ pv_net_tx_sync(const struct pv_net_txq *txq, const struct pv_net_txbuf *buf, bus
 		bus_dmamap_sync(txq->ptq_tag, buf->ptb_map, op);
 }
 
-/* Unload it. */
+/* Unload a packet's memory, if it was loaded by bus_dma(9). */
 static inline void
 pv_net_tx_unmap(const struct pv_net_txq *txq, const struct pv_net_txbuf *buf)
 {
@@ -818,7 +818,7 @@ pv_net_tx_peek(struct pv_net_txq *txq, bool *listed)
 	return (m);
 }
 
-/* It was taken. */
+/* The packet of pv_net_tx_peek() was put into the batch. */
 static void
 pv_net_tx_advance(struct pv_net_txq *txq, bool listed)
 {
@@ -826,7 +826,7 @@ pv_net_tx_advance(struct pv_net_txq *txq, bool listed)
 		drbr_advance(NULL, txq->ptq_ring);
 }
 
-/* It was not, and may be another mbuf now. */
+/* The packet of pv_net_tx_peek() found no room; it may be another mbuf now. */
 static void
 pv_net_tx_putback(struct pv_net_txq *txq, bool listed, struct mbuf *m)
 {

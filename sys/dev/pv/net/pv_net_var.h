@@ -425,7 +425,7 @@ uint16_t pv_net_pseudo_sum(struct mbuf *m, u_int start);
 void	pv_net_store_sum(struct mbuf *m, u_int start, u_int offset, u_int end);
 u_int	pv_net_sum_end(const struct mbuf *m, u_int field);
 struct mbuf *pv_net_copy_headers(const struct mbuf *m, u_int len);
-/* The same, with the rest of the packet, which is shared. */
+/* A copy of the first len bytes, followed by the rest of the packet, which is shared. */
 struct mbuf *pv_net_copy_front(struct mbuf *m, u_int len);
 struct mbuf *pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen,
 	    u_int size);
@@ -472,7 +472,7 @@ void	pv_net_stage_start(struct pv_net *pn);
  */
 int	pv_net_stage_send(struct pv_net_txq *txq, struct pv_net_txbuf *buf, const struct mbuf *m,
 	    struct pv_net_offload *offload);
-/* It was sent, or will not be: take its pages back. */
+/* A staged packet was sent, or will not be: take its pages back. */
 void	pv_net_stage_sent(struct pv_net_txq *txq, struct pv_net_txbuf *buf);
 /* Copy what was received into a page to an mbuf: NULL if there is no memory for it. */
 struct mbuf *pv_net_stage_receive(const struct pv_net_page *page, const struct pv_net_rxhdr *hdr);
@@ -519,8 +519,9 @@ bool	pv_net_tx_retired(struct pv_net_txq *txq);
 void	pv_net_tx_stop(struct pv_net_txq *txq);
 /* Free the packets of a stopped device, and those that wait. */
 void	pv_net_tx_drain(struct pv_net_txq *txq);
-/* The same, but what waits goes on waiting; and start the queue for it. */
+/* Free the packets of a stopped device; what waits goes on waiting. */
 void	pv_net_tx_drain_sent(struct pv_net_txq *txq);
+/* Start the queue, and have the task send what waits. */
 void	pv_net_tx_resume(struct pv_net_txq *txq);
 /* True when all that a stopped queue had in flight has completed. */
 bool	pv_net_tx_is_idle(struct pv_net_txq *txq);

@@ -440,7 +440,7 @@ vtmmio_identify(struct vtmmio_softc *sc, device_t dev)
 	return (0);
 }
 
-/* Its name is where its registers are. */
+/* A device's name is where its registers are. */
 void
 vtmmio_name(device_t dev, char *name, size_t size)
 {

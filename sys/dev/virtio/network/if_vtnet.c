@@ -184,7 +184,7 @@ vtnet_encap(void *softc, int pair __unused, struct pv_net_txhdr *hdrs, int n)
 	}
 }
 
-/* The same for one packet without GSO. */
+/* The header of one packet without GSO. */
 static void
 vtnet_encap_plain(void *softc, void *to, u_int start, u_int offset)
 {

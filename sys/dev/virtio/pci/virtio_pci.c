@@ -273,7 +273,7 @@ vtpci_isr(device_t dev)
 	return (sc->vtp_ops->vo_isr(sc));
 }
 
-/* Its name is that of devctl(8). */
+/* A device's name is that of devctl(8). */
 static void
 vtpci_name(device_t dev, char *name, size_t size)
 {

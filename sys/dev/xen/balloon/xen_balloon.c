@@ -190,7 +190,7 @@ xenballoon_read(const char *name, uint64_t *kb)
 	return (error);
 }
 
-/* The same for what the domain may have at most, and what of that is a screen's. */
+/* Read what the domain may have at most, and what of that is a screen's. */
 static int
 xenballoon_read_max(uint64_t *kb, uint64_t *screen)
 {
