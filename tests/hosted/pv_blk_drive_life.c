@@ -309,18 +309,20 @@ void
 life_reset_again_and_again(const void *arg __unused)
 {
 	struct bio *bp;
-	u_int i;
+	u_int i, round;
 
 	life_begin(1);
-	bp = drive_io(BIO_WRITE, 0, 512);
-	for (i = 0; !drive_is_done(bp) && i < 10; i++) {
-		pv_dev_need_reset(PVD, PV_DEV_ALL, ETIMEDOUT);
-		while (kpi_run_tasks() > 0)
-			continue;
-		drive_seconds(20);
+	for (round = 0; round < 2; round++) {
+		bp = drive_io(BIO_WRITE, 0, 512);
+		for (i = 0; !drive_is_done(bp) && i < 10; i++) {
+			pv_dev_need_reset(PVD, PV_DEV_ALL, ETIMEDOUT);
+			while (kpi_run_tasks() > 0)
+				continue;
+			drive_seconds(20);
+		}
+		CHECK(i == 4, "%u resets", i);
+		drive_ended(bp, EIO);
 	}
-	CHECK(i == 4, "%u resets", i);
-	drive_ended(bp, EIO);
 	bp = drive_io(BIO_WRITE, 0, 512);
 	drive_settle();
 	drive_ended(bp, 0);

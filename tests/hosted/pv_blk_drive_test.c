@@ -52,6 +52,12 @@ io_of_each_length(const void *arg)
 		}
 	}
 	CHECK(DRIVE_STATS(0)->bs_bios == 4 * nitems(lens), "bios");
+	/* Each has segments of its own, whatever the request had before. */
+	for (i = 1; i <= 4; i++) {
+		bp = drive_submit(drive_bio(BIO_WRITE, 5, i * 512, i % 2 == 0));
+		drive_settle();
+		drive_ended(bp, 0);
+	}
 	CHECK(DRIVE_STATS(0)->bs_requests == DRIVE_STATS(0)->bs_bios + DRIVE_STATS(0)->bs_splits &&
 	    DRIVE_STATS(0)->bs_splits >= 2 * 3 + 2 * 6, "%ju pieces",
 	    (uintmax_t)DRIVE_STATS(0)->bs_splits);

@@ -122,6 +122,8 @@ void	rx_fast_marks(const void *arg);
 /* pv_net_card_life.c */
 void	life_attach_without_memory(const void *arg);
 void	life_attach_with_few_buffers(const void *arg);
+void	life_impossible_parameters(const void *arg);
+void	life_down_at_first(const void *arg);
 void	life_stopped_and_started(const void *arg);
 void	life_pair_is_given_up(const void *arg);
 void	life_what_waits_moves(const void *arg);

@@ -103,6 +103,59 @@ life_attach_with_few_buffers(const void *arg __unused)
 	}
 }
 
+/* A device of which no card can be made is refused, with its reason. */
+void
+life_impossible_parameters(const void *arg __unused)
+{
+	static const struct {
+		int	pairs;
+		u_int	segs, mtu, max, seg;
+		const char *why;
+	} table[] = {
+		{ 1, 4, 1500, 1500, MCLBYTES, NULL }, { 1, 4, 46, 60, MCLBYTES, NULL },
+		{ 0, 4, 1500, 1500, MCLBYTES, "no queue pairs" },
+		{ 1, 3, 1500, 1500, MCLBYTES, "too few segments" },
+		{ 1, 4, 1501, 1500, MCLBYTES, "an invalid MTU" },
+		{ 1, 4, 40, ETHERMIN - 1, MCLBYTES, "an invalid MTU" },
+		{ 1, 4, 1500, 1500, MCLBYTES - 1, "smaller than a cluster" },
+	};
+	struct pv_net *pn;
+	size_t i;
+	int error;
+
+	kpi_quiet = true;
+	for (i = 0; i < nitems(table); i++) {
+		card_new(1);
+		card.ca_params.pnp_npairs = table[i].pairs;
+		card.ca_params.pnp_tx_segs = table[i].segs;
+		card.ca_params.pnp_mtu = table[i].mtu;
+		card.ca_params.pnp_max_mtu = table[i].max;
+		card.ca_params.pnp_seg_max = table[i].seg;
+		card.ca_dev = kpi_device_create(NULL, NULL, NULL, "card0");
+		error = pv_net_alloc(card.ca_dev, &card.ca_ops, &card, &card.ca_params, &pn);
+		CHECK(error == (table[i].why != NULL ? ENXIO : 0), "%zu: error %d", i, error);
+		CHECK(table[i].why == NULL || (pn == NULL && strstr(kpi_line, table[i].why) != NULL),
+		    "%zu: %s", i, kpi_line);
+		pv_net_free(pn);
+		kpi_device_destroy(card.ca_dev);
+		CHECK(kpi_mallocs == 0 && kpi_locks == 0, "%zu: %d, %d left", i, kpi_mallocs, kpi_locks);
+	}
+}
+
+/* An interface that is down has a device that is live, and is not used. */
+void
+life_down_at_first(const void *arg __unused)
+{
+
+	card_new(1);
+	ifflags = 0;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_settle();
+	CHECK(!pv_dev_is_live(&card.ca_pn->pn_pvdev) && card_send(0, 1, 100) == ENETDOWN, "it is used");
+	CHECK(pvq_inflight(CARD_RXQ(0)->prq_pvq) == 0, "it has buffers");
+	card_end();
+}
+
 /* Down, up, suspended and resumed: all pairs work as before, and what was in flight is freed. */
 void
 life_stopped_and_started(const void *arg __unused)

@@ -559,6 +559,8 @@ static const struct hosted_test tests[] = {
 	{ "rx_half_a_frame_is_forgotten", "by a reset", rx_half_a_frame_is_forgotten, NULL },
 	{ "life_attach_without_memory", "leaves nothing", life_attach_without_memory, NULL },
 	{ "life_attach_with_few_buffers", "and works", life_attach_with_few_buffers, NULL },
+	{ "life_impossible_parameters", "are refused", life_impossible_parameters, NULL },
+	{ "life_down_at_first", "and not used", life_down_at_first, NULL },
 	{ "life_stopped_and_started", "with all that it had", life_stopped_and_started, NULL },
 	{ "life_pair_is_given_up", "and used again", life_pair_is_given_up, NULL },
 	{ "life_what_comes_during_a_reset_is_sent", "after it",

@@ -398,6 +398,31 @@ reinit_makes_a_new_queue(const struct impl *im)
 	fix_close(&f);
 }
 
+/* What was put and not committed is given back by a drain, too. */
+static void
+drain_gives_back_what_was_put(const struct impl *im)
+{
+	bus_dma_segment_t seg = { 0x1000, 16 };
+	struct pvq_chain pc = { .pc_segs = &seg, .pc_nwrite = 1, .pc_cookie = (void *)9 };
+	struct fix f;
+	int room;
+
+	fix_open(&f, im, 8, 1);
+	room = pvq_room(f.q);
+	fix_post(&f, 5, 0, 1);
+	if (im->im_chain != NULL)
+		im->im_chain(f.pe, &pc);
+	CHECK(pvq_reserve(f.q, pvq_prepare(f.q, &pc)) == 0, "no room");
+	pvq_put(f.q, &pc, 1);
+	if (im->im_chain != NULL)
+		host_free(pc.pc_arg);
+	CHECK((uintptr_t)fix_drain(&f) == 5 && fix_drain(&f) == NULL, "another chain");
+	CHECK(pvq_reinit(f.q) == 0 && pvq_room(f.q) == room, "room for %d", pvq_room(f.q));
+	im->im_reset(f.pe);
+	fix_turn(&f, 6);
+	fix_close(&f);
+}
+
 static void
 index_wraps(const struct impl *im)
 {
@@ -524,6 +549,8 @@ static const struct phys_case {
 	{ false, 0, 8192, 1, 8191, -1 },
 	{ false, 10, 100, 4, 30, 4, { { 10, 30 }, { 40, 30 }, { 70, 30 }, { 100, 10 } } },
 	{ true, 4000, 200, 2, 65536, 2, { { 8096, 96 }, { 0, 104 } } },
+	{ true, 4000, 97, 2, 65536, 2, { { 8096, 96 }, { 0, 1 } } },
+	{ true, 4000, 96, 1, 65536, 1, { { 8096, 96 } } },
 	{ true, 4000, 200, 1, 65536, -1 },
 	{ true, 1, 4095, 1, 65536, 1, { { 4097, 4095 } } },
 	{ true, 0, 0, 0, 65536, 0 },
@@ -607,6 +634,8 @@ const struct pvq_test pvq_basic_tests[] = {
 	{ "drain_gives_back_in_order", "What is in flight, as it was put",
 	    drain_gives_back_in_order },
 	{ "reinit_makes_a_new_queue", "In the same memory", reinit_makes_a_new_queue },
+	{ "drain_gives_back_what_was_put", "And not committed", drain_gives_back_what_was_put, 0,
+	    IM_MSGS },
 	{ "index_wraps", "Three turns of the 16-bit index", index_wraps, 0, 0, true },
 	{ "look_sees_what_waits", "In any place of the ring", look_sees_what_waits, IM_LENGTHS },
 	{ "statistics_are_right", "And each has a sysctl", statistics_are_right },
