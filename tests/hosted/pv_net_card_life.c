@@ -138,7 +138,8 @@ life_impossible_parameters(const void *arg __unused)
 		    "%zu: %s", i, kpi_line);
 		pv_net_free(pn);
 		kpi_device_destroy(card.ca_dev);
-		CHECK(kpi_mallocs == 0 && kpi_locks == 0, "%zu: %d, %d left", i, kpi_mallocs, kpi_locks);
+		CHECK(kpi_mallocs == 0 && kpi_locks == 0, "%zu: %d, %d left", i, kpi_mallocs,
+		    kpi_locks);
 	}
 }
 
