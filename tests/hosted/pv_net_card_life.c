@@ -96,7 +96,8 @@ life_attach_with_few_buffers(const void *arg __unused)
 	for (i = 0; i < nitems(tests); i++) {
 		CHECK(attaches_with_less(tests[i].nth, tests[i].more, true) == (tests[i].tx != 0),
 		    "%u: attached, or not", i);
-		CHECK(CARD_TXQ(0)->ptq_max_bufs == tests[i].tx && CARD_RXQ(0)->prq_max_bufs == tests[i].rx,
+		CHECK(CARD_TXQ(0)->ptq_max_bufs == tests[i].tx &&
+		    CARD_RXQ(0)->prq_max_bufs == tests[i].rx,
 		    "%u: %u, %u buffers", i, CARD_TXQ(0)->ptq_max_bufs, CARD_RXQ(0)->prq_max_bufs);
 		kpi_fail_after = kpi_fail_more = 0;
 		card_end();
