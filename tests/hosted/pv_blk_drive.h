@@ -138,6 +138,7 @@ u_int	drive_kicks(u_int queue);
 void	life_attach_without_memory(const void *arg);
 void	life_attach_with_few_messages(const void *arg);
 void	life_attach_with_few_maps(const void *arg);
+void	life_dump_while_it_gets_more(const void *arg);
 void	life_attach_with_a_small_bounce_buffer(const void *arg);
 void	life_ident(const void *arg);
 void	life_no_answer_at_attach(const void *arg);

@@ -127,6 +127,36 @@ life_attach_with_few_maps(const void *arg __unused)
 		CHECK(life_attaches_with_less(false, 3 + i, 100, i), "%u: it does not attach", i);
 }
 
+static int (*starts)(struct pv_blk *blk);
+
+/* The machine panics while the disk is being started. */
+static int
+life_start_of_a_panic(struct pv_blk *blk)
+{
+	static char memory[512] = "dumped";
+
+	drive.dr_ops.bo_restart = starts;
+	drive.dr_answers = true;
+	CHECK(blk->blk_nmade == 33, "%u requests", blk->blk_nmade);
+	CHECK(kpi_disk->d_dump(kpi_disk, memory, 512 * DRIVE_SECTOR, sizeof(memory)) == 0, "failed");
+	CHECK(memcmp(drive.dr_bytes + 512 * DRIVE_SECTOR, memory, sizeof(memory)) == 0, "another");
+	return (0);
+}
+
+/* The polled request, which a dump has, is among those that have other memory then. */
+void
+life_dump_while_it_gets_more(const void *arg __unused)
+{
+
+	life_new_with_reqs(true);
+	starts = drive.dr_ops.bo_restart;
+	drive.dr_ops.bo_restart = life_start_of_a_panic;
+	drive.dr_fail_after = 2;
+	CHECK(drive_attach() == 0 && drive.dr_blk.blk_nmade == 16, "it does not attach");
+	(void)kpi_run_tasks();
+	CHECK(drive.dr_ops.bo_restart == starts, "it is not started again");
+}
+
 /* A dump goes through what there is of the bounce buffer. */
 void
 life_attach_with_a_small_bounce_buffer(const void *arg __unused)

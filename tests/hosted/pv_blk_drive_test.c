@@ -1001,6 +1001,7 @@ static const struct hosted_test tests[] = {
 	{ "life_attach_with_few_maps", "and get more", life_attach_with_few_maps, NULL },
 	{ "life_attach_with_a_small_bounce_buffer", "and dump",
 	    life_attach_with_a_small_bounce_buffer, NULL },
+	{ "life_dump_while_it_gets_more", "requests", life_dump_while_it_gets_more, NULL },
 	{ "life_ident", "with what is not printable", life_ident, NULL },
 	{ "life_no_answer_at_attach", "and nothing is left", life_no_answer_at_attach, NULL },
 	{ "life_reset_with_requests_in_flight", "which are put again",
