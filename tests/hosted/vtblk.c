@@ -258,8 +258,8 @@ device_new(bool modern, uint64_t features)
 	PCPU_SET(curthread, &thread);
 	PCPU_SET(cpuid, 0);
 	mp_ncpus = 3;
-	/* What ACCESS_PLATFORM is about: without it the device sees memory as the driver does. */
-	kpi_bounced = (features & VIRTIO_F_ACCESS_PLATFORM) != 0;
+	/* Without ACCESS_PLATFORM, too, what bus_dma(9) allocated is seen by the device when it is synced. */
+	kpi_bounced = true;
 	dv.answers = true;
 	dv.writeback = 1;
 	transport_open_for(&dv.tr, modern, (kobj_class_t)&vtblk_driver, &dv.sc);

@@ -225,7 +225,7 @@ struct pv_blk_ops {
 	void	(*bo_encode)(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc);
 	/*
 	 * The fast path of a read or a write of up to bp_fast_segs segments, for which there is room:
-	 * as bo_encode, and puts and commits it.  NULL: there is none.
+	 * as bo_encode, then syncs blk_msg_dma, puts and commits.  NULL: there is none.
 	 */
 	void	(*bo_post)(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq *q);
 	/*

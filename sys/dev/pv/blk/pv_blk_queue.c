@@ -398,7 +398,6 @@ pv_blk_fast_put(struct pv_blk_queue *bq, struct bio *bp)
 	rq->rq_offset = bp->bio_offset;
 	rq->rq_length = bp->bio_bcount;
 	rq->rq_fast = true;
-	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	blk->blk_ops->bo_post(blk, rq, bq->bq_pvq);
 	bq->bq_stats.bs_bios++;
 	bq->bq_stats.bs_fast++;

@@ -115,6 +115,7 @@ vtblk_post_formed(const struct vtblk_softc *sc, struct pv_blk_req *rq, struct pv
 		ve[i].vqe_addr = vtblk_64(sc, seg[i].ds_addr);
 		ve[i].vqe_len = vtblk_32(sc, seg[i].ds_len);
 	}
+	pv_dma_sync(&sc->vtb_blk.blk_msg_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	virtqueue_post_table(q, rq->rq_msg_paddr + offsetof(struct vtblk_msg, table), n + 2,
 	    sizeof(msg->status) + (-read & (uint32_t)rq->rq_length), rq);
 }
