@@ -22,7 +22,7 @@ from pvbench.figures import Figures, of_pairs_interval
 from pvbench.freebsdrows import CALM, SMALL
 from pvbench.labs import LinuxLab, QuietLab, netlab
 from pvbench.report import Report
-from pvbench.table import Goal, Line, Table
+from pvbench.table import CPU, Goal, Line, Table
 from xen import image
 from xen.errors import TOP
 from xen.packages import LAB, ROOT
@@ -40,7 +40,6 @@ CRYPTSETUP = PACKAGES, "sbin/cryptsetup"
 BONNIE = Packages("tools/bench field", build.BENCH / "packages-bonnie",
                   ["bonnie++"]), "usr/sbin/bonnie++"
 OPTIONAL = (CRYPTSETUP, BONNIE)
-CPU = ", CPU time"  # behind the name of a row's second line
 MODERN = ",disable-legacy=on,disable-modern=off"
 
 

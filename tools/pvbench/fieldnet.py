@@ -16,11 +16,11 @@ import time
 from collections.abc import Sequence
 
 from pvbench.build import NETBENCH
-from pvbench.fieldguests import CPU, MODERN, Row, System, booted, measure, rows_of
+from pvbench.fieldguests import MODERN, Row, System, booted, measure, rows_of
 from pvbench.figures import Figures, of_pairs_interval
 from pvbench.labs import netlab
 from pvbench.report import Report
-from pvbench.table import Goal, Line
+from pvbench.table import CPU, Goal, Line
 
 TITLE = "network"
 STREAMS, PORT, PORTS, WINDOW = 5, "5001", "500$((n + 1))", 256 << 10

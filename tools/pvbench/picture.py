@@ -14,7 +14,7 @@ import math
 import pathlib
 
 from pvbench.figures import Figures
-from pvbench.table import Line, Results, Table
+from pvbench.table import CPU, Line, Results, Table
 
 STYLE = """rect{fill:#fff}text{font:9px DejaVu Sans,Verdana,sans-serif;fill:#222}
 .e{text-anchor:end}.m text{text-anchor:middle}.n text{font-size:8.5px}.l{font-size:8px}
@@ -27,6 +27,7 @@ WIDTH, PAIR, SINGLE, ABOVE, BELOW = 9.0, 0.40, 0.26, 0.62, 0.50
 LETTER = 0.073  # inches of a letter, rather more than less: pages show other fonts
 BAR = 0.38  # of the distance of two operations
 STEPS = (1, 2, 2.5, 5, 10)  # between two ticks, times a power of ten
+ROWS = 40  # of a panel; a longer one has only the CPU time of what was measured by the clock, too
 
 
 @dataclasses.dataclass
@@ -185,12 +186,20 @@ class Axes:
         return self.parts
 
 
+def drawn(table: Table, unit: str) -> list[Line]:
+    """The rows of a panel."""
+    lines = [line for line in table.lines if line.unit == unit]
+    names = {line.operation for line in lines}
+    return [line for line in lines
+            if len(lines) <= ROWS or line.operation + CPU not in names]
+
+
 def draw(results: Results, path: pathlib.Path) -> None:
     """A panel for each unit of each table, one above the other, but where all is nothing."""
     panels = []
     for table in results.tables:
         for unit in dict.fromkeys(line.unit for line in table.lines):
-            one = Panel(table, unit, [line for line in table.lines if line.unit == unit])
+            one = Panel(table, unit, drawn(table, unit))
             if any(one.end(line) > 0 for line in one.lines):
                 panels.append(one)
     left = 0.2 + LETTER * max(len(line.operation) for line in results.lines())

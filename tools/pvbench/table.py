@@ -15,6 +15,7 @@ from pvbench.figures import Figures, Ratio, decimal
 
 FORMAT = 1
 COLUMNS = 8
+CPU = ", CPU time"  # behind the name of a row's second line
 
 
 @dataclasses.dataclass(frozen=True)
