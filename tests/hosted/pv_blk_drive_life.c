@@ -554,6 +554,7 @@ life_late_requests(const void *arg __unused)
 	struct bio *one, *two;
 	struct drive_req dq;
 	int lines;
+	u_int i;
 
 	life_begin(1);
 	one = drive_io(BIO_WRITE, 7, 512);
@@ -585,6 +586,17 @@ life_late_requests(const void *arg __unused)
 	drive_settle();
 	drive_ended(one, 0);
 	drive_ended(two, 0);
+	/* Ten of the late ones, two of which were before, and ten of resets. */
+	for (i = 2; i <= 12; i++) {
+		lines = kpi_lines;
+		one = drive_io(BIO_WRITE, 7, 512);
+		drive_seconds(61);
+		CHECK(kpi_lines == lines + (i < 10 ? 2 : i == 10), "%u: %d lines", i,
+		    kpi_lines - lines);
+		drive_settle();
+		drive_ended(one, 0);
+	}
+	CHECK(drive.dr_blk.blk_stats.bs_timeout_resets == 12, "counter");
 	drive_end();
 }
 

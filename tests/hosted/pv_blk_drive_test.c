@@ -98,9 +98,11 @@ io_errors(const void *arg)
 	struct drive_req dq[3];
 	struct bio *bp, *next;
 	u_int i, n, bad;
+	int lines;
 
 	io_begin(arg, 4, 4 * KB);
 	kpi_quiet = true;
+	lines = kpi_lines;
 	for (n = 0; n < nitems(table); n++) {
 		for (bad = 0; bad < 3; bad++) {
 			bp = drive_io(BIO_READ, 8, 48 * KB);
@@ -113,9 +115,9 @@ io_errors(const void *arg)
 		}
 	}
 	CHECK(DRIVE_STATS(0)->bs_unsupported == 3 && DRIVE_STATS(0)->bs_io_errors == 6, "counters");
-	/* A message each, until there were too many. */
+	/* A message each. */
 	CHECK(strstr(kpi_line, "sector 72, 16384 bytes") != NULL, "%s", kpi_line);
-	CHECK(drive.dr_blk.blk_stats.bs_unlogged < 9, "no message");
+	CHECK(kpi_lines == lines + 9, "%d lines", kpi_lines - lines);
 	next = drive_io(BIO_READ, 8, 4 * KB);
 	drive_settle();
 	drive_ended(next, 0);
@@ -753,7 +755,7 @@ queues_of_cpus(const void *arg __unused)
 	drive_end();
 }
 
-/* What went wrong is said, ten times in ten seconds. */
+/* The first ten failures of each command are logged, and requests that are late, and sizes. */
 static void
 messages(const void *arg __unused)
 {
@@ -766,6 +768,7 @@ messages(const void *arg __unused)
 		{ BIO_DELETE, "delete failed, error 5: sector 7, 512 bytes" },
 		{ BIO_FLUSH, "flush failed, error 5: writes since the last flush may be lost" },
 	};
+	struct bio *bios[12];
 	int lines;
 	u_int i;
 
@@ -773,27 +776,33 @@ messages(const void *arg __unused)
 	kpi_quiet = true;
 	drive.dr_answers = true;
 	drive.dr_status = EIO;
-	kpi_pass(11 * SBT_1S);
 	lines = kpi_lines;
-	for (i = 0; i < 12; i++) {
+	for (i = 0; i < 12 * nitems(table); i++) {
 		(void)drive_io(table[i % 4].cmd, i % 4 == 3 ? 0 : 7, i % 4 == 3 ? 0 : 512);
 		(void)drive_intr(0);
-		CHECK(strstr(kpi_line, table[MIN(i, 9) % 4].text) != NULL, "%u: %s", i, kpi_line);
+		CHECK(strstr(kpi_line, table[MIN(i, 39) % 4].text) != NULL, "%u: %s", i, kpi_line);
 		drive_ended(drive.dr_done[0], EIO);
+		CHECK(kpi_lines == lines + (int)MIN(i + 1, 40), "%u: %d lines", i, kpi_lines - lines);
 	}
-	CHECK(kpi_lines == lines + 10 && kpi_sysctl_value("unlogged") == 2, "%d lines",
+	CHECK(kpi_sysctl_value("io_errors") == 12 * nitems(table), "counter");
+	drive.dr_answers = false;
+	drive.dr_status = 0;
+	for (i = 0; i < nitems(bios); i++)
+		bios[i] = drive_io(BIO_READ, 8 * i, 512);
+	lines = kpi_lines;
+	drive_seconds(31);
+	CHECK(kpi_lines == lines + 10 && kpi_sysctl_value("timeouts") == 12, "%d late",
 	    kpi_lines - lines);
-	CHECK(kpi_sysctl_value("io_errors") == 12, "counter");
-	kpi_pass(10 * SBT_1S - 2 * tick_sbt);
-	drive_io(BIO_READ, 7, 512);
-	(void)drive_intr(0);
-	drive_ended(drive.dr_done[0], EIO);
-	CHECK(kpi_lines == lines + 10, "too early");
-	kpi_pass(2 * tick_sbt);
-	drive_io(BIO_READ, 7, 512);
-	(void)drive_intr(0);
-	drive_ended(drive.dr_done[0], EIO);
-	CHECK(kpi_lines == lines + 11, "no message");
+	drive_settle();
+	for (i = 0; i < nitems(bios); i++)
+		drive_ended(bios[i], 0);
+	lines = kpi_lines;
+	kpi_disk_resizes = true;
+	for (i = 1; i <= 12; i++)
+		pv_blk_resize(&drive.dr_blk, (uint64_t)i << 20);
+	kpi_disk_resizes = false;
+	CHECK(kpi_lines == lines + 10 && kpi_sysctl_value("resizes") == 12, "%d sizes",
+	    kpi_lines - lines);
 	drive_end();
 }
 
@@ -881,7 +890,7 @@ sysctls(const void *arg __unused)
 {
 	static const char *const zero[] = { "fast", "bounced", "merged_deletes", "deferred_kicks",
 	    "yields", "io_errors", "unsupported", "protocol_errors", "dma_errors", "nomem",
-	    "timeouts", "timeout_resets", "requeued", "resizes", "unlogged", "in_flight" };
+	    "timeouts", "timeout_resets", "requeued", "resizes", "in_flight" };
 	struct bio *bios[5];
 	u_int i;
 

@@ -118,8 +118,7 @@
  * Locking.  blk_mtx protects the disk: its flags, its barriers, its queues' number, its size.
  * bq_mtx protects a queue and its requests; it is taken in pv_blk_queue.c alone, and releasing it does
  * nothing else.  With it, a queue reads bq_flags, a copy of blk_flags that pv_blk_set_flags() writes
- * with both locks.  blk_log_mtx is about messages.  The order is blk_mtx, bq_mtx (of several queues,
- * by their number), blk_log_mtx.
+ * with both locks.  The order is blk_mtx, bq_mtx (of several queues, by their number).
  * None of these is held while calling biodone(9), disk(9) (but for disk_resize()), or the protocol's
  * bo_stop and bo_restart; bq_mtx is held in bo_encode, bo_status, bpo_load and bpo_unload, which only
  * compute and copy.
@@ -328,7 +327,6 @@ struct pv_blk_stats {
 	uint64_t	bs_timeout_resets;
 	uint64_t	bs_requeued;
 	uint64_t	bs_resizes;
-	uint64_t	bs_unlogged;
 	uint64_t	bs_max_in_flight;
 };
 
@@ -395,6 +393,7 @@ struct pv_blk_queue {
 	callout_func_t	*bq_retry_func;
 	struct pv_blk_stats bq_stats;
 	struct pv_blk_hist *bq_hist;	/* an element of blk_hists, or NULL */
+	u_int		bq_failed[PV_BLK_NCMDS]; /* requests that failed, for the log */
 	/* Two queues share no line, wherever a line begins: a softc is not aligned to one. */
 	char		bq_pad[CACHE_LINE_SIZE];
 };
@@ -434,9 +433,6 @@ struct pv_blk {
 
 	u_int		blk_nactive;	/* queues in use; also with every bq_mtx */
 	struct pv_blk_req *blk_reqs;	/* of all queues, and one for polling */
-	struct mtx	blk_log_mtx;
-	int		blk_log_start;	/* ticks; errors are logged at a bounded rate */
-	u_int		blk_log_count;
 
 	/* Bios of our own, see pv_blk_disk.c. */
 	struct bio	blk_last_flush;

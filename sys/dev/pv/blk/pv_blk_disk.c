@@ -26,6 +26,7 @@
 #include <geom/geom_disk.h>
 
 #include <dev/pv/pv_cpu.h>
+#include <dev/pv/pv_log.h>
 #include <dev/pv/blk/pv_blk_var.h>
 
 MODULE_VERSION(pv_blk, 1);
@@ -57,7 +58,6 @@ static const struct {
 	STAT(timeout_resets, "Resets for a request that took longer than timeout_reset"),
 	STAT(requeued, "Requests put again after a reset"),
 	STAT(resizes, "Times that the disk changed its size"),
-	STAT(unlogged, "Messages that were suppressed by the rate limit"),
 #undef STAT
 };
 
@@ -489,7 +489,7 @@ pv_blk_resize(struct pv_blk *blk, uint64_t mediasize)
 		/* Does not sleep, and the lock keeps the disk from being destroyed. */
 		if (disk_resize(dp, M_NOWAIT) != 0)
 			blk->blk_params.bp_mediasize = dp->d_mediasize = old;
-		else if (blk->blk_stats.bs_resizes++, pv_blk_may_log(blk))
+		else if (PV_LOGS(++blk->blk_stats.bs_resizes))
 			device_printf(blk->blk_dev, "the disk is now %ju MB, was %ju MB\n",
 			    (uintmax_t)(mediasize >> 20), (uintmax_t)(old >> 20));
 	}

@@ -266,7 +266,7 @@ pv_blk_start_queue(struct pv_blk_queue *bq)
 		error = pv_blk_put(bq, rq);
 		if (error == EFBIG) {
 			bq->bq_stats.bs_dma_errors++;
-			pv_blk_log_error(bq->bq_blk, rq, EFBIG);
+			pv_blk_log_error(bq, rq, EFBIG);
 			pv_blk_req_end(bq, rq, EIO);
 			continue;
 		}
@@ -437,7 +437,7 @@ pv_blk_complete_any(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error, u
 	else if (error != 0)
 		bq->bq_stats.bs_io_errors++;
 	if (error != 0)
-		pv_blk_log_error(blk, rq, error);
+		pv_blk_log_error(bq, rq, error);
 	else if (rq->rq_copied && rq->rq_cmd == PV_BLK_READ)
 		pv_blk_req_copy_back(blk, rq);
 	pv_blk_req_end(bq, rq, error);
@@ -694,7 +694,7 @@ pv_blk_queue_drain(struct pv_blk_queue *bq, int error)
 	while (bq->bq_pvq != NULL && (rq = pvq_drain(bq->bq_pvq)) != NULL) {
 		pv_blk_take_back(bq, rq);
 		if (blame && rq->rq_requeues++ >= PV_BLK_REQUEUES_MAX) {
-			pv_blk_log_error(bq->bq_blk, rq, EIO);
+			pv_blk_log_error(bq, rq, EIO);
 			pv_blk_req_end(bq, rq, EIO);
 		} else if (!again)
 			pv_blk_req_end(bq, rq, error);
@@ -1094,7 +1094,6 @@ pv_blk_queues_init(struct pv_blk *blk, callout_func_t *retry)
 {
 	struct pv_blk_queue *bq;
 
-	mtx_init(&blk->blk_log_mtx, device_get_nameunit(blk->blk_dev), "pv_blk log", MTX_DEF);
 	blk->blk_nactive = 1;
 	PV_BLK_FOREACH(blk, bq)
 		pv_blk_queue_init(blk, bq, retry);
@@ -1110,5 +1109,4 @@ pv_blk_queues_fini(struct pv_blk *blk)
 		    ("%s: %u requests left", __func__, bq->bq_ninflight));
 		mtx_destroy(&bq->bq_mtx);
 	}
-	mtx_destroy(&blk->blk_log_mtx);
 }

@@ -6,7 +6,7 @@
 
 /*
  * What pv_blk makes of a bio: requests, each a piece of it with its memory ready for the device; and
- * what is printed of them, at a bounded rate (theory statement, locking: pv_blk.h).
+ * what is printed of them, ten times a queue (theory statement, locking: pv_blk.h).
  *
  * All memory of requests is allocated when a disk comes: none is between a bio and the ring.  A request
  * that there is no memory for is not made; what there is later is used when the disk is started again
@@ -35,14 +35,11 @@
 #include <vm/vm_page.h>
 
 #include <dev/pv/blk/pv_blk_var.h>
+#include <dev/pv/pv_log.h>
 
 MALLOC_DEFINE(M_PVBLK, "pv_blk", "paravirtual disks");
 
 #define	PV_BLK_BOUNCE_MAX	(64 * 1024)
-
-/* Messages in each so many seconds; the rest is counted. */
-#define	PV_BLK_LOG_MAX		10
-#define	PV_BLK_LOG_SECS		10
 
 static const char *const pv_blk_cmd_names[PV_BLK_NCMDS] = {
 	[PV_BLK_READ] = "read",
@@ -53,33 +50,19 @@ static const char *const pv_blk_cmd_names[PV_BLK_NCMDS] = {
 	[PV_BLK_QUERY] = "query",
 };
 
-bool
-pv_blk_may_log(struct pv_blk *blk)
-{
-	bool may;
-
-	mtx_lock(&blk->blk_log_mtx);
-	if (ticks - blk->blk_log_start >= PV_BLK_LOG_SECS * hz) {
-		blk->blk_log_start = ticks;
-		blk->blk_log_count = 0;
-	}
-	may = blk->blk_log_count++ < PV_BLK_LOG_MAX;
-	if (!may)
-		blk->blk_stats.bs_unlogged++;
-	mtx_unlock(&blk->blk_log_mtx);
-	return (may);
-}
-
 void
-pv_blk_log_error(struct pv_blk *blk, const struct pv_blk_req *rq, int error)
+pv_blk_log_error(struct pv_blk_queue *bq, const struct pv_blk_req *rq, int error)
 {
-	if (!pv_blk_may_log(blk))
+	device_t dev = bq->bq_blk->blk_dev;
+
+	PV_BLK_QUEUE_ASSERT(bq);
+	if (!PV_LOGS(++bq->bq_failed[rq->rq_cmd]))
 		return;
 	if (rq->rq_cmd == PV_BLK_FLUSH)
-		device_printf(blk->blk_dev, "flush failed, error %d: writes since the last flush may "
+		device_printf(dev, "flush failed, error %d: writes since the last flush may "
 		    "be lost\n", error);
 	else
-		device_printf(blk->blk_dev, "%s failed, error %d: sector %jd, %zu bytes\n",
+		device_printf(dev, "%s failed, error %d: sector %jd, %zu bytes\n",
 		    pv_blk_cmd_names[rq->rq_cmd], error, (intmax_t)(rq->rq_offset / DEV_BSIZE),
 		    rq->rq_length);
 }
@@ -88,13 +71,10 @@ pv_blk_log_error(struct pv_blk *blk, const struct pv_blk_req *rq, int error)
 static void
 pv_blk_log_age(struct pv_blk_queue *bq, const struct pv_blk_req *rq, u_int age, const char *next)
 {
-	struct pv_blk *blk = bq->bq_blk;
 
-	if (!pv_blk_may_log(blk))
-		return;
-	device_printf(blk->blk_dev, "%s of sector %jd, %zu bytes, in %s: no answer for %u seconds, "
-	    "%s\n", pv_blk_cmd_names[rq->rq_cmd], (intmax_t)(rq->rq_offset / DEV_BSIZE),
-	    rq->rq_length, bq->bq_pvq->q_name, age, next);
+	device_printf(bq->bq_blk->blk_dev, "%s of sector %jd, %zu bytes, in %s: no answer for %u "
+	    "seconds, %s\n", pv_blk_cmd_names[rq->rq_cmd],
+	    (intmax_t)(rq->rq_offset / DEV_BSIZE), rq->rq_length, bq->bq_pvq->q_name, age, next);
 }
 
 bool
@@ -108,9 +88,11 @@ pv_blk_log_late(struct pv_blk_queue *bq)
 	TAILQ_FOREACH(rq, &bq->bq_inflight, rq_link) {
 		age = pv_blk_req_age(rq);
 		if (stuck != 0 && age >= stuck) {
-			pv_blk_log_age(bq, rq, age,
-			    (blk->blk_params.bp_flags & PV_BLK_QUEUE_RESET) != 0 ?
-			    "resetting the queue" : "resetting the device");
+			/* It is counted when all queues have been seen, by the same thread. */
+			if (PV_LOGS(blk->blk_stats.bs_timeout_resets + 1))
+				pv_blk_log_age(bq, rq, age,
+				    (blk->blk_params.bp_flags & PV_BLK_QUEUE_RESET) != 0 ?
+				    "resetting the queue" : "resetting the device");
 			return (true);
 		}
 		/* The others were put later. */
@@ -120,8 +102,8 @@ pv_blk_log_late(struct pv_blk_queue *bq)
 			continue;
 		rq->rq_reported = true;
 		rq->rq_fast = false;
-		bq->bq_stats.bs_timeouts++;
-		pv_blk_log_age(bq, rq, age, "still waiting");
+		if (PV_LOGS(++bq->bq_stats.bs_timeouts))
+			pv_blk_log_age(bq, rq, age, "still waiting");
 	}
 	return (false);
 }

@@ -136,10 +136,8 @@ pv_blk_load_phys(const struct pv_blk *blk, struct pv_blk_req *rq, const struct b
 	return (n < 0 ? EFBIG : 0);
 }
 
-/* May a message go to the log now?  A bad disk must not fill it. */
-bool	pv_blk_may_log(struct pv_blk *blk);
-/* rq ended with error. */
-void	pv_blk_log_error(struct pv_blk *blk, const struct pv_blk_req *rq, int error);
+/* rq ended with error; the queue's lock is held.  The first ones of each command are logged. */
+void	pv_blk_log_error(struct pv_blk_queue *bq, const struct pv_blk_req *rq, int error);
 /*
  * Reports requests that take long, each once; the queue's lock is held.  Returns true if one takes so
  * long that a reset has to follow.
