@@ -130,8 +130,8 @@ tx_senders_collect(const void *arg __unused)
 	txq = CARD_TXQ(0);
 	for (i = 0; i < CARD_SIZE - 2; i++) {
 		CHECK(card_send(0, i, 60) == 0, "packet %u", i);
-		CHECK(txq->ptq_look < txq->ptq_nfree || txq->ptq_nfree < 4, "%u free, %u",
-		    txq->ptq_nfree, txq->ptq_look);
+		CHECK(txq->ptq_threshold < txq->ptq_nfree || txq->ptq_nfree < 4, "%u free, %u",
+		    txq->ptq_nfree, txq->ptq_threshold);
 	}
 	card_sends(0, i);
 	card_end();

@@ -31,7 +31,7 @@ receive(struct outcome *to, bool fast, const u_char *buf, size_t len, const stru
 
 	rx_queue.prq_pn = &pn;
 	pv_net_stack_find(&pn);
-	pv_net_rx_look(&rx_queue);
+	pv_net_rx_set_flags(&rx_queue);
 	to->bad = PV_NET_FINE;
 	to->fast = fast && pv_net_rx_fast_sum(&rx_queue, m, in.po_csum_start, in.po_csum_offset);
 	if (!to->fast)

@@ -126,7 +126,7 @@ arrives(const struct frame *f, const struct wrap *w, u_int tags, u_int pad, bool
 	    tags, pad);
 	marked = (m->m_pkthdr.csum_flags & sum_mark(f)) != 0 ||
 	    (!KEEPS && w->len == 0 && tags == 0 && pad == 0 &&
-	    (rx_queue.prq_way & (PV_NET_WAY_KEEP4 | PV_NET_WAY_KEEP6)) != 0);
+	    (rx_queue.prq_flags & (PV_NET_RXF_KEEP4 | PV_NET_RXF_KEEP6)) != 0);
 	CHECK(!marked || (w->len == 0 && tags <= 4 && pad == 0), "%s, tags %u, pad %u: marked",
 	    w->name, tags, pad);
 	CHECK(flat(m, after) == len && memcmp(after, marked ? before : expect, len) == 0,

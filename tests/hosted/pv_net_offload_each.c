@@ -214,10 +214,10 @@ rx_each_queue_looks_for_itself(const void *arg __unused)
 	in.po_csum_offset = at.at_sum - at.at_l4;
 	bpf = &listeners;
 	pv_net_stack_find(&pn);
-	pv_net_rx_look(&one);
+	pv_net_rx_set_flags(&one);
 	begin(RX_ALL);
 	pv_net_stack_find(&pn);
-	pv_net_rx_look(&other);
+	pv_net_rx_set_flags(&other);
 	m = kpi_mbuf_chain(buf, len, NULL);
 	CHECK(pv_net_rx_offload(&one, &m, &in) == PV_NET_FINE && flat(m, after) == len &&
 	    frame_sum_ok(&f, after, len), "not finished");

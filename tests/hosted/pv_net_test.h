@@ -110,7 +110,7 @@ rx_offload(struct pv_net *net, struct mbuf **mp, const struct pv_net_offload *in
 
 	rx_queue.prq_pn = net;
 	pv_net_stack_find(net);
-	pv_net_rx_look(&rx_queue);
+	pv_net_rx_set_flags(&rx_queue);
 	return (pv_net_rx_offload(&rx_queue, mp, in));
 }
 

@@ -27,7 +27,7 @@
  * Each costs a pass over the packet.  FreeBSD 14's TCP and UDP take a partial checksum that is marked
  * valid, and nothing else does: there, what might leave this host again is finished as well
  * (pv_net_rx_ends_here).  What this depends on, and is the same for all packets, is looked up once for
- * a batch: prq_way.  Where in the kernel it is found (pn_stack) is known since the interface came to
+ * a batch: prq_flags.  Where in the kernel it is found (pn_stack) is known since the interface came to
  * its vnet.
  *
  * csum_start and csum_offset decide.  What is in front of the sum is looked at only for whether the sum
@@ -296,7 +296,7 @@ pv_net_listening(const struct pv_net *pn)
  * behind these (epair(4), tap(4), vxlan(4)).  In the interface's vnet.
  */
 static u_int
-pv_net_rx_ends_here(const struct pv_net *pn, int enable, u_int way, u_int keep)
+pv_net_rx_ends_here(const struct pv_net *pn, int enable, u_int flags, u_int keep)
 {
 	const struct pv_net_stack *stack = &pn->pn_stack;
 	if_t ifp = pn->pn_ifp;
@@ -306,45 +306,45 @@ pv_net_rx_ends_here(const struct pv_net *pn, int enable, u_int way, u_int keep)
 	    if_gettype(ifp) != IFT_ETHER || PFIL_HOOKED_IN(*stack->pns_filters))
 		return (0);
 #ifdef INET
-	if ((way & PV_NET_WAY_FORWARD4) != 0 || PFIL_HOOKED_IN(*stack->pns_filters4))
-		keep &= ~PV_NET_WAY_KEEP4;
+	if ((flags & PV_NET_RXF_FORWARD4) != 0 || PFIL_HOOKED_IN(*stack->pns_filters4))
+		keep &= ~PV_NET_RXF_KEEP4;
 #endif
 #ifdef INET6
-	if ((way & PV_NET_WAY_FORWARD6) != 0 || PFIL_HOOKED_IN(*stack->pns_filters6))
-		keep &= ~PV_NET_WAY_KEEP6;
+	if ((flags & PV_NET_RXF_FORWARD6) != 0 || PFIL_HOOKED_IN(*stack->pns_filters6))
+		keep &= ~PV_NET_RXF_KEEP6;
 #endif
 	return (keep);
 }
 
 /* Look up what is the same for all packets of the next batch. */
 void
-pv_net_rx_look(struct pv_net_rxq *rxq)
+pv_net_rx_set_flags(struct pv_net_rxq *rxq)
 {
 	const struct pv_net *pn = rxq->prq_pn;
 	int enable = if_getcapenable(pn->pn_ifp);
-	u_int keep = 0, way = 0;
+	u_int keep = 0, flags = 0;
 
 	if ((enable & IFCAP_RXCSUM) != 0) {
-		way |= PV_NET_WAY_TRUST4;
-		keep |= PV_NET_WAY_KEEP4;
+		flags |= PV_NET_RXF_TRUST4;
+		keep |= PV_NET_RXF_KEEP4;
 	}
 	if ((enable & IFCAP_RXCSUM_IPV6) != 0) {
-		way |= PV_NET_WAY_TRUST6;
-		keep |= PV_NET_WAY_KEEP6;
+		flags |= PV_NET_RXF_TRUST6;
+		keep |= PV_NET_RXF_KEEP6;
 	}
 	if (pv_net_listening(pn))
 		keep = 0;
 #ifdef INET
 	if (*pn->pn_stack.pns_forward4 != 0)
-		way |= PV_NET_WAY_FORWARD4;
+		flags |= PV_NET_RXF_FORWARD4;
 #endif
 #ifdef INET6
 	if (*pn->pn_stack.pns_forward6 != 0)
-		way |= PV_NET_WAY_FORWARD6;
+		flags |= PV_NET_RXF_FORWARD6;
 #endif
 	if (!PV_NET_MARKS_PARTIAL && keep != 0)
-		keep = pv_net_rx_ends_here(pn, enable, way, keep);
-	rxq->prq_way = way | keep;
+		keep = pv_net_rx_ends_here(pn, enable, flags, keep);
+	rxq->prq_flags = flags | keep;
 }
 
 void
@@ -384,14 +384,14 @@ pv_net_rx_ours(const struct pv_net *pn, const struct mbuf *m)
 static bool
 pv_net_rx_keeps(const struct pv_net_rxq *rxq, bool ip6)
 {
-	return ((rxq->prq_way & (ip6 ? PV_NET_WAY_KEEP6 : PV_NET_WAY_KEEP4)) != 0);
+	return ((rxq->prq_flags & (ip6 ? PV_NET_RXF_KEEP6 : PV_NET_RXF_KEEP4)) != 0);
 }
 
 /* Is receive checksum offload enabled for such a packet? */
 static bool
 pv_net_rx_trusts(const struct pv_net_rxq *rxq, bool ip6)
 {
-	return ((rxq->prq_way & (ip6 ? PV_NET_WAY_TRUST6 : PV_NET_WAY_TRUST4)) != 0);
+	return ((rxq->prq_flags & (ip6 ? PV_NET_RXF_TRUST6 : PV_NET_RXF_TRUST4)) != 0);
 }
 
 /* Does whoever sends such a packet on find its sum, and would it count nothing but the packet? */
@@ -708,7 +708,7 @@ pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net
 static inline bool
 pv_net_rx_forwarded(const struct pv_net_rxq *rxq, bool ip6)
 {
-	return ((rxq->prq_way & (ip6 ? PV_NET_WAY_FORWARD6 : PV_NET_WAY_FORWARD4)) != 0);
+	return ((rxq->prq_flags & (ip6 ? PV_NET_RXF_FORWARD6 : PV_NET_RXF_FORWARD4)) != 0);
 }
 
 /*
@@ -788,10 +788,10 @@ pv_net_rx_gso(const struct pv_net_rxq *rxq, struct mbuf **mp, const struct pv_ne
 static bool
 pv_net_rx_trusts_valid(const struct pv_net_rxq *rxq, const struct mbuf *m)
 {
-	u_int trust = rxq->prq_way & PV_NET_WAY_TRUST;
+	u_int trust = rxq->prq_flags & PV_NET_RXF_TRUST;
 	struct pv_net_headers h;
 
-	if (trust == 0 || trust == PV_NET_WAY_TRUST)
+	if (trust == 0 || trust == PV_NET_RXF_TRUST)
 		return (trust != 0);
 	return (pv_net_parse(m, &h) == PV_NET_FINE && pv_net_rx_trusts(rxq, h.ph_ip6));
 }
@@ -929,7 +929,7 @@ pv_net_lro_mergeable(const struct pv_net_rxq *rxq, const struct mbuf *m)
 	u_int good = CSUM_DATA_VALID | CSUM_IP_TCP | CSUM_IP6_TCP;
 
 	return ((m->m_pkthdr.csum_flags & good) != 0 && m->m_pkthdr.lro_nsegs == 0 &&
-	    (rxq->prq_way & (PV_NET_WAY_FORWARD4 | PV_NET_WAY_FORWARD6)) == 0 &&
+	    (rxq->prq_flags & (PV_NET_RXF_FORWARD4 | PV_NET_RXF_FORWARD6)) == 0 &&
 	    pv_net_lro_has_data(m) &&
 	    pv_net_same_lladdr(eh->ether_dhost, if_getlladdr(rxq->prq_pn->pn_ifp)));
 }

@@ -601,7 +601,7 @@ pv_net_rx_fast_marks(struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net
 	rxq->prq_merges = true;
 	if ((in->ppl_flags & PV_NET_DATA_VALID) != 0) {
 		if ((rxq->prq_pn->pn_params.pnp_offloads & PV_NET_RXCSUM) == 0 ||
-		    (rxq->prq_way & PV_NET_WAY_TRUST) != PV_NET_WAY_TRUST)
+		    (rxq->prq_flags & PV_NET_RXF_TRUST) != PV_NET_RXF_TRUST)
 			return (false);
 		pv_net_mark_valid(m);
 		stats->csum_valid++;
@@ -777,7 +777,7 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 	n = pvq_get(rxq->prq_pvq, done, max);
 	if (n == 0)
 		return (0);
-	pv_net_rx_look(rxq);
+	pv_net_rx_set_flags(rxq);
 	rxq->prq_merges = false;
 	if (rxq->prq_fast && pv_net_fast_path)
 		reposted = pv_net_rx_each(rxq, done, n, tailp);

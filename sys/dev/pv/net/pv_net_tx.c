@@ -40,7 +40,7 @@
  *	runs the queue                  because                                notifies
  *	-----------------------------   ------------------------------------   -----------------------
  *	if_transmit                     packets wait, the packet was split,    see below
- *	                                or ptq_look says to collect
+ *	                                or ptq_threshold says to collect
  *	start                           ALTQ releases packets                  see below
  *	task                            the lock was taken; the timer          at once; also for each
  *	                                expired; a notification was left       batch of PV_NET_BATCH
@@ -65,7 +65,7 @@
  *	            (ptq_deferred), or the pair's receive pass has not finished (prq_busy).
  *
  * Completions are collected by the dozen, without interrupts: by the sender, when a quarter of the
- * buffers, or of those that were free the last time, is in flight (ptq_look).
+ * buffers, or of those that were free the last time, is in flight (ptq_threshold).
  *
  * A command (pv_net_command()) takes a buffer, as a packet does, which is what its completion is known
  * by: one without segments.
@@ -972,7 +972,7 @@ pv_net_tx_run(struct pv_net_txq *txq)
 		pv_net_tx_fill(txq);
 	pv_net_tx_arm(txq);
 	/* If few completed, not each packet looks for more. */
-	txq->ptq_look = MIN(txq->ptq_nbufs - txq->ptq_nbufs / 4,
+	txq->ptq_threshold = MIN(txq->ptq_nbufs - txq->ptq_nbufs / 4,
 	    txq->ptq_nfree - txq->ptq_nfree / 4);
 }
 
@@ -1126,7 +1126,7 @@ pv_net_transmit(if_t ifp, struct mbuf *m)
 		error = pv_net_tx_send(txq, m);
 		pv_net_tx_notify(txq);
 		/* Last, as the device works meanwhile.  If a packet waits, the queue was run. */
-		if (txq->ptq_nfree <= txq->ptq_look && !pv_net_tx_waiting(txq))
+		if (txq->ptq_nfree <= txq->ptq_threshold && !pv_net_tx_waiting(txq))
 			pv_net_tx_run(txq);
 		mtx_unlock(&txq->ptq_mtx);
 	} else {

@@ -148,14 +148,14 @@ pv_net_same_lladdr(const void *one, const void *other)
 	return (((a ^ b) | (c ^ d)) == 0);
 }
 
-/* What is the same for a batch of received packets (prq_way, set by pv_net_rx_look()). */
-#define	PV_NET_WAY_KEEP4	0x01	/* partial checksums of IPv4 may stay partial */
-#define	PV_NET_WAY_KEEP6	0x02
-#define	PV_NET_WAY_FORWARD4	0x04	/* the kernel forwards IPv4 */
-#define	PV_NET_WAY_FORWARD6	0x08
-#define	PV_NET_WAY_TRUST4	0x10	/* receive checksum offload is enabled for IPv4 */
-#define	PV_NET_WAY_TRUST6	0x20
-#define	PV_NET_WAY_TRUST	(PV_NET_WAY_TRUST4 | PV_NET_WAY_TRUST6)
+/* What is the same for a batch of received packets (prq_flags, set by pv_net_rx_set_flags()). */
+#define	PV_NET_RXF_KEEP4	0x01	/* partial checksums of IPv4 may stay partial */
+#define	PV_NET_RXF_KEEP6	0x02
+#define	PV_NET_RXF_FORWARD4	0x04	/* the kernel forwards IPv4 */
+#define	PV_NET_RXF_FORWARD6	0x08
+#define	PV_NET_RXF_TRUST4	0x10	/* receive checksum offload is enabled for IPv4 */
+#define	PV_NET_RXF_TRUST6	0x20
+#define	PV_NET_RXF_TRUST	(PV_NET_RXF_TRUST4 | PV_NET_RXF_TRUST6)
 
 /*
  * Counters.  Each is a 64-bit field, written under the queue's lock, with a sysctl by the
@@ -205,7 +205,7 @@ struct pv_net_rxq {
 	bool			 prq_discard;	/* the rest of the frame is dropped */
 	bool			 prq_fast;	/* there is a fast path: pv_net_rx_fast() */
 	bool			 prq_merges;	/* of this batch, some may be merged by tcp_lro(9) */
-	u_int			 prq_way;	/* PV_NET_WAY_KEEP4 ... */
+	u_int			 prq_flags;	/* PV_NET_RXF_KEEP4 ... */
 	struct mbuf		*prq_head;	/* frame that goes on in the next buffer */
 	struct mbuf		*prq_tail;
 	struct taskqueue	*prq_tq;
@@ -262,7 +262,7 @@ struct pv_net_txq {
 	u_int			 ptq_max_bufs;	/* as prq_max_bufs */
 	u_int			 ptq_nbufs;
 	u_int			 ptq_nfree;
-	u_int			 ptq_look;	/* so few free buffers: collect completions */
+	u_int			 ptq_threshold;	/* so few free buffers: collect completions */
 	struct pv_net_txbuf	*ptq_bufs;
 	struct pv_net_txbuf	**ptq_free;	/* stack */
 	bus_dma_segment_t	*ptq_segs;	/* of all buffers */
@@ -296,8 +296,8 @@ struct pv_net_resize {
 };
 
 /*
- * Where that is which pv_net_rx_look() looks at, in the interface and in its vnet: the latter is found
- * anew when the interface has moved.
+ * Where the values are that pv_net_rx_set_flags() reads, in the interface and in its vnet: the latter
+ * are found anew when the interface has moved.
  */
 struct pv_net_stack {
 	struct bpf_if		*pns_bpf;
@@ -440,7 +440,7 @@ struct mbuf *pv_net_tx_soften(struct mbuf *m, struct pv_net_offload *o);
 u_int	pv_net_hwassist(const struct pv_net *pn, int capenable);
 /* Find pn_stack, when the interface is in a vnet, or in another one. */
 void	pv_net_stack_find(struct pv_net *pn);
-void	pv_net_rx_look(struct pv_net_rxq *rxq);
+void	pv_net_rx_set_flags(struct pv_net_rxq *rxq);
 /* Is lro_forward set in a kernel that forwards packets? */
 bool	pv_net_forwards_big(const struct pv_net *pn);
 u_int	pv_net_rx_wanted(const struct pv_net *pn);
