@@ -595,15 +595,15 @@ look_sees_what_waits(const struct impl *im)
 
 	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
 	for (turn = 0; turn < 3 * FIX_SIZE; turn++) {
-		CHECK(pvq_look(f.q) == PVQ_QUIET, "turn %d: nothing is in flight", turn);
+		CHECK(pvq_peek(f.q) == PVQ_QUIET, "turn %d: nothing is in flight", turn);
 		for (i = 0; i < 3; i++) {
 			fix_post(&f, i + 1, 0, 1 + i % 2);
 			fix_fetch(&f, &pr[i], i + 1, 0, 1 + i % 2);
 		}
 		for (i = 0; i < 3; i++) {
-			CHECK(pvq_look(f.q) == PVQ_QUIET, "turn %d: nothing has completed", turn);
+			CHECK(pvq_peek(f.q) == PVQ_QUIET, "turn %d: nothing has completed", turn);
 			fix_complete(&f, &pr[i], 1);
-			CHECK(pvq_look(f.q) == PVQ_WAITS, "turn %d: not seen", turn);
+			CHECK(pvq_peek(f.q) == PVQ_WAITS, "turn %d: not seen", turn);
 			fix_get(&f, i + 1, 1);
 		}
 	}

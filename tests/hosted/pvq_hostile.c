@@ -304,10 +304,10 @@ place_skipped(const struct impl *im)
 			fix_post(&f, i + 1, 0, 1);
 			fix_fetch(&f, &pr[i], i + 1, 0, 1);
 		}
-		CHECK(pvq_look(f.q) == PVQ_QUIET, "turn %d: nothing was written", turns);
+		CHECK(pvq_peek(f.q) == PVQ_QUIET, "turn %d: nothing was written", turns);
 		CHECK(f.po->po_violate(f.pe, VIOLATION_PLACE, &pr[0]), "violation");
 		CHECK(fix_collect(&f, done, 4) == 0 && !pvq_broken(f.q), "out of the wrong place");
-		CHECK(pvq_look(f.q) == PVQ_SKIPPED, "turn %d: not seen", turns);
+		CHECK(pvq_peek(f.q) == PVQ_SKIPPED, "turn %d: not seen", turns);
 		pvq_break(f.q, PVQ_FAULT_SKIP, 0);
 		check_broken(&f, PVQ_FAULT_SKIP, 3);
 		fix_close(&f);

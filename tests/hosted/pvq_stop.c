@@ -113,7 +113,7 @@ stop_enable(struct fix *f)
 {
 	(void)pvq_intr_enable(f->q, 2);
 	pvq_intr_disable(f->q);
-	(void)pvq_look(f->q);
+	(void)pvq_peek(f->q);
 }
 
 /* A reset, which a back end has only without a connection, and so without a dump. */

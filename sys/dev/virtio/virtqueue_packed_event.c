@@ -227,8 +227,8 @@ vqpacked_intr_disable(struct pvq *q)
  * descriptors one behind the other (2.8.12).  It may do so in any order for a moment, so that this is
  * to be found twice.  All places that are looked at have chains of ours, which are not used.
  */
-enum pvq_look
-vqpacked_look(struct pvq *q)
+enum pvq_peek
+vqpacked_peek(struct pvq *q)
 {
 	struct vqpacked *vp = VP(q);
 	uint32_t at = vp->vp_used, i, places = vp->vp_base - (q->q_given - vp->vp_size);

@@ -168,7 +168,7 @@ vp_set_event(struct vqpacked *vp, uint32_t event)
 bool	vqpacked_kick(struct pvq *q);
 bool	vqpacked_intr_enable(struct pvq *q, unsigned int after);
 void	vqpacked_intr_disable(struct pvq *q);
-enum pvq_look vqpacked_look(struct pvq *q);
+enum pvq_peek vqpacked_peek(struct pvq *q);
 
 /* The offset of the next descriptor and the wrap counter (2.9). */
 uint16_t vqpacked_next(const struct virtqueue *vqc);

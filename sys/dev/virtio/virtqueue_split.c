@@ -679,8 +679,8 @@ vqsplit_intr_disable(struct pvq *q)
  * What the device writes beyond its index means nothing yet, so that no place can be seen to be
  * skipped.
  */
-static enum pvq_look
-vqsplit_look(struct pvq *q)
+static enum pvq_peek
+vqsplit_peek(struct pvq *q)
 {
 	struct vqsplit *vq = VQ(q);
 
@@ -785,7 +785,7 @@ static const struct pvq_ops vqsplit_ops = {
 	.qo_get = vqsplit_get,
 	.qo_intr_enable = vqsplit_intr_enable,
 	.qo_intr_disable = vqsplit_intr_disable,
-	.qo_look = vqsplit_look,
+	.qo_peek = vqsplit_peek,
 	.qo_drain = vqsplit_drain,
 	.qo_forget = vqsplit_forget,
 	.qo_reinit = vqsplit_reinit,

@@ -385,7 +385,7 @@ pv_net_netmap_stands(struct pv_net_txq *txq)
 {
 	mtx_assert(&txq->ptq_mtx, MA_OWNED);
 	return (txq->ptq_netmap != NULL && txq->ptq_netmap->nq_active &&
-	    pvq_look(txq->ptq_pvq) != PVQ_WAITS);
+	    pvq_peek(txq->ptq_pvq) != PVQ_WAITS);
 }
 
 /* ---- Receiving ----------------------------------------------------------------------------- */

@@ -971,21 +971,21 @@ void
 pv_net_rx_watch(struct pv_net_rxq *rxq)
 {
 	struct pvq *q = rxq->prq_pvq;
-	enum pvq_look look = PVQ_QUIET;
+	enum pvq_peek peeked = PVQ_QUIET;
 	uint64_t done;
 
 	mtx_lock(&rxq->prq_mtx);
 	done = q->q_stats.qs_done;
 	if (!rxq->prq_stopped && rxq->prq_busy == NULL && !pvq_broken(q) &&
 	    done == rxq->prq_wd_done)
-		look = pvq_look(q);
+		peeked = pvq_peek(q);
 	rxq->prq_wd_done = done;
-	rxq->prq_wd_ticks = look == PVQ_QUIET ? 0 : rxq->prq_wd_ticks + 1;
-	if (look == PVQ_WAITS && rxq->prq_wd_ticks >= PV_NET_LOST_INTR) {
+	rxq->prq_wd_ticks = peeked == PVQ_QUIET ? 0 : rxq->prq_wd_ticks + 1;
+	if (peeked == PVQ_WAITS && rxq->prq_wd_ticks >= PV_NET_LOST_INTR) {
 		rxq->prq_stats.lost_intrs++;
 		rxq->prq_wd_ticks = 0;
 		taskqueue_enqueue(rxq->prq_tq, &rxq->prq_task);
-	} else if (look == PVQ_SKIPPED && rxq->prq_wd_ticks >= PV_NET_SKIPPED)
+	} else if (peeked == PVQ_SKIPPED && rxq->prq_wd_ticks >= PV_NET_SKIPPED)
 		pvq_break(q, PVQ_FAULT_SKIP, done);
 	mtx_unlock(&rxq->prq_mtx);
 }

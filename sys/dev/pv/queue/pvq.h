@@ -109,12 +109,12 @@ enum pvq_fault {
 	PVQ_FAULT_INDEX,	/* producer index ran ahead of what was put */
 	PVQ_FAULT_ID,		/* id out of range or not in flight */
 	PVQ_FAULT_OWNER,	/* the protocol found an invalid value in the payload */
-	PVQ_FAULT_SKIP,		/* a place of the ring was skipped, which the owner found (pvq_look) */
+	PVQ_FAULT_SKIP,		/* a place of the ring was skipped, which the owner found (pvq_peek) */
 	PVQ_FAULT_TRANSPORT
 };
 
 /* What a ring looks like in which nothing has completed for long. */
-enum pvq_look {
+enum pvq_peek {
 	PVQ_QUIET,	/* the peer has written nothing */
 	PVQ_WAITS,	/* something has completed and waits for pvq_get() */
 	PVQ_SKIPPED,	/* nothing can complete: the peer has written beyond the next place */
@@ -167,7 +167,7 @@ struct pvq_ops {
 	int	(*qo_get)(struct pvq *, struct pvq_done *, int);
 	bool	(*qo_intr_enable)(struct pvq *, unsigned int);
 	void	(*qo_intr_disable)(struct pvq *);
-	enum pvq_look (*qo_look)(struct pvq *);	/* NULL: it can't tell */
+	enum pvq_peek (*qo_peek)(struct pvq *);	/* NULL: it can't tell */
 	void	*(*qo_drain)(struct pvq *);
 	int	(*qo_forget)(struct pvq *);
 	int	(*qo_reinit)(struct pvq *);
@@ -500,11 +500,11 @@ pvq_intr_taken(struct pvq *q)
  * place for a moment; one that looks so again after seconds in which nothing has completed has done it,
  * and its queue is to be broken (PVQ_FAULT_SKIP).  Both sides are serialised; the queue is not broken.
  */
-static inline enum pvq_look
-pvq_look(struct pvq *q)
+static inline enum pvq_peek
+pvq_peek(struct pvq *q)
 {
 
-	return (q->q_ops->qo_look == NULL ? PVQ_QUIET : q->q_ops->qo_look(q));
+	return (q->q_ops->qo_peek == NULL ? PVQ_QUIET : q->q_ops->qo_peek(q));
 }
 
 /*
