@@ -13,7 +13,7 @@ import gdb
 # Flags of descriptors (virtio_ring.h).
 NEXT, WRITE, INDIRECT = 1, 2, 4
 AVAIL, USED = 1 << 7, 1 << 15
-POSTED = 1  # vd_state, gs_state: in flight
+POSTED = 1  # vsh_state, gs_state: in flight
 # Of an indirect table, of a ring's places, and of what is in flight, so many are shown.
 SHOWN = 32
 
@@ -82,17 +82,17 @@ def split(q: Any) -> Iterator[str]:
            f" {number(used['vu_flags'])}; used_event {number(ring['vq_used_event'].dereference())}")
     shadows = ring["vq_shadow"]
     heads = [head for head in range(number(q["q_size"]))
-             if number(shadows[head]["vd_state"]) == POSTED]
-    for head in oldest(shadows, heads, "vd_seq"):
+             if number(shadows[head]["vsh_state"]) == POSTED]
+    for head in oldest(shadows, heads, "vsh_seq"):
         shadow = shadows[head]
-        yield f"  in flight: id {head}, cookie {number(shadow['vd_cookie']):#x}"
+        yield f"  in flight: id {head}, cookie {number(shadow['vsh_cookie']):#x}"
         at = head
-        for _ in range(number(shadow["vd_ndesc"])):
+        for _ in range(number(shadow["vsh_ndesc"])):
             desc = ring["vq_desc"][at]
             yield f"    {at}: {descriptor(desc, 'vd')}"
             if number(desc["vd_flags"]) & INDIRECT:
-                yield from table(desc, shadow["vd_table"], "vd")
-            at = number(shadows[at]["vd_next"])
+                yield from table(desc, shadow["vsh_table"], "vd")
+            at = number(shadows[at]["vsh_next"])
     yield from rest(len(heads))
 
 
@@ -116,11 +116,11 @@ def packed(q: Any) -> Iterator[str]:
     yield (f"  device: next used {at}, wrap {int(bool(turn & USED))}; the driver asks for"
            f" {event(ring['vp_driver_event'].dereference())}")
     shadows = ring["vp_shadow"]
-    ids = [one for one in range(size) if number(shadows[one]["vd_slots"])]
-    for one in oldest(shadows, ids, "vd_seq"):
+    ids = [one for one in range(size) if number(shadows[one]["vps_slots"])]
+    for one in oldest(shadows, ids, "vps_seq"):
         shadow = shadows[one]
-        yield (f"  in flight: id {one}, {number(shadow['vd_slots'])} places, cookie"
-               f" {number(shadow['vd_cookie']):#x}")
+        yield (f"  in flight: id {one}, {number(shadow['vps_slots'])} places, cookie"
+               f" {number(shadow['vps_cookie']):#x}")
     yield from rest(len(ids))
     # What the driver has taken, from the oldest place that the device has not returned.
     for _ in range(min((end - at) % size or (size if ids else 0), SHOWN)):
@@ -129,7 +129,7 @@ def packed(q: Any) -> Iterator[str]:
         whose = "used" if flags & (AVAIL | USED) == turn else "available"
         yield f"    {at}: id {number(desc['vpd_id'])}, {whose}: {descriptor(desc, 'vpd')}"
         if whose == "available" and flags & INDIRECT and number(desc["vpd_id"]) < size:
-            yield from table(desc, shadows[number(desc["vpd_id"])]["vd_table"], "vpd")
+            yield from table(desc, shadows[number(desc["vpd_id"])]["vps_table"], "vpd")
         at = (at + 1) % size
 
 

@@ -77,8 +77,8 @@
  * 2.8.4: QEMU, up to 9 at least, never sets it.
  *
  * Locking.  None here: see pvq.h.  The put side and the get side may run at the same time, always.
- * The put side publishes vd_seq before vd_slots, and q_committed after both; the get side accepts an
- * id if vd_slots is not 0 and vd_seq is committed.
+ * The put side publishes vps_seq before vps_slots, and q_committed after both; the get side accepts an
+ * id if vps_slots is not 0 and vps_seq is committed.
  */
 
 #include <dev/virtio/virtqueue_packed_var.h>
@@ -100,11 +100,11 @@ vp_fill(struct vqpacked *vp, bool first, bus_addr_t addr, uint32_t len, uint16_t
  * Returns how many bytes the device may write.
  */
 static inline uint64_t
-vp_put_indirect(struct vqpacked *vp, const struct pvq_chain *pc, const struct vp_shadow *vd,
+vp_put_indirect(struct vqpacked *vp, const struct pvq_chain *pc, const struct vp_shadow *sh,
     uint16_t id, int n)
 {
 	const bus_dma_segment_t *seg = pc->pc_segs;
-	struct vring_packed_desc *d = vd->vd_table;
+	struct vring_packed_desc *d = sh->vps_table;
 	const int nread = pc->pc_nread;
 	uint64_t wlen = 0;
 	int i = 0;
@@ -119,7 +119,7 @@ vp_put_indirect(struct vqpacked *vp, const struct pvq_chain *pc, const struct vp
 		d->vpd_addr = htole64(seg->ds_addr);
 		d->vpd_word = htole64(vring_packed_word(seg->ds_len, 0, VRING_DESC_F_WRITE));
 	}
-	vp_fill(vp, vp->vp_staged == 0, vd->vd_table_paddr, n * sizeof(struct vring_packed_desc), id,
+	vp_fill(vp, vp->vp_staged == 0, sh->vps_table_paddr, n * sizeof(struct vring_packed_desc), id,
 	    VRING_DESC_F_INDIRECT);
 	vp->vp_staged_ind++;
 	return (wlen);
@@ -147,16 +147,16 @@ vp_put_direct(struct vqpacked *vp, const struct pvq_chain *pc, uint16_t id, int 
 
 /* What the get side has to know of the chain number seq, which is staged. */
 static inline void
-vp_record(struct vqpacked *vp, struct vp_shadow *vd, void *cookie, uint32_t wlen, uint32_t seq,
+vp_record(struct vqpacked *vp, struct vp_shadow *sh, void *cookie, uint32_t wlen, uint32_t seq,
     int slots)
 {
 
 	KASSERT(cookie != NULL, ("%s: no cookie", __func__));
-	KASSERT(vd->vd_slots == 0, ("%s: id %u in use", __func__, vd->vd_id));
-	vd->vd_cookie = cookie;
-	vd->vd_wlen = wlen;
-	vd->vd_seq = seq;
-	atomic_store_rel_32(&vd->vd_slots, slots);
+	KASSERT(sh->vps_slots == 0, ("%s: id %u in use", __func__, sh->vps_id));
+	sh->vps_cookie = cookie;
+	sh->vps_wlen = wlen;
+	sh->vps_seq = seq;
+	atomic_store_rel_32(&sh->vps_slots, slots);
 	vp->vp_c.vqc_pvq.q_taken += slots;
 }
 
@@ -168,8 +168,8 @@ vp_put_one(struct vqpacked *vp, const struct pvq_chain *pc)
 	const bus_dma_segment_t *seg = pc->pc_segs;
 	const int n = pc->pc_nread + pc->pc_nwrite;
 	const uint32_t seq = q->q_committed + vp->vp_staged;
-	struct vp_shadow *vd = vp->vp_free[seq & vp->vp_mask];
-	const uint16_t id = vd->vd_id;
+	struct vp_shadow *sh = vp->vp_free[seq & vp->vp_mask];
+	const uint16_t id = sh->vps_id;
 	uint64_t wlen;
 	int slots = 1;
 
@@ -181,13 +181,13 @@ vp_put_one(struct vqpacked *vp, const struct pvq_chain *pc)
 		vp_fill(vp, vp->vp_staged == 0, seg->ds_addr, seg->ds_len, id,
 		    pc->pc_nwrite * VRING_DESC_F_WRITE);
 	} else if (n <= q->q_flat_segs)
-		wlen = vp_put_indirect(vp, pc, vd, id, n);
+		wlen = vp_put_indirect(vp, pc, sh, id, n);
 	else {
 		wlen = vp_put_direct(vp, pc, id, n);
 		slots = n;
 	}
 	KASSERT(wlen <= UINT32_MAX, ("%s: %ju bytes", __func__, (uintmax_t)wlen));
-	vp_record(vp, vd, pc->pc_cookie, (uint32_t)wlen, seq, slots);
+	vp_record(vp, sh, pc->pc_cookie, (uint32_t)wlen, seq, slots);
 	vp->vp_staged++;
 	vp->vp_staged_segs += n;
 }
@@ -218,7 +218,7 @@ vqpacked_abort(struct pvq *q)
 		vp_advance(vp, &place);
 	}
 	for (; vp->vp_staged > 0; vp->vp_staged--)
-		vp->vp_free[(q->q_committed + vp->vp_staged - 1) & vp->vp_mask]->vd_slots = 0;
+		vp->vp_free[(q->q_committed + vp->vp_staged - 1) & vp->vp_mask]->vps_slots = 0;
 	vp->vp_next = vp->vp_base_next;
 	vp->vp_staged_segs = vp->vp_staged_ind = 0;
 }
@@ -266,7 +266,7 @@ static void
 vqpacked_post(struct pvq *q, const struct pvq_chain *pc, int n)
 {
 	struct vqpacked *vp = VP(q);
-	struct vp_shadow *vd = vp->vp_free[q->q_committed & vp->vp_mask];
+	struct vp_shadow *sh = vp->vp_free[q->q_committed & vp->vp_mask];
 	const bus_dma_segment_t *seg = pc->pc_segs;
 	const uint32_t writes = pc->pc_nwrite;
 
@@ -276,8 +276,8 @@ vqpacked_post(struct pvq *q, const struct pvq_chain *pc, int n)
 		vqpacked_commit(q);
 		return;
 	}
-	vp_fill(vp, true, seg->ds_addr, seg->ds_len, vd->vd_id, writes * VRING_DESC_F_WRITE);
-	vp_record(vp, vd, pc->pc_cookie, -writes & (uint32_t)seg->ds_len, q->q_committed, 1);
+	vp_fill(vp, true, seg->ds_addr, seg->ds_len, sh->vps_id, writes * VRING_DESC_F_WRITE);
+	vp_record(vp, sh, pc->pc_cookie, -writes & (uint32_t)seg->ds_len, q->q_committed, 1);
 	vp_show(vp, 1, 1, 0);
 }
 
@@ -286,13 +286,13 @@ static void
 vqpacked_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen, void *cookie)
 {
 	struct vqpacked *vp = VP(q);
-	struct vp_shadow *vd = vp->vp_free[q->q_committed & vp->vp_mask];
+	struct vp_shadow *sh = vp->vp_free[q->q_committed & vp->vp_mask];
 
 	KASSERT(vp->vp_staged == 0, ("%s: %u chains not committed", __func__, vp->vp_staged));
 	KASSERT((int)(q->q_given - q->q_taken) > 0, ("%s: no room", __func__));
-	vp_fill(vp, true, table, n * sizeof(struct vring_packed_desc), vd->vd_id,
+	vp_fill(vp, true, table, n * sizeof(struct vring_packed_desc), sh->vps_id,
 	    VRING_DESC_F_INDIRECT);
-	vp_record(vp, vd, cookie, wlen, q->q_committed, 1);
+	vp_record(vp, sh, cookie, wlen, q->q_committed, 1);
 	vp_show(vp, 1, n, 1);
 }
 
@@ -323,33 +323,33 @@ static inline bool
 vp_check(struct vqpacked *vp, uint16_t id, uint32_t *len, uint32_t completed)
 {
 	struct pvq *q = &vp->vp_c.vqc_pvq;
-	struct vp_shadow *vd = &vp->vp_shadow[id];
+	struct vp_shadow *sh = &vp->vp_shadow[id];
 
 	/* Pairs with the releases in vp_put_one() and vp_show(). */
-	if (id >= vp->vp_size || atomic_load_acq_32(&vd->vd_slots) == 0 ||
-	    (int32_t)(atomic_load_acq_32(&q->q_committed) - vd->vd_seq) <= 0) {
+	if (id >= vp->vp_size || atomic_load_acq_32(&sh->vps_slots) == 0 ||
+	    (int32_t)(atomic_load_acq_32(&q->q_committed) - sh->vps_seq) <= 0) {
 		pvq_break(q, q->q_committed == completed ? PVQ_FAULT_INDEX : PVQ_FAULT_ID, id);
 		return (false);
 	}
-	if (*len > vd->vd_wlen) {
-		if (vp->vp_c.vqc_strict && vd->vd_wlen > 0) {
+	if (*len > sh->vps_wlen) {
+		if (vp->vp_c.vqc_strict && sh->vps_wlen > 0) {
 			pvq_break(q, VIRTQUEUE_FAULT_LEN, *len);
 			return (false);
 		}
 		q->q_stats.qs_get_own++;
-		*len = vd->vd_wlen;
+		*len = sh->vps_wlen;
 	}
 	return (true);
 }
 
 /* Give a chain's places and its id back.  The caller publishes q_given, which is returned. */
 static inline uint32_t
-vp_release(struct vqpacked *vp, struct vp_shadow *vd, uint32_t completed, uint32_t given)
+vp_release(struct vqpacked *vp, struct vp_shadow *sh, uint32_t completed, uint32_t given)
 {
-	uint32_t slots = vd->vd_slots;
+	uint32_t slots = sh->vps_slots;
 
-	vd->vd_slots = 0;
-	vp->vp_free[(completed + vp->vp_size) & vp->vp_mask] = vd;
+	sh->vps_slots = 0;
+	vp->vp_free[(completed + vp->vp_size) & vp->vp_mask] = sh;
 	vp_step(vp, &vp->vp_used, &vp->vp_turn, slots);
 	return (given + slots);
 }
@@ -364,7 +364,7 @@ vp_release(struct vqpacked *vp, struct vp_shadow *vd, uint32_t completed, uint32
 static inline struct vp_shadow *
 vp_next_used(struct vqpacked *vp, uint32_t completed, uint32_t *len)
 {
-	struct vp_shadow *vd;
+	struct vp_shadow *sh;
 	uint64_t word;
 	uint16_t id;
 
@@ -378,16 +378,16 @@ vp_next_used(struct vqpacked *vp, uint32_t completed, uint32_t *len)
 		*len = (uint32_t)word;
 		if (!vp_check(vp, id, len, completed))
 			return (NULL);
-		vd = &vp->vp_shadow[id];
+		sh = &vp->vp_shadow[id];
 		if (!vp->vp_c.vqc_in_order)
-			return (vd);
-		vp->vp_batch = vd->vd_seq - completed + 1;
+			return (sh);
+		vp->vp_batch = sh->vps_seq - completed + 1;
 		vp->vp_batch_len = *len;
 	}
 	/* In order, the nth to complete is the chain that took the id at place n. */
-	vd = vp->vp_free[completed & vp->vp_mask];
-	*len = --vp->vp_batch == 0 ? vp->vp_batch_len : vd->vd_wlen;
-	return (vd);
+	sh = vp->vp_free[completed & vp->vp_mask];
+	*len = --vp->vp_batch == 0 ? vp->vp_batch_len : sh->vps_wlen;
+	return (sh);
 }
 
 /*
@@ -403,7 +403,7 @@ vp_get_plain(struct vqpacked *vp, struct pvq_done *done, u_int max, const uint32
 {
 	const struct vring_packed_desc *d = &vp->vp_desc[vp->vp_used];
 	/* Copies: what is stored below might be these, as far as a compiler can tell. */
-	struct vp_shadow *const shadow = vp->vp_shadow, **const ids = vp->vp_free, *vd;
+	struct vp_shadow *const shadow = vp->vp_shadow, **const ids = vp->vp_free, *sh;
 	uint64_t turn = vring_packed_word(0, 0, vp->vp_turn), word;
 	const uint32_t first = completed + vp->vp_size, end = first + max;
 	uint32_t id, place = first;
@@ -418,14 +418,14 @@ vp_get_plain(struct vqpacked *vp, struct pvq_done *done, u_int max, const uint32
 			    VRING_PACKED_F_USED;
 			break;
 		}
-		vd = &shadow[id];
-		if (__predict_false(atomic_load_acq_32(&vd->vd_slots) != 1 ||
-		    (uint32_t)word > vd->vd_wlen || (int32_t)(vd->vd_seq - committed) >= 0))
+		sh = &shadow[id];
+		if (__predict_false(atomic_load_acq_32(&sh->vps_slots) != 1 ||
+		    (uint32_t)word > sh->vps_wlen || (int32_t)(sh->vps_seq - committed) >= 0))
 			break;
-		vd->vd_slots = 0;
-		done->pd_cookie = vd->vd_cookie;
+		sh->vps_slots = 0;
+		done->pd_cookie = sh->vps_cookie;
 		done->pd_result = (uint32_t)word;
-		ids[place & vp->vp_mask] = vd;
+		ids[place & vp->vp_mask] = sh;
 		if (__predict_false(++d == vp->vp_end)) {
 			d = vp->vp_desc;
 			vp->vp_turn ^= VP_TURN;
@@ -461,7 +461,7 @@ vp_get_any(struct vqpacked *vp, struct pvq_done *done, u_int max, u_int most, ui
 {
 	struct pvq *q = &vp->vp_c.vqc_pvq;
 	uint32_t completed = q->q_completed, given, len;
-	struct vp_shadow *vd;
+	struct vp_shadow *sh;
 	bool inflight = false;
 	u_int n = 0;
 
@@ -474,12 +474,12 @@ vp_get_any(struct vqpacked *vp, struct pvq_done *done, u_int max, u_int most, ui
 	given = q->q_given + n;
 	/* Where all that was in flight has completed, the next place is not worth a look. */
 	for (; n < max && (n == 0 || q->q_committed != completed); n++, completed++) {
-		vd = vp_next_used(vp, completed, &len);
-		if (vd == NULL)
+		sh = vp_next_used(vp, completed, &len);
+		if (sh == NULL)
 			break;
-		done[n].pd_cookie = vd->vd_cookie;
+		done[n].pd_cookie = sh->vps_cookie;
 		done[n].pd_result = len;
-		given = vp_release(vp, vd, completed, given);
+		given = vp_release(vp, sh, completed, given);
 	}
 	return (vp_got(vp, n, given));
 }
@@ -513,19 +513,19 @@ static void *
 vqpacked_drain(struct pvq *q)
 {
 	struct vqpacked *vp = VP(q);
-	struct vp_shadow *oldest = NULL, *vd;
+	struct vp_shadow *oldest = NULL, *sh;
 
 	vqpacked_abort(q);
-	for (vd = vp->vp_shadow; vd < vp->vp_shadow + q->q_size; vd++) {
-		if (vd->vd_slots != 0 && (oldest == NULL ||
-		    q->q_committed - vd->vd_seq > q->q_committed - oldest->vd_seq))
-			oldest = vd;
+	for (sh = vp->vp_shadow; sh < vp->vp_shadow + q->q_size; sh++) {
+		if (sh->vps_slots != 0 && (oldest == NULL ||
+		    q->q_committed - sh->vps_seq > q->q_committed - oldest->vps_seq))
+			oldest = sh;
 	}
 	if (oldest == NULL)
 		return (NULL);
 	q->q_given = vp_release(vp, oldest, q->q_completed, q->q_given);
 	q->q_completed++;
-	return (oldest->vd_cookie);
+	return (oldest->vps_cookie);
 }
 
 /* Everything as it was when the queue was created, but for the statistics. */
@@ -537,8 +537,8 @@ vqpacked_forget(struct pvq *q)
 
 	for (i = 0; i < vp->vp_size; i++) {
 		vp->vp_free[i] = &vp->vp_shadow[i];
-		vp->vp_shadow[i].vd_id = i;
-		vp->vp_shadow[i].vd_slots = 0;
+		vp->vp_shadow[i].vps_id = i;
+		vp->vp_shadow[i].vps_slots = 0;
 	}
 	q->q_taken = q->q_committed = q->q_completed = 0;
 	q->q_given = q->q_size;
@@ -647,8 +647,8 @@ virtqueue_packed_create(const struct virtqueue_params *params, struct pvq **qp)
 	}
 	vqpacked_place(&vp->vp_c);
 	for (i = 0; vp->vp_c.vqc_pieces != NULL && i < params->vqp_size; i++)
-		vp->vp_shadow[i].vd_table = virtqueue_table(&vp->vp_c, i,
-		    &vp->vp_shadow[i].vd_table_paddr);
+		vp->vp_shadow[i].vps_table = virtqueue_table(&vp->vp_c, i,
+		    &vp->vp_shadow[i].vps_table_paddr);
 	(void)vqpacked_forget(&vp->vp_c.vqc_pvq);
 	*qp = &vp->vp_c.vqc_pvq;
 	return (0);

@@ -126,15 +126,15 @@ vp_used_places(const struct vqpacked *vp, uint16_t id, uint32_t *seq)
 {
 	uint32_t batch, places = 0;
 
-	if (id >= vp->vp_size || vp->vp_shadow[id].vd_slots == 0)
+	if (id >= vp->vp_size || vp->vp_shadow[id].vps_slots == 0)
 		return (0);
 	if (!vp->vp_c.vqc_in_order)
-		return (vp->vp_shadow[id].vd_slots);
-	batch = vp->vp_shadow[id].vd_seq - *seq + 1;
+		return (vp->vp_shadow[id].vps_slots);
+	batch = vp->vp_shadow[id].vps_seq - *seq + 1;
 	if (batch > vp->vp_size)
 		return (0);
 	for (; batch > 0; batch--)
-		places += vp->vp_free[(*seq)++ & vp->vp_mask]->vd_slots;
+		places += vp->vp_free[(*seq)++ & vp->vp_mask]->vps_slots;
 	return (places);
 }
 

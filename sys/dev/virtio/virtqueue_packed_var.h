@@ -26,13 +26,13 @@ CTASSERT(VP_WRAP == 1 << VRING_PACKED_WRAP_SHIFT);
 
 /* What we know of a chain, by its id. */
 struct vp_shadow {
-	void		*vd_cookie;
-	struct vring_packed_desc *vd_table;	/* its indirect table, constant */
-	bus_addr_t	 vd_table_paddr;
-	uint32_t	 vd_wlen;	/* bytes that the device may write */
-	uint32_t	 vd_seq;	/* q_committed at the time of the put */
-	volatile uint32_t vd_slots;	/* places that it takes; 0: not in use */
-	uint16_t	 vd_id;		/* constant */
+	void		*vps_cookie;
+	struct vring_packed_desc *vps_table;	/* its indirect table, constant */
+	bus_addr_t	 vps_table_paddr;
+	uint32_t	 vps_wlen;	/* bytes that the device may write */
+	uint32_t	 vps_seq;	/* q_committed at the time of the put */
+	volatile uint32_t vps_slots;	/* places that it takes; 0: not in use */
+	uint16_t	 vps_id;		/* constant */
 };
 
 /* A place of the ring. */

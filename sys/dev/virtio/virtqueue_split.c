@@ -55,7 +55,7 @@
  * avail_event and used.flags can be anything: they only decide whether we notify.
  *
  * Locking.  None here: see pvq.h.  The put side and the get side may run at the same time, always;
- * vd_state is what hands a chain from one to the other.
+ * vsh_state is what hands a chain from one to the other.
  */
 
 #include <machine/atomic.h>
@@ -69,14 +69,14 @@ enum vq_state {
 
 /* What we know of descriptor number i, and of the chain that begins with it. */
 struct vq_shadow {
-	void		*vd_cookie;
-	struct vring_desc *vd_table;	/* its indirect table, constant */
-	bus_addr_t	 vd_table_paddr;
-	uint32_t	 vd_wlen;	/* bytes that the device may write */
-	uint32_t	 vd_seq;	/* q_committed at the time of the put */
-	uint16_t	 vd_next;	/* the chain's next descriptor */
-	uint16_t	 vd_ndesc;	/* descriptors in the chain */
-	volatile uint32_t vd_state;	/* enum vq_state */
+	void		*vsh_cookie;
+	struct vring_desc *vsh_table;	/* its indirect table, constant */
+	bus_addr_t	 vsh_table_paddr;
+	uint32_t	 vsh_wlen;	/* bytes that the device may write */
+	uint32_t	 vsh_seq;	/* q_committed at the time of the put */
+	uint16_t	 vsh_next;	/* the chain's next descriptor */
+	uint16_t	 vsh_ndesc;	/* descriptors in the chain */
+	volatile uint32_t vsh_state;	/* enum vq_state */
 };
 
 struct vqsplit {
@@ -135,11 +135,11 @@ vq_fill(const struct vqsplit *vq, struct vring_desc *d, bus_addr_t addr, uint32_
  * device may write.
  */
 static inline uint64_t
-vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc, const struct vq_shadow *vd,
+vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc, const struct vq_shadow *sh,
     uint16_t head, int n)
 {
 	const bus_dma_segment_t *seg = pc->pc_segs;
-	struct vring_desc *d = vd->vd_table;
+	struct vring_desc *d = sh->vsh_table;
 	const int nread = pc->pc_nread;
 	uint64_t wlen = 0;
 	int i = 0;
@@ -154,12 +154,12 @@ vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc, const struct vq_
 	}
 	d[-1].vd_flags = vq_16(&vq->vq_c, nread == n ? 0 : VRING_DESC_F_WRITE);
 	pv_dma_sync(&vq->vq_c.vqc_slab, BUS_DMASYNC_PREWRITE);
-	vq_fill(vq, &vq->vq_desc[head], vd->vd_table_paddr, n * sizeof(struct vring_desc),
+	vq_fill(vq, &vq->vq_desc[head], sh->vsh_table_paddr, n * sizeof(struct vring_desc),
 	    VRING_DESC_F_INDIRECT, 0);
 	return (wlen);
 }
 
-/* A descriptor for each segment, linked by vd_next: theirs, and ours in the shadow. */
+/* A descriptor for each segment, linked by vd_next there, and by vsh_next in the shadow. */
 static __noinline uint64_t
 vq_put_direct(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t pos, int n)
 {
@@ -180,7 +180,7 @@ vq_put_direct(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t pos, int 
 		}
 		vq_fill(vq, &vq->vq_desc[id], pc->pc_segs[i].ds_addr, pc->pc_segs[i].ds_len,
 		    flags, next);
-		vq->vq_shadow[id].vd_next = next;
+		vq->vq_shadow[id].vsh_next = next;
 		id = next;
 	}
 	return (wlen);
@@ -188,16 +188,16 @@ vq_put_direct(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t pos, int 
 
 /* What the get side has to know of the chain number seq, and its head for the device. */
 static inline void
-vq_record(struct vqsplit *vq, struct vq_shadow *vd, uint16_t head, void *cookie, uint32_t wlen,
+vq_record(struct vqsplit *vq, struct vq_shadow *sh, uint16_t head, void *cookie, uint32_t wlen,
     uint32_t seq, uint16_t ndesc)
 {
 
 	KASSERT(cookie != NULL, ("%s: no cookie", __func__));
-	KASSERT(vd->vd_state == VQ_IDLE, ("%s: descriptor %u in use", __func__, head));
-	vd->vd_cookie = cookie;
-	vd->vd_wlen = wlen;
-	vd->vd_seq = seq;
-	vd->vd_ndesc = ndesc;
+	KASSERT(sh->vsh_state == VQ_IDLE, ("%s: descriptor %u in use", __func__, head));
+	sh->vsh_cookie = cookie;
+	sh->vsh_wlen = wlen;
+	sh->vsh_seq = seq;
+	sh->vsh_ndesc = ndesc;
 	vq->vq_avail->va_ring[vq->vq_avail_idx++ & vq->vq_mask] = vq_16(&vq->vq_c, head);
 }
 
@@ -213,7 +213,7 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t seq, enum vq
 	const int n = pc->pc_nread + pc->pc_nwrite;
 	const uint32_t pos = q->q_taken;
 	const uint16_t head = vq->vq_ids[pos & vq->vq_mask];
-	struct vq_shadow *vd = &vq->vq_shadow[head];
+	struct vq_shadow *sh = &vq->vq_shadow[head];
 	uint64_t wlen;
 	int ndesc = 1;
 
@@ -224,7 +224,7 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t seq, enum vq
 		vq_fill(vq, &vq->vq_desc[head], seg->ds_addr, seg->ds_len,
 		    pc->pc_nwrite != 0 ? VRING_DESC_F_WRITE : 0, 0);
 	} else if (n <= q->q_flat_segs) {
-		wlen = vq_put_indirect(vq, pc, vd, head, n);
+		wlen = vq_put_indirect(vq, pc, sh, head, n);
 		vq->vq_staged_ind++;
 	} else {
 		wlen = vq_put_direct(vq, pc, pos, n);
@@ -232,9 +232,9 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t seq, enum vq
 	}
 	/* A length is 32 bits; a longer chain is not allowed (2.7.5.2). */
 	KASSERT(wlen <= UINT32_MAX, ("%s: %ju bytes", __func__, (uintmax_t)wlen));
-	vq_record(vq, vd, head, pc->pc_cookie, (uint32_t)wlen, seq, ndesc);
+	vq_record(vq, sh, head, pc->pc_cookie, (uint32_t)wlen, seq, ndesc);
 	q->q_taken = pos + ndesc;
-	atomic_store_rel_32(&vd->vd_state, state);
+	atomic_store_rel_32(&sh->vsh_state, state);
 	return (n);
 }
 
@@ -246,7 +246,7 @@ static inline u_int
 vq_post_plain(struct vqsplit *vq, const struct pvq_chain *pc, u_int n)
 {
 	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
-	struct vq_shadow *const shadow = vq->vq_shadow, *vd;
+	struct vq_shadow *const shadow = vq->vq_shadow, *sh;
 	struct vring_desc *const desc = vq->vq_desc;
 	uint16_t *const avail = vq->vq_avail->va_ring;
 	const uint16_t *const ids = vq->vq_ids;
@@ -261,17 +261,17 @@ vq_post_plain(struct vqsplit *vq, const struct pvq_chain *pc, u_int n)
 		KASSERT((int)(q->q_given - pos) > (int)i, ("%s: no room", __func__));
 		KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
 		head = ids[(pos + i) & mask];
-		vd = &shadow[head];
-		KASSERT(vd->vd_state == VQ_IDLE, ("%s: descriptor %u in use", __func__, head));
+		sh = &shadow[head];
+		KASSERT(sh->vsh_state == VQ_IDLE, ("%s: descriptor %u in use", __func__, head));
 		seg = pc->pc_segs;
 		writes = pc->pc_nwrite;
 		vq_fill(vq, &desc[head], seg->ds_addr, seg->ds_len, writes * VRING_DESC_F_WRITE, 0);
-		vd->vd_cookie = pc->pc_cookie;
-		vd->vd_wlen = -writes & (uint32_t)seg->ds_len;
-		vd->vd_seq = seq + i;
-		vd->vd_ndesc = 1;
+		sh->vsh_cookie = pc->pc_cookie;
+		sh->vsh_wlen = -writes & (uint32_t)seg->ds_len;
+		sh->vsh_seq = seq + i;
+		sh->vsh_ndesc = 1;
 		avail[(idx + i) & mask] = vq_16(&vq->vq_c, head);
-		atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
+		atomic_store_rel_32(&sh->vsh_state, VQ_POSTED);
 	}
 	q->q_taken = pos + i;
 	vq->vq_avail_idx = idx + i;
@@ -324,17 +324,17 @@ static void
 vqsplit_commit(struct pvq *q)
 {
 	struct vqsplit *vq = VQ(q);
-	struct vq_shadow *vd;
+	struct vq_shadow *sh;
 	uint32_t pos;
 
 	if (vq->vq_staged == 0)
 		return;
-	/* vd_ndesc is read first: once it is posted, the chain may complete. */
+	/* vsh_ndesc is read first: once it is posted, the chain may complete. */
 	pos = vq->vq_base;
 	do {
-		vd = &vq->vq_shadow[vq->vq_ids[pos & vq->vq_mask]];
-		pos += vd->vd_ndesc;
-		atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
+		sh = &vq->vq_shadow[vq->vq_ids[pos & vq->vq_mask]];
+		pos += sh->vsh_ndesc;
+		atomic_store_rel_32(&sh->vsh_state, VQ_POSTED);
 	} while (pos != q->q_taken);
 	vq_show(vq, pos, vq->vq_staged, vq->vq_staged_segs, vq->vq_staged_ind);
 	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
@@ -347,7 +347,7 @@ vq_post_one(struct vqsplit *vq, const struct pvq_chain *pc, u_int n)
 	struct pvq *q = &vq->vq_c.vqc_pvq;
 	const uint32_t pos = q->q_taken;
 	const uint16_t head = vq->vq_ids[pos & vq->vq_mask];
-	struct vq_shadow *vd = &vq->vq_shadow[head];
+	struct vq_shadow *sh = &vq->vq_shadow[head];
 	const bus_dma_segment_t *seg = pc->pc_segs;
 	const uint32_t writes = pc->pc_nwrite;
 	uint32_t wlen;
@@ -358,10 +358,10 @@ vq_post_one(struct vqsplit *vq, const struct pvq_chain *pc, u_int n)
 		vq_fill(vq, &vq->vq_desc[head], seg->ds_addr, seg->ds_len, writes * VRING_DESC_F_WRITE,
 		    0);
 	} else
-		wlen = (uint32_t)vq_put_indirect(vq, pc, vd, head, n);
-	vq_record(vq, vd, head, pc->pc_cookie, wlen, q->q_committed, 1);
+		wlen = (uint32_t)vq_put_indirect(vq, pc, sh, head, n);
+	vq_record(vq, sh, head, pc->pc_cookie, wlen, q->q_committed, 1);
 	q->q_taken = pos + 1;
-	atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
+	atomic_store_rel_32(&sh->vsh_state, VQ_POSTED);
 	vq_show(vq, pos + 1, 1, n, n != 1);
 }
 
@@ -405,14 +405,14 @@ vqsplit_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen, void
 	struct vqsplit *vq = VQ(q);
 	const uint32_t pos = q->q_taken;
 	const uint16_t head = vq->vq_ids[pos & vq->vq_mask];
-	struct vq_shadow *vd = &vq->vq_shadow[head];
+	struct vq_shadow *sh = &vq->vq_shadow[head];
 
 	KASSERT(vq->vq_staged == 0, ("%s: %u chains not committed", __func__, vq->vq_staged));
 	KASSERT((int)(q->q_given - pos) > 0, ("%s: no room", __func__));
 	vq_fill(vq, &vq->vq_desc[head], table, n * sizeof(struct vring_desc), VRING_DESC_F_INDIRECT, 0);
-	vq_record(vq, vd, head, cookie, wlen, q->q_committed, 1);
+	vq_record(vq, sh, head, cookie, wlen, q->q_committed, 1);
 	q->q_taken = pos + 1;
-	atomic_store_rel_32(&vd->vd_state, VQ_POSTED);
+	atomic_store_rel_32(&sh->vsh_state, VQ_POSTED);
 	vq_show(vq, pos + 1, 1, n, 1);
 }
 
@@ -460,13 +460,13 @@ vqsplit_kick(struct pvq *q)
 static uint32_t
 vq_release(struct vqsplit *vq, uint16_t head, uint32_t given)
 {
-	struct vq_shadow *vd = &vq->vq_shadow[head];
+	struct vq_shadow *sh = &vq->vq_shadow[head];
 	uint16_t id, n;
 
-	vd->vd_state = VQ_IDLE;
-	for (id = head, n = vd->vd_ndesc; n > 0; n--) {
+	sh->vsh_state = VQ_IDLE;
+	for (id = head, n = sh->vsh_ndesc; n > 0; n--) {
 		vq->vq_ids[given++ & vq->vq_mask] = id;
-		id = vq->vq_shadow[id].vd_next;
+		id = vq->vq_shadow[id].vsh_next;
 	}
 	return (given);
 }
@@ -481,24 +481,24 @@ vq_release(struct vqsplit *vq, uint16_t head, uint32_t given)
 static bool
 vq_check(struct vqsplit *vq, uint32_t id, uint32_t *len)
 {
-	struct vq_shadow *vd;
+	struct vq_shadow *sh;
 
 	if (id >= vq->vq_c.vqc_pvq.q_size) {
 		pvq_break(&vq->vq_c.vqc_pvq, PVQ_FAULT_ID, id);
 		return (false);
 	}
-	vd = &vq->vq_shadow[id];
-	if (atomic_load_acq_32(&vd->vd_state) != VQ_POSTED) {
+	sh = &vq->vq_shadow[id];
+	if (atomic_load_acq_32(&sh->vsh_state) != VQ_POSTED) {
 		pvq_break(&vq->vq_c.vqc_pvq, PVQ_FAULT_ID, id);
 		return (false);
 	}
-	if (*len > vd->vd_wlen) {
-		if (vq->vq_c.vqc_strict && vd->vd_wlen > 0) {
+	if (*len > sh->vsh_wlen) {
+		if (vq->vq_c.vqc_strict && sh->vsh_wlen > 0) {
 			pvq_break(&vq->vq_c.vqc_pvq, VIRTQUEUE_FAULT_LEN, *len);
 			return (false);
 		}
 		vq->vq_c.vqc_pvq.q_stats.qs_get_own++;
-		*len = vd->vd_wlen;
+		*len = sh->vsh_wlen;
 	}
 	return (true);
 }
@@ -527,7 +527,7 @@ vq_next_used(struct vqsplit *vq, int n, uint16_t ready, uint32_t given, uint32_t
 			return (false);
 		if (!vq->vq_c.vqc_in_order)
 			return (true);
-		vq->vq_batch = vq->vq_shadow[*id].vd_seq -
+		vq->vq_batch = vq->vq_shadow[*id].vsh_seq -
 		    (vq->vq_c.vqc_pvq.q_completed + n) + 1;
 		if (vq->vq_batch > (uint32_t)(ready - n)) {
 			pvq_break(&vq->vq_c.vqc_pvq, VIRTQUEUE_FAULT_ORDER, *id);
@@ -537,7 +537,7 @@ vq_next_used(struct vqsplit *vq, int n, uint16_t ready, uint32_t given, uint32_t
 	}
 	/* The oldest in flight was taken q_size before the next place to give to. */
 	*id = vq->vq_ids[given & vq->vq_mask];
-	*len = --vq->vq_batch == 0 ? vq->vq_batch_len : vq->vq_shadow[*id].vd_wlen;
+	*len = --vq->vq_batch == 0 ? vq->vq_batch_len : vq->vq_shadow[*id].vsh_wlen;
 	return (true);
 }
 
@@ -551,7 +551,7 @@ vq_get_plain(struct vqsplit *vq, struct pvq_done *done, u_int max)
 {
 	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
 	const struct vring_used_elem *ring = vq->vq_used->vu_ring, *ve;
-	struct vq_shadow *const shadow = vq->vq_shadow, *vd;
+	struct vq_shadow *const shadow = vq->vq_shadow, *sh;
 	const uint32_t mask = vq->vq_mask;
 	uint16_t *const ids = vq->vq_ids;
 	uint32_t at = vq->vq_used_idx, given = vq->vq_c.vqc_pvq.q_given, id, len;
@@ -563,12 +563,12 @@ vq_get_plain(struct vqsplit *vq, struct pvq_done *done, u_int max)
 		len = vq_32(&vq->vq_c, atomic_load_32(&ve->ve_len));
 		if (__predict_false(id > mask))
 			break;
-		vd = &shadow[id];
-		if (__predict_false(atomic_load_acq_32(&vd->vd_state) != VQ_POSTED ||
-		    len > vd->vd_wlen || vd->vd_ndesc != 1))
+		sh = &shadow[id];
+		if (__predict_false(atomic_load_acq_32(&sh->vsh_state) != VQ_POSTED ||
+		    len > sh->vsh_wlen || sh->vsh_ndesc != 1))
 			break;
-		vd->vd_state = VQ_IDLE;
-		done[n].pd_cookie = vd->vd_cookie;
+		sh->vsh_state = VQ_IDLE;
+		done[n].pd_cookie = sh->vsh_cookie;
 		done[n].pd_result = len;
 		ids[(given + n) & mask] = id;
 	} while (++n < max);
@@ -605,7 +605,7 @@ vq_get_any(struct vqsplit *vq, struct pvq_done *done, u_int max, uint16_t ready)
 	for (; n < max; n++) {
 		if (!vq_next_used(vq, n, ready, given, &id, &len))
 			break;
-		done[n].pd_cookie = vq->vq_shadow[id].vd_cookie;
+		done[n].pd_cookie = vq->vq_shadow[id].vsh_cookie;
 		done[n].pd_result = len;
 		given = vq_release(vq, id, given);
 	}
@@ -695,7 +695,7 @@ static void *
 vqsplit_drain(struct pvq *q)
 {
 	struct vqsplit *vq = VQ(q);
-	struct vq_shadow *vd;
+	struct vq_shadow *sh;
 	uint32_t age, oldest;
 	int head, i;
 
@@ -703,10 +703,10 @@ vqsplit_drain(struct pvq *q)
 	head = -1;
 	oldest = 0;
 	for (i = 0; i < q->q_size; i++) {
-		vd = &vq->vq_shadow[i];
-		if (vd->vd_state != VQ_POSTED)
+		sh = &vq->vq_shadow[i];
+		if (sh->vsh_state != VQ_POSTED)
 			continue;
-		age = q->q_committed - vd->vd_seq;
+		age = q->q_committed - sh->vsh_seq;
 		if (head < 0 || age > oldest) {
 			head = i;
 			oldest = age;
@@ -716,7 +716,7 @@ vqsplit_drain(struct pvq *q)
 		return (NULL);
 	q->q_given = vq_release(vq, head, q->q_given);
 	q->q_completed++;
-	return (vq->vq_shadow[head].vd_cookie);
+	return (vq->vq_shadow[head].vsh_cookie);
 }
 
 /* Everything as it was when the queue was created, but for the statistics. */
@@ -728,7 +728,7 @@ vqsplit_forget(struct pvq *q)
 
 	for (i = 0; i < q->q_size; i++) {
 		vq->vq_ids[i] = i;
-		vq->vq_shadow[i].vd_state = VQ_IDLE;
+		vq->vq_shadow[i].vsh_state = VQ_IDLE;
 	}
 	q->q_taken = q->q_committed = q->q_completed = 0;
 	q->q_given = q->q_size;
@@ -838,8 +838,8 @@ virtqueue_split_create(const struct virtqueue_params *params, struct pvq **qp)
 	}
 	vqsplit_place(&vq->vq_c);
 	for (i = 0; vq->vq_c.vqc_pieces != NULL && i < params->vqp_size; i++)
-		vq->vq_shadow[i].vd_table = virtqueue_table(&vq->vq_c, i,
-		    &vq->vq_shadow[i].vd_table_paddr);
+		vq->vq_shadow[i].vsh_table = virtqueue_table(&vq->vq_c, i,
+		    &vq->vq_shadow[i].vsh_table_paddr);
 	(void)vqsplit_forget(&vq->vq_c.vqc_pvq);
 	*qp = &vq->vq_c.vqc_pvq;
 	return (0);
