@@ -129,7 +129,7 @@ xenbus_tell(struct xenbus_child *xb, enum xenbus_state state)
 
 /* The back end's state.  Returns 0, or an error if it is not known.  Another device's is none. */
 int
-xenbus_look(struct xenbus_child *xb, enum xenbus_state *other)
+xenbus_read_otherend_state(struct xenbus_child *xb, enum xenbus_state *other)
 {
 	uint64_t state = XenbusStateUnknown;
 	int error;

@@ -432,7 +432,7 @@ xenbus_step_closed(struct xenbus_child *xb, enum xenbus_state other)
 	if (other == XenbusStateUnknown) {
 		/* Another one, perhaps. */
 		(void)xenbus_meet(xb);
-		if (xenbus_look(xb, &other) != 0) {
+		if (xenbus_read_otherend_state(xb, &other) != 0) {
 			xenbus_put_off(xb, 0);
 			return;
 		}
@@ -578,7 +578,7 @@ xenbus_step(struct xenbus_child *xb, u_int wants)
 	/* A step may be followed by another at once; there are few enough. */
 	do {
 		before = xb->xb_phase;
-		if (xenbus_look(xb, &other) != 0) {
+		if (xenbus_read_otherend_state(xb, &other) != 0) {
 			if (before != XB_CLOSING) {
 				xenbus_put_off(xb, wants & ~XENBUS_WANT_RESET);
 				return;
@@ -723,12 +723,12 @@ xenbus_leave(device_t dev)
 	(void)xenbus_take_wants(xb);
 	if (xb->xb_phase == XB_WAIT || xb->xb_phase == XB_PUBLISHED ||
 	    xb->xb_phase == XB_LIVE) {
-		gone = xenbus_look(xb, &other) == 0 && other == XenbusStateUnknown;
+		gone = xenbus_read_otherend_state(xb, &other) == 0 && other == XenbusStateUnknown;
 		if (!xenbus_close(xb, gone))
 			(void)xenbus_close(xb, true);
 	}
 	while (xb->xb_phase == XB_CLOSING) {
-		if (xenbus_look(xb, &other) != 0)
+		if (xenbus_read_otherend_state(xb, &other) != 0)
 			other = XenbusStateClosing;
 		if (xenbus_patience(xb, other) <= 0)
 			break;

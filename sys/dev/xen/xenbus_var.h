@@ -132,7 +132,7 @@ void	xenbus_put_off(struct xenbus_child *xb, u_int wants);
 int	xenbus_tell(struct xenbus_child *xb, enum xenbus_state state);
 
 /* The back end's state.  Returns 0, or an error if it is not known. */
-int	xenbus_look(struct xenbus_child *xb, enum xenbus_state *other);
+int	xenbus_read_otherend_state(struct xenbus_child *xb, enum xenbus_state *other);
 
 /*
  * Is the device to stay?  The toolstack clears `online' to end it.  Returns 0, or an error: unknown.

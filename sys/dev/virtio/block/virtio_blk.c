@@ -711,7 +711,7 @@ vtblk_init(struct vtblk_softc *sc)
 
 /* The device has a new size, or requests a reset. */
 static void
-vtblk_look(struct vtblk_softc *sc)
+vtblk_check_config(struct vtblk_softc *sc)
 {
 	if (virtio_needs_reset(sc->vtb_dev))
 		pv_dev_need_reset(&sc->vtb_blk.blk_pvdev, PV_DEV_ALL, ETIMEDOUT);
@@ -749,7 +749,7 @@ vtblk_attach(device_t dev)
 	 * fence keeps the configuration from being read before the task can see the above.
 	 */
 	atomic_thread_fence_seq_cst();
-	vtblk_look(sc);
+	vtblk_check_config(sc);
 	return (0);
 }
 
@@ -798,7 +798,7 @@ vtblk_config_change(device_t dev)
 	if (!sc->vtb_attached)
 		return (0);
 	sc->vtb_config_changes++;
-	vtblk_look(sc);
+	vtblk_check_config(sc);
 	return (0);
 }
 
