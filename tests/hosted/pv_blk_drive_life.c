@@ -874,7 +874,7 @@ life_reconnected(const void *arg)
 	while (kpi_run_tasks() > 0)
 		continue;
 	CHECK(drive.dr_reconnects == 1, "%u requests to reconnect", drive.dr_reconnects);
-	pv_dev_hold(&drive.dr_blk.blk_pvdev);
+	pv_dev_quiesce(&drive.dr_blk.blk_pvdev);
 	pv_blk_requeue(&drive.dr_blk);
 	pv_blk_set_queues(&drive.dr_blk, NULL, 0);
 	for (i = 0; i < nitems(drive.dr_copies); i++)
@@ -907,13 +907,13 @@ life_no_dump_while_frozen(const void *arg __unused)
 	static char memory[512];
 
 	life_peer_begin(0);
-	pv_dev_hold(&drive.dr_blk.blk_pvdev);
+	pv_dev_quiesce(&drive.dr_blk.blk_pvdev);
 	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == ENXIO, "frozen");
 	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
 	pv_blk_hold(&drive.dr_blk);
 	CHECK((drive.dr_blk.blk_flags & PVB_STOPPED) != 0, "the device is live");
 	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == ENXIO, "stopped");
-	pv_dev_hold(&drive.dr_blk.blk_pvdev);
+	pv_dev_quiesce(&drive.dr_blk.blk_pvdev);
 	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
 	drive_end();
 }

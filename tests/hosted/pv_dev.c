@@ -695,11 +695,11 @@ held_and_reclaimed(const void *arg __unused)
 {
 	struct model *m = begin_in(PV_DEV_LIVE);
 
-	pv_dev_hold(&m->m_pvd);
+	pv_dev_quiesce(&m->m_pvd);
 	CHECK(strcmp(m->m_log, "q") == 0 && pv_dev_state(&m->m_pvd) == PV_DEV_FROZEN, "%s", m->m_log);
 	/* It was not stopped after all. */
 	CHECK(pv_dev_thaw(&m->m_pvd) == 0 && strcmp(m->m_log, "qSR") == 0, "%s", m->m_log);
-	pv_dev_hold(&m->m_pvd);
+	pv_dev_quiesce(&m->m_pvd);
 	pv_dev_need_reset(&m->m_pvd, 1, EIO);
 	m->m_started = false;
 	pv_dev_reclaim(&m->m_pvd);
@@ -710,7 +710,7 @@ held_and_reclaimed(const void *arg __unused)
 	CHECK(kpi_run_tasks() == 0, "it is reset once more");
 	check_settled(m);
 	/* It is not expected any more before it has closed, and is detached. */
-	pv_dev_hold(&m->m_pvd);
+	pv_dev_quiesce(&m->m_pvd);
 	pv_dev_lose(&m->m_pvd);
 	m->m_started = false;
 	pv_dev_reclaim(&m->m_pvd);
@@ -720,7 +720,7 @@ held_and_reclaimed(const void *arg __unused)
 	CHECK(strcmp(m->m_log, "l") == 0, "%s", m->m_log);
 	/* Or is detached before it has closed. */
 	m = begin_in(PV_DEV_LIVE);
-	pv_dev_hold(&m->m_pvd);
+	pv_dev_quiesce(&m->m_pvd);
 	end(m);
 	CHECK(strcmp(m->m_log, "q" STOPS) == 0, "%s", m->m_log);
 }

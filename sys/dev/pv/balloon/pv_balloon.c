@@ -663,7 +663,7 @@ pv_balloon_empty(struct pv_balloon *pb)
 {
 	int error = 0;
 
-	pv_dev_hold(&pb->pb_pvdev);
+	pv_dev_quiesce(&pb->pb_pvdev);
 	pv_dev_lock(&pb->pb_pvdev);
 	/* Frozen, but not stopped: the device can be used. */
 	if (pv_dev_state(&pb->pb_pvdev) == PV_DEV_FROZEN && !pb->pb_pvdev.pvd_stopped) {

@@ -97,7 +97,7 @@
  * calls pv_dev_freeze() and pv_dev_thaw() of blk_pvdev; bo_stop and bo_restart are all that the device
  * needs.  Otherwise it does this, in this order, from one thread that may sleep:
  *
- *	pv_dev_hold()        nothing more is started; bios are queued; completions are still taken
+ *	pv_dev_quiesce()     nothing more is started; bios are queued; completions are still taken
  *	pv_blk_wait_idle()   optional: give what is in flight time to be completed
  *	(the device is stopped: it no longer uses the queues)
  *	pv_blk_requeue()     what was in flight is ready again, in the order it was put, in each queue
@@ -365,8 +365,8 @@ struct pv_blk_queue {
 	struct mtx	bq_mtx;
 	char		bq_name[PVQ_NAMELEN];
 	u_int		bq_index;
-	u_int		bq_flags;	/* copy of blk_flags, and PVB_STOPPED if bq_held */
-	bool		bq_held;	/* this queue alone is stopped */
+	u_int		bq_flags;	/* copy of blk_flags, and PVB_STOPPED if bq_stopped */
+	bool		bq_stopped;	/* this queue alone is stopped */
 	bool		bq_fast;	/* bo_post can be called */
 	bool		bq_stuck;	/* a request takes longer than blk_timeout_reset */
 
@@ -580,7 +580,7 @@ void	pv_blk_set_queues(struct pv_blk *blk, struct pvq *const *qs, u_int n);
  * of its requests, so that these are copied to and from pages that are shared with it.
  *
  *	a need of a reset (pv_dev.c)    -->  bpo_reconnect()      requested
- *	                                     pv_dev_hold()        the protocol's thread, from here on
+ *	                                     pv_dev_quiesce()     the protocol's thread, from here on
  *	                                     pv_blk_requeue()
  *	                                     pv_blk_set_queues()  none; the peer closes and connects
  *	the next peer's limits          -->  pv_blk_set_delete(), pv_blk_set_max_size()
@@ -617,9 +617,9 @@ struct pv_blk_peer_ops {
 void	pv_blk_copy(const struct bio *bp, size_t off, size_t length, char *buf, bool to_bio);
 
 /*
- * pv_dev_hold(), and from now on don't collect completions either: what a queue holds then may not be
- * true of the requests in flight.  What was completed before has been copied when this returns.
- * pv_dev_thaw() goes on, or pv_dev_hold() and what follows it.
+ * pv_dev_quiesce(), and from now on completions are not collected either: what a queue has then need
+ * not be true of the requests in flight.  What was completed before has been copied when this returns.
+ * pv_dev_thaw() goes on, or pv_dev_quiesce() and what follows it.
  */
 void	pv_blk_hold(struct pv_blk *blk);
 

@@ -717,15 +717,15 @@ static void
 pv_blk_queue_set_flags(struct pv_blk_queue *bq)
 {
 	PV_BLK_QUEUE_ASSERT(bq);
-	bq->bq_flags = bq->bq_blk->blk_flags | (bq->bq_held ? PVB_STOPPED : 0);
+	bq->bq_flags = bq->bq_blk->blk_flags | (bq->bq_stopped ? PVB_STOPPED : 0);
 }
 
 void
-pv_blk_queue_hold(struct pv_blk_queue *bq, bool held)
+pv_blk_queue_set_stopped(struct pv_blk_queue *bq, bool stopped)
 {
 	PV_BLK_ASSERT(bq->bq_blk);
 	PV_BLK_QUEUE_LOCK(bq);
-	bq->bq_held = held;
+	bq->bq_stopped = stopped;
 	pv_blk_queue_set_flags(bq);
 	PV_BLK_QUEUE_UNLOCK(bq);
 }
@@ -739,7 +739,7 @@ pv_blk_set_flags(struct pv_blk *blk, u_int set, u_int clear)
 	blk->blk_flags = (blk->blk_flags | set) & ~clear;
 	PV_BLK_FOREACH(blk, bq) {
 		PV_BLK_QUEUE_LOCK(bq);
-		bq->bq_held = bq->bq_held && (clear & PVB_STOPPED) == 0;
+		bq->bq_stopped = bq->bq_stopped && (clear & PVB_STOPPED) == 0;
 		pv_blk_queue_set_flags(bq);
 		PV_BLK_QUEUE_UNLOCK(bq);
 	}

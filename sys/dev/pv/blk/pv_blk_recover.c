@@ -85,7 +85,7 @@ pv_blk_dev_quiesce(void *arg, u_int queue, int error)
 		return;
 	}
 	PV_BLK_LOCK(blk);
-	pv_blk_queue_hold(&blk->blk_queues[queue], true);
+	pv_blk_queue_set_stopped(&blk->blk_queues[queue], true);
 	PV_BLK_UNLOCK(blk);
 }
 
@@ -147,7 +147,7 @@ pv_blk_dev_resume(void *arg, u_int queue)
 		blk->blk_requeued = false;
 		pv_blk_set_flags(blk, 0, PVB_DEAD | PVB_FROZEN | PVB_STOPPED);
 	} else
-		pv_blk_queue_hold(&blk->blk_queues[queue], false);
+		pv_blk_queue_set_stopped(&blk->blk_queues[queue], false);
 	PV_BLK_UNLOCK(blk);
 	pv_blk_run(blk);
 }
@@ -200,7 +200,7 @@ static const struct pv_dev_ops pv_blk_dev_ops = {
 void
 pv_blk_hold(struct pv_blk *blk)
 {
-	pv_dev_hold(&blk->blk_pvdev);
+	pv_dev_quiesce(&blk->blk_pvdev);
 	pv_blk_set_stopped(blk);
 }
 

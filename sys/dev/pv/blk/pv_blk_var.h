@@ -199,7 +199,7 @@ pv_blk_is_awaited_idle(const struct pv_blk_queue *bq)
 void	pv_blk_queues_init(struct pv_blk *blk, callout_func_t *retry);
 void	pv_blk_queues_fini(struct pv_blk *blk);
 /* Stops this queue alone, until pv_blk_set_flags() clears PVB_STOPPED, or this does. */
-void	pv_blk_queue_hold(struct pv_blk_queue *bq, bool held);
+void	pv_blk_queue_set_stopped(struct pv_blk_queue *bq, bool stopped);
 /* Changes blk_flags and the queues' copies; blk_mtx is held. */
 void	pv_blk_set_flags(struct pv_blk *blk, u_int set, u_int clear);
 /* pv_blk_set_queues() without its sysctls. */

@@ -62,7 +62,7 @@
  * Reconnection.  A device whose back end takes part in its reset is RESETTING until its bus calls
  * pv_dev_freeze(), and then pv_dev_thaw().  It is not stopped by pv_dev_down(), as that would take a
  * new connection as well: only quiesced.  Where the back end has memory of ours until it has closed,
- * the bus calls pv_dev_hold() and, then, pv_dev_reclaim() instead of pv_dev_freeze().
+ * the bus calls pv_dev_quiesce() and, then, pv_dev_reclaim() instead of pv_dev_freeze().
  *
  * Locking.
  *   pvd_sx   the life: held by each step from its beginning to its end, and by the task, so that a step
@@ -589,7 +589,7 @@ pv_dev_freeze(struct pv_dev *pvd)
 }
 
 void
-pv_dev_hold(struct pv_dev *pvd)
+pv_dev_quiesce(struct pv_dev *pvd)
 {
 	pv_dev_lock(pvd);
 	if (pv_dev_is_started(pvd) || pv_dev_state(pvd) == PV_DEV_RESETTING) {

@@ -208,7 +208,7 @@ void	pv_dev_down(struct pv_dev *pvd);
 int	pv_dev_restart(struct pv_dev *pvd);
 void	pv_dev_start(struct pv_dev *pvd, bool up);
 int	pv_dev_freeze(struct pv_dev *pvd);
-void	pv_dev_hold(struct pv_dev *pvd);
+void	pv_dev_quiesce(struct pv_dev *pvd);
 void	pv_dev_reclaim(struct pv_dev *pvd);
 int	pv_dev_thaw(struct pv_dev *pvd);
 void	pv_dev_lose(struct pv_dev *pvd);

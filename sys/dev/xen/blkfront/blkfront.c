@@ -470,7 +470,7 @@ xbd_stop(device_t dev, bool gone)
 		device_printf(dev, "the back end requests to close, and does not answer any more: "
 		    "disconnecting\n");
 	}
-	pv_dev_hold(&sc->xbd_blk.blk_pvdev);
+	pv_dev_quiesce(&sc->xbd_blk.blk_pvdev);
 	return (0);
 }
 
@@ -554,7 +554,7 @@ xbd_detach(device_t dev)
 	(void)sysctl_ctx_free(&sc->xbd_sysctl);
 	if (sc->xbd_attached) {
 		/* Linux's back end never releases a ring that is left with requests in flight. */
-		pv_dev_hold(&sc->xbd_blk.blk_pvdev);
+		pv_dev_quiesce(&sc->xbd_blk.blk_pvdev);
 		(void)pv_blk_wait_idle(&sc->xbd_blk, XBD_IDLE_SECS);
 	}
 	xenbus_leave(dev);

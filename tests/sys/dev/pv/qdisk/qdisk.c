@@ -516,7 +516,7 @@ qd_wait_for_ends(struct qd_softc *sc, u_int n)
 void
 qd_freeze_and_requeue(struct qd_softc *sc)
 {
-	pv_dev_hold(&sc->qd_blk.blk_pvdev);
+	pv_dev_quiesce(&sc->qd_blk.blk_pvdev);
 	pv_blk_requeue(&sc->qd_blk);
 	pv_blk_set_queues(&sc->qd_blk, NULL, 0);
 }

@@ -131,7 +131,7 @@ qd_caching_ends_with_a_flush(struct qd_softc *sc)
 	qd_answer_all(sc);
 	qd_all_ended(sc, 6, 0);
 	/* The last flush ends with the disk. */
-	pv_dev_hold(&sc->qd_blk.blk_pvdev);
+	pv_dev_quiesce(&sc->qd_blk.blk_pvdev);
 	pv_blk_end_caching(&sc->qd_blk);
 	qd_end(sc);
 	QD_EQ(sc, sc->qd_blk.blk_emptying, false);
@@ -260,7 +260,7 @@ static void
 qd_detach_ends_what_was_queued(struct qd_softc *sc)
 {
 	qd_begin(sc, 2, 8, 8);
-	pv_dev_hold(&sc->qd_blk.blk_pvdev);
+	pv_dev_quiesce(&sc->qd_blk.blk_pvdev);
 	FLUSH(sc, 0, 0);
 	W(sc, 1, 0);
 	W(sc, 2, qd_cpu(1));
@@ -277,7 +277,7 @@ qd_settle_waits_for_what_is_in_flight(struct qd_softc *sc)
 	qd_begin(sc, 2, 8, 8);
 	W(sc, 0, 0);
 	W(sc, 1, qd_cpu(1));
-	pv_dev_hold(&sc->qd_blk.blk_pvdev);
+	pv_dev_quiesce(&sc->qd_blk.blk_pvdev);
 	W(sc, 2, 0);
 	QD_EQ(sc, pv_blk_wait_idle(&sc->qd_blk, 1), EBUSY);
 	qd_answer_all(sc);
@@ -352,7 +352,7 @@ qd_half_cut_bio_is_lost_with_its_disk(struct qd_softc *sc)
 	/* The first queue is in the middle of bio 0, so that bio 1 waits there. */
 	qd_thaw(sc, 1);
 	QD_EQ(sc, qd_held(sc), 4);
-	pv_dev_hold(&sc->qd_blk.blk_pvdev);
+	pv_dev_quiesce(&sc->qd_blk.blk_pvdev);
 	pv_dev_lose(&sc->qd_blk.blk_pvdev);
 	QD_EQ(sc, sc->qd_ends[0], -1);
 	QD_EQ(sc, sc->qd_ends[1], -1);
@@ -464,7 +464,7 @@ qd_deletes_survive_a_suspend(struct qd_softc *sc)
 	qd_answer_all(sc);
 	qd_all_ended(sc, 16, 0);
 	qd_delete_some(sc, 16);
-	pv_dev_hold(&sc->qd_blk.blk_pvdev);
+	pv_dev_quiesce(&sc->qd_blk.blk_pvdev);
 	pv_dev_lose(&sc->qd_blk.blk_pvdev);
 	qd_answer_all(sc);
 	QD_EQ(sc, sc->qd_nends, 24);

@@ -21,7 +21,7 @@ qd_reset_waits_for_a_suspend(struct qd_softc *sc)
 {
 	qd_begin(sc, 2, 8, 8);
 	W(sc, 0, 0);
-	pv_dev_hold(&sc->qd_blk.blk_pvdev);
+	pv_dev_quiesce(&sc->qd_blk.blk_pvdev);
 	qd_need_reset(sc);
 	QD_EQ(sc, pv_dev_state(&sc->qd_blk.blk_pvdev), PV_DEV_FROZEN);
 	QD_EQ(sc, sc->qd_stops, 0);
@@ -290,7 +290,7 @@ qd_requeue_ends_no_other_s_requests(struct qd_softc *sc)
 	qd_begin(sc, 2, 8, 8);
 	W(sc, 0, 0);
 	W(sc, 1, last);
-	pv_dev_hold(&sc->qd_blk.blk_pvdev);
+	pv_dev_quiesce(&sc->qd_blk.blk_pvdev);
 	pvq_break(sc->qd_pvqs[0], PVQ_FAULT_ID, 0);
 	pv_blk_requeue(&sc->qd_blk);
 	QD_EQ(sc, sc->qd_ends[0], EIO);
