@@ -183,7 +183,7 @@ suspend_revive(device_t bus)
 	if (bus != NULL)
 		xenbus_resume(bus, cancelled);
 	if (bus != NULL && !cancelled) {
-		xenbus_settle(bus);
+		xenbus_wait_connect(bus);
 		xenbus_report_missing(bus);
 	}
 	suspend_ops->xso_done(cancelled);

@@ -327,7 +327,7 @@ xenbus_devices_watch(struct xenstore_watch *w, const char *path)
 
 /* Is it still to be seen whether this one connects? */
 static bool
-xenbus_is_settling(struct xenbus_child *xb)
+xenbus_is_connecting(struct xenbus_child *xb)
 {
 
 	return (atomic_load_acq_int(&xb->xb_begins) != 0 || xb->xb_phase == XB_WAIT ||
@@ -335,22 +335,22 @@ xenbus_is_settling(struct xenbus_child *xb)
 }
 
 void
-xenbus_settle(device_t dev)
+xenbus_wait_connect(device_t dev)
 {
 	struct xenbus_softc *sc = device_get_softc(dev);
 	sbintime_t deadline = sbinuptime() + xen_tunable(XEN_CONNECT_WAIT) * SBT_1S;
 	struct xenbus_child *xb;
-	bool settling;
+	bool connecting;
 
 	do {
-		settling = false;
+		connecting = false;
 		bus_topo_lock();
 		TAILQ_FOREACH(xb, &sc->xbs_children, xb_link)
-			settling = settling || xenbus_is_settling(xb);
+			connecting = connecting || xenbus_is_connecting(xb);
 		bus_topo_unlock();
-		if (settling)
-			pause("xbsetl", MAX(hz / 50, 1));
-	} while (settling && sbinuptime() < deadline);
+		if (connecting)
+			pause("xbconn", MAX(hz / 50, 1));
+	} while (connecting && sbinuptime() < deadline);
 }
 
 void
@@ -480,7 +480,7 @@ xenbus_driver_added(device_t dev, driver_t *driver __unused)
 {
 
 	xenbus_try_all(dev);
-	xenbus_settle(dev);
+	xenbus_wait_connect(dev);
 }
 
 static int
@@ -755,7 +755,7 @@ xenbus_attach(device_t dev)
 		return (error);
 	}
 	xenbus_scan(sc, 0);
-	xenbus_settle(dev);
+	xenbus_wait_connect(dev);
 	return (0);
 }
 

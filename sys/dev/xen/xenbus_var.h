@@ -182,7 +182,7 @@ void	xenbus_suspend(device_t bus);
 void	xenbus_resume(device_t bus, bool cancelled);
 
 /* Give back ends some time to connect: a user who loads a driver expects its devices.  Sleeps. */
-void	xenbus_settle(device_t bus);
+void	xenbus_wait_connect(device_t bus);
 
 /* Report the devices that had a back end, and have none now.  May sleep. */
 void	xenbus_report_missing(device_t bus);

@@ -100,7 +100,7 @@ static LIST_HEAD(, front) front_list = LIST_HEAD_INITIALIZER(front_list);
 static const struct xen_core_fronts *front_users;
 static eventhandler_tag front_attach_tag, front_detach_tag;
 static struct taskqueue *front_queue;	/* not the one that the core's task is in */
-static struct timeout_task front_settle_task;
+static struct timeout_task front_reconcile_task;
 static u_int front_tries;
 static bool front_ready;	/* the task may be scheduled */
 static struct task front_offer_task;	/* in the core's thread */
@@ -828,7 +828,7 @@ front_offer(void *arg __unused, int pending __unused)
 #define	FRONT_ARRIVED	"xenfront_arrived"	/* a property: to be taken */
 
 static void
-front_settle_one(device_t dev, void *arg)
+front_reconcile_one(device_t dev, void *arg)
 {
 	bool *again = arg;
 	struct front *f;
@@ -859,15 +859,15 @@ front_settle_one(device_t dev, void *arg)
 
 /* Take what has arrived, and give back what has no driver of the suite any more. */
 static void
-front_settle(void *arg __unused, int pending __unused)
+front_reconcile(void *arg __unused, int pending __unused)
 {
 	bool again = false;
 
 	bus_topo_lock();
-	front_each(front_settle_one, &again);
+	front_each(front_reconcile_one, &again);
 	if (again && front_tries > 0) {
 		front_tries--;
-		(void)taskqueue_enqueue_timeout(front_queue, &front_settle_task,
+		(void)taskqueue_enqueue_timeout(front_queue, &front_reconcile_task,
 		    MAX(hz / 10, 1));
 	}
 	bus_topo_unlock();
@@ -881,7 +881,7 @@ front_schedule(void)
 	if (!front_ready)
 		return;
 	front_tries = FRONT_TRIES;
-	(void)taskqueue_enqueue_timeout(front_queue, &front_settle_task, 0);
+	(void)taskqueue_enqueue_timeout(front_queue, &front_reconcile_task, 0);
 }
 
 void
@@ -891,7 +891,7 @@ xen_core_front_return(void)
 	if (!front_ready)
 		return;
 	front_schedule();
-	taskqueue_drain_timeout(front_queue, &front_settle_task);
+	taskqueue_drain_timeout(front_queue, &front_reconcile_task);
 	taskqueue_drain(taskqueue_thread, &front_offer_task);
 }
 
@@ -952,7 +952,7 @@ xen_core_front_init(const struct xen_core_fronts *fronts)
 
 	front_queue = taskqueue_create("xen fronts", M_WAITOK, taskqueue_thread_enqueue,
 	    &front_queue);
-	TIMEOUT_TASK_INIT(front_queue, &front_settle_task, 0, front_settle, NULL);
+	TIMEOUT_TASK_INIT(front_queue, &front_reconcile_task, 0, front_reconcile, NULL);
 	error = taskqueue_start_threads(&front_queue, 2, PWAIT, "xen fronts");
 	if (error != 0) {
 		taskqueue_free(front_queue);
@@ -977,8 +977,8 @@ xen_core_front_fini(void)
 	EVENTHANDLER_DEREGISTER(device_attach, front_attach_tag);
 	EVENTHANDLER_DEREGISTER(device_detach, front_detach_tag);
 	front_tries = 0;
-	while (taskqueue_cancel_timeout(front_queue, &front_settle_task, NULL) != 0)
-		taskqueue_drain_timeout(front_queue, &front_settle_task);
+	while (taskqueue_cancel_timeout(front_queue, &front_reconcile_task, NULL) != 0)
+		taskqueue_drain_timeout(front_queue, &front_reconcile_task);
 	taskqueue_free(front_queue);
 	device_clear_prop_alldev(FRONT_ARRIVED);
 	front_users = NULL;
