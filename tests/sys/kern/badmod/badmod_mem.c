@@ -128,11 +128,17 @@ bad_mbuf_after_free(void)
 	m_freem(n);
 }
 
+static volatile u_int bad_freed;
+
 static void
 bad_post_ithread(void *arg)
 {
 	struct bad_node *n = arg;
+	int i;
 
+	/* Whichever CPU is faster. */
+	for (i = 0; i < 1000 && atomic_load_acq_int(&bad_freed) == 0; i++)
+		DELAY(1000);
 	n->bn_self->bn_pad[0]++;
 }
 
@@ -156,6 +162,7 @@ bad_ithread_source(void)
 	    intr_priority(INTR_TYPE_MISC), INTR_TYPE_MISC | INTR_MPSAFE, &cookie) == 0)
 		intr_event_remove_handler(cookie);
 	free(n, M_BADMOD);
+	atomic_store_rel_int(&bad_freed, 1);
 	intr_event_destroy(ie);
 }
 
