@@ -258,7 +258,7 @@ device_new(bool modern, uint64_t features)
 	PCPU_SET(curthread, &thread);
 	PCPU_SET(cpuid, 0);
 	mp_ncpus = 3;
-	/* Without ACCESS_PLATFORM, too, what bus_dma(9) allocated is seen by the device when it is synced. */
+	/* Without ACCESS_PLATFORM, too: what bus_dma(9) allocated is seen by the device once synced. */
 	kpi_bounced = true;
 	dv.answers = true;
 	dv.writeback = 1;
