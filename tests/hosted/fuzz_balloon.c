@@ -163,6 +163,19 @@ sysctl_handle_bool(SYSCTL_HANDLER_ARGS)
 	return (ENOTSUP);
 }
 
+/* pv_dev's tasks. */
+int
+pv_tasks_init(struct pv_tasks *pt __unused)
+{
+
+	return (0);
+}
+
+void
+pv_tasks_free(struct pv_tasks *pt __unused)
+{
+}
+
 struct taskqueue *
 taskqueue_create(const char *name __unused, int flags __unused,
     taskqueue_enqueue_fn enqueue __unused, void *context __unused)

@@ -253,6 +253,17 @@ eventhandler_deregister(struct eventhandler_list *list __unused, eventhandler_ta
 }
 
 /* The worker's thread and pv_dev's. */
+int
+pv_tasks_init(struct pv_tasks *pt __unused)
+{
+
+	return (kpi_no_threads ? ENOMEM : 0);
+}
+
+void
+pv_tasks_free(struct pv_tasks *pt __unused)
+{
+}
 
 struct taskqueue *
 taskqueue_create(const char *name __unused, int flags __unused,

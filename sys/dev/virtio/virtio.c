@@ -368,8 +368,8 @@ virtio_config_drain(struct virtio_bus *vb)
 {
 
 	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
-	while (taskqueue_cancel_timeout(vb->vb_config_tq, &vb->vb_config_task, NULL) != 0)
-		taskqueue_drain_timeout(vb->vb_config_tq, &vb->vb_config_task);
+	while (taskqueue_cancel_timeout(vb->vb_config_tasks.pt_tq, &vb->vb_config_task, NULL) != 0)
+		taskqueue_drain_timeout(vb->vb_config_tasks.pt_tq, &vb->vb_config_task);
 }
 
 /* Choose the size of a queue.  Returns 0, logged, if no size fits. */
@@ -520,14 +520,13 @@ virtio_alloc_queues(device_t dev, const struct virtio_queue_spec *specs, int n, 
 	int error, i;
 
 	KASSERT(vb->vb_slots == NULL, ("%s: queues are allocated", __func__));
+	error = pv_tasks_init(&vb->vb_config_tasks);
+	if (error != 0)
+		return (error);
 	vb->vb_slots = malloc(n * sizeof(*vb->vb_slots), M_VIRTIO, M_WAITOK | M_ZERO);
 	vb->vb_nslots = n;
 	vb->vb_intr_type = type;
-	vb->vb_config_tq = taskqueue_create("virtio_config", M_WAITOK, taskqueue_thread_enqueue,
-	    &vb->vb_config_tq);
-	TIMEOUT_TASK_INIT(vb->vb_config_tq, &vb->vb_config_task, 0, virtio_config_task, vb);
-	error = taskqueue_start_threads(&vb->vb_config_tq, 1, PWAIT, "%s config",
-	    device_get_nameunit(vb->vb_dev));
+	TIMEOUT_TASK_INIT(vb->vb_config_tasks.pt_tq, &vb->vb_config_task, 0, virtio_config_task, vb);
 	for (i = 0; i < n && error == 0; i++)
 		error = virtio_alloc_queue(vb, i, &specs[i]);
 	if (error == 0)
@@ -550,7 +549,7 @@ virtio_free_queues(device_t dev)
 	KASSERT(!vb->vb_awake, ("%s: the device is live", __func__));
 	virtio_intr_free(vb);
 	virtio_config_drain(vb);
-	taskqueue_free(vb->vb_config_tq);
+	pv_tasks_free(&vb->vb_config_tasks);
 	for (vs = vb->vb_slots; vs < vb->vb_slots + vb->vb_nslots; vs++) {
 		pvq_free(vs->vs_spare);
 		if (vs->vs_pvq == NULL)
@@ -668,7 +667,8 @@ virtio_request_reset(device_t dev)
 	struct virtio_bus *vb = virtio_bus_of(dev);
 
 	vb->vb_reset_wanted = true;
-	(void)taskqueue_enqueue_timeout_sbt(vb->vb_config_tq, &vb->vb_config_task, SBT_1S, 0, 0);
+	(void)taskqueue_enqueue_timeout_sbt(vb->vb_config_tasks.pt_tq, &vb->vb_config_task, SBT_1S,
+	    0, 0);
 }
 
 int
@@ -740,7 +740,7 @@ virtio_wake(struct virtio_bus *vb)
 
 	vb->vb_asleep = false;
 	vb->vb_reset_wanted = true;
-	(void)taskqueue_enqueue_timeout_sbt(vb->vb_config_tq, &vb->vb_config_task, 0, 0, 0);
+	(void)taskqueue_enqueue_timeout_sbt(vb->vb_config_tasks.pt_tq, &vb->vb_config_task, 0, 0, 0);
 }
 
 /*

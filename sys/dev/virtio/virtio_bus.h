@@ -25,6 +25,7 @@
 #include <sys/taskqueue.h>
 
 #include <dev/pv/pv_tunable.h>
+#include <dev/pv/dev/pv_tasks.h>
 #include <dev/virtio/virtio.h>
 #include <dev/virtio/virtqueue.h>
 
@@ -123,7 +124,7 @@ struct virtio_bus {
 	struct task	 vb_line_task;
 	/* A reset may have taken the cause of an interrupt back that is on its way. */
 	volatile u_int	 vb_recalled;
-	struct taskqueue *vb_config_tq;	/* drivers may sleep for long over a change */
+	struct pv_tasks	vb_config_tasks; /* drivers may sleep for long over a change */
 	struct timeout_task vb_config_task;
 	/* From virtio_bus_attach() to virtio_bus_detach(); a transport may add to it. */
 	struct sysctl_ctx_list vb_sysctl;

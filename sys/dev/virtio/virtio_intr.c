@@ -91,7 +91,7 @@ virtio_config_intr(void *arg)
 	struct virtio_bus *vb = arg;
 
 	if (vb->vb_awake)
-		taskqueue_enqueue_timeout_sbt(vb->vb_config_tq, &vb->vb_config_task, 0, 0, 0);
+		taskqueue_enqueue_timeout_sbt(vb->vb_config_tasks.pt_tq, &vb->vb_config_task, 0, 0, 0);
 }
 
 /*
@@ -108,7 +108,7 @@ virtio_single_intr(void *arg)
 	virtio_slots_intr(vb);
 	/* Negative: one that is armed stays as it is. */
 	if (vb->vb_awake)
-		taskqueue_enqueue_timeout_sbt(vb->vb_config_tq, &vb->vb_config_task,
+		taskqueue_enqueue_timeout_sbt(vb->vb_config_tasks.pt_tq, &vb->vb_config_task,
 		    -VIRTIO_SINGLE_DELAY, 0, 0);
 }
 

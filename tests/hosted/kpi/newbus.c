@@ -26,6 +26,8 @@
 #include <machine/resource.h>
 #include <machine/stdarg.h>
 
+#include <dev/pv/dev/pv_tasks.h>
+
 #include "../host/host.h"
 #include "kpi.h"
 
@@ -456,6 +458,24 @@ kpi_taskqueue_cpu(const struct taskqueue *queue)
 
 	CHECK(queue->tq_threads == 1, "%d threads", queue->tq_threads);
 	return (queue->tq_cpu);
+}
+
+/* A device's queue of tasks, as if it had a thread of its own. */
+int
+pv_tasks_init(struct pv_tasks *pt)
+{
+
+	if (kpi_no_threads)
+		return (ENOMEM);
+	pt->pt_tq = taskqueue_create("pv_dev", M_WAITOK, taskqueue_thread_enqueue, pt);
+	return (taskqueue_start_threads(&pt->pt_tq, 1, 0, "pv tasks"));
+}
+
+void
+pv_tasks_free(struct pv_tasks *pt)
+{
+
+	taskqueue_free(pt->pt_tq);
 }
 
 void

@@ -79,7 +79,6 @@
 #include <sys/lock.h>
 #include <sys/malloc.h>
 #include <sys/mutex.h>
-#include <sys/priority.h>
 #include <sys/sx.h>
 #include <sys/sysctl.h>
 #include <sys/taskqueue.h>
@@ -87,6 +86,7 @@
 
 #include <dev/pv/pv_log.h>
 #include <dev/pv/dev/pv_dev.h>
+#include <dev/pv/dev/pv_tasks.h>
 #include <dev/pv/queue/pvq.h>
 
 /* After this many resets, no two within the pause. */
@@ -140,7 +140,7 @@ pv_dev_schedule(struct pv_dev *pvd)
 	mtx_assert(&pvd->pvd_mtx, MA_OWNED);
 	if (pvd->pvd_resets + pvd->pvd_queue_resets < PV_DEV_UNPACED || pause < 0)
 		pause = 0;
-	(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tq, &pvd->pvd_task, pause, 0, 0);
+	(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tasks.pt_tq, &pvd->pvd_task, pause, 0, 0);
 }
 
 bool
@@ -278,7 +278,8 @@ static void
 pv_dev_look_for_more(struct pv_dev *pvd, sbintime_t delay)
 {
 	if (pvd->pvd_short && pvd->pvd_ops->pdo_has_more != NULL)
-		(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tq, &pvd->pvd_more_task, delay, 0, 0);
+		(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tasks.pt_tq, &pvd->pvd_more_task,
+		    delay, 0, 0);
 }
 
 /* The device works, and is used from now on if it has users. */
@@ -308,7 +309,7 @@ pv_dev_try_later(struct pv_dev *pvd, int error)
 		    "again\n", error);
 	pvd->pvd_start_retries++;
 	pv_dev_set_state(pvd, PV_DEV_RESETTING);
-	(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tq, &pvd->pvd_task,
+	(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tasks.pt_tq, &pvd->pvd_task,
 	    MIN(delay, PV_DEV_AGAIN_MAX), 0, 0);
 }
 
@@ -687,10 +688,10 @@ pv_dev_leave(struct pv_dev *pvd)
 	}
 	pv_dev_unlock(pvd);
 	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
-	while (taskqueue_cancel_timeout(pvd->pvd_tq, &pvd->pvd_task, NULL) != 0)
-		taskqueue_drain_timeout(pvd->pvd_tq, &pvd->pvd_task);
-	while (taskqueue_cancel_timeout(pvd->pvd_tq, &pvd->pvd_more_task, NULL) != 0)
-		taskqueue_drain_timeout(pvd->pvd_tq, &pvd->pvd_more_task);
+	while (taskqueue_cancel_timeout(pvd->pvd_tasks.pt_tq, &pvd->pvd_task, NULL) != 0)
+		taskqueue_drain_timeout(pvd->pvd_tasks.pt_tq, &pvd->pvd_task);
+	while (taskqueue_cancel_timeout(pvd->pvd_tasks.pt_tq, &pvd->pvd_more_task, NULL) != 0)
+		taskqueue_drain_timeout(pvd->pvd_tasks.pt_tq, &pvd->pvd_more_task);
 }
 
 void
@@ -731,6 +732,10 @@ pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops, void
 	int error;
 
 	bzero(pvd, sizeof(*pvd));
+	/* What it does may sleep for seconds, which would delay others' tasks in taskqueue_thread. */
+	error = pv_tasks_init(&pvd->pvd_tasks);
+	if (error != 0)
+		return (error);
 	pvd->pvd_dev = dev;
 	pvd->pvd_ops = ops;
 	pvd->pvd_arg = arg;
@@ -739,24 +744,18 @@ pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops, void
 	pvd->pvd_queues = malloc(nqueues * sizeof(*pvd->pvd_queues), M_PVDEV, M_WAITOK | M_ZERO);
 	sx_init(&pvd->pvd_sx, "pv_dev life");
 	mtx_init(&pvd->pvd_mtx, device_get_nameunit(dev), "pv_dev needs", MTX_DEF);
-	/* What it does may sleep for seconds, which would delay others' tasks in taskqueue_thread. */
-	pvd->pvd_tq = taskqueue_create("pv_dev", M_WAITOK, taskqueue_thread_enqueue, &pvd->pvd_tq);
-	TIMEOUT_TASK_INIT(pvd->pvd_tq, &pvd->pvd_task, 0, pv_dev_task, pvd);
-	TIMEOUT_TASK_INIT(pvd->pvd_tq, &pvd->pvd_more_task, 0, pv_dev_more_task, pvd);
+	TIMEOUT_TASK_INIT(pvd->pvd_tasks.pt_tq, &pvd->pvd_task, 0, pv_dev_task, pvd);
+	TIMEOUT_TASK_INIT(pvd->pvd_tasks.pt_tq, &pvd->pvd_more_task, 0, pv_dev_more_task, pvd);
 	pvd->pvd_going_tag = EVENTHANDLER_REGISTER(device_detach, pv_dev_detaching, pvd,
 	    EVENTHANDLER_PRI_ANY);
-	error = taskqueue_start_threads(&pvd->pvd_tq, 1, PWAIT, "%s config",
-	    device_get_nameunit(dev));
-	if (error != 0)
-		pv_dev_fini(pvd);
-	return (error);
+	return (0);
 }
 
 void
 pv_dev_fini(struct pv_dev *pvd)
 {
 	EVENTHANDLER_DEREGISTER(device_detach, pvd->pvd_going_tag);
-	taskqueue_free(pvd->pvd_tq);
+	pv_tasks_free(&pvd->pvd_tasks);
 	mtx_destroy(&pvd->pvd_mtx);
 	sx_destroy(&pvd->pvd_sx);
 	free(pvd->pvd_queues, M_PVDEV);

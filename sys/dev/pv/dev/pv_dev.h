@@ -25,6 +25,8 @@
 #include <sys/sx.h>
 #include <sys/taskqueue.h>
 
+#include <dev/pv/dev/pv_tasks.h>
+
 struct pvq;
 struct sysctl_ctx_list;
 struct sysctl_oid_list;
@@ -124,7 +126,7 @@ struct pv_dev {
 	eventhandler_tag pvd_going_tag;
 	int		 pvd_error;	/* why the device needs a reset; 0: it needs none */
 	struct pv_dev_queue *pvd_queues;
-	struct taskqueue *pvd_tq;
+	struct pv_tasks	 pvd_tasks;
 	struct timeout_task pvd_task;
 	struct timeout_task pvd_more_task;
 	sbintime_t	 pvd_reset_at;	/* when something was reset last */
@@ -150,7 +152,7 @@ struct pv_dev {
 int	pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops, void *arg,
 	    u_int nqueues);
 
-/* Free what pv_dev_init() made.  No step, no need of a reset, and no task of pvd_tq comes any more. */
+/* Free what pv_dev_init() made.  No step, no need of a reset, and no task comes any more. */
 void	pv_dev_fini(struct pv_dev *pvd);
 
 /* Publish resets, queue_resets, queue_reset_errors, start_retries and more_starts below parent. */

@@ -255,9 +255,9 @@ pv_net_detach_interface(struct pv_net *pn)
 	}
 	/* With the tick stopped nothing is left that enqueues a task: no queue, no ioctl. */
 	callout_drain(&pn->pn_tick);
-	taskqueue_drain(pn->pn_pvdev.pvd_tq, &pn->pn_link_task);
-	taskqueue_drain(pn->pn_pvdev.pvd_tq, &pn->pn_filter_task);
-	taskqueue_drain(pn->pn_pvdev.pvd_tq, &pn->pn_offload_task);
+	taskqueue_drain(pn->pn_pvdev.pvd_tasks.pt_tq, &pn->pn_link_task);
+	taskqueue_drain(pn->pn_pvdev.pvd_tasks.pt_tq, &pn->pn_filter_task);
+	taskqueue_drain(pn->pn_pvdev.pvd_tasks.pt_tq, &pn->pn_offload_task);
 	(void)sysctl_ctx_free(&pn->pn_sysctl);
 	(void)sysctl_ctx_free(&pn->pn_queue_sysctl);
 	if_free(pn->pn_ifp);

@@ -169,7 +169,7 @@ pv_net_filter_task(void *arg, int pending __unused)
 void
 pv_net_refilter(struct pv_net *pn)
 {
-	taskqueue_enqueue(pn->pn_pvdev.pvd_tq, &pn->pn_filter_task);
+	taskqueue_enqueue(pn->pn_pvdev.pvd_tasks.pt_tq, &pn->pn_filter_task);
 }
 
 static bool

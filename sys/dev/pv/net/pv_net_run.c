@@ -637,7 +637,7 @@ pv_net_resume(void *arg, u_int queue)
 	if_link_state_change(pn->pn_ifp, pn->pn_ops->pno_link_up(pn->pn_softc) ?
 	    LINK_STATE_UP : LINK_STATE_DOWN);
 	if (pn->pn_moved)
-		taskqueue_enqueue(pn->pn_pvdev.pvd_tq, &pn->pn_link_task);
+		taskqueue_enqueue(pn->pn_pvdev.pvd_tasks.pt_tq, &pn->pn_link_task);
 }
 
 static void
@@ -793,10 +793,10 @@ pv_net_tick(void *arg)
 	/* Forwarding was switched on or off. */
 	if (live && pn->pn_ops->pno_set_offloads != NULL &&
 	    pv_net_rx_wanted(pn) != pn->pn_offloads_asked)
-		taskqueue_enqueue(pn->pn_pvdev.pvd_tq, &pn->pn_offload_task);
+		taskqueue_enqueue(pn->pn_pvdev.pvd_tasks.pt_tq, &pn->pn_offload_task);
 	/* The state that a flapping link has in the end. */
 	if (atomic_swap_int(&pn->pn_link_changes, 0) > PV_NET_LINK_CHANGES)
-		taskqueue_enqueue(pn->pn_pvdev.pvd_tq, &pn->pn_link_task);
+		taskqueue_enqueue(pn->pn_pvdev.pvd_tasks.pt_tq, &pn->pn_link_task);
 	callout_reset(&pn->pn_tick, hz, pv_net_tick, pn);
 }
 
