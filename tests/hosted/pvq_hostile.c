@@ -314,6 +314,26 @@ place_skipped(const struct impl *im)
 	}
 }
 
+/* A device with another wrap counter may not interrupt, by which get would see it. */
+static void
+turn_without_an_interrupt(const struct impl *im)
+{
+	struct peer_chain pr[3];
+	struct fix f;
+	int i;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	for (i = 0; i < 3; i++) {
+		fix_post(&f, i + 1, 0, 1);
+		fix_fetch(&f, &pr[i], i + 1, 0, 1);
+	}
+	CHECK(pvq_peek(f.q) == PVQ_QUIET && !pvq_broken(f.q), "nothing was written");
+	CHECK(f.po->po_violate(f.pe, VIOLATION_TURN, &pr[0]), "violation");
+	CHECK(pvq_peek(f.q) == PVQ_QUIET, "something waits");
+	check_broken(&f, VIRTQUEUE_FAULT_FLAGS, 3);
+	fix_close(&f);
+}
+
 const struct pvq_test pvq_hostile_tests[] = {
 	{ "hostile_id_out_of_range", "An id that no chain can have", id_out_of_range,
 	    IM_ANY_ORDER },
@@ -325,6 +345,8 @@ const struct pvq_test pvq_hostile_tests[] = {
 	    .lacks = IM_PACKED },
 	{ "hostile_flags_of_another_turn", "The wrap counter flipped early, or not at all",
 	    flags_of_another_turn, IM_PACKED },
+	{ "hostile_turn_without_an_interrupt", "Is seen by a watchdog", turn_without_an_interrupt,
+	    IM_PACKED },
 	{ "hostile_place_skipped", "Nothing completes any more, which a watchdog sees",
 	    place_skipped, IM_PACKED },
 	{ "hostile_length_too_long", "Breaks a modern queue; is cut in a legacy one",

@@ -297,13 +297,11 @@ vqpacked_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen, voi
 }
 
 /*
- * The descriptor at vp_used is not used.  If it is of a chain in flight, then AVAIL is as we set it,
+ * If the descriptor at vp_used is of a chain in flight, then AVAIL is as we set it,
  * and stays so when the device uses it; anything else is a device with a wrong wrap counter, whose
  * later completions would not be seen.
- *
- * completed  as q_completed, but up to date
  */
-static void
+void
 vp_check_turn(struct vqpacked *vp, uint32_t completed)
 {
 	uint16_t flags;

@@ -241,5 +241,7 @@ vqpacked_peek(struct pvq *q)
 			return (i == 0 ? PVQ_WAITS : PVQ_SKIPPED);
 		vp_step(vp, &at, &turn, 1);
 	}
+	/* Its interrupts may be as wrong as its wrap counter: get did not look since. */
+	vp_check_turn(vp, q->q_completed);
 	return (PVQ_QUIET);
 }

@@ -164,6 +164,13 @@ vp_set_event(struct vqpacked *vp, uint32_t event)
 	pv_dma_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 }
 
+/*
+ * The descriptor at vp_used is not used: the queue breaks if the device has another turn than we.
+ *
+ * completed  as q_completed, but up to date
+ */
+void	vp_check_turn(struct vqpacked *vp, uint32_t completed);
+
 /* Of struct pvq_ops: events, in both directions. */
 bool	vqpacked_kick(struct pvq *q);
 bool	vqpacked_intr_enable(struct pvq *q, unsigned int after);

@@ -498,7 +498,8 @@ pvq_intr_taken(struct pvq *q)
 /*
  * For a watchdog: why has nothing completed?  A peer that is at work may look as if it had skipped a
  * place for a moment; one that looks so again after seconds in which nothing has completed has done it,
- * and its queue is to be broken (PVQ_FAULT_SKIP).  Both sides are serialised; the queue is not broken.
+ * and its queue is to be broken (PVQ_FAULT_SKIP).  Both sides are serialised; the queue is not broken,
+ * but may be then, if what the peer wrote can't be.
  */
 static inline enum pvq_peek
 pvq_peek(struct pvq *q)
