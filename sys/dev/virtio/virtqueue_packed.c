@@ -297,23 +297,6 @@ vqpacked_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen, voi
 }
 
 /*
- * If the descriptor at vp_used is of a chain in flight, then AVAIL is as we set it,
- * and stays so when the device uses it; anything else is a device with a wrong wrap counter, whose
- * later completions would not be seen.
- */
-void
-vp_check_turn(struct vqpacked *vp, uint32_t completed)
-{
-	uint16_t flags;
-
-	if ((int32_t)(atomic_load_acq_32(&vp->vp_shown) - completed) <= 0)
-		return;
-	flags = vp_read(vp, vp->vp_used) >> VRING_PACKED_FLAGS_SHIFT;
-	if (((flags ^ vp->vp_turn) & VRING_PACKED_F_AVAIL) != 0)
-		pvq_break(&vp->vp_c.vqc_pvq, VIRTQUEUE_FAULT_FLAGS, flags);
-}
-
-/*
  * Check a used descriptor.  Returns false, and the queue is broken, if it is invalid.  For lengths, see
  * vq_check() in virtqueue_split.c.
  */

@@ -223,6 +223,23 @@ vqpacked_intr_disable(struct pvq *q)
 }
 
 /*
+ * If the descriptor at vp_used is of a chain in flight, then AVAIL is as we set it,
+ * and stays so when the device uses it; anything else is a device with a wrong wrap counter, whose
+ * later completions would not be seen.
+ */
+void
+vp_check_turn(struct vqpacked *vp, uint32_t completed)
+{
+	uint16_t flags;
+
+	if ((int32_t)(atomic_load_acq_32(&vp->vp_shown) - completed) <= 0)
+		return;
+	flags = vp_read(vp, vp->vp_used) >> VRING_PACKED_FLAGS_SHIFT;
+	if (((flags ^ vp->vp_turn) & VRING_PACKED_F_AVAIL) != 0)
+		pvq_break(&vp->vp_c.vqc_pvq, VIRTQUEUE_FAULT_FLAGS, flags);
+}
+
+/*
  * A used descriptor beyond the next place means that this one was skipped: a device writes used
  * descriptors one behind the other (2.8.12).  It may do so in any order for a moment, so that this is
  * to be found twice.  All places that are looked at have chains of ours, which are not used.
