@@ -273,11 +273,18 @@ pv_dev_apply_settings(struct pv_dev *pvd)
 		(*set)(pvd->pvd_arg);
 }
 
+/* Has it less than it could use, of anything? */
+static bool
+pv_dev_lacks(const struct pv_dev *pvd)
+{
+	return (pv_dev_is_short(pvd, PV_DEV_QUEUES) || pv_dev_is_short(pvd, PV_DEV_REQUESTS));
+}
+
 /* Look later whether there may be more queues for a device that has fewer than it could use. */
 static void
 pv_dev_look_for_more(struct pv_dev *pvd, sbintime_t delay)
 {
-	if (pvd->pvd_short && pvd->pvd_ops->pdo_has_more != NULL)
+	if (pv_dev_lacks(pvd) && pvd->pvd_ops->pdo_has_more != NULL)
 		(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tasks.pt_tq, &pvd->pvd_more_task,
 		    delay, 0, 0);
 }
@@ -383,9 +390,7 @@ pv_dev_set_short(struct pv_dev *pvd, enum pv_dev_count count, u_int have, u_int 
 		device_printf(pvd->pvd_dev, "all %u %s are used now\n", have, what);
 	pvd->pvd_have[count] = have;
 	pvd->pvd_could[count] = could;
-	pvd->pvd_short = pv_dev_is_short(pvd, PV_DEV_QUEUES) ||
-	    pv_dev_is_short(pvd, PV_DEV_REQUESTS);
-	if (!pvd->pvd_short)
+	if (!pv_dev_lacks(pvd))
 		pvd->pvd_more_tries = 0;
 }
 
@@ -408,7 +413,7 @@ pv_dev_more_task(void *arg, int pending __unused)
 
 	sx_xlock(&pvd->pvd_sx);
 	/* In another state, this begins again with the next start. */
-	if (pv_dev_is_live(pvd) && pvd->pvd_short)
+	if (pv_dev_is_live(pvd) && pv_dev_lacks(pvd))
 		pv_dev_get_more(pvd);
 	sx_xunlock(&pvd->pvd_sx);
 }

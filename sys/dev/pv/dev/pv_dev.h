@@ -119,7 +119,6 @@ struct pv_dev {
 	bool		 pvd_stopped;	/* and has nothing of ours */
 	bool		 pvd_leaked;	/* it did not stop, and may use its memory for ever */
 	bool		 pvd_leaving;	/* it need not be started any more */
-	bool		 pvd_short;	/* it has less than it could use, of pvd_could */
 	u_int		 pvd_have[PV_DEV_COUNTS];	/* as pv_dev_set_short() was told last */
 	u_int		 pvd_could[PV_DEV_COUNTS];
 	sbintime_t	 pvd_going_at;	/* since when its bus is being detached; 0: it is not */

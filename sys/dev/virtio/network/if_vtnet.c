@@ -373,7 +373,7 @@ vtnet_use_more(struct vtnet_softc *sc)
 	struct pvq_spec queue;
 	int i;
 
-	if (!pv_net_dev(sc->vtn_pn)->pvd_short)
+	if (!pv_dev_is_short(pv_net_dev(sc->vtn_pn), PV_DEV_QUEUES))
 		return;
 	for (i = 0; i < sc->vtn_wanted; i++) {
 		pv_net_queue(sc->vtn_pn, i, false, &queue);
