@@ -47,7 +47,6 @@ static struct device {
 	struct transport tr;
 	struct vtblk_softc sc;
 	struct virtio_blk_config *config;
-	struct peer	*peers[TR_QUEUES];
 	u_char		 bytes[SECTORS * SECTOR];
 	/* How it answers: a status, none, or a used length that is so many bytes short. */
 	uint8_t		 status;
@@ -70,8 +69,8 @@ dv_find(struct transport *tr __unused, u_int queue, struct pvq *q)
 	uint64_t got = dv.tr.tr_accepted;
 	u_int i = (got & VIRTIO_F_EVENT_IDX) != 0 ? 4 : (got & VIRTIO_F_INDIRECT_DESC) != 0 ? 2 : 0;
 
-	host_free(dv.peers[queue]);
-	dv.peers[queue] = split_peer(&split_impls[dv.tr.tr_bus.vb_modern ? i : i == 0 ? 7 : 8], q);
+	transport_set_peer(&dv.tr, queue, split_peer(&split_impls[dv.tr.tr_bus.vb_modern ? i : i == 0 ? 7 : 8],
+	    q));
 	if (queue == 0)
 		dv.config->writeback = dv.writeback;
 }
@@ -147,7 +146,7 @@ dv_do(struct wire *w)
 static bool
 dv_takes(u_int queue, struct wire *w)
 {
-	struct peer *pe = dv.peers[queue];
+	struct peer *pe = dv.tr.tr_peers[queue];
 	const u_char *hdr;
 
 	if (pe == NULL || !dv.tr.tr_enabled[queue] || !pe->pe_ops->po_fetch(pe, &w->chain))
@@ -164,7 +163,7 @@ dv_takes(u_int queue, struct wire *w)
 static void
 dv_answers(u_int queue, struct wire *w, uint8_t status)
 {
-	struct peer *pe = dv.peers[queue];
+	struct peer *pe = dv.tr.tr_peers[queue];
 	struct peer_chain *pr = &w->chain;
 	int last = pr->pr_nread + pr->pr_nwrite - 1;
 
@@ -196,14 +195,14 @@ dv_notified(struct transport *tr __unused, u_int queue)
 
 	if (dv.answers)
 		(void)dv_works(queue);
-	(void)dv.peers[queue]->pe_ops->po_listen(dv.peers[queue]);
+	(void)dv.tr.tr_peers[queue]->pe_ops->po_listen(dv.tr.tr_peers[queue]);
 }
 
 /* The interrupt of a queue, if it is due. */
 static bool
 dv_interrupts(u_int queue)
 {
-	struct peer *pe = dv.peers[queue];
+	struct peer *pe = dv.tr.tr_peers[queue];
 
 	if (pe == NULL || !dv.tr.tr_enabled[queue] || !pe->pe_ops->po_interrupts(pe))
 		return (false);
@@ -295,10 +294,7 @@ device_begin(uint64_t features)
 static void
 device_close(void)
 {
-	u_int i;
 
-	for (i = 0; i < TR_QUEUES; i++)
-		host_free(dv.peers[i]);
 	CHECK(kpi_callouts == 0 && kpi_run_tasks() == 0, "%d callouts", kpi_callouts);
 	transport_close(&dv.tr);
 	CHECK(kpi_locks == 0 && kpi_disk == NULL, "%d locks", kpi_locks);

@@ -49,7 +49,6 @@ static struct device {
 	struct transport tr;
 	struct vtnet_softc sc;
 	struct virtio_net_config *config;
-	struct peer	*peers[TR_QUEUES];
 	u_int		 ctrl;		/* its number */
 	/* The commands: class, number, and the bytes of their data. */
 	char		 said[512];
@@ -235,15 +234,14 @@ static void
 dv_find(struct transport *tr __unused, u_int queue, struct pvq *q)
 {
 
-	host_free(dv.peers[queue]);
-	dv.peers[queue] = split_peer(&split_impls[dv.tr.tr_bus.vb_modern ? 4 : 8], q);
+	transport_set_peer(&dv.tr, queue, split_peer(&split_impls[dv.tr.tr_bus.vb_modern ? 4 : 8], q));
 }
 
 /* A command: two bytes of header, data in a segment of its own, and a byte for the answer. */
 static void
 dv_notified(struct transport *tr __unused, u_int queue)
 {
-	struct peer *pe = dv.peers[queue];
+	struct peer *pe = dv.tr.tr_peers[queue];
 	struct peer_chain pr;
 	const uint8_t *hdr;
 	size_t at;
@@ -324,10 +322,7 @@ device_begin(bool modern, uint64_t features)
 static void
 device_close(void)
 {
-	u_int i;
 
-	for (i = 0; i < TR_QUEUES; i++)
-		host_free(dv.peers[i]);
 	CHECK(net == NULL && kpi_run_tasks() == 0, "a card or a task is left");
 	transport_close(&dv.tr);
 	CHECK(kpi_locks == 0, "%d locks", kpi_locks);

@@ -351,9 +351,20 @@ transport_open_for(struct transport *tr, bool modern, kobj_class_t driver, void 
 }
 
 void
-transport_close(struct transport *tr)
+transport_set_peer(struct transport *tr, u_int queue, struct peer *pe)
 {
 
+	host_free(tr->tr_peers[queue]);
+	tr->tr_peers[queue] = pe;
+}
+
+void
+transport_close(struct transport *tr)
+{
+	u_int i;
+
+	for (i = 0; i < TR_QUEUES; i++)
+		transport_set_peer(tr, i, NULL);
 	virtio_bus_child_detached(tr->tr_dev, tr->tr_child);
 	CHECK(tr->tr_reset_error != 0 || tr->tr_status == VIRTIO_STATUS_ACK, "left with status 0x%x",
 	    tr->tr_status);

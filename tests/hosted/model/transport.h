@@ -60,6 +60,7 @@ struct transport {
 	int		 tr_resets;
 	int		 tr_config_reads;
 	int		 tr_changes;		/* calls of VIRTIO_CONFIG_CHANGED */
+	struct peer	*tr_peers[TR_QUEUES];	/* transport_set_peer()'s */
 };
 
 /* A device with two queues of 8, and everything that a good one has. */
@@ -68,7 +69,10 @@ void	transport_open(struct transport *tr, bool modern);
 /* The same, with this driver of its child, which has not been attached yet. */
 void	transport_open_for(struct transport *tr, bool modern, kobj_class_t driver, void *softc);
 
-/* Check that the driver left nothing behind. */
+/* From now on this is the other end of a queue; the one before is freed. */
+void	transport_set_peer(struct transport *tr, u_int queue, struct peer *pe);
+
+/* Check that the driver left nothing behind.  Frees what transport_set_peer() was given. */
 void	transport_close(struct transport *tr);
 
 #endif /* !_TRANSPORT_H_ */
