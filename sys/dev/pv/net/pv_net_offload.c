@@ -162,7 +162,7 @@ pv_net_tx_tso(const struct pv_net *pn, const struct mbuf *m, const struct pv_net
 		need |= PV_NET_TSO_ECN;
 		out->po_flags |= PV_NET_GSO_ECN;
 	}
-	/* What was received while bpf(4) had a listener has a finished sum: pv_net_rx_keeps(). */
+	/* What was received while bpf(4) had a listener has a finished sum: pv_net_rx_stays(). */
 	if ((m->m_pkthdr.csum_flags & (PV_NET_CSUM4 | PV_NET_CSUM6)) == 0)
 		out->po_flags |= PV_NET_UNFINISH;
 	if (!pv_net_negotiated(pn, h, need)) {
@@ -380,13 +380,6 @@ pv_net_rx_ours(const struct pv_net *pn, const struct mbuf *m)
 	    pv_net_same_lladdr(to, pn->pn_stack.pns_lladdr));
 }
 
-/* Does a partial checksum of such a packet stay partial? */
-static bool
-pv_net_rx_keeps(const struct pv_net_rxq *rxq, bool ip6)
-{
-	return ((rxq->prq_flags & (ip6 ? PV_NET_RXF_KEEP6 : PV_NET_RXF_KEEP4)) != 0);
-}
-
 /* Is receive checksum offload enabled for such a packet? */
 static bool
 pv_net_rx_trusts(const struct pv_net_rxq *rxq, bool ip6)
@@ -404,17 +397,19 @@ pv_net_rx_known(const struct mbuf *m, const struct pv_net_headers *h)
 
 /*
  * May the partial checksum of such a packet, as everyone knows them, stay partial?  Then it is marked.
- * The packet has a VLAN tag if `tagged'.
+ * The packet has a VLAN tag if `tagged', and Ethernet's header in one piece if `whole'.
  */
-static inline bool
-pv_net_rx_stays(const struct pv_net_rxq *rxq, struct mbuf *m, bool ip6, bool tagged, u_int sum)
+static __always_inline bool
+pv_net_rx_stays(const struct pv_net_rxq *rxq, struct mbuf *m, bool ip6, bool tagged, bool whole,
+    u_int sum)
 {
-	if (!pv_net_rx_keeps(rxq, ip6))
+	if ((rxq->prq_flags & (ip6 ? PV_NET_RXF_KEEP6 : PV_NET_RXF_KEEP4)) == 0)
 		return (false);
 	if (PV_NET_MARKS_PARTIAL)
 		pv_net_mark_partial(m, ip6, sum);
 	/* A tag's interface may be bridged, or another jail's. */
-	else if (!tagged && pv_net_rx_ours(rxq->prq_pn, m))
+	else if (!tagged && (whole ? pv_net_same_lladdr(mtod(m, const void *),
+	    rxq->prq_pn->pn_stack.pns_lladdr) : pv_net_rx_ours(rxq->prq_pn, m)))
 		pv_net_mark_valid(m);
 	else
 		return (false);
@@ -439,7 +434,8 @@ pv_net_rx_partial_sum(const struct pv_net_rxq *rxq, struct mbuf *m, const struct
 {
 	u_int sum = pv_net_sum_offset(h->ph_proto);
 
-	if (!pv_net_rx_known(m, h) || !pv_net_rx_stays(rxq, m, h->ph_ip6, h->ph_tags != 0, sum))
+	if (!pv_net_rx_known(m, h) ||
+	    !pv_net_rx_stays(rxq, m, h->ph_ip6, h->ph_tags != 0, false, sum))
 		(void)pv_net_rx_finish_sum(rxq, m, h->ph_ip6, h->ph_l4, sum, h->ph_end);
 }
 
@@ -451,15 +447,8 @@ pv_net_rx_fast_sum(const struct pv_net_rxq *rxq, struct mbuf *m, u_int l4, u_int
 	/* In one piece: so is Ethernet's header. */
 	if (!pv_net_is_plain(m, l4, sum))
 		return (false);
-	if (!pv_net_rx_keeps(rxq, ip6))
-		return (pv_net_rx_finish_sum(rxq, m, ip6, l4, sum, m->m_pkthdr.len));
-	if (PV_NET_MARKS_PARTIAL)
-		pv_net_mark_partial(m, ip6, sum);
-	else if (pv_net_same_lladdr(mtod(m, const void *), rxq->prq_pn->pn_stack.pns_lladdr))
-		pv_net_mark_valid(m);
-	else
-		return (pv_net_rx_finish_sum(rxq, m, ip6, l4, sum, m->m_pkthdr.len));
-	return (true);
+	return (pv_net_rx_stays(rxq, m, ip6, false, true, sum) ||
+	    pv_net_rx_finish_sum(rxq, m, ip6, l4, sum, m->m_pkthdr.len));
 }
 
 /*
