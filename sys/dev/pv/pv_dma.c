@@ -87,6 +87,17 @@ pv_dma_alloc(struct pv_dma *pdm, bus_dma_tag_t parent, bus_size_t size,
 	return (pv_dma_alloc_pieces(pdm, parent, size, 1, align, &addr));
 }
 
+u_int
+pv_dma_alloc_some(struct pv_dma *pdm, bus_dma_tag_t parent, bus_size_t size,
+    u_int n, u_int least, bus_size_t align)
+{
+
+	for (; pv_dma_alloc(pdm, parent, n * size, align) != 0; n = MAX(n / 2, least))
+		if (n <= least)
+			return (0);
+	return (n);
+}
+
 void
 pv_dma_free(struct pv_dma *pdm)
 {

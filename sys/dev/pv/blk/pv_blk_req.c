@@ -821,15 +821,8 @@ pv_blk_alloc_tags(struct pv_blk *blk)
 static u_int
 pv_blk_alloc_msgs(struct pv_blk *blk, struct pv_dma *dma, u_int least)
 {
-	u_int n = pv_blk_nreqs(blk) + 1;
-
-	while (pv_dma_alloc(dma, bus_get_dma_tag(blk->blk_dev), n * blk->blk_params.bp_msgsize,
-	    PAGE_SIZE) != 0) {
-		if (n <= least + 1)
-			return (0);
-		n = MAX(n / 2, least + 1);
-	}
-	return (n);
+	return (pv_dma_alloc_some(dma, bus_get_dma_tag(blk->blk_dev), blk->blk_params.bp_msgsize,
+	    pv_blk_nreqs(blk) + 1, least + 1, PAGE_SIZE));
 }
 
 /* The bounce buffer: of a page, or a sector, at least. */

@@ -146,9 +146,7 @@ pv_net_tx_alloc_hdrs(struct pv_net_txq *txq, u_int size)
 
 	if (stride == 0)
 		return (size);
-	for (; size != 0 && pv_dma_alloc(&txq->ptq_hdrs, bus_get_dma_tag(pn->pn_dev), stride * size,
-	    8) != 0; size /= 2)
-		;
+	size = pv_dma_alloc_some(&txq->ptq_hdrs, bus_get_dma_tag(pn->pn_dev), stride, size, 1, 8);
 	for (i = 0; i < size; i++) {
 		txq->ptq_bufs[i].ptb_hdr = (char *)txq->ptq_hdrs.pdm_mem + i * stride;
 		txq->ptq_bufs[i].ptb_hdr_addr = txq->ptq_hdrs.pdm_addr + i * stride;
