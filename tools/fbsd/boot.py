@@ -108,21 +108,22 @@ class Layout:
 
 
 def stub() -> bytes:
-    """The stub as it is in memory from STUB_AT on."""
+    """The stub as it is in memory from STUB_AT on; all kernels have the same."""
     folder = FREEBSD / "boot"
     folder.mkdir(parents=True, exist_ok=True)
     image = folder / "stub.bin"
-    if not image.is_file() or image.stat().st_mtime_ns < STUB.stat().st_mtime_ns:
-        objects = str(folder / "stub.o")
-        for command in (["clang-19", "-target", "x86_64-unknown-none", "-c", "-o", objects,
-                         str(STUB)],
-                        ["ld.lld-19", "-m", "elf_x86_64", "--oformat", "binary",
-                         f"-Ttext={STUB_AT:#x}", f"-Tdata={STUB_DATA_AT:#x}", "-o", str(image),
-                         objects]):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise FreebsdError(f"{STUB.name}: {done.stderr.strip()}")
-    return image.read_bytes()
+    with locked(FREEBSD / "stub.lock"):
+        if not image.is_file() or image.stat().st_mtime_ns < STUB.stat().st_mtime_ns:
+            objects = str(folder / "stub.o")
+            for command in (["clang-19", "-target", "x86_64-unknown-none", "-c", "-o", objects,
+                             str(STUB)],
+                            ["ld.lld-19", "-m", "elf_x86_64", "--oformat", "binary",
+                             f"-Ttext={STUB_AT:#x}", f"-Tdata={STUB_DATA_AT:#x}", "-o", str(image),
+                             objects]):
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                if done.returncode != 0:
+                    raise FreebsdError(f"{STUB.name}: {done.stderr.strip()}")
+        return image.read_bytes()
 
 
 def symbol_block(kernel: Elf) -> bytes:
