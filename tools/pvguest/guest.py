@@ -199,7 +199,7 @@ class Guest(Console):
         pattern, command = split_pattern(rest)
         unwanted = None if command.split()[:1] == ["sleep"] else MESSAGE
         pause = FIRST_PAUSE
-        messages: dict[str, None] = {}
+        messages: list[str] = []
         while True:
             with tempfile.TemporaryFile() as output:
                 try:
@@ -212,9 +212,9 @@ class Guest(Console):
                 seen = WITHIN.sub(r"\2\1", contents(output))
             rows = unwanted.sub("", seen) if unwanted else seen
             if pattern.search(rows) if pattern else status == 0:
-                sys.stdout.write("".join(line for line in messages if line not in seen) + seen)
+                sys.stdout.write("".join(messages) + seen)
                 return 0
-            messages |= dict.fromkeys(MESSAGE.findall(seen))
+            messages += MESSAGE.findall(seen)
             time.sleep(wait)
             pause = min(pause * 1.2, LAST_PAUSE)
 
