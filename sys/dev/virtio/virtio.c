@@ -874,7 +874,8 @@ virtio_bus_attach(struct virtio_bus *vb)
 	if (error != 0) {
 		(void)virtio_bus_detach(vb);
 		virtio_bus_refused(vb, error);
-	}
+	} else
+		virtio_bus_accepted(vb);
 	return (error);
 }
 

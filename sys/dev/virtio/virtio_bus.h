@@ -176,6 +176,9 @@ int	virtio_bus_probe(struct virtio_transport *vt, device_t dev, uint32_t type);
  */
 void	virtio_bus_refused(struct virtio_bus *vb, int error);
 
+/* The driver has attached: says so, and forgets it, if it failed before. */
+void	virtio_bus_accepted(struct virtio_bus *vb);
+
 /* When pv_virtio is loaded, and unloaded.  The latter may sleep. */
 void	virtio_driver_init(void);
 void	virtio_driver_fini(void);

@@ -27,9 +27,9 @@
  *
  * An attach that fails must have returned before its device can be offered
  * again: a task does that, and the root file system is not mounted before.
- * One that failed for a lack of memory or the like may succeed later: if no
- * driver of the kernel has the device until then, ours is asked again, after
- * 1 s to 17 minutes.
+ * One that failed for something that may pass, such as a lack of memory, may
+ * succeed later: if no driver of the kernel has the device until then, ours is
+ * asked again, after 1 s to 17 minutes.
  *
  * Locking.  The topology lock, for all that is here.
  *
@@ -54,13 +54,16 @@
 #include <machine/bus.h>
 #include <machine/stdarg.h>
 
+#include <dev/pv/dev/pv_dev.h>
 #include <dev/pv/pv_tunable.h>
 #include <dev/virtio/virtio_bus.h>
 
-/* The property of a refused device. */
+/* The property of a refused device, until its driver has attached. */
 #define	VIRTIO_REFUSED		"virtio_refused"
 struct virtio_refusal {
 	bool		vr_passes;	/* for something that may pass */
+	bool		vr_again;	/* its driver is asked again: it is not refused */
+	u_int		vr_times;	/* that it was for something that may pass */
 	char		vr_why[VIRTIO_WHY_LEN];
 };
 
@@ -242,6 +245,24 @@ virtio_is_ours(const struct virtio_transport *vt, device_t dev)
 	return (device_get_driver(dev) == vt->vt_module.dmd_driver);
 }
 
+/* What is kept of a device that was refused, NULL: nothing. */
+static struct virtio_refusal *
+virtio_record(device_t dev)
+{
+	void *record;
+
+	return (device_get_prop(dev, VIRTIO_REFUSED, &record) == 0 ? record : NULL);
+}
+
+/* The refusal of a device, NULL: it is not refused. */
+static struct virtio_refusal *
+virtio_refusal(device_t dev)
+{
+	struct virtio_refusal *vr = virtio_record(dev);
+
+	return (vr == NULL || vr->vr_again ? NULL : vr);
+}
+
 /*
  * Why is a device not to be taken?  Returns true, and the reason in why, of
  * VIRTIO_WHY_LEN bytes; false if it is to be taken.
@@ -254,7 +275,6 @@ virtio_unwanted(const struct virtio_transport *vt, device_t dev, uint32_t type,
 	const struct virtio_refusal *vr;
 	const struct virtio_driver *vd;
 	char name[VIRTIO_NAME_LEN];
-	void *refused;
 
 	vt->vt_name(dev, name, sizeof(name));
 	vd = virtio_driver_for(type);
@@ -264,10 +284,9 @@ virtio_unwanted(const struct virtio_transport *vt, device_t dev, uint32_t type,
 		snprintf(why, VIRTIO_WHY_LEN, "hw.pv.disable has all");
 	else if (vd == NULL)
 		snprintf(why, VIRTIO_WHY_LEN, "%s is not loaded", page);
-	else if (device_get_prop(dev, VIRTIO_REFUSED, &refused) == 0) {
-		vr = refused;
+	else if ((vr = virtio_refusal(dev)) != NULL)
 		strlcpy(why, vr->vr_why, VIRTIO_WHY_LEN);
-	} else if (virtio_is_explicit(vt, dev))
+	else if (virtio_is_explicit(vt, dev))
 		return (false);
 	else if (virtio_disabled(vd->vdr_name))
 		snprintf(why, VIRTIO_WHY_LEN, "hw.pv.disable has %s",
@@ -324,10 +343,9 @@ static void
 virtio_offer(struct virtio_transport *vt, device_t dev, void *arg __unused)
 {
 	uint32_t type;
-	void *refused;
 
 	if (device_get_state(dev) == DS_ATTACHING) {
-		if (device_get_prop(dev, VIRTIO_REFUSED, &refused) == 0)
+		if (virtio_refusal(dev) != NULL)
 			virtio_offer_again = true;
 		return;
 	}
@@ -375,9 +393,8 @@ static void
 virtio_forget_refusal(struct virtio_transport *vt, device_t dev, void *arg)
 {
 	const struct virtio_driver *vd = arg;
-	void *refused;
 
-	if (device_get_prop(dev, VIRTIO_REFUSED, &refused) == 0 &&
+	if (virtio_record(dev) != NULL &&
 	    virtio_type_of(vt, dev) == vd->vdr_type)
 		(void)device_clear_prop(dev, VIRTIO_REFUSED);
 }
@@ -428,14 +445,10 @@ virtio_schedule_offer(void)
 static void
 virtio_forget_passing(struct virtio_transport *vt __unused, device_t dev, void *arg __unused)
 {
-	struct virtio_refusal *vr;
-	void *refused;
+	struct virtio_refusal *vr = virtio_record(dev);
 
-	if (device_get_prop(dev, VIRTIO_REFUSED, &refused) != 0)
-		return;
-	vr = refused;
-	if (vr->vr_passes)
-		(void)device_clear_prop(dev, VIRTIO_REFUSED);
+	if (vr != NULL && vr->vr_passes)
+		vr->vr_again = true;
 }
 
 static void
@@ -482,39 +495,54 @@ virtio_refused_free(device_t dev __unused, const char *name __unused, void *val,
 	free(val, M_VIRTIO_REFUSED);
 }
 
-/* Have the driver asked again when what it lacked may be there. */
+/* Have the drivers asked again when what they lacked may be there. */
 static void
-virtio_schedule_try(struct virtio_bus *vb, int error)
+virtio_schedule_try(void)
 {
-	const int secs = 1 << MIN(virtio_tries, VIRTIO_AGAIN_TRIES);
 
-	device_printf(vb->vb_dev, "its driver did not attach for a lack of something (error %d): "
-	    "it is tried again in %d s\n", error, secs);
 	if (virtio_tries_again)
 		return;
 	virtio_tries_again = true;
-	(void)taskqueue_enqueue_timeout(taskqueue_thread, &virtio_try_later, secs * hz);
+	(void)taskqueue_enqueue_timeout(taskqueue_thread, &virtio_try_later,
+	    (1 << MIN(virtio_tries, VIRTIO_AGAIN_TRIES)) * hz);
 }
 
 void
 virtio_bus_refused(struct virtio_bus *vb, int error)
 {
 	struct virtio_driver *vd = virtio_driver_for(vb->vb_type);
-	struct virtio_refusal *vr;
+	struct virtio_refusal *vr = virtio_record(vb->vb_dev);
 
-	vr = malloc(sizeof(*vr), M_VIRTIO_REFUSED, M_WAITOK);
-	vr->vr_passes = error == ENOMEM || error == ENOSPC || error == EAGAIN;
+	if (vr == NULL) {
+		vr = malloc(sizeof(*vr), M_VIRTIO_REFUSED, M_WAITOK | M_ZERO);
+		(void)device_set_prop(vb->vb_dev, VIRTIO_REFUSED, vr,
+		    virtio_refused_free, NULL);
+	}
+	vr->vr_again = false;
+	vr->vr_passes = pv_dev_may_pass(error);
 	if (vb->vb_why[0] != '\0')
 		snprintf(vr->vr_why, sizeof(vr->vr_why), "refused: %s", vb->vb_why);
 	else
 		snprintf(vr->vr_why, sizeof(vr->vr_why), "refused by %s, error %d",
 		    vd != NULL ? vd->vdr_name : "its driver", error);
-	if (vr->vr_passes)
-		virtio_schedule_try(vb, error);
-	if (device_set_prop(vb->vb_dev, VIRTIO_REFUSED, vr, virtio_refused_free,
-	    NULL) != 0)
-		free(vr, M_VIRTIO_REFUSED);
+	if (vr->vr_passes) {
+		if (vr->vr_times++ == 0)
+			device_printf(vb->vb_dev, "its driver did not attach (error %d): "
+			    "it is tried again after 1 s to 17 minutes\n", error);
+		virtio_schedule_try();
+	}
 	virtio_schedule_offer();
+}
+
+void
+virtio_bus_accepted(struct virtio_bus *vb)
+{
+	const struct virtio_refusal *vr = virtio_record(vb->vb_dev);
+
+	if (vr == NULL)
+		return;
+	device_printf(vb->vb_dev, "its driver attached after %u failures\n", vr->vr_times);
+	(void)device_clear_prop(vb->vb_dev, VIRTIO_REFUSED);
 }
 
 void
