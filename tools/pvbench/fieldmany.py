@@ -66,8 +66,8 @@ class Load:
 
     @property
     def name(self) -> str:
-        """What the row is called."""
-        return f"{self.kind}, {self.number} guest{'s' if self.number > 1 else ''}"
+        """What the row is called, which is the first of its lines."""
+        return f"{LOADS[self.kind][0]}, {self.number} together"
 
     @property
     def weight(self) -> int:
@@ -270,7 +270,7 @@ def run(report: Report, rounds: int, scale: float, systems: Sequence[System]) ->
     with contextlib.ExitStack() as stack:
         labs = {system: guests_of(system, memory, scale, stack) for system in systems}
         for load in loads:
-            if report.has(f"{TITLE}: {LOADS[load][0]}, 1 together"):
+            if report.has(f"{TITLE}: {Load(load, NUMBERS[0]).name}"):
                 continue
             if load != "bonnie++":
                 # The first run is to get going: TCG translates what it has not executed yet.
