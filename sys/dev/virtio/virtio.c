@@ -859,8 +859,9 @@ virtio_bus_attach(struct virtio_bus *vb)
 
 	error = VIRTIO_BUS_RESET(vb->vb_dev);
 	if (error != 0) {
-		device_printf(vb->vb_dev, "device does not answer a reset\n");
-		return (ENXIO);
+		strlcpy(vb->vb_why, "device does not answer a reset", sizeof(vb->vb_why));
+		virtio_bus_refused(vb, error);
+		return (error);
 	}
 	VIRTIO_BUS_SET_STATUS(vb->vb_dev, VIRTIO_STATUS_ACK);
 	virtio_bus_sysctl(vb);

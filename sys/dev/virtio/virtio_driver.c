@@ -527,8 +527,9 @@ virtio_bus_refused(struct virtio_bus *vb, int error)
 		    vd != NULL ? vd->vdr_name : "its driver", error);
 	if (vr->vr_passes) {
 		if (vr->vr_times++ == 0)
-			device_printf(vb->vb_dev, "its driver did not attach (error %d): "
-			    "it is tried again after 1 s to 17 minutes\n", error);
+			device_printf(vb->vb_dev, "%s (error %d): it is tried again after "
+			    "1 s to 17 minutes\n", vb->vb_why[0] != '\0' ? vb->vb_why :
+			    "its driver did not attach", error);
 		virtio_schedule_try();
 	}
 	virtio_schedule_offer();
@@ -541,7 +542,7 @@ virtio_bus_accepted(struct virtio_bus *vb)
 
 	if (vr == NULL)
 		return;
-	device_printf(vb->vb_dev, "its driver attached after %u failures\n", vr->vr_times);
+	device_printf(vb->vb_dev, "its driver attached at attempt %u\n", vr->vr_times + 1);
 	(void)device_clear_prop(vb->vb_dev, VIRTIO_REFUSED);
 }
 
