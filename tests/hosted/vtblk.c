@@ -69,8 +69,9 @@ dv_find(struct transport *tr __unused, u_int queue, struct pvq *q)
 	uint64_t got = dv.tr.tr_accepted;
 	u_int i = (got & VIRTIO_F_EVENT_IDX) != 0 ? 4 : (got & VIRTIO_F_INDIRECT_DESC) != 0 ? 2 : 0;
 
-	transport_set_peer(&dv.tr, queue, split_peer(&split_impls[dv.tr.tr_bus.vb_modern ? i : i == 0 ? 7 : 8],
-	    q));
+	if (!dv.tr.tr_bus.vb_modern)
+		i = i == 0 ? 7 : 8;
+	transport_set_peer(&dv.tr, queue, split_peer(&split_impls[i], q));
 	if (queue == 0)
 		dv.config->writeback = dv.writeback;
 }
