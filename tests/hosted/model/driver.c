@@ -31,6 +31,11 @@ virtio_bus_refused(struct virtio_bus *vb __unused, int error __unused)
 }
 
 void
+virtio_bus_accepted(struct virtio_bus *vb __unused)
+{
+}
+
+void
 virtio_refuse(device_t dev, const char *fmt, ...)
 {
 
