@@ -178,6 +178,10 @@ class HostedSuite:
 
     def clone(self, to: pathlib.Path) -> None:
         """HEAD of the checkout, in a clone of its own, with what the checkout has downloaded."""
+        done = subprocess.run([self.source / "tools/bootstrap"], capture_output=True, text=True,
+                              check=False)
+        if done.returncode != 0:
+            raise SuiteError((done.stdout + done.stderr).strip())
         if not (to / ".git").exists():
             to.parent.mkdir(parents=True, exist_ok=True)
             self.git("clone", "-q", "--no-checkout", str(self.source), str(to), cwd=self.source)
