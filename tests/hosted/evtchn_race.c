@@ -296,21 +296,47 @@ each_turn(u_int set, u_int access)
 	return (each_access == 0);
 }
 
-/* What Xen should not say: a port without a word, and one without a channel. */
+static void
+strange_upcall(void)
+{
+
+	while (fifo_xen_calls())
+		xen_evtchn_upcall(0, NULL);
+}
+
+/* An event of a port that has no channel is the last one of that port. */
+static void
+strange_port(evtchn_port_t port)
+{
+
+	fifo_xen_unmask(port);
+	fifo_xen_send(port);
+	CHECK(fifo_xen_calls(), "no event of port %u", port);
+	strange_upcall();
+	fifo_xen_send(port);
+	CHECK(!fifo_xen_calls(), "port %u without a channel is not masked", port);
+}
+
+/* What Xen should not say: ports without a word or a channel, and a queue that there can't be. */
 static void
 strange_ports(const void *arg __unused)
 {
+	struct race_channel *rc = &race_channels[1];
 
 	race_open(each_nothing, each_nothing);
 	fifo_xen_claim(3, PAGE_SIZE / sizeof(uint32_t));
-	xen_evtchn_upcall(0, NULL);
+	strange_upcall();
 	fifo_xen_claim(3, UINT32_MAX);
-	xen_evtchn_upcall(0, NULL);
-	fifo_xen_send(900);
-	while (fifo_xen_calls())
-		xen_evtchn_upcall(0, NULL);
-	fifo_xen_send(900);
-	CHECK(!fifo_xen_calls(), "a port without a channel is not masked");
+	strange_upcall();
+	rc->rc_sent++;
+	fifo_xen_claim(EVTCHN_FIFO_MAX_QUEUES, xen_evtchn_port(rc->rc_evtchn));
+	strange_upcall();
+	CHECK(!race_seen(rc), "queue %u has an event", EVTCHN_FIFO_MAX_QUEUES);
+	fifo_xen_unmask(xen_evtchn_port(rc->rc_evtchn));
+	strange_upcall();
+	CHECK(race_seen(rc), "its event is lost");
+	strange_port(900);
+	strange_port(400);
 	/* The others go on. */
 	(void)each_turn(1, 0);
 	race_close();

@@ -45,6 +45,7 @@ struct kpi_event {
 };
 
 void (*kpi_intr_wake)(void);
+_Thread_local register_t kpi_intr_off;
 volatile int ticks;
 int hz = 100;
 sbintime_t tick_sbt = SBT_1S / 100;

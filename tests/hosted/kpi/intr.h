@@ -14,6 +14,9 @@
 /* Called when the thread has something to do. */
 extern void (*kpi_intr_wake)(void);
 
+/* Has this thread disabled interrupts (user/machine/cpufunc.h)? */
+extern _Thread_local register_t kpi_intr_off;
+
 /* The interrupt thread: run the handlers that are due.  Returns how many there were. */
 int	kpi_intr_run(void);
 

@@ -25,6 +25,7 @@
 
 #include "fifo_xen.h"
 #include "host/host.h"
+#include "kpi/intr.h"
 #include "peer.h"
 
 #define	FIFO_BIT(name)	(1U << EVTCHN_FIFO_##name)
@@ -148,7 +149,9 @@ void
 fifo_xen_claim(u_int queue, evtchn_port_t port)
 {
 
-	fifo_block->head[queue] = port;
+	if (port / FIFO_PER_PAGE < fifo_npages)
+		*fifo_word(port) |= FIFO_BIT(PENDING);
+	((volatile uint32_t *)fifo_block->head)[queue] = port;
 	fifo_block->ready |= 1U << queue;
 	fifo_info.evtchn_upcall_pending = 1;
 }
@@ -164,8 +167,8 @@ fifo_xen_send(evtchn_port_t port)
 	fifo_exit();
 }
 
-static void
-fifo_unmask(evtchn_port_t port)
+void
+fifo_xen_unmask(evtchn_port_t port)
 {
 
 	fifo_enter();
@@ -192,7 +195,9 @@ xen_event_channel_op(u_int cmd, void *arg)
 		((struct evtchn_alloc_unbound *)arg)->port = ++fifo_last;
 		return (0);
 	case EVTCHNOP_unmask:
-		fifo_unmask(((struct evtchn_unmask *)arg)->port);
+		/* Whoever frees the channel waits for CPUs to enable interrupts. */
+		CHECK(kpi_intr_off, "unmasked while it may be freed");
+		fifo_xen_unmask(((struct evtchn_unmask *)arg)->port);
 		return (0);
 	case EVTCHNOP_close:
 		return (0);

@@ -22,7 +22,13 @@ void	fifo_xen_open(void (*upcall)(void));
 /* The other end of a channel sends an event. */
 void	fifo_xen_send(evtchn_port_t port);
 
-/* A port that may have neither word nor channel is the first of a queue. */
+/* Xen has a port unmasked, whether there is a channel or not. */
+void	fifo_xen_unmask(evtchn_port_t port);
+
+/*
+ * A port that may have neither word nor channel is the first of a queue, and has an event; the queue
+ * may be one that there can't be.
+ */
 void	fifo_xen_claim(u_int queue, evtchn_port_t port);
 
 /* Does Xen call the CPU up?  It does as long as this is so. */

@@ -6,7 +6,7 @@
 
 /*
  * The machine's instructions, without those that a process may not execute: its interrupts are its
- * threads, which nothing disables.
+ * threads, which nothing disables.  Whether this thread should have them disabled is in kpi_intr_off.
  */
 
 #define	intr_disable	cpu_intr_disable
@@ -18,16 +18,22 @@
 #ifndef _USER_CPUFUNC_H_
 #define	_USER_CPUFUNC_H_
 
+extern _Thread_local register_t kpi_intr_off;
+
 static inline register_t
 intr_disable(void)
 {
+	register_t saved = kpi_intr_off;
 
-	return (0);
+	kpi_intr_off = 1;
+	return (saved);
 }
 
 static inline void
-intr_restore(register_t saved __unused)
+intr_restore(register_t saved)
 {
+
+	kpi_intr_off = saved;
 }
 
 #endif /* !_USER_CPUFUNC_H_ */
