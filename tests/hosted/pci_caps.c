@@ -157,6 +157,38 @@ no_notify(void *arg __unused, uint16_t index __unused, uint16_t next __unused)
 {
 }
 
+/* A device has shown more queues when features were negotiated, and no fewer. */
+static void
+queues_that_come_with_features(const void *arg __unused)
+{
+	struct virtqueue_params params = {
+		.vqp_dev = pci.dev, .vqp_name = "q", .vqp_dmat = kpi_dma_tag, .vqp_size = 8,
+		.vqp_features = VIRTIO_F_VERSION_1, .vqp_max_segs = 1,
+		.vqp_align = VRING_USED_ALIGN, .vqp_notify = no_notify,
+	};
+	struct pvq *q;
+
+	pci_begin();
+	pci_add_all_but(0);
+	CHECK(vtpci_modern_attach(&pci.sc) == 0, "refused");
+	CHECK(virtqueue_create(&params, &q) == 0, "create");
+	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_SIZE, 8);
+	CHECK(pci.sc.vtp_ops->vo_queue_size(&pci.sc, 5) == 0, "queue 5 of 2");
+	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_NUMQ, 6);
+	CHECK(pci.sc.vtp_ops->vo_queue_size(&pci.sc, 5) == 8, "queue 5 of 6");
+	CHECK(pci.sc.vtp_ops->vo_queue_size(&pci.sc, 6) == 0, "queue 6 of 6");
+	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_Q_NOFF, 3);
+	CHECK(pci.sc.vtp_ops->vo_queue_setup(&pci.sc, 5, q) == 0, "set up");
+	pci.sc.vtp_bus.vb_live = true;
+	pci.sc.vtp_ops->vo_notify(&pci.sc, 5, 0);
+	CHECK(pci.bar[NOTIFY_OFF + 3 * 4] == 5, "not notified");
+	pci_set_bar_2(COMMON_OFF + VIRTIO_PCI_COMMON_NUMQ, 2);
+	CHECK(pci.sc.vtp_ops->vo_queue_size(&pci.sc, 6) == 0 && pci.sc.vtp_nqueues == 6, "%u queues",
+	    pci.sc.vtp_nqueues);
+	pvq_free(q);
+	pci_end();
+}
+
 static void
 doorbells_lie_in_their_window(const void *arg __unused)
 {
@@ -231,6 +263,8 @@ static const struct hosted_test tests[] = {
 	    windows_lie_inside_their_bar, NULL },
 	{ "multiplier_is_an_even_power_of_two", "Or 0", multiplier_is_an_even_power_of_two, NULL },
 	{ "device_has_queues", "At least one", device_has_queues, NULL },
+	{ "queues_that_come_with_features", "As of QEMU's network card",
+	    queues_that_come_with_features, NULL },
 	{ "doorbells_lie_in_their_window", "At any offset that the device gives",
 	    doorbells_lie_in_their_window, NULL },
 	{ "device_that_has_gone", "Everything reads as ones", device_that_has_gone, NULL },

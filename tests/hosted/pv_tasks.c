@@ -204,6 +204,8 @@ attach(u_int n)
 
 	memset(devices, 0, sizeof(devices));
 	for (d = devices; d < devices + n; d++) {
+		/* In memory that was another's. */
+		memset(&d->d_tasks, 0xa5, sizeof(d->d_tasks));
 		error = pv_tasks_init(&d->d_tasks);
 		CHECK(error == 0, "error %d", error);
 		TASK_INIT(&d->d_task, 0, device_task, d);

@@ -607,6 +607,10 @@ suspend_keeps_out_of_attach_and_detach(const void *arg __unused)
 	kpi_device_state(tr.tr_child, DS_ATTACHING);
 	CHECK(virtio_bus_suspend_child(dev, tr.tr_child) == EBUSY, "attaches");
 	kpi_device_state(tr.tr_child, DS_ATTACHED);
+	kpi_suspend_error = EIO;
+	CHECK(virtio_bus_suspend_child(dev, tr.tr_child) == EIO &&
+	    !device_is_suspended(tr.tr_child) && !tr.tr_bus.vb_asleep, "its driver can't");
+	kpi_suspend_error = 0;
 	CHECK(virtio_bus_suspend_child(dev, tr.tr_child) == 0 &&
 	    device_is_suspended(tr.tr_child), "attached");
 	CHECK(virtio_bus_resume_child(dev, tr.tr_child) == 0 &&

@@ -469,15 +469,23 @@ static void
 invalid_messages_end_the_ring(const void *arg __unused)
 {
 	static void (*const peers[])(void) = { answer_too_long, answer_beyond_the_ring };
+	uint64_t requests;
 	const char *reply;
+	uint32_t prod;
 	size_t len;
 	u_int i;
 
 	for (i = 0; i < nitems(peers); i++) {
 		xenstored = peers[i];
 		begin(0);
-		CHECK(talk(&reply, &len) == EIO && talk(&reply, &len) == EIO, "peer %u", i);
+		CHECK(talk(&reply, &len) == EIO, "peer %u", i);
+		/* Nothing more is written to it. */
+		prod = xs_page.req_prod;
+		requests = xenstore_requests;
+		CHECK(talk(&reply, &len) == EIO && xs_page.req_prod == prod &&
+		    xenstore_requests == requests, "peer %u: another request", i);
 		xenstore_ring_fini();
+		CHECK(talk(&reply, &len) == ENXIO, "peer %u: no ring", i);
 	}
 }
 

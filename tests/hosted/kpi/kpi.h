@@ -95,6 +95,8 @@ device_t kpi_device(void);
 /* Devices and interrupt handlers that exist now. */
 extern int kpi_devices;
 extern int kpi_intrs;
+/* What a driver's method returns when it is to suspend its device. */
+extern int kpi_suspend_error;
 
 /* The nth bus_setup_intr(9) from now fails; 0: none does. */
 extern int kpi_setup_fails;

@@ -57,6 +57,7 @@ struct kpi_intr {
 
 int kpi_devices;
 int kpi_intrs;
+int kpi_suspend_error;
 int kpi_setup_fails;
 kobj_class_t kpi_child_class;
 void *kpi_child_softc;
@@ -279,8 +280,9 @@ bus_generic_suspend_child(device_t dev __unused, device_t child)
 {
 
 	CHECK(child->busy == 1, "could be detached");
-	child->suspended = true;
-	return (0);
+	if (kpi_suspend_error == 0)
+		child->suspended = true;
+	return (kpi_suspend_error);
 }
 
 int
