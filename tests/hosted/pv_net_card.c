@@ -15,6 +15,7 @@
 
 struct card card;
 bool card_has_fast;
+bool card_is_staged;
 struct thread card_thread;
 
 /* The interface. */
@@ -324,8 +325,11 @@ card_encap(void *softc __unused, int pair, struct pv_net_txhdr *hdrs, int n)
 	int i;
 
 	mtx_assert(&card.ca_pn->pn_txqs[pair].ptq_mtx, MA_OWNED);
-	for (i = 0; i < n; i++)
-		memcpy(hdrs[i].pth_hdr, &hdrs[i].pth_offload, CARD_HDR);
+	for (i = 0; i < n; i++) {
+		card.ca_sent = hdrs[i].pth_offload;
+		if (card.ca_params.pnp_hdrlen != 0)
+			memcpy(hdrs[i].pth_hdr, &hdrs[i].pth_offload, CARD_HDR);
+	}
 }
 
 static void
@@ -337,6 +341,7 @@ card_decap(void *softc __unused, int pair, const struct pvq_done *done, struct p
 	int i;
 
 	mtx_assert(&card.ca_pn->pn_rxqs[pair].prq_mtx, MA_OWNED);
+	card.ca_general += n;
 	for (i = 0; i < n; i++) {
 		len = card.ca_impl->im_reported(&done[i]);
 		if (*left == 0) {
@@ -426,6 +431,28 @@ card_new(int pairs)
 		.pnp_tunables = card_tunables,
 	};
 	memcpy(card.ca_params.pnp_lladdr, lladdr, ETHER_ADDR_LEN);
+	if (card_is_staged) {
+		card.ca_params.pnp_hdrlen = 0;
+		card.ca_params.pnp_seg_max = PAGE_SIZE;
+	}
+}
+
+/* The pages of a queue, one behind the other. */
+static void
+card_stage(u_int queue)
+{
+	u_char *memory = host_alloc(card.ca_size * PAGE_SIZE, PAGE_SIZE);
+	struct pv_net_page *pages;
+	u_int i;
+
+	pages = host_alloc(card.ca_size * sizeof(*pages), sizeof(void *));
+	for (i = 0; i < card.ca_size; i++) {
+		pages[i].npg_mem = memory + i * PAGE_SIZE;
+		pages[i].npg_addr = (uintptr_t)pages[i].npg_mem;
+	}
+	card.ca_memory[queue] = memory;
+	card.ca_pages[queue] = pages;
+	pv_net_stage_queue(card.ca_pn, pv_net_pair(queue), pv_net_is_tx(queue), pages);
 }
 
 int
@@ -445,6 +472,8 @@ card_attach(void)
 		CHECK(error == 0, "queue %u: error %d", i, error);
 		*queue.pqs_pvq = card.ca_peers[i]->pe_pvq;
 		card.ca_runs[i] = true;
+		if (card_is_staged)
+			card_stage(i);
 	}
 	card.ca_started = true;
 	card.ca_pairs = 1;
@@ -474,6 +503,10 @@ card_end(void)
 	for (i = 0; i < CARD_QUEUES && card.ca_peers[i] != NULL; i++)
 		card.ca_impl->im_destroy(card.ca_peers[i]);
 	pv_net_free(card.ca_pn);
+	for (i = 0; i < CARD_QUEUES; i++) {
+		host_free(card.ca_pages[i]);
+		host_free(card.ca_memory[i]);
+	}
 	kpi_device_destroy(card.ca_dev);
 	(void)free_all(card.ca_up);
 	end();
@@ -552,9 +585,9 @@ card_takes(int pair, u_int number, u_int len)
 
 	CHECK(card.ca_runs[pv_net_number(pair, true)], "queue of pair %d is not in use", pair);
 	CHECK(pe->pe_ops->po_fetch(pe, &pr), "packet %u is not there", number);
-	CHECK(card_read(&pr, got) == len + CARD_HDR, "packet %u: length", number);
+	CHECK(card_read(&pr, got) == len + card.ca_params.pnp_hdrlen, "packet %u: length", number);
 	card_fill(want, number, len);
-	CHECK(memcmp(got + CARD_HDR, want, len) == 0, "packet %u is another", number);
+	CHECK(memcmp(got + card.ca_params.pnp_hdrlen, want, len) == 0, "packet %u is another", number);
 	return (pr.pr_id);
 }
 

@@ -44,6 +44,10 @@ struct card {
 	/* What it says. */
 	int		 ca_stop_error, ca_restart_error, ca_lladdr_error;
 	int		 ca_stop_queue_error, ca_restart_queue_error, ca_pairs_error, ca_size_error;
+	u_int		 ca_general;	/* buffers that did not, received */
+	struct pv_net_page *ca_pages[CARD_QUEUES];	/* of one that is staged */
+	void		*ca_memory[CARD_QUEUES];
+	struct pv_net_offload ca_sent;	/* of the packet that was sent last */
 	uint64_t	 ca_room;	/* bytes of the buffer that was written last */
 	u_int		 ca_plain;	/* packets that took a fast path, either way */
 	/* What came up to the stack, and what that does meanwhile. */
@@ -55,6 +59,8 @@ struct card {
 extern struct card card;
 /* New cards have the fast paths. */
 extern bool card_has_fast;
+/* New cards copy packets to pages that the device sees. */
+extern bool card_is_staged;
 /* Of the thread that the test is. */
 extern struct thread card_thread;
 
@@ -118,6 +124,8 @@ void	rx_lost_interrupt(const void *arg);
 void	rx_half_a_frame_is_forgotten(const void *arg);
 void	rx_fast_path(const void *arg);
 void	rx_fast_marks(const void *arg);
+void	rx_staged(const void *arg);
+void	rx_looks(const void *arg);
 
 /* pv_net_card_life.c */
 void	life_attach_without_memory(const void *arg);

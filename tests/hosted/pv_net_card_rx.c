@@ -10,6 +10,9 @@
 
 #include "pv_net_card.h"
 
+#include <dev/virtio/virtio_ring.h>
+#include <dev/virtio/virtqueue.h>
+
 /* Buffers that the device has. */
 static u_int
 posted(void)
@@ -235,6 +238,82 @@ rx_whole_frames_in_chains(const void *arg)
 	card_end();
 }
 
+static uintptr_t looked_at;
+static u_int looks;
+
+static void
+look(uintptr_t addr, int size, bool store)
+{
+
+	looks += !store && addr <= looked_at && looked_at < addr + size;
+}
+
+/*
+ * The ring is looked at when frames are taken, and once more when interrupts are enabled: not in
+ * between, where nothing is merged with what comes meanwhile.
+ */
+void
+rx_looks(const void *arg __unused)
+{
+	struct virtqueue_addrs addrs;
+	u_int n;
+
+	/* The ring is where the device has it. */
+	kpi_bounced = false;
+	card_begin(1);
+	virtqueue_addrs(CARD_RXQ(0)->prq_pvq, &addrs);
+	looked_at = addrs.vqa_device + offsetof(struct vring_used, vu_idx);
+	for (n = 1; n <= 3; n++) {
+		CHECK(card_receive(0, n, 200, 1), "no buffer");
+		looks = 0;
+		kpi_access_at = look;
+		card_intr(0, false);
+		kpi_access_at = NULL;
+		CHECK(looks == 2, "%u looks for a frame", looks);
+		card_up(n, 200);
+	}
+	card_end();
+}
+
+/* Frames out of pages that stay where they are, which is where the next ones go. */
+void
+rx_staged(const void *arg __unused)
+{
+	static const struct {
+		u_int	len, parts;
+	} table[] = {
+		{ ETHER_HDR_LEN, 1 }, { 60, 1 }, { MHLEN, 1 }, { 1514, 1 }, { 3000, 1 },
+		{ PAGE_SIZE - CARD_HDR, 1 }, { 20000, 12 }, { 60, 3 }
+	};
+	struct pv_net_rxstats *stats;
+	int items;
+	u_int i;
+
+	card_begin(1);
+	stats = &CARD_RXQ(0)->prq_stats;
+	items = kpi_items;
+	for (i = 0; i < 4 * nitems(table); i++) {
+		CHECK(posted() == CARD_SIZE && kpi_items == items, "%u buffers", posted());
+		CHECK(card_receive(0, i, table[i % nitems(table)].len, table[i % nitems(table)].parts),
+		    "no buffer");
+		CHECK(card.ca_room == PAGE_SIZE, "%lu bytes", (u_long)card.ca_room);
+		card_intr(0, false);
+		card_up(i, table[i % nitems(table)].len);
+	}
+	CHECK(stats->packets == i && stats->nombuf == 0, "%lu came up", (u_long)stats->packets);
+	/* Without memory a frame is dropped, and its page is posted. */
+	CHECK(card_receive(0, 1, 1000, 1), "no buffer");
+	kpi_no_memory = true;
+	card_intr(0, false);
+	kpi_no_memory = false;
+	CHECK(card.ca_up == NULL && stats->nombuf == 1 && posted() == CARD_SIZE, "%u buffers",
+	    posted());
+	CHECK(card_receive(0, 2, 1000, 1), "no buffer");
+	card_intr(0, false);
+	card_up(2, 1000);
+	card_end();
+}
+
 /* What lies there without an interrupt is taken after seconds, and nothing else is. */
 void
 rx_lost_interrupt(const void *arg __unused)
@@ -416,7 +495,8 @@ rx_fast_marks(const void *arg __unused)
 		card.ca_up = NULL;
 		card.ca_up_tail = &card.ca_up;
 	}
-	CHECK(stats->bad_offload == 0 && card.ca_plain == 2 * NGOOD, "%u took it", card.ca_plain);
+	CHECK(stats->bad_offload == 0 && card.ca_plain == 2 * NGOOD && card.ca_general == 0,
+	    "%u took it", card.ca_plain);
 	card_end();
 	/* Not negotiated: nothing is believed. */
 	card_new(1);

@@ -323,6 +323,11 @@ tx_too_long(const void *arg __unused)
 	CHECK(card_send(0, 2, PV_NET_MAX_FRAME) == 0, "not sent");
 	card_complete(0, card_takes(0, 2, PV_NET_MAX_FRAME));
 	card_end();
+	card_new(1);
+	card.ca_params.pnp_phys = false;
+	CHECK(card_attach() == 0 && card_send(0, 2, PV_NET_MAX_FRAME) == 0, "not sent");
+	card_complete(0, card_takes(0, 2, PV_NET_MAX_FRAME));
+	card_end();
 }
 
 /*
@@ -509,6 +514,66 @@ tx_fast_path(const void *arg __unused)
 	card_end();
 }
 
+/*
+ * What is copied is neither changed nor kept, though others have its memory too, and the copy has the
+ * checksum that the device does not compute; all that needs no memory.
+ */
+static void
+tx_staged(const void *arg)
+{
+	static const size_t pieces[][3] = { { 0 }, { 100, 0 }, { 14, 30, 0 } };
+	static u_char buf[FRAME_MAX], done[FRAME_MAX], got[FRAME_MAX];
+	struct pv_net_txq *txq;
+	struct peer_chain pr;
+	struct frame_at at;
+	struct mbuf *m, *copy;
+	struct peer *pe;
+	size_t g, len, p;
+	u_int n;
+	int i, items;
+
+	card_new(1);
+	card.ca_params.pnp_offloads = arg != NULL ? TX_ALL : 0;
+	CHECK(card_attach() == 0, "it does not attach");
+	txq = CARD_TXQ(0);
+	pe = card_peer(0, true);
+	for (g = 0; g < NGOOD * nitems(pieces); g++) {
+		p = g / NGOOD;
+		len = frame_make(&good[g % NGOOD].f, FRAME_PARTIAL, buf, &at);
+		(void)frame_make(&good[g % NGOOD].f, FRAME_DONE, done, &at);
+		m = kpi_mbuf_chain(buf, len, pieces[p]);
+		m->m_pkthdr.csum_flags = sum_mark(&good[g % NGOOD].f);
+		m->m_pkthdr.csum_data = at.at_sum - at.at_l4;
+		items = kpi_items;
+		copy = m_copypacket(m, M_NOWAIT);
+		kpi_no_memory = true;
+		CHECK(card_transmit(0, copy) == 0, "%s: not sent", good[g % NGOOD].name);
+		kpi_no_memory = false;
+		CHECK(kpi_items == items, "%s: kept", good[g % NGOOD].name);
+		CHECK(flat(m, got) == len && memcmp(got, buf, len) == 0, "%s: changed",
+		    good[g % NGOOD].name);
+		m_freem(m);
+		CHECK(pe->pe_ops->po_fetch(pe, &pr), "%s: nothing", good[g % NGOOD].name);
+		for (n = 0, i = 0; i < pr.pr_nread; n += pr.pr_segs[i++].len)
+			memcpy(got + n, (const void *)(uintptr_t)pr.pr_segs[i].addr, pr.pr_segs[i].len);
+		CHECK(n == len && memcmp(got, arg != NULL ? buf : done, len) == 0, "%s: other bytes",
+		    good[g % NGOOD].name);
+		CHECK((card.ca_sent.po_flags & NEEDS) == (arg != NULL ? NEEDS : 0), "%s: 0x%x",
+		    good[g % NGOOD].name, card.ca_sent.po_flags);
+		card_complete(0, pr.pr_id);
+		kpi_pass(20 * SBT_1MS);
+		card_settle();
+	}
+	CHECK(txq->ptq_stats.packets == g && txq->ptq_stats.nomem == 0 &&
+	    txq->ptq_stats.bad_offload == 0, "%lu were sent", (u_long)txq->ptq_stats.packets);
+	/* More pages than a packet has are no packet. */
+	(void)card_send(0, 1, card.ca_params.pnp_tx_segs * PAGE_SIZE + 1);
+	CHECK(txq->ptq_stats.nomem == 1 && card_idle(0), "sent");
+	CHECK(card_send(0, 2, card.ca_params.pnp_tx_segs * PAGE_SIZE) == 0, "not sent");
+	card_complete(0, card_takes(0, 2, card.ca_params.pnp_tx_segs * PAGE_SIZE));
+	card_end();
+}
+
 /* A test again, of a card that has the fast paths. */
 struct again {
 	void	(*run)(const void *);
@@ -525,6 +590,26 @@ by_fast_path(const void *arg)
 
 #define	AGAIN(name, descr)						\
 	{ "fast_" #name, descr, by_fast_path, &(const struct again){ name } }
+
+/* And of one that copies packets. */
+static void
+by_copies(const void *arg)
+{
+	const struct again *test = arg;
+
+	card_is_staged = true;
+	test->run(NULL);
+}
+
+static void
+tx_staged_partial(const void *arg __unused)
+{
+
+	tx_staged(&card);
+}
+
+#define	STAGED(name, descr)						\
+	{ "staged_" #name, descr, by_copies, &(const struct again){ name } }
 
 static const struct hosted_test tests[] = {
 	{ "tx_and_rx", "a packet is sent, and one is received", tx_and_rx, NULL },
@@ -555,6 +640,7 @@ static const struct hosted_test tests[] = {
 	{ "rx_buffers_follow_the_frames", "their sizes", rx_buffers_follow_the_frames, NULL },
 	{ "rx_whole_frames_in_chains", "of mbufs", rx_whole_frames_in_chains, NULL },
 	{ "rx_whole_frames_in_chains_by_bus_dma", "the same", rx_whole_frames_in_chains, &card },
+	{ "rx_looks", "as often as necessary", rx_looks, NULL },
 	{ "rx_lost_interrupt", "is noticed after seconds", rx_lost_interrupt, NULL },
 	{ "rx_half_a_frame_is_forgotten", "by a reset", rx_half_a_frame_is_forgotten, NULL },
 	{ "life_attach_without_memory", "leaves nothing", life_attach_without_memory, NULL },
@@ -597,6 +683,16 @@ static const struct hosted_test tests[] = {
 	AGAIN(life_stopped_and_started, "with all that it had"),
 	AGAIN(life_what_waits_moves, "to a pair that stays"),
 	AGAIN(life_rings_are_resized, "and what is sent then arrives"),
+	STAGED(tx_staged, "with sums that are finished in the copy"),
+	STAGED(tx_staged_partial, "with sums that the device finishes"),
+	STAGED(rx_staged, "each page is posted again"),
+	STAGED(tx_and_rx, "a packet each way"),
+	STAGED(tx_full_ring, "nothing is lost, and order is kept"),
+	STAGED(tx_senders_collect, "completions, by the dozen"),
+	STAGED(tx_queue_is_full, "packets are dropped"),
+	STAGED(rx_budget_ends_a_pass, "and the task goes on"),
+	STAGED(life_stopped_and_started, "with all that it had"),
+	STAGED(life_what_waits_moves, "to a pair that stays"),
 	{ NULL, NULL, NULL, NULL }
 };
 

@@ -370,6 +370,8 @@ bus_dmamap_load_mbuf_sg(bus_dma_tag_t dmat, bus_dmamap_t map, struct mbuf *m, bu
 	CHECK(map->bm_tag == dmat && !map->bm_loaded, "loaded twice");
 	if (kpi_fail_now())
 		return (ENOMEM);
+	CHECK(m->m_pkthdr.len <= (int)((struct kpi_tag *)dmat)->kt_common.maxsize, "%d bytes",
+	    m->m_pkthdr.len);
 	for (n = 0; m != NULL; m = m->m_next) {
 		n = kpi_add_segs((struct kpi_tag *)dmat, segs, n, m->m_data, m->m_len);
 		if (n < 0)
