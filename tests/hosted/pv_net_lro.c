@@ -15,6 +15,7 @@
 
 static struct mbuf *held[MAX_UP];
 static u_int nheld, nup, nflushes;
+static bool refuses;	/* tcp_lro(9) takes none */
 static u_int up[MAX_UP];	/* the numbers of packets, as they went up */
 
 /* The last byte of a packet is its number. */
@@ -47,6 +48,8 @@ tcp_lro_rx(struct lro_ctrl *lc __unused, struct mbuf *m, uint32_t csum __unused)
 
 	CHECK(m->m_pkthdr.csum_flags == (CSUM_DATA_VALID | CSUM_PSEUDO_HDR) &&
 	    m->m_pkthdr.csum_data == 0xffff, "0x%x", m->m_pkthdr.csum_flags);
+	if (refuses)
+		return (TCP_LRO_CANNOT);
 	held[nheld++] = m;
 	return (0);
 }
@@ -224,6 +227,14 @@ rx_nothing_overtakes_its_flow(const void *arg __unused)
 	CHECK(nup == nitems(order) && nflushes == 3, "%u packets, %u flushes", nup, nflushes);
 	for (i = 0; i < nitems(order); i++)
 		CHECK(up[i] == order[i], "packet %u in place of %u", up[i], order[i]);
+	/* What is refused goes up, and is not waited for. */
+	nup = nflushes = 0;
+	refuses = true;
+	list = arrive(&packets[0]);
+	list->m_nextpkt = arrive(&packets[1]);
+	pv_net_lro_input(&rxq, list);
+	CHECK(nup == 2 && nflushes == 0 && rxq.prq_held == 0, "%u packets", nup);
+	refuses = false;
 	/* What comes alone is not held. */
 	nup = 0;
 	pv_net_lro_input(&rxq, arrive(&packets[0]));

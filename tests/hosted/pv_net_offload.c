@@ -404,6 +404,12 @@ static const struct invalid {
 	    .f_payload = 8 }, RX_ALL, NEEDS, TCP4, 1, .at = 46, .value = 0xf0 },
 	{ "big, IP length short of it", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, TCP4, 1000,
 	    .at = 17, .value = 0 },
+	{ "big, IP version", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, TCP4, 1000, .at = 14,
+	    .value = 0x55 },
+	{ "big, IP header of 16", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, TCP4, 1000, .at = 14,
+	    .value = 0x44 },
+	{ "big, IPv6 version", PV_NET_BAD_HEADERS, F6, RX_ALL, NEEDS, TCP6, 1000, .at = 14,
+	    .value = 0x40 },
 	{ "big, without data", PV_NET_BAD_HEADERS, { .f_ip = 4, .f_proto = IPPROTO_TCP }, RX_ALL,
 	    NEEDS, TCP4, 1000 },
 	/* extension headers */
