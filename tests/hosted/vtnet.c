@@ -188,6 +188,7 @@ void
 pv_net_detach(struct pv_net *pn)
 {
 
+	CHECK(kpi_sysctl_set("coal.rx_usecs", 1) == ENOENT, "a setting of a card that is gone");
 	pn->pn_there = false;
 	pv_dev_leave(&pn->pn_pvdev);
 }
@@ -809,6 +810,13 @@ headers_received(const void *arg __unused)
 	CHECK(!out.prh_more && out.prh_skip == 0 && out.prh_len == 7 &&
 	    out.prh_offload.po_gso_type == PV_NET_GSO_TCP4 && out.prh_offload.po_flags ==
 	    PV_NET_NEEDS_CSUM && out.prh_offload.po_gso_size == 1448, "the last");
+	/* Of two. */
+	hdr.hdr.gso_type = 4;
+	hdr.hdr.num_buffers = 2;
+	CHECK(received(&hdr, 2000).prh_more, "the first of two");
+	hdr.hdr.gso_type = 0;
+	out = received(&hdr, 7);
+	CHECK(!out.prh_more && out.prh_offload.po_gso_type == PV_NET_GSO_TCP6, "the second of two");
 	/* What can't be. */
 	hdr.hdr.num_buffers = 0;
 	CHECK(received(&hdr, 100).prh_error == PV_NET_RX_BADHDR, "no buffers");
@@ -855,11 +863,21 @@ coalescing(const void *arg __unused)
 {
 	struct virtio_net_ctrl_coal_vq *vq = (void *)dv.data;
 	struct virtio_net_ctrl_coal *all = (void *)dv.data;
+	uint8_t byte = 1;
+	int i;
 
 	kpi_quiet = true;
 	device_begin(true, 0);
 	CHECK(kpi_sysctl_set("coal.rx_usecs", 1) == ENOENT, "without the feature");
 	device_end();
+	/* Of all queues of a kind, or of single ones. */
+	for (i = 0; i < 2; i++) {
+		device_begin(true, CTRL | (i == 0 ? F(NOTF_COAL) : F(VQ_NOTF_COAL)));
+		CHECK(kpi_sysctl_set("coal.rx_usecs", 1) == (i == 0 ? 0 : ENOENT) &&
+		    kpi_sysctl_set("coal.rxq0_usecs", 1) == (i == 0 ? ENOENT : 0), "%d", i);
+		SAID(i == 0 ? "6/1:8 " : "6/2:12 ");
+		device_end();
+	}
 	device_begin(true, CTRL | F(NOTF_COAL) | F(VQ_NOTF_COAL) | F(MQ) | VIRTIO_F_RING_RESET);
 	CHECK(kpi_sysctl_set("coal.rx_usecs", 50) == 0, "rx");
 	SAID("6/1:8 ");
@@ -881,6 +899,7 @@ coalescing(const void *arg __unused)
 	CHECK(kpi_sysctl_set("coal.tx_usecs", 7) == EIO && kpi_sysctl_value("coal.tx_usecs") == 0,
 	    "refused");
 	dv.answer = VIRTIO_NET_OK;
+	CHECK(kpi_sysctl("coal.tx_usecs", NULL, NULL, &byte, sizeof(byte)) == EINVAL, "a byte");
 	/* The device has lost them. */
 	quiet();
 	card.pn_ops->pno_set_coalescing(&dv.sc);
@@ -974,7 +993,7 @@ queues(const void *arg __unused)
 static void
 attach_fails(const void *arg __unused)
 {
-	int error, n = 0;
+	int error, i, n = 0;
 
 	kpi_quiet = true;
 	do {
@@ -996,6 +1015,10 @@ attach_fails(const void *arg __unused)
 			    "resumed");
 			CHECK(card.pn_pairs == PAIRS && dv.sc.vtn_npairs == PAIRS, "%d pairs",
 			    card.pn_pairs);
+			for (i = 0; i < 2 * PAIRS; i++)
+				CHECK(dv.tr.tr_peers[i]->pe_pvq == card.pn_pvqs[i] &&
+				    card.pn_pvqs[i]->q_name[0] == "rt"[i % 2], "queue %d is %s", i,
+				    card.pn_pvqs[i]->q_name);
 		}
 		device_end();
 	} while (n > 0);
