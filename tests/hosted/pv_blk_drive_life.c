@@ -859,14 +859,15 @@ life_write_through(const void *arg __unused)
 void
 life_reconnected(const void *arg)
 {
-	struct bio *bios[5], *gone;
+	struct bio *bios[5], *gone, *waits;
 	struct drive_req dq;
 	u_int i;
 
 	life_peer_begin(arg != NULL);
+	gone = drive_io(BIO_DELETE, 1000, 512);
 	for (i = 0; i < 5; i++)
 		bios[i] = drive_io(i % 2 == 0 ? BIO_WRITE : BIO_READ, 32 * i, 8192);
-	gone = drive_io(BIO_DELETE, 1000, 512);
+	waits = drive_io(BIO_DELETE, 1000, 512);
 	CHECK(drive.dr_blk.blk_nmade == (arg != NULL ? 2 : 5), "%u requests", drive.dr_blk.blk_nmade);
 	/* That there is memory for more requests is a reason, too. */
 	if (arg == NULL)
@@ -895,6 +896,7 @@ life_reconnected(const void *arg)
 	for (i = 0; i < 5; i++)
 		drive_ended(bios[i], 0);
 	drive_ended(gone, EOPNOTSUPP);
+	drive_ended(waits, EOPNOTSUPP);
 	drive_end();
 	for (i = 0; i < nitems(drive.dr_copies); i++)
 		CHECK(drive.dr_copies[i] == NULL, "a copy is left");

@@ -520,6 +520,27 @@ pace_is_tried(const void *arg)
 	drive_end();
 }
 
+/* However seldom another mode was tried: once it was taken, it is soon tried whether that was right. */
+static void
+pace_follows_the_device(const void *arg __unused)
+{
+	const struct pv_blk_pace *pp;
+	u_int n;
+
+	pace_begin();
+	pp = &DRIVE_BQ(0)->bq_pace;
+	pace_run(3000, 200, 100);
+	CHECK(!pp->pp_waits && pp->pp_rest > 4, "%u windows between trials", pp->pp_rest);
+	for (n = 0; (pp->pp_trial || !pp->pp_waits) && n < 50000; n += 4)
+		pace_run(4, 50, 100);
+	CHECK(pp->pp_waits, "it does not pay");
+	pace_run(1500, 200, 100);
+	CHECK(!pp->pp_waits, "it pays no more: %u windows to the next trial", pp->pp_windows);
+	drive_settle();
+	io_all_ended();
+	drive_end();
+}
+
 /* What waits for more is notified of after a second, if the device answers nothing. */
 static void
 pace_ends_after_a_second(const void *arg __unused)
@@ -997,6 +1018,7 @@ static const struct hosted_test tests[] = {
 	{ "io_notified", "at once", io_notified, NULL },
 	{ "pace_is_tried_and_kept", "notifications wait", pace_is_tried, NULL },
 	{ "pace_is_tried_and_given_up", "they do not", pace_is_tried, &few },
+	{ "pace_follows_the_device", "when it is slower", pace_follows_the_device, NULL },
 	{ "pace_ends_after_a_second", "for a silent device", pace_ends_after_a_second, NULL },
 	{ "order_of_barriers", "over all queues", order_of_barriers, NULL },
 	{ "deletes", "ranges, units, errors", deletes, NULL },
