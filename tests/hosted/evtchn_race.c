@@ -212,7 +212,7 @@ race_open(void (*upcall)(void), void (*wake)(void))
 
 	fifo_xen_open(upcall);
 	kpi_intr_wake = wake;
-	CHECK(xen_evtchn_init(kpi_device()) == 0, "no event channels");
+	CHECK(xen_evtchn_init(kpi_device()) == 0 && kpi_lines == 0, "no event channels");
 	for (i = 0; i < RACE_CHANNELS; i++) {
 		race_channels[i].rc_seed = i;
 		params.xep_arg = &race_channels[i];
@@ -229,6 +229,7 @@ race_close(void)
 
 	for (i = 0; i < RACE_CHANNELS; i++)
 		xen_evtchn_free(race_channels[i].rc_evtchn);
+	CHECK(fifo_xen_ports == 0, "%d ports are open", fifo_xen_ports);
 	xen_evtchn_fini(kpi_device());
 }
 
@@ -342,6 +343,45 @@ strange_ports(const void *arg __unused)
 	race_close();
 }
 
+/* Between an event and the end of its handler its port is masked: another one waits for that. */
+static void
+masked_until_handled(const void *arg __unused)
+{
+	struct race_channel *rc = &race_channels[0];
+
+	race_open(each_nothing, each_nothing);
+	each_send(0);
+	strange_upcall();
+	fifo_xen_send(xen_evtchn_port(rc->rc_evtchn));
+	CHECK(!fifo_xen_calls(), "called up before the first event is handled");
+	CHECK(kpi_intr_run() == 1 && race_seen(rc), "not handled");
+	rc->rc_sent++;
+	CHECK(fifo_xen_calls(), "the second event is lost");
+	strange_upcall();
+	CHECK(kpi_intr_run() == 1 && race_seen(rc), "not handled");
+	race_close();
+}
+
+/* A port whose word there is no memory for is closed. */
+static void
+no_memory_for_a_word(const void *arg __unused)
+{
+	struct xen_evtchn_params params = { .xep_name = "more", .xep_cpu = -1,
+	    .xep_filter = race_filter, .xep_arg = &race_channels[0] };
+	struct xen_evtchn *ec;
+
+	race_open(each_nothing, each_nothing);
+	fifo_xen_next(PAGE_SIZE / sizeof(uint32_t));
+	fifo_xen_no_pages = true;
+	CHECK(xen_evtchn_alloc(1, &params, &ec) == ENOMEM && fifo_xen_ports == RACE_CHANNELS,
+	    "%d ports", fifo_xen_ports);
+	fifo_xen_no_pages = false;
+	fifo_xen_next(PAGE_SIZE / sizeof(uint32_t));
+	CHECK(xen_evtchn_alloc(1, &params, &ec) == 0, "no channel");
+	xen_evtchn_free(ec);
+	race_close();
+}
+
 static void
 race_at_each_access(const void *arg __unused)
 {
@@ -363,6 +403,8 @@ static const struct hosted_test tests[] = {
 	    race_events, NULL },
 #if !__has_feature(thread_sanitizer)
 	{ "fifo_strange_ports", "Without a word, and without a channel", strange_ports, NULL },
+	{ "fifo_masked_until_handled", "And called up then", masked_until_handled, NULL },
+	{ "fifo_no_memory_for_a_word", "The port is closed", no_memory_for_a_word, NULL },
 	{ "fifo_event_at_each_access", "One more event arrives between any two accesses of the driver",
 	    race_at_each_access, NULL },
 #endif

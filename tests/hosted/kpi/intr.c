@@ -96,16 +96,23 @@ intr_event_bind_ithread(struct intr_event *ie __unused, int cpu __unused)
 }
 
 int
-intr_event_remove_handler(void *cookie __unused)
+intr_event_remove_handler(void *cookie)
 {
+	struct kpi_event *ke = cookie;
 
+	CHECK(ke->ke_arg != NULL, "there is none");
+	ke->ke_filter = NULL;
+	ke->ke_handler = NULL;
+	ke->ke_arg = NULL;
 	return (0);
 }
 
 int
-intr_event_destroy(struct intr_event *ie __unused)
+intr_event_destroy(struct intr_event *ie)
 {
+	struct kpi_event *ke = (struct kpi_event *)ie;
 
+	CHECK(ke->ke_arg == NULL, "it has a handler");
 	return (0);
 }
 

@@ -47,6 +47,8 @@ static struct evtchn_fifo_control_block *fifo_block;
 static event_word_t *fifo_pages[4];
 static u_int fifo_npages;
 static evtchn_port_t fifo_last;
+bool fifo_xen_no_pages;
+int fifo_xen_ports;
 static evtchn_port_t fifo_tail[EVTCHN_FIFO_MAX_QUEUES];
 
 static void
@@ -146,6 +148,13 @@ fifo_queue(evtchn_port_t port)
 }
 
 void
+fifo_xen_next(evtchn_port_t port)
+{
+
+	fifo_last = port - 1;
+}
+
+void
 fifo_xen_claim(u_int queue, evtchn_port_t port)
 {
 
@@ -193,6 +202,7 @@ xen_event_channel_op(u_int cmd, void *arg)
 		return (0);
 	case EVTCHNOP_alloc_unbound:
 		((struct evtchn_alloc_unbound *)arg)->port = ++fifo_last;
+		fifo_xen_ports++;
 		return (0);
 	case EVTCHNOP_unmask:
 		/* Whoever frees the channel waits for CPUs to enable interrupts. */
@@ -200,6 +210,7 @@ xen_event_channel_op(u_int cmd, void *arg)
 		fifo_xen_unmask(((struct evtchn_unmask *)arg)->port);
 		return (0);
 	case EVTCHNOP_close:
+		fifo_xen_ports--;
 		return (0);
 	default:
 		CHECK(false, "EVTCHNOP %u", cmd);
@@ -210,8 +221,11 @@ xen_event_channel_op(u_int cmd, void *arg)
 void *
 xen_page_alloc(void)
 {
-	void *page = host_alloc(PAGE_SIZE, PAGE_SIZE);
+	void *page;
 
+	if (fifo_xen_no_pages)
+		return (NULL);
+	page = host_alloc(PAGE_SIZE, PAGE_SIZE);
 	memset(page, 0, PAGE_SIZE);
 	return (page);
 }

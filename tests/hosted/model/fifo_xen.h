@@ -22,6 +22,13 @@ void	fifo_xen_open(void (*upcall)(void));
 /* The other end of a channel sends an event. */
 void	fifo_xen_send(evtchn_port_t port);
 
+/* The next port that Xen makes is that one; and: the domain has no page for its word. */
+void	fifo_xen_next(evtchn_port_t port);
+extern bool fifo_xen_no_pages;
+
+/* How many ports are open. */
+extern int fifo_xen_ports;
+
 /* Xen has a port unmasked, whether there is a channel or not. */
 void	fifo_xen_unmask(evtchn_port_t port);
 
