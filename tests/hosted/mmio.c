@@ -315,6 +315,55 @@ every_cause_is_handled(const void *arg __unused)
 	end();
 }
 
+static bool acknowledged;
+
+/* A device that can acknowledge, or can't for now. */
+static void
+lowers(uintptr_t addr, int size __unused, bool store)
+{
+
+	if (store && addr == (uintptr_t)mm.window + VIRTIO_MMIO_INTERRUPT_ACK)
+		acknowledged = true;
+	else if (acknowledged)
+		set(VIRTIO_MMIO_INTERRUPT_STATUS, 0);
+}
+
+/* Causes that stay are a storm when many come in a row, with none that was acknowledged in between. */
+static void
+seldom_stuck_is_no_storm(const void *arg __unused)
+{
+	u_int i;
+
+	begin(VIRTIO_MMIO_MODERN);
+	for (i = 0; i < MANY; i++) {
+		set(VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_ISR_QUEUE);
+		CHECK(VIRTIO_BUS_ISR(mm.dev) == VIRTIO_ISR_QUEUE, "%u", i);
+		acknowledged = false;
+		kpi_access_at = lowers;
+		CHECK(VIRTIO_BUS_ISR(mm.dev) == VIRTIO_ISR_QUEUE, "%u", i);
+		kpi_access_at = NULL;
+	}
+	CHECK(mm.sc.vm_storms == 0, "a storm");
+	/* An interrupt of another device says nothing of this one. */
+	for (i = 0; i < MANY && mm.sc.vm_storms == 0; i++) {
+		set(VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_ISR_QUEUE);
+		(void)VIRTIO_BUS_ISR(mm.dev);
+		set(VIRTIO_MMIO_INTERRUPT_STATUS, 0);
+		(void)VIRTIO_BUS_ISR(mm.dev);
+	}
+	CHECK(mm.sc.vm_storms == 1, "no storm");
+	end();
+}
+
+/* Whoever sees that a device was reset may begin with it. */
+static void
+is_reset(uintptr_t addr, int size __unused, bool store)
+{
+
+	if (store && addr == (uintptr_t)mm.window + VIRTIO_MMIO_STATUS)
+		CHECK(!mm.sc.vm_broken, "it is said to be reset before it is");
+}
+
 /* As many interrupts as a line has that nothing lowers; how often the handler was to be removed. */
 static int
 removals(int interrupts)
@@ -355,7 +404,9 @@ second_storm_is_the_last(const void *arg __unused)
 
 	begin(VIRTIO_MMIO_MODERN);
 	set(VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_ISR_QUEUE);
+	kpi_access_at = is_reset;
 	CHECK(removals(MANY) == 0, "too early");
+	kpi_access_at = NULL;
 	CHECK(VIRTIO_BUS_RESET(mm.dev) == 0, "reset");
 	CHECK(removals(MANY) > 0 && mm.sc.vm_storms == 2 && kpi_lines == 2, "%ju storms",
 	    (uintmax_t)mm.sc.vm_storms);
@@ -600,6 +651,7 @@ static const struct hosted_test tests[] = {
 	{ "every_cause_is_handled", "Also one that comes while another is acknowledged",
 	    every_cause_is_handled, NULL },
 	{ "line_without_a_cause", "After a reset", line_that_a_reset_does_not_lower, NULL },
+	{ "seldom_stuck_is_no_storm", "Unlike many in a row", seldom_stuck_is_no_storm, NULL },
 	{ "second_storm_is_the_last", "As long as nothing was acknowledged",
 	    second_storm_is_the_last, NULL },
 	{ "registers_are_used_as_described", "Direction, width, order",

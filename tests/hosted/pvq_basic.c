@@ -610,6 +610,25 @@ look_sees_what_waits(const struct impl *im)
 	fix_close(&f);
 }
 
+/* Nothing is put of a chain for which there is no room. */
+static void
+submit_needs_room(const struct impl *im)
+{
+	struct peer_chain pr;
+	struct fix f;
+	uintptr_t n, i;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	for (n = 1; fix_put(&f, n, 0, 1) == 0; n++)
+		continue;
+	fix_commit(&f);
+	CHECK(fix_submit_fails(&f, n, 0, 1) == ENOSPC, "a full ring takes it");
+	for (i = 1; i < n; i++)
+		fix_fetch(&f, &pr, i, 0, 1);
+	CHECK(!f.po->po_fetch(f.pe, &pr) && !pvq_broken(f.q), "one more");
+	fix_close(&f);
+}
+
 const struct pvq_test pvq_basic_tests[] = {
 	{ "physical_segments", "Memory side by side is one segment, and none is too long",
 	    physical_segments_are_as_few_as_can_be },
@@ -625,6 +644,7 @@ const struct pvq_test pvq_basic_tests[] = {
 	{ "abort_takes_back_what_is_staged", "And nothing else", abort_takes_back_what_is_staged },
 	{ "several_are_posted_at_once", "In one pass, with nothing to take back",
 	    several_are_posted_at_once },
+	{ "submit_needs_room", "And says so", submit_needs_room },
 	{ "full_ring_says_enospc", "Until a completion was collected", full_ring_says_enospc },
 	{ "full_in_each_way", "With chains of each shape, from each place on", full_in_each_way },
 	{ "completes_out_of_order", "Each cookie comes back with its own length",

@@ -228,6 +228,18 @@ fix_put_one(struct fix *f, uintptr_t n, int nread, int nwrite, bool post)
 }
 
 int
+fix_submit_fails(struct fix *f, uintptr_t n, int nread, int nwrite)
+{
+	struct fix_chain fc;
+	int error;
+
+	fix_make(f, &fc, n, nread, nwrite);
+	error = pvq_submit(f->q, &fc.pc);
+	fix_spoil(&fc);
+	return (error);
+}
+
+int
 fix_put(struct fix *f, uintptr_t n, int nread, int nwrite)
 {
 

@@ -56,6 +56,9 @@ void	fix_close(struct fix *f);
 /* Put chain n, of so many segments; not committed.  Returns what pvq_reserve() said. */
 int	fix_put(struct fix *f, uintptr_t n, int nread, int nwrite);
 
+/* pvq_submit() of a chain that can't be put: the error. */
+int	fix_submit_fails(struct fix *f, uintptr_t n, int nread, int nwrite);
+
 /* What is staged is committed, or taken back, and not shared any more. */
 void	fix_commit(struct fix *f);
 void	fix_abort(struct fix *f);

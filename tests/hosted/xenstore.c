@@ -210,6 +210,31 @@ talk_of_value(uint32_t index)
 	    "index %u, first %zu, error %d", index, first, error);
 }
 
+/* A request that is short, as most are, is one event for xenstore. */
+static void
+short_request_is_one_event(const void *arg __unused)
+{
+	static char path[300];
+	const struct xenstore_piece pieces[] = { { path, 1 }, { path, 0 } };
+	struct xenstore_piece both[2];
+	const char *reply;
+	size_t len, most;
+	u_int before;
+
+	xenstored = answer_in_two;
+	first = 0;
+	for (most = 0; most < 300; most += 20) {
+		begin(0);
+		memcpy(both, pieces, sizeof(both));
+		both[1].xsp_len = most;
+		before = notified;
+		CHECK(xenstore_ring_talk(XS_READ, 0, both, 2, &reply, &len) == 0, "%zu bytes", most);
+		CHECK((notified - before == 1) == (HEAD + 1 + most <= 256), "%zu bytes: %u events",
+		    most, notified - before);
+		xenstore_ring_fini();
+	}
+}
+
 static const uint32_t indices[] = {
 	0, XENSTORE_RING_SIZE - 1, XENSTORE_RING_SIZE - HEAD, XENSTORE_RING_SIZE - HEAD - 3,
 	UINT32_MAX - HEAD - 20, UINT32_MAX
@@ -471,14 +496,16 @@ invalid_messages_end_the_ring(const void *arg __unused)
 	static void (*const peers[])(void) = { answer_too_long, answer_beyond_the_ring };
 	uint64_t requests;
 	const char *reply;
-	uint32_t prod;
+	uint32_t cons, prod;
 	size_t len;
 	u_int i;
 
 	for (i = 0; i < nitems(peers); i++) {
 		xenstored = peers[i];
 		begin(0);
+		cons = xs_page.rsp_cons;
 		CHECK(talk(&reply, &len) == EIO, "peer %u", i);
+		CHECK(xs_page.rsp_cons - cons == (i == 0 ? HEAD : 0), "peer %u: more was read", i);
 		/* Nothing more is written to it. */
 		prod = xs_page.req_prod;
 		requests = xenstore_requests;
@@ -526,6 +553,7 @@ static const struct hosted_test tests[] = {
 	    NULL },
 	{ "request_longer_than_the_ring", "The longest request", request_longer_than_the_ring,
 	    NULL },
+	{ "short_request_is_one_event", "Up to 256 bytes", short_request_is_one_event, NULL },
 	{ "request_without_answer_times_out", "After the time of the tunable",
 	    request_without_answer_times_out, NULL },
 	{ "late_answers_are_told_apart", "And a transaction that was begun too late",

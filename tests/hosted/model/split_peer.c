@@ -108,6 +108,8 @@ split_fetch(struct peer *pe, struct peer_chain *pc)
 
 	CHECK((uint16_t)(idx - sp->sp_last_avail) <= sp->sp_num, "avail.idx %u after %u", idx,
 	    sp->sp_last_avail);
+	CHECK(!im_can(sp->sp_impl, IM_EVENT) || get16(sp->sp_avail) == 0,
+	    "flags beside an event index (2.7.7.1)");
 	if (idx == sp->sp_last_avail)
 		return (false);
 	atomic_thread_fence_acq();
