@@ -213,13 +213,17 @@ life_stopped_and_started(const void *arg __unused)
 void
 life_pair_is_given_up(const void *arg __unused)
 {
-	int items;
+	int items, queue;
 
 	card_begin(2);
 	items = kpi_items;
 	CHECK(card_send(1, 1, 100) == 0, "not sent");
 	card_complete(1, card_takes(1, 1, 100));
+	for (queue = 0; queue < 2; queue++)
+		pv_dev_need_reset(pv_net_dev(card.ca_pn), pv_net_number(1, queue == 1), ETIMEDOUT);
 	CHECK(card_use(1) == 0, "it is not given up");
+	/* Nor is it reset after that, whoever has asked for it. */
+	card_settle();
 	SAID("pairs=1 stop2 stop3 ");
 	CHECK(kpi_items == items / 2, "%d mbufs and clusters of %d", kpi_items, items);
 	CHECK(CARD_TXQ(1)->ptq_parked && pvq_inflight(CARD_RXQ(1)->prq_pvq) == 0, "not parked");
@@ -343,6 +347,8 @@ life_pair_that_does_not_end(const void *arg __unused)
 	CHECK(card_send(1, 1, 100) == 0, "not sent");
 	CHECK(card_use(1) == 0, "it is not given up");
 	SAID("stop3 start3 pairs=1 stop2 stop3 ");
+	card_settle();
+	SAID("stop3 start3 pairs=1 stop2 stop3 ");
 	card_end();
 	/* It can't be: there are as many pairs as before. */
 	card_new(2);
@@ -408,6 +414,7 @@ life_more_pairs_are_given_up(const void *arg __unused)
 }
 
 static u_int offloads, requests;
+static int refused;
 
 static int
 set_offloads(void *softc __unused, u_int wanted)
@@ -415,7 +422,7 @@ set_offloads(void *softc __unused, u_int wanted)
 
 	offloads = wanted;
 	requests++;
-	return (0);
+	return (refused);
 }
 
 /* When the kernel begins to forward, or ends, other offloads are of use; nothing else requests any. */
@@ -440,6 +447,14 @@ life_offloads_are_requested_again(const void *arg __unused)
 	V_ipforwarding = V_ip6_forwarding = 0;
 	card_seconds(3);
 	CHECK(requests == 2 && offloads == before, "%u requests, 0x%x", requests, offloads);
+	/* What is refused is counted, and not requested over and over. */
+	CHECK(card.ca_pn->pn_offload_errors == 0, "errors");
+	refused = EIO;
+	V_ipforwarding = V_ip6_forwarding = 1;
+	card_seconds(3);
+	CHECK(requests == 3 && card.ca_pn->pn_offload_errors == 1, "%u requests", requests);
+	refused = 0;
+	V_ipforwarding = V_ip6_forwarding = 0;
 	card_end();
 }
 

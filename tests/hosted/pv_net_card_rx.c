@@ -298,6 +298,10 @@ rx_staged(const void *arg __unused)
 		    "no buffer");
 		CHECK(card.ca_room == PAGE_SIZE, "%lu bytes", (u_long)card.ca_room);
 		card_intr(0, false);
+		/* Of the memory that it needs. */
+		CHECK(table[i % nitems(table)].parts > 1 || ((card.ca_up->m_flags & M_EXT) == 0) ==
+		    (table[i % nitems(table)].len <= MHLEN - ETHER_ALIGN), "%zu: its memory",
+		    i % nitems(table));
 		card_up(i, table[i % nitems(table)].len);
 	}
 	CHECK(stats->packets == i && stats->nombuf == 0, "%lu came up", (u_long)stats->packets);
@@ -311,6 +315,23 @@ rx_staged(const void *arg __unused)
 	CHECK(card_receive(0, 2, 1000, 1), "no buffer");
 	card_intr(0, false);
 	card_up(2, 1000);
+	card_end();
+	/* The device goes on while the card is down: what comes then is dropped. */
+	card_new(1);
+	card.ca_ops.pno_stop = NULL;
+	card.ca_ops.pno_restart = NULL;
+	CHECK(card_attach() == 0, "it does not attach");
+	pv_dev_lock(pv_net_dev(card.ca_pn));
+	pv_dev_down(pv_net_dev(card.ca_pn));
+	CHECK(card_receive(0, 1, 1000, 1) && card_receive(0, 2, 60, 1), "no buffer");
+	CHECK(pv_dev_up(pv_net_dev(card.ca_pn)) == 0, "it does not come up");
+	pv_dev_unlock(pv_net_dev(card.ca_pn));
+	card_settle();
+	CHECK(card.ca_nup == 0 && posted() == CARD_SIZE, "%u came up, %u buffers", card.ca_nup,
+	    posted());
+	CHECK(card_receive(0, 3, 1000, 1), "no buffer");
+	card_intr(0, false);
+	card_up(3, 1000);
 	card_end();
 }
 
@@ -495,7 +516,16 @@ rx_fast_marks(const void *arg __unused)
 		card.ca_up = NULL;
 		card.ca_up_tail = &card.ca_up;
 	}
-	CHECK(stats->bad_offload == 0 && card.ca_plain == 2 * NGOOD && card.ca_general == 0,
+	/* The device says nothing: nor does the frame. */
+	o = (struct pv_net_offload){ .po_flags = 0 };
+	CHECK(card_receive_bytes(0, buf, len, &o), "no buffer");
+	card_intr(0, false);
+	CHECK(card.ca_up->m_pkthdr.csum_flags == 0 && stats->csum_valid == NGOOD, "0x%x",
+	    card.ca_up->m_pkthdr.csum_flags);
+	(void)free_all(card.ca_up);
+	card.ca_up = NULL;
+	card.ca_up_tail = &card.ca_up;
+	CHECK(stats->bad_offload == 0 && card.ca_plain == 2 * NGOOD + 1 && card.ca_general == 0,
 	    "%u took it", card.ca_plain);
 	card_end();
 	/* Not negotiated: nothing is believed. */

@@ -274,6 +274,7 @@ tx_notified_at_the_end_of_a_pass(const void *arg __unused)
 static void
 tx_packets_in_many_pieces(const void *arg)
 {
+	static const size_t six[] = { 100, 100, 100, 100, 100, 0 };
 	static const size_t pieces[] = { 1, 20, 3, 50, 7, 7, 7, 7, 100, 2, 5, 6, 20, 30, 40, 0 };
 	static u_char bytes[2000];
 	struct pv_net_txq *txq;
@@ -298,6 +299,15 @@ tx_packets_in_many_pieces(const void *arg)
 	CHECK(txq->ptq_stats.nomem == 1 && txq->ptq_stats.packets == 1 && card_idle(0), "sent");
 	CHECK(card_send(0, 4, 100) == 0, "not sent");
 	card_complete(0, card_takes(0, 4, 100));
+	card_end();
+	/* Nor has a short ring room for more pieces than it has places. */
+	card_new(1);
+	card.ca_impl = &split_impls[3];	/* without indirect tables */
+	card.ca_size = 4;
+	card.ca_params.pnp_phys = arg == NULL;
+	CHECK(card_attach() == 0, "it does not attach");
+	CHECK(card_transmit(0, kpi_mbuf_chain(bytes, 600, six)) == 0, "not sent");
+	card_complete(0, card_takes(0, 9, 600));
 	card_end();
 }
 
@@ -414,6 +424,33 @@ tx_flush(const void *arg __unused)
 	card_end();
 }
 
+/* However many wait, no more are put at once than there is memory for, and the order is kept. */
+static void
+tx_batches(const void *arg __unused)
+{
+	struct pv_net_txq *txq;
+	struct peer *pe;
+	u_int i;
+
+	card_new(1);
+	card.ca_size = 256;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_settle();
+	txq = CARD_TXQ(0);
+	pe = card_peer(0, true);
+	mtx_lock(&txq->ptq_mtx);
+	for (i = 0; i < 5 * PV_NET_BATCH / 2; i++)
+		CHECK(card_send(0, i, 100) == 0, "packet %u", i);
+	mtx_unlock(&txq->ptq_mtx);
+	pe->pe_kicks = 0;
+	(void)pe->pe_ops->po_listen(pe);
+	CHECK(kpi_run_tasks() == 1 && pe->pe_kicks == 1, "%u notifications", pe->pe_kicks);
+	for (i = 0; i < 5 * PV_NET_BATCH / 2; i++)
+		card_complete(0, card_takes(0, i, 100));
+	CHECK(card_idle(0) && txq->ptq_stats.packets == i, "more");
+	card_end();
+}
+
 /* Who does not get the queue's lock leaves the packet to the task, which keeps the order. */
 static void
 tx_lock_is_taken(const void *arg __unused)
@@ -503,6 +540,16 @@ tx_fast_path(const void *arg __unused)
 	CHECK(card.ca_plain >= 3 * 6 && card.ca_plain < 3 * NGOOD, "%u took it", card.ca_plain);
 	CHECK(txq->ptq_stats.mcasts == 3, "multicast");
 	n = card.ca_plain;
+	/* What crosses a page may be two segments. */
+	m = m_getjcl(M_WAITOK, MT_DATA, M_PKTHDR, MJUM9BYTES);
+	m->m_data += roundup2((uintptr_t)m->m_data, PAGE_SIZE) + PAGE_SIZE - (uintptr_t)m->m_data - 100;
+	len = frame_make(&good[0].f, FRAME_DONE, buf, &at);
+	len = MIN(len, 1000);
+	memcpy(mtod(m, void *), buf, len);
+	m->m_len = m->m_pkthdr.len = len;
+	CHECK(card_transmit(0, m) == 0, "not sent");
+	card_sends(0, 1);
+	CHECK(card.ca_plain == n, "it is one segment");
 	/* A listener, or a setting, and the general way is taken. */
 	pv_net_fast_path = 0;
 	CHECK(card_send(0, 1, 100) == 0, "not sent");
@@ -629,6 +676,7 @@ static const struct hosted_test tests[] = {
 	{ "tx_header_before_the_frame", "where there is room", tx_header_before_the_frame, NULL },
 	{ "tx_without_memory_for_a_map", "it is sent later", tx_without_memory_for_a_map, NULL },
 	{ "tx_flush", "what waits is dropped", tx_flush, NULL },
+	{ "tx_batches", "and what waits for them", tx_batches, NULL },
 	{ "tx_lock_is_taken", "the task sends", tx_lock_is_taken, NULL },
 	{ "rx_frames_of_each_length", "in one buffer or several", rx_frames_of_each_length, NULL },
 	{ "rx_frames_of_each_length_by_bus_dma", "the same", rx_frames_of_each_length, &card },

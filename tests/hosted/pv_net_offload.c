@@ -358,7 +358,7 @@ static const struct invalid {
 	struct frame	 f;
 	u_int		 offloads, flags, type, size;
 	int		 start, offset;	/* added to the right ones */
-	u_int		 at, value;	/* a byte of the frame that is not what it was */
+	u_int		 at, value;	/* a byte of the frame, or two, not what they were */
 	size_t		 cut;		/* the frame ends here */
 } invalid[] = {
 	/* too short */
@@ -404,6 +404,8 @@ static const struct invalid {
 	    .f_payload = 8 }, RX_ALL, NEEDS, TCP4, 1, .at = 46, .value = 0xf0 },
 	{ "big, IP length short of it", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, TCP4, 1000,
 	    .at = 17, .value = 0 },
+	{ "big, in PPPoE's header", PV_NET_BAD_SHORT, F4, RX_ALL, NEEDS, TCP4, 1000, .cut = 18,
+	    .at = 12, .value = 0x8864 },
 	{ "big, IP version", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, TCP4, 1000, .at = 14,
 	    .value = 0x55 },
 	{ "big, IP header of 16", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, TCP4, 1000, .at = 14,
@@ -502,6 +504,10 @@ rx_invalid_values_have_their_names(const void *arg __unused)
 			memcpy(buf, lladdr, ETHER_ADDR_LEN);
 			if (l->at != 0)
 				buf[l->at] = l->value;
+			if (l->value > 0xff) {
+				buf[l->at] = l->value >> 8;
+				buf[l->at + 1] = l->value;
+			}
 			if (l->at == 16 && l->value == 0x24)
 				buf[16] = 0, buf[17] = l->value;
 			if (l->cut != 0)
