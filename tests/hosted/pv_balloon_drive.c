@@ -836,6 +836,7 @@ no_answer(const void *arg __unused)
 static void
 suspended(const void *arg __unused)
 {
+	struct pv_balloon_ops few = ops;
 
 	balloon_new();
 	balloon_up();
@@ -855,6 +856,19 @@ suspended(const void *arg __unused)
 	CHECK(pv_dev_thaw(&host.pb.pb_pvdev) == 0, "not resumed");
 	(void)work();
 	host_has(200);
+	balloon_down();
+	/* A host that needs neither to be stopped nor to be started. */
+	balloon_new();
+	balloon_up();
+	few.pbo_stop = NULL;
+	few.pbo_restart = NULL;
+	host.pb.pb_ops = &few;
+	target(20);
+	CHECK(pv_dev_freeze(&host.pb.pb_pvdev) == 0 && pv_dev_thaw(&host.pb.pb_pvdev) == 0,
+	    "not resumed");
+	target(10);
+	host_has(10);
+	host.pb.pb_ops = &ops;
 	balloon_down();
 	/* The host is gone, and its pages are memory again. */
 	balloon_new();

@@ -186,8 +186,9 @@ life_ident(const void *arg __unused)
 	drive.dr_answers = true;
 	CHECK(drive_attach() == 0, "it does not attach");
 	CHECK(strcmp(kpi_disk->d_ident, "a%25%01b") == 0, "%s", kpi_disk->d_ident);
-	CHECK(strcmp(kpi_disk->d_attachment, "bus0") == 0 && kpi_disk->d_mediasize == DRIVE_SECTORS *
-	    DRIVE_SECTOR && kpi_disk->d_sectorsize == DRIVE_SECTOR, "disk");
+	CHECK(strcmp(kpi_disk->d_attachment, "bus0") == 0 && kpi_disk->d_unit == 3 &&
+	    kpi_disk->d_mediasize == DRIVE_SECTORS * DRIVE_SECTOR &&
+	    kpi_disk->d_sectorsize == DRIVE_SECTOR, "disk");
 	drive_end();
 	/* A device that has none fails the request, and is a disk without. */
 	kpi_quiet = true;

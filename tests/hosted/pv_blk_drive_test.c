@@ -520,6 +520,25 @@ pace_is_tried(const void *arg)
 	drive_end();
 }
 
+/* Where none could wait, there is nothing to be tried. */
+static void
+pace_of_one_at_a_time(const void *arg __unused)
+{
+	const struct pv_blk_pace *pp;
+	u_int i;
+
+	pace_begin();
+	pp = &DRIVE_BQ(0)->bq_pace;
+	for (i = 0; i < 1500; i++) {
+		(void)drive_io(BIO_READ, 1, 512);
+		kpi_cputicks += 100;
+		CHECK(drive_work(0) == 1 && drive_intr(0), "bio %u", i);
+		io_all_ended();
+		CHECK(!pp->pp_trial && !pp->pp_waits, "a trial after %u", i);
+	}
+	drive_end();
+}
+
 /* However seldom another mode was tried: once it was taken, it is soon tried whether that was right. */
 static void
 pace_follows_the_device(const void *arg __unused)
@@ -753,6 +772,24 @@ io_by_copies(const void *arg __unused)
 	drive_end();
 	for (kind = 0; kind < nitems(drive.dr_copies); kind++)
 		CHECK(drive.dr_copies[kind] == NULL, "a copy is left");
+}
+
+/* What is loaded under the lock of one queue is no other queue's. */
+static void
+queues_have_segments_of_their_own(const void *arg __unused)
+{
+	struct pv_blk_req *first[DRIVE_QUEUES], *rq;
+	u_int i, k;
+
+	drive_begin(DRIVE_QUEUES);
+	for (i = 0; i < DRIVE_QUEUES; i++) {
+		first[i] = SLIST_FIRST(&DRIVE_BQ(i)->bq_free);
+		SLIST_FOREACH(rq, &DRIVE_BQ(i)->bq_free, rq_next)
+			CHECK(rq->rq_segs == first[i]->rq_segs, "queue %u has several", i);
+		for (k = 0; k < i; k++)
+			CHECK(first[i]->rq_segs != first[k]->rq_segs, "queues %u and %u", i, k);
+	}
+	drive_end();
 }
 
 /* Each CPU has its queue. */
@@ -1018,6 +1055,7 @@ static const struct hosted_test tests[] = {
 	{ "io_notified", "at once", io_notified, NULL },
 	{ "pace_is_tried_and_kept", "notifications wait", pace_is_tried, NULL },
 	{ "pace_is_tried_and_given_up", "they do not", pace_is_tried, &few },
+	{ "pace_of_one_at_a_time", "is not tried", pace_of_one_at_a_time, NULL },
 	{ "pace_follows_the_device", "when it is slower", pace_follows_the_device, NULL },
 	{ "pace_ends_after_a_second", "for a silent device", pace_ends_after_a_second, NULL },
 	{ "order_of_barriers", "over all queues", order_of_barriers, NULL },
@@ -1026,6 +1064,8 @@ static const struct hosted_test tests[] = {
 	{ "life_reconnected", "with another peer", life_reconnected, NULL },
 	{ "life_reconnected_for_more_requests", "the same", life_reconnected, &few },
 	{ "life_no_dump_while_frozen", "through a peer", life_no_dump_while_frozen, NULL },
+	{ "queues_have_segments_of_their_own", "as they have locks",
+	    queues_have_segments_of_their_own, NULL },
 	{ "queues_of_cpus", "one each", queues_of_cpus, NULL },
 	{ "life_attach_without_memory", "leaves nothing", life_attach_without_memory, NULL },
 	{ "life_attach_with_few_messages", "and get more", life_attach_with_few_messages, NULL },

@@ -451,7 +451,9 @@ invalid_values(const void *arg __unused)
 		{ VIRTIO_BLK_F_BLK_SIZE, FIELD(blk_size), 1000, "blk_size 1000", true },
 		{ VIRTIO_BLK_F_BLK_SIZE, FIELD(blk_size), 2048 * KB, "blk_size 2097152", true },
 		{ VIRTIO_BLK_F_SEG_MAX, FIELD(seg_max), 0, "seg_max 0", true },
+		{ VIRTIO_BLK_F_SEG_MAX, FIELD(seg_max), 3, NULL, true },
 		{ VIRTIO_BLK_F_SIZE_MAX, FIELD(size_max), 0, "size_max 0", true },
+		{ VIRTIO_BLK_F_SIZE_MAX, FIELD(size_max), 4096, NULL, true },
 		{ VIRTIO_BLK_F_MQ, FIELD(num_queues), 0, "num_queues 0", true },
 		{ VIRTIO_BLK_F_ZONED, FIELD(zoned.model), VIRTIO_BLK_Z_HM, "host-managed", false },
 		{ VIRTIO_BLK_F_ZONED, FIELD(zoned.model), 3, "invalid zone model 3", false },
@@ -914,7 +916,7 @@ small_queue(const void *arg __unused)
 static void
 attach_fails(const void *arg __unused)
 {
-	int error, n = 0;
+	int error, fewer = 0, n = 0;
 
 	kpi_quiet = true;
 	do {
@@ -928,6 +930,7 @@ attach_fails(const void *arg __unused)
 			device_close();
 			continue;
 		}
+		fewer += kpi_sysctl_value("queues") < 3;
 		settle();
 		io(BIO_WRITE, 3, 16 * KB, 0);
 		/* Fewer queues, and all of them when there is memory. */
@@ -937,6 +940,7 @@ attach_fails(const void *arg __unused)
 		io(BIO_READ, 3, 16 * KB, 0);
 		device_end();
 	} while (n > 0);
+	CHECK(fewer > 0, "never with fewer queues");
 	/* A device that does not answer its identification. */
 	device_new(true, 0);
 	dv.answers = false;

@@ -528,11 +528,13 @@ commands(const void *arg __unused)
 	const struct pv_net_ops *ops;
 	uint32_t n;
 	u_int i;
+	int lines;
 
 	kpi_quiet = true;
 	device_begin(true, CTRL | F(CTRL_RX) | F(CTRL_RX_EXTRA) | F(CTRL_VLAN) | F(CTRL_MAC_ADDR) |
 	    F(GUEST_CSUM) | GUEST_GSO | F(MRG_RXBUF) | F(CTRL_GUEST_OFFLOADS) | F(MQ));
 	ops = card.pn_ops;
+	lines = kpi_lines;
 	CHECK(ops->pno_set_lladdr(&dv.sc, addr) == 0 && memcmp(dv.data, addr, 6) == 0, "address");
 	CHECK(ops->pno_set_vlan(&dv.sc, 0x123, true) == 0 && memcmp(dv.data, "\x23\x01", 2) == 0,
 	    "tag");
@@ -549,7 +551,7 @@ commands(const void *arg __unused)
 	SAID("5/0:8 5/0:8 ");
 	/* The filter's table first, then what is received besides. */
 	quiet();
-	CHECK(ops->pno_set_filter(&dv.sc, &filter) == 0, "filter");
+	CHECK(ops->pno_set_filter(&dv.sc, &filter) == 0 && kpi_lines == lines, "filter");
 	SAID("1/0:26 0/1:1=0 0/2:1=0 0/3:1=0 0/0:1=0 ");
 	CHECK(memcmp(dv.table, "\2\0\0\0\2\1\0\0\0\0\2\2\0\0\0\0\1\0\0\0\2\3\0\0\0\0", 26) ==
 	    0, "the table");
@@ -720,8 +722,9 @@ headers_sent(const void *arg __unused)
 	for (k = 0; k < nitems(kinds); k++) {
 		device_begin(kinds[k].modern, kinds[k].features);
 		memset(bytes, 0xa5, sizeof(bytes));
+		/* Each after one that has more in it. */
 		for (i = 0; i < nitems(table); i++)
-			hdrs[i] = (struct pv_net_txhdr){ .pth_hdr = bytes[i],
+			hdrs[nitems(table) - 1 - i] = (struct pv_net_txhdr){ .pth_hdr = bytes[i],
 			    .pth_offload = table[i].o };
 		card.pn_ops->pno_encap(&dv.sc, 0, hdrs, nitems(table));
 		for (i = 0; i < nitems(table); i++) {
@@ -775,7 +778,7 @@ headers_received(const void *arg __unused)
 	struct pvq_done done;
 	size_t i;
 
-	device_begin(true, F(MRG_RXBUF));
+	device_begin(true, F(MRG_RXBUF) | VIRTIO_F_RING_RESET);
 	for (i = 0; i < nitems(types); i++) {
 		memset(&hdr, 0, sizeof(hdr));
 		hdr.hdr = (struct virtio_net_hdr){ .flags = 7, .gso_type = types[i].type,
@@ -834,6 +837,14 @@ headers_received(const void *arg __unused)
 	CHECK(received(&hdr, 100).prh_more, "the whole ring");
 	/* It is forgotten with a start. */
 	CHECK(vtnet_suspend(dv.tr.tr_child) == 0 && vtnet_resume(dv.tr.tr_child) == 0, "resumed");
+	hdr.hdr.num_buffers = 1;
+	CHECK(!received(&hdr, 100).prh_more, "it goes on");
+	/* Of the queue alone, too. */
+	hdr.hdr.num_buffers = 3;
+	CHECK(received(&hdr, 100).prh_more, "three buffers");
+	CHECK(card.pn_ops->pno_stop_queue(&dv.sc, 0, false) == 0, "stopped");
+	card_reclaim(&card, 0, 0);
+	CHECK(card.pn_ops->pno_restart_queue(&dv.sc, 0, false) == 0, "started");
 	hdr.hdr.num_buffers = 1;
 	CHECK(!received(&hdr, 100).prh_more, "it goes on");
 	device_end();
@@ -1010,6 +1021,9 @@ attach_fails(const void *arg __unused)
 		CHECK(card.pn_pairs == PAIRS || dv.sc.vtn_npairs == 1, "%d pairs", card.pn_pairs);
 		/* Those that had no memory come with a restart. */
 		if (card.pn_pairs < PAIRS) {
+			kpi_no_memory = true;
+			CHECK(!card.pn_ops->pno_has_more(&dv.sc), "without memory");
+			kpi_no_memory = false;
 			CHECK(card.pn_ops->pno_has_more(&dv.sc), "no memory");
 			CHECK(vtnet_suspend(dv.tr.tr_child) == 0 && vtnet_resume(dv.tr.tr_child) == 0,
 			    "resumed");

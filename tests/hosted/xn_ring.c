@@ -27,6 +27,7 @@
 
 #include "bus_if.h"
 #include "host/host.h"
+#include "kpi/kpi.h"
 
 void	rings_of_a_failed_set_up(const void *arg);
 
@@ -204,6 +205,7 @@ void
 rings_of_a_failed_set_up(const void *arg __unused)
 {
 	static struct xn_softc sc;
+	int mallocs = kpi_mallocs;
 	u_int i;
 
 	for (i = 0; i < KOBJ_CACHE_SIZE; i++)
@@ -230,4 +232,5 @@ rings_of_a_failed_set_up(const void *arg __unused)
 	channels = 0;
 	CHECK(xn_rings_create(&sc) == ENOSPC && rings == 0, "%d rings are left", rings);
 	free(queues, M_XEN);
+	CHECK(kpi_mallocs == mallocs, "%d allocations are left", kpi_mallocs - mallocs);
 }

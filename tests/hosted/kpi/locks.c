@@ -97,9 +97,10 @@ kpi_lock_destroy(volatile uintptr_t *lock)
 }
 
 void
-_mtx_init(volatile uintptr_t *c, const char *name __unused, const char *type __unused, int opts)
+_mtx_init(volatile uintptr_t *c, const char *name, const char *type __unused, int opts)
 {
 
+	CHECK(name[0] != '\0', "no name");
 	CHECK((opts & ~MTX_DUPOK) == MTX_DEF, "options 0x%x", opts);
 	kpi_lock_init(c);
 }
