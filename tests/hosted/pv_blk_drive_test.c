@@ -649,6 +649,19 @@ order_of_barriers(const void *arg __unused)
 	CHECK((drive.dr_blk.blk_flags & PVB_GATED) == 0, "the gate is closed");
 	for (u_int i = 0; i < 4; i++)
 		drive_ended(bios[i], 0);
+	/* What it waits for completes while it is looked whether it has to wait. */
+	PCPU_SET(cpuid, 0);
+	bios[0] = drive_io(BIO_WRITE, 0, 512);
+	drive_expect(0, &dq[0], PV_BLK_WRITE, 0, 512);
+	drive_answer(&dq[0], 0);
+	bios[1] = drive_bio(BIO_WRITE, 2, 512, false);
+	bios[1]->bio_flags |= BIO_ORDERED;
+	(void)drive_submit(bios[1]);
+	drive_ended(bios[0], 0);
+	drive_expect(0, &dq[1], PV_BLK_WRITE, 2, 512);
+	drive_answer(&dq[1], 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_ended(bios[1], 0);
 	drive_end();
 }
 

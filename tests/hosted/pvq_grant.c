@@ -295,9 +295,10 @@ static struct {
 	uint8_t		*slots[LIVES];
 	uint16_t	 ids[LIVES];
 	int		 at;
+	struct fix	*f;
 } life;
 
-/* A suspension: what the ring has from now on was written in another life, and answers anything. */
+/* A suspension: what the ring has from now on, its index too, was written in another life. */
 static void
 life_ends(void)
 {
@@ -308,6 +309,7 @@ life_ends(void)
 	xen_life++;
 	for (i = 0; i < LIVES; i++)
 		memcpy(life.slots[i], &life.ids[LIVES - 1 - i], sizeof(life.ids[0]));
+	CHECK(life.f->po->po_violate(life.f->pe, VIOLATION_INDEX_AHEAD, NULL), "violation");
 }
 
 static void
@@ -330,6 +332,7 @@ former_lives_are_not_read(const struct impl *im)
 		}
 		f.po->po_publish(f.pe);
 		life.at = at;
+		life.f = &f;
 		kpi_access_hook = life_ends;
 		got = fix_collect(&f, done, LIVES);
 		kpi_access_hook = NULL;
