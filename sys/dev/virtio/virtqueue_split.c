@@ -107,16 +107,32 @@ struct vqsplit {
 
 #define	VQ(q)	__containerof((q), struct vqsplit, vq_c.vqc_pvq)
 
+/*
+ * Has the ring's memory to be synced?  Functions of the data path ask once, and have one of their own
+ * that syncs: without a call on their way they need no registers saved.
+ */
+static inline bool
+vq_syncs(const struct vqsplit *vq)
+{
+	return (__predict_false(vq->vq_c.vqc_ring.pdm_map != NULL));
+}
+
 /* The used index, read once; the elements before it may be read when this returns. */
 static inline uint16_t
-vq_read_used_idx(const struct vqsplit *vq)
+vq_synced_used_idx(const struct vqsplit *vq)
 {
 	uint16_t idx;
 
-	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	idx = vq_16(&vq->vq_c, atomic_load_16(&vq->vq_used->vu_idx));
 	atomic_thread_fence_acq();
 	return (idx);
+}
+
+static inline uint16_t
+vq_read_used_idx(const struct vqsplit *vq)
+{
+	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	return (vq_synced_used_idx(vq));
 }
 
 static inline void
@@ -186,19 +202,24 @@ vq_put_direct(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t pos, int 
 	return (wlen);
 }
 
-/* What the get side has to know of the chain number seq, and its head for the device. */
+/* A chain's head for the device, which does not see it yet. */
 static inline void
-vq_record(struct vqsplit *vq, struct vq_shadow *sh, uint16_t head, void *cookie, uint32_t wlen,
-    uint32_t seq, uint16_t ndesc)
+vq_offer(struct vqsplit *vq, uint16_t head)
+{
+	vq->vq_avail->va_ring[vq->vq_avail_idx++ & vq->vq_mask] = vq_16(&vq->vq_c, head);
+}
+
+/* What the get side has to know of the chain number seq. */
+static inline void
+vq_record(struct vq_shadow *sh, void *cookie, uint32_t wlen, uint32_t seq, uint16_t ndesc)
 {
 
 	KASSERT(cookie != NULL, ("%s: no cookie", __func__));
-	KASSERT(sh->vsh_state == VQ_IDLE, ("%s: descriptor %u in use", __func__, head));
+	KASSERT(sh->vsh_state == VQ_IDLE, ("%s: a descriptor in use", __func__));
 	sh->vsh_cookie = cookie;
 	sh->vsh_wlen = wlen;
 	sh->vsh_seq = seq;
 	sh->vsh_ndesc = ndesc;
-	vq->vq_avail->va_ring[vq->vq_avail_idx++ & vq->vq_mask] = vq_16(&vq->vq_c, head);
 }
 
 /*
@@ -232,7 +253,8 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t seq, enum vq
 	}
 	/* A length is 32 bits; a longer chain is not allowed (2.7.5.2). */
 	KASSERT(wlen <= UINT32_MAX, ("%s: %ju bytes", __func__, (uintmax_t)wlen));
-	vq_record(vq, sh, head, pc->pc_cookie, (uint32_t)wlen, seq, ndesc);
+	vq_offer(vq, head);
+	vq_record(sh, pc->pc_cookie, (uint32_t)wlen, seq, ndesc);
 	q->q_taken = pos + ndesc;
 	atomic_store_rel_32(&sh->vsh_state, state);
 	return (n);
@@ -300,10 +322,10 @@ vqsplit_abort(struct pvq *q)
 
 /*
  * Show n chains, of so many segments, of which ind go by a table, to the device; they are the get
- * side's.  Up to `taken' descriptors are taken now.
+ * side's.  Up to `taken' descriptors are taken now.  Without sync the ring's memory needs none.
  */
 static __always_inline void
-vq_show(struct vqsplit *vq, uint32_t taken, u_int n, u_int segs, u_int ind)
+vq_show(struct vqsplit *vq, uint32_t taken, u_int n, u_int segs, u_int ind, const bool sync)
 {
 	struct pvq *q = &vq->vq_c.vqc_pvq;
 
@@ -314,10 +336,12 @@ vq_show(struct vqsplit *vq, uint32_t taken, u_int n, u_int segs, u_int ind)
 	q->q_stats.qs_segs += segs;
 	q->q_stats.qs_put_own += ind;
 
-	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+	if (sync)
+		pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 	atomic_thread_fence_rel();
 	atomic_store_16(&vq->vq_avail->va_idx, vq_16(&vq->vq_c, vq->vq_avail_idx));
-	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+	if (sync)
+		pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 }
 
 static void
@@ -336,33 +360,36 @@ vqsplit_commit(struct pvq *q)
 		pos += sh->vsh_ndesc;
 		atomic_store_rel_32(&sh->vsh_state, VQ_POSTED);
 	} while (pos != q->q_taken);
-	vq_show(vq, pos, vq->vq_staged, vq->vq_staged_segs, vq->vq_staged_ind);
+	vq_show(vq, pos, vq->vq_staged, vq->vq_staged_segs, vq->vq_staged_ind, true);
 	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
 }
 
 /* One chain of one descriptor, with a table or without. */
 static __always_inline void
-vq_post_one(struct vqsplit *vq, const struct pvq_chain *pc, u_int n)
+vq_post_one(struct vqsplit *vq, const struct pvq_chain *pc, u_int n, const bool sync)
 {
 	struct pvq *q = &vq->vq_c.vqc_pvq;
 	const uint32_t pos = q->q_taken;
 	const uint16_t head = vq->vq_ids[pos & vq->vq_mask];
-	struct vq_shadow *sh = &vq->vq_shadow[head];
-	const bus_dma_segment_t *seg = pc->pc_segs;
-	const uint32_t writes = pc->pc_nwrite;
-	uint32_t wlen;
+	struct vq_shadow *sh;
+	uint32_t writes, wlen;
 
 	KASSERT((int)(q->q_given - pos) > 0, ("%s: no room", __func__));
+	/* One thing after the other, so that there are registers for each. */
+	vq_offer(vq, head);
+	sh = &vq->vq_shadow[head];
 	if (n == 1) {
-		wlen = -writes & (uint32_t)seg->ds_len;
-		vq_fill(vq, &vq->vq_desc[head], seg->ds_addr, seg->ds_len, writes * VRING_DESC_F_WRITE,
-		    0);
+		writes = pc->pc_nwrite;
+		wlen = pc->pc_segs->ds_len;
+		vq_fill(vq, &vq->vq_desc[head], pc->pc_segs->ds_addr, wlen,
+		    writes * VRING_DESC_F_WRITE, 0);
+		wlen &= -writes;
 	} else
 		wlen = (uint32_t)vq_put_indirect(vq, pc, sh, head, n);
-	vq_record(vq, sh, head, pc->pc_cookie, wlen, q->q_committed, 1);
+	vq_record(sh, pc->pc_cookie, wlen, q->q_committed, 1);
 	q->q_taken = pos + 1;
 	atomic_store_rel_32(&sh->vsh_state, VQ_POSTED);
-	vq_show(vq, pos + 1, 1, n, n != 1);
+	vq_show(vq, pos + 1, 1, n, n != 1, sync);
 }
 
 static __noinline void
@@ -372,13 +399,13 @@ vq_post_any(struct vqsplit *vq, const struct pvq_chain *pc, u_int n)
 	u_int done, segs = pc->pc_nread + pc->pc_nwrite;
 
 	if (n == 1 && segs <= q->q_flat_segs) {
-		vq_post_one(vq, pc, segs);
+		vq_post_one(vq, pc, segs, true);
 		return;
 	}
 	segs = done = vq_post_plain(vq, pc, n);
 	for (; done < n; done++)
 		segs += vq_put_one(vq, &pc[done], q->q_committed + done, VQ_POSTED);
-	vq_show(vq, q->q_taken, n, segs, vq->vq_staged_ind);
+	vq_show(vq, q->q_taken, n, segs, vq->vq_staged_ind, true);
 	vq->vq_staged_ind = 0;
 }
 
@@ -392,17 +419,17 @@ vqsplit_post(struct pvq *q, const struct pvq_chain *pc, int n)
 	struct vqsplit *vq = VQ(q);
 
 	KASSERT(vq->vq_staged == 0, ("%s: %u chains not committed", __func__, vq->vq_staged));
-	if (n == 1 && pc->pc_nread + pc->pc_nwrite == 1)
-		vq_post_one(vq, pc, 1);
+	if (n == 1 && pc->pc_nread + pc->pc_nwrite == 1 && !vq_syncs(vq))
+		vq_post_one(vq, pc, 1, false);
 	else
 		vq_post_any(vq, pc, n);
 }
 
-/* As vqsplit_post(), of one chain in a table of its own. */
-static void
-vqsplit_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen, void *cookie)
+static __always_inline void
+vq_post_table(struct vqsplit *vq, bus_addr_t table, u_int n, uint32_t wlen, void *cookie,
+    const bool sync)
 {
-	struct vqsplit *vq = VQ(q);
+	struct pvq *q = &vq->vq_c.vqc_pvq;
 	const uint32_t pos = q->q_taken;
 	const uint16_t head = vq->vq_ids[pos & vq->vq_mask];
 	struct vq_shadow *sh = &vq->vq_shadow[head];
@@ -410,10 +437,29 @@ vqsplit_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen, void
 	KASSERT(vq->vq_staged == 0, ("%s: %u chains not committed", __func__, vq->vq_staged));
 	KASSERT((int)(q->q_given - pos) > 0, ("%s: no room", __func__));
 	vq_fill(vq, &vq->vq_desc[head], table, n * sizeof(struct vring_desc), VRING_DESC_F_INDIRECT, 0);
-	vq_record(vq, sh, head, cookie, wlen, q->q_committed, 1);
+	vq_offer(vq, head);
+	vq_record(sh, cookie, wlen, q->q_committed, 1);
 	q->q_taken = pos + 1;
 	atomic_store_rel_32(&sh->vsh_state, VQ_POSTED);
-	vq_show(vq, pos + 1, 1, n, 1);
+	vq_show(vq, pos + 1, 1, n, 1, sync);
+}
+
+static __noinline void
+vq_post_table_synced(struct vqsplit *vq, bus_addr_t table, u_int n, uint32_t wlen, void *cookie)
+{
+	vq_post_table(vq, table, n, wlen, cookie, true);
+}
+
+/* As vqsplit_post(), of one chain in a table of its own. */
+static void
+vqsplit_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen, void *cookie)
+{
+	struct vqsplit *vq = VQ(q);
+
+	if (vq_syncs(vq))
+		vq_post_table_synced(vq, table, n, wlen, cookie);
+	else
+		vq_post_table(vq, table, n, wlen, cookie, false);
 }
 
 /* Does the device request a notification of the chains since the last kick (2.7.10, 2.7.13.4)? */
@@ -434,17 +480,12 @@ vq_device_asks(struct vqsplit *vq)
 	    vq->vq_avail_idx));
 }
 
-static bool
-vqsplit_kick(struct pvq *q)
+static __always_inline bool
+vq_kick(struct vqsplit *vq)
 {
-	struct vqsplit *vq = VQ(q);
+	struct pvq *q = &vq->vq_c.vqc_pvq;
 	bool asks;
 
-	KASSERT(vq->vq_staged == 0, ("%s: %u chains not committed", __func__, vq->vq_staged));
-	if (vq->vq_unkicked == 0 || pvq_broken(q))
-		return (false);
-	atomic_thread_fence_seq_cst();
-	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_POSTREAD);
 	asks = vq_device_asks(vq);
 	vq->vq_unkicked = 0;
 	if (!asks) {
@@ -454,6 +495,25 @@ vqsplit_kick(struct pvq *q)
 	q->q_stats.qs_kicks++;
 	vq->vq_c.vqc_notify(vq->vq_c.vqc_notify_arg, vq->vq_c.vqc_index, vq->vq_avail_idx);
 	return (true);
+}
+
+static __noinline bool
+vq_kick_synced(struct vqsplit *vq)
+{
+	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_POSTREAD);
+	return (vq_kick(vq));
+}
+
+static bool
+vqsplit_kick(struct pvq *q)
+{
+	struct vqsplit *vq = VQ(q);
+
+	KASSERT(vq->vq_staged == 0, ("%s: %u chains not committed", __func__, vq->vq_staged));
+	if (vq->vq_unkicked == 0 || pvq_broken(q))
+		return (false);
+	atomic_thread_fence_seq_cst();
+	return (vq_syncs(vq) ? vq_kick_synced(vq) : vq_kick(vq));
 }
 
 /* Give a chain's descriptors back.  The caller publishes q_given. */
@@ -575,6 +635,29 @@ vq_get_plain(struct vqsplit *vq, struct pvq_done *done, u_int max)
 	return (n);
 }
 
+/* The same of one that is alone: false if it is for vq_next_used() to check. */
+static __always_inline bool
+vq_get_alone(struct vqsplit *vq, struct pvq_done *done)
+{
+	const uint32_t mask = vq->vq_mask;
+	const struct vring_used_elem *ve = &vq->vq_used->vu_ring[vq->vq_used_idx & mask];
+	const uint32_t id = vq_32(&vq->vq_c, atomic_load_32(&ve->ve_id));
+	const uint32_t len = vq_32(&vq->vq_c, atomic_load_32(&ve->ve_len));
+	struct vq_shadow *sh;
+
+	if (__predict_false(id > mask))
+		return (false);
+	sh = &vq->vq_shadow[id];
+	if (__predict_false(atomic_load_acq_32(&sh->vsh_state) != VQ_POSTED ||
+	    len > sh->vsh_wlen || sh->vsh_ndesc != 1))
+		return (false);
+	vq->vq_ids[vq->vq_c.vqc_pvq.q_given & mask] = id;
+	done->pd_cookie = sh->vsh_cookie;
+	done->pd_result = len;
+	sh->vsh_state = VQ_IDLE;
+	return (true);
+}
+
 /* So many chains were taken from the used ring, whose numbers were given back before `given`. */
 static inline int
 vq_got(struct vqsplit *vq, u_int n, uint32_t given)
@@ -612,26 +695,64 @@ vq_get_any(struct vqsplit *vq, struct pvq_done *done, u_int max, uint16_t ready)
 	return (vq_got(vq, n, given));
 }
 
+/* More have completed than there are. */
+static __noinline int
+vq_get_invalid(struct vqsplit *vq, uint16_t idx)
+{
+	pvq_break(&vq->vq_c.vqc_pvq, PVQ_FAULT_INDEX, idx);
+	return (0);
+}
+
+static __always_inline int
+vq_get(struct vqsplit *vq, struct pvq_done *done, int max)
+{
+	struct pvq *q = &vq->vq_c.vqc_pvq;
+	uint16_t idx, ready;
+
+	idx = vq_synced_used_idx(vq);
+	ready = idx - vq->vq_used_idx;
+	if (ready == 0)
+		return (0);
+	if (__predict_false(ready > q->q_committed - q->q_completed))
+		return (vq_get_invalid(vq, idx));
+	/* One that comes alone is worth a way without a loop. */
+	if (ready == 1 && !vq->vq_c.vqc_in_order && vq_get_alone(vq, done))
+		return (vq_got(vq, 1, q->q_given + 1));
+	return (vq_get_any(vq, done, MIN((u_int)max, ready), ready));
+}
+
+static __noinline int
+vq_get_synced(struct vqsplit *vq, struct pvq_done *done, int max)
+{
+	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	return (vq_get(vq, done, max));
+}
+
 static int
 vqsplit_get(struct pvq *q, struct pvq_done *done, int max)
 {
 	struct vqsplit *vq = VQ(q);
-	uint16_t idx, ready;
 
 	if (pvq_broken(q))
 		return (0);
-	idx = vq_read_used_idx(vq);
-	ready = idx - vq->vq_used_idx;
-	if (ready == 0)
-		return (0);
-	if (__predict_false(ready > q->q_committed - q->q_completed)) {
-		pvq_break(q, PVQ_FAULT_INDEX, idx);
-		return (0);
-	}
-	/* One that comes alone is worth a way without a loop. */
-	if (ready == 1 && !vq->vq_c.vqc_in_order && vq_get_plain(vq, done, 1) == 1)
-		return (vq_got(vq, 1, q->q_given + 1));
-	return (vq_get_any(vq, done, MIN((u_int)max, ready), ready));
+	return (vq_syncs(vq) ? vq_get_synced(vq, done, max) : vq_get(vq, done, max));
+}
+
+/* Have so many completed since the interrupt was requested? */
+static __always_inline bool
+vq_intr_enabled(struct vqsplit *vq, unsigned int after, const bool sync)
+{
+	if (sync)
+		pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
+	atomic_thread_fence_seq_cst();
+	return ((uint16_t)((sync ? vq_read_used_idx(vq) : vq_synced_used_idx(vq)) -
+	    vq->vq_used_idx) >= after);
+}
+
+static __noinline bool
+vq_intr_enabled_synced(struct vqsplit *vq, unsigned int after)
+{
+	return (vq_intr_enabled(vq, after, true));
 }
 
 static bool
@@ -652,9 +773,7 @@ vqsplit_intr_enable(struct pvq *q, unsigned int after)
 		after = 1;
 		atomic_store_16(&vq->vq_avail->va_flags, 0);
 	}
-	pv_dma_sync(&vq->vq_c.vqc_ring, BUS_DMASYNC_PREWRITE);
-	atomic_thread_fence_seq_cst();
-	return ((uint16_t)(vq_read_used_idx(vq) - vq->vq_used_idx) >= after);
+	return (vq_syncs(vq) ? vq_intr_enabled_synced(vq, after) : vq_intr_enabled(vq, after, false));
 }
 
 static void
