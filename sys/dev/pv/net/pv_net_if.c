@@ -532,6 +532,10 @@ pv_net_if_create(struct pv_net *pn)
 	if_setmtu(ifp, pn->pn_params.pnp_mtu);
 	pv_net_if_capabilities(pn);
 	pv_net_rx_layout(pn);
+	/* The stack's packets have room for the protocol's header then, and are a segment less. */
+	if (pn->pn_params.pnp_hdrlen != 0)
+		max_linkhdr_grow(roundup2(pn->pn_params.pnp_hdrlen + ETHER_HDR_LEN +
+		    ETHER_VLAN_ENCAP_LEN, sizeof(uint64_t)));
 	ifmedia_init(&pn->pn_media, 0, pv_net_media_change, pv_net_media_status);
 	ifmedia_add(&pn->pn_media, IFM_ETHER | IFM_AUTO, 0, NULL);
 	ifmedia_set(&pn->pn_media, IFM_ETHER | IFM_AUTO);
