@@ -101,9 +101,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	way = fuzz_byte(&in);
 	begin((way & 1) != 0 ? RX_ALL | TX_ALL : (way & 2) != 0 ? PV_NET_RXCSUM | PV_NET_TXCSUM : 0);
-	capenable = (way & 4) != 0 ? 0 : CAPS;
+	eth.if_capenable = (way & 4) != 0 ? 0 : CAPS;
 	bpf = (way & 8) != 0 ? &listeners : bpf;
-	ifflags = (way & 16) != 0 ? IFF_PROMISC : 0;
+	eth.if_flags = (way & 16) != 0 ? IFF_PROMISC : 0;
 	V_ipforwarding = V_ip6_forwarding = (way & 32) != 0;
 	pieces[0] = fuzz_byte(&in) % 128;
 	pieces[1] = pieces[0] == 0 ? 0 : fuzz_byte(&in);

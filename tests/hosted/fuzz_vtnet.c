@@ -155,9 +155,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(sc.vtn_rxqs, 0, sizeof(*sc.vtn_rxqs));
 	sc.vtn_rxqs[0].vtr_pvq = &q;
 	/* Who else may take what comes. */
-	capenable = (way & 1) != 0 ? 0 : CAPS;
+	eth.if_capenable = (way & 1) != 0 ? 0 : CAPS;
 	bpf = (way & 2) != 0 ? &listeners : bpf;
-	ifflags = (way & 4) != 0 ? IFF_PROMISC : 0;
+	eth.if_flags = (way & 4) != 0 ? IFF_PROMISC : 0;
 	filters.head_nhooksin = (way & 8) != 0;
 	V_ipforwarding = V_ip6_forwarding = (way & 16) != 0;
 	pv_net_lro_forward = (way & 32) != 0;

@@ -20,13 +20,11 @@ struct thread card_thread;
 
 /* The interface. */
 
-static char card_ifp;
-
 void *
 if_getsoftc(if_t ifp)
 {
 
-	CHECK((char *)ifp == &card_ifp, "another interface");
+	CHECK(ifp == &eth, "another interface");
 	return (card.ca_pn);
 }
 
@@ -126,7 +124,8 @@ int
 pv_net_if_create(struct pv_net *net)
 {
 
-	net->pn_ifp = (if_t)&card_ifp;
+	net->pn_ifp = &eth;
+	eth.if_softc = net;
 	TASK_INIT(&net->pn_link_task, 0, card_link_task, net);
 	pv_net_rx_layout(net);
 	return (0);
@@ -407,7 +406,7 @@ card_new(int pairs)
 	memset(&card, 0, sizeof(card));
 	PCPU_SET(curthread, &card_thread);
 	card_thread.td_base_pri = PUSER;
-	ifflags = IFF_UP;
+	eth.if_flags = IFF_UP;
 	card.ca_ops = card_net_ops;
 	if (card_has_fast) {
 		card.ca_ops.pno_encap_plain = card_encap_plain;
@@ -542,7 +541,7 @@ card_transmit(int pair, struct mbuf *m)
 
 	m->m_pkthdr.flowid = pair;
 	M_HASHTYPE_SET(m, M_HASHTYPE_OPAQUE);
-	return (pv_net_transmit((if_t)&card_ifp, m));
+	return (pv_net_transmit(&eth, m));
 }
 
 int
@@ -690,7 +689,7 @@ card_up(u_int number, u_int len)
 	struct mbuf *m = card.ca_up, *rest;
 
 	CHECK(m != NULL, "packet %u did not come up", number);
-	CHECK((m->m_flags & M_PKTHDR) != 0 && m->m_pkthdr.rcvif == (if_t)&card_ifp, "no packet");
+	CHECK((m->m_flags & M_PKTHDR) != 0 && m->m_pkthdr.rcvif == &eth, "no packet");
 	for (rest = m->m_next; rest != NULL; rest = rest->m_next)
 		CHECK((rest->m_flags & M_PKTHDR) == 0, "a packet within one");
 	card.ca_up = m->m_nextpkt;

@@ -126,6 +126,7 @@ void	rx_fast_path(const void *arg);
 void	rx_fast_marks(const void *arg);
 void	rx_staged(const void *arg);
 void	rx_looks(const void *arg);
+void	rx_notified_of_many(const void *arg);
 
 /* pv_net_card_life.c */
 void	life_attach_without_memory(const void *arg);

@@ -150,7 +150,7 @@ life_down_at_first(const void *arg __unused)
 {
 
 	card_new(1);
-	ifflags = 0;
+	eth.if_flags = 0;
 	CHECK(card_attach() == 0, "it does not attach");
 	card_settle();
 	CHECK(!pv_dev_is_live(&card.ca_pn->pn_pvdev) && card_send(0, 1, 100) == ENETDOWN, "it is used");

@@ -544,3 +544,45 @@ rx_fast_marks(const void *arg __unused)
 	CHECK(card.ca_up->m_pkthdr.csum_flags == 0 && stats->csum_valid == 0, "believed");
 	card_end();
 }
+
+/*
+ * By the fast path the device is notified of a quarter of the ring, if the other three are enough for
+ * the longest frame; and when it has run out of buffers.
+ */
+void
+rx_notified_of_many(const void *arg __unused)
+{
+	static const struct {
+		u_int	size, each;
+	} table[] = { { 16, 1 }, { 32, 1 }, { 64, 17 }, { 128, 33 } };
+	struct peer *pe;
+	u_int each, i, n;
+
+	for (i = 0; i < nitems(table); i++) {
+		each = card_has_fast ? table[i].each : 1;
+		card_new(1);
+		card.ca_impl = &split_impls[2];	/* whose device asks for each notification */
+		card.ca_size = table[i].size;
+		CHECK(card_attach() == 0, "it does not attach");
+		pe = card_peer(0, false);
+		CHECK(pe->pe_kicks == 1, "%u notifications of the first buffers", pe->pe_kicks);
+		for (n = 0; n < 3 * each; n++) {
+			pe->pe_kicks = 0;
+			CHECK(card_receive(0, n, 100 + n, 1), "no buffer");
+			card_intr(0, false);
+			card_up(n, 100 + n);
+			CHECK(posted() == table[i].size, "%u buffers", posted());
+			CHECK(pe->pe_kicks == ((n + 1) % each == 0), "%u of %u: %u notifications", n,
+			    table[i].size, pe->pe_kicks);
+		}
+		for (n = 0; n < table[i].size; n++)
+			CHECK(card_receive(0, n, 100, 1), "no buffer");
+		CHECK(!card_receive(0, n, 100, 1), "a buffer is left");
+		pe->pe_kicks = 0;
+		card_intr(0, false);
+		for (n = 0; n < table[i].size; n++)
+			card_up(n, 100);
+		CHECK(pe->pe_kicks > 0, "not notified");
+		card_end();
+	}
+}

@@ -16,12 +16,9 @@ struct _pfil_head filters, no_filters;
 VNET_DEFINE(pfil_head_t, inet_pfil_head) = (pfil_head_t)&no_filters;
 VNET_DEFINE(pfil_head_t, inet6_pfil_head) = (pfil_head_t)&no_filters;
 VNET_DEFINE(pfil_head_t, link_pfil_head) = (pfil_head_t)&filters;
-void *netgraph;
-int ifflags, iftype;
-
 struct pv_net pn;
+struct ifnet eth;
 struct pv_net_rxq rx_queue;
-int capenable;
 struct bpf_if_ext listeners, *bpf;
 u_char lladdr[ETHER_ADDR_LEN];
 static struct bpf_if_ext nobody;
@@ -31,14 +28,14 @@ int
 if_getcapenable(const if_t ifp __unused)
 {
 
-	return (capenable);
+	return (eth.if_capenable);
 }
 
 int
 if_getflags(const if_t ifp __unused)
 {
 
-	return (ifflags);
+	return (eth.if_flags);
 }
 
 int
@@ -53,20 +50,6 @@ if_getlladdr(const if_t ifp __unused)
 {
 
 	return ((char *)lladdr);
-}
-
-void *
-if_getl2com(if_t ifp __unused)
-{
-
-	return (netgraph);
-}
-
-int
-if_gettype(const if_t ifp __unused)
-{
-
-	return (iftype);
 }
 
 struct bpf_if *
@@ -90,14 +73,15 @@ begin(u_int offloads)
 	kpi_mbuf_init();
 	memset(&pn, 0, sizeof(pn));
 	pn.pn_params.pnp_offloads = offloads;
-	capenable = CAPS;
+	pn.pn_ifp = &eth;
+	eth.if_capenable = CAPS;
 	bpf = &nobody;
 	memcpy(lladdr, "\x02\x00\x00\x00\x00\x55", sizeof(lladdr));
 	listeners.bif_dlist.clh_first = (void *)listener;
 	filters.head_nhooksin = 0;
-	netgraph = NULL;
-	iftype = IFT_ETHER;
-	ifflags = 0;
+	eth.if_l2com = NULL;
+	eth.if_type = IFT_ETHER;
+	eth.if_flags = 0;
 	V_ipforwarding = V_ip6_forwarding = pv_net_lro_forward = 0;
 }
 

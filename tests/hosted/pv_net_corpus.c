@@ -53,15 +53,15 @@ go_to(const struct place *place)
 {
 	begin(RX_ALL | (place->untagged ? PV_NET_UNTAGGED : 0));
 	if (place->nocsum)
-		capenable = 0;
+		eth.if_capenable = 0;
 	if (place->bpf)
 		bpf = &listeners;
 	if (place->promisc)
-		ifflags = IFF_PROMISC;
+		eth.if_flags = IFF_PROMISC;
 	if (place->netgraph)
-		netgraph = &pn;
+		eth.if_l2com = &pn;
 	if (place->lagg)
-		iftype = IFT_IEEE8023ADLAG;
+		eth.if_type = IFT_IEEE8023ADLAG;
 	filters.head_nhooksin = place->filter;
 	V_ipforwarding = V_ip6_forwarding = place->forwards;
 }

@@ -237,7 +237,7 @@ rx_nothing_overtakes_its_flow(const void *arg __unused)
 	refuses = false;
 	/* What comes alone is not held. */
 	nup = 0;
-	pv_net_lro_input(&rxq, arrive(&packets[0]));
+	pv_net_rx_input(&rxq, arrive(&packets[0]));
 	CHECK(nup == 1 && rxq.prq_held == 0, "%u packets", nup);
 	/* Switched off, nothing is held, and what was held goes first. */
 	nup = 0;
@@ -246,7 +246,7 @@ rx_nothing_overtakes_its_flow(const void *arg __unused)
 	pv_net_lro_input(&rxq, list);
 	CHECK(nup == 1 && up[0] == 3 && rxq.prq_held != 0, "%u packets", nup);
 	nup = 0;
-	capenable &= ~IFCAP_LRO;
+	eth.if_capenable &= ~IFCAP_LRO;
 	pv_net_lro_input(&rxq, arrive(&packets[1]));
 	CHECK(nup == 2 && up[0] == 0 && up[1] == 1, "%u packets", nup);
 	pv_net_lro_free(&rxq);

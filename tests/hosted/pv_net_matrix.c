@@ -145,7 +145,7 @@ rx_whatever_stands_before_a_sum(const void *arg __unused)
 	for (i = 0; i < nitems(offloads); i++) {
 		begin(offloads[i]);
 		if (offloads[i] == 0)
-			capenable = 0;
+			eth.if_capenable = 0;
 		for (w = wraps; w < wraps + nitems(wraps); w++) {
 			for (f = packets; f < packets + nitems(packets); f++) {
 				if (!(f->f_ip == 4 ? w->v4 : w->v6))
@@ -221,7 +221,7 @@ rx_gso_that_was_not_negotiated_is_split(const void *arg __unused)
 	for (i = 0; i < nitems(table); i++) {
 		begin(table[i].offloads);
 		if (i == 0)
-			capenable = 0;
+			eth.if_capenable = 0;
 		g = (struct gso){ table[i].name, table[i].f, table[i].type, table[i].flags, 1000 };
 		len = frame_make(&g.f, FRAME_PARTIAL, buf, &at);
 		in = (struct pv_net_offload){ .po_flags = g.flags, .po_gso_type = g.type,
@@ -303,7 +303,7 @@ rx_datagram_to_be_fragmented(const void *arg __unused)
 
 	for (i = 0; i < nitems(table); i++) {
 		begin(RX_ALL);
-		capenable = 0;
+		eth.if_capenable = 0;
 		len = frame_make(&table[i], FRAME_PARTIAL, buf, &at);
 		memcpy(buf, lladdr, ETHER_ADDR_LEN);
 		in.po_csum_start = at.at_l4;

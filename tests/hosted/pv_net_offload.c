@@ -89,7 +89,7 @@ finished(u_int caps, bool listens, u_int expect)
 	size_t len, n;
 
 	begin(RX_ALL);
-	capenable = caps;
+	eth.if_capenable = caps;
 	if (listens)
 		bpf = &listeners;
 	for (n = 0; n < nitems(good); n++) {
@@ -140,10 +140,10 @@ rx_data_valid_is_not_partial(const void *arg __unused)
 		    m->m_pkthdr.csum_flags);
 		CHECK(flat(m, after) == len && memcmp(buf, after, len) == 0, "%s", good[n].name);
 		m->m_pkthdr.csum_flags = 0;
-		capenable = 0;
+		eth.if_capenable = 0;
 		CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE &&
 		    m->m_pkthdr.csum_flags == 0, "off");
-		capenable = CAPS;
+		eth.if_capenable = CAPS;
 		m_freem(m);
 	}
 	end();
@@ -203,7 +203,7 @@ sum_of_zero_is_ones_in_udp_only(const void *arg __unused)
 	size_t len;
 
 	begin(RX_ALL);
-	capenable = 0;
+	eth.if_capenable = 0;
 	for (i = 0; i < nitems(each); i++) {
 		len = frame_make(&each[i], FRAME_PARTIAL, buf, &at);
 		buf[at.at_data] = buf[at.at_data + 1] = 0;
@@ -299,7 +299,7 @@ rx_split_where_big_will_not_do(const void *arg __unused)
 	for (i = 0; i < 3; i++) {
 		begin(RX_ALL);
 		for (g = gsos; g < gsos + nitems(gsos); g++) {
-			capenable = i == 0 ? CAPS & ~IFCAP_LRO : i == 2 ? 0 : CAPS;
+			eth.if_capenable = i == 0 ? CAPS & ~IFCAP_LRO : i == 2 ? 0 : CAPS;
 			if (i == 1)
 				V_ipforwarding = V_ip6_forwarding = 1;
 			m = gso_receive(g, buf, &at, &in);

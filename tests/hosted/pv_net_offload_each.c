@@ -269,7 +269,7 @@ rx_each_version_by_itself(const void *arg __unused)
 	begin(RX_ALL);
 	for (n = 0; n < NGOOD; n++) {
 		for (i = 0; i < 4; i++) {
-			capenable = CAPS & ~(i % 2 == 0 ? IFCAP_RXCSUM : IFCAP_RXCSUM_IPV6);
+			eth.if_capenable = CAPS & ~(i % 2 == 0 ? IFCAP_RXCSUM : IFCAP_RXCSUM_IPV6);
 			on = (good[n].f.f_ip == 6) == (i % 2 == 0);
 			len = frame_make(&good[n].f, i < 2 ? FRAME_PARTIAL : FRAME_DONE, buf, &at);
 			in = (struct pv_net_offload){ .po_flags = i < 2 ? FIND : VALID };
@@ -288,7 +288,7 @@ rx_each_version_by_itself(const void *arg __unused)
 	CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_pkthdr.csum_flags == 0,
 	    "0x%x", m->m_pkthdr.csum_flags);
 	/* And of what nothing is said, nothing. */
-	capenable = CAPS;
+	eth.if_capenable = CAPS;
 	in.po_flags = ECN;
 	CHECK(rx_offload(&pn, &m, &in) == PV_NET_FINE && m->m_pkthdr.csum_flags == 0,
 	    "0x%x", m->m_pkthdr.csum_flags);
@@ -359,13 +359,13 @@ rx_what_ends_here_is_not_finished(const void *arg __unused)
 	for (i = 0; !KEEPS && i < 2 * nitems(table); i++) {
 		v6 = i % 2;
 		begin(RX_ALL);
-		capenable |= table[i / 2].caps;
+		eth.if_capenable |= table[i / 2].caps;
 		V_ipforwarding = !v6 && table[i / 2].forwards;
 		V_ip6_forwarding = v6 && table[i / 2].forwards;
 		filters.head_nhooksin = table[i / 2].filtered;
-		netgraph = table[i / 2].linked ? &netgraph : NULL;
-		iftype = table[i / 2].bonded ? IFT_IEEE8023ADLAG : IFT_ETHER;
-		ifflags = table[i / 2].promisc ? IFF_PROMISC : 0;
+		eth.if_l2com = table[i / 2].linked ? &eth.if_l2com : NULL;
+		eth.if_type = table[i / 2].bonded ? IFT_IEEE8023ADLAG : IFT_ETHER;
+		eth.if_flags = table[i / 2].promisc ? IFF_PROMISC : 0;
 		if (table[i / 2].listens)
 			bpf = &listeners;
 		f = v6 ? (struct frame)F6 : (struct frame)U4;
@@ -428,7 +428,7 @@ rx_headers_that_are_too_long_to_split(const void *arg __unused)
 	struct mbuf *m;
 
 	begin(RX_ALL);
-	capenable &= ~IFCAP_LRO;
+	eth.if_capenable &= ~IFCAP_LRO;
 	m = kpi_mbuf_chain(buf, frame_make(&f, FRAME_PARTIAL, buf, NULL), NULL);
 	CHECK(rx_offload(&pn, &m, &in) == PV_NET_NO_MEMORY && m == NULL, "split");
 	end();
@@ -473,7 +473,7 @@ rx_requests_what_is_of_use(const void *arg __unused)
 
 	for (i = 0; i < nitems(table); i++) {
 		begin(table[i].negotiated);
-		capenable = table[i].caps;
+		eth.if_capenable = table[i].caps;
 		V_ipforwarding = table[i].forwards4;
 		V_ip6_forwarding = table[i].forwards6;
 		pv_net_lro_forward = table[i].can;

@@ -167,7 +167,7 @@ no_memory_loses_the_packet_and_nothing_else(const void *arg __unused)
 	int n;
 
 	begin(RX_ALL);
-	capenable &= ~IFCAP_LRO;
+	eth.if_capenable &= ~IFCAP_LRO;
 	len = frame_make(&gsos[0].f, FRAME_PARTIAL, buf, &at);
 	in = (struct pv_net_offload){ .po_flags = FIND, .po_gso_type = TCP4, .po_gso_size = 1448 };
 	for (n = 1; failed; n++) {

@@ -30,6 +30,7 @@
 #include <net/if_media.h>
 #include <net/if_types.h>
 #include <net/if_var.h>
+#include <net/if_private.h>
 #include <net/pfil.h>
 #include <net/vnet.h>
 #include <netinet/in.h>
@@ -91,17 +92,18 @@ struct gso {
 extern const struct good good[NGOOD];
 extern const struct gso gsos[NGSOS];
 
-/* The interface: what is negotiated, what is enabled, listeners of bpf(4). */
+/*
+ * The interface: what is negotiated, what is enabled and who else may take received packets, as
+ * netgraph(4) and lagg(4), listeners of bpf(4).
+ */
 extern struct pv_net pn;
+extern struct ifnet eth;
 extern struct pv_net_rxq rx_queue;
-extern int capenable;
 extern struct bpf_if_ext listeners, *bpf;
 extern u_char lladdr[ETHER_ADDR_LEN];
 
-/* What else may take received packets: filters, netgraph(4), lagg(4). */
+/* And filters. */
 extern struct _pfil_head filters;
-extern void *netgraph;
-extern int ifflags, iftype;
 
 /* As the queue does it: look what packets are to be judged by, and judge one. */
 static inline enum pv_net_bad

@@ -71,6 +71,7 @@
 #include <net/if_media.h>
 #include <net/if_types.h>
 #include <net/if_var.h>
+#include <net/if_private.h>	/* what is looked at for each batch, without a call each */
 #include <net/pfil.h>
 #include <net/vnet.h>
 #include <netinet/in.h>
@@ -301,9 +302,9 @@ pv_net_rx_ends_here(const struct pv_net *pn, int enable, u_int flags, u_int keep
 	const struct pv_net_stack *stack = &pn->pn_stack;
 	if_t ifp = pn->pn_ifp;
 
-	if ((enable & IFCAP_NETMAP) != 0 || if_getl2com(ifp) != NULL ||
-	    (if_getflags(ifp) & IFF_PROMISC) != 0 ||
-	    if_gettype(ifp) != IFT_ETHER || PFIL_HOOKED_IN(*stack->pns_filters))
+	if ((enable & IFCAP_NETMAP) != 0 || ifp->if_l2com != NULL ||
+	    (ifp->if_flags & IFF_PROMISC) != 0 ||
+	    ifp->if_type != IFT_ETHER || PFIL_HOOKED_IN(*stack->pns_filters))
 		return (0);
 #ifdef INET
 	if ((flags & PV_NET_RXF_FORWARD4) != 0 || PFIL_HOOKED_IN(*stack->pns_filters4))
@@ -321,17 +322,9 @@ void
 pv_net_rx_set_flags(struct pv_net_rxq *rxq)
 {
 	const struct pv_net *pn = rxq->prq_pn;
-	int enable = if_getcapenable(pn->pn_ifp);
-	u_int keep = 0, flags = 0;
+	int enable = pn->pn_ifp->if_capenable;
+	u_int flags = enable & PV_NET_RXF_TRUST, keep = flags << 1;
 
-	if ((enable & IFCAP_RXCSUM) != 0) {
-		flags |= PV_NET_RXF_TRUST4;
-		keep |= PV_NET_RXF_KEEP4;
-	}
-	if ((enable & IFCAP_RXCSUM_IPV6) != 0) {
-		flags |= PV_NET_RXF_TRUST6;
-		keep |= PV_NET_RXF_KEEP6;
-	}
 	if (pv_net_listening(pn))
 		keep = 0;
 #ifdef INET
@@ -439,8 +432,9 @@ pv_net_rx_partial_sum(const struct pv_net_rxq *rxq, struct mbuf *m, const struct
 		(void)pv_net_rx_finish_sum(rxq, m, h->ph_ip6, h->ph_l4, sum, h->ph_end);
 }
 
-bool
-pv_net_rx_fast_sum(const struct pv_net_rxq *rxq, struct mbuf *m, u_int l4, u_int sum)
+/* A packet of this kind, if it is one. */
+static __always_inline bool
+pv_net_rx_plain_sum(const struct pv_net_rxq *rxq, struct mbuf *m, const u_int l4, const u_int sum)
 {
 	const bool ip6 = l4 == PV_NET_L4_IP6;
 
@@ -449,6 +443,20 @@ pv_net_rx_fast_sum(const struct pv_net_rxq *rxq, struct mbuf *m, u_int l4, u_int
 		return (false);
 	return (pv_net_rx_stays(rxq, m, ip6, false, true, sum) ||
 	    pv_net_rx_finish_sum(rxq, m, ip6, l4, sum, m->m_pkthdr.len));
+}
+
+bool
+pv_net_rx_fast_sum(const struct pv_net_rxq *rxq, struct mbuf *m, u_int l4, u_int sum)
+{
+	if (l4 == PV_NET_L4_IP4 && sum == PV_NET_SUM_TCP)
+		return (pv_net_rx_plain_sum(rxq, m, PV_NET_L4_IP4, PV_NET_SUM_TCP));
+	if (l4 == PV_NET_L4_IP4 && sum == PV_NET_SUM_UDP)
+		return (pv_net_rx_plain_sum(rxq, m, PV_NET_L4_IP4, PV_NET_SUM_UDP));
+	if (l4 == PV_NET_L4_IP6 && sum == PV_NET_SUM_TCP)
+		return (pv_net_rx_plain_sum(rxq, m, PV_NET_L4_IP6, PV_NET_SUM_TCP));
+	if (l4 == PV_NET_L4_IP6 && sum == PV_NET_SUM_UDP)
+		return (pv_net_rx_plain_sum(rxq, m, PV_NET_L4_IP6, PV_NET_SUM_UDP));
+	return (false);
 }
 
 /*
@@ -1004,9 +1012,8 @@ pv_net_lro_input(struct pv_net_rxq *rxq, struct mbuf *list)
 	struct pv_net *pn = rxq->prq_pn;
 	struct mbuf *m;
 
-	/* A single packet has nothing to be merged with, and UDP is not merged. */
-	if (!rxq->prq_lro_ready || (list->m_nextpkt == NULL && rxq->prq_held == 0) ||
-	    (!rxq->prq_merges && rxq->prq_held == 0) ||
+	/* UDP is not merged. */
+	if (!rxq->prq_lro_ready || (!rxq->prq_merges && rxq->prq_held == 0) ||
 	    (if_getcapenable(pn->pn_ifp) & IFCAP_LRO) == 0) {
 		/* It may just have been disabled. */
 		pv_net_lro_flush(rxq);

@@ -42,6 +42,10 @@
  * Budget.  The interrupt handler takes a bounded number of buffers; a task takes what is left, and
  * between two passes other threads get the CPU.
  *
+ * Notification.  A device that has most of the ring's buffers, more than the longest frame takes, waits
+ * for no more of them: whether it asks for a notification is looked at when prq_kick were posted again,
+ * or when the ring was not full.
+ *
  * Watchdog.  A queue that rests is watched: completions may lie there for which no interrupt has come,
  * or for which none can, as the device has skipped a place of the ring.
  *
@@ -340,6 +344,14 @@ pv_net_rx_refill_later(void *arg)
 		taskqueue_enqueue(rxq->prq_tq, &rxq->prq_task);
 }
 
+/* Notify the device of the buffers that were posted. */
+static inline void
+pv_net_rx_kick(struct pv_net_rxq *rxq)
+{
+	pvq_kick(rxq->prq_pvq);
+	rxq->prq_unkicked = 0;
+}
+
 /* Fill the ring as far as memory goes, and notify the device once. */
 static void
 pv_net_rx_fill(struct pv_net_rxq *rxq)
@@ -347,7 +359,7 @@ pv_net_rx_fill(struct pv_net_rxq *rxq)
 	mtx_assert(&rxq->prq_mtx, MA_OWNED);
 	while (pv_net_rx_fill_batch(rxq) == PV_NET_BATCH)
 		;
-	pvq_kick(rxq->prq_pvq);
+	pv_net_rx_kick(rxq);
 	if (rxq->prq_starved && !callout_pending(&rxq->prq_refill))
 		callout_reset(&rxq->prq_refill, hz / PV_NET_REFILL_HZ, pv_net_rx_refill_later,
 		    rxq);
@@ -787,8 +799,11 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 		pv_net_rx_repost(rxq, reposted);
 	if (rxq->prq_nfree > 0 || rxq->prq_starved)
 		pv_net_rx_fill(rxq);
-	else
-		pvq_kick(rxq->prq_pvq);
+	else {
+		rxq->prq_unkicked += reposted;
+		if (rxq->prq_unkicked > rxq->prq_kick)
+			pv_net_rx_kick(rxq);
+	}
 	return (n);
 }
 
@@ -825,7 +840,7 @@ pv_net_rx_work(struct pv_net_rxq *rxq)
 		n = pv_net_rx_batch(rxq, most, &tail);
 		if (list != NULL) {
 			mtx_unlock(&rxq->prq_mtx);
-			pv_net_lro_input(rxq, list);
+			pv_net_rx_input(rxq, list);
 			mtx_lock(&rxq->prq_mtx);
 		}
 		/* What came meanwhile is worth a look where it may be merged; else arming has one. */
@@ -834,10 +849,10 @@ pv_net_rx_work(struct pv_net_rxq *rxq)
 			pv_net_rx_flush(rxq);
 		if (rxq->prq_stopped)
 			return (false);
-		/* A device that announces work and has none uses up the same budget. */
-		budget -= MAX(n, 1);
 		if (empty && !pvq_intr_enable(rxq->prq_pvq, 1))
 			return (false);
+		/* A device that announces work and has none uses up the same budget. */
+		budget -= MAX(n, 1);
 	}
 	pv_net_rx_flush(rxq);
 	return (!rxq->prq_stopped);
@@ -899,7 +914,7 @@ pv_net_rx_task(void *arg, int pending __unused)
 		kern_yield(PRI_UNCHANGED);
 }
 
-/* Drop what came while the interface was down. */
+/* Drop what came while the interface was down, which is copied: without a fast path. */
 static void
 pv_net_rx_skip(struct pv_net_rxq *rxq)
 {
@@ -907,17 +922,18 @@ pv_net_rx_skip(struct pv_net_rxq *rxq)
 	u_int left = rxq->prq_nbufs;
 	int n;
 
-	do {
+	while (left > 0 && (n = pvq_get(rxq->prq_pvq, rxq->prq_done, MIN(left, PV_NET_BATCH))) > 0) {
 		list = NULL;
 		tail = &list;
-		n = pv_net_rx_batch(rxq, MIN(left, PV_NET_BATCH), &tail);
+		pv_net_rx_slow(rxq, rxq->prq_done, n, &tail);
+		pv_net_rx_fill(rxq);
 		left -= n;
 		while ((m = list) != NULL) {
 			list = m->m_nextpkt;
 			m->m_nextpkt = NULL;
 			m_freem(m);
 		}
-	} while (n > 0 && left > 0);
+	}
 }
 
 /* The ring, which is empty, may have another size than before. */
@@ -933,6 +949,17 @@ pv_net_rx_fit(struct pv_net_rxq *rxq)
 	rxq->prq_nbufs = rxq->prq_nfree = n;
 }
 
+/* How many buffers may be posted again before the device is notified: see above. */
+static u_int
+pv_net_rx_kick_after(const struct pv_net_rxq *rxq)
+{
+	const struct pv_net *pn = rxq->prq_pn;
+	u_int few = rxq->prq_nbufs / 4;
+	size_t room = (size_t)(rxq->prq_nbufs - few) * (pn->pn_rx_cluster - pn->pn_rx_pad);
+
+	return (room >= PV_NET_MAX_FRAME + pn->pn_params.pnp_hdrlen ? few : 0);
+}
+
 /*
  * Post the first buffers and take interrupts.  If there is no memory now, the callout tries
  * again.
@@ -944,6 +971,7 @@ pv_net_rx_start(struct pv_net_rxq *rxq)
 	rxq->prq_stopped = false;
 	rxq->prq_fast = pv_net_rx_has_fast(rxq);
 	pv_net_rx_fit(rxq);
+	rxq->prq_kick = pv_net_rx_kick_after(rxq);
 	if (rxq->prq_pn->pn_staged)
 		pv_net_rx_skip(rxq);
 	pv_net_rx_fill(rxq);

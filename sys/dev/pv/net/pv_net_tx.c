@@ -110,7 +110,7 @@
 #include <net/if.h>
 #include <net/if_media.h>
 #include <net/if_var.h>
-#include <net/if_private.h>	/* if_snd: nothing else puts into it */
+#include <net/if_private.h>	/* if_softc, without a call; if_snd: nothing else puts into it */
 #include <machine/bus.h>
 #ifdef RSS
 #include <net/rss_config.h>
@@ -596,23 +596,31 @@ pv_net_tx_commit(struct pv_net_txq *txq)
 	txq->ptq_slots = 0;
 }
 
+/* The only segment of an mbuf that has an address: false if it has another number of them. */
+static __always_inline bool
+pv_net_tx_fast_seg(const struct mbuf *m, bus_dma_segment_t *seg)
+{
+	vm_offset_t at = mtod(m, vm_offset_t);
+
+	if ((u_int)m->m_len - 1 >= PAGE_SIZE - (at & PAGE_MASK))
+		return (false);
+	seg->ds_addr = vtophys(at);
+	seg->ds_len = m->m_len;
+	return (true);
+}
+
 /*
  * The segments of a packet, one for each mbuf: how many, or 0 if that is not so, or there are more than
  * max.
  */
-static inline int
+static __noinline int
 pv_net_tx_fast_segs(const struct mbuf *m, bus_dma_segment_t *segs, int max)
 {
-	vm_offset_t at;
 	int n;
 
 	for (n = 0; m != NULL; m = m->m_next, n++) {
-		at = mtod(m, vm_offset_t);
-		if (n == max || (m->m_flags & M_EXTPG) != 0 ||
-		    (u_int)m->m_len - 1 >= PAGE_SIZE - (at & PAGE_MASK))
+		if (n == max || (m->m_flags & M_EXTPG) != 0 || !pv_net_tx_fast_seg(m, &segs[n]))
 			return (0);
-		segs[n].ds_addr = vtophys(at);
-		segs[n].ds_len = m->m_len;
 	}
 	return (n);
 }
@@ -653,7 +661,11 @@ pv_net_tx_fast(struct pv_net_txq *txq, struct mbuf *m)
 		m->m_len += hdrlen;
 	}
 	buf = txq->ptq_free[txq->ptq_nfree - 1];
-	n = pv_net_tx_fast_segs(m, buf->ptb_segs + apart, txq->ptq_fast_segs - apart);
+	/* One segment is worth a way without a loop. */
+	if (m->m_next == NULL && !apart)
+		n = pv_net_tx_fast_seg(m, buf->ptb_segs);
+	else
+		n = pv_net_tx_fast_segs(m, buf->ptb_segs + apart, txq->ptq_fast_segs - apart);
 	if (n == 0) {
 		if (!apart) {
 			m->m_data += hdrlen;
@@ -1109,7 +1121,7 @@ pv_net_tx_shape(if_t ifp, struct mbuf *m)
 int
 pv_net_transmit(if_t ifp, struct mbuf *m)
 {
-	struct pv_net *pn = if_getsoftc(ifp);
+	struct pv_net *pn = ifp->if_softc;
 	struct pv_net_txq *txq;
 	int error;
 

@@ -94,10 +94,11 @@ pv_net_sum_offset(uint8_t proto)
 /*
  * Is a packet, whose transport header is at l4 and has its checksum at sum, what most are: TCP or UDP
  * over IPv4 or IPv6, without tags, options of IP, fragments or padding, all headers in the first mbuf,
- * and their lengths within the packet?
+ * and their lengths within the packet?  Both are constants, so that each of the four kinds has code of
+ * its own.
  */
-static inline bool
-pv_net_is_plain(const struct mbuf *m, u_int l4, u_int sum)
+static __always_inline bool
+pv_net_is_plain(const struct mbuf *m, const u_int l4, const u_int sum)
 {
 	const uint8_t *at = (const void *)m->m_data;
 	u_int hdrlen = sum == PV_NET_SUM_UDP ? sizeof(struct udphdr) : sizeof(struct tcphdr);
@@ -105,7 +106,7 @@ pv_net_is_plain(const struct mbuf *m, u_int l4, u_int sum)
 	uint32_t type, off;
 	uint16_t len;
 
-	if ((sum != PV_NET_SUM_UDP && sum != PV_NET_SUM_TCP) || (u_int)m->m_len < l4 + hdrlen)
+	if ((u_int)m->m_len < l4 + hdrlen)
 		return (false);
 	room = m->m_pkthdr.len - l4;
 	/* The type and the version, with the length of IPv4's header; fragments and the protocol. */
@@ -117,15 +118,14 @@ pv_net_is_plain(const struct mbuf *m, u_int l4, u_int sum)
 		    (off & htonl((IP_OFFMASK | IP_MF) << 16 | 0xff)) != htonl(proto) ||
 		    ntohs(len) != room + sizeof(struct ip))
 			return (false);
-	} else if (l4 == PV_NET_L4_IP6) {
+	} else {
 		memcpy(&type, at + offsetof(struct ether_header, ether_type), sizeof(type));
 		memcpy(&len, at + ETHER_HDR_LEN + offsetof(struct ip6_hdr, ip6_plen), sizeof(len));
 		if ((type & htonl(0xfffff000)) != htonl(ETHERTYPE_IPV6 << 16 | 0x6000) ||
 		    at[ETHER_HDR_LEN + offsetof(struct ip6_hdr, ip6_nxt)] != proto ||
 		    ntohs(len) != room)
 			return (false);
-	} else
-		return (false);
+	}
 	if (sum == PV_NET_SUM_UDP) {
 		memcpy(&len, at + l4 + offsetof(struct udphdr, uh_ulen), sizeof(len));
 		return (ntohs(len) >= hdrlen && ntohs(len) <= room);
@@ -149,13 +149,15 @@ pv_net_same_lladdr(const void *one, const void *other)
 }
 
 /* What is the same for a batch of received packets (prq_flags, set by pv_net_rx_set_flags()). */
-#define	PV_NET_RXF_KEEP4	0x01	/* partial checksums of IPv4 may stay partial */
-#define	PV_NET_RXF_KEEP6	0x02
-#define	PV_NET_RXF_FORWARD4	0x04	/* the kernel forwards IPv4 */
-#define	PV_NET_RXF_FORWARD6	0x08
-#define	PV_NET_RXF_TRUST4	0x10	/* receive checksum offload is enabled for IPv4 */
-#define	PV_NET_RXF_TRUST6	0x20
+#define	PV_NET_RXF_TRUST4	IFCAP_RXCSUM	/* receive checksum offload is enabled for IPv4 */
+#define	PV_NET_RXF_TRUST6	IFCAP_RXCSUM_IPV6
 #define	PV_NET_RXF_TRUST	(PV_NET_RXF_TRUST4 | PV_NET_RXF_TRUST6)
+#define	PV_NET_RXF_KEEP4	(PV_NET_RXF_TRUST4 << 1)	/* partial ones may stay partial */
+#define	PV_NET_RXF_KEEP6	(PV_NET_RXF_TRUST6 << 1)
+#define	PV_NET_RXF_FORWARD4	0x10	/* the kernel forwards IPv4 */
+#define	PV_NET_RXF_FORWARD6	0x20
+CTASSERT(((PV_NET_RXF_TRUST | PV_NET_RXF_TRUST << 1) &
+    (PV_NET_RXF_FORWARD4 | PV_NET_RXF_FORWARD6)) == 0);
 
 /*
  * Counters.  Each is a 64-bit field, written under the queue's lock, with a sysctl by the
@@ -213,6 +215,8 @@ struct pv_net_rxq {
 	u_int			 prq_max_bufs;	/* buffers that there is memory for */
 	u_int			 prq_nbufs;	/* those in use: one for each place of the ring */
 	u_int			 prq_nfree;
+	u_int			 prq_unkicked;	/* posted since the device was notified, if it asked */
+	u_int			 prq_kick;	/* so many of them may wait */
 	char			*prq_bufs;	/* pv_net_rx_buf() */
 	const struct pv_net_page *prq_pages;
 	struct pv_net_rxbuf	**prq_free;	/* stack of those not posted */
@@ -370,26 +374,32 @@ struct pv_net {
  * Where the transport header is of such a packet, if its checksum, and nothing else, is to be finished
  * when it is sent, and the device can do that; 0 if it is something else.
  */
-static inline u_int
+static __always_inline __unused u_int
 pv_net_tx_plain_l4(const struct pv_net *pn, const struct mbuf *m)
 {
-	u_int can = pn->pn_params.pnp_offloads, l4, sum;
+	u_int can = pn->pn_params.pnp_offloads, sum = m->m_pkthdr.csum_data;
+	bool plain;
 
 	switch (m->m_pkthdr.csum_flags & PV_NET_WORK) {
-	case CSUM_IP_UDP:
 	case CSUM_IP_TCP:
-		l4 = (can & PV_NET_TXCSUM) != 0 ? PV_NET_L4_IP4 : 0;
-		break;
-	case CSUM_IP6_UDP:
+		plain = (can & PV_NET_TXCSUM) != 0 && sum == PV_NET_SUM_TCP &&
+		    pv_net_is_plain(m, PV_NET_L4_IP4, PV_NET_SUM_TCP);
+		return (plain ? PV_NET_L4_IP4 : 0);
+	case CSUM_IP_UDP:
+		plain = (can & PV_NET_TXCSUM) != 0 && sum == PV_NET_SUM_UDP &&
+		    pv_net_is_plain(m, PV_NET_L4_IP4, PV_NET_SUM_UDP);
+		return (plain ? PV_NET_L4_IP4 : 0);
 	case CSUM_IP6_TCP:
-		l4 = (can & PV_NET_TXCSUM6) != 0 ? PV_NET_L4_IP6 : 0;
-		break;
+		plain = (can & PV_NET_TXCSUM6) != 0 && sum == PV_NET_SUM_TCP &&
+		    pv_net_is_plain(m, PV_NET_L4_IP6, PV_NET_SUM_TCP);
+		return (plain ? PV_NET_L4_IP6 : 0);
+	case CSUM_IP6_UDP:
+		plain = (can & PV_NET_TXCSUM6) != 0 && sum == PV_NET_SUM_UDP &&
+		    pv_net_is_plain(m, PV_NET_L4_IP6, PV_NET_SUM_UDP);
+		return (plain ? PV_NET_L4_IP6 : 0);
 	default:
 		return (0);
 	}
-	sum = (m->m_pkthdr.csum_flags & (CSUM_IP_UDP | CSUM_IP6_UDP)) != 0 ? PV_NET_SUM_UDP :
-	    PV_NET_SUM_TCP;
-	return (m->m_pkthdr.csum_data == sum && pv_net_is_plain(m, l4, sum) ? l4 : 0);
 }
 
 /* Mark a packet whose checksum is partial. */
@@ -460,6 +470,16 @@ void	pv_net_lro_init(struct pv_net_rxq *rxq);
 void	pv_net_lro_free(struct pv_net_rxq *rxq);
 void	pv_net_lro_flush(struct pv_net_rxq *rxq);
 void	pv_net_lro_input(struct pv_net_rxq *rxq, struct mbuf *list);
+
+/* The same: one that comes alone has nothing to be merged with. */
+static inline void
+pv_net_rx_input(struct pv_net_rxq *rxq, struct mbuf *list)
+{
+	if (list->m_nextpkt == NULL && rxq->prq_held == 0)
+		if_input(rxq->prq_pn->pn_ifp, list);
+	else
+		pv_net_lro_input(rxq, list);
+}
 
 /* pv_net_stage.c: packets that are copied */
 void	pv_net_stage_free(struct pv_net *pn);
