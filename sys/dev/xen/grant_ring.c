@@ -167,7 +167,7 @@ gr_prepare(const struct pvq *q, const struct pvq_chain *pc)
 	return (gm->gm_n);
 }
 
-static void
+static inline void
 gr_write_id(const struct grant_ring *gr, char *slot, uint32_t id)
 {
 	uint16_t v16 = id;
@@ -188,7 +188,7 @@ gr_write_id(const struct grant_ring *gr, char *slot, uint32_t id)
 	}
 }
 
-static uint64_t
+static inline uint64_t
 gr_read_id(const struct grant_ring *gr, const char *rsp)
 {
 	uint16_t v16;
@@ -209,7 +209,7 @@ gr_read_id(const struct grant_ring *gr, const char *rsp)
 }
 
 /* An id for the request that goes to slot `index'. */
-static uint16_t
+static inline uint16_t
 gr_take_id(struct grant_ring *gr, uint32_t index)
 {
 
@@ -218,8 +218,45 @@ gr_take_id(struct grant_ring *gr, uint32_t index)
 	return (gr->gr_ids[gr->gr_ids_taken++ & gr->gr_mask]);
 }
 
+/* Copy a request to its slot: of the sizes that there are each has code of its own. */
+static inline void
+gr_copy_req(char *slot, const char *msg, size_t size)
+{
+	if (size == 12)
+		memcpy(slot, msg, 12);
+	else if (size == 8)
+		memcpy(slot, msg, 8);
+	else
+		memcpy(slot, msg, size);
+}
+
+/* Put a chain of one message with an id; the release hands it to the get side, if it is posted. */
+static inline void
+gr_put_alone(struct grant_ring *gr, const struct pvq_chain *pc, const struct grant_msgs *gm,
+    const enum gr_state state)
+{
+	const uint32_t at = gr->gr_pvq.q_taken;
+	const uint16_t id = gr_take_id(gr, at);
+	struct gr_shadow *gs = &gr->gr_shadow[id];
+	char *slot = gr_slot(gr, at);
+
+	KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
+	KASSERT(gs->gs_state == GR_IDLE, ("%s: id %u in flight", __func__, id));
+	gr_copy_req(slot, gm->gm_msgs, gr->gr_params.grp_req_size);
+	gr_write_id(gr, slot, id);
+	gs->gs_first = id;
+	gs->gs_nids = gs->gs_nslots = gs->gs_missing = 1;
+	gs->gs_seq = gr->gr_pvq.q_committed + gr->gr_staged;
+	gs->gs_cookie = pc->pc_cookie;
+	gr->gr_pvq.q_taken = at + 1;
+	gr->gr_staged++;
+	gr->gr_staged_segs += pc->pc_nread + pc->pc_nwrite;
+	if (state != GR_IDLE)
+		atomic_store_rel_32(&gs->gs_state, state);
+}
+
 static void
-gr_put_one(struct grant_ring *gr, const struct pvq_chain *pc)
+gr_put_any(struct grant_ring *gr, const struct pvq_chain *pc)
 {
 	const struct grant_msgs *gm = pc->pc_arg;
 	struct gr_shadow *first = NULL, *gs, *last = NULL;
@@ -231,7 +268,7 @@ gr_put_one(struct grant_ring *gr, const struct pvq_chain *pc)
 	KASSERT(gr_inorder(gr) || (gm->gm_noid & 1) == 0, ("%s: the first has no id", __func__));
 	for (i = 0; i < gm->gm_n; i++, gr->gr_pvq.q_taken++) {
 		slot = gr_slot(gr, gr->gr_pvq.q_taken);
-		memcpy(slot, (const char *)gm->gm_msgs + i * gr->gr_params.grp_req_size,
+		gr_copy_req(slot, (const char *)gm->gm_msgs + i * gr->gr_params.grp_req_size,
 		    gr->gr_params.grp_req_size);
 		if (!gr_inorder(gr) && (gm->gm_noid & (1U << i)) != 0) {
 			gr->gr_staged_noids++;
@@ -259,16 +296,31 @@ gr_put_one(struct grant_ring *gr, const struct pvq_chain *pc)
 	gr->gr_staged_segs += pc->pc_nread + pc->pc_nwrite;
 }
 
+/* Returns whether all of the chains were of one message. */
+static inline bool
+gr_put_all(struct pvq *q, const struct pvq_chain *pc, int n, const enum gr_state state)
+{
+	const struct grant_msgs *gm;
+	bool alone = true;
+
+	for (; n > 0; n--, pc++) {
+		KASSERT(gr_prepare(q, pc) > 0 && pvq_room(q) >= gr_prepare(q, pc),
+		    ("%s: no room", __func__));
+		gm = pc->pc_arg;
+		if (gm->gm_n == 1 && gm->gm_noid == 0)
+			gr_put_alone(GR(q), pc, gm, state);
+		else {
+			gr_put_any(GR(q), pc);
+			alone = false;
+		}
+	}
+	return (alone);
+}
+
 static void
 gr_put(struct pvq *q, const struct pvq_chain *pc, int n)
 {
-	int i;
-
-	for (i = 0; i < n; i++) {
-		KASSERT(gr_prepare(q, &pc[i]) > 0 && pvq_room(q) >= gr_prepare(q, &pc[i]),
-		    ("%s: no room", __func__));
-		gr_put_one(GR(q), &pc[i]);
-	}
+	(void)gr_put_all(q, pc, n, GR_IDLE);
 }
 
 static void
@@ -296,14 +348,12 @@ gr_post_ids(struct grant_ring *gr)
 		atomic_store_rel_32(&gr->gr_shadow[gr->gr_ids[i & gr->gr_mask]].gs_state, GR_POSTED);
 }
 
-static void
-gr_commit(struct pvq *q)
+/* Show what is staged, whose ids the get side has, to the back end. */
+static inline void
+gr_show(struct grant_ring *gr)
 {
-	struct grant_ring *gr = GR(q);
+	struct pvq *q = &gr->gr_pvq;
 
-	if (gr->gr_staged == 0)
-		return;
-	gr_post_ids(gr);
 	gr->gr_noids += gr->gr_staged_noids;
 	gr->gr_unkicked += q->q_taken - gr->gr_base;
 	gr->gr_base = q->q_taken;
@@ -313,6 +363,32 @@ gr_commit(struct pvq *q)
 	q->q_stats.qs_segs += gr->gr_staged_segs;
 	gr->gr_staged = gr->gr_staged_segs = gr->gr_staged_noids = 0;
 	atomic_store_rel_32(&gr->gr_header->gh_req_prod, q->q_taken);
+}
+
+static void
+gr_commit(struct pvq *q)
+{
+	struct grant_ring *gr = GR(q);
+
+	if (gr->gr_staged == 0)
+		return;
+	gr_post_ids(gr);
+	gr_show(gr);
+}
+
+/*
+ * Without a second pass: what can't be aborted may be the get side's before it is the back end's, whose
+ * answers are not looked at before gr_base has counted it.
+ */
+static void
+gr_post(struct pvq *q, const struct pvq_chain *pc, int n)
+{
+	struct grant_ring *gr = GR(q);
+
+	KASSERT(gr->gr_staged == 0, ("%s: %u chains not committed", __func__, gr->gr_staged));
+	if (!gr_put_all(q, pc, n, GR_POSTED))
+		gr_post_ids(gr);
+	gr_show(gr);
 }
 
 /*
@@ -342,13 +418,20 @@ gr_kick(struct pvq *q)
 }
 
 /* Copy a response out of the ring, each byte once. */
-static void
+static inline void
 gr_copy_rsp(const struct grant_ring *gr, char *to)
 {
 	const volatile char *slot = gr_slot(gr, gr->gr_rsp_cons);
-	size_t i, size = gr->gr_params.grp_rsp_size;
+	size_t i = 0, size = gr->gr_params.grp_rsp_size;
 
-	for (i = 0; i + sizeof(uint32_t) <= size; i += sizeof(uint32_t))
+	/* netif's, without a loop. */
+	if (size == 4 || size == 8) {
+		*(uint32_t *)to = *(const volatile uint32_t *)slot;
+		if (size == 8)
+			*(uint32_t *)(to + 4) = *(const volatile uint32_t *)(slot + 4);
+		return;
+	}
+	for (; i + sizeof(uint32_t) <= size; i += sizeof(uint32_t))
 		*(uint32_t *)(to + i) = *(const volatile uint32_t *)(slot + i);
 	for (; i < size; i++)
 		to[i] = slot[i];
@@ -377,7 +460,7 @@ gr_pass_null(struct grant_ring *gr)
 }
 
 /* Which request does a response answer?  NULL, and the queue is broken, if none in flight. */
-static struct gr_shadow *
+static inline struct gr_shadow *
 gr_check(struct grant_ring *gr, const char *rsp)
 {
 	struct gr_shadow *gs;
@@ -403,6 +486,10 @@ gr_release(struct grant_ring *gr, struct gr_shadow *first)
 	gr->gr_done_slots += first->gs_nslots;
 	if (gr_inorder(gr))
 		return;
+	if (first->gs_nids == 1) {
+		gr->gr_ids[gr->gr_ids_given++ & gr->gr_mask] = first->gs_first;
+		return;
+	}
 	id = first->gs_first;
 	for (n = first->gs_nids; n > 0; n--, id = gs->gs_next) {
 		gr->gr_ids[gr->gr_ids_given++ & gr->gr_mask] = id;
@@ -426,35 +513,35 @@ gr_publish(struct grant_ring *gr)
 }
 
 /*
- * Look at one response.  Returns true if it completes a chain.
+ * Look at one response.  Returns how many chains it completes, one or none; -1 if it can't be passed.
  *
  * What was copied before the life is looked at was there in this life; a suspension may come
  * between any two responses.
  */
-static bool
+static inline int
 gr_get_one(struct grant_ring *gr, struct pvq_done *done, char *rsp)
 {
 	struct gr_shadow *first, *gs;
 
 	gr_copy_rsp(gr, rsp);
 	if (gr_past(gr))
-		return (false);
+		return (-1);
 	if (!gr_inorder(gr) && gr_is_null(gr, rsp)) {
 		gr_pass_null(gr);
-		return (false);
+		return (pvq_broken(&gr->gr_pvq) ? -1 : 0);
 	}
 	gs = gr_check(gr, rsp);
 	if (gs == NULL)
-		return (false);
+		return (-1);
 	gr->gr_rsp_cons++;
 	gs->gs_state = GR_IDLE;
 	first = &gr->gr_shadow[gs->gs_first];
 	if (--first->gs_missing > 0)
-		return (false);
+		return (0);
 	done->pd_cookie = first->gs_cookie;
 	done->pd_result = (uintptr_t)rsp;
 	gr_release(gr, first);
-	return (true);
+	return (1);
 }
 
 static int
@@ -462,7 +549,7 @@ gr_get(struct pvq *q, struct pvq_done *done, int max)
 {
 	struct grant_ring *gr = GR(q);
 	uint32_t prod;
-	int n;
+	int got, n;
 
 	if (pvq_broken(q))
 		return (0);
@@ -475,11 +562,9 @@ gr_get(struct pvq *q, struct pvq_done *done, int max)
 		pvq_break(q, PVQ_FAULT_INDEX, prod);
 		return (0);
 	}
-	for (n = 0; n < max && gr->gr_rsp_cons != prod && !pvq_broken(q) && !gr_past(gr);) {
-		if (gr_get_one(gr, &done[n], gr->gr_rsps + (n & gr->gr_mask) *
-		    gr->gr_params.grp_rsp_size))
-			n++;
-	}
+	for (n = got = 0; n < max && gr->gr_rsp_cons != prod && got >= 0; n += MAX(got, 0))
+		got = gr_get_one(gr, &done[n], gr->gr_rsps + (n & gr->gr_mask) *
+		    gr->gr_params.grp_rsp_size);
 	/* Those for requests without an id complete nothing. */
 	while (gr->gr_rsp_cons != prod && !pvq_broken(q) && !gr_past(gr) && !gr_inorder(gr) &&
 	    gr_is_null(gr, gr_slot(gr, gr->gr_rsp_cons)))
@@ -653,6 +738,7 @@ static const struct pvq_ops gr_ops = {
 	.qo_put = gr_put,
 	.qo_abort = gr_abort,
 	.qo_commit = gr_commit,
+	.qo_post = gr_post,
 	.qo_kick = gr_kick,
 	.qo_get = gr_get,
 	.qo_intr_enable = gr_intr_enable,
@@ -707,6 +793,8 @@ gr_init_common(struct grant_ring *gr, const struct grant_ring_params *params)
 	q->q_dev = params->grp_dev;
 	q->q_size = grant_ring_size(params->grp_order, gr->gr_slot_size);
 	q->q_max_segs = params->grp_max_segs;
+	/* A chain of one message is a slot, whatever its segments. */
+	q->q_flat_segs = gr->gr_params.grp_max_msgs == 1 ? q->q_max_segs : 0;
 	strlcpy(q->q_name, params->grp_name, sizeof(q->q_name));
 	gr->gr_mask = q->q_size - 1;
 }

@@ -692,7 +692,7 @@ pv_net_rx_fast(struct pv_net_rxq *rxq, const struct pvq_done *done, struct pvq_c
 	return (true);
 }
 
-/* n completed buffers that do not take the fast path. */
+/* n completed buffers that do not take the fast path; but for pages, they are free then. */
 static __noinline void
 pv_net_rx_slow(struct pv_net_rxq *rxq, const struct pvq_done *done, int n, struct mbuf ***tailp)
 {
@@ -722,8 +722,24 @@ pv_net_rx_slow(struct pv_net_rxq *rxq, const struct pvq_done *done, int n, struc
 		    ("%s: %u + %u bytes in a buffer of %u", __func__, hdrs[i].prh_skip,
 		    hdrs[i].prh_len, hdrs[i].prh_room));
 		pv_net_rx_buffer(rxq, buf, &hdrs[i], tailp);
-		rxq->prq_free[rxq->prq_nfree++] = buf;
+		if (buf->prb_page == NULL)
+			rxq->prq_free[rxq->prq_nfree++] = buf;
 	}
+}
+
+/* Make chains again of n pages, whose data was copied: nothing has to be allocated for them. */
+static int
+pv_net_rx_pages(struct pv_net_rxq *rxq, const struct pvq_done *done, int n)
+{
+	struct pv_net_rxbuf *buf;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		buf = done[i].pd_cookie;
+		rxq->prq_chains[i] = (struct pvq_chain){ .pc_segs = buf->prb_segs, .pc_nwrite = 1,
+		    .pc_arg = buf->prb_page->npg_arg, .pc_cookie = buf };
+	}
+	return (n);
 }
 
 /* Is there a fast path for such a card, and such buffers? */
@@ -793,8 +809,11 @@ pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 	rxq->prq_merges = false;
 	if (rxq->prq_fast && pv_net_fast_path)
 		reposted = pv_net_rx_each(rxq, done, n, tailp);
-	else
+	else {
 		pv_net_rx_slow(rxq, done, n, tailp);
+		if (rxq->prq_pn->pn_staged)
+			reposted = pv_net_rx_pages(rxq, done, n);
+	}
 	if (reposted > 0)
 		pv_net_rx_repost(rxq, reposted);
 	if (rxq->prq_nfree > 0 || rxq->prq_starved)
@@ -926,7 +945,7 @@ pv_net_rx_skip(struct pv_net_rxq *rxq)
 		list = NULL;
 		tail = &list;
 		pv_net_rx_slow(rxq, rxq->prq_done, n, &tail);
-		pv_net_rx_fill(rxq);
+		pv_net_rx_repost(rxq, pv_net_rx_pages(rxq, rxq->prq_done, n));
 		left -= n;
 		while ((m = list) != NULL) {
 			list = m->m_nextpkt;

@@ -72,25 +72,26 @@ xn_encap_packet(const struct pv_net_offload *o, struct pvq_chain *pc)
 	struct netif_tx_request *reqs = gm->gm_msgs, *first = reqs, *req;
 	u_int i, total = 0;
 
-	memset(reqs, 0, gm->gm_n * sizeof(*reqs));
-	if ((o->po_flags & PV_NET_NEEDS_CSUM) != 0)
-		first->flags = NETTXF_csum_blank | NETTXF_data_validated;
 	req = first;
 	for (i = 0; i < pc->pc_nread; i++) {
-		req->gref = pc->pc_segs[i].ds_addr >> PAGE_SHIFT;
-		req->offset = pc->pc_segs[i].ds_addr & PAGE_MASK;
-		req->size = pc->pc_segs[i].ds_len;
+		*req = (struct netif_tx_request){
+			.gref = pc->pc_segs[i].ds_addr >> PAGE_SHIFT,
+			.offset = pc->pc_segs[i].ds_addr & PAGE_MASK,
+			.flags = i + 1 < pc->pc_nread ? NETTXF_more_data : 0,
+			.size = pc->pc_segs[i].ds_len,
+		};
 		total += req->size;
-		if (i + 1 < pc->pc_nread)
-			req->flags |= NETTXF_more_data;
 		req++;
 		if (i == 0 && o->po_gso_type != PV_NET_GSO_NONE) {
 			first->flags |= NETTXF_extra_info;
 			gm->gm_noid = 1 << 1;
+			memset(req, 0, sizeof(*req));
 			xn_encap_gso(o, (struct netif_extra_info *)req);
 			req++;
 		}
 	}
+	if ((o->po_flags & PV_NET_NEEDS_CSUM) != 0)
+		first->flags |= NETTXF_csum_blank | NETTXF_data_validated;
 	KASSERT(req == reqs + gm->gm_n && total <= XEN_NETIF_MAX_TX_SIZE,
 	    ("%s: %u messages for %u segments, %u bytes", __func__, gm->gm_n, pc->pc_nread,
 	    total));
