@@ -8,7 +8,12 @@
  * xenstore: requests.  xenstore.h describes what they do, xs_wire.h their format; the ring that
  * carries them is xenstore_ring.c, and watches are xenstore_watch.c.
  *
+ * Turns.  While xenstore does not answer, threads that try again and again would leave the lock to
+ * nobody else: sx(9) gives it to who comes first, not to who waits.  So it is taken in turns, and a
+ * thread that detaches a device or suspends the domain waits for those before it only.
+ *
  * Locking.  xenstore_lock (sx): one request at a time, and none while the domain is suspended.
+ * xenstore_turn_mtx (mutex): whose turn it is.
  */
 
 #include <sys/param.h>
@@ -18,6 +23,7 @@
 #include <sys/limits.h>
 #include <sys/lock.h>
 #include <sys/malloc.h>
+#include <sys/mutex.h>
 #include <sys/sbuf.h>
 #include <sys/sx.h>
 #include <sys/sysctl.h>
@@ -40,11 +46,39 @@ struct xenstore_tx {
 static struct sx xenstore_lock;
 SX_SYSINIT(xenstore, &xenstore_lock, "xenstore");
 
+static struct mtx xenstore_turn_mtx;
+MTX_SYSINIT(xenstore_turn, &xenstore_turn_mtx, "xenstore turn", MTX_DEF);
+static u_int xenstore_turns, xenstore_turn;	/* given, and whose it is */
+
 static device_t xenstore_dev;
 static char xenstore_home_path[sizeof("/local/domain/65535")];
 static u_int xenstore_life;	/* suspensions so far; under xenstore_lock */
 static uint64_t xenstore_conflicts, xenstore_timeouts;
 static const struct xenstore_watcher *xenstore_watcher;
+
+static void
+xenstore_enter(void)
+{
+	u_int turn;
+
+	mtx_lock(&xenstore_turn_mtx);
+	turn = xenstore_turns++;
+	while (turn != xenstore_turn)
+		msleep(&xenstore_turn, &xenstore_turn_mtx, 0, "xsturn", 0);
+	mtx_unlock(&xenstore_turn_mtx);
+	sx_xlock(&xenstore_lock);
+}
+
+static void
+xenstore_leave(void)
+{
+
+	sx_xunlock(&xenstore_lock);
+	mtx_lock(&xenstore_turn_mtx);
+	xenstore_turn++;
+	wakeup(&xenstore_turn);
+	mtx_unlock(&xenstore_turn_mtx);
+}
 
 void
 xenstore_set_watcher(const struct xenstore_watcher *watcher)
@@ -119,10 +153,10 @@ xenstore_talk(struct xenstore_tx *tx, uint32_t type, const struct xenstore_piece
 	size_t got;
 	int error;
 
-	sx_xlock(&xenstore_lock);
+	xenstore_enter();
 	/* A transaction that was begun before a suspension does not exist any more. */
 	if (tx != NULL && tx->xt_life != xenstore_life) {
-		sx_xunlock(&xenstore_lock);
+		xenstore_leave();
 		return (EAGAIN);
 	}
 	xenstore_end_orphans();
@@ -138,7 +172,7 @@ xenstore_talk(struct xenstore_tx *tx, uint32_t type, const struct xenstore_piece
 		xenstore_timeouts++;
 	else if (xenstore_doubt())
 		xenstore_set_watches();
-	sx_xunlock(&xenstore_lock);
+	xenstore_leave();
 	return (error);
 }
 
@@ -386,7 +420,7 @@ void
 xenstore_suspend(void)
 {
 
-	sx_xlock(&xenstore_lock);
+	xenstore_enter();
 }
 
 /* Which domain are we? */
@@ -422,7 +456,7 @@ xenstore_resume(bool cancelled)
 		if (error == 0)
 			xenstore_set_watches();
 	}
-	sx_xunlock(&xenstore_lock);
+	xenstore_leave();
 	if (error == 0 && !cancelled)
 		error = xenstore_find_home();
 	return (error);

@@ -15,6 +15,7 @@
 #include <sys/libkern.h>
 #include <sys/limits.h>
 #include <sys/malloc.h>
+#include <sys/priority.h>
 
 #include <vm/vm.h>
 #include <vm/vm_param.h>
@@ -345,6 +346,45 @@ ends_requests(void)
 	KT_EQ(xenstore_read(NULL, DIR, "late", &value, NULL), ETIMEDOUT);
 }
 
+#define	TRIES	8
+
+struct turns {
+	volatile u_int	 tu_tries;
+	volatile u_int	 tu_done;
+};
+
+/* Thread 0, which comes first wherever it can, tries again and again; thread 1 needs an answer once. */
+static void
+take_turn(void *arg, int me)
+{
+	struct turns *tu = arg;
+	char *value;
+	u_int before;
+
+	while (me == 0 && tu->tu_tries < TRIES && atomic_load_acq_int(&tu->tu_done) == 0) {
+		KT_EQ(xenstore_read(NULL, DIR, "late", &value, NULL), ETIMEDOUT);
+		atomic_add_int(&tu->tu_tries, 1);
+	}
+	if (me == 0)
+		return;
+	KT_WAIT(atomic_load_acq_int(&tu->tu_tries) != 0);
+	before = tu->tu_tries;
+	KT_EQ(xenstore_read(NULL, DIR, "late", &value, NULL), ETIMEDOUT);
+	KT_LESS(tu->tu_tries - before, 3);
+	atomic_store_rel_int(&tu->tu_done, 1);
+}
+
+static void
+takes_turns(void)
+{
+	struct turns tu = { 0 };
+	struct ktest_thread *first;
+
+	first = ktest_spawn(take_turn, &tu, 0, 0, PWAIT);
+	take_turn(&tu, 1);
+	ktest_join(first);
+}
+
 /* xenstored writes invalid data: every request from then on fails. */
 static void
 ring_breaks(void)
@@ -434,6 +474,7 @@ many_watches(void)
 const struct ktest_case xtest_dom0_cases[] = {
 	{ "long.directory", long_directory },
 	{ "timeout.ends_requests", ends_requests },
+	{ "timeout.takes_turns", takes_turns },
 	{ "timeout.begins_in_vain", begins_in_vain },
 	{ "timeout.fills_the_ring", fills_the_ring },
 	{ "again.transactions", transacts_again },
