@@ -146,6 +146,7 @@ xen_quiesce(device_t dev)
 	(void)xenstore_resume(true);
 	if (error != 0) {
 		device_printf(dev, "xenstore does not answer: the module stays\n");
+		xen_core_front_go_on();
 		if (xen_bus != NULL)
 			xenbus_rescan(xen_bus);
 	}

@@ -85,9 +85,10 @@ void	xen_core_front_fini(void);
 
 /*
  * Give those back to the kernel whose driver of the suite has gone.  May sleep; the topology lock is
- * held.
+ * held.  If the module stays, xen_core_front_go_on() gives back what could not be.
  */
 void	xen_core_front_return(void);
+void	xen_core_front_go_on(void);
 
 /* Front ends that have not connected by now don't keep the kernel from booting any more. */
 void	xen_core_front_release(void);

@@ -70,6 +70,7 @@
 #define	FRONT_BUS	"xenbusb_front"
 #define	FRONT_TRIES	50	/* tenths of a second for a driver of ours to be gone */
 #define	FRONT_CLOSE_TRIES 20	/* for a back end to disconnect from the kernel's */
+#define	FRONT_PATHLEN	128	/* of a back end; "/local/domain/0/backend/vbd/3/51712" */
 #define	FRONT_LOOK_TRIES 200	/* hundredths of a second for an event of xenstore */
 
 MALLOC_DECLARE(M_XEN);
@@ -598,32 +599,102 @@ front_unpublish(const char *node)
 	xenstore_free(names);
 }
 
-/*
- * What sleeps before a device can be the kernel's again.  Its driver of ours is gone.  Returns false if
- * the core has deleted it meanwhile: while device_detach(9) sleeps nothing keeps the core from that.
- */
+/* Has the core not deleted a device, and its driver is ours? */
 static bool
+front_has(device_t dev, const char *node)
+{
+	struct front *f;
+
+	mtx_assert(&front_mtx, MA_OWNED);
+	f = front_find(node);
+	return (f != NULL && f->f_dev == dev);
+}
+
+/* A state, in xenstore.  Where there is none, nobody is to be waited for. */
+static int
+front_read_state(const char *node, enum xenbus_state *state)
+{
+	char *value;
+	int error;
+
+	*state = XenbusStateClosed;
+	error = xenstore_read(NULL, node, "state", &value, NULL);
+	if (error != 0)
+		return (xenstore_is_missing(error) ? 0 : error);
+	*state = (enum xenbus_state)strtoul(value, NULL, 10);
+	xenstore_free(value);
+	return (0);
+}
+
+/*
+ * A driver of the kernel's begins where ours has ended: the last state is Closed, in xenstore and in
+ * the core's copy, and the back end has disconnected.  It is not so if xenstore did not answer when
+ * our driver was detached.  Returns 0, or an error: then the device is not to be the kernel's yet.
+ */
+static int
+front_close_ours(device_t dev, const char *node)
+{
+	struct front_write *fw = front_write_new();
+	char otherend[FRONT_PATHLEN];
+	enum xenbus_state state;
+	bool closed;
+	u_int i;
+	int error;
+
+	error = front_read_state(node, &state);
+	mtx_lock(&front_mtx);
+	closed = error != 0 || !front_has(dev, node) ||
+	    (state == XenbusStateClosed && xenbus_get_state(dev) == XenbusStateClosed);
+	if (!closed) {
+		strlcpy(otherend, xenbus_get_otherend_path(dev), sizeof(otherend));
+		front_write_add(fw, dev, XenbusStateClosing, XenbusStateClosed);
+	}
+	mtx_unlock(&front_mtx);
+	if (closed) {
+		free(fw, M_XEN);
+		return (error);
+	}
+	error = xen_core_store_call(front_write, fw);
+	for (i = 0; error == 0 && i < FRONT_CLOSE_TRIES && !front_is_removed(dev); i++) {
+		error = front_read_state(otherend, &state);
+		if (state != XenbusStateConnected && state != XenbusStateClosing)
+			break;
+		pause("xfclos", MAX(hz / 10, 1));
+	}
+	return (error);
+}
+
+/*
+ * What sleeps before a device can be the kernel's again.  Its driver of ours is gone.  Returns 0; ENXIO
+ * if the core has deleted it meanwhile, as while device_detach(9) sleeps nothing keeps the core from
+ * that; or another error, and the device is not to be the kernel's yet.
+ */
+static int
 front_leave(device_t dev)
 {
 	struct front *f = device_get_softc(dev);
 	char *node = strdup(f->f_node, M_XEN);
-	bool left;
+	int error;
 
 	mtx_lock(&front_mtx);
 	f->f_leaving = true;
 	mtx_unlock(&front_mtx);
 	front_users->xcf_drop(node);
 	front_unpublish(node);
-	front_let_core_look(dev, node);
+	error = front_close_ours(dev, node);
+	if (error == 0)
+		front_let_core_look(dev, node);
 	front_write_none(dev);
 	mtx_lock(&front_mtx);
-	f = front_find(node);
-	left = f != NULL && f->f_dev == dev;
-	if (left)
+	if (!front_has(dev, node))
+		error = ENXIO;
+	else if (error == 0)
 		f->f_left = true;
+	else
+		f->f_leaving = false;
 	mtx_unlock(&front_mtx);
 	free(node, M_XEN);
-	return (left);
+	return (error);
 }
 
 /* The device of a node on our bus is to go, for a thread that may cease to wait for that. */
@@ -693,18 +764,27 @@ front_detach(device_t dev)
 {
 	struct front *f = device_get_softc(dev);
 	bool removed = front_in_core();
+	int error = 0;
 
 	mtx_lock(&front_mtx);
 	f->f_leaving = true;
 	mtx_unlock(&front_mtx);
-	if (front_users != NULL && !removed && !f->f_left && front_drop(dev, f->f_node))
+	if (front_users != NULL && !removed && !f->f_left && front_drop(dev, f->f_node)) {
+		error = front_close_ours(dev, f->f_node);
 		front_let_core_look(dev, f->f_node);
+	}
 	front_write_none(dev);
 	mtx_lock(&front_mtx);
 	/* It is the core's to detach. */
 	if (!removed && front_is_removed_locked(dev)) {
 		mtx_unlock(&front_mtx);
 		return (ENXIO);
+	}
+	if (error != 0) {
+		f->f_leaving = false;
+		mtx_unlock(&front_mtx);
+		front_users->xcf_changed();
+		return (error);
 	}
 	LIST_REMOVE(f, f_link);
 	mtx_unlock(&front_mtx);
@@ -833,6 +913,7 @@ front_reconcile_one(device_t dev, void *arg)
 	bool *again = arg;
 	struct front *f;
 	void *arrived;
+	int error;
 
 	if (device_get_prop(dev, FRONT_ARRIVED, &arrived) == 0) {
 		(void)device_clear_prop(dev, FRONT_ARRIVED);
@@ -853,8 +934,14 @@ front_reconcile_one(device_t dev, void *arg)
 		*again = true;
 		return;
 	}
-	if (front_leave(dev) && device_detach(dev) == 0)
+	error = front_leave(dev);
+	if (error == 0 && device_detach(dev) == 0)
 		taskqueue_enqueue(taskqueue_thread, &front_offer_task);
+	else if (error != 0 && error != ENXIO) {
+		/* Until xenstore answers. */
+		front_tries = FRONT_TRIES;
+		*again = true;
+	}
 }
 
 /* Take what has arrived, and give back what has no driver of the suite any more. */
@@ -893,6 +980,14 @@ xen_core_front_return(void)
 	front_schedule();
 	taskqueue_drain_timeout(front_queue, &front_reconcile_task);
 	taskqueue_drain(taskqueue_thread, &front_offer_task);
+}
+
+/* What could not be given back is, when that is possible. */
+void
+xen_core_front_go_on(void)
+{
+
+	front_schedule();
 }
 
 static bool
