@@ -15,7 +15,9 @@ import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterable
+from typing import IO
 
 from pvcoverage.record import Translation, read_runs
 from pvmutants.operators import Mutant
@@ -179,23 +181,34 @@ class GuestWorker:
 
     def run(self, test: Test) -> str | None:
         """How a case noticed the mutant; nothing if it passed."""
+        with tempfile.TemporaryFile("w+") as output:
+            status = self.status(test, output)
+            output.seek(0)
+            said = output.read()
+        if status is None:
+            return "does not end"
+        skipped = re.search(r" -> +skipped: .*", said)
+        if status not in (0, 1) or skipped:
+            raise SuiteError(f"tools/runtests {test.name}: "
+                             f"{skipped[0].strip() if skipped else f'status {status}'}")
+        return "fails" if status == 1 else None
+
+    def status(self, test: Test, output: IO[str]) -> int | None:
+        """That of tools/runtests; nothing if it had to be ended."""
         with subprocess.Popen(["tools/runtests", "--no-build", "--jobs", "1", test.name],
                               cwd=self.top, env=self.environment(), stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              stdout=output, stderr=subprocess.DEVNULL,
                               start_new_session=True) as process:
             try:
-                status = process.wait(test.seconds * PATIENCE + GRACE)
+                return process.wait(test.seconds * PATIENCE + GRACE)
             except subprocess.TimeoutExpired:
                 process.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(ENDING)
-                return "does not end"
+                return None
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-        if status not in (0, 1):
-            raise SuiteError(f"tools/runtests {test.name}: status {status}")
-        return "fails" if status == 1 else None
 
 
 class Suites:
