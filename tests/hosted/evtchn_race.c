@@ -362,6 +362,24 @@ masked_until_handled(const void *arg __unused)
 	race_close();
 }
 
+/* A channel that is freed before its thread was there stays masked; its CPU is what it asks for. */
+static void
+freed_under_its_thread(const void *arg __unused)
+{
+	struct xen_evtchn_params params = { .xep_name = "one", .xep_cpu = 0, .xep_handler = race_handle,
+	    .xep_arg = &race_channels[0] };
+	struct xen_evtchn *ec;
+
+	race_open(each_nothing, each_nothing);
+	CHECK(fifo_xen_bound == 0, "bound to a CPU");
+	CHECK(xen_evtchn_alloc(1, &params, &ec) == 0 && fifo_xen_bound == 1, "not bound to a CPU");
+	fifo_xen_send(xen_evtchn_port(ec));
+	strange_upcall();
+	xen_evtchn_free(ec);
+	CHECK(kpi_intr_run() == 0, "a handler of no channel");
+	race_close();
+}
+
 /* A port whose word there is no memory for is closed. */
 static void
 no_memory_for_a_word(const void *arg __unused)
@@ -404,6 +422,7 @@ static const struct hosted_test tests[] = {
 #if !__has_feature(thread_sanitizer)
 	{ "fifo_strange_ports", "Without a word, and without a channel", strange_ports, NULL },
 	{ "fifo_masked_until_handled", "And called up then", masked_until_handled, NULL },
+	{ "fifo_freed_under_its_thread", "Closed while it is masked", freed_under_its_thread, NULL },
 	{ "fifo_no_memory_for_a_word", "The port is closed", no_memory_for_a_word, NULL },
 	{ "fifo_event_at_each_access", "One more event arrives between any two accesses of the driver",
 	    race_at_each_access, NULL },

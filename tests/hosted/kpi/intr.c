@@ -101,6 +101,9 @@ intr_event_remove_handler(void *cookie)
 	struct kpi_event *ke = cookie;
 
 	CHECK(ke->ke_arg != NULL, "there is none");
+	/* Its thread is waited for, which may be about to unmask it. */
+	if (__atomic_exchange_n(&ke->ke_due, 0, __ATOMIC_ACQUIRE) != 0)
+		ke->ke_post(ke->ke_source);
 	ke->ke_filter = NULL;
 	ke->ke_handler = NULL;
 	ke->ke_arg = NULL;

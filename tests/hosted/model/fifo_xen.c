@@ -48,7 +48,7 @@ static event_word_t *fifo_pages[4];
 static u_int fifo_npages;
 static evtchn_port_t fifo_last;
 bool fifo_xen_no_pages;
-int fifo_xen_ports;
+int fifo_xen_ports, fifo_xen_bound;
 static evtchn_port_t fifo_tail[EVTCHN_FIFO_MAX_QUEUES];
 
 static void
@@ -190,6 +190,7 @@ fifo_xen_unmask(evtchn_port_t port)
 int
 xen_event_channel_op(u_int cmd, void *arg)
 {
+	evtchn_port_t port;
 
 	switch (cmd) {
 	case EVTCHNOP_init_control:
@@ -209,7 +210,13 @@ xen_event_channel_op(u_int cmd, void *arg)
 		CHECK(kpi_intr_off, "unmasked while it may be freed");
 		fifo_xen_unmask(((struct evtchn_unmask *)arg)->port);
 		return (0);
+	case EVTCHNOP_bind_vcpu:
+		fifo_xen_bound++;
+		return (0);
 	case EVTCHNOP_close:
+		port = ((struct evtchn_close *)arg)->port;
+		CHECK(port / FIFO_PER_PAGE >= fifo_npages ||
+		    (*fifo_word(port) & FIFO_BIT(MASKED)) != 0, "port %u is closed, not masked", port);
 		fifo_xen_ports--;
 		return (0);
 	default:

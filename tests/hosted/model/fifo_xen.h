@@ -26,8 +26,8 @@ void	fifo_xen_send(evtchn_port_t port);
 void	fifo_xen_next(evtchn_port_t port);
 extern bool fifo_xen_no_pages;
 
-/* How many ports are open. */
-extern int fifo_xen_ports;
+/* How many ports are open, and how many were bound to a CPU. */
+extern int fifo_xen_ports, fifo_xen_bound;
 
 /* Xen has a port unmasked, whether there is a channel or not. */
 void	fifo_xen_unmask(evtchn_port_t port);
