@@ -55,8 +55,10 @@ if_setdrvflagbits(if_t ifp __unused, int set __unused, int clear __unused)
 }
 
 void
-if_link_state_change(if_t ifp __unused, int state __unused)
+if_link_state_change(if_t ifp __unused, int state)
 {
+
+	card.ca_links += state == LINK_STATE_UP;
 }
 
 void
@@ -101,16 +103,28 @@ if_input(if_t ifp __unused, struct mbuf *list)
 		card.ca_input();
 }
 
+static struct mbuf *card_merged, **card_merged_tail = &card_merged;
+
 int
-tcp_lro_rx(struct lro_ctrl *lc __unused, struct mbuf *m __unused, uint32_t csum __unused)
+tcp_lro_rx(struct lro_ctrl *lc __unused, struct mbuf *m, uint32_t csum __unused)
 {
 
-	return (ENOENT);
+	if (!card.ca_merges)
+		return (ENOENT);
+	*card_merged_tail = m;
+	card_merged_tail = &m->m_nextpkt;
+	return (0);
 }
 
 void
 tcp_lro_flush_all(struct lro_ctrl *lc __unused)
 {
+	struct mbuf *list = card_merged;
+
+	card_merged = NULL;
+	card_merged_tail = &card_merged;
+	if (list != NULL)
+		if_input((if_t)&card_ifp, list);
 }
 
 /* What pv_net has above and beside that: no settings, no programs, no pages. */
@@ -483,11 +497,13 @@ card_attach(void)
 void
 card_begin(int pairs)
 {
+	int lines;
 
+	lines = kpi_lines;
 	card_new(pairs);
-	CHECK(card_attach() == 0, "it does not attach");
+	CHECK(card_attach() == 0 && kpi_lines == lines, "it does not attach");
 	card_settle();
-	CHECK(pv_dev_is_live(&card.ca_pn->pn_pvdev), "it is not up");
+	CHECK(card.ca_links == 1 && pv_dev_is_live(&card.ca_pn->pn_pvdev), "it is not up");
 	card_forget();
 }
 
@@ -584,6 +600,7 @@ card_takes(int pair, u_int number, u_int len)
 
 	CHECK(card.ca_runs[pv_net_number(pair, true)], "queue of pair %d is not in use", pair);
 	CHECK(pe->pe_ops->po_fetch(pe, &pr), "packet %u is not there", number);
+	card.ca_nsegs = pr.pr_nread;
 	CHECK(card_read(&pr, got) == len + card.ca_params.pnp_hdrlen, "packet %u: length", number);
 	card_fill(want, number, len);
 	CHECK(memcmp(got + card.ca_params.pnp_hdrlen, want, len) == 0, "packet %u is another", number);

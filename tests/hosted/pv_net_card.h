@@ -44,6 +44,9 @@ struct card {
 	/* What it says. */
 	int		 ca_stop_error, ca_restart_error, ca_lladdr_error;
 	int		 ca_stop_queue_error, ca_restart_queue_error, ca_pairs_error, ca_size_error;
+	u_int		 ca_links;	/* how often its link was said to be up */
+	int		 ca_nsegs;	/* of the packet that was taken last */
+	bool		 ca_merges;	/* tcp_lro(9) takes packets */
 	u_int		 ca_general;	/* buffers that did not, received */
 	struct pv_net_page *ca_pages[CARD_QUEUES];	/* of one that is staged */
 	void		*ca_memory[CARD_QUEUES];
@@ -127,6 +130,8 @@ void	rx_fast_marks(const void *arg);
 void	rx_staged(const void *arg);
 void	rx_looks(const void *arg);
 void	rx_notified_of_many(const void *arg);
+void	rx_merged(const void *arg);
+void	rx_memory_for_a_buffer(const void *arg);
 
 /* pv_net_card_life.c */
 void	life_attach_without_memory(const void *arg);

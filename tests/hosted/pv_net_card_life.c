@@ -499,6 +499,9 @@ life_rings_are_resized(const void *arg __unused)
 	card.ca_size_error = EINVAL;
 	CHECK(resize(true, 2) == EINVAL, "resized");
 	SAID("size1=2 size1=16 ");
+	card.ca_stop_queue_error = EOPNOTSUPP;
+	CHECK(resize(true, 2) == EINVAL, "resized with a restart");
+	card.ca_stop_queue_error = 0;
 	card.ca_size_error = 0;
 	/* Where a queue can't be stopped alone, the device is. */
 	card.ca_stop_queue_error = EOPNOTSUPP;
@@ -607,6 +610,19 @@ life_left_over_notification(const void *arg __unused)
 	kpi_pause = device_sends_if_notified;
 	CHECK(resize(true, 8) == 0 && pauses == 1, "not sent");
 	kpi_pause = NULL;
+	card_end();
+	/* A reset leaves none: the next packet's is its own. */
+	card_begin(1);
+	card_thread.td_base_pri = PI_NET;
+	CHECK(card_send(0, 1, 100) == 0, "not left over");
+	pv_dev_lock(pv_net_dev(card.ca_pn));
+	(void)pv_dev_restart(pv_net_dev(card.ca_pn));
+	pv_dev_unlock(pv_net_dev(card.ca_pn));
+	card_settle();
+	card_peer(0, true)->pe_kicks = 0;
+	CHECK(card_send(0, 2, 100) == 0, "not sent");
+	card_settle();
+	CHECK(card_peer(0, true)->pe_kicks == 1, "%u notifications", card_peer(0, true)->pe_kicks);
 	card_end();
 }
 

@@ -49,6 +49,10 @@ rx_frames_of_each_length(const void *arg)
 		CHECK(card_receive(0, i, table[i % nitems(table)].len,
 		    table[i % nitems(table)].parts), "no buffer");
 		card_intr(0, false);
+		/* What IP reads of one that is not is aligned. */
+		if (table[i % nitems(table)].parts == 1)
+			CHECK((mtod(card.ca_up, uintptr_t) + ETHER_HDR_LEN) % 4 == 0, "%zu: at %p", i,
+			    mtod(card.ca_up, void *));
 		/* One that is copied has room for what is put before it, if there is any. */
 		if (table[i % nitems(table)].copied)
 			CHECK(M_TRAILINGSPACE(card.ca_up) >= 0 && (M_LEADINGSPACE(card.ca_up) >= 34) ==
@@ -194,7 +198,8 @@ rx_buffers_follow_the_frames(const void *arg __unused)
 		CHECK(card.ca_room <= MCLBYTES, "%lu bytes", (u_long)card.ca_room);
 		card_intr(0, false);
 	}
-	CHECK(stats->bufs_16k == 0 && stats->bufs_page == 0, "large ones");
+	CHECK(stats->bufs_16k == 0 && stats->bufs_page == 0 && stats->bufs == 3 * CARD_SIZE,
+	    "%lu small ones", (u_long)stats->bufs);
 	CHECK(card_receive(0, i++, MCLBYTES, 2), "no buffer");
 	card_intr(0, false);
 	CHECK(stats->bufs_16k == 0, "it fits into a cluster");
@@ -226,6 +231,15 @@ rx_whole_frames_in_chains(const void *arg)
 	int items;
 	size_t i;
 
+	/* Of a device that sends none of these, they are no longer than others. */
+	card_new(1);
+	card.ca_params.pnp_merge = false;
+	card.ca_params.pnp_offloads &= ~PV_NET_RX_GSO;
+	CHECK(card_attach() == 0 && card_receive(0, 1, 1500, 1), "no buffer");
+	CHECK(card.ca_room <= MJUMPAGESIZE, "%lu bytes", (u_long)card.ca_room);
+	card_intr(0, false);
+	card_up(1, 1500);
+	card_end();
 	card_new(1);
 	card.ca_params.pnp_merge = false;
 	card.ca_params.pnp_phys = arg == NULL;
@@ -276,6 +290,50 @@ rx_looks(const void *arg __unused)
 		kpi_access_at = NULL;
 		CHECK(looks == 2, "%u looks for a frame", looks);
 		card_up(n, 200);
+	}
+	card_end();
+}
+
+/* What tcp_lro(9) holds goes up when the queue is empty: nothing else may come. */
+void
+rx_merged(const void *arg __unused)
+{
+	static const struct pv_net_offload o = { .po_flags = VALID };
+	static u_char buf[FRAME_MAX];
+	size_t len;
+	u_int i;
+
+	card_new(1);
+	card.ca_params.pnp_soft_lro = true;
+	card.ca_merges = true;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_settle();
+	len = MIN(frame_make(&(const struct frame){ .f_ip = 4, .f_proto = IPPROTO_TCP,
+	    .f_payload = 1000 }, FRAME_DONE, buf, NULL), 1200);
+	memcpy(buf, lladdr, ETHER_ADDR_LEN);
+	for (i = 0; i < 3; i++)
+		CHECK(card_receive_bytes(0, buf, len, &o), "no buffer");
+	card_intr(0, false);
+	CHECK(card.ca_nup == 3 && CARD_RXQ(0)->prq_held == 0, "%u came up", card.ca_nup);
+	card_end();
+}
+
+/* Whatever fails while a buffer is replaced, it is there again when there is memory. */
+void
+rx_memory_for_a_buffer(const void *arg __unused)
+{
+	u_int n;
+
+	card_new(1);
+	card.ca_params.pnp_phys = false;
+	CHECK(card_attach() == 0, "it does not attach");
+	for (n = 1; n < 8; n++) {
+		CHECK(card_receive(0, n, 1500, 1) && card_receive(0, n + 20, 1500, 1), "no buffer");
+		kpi_fail_after = n;
+		card_intr(0, false);
+		kpi_fail_after = 0;
+		card_seconds(1);
+		CHECK(posted() == CARD_SIZE, "%u buffers", posted());
 	}
 	card_end();
 }

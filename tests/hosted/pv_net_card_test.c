@@ -374,6 +374,8 @@ tx_header_before_the_frame(const void *arg __unused)
 	CHECK(txq->ptq_nfree > 0 && txq->ptq_full, "the ring has room for all");
 	for (number = 0; number < n; number++) {
 		card_complete(0, card_takes(0, number, sizeof(bytes)));
+		CHECK(card_has_fast || card.ca_nsegs == (number % 2 == 0 ? 2 : 3), "%d segments",
+		    card.ca_nsegs);
 		if (card_peer(0, true)->pe_ops->po_interrupts(card_peer(0, true)))
 			card_intr(0, true);
 	}
@@ -550,6 +552,12 @@ tx_fast_path(const void *arg __unused)
 	CHECK(card_transmit(0, m) == 0, "not sent");
 	card_sends(0, 1);
 	CHECK(card.ca_plain == n, "it is one segment");
+	/* Nor does it take what has a tag that is not in the frame yet. */
+	m = card_packet(1, 100);
+	m->m_flags |= M_VLANTAG;
+	CHECK(card_transmit(0, m) == 0, "not sent");
+	card_complete(0, card_takes(0, 1, 100));
+	CHECK(card.ca_plain == n, "without its tag");
 	/* A listener, or a setting, and the general way is taken. */
 	pv_net_fast_path = 0;
 	CHECK(card_send(0, 1, 100) == 0, "not sent");
@@ -621,6 +629,33 @@ tx_staged(const void *arg)
 	card_end();
 }
 
+/* A packet for whose pages there is no room is sent later. */
+static void
+tx_staged_without_room(const void *arg __unused)
+{
+	struct peer *pe;
+	u_int number, taken = 0;
+
+	card_new(1);
+	card.ca_impl = &split_impls[3];	/* without indirect tables: a place for each page */
+	CHECK(card_attach() == 0, "it does not attach");
+	pe = card_peer(0, true);
+	for (number = 0; number < 60; number++) {
+		CHECK(card_send(0, number, 2 * PAGE_SIZE + 10) == 0, "packet %u", number);
+		if (number < CARD_SIZE)
+			continue;
+		card_complete(0, card_takes(0, taken++, 2 * PAGE_SIZE + 10));
+		if (pe->pe_ops->po_interrupts(pe))
+			card_intr(0, true);
+	}
+	for (; taken < number; taken++) {
+		kpi_pass(20 * SBT_1MS);
+		card_settle();
+		card_complete(0, card_takes(0, taken, 2 * PAGE_SIZE + 10));
+	}
+	card_end();
+}
+
 /* A test again, of a card that has the fast paths. */
 struct again {
 	void	(*run)(const void *);
@@ -688,6 +723,8 @@ static const struct hosted_test tests[] = {
 	{ "rx_buffers_follow_the_frames", "their sizes", rx_buffers_follow_the_frames, NULL },
 	{ "rx_whole_frames_in_chains", "of mbufs", rx_whole_frames_in_chains, NULL },
 	{ "rx_whole_frames_in_chains_by_bus_dma", "the same", rx_whole_frames_in_chains, &card },
+	{ "rx_merged", "goes up with the last", rx_merged, NULL },
+	{ "rx_memory_for_a_buffer", "or none", rx_memory_for_a_buffer, NULL },
 	{ "rx_looks", "as often as necessary", rx_looks, NULL },
 	{ "rx_notified_of_many", "buffers at once", rx_notified_of_many, NULL },
 	{ "rx_lost_interrupt", "is noticed after seconds", rx_lost_interrupt, NULL },
@@ -735,6 +772,7 @@ static const struct hosted_test tests[] = {
 	AGAIN(life_rings_are_resized, "and what is sent then arrives"),
 	STAGED(tx_staged, "with sums that are finished in the copy"),
 	STAGED(tx_staged_partial, "with sums that the device finishes"),
+	STAGED(tx_staged_without_room, "later"),
 	STAGED(rx_staged, "each page is posted again"),
 	STAGED(tx_and_rx, "a packet each way"),
 	STAGED(tx_full_ring, "nothing is lost, and order is kept"),

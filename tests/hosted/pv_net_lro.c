@@ -17,6 +17,7 @@ static struct mbuf *held[MAX_UP];
 static u_int nheld, nup, nflushes;
 static bool refuses;	/* tcp_lro(9) takes none */
 static u_int up[MAX_UP];	/* the numbers of packets, as they went up */
+static u_int up_flags;		/* csum_flags of the last one */
 
 /* The last byte of a packet is its number. */
 static void
@@ -26,6 +27,7 @@ take(struct mbuf *m)
 
 	m_copydata(m, m->m_pkthdr.len - 1, 1, &number);
 	CHECK(nup < MAX_UP, "too many packets");
+	up_flags = m->m_pkthdr.csum_flags;
 	up[nup++] = number;
 	m_freem(m);
 }
@@ -182,6 +184,18 @@ rx_only_data_is_merged(const void *arg __unused)
 		CHECK(nheld == table[i / 2].held && nheld + nup == 2, "%zu: %u are held", i, nheld);
 		pv_net_lro_flush(&rxq);
 		CHECK(nup == 2, "%zu: %u came", i, nup);
+		/* Nor is what looks like it, in a protocol that is not IP. */
+		for (tail = &list, n = 0; n < 2; n++, tail = &(*tail)->m_nextpkt) {
+			buf[12] = 0x88;
+			buf[13] = 0xb5;
+			buf[ETHER_HDR_LEN + 6] = buf[ETHER_HDR_LEN + 9] = IPPROTO_TCP;
+			*tail = kpi_mbuf_chain(buf, len, NULL);
+			(*tail)->m_pkthdr.csum_flags = CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
+			(*tail)->m_pkthdr.csum_data = 0xffff;
+		}
+		nup = 0;
+		pv_net_lro_input(&rxq, list);
+		CHECK(nheld == 0 && nup == 2, "%zu: %u are held", i, nheld);
 		/* Of a batch of which that is known, none is offered. */
 		rxq.prq_merges = false;
 		list = kpi_mbuf_chain(buf, len, NULL);
@@ -234,6 +248,12 @@ rx_nothing_overtakes_its_flow(const void *arg __unused)
 	list->m_nextpkt = arrive(&packets[1]);
 	pv_net_lro_input(&rxq, list);
 	CHECK(nup == 2 && nflushes == 0 && rxq.prq_held == 0, "%u packets", nup);
+	/* As it came: another protocol's listener may know more marks. */
+	list = arrive(&(const struct arrival){ 0, 10, 4, IPPROTO_TCP, CSUM_IP_TCP, 0 });
+	list->m_nextpkt = arrive(&(const struct arrival){ 1, 10, 4, IPPROTO_TCP, CSUM_IP_TCP, 0 });
+	nup = 0;
+	pv_net_lro_input(&rxq, list);
+	CHECK(nup == 2 && up_flags == CSUM_IP_TCP, "0x%x", up_flags);
 	refuses = false;
 	/* What comes alone is not held. */
 	nup = 0;
