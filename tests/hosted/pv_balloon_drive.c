@@ -274,10 +274,11 @@ taskqueue_create(const char *name __unused, int flags __unused,
 }
 
 int
-taskqueue_start_threads(struct taskqueue **tq __unused, int n __unused, int pri __unused,
+taskqueue_start_threads(struct taskqueue **tq, int n __unused, int pri __unused,
     const char *name __unused, ...)
 {
 
+	CHECK(*tq != NULL, "no queue");
 	return (kpi_no_threads ? ENOMEM : 0);
 }
 

@@ -657,6 +657,11 @@ life_dump_of_a_device_that_fails(const void *arg __unused)
 	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == EBUSY, "not stopped");
 	drive_new(1);
 	kpi_disk = NULL;
+	CHECK(drive_attach() == 0, "it does not attach");
+	drive.dr_restart_error = EIO;
+	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == EIO, "not started");
+	drive_new(1);
+	kpi_disk = NULL;
 	polls = 0;
 	CHECK(drive_attach() == 0, "it does not attach");
 	drive.dr_answers = true;
@@ -882,7 +887,9 @@ life_reconnected(const void *arg)
 	for (i = 0; i < nitems(drive.dr_copies); i++)
 		CHECK(drive.dr_copies[i] == NULL, "the peer still sees request %u", i);
 	drive.dr_params.bp_delete_size = 0;
+	CHECK((kpi_disk->d_flags & DISKFLAG_CANDELETE) != 0, "it deletes nothing");
 	pv_blk_set_delete(&drive.dr_blk, &drive.dr_params);
+	CHECK((kpi_disk->d_flags & DISKFLAG_CANDELETE) == 0, "it deletes");
 	pv_blk_set_max_size(&drive.dr_blk, 3072 + 100);
 	drive.dr_runs[0] = false;
 	kpi_dma_arrives();
