@@ -124,7 +124,7 @@ tcp_lro_flush_all(struct lro_ctrl *lc __unused)
 	card_merged = NULL;
 	card_merged_tail = &card_merged;
 	if (list != NULL)
-		if_input((if_t)&card_ifp, list);
+		if_input(&eth, list);
 }
 
 /* What pv_net has above and beside that: no settings, no programs, no pages. */
