@@ -7,7 +7,8 @@ Our kernel (GENERIC-NODEBUG) and Debian's Linux as a PVH guest work in turn, row
 one paused, in one lab whose clock counts instructions (as in `tools/bench xbd`: a second is 10^9 of
 them, guest's, Xen's and dom0's alike).
 
-    send frames     ours: pktgen -i; Linux: xnbench, which makes 32 frames in a system call (its own
+    send frames     ours: pktgen -i, at 1000 ticks a second, as it sleeps for one while the queue is
+                    full; Linux: xnbench, which makes 32 frames in a system call (its own
                     pktgen spins while the ring is full, so that dom0 does not get the only CPU)
     receive frames  tests/bench/xnbench.c in dom0, straight to the back end's interface
     TCP             64 KiB are written at a time; ours: iperf; Linux: xnbench; dom0: xnbench.
@@ -143,7 +144,9 @@ def side(lab: Lab, name: str, kernel: str, net: str, programs: Programs,
          setup: list[str]) -> Iterator[Side]:
     """A guest that is ready, and paused."""
     bridge = f"bench{net}"
-    with xenguests.booted(lab, name, kernel, ["--net", f"bridge:{bridge}"]) as guest:
+    # While a queue is full pktgen sleeps for a tick, and nothing is done meanwhile.
+    ticks = ["--env", "kern.hz=1000"] if programs is OURS else []
+    with xenguests.booted(lab, name, kernel, ["--net", f"bridge:{bridge}", *ticks]) as guest:
         made = Side(guest, net, programs)
         for command in setup:
             guest.say(command)
