@@ -25,7 +25,7 @@
  *	                                   |
  *	                                   +-> segmented here: its segments become the queue's list
  *	pv_net_tx_commit      batch -> ring: the device sees it, and is not notified yet
- *	pv_net_tx_put         both, of one packet; what most packets are takes its fast path
+ *	pv_net_tx_fast        both, of one packet, as most are
  *	pv_net_tx_reclaim     ring -> completed chains: their packets are freed
  *	pv_net_tx_take_back   the same for what a stopped device had
  *
@@ -611,13 +611,15 @@ pv_net_tx_fast_seg(const struct mbuf *m, bus_dma_segment_t *seg)
 
 /*
  * The segments of a packet, one for each mbuf: how many, or 0 if that is not so, or there are more than
- * max.
+ * max, or it is too long.
  */
 static __noinline int
 pv_net_tx_fast_segs(const struct mbuf *m, bus_dma_segment_t *segs, int max)
 {
 	int n;
 
+	if (m->m_pkthdr.len > PV_NET_MAX_FRAME)
+		return (0);
 	for (n = 0; m != NULL; m = m->m_next, n++) {
 		if (n == max || (m->m_flags & M_EXTPG) != 0 || !pv_net_tx_fast_seg(m, &segs[n]))
 			return (0);
@@ -629,7 +631,7 @@ pv_net_tx_fast_segs(const struct mbuf *m, bus_dma_segment_t *segs, int max)
  * The fast path.  Which packets take it is said here alone:
  *
  *	the card       pv_net_tx_has_fast()
- *	the queue      no batch is being built, and there is room
+ *	the queue      there is room
  *	listeners      bpf(4) has none
  *	the packet     no tag, nothing to be done but a checksum that pv_net_tx_plain_l4() knows
  *	its memory     each mbuf is a segment, and with the header they are few enough for one place
@@ -646,9 +648,10 @@ pv_net_tx_fast(struct pv_net_txq *txq, struct mbuf *m)
 	bool apart;
 	int n;
 
-	if (!txq->ptq_fast || !pv_net_fast_path || txq->ptq_n != 0 || txq->ptq_nfree == 0 ||
-	    pvq_broken(q) || pvq_room(q) == 0 || (m->m_flags & (M_VLANTAG | M_EXTPG)) != 0 ||
-	    len > PV_NET_MAX_FRAME || bpf_peers_present(pn->pn_stack.pns_bpf))
+	KASSERT(txq->ptq_n == 0, ("%s: %u packets not committed", __func__, txq->ptq_n));
+	if (!txq->ptq_fast || !pv_net_fast_path || txq->ptq_nfree == 0 || pvq_broken(q) ||
+	    pvq_room(q) == 0 || (m->m_flags & (M_VLANTAG | M_EXTPG)) != 0 ||
+	    bpf_peers_present(pn->pn_stack.pns_bpf))
 		return (false);
 	if ((m->m_pkthdr.csum_flags & PV_NET_WORK) != 0) {
 		start = pv_net_tx_plain_l4(pn, m);
@@ -693,18 +696,6 @@ pv_net_tx_fast(struct pv_net_txq *txq, struct mbuf *m)
 	stats->bytes += len;
 	stats->mcasts += (m->m_flags & (M_MCAST | M_BCAST)) != 0;
 	stats->csum += start != 0;
-	return (true);
-}
-
-/* pv_net_tx_add() and pv_net_tx_commit() of one packet, while there is no batch. */
-static bool
-pv_net_tx_put(struct pv_net_txq *txq, struct mbuf **mp)
-{
-	if (__predict_true(pv_net_tx_fast(txq, *mp)))
-		return (true);
-	if (!pv_net_tx_add(txq, mp))
-		return (false);
-	pv_net_tx_commit(txq);
 	return (true);
 }
 
@@ -1056,27 +1047,15 @@ pv_net_tx_select(struct pv_net *pn, const struct mbuf *m)
 	return (&pn->pn_txqs[curcpu % n]);
 }
 
-/*
- * The short way: put a packet into the ring at once.  False if another waits, or the ring has no room
- * for it or is not in use; *mp may be another mbuf then.
- */
-static bool
-pv_net_tx_direct(struct pv_net_txq *txq, struct mbuf **mp)
-{
-	if (pv_net_tx_waiting(txq) || txq->ptq_stopped ||
-	    (u_int)txq->ptq_id >= txq->ptq_pn->pn_pairs || !pv_net_tx_put(txq, mp))
-		return (false);
-	pv_net_tx_arm(txq);
-	return (true);
-}
-
-/* Send a packet of the thread that has the lock. */
+/* Send a packet that does not take the fast path; direct: nothing is before it. */
 static int
-pv_net_tx_send(struct pv_net_txq *txq, struct mbuf *m)
+pv_net_tx_send_any(struct pv_net_txq *txq, struct mbuf *m, bool direct)
 {
 	int error = 0;
 
-	if (__predict_true(pv_net_tx_direct(txq, &m))) {
+	if (direct && pv_net_tx_add(txq, &m)) {
+		pv_net_tx_commit(txq);
+		pv_net_tx_arm(txq);
 		/* It may have been split, and its segments wait now. */
 		if (__predict_true(txq->ptq_list == NULL))
 			return (0);
@@ -1086,6 +1065,22 @@ pv_net_tx_send(struct pv_net_txq *txq, struct mbuf *m)
 		txq->ptq_list = m;
 	pv_net_tx_run(txq);
 	return (error);
+}
+
+/*
+ * Send a packet of the thread that has the lock: straight into the ring, unless another waits, or the
+ * ring has no room for it or is not in use.
+ */
+static inline int
+pv_net_tx_send(struct pv_net_txq *txq, struct mbuf *m)
+{
+	bool direct = !pv_net_tx_waiting(txq) && !txq->ptq_stopped &&
+	    (u_int)txq->ptq_id < txq->ptq_pn->pn_pairs;
+
+	if (__predict_false(!direct || !pv_net_tx_fast(txq, m)))
+		return (pv_net_tx_send_any(txq, m, direct));
+	pv_net_tx_arm(txq);
+	return (0);
 }
 
 void
