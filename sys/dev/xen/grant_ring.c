@@ -230,31 +230,6 @@ gr_copy_req(char *slot, const char *msg, size_t size)
 		memcpy(slot, msg, size);
 }
 
-/* Put a chain of one message with an id; the release hands it to the get side, if it is posted. */
-static inline void
-gr_put_alone(struct grant_ring *gr, const struct pvq_chain *pc, const struct grant_msgs *gm,
-    const enum gr_state state)
-{
-	const uint32_t at = gr->gr_pvq.q_taken;
-	const uint16_t id = gr_take_id(gr, at);
-	struct gr_shadow *gs = &gr->gr_shadow[id];
-	char *slot = gr_slot(gr, at);
-
-	KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
-	KASSERT(gs->gs_state == GR_IDLE, ("%s: id %u in flight", __func__, id));
-	gr_copy_req(slot, gm->gm_msgs, gr->gr_params.grp_req_size);
-	gr_write_id(gr, slot, id);
-	gs->gs_first = id;
-	gs->gs_nids = gs->gs_nslots = gs->gs_missing = 1;
-	gs->gs_seq = gr->gr_pvq.q_committed + gr->gr_staged;
-	gs->gs_cookie = pc->pc_cookie;
-	gr->gr_pvq.q_taken = at + 1;
-	gr->gr_staged++;
-	gr->gr_staged_segs += pc->pc_nread + pc->pc_nwrite;
-	if (state != GR_IDLE)
-		atomic_store_rel_32(&gs->gs_state, state);
-}
-
 static void
 gr_put_any(struct grant_ring *gr, const struct pvq_chain *pc)
 {
@@ -264,6 +239,8 @@ gr_put_any(struct grant_ring *gr, const struct pvq_chain *pc)
 	char *slot;
 	u_int i;
 
+	KASSERT(gr_prepare(&gr->gr_pvq, pc) > 0 &&
+	    pvq_room(&gr->gr_pvq) >= gr_prepare(&gr->gr_pvq, pc), ("%s: no room", __func__));
 	KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
 	KASSERT(gr_inorder(gr) || (gm->gm_noid & 1) == 0, ("%s: the first has no id", __func__));
 	for (i = 0; i < gm->gm_n; i++, gr->gr_pvq.q_taken++) {
@@ -296,31 +273,11 @@ gr_put_any(struct grant_ring *gr, const struct pvq_chain *pc)
 	gr->gr_staged_segs += pc->pc_nread + pc->pc_nwrite;
 }
 
-/* Returns whether all of the chains were of one message. */
-static inline bool
-gr_put_all(struct pvq *q, const struct pvq_chain *pc, int n, const enum gr_state state)
-{
-	const struct grant_msgs *gm;
-	bool alone = true;
-
-	for (; n > 0; n--, pc++) {
-		KASSERT(gr_prepare(q, pc) > 0 && pvq_room(q) >= gr_prepare(q, pc),
-		    ("%s: no room", __func__));
-		gm = pc->pc_arg;
-		if (gm->gm_n == 1 && gm->gm_noid == 0)
-			gr_put_alone(GR(q), pc, gm, state);
-		else {
-			gr_put_any(GR(q), pc);
-			alone = false;
-		}
-	}
-	return (alone);
-}
-
 static void
 gr_put(struct pvq *q, const struct pvq_chain *pc, int n)
 {
-	(void)gr_put_all(q, pc, n, GR_IDLE);
+	for (; n > 0; n--, pc++)
+		gr_put_any(GR(q), pc);
 }
 
 static void
@@ -333,18 +290,68 @@ gr_abort(struct pvq *q)
 	gr->gr_staged = gr->gr_staged_segs = gr->gr_staged_noids = 0;
 }
 
-/* Hand the staged ids to the get side, which looks at them whenever the back end names one. */
+/*
+ * The first chains, as long as each is one message with an id, for the back end and for the get side at
+ * once.  Returns how many there were.
+ */
+static inline int
+gr_post_plain(struct grant_ring *gr, const struct pvq_chain *pc, int n)
+{
+	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
+	const size_t size = gr->gr_params.grp_req_size, slot_size = gr->gr_slot_size;
+	const uint32_t mask = gr->gr_mask, at = gr->gr_pvq.q_taken, seq = gr->gr_pvq.q_committed;
+	const uint32_t taken = gr->gr_ids_taken;
+	struct gr_shadow *const shadow = gr->gr_shadow, *gs;
+	const uint16_t *const ids = gr->gr_ids;
+	char *const slots = gr->gr_slots, *slot;
+	const bool inorder = gr_inorder(gr);
+	const struct grant_msgs *gm;
+	uint32_t segs = 0;
+	uint16_t id;
+	int i;
+
+	for (i = 0; i < n; i++, pc++) {
+		gm = pc->pc_arg;
+		if (gm->gm_n != 1 || gm->gm_noid != 0)
+			break;
+		KASSERT(pvq_room(&gr->gr_pvq) > i, ("%s: no room", __func__));
+		KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
+		id = inorder ? (at + i) & mask : ids[(taken + i) & mask];
+		slot = slots + ((at + i) & mask) * slot_size;
+		gs = &shadow[id];
+		KASSERT(gs->gs_state == GR_IDLE, ("%s: id %u in flight", __func__, id));
+		gr_copy_req(slot, gm->gm_msgs, size);
+		gr_write_id(gr, slot, id);
+		gs->gs_first = id;
+		gs->gs_nids = gs->gs_nslots = gs->gs_missing = 1;
+		gs->gs_seq = seq + i;
+		gs->gs_cookie = pc->pc_cookie;
+		segs += pc->pc_nread + pc->pc_nwrite;
+		atomic_store_rel_32(&gs->gs_state, GR_POSTED);
+	}
+	gr->gr_pvq.q_taken = at + i;
+	if (!inorder)
+		gr->gr_ids_taken = taken + i;
+	gr->gr_staged = i;
+	gr->gr_staged_segs = segs;
+	return (i);
+}
+
+/*
+ * Hand the staged ids, from these places on, to the get side, which looks at them whenever the back end
+ * names one.
+ */
 static void
-gr_post_ids(struct grant_ring *gr)
+gr_post_ids(struct grant_ring *gr, uint32_t slot, uint32_t place)
 {
 	uint32_t i;
 
 	if (gr_inorder(gr)) {
-		for (i = gr->gr_base; i != gr->gr_pvq.q_taken; i++)
+		for (i = slot; i != gr->gr_pvq.q_taken; i++)
 			atomic_store_rel_32(&gr->gr_shadow[i & gr->gr_mask].gs_state, GR_POSTED);
 		return;
 	}
-	for (i = gr->gr_ids_base; i != gr->gr_ids_taken; i++)
+	for (i = place; i != gr->gr_ids_taken; i++)
 		atomic_store_rel_32(&gr->gr_shadow[gr->gr_ids[i & gr->gr_mask]].gs_state, GR_POSTED);
 }
 
@@ -372,7 +379,7 @@ gr_commit(struct pvq *q)
 
 	if (gr->gr_staged == 0)
 		return;
-	gr_post_ids(gr);
+	gr_post_ids(gr, gr->gr_base, gr->gr_ids_base);
 	gr_show(gr);
 }
 
@@ -384,10 +391,17 @@ static void
 gr_post(struct pvq *q, const struct pvq_chain *pc, int n)
 {
 	struct grant_ring *gr = GR(q);
+	uint32_t place, slot;
+	int done;
 
 	KASSERT(gr->gr_staged == 0, ("%s: %u chains not committed", __func__, gr->gr_staged));
-	if (!gr_put_all(q, pc, n, GR_POSTED))
-		gr_post_ids(gr);
+	done = gr_post_plain(gr, pc, n);
+	if (done < n) {
+		slot = q->q_taken;
+		place = gr->gr_ids_taken;
+		gr_put(q, pc + done, n - done);
+		gr_post_ids(gr, slot, place);
+	}
 	gr_show(gr);
 }
 
@@ -419,10 +433,9 @@ gr_kick(struct pvq *q)
 
 /* Copy a response out of the ring, each byte once. */
 static inline void
-gr_copy_rsp(const struct grant_ring *gr, char *to)
+gr_copy_rsp(const volatile char *slot, char *to, size_t size)
 {
-	const volatile char *slot = gr_slot(gr, gr->gr_rsp_cons);
-	size_t i = 0, size = gr->gr_params.grp_rsp_size;
+	size_t i = 0;
 
 	/* netif's, without a loop. */
 	if (size == 4 || size == 8) {
@@ -486,10 +499,6 @@ gr_release(struct grant_ring *gr, struct gr_shadow *first)
 	gr->gr_done_slots += first->gs_nslots;
 	if (gr_inorder(gr))
 		return;
-	if (first->gs_nids == 1) {
-		gr->gr_ids[gr->gr_ids_given++ & gr->gr_mask] = first->gs_first;
-		return;
-	}
 	id = first->gs_first;
 	for (n = first->gs_nids; n > 0; n--, id = gs->gs_next) {
 		gr->gr_ids[gr->gr_ids_given++ & gr->gr_mask] = id;
@@ -523,7 +532,7 @@ gr_get_one(struct grant_ring *gr, struct pvq_done *done, char *rsp)
 {
 	struct gr_shadow *first, *gs;
 
-	gr_copy_rsp(gr, rsp);
+	gr_copy_rsp(gr_slot(gr, gr->gr_rsp_cons), rsp, gr->gr_params.grp_rsp_size);
 	if (gr_past(gr))
 		return (-1);
 	if (!gr_inorder(gr) && gr_is_null(gr, rsp)) {
@@ -544,6 +553,52 @@ gr_get_one(struct grant_ring *gr, struct pvq_done *done, char *rsp)
 	return (1);
 }
 
+/*
+ * The first responses, up to prod, as long as each completes a chain that has one id.  Returns how many
+ * there were; the next one is for gr_get_one().
+ */
+static inline int
+gr_get_plain(struct grant_ring *gr, struct pvq_done *done, int max, uint32_t prod)
+{
+	/* Copies, as in gr_post_plain(). */
+	const size_t size = gr->gr_params.grp_rsp_size, slot_size = gr->gr_slot_size;
+	const uint32_t mask = gr->gr_mask, given = gr->gr_ids_given;
+	const bool inorder = gr_inorder(gr);
+	struct gr_shadow *const shadow = gr->gr_shadow, *gs;
+	char *const slots = gr->gr_slots, *rsp = gr->gr_rsps;
+	uint16_t *const ids = gr->gr_ids;
+	uint32_t cons = gr->gr_rsp_cons, nslots = 0;
+	uint64_t id;
+	int n;
+
+	/* There are as many copies of responses as slots. */
+	max = MIN(max, gr->gr_pvq.q_size);
+	for (n = 0; n < max && cons != prod; n++, cons++, rsp += size) {
+		gr_copy_rsp(slots + (cons & mask) * slot_size, rsp, size);
+		if (gr_past(gr) || (!inorder && gr_is_null(gr, rsp)))
+			break;
+		id = inorder ? cons & mask : gr_read_id(gr, rsp);
+		if (id > mask)
+			break;
+		gs = &shadow[id];
+		if (atomic_load_acq_32(&gs->gs_state) != GR_POSTED || gs->gs_nids != 1 ||
+		    gs->gs_first != id)
+			break;
+		gs->gs_state = GR_IDLE;
+		gs->gs_missing = 0;
+		nslots += gs->gs_nslots;
+		done[n].pd_cookie = gs->gs_cookie;
+		done[n].pd_result = (uintptr_t)rsp;
+		if (!inorder)
+			ids[(given + n) & mask] = id;
+	}
+	gr->gr_rsp_cons = cons;
+	gr->gr_done_slots += nslots;
+	if (!inorder)
+		gr->gr_ids_given = given + n;
+	return (n);
+}
+
 static int
 gr_get(struct pvq *q, struct pvq_done *done, int max)
 {
@@ -562,7 +617,8 @@ gr_get(struct pvq *q, struct pvq_done *done, int max)
 		pvq_break(q, PVQ_FAULT_INDEX, prod);
 		return (0);
 	}
-	for (n = got = 0; n < max && gr->gr_rsp_cons != prod && got >= 0; n += MAX(got, 0))
+	n = gr_get_plain(gr, done, max, prod);
+	for (got = 0; n < max && gr->gr_rsp_cons != prod && got >= 0; n += MAX(got, 0))
 		got = gr_get_one(gr, &done[n], gr->gr_rsps + (n & gr->gr_mask) *
 		    gr->gr_params.grp_rsp_size);
 	/* Those for requests without an id complete nothing. */
