@@ -131,6 +131,7 @@ void	rx_staged(const void *arg);
 void	rx_looks(const void *arg);
 void	rx_notified_of_many(const void *arg);
 void	rx_merged(const void *arg);
+void	rx_buffers_of_several_places(const void *arg);
 void	rx_memory_for_a_buffer(const void *arg);
 
 /* pv_net_card_life.c */

@@ -318,6 +318,30 @@ rx_merged(const void *arg __unused)
 	card_end();
 }
 
+/* As many buffers are posted as the ring has places for all their segments. */
+void
+rx_buffers_of_several_places(const void *arg __unused)
+{
+	u_int i, n;
+
+	card_new(1);
+	card.ca_impl = &split_impls[3];	/* without indirect tables */
+	card.ca_params.pnp_merge = false;
+	card.ca_size = 64;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_settle();
+	n = posted();
+	CHECK(n > 0 && n < 64 && pvq_room(CARD_RXQ(0)->prq_pvq) < 64 / (int)n, "%u buffers, %d places",
+	    n, pvq_room(CARD_RXQ(0)->prq_pvq));
+	for (i = 0; i < 20; i++) {
+		CHECK(card_receive(0, i, 20000, 1), "no buffer");
+		card_intr(0, false);
+		card_up(i, 20000);
+		CHECK(posted() == n, "%u buffers of %u", posted(), n);
+	}
+	card_end();
+}
+
 /* Whatever fails while a buffer is replaced, it is there again when there is memory. */
 void
 rx_memory_for_a_buffer(const void *arg __unused)

@@ -724,6 +724,8 @@ static const struct hosted_test tests[] = {
 	{ "rx_whole_frames_in_chains", "of mbufs", rx_whole_frames_in_chains, NULL },
 	{ "rx_whole_frames_in_chains_by_bus_dma", "the same", rx_whole_frames_in_chains, &card },
 	{ "rx_merged", "goes up with the last", rx_merged, NULL },
+	{ "rx_buffers_of_several_places", "in a ring without tables", rx_buffers_of_several_places,
+	    NULL },
 	{ "rx_memory_for_a_buffer", "or none", rx_memory_for_a_buffer, NULL },
 	{ "rx_looks", "as often as necessary", rx_looks, NULL },
 	{ "rx_notified_of_many", "buffers at once", rx_notified_of_many, NULL },

@@ -582,6 +582,14 @@ physical_segments_are_as_few_as_can_be(const struct impl *im __unused)
 	n = pvq_phys_add(segs, n, 4, 65536, pages + 10, 20);
 	n = pvq_phys_add(segs, n, 4, 65536, pages + 31, 1);
 	CHECK(n == 2 && segs[0].ds_len == 30 && segs[1].ds_len == 1, "%d segments", n);
+	/* Also over the end of a page, and as far as that one may be long. */
+	n = pvq_phys_add(segs, 0, 4, 65536, pages, 100);
+	n = pvq_phys_add(segs, n, 4, 65536, pages + 100, PAGE_SIZE);
+	CHECK(n == 1 && segs[0].ds_len == PAGE_SIZE + 100, "%d segments", n);
+	n = pvq_phys_add(segs, 0, 4, PAGE_SIZE, pages, 100);
+	n = pvq_phys_add(segs, n, 4, PAGE_SIZE, pages + 100, PAGE_SIZE);
+	CHECK(n == 2 && segs[0].ds_len == PAGE_SIZE && segs[1].ds_len == 100 &&
+	    segs[1].ds_addr == (uintptr_t)pages + PAGE_SIZE, "%d segments", n);
 	host_free(memory);
 }
 

@@ -72,6 +72,13 @@ absurd_params_are_refused(const struct impl *im __unused)
 	bad[12].grp_req_id = 15;
 	for (i = 0; i < nitems(bad); i++)
 		CHECK(grant_ring_create(&bad[i], &q) == EINVAL, "params %u", i);
+	/* Ids may be of 4 bytes, too, though no protocol has such. */
+	bad[0] = good;
+	bad[0].grp_id_size = 4;
+	bad[0].grp_req_id = 12;
+	bad[0].grp_rsp_id = 4;
+	CHECK(grant_ring_create(&bad[0], &q) == 0, "ids of 4 bytes");
+	pvq_free(q);
 	CHECK(kpi_mallocs == 0 && gnt_in_use() == 0, "leak");
 	CHECK(grant_ring_create(&good, &q) == 0, "good ones");
 	pvq_free(q);
