@@ -371,8 +371,9 @@ freed_under_its_thread(const void *arg __unused)
 	struct xen_evtchn *ec;
 
 	race_open(each_nothing, each_nothing);
-	CHECK(fifo_xen_bound == 0, "bound to a CPU");
-	CHECK(xen_evtchn_alloc(1, &params, &ec) == 0 && fifo_xen_bound == 1, "not bound to a CPU");
+	CHECK(fifo_xen_bound == 0 && kpi_intr_bound == 0, "bound to a CPU");
+	CHECK(xen_evtchn_alloc(1, &params, &ec) == 0 && fifo_xen_bound == 1 && kpi_intr_bound == 1,
+	    "not bound to a CPU");
 	fifo_xen_send(xen_evtchn_port(ec));
 	strange_upcall();
 	xen_evtchn_free(ec);

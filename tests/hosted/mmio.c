@@ -315,6 +315,45 @@ every_cause_is_handled(const void *arg __unused)
 	end();
 }
 
+static uint32_t selected, written[2];
+static u_int nwritten;
+
+static void
+halves(uintptr_t addr, int size __unused, bool store)
+{
+	bus_size_t reg = addr - (uintptr_t)mm.window;
+
+	/* The access before this one is done now. */
+	if (nwritten > 0 && nwritten % 2 == 1)
+		written[selected] = get(VIRTIO_MMIO_DRIVER_FEATURES);
+	nwritten += nwritten % 2;
+	if (!store && reg == VIRTIO_MMIO_DEVICE_FEATURES)
+		set(VIRTIO_MMIO_DEVICE_FEATURES,
+		    get(VIRTIO_MMIO_DEVICE_FEATURES_SEL) == 0 ? 0x1111 : 0x2222);
+	if (store && reg == VIRTIO_MMIO_DRIVER_FEATURES) {
+		selected = get(VIRTIO_MMIO_DRIVER_FEATURES_SEL);
+		nwritten++;
+	}
+}
+
+/* Which half it is, is selected before. */
+static void
+features_are_two_halves(const void *arg __unused)
+{
+	uint64_t got;
+
+	begin(VIRTIO_MMIO_MODERN);
+	kpi_access_at = halves;
+	got = VIRTIO_BUS_GET_FEATURES(mm.dev);
+	VIRTIO_BUS_SET_FEATURES(mm.dev, 0x4444000033330000 + 7);
+	(void)VIRTIO_BUS_GET_FEATURES(mm.dev);
+	kpi_access_at = NULL;
+	CHECK(got == 0x222200001111, "0x%lx", got);
+	CHECK(written[0] == 0x33330007 && written[1] == 0x44440000, "0x%x, 0x%x", written[0],
+	    written[1]);
+	end();
+}
+
 static bool acknowledged;
 
 /* A device that can acknowledge, or can't for now. */
@@ -385,8 +424,10 @@ line_that_a_reset_does_not_lower(const void *arg)
 	set(VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_ISR_QUEUE);
 	CHECK(removals(MANY) == 0 && mm.sc.vm_storms == 1, "%ju storms",
 	    (uintmax_t)mm.sc.vm_storms);
-	if (arg == NULL)
+	if (arg == NULL) {
 		set(VIRTIO_MMIO_INTERRUPT_STATUS, 0);
+		CHECK(VIRTIO_BUS_ISR(mm.dev) == 0, "a cause");
+	}
 	CHECK(removals(MANY) > 0, "for ever");
 	lines = kpi_lines;
 	CHECK(removals(MANY) == MANY, "the handler may be still there");
@@ -651,6 +692,7 @@ static const struct hosted_test tests[] = {
 	{ "every_cause_is_handled", "Also one that comes while another is acknowledged",
 	    every_cause_is_handled, NULL },
 	{ "line_without_a_cause", "After a reset", line_that_a_reset_does_not_lower, NULL },
+	{ "features_are_two_halves", "Low and high", features_are_two_halves, NULL },
 	{ "seldom_stuck_is_no_storm", "Unlike many in a row", seldom_stuck_is_no_storm, NULL },
 	{ "second_storm_is_the_last", "As long as nothing was acknowledged",
 	    second_storm_is_the_last, NULL },

@@ -85,6 +85,7 @@ struct mbuf *
 ether_vlanencap_proto(struct mbuf *m, uint16_t tag __unused, uint16_t proto __unused)
 {
 
+	card.ca_tags++;
 	return (m);
 }
 

@@ -46,6 +46,7 @@ struct card {
 	int		 ca_stop_queue_error, ca_restart_queue_error, ca_pairs_error, ca_size_error;
 	u_int		 ca_links;	/* how often its link was said to be up */
 	int		 ca_nsegs;	/* of the packet that was taken last */
+	u_int		 ca_tags;	/* that were put into frames */
 	bool		 ca_merges;	/* tcp_lro(9) takes packets */
 	u_int		 ca_general;	/* buffers that did not, received */
 	struct pv_net_page *ca_pages[CARD_QUEUES];	/* of one that is staged */

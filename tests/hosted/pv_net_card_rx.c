@@ -65,7 +65,8 @@ rx_frames_of_each_length(const void *arg)
 		CHECK(stats->copied == copied, "%zu: copied", i);
 		CHECK(stats->merged == merged, "%zu: merged", i);
 	}
-	CHECK(stats->runts == 0 && stats->bad_offload == 0 && stats->mcasts == 0, "errors");
+	CHECK(stats->runts == 0 && stats->bad_offload == 0 && stats->mcasts == 0 && stats->split == 0,
+	    "errors");
 	card_end();
 }
 

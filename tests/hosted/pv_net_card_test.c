@@ -306,8 +306,17 @@ tx_packets_in_many_pieces(const void *arg)
 	card.ca_size = 4;
 	card.ca_params.pnp_phys = arg == NULL;
 	CHECK(card_attach() == 0, "it does not attach");
-	CHECK(card_transmit(0, kpi_mbuf_chain(bytes, 600, six)) == 0, "not sent");
+	for (i = 0; i < 2; i++) {
+		m = kpi_mbuf_chain(bytes, 600, six);
+		m->m_flags |= i == 1 ? M_VLANTAG : 0;
+		CHECK(card_transmit(0, m) == 0, "not sent");
+	}
+	/* One that waits for another has one tag. */
 	card_complete(0, card_takes(0, 9, 600));
+	kpi_pass(20 * SBT_1MS);
+	card_settle();
+	card_complete(0, card_takes(0, 9, 600));
+	CHECK(card.ca_tags == 1, "%u tags", card.ca_tags);
 	card_end();
 }
 
@@ -371,7 +380,8 @@ tx_header_before_the_frame(const void *arg __unused)
 		m->m_pkthdr.len = sizeof(bytes);
 		CHECK(card_transmit(0, m) == 0, "packet %u", n);
 	}
-	CHECK(txq->ptq_nfree > 0 && txq->ptq_full, "the ring has room for all");
+	CHECK(txq->ptq_nfree > 0 && txq->ptq_full && txq->ptq_stats.nomem == 0,
+	    "the ring has room for all");
 	for (number = 0; number < n; number++) {
 		card_complete(0, card_takes(0, number, sizeof(bytes)));
 		CHECK(card_has_fast || card.ca_nsegs == (number % 2 == 0 ? 2 : 3), "%d segments",

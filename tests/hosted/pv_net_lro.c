@@ -17,7 +17,7 @@ static struct mbuf *held[MAX_UP];
 static u_int nheld, nup, nflushes;
 static bool refuses;	/* tcp_lro(9) takes none */
 static u_int up[MAX_UP];	/* the numbers of packets, as they went up */
-static u_int up_flags;		/* csum_flags of the last one */
+static u_int up_flags, up_data;	/* csum_flags and csum_data of the last one */
 
 /* The last byte of a packet is its number. */
 static void
@@ -28,6 +28,7 @@ take(struct mbuf *m)
 	m_copydata(m, m->m_pkthdr.len - 1, 1, &number);
 	CHECK(nup < MAX_UP, "too many packets");
 	up_flags = m->m_pkthdr.csum_flags;
+	up_data = m->m_pkthdr.csum_data;
 	up[nup++] = number;
 	m_freem(m);
 }
@@ -137,7 +138,7 @@ arrive(const struct arrival *a)
 	buf[len - 1] = a->a_number;
 	m = kpi_mbuf_chain(buf, len, NULL);
 	m->m_pkthdr.csum_flags = a->a_flags;
-	m->m_pkthdr.csum_data = 0xffff;
+	m->m_pkthdr.csum_data = (a->a_flags & CSUM_DATA_VALID) != 0 ? 0xffff : 16;
 	m->m_pkthdr.lro_nsegs = a->a_nsegs;
 	return (m);
 }
@@ -253,7 +254,7 @@ rx_nothing_overtakes_its_flow(const void *arg __unused)
 	list->m_nextpkt = arrive(&(const struct arrival){ 1, 10, 4, IPPROTO_TCP, CSUM_IP_TCP, 0 });
 	nup = 0;
 	pv_net_lro_input(&rxq, list);
-	CHECK(nup == 2 && up_flags == CSUM_IP_TCP, "0x%x", up_flags);
+	CHECK(nup == 2 && up_flags == CSUM_IP_TCP && up_data == 16, "0x%x, %u", up_flags, up_data);
 	refuses = false;
 	/* What comes alone is not held. */
 	nup = 0;

@@ -401,6 +401,70 @@ late_answers_are_told_apart(const void *arg __unused)
 	xenstore_ring_fini();
 }
 
+/* The answer to the request before this one, and then its own. */
+static void
+answer_late_and_in_time(void)
+{
+	uint32_t id = request();
+
+	add(XS_READ, id - 1, "late", 5);
+	add(XS_READ, id, "value", 5);
+	send(stream_len);
+	interrupt();
+}
+
+/* Each request has another number: the answer to one is none to the next. */
+static void
+late_answer_is_no_answer(const void *arg __unused)
+{
+	int *timeout = &xen_tunables[XEN_XENSTORE_TIMEOUT].pt_value, before = *timeout;
+	const char *reply;
+	size_t len;
+
+	*timeout = 5;
+	xenstored = answer_of_nothing;
+	begin(0);
+	CHECK(talk(&reply, &len) == ETIMEDOUT, "it has an answer");
+	xs_page.req_cons = xs_page.req_prod;
+	xenstored = answer_late_and_in_time;
+	stream_len = stream_at = 0;
+	talk_of_value(0);
+	*timeout = before;
+	xenstore_ring_fini();
+}
+
+/* Of a request that is read in part only the rest can't be sent later. */
+static void
+take_once(void)
+{
+
+	if (taken_len++ == 0) {
+		xs_page.req_cons = xs_page.req_prod;
+		interrupt();
+	}
+}
+
+static void
+request_is_read_in_part(const void *arg __unused)
+{
+	static char body[XENSTORE_PAYLOAD_MAX];
+	const struct xenstore_piece piece = { body, sizeof(body) };
+	int *timeout = &xen_tunables[XEN_XENSTORE_TIMEOUT].pt_value, before = *timeout;
+	const char *reply;
+	uint32_t prod;
+	size_t len;
+
+	*timeout = 5;
+	taken_len = 0;
+	xenstored = take_once;
+	begin(0);
+	CHECK(xenstore_ring_talk(XS_WRITE, 0, &piece, 1, &reply, &len) == EIO, "it was read");
+	prod = xs_page.req_prod;
+	CHECK(talk(&reply, &len) == EIO && xs_page.req_prod == prod, "a request behind a part of one");
+	*timeout = before;
+	xenstore_ring_fini();
+}
+
 static uint32_t answer_type;
 static const char *answer_text;
 
@@ -558,6 +622,8 @@ static const struct hosted_test tests[] = {
 	    request_without_answer_times_out, NULL },
 	{ "late_answers_are_told_apart", "And a transaction that was begun too late",
 	    late_answers_are_told_apart, NULL },
+	{ "late_answer_is_no_answer", "To the request after it", late_answer_is_no_answer, NULL },
+	{ "request_is_read_in_part", "And the ring is dead", request_is_read_in_part, NULL },
 	{ "errors_are_numbers", "Names of errors, and answers to something else", errors_are_numbers,
 	    NULL },
 	{ "events_are_two_strings", "Events that are not", events_are_two_strings, NULL },

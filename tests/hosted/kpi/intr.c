@@ -46,6 +46,7 @@ struct kpi_event {
 
 void (*kpi_intr_wake)(void);
 _Thread_local register_t kpi_intr_off;
+int kpi_intr_bound;
 volatile int ticks;
 int hz = 100;
 sbintime_t tick_sbt = SBT_1S / 100;
@@ -92,6 +93,7 @@ int
 intr_event_bind_ithread(struct intr_event *ie __unused, int cpu __unused)
 {
 
+	kpi_intr_bound++;
 	return (0);
 }
 

@@ -17,6 +17,9 @@ extern void (*kpi_intr_wake)(void);
 /* Has this thread disabled interrupts (user/machine/cpufunc.h)? */
 extern _Thread_local register_t kpi_intr_off;
 
+/* How many threads of interrupts were bound to a CPU. */
+extern int kpi_intr_bound;
+
 /* The interrupt thread: run the handlers that are due.  Returns how many there were. */
 int	kpi_intr_run(void);
 

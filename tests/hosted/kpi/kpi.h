@@ -95,6 +95,8 @@ device_t kpi_device(void);
 /* Devices and interrupt handlers that exist now. */
 extern int kpi_devices;
 extern int kpi_intrs;
+/* Queues of taskqueue(9). */
+extern int kpi_taskqueues;
 /* What a driver's method returns when it is to suspend its device. */
 extern int kpi_suspend_error;
 

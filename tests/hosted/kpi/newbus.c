@@ -58,6 +58,7 @@ struct kpi_intr {
 int kpi_devices;
 int kpi_intrs;
 int kpi_suspend_error;
+int kpi_taskqueues;
 int kpi_setup_fails;
 kobj_class_t kpi_child_class;
 void *kpi_child_softc;
@@ -423,6 +424,7 @@ taskqueue_create(const char *name __unused, int mflags, taskqueue_enqueue_fn enq
 
 	CHECK(mflags == M_WAITOK && enqueue == taskqueue_thread_enqueue && context != NULL, "no queue");
 	*queue = (struct taskqueue){ 0, -1 };
+	kpi_taskqueues++;
 	return (queue);
 }
 
@@ -485,6 +487,8 @@ taskqueue_free(struct taskqueue *queue)
 {
 	int i;
 
+	CHECK(queue != NULL, "no queue");
+	kpi_taskqueues--;
 	for (i = 0; i < KPI_MAX_TASKS; i++)
 		CHECK(kpi_tasks[i] == NULL || kpi_task_queues[i] != queue, "a task is queued");
 	host_free(queue);
@@ -527,9 +531,10 @@ kpi_run_tasks(void)
 }
 
 void
-taskqueue_drain(struct taskqueue *queue __unused, struct task *task __unused)
+taskqueue_drain(struct taskqueue *queue, struct task *task __unused)
 {
 
+	CHECK(queue != NULL, "no queue");
 	(void)kpi_run_tasks();
 }
 

@@ -190,6 +190,7 @@ fifo_xen_unmask(evtchn_port_t port)
 int
 xen_event_channel_op(u_int cmd, void *arg)
 {
+	event_word_t *page;
 	evtchn_port_t port;
 
 	switch (cmd) {
@@ -198,8 +199,10 @@ xen_event_channel_op(u_int cmd, void *arg)
 		return (0);
 	case EVTCHNOP_expand_array:
 		CHECK(fifo_npages < nitems(fifo_pages), "%u pages", fifo_npages);
-		fifo_pages[fifo_npages++] =
-		    (void *)(((struct evtchn_expand_array *)arg)->array_gfn << PAGE_SHIFT);
+		page = (void *)(((struct evtchn_expand_array *)arg)->array_gfn << PAGE_SHIFT);
+		for (port = 0; port < FIFO_PER_PAGE; port++)
+			CHECK(page[port] == FIFO_BIT(MASKED), "word %u is 0x%x", port, page[port]);
+		fifo_pages[fifo_npages++] = page;
 		return (0);
 	case EVTCHNOP_alloc_unbound:
 		((struct evtchn_alloc_unbound *)arg)->port = ++fifo_last;

@@ -371,6 +371,7 @@ transport_close(struct transport *tr)
 	CHECK(virtio_bus_detach(&tr->tr_bus) == 0, "detach");
 	CHECK(virtio_bus_detach(&tr->tr_bus) == EBUSY, "detach beside a detachment");
 	kpi_device_destroy(tr->tr_dev);
+	CHECK(kpi_taskqueues == 0, "%d queues of tasks are left", kpi_taskqueues);
 	CHECK(tr->tr_irqs_out == 0 && kpi_intrs == 0, "%d vectors, %d handlers", tr->tr_irqs_out,
 	    kpi_intrs);
 	CHECK(kpi_devices == 0 && kpi_mallocs == 0 && kpi_dma_maps == 0 && kpi_dma_tags == 0,
