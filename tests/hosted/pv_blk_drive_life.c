@@ -617,6 +617,7 @@ life_dump(const void *arg __unused)
 	drive.dr_answers = true;
 	CHECK(kpi_disk->d_dump(kpi_disk, memory, 512 * DRIVE_SECTOR, sizeof(memory)) == 0, "failed");
 	CHECK(strcmp(drive.dr_log, "stop start set ") == 0, "%s", drive.dr_log);
+	CHECK(!drive.dr_peers[0]->pe_ops->po_interrupts(drive.dr_peers[0]), "with an interrupt");
 	CHECK(memcmp(drive.dr_bytes + 512 * DRIVE_SECTOR, memory, sizeof(memory)) == 0, "another");
 	CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == 0 &&
 	    memcmp(drive.dr_bytes, memory, 512) == 0, "the second");

@@ -671,6 +671,7 @@ deletes(const void *arg __unused)
 {
 	struct bio *bios[6];
 	struct drive_req dq;
+	struct pv_blk_req *rq;
 	u_int i;
 
 	drive_new(1);
@@ -738,6 +739,10 @@ deletes(const void *arg __unused)
 	drive_settle();
 	for (i = 0; i < 3; i++)
 		drive_ended(bios[i], 0);
+	i = 0;
+	SLIST_FOREACH(rq, &DRIVE_BQ(0)->bq_free, rq_next)
+		i++;
+	CHECK(i == DRIVE_REQS, "%u requests", i);
 	drive_end();
 }
 

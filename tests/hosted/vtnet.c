@@ -479,6 +479,11 @@ invalid_values(const void *arg __unused)
 		CHECK(strstr(kpi_line, "not attached") != NULL, "%s", kpi_line);
 		device_close();
 	}
+	/* A configuration that ends before what its features say. */
+	device_new(true, F(MTU));
+	dv.tr.tr_config_size = offsetof(struct virtio_net_config, mtu);
+	CHECK(vtnet_attach(dv.tr.tr_child) != 0, "attached");
+	device_close();
 	for (i = 0; i < 7; i++) {
 		device_new(true, CTRL | F(MQ) | F(RSS) | F(HASH_REPORT) | F(MTU));
 		dv.ctrl = 2;
@@ -543,6 +548,13 @@ commands(const void *arg __unused)
 	CHECK(ops->pno_set_vlan(&dv.sc, 0x124, false) == 0, "tag");
 	CHECK(ops->pno_set_pairs(&dv.sc, 2) == 0 && memcmp(dv.data, "\2\0", 2) == 0, "pairs");
 	SAID("1/1:6 2/0:2 2/1:2 4/0:2 ");
+	/* The queue of commands is polled, after a start as well; what comes in is as long as is said. */
+	CHECK(!dv.tr.tr_peers[dv.ctrl]->pe_ops->po_interrupts(dv.tr.tr_peers[dv.ctrl]), "interrupt");
+	CHECK(vtnet_suspend(dv.tr.tr_child) == 0 && vtnet_resume(dv.tr.tr_child) == 0, "resumed");
+	CHECK(ops->pno_set_vlan(&dv.sc, 0x124, false) == 0, "tag");
+	CHECK(!dv.tr.tr_peers[dv.ctrl]->pe_ops->po_interrupts(dv.tr.tr_peers[dv.ctrl]), "interrupt");
+	CHECK(virtqueue_strict_lengths(card.pn_pvqs[0]) && !virtqueue_strict_lengths(card.pn_pvqs[1]),
+	    "lengths");
 	quiet();
 	CHECK(ops->pno_set_offloads(&dv.sc, PV_NET_RXCSUM | PV_NET_LRO6 | PV_NET_RX_USO) == 0 &&
 	    *(uint64_t *)dv.data == (F(GUEST_CSUM) | F(GUEST_TSO6) | F(GUEST_USO4) | F(GUEST_USO6)),
@@ -1034,6 +1046,17 @@ attach_fails(const void *arg __unused)
 	int error, i, n = 0;
 
 	kpi_quiet = true;
+	/* However few queues it would take. */
+	for (i = 1; i < 60; i++) {
+		device_new(true, CTRL | F(MQ) | F(MRG_RXBUF) | VIRTIO_F_ACCESS_PLATFORM);
+		kpi_fail_after = i;
+		kpi_fail_more = 100;
+		error = vtnet_attach(dv.tr.tr_child);
+		kpi_fail_after = kpi_fail_more = 0;
+		if (error == 0)
+			CHECK(vtnet_detach(dv.tr.tr_child) == 0, "it does not detach");
+		device_close();
+	}
 	do {
 		device_new(true, CTRL | F(MQ) | F(MRG_RXBUF) | VIRTIO_F_ACCESS_PLATFORM);
 		kpi_fail_after = ++n;

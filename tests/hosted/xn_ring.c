@@ -44,6 +44,8 @@ u_int mp_maxid;
 static int channels;	/* so many can be had */
 static grant_ref_t next_ref;
 static int rings;
+static int staged;
+static u_int pages_fail;	/* the nth allocation of pages from now fails */
 
 static int
 read_ivar(device_t bus __unused, device_t child __unused, int which __unused, uintptr_t *value)
@@ -93,6 +95,8 @@ void
 pv_net_stage_queue(struct pv_net *pn __unused, int pair __unused, bool tx __unused,
     const struct pv_net_page *pages __unused)
 {
+
+	staged++;
 }
 
 int
@@ -163,6 +167,8 @@ xen_gnttab_pages_alloc(domid_t otherend __unused, u_int n, int how, struct xen_g
 {
 	struct xen_gnttab_pages *gp;
 
+	if (pages_fail != 0 && --pages_fail == 0)
+		return (ENOSPC);
 	gp = malloc(sizeof(*gp) + n * sizeof(gp->gp_refs[0]), M_XEN, how | M_ZERO);
 	gp->gp_va = malloc(ptoa(n), M_XEN, how | M_ZERO);
 	gp->gp_refs[0] = next_ref++;
@@ -220,7 +226,8 @@ rings_of_a_failed_set_up(const void *arg __unused)
 	}
 	queues = malloc(2 * PAIRS * sizeof(*queues), M_XEN, M_WAITOK | M_ZERO);
 	channels = PAIRS;
-	CHECK(xn_rings_create(&sc) == 0 && rings == 2 * PAIRS, "%d rings", rings);
+	CHECK(xn_rings_create(&sc) == 0 && rings == 2 * PAIRS && staged == 2 * PAIRS,
+	    "%d rings, %d staged", rings, staged);
 	for (i = 0; i < PAIRS; i++) {
 		check_pages(&sc.xn_queues[i].xq_tx, false);
 		check_pages(&sc.xn_queues[i].xq_rx, true);
@@ -229,6 +236,12 @@ rings_of_a_failed_set_up(const void *arg __unused)
 	CHECK(rings == 0, "%d rings are left", rings);
 	free(queues, M_XEN);
 	queues = malloc(2 * PAIRS * sizeof(*queues), M_XEN, M_WAITOK | M_ZERO);
+	/* Whichever page there is no reference for. */
+	for (i = 1; i <= 4; i++) {
+		channels = PAIRS;
+		pages_fail = i * SLOTS / 2;
+		CHECK(xn_rings_create(&sc) == ENOSPC && rings == 0, "%d rings are left", rings);
+	}
 	channels = 0;
 	CHECK(xn_rings_create(&sc) == ENOSPC && rings == 0, "%d rings are left", rings);
 	free(queues, M_XEN);
