@@ -548,7 +548,7 @@ commands(const void *arg __unused)
 	CHECK(ops->pno_set_vlan(&dv.sc, 0x124, false) == 0, "tag");
 	CHECK(ops->pno_set_pairs(&dv.sc, 2) == 0 && memcmp(dv.data, "\2\0", 2) == 0, "pairs");
 	SAID("1/1:6 2/0:2 2/1:2 4/0:2 ");
-	/* The queue of commands is polled, after a start as well; what comes in is as long as is said. */
+	/* The queue of commands is polled, after a start as well; a frame is as long as is said. */
 	CHECK(!dv.tr.tr_peers[dv.ctrl]->pe_ops->po_interrupts(dv.tr.tr_peers[dv.ctrl]), "interrupt");
 	CHECK(vtnet_suspend(dv.tr.tr_child) == 0 && vtnet_resume(dv.tr.tr_child) == 0, "resumed");
 	CHECK(ops->pno_set_vlan(&dv.sc, 0x124, false) == 0, "tag");
