@@ -242,8 +242,10 @@ class Guest(Console):
         """Migrate the guest to a new QEMU, and continue there.  Prints how long it was stopped.
 
         It is stopped throughout: if it keeps running under TCG, the other QEMU sometimes (2 of 440
-        times, memory compared) lacks the guest's last writes.  With --live it does, and what QEMU
-        measured is printed.
+        times, memory compared) lacks the guest's last writes.  Before QEMU 9.0 ("physmem: Fix
+        migration dirty bitmap coherency with TCG memory access") a CPU whose TLB has a page writes
+        there unnoticed once the migration has looked at it: the guest may panic, or stand still,
+        whatever drivers it has.  With --live it does run, and what QEMU measured is printed.
         """
         live = "--live" in changes
         old, monitor = self.process, self.monitor()
