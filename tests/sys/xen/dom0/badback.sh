@@ -88,7 +88,8 @@ begin)
 		;;
 	esac
 	offer state=2
-	xenstore-write "$front/backend-id" 0 "$front/backend" "$back" "$front/state" 1
+	# FreeBSD's core looks for a device when its directory is written, and not for what is in that.
+	xenstore-write "$front/backend-id" 0 "$front/backend" "$back" "$front/state" 1 "$front" ""
 	;;
 offer) offer "$@" ;;
 front) front "$@" ;;
