@@ -599,17 +599,6 @@ front_unpublish(const char *node)
 	xenstore_free(names);
 }
 
-/* Has the core not deleted a device, and its driver is ours? */
-static bool
-front_has(device_t dev, const char *node)
-{
-	struct front *f;
-
-	mtx_assert(&front_mtx, MA_OWNED);
-	f = front_find(node);
-	return (f != NULL && f->f_dev == dev);
-}
-
 /* A state, in xenstore.  Where there is none, nobody is to be waited for. */
 static int
 front_read_state(const char *node, enum xenbus_state *state)
@@ -637,13 +626,16 @@ front_close_ours(device_t dev, const char *node)
 	struct front_write *fw = front_write_new();
 	char otherend[FRONT_PATHLEN];
 	enum xenbus_state state;
+	struct front *f;
 	bool closed;
 	u_int i;
 	int error;
 
 	error = front_read_state(node, &state);
 	mtx_lock(&front_mtx);
-	closed = error != 0 || !front_has(dev, node) ||
+	f = front_find(node);
+	/* The core may have deleted the device meanwhile. */
+	closed = error != 0 || f == NULL || f->f_dev != dev ||
 	    (state == XenbusStateClosed && xenbus_get_state(dev) == XenbusStateClosed);
 	if (!closed) {
 		strlcpy(otherend, xenbus_get_otherend_path(dev), sizeof(otherend));
@@ -686,7 +678,8 @@ front_leave(device_t dev)
 		front_let_core_look(dev, node);
 	front_write_none(dev);
 	mtx_lock(&front_mtx);
-	if (!front_has(dev, node))
+	f = front_find(node);
+	if (f == NULL || f->f_dev != dev)
 		error = ENXIO;
 	else if (error == 0)
 		f->f_left = true;
@@ -910,7 +903,7 @@ front_offer(void *arg __unused, int pending __unused)
 static void
 front_reconcile_one(device_t dev, void *arg)
 {
-	bool *again = arg;
+	int *again = arg;
 	struct front *f;
 	void *arrived;
 	int error;
@@ -931,7 +924,7 @@ front_reconcile_one(device_t dev, void *arg)
 	/* Its driver is being unloaded, perhaps, or it was detached by devctl(8). */
 	if (front_is_loaded(front_type_of(dev)) ||
 	    front_users->xcf_state(f->f_node) == XEN_CORE_BUSY) {
-		*again = true;
+		*again = MAX(*again, MAX(hz / 10, 1));
 		return;
 	}
 	error = front_leave(dev);
@@ -940,7 +933,7 @@ front_reconcile_one(device_t dev, void *arg)
 	else if (error != 0 && error != ENXIO) {
 		/* Until xenstore answers. */
 		front_tries = FRONT_TRIES;
-		*again = true;
+		*again = hz;
 	}
 }
 
@@ -948,14 +941,13 @@ front_reconcile_one(device_t dev, void *arg)
 static void
 front_reconcile(void *arg __unused, int pending __unused)
 {
-	bool again = false;
+	int again = 0;
 
 	bus_topo_lock();
 	front_each(front_reconcile_one, &again);
-	if (again && front_tries > 0) {
+	if (again != 0 && front_tries > 0) {
 		front_tries--;
-		(void)taskqueue_enqueue_timeout(front_queue, &front_reconcile_task,
-		    MAX(hz / 10, 1));
+		(void)taskqueue_enqueue_timeout(front_queue, &front_reconcile_task, again);
 	}
 	bus_topo_unlock();
 }
