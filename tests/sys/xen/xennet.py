@@ -58,15 +58,25 @@ class Card:
     # they are too big.
     forwards_gso: bool = True
 
+    @property
+    def freebsd(self) -> bool:
+        """Whether the guest is FreeBSD's kernel."""
+        return any(word.startswith("freebsd") for word in self.guest)
+
+
+# The driver is there from the beginning.
+PRELOADED = "if_xn_load=YES"
 
 BAD_OFFLOAD = ("rxq0.bad_offload", "txq0.bad_offload", "resets")
 
 CARDS = {
     # netback has no offloads for tagged frames: Linux and the guest do everything in software.
     "xn": Card("xn", (), "", "vif{}.{}", False, (*BAD_OFFLOAD, "q0.tx_error")),
-    # FreeBSD's GENERIC, on its own Xen core.
-    "generic": Card("xn", ("--os", "freebsd=generic", "--type", "hvm", "--env", "if_xn_load=YES"),
+    # FreeBSD's GENERIC, on its own Xen core, as both types of guest.
+    "generic": Card("xn", ("--os", "freebsd=generic", "--type", "hvm", "--env", PRELOADED),
                     "", "vif{}.{}", False, (*BAD_OFFLOAD, "q0.tx_error"), forwards_gso=False),
+    "generic-pvh": Card("xn", ("--os", "freebsd=generic", "--env", PRELOADED),
+                        "", "vif{}.{}", False, (*BAD_OFFLOAD, "q0.tx_error"), forwards_gso=False),
     # The front ends of the same cards and disks must not attach, so that the test can't pass by
     # using them.  GRUB reads this kind of disk faster; vtbd0 is a ram disk of dom0.
     "vtnet": Card("vtnet", ("--type", "hvm", "--xl", 'hdtype="ahci"',
@@ -186,7 +196,7 @@ class Lab(netlab.Lab):
             peer = Peer(self.dom0, name, f"xenbr{number + 1}", self.mtu)
             self.stack.callback(peer.close)
             self.peers.append(peer)
-        if self.kind is not CARDS["generic"]:
+        if PRELOADED not in self.kind.guest:
             self.guest(f"kldload if_{self.kind.driver}")
         return self
 
