@@ -370,6 +370,15 @@ struct pv_net {
 #define	PV_NET_CSUM6	(CSUM_IP6_TCP | CSUM_IP6_UDP)
 #define	PV_NET_WORK	(PV_NET_CSUM4 | PV_NET_CSUM6 | CSUM_TSO)
 
+/* l4, if it is such a packet whose checksum is at sum, and the device can finish that; or 0. */
+static __always_inline u_int
+pv_net_tx_plain_at(const struct pv_net *pn, const struct mbuf *m, u_int can, const u_int l4,
+    const u_int sum)
+{
+	return ((pn->pn_params.pnp_offloads & can) != 0 && (u_int)m->m_pkthdr.csum_data == sum &&
+	    pv_net_is_plain(m, l4, sum) ? l4 : 0);
+}
+
 /*
  * Where the transport header is of such a packet, if its checksum, and nothing else, is to be finished
  * when it is sent, and the device can do that; 0 if it is something else.
@@ -377,26 +386,15 @@ struct pv_net {
 static __always_inline __unused u_int
 pv_net_tx_plain_l4(const struct pv_net *pn, const struct mbuf *m)
 {
-	u_int can = pn->pn_params.pnp_offloads, sum = m->m_pkthdr.csum_data;
-	bool plain;
-
 	switch (m->m_pkthdr.csum_flags & PV_NET_WORK) {
 	case CSUM_IP_TCP:
-		plain = (can & PV_NET_TXCSUM) != 0 && sum == PV_NET_SUM_TCP &&
-		    pv_net_is_plain(m, PV_NET_L4_IP4, PV_NET_SUM_TCP);
-		return (plain ? PV_NET_L4_IP4 : 0);
+		return (pv_net_tx_plain_at(pn, m, PV_NET_TXCSUM, PV_NET_L4_IP4, PV_NET_SUM_TCP));
 	case CSUM_IP_UDP:
-		plain = (can & PV_NET_TXCSUM) != 0 && sum == PV_NET_SUM_UDP &&
-		    pv_net_is_plain(m, PV_NET_L4_IP4, PV_NET_SUM_UDP);
-		return (plain ? PV_NET_L4_IP4 : 0);
+		return (pv_net_tx_plain_at(pn, m, PV_NET_TXCSUM, PV_NET_L4_IP4, PV_NET_SUM_UDP));
 	case CSUM_IP6_TCP:
-		plain = (can & PV_NET_TXCSUM6) != 0 && sum == PV_NET_SUM_TCP &&
-		    pv_net_is_plain(m, PV_NET_L4_IP6, PV_NET_SUM_TCP);
-		return (plain ? PV_NET_L4_IP6 : 0);
+		return (pv_net_tx_plain_at(pn, m, PV_NET_TXCSUM6, PV_NET_L4_IP6, PV_NET_SUM_TCP));
 	case CSUM_IP6_UDP:
-		plain = (can & PV_NET_TXCSUM6) != 0 && sum == PV_NET_SUM_UDP &&
-		    pv_net_is_plain(m, PV_NET_L4_IP6, PV_NET_SUM_UDP);
-		return (plain ? PV_NET_L4_IP6 : 0);
+		return (pv_net_tx_plain_at(pn, m, PV_NET_TXCSUM6, PV_NET_L4_IP6, PV_NET_SUM_UDP));
 	default:
 		return (0);
 	}
