@@ -69,7 +69,7 @@
 
 #define	FRONT_BUS	"xenbusb_front"
 #define	FRONT_TRIES	50	/* tenths of a second for a driver of ours to be gone */
-#define	FRONT_CLOSE_TRIES 20	/* for a back end to disconnect from the kernel's */
+#define	FRONT_CLOSE_TRIES 20	/* for a back end to disconnect */
 #define	FRONT_PATHLEN	128	/* of a back end; "/local/domain/0/backend/vbd/3/51712" */
 #define	FRONT_LOOK_TRIES 200	/* hundredths of a second for an event of xenstore */
 
@@ -616,6 +616,29 @@ front_read_state(const char *node, enum xenbus_state *state)
 }
 
 /*
+ * Wait until a back end has disconnected: by its state at otherend in xenstore or, if that is NULL, by
+ * what the core has seen of it.  Returns 0, or the error of xenstore.
+ */
+static int
+front_await_close(device_t dev, const char *otherend)
+{
+	enum xenbus_state state;
+	u_int i;
+	int error = 0;
+
+	for (i = 0; i < FRONT_CLOSE_TRIES && !front_is_removed(dev); i++) {
+		if (otherend == NULL)
+			state = xenbus_get_otherend_state(dev);
+		else if ((error = front_read_state(otherend, &state)) != 0)
+			break;
+		if (state != XenbusStateConnected && state != XenbusStateClosing)
+			break;
+		pause("xfclos", MAX(hz / 10, 1));
+	}
+	return (error);
+}
+
+/*
  * A driver of the kernel's begins where ours has ended: the last state is Closed, in xenstore and in
  * the core's copy, and the back end has disconnected.  It is not so if xenstore did not answer when
  * our driver was detached.  Returns 0, or an error: then the device is not to be the kernel's yet.
@@ -628,7 +651,6 @@ front_close_ours(device_t dev, const char *node)
 	enum xenbus_state state;
 	struct front *f;
 	bool closed;
-	u_int i;
 	int error;
 
 	error = front_read_state(node, &state);
@@ -647,13 +669,7 @@ front_close_ours(device_t dev, const char *node)
 		return (error);
 	}
 	error = xen_core_store_call(front_write, fw);
-	for (i = 0; error == 0 && i < FRONT_CLOSE_TRIES && !front_is_removed(dev); i++) {
-		error = front_read_state(otherend, &state);
-		if (state != XenbusStateConnected && state != XenbusStateClosing)
-			break;
-		pause("xfclos", MAX(hz / 10, 1));
-	}
-	return (error);
+	return (error != 0 ? error : front_await_close(dev, otherend));
 }
 
 /*
@@ -824,16 +840,9 @@ front_offer_one(device_t dev, void *arg __unused)
 static void
 front_close_stock(device_t dev)
 {
-	enum xenbus_state state;
-	u_int i;
 
 	XENBUS_OTHEREND_CHANGED(dev, XenbusStateClosing);
-	for (i = 0; i < FRONT_CLOSE_TRIES && !front_is_removed(dev); i++) {
-		state = xenbus_get_otherend_state(dev);
-		if (state != XenbusStateConnected && state != XenbusStateClosing)
-			break;
-		pause("xfclos", MAX(hz / 10, 1));
-	}
+	(void)front_await_close(dev, NULL);
 	front_let_core_look(dev, xenbus_get_node(dev));
 }
 
