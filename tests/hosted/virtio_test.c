@@ -793,6 +793,31 @@ gone_device_is_freed(const void *arg __unused)
 	tear_down(&tr);
 }
 
+/* Before its driver is asked.  What passes is reported by who tries it again. */
+static void
+first_reset_fails(const void *arg __unused)
+{
+	struct virtio_bus *vb;
+	struct transport tr;
+
+	opened(&tr, true);
+	vb = &tr.tr_bus;
+	virtio_bus_child_detached(tr.tr_dev, tr.tr_child);
+	CHECK(virtio_bus_detach(vb) == 0, "detach");
+	vb->vb_detaching = false;
+	tr.tr_reset_error = ENXIO;
+	kpi_lines = 0;
+	CHECK(virtio_bus_attach(vb) == ENXIO && kpi_lines == 1 &&
+	    strstr(kpi_line, "was removed") != NULL, "%d lines: %s", kpi_lines, kpi_line);
+	tr.tr_reset_error = ETIMEDOUT;
+	CHECK(virtio_bus_attach(vb) == ETIMEDOUT && kpi_lines == 1 &&
+	    strcmp(vb->vb_why, "device does not answer a reset") == 0, "%s", vb->vb_why);
+	tr.tr_reset_error = 0;
+	CHECK(virtio_bus_attach(vb) == 0, "attach");
+	tr.tr_child = vb->vb_child;
+	transport_close(&tr);
+}
+
 static void
 device_asks_for_a_reset(const void *arg __unused)
 {
@@ -906,6 +931,7 @@ static const struct hosted_test tests[] = {
 	{ "lost_device_keeps_its_rings", "It may still write to them",
 	    lost_device_keeps_its_rings, NULL },
 	{ "gone_device_is_freed", "It can't write any more", gone_device_is_freed, NULL },
+	{ "first_reset_fails", "with a line, or is tried again", first_reset_fails, NULL },
 	{ "queue_reset_that_does_not_end", "Is the last one", queue_reset_that_does_not_end, NULL },
 	{ "device_asks_for_a_reset", "NEEDS_RESET", device_asks_for_a_reset, NULL },
 	{ NULL, NULL, NULL, NULL }

@@ -859,7 +859,10 @@ virtio_bus_attach(struct virtio_bus *vb)
 
 	error = VIRTIO_BUS_RESET(vb->vb_dev);
 	if (error != 0) {
-		strlcpy(vb->vb_why, "device does not answer a reset", sizeof(vb->vb_why));
+		if (error == ETIMEDOUT)
+			strlcpy(vb->vb_why, "device does not answer a reset", sizeof(vb->vb_why));
+		else
+			device_printf(vb->vb_dev, "device was removed\n");
 		virtio_bus_refused(vb, error);
 		return (error);
 	}

@@ -171,8 +171,9 @@ int	virtio_transport_modevent(module_t mod, int what, void *arg);
 int	virtio_bus_probe(struct virtio_transport *vt, device_t dev, uint32_t type);
 
 /*
- * The driver failed to attach, with this error: the device returns to the
- * kernel's drivers once the transport's attach has returned.
+ * The driver failed to attach, or the device to be reset before, with this
+ * error: the device returns to the kernel's drivers once the transport's attach
+ * has returned, and is tried again later if the error may pass.
  */
 void	virtio_bus_refused(struct virtio_bus *vb, int error);
 

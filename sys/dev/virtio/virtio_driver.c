@@ -394,8 +394,7 @@ virtio_forget_refusal(struct virtio_transport *vt, device_t dev, void *arg)
 {
 	const struct virtio_driver *vd = arg;
 
-	if (virtio_record(dev) != NULL &&
-	    virtio_type_of(vt, dev) == vd->vdr_type)
+	if (virtio_record(dev) != NULL && virtio_type_of(vt, dev) == vd->vdr_type)
 		(void)device_clear_prop(dev, VIRTIO_REFUSED);
 }
 
