@@ -105,18 +105,17 @@ shutdown_conf(void *unused __unused)
 SYSINIT(shutdown_conf, SI_SUB_INTRINSIC, SI_ORDER_ANY, shutdown_conf, NULL);
 
 /* Only one processor panics: others stop here, to be halted by it. */
-static bool
-panic_claim(void)
+void
+panic_begin(void)
 {
-	u_int me = PCPU_GET(cpuid);
+	u_int me;
 
-	if (panic_cpu == me)
-		return (false);
-	if (!atomic_cmpset_int(&panic_cpu, NO_CPU, me)) {
+	spinlock_enter();
+	me = PCPU_GET(cpuid);
+	if (panic_cpu != me && !atomic_cmpset_int(&panic_cpu, NO_CPU, me)) {
 		for (;;)
 			cpustop_handler();
 	}
-	return (true);
 }
 
 static void
@@ -137,15 +136,17 @@ void
 vpanic(const char *fmt, __va_list ap)
 {
 	static char buf[256];
+	static bool begun;
 
-	spinlock_enter();
-	if (!panic_claim()) {
+	panic_begin();
+	if (begun) {
 		/* A fault while panicking: report it by the simplest means, and exit. */
 		cnputs("panic while panicking: ");
 		cnputs(fmt);
 		cnputs("\n");
 		cpu_panic_exit();
 	}
+	begun = true;
 	panic_stop_others();
 	vsnprintf(buf, sizeof(buf), fmt, ap);
 	panicstr = buf;

@@ -17,6 +17,13 @@
 /* Report the panic to the host, which ends the guest; halt if the host does not listen. */
 void	cpu_panic_exit(void) __dead2;
 
+/*
+ * Before a fault's report: only one processor makes one, and then panics.  Others do not return, as
+ * panic(9) would stop them between what they write to the message buffer and to the console.
+ * Interrupts are off afterwards.
+ */
+void	panic_begin(void);
+
 /* Print where each thread of a kernel that has stopped waits, or what it was doing. */
 void	kdb_backtrace_all(void);
 

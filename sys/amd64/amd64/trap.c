@@ -96,6 +96,7 @@ trap_fatal(const struct trapframe *frame, u_int vector)
 
 	if (name == NULL)
 		name = "unknown/reserved trap";
+	panic_begin();
 	printf("\n\nFatal trap %u: %s while in kernel mode\n", frame->tf_trapno, name);
 	printf("cpuid = %d; apic id = %02x\n", PCPU_GET(cpuid), PCPU_GET(apic_id));
 	if (vector == IDT_PF)
