@@ -7,7 +7,8 @@
  */
 
 /*
- * The devices without hardware: /dev/null, /dev/zero and /dev/random (null(4), zero(4), random(4)).
+ * The devices without hardware: /dev/null, /dev/zero and /dev/random (null(4),
+ * zero(4), random(4)).
  */
 #include <sys/param.h>
 #include <sys/systm.h>
@@ -17,7 +18,8 @@
 #include <sys/uio.h>
 
 static int
-null_read(struct cdev *dev __unused, struct uio *uio __unused, int ioflag __unused)
+null_read(struct cdev *dev __unused, struct uio *uio __unused,
+    int ioflag __unused)
 {
 	return (0);
 }
@@ -36,7 +38,8 @@ zero_read(struct cdev *dev __unused, struct uio *uio, int ioflag __unused)
 	int error = 0;
 
 	while (error == 0 && uio->uio_resid > 0)
-		error = uiomove(__DECONST(void *, zeroes), (int)MIN(uio->uio_resid, PAGE_SIZE), uio);
+		error = uiomove(__DECONST(void *, zeroes),
+		    (int)MIN(uio->uio_resid, PAGE_SIZE), uio);
 	return (error);
 }
 
@@ -57,9 +60,12 @@ random_read(struct cdev *dev __unused, struct uio *uio, int ioflag __unused)
 }
 
 static struct cdevsw null_devsw[] = {
-	{ .d_version = D_VERSION, .d_name = "null", .d_read = null_read, .d_write = null_write },
-	{ .d_version = D_VERSION, .d_name = "zero", .d_read = zero_read, .d_write = null_write },
-	{ .d_version = D_VERSION, .d_name = "random", .d_read = random_read, .d_write = null_write },
+	{ .d_version = D_VERSION, .d_name = "null", .d_read = null_read,
+	    .d_write = null_write },
+	{ .d_version = D_VERSION, .d_name = "zero", .d_read = zero_read,
+	    .d_write = null_write },
+	{ .d_version = D_VERSION, .d_name = "random", .d_read = random_read,
+	    .d_write = null_write },
 };
 
 static void
@@ -68,7 +74,7 @@ null_init(void *arg __unused)
 	u_int i;
 
 	for (i = 0; i < nitems(null_devsw); i++)
-		(void)make_dev_credf(MAKEDEV_ETERNAL, &null_devsw[i], 0, NULL, UID_ROOT, GID_WHEEL,
-		    0666, "%s", null_devsw[i].d_name);
+		(void)make_dev_credf(MAKEDEV_ETERNAL, &null_devsw[i], 0, NULL,
+		    UID_ROOT, GID_WHEEL, 0666, "%s", null_devsw[i].d_name);
 }
 SYSINIT(null, SI_SUB_DRIVERS, SI_ORDER_MIDDLE, null_init, NULL);

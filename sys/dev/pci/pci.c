@@ -9,23 +9,26 @@
 /*
  * pci: a PCI bus and the functions on it.
  *
- * The bus asks the bridge above for every place on it (bridges: x86/pci/pci_bus.c for the host's,
- * pci_pci.c for the others).  Where a function answers it becomes a device with a struct
- * pci_devinfo: what its header says, and the list of its resources.
+ * The bus asks the bridge above for every place on it (bridges:
+ * x86/pci/pci_bus.c for the host's, pci_pci.c for the others).  Where a
+ * function answers it becomes a device with a struct pci_devinfo: what its
+ * header says, and the list of its resources.
  *
  *	pci_enum.c	headers, base address registers and their addresses
  *	pci_cap.c	capabilities
  *	pci_msi.c	message signalled interrupts
- *	pci.c		the bus: functions come and go; the methods that drivers call
+ *	pci.c		the bus: functions come and go; the methods that drivers
+ *			call
  *	pci_user.c	finding functions, saving and resetting them
  *	pci_hotplug.c	slots of PCI Express ports
  *
- * Resources.  Each BAR's address is claimed from the bridge as soon as the function is found (the
- * list entry is reserved); a driver's allocation then hands it over, and activating it turns
- * decoding on.  Interrupt 0 is the pin, 1 and up are messages.
+ * Resources.  Each BAR's address is claimed from the bridge as soon as the
+ * function is found (the list entry is reserved); a driver's allocation then
+ * hands it over, and activating it turns decoding on.  Interrupt 0 is the pin,
+ * 1 and up are messages.
  *
- * When a driver lets go of a function the bus takes back what it forgot, and turns off what it
- * left on.
+ * When a driver lets go of a function the bus takes back what it forgot, and
+ * turns off what it left on.
  *
  * Locking.  The topology lock.
  */
@@ -61,7 +64,8 @@ pci_read_config_method(device_t bus, device_t child, int reg, int width)
 }
 
 static void
-pci_write_config_method(device_t bus, device_t child, int reg, uint32_t val, int width)
+pci_write_config_method(device_t bus, device_t child, int reg, uint32_t val,
+    int width)
 {
 	pci_cfg_write(bus, device_get_ivars(child), reg, val, width);
 }
@@ -69,14 +73,16 @@ pci_write_config_method(device_t bus, device_t child, int reg, uint32_t val, int
 static int
 pci_enable_busmaster_method(device_t bus, device_t child)
 {
-	pci_change_command(bus, device_get_ivars(child), 0, PCIM_CMD_BUSMASTEREN);
+	pci_change_command(bus, device_get_ivars(child), 0,
+	    PCIM_CMD_BUSMASTEREN);
 	return (0);
 }
 
 static int
 pci_disable_busmaster_method(device_t bus, device_t child)
 {
-	pci_change_command(bus, device_get_ivars(child), PCIM_CMD_BUSMASTEREN, 0);
+	pci_change_command(bus, device_get_ivars(child), PCIM_CMD_BUSMASTEREN,
+	    0);
 	return (0);
 }
 
@@ -128,7 +134,8 @@ pci_get_powerstate_method(device_t bus, device_t child)
 
 	if (di->pm == 0)
 		return (PCI_POWERSTATE_D0);
-	return (pci_cfg_read(bus, di, di->pm + PCIR_POWER_STATUS, 2) & PCIM_PSTAT_DMASK);
+	return (pci_cfg_read(bus, di, di->pm + PCIR_POWER_STATUS,
+	    2) & PCIM_PSTAT_DMASK);
 }
 
 static int
@@ -138,25 +145,30 @@ pci_set_powerstate_method(device_t bus, device_t child, int state)
 	uint16_t status;
 
 	/* D1 and D2 are optional, and nothing emulates them. */
-	if (di->pm == 0 || (state != PCI_POWERSTATE_D0 && state != PCI_POWERSTATE_D3))
+	if (di->pm == 0 ||
+	    (state != PCI_POWERSTATE_D0 && state != PCI_POWERSTATE_D3))
 		return (EOPNOTSUPP);
 	if (pci_get_powerstate_method(bus, child) == state)
 		return (0);
 	status = pci_cfg_read(bus, di, di->pm + PCIR_POWER_STATUS, 2);
-	pci_cfg_write(bus, di, di->pm + PCIR_POWER_STATUS, (status & ~PCIM_PSTAT_DMASK) | state,
-	    2);
+	pci_cfg_write(bus, di, di->pm + PCIR_POWER_STATUS,
+	    (status & ~PCIM_PSTAT_DMASK) | state, 2);
 	/* PCI Power Management 1.2, 5.6.1: 10 ms from or to D3. */
 	DELAY(10000);
 	return (0);
 }
 
 static int
-pci_get_id_method(device_t bus, device_t child, enum pci_id_type type, uintptr_t *id)
+pci_get_id_method(device_t bus, device_t child, enum pci_id_type type,
+    uintptr_t *id)
 {
 	return (PCIB_GET_ID(device_get_parent(bus), child, type, id));
 }
 
-/* The pin's interrupt becomes resource 0: level triggered, active low, shared (PCI 3.0, 2.2.6). */
+/*
+ * The pin's interrupt becomes resource 0: level triggered, active low, shared
+ * (PCI 3.0, 2.2.6).
+ */
 static int
 pci_assign_interrupt_method(device_t bus, device_t child)
 {
@@ -179,7 +191,8 @@ pci_add_function(device_t bus, int slot, int func)
 	struct pci_devinfo *di;
 	device_t child;
 
-	di = pci_read_function(bus, pcib_get_domain(bus), pcib_get_bus(bus), slot, func);
+	di = pci_read_function(bus, pcib_get_domain(bus), pcib_get_bus(bus),
+	    slot, func);
 	if (di == NULL)
 		return (NULL);
 	child = device_add_child(bus, NULL, DEVICE_UNIT_ANY);
@@ -204,7 +217,8 @@ pci_find_function(device_t bus, int slot, int func)
 	struct pci_devinfo *di;
 
 	STAILQ_FOREACH(di, &pci_devq, link)
-		if (device_get_parent(di->dev) == bus && di->slot == slot && di->func == func)
+		if (device_get_parent(di->dev) == bus && di->slot == slot &&
+		    di->func == func)
 			return (di->dev);
 	return (NULL);
 }
@@ -248,12 +262,14 @@ pci_rescan(device_t bus)
 
 	for (int slot = 0; slot <= PCIB_MAXSLOTS(pcib); slot++) {
 		maxfunc = 0;
-		if (PCIB_READ_CONFIG(pcib, b, slot, 0, PCIR_VENDOR, 2) != 0xffff &&
-		    (PCIB_READ_CONFIG(pcib, b, slot, 0, PCIR_HDRTYPE, 1) & PCIM_MFDEV) != 0)
+		if (PCIB_READ_CONFIG(pcib, b, slot, 0, PCIR_VENDOR,
+		    2) != 0xffff && (PCIB_READ_CONFIG(pcib, b, slot, 0,
+		    PCIR_HDRTYPE, 1) & PCIM_MFDEV) != 0)
 			maxfunc = PCI_FUNCMAX;
 		/* Functions that went must be found, too. */
 		for (int func = 0; func <= PCI_FUNCMAX; func++)
-			if (func <= maxfunc || pci_find_function(bus, slot, func) != NULL)
+			if (func <= maxfunc ||
+			    pci_find_function(bus, slot, func) != NULL)
 				pci_update_function(bus, slot, func);
 	}
 	return (0);
@@ -328,14 +344,16 @@ pci_driver_added(device_t bus, driver_t *driver)
 static int
 pci_print_child(device_t bus, device_t child)
 {
-	struct resource_list *rl = &((struct pci_devinfo *)device_get_ivars(child))->resources;
+	struct resource_list *rl =
+	    &((struct pci_devinfo *)device_get_ivars(child))->resources;
 	int n;
 
 	n = bus_print_child_header(bus, child);
 	n += resource_list_print_type(rl, "port", SYS_RES_IOPORT, "%#jx");
 	n += resource_list_print_type(rl, "mem", SYS_RES_MEMORY, "%#jx");
 	n += resource_list_print_type(rl, "irq", SYS_RES_IRQ, "%jd");
-	n += printf(" at device %d.%d", pci_get_slot(child), pci_get_function(child));
+	n += printf(" at device %d.%d", pci_get_slot(child),
+	    pci_get_function(child));
 	n += bus_print_child_domain(bus, child);
 	n += bus_print_child_footer(bus, child);
 	return (n);
@@ -347,8 +365,10 @@ pci_probe_nomatch(device_t bus, device_t child)
 	struct pci_devinfo *di = device_get_ivars(child);
 
 	if (bootverbose)
-		device_printf(bus, "<vendor 0x%04x, device 0x%04x> at device %d.%d "
-		    "(no driver attached)\n", di->vendor, di->device, di->slot, di->func);
+		device_printf(bus,
+		    "<vendor 0x%04x, device 0x%04x> at device %d.%d "
+		    "(no driver attached)\n", di->vendor, di->device, di->slot,
+		    di->func);
 }
 
 static int
@@ -356,8 +376,8 @@ pci_child_location(device_t bus, device_t child, struct sbuf *sb)
 {
 	struct pci_devinfo *di = device_get_ivars(child);
 
-	sbuf_printf(sb, "slot=%d function=%d dbsf=pci%u:%d:%d:%d", di->slot, di->func, di->domain,
-	    di->bus, di->slot, di->func);
+	sbuf_printf(sb, "slot=%d function=%d dbsf=pci%u:%d:%d:%d", di->slot,
+	    di->func, di->domain, di->bus, di->slot, di->func);
 	return (0);
 }
 
@@ -366,9 +386,10 @@ pci_child_pnpinfo(device_t bus, device_t child, struct sbuf *sb)
 {
 	struct pci_devinfo *di = device_get_ivars(child);
 
-	sbuf_printf(sb, "vendor=0x%04x device=0x%04x subvendor=0x%04x subdevice=0x%04x "
-	    "class=0x%02x%02x%02x", di->vendor, di->device, di->subvendor, di->subdevice,
-	    di->baseclass, di->subclass, di->progif);
+	sbuf_printf(sb,
+	    "vendor=0x%04x device=0x%04x subvendor=0x%04x subdevice=0x%04x "
+	    "class=0x%02x%02x%02x", di->vendor, di->device, di->subvendor,
+	    di->subdevice, di->baseclass, di->subclass, di->progif);
 	return (0);
 }
 
@@ -398,7 +419,9 @@ pci_read_ivar(device_t bus, device_t child, int which, uintptr_t *result)
 	};
 
 	if (which == PCI_IVAR_ETHADDR) {
-		/* PCI knows no such thing; the accessor's user checks for this. */
+		/*
+		 * PCI knows no such thing; the accessor's user checks for this.
+		 */
 		*result = 0;
 		return (EINVAL);
 	}
@@ -433,26 +456,28 @@ pci_is_message(const struct pci_devinfo *di, int rid)
 }
 
 static struct resource *
-pci_alloc_resource(device_t bus, device_t child, int type, int *rid, rman_res_t start,
-    rman_res_t end, rman_res_t count, u_int flags)
+pci_alloc_resource(device_t bus, device_t child, int type, int *rid,
+    rman_res_t start, rman_res_t end, rman_res_t count, u_int flags)
 {
 	struct pci_devinfo *di = device_get_ivars(child);
 
 	if (device_get_parent(child) != bus)
-		return (BUS_ALLOC_RESOURCE(device_get_parent(bus), child, type, rid, start, end,
-		    count, flags));
+		return (BUS_ALLOC_RESOURCE(device_get_parent(bus), child, type,
+		    rid, start, end, count, flags));
 	/* What a bridge claims is for the bus behind it: no BAR of its own. */
 	if ((di->hdrtype & PCIM_HDRTYPE) == PCIM_HDRTYPE_BRIDGE &&
-	    (*rid == PCIR_IOBASEL_1 || *rid == PCIR_MEMBASE_1 || *rid == PCIR_PMBASEL_1))
-		return (bus_generic_alloc_resource(bus, child, type, rid, start, end, count,
-		    flags));
+	    (*rid == PCIR_IOBASEL_1 || *rid == PCIR_MEMBASE_1 ||
+	    *rid == PCIR_PMBASEL_1))
+		return (bus_generic_alloc_resource(bus, child, type, rid, start,
+		    end, count, flags));
 	/* Pin or messages: not both (pci(9)). */
-	if (type == SYS_RES_IRQ && *rid == 0 && (di->msi.alloc != 0 || di->msix.alloc != 0))
+	if (type == SYS_RES_IRQ && *rid == 0 &&
+	    (di->msi.alloc != 0 || di->msix.alloc != 0))
 		return (NULL);
 	if (type == SYS_RES_IRQ && *rid > 0 && !pci_is_message(di, *rid))
 		return (NULL);
-	return (resource_list_alloc(&di->resources, bus, child, type, rid, start, end, count,
-	    flags));
+	return (resource_list_alloc(&di->resources, bus, child, type, rid,
+	    start, end, count, flags));
 }
 
 static int

@@ -7,12 +7,14 @@
  */
 
 /*
- * Capabilities of PCI functions (PCI 3.0, 6.7), and what the bus itself needs of them.
+ * Capabilities of PCI functions (PCI 3.0, 6.7), and what the bus itself needs
+ * of them.
  *
- * The list is in configuration space, where a broken function may make it a loop: nothing is
- * followed for longer than there is room for capabilities.
+ * The list is in configuration space, where a broken function may make it a
+ * loop: nothing is followed for longer than there is room for capabilities.
  *
- * Gaps.  Extended capabilities start at offset 100, which configuration mechanism 1 can't reach.
+ * Gaps.  Extended capabilities start at offset 100, which configuration
+ * mechanism 1 can't reach.
  */
 
 #include <sys/param.h>
@@ -33,13 +35,15 @@
 
 /* From the pointer at `ptr`, the first capability of this kind. */
 static int
-pci_follow_caps(device_t bus, const struct pci_devinfo *di, int ptr, int capability, int *capreg)
+pci_follow_caps(device_t bus, const struct pci_devinfo *di, int ptr,
+    int capability, int *capreg)
 {
 	int cap;
 
 	cap = pci_cfg_read(bus, di, ptr, 1) & ~3;
 	for (int i = 0; i < PCI_MAX_CAPS && cap >= 0x40; i++) {
-		if ((int)pci_cfg_read(bus, di, cap + PCICAP_ID, 1) == capability) {
+		if ((int)pci_cfg_read(bus, di, cap + PCICAP_ID,
+		    1) == capability) {
 			if (capreg != NULL)
 				*capreg = cap;
 			return (0);
@@ -50,11 +54,13 @@ pci_follow_caps(device_t bus, const struct pci_devinfo *di, int ptr, int capabil
 }
 
 static int
-pci_first_cap(device_t bus, const struct pci_devinfo *di, int capability, int *capreg)
+pci_first_cap(device_t bus, const struct pci_devinfo *di, int capability,
+    int *capreg)
 {
 	int type = di->hdrtype & PCIM_HDRTYPE;
 
-	if ((pci_cfg_read(bus, di, PCIR_STATUS, 2) & PCIM_STATUS_CAPPRESENT) == 0)
+	if ((pci_cfg_read(bus, di, PCIR_STATUS,
+	    2) & PCIM_STATUS_CAPPRESENT) == 0)
 		return (ENOENT);
 	if (type != PCIM_HDRTYPE_NORMAL && type != PCIM_HDRTYPE_BRIDGE)
 		return (ENOENT);
@@ -64,18 +70,21 @@ pci_first_cap(device_t bus, const struct pci_devinfo *di, int capability, int *c
 int
 pci_find_cap_method(device_t bus, device_t child, int capability, int *capreg)
 {
-	return (pci_first_cap(bus, device_get_ivars(child), capability, capreg));
-}
-
-int
-pci_find_next_cap_method(device_t bus, device_t child, int capability, int start, int *capreg)
-{
-	return (pci_follow_caps(bus, device_get_ivars(child), start + PCICAP_NEXTPTR, capability,
+	return (pci_first_cap(bus, device_get_ivars(child), capability,
 	    capreg));
 }
 
 int
-pci_find_extcap_method(device_t bus, device_t child, int capability, int *capreg)
+pci_find_next_cap_method(device_t bus, device_t child, int capability,
+    int start, int *capreg)
+{
+	return (pci_follow_caps(bus, device_get_ivars(child),
+	    start + PCICAP_NEXTPTR, capability, capreg));
+}
+
+int
+pci_find_extcap_method(device_t bus, device_t child, int capability,
+    int *capreg)
 {
 	return (ENOENT);
 }
@@ -117,6 +126,7 @@ pci_read_caps(device_t bus, struct pci_devinfo *di)
 		di->pm = cap;
 	if (pci_first_cap(bus, di, PCIY_EXPRESS, &cap) == 0) {
 		di->pcie = cap;
-		di->pcie_type = pci_cfg_read(bus, di, cap + PCIER_FLAGS, 2) & PCIEM_FLAGS_TYPE;
+		di->pcie_type = pci_cfg_read(bus, di, cap + PCIER_FLAGS,
+		    2) & PCIEM_FLAGS_TYPE;
 	}
 }

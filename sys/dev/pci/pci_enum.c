@@ -7,12 +7,14 @@
  */
 
 /*
- * PCI functions: reading their headers, and their base address registers (PCI 3.0, 6.2.5.1).
+ * PCI functions: reading their headers, and their base address registers (PCI
+ * 3.0, 6.2.5.1).
  *
- * A BAR answers a store of all ones with its size.  While it holds those ones it would decode a
- * wrong address, so decoding is off for that time.  Addresses that the firmware gave are claimed
- * as they are.  A BAR without one, as a function has that was plugged in, gets an address out of
- * what the bridge above has free, at once: with a size that is a power of two as its alignment.
+ * A BAR answers a store of all ones with its size.  While it holds those ones
+ * it would decode a wrong address, so decoding is off for that time.  Addresses
+ * that the firmware gave are claimed as they are.  A BAR without one, as a
+ * function has that was plugged in, gets an address out of what the bridge
+ * above has free, at once: with a size that is a power of two as its alignment.
  */
 
 #include <sys/param.h>
@@ -34,17 +36,21 @@
 uint32_t
 pci_cfg_read(device_t bus, const struct pci_devinfo *di, int reg, int width)
 {
-	return (PCIB_READ_CONFIG(device_get_parent(bus), di->bus, di->slot, di->func, reg, width));
+	return (PCIB_READ_CONFIG(device_get_parent(bus), di->bus, di->slot,
+	    di->func, reg, width));
 }
 
 void
-pci_cfg_write(device_t bus, const struct pci_devinfo *di, int reg, uint32_t val, int width)
+pci_cfg_write(device_t bus, const struct pci_devinfo *di, int reg, uint32_t val,
+    int width)
 {
-	PCIB_WRITE_CONFIG(device_get_parent(bus), di->bus, di->slot, di->func, reg, val, width);
+	PCIB_WRITE_CONFIG(device_get_parent(bus), di->bus, di->slot, di->func,
+	    reg, val, width);
 }
 
 void
-pci_change_command(device_t bus, struct pci_devinfo *di, uint16_t clear, uint16_t set)
+pci_change_command(device_t bus, struct pci_devinfo *di, uint16_t clear,
+    uint16_t set)
 {
 	uint16_t command = pci_cfg_read(bus, di, PCIR_COMMAND, 2);
 
@@ -84,7 +90,8 @@ pci_read_function(device_t bus, int domain, int b, int s, int f)
 	struct pci_devinfo *di;
 	uint16_t vendor;
 
-	vendor = PCIB_READ_CONFIG(device_get_parent(bus), b, s, f, PCIR_VENDOR, 2);
+	vendor = PCIB_READ_CONFIG(device_get_parent(bus), b, s, f, PCIR_VENDOR,
+	    2);
 	if (vendor == 0xffff || vendor == 0)
 		return (NULL);
 	di = malloc(sizeof(*di), M_PCI, M_WAITOK | M_ZERO);
@@ -116,7 +123,9 @@ pci_read_bar(device_t bus, struct pci_devinfo *di, int reg)
 		bar->type = SYS_RES_IOPORT;
 		bar->mem64 = bar->prefetch = false;
 		bar->base = value & PCIM_BAR_IO_BASE;
-		/* The upper half may be hard-wired to 0: there are 64 K ports. */
+		/*
+		 * The upper half may be hard-wired to 0: there are 64 K ports.
+		 */
 		mask = (mask & PCIM_BAR_IO_BASE) | 0xffff0000;
 		mask |= 0xffffffff00000000ULL;
 	} else {
@@ -125,9 +134,11 @@ pci_read_bar(device_t bus, struct pci_devinfo *di, int reg)
 		bar->prefetch = (value & PCIM_BAR_MEM_PREFETCH) != 0;
 		if (bar->mem64) {
 			n = 2;
-			value |= (uint64_t)pci_cfg_read(bus, di, reg + 4, 4) << 32;
+			value |= (uint64_t)pci_cfg_read(bus, di, reg + 4,
+			    4) << 32;
 			pci_cfg_write(bus, di, reg + 4, 0xffffffff, 4);
-			mask |= (uint64_t)pci_cfg_read(bus, di, reg + 4, 4) << 32;
+			mask |= (uint64_t)pci_cfg_read(bus, di, reg + 4,
+			    4) << 32;
 			pci_cfg_write(bus, di, reg + 4, value >> 32, 4);
 		} else if (mask != 0)
 			mask |= 0xffffffff00000000ULL;
@@ -158,14 +169,16 @@ pci_read_bars(device_t bus, struct pci_devinfo *di)
 	default:
 		return;
 	}
-	pci_cfg_write(bus, di, PCIR_COMMAND, command & ~(PCIM_CMD_MEMEN | PCIM_CMD_PORTEN), 2);
+	pci_cfg_write(bus, di, PCIR_COMMAND,
+	    command & ~(PCIM_CMD_MEMEN | PCIM_CMD_PORTEN), 2);
 	for (int i = 0; i <= max; )
 		i += pci_read_bar(bus, di, PCIR_BAR(i));
 	pci_cfg_write(bus, di, PCIR_COMMAND, command, 2);
 }
 
 static void
-pci_write_bar(device_t bus, const struct pci_devinfo *di, const struct pci_bar *bar)
+pci_write_bar(device_t bus, const struct pci_devinfo *di,
+    const struct pci_bar *bar)
 {
 	pci_cfg_write(bus, di, bar->reg, bar->base, 4);
 	if (bar->mem64)
@@ -181,7 +194,8 @@ pci_write_bars(device_t bus, struct pci_devinfo *di)
 
 /* Claim the address of a BAR for the function, or a new one. */
 static bool
-pci_claim_bar(device_t bus, device_t child, struct pci_devinfo *di, struct pci_bar *bar)
+pci_claim_bar(device_t bus, device_t child, struct pci_devinfo *di,
+    struct pci_bar *bar)
 {
 	u_int flags = bar->prefetch ? RF_PREFETCHABLE : 0;
 	rman_res_t end = RM_MAX_END, start = 0;
@@ -193,9 +207,10 @@ pci_claim_bar(device_t bus, device_t child, struct pci_devinfo *di, struct pci_b
 		end = bar->base + bar->size - 1;
 	} else
 		flags |= RF_ALIGNMENT_LOG2(flsll(bar->size) - 1);
-	resource_list_add(&di->resources, bar->type, rid, start, end, bar->size);
-	r = resource_list_reserve(&di->resources, bus, child, bar->type, &rid, start, end,
-	    bar->size, flags);
+	resource_list_add(&di->resources, bar->type, rid, start, end,
+	    bar->size);
+	r = resource_list_reserve(&di->resources, bus, child, bar->type, &rid,
+	    start, end, bar->size, flags);
 	if (r == NULL) {
 		resource_list_delete(&di->resources, bar->type, bar->reg);
 		return (false);
@@ -218,17 +233,18 @@ pci_claim_bars(device_t bus, device_t child)
 		if (bar->base != 0 && pci_claim_bar(bus, child, di, bar))
 			continue;
 		/*
-		 * Without an address, or with one that another device has.  It must not decode
-		 * it.
+		 * Without an address, or with one that another device has.  It
+		 * must not decode it.
 		 */
-		pci_change_command(bus, di, bar->type == SYS_RES_MEMORY ? PCIM_CMD_MEMEN :
-		    PCIM_CMD_PORTEN, 0);
+		pci_change_command(bus, di, bar->type == SYS_RES_MEMORY ?
+		    PCIM_CMD_MEMEN : PCIM_CMD_PORTEN, 0);
 		bar->base = 0;
 		if (!pci_claim_bar(bus, child, di, bar))
-			printf("pci%u:%u:%u:%u: no room for BAR %#x: %#jx bytes of %s\n",
+			printf(
+			    "pci%u:%u:%u:%u: no room for BAR %#x: %#jx bytes of %s\n",
 			    di->domain, di->bus, di->slot, di->func, bar->reg,
-			    (uintmax_t)bar->size,
-			    bar->type == SYS_RES_MEMORY ? "memory" : "I/O ports");
+			    (uintmax_t)bar->size, bar->type == SYS_RES_MEMORY ?
+			    "memory" : "I/O ports");
 	}
 }
 
@@ -238,6 +254,6 @@ pci_unclaim_bars(device_t bus, device_t child)
 	struct pci_devinfo *di = device_get_ivars(child);
 
 	for (u_int i = 0; i < di->nbars; i++)
-		(void)resource_list_unreserve(&di->resources, bus, child, di->bars[i].type,
-		    di->bars[i].reg);
+		(void)resource_list_unreserve(&di->resources, bus, child,
+		    di->bars[i].type, di->bars[i].reg);
 }

@@ -7,27 +7,30 @@
  */
 
 /*
- * Hot-plug slots of PCI Express ports (PCI Express 4.0, 6.7 and 7.5.3.9 to 7.5.3.11).
+ * Hot-plug slots of PCI Express ports (PCI Express 4.0, 6.7 and 7.5.3.9 to
+ * 7.5.3.11).
  *
- * The slot of a port has one device.  Its status bits say that something was plugged in or that
- * the attention button was pressed, which is how a request to take the device out arrives (QEMU:
- * device_del).  The port interrupts; a task then looks and acts, with the topology lock:
+ * The slot of a port has one device.  Its status bits say that something was
+ * plugged in or that the attention button was pressed, which is how a request
+ * to take the device out arrives (QEMU: device_del).  The port interrupts; a
+ * task then looks and acts, with the topology lock:
  *
  *	present, not in use	power on, wait, rescan the bus behind
  *	gone, in use		delete what was on the bus
- *	button, in use		detach it; if its driver agrees, power off: the host may take it
+ *	button, in use		detach it; if its driver agrees, power off: the
+ *				host may take it
  *	button, not in use	power on, as if it had been plugged in
  *
- * A button that comes with a change of presence belongs to what was plugged in: the task may have seen
- * that already, when the event arrives.
+ * A button that comes with a change of presence belongs to what was plugged in:
+ * the task may have seen that already, when the event arrives.
  *
- * The interrupt handler acknowledges exactly the events that it read, until there are none: a message
- * comes with the first event only, and none for one that joins others (6.7.3.4).  Then the task looks
- * at the slot.
+ * The interrupt handler acknowledges exactly the events that it read, until
+ * there are none: a message comes with the first event only, and none for one
+ * that joins others (6.7.3.4).  Then the task looks at the slot.
  *
- * The specification asks for five seconds of a blinking light, in which a second press undoes the
- * first: that is for people's fingers; here the one who presses is a program, and it waits for
- * the result.
+ * The specification asks for five seconds of a blinking light, in which a
+ * second press undoes the first: that is for people's fingers; here the one who
+ * presses is a program, and it waits for the result.
  */
 
 #include <sys/param.h>
@@ -46,9 +49,11 @@
 #include <dev/pci/pci_private.h>
 #include <dev/pci/pcib_softc_tree.h>
 
-#define	SLOT_LOOKS	16	/* in one interrupt, should a slot never be content */
-#define	SLOT_EVENTS	(PCIEM_SLOT_STA_ABP | PCIEM_SLOT_STA_PFD | PCIEM_SLOT_STA_MRLSC | \
-			 PCIEM_SLOT_STA_PDC | PCIEM_SLOT_STA_CC | PCIEM_SLOT_STA_DLLSC)
+#define	SLOT_LOOKS	16	/* in one interrupt, should a slot never be
+				 * content */
+#define	SLOT_EVENTS	(PCIEM_SLOT_STA_ABP | PCIEM_SLOT_STA_PFD |	\
+			 PCIEM_SLOT_STA_MRLSC | PCIEM_SLOT_STA_PDC |	\
+			 PCIEM_SLOT_STA_CC | PCIEM_SLOT_STA_DLLSC)
 
 static void
 slot_control(struct pcib_softc *sc, uint16_t mask, uint16_t value)
@@ -68,7 +73,10 @@ slot_status(struct pcib_softc *sc)
 	return (status);
 }
 
-/* Power and its light: both exist only if the capabilities say so, and are ignored otherwise. */
+/*
+ * Power and its light: both exist only if the capabilities say so, and are
+ * ignored otherwise.
+ */
 static void
 slot_power(struct pcib_softc *sc, bool on)
 {
@@ -81,8 +89,8 @@ static bool
 slot_is_powered(struct pcib_softc *sc)
 {
 	return ((sc->slot_cap & PCIEM_SLOT_CAP_PCP) == 0 ||
-	    (pcie_read_config(sc->dev, PCIER_SLOT_CTL, 2) & PCIEM_SLOT_CTL_PCC) ==
-	    PCIEM_SLOT_CTL_PC_ON);
+	    (pcie_read_config(sc->dev, PCIER_SLOT_CTL,
+	    2) & PCIEM_SLOT_CTL_PCC) == PCIEM_SLOT_CTL_PC_ON);
 }
 
 static void
@@ -90,7 +98,10 @@ slot_insert(struct pcib_softc *sc)
 {
 	if (!slot_is_powered(sc)) {
 		slot_power(sc, true);
-		/* PCI Express 4.0, 6.6.1: 100 ms from power to the first configuration access. */
+		/*
+		 * PCI Express 4.0, 6.6.1: 100 ms from power to the first
+		 * configuration access.
+		 */
 		pause_sbt("pciehp", 100 * SBT_1MS, 0, C_HARDCLOCK);
 	}
 	sc->attached = true;
@@ -101,8 +112,9 @@ slot_insert(struct pcib_softc *sc)
 }
 
 /*
- * The device was removed, or its removal was requested.  False if its driver refuses.  The bus is
- * detached with it: drivers that listen know then that all functions go.
+ * The device was removed, or its removal was requested.  False if its driver
+ * refuses.  The bus is detached with it: drivers that listen know then that all
+ * functions go.
  */
 static bool
 slot_remove(struct pcib_softc *sc, bool gone)
@@ -111,7 +123,8 @@ slot_remove(struct pcib_softc *sc, bool gone)
 
 	error = device_detach(sc->child);
 	if (error != 0 && !gone) {
-		device_printf(sc->dev, "the device in its slot is in use: error %d\n", error);
+		device_printf(sc->dev,
+		    "the device in its slot is in use: error %d\n", error);
 		return (false);
 	}
 	sc->attached = false;
@@ -129,13 +142,14 @@ slot_task(void *arg, int pending __unused)
 
 	bus_topo_lock();
 	events = atomic_readandclear_int(&sc->events);
-	present = (pcie_read_config(sc->dev, PCIER_SLOT_STA, 2) & PCIEM_SLOT_STA_PDS) != 0;
+	present = (pcie_read_config(sc->dev, PCIER_SLOT_STA,
+	    2) & PCIEM_SLOT_STA_PDS) != 0;
 	if (!present && sc->attached)
 		(void)slot_remove(sc, true);
 	else if (present && !sc->attached)
 		slot_insert(sc);
-	else if (present && (events & (PCIEM_SLOT_STA_ABP | PCIEM_SLOT_STA_PDC)) ==
-	    PCIEM_SLOT_STA_ABP)
+	else if (present && (events & (PCIEM_SLOT_STA_ABP |
+	    PCIEM_SLOT_STA_PDC)) == PCIEM_SLOT_STA_ABP)
 		(void)slot_remove(sc, false);
 	bus_topo_unlock();
 }
@@ -147,9 +161,11 @@ slot_intr(void *arg)
 	u_int i, now, events = 0;
 
 	/*
-	 * Acknowledged here, for the pin stays asserted until then; and the pin may be another's.
+	 * Acknowledged here, for the pin stays asserted until then; and the pin
+	 * may be another's.
 	 */
-	for (i = 0; i < SLOT_LOOKS && (now = slot_status(sc) & SLOT_EVENTS) != 0; i++)
+	for (i = 0;
+	    i < SLOT_LOOKS && (now = slot_status(sc) & SLOT_EVENTS) != 0; i++)
 		events |= now;
 	if (events == 0)
 		return;
@@ -157,15 +173,20 @@ slot_intr(void *arg)
 	taskqueue_enqueue(taskqueue_thread, &sc->task);
 }
 
-/* One message by MSI-X or MSI if the port can send any, else the pin; returns the resource's id. */
+/*
+ * One message by MSI-X or MSI if the port can send any, else the pin; returns
+ * the resource's id.
+ */
 static int
 slot_choose_irq(struct pcib_softc *sc)
 {
 	int count = 1, rid = pci_msix_table_bar(sc->dev);
 
 	if (pci_msix_count(sc->dev) > 0 && rid == pci_msix_pba_bar(sc->dev)) {
-		sc->msix_res = bus_alloc_resource_any(sc->dev, SYS_RES_MEMORY, &rid, RF_ACTIVE);
-		if (sc->msix_res != NULL && pci_alloc_msix(sc->dev, &count) == 0)
+		sc->msix_res = bus_alloc_resource_any(sc->dev, SYS_RES_MEMORY,
+		    &rid, RF_ACTIVE);
+		if (sc->msix_res != NULL &&
+		    pci_alloc_msix(sc->dev, &count) == 0)
 			return (1);
 	}
 	if (pci_msi_count(sc->dev) > 0 && pci_alloc_msi(sc->dev, &count) == 0)
@@ -200,7 +221,10 @@ pcib_hotplug_init(struct pcib_softc *sc)
 	if (!sc->hotplug)
 		return;
 	TASK_INIT(&sc->task, 0, slot_task, sc);
-	/* What is in the slot at boot is found by the first scan of the bus, if it has power. */
+	/*
+	 * What is in the slot at boot is found by the first scan of the bus, if
+	 * it has power.
+	 */
 	sc->attached = (slot_status(sc) & PCIEM_SLOT_STA_PDS) != 0;
 	if (sc->attached && !slot_is_powered(sc)) {
 		slot_power(sc, true);
@@ -217,14 +241,16 @@ pcib_hotplug_start(struct pcib_softc *sc)
 		return;
 	error = slot_alloc_irq(sc);
 	if (error == 0)
-		error = bus_setup_intr(sc->dev, sc->irq, INTR_TYPE_MISC | INTR_MPSAFE, NULL,
-		    slot_intr, sc, &sc->cookie);
+		error = bus_setup_intr(sc->dev, sc->irq, INTR_TYPE_MISC |
+		    INTR_MPSAFE, NULL, slot_intr, sc, &sc->cookie);
 	if (error != 0) {
-		device_printf(sc->dev, "no interrupt for its slot: `devctl rescan %s' after a "
+		device_printf(sc->dev,
+		    "no interrupt for its slot: `devctl rescan %s' after a "
 		    "change\n", device_get_nameunit(sc->child));
 		return;
 	}
-	slot_control(sc, PCIEM_SLOT_CTL_ABPE | PCIEM_SLOT_CTL_PDCE | PCIEM_SLOT_CTL_HPIE,
+	slot_control(sc,
+	    PCIEM_SLOT_CTL_ABPE | PCIEM_SLOT_CTL_PDCE | PCIEM_SLOT_CTL_HPIE,
 	    PCIEM_SLOT_CTL_ABPE | PCIEM_SLOT_CTL_PDCE | PCIEM_SLOT_CTL_HPIE);
 }
 
@@ -233,7 +259,8 @@ pcib_hotplug_stop(struct pcib_softc *sc)
 {
 	if (!sc->hotplug)
 		return;
-	slot_control(sc, PCIEM_SLOT_CTL_ABPE | PCIEM_SLOT_CTL_PDCE | PCIEM_SLOT_CTL_HPIE, 0);
+	slot_control(sc,
+	    PCIEM_SLOT_CTL_ABPE | PCIEM_SLOT_CTL_PDCE | PCIEM_SLOT_CTL_HPIE, 0);
 	if (sc->cookie != NULL)
 		bus_teardown_intr(sc->dev, sc->irq, sc->cookie);
 	sc->cookie = NULL;
@@ -255,8 +282,9 @@ pcib_hotplug_suspend(struct pcib_softc *sc)
 }
 
 /*
- * Also: look what has happened in the slot meanwhile.  Power that goes off is the sign that a device
- * may be taken, so that it stays as it is for one that was plugged in meanwhile.
+ * Also: look what has happened in the slot meanwhile.  Power that goes off is
+ * the sign that a device may be taken, so that it stays as it is for one that
+ * was plugged in meanwhile.
  */
 void
 pcib_hotplug_resume(struct pcib_softc *sc)
@@ -281,5 +309,6 @@ pcib_hotplug_child_present(device_t dev, device_t child)
 		return (0);
 	if (!sc->hotplug)
 		return (-1);
-	return ((pcie_read_config(dev, PCIER_SLOT_STA, 2) & PCIEM_SLOT_STA_PDS) != 0 ? -1 : 0);
+	return ((pcie_read_config(dev, PCIER_SLOT_STA,
+	    2) & PCIEM_SLOT_STA_PDS) != 0 ? -1 : 0);
 }

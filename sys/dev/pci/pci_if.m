@@ -5,7 +5,8 @@
  */
 
 /*
- * What a PCI bus does for its functions: the methods behind the calls of pci(9).
+ * What a PCI bus does for its functions: the methods behind the calls of
+ * pci(9).
  */
 
 #include <sys/bus.h>

@@ -7,18 +7,20 @@
  */
 
 /*
- * Message signalled interrupts of PCI functions: MSI (PCI 3.0, 6.8.1) and MSI-X (6.8.2).
+ * Message signalled interrupts of PCI functions: MSI (PCI 3.0, 6.8.1) and MSI-X
+ * (6.8.2).
  *
- * A driver allocates messages (pci_alloc_msix(9)); each becomes an interrupt resource with id 1
- * and up.  The address and data of a message are the bridge's to say (PCIB_MAP_MSI) and are
- * written when its first handler is set up; with the last handler gone the message is masked.  A
- * message may move to another processor at any time (BUS_REMAP_INTR): then it is written anew.
+ * A driver allocates messages (pci_alloc_msix(9)); each becomes an interrupt
+ * resource with id 1 and up.  The address and data of a message are the
+ * bridge's to say (PCIB_MAP_MSI) and are written when its first handler is set
+ * up; with the last handler gone the message is masked.  A message may move to
+ * another processor at any time (BUS_REMAP_INTR): then it is written anew.
  *
- * An MSI-X table entry is changed only while it is masked: a function may otherwise send half of
- * the old and half of the new message.
+ * An MSI-X table entry is changed only while it is masked: a function may
+ * otherwise send half of the old and half of the new message.
  *
- * With messages allocated the function's interrupt pin is off (Command register, Interrupt
- * Disable).
+ * With messages allocated the function's interrupt pin is off (Command
+ * register, Interrupt Disable).
  *
  * Gaps.  pci_remap_msix() is refused.
  */
@@ -88,7 +90,8 @@ pci_check_alloc(struct pci_devinfo *di, int count)
 	if (count == 0)
 		return (EINVAL);
 	rle = resource_list_find(&di->resources, SYS_RES_IRQ, 0);
-	if ((rle != NULL && rle->res != NULL) || di->msi.alloc != 0 || di->msix.alloc != 0)
+	if ((rle != NULL && rle->res != NULL) || di->msi.alloc != 0 ||
+	    di->msix.alloc != 0)
 		return (ENXIO);
 	return (0);
 }
@@ -108,14 +111,16 @@ pci_alloc_msi_method(device_t bus, device_t child, int *count)
 		return (EINVAL);
 	/* Fewer are better than none. */
 	for (actual = MIN(*count, (int)di->msi.max); actual > 0; actual /= 2) {
-		error = PCIB_ALLOC_MSI(device_get_parent(bus), child, actual, di->msi.max, irqs);
+		error = PCIB_ALLOC_MSI(device_get_parent(bus), child, actual,
+		    di->msi.max, irqs);
 		if (error == 0)
 			break;
 	}
 	if (actual == 0)
 		return (error);
 	for (int i = 0; i < actual; i++)
-		resource_list_add(&di->resources, SYS_RES_IRQ, i + 1, irqs[i], irqs[i], 1);
+		resource_list_add(&di->resources, SYS_RES_IRQ, i + 1, irqs[i],
+		    irqs[i], 1);
 	di->msi.ctrl &= ~(PCIM_MSICTRL_MME_MASK | PCIM_MSICTRL_MSI_ENABLE);
 	di->msi.ctrl |= (ffs(actual) - 1) << 4;
 	pci_cfg_write(bus, di, di->msi.cap + PCIR_MSI_CTRL, di->msi.ctrl, 2);
@@ -127,14 +132,16 @@ pci_alloc_msi_method(device_t bus, device_t child, int *count)
 }
 
 void
-pci_enable_msi_method(device_t bus, device_t child, uint64_t address, uint16_t data)
+pci_enable_msi_method(device_t bus, device_t child, uint64_t address,
+    uint16_t data)
 {
 	struct pci_devinfo *di = device_get_ivars(child);
 	struct pci_msi *msi = &di->msi;
 
 	pci_cfg_write(bus, di, msi->cap + PCIR_MSI_ADDR, address, 4);
 	if ((msi->ctrl & PCIM_MSICTRL_64BIT) != 0) {
-		pci_cfg_write(bus, di, msi->cap + PCIR_MSI_ADDR_HIGH, address >> 32, 4);
+		pci_cfg_write(bus, di, msi->cap + PCIR_MSI_ADDR_HIGH,
+		    address >> 32, 4);
 		pci_cfg_write(bus, di, msi->cap + PCIR_MSI_DATA_64BIT, data, 2);
 	} else
 		pci_cfg_write(bus, di, msi->cap + PCIR_MSI_DATA, data, 2);
@@ -154,16 +161,18 @@ pci_disable_msi_method(device_t bus, device_t child)
 }
 
 /*
- * The driver's own allocation of a BAR, if it is in use and has room for `size` bytes at
- * `offset`.
+ * The driver's own allocation of a BAR, if it is in use and has room for `size`
+ * bytes at `offset`.
  */
 static struct resource *
 pci_msix_bar(struct pci_devinfo *di, int rid, uint32_t offset, uint64_t size)
 {
-	struct resource_list_entry *rle = resource_list_find(&di->resources, SYS_RES_MEMORY, rid);
+	struct resource_list_entry *rle = resource_list_find(&di->resources,
+	    SYS_RES_MEMORY, rid);
 
-	if (rle == NULL || rle->res == NULL || (rman_get_flags(rle->res) & RF_ACTIVE) == 0 ||
-	    offset > rman_get_size(rle->res) || size > rman_get_size(rle->res) - offset)
+	if (rle == NULL || rle->res == NULL || (rman_get_flags(rle->res) &
+	    RF_ACTIVE) == 0 || offset > rman_get_size(rle->res) ||
+	    size > rman_get_size(rle->res) - offset)
 		return (NULL);
 	return (rle->res);
 }
@@ -172,7 +181,8 @@ static void
 pci_msix_mask(struct pci_devinfo *di, u_int index, bool mask)
 {
 	struct pci_msix *msix = &di->msix;
-	bus_size_t offset = msix->table_offset + index * MSIX_ENTRY_SIZE + MSIX_ENTRY_CONTROL;
+	bus_size_t offset = msix->table_offset + index * MSIX_ENTRY_SIZE +
+	    MSIX_ENTRY_CONTROL;
 	uint32_t control = bus_read_4(msix->table_res, offset);
 
 	if (mask)
@@ -183,7 +193,8 @@ pci_msix_mask(struct pci_devinfo *di, u_int index, bool mask)
 }
 
 static void
-pci_msix_write_ctrl(device_t bus, struct pci_devinfo *di, uint16_t clear, uint16_t set)
+pci_msix_write_ctrl(device_t bus, struct pci_devinfo *di, uint16_t clear,
+    uint16_t set)
 {
 	di->msix.ctrl = (di->msix.ctrl & ~clear) | set;
 	pci_cfg_write(bus, di, di->msix.cap + PCIR_MSIX_CTRL, di->msix.ctrl, 2);
@@ -203,23 +214,27 @@ pci_alloc_msix_method(device_t bus, device_t child, int *count)
 		return (ENODEV);
 	msix->table_res = pci_msix_bar(di, msix->table_bar, msix->table_offset,
 	    msix->max * MSIX_ENTRY_SIZE);
-	msix->pba_res = pci_msix_bar(di, msix->pba_bar, msix->pba_offset, howmany(msix->max, 8));
+	msix->pba_res = pci_msix_bar(di, msix->pba_bar, msix->pba_offset,
+	    howmany(msix->max, 8));
 	if (msix->table_res == NULL || msix->pba_res == NULL)
 		return (ENXIO);
-	msix->vectors = malloc(msix->max * sizeof(*msix->vectors), M_PCI, M_WAITOK | M_ZERO);
+	msix->vectors = malloc(msix->max * sizeof(*msix->vectors), M_PCI,
+	    M_WAITOK | M_ZERO);
 	for (actual = 0; actual < MIN(*count, (int)msix->max); actual++) {
 		error = PCIB_ALLOC_MSIX(device_get_parent(bus), child, &irq);
 		if (error != 0)
 			break;
 		msix->vectors[actual].irq = irq;
-		resource_list_add(&di->resources, SYS_RES_IRQ, actual + 1, irq, irq, 1);
+		resource_list_add(&di->resources, SYS_RES_IRQ, actual + 1, irq,
+		    irq, 1);
 	}
 	if (actual == 0) {
 		free(msix->vectors, M_PCI);
 		msix->vectors = NULL;
 		return (error);
 	}
-	pci_msix_write_ctrl(bus, di, 0, PCIM_MSIXCTRL_MSIX_ENABLE | PCIM_MSIXCTRL_FUNCTION_MASK);
+	pci_msix_write_ctrl(bus, di, 0,
+	    PCIM_MSIXCTRL_MSIX_ENABLE | PCIM_MSIXCTRL_FUNCTION_MASK);
 	for (u_int i = 0; i < msix->max; i++)
 		pci_msix_mask(di, i, true);
 	pci_msix_write_ctrl(bus, di, PCIM_MSIXCTRL_FUNCTION_MASK, 0);
@@ -230,8 +245,8 @@ pci_alloc_msix_method(device_t bus, device_t child, int *count)
 }
 
 void
-pci_enable_msix_method(device_t bus, device_t child, u_int index, uint64_t address,
-    uint32_t data)
+pci_enable_msix_method(device_t bus, device_t child, u_int index,
+    uint64_t address, uint32_t data)
 {
 	struct pci_devinfo *di = device_get_ivars(child);
 	struct resource *table = di->msix.table_res;
@@ -250,8 +265,8 @@ pci_pending_msix(device_t dev, u_int index)
 {
 	struct pci_devinfo *di = device_get_ivars(dev);
 
-	return ((bus_read_4(di->msix.pba_res, di->msix.pba_offset + index / 32 * 4) &
-	    (1u << (index % 32))) != 0);
+	return ((bus_read_4(di->msix.pba_res,
+	    di->msix.pba_offset + index / 32 * 4) & (1u << (index % 32))) != 0);
 }
 
 /* The numbers go back; none may be in use. */
@@ -284,7 +299,8 @@ pci_release_msix(device_t bus, device_t child, struct pci_devinfo *di)
 		return (error);
 	pci_msix_write_ctrl(bus, di, PCIM_MSIXCTRL_MSIX_ENABLE, 0);
 	for (u_int i = 0; i < msix->alloc; i++)
-		(void)PCIB_RELEASE_MSIX(device_get_parent(bus), child, msix->vectors[i].irq);
+		(void)PCIB_RELEASE_MSIX(device_get_parent(bus), child,
+		    msix->vectors[i].irq);
 	free(msix->vectors, M_PCI);
 	msix->vectors = NULL;
 	msix->table_res = msix->pba_res = NULL;
@@ -314,14 +330,16 @@ pci_release_msi_method(device_t bus, device_t child)
 		return (error);
 	di->msi.ctrl &= ~PCIM_MSICTRL_MME_MASK;
 	pci_disable_msi_method(bus, child);
-	(void)PCIB_RELEASE_MSI(device_get_parent(bus), child, di->msi.alloc, irqs);
+	(void)PCIB_RELEASE_MSI(device_get_parent(bus), child, di->msi.alloc,
+	    irqs);
 	di->msi.alloc = 0;
 	return (0);
 }
 
 /* The first handler of a message: give the function what to send. */
 static int
-pci_start_message(device_t bus, device_t child, struct pci_devinfo *di, int rid, int irq)
+pci_start_message(device_t bus, device_t child, struct pci_devinfo *di, int rid,
+    int irq)
 {
 	struct pci_msix_vector *v;
 	uint64_t addr;
@@ -348,8 +366,8 @@ pci_start_message(device_t bus, device_t child, struct pci_devinfo *di, int rid,
 		pci_msix_mask(di, rid - 1, false);
 	} else {
 		/*
-		 * A group of MSI messages is one: the function adds the message's number to the
-		 * data.
+		 * A group of MSI messages is one: the function adds the
+		 * message's number to the data.
 		 */
 		pci_enable_msi_method(bus, child, addr, data - (rid - 1));
 		pci_change_command(bus, di, 0, PCIM_CMD_INTxDIS);
@@ -361,7 +379,8 @@ static void
 pci_stop_message(device_t bus, device_t child, struct pci_devinfo *di, int rid)
 {
 	if (di->msix.alloc != 0) {
-		KASSERT(di->msix.vectors[rid - 1].handlers > 0, ("%s: no handler", __func__));
+		KASSERT(di->msix.vectors[rid - 1].handlers > 0,
+		    ("%s: no handler", __func__));
 		if (--di->msix.vectors[rid - 1].handlers == 0)
 			pci_msix_mask(di, rid - 1, true);
 	} else {
@@ -379,7 +398,8 @@ pci_setup_intr(device_t bus, device_t child, struct resource *irq, int flags,
 	void *cookie;
 	int error, rid;
 
-	error = bus_generic_setup_intr(bus, child, irq, flags, filter, intr, arg, &cookie);
+	error = bus_generic_setup_intr(bus, child, irq, flags, filter, intr,
+	    arg, &cookie);
 	if (error != 0)
 		return (error);
 	if (device_get_parent(child) == bus) {
@@ -388,9 +408,11 @@ pci_setup_intr(device_t bus, device_t child, struct resource *irq, int flags,
 		if (rid == 0)
 			pci_change_command(bus, di, PCIM_CMD_INTxDIS, 0);
 		else
-			error = pci_start_message(bus, child, di, rid, rman_get_start(irq));
+			error = pci_start_message(bus, child, di, rid,
+			    rman_get_start(irq));
 		if (error != 0) {
-			(void)bus_generic_teardown_intr(bus, child, irq, cookie);
+			(void)bus_generic_teardown_intr(bus, child, irq,
+			    cookie);
 			return (error);
 		}
 	}
@@ -399,7 +421,8 @@ pci_setup_intr(device_t bus, device_t child, struct resource *irq, int flags,
 }
 
 int
-pci_teardown_intr(device_t bus, device_t child, struct resource *irq, void *cookie)
+pci_teardown_intr(device_t bus, device_t child, struct resource *irq,
+    void *cookie)
 {
 	int rid;
 
@@ -408,9 +431,11 @@ pci_teardown_intr(device_t bus, device_t child, struct resource *irq, void *cook
 	if (device_get_parent(child) == bus) {
 		rid = rman_get_rid(irq);
 		if (rid == 0)
-			pci_change_command(bus, device_get_ivars(child), 0, PCIM_CMD_INTxDIS);
+			pci_change_command(bus, device_get_ivars(child), 0,
+			    PCIM_CMD_INTxDIS);
 		else
-			pci_stop_message(bus, child, device_get_ivars(child), rid);
+			pci_stop_message(bus, child, device_get_ivars(child),
+			    rid);
 	}
 	return (bus_generic_teardown_intr(bus, child, irq, cookie));
 }
@@ -430,7 +455,8 @@ pci_remap_intr(device_t bus, device_t child, u_int irq)
 			return (ENOENT);
 		if (di->msi.handlers == 0)
 			return (0);
-		error = PCIB_MAP_MSI(device_get_parent(bus), child, irq, &addr, &data);
+		error = PCIB_MAP_MSI(device_get_parent(bus), child, irq, &addr,
+		    &data);
 		if (error != 0)
 			return (error);
 		pci_disable_msi_method(bus, child);
@@ -442,7 +468,8 @@ pci_remap_intr(device_t bus, device_t child, u_int irq)
 			continue;
 		if (di->msix.vectors[i].handlers == 0)
 			return (0);
-		error = PCIB_MAP_MSI(device_get_parent(bus), child, irq, &addr, &data);
+		error = PCIB_MAP_MSI(device_get_parent(bus), child, irq, &addr,
+		    &data);
 		if (error != 0)
 			return (error);
 		pci_enable_msix_method(bus, child, i, addr, data);
@@ -464,11 +491,12 @@ pci_restore_msi(device_t child)
 		pci_enable_msi_method(bus, child, di->msi.addr, di->msi.data);
 	if (msix->alloc == 0)
 		return;
-	pci_msix_write_ctrl(bus, di, 0, PCIM_MSIXCTRL_MSIX_ENABLE | PCIM_MSIXCTRL_FUNCTION_MASK);
+	pci_msix_write_ctrl(bus, di, 0,
+	    PCIM_MSIXCTRL_MSIX_ENABLE | PCIM_MSIXCTRL_FUNCTION_MASK);
 	for (u_int i = 0; i < msix->max; i++) {
 		if (i < msix->alloc && msix->vectors[i].handlers != 0) {
-			pci_enable_msix_method(bus, child, i, msix->vectors[i].addr,
-			    msix->vectors[i].data);
+			pci_enable_msix_method(bus, child, i,
+			    msix->vectors[i].addr, msix->vectors[i].data);
 			pci_msix_mask(di, i, false);
 		} else
 			pci_msix_mask(di, i, true);

@@ -7,13 +7,15 @@
  */
 
 /*
- * PCI-to-PCI bridges, ports of PCI Express included (PCI-to-PCI Bridge 1.2, 3.2).
+ * PCI-to-PCI bridges, ports of PCI Express included (PCI-to-PCI Bridge 1.2,
+ * 3.2).
  *
- * The firmware has numbered the buses and given each bridge its windows: the ranges of I/O ports,
- * memory, and prefetchable memory that it passes on.  A window is claimed from the bus above when
- * the bridge attaches, and is a region of its own from then on, which the functions behind the
- * bridge get their addresses from.  Firmware leaves room in the windows of a port that things can
- * be plugged into.
+ * The firmware has numbered the buses and given each bridge its windows: the
+ * ranges of I/O ports, memory, and prefetchable memory that it passes on.  A
+ * window is claimed from the bus above when the bridge attaches, and is a
+ * region of its own from then on, which the functions behind the bridge get
+ * their addresses from.  Firmware leaves room in the windows of a port that
+ * things can be plugged into.
  *
  *	nexus   |------- mem_rman -------------------------------|
  *	pcib1           |---- memory window ----|
@@ -21,7 +23,8 @@
  *
  * pci_hotplug.c watches ports with a slot.
  *
- * Gaps.  Windows don't grow, and buses that the firmware didn't number stay out of reach.
+ * Gaps.  Windows don't grow, and buses that the firmware didn't number stay out
+ * of reach.
  */
 
 #include <sys/param.h>
@@ -44,11 +47,13 @@
 #include "pcib_if.h"
 
 int
-pcib_get_id_default(device_t pcib, device_t dev, enum pci_id_type type, uintptr_t *id)
+pcib_get_id_default(device_t pcib, device_t dev, enum pci_id_type type,
+    uintptr_t *id)
 {
 	if (type != PCI_ID_RID)
 		return (ENXIO);
-	*id = PCI_RID(pci_get_bus(dev), pci_get_slot(dev), pci_get_function(dev));
+	*id = PCI_RID(pci_get_bus(dev), pci_get_slot(dev),
+	    pci_get_function(dev));
 	return (0);
 }
 
@@ -70,7 +75,8 @@ static void
 pcib_read_mem_window(device_t dev, struct pcib_window *w)
 {
 	w->base = (pci_read_config(dev, PCIR_MEMBASE_1, 2) & 0xfff0) << 16;
-	w->limit = (pci_read_config(dev, PCIR_MEMLIMIT_1, 2) & 0xfff0) << 16 | 0xfffff;
+	w->limit = (pci_read_config(dev, PCIR_MEMLIMIT_1, 2) & 0xfff0) << 16 |
+	    0xfffff;
 	w->base &= 0xffffffff;
 	w->limit &= 0xffffffff;
 }
@@ -84,20 +90,23 @@ pcib_read_pmem_window(device_t dev, struct pcib_window *w)
 	w->base = (rman_res_t)(base & 0xfff0) << 16;
 	w->limit = (rman_res_t)(limit & 0xfff0) << 16 | 0xfffff;
 	if ((base & PCIM_BRPM_MASK) == PCIM_BRPM_64) {
-		w->base |= (rman_res_t)pci_read_config(dev, PCIR_PMBASEH_1, 4) << 32;
-		w->limit |= (rman_res_t)pci_read_config(dev, PCIR_PMLIMITH_1, 4) << 32;
+		w->base |= (rman_res_t)pci_read_config(dev, PCIR_PMBASEH_1,
+		    4) << 32;
+		w->limit |= (rman_res_t)pci_read_config(dev, PCIR_PMLIMITH_1,
+		    4) << 32;
 	}
 }
 
 static const struct {
 	const char	*name;
 	int		type;
-	int		rid;		/* in the bridge's own configuration space */
+	int		rid;	/* in the bridge's own configuration space */
 	u_int		flags;
 	void		(*read)(device_t dev, struct pcib_window *w);
 } pcib_windows[PCIB_NWINDOWS] = {
 	{ "I/O ports", SYS_RES_IOPORT, PCIR_IOBASEL_1, 0, pcib_read_io_window },
-	{ "memory window", SYS_RES_MEMORY, PCIR_MEMBASE_1, 0, pcib_read_mem_window },
+	{ "memory window", SYS_RES_MEMORY, PCIR_MEMBASE_1, 0,
+	    pcib_read_mem_window },
 	{ "prefetch window", SYS_RES_MEMORY, PCIR_PMBASEL_1, RF_PREFETCHABLE,
 	    pcib_read_pmem_window },
 };
@@ -110,18 +119,23 @@ pcib_open_window(struct pcib_softc *sc, u_int i)
 	int rid = pcib_windows[i].rid;
 
 	pcib_windows[i].read(sc->dev, w);
-	/* A base above the limit closes the window; so does a base of 0, which no PC uses. */
+	/*
+	 * A base above the limit closes the window; so does a base of 0, which
+	 * no PC uses.
+	 */
 	if (w->base > w->limit || w->base == 0)
 		return;
-	w->res = bus_alloc_resource(sc->dev, pcib_windows[i].type, &rid, w->base, w->limit,
-	    w->limit - w->base + 1, pcib_windows[i].flags);
+	w->res = bus_alloc_resource(sc->dev, pcib_windows[i].type, &rid,
+	    w->base, w->limit, w->limit - w->base + 1, pcib_windows[i].flags);
 	if (w->res == NULL) {
-		device_printf(sc->dev, "the range of its %s, %#jx-%#jx, is taken\n",
-		    pcib_windows[i].name, (uintmax_t)w->base, (uintmax_t)w->limit);
+		device_printf(sc->dev,
+		    "the range of its %s, %#jx-%#jx, is taken\n",
+		    pcib_windows[i].name, (uintmax_t)w->base,
+		    (uintmax_t)w->limit);
 		return;
 	}
-	snprintf(w->descr, sizeof(w->descr), "%s %s", device_get_nameunit(sc->dev),
-	    pcib_windows[i].name);
+	snprintf(w->descr, sizeof(w->descr),
+	    "%s %s", device_get_nameunit(sc->dev), pcib_windows[i].name);
 	w->rman.rm_type = RMAN_ARRAY;
 	w->rman.rm_descr = w->descr;
 	w->rman.rm_start = w->base;
@@ -154,7 +168,8 @@ pcib_close_windows(struct pcib_softc *sc)
 static int
 pcib_probe(device_t dev)
 {
-	if (pci_get_class(dev) != PCIC_BRIDGE || pci_get_subclass(dev) != PCIS_BRIDGE_PCI)
+	if (pci_get_class(dev) != PCIC_BRIDGE ||
+	    pci_get_subclass(dev) != PCIS_BRIDGE_PCI)
 		return (ENXIO);
 	device_set_desc(dev, "PCI-PCI bridge");
 	return (BUS_PROBE_GENERIC);
@@ -169,7 +184,8 @@ pcib_attach(device_t dev)
 	sc->secbus = pci_read_config(dev, PCIR_SECBUS_1, 1);
 	sc->subbus = pci_read_config(dev, PCIR_SUBBUS_1, 1);
 	if (sc->secbus == 0) {
-		device_printf(dev, "the firmware gave the bus behind it no number\n");
+		device_printf(dev,
+		    "the firmware gave the bus behind it no number\n");
 		return (ENXIO);
 	}
 	for (u_int i = 0; i < PCIB_NWINDOWS; i++)
@@ -213,7 +229,10 @@ pcib_suspend(device_t dev)
 		return (error);
 	for (u_int i = 0; i < PCIB_NSAVED; i++)
 		sc->saved[i] = pci_read_config(dev, PCIR_PRIBUS_1 + i * 4, 4);
-	/* The upper half beside the I/O window is status, cleared by what is written to it. */
+	/*
+	 * The upper half beside the I/O window is status, cleared by what is
+	 * written to it.
+	 */
 	sc->saved[(PCIR_IOBASEL_1 - PCIR_PRIBUS_1) / 4] &= 0xffff;
 	pcib_hotplug_suspend(sc);
 	return (0);
@@ -247,7 +266,9 @@ pcib_read_ivar(device_t dev, device_t child, int which, uintptr_t *result)
 	}
 }
 
-/* The window that a resource came out of, or NULL if it isn't from one of ours. */
+/*
+ * The window that a resource came out of, or NULL if it isn't from one of ours.
+ */
 static struct pcib_window *
 pcib_find_window(struct pcib_softc *sc, const struct resource *r)
 {
@@ -259,22 +280,26 @@ pcib_find_window(struct pcib_softc *sc, const struct resource *r)
 }
 
 static struct resource *
-pcib_alloc_resource(device_t dev, device_t child, int type, int *rid, rman_res_t start,
-    rman_res_t end, rman_res_t count, u_int flags)
+pcib_alloc_resource(device_t dev, device_t child, int type, int *rid,
+    rman_res_t start, rman_res_t end, rman_res_t count, u_int flags)
 {
 	struct pcib_softc *sc = device_get_softc(dev);
 	struct resource *r = NULL;
 
 	if (type != SYS_RES_MEMORY && type != SYS_RES_IOPORT)
-		return (bus_generic_alloc_resource(dev, child, type, rid, start, end, count,
-		    flags));
-	/* From the prefetchable window down: what may be prefetched need not be. */
+		return (bus_generic_alloc_resource(dev, child, type, rid, start,
+		    end, count, flags));
+	/*
+	 * From the prefetchable window down: what may be prefetched need not
+	 * be.
+	 */
 	for (int i = PCIB_NWINDOWS - 1; i >= 0 && r == NULL; i--) {
-		if (sc->windows[i].res == NULL || pcib_windows[i].type != type ||
+		if (sc->windows[i].res == NULL ||
+		    pcib_windows[i].type != type ||
 		    (pcib_windows[i].flags & ~flags) != 0)
 			continue;
-		r = rman_reserve_resource(&sc->windows[i].rman, start, end, count,
-		    flags & ~RF_ACTIVE, child);
+		r = rman_reserve_resource(&sc->windows[i].rman, start, end,
+		    count, flags & ~RF_ACTIVE, child);
 	}
 	if (r == NULL)
 		return (NULL);
@@ -288,8 +313,8 @@ pcib_alloc_resource(device_t dev, device_t child, int type, int *rid, rman_res_t
 }
 
 static int
-pcib_adjust_resource(device_t dev, device_t child, struct resource *r, rman_res_t start,
-    rman_res_t end)
+pcib_adjust_resource(device_t dev, device_t child, struct resource *r,
+    rman_res_t start, rman_res_t end)
 {
 	if (pcib_find_window(device_get_softc(dev), r) == NULL)
 		return (bus_generic_adjust_resource(dev, child, r, start, end));
@@ -356,24 +381,25 @@ pcib_port_maxslots(device_t dev)
 }
 
 static uint32_t
-pcib_read_config(device_t dev, u_int bus, u_int slot, u_int func, u_int reg, int width)
+pcib_read_config(device_t dev, u_int bus, u_int slot, u_int func, u_int reg,
+    int width)
 {
-	return (PCIB_READ_CONFIG(device_get_parent(device_get_parent(dev)), bus, slot, func, reg,
-	    width));
+	return (PCIB_READ_CONFIG(device_get_parent(device_get_parent(dev)), bus,
+	    slot, func, reg, width));
 }
 
 static void
-pcib_write_config(device_t dev, u_int bus, u_int slot, u_int func, u_int reg, uint32_t value,
-    int width)
+pcib_write_config(device_t dev, u_int bus, u_int slot, u_int func, u_int reg,
+    uint32_t value, int width)
 {
-	PCIB_WRITE_CONFIG(device_get_parent(device_get_parent(dev)), bus, slot, func, reg, value,
-	    width);
+	PCIB_WRITE_CONFIG(device_get_parent(device_get_parent(dev)), bus, slot,
+	    func, reg, value, width);
 }
 
 /*
- * What the firmware wrote into the function's register holds.  Else the pin is one of the
- * bridge's, turned by the slot number (PCI-to-PCI Bridge 1.2, 9.1), and the bus above knows where
- * that goes.
+ * What the firmware wrote into the function's register holds.  Else the pin is
+ * one of the bridge's, turned by the slot number (PCI-to-PCI Bridge 1.2, 9.1),
+ * and the bus above knows where that goes.
  */
 static int
 pcib_route_interrupt(device_t dev, device_t child, int pin)
@@ -383,8 +409,8 @@ pcib_route_interrupt(device_t dev, device_t child, int pin)
 
 	if (own && irq > 0 && irq < PCI_INVALID_IRQ)
 		return (irq);
-	irq = PCIB_ROUTE_INTERRUPT(device_get_parent(device_get_parent(dev)), dev,
-	    (pci_get_slot(child) + pin - 1) % 4 + 1);
+	irq = PCIB_ROUTE_INTERRUPT(device_get_parent(device_get_parent(dev)),
+	    dev, (pci_get_slot(child) + pin - 1) % 4 + 1);
 	if (own && PCI_INTERRUPT_VALID(irq))
 		pci_write_config(child, PCIR_INTLINE, irq, 1);
 	return (irq);
@@ -393,32 +419,37 @@ pcib_route_interrupt(device_t dev, device_t child, int pin)
 static int
 pcib_alloc_msi(device_t dev, device_t child, int count, int maxcount, int *irqs)
 {
-	return (PCIB_ALLOC_MSI(device_get_parent(device_get_parent(dev)), child, count, maxcount,
-	    irqs));
+	return (PCIB_ALLOC_MSI(device_get_parent(device_get_parent(dev)), child,
+	    count, maxcount, irqs));
 }
 
 static int
 pcib_release_msi(device_t dev, device_t child, int count, int *irqs)
 {
-	return (PCIB_RELEASE_MSI(device_get_parent(device_get_parent(dev)), child, count, irqs));
+	return (PCIB_RELEASE_MSI(device_get_parent(device_get_parent(dev)),
+	    child, count, irqs));
 }
 
 static int
 pcib_alloc_msix(device_t dev, device_t child, int *irq)
 {
-	return (PCIB_ALLOC_MSIX(device_get_parent(device_get_parent(dev)), child, irq));
+	return (PCIB_ALLOC_MSIX(device_get_parent(device_get_parent(dev)),
+	    child, irq));
 }
 
 static int
 pcib_release_msix(device_t dev, device_t child, int irq)
 {
-	return (PCIB_RELEASE_MSIX(device_get_parent(device_get_parent(dev)), child, irq));
+	return (PCIB_RELEASE_MSIX(device_get_parent(device_get_parent(dev)),
+	    child, irq));
 }
 
 static int
-pcib_map_msi(device_t dev, device_t child, int irq, uint64_t *addr, uint32_t *data)
+pcib_map_msi(device_t dev, device_t child, int irq, uint64_t *addr,
+    uint32_t *data)
 {
-	return (PCIB_MAP_MSI(device_get_parent(device_get_parent(dev)), child, irq, addr, data));
+	return (PCIB_MAP_MSI(device_get_parent(device_get_parent(dev)), child,
+	    irq, addr, data));
 }
 
 static device_method_t pcib_methods[] = {

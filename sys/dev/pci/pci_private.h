@@ -5,7 +5,8 @@
  */
 
 /*
- * What the PCI bus keeps about a function, and what its files (pci.c opens with the theory) share.
+ * What the PCI bus keeps about a function, and what its files (pci.c opens with
+ * the theory) share.
  */
 
 #ifndef _DEV_PCI_PCI_PRIVATE_H_
@@ -22,7 +23,8 @@ MALLOC_DECLARE(M_PCI);
 #define	PCI_NBARS	6
 
 struct pci_bar {
-	int		reg;		/* offset in configuration space: the resource's id */
+	int		reg;		/* offset in configuration space:
+					 * the resource's id */
 	int		type;		/* SYS_RES_MEMORY or SYS_RES_IOPORT */
 	bool		mem64;
 	bool		prefetch;
@@ -33,7 +35,7 @@ struct pci_bar {
 struct pci_msi {
 	int		cap;		/* where the capability is; 0: none */
 	uint16_t	ctrl;
-	u_int		max;		/* messages that the function can send */
+	u_int		max;	/* messages that the function can send */
 	u_int		alloc;		/* allocated, resource ids 1 to alloc */
 	u_int		handlers;
 	uint64_t	addr;		/* what was written; 0: nothing yet */
@@ -82,7 +84,7 @@ struct pci_devinfo {
 	uint8_t		hdrtype;
 	uint8_t		intpin;
 	uint8_t		intline;
-	uint16_t	cmdreg;		/* as last written; suspend restores it */
+	uint16_t	cmdreg;	/* as last written; suspend restores it */
 	uint8_t		cachelnsz;
 	uint8_t		lattimer;
 
@@ -90,7 +92,8 @@ struct pci_devinfo {
 	struct pci_bar	bars[PCI_NBARS];
 	struct pci_msi	msi;
 	struct pci_msix	msix;
-	int		pcie;		/* where the PCI Express capability is; 0: none */
+	int		pcie;		/* where the PCI Express
+					 * capability is; 0: none */
 	int		pcie_type;	/* PCIEM_TYPE_* */
 	int		pm;		/* power management capability */
 };
@@ -101,11 +104,17 @@ STAILQ_HEAD(pci_devlist, pci_devinfo);
 extern struct pci_devlist pci_devq;
 
 /* Configuration space of the function that `di` describes. */
-uint32_t pci_cfg_read(device_t bus, const struct pci_devinfo *di, int reg, int width);
-void	pci_cfg_write(device_t bus, const struct pci_devinfo *di, int reg, uint32_t val, int width);
+uint32_t pci_cfg_read(device_t bus, const struct pci_devinfo *di, int reg,
+    int width);
+void	pci_cfg_write(device_t bus, const struct pci_devinfo *di, int reg,
+    uint32_t val, int width);
 
-/* pci_enum.c: read a function's header; find its BARs; claim their addresses, or choose some. */
-struct pci_devinfo *pci_read_function(device_t bus, int domain, int b, int s, int f);
+/*
+ * pci_enum.c: read a function's header; find its BARs; claim their addresses,
+ * or choose some.
+ */
+struct pci_devinfo *pci_read_function(device_t bus, int domain, int b, int s,
+    int f);
 void	pci_read_bars(device_t bus, struct pci_devinfo *di);
 void	pci_claim_bars(device_t bus, device_t child);
 void	pci_unclaim_bars(device_t bus, device_t child);
@@ -134,6 +143,7 @@ bus_remap_intr_t pci_remap_intr;
 void	pci_restore_msi(device_t child);
 
 /* Set or clear bits of the command register. */
-void	pci_change_command(device_t bus, struct pci_devinfo *di, uint16_t clear, uint16_t set);
+void	pci_change_command(device_t bus, struct pci_devinfo *di, uint16_t clear,
+    uint16_t set);
 
 #endif /* !_DEV_PCI_PCI_PRIVATE_H_ */

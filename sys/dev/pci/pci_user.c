@@ -7,8 +7,8 @@
  */
 
 /*
- * pci(9) beyond the bus's methods: finding functions, saving and restoring their registers, PCI
- * Express.
+ * pci(9) beyond the bus's methods: finding functions, saving and restoring
+ * their registers, PCI Express.
  */
 
 #include <sys/param.h>
@@ -31,7 +31,8 @@ pci_find_dbsf(uint32_t domain, uint8_t bus, uint8_t slot, uint8_t func)
 	struct pci_devinfo *di;
 
 	STAILQ_FOREACH(di, &pci_devq, link)
-		if (di->domain == domain && di->bus == bus && di->slot == slot && di->func == func)
+		if (di->domain == domain && di->bus == bus &&
+		    di->slot == slot && di->func == func)
 			return (di->dev);
 	return (NULL);
 }
@@ -65,8 +66,8 @@ pci_find_class(uint8_t class, uint8_t subclass)
 }
 
 /*
- * A function by where it is: pci[DOMAIN:]BUS:SLOT:FUNCTION.  Called with names that are no
- * device's (devctl(8)).
+ * A function by where it is: pci[DOMAIN:]BUS:SLOT:FUNCTION.  Called with names
+ * that are no device's (devctl(8)).
  */
 static void
 pci_lookup(void *arg __unused, const char *name, device_t *dev)
@@ -121,10 +122,13 @@ pci_match_device(device_t child, const struct pci_device_table *id, size_t nelt)
 	for (; nelt-- > 0; id++) {
 		if ((!id->match_flag_vendor || id->vendor == di->vendor) &&
 		    (!id->match_flag_device || id->device == di->device) &&
-		    (!id->match_flag_subvendor || id->subvendor == di->subvendor) &&
-		    (!id->match_flag_subdevice || id->subdevice == di->subdevice) &&
+		    (!id->match_flag_subvendor ||
+		    id->subvendor == di->subvendor) &&
+		    (!id->match_flag_subdevice ||
+		    id->subdevice == di->subdevice) &&
 		    (!id->match_flag_class || id->class_id == di->baseclass) &&
-		    (!id->match_flag_subclass || id->subclass == di->subclass) &&
+		    (!id->match_flag_subclass ||
+		    id->subclass == di->subclass) &&
 		    (!id->match_flag_revid || id->revid == di->revid))
 			return (id);
 	}
@@ -132,8 +136,9 @@ pci_match_device(device_t child, const struct pci_device_table *id, size_t nelt)
 }
 
 /*
- * What a reset or a sleep may take from a function.  Addresses, interrupts and messages are known
- * anyway; only registers that drivers and firmware write directly must be read.
+ * What a reset or a sleep may take from a function.  Addresses, interrupts and
+ * messages are known anyway; only registers that drivers and firmware write
+ * directly must be read.
  */
 void
 pci_save_state(device_t dev)
@@ -156,7 +161,9 @@ pci_restore_state(device_t dev)
 	pci_write_config(dev, PCIR_CACHELNSZ, di->cachelnsz, 1);
 	pci_write_config(dev, PCIR_LATTIMER, di->lattimer, 1);
 	pci_write_config(dev, PCIR_COMMAND, di->cmdreg, 2);
-	/* The MSI-X table is memory of the function: it answers from here on. */
+	/*
+	 * The MSI-X table is memory of the function: it answers from here on.
+	 */
 	pci_restore_msi(dev);
 }
 
@@ -180,14 +187,16 @@ pcie_write_config(device_t dev, int reg, uint32_t value, int width)
 }
 
 uint32_t
-pcie_adjust_config(device_t dev, int reg, uint32_t mask, uint32_t value, int width)
+pcie_adjust_config(device_t dev, int reg, uint32_t mask, uint32_t value,
+    int width)
 {
 	struct pci_devinfo *di = device_get_ivars(dev);
 	uint32_t old;
 
 	old = pcie_read_config(dev, reg, width);
 	if (di->pcie != 0)
-		pcie_write_config(dev, reg, (old & ~mask) | (value & mask), width);
+		pcie_write_config(dev, reg, (old & ~mask) | (value & mask),
+		    width);
 	return (old);
 }
 
@@ -217,8 +226,8 @@ pci_set_max_read_req(device_t dev, int size)
 }
 
 /*
- * In microseconds: the longest that PCI Express 4.0, 2.8, lets a completion take without further
- * range.
+ * In microseconds: the longest that PCI Express 4.0, 2.8, lets a completion
+ * take without further range.
  */
 int
 pcie_get_max_completion_timeout(device_t dev)
@@ -231,7 +240,8 @@ bool
 pcie_wait_for_pending_transactions(device_t dev, u_int max_delay)
 {
 	for (;;) {
-		if ((pcie_read_config(dev, PCIER_DEVICE_STA, 2) & PCIEM_STA_TRANSACTION_PND) == 0)
+		if ((pcie_read_config(dev, PCIER_DEVICE_STA,
+		    2) & PCIEM_STA_TRANSACTION_PND) == 0)
 			return (true);
 		if (max_delay == 0)
 			return (false);
@@ -255,8 +265,8 @@ pcie_flr(device_t dev, u_int max_delay, bool force)
 		pci_write_config(dev, PCIR_COMMAND, command, 2);
 		return (false);
 	}
-	pcie_adjust_config(dev, PCIER_DEVICE_CTL, PCIEM_CTL_INITIATE_FLR, PCIEM_CTL_INITIATE_FLR,
-	    2);
+	pcie_adjust_config(dev, PCIER_DEVICE_CTL, PCIEM_CTL_INITIATE_FLR,
+	    PCIEM_CTL_INITIATE_FLR, 2);
 	/* PCI Express 4.0, 6.6.2: a function has 100 ms to come back. */
 	pause_sbt("pcieflr", 100 * SBT_1MS, 0, C_HARDCLOCK);
 	return (true);

@@ -26,6 +26,7 @@ PCIB_ACCESSOR(bus,	BUS,	uint32_t)
 #undef PCIB_ACCESSOR
 
 /* The PCIB_GET_ID of an ordinary bridge (pci_pci.c): bus, slot and function. */
-int	pcib_get_id_default(device_t pcib, device_t dev, enum pci_id_type type, uintptr_t *id);
+int	pcib_get_id_default(device_t pcib, device_t dev, enum pci_id_type type,
+    uintptr_t *id);
 
 #endif /* !_DEV_PCI_PCIB_PRIVATE_H_ */

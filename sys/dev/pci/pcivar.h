@@ -7,9 +7,9 @@
 /*
  * pci(9) as a driver sees it.
  *
- * Names, numbers and meaning are those of FreeBSD's header of this name, which a build on FreeBSD
- * uses instead of this one; what the bus keeps about a function is private to sys/dev/pci
- * (pci_private.h).
+ * Names, numbers and meaning are those of FreeBSD's header of this name, which
+ * a build on FreeBSD uses instead of this one; what the bus keeps about a
+ * function is private to sys/dev/pci (pci_private.h).
  */
 
 #ifndef _PCIVAR_H_
@@ -91,8 +91,8 @@ PCI_ACCESSOR(lattimer,		LATTIMER,	uint8_t)
 #define	PCI_POWERSTATE_UNKNOWN	-1
 
 /*
- * Calls of a driver about its own function `dev`: each goes to the bus that `dev` sits on.
- * The manual page pci(9) describes them.
+ * Calls of a driver about its own function `dev`: each goes to the bus that
+ * `dev` sits on.  The manual page pci(9) describes them.
  */
 #define	PCI_CALL(method, dev, ...)					\
 	method(device_get_parent(dev), (dev), ##__VA_ARGS__)
@@ -256,7 +256,8 @@ pci_get_rid(device_t dev)
 
 /* Finding functions. NULL when there is none. */
 device_t pci_find_bsf(uint8_t bus, uint8_t slot, uint8_t func);
-device_t pci_find_dbsf(uint32_t domain, uint8_t bus, uint8_t slot, uint8_t func);
+device_t pci_find_dbsf(uint32_t domain, uint8_t bus, uint8_t slot,
+    uint8_t func);
 device_t pci_find_device(uint16_t vendor, uint16_t device);
 device_t pci_find_class(uint8_t class, uint8_t subclass);
 device_t pci_find_pcie_root_port(device_t dev);
@@ -269,13 +270,15 @@ int	pci_get_max_read_req(device_t dev);
 int	pci_set_max_read_req(device_t dev, int size);
 uint32_t pcie_read_config(device_t dev, int reg, int width);
 void	pcie_write_config(device_t dev, int reg, uint32_t value, int width);
-uint32_t pcie_adjust_config(device_t dev, int reg, uint32_t mask, uint32_t value, int width);
+uint32_t pcie_adjust_config(device_t dev, int reg, uint32_t mask,
+    uint32_t value, int width);
 bool	pcie_flr(device_t dev, u_int max_delay, bool force);
 int	pcie_get_max_completion_timeout(device_t dev);
 bool	pcie_wait_for_pending_transactions(device_t dev, u_int max_delay);
 
 /*
- * A table of the functions that a driver knows, for pci_match_device() and PCI_PNP_INFO().
+ * A table of the functions that a driver knows, for pci_match_device() and
+ * PCI_PNP_INFO().
  */
 struct pci_device_table {
 	uint16_t
@@ -326,7 +329,10 @@ const struct pci_device_table *pci_match_device(device_t child,
 #define	PCI_MATCH(dev, table)						\
 	pci_match_device((dev), (table), sizeof(table) / sizeof((table)[0]))
 
-/* Called with each function that appears or goes; it is not attached at that moment. */
+/*
+ * Called with each function that appears or goes; it is not attached at that
+ * moment.
+ */
 typedef void (*pci_event_fn)(void *arg, device_t dev);
 EVENTHANDLER_DECLARE(pci_add_device, pci_event_fn);
 EVENTHANDLER_DECLARE(pci_delete_device, pci_event_fn);

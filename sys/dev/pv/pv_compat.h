@@ -5,8 +5,8 @@
  */
 
 /*
- * Names that FreeBSD 15 has and an older supported one has not, so that the suite builds for all of
- * them from one source.
+ * Names that FreeBSD 15 has and an older supported one has not, so that the
+ * suite builds for all of them from one source.
  */
 
 #ifndef _DEV_PV_PV_COMPAT_H_

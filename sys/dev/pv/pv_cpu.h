@@ -5,8 +5,9 @@
  */
 
 /*
- * How many queues, and the CPU of each.  Users of a device with n queues take that of their CPU's
- * number modulo n, and a queue's interrupt goes to the first of its CPUs.
+ * How many queues, and the CPU of each.  Users of a device with n queues take
+ * that of their CPU's number modulo n, and a queue's interrupt goes to the
+ * first of its CPUs.
  */
 
 #ifndef _DEV_PV_PV_CPU_H_
@@ -15,7 +16,10 @@
 #include <sys/param.h>
 #include <sys/smp.h>
 
-/* How many of those offered, but at least one: as many as are wanted, or with 0 one for each CPU. */
+/*
+ * How many of those offered, but at least one: as many as are wanted, or with 0
+ * one for each CPU.
+ */
 static inline u_int
 pv_queue_count(u_int offered, int wanted)
 {

@@ -92,7 +92,8 @@ pv_dma_alloc_some(struct pv_dma *pdm, bus_dma_tag_t parent, bus_size_t size,
     u_int n, u_int least, bus_size_t align)
 {
 
-	for (; pv_dma_alloc(pdm, parent, n * size, align) != 0; n = MAX(n / 2, least))
+	for (; pv_dma_alloc(pdm, parent, n * size, align) != 0;
+	    n = MAX(n / 2, least))
 		if (n <= least)
 			return (0);
 	return (n);

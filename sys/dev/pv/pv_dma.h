@@ -49,17 +49,19 @@ int	pv_dma_alloc_pieces(struct pv_dma *pdm, bus_dma_tag_t parent,
 	    bus_size_t piece, int n, bus_size_t align, bus_addr_t *addrs);
 
 /*
- * pv_dma_alloc() for n things of size bytes each or, if there is no memory, for half as many,
- * and so on, down to the least number that is of use.  Returns for how many; 0: nothing is
- * allocated.
+ * pv_dma_alloc() for n things of size bytes each or, if there is no memory, for
+ * half as many, and so on, down to the least number that is of use.  Returns
+ * for how many; 0: nothing is allocated.
  */
-u_int	pv_dma_alloc_some(struct pv_dma *pdm, bus_dma_tag_t parent, bus_size_t size,
+u_int	pv_dma_alloc_some(struct pv_dma *pdm, bus_dma_tag_t parent,
+    bus_size_t size,
 	    u_int n, u_int least, bus_size_t align);
 
 /*
- * bus_dmamap_sync(9).  Where memory is not cache-coherent, BUS_DMA_COHERENT made
- * it uncached, and this is a barrier; with bounce pages it would be wrong to
- * copy all of it, and bus_dmamem_alloc(9) never returns memory that needs it.
+ * bus_dmamap_sync(9).  Where memory is not cache-coherent, BUS_DMA_COHERENT
+ * made it uncached, and this is a barrier; with bounce pages it would be wrong
+ * to copy all of it, and bus_dmamem_alloc(9) never returns memory that needs
+ * it.
  */
 static inline void
 pv_dma_sync(const struct pv_dma *pdm, bus_dmasync_op_t op)

@@ -5,9 +5,10 @@
  */
 
 /*
- * Messages about what a device or a back end can repeat as often as it likes.  Each is counted where a
- * sysctl shows it, and the first ones are logged.  ppsratecheck(9) is not enough of a limit: a device
- * that fails ten times a second would write some hundred thousand lines a day.
+ * Messages about what a device or a back end can repeat as often as it likes.
+ * Each is counted where a sysctl shows it, and the first ones are logged.
+ * ppsratecheck(9) is not enough of a limit: a device that fails ten times a
+ * second would write some hundred thousand lines a day.
  */
 
 #ifndef _DEV_PV_PV_LOG_H_

@@ -7,10 +7,11 @@
  */
 
 /*
- * Sources of random(4): a thread of the tree kernel reads each ten times a second, and stirs what it
- * gives into the numbers of arc4random(9).
+ * Sources of random(4): a thread of the tree kernel reads each ten times a
+ * second, and stirs what it gives into the numbers of arc4random(9).
  *
- * Locking.  random_sx: the list's changes and its sysctl.  Readers of the list are in an epoch section.
+ * Locking.  random_sx: the list's changes and its sysctl.  Readers of the list
+ * are in an epoch section.
  */
 
 #include <sys/param.h>
@@ -27,7 +28,8 @@
 
 #include <dev/random/randomdev.h>
 
-#define	HARVEST_BYTES	8	/* that a source is asked for at once, as in FreeBSD */
+#define	HARVEST_BYTES	8	/* that a source is asked for at once,
+				 * as in FreeBSD */
 #define	HARVEST_READS	4	/* each time */
 
 struct harvested {
@@ -40,7 +42,8 @@ static MALLOC_DEFINE(M_ENTROPY, "entropy", "sources of random(4)");
 static struct sx random_sx;
 SX_SYSINIT(random_sources, &random_sx, "sources of random(4)");
 static epoch_t random_epoch;
-static CK_LIST_HEAD(, harvested) random_sources = CK_LIST_HEAD_INITIALIZER(random_sources);
+static CK_LIST_HEAD(,
+    harvested) random_sources = CK_LIST_HEAD_INITIALIZER(random_sources);
 u_int hc_source_mask;
 
 static void
@@ -79,7 +82,8 @@ random_source_deregister(struct random_source *rs)
 	}
 	hc_source_mask &= ~(1u << rs->rs_source);
 	sx_xunlock(&random_sx);
-	KASSERT(h != NULL, ("%s: %s is not registered", __func__, rs->rs_ident));
+	KASSERT(h != NULL,
+	    ("%s: %s is not registered", __func__, rs->rs_ident));
 	epoch_wait_preempt(random_epoch);
 	free(h, M_ENTROPY);
 }
@@ -96,10 +100,11 @@ random_feed(void)
 	CK_LIST_FOREACH(h, &random_sources, h_link) {
 		for (i = 0; i < HARVEST_READS; i++) {
 			n = h->h_source->rs_read(bytes, sizeof(bytes));
-			KASSERT(n <= sizeof(bytes), ("%s: %s gave %u bytes", __func__,
-			    h->h_source->rs_ident, n));
+			KASSERT(n <= sizeof(bytes), ("%s: %s gave %u bytes",
+			    __func__, h->h_source->rs_ident, n));
 			if (n > 0)
-				random_harvest_direct(bytes, n, h->h_source->rs_source);
+				random_harvest_direct(bytes, n,
+				    h->h_source->rs_source);
 		}
 	}
 	epoch_exit_preempt(random_epoch, &et);
@@ -117,8 +122,10 @@ random_kthread(void)
 }
 
 static struct proc *random_proc;
-static const struct kproc_desc random_kproc = { "rand_harvestq", random_kthread, &random_proc };
-SYSINIT(random_kthread, SI_SUB_KICK_SCHEDULER, SI_ORDER_ANY, kproc_start, &random_kproc);
+static const struct kproc_desc random_kproc = { "rand_harvestq", random_kthread,
+    &random_proc };
+SYSINIT(random_kthread, SI_SUB_KICK_SCHEDULER, SI_ORDER_ANY, kproc_start,
+    &random_kproc);
 
 static int
 random_sources_sysctl(SYSCTL_HANDLER_ARGS)
@@ -130,12 +137,15 @@ random_sources_sysctl(SYSCTL_HANDLER_ARGS)
 	sbuf_new_for_sysctl(&sb, NULL, 64, req);
 	sx_slock(&random_sx);
 	CK_LIST_FOREACH(h, &random_sources, h_link)
-		sbuf_printf(&sb, "%s'%s'", n++ == 0 ? "" : ",", h->h_source->rs_ident);
+		sbuf_printf(&sb, "%s'%s'", n++ == 0 ? "" : ",",
+		    h->h_source->rs_ident);
 	sx_sunlock(&random_sx);
 	error = sbuf_finish(&sb);
 	sbuf_delete(&sb);
 	return (error);
 }
-static SYSCTL_NODE(_kern, OID_AUTO, random, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "random(4)");
-SYSCTL_PROC(_kern_random, OID_AUTO, random_sources, CTLTYPE_STRING | CTLFLAG_RD | CTLFLAG_MPSAFE,
-    NULL, 0, random_sources_sysctl, "A", "Fast sources that are registered");
+static SYSCTL_NODE(_kern, OID_AUTO, random, CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+    "random(4)");
+SYSCTL_PROC(_kern_random, OID_AUTO, random_sources,
+    CTLTYPE_STRING | CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, 0,
+    random_sources_sysctl, "A", "Fast sources that are registered");

@@ -14,8 +14,9 @@
 #include <sys/random.h>
 
 /*
- * Store up to len bytes in buf, at once: called some times a second, in an epoch section, in which no
- * thread may sleep.  Returns how many bytes there were.
+ * Store up to len bytes in buf, at once: called some times a second, in an
+ * epoch section, in which no thread may sleep.  Returns how many bytes there
+ * were.
  */
 typedef u_int random_source_read_t(void *buf, u_int len);
 

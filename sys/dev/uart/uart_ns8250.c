@@ -7,16 +7,18 @@
  */
 
 /*
- * The serial port of a PC: ns8250 and successors at I/O port 0x3f8, IRQ 4, as the console.
+ * The serial port of a PC: ns8250 and successors at I/O port 0x3f8, IRQ 4, as
+ * the console.
  *
- * Output is polled and uses the transmit FIFO: when the line status register says that the FIFO
- * is empty, 16 characters are written before it is read again, since each access to a port costs
- * a trip to the emulator.  Input is taken by the interrupt into a queue; the threaded handler
- * then wakes the reader.  Before interrupts work, and during a panic, cn_getc() asks the device
- * itself.
+ * Output is polled and uses the transmit FIFO: when the line status register
+ * says that the FIFO is empty, 16 characters are written before it is read
+ * again, since each access to a port costs a trip to the emulator.  Input is
+ * taken by the interrupt into a queue; the threaded handler then wakes the
+ * reader.  Before interrupts work, and during a panic, cn_getc() asks the
+ * device itself.
  *
- * Locking.  uart_mtx (spin) protects the queue and the receive side of the device.  Output needs no
- * lock of its own: cnputs_mtx is held.
+ * Locking.  uart_mtx (spin) protects the queue and the receive side of the
+ * device.  Output needs no lock of its own: cnputs_mtx is held.
  *
  * Gaps: one port, 115200 8n1, no flow control, no transmit interrupt.
  */
@@ -43,18 +45,19 @@
 #define	RX_QUEUE_SIZE	1024		/* a power of two */
 
 /*
- * How often to look at a busy transmitter before giving up: a host that is slow to read stalls it
- * for a while, which must not lose output; one that never reads must not hang the kernel.
+ * How often to look at a busy transmitter before giving up: a host that is slow
+ * to read stalls it for a while, which must not lose output; one that never
+ * reads must not hang the kernel.
  */
 #define	TX_PATIENCE	20000000
 
-static u_int tx_room;			/* characters that surely fit into the FIFO */
-static bool tx_stuck;			/* timed out, until the transmitter is seen ready */
+static u_int tx_room;		/* characters that surely fit into the FIFO */
+static bool tx_stuck;	/* timed out, until the transmitter is seen ready */
 
 static struct mtx uart_mtx;
 MTX_SYSINIT(uart, &uart_mtx, "uart", MTX_SPIN | MTX_NOWITNESS);
 static uint8_t rx_queue[RX_QUEUE_SIZE];
-static u_int rx_head, rx_tail;		/* free-running: put at head, take at tail */
+static u_int rx_head, rx_tail;	/* free-running: put at head, take at tail */
 static uint8_t uart_ier;		/* interrupts that are wanted */
 
 static uint8_t
@@ -164,7 +167,10 @@ uart_cngetc(struct consdev *cp __unused)
 	return (c);
 }
 
-/* After a sleep; what came meanwhile would be lost when the FIFO is switched on. */
+/*
+ * After a sleep; what came meanwhile would be lost when the FIFO is switched
+ * on.
+ */
 static void
 uart_cnresume(struct consdev *cp)
 {
@@ -195,14 +201,17 @@ uart_attach(void *dummy __unused)
 	if (uart_consdev.cn_pri == CN_DEAD)
 		return;
 	if (isrc == NULL) {
-		printf("uart0: no interrupt source for IRQ %d: no console input\n", UART_IRQ);
+		printf(
+		    "uart0: no interrupt source for IRQ %d: no console input\n",
+		    UART_IRQ);
 		return;
 	}
 	error = intr_add_handler(isrc, "uart0", NULL, uart_intr, NULL,
 	    INTR_TYPE_TTY | INTR_MPSAFE, &cookie, 0);
 	if (error != 0) {
-		printf("uart0: IRQ %d can't be used (error %d): no console input\n", UART_IRQ,
-		    error);
+		printf(
+		    "uart0: IRQ %d can't be used (error %d): no console input\n",
+		    UART_IRQ, error);
 		return;
 	}
 	uart_ier = IER_ERXRDY;

@@ -7,25 +7,30 @@
 /*
  * The virtio bus: the half that is the same for every transport.
  *
- * A device goes through these states (VirtIO 1.3, 2.1 and 3.1); virtio.h lists the functions that a
- * driver moves it with.
+ * A device goes through these states (VirtIO 1.3, 2.1 and 3.1); virtio.h lists
+ * the functions that a driver moves it with.
  *
- *	reset --negotiate--> features agreed --alloc_queues--> queues set up --start--> live
- *	  ^                                                          ^                    |
- *	  |                                                          +-----restart--+     |
- *	  +--free_queues-- stopped <----------------stop------------------ stopped <+-----+
+ *	      negotiate           alloc_queues             start
+ *	reset ---------> features ------------> queues ------------> live
+ *	  ^              agreed                 set up                |
+ *	  |                                       ^                   | quiesce
+ *	  |                                       | restart           v
+ *	  +-------------- free_queues ------------+--------------- stopped
  *
- * The transport is called through virtio_bus_if.m on the child's parent, whose softc begins with a
- * struct virtio_bus.  Interrupts are virtio_intr.c's.
+ * The transport is called through virtio_bus_if.m on the child's parent, whose
+ * softc begins with a struct virtio_bus.  Interrupts are virtio_intr.c's.
  *
- * Features of the ring (packed, indirect descriptors, event indices ...) are negotiated here and not by
- * drivers, which do not depend on them; virtio_feature.c has their table.
+ * Features of the ring (packed, indirect descriptors, event indices ...) are
+ * negotiated here and not by drivers, which do not depend on them;
+ * virtio_feature.c has their table.
  *
- * Locking.  None.  A driver calls these functions one at a time.  Interrupt handlers read vb_awake, and
- * pvq_kick() reads vb_live, without a lock: acting on the old value is harmless, because the queues
- * and the registers are there until virtio_free_queues() has waited for the handlers.
+ * Locking.  None.  A driver calls these functions one at a time.  Interrupt
+ * handlers read vb_awake, and pvq_kick() reads vb_live, without a lock: acting
+ * on the old value is harmless, because the queues and the registers are there
+ * until virtio_free_queues() has waited for the handlers.
  *
- * Gaps.  Legacy devices, whose fields are in the guest's order, are not served on a big-endian machine.
+ * Gaps.  Legacy devices, whose fields are in the guest's order, are not served
+ * on a big-endian machine.
  */
 
 #include <sys/param.h>
@@ -48,7 +53,9 @@
 #include <dev/virtio/virtio_bus.h>
 #include <dev/virtio/virtio_ring.h>
 
-/* After so many changes during a read the configuration is taken for unstable. */
+/*
+ * After so many changes during a read the configuration is taken for unstable.
+ */
 #define	VIRTIO_CONFIG_TRIES	100
 static MALLOC_DEFINE(M_VIRTIO, "virtio", "virtio bus");
 
@@ -89,10 +96,12 @@ virtio_bus_of(device_t child)
 }
 
 /*
- * Choose from the features that the device offers.  Returns ENOTSUP, logged, if one is missing.
+ * Choose from the features that the device offers.  Returns ENOTSUP, logged, if
+ * one is missing.
  */
 static int
-virtio_choose(struct virtio_bus *vb, const struct virtio_feature *table, uint64_t *chosen)
+virtio_choose(struct virtio_bus *vb, const struct virtio_feature *table,
+    uint64_t *chosen)
 {
 	const struct virtio_feature *vf;
 	uint64_t mask;
@@ -103,7 +112,8 @@ virtio_choose(struct virtio_bus *vb, const struct virtio_feature *table, uint64_
 			mask |= vf->vf_mask;
 		if ((vf->vf_flags & VIRTIO_FEATURE_REQUIRED) != 0 &&
 		    (vb->vb_offered & vf->vf_mask) == 0) {
-			virtio_refuse(vb->vb_child, "device does not offer %s, which its driver "
+			virtio_refuse(vb->vb_child,
+			    "device does not offer %s, which its driver "
 			    "needs", vf->vf_name);
 			return (ENOTSUP);
 		}
@@ -118,7 +128,8 @@ virtio_choose(struct virtio_bus *vb, const struct virtio_feature *table, uint64_
 
 /* May the driver use a device that offers this? */
 static int
-virtio_check(device_t dev, const struct virtio_bus *vb, const struct virtio_feature *table)
+virtio_check(device_t dev, const struct virtio_bus *vb,
+    const struct virtio_feature *table)
 {
 	const struct virtio_feature *vf;
 	int error = 0;
@@ -134,7 +145,8 @@ virtio_check(device_t dev, const struct virtio_bus *vb, const struct virtio_feat
 static void
 virtio_set_status(struct virtio_bus *vb, uint8_t bits)
 {
-	uint8_t status = VIRTIO_BUS_GET_STATUS(vb->vb_dev) & ~VIRTIO_STATUS_NEEDS_RESET;
+	uint8_t status = VIRTIO_BUS_GET_STATUS(vb->vb_dev) &
+	    ~VIRTIO_STATUS_NEEDS_RESET;
 
 	VIRTIO_BUS_SET_STATUS(vb->vb_dev, status | bits);
 }
@@ -163,11 +175,15 @@ virtio_reset(struct virtio_bus *vb)
 
 	error = virtio_halt(vb);
 	if (error != 0) {
-		/* Of one that does not answer, it is said once, however often that is tried. */
+		/*
+		 * Of one that does not answer, it is said once, however often
+		 * that is tried.
+		 */
 		if (error != ETIMEDOUT || !said)
-			device_printf(vb->vb_dev, error == ENXIO ? "device was removed\n" :
-			    error == EIO ? "device is not used: its interrupt can't be acknowledged\n" :
-			    "device does not answer a reset\n");
+			device_printf(vb->vb_dev, error == ENXIO ?
+			    "device was removed\n" : error == EIO ?
+			    "device is not used: its interrupt can't be acknowledged\n"
+			    : "device does not answer a reset\n");
 		return (error == ETIMEDOUT ? ETIMEDOUT : ENODEV);
 	}
 	VIRTIO_BUS_SET_STATUS(vb->vb_dev, VIRTIO_STATUS_ACK);
@@ -183,8 +199,10 @@ virtio_agree(struct virtio_bus *vb, uint64_t features)
 	VIRTIO_BUS_SET_FEATURES(vb->vb_dev, features);
 	if (vb->vb_modern) {
 		virtio_set_status(vb, VIRTIO_STATUS_FEATURES_OK);
-		if ((VIRTIO_BUS_GET_STATUS(vb->vb_dev) & VIRTIO_STATUS_FEATURES_OK) == 0) {
-			virtio_refuse(vb->vb_child, "device refused features 0x%jx",
+		if ((VIRTIO_BUS_GET_STATUS(vb->vb_dev) &
+		    VIRTIO_STATUS_FEATURES_OK) == 0) {
+			virtio_refuse(vb->vb_child,
+			    "device refused features 0x%jx",
 			    (uintmax_t)features);
 			virtio_set_status(vb, VIRTIO_STATUS_FAILED);
 			return (ENODEV);
@@ -195,7 +213,8 @@ virtio_agree(struct virtio_bus *vb, uint64_t features)
 }
 
 int
-virtio_negotiate(device_t dev, const struct virtio_feature *table, uint64_t *got)
+virtio_negotiate(device_t dev, const struct virtio_feature *table,
+    uint64_t *got)
 {
 	struct virtio_bus *vb = virtio_bus_of(dev);
 	uint64_t chosen;
@@ -222,7 +241,8 @@ virtio_negotiate(device_t dev, const struct virtio_feature *table, uint64_t *got
 		return (error);
 	virtio_feature_names(vb->vb_features_str, table, vb->vb_features);
 	if (bootverbose) {
-		device_printf(vb->vb_dev, "device offers %s\n", vb->vb_offered_str);
+		device_printf(vb->vb_dev, "device offers %s\n",
+		    vb->vb_offered_str);
 		device_printf(vb->vb_dev, "in use: %s\n", vb->vb_features_str);
 	}
 	*got = vb->vb_features;
@@ -311,8 +331,8 @@ virtio_read_config(device_t dev, bus_size_t off, void *dst, size_t len)
 		return (0);
 	}
 	/*
-	 * A legacy device has no generation (2.5.4): two passes that read the same must do.  The
-	 * first one compares with an empty buffer.
+	 * A legacy device has no generation (2.5.4): two passes that read the
+	 * same must do.  The first one compares with an empty buffer.
 	 */
 	for (tries = 0; tries < VIRTIO_CONFIG_TRIES; tries++) {
 		gen = VIRTIO_BUS_CONFIG_GEN(vb->vb_dev);
@@ -323,7 +343,8 @@ virtio_read_config(device_t dev, bus_size_t off, void *dst, size_t len)
 			return (0);
 	}
 	if (PV_LOGS(++vb->vb_unsteady))
-		device_printf(vb->vb_dev, "configuration at %ju changed at each attempt to read it\n",
+		device_printf(vb->vb_dev,
+		    "configuration at %ju changed at each attempt to read it\n",
 		    (uintmax_t)off);
 	return (EBUSY);
 }
@@ -342,7 +363,8 @@ virtio_write_config(device_t dev, bus_size_t off, const void *src, size_t len)
 		return (ENXIO);
 	for (i = 0; i < len; i += width) {
 		if (width == 4)
-			memcpy(&v32, from + virtio_config_at(i, len, BYTE_ORDER == BIG_ENDIAN), 4);
+			memcpy(&v32, from + virtio_config_at(i, len,
+			    BYTE_ORDER == BIG_ENDIAN), 4);
 		else if (width == 2) {
 			memcpy(&v16, from + i, 2);
 			v32 = v16;
@@ -358,7 +380,8 @@ virtio_config_task(void *arg, int pending __unused)
 {
 	struct virtio_bus *vb = arg;
 
-	if ((vb->vb_awake || vb->vb_reset_wanted) && !vb->vb_leaving && !vb->vb_asleep)
+	if ((vb->vb_awake || vb->vb_reset_wanted) && !vb->vb_leaving &&
+	    !vb->vb_asleep)
 		(void)VIRTIO_CONFIG_CHANGED(vb->vb_child);
 }
 
@@ -367,40 +390,51 @@ static void
 virtio_config_drain(struct virtio_bus *vb)
 {
 
-	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
-	while (taskqueue_cancel_timeout(vb->vb_config_tasks.pt_tq, &vb->vb_config_task, NULL) != 0)
-		taskqueue_drain_timeout(vb->vb_config_tasks.pt_tq, &vb->vb_config_task);
+	/*
+	 * Cancelled first, as a queue keeps count of a callout that was only
+	 * drained.
+	 */
+	while (taskqueue_cancel_timeout(vb->vb_config_tasks.pt_tq,
+	    &vb->vb_config_task, NULL) != 0)
+		taskqueue_drain_timeout(vb->vb_config_tasks.pt_tq,
+		    &vb->vb_config_task);
 }
 
 /* Choose the size of a queue.  Returns 0, logged, if no size fits. */
 static uint16_t
-virtio_choose_size(struct virtio_bus *vb, int index, const struct virtio_queue_spec *spec)
+virtio_choose_size(struct virtio_bus *vb, int index,
+    const struct virtio_queue_spec *spec)
 {
 	uint16_t size;
 
 	size = VIRTIO_BUS_QUEUE_SIZE(vb->vb_dev, index);
 	if (size == 0) {
-		device_printf(vb->vb_dev, "device has no queue %d (%s)\n", index,
-		    spec->vqs_spec.pqs_name);
+		device_printf(vb->vb_dev, "device has no queue %d (%s)\n",
+		    index, spec->vqs_spec.pqs_name);
 		return (0);
 	}
 	/* A packed ring is of any size (2.8.10.1). */
-	if ((!powerof2(size) && (vb->vb_features & VIRTIO_F_RING_PACKED) == 0) ||
-	    size > VRING_MAX_SIZE) {
-		device_printf(vb->vb_dev, "queue %d (%s): size %u is not a power of two up to "
-		    "%u\n", index, spec->vqs_spec.pqs_name, size, VRING_MAX_SIZE);
+	if ((!powerof2(size) && (vb->vb_features &
+	    VIRTIO_F_RING_PACKED) == 0) || size > VRING_MAX_SIZE) {
+		device_printf(vb->vb_dev,
+		    "queue %d (%s): size %u is not a power of two up to "
+		    "%u\n", index, spec->vqs_spec.pqs_name, size,
+		    VRING_MAX_SIZE);
 		return (0);
 	}
-	while (!vb->vb_fixed_size && spec->vqs_max_size != 0 && size > spec->vqs_max_size &&
-	    size > 1)
+	while (!vb->vb_fixed_size && spec->vqs_max_size != 0 &&
+	    size > spec->vqs_max_size && size > 1)
 		size /= 2;
 	return (size);
 }
 
-/* A ring for a queue.  Returns 0, or an error, with a message if it is to be said. */
+/*
+ * A ring for a queue.  Returns 0, or an error, with a message if it is to be
+ * said.
+ */
 static int
-virtio_alloc_ring(struct virtio_bus *vb, int index, const struct virtio_queue_spec *spec, bool say,
-    struct pvq **qp)
+virtio_alloc_ring(struct virtio_bus *vb, int index,
+    const struct virtio_queue_spec *spec, bool say, struct pvq **qp)
 {
 	struct virtqueue_params params = {
 		.vqp_dev = vb->vb_dev,
@@ -424,13 +458,16 @@ virtio_alloc_ring(struct virtio_bus *vb, int index, const struct virtio_queue_sp
 		return (ENXIO);
 	error = virtqueue_create(&params, qp);
 	if (error != 0 && say)
-		device_printf(vb->vb_dev, "queue %d (%s): no memory for %u descriptors (error "
-		    "%d)\n", index, spec->vqs_spec.pqs_name, params.vqp_size, error);
+		device_printf(vb->vb_dev,
+		    "queue %d (%s): no memory for %u descriptors (error "
+		    "%d)\n", index, spec->vqs_spec.pqs_name, params.vqp_size,
+		    error);
 	return (error);
 }
 
 static int
-virtio_alloc_queue(struct virtio_bus *vb, int index, const struct virtio_queue_spec *spec)
+virtio_alloc_queue(struct virtio_bus *vb, int index,
+    const struct virtio_queue_spec *spec)
 {
 	struct virtio_slot *vs = &vb->vb_slots[index];
 	int error;
@@ -456,11 +493,14 @@ virtio_spare_queues(device_t dev, const struct virtio_queue_spec *specs, int n)
 	struct virtio_slot *vs;
 	int error = 0, i;
 
-	KASSERT(n <= vb->vb_nslots, ("%s: %d queues of %d", __func__, n, vb->vb_nslots));
+	KASSERT(n <= vb->vb_nslots,
+	    ("%s: %d queues of %d", __func__, n, vb->vb_nslots));
 	for (i = 0; i < n && error == 0; i++) {
 		vs = &vb->vb_slots[i];
-		if (vs->vs_pvq == NULL && vs->vs_spare == NULL && specs[i].vqs_spec.pqs_pvq != NULL)
-			error = virtio_alloc_ring(vb, i, &specs[i], false, &vs->vs_spare);
+		if (vs->vs_pvq == NULL && vs->vs_spare == NULL &&
+		    specs[i].vqs_spec.pqs_pvq != NULL)
+			error = virtio_alloc_ring(vb, i, &specs[i], false,
+			    &vs->vs_spare);
 	}
 	/* All, or none takes part in the next restart. */
 	for (i = 0; i < n; i++) {
@@ -477,7 +517,10 @@ virtio_spare_queues(device_t dev, const struct virtio_queue_spec *specs, int n)
 	return (error);
 }
 
-/* The queues that were allocated since the last start.  Returns true if there are any. */
+/*
+ * The queues that were allocated since the last start.  Returns true if there
+ * are any.
+ */
 static bool
 virtio_use_spares(struct virtio_bus *vb)
 {
@@ -503,9 +546,11 @@ virtio_setup_queues(struct virtio_bus *vb)
 	for (i = 0; i < vb->vb_nslots; i++) {
 		if (vb->vb_slots[i].vs_pvq == NULL)
 			continue;
-		error = VIRTIO_BUS_QUEUE_SETUP(vb->vb_dev, i, vb->vb_slots[i].vs_pvq);
+		error = VIRTIO_BUS_QUEUE_SETUP(vb->vb_dev, i,
+		    vb->vb_slots[i].vs_pvq);
 		if (error != 0) {
-			device_printf(vb->vb_dev, "device did not accept queue %d (%s)\n", i,
+			device_printf(vb->vb_dev,
+			    "device did not accept queue %d (%s)\n", i,
 			    vb->vb_slots[i].vs_pvq->q_name);
 			return (error);
 		}
@@ -514,7 +559,8 @@ virtio_setup_queues(struct virtio_bus *vb)
 }
 
 int
-virtio_alloc_queues(device_t dev, const struct virtio_queue_spec *specs, int n, int type)
+virtio_alloc_queues(device_t dev, const struct virtio_queue_spec *specs, int n,
+    int type)
 {
 	struct virtio_bus *vb = virtio_bus_of(dev);
 	int error, i;
@@ -523,10 +569,12 @@ virtio_alloc_queues(device_t dev, const struct virtio_queue_spec *specs, int n, 
 	error = pv_tasks_init(&vb->vb_config_tasks);
 	if (error != 0)
 		return (error);
-	vb->vb_slots = malloc(n * sizeof(*vb->vb_slots), M_VIRTIO, M_WAITOK | M_ZERO);
+	vb->vb_slots = malloc(n * sizeof(*vb->vb_slots), M_VIRTIO,
+	    M_WAITOK | M_ZERO);
 	vb->vb_nslots = n;
 	vb->vb_intr_type = type;
-	TIMEOUT_TASK_INIT(vb->vb_config_tasks.pt_tq, &vb->vb_config_task, 0, virtio_config_task, vb);
+	TIMEOUT_TASK_INIT(vb->vb_config_tasks.pt_tq, &vb->vb_config_task, 0,
+	    virtio_config_task, vb);
 	for (i = 0; i < n && error == 0; i++)
 		error = virtio_alloc_queue(vb, i, &specs[i]);
 	if (error == 0)
@@ -575,9 +623,9 @@ virtio_start(device_t dev)
 	virtio_set_status(vb, VIRTIO_STATUS_DRIVER_OK);
 	vb->vb_live = true;
 	/*
-	 * The device could not be notified of chains that were put before now (3.1.1).  The fence
-	 * pairs with the one in pvq_kick(): a concurrent kick sees that the device is live, or its
-	 * chains are seen here.
+	 * The device could not be notified of chains that were put before now
+	 * (3.1.1).  The fence pairs with the one in pvq_kick(): a concurrent
+	 * kick sees that the device is live, or its chains are seen here.
 	 */
 	atomic_thread_fence_seq_cst();
 	for (i = 0; i < vb->vb_nslots; i++) {
@@ -594,16 +642,23 @@ virtio_quiesce(device_t dev)
 	int error;
 
 	error = virtio_halt(vb);
-	/* A device that was removed, or is left reset, accesses nothing any more. */
+	/*
+	 * A device that was removed, or is left reset, accesses nothing any
+	 * more.
+	 */
 	if (error == ENXIO || error == EIO)
 		return (0);
 	if (error != 0)
-		device_printf(vb->vb_dev, "device does not answer a reset: it was cut off, and "
+		device_printf(vb->vb_dev,
+		    "device does not answer a reset: it was cut off, and "
 		    "its memory is lost\n");
 	return (error);
 }
 
-/* Interrupts that there were before, so that it is no more than a shortage if there are none now. */
+/*
+ * Interrupts that there were before, so that it is no more than a shortage if
+ * there are none now.
+ */
 static int
 virtio_intr_again(struct virtio_bus *vb)
 {
@@ -624,14 +679,19 @@ virtio_restart(device_t dev)
 		return (error);
 	offered = VIRTIO_BUS_GET_FEATURES(vb->vb_dev);
 	if ((vb->vb_features & ~offered) != 0) {
-		device_printf(vb->vb_dev, "device no longer offers features 0x%jx\n",
+		device_printf(vb->vb_dev,
+		    "device no longer offers features 0x%jx\n",
 		    (uintmax_t)(vb->vb_features & ~offered));
 		return (ENODEV);
 	}
 	error = virtio_agree(vb, vb->vb_features);
-	/* A dump needs neither more queues nor interrupts, for which it would have to sleep. */
+	/*
+	 * A dump needs neither more queues nor interrupts, for which it would
+	 * have to sleep.
+	 */
 	more = error == 0 && panicstr == NULL && virtio_use_spares(vb);
-	for (vs = vb->vb_slots; error == 0 && vs < vb->vb_slots + vb->vb_nslots; vs++) {
+	for (vs = vb->vb_slots; error == 0 && vs < vb->vb_slots + vb->vb_nslots;
+	    vs++) {
 		if (vs->vs_pvq == NULL)
 			continue;
 		error = virtio_slot_reinit(vs);
@@ -667,12 +727,13 @@ virtio_request_reset(device_t dev)
 	struct virtio_bus *vb = virtio_bus_of(dev);
 
 	vb->vb_reset_wanted = true;
-	(void)taskqueue_enqueue_timeout_sbt(vb->vb_config_tasks.pt_tq, &vb->vb_config_task, SBT_1S,
-	    0, 0);
+	(void)taskqueue_enqueue_timeout_sbt(vb->vb_config_tasks.pt_tq,
+	    &vb->vb_config_task, SBT_1S, 0, 0);
 }
 
 int
-virtio_bus_read_ivar(device_t dev, device_t child __unused, int which, uintptr_t *result)
+virtio_bus_read_ivar(device_t dev, device_t child __unused, int which,
+    uintptr_t *result)
 {
 	struct virtio_bus *vb = device_get_softc(dev);
 
@@ -691,15 +752,20 @@ virtio_bus_read_ivar(device_t dev, device_t child __unused, int which, uintptr_t
 	}
 }
 
-/* The driver has left, or did not get as far as to attach: leave the device as it was found. */
+/*
+ * The driver has left, or did not get as far as to attach: leave the device as
+ * it was found.
+ */
 void
 virtio_bus_child_detached(device_t dev, device_t child)
 {
 	struct virtio_bus *vb = device_get_softc(dev);
 
-	KASSERT(vb->vb_slots == NULL, ("%s: the driver left its queues behind", __func__));
+	KASSERT(vb->vb_slots == NULL,
+	    ("%s: the driver left its queues behind", __func__));
 	vb->vb_leaving = false;
-	strlcpy(vb->vb_last_name, device_get_nameunit(child), sizeof(vb->vb_last_name));
+	strlcpy(vb->vb_last_name, device_get_nameunit(child),
+	    sizeof(vb->vb_last_name));
 	if (virtio_halt(vb) == 0)
 		VIRTIO_BUS_SET_STATUS(dev, VIRTIO_STATUS_ACK);
 }
@@ -718,8 +784,8 @@ virtio_leave(device_t dev)
 }
 
 /*
- * A driver without a device_suspend method has left its device as it was.  It is reset here, and the
- * driver finds that when it is resumed.
+ * A driver without a device_suspend method has left its device as it was.  It
+ * is reset here, and the driver finds that when it is resumed.
  */
 static int
 virtio_sleep(struct virtio_bus *vb)
@@ -740,13 +806,15 @@ virtio_wake(struct virtio_bus *vb)
 
 	vb->vb_asleep = false;
 	vb->vb_reset_wanted = true;
-	(void)taskqueue_enqueue_timeout_sbt(vb->vb_config_tasks.pt_tq, &vb->vb_config_task, 0, 0, 0);
+	(void)taskqueue_enqueue_timeout_sbt(vb->vb_config_tasks.pt_tq,
+	    &vb->vb_config_task, 0, 0, 0);
 }
 
 /*
- * The topology lock is dropped wherever a thread sleeps, so that this may be in the middle of an
- * attach or a detach: then the driver has not all that it would suspend.  The other way round, a
- * device is busy while it is suspended, and is not detached.
+ * The topology lock is dropped wherever a thread sleeps, so that this may be in
+ * the middle of an attach or a detach: then the driver has not all that it
+ * would suspend.  The other way round, a device is busy while it is suspended,
+ * and is not detached.
  */
 int
 virtio_bus_suspend_child(device_t dev, device_t child)
@@ -791,30 +859,41 @@ virtio_bus_child_pnpinfo(device_t dev, device_t child __unused, struct sbuf *sb)
 {
 	struct virtio_bus *vb = device_get_softc(dev);
 
-	sbuf_printf(sb, "vendor=0x%08x device_type=0x%08x", vb->vb_vendor, vb->vb_type);
+	sbuf_printf(sb, "vendor=0x%08x device_type=0x%08x", vb->vb_vendor,
+	    vb->vb_type);
 	return (0);
 }
 
-/* A virtio device is the only one on its bus: its location is its transport's. */
+/*
+ * A virtio device is the only one on its bus: its location is its transport's.
+ */
 int
-virtio_bus_child_location(device_t dev, device_t child __unused, struct sbuf *sb)
+virtio_bus_child_location(device_t dev, device_t child __unused,
+    struct sbuf *sb)
 {
 
 	return (BUS_CHILD_LOCATION(device_get_parent(dev), dev, sb));
 }
 
-/* For devctl(8): a device loses its name with its driver, and is found by the one that it had last. */
+/*
+ * For devctl(8): a device loses its name with its driver, and is found by the
+ * one that it had last.
+ */
 static void
 virtio_lookup(void *arg, const char *name, device_t *devp)
 {
 	struct virtio_bus *vb = arg;
 
-	if (*devp == NULL && vb->vb_child != NULL && !device_is_attached(vb->vb_child) &&
+	if (*devp == NULL && vb->vb_child != NULL &&
+	    !device_is_attached(vb->vb_child) &&
 	    strcmp(name, vb->vb_last_name) == 0)
 		*devp = vb->vb_child;
 }
 
-/* In a context of our own: newbus frees the softc, and what is read here, before the device's. */
+/*
+ * In a context of our own: newbus frees the softc, and what is read here,
+ * before the device's.
+ */
 static void
 virtio_bus_sysctl(struct virtio_bus *vb)
 {
@@ -823,11 +902,12 @@ virtio_bus_sysctl(struct virtio_bus *vb)
 
 	sysctl_ctx_init(ctx);
 	list = SYSCTL_CHILDREN(device_get_sysctl_tree(vb->vb_dev));
-	SYSCTL_ADD_STRING(ctx, list, OID_AUTO, "offered", CTLFLAG_RD, vb->vb_offered_str, 0,
-	    "Features that the device offers");
-	SYSCTL_ADD_STRING(ctx, list, OID_AUTO, "features", CTLFLAG_RD, vb->vb_features_str, 0,
-	    "Features in use");
-	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "unsteady", CTLFLAG_RD, &vb->vb_unsteady, 0,
+	SYSCTL_ADD_STRING(ctx, list, OID_AUTO, "offered", CTLFLAG_RD,
+	    vb->vb_offered_str, 0, "Features that the device offers");
+	SYSCTL_ADD_STRING(ctx, list, OID_AUTO, "features", CTLFLAG_RD,
+	    vb->vb_features_str, 0, "Features in use");
+	SYSCTL_ADD_UINT(ctx, list, OID_AUTO,
+	    "unsteady", CTLFLAG_RD, &vb->vb_unsteady, 0,
 	    "Times a part of the configuration changed at each attempt to read it");
 }
 
@@ -860,7 +940,8 @@ virtio_bus_attach(struct virtio_bus *vb)
 	error = VIRTIO_BUS_RESET(vb->vb_dev);
 	if (error != 0) {
 		if (error == ETIMEDOUT)
-			strlcpy(vb->vb_why, "device does not answer a reset", sizeof(vb->vb_why));
+			strlcpy(vb->vb_why, "device does not answer a reset",
+			    sizeof(vb->vb_why));
 		else
 			device_printf(vb->vb_dev, "device was removed\n");
 		virtio_bus_refused(vb, error);
@@ -873,7 +954,8 @@ virtio_bus_attach(struct virtio_bus *vb)
 		(void)sysctl_ctx_free(&vb->vb_sysctl);
 		return (ENOMEM);
 	}
-	vb->vb_lookup = EVENTHANDLER_REGISTER(dev_lookup, virtio_lookup, vb, EVENTHANDLER_PRI_ANY);
+	vb->vb_lookup = EVENTHANDLER_REGISTER(dev_lookup, virtio_lookup, vb,
+	    EVENTHANDLER_PRI_ANY);
 	error = device_probe_and_attach(vb->vb_child);
 	if (error != 0) {
 		(void)virtio_bus_detach(vb);
@@ -898,4 +980,5 @@ static device_method_t virtio_bus_methods[] = {
 	DEVMETHOD_END
 };
 
-DEFINE_CLASS_0(virtio_bus, virtio_bus_driver, virtio_bus_methods, sizeof(struct virtio_bus));
+DEFINE_CLASS_0(virtio_bus, virtio_bus_driver, virtio_bus_methods,
+    sizeof(struct virtio_bus));

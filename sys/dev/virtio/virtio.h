@@ -7,37 +7,50 @@
 /*
  * The virtio bus, as its drivers see it (VirtIO 1.3, 2 and 3).
  *
- * A transport (vtpci, vtmmio) finds a device and adds one newbus child to itself; a driver probes by
- * the device's type and attaches to that child.  The transports' classes are not FreeBSD's, nor is any
- * module named as one of FreeBSD's: both may be in one kernel, each with devices of its own.  The
- * drivers' classes are FreeBSD's (vtnet, vtblk), so that units are counted together.
+ * A transport (vtpci, vtmmio) finds a device and adds one newbus child to
+ * itself; a driver probes by the device's type and attaches to that child.  The
+ * transports' classes are not FreeBSD's, nor is any module named as one of
+ * FreeBSD's: both may be in one kernel, each with devices of its own.  The
+ * drivers' classes are FreeBSD's (vtnet, vtblk), so that units are counted
+ * together.
  *
  * What a driver does, in the order of VirtIO 1.3, 3.1.1:
  *
- *	virtio_negotiate()      feature bits, from a table; may be called again with a smaller one
- *	virtio_read_config()    the device's configuration, consistent by its generation
- *	virtio_alloc_queues()   virtqueues, each a struct pvq, and their interrupts
- *	virtio_start()          DRIVER_OK: from here on the device may touch the queues
+ *	virtio_negotiate()      feature bits, from a table; may be called again
+ *				with a smaller one
+ *	virtio_read_config()    the device's configuration, consistent by its
+ *				generation
+ *	virtio_alloc_queues()   virtqueues, each a struct pvq, and their
+ *				interrupts
+ *	virtio_start()          DRIVER_OK: from here on the device may touch the
+ *				queues
  *	...
- *	virtio_quiesce()        reset: the device uses no queue any more when it returns
- *	virtio_restart()        after virtio_quiesce(): the same features, the same queues, then
- *	                        virtio_start() once the driver has put what the device needs
+ *	virtio_quiesce()        reset: the device uses no queue any more when it
+ *				returns
+ *	virtio_restart()        after virtio_quiesce(): the same features, the
+ *				same queues, then virtio_start() once the driver
+ *				has put what the device needs
  *	virtio_free_queues()    after virtio_quiesce()
  *
- * With RING_RESET (2.6.1), which a driver that uses it has in its table, one queue is reset while the
- * others run, by virtio_stop_queue() and virtio_restart_queue().
+ * With RING_RESET (2.6.1), which a driver that uses it has in its table, one
+ * queue is reset while the others run, by virtio_stop_queue() and
+ * virtio_restart_queue().
  *
- * A driver implements the method VIRTIO_CONFIG_CHANGED (virtio_if.m), called in a sleepable thread
- * when the device changed its configuration or requires a reset (DEVICE_NEEDS_RESET).  Its
- * device_detach begins with virtio_leave(), after which that method is not called any more; attach,
- * detach, suspend and resume never overlap then.  A driver without device_suspend and device_resume
- * methods needs none if it resets its device whenever virtio_needs_reset() is true.
+ * A driver implements the method VIRTIO_CONFIG_CHANGED (virtio_if.m), called in
+ * a sleepable thread when the device changed its configuration or requires a
+ * reset (DEVICE_NEEDS_RESET).  Its device_detach begins with virtio_leave(),
+ * after which that method is not called any more; attach, detach, suspend and
+ * resume never overlap then.  A driver without device_suspend and device_resume
+ * methods needs none if it resets its device whenever virtio_needs_reset() is
+ * true.
  *
- * A transport takes a device only while a driver for its type is loaded (virtio_driver.c), and returns
- * it to the kernel's own drivers if the driver's attach fails, or when the driver is unloaded.
+ * A transport takes a device only while a driver for its type is loaded
+ * (virtio_driver.c), and returns it to the kernel's own drivers if the driver's
+ * attach fails, or when the driver is unloaded.
  *
- * Locking.  Functions may sleep where noted; none takes a lock of the driver's.  The driver calls
- * negotiate, alloc, start, stop, restart and free one at a time.
+ * Locking.  Functions may sleep where noted; none takes a lock of the driver's.
+ * The driver calls negotiate, alloc, start, stop, restart and free one at a
+ * time.
  */
 
 #ifndef _DEV_VIRTIO_VIRTIO_H_
@@ -99,13 +112,16 @@
  */
 struct virtio_feature {
 	uint64_t	 vf_mask;	/* one bit */
-	const char	*vf_name;	/* as in the specification, without the prefix */
+	const char	*vf_name;	/* as in the specification,
+					 * without the prefix */
 	int		 vf_flags;
 #define	VIRTIO_FEATURE_REQUIRED	0x01	/* the driver can't do without it */
-#define	VIRTIO_FEATURE_OFF	0x02	/* known by name, but not accepted now (by a tunable) */
+#define	VIRTIO_FEATURE_OFF	0x02	/* known by name, but not accepted now
+					 * (by a tunable) */
 	/*
-	 * Called if the device offers it, accepted or not, before FEATURES_OK; may read the
-	 * configuration.  An error, which it has logged, ends the negotiation.  NULL: not needed.
+	 * Called if the device offers it, accepted or not, before FEATURES_OK;
+	 * may read the configuration.  An error, which it has logged, ends the
+	 * negotiation.  NULL: not needed.
 	 */
 	int		(*vf_check)(device_t dev);
 };
@@ -115,15 +131,21 @@ struct virtio_feature {
  */
 struct virtio_queue_spec {
 	struct pvq_spec	 vqs_spec;
-	/* Segments in the longest chain that goes by an indirect table; 0: pqs_max_segs. */
+	/*
+	 * Segments in the longest chain that goes by an indirect table;
+	 * 0: pqs_max_segs.
+	 */
 	uint16_t	 vqs_table_segs;
-	uint16_t	 vqs_max_size;	/* upper bound for the ring's size; 0: the device's */
-	uint32_t	 vqs_flags;	/* VIRTQUEUE_STRICT_LENGTHS: the driver needs used lengths */
+	uint16_t	 vqs_max_size;	/* upper bound for the ring's size;
+					 * 0: the device's */
+	uint32_t	 vqs_flags;	/* VIRTQUEUE_STRICT_LENGTHS: the driver
+					 * needs used lengths */
 };
 
 /*
- * A number for the device, or from it, which is its own inverse: little-endian for a modern device, in
- * the CPU's order for a legacy one (VirtIO 1.3, 2.4.3, 2.7.3, 5.1.6.1).
+ * A number for the device, or from it, which is its own inverse: little-endian
+ * for a modern device, in the CPU's order for a legacy one (VirtIO 1.3, 2.4.3,
+ * 2.7.3, 5.1.6.1).
  */
 static inline uint16_t
 virtio_16(bool modern, uint16_t v)
@@ -147,9 +169,11 @@ virtio_64(bool modern, uint64_t v)
  * Instance variables of a child.
  */
 enum virtio_ivars {
-	VIRTIO_IVAR_DEVICE_TYPE = 1,	/* VIRTIO_ID_*; BUS_IVARS_PRIVATE is not used */
-	VIRTIO_IVAR_VENDOR,		/* PCI subsystem vendor, or the MMIO VendorID */
-	VIRTIO_IVAR_MODERN,		/* 1: VERSION_1 transport, little-endian configuration */
+	VIRTIO_IVAR_DEVICE_TYPE = 1,	/* VIRTIO_ID_*;
+					 * BUS_IVARS_PRIVATE is not used */
+	VIRTIO_IVAR_VENDOR,	/* PCI subsystem vendor, or the MMIO VendorID */
+	VIRTIO_IVAR_MODERN,		/* 1: VERSION_1 transport,
+					 * little-endian configuration */
 };
 
 #define	VIRTIO_READ_IVAR(name, ivar)					\
@@ -169,25 +193,28 @@ VIRTIO_READ_IVAR(modern, VIRTIO_IVAR_MODERN)
 #undef VIRTIO_READ_IVAR
 
 /*
- * Negotiate features (VirtIO 1.3, 3.1.1 steps 1 to 6).  Resets the device first, so that it can be
- * called again, with less, after a device refused or a driver found the combination useless.  The
- * transport adds the ring's own features (INDIRECT_DESC, EVENT_IDX, VERSION_1 ...).
+ * Negotiate features (VirtIO 1.3, 3.1.1 steps 1 to 6).  Resets the device
+ * first, so that it can be called again, with less, after a device refused or a
+ * driver found the combination useless.  The transport adds the ring's own
+ * features (INDIRECT_DESC, EVENT_IDX, VERSION_1 ...).
  *
  * dev    the driver's device
  * table  what the driver knows
  * got    set to the mask that both sides now agree on
  *
- * Returns 0; ENOTSUP if a required feature is not offered (logged by name); ENODEV if the device
- * did not keep FEATURES_OK, or does not answer a reset; or what a vf_check returned.  May sleep.
+ * Returns 0; ENOTSUP if a required feature is not offered (logged by name);
+ * ENODEV if the device did not keep FEATURES_OK, or does not answer a reset; or
+ * what a vf_check returned.  May sleep.
  */
-int	virtio_negotiate(device_t dev, const struct virtio_feature *table, uint64_t *got);
+int	virtio_negotiate(device_t dev, const struct virtio_feature *table,
+    uint64_t *got);
 
 /* The features that both sides agreed on, the ring's included. */
 uint64_t virtio_features(device_t dev);
 
 /*
- * How many places a queue would have, at most, or 0 if there is no such queue.  Features have been
- * negotiated, and the queues are not allocated.
+ * How many places a queue would have, at most, or 0 if there is no such queue.
+ * Features have been negotiated, and the queues are not allocated.
  */
 u_int	virtio_queue_places(device_t dev, u_int index);
 
@@ -200,146 +227,165 @@ virtio_has(device_t dev, uint64_t mask)
 }
 
 /*
- * Read a part of the device's configuration, consistently: repeated until the generation is the
- * same before and after (VirtIO 1.3, 2.5.1), a bounded number of times.
+ * Read a part of the device's configuration, consistently: repeated until the
+ * generation is the same before and after (VirtIO 1.3, 2.5.1), a bounded number
+ * of times.
  *
  * off  first byte
  * dst  where to; len bytes
- * len  1, 2, 4 or 8 for a field (one access of that width, 8 in two), converted to the CPU's
- *      order; anything else is read as bytes
+ * len  1, 2, 4 or 8 for a field (one access of that width, 8 in two), converted
+ *      to the CPU's order; anything else is read as bytes
  *
- * Returns 0; ENXIO if the device's configuration is shorter than off + len; EBUSY if it never
- * stood still.
+ * Returns 0; ENXIO if the device's configuration is shorter than off + len;
+ * EBUSY if it never stood still.
  */
 int	virtio_read_config(device_t dev, bus_size_t off, void *dst, size_t len);
 
 /* Write a field of the device's configuration; same arguments and errors. */
-int	virtio_write_config(device_t dev, bus_size_t off, const void *src, size_t len);
+int	virtio_write_config(device_t dev, bus_size_t off, const void *src,
+    size_t len);
 
 /*
- * Allocate the device's queues, numbered from 0 in the order of the array, and their interrupts: a
- * vector a queue and one for configuration changes if there are enough, one shared by all queues,
- * one for everything, or INTx.
+ * Allocate the device's queues, numbered from 0 in the order of the array, and
+ * their interrupts: a vector a queue and one for configuration changes if there
+ * are enough, one shared by all queues, one for everything, or INTx.
  *
- * specs  n of them; read during the call only, but vqs_pvq's targets are written, and set to NULL
- *        again by virtio_free_queues().  An element whose vqs_pvq is NULL stands for a queue that the
- *        device has and the driver does not use.
+ * specs  n of them; read during the call only, but vqs_pvq's targets are
+ *        written, and set to NULL again by virtio_free_queues().  An element
+ *        whose vqs_pvq is NULL stands for a queue that the device has and the
+ *        driver does not use.
  * n      how many
  * type   INTR_TYPE_NET, INTR_TYPE_BIO ...: INTR_MPSAFE is implied
  *
- * Returns 0; ENXIO if a queue does not exist, its size is 0, or (split) not a power of two, each
- * logged; ENOMEM; the error of bus_setup_intr(9).  May sleep.
+ * Returns 0; ENXIO if a queue does not exist, its size is 0, or (split) not a
+ * power of two, each logged; ENOMEM; the error of bus_setup_intr(9).  May
+ * sleep.
  */
-int	virtio_alloc_queues(device_t dev, const struct virtio_queue_spec *specs, int n,
+int	virtio_alloc_queues(device_t dev, const struct virtio_queue_spec *specs,
+    int n,
 	    int type);
 
 /*
- * Free the queues and interrupts.  The device has been stopped, the queues drained; interrupt
- * handlers will not run again when this returns.  May sleep, so no lock that a handler takes
- * may be held.
+ * Free the queues and interrupts.  The device has been stopped, the queues
+ * drained; interrupt handlers will not run again when this returns.  May sleep,
+ * so no lock that a handler takes may be held.
  */
 void	virtio_free_queues(device_t dev);
 
 /*
- * Set DRIVER_OK: the device is live.  pvq_kick() sends nothing before; what was put until now is
- * made known to the device here.
+ * Set DRIVER_OK: the device is live.  pvq_kick() sends nothing before; what was
+ * put until now is made known to the device here.
  */
 void	virtio_start(device_t dev);
 
 /*
- * Reset the device and wait until it has done so (VirtIO 1.3, 4.1.4.3.2).  No interrupt handler is
- * waited for.  May sleep if the device takes its time, so hold no mutex.
+ * Reset the device and wait until it has done so (VirtIO 1.3, 4.1.4.3.2).  No
+ * interrupt handler is waited for.  May sleep if the device takes its time, so
+ * hold no mutex.
  *
- * Returns 0, or ETIMEDOUT if the device never confirmed: its memory must then be leaked, not freed;
- * the transport cuts it off from memory by clearing bus mastering.
+ * Returns 0, or ETIMEDOUT if the device never confirmed: its memory must then
+ * be leaked, not freed; the transport cuts it off from memory by clearing bus
+ * mastering.
  */
 int	virtio_quiesce(device_t dev);
 
 /*
- * The driver detaches: to be called first in its detach.  It is not suspended from here on, and no
- * VIRTIO_CONFIG_CHANGED runs when this returns, nor will one.  May sleep.
+ * The driver detaches: to be called first in its detach.  It is not suspended
+ * from here on, and no VIRTIO_CONFIG_CHANGED runs when this returns, nor will
+ * one.  May sleep.
  *
- * Returns 0; EBUSY if it detaches already: newbus, whose lock is dropped when a detachment sleeps, does
- * not keep a second one away.  The caller then returns this error and touches nothing.
+ * Returns 0; EBUSY if it detaches already: newbus, whose lock is dropped when a
+ * detachment sleeps, does not keep a second one away.  The caller then returns
+ * this error and touches nothing.
  */
 int	virtio_leave(device_t dev);
 
 /*
- * Say why the driver does not attach to this device: a line on the console, which the sysctl
- * hw.pv.devices shows from then on.  At most VIRTIO_WHY_LEN - 10 bytes of it are kept.
+ * Say why the driver does not attach to this device: a line on the console,
+ * which the sysctl hw.pv.devices shows from then on.  At most VIRTIO_WHY_LEN -
+ * 10 bytes of it are kept.
  */
 void	virtio_refuse(device_t dev, const char *fmt, ...) __printflike(2, 3);
 
 /*
- * Bring a stopped device back to where virtio_alloc_queues() left it: same features, every queue
- * re-initialised (pvq_reinit), of the size that was set last, and set up.
+ * Bring a stopped device back to where virtio_alloc_queues() left it: same
+ * features, every queue re-initialised (pvq_reinit), of the size that was set
+ * last, and set up.
  *
- * Returns 0; ENODEV if the device now offers less than was agreed on; the error of
- * virtio_alloc_queues().  May sleep.
+ * Returns 0; ENODEV if the device now offers less than was agreed on; the error
+ * of virtio_alloc_queues().  May sleep.
  */
 int	virtio_restart(device_t dev);
 
 /*
- * Allocate the queues that were left out of virtio_alloc_queues(), where vqs_pvq was NULL: the next
- * virtio_restart() sets them up, with an interrupt for each if there are enough.  The device goes on
- * until then, and its queues keep their numbers.
+ * Allocate the queues that were left out of virtio_alloc_queues(), where
+ * vqs_pvq was NULL: the next virtio_restart() sets them up, with an interrupt
+ * for each if there are enough.  The device goes on until then, and its queues
+ * keep their numbers.
  *
  * specs  of all n queues; those that there are already are not looked at
  *
- * Returns 0, also if there was nothing to allocate; ENOMEM; or ENXIO, logged, if the device has no such
- * queues: none was allocated then.  May sleep.
+ * Returns 0, also if there was nothing to allocate; ENOMEM; or ENXIO, logged,
+ * if the device has no such queues: none was allocated then.  May sleep.
  */
-int	virtio_spare_queues(device_t dev, const struct virtio_queue_spec *specs, int n);
+int	virtio_spare_queues(device_t dev, const struct virtio_queue_spec *specs,
+    int n);
 
 /*
- * Is a queue to be reset alone while the device has requests of it?  RING_RESET promises that (2.6.1),
- * but QEMU, which offers it, goes on with a disk's requests, and aborts for some of a card's.
+ * Is a queue to be reset alone while the device has requests of it?  RING_RESET
+ * promises that (2.6.1), but QEMU, which offers it, goes on with a disk's
+ * requests, and aborts for some of a card's.
  *
- * wanted  the tunable hw.DRIVER.queue_reset: 1 yes, 0 no, -1 unless the device says that it is
- *         QEMU's, by its PCI subsystem or its MMIO VendorID
+ * wanted  the tunable hw.DRIVER.queue_reset: 1 yes, 0 no, -1 unless the device
+ *         says that it is QEMU's, by its PCI subsystem or its MMIO VendorID
  */
 bool	virtio_resets_busy_queues(device_t dev, int wanted);
 
 /*
- * Reset one queue and wait until the device has done so (VirtIO 1.3, 2.6.1).  The device is live; the
- * driver has stopped using the queue.  When this returns 0 the device does not access it any more, and
- * it can be drained.
+ * Reset one queue and wait until the device has done so (VirtIO 1.3, 2.6.1).
+ * The device is live; the driver has stopped using the queue.  When this
+ * returns 0 the device does not access it any more, and it can be drained.
  *
  * index  of the queue in the array that virtio_alloc_queues() was given
  *
- * Returns 0; EOPNOTSUPP if RING_RESET was not agreed on, or the device failed to do it before;
- * ETIMEDOUT, logged, if it does not finish: reset the device.  May sleep.
+ * Returns 0; EOPNOTSUPP if RING_RESET was not agreed on, or the device failed
+ * to do it before; ETIMEDOUT, logged, if it does not finish: reset the device.
+ * May sleep.
  */
 int	virtio_stop_queue(device_t dev, u_int index);
 
 /*
- * A queue's ring is to have another size from the next virtio_restart_queue() or virtio_restart() on.
+ * A queue's ring is to have another size from the next virtio_restart_queue()
+ * or virtio_restart() on.
  *
  * size  places, at most as many as it was allocated with
  *
- * Returns 0; EOPNOTSUPP if the device alone decides (legacy); EINVAL if it is too large, too small for
- * the longest chain, or (split) not a power of two.
+ * Returns 0; EOPNOTSUPP if the device alone decides (legacy); EINVAL if it is
+ * too large, too small for the longest chain, or (split) not a power of two.
  */
 int	virtio_set_queue_size(device_t dev, u_int index, u_int size);
 
 /*
- * Start a drained queue again: re-initialised (pvq_reinit), with the same vector, and the same memory
- * and size unless another was set.
+ * Start a drained queue again: re-initialised (pvq_reinit), with the same
+ * vector, and the same memory and size unless another was set.
  *
- * Returns 0, or an error, logged, if the device did not take it: reset the device.  May sleep.
+ * Returns 0, or an error, logged, if the device did not take it: reset the
+ * device.  May sleep.
  */
 int	virtio_restart_queue(device_t dev, u_int index);
 
 /*
- * Does the device require a reset (DEVICE_NEEDS_RESET, VirtIO 1.3, 2.1.2)?  Or was one requested by
- * virtio_request_reset(), or the device reset while it was suspended?
+ * Does the device require a reset (DEVICE_NEEDS_RESET, VirtIO 1.3, 2.1.2)?  Or
+ * was one requested by virtio_request_reset(), or the device reset while it was
+ * suspended?
  */
 bool	virtio_needs_reset(device_t dev);
 
 /*
- * For a driver that finds a queue broken where it may not sleep: VIRTIO_CONFIG_CHANGED is called in a
- * second, and virtio_needs_reset() is true then.  The driver does not use the queue until it has reset
- * the device.  From virtio_alloc_queues() to virtio_leave(), in any context.
+ * For a driver that finds a queue broken where it may not sleep:
+ * VIRTIO_CONFIG_CHANGED is called in a second, and virtio_needs_reset() is true
+ * then.  The driver does not use the queue until it has reset the device.  From
+ * virtio_alloc_queues() to virtio_leave(), in any context.
  */
 void	virtio_request_reset(device_t dev);
 
@@ -352,7 +398,10 @@ struct virtio_driver {
 	SLIST_ENTRY(virtio_driver) vdr_link;
 };
 
-/* The module event handler of VIRTIO_DRIVER_MODULE(); arg is its struct virtio_driver. */
+/*
+ * The module event handler of VIRTIO_DRIVER_MODULE(); arg is its struct
+ * virtio_driver.
+ */
 int	virtio_driver_modevent(module_t mod, int what, void *arg);
 
 /* What devmatch(8) compares, so that devd(8) loads the module. */
@@ -364,7 +413,8 @@ struct virtio_pnp {
 int	virtio_probe(device_t dev);
 
 /*
- * Register a driver for the devices of a type (VIRTIO_ID_*), on every transport.
+ * Register a driver for the devices of a type (VIRTIO_ID_*), on every
+ * transport.
  *
  * descr  of the device, as device_set_desc(9) takes it
  */
@@ -391,8 +441,8 @@ int	virtio_probe(device_t dev);
 	MODULE_PNP_INFO("U32:device_type;", vtmmio, name, name ## _pnp, 1)
 
 /*
- * What its module, pv_NAME, depends on: also the buses, though it uses nothing of theirs, so that one
- * kldload(8) finds devices.
+ * What its module, pv_NAME, depends on: also the buses, though it uses nothing
+ * of theirs, so that one kldload(8) finds devices.
  */
 #define	VIRTIO_DRIVER_DEPENDS(name)					\
 	MODULE_VERSION(pv_ ## name, 1);					\

@@ -7,8 +7,9 @@
 /*
  * The virtio bus, as a transport sees it; drivers include virtio.h.
  *
- * A transport's softc begins with a struct virtio_bus, whose first part it fills in, and its
- * methods are those of virtio_bus_if.m and, for its one child, the functions below.
+ * A transport's softc begins with a struct virtio_bus, whose first part it
+ * fills in, and its methods are those of virtio_bus_if.m and, for its one
+ * child, the functions below.
  */
 
 #ifndef _DEV_VIRTIO_VIRTIO_BUS_H_
@@ -41,14 +42,15 @@ enum {
 };
 extern struct pv_tunable virtio_tunables[VIRTIO_NTUNABLES];
 
-#define	VIRTIO_BUS_CONFIG	(-1)	/* set_vector: configuration changes, not a queue */
+#define	VIRTIO_BUS_CONFIG	(-1)	/* set_vector: configuration changes,
+					 * not a queue */
 
 /* Cause of a wired interrupt (VirtIO 1.3, 4.1.4.5 and 4.2.2). */
 #define	VIRTIO_ISR_QUEUE	0x01
 #define	VIRTIO_ISR_CONFIG	0x02
 /*
- * The transport's own: the line can't be silenced, so its handler is to be removed, which masks it.
- * From now on the transport's reset fails with EIO.
+ * The transport's own: the line can't be silenced, so its handler is to be
+ * removed, which masks it.  From now on the transport's reset fails with EIO.
  */
 #define	VIRTIO_ISR_DEAD		0x40
 
@@ -62,10 +64,13 @@ struct virtio_bus;
 struct virtio_slot {
 	struct virtio_bus *vs_bus;
 	struct pvq	*vs_pvq;
-	struct pvq	*vs_spare;	/* takes its place at the next restart */
-	struct pvq_spec	 vs_spec;	/* the driver's; all 0: the queue is not used */
+	struct pvq	*vs_spare;	/* takes its place
+					 * at the next restart */
+	struct pvq_spec	 vs_spec;	/* the driver's;
+					 * all 0: the queue is not used */
 	int		 vs_vector;	/* -1: none */
-	uint16_t	 vs_size;	/* of the ring from its next restart on; 0: as it is */
+	uint16_t	 vs_size;	/* of the ring from its next restart on;
+					 * 0: as it is */
 };
 
 struct virtio_irq {
@@ -80,37 +85,45 @@ struct virtio_bus {
 	uint32_t	 vb_vendor;
 	bool		 vb_qemu;	/* it says that it is QEMU's */
 	bool		 vb_modern;	/* VERSION_1 */
-	bool		 vb_fixed_size;	/* a queue's size can't be changed (legacy) */
-	bool		 vb_own_line;	/* no other device has the wired interrupt */
-	size_t		 vb_ring_align;	/* VRING_USED_ALIGN or VRING_LEGACY_ALIGN */
+	bool		 vb_fixed_size;	/* a queue's size can't
+					 * be changed (legacy) */
+	bool		 vb_own_line;	/* no other device
+					 * has the wired interrupt */
+	size_t		 vb_ring_align;	/* VRING_USED_ALIGN
+					 * or VRING_LEGACY_ALIGN */
 	bus_dma_tag_t	 vb_dmat;	/* where rings may be */
 	/*
-	 * Called by pvq_kick() in any context; see vqp_notify in virtqueue.h.  Must do
-	 * nothing while vb_live is false: before DRIVER_OK a device may not be notified (VirtIO
-	 * 1.3, 3.1.1); virtio_start() makes up for it.
+	 * Called by pvq_kick() in any context; see vqp_notify in virtqueue.h.
+	 * Must do nothing while vb_live is false: before DRIVER_OK a device may
+	 * not be notified (VirtIO 1.3, 3.1.1); virtio_start() makes up for it.
 	 */
 	void		(*vb_notify)(void *arg, uint16_t index, uint16_t next);
 	void		*vb_notify_arg;
 
 	/* The rest is virtio.c's and virtio_intr.c's. */
 	/*
-	 * From just before DRIVER_OK until the device is stopped its interrupts are handled: it may
-	 * send one as soon as it sees the bit, and only once.
+	 * From just before DRIVER_OK until the device is stopped its interrupts
+	 * are handled: it may send one as soon as it sees the bit, and only
+	 * once.
 	 */
 	volatile bool	 vb_awake;
 	/* From just after DRIVER_OK until then it may be notified. */
 	volatile bool	 vb_live;
 	bool		 vb_lost;	/* it never confirmed a reset */
 	bool		 vb_leaving;	/* the driver detaches */
-	bool		 vb_asleep;	/* reset by the bus, until the driver does that */
+	bool		 vb_asleep;	/* reset by the bus,
+					 * until the driver does that */
 	volatile bool	 vb_reset_wanted; /* virtio_request_reset() */
 	bool		 vb_detaching;	/* virtio_bus_detach() was begun */
-	char		 vb_why[VIRTIO_WHY_LEN]; /* that the driver gave for a refusal */
+	char		 vb_why[VIRTIO_WHY_LEN]; /* that the driver
+						  * gave for a refusal */
 	bool		 vb_no_queue_reset; /* the device did not finish one */
 	device_t	 vb_child;
-	char		 vb_last_name[32]; /* that the child had before its driver left */
+	char		 vb_last_name[32]; /* that the child had before
+					    * its driver left */
 	eventhandler_tag vb_lookup;
-	u_int		 vb_unsteady;	/* times the configuration never stood still */
+	u_int		 vb_unsteady;	/* times the configuration
+					 * never stood still */
 	uint64_t	 vb_offered;
 	uint64_t	 vb_features;
 	struct virtio_slot *vb_slots;
@@ -120,13 +133,21 @@ struct virtio_bus {
 	int		 vb_nirqs;
 	bool		 vb_wired;
 	volatile u_int	 vb_isr;	/* causes that the filter saw */
-	struct taskqueue *vb_line_tq;	/* removes the handler of vb_own_line's line */
+	struct taskqueue *vb_line_tq;	/* removes the handler
+					 * of vb_own_line's line */
 	struct task	 vb_line_task;
-	/* A reset may have taken the cause of an interrupt back that is on its way. */
+	/*
+	 * A reset may have taken the cause of an interrupt back that is on its
+	 * way.
+	 */
 	volatile u_int	 vb_recalled;
-	struct pv_tasks	vb_config_tasks; /* drivers may sleep for long over a change */
+	struct pv_tasks	vb_config_tasks; /* drivers may sleep
+					  * for long over a change */
 	struct timeout_task vb_config_task;
-	/* From virtio_bus_attach() to virtio_bus_detach(); a transport may add to it. */
+	/*
+	 * From virtio_bus_attach() to virtio_bus_detach(); a transport may add
+	 * to it.
+	 */
 	struct sysctl_ctx_list vb_sysctl;
 	char		 vb_offered_str[VIRTIO_FEATURE_STRLEN];
 	char		 vb_features_str[VIRTIO_FEATURE_STRLEN];
@@ -141,16 +162,27 @@ struct virtio_transport {
 	 * UINT32_MAX if that can't be read as another driver has it.
 	 */
 	uint32_t	(*vt_type)(device_t dev);
-	/* Its name, in the form that the transport's manual page has, of size bytes at most. */
+	/*
+	 * Its name, in the form that the transport's manual page has, of size
+	 * bytes at most.
+	 */
 	void		(*vt_name)(device_t dev, char *name, size_t size);
-	/* Probe and attach a device that has no driver; NULL: device_probe_and_attach(9). */
+	/*
+	 * Probe and attach a device that has no driver;
+	 * NULL: device_probe_and_attach(9).
+	 */
 	void		(*vt_offer)(device_t dev);
-	bool		 vt_adds;	/* devices are added by it, with its class */
-	bool		 vt_off;	/* virtio_driver.c's: by hw.pv.disable=all */
+	bool		 vt_adds;	/* devices are added by it,
+					 * with its class */
+	bool		 vt_off;	/* virtio_driver.c's:
+					 * by hw.pv.disable=all */
 	SLIST_ENTRY(virtio_transport) vt_link;
 };
 
-/* The module event handler of VIRTIO_TRANSPORT_MODULE(); arg is its struct virtio_transport. */
+/*
+ * The module event handler of VIRTIO_TRANSPORT_MODULE(); arg is its struct
+ * virtio_transport.
+ */
 int	virtio_transport_modevent(module_t mod, int what, void *arg);
 
 #define	VIRTIO_TRANSPORT_MODULE(name, bus, transport)			\
@@ -161,14 +193,16 @@ int	virtio_transport_modevent(module_t mod, int what, void *arg);
 	    SI_SUB_DRIVERS, SI_ORDER_MIDDLE)
 
 /*
- * What a transport's probe ends with, for a virtio device of a type that is not 0.
+ * What a transport's probe ends with, for a virtio device of a type that is
+ * not 0.
  *
  * Returns BUS_PROBE_VENDOR, more than a driver that the kernel may have for
  * the device returns; ENXIO if it is left to that: no driver of the suite for
  * its type is loaded, the driver has refused it, or the tunable hw.pv.disable
  * ("all", or a list of names of devices and drivers) says so.
  */
-int	virtio_bus_probe(struct virtio_transport *vt, device_t dev, uint32_t type);
+int	virtio_bus_probe(struct virtio_transport *vt, device_t dev,
+    uint32_t type);
 
 /*
  * The driver failed to attach, or the device to be reset before, with this
@@ -196,20 +230,26 @@ int	virtio_bus_attach(struct virtio_bus *vb);
  */
 int	virtio_bus_detach(struct virtio_bus *vb);
 
-/* What every transport is, beside its virtio_bus_if.m: the methods below, inherited. */
+/*
+ * What every transport is, beside its virtio_bus_if.m: the methods below,
+ * inherited.
+ */
 DECLARE_CLASS(virtio_bus_driver);
 
 /* bus_if.m methods that every transport has. */
-int	virtio_bus_read_ivar(device_t dev, device_t child, int which, uintptr_t *result);
+int	virtio_bus_read_ivar(device_t dev, device_t child, int which,
+    uintptr_t *result);
 void	virtio_bus_child_detached(device_t dev, device_t child);
 int	virtio_bus_suspend_child(device_t dev, device_t child);
 int	virtio_bus_resume_child(device_t dev, device_t child);
 int	virtio_bus_child_pnpinfo(device_t dev, device_t child, struct sbuf *sb);
-int	virtio_bus_child_location(device_t dev, device_t child, struct sbuf *sb);
+int	virtio_bus_child_location(device_t dev, device_t child,
+    struct sbuf *sb);
 
 /*
- * Where in a field of len bytes, in the CPU's order, do the bytes belong that the device has at i?  One
- * of 8 bytes is read as two numbers, of which the device has the lower half first (VirtIO 1.3, 2.5).
+ * Where in a field of len bytes, in the CPU's order, do the bytes belong that
+ * the device has at i?  One of 8 bytes is read as two numbers, of which the
+ * device has the lower half first (VirtIO 1.3, 2.5).
  *
  * big  the CPU is big-endian
  */
@@ -224,21 +264,25 @@ virtio_config_at(size_t i, size_t len, bool big)
 uint64_t virtio_ring_mask(void);
 
 /*
- * Write the names of features to str, of VIRTIO_FEATURE_STRLEN bytes; those without a name as one
- * number.
+ * Write the names of features to str, of VIRTIO_FEATURE_STRLEN bytes; those
+ * without a name as one number.
  *
  * table  the driver's
  */
-void	virtio_feature_names(char *str, const struct virtio_feature *table, uint64_t features);
+void	virtio_feature_names(char *str, const struct virtio_feature *table,
+    uint64_t features);
 
 /*
- * For a transport: wait until a reset is done, without sleeping at first, for a second at most.
+ * For a transport: wait until a reset is done, without sleeping at first, for a
+ * second at most.
  *
- * poll  called with dev and arg: 0: done; ENXIO: the device was removed; EAGAIN: not yet
+ * poll  called with dev and arg: 0: done; ENXIO: the device was removed;
+ *       EAGAIN: not yet
  *
  * Returns what poll returned at last, but ETIMEDOUT for EAGAIN.  May sleep.
  */
-int	virtio_bus_wait(device_t dev, int (*poll)(device_t dev, u_int arg), u_int arg);
+int	virtio_bus_wait(device_t dev, int (*poll)(device_t dev, u_int arg),
+    u_int arg);
 
 /* Re-initialise a drained queue, with the size that it is to have. */
 int	virtio_slot_reinit(struct virtio_slot *vs);
@@ -247,8 +291,8 @@ int	virtio_slot_reinit(struct virtio_slot *vs);
 const char *virtio_type_name(uint32_t type);
 
 /*
- * Allocate interrupts for the queues of vb_slots, set up the handlers and tie the queues to them
- * (virtio_intr.c).
+ * Allocate interrupts for the queues of vb_slots, set up the handlers and tie
+ * the queues to them (virtio_intr.c).
  *
  * type  INTR_TYPE_*
  *
@@ -259,7 +303,10 @@ int	virtio_intr_alloc(struct virtio_bus *vb, int type);
 /* Set the vectors again, after a reset. */
 int	virtio_intr_rebind(struct virtio_bus *vb);
 
-/* Take the handlers down, wait for those that run, and free the interrupts.  May sleep. */
+/*
+ * Take the handlers down, wait for those that run, and free the interrupts.
+ * May sleep.
+ */
 void	virtio_intr_free(struct virtio_bus *vb);
 
 #endif /* !_DEV_VIRTIO_VIRTIO_BUS_H_ */

@@ -4,9 +4,10 @@
 # Copyright (c) 2026 The pv-kmod developers
 #
 
-# What a transport (vtpci) does for the bus-independent half, virtio.c, on a device that is its own
-# softc's struct virtio_bus.  Values are in the CPU's byte order.  None takes a lock; virtio.c calls
-# them one at a time, but isr, which is called from an interrupt filter.
+# What a transport (vtpci) does for the bus-independent half, virtio.c, on a
+# device that is its own softc's struct virtio_bus.  Values are in the CPU's
+# byte order.  None takes a lock; virtio.c calls them one at a time, but isr,
+# which is called from an interrupt filter.
 
 #include <sys/types.h>
 #include <sys/systm.h>
@@ -22,9 +23,10 @@ HEADER {
 	struct resource;
 };
 
-# Reset, and wait for it, for a bounded time (VirtIO 1.3, 2.4).  ENXIO: the device was removed.
-# ETIMEDOUT: it did not confirm, and was cut off from memory.  EIO: it was reset, and is not to be used
-# any more (VIRTIO_ISR_DEAD).  May sleep.
+# Reset, and wait for it, for a bounded time (VirtIO 1.3, 2.4).  ENXIO: the
+# device was removed.  ETIMEDOUT: it did not confirm, and was cut off from
+# memory.  EIO: it was reset, and is not to be used any more (VIRTIO_ISR_DEAD).
+# May sleep.
 METHOD int reset {
 	device_t	dev;
 };
@@ -85,15 +87,16 @@ METHOD int queue_setup {
 	struct pvq	*q;
 };
 
-# Reset one queue (2.6.1), with RING_RESET only.  ENXIO: the device was removed.  ETIMEDOUT: the device
-# did not finish within a bounded time; it may still use the queue.  May sleep.
+# Reset one queue (2.6.1), with RING_RESET only.  ENXIO: the device was removed.
+# ETIMEDOUT: the device did not finish within a bounded time; it may still use
+# the queue.  May sleep.
 METHOD int queue_reset {
 	device_t	dev;
 	uint16_t	index;
 };
 
-# Allocate exactly n message interrupts, the resources to irqs[0] to irqs[n - 1].  ENXIO if there
-# are not that many: nothing is allocated then.
+# Allocate exactly n message interrupts, the resources to irqs[0] to irqs[n -
+# 1].  ENXIO if there are not that many: nothing is allocated then.
 METHOD int alloc_vectors {
 	device_t	dev;
 	int		n;
@@ -113,15 +116,17 @@ METHOD void free_vectors {
 	struct resource	**irqs;
 };
 
-# Tie a queue (index), or configuration changes (VIRTIO_BUS_CONFIG), to the nth vector of
-# alloc_vectors, or to none (-1).  ENXIO if the device refused it (4.1.5.1.2).
+# Tie a queue (index), or configuration changes (VIRTIO_BUS_CONFIG), to the nth
+# vector of alloc_vectors, or to none (-1).  ENXIO if the device refused it
+# (4.1.5.1.2).
 METHOD int set_vector {
 	device_t	dev;
 	int		index;
 	int		vector;
 };
 
-# Read, and by that acknowledge, the cause of a wired interrupt (4.1.4.5): VIRTIO_ISR_*.
+# Read, and by that acknowledge, the cause of a wired interrupt (4.1.4.5):
+# VIRTIO_ISR_*.
 METHOD uint8_t isr {
 	device_t	dev;
 };

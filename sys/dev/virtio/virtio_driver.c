@@ -62,15 +62,20 @@
 #define	VIRTIO_REFUSED		"virtio_refused"
 struct virtio_refusal {
 	bool		vr_passes;	/* for something that may pass */
-	bool		vr_again;	/* its driver is asked again: it is not refused */
-	u_int		vr_times;	/* that it was for something that may pass */
+	bool		vr_again;	/* its driver is asked again:
+					 * it is not refused */
+	u_int		vr_times;	/* that it was for something
+					 * that may pass */
 	char		vr_why[VIRTIO_WHY_LEN];
 };
 
-/* Before an attachment is tried again: how often a second is doubled at most. */
+/*
+ * Before an attachment is tried again: how often a second is doubled at most.
+ */
 #define	VIRTIO_AGAIN_TRIES	10
 
-static MALLOC_DEFINE(M_VIRTIO_REFUSED, "virtio_refused", "virtio devices that drivers refused");
+static MALLOC_DEFINE(M_VIRTIO_REFUSED, "virtio_refused",
+    "virtio devices that drivers refused");
 
 static const char *const virtio_type_names[] = {
 	[VIRTIO_ID_NETWORK] = "network", [VIRTIO_ID_BLOCK] = "block",
@@ -251,7 +256,8 @@ virtio_record(device_t dev)
 {
 	void *record;
 
-	return (device_get_prop(dev, VIRTIO_REFUSED, &record) == 0 ? record : NULL);
+	return (device_get_prop(dev, VIRTIO_REFUSED, &record) == 0 ? record :
+	    NULL);
 }
 
 /* The refusal of a device, NULL: it is not refused. */
@@ -338,7 +344,9 @@ virtio_is_misplaced(const struct virtio_transport *vt, device_t dev,
 	return (!virtio_unwanted(vt, dev, type, why));
 }
 
-/* Offer a device to all drivers of its bus, if no driver does anything with it. */
+/*
+ * Offer a device to all drivers of its bus, if no driver does anything with it.
+ */
 static void
 virtio_offer(struct virtio_transport *vt, device_t dev, void *arg __unused)
 {
@@ -364,7 +372,9 @@ virtio_offer(struct virtio_transport *vt, device_t dev, void *arg __unused)
 		(void)device_probe_and_attach(dev);
 }
 
-/* Call func for each device below the buses that a transport is registered for. */
+/*
+ * Call func for each device below the buses that a transport is registered for.
+ */
 static void
 virtio_each(struct virtio_transport *vt,
     void (*func)(struct virtio_transport *vt, device_t dev, void *arg),
@@ -394,7 +404,8 @@ virtio_forget_refusal(struct virtio_transport *vt, device_t dev, void *arg)
 {
 	const struct virtio_driver *vd = arg;
 
-	if (virtio_record(dev) != NULL && virtio_type_of(vt, dev) == vd->vdr_type)
+	if (virtio_record(dev) != NULL &&
+	    virtio_type_of(vt, dev) == vd->vdr_type)
 		(void)device_clear_prop(dev, VIRTIO_REFUSED);
 }
 
@@ -437,12 +448,17 @@ virtio_schedule_offer(void)
 	bus_topo_assert();
 	if (virtio_hold == NULL)
 		virtio_hold = root_mount_hold("virtio");
-	(void)taskqueue_enqueue_timeout(taskqueue_thread, &virtio_offer_later, 0);
+	(void)taskqueue_enqueue_timeout(taskqueue_thread, &virtio_offer_later,
+	    0);
 }
 
-/* What a driver refused for something that may have passed is not refused any more. */
+/*
+ * What a driver refused for something that may have passed is not refused any
+ * more.
+ */
 static void
-virtio_forget_passing(struct virtio_transport *vt __unused, device_t dev, void *arg __unused)
+virtio_forget_passing(struct virtio_transport *vt __unused, device_t dev,
+    void *arg __unused)
 {
 	struct virtio_refusal *vr = virtio_record(dev);
 
@@ -520,15 +536,18 @@ virtio_bus_refused(struct virtio_bus *vb, int error)
 	vr->vr_again = false;
 	vr->vr_passes = pv_dev_may_pass(error);
 	if (vb->vb_why[0] != '\0')
-		snprintf(vr->vr_why, sizeof(vr->vr_why), "refused: %s", vb->vb_why);
+		snprintf(vr->vr_why, sizeof(vr->vr_why),
+		    "refused: %s", vb->vb_why);
 	else
-		snprintf(vr->vr_why, sizeof(vr->vr_why), "refused by %s, error %d",
+		snprintf(vr->vr_why, sizeof(vr->vr_why),
+		    "refused by %s, error %d",
 		    vd != NULL ? vd->vdr_name : "its driver", error);
 	if (vr->vr_passes) {
 		if (vr->vr_times++ == 0)
-			device_printf(vb->vb_dev, "%s (error %d): it is tried again after "
-			    "1 s to 17 minutes\n", vb->vb_why[0] != '\0' ? vb->vb_why :
-			    "its driver did not attach", error);
+			device_printf(vb->vb_dev,
+			    "%s (error %d): it is tried again after "
+			    "1 s to 17 minutes\n", vb->vb_why[0] != '\0' ?
+			    vb->vb_why : "its driver did not attach", error);
 		virtio_schedule_try();
 	}
 	virtio_schedule_offer();
@@ -541,7 +560,8 @@ virtio_bus_accepted(struct virtio_bus *vb)
 
 	if (vr == NULL)
 		return;
-	device_printf(vb->vb_dev, "its driver attached at attempt %u\n", vr->vr_times + 1);
+	device_printf(vb->vb_dev, "its driver attached at attempt %u\n",
+	    vr->vr_times + 1);
 	(void)device_clear_prop(vb->vb_dev, VIRTIO_REFUSED);
 }
 
@@ -678,7 +698,8 @@ virtio_driver_init(void)
 
 	TIMEOUT_TASK_INIT(taskqueue_thread, &virtio_offer_later, 0,
 	    virtio_offer_task, NULL);
-	TIMEOUT_TASK_INIT(taskqueue_thread, &virtio_try_later, 0, virtio_try_task, NULL);
+	TIMEOUT_TASK_INIT(taskqueue_thread, &virtio_try_later, 0,
+	    virtio_try_task, NULL);
 	virtio_check_disabled();
 }
 
@@ -687,7 +708,8 @@ virtio_driver_fini(void)
 {
 
 	/* The former schedules the latter. */
-	while (taskqueue_cancel_timeout(taskqueue_thread, &virtio_try_later, NULL) != 0)
+	while (taskqueue_cancel_timeout(taskqueue_thread, &virtio_try_later,
+	    NULL) != 0)
 		taskqueue_drain_timeout(taskqueue_thread, &virtio_try_later);
 	while (taskqueue_cancel_timeout(taskqueue_thread, &virtio_offer_later,
 	    NULL) != 0)

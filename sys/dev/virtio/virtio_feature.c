@@ -5,7 +5,8 @@
  */
 
 /*
- * Features of rings and transports (VirtIO 1.3, 6): their table, and the tunables that refuse some.
+ * Features of rings and transports (VirtIO 1.3, 6): their table, and the
+ * tunables that refuse some.
  *
  * Locking.  None: tunables are read only.
  */
@@ -30,14 +31,19 @@ struct pv_tunable virtio_tunables[] = {
 };
 PV_TUNABLES(virtio_tunables, hw, "virtio", virtio_tunables, "VirtIO devices");
 
-/* Features of the ring and the transport (VirtIO 1.3, 6), which drivers do not see. */
+/*
+ * Features of the ring and the transport (VirtIO 1.3, 6), which drivers do not
+ * see.
+ */
 static const struct virtio_feature virtio_ring_features[] = {
 	{ VIRTIO_F_NOTIFY_ON_EMPTY, "NOTIFY_ON_EMPTY", VIRTIO_FEATURE_OFF },
 	{ VIRTIO_F_ANY_LAYOUT, "ANY_LAYOUT", VIRTIO_FEATURE_OFF },
 	{ VIRTIO_F_INDIRECT_DESC, "INDIRECT_DESC", 0 },
 	{ VIRTIO_F_EVENT_IDX, "EVENT_IDX", 0 },
 	{ VIRTIO_F_VERSION_1, "VERSION_1", 0 },
-	/* Addresses come from bus_dma(9), and barriers from bus_dmamap_sync(9). */
+	/*
+	 * Addresses come from bus_dma(9), and barriers from bus_dmamap_sync(9).
+	 */
 	{ VIRTIO_F_ACCESS_PLATFORM, "ACCESS_PLATFORM", 0 },
 	{ VIRTIO_F_RING_PACKED, "RING_PACKED", 0 },
 	{ VIRTIO_F_IN_ORDER, "IN_ORDER", 0 },
@@ -73,7 +79,8 @@ virtio_add_names(char *str, const struct virtio_feature *vf, uint64_t features)
 }
 
 void
-virtio_feature_names(char *str, const struct virtio_feature *table, uint64_t features)
+virtio_feature_names(char *str, const struct virtio_feature *table,
+    uint64_t features)
 {
 	char number[20];
 

@@ -19,7 +19,8 @@ CODE {
 	}
 };
 
-# The device changed its configuration, or requires a reset.  Called in a thread that may sleep.
+# The device changed its configuration, or requires a reset.  Called in a thread
+# that may sleep.
 METHOD int config_changed {
 	device_t	dev;
 } DEFAULT virtio_no_config_change;

@@ -7,26 +7,31 @@
 /*
  * Interrupts of a virtio device, whatever its transport.
  *
- * There are four ways, tried in this order until one works (VirtIO 1.3, 4.1.5.1):
+ * There are four ways, tried in this order until one works (VirtIO 1.3,
+ * 4.1.5.1):
  *
- *	per queue  message 0: configuration; one message for each queue that has a handler
+ *	per queue  message 0: configuration; one message for each queue that has
+ *		   a handler
  *	shared     message 0: configuration; message 1: all queues
  *	single     message 0: everything
- *	wired      one line, whose cause is read from the ISR register in a filter
+ *	wired      one line, whose cause is read from the ISR register in a
+ *		   filter
  *
- * A mode may fail late: the device refuses a vector when it is set, so each is set up in full, and
- * taken back in full.
+ * A mode may fail late: the device refuses a vector when it is set, so each is
+ * set up in full, and taken back in full.
  *
- * A line that its device never lowers would keep the CPU in its interrupt thread.  Where no other
- * device has the line, the transport reports that (VIRTIO_ISR_DEAD), and a thread that such an
- * interrupt thread can't starve removes the handler.
+ * A line that its device never lowers would keep the CPU in its interrupt
+ * thread.  Where no other device has the line, the transport reports that
+ * (VIRTIO_ISR_DEAD), and a thread that such an interrupt thread can't starve
+ * removes the handler.
  *
- * Handlers run in interrupt threads.  None runs the driver's code while the device is stopped
- * (vb_awake).  A handler that is running when the device is stopped goes on; virtio_intr_free() waits
- * for it.
+ * Handlers run in interrupt threads.  None runs the driver's code while the
+ * device is stopped (vb_awake).  A handler that is running when the device is
+ * stopped goes on; virtio_intr_free() waits for it.
  *
- * Locking.  None: vb_slots and vb_irqs do not change while handlers are set up, and vb_isr and
- * vi_cookie are changed by atomic operations: the thread that takes a cookie removes the handler.
+ * Locking.  None: vb_slots and vb_irqs do not change while handlers are set up,
+ * and vb_isr and vi_cookie are changed by atomic operations: the thread that
+ * takes a cookie removes the handler.
  */
 
 #include <sys/param.h>
@@ -42,7 +47,10 @@
 
 #include <dev/virtio/virtio_bus.h>
 
-/* Until the configuration is looked at, where an interrupt does not say that it changed. */
+/*
+ * Until the configuration is looked at, where an interrupt does not say that it
+ * changed.
+ */
 #define	VIRTIO_SINGLE_DELAY	(SBT_1S / 20)
 
 static MALLOC_DEFINE(M_VIRTIO_INTR, "virtio_intr", "virtio interrupts");
@@ -91,14 +99,16 @@ virtio_config_intr(void *arg)
 	struct virtio_bus *vb = arg;
 
 	if (vb->vb_awake)
-		taskqueue_enqueue_timeout_sbt(vb->vb_config_tasks.pt_tq, &vb->vb_config_task, 0, 0, 0);
+		taskqueue_enqueue_timeout_sbt(vb->vb_config_tasks.pt_tq,
+		    &vb->vb_config_task, 0, 0, 0);
 }
 
 /*
- * One message for everything does not show its cause, and there is no register that does: look at the
- * queues, and let the driver look at the configuration, soon and once for all interrupts until then,
- * nearly all of which are for queues.  The generation is no substitute: it has to change only
- * once the driver has read a new value (4.1.4.3.1).
+ * One message for everything does not show its cause, and there is no register
+ * that does: look at the queues, and let the driver look at the configuration,
+ * soon and once for all interrupts until then, nearly all of which are for
+ * queues.  The generation is no substitute: it has to change only once the
+ * driver has read a new value (4.1.4.3.1).
  */
 static void
 virtio_single_intr(void *arg)
@@ -108,8 +118,8 @@ virtio_single_intr(void *arg)
 	virtio_slots_intr(vb);
 	/* Negative: one that is armed stays as it is. */
 	if (vb->vb_awake)
-		taskqueue_enqueue_timeout_sbt(vb->vb_config_tasks.pt_tq, &vb->vb_config_task,
-		    -VIRTIO_SINGLE_DELAY, 0, 0);
+		taskqueue_enqueue_timeout_sbt(vb->vb_config_tasks.pt_tq,
+		    &vb->vb_config_task, -VIRTIO_SINGLE_DELAY, 0, 0);
 }
 
 static int
@@ -123,8 +133,10 @@ virtio_wired_filter(void *arg)
 	if (isr == 0xff)
 		return (FILTER_STRAY);
 	/* A line with a stray interrupt is masked for good. */
-	if ((isr & (VIRTIO_ISR_QUEUE | VIRTIO_ISR_CONFIG | VIRTIO_ISR_DEAD)) == 0)
-		return (vb->vb_own_line || atomic_readandclear_int(&vb->vb_recalled) != 0 ?
+	if ((isr & (VIRTIO_ISR_QUEUE | VIRTIO_ISR_CONFIG |
+	    VIRTIO_ISR_DEAD)) == 0)
+		return (vb->vb_own_line ||
+		    atomic_readandclear_int(&vb->vb_recalled) != 0 ?
 		    FILTER_HANDLED : FILTER_STRAY);
 	atomic_set_int(&vb->vb_isr, isr);
 	return (FILTER_SCHEDULE_THREAD);
@@ -169,10 +181,10 @@ virtio_line_alloc(struct virtio_bus *vb)
 	if (!vb->vb_own_line)
 		return (0);
 	TASK_INIT(&vb->vb_line_task, 0, virtio_line_task, vb);
-	vb->vb_line_tq = taskqueue_create("virtio_line", M_WAITOK, taskqueue_thread_enqueue,
-	    &vb->vb_line_tq);
-	return (taskqueue_start_threads(&vb->vb_line_tq, 1, PRI_MIN_ITHD, "%s line",
-	    device_get_nameunit(vb->vb_dev)));
+	vb->vb_line_tq = taskqueue_create("virtio_line", M_WAITOK,
+	    taskqueue_thread_enqueue, &vb->vb_line_tq);
+	return (taskqueue_start_threads(&vb->vb_line_tq, 1, PRI_MIN_ITHD,
+	    "%s line", device_get_nameunit(vb->vb_dev)));
 }
 
 /* The handler is removed, or is being removed by the thread. */
@@ -186,7 +198,10 @@ virtio_line_free(struct virtio_bus *vb)
 	vb->vb_line_tq = NULL;
 }
 
-/* Returns how many interrupts this mode needs, and assigns each queue its vector. */
+/*
+ * Returns how many interrupts this mode needs, and assigns each queue its
+ * vector.
+ */
 static int
 virtio_intr_count(struct virtio_bus *vb, enum virtio_intr_mode mode)
 {
@@ -216,25 +231,28 @@ virtio_intr_count(struct virtio_bus *vb, enum virtio_intr_mode mode)
 }
 
 /*
- * descr  what the interrupt is for: "irq264: vtpci0:rx0" in vmstat -i, where a name has MAXCOMLEN
- *        letters, and lacks the first ones of what is longer; NULL: it is the only one
+ * descr  what the interrupt is for: "irq264: vtpci0:rx0" in vmstat -i, where a
+ *        name has MAXCOMLEN letters, and lacks the first ones of what is
+ *        longer; NULL: it is the only one
  */
 static int
-virtio_setup_one(struct virtio_bus *vb, int n, int type, driver_filter_t *filter,
-    driver_intr_t *handler, void *arg, const char *descr)
+virtio_setup_one(struct virtio_bus *vb, int n, int type,
+    driver_filter_t *filter, driver_intr_t *handler, void *arg,
+    const char *descr)
 {
 	struct virtio_irq *vi = &vb->vb_irqs[n];
 	void *cookie;
 	int error;
 
-	error = bus_setup_intr(vb->vb_dev, vi->vi_res, type | INTR_MPSAFE, filter, handler, arg,
-	    &cookie);
+	error = bus_setup_intr(vb->vb_dev, vi->vi_res, type | INTR_MPSAFE,
+	    filter, handler, arg, &cookie);
 	if (error != 0)
 		return (error);
 	vi->vi_cookie = (uintptr_t)cookie;
 	/* Without a description it works, too. */
 	if (descr != NULL)
-		(void)bus_describe_intr(vb->vb_dev, vi->vi_res, cookie, "%s", descr);
+		(void)bus_describe_intr(vb->vb_dev, vi->vi_res, cookie,
+		    "%s", descr);
 	return (0);
 }
 
@@ -248,35 +266,40 @@ virtio_setup_queues(struct virtio_bus *vb, int type)
 		vs = &vb->vb_slots[i];
 		if (vs->vs_vector < 0)
 			continue;
-		error = virtio_setup_one(vb, vs->vs_vector, type, NULL, virtio_slot_intr, vs,
-		    vs->vs_spec.pqs_descr);
+		error = virtio_setup_one(vb, vs->vs_vector, type, NULL,
+		    virtio_slot_intr, vs, vs->vs_spec.pqs_descr);
 		if (error != 0)
 			return (error);
 		/* Another CPU than the one requested is slower, but works. */
 		if (vs->vs_spec.pqs_cpu >= 0)
-			(void)bus_bind_intr(vb->vb_dev, vb->vb_irqs[vs->vs_vector].vi_res,
+			(void)bus_bind_intr(vb->vb_dev,
+			    vb->vb_irqs[vs->vs_vector].vi_res,
 			    vs->vs_spec.pqs_cpu);
 	}
 	return (0);
 }
 
 static int
-virtio_setup_handlers(struct virtio_bus *vb, enum virtio_intr_mode mode, int type)
+virtio_setup_handlers(struct virtio_bus *vb, enum virtio_intr_mode mode,
+    int type)
 {
 	int error;
 
 	if (mode == VIRTIO_WIRED) {
 		error = virtio_line_alloc(vb);
-		return (error != 0 ? error : virtio_setup_one(vb, 0, type, virtio_wired_filter,
-		    virtio_wired_intr, vb, NULL));
+		return (error != 0 ? error : virtio_setup_one(vb, 0, type,
+		    virtio_wired_filter, virtio_wired_intr, vb, NULL));
 	}
 	if (mode == VIRTIO_SINGLE)
-		return (virtio_setup_one(vb, 0, type, NULL, virtio_single_intr, vb, NULL));
-	error = virtio_setup_one(vb, 0, type, NULL, virtio_config_intr, vb, "conf");
+		return (virtio_setup_one(vb, 0, type, NULL, virtio_single_intr,
+		    vb, NULL));
+	error = virtio_setup_one(vb, 0, type, NULL, virtio_config_intr, vb,
+	    "conf");
 	if (error == 0 && mode == VIRTIO_PER_QUEUE)
 		error = virtio_setup_queues(vb, type);
 	else if (error == 0 && vb->vb_nirqs > 1)
-		error = virtio_setup_one(vb, 1, type, NULL, virtio_slots_intr, vb, "all");
+		error = virtio_setup_one(vb, 1, type, NULL, virtio_slots_intr,
+		    vb, "all");
 	return (error);
 }
 
@@ -292,7 +315,8 @@ virtio_alloc_irqs(struct virtio_bus *vb, enum virtio_intr_mode mode, int n)
 	else
 		error = VIRTIO_BUS_ALLOC_VECTORS(vb->vb_dev, n, irqs);
 	if (error == 0) {
-		vb->vb_irqs = malloc(n * sizeof(*vb->vb_irqs), M_VIRTIO_INTR, M_WAITOK | M_ZERO);
+		vb->vb_irqs = malloc(n * sizeof(*vb->vb_irqs), M_VIRTIO_INTR,
+		    M_WAITOK | M_ZERO);
 		for (i = 0; i < n; i++)
 			vb->vb_irqs[i].vi_res = irqs[i];
 		vb->vb_nirqs = n;
@@ -312,7 +336,8 @@ virtio_intr_rebind(struct virtio_bus *vb)
 	error = VIRTIO_BUS_SET_VECTOR(vb->vb_dev, VIRTIO_BUS_CONFIG, 0);
 	for (i = 0; i < vb->vb_nslots && error == 0; i++) {
 		if (vb->vb_slots[i].vs_pvq != NULL)
-			error = VIRTIO_BUS_SET_VECTOR(vb->vb_dev, i, vb->vb_slots[i].vs_vector);
+			error = VIRTIO_BUS_SET_VECTOR(vb->vb_dev, i,
+			    vb->vb_slots[i].vs_vector);
 	}
 	return (error);
 }
@@ -326,7 +351,8 @@ virtio_intr_free(struct virtio_bus *vb)
 
 	if (vb->vb_nirqs == 0)
 		return;
-	irqs = malloc(vb->vb_nirqs * sizeof(*irqs), M_VIRTIO_INTR, M_WAITOK | M_ZERO);
+	irqs = malloc(vb->vb_nirqs * sizeof(*irqs), M_VIRTIO_INTR,
+	    M_WAITOK | M_ZERO);
 	for (i = 0; i < vb->vb_nirqs; i++) {
 		vi = &vb->vb_irqs[i];
 		irqs[i] = vi->vi_res;
@@ -341,7 +367,8 @@ virtio_intr_free(struct virtio_bus *vb)
 }
 
 static int
-virtio_try_intr_mode(struct virtio_bus *vb, enum virtio_intr_mode mode, int type)
+virtio_try_intr_mode(struct virtio_bus *vb, enum virtio_intr_mode mode,
+    int type)
 {
 	int error;
 
@@ -363,12 +390,15 @@ virtio_intr_alloc(struct virtio_bus *vb, int type)
 	int error;
 
 	error = ENXIO;
-	for (mode = VIRTIO_PER_QUEUE; mode < VIRTIO_NMODES && error != 0; mode++) {
+	for (mode = VIRTIO_PER_QUEUE; mode < VIRTIO_NMODES && error != 0;
+	    mode++) {
 		error = virtio_try_intr_mode(vb, mode, type);
 		if (bootverbose && error == 0)
-			device_printf(vb->vb_dev, "using %s\n", virtio_intr_mode_names[mode]);
+			device_printf(vb->vb_dev,
+			    "using %s\n", virtio_intr_mode_names[mode]);
 	}
 	if (error != 0)
-		device_printf(vb->vb_dev, "no interrupt can be allocated (error %d)\n", error);
+		device_printf(vb->vb_dev,
+		    "no interrupt can be allocated (error %d)\n", error);
 	return (error);
 }

@@ -5,18 +5,22 @@
  */
 
 /*
- * One queue of a live device is reset and started again while the others run (RING_RESET, VirtIO 1.3,
- * 2.6.1):
+ * One queue of a live device is reset and started again while the others run
+ * (RING_RESET, VirtIO 1.3, 2.6.1):
  *
  *	the driver stops using the queue
- *	virtio_stop_queue()     the device forgets the queue, and uses none of its memory any more
+ *	virtio_stop_queue()     the device forgets the queue, and uses none of
+ *				its memory any more
  *	the driver drains it
- *	virtio_restart_queue()  the ring is new, and the device's again; maybe of another size
+ *	virtio_restart_queue()  the ring is new, and the device's again; maybe
+ *				of another size
  *
- * A device that does not finish the reset of a queue has to be reset as a whole, and is not asked for
- * that again: each attempt takes as long as the wait for a reset.
+ * A device that does not finish the reset of a queue has to be reset as a
+ * whole, and is not asked for that again: each attempt takes as long as the
+ * wait for a reset.
  *
- * Locking.  None, as in virtio.c, whose functions the driver does not call at the same time.
+ * Locking.  None, as in virtio.c, whose functions the driver does not call at
+ * the same time.
  */
 
 #include <sys/param.h>
@@ -52,7 +56,8 @@ virtio_bus_wait(device_t dev, int (*poll)(device_t dev, u_int arg), u_int arg)
 static struct virtio_slot *
 virtio_slot_of(struct virtio_bus *vb, u_int index)
 {
-	KASSERT(index < (u_int)vb->vb_nslots && vb->vb_slots[index].vs_pvq != NULL,
+	KASSERT(index < (u_int)vb->vb_nslots &&
+	    vb->vb_slots[index].vs_pvq != NULL,
 	    ("%s: no queue %u", __func__, index));
 	return (&vb->vb_slots[index]);
 }
@@ -101,13 +106,16 @@ virtio_stop_queue(device_t dev, u_int index)
 	struct virtio_slot *vs = virtio_slot_of(vb, index);
 	int error;
 
-	if ((vb->vb_features & VIRTIO_F_RING_RESET) == 0 || vb->vb_no_queue_reset)
+	if ((vb->vb_features & VIRTIO_F_RING_RESET) == 0 ||
+	    vb->vb_no_queue_reset)
 		return (EOPNOTSUPP);
 	error = VIRTIO_BUS_QUEUE_RESET(vb->vb_dev, index);
 	if (error == ETIMEDOUT) {
 		vb->vb_no_queue_reset = true;
-		device_printf(vb->vb_dev, "device does not finish the reset of queue %u (%s): it is "
-		    "reset as a whole, now and from now on\n", index, vs->vs_pvq->q_name);
+		device_printf(vb->vb_dev,
+		    "device does not finish the reset of queue %u (%s): it is "
+		    "reset as a whole, now and from now on\n", index,
+		    vs->vs_pvq->q_name);
 	}
 	return (error);
 }
@@ -126,7 +134,8 @@ virtio_restart_queue(device_t dev, u_int index)
 	if (error == 0)
 		error = VIRTIO_BUS_QUEUE_SETUP(vb->vb_dev, index, vs->vs_pvq);
 	if (error != 0)
-		device_printf(vb->vb_dev, "device did not accept queue %u (%s) after its reset, "
+		device_printf(vb->vb_dev,
+		    "device did not accept queue %u (%s) after its reset, "
 		    "error %d\n", index, vs->vs_pvq->q_name, error);
 	return (error);
 }

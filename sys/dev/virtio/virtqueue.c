@@ -5,7 +5,8 @@
  */
 
 /*
- * Virtqueues as transports see them: the one place that chooses the kind of ring.
+ * Virtqueues as transports see them: the one place that chooses the kind of
+ * ring.
  *
  * Locking.  See pvq.h.
  */
@@ -63,9 +64,13 @@ virtqueue_takes_tables(const struct pvq *q, u_int entries)
 	return (VQC(q)->vqc_pieces != NULL && entries <= q->q_max_segs);
 }
 
-/* In a split ring each entry names the next one; in a packed one they follow each other (2.8.7). */
+/*
+ * In a split ring each entry names the next one; in a packed one they follow
+ * each other (2.8.7).
+ */
 void
-virtqueue_form(const struct pvq *q, struct virtqueue_entry *table, u_int nread, u_int nwrite)
+virtqueue_form(const struct pvq *q, struct virtqueue_entry *table, u_int nread,
+    u_int nwrite)
 {
 	const struct virtqueue *vqc = VQC(q);
 	const u_int n = nread + nwrite;
@@ -75,7 +80,8 @@ virtqueue_form(const struct pvq *q, struct virtqueue_entry *table, u_int nread, 
 	u_int i;
 
 	CTASSERT(sizeof(*table) == sizeof(*d) && sizeof(*table) == sizeof(*pd));
-	CTASSERT(offsetof(struct virtqueue_entry, vqe_len) == offsetof(struct vring_desc, vd_len));
+	CTASSERT(offsetof(struct virtqueue_entry,
+	    vqe_len) == offsetof(struct vring_desc, vd_len));
 	CTASSERT(offsetof(struct virtqueue_entry, vqe_len) ==
 	    offsetof(struct vring_packed_desc, vpd_len));
 	for (i = 0; i < n; i++) {
@@ -86,14 +92,16 @@ virtqueue_form(const struct pvq *q, struct virtqueue_entry *table, u_int nread, 
 			pd->vpd_flags = vq_16(vqc, flags);
 		} else {
 			d = (struct vring_desc *)&table[i];
-			d->vd_flags = vq_16(vqc, i + 1 < n ? flags | VRING_DESC_F_NEXT : flags);
+			d->vd_flags = vq_16(vqc,
+			    i + 1 < n ? flags | VRING_DESC_F_NEXT : flags);
 			d->vd_next = vq_16(vqc, i + 1 < n ? i + 1 : 0);
 		}
 	}
 }
 
 void
-virtqueue_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen, void *cookie)
+virtqueue_post_table(struct pvq *q, bus_addr_t table, u_int n, uint32_t wlen,
+    void *cookie)
 {
 
 	VQC(q)->vqc_post_table(q, table, n, wlen, cookie);
@@ -111,5 +119,6 @@ virtqueue_notify(const struct pvq *q)
 {
 	const struct virtqueue *vqc = VQC(q);
 
-	vqc->vqc_notify(vqc->vqc_notify_arg, vqc->vqc_index, vqc->vqc_next(vqc));
+	vqc->vqc_notify(vqc->vqc_notify_arg, vqc->vqc_index,
+	    vqc->vqc_next(vqc));
 }

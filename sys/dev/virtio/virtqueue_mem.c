@@ -5,12 +5,13 @@
  */
 
 /*
- * What split and packed virtqueues share: the names of their faults and counters, and their memory,
- * rings and indirect tables, which is allocated when a queue is created, so that the data path never
- * allocates.
+ * What split and packed virtqueues share: the names of their faults and
+ * counters, and their memory, rings and indirect tables, which is allocated
+ * when a queue is created, so that the data path never allocates.
  *
- * A ring is in one piece for the device.  Indirect tables are in one slab of one tag; each of them must
- * be in one piece, the slab need not: memory may be too fragmented for that.
+ * A ring is in one piece for the device.  Indirect tables are in one slab of
+ * one tag; each of them must be in one piece, the slab need not: memory may be
+ * too fragmented for that.
  *
  * Locking.  None: nothing here is called while the queue is in use.
  */
@@ -22,14 +23,17 @@ MALLOC_DEFINE(M_VIRTQUEUE, "virtqueue", "virtqueue state");
 #define	VIRTQUEUE_PHRASE(fault)	[(fault) - PVQ_FAULT_TRANSPORT]
 
 const char *const virtqueue_faults[] = {
-	VIRTQUEUE_PHRASE(VIRTQUEUE_FAULT_LEN) = "length exceeds what was posted",
+	VIRTQUEUE_PHRASE(VIRTQUEUE_FAULT_LEN) =
+	    "length exceeds what was posted",
 	VIRTQUEUE_PHRASE(VIRTQUEUE_FAULT_FLAGS) = "wrong wrap counter",
 	VIRTQUEUE_PHRASE(VIRTQUEUE_FAULT_ORDER) = "completed out of order",
 };
 
 const struct pvq_counter virtqueue_counters[] = {
-	PVQ_COUNTER(qs_put_own, "indirect", "Chains that went by an indirect table"),
-	PVQ_COUNTER(qs_get_own, "lengths", "Invalid used lengths, which were not used"),
+	PVQ_COUNTER(qs_put_own, "indirect",
+	    "Chains that went by an indirect table"),
+	PVQ_COUNTER(qs_get_own, "lengths",
+	    "Invalid used lengths, which were not used"),
 	{ 0, NULL, NULL }
 };
 
@@ -41,24 +45,28 @@ vq_table_size(const struct virtqueue *vqc)
 	return (vqc->vqc_pvq.q_flat_segs * sizeof(struct vring_desc));
 }
 
-/* A piece is a page, with as many tables as fit into it, or the pages that one table takes. */
+/*
+ * A piece is a page, with as many tables as fit into it, or the pages that one
+ * table takes.
+ */
 static int
 vq_alloc_tables(struct virtqueue *vqc, bus_dma_tag_t parent)
 {
 	size_t bytes = vq_table_size(vqc);
 	int shift = 0;
 
-	while ((bytes << (shift + 1)) <= PAGE_SIZE && (2 << shift) <= vqc->vqc_pvq.q_size)
+	while ((bytes << (shift + 1)) <= PAGE_SIZE &&
+	    (2 << shift) <= vqc->vqc_pvq.q_size)
 		shift++;
 	vqc->vqc_shift = shift;
 	vqc->vqc_npieces = howmany(vqc->vqc_pvq.q_size, 1 << shift);
 	vqc->vqc_piece_size = bytes << shift;
 	if (vqc->vqc_npieces > 1)
 		vqc->vqc_piece_size = roundup2(vqc->vqc_piece_size, PAGE_SIZE);
-	vqc->vqc_pieces = malloc(vqc->vqc_npieces * sizeof(*vqc->vqc_pieces), M_VIRTQUEUE,
-	    M_WAITOK | M_ZERO);
-	return (pv_dma_alloc_pieces(&vqc->vqc_slab, parent, vqc->vqc_piece_size, vqc->vqc_npieces,
-	    VRING_DESC_ALIGN, vqc->vqc_pieces));
+	vqc->vqc_pieces = malloc(vqc->vqc_npieces * sizeof(*vqc->vqc_pieces),
+	    M_VIRTQUEUE, M_WAITOK | M_ZERO);
+	return (pv_dma_alloc_pieces(&vqc->vqc_slab, parent, vqc->vqc_piece_size,
+	    vqc->vqc_npieces, VRING_DESC_ALIGN, vqc->vqc_pieces));
 }
 
 void *
@@ -68,7 +76,8 @@ virtqueue_table(const struct virtqueue *vqc, int i, bus_addr_t *paddr)
 	size_t off = (i - (piece << vqc->vqc_shift)) * vq_table_size(vqc);
 
 	*paddr = vqc->vqc_pieces[piece] + off;
-	return ((char *)vqc->vqc_slab.pdm_mem + piece * vqc->vqc_piece_size + off);
+	return ((char *)vqc->vqc_slab.pdm_mem + piece * vqc->vqc_piece_size +
+	    off);
 }
 
 int
@@ -83,16 +92,21 @@ virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
 	q->q_dev = params->vqp_dev;
 	q->q_size = vqc->vqc_max_size = params->vqp_size;
 	vqc->vqc_align = params->vqp_align;
-	/* A chain may not be longer than the ring, even in an indirect table (2.7.5.3.1, 2.8.19). */
+	/*
+	 * A chain may not be longer than the ring, even in an indirect table
+	 * (2.7.5.3.1, 2.8.19).
+	 */
 	q->q_max_segs = MIN(params->vqp_max_segs, params->vqp_size);
 	vqc->vqc_modern = (params->vqp_features & VIRTIO_F_VERSION_1) != 0;
 	/* The lengths of a legacy device are unreliable (2.7.8.1). */
-	vqc->vqc_strict = vqc->vqc_modern && (params->vqp_flags & VIRTQUEUE_STRICT_LENGTHS) != 0;
+	vqc->vqc_strict = vqc->vqc_modern &&
+	    (params->vqp_flags & VIRTQUEUE_STRICT_LENGTHS) != 0;
 	vqc->vqc_event = (params->vqp_features & VIRTIO_F_EVENT_IDX) != 0;
 	q->q_intr_once = vqc->vqc_event;
-	indirect = (params->vqp_features & VIRTIO_F_INDIRECT_DESC) != 0 && q->q_max_segs > 1;
-	q->q_flat_segs = !indirect ? 1 : params->vqp_table_segs == 0 ? q->q_max_segs :
-	    MIN(params->vqp_table_segs, q->q_max_segs);
+	indirect = (params->vqp_features & VIRTIO_F_INDIRECT_DESC) != 0 &&
+	    q->q_max_segs > 1;
+	q->q_flat_segs = !indirect ? 1 : params->vqp_table_segs == 0 ?
+	    q->q_max_segs : MIN(params->vqp_table_segs, q->q_max_segs);
 	vqc->vqc_packed = (params->vqp_features & VIRTIO_F_RING_PACKED) != 0;
 	vqc->vqc_in_order = (params->vqp_features & VIRTIO_F_IN_ORDER) != 0;
 	strlcpy(q->q_name, params->vqp_name, sizeof(q->q_name));

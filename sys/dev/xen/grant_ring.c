@@ -7,47 +7,57 @@
 /*
  * Xen's shared rings (xen/io/ring.h), an implementation of pvq(9).
  *
- * A ring is a header and slots, a power of two of them, in one to sixteen pages that are granted to
- * the back end.  We write requests and it writes responses, into the same slots: a response takes the
- * place of a request that was read.
+ * A ring is a header and slots, a power of two of them, in one to sixteen pages
+ * that are granted to the back end.  We write requests and it writes responses,
+ * into the same slots: a response takes the place of a request that was read.
  *
- *	req_prod	requests that we made		rsp_prod	responses that the back end made
- *	req_event	notify the back end		rsp_event	notify us when rsp_prod
- *			when req_prod gets to it			gets to it
+ *	req_prod	requests that we made
+ *	req_event	notify the back end when req_prod gets to it
+ *	rsp_prod	responses that the back end made
+ *	rsp_event	notify us when rsp_prod gets to it
  *
- * All four run freely.  The back end writes rsp_prod and req_event, we the other two.
+ * All four run freely.  The back end writes rsp_prod and req_event, we the
+ * other two.
  *
- * Chains.  A chain is one or more requests, each with an id of ours, and perhaps some without
- * (netif's extra info).  A response names the id of the request that it answers; the chain is done
- * when all its ids were.  For a ring in which responses come in the order of requests
- * (GRANT_RING_F_INORDER) the number of the slot is the id, and what is in a response is the
- * protocol's alone.
+ * Chains.  A chain is one or more requests, each with an id of ours, and
+ * perhaps some without (netif's extra info).  A response names the id of the
+ * request that it answers; the chain is done when all its ids were.  For a ring
+ * in which responses come in the order of requests (GRANT_RING_F_INORDER) the
+ * number of the slot is the id, and what is in a response is the protocol's
+ * alone.
  *
- * Private state.  gr_shadow, by id: the chain that it belongs to, the next id of the chain, and, of
- * the first, the cookie and how many answers are missing.  Free ids are kept in a circular array as
- * virtqueue_split.c keeps its descriptors: taken by the put side, returned by the get side, with
- * no lock between them.
+ * Private state.  gr_shadow, by id: the chain that it belongs to, the next id
+ * of the chain, and, of the first, the cookie and how many answers are missing.
+ * Free ids are kept in a circular array as virtqueue_split.c keeps its
+ * descriptors: taken by the put side, returned by the get side, with no lock
+ * between them.
  *
- * Room.  A slot is free for a new request when its response was read (rsp_cons), and when the chain
- * that it belongs to is done, so that there is an id for each slot.  Responses come in any order,
- * so neither follows from the other: q_given is the lesser of the two counts.
+ * Room.  A slot is free for a new request when its response was read
+ * (rsp_cons), and when the chain that it belongs to is done, so that there is
+ * an id for each slot.  Responses come in any order, so neither follows from
+ * the other: q_given is the lesser of the two counts.
  *
  * Barriers.
  *
- *	commit       slots   release   req_prod; pairs with the back end's acquire after it
- *	get          rsp_prod   acquire   slots, buffers; pairs with the back end's release before it
- *	kick         req_prod   full   req_event; pairs with the back end's full barrier between its
- *	             write of req_event and its last look at req_prod: one of the two sees the
- *	             other's write
- *	intr_enable  rsp_event   full   rsp_prod; the mirror image
+ *	commit       slots      release   req_prod
+ *	             pairs with the back end's acquire after it read req_prod
+ *	get          rsp_prod   acquire   slots, buffers
+ *	             pairs with the back end's release before it wrote rsp_prod
+ *	kick         req_prod   full      req_event
+ *	             pairs with the back end's full barrier between its write of
+ *	             req_event and its last look at req_prod: one of the two
+ *	             sees the other's write
+ *	intr_enable  rsp_event  full      rsp_prod
+ *	             the mirror image
  *
- * Trust.  rsp_prod may not be ahead of what was committed.  A response is copied out, and the copy is
- * what is checked and handed to the owner; its id must be in flight, and one for a request without an
- * id needs one that was not answered.  req_event can be anything.  Slots that hold requests are never
+ * Trust.  rsp_prod may not be ahead of what was committed.  A response is
+ * copied out, and the copy is what is checked and handed to the owner; its id
+ * must be in flight, and one for a request without an id needs one that was not
+ * answered.  req_event can be anything.  Slots that hold requests are never
  * read back.
  *
- * Locking.  None here: see pvq.h.  The put side and the get side may run at the same time, always;
- * gs_state is what hands an id from one to the other.
+ * Locking.  None here: see pvq.h.  The put side and the get side may run at the
+ * same time, always; gs_state is what hands an id from one to the other.
  */
 
 #include <sys/param.h>
@@ -70,7 +80,10 @@ static MALLOC_DEFINE(M_GRANT_RING, "grant_ring", "Xen shared rings");
 #define	GRANT_RING_MAX_MSGS	32	/* bits of gm_noid */
 #define	GRANT_RING_NEVER	(1U << 31)	/* half a turn ahead */
 
-/* xen/io/ring.h makes this for each protocol; the part before the slots is the same for all. */
+/*
+ * xen/io/ring.h makes this for each protocol; the part before the slots is the
+ * same for all.
+ */
 struct gr_header {
 	volatile uint32_t gh_req_prod;
 	volatile uint32_t gh_req_event;
@@ -78,7 +91,8 @@ struct gr_header {
 	volatile uint32_t gh_rsp_event;
 	uint8_t		 gh_pad[GRANT_RING_HEADER - 4 * sizeof(uint32_t)];
 };
-_Static_assert(sizeof(struct gr_header) == GRANT_RING_HEADER, "header of a shared ring");
+_Static_assert(sizeof(struct gr_header) == GRANT_RING_HEADER,
+    "header of a shared ring");
 
 enum gr_state {
 	GR_IDLE = 0,		/* not in flight */
@@ -118,7 +132,8 @@ struct grant_ring {
 	uint32_t	 gr_staged;	/* chains */
 	uint32_t	 gr_staged_segs;
 	uint32_t	 gr_staged_noids;
-	uint32_t	 gr_unkicked;	/* slots committed since the last kick */
+	uint32_t	 gr_unkicked;	/* slots committed
+					 * since the last kick */
 	volatile uint32_t gr_noids;	/* requests without an id, committed */
 	/* Get side. */
 	uint32_t	 gr_rsp_cons
@@ -131,8 +146,8 @@ struct grant_ring {
 #define	GR(q)	__containerof((q), struct grant_ring, gr_pvq)
 
 /*
- * The domain was suspended since.  The ring is as the toolstack found it while the back end was still
- * running: a response may be incomplete.
+ * The domain was suspended since.  The ring is as the toolstack found it while
+ * the back end was still running: a response may be incomplete.
  */
 static inline bool
 gr_past(const struct grant_ring *gr)
@@ -158,10 +173,12 @@ gr_slot(const struct grant_ring *gr, uint32_t index)
 static int
 gr_prepare(const struct pvq *q, const struct pvq_chain *pc)
 {
-	const struct grant_ring *gr = __containerof(q, const struct grant_ring, gr_pvq);
+	const struct grant_ring *gr = __containerof(q, const struct grant_ring,
+	    gr_pvq);
 	const struct grant_msgs *gm = pc->pc_arg;
 
-	if (gm == NULL || gm->gm_n == 0 || gm->gm_n > MIN(gr->gr_params.grp_max_msgs, q->q_size) ||
+	if (gm == NULL || gm->gm_n == 0 ||
+	    gm->gm_n > MIN(gr->gr_params.grp_max_msgs, q->q_size) ||
 	    pc->pc_nread + pc->pc_nwrite > q->q_max_segs)
 		return (0);
 	return (gm->gm_n);
@@ -218,7 +235,10 @@ gr_take_id(struct grant_ring *gr, uint32_t index)
 	return (gr->gr_ids[gr->gr_ids_taken++ & gr->gr_mask]);
 }
 
-/* Copy a request to its slot: of the sizes that there are each has code of its own. */
+/*
+ * Copy a request to its slot: of the sizes that there are each has code of its
+ * own.
+ */
 static inline void
 gr_copy_req(char *slot, const char *msg, size_t size)
 {
@@ -240,13 +260,15 @@ gr_put_any(struct grant_ring *gr, const struct pvq_chain *pc)
 	u_int i;
 
 	KASSERT(gr_prepare(&gr->gr_pvq, pc) > 0 &&
-	    pvq_room(&gr->gr_pvq) >= gr_prepare(&gr->gr_pvq, pc), ("%s: no room", __func__));
+	    pvq_room(&gr->gr_pvq) >= gr_prepare(&gr->gr_pvq, pc),
+	    ("%s: no room", __func__));
 	KASSERT(pc->pc_cookie != NULL, ("%s: no cookie", __func__));
-	KASSERT(gr_inorder(gr) || (gm->gm_noid & 1) == 0, ("%s: the first has no id", __func__));
+	KASSERT(gr_inorder(gr) || (gm->gm_noid & 1) == 0,
+	    ("%s: the first has no id", __func__));
 	for (i = 0; i < gm->gm_n; i++, gr->gr_pvq.q_taken++) {
 		slot = gr_slot(gr, gr->gr_pvq.q_taken);
-		gr_copy_req(slot, (const char *)gm->gm_msgs + i * gr->gr_params.grp_req_size,
-		    gr->gr_params.grp_req_size);
+		gr_copy_req(slot, (const char *)gm->gm_msgs +
+		    i * gr->gr_params.grp_req_size, gr->gr_params.grp_req_size);
 		if (!gr_inorder(gr) && (gm->gm_noid & (1U << i)) != 0) {
 			gr->gr_staged_noids++;
 			continue;
@@ -255,7 +277,8 @@ gr_put_any(struct grant_ring *gr, const struct pvq_chain *pc)
 		if ((gm->gm_noid & (1U << i)) == 0)
 			gr_write_id(gr, slot, id);
 		gs = &gr->gr_shadow[id];
-		KASSERT(gs->gs_state == GR_IDLE, ("%s: id %u in flight", __func__, id));
+		KASSERT(gs->gs_state == GR_IDLE,
+		    ("%s: id %u in flight", __func__, id));
 		if (first == NULL) {
 			first = gs;
 			first->gs_nids = 0;
@@ -291,15 +314,20 @@ gr_abort(struct pvq *q)
 }
 
 /*
- * The first chains, as long as each is one message with an id, for the back end and for the get side at
- * once.  Returns how many there were.
+ * The first chains, as long as each is one message with an id, for the back end
+ * and for the get side at once.  Returns how many there were.
  */
 static inline int
 gr_post_plain(struct grant_ring *gr, const struct pvq_chain *pc, int n)
 {
-	/* Copies: what is stored below might be any of these, as far as a compiler can tell. */
-	const size_t size = gr->gr_params.grp_req_size, slot_size = gr->gr_slot_size;
-	const uint32_t mask = gr->gr_mask, at = gr->gr_pvq.q_taken, seq = gr->gr_pvq.q_committed;
+	/*
+	 * Copies: what is stored below might be any of these, as far as a
+	 * compiler can tell.
+	 */
+	const size_t size = gr->gr_params.grp_req_size,
+	    slot_size = gr->gr_slot_size;
+	const uint32_t mask = gr->gr_mask, at = gr->gr_pvq.q_taken,
+	    seq = gr->gr_pvq.q_committed;
 	const uint32_t taken = gr->gr_ids_taken;
 	struct gr_shadow *const shadow = gr->gr_shadow, *gs;
 	const uint16_t *const ids = gr->gr_ids;
@@ -319,7 +347,8 @@ gr_post_plain(struct grant_ring *gr, const struct pvq_chain *pc, int n)
 		id = inorder ? (at + i) & mask : ids[(taken + i) & mask];
 		slot = slots + ((at + i) & mask) * slot_size;
 		gs = &shadow[id];
-		KASSERT(gs->gs_state == GR_IDLE, ("%s: id %u in flight", __func__, id));
+		KASSERT(gs->gs_state == GR_IDLE,
+		    ("%s: id %u in flight", __func__, id));
 		gr_copy_req(slot, gm->gm_msgs, size);
 		gr_write_id(gr, slot, id);
 		gs->gs_first = id;
@@ -338,8 +367,8 @@ gr_post_plain(struct grant_ring *gr, const struct pvq_chain *pc, int n)
 }
 
 /*
- * Hand the staged ids, from these places on, to the get side, which looks at them whenever the back end
- * names one.
+ * Hand the staged ids, from these places on, to the get side, which looks at
+ * them whenever the back end names one.
  */
 static void
 gr_post_ids(struct grant_ring *gr, uint32_t slot, uint32_t place)
@@ -348,11 +377,13 @@ gr_post_ids(struct grant_ring *gr, uint32_t slot, uint32_t place)
 
 	if (gr_inorder(gr)) {
 		for (i = slot; i != gr->gr_pvq.q_taken; i++)
-			atomic_store_rel_32(&gr->gr_shadow[i & gr->gr_mask].gs_state, GR_POSTED);
+			atomic_store_rel_32(&gr->gr_shadow[i &
+			    gr->gr_mask].gs_state, GR_POSTED);
 		return;
 	}
 	for (i = place; i != gr->gr_ids_taken; i++)
-		atomic_store_rel_32(&gr->gr_shadow[gr->gr_ids[i & gr->gr_mask]].gs_state, GR_POSTED);
+		atomic_store_rel_32(&gr->gr_shadow[gr->gr_ids[i &
+		    gr->gr_mask]].gs_state, GR_POSTED);
 }
 
 /* Show what is staged, whose ids the get side has, to the back end. */
@@ -384,8 +415,9 @@ gr_commit(struct pvq *q)
 }
 
 /*
- * Without a second pass: what can't be aborted may be the get side's before it is the back end's, whose
- * answers are not looked at before gr_base has counted it.
+ * Without a second pass: what can't be aborted may be the get side's before it
+ * is the back end's, whose answers are not looked at before gr_base has counted
+ * it.
  */
 static void
 gr_post(struct pvq *q, const struct pvq_chain *pc, int n)
@@ -394,7 +426,8 @@ gr_post(struct pvq *q, const struct pvq_chain *pc, int n)
 	uint32_t place, slot;
 	int done;
 
-	KASSERT(gr->gr_staged == 0, ("%s: %u chains not committed", __func__, gr->gr_staged));
+	KASSERT(gr->gr_staged == 0,
+	    ("%s: %u chains not committed", __func__, gr->gr_staged));
 	done = gr_post_plain(gr, pc, n);
 	if (done < n) {
 		slot = q->q_taken;
@@ -406,8 +439,8 @@ gr_post(struct pvq *q, const struct pvq_chain *pc, int n)
 }
 
 /*
- * An event that the back end did not request finds no work there, and is counted against us (Xen's
- * advisory XSA-332).
+ * An event that the back end did not request finds no work there, and is
+ * counted against us (Xen's advisory XSA-332).
  */
 static bool
 gr_kick(struct pvq *q)
@@ -415,7 +448,8 @@ gr_kick(struct pvq *q)
 	struct grant_ring *gr = GR(q);
 	uint32_t event, slots = gr->gr_unkicked;
 
-	KASSERT(gr->gr_staged == 0, ("%s: %u chains not committed", __func__, gr->gr_staged));
+	KASSERT(gr->gr_staged == 0,
+	    ("%s: %u chains not committed", __func__, gr->gr_staged));
 	if (slots == 0 || pvq_broken(q))
 		return (false);
 	atomic_thread_fence_seq_cst();
@@ -441,7 +475,8 @@ gr_copy_rsp(const volatile char *slot, char *to, size_t size)
 	if (size == 4 || size == 8) {
 		*(uint32_t *)to = *(const volatile uint32_t *)slot;
 		if (size == 8)
-			*(uint32_t *)(to + 4) = *(const volatile uint32_t *)(slot + 4);
+			*(uint32_t *)(to + 4) =
+			    *(const volatile uint32_t *)(slot + 4);
 		return;
 	}
 	for (; i + sizeof(uint32_t) <= size; i += sizeof(uint32_t))
@@ -459,27 +494,35 @@ gr_is_null(const struct grant_ring *gr, const volatile char *rsp)
 	    (rsp + gr->gr_params.grp_null_off) == gr->gr_params.grp_null_value);
 }
 
-/* Pass one that does.  Without a request that it could be for, the queue is broken. */
+/*
+ * Pass one that does.  Without a request that it could be for, the queue is
+ * broken.
+ */
 static void
 gr_pass_null(struct grant_ring *gr)
 {
 
 	if (gr->gr_nulls == gr->gr_noids) {
-		pvq_break(&gr->gr_pvq, PVQ_FAULT_ID, gr->gr_params.grp_null_value);
+		pvq_break(&gr->gr_pvq, PVQ_FAULT_ID,
+		    gr->gr_params.grp_null_value);
 		return;
 	}
 	gr->gr_nulls++;
 	gr->gr_rsp_cons++;
 }
 
-/* Which request does a response answer?  NULL, and the queue is broken, if none in flight. */
+/*
+ * Which request does a response answer?  NULL, and the queue is broken, if none
+ * in flight.
+ */
 static inline struct gr_shadow *
 gr_check(struct grant_ring *gr, const char *rsp)
 {
 	struct gr_shadow *gs;
 	uint64_t id;
 
-	id = gr_inorder(gr) ? gr->gr_rsp_cons & gr->gr_mask : gr_read_id(gr, rsp);
+	id = gr_inorder(gr) ? gr->gr_rsp_cons & gr->gr_mask :
+	    gr_read_id(gr, rsp);
 	if (id < gr->gr_pvq.q_size) {
 		gs = &gr->gr_shadow[id];
 		if (atomic_load_acq_32(&gs->gs_state) == GR_POSTED)
@@ -507,8 +550,8 @@ gr_release(struct grant_ring *gr, struct gr_shadow *first)
 }
 
 /*
- * Publish the free slots.  Pairs with the acquire in pvq_room(): ids are in gr_ids
- * before they count.
+ * Publish the free slots.  Pairs with the acquire in pvq_room(): ids are in
+ * gr_ids before they count.
  */
 static void
 gr_publish(struct grant_ring *gr)
@@ -522,17 +565,19 @@ gr_publish(struct grant_ring *gr)
 }
 
 /*
- * Look at one response.  Returns how many chains it completes, one or none; -1 if it can't be passed.
+ * Look at one response.  Returns how many chains it completes, one or none; -1
+ * if it can't be passed.
  *
- * What was copied before the life is looked at was there in this life; a suspension may come
- * between any two responses.
+ * What was copied before the life is looked at was there in this life; a
+ * suspension may come between any two responses.
  */
 static inline int
 gr_get_one(struct grant_ring *gr, struct pvq_done *done, char *rsp)
 {
 	struct gr_shadow *first, *gs;
 
-	gr_copy_rsp(gr_slot(gr, gr->gr_rsp_cons), rsp, gr->gr_params.grp_rsp_size);
+	gr_copy_rsp(gr_slot(gr, gr->gr_rsp_cons), rsp,
+	    gr->gr_params.grp_rsp_size);
 	if (gr_past(gr))
 		return (-1);
 	if (!gr_inorder(gr) && gr_is_null(gr, rsp)) {
@@ -554,14 +599,16 @@ gr_get_one(struct grant_ring *gr, struct pvq_done *done, char *rsp)
 }
 
 /*
- * The first responses, up to prod, as long as each completes a chain that has one id.  Returns how many
- * there were; the next one is for gr_get_one().
+ * The first responses, up to prod, as long as each completes a chain that has
+ * one id.  Returns how many there were; the next one is for gr_get_one().
  */
 static inline int
-gr_get_plain(struct grant_ring *gr, struct pvq_done *done, int max, uint32_t prod)
+gr_get_plain(struct grant_ring *gr, struct pvq_done *done, int max,
+    uint32_t prod)
 {
 	/* Copies, as in gr_post_plain(). */
-	const size_t size = gr->gr_params.grp_rsp_size, slot_size = gr->gr_slot_size;
+	const size_t size = gr->gr_params.grp_rsp_size,
+	    slot_size = gr->gr_slot_size;
 	const uint32_t mask = gr->gr_mask, given = gr->gr_ids_given;
 	const bool inorder = gr_inorder(gr);
 	struct gr_shadow *const shadow = gr->gr_shadow, *gs;
@@ -581,8 +628,8 @@ gr_get_plain(struct grant_ring *gr, struct pvq_done *done, int max, uint32_t pro
 		if (id > mask)
 			break;
 		gs = &shadow[id];
-		if (atomic_load_acq_32(&gs->gs_state) != GR_POSTED || gs->gs_nids != 1 ||
-		    gs->gs_first != id)
+		if (atomic_load_acq_32(&gs->gs_state) != GR_POSTED ||
+		    gs->gs_nids != 1 || gs->gs_first != id)
 			break;
 		gs->gs_state = GR_IDLE;
 		gs->gs_missing = 0;
@@ -609,7 +656,10 @@ gr_get(struct pvq *q, struct pvq_done *done, int max)
 	if (pvq_broken(q))
 		return (0);
 	prod = atomic_load_acq_32(&gr->gr_header->gh_rsp_prod);
-	/* Looked at after prod: what was read in this life is valid, with all that is before it. */
+	/*
+	 * Looked at after prod: what was read in this life is valid, with all
+	 * that is before it.
+	 */
 	if (prod == gr->gr_rsp_cons || gr_past(gr))
 		return (0);
 	/* What is in flight, from a count that the put side only adds to. */
@@ -618,12 +668,13 @@ gr_get(struct pvq *q, struct pvq_done *done, int max)
 		return (0);
 	}
 	n = gr_get_plain(gr, done, max, prod);
-	for (got = 0; n < max && gr->gr_rsp_cons != prod && got >= 0; n += MAX(got, 0))
+	for (got = 0; n < max && gr->gr_rsp_cons != prod && got >= 0;
+	    n += MAX(got, 0))
 		got = gr_get_one(gr, &done[n], gr->gr_rsps + (n & gr->gr_mask) *
 		    gr->gr_params.grp_rsp_size);
 	/* Those for requests without an id complete nothing. */
-	while (gr->gr_rsp_cons != prod && !pvq_broken(q) && !gr_past(gr) && !gr_inorder(gr) &&
-	    gr_is_null(gr, gr_slot(gr, gr->gr_rsp_cons)))
+	while (gr->gr_rsp_cons != prod && !pvq_broken(q) && !gr_past(gr) &&
+	    !gr_inorder(gr) && gr_is_null(gr, gr_slot(gr, gr->gr_rsp_cons)))
 		gr_pass_null(gr);
 	q->q_completed += n;
 	q->q_stats.qs_done += n;
@@ -634,8 +685,8 @@ gr_get(struct pvq *q, struct pvq_done *done, int max)
 }
 
 /*
- * How many responses make up `after' chains?  In proportion, as it is not known which come first; but
- * the next chain can be done with the next response.
+ * How many responses make up `after' chains?  In proportion, as it is not known
+ * which come first; but the next chain can be done with the next response.
  */
 static uint32_t
 gr_responses_of(struct grant_ring *gr, unsigned int after)
@@ -644,7 +695,10 @@ gr_responses_of(struct grant_ring *gr, unsigned int after)
 
 	if (after <= 1)
 		return (1);
-	/* Slots first: what the put side adds meanwhile makes it early rather than late. */
+	/*
+	 * Slots first: what the put side adds meanwhile makes it early rather
+	 * than late.
+	 */
 	slots = atomic_load_acq_32(&gr->gr_base) - gr->gr_rsp_cons;
 	chains = gr->gr_pvq.q_committed - gr->gr_pvq.q_completed;
 	if (chains == 0 || slots == 0)
@@ -665,7 +719,8 @@ gr_intr_enable(struct pvq *q, unsigned int after)
 	n = gr_responses_of(gr, after);
 	atomic_store_32(&gr->gr_header->gh_rsp_event, gr->gr_rsp_cons + n);
 	atomic_thread_fence_seq_cst();
-	return (atomic_load_32(&gr->gr_header->gh_rsp_prod) - gr->gr_rsp_cons >= n);
+	return (atomic_load_32(&gr->gr_header->gh_rsp_prod) -
+	    gr->gr_rsp_cons >= n);
 }
 
 /* There is no "off", only an index as far away as can be: half a turn. */
@@ -674,7 +729,8 @@ gr_intr_disable(struct pvq *q)
 {
 	struct grant_ring *gr = GR(q);
 
-	atomic_store_32(&gr->gr_header->gh_rsp_event, gr->gr_rsp_cons + GRANT_RING_NEVER);
+	atomic_store_32(&gr->gr_header->gh_rsp_event,
+	    gr->gr_rsp_cons + GRANT_RING_NEVER);
 }
 
 /* Give up a chain that will not be answered any more. */
@@ -743,7 +799,10 @@ gr_begin_at(struct grant_ring *gr, uint32_t at)
 	q->q_fault = PVQ_OK;
 }
 
-/* The ring goes on where the back end is, which has seen req_prod, and may not be notified of it. */
+/*
+ * The ring goes on where the back end is, which has seen req_prod, and may not
+ * be notified of it.
+ */
 static int
 gr_forget(struct pvq *q)
 {
@@ -779,8 +838,8 @@ gr_free(struct pvq *q)
 {
 	struct grant_ring *gr = GR(q);
 
-	KASSERT(q->q_committed == q->q_completed, ("%s: %u chains in flight", q->q_name,
-	    q->q_committed - q->q_completed));
+	KASSERT(q->q_committed == q->q_completed, ("%s: %u chains in flight",
+	    q->q_name, q->q_committed - q->q_completed));
 	xen_gnttab_pages_free(gr->gr_pages);
 	free(gr->gr_rsps, M_GRANT_RING);
 	free(gr->gr_shadow, M_GRANT_RING);
@@ -831,9 +890,12 @@ gr_bad_params(const struct grant_ring_params *p)
 {
 
 	return (p->grp_order > GRANT_RING_MAX_ORDER || p->grp_max_segs == 0 ||
-	    p->grp_req_size == 0 || p->grp_rsp_size == 0 || p->grp_req_size > PAGE_SIZE / 2 ||
-	    p->grp_rsp_size > PAGE_SIZE / 2 || p->grp_max_msgs > GRANT_RING_MAX_MSGS ||
-	    (p->grp_null && p->grp_null_off + sizeof(uint16_t) > p->grp_rsp_size) || gr_bad_id(p));
+	    p->grp_req_size == 0 ||
+	    p->grp_rsp_size == 0 || p->grp_req_size > PAGE_SIZE / 2 ||
+	    p->grp_rsp_size > PAGE_SIZE / 2 ||
+	    p->grp_max_msgs > GRANT_RING_MAX_MSGS || (p->grp_null &&
+	    p->grp_null_off + sizeof(uint16_t) > p->grp_rsp_size) ||
+	    gr_bad_id(p));
 }
 
 static void
@@ -864,14 +926,18 @@ grant_ring_create(const struct grant_ring_params *params, struct pvq **qp)
 
 	if (gr_bad_params(params))
 		return (EINVAL);
-	gr = malloc_aligned(sizeof(*gr), CACHE_LINE_SIZE, M_GRANT_RING, M_WAITOK | M_ZERO);
+	gr = malloc_aligned(sizeof(*gr), CACHE_LINE_SIZE, M_GRANT_RING,
+	    M_WAITOK | M_ZERO);
 	gr_init_common(gr, params);
 	size = gr->gr_pvq.q_size;
-	gr->gr_ids = malloc(size * sizeof(*gr->gr_ids), M_GRANT_RING, M_WAITOK | M_ZERO);
-	gr->gr_shadow = malloc(size * sizeof(*gr->gr_shadow), M_GRANT_RING, M_WAITOK | M_ZERO);
-	gr->gr_rsps = malloc(size * params->grp_rsp_size, M_GRANT_RING, M_WAITOK | M_ZERO);
-	error = xen_gnttab_pages_alloc(params->grp_otherend, 1 << params->grp_order, M_WAITOK,
-	    &gr->gr_pages);
+	gr->gr_ids = malloc(size * sizeof(*gr->gr_ids), M_GRANT_RING,
+	    M_WAITOK | M_ZERO);
+	gr->gr_shadow = malloc(size * sizeof(*gr->gr_shadow), M_GRANT_RING,
+	    M_WAITOK | M_ZERO);
+	gr->gr_rsps = malloc(size * params->grp_rsp_size, M_GRANT_RING,
+	    M_WAITOK | M_ZERO);
+	error = xen_gnttab_pages_alloc(params->grp_otherend,
+	    1 << params->grp_order, M_WAITOK, &gr->gr_pages);
 	if (error == 0) {
 		gr->gr_header = gr->gr_pages->gp_va;
 		gr->gr_slots = (char *)gr->gr_pages->gp_va + GRANT_RING_HEADER;
@@ -888,7 +954,8 @@ grant_ring_create(const struct grant_ring_params *params, struct pvq **qp)
 int
 grant_ring_refs(const struct pvq *q, grant_ref_t *refs)
 {
-	const struct grant_ring *gr = __containerof(q, const struct grant_ring, gr_pvq);
+	const struct grant_ring *gr = __containerof(q, const struct grant_ring,
+	    gr_pvq);
 	int n = 1 << gr->gr_params.grp_order;
 
 	memcpy(refs, gr->gr_pages->gp_refs, n * sizeof(*refs));

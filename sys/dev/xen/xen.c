@@ -5,25 +5,28 @@
  */
 
 /*
- * xen: the root of what Xen gives to a domain, a device on nexus that is there when CPUID shows Xen.
+ * xen: the root of what Xen gives to a domain, a device on nexus that is there
+ * when CPUID shows Xen.
  *
  *	nexus0
- *	  xen0			hypercalls, upcalls, event channels, grant table, xenstore, control
+ *	  xen0			hypercalls, upcalls, event channels, grant
+ *				table, xenstore, control
  *	    xenbus0		front ends
  *	      xn0, xbd0 ...
  *
- * The parts (xen_var.h) are begun one after the other, each needing those before it.  xen_level is
- * how far that came, and is lowered again in reverse when one fails.
+ * The parts (xen_var.h) are begun one after the other, each needing those
+ * before it.  xen_level is how far that came, and is lowered again in reverse
+ * when one fails.
  *
- * Once event channels are set up the module stays: Xen has been given memory that it does not
- * release, and other domains may have more of it mapped.
+ * Once event channels are set up the module stays: Xen has been given memory
+ * that it does not release, and other domains may have more of it mapped.
  *
- * Attaching needs all CPUs to run.  A module that the loader brought comes before them in a kernel that
- * starts them after its devices (without "options EARLY_AP_STARTUP"): then xen0 is added once they
- * do.
+ * Attaching needs all CPUs to run.  A module that the loader brought comes
+ * before them in a kernel that starts them after its devices (without "options
+ * EARLY_AP_STARTUP"): then xen0 is added once they do.
  *
- * A FreeBSD kernel with "options XENHVM" has all of this built in, and then this module does not
- * attach.
+ * A FreeBSD kernel with "options XENHVM" has all of this built in, and then
+ * this module does not attach.
  *
  * Gaps.  Detaching.  PV guests, in which nothing here would work.
  */
@@ -44,7 +47,8 @@
 
 #include "clock_if.h"
 
-static struct root_hold_token *xen_hold;	/* for clocks and CPUs; root waits for us */
+static struct root_hold_token *xen_hold;	/* for clocks and CPUs; root
+						 * waits for us */
 
 struct xen_softc {
 	u_int	xen_level;
@@ -73,10 +77,12 @@ static void
 xen_identify(driver_t *driver __unused, device_t parent)
 {
 
-	if (xen_cpuid_base() == 0 || device_find_child(parent, "xen", 0) != NULL)
+	if (xen_cpuid_base() == 0 ||
+	    device_find_child(parent, "xen", 0) != NULL)
 		return;
 	if (xen_is_taken()) {
-		printf("xen: this kernel has its own Xen support (options XENHVM)\n");
+		printf(
+		    "xen: this kernel has its own Xen support (options XENHVM)\n");
 		return;
 	}
 	if (!cold && (mp_ncpus == 1 || smp_started))
@@ -114,9 +120,10 @@ xen_sysctl(device_t dev)
 	u_int major, minor;
 
 	xen_version(&major, &minor);
-	snprintf(sc->xen_version, sizeof(sc->xen_version), "%u.%u", major, minor);
-	SYSCTL_ADD_STRING(ctx, SYSCTL_CHILDREN(tree), OID_AUTO, "version", CTLFLAG_RD,
-	    sc->xen_version, 0, "Version of Xen");
+	snprintf(sc->xen_version, sizeof(sc->xen_version),
+	    "%u.%u", major, minor);
+	SYSCTL_ADD_STRING(ctx, SYSCTL_CHILDREN(tree), OID_AUTO,
+	    "version", CTLFLAG_RD, sc->xen_version, 0, "Version of Xen");
 	xen_hypercall_sysctl(ctx, tree);
 	xen_evtchn_sysctl(ctx, tree);
 	xen_clock_sysctl(ctx, tree);
@@ -134,18 +141,25 @@ xen_attach(device_t dev)
 	device_t bus;
 	int error;
 
-	/* Upcalls need a child to be allocated for; it attaches when there is a xenstore. */
+	/*
+	 * Upcalls need a child to be allocated for; it attaches when there is a
+	 * xenstore.
+	 */
 	bus = device_add_child(dev, "xenbus", 0);
 	if (bus == NULL)
 		return (ENOMEM);
-	for (error = 0; error == 0 && sc->xen_level < nitems(xen_parts); sc->xen_level++)
+	for (error = 0; error == 0 && sc->xen_level < nitems(xen_parts);
+	    sc->xen_level++)
 		error = xen_parts[sc->xen_level].xpt_init(dev);
 	if (error != 0) {
 		xen_lower(dev);
 		return (error);
 	}
 	xen_sysctl(dev);
-	/* While it attaches, which may take long, newbus does not call bus_driver_added for it. */
+	/*
+	 * While it attaches, which may take long, newbus does not call
+	 * bus_driver_added for it.
+	 */
 	if (device_probe_and_attach(bus) == 0)
 		xenbus_try_all(bus);
 	xen_suspend_allow();
@@ -215,7 +229,10 @@ xen_late(void *arg __unused)
 	bus_topo_unlock();
 	root_mount_rel(xen_hold);
 }
-/* The CPUs start before devices are configured, or nearly last (EARLY_AP_STARTUP). */
+/*
+ * The CPUs start before devices are configured, or nearly last
+ * (EARLY_AP_STARTUP).
+ */
 SYSINIT(xen_late, SI_SUB_LAST, SI_ORDER_ANY, xen_late, NULL);
 
 MODULE_VERSION(xen, 1);

@@ -7,11 +7,12 @@
 /*
  * Reading what Xen writes about time (xen/xen.h), for whoever has it mapped.
  *
- * A vCPU's struct vcpu_time_info has the system time (nanoseconds since the host was booted) of a
- * moment, the time-stamp counter of that moment, and how to scale what was counted since.  The shared
- * info page has the time of day when the system time began.  Both are versioned: the version is odd
- * while Xen writes, and another one afterwards, so that what was read between two equal even versions
- * belongs together.
+ * A vCPU's struct vcpu_time_info has the system time (nanoseconds since the
+ * host was booted) of a moment, the time-stamp counter of that moment, and how
+ * to scale what was counted since.  The shared info page has the time of day
+ * when the system time began.  Both are versioned: the version is odd while Xen
+ * writes, and another one afterwards, so that what was read between two equal
+ * even versions belongs together.
  */
 
 #ifndef _DEV_XEN_XEN_CLOCK_READ_H_
@@ -38,8 +39,8 @@ xen_clock_read_system(volatile struct vcpu_time_info *ti)
 	do {
 		version = ti->version;
 		atomic_thread_fence_acq();
-		ns = ti->system_time + pvclock_scale_delta(rdtsc_ordered() - ti->tsc_timestamp,
-		    ti->tsc_to_system_mul, ti->tsc_shift);
+		ns = ti->system_time + pvclock_scale_delta(rdtsc_ordered() -
+		    ti->tsc_timestamp, ti->tsc_to_system_mul, ti->tsc_shift);
 		atomic_thread_fence_acq();
 	} while ((version & 1) != 0 || ti->version != version);
 	return (ns);
@@ -55,7 +56,8 @@ xen_clock_read_begin(volatile struct shared_info *si)
 	do {
 		version = si->wc_version;
 		atomic_thread_fence_acq();
-		ns = ((uint64_t)si->wc_sec_hi << 32 | si->wc_sec) * XEN_CLOCK_SECOND + si->wc_nsec;
+		ns = ((uint64_t)si->wc_sec_hi << 32 |
+		    si->wc_sec) * XEN_CLOCK_SECOND + si->wc_nsec;
 		atomic_thread_fence_acq();
 	} while ((version & 1) != 0 || si->wc_version != version);
 	return (ns);

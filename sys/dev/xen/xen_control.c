@@ -5,15 +5,17 @@
  */
 
 /*
- * Requests of the administrator (docs/misc/xenstore-paths of Xen): a word that the toolstack writes to
- * control/shutdown, a letter to control/sysrq.
+ * Requests of the administrator (docs/misc/xenstore-paths of Xen): a word that
+ * the toolstack writes to control/shutdown, a letter to control/sysrq.
  *
- * A request is acknowledged by emptying the node, in the transaction that read it: then the toolstack
- * can distinguish a domain that has read it from one that has not, and a request is acted on once.
- * One to suspend is acknowledged when nothing holds it up any more (xen_suspend.c).
- * What we can do is announced in control/feature-*.
+ * A request is acknowledged by emptying the node, in the transaction that read
+ * it: then the toolstack can distinguish a domain that has read it from one
+ * that has not, and a request is acted on once.  One to suspend is acknowledged
+ * when nothing holds it up any more (xen_suspend.c).  What we can do is
+ * announced in control/feature-*.
  *
- * Locking.  None: requests are handled in xenstore's thread for watches, one at a time.
+ * Locking.  None: requests are handled in xenstore's thread for watches, one at
+ * a time.
  */
 
 #include <sys/param.h>
@@ -42,7 +44,9 @@ static const struct control_word {
 	{ "halt", "feature-halt", RB_HALT },
 };
 
-/* The same letters as those of Linux's sysrq, which the toolstack's users know. */
+/*
+ * The same letters as those of Linux's sysrq, which the toolstack's users know.
+ */
 static const struct control_letter {
 	char		 letter;
 	const char	*what;
@@ -57,7 +61,8 @@ static const struct control_letter {
 struct control_take {
 	const char	*node;
 	char		 word[CONTROL_WORDLEN];
-	bool		 suspension;	/* take a request to suspend only; else, all others */
+	bool		 suspension;	/* take a request to suspend only;
+					 * else, all others */
 };
 
 static int
@@ -74,7 +79,8 @@ control_take_tx(struct xenstore_tx *tx, void *arg)
 	strlcpy(take->word, value, sizeof(take->word));
 	xenstore_free(value);
 	/* Empty, as this driver left it: no request. */
-	if (take->word[0] == '\0' || (strcmp(take->word, "suspend") == 0) != take->suspension)
+	if (take->word[0] == '\0' ||
+	    (strcmp(take->word, "suspend") == 0) != take->suspension)
 		return (ENOENT);
 	return (xenstore_write(tx, CONTROL_DIR, take->node, ""));
 }
@@ -102,8 +108,9 @@ control_take(struct control_take *take, const char *node)
 	take->node = node;
 	error = xenstore_transaction(control_take_tx, take);
 	if (error != 0 && error != ENOENT)
-		device_printf(control_dev, "%s/%s can't be read and emptied (error %d)\n",
-		    CONTROL_DIR, node, error);
+		device_printf(control_dev,
+		    "%s/%s can't be read and emptied (error %d)\n", CONTROL_DIR,
+		    node, error);
 	for (c = take->word; *c != '\0'; c++) {
 		if (!isprint((u_char)*c))
 			*c = '?';
@@ -119,7 +126,8 @@ control_announce(void)
 
 	/* A toolstack that does not permit that does not read them either. */
 	for (i = 0; i < nitems(control_words); i++)
-		(void)xenstore_write(NULL, CONTROL_DIR, control_words[i].feature, "1");
+		(void)xenstore_write(NULL, CONTROL_DIR,
+		    control_words[i].feature, "1");
 	(void)xenstore_write(NULL, CONTROL_DIR, "feature-suspend", "1");
 	(void)xenstore_write(NULL, CONTROL_DIR, "feature-sysrq", "1");
 }
@@ -148,7 +156,8 @@ static const struct xen_suspend_ops control_suspend_ops = {
 };
 
 static void
-control_shutdown_watch(struct xenstore_watch *w __unused, const char *path __unused)
+control_shutdown_watch(struct xenstore_watch *w __unused,
+    const char *path __unused)
 {
 	struct control_take take = { .suspension = false };
 	u_int i;
@@ -162,16 +171,19 @@ control_shutdown_watch(struct xenstore_watch *w __unused, const char *path __unu
 	for (i = 0; i < nitems(control_words); i++) {
 		if (strcmp(take.word, control_words[i].word) != 0)
 			continue;
-		device_printf(control_dev, "the toolstack requests %s\n", take.word);
+		device_printf(control_dev, "the toolstack requests %s\n",
+		    take.word);
 		shutdown_nice(control_words[i].howto);
 		return;
 	}
-	device_printf(control_dev, "the toolstack requests \"%s\", which is not supported\n",
+	device_printf(control_dev,
+	    "the toolstack requests \"%s\", which is not supported\n",
 	    take.word);
 }
 
 static void
-control_sysrq_watch(struct xenstore_watch *w __unused, const char *path __unused)
+control_sysrq_watch(struct xenstore_watch *w __unused,
+    const char *path __unused)
 {
 	struct control_take take = { .suspension = false };
 	u_int i;
@@ -179,9 +191,11 @@ control_sysrq_watch(struct xenstore_watch *w __unused, const char *path __unused
 	if (!control_take(&take, "sysrq"))
 		return;
 	for (i = 0; i < nitems(control_letters); i++) {
-		if (take.word[0] != control_letters[i].letter || take.word[1] != '\0')
+		if (take.word[0] != control_letters[i].letter ||
+		    take.word[1] != '\0')
 			continue;
-		device_printf(control_dev, "sysrq: %s\n", control_letters[i].what);
+		device_printf(control_dev,
+		    "sysrq: %s\n", control_letters[i].what);
 		if (control_letters[i].howto < 0)
 			panic("requested by the toolstack");
 		kern_reboot(control_letters[i].howto);
@@ -189,8 +203,8 @@ control_sysrq_watch(struct xenstore_watch *w __unused, const char *path __unused
 	}
 	device_printf(control_dev, "sysrq \"%s\": there are", take.word);
 	for (i = 0; i < nitems(control_letters); i++)
-		printf("%s %c (%s)", i == 0 ? "" : ",", control_letters[i].letter,
-		    control_letters[i].what);
+		printf("%s %c (%s)", i == 0 ? "" : ",",
+		    control_letters[i].letter, control_letters[i].what);
 	printf("\n");
 }
 
@@ -199,7 +213,8 @@ static struct xenstore_watch control_watches[] = {
 	{ .xw_changed = control_sysrq_watch },
 };
 
-static const char *const control_nodes[nitems(control_watches)] = { "shutdown", "sysrq" };
+static const char *const control_nodes[nitems(control_watches)] = { "shutdown",
+    "sysrq" };
 
 int
 xen_control_init(device_t dev)
@@ -209,9 +224,11 @@ xen_control_init(device_t dev)
 
 	control_dev = dev;
 	for (i = 0; i < nitems(control_watches); i++) {
-		error = xenstore_watch_add(&control_watches[i], CONTROL_DIR, control_nodes[i]);
+		error = xenstore_watch_add(&control_watches[i], CONTROL_DIR,
+		    control_nodes[i]);
 		if (error != 0) {
-			device_printf(dev, "%s/%s can't be watched (error %d)\n", CONTROL_DIR,
+			device_printf(dev,
+			    "%s/%s can't be watched (error %d)\n", CONTROL_DIR,
 			    control_nodes[i], error);
 			return (error);
 		}

@@ -5,19 +5,23 @@
  */
 
 /*
- * The memory that Xen shares with the domain and with each CPU, and what Xen calls a CPU.
+ * The memory that Xen shares with the domain and with each CPU, and what Xen
+ * calls a CPU.
  *
- * The shared info page (xen.h) is Xen's, and appears at the guest-physical address that the domain
- * asks for.  It can be at one address only, so that a second request takes it away from the first.  A
- * kernel with Xen support of its own has it mapped already, under the name HYPERVISOR_shared_info:
- * that mapping is used then.  Likewise the struct vcpu_info of a CPU is registered with Xen, which can
- * be done once: a kernel that did has the per-CPU variable vcpu_info, which points to it.  Both are
- * names of FreeBSD's kernel.  (The page has room for those of the first 32 vCPUs.  It is not used:
- * there is one way for any number of them.)
+ * The shared info page (xen.h) is Xen's, and appears at the guest-physical
+ * address that the domain asks for.  It can be at one address only, so that a
+ * second request takes it away from the first.  A kernel with Xen support of
+ * its own has it mapped already, under the name HYPERVISOR_shared_info: that
+ * mapping is used then.  Likewise the struct vcpu_info of a CPU is registered
+ * with Xen, which can be done once: a kernel that did has the per-CPU variable
+ * vcpu_info, which points to it.  Both are names of FreeBSD's kernel.  (The
+ * page has room for those of the first 32 vCPUs.  It is not used: there is one
+ * way for any number of them.)
  *
- * After a suspension all of it is requested again: first by xen_cpu_resume(), then on each CPU by
- * xen_cpu_resume_self().  A kernel that has it mapped itself does so in cpu_ops.cpu_resume, which
- * FreeBSD has for this: it is called on the CPU of vCPU 0 first, and on the others after that.
+ * After a suspension all of it is requested again: first by xen_cpu_resume(),
+ * then on each CPU by xen_cpu_resume_self().  A kernel that has it mapped
+ * itself does so in cpu_ops.cpu_resume, which FreeBSD has for this: it is
+ * called on the CPU of vCPU 0 first, and on the others after that.
  *
  * Locking.  None: everything is set up before the first upcall, and stays.
  *
@@ -51,7 +55,8 @@ struct xen_cpu xen_cpus[MAXCPU];
 struct shared_info *xen_shared;
 
 static struct xen_space xen_shared_space;
-static struct vcpu_info *xen_infos;	/* by CPU, in a kernel that has none; never freed */
+static struct vcpu_info *xen_infos;	/* by CPU, in a kernel that has none;
+					 * never freed */
 
 /* No two pages have a part of one (VCPUOP_register_vcpu_info). */
 CTASSERT(PAGE_SIZE % sizeof(struct vcpu_info) == 0);
@@ -87,7 +92,8 @@ xen_map_shared(device_t dev)
 		xen_shared = *kernel;
 		return (0);
 	}
-	error = xen_space_alloc(dev, XEN_SHARED_RID, PAGE_SIZE, &xen_shared_space);
+	error = xen_space_alloc(dev, XEN_SHARED_RID, PAGE_SIZE,
+	    &xen_shared_space);
 	if (error != 0)
 		return (error);
 	error = xen_place_shared();
@@ -110,8 +116,8 @@ xen_kernel_vcpu_info(u_int cpu)
 }
 
 /*
- * Register this CPU's struct vcpu_info of ours with Xen.  Called on the CPU itself: Xen up to 4.17
- * refuses to move that of another vCPU which runs.
+ * Register this CPU's struct vcpu_info of ours with Xen.  Called on the CPU
+ * itself: Xen up to 4.17 refuses to move that of another vCPU which runs.
  */
 static int
 xen_place_info(void)
@@ -122,12 +128,13 @@ xen_place_info(void)
 	memset(&reg, 0, sizeof(reg));
 	reg.mfn = atop(pa);
 	reg.offset = pa & PAGE_MASK;
-	return (xen_vcpu_op(VCPUOP_register_vcpu_info, xen_cpus[curcpu].xc_vcpu, &reg));
+	return (xen_vcpu_op(VCPUOP_register_vcpu_info, xen_cpus[curcpu].xc_vcpu,
+	    &reg));
 }
 
 /*
- * On each CPU: its number, and its memory unless it has some already.  By convention the number is
- * half the APIC's, where Xen does not report it.
+ * On each CPU: its number, and its memory unless it has some already.  By
+ * convention the number is half the APIC's, where Xen does not report it.
  */
 static void
 xen_cpu_enter(void *arg)
@@ -162,8 +169,8 @@ xen_cpu_prepare(void)
 	}
 	if (!ours || xen_infos != NULL)
 		return (0);
-	xen_infos = contigmalloc((mp_maxid + 1) * sizeof(*xen_infos), M_XEN, M_WAITOK | M_ZERO, 0,
-	    ~(vm_paddr_t)0, PAGE_SIZE, 0);
+	xen_infos = contigmalloc((mp_maxid + 1) * sizeof(*xen_infos), M_XEN,
+	    M_WAITOK | M_ZERO, 0, ~(vm_paddr_t)0, PAGE_SIZE, 0);
 	if (xen_infos == NULL)
 		return (ENOMEM);
 	xen_pinned = true;
@@ -222,8 +229,8 @@ xen_cpu_resume_self(bool first)
 }
 
 /*
- * What was registered for a vCPU stays registered, and so does its memory.  The shared info page is
- * taken out of the address space that is given back.
+ * What was registered for a vCPU stays registered, and so does its memory.  The
+ * shared info page is taken out of the address space that is given back.
  */
 void
 xen_cpu_fini(device_t dev)

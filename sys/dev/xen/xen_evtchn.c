@@ -7,41 +7,48 @@
 /*
  * Event channels: the interrupts between domains (event_channel.h).
  *
- * A channel has a port number at either side.  Xen marks a port pending and calls a CPU up
- * (xen_upcall.c); which ports are pending is shown by one of two interfaces (xen_evtchn_2l.c,
- * xen_evtchn_fifo.c), of which FIFO is used where Xen has it and hw.xen.evtchn_fifo is not 0.
+ * A channel has a port number at either side.  Xen marks a port pending and
+ * calls a CPU up (xen_upcall.c); which ports are pending is shown by one of two
+ * interfaces (xen_evtchn_2l.c, xen_evtchn_fifo.c), of which FIFO is used where
+ * Xen has it and hw.xen.evtchn_fifo is not 0.
  *
- * A channel is an interrupt event, intr_event(9), with a thread of its own, as a vector of a PCI device
- * is:
+ * A channel is an interrupt event, intr_event(9), with a thread of its own, as
+ * a vector of a PCI device is:
  *
- *	upcall		clear the pending state; call the filter, or mask the port and wake the thread
+ *	upcall		clear the pending state; call the filter, or mask the
+ *			port and wake the thread
  *	thread		the handler looks for work until there is none
  *	after it	unmask; Xen sends again what arrived meanwhile
  *
- * Cleared before, unmasked after: so an event is never lost, and however many come while the handler
- * runs, they cost one more upcall.  In the other direction, events are not sent unless the peer
- * requested them (pvq_kick(9)): back ends count those that find no work, and serve a domain that sends
- * many of them late (Xen's advisory XSA-332).
+ * Cleared before, unmasked after: so an event is never lost, and however many
+ * come while the handler runs, they cost one more upcall.  In the other
+ * direction, events are not sent unless the peer requested them (pvq_kick(9)):
+ * back ends count those that find no work, and serve a domain that sends many
+ * of them late (Xen's advisory XSA-332).
  *
- * A storm.  A back end can send events without end, each of which costs an upcall and a wake-up of a
- * thread that takes precedence over most (Xen's advisory XSA-391).  So a driver whose handler knows
- * whether there was work reports it (xen_evtchn_worked()), and after EVTCHN_IDLE_MAX rounds in a row
- * without, the channel stays masked for a tick after each, until there is work again.
+ * A storm.  A back end can send events without end, each of which costs an
+ * upcall and a wake-up of a thread that takes precedence over most (Xen's
+ * advisory XSA-391).  So a driver whose handler knows whether there was work
+ * reports it (xen_evtchn_worked()), and after EVTCHN_IDLE_MAX rounds in a row
+ * without, the channel stays masked for a tick after each, until there is work
+ * again.
  *
- * A port that is pending and has no channel here is masked, and counted ("strays"): it may be bound by
- * a kernel that polls it.
+ * A port that is pending and has no channel here is masked, and counted
+ * ("strays"): it may be bound by a kernel that polls it.
  *
- * Closing.  The channel leaves the table, so that no upcall begins with it; every CPU is visited, so
- * that none is still delivering to it; the thread ends; and only then the port is closed, since Xen
- * may give the number to the next request.
+ * Closing.  The channel leaves the table, so that no upcall begins with it;
+ * every CPU is visited, so that none is still delivering to it; the thread
+ * ends; and only then the port is closed, since Xen may give the number to the
+ * next request.
  *
- * Suspension.  A domain that was saved continues as a new one without channels, and the old numbers
- * are soon reused.  So all channels leave the table; what their owners have is dead: it sends nothing,
- * and is freed without closing anything.  Only the VIRQs of each CPU involve no other domain, and are
- * bound again under another number, so that the CPUs are never without a timer.
+ * Suspension.  A domain that was saved continues as a new one without channels,
+ * and the old numbers are soon reused.  So all channels leave the table; what
+ * their owners have is dead: it sends nothing, and is freed without closing
+ * anything.  Only the VIRQs of each CPU involve no other domain, and are bound
+ * again under another number, so that the CPUs are never without a timer.
  *
- * Locking.  evtchn_lock (sx): making and closing of channels, the list, growth of the table.  The
- * upcall reads the table without a lock.
+ * Locking.  evtchn_lock (sx): making and closing of channels, the list, growth
+ * of the table.  The upcall reads the table without a lock.
  */
 
 #include <sys/param.h>
@@ -71,8 +78,10 @@
 #define	EVTCHN_PER_CHUNK	512
 #define	EVTCHN_CHUNKS		(EVTCHN_FIFO_NR_CHANNELS / EVTCHN_PER_CHUNK)
 #define	EVTCHN_NAMELEN		20
-#define	EVTCHN_COUNTERS_LEFT	64	/* counters of the kernel's that are left to other interrupts */
-#define	EVTCHN_IDLE_MAX		32	/* rounds without work that may follow each other at once */
+#define	EVTCHN_COUNTERS_LEFT	64	/* counters of the kernel's that are
+					 * left to other interrupts */
+#define	EVTCHN_IDLE_MAX		32	/* rounds without work that may follow
+					 * each other at once */
 
 enum evtchn_kind {
 	EVTCHN_UNBOUND,
@@ -90,20 +99,26 @@ struct xen_evtchn {
 	TAILQ_ENTRY(xen_evtchn) ec_link;
 	evtchn_port_t	 ec_port;
 	enum evtchn_kind ec_kind;
-	u_int		 ec_life;	/* xen_life, in which the port is ours */
+	u_int		 ec_life;	/* xen_life,
+					 * in which the port is ours */
 	u_int		 ec_virq;	/* EVTCHN_VIRQ */
 	bool		 ec_fixed;	/* bound to its CPU permanently */
-	volatile bool	 ec_dead;	/* is being closed: not to be unmasked */
+	volatile bool	 ec_dead;	/* is being closed:
+					 * not to be unmasked */
 	int		 ec_cpu;
-	bool		 ec_brake;	/* its handler reports when there was work */
-	volatile bool	 ec_worked;	/* there was, since its thread's last round */
+	bool		 ec_brake;	/* its handler reports
+					 * when there was work */
+	volatile bool	 ec_worked;	/* there was,
+					 * since its thread's last round */
 	u_int		 ec_idle;	/* rounds without, in a row */
 	int		 ec_idle_ticks;	/* at the last of them */
 	struct callout	 ec_later;	/* unmasks it, after such a round */
 	struct intr_event *ec_event;
 	void		*ec_cookie;
-	u_long		*ec_count;	/* in vmstat -i: events of all channels of this name */
-	u_long		 ec_no_count;	/* in its place, where there is no room for the name */
+	u_long		*ec_count;	/* in vmstat -i: events of all channels
+					 * of this name */
+	u_long		 ec_no_count;	/* in its place, where there is no room
+					 * for the name */
 	uint64_t	 ec_received;
 	volatile uint64_t ec_sent;
 	char		 ec_name[EVTCHN_NAMELEN];
@@ -114,7 +129,8 @@ SX_SYSINIT(xen_evtchn, &evtchn_lock, "xen evtchn");
 
 static const struct xen_evtchn_abi *evtchn_abi;
 static struct xen_evtchn **evtchn_table[EVTCHN_CHUNKS];
-static TAILQ_HEAD(, xen_evtchn) evtchn_list = TAILQ_HEAD_INITIALIZER(evtchn_list);
+static TAILQ_HEAD(,
+    xen_evtchn) evtchn_list = TAILQ_HEAD_INITIALIZER(evtchn_list);
 static u_int evtchn_count;
 static uint64_t evtchn_strays;
 static uint64_t evtchn_braked;
@@ -162,8 +178,9 @@ static const struct xen_evtchn_sink evtchn_sink = {
 };
 
 /*
- * The upcall of a CPU.  upcall_pending is cleared before the look, and seen set after it if anything
- * came that the look may have missed; Xen calls up only when it sets it.
+ * The upcall of a CPU.  upcall_pending is cleared before the look, and seen set
+ * after it if anything came that the look may have missed; Xen calls up only
+ * when it sets it.
  */
 void
 xen_evtchn_upcall(u_int cpu, struct trapframe *frame)
@@ -189,8 +206,9 @@ evtchn_pre_ithread(void *arg)
 }
 
 /*
- * With interrupts disabled, so that evtchn_leave() waits for it: the number of a port that was closed
- * meanwhile may be in use again, and its first event would come before its channel is in the table.
+ * With interrupts disabled, so that evtchn_leave() waits for it: the number of
+ * a port that was closed meanwhile may be in use again, and its first event
+ * would come before its channel is in the table.
  */
 static void
 evtchn_unmask(struct xen_evtchn *ec)
@@ -211,8 +229,8 @@ evtchn_unmask_later(void *arg)
 }
 
 /*
- * Has its thread had so many rounds without work that the next has to wait?  A few occur with any
- * protocol, and rare ones cost nothing.
+ * Has its thread had so many rounds without work that the next has to wait?  A
+ * few occur with any protocol, and rare ones cost nothing.
  */
 static bool
 evtchn_storms(struct xen_evtchn *ec)
@@ -292,8 +310,9 @@ evtchn_move(struct xen_evtchn *ec, int cpu)
 }
 
 /*
- * The counter that vmstat -i shows as "xen: xn0:rx0".  The kernel never frees one, so that a name keeps
- * its own for the next channel of that name, and for the next time that this module is loaded.
+ * The counter that vmstat -i shows as "xen: xn0:rx0".  The kernel never frees
+ * one, so that a name keeps its own for the next channel of that name, and for
+ * the next time that this module is loaded.
  */
 static void
 evtchn_set_counter(struct xen_evtchn *ec)
@@ -320,17 +339,20 @@ evtchn_set_counter(struct xen_evtchn *ec)
 
 /* Set up the handler; the port is masked. */
 static int
-evtchn_set_handler(struct xen_evtchn *ec, const struct xen_evtchn_params *params)
+evtchn_set_handler(struct xen_evtchn *ec,
+    const struct xen_evtchn_params *params)
 {
 	int error;
 
-	error = intr_event_create(&ec->ec_event, ec, 0, ec->ec_port, evtchn_pre_ithread,
-	    evtchn_post_ithread, NULL, NULL, "evtchn%u:", ec->ec_port);
+	error = intr_event_create(&ec->ec_event, ec, 0, ec->ec_port,
+	    evtchn_pre_ithread, evtchn_post_ithread, NULL, NULL,
+	    "evtchn%u:", ec->ec_port);
 	if (error != 0)
 		return (error);
-	error = intr_event_add_handler(ec->ec_event, ec->ec_name, params->xep_filter,
-	    params->xep_handler, params->xep_arg, intr_priority(params->xep_type),
-	    params->xep_type | INTR_MPSAFE, &ec->ec_cookie);
+	error = intr_event_add_handler(ec->ec_event, ec->ec_name,
+	    params->xep_filter, params->xep_handler, params->xep_arg,
+	    intr_priority(params->xep_type), params->xep_type | INTR_MPSAFE,
+	    &ec->ec_cookie);
 	if (error == 0 && params->xep_cpu >= 0 && params->xep_handler != NULL)
 		(void)intr_event_bind_ithread(ec->ec_event, params->xep_cpu);
 	return (error);
@@ -340,10 +362,11 @@ evtchn_set_handler(struct xen_evtchn *ec, const struct xen_evtchn_params *params
 static void
 evtchn_enter(struct xen_evtchn *ec)
 {
-	struct xen_evtchn **chunk = evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK];
+	struct xen_evtchn **chunk =
+	    evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK];
 
-	atomic_store_rel_ptr((volatile uintptr_t *)&chunk[ec->ec_port % EVTCHN_PER_CHUNK],
-	    (uintptr_t)ec);
+	atomic_store_rel_ptr((volatile uintptr_t *)&chunk[ec->ec_port %
+	    EVTCHN_PER_CHUNK], (uintptr_t)ec);
 	TAILQ_INSERT_TAIL(&evtchn_list, ec, ec_link);
 	evtchn_count++;
 }
@@ -351,10 +374,12 @@ evtchn_enter(struct xen_evtchn *ec)
 static int
 evtchn_grow_and_enter(struct xen_evtchn *ec)
 {
-	struct xen_evtchn ***chunk = &evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK];
+	struct xen_evtchn ***chunk =
+	    &evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK];
 
 	if (*chunk == NULL)
-		*chunk = malloc(EVTCHN_PER_CHUNK * sizeof(**chunk), M_XEN, M_WAITOK | M_ZERO);
+		*chunk = malloc(EVTCHN_PER_CHUNK * sizeof(**chunk), M_XEN,
+		    M_WAITOK | M_ZERO);
 	if (evtchn_lookup(ec->ec_port) != NULL)
 		return (EBUSY);
 	evtchn_enter(ec);
@@ -367,18 +392,26 @@ evtchn_nothing(void *arg __unused)
 
 }
 
-/* Take a channel out of the table, and wait until neither an upcall nor its thread unmasks it. */
+/*
+ * Take a channel out of the table, and wait until neither an upcall nor its
+ * thread unmasks it.
+ */
 static void
 evtchn_leave(struct xen_evtchn *ec)
 {
 
 	ec->ec_dead = true;
-	evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK][ec->ec_port % EVTCHN_PER_CHUNK] = NULL;
+	evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK][ec->ec_port %
+	    EVTCHN_PER_CHUNK] = NULL;
 	TAILQ_REMOVE(&evtchn_list, ec, ec_link);
 	evtchn_count--;
 	evtchn_abi->ea_mask(ec->ec_port);
-	/* A CPU answers with interrupts enabled, that is, outside of its upcall. */
-	smp_rendezvous(smp_no_rendezvous_barrier, evtchn_nothing, smp_no_rendezvous_barrier, NULL);
+	/*
+	 * A CPU answers with interrupts enabled, that is, outside of its
+	 * upcall.
+	 */
+	smp_rendezvous(smp_no_rendezvous_barrier, evtchn_nothing,
+	    smp_no_rendezvous_barrier, NULL);
 	/* Its thread may have been about to unmask it. */
 	evtchn_abi->ea_mask(ec->ec_port);
 }
@@ -390,7 +423,10 @@ evtchn_quiesce(struct xen_evtchn *ec)
 
 	if (ec->ec_cookie != NULL)
 		(void)intr_event_remove_handler(ec->ec_cookie);
-	/* Waits for the thread, which is still in evtchn_post_ithread() when its handler is removed. */
+	/*
+	 * Waits for the thread, which is still in evtchn_post_ithread() when
+	 * its handler is removed.
+	 */
 	if (ec->ec_event != NULL)
 		(void)intr_event_destroy(ec->ec_event);
 	(void)callout_drain(&ec->ec_later);
@@ -402,12 +438,16 @@ evtchn_end(struct xen_evtchn *ec)
 {
 
 	sx_assert(&evtchn_lock, SA_XLOCKED);
-	if (ec->ec_kind != EVTCHN_ADOPTED && ec->ec_life == atomic_load_int(&xen_life))
+	if (ec->ec_kind != EVTCHN_ADOPTED &&
+	    ec->ec_life == atomic_load_int(&xen_life))
 		(void)evtchn_close(ec->ec_port);
 	free(ec, M_XEN);
 }
 
-/* Make a channel of a port that is bound, and unmask it.  Closes the port if that fails. */
+/*
+ * Make a channel of a port that is bound, and unmask it.  Closes the port if
+ * that fails.
+ */
 static int
 evtchn_create(enum evtchn_kind kind, evtchn_port_t port, bool fixed, int cpu,
     const struct xen_evtchn_params *params, struct xen_evtchn **ecp)
@@ -431,7 +471,8 @@ evtchn_create(enum evtchn_kind kind, evtchn_port_t port, bool fixed, int cpu,
 		evtchn_abi->ea_mask(port);
 	if (error == 0 && fixed && xen_cpus[cpu].xc_no_queues)
 		error = ENXIO;
-	to = evtchn_cpu_with_queues(params->xep_cpu >= 0 ? params->xep_cpu : cpu);
+	to = evtchn_cpu_with_queues(params->xep_cpu >= 0 ? params->xep_cpu :
+	    cpu);
 	if (error == 0 && !fixed && (params->xep_cpu >= 0 || to != cpu))
 		error = evtchn_move(ec, to);
 	if (error == 0)
@@ -443,7 +484,10 @@ evtchn_create(enum evtchn_kind kind, evtchn_port_t port, bool fixed, int cpu,
 		evtchn_end(ec);
 		return (error);
 	}
-	/* The caller's pointer before the first event: a handler may look at it. */
+	/*
+	 * The caller's pointer before the first event: a handler may look at
+	 * it.
+	 */
 	*ecp = ec;
 	evtchn_abi->ea_unmask(port);
 	return (0);
@@ -453,11 +497,13 @@ static bool
 evtchn_bad_cpu(const struct xen_evtchn_params *params)
 {
 
-	return (params->xep_cpu >= 0 && (params->xep_cpu > mp_maxid || CPU_ABSENT(params->xep_cpu)));
+	return (params->xep_cpu >= 0 &&
+	    (params->xep_cpu > mp_maxid || CPU_ABSENT(params->xep_cpu)));
 }
 
 int
-xen_evtchn_alloc(domid_t remote, const struct xen_evtchn_params *params, struct xen_evtchn **ecp)
+xen_evtchn_alloc(domid_t remote, const struct xen_evtchn_params *params,
+    struct xen_evtchn **ecp)
 {
 	struct evtchn_alloc_unbound arg = {
 		.dom = DOMID_SELF,
@@ -472,23 +518,27 @@ xen_evtchn_alloc(domid_t remote, const struct xen_evtchn_params *params, struct 
 	sx_xlock(&evtchn_lock);
 	error = xen_event_channel_op(EVTCHNOP_alloc_unbound, &arg);
 	if (error == 0)
-		error = evtchn_create(EVTCHN_UNBOUND, arg.port, false, evtchn_first_cpu(), params,
-		    ecp);
+		error = evtchn_create(EVTCHN_UNBOUND, arg.port, false,
+		    evtchn_first_cpu(), params, ecp);
 	sx_xunlock(&evtchn_lock);
 	return (error);
 }
 
-/* Virtual interrupts that each CPU has one of (xen.h); the others are the domain's. */
+/*
+ * Virtual interrupts that each CPU has one of (xen.h); the others are the
+ * domain's.
+ */
 static bool
 evtchn_virq_is_per_cpu(u_int virq)
 {
 
-	return (virq == VIRQ_TIMER || virq == VIRQ_DEBUG || virq == VIRQ_XENOPROF ||
-	    virq == VIRQ_XENPMU);
+	return (virq == VIRQ_TIMER || virq == VIRQ_DEBUG ||
+	    virq == VIRQ_XENOPROF || virq == VIRQ_XENPMU);
 }
 
 int
-xen_evtchn_bind_virq(u_int virq, const struct xen_evtchn_params *params, struct xen_evtchn **ecp)
+xen_evtchn_bind_virq(u_int virq, const struct xen_evtchn_params *params,
+    struct xen_evtchn **ecp)
 {
 	struct evtchn_bind_virq arg = { .virq = virq };
 	bool fixed = evtchn_virq_is_per_cpu(virq);
@@ -505,7 +555,8 @@ xen_evtchn_bind_virq(u_int virq, const struct xen_evtchn_params *params, struct 
 	sx_xlock(&evtchn_lock);
 	error = xen_event_channel_op(EVTCHNOP_bind_virq, &arg);
 	if (error == 0)
-		error = evtchn_create(EVTCHN_VIRQ, arg.port, fixed, cpu, params, ecp);
+		error = evtchn_create(EVTCHN_VIRQ, arg.port, fixed, cpu, params,
+		    ecp);
 	if (error == 0)
 		(*ecp)->ec_virq = virq;
 	sx_xunlock(&evtchn_lock);
@@ -526,8 +577,8 @@ xen_evtchn_adopt(evtchn_port_t port, const struct xen_evtchn_params *params,
 	if (evtchn_lookup(port) != NULL)
 		error = EBUSY;
 	else
-		error = evtchn_create(EVTCHN_ADOPTED, port, false, evtchn_first_cpu(), params,
-		    ecp);
+		error = evtchn_create(EVTCHN_ADOPTED, port, false,
+		    evtchn_first_cpu(), params, ecp);
 	sx_xunlock(&evtchn_lock);
 	return (error);
 }
@@ -565,7 +616,10 @@ xen_evtchn_notify(struct xen_evtchn *ec)
 	if (ec->ec_dead)
 		return;
 	atomic_add_64(&ec->ec_sent, 1);
-	/* A channel that is not connected any more takes no events: they are not needed. */
+	/*
+	 * A channel that is not connected any more takes no events: they are
+	 * not needed.
+	 */
 	(void)xen_event_channel_op(EVTCHNOP_send, &arg);
 }
 
@@ -576,7 +630,9 @@ xen_evtchn_worked(struct xen_evtchn *ec)
 	ec->ec_worked = true;
 }
 
-/* On each CPU, with its interrupts disabled: an upcall can't come in between. */
+/*
+ * On each CPU, with its interrupts disabled: an upcall can't come in between.
+ */
 static void
 evtchn_look(void *arg __unused)
 {
@@ -585,9 +641,10 @@ evtchn_look(void *arg __unused)
 }
 
 /*
- * Vectors are set already (xen_upcall.c), and an upcall that came before there was an interface to
- * look at has left upcall_pending set: as long as it is, Xen does not call that CPU up.  So each
- * looks once; no channel is in use here yet, and the ports that it finds are masked.
+ * Vectors are set already (xen_upcall.c), and an upcall that came before there
+ * was an interface to look at has left upcall_pending set: as long as it is,
+ * Xen does not call that CPU up.  So each looks once; no channel is in use here
+ * yet, and the ports that it finds are masked.
  */
 int
 xen_evtchn_init(device_t dev)
@@ -601,7 +658,8 @@ xen_evtchn_init(device_t dev)
 	atomic_store_rel_ptr((volatile uintptr_t *)&evtchn_abi, (uintptr_t)abi);
 	smp_rendezvous(NULL, evtchn_look, NULL, NULL);
 	if (bootverbose)
-		device_printf(dev, "%s event channels, %u\n", abi->ea_name, abi->ea_nports);
+		device_printf(dev, "%s event channels, %u\n", abi->ea_name,
+		    abi->ea_nports);
 	return (0);
 }
 
@@ -610,7 +668,8 @@ xen_evtchn_fini(device_t dev __unused)
 {
 	u_int i;
 
-	KASSERT(evtchn_count == 0, ("%s: %u channels are left", __func__, evtchn_count));
+	KASSERT(evtchn_count == 0,
+	    ("%s: %u channels are left", __func__, evtchn_count));
 	evtchn_abi = NULL;
 	for (i = 0; i < EVTCHN_CHUNKS; i++) {
 		free(evtchn_table[i], M_XEN);
@@ -626,8 +685,8 @@ xen_evtchn_suspend(void)
 }
 
 /*
- * Bind a CPU's VIRQ again.  The first numbers are given out first, so that there is a place for it in
- * the table, which can't grow here.
+ * Bind a CPU's VIRQ again.  The first numbers are given out first, so that
+ * there is a place for it in the table, which can't grow here.
  */
 static int
 evtchn_bind_again(struct xen_evtchn *ec)
@@ -658,7 +717,8 @@ xen_evtchn_resume(void)
 
 	while ((ec = TAILQ_FIRST(&evtchn_list)) != NULL) {
 		TAILQ_REMOVE(&evtchn_list, ec, ec_link);
-		evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK][ec->ec_port % EVTCHN_PER_CHUNK] = NULL;
+		evtchn_table[ec->ec_port / EVTCHN_PER_CHUNK][ec->ec_port %
+		    EVTCHN_PER_CHUNK] = NULL;
 		evtchn_count--;
 		if (ec->ec_fixed) {
 			TAILQ_INSERT_TAIL(&again, ec, ec_link);
@@ -710,9 +770,10 @@ evtchn_sysctl_channels(SYSCTL_HANDLER_ARGS)
 		return (ENOMEM);
 	sx_slock(&evtchn_lock);
 	TAILQ_FOREACH(ec, &evtchn_list, ec_link)
-		sbuf_printf(sb, "\nport %u %s cpu %d received %ju sent %ju %s", ec->ec_port,
-		    evtchn_kind_names[ec->ec_kind], ec->ec_cpu, (uintmax_t)ec->ec_received,
-		    (uintmax_t)ec->ec_sent, ec->ec_name);
+		sbuf_printf(sb, "\nport %u %s cpu %d received %ju sent %ju %s",
+		    ec->ec_port, evtchn_kind_names[ec->ec_kind], ec->ec_cpu,
+		    (uintmax_t)ec->ec_received, (uintmax_t)ec->ec_sent,
+		    ec->ec_name);
 	sx_sunlock(&evtchn_lock);
 	error = sbuf_finish(sb);
 	sbuf_delete(sb);
@@ -726,12 +787,13 @@ evtchn_sysctl_upcalls(struct sysctl_ctx_list *ctx, struct sysctl_oid_list *list)
 	char name[12];
 	u_int cpu;
 
-	node = SYSCTL_ADD_NODE(ctx, list, OID_AUTO, "upcalls", CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
-	    "Interrupts by Xen, of each CPU");
+	node = SYSCTL_ADD_NODE(ctx, list, OID_AUTO, "upcalls", CTLFLAG_RD |
+	    CTLFLAG_MPSAFE, NULL, "Interrupts by Xen, of each CPU");
 	CPU_FOREACH(cpu) {
 		snprintf(name, sizeof(name), "%u", cpu);
-		SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, name, CTLFLAG_RD,
-		    &xen_cpus[cpu].xc_upcalls, 0, "Interrupts by Xen");
+		SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, name,
+		    CTLFLAG_RD, &xen_cpus[cpu].xc_upcalls, 0,
+		    "Interrupts by Xen");
 	}
 }
 
@@ -744,15 +806,18 @@ xen_evtchn_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "evtchn",
 	    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Event channels");
 	list = SYSCTL_CHILDREN(node);
-	SYSCTL_ADD_STRING(ctx, list, OID_AUTO, "interface", CTLFLAG_RD,
-	    __DECONST(char *, evtchn_abi->ea_name), 0, "Interface of pending events");
-	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "in_use", CTLFLAG_RD, &evtchn_count, 0,
-	    "Channels in use");
-	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "strays", CTLFLAG_RD, &evtchn_strays, 0,
-	    "Events of channels that are not in use here");
-	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "braked", CTLFLAG_RD, &evtchn_braked, 0,
+	SYSCTL_ADD_STRING(ctx, list, OID_AUTO,
+	    "interface", CTLFLAG_RD, __DECONST(char *, evtchn_abi->ea_name), 0,
+	    "Interface of pending events");
+	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "in_use", CTLFLAG_RD,
+	    &evtchn_count, 0, "Channels in use");
+	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "strays", CTLFLAG_RD,
+	    &evtchn_strays, 0, "Events of channels that are not in use here");
+	SYSCTL_ADD_U64(ctx, list, OID_AUTO,
+	    "braked", CTLFLAG_RD, &evtchn_braked, 0,
 	    "Times that a channel stayed masked for a tick, as its events came without work");
-	SYSCTL_ADD_PROC(ctx, list, OID_AUTO, "channels", CTLTYPE_STRING | CTLFLAG_RD |
-	    CTLFLAG_MPSAFE, NULL, 0, evtchn_sysctl_channels, "A", "Each channel in use");
+	SYSCTL_ADD_PROC(ctx, list, OID_AUTO,
+	    "channels", CTLTYPE_STRING | CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, 0,
+	    evtchn_sysctl_channels, "A", "Each channel in use");
 	evtchn_sysctl_upcalls(ctx, list);
 }

@@ -5,7 +5,8 @@
  */
 
 /*
- * Event channels: the interrupts between domains.  The theory is in xen_evtchn.c.
+ * Event channels: the interrupts between domains.  The theory is in
+ * xen_evtchn.c.
  */
 
 #ifndef _DEV_XEN_XEN_EVTCHN_H_
@@ -23,27 +24,30 @@ struct xen_evtchn;
  * How a channel's events are handled.
  */
 struct xen_evtchn_params {
-	const char	*xep_name;	/* of the thread, and in vmstat -i: "xn0:rx0" */
-	int		 xep_type;	/* INTR_TYPE_NET ...; INTR_MPSAFE is implied */
-	int		 xep_cpu;	/* where the thread goes, and events if Xen can; -1: anywhere */
+	const char	*xep_name;	/* of the thread,
+					 * and in vmstat -i: "xn0:rx0" */
+	int		 xep_type;	/* INTR_TYPE_NET ...;
+					 * INTR_MPSAFE is implied */
+	int		 xep_cpu;	/* where the thread goes, and events if
+					 * Xen can; -1: anywhere */
 	/*
-	 * In an interrupt thread, with the channel masked until it returns; or, with xep_filter, in
-	 * the interrupt itself (driver_filter_t; FILTER_SCHEDULE_THREAD wakes the thread).  Either may
-	 * be NULL.
+	 * In an interrupt thread, with the channel masked until it returns; or,
+	 * with xep_filter, in the interrupt itself (driver_filter_t;
+	 * FILTER_SCHEDULE_THREAD wakes the thread).  Either may be NULL.
 	 */
 	driver_filter_t	*xep_filter;
 	driver_intr_t	*xep_handler;
 	void		*xep_arg;
 	/*
-	 * xen_evtchn_worked() is called when an event had work to do: events without work are delayed
-	 * if there are many.
+	 * xen_evtchn_worked() is called when an event had work to do: events
+	 * without work are delayed if there are many.
 	 */
 	bool		 xep_brake;
 };
 
 /*
- * Make a channel that a domain may bind to: xen_evtchn_port() is for it to know.  May sleep, as all
- * that make a channel.
+ * Make a channel that a domain may bind to: xen_evtchn_port() is for it to
+ * know.  May sleep, as all that make a channel.
  *
  * remote  the domain
  * ecp     set to the channel.  Events may come before this returns.
@@ -62,19 +66,22 @@ int	xen_evtchn_bind_virq(u_int virq, const struct xen_evtchn_params *params,
 	    struct xen_evtchn **ecp);
 
 /*
- * Use a port that is bound already (xenstore's).  It is not closed by xen_evtchn_free().
+ * Use a port that is bound already (xenstore's).  It is not closed by
+ * xen_evtchn_free().
  *
  * Returns EBUSY if it is in use here, too.
  */
-int	xen_evtchn_adopt(evtchn_port_t port, const struct xen_evtchn_params *params,
+int	xen_evtchn_adopt(evtchn_port_t port,
+    const struct xen_evtchn_params *params,
 	    struct xen_evtchn **ecp);
 
 /*
- * Close a channel.  No handler runs or will run when this returns, so no lock that one takes may be
- * held.  May sleep.  NULL is fine.
+ * Close a channel.  No handler runs or will run when this returns, so no lock
+ * that one takes may be held.  May sleep.  NULL is fine.
  *
- * When the domain was resumed, its channels are closed already, but for a CPU's VIRQ, which goes on;
- * they are freed all the same, and until then no events are sent.
+ * When the domain was resumed, its channels are closed already, but for a CPU's
+ * VIRQ, which goes on; they are freed all the same, and until then no events
+ * are sent.
  */
 void	xen_evtchn_free(struct xen_evtchn *ec);
 
@@ -84,7 +91,9 @@ evtchn_port_t xen_evtchn_port(const struct xen_evtchn *ec);
 /* Send an event to the other end of the channel.  Any context. */
 void	xen_evtchn_notify(struct xen_evtchn *ec);
 
-/* There was work that an event of the channel may have announced.  Any context. */
+/*
+ * There was work that an event of the channel may have announced.  Any context.
+ */
 void	xen_evtchn_worked(struct xen_evtchn *ec);
 
 #endif /* !_DEV_XEN_XEN_EVTCHN_H_ */

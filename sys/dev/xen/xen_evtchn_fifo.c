@@ -7,25 +7,30 @@
 /*
  * Event channels, the FIFO interface (event_channel.h).
  *
- * Each port has a word in an array of pages, and each CPU a control block with 16 queues, by priority.
- * A queue is a list of ports, linked by the low bits of their words: the block has the head, Xen
- * knows the tail.
+ * Each port has a word in an array of pages, and each CPU a control block with
+ * 16 queues, by priority.  A queue is a list of ports, linked by the low bits
+ * of their words: the block has the head, Xen knows the tail.
  *
  *	PENDING	 an event came		Xen sets, we clear
  *	MASKED	 it is not to be queued	we set and clear
- *	LINKED	 it is in a queue	Xen sets, we clear when we take it from the queue
+ *	LINKED	 it is in a queue	Xen sets, we clear when we take it
+ *					from the queue
  *	BUSY	 Xen is about to link it, and reads MASKED no more
  *
- * Taking a port from a queue.  We follow our own copy of the head, and read Xen's only when the
- * queue was empty: Xen writes it only then.  Clearing LINKED and reading the link is one atomic
- * operation, as Xen appends to a port by writing its link as long as that port is LINKED.
+ * Taking a port from a queue.  We follow our own copy of the head, and read
+ * Xen's only when the queue was empty: Xen writes it only then.  Clearing
+ * LINKED and reading the link is one atomic operation, as Xen appends to a port
+ * by writing its link as long as that port is LINKED.
  *
- * Unmasking.  A hypercall is made when PENDING is set, because a masked port was not queued.  While
- * BUSY is set, the mask stays: Xen is deciding by the value that it has read.
+ * Unmasking.  A hypercall is made when PENDING is set, because a masked port
+ * was not queued.  While BUSY is set, the mask stays: Xen is deciding by the
+ * value that it has read.
  *
- * Control blocks and pages of the array belong to Xen for as long as the domain lives.
+ * Control blocks and pages of the array belong to Xen for as long as the domain
+ * lives.
  *
- * Locking.  The array grows under the lock of xen_evtchn.c.  Queues are their CPU's, in the upcall.
+ * Locking.  The array grows under the lock of xen_evtchn.c.  Queues are their
+ * CPU's, in the upcall.
  */
 
 #include <sys/param.h>
@@ -171,7 +176,8 @@ fifo_init_cpu(u_int cpu)
 }
 
 /*
- * The first CPU decides: with its control block the domain leaves the 2-level interface permanently.
+ * The first CPU decides: with its control block the domain leaves the 2-level
+ * interface permanently.
  */
 static int
 evtchn_fifo_init(void)
@@ -187,7 +193,8 @@ evtchn_fifo_init(void)
 			return (error);
 		xen_cpus[cpu].xc_no_queues = error != 0;
 		if (error != 0)
-			printf("xen: no event queues for CPU %u (error %d): others handle its events\n",
+			printf(
+			    "xen: no event queues for CPU %u (error %d): others handle its events\n",
 			    cpu, error);
 		first = false;
 	}
@@ -209,7 +216,8 @@ evtchn_fifo_resume(void)
 		memset(fc->fc_head, 0, sizeof(fc->fc_head));
 		memset(__DEVOLATILE(void *, fc->fc_block), 0, PAGE_SIZE);
 		if (error == 0)
-			error = fifo_place_block(cpu, __DEVOLATILE(void *, fc->fc_block));
+			error = fifo_place_block(cpu,
+			    __DEVOLATILE(void *, fc->fc_block));
 	}
 	for (i = 0; i < fifo_npages && error == 0; i++)
 		error = fifo_place_page(fifo_array[i]);
@@ -223,8 +231,12 @@ fifo_unlink(volatile uint32_t *word)
 	uint32_t w;
 
 	w = atomic_load_32(word);
-	/* Release: what was read of the head, before Xen sees an empty queue and writes a new one. */
-	while (atomic_fcmpset_rel_32(word, &w, w & ~(FIFO_LINKED | EVTCHN_FIFO_LINK_MASK)) == 0)
+	/*
+	 * Release: what was read of the head, before Xen sees an empty queue
+	 * and writes a new one.
+	 */
+	while (atomic_fcmpset_rel_32(word, &w,
+	    w & ~(FIFO_LINKED | EVTCHN_FIFO_LINK_MASK)) == 0)
 		continue;
 	return (w & EVTCHN_FIFO_LINK_MASK);
 }
@@ -239,7 +251,10 @@ fifo_consume(struct fifo_cpu *fc, u_int queue, struct trapframe *frame,
 
 	port = fc->fc_head[queue];
 	if (port == 0) {
-		/* Pairs with Xen's store to the ready word, which comes after that to the head. */
+		/*
+		 * Pairs with Xen's store to the ready word, which comes after
+		 * that to the head.
+		 */
 		atomic_thread_fence_acq();
 		port = atomic_load_32(&fc->fc_block->head[queue]);
 	}
@@ -248,7 +263,8 @@ fifo_consume(struct fifo_cpu *fc, u_int queue, struct trapframe *frame,
 	word = fifo_word(port);
 	fc->fc_head[queue] = fifo_unlink(word);
 	/* A masked event stays pending: unmasking finds it. */
-	if ((atomic_load_32(word) & (FIFO_PENDING | FIFO_MASKED)) == FIFO_PENDING) {
+	if ((atomic_load_32(word) &
+	    (FIFO_PENDING | FIFO_MASKED)) == FIFO_PENDING) {
 		/* Acquire: what the sender wrote before it sent. */
 		atomic_clear_acq_32(word, FIFO_PENDING);
 		sink->es_deliver(port, frame);
@@ -257,7 +273,8 @@ fifo_consume(struct fifo_cpu *fc, u_int queue, struct trapframe *frame,
 }
 
 static void
-evtchn_fifo_scan(u_int cpu, struct trapframe *frame, const struct xen_evtchn_sink *sink)
+evtchn_fifo_scan(u_int cpu, struct trapframe *frame,
+    const struct xen_evtchn_sink *sink)
 {
 	struct fifo_cpu *fc = &fifo_cpus[cpu];
 	uint32_t ready;
@@ -266,7 +283,10 @@ evtchn_fifo_scan(u_int cpu, struct trapframe *frame, const struct xen_evtchn_sin
 	if (fc->fc_block == NULL)
 		return;
 	ready = atomic_swap_32(&fc->fc_block->ready, 0);
-	/* The lowest number is the highest priority; one port of it, and look again. */
+	/*
+	 * The lowest number is the highest priority; one port of it, and look
+	 * again.
+	 */
 	while (ready != 0) {
 		queue = ffs(ready) - 1;
 		if (queue >= EVTCHN_FIFO_MAX_QUEUES)

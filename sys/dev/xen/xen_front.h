@@ -5,8 +5,8 @@
  */
 
 /*
- * What the core below says to the bus of front ends: our own (xen_platform.c), or the kernel's
- * (core/core_front.c).
+ * What the core below says to the bus of front ends: our own (xen_platform.c),
+ * or the kernel's (core/core_front.c).
  */
 
 #ifndef _DEV_XEN_XEN_FRONT_H_

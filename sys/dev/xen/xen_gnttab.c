@@ -7,34 +7,40 @@
 /*
  * Grant tables: which pages another domain may see (grant_table.h).
  *
- * The table is an array of entries in pages of Xen's; an entry's index is the reference that the other
- * domain names.  We write which domain may access which page, and how; Xen marks an entry that is
- * mapped.
+ * The table is an array of entries in pages of Xen's; an entry's index is the
+ * reference that the other domain names.  We write which domain may access
+ * which page, and how; Xen marks an entry that is mapped.
  *
- *	version 1	flags, domain and 32 bits of page number, 8 bytes.  Xen marks in the flags,
- *			so ending a grant is a compare-and-swap of the flags.
- *	version 2	16 bytes, for machines of more than 16 TB.  Xen marks in an array of its own, so
- *			ending a grant is a store, a barrier for a whole batch, and a look.
+ *	version 1	flags, domain and 32 bits of page number, 8 bytes.  Xen
+ *			marks in the flags, so ending a grant is a
+ *			compare-and-swap of the flags.
+ *	version 2	16 bytes, for machines of more than 16 TB.  Xen marks in
+ *			an array of its own, so ending a grant is a store, a
+ *			barrier for a whole batch, and a look.
  *
  * Version 1 is taken unless there is more memory than it can name.
  *
  * A reference is
  *
  *	free		in the free list
- *	in use		given out by xen_gnttab_alloc(); it grants a page or not yet
- *	deferred	ended, while the peer still has the page mapped (xen_gnttab_end.c)
+ *	in use		given out by xen_gnttab_alloc(); it grants a page or not
+ *			yet
+ *	deferred	ended, while the peer still has the page mapped
+ *			(xen_gnttab_end.c)
  *
- * Lists are linked through gt_link[], so that ending a grant never needs memory.
+ * Lists are linked through gt_link[], so that ending a grant never needs
+ * memory.
  *
- * The table grows by a page when the free list is empty, up to what Xen allows; it never shrinks.  The
- * first eight references are the toolstack's.
+ * The table grows by a page when the free list is empty, up to what Xen allows;
+ * it never shrinks.  The first eight references are the toolstack's.
  *
- * After a suspension the table is a new and empty one, and nothing is mapped.  References stay
- * allocated, and grant nothing; what was deferred is free at the next check.  The new table may be
- * allowed fewer pages: the references beyond them are dead, and are not given out again.
+ * After a suspension the table is a new and empty one, and nothing is mapped.
+ * References stay allocated, and grant nothing; what was deferred is free at
+ * the next check.  The new table may be allowed fewer pages: the references
+ * beyond them are dead, and are not given out again.
  *
- * Locking.  xen_gnttab_mtx (mutex): lists, growth and counts.  An entry belongs to the holder of its
- * reference.
+ * Locking.  xen_gnttab_mtx (mutex): lists, growth and counts.  An entry belongs
+ * to the holder of its reference.
  */
 
 #include <sys/param.h>
@@ -58,7 +64,8 @@
 #include <dev/xen/xen_var.h>
 #include <xen/memory.h>
 
-#define	GNTTAB_RID		1	/* the first is the shared info page's */
+#define	GNTTAB_RID		1	/* the first is the shared
+					 * info page's */
 #define	GNTTAB_V1_PER_PAGE	(PAGE_SIZE / sizeof(grant_entry_v1_t))
 #define	GNTTAB_V2_PER_PAGE	(PAGE_SIZE / sizeof(grant_entry_v2_t))
 #define	GNTTAB_STATUS_PER_PAGE	(PAGE_SIZE / sizeof(grant_status_t))
@@ -122,7 +129,10 @@ gnttab_status_pages(u_int npages)
 	return (howmany(npages * GNTTAB_V2_PER_PAGE, GNTTAB_STATUS_PER_PAGE));
 }
 
-/* Have Xen put the next page of the table, with what it needs of the status array, in its place. */
+/*
+ * Have Xen put the next page of the table, with what it needs of the status
+ * array, in its place.
+ */
 static int
 gnttab_add_page(void)
 {
@@ -132,7 +142,8 @@ gnttab_add_page(void)
 	error = gnttab_map_page(n, gnttab.gt_space.xs_paddr + ptoa(n));
 	while (error == 0 && gnttab.gt_version == 2 &&
 	    gnttab.gt_nstatus < gnttab_status_pages(n + 1)) {
-		error = gnttab_map_page(gnttab.gt_nstatus | XENMAPIDX_grant_table_status,
+		error = gnttab_map_page(gnttab.gt_nstatus |
+		    XENMAPIDX_grant_table_status,
 		    vtophys(gnttab.gt_status) + ptoa(gnttab.gt_nstatus));
 		if (error == 0)
 			gnttab.gt_nstatus++;
@@ -142,7 +153,10 @@ gnttab_add_page(void)
 	return (error);
 }
 
-/* Add a page to the table, and its references to the free list.  Xen makes the page by our asking. */
+/*
+ * Add a page to the table, and its references to the free list.  Xen makes the
+ * page by our asking.
+ */
 static int
 gnttab_grow(void)
 {
@@ -152,7 +166,10 @@ gnttab_grow(void)
 
 	if (n == gnttab.gt_max_pages)
 		return (ENOSPC);
-	/* With interrupts off: a suspension between a page and its count would not map it again. */
+	/*
+	 * With interrupts off: a suspension between a page and its count would
+	 * not map it again.
+	 */
 	spinlock_enter();
 	error = gnttab_add_page();
 	spinlock_exit();
@@ -231,7 +248,8 @@ xen_gnttab_grant(grant_ref_t ref, domid_t domid, vm_paddr_t pa, bool readonly)
 	grant_entry_v1_t *v1;
 	grant_entry_v2_t *v2;
 
-	KASSERT(ref >= GNTTAB_NR_RESERVED_ENTRIES, ("%s: reference %u", __func__, ref));
+	KASSERT(ref >= GNTTAB_NR_RESERVED_ENTRIES,
+	    ("%s: reference %u", __func__, ref));
 	if (gnttab_is_dead(ref))
 		return;
 	if (gnttab.gt_version == 1) {
@@ -280,7 +298,8 @@ xen_gnttab_end_one(grant_ref_t ref)
 
 	if (gnttab_is_dead(ref))
 		return (true);
-	return (gnttab.gt_version == 1 ? gnttab_end_v1(ref) : gnttab_end_v2(ref));
+	return (gnttab.gt_version == 1 ? gnttab_end_v1(ref) :
+	    gnttab_end_v2(ref));
 }
 
 /* Version 2: invalidate a batch, with one barrier. */
@@ -322,7 +341,8 @@ gnttab_query_size(u_int *max)
 	int error;
 
 	error = xen_grant_table_op(GNTTABOP_query_size, &query, 1);
-	if (error == 0 && (query.status != GNTST_okay || query.max_nr_frames == 0))
+	if (error == 0 &&
+	    (query.status != GNTST_okay || query.max_nr_frames == 0))
 		error = ENXIO;
 	*max = MIN(query.max_nr_frames, GNTTAB_MAX_PAGES);
 	return (error);
@@ -335,13 +355,17 @@ xen_gnttab_resume(void)
 	u_int i, max;
 	int error;
 
-	/* Dead references stay dead, so that it does not grow again in the same place. */
+	/*
+	 * Dead references stay dead, so that it does not grow again in the same
+	 * place.
+	 */
 	if (gnttab_query_size(&max) == 0)
 		gnttab.gt_max_pages = MIN(gnttab.gt_max_pages, max);
 	if (gnttab.gt_npages > gnttab.gt_max_pages) {
 		gnttab.gt_npages = gnttab.gt_max_pages;
 		if (gnttab.gt_version == 2)
-			gnttab.gt_nstatus = gnttab_status_pages(gnttab.gt_npages);
+			gnttab.gt_nstatus =
+			    gnttab_status_pages(gnttab.gt_npages);
 	}
 
 	error = xen_grant_table_op(GNTTABOP_set_version, &arg, 1);
@@ -383,11 +407,15 @@ xen_gnttab_init(device_t dev)
 		device_printf(dev, "no grant table (error %d)\n", error);
 		return (error);
 	}
-	gnttab.gt_per_page = gnttab.gt_version == 1 ? GNTTAB_V1_PER_PAGE : GNTTAB_V2_PER_PAGE;
+	gnttab.gt_per_page = gnttab.gt_version == 1 ? GNTTAB_V1_PER_PAGE :
+	    GNTTAB_V2_PER_PAGE;
 	status = gnttab.gt_version == 1 ? 0 : gnttab_status_pages(max);
-	error = xen_space_alloc(dev, GNTTAB_RID, ptoa(max + status), &gnttab.gt_space);
+	error = xen_space_alloc(dev, GNTTAB_RID, ptoa(max + status),
+	    &gnttab.gt_space);
 	if (error != 0) {
-		device_printf(dev, "no address space for %u pages of grant table\n", max + status);
+		device_printf(dev,
+		    "no address space for %u pages of grant table\n",
+		    max + status);
 		return (error);
 	}
 	va = gnttab.gt_space.xs_vaddr;
@@ -397,16 +425,18 @@ xen_gnttab_init(device_t dev)
 	gnttab.gt_max_pages = max;
 	gnttab.gt_npages = gnttab.gt_nstatus = 0;
 	gnttab.gt_free = XEN_GNTTAB_LIST_END;
-	gnttab.gt_link = malloc((size_t)max * gnttab.gt_per_page * sizeof(*gnttab.gt_link), M_XEN,
-	    M_WAITOK | M_ZERO);
+	gnttab.gt_link = malloc((size_t)max * gnttab.gt_per_page *
+	    sizeof(*gnttab.gt_link), M_XEN, M_WAITOK | M_ZERO);
 	mtx_lock(&xen_gnttab_mtx);
 	error = gnttab_grow();
 	gnttab.gt_ready = error == 0;
 	mtx_unlock(&xen_gnttab_mtx);
 	if (error != 0)
-		device_printf(dev, "can't map a page of the grant table (error %d)\n", error);
+		device_printf(dev,
+		    "can't map a page of the grant table (error %d)\n", error);
 	else if (bootverbose)
-		device_printf(dev, "grant table version %u, %u references at most\n",
+		device_printf(dev,
+		    "grant table version %u, %u references at most\n",
 		    gnttab.gt_version, max * gnttab.gt_per_page);
 	return (error);
 }
@@ -435,13 +465,14 @@ xen_gnttab_fini(device_t dev)
 }
 
 void
-xen_gnttab_table_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid_list *list)
+xen_gnttab_table_sysctl(struct sysctl_ctx_list *ctx,
+    struct sysctl_oid_list *list)
 {
 
-	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "version", CTLFLAG_RD, &gnttab.gt_version, 0,
-	    "Version of its entries");
-	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "pages", CTLFLAG_RD, &gnttab.gt_npages, 0,
-	    "Pages of the table");
-	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "max_pages", CTLFLAG_RD, &gnttab.gt_max_pages, 0,
-	    "Pages that Xen allows at most");
+	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "version", CTLFLAG_RD,
+	    &gnttab.gt_version, 0, "Version of its entries");
+	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "pages", CTLFLAG_RD,
+	    &gnttab.gt_npages, 0, "Pages of the table");
+	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "max_pages", CTLFLAG_RD,
+	    &gnttab.gt_max_pages, 0, "Pages that Xen allows at most");
 }

@@ -7,12 +7,13 @@
 /*
  * The end of grants, and pages of our own that are granted.
  *
- * A grant that is ended while the peer still has the page mapped is deferred: the reference is checked
- * each second, and becomes free when the page is unmapped.  Until then neither the reference nor a page
- * that we own (xen_gnttab_pages_free()) is used for anything else.
+ * A grant that is ended while the peer still has the page mapped is deferred:
+ * the reference is checked each second, and becomes free when the page is
+ * unmapped.  Until then neither the reference nor a page that we own
+ * (xen_gnttab_pages_free()) is used for anything else.
  *
- * Locking.  xen_gnttab_mtx (mutex): all that follows.  An entry of the table belongs to the holder of
- * its reference.
+ * Locking.  xen_gnttab_mtx (mutex): all that follows.  An entry of the table
+ * belongs to the holder of its reference.
  */
 
 #include <sys/param.h>
@@ -52,7 +53,8 @@ gnttab_retry_later(void)
 	if (ending.ge_retrying || xen_gnttab_counts.gc_deferred == 0)
 		return;
 	ending.ge_retrying = true;
-	taskqueue_enqueue_timeout(taskqueue_thread, &ending.ge_retry, GNTTAB_RETRY_SECS * hz);
+	taskqueue_enqueue_timeout(taskqueue_thread, &ending.ge_retry,
+	    GNTTAB_RETRY_SECS * hz);
 }
 
 /* n references are not in use any more, of which so many are still mapped. */
@@ -142,7 +144,8 @@ gnttab_retry_task(void *arg __unused, int pending __unused)
 	SLIST_FOREACH_SAFE(gp, &ending.ge_pages, gp_link, next) {
 		before = gp->gp_nrefs;
 		if (gnttab_end_pages(gp)) {
-			SLIST_REMOVE(&ending.ge_pages, gp, xen_gnttab_pages, gp_link);
+			SLIST_REMOVE(&ending.ge_pages, gp, xen_gnttab_pages,
+			    gp_link);
 			SLIST_INSERT_HEAD(&done, gp, gp_link);
 		}
 		xen_gnttab_counts.gc_deferred -= before - gp->gp_nrefs;
@@ -157,17 +160,21 @@ gnttab_retry_task(void *arg __unused, int pending __unused)
 }
 
 int
-xen_gnttab_pages_alloc(domid_t domid, u_int n, int how, struct xen_gnttab_pages **gpp)
+xen_gnttab_pages_alloc(domid_t domid, u_int n, int how,
+    struct xen_gnttab_pages **gpp)
 {
 	struct xen_gnttab_pages *gp;
 	u_int i;
 	int error;
 
-	KASSERT(n > 0 && n <= XEN_GNTTAB_MAX_PAGES, ("%s: %u pages", __func__, n));
-	gp = malloc(sizeof(*gp) + n * sizeof(gp->gp_refs[0]), M_XEN, how | M_ZERO);
+	KASSERT(n > 0 && n <= XEN_GNTTAB_MAX_PAGES,
+	    ("%s: %u pages", __func__, n));
+	gp = malloc(sizeof(*gp) + n * sizeof(gp->gp_refs[0]), M_XEN,
+	    how | M_ZERO);
 	if (gp == NULL)
 		return (ENOMEM);
-	gp->gp_va = contigmalloc(ptoa(n), M_XEN, how | M_ZERO, 0, ~(vm_paddr_t)0, PAGE_SIZE, 0);
+	gp->gp_va = contigmalloc(ptoa(n), M_XEN, how | M_ZERO, 0,
+	    ~(vm_paddr_t)0, PAGE_SIZE, 0);
 	if (gp->gp_va == NULL) {
 		free(gp, M_XEN);
 		return (ENOMEM);
@@ -179,8 +186,8 @@ xen_gnttab_pages_alloc(domid_t domid, u_int n, int how, struct xen_gnttab_pages 
 		return (error);
 	}
 	for (i = 0; i < n; i++)
-		xen_gnttab_grant(gp->gp_refs[i], domid, vtophys((char *)gp->gp_va + ptoa(i)),
-		    false);
+		xen_gnttab_grant(gp->gp_refs[i], domid,
+		    vtophys((char *)gp->gp_va + ptoa(i)), false);
 	*gpp = gp;
 	return (0);
 }
@@ -207,7 +214,8 @@ int
 xen_gnttab_end_init(device_t dev __unused)
 {
 
-	TIMEOUT_TASK_INIT(taskqueue_thread, &ending.ge_retry, 0, gnttab_retry_task, NULL);
+	TIMEOUT_TASK_INIT(taskqueue_thread, &ending.ge_retry, 0,
+	    gnttab_retry_task, NULL);
 	ending.ge_ready = true;
 	return (0);
 }
@@ -218,11 +226,16 @@ xen_gnttab_end_fini(device_t dev __unused)
 
 	if (!ending.ge_ready)
 		return;
-	KASSERT(xen_gnttab_counts.gc_used == 0 && xen_gnttab_counts.gc_deferred == 0,
+	KASSERT(xen_gnttab_counts.gc_used == 0 &&
+	    xen_gnttab_counts.gc_deferred == 0,
 	    ("%s: %u in use, %u deferred", __func__, xen_gnttab_counts.gc_used,
 	    xen_gnttab_counts.gc_deferred));
-	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
-	while (taskqueue_cancel_timeout(taskqueue_thread, &ending.ge_retry, NULL) != 0)
+	/*
+	 * Cancelled first, as a queue keeps count of a callout that was only
+	 * drained.
+	 */
+	while (taskqueue_cancel_timeout(taskqueue_thread, &ending.ge_retry,
+	    NULL) != 0)
 		taskqueue_drain_timeout(taskqueue_thread, &ending.ge_retry);
 	ending.ge_ready = false;
 }
@@ -237,13 +250,15 @@ xen_gnttab_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "gnttab",
 	    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Grant table");
 	list = SYSCTL_CHILDREN(node);
-	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "free", CTLFLAG_RD, &gc->gc_free, 0,
-	    "References that are free, without growing");
-	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "in_use", CTLFLAG_RD, &gc->gc_used, 0,
-	    "References in use");
-	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "deferred", CTLFLAG_RD, &gc->gc_deferred, 0,
+	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "free", CTLFLAG_RD, &gc->gc_free,
+	    0, "References that are free, without growing");
+	SYSCTL_ADD_UINT(ctx, list, OID_AUTO, "in_use", CTLFLAG_RD, &gc->gc_used,
+	    0, "References in use");
+	SYSCTL_ADD_UINT(ctx, list, OID_AUTO,
+	    "deferred", CTLFLAG_RD, &gc->gc_deferred, 0,
 	    "References that were ended, and that another domain still has mapped");
-	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "total_deferred", CTLFLAG_RD, &gc->gc_total_deferred,
-	    0, "References ended while still mapped, in all");
+	SYSCTL_ADD_U64(ctx, list, OID_AUTO,
+	    "total_deferred", CTLFLAG_RD, &gc->gc_total_deferred, 0,
+	    "References ended while still mapped, in all");
 	return (list);
 }

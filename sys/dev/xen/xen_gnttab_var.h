@@ -5,8 +5,9 @@
  */
 
 /*
- * What the files of grant tables share, lowest first: the table, which is xen_gnttab.c, or
- * core/core_gnttab.c for that of FreeBSD's own Xen core; and xen_gnttab_end.c, which ends grants.
+ * What the files of grant tables share, lowest first: the table, which is
+ * xen_gnttab.c, or core/core_gnttab.c for that of FreeBSD's own Xen core; and
+ * xen_gnttab_end.c, which ends grants.
  */
 
 #ifndef _DEV_XEN_XEN_GNTTAB_VAR_H_

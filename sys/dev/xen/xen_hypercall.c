@@ -7,11 +7,12 @@
 /*
  * Hypercalls.
  *
- * How to call Xen depends on the processor: VMCALL or AMD's VMMCALL, with the number in eax, arguments
- * in rdi, rsi and rdx, and the result in rax (arch-x86/xen-x86_64.h).  Xen would write these
- * instructions to a page of the guest's choice, but nothing protects its indirect calls and
- * returns from speculation (Xen's advisory XSA-466), so that there is none.  CPUID shows whether
- * Xen is there (arch-x86/cpuid.h).
+ * How to call Xen depends on the processor: VMCALL or AMD's VMMCALL, with the
+ * number in eax, arguments in rdi, rsi and rdx, and the result in rax
+ * (arch-x86/xen-x86_64.h).  Xen would write these instructions to a page of the
+ * guest's choice, but nothing protects its indirect calls and returns from
+ * speculation (Xen's advisory XSA-466), so that there is none.  CPUID shows
+ * whether Xen is there (arch-x86/cpuid.h).
  *
  * Locking.  None: everything is written once, in xen_hypercall_init().
  */
@@ -68,7 +69,10 @@ static const struct {
 
 static counter_u64_t xen_calls[XEN_NCALLS];
 
-/* Xen's error numbers (xen/errno.h) that are not ours; the first 34 are, but for EAGAIN. */
+/*
+ * Xen's error numbers (xen/errno.h) that are not ours; the first 34 are, but
+ * for EAGAIN.
+ */
 static const struct {
 	int	theirs;
 	int	ours;
@@ -133,9 +137,11 @@ xen_cpuid_base(void)
 	if ((regs[2] & CPUID2_HV) == 0)
 		return (0);
 	/* Another interface, which Xen can emulate, may come first. */
-	for (base = XEN_CPUID_FIRST_LEAF; base < XEN_CPUID_LAST; base += XEN_CPUID_STEP) {
+	for (base = XEN_CPUID_FIRST_LEAF; base < XEN_CPUID_LAST;
+	    base += XEN_CPUID_STEP) {
 		do_cpuid(base, regs);
-		if (regs[1] == XEN_CPUID_SIGNATURE_EBX && regs[2] == XEN_CPUID_SIGNATURE_ECX &&
+		if (regs[1] == XEN_CPUID_SIGNATURE_EBX &&
+		    regs[2] == XEN_CPUID_SIGNATURE_ECX &&
 		    regs[3] == XEN_CPUID_SIGNATURE_EDX && regs[0] >= base + 2)
 			return (base);
 	}
@@ -193,9 +199,10 @@ int
 xen_event_channel_op(u_int cmd, void *arg)
 {
 
-	counter_u64_add(xen_calls[cmd == EVTCHNOP_send ? XEN_CALL_EVTCHN_SEND : XEN_CALL_EVTCHN],
-	    1);
-	return (xen_errno(xen_hypercall(__HYPERVISOR_event_channel_op, cmd, (u_long)arg, 0)));
+	counter_u64_add(xen_calls[cmd == EVTCHNOP_send ? XEN_CALL_EVTCHN_SEND :
+	    XEN_CALL_EVTCHN], 1);
+	return (xen_errno(xen_hypercall(__HYPERVISOR_event_channel_op, cmd,
+	    (u_long)arg, 0)));
 }
 
 int
@@ -203,7 +210,8 @@ xen_grant_table_op(u_int cmd, void *args, u_int count)
 {
 
 	counter_u64_add(xen_calls[XEN_CALL_GNTTAB], 1);
-	return (xen_errno(xen_hypercall(__HYPERVISOR_grant_table_op, cmd, (u_long)args, count)));
+	return (xen_errno(xen_hypercall(__HYPERVISOR_grant_table_op, cmd,
+	    (u_long)args, count)));
 }
 
 int
@@ -211,11 +219,13 @@ xen_memory_op(u_int cmd, void *arg)
 {
 
 	counter_u64_add(xen_calls[XEN_CALL_MEMORY], 1);
-	return (xen_errno(xen_hypercall(__HYPERVISOR_memory_op, cmd, (u_long)arg, 0)));
+	return (xen_errno(xen_hypercall(__HYPERVISOR_memory_op, cmd,
+	    (u_long)arg, 0)));
 }
 
 int
-xen_memory_reservation(u_int cmd, u_int order, xen_pfn_t *frames, u_int n, u_int *done)
+xen_memory_reservation(u_int cmd, u_int order, xen_pfn_t *frames, u_int n,
+    u_int *done)
 {
 	struct xen_memory_reservation r = {
 		.nr_extents = n,
@@ -238,7 +248,8 @@ xen_hvm_op(u_int cmd, void *arg)
 {
 
 	counter_u64_add(xen_calls[XEN_CALL_HVM], 1);
-	return (xen_errno(xen_hypercall(__HYPERVISOR_hvm_op, cmd, (u_long)arg, 0)));
+	return (xen_errno(xen_hypercall(__HYPERVISOR_hvm_op, cmd, (u_long)arg,
+	    0)));
 }
 
 int
@@ -246,7 +257,8 @@ xen_vcpu_op(u_int cmd, u_int vcpu, void *arg)
 {
 
 	counter_u64_add(xen_calls[XEN_CALL_VCPU], 1);
-	return (xen_errno(xen_hypercall(__HYPERVISOR_vcpu_op, cmd, vcpu, (u_long)arg)));
+	return (xen_errno(xen_hypercall(__HYPERVISOR_vcpu_op, cmd, vcpu,
+	    (u_long)arg)));
 }
 
 int
@@ -255,7 +267,8 @@ xen_suspend(bool *cancelled)
 	struct sched_shutdown arg = { .reason = SHUTDOWN_suspend };
 	long result;
 
-	result = xen_hypercall(__HYPERVISOR_sched_op, SCHEDOP_shutdown, (u_long)&arg, 0);
+	result = xen_hypercall(__HYPERVISOR_sched_op, SCHEDOP_shutdown,
+	    (u_long)&arg, 0);
 	*cancelled = result > 0;
 	return (xen_errno(result));
 }
@@ -292,9 +305,11 @@ xen_hypercall_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	struct sysctl_oid *node;
 	int i;
 
-	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "hypercalls",
-	    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Hypercalls of this module");
+	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO,
+	    "hypercalls", CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+	    "Hypercalls of this module");
 	for (i = 0; i < XEN_NCALLS; i++)
 		SYSCTL_ADD_COUNTER_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO,
-		    xen_call_words[i].name, CTLFLAG_RD, &xen_calls[i], xen_call_words[i].descr);
+		    xen_call_words[i].name, CTLFLAG_RD, &xen_calls[i],
+		    xen_call_words[i].descr);
 }

@@ -5,48 +5,60 @@
  */
 
 /*
- * Suspension: the toolstack saves the domain (xl save, migrate), and makes a new one of it later, here
- * or on another host; or it goes on with this one (xl save -c).
+ * Suspension: the toolstack saves the domain (xl save, migrate), and makes a
+ * new one of it later, here or on another host; or it goes on with this one (xl
+ * save -c).
  *
- * What survives is memory and the state of the processors.  Everything that Xen and other domains had
- * of the old domain is lost: the place of the shared info page, the CPUs' vectors, the grant table,
- * event channels, xenstore's ring with watches and transactions, and the back ends.
+ * What survives is memory and the state of the processors.  Everything that Xen
+ * and other domains had of the old domain is lost: the place of the shared info
+ * page, the CPUs' vectors, the grant table, event channels, xenstore's ring
+ * with watches and transactions, and the back ends.
  *
- *	held			xenbus: no front end is in a method or between two messages,
- *				and none with pages that a back end keeps mapped reads them
+ *	held			xenbus: no front end is in a method or between
+ *				  two messages, and none with pages that a back
+ *				  end keeps mapped reads them
  *				xenstore: no request is under way
  *				event channels: none is being made or closed
- *				the rest of the kernel: power_suspend, whatever follows
+ *				the rest of the kernel: power_suspend, whatever
+ *				  follows
  *	all CPUs parked		by a rendezvous, with interrupts off
- *	vCPU 0			requests the suspension: the hypercall that returns in the new domain
- *				gets back pages, event queues, grant table
+ *	vCPU 0			requests the suspension: the hypercall that
+ *				returns in the new domain gets back pages, event
+ *				queues, grant table
  *	each CPU		gets back its own memory, its vector, its timer
- *	CPUs run		time of day, what else resumes (power_resume), xenstore and its
- *				watches
- *	front ends		lose their back ends and find the new ones (xenbus_begin_again())
+ *	CPUs run		time of day, what else resumes (power_resume),
+ *				xenstore and its watches
+ *	front ends		lose their back ends and find the new ones
+ *				(xenbus_begin_again())
  *
- * The old back ends continue to run while the domain is saved, so that the memory which is saved was
- * not all read at one time: it may contain a response, and not the data that belong to it.  And what
- * they write to pages that they keep mapped is no change that a live migration sees.  So responses in
- * rings of the old domain are not read (xen_life), and DEVICE_SUSPEND is called before, for front ends
- * whose pages stay mapped: they copy the data of the responses that they have read.
+ * The old back ends continue to run while the domain is saved, so that the
+ * memory which is saved was not all read at one time: it may contain a
+ * response, and not the data that belong to it.  And what they write to pages
+ * that they keep mapped is no change that a live migration sees.  So responses
+ * in rings of the old domain are not read (xen_life), and DEVICE_SUSPEND is
+ * called before, for front ends whose pages stay mapped: they copy the data of
+ * the responses that they have read.
  *
- * Besides that, front ends are not notified.  What their queues put between the resumption and their
- * turn reaches no back end: the grants are not in the new table, and the channels are dead.  Then each
- * is stopped as if its back end had been removed, and what was in flight is sent again to the next.
- * If the suspension is cancelled, they are not affected.
+ * Besides that, front ends are not notified.  What their queues put between the
+ * resumption and their turn reaches no back end: the grants are not in the new
+ * table, and the channels are dead.  Then each is stopped as if its back end
+ * had been removed, and what was in flight is sent again to the next.  If the
+ * suspension is cancelled, they are not affected.
  *
- * The toolstack gives up after a minute (libxl), so what holds a suspension up is bounded: requests to
- * xenstore, a step of a front end, which waits for its back end five seconds at most.  What gives up
- * withdraws its request, unless that was acknowledged.  So the request is taken, which acknowledges
- * it, when all front ends are held, and nothing is left to wait for; without one nothing is suspended.
+ * The toolstack gives up after a minute (libxl), so what holds a suspension up
+ * is bounded: requests to xenstore, a step of a front end, which waits for its
+ * back end five seconds at most.  What gives up withdraws its request, unless
+ * that was acknowledged.  So the request is taken, which acknowledges it, when
+ * all front ends are held, and nothing is left to wait for; without one nothing
+ * is suspended.
  *
- * A request that comes while xen0 and xenbus0 attach waits in suspend_queue, which is blocked until
- * xen_suspend_allow().
+ * A request that comes while xen0 and xenbus0 attach waits in suspend_queue,
+ * which is blocked until xen_suspend_allow().
  *
  * Locking.  The order is that of the list above.
  *
- * Gaps.  Devices that are not Xen's (passed through) are not suspended.  CPUs have to be the same.
+ * Gaps.  Devices that are not Xen's (passed through) are not suspended.  CPUs
+ * have to be the same.
  */
 
 #include <sys/param.h>
@@ -134,7 +146,9 @@ suspend_parked(void *arg __unused)
 	if (error == 0)
 		error = xen_upcall_resume();
 	if (error != 0)
-		panic("xen: no upcalls for CPU %u after the suspension (error %d)", curcpu, error);
+		panic(
+		    "xen: no upcalls for CPU %u after the suspension (error %d)",
+		    curcpu, error);
 	xen_evtchn_resume_self();
 	xen_timer_resume_self();
 }
@@ -170,7 +184,8 @@ suspend_revive(device_t bus)
 	int error;
 
 	if (suspend.sp_lost != NULL)
-		panic("xen: failed to restore %s after the suspension (error %d)",
+		panic(
+		    "xen: failed to restore %s after the suspension (error %d)",
 		    suspend.sp_lost, suspend.sp_lost_error);
 	if (!cancelled)
 		xen_gnttab_prune();
@@ -178,7 +193,8 @@ suspend_revive(device_t bus)
 	EVENTHANDLER_INVOKE(power_resume);
 	error = xenstore_resume(cancelled);
 	if (error != 0)
-		device_printf(suspend_dev, "xenstore does not answer after the suspension (error "
+		device_printf(suspend_dev,
+		    "xenstore does not answer after the suspension (error "
 		    "%d): devices stay without back ends\n", error);
 	if (bus != NULL)
 		xenbus_resume(bus, cancelled);
@@ -202,7 +218,8 @@ suspend_run(void *arg __unused, int pending __unused)
 	if (bus != NULL)
 		xenbus_suspend(bus);
 	if (!suspend_ops->xso_take()) {
-		device_printf(suspend_dev, "the request to suspend was withdrawn\n");
+		device_printf(suspend_dev,
+		    "the request to suspend was withdrawn\n");
 		if (bus != NULL)
 			xenbus_resume(bus, true);
 		return;
@@ -217,11 +234,13 @@ suspend_run(void *arg __unused, int pending __unused)
 	if (suspend.sp_cancelled)
 		suspend_cancelled++;
 	if (suspend.sp_error != 0)
-		device_printf(suspend_dev, "Xen does not suspend the domain (error %d)\n",
+		device_printf(suspend_dev,
+		    "Xen does not suspend the domain (error %d)\n",
 		    suspend.sp_error);
 	suspend_revive(bus);
-	device_printf(suspend_dev, "%s\n", suspend.sp_cancelled ? "the suspension was cancelled" :
-	    "the domain has been suspended, and goes on");
+	device_printf(suspend_dev,
+	    "%s\n", suspend.sp_cancelled ? "the suspension was cancelled"
+	    : "the domain has been suspended, and goes on");
 }
 
 void
@@ -246,10 +265,11 @@ xen_suspend_init(device_t dev)
 
 	suspend_dev = dev;
 	TASK_INIT(&suspend_task, 0, suspend_run, NULL);
-	suspend_queue = taskqueue_create("xen suspend", M_WAITOK, taskqueue_thread_enqueue,
-	    &suspend_queue);
+	suspend_queue = taskqueue_create("xen suspend", M_WAITOK,
+	    taskqueue_thread_enqueue, &suspend_queue);
 	taskqueue_block(suspend_queue);
-	error = taskqueue_start_threads(&suspend_queue, 1, PWAIT, "xen suspend");
+	error = taskqueue_start_threads(&suspend_queue, 1, PWAIT,
+	    "xen suspend");
 	if (error != 0) {
 		taskqueue_free(suspend_queue);
 		suspend_queue = NULL;
@@ -276,10 +296,13 @@ xen_suspend_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 {
 	struct sysctl_oid *node;
 
-	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "suspend",
-	    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Suspensions by the toolstack");
-	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, "count", CTLFLAG_RD, &suspend_count, 0,
+	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO,
+	    "suspend", CTLFLAG_RD | CTLFLAG_MPSAFE, NULL,
+	    "Suspensions by the toolstack");
+	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO,
+	    "count", CTLFLAG_RD, &suspend_count, 0,
 	    "Times that the domain was suspended to be saved");
-	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, "cancelled", CTLFLAG_RD,
-	    &suspend_cancelled, 0, "Suspensions after which the same domain continued");
+	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO,
+	    "cancelled", CTLFLAG_RD, &suspend_cancelled, 0,
+	    "Suspensions after which the same domain continued");
 }

@@ -7,21 +7,23 @@
 /*
  * Xen's timer, as the event timer of each CPU (eventtimers(9)).
  *
- * A vCPU passes a time to Xen (VCPUOP_set_singleshot_timer, vcpu.h), and gets VIRQ_TIMER then.  That
- * is one hypercall, where an emulated local APIC takes a trap for each register that is written.
+ * A vCPU passes a time to Xen (VCPUOP_set_singleshot_timer, vcpu.h), and gets
+ * VIRQ_TIMER then.  That is one hypercall, where an emulated local APIC takes a
+ * trap for each register that is written.
  *
  * The time is Xen's system time (xen_clock.c).
  *
- * Late.  Between our reading of the clock and Xen's, other domains may have run.  Xen is called so
- * that it refuses a time that has passed, which is counted, and then once more without that: the event
- * is sent at once.
+ * Late.  Between our reading of the clock and Xen's, other domains may have
+ * run.  Xen is called so that it refuses a time that has passed, which is
+ * counted, and then once more without that: the event is sent at once.
  *
- * Suspension.  A new domain has no timers set.  Its VIRQs are bound again (xen_evtchn_resume()), and a
- * CPU that waited for a time has the event sent at once: the kernel looks at what is due, and sets
- * the timer again.
+ * Suspension.  A new domain has no timers set.  Its VIRQs are bound again
+ * (xen_evtchn_resume()), and a CPU that waited for a time has the event sent at
+ * once: the kernel looks at what is due, and sets the timer again.
  *
- * Which timer a kernel takes is decided when its clocks start, by quality.  In one that had no Xen
- * module by then, the sysctl kern.eventtimer.timer is for the user to set.
+ * Which timer a kernel takes is decided when its clocks start, by quality.  In
+ * one that had no Xen module by then, the sysctl kern.eventtimer.timer is for
+ * the user to set.
  *
  * Locking.  None: what is a CPU's is written by it, with interrupts off.
  */
@@ -73,7 +75,8 @@ timer_set(const struct xen_cpu *xc, uint64_t ns)
 }
 
 static int
-timer_start(struct eventtimer *et __unused, sbintime_t first, sbintime_t period __unused)
+timer_start(struct eventtimer *et __unused, sbintime_t first,
+    sbintime_t period __unused)
 {
 	const struct xen_cpu *xc = &xen_cpus[curcpu];
 
@@ -86,7 +89,8 @@ timer_stop(struct eventtimer *et __unused)
 {
 
 	timer_cpus[curcpu].tc_armed = false;
-	return (xen_vcpu_op(VCPUOP_stop_singleshot_timer, xen_cpus[curcpu].xc_vcpu, NULL));
+	return (xen_vcpu_op(VCPUOP_stop_singleshot_timer,
+	    xen_cpus[curcpu].xc_vcpu, NULL));
 }
 
 static int
@@ -125,7 +129,8 @@ timer_bind(u_int cpu)
 	};
 
 	snprintf(name, sizeof(name), "cpu%u:timer", cpu);
-	return (xen_evtchn_bind_virq(VIRQ_TIMER, &params, &timer_cpus[cpu].tc_event));
+	return (xen_evtchn_bind_virq(VIRQ_TIMER, &params,
+	    &timer_cpus[cpu].tc_event));
 }
 
 static void
@@ -173,7 +178,8 @@ xen_timer_init(device_t dev)
 			break;
 	}
 	if (error != 0) {
-		device_printf(dev, "no timer of Xen for CPU %u (error %d)\n", cpu, error);
+		device_printf(dev, "no timer of Xen for CPU %u (error %d)\n",
+		    cpu, error);
 		timer_unbind();
 		return (0);
 	}
@@ -201,6 +207,7 @@ xen_timer_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 		return;
 	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "timer",
 	    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Xen's timer");
-	SYSCTL_ADD_COUNTER_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, "late", CTLFLAG_RD, &timer_late,
+	SYSCTL_ADD_COUNTER_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO,
+	    "late", CTLFLAG_RD, &timer_late,
 	    "Timer settings that had passed when Xen received them");
 }

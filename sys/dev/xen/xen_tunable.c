@@ -28,8 +28,9 @@ struct pv_tunable xen_tunables[] = {
 	    "Version of the grant table: 1, 2 or 0 (as the machine's memory requires)"),
 	[XEN_RESUME_WAIT] = PV_TUNABLE("resume_wait", 60, 0, 86400, PVT_RW,
 	    "Seconds after a suspension until a device without a back end has failed; 0: never"),
-	[XEN_TIMER] = PV_TUNABLE("timer", 1, 0, 1, 0, "Offer Xen's timer as an event timer"),
-	[XEN_XENSTORE_TIMEOUT] = PV_TUNABLE("xenstore_timeout", 30, 0, 86400, PVT_RW,
-	    "Seconds to wait for xenstore; 0: forever"),
+	[XEN_TIMER] = PV_TUNABLE("timer", 1, 0, 1, 0,
+	    "Offer Xen's timer as an event timer"),
+	[XEN_XENSTORE_TIMEOUT] = PV_TUNABLE("xenstore_timeout", 30, 0, 86400,
+	    PVT_RW, "Seconds to wait for xenstore; 0: forever"),
 };
 PV_TUNABLES(xen_tunables, hw, "xen", xen_tunables, "Xen");

@@ -7,15 +7,17 @@
 /*
  * Upcalls: how Xen interrupts a CPU when an event is pending for it.
  *
- * Xen raises a vector of the CPU's own choice in its local APIC (HVMOP_set_evtchn_upcall_vector), as a
- * message-signalled interrupt would.  So the vector is allocated as one: a message without a sender
- * (newbus requires a device: the front ends' bus), one for each CPU and bound to it.  The kernel's
- * interrupt code enters, counts (vmstat -i: xen0) and acknowledges it as any other, and nothing here
- * is written in assembler.
+ * Xen raises a vector of the CPU's own choice in its local APIC
+ * (HVMOP_set_evtchn_upcall_vector), as a message-signalled interrupt would.  So
+ * the vector is allocated as one: a message without a sender (newbus requires a
+ * device: the front ends' bus), one for each CPU and bound to it.  The kernel's
+ * interrupt code enters, counts (vmstat -i: xen0) and acknowledges it as any
+ * other, and nothing here is written in assembler.
  *
- * A message interrupt can be moved to another CPU, by a change of its address and data.  Here there is
- * neither, and the vector is a vCPU's, so xen_upcall_remap() allows it only until it is in use: from
- * then on the vector does not change.
+ * A message interrupt can be moved to another CPU, by a change of its address
+ * and data.  Here there is neither, and the vector is a vCPU's, so
+ * xen_upcall_remap() allows it only until it is in use: from then on the vector
+ * does not change.
  *
  * Locking.  None: everything is set up at attach.
  *
@@ -46,9 +48,9 @@
 #define	XEN_UPCALL_VECTOR(data)	((data) & 0xff)
 
 /*
- * A way to be called up by a line, which vectors take precedence over.  What counts is that it is set
- * at all: the toolstack takes a domain without one for one without Xen support, and suspends it
- * without a request.
+ * A way to be called up by a line, which vectors take precedence over.  What
+ * counts is that it is set at all: the toolstack takes a domain without one for
+ * one without Xen support, and suspends it without a request.
  */
 #define	XEN_UPCALL_LINE		1
 
@@ -84,14 +86,19 @@ xen_upcall_alloc(device_t dev, device_t child, u_int cpu)
 	xc->xc_res = bus_alloc_resource_any(dev, SYS_RES_IRQ, &rid, RF_ACTIVE);
 	if (xc->xc_res == NULL)
 		return (ENXIO);
-	error = bus_setup_intr(dev, xc->xc_res, INTR_TYPE_MISC | INTR_MPSAFE, xen_upcall_filter, NULL,
-	    xc, &xc->xc_cookie);
-	/* With one CPU there is nothing to choose, and bus_bind_intr() fails. */
+	error = bus_setup_intr(dev, xc->xc_res, INTR_TYPE_MISC | INTR_MPSAFE,
+	    xen_upcall_filter, NULL, xc, &xc->xc_cookie);
+	/*
+	 * With one CPU there is nothing to choose, and bus_bind_intr() fails.
+	 */
 	if (error == 0 && mp_ncpus > 1)
 		error = bus_bind_intr(dev, xc->xc_res, cpu);
 	if (error != 0)
 		return (error);
-	/* Read here, once: msi_map() takes a mutex, and a resume has interrupts off. */
+	/*
+	 * Read here, once: msi_map() takes a mutex, and a resume has interrupts
+	 * off.
+	 */
 	error = msi_map(xc->xc_irq, &addr, &data);
 	xc->xc_vector = XEN_UPCALL_VECTOR(data);
 	return (error);
@@ -121,8 +128,9 @@ xen_upcall_leave(void)
 }
 
 /*
- * Set the vector of a CPU, on that CPU: an upcall by a vector that the kernel had set for itself has
- * finished when this returns, and can't take later events.
+ * Set the vector of a CPU, on that CPU: an upcall by a vector that the kernel
+ * had set for itself has finished when this returns, and can't take later
+ * events.
  */
 static int
 xen_upcall_tell(u_int cpu)
@@ -145,7 +153,8 @@ xen_upcall_init(device_t dev)
 	CPU_FOREACH(cpu) {
 		error = xen_upcall_alloc(dev, child, cpu);
 		if (error != 0) {
-			device_printf(dev, "no interrupt for CPU %u (error %d)\n", cpu, error);
+			device_printf(dev,
+			    "no interrupt for CPU %u (error %d)\n", cpu, error);
 			return (error);
 		}
 	}
@@ -155,7 +164,8 @@ xen_upcall_init(device_t dev)
 		error = xen_upcall_tell(cpu);
 		xen_upcall_leave();
 		if (error != 0) {
-			device_printf(dev, "Xen rejected the upcall vector of CPU %u (error %d); it "
+			device_printf(dev,
+			    "Xen rejected the upcall vector of CPU %u (error %d); it "
 			    "has to be 4.6 or newer\n", cpu, error);
 			return (error);
 		}
@@ -175,8 +185,8 @@ xen_upcall_resume(void)
 }
 
 /*
- * Xen has no way to take a vector back.  This is called before any channel was unmasked, or after all
- * were closed: Xen has no reason to use it.
+ * Xen has no way to take a vector back.  This is called before any channel was
+ * unmasked, or after all were closed: Xen has no reason to use it.
  */
 void
 xen_upcall_fini(device_t dev)
@@ -190,8 +200,8 @@ xen_upcall_fini(device_t dev)
 		if (xc->xc_cookie != NULL)
 			(void)bus_teardown_intr(dev, xc->xc_res, xc->xc_cookie);
 		if (xc->xc_res != NULL)
-			(void)bus_release_resource(dev, SYS_RES_IRQ, XEN_UPCALL_RID(cpu),
-			    xc->xc_res);
+			(void)bus_release_resource(dev, SYS_RES_IRQ,
+			    XEN_UPCALL_RID(cpu), xc->xc_res);
 		bus_delete_resource(dev, SYS_RES_IRQ, XEN_UPCALL_RID(cpu));
 		if (xc->xc_irq != 0)
 			(void)msix_release(xc->xc_irq);
@@ -201,9 +211,13 @@ xen_upcall_fini(device_t dev)
 	}
 }
 
-/* The kernel moves an interrupt, and requests that the device uses its new message. */
+/*
+ * The kernel moves an interrupt, and requests that the device uses its new
+ * message.
+ */
 int
-xen_upcall_remap(device_t dev __unused, device_t child __unused, u_int irq __unused)
+xen_upcall_remap(device_t dev __unused, device_t child __unused,
+    u_int irq __unused)
 {
 
 	return (xen_upcall_live ? EBUSY : 0);

@@ -5,26 +5,32 @@
  */
 
 /*
- * xenbus: the bus that front ends sit on; its theory is in xenbus.h, the states are in xenbus_state.c.
+ * xenbus: the bus that front ends sit on; its theory is in xenbus.h, the states
+ * are in xenbus_state.c.
  *
- * The toolstack puts a front end into our directory as device/TYPE/NUMBER, and takes it out.  A watch
- * on "device" fires for both, and for changes that do not concern the bus, such as what front ends
- * write themselves; after one that may have changed the list of devices, it is read again by a thread
- * of its own: newbus calls may wait for a driver's detach, which may wait for the thread of the front
- * ends.
+ * The toolstack puts a front end into our directory as device/TYPE/NUMBER, and
+ * takes it out.  A watch on "device" fires for both, and for changes that do
+ * not concern the bus, such as what front ends write themselves; after one that
+ * may have changed the list of devices, it is read again by a thread of its
+ * own: newbus calls may wait for a driver's detach, which may wait for the
+ * thread of the front ends.
  *
- * Each front end gets a device without a name, which probe gives one.  They come in the order of their
- * numbers, so that xvda (51712) is before xvdb (51728).
+ * Each front end gets a device without a name, which probe gives one.  They
+ * come in the order of their numbers, so that xvda (51712) is before xvdb
+ * (51728).
  *
- * Locking.  The bus topology lock: newbus's list of children, and whatever adds to it or deletes from
- * it.  A thread that sleeps drops it, so a list of children that was taken before a sleep is good for
- * nothing after it: whatever may sleep for a front end looks for the next one from the head of
- * xbs_children.  That list has all that may still be given a driver or be suspended; it is changed with
- * the topology lock and, shared, xenbus_held, so that a thread that holds all front ends may walk it.
+ * Locking.  The bus topology lock: newbus's list of children, and whatever adds
+ * to it or deletes from it.  A thread that sleeps drops it, so a list of
+ * children that was taken before a sleep is good for nothing after it: whatever
+ * may sleep for a front end looks for the next one from the head of
+ * xbs_children.  That list has all that may still be given a driver or be
+ * suspended; it is changed with the topology lock and, shared, xenbus_held, so
+ * that a thread that holds all front ends may walk it.
  *
- * A detach sleeps, too, while newbus still takes the device for an attached one, which a second thread
- * may detach (the toolstack's removal, devctl(8), kldunload(8)).  So a front end is busy while it is
- * being detached, and the second thread gets EBUSY.
+ * A detach sleeps, too, while newbus still takes the device for an attached
+ * one, which a second thread may detach (the toolstack's removal, devctl(8),
+ * kldunload(8)).  So a front end is busy while it is being detached, and the
+ * second thread gets EBUSY.
  */
 
 #include <sys/param.h>
@@ -69,7 +75,8 @@ struct xenbus_softc {
 	TAILQ_HEAD(, xenbus_child) xbs_children;
 	u_int		 xbs_drivers;	/* added so far: see xb_seen */
 	u_int		 xbs_scans;	/* see xb_pruned */
-	u_int		 xbs_deleting;	/* front ends that have not been freed yet */
+	u_int		 xbs_deleting;	/* front ends that have
+					 * not been freed yet */
 	eventhandler_tag xbs_detach_tag;
 	bool		 xbs_leaving;	/* a thread detaches it */
 };
@@ -112,8 +119,10 @@ xenbus_add(struct xenbus_softc *sc, const char *type, const char *node)
 	xb->xb_node = strdup(node, M_XENBUS);
 	sx_init(&xb->xb_sx, "xenbus driver");
 	mtx_init(&xb->xb_mtx, "xenbus front end", NULL, MTX_DEF);
-	TIMEOUT_TASK_INIT(sc->xbs_queue, &xb->xb_task, 0, xenbus_child_task, xb);
-	TIMEOUT_TASK_INIT(sc->xbs_queue, &xb->xb_lose_task, 0, xenbus_lose_task, xb);
+	TIMEOUT_TASK_INIT(sc->xbs_queue, &xb->xb_task, 0, xenbus_child_task,
+	    xb);
+	TIMEOUT_TASK_INIT(sc->xbs_queue, &xb->xb_lose_task, 0, xenbus_lose_task,
+	    xb);
 	xb->xb_dev = device_add_child(sc->xbs_dev, NULL, DEVICE_UNIT_ANY);
 	if (xb->xb_dev == NULL) {
 		device_printf(sc->xbs_dev, "no room for %s\n", node);
@@ -128,21 +137,23 @@ xenbus_add(struct xenbus_softc *sc, const char *type, const char *node)
 }
 
 /*
- * Give a driver to a front end that has none, and begin.  One that is alive and not attached is being
- * attached by another thread, which sleeps.
+ * Give a driver to a front end that has none, and begin.  One that is alive and
+ * not attached is being attached by another thread, which sleeps.
  */
 static void
 xenbus_try(struct xenbus_child *xb)
 {
 
-	if (!device_is_alive(xb->xb_dev) && device_probe_and_attach(xb->xb_dev) == 0)
+	if (!device_is_alive(xb->xb_dev) &&
+	    device_probe_and_attach(xb->xb_dev) == 0)
 		xenbus_begin(xb);
 }
 
 static int
 xenbus_compare(const void *a, const void *b)
 {
-	const char *left = *(const char *const *)a, *right = *(const char *const *)b;
+	const char *left = *(const char *const *)a,
+	    *right = *(const char *const *)b;
 	u_long l = strtoul(left, NULL, 10), r = strtoul(right, NULL, 10);
 
 	if (l != r)
@@ -160,7 +171,8 @@ struct xenbus_list {
 };
 
 static int
-xenbus_list_type(struct xenbus_softc *sc, struct xenbus_list *list, const char *type)
+xenbus_list_type(struct xenbus_softc *sc, struct xenbus_list *list,
+    const char *type)
 {
 	char **units;
 	u_int i, n;
@@ -173,20 +185,23 @@ xenbus_list_type(struct xenbus_softc *sc, struct xenbus_list *list, const char *
 	qsort(units, n, sizeof(*units), xenbus_compare);
 	for (i = 0; i < n && error == 0; i++) {
 		if (list->xl_count == XENBUS_MAX_DEVICES) {
-			device_printf(sc->xbs_dev, "more than %u devices; the rest is left out\n",
+			device_printf(sc->xbs_dev,
+			    "more than %u devices; the rest is left out\n",
 			    XENBUS_MAX_DEVICES);
 			break;
 		}
-		if (snprintf(list->xl_nodes[list->xl_count].xl_node, XENBUS_NAMELEN,
-		    XENBUS_DIR "/%s/%s", type, units[i]) >= XENBUS_NAMELEN ||
-		    !xen_front_is_ours(type, list->xl_nodes[list->xl_count].xl_node))
+		if (snprintf(list->xl_nodes[list->xl_count].xl_node,
+		    XENBUS_NAMELEN, XENBUS_DIR "/%s/%s", type,
+		    units[i]) >= XENBUS_NAMELEN || !xen_front_is_ours(type,
+		    list->xl_nodes[list->xl_count].xl_node))
 			continue;
 		/* Without a back end it is not one, or not yet. */
-		error = xenstore_exists(NULL, list->xl_nodes[list->xl_count].xl_node, "backend",
-		    &exists);
+		error = xenstore_exists(NULL,
+		    list->xl_nodes[list->xl_count].xl_node, "backend", &exists);
 		if (error != 0 || !exists)
 			continue;
-		strlcpy(list->xl_nodes[list->xl_count].xl_type, type, XENBUS_TYPELEN);
+		strlcpy(list->xl_nodes[list->xl_count].xl_type, type,
+		    XENBUS_TYPELEN);
 		list->xl_count++;
 	}
 	xenstore_free(units);
@@ -224,7 +239,10 @@ xenbus_is_listed(const struct xenbus_list *list, const char *node)
 	return (false);
 }
 
-/* One that is not listed, or in whose place another is, and that this scan has not tried to delete. */
+/*
+ * One that is not listed, or in whose place another is, and that this scan has
+ * not tried to delete.
+ */
 static struct xenbus_child *
 xenbus_unlisted(struct xenbus_softc *sc, const struct xenbus_list *list)
 {
@@ -239,8 +257,9 @@ xenbus_unlisted(struct xenbus_softc *sc, const struct xenbus_list *list)
 }
 
 /*
- * Delete the devices that are not listed any more.  One that another thread attaches or detaches is
- * tried again in a second: what that thread does may leave the device without a driver.
+ * Delete the devices that are not listed any more.  One that another thread
+ * attaches or detaches is tried again in a second: what that thread does may
+ * leave the device without a driver.
  */
 static void
 xenbus_prune(struct xenbus_softc *sc, const struct xenbus_list *list)
@@ -257,17 +276,19 @@ xenbus_prune(struct xenbus_softc *sc, const struct xenbus_list *list)
 		if (error == 0)
 			continue;
 		if (!xb->xb_stays)
-			device_printf(sc->xbs_dev, "%s was removed, but can't be detached yet (error "
+			device_printf(sc->xbs_dev,
+			    "%s was removed, but can't be detached yet (error "
 			    "%d)\n", xb->xb_node, error);
 		xb->xb_stays = refused = true;
 	}
 	if (refused)
-		taskqueue_enqueue_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, hz);
+		taskqueue_enqueue_timeout(sc->xbs_scan_queue,
+		    &sc->xbs_scan_task, hz);
 }
 
 /*
- * Make the children agree with the toolstack's list.  If it can't be read, they stay as they are, and
- * it is read again.
+ * Make the children agree with the toolstack's list.  If it can't be read, they
+ * stay as they are, and it is read again.
  */
 static void
 xenbus_scan(void *arg, int pending __unused)
@@ -282,9 +303,11 @@ xenbus_scan(void *arg, int pending __unused)
 	error = xenbus_list_all(sc, list);
 	if (error != 0) {
 		if (!sc->xbs_unlisted)
-			device_printf(sc->xbs_dev, "devices can't be listed (error %d)\n", error);
+			device_printf(sc->xbs_dev,
+			    "devices can't be listed (error %d)\n", error);
 		sc->xbs_unlisted = true;
-		taskqueue_enqueue_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, hz);
+		taskqueue_enqueue_timeout(sc->xbs_scan_queue,
+		    &sc->xbs_scan_task, hz);
 		free(list, M_XENBUS);
 		return;
 	}
@@ -298,7 +321,8 @@ xenbus_scan(void *arg, int pending __unused)
 			xenbus_kick(xb, 0);
 			continue;
 		}
-		xb = xenbus_add(sc, list->xl_nodes[i].xl_type, list->xl_nodes[i].xl_node);
+		xb = xenbus_add(sc, list->xl_nodes[i].xl_type,
+		    list->xl_nodes[i].xl_node);
 		if (xb != NULL)
 			xenbus_try(xb);
 	}
@@ -307,8 +331,8 @@ xenbus_scan(void *arg, int pending __unused)
 }
 
 /*
- * device, device/TYPE or device/TYPE/NUMBER came or went, or got another back end?  What is deeper
- * is the front ends' own.
+ * device, device/TYPE or device/TYPE/NUMBER came or went, or got another back
+ * end?  What is deeper is the front ends' own.
  */
 static void
 xenbus_devices_watch(struct xenstore_watch *w, const char *path)
@@ -322,7 +346,8 @@ xenbus_devices_watch(struct xenstore_watch *w, const char *path)
 		depth += *p == '/' ? 1 : 0;
 	p = strrchr(path, '/');
 	if (depth <= 2 || (depth == 3 && strcmp(p, "/backend") == 0))
-		taskqueue_enqueue_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, 0);
+		taskqueue_enqueue_timeout(sc->xbs_scan_queue,
+		    &sc->xbs_scan_task, 0);
 }
 
 /* Is it still to be seen whether this one connects? */
@@ -330,15 +355,16 @@ static bool
 xenbus_is_connecting(struct xenbus_child *xb)
 {
 
-	return (atomic_load_acq_int(&xb->xb_begins) != 0 || xb->xb_phase == XB_WAIT ||
-	    xb->xb_phase == XB_PUBLISHED);
+	return (atomic_load_acq_int(&xb->xb_begins) != 0 ||
+	    xb->xb_phase == XB_WAIT || xb->xb_phase == XB_PUBLISHED);
 }
 
 void
 xenbus_wait_connect(device_t dev)
 {
 	struct xenbus_softc *sc = device_get_softc(dev);
-	sbintime_t deadline = sbinuptime() + xen_tunable(XEN_CONNECT_WAIT) * SBT_1S;
+	sbintime_t deadline = sbinuptime() +
+	    xen_tunable(XEN_CONNECT_WAIT) * SBT_1S;
 	struct xenbus_child *xb;
 	bool connecting;
 
@@ -361,17 +387,20 @@ xenbus_report_missing(device_t dev)
 
 	bus_topo_lock();
 	TAILQ_FOREACH(xb, &sc->xbs_children, xb_link) {
-		if (xb->xb_connects != 0 && xb->xb_phase != XB_LIVE && xb->xb_phase != XB_IDLE)
-			device_printf(xb->xb_dev, "no back end after the suspension (%s, it is "
-			    "%s); waiting for one\n", xenbus_phase_names[xb->xb_phase],
+		if (xb->xb_connects != 0 && xb->xb_phase != XB_LIVE &&
+		    xb->xb_phase != XB_IDLE)
+			device_printf(xb->xb_dev,
+			    "no back end after the suspension (%s, it is "
+			    "%s); waiting for one\n",
+			    xenbus_phase_names[xb->xb_phase],
 			    xenbus_state_name(xb->xb_other));
 	}
 	bus_topo_unlock();
 }
 
 /*
- * Call something for each of the front ends, which are held.  A thread that deletes one may have the
- * topology lock, and waits for xenbus_held.
+ * Call something for each of the front ends, which are held.  A thread that
+ * deletes one may have the topology lock, and waits for xenbus_held.
  */
 static void
 xenbus_each_held(device_t bus, void (*fn)(struct xenbus_child *))
@@ -412,7 +441,8 @@ void
 xenbus_resume(device_t bus, bool cancelled)
 {
 
-	xenbus_each_held(bus, cancelled ? xenbus_resume_child : xenbus_begin_again);
+	xenbus_each_held(bus, cancelled ? xenbus_resume_child :
+	    xenbus_begin_again);
 	xenbus_go_on();
 }
 
@@ -439,7 +469,8 @@ xenbus_drop(device_t bus, const char *node)
 		}
 		if (xb == NULL && sc->xbs_deleting == 0)
 			return;
-		if (xb == NULL || xb->xb_deleting || device_delete_child(bus, xb->xb_dev) != 0)
+		if (xb == NULL || xb->xb_deleting ||
+		    device_delete_child(bus, xb->xb_dev) != 0)
 			pause("xbdrop", MAX(hz / 50, 1));
 	}
 }
@@ -461,7 +492,10 @@ xenbus_try_all(device_t dev)
 	struct xenbus_softc *sc = device_get_softc(dev);
 	struct xenbus_child *xb;
 
-	/* An attach may sleep, and front ends be deleted meanwhile: each time from the first one. */
+	/*
+	 * An attach may sleep, and front ends be deleted meanwhile: each time
+	 * from the first one.
+	 */
 	sc->xbs_drivers++;
 	do {
 		TAILQ_FOREACH(xb, &sc->xbs_children, xb_link) {
@@ -484,7 +518,8 @@ xenbus_driver_added(device_t dev, driver_t *driver __unused)
 }
 
 static int
-xenbus_read_ivar(device_t dev __unused, device_t child, int which, uintptr_t *result)
+xenbus_read_ivar(device_t dev __unused, device_t child, int which,
+    uintptr_t *result)
 {
 	struct xenbus_child *xb = xenbus_child_of(child);
 
@@ -528,7 +563,8 @@ xenbus_child_detached(device_t dev __unused, device_t child)
 {
 
 	KASSERT(xenbus_child_of(child)->xb_phase == XB_IDLE,
-	    ("%s: the driver of %s did not call xenbus_leave()", __func__, xenbus_get_node(child)));
+	    ("%s: the driver of %s did not call xenbus_leave()", __func__,
+	    xenbus_get_node(child)));
 }
 
 static void
@@ -549,7 +585,8 @@ xenbus_child_deleted(device_t dev, device_t child)
 }
 
 static void
-xenbus_hint_unit(device_t dev __unused, device_t child, const char *name, int *unitp)
+xenbus_hint_unit(device_t dev __unused, device_t child, const char *name,
+    int *unitp)
 {
 	int unit = xen_front_unit(xenbus_get_node(child));
 
@@ -584,13 +621,17 @@ xenbus_print_child(device_t dev, device_t child)
 	return (n);
 }
 
-/* Front ends without a driver are many, and none is a surprise: device/suspend, vkbd ... */
+/*
+ * Front ends without a driver are many, and none is a surprise: device/suspend,
+ * vkbd ...
+ */
 static void
 xenbus_probe_nomatch(device_t dev, device_t child)
 {
 
 	if (bootverbose)
-		device_printf(dev, "no driver for %s\n", xenbus_get_node(child));
+		device_printf(dev, "no driver for %s\n",
+		    xenbus_get_node(child));
 }
 
 static int
@@ -602,18 +643,23 @@ xenbus_sysctl_devices(SYSCTL_HANDLER_ARGS)
 	struct sbuf *sb;
 	int error;
 
-	/* A buffer that does not grow: nothing below sleeps, which would drop the lock. */
-	sb = sbuf_new(NULL, NULL, XENBUS_MAX_DEVICES * XENBUS_LINELEN, SBUF_FIXEDLEN);
+	/*
+	 * A buffer that does not grow: nothing below sleeps, which would drop
+	 * the lock.
+	 */
+	sb = sbuf_new(NULL, NULL, XENBUS_MAX_DEVICES * XENBUS_LINELEN,
+	    SBUF_FIXEDLEN);
 	bus_topo_lock();
 	TAILQ_FOREACH(xb, &sc->xbs_children, xb_link) {
 		phase = xb->xb_phase;
 		/* Pairs with the release in xenbus_step_published(). */
 		atomic_thread_fence_acq();
 		sbuf_printf(sb, "\n%s %s %s state %s other %s connects %ju%s",
-		    device_is_attached(xb->xb_dev) ? device_get_nameunit(xb->xb_dev) : "-",
-		    xb->xb_node, xenbus_phase_names[phase],
-		    xenbus_state_name(xb->xb_state), xenbus_state_name(xb->xb_other),
-		    (uintmax_t)xb->xb_connects, xb->xb_lost ? " failed" : "");
+		    device_is_attached(xb->xb_dev) ?
+		    device_get_nameunit(xb->xb_dev) : "-", xb->xb_node,
+		    xenbus_phase_names[phase], xenbus_state_name(xb->xb_state),
+		    xenbus_state_name(xb->xb_other), (uintmax_t)xb->xb_connects,
+		    xb->xb_lost ? " failed" : "");
 	}
 	bus_topo_unlock();
 	error = sbuf_finish(sb);
@@ -631,22 +677,28 @@ xenbus_add_sysctls(struct xenbus_softc *sc)
 		uint64_t	*value;
 		const char	*descr;
 	} counters[] = {
-		{ "invalid", &xenbus_invalid, "Values in xenstore that were refused" },
-		{ "unsaid", &xenbus_unsaid, "Messages that were suppressed by a rate limit" },
-		{ "delayed", &xenbus_delayed, "Rate-limited changes by back ends, handled later" },
-		{ "retries", &xenbus_retries, "Set-ups that failed for a reason that may pass" },
-		{ "unanswered", &xenbus_putoffs, "Steps that xenstore did not answer" },
+		{ "invalid", &xenbus_invalid,
+		    "Values in xenstore that were refused" },
+		{ "unsaid", &xenbus_unsaid,
+		    "Messages that were suppressed by a rate limit" },
+		{ "delayed", &xenbus_delayed,
+		    "Rate-limited changes by back ends, handled later" },
+		{ "retries", &xenbus_retries,
+		    "Set-ups that failed for a reason that may pass" },
+		{ "unanswered", &xenbus_putoffs,
+		    "Steps that xenstore did not answer" },
 	};
 	struct sysctl_ctx_list *ctx = device_get_sysctl_ctx(sc->xbs_dev);
-	struct sysctl_oid_list *list = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xbs_dev));
+	struct sysctl_oid_list *list =
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xbs_dev));
 	u_int i;
 
-	SYSCTL_ADD_PROC(ctx, list, OID_AUTO, "devices",
-	    CTLTYPE_STRING | CTLFLAG_RD | CTLFLAG_MPSAFE, sc, 0, xenbus_sysctl_devices, "A",
+	SYSCTL_ADD_PROC(ctx, list, OID_AUTO, "devices", CTLTYPE_STRING |
+	    CTLFLAG_RD | CTLFLAG_MPSAFE, sc, 0, xenbus_sysctl_devices, "A",
 	    "Each front end, and how far it has come");
 	for (i = 0; i < nitems(counters); i++)
-		SYSCTL_ADD_U64(ctx, list, OID_AUTO, counters[i].name, CTLFLAG_RD,
-		    counters[i].value, 0, counters[i].descr);
+		SYSCTL_ADD_U64(ctx, list, OID_AUTO, counters[i].name,
+		    CTLFLAG_RD, counters[i].value, 0, counters[i].descr);
 }
 
 static int
@@ -666,7 +718,8 @@ xenbus_watch_devices(struct xenbus_softc *sc)
 	sc->xbs_watch.xw_arg = sc;
 	error = xenstore_watch_add(&sc->xbs_watch, XENBUS_DIR, NULL);
 	if (error != 0)
-		device_printf(sc->xbs_dev, "devices can't be watched (error %d)\n", error);
+		device_printf(sc->xbs_dev,
+		    "devices can't be watched (error %d)\n", error);
 	return (error);
 }
 
@@ -676,8 +729,11 @@ xenbus_stop_scans(struct xenbus_softc *sc)
 {
 
 	xenstore_watch_remove(&sc->xbs_watch);
-	/* A scan that can't list the devices, or delete one, schedules another. */
-	while (taskqueue_cancel_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, NULL) != 0)
+	/*
+	 * A scan that can't list the devices, or delete one, schedules another.
+	 */
+	while (taskqueue_cancel_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task,
+	    NULL) != 0)
 		taskqueue_drain_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task);
 }
 
@@ -699,7 +755,8 @@ xenbus_delete_all(struct xenbus_softc *sc)
 			pause("xbdele", MAX(hz / 50, 1));
 	} while (error == 0 && (xb != NULL || sc->xbs_deleting != 0));
 	if (error != 0)
-		device_printf(sc->xbs_dev, "%s can't be detached (error %d): the module stays\n",
+		device_printf(sc->xbs_dev,
+		    "%s can't be detached (error %d): the module stays\n",
 		    xb->xb_node, error);
 	return (error);
 }
@@ -720,7 +777,8 @@ xenbus_detach(device_t dev)
 		sc->xbs_leaving = false;
 		/* It stays; what changed meanwhile is still to be seen. */
 		(void)xenbus_watch_devices(sc);
-		taskqueue_enqueue_timeout(sc->xbs_scan_queue, &sc->xbs_scan_task, 0);
+		taskqueue_enqueue_timeout(sc->xbs_scan_queue,
+		    &sc->xbs_scan_task, 0);
 		return (error);
 	}
 	EVENTHANDLER_DEREGISTER(device_detach, sc->xbs_detach_tag);
@@ -737,17 +795,19 @@ xenbus_attach(device_t dev)
 
 	sc->xbs_dev = dev;
 	TAILQ_INIT(&sc->xbs_children);
-	sc->xbs_queue = taskqueue_create("xenbus", M_WAITOK, taskqueue_thread_enqueue,
-	    &sc->xbs_queue);
+	sc->xbs_queue = taskqueue_create("xenbus", M_WAITOK,
+	    taskqueue_thread_enqueue, &sc->xbs_queue);
 	error = taskqueue_start_threads(&sc->xbs_queue, 1, PWAIT, "xenbus");
-	sc->xbs_scan_queue = taskqueue_create("xenbus scan", M_WAITOK, taskqueue_thread_enqueue,
-	    &sc->xbs_scan_queue);
-	TIMEOUT_TASK_INIT(sc->xbs_scan_queue, &sc->xbs_scan_task, 0, xenbus_scan, sc);
+	sc->xbs_scan_queue = taskqueue_create("xenbus scan", M_WAITOK,
+	    taskqueue_thread_enqueue, &sc->xbs_scan_queue);
+	TIMEOUT_TASK_INIT(sc->xbs_scan_queue, &sc->xbs_scan_task, 0,
+	    xenbus_scan, sc);
 	if (error == 0)
-		error = taskqueue_start_threads(&sc->xbs_scan_queue, 1, PWAIT, "xenbus scan");
+		error = taskqueue_start_threads(&sc->xbs_scan_queue, 1, PWAIT,
+		    "xenbus scan");
 	xenbus_add_sysctls(sc);
-	sc->xbs_detach_tag = EVENTHANDLER_REGISTER(device_detach, xenbus_device_detach, sc,
-	    EVENTHANDLER_PRI_ANY);
+	sc->xbs_detach_tag = EVENTHANDLER_REGISTER(device_detach,
+	    xenbus_device_detach, sc, EVENTHANDLER_PRI_ANY);
 	if (error == 0)
 		error = xenbus_watch_devices(sc);
 	if (error != 0) {
@@ -759,12 +819,16 @@ xenbus_attach(device_t dev)
 	return (0);
 }
 
-/* A guest can't suspend itself and keep its back ends: the toolstack does, by control/shutdown. */
+/*
+ * A guest can't suspend itself and keep its back ends: the toolstack does, by
+ * control/shutdown.
+ */
 static int
 xenbus_refuse_sleep(device_t dev)
 {
 
-	device_printf(dev, "a domain is suspended by its toolstack only (xl save)\n");
+	device_printf(dev,
+	    "a domain is suspended by its toolstack only (xl save)\n");
 	return (EOPNOTSUPP);
 }
 

@@ -5,8 +5,9 @@
  */
 
 /*
- * What a front end and its back end tell each other by xenstore: our state, theirs, and what changes in
- * their directory.  xenbus_state.c is what follows from it.
+ * What a front end and its back end tell each other by xenstore: our state,
+ * theirs, and what changes in their directory.  xenbus_state.c is what follows
+ * from it.
  *
  * Locking: see struct xenbus_child.
  */
@@ -68,7 +69,10 @@ xenbus_put_off(struct xenbus_child *xb, u_int wants)
 	xenbus_defer(xb, wants);
 }
 
-/* One that the toolstack has made since, for another device of this number, has Initialising. */
+/*
+ * One that the toolstack has made since, for another device of this number, has
+ * Initialising.
+ */
 static int
 xenbus_tell_tx(struct xenstore_tx *tx, void *arg)
 {
@@ -79,20 +83,26 @@ xenbus_tell_tx(struct xenstore_tx *tx, void *arg)
 	error = xenstore_read(tx, xb->xb_node, "state", &old, NULL);
 	if (error != 0)
 		return (error);
-	if (xb->xb_written > XenbusStateInitialising && strcmp(old, XENBUS_INITIALISING) == 0)
+	if (xb->xb_written > XenbusStateInitialising &&
+	    strcmp(old, XENBUS_INITIALISING) == 0)
 		error = ENODEV;
 	xenstore_free(old);
 	if (error == 0)
-		error = xenstore_printf(tx, xb->xb_node, "state", "%d", xb->xb_state);
+		error = xenstore_printf(tx, xb->xb_node, "state",
+		    "%d", xb->xb_state);
 	return (error);
 }
 
-/* Our device is not there any more: its users don't wait, and the bus deletes it. */
+/*
+ * Our device is not there any more: its users don't wait, and the bus deletes
+ * it.
+ */
 static void
 xenbus_give_way(struct xenbus_child *xb)
 {
 
-	xenbus_say(xb, "the toolstack has put another device in the place of this one");
+	xenbus_say(xb,
+	    "the toolstack has put another device in the place of this one");
 	xb->xb_replaced = true;
 	if (xb->xb_connects != 0 && !xb->xb_lost)
 		XENFRONT_LOST(xb->xb_dev);
@@ -100,7 +110,10 @@ xenbus_give_way(struct xenbus_child *xb)
 	taskqueue_enqueue_timeout(xb->xb_scan_task->q, xb->xb_scan_task, 0);
 }
 
-/* Write our state for the back end.  If xenstore does not answer, each step tries again. */
+/*
+ * Write our state for the back end.  If xenstore does not answer, each step
+ * tries again.
+ */
 int
 xenbus_tell(struct xenbus_child *xb, enum xenbus_state state)
 {
@@ -113,12 +126,14 @@ xenbus_tell(struct xenbus_child *xb, enum xenbus_state state)
 	error = xenstore_transaction(xenbus_tell_tx, xb);
 	if (error == ENODEV)
 		xenbus_give_way(xb);
-	xb->xb_untold = error != 0 && !xb->xb_replaced && !xenstore_is_missing(error);
+	xb->xb_untold = error != 0 && !xb->xb_replaced &&
+	    !xenstore_is_missing(error);
 	if (error == 0 || xb->xb_untold)
 		xb->xb_written = error == 0 ? state : XenbusStateUnknown;
 	if (xb->xb_untold) {
 		if (!untold)
-			xenbus_say(xb, "state %s could not be written (error %d): trying again",
+			xenbus_say(xb,
+			    "state %s could not be written (error %d): trying again",
 			    xenbus_state_name(state), error);
 		xenbus_put_off(xb, 0);
 	}
@@ -127,7 +142,10 @@ xenbus_tell(struct xenbus_child *xb, enum xenbus_state state)
 	return (xb->xb_untold ? error : 0);
 }
 
-/* The back end's state.  Returns 0, or an error if it is not known.  Another device's is none. */
+/*
+ * The back end's state.  Returns 0, or an error if it is not known.  Another
+ * device's is none.
+ */
 int
 xenbus_read_otherend_state(struct xenbus_child *xb, enum xenbus_state *other)
 {
@@ -135,7 +153,8 @@ xenbus_read_otherend_state(struct xenbus_child *xb, enum xenbus_state *other)
 	int error;
 
 	if (xb->xb_path[0] != '\0' && !xb->xb_replaced) {
-		error = xenbus_peek(xb->xb_path, "state", XENBUS_MAX_STATE, &state);
+		error = xenbus_peek(xb->xb_path, "state", XENBUS_MAX_STATE,
+		    &state);
 		if (error != 0)
 			return (error);
 	}
@@ -143,7 +162,10 @@ xenbus_read_otherend_state(struct xenbus_child *xb, enum xenbus_state *other)
 	return (0);
 }
 
-/* Is the device to stay?  The toolstack clears `online' to end it.  Returns 0, or an error: unknown. */
+/*
+ * Is the device to stay?  The toolstack clears `online' to end it.  Returns 0,
+ * or an error: unknown.
+ */
 int
 xenbus_ask_online(struct xenbus_child *xb, bool *online)
 {
@@ -164,7 +186,10 @@ xenbus_is_online(struct xenbus_child *xb)
 	return (xenbus_ask_online(xb, &online) != 0 || online);
 }
 
-/* Something in the back end's directory changed: remember what, and take a step. */
+/*
+ * Something in the back end's directory changed: remember what, and take a
+ * step.
+ */
 static void
 xenbus_otherend_watch(struct xenstore_watch *w, const char *path)
 {
@@ -173,12 +198,14 @@ xenbus_otherend_watch(struct xenstore_watch *w, const char *path)
 	const char *name;
 	u_int i;
 
-	name = strncmp(path, w->xw_path, len) == 0 && path[len] == '/' ? path + len + 1 : "";
+	name = strncmp(path, w->xw_path, len) == 0 &&
+	    path[len] == '/' ? path + len + 1 : "";
 	mtx_lock(&xb->xb_mtx);
 	if (strlen(name) >= XENBUS_NAMELEN || name[0] == '\0')
 		xb->xb_wants |= name[0] == '\0' ? XENBUS_WANT_CHANGES : 0;
 	else if (strcmp(name, "state") != 0 && strcmp(name, "online") != 0) {
-		for (i = 0; i < xb->xb_nchanges && strcmp(xb->xb_changes[i], name) != 0; i++)
+		for (i = 0; i < xb->xb_nchanges &&
+		    strcmp(xb->xb_changes[i], name) != 0; i++)
 			continue;
 		if (i == XENBUS_CHANGES)
 			xb->xb_wants |= XENBUS_WANT_CHANGES;
@@ -191,7 +218,10 @@ xenbus_otherend_watch(struct xenstore_watch *w, const char *path)
 	xenbus_kick(xb, 0);
 }
 
-/* Find the back end, and watch it.  Without an answer of xenstore, the known one is kept. */
+/*
+ * Find the back end, and watch it.  Without an answer of xenstore, the known
+ * one is kept.
+ */
 int
 xenbus_meet(struct xenbus_child *xb)
 {
@@ -215,6 +245,7 @@ xenbus_meet(struct xenbus_child *xb)
 	xb->xb_watch.xw_arg = xb;
 	error = xenstore_watch_add(&xb->xb_watch, xb->xb_path, NULL);
 	if (error != 0)
-		xenbus_say(xb, "back end \"%s\" can't be watched (error %d)", xb->xb_path, error);
+		xenbus_say(xb, "back end \"%s\" can't be watched (error %d)",
+		    xb->xb_path, error);
 	return (error);
 }

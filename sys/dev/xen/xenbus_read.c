@@ -7,15 +7,17 @@
 /*
  * What a front end's driver reads from xenstore and writes to it; see xenbus.h.
  *
- * Trust.  What the back end's directory holds was written by another domain.  A number is digits and
- * nothing else, and in bounds; a string has a length and no NUL inside.  Each is read once: a value
- * that was checked is the value that is used.
+ * Trust.  What the back end's directory holds was written by another domain.  A
+ * number is digits and nothing else, and in bounds; a string has a length and
+ * no NUL inside.  Each is read once: a value that was checked is the value that
+ * is used.
  *
- * A back end may write invalid values at any rate: messages about a front end are limited to a few at
- * a time (xenbus_say()), and those that were not printed are counted.
+ * A back end may write invalid values at any rate: messages about a front end
+ * are limited to a few at a time (xenbus_say()), and those that were not
+ * printed are counted.
  *
- * Locking.  None: strings of the ivars do not change while a method runs, and these are called from
- * methods.
+ * Locking.  None: strings of the ivars do not change while a method runs, and
+ * these are called from methods.
  */
 
 #include <sys/param.h>
@@ -35,7 +37,8 @@
 
 #define	XENBUS_SHOWN	40	/* bytes of a strange value in a message */
 #define	XENBUS_SAYLEN	256
-#define	XENBUS_MORE_QUEUES 60	/* of all front ends, beside the first of each */
+#define	XENBUS_MORE_QUEUES 60	/* of all front ends,
+				 * beside the first of each */
 #define	XENBUS_SAY_BURST 32
 #define	XENBUS_SAY_SECS	10
 
@@ -114,7 +117,8 @@ xenbus_say(struct xenbus_child *xb, const char *fmt, ...)
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	if (unsaid != 0)
-		device_printf(xb->xb_dev, "%u messages were left out\n", unsaid);
+		device_printf(xb->xb_dev, "%u messages were left out\n",
+		    unsaid);
 	device_printf(xb->xb_dev, "%s\n", text);
 }
 
@@ -143,8 +147,8 @@ xenbus_dir(device_t dev, enum xenbus_side side)
 
 /* Report an invalid value, in printable characters only. */
 static void
-xenbus_complain(device_t dev, enum xenbus_side side, const char *name, const char *value,
-    const char *what)
+xenbus_complain(device_t dev, enum xenbus_side side, const char *name,
+    const char *value, const char *what)
 {
 	char shown[XENBUS_SHOWN + 1];
 	u_int i;
@@ -154,12 +158,17 @@ xenbus_complain(device_t dev, enum xenbus_side side, const char *name, const cha
 	shown[i] = '\0';
 	atomic_add_64(&xenbus_invalid, 1);
 	xenbus_say(xenbus_child_of(dev), "%s end's \"%s\" is \"%s\"%s, %s",
-	    side == XENBUS_FRONT ? "front" : "back", name, shown, value[i] != '\0' ? "..." : "", what);
+	    side == XENBUS_FRONT ? "front" : "back", name, shown,
+	    value[i] != '\0' ? "..." : "", what);
 }
 
-/* Read a value of a directory; xb_unread if xenstore did not answer whether there is one. */
+/*
+ * Read a value of a directory; xb_unread if xenstore did not answer whether
+ * there is one.
+ */
 static int
-xenbus_read_text(device_t dev, enum xenbus_side side, const char *name, char **text, size_t *len)
+xenbus_read_text(device_t dev, enum xenbus_side side, const char *name,
+    char **text, size_t *len)
 {
 	int error;
 
@@ -191,8 +200,8 @@ xenbus_parse_number(const char *text, size_t len, uint64_t *value)
 }
 
 int
-xenbus_read_number(device_t dev, enum xenbus_side side, const char *name, uint64_t min,
-    uint64_t max, uint64_t *value)
+xenbus_read_number(device_t dev, enum xenbus_side side, const char *name,
+    uint64_t min, uint64_t max, uint64_t *value)
 {
 	const char *wrong;
 	char *text;
@@ -215,8 +224,8 @@ xenbus_read_number(device_t dev, enum xenbus_side side, const char *name, uint64
 }
 
 int
-xenbus_read_setting(device_t dev, enum xenbus_side side, const char *name, uint64_t min,
-    uint64_t max, uint64_t otherwise, uint64_t *value)
+xenbus_read_setting(device_t dev, enum xenbus_side side, const char *name,
+    uint64_t min, uint64_t max, uint64_t otherwise, uint64_t *value)
 {
 	int error;
 
@@ -229,8 +238,8 @@ xenbus_read_setting(device_t dev, enum xenbus_side side, const char *name, uint6
 }
 
 uint64_t
-xenbus_read_option(device_t dev, enum xenbus_side side, const char *name, uint64_t max,
-    uint64_t otherwise)
+xenbus_read_option(device_t dev, enum xenbus_side side, const char *name,
+    uint64_t max, uint64_t otherwise)
 {
 	uint64_t value;
 
@@ -247,7 +256,8 @@ xenbus_feature(device_t dev, const char *name)
 }
 
 int
-xenbus_read_string(device_t dev, enum xenbus_side side, const char *name, char *buf, size_t size)
+xenbus_read_string(device_t dev, enum xenbus_side side, const char *name,
+    char *buf, size_t size)
 {
 	char *text;
 	size_t len;
@@ -258,7 +268,8 @@ xenbus_read_string(device_t dev, enum xenbus_side side, const char *name, char *
 	if (error != 0)
 		return (error);
 	if (len >= size || strlen(text) != len) {
-		xenbus_complain(dev, side, name, text, len >= size ? "too long" : "cut short");
+		xenbus_complain(dev, side, name, text, len >= size ? "too long"
+		    : "cut short");
 		error = EMSGSIZE;
 	} else
 		memcpy(buf, text, len + 1);
@@ -310,7 +321,8 @@ xenbus_publish_tx(struct xenstore_tx *tx, void *arg)
 }
 
 int
-xenbus_publish(device_t dev, int (*fn)(device_t dev, struct xenstore_tx *tx, void *arg), void *arg)
+xenbus_publish(device_t dev,
+    int (*fn)(device_t dev, struct xenstore_tx *tx, void *arg), void *arg)
 {
 	struct xenbus_publish p = { dev, fn, arg };
 
@@ -318,14 +330,17 @@ xenbus_publish(device_t dev, int (*fn)(device_t dev, struct xenstore_tx *tx, voi
 }
 
 int
-xenbus_write_number(device_t dev, struct xenstore_tx *tx, const char *name, uint64_t value)
+xenbus_write_number(device_t dev, struct xenstore_tx *tx, const char *name,
+    uint64_t value)
 {
 
-	return (xenstore_printf(tx, xenbus_dir(dev, XENBUS_FRONT), name, "%ju", (uintmax_t)value));
+	return (xenstore_printf(tx, xenbus_dir(dev, XENBUS_FRONT), name,
+	    "%ju", (uintmax_t)value));
 }
 
 int
-xenbus_write_string(device_t dev, struct xenstore_tx *tx, const char *name, const char *value)
+xenbus_write_string(device_t dev, struct xenstore_tx *tx, const char *name,
+    const char *value)
 {
 
 	return (xenstore_write(tx, xenbus_dir(dev, XENBUS_FRONT), name, value));
@@ -339,8 +354,8 @@ xenbus_remove(device_t dev, struct xenstore_tx *tx, const char *name)
 }
 
 /*
- * A number that may be missing, or invalid, without a message: *value is then unchanged.  Returns 0,
- * or an error if it is not known what there is.
+ * A number that may be missing, or invalid, without a message: *value is then
+ * unchanged.  Returns 0, or an error if it is not known what there is.
  */
 int
 xenbus_peek(const char *dir, const char *name, uint64_t max, uint64_t *value)
@@ -354,15 +369,16 @@ xenbus_peek(const char *dir, const char *name, uint64_t max, uint64_t *value)
 	if (error != 0)
 		return (xenstore_is_missing(error) ? 0 : error);
 	n = strtoul(text, &end, 10);
-	if (len > 0 && text[0] >= '0' && text[0] <= '9' && end == text + len && n <= max)
+	if (len > 0 && text[0] >= '0' && text[0] <= '9' && end == text + len &&
+	    n <= max)
 		*value = n;
 	xenstore_free(text);
 	return (0);
 }
 
 /*
- * Find the back end.  The toolstack writes it to our directory: a domain, and a path in that domain's
- * directory.  A path elsewhere is refused.
+ * Find the back end.  The toolstack writes it to our directory: a domain, and a
+ * path in that domain's directory.  A path elsewhere is refused.
  */
 int
 xenbus_find_otherend(struct xenbus_child *xb, char *path, size_t size)
@@ -374,12 +390,15 @@ xenbus_find_otherend(struct xenbus_child *xb, char *path, size_t size)
 	error = xenbus_read_number(xb->xb_dev, XENBUS_FRONT, "backend-id", 0,
 	    DOMID_FIRST_RESERVED - 1, &id);
 	if (error == 0)
-		error = xenbus_read_string(xb->xb_dev, XENBUS_FRONT, "backend", path, size);
+		error = xenbus_read_string(xb->xb_dev, XENBUS_FRONT,
+		    "backend", path, size);
 	if (error != 0)
 		return (error);
-	snprintf(prefix, sizeof(prefix), "/local/domain/%ju/backend/", (uintmax_t)id);
+	snprintf(prefix, sizeof(prefix), "/local/domain/%ju/backend/",
+	    (uintmax_t)id);
 	if (strncmp(path, prefix, strlen(prefix)) != 0) {
-		xenbus_say(xb, "back end \"%s\" is not in domain %ju's directory", path,
+		xenbus_say(xb,
+		    "back end \"%s\" is not in domain %ju's directory", path,
 		    (uintmax_t)id);
 		return (EINVAL);
 	}

@@ -13,48 +13,57 @@
  *	  |               |                 | anything else, reset
  *	  | leave         |                 v        stop()    v
  *	  |               |              CLOSING <-------------+
- *	  |               |                 |  Closed, Unknown, or XENBUS_CLOSE_SECS
+ *	  |               |                 |  Closed, Unknown, or
+ *	  |               |                 |  XENBUS_CLOSE_SECS
  *	  |               |                 v        release()
  *	  +---------------+------------- CLOSED
  *	                   back end begins again
  *
- * A front end's task takes a step whenever its back end's directory changed or a request is pending
- * (xb_wants); it reads the back end's state afresh each time, so that states that it missed, or saw
- * twice, are harmless.  A state that is missing (no directory, no permission) or not a number is
- * Unknown, which is how a back end that was removed looks.
+ * A front end's task takes a step whenever its back end's directory changed or
+ * a request is pending (xb_wants); it reads the back end's state afresh each
+ * time, so that states that it missed, or saw twice, are harmless.  A state
+ * that is missing (no directory, no permission) or not a number is Unknown,
+ * which is how a back end that was removed looks.
  *
- * xenstore may be slow, or unavailable for a while.  Without an answer nothing is known of the back
- * end, and the step is put off for a second; a state that could not be written is written then.  Only
- * the deadline in CLOSING does not depend on an answer.  setup() and live() that could not read a
- * value are called again.
+ * xenstore may be slow, or unavailable for a while.  Without an answer nothing
+ * is known of the back end, and the step is put off for a second; a state that
+ * could not be written is written then.  Only the deadline in CLOSING does not
+ * depend on an answer.  setup() and live() that could not read a value are
+ * called again.
  *
- * Our own state is written only to a directory that is there: writing it would otherwise make the
- * directory of a device that the toolstack has just removed.
+ * Our own state is written only to a directory that is there: writing it would
+ * otherwise make the directory of a device that the toolstack has just removed.
  *
- * The toolstack may remove a device and put another one in its place before we notice, as when the
- * domain was paused.  The new one's directory says Initialising, which is not what we wrote: nothing of
- * the first one's, least of all its requests, is for the second, and the bus makes a device for that.
+ * The toolstack may remove a device and put another one in its place before we
+ * notice, as when the domain was paused.  The new one's directory says
+ * Initialising, which is not what we wrote: nothing of the first one's, least
+ * of all its requests, is for the second, and the bus makes a device for that.
  *
- * When the rings are freed, the back end must have unmapped them, or its mapping keeps the pages
- * (xen_gnttab_pages_free()): so release() follows its state Closed, or a deadline.
+ * When the rings are freed, the back end must have unmapped them, or its
+ * mapping keeps the pages (xen_gnttab_pages_free()): so release() follows its
+ * state Closed, or a deadline.
  *
- * A suspension ends with new back ends.  A front end that has none after hw.xen.resume_wait seconds
- * has failed (lost()): its users get errors.  It keeps looking for one.
+ * A suspension ends with new back ends.  A front end that has none after
+ * hw.xen.resume_wait seconds has failed (lost()): its users get errors.  It
+ * keeps looking for one.
  *
- * A new back end in the place of one that disappeared is in InitWait while we are still Connected to
- * the old one.  Linux's then connects to the old rings, at any time, and does not read our state again
- * once Connected; so it has to have seen us Closed before we begin again.  It answers that with Closed.
+ * A new back end in the place of one that disappeared is in InitWait while we
+ * are still Connected to the old one.  Linux's then connects to the old rings,
+ * at any time, and does not read our state again once Connected; so it has to
+ * have seen us Closed before we begin again.  It answers that with Closed.
  *
- * An error of setup() or live() that may pass (no memory, no grants, a quota of xenstore's) is no
- * failure: everything is done again, later and later.
+ * An error of setup() or live() that may pass (no memory, no grants, a quota of
+ * xenstore's) is no failure: everything is done again, later and later.
  *
- * A device that had users and has failed, or that the toolstack has detached without removing it,
- * is lost to them (lost()), as it is after a suspension: nobody waits for what will not come.
+ * A device that had users and has failed, or that the toolstack has detached
+ * without removing it, is lost to them (lost()), as it is after a suspension:
+ * nobody waits for what will not come.
  *
- * After a failure of setup() or live() the same would fail again: the back end has to be seen in
- * another state than those where one begins, at the failure or later, before a new attempt.  A front
- * end begins at most once a second; changes are passed to the driver a few at once and then once a
- * second, however fast a back end makes them.
+ * After a failure of setup() or live() the same would fail again: the back end
+ * has to be seen in another state than those where one begins, at the failure
+ * or later, before a new attempt.  A front end begins at most once a second;
+ * changes are passed to the driver a few at once and then once a second,
+ * however fast a back end makes them.
  */
 
 #include <sys/param.h>
@@ -76,9 +85,12 @@
 #define	XENBUS_CLOSE_SECS	5
 #define	XENBUS_NEW_SECS		2	/* for one that is in InitWait */
 #define	XENBUS_GONE_SECS	2	/* for one whose state is missing */
-#define	XENBUS_AGAIN_SECS	32	/* at most, before what failed is tried again */
-#define	XENBUS_ENDED_SECS	5	/* for a toolstack that removes what it has detached */
-#define	XENBUS_ASK_SECS		5	/* a driver again whether its device is in use */
+#define	XENBUS_AGAIN_SECS	32	/* at most, before what
+					 * failed is tried again */
+#define	XENBUS_ENDED_SECS	5	/* for a toolstack that removes
+					 * what it has detached */
+#define	XENBUS_ASK_SECS		5	/* a driver again whether
+					 * its device is in use */
 #define	XENBUS_TELL_BURST	16	/* changes passed to a driver at once */
 #define	XENBUS_TELL_SECS	1	/* and then one in so many seconds */
 
@@ -124,7 +136,8 @@ static bool
 xenbus_is_beginning(enum xenbus_state other)
 {
 
-	return (other == XenbusStateInitialising || other == XenbusStateInitWait);
+	return (other == XenbusStateInitialising ||
+	    other == XenbusStateInitWait);
 }
 
 /* Report why, on the console and where the toolstack looks for it. */
@@ -151,7 +164,8 @@ xenbus_close(struct xenbus_child *xb, bool gone)
 
 	if (xb->xb_setup && XENFRONT_STOP(xb->xb_dev, gone) == EBUSY && !gone) {
 		if (!xb->xb_refused)
-			xenbus_say(xb, "the back end requests to close, but the device is in use");
+			xenbus_say(xb,
+			    "the back end requests to close, but the device is in use");
 		xb->xb_refused = true;
 		xb->xb_refused_at = ticks;
 		return (false);
@@ -185,14 +199,19 @@ xenbus_fail(struct xenbus_child *xb, int error, const char *why)
 	xenbus_lose(xb);
 }
 
-/* Do what failed once more, later and later: after 1, 2, 4 ... XENBUS_AGAIN_SECS. */
+/*
+ * Do what failed once more, later and later: after 1, 2, 4 ...
+ * XENBUS_AGAIN_SECS.
+ */
 static void
 xenbus_try_later(struct xenbus_child *xb, int error)
 {
 
 	if (xb->xb_tries == 0)
-		xenbus_say(xb, "can't be set up now (error %d): trying again", error);
-	xb->xb_again = ticks + MIN(1 << MIN(xb->xb_tries, 16), XENBUS_AGAIN_SECS) * hz;
+		xenbus_say(xb, "can't be set up now (error %d): trying again",
+		    error);
+	xb->xb_again = ticks + MIN(1 << MIN(xb->xb_tries, 16),
+	    XENBUS_AGAIN_SECS) * hz;
 	xb->xb_tries++;
 	atomic_add_64(&xenbus_retries, 1);
 }
@@ -205,7 +224,10 @@ xenbus_delay(const struct xenbus_child *xb)
 	return (xb->xb_tries == 0 ? 0 : MAX(xb->xb_again - ticks, 0));
 }
 
-/* How long to wait for the back end to disconnect, in ticks; not positive: no longer. */
+/*
+ * How long to wait for the back end to disconnect, in ticks; not positive: no
+ * longer.
+ */
 static int
 xenbus_patience(const struct xenbus_child *xb, enum xenbus_state other)
 {
@@ -217,13 +239,17 @@ xenbus_patience(const struct xenbus_child *xb, enum xenbus_state other)
 	case XenbusStateInitialising:
 		return (0);
 	case XenbusStateInitWait:
-		return (xb->xb_setup ? left - (XENBUS_CLOSE_SECS - XENBUS_NEW_SECS) * hz : 0);
+		return (xb->xb_setup ?
+		    left - (XENBUS_CLOSE_SECS - XENBUS_NEW_SECS) * hz : 0);
 	default:
 		return (left);
 	}
 }
 
-/* Read what the back end offers, and publish.  Returns false if that is to be done again, or failed. */
+/*
+ * Read what the back end offers, and publish.  Returns false if that is to be
+ * done again, or failed.
+ */
 static bool
 xenbus_set_up(struct xenbus_child *xb, enum xenbus_state *next)
 {
@@ -241,13 +267,17 @@ xenbus_set_up(struct xenbus_child *xb, enum xenbus_state *next)
 		xenbus_return_queues(xb);
 	if (pv_dev_may_pass(error)) {
 		xenbus_try_later(xb, error);
-		taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, xenbus_delay(xb));
+		taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task,
+		    xenbus_delay(xb));
 	} else if (error != 0)
 		xenbus_fail(xb, error, "can't be set up");
 	return (error == 0);
 }
 
-/* Call live(): after an error that may pass, the rings are freed, and made again. */
+/*
+ * Call live(): after an error that may pass, the rings are freed, and made
+ * again.
+ */
 static bool
 xenbus_go_live(struct xenbus_child *xb)
 {
@@ -263,7 +293,8 @@ xenbus_go_live(struct xenbus_child *xb)
 		return (false);
 	}
 	if (error != 0)
-		xenbus_fail(xb, error, "the device can't be attached with the values of its back end");
+		xenbus_fail(xb, error,
+		    "the device can't be attached with the values of its back end");
 	return (error == 0);
 }
 
@@ -275,7 +306,8 @@ xenbus_step_wait(struct xenbus_child *xb, enum xenbus_state other)
 	switch (other) {
 	case XenbusStateInitWait:
 		if (xenbus_delay(xb) != 0) {
-			taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, xenbus_delay(xb));
+			taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task,
+			    xenbus_delay(xb));
 			return;
 		}
 		if (!xenbus_set_up(xb, &next))
@@ -283,14 +315,19 @@ xenbus_step_wait(struct xenbus_child *xb, enum xenbus_state other)
 		xb->xb_setup = true;
 		xb->xb_phase = XB_PUBLISHED;
 		(void)xenbus_tell(xb, next);
-		/* Events of the state may have come while setup() was running. */
+		/*
+		 * Events of the state may have come while setup() was running.
+		 */
 		xenbus_kick(xb, 0);
 		return;
 	case XenbusStateConnected:
 	case XenbusStateInitialised:
 	case XenbusStateReconfiguring:
 	case XenbusStateReconfigured:
-		/* It is connected to an earlier instance, and has to disconnect first. */
+		/*
+		 * It is connected to an earlier instance, and has to disconnect
+		 * first.
+		 */
 		(void)xenbus_close(xb, true);
 		return;
 	case XenbusStateClosing:
@@ -315,11 +352,15 @@ xenbus_step_published(struct xenbus_child *xb, enum xenbus_state other)
 		if (!xenbus_go_live(xb))
 			return;
 		if (xb->xb_tries != 0)
-			xenbus_say(xb, "is set up after %u attempts", xb->xb_tries + 1);
+			xenbus_say(xb, "is set up after %u attempts",
+			    xb->xb_tries + 1);
 		xb->xb_missing = xb->xb_lost = false;
 		xb->xb_tries = 0;
 		xb->xb_connects++;
-		/* Last: dev.xenbus.0.devices is read without xb_sx, and what is live has not failed. */
+		/*
+		 * Last: dev.xenbus.0.devices is read without xb_sx, and what is
+		 * live has not failed.
+		 */
 		atomic_thread_fence_rel();
 		xb->xb_phase = XB_LIVE;
 		if (xb->xb_state != XenbusStateConnected)
@@ -334,9 +375,10 @@ xenbus_step_published(struct xenbus_child *xb, enum xenbus_state other)
 }
 
 /*
- * The back end requests to close.  If the toolstack has not requested that of it, it has failed,
- * and does not read its rings any more.  Else the driver says whether the device is in use; as
- * users end, and back ends fail meanwhile, it is asked again.
+ * The back end requests to close.  If the toolstack has not requested that of
+ * it, it has failed, and does not read its rings any more.  Else the driver
+ * says whether the device is in use; as users end, and back ends fail
+ * meanwhile, it is asked again.
  */
 static void
 xenbus_step_live_closing(struct xenbus_child *xb, u_int wants)
@@ -356,7 +398,8 @@ xenbus_step_live_closing(struct xenbus_child *xb, u_int wants)
 	    ticks - xb->xb_refused_at < XENBUS_ASK_SECS * hz)
 		return;
 	if (!xenbus_close(xb, false))
-		taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task, XENBUS_ASK_SECS * hz);
+		taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_task,
+		    XENBUS_ASK_SECS * hz);
 }
 
 static void
@@ -373,7 +416,8 @@ xenbus_step_live(struct xenbus_child *xb, enum xenbus_state other, u_int wants)
 		xenbus_step_live_closing(xb, wants);
 		return;
 	default:
-		xenbus_say(xb, "the back end has disconnected (%s)", xenbus_state_name(other));
+		xenbus_say(xb, "the back end has disconnected (%s)",
+		    xenbus_state_name(other));
 		(void)xenbus_close(xb, true);
 		return;
 	}
@@ -407,18 +451,20 @@ xenbus_step_closing(struct xenbus_child *xb, enum xenbus_state other)
 }
 
 /*
- * The toolstack has detached the device.  It removes the directories next; if they stay, it has given
- * up, and nothing else is going to happen.
+ * The toolstack has detached the device.  It removes the directories next; if
+ * they stay, it has given up, and nothing else is going to happen.
  */
 static void
 xenbus_may_have_ended(struct xenbus_child *xb)
 {
 
 	/* After a suspension, it has longer. */
-	if (xb->xb_ended || xb->xb_lost || xb->xb_missing || xb->xb_connects == 0)
+	if (xb->xb_ended || xb->xb_lost || xb->xb_missing ||
+	    xb->xb_connects == 0)
 		return;
 	xb->xb_ended = true;
-	taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_lose_task, XENBUS_ENDED_SECS * hz);
+	taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_lose_task,
+	    XENBUS_ENDED_SECS * hz);
 }
 
 /* May we begin again? */
@@ -437,7 +483,8 @@ xenbus_step_closed(struct xenbus_child *xb, enum xenbus_state other)
 			return;
 		}
 	}
-	if ((other == XenbusStateClosed || other == XenbusStateClosing) && !xenbus_is_online(xb)) {
+	if ((other == XenbusStateClosed || other == XenbusStateClosing) &&
+	    !xenbus_is_online(xb)) {
 		xenbus_may_have_ended(xb);
 		return;
 	}
@@ -494,8 +541,8 @@ xenbus_tell_change(struct xenbus_child *xb, const char *name)
 }
 
 /*
- * Pass to the driver what changed; before it is live, changes are dropped.  What comes too fast waits,
- * and becomes one change of each name.
+ * Pass to the driver what changed; before it is live, changes are dropped.
+ * What comes too fast waits, and becomes one change of each name.
  */
 static void
 xenbus_tell_changes(struct xenbus_child *xb, u_int wants)
@@ -505,7 +552,8 @@ xenbus_tell_changes(struct xenbus_child *xb, u_int wants)
 
 	if ((wants & XENBUS_WANT_CHANGES) == 0 && xb->xb_nchanges == 0)
 		return;
-	if (live && !xenbus_allow(&xb->xb_told, XENBUS_TELL_BURST, XENBUS_TELL_SECS)) {
+	if (live &&
+	    !xenbus_allow(&xb->xb_told, XENBUS_TELL_BURST, XENBUS_TELL_SECS)) {
 		atomic_add_64(&xenbus_delayed, 1);
 		xenbus_defer(xb, wants & XENBUS_WANT_CHANGES);
 		return;
@@ -544,9 +592,9 @@ xenbus_step_once(struct xenbus_child *xb, enum xenbus_state other, u_int wants)
 }
 
 /*
- * May a back end that has rings still be there, although its state is missing?  One look that found
- * none is no reason to reset a device: the back end counts as removed when its state has been missing
- * for XENBUS_GONE_SECS.
+ * May a back end that has rings still be there, although its state is missing?
+ * One look that found none is no reason to reset a device: the back end counts
+ * as removed when its state has been missing for XENBUS_GONE_SECS.
  */
 static bool
 xenbus_may_be_there(struct xenbus_child *xb, enum xenbus_state other)
@@ -573,7 +621,8 @@ xenbus_step(struct xenbus_child *xb, u_int wants)
 
 	if (xb->xb_untold)
 		(void)xenbus_tell(xb, xb->xb_state);
-	if ((wants & XENBUS_WANT_RESET) != 0 && xb->xb_setup && xb->xb_phase != XB_CLOSING)
+	if ((wants & XENBUS_WANT_RESET) != 0 && xb->xb_setup &&
+	    xb->xb_phase != XB_CLOSING)
 		(void)xenbus_close(xb, true);
 	/* A step may be followed by another at once; there are few enough. */
 	do {
@@ -682,7 +731,8 @@ xenbus_begin_again(struct xenbus_child *xb)
 		xenbus_release_child(xb);
 		xb->xb_missing = xb->xb_connects != 0;
 		if (xb->xb_missing && xen_tunable(XEN_RESUME_WAIT) != 0)
-			taskqueue_enqueue_timeout(xb->xb_queue, &xb->xb_lose_task,
+			taskqueue_enqueue_timeout(xb->xb_queue,
+			    &xb->xb_lose_task,
 			    xen_tunable(XEN_RESUME_WAIT) * hz);
 		xenbus_seek(xb);
 	}
@@ -697,12 +747,15 @@ xenbus_lose_task(void *arg, int pending __unused)
 	sx_slock(&xenbus_held);
 	sx_xlock(&xb->xb_sx);
 	if (xb->xb_ended && !xb->xb_lost) {
-		device_printf(xb->xb_dev, "detached by the toolstack, which has left it there: failed, "
+		device_printf(xb->xb_dev,
+		    "detached by the toolstack, which has left it there: failed, "
 		    "until there is another back end\n");
 		xenbus_lose(xb);
 	} else if (xb->xb_missing && !xb->xb_lost) {
-		device_printf(xb->xb_dev, "no back end long after the suspension (%s, it is %s): "
-		    "failed, until there is one\n", xenbus_phase_names[xb->xb_phase],
+		device_printf(xb->xb_dev,
+		    "no back end long after the suspension (%s, it is %s): "
+		    "failed, until there is one\n",
+		    xenbus_phase_names[xb->xb_phase],
 		    xenbus_state_name(xb->xb_other));
 		xenbus_lose(xb);
 	}
@@ -723,7 +776,8 @@ xenbus_leave(device_t dev)
 	(void)xenbus_take_wants(xb);
 	if (xb->xb_phase == XB_WAIT || xb->xb_phase == XB_PUBLISHED ||
 	    xb->xb_phase == XB_LIVE) {
-		gone = xenbus_read_otherend_state(xb, &other) == 0 && other == XenbusStateUnknown;
+		gone = xenbus_read_otherend_state(xb, &other) == 0 &&
+		    other == XenbusStateUnknown;
 		if (!xenbus_close(xb, gone))
 			(void)xenbus_close(xb, true);
 	}
@@ -752,6 +806,7 @@ xenbus_forget(struct xenbus_child *xb)
 	/* A step that runs now may schedule another: until nothing is left. */
 	while (taskqueue_cancel_timeout(xb->xb_queue, &xb->xb_task, NULL) != 0)
 		taskqueue_drain_timeout(xb->xb_queue, &xb->xb_task);
-	while (taskqueue_cancel_timeout(xb->xb_queue, &xb->xb_lose_task, NULL) != 0)
+	while (taskqueue_cancel_timeout(xb->xb_queue, &xb->xb_lose_task,
+	    NULL) != 0)
 		taskqueue_drain_timeout(xb->xb_queue, &xb->xb_lose_task);
 }

@@ -5,15 +5,17 @@
  */
 
 /*
- * xenstore: requests.  xenstore.h describes what they do, xs_wire.h their format; the ring that
- * carries them is xenstore_ring.c, and watches are xenstore_watch.c.
+ * xenstore: requests.  xenstore.h describes what they do, xs_wire.h their
+ * format; the ring that carries them is xenstore_ring.c, and watches are
+ * xenstore_watch.c.
  *
- * Turns.  While xenstore does not answer, threads that try again and again would leave the lock to
- * nobody else: sx(9) gives it to who comes first, not to who waits.  So it is taken in turns, and a
- * thread that detaches a device or suspends the domain waits for those before it only.
+ * Turns.  While xenstore does not answer, threads that try again and again
+ * would leave the lock to nobody else: sx(9) gives it to who comes first, not
+ * to who waits.  So it is taken in turns, and a thread that detaches a device
+ * or suspends the domain waits for those before it only.
  *
- * Locking.  xenstore_lock (sx): one request at a time, and none while the domain is suspended.
- * xenstore_turn_mtx (mutex): whose turn it is.
+ * Locking.  xenstore_lock (sx): one request at a time, and none while the
+ * domain is suspended.  xenstore_turn_mtx (mutex): whose turn it is.
  */
 
 #include <sys/param.h>
@@ -34,7 +36,8 @@
 #include <dev/xen/xen_var.h>
 #include <dev/xen/xenstore_var.h>
 
-#define	XENSTORE_TRIES		100	/* of a transaction, or of reading a long directory */
+#define	XENSTORE_TRIES		100	/* of a transaction,
+					 * or of reading a long directory */
 #define	XENSTORE_LIST_MAX	(1024 * 1024)	/* bytes of names */
 #define	XENSTORE_VALUE_MAX	256	/* of xenstore_printf() */
 
@@ -84,13 +87,15 @@ void
 xenstore_set_watcher(const struct xenstore_watcher *watcher)
 {
 
-	atomic_store_rel_ptr((volatile uintptr_t *)&xenstore_watcher, (uintptr_t)watcher);
+	atomic_store_rel_ptr((volatile uintptr_t *)&xenstore_watcher,
+	    (uintptr_t)watcher);
 }
 
 static void
 xenstore_event(const char *path, const char *token)
 {
-	const struct xenstore_watcher *watcher = atomic_load_ptr(&xenstore_watcher);
+	const struct xenstore_watcher *watcher =
+	    atomic_load_ptr(&xenstore_watcher);
 
 	if (watcher != NULL)
 		watcher->xsw_event(path, token);
@@ -100,7 +105,8 @@ xenstore_event(const char *path, const char *token)
 static void
 xenstore_set_watches(void)
 {
-	const struct xenstore_watcher *watcher = atomic_load_ptr(&xenstore_watcher);
+	const struct xenstore_watcher *watcher =
+	    atomic_load_ptr(&xenstore_watcher);
 
 	if (watcher != NULL)
 		watcher->xsw_again();
@@ -125,7 +131,8 @@ xenstore_join(const char *dir, const char *name)
 	if (len > XENSTORE_ABS_PATH_MAX)
 		return (NULL);
 	path = malloc(len, M_XEN, M_WAITOK);
-	snprintf(path, len, "%s%s%s", dir, dir[0] != '\0' && name[0] != '\0' ? "/" : "", name);
+	snprintf(path, len, "%s%s%s", dir, dir[0] != '\0' &&
+	    name[0] != '\0' ? "/" : "", name);
 	return (path);
 }
 
@@ -139,28 +146,32 @@ xenstore_end_orphans(void)
 	uint32_t id;
 
 	while ((id = xenstore_orphan()) != 0) {
-		if (xenstore_ring_talk(XS_TRANSACTION_END, id, &piece, 1, &answer, &len) ==
-		    ETIMEDOUT)
+		if (xenstore_ring_talk(XS_TRANSACTION_END, id, &piece, 1,
+		    &answer, &len) == ETIMEDOUT)
 			return;
 	}
 }
 
 int
-xenstore_talk(struct xenstore_tx *tx, uint32_t type, const struct xenstore_piece *pieces, u_int n,
-    char **reply, size_t *len)
+xenstore_talk(struct xenstore_tx *tx, uint32_t type,
+    const struct xenstore_piece *pieces, u_int n, char **reply, size_t *len)
 {
 	const char *answer;
 	size_t got;
 	int error;
 
 	xenstore_enter();
-	/* A transaction that was begun before a suspension does not exist any more. */
+	/*
+	 * A transaction that was begun before a suspension does not exist any
+	 * more.
+	 */
 	if (tx != NULL && tx->xt_life != xenstore_life) {
 		xenstore_leave();
 		return (EAGAIN);
 	}
 	xenstore_end_orphans();
-	error = xenstore_ring_talk(type, tx != NULL ? tx->xt_id : 0, pieces, n, &answer, &got);
+	error = xenstore_ring_talk(type, tx != NULL ? tx->xt_id : 0, pieces, n,
+	    &answer, &got);
 	if (error == 0 && reply != NULL) {
 		*reply = malloc(got + 1, M_XEN, M_WAITOK);
 		memcpy(*reply, answer, got);
@@ -178,8 +189,9 @@ xenstore_talk(struct xenstore_tx *tx, uint32_t type, const struct xenstore_piece
 
 /* A request about a node: its path, terminated, and up to one piece more. */
 static int
-xenstore_ask(struct xenstore_tx *tx, uint32_t type, const char *dir, const char *name,
-    const void *more, size_t more_len, char **reply, size_t *len)
+xenstore_ask(struct xenstore_tx *tx, uint32_t type, const char *dir,
+    const char *name, const void *more, size_t more_len, char **reply,
+    size_t *len)
 {
 	struct xenstore_piece pieces[2];
 	char *path;
@@ -190,27 +202,32 @@ xenstore_ask(struct xenstore_tx *tx, uint32_t type, const char *dir, const char 
 		return (ENAMETOOLONG);
 	pieces[0] = (struct xenstore_piece){ path, strlen(path) + 1 };
 	pieces[1] = (struct xenstore_piece){ more, more_len };
-	error = xenstore_talk(tx, type, pieces, more == NULL ? 1 : 2, reply, len);
+	error = xenstore_talk(tx, type, pieces, more == NULL ? 1 : 2, reply,
+	    len);
 	free(path, M_XEN);
 	return (error);
 }
 
 int
-xenstore_read(struct xenstore_tx *tx, const char *dir, const char *name, char **value, size_t *len)
+xenstore_read(struct xenstore_tx *tx, const char *dir, const char *name,
+    char **value, size_t *len)
 {
 
 	return (xenstore_ask(tx, XS_READ, dir, name, NULL, 0, value, len));
 }
 
 int
-xenstore_write(struct xenstore_tx *tx, const char *dir, const char *name, const char *value)
+xenstore_write(struct xenstore_tx *tx, const char *dir, const char *name,
+    const char *value)
 {
 
-	return (xenstore_ask(tx, XS_WRITE, dir, name, value, strlen(value), NULL, NULL));
+	return (xenstore_ask(tx, XS_WRITE, dir, name, value, strlen(value),
+	    NULL, NULL));
 }
 
 int
-xenstore_printf(struct xenstore_tx *tx, const char *dir, const char *name, const char *fmt, ...)
+xenstore_printf(struct xenstore_tx *tx, const char *dir, const char *name,
+    const char *fmt, ...)
 {
 	char value[XENSTORE_VALUE_MAX];
 	va_list ap;
@@ -234,7 +251,8 @@ xenstore_remove(struct xenstore_tx *tx, const char *dir, const char *name)
 }
 
 int
-xenstore_exists(struct xenstore_tx *tx, const char *dir, const char *name, bool *exists)
+xenstore_exists(struct xenstore_tx *tx, const char *dir, const char *name,
+    bool *exists)
 {
 	int error;
 
@@ -243,11 +261,13 @@ xenstore_exists(struct xenstore_tx *tx, const char *dir, const char *name, bool 
 	return (xenstore_is_missing(error) ? 0 : error);
 }
 
-/* One part of a directory that does not fit into a message: "generation\0name\0name\0", and, at its
- * end, one NUL more. */
+/*
+ * One part of a directory that does not fit into a message:
+ * "generation\0name\0name\0", and, at its end, one NUL more.
+ */
 static int
-xenstore_list_part(struct xenstore_tx *tx, const char *dir, const char *name, size_t off,
-    char *generation, size_t gen_size, struct sbuf *sb, bool *end)
+xenstore_list_part(struct xenstore_tx *tx, const char *dir, const char *name,
+    size_t off, char *generation, size_t gen_size, struct sbuf *sb, bool *end)
 {
 	char offset[20];
 	char *part;
@@ -255,8 +275,8 @@ xenstore_list_part(struct xenstore_tx *tx, const char *dir, const char *name, si
 	int error;
 
 	snprintf(offset, sizeof(offset), "%zu", off);
-	error = xenstore_ask(tx, XS_DIRECTORY_PART, dir, name, offset, strlen(offset) + 1, &part,
-	    &len);
+	error = xenstore_ask(tx, XS_DIRECTORY_PART, dir, name, offset,
+	    strlen(offset) + 1, &part, &len);
 	if (error != 0)
 		return (error);
 	gen = strlen(part);
@@ -268,7 +288,8 @@ xenstore_list_part(struct xenstore_tx *tx, const char *dir, const char *name, si
 		strlcpy(generation, part, gen_size);
 		part += gen + 1;
 		len -= gen + 1;
-		*end = len > 0 && part[len - 1] == '\0' && (len == 1 || part[len - 2] == '\0');
+		*end = len > 0 && part[len - 1] == '\0' &&
+		    (len == 1 || part[len - 2] == '\0');
 		if (*end)
 			len--;
 		else if (len == 0 || part[len - 1] != '\0')
@@ -282,9 +303,13 @@ xenstore_list_part(struct xenstore_tx *tx, const char *dir, const char *name, si
 	return (error);
 }
 
-/* A long directory, part by part, and from its beginning if it changed meanwhile. */
+/*
+ * A long directory, part by part, and from its beginning if it changed
+ * meanwhile.
+ */
 static int
-xenstore_list_long(struct xenstore_tx *tx, const char *dir, const char *name, struct sbuf *sb)
+xenstore_list_long(struct xenstore_tx *tx, const char *dir, const char *name,
+    struct sbuf *sb)
 {
 	char generation[24];
 	int error, tries;
@@ -293,8 +318,8 @@ xenstore_list_long(struct xenstore_tx *tx, const char *dir, const char *name, st
 	for (tries = 0; tries < XENSTORE_TRIES; tries++) {
 		sbuf_clear(sb);
 		do
-			error = xenstore_list_part(tx, dir, name, sbuf_len(sb), generation,
-			    sizeof(generation), sb, &end);
+			error = xenstore_list_part(tx, dir, name, sbuf_len(sb),
+			    generation, sizeof(generation), sb, &end);
 		while (error == 0 && !end);
 		if (error != EAGAIN)
 			return (error);
@@ -302,7 +327,9 @@ xenstore_list_long(struct xenstore_tx *tx, const char *dir, const char *name, st
 	return (EAGAIN);
 }
 
-/* Names, each terminated, become an array of pointers and the names behind it. */
+/*
+ * Names, each terminated, become an array of pointers and the names behind it.
+ */
 static int
 xenstore_list_split(const char *text, size_t len, char ***names, u_int *count)
 {
@@ -315,7 +342,8 @@ xenstore_list_split(const char *text, size_t len, char ***names, u_int *count)
 	n = 0;
 	for (i = 0; i < len; i++)
 		n += text[i] == '\0' ? 1 : 0;
-	array = malloc((n + 1) * sizeof(*array) + len, M_XEN, M_WAITOK | M_ZERO);
+	array = malloc((n + 1) * sizeof(*array) + len, M_XEN,
+	    M_WAITOK | M_ZERO);
 	copy = (char *)(array + n + 1);
 	memcpy(copy, text, len);
 	for (i = 0; i < n; i++, copy += strlen(copy) + 1)
@@ -327,15 +355,16 @@ xenstore_list_split(const char *text, size_t len, char ***names, u_int *count)
 }
 
 int
-xenstore_list(struct xenstore_tx *tx, const char *dir, const char *name, char ***names,
-    u_int *count)
+xenstore_list(struct xenstore_tx *tx, const char *dir, const char *name,
+    char ***names, u_int *count)
 {
 	struct sbuf *sb;
 	char *reply;
 	size_t len;
 	int error;
 
-	error = xenstore_ask(tx, XS_DIRECTORY, dir, name, NULL, 0, &reply, &len);
+	error = xenstore_ask(tx, XS_DIRECTORY, dir, name, NULL, 0, &reply,
+	    &len);
 	if (error == 0) {
 		error = xenstore_list_split(reply, len, names, count);
 		free(reply, M_XEN);
@@ -362,9 +391,13 @@ xenstore_begin(struct xenstore_tx *tx)
 	u_long id;
 	int error;
 
-	/* Read before: if it changes meanwhile, this one fails with the first thing that it does. */
+	/*
+	 * Read before: if it changes meanwhile, this one fails with the first
+	 * thing that it does.
+	 */
 	tx->xt_life = atomic_load_acq_int(&xenstore_life);
-	error = xenstore_talk(NULL, XS_TRANSACTION_START, &piece, 1, &reply, NULL);
+	error = xenstore_talk(NULL, XS_TRANSACTION_START, &piece, 1, &reply,
+	    NULL);
 	if (error != 0)
 		return (error);
 	id = strtoul(reply, &end, 10);
@@ -382,7 +415,10 @@ xenstore_end(struct xenstore_tx *tx, bool commit)
 	int error;
 
 	error = xenstore_talk(tx, XS_TRANSACTION_END, &piece, 1, NULL, NULL);
-	/* It may not have been sent.  Ending a transaction twice is answered by ENOENT. */
+	/*
+	 * It may not have been sent.  Ending a transaction twice is answered by
+	 * ENOENT.
+	 */
 	if (error == ETIMEDOUT)
 		xenstore_abandon(tx->xt_id);
 	return (error);
@@ -438,7 +474,8 @@ xenstore_find_home(void)
 	if (end == domid || *end != '\0' || id > UINT16_MAX)
 		error = EIO;
 	else
-		snprintf(xenstore_home_path, sizeof(xenstore_home_path), "/local/domain/%lu", id);
+		snprintf(xenstore_home_path, sizeof(xenstore_home_path),
+		    "/local/domain/%lu", id);
 	free(domid, M_XEN);
 	return (error);
 }
@@ -472,7 +509,8 @@ xenstore_init(device_t dev)
 	if (error == 0)
 		error = xenstore_find_home();
 	if (error != 0)
-		device_printf(dev, "xenstore does not answer (error %d)\n", error);
+		device_printf(dev, "xenstore does not answer (error %d)\n",
+		    error);
 	return (error);
 }
 
@@ -489,21 +527,23 @@ xenstore_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 	struct sysctl_oid *node;
 	struct sysctl_oid_list *list;
 
-	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "xenstore",
-	    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "xenstore");
+	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO,
+	    "xenstore", CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "xenstore");
 	list = SYSCTL_CHILDREN(node);
-	SYSCTL_ADD_STRING(ctx, list, OID_AUTO, "home", CTLFLAG_RD, xenstore_home_path, 0,
-	    "This domain's directory");
-	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "requests", CTLFLAG_RD, &xenstore_requests, 0,
-	    "Requests sent");
-	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "events", CTLFLAG_RD, &xenstore_events, 0,
-	    "Events of watches");
-	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "late", CTLFLAG_RD, &xenstore_late, 0,
-	    "Answers to requests that had timed out");
-	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "failed", CTLFLAG_RD, &xenstore_failed, 0,
+	SYSCTL_ADD_STRING(ctx, list, OID_AUTO, "home", CTLFLAG_RD,
+	    xenstore_home_path, 0, "This domain's directory");
+	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "requests", CTLFLAG_RD,
+	    &xenstore_requests, 0, "Requests sent");
+	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "events", CTLFLAG_RD,
+	    &xenstore_events, 0, "Events of watches");
+	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "late", CTLFLAG_RD, &xenstore_late,
+	    0, "Answers to requests that had timed out");
+	SYSCTL_ADD_U64(ctx, list, OID_AUTO,
+	    "failed", CTLFLAG_RD, &xenstore_failed, 0,
 	    "Requests that xenstore answered with an error of its own");
-	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "timeouts", CTLFLAG_RD, &xenstore_timeouts, 0,
-	    "Requests that timed out");
-	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "conflicts", CTLFLAG_RD, &xenstore_conflicts, 0,
+	SYSCTL_ADD_U64(ctx, list, OID_AUTO, "timeouts", CTLFLAG_RD,
+	    &xenstore_timeouts, 0, "Requests that timed out");
+	SYSCTL_ADD_U64(ctx, list, OID_AUTO,
+	    "conflicts", CTLFLAG_RD, &xenstore_conflicts, 0,
 	    "Transactions that were repeated after a conflict");
 }

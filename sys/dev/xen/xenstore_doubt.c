@@ -5,14 +5,15 @@
  */
 
 /*
- * Requests of xenstore whose result is unknown, whichever file talks to it: xenstore_ring.c, or
- * core/core_store.c by FreeBSD's own Xen core.
+ * Requests of xenstore whose result is unknown, whichever file talks to it:
+ * xenstore_ring.c, or core/core_store.c by FreeBSD's own Xen core.
  *
- * A request that has timed out may be handled later, and its answer comes late.  A transaction that is
- * begun by such an answer has no owner: it is kept here to be ended, or xenstore would soon allow no
- * more of them.
+ * A request that has timed out may be handled later, and its answer comes late.
+ * A transaction that is begun by such an answer has no owner: it is kept here
+ * to be ended, or xenstore would soon allow no more of them.
  *
- * Locking.  xd_mtx (mutex): all that follows, but for counters.  Callers may hold their own mutex.
+ * Locking.  xd_mtx (mutex): all that follows, but for counters.  Callers may
+ * hold their own mutex.
  */
 
 #include <sys/param.h>
@@ -23,7 +24,8 @@
 
 #include <dev/xen/xenstore_var.h>
 
-#define	DOUBT_ORPHANS	16	/* xenstore's default is 10 transactions of a domain */
+#define	DOUBT_ORPHANS	16	/* xenstore's default is 10
+				 * transactions of a domain */
 #define	DOUBT_SAID	10
 
 static struct {

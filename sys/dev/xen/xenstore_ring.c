@@ -7,26 +7,30 @@
 /*
  * xenstore's ring: bytes, and the messages that they make (xen/io/xs_wire.h).
  *
- * A page holds two rings of 1,024 bytes, one a direction, with free-running indices.  Messages are a
- * header and up to 4,096 bytes, so that one may pass in several pieces, each announced by an event.
+ * A page holds two rings of 1,024 bytes, one a direction, with free-running
+ * indices.  Messages are a header and up to 4,096 bytes, so that one may pass
+ * in several pieces, each announced by an event.
  *
- * There is one request in flight, and its answer is recognised by its number (req_id); an answer to a
- * request that has timed out (ETIMEDOUT) comes late, and is dropped (xenstore_doubt.c).  Between
- * answers come events of watches, which belong to no request.  Whatever comes is taken from the ring
- * in the thread of the event channel, which never sleeps, so that xenstore never finds the ring full
- * for long.
+ * There is one request in flight, and its answer is recognised by its number
+ * (req_id); an answer to a request that has timed out (ETIMEDOUT) comes late,
+ * and is dropped (xenstore_doubt.c).  Between answers come events of watches,
+ * which belong to no request.  Whatever comes is taken from the ring in the
+ * thread of the event channel, which never sleeps, so that xenstore never finds
+ * the ring full for long.
  *
- * Trust.  The indices are read once and checked, and so is the length of a message.  If they are
- * invalid, or a request could be sent in part only, it is not known where the next message begins: the
- * ring is dead, all requests return EIO, until xenstore_resume() makes a new one.  A request that fits
- * into the ring is written when there is room for all of it, so that only one that does not fit can be
- * cut in two by a time-out.
+ * Trust.  The indices are read once and checked, and so is the length of a
+ * message.  If they are invalid, or a request could be sent in part only, it is
+ * not known where the next message begins: the ring is dead, all requests
+ * return EIO, until xenstore_resume() makes a new one.  A request that fits
+ * into the ring is written when there is room for all of it, so that only one
+ * that does not fit can be cut in two by a time-out.
  *
- * Locking.  xr_mtx (mutex): all that follows.  The payload of an answer is the requester's alone from
- * the time it is complete until xr_expect is set again.
+ * Locking.  xr_mtx (mutex): all that follows.  The payload of an answer is the
+ * requester's alone from the time it is complete until xr_expect is set again.
  *
- * Gaps.  XENSTORE_SERVER_FEATURE_RECONNECTION: a dead ring is not revived.  A xenstored that was killed
- * and does not know the domain (its toolstack has to introduce it) is one that does not answer.
+ * Gaps.  XENSTORE_SERVER_FEATURE_RECONNECTION: a dead ring is not revived.  A
+ * xenstored that was killed and does not know the domain (its toolstack has to
+ * introduce it) is one that does not answer.
  */
 
 #include <sys/param.h>
@@ -80,7 +84,8 @@ ring_kill(const char *why, uintmax_t value)
 	if (xr.xr_dead)
 		return;
 	xr.xr_dead = true;
-	device_printf(xr.xr_dev, "xenstore is lost: %s (%ju); devices stay as they are until the "
+	device_printf(xr.xr_dev,
+	    "xenstore is lost: %s (%ju); devices stay as they are until the "
 	    "domain is restarted, or saved and restored\n", why, value);
 	wakeup(&xr);
 }
@@ -100,7 +105,8 @@ ring_readable(void)
 {
 	uint32_t n;
 
-	n = atomic_load_32(&xr.xr_intf->rsp_prod) - atomic_load_32(&xr.xr_intf->rsp_cons);
+	n = atomic_load_32(&xr.xr_intf->rsp_prod) -
+	    atomic_load_32(&xr.xr_intf->rsp_cons);
 	if (n > XENSTORE_RING_SIZE) {
 		ring_kill("invalid response index", n);
 		return (0);
@@ -115,7 +121,10 @@ ring_take(char *to, size_t want)
 {
 	uint32_t cons, n;
 
-	/* Looked at once: a second look may find more than what was compared with want. */
+	/*
+	 * Looked at once: a second look may find more than what was compared
+	 * with want.
+	 */
 	n = ring_readable();
 	n = MIN(want, n);
 	if (n == 0)
@@ -139,7 +148,8 @@ ring_event(void)
 	size_t path;
 
 	path = strnlen(xr.xr_body, len);
-	if (path == len || strnlen(xr.xr_body + path + 1, len - path - 1) == len - path - 1)
+	if (path == len ||
+	    strnlen(xr.xr_body + path + 1, len - path - 1) == len - path - 1)
 		return;
 	token = xr.xr_body + path + 1;
 	xenstore_events++;
@@ -161,14 +171,18 @@ ring_answer(void)
 	wakeup(&xr);
 }
 
-/* Take a piece of the message that is coming in.  Returns false when there is nothing to take. */
+/*
+ * Take a piece of the message that is coming in.  Returns false when there is
+ * nothing to take.
+ */
 static bool
 ring_receive(void)
 {
 	size_t n, whole;
 
 	if (xr.xr_got < sizeof(xr.xr_head)) {
-		n = ring_take((char *)&xr.xr_head + xr.xr_got, sizeof(xr.xr_head) - xr.xr_got);
+		n = ring_take((char *)&xr.xr_head + xr.xr_got,
+		    sizeof(xr.xr_head) - xr.xr_got);
 		xr.xr_got += n;
 		if (n == 0 || xr.xr_got < sizeof(xr.xr_head))
 			return (n != 0);
@@ -178,7 +192,8 @@ ring_receive(void)
 		}
 	}
 	whole = sizeof(xr.xr_head) + xr.xr_head.len;
-	n = ring_take(xr.xr_body + (xr.xr_got - sizeof(xr.xr_head)), whole - xr.xr_got);
+	n = ring_take(xr.xr_body + (xr.xr_got - sizeof(xr.xr_head)),
+	    whole - xr.xr_got);
 	xr.xr_got += n;
 	if (xr.xr_got < whole)
 		return (n != 0);
@@ -268,7 +283,8 @@ ring_write(const void *data, size_t len)
 
 /* A message goes in whole, or the ring is lost. */
 static int
-ring_send(const struct xsd_sockmsg *head, const struct xenstore_piece *pieces, u_int n)
+ring_send(const struct xsd_sockmsg *head, const struct xenstore_piece *pieces,
+    u_int n)
 {
 	char msg[256];
 	size_t len = sizeof(*head);
@@ -283,38 +299,45 @@ ring_send(const struct xsd_sockmsg *head, const struct xenstore_piece *pieces, u
 	if (len + head->len <= sizeof(msg)) {
 		memcpy(msg, head, len);
 		for (i = 0; i < n; len += pieces[i].xsp_len, i++)
-			memcpy(msg + len, pieces[i].xsp_data, pieces[i].xsp_len);
+			memcpy(msg + len, pieces[i].xsp_data,
+			    pieces[i].xsp_len);
 		error = ring_write(msg, len);
 	} else {
 		error = ring_write(head, len);
 		for (i = 0; i < n && error == 0; i++)
-			error = ring_write(pieces[i].xsp_data, pieces[i].xsp_len);
+			error = ring_write(pieces[i].xsp_data,
+			    pieces[i].xsp_len);
 	}
 	if (error == ETIMEDOUT) {
-		ring_kill("a part of a request was not read within so many seconds", xr.xr_timeout);
+		ring_kill(
+		    "a part of a request was not read within so many seconds",
+		    xr.xr_timeout);
 		error = EIO;
 	}
 	return (error);
 }
 
 /*
- * xenstore answered with an error of its own, or with an answer to another request: as without an
- * answer, the result of this one is unknown.
+ * xenstore answered with an error of its own, or with an answer to another
+ * request: as without an answer, the result of this one is unknown.
  */
 static int
 ring_failed(uint32_t type, const struct xenstore_piece *pieces, u_int n)
 {
 
 	if (xenstore_fail())
-		device_printf(xr.xr_dev, "xenstore failed a request of type %u, %.*s: answer %u, "
+		device_printf(xr.xr_dev,
+		    "xenstore failed a request of type %u, %.*s: answer %u, "
 		    "%.16s\n", type, n != 0 ? (int)pieces[0].xsp_len : 0,
-		    n != 0 ? (const char *)pieces[0].xsp_data : "", xr.xr_type, xr.xr_reply);
+		    n != 0 ? (const char *)pieces[0].xsp_data : "", xr.xr_type,
+		    xr.xr_reply);
 	return (ETIMEDOUT);
 }
 
 int
-xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *pieces, u_int n,
-    const char **reply, size_t *len)
+xenstore_ring_talk(uint32_t type, uint32_t tx,
+    const struct xenstore_piece *pieces, u_int n, const char **reply,
+    size_t *len)
 {
 	struct xsd_sockmsg head = { .type = type, .tx_id = tx };
 	u_int i;
@@ -375,17 +398,20 @@ xenstore_ring_init(device_t dev, xenstore_event_t *event)
 		device_printf(dev, "the toolstack gave no xenstore\n");
 		return (ENXIO);
 	}
-	xr.xr_intf = pmap_mapdev_attr(ptoa(pfn), PAGE_SIZE, VM_MEMATTR_WRITE_BACK);
+	xr.xr_intf = pmap_mapdev_attr(ptoa(pfn), PAGE_SIZE,
+	    VM_MEMATTR_WRITE_BACK);
 	if (xr.xr_intf == NULL)
 		return (ENOMEM);
 	/* Responses to an earlier user of the ring are dropped. */
-	atomic_store_32(&xr.xr_intf->rsp_cons, atomic_load_32(&xr.xr_intf->rsp_prod));
+	atomic_store_32(&xr.xr_intf->rsp_cons,
+	    atomic_load_32(&xr.xr_intf->rsp_prod));
 	xr.xr_dead = false;
 	xr.xr_got = 0;
 	xenstore_doubt_init();
 	error = xen_evtchn_adopt((evtchn_port_t)port, &params, &xr.xr_evtchn);
 	if (error != 0)
-		device_printf(dev, "no event channel for xenstore (error %d)\n", error);
+		device_printf(dev, "no event channel for xenstore (error %d)\n",
+		    error);
 	return (error);
 }
 

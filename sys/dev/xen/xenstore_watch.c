@@ -7,20 +7,22 @@
 /*
  * Watches of xenstore.
  *
- * A watch is identified by its token, a number that is never used twice: an event of a watch that was
- * removed finds none.
+ * A watch is identified by its token, a number that is never used twice: an
+ * event of a watch that was removed finds none.
  *
- * Events are queued by the thread of the event channel, and passed to their watches by another, which
- * may sleep.  Any domain that may write to a watched node can cause them faster than they are handled,
- * so a path that is queued already is not queued again, and of more than WATCH_MAX_PATHS only the
+ * Events are queued by the thread of the event channel, and passed to their
+ * watches by another, which may sleep.  Any domain that may write to a watched
+ * node can cause them faster than they are handled, so a path that is queued
+ * already is not queued again, and of more than WATCH_MAX_PATHS only the
  * watch's own remains: "something changed".
  *
- * A watch that xenstore refuses (a quota) is reported, and set later: after 1, 2, 4 ...
- * WATCH_AGAIN_SECS. When it is set its first event comes, as always; until then its owner hears of
- * no change.
+ * A watch that xenstore refuses (a quota) is reported, and set later: after 1,
+ * 2, 4 ... WATCH_AGAIN_SECS. When it is set its first event comes, as always;
+ * until then its owner hears of no change.
  *
- * Locking.  watch_mtx (mutex): watches, events.  It is not held while a watch is called; watch_running
- * is the one that is called, and xenstore_watch_remove() waits for it.
+ * Locking.  watch_mtx (mutex): watches, events.  It is not held while a watch
+ * is called; watch_running is the one that is called, and
+ * xenstore_watch_remove() waits for it.
  */
 
 #include <sys/param.h>
@@ -59,8 +61,10 @@ struct watch_event {
 static struct mtx watch_mtx;
 MTX_SYSINIT(xenstore_watch, &watch_mtx, "xenstore watch", MTX_DEF);
 
-static LIST_HEAD(, xenstore_watch) watch_list = LIST_HEAD_INITIALIZER(watch_list);
-static STAILQ_HEAD(, watch_event) watch_events = STAILQ_HEAD_INITIALIZER(watch_events);
+static LIST_HEAD(,
+    xenstore_watch) watch_list = LIST_HEAD_INITIALIZER(watch_list);
+static STAILQ_HEAD(,
+    watch_event) watch_events = STAILQ_HEAD_INITIALIZER(watch_events);
 static struct xenstore_watch *watch_running;
 static struct thread *watch_thread;
 static uint32_t watch_last_token;
@@ -135,7 +139,9 @@ watch_fired(const char *path, const char *token)
 	mtx_unlock(&watch_mtx);
 }
 
-/* Take the next event, or a watch that had too many.  The path is to be freed. */
+/*
+ * Take the next event, or a watch that had too many.  The path is to be freed.
+ */
 static struct xenstore_watch *
 watch_next(struct watch_event **wep)
 {
@@ -179,7 +185,8 @@ watch_dispatch(void *arg __unused, int pending __unused)
 }
 
 static void
-watch_pieces(const char *path, uint32_t token, char *buf, struct xenstore_piece *pieces)
+watch_pieces(const char *path, uint32_t token, char *buf,
+    struct xenstore_piece *pieces)
 {
 
 	snprintf(buf, WATCH_TOKENLEN, "%08x", token);
@@ -201,8 +208,8 @@ watch_forget(struct xenstore_watch *w)
 			free(we, M_XEN);
 		}
 	}
-	KASSERT(watch_running != w || watch_thread != curthread, ("%s: %s removes itself", __func__,
-	    w->xw_path));
+	KASSERT(watch_running != w || watch_thread != curthread,
+	    ("%s: %s removes itself", __func__, w->xw_path));
 	while (watch_running == w)
 		(void)msleep(&watch_running, &watch_mtx, 0, "xenwat", 0);
 	mtx_unlock(&watch_mtx);
@@ -225,11 +232,13 @@ watch_refuse(uint32_t token, int error)
 		w->xw_flags |= WATCH_REFUSED;
 		first = watch_again_secs == 0;
 		watch_again_secs = MAX(watch_again_secs, 1);
-		taskqueue_enqueue_timeout(watch_queue, &watch_again_task, watch_again_secs * hz);
+		taskqueue_enqueue_timeout(watch_queue, &watch_again_task,
+		    watch_again_secs * hz);
 	}
 	mtx_unlock(&watch_mtx);
 	if (first)
-		device_printf(watch_dev, "xenstore refuses a watch (error %d): it is set later\n",
+		device_printf(watch_dev,
+		    "xenstore refuses a watch (error %d): it is set later\n",
 		    error);
 }
 
@@ -244,7 +253,9 @@ xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name)
 	if (w->xw_path == NULL)
 		return (ENAMETOOLONG);
 	w->xw_flags = 0;
-	/* Known before it is set: the first event may come before the answer. */
+	/*
+	 * Known before it is set: the first event may come before the answer.
+	 */
 	mtx_lock(&watch_mtx);
 	if (++watch_last_token == 0)
 		watch_last_token = 1;
@@ -252,8 +263,12 @@ xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name)
 	LIST_INSERT_HEAD(&watch_list, w, xw_link);
 	mtx_unlock(&watch_mtx);
 	watch_pieces(w->xw_path, w->xw_token, token, pieces);
-	error = xenstore_talk(NULL, XS_WATCH, pieces, nitems(pieces), NULL, NULL);
-	/* E2BIG: the quota.  If there was no answer, all watches are set again after the next one. */
+	error = xenstore_talk(NULL, XS_WATCH, pieces, nitems(pieces), NULL,
+	    NULL);
+	/*
+	 * E2BIG: the quota.  If there was no answer, all watches are set again
+	 * after the next one.
+	 */
 	if (error == E2BIG || (pv_dev_may_pass(error) && error != ETIMEDOUT))
 		watch_refuse(w->xw_token, error);
 	else if (error != 0 && error != ETIMEDOUT) {
@@ -276,13 +291,15 @@ xenstore_watch_remove(struct xenstore_watch *w)
 	mtx_unlock(&watch_mtx);
 	watch_pieces(w->xw_path, w->xw_token, token, pieces);
 	/* If xenstore does not get this, its events find no watch any more. */
-	(void)xenstore_talk(NULL, XS_UNWATCH, pieces, nitems(pieces), NULL, NULL);
+	(void)xenstore_talk(NULL, XS_UNWATCH, pieces, nitems(pieces), NULL,
+	    NULL);
 	watch_forget(w);
 }
 
 /*
- * The path of the watch with the lowest token above *token, which is set to it; NULL: none.  One that
- * is being removed would be set for good: xenstore may have been told.
+ * The path of the watch with the lowest token above *token, which is set to it;
+ * NULL: none.  One that is being removed would be set for good: xenstore may
+ * have been told.
  */
 static char *
 watch_after(uint32_t *token)
@@ -293,7 +310,8 @@ watch_after(uint32_t *token)
 	path = malloc(XENSTORE_ABS_PATH_MAX, M_XEN, M_WAITOK);
 	mtx_lock(&watch_mtx);
 	LIST_FOREACH(w, &watch_list, xw_link) {
-		if ((w->xw_flags & WATCH_REMOVED) == 0 && w->xw_token > *token &&
+		if ((w->xw_flags & WATCH_REMOVED) == 0 &&
+		    w->xw_token > *token &&
 		    (best == NULL || w->xw_token < best->xw_token))
 			best = w;
 	}
@@ -321,17 +339,21 @@ watch_again(void)
 	int error;
 
 	error = 0;
-	for (token = 0; error != ETIMEDOUT && (path = watch_after(&token)) != NULL;
-	    xenstore_free(path)) {
+	for (token = 0; error != ETIMEDOUT &&
+	    (path = watch_after(&token)) != NULL; xenstore_free(path)) {
 		watch_pieces(path, token, buf, pieces);
 		/* EEXIST: it has this one. */
-		error = xenstore_ring_talk(XS_WATCH, 0, pieces, nitems(pieces), &reply, &len);
+		error = xenstore_ring_talk(XS_WATCH, 0, pieces, nitems(pieces),
+		    &reply, &len);
 		if (error != 0 && error != EEXIST && error != ETIMEDOUT)
 			watch_refuse(token, error);
 	}
 }
 
-/* The token of a refused watch above another one, and its path, to be freed; 0: none. */
+/*
+ * The token of a refused watch above another one, and its path, to be freed; 0:
+ * none.
+ */
 static uint32_t
 watch_next_refused(uint32_t token, char **path)
 {
@@ -341,8 +363,8 @@ watch_next_refused(uint32_t token, char **path)
 	while ((*path = watch_after(&token)) != NULL) {
 		mtx_lock(&watch_mtx);
 		w = watch_find(token);
-		refused = w != NULL &&
-		    (w->xw_flags & (WATCH_REFUSED | WATCH_REMOVED)) == WATCH_REFUSED;
+		refused = w != NULL && (w->xw_flags &
+		    (WATCH_REFUSED | WATCH_REMOVED)) == WATCH_REFUSED;
 		mtx_unlock(&watch_mtx);
 		if (refused)
 			return (token);
@@ -367,7 +389,10 @@ watch_accept(uint32_t token)
 	return (wanted);
 }
 
-/* Set one that was refused.  Returns 0, or an error: it, and those after it, have to wait. */
+/*
+ * Set one that was refused.  Returns 0, or an error: it, and those after it,
+ * have to wait.
+ */
 static int
 watch_set_one(const char *path, uint32_t token)
 {
@@ -376,12 +401,14 @@ watch_set_one(const char *path, uint32_t token)
 	int error;
 
 	watch_pieces(path, token, buf, pieces);
-	error = xenstore_talk(NULL, XS_WATCH, pieces, nitems(pieces), NULL, NULL);
+	error = xenstore_talk(NULL, XS_WATCH, pieces, nitems(pieces), NULL,
+	    NULL);
 	if (error == EEXIST)
 		error = 0;
 	/* One whose removal came first takes up room for nothing. */
 	if (error == 0 && !watch_accept(token))
-		(void)xenstore_talk(NULL, XS_UNWATCH, pieces, nitems(pieces), NULL, NULL);
+		(void)xenstore_talk(NULL, XS_UNWATCH, pieces, nitems(pieces),
+		    NULL, NULL);
 	return (error);
 }
 
@@ -417,8 +444,10 @@ watch_set_refused(void *arg __unused, int pending __unused)
 	if (all)
 		watch_again_secs = 0;
 	else {
-		watch_again_secs = MIN(2 * MAX(watch_again_secs, 1), WATCH_AGAIN_SECS);
-		taskqueue_enqueue_timeout(watch_queue, &watch_again_task, watch_again_secs * hz);
+		watch_again_secs = MIN(2 * MAX(watch_again_secs, 1),
+		    WATCH_AGAIN_SECS);
+		taskqueue_enqueue_timeout(watch_queue, &watch_again_task,
+		    watch_again_secs * hz);
 	}
 	mtx_unlock(&watch_mtx);
 	if (all)
@@ -437,8 +466,10 @@ xenstore_watch_init(device_t dev)
 
 	watch_dev = dev;
 	TASK_INIT(&watch_task, 0, watch_dispatch, NULL);
-	watch_queue = taskqueue_create("xenwatch", M_WAITOK, taskqueue_thread_enqueue, &watch_queue);
-	TIMEOUT_TASK_INIT(watch_queue, &watch_again_task, 0, watch_set_refused, NULL);
+	watch_queue = taskqueue_create("xenwatch", M_WAITOK,
+	    taskqueue_thread_enqueue, &watch_queue);
+	TIMEOUT_TASK_INIT(watch_queue, &watch_again_task, 0, watch_set_refused,
+	    NULL);
 	error = taskqueue_start_threads(&watch_queue, 1, PWAIT, "xenwatch");
 	if (error != 0) {
 		taskqueue_free(watch_queue);
@@ -456,7 +487,8 @@ xenstore_watch_fini(device_t dev __unused)
 	xenstore_set_watcher(NULL);
 	KASSERT(LIST_EMPTY(&watch_list), ("%s: watches are left", __func__));
 	if (watch_queue != NULL) {
-		while (taskqueue_cancel_timeout(watch_queue, &watch_again_task, NULL) != 0)
+		while (taskqueue_cancel_timeout(watch_queue, &watch_again_task,
+		    NULL) != 0)
 			taskqueue_drain_timeout(watch_queue, &watch_again_task);
 		taskqueue_drain(watch_queue, &watch_task);
 		taskqueue_free(watch_queue);
@@ -468,6 +500,7 @@ void
 xenstore_watch_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 {
 
-	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "refused_watches", CTLFLAG_RD,
-	    &watch_refusals, 0, "Times that xenstore refused a watch, which is set later");
+	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(parent), OID_AUTO,
+	    "refused_watches", CTLFLAG_RD, &watch_refusals, 0,
+	    "Times that xenstore refused a watch, which is set later");
 }

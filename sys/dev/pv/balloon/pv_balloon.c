@@ -7,9 +7,10 @@
 /*
  * The balloon's worker, and its pages (theory statement: pv_balloon.h).
  *
- * Locking.  pb_mtx protects the target and the flags.  pages and what pv_balloon.h calls the worker's
- * have no lock: the worker is one thread, and others come while it is stopped (balloon_quiesce()), with
- * pv_dev's lock, which comes before pb_mtx.
+ * Locking.  pb_mtx protects the target and the flags.  pages and what
+ * pv_balloon.h calls the worker's have no lock: the worker is one thread, and
+ * others come while it is stopped (balloon_quiesce()), with pv_dev's lock,
+ * which comes before pb_mtx.
  */
 
 #include <sys/param.h>
@@ -35,10 +36,11 @@
 #include <dev/pv/balloon/pv_balloon.h>
 
 #define	PRESSURE_SECONDS	30
-#define	PRESSURE_MIN		1024	/* pages given back beyond v_free_target: at first, */
+#define	PRESSURE_MIN		1024	/* pages given back beyond
+					 * v_free_target: at first, */
 #define	PRESSURE_MAX		8192	/* and when that never lasts */
-#define	PAGE_REQ		(VM_ALLOC_NORMAL | VM_ALLOC_NOWAIT | VM_ALLOC_NODUMP | \
-				VM_ALLOC_WIRED)
+#define	PAGE_REQ		(VM_ALLOC_NORMAL | VM_ALLOC_NOWAIT |	\
+				VM_ALLOC_NODUMP | VM_ALLOC_WIRED)
 /* A block is taken where there is one; memory is not moved to make one. */
 #define	BLOCK_REQ		(PAGE_REQ | VM_ALLOC_NORECLAIM)
 
@@ -47,7 +49,8 @@ MODULE_DEPEND(pv_balloon, pv, 1, 1, 1);
 
 static MALLOC_DEFINE(M_PVBALLOON, "pv_balloon", "memory balloon");
 
-static SYSCTL_NODE(_vm, OID_AUTO, balloon, CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, "Memory balloons");
+static SYSCTL_NODE(_vm, OID_AUTO, balloon, CTLFLAG_RW | CTLFLAG_MPSAFE, NULL,
+    "Memory balloons");
 
 static u_long balloon_pages;
 SYSCTL_ULONG(_vm_balloon, OID_AUTO, pages, CTLFLAG_RD, &balloon_pages, 0,
@@ -73,7 +76,8 @@ static struct pv_tunable balloon_tunables[] = {
 	[BALLOON_TUN_RETRY_MAX] = PV_TUNABLE("retry_max", 10, 1, 3600, PVT_RW,
 	    "Longest time between two tries to reach the target, in seconds"),
 };
-PV_TUNABLES(pv_balloon_tunables, vm, "balloon", balloon_tunables, "Memory balloons");
+PV_TUNABLES(pv_balloon_tunables, vm, "balloon", balloon_tunables,
+    "Memory balloons");
 
 static bool
 balloon_guards(void)
@@ -86,21 +90,26 @@ static const struct pv_balloon_stat {
 	const char	*name;
 	const char	*descr;
 } pv_balloon_stat_table[] = {
-#define	BALLOON_STAT(name, descr)						\
+#define	BALLOON_STAT(name, descr)					\
 	{ offsetof(struct pv_balloon_stats, pbs_ ## name), #name, descr }
 	BALLOON_STAT(inflated, "Pages given to the host"),
 	BALLOON_STAT(deflated, "Pages taken back from the host"),
 	BALLOON_STAT(batches, "Requests to the host to take or return pages"),
 	BALLOON_STAT(targets, "Changes of the target"),
 	BALLOON_STAT(short, "Times that the guest had no memory to give"),
-	BALLOON_STAT(refused, "Pages that the host did not accept, or did not return"),
+	BALLOON_STAT(refused,
+	    "Pages that the host did not accept, or did not return"),
 	BALLOON_STAT(errors, "Times that giving or taking pages failed"),
 	BALLOON_STAT(lowmem, "Times that the guest was short of memory"),
-	BALLOON_STAT(oom, "Pages taken back because the guest was short of memory"),
+	BALLOON_STAT(oom,
+	    "Pages taken back because the guest was short of memory"),
 #undef BALLOON_STAT
 };
 
-/* Change the protection of n pages from pa on in the direct map.  Returns how many were changed. */
+/*
+ * Change the protection of n pages from pa on in the direct map.  Returns how
+ * many were changed.
+ */
 static u_int
 balloon_protect_run(vm_paddr_t pa, u_int n, vm_prot_t prot)
 {
@@ -126,15 +135,17 @@ balloon_protect(vm_page_t *pages, u_int n, vm_prot_t prot)
 }
 
 /*
- * A system may be unable to unmap a page (FreeBSD does not change its direct map): it stays mapped
- * then, which is harmless.  Making it usable again can't fail where unmapping it did not.
+ * A system may be unable to unmap a page (FreeBSD does not change its direct
+ * map): it stays mapped then, which is harmless.  Making it usable again can't
+ * fail where unmapping it did not.
  */
 static void
 balloon_hide(vm_page_t *pages, u_int n)
 {
 
 	if (balloon_guards())
-		atomic_add_long(&balloon_hidden, balloon_protect(pages, n, VM_PROT_NONE));
+		atomic_add_long(&balloon_hidden,
+		    balloon_protect(pages, n, VM_PROT_NONE));
 }
 
 static void
@@ -183,8 +194,9 @@ balloon_unhold(struct pv_balloon *pb, vm_page_t *pages, u_int n)
 }
 
 /*
- * How many of the next n pages to be returned go together: a whole block, or what comes before one.  A
- * page that ends a block is nearly always the last of one that went as a whole.
+ * How many of the next n pages to be returned go together: a whole block, or
+ * what comes before one.  A page that ends a block is nearly always the last of
+ * one that went as a whole.
  */
 static u_int
 balloon_together(struct pv_balloon *pb, u_int n)
@@ -193,8 +205,8 @@ balloon_together(struct pv_balloon *pb, u_int n)
 	u_int k = 0;
 
 	TAILQ_FOREACH(m, &pb->pb_pages, plinks.q) {
-		if (k == n || (k != 0 &&
-		    atop(VM_PAGE_TO_PHYS(m)) % PV_BALLOON_BLOCK == PV_BALLOON_BLOCK - 1))
+		if (k == n || (k != 0 && atop(VM_PAGE_TO_PHYS(m)) %
+		    PV_BALLOON_BLOCK == PV_BALLOON_BLOCK - 1))
 			break;
 		k++;
 	}
@@ -212,7 +224,10 @@ balloon_spare(void)
 	return (avail > floor ? avail - floor : 0);
 }
 
-/* Take up to n pages from the system, in blocks as long as there are any.  Returns how many. */
+/*
+ * Take up to n pages from the system, in blocks as long as there are any.
+ * Returns how many.
+ */
 static u_int
 balloon_take(vm_page_t *pages, u_int n)
 {
@@ -222,7 +237,8 @@ balloon_take(vm_page_t *pages, u_int n)
 
 	while (k < n) {
 		if (blocks && n - k >= PV_BALLOON_BLOCK) {
-			m = vm_page_alloc_noobj_contig(BLOCK_REQ, PV_BALLOON_BLOCK, 0, ~(vm_paddr_t)0,
+			m = vm_page_alloc_noobj_contig(BLOCK_REQ,
+			    PV_BALLOON_BLOCK, 0, ~(vm_paddr_t)0,
 			    ptoa(PV_BALLOON_BLOCK), 0, VM_MEMATTR_DEFAULT);
 			blocks = m != NULL;
 			for (i = 0; blocks && i < PV_BALLOON_BLOCK; i++)
@@ -243,11 +259,12 @@ pv_balloon_block(vm_paddr_t low, vm_paddr_t high)
 	vm_page_t m = NULL;
 
 	if (balloon_spare() > 2 * PV_BALLOON_BLOCK)
-		m = vm_page_alloc_noobj_contig(BLOCK_REQ, PV_BALLOON_BLOCK, low, high,
-		    ptoa(PV_BALLOON_BLOCK), 0, VM_MEMATTR_DEFAULT);
+		m = vm_page_alloc_noobj_contig(BLOCK_REQ, PV_BALLOON_BLOCK, low,
+		    high, ptoa(PV_BALLOON_BLOCK), 0, VM_MEMATTR_DEFAULT);
 	if (m != NULL && balloon_guards())
-		atomic_add_long(&balloon_hidden, balloon_protect_run(VM_PAGE_TO_PHYS(m),
-		    PV_BALLOON_BLOCK, VM_PROT_NONE));
+		atomic_add_long(&balloon_hidden,
+		    balloon_protect_run(VM_PAGE_TO_PHYS(m), PV_BALLOON_BLOCK,
+		    VM_PROT_NONE));
 	return (m);
 }
 
@@ -257,8 +274,9 @@ pv_balloon_block_free(vm_page_t m)
 	u_int i;
 
 	if (balloon_guards())
-		atomic_subtract_long(&balloon_hidden, balloon_protect_run(VM_PAGE_TO_PHYS(m),
-		    PV_BALLOON_BLOCK, VM_PROT_READ | VM_PROT_WRITE));
+		atomic_subtract_long(&balloon_hidden,
+		    balloon_protect_run(VM_PAGE_TO_PHYS(m), PV_BALLOON_BLOCK,
+		    VM_PROT_READ | VM_PROT_WRITE));
 	for (i = 0; i < PV_BALLOON_BLOCK; i++) {
 		vm_page_unwire_noq(m + i);
 		vm_page_free(m + i);
@@ -344,7 +362,8 @@ balloon_deflate(struct pv_balloon *pb, u_long n)
 }
 
 /*
- * How many pages the balloon is to have now: the target, or less while the guest needs them.
+ * How many pages the balloon is to have now: the target, or less while the
+ * guest needs them.
  */
 static u_long
 balloon_goal(struct pv_balloon *pb)
@@ -363,7 +382,8 @@ balloon_goal(struct pv_balloon *pb)
 		if (pb->pb_npages - want < goal) {
 			goal = pb->pb_npages - want;
 			pb->pb_stats.pbs_oom += want;
-			pb->pb_pressure_step = MIN(2 * pb->pb_pressure_step, PRESSURE_MAX);
+			pb->pb_pressure_step = MIN(2 * pb->pb_pressure_step,
+			    PRESSURE_MAX);
 		}
 	} else if (goal == pb->pb_npages && pb->pb_pressure_end - ticks <= 0) {
 		pb->pb_pressure = false;
@@ -373,7 +393,10 @@ balloon_goal(struct pv_balloon *pb)
 	return (goal);
 }
 
-/* Report to the host, at the end of a change and periodically during a long one. */
+/*
+ * Report to the host, at the end of a change and periodically during a long
+ * one.
+ */
 static void
 balloon_report(struct pv_balloon *pb, bool now)
 {
@@ -387,7 +410,10 @@ balloon_report(struct pv_balloon *pb, bool now)
 		pb->pb_ops->pbo_report(pb, held);
 }
 
-/* One step.  Returns 0 if there may be another, EALREADY at rest, or why there can't be. */
+/*
+ * One step.  Returns 0 if there may be another, EALREADY at rest, or why there
+ * can't be.
+ */
 static int
 balloon_step(struct pv_balloon *pb)
 {
@@ -406,7 +432,8 @@ balloon_step(struct pv_balloon *pb)
 	mtx_unlock(&pb->pb_mtx);
 	if (!running || goal == held)
 		return (EALREADY);
-	error = goal > held ? balloon_inflate(pb, goal - held) : balloon_deflate(pb, held - goal);
+	error = goal > held ? balloon_inflate(pb, goal - held) :
+	    balloon_deflate(pb, held - goal);
 	if (error == 0)
 		balloon_report(pb, false);
 	return (error);
@@ -423,9 +450,11 @@ balloon_backoff(struct pv_balloon *pb, int error)
 		pb->pb_stats.pbs_errors++;
 	if (!pb->pb_complained && error == ENOMEM) {
 		pb->pb_complained = true;
-		device_printf(pb->pb_dev, "%s memory for a balloon of %lu pages now, it has %lu; "
-		    "trying again from time to time\n", pb->pb_target > pb->pb_npages ?
-		    "no" : "the host has no", pb->pb_target, pb->pb_npages);
+		device_printf(pb->pb_dev,
+		    "%s memory for a balloon of %lu pages now, it has %lu; "
+		    "trying again from time to time\n",
+		    pb->pb_target > pb->pb_npages ? "no" : "the host has no",
+		    pb->pb_target, pb->pb_npages);
 	}
 	return (pb->pb_delay);
 }
@@ -504,7 +533,10 @@ balloon_lowmem(void *arg, int flags __unused)
 	mtx_unlock(&pb->pb_mtx);
 }
 
-/* What pv_dev(9) calls.  The worker's run ends by itself: whoever waits for the device ends that. */
+/*
+ * What pv_dev(9) calls.  The worker's run ends by itself: whoever waits for the
+ * device ends that.
+ */
 static void
 balloon_quiesce(void *arg, u_int queue, int error __unused)
 {
@@ -515,7 +547,10 @@ balloon_quiesce(void *arg, u_int queue, int error __unused)
 	mtx_lock(&pb->pb_mtx);
 	pb->pb_running = false;
 	mtx_unlock(&pb->pb_mtx);
-	/* Cancelled first: taskqueue_free(9) waits forever for a callout that was only drained. */
+	/*
+	 * Cancelled first: taskqueue_free(9) waits forever for a callout that
+	 * was only drained.
+	 */
 	while (taskqueue_cancel_timeout(pb->pb_tq, &pb->pb_retry, NULL) != 0)
 		taskqueue_drain_timeout(pb->pb_tq, &pb->pb_retry);
 	taskqueue_drain(pb->pb_tq, &pb->pb_work);
@@ -552,7 +587,8 @@ balloon_restart(void *arg, u_int queue __unused)
 {
 	struct pv_balloon *pb = arg;
 
-	return (pb->pb_ops->pbo_restart == NULL ? 0 : pb->pb_ops->pbo_restart(pb));
+	return (pb->pb_ops->pbo_restart == NULL ? 0 :
+	    pb->pb_ops->pbo_restart(pb));
 }
 
 static void
@@ -575,7 +611,8 @@ balloon_resume(void *arg, u_int queue __unused)
 	if (pb->pb_delay == 0)
 		taskqueue_enqueue(pb->pb_tq, &pb->pb_work);
 	else
-		taskqueue_enqueue_timeout(pb->pb_tq, &pb->pb_retry, pb->pb_delay);
+		taskqueue_enqueue_timeout(pb->pb_tq, &pb->pb_retry,
+		    pb->pb_delay);
 	mtx_unlock(&pb->pb_mtx);
 }
 
@@ -607,27 +644,32 @@ static void
 balloon_sysctl(struct pv_balloon *pb)
 {
 	struct sysctl_ctx_list *ctx = &pb->pb_sysctl;
-	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(pb->pb_dev));
+	struct sysctl_oid_list *top =
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(pb->pb_dev));
 	const struct pv_balloon_stat *st;
 
 	sysctl_ctx_init(ctx);
-	SYSCTL_ADD_ULONG(ctx, top, OID_AUTO, "target", CTLFLAG_RD, &pb->pb_target,
+	SYSCTL_ADD_ULONG(ctx, top, OID_AUTO,
+	    "target", CTLFLAG_RD, &pb->pb_target,
 	    "Pages that the host requests to be in the balloon");
-	SYSCTL_ADD_ULONG(ctx, top, OID_AUTO, "pages", CTLFLAG_RD, &pb->pb_npages,
-	    "Pages in the balloon");
-	SYSCTL_ADD_BOOL(ctx, top, OID_AUTO, "pressure", CTLFLAG_RD, &pb->pb_pressure, 0,
+	SYSCTL_ADD_ULONG(ctx, top, OID_AUTO, "pages", CTLFLAG_RD,
+	    &pb->pb_npages, "Pages in the balloon");
+	SYSCTL_ADD_BOOL(ctx, top, OID_AUTO,
+	    "pressure", CTLFLAG_RD, &pb->pb_pressure, 0,
 	    "The guest needs its memory: the balloon is not inflated");
-	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "batch", CTLFLAG_RD, &pb->pb_params.pbp_batch, 0,
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO,
+	    "batch", CTLFLAG_RD, &pb->pb_params.pbp_batch, 0,
 	    "Pages in one request to the host, at most");
 	for (st = pv_balloon_stat_table; st < pv_balloon_stat_table +
 	    nitems(pv_balloon_stat_table); st++)
 		SYSCTL_ADD_U64(ctx, top, OID_AUTO, st->name, CTLFLAG_RD,
-		    (uint64_t *)((char *)&pb->pb_stats + st->offset), 0, st->descr);
+		    (uint64_t *)((char *)&pb->pb_stats + st->offset), 0,
+		    st->descr);
 }
 
 int
-pv_balloon_init(struct pv_balloon *pb, device_t dev, const struct pv_balloon_ops *ops,
-    const struct pv_balloon_params *params)
+pv_balloon_init(struct pv_balloon *pb, device_t dev,
+    const struct pv_balloon_ops *ops, const struct pv_balloon_params *params)
 {
 	int error;
 
@@ -636,16 +678,24 @@ pv_balloon_init(struct pv_balloon *pb, device_t dev, const struct pv_balloon_ops
 	pb->pb_dev = dev;
 	pb->pb_ops = ops;
 	pb->pb_params = *params;
-	/* Not "pv_balloon": the taskqueue's own mutex, taken inside this one, is of that type. */
-	mtx_init(&pb->pb_mtx, device_get_nameunit(dev), "pv_balloon state", MTX_DEF);
+	/*
+	 * Not "pv_balloon": the taskqueue's own mutex, taken inside this one,
+	 * is of that type.
+	 */
+	mtx_init(&pb->pb_mtx, device_get_nameunit(dev), "pv_balloon state",
+	    MTX_DEF);
 	TAILQ_INIT(&pb->pb_pages);
-	pb->pb_batch = mallocarray(params->pbp_batch, sizeof(*pb->pb_batch), M_PVBALLOON, M_WAITOK);
-	pb->pb_tq = taskqueue_create("pv_balloon", M_WAITOK, taskqueue_thread_enqueue, &pb->pb_tq);
+	pb->pb_batch = mallocarray(params->pbp_batch, sizeof(*pb->pb_batch),
+	    M_PVBALLOON, M_WAITOK);
+	pb->pb_tq = taskqueue_create("pv_balloon", M_WAITOK,
+	    taskqueue_thread_enqueue, &pb->pb_tq);
 	TASK_INIT(&pb->pb_work, 0, balloon_run, pb);
 	TIMEOUT_TASK_INIT(pb->pb_tq, &pb->pb_retry, 0, balloon_run, pb);
-	error = taskqueue_start_threads(&pb->pb_tq, 1, PVM, "%s", device_get_nameunit(dev));
+	error = taskqueue_start_threads(&pb->pb_tq, 1, PVM,
+	    "%s", device_get_nameunit(dev));
 	if (error == 0)
-		error = pv_dev_init(&pb->pb_pvdev, dev, &balloon_dev_ops, pb, params->pbp_nqueues);
+		error = pv_dev_init(&pb->pb_pvdev, dev, &balloon_dev_ops, pb,
+		    params->pbp_nqueues);
 	if (error != 0) {
 		taskqueue_free(pb->pb_tq);
 		free(pb->pb_batch, M_PVBALLOON);
@@ -666,8 +716,10 @@ pv_balloon_empty(struct pv_balloon *pb)
 	pv_dev_quiesce(&pb->pb_pvdev);
 	pv_dev_lock(&pb->pb_pvdev);
 	/* Frozen, but not stopped: the device can be used. */
-	if (pv_dev_state(&pb->pb_pvdev) == PV_DEV_FROZEN && !pb->pb_pvdev.pvd_stopped) {
-		while (error == 0 && pb->pb_npages > 0 && !pv_dev_is_needed(&pb->pb_pvdev))
+	if (pv_dev_state(&pb->pb_pvdev) == PV_DEV_FROZEN &&
+	    !pb->pb_pvdev.pvd_stopped) {
+		while (error == 0 && pb->pb_npages > 0 &&
+		    !pv_dev_is_needed(&pb->pb_pvdev))
 			error = balloon_deflate(pb, pb->pb_npages);
 		balloon_report(pb, true);
 	}
@@ -686,7 +738,8 @@ pv_balloon_fini(struct pv_balloon *pb, bool reclaim)
 	pv_dev_fini(&pb->pb_pvdev);
 	taskqueue_free(pb->pb_tq);
 	if (!reclaim && pb->pb_npages > 0)
-		device_printf(pb->pb_dev, "%lu pages are left with the host\n", pb->pb_npages);
+		device_printf(pb->pb_dev, "%lu pages are left with the host\n",
+		    pb->pb_npages);
 	while (reclaim && pb->pb_npages > 0) {
 		balloon_unhold(pb, &m, 1);
 		balloon_show(&m, 1);

@@ -5,30 +5,37 @@
  */
 
 /*
- * The queues of pv_blk: requests are put, completions collected, notifications and interrupts coalesced
- * (theory statement, locking: pv_blk.h).
+ * The queues of pv_blk: requests are put, completions collected, notifications
+ * and interrupts coalesced (theory statement, locking: pv_blk.h).
  *
- * A queue's lock is taken here and nowhere else.  An operation locks the queue, does all that there is
- * to do in it, and unlocks it.  The lock is dropped in between for biodone(9).
+ * A queue's lock is taken here and nowhere else.  An operation locks the queue,
+ * does all that there is to do in it, and unlocks it.  The lock is dropped in
+ * between for biodone(9).
  *
- * A barrier is rare, so that it bears its own cost: the queues only look at a flag that they read
- * anyway.  It closes the gate (PVB_GATED): from then on all bios are queued in blk_waiting, in the
- * order they come.  The pump takes from there:
+ * A barrier is rare, so that it bears its own cost: the queues only look at a
+ * flag that they read anyway.  It closes the gate (PVB_GATED): from then on all
+ * bios are queued in blk_waiting, in the order they come.  The pump takes from
+ * there:
  *
- *	a barrier      when every queue is idle; it goes to the first one, and the pump stops
- *	any other bio  unless a barrier has not been completed; they are dealt to the queues in turn
+ *	a barrier      when every queue is idle; it goes to the first one, and
+ *		       the pump stops
+ *	any other bio  unless a barrier has not been completed; they are dealt
+ *		       to the queues in turn
  *
- * and opens the gate when nothing is waiting and the barrier is done.  It runs after an operation of a
- * queue that has nothing in flight while the gate is closed.
+ * and opens the gate when nothing is waiting and the barrier is done.  It runs
+ * after an operation of a queue that has nothing in flight while the gate is
+ * closed.
  *
- * One thread pumps at a time.  It goes round until nothing has moved, with blk_mtx held, so that
- * another thread that has a reason while it runs the queues leaves that to it.
+ * One thread pumps at a time.  It goes round until nothing has moved, with
+ * blk_mtx held, so that another thread that has a reason while it runs the
+ * queues leaves that to it.
  *
- * When the device is notified: at once, or of several requests together (pv_blk_pace_due()).  Whether
- * waiting pays is not computed but tried.  A window is PV_BLK_WINDOW completions, in one of two modes:
- * notifications wait, or they do not.  Now and then the other mode gets as much time as the faster of
- * the last two windows took, and is kept if more was completed in it.  While trials fail, they become
- * rare.
+ * When the device is notified: at once, or of several requests together
+ * (pv_blk_pace_due()).  Whether waiting pays is not computed but tried.  A
+ * window is PV_BLK_WINDOW completions, in one of two modes: notifications wait,
+ * or they do not.  Now and then the other mode gets as much time as the faster
+ * of the last two windows took, and is kept if more was completed in it.  While
+ * trials fail, they become rare.
  */
 
 #include <sys/param.h>
@@ -42,20 +49,33 @@
 #include <dev/pv/blk/pv_blk_var.h>
 
 #define	PV_BLK_GET_MAX		32	/* completions collected at once */
-#define	PV_BLK_ROUNDS		32	/* of collecting and starting, by one thread at a time */
-/* Until what no completion goes on with is tried again, and until a thread that yielded goes on. */
+#define	PV_BLK_ROUNDS		32	/* of collecting and starting, by one
+					 * thread at a time */
+/*
+ * Until what no completion goes on with is tried again, and until a thread that
+ * yielded goes on.
+ */
 #define	PV_BLK_RETRY		(SBT_1MS / 2)
 #define	PV_BLK_YIELD		(50 * SBT_1US)
 /* A request that sees more resets than this is what breaks the device. */
 #define	PV_BLK_REQUEUES_MAX	3
 
-/* Requests of users, in flight or about to come again, from which on notifications may wait. */
+/*
+ * Requests of users, in flight or about to come again, from which on
+ * notifications may wait.
+ */
 #define	PV_BLK_DEEP		24
 /* Completions of a window. */
 #define	PV_BLK_WINDOW		256
-/* So many more have to be completed in a trial's time: not what differs from window to window. */
+/*
+ * So many more have to be completed in a trial's time: not what differs from
+ * window to window.
+ */
 #define	PV_BLK_GAIN		(PV_BLK_WINDOW / 16)
-/* So many fewer may be if notifications wait: they cost the host's time, which nothing here sees. */
+/*
+ * So many fewer may be if notifications wait: they cost the host's time, which
+ * nothing here sees.
+ */
 #define	PV_BLK_LOSS		(PV_BLK_WINDOW / 64)
 /* Windows between trials at most. */
 #define	PV_BLK_TRIALS_REST	85
@@ -72,7 +92,8 @@ static void
 pv_blk_retry(struct pv_blk_queue *bq, sbintime_t after)
 {
 	if (!callout_pending(&bq->bq_retry))
-		(void)callout_reset_sbt(&bq->bq_retry, after, 0, bq->bq_retry_func, bq, 0);
+		(void)callout_reset_sbt(&bq->bq_retry, after, 0,
+		    bq->bq_retry_func, bq, 0);
 }
 
 /* Was anything committed of which the device has not been notified? */
@@ -100,7 +121,8 @@ pv_blk_pace_turn(struct pv_blk_pace *pp)
 	if (pp->pp_trial) {
 		pp->pp_trial = false;
 		pp->pp_rest = 4 * pp->pp_rest + 1;
-		if (pp->pp_done > PV_BLK_WINDOW + (pp->pp_waits ? -PV_BLK_LOSS : PV_BLK_GAIN))
+		if (pp->pp_done > PV_BLK_WINDOW + (pp->pp_waits ? -PV_BLK_LOSS :
+		    PV_BLK_GAIN))
 			pp->pp_rest = 1;
 		else
 			pp->pp_waits = !pp->pp_waits;
@@ -112,18 +134,25 @@ pv_blk_pace_turn(struct pv_blk_pace *pp)
 	}
 }
 
-/* Is this the end of a window, of the completions that are made or of a trial's time? */
+/*
+ * Is this the end of a window, of the completions that are made or of a trial's
+ * time?
+ */
 static __noinline void
 pv_blk_pace_window(struct pv_blk_pace *pp)
 {
 	uint64_t now = cpu_ticks(), time;
 
 	if (!pp->pp_trial) {
-		/* One of two may have been long for another reason, such as that nobody had work. */
+		/*
+		 * One of two may have been long for another reason, such as
+		 * that nobody had work.
+		 */
 		time = (now - pp->pp_began) * PV_BLK_WINDOW / pp->pp_done;
 		pp->pp_time = MIN(time, pp->pp_last);
 		pp->pp_last = time;
-	} else if (now - pp->pp_began < pp->pp_time && pp->pp_done < 2 * PV_BLK_WINDOW)
+	} else if (now - pp->pp_began < pp->pp_time &&
+	    pp->pp_done < 2 * PV_BLK_WINDOW)
 		return;
 	pv_blk_pace_turn(pp);
 	pp->pp_began = now;
@@ -174,7 +203,8 @@ pv_blk_pace_due(struct pv_blk_queue *bq, u_int most, const struct thread *td)
 	if ((bq->bq_flags & PVB_GATED) != 0)
 		most = 1;
 	kicked = bq->bq_ninflight - pp->pp_unkicked;
-	if (pp->pp_unkicked < MIN(kicked, most) && !other && pp->pp_expected > 0 &&
+	if (pp->pp_unkicked < MIN(kicked, most) && !other &&
+	    pp->pp_expected > 0 &&
 	    bq->bq_ninflight + pp->pp_expected >= PV_BLK_DEEP) {
 		pp->pp_could_wait = true;
 		if (pp->pp_waits) {
@@ -200,12 +230,13 @@ pv_blk_committed(struct pv_blk_queue *bq, u_int n)
 {
 	pv_blk_pace_submitted(bq, n);
 	bq->bq_stats.bs_requests += n;
-	bq->bq_stats.bs_max_in_flight = MAX(bq->bq_stats.bs_max_in_flight, bq->bq_ninflight);
+	bq->bq_stats.bs_max_in_flight = MAX(bq->bq_stats.bs_max_in_flight,
+	    bq->bq_ninflight);
 }
 
 /*
- * Puts rq.  Returns 0; ENOSPC if there is no room now; EIO if the queue is broken; EFBIG if the queue
- * can never take it.
+ * Puts rq.  Returns 0; ENOSPC if there is no room now; EIO if the queue is
+ * broken; EFBIG if the queue can never take it.
  */
 static __always_inline int
 pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
@@ -226,11 +257,14 @@ pv_blk_put(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	if (error != 0)
 		return (error);
 	if (rq->rq_loaded)
-		bus_dmamap_sync(pv_blk_dtag(blk, rq), rq->rq_map, rq->rq_cmd == PV_BLK_WRITE ?
-		    BUS_DMASYNC_PREWRITE : BUS_DMASYNC_PREREAD);
+		bus_dmamap_sync(pv_blk_dtag(blk, rq), rq->rq_map,
+		    rq->rq_cmd == PV_BLK_WRITE ? BUS_DMASYNC_PREWRITE :
+		    BUS_DMASYNC_PREREAD);
 	else if (rq->rq_bounced)
-		pv_dma_sync(&blk->blk_bounce_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
-	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+		pv_dma_sync(&blk->blk_bounce_dma,
+		    BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&blk->blk_msg_dma,
+	    BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
 	pvq_put(bq->bq_pvq, &pc, 1);
 	if (__predict_false((bq->bq_flags & PVB_HISTOGRAM) != 0))
 		pv_blk_hist_put(bq, rq);
@@ -249,7 +283,10 @@ pv_blk_start_queue(struct pv_blk_queue *bq)
 	if (bq->bq_pvq == NULL ||
 	    (bq->bq_flags & (PVB_STOPPED | PVB_FROZEN | PVB_DEAD)) != 0)
 		return;
-	/* Bios stay bios: they are for the device after its reset, which is looked for again. */
+	/*
+	 * Bios stay bios: they are for the device after its reset, which is
+	 * looked for again.
+	 */
 	if (pvq_broken(bq->bq_pvq)) {
 		if (bq->bq_ninflight == 0)
 			pv_blk_retry(bq, PV_BLK_RETRY);
@@ -272,7 +309,9 @@ pv_blk_start_queue(struct pv_blk_queue *bq)
 		}
 		if (error != 0) {
 			TAILQ_INSERT_HEAD(&bq->bq_ready, rq, rq_link);
-			/* With nothing in flight no completion will try again. */
+			/*
+			 * With nothing in flight no completion will try again.
+			 */
 			if (bq->bq_ninflight == 0)
 				pv_blk_retry(bq, PV_BLK_RETRY);
 			break;
@@ -294,8 +333,9 @@ pv_blk_start(struct pv_blk_queue *bq)
 }
 
 /*
- * Notifies the device of what was committed, unless that waits for more: never for more than `most'.
- * td: of whom a bio came, or NULL.  Returns true if the device was notified.
+ * Notifies the device of what was committed, unless that waits for more: never
+ * for more than `most'. td: of whom a bio came, or NULL.  Returns true if the
+ * device was notified.
  */
 static inline bool
 pv_blk_kick(struct pv_blk_queue *bq, u_int most, const struct thread *td)
@@ -331,7 +371,10 @@ pv_blk_deliver_queue(struct pv_blk_queue *bq)
 	SLIST_REMOVE(&bq->bq_deliveries, &here, pv_blk_delivery, pbd_link);
 }
 
-/* Does this thread deliver bios of the queue, so that it is called by the user of one? */
+/*
+ * Does this thread deliver bios of the queue, so that it is called by the user
+ * of one?
+ */
 static bool
 pv_blk_is_delivering(const struct pv_blk_queue *bq)
 {
@@ -352,18 +395,25 @@ pv_blk_deliver(struct pv_blk_queue *bq)
 		pv_blk_deliver_queue(bq);
 }
 
-/* Makes the memory of a request that took the general way the driver's again. */
+/*
+ * Makes the memory of a request that took the general way the driver's again.
+ */
 static __noinline void
 pv_blk_sync_back(struct pv_blk *blk, const struct pv_blk_req *rq)
 {
 	if (rq->rq_loaded)
-		bus_dmamap_sync(pv_blk_dtag(blk, rq), rq->rq_map, rq->rq_cmd == PV_BLK_WRITE ?
-		    BUS_DMASYNC_POSTWRITE : BUS_DMASYNC_POSTREAD);
+		bus_dmamap_sync(pv_blk_dtag(blk, rq), rq->rq_map,
+		    rq->rq_cmd == PV_BLK_WRITE ? BUS_DMASYNC_POSTWRITE :
+		    BUS_DMASYNC_POSTREAD);
 	else if (rq->rq_bounced)
-		pv_dma_sync(&blk->blk_bounce_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+		pv_dma_sync(&blk->blk_bounce_dma,
+		    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 }
 
-/* Takes rq off the list of what is in flight and makes its memory the driver's again. */
+/*
+ * Takes rq off the list of what is in flight and makes its memory the driver's
+ * again.
+ */
 static __always_inline void
 pv_blk_take_back(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
@@ -371,14 +421,16 @@ pv_blk_take_back(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 
 	TAILQ_REMOVE(&bq->bq_inflight, rq, rq_link);
 	bq->bq_ninflight--;
-	pv_dma_sync(&blk->blk_msg_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	pv_dma_sync(&blk->blk_msg_dma,
+	    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	if (__predict_false(!rq->rq_fast))
 		pv_blk_sync_back(blk, rq);
 }
 
 /*
- * The fast path of a bio that came: all conditions are here.  Returns false, and nothing has happened,
- * if it takes the general way; else the caller notifies the device.
+ * The fast path of a bio that came: all conditions are here.  Returns false,
+ * and nothing has happened, if it takes the general way; else the caller
+ * notifies the device.
  */
 static __always_inline bool
 pv_blk_fast_put(struct pv_blk_queue *bq, struct bio *bp)
@@ -386,11 +438,13 @@ pv_blk_fast_put(struct pv_blk_queue *bq, struct bio *bp)
 	struct pv_blk *blk = bq->bq_blk;
 	struct pv_blk_req *rq = SLIST_FIRST(&bq->bq_free);
 
-	if (!bq->bq_fast || !pv_blk_fast_path || (bq->bq_flags & PVB_GENERAL) != 0 ||
-	    pv_blk_has_work(bq) || (bp->bio_cmd != BIO_READ && bp->bio_cmd != BIO_WRITE) ||
-	    (size_t)bp->bio_bcount - 1 >= blk->blk_params.bp_max_size || rq == NULL ||
-	    pvq_broken(bq->bq_pvq) || pvq_room(bq->bq_pvq) <= 0 ||
-	    pv_blk_load_phys(blk, rq, bp, 0, bp->bio_bcount, blk->blk_params.bp_fast_segs) != 0)
+	if (!bq->bq_fast || !pv_blk_fast_path ||
+	    (bq->bq_flags & PVB_GENERAL) != 0 || pv_blk_has_work(bq) ||
+	    (bp->bio_cmd != BIO_READ && bp->bio_cmd != BIO_WRITE) ||
+	    (size_t)bp->bio_bcount - 1 >= blk->blk_params.bp_max_size ||
+	    rq == NULL || pvq_broken(bq->bq_pvq) || pvq_room(bq->bq_pvq) <= 0 ||
+	    pv_blk_load_phys(blk, rq, bp, 0, bp->bio_bcount,
+	    blk->blk_params.bp_fast_segs) != 0)
 		return (false);
 	SLIST_REMOVE_HEAD(&bq->bq_free, rq_next);
 	rq->rq_bio = bp;
@@ -421,7 +475,8 @@ pv_blk_fast_end(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 
 /* The general way of what has completed, with the result bo_status returned. */
 static __noinline void
-pv_blk_complete_any(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error, uintmax_t seen)
+pv_blk_complete_any(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error,
+    uintmax_t seen)
 {
 	struct pv_blk *blk = bq->bq_blk;
 
@@ -429,7 +484,8 @@ pv_blk_complete_any(struct pv_blk_queue *bq, struct pv_blk_req *rq, int error, u
 		bq->bq_stats.bs_protocol_errors++;
 		pvq_break(bq->bq_pvq, PVQ_FAULT_OWNER, seen);
 		error = EIO;
-	} else if (error != 0 && rq->rq_cmd == PV_BLK_DELETE && rq->rq_nmore != 0) {
+	} else if (error != 0 && rq->rq_cmd == PV_BLK_DELETE &&
+	    rq->rq_nmore != 0) {
 		pv_blk_req_singly(bq, rq);
 		return;
 	} else if (error == EOPNOTSUPP)
@@ -480,9 +536,10 @@ pv_blk_collect(struct pv_blk_queue *bq)
 }
 
 /*
- * Collects completions until none is left and an interrupt is armed; drops and takes the lock.  A
- * device that has the next ones ready each time must not keep the thread, which other queues and
- * devices, or the one that submits, may need: it goes on a little later.
+ * Collects completions until none is left and an interrupt is armed; drops and
+ * takes the lock.  A device that has the next ones ready each time must not
+ * keep the thread, which other queues and devices, or the one that submits, may
+ * need: it goes on a little later.
  *
  * Returns true if one bio is left to the caller (pv_blk_is_last()).
  */
@@ -509,7 +566,10 @@ pv_blk_process(struct pv_blk_queue *bq)
 		}
 		last = pv_blk_is_last(bq);
 		if (!last) {
-			/* The device gets new work before completions are delivered. */
+			/*
+			 * The device gets new work before completions are
+			 * delivered.
+			 */
 			pv_blk_start(bq);
 			(void)pv_blk_kick(bq, bq->bq_blk->blk_batch, NULL);
 			pv_blk_deliver(bq);
@@ -528,8 +588,8 @@ pv_blk_process_called(struct pv_blk_queue *bq)
 }
 
 /*
- * Collects, starts and delivers until nothing is left and an interrupt is armed.  Returns true if the
- * queue is idle while something waits for that.
+ * Collects, starts and delivers until nothing is left and an interrupt is
+ * armed.  Returns true if the queue is idle while something waits for that.
  */
 static __always_inline bool
 pv_blk_queue_run(struct pv_blk_queue *bq, bool intr)
@@ -542,7 +602,10 @@ pv_blk_queue_run(struct pv_blk_queue *bq, bool intr)
 		bp = TAILQ_FIRST(&bq->bq_finished);
 		TAILQ_INIT(&bq->bq_finished);
 	} else {
-		/* What ended without the device, in a queue that is stopped too. */
+		/*
+		 * What ended without the device, in a queue that is stopped
+		 * too.
+		 */
 		pv_blk_deliver(bq);
 	}
 	idle = pv_blk_is_awaited_idle(bq);
@@ -553,8 +616,8 @@ pv_blk_queue_run(struct pv_blk_queue *bq, bool intr)
 }
 
 /*
- * The queue of this CPU, locked.  How many there are changes while they are all locked, so that one
- * which is in use now stays so.
+ * The queue of this CPU, locked.  How many there are changes while they are all
+ * locked, so that one which is in use now stays so.
  */
 static struct pv_blk_queue *
 pv_blk_select(struct pv_blk *blk)
@@ -661,13 +724,17 @@ pv_blk_queue_check(struct pv_blk_queue *bq)
 	bool stuck = false;
 
 	PV_BLK_QUEUE_LOCK(bq);
-	/* In case that the device answers none of those that this would wait for. */
+	/*
+	 * In case that the device answers none of those that this would wait
+	 * for.
+	 */
 	(void)pv_blk_kick(bq, 1, NULL);
 	if ((bq->bq_flags & (PVB_STOPPED | PVB_FROZEN)) == 0 && !bq->bq_stuck &&
 	    pv_blk_log_late(bq)) {
 		stuck = bq->bq_stuck = true;
 		/* With the lock: it is not reset meanwhile. */
-		pv_dev_need_reset(&bq->bq_blk->blk_pvdev, bq->bq_index, ETIMEDOUT);
+		pv_dev_need_reset(&bq->bq_blk->blk_pvdev, bq->bq_index,
+		    ETIMEDOUT);
 	}
 	PV_BLK_QUEUE_UNLOCK(bq);
 	return (stuck);
@@ -689,7 +756,8 @@ pv_blk_queue_drain(struct pv_blk_queue *bq, int error)
 	bool blame = error == ETIMEDOUT, again = error == 0 || blame;
 
 	PV_BLK_QUEUE_LOCK(bq);
-	KASSERT((bq->bq_flags & PVB_STOPPED) != 0, ("%s: the device is live", __func__));
+	KASSERT((bq->bq_flags & PVB_STOPPED) != 0,
+	    ("%s: the device is live", __func__));
 	bq->bq_stuck = false;
 	while (bq->bq_pvq != NULL && (rq = pvq_drain(bq->bq_pvq)) != NULL) {
 		pv_blk_take_back(bq, rq);
@@ -703,10 +771,16 @@ pv_blk_queue_drain(struct pv_blk_queue *bq, int error)
 			TAILQ_INSERT_TAIL(&back, rq, rq_link);
 		}
 	}
-	/* What is ready the device has not seen: it stays, after what was put before it. */
+	/*
+	 * What is ready the device has not seen: it stays, after what was put
+	 * before it.
+	 */
 	TAILQ_CONCAT(&back, &bq->bq_ready, rq_link);
 	TAILQ_CONCAT(&bq->bq_ready, &back, rq_link);
-	/* Its segments are others' now, and the memory that a peer sees goes with it. */
+	/*
+	 * Its segments are others' now, and the memory that a peer sees goes
+	 * with it.
+	 */
 	TAILQ_FOREACH(rq, &bq->bq_ready, rq_link)
 		pv_blk_req_unready(bq, rq);
 	PV_BLK_QUEUE_UNLOCK(bq);
@@ -717,7 +791,8 @@ static void
 pv_blk_queue_set_flags(struct pv_blk_queue *bq)
 {
 	PV_BLK_QUEUE_ASSERT(bq);
-	bq->bq_flags = bq->bq_blk->blk_flags | (bq->bq_stopped ? PVB_STOPPED : 0);
+	bq->bq_flags = bq->bq_blk->blk_flags |
+	    (bq->bq_stopped ? PVB_STOPPED : 0);
 }
 
 void
@@ -789,13 +864,16 @@ pv_blk_pump_once(struct pv_blk *blk)
 	}
 	while ((bp = TAILQ_FIRST(&blk->blk_waiting)) != NULL) {
 		if (!pv_blk_is_barrier(bp)) {
-			pv_blk_pass(blk, &blk->blk_queues[blk->blk_turn++ % blk->blk_nactive]);
+			pv_blk_pass(blk, &blk->blk_queues[blk->blk_turn++ %
+			    blk->blk_nactive]);
 			moved = true;
 			continue;
 		}
 		if ((blk->blk_flags & PVB_GATED) == 0) {
 			pv_blk_set_flags(blk, PVB_GATED, 0);
-			/* What the barrier waits for must not wait for a batch. */
+			/*
+			 * What the barrier waits for must not wait for a batch.
+			 */
 			if (!pv_blk_idle(blk))
 				return (true);
 		}
@@ -811,7 +889,9 @@ pv_blk_pump_once(struct pv_blk *blk)
 	return (moved);
 }
 
-/* Runs all queues.  Returns true if one is idle while something waits for that. */
+/*
+ * Runs all queues.  Returns true if one is idle while something waits for that.
+ */
 static __noinline bool
 pv_blk_run_queues(struct pv_blk *blk)
 {
@@ -858,7 +938,10 @@ pv_blk_run(struct pv_blk *blk)
 		pv_blk_pump(blk);
 }
 
-/* pv_blk_pump() by a user's thread that blk_following counts; the disk may be gone when it returns. */
+/*
+ * pv_blk_pump() by a user's thread that blk_following counts; the disk may be
+ * gone when it returns.
+ */
 static __noinline void
 pv_blk_pump_counted(struct pv_blk *blk)
 {
@@ -894,7 +977,8 @@ pv_blk_submit(struct pv_blk *blk, struct bio *bp)
 		return;
 	}
 	bq = pv_blk_select(blk);
-	if (__predict_false((bq->bq_flags & (PVB_DETACHING | PVB_DEAD | PVB_GATED)) != 0)) {
+	if (__predict_false((bq->bq_flags & (PVB_DETACHING | PVB_DEAD |
+	    PVB_GATED)) != 0)) {
 		PV_BLK_QUEUE_UNLOCK(bq);
 		pv_blk_wait(blk, bp);
 		return;
@@ -903,18 +987,20 @@ pv_blk_submit(struct pv_blk *blk, struct bio *bp)
 	if (!fast)
 		pv_blk_enqueue(bq, bp);
 	/*
-	 * Within a delivery, what the users submit is started as one batch when it ends, and the device
-	 * notified.
+	 * Within a delivery, what the users submit is started as one batch when
+	 * it ends, and the device notified.
 	 */
 	if (!pv_blk_is_delivering(bq)) {
 		if (!fast)
 			pv_blk_start_queue(bq);
 		/*
-		 * If completions are there by now, as often while much is in flight, no interrupt is
-		 * needed for them.  A flush is always waited for.
+		 * If completions are there by now, as often while much is in
+		 * flight, no interrupt is needed for them.  A flush is always
+		 * waited for.
 		 */
-		if (pv_blk_kick(bq, cmd == BIO_FLUSH ? 1 : blk->blk_batch, curthread) &&
-		    bq->bq_ninflight > 1 && pvq_intr_enable(bq->bq_pvq, 1))
+		if (pv_blk_kick(bq, cmd == BIO_FLUSH ? 1 : blk->blk_batch,
+		    curthread) && bq->bq_ninflight > 1 &&
+		    pvq_intr_enable(bq->bq_pvq, 1))
 			(void)pv_blk_process_called(bq);
 		pv_blk_deliver(bq);
 	}
@@ -996,8 +1082,8 @@ pv_blk_fail(struct pv_blk *blk, int error)
 }
 
 /*
- * Bios that wait in a queue that is not used any more go to another.  One that is partly cut comes
- * first there, and goes on where it was.
+ * Bios that wait in a queue that is not used any more go to another.  One that
+ * is partly cut comes first there, and goes on where it was.
  */
 static void
 pv_blk_move_bios(struct pv_blk_queue *from, struct pv_blk_queue *to)
@@ -1013,8 +1099,8 @@ pv_blk_move_bios(struct pv_blk_queue *from, struct pv_blk_queue *to)
 }
 
 /*
- * Gives each of n queues the requests that belong to it.  As all of one home are in one queue, loads of
- * a tag never run at the same time.
+ * Gives each of n queues the requests that belong to it.  As all of one home
+ * are in one queue, loads of a tag never run at the same time.
  */
 static void
 pv_blk_deal(struct pv_blk *blk, u_int n)
@@ -1031,11 +1117,13 @@ pv_blk_deal(struct pv_blk *blk, u_int n)
 		pv_blk_req_unhold(bq);
 		bq->bq_ndeletes = 0;
 		if (bq->bq_index >= n)
-			pv_blk_move_bios(bq, &blk->blk_queues[bq->bq_index % n]);
+			pv_blk_move_bios(bq,
+			    &blk->blk_queues[bq->bq_index % n]);
 	}
 	while ((rq = SLIST_FIRST(&spare)) != NULL) {
 		SLIST_REMOVE_HEAD(&spare, rq_next);
-		SLIST_INSERT_HEAD(&blk->blk_queues[rq->rq_home % n].bq_free, rq, rq_next);
+		SLIST_INSERT_HEAD(&blk->blk_queues[rq->rq_home % n].bq_free, rq,
+		    rq_next);
 	}
 	while ((rq = TAILQ_FIRST(&ready)) != NULL) {
 		TAILQ_REMOVE(&ready, rq, rq_link);
@@ -1050,14 +1138,17 @@ pv_blk_queues_use(struct pv_blk *blk, struct pvq *const *qs, u_int n)
 {
 	struct pv_blk_queue *bq;
 
-	KASSERT(n <= blk->blk_params.bp_nqueues, ("%s: %u queues", __func__, n));
+	KASSERT(n <= blk->blk_params.bp_nqueues,
+	    ("%s: %u queues", __func__, n));
 	PV_BLK_LOCK(blk);
 	PV_BLK_FOREACH(blk, bq) {
 		PV_BLK_QUEUE_LOCK(bq);
-		KASSERT((bq->bq_flags & PVB_STOPPED) != 0 && bq->bq_ninflight == 0,
+		KASSERT((bq->bq_flags & PVB_STOPPED) != 0 &&
+		    bq->bq_ninflight == 0,
 		    ("%s: queue %u is in use", __func__, bq->bq_index));
 		bq->bq_pvq = bq->bq_index < n ? qs[bq->bq_index] : NULL;
-		bq->bq_fast = bq->bq_pvq != NULL && blk->blk_params.bp_fast_segs != 0;
+		bq->bq_fast = bq->bq_pvq != NULL &&
+		    blk->blk_params.bp_fast_segs != 0;
 	}
 	if (n != 0) {
 		pv_blk_deal(blk, n);
@@ -1069,13 +1160,14 @@ pv_blk_queues_use(struct pv_blk *blk, struct pvq *const *qs, u_int n)
 }
 
 static void
-pv_blk_queue_init(struct pv_blk *blk, struct pv_blk_queue *bq, callout_func_t *retry)
+pv_blk_queue_init(struct pv_blk *blk, struct pv_blk_queue *bq,
+    callout_func_t *retry)
 {
 	bq->bq_blk = blk;
 	bq->bq_index = bq - blk->blk_queues;
 	bq->bq_flags = blk->blk_flags;
-	snprintf(bq->bq_name, sizeof(bq->bq_name), "%s.%u", device_get_nameunit(blk->blk_dev),
-	    bq->bq_index);
+	snprintf(bq->bq_name, sizeof(bq->bq_name),
+	    "%s.%u", device_get_nameunit(blk->blk_dev), bq->bq_index);
 	/* pv_blk_queues_use() locks all of them. */
 	mtx_init(&bq->bq_mtx, bq->bq_name, "pv_blk queue", MTX_DEF | MTX_DUPOK);
 	TAILQ_INIT(&bq->bq_bios);

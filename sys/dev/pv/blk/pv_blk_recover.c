@@ -5,10 +5,11 @@
  */
 
 /*
- * What pv_dev(9) calls for a disk, and late requests (theory statement, locking: pv_blk.h).
+ * What pv_dev(9) calls for a disk, and late requests (theory statement,
+ * locking: pv_blk.h).
  *
- * PVB_STOPPED comes before the device is stopped and goes after it is started; in between nothing
- * touches the queues but the thread that does this.
+ * PVB_STOPPED comes before the device is stopped and goes after it is started;
+ * in between nothing touches the queues but the thread that does this.
  */
 
 #include <sys/param.h>
@@ -17,7 +18,10 @@
 
 #include <dev/pv/blk/pv_blk_var.h>
 
-/* Waits up to so many seconds until nothing is in flight, while that can happen without a reset. */
+/*
+ * Waits up to so many seconds until nothing is in flight, while that can happen
+ * without a reset.
+ */
 static u_int
 pv_blk_wait_locked(struct pv_blk *blk, u_int secs)
 {
@@ -37,7 +41,8 @@ pv_blk_wait_locked(struct pv_blk *blk, u_int secs)
 		if (n == 0 || hopeless || left <= 0)
 			return (n);
 		/* Each queue that is found idle ends the sleep. */
-		msleep(&blk->blk_queues, &blk->blk_mtx, PRIBIO, "pvblki", MIN(left, hz));
+		msleep(&blk->blk_queues, &blk->blk_mtx, PRIBIO,
+		    "pvblki", MIN(left, hz));
 	}
 }
 
@@ -56,7 +61,8 @@ pv_blk_wait_idle(struct pv_blk *blk, u_int secs)
 static void
 pv_blk_quiesce_disk(struct pv_blk *blk, int error)
 {
-	u_int left, secs = pv_dev_patience(&blk->blk_pvdev, SBT_1S * PV_BLK_IDLE_SECS) / SBT_1S;
+	u_int left, secs = pv_dev_patience(&blk->blk_pvdev,
+	    SBT_1S * PV_BLK_IDLE_SECS) / SBT_1S;
 
 	PV_BLK_LOCK(blk);
 	pv_blk_set_flags(blk, PVB_FROZEN, 0);
@@ -65,12 +71,17 @@ pv_blk_quiesce_disk(struct pv_blk *blk, int error)
 	PV_BLK_UNLOCK(blk);
 	if (error == EIO)
 		return;
-	/* The device is notified of what was put, and completions don't wait for more. */
+	/*
+	 * The device is notified of what was put, and completions don't wait
+	 * for more.
+	 */
 	pv_blk_run(blk);
 	PV_BLK_LOCK(blk);
-	left = pv_blk_wait_locked(blk, error == 0 ? blk->blk_params.bp_idle_secs : secs);
+	left = pv_blk_wait_locked(blk,
+	    error == 0 ? blk->blk_params.bp_idle_secs : secs);
 	if (error == ENXIO && left != 0)
-		device_printf(blk->blk_dev, "%u requests without an answer end with ENXIO (waited "
+		device_printf(blk->blk_dev,
+		    "%u requests without an answer end with ENXIO (waited "
 		    "for %u s at most)\n", left, secs);
 	PV_BLK_UNLOCK(blk);
 }
@@ -105,7 +116,8 @@ pv_blk_dev_stop(void *arg, u_int queue)
 
 	if (queue == PV_DEV_ALL) {
 		pv_blk_set_stopped(blk);
-		return (blk->blk_ops->bo_stop == NULL ? 0 : blk->blk_ops->bo_stop(blk));
+		return (blk->blk_ops->bo_stop == NULL ? 0 :
+		    blk->blk_ops->bo_stop(blk));
 	}
 	if ((blk->blk_params.bp_flags & PV_BLK_QUEUE_RESET) == 0)
 		return (EOPNOTSUPP);
@@ -184,7 +196,8 @@ pv_blk_has_more(void *arg)
 
 	if (pv_blk_req_has_more(blk))
 		return (true);
-	return (pv_dev_is_short(&blk->blk_pvdev, PV_DEV_QUEUES) && blk->blk_ops->bo_has_more(blk));
+	return (pv_dev_is_short(&blk->blk_pvdev, PV_DEV_QUEUES) &&
+	    blk->blk_ops->bo_has_more(blk));
 }
 
 static const struct pv_dev_ops pv_blk_dev_ops = {
@@ -214,8 +227,9 @@ pv_blk_requeue(struct pv_blk *blk)
 }
 
 /*
- * Late requests are only reported, unless timeout_reset is set: their memory is the device's until they
- * are completed or it is reset, and a host under load may be slow.
+ * Late requests are only reported, unless timeout_reset is set: their memory is
+ * the device's until they are completed or it is reset, and a host under load
+ * may be slow.
  */
 static void
 pv_blk_watchdog(void *arg)
@@ -229,7 +243,8 @@ pv_blk_watchdog(void *arg)
 	PV_BLK_LOCK(blk);
 	blk->blk_stats.bs_timeout_resets += stuck != 0;
 	if ((blk->blk_flags & PVB_DETACHING) == 0)
-		(void)callout_schedule_sbt(&blk->blk_watchdog, SBT_1S, 0, C_PREL(2));
+		(void)callout_schedule_sbt(&blk->blk_watchdog, SBT_1S, 0,
+		    C_PREL(2));
 	PV_BLK_UNLOCK(blk);
 }
 
@@ -238,7 +253,8 @@ pv_blk_go_live(struct pv_blk *blk)
 {
 	pv_dev_start(&blk->blk_pvdev, true);
 	PV_BLK_LOCK(blk);
-	(void)callout_reset_sbt(&blk->blk_watchdog, SBT_1S, 0, pv_blk_watchdog, blk, C_PREL(2));
+	(void)callout_reset_sbt(&blk->blk_watchdog, SBT_1S, 0, pv_blk_watchdog,
+	    blk, C_PREL(2));
 	PV_BLK_UNLOCK(blk);
 }
 
@@ -276,6 +292,6 @@ pv_blk_recover_init(struct pv_blk *blk)
 	blk->blk_dev_ops.pdo_settings = blk->blk_ops->bo_settings;
 	if (blk->blk_ops->bo_peer != NULL)
 		blk->blk_dev_ops.pdo_reconnect = pv_blk_dev_reconnect;
-	return (pv_dev_init(&blk->blk_pvdev, blk->blk_dev, &blk->blk_dev_ops, blk,
-	    blk->blk_params.bp_nqueues));
+	return (pv_dev_init(&blk->blk_pvdev, blk->blk_dev, &blk->blk_dev_ops,
+	    blk, blk->blk_params.bp_nqueues));
 }

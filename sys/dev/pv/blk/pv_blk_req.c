@@ -5,23 +5,29 @@
  */
 
 /*
- * What pv_blk makes of a bio: requests, each a piece of it with its memory ready for the device; and
- * what is printed of them, ten times a queue (theory statement, locking: pv_blk.h).
+ * What pv_blk makes of a bio: requests, each a piece of it with its memory
+ * ready for the device; and what is printed of them, ten times a queue (theory
+ * statement, locking: pv_blk.h).
  *
- * All memory of requests is allocated when a disk comes: none is between a bio and the ring.  A request
- * that there is no memory for is not made; what there is later is used when the disk is started again
- * (pv_blk_req_has_more()).  One of each queue, and that for polling, there have to be.  Segments are
- * needed from a request's load until it is put, so that all requests of a home share one list: one for
- * which there was no room is the next to be put, and what is put again is loaded again.
+ * All memory of requests is allocated when a disk comes: none is between a bio
+ * and the ring.  A request that there is no memory for is not made; what there
+ * is later is used when the disk is started again (pv_blk_req_has_more()).  One
+ * of each queue, and that for polling, there have to be.  Segments are needed
+ * from a request's load until it is put, so that all requests of a home share
+ * one list: one for which there was no room is the next to be put, and what is
+ * put again is loaded again.
  *
- * Data is made ready in one of three ways: its physical addresses where the device takes them as they
- * are (bp_phys), bus_dma(9), or a copy that the protocol shows to its peer (bpo_load).  A sector that
- * has more segments than a request may goes through the bounce buffer, of which the disk has one.
+ * Data is made ready in one of three ways: its physical addresses where the
+ * device takes them as they are (bp_phys), bus_dma(9), or a copy that the
+ * protocol shows to its peer (bpo_load).  A sector that has more segments than
+ * a request may goes through the bounce buffer, of which the disk has one.
  *
- * The driver's fields of a bio are used so: bio_driver1 counts its requests that have not ended, and 1
- * until all of it was cut, which the last piece takes over; bio_driver2 is where cutting goes on
- * when it has to change the queue.  bio_resid is what has not been moved yet.  After a change of the
- * number of queues a bio's requests may be in several, so that these two are changed atomically.
+ * The driver's fields of a bio are used so: bio_driver1 counts its requests
+ * that have not ended, and 1 until all of it was cut, which the last piece
+ * takes over; bio_driver2 is where cutting goes on when it has to change the
+ * queue.  bio_resid is what has not been moved yet.  After a change of the
+ * number of queues a bio's requests may be in several, so that these two are
+ * changed atomically.
  */
 
 #include <sys/param.h>
@@ -51,7 +57,8 @@ static const char *const pv_blk_cmd_names[PV_BLK_NCMDS] = {
 };
 
 void
-pv_blk_log_error(struct pv_blk_queue *bq, const struct pv_blk_req *rq, int error)
+pv_blk_log_error(struct pv_blk_queue *bq, const struct pv_blk_req *rq,
+    int error)
 {
 	device_t dev = bq->bq_blk->blk_dev;
 
@@ -59,22 +66,27 @@ pv_blk_log_error(struct pv_blk_queue *bq, const struct pv_blk_req *rq, int error
 	if (!PV_LOGS(++bq->bq_failed[rq->rq_cmd]))
 		return;
 	if (rq->rq_cmd == PV_BLK_FLUSH)
-		device_printf(dev, "flush failed, error %d: writes since the last flush may "
+		device_printf(dev,
+		    "flush failed, error %d: writes since the last flush may "
 		    "be lost\n", error);
 	else
-		device_printf(dev, "%s failed, error %d: sector %jd, %zu bytes\n",
-		    pv_blk_cmd_names[rq->rq_cmd], error, (intmax_t)(rq->rq_offset / DEV_BSIZE),
-		    rq->rq_length);
+		device_printf(dev,
+		    "%s failed, error %d: sector %jd, %zu bytes\n",
+		    pv_blk_cmd_names[rq->rq_cmd], error,
+		    (intmax_t)(rq->rq_offset / DEV_BSIZE), rq->rq_length);
 }
 
 /* rq is in flight for age seconds; next says what follows. */
 static void
-pv_blk_log_age(struct pv_blk_queue *bq, const struct pv_blk_req *rq, u_int age, const char *next)
+pv_blk_log_age(struct pv_blk_queue *bq, const struct pv_blk_req *rq, u_int age,
+    const char *next)
 {
 
-	device_printf(bq->bq_blk->blk_dev, "%s of sector %jd, %zu bytes, in %s: no answer for %u "
+	device_printf(bq->bq_blk->blk_dev,
+	    "%s of sector %jd, %zu bytes, in %s: no answer for %u "
 	    "seconds, %s\n", pv_blk_cmd_names[rq->rq_cmd],
-	    (intmax_t)(rq->rq_offset / DEV_BSIZE), rq->rq_length, bq->bq_pvq->q_name, age, next);
+	    (intmax_t)(rq->rq_offset / DEV_BSIZE), rq->rq_length,
+	    bq->bq_pvq->q_name, age, next);
 }
 
 bool
@@ -88,11 +100,16 @@ pv_blk_log_late(struct pv_blk_queue *bq)
 	TAILQ_FOREACH(rq, &bq->bq_inflight, rq_link) {
 		age = pv_blk_req_age(rq);
 		if (stuck != 0 && age >= stuck) {
-			/* It is counted when all queues have been seen, by the same thread. */
+			/*
+			 * It is counted when all queues have been seen, by the
+			 * same thread.
+			 */
 			if (PV_LOGS(blk->blk_stats.bs_timeout_resets + 1))
 				pv_blk_log_age(bq, rq, age,
-				    (blk->blk_params.bp_flags & PV_BLK_QUEUE_RESET) != 0 ?
-				    "resetting the queue" : "resetting the device");
+				    (blk->blk_params.bp_flags &
+				    PV_BLK_QUEUE_RESET) != 0 ?
+				    "resetting the queue"
+				    : "resetting the device");
 			return (true);
 		}
 		/* The others were put later. */
@@ -125,9 +142,13 @@ pv_blk_bio_alone(struct bio *bp)
 static void
 pv_blk_bio_release(struct pv_blk_queue *bq, struct bio *bp)
 {
-	/* What this request did to the bio comes before the last one's biodone(). */
+	/*
+	 * What this request did to the bio comes before the last one's
+	 * biodone().
+	 */
 	atomic_thread_fence_rel();
-	if (!pv_blk_bio_alone(bp) && atomic_fetchadd_long(pv_blk_bio_refs(bp), -1) != 1)
+	if (!pv_blk_bio_alone(bp) &&
+	    atomic_fetchadd_long(pv_blk_bio_refs(bp), -1) != 1)
 		return;
 	atomic_thread_fence_acq();
 	if ((bp->bio_flags & BIO_ERROR) != 0)
@@ -153,7 +174,8 @@ pv_blk_bio_fail(struct bio *bp, int error)
 }
 
 void
-pv_blk_copy(const struct bio *bp, size_t from, size_t length, char *buf, bool to_bio)
+pv_blk_copy(const struct bio *bp, size_t from, size_t length, char *buf,
+    bool to_bio)
 {
 	size_t done, n, off;
 	char *p;
@@ -166,8 +188,8 @@ pv_blk_copy(const struct bio *bp, size_t from, size_t length, char *buf, bool to
 			/* A page at a time. */
 			off = bp->bio_ma_offset + from + done;
 			n = MIN(length - done, PAGE_SIZE - off % PAGE_SIZE);
-			p = (char *)pmap_quick_enter_page(bp->bio_ma[off / PAGE_SIZE]) +
-			    off % PAGE_SIZE;
+			p = (char *)pmap_quick_enter_page(bp->bio_ma[off /
+			    PAGE_SIZE]) + off % PAGE_SIZE;
 		}
 		if (to_bio)
 			memcpy(p, buf + done, n);
@@ -182,7 +204,8 @@ void
 pv_blk_req_copy_back(struct pv_blk *blk, struct pv_blk_req *rq)
 {
 	if (rq->rq_bounced)
-		pv_blk_copy(&rq->rq_window, 0, rq->rq_length, blk->blk_bounce, true);
+		pv_blk_copy(&rq->rq_window, 0, rq->rq_length, blk->blk_bounce,
+		    true);
 	else
 		blk->blk_ops->bo_peer->bpo_unload(blk, rq);
 }
@@ -238,7 +261,8 @@ pv_blk_load_cb(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
 
 /* Makes rq_window the length bytes of bp from off on. */
 static void
-pv_blk_window(struct pv_blk_req *rq, const struct bio *bp, size_t off, size_t length)
+pv_blk_window(struct pv_blk_req *rq, const struct bio *bp, size_t off,
+    size_t length)
 {
 	struct bio *w = &rq->rq_window;
 	size_t first;
@@ -258,8 +282,8 @@ pv_blk_window(struct pv_blk_req *rq, const struct bio *bp, size_t off, size_t le
 }
 
 int
-pv_blk_load_runs(bus_dma_segment_t *segs, int max, bus_size_t seg_max, vm_page_t *ma, size_t off,
-    size_t length)
+pv_blk_load_runs(bus_dma_segment_t *segs, int max, bus_size_t seg_max,
+    vm_page_t *ma, size_t off, size_t length)
 {
 	vm_paddr_t pa, next = VM_PAGE_TO_PHYS(*ma) + off;
 	size_t run = PAGE_SIZE - off;
@@ -267,13 +291,15 @@ pv_blk_load_runs(bus_dma_segment_t *segs, int max, bus_size_t seg_max, vm_page_t
 
 	for (; length > 0; length -= run, run = PAGE_SIZE) {
 		pa = next;
-		while (run < length && (next = VM_PAGE_TO_PHYS(*++ma)) == pa + run)
+		while (run < length &&
+		    (next = VM_PAGE_TO_PHYS(*++ma)) == pa + run)
 			run += PAGE_SIZE;
 		run = MIN(run, length);
 		if (__predict_true(run <= seg_max && n < max)) {
 			segs[n].ds_addr = pa;
 			segs[n++].ds_len = run;
-		} else if ((n = pvq_phys_add_run(segs, n, max, seg_max, pa, run)) < 0)
+		} else if ((n = pvq_phys_add_run(segs, n, max, seg_max, pa,
+		    run)) < 0)
 			break;
 	}
 	return (n);
@@ -297,8 +323,8 @@ pv_blk_load_dma(struct pv_blk *blk, struct pv_blk_req *rq)
 {
 	int error;
 
-	error = bus_dmamap_load_bio(pv_blk_dtag(blk, rq), rq->rq_map, &rq->rq_window,
-	    pv_blk_load_cb, rq, BUS_DMA_NOWAIT);
+	error = bus_dmamap_load_bio(pv_blk_dtag(blk, rq), rq->rq_map,
+	    &rq->rq_window, pv_blk_load_cb, rq, BUS_DMA_NOWAIT);
 	if (error == 0)
 		error = rq->rq_error;
 	rq->rq_loaded = error == 0;
@@ -316,13 +342,17 @@ pv_blk_bounce_segs(struct pv_blk *blk, struct pv_blk_req *rq, size_t length)
 	rq->rq_nsegs = 0;
 	for (off = 0; off < length; off += n) {
 		n = MIN(length - off, blk->blk_params.bp_seg_size);
-		rq->rq_segs[1 + rq->rq_nsegs].ds_addr = blk->blk_bounce_dma.pdm_addr + off;
+		rq->rq_segs[1 + rq->rq_nsegs].ds_addr =
+		    blk->blk_bounce_dma.pdm_addr + off;
 		rq->rq_segs[1 + rq->rq_nsegs].ds_len = n;
 		rq->rq_nsegs++;
 	}
 }
 
-/* One sector has more segments than a request may: it goes through the bounce buffer. */
+/*
+ * One sector has more segments than a request may: it goes through the bounce
+ * buffer.
+ */
 static int
 pv_blk_load_bounce(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
@@ -333,12 +363,16 @@ pv_blk_load_bounce(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	rq->rq_copied = rq->rq_bounced = true;
 	pv_blk_bounce_segs(blk, rq, rq->rq_length);
 	if (rq->rq_cmd == PV_BLK_WRITE)
-		pv_blk_copy(&rq->rq_window, 0, rq->rq_length, blk->blk_bounce, false);
+		pv_blk_copy(&rq->rq_window, 0, rq->rq_length, blk->blk_bounce,
+		    false);
 	bq->bq_stats.bs_bounced++;
 	return (0);
 }
 
-/* How many segments of data should a request have?  More only if it is a sector. */
+/*
+ * How many segments of data should a request have?  More only if it is a
+ * sector.
+ */
 static u_int
 pv_blk_fair_segs(const struct pv_blk_queue *bq)
 {
@@ -349,8 +383,9 @@ pv_blk_fair_segs(const struct pv_blk_queue *bq)
 }
 
 /*
- * The next length to try after one that had too many segments: first what always fits when each page
- * is a segment, then by halves, as segments may be smaller than pages.
+ * The next length to try after one that had too many segments: first what
+ * always fits when each page is a segment, then by halves, as segments may be
+ * smaller than pages.
  */
 static size_t
 pv_blk_shorter(const struct pv_blk *blk, size_t length, u_int segs)
@@ -364,10 +399,13 @@ pv_blk_shorter(const struct pv_blk *blk, size_t length, u_int segs)
 	return (MAX(rounddown2(fits, bp->bp_sectorsize), bp->bp_sectorsize));
 }
 
-/* Loads length bytes of bp or less, trying one way after the other; returns as pv_blk_load(). */
+/*
+ * Loads length bytes of bp or less, trying one way after the other; returns as
+ * pv_blk_load().
+ */
 static __noinline int
-pv_blk_load_slow(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp, size_t off,
-    size_t length)
+pv_blk_load_slow(struct pv_blk_queue *bq, struct pv_blk_req *rq,
+    const struct bio *bp, size_t off, size_t length)
 {
 	struct pv_blk *blk = bq->bq_blk;
 	u_int fair;
@@ -384,8 +422,9 @@ pv_blk_load_slow(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bi
 	for (;;) {
 		pv_blk_window(rq, bp, off, length);
 		rq->rq_length = length;
-		error = blk->blk_params.bp_phys ? pv_blk_load_phys(blk, rq, bp, off, length,
-		    blk->blk_params.bp_max_segs) : pv_blk_load_dma(blk, rq);
+		error = blk->blk_params.bp_phys ? pv_blk_load_phys(blk, rq, bp,
+		    off, length, blk->blk_params.bp_max_segs) :
+		    pv_blk_load_dma(blk, rq);
 		if (error == 0 && (u_int)rq->rq_nsegs > fair &&
 		    length > blk->blk_params.bp_sectorsize) {
 			pv_blk_unload(blk, rq);
@@ -402,18 +441,20 @@ pv_blk_load_slow(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bi
 /*
  * Loads a piece of bp from off on, up to end and as long as one request can be.
  *
- * Returns 0; ENOMEM if memory (or the bounce buffer) is short now; or an error of bus_dma(9).
+ * Returns 0; ENOMEM if memory (or the bounce buffer) is short now; or an error
+ * of bus_dma(9).
  */
 static __always_inline int
-pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp, size_t off,
-    size_t end)
+pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq,
+    const struct bio *bp, size_t off, size_t end)
 {
 	struct pv_blk *blk = bq->bq_blk;
 	size_t length;
 
 	rq->rq_length = length = MIN(end - off, blk->blk_params.bp_max_size);
 	if (blk->blk_params.bp_phys) {
-		if (pv_blk_load_phys(blk, rq, bp, off, length, pv_blk_fair_segs(bq)) == 0)
+		if (pv_blk_load_phys(blk, rq, bp, off, length,
+		    pv_blk_fair_segs(bq)) == 0)
 			return (0);
 		rq->rq_length = pv_blk_loaded_part(blk, rq);
 		if (rq->rq_length != 0)
@@ -422,7 +463,10 @@ pv_blk_load(struct pv_blk_queue *bq, struct pv_blk_req *rq, const struct bio *bp
 	return (pv_blk_load_slow(bq, rq, bp, off, length));
 }
 
-/* Begins the next bio of the queue, or goes on with one that was begun in another: bq_cur, or NULL. */
+/*
+ * Begins the next bio of the queue, or goes on with one that was begun in
+ * another: bq_cur, or NULL.
+ */
 static struct bio *
 pv_blk_begin(struct pv_blk_queue *bq)
 {
@@ -454,18 +498,25 @@ pv_blk_req_unhold(struct pv_blk_queue *bq)
 	TAILQ_SWAP(&bq->bq_deletes, &bq->bq_bios, bio, bio_queue);
 }
 
-/* Has rq, which deletes the end of one bio, delete those that follow it as well, as far as it can. */
+/*
+ * Has rq, which deletes the end of one bio, delete those that follow it as
+ * well, as far as it can.
+ */
 static void
 pv_blk_gather(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
 	const struct pv_blk_params *params = &bq->bq_blk->blk_params;
-	/* The limit is of a range (VirtIO 1.3, 5.2.4), and we keep to it for all of them together. */
+	/*
+	 * The limit is of a range (VirtIO 1.3, 5.2.4), and we keep to it for
+	 * all of them together.
+	 */
 	uint64_t room = params->bp_delete_size - rq->rq_length;
 	struct bio *bp;
 
 	while (rq->rq_nmore + 1 < params->bp_delete_ranges &&
-	    (bp = TAILQ_FIRST(&bq->bq_bios)) != NULL && bp->bio_cmd == BIO_DELETE &&
-	    pv_blk_bio_alone(bp) && bp->bio_driver2 == NULL && bp->bio_bcount > 0 &&
+	    (bp = TAILQ_FIRST(&bq->bq_bios)) != NULL &&
+	    bp->bio_cmd == BIO_DELETE && pv_blk_bio_alone(bp) &&
+	    bp->bio_driver2 == NULL && bp->bio_bcount > 0 &&
 	    (uint64_t)bp->bio_bcount <= room) {
 		TAILQ_REMOVE(&bq->bq_bios, bp, bio_queue);
 		TAILQ_INSERT_TAIL(&rq->rq_more, bp, bio_queue);
@@ -475,22 +526,29 @@ pv_blk_gather(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	bq->bq_stats.bs_merged_deletes += rq->rq_nmore;
 }
 
-/* How much of `left' bytes from offset on does one request delete?  All, or up to where a unit ends. */
+/*
+ * How much of `left' bytes from offset on does one request delete?  All, or up
+ * to where a unit ends.
+ */
 static uint64_t
-pv_blk_delete_piece(const struct pv_blk_params *params, uint64_t offset, uint64_t left)
+pv_blk_delete_piece(const struct pv_blk_params *params, uint64_t offset,
+    uint64_t left)
 {
 	const uint64_t size = params->bp_delete_size;
 	uint64_t over;
 
 	if (left <= size)
 		return (left);
-	over = (offset + size + params->bp_delete_align - params->bp_delete_first) %
-	    params->bp_delete_align;
+	over = (offset + size + params->bp_delete_align -
+	    params->bp_delete_first) % params->bp_delete_align;
 	/* A unit may be more than a request deletes. */
 	return (over < size ? size - over : size);
 }
 
-/* Has rq delete the next piece of bq_cur: 0; EBUSY if that has to be held back; EOPNOTSUPP. */
+/*
+ * Has rq delete the next piece of bq_cur: 0; EBUSY if that has to be held back;
+ * EOPNOTSUPP.
+ */
 static int
 pv_blk_cut_delete(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
@@ -540,7 +598,8 @@ pv_blk_req_singly(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	struct bio *bp;
 
 	PV_BLK_QUEUE_ASSERT(bq);
-	KASSERT(rq->rq_cmd == PV_BLK_DELETE, ("%s: command %d", __func__, rq->rq_cmd));
+	KASSERT(rq->rq_cmd == PV_BLK_DELETE,
+	    ("%s: command %d", __func__, rq->rq_cmd));
 	bq->bq_ndeletes--;
 	bq->bq_singly = rq->rq_nmore + 1;
 	pv_blk_req_unhold(bq);
@@ -566,7 +625,8 @@ pv_blk_cut(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	switch (bp->bio_cmd) {
 	case BIO_READ:
 	case BIO_WRITE:
-		rq->rq_cmd = bp->bio_cmd == BIO_READ ? PV_BLK_READ : PV_BLK_WRITE;
+		rq->rq_cmd = bp->bio_cmd == BIO_READ ? PV_BLK_READ :
+		    PV_BLK_WRITE;
 		error = pv_blk_load(bq, rq, bp, bq->bq_cur_off, bp->bio_bcount);
 		break;
 	case BIO_DELETE:
@@ -586,17 +646,25 @@ pv_blk_cut(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	return (error);
 }
 
-/* A requeued request may be for a device that offers less than the one before it. */
+/*
+ * A requeued request may be for a device that offers less than the one before
+ * it.
+ */
 static bool
-pv_blk_still(const struct pv_blk_queue *bq, const struct pv_blk_req *rq, int *error)
+pv_blk_still(const struct pv_blk_queue *bq, const struct pv_blk_req *rq,
+    int *error)
 {
 	*error = rq->rq_cmd == PV_BLK_DELETE ? EOPNOTSUPP : 0;
 	if (rq->rq_cmd == PV_BLK_FLUSH)
 		return ((bq->bq_flags & PVB_WRITETHROUGH) == 0);
-	return (rq->rq_cmd != PV_BLK_DELETE || bq->bq_blk->blk_params.bp_delete_size != 0);
+	return (rq->rq_cmd != PV_BLK_DELETE ||
+	    bq->bq_blk->blk_params.bp_delete_size != 0);
 }
 
-/* What is ready may be longer than this device takes, or the rest of such a request. */
+/*
+ * What is ready may be longer than this device takes, or the rest of such a
+ * request.
+ */
 static int
 pv_blk_fit(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
@@ -605,7 +673,8 @@ pv_blk_fit(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 
 	/* A polled request that was requeued is neither, and has no bio. */
 	if ((rq->rq_cmd != PV_BLK_READ && rq->rq_cmd != PV_BLK_WRITE) ||
-	    (!rq->rq_unready && rq->rq_length <= bq->bq_blk->blk_params.bp_max_size))
+	    (!rq->rq_unready &&
+	    rq->rq_length <= bq->bq_blk->blk_params.bp_max_size))
 		return (0);
 	off = rq->rq_offset - rq->rq_bio->bio_offset;
 	pv_blk_unload(bq->bq_blk, rq);
@@ -617,7 +686,10 @@ pv_blk_fit(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	return (error);
 }
 
-/* The piece of rq is done: if there is a rest, makes that ready and returns true. */
+/*
+ * The piece of rq is done: if there is a rest, makes that ready and returns
+ * true.
+ */
 static bool
 pv_blk_go_on(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 {
@@ -692,7 +764,10 @@ pv_blk_next_ready(struct pv_blk_queue *bq)
 	return (rq);
 }
 
-/* Is nothing to be done for bp?  It failed, or is empty, or a flush of what is not cached. */
+/*
+ * Is nothing to be done for bp?  It failed, or is empty, or a flush of what is
+ * not cached.
+ */
 static inline bool
 pv_blk_needs_nothing(const struct pv_blk_queue *bq, const struct bio *bp)
 {
@@ -762,7 +837,10 @@ pv_blk_req_fail(struct pv_blk_queue *bq, int error)
 		pv_blk_req_end(bq, rq, error);
 	}
 	pv_blk_req_unhold(bq);
-	/* One that was moved here partly cut may have requests in flight, which end it. */
+	/*
+	 * One that was moved here partly cut may have requests in flight, which
+	 * end it.
+	 */
 	while ((bp = bq->bq_cur) != NULL || (bp = pv_blk_begin(bq)) != NULL) {
 		pv_blk_bio_fail(bp, error);
 		pv_blk_cur_end(bq);
@@ -770,7 +848,8 @@ pv_blk_req_fail(struct pv_blk_queue *bq, int error)
 }
 
 struct pv_blk_req *
-pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset, size_t length)
+pv_blk_req_polled(struct pv_blk *blk, enum pv_blk_cmd cmd, off_t offset,
+    size_t length)
 {
 	struct pv_blk_req *rq = &blk->blk_reqs[pv_blk_nreqs(blk)];
 	struct bio *w = &rq->rq_window;
@@ -809,20 +888,26 @@ pv_blk_alloc_tags(struct pv_blk *blk)
 
 	PV_BLK_FOREACH(blk, bq) {
 		if (error == 0 && pv_blk_maps(blk))
-			error = bus_dma_tag_create(bus_get_dma_tag(blk->blk_dev), 1, 0,
-			    BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL, bp->bp_max_size,
-			    (int)bp->bp_max_segs, bp->bp_seg_size, BUS_DMA_ALLOCNOW, NULL, NULL,
+			error =
+			    bus_dma_tag_create(bus_get_dma_tag(blk->blk_dev),
+			    1, 0, BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR,
+			    NULL, NULL, bp->bp_max_size, (int)bp->bp_max_segs,
+			    bp->bp_seg_size, BUS_DMA_ALLOCNOW, NULL, NULL,
 			    &bq->bq_dtag);
 	}
 	return (error);
 }
 
-/* Memory for the messages of all requests, or half as many ..., but more than least; of how many? */
+/*
+ * Memory for the messages of all requests, or half as many ..., but more than
+ * least; of how many?
+ */
 static u_int
 pv_blk_alloc_msgs(struct pv_blk *blk, struct pv_dma *dma, u_int least)
 {
-	return (pv_dma_alloc_some(dma, bus_get_dma_tag(blk->blk_dev), blk->blk_params.bp_msgsize,
-	    pv_blk_nreqs(blk) + 1, least + 1, PAGE_SIZE));
+	return (pv_dma_alloc_some(dma, bus_get_dma_tag(blk->blk_dev),
+	    blk->blk_params.bp_msgsize, pv_blk_nreqs(blk) + 1, least + 1,
+	    PAGE_SIZE));
 }
 
 /* The bounce buffer: of a page, or a sector, at least. */
@@ -836,8 +921,9 @@ pv_blk_alloc_bounce(struct pv_blk *blk)
 	size = MIN(bp->bp_max_size, MAX(PV_BLK_BOUNCE_MAX, bp->bp_sectorsize));
 	if (blk->blk_ops->bo_peer != NULL)
 		size = MIN(size, blk->blk_ops->bo_peer->bpo_polled_size);
-	while ((error = pv_dma_alloc(&blk->blk_bounce_dma, bus_get_dma_tag(blk->blk_dev), size,
-	    PAGE_SIZE)) == ENOMEM && size > least)
+	while ((error = pv_dma_alloc(&blk->blk_bounce_dma,
+	    bus_get_dma_tag(blk->blk_dev), size, PAGE_SIZE)) == ENOMEM &&
+	    size > least)
 		size = MAX(rounddown2(size / 2, bp->bp_sectorsize), least);
 	blk->blk_bounce_size = size;
 	blk->blk_bounce = blk->blk_bounce_dma.pdm_mem;
@@ -848,10 +934,14 @@ pv_blk_alloc_bounce(struct pv_blk *blk)
 static u_int
 pv_blk_nsegs(const struct pv_blk *blk)
 {
-	return ((blk->blk_ops->bo_peer == NULL ? blk->blk_params.bp_max_segs : 0) + 2);
+	return ((blk->blk_ops->bo_peer == NULL ? blk->blk_params.bp_max_segs :
+	    0) + 2);
 }
 
-/* The nth request that is made: the one for polling, then one of each queue, and so on. */
+/*
+ * The nth request that is made: the one for polling, then one of each queue,
+ * and so on.
+ */
 static struct pv_blk_req *
 pv_blk_nth(struct pv_blk *blk, u_int n)
 {
@@ -872,7 +962,10 @@ pv_blk_set_msg(struct pv_blk *blk, u_int n)
 	rq->rq_form = 0;
 }
 
-/* Makes requests as long as there are messages and maps for them; the queues are not in use. */
+/*
+ * Makes requests as long as there are messages and maps for them; the queues
+ * are not in use.
+ */
 static void
 pv_blk_make(struct pv_blk *blk)
 {
@@ -882,19 +975,21 @@ pv_blk_make(struct pv_blk *blk)
 	for (n = blk->blk_nmade; n < blk->blk_nmsgs; n++) {
 		rq = pv_blk_nth(blk, n);
 		rq->rq_home = n == 0 ? 0 : (n - 1) % blk->blk_params.bp_nqueues;
-		if (pv_blk_maps(blk) &&
-		    bus_dmamap_create(pv_blk_dtag(blk, rq), 0, &rq->rq_map) != 0)
+		if (pv_blk_maps(blk) && bus_dmamap_create(pv_blk_dtag(blk, rq),
+		    0, &rq->rq_map) != 0)
 			break;
-		rq->rq_segs = blk->blk_segs +
-		    (n == 0 ? blk->blk_params.bp_nqueues : rq->rq_home) * pv_blk_nsegs(blk);
+		rq->rq_segs = blk->blk_segs + (n == 0 ?
+		    blk->blk_params.bp_nqueues :
+		    rq->rq_home) * pv_blk_nsegs(blk);
 		pv_blk_set_msg(blk, n);
 		if (n != 0)
-			SLIST_INSERT_HEAD(&blk->blk_queues[rq->rq_home % blk->blk_nactive].bq_free,
-			    rq, rq_next);
+			SLIST_INSERT_HEAD(&blk->blk_queues[rq->rq_home %
+			    blk->blk_nactive].bq_free, rq, rq_next);
 	}
 	blk->blk_nmade = n;
 	/* One is for polling. */
-	pv_dev_set_short(&blk->blk_pvdev, PV_DEV_REQUESTS, n == 0 ? 0 : n - 1, pv_blk_nreqs(blk));
+	pv_dev_set_short(&blk->blk_pvdev, PV_DEV_REQUESTS, n == 0 ? 0 : n - 1,
+	    pv_blk_nreqs(blk));
 }
 
 int
@@ -908,10 +1003,13 @@ pv_blk_req_init(struct pv_blk *blk)
 		error = pv_blk_alloc_bounce(blk);
 	if (error != 0)
 		return (error);
-	blk->blk_reqs = mallocarray(n, sizeof(*blk->blk_reqs), M_PVBLK, M_WAITOK | M_ZERO);
+	blk->blk_reqs = mallocarray(n, sizeof(*blk->blk_reqs), M_PVBLK,
+	    M_WAITOK | M_ZERO);
 	blk->blk_segs = mallocarray(blk->blk_params.bp_nqueues + 1,
-	    pv_blk_nsegs(blk) * sizeof(*blk->blk_segs), M_PVBLK, M_WAITOK | M_ZERO);
-	blk->blk_nmsgs = pv_blk_alloc_msgs(blk, &blk->blk_msg_dma, blk->blk_params.bp_nqueues);
+	    pv_blk_nsegs(blk) * sizeof(*blk->blk_segs), M_PVBLK,
+	    M_WAITOK | M_ZERO);
+	blk->blk_nmsgs = pv_blk_alloc_msgs(blk, &blk->blk_msg_dma,
+	    blk->blk_params.bp_nqueues);
 	pv_blk_make(blk);
 	return (blk->blk_nmade <= blk->blk_params.bp_nqueues ? ENOMEM : 0);
 }
@@ -926,7 +1024,8 @@ pv_blk_req_has_more(struct pv_blk *blk)
 		return (false);
 	if (blk->blk_nmade == blk->blk_nmsgs) {
 		if (blk->blk_nspare == 0)
-			blk->blk_nspare = pv_blk_alloc_msgs(blk, &blk->blk_spare_dma, blk->blk_nmsgs);
+			blk->blk_nspare = pv_blk_alloc_msgs(blk,
+			    &blk->blk_spare_dma, blk->blk_nmsgs);
 		return (blk->blk_nspare != 0);
 	}
 	/* There were no maps. */
@@ -972,7 +1071,8 @@ pv_blk_req_fini(struct pv_blk *blk)
 	free(blk->blk_segs, M_PVBLK);
 	free(blk->blk_reqs, M_PVBLK);
 	if ((blk->blk_flags & PVB_LEAK) != 0)
-		device_printf(blk->blk_dev, "the device did not release its memory: leaking it\n");
+		device_printf(blk->blk_dev,
+		    "the device did not release its memory: leaking it\n");
 	else {
 		pv_dma_free(&blk->blk_bounce_dma);
 		pv_dma_free(&blk->blk_msg_dma);

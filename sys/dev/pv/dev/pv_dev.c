@@ -5,71 +5,88 @@
  */
 
 /*
- * pv_dev: one life for all personalities: whether a device may be used, and how it is brought back.
+ * pv_dev: one life for all personalities: whether a device may be used, and how
+ * it is brought back.
  *
- *	        start           up            need_reset
- *	FROZEN -------> DOWN <-------> LIVE --------------> RESETTING --+
- *	 |  ^            ^     down     ^                    |          | stop, reclaim, restart
- *	 |  | freeze     |              |                    |          |
- *	 |  +------------+--------------+--------------------+          |
- *	 |               |              |                               |
- *	 | thaw          |              |                               |
- *	 +---------------+--------------+<------------------------------+
+ *	        start         up          need_reset
+ *	FROZEN -------> DOWN <----> LIVE ------------> RESETTING --+
+ *	 |  ^            ^   down    ^                  |          |
+ *	 |  | freeze     |           |                  |          |
+ *	 |  +------------+-----------+------------------+          | stop,
+ *	 |               |           |                             | reclaim,
+ *	 | thaw          |           |                             | restart
+ *	 +---------------+-----------+<----------------------------+
  *	 |
- *	 +--> LOST: it did not stop, can't start, or is not expected;         leave: GONE, from anywhere
- *	      thaw brings it back, unless it did not stop
+ *	 +--> LOST: it did not stop, can't start, or is not expected; thaw
+ *	            brings it back, unless it did not stop
  *
- * A start ends in LIVE if the device has users (pvd_up), in DOWN otherwise.  What happens to a device
- * is an event, and what is done about it depends on the state alone:
+ *	leave: GONE, from anywhere
  *
- *		FROZEN	 DOWN		LIVE		RESETTING  LOST		   GONE
- *	start	DOWN, up -		-		-	   -		   -
- *	up	later	 reset it if	-		later	   ENXIO	   ENXIO
- *			 needed; LIVE
- *	down	later	 -		restart: DOWN	later	   later	   -
- *	need	kept	 kept		the task	kept	   kept		   -
- *	task	-	 -		reset a queue,	start, if  -		   -
- *					or RESETTING	one failed
- *	restart	-	 stop, start	stop, start	-	   ENXIO	   ENXIO
- *	freeze	-	 stop: FROZEN	stop: FROZEN	stop:	   stop: FROZEN,   -
- *							FROZEN	   unless leaked
- *	hold	-	 quiesce:	quiesce:	quiesce:   -		   -
- *			 FROZEN		FROZEN		FROZEN
- *	reclaim	reclaim	 -		-		-	   reclaim	   -
- *	thaw	start	 -		-		-	   start, unless   ENXIO
- *								   leaked: ENXIO
- *	lose	LOST	 -		-		-	   -		   -
- *	leave	GONE	 stop: GONE	stop: GONE	stop: GONE GONE		   -
+ * A start ends in LIVE if the device has users (pvd_up), in DOWN otherwise.
+ * What happens to a device is an event, and what is done about it depends on
+ * the state alone:
  *
- * To stop is: quiesce, stop, reclaim each queue.  To start is: forget what was needed, restart; and for
- * LIVE all settings, whatever the start's reason, then resume.
+ *	         FROZEN    DOWN          LIVE          RESETTING   LOST
+ *	start    DOWN, up  -             -             -           -
+ *	up       later     reset it if   -             later       ENXIO
+ *	                   needed; LIVE
+ *	down     later     -             restart:      later       later
+ *	                                 DOWN
+ *	need     kept      kept          the task      kept        kept
+ *	task     -         -             reset a       start, if   -
+ *	                                 queue, or     one failed
+ *	                                 RESETTING
+ *	restart  -         stop, start   stop, start   -           ENXIO
+ *	freeze   -         stop: FROZEN  stop: FROZEN  stop:       stop: FROZEN,
+ *	                                               FROZEN      unless leaked
+ *	hold     -         quiesce:      quiesce:      quiesce:    -
+ *	                   FROZEN        FROZEN        FROZEN
+ *	reclaim  reclaim   -             -             -           reclaim
+ *	thaw     start     -             -             -           start, unless
+ *	                                                           leaked: ENXIO
+ *	lose     LOST      -             -             -           -
+ *	leave    GONE      stop: GONE    stop: GONE    stop: GONE  GONE
  *
- * A start that fails for something that may pass, such as a lack of memory, is tried again, later and
- * later: the device is RESETTING until then, and what is needed or wanted of it is not lost.  Only what
- * the device can't or will not do makes it LOST.
+ * In the last state, GONE, the events up, restart and thaw return ENXIO, and
+ * all others do nothing.
  *
- * A device that was started with fewer queues than it could use, as there was no memory for more, or no
- * grants or interrupts (pv_dev_set_short()), is asked now and then, while it is LIVE, whether there may
- * be more, and is started again then.  If that gave it nothing, the next attempt comes later.
+ * To stop is: quiesce, stop, reclaim each queue.  To start is: forget what was
+ * needed, restart; and for LIVE all settings, whatever the start's reason, then
+ * resume.
  *
- * Needs.  Whoever finds a queue or the device broken or silent (a ring, a watchdog, the device itself)
- * says so here, in any context.  A need is cleared by a start and by nothing else: one that comes while
- * the device is down, frozen, or being started is served before it is used next, or right after that.
- * A queue that is stuck again before anything has completed in it is not reset alone once more: the
- * device is.  After a few resets there is a pause between two, for a device that breaks its queues each
- * time.
+ * A start that fails for something that may pass, such as a lack of memory, is
+ * tried again, later and later: the device is RESETTING until then, and what is
+ * needed or wanted of it is not lost.  Only what the device can't or will not
+ * do makes it LOST.
  *
- * Reconnection.  A device whose back end takes part in its reset is RESETTING until its bus calls
- * pv_dev_freeze(), and then pv_dev_thaw().  It is not stopped by pv_dev_down(), as that would take a
- * new connection as well: only quiesced.  Where the back end has memory of ours until it has closed,
- * the bus calls pv_dev_quiesce() and, then, pv_dev_reclaim() instead of pv_dev_freeze().
+ * A device that was started with fewer queues than it could use, as there was
+ * no memory for more, or no grants or interrupts (pv_dev_set_short()), is asked
+ * now and then, while it is LIVE, whether there may be more, and is started
+ * again then.  If that gave it nothing, the next attempt comes later.
+ *
+ * Needs.  Whoever finds a queue or the device broken or silent (a ring, a
+ * watchdog, the device itself) says so here, in any context.  A need is cleared
+ * by a start and by nothing else: one that comes while the device is down,
+ * frozen, or being started is served before it is used next, or right after
+ * that.  A queue that is stuck again before anything has completed in it is not
+ * reset alone once more: the device is.  After a few resets there is a pause
+ * between two, for a device that breaks its queues each time.
+ *
+ * Reconnection.  A device whose back end takes part in its reset is RESETTING
+ * until its bus calls pv_dev_freeze(), and then pv_dev_thaw().  It is not
+ * stopped by pv_dev_down(), as that would take a new connection as well: only
+ * quiesced.  Where the back end has memory of ours until it has closed, the bus
+ * calls pv_dev_quiesce() and, then, pv_dev_reclaim() instead of
+ * pv_dev_freeze().
  *
  * Locking.
- *   pvd_sx   the life: held by each step from its beginning to its end, and by the task, so that a step
- *            waits for a reset under way.  Sleeps.
- *   pvd_mtx  needs, and changes of the state; a leaf but for the taskqueue's own.
- * Order: pvd_sx, a personality's locks, pvd_mtx.  pvd_state is written with both, and read with either,
- * or, as advice, with none: whoever acts on that has the lock of a queue, which pdo_quiesce takes.
+ *   pvd_sx   the life: held by each step from its beginning to its end, and by
+ *            the task, so that a step waits for a reset under way.  Sleeps.
+ *   pvd_mtx  needs, and changes of the state; a leaf but for the taskqueue's
+ *            own.
+ * Order: pvd_sx, a personality's locks, pvd_mtx.  pvd_state is written with
+ * both, and read with either, or, as advice, with none: whoever acts on that
+ * has the lock of a queue, which pdo_quiesce takes.
  */
 
 #include <sys/param.h>
@@ -97,7 +114,10 @@
 #define	PV_DEV_AGAIN	(SBT_1S / 8)
 #define	PV_DEV_AGAIN_MAX (32 * SBT_1S)
 
-/* Before a start for more queues, and how often it is doubled at most: to 17 minutes. */
+/*
+ * Before a start for more queues, and how often it is doubled at most: to 17
+ * minutes.
+ */
 #define	PV_DEV_MORE	SBT_1S
 #define	PV_DEV_MORE_TRIES 10
 
@@ -138,9 +158,11 @@ pv_dev_schedule(struct pv_dev *pvd)
 	sbintime_t pause = pvd->pvd_reset_at + PV_DEV_PAUSE - getsbinuptime();
 
 	mtx_assert(&pvd->pvd_mtx, MA_OWNED);
-	if (pvd->pvd_resets + pvd->pvd_queue_resets < PV_DEV_UNPACED || pause < 0)
+	if (pvd->pvd_resets + pvd->pvd_queue_resets < PV_DEV_UNPACED ||
+	    pause < 0)
 		pause = 0;
-	(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tasks.pt_tq, &pvd->pvd_task, pause, 0, 0);
+	(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tasks.pt_tq,
+	    &pvd->pvd_task, pause, 0, 0);
 }
 
 bool
@@ -170,9 +192,11 @@ pv_dev_set_state(struct pv_dev *pvd, enum pv_dev_state state)
 void
 pv_dev_need_reset(struct pv_dev *pvd, u_int queue, int error)
 {
-	int *need = queue == PV_DEV_ALL ? &pvd->pvd_error : &pvd->pvd_queues[queue].pdq_error;
+	int *need = queue == PV_DEV_ALL ? &pvd->pvd_error :
+	    &pvd->pvd_queues[queue].pdq_error;
 
-	KASSERT(error == EIO || error == ETIMEDOUT, ("%s: error %d", __func__, error));
+	KASSERT(error == EIO || error == ETIMEDOUT,
+	    ("%s: error %d", __func__, error));
 	mtx_lock(&pvd->pvd_mtx);
 	if (*need != EIO)
 		*need = error;
@@ -188,7 +212,8 @@ pv_dev_needs(struct pv_dev *pvd, u_int queue)
 	int error;
 
 	mtx_lock(&pvd->pvd_mtx);
-	error = queue == PV_DEV_ALL ? pvd->pvd_error : pvd->pvd_queues[queue].pdq_error;
+	error = queue == PV_DEV_ALL ? pvd->pvd_error :
+	    pvd->pvd_queues[queue].pdq_error;
 	mtx_unlock(&pvd->pvd_mtx);
 	return (error);
 }
@@ -217,15 +242,20 @@ pv_dev_served_all(struct pv_dev *pvd)
 static void
 pv_dev_fail(struct pv_dev *pvd, const char *what, int error, bool leaked)
 {
-	device_printf(pvd->pvd_dev, "the device did not %s (error %d): it is lost until the driver's "
-	    "module is unloaded and loaded again (kldunload, kldload)\n", what, error);
+	device_printf(pvd->pvd_dev,
+	    "the device did not %s (error %d): it is lost until the driver's "
+	    "module is unloaded and loaded again (kldunload, kldload)\n", what,
+	    error);
 	pvd->pvd_leaked |= leaked;
 	if (pvd->pvd_state != PV_DEV_GONE)
 		pv_dev_set_state(pvd, PV_DEV_LOST);
 	pvd->pvd_ops->pdo_lost(pvd->pvd_arg, leaked);
 }
 
-/* What becomes of what a queue has, when the device is stopped because of error. */
+/*
+ * What becomes of what a queue has, when the device is stopped because of
+ * error.
+ */
 static int
 pv_dev_reclaims(struct pv_dev *pvd, u_int queue, int error)
 {
@@ -243,7 +273,8 @@ pv_dev_take_back(struct pv_dev *pvd, int error)
 	u_int i;
 
 	for (i = 0; i < pvd->pvd_nqueues; i++)
-		pvd->pvd_ops->pdo_reclaim(pvd->pvd_arg, i, pv_dev_reclaims(pvd, i, error));
+		pvd->pvd_ops->pdo_reclaim(pvd->pvd_arg, i,
+		    pv_dev_reclaims(pvd, i, error));
 	pvd->pvd_stopped = true;
 }
 
@@ -269,7 +300,8 @@ pv_dev_apply_settings(struct pv_dev *pvd)
 {
 	void (*const *set)(void *);
 
-	for (set = pvd->pvd_ops->pdo_settings; set != NULL && *set != NULL; set++)
+	for (set = pvd->pvd_ops->pdo_settings; set != NULL && *set != NULL;
+	    set++)
 		(*set)(pvd->pvd_arg);
 }
 
@@ -277,16 +309,20 @@ pv_dev_apply_settings(struct pv_dev *pvd)
 static bool
 pv_dev_lacks(const struct pv_dev *pvd)
 {
-	return (pv_dev_is_short(pvd, PV_DEV_QUEUES) || pv_dev_is_short(pvd, PV_DEV_REQUESTS));
+	return (pv_dev_is_short(pvd, PV_DEV_QUEUES) ||
+	    pv_dev_is_short(pvd, PV_DEV_REQUESTS));
 }
 
-/* Look later whether there may be more queues for a device that has fewer than it could use. */
+/*
+ * Look later whether there may be more queues for a device that has fewer than
+ * it could use.
+ */
 static void
 pv_dev_look_for_more(struct pv_dev *pvd, sbintime_t delay)
 {
 	if (pv_dev_lacks(pvd) && pvd->pvd_ops->pdo_has_more != NULL)
-		(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tasks.pt_tq, &pvd->pvd_more_task,
-		    delay, 0, 0);
+		(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tasks.pt_tq,
+		    &pvd->pvd_more_task, delay, 0, 0);
 }
 
 /* The device works, and is used from now on if it has users. */
@@ -305,22 +341,29 @@ pv_dev_go(struct pv_dev *pvd)
 	pv_dev_look_for_more(pvd, PV_DEV_MORE << pvd->pvd_more_tries);
 }
 
-/* Do what failed once more, later and later.  Each time is counted, and the first one is logged. */
+/*
+ * Do what failed once more, later and later.  Each time is counted, and the
+ * first one is logged.
+ */
 static void
 pv_dev_try_later(struct pv_dev *pvd, int error)
 {
 	sbintime_t delay = PV_DEV_AGAIN << MIN(pvd->pvd_tries, 16);
 
 	if (pvd->pvd_tries++ == 0 && PV_LOGS(++pvd->pvd_late_starts))
-		device_printf(pvd->pvd_dev, "the device can't be started now (error %d): trying "
+		device_printf(pvd->pvd_dev,
+		    "the device can't be started now (error %d): trying "
 		    "again\n", error);
 	pvd->pvd_start_retries++;
 	pv_dev_set_state(pvd, PV_DEV_RESETTING);
-	(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tasks.pt_tq, &pvd->pvd_task,
-	    MIN(delay, PV_DEV_AGAIN_MAX), 0, 0);
+	(void)taskqueue_enqueue_timeout_sbt(pvd->pvd_tasks.pt_tq,
+	    &pvd->pvd_task, MIN(delay, PV_DEV_AGAIN_MAX), 0, 0);
 }
 
-/* Start the device, which is stopped.  Returns 0 as well if that is tried again. */
+/*
+ * Start the device, which is stopped.  Returns 0 as well if that is tried
+ * again.
+ */
 static int
 pv_dev_begin(struct pv_dev *pvd)
 {
@@ -330,7 +373,9 @@ pv_dev_begin(struct pv_dev *pvd)
 		pv_dev_set_state(pvd, PV_DEV_FROZEN);
 		return (0);
 	}
-	/* What was needed is served by this; what is needed from now on is not. */
+	/*
+	 * What was needed is served by this; what is needed from now on is not.
+	 */
 	pv_dev_served_all(pvd);
 	error = pvd->pvd_ops->pdo_restart(pvd->pvd_arg, PV_DEV_ALL);
 	if (pv_dev_may_pass(error)) {
@@ -342,7 +387,8 @@ pv_dev_begin(struct pv_dev *pvd)
 		return (error);
 	}
 	if (pvd->pvd_tries != 0 && PV_LOGS(pvd->pvd_late_starts))
-		device_printf(pvd->pvd_dev, "the device is started after %u attempts\n",
+		device_printf(pvd->pvd_dev,
+		    "the device is started after %u attempts\n",
 		    pvd->pvd_tries + 1);
 	pv_dev_go(pvd);
 	return (0);
@@ -375,19 +421,23 @@ pv_dev_reset(struct pv_dev *pvd)
 }
 
 void
-pv_dev_set_short(struct pv_dev *pvd, enum pv_dev_count count, u_int have, u_int could)
+pv_dev_set_short(struct pv_dev *pvd, enum pv_dev_count count, u_int have,
+    u_int could)
 {
-	const char *what = count == PV_DEV_REQUESTS ? "requests" : pvd->pvd_ops->pdo_counted;
+	const char *what = count == PV_DEV_REQUESTS ? "requests"
+	    : pvd->pvd_ops->pdo_counted;
 	const bool was_short = pv_dev_is_short(pvd, count);
 	const u_int had = pvd->pvd_have[count];
 
 	if (what == NULL)
 		what = "queues";
 	if (have < could && (!was_short || have != had))
-		device_printf(pvd->pvd_dev, "only %u of %u %s: no memory or other resources for "
+		device_printf(pvd->pvd_dev,
+		    "only %u of %u %s: no memory or other resources for "
 		    "more now\n", have, could, what);
 	else if (have == could && was_short && have > had)
-		device_printf(pvd->pvd_dev, "all %u %s are used now\n", have, what);
+		device_printf(pvd->pvd_dev, "all %u %s are used now\n", have,
+		    what);
 	pvd->pvd_have[count] = have;
 	pvd->pvd_could[count] = could;
 	if (!pv_dev_lacks(pvd))
@@ -418,15 +468,20 @@ pv_dev_more_task(void *arg, int pending __unused)
 	sx_xunlock(&pvd->pvd_sx);
 }
 
-/* Was a queue that is stuck reset for that before, and has nothing completed since then? */
+/*
+ * Was a queue that is stuck reset for that before, and has nothing completed
+ * since then?
+ */
 static bool
 pv_dev_is_hopeless(struct pv_dev *pvd, u_int queue)
 {
 	const struct pv_dev_queue *pdq = &pvd->pvd_queues[queue];
 
-	if (!pdq->pdq_was_stuck || pdq->pdq_done != pdq->pdq_pvq->q_stats.qs_done)
+	if (!pdq->pdq_was_stuck ||
+	    pdq->pdq_done != pdq->pdq_pvq->q_stats.qs_done)
 		return (false);
-	device_printf(pvd->pvd_dev, "the reset of queue %u (%s) was of no use: resetting the device\n",
+	device_printf(pvd->pvd_dev,
+	    "the reset of queue %u (%s) was of no use: resetting the device\n",
 	    queue, pdq->pdq_pvq->q_name);
 	return (true);
 }
@@ -506,7 +561,10 @@ pv_dev_up(struct pv_dev *pvd)
 	pvd->pvd_up = true;
 	switch (pv_dev_state(pvd)) {
 	case PV_DEV_DOWN:
-		/* Of a queue that is broken, and of a reconnection, the task takes care. */
+		/*
+		 * Of a queue that is broken, and of a reconnection, the task
+		 * takes care.
+		 */
 		if (pvd->pvd_error != 0 && pvd->pvd_ops->pdo_reconnect == NULL)
 			return (pv_dev_reset(pvd));
 		pv_dev_go(pvd);
@@ -523,7 +581,8 @@ void
 pv_dev_start(struct pv_dev *pvd, bool up)
 {
 	pv_dev_lock(pvd);
-	KASSERT(pvd->pvd_state == PV_DEV_FROZEN, ("%s: state %u", __func__, pvd->pvd_state));
+	KASSERT(pvd->pvd_state == PV_DEV_FROZEN,
+	    ("%s: state %u", __func__, pvd->pvd_state));
 	pv_dev_set_state(pvd, PV_DEV_DOWN);
 	if (up || pvd->pvd_up)
 		(void)pv_dev_up(pvd);
@@ -537,10 +596,11 @@ pv_dev_restart(struct pv_dev *pvd)
 
 	sx_assert(&pvd->pvd_sx, SA_XLOCKED);
 	if (!pv_dev_is_started(pvd))
-		return (pv_dev_state(pvd) == PV_DEV_LOST || pv_dev_state(pvd) == PV_DEV_GONE ?
-		    ENXIO : 0);
+		return (pv_dev_state(pvd) == PV_DEV_LOST ||
+		    pv_dev_state(pvd) == PV_DEV_GONE ? ENXIO : 0);
 	if (pvd->pvd_ops->pdo_reconnect == NULL) {
-		error = pv_dev_stop(pvd, PV_DEV_RESETTING, pvd->pvd_up ? 0 : ENXIO);
+		error = pv_dev_stop(pvd, PV_DEV_RESETTING,
+		    pvd->pvd_up ? 0 : ENXIO);
 		return (error != 0 ? error : pv_dev_begin(pvd));
 	}
 	if (pv_dev_is_live(pvd)) {
@@ -573,7 +633,8 @@ pv_dev_freeze_locked(struct pv_dev *pvd)
 	case PV_DEV_LIVE:
 		return (pv_dev_stop(pvd, PV_DEV_FROZEN, 0));
 	case PV_DEV_LOST:
-		return (pvd->pvd_leaked ? 0 : pv_dev_stop(pvd, PV_DEV_FROZEN, 0));
+		return (pvd->pvd_leaked ? 0 :
+		    pv_dev_stop(pvd, PV_DEV_FROZEN, 0));
 	default:
 		return (0);
 	}
@@ -588,7 +649,8 @@ pv_dev_freeze(struct pv_dev *pvd)
 	pv_dev_lock(pvd);
 	frozen = pv_dev_state(pvd) == PV_DEV_FROZEN;
 	error = pv_dev_freeze_locked(pvd);
-	if (!frozen && pv_dev_state(pvd) == PV_DEV_FROZEN && pvd->pvd_ops->pdo_frozen != NULL)
+	if (!frozen && pv_dev_state(pvd) == PV_DEV_FROZEN &&
+	    pvd->pvd_ops->pdo_frozen != NULL)
 		pvd->pvd_ops->pdo_frozen(pvd->pvd_arg);
 	pv_dev_unlock(pvd);
 	return (error);
@@ -654,7 +716,10 @@ pv_dev_lose(struct pv_dev *pvd)
 	pv_dev_unlock(pvd);
 }
 
-/* Any device is about to be detached: is it what this one is below, at whatever depth? */
+/*
+ * Any device is about to be detached: is it what this one is below, at whatever
+ * depth?
+ */
 static void
 pv_dev_detaching(void *arg, device_t dev, enum evhdev_detach when)
 {
@@ -692,11 +757,17 @@ pv_dev_leave(struct pv_dev *pvd)
 		pvd->pvd_ops->pdo_lost(pvd->pvd_arg, false);
 	}
 	pv_dev_unlock(pvd);
-	/* Cancelled first, as a queue keeps count of a callout that was only drained. */
-	while (taskqueue_cancel_timeout(pvd->pvd_tasks.pt_tq, &pvd->pvd_task, NULL) != 0)
+	/*
+	 * Cancelled first, as a queue keeps count of a callout that was only
+	 * drained.
+	 */
+	while (taskqueue_cancel_timeout(pvd->pvd_tasks.pt_tq, &pvd->pvd_task,
+	    NULL) != 0)
 		taskqueue_drain_timeout(pvd->pvd_tasks.pt_tq, &pvd->pvd_task);
-	while (taskqueue_cancel_timeout(pvd->pvd_tasks.pt_tq, &pvd->pvd_more_task, NULL) != 0)
-		taskqueue_drain_timeout(pvd->pvd_tasks.pt_tq, &pvd->pvd_more_task);
+	while (taskqueue_cancel_timeout(pvd->pvd_tasks.pt_tq,
+	    &pvd->pvd_more_task, NULL) != 0)
+		taskqueue_drain_timeout(pvd->pvd_tasks.pt_tq,
+		    &pvd->pvd_more_task);
 }
 
 void
@@ -716,28 +787,35 @@ pv_dev_adopt(struct pv_dev *pvd, u_int queue, struct pvq *q)
 }
 
 void
-pv_dev_sysctl(struct pv_dev *pvd, struct sysctl_ctx_list *ctx, struct sysctl_oid_list *parent)
+pv_dev_sysctl(struct pv_dev *pvd, struct sysctl_ctx_list *ctx,
+    struct sysctl_oid_list *parent)
 {
-	SYSCTL_ADD_U64(ctx, parent, OID_AUTO, "resets", CTLFLAG_RD, &pvd->pvd_resets, 0,
-	    "Times the device was reset");
-	SYSCTL_ADD_U64(ctx, parent, OID_AUTO, "queue_resets", CTLFLAG_RD, &pvd->pvd_queue_resets, 0,
-	    "Times a queue was reset alone");
-	SYSCTL_ADD_U64(ctx, parent, OID_AUTO, "queue_reset_errors", CTLFLAG_RD,
-	    &pvd->pvd_queue_reset_errors, 0, "Times this failed, and the device was reset");
-	SYSCTL_ADD_U64(ctx, parent, OID_AUTO, "start_retries", CTLFLAG_RD,
-	    &pvd->pvd_start_retries, 0, "Times a start failed and was to be tried again");
-	SYSCTL_ADD_U64(ctx, parent, OID_AUTO, "more_starts", CTLFLAG_RD, &pvd->pvd_more_starts, 0,
+	SYSCTL_ADD_U64(ctx, parent, OID_AUTO, "resets", CTLFLAG_RD,
+	    &pvd->pvd_resets, 0, "Times the device was reset");
+	SYSCTL_ADD_U64(ctx, parent, OID_AUTO, "queue_resets", CTLFLAG_RD,
+	    &pvd->pvd_queue_resets, 0, "Times a queue was reset alone");
+	SYSCTL_ADD_U64(ctx, parent, OID_AUTO,
+	    "queue_reset_errors", CTLFLAG_RD, &pvd->pvd_queue_reset_errors, 0,
+	    "Times this failed, and the device was reset");
+	SYSCTL_ADD_U64(ctx, parent, OID_AUTO,
+	    "start_retries", CTLFLAG_RD, &pvd->pvd_start_retries, 0,
+	    "Times a start failed and was to be tried again");
+	SYSCTL_ADD_U64(ctx, parent, OID_AUTO,
+	    "more_starts", CTLFLAG_RD, &pvd->pvd_more_starts, 0,
 	    "Times it was started again because there may be more queues for it");
 }
 
 int
-pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops, void *arg,
-    u_int nqueues)
+pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops,
+    void *arg, u_int nqueues)
 {
 	int error;
 
 	bzero(pvd, sizeof(*pvd));
-	/* What it does may sleep for seconds, which would delay others' tasks in taskqueue_thread. */
+	/*
+	 * What it does may sleep for seconds, which would delay others' tasks
+	 * in taskqueue_thread.
+	 */
 	error = pv_tasks_init(&pvd->pvd_tasks);
 	if (error != 0)
 		return (error);
@@ -746,13 +824,17 @@ pv_dev_init(struct pv_dev *pvd, device_t dev, const struct pv_dev_ops *ops, void
 	pvd->pvd_arg = arg;
 	pvd->pvd_nqueues = nqueues;
 	pvd->pvd_state = PV_DEV_FROZEN;
-	pvd->pvd_queues = malloc(nqueues * sizeof(*pvd->pvd_queues), M_PVDEV, M_WAITOK | M_ZERO);
+	pvd->pvd_queues = malloc(nqueues * sizeof(*pvd->pvd_queues), M_PVDEV,
+	    M_WAITOK | M_ZERO);
 	sx_init(&pvd->pvd_sx, "pv_dev life");
-	mtx_init(&pvd->pvd_mtx, device_get_nameunit(dev), "pv_dev needs", MTX_DEF);
-	TIMEOUT_TASK_INIT(pvd->pvd_tasks.pt_tq, &pvd->pvd_task, 0, pv_dev_task, pvd);
-	TIMEOUT_TASK_INIT(pvd->pvd_tasks.pt_tq, &pvd->pvd_more_task, 0, pv_dev_more_task, pvd);
-	pvd->pvd_going_tag = EVENTHANDLER_REGISTER(device_detach, pv_dev_detaching, pvd,
-	    EVENTHANDLER_PRI_ANY);
+	mtx_init(&pvd->pvd_mtx, device_get_nameunit(dev),
+	    "pv_dev needs", MTX_DEF);
+	TIMEOUT_TASK_INIT(pvd->pvd_tasks.pt_tq, &pvd->pvd_task, 0, pv_dev_task,
+	    pvd);
+	TIMEOUT_TASK_INIT(pvd->pvd_tasks.pt_tq, &pvd->pvd_more_task, 0,
+	    pv_dev_more_task, pvd);
+	pvd->pvd_going_tag = EVENTHANDLER_REGISTER(device_detach,
+	    pv_dev_detaching, pvd, EVENTHANDLER_PRI_ANY);
 	return (0);
 }
 

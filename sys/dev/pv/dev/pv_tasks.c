@@ -7,25 +7,29 @@
 /*
  * pv_tasks: queues of tasks without threads of their own.
  *
- * A device has seldom anything to do beside its requests, but that may take seconds: a reset, a change
- * of its configuration.  So each has queues of taskqueue(9), which are given to a few threads of all
- * devices when something is in them.  A queue is with one thread at a time: its tasks run one after the
- * other, as with a thread of its own, and a device that does not answer holds up no more threads than
- * it has queues.  Whichever thread has done takes the queue that has waited for longest, so that others
- * wait only while each thread is held up.
+ * A device has seldom anything to do beside its requests, but that may take
+ * seconds: a reset, a change of its configuration.  So each has queues of
+ * taskqueue(9), which are given to a few threads of all devices when something
+ * is in them.  A queue is with one thread at a time: its tasks run one after
+ * the other, as with a thread of its own, and a device that does not answer
+ * holds up no more threads than it has queues.  Whichever thread has done takes
+ * the queue that has waited for longest, so that others wait only while each
+ * thread is held up.
  *
  *	IDLE -> WAITING -> RUNNING -> IDLE
  *	           ^          | a task is queued
  *	           |          v
  *	           +------- AGAIN
  *
- * There is a thread for each queue, up to PV_TASKS_THREADS.  They end with the last queue.
+ * There is a thread for each queue, up to PV_TASKS_THREADS.  They end with the
+ * last queue.
  *
  * Locking.
  *   pv_tasks_sx   the number of threads and of queues; sleeps
- *   pv_tasks_mtx  states, the list of queues that wait, which threads are busy, and how many there are
- * Order: pv_tasks_sx; a queue's own lock, pv_tasks_mtx, the lock of a thread's queue.  A thread that is
- * not busy has no queue to run: none waits then.
+ *   pv_tasks_mtx  states, the list of queues that wait, which threads are busy,
+ *                 and how many there are
+ * Order: pv_tasks_sx; a queue's own lock, pv_tasks_mtx, the lock of a thread's
+ * queue.  A thread that is not busy has no queue to run: none waits then.
  */
 
 #include <sys/param.h>
@@ -49,7 +53,8 @@ struct pv_tasks_thread {
 
 static struct pv_tasks_thread pv_tasks_threads[PV_TASKS_THREADS];
 static u_int pv_tasks_nthreads, pv_tasks_nqueues;
-static STAILQ_HEAD(, pv_tasks) pv_tasks_waiting = STAILQ_HEAD_INITIALIZER(pv_tasks_waiting);
+static STAILQ_HEAD(,
+    pv_tasks) pv_tasks_waiting = STAILQ_HEAD_INITIALIZER(pv_tasks_waiting);
 static struct mtx pv_tasks_mtx;
 MTX_SYSINIT(pv_tasks, &pv_tasks_mtx, "pv tasks", MTX_DEF);
 static struct sx pv_tasks_sx;
@@ -87,14 +92,18 @@ pv_tasks_work(void *arg, int pending __unused)
 	mtx_unlock(&pv_tasks_mtx);
 }
 
-/* Have a thread run what waits; if all are busy, the first that is not any more does. */
+/*
+ * Have a thread run what waits; if all are busy, the first that is not any more
+ * does.
+ */
 static void
 pv_tasks_call(void)
 {
 	struct pv_tasks_thread *ptt;
 
 	mtx_assert(&pv_tasks_mtx, MA_OWNED);
-	for (ptt = pv_tasks_threads; ptt < pv_tasks_threads + pv_tasks_nthreads; ptt++) {
+	for (ptt = pv_tasks_threads; ptt < pv_tasks_threads + pv_tasks_nthreads;
+	    ptt++) {
 		if (ptt->ptt_busy)
 			continue;
 		ptt->ptt_busy = true;
@@ -127,8 +136,10 @@ pv_tasks_add_thread(void)
 
 	TASK_INIT(&ptt->ptt_task, 0, pv_tasks_work, ptt);
 	ptt->ptt_busy = false;
-	ptt->ptt_tq = taskqueue_create("pv_tasks", M_WAITOK, taskqueue_thread_enqueue, &ptt->ptt_tq);
-	error = taskqueue_start_threads(&ptt->ptt_tq, 1, PWAIT, "pv tasks %u", pv_tasks_nthreads);
+	ptt->ptt_tq = taskqueue_create("pv_tasks", M_WAITOK,
+	    taskqueue_thread_enqueue, &ptt->ptt_tq);
+	error = taskqueue_start_threads(&ptt->ptt_tq, 1, PWAIT,
+	    "pv tasks %u", pv_tasks_nthreads);
 	if (error != 0) {
 		taskqueue_free(ptt->ptt_tq);
 		return (error);
@@ -145,7 +156,8 @@ pv_tasks_init(struct pv_tasks *pt)
 	int error = 0;
 
 	sx_xlock(&pv_tasks_sx);
-	if (pv_tasks_nthreads <= pv_tasks_nqueues && pv_tasks_nthreads < PV_TASKS_THREADS)
+	if (pv_tasks_nthreads <= pv_tasks_nqueues &&
+	    pv_tasks_nthreads < PV_TASKS_THREADS)
 		error = pv_tasks_add_thread();
 	if (error == 0)
 		pv_tasks_nqueues++;
@@ -162,7 +174,8 @@ static void
 pv_tasks_close(struct pv_tasks *pt)
 {
 	mtx_lock(&pv_tasks_mtx);
-	while (pt->pt_state == PV_TASKS_RUNNING || pt->pt_state == PV_TASKS_AGAIN)
+	while (pt->pt_state == PV_TASKS_RUNNING ||
+	    pt->pt_state == PV_TASKS_AGAIN)
 		(void)msleep(pt, &pv_tasks_mtx, 0, "pvtasks", 0);
 	if (pt->pt_state == PV_TASKS_WAITING)
 		STAILQ_REMOVE(&pv_tasks_waiting, pt, pv_tasks, pt_link);
@@ -185,7 +198,8 @@ pv_tasks_free(struct pv_tasks *pt)
 	sx_xlock(&pv_tasks_sx);
 	if (--pv_tasks_nqueues == 0) {
 		while (pv_tasks_nthreads > 0)
-			pv_tasks_end_thread(&pv_tasks_threads[--pv_tasks_nthreads]);
+			pv_tasks_end_thread(
+			    &pv_tasks_threads[--pv_tasks_nthreads]);
 	}
 	sx_xunlock(&pv_tasks_sx);
 }

@@ -4,7 +4,10 @@
  * Copyright (c) 2026 The pv-kmod developers
  */
 
-/* Tasks of a device, by threads that all devices share (theory statement: pv_tasks.c). */
+/*
+ * Tasks of a device, by threads that all devices share (theory statement:
+ * pv_tasks.c).
+ */
 
 #ifndef _DEV_PV_DEV_PV_TASKS_H_
 #define	_DEV_PV_DEV_PV_TASKS_H_
@@ -31,13 +34,18 @@ struct pv_tasks {
 };
 
 /*
- * A queue pt_tq for taskqueue(9), whose tasks run one after the other, and may sleep.  May sleep.
+ * A queue pt_tq for taskqueue(9), whose tasks run one after the other, and may
+ * sleep.  May sleep.
  *
- * Returns 0, or an error of taskqueue_start_threads(9): there is nothing to free then.
+ * Returns 0, or an error of taskqueue_start_threads(9): there is nothing to
+ * free then.
  */
 int	pv_tasks_init(struct pv_tasks *pt);
 
-/* The queue's tasks were cancelled or drained, and none comes any more.  May sleep. */
+/*
+ * The queue's tasks were cancelled or drained, and none comes any more.  May
+ * sleep.
+ */
 void	pv_tasks_free(struct pv_tasks *pt);
 
 #endif /* !_DEV_PV_DEV_PV_TASKS_H_ */

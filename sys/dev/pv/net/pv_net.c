@@ -5,23 +5,31 @@
  */
 
 /*
- * pv_net: the life of a paravirtual network card: allocated, attached, frozen, detached.
+ * pv_net: the life of a paravirtual network card: allocated, attached, frozen,
+ * detached.
  *
  *	pv_net_alloc      ALLOCATED   pairs of queues, no hardware yet
- *	pv_net_attach     INTERFACE   buffers and DMA, the interface, sysctls, the tick
- *	  pv_dev_freeze               queues empty, device stopped; the queues may be exchanged
- *	  pv_net_thaw                 the device as it was, running if the interface is up
+ *	pv_net_attach     INTERFACE   buffers and DMA, the interface, sysctls,
+ *				      the tick
+ *	  pv_dev_freeze               queues empty, device stopped; the queues
+ *				      may be exchanged
+ *	  pv_net_thaw                 the device as it was, running if the
+ *				      interface is up
  *	pv_net_detach     ALLOCATED   in reverse, from any level
  *	pv_net_free
  *
- * Whether it is stopped, idle or used is pv_dev's (pv_dev.c); what that has done is in pv_net_run.c.
+ * Whether it is stopped, idle or used is pv_dev's (pv_dev.c); what that has
+ * done is in pv_net_run.c.
  *
  * Locking.
- *   pv_dev's  configuration, and the device's life.  May be held while sleeping.
- *   prq_mtx   one for each receive queue, ptq_mtx one for each transmit queue: no order
- *             between them, none is taken while another is held.
- *   pv_net_entry_mtx  ioctls in flight (pv_net_if.c); nothing is called with it held.
- * Order: pv_dev's before a queue's lock.  None is held while packets go up the stack.
+ *   pv_dev's  configuration, and the device's life.  May be held while
+ *             sleeping.
+ *   prq_mtx   one for each receive queue, ptq_mtx one for each transmit queue:
+ *             no order between them, none is taken while another is held.
+ *   pv_net_entry_mtx  ioctls in flight (pv_net_if.c); nothing is called with it
+ *                     held.
+ * Order: pv_dev's before a queue's lock.  None is held while packets go up the
+ * stack.
  */
 
 #include <sys/param.h>
@@ -68,7 +76,8 @@ pv_net_params_ok(device_t dev, const struct pv_net_params *params)
 		why = "no queue pairs";
 	else if (params->pnp_tx_segs < 4)
 		why = "too few segments for a packet";
-	else if (params->pnp_mtu > params->pnp_max_mtu || params->pnp_max_mtu < ETHERMIN)
+	else if (params->pnp_mtu > params->pnp_max_mtu ||
+	    params->pnp_max_mtu < ETHERMIN)
 		why = "an invalid MTU";
 	else if (params->pnp_seg_max < MCLBYTES)
 		why = "segments smaller than a cluster";
@@ -114,7 +123,8 @@ pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
 	pn->pn_ops = ops;
 	pn->pn_softc = softc;
 	pn->pn_params = *params;
-	pn->pn_rx_budget = params->pnp_tunables[PV_NET_RX_PROCESS_LIMIT].pt_value;
+	pn->pn_rx_budget =
+	    params->pnp_tunables[PV_NET_RX_PROCESS_LIMIT].pt_value;
 	pn->pn_tx_kick = params->pnp_tunables[PV_NET_TX_KICK].pt_value;
 	pn->pn_level = PV_NET_ALLOCATED;
 	memcpy(pn->pn_lladdr, params->pnp_lladdr, ETHER_ADDR_LEN);
@@ -142,8 +152,10 @@ pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
 void
 pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pvq_spec *out)
 {
-	snprintf(out->pqs_name, sizeof(out->pqs_name), "%s%d", tx ? "txq" : "rxq", pair);
-	snprintf(out->pqs_descr, sizeof(out->pqs_descr), "%s%d", tx ? "tx" : "rx", pair);
+	snprintf(out->pqs_name, sizeof(out->pqs_name),
+	    "%s%d", tx ? "txq" : "rxq", pair);
+	snprintf(out->pqs_descr, sizeof(out->pqs_descr),
+	    "%s%d", tx ? "tx" : "rx", pair);
 	out->pqs_cpu = pv_net_pair_cpu(pn, pair);
 	if (tx) {
 		out->pqs_pvq = &pn->pn_txqs[pair].ptq_pvq;
@@ -154,7 +166,8 @@ pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pvq_spec *out)
 		out->pqs_pvq = &pn->pn_rxqs[pair].prq_pvq;
 		out->pqs_intr = pv_net_rx_intr;
 		out->pqs_arg = &pn->pn_rxqs[pair];
-		out->pqs_max_segs = pn->pn_rx_segs + pn->pn_params.pnp_hdr_apart;
+		out->pqs_max_segs = pn->pn_rx_segs +
+		    pn->pn_params.pnp_hdr_apart;
 	}
 }
 
@@ -166,7 +179,8 @@ pv_net_fit_mtu(struct pv_net *pn)
 
 	if (mtu <= max)
 		return;
-	device_printf(pn->pn_dev, "the MTU of %u is more than the back end takes now: it is %u "
+	device_printf(pn->pn_dev,
+	    "the MTU of %u is more than the back end takes now: it is %u "
 	    "from now on\n", mtu, max);
 	if (pv_net_set_mtu(pn, max) == 0)
 		if_notifymtu(pn->pn_ifp);
@@ -216,7 +230,10 @@ pv_net_attach(struct pv_net *pn)
 
 	pn->pn_level = PV_NET_QUEUES;
 	error = pv_net_fill_pairs(pn);
-	/* From its creation on the interface may be set up, but is not before pv_dev_start(). */
+	/*
+	 * From its creation on the interface may be set up, but is not before
+	 * pv_dev_start().
+	 */
 	if (error == 0)
 		error = pv_net_if_create(pn);
 	if (error != 0)
@@ -238,8 +255,9 @@ pv_net_attach(struct pv_net *pn)
 }
 
 /*
- * The queues are quiesced and the device is halted first: if_detach(9) frees the link's address,
- * which the handlers of the queues compare destinations with.
+ * The queues are quiesced and the device is halted first: if_detach(9) frees
+ * the link's address, which the handlers of the queues compare destinations
+ * with.
  */
 static void
 pv_net_detach_interface(struct pv_net *pn)
@@ -248,12 +266,18 @@ pv_net_detach_interface(struct pv_net *pn)
 
 	pv_dev_leave(&pn->pn_pvdev);
 	pv_net_if_destroy(pn);
-	/* A packet may have been queued after that, by a thread that saw the device live. */
+	/*
+	 * A packet may have been queued after that, by a thread that saw the
+	 * device live.
+	 */
 	for (i = 0; i < pn->pn_max_pairs; i++) {
 		pv_net_tx_stop(&pn->pn_txqs[i]);
 		pv_net_tx_flush(&pn->pn_txqs[i]);
 	}
-	/* With the tick stopped nothing is left that enqueues a task: no queue, no ioctl. */
+	/*
+	 * With the tick stopped nothing is left that enqueues a task: no queue,
+	 * no ioctl.
+	 */
 	callout_drain(&pn->pn_tick);
 	taskqueue_drain(pn->pn_pvdev.pvd_tasks.pt_tq, &pn->pn_link_task);
 	taskqueue_drain(pn->pn_pvdev.pvd_tasks.pt_tq, &pn->pn_filter_task);
@@ -286,7 +310,8 @@ pv_net_free(struct pv_net *pn)
 {
 	if (pn == NULL)
 		return;
-	KASSERT(pn->pn_level == PV_NET_ALLOCATED, ("%s: level %d", __func__, pn->pn_level));
+	KASSERT(pn->pn_level == PV_NET_ALLOCATED,
+	    ("%s: level %d", __func__, pn->pn_level));
 	pv_net_stage_free(pn);
 	pv_net_pairs_free(pn);
 	pv_dev_fini(&pn->pn_pvdev);

@@ -5,33 +5,36 @@
  */
 
 /*
- * pv_net: debugnet(4): packets of a kernel that has panicked, or is in its debugger.  netdump(4) sends
- * a crash dump by it, and gdb(4) is served.
+ * pv_net: debugnet(4): packets of a kernel that has panicked, or is in its
+ * debugger.  netdump(4) sends a crash dump by it, and gdb(4) is served.
  *
- * One CPU runs, with interrupts disabled; no thread, task or callout runs again after a panic.  So a
- * packet is sent, and its completion collected, by polling, in the queues as they were left:
+ * One CPU runs, with interrupts disabled; no thread, task or callout runs again
+ * after a panic.  So a packet is sent, and its completion collected, by
+ * polling, in the queues as they were left:
  *
  *	not held     no thread held the lock: the queue is used as it is
- *	held         a thread was stopped inside the lock.  After a panic what it had staged is taken
- *	             back, and the batch that it was building is lost; in the debugger, from which that
- *	             thread may go on, the queue is not used
+ *	held         a thread was stopped inside the lock.  After a panic what
+ *		     it had staged is taken back, and the batch that it was
+ *		     building is lost; in the debugger, from which that thread
+ *		     may go on, the queue is not used
  *
- * What is sent goes by the first queue in use that is not held, and the device has sent it when
- * transmit returns: its data is a buffer of debugnet(4), which fills it anew when 31 packets of a burst
- * were acknowledged, while it may have more of them.  The device may answer to any queue, so all are
- * polled.
+ * What is sent goes by the first queue in use that is not held, and the device
+ * has sent it when transmit returns: its data is a buffer of debugnet(4), which
+ * fills it anew when 31 packets of a burst were acknowledged, while it may have
+ * more of them.  The device may answer to any queue, so all are polled.
  *
- * Memory.  debugnet(4) has set aside mbufs and clusters of one size, and the zones of all sizes give
- * these meanwhile.  So no receive buffer is exchanged: each frame is copied, and its buffer posted
- * again.  And what was in flight at a panic is not freed: it would be taken for one of those that were
- * set aside.
+ * Memory.  debugnet(4) has set aside mbufs and clusters of one size, and the
+ * zones of all sizes give these meanwhile.  So no receive buffer is exchanged:
+ * each frame is copied, and its buffer posted again.  And what was in flight at
+ * a panic is not freed: it would be taken for one of those that were set aside.
  *
- * A frame that spans buffers, as none does that debugnet(4) expects, is dropped.
+ * A frame that spans buffers, as none does that debugnet(4) expects, is
+ * dropped.
  *
  * Gaps.  Queues whose packets are copied (pv_net_stage.c) have none of this.
  *
- * Locking.  None is taken: those that hold one do not run, and in the debugger and after a panic
- * lock(9) does nothing.
+ * Locking.  None is taken: those that hold one do not run, and in the debugger
+ * and after a panic lock(9) does nothing.
  */
 
 #include <sys/param.h>
@@ -60,9 +63,9 @@
 #ifdef DEBUGNET
 
 /*
- * How long the device may take to send a packet: tries, and microseconds between them.  Five seconds,
- * as debugnet(4) gives the server for an answer: a host may be busy, and a packet that is given up is
- * lost.
+ * How long the device may take to send a packet: tries, and microseconds
+ * between them.  Five seconds, as debugnet(4) gives the server for an answer: a
+ * host may be busy, and a packet that is given up is lost.
  */
 #define	PV_NET_DEBUG_TRIES	1000000
 #define	PV_NET_DEBUG_WAIT	5
@@ -76,11 +79,15 @@ pv_net_debug_held(const struct mtx *mtx)
 	return (mtx_owner(mtx) != NULL);
 }
 
-/* May a queue be used, although its owner may have been stopped inside the lock? */
+/*
+ * May a queue be used, although its owner may have been stopped inside the
+ * lock?
+ */
 static bool
 pv_net_debug_usable(const struct mtx *mtx, const struct pvq *q)
 {
-	return ((panicstr != NULL || !pv_net_debug_held(mtx)) && !pvq_broken(q));
+	return ((panicstr != NULL || !pv_net_debug_held(mtx)) &&
+	    !pvq_broken(q));
 }
 
 static void
@@ -115,7 +122,10 @@ pv_net_debug_txq(struct pv_net *pn)
 	return (&pn->pn_txqs[0]);
 }
 
-/* Give the completed buffers of a batch to the device again: those that there is room for. */
+/*
+ * Give the completed buffers of a batch to the device again: those that there
+ * is room for.
+ */
 static void
 pv_net_debug_repost(struct pv_net_rxq *rxq, int n)
 {
@@ -126,14 +136,15 @@ pv_net_debug_repost(struct pv_net_rxq *rxq, int n)
 	for (i = 0; i < n; i++) {
 		buf = rxq->prq_done[i].pd_cookie;
 		pc = &chains[posted];
-		*pc = (struct pvq_chain){ .pc_segs = buf->prb_segs, .pc_nwrite = buf->prb_nsegs,
-		    .pc_cookie = buf };
+		*pc = (struct pvq_chain){ .pc_segs = buf->prb_segs,
+		    .pc_nwrite = buf->prb_nsegs, .pc_cookie = buf };
 		need = pvq_prepare(rxq->prq_pvq, pc);
 		slots += need;
 		if (need == 0 || pvq_reserve(rxq->prq_pvq, slots) != 0)
 			break;
 		if (rxq->prq_tag != NULL)
-			bus_dmamap_sync(rxq->prq_tag, buf->prb_map, BUS_DMASYNC_PREREAD);
+			bus_dmamap_sync(rxq->prq_tag, buf->prb_map,
+			    BUS_DMASYNC_PREREAD);
 		posted++;
 	}
 	if (posted == 0)
@@ -143,19 +154,26 @@ pv_net_debug_repost(struct pv_net_rxq *rxq, int n)
 	(void)pvq_kick(rxq->prq_pvq);
 }
 
-/* A copy of the frame in a buffer; NULL if it has none, or only a part of one. */
+/*
+ * A copy of the frame in a buffer; NULL if it has none, or only a part of one.
+ */
 static struct mbuf *
 pv_net_debug_copy(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr)
 {
 	struct pv_net *pn = rxq->prq_pn;
-	bool whole = rxq->prq_head == NULL && !rxq->prq_discard && !hdr->prh_more;
+	bool whole = rxq->prq_head == NULL && !rxq->prq_discard &&
+	    !hdr->prh_more;
 	struct mbuf *m;
 
-	/* The first part of a frame that was being received is not freed, either. */
+	/*
+	 * The first part of a frame that was being received is not freed,
+	 * either.
+	 */
 	rxq->prq_head = rxq->prq_tail = NULL;
 	rxq->prq_discard = hdr->prh_more;
-	if (!whole || hdr->prh_error != PV_NET_RX_OK || hdr->prh_len < ETHER_HDR_LEN ||
-	    hdr->prh_len > pn->pn_rx_cluster || hdr->prh_skip + hdr->prh_len > hdr->prh_room)
+	if (!whole || hdr->prh_error != PV_NET_RX_OK ||
+	    hdr->prh_len < ETHER_HDR_LEN || hdr->prh_len > pn->pn_rx_cluster ||
+	    hdr->prh_skip + hdr->prh_len > hdr->prh_room)
 		return (NULL);
 	if (hdr->prh_len <= MHLEN)
 		m = m_gethdr(M_NOWAIT, MT_DATA);
@@ -163,13 +181,17 @@ pv_net_debug_copy(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr)
 		m = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, pn->pn_rx_cluster);
 	if (m == NULL)
 		return (NULL);
-	memcpy(mtod(m, void *), (const char *)hdr->prh_hdr + hdr->prh_skip, hdr->prh_len);
+	memcpy(mtod(m, void *), (const char *)hdr->prh_hdr + hdr->prh_skip,
+	    hdr->prh_len);
 	m->m_len = m->m_pkthdr.len = hdr->prh_len;
 	m->m_pkthdr.rcvif = pn->pn_ifp;
 	return (m);
 }
 
-/* Take up to a batch of frames off a queue, which are appended to *tailp; how many buffers. */
+/*
+ * Take up to a batch of frames off a queue, which are appended to *tailp; how
+ * many buffers.
+ */
 static int
 pv_net_debug_receive(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 {
@@ -187,7 +209,8 @@ pv_net_debug_receive(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 		buf = done[i].pd_cookie;
 		memset(&hdrs[i], 0, sizeof(hdrs[i]));
 		if (rxq->prq_tag != NULL)
-			bus_dmamap_sync(rxq->prq_tag, buf->prb_map, BUS_DMASYNC_POSTREAD);
+			bus_dmamap_sync(rxq->prq_tag, buf->prb_map,
+			    BUS_DMASYNC_POSTREAD);
 		hdrs[i].prh_hdr = mtod(buf->prb_mbuf, const void *);
 		hdrs[i].prh_room = buf->prb_mbuf->m_len;
 	}
@@ -203,7 +226,10 @@ pv_net_debug_receive(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
 	return (n);
 }
 
-/* What the interface needs: mbufs of how many queues, how many clusters for each, and their size. */
+/*
+ * What the interface needs: mbufs of how many queues, how many clusters for
+ * each, and their size.
+ */
 static void
 pv_net_debugnet_init(struct ifnet *ifp, int *nrxr, int *ncl, int *clsize)
 {
@@ -222,19 +248,26 @@ pv_net_debugnet_event(struct ifnet *ifp, enum debugnet_ev event)
 	struct pv_net_rxq *rxq;
 	int i;
 
-	for (i = 0; i < pn->pn_params.pnp_npairs && pv_dev_is_live(&pn->pn_pvdev); i++) {
+	for (i = 0; i < pn->pn_params.pnp_npairs &&
+	    pv_dev_is_live(&pn->pn_pvdev); i++) {
 		rxq = &pn->pn_rxqs[i];
 		if (event == DEBUGNET_START && panicstr != NULL) {
 			pv_net_debug_take_tx(&pn->pn_txqs[i]);
 			pv_net_debug_take_rx(rxq);
 		}
-		/* The debugger may let the kernel go on: what is next has to interrupt. */
-		if (event == DEBUGNET_END && pv_net_debug_usable(&rxq->prq_mtx, rxq->prq_pvq))
+		/*
+		 * The debugger may let the kernel go on: what is next has to
+		 * interrupt.
+		 */
+		if (event == DEBUGNET_END &&
+		    pv_net_debug_usable(&rxq->prq_mtx, rxq->prq_pvq))
 			(void)pvq_intr_enable(rxq->prq_pvq, 1);
 	}
 }
 
-/* Wait until the device has sent all that it was given; an error if it has not. */
+/*
+ * Wait until the device has sent all that it was given; an error if it has not.
+ */
 static int
 pv_net_debug_finish(struct pv_net_txq *txq)
 {
@@ -251,7 +284,10 @@ pv_net_debug_finish(struct pv_net_txq *txq)
 	return (ETIMEDOUT);
 }
 
-/* Frees the packet.  It was sent when this returns 0; netdump(4) gives the dump up if it was not. */
+/*
+ * Frees the packet.  It was sent when this returns 0; netdump(4) gives the dump
+ * up if it was not.
+ */
 static int
 pv_net_debugnet_transmit(struct ifnet *ifp, struct mbuf *m)
 {
@@ -259,7 +295,8 @@ pv_net_debugnet_transmit(struct ifnet *ifp, struct mbuf *m)
 	struct pv_net_txq *txq = pv_net_debug_txq(pn);
 	int error;
 
-	if (!pv_dev_is_live(&pn->pn_pvdev) || !pv_net_debug_usable(&txq->ptq_mtx, txq->ptq_pvq)) {
+	if (!pv_dev_is_live(&pn->pn_pvdev) ||
+	    !pv_net_debug_usable(&txq->ptq_mtx, txq->ptq_pvq)) {
 		m_freem(m);
 		return (pv_dev_is_live(&pn->pn_pvdev) ? EBUSY : ENETDOWN);
 	}

@@ -7,16 +7,19 @@
 /*
  * pv_net: the receive filter: addresses, multicast groups, and VLAN tags.
  *
- * Joining and leaving of groups may come from where nothing may sleep: a task sets the filter then.
+ * Joining and leaving of groups may come from where nothing may sleep: a task
+ * sets the filter then.
  *
- * Addresses.  An interface of vlan(4), here or in a jail's network stack, may have an address of its
- * own: the device receives for it, too, without being promiscuous.
+ * Addresses.  An interface of vlan(4), here or in a jail's network stack, may
+ * have an address of its own: the device receives for it, too, without being
+ * promiscuous.
  *
- * VLAN tags.  A device with such a filter accepts frames without a tag, and those whose tag was set:
- * the tags that vlan(4) uses (its events vlan_config and vlan_unconfig), and tag 0, which is that of a
- * priority only.  With IFCAP_VLAN_HWFILTER disabled the device is promiscuous (VirtIO 1.3, 5.1.6.5.1:
- * it receives all packets then), and if it has no such mode all tags are set.  If it refuses one, it is
- * made promiscuous as well.
+ * VLAN tags.  A device with such a filter accepts frames without a tag, and
+ * those whose tag was set: the tags that vlan(4) uses (its events vlan_config
+ * and vlan_unconfig), and tag 0, which is that of a priority only.  With
+ * IFCAP_VLAN_HWFILTER disabled the device is promiscuous (VirtIO 1.3,
+ * 5.1.6.5.1: it receives all packets then), and if it has no such mode all tags
+ * are set.  If it refuses one, it is made promiscuous as well.
  *
  * Locking.  pv_dev's.
  */
@@ -63,7 +66,10 @@ pv_net_copy_group(void *arg, struct sockaddr_dl *sdl, u_int count)
 {
 	struct pv_net_groups *groups = arg;
 
-	/* A group that was added since they were counted: another SIOCADDMULTI will follow. */
+	/*
+	 * A group that was added since they were counted: another SIOCADDMULTI
+	 * will follow.
+	 */
 	if (count >= groups->pg_room || sdl->sdl_alen != ETHER_ADDR_LEN)
 		return (0);
 	memcpy(groups->pg_addrs[count], LLADDR(sdl), ETHER_ADDR_LEN);
@@ -86,12 +92,14 @@ pv_net_add_host(void *arg, if_t ifp)
 			return;
 	}
 	if (hosts->pnh_n < PV_NET_HOSTS)
-		memcpy(hosts->pnh_addrs[hosts->pnh_n++], lladdr, ETHER_ADDR_LEN);
+		memcpy(hosts->pnh_addrs[hosts->pnh_n++], lladdr,
+		    ETHER_ADDR_LEN);
 }
 
 /* The interfaces of vlan(4), within the network epoch. */
 void
-pv_net_foreach_vlan(const struct pv_net *pn, void (*func)(void *arg, if_t ifp), void *arg)
+pv_net_foreach_vlan(const struct pv_net *pn, void (*func)(void *arg, if_t ifp),
+    void *arg)
 {
 	struct epoch_tracker et;
 	u_int tag;
@@ -136,15 +144,21 @@ pv_net_set_filter(struct pv_net *pn)
 	hosts->pnh_n = 0;
 	pv_net_foreach_vlan(pn, pv_net_add_host, hosts);
 	groups.pg_room = if_llmaddr_count(pn->pn_ifp);
-	groups.pg_addrs = malloc(MAX(groups.pg_room, 1) * ETHER_ADDR_LEN, M_PVNET, M_WAITOK);
+	groups.pg_addrs = malloc(MAX(groups.pg_room, 1) * ETHER_ADDR_LEN,
+	    M_PVNET, M_WAITOK);
 	memset(&filter, 0, sizeof(filter));
-	filter.pf_ngroups = if_foreach_llmaddr(pn->pn_ifp, pv_net_copy_group, &groups);
+	filter.pf_ngroups = if_foreach_llmaddr(pn->pn_ifp, pv_net_copy_group,
+	    &groups);
 	filter.pf_groups = groups.pg_addrs;
 	filter.pf_nhosts = hosts->pnh_n;
 	filter.pf_hosts = hosts->pnh_addrs;
-	filter.pf_promisc = (flags & IFF_PROMISC) != 0 || pv_net_vlan_promisc(pn);
-	/* A device that did not accept our address must not filter by its own. */
-	filter.pf_allhosts = memcmp(if_getlladdr(pn->pn_ifp), pn->pn_lladdr, ETHER_ADDR_LEN) != 0;
+	filter.pf_promisc = (flags & IFF_PROMISC) != 0 ||
+	    pv_net_vlan_promisc(pn);
+	/*
+	 * A device that did not accept our address must not filter by its own.
+	 */
+	filter.pf_allhosts = memcmp(if_getlladdr(pn->pn_ifp), pn->pn_lladdr,
+	    ETHER_ADDR_LEN) != 0;
 	filter.pf_allmulti = (flags & IFF_ALLMULTI) != 0;
 	error = pn->pn_ops->pno_set_filter(pn->pn_softc, &filter);
 	free(groups.pg_addrs, M_PVNET);
@@ -187,8 +201,8 @@ pv_net_vlan_sync(void *arg)
 	bool want;
 
 	pv_dev_assert(&pn->pn_pvdev);
-	if (!pn->pn_params.pnp_vlan_filter || !pv_dev_is_started(&pn->pn_pvdev) ||
-	    pn->pn_vlan_failed)
+	if (!pn->pn_params.pnp_vlan_filter ||
+	    !pv_dev_is_started(&pn->pn_pvdev) || pn->pn_vlan_failed)
 		return;
 	for (tag = 0; tag < PV_NET_VLANS; tag++) {
 		want = pv_net_vlan_wanted(pn, tag);
@@ -208,8 +222,8 @@ pv_net_vlan_sync(void *arg)
 }
 
 /*
- * The host may be another one, which has the features that were agreed on and not always the filter:
- * QEMU 7.2 loses the tags in a migration.
+ * The host may be another one, which has the features that were agreed on and
+ * not always the filter: QEMU 7.2 loses the tags in a migration.
  */
 void
 pv_net_filter_again(struct pv_net *pn)
@@ -269,12 +283,12 @@ pv_net_filter_init(struct pv_net *pn)
 void
 pv_net_vlan_attach(struct pv_net *pn)
 {
-	pn->pn_vlan_tags[0] = EVENTHANDLER_REGISTER(vlan_config, pv_net_vlan_config, pn,
-	    EVENTHANDLER_PRI_FIRST);
-	pn->pn_vlan_tags[1] = EVENTHANDLER_REGISTER(vlan_unconfig, pv_net_vlan_unconfig, pn,
-	    EVENTHANDLER_PRI_FIRST);
-	pn->pn_vlan_tags[2] = EVENTHANDLER_REGISTER(iflladdr_event, pv_net_lladdr_changed, pn,
-	    EVENTHANDLER_PRI_LAST);
+	pn->pn_vlan_tags[0] = EVENTHANDLER_REGISTER(vlan_config,
+	    pv_net_vlan_config, pn, EVENTHANDLER_PRI_FIRST);
+	pn->pn_vlan_tags[1] = EVENTHANDLER_REGISTER(vlan_unconfig,
+	    pv_net_vlan_unconfig, pn, EVENTHANDLER_PRI_FIRST);
+	pn->pn_vlan_tags[2] = EVENTHANDLER_REGISTER(iflladdr_event,
+	    pv_net_lladdr_changed, pn, EVENTHANDLER_PRI_LAST);
 }
 
 void

@@ -5,15 +5,17 @@
  */
 
 /*
- * pv_net: the interface as FreeBSD sees it: ioctls, capabilities, media, link, counters, and the
- * announcement of its addresses.
+ * pv_net: the interface as FreeBSD sees it: ioctls, capabilities, media, link,
+ * counters, and the announcement of its addresses.
  *
- * if_detach(9) does not wait for ioctls that are in flight.  They are counted here (pn_ioctls, under
- * pv_net_entry_mtx): detach refuses new ones, waits for those, and takes the softc from the interface,
- * which may outlive the device as long as there is a reference to it.  Transmission and counters are
- * called in the network epoch, which detach waits for.
+ * if_detach(9) does not wait for ioctls that are in flight.  They are counted
+ * here (pn_ioctls, under pv_net_entry_mtx): detach refuses new ones, waits for
+ * those, and takes the softc from the interface, which may outlive the device
+ * as long as there is a reference to it.  Transmission and counters are called
+ * in the network epoch, which detach waits for.
  *
- * Locking.  pv_dev's, of the configuration, is taken by each ioctl that changes something.
+ * Locking.  pv_dev's, of the configuration, is taken by each ioctl that changes
+ * something.
  */
 
 #include "opt_inet.h"
@@ -53,7 +55,10 @@
 #include <dev/pv/net/pv_net.h>
 #include <dev/pv/net/pv_net_var.h>
 
-/* Leaf lock, of all interfaces: the softc has to be looked at before it can be locked. */
+/*
+ * Leaf lock, of all interfaces: the softc has to be looked at before it can be
+ * locked.
+ */
 static struct mtx pv_net_entry_mtx;
 MTX_SYSINIT(pv_net_entry, &pv_net_entry_mtx, "pv_net entry", MTX_DEF);
 
@@ -93,7 +98,10 @@ pv_net_close(struct pv_net *pn)
 	mtx_unlock(&pv_net_entry_mtx);
 }
 
-/* An ioctl that comes later still, by a reference to the interface, finds nothing. */
+/*
+ * An ioctl that comes later still, by a reference to the interface, finds
+ * nothing.
+ */
 static void
 pv_net_forget(struct pv_net *pn)
 {
@@ -118,8 +126,10 @@ pv_net_media_of(uint32_t mbps)
 		int		subtype;
 	} media[] = {
 		{ 10, IFM_10_T }, { 100, IFM_100_TX }, { 1000, IFM_1000_T },
-		{ 2500, IFM_2500_T }, { 5000, IFM_5000_T }, { 10000, IFM_10G_T },
-		{ 25000, IFM_25G_T }, { 40000, IFM_40G_CR4 }, { 50000, IFM_50G_CR2 },
+		{ 2500, IFM_2500_T }, { 5000, IFM_5000_T },
+		    { 10000, IFM_10G_T },
+		{ 25000, IFM_25G_T }, { 40000, IFM_40G_CR4 },
+		    { 50000, IFM_50G_CR2 },
 		{ 100000, IFM_100G_CR4 },
 	};
 	size_t i;
@@ -155,7 +165,8 @@ pv_net_media_status(if_t ifp, struct ifmediareq *req)
 	if (if_getlinkstate(pn->pn_ifp) == LINK_STATE_UP) {
 		req->ifm_status |= IFM_ACTIVE;
 		mbps = pv_net_link_speed(pn, &full);
-		req->ifm_active |= pv_net_media_of(mbps) | (full ? IFM_FDX : IFM_HDX);
+		req->ifm_active |= pv_net_media_of(mbps) |
+		    (full ? IFM_FDX : IFM_HDX);
 	} else
 		req->ifm_active |= IFM_NONE;
 }
@@ -172,21 +183,26 @@ pv_net_link_change(struct pv_net *pn)
 	pv_dev_lock(&pn->pn_pvdev);
 	state = pv_dev_state(&pn->pn_pvdev);
 	if (pn->pn_level == PV_NET_INTERFACE && state != PV_DEV_GONE) {
-		up = state != PV_DEV_FROZEN && pn->pn_ops->pno_link_up(pn->pn_softc);
+		up = state != PV_DEV_FROZEN &&
+		    pn->pn_ops->pno_link_up(pn->pn_softc);
 		if (up)
-			if_setbaudrate(pn->pn_ifp, IF_Mbps(pv_net_link_speed(pn, &full)));
-		if_link_state_change(pn->pn_ifp, up ? LINK_STATE_UP : LINK_STATE_DOWN);
+			if_setbaudrate(pn->pn_ifp,
+			    IF_Mbps(pv_net_link_speed(pn, &full)));
+		if_link_state_change(pn->pn_ifp,
+		    up ? LINK_STATE_UP : LINK_STATE_DOWN);
 	}
 	pv_dev_unlock(&pn->pn_pvdev);
 }
 
 /*
- * Announcing.  The device reports that our addresses have moved, for one after a migration, or the
- * machine was suspended.  pv_dev's lock is held, so that the interface stays.  The lists of
- * addresses are the stack's, and what is sent takes the locks of transmit queues, which come after it.
+ * Announcing.  The device reports that our addresses have moved, for one after
+ * a migration, or the machine was suspended.  pv_dev's lock is held, so that
+ * the interface stays.  The lists of addresses are the stack's, and what is
+ * sent takes the locks of transmit queues, which come after it.
  *
- * The event iflladdr_event would do that as well, but is for another address of the interface: vlan(4)
- * takes it for its interfaces, and one that has an address of its own loses it.
+ * The event iflladdr_event would do that as well, but is for another address of
+ * the interface: vlan(4) takes it for its interfaces, and one that has an
+ * address of its own loses it.
  */
 #ifdef INET
 static u_int
@@ -199,9 +215,9 @@ pv_net_announce_inet(void *arg, struct ifaddr *ifa, u_int count __unused)
 
 #ifdef INET6
 /*
- * RFC 4861, 7.2.6: an unsolicited advertisement goes to all nodes of the link; that of an anycast
- * address overrides nothing.  An address that is not known to be unique is not ours to advertise
- * (RFC 4862, 5.4).
+ * RFC 4861, 7.2.6: an unsolicited advertisement goes to all nodes of the link;
+ * that of an anycast address overrides nothing.  An address that is not known
+ * to be unique is not ours to advertise (RFC 4862, 5.4).
  */
 static u_int
 pv_net_announce_inet6(void *arg, struct ifaddr *ifa, u_int count __unused)
@@ -211,8 +227,12 @@ pv_net_announce_inet6(void *arg, struct ifaddr *ifa, u_int count __unused)
 	u_long flags = 0;
 	if_t ifp = arg;
 
-	/* The kernel looks at the destination for the interface that a multicast packet leaves by. */
-	if ((ia->ia6_flags & IN6_IFF_NOTREADY) != 0 || in6_setscope(&all, ifp, NULL) != 0)
+	/*
+	 * The kernel looks at the destination for the interface that a
+	 * multicast packet leaves by.
+	 */
+	if ((ia->ia6_flags & IN6_IFF_NOTREADY) != 0 ||
+	    in6_setscope(&all, ifp, NULL) != 0)
 		return (0);
 	if ((ia->ia6_flags & IN6_IFF_ANYCAST) == 0)
 		flags |= ND_NA_FLAG_OVERRIDE;
@@ -266,7 +286,8 @@ pv_net_announce(struct pv_net *pn)
 	bool able;
 
 	pv_dev_lock(&pn->pn_pvdev);
-	able = pn->pn_level == PV_NET_INTERFACE && pv_dev_is_started(&pn->pn_pvdev);
+	able = pn->pn_level == PV_NET_INTERFACE &&
+	    pv_dev_is_started(&pn->pn_pvdev);
 	if (able) {
 		pn->pn_announcements++;
 		pv_net_filter_again(pn);
@@ -282,13 +303,17 @@ pv_net_set_flags(struct pv_net *pn)
 	int error = 0, flags;
 
 	pv_dev_lock(&pn->pn_pvdev);
-	/* With the lock: of two that change them, the last to come here sees what both have set. */
+	/*
+	 * With the lock: of two that change them, the last to come here sees
+	 * what both have set.
+	 */
 	flags = if_getflags(pn->pn_ifp);
 	if ((flags & IFF_UP) == 0)
 		pv_dev_down(&pn->pn_pvdev);
 	else if (!pv_dev_is_live(&pn->pn_pvdev))
 		error = pv_dev_up(&pn->pn_pvdev);
-	else if (((flags ^ pn->pn_if_flags) & (IFF_PROMISC | IFF_ALLMULTI)) != 0)
+	else if (((flags ^ pn->pn_if_flags) &
+	    (IFF_PROMISC | IFF_ALLMULTI)) != 0)
 		error = pv_net_set_filter(pn);
 	pv_dev_unlock(&pn->pn_pvdev);
 	return (error);
@@ -310,7 +335,9 @@ pv_net_set_mtu(struct pv_net *pn, int mtu)
 	cluster = pn->pn_rx_cluster;
 	if_setmtu(pn->pn_ifp, mtu);
 	pv_net_rx_layout(pn);
-	/* Buffers of another size: those that are posted have to be exchanged. */
+	/*
+	 * Buffers of another size: those that are posted have to be exchanged.
+	 */
 	if (pv_dev_is_live(&pn->pn_pvdev) && pn->pn_rx_cluster != cluster)
 		error = pv_dev_restart(&pn->pn_pvdev);
 	pv_dev_unlock(&pn->pn_pvdev);
@@ -330,9 +357,9 @@ pv_net_set_caps(struct pv_net *pn, int wanted)
 	}
 	enable = if_getcapenable(pn->pn_ifp);
 	mask = (wanted ^ enable) & if_getcapabilities(pn->pn_ifp);
-	enable ^= mask & (IFCAP_HWCSUM | IFCAP_HWCSUM_IPV6 | IFCAP_TSO | IFCAP_LRO |
-	    IFCAP_VLAN_HWTAGGING | IFCAP_VLAN_HWCSUM | IFCAP_VLAN_HWTSO |
-	    IFCAP_VLAN_HWFILTER | IFCAP_MEXTPG);
+	enable ^= mask & (IFCAP_HWCSUM | IFCAP_HWCSUM_IPV6 | IFCAP_TSO |
+	    IFCAP_LRO | IFCAP_VLAN_HWTAGGING | IFCAP_VLAN_HWCSUM |
+	    IFCAP_VLAN_HWTSO | IFCAP_VLAN_HWFILTER | IFCAP_MEXTPG);
 	/* Segmentation includes the checksum. */
 	if ((enable & IFCAP_TXCSUM) == 0)
 		enable &= ~IFCAP_TSO4;
@@ -341,7 +368,9 @@ pv_net_set_caps(struct pv_net *pn, int wanted)
 	if_setcapenable(pn->pn_ifp, enable);
 	if_sethwassist(pn->pn_ifp, pv_net_hwassist(pn, enable));
 	pv_net_ask_offloads(pn);
-	/* Tags first: those in use have to be set when promiscuous mode ends. */
+	/*
+	 * Tags first: those in use have to be set when promiscuous mode ends.
+	 */
 	pv_net_vlan_sync(pn);
 	if ((mask & IFCAP_VLAN_HWFILTER) != 0 && pv_dev_is_live(&pn->pn_pvdev))
 		(void)pv_net_set_filter(pn);
@@ -419,8 +448,8 @@ pv_net_get_counter(if_t ifp, ift_counter counter)
 			value += rx->bytes;
 			break;
 		case IFCOUNTER_IERRORS:
-			value += rx->short_buf + rx->bad_header + rx->bad_offload + rx->runts +
-			    rx->too_long;
+			value += rx->short_buf + rx->bad_header +
+			    rx->bad_offload + rx->runts + rx->too_long;
 			break;
 		case IFCOUNTER_IQDROPS:
 			value += rx->recycled;
@@ -447,7 +476,10 @@ pv_net_get_counter(if_t ifp, ift_counter counter)
 	return (value);
 }
 
-/* What was negotiated now is enabled, but for what an administrator disabled before. */
+/*
+ * What was negotiated now is enabled, but for what an administrator disabled
+ * before.
+ */
 void
 pv_net_if_capabilities(struct pv_net *pn)
 {
@@ -464,7 +496,10 @@ pv_net_if_capabilities(struct pv_net *pn)
 		{ PV_NET_LRO6, IFCAP_LRO },
 	};
 	const struct pv_net_params *params = &pn->pn_params;
-	/* Bytes that are received are counted by pv_net, not by the stack a second time. */
+	/*
+	 * Bytes that are received are counted by pv_net, not by the stack a
+	 * second time.
+	 */
 	int cap = IFCAP_VLAN_MTU | IFCAP_HWSTATS, enable;
 	u_int max_frame;
 	size_t i;
@@ -473,7 +508,10 @@ pv_net_if_capabilities(struct pv_net *pn)
 		if ((params->pnp_offloads & caps[i].offload) != 0)
 			cap |= caps[i].cap;
 	}
-	/* Tags are put into frames by pv_net: the device's offloads are the same with them. */
+	/*
+	 * Tags are put into frames by pv_net: the device's offloads are the
+	 * same with them.
+	 */
 	cap |= IFCAP_VLAN_HWTAGGING;
 	if (params->pnp_soft_lro && (cap & IFCAP_RXCSUM) != 0)
 		cap |= IFCAP_LRO;
@@ -482,25 +520,31 @@ pv_net_if_capabilities(struct pv_net *pn)
 	/* What is copied has to have an address. */
 	if (!pn->pn_staged)
 		cap |= IFCAP_MEXTPG;
-	if ((params->pnp_offloads & PV_NET_UNTAGGED) == 0 && (cap & IFCAP_TXCSUM) != 0)
+	if ((params->pnp_offloads & PV_NET_UNTAGGED) == 0 &&
+	    (cap & IFCAP_TXCSUM) != 0)
 		cap |= IFCAP_VLAN_HWCSUM;
-	if ((params->pnp_offloads & PV_NET_UNTAGGED) == 0 && (cap & IFCAP_TSO) != 0)
+	if ((params->pnp_offloads & PV_NET_UNTAGGED) == 0 &&
+	    (cap & IFCAP_TSO) != 0)
 		cap |= IFCAP_VLAN_HWTSO;
 	if (params->pnp_max_mtu >= ETHERMTU_JUMBO)
 		cap |= IFCAP_JUMBO_MTU;
 	if (params->pnp_link_reports)
 		cap |= IFCAP_LINKSTATE;
-	enable = cap & (if_getcapenable(pn->pn_ifp) | ~if_getcapabilities(pn->pn_ifp));
+	enable = cap & (if_getcapenable(pn->pn_ifp) |
+	    ~if_getcapabilities(pn->pn_ifp));
 	if_setcapabilities(pn->pn_ifp, cap);
 	if_setcapenable(pn->pn_ifp, enable);
 	if_sethwassist(pn->pn_ifp, pv_net_hwassist(pn, enable));
 	/*
-	 * One segment is for the header, and one to spare: a piece that crosses a page boundary takes
-	 * two, but those of TCP rarely do, and with more of them than fit the packet is made simpler.
-	 * What is copied may have any number.
+	 * One segment is for the header, and one to spare: a piece that crosses
+	 * a page boundary takes two, but those of TCP rarely do, and with more
+	 * of them than fit the packet is made simpler.  What is copied may have
+	 * any number.
 	 */
-	max_frame = params->pnp_max_frame != 0 ? params->pnp_max_frame : PV_NET_MAX_FRAME;
-	if_sethwtsomax(pn->pn_ifp, max_frame - (ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN));
+	max_frame = params->pnp_max_frame != 0 ? params->pnp_max_frame :
+	    PV_NET_MAX_FRAME;
+	if_sethwtsomax(pn->pn_ifp,
+	    max_frame - (ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN));
 	if_sethwtsomaxsegcount(pn->pn_ifp, pn->pn_staged ? PV_NET_STAGED_SEGS :
 	    MAX((int)params->pnp_tx_segs - 2, 1));
 	if_sethwtsomaxsegsize(pn->pn_ifp, PAGE_SIZE);
@@ -513,12 +557,14 @@ pv_net_if_create(struct pv_net *pn)
 
 	ifp = if_alloc(IFT_ETHER);
 	if (ifp == NULL) {
-		device_printf(pn->pn_dev, "no index left for another network interface\n");
+		device_printf(pn->pn_dev,
+		    "no index left for another network interface\n");
 		return (ENOSPC);
 	}
 	pn->pn_ifp = ifp;
 	TASK_INIT(&pn->pn_link_task, 0, pv_net_link_task, pn);
-	if_initname(ifp, device_get_name(pn->pn_dev), device_get_unit(pn->pn_dev));
+	if_initname(ifp, device_get_name(pn->pn_dev),
+	    device_get_unit(pn->pn_dev));
 	if_setsoftc(ifp, pn);
 	if_setflags(ifp, IFF_BROADCAST | IFF_SIMPLEX | IFF_MULTICAST);
 	if_setbaudrate(ifp, IF_Gbps(10));
@@ -532,11 +578,15 @@ pv_net_if_create(struct pv_net *pn)
 	if_setmtu(ifp, pn->pn_params.pnp_mtu);
 	pv_net_if_capabilities(pn);
 	pv_net_rx_layout(pn);
-	/* The stack's packets have room for the protocol's header then, and are a segment less. */
+	/*
+	 * The stack's packets have room for the protocol's header then, and are
+	 * a segment less.
+	 */
 	if (pn->pn_params.pnp_hdrlen != 0)
-		max_linkhdr_grow(roundup2(pn->pn_params.pnp_hdrlen + ETHER_HDR_LEN +
-		    ETHER_VLAN_ENCAP_LEN, sizeof(uint64_t)));
-	ifmedia_init(&pn->pn_media, 0, pv_net_media_change, pv_net_media_status);
+		max_linkhdr_grow(roundup2(pn->pn_params.pnp_hdrlen +
+		    ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN, sizeof(uint64_t)));
+	ifmedia_init(&pn->pn_media, 0, pv_net_media_change,
+	    pv_net_media_status);
 	ifmedia_add(&pn->pn_media, IFM_ETHER | IFM_AUTO, 0, NULL);
 	ifmedia_set(&pn->pn_media, IFM_ETHER | IFM_AUTO);
 	return (0);
@@ -557,15 +607,21 @@ pv_net_if_show(struct pv_net *pn)
 {
 	if_t ifp = pn->pn_ifp;
 
-	/* newbus sets the network stack; a driver that attaches in a thread of its own has none. */
+	/*
+	 * newbus sets the network stack; a driver that attaches in a thread of
+	 * its own has none.
+	 */
 	CURVNET_SET_QUIET(vnet0);
 	ether_ifattach(ifp, pn->pn_params.pnp_lladdr);
 	CURVNET_RESTORE();
-	/* ether_ifattach(9) knows nothing of the size of the tag that we can take. */
+	/*
+	 * ether_ifattach(9) knows nothing of the size of the tag that we can
+	 * take.
+	 */
 	if_setmtu(ifp, pn->pn_params.pnp_mtu);
 	if_setifheaderlen(ifp, sizeof(struct ether_vlan_header));
-	pn->pn_stack_tag = EVENTHANDLER_REGISTER(ifnet_arrival_event, pv_net_arrived, pn,
-	    EVENTHANDLER_PRI_FIRST);
+	pn->pn_stack_tag = EVENTHANDLER_REGISTER(ifnet_arrival_event,
+	    pv_net_arrived, pn, EVENTHANDLER_PRI_FIRST);
 	pv_net_stack_find(pn);
 	pv_net_vlan_attach(pn);
 	pv_net_debugnet_attach(pn);
@@ -581,8 +637,8 @@ pv_net_if_destroy(struct pv_net *pn)
 	ether_ifdetach(pn->pn_ifp);
 	pv_net_close(pn);
 	/*
-	 * A thread may have been about to transmit, or to read a counter, when if_detach(9) replaced
-	 * our functions, and then uses the softc.
+	 * A thread may have been about to transmit, or to read a counter, when
+	 * if_detach(9) replaced our functions, and then uses the softc.
 	 */
 	NET_EPOCH_WAIT();
 	pv_net_forget(pn);

@@ -5,49 +5,65 @@
  */
 
 /*
- * pv_net: the interface as a port of netmap(4), and queues that a program has by it.
+ * pv_net: the interface as a port of netmap(4), and queues that a program has
+ * by it.
  *
- * A program opens all pairs of queues, or one.  The device is reset when rings come and go, because
- * that is the only way to get buffers back, and started again with the queues as they are then: each is
- * netmap's, or packets'.  An interface that is down stays so; its rings are idle until it is up.
+ * A program opens all pairs of queues, or one.  The device is reset when rings
+ * come and go, because that is the only way to get buffers back, and started
+ * again with the queues as they are then: each is netmap's, or packets'.  An
+ * interface that is down stays so; its rings are idle until it is up.
  *
- * While a ring is netmap's, the device is requested not to offload what is received.
+ * While a ring is netmap's, the device is requested not to offload what is
+ * received.
  *
- * While the device is suspended or goes, no ring can come, but rings go: netmap(4) frees them whatever
- * is returned to it, so that the queues have to be packets' when they are started again.
+ * While the device is suspended or goes, no ring can come, but rings go:
+ * netmap(4) frees them whatever is returned to it, so that the queues have to
+ * be packets' when they are started again.
  *
- * Such a queue moves no mbufs.  Its chains are slots of a netmap ring: a header of its own and the
- * slot's buffer.  The queue is stopped for packets (ptq_stopped, prq_stopped), and what it has
- * in flight belongs to one of two sets of chains only, packets' or slots', because the device is reset
- * between them.
+ * Such a queue moves no mbufs.  Its chains are slots of a netmap ring: a header
+ * of its own and the slot's buffer.  The queue is stopped for packets
+ * (ptq_stopped, prq_stopped), and what it has in flight belongs to one of two
+ * sets of chains only, packets' or slots', because the device is reset between
+ * them.
  *
- *	receiving: slots of the ring                    sending
+ *	slots of the ring, receiving:
  *
- *	nr_hwcur .. nr_hwtail   the program's           nr_hwcur .. rhead    to be sent
- *	nr_hwtail .. nr_hwcur-1 the device's            nq_tail .. nr_hwcur  the device's
- *	nr_hwcur-1              unused                  rest but one         the program's
+ *	nr_hwcur .. nr_hwtail    the program's
+ *	nr_hwtail .. nr_hwcur-1  the device's
+ *	nr_hwcur-1               unused
  *
- * A device may complete chains in any order, a ring gives slots in order.  What was sent is waited for
- * in order.  A received frame that is not that of slot nr_hwtail exchanges its buffer with that slot's:
- * nq_of is the entry of a slot, ne_slot the slot of an entry.
+ *	slots of the ring, sending:
  *
- * A frame is passed on without its offload metadata: a partial checksum is finished here, and GSO
- * packets and frames that span buffers are dropped.  The device is requested to send neither while a
- * queue is netmap's (pv_net_rx_wanted()).
+ *	nr_hwcur .. rhead        to be sent
+ *	nq_tail .. nr_hwcur      the device's
+ *	rest but one             the program's
  *
- * Interrupts.  Each wakes the program up, which calls sync; that requests the next one.  A handler is
- * in the network epoch from its look at nq_active until it has called netmap(4), and whoever clears
- * that waits for the epoch (pv_net_stop_pairs).
+ * A device may complete chains in any order, a ring gives slots in order.  What
+ * was sent is waited for in order.  A received frame that is not that of slot
+ * nr_hwtail exchanges its buffer with that slot's: nq_of is the entry of a
+ * slot, ne_slot the slot of an entry.
  *
- * Watchdog.  A program may sleep while what it sent has completed: only a device that has completed
- * nothing is stuck.
+ * A frame is passed on without its offload metadata: a partial checksum is
+ * finished here, and GSO packets and frames that span buffers are dropped.  The
+ * device is requested to send neither while a queue is netmap's
+ * (pv_net_rx_wanted()).
  *
- * Locking.  The queue's lock, in all but allocation; netmap(4) is called without it.  netmap(4)'s lock
- * of all ports is held when pv_dev's is taken; it is never taken with that held.
+ * Interrupts.  Each wakes the program up, which calls sync; that requests the
+ * next one.  A handler is in the network epoch from its look at nq_active until
+ * it has called netmap(4), and whoever clears that waits for the epoch
+ * (pv_net_stop_pairs).
  *
- * Gaps.  Memory that bus_dma(9) would have to load, pages of a back end, and rings of less than two
- * slots: there is no netmap port then but netmap's emulated one.  A device that does not stop may still
- * write to netmap's buffers; the headers that it has are leaked, as its rings are.
+ * Watchdog.  A program may sleep while what it sent has completed: only a
+ * device that has completed nothing is stuck.
+ *
+ * Locking.  The queue's lock, in all but allocation; netmap(4) is called
+ * without it.  netmap(4)'s lock of all ports is held when pv_dev's is taken; it
+ * is never taken with that held.
+ *
+ * Gaps.  Memory that bus_dma(9) would have to load, pages of a back end, and
+ * rings of less than two slots: there is no netmap port then but netmap's
+ * emulated one.  A device that does not stop may still write to netmap's
+ * buffers; the headers that it has are leaked, as its rings are.
  */
 
 #include <sys/param.h>
@@ -91,10 +107,13 @@ struct pv_net_entry {
 
 struct pv_net_netmap {
 	bool			 nq_active;	/* sync may use the queue */
-	bool			 nq_used;	/* what is in flight are slots */
+	bool			 nq_used;	/* what is in flight
+						 * are slots */
 	u_int			 nq_nslots;
-	u_int			 nq_tail;	/* oldest slot that the device may have */
-	bool			 nq_discard;	/* the rest of the frame is dropped */
+	u_int			 nq_tail;	/* oldest slot
+						 * that the device may have */
+	bool			 nq_discard;	/* the rest of the frame
+						 * is dropped */
 	uint8_t			*nq_hdrs;
 	struct pv_net_entry	*nq_entries;
 	struct pv_net_entry	**nq_of;	/* of each slot */
@@ -122,7 +141,8 @@ pv_net_netmap_assign(struct pv_net_netmap *nq, u_int n)
 }
 
 static bool
-pv_net_netmap_fit_queue(struct pv_net_netmap *nq, const struct pvq *q, u_int slots)
+pv_net_netmap_fit_queue(struct pv_net_netmap *nq, const struct pvq *q,
+    u_int slots)
 {
 	u_int n = pv_net_netmap_slots(q);
 
@@ -131,7 +151,10 @@ pv_net_netmap_fit_queue(struct pv_net_netmap *nq, const struct pvq *q, u_int slo
 	return (n == slots);
 }
 
-/* Follow the sizes of the rings, while no program has any.  False: they are not those given. */
+/*
+ * Follow the sizes of the rings, while no program has any.  False: they are not
+ * those given.
+ */
 static bool
 pv_net_netmap_fit(struct pv_net *pn, u_int rx_slots, u_int tx_slots)
 {
@@ -139,8 +162,9 @@ pv_net_netmap_fit(struct pv_net *pn, u_int rx_slots, u_int tx_slots)
 	int i;
 
 	for (i = 0; i < pn->pn_params.pnp_npairs && fits; i++)
-		fits = pv_net_netmap_fit_queue(pn->pn_rxqs[i].prq_netmap, pn->pn_rxqs[i].prq_pvq,
-		    rx_slots) && pv_net_netmap_fit_queue(pn->pn_txqs[i].ptq_netmap,
+		fits = pv_net_netmap_fit_queue(pn->pn_rxqs[i].prq_netmap,
+		    pn->pn_rxqs[i].prq_pvq, rx_slots) &&
+		    pv_net_netmap_fit_queue(pn->pn_txqs[i].ptq_netmap,
 		    pn->pn_txqs[i].ptq_pvq, tx_slots);
 	return (fits);
 }
@@ -153,12 +177,15 @@ pv_net_netmap_alloc(const struct pv_net *pn, const struct pvq *q)
 
 	nq = malloc(sizeof(*nq), M_PVNET, M_WAITOK | M_ZERO);
 	nq->nq_hdrs = malloc(n * PV_NET_NETMAP_HDR, M_PVNET, M_WAITOK | M_ZERO);
-	nq->nq_entries = malloc(n * sizeof(nq->nq_entries[0]), M_PVNET, M_WAITOK | M_ZERO);
-	nq->nq_of = malloc(n * sizeof(nq->nq_of[0]), M_PVNET, M_WAITOK | M_ZERO);
+	nq->nq_entries = malloc(n * sizeof(nq->nq_entries[0]), M_PVNET,
+	    M_WAITOK | M_ZERO);
+	nq->nq_of = malloc(n * sizeof(nq->nq_of[0]), M_PVNET,
+	    M_WAITOK | M_ZERO);
 	pv_net_netmap_assign(nq, n);
 	for (i = 0; i < n; i++) {
 		nq->nq_of[i]->ne_hdr = nq->nq_hdrs + i * PV_NET_NETMAP_HDR;
-		nq->nq_of[i]->ne_segs[0].ds_addr = vtophys(nq->nq_of[i]->ne_hdr);
+		nq->nq_of[i]->ne_segs[0].ds_addr =
+		    vtophys(nq->nq_of[i]->ne_hdr);
 		nq->nq_of[i]->ne_segs[0].ds_len = pn->pn_params.pnp_hdrlen;
 	}
 	return (nq);
@@ -201,13 +228,17 @@ pv_net_netmap_alloc_pair(struct pv_net *pn, int pair)
 	txq->ptq_netmap = pv_net_netmap_alloc(pn, txq->ptq_pvq);
 }
 
-/* Allocate what slots are sent and received with.  False: the device can't have a native port. */
+/*
+ * Allocate what slots are sent and received with.  False: the device can't have
+ * a native port.
+ */
 static bool
 pv_net_netmap_alloc_queues(struct pv_net *pn)
 {
 	int i;
 
-	if (!pn->pn_params.pnp_phys || pn->pn_staged || pn->pn_params.pnp_hdrlen == 0 ||
+	if (!pn->pn_params.pnp_phys || pn->pn_staged ||
+	    pn->pn_params.pnp_hdrlen == 0 ||
 	    pn->pn_params.pnp_hdrlen > PV_NET_NETMAP_HDR)
 		return (false);
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
@@ -256,16 +287,20 @@ pv_net_netmap_free_queues(struct pv_net *pn)
 	}
 }
 
-/* The segment of a slot's buffer, of len bytes: false if the program gave an invalid one. */
+/*
+ * The segment of a slot's buffer, of len bytes: false if the program gave an
+ * invalid one.
+ */
 static bool
-pv_net_netmap_segment(struct netmap_adapter *na, struct netmap_slot *slot, u_int len,
-    bus_dma_segment_t *seg)
+pv_net_netmap_segment(struct netmap_adapter *na, struct netmap_slot *slot,
+    u_int len, bus_dma_segment_t *seg)
 {
 	uint64_t paddr;
 	void *addr;
 
 	addr = PNMB(na, slot, &paddr);
-	if (addr == NETMAP_BUF_BASE(na) || len == 0 || len > NETMAP_BUF_SIZE(na))
+	if (addr == NETMAP_BUF_BASE(na) || len == 0 ||
+	    len > NETMAP_BUF_SIZE(na))
 		return (false);
 	slot->flags &= ~(NS_REPORT | NS_BUF_CHANGED);
 	seg->ds_addr = paddr;
@@ -273,7 +308,9 @@ pv_net_netmap_segment(struct netmap_adapter *na, struct netmap_slot *slot, u_int
 	return (true);
 }
 
-/* ---- Sending ------------------------------------------------------------------------------- */
+/*
+ * ---- Sending --------------------------------------------------------------
+ */
 
 /* The device has done with these slots. */
 static void
@@ -291,14 +328,15 @@ pv_net_netmap_reclaim(struct pv_net_txq *txq, struct netmap_kring *kring)
 			ne->ne_busy = false;
 		}
 	} while (n == PV_NET_BATCH);
-	while (nq->nq_tail != kring->nr_hwcur && !nq->nq_of[nq->nq_tail]->ne_busy)
+	while (nq->nq_tail != kring->nr_hwcur &&
+	    !nq->nq_of[nq->nq_tail]->ne_busy)
 		nq->nq_tail = nm_next(nq->nq_tail, nq->nq_nslots - 1);
 	kring->nr_hwtail = nm_prev(nq->nq_tail, nq->nq_nslots - 1);
 }
 
 /*
- * Put up to a batch of slots from nr_hwcur on into the ring, and notify the device.  How many; -1: the
- * program gave an invalid one.
+ * Put up to a batch of slots from nr_hwcur on into the ring, and notify the
+ * device.  How many; -1: the program gave an invalid one.
  */
 static int
 pv_net_netmap_send(struct pv_net_txq *txq, struct netmap_kring *kring)
@@ -313,10 +351,11 @@ pv_net_netmap_send(struct pv_net_txq *txq, struct netmap_kring *kring)
 	for (n = 0; n < PV_NET_BATCH && at != kring->rhead; n++) {
 		slot = &kring->ring->slot[at];
 		ne = nq->nq_of[at];
-		if (!pv_net_netmap_segment(kring->na, slot, slot->len, &ne->ne_segs[1]))
+		if (!pv_net_netmap_segment(kring->na, slot, slot->len,
+		    &ne->ne_segs[1]))
 			return (-1);
-		chains[n] = (struct pvq_chain){ .pc_segs = ne->ne_segs, .pc_nread = 2,
-		    .pc_cookie = ne };
+		chains[n] = (struct pvq_chain){ .pc_segs = ne->ne_segs,
+		    .pc_nread = 2, .pc_cookie = ne };
 		slots += pvq_prepare(txq->ptq_pvq, &chains[n]);
 		if (pvq_reserve(txq->ptq_pvq, slots) != 0)
 			break;
@@ -337,7 +376,10 @@ pv_net_netmap_send(struct pv_net_txq *txq, struct netmap_kring *kring)
 	return (n);
 }
 
-/* netmap(4)'s operations on a ring, here and below; ioctl(2) and poll(2) call them. */
+/*
+ * netmap(4)'s operations on a ring, here and below; ioctl(2) and poll(2) call
+ * them.
+ */
 static int
 pv_net_netmap_txsync(struct netmap_kring *kring, int flags __unused)
 {
@@ -350,7 +392,10 @@ pv_net_netmap_txsync(struct netmap_kring *kring, int flags __unused)
 	if (nq->nq_active) {
 		while ((n = pv_net_netmap_send(txq, kring)) > 0)
 			;
-		/* A device that announces completions and has none is not waited for. */
+		/*
+		 * A device that announces completions and has none is not
+		 * waited for.
+		 */
 		do {
 			pv_net_netmap_reclaim(txq, kring);
 			inflight = pvq_inflight(txq->ptq_pvq);
@@ -388,7 +433,9 @@ pv_net_netmap_stands(struct pv_net_txq *txq)
 	    pvq_peek(txq->ptq_pvq) != PVQ_WAITS);
 }
 
-/* ---- Receiving ----------------------------------------------------------------------------- */
+/*
+ * ---- Receiving ------------------------------------------------------------
+ */
 
 /* Show the device a batch of buffers. */
 static void
@@ -400,11 +447,12 @@ pv_net_netmap_show(struct pv_net_rxq *rxq, int n)
 }
 
 /*
- * Give slots to the device, from one to before another.  Returns the first that it did not get: `to',
- * or one for which the program gave an invalid buffer.
+ * Give slots to the device, from one to before another.  Returns the first that
+ * it did not get: `to', or one for which the program gave an invalid buffer.
  */
 static u_int
-pv_net_netmap_post(struct pv_net_rxq *rxq, struct netmap_kring *kring, u_int from, u_int to)
+pv_net_netmap_post(struct pv_net_rxq *rxq, struct netmap_kring *kring,
+    u_int from, u_int to)
 {
 	struct pv_net_netmap *nq = rxq->prq_netmap;
 	struct netmap_adapter *na = kring->na;
@@ -414,12 +462,12 @@ pv_net_netmap_post(struct pv_net_rxq *rxq, struct netmap_kring *kring, u_int fro
 
 	for (; from != to; from = nm_next(from, nq->nq_nslots - 1)) {
 		ne = nq->nq_of[from];
-		if (!pv_net_netmap_segment(na, &kring->ring->slot[from], NETMAP_BUF_SIZE(na),
-		    &ne->ne_segs[1]))
+		if (!pv_net_netmap_segment(na, &kring->ring->slot[from],
+		    NETMAP_BUF_SIZE(na), &ne->ne_segs[1]))
 			break;
 		pc = &rxq->prq_chains[n];
-		*pc = (struct pvq_chain){ .pc_segs = ne->ne_segs, .pc_nwrite = 2,
-		    .pc_cookie = ne };
+		*pc = (struct pvq_chain){ .pc_segs = ne->ne_segs,
+		    .pc_nwrite = 2, .pc_cookie = ne };
 		slots += pvq_prepare(rxq->prq_pvq, pc);
 		if (pvq_reserve(rxq->prq_pvq, slots) != 0)
 			break;
@@ -433,10 +481,13 @@ pv_net_netmap_post(struct pv_net_rxq *rxq, struct netmap_kring *kring, u_int fro
 	return (from);
 }
 
-/* Slot `next' is to have the frame of another slot's buffer: they exchange theirs. */
+/*
+ * Slot `next' is to have the frame of another slot's buffer: they exchange
+ * theirs.
+ */
 static void
-pv_net_netmap_exchange(struct pv_net_netmap *nq, struct netmap_ring *ring, struct pv_net_entry *ne,
-    u_int next)
+pv_net_netmap_exchange(struct pv_net_netmap *nq, struct netmap_ring *ring,
+    struct pv_net_entry *ne, u_int next)
 {
 	struct pv_net_entry *other = nq->nq_of[next];
 	u_int slot = ne->ne_slot;
@@ -455,8 +506,8 @@ pv_net_netmap_exchange(struct pv_net_netmap *nq, struct netmap_ring *ring, struc
 
 /* Is there a frame in this buffer for the program? */
 static bool
-pv_net_netmap_frame(struct pv_net_rxq *rxq, struct netmap_adapter *na, struct netmap_slot *slot,
-    const struct pv_net_rxhdr *hdr)
+pv_net_netmap_frame(struct pv_net_rxq *rxq, struct netmap_adapter *na,
+    struct netmap_slot *slot, const struct pv_net_rxhdr *hdr)
 {
 	struct pv_net_rxstats *stats = &rxq->prq_stats;
 	bool rest = rxq->prq_netmap->nq_discard;
@@ -473,12 +524,14 @@ pv_net_netmap_frame(struct pv_net_rxq *rxq, struct netmap_adapter *na, struct ne
 		stats->too_long++;
 	else if (hdr->prh_len < ETHER_HDR_LEN)
 		stats->runts++;
-	else if (!pv_net_finish_frame(NMB(na, slot), hdr->prh_len, &hdr->prh_offload))
+	else if (!pv_net_finish_frame(NMB(na, slot), hdr->prh_len,
+	    &hdr->prh_offload))
 		stats->bad_offload++;
 	else {
 		stats->packets++;
 		stats->bytes += hdr->prh_len;
-		stats->csum_partial += (hdr->prh_offload.po_flags & PV_NET_NEEDS_CSUM) != 0;
+		stats->csum_partial += (hdr->prh_offload.po_flags &
+		    PV_NET_NEEDS_CSUM) != 0;
 		return (true);
 	}
 	return (false);
@@ -503,12 +556,14 @@ pv_net_netmap_receive(struct pv_net_rxq *rxq, struct netmap_kring *kring)
 		ne = done[i].pd_cookie;
 		memset(&hdrs[i], 0, sizeof(hdrs[i]));
 		hdrs[i].prh_hdr = ne->ne_hdr;
-		hdrs[i].prh_room = ne->ne_segs[0].ds_len + ne->ne_segs[1].ds_len;
+		hdrs[i].prh_room = ne->ne_segs[0].ds_len +
+		    ne->ne_segs[1].ds_len;
 	}
 	pn->pn_ops->pno_decap(pn->pn_softc, rxq->prq_id, done, hdrs, n);
 	for (i = 0; i < n; i++) {
 		ne = done[i].pd_cookie;
-		if (!pv_net_netmap_frame(rxq, kring->na, &ring->slot[ne->ne_slot], &hdrs[i])) {
+		if (!pv_net_netmap_frame(rxq, kring->na,
+		    &ring->slot[ne->ne_slot], &hdrs[i])) {
 			(void)pv_net_netmap_post(rxq, kring, ne->ne_slot,
 			    nm_next(ne->ne_slot, nq->nq_nslots - 1));
 			continue;
@@ -537,18 +592,24 @@ pv_net_netmap_rxsync(struct netmap_kring *kring, int flags __unused)
 		return (netmap_ring_reinit(kring));
 	mtx_lock(&rxq->prq_mtx);
 	if (nq->nq_active) {
-		/* What the program released, less the slot that stays unused. */
+		/*
+		 * What the program released, less the slot that stays unused.
+		 */
 		if (kring->nr_hwcur != kring->rhead) {
-			posted = pv_net_netmap_post(rxq, kring, nm_prev(kring->nr_hwcur, last),
+			posted = pv_net_netmap_post(rxq, kring,
+			    nm_prev(kring->nr_hwcur, last),
 			    nm_prev(kring->rhead, last));
 			kring->nr_hwcur = nm_next(posted, last);
 			fine = kring->nr_hwcur == kring->rhead;
 		}
 		kring->nr_kflags &= ~NKR_PENDINTR;
-		/* A device that announces work and has none is not waited for. */
+		/*
+		 * A device that announces work and has none is not waited for.
+		 */
 		do {
 			left--;
-			while (left > 0 && pv_net_netmap_receive(rxq, kring) > 0)
+			while (left > 0 &&
+			    pv_net_netmap_receive(rxq, kring) > 0)
 				left--;
 		} while (left > 0 && pvq_intr_enable(rxq->prq_pvq, 1));
 	}
@@ -576,7 +637,9 @@ pv_net_netmap_rx_intr(struct pv_net_rxq *rxq)
 	NET_EPOCH_EXIT(et);
 }
 
-/* ---- Starting and stopping ----------------------------------------------------------------- */
+/*
+ * ---- Starting and stopping ------------------------------------------------
+ */
 
 /* The ring of a queue that is netmap's; NULL: it is not. */
 static struct netmap_kring *
@@ -590,7 +653,8 @@ pv_net_netmap_kring(const struct pv_net *pn, int pair, enum txrx t)
 bool
 pv_net_netmap_tx_start(struct pv_net_txq *txq)
 {
-	struct netmap_kring *kring = pv_net_netmap_kring(txq->ptq_pn, txq->ptq_id, NR_TX);
+	struct netmap_kring *kring = pv_net_netmap_kring(txq->ptq_pn,
+	    txq->ptq_id, NR_TX);
 	struct pv_net_netmap *nq = txq->ptq_netmap;
 
 	if (kring == NULL)
@@ -607,7 +671,8 @@ pv_net_netmap_tx_start(struct pv_net_txq *txq)
 bool
 pv_net_netmap_rx_start(struct pv_net_rxq *rxq)
 {
-	struct netmap_kring *kring = pv_net_netmap_kring(rxq->prq_pn, rxq->prq_id, NR_RX);
+	struct netmap_kring *kring = pv_net_netmap_kring(rxq->prq_pn,
+	    rxq->prq_id, NR_RX);
 	struct pv_net_netmap *nq = rxq->prq_netmap;
 	bool more;
 
@@ -644,8 +709,8 @@ pv_net_netmap_stop(struct pv_net_rxq *rxq, struct pv_net_txq *txq)
 }
 
 /*
- * Take back the slots that a stopped device had, if those were what it had.  Those to be sent are not
- * sent again.
+ * Take back the slots that a stopped device had, if those were what it had.
+ * Those to be sent are not sent again.
  */
 static void
 pv_net_netmap_take_back(struct pv_net_netmap *nq, struct pvq *q)
@@ -684,7 +749,8 @@ pv_net_netmap_register(struct netmap_adapter *na, int on)
 		return (ENXIO);
 	}
 	/* netmap(4) keeps the sizes that rings had when it was attached. */
-	if (on && !pn->pn_netmap && !pv_net_netmap_fit(pn, na->num_rx_desc, na->num_tx_desc)) {
+	if (on && !pn->pn_netmap &&
+	    !pv_net_netmap_fit(pn, na->num_rx_desc, na->num_tx_desc)) {
 		pv_dev_unlock(&pn->pn_pvdev);
 		return (EBUSY);
 	}
@@ -775,13 +841,15 @@ pv_net_netmap_stands(struct pv_net_txq *txq __unused)
 }
 
 bool
-pv_net_netmap_stop(struct pv_net_rxq *rxq __unused, struct pv_net_txq *txq __unused)
+pv_net_netmap_stop(struct pv_net_rxq *rxq __unused,
+    struct pv_net_txq *txq __unused)
 {
 	return (false);
 }
 
 void
-pv_net_netmap_drain(struct pv_net_rxq *rxq __unused, struct pv_net_txq *txq __unused)
+pv_net_netmap_drain(struct pv_net_rxq *rxq __unused,
+    struct pv_net_txq *txq __unused)
 {
 }
 

@@ -5,48 +5,59 @@
  */
 
 /*
- * pv_net: offload metadata.  One function a direction between struct pv_net_offload, which every
- * protocol can express, and the marks of an mbuf (pv_net.h has the table of both).
+ * pv_net: offload metadata.  One function a direction between struct
+ * pv_net_offload, which every protocol can express, and the marks of an mbuf
+ * (pv_net.h has the table of both).
  *
- *	sent        pv_net_tx_offload(): the stack's marks become struct pv_net_offload.  Where the
- *	            transport header starts is read from the packet.
+ *	sent        pv_net_tx_offload(): the stack's marks become struct
+ *		    pv_net_offload.  Where the transport header starts is read
+ *		    from the packet.
  *	received    pv_net_rx_offload(): what the device states becomes marks.
  *
- * Sent.  What the stack requests and the device can't do is done here (pv_net_tx_soften):
- * PV_NET_FINISH_CSUM for a checksum, PV_NET_SPLIT for segmentation.  That is no error: a capability may
- * be changed while packets are in flight, and what is forwarded is as it was received.
+ * Sent.  What the stack requests and the device can't do is done here
+ * (pv_net_tx_soften): PV_NET_FINISH_CSUM for a checksum, PV_NET_SPLIT for
+ * segmentation.  That is no error: a capability may be changed while packets
+ * are in flight, and what is forwarded is as it was received.
  *
  * Received.
  *
  *	DATA_VALID   the checksum in the packet was verified
- *	NEEDS_CSUM   the packet never was on a wire: the field holds the pseudo header's sum only
- *	GSO          the packet stands for several segments, as a sender left them
+ *	NEEDS_CSUM   the packet never was on a wire: the field holds the pseudo
+ *		     header's sum only
+ *	GSO          the packet stands for several segments, as a sender left
+ *		     them
  *
- * A partial checksum stays partial, but for these cases, in which it is finished in software: the
- * protocol is one that has no marks, bpf(4) has a listener, or receive checksum offload is disabled.
- * Each costs a pass over the packet.  FreeBSD 14's TCP and UDP take a partial checksum that is marked
- * valid, and nothing else does: there, what might leave this host again is finished as well
- * (pv_net_rx_ends_here).  What this depends on, and is the same for all packets, is looked up once for
- * a batch: prq_flags.  Where in the kernel it is found (pn_stack) is known since the interface came to
- * its vnet.
+ * A partial checksum stays partial, but for these cases, in which it is
+ * finished in software: the protocol is one that has no marks, bpf(4) has a
+ * listener, or receive checksum offload is disabled.  Each costs a pass over
+ * the packet.  FreeBSD 14's TCP and UDP take a partial checksum that is marked
+ * valid, and nothing else does: there, what might leave this host again is
+ * finished as well (pv_net_rx_ends_here).  What this depends on, and is the
+ * same for all packets, is looked up once for a batch: prq_flags.  Where in the
+ * kernel it is found (pn_stack) is known since the interface came to its vnet.
  *
- * csum_start and csum_offset decide.  What is in front of the sum is looked at only for whether the sum
- * may stay partial: a packet whose headers are not understood has it finished, as has one of a device
- * that was not to leave any to us, and a GSO packet of TCP that was not negotiated is split.
+ * csum_start and csum_offset decide.  What is in front of the sum is looked at
+ * only for whether the sum may stay partial: a packet whose headers are not
+ * understood has it finished, as has one of a device that was not to leave any
+ * to us, and a GSO packet of TCP that was not negotiated is split.
  *
- * LRO.  Segments for our own address that arrive as separate packets are merged, unless this kernel
- * forwards packets.  tcp_lro(9) holds them until the queue is empty or the budget used up.  A packet
- * that does not go through it must not overtake what it holds of the same flow: a GSO packet of the
- * device, or a segment without a verified checksum.  prq_held has a bit for each of 64 groups of flows,
- * and such a packet has everything flushed before it if its bit is set.  (tcp_lro(9) flushes itself
- * what a packet that it refuses would overtake.)
+ * LRO.  Segments for our own address that arrive as separate packets are
+ * merged, unless this kernel forwards packets.  tcp_lro(9) holds them until the
+ * queue is empty or the budget used up.  A packet that does not go through it
+ * must not overtake what it holds of the same flow: a GSO packet of the device,
+ * or a segment without a verified checksum.  prq_held has a bit for each of 64
+ * groups of flows, and such a packet has everything flushed before it if its
+ * bit is set.  (tcp_lro(9) flushes itself what a packet that it refuses would
+ * overtake.)
  *
- * Trust.  What the device states is checked against the packet's length before any of it is used, and
- * against the headers where these are changed.  An invalid value has a name (enum pv_net_bad), and the
- * packet is dropped.  A packet without offload metadata is not checked: the stack validates it.
+ * Trust.  What the device states is checked against the packet's length before
+ * any of it is used, and against the headers where these are changed.  An
+ * invalid value has a name (enum pv_net_bad), and the packet is dropped.  A
+ * packet without offload metadata is not checked: the stack validates it.
  *
- * Locking.  What is sent, under the queue's lock.  What is received, in the network epoch: metadata
- * under the queue's lock, and LRO without it, by the thread that set prq_busy.
+ * Locking.  What is sent, under the queue's lock.  What is received, in the
+ * network epoch: metadata under the queue's lock, and LRO without it, by the
+ * thread that set prq_busy.
  */
 
 #include "opt_inet.h"
@@ -71,7 +82,8 @@
 #include <net/if_media.h>
 #include <net/if_types.h>
 #include <net/if_var.h>
-#include <net/if_private.h>	/* what is looked at for each batch, without a call each */
+#include <net/if_private.h>	/* what is looked at for each batch,
+				 * without a call each */
 #include <net/pfil.h>
 #include <net/vnet.h>
 #include <netinet/in.h>
@@ -93,14 +105,20 @@
 
 #define	PV_NET_LRO_GROUPS	64	/* bits of prq_held */
 
-/* Does the stack know a mark for a partial checksum of a packet that came from elsewhere? */
+/*
+ * Does the stack know a mark for a partial checksum of a packet that came from
+ * elsewhere?
+ */
 #if __FreeBSD_version >= 1500000
 #define	PV_NET_MARKS_PARTIAL	true
 #else
 #define	PV_NET_MARKS_PARTIAL	false
 #endif
 
-/* Can this kernel forward packets that stand for several?  FreeBSD's own does not. */
+/*
+ * Can this kernel forward packets that stand for several?  FreeBSD's own does
+ * not.
+ */
 struct pv_tunable pv_net_tunables[] = {
 	PV_TUNABLE("lro_forward", 0, 0, 1, PVT_RW,
 	    "This kernel can forward GSO packets: do not split them"),
@@ -110,17 +128,19 @@ struct pv_tunable pv_net_tunables[] = {
 
 /* Were these offloads negotiated, for such a packet? */
 static bool
-pv_net_negotiated(const struct pv_net *pn, const struct pv_net_headers *h, u_int what)
+pv_net_negotiated(const struct pv_net *pn, const struct pv_net_headers *h,
+    u_int what)
 {
 	u_int can = pn->pn_params.pnp_offloads;
 
-	return ((can & what) == what &&
-	    !((h->ph_tags > 0 || h->ph_opaque) && (can & PV_NET_UNTAGGED) != 0));
+	return ((can & what) == what && !((h->ph_tags > 0 || h->ph_opaque) &&
+	    (can & PV_NET_UNTAGGED) != 0));
 }
 
 /*
- * Make the first `len' bytes of a packet writable.  The others are not looked at: they may be pages
- * without an address (M_EXTPG).  NULL: no memory, and it is freed.
+ * Make the first `len' bytes of a packet writable.  The others are not looked
+ * at: they may be pages without an address (M_EXTPG).  NULL: no memory, and it
+ * is freed.
  */
 static struct mbuf *
 pv_net_tx_writable(struct mbuf *m, u_int len)
@@ -140,10 +160,11 @@ pv_net_tx_writable(struct mbuf *m, u_int len)
 }
 
 static enum pv_net_bad
-pv_net_tx_tso(const struct pv_net *pn, const struct mbuf *m, const struct pv_net_headers *h,
-    u_int hdrlen, struct pv_net_offload *out)
+pv_net_tx_tso(const struct pv_net *pn, const struct mbuf *m,
+    const struct pv_net_headers *h, u_int hdrlen, struct pv_net_offload *out)
 {
-	u_int need = h->ph_ip6 ? PV_NET_TXCSUM6 | PV_NET_TSO6 : PV_NET_TXCSUM | PV_NET_TSO4;
+	u_int need = h->ph_ip6 ? PV_NET_TXCSUM6 | PV_NET_TSO6 :
+	    PV_NET_TXCSUM | PV_NET_TSO4;
 	uint8_t flags;
 
 	if (h->ph_proto != IPPROTO_TCP)
@@ -151,19 +172,27 @@ pv_net_tx_tso(const struct pv_net *pn, const struct mbuf *m, const struct pv_net
 	if (m->m_pkthdr.tso_segsz == 0 ||
 	    hdrlen - h->ph_l3 + m->m_pkthdr.tso_segsz > IP_MAXPACKET)
 		return (PV_NET_BAD_GSO_SIZE);
-	/* One segment: there is nothing to segment, nor to sum up if that was done already. */
+	/*
+	 * One segment: there is nothing to segment, nor to sum up if that was
+	 * done already.
+	 */
 	if (m->m_pkthdr.len - hdrlen <= m->m_pkthdr.tso_segsz) {
-		if ((m->m_pkthdr.csum_flags & (PV_NET_CSUM4 | PV_NET_CSUM6)) == 0)
+		if ((m->m_pkthdr.csum_flags &
+		    (PV_NET_CSUM4 | PV_NET_CSUM6)) == 0)
 			memset(out, 0, sizeof(*out));
 		return (PV_NET_FINE);
 	}
-	if (!pv_net_peek(m, h->ph_l4 + offsetof(struct tcphdr, th_flags), sizeof(flags), &flags))
+	if (!pv_net_peek(m, h->ph_l4 + offsetof(struct tcphdr, th_flags),
+	    sizeof(flags), &flags))
 		return (PV_NET_BAD_SHORT);
 	if ((flags & TH_CWR) != 0) {
 		need |= PV_NET_TSO_ECN;
 		out->po_flags |= PV_NET_GSO_ECN;
 	}
-	/* What was received while bpf(4) had a listener has a finished sum: pv_net_rx_stays(). */
+	/*
+	 * What was received while bpf(4) had a listener has a finished sum:
+	 * pv_net_rx_stays().
+	 */
 	if ((m->m_pkthdr.csum_flags & (PV_NET_CSUM4 | PV_NET_CSUM6)) == 0)
 		out->po_flags |= PV_NET_UNFINISH;
 	if (!pv_net_negotiated(pn, h, need)) {
@@ -176,9 +205,13 @@ pv_net_tx_tso(const struct pv_net *pn, const struct mbuf *m, const struct pv_net
 	return (PV_NET_FINE);
 }
 
-/* The same as pv_net_tx_offload(), for what most packets are.  False: it is something else. */
+/*
+ * The same as pv_net_tx_offload(), for what most packets are.  False: it is
+ * something else.
+ */
 static inline bool
-pv_net_tx_plain(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
+pv_net_tx_plain(const struct pv_net *pn, const struct mbuf *m,
+    struct pv_net_offload *out)
 {
 	u_int l4 = pv_net_fast_path ? pv_net_tx_plain_l4(pn, m) : 0;
 
@@ -192,7 +225,8 @@ pv_net_tx_plain(const struct pv_net *pn, const struct mbuf *m, struct pv_net_off
 
 /* pv_net_tx_offload() for any packet. */
 static __noinline enum pv_net_bad
-pv_net_tx_any(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
+pv_net_tx_any(const struct pv_net *pn, const struct mbuf *m,
+    struct pv_net_offload *out)
 {
 	bool tso = (m->m_pkthdr.csum_flags & CSUM_TSO) != 0;
 	struct pv_net_headers h;
@@ -210,30 +244,33 @@ pv_net_tx_any(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offlo
 		return (bad);
 	/* A device would count padding. */
 	out->po_flags = h.ph_end == (u_int)m->m_pkthdr.len &&
-	    pv_net_negotiated(pn, &h, h.ph_ip6 ? PV_NET_TXCSUM6 : PV_NET_TXCSUM) ?
-	    PV_NET_NEEDS_CSUM : PV_NET_FINISH_CSUM;
+	    pv_net_negotiated(pn, &h, h.ph_ip6 ? PV_NET_TXCSUM6 :
+	    PV_NET_TXCSUM) ? PV_NET_NEEDS_CSUM : PV_NET_FINISH_CSUM;
 	out->po_csum_start = h.ph_l4;
 	out->po_csum_offset = pv_net_sum_offset(h.ph_proto);
-	return (tso ? pv_net_tx_tso(pn, m, &h, h.ph_l4 + len, out) : PV_NET_FINE);
+	return (tso ? pv_net_tx_tso(pn, m, &h, h.ph_l4 + len, out) :
+	    PV_NET_FINE);
 }
 
 /*
- * What is to be done about a packet that is sent.  Not fine if its marks and its contents don't
- * agree: the packet is to be dropped.
+ * What is to be done about a packet that is sent.  Not fine if its marks and
+ * its contents don't agree: the packet is to be dropped.
  */
 enum pv_net_bad
-pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m, struct pv_net_offload *out)
+pv_net_tx_offload(const struct pv_net *pn, const struct mbuf *m,
+    struct pv_net_offload *out)
 {
 	memset(out, 0, sizeof(*out));
-	if ((m->m_pkthdr.csum_flags & PV_NET_WORK) == 0 || pv_net_tx_plain(pn, m, out))
+	if ((m->m_pkthdr.csum_flags & PV_NET_WORK) == 0 ||
+	    pv_net_tx_plain(pn, m, out))
 		return (PV_NET_FINE);
 	return (pv_net_tx_any(pn, m, out));
 }
 
 /*
  * Do what pv_net_tx_offload() left to pv_net itself.  Returns the packet, with
- * marks that say what is left; a list of packets that it was split into; or NULL if there is no
- * memory, and it is freed.
+ * marks that say what is left; a list of packets that it was split into; or
+ * NULL if there is no memory, and it is freed.
  */
 struct mbuf *
 pv_net_tx_soften(struct mbuf *m, struct pv_net_offload *o)
@@ -248,18 +285,20 @@ pv_net_tx_soften(struct mbuf *m, struct pv_net_offload *o)
 	if ((o->po_flags & PV_NET_UNFINISH) != 0) {
 		pseudo = pv_net_pseudo_sum(m, o->po_csum_start);
 		m_copyback(m, at, sizeof(pseudo), (c_caddr_t)&pseudo);
-		m->m_pkthdr.csum_flags |= (m->m_pkthdr.csum_flags & CSUM_IP6_TSO) != 0 ?
-		    CSUM_IP6_TCP : CSUM_IP_TCP;
+		m->m_pkthdr.csum_flags |= (m->m_pkthdr.csum_flags &
+		    CSUM_IP6_TSO) != 0 ? CSUM_IP6_TCP : CSUM_IP_TCP;
 	}
 	if ((o->po_flags & PV_NET_SPLIT) != 0) {
 		if (pv_net_parse(m, &h) == PV_NET_FINE &&
 		    pv_net_l4_len(m, &h, &len) == PV_NET_FINE)
-			return (pv_net_gso_split(m, &h, h.ph_l4 + len, m->m_pkthdr.tso_segsz));
+			return (pv_net_gso_split(m, &h, h.ph_l4 + len,
+			    m->m_pkthdr.tso_segsz));
 		m_freem(m);
 		return (NULL);
 	}
 	if ((o->po_flags & PV_NET_FINISH_CSUM) != 0) {
-		pv_net_store_sum(m, o->po_csum_start, o->po_csum_offset, pv_net_sum_end(m, at));
+		pv_net_store_sum(m, o->po_csum_start, o->po_csum_offset,
+		    pv_net_sum_end(m, at));
 		m->m_pkthdr.csum_flags &= ~PV_NET_WORK;
 	}
 	o->po_flags &= ~(PV_NET_UNFINISH | PV_NET_FINISH_CSUM);
@@ -291,13 +330,15 @@ pv_net_listening(const struct pv_net *pn)
 }
 
 /*
- * Which partial checksums, of `keep', need not be finished, as packets for our own address reach the
- * stack only, and it does not forward them?  Filters, netgraph(4), netmap(4) and lagg(4) may send them
- * anywhere, and so may whoever made the interface promiscuous: a bridge, its span ports, and what is
- * behind these (epair(4), tap(4), vxlan(4)).  In the interface's vnet.
+ * Which partial checksums, of `keep', need not be finished, as packets for our
+ * own address reach the stack only, and it does not forward them?  Filters,
+ * netgraph(4), netmap(4) and lagg(4) may send them anywhere, and so may whoever
+ * made the interface promiscuous: a bridge, its span ports, and what is behind
+ * these (epair(4), tap(4), vxlan(4)).  In the interface's vnet.
  */
 static u_int
-pv_net_rx_ends_here(const struct pv_net *pn, int enable, u_int flags, u_int keep)
+pv_net_rx_ends_here(const struct pv_net *pn, int enable, u_int flags,
+    u_int keep)
 {
 	const struct pv_net_stack *stack = &pn->pn_stack;
 	if_t ifp = pn->pn_ifp;
@@ -307,11 +348,13 @@ pv_net_rx_ends_here(const struct pv_net *pn, int enable, u_int flags, u_int keep
 	    ifp->if_type != IFT_ETHER || PFIL_HOOKED_IN(*stack->pns_filters))
 		return (0);
 #ifdef INET
-	if ((flags & PV_NET_RXF_FORWARD4) != 0 || PFIL_HOOKED_IN(*stack->pns_filters4))
+	if ((flags & PV_NET_RXF_FORWARD4) != 0 ||
+	    PFIL_HOOKED_IN(*stack->pns_filters4))
 		keep &= ~PV_NET_RXF_KEEP4;
 #endif
 #ifdef INET6
-	if ((flags & PV_NET_RXF_FORWARD6) != 0 || PFIL_HOOKED_IN(*stack->pns_filters6))
+	if ((flags & PV_NET_RXF_FORWARD6) != 0 ||
+	    PFIL_HOOKED_IN(*stack->pns_filters6))
 		keep &= ~PV_NET_RXF_KEEP6;
 #endif
 	return (keep);
@@ -377,10 +420,14 @@ pv_net_rx_ours(const struct pv_net *pn, const struct mbuf *m)
 static bool
 pv_net_rx_trusts(const struct pv_net_rxq *rxq, bool ip6)
 {
-	return ((rxq->prq_flags & (ip6 ? PV_NET_RXF_TRUST6 : PV_NET_RXF_TRUST4)) != 0);
+	return ((rxq->prq_flags & (ip6 ? PV_NET_RXF_TRUST6 :
+	    PV_NET_RXF_TRUST4)) != 0);
 }
 
-/* Does whoever sends such a packet on find its sum, and would it count nothing but the packet? */
+/*
+ * Does whoever sends such a packet on find its sum, and would it count nothing
+ * but the packet?
+ */
 static bool
 pv_net_rx_known(const struct mbuf *m, const struct pv_net_headers *h)
 {
@@ -389,12 +436,13 @@ pv_net_rx_known(const struct mbuf *m, const struct pv_net_headers *h)
 }
 
 /*
- * May the partial checksum of such a packet, as everyone knows them, stay partial?  Then it is marked.
- * The packet has a VLAN tag if `tagged', and Ethernet's header in one piece if `whole'.
+ * May the partial checksum of such a packet, as everyone knows them, stay
+ * partial?  Then it is marked.  The packet has a VLAN tag if `tagged', and
+ * Ethernet's header in one piece if `whole'.
  */
 static __always_inline bool
-pv_net_rx_stays(const struct pv_net_rxq *rxq, struct mbuf *m, bool ip6, bool tagged, bool whole,
-    u_int sum)
+pv_net_rx_stays(const struct pv_net_rxq *rxq, struct mbuf *m, bool ip6,
+    bool tagged, bool whole, u_int sum)
 {
 	if ((rxq->prq_flags & (ip6 ? PV_NET_RXF_KEEP6 : PV_NET_RXF_KEEP4)) == 0)
 		return (false);
@@ -411,8 +459,8 @@ pv_net_rx_stays(const struct pv_net_rxq *rxq, struct mbuf *m, bool ip6, bool tag
 
 /* Finish a checksum of TCP or UDP.  Returns true. */
 static __noinline bool
-pv_net_rx_finish_sum(const struct pv_net_rxq *rxq, struct mbuf *m, bool ip6, u_int l4, u_int sum,
-    u_int end)
+pv_net_rx_finish_sum(const struct pv_net_rxq *rxq, struct mbuf *m, bool ip6,
+    u_int l4, u_int sum, u_int end)
 {
 	m->m_pkthdr.csum_flags = 0;
 	pv_net_store_sum(m, l4, sum, end);
@@ -423,18 +471,21 @@ pv_net_rx_finish_sum(const struct pv_net_rxq *rxq, struct mbuf *m, bool ip6, u_i
 
 /* A partial checksum of TCP or UDP: left as it is and marked, or finished. */
 static void
-pv_net_rx_partial_sum(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_headers *h)
+pv_net_rx_partial_sum(const struct pv_net_rxq *rxq, struct mbuf *m,
+    const struct pv_net_headers *h)
 {
 	u_int sum = pv_net_sum_offset(h->ph_proto);
 
 	if (!pv_net_rx_known(m, h) ||
 	    !pv_net_rx_stays(rxq, m, h->ph_ip6, h->ph_tags != 0, false, sum))
-		(void)pv_net_rx_finish_sum(rxq, m, h->ph_ip6, h->ph_l4, sum, h->ph_end);
+		(void)pv_net_rx_finish_sum(rxq, m, h->ph_ip6, h->ph_l4, sum,
+		    h->ph_end);
 }
 
 /* A packet of this kind, if it is one. */
 static __always_inline bool
-pv_net_rx_plain_sum(const struct pv_net_rxq *rxq, struct mbuf *m, const u_int l4, const u_int sum)
+pv_net_rx_plain_sum(const struct pv_net_rxq *rxq, struct mbuf *m,
+    const u_int l4, const u_int sum)
 {
 	const bool ip6 = l4 == PV_NET_L4_IP6;
 
@@ -446,25 +497,31 @@ pv_net_rx_plain_sum(const struct pv_net_rxq *rxq, struct mbuf *m, const u_int l4
 }
 
 bool
-pv_net_rx_fast_sum(const struct pv_net_rxq *rxq, struct mbuf *m, u_int l4, u_int sum)
+pv_net_rx_fast_sum(const struct pv_net_rxq *rxq, struct mbuf *m, u_int l4,
+    u_int sum)
 {
 	if (l4 == PV_NET_L4_IP4 && sum == PV_NET_SUM_TCP)
-		return (pv_net_rx_plain_sum(rxq, m, PV_NET_L4_IP4, PV_NET_SUM_TCP));
+		return (pv_net_rx_plain_sum(rxq, m, PV_NET_L4_IP4,
+		    PV_NET_SUM_TCP));
 	if (l4 == PV_NET_L4_IP4 && sum == PV_NET_SUM_UDP)
-		return (pv_net_rx_plain_sum(rxq, m, PV_NET_L4_IP4, PV_NET_SUM_UDP));
+		return (pv_net_rx_plain_sum(rxq, m, PV_NET_L4_IP4,
+		    PV_NET_SUM_UDP));
 	if (l4 == PV_NET_L4_IP6 && sum == PV_NET_SUM_TCP)
-		return (pv_net_rx_plain_sum(rxq, m, PV_NET_L4_IP6, PV_NET_SUM_TCP));
+		return (pv_net_rx_plain_sum(rxq, m, PV_NET_L4_IP6,
+		    PV_NET_SUM_TCP));
 	if (l4 == PV_NET_L4_IP6 && sum == PV_NET_SUM_UDP)
-		return (pv_net_rx_plain_sum(rxq, m, PV_NET_L4_IP6, PV_NET_SUM_UDP));
+		return (pv_net_rx_plain_sum(rxq, m, PV_NET_L4_IP6,
+		    PV_NET_SUM_UDP));
 	return (false);
 }
 
 /*
- * Is the checksum that is to be finished that of the TCP or UDP header?  It is not necessarily, in
- * a tunnel.
+ * Is the checksum that is to be finished that of the TCP or UDP header?  It is
+ * not necessarily, in a tunnel.
  */
 static bool
-pv_net_rx_is_transport(const struct pv_net_headers *h, const struct pv_net_offload *in)
+pv_net_rx_is_transport(const struct pv_net_headers *h,
+    const struct pv_net_offload *in)
 {
 	u_int offset = pv_net_sum_offset(h->ph_proto);
 
@@ -475,16 +532,19 @@ pv_net_rx_is_transport(const struct pv_net_headers *h, const struct pv_net_offlo
 }
 
 /*
- * Finish a sum where the device states it to be, whatever stands in front of it.  Not fine if there is
- * no such place behind Ethernet's header, and the one of IP if that is known.
+ * Finish a sum where the device states it to be, whatever stands in front of
+ * it.  Not fine if there is no such place behind Ethernet's header, and the one
+ * of IP if that is known.
  */
 static enum pv_net_bad
-pv_net_rx_place(struct mbuf *m, const struct pv_net_headers *h, const struct pv_net_offload *in)
+pv_net_rx_place(struct mbuf *m, const struct pv_net_headers *h,
+    const struct pv_net_offload *in)
 {
-	u_int start = in->po_csum_start, field = start + in->po_csum_offset, end = h->ph_end;
+	u_int start = in->po_csum_start, field = start + in->po_csum_offset,
+	    end = h->ph_end;
 
-	if ((in->po_flags & PV_NET_FIND_CSUM) != 0 || start < MAX(h->ph_l4, ETHER_HDR_LEN) ||
-	    field + sizeof(uint16_t) > (u_int)m->m_pkthdr.len)
+	if ((in->po_flags & PV_NET_FIND_CSUM) != 0 || start < MAX(h->ph_l4,
+	    ETHER_HDR_LEN) || field + sizeof(uint16_t) > (u_int)m->m_pkthdr.len)
 		return (PV_NET_BAD_CSUM);
 	if (field + sizeof(uint16_t) > end)
 		end = m->m_pkthdr.len;
@@ -509,18 +569,24 @@ pv_net_finish_frame(uint8_t *frame, u_int len, const struct pv_net_offload *in)
 	return (pv_net_rx_place(&m, &h, in) == PV_NET_FINE);
 }
 
-/* The same for what most are; the place of a sum that is to be found may be any of these. */
+/*
+ * The same for what most are; the place of a sum that is to be found may be any
+ * of these.
+ */
 static inline bool
-pv_net_rx_fast_partial(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_offload *in)
+pv_net_rx_fast_partial(const struct pv_net_rxq *rxq, struct mbuf *m,
+    const struct pv_net_offload *in)
 {
 	if ((in->po_flags & PV_NET_FIND_CSUM) == 0)
-		return (pv_net_rx_fast_sum(rxq, m, in->po_csum_start, in->po_csum_offset));
+		return (pv_net_rx_fast_sum(rxq, m, in->po_csum_start,
+		    in->po_csum_offset));
 	return (pv_net_rx_fast_sum(rxq, m, PV_NET_L4_IP4, PV_NET_SUM_TCP) ||
 	    pv_net_rx_fast_sum(rxq, m, PV_NET_L4_IP4, PV_NET_SUM_UDP));
 }
 
 static enum pv_net_bad
-pv_net_rx_partial(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_offload *in)
+pv_net_rx_partial(const struct pv_net_rxq *rxq, struct mbuf *m,
+    const struct pv_net_offload *in)
 {
 	struct pv_net_headers h;
 	enum pv_net_bad bad, place;
@@ -536,24 +602,29 @@ pv_net_rx_partial(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_
 			return (PV_NET_FINE);
 		}
 	}
-	/* Where there is no place, what is wrong with the headers is the reason. */
+	/*
+	 * Where there is no place, what is wrong with the headers is the
+	 * reason.
+	 */
 	place = pv_net_rx_place(m, &h, in);
 	return (place != PV_NET_FINE && bad != PV_NET_FINE ? bad : place);
 }
 
 /*
- * A datagram that its sender left to be fragmented: for us, it is what the fragments would become;
- * whoever else it is for can't take it in one frame.
+ * A datagram that its sender left to be fragmented: for us, it is what the
+ * fragments would become; whoever else it is for can't take it in one frame.
  */
 static enum pv_net_bad
-pv_net_rx_fragments(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_offload *in)
+pv_net_rx_fragments(const struct pv_net_rxq *rxq, struct mbuf *m,
+    const struct pv_net_offload *in)
 {
 	const struct pv_net *pn = rxq->prq_pn;
 	struct pv_net_headers h;
 
-	if (pv_net_parse(m, &h) != PV_NET_FINE || h.ph_l4 == 0 || h.ph_proto != IPPROTO_UDP ||
-	    (in->po_flags & PV_NET_NEEDS_CSUM) == 0 || !pv_net_rx_is_transport(&h, in) ||
-	    !pv_net_rx_ours(pn, m))
+	if (pv_net_parse(m, &h) != PV_NET_FINE || h.ph_l4 == 0 ||
+	    h.ph_proto != IPPROTO_UDP ||
+	    (in->po_flags & PV_NET_NEEDS_CSUM) == 0 ||
+	    !pv_net_rx_is_transport(&h, in) || !pv_net_rx_ours(pn, m))
 		return (PV_NET_BAD_GSO_TYPE);
 	return (pv_net_rx_partial(rxq, m, in));
 }
@@ -587,12 +658,13 @@ pv_net_rx_routed(const struct pv_net *pn, bool ip6)
 bool
 pv_net_forwards_big(const struct pv_net *pn)
 {
-	return (pv_net_lro_forward && (pv_net_forwards(pn, false) || pv_net_forwards(pn, true)));
+	return (pv_net_lro_forward &&
+	    (pv_net_forwards(pn, false) || pv_net_forwards(pn, true)));
 }
 
 /*
- * Which of the receive offloads that were negotiated are of use now.  GSO packets of a protocol that
- * would only be split are not.
+ * Which of the receive offloads that were negotiated are of use now.  GSO
+ * packets of a protocol that would only be split are not.
  */
 u_int
 pv_net_rx_wanted(const struct pv_net *pn)
@@ -611,14 +683,17 @@ pv_net_rx_wanted(const struct pv_net *pn)
 		want &= ~PV_NET_LRO6;
 	if ((want & (PV_NET_LRO4 | PV_NET_LRO6)) == 0)
 		want &= ~PV_NET_LRO_ECN;
-	if ((enable & (IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6)) != (IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6))
+	if ((enable & (IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6)) != (IFCAP_RXCSUM |
+	    IFCAP_RXCSUM_IPV6))
 		want &= ~PV_NET_RX_USO;
 	if ((enable & (IFCAP_RXCSUM | IFCAP_RXCSUM_IPV6)) == 0)
 		want &= ~PV_NET_RXCSUM;
 	return (want & pn->pn_params.pnp_offloads);
 }
 
-/* Which offloads have to be negotiated for such a GSO packet: PV_NET_LRO4 ... */
+/*
+ * Which offloads have to be negotiated for such a GSO packet: PV_NET_LRO4 ...
+ */
 static u_int
 pv_net_rx_gso_needs(const struct pv_net_offload *in)
 {
@@ -634,7 +709,8 @@ pv_net_rx_gso_needs(const struct pv_net_offload *in)
 
 /* Are these the headers of such a GSO packet? */
 static bool
-pv_net_rx_gso_fits(const struct pv_net_headers *h, const struct pv_net_offload *in)
+pv_net_rx_gso_fits(const struct pv_net_headers *h,
+    const struct pv_net_offload *in)
 {
 	if (h->ph_l4 == 0)
 		return (false);
@@ -644,23 +720,26 @@ pv_net_rx_gso_fits(const struct pv_net_headers *h, const struct pv_net_offload *
 	case PV_NET_GSO_TCP6:
 		return (h->ph_proto == IPPROTO_TCP && h->ph_ip6);
 	case PV_NET_GSO_UDP:
-		return (h->ph_proto == IPPROTO_UDP && (in->po_flags & PV_NET_GSO_ECN) == 0);
+		return (h->ph_proto == IPPROTO_UDP &&
+		    (in->po_flags & PV_NET_GSO_ECN) == 0);
 	default:
 		return (false);
 	}
 }
 
 /*
- * Make the checksum of a GSO packet partial.  VirtIO 1.3, 5.1.6.4.1: it arrives with a checksum to be
- * finished.  Others may have verified it (Xen's netback).
+ * Make the checksum of a GSO packet partial.  VirtIO 1.3, 5.1.6.4.1: it arrives
+ * with a checksum to be finished.  Others may have verified it (Xen's netback).
  */
 static enum pv_net_bad
-pv_net_rx_gso_csum(struct mbuf *m, const struct pv_net_headers *h, const struct pv_net_offload *in)
+pv_net_rx_gso_csum(struct mbuf *m, const struct pv_net_headers *h,
+    const struct pv_net_offload *in)
 {
 	uint16_t pseudo;
 
 	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)
-		return (pv_net_rx_is_transport(h, in) ? PV_NET_FINE : PV_NET_BAD_CSUM);
+		return (pv_net_rx_is_transport(h, in) ? PV_NET_FINE :
+		    PV_NET_BAD_CSUM);
 	if ((in->po_flags & PV_NET_DATA_VALID) == 0)
 		return (PV_NET_BAD_CSUM);
 	pseudo = pv_net_pseudo_sum(m, h->ph_l4);
@@ -670,13 +749,15 @@ pv_net_rx_gso_csum(struct mbuf *m, const struct pv_net_headers *h, const struct 
 }
 
 /*
- * Check the metadata of a GSO packet.  Valid: `*hdrlen' is the length of its headers, and `*whole' says
- * whether it may stay in one: not if that was not negotiated, nor behind what the stack does not know,
- * nor if it is of UDP, for which the stack has no marks.
+ * Check the metadata of a GSO packet.  Valid: `*hdrlen' is the length of its
+ * headers, and `*whole' says whether it may stay in one: not if that was not
+ * negotiated, nor behind what the stack does not know, nor if it is of UDP, for
+ * which the stack has no marks.
  */
 static enum pv_net_bad
-pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net_offload *in,
-    struct pv_net_headers *h, u_int *hdrlen, bool *whole)
+pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m,
+    const struct pv_net_offload *in, struct pv_net_headers *h, u_int *hdrlen,
+    bool *whole)
 {
 	enum pv_net_bad bad;
 	u_int len, needs;
@@ -687,16 +768,20 @@ pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net
 	if (!pv_net_rx_gso_fits(h, in))
 		return (PV_NET_BAD_GSO_TYPE);
 	needs = pv_net_rx_gso_needs(in);
-	*whole = h->ph_proto == IPPROTO_TCP && pv_net_negotiated(pn, h, needs) &&
-	    pv_net_rx_known(m, h);
+	*whole = h->ph_proto == IPPROTO_TCP &&
+	    pv_net_negotiated(pn, h, needs) && pv_net_rx_known(m, h);
 	bad = pv_net_l4_len(m, h, &len);
 	if (bad != PV_NET_FINE)
 		return (bad);
 	*hdrlen = h->ph_l4 + len;
-	/* The headers have the length of the whole packet, and there is some payload. */
+	/*
+	 * The headers have the length of the whole packet, and there is some
+	 * payload.
+	 */
 	if (h->ph_end != m->m_pkthdr.len || *hdrlen == h->ph_end)
 		return (PV_NET_BAD_HEADERS);
-	if (in->po_gso_size == 0 || *hdrlen - h->ph_l3 + in->po_gso_size > IP_MAXPACKET)
+	if (in->po_gso_size == 0 ||
+	    *hdrlen - h->ph_l3 + in->po_gso_size > IP_MAXPACKET)
 		return (PV_NET_BAD_GSO_SIZE);
 	return (pv_net_rx_gso_csum(m, h, in));
 }
@@ -705,25 +790,28 @@ pv_net_rx_check_gso(const struct pv_net *pn, struct mbuf *m, const struct pv_net
 static inline bool
 pv_net_rx_forwarded(const struct pv_net_rxq *rxq, bool ip6)
 {
-	return ((rxq->prq_flags & (ip6 ? PV_NET_RXF_FORWARD6 : PV_NET_RXF_FORWARD4)) != 0);
+	return ((rxq->prq_flags & (ip6 ? PV_NET_RXF_FORWARD6 :
+	    PV_NET_RXF_FORWARD4)) != 0);
 }
 
 /*
- * Mark a GSO packet of TCP that stays whole.  For our own TCP it has the number of its segments
- * (lro_nsegs); for another interface that may send it, their length, in the same field, and the mark
- * for segmentation.  In a kernel that forwards such packets (lro_forward) it is not known yet which of
- * the two this one is.
+ * Mark a GSO packet of TCP that stays whole.  For our own TCP it has the number
+ * of its segments (lro_nsegs); for another interface that may send it, their
+ * length, in the same field, and the mark for segmentation.  In a kernel that
+ * forwards such packets (lro_forward) it is not known yet which of the two this
+ * one is.
  */
 static void
-pv_net_rx_mark_gso(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_headers *h,
-    u_int hdrlen, u_int size)
+pv_net_rx_mark_gso(const struct pv_net_rxq *rxq, struct mbuf *m,
+    const struct pv_net_headers *h, u_int hdrlen, u_int size)
 {
 	const struct pv_net *pn = rxq->prq_pn;
 	bool ours;
 
 	ours = !pv_net_rx_forwarded(rxq, h->ph_ip6) && pv_net_rx_ours(pn, m);
 	if (ours || !PV_NET_MARKS_PARTIAL) {
-		m->m_pkthdr.lro_nsegs = MIN(howmany(m->m_pkthdr.len - hdrlen, size), UINT16_MAX);
+		m->m_pkthdr.lro_nsegs = MIN(howmany(m->m_pkthdr.len - hdrlen,
+		    size), UINT16_MAX);
 		return;
 	}
 	m->m_pkthdr.tso_segsz = size;
@@ -731,11 +819,13 @@ pv_net_rx_mark_gso(const struct pv_net_rxq *rxq, struct mbuf *m, const struct pv
 }
 
 /*
- * Does a GSO packet stay whole?  Not if it is forwarded; nor if it is for another host, and can't be
- * marked for the interface that a bridge sends it by.
+ * Does a GSO packet stay whole?  Not if it is forwarded; nor if it is for
+ * another host, and can't be marked for the interface that a bridge sends it
+ * by.
  */
 static bool
-pv_net_rx_big(const struct pv_net_rxq *rxq, const struct mbuf *m, const struct pv_net_headers *h)
+pv_net_rx_big(const struct pv_net_rxq *rxq, const struct mbuf *m,
+    const struct pv_net_headers *h)
 {
 	const struct pv_net *pn = rxq->prq_pn;
 
@@ -748,7 +838,8 @@ pv_net_rx_big(const struct pv_net_rxq *rxq, const struct mbuf *m, const struct p
 }
 
 static enum pv_net_bad
-pv_net_rx_gso(const struct pv_net_rxq *rxq, struct mbuf **mp, const struct pv_net_offload *in)
+pv_net_rx_gso(const struct pv_net_rxq *rxq, struct mbuf **mp,
+    const struct pv_net_offload *in)
 {
 	const struct pv_net *pn = rxq->prq_pn;
 	struct pv_net_headers h;
@@ -779,8 +870,8 @@ pv_net_rx_gso(const struct pv_net_rxq *rxq, struct mbuf **mp, const struct pv_ne
 }
 
 /*
- * Is receive checksum offload enabled for a packet that was verified?  Its version of IP is looked at
- * only if that makes a difference.
+ * Is receive checksum offload enabled for a packet that was verified?  Its
+ * version of IP is looked at only if that makes a difference.
  */
 static bool
 pv_net_rx_trusts_valid(const struct pv_net_rxq *rxq, const struct mbuf *m)
@@ -790,12 +881,13 @@ pv_net_rx_trusts_valid(const struct pv_net_rxq *rxq, const struct mbuf *m)
 
 	if (trust == 0 || trust == PV_NET_RXF_TRUST)
 		return (trust != 0);
-	return (pv_net_parse(m, &h) == PV_NET_FINE && pv_net_rx_trusts(rxq, h.ph_ip6));
+	return (pv_net_parse(m, &h) == PV_NET_FINE &&
+	    pv_net_rx_trusts(rxq, h.ph_ip6));
 }
 
 /*
- * Is m a GSO packet, or the first of its segments, that was not negotiated?  The headers are parsed
- * only where tags make a difference.
+ * Is m a GSO packet, or the first of its segments, that was not negotiated?
+ * The headers are parsed only where tags make a difference.
  */
 bool
 pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
@@ -806,20 +898,23 @@ pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
 
 	if (in->po_gso_type == PV_NET_GSO_FRAGMENTS || (can & needs) != needs)
 		return (true);
-	return ((can & PV_NET_UNTAGGED) != 0 && pv_net_parse(m, &h) == PV_NET_FINE &&
-	    !pv_net_negotiated(pn, &h, needs));
+	return ((can & PV_NET_UNTAGGED) != 0 && pv_net_parse(m,
+	    &h) == PV_NET_FINE && !pv_net_negotiated(pn, &h, needs));
 }
 
 /*
- * Mark a received packet with the device's metadata.  *mp may become a list of packets.  Not
- * fine if that is invalid: the packet is to be dropped.  After PV_NET_NO_MEMORY it has been.
+ * Mark a received packet with the device's metadata.  *mp may become a list of
+ * packets.  Not fine if that is invalid: the packet is to be dropped.  After
+ * PV_NET_NO_MEMORY it has been.
  */
 enum pv_net_bad
-pv_net_rx_offload(const struct pv_net_rxq *rxq, struct mbuf **mp, const struct pv_net_offload *in)
+pv_net_rx_offload(const struct pv_net_rxq *rxq, struct mbuf **mp,
+    const struct pv_net_offload *in)
 {
 	const struct pv_net *pn = rxq->prq_pn;
 
-	if (__predict_true(in->po_flags == 0 && in->po_gso_type == PV_NET_GSO_NONE))
+	if (__predict_true(in->po_flags == 0 &&
+	    in->po_gso_type == PV_NET_GSO_NONE))
 		return (PV_NET_FINE);
 	if (in->po_gso_type == PV_NET_GSO_FRAGMENTS)
 		return (pv_net_rx_fragments(rxq, *mp, in));
@@ -828,7 +923,8 @@ pv_net_rx_offload(const struct pv_net_rxq *rxq, struct mbuf **mp, const struct p
 	if ((in->po_flags & PV_NET_NEEDS_CSUM) != 0)
 		return (pv_net_rx_partial(rxq, *mp, in));
 	if ((in->po_flags & PV_NET_DATA_VALID) != 0 &&
-	    (pn->pn_params.pnp_offloads & PV_NET_RXCSUM) != 0 && pv_net_rx_trusts_valid(rxq, *mp))
+	    (pn->pn_params.pnp_offloads & PV_NET_RXCSUM) != 0 &&
+	    pv_net_rx_trusts_valid(rxq, *mp))
 		pv_net_mark_valid(*mp);
 	return (PV_NET_FINE);
 }
@@ -837,18 +933,20 @@ pv_net_rx_offload(const struct pv_net_rxq *rxq, struct mbuf **mp, const struct p
 static inline uint16_t
 pv_net_lro_type(const struct mbuf *m, int *at)
 {
-	const struct ether_vlan_header *evl = mtod(m, const struct ether_vlan_header *);
+	const struct ether_vlan_header *evl = mtod(m,
+	    const struct ether_vlan_header *);
 
 	*at = ETHER_HDR_LEN;
-	if (evl->evl_encap_proto != htons(ETHERTYPE_VLAN) || m->m_len < (int)sizeof(*evl))
+	if (evl->evl_encap_proto != htons(ETHERTYPE_VLAN) ||
+	    m->m_len < (int)sizeof(*evl))
 		return (evl->evl_encap_proto);
 	*at = sizeof(*evl);
 	return (evl->evl_proto);
 }
 
 /*
- * The group of flows that a packet belongs to, as a bit; all bits if its ports can't be seen here, or
- * may not be there.
+ * The group of flows that a packet belongs to, as a bit; all bits if its ports
+ * can't be seen here, or may not be there.
  */
 static uint64_t
 pv_net_lro_group(const struct mbuf *m)
@@ -866,15 +964,18 @@ pv_net_lro_group(const struct mbuf *m)
 		return (UINT64_MAX);
 	if (m->m_len < at + 4)
 		return (UINT64_MAX);
-	/* The low bytes of the two ports, of which one at least differs from flow to flow. */
+	/*
+	 * The low bytes of the two ports, of which one at least differs from
+	 * flow to flow.
+	 */
 	return (1ULL << ((data[at + 1] ^ data[at + 3]) % PV_NET_LRO_GROUPS));
 }
 
 #if defined(INET) || defined(INET6)
 /*
- * Is it TCP, with data, and all its headers in one piece?  Extension headers are not looked past.
- * Acknowledgments are not merged: there are fewer of them than segments, and TCP has more use for them
- * one by one.
+ * Is it TCP, with data, and all its headers in one piece?  Extension headers
+ * are not looked past.  Acknowledgments are not merged: there are fewer of them
+ * than segments, and TCP has more use for them one by one.
  */
 static bool
 pv_net_lro_has_data(const struct mbuf *m)
@@ -892,7 +993,8 @@ pv_net_lro_has_data(const struct mbuf *m)
 			return (false);
 		len = ntohs(ip->ip_len) - (ip->ip_hl << 2);
 		at += ip->ip_hl << 2;
-	} else if (type == htons(ETHERTYPE_IPV6) && m->m_len >= at + (int)sizeof(*ip6)) {
+	} else if (type == htons(ETHERTYPE_IPV6) &&
+	    m->m_len >= at + (int)sizeof(*ip6)) {
 		ip6 = (const struct ip6_hdr *)(data + at);
 		if (ip6->ip6_nxt != IPPROTO_TCP)
 			return (false);
@@ -916,8 +1018,8 @@ pv_net_lro_may_be_tcp(const struct mbuf *m)
 
 #if defined(INET) || defined(INET6)
 /*
- * May this be merged with others of its connection?  It has to be for our own address, not for a host
- * behind a bridge or a route.
+ * May this be merged with others of its connection?  It has to be for our own
+ * address, not for a host behind a bridge or a route.
  */
 static bool
 pv_net_lro_mergeable(const struct pv_net_rxq *rxq, const struct mbuf *m)
@@ -925,20 +1027,24 @@ pv_net_lro_mergeable(const struct pv_net_rxq *rxq, const struct mbuf *m)
 	const struct ether_header *eh = mtod(m, const struct ether_header *);
 	u_int good = CSUM_DATA_VALID | CSUM_IP_TCP | CSUM_IP6_TCP;
 
-	return ((m->m_pkthdr.csum_flags & good) != 0 && m->m_pkthdr.lro_nsegs == 0 &&
-	    (rxq->prq_flags & (PV_NET_RXF_FORWARD4 | PV_NET_RXF_FORWARD6)) == 0 &&
-	    pv_net_lro_has_data(m) &&
-	    pv_net_same_lladdr(eh->ether_dhost, if_getlladdr(rxq->prq_pn->pn_ifp)));
+	return ((m->m_pkthdr.csum_flags & good) != 0 &&
+	    m->m_pkthdr.lro_nsegs == 0 && (rxq->prq_flags &
+	    (PV_NET_RXF_FORWARD4 | PV_NET_RXF_FORWARD6)) == 0 &&
+	    pv_net_lro_has_data(m) && pv_net_same_lladdr(eh->ether_dhost,
+	    if_getlladdr(rxq->prq_pn->pn_ifp)));
 }
 
-/* When there is an interface.  Without memory for it, packets are not merged. */
+/*
+ * When there is an interface.  Without memory for it, packets are not merged.
+ */
 void
 pv_net_lro_init(struct pv_net_rxq *rxq)
 {
 	struct pv_net *pn = rxq->prq_pn;
 
 	rxq->prq_lro_ready = pn->pn_params.pnp_soft_lro &&
-	    tcp_lro_init_args(&rxq->prq_lro, pn->pn_ifp, TCP_LRO_ENTRIES, 0) == 0;
+	    tcp_lro_init_args(&rxq->prq_lro, pn->pn_ifp, TCP_LRO_ENTRIES,
+	    0) == 0;
 }
 
 void
@@ -971,7 +1077,10 @@ pv_net_lro_merge(struct pv_net_rxq *rxq, struct mbuf *m)
 	if (!pv_net_lro_mergeable(rxq, m))
 		return (false);
 	group = pv_net_lro_group(m);
-	/* Partial is as good as verified for our own TCP, and the only mark known there. */
+	/*
+	 * Partial is as good as verified for our own TCP, and the only mark
+	 * known there.
+	 */
 	m->m_pkthdr.csum_flags = CSUM_DATA_VALID | CSUM_PSEUDO_HDR;
 	m->m_pkthdr.csum_data = 0xffff;
 	if (tcp_lro_rx(&rxq->prq_lro, m, 0) == 0) {

@@ -5,16 +5,18 @@
  */
 
 /*
- * pv_net: what is in a packet: its headers, its checksums, and its TCP segments.
+ * pv_net: what is in a packet: its headers, its checksums, and its TCP
+ * segments.
  *
- * Functions of an mbuf and nothing else, for both directions; what a packet's marks mean is
- * pv_net_offload.c's.  Headers may span any number of mbufs, and nothing in them is used before it
- * was checked against the packet's length.
+ * Functions of an mbuf and nothing else, for both directions; what a packet's
+ * marks mean is pv_net_offload.c's.  Headers may span any number of mbufs, and
+ * nothing in them is used before it was checked against the packet's length.
  *
- * Segmentation (pv_net_gso_split).  Each segment gets a copy of the headers in an mbuf of its own, and
- * shares the payload.  Headers differ in lengths, IPv4 identification, TCP sequence number and flags;
- * their checksums are changed by the difference (RFC 1624), so that a wrong one stays wrong, and
- * partial ones stay partial.
+ * Segmentation (pv_net_gso_split).  Each segment gets a copy of the headers in
+ * an mbuf of its own, and shares the payload.  Headers differ in lengths, IPv4
+ * identification, TCP sequence number and flags; their checksums are changed by
+ * the difference (RFC 1624), so that a wrong one stays wrong, and partial ones
+ * stay partial.
  */
 
 #include "opt_inet.h"
@@ -52,8 +54,10 @@
 
 MALLOC_DEFINE(M_PVNET, "pv_net", "paravirtual network cards");
 
-#define	PV_NET_MIN_TYPE		0x600	/* IEEE 802.3, 3.2.6: less is a length */
-#define	PV_NET_TYPE_9100	0x9100	/* a tag in front of others, before IEEE 802.1ad */
+#define	PV_NET_MIN_TYPE		0x600	/* IEEE 802.3, 3.2.6:
+					 * less is a length */
+#define	PV_NET_TYPE_9100	0x9100	/* a tag in front of others,
+					 * before IEEE 802.1ad */
 #define	PV_NET_MPLS_LEN		4
 #define	PV_NET_MPLS_BOTTOM	0x01	/* in a label's third byte */
 #define	PV_NET_PPP_IP		0x0021	/* RFC 1332 */
@@ -66,7 +70,10 @@ struct pv_net_pppoe {
 } __packed;
 #define	PV_NET_PPPOE_LEN	sizeof(struct pv_net_pppoe)
 
-/* Room before the headers of a segment: for a protocol's own, and to align IP's as it was. */
+/*
+ * Room before the headers of a segment: for a protocol's own, and to align IP's
+ * as it was.
+ */
 #define	PV_NET_GSO_LEAD	(32 + ETHER_ALIGN)
 
 static enum pv_net_bad
@@ -84,7 +91,9 @@ pv_net_parse_ip4(const struct mbuf *m, struct pv_net_headers *h)
 	    h->ph_end > m->m_pkthdr.len)
 		return (PV_NET_BAD_HEADERS);
 	h->ph_proto = ip.ip_p;
-	/* A transport header in a fragment does not describe what is behind it. */
+	/*
+	 * A transport header in a fragment does not describe what is behind it.
+	 */
 	if ((ntohs(ip.ip_off) & (IP_OFFMASK | IP_MF)) == 0)
 		h->ph_l4 = h->ph_l3 + hlen;
 	return (PV_NET_FINE);
@@ -100,13 +109,16 @@ pv_net_parse_ip6(const struct mbuf *m, struct pv_net_headers *h)
 	if (!pv_net_peek(m, h->ph_l3, sizeof(ip6), &ip6))
 		return (PV_NET_BAD_SHORT);
 	h->ph_end = off + ntohs(ip6.ip6_plen);
-	if ((ip6.ip6_vfc & IPV6_VERSION_MASK) != IPV6_VERSION || h->ph_end > m->m_pkthdr.len)
+	if ((ip6.ip6_vfc & IPV6_VERSION_MASK) != IPV6_VERSION ||
+	    h->ph_end > m->m_pkthdr.len)
 		return (PV_NET_BAD_HEADERS);
 	h->ph_ip6 = true;
 	h->ph_proto = ip6.ip6_nxt;
-	/* Each has eight bytes at least, so that the packet's length ends this. */
-	while (h->ph_proto == IPPROTO_HOPOPTS || h->ph_proto == IPPROTO_ROUTING ||
-	    h->ph_proto == IPPROTO_DSTOPTS) {
+	/*
+	 * Each has eight bytes at least, so that the packet's length ends this.
+	 */
+	while (h->ph_proto == IPPROTO_HOPOPTS ||
+	    h->ph_proto == IPPROTO_ROUTING || h->ph_proto == IPPROTO_DSTOPTS) {
 		if (!pv_net_peek(m, off, sizeof(ext), &ext))
 			return (PV_NET_BAD_SHORT);
 		h->ph_proto = ext.ip6e_nxt;
@@ -119,7 +131,10 @@ pv_net_parse_ip6(const struct mbuf *m, struct pv_net_headers *h)
 	return (PV_NET_FINE);
 }
 
-/* IP's header by its version, for what is behind a header that does not name it. */
+/*
+ * IP's header by its version, for what is behind a header that does not name
+ * it.
+ */
 static enum pv_net_bad
 pv_net_parse_ip(const struct mbuf *m, struct pv_net_headers *h)
 {
@@ -152,7 +167,10 @@ pv_net_parse_mpls(const struct mbuf *m, struct pv_net_headers *h)
 	return (pv_net_parse_ip(m, h));
 }
 
-/* A session of PPPoE (RFC 2516, 4): its length counts the two bytes of PPP's protocol, too. */
+/*
+ * A session of PPPoE (RFC 2516, 4): its length counts the two bytes of PPP's
+ * protocol, too.
+ */
 static enum pv_net_bad
 pv_net_parse_pppoe(const struct mbuf *m, struct pv_net_headers *h)
 {
@@ -178,7 +196,8 @@ pv_net_parse_pppoe(const struct mbuf *m, struct pv_net_headers *h)
 static enum pv_net_bad
 pv_net_parse_llc(const struct mbuf *m, struct pv_net_headers *h, u_int len)
 {
-	static const uint8_t snap[] = { 0xaa, 0xaa, 0x03, 0, 0, 0 };	/* RFC 1042 */
+	/* RFC 1042. */
+	static const uint8_t snap[] = { 0xaa, 0xaa, 0x03, 0, 0, 0 };
 	uint8_t hdr[sizeof(snap) + sizeof(uint16_t)];
 
 	h->ph_opaque = true;
@@ -186,7 +205,8 @@ pv_net_parse_llc(const struct mbuf *m, struct pv_net_headers *h, u_int len)
 	h->ph_end = h->ph_l3 + len;
 	if (h->ph_end > (u_int)m->m_pkthdr.len)
 		return (PV_NET_BAD_HEADERS);
-	if (!pv_net_peek(m, h->ph_l3, sizeof(hdr), hdr) || memcmp(hdr, snap, sizeof(snap)) != 0)
+	if (!pv_net_peek(m, h->ph_l3, sizeof(hdr), hdr) ||
+	    memcmp(hdr, snap, sizeof(snap)) != 0)
 		return (PV_NET_FINE);
 	h->ph_l3 += sizeof(hdr);
 	return (pv_net_parse_ip(m, h));
@@ -207,19 +227,22 @@ pv_net_parse_type(const struct mbuf *m, struct pv_net_headers *h, u_int type)
 	case ETHERTYPE_PPPOE:
 		return (pv_net_parse_pppoe(m, h));
 	default:
-		return (type < PV_NET_MIN_TYPE ? pv_net_parse_llc(m, h, type) : PV_NET_FINE);
+		return (type < PV_NET_MIN_TYPE ? pv_net_parse_llc(m, h, type) :
+		    PV_NET_FINE);
 	}
 }
 
 static bool
 pv_net_is_tag(u_int type)
 {
-	return (type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ || type == PV_NET_TYPE_9100);
+	return (type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ ||
+	    type == PV_NET_TYPE_9100);
 }
 
 /*
- * Find the headers of a frame, past any number of tags, and of what else may stand in front of IP.
- * What has no IP header, and a fragment, is fine too, with ph_l4 0.
+ * Find the headers of a frame, past any number of tags, and of what else may
+ * stand in front of IP.  What has no IP header, and a fragment, is fine too,
+ * with ph_l4 0.
  */
 enum pv_net_bad
 pv_net_parse(const struct mbuf *m, struct pv_net_headers *h)
@@ -249,7 +272,10 @@ pv_net_parse(const struct mbuf *m, struct pv_net_headers *h)
 	return (bad);
 }
 
-/* The length of a TCP or UDP header, which with what it claims to be ends before the packet does. */
+/*
+ * The length of a TCP or UDP header, which with what it claims to be ends
+ * before the packet does.
+ */
 enum pv_net_bad
 pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len)
 {
@@ -260,14 +286,14 @@ pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len)
 		if (!pv_net_peek(m, h->ph_l4, sizeof(th), &th))
 			return (PV_NET_BAD_SHORT);
 		*len = th.th_off << 2;
-		return (*len < sizeof(th) || h->ph_l4 + *len > h->ph_end ? PV_NET_BAD_HEADERS :
-		    PV_NET_FINE);
+		return (*len < sizeof(th) || h->ph_l4 + *len > h->ph_end ?
+		    PV_NET_BAD_HEADERS : PV_NET_FINE);
 	}
 	if (!pv_net_peek(m, h->ph_l4, sizeof(uh), &uh))
 		return (PV_NET_BAD_SHORT);
 	*len = sizeof(uh);
-	return (ntohs(uh.uh_ulen) < sizeof(uh) || h->ph_l4 + ntohs(uh.uh_ulen) > h->ph_end ?
-	    PV_NET_BAD_HEADERS : PV_NET_FINE);
+	return (ntohs(uh.uh_ulen) < sizeof(uh) || h->ph_l4 +
+	    ntohs(uh.uh_ulen) > h->ph_end ? PV_NET_BAD_HEADERS : PV_NET_FINE);
 }
 
 #if defined(INET) || defined(INET6)
@@ -277,7 +303,10 @@ pv_net_cksum_chain(struct mbuf *m, u_int start, u_int end)
 	return (in_cksum_skip(m, end, start));
 }
 #else
-/* A kernel without IP has no in_cksum(9), but may bridge packets whose checksum is partial. */
+/*
+ * A kernel without IP has no in_cksum(9), but may bridge packets whose checksum
+ * is partial.
+ */
 static uint16_t
 pv_net_cksum_chain(struct mbuf *m, u_int start, u_int end)
 {
@@ -307,8 +336,9 @@ pv_net_add64(uint64_t sum, const uint8_t *at)
 }
 
 /*
- * The Internet checksum of one piece of memory.  The order of bytes does not matter, so that words of
- * any length will do (RFC 1071, 2): for a short packet in_cksum(9) takes three times as long.
+ * The Internet checksum of one piece of memory.  The order of bytes does not
+ * matter, so that words of any length will do (RFC 1071, 2): for a short packet
+ * in_cksum(9) takes three times as long.
  */
 static uint16_t
 pv_net_cksum_piece(const uint8_t *at, u_int len)
@@ -316,7 +346,8 @@ pv_net_cksum_piece(const uint8_t *at, u_int len)
 	uint8_t last[sizeof(uint64_t)] = { 0 };
 	uint64_t sum = 0;
 
-	for (; len >= 4 * sizeof(sum); at += 4 * sizeof(sum), len -= 4 * sizeof(sum)) {
+	for (; len >= 4 * sizeof(sum);
+	    at += 4 * sizeof(sum), len -= 4 * sizeof(sum)) {
 		sum = pv_net_add64(sum, at);
 		sum = pv_net_add64(sum, at + sizeof(sum));
 		sum = pv_net_add64(sum, at + 2 * sizeof(sum));
@@ -336,28 +367,31 @@ pv_net_cksum_piece(const uint8_t *at, u_int len)
 }
 
 /*
- * The Internet checksum (RFC 1071) from `start' to `end', which is not the frame's if it was padded to
- * Ethernet's minimum.
+ * The Internet checksum (RFC 1071) from `start' to `end', which is not the
+ * frame's if it was padded to Ethernet's minimum.
  */
 static uint16_t
 pv_net_cksum(struct mbuf *m, u_int start, u_int end)
 {
 	if (m->m_len >= (int)end && (m->m_flags & M_EXTPG) == 0)
-		return (pv_net_cksum_piece(mtod(m, const uint8_t *) + start, end - start));
+		return (pv_net_cksum_piece(mtod(m, const uint8_t *) + start,
+		    end - start));
 	return (pv_net_cksum_chain(m, start, end));
 }
 
 /*
- * The checksum from `start' to `end', for a field `offset' bytes behind it.  In UDP, zero means that
- * there is none, so that ones are sent (RFC 768); elsewhere ones would be a sum that no sender makes
- * (RFC 1624, section 3), and captures would show it as an error.
+ * The checksum from `start' to `end', for a field `offset' bytes behind it.  In
+ * UDP, zero means that there is none, so that ones are sent (RFC 768);
+ * elsewhere ones would be a sum that no sender makes (RFC 1624, section 3), and
+ * captures would show it as an error.
  */
 uint16_t
 pv_net_finished_sum(struct mbuf *m, u_int start, u_int offset, u_int end)
 {
 	uint16_t sum = pv_net_cksum(m, start, end);
 
-	return (sum == 0 && offset == offsetof(struct udphdr, uh_sum) ? 0xffff : sum);
+	return (sum == 0 && offset == offsetof(struct udphdr, uh_sum) ? 0xffff :
+	    sum);
 }
 
 /* Store that checksum, in memory that is not shared. */
@@ -374,8 +408,8 @@ pv_net_store_sum(struct mbuf *m, u_int start, u_int offset, u_int end)
 }
 
 /*
- * Where a packet that begins so ends, behind `start' and the field: where its headers say, or where the
- * frame does if they say nothing.
+ * Where a packet that begins so ends, behind `start' and the field: where its
+ * headers say, or where the frame does if they say nothing.
  */
 u_int
 pv_net_sum_end(const struct mbuf *m, u_int field)
@@ -383,12 +417,13 @@ pv_net_sum_end(const struct mbuf *m, u_int field)
 	struct pv_net_headers h;
 
 	(void)pv_net_parse(m, &h);
-	return (h.ph_end >= field + sizeof(uint16_t) ? h.ph_end : (u_int)m->m_pkthdr.len);
+	return (h.ph_end >= field + sizeof(uint16_t) ? h.ph_end :
+	    (u_int)m->m_pkthdr.len);
 }
 
 /*
- * The sum that a partial checksum's field would have, of a packet whose checksum is right (RFC 1071):
- * the complement of everything from `start'.
+ * The sum that a partial checksum's field would have, of a packet whose
+ * checksum is right (RFC 1071): the complement of everything from `start'.
  */
 uint16_t
 pv_net_pseudo_sum(struct mbuf *m, u_int start)
@@ -443,9 +478,12 @@ pv_net_gso_length(void *at, u_int cut)
 	memcpy(at, &len, sizeof(len));
 }
 
-/* CWR is for the first segment (RFC 3168, 6.1.2), FIN and PSH are for the last. */
+/*
+ * CWR is for the first segment (RFC 3168, 6.1.2), FIN and PSH are for the last.
+ */
 static void
-pv_net_gso_tcp(struct tcphdr *at, u_int off, bool last, uint16_t old, uint16_t new)
+pv_net_gso_tcp(struct tcphdr *at, u_int off, bool last, uint16_t old,
+    uint16_t new)
 {
 	struct tcphdr th;
 
@@ -470,7 +508,10 @@ pv_net_gso_udp(struct udphdr *at, u_int cut, uint16_t old, uint16_t new)
 	memcpy(at, &uh, sizeof(uh));
 }
 
-/* An mbuf with a copy of a packet's marks and first bytes: NULL if there is no memory for it. */
+/*
+ * An mbuf with a copy of a packet's marks and first bytes: NULL if there is no
+ * memory for it.
+ */
 struct mbuf *
 pv_net_copy_headers(const struct mbuf *m, u_int hdrlen)
 {
@@ -479,8 +520,8 @@ pv_net_copy_headers(const struct mbuf *m, u_int hdrlen)
 
 	if (room > MJUM16BYTES)
 		return (NULL);
-	seg = room <= MHLEN ? m_gethdr(M_NOWAIT, MT_DATA) :
-	    m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, room <= MCLBYTES ? MCLBYTES : MJUM16BYTES);
+	seg = room <= MHLEN ? m_gethdr(M_NOWAIT, MT_DATA) : m_getjcl(M_NOWAIT,
+	    MT_DATA, M_PKTHDR, room <= MCLBYTES ? MCLBYTES : MJUM16BYTES);
 	if (seg == NULL)
 		return (NULL);
 	if (m_dup_pkthdr(seg, m, M_NOWAIT) == 0) {
@@ -512,11 +553,12 @@ pv_net_copy_front(struct mbuf *m, u_int len)
 
 /* The segment whose payload of `len' bytes is at `off' of the whole one. */
 static struct mbuf *
-pv_net_gso_segment(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen, u_int off,
-    u_int len, u_int index)
+pv_net_gso_segment(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen,
+    u_int off, u_int len, u_int index)
 {
 	u_int cut = m->m_pkthdr.len - hdrlen - len;
-	uint16_t old = htons(m->m_pkthdr.len - h->ph_l4), new = htons(hdrlen + len - h->ph_l4);
+	uint16_t old = htons(m->m_pkthdr.len - h->ph_l4),
+	    new = htons(hdrlen + len - h->ph_l4);
 	bool last = m->m_pkthdr.len == hdrlen + off + len;
 	struct mbuf *data, *seg;
 	char *p;
@@ -546,12 +588,14 @@ pv_net_gso_segment(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen,
 }
 
 /*
- * Split a packet of TCP, or of UDP, whose checksum is partial and whose headers have `hdrlen' bytes,
- * into segments of `size' bytes of payload.  Returns them as a list, each with a partial checksum and
- * marked so, or NULL if there is no memory.  The packet itself is freed.
+ * Split a packet of TCP, or of UDP, whose checksum is partial and whose headers
+ * have `hdrlen' bytes, into segments of `size' bytes of payload.  Returns them
+ * as a list, each with a partial checksum and marked so, or NULL if there is no
+ * memory.  The packet itself is freed.
  */
 struct mbuf *
-pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen, u_int size)
+pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen,
+    u_int size)
 {
 	struct mbuf *list = NULL, *seg, **tail = &list;
 	u_int index, left, len, off;
@@ -562,7 +606,8 @@ pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen, u
 		seg = pv_net_gso_segment(m, h, hdrlen, off, len, index);
 		if (seg == NULL)
 			break;
-		pv_net_mark_partial(seg, h->ph_ip6, pv_net_sum_offset(h->ph_proto));
+		pv_net_mark_partial(seg, h->ph_ip6,
+		    pv_net_sum_offset(h->ph_proto));
 		seg->m_pkthdr.tso_segsz = 0;
 		*tail = seg;
 		tail = &seg->m_nextpkt;

@@ -5,47 +5,54 @@
  */
 
 /*
- * pv_net: pairs of queues: how many, which CPU, and what pv_dev(9) has done to all of them, or to one:
- * stopped, started and reset.
+ * pv_net: pairs of queues: how many, which CPU, and what pv_dev(9) has done to
+ * all of them, or to one: stopped, started and reset.
  *
- * There is one pair for each CPU, as far as the device has them; how many are in use can change at any
- * time.  Each has a CPU, on which its interrupts and its tasks run.  Of what is sent, the flow decides
- * (the mbuf's flow id), so that its packets keep their order; what has none goes by the CPU that sends
+ * There is one pair for each CPU, as far as the device has them; how many are
+ * in use can change at any time.  Each has a CPU, on which its interrupts and
+ * its tasks run.  Of what is sent, the flow decides (the mbuf's flow id), so
+ * that its packets keep their order; what has none goes by the CPU that sends
  * it.  Pairs share no lock and no thread on the way of a packet.
  *
- * Another back end may have fewer pairs, and there may be too little for all of them; the others then
- * have no queues, and are not started.  A pair gets its buffers when it has queues for the first time.
+ * Another back end may have fewer pairs, and there may be too little for all of
+ * them; the others then have no queues, and are not started.  A pair gets its
+ * buffers when it has queues for the first time.
  *
- * Fewer pairs in use.  Senders stop choosing the others; what waits there moves to one that stays, and
- * what is in flight completes; then the device is configured.  A sender that chose a queue just before
- * finds that it is not in use when it has the queue's lock, and moves its packet, too.  A device that
- * can reset a queue alone loses those of the others then, and their receive buffers are freed.  If what
- * a queue has in flight does not complete, there are as many pairs as before, or that queue is reset,
- * too (pnp_queue_reset).
+ * Fewer pairs in use.  Senders stop choosing the others; what waits there moves
+ * to one that stays, and what is in flight completes; then the device is
+ * configured.  A sender that chose a queue just before finds that it is not in
+ * use when it has the queue's lock, and moves its packet, too.  A device that
+ * can reset a queue alone loses those of the others then, and their receive
+ * buffers are freed.  If what a queue has in flight does not complete, there
+ * are as many pairs as before, or that queue is reset, too (pnp_queue_reset).
  *
- * All queues.  DOWN, the device works and its queues are empty (or, if staged, not looked at).  LIVE,
- * buffers are posted, packets flow.  From LIVE to DOWN the device is reset, because that is the only
- * way to get buffers back, and started again at once.  What a device that does not confirm the reset
- * had is leaked, for it may still write there.
+ * All queues.  DOWN, the device works and its queues are empty (or, if staged,
+ * not looked at).  LIVE, buffers are posted, packets flow.  From LIVE to DOWN
+ * the device is reset, because that is the only way to get buffers back, and
+ * started again at once.  What a device that does not confirm the reset had is
+ * leaked, for it may still write there.
  *
- * Sizes of rings.  They are changed one queue after the other, so that a card with several goes on;
- * where the device can't reset a queue alone, it is reset.
+ * Sizes of rings.  They are changed one queue after the other, so that a card
+ * with several goes on; where the device can't reset a queue alone, it is
+ * reset.
  *
- * The tick, once a second, is the watchdog, which needs a queue's lock only; what may sleep is done by
- * tasks.
+ * The tick, once a second, is the watchdog, which needs a queue's lock only;
+ * what may sleep is done by tasks.
  *
- * One queue is stopped, and started again, while the others run, where the device can do that
- * (pno_stop_queue).
+ * One queue is stopped, and started again, while the others run, where the
+ * device can do that (pno_stop_queue).
  *
  *	reset     it is broken or stuck: what it has is dropped (pv_dev.c)
- *	renewed   its ring gets another size: what was sent is waited for, what waits stays
- *	parked    its pair is not in use any more: the device does without it, and receive buffers are
- *	          freed; until the pair is in use again, or the device is reset, which begins with all
- *	          queues
+ *	renewed   its ring gets another size: what was sent is waited for, what
+ *		  waits stays
+ *	parked    its pair is not in use any more: the device does without it,
+ *		  and receive buffers are freed; until the pair is in use again,
+ *		  or the device is reset, which begins with all queues
  *
- * The pair has nothing in flight to be sent meanwhile, or the device is reset instead: a frame that
- * QEMU drops in a reset makes it take the next one, and if that has to wait for the network back end as
- * well, QEMU aborts (its issue 1451; seen with 7.2 and 10.0).  pnp_queue_reset says that the device is
+ * The pair has nothing in flight to be sent meanwhile, or the device is reset
+ * instead: a frame that QEMU drops in a reset makes it take the next one, and
+ * if that has to wait for the network back end as well, QEMU aborts (its issue
+ * 1451; seen with 7.2 and 10.0).  pnp_queue_reset says that the device is
  * another one.
  *
  * Locking.  That of pv_dev, but for the tick; pn_pairs is read without.
@@ -109,12 +116,14 @@ pv_net_pair_tq(struct pv_net *pn, int pair)
 	struct taskqueue **tqp = &pn->pn_tqs[pair];
 	cpuset_t cpus;
 
-	*tqp = taskqueue_create("pv_net", M_WAITOK, taskqueue_thread_enqueue, tqp);
+	*tqp = taskqueue_create("pv_net", M_WAITOK, taskqueue_thread_enqueue,
+	    tqp);
 	if (cpu < 0)
-		return (taskqueue_start_threads(tqp, 1, PV_NET_TASK_PRI, "%s packets", name));
+		return (taskqueue_start_threads(tqp, 1, PV_NET_TASK_PRI,
+		    "%s packets", name));
 	CPU_SETOF(cpu, &cpus);
-	return (taskqueue_start_threads_cpuset(tqp, 1, PV_NET_TASK_PRI, &cpus, "%s packets %d",
-	    name, pair));
+	return (taskqueue_start_threads_cpuset(tqp, 1, PV_NET_TASK_PRI, &cpus,
+	    "%s packets %d", name, pair));
 }
 
 int
@@ -124,9 +133,12 @@ pv_net_pairs_alloc(struct pv_net *pn)
 	struct pv_net_rxq *rxq;
 	struct pv_net_txq *txq;
 
-	pn->pn_rxqs = malloc_aligned(n * sizeof(*rxq), CACHE_LINE_SIZE, M_PVNET, M_WAITOK | M_ZERO);
-	pn->pn_txqs = malloc_aligned(n * sizeof(*txq), CACHE_LINE_SIZE, M_PVNET, M_WAITOK | M_ZERO);
-	pn->pn_tqs = malloc(n * sizeof(pn->pn_tqs[0]), M_PVNET, M_WAITOK | M_ZERO);
+	pn->pn_rxqs = malloc_aligned(n * sizeof(*rxq), CACHE_LINE_SIZE, M_PVNET,
+	    M_WAITOK | M_ZERO);
+	pn->pn_txqs = malloc_aligned(n * sizeof(*txq), CACHE_LINE_SIZE, M_PVNET,
+	    M_WAITOK | M_ZERO);
+	pn->pn_tqs = malloc(n * sizeof(pn->pn_tqs[0]), M_PVNET,
+	    M_WAITOK | M_ZERO);
 	pn->pn_pairs = pn->pn_chosen = n;
 	for (i = 0; i < n && error == 0; i++) {
 		rxq = &pn->pn_rxqs[i];
@@ -134,13 +146,15 @@ pv_net_pairs_alloc(struct pv_net *pn)
 		rxq->prq_id = i;
 		rxq->prq_stopped = true;
 		snprintf(rxq->prq_name, sizeof(rxq->prq_name), "rxq%d", i);
-		mtx_init(&rxq->prq_mtx, rxq->prq_name, "pv_net receive queue", MTX_DEF);
+		mtx_init(&rxq->prq_mtx, rxq->prq_name, "pv_net receive queue",
+		    MTX_DEF);
 		txq = &pn->pn_txqs[i];
 		txq->ptq_pn = pn;
 		txq->ptq_id = i;
 		txq->ptq_stopped = true;
 		snprintf(txq->ptq_name, sizeof(txq->ptq_name), "txq%d", i);
-		mtx_init(&txq->ptq_mtx, txq->ptq_name, "pv_net transmit queue", MTX_DEF);
+		mtx_init(&txq->ptq_mtx, txq->ptq_name, "pv_net transmit queue",
+		    MTX_DEF);
 		error = pv_net_pair_tq(pn, i);
 		rxq->prq_tq = txq->ptq_tq = pn->pn_tqs[i];
 		pv_net_tx_init(txq);
@@ -171,8 +185,12 @@ pv_net_fill_pair(struct pv_net *pn, int pair)
 	struct pv_net_txq *txq = &pn->pn_txqs[pair];
 	int error;
 
-	/* A small ring without indirect tables takes fewer segments than the protocol would. */
-	pn->pn_params.pnp_tx_segs = MIN(pn->pn_params.pnp_tx_segs, txq->ptq_pvq->q_max_segs);
+	/*
+	 * A small ring without indirect tables takes fewer segments than the
+	 * protocol would.
+	 */
+	pn->pn_params.pnp_tx_segs = MIN(pn->pn_params.pnp_tx_segs,
+	    txq->ptq_pvq->q_max_segs);
 	error = pv_net_rx_alloc(rxq);
 	if (error == 0)
 		error = pv_net_tx_alloc(txq);
@@ -210,15 +228,19 @@ pv_net_tx_wait_idle(struct pv_net_txq *txq)
 	int tries;
 
 	pv_net_tx_stop(txq);
-	for (tries = 0; !pv_net_tx_is_idle(txq) && tries < PV_NET_WAIT_TRIES; tries++)
+	for (tries = 0; !pv_net_tx_is_idle(txq) && tries < PV_NET_WAIT_TRIES;
+	    tries++)
 		pause("pvsize", howmany(hz, PV_NET_WAIT_HZ));
 }
 
-/* Does the pair's transmit queue stop, too, while the receive queue is stopped? */
+/*
+ * Does the pair's transmit queue stop, too, while the receive queue is stopped?
+ */
 static bool
 pv_net_rx_stops_tx(const struct pv_net *pn)
 {
-	return (!pn->pn_params.pnp_queue_reset && pn->pn_ops->pno_stop_queue != NULL);
+	return (!pn->pn_params.pnp_queue_reset &&
+	    pn->pn_ops->pno_stop_queue != NULL);
 }
 
 /* What pv_dev(9) has done to one queue, here and below. */
@@ -246,9 +268,11 @@ pv_net_stop_queue(struct pv_net *pn, u_int queue)
 	/* What netmap(4) has in flight is taken back with the whole device. */
 	if (pn->pn_ops->pno_stop_queue == NULL || pn->pn_netmap)
 		return (EOPNOTSUPP);
-	if (!pn->pn_params.pnp_queue_reset && !pv_net_tx_is_idle(&pn->pn_txqs[pair]))
+	if (!pn->pn_params.pnp_queue_reset &&
+	    !pv_net_tx_is_idle(&pn->pn_txqs[pair]))
 		return (EOPNOTSUPP);
-	return (pn->pn_ops->pno_stop_queue(pn->pn_softc, pair, pv_net_is_tx(queue)));
+	return (pn->pn_ops->pno_stop_queue(pn->pn_softc, pair,
+	    pv_net_is_tx(queue)));
 }
 
 static void
@@ -286,9 +310,10 @@ pv_net_resume_queue(struct pv_net *pn, u_int queue)
 }
 
 /*
- * The pair is not in use any more: the device does without its queues, and receive buffers are freed,
- * if the device can reset a queue alone; else nothing happens.  Nothing is in flight in the transmit
- * queue.  Returns 0, or an error if the device has to be reset.
+ * The pair is not in use any more: the device does without its queues, and
+ * receive buffers are freed, if the device can reset a queue alone; else
+ * nothing happens.  Nothing is in flight in the transmit queue.  Returns 0, or
+ * an error if the device has to be reset.
  */
 static int
 pv_net_park_pair(struct pv_net *pn, int pair)
@@ -316,12 +341,18 @@ pv_net_park_pair(struct pv_net *pn, int pair)
 	pv_net_tx_drain_sent(txq);
 	pv_dev_served(&pn->pn_pvdev, rx);
 	pv_dev_served(&pn->pn_pvdev, tx);
-	/* What senders have left here since then is moved; from now on they find the queue parked. */
+	/*
+	 * What senders have left here since then is moved; from now on they
+	 * find the queue parked.
+	 */
 	(void)pv_net_tx_retired(txq);
 	return (0);
 }
 
-/* A parked pair is to be used again.  Returns 0, or an error if the device has to be reset. */
+/*
+ * A parked pair is to be used again.  Returns 0, or an error if the device has
+ * to be reset.
+ */
 static int
 pv_net_unpark_pair(struct pv_net *pn, int pair)
 {
@@ -363,7 +394,8 @@ pv_net_retire_pairs(struct pv_net *pn, u_int n)
 	for (i = n; i < pn->pn_params.pnp_npairs && error == 0; i++) {
 		if (pv_net_retire(&pn->pn_txqs[i]))
 			continue;
-		error = pv_dev_reset_queue(&pn->pn_pvdev, pv_net_number(i, true), ETIMEDOUT);
+		error = pv_dev_reset_queue(&pn->pn_pvdev,
+		    pv_net_number(i, true), ETIMEDOUT);
 		if (error == EOPNOTSUPP)
 			pv_net_tx_resume(&pn->pn_txqs[i]);
 		else if (error != 0)
@@ -403,10 +435,11 @@ pv_net_configure_pairs(struct pv_net *pn, u_int n)
 }
 
 /*
- * Use n pairs of queues.  Returns 0; EBUSY if netmap(4) has queues, or if what was sent by one of
- * those that are to go does not complete; what pno_set_pairs returns.  After an error there are as many
- * as before.  If a queue alone can't be stopped or started, the device is reset soon, and uses as many
- * pairs then as are set here.
+ * Use n pairs of queues.  Returns 0; EBUSY if netmap(4) has queues, or if what
+ * was sent by one of those that are to go does not complete; what pno_set_pairs
+ * returns.  After an error there are as many as before.  If a queue alone can't
+ * be stopped or started, the device is reset soon, and uses as many pairs then
+ * as are set here.
  */
 int
 pv_net_use_pairs(struct pv_net *pn, u_int n)
@@ -442,7 +475,8 @@ pv_net_change_pairs(struct pv_net *pn, int n)
 	int i;
 
 	pv_dev_assert(&pn->pn_pvdev);
-	KASSERT(n >= 1 && n <= pn->pn_max_pairs, ("%s: %d pairs of %d", __func__, n, pn->pn_max_pairs));
+	KASSERT(n >= 1 && n <= pn->pn_max_pairs,
+	    ("%s: %d pairs of %d", __func__, n, pn->pn_max_pairs));
 	pn->pn_pairs = MIN(pn->pn_chosen, (u_int)n);
 	pn->pn_params.pnp_npairs = n;
 	for (i = n; i < pn->pn_max_pairs; i++)
@@ -450,9 +484,9 @@ pv_net_change_pairs(struct pv_net *pn, int n)
 }
 
 /*
- * Start all queues.  The device has been reset and uses one pair.  It uses more of them only when all
- * have buffers: one that steers by a hash may block forever at a frame for a pair without any (QEMU's
- * does).
+ * Start all queues.  The device has been reset and uses one pair.  It uses more
+ * of them only when all have buffers: one that steers by a hash may block
+ * forever at a frame for a pair without any (QEMU's does).
  */
 static void
 pv_net_start_pairs(struct pv_net *pn)
@@ -466,7 +500,8 @@ pv_net_start_pairs(struct pv_net *pn)
 	}
 	error = pv_net_configure_pairs(pn, pn->pn_pairs);
 	if (error != 0) {
-		device_printf(pn->pn_dev, "the device does not use %u pairs of queues (error %d): "
+		device_printf(pn->pn_dev,
+		    "the device does not use %u pairs of queues (error %d): "
 		    "one is used\n", pn->pn_pairs, error);
 		pn->pn_pairs = 1;
 	}
@@ -487,7 +522,10 @@ pv_net_stop_pairs(struct pv_net *pn)
 		pv_net_tx_stop(&pn->pn_txqs[i]);
 		pv_net_rx_stop(&pn->pn_rxqs[i]);
 	}
-	/* An interrupt handler may be about to call netmap(4), which frees its rings next. */
+	/*
+	 * An interrupt handler may be about to call netmap(4), which frees its
+	 * rings next.
+	 */
 	if (netmap)
 		NET_EPOCH_WAIT();
 }
@@ -499,7 +537,10 @@ pv_net_abandon(struct pvq *q)
 		;
 }
 
-/* Forget what a device that does not stop has, without freeing it: the queues can be freed then. */
+/*
+ * Forget what a device that does not stop has, without freeing it: the queues
+ * can be freed then.
+ */
 static void
 pv_net_abandon_pairs(struct pv_net *pn)
 {
@@ -518,10 +559,13 @@ pv_net_ask_offloads(void *arg)
 	u_int want = pv_net_rx_wanted(pn);
 
 	pv_dev_assert(&pn->pn_pvdev);
-	if (pn->pn_ops->pno_set_offloads == NULL || want == pn->pn_offloads_asked ||
-	    !pv_dev_is_started(&pn->pn_pvdev))
+	if (pn->pn_ops->pno_set_offloads == NULL ||
+	    want == pn->pn_offloads_asked || !pv_dev_is_started(&pn->pn_pvdev))
 		return;
-	/* After a refusal it is not requested again: what comes is handled here. */
+	/*
+	 * After a refusal it is not requested again: what comes is handled
+	 * here.
+	 */
 	pn->pn_offloads_asked = want;
 	if (pn->pn_ops->pno_set_offloads(pn->pn_softc, want) != 0)
 		pn->pn_offload_errors++;
@@ -559,7 +603,8 @@ pv_net_stop(void *arg, u_int queue)
 
 	if (queue != PV_DEV_ALL)
 		return (pv_net_stop_queue(pn, queue));
-	return (pn->pn_ops->pno_stop != NULL ? pn->pn_ops->pno_stop(pn->pn_softc) : 0);
+	return (pn->pn_ops->pno_stop != NULL ?
+	    pn->pn_ops->pno_stop(pn->pn_softc) : 0);
 }
 
 static void
@@ -595,7 +640,8 @@ pv_net_restart_device(struct pv_net *pn)
 	if (error == 0 || pn->pn_resize == NULL)
 		return (error);
 	pn->pn_resize->pnr_error = error;
-	(void)pv_net_set_sizes(pn, pn->pn_resize->pnr_tx, pn->pn_resize->pnr_before);
+	(void)pv_net_set_sizes(pn, pn->pn_resize->pnr_tx,
+	    pn->pn_resize->pnr_before);
 	return (pn->pn_ops->pno_restart(pn->pn_softc));
 }
 
@@ -629,15 +675,18 @@ pv_net_resume(void *arg, u_int queue)
 		return;
 	}
 	for (i = 0; i < pn->pn_params.pnp_npairs; i++) {
-		pv_dev_adopt(&pn->pn_pvdev, pv_net_number(i, false), pn->pn_rxqs[i].prq_pvq);
-		pv_dev_adopt(&pn->pn_pvdev, pv_net_number(i, true), pn->pn_txqs[i].ptq_pvq);
+		pv_dev_adopt(&pn->pn_pvdev, pv_net_number(i, false),
+		    pn->pn_rxqs[i].prq_pvq);
+		pv_dev_adopt(&pn->pn_pvdev, pv_net_number(i, true),
+		    pn->pn_txqs[i].ptq_pvq);
 	}
 	pv_net_start_pairs(pn);
 	if_setdrvflagbits(pn->pn_ifp, IFF_DRV_RUNNING, IFF_DRV_OACTIVE);
 	if_link_state_change(pn->pn_ifp, pn->pn_ops->pno_link_up(pn->pn_softc) ?
 	    LINK_STATE_UP : LINK_STATE_DOWN);
 	if (pn->pn_moved)
-		taskqueue_enqueue(pn->pn_pvdev.pvd_tasks.pt_tq, &pn->pn_link_task);
+		taskqueue_enqueue(pn->pn_pvdev.pvd_tasks.pt_tq,
+		    &pn->pn_link_task);
 }
 
 static void
@@ -677,8 +726,10 @@ pv_net_apply_lladdr(void *arg)
 	if (error == 0)
 		memcpy(pn->pn_lladdr, lladdr, ETHER_ADDR_LEN);
 	else
-		device_printf(pn->pn_dev, "the device did not take the address %6D (error %d): it "
-		    "is made to receive everything instead\n", lladdr, ":", error);
+		device_printf(pn->pn_dev,
+		    "the device did not take the address %6D (error %d): it "
+		    "is made to receive everything instead\n", lladdr,
+		    ":", error);
 }
 
 static void
@@ -696,7 +747,10 @@ pv_net_apply_coalescing(void *arg)
 		pn->pn_ops->pno_set_coalescing(pn->pn_softc);
 }
 
-/* The filter depends on whether the device has the address, and is set again if it refuses a tag. */
+/*
+ * The filter depends on whether the device has the address, and is set again if
+ * it refuses a tag.
+ */
 static void (*const pv_net_settings[])(void *) = {
 	pv_net_apply_lladdr,
 	pv_net_apply_filter,
@@ -717,7 +771,9 @@ static const struct pv_dev_ops pv_net_dev_ops = {
 	.pdo_counted = "pairs of queues",
 };
 
-/* One queue after the other.  Returns an error if the device has to be reset. */
+/*
+ * One queue after the other.  Returns an error if the device has to be reset.
+ */
 static int
 pv_net_renew_queues(struct pv_net *pn, bool tx)
 {
@@ -726,7 +782,8 @@ pv_net_renew_queues(struct pv_net *pn, bool tx)
 	for (i = 0; i < pn->pn_params.pnp_npairs && error == 0; i++) {
 		/* One that is parked gets its size when it is used again. */
 		if (!pn->pn_txqs[i].ptq_parked)
-			error = pv_dev_reset_queue(&pn->pn_pvdev, pv_net_number(i, tx), 0);
+			error = pv_dev_reset_queue(&pn->pn_pvdev,
+			    pv_net_number(i, tx), 0);
 	}
 	return (error);
 }
@@ -734,7 +791,8 @@ pv_net_renew_queues(struct pv_net *pn, bool tx)
 int
 pv_net_resize(struct pv_net *pn, bool tx, u_int size)
 {
-	struct pv_net_resize resize = { .pnr_tx = tx, .pnr_before = pv_net_ring_size(pn, tx) };
+	struct pv_net_resize resize = { .pnr_tx = tx,
+	    .pnr_before = pv_net_ring_size(pn, tx) };
 	int error;
 
 	pv_dev_assert(&pn->pn_pvdev);
@@ -758,14 +816,18 @@ pv_net_resize(struct pv_net *pn, bool tx, u_int size)
 	return (error != 0 ? error : resize.pnr_error);
 }
 
-/* Log once that lro_forward is set: it keeps a router of FreeBSD from forwarding most of the data. */
+/*
+ * Log once that lro_forward is set: it keeps a router of FreeBSD from
+ * forwarding most of the data.
+ */
 static void
 pv_net_say_forwards(struct pv_net *pn)
 {
 	bool big = pv_net_forwards_big(pn);
 
 	if (big && !pn->pn_forwards_big)
-		device_printf(pn->pn_dev, "GSO packets are not split for forwarding "
+		device_printf(pn->pn_dev,
+		    "GSO packets are not split for forwarding "
 		    "(hw.pv_net.lro_forward): FreeBSD does not forward them, and answers that they "
 		    "need fragmentation\n");
 	pn->pn_forwards_big = big;
@@ -785,18 +847,22 @@ pv_net_tick(void *arg)
 		if (!pv_net_tx_watch(&pn->pn_txqs[i]))
 			continue;
 		if (PV_LOGS(++pn->pn_watchdogs))
-			device_printf(pn->pn_dev, "watchdog: nothing that was sent by queue %d "
-			    "has completed for %d seconds\n", i, PV_NET_WATCHDOG);
+			device_printf(pn->pn_dev,
+			    "watchdog: nothing that was sent by queue %d "
+			    "has completed for %d seconds\n", i,
+			    PV_NET_WATCHDOG);
 	}
 	if (live)
 		pv_net_say_forwards(pn);
 	/* Forwarding was switched on or off. */
 	if (live && pn->pn_ops->pno_set_offloads != NULL &&
 	    pv_net_rx_wanted(pn) != pn->pn_offloads_asked)
-		taskqueue_enqueue(pn->pn_pvdev.pvd_tasks.pt_tq, &pn->pn_offload_task);
+		taskqueue_enqueue(pn->pn_pvdev.pvd_tasks.pt_tq,
+		    &pn->pn_offload_task);
 	/* The state that a flapping link has in the end. */
 	if (atomic_swap_int(&pn->pn_link_changes, 0) > PV_NET_LINK_CHANGES)
-		taskqueue_enqueue(pn->pn_pvdev.pvd_tasks.pt_tq, &pn->pn_link_task);
+		taskqueue_enqueue(pn->pn_pvdev.pvd_tasks.pt_tq,
+		    &pn->pn_link_task);
 	callout_reset(&pn->pn_tick, hz, pv_net_tick, pn);
 }
 

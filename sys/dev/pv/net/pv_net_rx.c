@@ -7,51 +7,65 @@
 /*
  * pv_net: receiving.
  *
- * The ring is kept full of buffers, each an mbuf with a cluster.  The device fills them;
- * a frame is in one buffer, or continues in the next if the protocol can merge buffers.
+ * The ring is kept full of buffers, each an mbuf with a cluster.  The device
+ * fills them; a frame is in one buffer, or continues in the next if the
+ * protocol can merge buffers.
  *
- *	free stack --fill--> posted --interrupt--> taken -> checked by the protocol -> frame
- *	     ^                                       |                                  |
- *	     +-------- buffer without mbuf <---------+                                  v
- *	     +-------- the same mbuf again, the frame copied or dropped       tcp_lro(9) -> if_input
+ *	free stack --fill--> posted --interrupt--> taken ---> checked by
+ *	     ^                                       |       the protocol
+ *	     |                                       |            |
+ *	     +-------- buffer without mbuf <---------+            |
+ *	     |                                                    v
+ *	     +-------- the same mbuf again, the <-------------- frame
+ *	               frame copied or dropped                    |
+ *	                                                          v
+ *	                                             tcp_lro(9) -> if_input
  *
- * Fast path.  Most frames are in one buffer, without GSO.  pv_net_rx_fast() takes such a frame from its
- * buffer to the stack in one pass, with its checksum, and makes the chain that posts the buffer
- * again; what it posts is shown to the device once a batch.  All other buffers take the general way,
- * which ends each frame as the fast path would (hw.pv_net.fast_path=0 has all take it).
+ * Fast path.  Most frames are in one buffer, without GSO.  pv_net_rx_fast()
+ * takes such a frame from its buffer to the stack in one pass, with its
+ * checksum, and makes the chain that posts the buffer again; what it posts is
+ * shown to the device once a batch.  All other buffers take the general way,
+ * which ends each frame as the fast path would (hw.pv_net.fast_path=0 has all
+ * take it).
  *
- * Size.  A frame of 64 KB costs by the buffer.  A frame longer than the cluster that the MTU requires
- * (pn_rx_cluster) makes the buffers that are allocated from then on large, until as many frames as the
- * ring has slots, one after another, were shorter (prq_large counts them down).  A large one is of
- * 16 KB; when there are none of those it is of a page, and when there are none of these either, of the
- * usual size: a shortage of large ones costs no frame.  What is posted already is used as it is, so
- * that the ring changes over as frames use it up, in both directions.  Frames that are copied leave
- * their buffers where they are, whatever the size.  Nothing of this happens where frames may not span
- * buffers (pnp_merge), nor where buffers are staged (pv_net_stage.c).
+ * Size.  A frame of 64 KB costs by the buffer.  A frame longer than the cluster
+ * that the MTU requires (pn_rx_cluster) makes the buffers that are allocated
+ * from then on large, until as many frames as the ring has slots, one after
+ * another, were shorter (prq_large counts them down).  A large one is of 16 KB;
+ * when there are none of those it is of a page, and when there are none of
+ * these either, of the usual size: a shortage of large ones costs no frame.
+ * What is posted already is used as it is, so that the ring changes over as
+ * frames use it up, in both directions.  Frames that are copied leave their
+ * buffers where they are, whatever the size.  Nothing of this happens where
+ * frames may not span buffers (pnp_merge), nor where buffers are staged
+ * (pv_net_stage.c).
  *
- * GSO packets that may not span buffers need buffers of 64 KB (VirtIO 1.3, 5.1.6.3.1).  Such a buffer
- * is a chain of mbufs with a page each.  A frame takes the first ones, as many as it has data for; the
- * rest waits for as many new ones in front.  A queue has few of these buffers, not more than
+ * GSO packets that may not span buffers need buffers of 64 KB (VirtIO 1.3,
+ * 5.1.6.3.1).  Such a buffer is a chain of mbufs with a page each.  A frame
+ * takes the first ones, as many as it has data for; the rest waits for as many
+ * new ones in front.  A queue has few of these buffers, not more than
  * PV_NET_RX_WHOLE, nor more than its part of a quarter of the kernel's pages.
  *
- * Memory shortage.  When no cluster can be had the ring runs with fewer buffers, and a
- * callout tries again.  Below a floor, a quarter of the ring, completed buffers are posted
- * again and their frames dropped: the ring is never empty, so that there is always a next
- * interrupt.
+ * Memory shortage.  When no cluster can be had the ring runs with fewer
+ * buffers, and a callout tries again.  Below a floor, a quarter of the ring,
+ * completed buffers are posted again and their frames dropped: the ring is
+ * never empty, so that there is always a next interrupt.
  *
- * Budget.  The interrupt handler takes a bounded number of buffers; a task takes what is left, and
- * between two passes other threads get the CPU.
+ * Budget.  The interrupt handler takes a bounded number of buffers; a task
+ * takes what is left, and between two passes other threads get the CPU.
  *
- * Notification.  A device that has most of the ring's buffers, more than the longest frame takes, waits
- * for no more of them: whether it asks for a notification is looked at when prq_kick were posted again,
- * or when the ring was not full.
+ * Notification.  A device that has most of the ring's buffers, more than the
+ * longest frame takes, waits for no more of them: whether it asks for a
+ * notification is looked at when prq_kick were posted again, or when the ring
+ * was not full.
  *
- * Watchdog.  A queue that rests is watched: completions may lie there for which no interrupt has come,
- * or for which none can, as the device has skipped a place of the ring.
+ * Watchdog.  A queue that rests is watched: completions may lie there for which
+ * no interrupt has come, or for which none can, as the device has skipped a
+ * place of the ring.
  *
- * Locking.  prq_mtx covers everything of the queue, both sides of the pvq included.  It is
- * released while frames go up the stack; prq_busy keeps a second thread out meanwhile, so
- * that order is kept.
+ * Locking.  prq_mtx covers everything of the queue, both sides of the pvq
+ * included.  It is released while frames go up the stack; prq_busy keeps a
+ * second thread out meanwhile, so that order is kept.
  */
 
 #include <sys/param.h>
@@ -80,7 +94,9 @@
 #include <dev/pv/net/pv_net.h>
 #include <dev/pv/net/pv_net_var.h>
 
-/* Before a frame that is copied: room for what is put there when it is sent on. */
+/*
+ * Before a frame that is copied: room for what is put there when it is sent on.
+ */
 #define	PV_NET_COPY_LEAD	32
 
 /* Buffers of 64 KB that a queue has at most, and at least. */
@@ -90,13 +106,17 @@
 /* Tries to allocate buffers after a shortage, in a second. */
 #define	PV_NET_REFILL_HZ	10
 
-/* Seconds: until an interrupt counts as lost, and until a place counts as skipped. */
+/*
+ * Seconds: until an interrupt counts as lost, and until a place counts as
+ * skipped.
+ */
 #define	PV_NET_LOST_INTR	2
 #define	PV_NET_SKIPPED		5
 
 /* Sync a buffer's memory, if it was loaded by bus_dma(9). */
 static inline void
-pv_net_rx_sync(const struct pv_net_rxq *rxq, const struct pv_net_rxbuf *buf, bus_dmasync_op_t op)
+pv_net_rx_sync(const struct pv_net_rxq *rxq, const struct pv_net_rxbuf *buf,
+    bus_dmasync_op_t op)
 {
 	if (rxq->prq_tag != NULL)
 		bus_dmamap_sync(rxq->prq_tag, buf->prb_map, op);
@@ -114,20 +134,23 @@ pv_net_rx_unmap(const struct pv_net_rxq *rxq, const struct pv_net_rxbuf *buf)
 void
 pv_net_rx_init(struct pv_net *pn)
 {
-	bool whole = !pn->pn_params.pnp_merge && (pn->pn_params.pnp_offloads & PV_NET_RX_GSO) != 0;
+	bool whole = !pn->pn_params.pnp_merge &&
+	    (pn->pn_params.pnp_offloads & PV_NET_RX_GSO) != 0;
 
 	pn->pn_rx_mbufs = whole ? PV_NET_RX_WHOLE_MBUFS : 1;
 	pn->pn_rx_segs = whole ? PV_NET_RX_WHOLE_SEGS - 1 : PV_NET_RX_SEGS;
 }
 
 /*
- * When frames may span buffers these are of 2 KB, unless a page saves merging; else one buffer holds
- * the longest frame.  The padding aligns the header behind Ethernet's to 4 bytes.
+ * When frames may span buffers these are of 2 KB, unless a page saves merging;
+ * else one buffer holds the longest frame.  The padding aligns the header
+ * behind Ethernet's to 4 bytes.
  */
 void
 pv_net_rx_layout(struct pv_net *pn)
 {
-	static const u_int clusters[] = { MCLBYTES, MJUMPAGESIZE, MJUM9BYTES, MJUM16BYTES };
+	static const u_int clusters[] = { MCLBYTES, MJUMPAGESIZE, MJUM9BYTES,
+	    MJUM16BYTES };
 	u_int frame, need, max, i;
 
 	pn->pn_rx_pad = -(pn->pn_params.pnp_hdrlen + ETHER_HDR_LEN) & 3;
@@ -147,8 +170,8 @@ pv_net_rx_floor(const struct pv_net_rxq *rxq)
 }
 
 /*
- * Load a buffer's mbuf for DMA, and give the header a segment of its own if the device requires
- * that.
+ * Load a buffer's mbuf for DMA, and give the header a segment of its own if the
+ * device requires that.
  */
 static int
 pv_net_rx_load(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
@@ -159,16 +182,19 @@ pv_net_rx_load(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 
 	if (rxq->prq_tag == NULL) {
 		for (m = buf->prb_mbuf; m != NULL; m = m->m_next) {
-			nsegs = pvq_phys_add(buf->prb_segs, nsegs, rxq->prq_pn->pn_rx_segs,
-			    params->pnp_seg_max, mtod(m, const void *), m->m_len);
-			KASSERT(nsegs > 0, ("%s: %d segments", __func__, nsegs));
+			nsegs = pvq_phys_add(buf->prb_segs, nsegs,
+			    rxq->prq_pn->pn_rx_segs, params->pnp_seg_max,
+			    mtod(m, const void *), m->m_len);
+			KASSERT(nsegs > 0,
+			    ("%s: %d segments", __func__, nsegs));
 		}
 	} else
-		error = bus_dmamap_load_mbuf_sg(rxq->prq_tag, buf->prb_map, buf->prb_mbuf,
-		    buf->prb_segs, &nsegs, BUS_DMA_NOWAIT);
+		error = bus_dmamap_load_mbuf_sg(rxq->prq_tag, buf->prb_map,
+		    buf->prb_mbuf, buf->prb_segs, &nsegs, BUS_DMA_NOWAIT);
 	if (error != 0)
 		return (error);
-	if (params->pnp_hdr_apart && buf->prb_segs[0].ds_len > params->pnp_hdrlen) {
+	if (params->pnp_hdr_apart &&
+	    buf->prb_segs[0].ds_len > params->pnp_hdrlen) {
 		for (i = nsegs; i > 0; i--)
 			buf->prb_segs[i] = buf->prb_segs[i - 1];
 		buf->prb_segs[0].ds_len = params->pnp_hdrlen;
@@ -187,7 +213,10 @@ pv_net_rx_unload(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 	buf->prb_nsegs = 0;
 }
 
-/* An mbuf with a cluster, of the layout's size or, while large frames are received, a larger one. */
+/*
+ * An mbuf with a cluster, of the layout's size or, while large frames are
+ * received, a larger one.
+ */
 static struct mbuf *
 pv_net_rx_getcl(struct pv_net_rxq *rxq, u_int *size)
 {
@@ -195,11 +224,13 @@ pv_net_rx_getcl(struct pv_net_rxq *rxq, u_int *size)
 	const struct {
 		u_int		size;
 		uint64_t	*count;
-	} large[] = { { MJUM16BYTES, &stats->bufs_16k }, { MJUMPAGESIZE, &stats->bufs_page } };
+	} large[] = { { MJUM16BYTES, &stats->bufs_16k },
+	    { MJUMPAGESIZE, &stats->bufs_page } };
 	u_int cluster = rxq->prq_pn->pn_rx_cluster, i;
 	struct mbuf *m;
 
-	for (i = 0; rxq->prq_large > 0 && i < nitems(large) && large[i].size > cluster; i++) {
+	for (i = 0; rxq->prq_large > 0 && i < nitems(large) &&
+	    large[i].size > cluster; i++) {
 		m = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, large[i].size);
 		if (m != NULL) {
 			*size = large[i].size;
@@ -214,20 +245,22 @@ pv_net_rx_getcl(struct pv_net_rxq *rxq, u_int *size)
 }
 
 /*
- * Put new mbufs in front of those that the last frame left of a chain.  Returns ENOBUFS if there are
- * not enough: those that there are wait for others.
+ * Put new mbufs in front of those that the last frame left of a chain.  Returns
+ * ENOBUFS if there are not enough: those that there are wait for others.
  */
 static int
 pv_net_rx_newchain(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 {
-	u_int pad = rxq->prq_pn->pn_rx_pad, left = rxq->prq_pn->pn_rx_mbufs, len;
+	u_int pad = rxq->prq_pn->pn_rx_pad, left = rxq->prq_pn->pn_rx_mbufs,
+	    len;
 	struct mbuf *m;
 
 	len = pad + rxq->prq_pn->pn_params.pnp_hdrlen + PV_NET_MAX_FRAME;
 	for (m = buf->prb_mbuf; m != NULL; m = m->m_next)
 		left--;
 	while (left > 0) {
-		m = m_getjcl(M_NOWAIT, MT_DATA, left == 1 ? M_PKTHDR : 0, MJUMPAGESIZE);
+		m = m_getjcl(M_NOWAIT, MT_DATA, left == 1 ? M_PKTHDR : 0,
+		    MJUMPAGESIZE);
 		if (m == NULL)
 			return (ENOBUFS);
 		left--;
@@ -275,14 +308,15 @@ pv_net_rx_newmbuf(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 }
 
 /*
- * The ring is too short for the segments of this buffer: it is not posted.  Others may have fewer, in
- * any case when buffers are of the usual size again.
+ * The ring is too short for the segments of this buffer: it is not posted.
+ * Others may have fewer, in any case when buffers are of the usual size again.
  */
 static void
 pv_net_rx_unfit(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 {
 	if (rxq->prq_stats.unfit++ == 0)
-		device_printf(rxq->prq_pn->pn_dev, "%s: a buffer of %d bytes has %u segments, the "
+		device_printf(rxq->prq_pn->pn_dev,
+		    "%s: a buffer of %d bytes has %u segments, the "
 		    "ring takes %u: nothing is received until the MTU is smaller\n",
 		    rxq->prq_name, buf->prb_mbuf->m_pkthdr.len, buf->prb_nsegs,
 		    rxq->prq_pvq->q_max_segs);
@@ -293,7 +327,9 @@ pv_net_rx_unfit(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf)
 	rxq->prq_large = 0;
 }
 
-/* Put one batch of buffers: how many, or -1 when there was no memory for more. */
+/*
+ * Put one batch of buffers: how many, or -1 when there was no memory for more.
+ */
 static int
 pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
 {
@@ -310,8 +346,8 @@ pv_net_rx_fill_batch(struct pv_net_rxq *rxq)
 			break;
 		}
 		pc = &chains[n];
-		*pc = (struct pvq_chain){ .pc_segs = buf->prb_segs, .pc_nwrite = buf->prb_nsegs,
-		    .pc_cookie = buf };
+		*pc = (struct pvq_chain){ .pc_segs = buf->prb_segs,
+		    .pc_nwrite = buf->prb_nsegs, .pc_cookie = buf };
 		if (buf->prb_page != NULL)
 			pc->pc_arg = buf->prb_page->npg_arg;
 		need = pvq_prepare(rxq->prq_pvq, pc);
@@ -339,7 +375,10 @@ pv_net_rx_refill_later(void *arg)
 	struct pv_net_rxq *rxq = arg;
 
 	mtx_assert(&rxq->prq_mtx, MA_OWNED);
-	/* The task fills the ring, and takes what completed while this queue had no interrupt. */
+	/*
+	 * The task fills the ring, and takes what completed while this queue
+	 * had no interrupt.
+	 */
 	if (!rxq->prq_stopped)
 		taskqueue_enqueue(rxq->prq_tq, &rxq->prq_task);
 }
@@ -361,8 +400,8 @@ pv_net_rx_fill(struct pv_net_rxq *rxq)
 		;
 	pv_net_rx_kick(rxq);
 	if (rxq->prq_starved && !callout_pending(&rxq->prq_refill))
-		callout_reset(&rxq->prq_refill, hz / PV_NET_REFILL_HZ, pv_net_rx_refill_later,
-		    rxq);
+		callout_reset(&rxq->prq_refill, hz / PV_NET_REFILL_HZ,
+		    pv_net_rx_refill_later, rxq);
 }
 
 static void
@@ -372,7 +411,10 @@ pv_net_rx_forget(struct pv_net_rxq *rxq)
 	rxq->prq_head = rxq->prq_tail = NULL;
 }
 
-/* Drop the frame that this buffer belongs to; the buffer itself is posted again. */
+/*
+ * Drop the frame that this buffer belongs to; the buffer itself is posted
+ * again.
+ */
 static void
 pv_net_rx_drop(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr)
 {
@@ -380,7 +422,10 @@ pv_net_rx_drop(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr)
 	rxq->prq_discard = hdr->prh_more;
 }
 
-/* A frame that fits into a plain mbuf: copying it is cheaper than a new cluster. */
+/*
+ * A frame that fits into a plain mbuf: copying it is cheaper than a new
+ * cluster.
+ */
 static inline struct mbuf *
 pv_net_rx_copy(const struct pv_net_rxbuf *buf, u_int skip, u_int len)
 {
@@ -398,8 +443,8 @@ pv_net_rx_copy(const struct pv_net_rxbuf *buf, u_int skip, u_int len)
 }
 
 /*
- * Take the data out of the buffer's mbufs, which are not loaded any more.  Those that have none of it
- * stay with the buffer.
+ * Take the data out of the buffer's mbufs, which are not loaded any more.
+ * Those that have none of it stay with the buffer.
  */
 static struct mbuf *
 pv_net_rx_cut(struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
@@ -419,11 +464,13 @@ pv_net_rx_cut(struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
 }
 
 /*
- * Take the data out of a completed buffer: an mbuf, or a chain, or NULL if it has to be dropped.
- * The buffer is left ready for posting, with its mbuf or without.
+ * Take the data out of a completed buffer: an mbuf, or a chain, or NULL if it
+ * has to be dropped.  The buffer is left ready for posting, with its mbuf or
+ * without.
  */
 static struct mbuf *
-pv_net_rx_take(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr)
+pv_net_rx_take(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf,
+    const struct pv_net_rxhdr *hdr)
 {
 	struct mbuf *m;
 
@@ -432,14 +479,16 @@ pv_net_rx_take(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv
 		rxq->prq_stats.nombuf += m == NULL;
 		return (m);
 	}
-	if (rxq->prq_head == NULL && !hdr->prh_more && hdr->prh_len <= MHLEN - ETHER_ALIGN) {
+	if (rxq->prq_head == NULL && !hdr->prh_more &&
+	    hdr->prh_len <= MHLEN - ETHER_ALIGN) {
 		m = pv_net_rx_copy(buf, hdr->prh_skip, hdr->prh_len);
 		if (m != NULL) {
 			rxq->prq_stats.copied++;
 			return (m);
 		}
 	}
-	if (rxq->prq_starved && (u_int)pvq_inflight(rxq->prq_pvq) < pv_net_rx_floor(rxq)) {
+	if (rxq->prq_starved &&
+	    (u_int)pvq_inflight(rxq->prq_pvq) < pv_net_rx_floor(rxq)) {
 		rxq->prq_stats.recycled++;
 		return (NULL);
 	}
@@ -447,7 +496,10 @@ pv_net_rx_take(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv
 	return (pv_net_rx_cut(buf, hdr));
 }
 
-/* Count a frame, or one of those that it was split into.  NULL: there was no memory. */
+/*
+ * Count a frame, or one of those that it was split into.  NULL: there was no
+ * memory.
+ */
 static struct mbuf *
 pv_net_rx_ready(struct pv_net_rxq *rxq, struct mbuf *m)
 {
@@ -469,11 +521,12 @@ pv_net_rx_ready(struct pv_net_rxq *rxq, struct mbuf *m)
 }
 
 /*
- * Give a frame its flow.  Without the hash of its own it is that of the pair of queues, so that answers
- * are sent by the same.
+ * Give a frame its flow.  Without the hash of its own it is that of the pair of
+ * queues, so that answers are sent by the same.
  */
 static void
-pv_net_rx_flow(struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_rxhdr *hdr)
+pv_net_rx_flow(struct pv_net_rxq *rxq, struct mbuf *m,
+    const struct pv_net_rxhdr *hdr)
 {
 	if (hdr->prh_hash_type != 0) {
 		m->m_pkthdr.flowid = hdr->prh_hash;
@@ -486,11 +539,12 @@ pv_net_rx_flow(struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_rxhdr
 }
 
 /*
- * The frame in prq_head is whole, and hdr is its last buffer's: append it, or those that it was split
- * into, to *tailp.
+ * The frame in prq_head is whole, and hdr is its last buffer's: append it, or
+ * those that it was split into, to *tailp.
  */
 static void
-pv_net_rx_finish(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr, struct mbuf ***tailp)
+pv_net_rx_finish(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr,
+    struct mbuf ***tailp)
 {
 	struct pv_net_rxstats *stats = &rxq->prq_stats;
 	struct mbuf *m = rxq->prq_head, *next;
@@ -525,7 +579,8 @@ pv_net_rx_finish(struct pv_net_rxq *rxq, const struct pv_net_rxhdr *hdr, struct 
 		    pv_net_rx_gso_unasked(pn, m, &hdr->prh_offload);
 		if ((hdr->prh_offload.po_flags & PV_NET_NEEDS_CSUM) != 0) {
 			stats->csum_partial++;
-			stats->csum_unasked += pv_net_rx_unasked(pn, hdr->prh_offload.po_flags);
+			stats->csum_unasked += pv_net_rx_unasked(pn,
+			    hdr->prh_offload.po_flags);
 		} else if ((m->m_pkthdr.csum_flags & CSUM_DATA_VALID) != 0)
 			stats->csum_valid++;
 	}
@@ -558,8 +613,8 @@ pv_net_rx_append(struct pv_net_rxq *rxq, struct mbuf *m)
  * One buffer.  If it makes a frame whole, that is appended to *tailp.
  */
 static void
-pv_net_rx_buffer(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct pv_net_rxhdr *hdr,
-    struct mbuf ***tailp)
+pv_net_rx_buffer(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf,
+    const struct pv_net_rxhdr *hdr, struct mbuf ***tailp)
 {
 	struct pv_net_rxstats *stats = &rxq->prq_stats;
 	struct mbuf *m;
@@ -596,15 +651,20 @@ pv_net_rx_buffer(struct pv_net_rxq *rxq, struct pv_net_rxbuf *buf, const struct 
 		pv_net_rx_finish(rxq, hdr, tailp);
 }
 
-/* The marks of a frame that takes the fast path, by the device's: false if they are not among most. */
+/*
+ * The marks of a frame that takes the fast path, by the device's: false if they
+ * are not among most.
+ */
 static inline bool
-pv_net_rx_fast_marks(struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net_plain *in)
+pv_net_rx_fast_marks(struct pv_net_rxq *rxq, struct mbuf *m,
+    const struct pv_net_plain *in)
 {
 	struct pv_net_rxstats *stats = &rxq->prq_stats;
 
 	if ((in->ppl_flags & PV_NET_NEEDS_CSUM) != 0) {
 		if (pv_net_rx_unasked(rxq->prq_pn, PV_NET_NEEDS_CSUM) ||
-		    !pv_net_rx_fast_sum(rxq, m, in->ppl_csum_start, in->ppl_csum_offset))
+		    !pv_net_rx_fast_sum(rxq, m, in->ppl_csum_start,
+		    in->ppl_csum_offset))
 			return (false);
 		stats->csum_partial++;
 		rxq->prq_merges |= in->ppl_csum_offset != PV_NET_SUM_UDP;
@@ -612,7 +672,8 @@ pv_net_rx_fast_marks(struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net
 	}
 	rxq->prq_merges = true;
 	if ((in->ppl_flags & PV_NET_DATA_VALID) != 0) {
-		if ((rxq->prq_pn->pn_params.pnp_offloads & PV_NET_RXCSUM) == 0 ||
+		if ((rxq->prq_pn->pn_params.pnp_offloads &
+		    PV_NET_RXCSUM) == 0 ||
 		    (rxq->prq_flags & PV_NET_RXF_TRUST) != PV_NET_RXF_TRUST)
 			return (false);
 		pv_net_mark_valid(m);
@@ -626,16 +687,18 @@ pv_net_rx_fast_marks(struct pv_net_rxq *rxq, struct mbuf *m, const struct pv_net
  *
  *	the card       pv_net_rx_has_fast()
  *	the queue      no frame is under way, and there is memory
- *	the buffer     one segment, as most clusters are; while large frames come, it is copied
+ *	the buffer     one segment, as most clusters are; while large frames
+ *		       come, it is copied
  *	its header     pno_decap_plain: a whole frame, without GSO
  *	the frame      not longer than what is allocated in its place
  *
- * A checksum that pv_net_rx_fast_sum() does not know is left to pv_net_rx_finish().  False: it is
- * something else, and nothing was done.  pc becomes the chain that posts the buffer again.
+ * A checksum that pv_net_rx_fast_sum() does not know is left to
+ * pv_net_rx_finish().  False: it is something else, and nothing was done.  pc
+ * becomes the chain that posts the buffer again.
  */
 static inline bool
-pv_net_rx_fast(struct pv_net_rxq *rxq, const struct pvq_done *done, struct pvq_chain *pc,
-    struct mbuf ***tailp)
+pv_net_rx_fast(struct pv_net_rxq *rxq, const struct pvq_done *done,
+    struct pvq_chain *pc, struct mbuf ***tailp)
 {
 	struct pv_net_rxstats *stats = &rxq->prq_stats;
 	struct pv_net_rxbuf *buf = done->pd_cookie;
@@ -644,9 +707,10 @@ pv_net_rx_fast(struct pv_net_rxq *rxq, const struct pvq_done *done, struct pvq_c
 	struct mbuf *m = buf->prb_mbuf, *fresh;
 	struct pv_net_plain in;
 
-	in = pn->pn_ops->pno_decap_plain(pn->pn_softc, rxq->prq_id, done, mtod(m, const void *));
-	if (in.ppl_len < ETHER_HDR_LEN || in.ppl_len > pn->pn_rx_cluster || buf->prb_nsegs != 1 ||
-	    skip + in.ppl_len > (u_int)m->m_len)
+	in = pn->pn_ops->pno_decap_plain(pn->pn_softc, rxq->prq_id, done,
+	    mtod(m, const void *));
+	if (in.ppl_len < ETHER_HDR_LEN || in.ppl_len > pn->pn_rx_cluster ||
+	    buf->prb_nsegs != 1 || skip + in.ppl_len > (u_int)m->m_len)
 		return (false);
 	if (in.ppl_len <= MHLEN - ETHER_ALIGN) {
 		m = pv_net_rx_copy(buf, skip, in.ppl_len);
@@ -658,24 +722,30 @@ pv_net_rx_fast(struct pv_net_rxq *rxq, const struct pvq_done *done, struct pvq_c
 	} else {
 		if (rxq->prq_large > 0)
 			return (false);
-		fresh = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, pn->pn_rx_cluster);
+		fresh = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR,
+		    pn->pn_rx_cluster);
 		if (fresh == NULL)
 			return (false);
 		stats->bufs++;
 		fresh->m_data += pn->pn_rx_pad;
-		fresh->m_len = fresh->m_pkthdr.len = pn->pn_rx_cluster - pn->pn_rx_pad;
+		fresh->m_len = fresh->m_pkthdr.len = pn->pn_rx_cluster -
+		    pn->pn_rx_pad;
 		buf->prb_mbuf = fresh;
-		/* A cluster that is no longer than a page does not cross one. */
+		/*
+		 * A cluster that is no longer than a page does not cross one.
+		 */
 		buf->prb_segs[0].ds_addr = vtophys(mtod(fresh, vm_offset_t));
 		buf->prb_segs[0].ds_len = fresh->m_len;
 		m->m_data += skip;
 		m->m_len = m->m_pkthdr.len = in.ppl_len;
 	}
-	*pc = (struct pvq_chain){ .pc_segs = buf->prb_segs, .pc_nwrite = 1, .pc_cookie = buf };
+	*pc = (struct pvq_chain){ .pc_segs = buf->prb_segs, .pc_nwrite = 1,
+	    .pc_cookie = buf };
 	if (!pv_net_rx_fast_marks(rxq, m, &in)) {
 		rxq->prq_head = m;
-		pv_net_rx_finish(rxq, &(struct pv_net_rxhdr){ .prh_offload = {
-		    .po_flags = in.ppl_flags, .po_csum_start = in.ppl_csum_start,
+		pv_net_rx_finish(rxq,
+		    &(struct pv_net_rxhdr){ .prh_offload = { .po_flags =
+		    in.ppl_flags, .po_csum_start = in.ppl_csum_start,
 		    .po_csum_offset = in.ppl_csum_offset } }, tailp);
 		return (true);
 	}
@@ -692,9 +762,13 @@ pv_net_rx_fast(struct pv_net_rxq *rxq, const struct pvq_done *done, struct pvq_c
 	return (true);
 }
 
-/* n completed buffers that do not take the fast path; but for pages, they are free then. */
+/*
+ * n completed buffers that do not take the fast path; but for pages, they are
+ * free then.
+ */
 static __noinline void
-pv_net_rx_slow(struct pv_net_rxq *rxq, const struct pvq_done *done, int n, struct mbuf ***tailp)
+pv_net_rx_slow(struct pv_net_rxq *rxq, const struct pvq_done *done, int n,
+    struct mbuf ***tailp)
 {
 	struct pv_net *pn = rxq->prq_pn;
 	struct pv_net_rxhdr *hdrs = rxq->prq_hdrs;
@@ -719,15 +793,18 @@ pv_net_rx_slow(struct pv_net_rxq *rxq, const struct pvq_done *done, int n, struc
 		buf = done[i].pd_cookie;
 		KASSERT(hdrs[i].prh_error != PV_NET_RX_OK ||
 		    hdrs[i].prh_skip + hdrs[i].prh_len <= hdrs[i].prh_room,
-		    ("%s: %u + %u bytes in a buffer of %u", __func__, hdrs[i].prh_skip,
-		    hdrs[i].prh_len, hdrs[i].prh_room));
+		    ("%s: %u + %u bytes in a buffer of %u", __func__,
+		    hdrs[i].prh_skip, hdrs[i].prh_len, hdrs[i].prh_room));
 		pv_net_rx_buffer(rxq, buf, &hdrs[i], tailp);
 		if (buf->prb_page == NULL)
 			rxq->prq_free[rxq->prq_nfree++] = buf;
 	}
 }
 
-/* Make chains again of n pages, whose data was copied: nothing has to be allocated for them. */
+/*
+ * Make chains again of n pages, whose data was copied: nothing has to be
+ * allocated for them.
+ */
 static int
 pv_net_rx_pages(struct pv_net_rxq *rxq, const struct pvq_done *done, int n)
 {
@@ -736,7 +813,8 @@ pv_net_rx_pages(struct pv_net_rxq *rxq, const struct pvq_done *done, int n)
 
 	for (i = 0; i < n; i++) {
 		buf = done[i].pd_cookie;
-		rxq->prq_chains[i] = (struct pvq_chain){ .pc_segs = buf->prb_segs, .pc_nwrite = 1,
+		rxq->prq_chains[i] = (struct pvq_chain){ .pc_segs =
+		    buf->prb_segs, .pc_nwrite = 1,
 		    .pc_arg = buf->prb_page->npg_arg, .pc_cookie = buf };
 	}
 	return (n);
@@ -748,11 +826,15 @@ pv_net_rx_has_fast(const struct pv_net_rxq *rxq)
 {
 	const struct pv_net *pn = rxq->prq_pn;
 
-	return (pn->pn_ops->pno_decap_plain != NULL && !pn->pn_staged && rxq->prq_tag == NULL &&
-	    !pn->pn_params.pnp_hdr_apart && pn->pn_rx_mbufs == 1 && pn->pn_rx_cluster <= PAGE_SIZE);
+	return (pn->pn_ops->pno_decap_plain != NULL && !pn->pn_staged &&
+	    rxq->prq_tag == NULL && !pn->pn_params.pnp_hdr_apart &&
+	    pn->pn_rx_mbufs == 1 && pn->pn_rx_cluster <= PAGE_SIZE);
 }
 
-/* Post n buffers again, for which there is the room that they had; the rest is for pv_net_rx_fill(). */
+/*
+ * Post n buffers again, for which there is the room that they had; the rest is
+ * for pv_net_rx_fill().
+ */
 static inline void
 pv_net_rx_repost(struct pv_net_rxq *rxq, int n)
 {
@@ -762,7 +844,8 @@ pv_net_rx_repost(struct pv_net_rxq *rxq, int n)
 		pvq_post(rxq->prq_pvq, rxq->prq_chains, n);
 	else {
 		for (i = 0; i < n; i++)
-			rxq->prq_free[rxq->prq_nfree++] = rxq->prq_chains[i].pc_cookie;
+			rxq->prq_free[rxq->prq_nfree++] =
+			    rxq->prq_chains[i].pc_cookie;
 	}
 }
 
@@ -770,12 +853,17 @@ pv_net_rx_repost(struct pv_net_rxq *rxq, int n)
 static inline bool
 pv_net_rx_is_idle(const struct pv_net_rxq *rxq)
 {
-	return (rxq->prq_head == NULL && !rxq->prq_discard && !rxq->prq_starved);
+	return (rxq->prq_head == NULL && !rxq->prq_discard &&
+	    !rxq->prq_starved);
 }
 
-/* What takes the fast path does.  Returns how many buffers are to be posted again. */
+/*
+ * What takes the fast path does.  Returns how many buffers are to be posted
+ * again.
+ */
 static inline int
-pv_net_rx_each(struct pv_net_rxq *rxq, const struct pvq_done *done, int n, struct mbuf ***tailp)
+pv_net_rx_each(struct pv_net_rxq *rxq, const struct pvq_done *done, int n,
+    struct mbuf ***tailp)
 {
 	struct pvq_chain *pc = rxq->prq_chains;
 	bool fast = pv_net_rx_is_idle(rxq);
@@ -792,8 +880,8 @@ pv_net_rx_each(struct pv_net_rxq *rxq, const struct pvq_done *done, int n, struc
 }
 
 /*
- * Take up to `max' buffers off the ring, of which there may be PV_NET_BATCH.  Whole frames are
- * appended to *tailp; returns how many buffers there were.
+ * Take up to `max' buffers off the ring, of which there may be PV_NET_BATCH.
+ * Whole frames are appended to *tailp; returns how many buffers there were.
  */
 static int
 pv_net_rx_batch(struct pv_net_rxq *rxq, int max, struct mbuf ***tailp)
@@ -839,8 +927,8 @@ pv_net_rx_flush(struct pv_net_rxq *rxq)
 }
 
 /*
- * Take what is there, up to the budget.  Returns true if the queue has to be looked at again
- * though no interrupt will come for it.
+ * Take what is there, up to the budget.  Returns true if the queue has to be
+ * looked at again though no interrupt will come for it.
  */
 static bool
 pv_net_rx_work(struct pv_net_rxq *rxq)
@@ -862,7 +950,10 @@ pv_net_rx_work(struct pv_net_rxq *rxq)
 			pv_net_rx_input(rxq, list);
 			mtx_lock(&rxq->prq_mtx);
 		}
-		/* What came meanwhile is worth a look where it may be merged; else arming has one. */
+		/*
+		 * What came meanwhile is worth a look where it may be merged;
+		 * else arming has one.
+		 */
 		empty = n == 0 || (n < most && rxq->prq_held == 0);
 		if (empty || rxq->prq_stopped)
 			pv_net_rx_flush(rxq);
@@ -870,14 +961,20 @@ pv_net_rx_work(struct pv_net_rxq *rxq)
 			return (false);
 		if (empty && !pvq_intr_enable(rxq->prq_pvq, 1))
 			return (false);
-		/* A device that announces work and has none uses up the same budget. */
+		/*
+		 * A device that announces work and has none uses up the same
+		 * budget.
+		 */
 		budget -= MAX(n, 1);
 	}
 	pv_net_rx_flush(rxq);
 	return (!rxq->prq_stopped);
 }
 
-/* A pass has ended: notify the device of what this thread has sent meanwhile (pv_net_tx.c). */
+/*
+ * A pass has ended: notify the device of what this thread has sent meanwhile
+ * (pv_net_tx.c).
+ */
 static void
 pv_net_rx_pass_end(struct pv_net_txq *txq)
 {
@@ -925,7 +1022,9 @@ pv_net_rx_intr(void *arg)
 	(void)pv_net_rx_poll(arg);
 }
 
-/* Between two passes threads of the same priority run, other cards' among them. */
+/*
+ * Between two passes threads of the same priority run, other cards' among them.
+ */
 static void
 pv_net_rx_task(void *arg, int pending __unused)
 {
@@ -933,7 +1032,10 @@ pv_net_rx_task(void *arg, int pending __unused)
 		kern_yield(PRI_UNCHANGED);
 }
 
-/* Drop what came while the interface was down, which is copied: without a fast path. */
+/*
+ * Drop what came while the interface was down, which is copied: without a fast
+ * path.
+ */
 static void
 pv_net_rx_skip(struct pv_net_rxq *rxq)
 {
@@ -941,7 +1043,8 @@ pv_net_rx_skip(struct pv_net_rxq *rxq)
 	u_int left = rxq->prq_nbufs;
 	int n;
 
-	while (left > 0 && (n = pvq_get(rxq->prq_pvq, rxq->prq_done, MIN(left, PV_NET_BATCH))) > 0) {
+	while (left > 0 && (n = pvq_get(rxq->prq_pvq, rxq->prq_done,
+	    MIN(left, PV_NET_BATCH))) > 0) {
 		list = NULL;
 		tail = &list;
 		pv_net_rx_slow(rxq, rxq->prq_done, n, &tail);
@@ -968,20 +1071,24 @@ pv_net_rx_fit(struct pv_net_rxq *rxq)
 	rxq->prq_nbufs = rxq->prq_nfree = n;
 }
 
-/* How many buffers may be posted again before the device is notified: see above. */
+/*
+ * How many buffers may be posted again before the device is notified: see
+ * above.
+ */
 static u_int
 pv_net_rx_kick_after(const struct pv_net_rxq *rxq)
 {
 	const struct pv_net *pn = rxq->prq_pn;
 	u_int few = rxq->prq_nbufs / 4;
-	size_t room = (size_t)(rxq->prq_nbufs - few) * (pn->pn_rx_cluster - pn->pn_rx_pad);
+	size_t room = (size_t)(rxq->prq_nbufs - few) * (pn->pn_rx_cluster -
+	    pn->pn_rx_pad);
 
 	return (room >= PV_NET_MAX_FRAME + pn->pn_params.pnp_hdrlen ? few : 0);
 }
 
 /*
- * Post the first buffers and take interrupts.  If there is no memory now, the callout tries
- * again.
+ * Post the first buffers and take interrupts.  If there is no memory now, the
+ * callout tries again.
  */
 void
 pv_net_rx_start(struct pv_net_rxq *rxq)
@@ -1047,8 +1154,9 @@ pv_net_rx_drain(struct pv_net_rxq *rxq)
 	mtx_lock(&rxq->prq_mtx);
 	while ((buf = pvq_drain(rxq->prq_pvq)) != NULL)
 		rxq->prq_free[rxq->prq_nfree++] = buf;
-	KASSERT(rxq->prq_nfree == rxq->prq_nbufs, ("%s: %u of %u buffers came back", __func__,
-	    rxq->prq_nfree, rxq->prq_nbufs));
+	KASSERT(rxq->prq_nfree == rxq->prq_nbufs,
+	    ("%s: %u of %u buffers came back", __func__, rxq->prq_nfree,
+	    rxq->prq_nbufs));
 	for (i = 0; i < rxq->prq_nfree; i++) {
 		buf = rxq->prq_free[i];
 		if (buf->prb_page != NULL)
@@ -1064,16 +1172,19 @@ pv_net_rx_drain(struct pv_net_rxq *rxq)
 	mtx_unlock(&rxq->prq_mtx);
 }
 
-/* The tag has one segment less than a buffer, which may get one for its header. */
+/*
+ * The tag has one segment less than a buffer, which may get one for its header.
+ */
 static int
 pv_net_rx_create_tag(struct pv_net_rxq *rxq)
 {
 	const struct pv_net_params *params = &rxq->prq_pn->pn_params;
 
-	return (bus_dma_tag_create(bus_get_dma_tag(rxq->prq_pn->pn_dev), 1, params->pnp_boundary,
-	    BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL,
-	    rxq->prq_pn->pn_rx_mbufs > 1 ? MJUMPAGESIZE * PV_NET_RX_WHOLE_MBUFS : MJUM16BYTES,
-	    rxq->prq_pn->pn_rx_segs, params->pnp_seg_max, 0, NULL, NULL, &rxq->prq_tag));
+	return (bus_dma_tag_create(bus_get_dma_tag(rxq->prq_pn->pn_dev), 1,
+	    params->pnp_boundary, BUS_SPACE_MAXADDR, BUS_SPACE_MAXADDR,
+	    NULL, NULL, rxq->prq_pn->pn_rx_mbufs > 1 ? MJUMPAGESIZE *
+	    PV_NET_RX_WHOLE_MBUFS : MJUM16BYTES, rxq->prq_pn->pn_rx_segs,
+	    params->pnp_seg_max, 0, NULL, NULL, &rxq->prq_tag));
 }
 
 /* How many buffers. */
@@ -1090,7 +1201,8 @@ pv_net_rx_count(const struct pv_net_rxq *rxq)
 	size = MIN(size, PV_NET_RX_WHOLE);
 	if (pages == 0)
 		return (size);
-	return (MIN(size, MAX(pages / (pn->pn_rx_mbufs * pn->pn_max_pairs), PV_NET_RX_WHOLE_FEW)));
+	return (MIN(size, MAX(pages / (pn->pn_rx_mbufs * pn->pn_max_pairs),
+	    PV_NET_RX_WHOLE_FEW)));
 }
 
 int
@@ -1105,18 +1217,22 @@ pv_net_rx_alloc(struct pv_net_rxq *rxq)
 	error = pv_net_needs_dma(rxq->prq_pn) ? pv_net_rx_create_tag(rxq) : 0;
 	if (error != 0)
 		return (error);
-	rxq->prq_bufs = malloc(pv_net_rx_bufs_size(rxq, size), M_PVNET, M_WAITOK | M_ZERO);
-	rxq->prq_free = malloc(size * sizeof(rxq->prq_free[0]), M_PVNET, M_WAITOK | M_ZERO);
+	rxq->prq_bufs = malloc(pv_net_rx_bufs_size(rxq, size), M_PVNET,
+	    M_WAITOK | M_ZERO);
+	rxq->prq_free = malloc(size * sizeof(rxq->prq_free[0]), M_PVNET,
+	    M_WAITOK | M_ZERO);
 	for (i = 0; i < size; i++) {
 		buf = pv_net_rx_buf(rxq, i);
 		if (rxq->prq_tag != NULL)
-			error = bus_dmamap_create(rxq->prq_tag, 0, &buf->prb_map);
+			error = bus_dmamap_create(rxq->prq_tag, 0,
+			    &buf->prb_map);
 		if (error != 0)
 			break;
 		rxq->prq_free[i] = buf;
 		rxq->prq_max_bufs = rxq->prq_nbufs = rxq->prq_nfree = i + 1;
 	}
-	return (pv_net_tell_made(rxq->prq_pn, rxq->prq_name, rxq->prq_max_bufs, size));
+	return (pv_net_tell_made(rxq->prq_pn, rxq->prq_name, rxq->prq_max_bufs,
+	    size));
 }
 
 /* Undo pv_net_rx_alloc(), however far it came. */
@@ -1130,7 +1246,8 @@ pv_net_rx_free(struct pv_net_rxq *rxq)
 	if (rxq->prq_nfree != rxq->prq_nbufs)
 		return;
 	for (i = 0; i < rxq->prq_max_bufs && rxq->prq_tag != NULL; i++)
-		bus_dmamap_destroy(rxq->prq_tag, pv_net_rx_buf(rxq, i)->prb_map);
+		bus_dmamap_destroy(rxq->prq_tag,
+		    pv_net_rx_buf(rxq, i)->prb_map);
 	if (rxq->prq_tag != NULL)
 		bus_dma_tag_destroy(rxq->prq_tag);
 	free(rxq->prq_free, M_PVNET);

@@ -5,14 +5,18 @@
  */
 
 /*
- * pv_net: staging: packets are copied to pages that the peer sees all the time (pv_net.h).
+ * pv_net: staging: packets are copied to pages that the peer sees all the time
+ * (pv_net.h).
  *
- *	sending    pages of the buffer <- free stack, filled; back when the packet completed
+ *	sending    pages of the buffer <- free stack, filled; back when the
+ *		   packet completed
  *	receiving  page i always belongs to buffer i
  *
- * A packet of n bytes takes as few pages as hold it, so that no chain of mbufs is too long.
+ * A packet of n bytes takes as few pages as hold it, so that no chain of mbufs
+ * is too long.
  *
- * Locking.  All of it belongs to the queue, under its lock, or to attach while it is not in use.
+ * Locking.  All of it belongs to the queue, under its lock, or to attach while
+ * it is not in use.
  */
 
 #include <sys/param.h>
@@ -42,7 +46,8 @@
 struct pv_net_stage_tx {
 	u_int			  st_nfree;
 	const struct pv_net_page **st_free;	/* stack */
-	const struct pv_net_page **st_bufs;	/* pnp_tx_segs for each buffer */
+	const struct pv_net_page **st_bufs;	/* pnp_tx_segs
+						 * for each buffer */
 };
 
 /* The pages of a buffer, one for each of its segments. */
@@ -53,18 +58,22 @@ pv_net_stage_pages(const struct pv_net_txq *txq, const struct pv_net_txbuf *buf)
 	    txq->ptq_pn->pn_params.pnp_tx_segs]);
 }
 
-/* Store a checksum that the device does not: its field is in the first page, where the headers are. */
+/*
+ * Store a checksum that the device does not: its field is in the first page,
+ * where the headers are.
+ */
 static int
-pv_net_stage_csum(const struct pv_net_txbuf *buf, const struct pv_net_page *page,
-    const struct mbuf *m, const struct pv_net_offload *o)
+pv_net_stage_csum(const struct pv_net_txbuf *buf,
+    const struct pv_net_page *page, const struct mbuf *m,
+    const struct pv_net_offload *o)
 {
 	u_int at = o->po_csum_start + o->po_csum_offset;
 	uint16_t sum;
 
 	if (at + sizeof(sum) > buf->ptb_segs[0].ds_len)
 		return (EINVAL);
-	sum = pv_net_finished_sum(__DECONST(struct mbuf *, m), o->po_csum_start, o->po_csum_offset,
-	    pv_net_sum_end(m, at));
+	sum = pv_net_finished_sum(__DECONST(struct mbuf *, m), o->po_csum_start,
+	    o->po_csum_offset, pv_net_sum_end(m, at));
 	memcpy((char *)page->npg_mem + at, &sum, sizeof(sum));
 	return (0);
 }
@@ -81,10 +90,11 @@ pv_net_stage_sent(struct pv_net_txq *txq, struct pv_net_txbuf *buf)
 }
 
 int
-pv_net_stage_send(struct pv_net_txq *txq, struct pv_net_txbuf *buf, const struct mbuf *m,
-    struct pv_net_offload *offload)
+pv_net_stage_send(struct pv_net_txq *txq, struct pv_net_txbuf *buf,
+    const struct mbuf *m, struct pv_net_offload *offload)
 {
-	u_int chunk, i, left = m->m_pkthdr.len, n = howmany(left, PAGE_SIZE), off = 0;
+	u_int chunk, i, left = m->m_pkthdr.len, n = howmany(left, PAGE_SIZE),
+	    off = 0;
 	const struct pv_net_page **pages = pv_net_stage_pages(txq, buf);
 	struct pv_net_stage_tx *st = txq->ptq_stage;
 	const struct mbuf *at = m;
@@ -119,7 +129,8 @@ pv_net_stage_send(struct pv_net_txq *txq, struct pv_net_txbuf *buf, const struct
 }
 
 struct mbuf *
-pv_net_stage_receive(const struct pv_net_page *page, const struct pv_net_rxhdr *hdr)
+pv_net_stage_receive(const struct pv_net_page *page,
+    const struct pv_net_rxhdr *hdr)
 {
 	u_int pad = hdr->prh_len + ETHER_ALIGN <= PAGE_SIZE ? ETHER_ALIGN : 0;
 	u_int room = hdr->prh_len + pad;
@@ -134,7 +145,8 @@ pv_net_stage_receive(const struct pv_net_page *page, const struct pv_net_rxhdr *
 		return (NULL);
 	/* What IP reads is aligned if that costs nothing. */
 	m->m_data += pad;
-	memcpy(mtod(m, void *), (const char *)page->npg_mem + hdr->prh_skip, hdr->prh_len);
+	memcpy(mtod(m, void *), (const char *)page->npg_mem + hdr->prh_skip,
+	    hdr->prh_len);
 	m->m_len = m->m_pkthdr.len = hdr->prh_len;
 	return (m);
 }
@@ -142,23 +154,27 @@ pv_net_stage_receive(const struct pv_net_page *page, const struct pv_net_rxhdr *
 static struct pv_net_stage_tx *
 pv_net_stage_alloc_tx(const struct pv_net_txq *txq)
 {
-	size_t segs = txq->ptq_pn->pn_params.pnp_tx_segs, size = txq->ptq_pvq->q_size;
+	size_t segs = txq->ptq_pn->pn_params.pnp_tx_segs,
+	    size = txq->ptq_pvq->q_size;
 	struct pv_net_stage_tx *st;
 
 	st = malloc(sizeof(*st), M_PVNET, M_WAITOK | M_ZERO);
 	st->st_free = malloc(size * sizeof(st->st_free[0]), M_PVNET, M_WAITOK);
-	st->st_bufs = malloc(size * segs * sizeof(st->st_bufs[0]), M_PVNET, M_WAITOK);
+	st->st_bufs = malloc(size * segs * sizeof(st->st_bufs[0]), M_PVNET,
+	    M_WAITOK);
 	return (st);
 }
 
 void
-pv_net_stage_queue(struct pv_net *pn, int pair, bool tx, const struct pv_net_page *pages)
+pv_net_stage_queue(struct pv_net *pn, int pair, bool tx,
+    const struct pv_net_page *pages)
 {
 	struct pv_net_txq *txq = &pn->pn_txqs[pair];
 
-	KASSERT(pn->pn_params.pnp_hdrlen == 0 && pn->pn_params.pnp_seg_max == PAGE_SIZE,
-	    ("%s: a header of %u bytes, segments of %ju", __func__, pn->pn_params.pnp_hdrlen,
-	    (uintmax_t)pn->pn_params.pnp_seg_max));
+	KASSERT(pn->pn_params.pnp_hdrlen == 0 &&
+	    pn->pn_params.pnp_seg_max == PAGE_SIZE,
+	    ("%s: a header of %u bytes, segments of %ju", __func__,
+	    pn->pn_params.pnp_hdrlen, (uintmax_t)pn->pn_params.pnp_seg_max));
 	pn->pn_staged = true;
 	if (!tx) {
 		pn->pn_rxqs[pair].prq_pages = pages;

@@ -5,7 +5,8 @@
  */
 
 /*
- * The inside of pv_net: structures that its files share.  Protocols see pv_net.h only.
+ * The inside of pv_net: structures that its files share.  Protocols see
+ * pv_net.h only.
  */
 
 #ifndef _DEV_PV_PV_NET_VAR_H_
@@ -27,20 +28,26 @@
 #include <dev/pv/pv_dma.h>
 #include <dev/pv/dev/pv_dev.h>
 
-#define	PV_NET_TASK_PRI		PRI_MAX_ITHD	/* of a pair's thread: see pv_net_tx.c */
-#define	PV_NET_RX_SEGS		6	/* of a receive buffer: 16 KB, scattered */
-#define	PV_NET_LINK_CHANGES	4	/* in a second; later ones are handled by the tick */
+#define	PV_NET_TASK_PRI		PRI_MAX_ITHD	/* of a pair's thread:
+						 * see pv_net_tx.c */
+#define	PV_NET_RX_SEGS		6	/* of a receive buffer:
+					 * 16 KB, scattered */
+#define	PV_NET_LINK_CHANGES	4	/* in a second; later ones are handled
+					 * by the tick */
 #define	PV_NET_STAGED_SEGS	128	/* mbufs of a packet that is copied */
-#define	PV_NET_FLOWS		128	/* kinds of flows that are steered to a pair each */
+#define	PV_NET_FLOWS		128	/* kinds of flows that are
+					 * steered to a pair each */
 #define	PV_NET_VLANS		4096	/* VLAN tags */
-#define	PV_NET_WATCHDOG		5	/* seconds without a completion, and the device is reset */
-#define	PV_NET_HOSTS		256	/* unicast addresses beside the interface's own */
+#define	PV_NET_WATCHDOG		5	/* seconds without a completion, and the
+					 * device is reset */
+#define	PV_NET_HOSTS		256	/* unicast addresses beside
+					 * the interface's own */
 
 #define	PV_NET_MAX_FRAME	(65535 + ETHER_HDR_LEN + ETHER_VLAN_ENCAP_LEN)
 
 /*
- * Why the metadata of a packet is invalid: by the device about one that was received, by the stack
- * about one to be sent.  Each has a counter.
+ * Why the metadata of a packet is invalid: by the device about one that was
+ * received, by the stack about one to be sent.  Each has a counter.
  */
 enum pv_net_bad {
 	PV_NET_FINE,
@@ -48,7 +55,8 @@ enum pv_net_bad {
 	PV_NET_BAD_HEADERS,	/* invalid lengths or versions */
 	PV_NET_BAD_CSUM,	/* a checksum at an invalid place */
 	PV_NET_BAD_GSO_TYPE,	/* not negotiated, or not this packet's */
-	PV_NET_BAD_GSO_SIZE,	/* segments of no length, or longer than IP's packets are */
+	PV_NET_BAD_GSO_SIZE,	/* segments of no length,
+				 * or longer than IP's packets are */
 	PV_NET_NBAD,
 	PV_NET_NO_MEMORY = PV_NET_NBAD	/* a valid packet, but it is lost */
 };
@@ -56,13 +64,16 @@ enum pv_net_bad {
 /* Where the headers of a packet are, from the first byte of Ethernet's. */
 struct pv_net_headers {
 	bool	ph_ip6;
-	bool	ph_opaque;	/* something else than VLAN tags stands in front of IP's */
+	bool	ph_opaque;	/* something else than VLAN tags
+				 * stands in front of IP's */
 	uint8_t	ph_proto;	/* of the transport header */
 	u_int	ph_tags;	/* VLAN tags, and others of that form */
-	u_int	ph_length;	/* a length in what is in front; 0: there is none */
+	u_int	ph_length;	/* a length in what is in front;
+				 * 0: there is none */
 	u_int	ph_l3;		/* IP's header */
-	u_int	ph_l4;		/* transport header; 0: none that is known here */
-	u_int	ph_end;		/* end of the packet, as its headers have it: padding may follow */
+	u_int	ph_l4;	/* transport header; 0: none that is known here */
+	u_int	ph_end;		/* end of the packet, as its headers have it:
+				 * padding may follow */
 };
 
 /* Copy part of a packet's headers out: false if the packet ends before. */
@@ -82,26 +93,32 @@ pv_net_peek(const struct mbuf *m, u_int off, u_int len, void *to)
 #define	PV_NET_L4_IP6	(ETHER_HDR_LEN + sizeof(struct ip6_hdr))
 #define	PV_NET_SUM_TCP	offsetof(struct tcphdr, th_sum)
 #define	PV_NET_SUM_UDP	offsetof(struct udphdr, uh_sum)
-#define	PV_NET_TH_OFF	12		/* th_off's byte: a bit field has no offset */
+#define	PV_NET_TH_OFF	12	/* th_off's byte: a bit field has no offset */
 
-/* Where in its header a transport protocol has its checksum; 0: it has none that is known here. */
+/*
+ * Where in its header a transport protocol has its checksum; 0: it has none
+ * that is known here.
+ */
 static inline u_int
 pv_net_sum_offset(uint8_t proto)
 {
-	return (proto == IPPROTO_TCP ? PV_NET_SUM_TCP : proto == IPPROTO_UDP ? PV_NET_SUM_UDP : 0);
+	return (proto == IPPROTO_TCP ? PV_NET_SUM_TCP : proto == IPPROTO_UDP ?
+	    PV_NET_SUM_UDP : 0);
 }
 
 /*
- * Is a packet, whose transport header is at l4 and has its checksum at sum, what most are: TCP or UDP
- * over IPv4 or IPv6, without tags, options of IP, fragments or padding, all headers in the first mbuf,
- * and their lengths within the packet?  Both are constants, so that each of the four kinds has code of
+ * Is a packet, whose transport header is at l4 and has its checksum at sum,
+ * what most are: TCP or UDP over IPv4 or IPv6, without tags, options of IP,
+ * fragments or padding, all headers in the first mbuf, and their lengths within
+ * the packet?  Both are constants, so that each of the four kinds has code of
  * its own.
  */
 static __always_inline bool
 pv_net_is_plain(const struct mbuf *m, const u_int l4, const u_int sum)
 {
 	const uint8_t *at = (const void *)m->m_data;
-	u_int hdrlen = sum == PV_NET_SUM_UDP ? sizeof(struct udphdr) : sizeof(struct tcphdr);
+	u_int hdrlen = sum == PV_NET_SUM_UDP ? sizeof(struct udphdr) :
+	    sizeof(struct tcphdr);
 	u_int proto = sum == PV_NET_SUM_UDP ? IPPROTO_UDP : IPPROTO_TCP, room;
 	uint32_t type, off;
 	uint16_t len;
@@ -109,32 +126,45 @@ pv_net_is_plain(const struct mbuf *m, const u_int l4, const u_int sum)
 	if ((u_int)m->m_len < l4 + hdrlen)
 		return (false);
 	room = m->m_pkthdr.len - l4;
-	/* The type and the version, with the length of IPv4's header; fragments and the protocol. */
+	/*
+	 * The type and the version, with the length of IPv4's header; fragments
+	 * and the protocol.
+	 */
 	if (l4 == PV_NET_L4_IP4) {
-		memcpy(&type, at + offsetof(struct ether_header, ether_type), sizeof(type));
-		memcpy(&off, at + ETHER_HDR_LEN + offsetof(struct ip, ip_off), sizeof(off));
-		memcpy(&len, at + ETHER_HDR_LEN + offsetof(struct ip, ip_len), sizeof(len));
-		if ((type & htonl(0xffffff00)) != htonl(ETHERTYPE_IP << 16 | 0x4500) ||
-		    (off & htonl((IP_OFFMASK | IP_MF) << 16 | 0xff)) != htonl(proto) ||
+		memcpy(&type, at + offsetof(struct ether_header, ether_type),
+		    sizeof(type));
+		memcpy(&off, at + ETHER_HDR_LEN + offsetof(struct ip, ip_off),
+		    sizeof(off));
+		memcpy(&len, at + ETHER_HDR_LEN + offsetof(struct ip, ip_len),
+		    sizeof(len));
+		if ((type & htonl(0xffffff00)) != htonl(ETHERTYPE_IP << 16 |
+		    0x4500) || (off &
+		    htonl((IP_OFFMASK | IP_MF) << 16 | 0xff)) != htonl(proto) ||
 		    ntohs(len) != room + sizeof(struct ip))
 			return (false);
 	} else {
-		memcpy(&type, at + offsetof(struct ether_header, ether_type), sizeof(type));
-		memcpy(&len, at + ETHER_HDR_LEN + offsetof(struct ip6_hdr, ip6_plen), sizeof(len));
-		if ((type & htonl(0xfffff000)) != htonl(ETHERTYPE_IPV6 << 16 | 0x6000) ||
-		    at[ETHER_HDR_LEN + offsetof(struct ip6_hdr, ip6_nxt)] != proto ||
-		    ntohs(len) != room)
+		memcpy(&type, at + offsetof(struct ether_header, ether_type),
+		    sizeof(type));
+		memcpy(&len, at + ETHER_HDR_LEN + offsetof(struct ip6_hdr,
+		    ip6_plen), sizeof(len));
+		if ((type & htonl(0xfffff000)) != htonl(ETHERTYPE_IPV6 << 16 |
+		    0x6000) || at[ETHER_HDR_LEN + offsetof(struct ip6_hdr,
+		    ip6_nxt)] != proto || ntohs(len) != room)
 			return (false);
 	}
 	if (sum == PV_NET_SUM_UDP) {
-		memcpy(&len, at + l4 + offsetof(struct udphdr, uh_ulen), sizeof(len));
+		memcpy(&len, at + l4 + offsetof(struct udphdr, uh_ulen),
+		    sizeof(len));
 		return (ntohs(len) >= hdrlen && ntohs(len) <= room);
 	}
 	len = (at[l4 + PV_NET_TH_OFF] >> 4) << 2;
 	return (len >= hdrlen && len <= room);
 }
 
-/* Are these two Ethernet addresses the same?  In fewer instructions than memcmp() takes. */
+/*
+ * Are these two Ethernet addresses the same?  In fewer instructions than
+ * memcmp() takes.
+ */
 static inline bool
 pv_net_same_lladdr(const void *one, const void *other)
 {
@@ -148,11 +178,16 @@ pv_net_same_lladdr(const void *one, const void *other)
 	return (((a ^ b) | (c ^ d)) == 0);
 }
 
-/* What is the same for a batch of received packets (prq_flags, set by pv_net_rx_set_flags()). */
-#define	PV_NET_RXF_TRUST4	IFCAP_RXCSUM	/* receive checksum offload is enabled for IPv4 */
+/*
+ * What is the same for a batch of received packets (prq_flags, set by
+ * pv_net_rx_set_flags()).
+ */
+#define	PV_NET_RXF_TRUST4	IFCAP_RXCSUM	/* receive checksum offload is
+						 * enabled for IPv4 */
 #define	PV_NET_RXF_TRUST6	IFCAP_RXCSUM_IPV6
 #define	PV_NET_RXF_TRUST	(PV_NET_RXF_TRUST4 | PV_NET_RXF_TRUST6)
-#define	PV_NET_RXF_KEEP4	(PV_NET_RXF_TRUST4 << 1)	/* partial ones may stay partial */
+/* Partial ones may stay partial. */
+#define	PV_NET_RXF_KEEP4	(PV_NET_RXF_TRUST4 << 1)
 #define	PV_NET_RXF_KEEP6	(PV_NET_RXF_TRUST6 << 1)
 #define	PV_NET_RXF_FORWARD4	0x10	/* the kernel forwards IPv4 */
 #define	PV_NET_RXF_FORWARD6	0x20
@@ -160,8 +195,8 @@ CTASSERT(((PV_NET_RXF_TRUST | PV_NET_RXF_TRUST << 1) &
     (PV_NET_RXF_FORWARD4 | PV_NET_RXF_FORWARD6)) == 0);
 
 /*
- * Counters.  Each is a 64-bit field, written under the queue's lock, with a sysctl by the
- * same name.
+ * Counters.  Each is a 64-bit field, written under the queue's lock, with a
+ * sysctl by the same name.
  */
 struct pv_net_rxstats {
 	uint64_t	packets, bytes, mcasts;
@@ -188,34 +223,48 @@ struct pv_net_txstats {
 };
 
 struct pv_net_rxbuf {
-	struct mbuf		*prb_mbuf;	/* if it is not loaded: the last of a chain, or none */
+	struct mbuf		*prb_mbuf;	/* if it is not loaded: the last
+						 * of a chain, or none */
 	const struct pv_net_page *prb_page; /* staged: instead of an mbuf */
 	bus_dmamap_t		 prb_map;
 	u_int			 prb_nsegs;	/* 0: not loaded */
-	bus_dma_segment_t	 prb_segs[];	/* pn_rx_segs, and one for the header */
+	bus_dma_segment_t	 prb_segs[];	/* pn_rx_segs, and one
+						 * for the header */
 };
 
-/* Queues of different CPUs share no cache line: an element of pn_rxqs or pn_txqs begins one. */
+/*
+ * Queues of different CPUs share no cache line: an element of pn_rxqs or
+ * pn_txqs begins one.
+ */
 struct pv_net_rxq {
 	struct mtx		 prq_mtx;
 	struct pvq		*prq_pvq;
 	struct pv_net		*prq_pn;
 	int			 prq_id;
 	bool			 prq_stopped;
-	struct thread		*prq_busy;	/* the thread that is taking packets */
-	bool			 prq_starved;	/* the last buffer could not be allocated */
-	bool			 prq_discard;	/* the rest of the frame is dropped */
-	bool			 prq_fast;	/* there is a fast path: pv_net_rx_fast() */
-	bool			 prq_merges;	/* of this batch, some may be merged by tcp_lro(9) */
+	struct thread		*prq_busy;	/* the thread
+						 * that is taking packets */
+	bool			 prq_starved;	/* the last buffer
+						 * could not be allocated */
+	bool			 prq_discard;	/* the rest of the frame
+						 * is dropped */
+	bool			 prq_fast;	/* there is a fast path:
+						 * pv_net_rx_fast() */
+	bool			 prq_merges;	/* of this batch, some may be
+						 * merged by tcp_lro(9) */
 	u_int			 prq_flags;	/* PV_NET_RXF_KEEP4 ... */
-	struct mbuf		*prq_head;	/* frame that goes on in the next buffer */
+	struct mbuf		*prq_head;	/* frame that goes
+						 * on in the next buffer */
 	struct mbuf		*prq_tail;
 	struct taskqueue	*prq_tq;
 	bus_dma_tag_t		 prq_tag;
-	u_int			 prq_max_bufs;	/* buffers that there is memory for */
-	u_int			 prq_nbufs;	/* those in use: one for each place of the ring */
+	u_int			 prq_max_bufs;	/* buffers that there
+						 * is memory for */
+	u_int			 prq_nbufs;	/* those in use: one for each
+						 * place of the ring */
 	u_int			 prq_nfree;
-	u_int			 prq_unkicked;	/* posted since the device was notified, if it asked */
+	u_int			 prq_unkicked;	/* posted since the device was
+						 * notified, if it asked */
 	u_int			 prq_kick;	/* so many of them may wait */
 	char			*prq_bufs;	/* pv_net_rx_buf() */
 	const struct pv_net_page *prq_pages;
@@ -224,16 +273,21 @@ struct pv_net_rxq {
 	struct task		 prq_task;
 	struct lro_ctrl		 prq_lro;
 	bool			 prq_lro_ready;
-	uint64_t		 prq_held;	/* groups of flows that tcp_lro(9) may hold */
-	u_int			 prq_large;	/* after so many small frames buffers are small again */
+	uint64_t		 prq_held;	/* groups of flows that
+						 * tcp_lro(9) may hold */
+	u_int			 prq_large;	/* after so many small frames
+						 * buffers are small again */
 	/* The batch that is being worked on, too large for the stack. */
 	struct pvq_chain	 prq_chains[PV_NET_BATCH];
 	struct pvq_done		 prq_done[PV_NET_BATCH];
 	struct pv_net_rxhdr	 prq_hdrs[PV_NET_BATCH];
-	uint64_t		 prq_wd_done;	/* watchdog: as of a transmit queue */
-	int			 prq_wd_ticks;	/* seconds in which something should have completed */
+	uint64_t		 prq_wd_done;	/* watchdog:
+						 * as of a transmit queue */
+	int			 prq_wd_ticks;	/* seconds in which something
+						 * should have completed */
 	struct pv_net_rxstats	 prq_stats;
-	struct pv_net_netmap	*prq_netmap;	/* pv_net_netmap.c's; NULL: no port */
+	struct pv_net_netmap	*prq_netmap;	/* pv_net_netmap.c's;
+						 * NULL: no port */
 	char			 prq_name[16];
 } __aligned(CACHE_LINE_SIZE);
 
@@ -252,43 +306,56 @@ struct pv_net_txq {
 	struct pv_net		*ptq_pn;
 	int			 ptq_id;
 	bool			 ptq_stopped;
-	bool			 ptq_fast;	/* there is a fast path: pv_net_tx_fast() */
-	u_int			 ptq_fast_segs;	/* so many segments are a chain of one place */
-	bool			 ptq_full;	/* a packet found no room, and none completed since */
-	bool			 ptq_deferred;	/* the task is queued, to notify */
-	u_int			 ptq_unkicked;	/* committed since the last kick */
-	uint64_t		 ptq_kicked_bytes; /* ptq_stats.bytes at the last kick */
+	bool			 ptq_fast;	/* there is a fast path:
+						 * pv_net_tx_fast() */
+	u_int			 ptq_fast_segs;	/* so many segments are a chain
+						 * of one place */
+	bool			 ptq_full;	/* a packet found no room, and
+						 * none completed since */
+	bool			 ptq_deferred;	/* the task is queued,
+						 * to notify */
+	u_int			 ptq_unkicked;	/* committed since
+						 * the last kick */
+	uint64_t		 ptq_kicked_bytes; /* ptq_stats.bytes
+						    * at the last kick */
 	struct buf_ring		*ptq_ring;
 	struct taskqueue	*ptq_tq;
-	struct mbuf		*ptq_list;	/* before the ring's: a packet, or its segments */
+	struct mbuf		*ptq_list;	/* before the ring's: a packet,
+						 * or its segments */
 	bus_dma_tag_t		 ptq_tag;
 	struct pv_dma		 ptq_hdrs;
 	u_int			 ptq_max_bufs;	/* as prq_max_bufs */
 	u_int			 ptq_nbufs;
 	u_int			 ptq_nfree;
-	u_int			 ptq_threshold;	/* so few free buffers: collect completions */
+	u_int			 ptq_threshold;	/* so few free buffers:
+						 * collect completions */
 	struct pv_net_txbuf	*ptq_bufs;
 	struct pv_net_txbuf	**ptq_free;	/* stack */
 	bus_dma_segment_t	*ptq_segs;	/* of all buffers */
 	const struct pv_net_page *ptq_pages;
 	struct pv_net_stage_tx	*ptq_stage;	/* pv_net_stage.c's */
 	struct callout		 ptq_timer;
-	struct task		 ptq_task;	/* runs the queue: pv_net_tx.c */
-	uint64_t		 ptq_wd_done;	/* watchdog: completions when it last looked */
+	struct task		 ptq_task;	/* runs the queue:
+						 * pv_net_tx.c */
+	uint64_t		 ptq_wd_done;	/* watchdog: completions
+						 * when it last looked */
 	int			 ptq_wd_ticks;	/* seconds without one */
-	bool			 ptq_parked;	/* the device does without this pair's queues */
+	bool			 ptq_parked;	/* the device does without
+						 * this pair's queues */
 	struct pv_net_txstats	 ptq_stats;
-	struct pv_net_netmap	*ptq_netmap;	/* pv_net_netmap.c's; NULL: no port */
+	struct pv_net_netmap	*ptq_netmap;	/* pv_net_netmap.c's;
+						 * NULL: no port */
 	/* The batch that is being built. */
 	u_int			 ptq_n;
 	u_int			 ptq_slots;
 	struct pvq_chain	 ptq_chains[PV_NET_BATCH];
 	struct pv_net_txhdr	 ptq_txhdrs[PV_NET_BATCH];
-	struct pvq_done		 ptq_done[PV_NET_BATCH];	/* completions being collected */
+	/* Completions being collected. */
+	struct pvq_done		 ptq_done[PV_NET_BATCH];
 	char			 ptq_name[16];
 } __aligned(CACHE_LINE_SIZE);
 
-enum pv_net_level {		/* how far attach came; detach goes back from there */
+enum pv_net_level {	/* how far attach came; detach goes back from there */
 	PV_NET_ALLOCATED, PV_NET_QUEUES, PV_NET_INTERFACE
 };
 
@@ -300,8 +367,8 @@ struct pv_net_resize {
 };
 
 /*
- * Where the values are that pv_net_rx_set_flags() reads, in the interface and in its vnet: the latter
- * are found anew when the interface has moved.
+ * Where the values are that pv_net_rx_set_flags() reads, in the interface and
+ * in its vnet: the latter are found anew when the interface has moved.
  */
 struct pv_net_stack {
 	struct bpf_if		*pns_bpf;
@@ -318,47 +385,63 @@ struct pv_net {
 	const struct pv_net_ops	*pn_ops;
 	void			*pn_softc;
 	struct pv_net_params	 pn_params;
-	int			 pn_rx_budget;	/* buffers taken before other threads get the CPU */
-	int			 pn_tx_kick;	/* packets of a pass for one notification */
+	int			 pn_rx_budget;	/* buffers taken before other
+						 * threads get the CPU */
+	int			 pn_tx_kick;	/* packets of a pass
+						 * for one notification */
 	enum pv_net_level	 pn_level;
 	if_t			 pn_ifp;
 	struct ifmedia		 pn_media;
-	struct pv_dev		 pn_pvdev;	/* its life, and the lock of its configuration */
+	struct pv_dev		 pn_pvdev;	/* its life, and the lock
+						 * of its configuration */
 	struct pv_dev_ops	 pn_dev_ops;
 	struct pv_net_resize	*pn_resize;	/* under way */
-	bool			 pn_moved;	/* its addresses are announced when it is used */
-	bool			 pn_shaped;	/* ALTQ has been in use: if_snd has packets */
-	bool			 pn_staged;	/* packets are copied: pv_net_stage.c */
+	bool			 pn_moved;	/* its addresses are announced
+						 * when it is used */
+	bool			 pn_shaped;	/* ALTQ has been in use:
+						 * if_snd has packets */
+	bool			 pn_staged;	/* packets are copied:
+						 * pv_net_stage.c */
 	bool			 pn_netmap;	/* netmap(4) has queues */
-	bool			 pn_forwards_big; /* as pv_net_forwards_big() said last */
+	bool			 pn_forwards_big; /* as pv_net_forwards_big()
+						   * said last */
 	bool			 pn_closed;	/* no ioctl enters any more */
 	u_int			 pn_ioctls;	/* in flight */
-	int			 pn_if_flags;	/* flags that the filter was set for */
-	uint8_t			 pn_lladdr[ETHER_ADDR_LEN];	/* that the device has */
+	int			 pn_if_flags;	/* flags that the filter
+						 * was set for */
+	/* That the device has. */
+	uint8_t			 pn_lladdr[ETHER_ADDR_LEN];
 	u_int			 pn_rx_mbufs;	/* mbufs of a receive buffer */
 	u_int			 pn_rx_segs;	/* and its segments at most */
 	u_int			 pn_rx_cluster;	/* bytes of each */
-	u_int			 pn_rx_pad;	/* before the header, to align what IP reads */
+	u_int			 pn_rx_pad;	/* before the header, to align
+						 * what IP reads */
 	int			 pn_max_pairs;	/* pairs at most */
-	u_int			 pn_chosen;	/* pairs to use of those that there are */
-	volatile u_int		 pn_pairs;	/* pairs of queues in use, of pnp_npairs */
+	u_int			 pn_chosen;	/* pairs to use of those
+						 * that there are */
+	volatile u_int		 pn_pairs;	/* pairs of queues in use,
+						 * of pnp_npairs */
 	struct pv_net_rxq	*pn_rxqs;
 	struct pv_net_txq	*pn_txqs;
 	struct taskqueue	**pn_tqs;	/* packets, of each pair */
 	eventhandler_tag	 pn_vlan_tags[3];
 	eventhandler_tag	 pn_stack_tag;
-	uint32_t		 pn_vlans[PV_NET_VLANS / 32];	/* that vlan(4) uses */
-	uint32_t		 pn_vlans_set[PV_NET_VLANS / 32]; /* that the device accepts */
+	/* That vlan(4) uses. */
+	uint32_t		 pn_vlans[PV_NET_VLANS / 32];
+	/* That the device accepts. */
+	uint32_t		 pn_vlans_set[PV_NET_VLANS / 32];
 	bool			 pn_vlan_failed; /* the device refused one */
 	struct task		 pn_filter_task;
 	struct callout		 pn_tick;
 	struct task		 pn_link_task;
 	struct task		 pn_offload_task;
 	struct pv_net_stack	 pn_stack;
-	u_int			 pn_offloads_asked; /* requested of the device, for what is received */
+	u_int			 pn_offloads_asked; /* requested of the device,
+						     * for what is received */
 	volatile u_int		 pn_link_changes; /* in this second */
 	struct sysctl_ctx_list	 pn_sysctl;
-	struct sysctl_ctx_list	 pn_queue_sysctl;	/* of queues, which may be exchanged */
+	/* Of queues, which may be exchanged. */
+	struct sysctl_ctx_list	 pn_queue_sysctl;
 	uint64_t		 pn_watchdogs;
 	uint64_t		 pn_filter_errors;
 	uint64_t		 pn_offload_errors;
@@ -370,31 +453,40 @@ struct pv_net {
 #define	PV_NET_CSUM6	(CSUM_IP6_TCP | CSUM_IP6_UDP)
 #define	PV_NET_WORK	(PV_NET_CSUM4 | PV_NET_CSUM6 | CSUM_TSO)
 
-/* l4, if it is such a packet whose checksum is at sum, and the device can finish that; or 0. */
+/*
+ * l4, if it is such a packet whose checksum is at sum, and the device can
+ * finish that; or 0.
+ */
 static __always_inline u_int
-pv_net_tx_plain_at(const struct pv_net *pn, const struct mbuf *m, u_int can, const u_int l4,
-    const u_int sum)
+pv_net_tx_plain_at(const struct pv_net *pn, const struct mbuf *m, u_int can,
+    const u_int l4, const u_int sum)
 {
-	return ((pn->pn_params.pnp_offloads & can) != 0 && (u_int)m->m_pkthdr.csum_data == sum &&
+	return ((pn->pn_params.pnp_offloads & can) != 0 &&
+	    (u_int)m->m_pkthdr.csum_data == sum &&
 	    pv_net_is_plain(m, l4, sum) ? l4 : 0);
 }
 
 /*
- * Where the transport header is of such a packet, if its checksum, and nothing else, is to be finished
- * when it is sent, and the device can do that; 0 if it is something else.
+ * Where the transport header is of such a packet, if its checksum, and nothing
+ * else, is to be finished when it is sent, and the device can do that; 0 if it
+ * is something else.
  */
 static __always_inline __unused u_int
 pv_net_tx_plain_l4(const struct pv_net *pn, const struct mbuf *m)
 {
 	switch (m->m_pkthdr.csum_flags & PV_NET_WORK) {
 	case CSUM_IP_TCP:
-		return (pv_net_tx_plain_at(pn, m, PV_NET_TXCSUM, PV_NET_L4_IP4, PV_NET_SUM_TCP));
+		return (pv_net_tx_plain_at(pn, m, PV_NET_TXCSUM, PV_NET_L4_IP4,
+		    PV_NET_SUM_TCP));
 	case CSUM_IP_UDP:
-		return (pv_net_tx_plain_at(pn, m, PV_NET_TXCSUM, PV_NET_L4_IP4, PV_NET_SUM_UDP));
+		return (pv_net_tx_plain_at(pn, m, PV_NET_TXCSUM, PV_NET_L4_IP4,
+		    PV_NET_SUM_UDP));
 	case CSUM_IP6_TCP:
-		return (pv_net_tx_plain_at(pn, m, PV_NET_TXCSUM6, PV_NET_L4_IP6, PV_NET_SUM_TCP));
+		return (pv_net_tx_plain_at(pn, m, PV_NET_TXCSUM6, PV_NET_L4_IP6,
+		    PV_NET_SUM_TCP));
 	case CSUM_IP6_UDP:
-		return (pv_net_tx_plain_at(pn, m, PV_NET_TXCSUM6, PV_NET_L4_IP6, PV_NET_SUM_UDP));
+		return (pv_net_tx_plain_at(pn, m, PV_NET_TXCSUM6, PV_NET_L4_IP6,
+		    PV_NET_SUM_UDP));
 	default:
 		return (0);
 	}
@@ -420,22 +512,28 @@ pv_net_mark_valid(struct mbuf *m)
 }
 
 /*
- * The files from here on are a stack, lowest first: each calls what stands above, and is called back
- * by tables of operations, tasks and callouts only.
+ * The files from here on are a stack, lowest first: each calls what stands
+ * above, and is called back by tables of operations, tasks and callouts only.
  */
 
 /* pv_net_packet.c: headers, checksums and segments */
 MALLOC_DECLARE(M_PVNET);
 enum pv_net_bad pv_net_parse(const struct mbuf *m, struct pv_net_headers *h);
-enum pv_net_bad pv_net_l4_len(const struct mbuf *m, const struct pv_net_headers *h, u_int *len);
-uint16_t pv_net_finished_sum(struct mbuf *m, u_int start, u_int offset, u_int end);
+enum pv_net_bad pv_net_l4_len(const struct mbuf *m,
+    const struct pv_net_headers *h, u_int *len);
+uint16_t pv_net_finished_sum(struct mbuf *m, u_int start, u_int offset,
+    u_int end);
 uint16_t pv_net_pseudo_sum(struct mbuf *m, u_int start);
 void	pv_net_store_sum(struct mbuf *m, u_int start, u_int offset, u_int end);
 u_int	pv_net_sum_end(const struct mbuf *m, u_int field);
 struct mbuf *pv_net_copy_headers(const struct mbuf *m, u_int len);
-/* A copy of the first len bytes, followed by the rest of the packet, which is shared. */
+/*
+ * A copy of the first len bytes, followed by the rest of the packet, which is
+ * shared.
+ */
 struct mbuf *pv_net_copy_front(struct mbuf *m, u_int len);
-struct mbuf *pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h, u_int hdrlen,
+struct mbuf *pv_net_gso_split(struct mbuf *m, const struct pv_net_headers *h,
+    u_int hdrlen,
 	    u_int size);
 
 /* pv_net_offload.c: marks of an mbuf and struct pv_net_offload; LRO */
@@ -452,16 +550,22 @@ void	pv_net_rx_set_flags(struct pv_net_rxq *rxq);
 /* Is lro_forward set in a kernel that forwards packets? */
 bool	pv_net_forwards_big(const struct pv_net *pn);
 u_int	pv_net_rx_wanted(const struct pv_net *pn);
-/* Finish the checksum of a frame that is in one piece: false if its place is invalid. */
-bool	pv_net_finish_frame(uint8_t *frame, u_int len, const struct pv_net_offload *in);
 /*
- * The fast path of pv_net_rx_offload(), for a partial checksum of a frame as most are.  False: it is
- * something else, and as it was.
+ * Finish the checksum of a frame that is in one piece: false if its place is
+ * invalid.
  */
-bool	pv_net_rx_fast_sum(const struct pv_net_rxq *rxq, struct mbuf *m, u_int l4, u_int sum);
+bool	pv_net_finish_frame(uint8_t *frame, u_int len,
+    const struct pv_net_offload *in);
+/*
+ * The fast path of pv_net_rx_offload(), for a partial checksum of a frame as
+ * most are.  False: it is something else, and as it was.
+ */
+bool	pv_net_rx_fast_sum(const struct pv_net_rxq *rxq, struct mbuf *m,
+    u_int l4, u_int sum);
 bool	pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
 	    const struct pv_net_offload *in);
-enum pv_net_bad pv_net_rx_offload(const struct pv_net_rxq *rxq, struct mbuf **mp,
+enum pv_net_bad pv_net_rx_offload(const struct pv_net_rxq *rxq,
+    struct mbuf **mp,
 	    const struct pv_net_offload *in);
 /* Received packets to the stack, by tcp_lro(9) or not. */
 void	pv_net_lro_init(struct pv_net_rxq *rxq);
@@ -484,16 +588,22 @@ void	pv_net_stage_free(struct pv_net *pn);
 /* Take the pages of pv_net_stage_queue() into use.  The queues are empty. */
 void	pv_net_stage_start(struct pv_net *pn);
 /*
- * Copy a packet to pages, finish its sum if that is to be done, and make them the segments of its
- * buffer; the queue's lock is held.  Returns 0; ENOSPC if there are not enough pages now; EFBIG if
- * there never are; EINVAL if its checksum is not where it should be.
+ * Copy a packet to pages, finish its sum if that is to be done, and make them
+ * the segments of its buffer; the queue's lock is held.  Returns 0; ENOSPC if
+ * there are not enough pages now; EFBIG if there never are; EINVAL if its
+ * checksum is not where it should be.
  */
-int	pv_net_stage_send(struct pv_net_txq *txq, struct pv_net_txbuf *buf, const struct mbuf *m,
+int	pv_net_stage_send(struct pv_net_txq *txq, struct pv_net_txbuf *buf,
+    const struct mbuf *m,
 	    struct pv_net_offload *offload);
 /* A staged packet was sent, or will not be: take its pages back. */
 void	pv_net_stage_sent(struct pv_net_txq *txq, struct pv_net_txbuf *buf);
-/* Copy what was received into a page to an mbuf: NULL if there is no memory for it. */
-struct mbuf *pv_net_stage_receive(const struct pv_net_page *page, const struct pv_net_rxhdr *hdr);
+/*
+ * Copy what was received into a page to an mbuf: NULL if there is no memory for
+ * it.
+ */
+struct mbuf *pv_net_stage_receive(const struct pv_net_page *page,
+    const struct pv_net_rxhdr *hdr);
 
 /* pv_net_netmap.c: the interface as a port of netmap(4), and its queues */
 void	pv_net_netmap_attach(struct pv_net *pn);
@@ -501,7 +611,10 @@ void	pv_net_netmap_attach(struct pv_net *pn);
 void	pv_net_netmap_detach(struct pv_net *pn);
 /* Allocate what a pair that comes later needs; nothing if there is no port. */
 int	pv_net_netmap_add_pair(struct pv_net *pn, int pair);
-/* Start a queue if it is netmap's; false: it is packets'.  pv_dev's lock is held. */
+/*
+ * Start a queue if it is netmap's; false: it is packets'.  pv_dev's lock is
+ * held.
+ */
 bool	pv_net_netmap_rx_start(struct pv_net_rxq *rxq);
 bool	pv_net_netmap_tx_start(struct pv_net_txq *txq);
 /* An interrupt of a queue that is stopped for packets. */
@@ -509,20 +622,28 @@ void	pv_net_netmap_rx_intr(struct pv_net_rxq *rxq);
 void	pv_net_netmap_tx_intr(struct pv_net_txq *txq);
 /* Has nothing completed that a program has sent?  The queue's lock is held. */
 bool	pv_net_netmap_stands(struct pv_net_txq *txq);
-/* No program uses the pair when this returns, nor, after the network epoch, a handler if it is true. */
+/*
+ * No program uses the pair when this returns, nor, after the network epoch, a
+ * handler if it is true.
+ */
 bool	pv_net_netmap_stop(struct pv_net_rxq *rxq, struct pv_net_txq *txq);
 /* Take back the slots that a stopped device had. */
 void	pv_net_netmap_drain(struct pv_net_rxq *rxq, struct pv_net_txq *txq);
 
 /* pv_net_tx.c: sending, notification, completion */
-/* So many of size buffers were made for a queue: ENOMEM if that is none, and a line if not all. */
-int	pv_net_tell_made(const struct pv_net *pn, const char *queue, u_int made, u_int size);
+/*
+ * So many of size buffers were made for a queue: ENOMEM if that is none, and a
+ * line if not all.
+ */
+int	pv_net_tell_made(const struct pv_net *pn, const char *queue, u_int made,
+    u_int size);
 int	pv_net_tx_alloc(struct pv_net_txq *txq);
 void	pv_net_tx_free(struct pv_net_txq *txq);
 /*
- * Make a packet without a tag or offload, which no listener of bpf(4) sees and nothing counts, the next
- * chain of the batch.  Returns 0; ENOSPC if the ring has no room; another error if it can't be sent at
- * all: after an error the packet is the caller's to free.
+ * Make a packet without a tag or offload, which no listener of bpf(4) sees and
+ * nothing counts, the next chain of the batch.  Returns 0; ENOSPC if the ring
+ * has no room; another error if it can't be sent at all: after an error the
+ * packet is the caller's to free.
  */
 int	pv_net_tx_add_plain(struct pv_net_txq *txq, struct mbuf **mp);
 /* Show the batch to the device, without a notification yet. */
@@ -531,7 +652,10 @@ void	pv_net_tx_commit(struct pv_net_txq *txq);
 void	pv_net_tx_reclaim(struct pv_net_txq *txq);
 void	pv_net_tx_init(struct pv_net_txq *txq);
 void	pv_net_tx_intr(void *txq);
-/* True when nothing is left in a queue that is not in use any more: its packets move to another. */
+/*
+ * True when nothing is left in a queue that is not in use any more: its packets
+ * move to another.
+ */
 bool	pv_net_tx_retired(struct pv_net_txq *txq);
 /* When this returns no thread uses the queue, and none will. */
 void	pv_net_tx_stop(struct pv_net_txq *txq);
@@ -546,12 +670,15 @@ bool	pv_net_tx_is_idle(struct pv_net_txq *txq);
 /* Drop the packets that wait. */
 void	pv_net_tx_flush(struct pv_net_txq *txq);
 /*
- * Called once a second: true if packets are in flight and for too long none has completed, so that the
- * queue has to be reset.
+ * Called once a second: true if packets are in flight and for too long none has
+ * completed, so that the queue has to be reset.
  */
 bool	pv_net_tx_watch(struct pv_net_txq *txq);
 int	pv_net_transmit(if_t ifp, struct mbuf *m);
-/* ALTQ releases more of its packets: queue them now, or have the task do it soon. */
+/*
+ * ALTQ releases more of its packets: queue them now, or have the task do it
+ * soon.
+ */
 void	pv_net_start(if_t ifp);
 void	pv_net_qflush(if_t ifp);
 
@@ -566,11 +693,15 @@ void	pv_net_rx_start(struct pv_net_rxq *rxq);
 void	pv_net_rx_stop(struct pv_net_rxq *rxq);
 void	pv_net_rx_drain(struct pv_net_rxq *rxq);
 /*
- * Called once a second: have taken what no interrupt has come for, and break a queue that stands still.
+ * Called once a second: have taken what no interrupt has come for, and break a
+ * queue that stands still.
  */
 void	pv_net_rx_watch(struct pv_net_rxq *rxq);
 
-/* pv_net_filter.c: the receive filter: addresses, multicast groups and VLAN tags */
+/*
+ * pv_net_filter.c: the receive filter: addresses, multicast groups and VLAN
+ * tags
+ */
 void	pv_net_filter_init(struct pv_net *pn);
 /* Configure the device to receive what the interface is to. */
 int	pv_net_set_filter(struct pv_net *pn);
@@ -579,11 +710,15 @@ void	pv_net_vlan_sync(void *pn);
 /* Set all of it again. */
 void	pv_net_filter_again(struct pv_net *pn);
 /* Call a function with the interfaces of vlan(4), within the network epoch. */
-void	pv_net_foreach_vlan(const struct pv_net *pn, void (*func)(void *arg, if_t ifp), void *arg);
+void	pv_net_foreach_vlan(const struct pv_net *pn,
+    void (*func)(void *arg, if_t ifp), void *arg);
 void	pv_net_vlan_attach(struct pv_net *pn);
 void	pv_net_vlan_detach(struct pv_net *pn);
 
-/* pv_net_run.c: pairs of queues, and what pv_dev(9) has done to them; the watchdog */
+/*
+ * pv_net_run.c: pairs of queues, and what pv_dev(9) has done to them; the
+ * watchdog
+ */
 /* Returns 0, or ENOMEM, and pv_net_pairs_free() frees what there is. */
 int	pv_net_pairs_alloc(struct pv_net *pn);
 void	pv_net_pairs_free(struct pv_net *pn);
@@ -591,8 +726,9 @@ int	pv_net_pair_cpu(const struct pv_net *pn, int pair);
 int	pv_net_use_pairs(struct pv_net *pn, u_int n);
 void	pv_net_change_pairs(struct pv_net *pn, int n);
 /*
- * Give the pairs that have queues for the first time what pairs have.  Returns 0, or ENOMEM or the
- * error of bus_dma(9), and those that had nothing before have nothing.
+ * Give the pairs that have queues for the first time what pairs have.  Returns
+ * 0, or ENOMEM or the error of bus_dma(9), and those that had nothing before
+ * have nothing.
  */
 int	pv_net_fill_pairs(struct pv_net *pn);
 /* Returns 0, or ENOMEM, with nothing to free. */
@@ -602,10 +738,12 @@ void	pv_net_run_start(struct pv_net *pn);
 /* Request of the device those receive offloads that are of use now. */
 void	pv_net_ask_offloads(void *pn);
 /*
- * Give all receive queues, or transmit queues, rings of so many places.  pv_dev's lock is held.
+ * Give all receive queues, or transmit queues, rings of so many places.
+ * pv_dev's lock is held.
  *
- * Returns 0; ENXIO if the device is suspended, dead or going; EBUSY if netmap(4) has queues; the error
- * of pno_set_size; or an error of the device, whose rings then have the sizes of before.
+ * Returns 0; ENXIO if the device is suspended, dead or going; EBUSY if
+ * netmap(4) has queues; the error of pno_set_size; or an error of the device,
+ * whose rings then have the sizes of before.
  */
 int	pv_net_resize(struct pv_net *pn, bool tx, u_int size);
 
@@ -651,10 +789,14 @@ pv_net_is_tx(u_int queue)
 static inline u_int
 pv_net_ring_size(const struct pv_net *pn, bool tx)
 {
-	return (tx ? pn->pn_txqs[0].ptq_pvq->q_size : pn->pn_rxqs[0].prq_pvq->q_size);
+	return (tx ? pn->pn_txqs[0].ptq_pvq->q_size :
+	    pn->pn_rxqs[0].prq_pvq->q_size);
 }
 
-/* Did the device leave something to be done that was not negotiated?  It is done all the same. */
+/*
+ * Did the device leave something to be done that was not negotiated?  It is
+ * done all the same.
+ */
 static inline bool
 pv_net_rx_unasked(const struct pv_net *pn, u_int flags)
 {
@@ -695,8 +837,9 @@ pv_net_tx_kick(struct pv_net_txq *txq)
 }
 
 /*
- * The task is neither queued nor running when this returns, if nothing queues it any more.  It waits
- * for a running one only: the task's thread may be kept from the CPU for as long as others are busy.
+ * The task is neither queued nor running when this returns, if nothing queues
+ * it any more.  It waits for a running one only: the task's thread may be kept
+ * from the CPU for as long as others are busy.
  */
 static inline void
 pv_net_task_stop(struct taskqueue *tq, struct task *task)

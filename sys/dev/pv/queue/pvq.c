@@ -7,7 +7,8 @@
 /*
  * What all queues have in common: being broken, and being counted.
  *
- * The module pv, which the personalities are linked into as well, is declared here.
+ * The module pv, which the personalities are linked into as well, is declared
+ * here.
  */
 
 #include <sys/param.h>
@@ -35,9 +36,11 @@ static const struct pvq_counter pvq_counters[] = {
 	PVQ_COUNTER(qs_full, "full", "Times that the ring had no room"),
 	PVQ_COUNTER(qs_done, "done", "Chains completed"),
 	PVQ_COUNTER(qs_kicks, "kicks", "Notifications sent to the device"),
-	PVQ_COUNTER(qs_nokicks, "nokicks", "Notifications that the device did not request"),
+	PVQ_COUNTER(qs_nokicks, "nokicks",
+	    "Notifications that the device did not request"),
 	PVQ_COUNTER(qs_intrs, "intrs", "Interrupts taken for this queue"),
-	PVQ_COUNTER(qs_faults, "faults", "Times that the device violated the ring's protocol"),
+	PVQ_COUNTER(qs_faults, "faults",
+	    "Times that the device violated the ring's protocol"),
 	{ 0, NULL, NULL }
 };
 
@@ -82,28 +85,34 @@ pvq_break(struct pvq *q, u_int fault, uintmax_t value)
 
 	KASSERT(fault != PVQ_OK, ("%s: no fault", __func__));
 
-	/* Both sides, and the owner, may find a fault at the same time; the first one counts. */
+	/*
+	 * Both sides, and the owner, may find a fault at the same time; the
+	 * first one counts.
+	 */
 	if (atomic_cmpset_32(&q->q_fault, PVQ_OK, fault) == 0)
 		return;
 	if (PV_LOGS(++q->q_stats.qs_faults))
-		device_printf(q->q_dev, "protocol violation in queue %s: %s (%ju); resetting\n",
+		device_printf(q->q_dev,
+		    "protocol violation in queue %s: %s (%ju); resetting\n",
 		    q->q_name, pvq_fault_phrase(q, fault), value);
 	if (q->q_pvdev != NULL)
 		pv_dev_need_reset(q->q_pvdev, q->q_number, EIO);
 }
 
 static void
-pvq_add_counters(struct pvq *q, const struct pvq_counter *pk, struct sysctl_ctx_list *ctx,
-    struct sysctl_oid_list *parent)
+pvq_add_counters(struct pvq *q, const struct pvq_counter *pk,
+    struct sysctl_ctx_list *ctx, struct sysctl_oid_list *parent)
 {
 
 	for (; pk->pk_name != NULL; pk++)
 		SYSCTL_ADD_U64(ctx, parent, OID_AUTO, pk->pk_name, CTLFLAG_RD,
-		    (uint64_t *)((char *)&q->q_stats + pk->pk_offset), 0, pk->pk_descr);
+		    (uint64_t *)((char *)&q->q_stats + pk->pk_offset), 0,
+		    pk->pk_descr);
 }
 
 void
-pvq_sysctl(struct pvq *q, struct sysctl_ctx_list *ctx, struct sysctl_oid_list *parent)
+pvq_sysctl(struct pvq *q, struct sysctl_ctx_list *ctx,
+    struct sysctl_oid_list *parent)
 {
 
 	SYSCTL_ADD_U16(ctx, parent, OID_AUTO, "size", CTLFLAG_RD, &q->q_size, 0,
@@ -114,8 +123,8 @@ pvq_sysctl(struct pvq *q, struct sysctl_ctx_list *ctx, struct sysctl_oid_list *p
 }
 
 int
-pvq_phys_add_pages(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max, vm_offset_t at,
-    size_t len)
+pvq_phys_add_pages(bus_dma_segment_t *segs, int n, int max, bus_size_t seg_max,
+    vm_offset_t at, size_t len)
 {
 	vm_paddr_t pa;
 	size_t run;

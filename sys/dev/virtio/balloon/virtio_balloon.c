@@ -7,30 +7,37 @@
 /*
  * virtio_balloon: the traditional memory balloon of VirtIO 1.3, 5.5.
  *
- * The protocol half of a balloon; targets, pages and retries are pv_balloon's, in whose worker
- * everything here runs but for attach, detach and the handlers of interrupts, which only wake it.
+ * The protocol half of a balloon; targets, pages and retries are pv_balloon's,
+ * in whose worker everything here runs but for attach, detach and the handlers
+ * of interrupts, which only wake it.
  *
  *	inflateq	an array of page numbers, 4 KB each, that the host gets
  *	deflateq	the same, of those that the guest takes back
- *	statsq		one buffer of statistics, which the device keeps until it requests new ones
+ *	statsq		one buffer of statistics, which the device keeps until
+ *			it requests new ones
  *	free_page_vq, reporting_vq	free memory (virtio_balloon_free.c)
  *
- * Requests and the memory that the device sees are virtio_balloon_queue.c's, at the bottom.
+ * Requests and the memory that the device sees are virtio_balloon_queue.c's, at
+ * the bottom.
  *
- * An array holds VTB_BATCH_PFNS numbers.  Pages are given when the device returned their array.  They
- * are used again as soon as their array is on its way, so that a guest that is short of memory does
- * not have to wait for its host, or, with MUST_TELL_HOST, when it was returned (5.5.6.1).  Nothing is
- * given while such an array is on its way: the device may work on its queues in any order.
+ * An array holds VTB_BATCH_PFNS numbers.  Pages are given when the device
+ * returned their array.  They are used again as soon as their array is on its
+ * way, so that a guest that is short of memory does not have to wait for its
+ * host, or, with MUST_TELL_HOST, when it was returned (5.5.6.1).  Nothing is
+ * given while such an array is on its way: the device may work on its queues in
+ * any order.
  *
- * Trust.  The device answers with lengths and ids only, which the queue checks.  One that does not
- * answer for hw.vtballoon.timeout seconds, or that breaks a queue, or that requires it
- * (DEVICE_NEEDS_RESET), is reset: the pages that it has stay in the balloon.  Giving it a page twice
- * is harmless.  Pages that were in a request without an answer are not used until the reset is
+ * Trust.  The device answers with lengths and ids only, which the queue checks.
+ * One that does not answer for hw.vtballoon.timeout seconds, or that breaks a
+ * queue, or that requires it (DEVICE_NEEDS_RESET), is reset: the pages that it
+ * has stay in the balloon.  Giving it a page twice is harmless.  Pages that
+ * were in a request without an answer are not used until the reset is
  * confirmed, and never if it is not.
  *
  * Locking.  vtbn_mtx only for sleeping and waking.
  *
- * Gaps: PFNs are guest-physical addresses also behind an IOMMU, as the specification has it.
+ * Gaps: PFNs are guest-physical addresses also behind an IOMMU, as the
+ * specification has it.
  */
 
 #include <sys/param.h>
@@ -72,7 +79,8 @@ vtballoon_of(struct pv_balloon *pb)
 
 /* Put an array of the pages' numbers into q.  One of the arrays is free. */
 static int
-vtballoon_tell(struct vtballoon_softc *sc, struct pvq *q, vm_page_t *pages, u_int n)
+vtballoon_tell(struct vtballoon_softc *sc, struct pvq *q, vm_page_t *pages,
+    u_int n)
 {
 	uint32_t pfn, *pfns;
 	u_int i, j, k = 0;
@@ -82,7 +90,8 @@ vtballoon_tell(struct vtballoon_softc *sc, struct pvq *q, vm_page_t *pages, u_in
 	if (error != 0)
 		return (error);
 	free = ffs(~sc->vtbn_busy) - 1;
-	KASSERT(free < VTB_ARRAYS, ("%s: arrays %#x are busy", __func__, sc->vtbn_busy));
+	KASSERT(free < VTB_ARRAYS,
+	    ("%s: arrays %#x are busy", __func__, sc->vtbn_busy));
 	sc->vtbn_busy |= 1u << free;
 	pfns = sc->vtbn_shared->pfns[free];
 	for (i = 0; i < n; i++) {
@@ -100,24 +109,28 @@ vtballoon_report(struct pv_balloon *pb, u_long pages)
 	struct vtballoon_softc *sc = vtballoon_of(pb);
 	uint32_t actual = pages * PFNS_A_PAGE;
 
-	(void)virtio_write_config(sc->vtbn_dev, offsetof(struct virtio_balloon_config, actual),
-	    &actual, sizeof(actual));
+	(void)virtio_write_config(sc->vtbn_dev,
+	    offsetof(struct virtio_balloon_config, actual), &actual,
+	    sizeof(actual));
 }
 
 /* 5.5.6.7: the value is written before the device is live. */
 static void
 vtballoon_write_poison(struct vtballoon_softc *sc)
 {
-	uint32_t value = (uint32_t)vtballoon_tunables[VTBALLOON_POISON].pt_value;
+	uint32_t value =
+	    (uint32_t)vtballoon_tunables[VTBALLOON_POISON].pt_value;
 
 	if ((sc->vtbn_features & VIRTIO_BALLOON_F_PAGE_POISON) != 0)
 		(void)virtio_write_config(sc->vtbn_dev,
-		    offsetof(struct virtio_balloon_config, poison_val), &value, sizeof(value));
+		    offsetof(struct virtio_balloon_config, poison_val), &value,
+		    sizeof(value));
 }
 
 /*
- * Statistics, those that this system has.  It does not count processes that it killed, nor allocations
- * that waited, and whoever allocates neither scans nor reclaims: that is the page daemon's.
+ * Statistics, those that this system has.  It does not count processes that it
+ * killed, nor allocations that waited, and whoever allocates neither scans nor
+ * reclaims: that is the page daemon's.
  */
 static size_t
 vtballoon_collect(struct vtballoon_softc *sc)
@@ -129,12 +142,15 @@ vtballoon_collect(struct vtballoon_softc *sc)
 		{ VIRTIO_BALLOON_S_SWAP_IN, ptoa(VM_CNT_FETCH(v_swappgsin)) },
 		{ VIRTIO_BALLOON_S_SWAP_OUT, ptoa(VM_CNT_FETCH(v_swappgsout)) },
 		{ VIRTIO_BALLOON_S_MAJFLT, VM_CNT_FETCH(v_io_faults) },
-		{ VIRTIO_BALLOON_S_MINFLT, VM_CNT_FETCH(v_vm_faults) - VM_CNT_FETCH(v_io_faults) },
+		{ VIRTIO_BALLOON_S_MINFLT,
+		    VM_CNT_FETCH(v_vm_faults) - VM_CNT_FETCH(v_io_faults) },
 		{ VIRTIO_BALLOON_S_MEMFREE, ptoa((uint64_t)vm_free_count()) },
-		{ VIRTIO_BALLOON_S_MEMTOT,
-		    ptoa((uint64_t)vm_cnt.v_page_count - sc->vtbn_balloon.pb_npages) },
-		{ VIRTIO_BALLOON_S_AVAIL, ptoa((uint64_t)vm_free_count() + vm_inactive_count()) },
-		{ VIRTIO_BALLOON_S_CACHES, ptoa((uint64_t)vm_inactive_count()) },
+		{ VIRTIO_BALLOON_S_MEMTOT, ptoa((uint64_t)vm_cnt.v_page_count -
+		    sc->vtbn_balloon.pb_npages) },
+		{ VIRTIO_BALLOON_S_AVAIL,
+		    ptoa((uint64_t)vm_free_count() + vm_inactive_count()) },
+		{ VIRTIO_BALLOON_S_CACHES,
+		    ptoa((uint64_t)vm_inactive_count()) },
 		{ VIRTIO_BALLOON_S_ASYNC_SCAN, ptoa(VM_CNT_FETCH(v_pdpages)) },
 		{ VIRTIO_BALLOON_S_ASYNC_RECLAIM, ptoa(VM_CNT_FETCH(v_dfree)) },
 	};
@@ -180,8 +196,9 @@ vtballoon_read_target(struct vtballoon_softc *sc)
 {
 	uint32_t pages;
 
-	if (virtio_read_config(sc->vtbn_dev, offsetof(struct virtio_balloon_config, num_pages),
-	    &pages, sizeof(pages)) == 0)
+	if (virtio_read_config(sc->vtbn_dev,
+	    offsetof(struct virtio_balloon_config, num_pages), &pages,
+	    sizeof(pages)) == 0)
 		pv_balloon_set_target(&sc->vtbn_balloon, pages / PFNS_A_PAGE);
 }
 
@@ -194,7 +211,8 @@ vtballoon_stop(struct pv_balloon *pb)
 	error = virtio_quiesce(sc->vtbn_dev);
 	vtballoon_free_stop(sc, error != 0);
 	for (i = 0; i < VTBQ_COUNT; i++) {
-		while (sc->vtbn_queue[i] != NULL && pvq_drain(sc->vtbn_queue[i]) != NULL)
+		while (sc->vtbn_queue[i] != NULL &&
+		    pvq_drain(sc->vtbn_queue[i]) != NULL)
 			;
 	}
 	sc->vtbn_busy = 0;
@@ -226,8 +244,8 @@ vtballoon_apply(struct pv_balloon *pb)
 }
 
 /*
- * The device may have read an array that it did not return, and discard its pages later: without an
- * answer they are not used before it is stopped.
+ * The device may have read an array that it did not return, and discard its
+ * pages later: without an answer they are not used before it is stopped.
  */
 static int
 vtballoon_inflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
@@ -258,7 +276,8 @@ vtballoon_deflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
 	error = vtballoon_wait(sc, q, VTB_ARRAYS - 1);
 	if (error == 0)
 		error = vtballoon_tell(sc, q, pages, n);
-	if (error == 0 && (sc->vtbn_features & VIRTIO_BALLOON_F_MUST_TELL_HOST) != 0)
+	if (error == 0 &&
+	    (sc->vtbn_features & VIRTIO_BALLOON_F_MUST_TELL_HOST) != 0)
 		error = vtballoon_wait(sc, q, 0);
 	*done = error == 0 ? n : 0;
 	return (error);
@@ -313,8 +332,9 @@ vtballoon_wake_intr(void *arg)
 }
 
 /*
- * A queue is there with its feature, and has the next number.  (5.5.2 numbers them from 0 to 4; all
- * hypervisors leave no gaps, and have those of features that they offer, which we all accept.)
+ * A queue is there with its feature, and has the next number.  (5.5.2 numbers
+ * them from 0 to 4; all hypervisors leave no gaps, and have those of features
+ * that they offer, which we all accept.)
  */
 static int
 vtballoon_alloc_queues(struct vtballoon_softc *sc)
@@ -326,10 +346,12 @@ vtballoon_alloc_queues(struct vtballoon_softc *sc)
 	} queues[VTBQ_COUNT] = {
 		[VTBQ_INFLATE] = { "inflateq", "inflate", 0, 1 },
 		[VTBQ_DEFLATE] = { "deflateq", "deflate", 0, 1 },
-		[VTBQ_STATS] = { "statsq", "stats", VIRTIO_BALLOON_F_STATS_VQ, 1 },
-		[VTBQ_HINT] = { "free_page_vq", "hint", VIRTIO_BALLOON_F_FREE_PAGE_HINT, 1 },
-		[VTBQ_REPORT] = { "reporting_vq", "report", VIRTIO_BALLOON_F_REPORTING,
-		    VTB_REPORT_MAX },
+		[VTBQ_STATS] = { "statsq", "stats", VIRTIO_BALLOON_F_STATS_VQ,
+		    1 },
+		[VTBQ_HINT] = { "free_page_vq",
+		    "hint", VIRTIO_BALLOON_F_FREE_PAGE_HINT, 1 },
+		[VTBQ_REPORT] = { "reporting_vq",
+		    "report", VIRTIO_BALLOON_F_REPORTING, VTB_REPORT_MAX },
 	};
 	struct virtio_queue_spec specs[VTBQ_COUNT];
 	struct pvq_spec *spec;
@@ -338,11 +360,13 @@ vtballoon_alloc_queues(struct vtballoon_softc *sc)
 
 	bzero(specs, sizeof(specs));
 	for (i = 0; i < VTBQ_COUNT; i++) {
-		if ((sc->vtbn_features & queues[i].feature) != queues[i].feature)
+		if ((sc->vtbn_features &
+		    queues[i].feature) != queues[i].feature)
 			continue;
 		spec = &specs[n++].vqs_spec;
 		strlcpy(spec->pqs_name, queues[i].name, sizeof(spec->pqs_name));
-		strlcpy(spec->pqs_descr, queues[i].descr, sizeof(spec->pqs_descr));
+		strlcpy(spec->pqs_descr, queues[i].descr,
+		    sizeof(spec->pqs_descr));
 		spec->pqs_max_segs = queues[i].segs;
 		spec->pqs_cpu = -1;
 		spec->pqs_intr = i == VTBQ_STATS || i == VTBQ_HINT ?
@@ -361,25 +385,28 @@ static void
 vtballoon_sysctl(struct vtballoon_softc *sc)
 {
 	struct sysctl_ctx_list *ctx = &sc->vtbn_sysctl;
-	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtbn_dev));
+	struct sysctl_oid_list *top =
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtbn_dev));
 	struct sysctl_oid *node;
 	int i;
 
 	sysctl_ctx_init(ctx);
 	pv_dev_sysctl(&sc->vtbn_balloon.pb_pvdev, ctx, top);
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "stats_asked", CTLFLAG_RD, &sc->vtbn_stats_asked, 0,
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO,
+	    "stats_asked", CTLFLAG_RD, &sc->vtbn_stats_asked, 0,
 	    "Times that the host requested statistics");
 	/* The names of FreeBSD's own driver. */
-	SYSCTL_ADD_ULONG(ctx, top, OID_AUTO, "desired", CTLFLAG_RD, &sc->vtbn_balloon.pb_target,
-	    "As target");
-	SYSCTL_ADD_ULONG(ctx, top, OID_AUTO, "current", CTLFLAG_RD, &sc->vtbn_balloon.pb_npages,
-	    "As pages");
+	SYSCTL_ADD_ULONG(ctx, top, OID_AUTO, "desired", CTLFLAG_RD,
+	    &sc->vtbn_balloon.pb_target, "As target");
+	SYSCTL_ADD_ULONG(ctx, top, OID_AUTO, "current", CTLFLAG_RD,
+	    &sc->vtbn_balloon.pb_npages, "As pages");
 	vtballoon_free_sysctl(sc, top);
 	for (i = 0; i < VTBQ_COUNT; i++) {
 		if (sc->vtbn_queue[i] == NULL)
 			continue;
-		node = SYSCTL_ADD_NODE(ctx, top, OID_AUTO, sc->vtbn_queue[i]->q_name,
-		    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Statistics of the queue");
+		node = SYSCTL_ADD_NODE(ctx, top, OID_AUTO,
+		    sc->vtbn_queue[i]->q_name, CTLFLAG_RD | CTLFLAG_MPSAFE,
+		    NULL, "Statistics of the queue");
 		pvq_sysctl(sc->vtbn_queue[i], ctx, SYSCTL_CHILDREN(node));
 	}
 }
@@ -390,24 +417,27 @@ vtballoon_init(struct vtballoon_softc *sc)
 	struct pv_balloon_params params = {
 		.pbp_batch = VTB_BATCH_PFNS / PFNS_A_PAGE,
 		.pbp_nqueues = VTBQ_COUNT,
-		.pbp_oom = (sc->vtbn_features & VIRTIO_BALLOON_F_DEFLATE_ON_OOM) != 0,
+		.pbp_oom = (sc->vtbn_features &
+		    VIRTIO_BALLOON_F_DEFLATE_ON_OOM) != 0,
 	};
 	int error;
 
 	if ((sc->vtbn_features & VIRTIO_BALLOON_F_PAGE_POISON) != 0)
-		params.pbp_poison = (uint32_t)vtballoon_tunables[VTBALLOON_POISON].pt_value;
+		params.pbp_poison =
+		    (uint32_t)vtballoon_tunables[VTBALLOON_POISON].pt_value;
 	error = vtballoon_free_init(sc);
 	if (error != 0)
 		return (error);
-	error = pv_balloon_init(&sc->vtbn_balloon, sc->vtbn_dev, &vtballoon_ops, &params);
+	error = pv_balloon_init(&sc->vtbn_balloon, sc->vtbn_dev, &vtballoon_ops,
+	    &params);
 	sc->vtbn_initialised = error == 0;
 	return (error);
 }
 
 /*
- * Undoes attach from wherever it got to.  The host provides every page that is touched once the
- * device has been reset, so what it did not give back in order is taken; one that did not confirm the
- * reset keeps it.
+ * Undoes attach from wherever it got to.  The host provides every page that is
+ * touched once the device has been reset, so what it did not give back in order
+ * is taken; one that did not confirm the reset keeps it.
  */
 static void
 vtballoon_teardown(struct vtballoon_softc *sc)
@@ -510,7 +540,8 @@ vtballoon_config_change(device_t dev)
 	struct vtballoon_softc *sc = device_get_softc(dev);
 
 	if (virtio_needs_reset(dev)) {
-		pv_dev_need_reset(&sc->vtbn_balloon.pb_pvdev, PV_DEV_ALL, ETIMEDOUT);
+		pv_dev_need_reset(&sc->vtbn_balloon.pb_pvdev, PV_DEV_ALL,
+		    ETIMEDOUT);
 		/* Nobody waits for it any more. */
 		vtballoon_intr(sc);
 		return (0);

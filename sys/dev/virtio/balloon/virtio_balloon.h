@@ -48,16 +48,19 @@ struct virtio_balloon_stat {
 #define	VIRTIO_BALLOON_S_MINFLT		3
 #define	VIRTIO_BALLOON_S_MEMFREE	4	/* bytes of no use to anyone */
 #define	VIRTIO_BALLOON_S_MEMTOT		5	/* bytes */
-#define	VIRTIO_BALLOON_S_AVAIL		6	/* bytes for new programs, without swapping */
+#define	VIRTIO_BALLOON_S_AVAIL		6	/* bytes for new programs,
+						 * without swapping */
 #define	VIRTIO_BALLOON_S_CACHES		7	/* bytes */
 #define	VIRTIO_BALLOON_S_HTLB_PGALLOC	8
 #define	VIRTIO_BALLOON_S_HTLB_PGFAIL	9
 /* Since VirtIO 1.4; a host that does not know them ignores them. */
 #define	VIRTIO_BALLOON_S_OOM_KILL	10
 #define	VIRTIO_BALLOON_S_ALLOC_STALL	11
-#define	VIRTIO_BALLOON_S_ASYNC_SCAN	12	/* bytes that the page daemon looked at */
+#define	VIRTIO_BALLOON_S_ASYNC_SCAN	12	/* bytes that the page
+						 * daemon looked at */
 #define	VIRTIO_BALLOON_S_DIRECT_SCAN	13	/* the same of who allocates */
-#define	VIRTIO_BALLOON_S_ASYNC_RECLAIM	14	/* bytes that the page daemon freed */
+#define	VIRTIO_BALLOON_S_ASYNC_RECLAIM	14	/* bytes that the page
+						 * daemon freed */
 #define	VIRTIO_BALLOON_S_DIRECT_RECLAIM	15
 
 #endif /* !_DEV_VIRTIO_VIRTIO_BALLOON_H_ */

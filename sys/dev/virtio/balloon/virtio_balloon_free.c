@@ -5,20 +5,24 @@
  */
 
 /*
- * Reporting to the host which memory is free, without lending it (VirtIO 1.3, 5.5.6.6 and 5.5.6.8).
+ * Reporting to the host which memory is free, without lending it (VirtIO 1.3,
+ * 5.5.6.6 and 5.5.6.8).
  *
- * FREE_PAGE_HINT.  Before a migration the device gives a command number in its configuration.  It is
- * repeated in a buffer, then comes a buffer for each free block of 2 MB, of which the host need not
- * send the contents, then the number STOP.  The blocks are kept from being used until the device
- * returned them and its command is DONE, or the guest becomes short of memory: what is written to after
- * the hint is sent again.
+ * FREE_PAGE_HINT.  Before a migration the device gives a command number in its
+ * configuration.  It is repeated in a buffer, then comes a buffer for each free
+ * block of 2 MB, of which the host need not send the contents, then the number
+ * STOP.  The blocks are kept from being used until the device returned them and
+ * its command is DONE, or the guest becomes short of memory: what is written to
+ * after the hint is sent again.
  *
- * REPORTING.  Free blocks are given to the device as buffers; when it returns them, the host may have
- * discarded their contents, and they are free as before.  The kernel has no list of its free blocks:
- * each is allocated by its address.  A pass goes over all memory, LOOKS_A_SECOND blocks in a second or
- * as many as a tenth of it is enough for, and reports report_rate of them.  A block that was reported
- * is marked, and not reported again while it is found free each time, as far as we know; as it may
- * have been used in between, marks are forgotten after FORGET_PASSES.
+ * REPORTING.  Free blocks are given to the device as buffers; when it returns
+ * them, the host may have discarded their contents, and they are free as
+ * before.  The kernel has no list of its free blocks: each is allocated by its
+ * address.  A pass goes over all memory, LOOKS_A_SECOND blocks in a second or
+ * as many as a tenth of it is enough for, and reports report_rate of them.  A
+ * block that was reported is marked, and not reported again while it is found
+ * free each time, as far as we know; as it may have been used in between, marks
+ * are forgotten after FORGET_PASSES.
  *
  * While the device has a block it is unmapped like the pages in a balloon.
  *
@@ -101,7 +105,8 @@ hint_collect(struct vtballoon_softc *sc)
 	do {
 		while (pvq_get(q, &done, 1) != 0)
 			hint_back(sc, done.pd_cookie);
-	} while (!pvq_broken(q) && pvq_intr_enable(q, max(pvq_inflight(q) / 2, 1)));
+	} while (!pvq_broken(q) &&
+	    pvq_intr_enable(q, max(pvq_inflight(q) / 2, 1)));
 }
 
 static uint32_t
@@ -110,7 +115,8 @@ hint_command(struct vtballoon_softc *sc)
 	uint32_t id;
 
 	if (virtio_read_config(sc->vtbn_dev,
-	    offsetof(struct virtio_balloon_config, free_page_hint_cmd_id), &id, sizeof(id)) != 0)
+	    offsetof(struct virtio_balloon_config, free_page_hint_cmd_id), &id,
+	    sizeof(id)) != 0)
 		id = VIRTIO_BALLOON_CMD_ID_STOP;
 	return (id);
 }
@@ -188,8 +194,8 @@ hint_step(struct vtballoon_softc *sc)
 }
 
 /*
- * (QEMU shows STOP while hints come, and keeps the last buffers of a round until the next; so STOP
- * does not end a round, and no buffer is waited for.)
+ * (QEMU shows STOP while hints come, and keeps the last buffers of a round
+ * until the next; so STOP does not end a round, and no buffer is waited for.)
  */
 int
 vtballoon_free_poll(struct vtballoon_softc *sc)
@@ -209,7 +215,8 @@ vtballoon_free_poll(struct vtballoon_softc *sc)
 		vtf->vtf_state = VTF_ASKED;
 		vtf->vtf_rounds++;
 	}
-	if (vtf->vtf_nhinted > 0 && (id == VIRTIO_BALLOON_CMD_ID_DONE || pv_balloon_is_short()))
+	if (vtf->vtf_nhinted > 0 &&
+	    (id == VIRTIO_BALLOON_CMD_ID_DONE || pv_balloon_is_short()))
 		hint_release(sc);
 	while (!vtballoon_is_bad(sc) && hint_step(sc))
 		hint_collect(sc);
@@ -224,8 +231,8 @@ report_release(struct vtballoon_free *vtf)
 }
 
 /*
- * Give the blocks to the device and wait until they are returned, or until it was stopped: it may
- * discard them as long as it did neither.
+ * Give the blocks to the device and wait until they are returned, or until it
+ * was stopped: it may discard them as long as it did neither.
  */
 static int
 report(struct vtballoon_softc *sc)
@@ -264,7 +271,8 @@ report_next(struct vtballoon_free *vtf)
 	if (vtf->vtf_next >= vtf->vtf_nmarks) {
 		vtf->vtf_next = 0;
 		vtf->vtf_passes++;
-		if (++vtf->vtf_pass == 0 || vtf->vtf_pass % FORGET_PASSES == 0) {
+		if (++vtf->vtf_pass == 0 ||
+		    vtf->vtf_pass % FORGET_PASSES == 0) {
 			memset(vtf->vtf_marks, 0, vtf->vtf_nmarks);
 			vtf->vtf_pass = MAX(vtf->vtf_pass, 1);
 		}
@@ -272,9 +280,13 @@ report_next(struct vtballoon_free *vtf)
 	return (block);
 }
 
-/* Look at up to *looks blocks, until the tick end, for free ones that were not reported: up to max. */
+/*
+ * Look at up to *looks blocks, until the tick end, for free ones that were not
+ * reported: up to max.
+ */
 static int
-report_collect(struct vtballoon_softc *sc, vm_page_t *blocks, int max, u_int *looks, int end)
+report_collect(struct vtballoon_softc *sc, vm_page_t *blocks, int max,
+    u_int *looks, int end)
 {
 	struct vtballoon_free *vtf = &sc->vtbn_free;
 	vm_paddr_t pa;
@@ -311,11 +323,12 @@ vtballoon_free_idle(struct vtballoon_softc *sc)
 	if (vtf->vtf_due - ticks > 0)
 		return (vtf->vtf_due - ticks);
 	looks = MIN(LOOKS_A_SECOND, vtf->vtf_nmarks);
-	left = (u_int)vtballoon_tunables[VTBALLOON_REPORT_RATE].pt_value * 1024 / (BLOCK_SIZE / 1024);
+	left = (u_int)vtballoon_tunables[VTBALLOON_REPORT_RATE].pt_value *
+	    1024 / (BLOCK_SIZE / 1024);
 	max = MIN(VTB_REPORT_MAX, sc->vtbn_queue[VTBQ_REPORT]->q_max_segs);
 	while (error == 0 && left > 0 && looks > 0) {
-		vtf->vtf_nblocks = report_collect(sc, vtf->vtf_blocks, MIN((u_int)max, left),
-		    &looks, begin + MAX(hz / 10, 1));
+		vtf->vtf_nblocks = report_collect(sc, vtf->vtf_blocks,
+		    MIN((u_int)max, left), &looks, begin + MAX(hz / 10, 1));
 		if (vtf->vtf_nblocks == 0)
 			break;
 		left -= vtf->vtf_nblocks;
@@ -334,7 +347,8 @@ vtballoon_free_stop(struct vtballoon_softc *sc, bool leaked)
 
 	if (sc->vtbn_queue[VTBQ_HINT] != NULL) {
 		/* A device that did not confirm the reset keeps what it has. */
-		while ((cookie = pvq_drain(sc->vtbn_queue[VTBQ_HINT])) != NULL) {
+		while ((cookie =
+		    pvq_drain(sc->vtbn_queue[VTBQ_HINT])) != NULL) {
 			if (!leaked)
 				hint_back(sc, cookie);
 		}
@@ -360,7 +374,8 @@ vtballoon_free_init(struct vtballoon_softc *sc)
 	vtf->vtf_pass = 1;
 	vtf->vtf_due = ticks;
 	vtf->vtf_nmarks = end >> BLOCK_SHIFT;
-	vtf->vtf_marks = malloc(vtf->vtf_nmarks + 1, M_VTBALLOON, M_WAITOK | M_ZERO);
+	vtf->vtf_marks = malloc(vtf->vtf_nmarks + 1, M_VTBALLOON,
+	    M_WAITOK | M_ZERO);
 	return (0);
 }
 
@@ -380,17 +395,21 @@ vtballoon_free_sysctl(struct vtballoon_softc *sc, struct sysctl_oid_list *top)
 	struct vtballoon_free *vtf = &sc->vtbn_free;
 
 	if (sc->vtbn_queue[VTBQ_HINT] != NULL) {
-		SYSCTL_ADD_U64(ctx, top, OID_AUTO, "hint_rounds", CTLFLAG_RD, &vtf->vtf_rounds, 0,
+		SYSCTL_ADD_U64(ctx, top, OID_AUTO,
+		    "hint_rounds", CTLFLAG_RD, &vtf->vtf_rounds, 0,
 		    "Times that the host requested hints before a migration");
-		SYSCTL_ADD_U64(ctx, top, OID_AUTO, "hints", CTLFLAG_RD, &vtf->vtf_hints, 0,
-		    "Free blocks of 2 MB that were hinted");
-		SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "hinted", CTLFLAG_RD, &vtf->vtf_nhinted, 0,
+		SYSCTL_ADD_U64(ctx, top, OID_AUTO, "hints", CTLFLAG_RD,
+		    &vtf->vtf_hints, 0, "Free blocks of 2 MB that were hinted");
+		SYSCTL_ADD_UINT(ctx, top, OID_AUTO,
+		    "hinted", CTLFLAG_RD, &vtf->vtf_nhinted, 0,
 		    "Blocks that are kept free until it is done");
 	}
 	if (sc->vtbn_queue[VTBQ_REPORT] != NULL) {
-		SYSCTL_ADD_U64(ctx, top, OID_AUTO, "reports", CTLFLAG_RD, &vtf->vtf_reports, 0,
+		SYSCTL_ADD_U64(ctx, top, OID_AUTO,
+		    "reports", CTLFLAG_RD, &vtf->vtf_reports, 0,
 		    "Free blocks of 2 MB that were reported");
-		SYSCTL_ADD_U64(ctx, top, OID_AUTO, "report_passes", CTLFLAG_RD, &vtf->vtf_passes,
-		    0, "Times that all memory was searched for free blocks");
+		SYSCTL_ADD_U64(ctx, top, OID_AUTO,
+		    "report_passes", CTLFLAG_RD, &vtf->vtf_passes, 0,
+		    "Times that all memory was searched for free blocks");
 	}
 }

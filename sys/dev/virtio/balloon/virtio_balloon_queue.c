@@ -5,8 +5,8 @@
  */
 
 /*
- * The memory that a virtio balloon shares with its device, and the requests made of it: a request is
- * put into a queue, and waited for.
+ * The memory that a virtio balloon shares with its device, and the requests
+ * made of it: a request is put into a queue, and waited for.
  *
  * Locking.  vtbn_mtx only for sleeping and waking.
  */
@@ -25,20 +25,22 @@
 struct pv_tunable vtballoon_tunables[] = {
 	[VTBALLOON_POISON] = PV_TUNABLE("poison", 0, 0, 4294967295, 0,
 	    "Value that pages are filled with when the host returns them, 0: none"),
-	[VTBALLOON_REPORT_RATE] = PV_TUNABLE("report_rate", 128, 0, 1048576, PVT_RW,
+	[VTBALLOON_REPORT_RATE] = PV_TUNABLE("report_rate", 128, 0, 1048576,
+	    PVT_RW,
 	    "Free memory that is reported to the host in a second, at most, in MB; 0: none"),
 	[VTBALLOON_TIMEOUT] = PV_TUNABLE("timeout", 10, 1, 3600, PVT_RW,
 	    "Seconds without an answer after which the device is reset"),
 };
-PV_TUNABLES(vtballoon_tunables, hw, "vtballoon", vtballoon_tunables, "VirtIO balloons");
+PV_TUNABLES(vtballoon_tunables, hw, "vtballoon", vtballoon_tunables,
+    "VirtIO balloons");
 
 int
 vtballoon_alloc_shared(struct vtballoon_softc *sc)
 {
 	int error;
 
-	error = pv_dma_alloc(&sc->vtbn_dma, bus_get_dma_tag(sc->vtbn_dev), sizeof(*sc->vtbn_shared),
-	    PAGE_SIZE);
+	error = pv_dma_alloc(&sc->vtbn_dma, bus_get_dma_tag(sc->vtbn_dev),
+	    sizeof(*sc->vtbn_shared), PAGE_SIZE);
 	sc->vtbn_shared = sc->vtbn_dma.pdm_mem;
 	return (error);
 }
@@ -47,7 +49,8 @@ void
 vtballoon_free_shared(struct vtballoon_softc *sc, bool leaked)
 {
 	if (leaked && sc->vtbn_shared != NULL)
-		device_printf(sc->vtbn_dev, "the device did not release its memory: leaking it\n");
+		device_printf(sc->vtbn_dev,
+		    "the device did not release its memory: leaking it\n");
 	else
 		pv_dma_free(&sc->vtbn_dma);
 }
@@ -56,7 +59,8 @@ void
 vtballoon_put(struct vtballoon_softc *sc, struct pvq *q, void *what, size_t len)
 {
 	bus_dma_segment_t seg = {
-		.ds_addr = sc->vtbn_dma.pdm_addr + (vm_offset_t)what - (vm_offset_t)sc->vtbn_shared,
+		.ds_addr = sc->vtbn_dma.pdm_addr + (vm_offset_t)what -
+		    (vm_offset_t)sc->vtbn_shared,
 		.ds_len = len,
 	};
 	struct pvq_chain pc = {
@@ -111,10 +115,12 @@ vtballoon_wait(struct vtballoon_softc *sc, struct pvq *q, int left)
 	mtx_unlock(&sc->vtbn_mtx);
 	if (error == ETIMEDOUT && !sc->vtbn_complained) {
 		sc->vtbn_complained = true;
-		device_printf(sc->vtbn_dev, "no answer on %s for %d seconds; resetting the device\n",
+		device_printf(sc->vtbn_dev,
+		    "no answer on %s for %d seconds; resetting the device\n",
 		    q->q_name, seconds);
 	}
 	if (error == ETIMEDOUT)
-		pv_dev_need_reset(&sc->vtbn_balloon.pb_pvdev, PV_DEV_ALL, ETIMEDOUT);
+		pv_dev_need_reset(&sc->vtbn_balloon.pb_pvdev, PV_DEV_ALL,
+		    ETIMEDOUT);
 	return (error);
 }

@@ -13,7 +13,10 @@
 
 #include <sys/types.h>
 
-/* Feature bits (5.2.3), masks; the first and SCSI of legacy devices only (5.2.3.1). */
+/*
+ * Feature bits (5.2.3), masks; the first and SCSI of legacy devices only
+ * (5.2.3.1).
+ */
 #define	VIRTIO_BLK_F_BARRIER		(1ULL << 0)
 #define	VIRTIO_BLK_F_SIZE_MAX		(1ULL << 1)
 #define	VIRTIO_BLK_F_SEG_MAX		(1ULL << 2)
@@ -31,7 +34,10 @@
 #define	VIRTIO_BLK_F_SECURE_ERASE	(1ULL << 16)
 #define	VIRTIO_BLK_F_ZONED		(1ULL << 17)
 
-/* The unit of capacity, of sector numbers and of discards, whatever the block size (5.2.4). */
+/*
+ * The unit of capacity, of sector numbers and of discards, whatever the block
+ * size (5.2.4).
+ */
 #define	VIRTIO_BLK_SECTOR_SIZE		512
 
 /* Configuration (5.2.4). */
@@ -113,9 +119,13 @@ struct virtio_blk_lifetime {
 } __packed;
 
 #define	VIRTIO_BLK_PRE_EOL_INFO_URGENT	3	/* the last that is defined */
-#define	VIRTIO_BLK_LIFETIME_EXCEEDED	11	/* also the last; in tenths up to this */
+#define	VIRTIO_BLK_LIFETIME_EXCEEDED	11	/* also the last;
+						 * in tenths up to this */
 
-/* GET_ID: a string of at most this many bytes, terminated only if it is shorter. */
+/*
+ * GET_ID: a string of at most this many bytes, terminated only if it is
+ * shorter.
+ */
 #define	VIRTIO_BLK_ID_BYTES		20
 
 /* The status, the last byte of a request. */

@@ -5,8 +5,8 @@
  */
 
 /*
- * Requests of virtio_blk on the wire: what pv_blk requests, encoded, and what the device answered
- * (theory statement, trust, locking: virtio_blk.c).
+ * Requests of virtio_blk on the wire: what pv_blk requests, encoded, and what
+ * the device answered (theory statement, trust, locking: virtio_blk.c).
  */
 
 #include <sys/param.h>
@@ -45,10 +45,12 @@ vtblk_encode_ranges(const struct vtblk_softc *sc, const struct pv_blk_req *rq)
 
 	do {
 		range->sector = vtblk_64(sc, offset / VIRTIO_BLK_SECTOR_SIZE);
-		range->num_sectors = vtblk_32(sc, length / VIRTIO_BLK_SECTOR_SIZE);
+		range->num_sectors = vtblk_32(sc,
+		    length / VIRTIO_BLK_SECTOR_SIZE);
 		range->flags = vtblk_32(sc, sc->vtb_delete_flags);
 		range++;
-		bp = bp == NULL ? TAILQ_FIRST(&rq->rq_more) : TAILQ_NEXT(bp, bio_queue);
+		bp = bp == NULL ? TAILQ_FIRST(&rq->rq_more) :
+		    TAILQ_NEXT(bp, bio_queue);
 		if (bp != NULL) {
 			offset = bp->bio_offset;
 			length = bp->bio_bcount;
@@ -60,7 +62,8 @@ vtblk_encode_ranges(const struct vtblk_softc *sc, const struct pv_blk_req *rq)
 void
 vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 {
-	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
+	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc,
+	    vtb_blk);
 	struct vtblk_msg *msg = rq->rq_msg;
 	bus_dma_segment_t *seg = rq->rq_segs;
 	int ndata = rq->rq_nsegs;
@@ -69,35 +72,42 @@ vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 	/* 5.2.6.1: the sector is 0 for requests that have none. */
 	msg->hdr.type = vtblk_32(sc, vtblk_type(sc, rq->rq_cmd));
 	msg->hdr.reserved = 0;
-	msg->hdr.sector = rq->rq_cmd == PV_BLK_READ || rq->rq_cmd == PV_BLK_WRITE ?
-	    vtblk_64(sc, sector) : 0;
+	msg->hdr.sector = rq->rq_cmd == PV_BLK_READ ||
+	    rq->rq_cmd == PV_BLK_WRITE ? vtblk_64(sc, sector) : 0;
 	msg->status = VTBLK_STATUS_UNSET;
 	seg[0].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, hdr);
 	seg[0].ds_len = sizeof(msg->hdr);
 	if (rq->rq_cmd == PV_BLK_DELETE) {
-		seg[1].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, ranges);
+		seg[1].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg,
+		    ranges);
 		seg[1].ds_len = vtblk_encode_ranges(sc, rq);
 		ndata = 1;
 	} else if (rq->rq_cmd == PV_BLK_QUERY) {
-		/* Not known, if the device says that it answered and did not. */
+		/*
+		 * Not known, if the device says that it answered and did not.
+		 */
 		bzero(&msg->lifetime, sizeof(msg->lifetime));
-		seg[1].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, lifetime);
+		seg[1].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg,
+		    lifetime);
 		seg[1].ds_len = sizeof(msg->lifetime);
 		ndata = 1;
 	}
-	seg[1 + ndata].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg, status);
+	seg[1 + ndata].ds_addr = rq->rq_msg_paddr + offsetof(struct vtblk_msg,
+	    status);
 	seg[1 + ndata].ds_len = sizeof(msg->status);
 	pc->pc_segs = seg;
 	pc->pc_nread = 1;
 	pc->pc_nwrite = 1;
-	if (rq->rq_cmd == PV_BLK_READ || rq->rq_cmd == PV_BLK_IDENT || rq->rq_cmd == PV_BLK_QUERY)
+	if (rq->rq_cmd == PV_BLK_READ || rq->rq_cmd == PV_BLK_IDENT ||
+	    rq->rq_cmd == PV_BLK_QUERY)
 		pc->pc_nwrite += ndata;
 	else
 		pc->pc_nread += ndata;
 }
 
 static __always_inline void
-vtblk_post_formed(const struct vtblk_softc *sc, struct pv_blk_req *rq, struct pvq *q)
+vtblk_post_formed(const struct vtblk_softc *sc, struct pv_blk_req *rq,
+    struct pvq *q)
 {
 	struct vtblk_msg *msg = rq->rq_msg;
 	struct virtqueue_entry *ve = &msg->table[1];
@@ -106,7 +116,8 @@ vtblk_post_formed(const struct vtblk_softc *sc, struct pv_blk_req *rq, struct pv
 	const u_int n = rq->rq_nsegs;
 	u_int i;
 
-	msg->hdr.sector = vtblk_64(sc, (uint64_t)rq->rq_offset / VIRTIO_BLK_SECTOR_SIZE);
+	msg->hdr.sector = vtblk_64(sc,
+	    (uint64_t)rq->rq_offset / VIRTIO_BLK_SECTOR_SIZE);
 	msg->status = VTBLK_STATUS_UNSET;
 	ve->vqe_addr = vtblk_64(sc, seg->ds_addr);
 	ve->vqe_len = vtblk_32(sc, seg->ds_len);
@@ -115,23 +126,32 @@ vtblk_post_formed(const struct vtblk_softc *sc, struct pv_blk_req *rq, struct pv
 		ve[i].vqe_addr = vtblk_64(sc, seg[i].ds_addr);
 		ve[i].vqe_len = vtblk_32(sc, seg[i].ds_len);
 	}
-	pv_dma_sync(&sc->vtb_blk.blk_msg_dma, BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
-	virtqueue_post_table(q, rq->rq_msg_paddr + offsetof(struct vtblk_msg, table), n + 2,
+	pv_dma_sync(&sc->vtb_blk.blk_msg_dma,
+	    BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE);
+	virtqueue_post_table(q,
+	    rq->rq_msg_paddr + offsetof(struct vtblk_msg, table), n + 2,
 	    sizeof(msg->status) + (-read & (uint32_t)rq->rq_length), rq);
 }
 
-/* First what this form has once and for all: the table, and the header but for the sector. */
+/*
+ * First what this form has once and for all: the table, and the header but for
+ * the sector.
+ */
 static __noinline void
-vtblk_post_other(const struct vtblk_softc *sc, struct pv_blk_req *rq, struct pvq *q, uint32_t form)
+vtblk_post_other(const struct vtblk_softc *sc, struct pv_blk_req *rq,
+    struct pvq *q, uint32_t form)
 {
 	struct vtblk_msg *msg = rq->rq_msg;
 	struct virtqueue_entry *last = &msg->table[1 + rq->rq_nsegs];
 	const bool read = rq->rq_cmd == PV_BLK_READ;
 
-	virtqueue_form(q, msg->table, read ? 1 : 1 + rq->rq_nsegs, read ? rq->rq_nsegs + 1 : 1);
-	msg->table[0].vqe_addr = vtblk_64(sc, rq->rq_msg_paddr + offsetof(struct vtblk_msg, hdr));
+	virtqueue_form(q, msg->table, read ? 1 : 1 + rq->rq_nsegs,
+	    read ? rq->rq_nsegs + 1 : 1);
+	msg->table[0].vqe_addr = vtblk_64(sc,
+	    rq->rq_msg_paddr + offsetof(struct vtblk_msg, hdr));
 	msg->table[0].vqe_len = vtblk_32(sc, sizeof(msg->hdr));
-	last->vqe_addr = vtblk_64(sc, rq->rq_msg_paddr + offsetof(struct vtblk_msg, status));
+	last->vqe_addr = vtblk_64(sc,
+	    rq->rq_msg_paddr + offsetof(struct vtblk_msg, status));
 	last->vqe_len = vtblk_32(sc, sizeof(msg->status));
 	msg->hdr.type = vtblk_32(sc, vtblk_type(sc, rq->rq_cmd));
 	msg->hdr.reserved = 0;
@@ -142,8 +162,10 @@ vtblk_post_other(const struct vtblk_softc *sc, struct pv_blk_req *rq, struct pvq
 void
 vtblk_post(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq *q)
 {
-	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
-	const uint32_t form = (u_int)rq->rq_nsegs << 1 | (rq->rq_cmd == PV_BLK_READ);
+	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc,
+	    vtb_blk);
+	const uint32_t form = (u_int)rq->rq_nsegs << 1 |
+	    (rq->rq_cmd == PV_BLK_READ);
 
 	if (__predict_false(rq->rq_form != form))
 		vtblk_post_other(sc, rq, q, form);
@@ -152,10 +174,11 @@ vtblk_post(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq *q)
 }
 
 int
-vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd,
-    uintmax_t *seen)
+vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq,
+    const struct pvq_done *pd, uintmax_t *seen)
 {
-	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc, vtb_blk);
+	struct vtblk_softc *sc = __containerof(blk, struct vtblk_softc,
+	    vtb_blk);
 	const struct vtblk_msg *msg = rq->rq_msg;
 	uint8_t status = *(const volatile uint8_t *)&msg->status;
 	size_t owed = sizeof(status);
@@ -172,7 +195,8 @@ vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_d
 	switch (status) {
 	case VIRTIO_BLK_S_OK:
 		if (__predict_false(rq->rq_cmd == PV_BLK_QUERY))
-			memcpy(rq->rq_bio->bio_data, &msg->lifetime, sizeof(msg->lifetime));
+			memcpy(rq->rq_bio->bio_data, &msg->lifetime,
+			    sizeof(msg->lifetime));
 		return (0);
 	case VIRTIO_BLK_S_IOERR:
 		return (EIO);

@@ -22,7 +22,8 @@
 #include <dev/virtio/virtqueue.h>
 #include <dev/virtio/block/virtio_blk.h>
 
-#define	VTBLK_FAST_SEGS		32	/* of data in a request that takes the fast path */
+#define	VTBLK_FAST_SEGS		32	/* of data in a request
+					 * that takes the fast path */
 
 /* What a request needs besides its data; one for each in coherent memory. */
 struct vtblk_msg {
@@ -30,8 +31,10 @@ struct vtblk_msg {
 	struct virtio_blk_lifetime lifetime;
 	uint8_t		status;
 	/* Of a read or a write by the fast path: header, data, status. */
-	struct virtqueue_entry table[1 + VTBLK_FAST_SEGS + 1] __aligned(VRING_DESC_ALIGN);
-	struct virtio_blk_discard_write_zeroes ranges[] __aligned(16); /* bp_delete_ranges */
+	struct virtqueue_entry table[1 + VTBLK_FAST_SEGS +
+	    1] __aligned(VRING_DESC_ALIGN);
+	/* Bp_delete_ranges. */
+	struct virtio_blk_discard_write_zeroes ranges[] __aligned(16);
 } __aligned(64);
 
 struct vtblk_softc {
@@ -53,26 +56,33 @@ struct vtblk_softc {
 	uint32_t	vtb_delete_type;
 	uint32_t	vtb_delete_flags;
 	bool		vtb_modern;
-	bool		vtb_strict;	/* an invalid used length is a protocol violation */
+	bool		vtb_strict;	/* an invalid used length
+					 * is a protocol violation */
 	bool		vtb_initialised; /* pv_blk_init() was done */
 	bool		vtb_attached;
 };
 
-#define	VTBLK_CONFIG(sc, field, valuep)						\
-	virtio_read_config((sc)->vtb_dev, offsetof(struct virtio_blk_config, field),	\
+#define	VTBLK_CONFIG(sc, field, valuep)					\
+	virtio_read_config((sc)->vtb_dev,				\
+	    offsetof(struct virtio_blk_config, field),			\
 	    (valuep), sizeof(*(valuep)))
 
 #define	vtblk_16(sc, v)	virtio_16((sc)->vtb_modern, (v))
 #define	vtblk_32(sc, v)	virtio_32((sc)->vtb_modern, (v))
 #define	vtblk_64(sc, v)	virtio_64((sc)->vtb_modern, (v))
 
-/* virtio_blk_lifetime.c: adds dev.vtblk.N.lifetime to vtb_sysctl, if the device has that. */
+/*
+ * virtio_blk_lifetime.c: adds dev.vtblk.N.lifetime to vtb_sysctl, if the device
+ * has that.
+ */
 void	vtblk_sysctl_lifetime(struct vtblk_softc *sc);
 
 /* virtio_blk_req.c: bo_encode, bo_post and bo_status of struct pv_blk_ops. */
-void	vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc);
+void	vtblk_encode(struct pv_blk *blk, struct pv_blk_req *rq,
+    struct pvq_chain *pc);
 void	vtblk_post(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq *q);
-int	vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd,
+int	vtblk_status(struct pv_blk *blk, const struct pv_blk_req *rq,
+    const struct pvq_done *pd,
 	    uintmax_t *seen);
 
 #endif /* !_DEV_VIRTIO_VIRTIO_BLK_VAR_H_ */

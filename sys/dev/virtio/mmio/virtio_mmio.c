@@ -7,29 +7,36 @@
 /*
  * vtmmio: virtio devices whose registers are in memory (VirtIO 1.3, 4.2).
  *
- * A device is a window of registers of 32 bits and one interrupt.  No bus says where: the command line,
- * ACPI or a device tree does, and has a file each (virtio_mmio_cmdline.c, _acpi.c, _fdt.c), which gives
- * the device its resources; everything else is here, for both versions of the interface:
+ * A device is a window of registers of 32 bits and one interrupt.  No bus says
+ * where: the command line, ACPI or a device tree does, and has a file each
+ * (virtio_mmio_cmdline.c, _acpi.c, _fdt.c), which gives the device its
+ * resources; everything else is here, for both versions of the interface:
  *
- *	2 (modern)  64 feature bits, addresses of a queue's parts, a generation of the configuration
- *	1 (legacy)  32 bits that count, a queue in one piece by its page number, which enables it; sizes
- *	            of pages and the used ring's alignment are the driver's to say; no generation
+ *	2 (modern)  64 feature bits, addresses of a queue's parts, a generation
+ *		    of the configuration
+ *	1 (legacy)  32 bits that count, a queue in one piece by its page number,
+ *		    which enables it; sizes of pages and the used ring's
+ *		    alignment are the driver's to say; no generation
  *
- * Interrupts.  One line for everything, whose cause is in InterruptStatus until it is acknowledged.  A
- * line may be triggered by its edge: as long as one cause is set, there is no other edge.  So a cause
- * is read and acknowledged until none is left, and an interrupt may find its cause acknowledged
- * already; the line is not shared, so that such a one is no other device's.  A cause that can't be
- * acknowledged would keep a level-triggered line busy forever: after
- * VTMMIO_STUCK_MAX of them in a row the device is reset where it stands, which lowers the line, and its
- * driver is asked to begin again, as if the device had set DEVICE_NEEDS_RESET.  If that did not lower
- * it, or the same comes again before an interrupt could be acknowledged, the device is given up: its
- * handler is removed, and it is left reset until it is attached again.
+ * Interrupts.  One line for everything, whose cause is in InterruptStatus until
+ * it is acknowledged.  A line may be triggered by its edge: as long as one
+ * cause is set, there is no other edge.  So a cause is read and acknowledged
+ * until none is left, and an interrupt may find its cause acknowledged already;
+ * the line is not shared, so that such a one is no other device's.  A cause
+ * that can't be acknowledged would keep a level-triggered line busy forever:
+ * after VTMMIO_STUCK_MAX of them in a row the device is reset where it stands,
+ * which lowers the line, and its driver is asked to begin again, as if the
+ * device had set DEVICE_NEEDS_RESET.  If that did not lower it, or the same
+ * comes again before an interrupt could be acknowledged, the device is given
+ * up: its handler is removed, and it is left reset until it is attached again.
  *
- * Locking.  None: newbus serialises attach and detach, virtio.h says what drivers serialise, and
- * what an interrupt or pvq_kick() uses does not change while they can run.
+ * Locking.  None: newbus serialises attach and detach, virtio.h says what
+ * drivers serialise, and what an interrupt or pvq_kick() uses does not change
+ * while they can run.
  *
- * Gaps.  Shared memory regions (4.2.2) have no user here.  A bus master can't be cut off, so that a
- * device that does not answer a reset may write to its memory, which is leaked then.
+ * Gaps.  Shared memory regions (4.2.2) have no user here.  A bus master can't
+ * be cut off, so that a device that does not answer a reset may write to its
+ * memory, which is leaked then.
  */
 
 #include <sys/param.h>
@@ -51,8 +58,8 @@
 #include <dev/virtio/mmio/virtio_mmio.h>
 
 /*
- * Causes that follow each other while one interrupt is handled; such interrupts in a row before a
- * reset, and those during which it may take effect.
+ * Causes that follow each other while one interrupt is handled; such interrupts
+ * in a row before a reset, and those during which it may take effect.
  */
 #define	VTMMIO_ISR_ROUNDS	8
 #define	VTMMIO_STUCK_MAX	64
@@ -139,7 +146,8 @@ vtmmio_get_features(device_t dev)
 
 	if (vtmmio_modern(sc)) {
 		vtmmio_write(sc, VIRTIO_MMIO_DEVICE_FEATURES_SEL, 1);
-		features = (uint64_t)vtmmio_read(sc, VIRTIO_MMIO_DEVICE_FEATURES) << 32;
+		features = (uint64_t)vtmmio_read(sc,
+		    VIRTIO_MMIO_DEVICE_FEATURES) << 32;
 	}
 	vtmmio_write(sc, VIRTIO_MMIO_DEVICE_FEATURES_SEL, 0);
 	features |= vtmmio_read(sc, VIRTIO_MMIO_DEVICE_FEATURES);
@@ -173,7 +181,8 @@ vtmmio_config_generation(device_t dev)
 {
 	struct vtmmio_softc *sc = device_get_softc(dev);
 
-	return (vtmmio_modern(sc) ? vtmmio_read(sc, VIRTIO_MMIO_CONFIG_GENERATION) : 0);
+	return (vtmmio_modern(sc) ?
+	    vtmmio_read(sc, VIRTIO_MMIO_CONFIG_GENERATION) : 0);
 }
 
 /* Fields of the configuration are accessed in their own width (4.2.2.2). */
@@ -182,7 +191,8 @@ vtmmio_read_config(device_t dev, bus_size_t off, int width)
 {
 	struct vtmmio_softc *sc = device_get_softc(dev);
 
-	KASSERT(off + width <= vtmmio_config_size(dev), ("%s: %ju", __func__, (uintmax_t)off));
+	KASSERT(off + width <= vtmmio_config_size(dev),
+	    ("%s: %ju", __func__, (uintmax_t)off));
 	off += VIRTIO_MMIO_CONFIG;
 	if (width == 4)
 		return (vtmmio_read(sc, off));
@@ -196,7 +206,8 @@ vtmmio_write_config(device_t dev, bus_size_t off, uint32_t value, int width)
 {
 	struct vtmmio_softc *sc = device_get_softc(dev);
 
-	KASSERT(off + width <= vtmmio_config_size(dev), ("%s: %ju", __func__, (uintmax_t)off));
+	KASSERT(off + width <= vtmmio_config_size(dev),
+	    ("%s: %ju", __func__, (uintmax_t)off));
 	off += VIRTIO_MMIO_CONFIG;
 	if (width == 4)
 		vtmmio_write(sc, off, value);
@@ -240,8 +251,10 @@ vtmmio_queue_setup(device_t dev, uint16_t index, struct pvq *q)
 	vtmmio_write(sc, VIRTIO_MMIO_QUEUE_NUM, q->q_size);
 	if (vtmmio_modern(sc)) {
 		vtmmio_write_8(sc, VIRTIO_MMIO_QUEUE_DESC_LOW, addrs.vqa_desc);
-		vtmmio_write_8(sc, VIRTIO_MMIO_QUEUE_AVAIL_LOW, addrs.vqa_driver);
-		vtmmio_write_8(sc, VIRTIO_MMIO_QUEUE_USED_LOW, addrs.vqa_device);
+		vtmmio_write_8(sc, VIRTIO_MMIO_QUEUE_AVAIL_LOW,
+		    addrs.vqa_driver);
+		vtmmio_write_8(sc, VIRTIO_MMIO_QUEUE_USED_LOW,
+		    addrs.vqa_device);
 	} else {
 		vtmmio_write(sc, VIRTIO_MMIO_QUEUE_ALIGN, VRING_LEGACY_ALIGN);
 		reg = VIRTIO_MMIO_QUEUE_PFN;
@@ -252,8 +265,8 @@ vtmmio_queue_setup(device_t dev, uint16_t index, struct pvq *q)
 }
 
 /*
- * A queue that is still ready was not reset: there are devices that offer RING_RESET by MMIO, and do
- * not have the register (QEMU 7.2).
+ * A queue that is still ready was not reset: there are devices that offer
+ * RING_RESET by MMIO, and do not have the register (QEMU 7.2).
  */
 static int
 vtmmio_queue_reset(device_t dev, uint16_t index)
@@ -264,12 +277,14 @@ vtmmio_queue_reset(device_t dev, uint16_t index)
 	vtmmio_write(sc, VIRTIO_MMIO_QUEUE_SEL, index);
 	vtmmio_write(sc, VIRTIO_MMIO_QUEUE_RESET, 1);
 	error = virtio_bus_wait(dev, vtmmio_poll_zero, VIRTIO_MMIO_QUEUE_RESET);
-	return (error != 0 ? error : virtio_bus_wait(dev, vtmmio_poll_zero, VIRTIO_MMIO_QUEUE_READY));
+	return (error != 0 ? error :
+	    virtio_bus_wait(dev, vtmmio_poll_zero, VIRTIO_MMIO_QUEUE_READY));
 }
 
 /* There are no message interrupts (4.2.3.4). */
 static int
-vtmmio_alloc_vectors(device_t dev __unused, int n __unused, struct resource **irqs __unused)
+vtmmio_alloc_vectors(device_t dev __unused, int n __unused,
+    struct resource **irqs __unused)
 {
 
 	return (ENXIO);
@@ -291,8 +306,8 @@ vtmmio_free_vectors(device_t dev, int n, struct resource **irqs)
 
 	for (i = 0; i < n; i++) {
 		if (irqs[i] != NULL)
-			(void)bus_release_resource(dev, SYS_RES_IRQ, rman_get_rid(irqs[i]),
-			    irqs[i]);
+			(void)bus_release_resource(dev, SYS_RES_IRQ,
+			    rman_get_rid(irqs[i]), irqs[i]);
 	}
 }
 
@@ -312,7 +327,10 @@ vtmmio_silence(struct vtmmio_softc *sc)
 	sc->vm_broken = true;
 }
 
-/* The cause of an interrupt can't be acknowledged, or there is none in spite of it. */
+/*
+ * The cause of an interrupt can't be acknowledged, or there is none in spite of
+ * it.
+ */
 static uint8_t
 vtmmio_storm(struct vtmmio_softc *sc, uint32_t cause)
 {
@@ -321,7 +339,8 @@ vtmmio_storm(struct vtmmio_softc *sc, uint32_t cause)
 	if (n == VTMMIO_STUCK_MAX && !sc->vm_storming) {
 		sc->vm_storming = true;
 		if (PV_LOGS(++sc->vm_storms))
-			device_printf(sc->vm_bus.vb_dev, "interrupt status 0x%x can't be "
+			device_printf(sc->vm_bus.vb_dev,
+			    "interrupt status 0x%x can't be "
 			    "acknowledged: resetting the device\n", cause);
 		vtmmio_silence(sc);
 		return (VIRTIO_ISR_CONFIG);
@@ -330,7 +349,8 @@ vtmmio_storm(struct vtmmio_softc *sc, uint32_t cause)
 		return (cause);
 	sc->vm_dead = true;
 	sc->vm_storms++;
-	device_printf(sc->vm_bus.vb_dev, "interrupt status 0x%x can't be acknowledged, even after a "
+	device_printf(sc->vm_bus.vb_dev,
+	    "interrupt status 0x%x can't be acknowledged, even after a "
 	    "reset: the device is not used any more\n", cause);
 	vtmmio_silence(sc);
 	return (VIRTIO_ISR_CONFIG | VIRTIO_ISR_DEAD);
@@ -383,7 +403,8 @@ vtmmio_map(struct vtmmio_softc *sc, device_t dev)
 {
 	int rid = 0;
 
-	sc->vm_regs = bus_alloc_resource_any(dev, SYS_RES_MEMORY, &rid, RF_ACTIVE);
+	sc->vm_regs = bus_alloc_resource_any(dev, SYS_RES_MEMORY, &rid,
+	    RF_ACTIVE);
 	if (sc->vm_regs == NULL) {
 		device_printf(dev, "registers can't be mapped\n");
 		return (ENXIO);
@@ -413,8 +434,8 @@ vtmmio_version_is_known(uint32_t version)
 }
 
 /*
- * What is there?  ENXIO, with a message unless it is a place without a device, of which no other
- * register is read (4.2.3.1.1).
+ * What is there?  ENXIO, with a message unless it is a place without a device,
+ * of which no other register is read (4.2.3.1.1).
  */
 static int
 vtmmio_identify(struct vtmmio_softc *sc, device_t dev)
@@ -424,12 +445,14 @@ vtmmio_identify(struct vtmmio_softc *sc, device_t dev)
 
 	magic = vtmmio_read(sc, VIRTIO_MMIO_MAGIC_VALUE);
 	if (magic != VIRTIO_MMIO_MAGIC) {
-		device_printf(dev, "no virtio device: magic value 0x%08x\n", magic);
+		device_printf(dev, "no virtio device: magic value 0x%08x\n",
+		    magic);
 		return (ENXIO);
 	}
 	sc->vm_version = vtmmio_read(sc, VIRTIO_MMIO_VERSION);
 	if (!vtmmio_version_is_known(sc->vm_version)) {
-		device_printf(dev, "version %u of the interface is not known\n", sc->vm_version);
+		device_printf(dev, "version %u of the interface is not known\n",
+		    sc->vm_version);
 		return (ENXIO);
 	}
 	vb->vb_type = vtmmio_read(sc, VIRTIO_MMIO_DEVICE_ID);
@@ -461,9 +484,10 @@ vtmmio_type(device_t dev)
 	regs = bus_alloc_resource_any(dev, SYS_RES_MEMORY, &rid, RF_ACTIVE);
 	if (regs == NULL)
 		return (0);
-	if (rman_get_size(regs) >= VIRTIO_MMIO_CONFIG &&
-	    bus_read_4(regs, VIRTIO_MMIO_MAGIC_VALUE) == htole32(VIRTIO_MMIO_MAGIC) &&
-	    vtmmio_version_is_known(le32toh(bus_read_4(regs, VIRTIO_MMIO_VERSION))))
+	if (rman_get_size(regs) >= VIRTIO_MMIO_CONFIG && bus_read_4(regs,
+	    VIRTIO_MMIO_MAGIC_VALUE) == htole32(VIRTIO_MMIO_MAGIC) &&
+	    vtmmio_version_is_known(le32toh(bus_read_4(regs,
+	    VIRTIO_MMIO_VERSION))))
 		type = le32toh(bus_read_4(regs, VIRTIO_MMIO_DEVICE_ID));
 	(void)bus_release_resource(dev, SYS_RES_MEMORY, rid, regs);
 	return (type);
@@ -479,7 +503,8 @@ vtmmio_probe(struct virtio_transport *vt, device_t dev)
 	if (error == 0)
 		error = vtmmio_identify(sc, dev);
 	vtmmio_unmap(sc, dev);
-	return (error != 0 ? error : virtio_bus_probe(vt, dev, sc->vm_bus.vb_type));
+	return (error != 0 ? error :
+	    virtio_bus_probe(vt, dev, sc->vm_bus.vb_type));
 }
 
 /* Where rings may be. */
@@ -494,8 +519,9 @@ vtmmio_dma_init(struct vtmmio_softc *sc, device_t dev)
 	vb->vb_ring_align = VRING_USED_ALIGN;
 	if (vb->vb_modern)
 		return (0);
-	error = bus_dma_tag_create(vb->vb_dmat, 1, 0, VTMMIO_LEGACY_MAXADDR, BUS_SPACE_MAXADDR,
-	    NULL, NULL, BUS_SPACE_MAXSIZE, BUS_SPACE_UNRESTRICTED, BUS_SPACE_MAXSIZE, 0, NULL, NULL,
+	error = bus_dma_tag_create(vb->vb_dmat, 1, 0, VTMMIO_LEGACY_MAXADDR,
+	    BUS_SPACE_MAXADDR, NULL, NULL, BUS_SPACE_MAXSIZE,
+	    BUS_SPACE_UNRESTRICTED, BUS_SPACE_MAXSIZE, 0, NULL, NULL,
 	    &sc->vm_ring_dmat);
 	vb->vb_dmat = sc->vm_ring_dmat;
 	vb->vb_ring_align = VRING_LEGACY_ALIGN;
@@ -534,7 +560,8 @@ vtmmio_attach(device_t dev)
 		vtmmio_teardown(sc, dev);
 		return (error);
 	}
-	SYSCTL_ADD_U64(&sc->vm_bus.vb_sysctl, SYSCTL_CHILDREN(device_get_sysctl_tree(dev)), OID_AUTO,
+	SYSCTL_ADD_U64(&sc->vm_bus.vb_sysctl,
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(dev)), OID_AUTO,
 	    "storms", CTLFLAG_RD, &sc->vm_storms, 0,
 	    "Times that the device was reset because its interrupt could not be acknowledged");
 	return (0);
@@ -559,7 +586,10 @@ vtmmio_shutdown(device_t dev)
 {
 
 	(void)bus_generic_shutdown(dev);
-	/* The kernel that runs next must not find a device that writes to memory. */
+	/*
+	 * The kernel that runs next must not find a device that writes to
+	 * memory.
+	 */
 	(void)vtmmio_reset(dev);
 	return (0);
 }
@@ -590,7 +620,7 @@ static device_method_t vtmmio_methods[] = {
 	DEVMETHOD_END
 };
 
-DEFINE_CLASS_1(vtmmio, vtmmio_driver, vtmmio_methods, sizeof(struct vtmmio_softc),
-    virtio_bus_driver);
+DEFINE_CLASS_1(vtmmio, vtmmio_driver, vtmmio_methods,
+    sizeof(struct vtmmio_softc), virtio_bus_driver);
 MODULE_VERSION(vtmmio, 1);
 MODULE_DEPEND(vtmmio, pv_virtio, 1, 1, 1);

@@ -5,8 +5,8 @@
  */
 
 /*
- * Registers of virtio over MMIO (VirtIO 1.3, 4.2.2 and, for version 1, 4.2.4), and what the files of
- * vtmmio share.
+ * Registers of virtio over MMIO (VirtIO 1.3, 4.2.2 and, for version 1, 4.2.4),
+ * and what the files of vtmmio share.
  */
 
 #ifndef _DEV_VIRTIO_MMIO_VIRTIO_MMIO_H_
@@ -53,22 +53,31 @@ struct vtmmio_softc {
 	struct virtio_bus vm_bus;	/* first */
 	struct resource	*vm_regs;
 	uint32_t	 vm_version;
-	bus_dma_tag_t	 vm_ring_dmat;	/* version 1: what a page number of 32 bits reaches */
-	volatile u_int	 vm_stuck;	/* causes of interrupts that could not be acknowledged */
-	volatile bool	 vm_storming;	/* reset for that, and none was acknowledged since */
+	bus_dma_tag_t	 vm_ring_dmat;	/* version 1: what a page
+					 * number of 32 bits reaches */
+	volatile u_int	 vm_stuck;	/* causes of interrupts
+					 * that could not be acknowledged */
+	volatile bool	 vm_storming;	/* reset for that, and none
+					 * was acknowledged since */
 	volatile bool	 vm_dead;	/* the reset did not help */
-	volatile bool	 vm_broken;	/* it asks for a reset, as its interrupt is stuck */
+	volatile bool	 vm_broken;	/* it asks for a reset,
+					 * as its interrupt is stuck */
 	uint64_t	 vm_storms;
 };
 
-/* The driver, for each bus that its devices are found on (SYS_RES_MEMORY and SYS_RES_IRQ, rid 0). */
+/*
+ * The driver, for each bus that its devices are found on (SYS_RES_MEMORY and
+ * SYS_RES_IRQ, rid 0).
+ */
 DECLARE_CLASS(vtmmio_driver);
 
 /*
- * Is there a device behind the registers, and is it ours?  What a bus's probe ends with.
+ * Is there a device behind the registers, and is it ours?  What a bus's probe
+ * ends with.
  *
- * Returns what virtio_bus_probe() does; ENXIO if there is none, quietly for one that is absent by the
- * specification (device id 0), else with a message.  May sleep.
+ * Returns what virtio_bus_probe() does; ENXIO if there is none, quietly for one
+ * that is absent by the specification (device id 0), else with a message.  May
+ * sleep.
  */
 int	vtmmio_probe(struct virtio_transport *vt, device_t dev);
 

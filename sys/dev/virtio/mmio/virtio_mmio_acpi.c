@@ -5,12 +5,12 @@
  */
 
 /*
- * Virtio devices that ACPI names (_HID LNRO0005), with a window of memory and an interrupt as their
- * resources.
+ * Virtio devices that ACPI names (_HID LNRO0005), with a window of memory and
+ * an interrupt as their resources.
  *
- * The name is taken from what the bus has for devmatch(8), not from ACPI_ID_PROBE(): so the module
- * needs no symbol of ACPI's, and loads into kernels without it, as virtual machines without firmware
- * have them.
+ * The name is taken from what the bus has for devmatch(8), not from
+ * ACPI_ID_PROBE(): so the module needs no symbol of ACPI's, and loads into
+ * kernels without it, as virtual machines without firmware have them.
  */
 
 #include <sys/param.h>
@@ -23,7 +23,8 @@
 #include <dev/virtio/mmio/virtio_mmio.h>
 
 #define	VTMMIO_ACPI_HID	"LNRO0005"
-#define	VTMMIO_PNPINFO	256	/* bytes of it that are looked at: the name comes first */
+#define	VTMMIO_PNPINFO	256	/* bytes of it that are looked at:
+				 * the name comes first */
 
 static const struct vtmmio_acpi_id {
 	const char	*hid;
@@ -57,7 +58,8 @@ static int
 vtmmio_acpi_probe(device_t dev)
 {
 
-	return (vtmmio_acpi_match(dev) ? vtmmio_probe(&vtmmio_acpi_transport, dev) : ENXIO);
+	return (vtmmio_acpi_match(dev) ? vtmmio_probe(&vtmmio_acpi_transport,
+	    dev) : ENXIO);
 }
 
 static device_method_t vtmmio_acpi_methods[] = {
@@ -66,10 +68,11 @@ static device_method_t vtmmio_acpi_methods[] = {
 	DEVMETHOD_END
 };
 
-DEFINE_CLASS_1(vtmmio, vtmmio_acpi_driver, vtmmio_acpi_methods, sizeof(struct vtmmio_softc),
-    vtmmio_driver);
+DEFINE_CLASS_1(vtmmio, vtmmio_acpi_driver, vtmmio_acpi_methods,
+    sizeof(struct vtmmio_softc), vtmmio_driver);
 static struct virtio_transport vtmmio_acpi_transport =
     VTMMIO_TRANSPORT("acpi", vtmmio_acpi_driver, vtmmio_acpi_type, false);
 
 VIRTIO_TRANSPORT_MODULE(vtmmio, acpi, vtmmio_acpi_transport);
-MODULE_PNP_INFO("Z:_HID;", acpi, vtmmio, vtmmio_acpi_ids, nitems(vtmmio_acpi_ids));
+MODULE_PNP_INFO("Z:_HID;", acpi, vtmmio, vtmmio_acpi_ids,
+    nitems(vtmmio_acpi_ids));

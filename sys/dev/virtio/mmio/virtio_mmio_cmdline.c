@@ -5,13 +5,15 @@
  */
 
 /*
- * Virtio devices that the kernel's command line names, as QEMU's microvm and Firecracker append them:
+ * Virtio devices that the kernel's command line names, as QEMU's microvm and
+ * Firecracker append them:
  *
  *	virtio_mmio.device=SIZE@ADDRESS:IRQ[:ID]
  *
- * SIZE may end in K, M or G; numbers are as in C.  The kernel environment has the second device under
- * virtio_mmio.device_1, and so on.  A device becomes a child of nexus, once; it stays when the module
- * is unloaded, as a child of a bus that can't be searched anew.
+ * SIZE may end in K, M or G; numbers are as in C.  The kernel environment has
+ * the second device under virtio_mmio.device_1, and so on.  A device becomes a
+ * child of nexus, once; it stays when the module is unloaded, as a child of a
+ * bus that can't be searched anew.
  */
 
 #include <sys/param.h>
@@ -30,7 +32,8 @@
 #include <dev/virtio/mmio/virtio_mmio.h>
 
 #define	VTMMIO_VARIABLE		"virtio_mmio.device"
-#define	VTMMIO_UNITS		0x10000	/* more than any ID that means something */
+#define	VTMMIO_UNITS		0x10000	/* more than any ID
+					 * that means something */
 
 struct vtmmio_place {
 	u_long	size;
@@ -39,7 +42,10 @@ struct vtmmio_place {
 	int	unit;		/* -1: any */
 };
 
-/* A number, and what follows it: sep, or the end of the string if that is 0.  NULL: something else. */
+/*
+ * A number, and what follows it: sep, or the end of the string if that is 0.
+ * NULL: something else.
+ */
 static const char *
 vtmmio_number(const char *text, char sep, u_long *value)
 {
@@ -100,9 +106,11 @@ vtmmio_is_known(device_t parent, u_long address)
 	if (device_get_children(parent, &children, &n) != 0)
 		return (false);
 	for (i = 0; i < n; i++) {
-		if (strcmp(device_get_name(children[i]) != NULL ? device_get_name(children[i]) : "",
+		if (strcmp(device_get_name(children[i]) != NULL ?
+		    device_get_name(children[i]) : "",
 		    vtmmio_driver.name) == 0 &&
-		    bus_get_resource_start(children[i], SYS_RES_MEMORY, 0) == address)
+		    bus_get_resource_start(children[i], SYS_RES_MEMORY,
+		    0) == address)
 			known = true;
 	}
 	free(children, M_TEMP);
@@ -117,18 +125,21 @@ vtmmio_add(device_t parent, const char *name, const char *text)
 	int error;
 
 	if (!vtmmio_parse(text, &place)) {
-		printf("%s=%s: expected SIZE@ADDRESS:IRQ[:ID], of %u bytes or more\n", name, text,
-		    VIRTIO_MMIO_CONFIG);
+		printf(
+		    "%s=%s: expected SIZE@ADDRESS:IRQ[:ID], of %u bytes or more\n",
+		    name, text, VIRTIO_MMIO_CONFIG);
 		return;
 	}
 	if (vtmmio_is_known(parent, place.address))
 		return;
 	child = BUS_ADD_CHILD(parent, 0, vtmmio_driver.name, place.unit);
 	if (child == NULL) {
-		printf("%s=%s: no device of this number can be added\n", name, text);
+		printf("%s=%s: no device of this number can be added\n", name,
+		    text);
 		return;
 	}
-	error = bus_set_resource(child, SYS_RES_MEMORY, 0, place.address, place.size);
+	error = bus_set_resource(child, SYS_RES_MEMORY, 0, place.address,
+	    place.size);
 	if (error == 0)
 		error = bus_set_resource(child, SYS_RES_IRQ, 0, place.irq, 1);
 	if (error != 0) {
@@ -158,7 +169,8 @@ static uint32_t
 vtmmio_cmdline_type(device_t dev)
 {
 
-	if (device_get_name(dev) == NULL || strcmp(device_get_name(dev), vtmmio_driver.name) != 0)
+	if (device_get_name(dev) == NULL ||
+	    strcmp(device_get_name(dev), vtmmio_driver.name) != 0)
 		return (0);
 	return (vtmmio_type(dev));
 }
@@ -177,8 +189,8 @@ static device_method_t vtmmio_cmdline_methods[] = {
 	DEVMETHOD_END
 };
 
-DEFINE_CLASS_1(vtmmio, vtmmio_cmdline_driver, vtmmio_cmdline_methods, sizeof(struct vtmmio_softc),
-    vtmmio_driver);
+DEFINE_CLASS_1(vtmmio, vtmmio_cmdline_driver, vtmmio_cmdline_methods,
+    sizeof(struct vtmmio_softc), vtmmio_driver);
 static struct virtio_transport vtmmio_cmdline_transport =
     VTMMIO_TRANSPORT("nexus", vtmmio_cmdline_driver, vtmmio_cmdline_type, true);
 

@@ -5,8 +5,8 @@
  */
 
 /*
- * Virtio devices of a device tree (VirtIO 1.3, 4.2.1): nodes compatible with "virtio,mmio", with a reg
- * and an interrupts property.
+ * Virtio devices of a device tree (VirtIO 1.3, 4.2.1): nodes compatible with
+ * "virtio,mmio", with a reg and an interrupts property.
  */
 
 #include <sys/param.h>
@@ -46,7 +46,8 @@ static int
 vtmmio_fdt_probe(device_t dev)
 {
 
-	return (vtmmio_fdt_match(dev) ? vtmmio_probe(&vtmmio_simplebus_transport, dev) : ENXIO);
+	return (vtmmio_fdt_match(dev) ?
+	    vtmmio_probe(&vtmmio_simplebus_transport, dev) : ENXIO);
 }
 
 static device_method_t vtmmio_fdt_methods[] = {
@@ -55,8 +56,8 @@ static device_method_t vtmmio_fdt_methods[] = {
 	DEVMETHOD_END
 };
 
-DEFINE_CLASS_1(vtmmio, vtmmio_fdt_driver, vtmmio_fdt_methods, sizeof(struct vtmmio_softc),
-    vtmmio_driver);
+DEFINE_CLASS_1(vtmmio, vtmmio_fdt_driver, vtmmio_fdt_methods,
+    sizeof(struct vtmmio_softc), vtmmio_driver);
 static struct virtio_transport vtmmio_simplebus_transport =
     VTMMIO_TRANSPORT("simplebus", vtmmio_fdt_driver, vtmmio_fdt_type, false);
 static struct virtio_transport vtmmio_ofwbus_transport =

@@ -7,24 +7,27 @@
 /*
  * vtnet(4): the virtio network device (VirtIO 1.3, 5.1).
  *
- * This file is the protocol: configuration, queues, and the header that stands before each packet.
- * Packets and the interface are pv_net's; if_vtnet_features.c has the features, and
- * if_vtnet_ctrl.c the control queue.
+ * This file is the protocol: configuration, queues, and the header that stands
+ * before each packet.  Packets and the interface are pv_net's;
+ * if_vtnet_features.c has the features, and if_vtnet_ctrl.c the control queue.
  *
- * Header.  10 bytes, or 12 with num_buffers (VERSION_1, or MRG_RXBUF), or 20 with the hash of the
- * packet's flow (HASH_REPORT).  A legacy device without ANY_LAYOUT requires a descriptor of its own
- * for it (2.7.4.3, 5.1.6.1); all others take header and frame from one.
+ * Header.  10 bytes, or 12 with num_buffers (VERSION_1, or MRG_RXBUF), or 20
+ * with the hash of the packet's flow (HASH_REPORT).  A legacy device without
+ * ANY_LAYOUT requires a descriptor of its own for it (2.7.4.3, 5.1.6.1); all
+ * others take header and frame from one.
  *
- *	MRG_RXBUF      a received frame spans num_buffers buffers; only the first has a header
- *	otherwise      a buffer holds the longest frame; GSO packets are received if the ring has
- *		       room for some such buffers (vtnet_small_rings())
+ *	MRG_RXBUF      a received frame spans num_buffers buffers; only the
+ *		       first has a header
+ *	otherwise      a buffer holds the longest frame; GSO packets are
+ *		       received if the ring has room for some such buffers
+ *		       (vtnet_small_rings())
  *
- * Trust.  A received header is copied once and checked: its values here, and against the frame by
- * pv_net.  num_buffers is from 1 to the size of the ring.
+ * Trust.  A received header is copied once and checked: its values here, and
+ * against the frame by pv_net.  num_buffers is from 1 to the size of the ring.
  *
- * Locking.  pno_decap and pno_encap run under their queue's lock, and vtr_left belongs to
- * that of the receive queue.  Everything else is called under pv_net's configuration lock, or
- * while attaching and detaching.
+ * Locking.  pno_decap and pno_encap run under their queue's lock, and vtr_left
+ * belongs to that of the receive queue.  Everything else is called under
+ * pv_net's configuration lock, or while attaching and detaching.
  */
 
 #include <sys/param.h>
@@ -49,14 +52,22 @@
 #include <dev/virtio/network/virtio_net.h>
 #include <dev/virtio/network/if_vtnetvar.h>
 
-/* A packet of 64 KB is 17 pages; twice that, for segments that cross a page, and the header. */
+/*
+ * A packet of 64 KB is 17 pages; twice that, for segments that cross a page,
+ * and the header.
+ */
 #define	VTNET_TX_SEGS		36
 
-/* Bigger rings only hold memory; in smaller ones a frame of 64 KB may not fit. */
+/*
+ * Bigger rings only hold memory; in smaller ones a frame of 64 KB may not fit.
+ */
 #define	VTNET_MAX_RING		1024
 #define	VTNET_MIN_RING		64
 
-/* The longest frame that one buffer holds, when frames can't span buffers, and there is no GSO. */
+/*
+ * The longest frame that one buffer holds, when frames can't span buffers, and
+ * there is no GSO.
+ */
 #define	VTNET_MAX_MTU_UNMERGED	9216
 #define	VTNET_MAX_MTU		65535
 
@@ -71,12 +82,14 @@ vtnet_read_lladdr(struct vtnet_softc *sc, uint8_t *lladdr)
 		lladdr[0] = (lladdr[0] & ~0x01) | 0x02;
 		return (0);
 	}
-	error = virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config, mac), lladdr,
-	    ETHER_ADDR_LEN);
-	if (error == 0 && (ETHER_IS_ZERO(lladdr) || ETHER_IS_MULTICAST(lladdr))) {
-		device_printf(sc->vtn_dev, "the device's Ethernet address %6D is %s: not "
-		    "attached; give the device another one\n", lladdr, ":",
-		    ETHER_IS_ZERO(lladdr) ? "all zero" : "multicast");
+	error = virtio_read_config(sc->vtn_dev,
+	    offsetof(struct virtio_net_config, mac), lladdr, ETHER_ADDR_LEN);
+	if (error == 0 &&
+	    (ETHER_IS_ZERO(lladdr) || ETHER_IS_MULTICAST(lladdr))) {
+		device_printf(sc->vtn_dev,
+		    "the device's Ethernet address %6D is %s: not "
+		    "attached; give the device another one\n", lladdr,
+		    ":", ETHER_IS_ZERO(lladdr) ? "all zero" : "multicast");
 		error = EINVAL;
 	}
 	return (error);
@@ -128,11 +141,12 @@ vtnet_read_params(struct vtnet_softc *sc, struct pv_net_params *params)
 	params->pnp_vlan_filter = vtnet_has(sc, VIRTIO_NET_F_CTRL_VLAN);
 	params->pnp_promisc = vtnet_has(sc, VIRTIO_NET_F_CTRL_RX);
 	params->pnp_hdrlen = sc->vtn_hdrlen;
-	params->pnp_hdr_apart = !sc->vtn_modern && !vtnet_has(sc, VIRTIO_F_ANY_LAYOUT);
+	params->pnp_hdr_apart = !sc->vtn_modern &&
+	    !vtnet_has(sc, VIRTIO_F_ANY_LAYOUT);
 	params->pnp_merge = vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF);
 	params->pnp_offloads = vtnet_offloads(sc);
-	params->pnp_max_mtu = params->pnp_merge ||
-	    (params->pnp_offloads & PV_NET_RX_GSO) != 0 ? VTNET_MAX_MTU : VTNET_MAX_MTU_UNMERGED;
+	params->pnp_max_mtu = params->pnp_merge || (params->pnp_offloads &
+	    PV_NET_RX_GSO) != 0 ? VTNET_MAX_MTU : VTNET_MAX_MTU_UNMERGED;
 	if (mtu != 0)
 		params->pnp_max_mtu = MIN(params->pnp_max_mtu, mtu);
 	params->pnp_mtu = vtnet_tunable(sc, VTNET_DEVICE_MTU) != 0 && mtu != 0 ?
@@ -176,10 +190,14 @@ vtnet_encap(void *softc, int pair __unused, struct pv_net_txhdr *hdrs, int n)
 			hdr.hdr_len = vtnet_16(sc, o->po_hdr_len);
 			hdr.gso_size = vtnet_16(sc, o->po_gso_size);
 		}
-		/* num_buffers, and what comes behind, is 0 in what we send (5.1.6.2.1). */
+		/*
+		 * num_buffers, and what comes behind, is 0 in what we send
+		 * (5.1.6.2.1).
+		 */
 		if (sc->vtn_hdrlen > VIRTIO_NET_HDR_LEN)
 			memset(hdrs[i].pth_hdr, 0, VIRTIO_NET_HDR_LEN_HASH);
-		memcpy(hdrs[i].pth_hdr, &hdr, sc->vtn_hdrlen == VIRTIO_NET_HDR_LEN_LEGACY ?
+		memcpy(hdrs[i].pth_hdr, &hdr,
+		    sc->vtn_hdrlen == VIRTIO_NET_HDR_LEN_LEGACY ?
 		    VIRTIO_NET_HDR_LEN_LEGACY : VIRTIO_NET_HDR_LEN);
 	}
 }
@@ -227,8 +245,8 @@ vtnet_decap_gso(uint8_t type)
 }
 
 static void
-vtnet_decap_offload(const struct vtnet_softc *sc, const struct virtio_net_hdr *hdr,
-    struct pv_net_offload *o)
+vtnet_decap_offload(const struct vtnet_softc *sc,
+    const struct virtio_net_hdr *hdr, struct pv_net_offload *o)
 {
 	/* Other bits are to be ignored (5.1.6.4.2). */
 	if ((hdr->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) != 0)
@@ -245,7 +263,8 @@ vtnet_decap_offload(const struct vtnet_softc *sc, const struct virtio_net_hdr *h
 
 /* The hash of the flow, and its type. */
 static void
-vtnet_decap_hash(const struct virtio_net_hdr_hash *hdr, struct pv_net_rxhdr *out)
+vtnet_decap_hash(const struct virtio_net_hdr_hash *hdr,
+    struct pv_net_rxhdr *out)
 {
 	static const uint8_t types[] = {
 		[VIRTIO_NET_HASH_REPORT_NONE] = M_HASHTYPE_NONE,
@@ -259,11 +278,15 @@ vtnet_decap_hash(const struct virtio_net_hdr_hash *hdr, struct pv_net_rxhdr *out
 	uint16_t report = le16toh(hdr->hash_report);
 
 	/* A type that was not requested counts as none. */
-	out->prh_hash_type = report < nitems(types) ? types[report] : M_HASHTYPE_NONE;
+	out->prh_hash_type = report < nitems(types) ? types[report] :
+	    M_HASHTYPE_NONE;
 	out->prh_hash = le32toh(hdr->hash_value);
 }
 
-/* The first buffer of a frame, of which the device states that it wrote `len' bytes. */
+/*
+ * The first buffer of a frame, of which the device states that it wrote `len'
+ * bytes.
+ */
 static void
 vtnet_decap_first(struct vtnet_softc *sc, struct vtnet_rxq *rxq, uint32_t len,
     struct pv_net_rxhdr *out)
@@ -298,7 +321,10 @@ vtnet_decap_first(struct vtnet_softc *sc, struct vtnet_rxq *rxq, uint32_t len,
 		rxq->vtr_first = *out;
 }
 
-/* Another buffer of the frame: the metadata in the first one is passed with the last. */
+/*
+ * Another buffer of the frame: the metadata in the first one is passed with the
+ * last.
+ */
 static void
 vtnet_decap_next(struct vtnet_rxq *rxq, uint32_t len, struct pv_net_rxhdr *out)
 {
@@ -313,7 +339,8 @@ vtnet_decap_next(struct vtnet_rxq *rxq, uint32_t len, struct pv_net_rxhdr *out)
 }
 
 static void
-vtnet_decap(void *softc, int pair, const struct pvq_done *done, struct pv_net_rxhdr *hdrs, int n)
+vtnet_decap(void *softc, int pair, const struct pvq_done *done,
+    struct pv_net_rxhdr *hdrs, int n)
 {
 	struct vtnet_softc *sc = softc;
 	struct vtnet_rxq *rxq = &sc->vtn_rxqs[pair];
@@ -330,24 +357,29 @@ vtnet_decap(void *softc, int pair, const struct pvq_done *done, struct pv_net_rx
 	}
 }
 
-/* What most buffers have: a frame as a whole, without GSO and without a hash. */
+/*
+ * What most buffers have: a frame as a whole, without GSO and without a hash.
+ */
 CTASSERT(VIRTIO_NET_HDR_F_NEEDS_CSUM == PV_NET_NEEDS_CSUM);
 CTASSERT(VIRTIO_NET_HDR_F_DATA_VALID == PV_NET_DATA_VALID);
 
 static struct pv_net_plain
-vtnet_decap_plain(void *softc, int pair, const struct pvq_done *done, const void *from)
+vtnet_decap_plain(void *softc, int pair, const struct pvq_done *done,
+    const void *from)
 {
 	struct vtnet_softc *sc = softc;
 	struct pv_net_plain none = { .ppl_len = 0 };
 	uint32_t len = virtqueue_done_len(done);
 	struct virtio_net_hdr hdr;
 
-	if (sc->vtn_hdrlen != VIRTIO_NET_HDR_LEN || sc->vtn_rxqs[pair].vtr_left != 0 ||
+	if (sc->vtn_hdrlen != VIRTIO_NET_HDR_LEN ||
+	    sc->vtn_rxqs[pair].vtr_left != 0 ||
 	    len - VIRTIO_NET_HDR_LEN > UINT16_MAX - VIRTIO_NET_HDR_LEN)
 		return (none);
 	/* Once: the device may still write to it. */
 	memcpy(&hdr, from, sizeof(hdr));
-	if (hdr.gso_type != VIRTIO_NET_HDR_GSO_NONE || vtnet_16(sc, hdr.num_buffers) != 1)
+	if (hdr.gso_type != VIRTIO_NET_HDR_GSO_NONE ||
+	    vtnet_16(sc, hdr.num_buffers) != 1)
 		return (none);
 	return ((struct pv_net_plain){ .ppl_len = len - VIRTIO_NET_HDR_LEN,
 	    .ppl_flags = hdr.flags & (PV_NET_NEEDS_CSUM | PV_NET_DATA_VALID),
@@ -366,7 +398,10 @@ vtnet_stop(void *softc)
 	return (error);
 }
 
-/* Use all pairs that have queues now, if there is memory for their buffers as well. */
+/*
+ * Use all pairs that have queues now, if there is memory for their buffers as
+ * well.
+ */
 static void
 vtnet_use_more(struct vtnet_softc *sc)
 {
@@ -384,7 +419,8 @@ vtnet_use_more(struct vtnet_softc *sc)
 	if (pv_net_set_pairs(sc->vtn_pn, sc->vtn_wanted) != 0)
 		return;
 	sc->vtn_npairs = sc->vtn_wanted;
-	pv_dev_set_short(pv_net_dev(sc->vtn_pn), PV_DEV_QUEUES, sc->vtn_npairs, sc->vtn_wanted);
+	pv_dev_set_short(pv_net_dev(sc->vtn_pn), PV_DEV_QUEUES, sc->vtn_npairs,
+	    sc->vtn_wanted);
 }
 
 static int
@@ -440,7 +476,8 @@ vtnet_set_size(void *softc, int pair, bool tx, u_int size)
 
 	if (size < VTNET_MIN_RING)
 		return (EINVAL);
-	return (virtio_set_queue_size(sc->vtn_dev, vtnet_queue_index(pair, tx), size));
+	return (virtio_set_queue_size(sc->vtn_dev, vtnet_queue_index(pair, tx),
+	    size));
 }
 
 static uint16_t
@@ -448,8 +485,8 @@ vtnet_status(struct vtnet_softc *sc)
 {
 	uint16_t status;
 
-	if (virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config, status), &status,
-	    sizeof(status)) != 0)
+	if (virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config,
+	    status), &status, sizeof(status)) != 0)
 		return (0);
 	return (status);
 }
@@ -473,9 +510,9 @@ vtnet_link_speed(void *softc, bool *full)
 	uint8_t duplex;
 
 	if (!vtnet_has(sc, VIRTIO_NET_F_SPEED_DUPLEX) ||
-	    virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config, speed), &mbps,
-	    sizeof(mbps)) != 0 ||
-	    virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config, duplex), &duplex,
+	    virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config,
+	    speed), &mbps, sizeof(mbps)) != 0 || virtio_read_config(sc->vtn_dev,
+	    offsetof(struct virtio_net_config, duplex), &duplex,
 	    sizeof(duplex)) != 0 || mbps > INT32_MAX)
 		return (0);
 	*full = duplex != VIRTIO_NET_DUPLEX_HALF;
@@ -483,7 +520,8 @@ vtnet_link_speed(void *softc, bool *full)
 }
 
 static void
-vtnet_spec_queue(struct vtnet_softc *sc, struct virtio_queue_spec *spec, int pair, bool tx)
+vtnet_spec_queue(struct vtnet_softc *sc, struct virtio_queue_spec *spec,
+    int pair, bool tx)
 {
 	pv_net_queue(sc->vtn_pn, pair, tx, &spec->vqs_spec);
 	spec->vqs_max_size = VTNET_MAX_RING;
@@ -491,7 +529,10 @@ vtnet_spec_queue(struct vtnet_softc *sc, struct virtio_queue_spec *spec, int pai
 	spec->vqs_flags = tx ? 0 : VIRTQUEUE_STRICT_LENGTHS;
 }
 
-/* Is there memory for the queues of all pairs now?  They are there then, for the next restart. */
+/*
+ * Is there memory for the queues of all pairs now?  They are there then, for
+ * the next restart.
+ */
 static bool
 vtnet_has_more(void *softc)
 {
@@ -501,12 +542,14 @@ vtnet_has_more(void *softc)
 
 	specs = malloc(n * sizeof(*specs), M_VTNET, M_WAITOK | M_ZERO);
 	for (i = 0; i < n; i++)
-		vtnet_spec_queue(sc, &specs[i], i / 2, i % 2 == VIRTIO_NET_Q_TX);
+		vtnet_spec_queue(sc, &specs[i], i / 2,
+		    i % 2 == VIRTIO_NET_Q_TX);
 	error = virtio_spare_queues(sc->vtn_dev, specs, n);
 	free(specs, M_VTNET);
 	/* The device has no such queues. */
 	if (error == ENXIO)
-		pv_dev_set_short(pv_net_dev(sc->vtn_pn), PV_DEV_QUEUES, sc->vtn_npairs, sc->vtn_npairs);
+		pv_dev_set_short(pv_net_dev(sc->vtn_pn), PV_DEV_QUEUES,
+		    sc->vtn_npairs, sc->vtn_npairs);
 	return (error == 0);
 }
 
@@ -544,7 +587,10 @@ vtnet_tell_pairs(struct vtnet_softc *sc)
 	pv_dev_unlock(pvd);
 }
 
-/* The control queue is the last of all that the device has; those of pairs not used are left out. */
+/*
+ * The control queue is the last of all that the device has; those of pairs not
+ * used are left out.
+ */
 static int
 vtnet_alloc_queues(struct vtnet_softc *sc)
 {
@@ -554,7 +600,8 @@ vtnet_alloc_queues(struct vtnet_softc *sc)
 
 	specs = malloc((n + 1) * sizeof(*specs), M_VTNET, M_WAITOK | M_ZERO);
 	for (i = 0; i < 2 * sc->vtn_npairs; i++)
-		vtnet_spec_queue(sc, &specs[i], i / 2, i % 2 == VIRTIO_NET_Q_TX);
+		vtnet_spec_queue(sc, &specs[i], i / 2,
+		    i % 2 == VIRTIO_NET_Q_TX);
 	if (vtnet_has(sc, VIRTIO_NET_F_CTRL_VQ)) {
 		ctrl = &specs[n++].vqs_spec;
 		strlcpy(ctrl->pqs_name, "ctrlq", sizeof(ctrl->pqs_name));
@@ -564,7 +611,8 @@ vtnet_alloc_queues(struct vtnet_softc *sc)
 	} else
 		n = 2 * sc->vtn_npairs;
 	for (;;) {
-		error = virtio_alloc_queues(sc->vtn_dev, specs, n, INTR_TYPE_NET);
+		error = virtio_alloc_queues(sc->vtn_dev, specs, n,
+		    INTR_TYPE_NET);
 		if (error != ENOMEM || sc->vtn_npairs == 1)
 			break;
 		/* With fewer pairs, if there is no memory for all. */
@@ -578,7 +626,8 @@ vtnet_alloc_queues(struct vtnet_softc *sc)
 		return (error);
 	vtnet_tell_pairs(sc);
 	vtnet_ctrl_check(sc);
-	sc->vtn_rxqs = malloc(sc->vtn_wanted * sizeof(*sc->vtn_rxqs), M_VTNET, M_WAITOK | M_ZERO);
+	sc->vtn_rxqs = malloc(sc->vtn_wanted * sizeof(*sc->vtn_rxqs), M_VTNET,
+	    M_WAITOK | M_ZERO);
 	for (i = 0; i < sc->vtn_npairs; i++) {
 		pv_net_queue(sc->vtn_pn, i, false, &queue);
 		sc->vtn_rxqs[i].vtr_pvq = *queue.pqs_pvq;
@@ -590,12 +639,14 @@ static void
 vtnet_sysctl(struct vtnet_softc *sc)
 {
 	struct sysctl_ctx_list *ctx = &sc->vtn_sysctl;
-	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev));
+	struct sysctl_oid_list *top =
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev));
 
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "config_changes", CTLFLAG_RD, &sc->vtn_config_changes,
-	    0, "Times the configuration was looked at for a change");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "needs_resets", CTLFLAG_RD, &sc->vtn_needs_resets, 0,
-	    "Times the device requested a reset");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO,
+	    "config_changes", CTLFLAG_RD, &sc->vtn_config_changes, 0,
+	    "Times the configuration was looked at for a change");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "needs_resets", CTLFLAG_RD,
+	    &sc->vtn_needs_resets, 0, "Times the device requested a reset");
 	vtnet_ctrl_sysctl(sc);
 	vtnet_coal_attach(sc);
 }
@@ -613,7 +664,10 @@ vtnet_teardown(struct vtnet_softc *sc)
 		(void)vtnet_stop(sc);
 		/* FALLTHROUGH */
 	case VTNET_QUEUES:
-		/* Waits for vtnet_config_change(), which may be about to send a command. */
+		/*
+		 * Waits for vtnet_config_change(), which may be about to send a
+		 * command.
+		 */
 		virtio_free_queues(sc->vtn_dev);
 		free(sc->vtn_rxqs, M_VTNET);
 		sc->vtn_rxqs = NULL;
@@ -722,13 +776,14 @@ vtnet_config_change(device_t dev)
 	struct vtnet_softc *sc = device_get_softc(dev);
 
 	sc->vtn_config_changes++;
-	if (vtnet_has(sc, VIRTIO_NET_F_GUEST_ANNOUNCE) &&
-	    (vtnet_status(sc) & VIRTIO_NET_S_ANNOUNCE) != 0 && pv_net_announce(sc->vtn_pn))
+	if (vtnet_has(sc, VIRTIO_NET_F_GUEST_ANNOUNCE) && (vtnet_status(sc) &
+	    VIRTIO_NET_S_ANNOUNCE) != 0 && pv_net_announce(sc->vtn_pn))
 		vtnet_announced(sc);
 	if (virtio_needs_reset(dev)) {
 		if (PV_LOGS(++sc->vtn_needs_resets))
 			device_printf(dev, "the device requests a reset\n");
-		pv_dev_need_reset(pv_net_dev(sc->vtn_pn), PV_DEV_ALL, ETIMEDOUT);
+		pv_dev_need_reset(pv_net_dev(sc->vtn_pn), PV_DEV_ALL,
+		    ETIMEDOUT);
 	}
 	pv_net_link_change(sc->vtn_pn);
 	return (0);

@@ -5,13 +5,14 @@
  */
 
 /*
- * vtnet(4): interrupt coalescing by the device (VirtIO 1.3, 5.1.6.5.10): it interrupts after so many
- * packets or microseconds, whichever is first.
+ * vtnet(4): interrupt coalescing by the device (VirtIO 1.3, 5.1.6.5.10): it
+ * interrupts after so many packets or microseconds, whichever is first.
  *
  *	NOTF_COAL       dev.vtnet.N.coal.rx_*, tx_*: for all queues of a kind
  *	VQ_NOTF_COAL    dev.vtnet.N.coal.rxq0_* ...: for one
  *
- * After a reset the values are set again, in this order; after that of one queue, its own.
+ * After a reset the values are set again, in this order; after that of one
+ * queue, its own.
  *
  * Locking.  pv_net's configuration lock.
  */
@@ -45,15 +46,18 @@ vtnet_coal_tell(const struct vtnet_coal *coal)
 
 	if (coal->vtl_command == VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET) {
 		memcpy(vtnet_ctrl_data(sc), &data, sizeof(data));
-		return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_NOTF_COAL, coal->vtl_command,
-		    sizeof(data)));
+		return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_NOTF_COAL,
+		    coal->vtl_command, sizeof(data)));
 	}
 	memcpy(vtnet_ctrl_data(sc), &data.coal, sizeof(data.coal));
-	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_NOTF_COAL, coal->vtl_command,
-	    sizeof(data.coal)));
+	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_NOTF_COAL,
+	    coal->vtl_command, sizeof(data.coal)));
 }
 
-/* What a device that was reset has for a queue: the values of its kind (5.1.6.5.10). */
+/*
+ * What a device that was reset has for a queue: the values of its kind
+ * (5.1.6.5.10).
+ */
 static const struct vtnet_coal *
 vtnet_coal_kind(const struct vtnet_coal *coal)
 {
@@ -78,7 +82,8 @@ vtnet_coal_again(const struct vtnet_coal *coal)
 {
 	const struct vtnet_coal *kind = vtnet_coal_kind(coal);
 
-	if (coal->vtl_packets != kind->vtl_packets || coal->vtl_usecs != kind->vtl_usecs)
+	if (coal->vtl_packets != kind->vtl_packets ||
+	    coal->vtl_usecs != kind->vtl_usecs)
 		(void)vtnet_coal_tell(coal);
 }
 
@@ -100,7 +105,8 @@ vtnet_coal_restore_queue(struct vtnet_softc *sc, uint16_t vq)
 	int i;
 
 	for (i = 0; i < sc->vtn_ncoals; i++) {
-		if (sc->vtn_coals[i].vtl_command == VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET &&
+		if (sc->vtn_coals[i].vtl_command ==
+		    VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET &&
 		    sc->vtn_coals[i].vtl_vq == vq)
 			vtnet_coal_again(&sc->vtn_coals[i]);
 	}
@@ -114,7 +120,8 @@ vtnet_coal_spread(const struct vtnet_coal *from)
 	bool tx = from->vtl_command == VIRTIO_NET_CTRL_NOTF_COAL_TX_SET;
 	struct vtnet_coal *coal;
 
-	for (coal = sc->vtn_coals; coal < sc->vtn_coals + sc->vtn_ncoals; coal++) {
+	for (coal = sc->vtn_coals; coal < sc->vtn_coals + sc->vtn_ncoals;
+	    coal++) {
 		if (coal->vtl_command != VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET ||
 		    (coal->vtl_vq % 2 == VIRTIO_NET_Q_TX) != tx)
 			continue;
@@ -159,8 +166,8 @@ vtnet_coal_sysctl(SYSCTL_HANDLER_ARGS)
 }
 
 static void
-vtnet_coal_add(struct vtnet_softc *sc, struct sysctl_oid_list *list, const char *prefix,
-    uint8_t command, uint16_t vq)
+vtnet_coal_add(struct vtnet_softc *sc, struct sysctl_oid_list *list,
+    const char *prefix, uint8_t command, uint16_t vq)
 {
 	struct sysctl_ctx_list *ctx = &sc->vtn_coal_sysctl;
 	struct vtnet_coal *coal = &sc->vtn_coals[sc->vtn_ncoals++];
@@ -170,11 +177,13 @@ vtnet_coal_add(struct vtnet_softc *sc, struct sysctl_oid_list *list, const char 
 	coal->vtl_command = command;
 	coal->vtl_vq = vq;
 	snprintf(name, sizeof(name), "%s_usecs", prefix);
-	SYSCTL_ADD_PROC(ctx, list, OID_AUTO, name, CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_MPSAFE,
-	    coal, 0, vtnet_coal_sysctl, "IU", "Microseconds that an interrupt is delayed at most");
+	SYSCTL_ADD_PROC(ctx, list, OID_AUTO, name, CTLTYPE_UINT | CTLFLAG_RW |
+	    CTLFLAG_MPSAFE, coal, 0, vtnet_coal_sysctl, "IU",
+	    "Microseconds that an interrupt is delayed at most");
 	snprintf(name, sizeof(name), "%s_packets", prefix);
-	SYSCTL_ADD_PROC(ctx, list, OID_AUTO, name, CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_MPSAFE,
-	    coal, 1, vtnet_coal_sysctl, "IU", "Packets for one interrupt");
+	SYSCTL_ADD_PROC(ctx, list, OID_AUTO, name,
+	    CTLTYPE_UINT | CTLFLAG_RW | CTLFLAG_MPSAFE, coal, 1,
+	    vtnet_coal_sysctl, "IU", "Packets for one interrupt");
 }
 
 void
@@ -185,23 +194,29 @@ vtnet_coal_attach(struct vtnet_softc *sc)
 	char name[16];
 	int i;
 
-	if ((sc->vtn_features & (VIRTIO_NET_F_NOTF_COAL | VIRTIO_NET_F_VQ_NOTF_COAL)) == 0)
+	if ((sc->vtn_features & (VIRTIO_NET_F_NOTF_COAL |
+	    VIRTIO_NET_F_VQ_NOTF_COAL)) == 0)
 		return;
-	sc->vtn_coals = malloc((2 + 2 * sc->vtn_npairs) * sizeof(*sc->vtn_coals), M_VTNET,
-	    M_WAITOK | M_ZERO);
+	sc->vtn_coals = malloc((2 + 2 * sc->vtn_npairs) *
+	    sizeof(*sc->vtn_coals), M_VTNET, M_WAITOK | M_ZERO);
 	sysctl_ctx_init(&sc->vtn_coal_sysctl);
 	node = SYSCTL_ADD_NODE(&sc->vtn_coal_sysctl,
-	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev)), OID_AUTO, "coal",
-	    CTLFLAG_RD | CTLFLAG_MPSAFE, 0, "Interrupt coalescing by the device");
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev)), OID_AUTO,
+	    "coal", CTLFLAG_RD | CTLFLAG_MPSAFE, 0,
+	    "Interrupt coalescing by the device");
 	list = SYSCTL_CHILDREN(node);
 	if (vtnet_has(sc, VIRTIO_NET_F_NOTF_COAL)) {
-		vtnet_coal_add(sc, list, "rx", VIRTIO_NET_CTRL_NOTF_COAL_RX_SET, 0);
-		vtnet_coal_add(sc, list, "tx", VIRTIO_NET_CTRL_NOTF_COAL_TX_SET, 0);
+		vtnet_coal_add(sc, list, "rx", VIRTIO_NET_CTRL_NOTF_COAL_RX_SET,
+		    0);
+		vtnet_coal_add(sc, list, "tx", VIRTIO_NET_CTRL_NOTF_COAL_TX_SET,
+		    0);
 	}
-	for (i = 0; i < 2 * sc->vtn_npairs && vtnet_has(sc, VIRTIO_NET_F_VQ_NOTF_COAL); i++) {
-		snprintf(name, sizeof(name), "%s%d", i % 2 == VIRTIO_NET_Q_TX ? "txq" : "rxq",
-		    i / 2);
-		vtnet_coal_add(sc, list, name, VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET, i);
+	for (i = 0; i < 2 * sc->vtn_npairs &&
+	    vtnet_has(sc, VIRTIO_NET_F_VQ_NOTF_COAL); i++) {
+		snprintf(name, sizeof(name),
+		    "%s%d", i % 2 == VIRTIO_NET_Q_TX ? "txq" : "rxq", i / 2);
+		vtnet_coal_add(sc, list, name, VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET,
+		    i);
 	}
 }
 

@@ -5,15 +5,17 @@
  */
 
 /*
- * vtnet(4): the control queue (VirtIO 1.3, 5.1.6.5) and its commands: receive filter, Ethernet
- * address, VLAN tags, offloads, and the acknowledgment of an announcement.
+ * vtnet(4): the control queue (VirtIO 1.3, 5.1.6.5) and its commands: receive
+ * filter, Ethernet address, VLAN tags, offloads, and the acknowledgment of an
+ * announcement.
  *
- * A command is three pieces of one page of memory that the device sees: class and command, data, and
- * the byte of the device's answer.  There is one at a time.  The driver waits for the answer: first in
- * a loop, since most devices answer at once, then sleeping.  A device that does not answer within
- * three seconds gets no other command before it is reset, since the page is its own until then.  If
- * it does not answer after that reset either, packets flow without control commands: another reset
- * would only interrupt them again.
+ * A command is three pieces of one page of memory that the device sees: class
+ * and command, data, and the byte of the device's answer.  There is one at a
+ * time.  The driver waits for the answer: first in a loop, since most devices
+ * answer at once, then sleeping.  A device that does not answer within three
+ * seconds gets no other command before it is reset, since the page is its own
+ * until then.  If it does not answer after that reset either, packets flow
+ * without control commands: another reset would only interrupt them again.
  *
  * Locking.  pv_net's configuration lock is held by all callers.
  */
@@ -37,14 +39,17 @@
 #include <dev/virtio/network/virtio_net.h>
 #include <dev/virtio/network/if_vtnetvar.h>
 
-#define	VTNET_CTRL_SPINS	1000			/* of a microsecond each */
+#define	VTNET_CTRL_SPINS	1000		/* of a microsecond each */
 #define	VTNET_CTRL_TIMEOUT	(3 * SBT_1S)
 #define	VTNET_CTRL_PAUSE	SBT_1MS
 
 /* No valid answer: shows whether the device has written one. */
 #define	VTNET_CTRL_NO_ACK	0xff
 
-/* Addresses of each kind in the device's filter; with more, it receives all of that kind. */
+/*
+ * Addresses of each kind in the device's filter; with more, it receives all of
+ * that kind.
+ */
 #define	VTNET_MAX_HOSTS		128
 #define	VTNET_MAX_GROUPS	128
 
@@ -58,7 +63,8 @@ vtnet_ctrl_alloc(struct vtnet_softc *sc)
 
 	if (!vtnet_has(sc, VIRTIO_NET_F_CTRL_VQ))
 		return (0);
-	error = pv_dma_alloc(&ctrl->vtc_dma, bus_get_dma_tag(sc->vtn_dev), PAGE_SIZE, PAGE_SIZE);
+	error = pv_dma_alloc(&ctrl->vtc_dma, bus_get_dma_tag(sc->vtn_dev),
+	    PAGE_SIZE, PAGE_SIZE);
 	ctrl->vtc_mem = ctrl->vtc_dma.pdm_mem;
 	return (error);
 }
@@ -75,8 +81,9 @@ vtnet_ctrl_free(struct vtnet_softc *sc)
 }
 
 /*
- * The device was reset: the page is ours again.  If the device did not confirm that, and has a command,
- * it may still write its answer: the page is leaked, as the rings are.
+ * The device was reset: the page is ours again.  If the device did not confirm
+ * that, and has a command, it may still write its answer: the page is leaked,
+ * as the rings are.
  */
 void
 vtnet_ctrl_drain(struct vtnet_softc *sc, bool stopped)
@@ -123,11 +130,13 @@ vtnet_ctrl_silent(struct vtnet_softc *sc, uint8_t class, uint8_t command)
 	ctrl->vtc_dead = true;
 	ctrl->vtc_timeouts++;
 	if (PV_LOGS(ctrl->vtc_timeouts))
-		device_printf(sc->vtn_dev, "the device does not answer control command %u/%u: "
-		    "%s\n", class, command, ctrl->vtc_hopeless ? "going on without" :
-		    "it will be reset");
+		device_printf(sc->vtn_dev,
+		    "the device does not answer control command %u/%u: " "%s\n",
+		    class, command, ctrl->vtc_hopeless ? "going on without"
+		    : "it will be reset");
 	if (!ctrl->vtc_hopeless)
-		pv_dev_need_reset(pv_net_dev(sc->vtn_pn), PV_DEV_ALL, ETIMEDOUT);
+		pv_dev_need_reset(pv_net_dev(sc->vtn_pn), PV_DEV_ALL,
+		    ETIMEDOUT);
 	ctrl->vtc_hopeless = true;
 }
 
@@ -136,12 +145,14 @@ vtnet_ctrl_post(struct vtnet_softc *sc, size_t len)
 {
 	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
 	bus_dma_segment_t segs[VTNET_CTRL_SEGS] = {
-		{ ctrl->vtc_dma.pdm_addr + VTNET_CTRL_HDR, sizeof(struct virtio_net_ctrl) },
+		{ ctrl->vtc_dma.pdm_addr + VTNET_CTRL_HDR,
+		    sizeof(struct virtio_net_ctrl) },
 		{ ctrl->vtc_dma.pdm_addr + VTNET_CTRL_DATA, len },
 		{ ctrl->vtc_dma.pdm_addr + VTNET_CTRL_ACK, 1 },
 	};
 	struct pvq_chain chain = {
-		.pc_segs = segs, .pc_nread = 2, .pc_nwrite = 1, .pc_cookie = ctrl
+		.pc_segs = segs, .pc_nread = 2, .pc_nwrite = 1,
+		    .pc_cookie = ctrl
 	};
 
 	if (len == 0) {
@@ -157,10 +168,12 @@ vtnet_ctrl_check(struct vtnet_softc *sc)
 {
 	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
 
-	if (ctrl->vtc_pvq == NULL || ctrl->vtc_pvq->q_max_segs >= VTNET_CTRL_SEGS)
+	if (ctrl->vtc_pvq == NULL ||
+	    ctrl->vtc_pvq->q_max_segs >= VTNET_CTRL_SEGS)
 		return;
 	ctrl->vtc_short = true;
-	device_printf(sc->vtn_dev, "the control queue holds %u descriptors, and a command is %u: "
+	device_printf(sc->vtn_dev,
+	    "the control queue holds %u descriptors, and a command is %u: "
 	    "going on without\n", ctrl->vtc_pvq->q_size, VTNET_CTRL_SEGS);
 }
 
@@ -172,11 +185,13 @@ vtnet_ctrl_data(struct vtnet_softc *sc)
 }
 
 /*
- * Send the device a command, whose `len' bytes of data are in the page already.  Returns 0; EIO if
- * the device refused; ETIMEDOUT if it never answered; ENXIO if there is no working control queue.
+ * Send the device a command, whose `len' bytes of data are in the page already.
+ * Returns 0; EIO if the device refused; ETIMEDOUT if it never answered; ENXIO
+ * if there is no working control queue.
  */
 int
-vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_t len)
+vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command,
+    size_t len)
 {
 	struct vtnet_ctrl *ctrl = &sc->vtn_ctrl;
 	struct virtio_net_ctrl *hdr;
@@ -200,7 +215,8 @@ vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_
 	ctrl->vtc_hopeless = false;
 	/* The byte of the answer counts, whatever the used length. */
 	ctrl->vtc_lengths = virtqueue_invalid_lengths(ctrl->vtc_pvq);
-	pv_dma_sync(&ctrl->vtc_dma, BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
+	pv_dma_sync(&ctrl->vtc_dma,
+	    BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE);
 	if (ctrl->vtc_mem[VTNET_CTRL_ACK] == VIRTIO_NET_OK)
 		return (0);
 	ctrl->vtc_errors++;
@@ -214,9 +230,13 @@ vtnet_ctrl_switch(struct vtnet_softc *sc, uint8_t command, bool on)
 	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_RX, command, 1));
 }
 
-/* One of several switches, none of which depends on another: of their errors the first is kept. */
+/*
+ * One of several switches, none of which depends on another: of their errors
+ * the first is kept.
+ */
 static void
-vtnet_ctrl_switch_too(struct vtnet_softc *sc, uint8_t command, bool on, int *error)
+vtnet_ctrl_switch_too(struct vtnet_softc *sc, uint8_t command, bool on,
+    int *error)
 {
 	int refused;
 
@@ -228,9 +248,13 @@ vtnet_ctrl_switch_too(struct vtnet_softc *sc, uint8_t command, bool on, int *err
 		*error = refused;
 }
 
-/* Append a list of the filter's table, a 32-bit count and its addresses, at `len'. */
+/*
+ * Append a list of the filter's table, a 32-bit count and its addresses, at
+ * `len'.
+ */
 static size_t
-vtnet_ctrl_list(struct vtnet_softc *sc, size_t len, const uint8_t (*addrs)[ETHER_ADDR_LEN], u_int n)
+vtnet_ctrl_list(struct vtnet_softc *sc, size_t len,
+    const uint8_t (*addrs)[ETHER_ADDR_LEN], u_int n)
 {
 	uint8_t *data = vtnet_ctrl_data(sc);
 	uint32_t count = vtnet_32(sc, n);
@@ -241,29 +265,35 @@ vtnet_ctrl_list(struct vtnet_softc *sc, size_t len, const uint8_t (*addrs)[ETHER
 	return (len + sizeof(count) + n * ETHER_ADDR_LEN);
 }
 
-/* The filter's table is two lists: unicast addresses beside our own, and multicast (5.1.6.5.2). */
+/*
+ * The filter's table is two lists: unicast addresses beside our own, and
+ * multicast (5.1.6.5.2).
+ */
 static int
-vtnet_ctrl_table(struct vtnet_softc *sc, const struct pv_net_filter *filter, u_int nhosts,
-    u_int ngroups)
+vtnet_ctrl_table(struct vtnet_softc *sc, const struct pv_net_filter *filter,
+    u_int nhosts, u_int ngroups)
 {
 	size_t len;
 
-	_Static_assert(2 * sizeof(uint32_t) + (VTNET_MAX_HOSTS + VTNET_MAX_GROUPS) * ETHER_ADDR_LEN <=
-	    VTNET_CTRL_DATA_MAX, "the filter's table does not fit");
+	_Static_assert(2 * sizeof(uint32_t) + (VTNET_MAX_HOSTS +
+	    VTNET_MAX_GROUPS) * ETHER_ADDR_LEN <= VTNET_CTRL_DATA_MAX,
+	    "the filter's table does not fit");
 	len = vtnet_ctrl_list(sc, 0, filter->pf_hosts, nhosts);
 	len = vtnet_ctrl_list(sc, len, filter->pf_groups, ngroups);
-	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MAC, VIRTIO_NET_CTRL_MAC_TABLE_SET, len));
+	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MAC,
+	    VIRTIO_NET_CTRL_MAC_TABLE_SET, len));
 }
 
 /*
- * Without CTRL_RX a device has no filter to set: it accepts everything, and ether_input() drops what is
- * not for us.
+ * Without CTRL_RX a device has no filter to set: it accepts everything, and
+ * ether_input() drops what is not for us.
  */
 int
 vtnet_set_filter(void *softc, const struct pv_net_filter *filter)
 {
 	struct vtnet_softc *sc = softc;
-	bool extra = vtnet_has(sc, VIRTIO_NET_F_CTRL_RX_EXTRA), allmulti = filter->pf_allmulti;
+	bool extra = vtnet_has(sc, VIRTIO_NET_F_CTRL_RX_EXTRA),
+	    allmulti = filter->pf_allmulti;
 	bool allhosts = filter->pf_allhosts, promisc, refused;
 	u_int ngroups = filter->pf_ngroups, nhosts = filter->pf_nhosts;
 	int error;
@@ -288,26 +318,32 @@ vtnet_set_filter(void *softc, const struct pv_net_filter *filter)
 		error = 0;
 	}
 	promisc = filter->pf_promisc || (allhosts && !extra);
-	/* A device that can't receive all groups has to receive everything: that replaces it. */
-	vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_ALLMULTI, allmulti, &error);
+	/*
+	 * A device that can't receive all groups has to receive everything:
+	 * that replaces it.
+	 */
+	vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_ALLMULTI, allmulti,
+	    &error);
 	refused = error == EIO;
 	if (refused) {
 		promisc = promisc || allmulti;
 		error = 0;
 	}
 	if (extra) {
-		vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_ALLUNI, allhosts, &error);
+		vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_ALLUNI, allhosts,
+		    &error);
 		if (error == EIO) {
 			refused = true;
 			promisc = promisc || allhosts;
 			error = 0;
 		}
-		vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_NOMULTI, ngroups == 0 && !allmulti,
-		    &error);
+		vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_NOMULTI,
+		    ngroups == 0 && !allmulti, &error);
 	}
 	vtnet_ctrl_switch_too(sc, VIRTIO_NET_CTRL_RX_PROMISC, promisc, &error);
 	if (error == EIO || refused)
-		device_printf(sc->vtn_dev, "the device refused to change its receive filter\n");
+		device_printf(sc->vtn_dev,
+		    "the device refused to change its receive filter\n");
 	return (error);
 }
 
@@ -318,19 +354,22 @@ vtnet_set_lladdr(void *softc, const uint8_t *lladdr)
 
 	if (vtnet_has(sc, VIRTIO_NET_F_CTRL_VQ | VIRTIO_NET_F_CTRL_MAC_ADDR)) {
 		memcpy(vtnet_ctrl_data(sc), lladdr, ETHER_ADDR_LEN);
-		return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MAC, VIRTIO_NET_CTRL_MAC_ADDR_SET,
-		    ETHER_ADDR_LEN));
+		return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MAC,
+		    VIRTIO_NET_CTRL_MAC_ADDR_SET, ETHER_ADDR_LEN));
 	}
-	/* Legacy devices have it in their configuration (5.1.4.2); others keep their own. */
+	/*
+	 * Legacy devices have it in their configuration (5.1.4.2); others keep
+	 * their own.
+	 */
 	if (sc->vtn_modern)
 		return (EOPNOTSUPP);
-	return (virtio_write_config(sc->vtn_dev, offsetof(struct virtio_net_config, mac), lladdr,
-	    ETHER_ADDR_LEN));
+	return (virtio_write_config(sc->vtn_dev,
+	    offsetof(struct virtio_net_config, mac), lladdr, ETHER_ADDR_LEN));
 }
 
 /*
- * Which of the receive offloads that were negotiated the device may use from now on (5.1.6.5.6).
- * Frames in flight are not changed.
+ * Which of the receive offloads that were negotiated the device may use from
+ * now on (5.1.6.5.6).  Frames in flight are not changed.
  */
 int
 vtnet_set_offloads(void *softc, u_int offloads)
@@ -343,7 +382,8 @@ vtnet_set_offloads(void *softc, u_int offloads)
 		{ PV_NET_LRO4, VIRTIO_NET_F_GUEST_TSO4 },
 		{ PV_NET_LRO6, VIRTIO_NET_F_GUEST_TSO6 },
 		{ PV_NET_LRO_ECN, VIRTIO_NET_F_GUEST_ECN },
-		{ PV_NET_RX_USO, VIRTIO_NET_F_GUEST_USO4 | VIRTIO_NET_F_GUEST_USO6 },
+		{ PV_NET_RX_USO,
+		    VIRTIO_NET_F_GUEST_USO4 | VIRTIO_NET_F_GUEST_USO6 },
 	};
 	struct vtnet_softc *sc = softc;
 	uint64_t features = 0;
@@ -368,20 +408,21 @@ vtnet_set_vlan(void *softc, uint16_t tag, bool on)
 
 	tag = vtnet_16(sc, tag);
 	memcpy(vtnet_ctrl_data(sc), &tag, sizeof(tag));
-	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_VLAN,
-	    on ? VIRTIO_NET_CTRL_VLAN_ADD : VIRTIO_NET_CTRL_VLAN_DEL, sizeof(tag)));
+	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_VLAN, on ?
+	    VIRTIO_NET_CTRL_VLAN_ADD : VIRTIO_NET_CTRL_VLAN_DEL, sizeof(tag)));
 }
 
 /*
- * Our addresses were announced, as the device requested (5.1.6.5.4).  One that was stopped since then
- * has lost the request.
+ * Our addresses were announced, as the device requested (5.1.6.5.4).  One that
+ * was stopped since then has lost the request.
  */
 void
 vtnet_announced(struct vtnet_softc *sc)
 {
 	if (pv_dev_lock_started(pv_net_dev(sc->vtn_pn)) != 0)
 		return;
-	(void)vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_ANNOUNCE, VIRTIO_NET_CTRL_ANNOUNCE_ACK, 0);
+	(void)vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_ANNOUNCE,
+	    VIRTIO_NET_CTRL_ANNOUNCE_ACK, 0);
 	pv_dev_unlock(pv_net_dev(sc->vtn_pn));
 }
 
@@ -394,20 +435,24 @@ vtnet_ctrl_sysctl(struct vtnet_softc *sc)
 		uint64_t	*counter;
 		const char	*what;
 	} counters[] = {
-		{ "ctrl_commands", &ctrl->vtc_commands, "Control commands sent to the device" },
-		{ "ctrl_errors", &ctrl->vtc_errors, "Control commands that the device refused" },
+		{ "ctrl_commands", &ctrl->vtc_commands,
+		    "Control commands sent to the device" },
+		{ "ctrl_errors", &ctrl->vtc_errors,
+		    "Control commands that the device refused" },
 		{ "ctrl_timeouts", &ctrl->vtc_timeouts,
 		    "Control commands that the device never answered" },
 		{ "ctrl_lengths", &ctrl->vtc_lengths,
 		    "Answers to control commands with an invalid used length" },
 		{ "filter_overflows", &ctrl->vtc_overflows,
-		    "Times there were more addresses than the device's filter takes" },
+		    "Times there were more addresses than the device's filter takes"
+		    },
 	};
 	struct sysctl_oid_list *list;
 	size_t i;
 
 	list = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->vtn_dev));
 	for (i = 0; i < nitems(counters); i++)
-		SYSCTL_ADD_U64(&sc->vtn_sysctl, list, OID_AUTO, counters[i].name, CTLFLAG_RD,
-		    counters[i].counter, 0, counters[i].what);
+		SYSCTL_ADD_U64(&sc->vtn_sysctl, list, OID_AUTO,
+		    counters[i].name, CTLFLAG_RD, counters[i].counter, 0,
+		    counters[i].what);
 }

@@ -5,10 +5,12 @@
  */
 
 /*
- * vtnet(4): which features are negotiated with a device (VirtIO 1.3, 5.1.3): those of a table, without
- * those that tunables disable, and without those that are of no use since another is missing.
+ * vtnet(4): which features are negotiated with a device (VirtIO 1.3, 5.1.3):
+ * those of a table, without those that tunables disable, and without those that
+ * are of no use since another is missing.
  *
- * Gaps.  No HASH_TUNNEL, HOST_USO (the stack has no such packets), RSC_EXT, STANDBY.
+ * Gaps.  No HASH_TUNNEL, HOST_USO (the stack has no such packets), RSC_EXT,
+ * STANDBY.
  */
 
 #include <sys/param.h>
@@ -64,9 +66,10 @@ static const struct virtio_feature vtnet_features[] = {
 /* Fewer buffers that hold a GSO packet are worse than none. */
 #define	VTNET_WHOLE_BUFFERS	8
 
-#define	VTNET_GUEST_GSO	(VIRTIO_NET_F_GUEST_TSO4 | VIRTIO_NET_F_GUEST_TSO6 |		\
-	VIRTIO_NET_F_GUEST_ECN | VIRTIO_NET_F_GUEST_USO4 | VIRTIO_NET_F_GUEST_USO6)
-#define	VTNET_HOST_GSO	(VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 |		\
+#define	VTNET_GUEST_GSO	(VIRTIO_NET_F_GUEST_TSO4 | VIRTIO_NET_F_GUEST_TSO6 | \
+	VIRTIO_NET_F_GUEST_ECN | VIRTIO_NET_F_GUEST_USO4 |		\
+	    VIRTIO_NET_F_GUEST_USO6)
+#define	VTNET_HOST_GSO	(VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 | \
 	VIRTIO_NET_F_HOST_ECN)
 
 /* What is not used with a tunable set, of all devices or of one. */
@@ -74,20 +77,24 @@ static const struct {
 	u_int		tunable;
 	uint64_t	features;
 } vtnet_switches[] = {
-	{ VTNET_CSUM_DISABLE, VIRTIO_NET_F_CSUM | VIRTIO_NET_F_GUEST_CSUM | VTNET_HOST_GSO |
-	    VTNET_GUEST_GSO },
+	{ VTNET_CSUM_DISABLE, VIRTIO_NET_F_CSUM | VIRTIO_NET_F_GUEST_CSUM |
+	    VTNET_HOST_GSO | VTNET_GUEST_GSO },
 	{ VTNET_TSO_DISABLE, VTNET_HOST_GSO },
 	{ VTNET_LRO_DISABLE, VTNET_GUEST_GSO },
 	{ VTNET_MQ_DISABLE, VIRTIO_NET_F_MQ | VIRTIO_NET_F_RSS },
 };
 
-/* A feature is of no use without one of others (5.1.3.1), in each line where it stands. */
+/*
+ * A feature is of no use without one of others (5.1.3.1), in each line where it
+ * stands.
+ */
 static const struct {
 	uint64_t	feature, needs;
 } vtnet_needs[] = {
 	{ VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_CSUM },
 	{ VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_GUEST_CSUM },
-	{ VIRTIO_NET_F_GUEST_ECN, VIRTIO_NET_F_GUEST_TSO4 | VIRTIO_NET_F_GUEST_TSO6 },
+	{ VIRTIO_NET_F_GUEST_ECN,
+	    VIRTIO_NET_F_GUEST_TSO4 | VIRTIO_NET_F_GUEST_TSO6 },
 	/* The stack's capabilities know no difference between these two. */
 	{ VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_GUEST_USO6 },
 	{ VIRTIO_NET_F_GUEST_USO6, VIRTIO_NET_F_GUEST_USO4 },
@@ -95,8 +102,10 @@ static const struct {
 	{ VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, VIRTIO_NET_F_CTRL_VQ },
 	{ VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_CSUM },
 	{ VIRTIO_NET_F_HOST_TSO6, VIRTIO_NET_F_CSUM },
-	{ VIRTIO_NET_F_HOST_ECN, VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 },
-	{ VIRTIO_NET_F_GUEST_HDRLEN, VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 },
+	{ VIRTIO_NET_F_HOST_ECN,
+	    VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 },
+	{ VIRTIO_NET_F_GUEST_HDRLEN,
+	    VIRTIO_NET_F_HOST_TSO4 | VIRTIO_NET_F_HOST_TSO6 },
 	{ VIRTIO_NET_F_CTRL_RX, VIRTIO_NET_F_CTRL_VQ },
 	{ VIRTIO_NET_F_CTRL_MAC_ADDR, VIRTIO_NET_F_CTRL_VQ },
 	{ VIRTIO_NET_F_CTRL_VLAN, VIRTIO_NET_F_CTRL_VQ },
@@ -133,7 +142,10 @@ vtnet_separator(char c)
 	return (c == ',' || c == ' ');
 }
 
-/* The features that a list names; the words that name none are reported in one line. */
+/*
+ * The features that a list names; the words that name none are reported in one
+ * line.
+ */
 static uint64_t
 vtnet_listed(const char *tunable, const char *list, bool quiet)
 {
@@ -143,7 +155,8 @@ vtnet_listed(const char *tunable, const char *list, bool quiet)
 	size_t end = 0, word;
 
 	for (; *list != '\0'; list += word + (list[word] != '\0')) {
-		for (word = 0; list[word] != '\0' && !vtnet_separator(list[word]); word++)
+		for (word = 0;
+		    list[word] != '\0' && !vtnet_separator(list[word]); word++)
 			;
 		for (vf = vtnet_features; vf->vf_mask != 0; vf++) {
 			if (strlen(vf->vf_name) == word &&
@@ -152,11 +165,12 @@ vtnet_listed(const char *tunable, const char *list, bool quiet)
 		}
 		listed |= vf->vf_mask;
 		if (vf->vf_mask == 0 && word > 0 && end < sizeof(unknown))
-			end += snprintf(unknown + end, sizeof(unknown) - end, " %.*s", (int)word,
-			    list);
+			end += snprintf(unknown + end, sizeof(unknown) - end,
+			    " %.*s", (int)word, list);
 	}
 	if (end != 0 && !quiet)
-		printf("%s names unknown features, which are ignored:%s\n", tunable, unknown);
+		printf("%s names unknown features, which are ignored:%s\n",
+		    tunable, unknown);
 	return (listed);
 }
 
@@ -177,7 +191,8 @@ vtnet_unwanted(struct vtnet_softc *sc)
 	uint64_t unwanted;
 	size_t i;
 
-	unwanted = vtnet_listed("hw.vtnet.disable_features", pt->pt_text, pt->pt_reported != 0);
+	unwanted = vtnet_listed("hw.vtnet.disable_features", pt->pt_text,
+	    pt->pt_reported != 0);
 	pt->pt_reported = 1;
 	snprintf(name, sizeof(name), "hw.vtnet.%d.disable_features",
 	    device_get_unit(sc->vtn_dev));
@@ -206,8 +221,8 @@ vtnet_negotiate_without(struct vtnet_softc *sc, uint64_t unwanted)
 }
 
 /*
- * The device's limit for packets, 0 if it has none.  Less than IPv4 requires is an invalid value
- * (5.1.4.1).
+ * The device's limit for packets, 0 if it has none.  Less than IPv4 requires is
+ * an invalid value (5.1.4.1).
  */
 int
 vtnet_read_mtu(struct vtnet_softc *sc, uint16_t *mtu)
@@ -215,14 +230,15 @@ vtnet_read_mtu(struct vtnet_softc *sc, uint16_t *mtu)
 	*mtu = 0;
 	if (!vtnet_has(sc, VIRTIO_NET_F_MTU))
 		return (0);
-	return (virtio_read_config(sc->vtn_dev, offsetof(struct virtio_net_config, mtu), mtu,
-	    sizeof(*mtu)));
+	return (virtio_read_config(sc->vtn_dev,
+	    offsetof(struct virtio_net_config, mtu), mtu, sizeof(*mtu)));
 }
 
 /*
- * Without mergeable buffers, each buffer has to hold a GSO packet (5.1.6.3.1), which makes it a chain
- * of many segments.  Returns the features that let the device send such packets, if a ring is too
- * small: it would have fewer than VTNET_WHOLE_BUFFERS, or not even one.
+ * Without mergeable buffers, each buffer has to hold a GSO packet (5.1.6.3.1),
+ * which makes it a chain of many segments.  Returns the features that let the
+ * device send such packets, if a ring is too small: it would have fewer than
+ * VTNET_WHOLE_BUFFERS, or not even one.
  */
 static uint64_t
 vtnet_small_rings(struct vtnet_softc *sc)
@@ -238,15 +254,16 @@ vtnet_small_rings(struct vtnet_softc *sc)
 	if (vtnet_mq_read(sc) != 0)
 		return (gso);
 	for (i = 0; i < sc->vtn_npairs; i++) {
-		if (virtio_queue_places(sc->vtn_dev, 2 * i + VIRTIO_NET_Q_RX) < need)
+		if (virtio_queue_places(sc->vtn_dev,
+		    2 * i + VIRTIO_NET_Q_RX) < need)
 			return (gso);
 	}
 	return (0);
 }
 
 /*
- * Features, in as many rounds as necessary: some turn out to be of no use only when others are
- * known.
+ * Features, in as many rounds as necessary: some turn out to be of no use only
+ * when others are known.
  */
 int
 vtnet_negotiate(struct vtnet_softc *sc)
@@ -262,12 +279,17 @@ vtnet_negotiate(struct vtnet_softc *sc)
 		if (error != 0)
 			return (error);
 		less = vtnet_useless(sc->vtn_features) | vtnet_mq_invalid(sc);
-		if (vtnet_has(sc, VIRTIO_NET_F_MTU) && mtu < VIRTIO_NET_MIN_MTU) {
-			device_printf(sc->vtn_dev, "the device's MTU of %u is invalid: it is "
+		if (vtnet_has(sc, VIRTIO_NET_F_MTU) &&
+		    mtu < VIRTIO_NET_MIN_MTU) {
+			device_printf(sc->vtn_dev,
+			    "the device's MTU of %u is invalid: it is "
 			    "ignored\n", mtu);
 			less |= VIRTIO_NET_F_MTU;
 		}
-		/* Last, as what else is negotiated decides what queues there are. */
+		/*
+		 * Last, as what else is negotiated decides what queues there
+		 * are.
+		 */
 		if (less == 0)
 			less = vtnet_small_rings(sc);
 		if (less == 0)
@@ -279,7 +301,8 @@ vtnet_negotiate(struct vtnet_softc *sc)
 		sc->vtn_hdrlen = VIRTIO_NET_HDR_LEN_HASH;
 		return (0);
 	}
-	sc->vtn_hdrlen = sc->vtn_modern || vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF) ?
-	    VIRTIO_NET_HDR_LEN : VIRTIO_NET_HDR_LEN_LEGACY;
+	sc->vtn_hdrlen = sc->vtn_modern ||
+	    vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF) ? VIRTIO_NET_HDR_LEN :
+	    VIRTIO_NET_HDR_LEN_LEGACY;
 	return (0);
 }

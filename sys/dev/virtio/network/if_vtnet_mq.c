@@ -5,19 +5,23 @@
  */
 
 /*
- * vtnet(4): several pairs of queues, and hashes of flows (VirtIO 1.3, 5.1.6.5.5 and 5.1.6.5.6).
+ * vtnet(4): several pairs of queues, and hashes of flows (VirtIO 1.3, 5.1.6.5.5
+ * and 5.1.6.5.6).
  *
  *	MQ            the device steers a flow to the pair that sends it
- *	RSS           the device steers by a hash of addresses and ports, and a table that we set
+ *	RSS           the device steers by a hash of addresses and ports, and a
+ *		      table that we set
  *	HASH_REPORT   each packet has its hash in its header
  *
- * The key makes the hash the same for both directions of a flow, as each 16 bits of it are the same;
- * and what is sent with a hash that was reported, in answer or forwarded, takes the pair that the table
- * has for it.  A kernel with options RSS has a key, a table and kinds of hashes of its own, by which it
+ * The key makes the hash the same for both directions of a flow, as each 16
+ * bits of it are the same; and what is sent with a hash that was reported, in
+ * answer or forwarded, takes the pair that the table has for it.  A kernel with
+ * options RSS has a key, a table and kinds of hashes of its own, by which it
  * finds the CPU of a connection: there the device gets those.
  *
- * Trust.  How many pairs there are, the sizes of table and key, and the kinds of hashes are checked
- * while features are negotiated: a device with invalid ones is used without the feature.
+ * Trust.  How many pairs there are, the sizes of table and key, and the kinds
+ * of hashes are checked while features are negotiated: a device with invalid
+ * ones is used without the feature.
  *
  * Locking.  pv_net's configuration lock, or attach.
  */
@@ -44,9 +48,9 @@
 #include <dev/virtio/network/if_vtnetvar.h>
 
 /* Without options RSS: all kinds, and a key. */
-#define	VTNET_HASH_TYPES	(VIRTIO_NET_RSS_HASH_TYPE_IPv4 |		\
-	VIRTIO_NET_RSS_HASH_TYPE_TCPv4 | VIRTIO_NET_RSS_HASH_TYPE_UDPv4 |	\
-	VIRTIO_NET_RSS_HASH_TYPE_IPv6 | VIRTIO_NET_RSS_HASH_TYPE_TCPv6 |	\
+#define	VTNET_HASH_TYPES	(VIRTIO_NET_RSS_HASH_TYPE_IPv4 |	\
+	VIRTIO_NET_RSS_HASH_TYPE_TCPv4 | VIRTIO_NET_RSS_HASH_TYPE_UDPv4 | \
+	VIRTIO_NET_RSS_HASH_TYPE_IPv6 | VIRTIO_NET_RSS_HASH_TYPE_TCPv6 | \
 	VIRTIO_NET_RSS_HASH_TYPE_UDPv6)
 #define	VTNET_RSS_KEY		0x6d5a	/* all of it */
 
@@ -114,8 +118,9 @@ vtnet_table_pair(u_int entry, u_int n)
 }
 #endif /* !RSS */
 
-#define	VTNET_READ(sc, field, to)						\
-	virtio_read_config((sc)->vtn_dev, offsetof(struct virtio_net_config, field), to,	\
+#define	VTNET_READ(sc, field, to)					\
+	virtio_read_config((sc)->vtn_dev,				\
+	    offsetof(struct virtio_net_config, field), to,		\
 	    sizeof(*(to)))
 
 /* The types of hashes; 0: none that is known here. */
@@ -125,7 +130,8 @@ vtnet_hash_types(struct vtnet_softc *sc)
 	uint32_t types;
 	uint8_t key;
 
-	if (VTNET_READ(sc, rss_max_key_size, &key) != 0 || key < VIRTIO_NET_RSS_KEY ||
+	if (VTNET_READ(sc, rss_max_key_size, &key) != 0 ||
+	    key < VIRTIO_NET_RSS_KEY ||
 	    VTNET_READ(sc, supported_hash_types, &types) != 0)
 		return (0);
 	return (types & vtnet_wanted_types());
@@ -141,7 +147,8 @@ vtnet_mq_invalid(struct vtnet_softc *sc)
 
 	if ((sc->vtn_features & multi) != 0 &&
 	    (VTNET_READ(sc, max_virtqueue_pairs, &pairs) != 0 ||
-	    pairs < VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MIN || pairs > VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MAX))
+	    pairs < VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MIN ||
+	    pairs > VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MAX))
 		bad |= multi;
 	if ((sc->vtn_features & hash) != 0 && vtnet_hash_types(sc) == 0)
 		bad |= hash;
@@ -151,7 +158,8 @@ vtnet_mq_invalid(struct vtnet_softc *sc)
 		bad |= VIRTIO_NET_F_RSS;
 	bad &= sc->vtn_features;
 	if (bad != 0)
-		device_printf(sc->vtn_dev, "invalid numbers of queues or hashes: the device is "
+		device_printf(sc->vtn_dev,
+		    "invalid numbers of queues or hashes: the device is "
 		    "used without (features 0x%jx)\n", (uintmax_t)bad);
 	return (bad);
 }
@@ -177,7 +185,10 @@ vtnet_mq_read(struct vtnet_softc *sc)
 	return (0);
 }
 
-/* A key behind the other `len' bytes of a command's data; returns how many there are then. */
+/*
+ * A key behind the other `len' bytes of a command's data; returns how many
+ * there are then.
+ */
 static size_t
 vtnet_put_key(uint8_t *data, size_t len)
 {
@@ -209,17 +220,19 @@ vtnet_set_rss(struct vtnet_softc *sc, int n)
 	for (i = 0; i < VIRTIO_NET_RSS_TABLE; i++)
 		len = vtnet_put_16(data, len, vtnet_table_pair(i, n));
 	len = vtnet_put_16(data, len, n);
-	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MQ, VIRTIO_NET_CTRL_MQ_RSS_CONFIG,
-	    vtnet_put_key(data, len)));
+	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MQ,
+	    VIRTIO_NET_CTRL_MQ_RSS_CONFIG, vtnet_put_key(data, len)));
 }
 
 static int
 vtnet_set_hash(struct vtnet_softc *sc)
 {
-	struct virtio_net_hash_head head = { .hash_types = htole32(vtnet_hash_types(sc)) };
+	struct virtio_net_hash_head head =
+	    { .hash_types = htole32(vtnet_hash_types(sc)) };
 
 	memcpy(vtnet_ctrl_data(sc), &head, sizeof(head));
-	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MQ, VIRTIO_NET_CTRL_MQ_HASH_CONFIG,
+	return (vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MQ,
+	    VIRTIO_NET_CTRL_MQ_HASH_CONFIG,
 	    vtnet_put_key(vtnet_ctrl_data(sc), sizeof(head))));
 }
 
@@ -232,7 +245,8 @@ vtnet_set_pairs(void *softc, int n)
 	if (vtnet_has(sc, VIRTIO_NET_F_RSS))
 		return (vtnet_set_rss(sc, n));
 	if (vtnet_has(sc, VIRTIO_NET_F_MQ)) {
-		(void)vtnet_put_16(vtnet_ctrl_data(sc), 0, vtnet_16(sc, htole16(n)));
+		(void)vtnet_put_16(vtnet_ctrl_data(sc), 0,
+		    vtnet_16(sc, htole16(n)));
 		error = vtnet_ctrl_command(sc, VIRTIO_NET_CTRL_MQ,
 		    VIRTIO_NET_CTRL_MQ_VQ_PAIRS_SET, sizeof(uint16_t));
 	}

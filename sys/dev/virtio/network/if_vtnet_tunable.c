@@ -35,17 +35,19 @@ struct pv_tunable vtnet_tunables[] = {
 	    "Do not receive GSO packets"),
 	[VTNET_MQ_DISABLE] = PV_TUNABLE("mq_disable", 0, 0, 1, PVT_DEVICE,
 	    "Use one pair of queues"),
-	[VTNET_MQ_MAX_PAIRS] = PV_TUNABLE("mq_max_pairs", 0, 0, VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MAX,
-	    PVT_DEVICE, "Pairs of queues at most; 0: as many as there are CPUs"),
+	[VTNET_MQ_MAX_PAIRS] = PV_TUNABLE("mq_max_pairs", 0, 0,
+	    VIRTIO_NET_CTRL_MQ_VQ_PAIRS_MAX, PVT_DEVICE,
+	    "Pairs of queues at most; 0: as many as there are CPUs"),
 	[VTNET_QUEUE_RESET] = PV_TUNABLE("queue_reset", -1, -1, 1, PVT_DEVICE,
 	    "Reset a stuck queue alone; -1: not in QEMU, which aborts if its network back end is full"),
 	[VTNET_DEVICE_MTU] = PV_TUNABLE("device_mtu", 1, 0, 1, PVT_DEVICE,
 	    "Begin with the device's MTU where that is above 1500; 0: with 1500"),
-	[VTNET_DISABLE_FEATURES] = PV_TUNABLE_TEXT("disable_features", vtnet_disable_features,
-	    PVT_DEVICE,
+	[VTNET_DISABLE_FEATURES] = PV_TUNABLE_TEXT("disable_features",
+	    vtnet_disable_features, PVT_DEVICE,
 	    "Names of features not to be used, as in the VirtIO specification, separated by commas"),
 };
-PV_TUNABLES(vtnet_tunables, hw, "vtnet", vtnet_tunables, "VirtIO network devices");
+PV_TUNABLES(vtnet_tunables, hw, "vtnet", vtnet_tunables,
+    "VirtIO network devices");
 
 int
 vtnet_tunable(const struct vtnet_softc *sc, u_int which)

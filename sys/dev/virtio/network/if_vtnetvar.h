@@ -29,24 +29,30 @@ struct vtnet_ctrl {
 	struct pv_dma	 vtc_dma;	/* a page */
 	uint8_t		*vtc_mem;
 	bool		 vtc_dead;	/* a command never completed */
-	bool		 vtc_leaked;	/* the device may still write to the page */
+	bool		 vtc_leaked;	/* the device may still
+					 * write to the page */
 	bool		 vtc_short;	/* the ring can't hold a command */
-	bool		 vtc_hopeless;	/* nor did any since the reset that followed */
+	bool		 vtc_hopeless;	/* nor did any since
+					 * the reset that followed */
 	uint64_t	 vtc_commands;
 	uint64_t	 vtc_errors;	/* refused by the device */
 	uint64_t	 vtc_timeouts;
-	uint64_t	 vtc_lengths;	/* answers with an invalid used length */
+	uint64_t	 vtc_lengths;	/* answers with an invalid
+					 * used length */
 	uint64_t	 vtc_overflows;	/* times the filter was too small */
 };
 
 enum vtnet_level {	/* how far attach came */
-	VTNET_NONE, VTNET_ALLOCATED, VTNET_CTRL, VTNET_QUEUES, VTNET_LIVE, VTNET_ATTACHED
+	VTNET_NONE, VTNET_ALLOCATED, VTNET_CTRL, VTNET_QUEUES, VTNET_LIVE,
+	    VTNET_ATTACHED
 };
 
 struct vtnet_rxq {
 	struct pvq	*vtr_pvq;
-	uint16_t	 vtr_left;	/* buffers that the current frame still has */
-	struct pv_net_rxhdr vtr_first;	/* and its first one, if it has others */
+	uint16_t	 vtr_left;	/* buffers that the current
+					 * frame still has */
+	struct pv_net_rxhdr vtr_first;	/* and its first one,
+					 * if it has others */
 };
 
 /* Interrupt coalescing of a kind of queue, or of one queue. */
@@ -66,7 +72,8 @@ struct vtnet_softc {
 	bool		 vtn_modern;
 	u_int		 vtn_hdrlen;
 	struct pv_net	*vtn_pn;
-	int		 vtn_wanted;	/* pairs to be used, if there is memory for all */
+	int		 vtn_wanted;	/* pairs to be used,
+					 * if there is memory for all */
 	int		 vtn_npairs;	/* pairs of queues that are used */
 	int		 vtn_max_pairs;	/* that the device has */
 	struct vtnet_rxq *vtn_rxqs;
@@ -118,7 +125,8 @@ void	vtnet_ctrl_drain(struct vtnet_softc *sc, bool stopped);
 void	vtnet_ctrl_check(struct vtnet_softc *sc);
 void	vtnet_ctrl_sysctl(struct vtnet_softc *sc);
 void	*vtnet_ctrl_data(struct vtnet_softc *sc);
-int	vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class, uint8_t command, size_t len);
+int	vtnet_ctrl_command(struct vtnet_softc *sc, uint8_t class,
+    uint8_t command, size_t len);
 int	vtnet_set_filter(void *softc, const struct pv_net_filter *filter);
 int	vtnet_set_lladdr(void *softc, const uint8_t *lladdr);
 int	vtnet_set_offloads(void *softc, u_int offloads);

@@ -5,8 +5,8 @@
  */
 
 /*
- * The network device on the wire: VirtIO 1.3, 5.1.  Values are little-endian on a VERSION_1
- * device, and the guest's own on a legacy one.
+ * The network device on the wire: VirtIO 1.3, 5.1.  Values are little-endian on
+ * a VERSION_1 device, and the guest's own on a legacy one.
  */
 
 #ifndef _DEV_VIRTIO_NETWORK_VIRTIO_NET_H_
@@ -56,11 +56,11 @@ struct virtio_net_config {
 	uint16_t	status;				/* F_STATUS */
 	uint16_t	max_virtqueue_pairs;		/* F_MQ or F_RSS */
 	uint16_t	mtu;				/* F_MTU */
-	uint32_t	speed;				/* F_SPEED_DUPLEX, in Mbit/s */
+	uint32_t	speed;			/* F_SPEED_DUPLEX, in Mbit/s */
 	uint8_t		duplex;				/* F_SPEED_DUPLEX */
-	uint8_t		rss_max_key_size;		/* F_RSS or F_HASH_REPORT */
+	uint8_t		rss_max_key_size;	/* F_RSS or F_HASH_REPORT */
 	uint16_t	rss_max_indirection_table_length; /* F_RSS */
-	uint32_t	supported_hash_types;		/* F_RSS or F_HASH_REPORT */
+	uint32_t	supported_hash_types;	/* F_RSS or F_HASH_REPORT */
 } __packed;
 
 #define	VIRTIO_NET_S_LINK_UP		1
@@ -72,7 +72,10 @@ struct virtio_net_config {
 /* A device may not offer less (5.1.4.1). */
 #define	VIRTIO_NET_MIN_MTU		68
 
-/* Queues of the first pair; further pairs follow, then the control queue (5.1.2). */
+/*
+ * Queues of the first pair; further pairs follow, then the control queue
+ * (5.1.2).
+ */
 #define	VIRTIO_NET_Q_RX			0
 #define	VIRTIO_NET_Q_TX			1
 #define	VIRTIO_NET_Q_CTRL		2	/* behind one pair */
@@ -85,11 +88,13 @@ struct virtio_net_hdr {
 	uint16_t	gso_size;
 	uint16_t	csum_start;
 	uint16_t	csum_offset;
-	uint16_t	num_buffers;	/* VERSION_1, or legacy with MRG_RXBUF */
+	uint16_t	num_buffers;	/* VERSION_1, or legacy
+					 * with MRG_RXBUF */
 } __packed;
 
 #define	VIRTIO_NET_HDR_LEN		12
-#define	VIRTIO_NET_HDR_LEN_LEGACY	10	/* without num_buffers (5.1.6.1) */
+#define	VIRTIO_NET_HDR_LEN_LEGACY	10	/* without num_buffers
+						 * (5.1.6.1) */
 
 /* The same with HASH_REPORT (5.1.6.4.3). */
 struct virtio_net_hdr_hash {
@@ -168,17 +173,21 @@ struct virtio_net_ctrl {
 #define	VIRTIO_NET_RSS_HASH_TYPE_UDPv6	(1 << 5)
 
 /*
- * A command's data, which are variable in length: how hashes are computed, for RSS_CONFIG where they
- * go, then the greatest transmit queue (16 bits), then the key, with its length in a byte before it.
+ * A command's data, which are variable in length: how hashes are computed, for
+ * RSS_CONFIG where they go, then the greatest transmit queue (16 bits), then
+ * the key, with its length in a byte before it.
  */
 struct virtio_net_rss_head {
 	uint32_t	hash_types;
-	uint16_t	indirection_table_mask;	/* entries, a power of two, less one */
+	uint16_t	indirection_table_mask;	/* entries, a power
+						 * of two, less one */
 	uint16_t	unclassified_queue;	/* of what has no hash */
 } __packed;
 
-#define	VIRTIO_NET_RSS_KEY		40	/* at least: over IPv6 addresses and ports */
-#define	VIRTIO_NET_RSS_TABLE		128	/* entries that each device takes (5.1.4.1) */
+#define	VIRTIO_NET_RSS_KEY		40	/* at least: over IPv6
+						 * addresses and ports */
+#define	VIRTIO_NET_RSS_TABLE		128	/* entries that each device
+						 * takes (5.1.4.1) */
 
 struct virtio_net_hash_head {
 	uint32_t	hash_types;

@@ -7,22 +7,24 @@
 /*
  * virtio_pci: virtio devices on the PCI bus (VirtIO 1.3, 4.1).
  *
- * One driver for both interfaces that a device can have.  A device with valid modern capabilities is
- * driven as modern (virtio_pci_modern.c), a transitional one without them, or if
- * hw.virtio.pci.force_legacy is set, as legacy (virtio_pci_legacy.c).  This file has what is the same
- * for both: probing, interrupts, reset; BARs are mapped by virtio_pci_bar.c.
+ * One driver for both interfaces that a device can have.  A device with valid
+ * modern capabilities is driven as modern (virtio_pci_modern.c), a transitional
+ * one without them, or if hw.virtio.pci.force_legacy is set, as legacy
+ * (virtio_pci_legacy.c).  This file has what is the same for both: probing,
+ * interrupts, reset; BARs are mapped by virtio_pci_bar.c.
  *
- * Attach raises nothing that vtpci_teardown() does not lower from any point: BARs, doorbells, the
- * child.
+ * Attach raises nothing that vtpci_teardown() does not lower from any point:
+ * BARs, doorbells, the child.
  *
- * A device that was pulled out reads as all ones.  Every wait here is bounded, and vtpci_reset()
- * returns ENXIO if the vendor id reads so, too.
+ * A device that was pulled out reads as all ones.  Every wait here is bounded,
+ * and vtpci_reset() returns ENXIO if the vendor id reads so, too.
  *
- * Locking.  None: newbus serialises attach and detach, virtio.h describes what drivers serialise, and
- * what an interrupt or pvq_kick() uses does not change while they can run.
+ * Locking.  None: newbus serialises attach and detach, virtio.h describes what
+ * drivers serialise, and what an interrupt or pvq_kick() uses does not change
+ * while they can run.
  *
- * Gaps.  Shared memory windows (4.1.4.7) and the window through configuration space (4.1.4.9) have
- * no user here.
+ * Gaps.  Shared memory windows (4.1.4.7) and the window through configuration
+ * space (4.1.4.9) have no user here.
  */
 
 #include <sys/param.h>
@@ -52,7 +54,8 @@ static struct pv_tunable vtpci_tunables[] = {
 	[VTPCI_FORCE_LEGACY] = PV_TUNABLE("force_legacy", 0, 0, 1, 0,
 	    "Drive transitional devices by their legacy interface"),
 };
-PV_TUNABLES(vtpci_tunables, hw, "virtio.pci", vtpci_tunables, "VirtIO devices on PCI");
+PV_TUNABLES(vtpci_tunables, hw, "virtio.pci", vtpci_tunables,
+    "VirtIO devices on PCI");
 
 /* Has the device been pulled out? */
 static bool
@@ -144,7 +147,8 @@ vtpci_read_config(device_t dev, bus_size_t off, int width)
 	struct vtpci_region vr;
 
 	sc->vtp_ops->vo_config(sc, &vr);
-	KASSERT(off + width <= vr.vr_len, ("%s: %ju", __func__, (uintmax_t)off));
+	KASSERT(off + width <= vr.vr_len,
+	    ("%s: %ju", __func__, (uintmax_t)off));
 	if (width == 4)
 		return (bus_read_4(vr.vr_res, vr.vr_off + off));
 	if (width == 2)
@@ -159,7 +163,8 @@ vtpci_write_config(device_t dev, bus_size_t off, uint32_t value, int width)
 	struct vtpci_region vr;
 
 	sc->vtp_ops->vo_config(sc, &vr);
-	KASSERT(off + width <= vr.vr_len, ("%s: %ju", __func__, (uintmax_t)off));
+	KASSERT(off + width <= vr.vr_len,
+	    ("%s: %ju", __func__, (uintmax_t)off));
 	if (width == 4)
 		bus_write_4(vr.vr_res, vr.vr_off + off, value);
 	else if (width == 2)
@@ -212,8 +217,8 @@ vtpci_free_vectors(device_t dev, int n, struct resource **irqs)
 
 	for (i = 0; i < n; i++) {
 		if (irqs[i] != NULL)
-			(void)bus_release_resource(dev, SYS_RES_IRQ, rman_get_rid(irqs[i]),
-			    irqs[i]);
+			(void)bus_release_resource(dev, SYS_RES_IRQ,
+			    rman_get_rid(irqs[i]), irqs[i]);
 	}
 	if (sc->vtp_msix)
 		(void)pci_release_msi(dev);
@@ -226,8 +231,8 @@ vtpci_alloc_vectors(device_t dev, int n, struct resource **irqs)
 	struct vtpci_softc *sc = device_get_softc(dev);
 	int count, i, rid;
 
-	if (vtpci_tunables[VTPCI_DISABLE_MSIX].pt_value != 0 || pci_msix_count(dev) < n ||
-	    !vtpci_map_msix(sc))
+	if (vtpci_tunables[VTPCI_DISABLE_MSIX].pt_value != 0 ||
+	    pci_msix_count(dev) < n || !vtpci_map_msix(sc))
 		return (ENXIO);
 	count = n;
 	if (pci_alloc_msix(dev, &count) != 0)
@@ -235,7 +240,8 @@ vtpci_alloc_vectors(device_t dev, int n, struct resource **irqs)
 	sc->vtp_msix = true;
 	for (i = 0; i < n && count == n; i++) {
 		rid = i + 1;
-		irqs[i] = bus_alloc_resource_any(dev, SYS_RES_IRQ, &rid, RF_ACTIVE);
+		irqs[i] = bus_alloc_resource_any(dev, SYS_RES_IRQ, &rid,
+		    RF_ACTIVE);
 		if (irqs[i] == NULL)
 			break;
 	}
@@ -251,7 +257,8 @@ vtpci_alloc_wired(device_t dev, struct resource **irq)
 {
 	int rid = 0;
 
-	*irq = bus_alloc_resource_any(dev, SYS_RES_IRQ, &rid, RF_ACTIVE | RF_SHAREABLE);
+	*irq = bus_alloc_resource_any(dev, SYS_RES_IRQ, &rid,
+	    RF_ACTIVE | RF_SHAREABLE);
 	return (*irq == NULL ? ENXIO : 0);
 }
 
@@ -261,7 +268,10 @@ vtpci_set_vector(device_t dev, int index, int vector)
 	struct vtpci_softc *sc = device_get_softc(dev);
 	uint16_t v = vector < 0 ? VIRTIO_PCI_NO_VECTOR : vector;
 
-	/* A device that has no room for the mapping returns NO_VECTOR (4.1.5.1.2.2). */
+	/*
+	 * A device that has no room for the mapping returns NO_VECTOR
+	 * (4.1.5.1.2.2).
+	 */
 	return (sc->vtp_ops->vo_set_vector(sc, index, v) == v ? 0 : ENXIO);
 }
 
@@ -278,8 +288,8 @@ static void
 vtpci_name(device_t dev, char *name, size_t size)
 {
 
-	snprintf(name, size, "pci%u:%d:%d:%d", pci_get_domain(dev), pci_get_bus(dev),
-	    pci_get_slot(dev), pci_get_function(dev));
+	snprintf(name, size, "pci%u:%d:%d:%d", pci_get_domain(dev),
+	    pci_get_bus(dev), pci_get_slot(dev), pci_get_function(dev));
 }
 
 static uint32_t
@@ -287,8 +297,8 @@ vtpci_type(device_t dev)
 {
 	uint16_t device = pci_get_device(dev);
 
-	if (pci_get_vendor(dev) != VIRTIO_PCI_VENDOR || device < VIRTIO_PCI_DEVICE_MIN ||
-	    device > VIRTIO_PCI_DEVICE_MAX)
+	if (pci_get_vendor(dev) != VIRTIO_PCI_VENDOR ||
+	    device < VIRTIO_PCI_DEVICE_MIN || device > VIRTIO_PCI_DEVICE_MAX)
 		return (0);
 	return (device < VIRTIO_PCI_DEVICE_MODERN ? pci_get_subdevice(dev) :
 	    device - VIRTIO_PCI_DEVICE_MODERN);
@@ -313,7 +323,8 @@ vtpci_probe(device_t dev)
 {
 	uint32_t type = vtpci_type(dev);
 
-	return (type == 0 ? ENXIO : virtio_bus_probe(&vtpci_transport, dev, type));
+	return (type == 0 ? ENXIO :
+	    virtio_bus_probe(&vtpci_transport, dev, type));
 }
 
 /* Lower what attach raised, from wherever it got to. */
@@ -334,13 +345,15 @@ vtpci_choose(struct vtpci_softc *sc)
 	device_t dev = sc->vtp_bus.vb_dev;
 	int error;
 
-	if (vtpci_tunables[VTPCI_FORCE_LEGACY].pt_value != 0 && vtpci_legacy_attach(sc) == 0)
+	if (vtpci_tunables[VTPCI_FORCE_LEGACY].pt_value != 0 &&
+	    vtpci_legacy_attach(sc) == 0)
 		return (0);
 	error = vtpci_modern_attach(sc);
 	if (error == 0 || vtpci_legacy_attach(sc) == 0)
 		return (0);
 	if (error == ENOENT)
-		device_printf(dev, "neither modern capabilities nor a legacy I/O BAR\n");
+		device_printf(dev,
+		    "neither modern capabilities nor a legacy I/O BAR\n");
 	return (ENXIO);
 }
 
@@ -352,8 +365,12 @@ vtpci_identify(struct vtpci_softc *sc)
 
 	vb->vb_type = vtpci_type(vb->vb_dev);
 	vb->vb_vendor = pci_get_subvendor(vb->vb_dev);
-	/* The subsystem is the environment's (4.1.2), that of a transitional device its type. */
-	vb->vb_qemu = vb->vb_vendor == VIRTIO_PCI_VENDOR && (device < VIRTIO_PCI_DEVICE_MODERN ||
+	/*
+	 * The subsystem is the environment's (4.1.2), that of a transitional
+	 * device its type.
+	 */
+	vb->vb_qemu = vb->vb_vendor == VIRTIO_PCI_VENDOR &&
+	    (device < VIRTIO_PCI_DEVICE_MODERN ||
 	    pci_get_subdevice(vb->vb_dev) == VIRTIO_PCI_SUBDEVICE_QEMU);
 	vb->vb_notify = sc->vtp_ops->vo_notify;
 	vb->vb_notify_arg = sc;
@@ -371,7 +388,8 @@ vtpci_attach(device_t dev)
 		vtpci_identify(sc);
 		if (bootverbose)
 			device_printf(dev, "%s device, type %u (%s)\n",
-			    sc->vtp_bus.vb_modern ? "modern" : "legacy", sc->vtp_bus.vb_type,
+			    sc->vtp_bus.vb_modern ? "modern" : "legacy",
+			    sc->vtp_bus.vb_type,
 			    virtio_type_name(sc->vtp_bus.vb_type));
 		error = virtio_bus_attach(&sc->vtp_bus);
 	}
@@ -431,7 +449,8 @@ static device_method_t vtpci_methods[] = {
 	DEVMETHOD_END
 };
 
-DEFINE_CLASS_1(vtpci, vtpci_driver, vtpci_methods, sizeof(struct vtpci_softc), virtio_bus_driver);
+DEFINE_CLASS_1(vtpci, vtpci_driver, vtpci_methods, sizeof(struct vtpci_softc),
+    virtio_bus_driver);
 
 static const struct vtpci_pnp {
 	uint16_t	vendor;
@@ -454,7 +473,8 @@ static struct virtio_transport vtpci_transport = {
 };
 
 VIRTIO_TRANSPORT_MODULE(vtpci, pci, vtpci_transport);
-MODULE_PNP_INFO("U16:vendor;G16:device;L16:device;", pci, vtpci, vtpci_pnp, nitems(vtpci_pnp));
+MODULE_PNP_INFO("U16:vendor;G16:device;L16:device;", pci, vtpci, vtpci_pnp,
+    nitems(vtpci_pnp));
 MODULE_VERSION(vtpci, 1);
 MODULE_DEPEND(vtpci, pci, 1, 1, 1);
 MODULE_DEPEND(vtpci, pv, 1, 1, 1);

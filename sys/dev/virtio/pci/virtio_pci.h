@@ -5,7 +5,8 @@
  */
 
 /*
- * Registers of virtio over PCI (VirtIO 1.3, 4.1), and what the files of virtio_pci share.
+ * Registers of virtio over PCI (VirtIO 1.3, 4.1), and what the files of
+ * virtio_pci share.
  */
 
 #ifndef _DEV_VIRTIO_PCI_VIRTIO_PCI_H_
@@ -15,10 +16,13 @@
 
 /* Identity (4.1.2). */
 #define	VIRTIO_PCI_VENDOR		0x1af4
-#define	VIRTIO_PCI_DEVICE_MIN		0x1000	/* transitional: the type is the subsystem id */
-#define	VIRTIO_PCI_DEVICE_MODERN	0x1040	/* from here on: plus the type */
+#define	VIRTIO_PCI_DEVICE_MIN		0x1000	/* transitional: the type
+						 * is the subsystem id */
+#define	VIRTIO_PCI_DEVICE_MODERN	0x1040	/* from here on:
+						 * plus the type */
 #define	VIRTIO_PCI_DEVICE_MAX		0x107f
-#define	VIRTIO_PCI_SUBDEVICE_QEMU	0x1100	/* of a modern device of QEMU's */
+#define	VIRTIO_PCI_SUBDEVICE_QEMU	0x1100	/* of a modern
+						 * device of QEMU's */
 
 /* A vendor capability in configuration space (4.1.4). */
 #define	VIRTIO_PCI_CAP_LEN		2
@@ -27,7 +31,8 @@
 #define	VIRTIO_PCI_CAP_OFFSET		8
 #define	VIRTIO_PCI_CAP_LENGTH		12
 #define	VIRTIO_PCI_CAP_SIZE		16
-#define	VIRTIO_PCI_CAP_MULTIPLIER	16	/* of the notification capability */
+#define	VIRTIO_PCI_CAP_MULTIPLIER	16	/* of the notification
+						 * capability */
 #define	VIRTIO_PCI_CAP_NOTIFY_SIZE	20
 
 #define	VIRTIO_PCI_CAP_COMMON_CFG	1
@@ -55,7 +60,8 @@
 #define	VIRTIO_PCI_COMMON_Q_DEVICE	48	/* 64 */
 #define	VIRTIO_PCI_COMMON_Q_NDATA	56	/* 16, with NOTIF_CONFIG_DATA */
 #define	VIRTIO_PCI_COMMON_Q_RESET	58	/* 16, with RING_RESET */
-#define	VIRTIO_PCI_COMMON_SIZE		56	/* the least that a device must have */
+#define	VIRTIO_PCI_COMMON_SIZE		56	/* the least that a device
+						 * must have */
 
 /* The legacy header in I/O BAR 0 (4.1.4.10). */
 #define	VIRTIO_PCI_LEGACY_DF		0	/* 32 */
@@ -66,7 +72,8 @@
 #define	VIRTIO_PCI_LEGACY_Q_NOTIFY	16	/* 16 */
 #define	VIRTIO_PCI_LEGACY_STATUS	18	/* 8 */
 #define	VIRTIO_PCI_LEGACY_ISR		19	/* 8 */
-#define	VIRTIO_PCI_LEGACY_MSIX_CONFIG	20	/* 16, and only while MSI-X is enabled */
+#define	VIRTIO_PCI_LEGACY_MSIX_CONFIG	20	/* 16, and only while
+						 * MSI-X is enabled */
 #define	VIRTIO_PCI_LEGACY_MSIX_QUEUE	22	/* 16 */
 #define	VIRTIO_PCI_LEGACY_CONFIG	20	/* 24 while MSI-X is enabled */
 #define	VIRTIO_PCI_LEGACY_CONFIG_MSIX	24
@@ -86,21 +93,32 @@ struct vtpci_region {
 	bus_size_t	 vr_len;
 };
 
-/* How modern and legacy devices differ.  Semantics are those of virtio_bus_if.m. */
+/*
+ * How modern and legacy devices differ.  Semantics are those of
+ * virtio_bus_if.m.
+ */
 struct vtpci_ops {
 	uint8_t		(*vo_get_status)(struct vtpci_softc *);
 	void		(*vo_set_status)(struct vtpci_softc *, uint8_t);
 	uint64_t	(*vo_get_features)(struct vtpci_softc *);
 	void		(*vo_set_features)(struct vtpci_softc *, uint64_t);
 	/* Where the device's own configuration is now. */
-	void		(*vo_config)(struct vtpci_softc *, struct vtpci_region *);
+	void		(*vo_config)(struct vtpci_softc *,
+	    struct vtpci_region *);
 	uint32_t	(*vo_generation)(struct vtpci_softc *);
 	uint16_t	(*vo_queue_size)(struct vtpci_softc *, uint16_t);
-	int		(*vo_queue_setup)(struct vtpci_softc *, uint16_t, struct pvq *);
-	/* Begin the reset of a queue; is it done?  NULL: there is no such thing. */
+	int		(*vo_queue_setup)(struct vtpci_softc *, uint16_t,
+	    struct pvq *);
+	/*
+	 * Begin the reset of a queue; is it done?
+	 * NULL: there is no such thing.
+	 */
 	void		(*vo_queue_reset)(struct vtpci_softc *, uint16_t);
 	bool		(*vo_queue_is_reset)(struct vtpci_softc *, uint16_t);
-	/* Write a vector and read it back; index VIRTIO_BUS_CONFIG: configuration changes. */
+	/*
+	 * Write a vector and read it back; index VIRTIO_BUS_CONFIG:
+	 * configuration changes.
+	 */
 	uint16_t	(*vo_set_vector)(struct vtpci_softc *, int, uint16_t);
 	uint8_t		(*vo_isr)(struct vtpci_softc *);
 	void		(*vo_notify)(void *, uint16_t, uint16_t);
@@ -109,8 +127,10 @@ struct vtpci_ops {
 /* How a queue is notified (4.1.5.2). */
 struct vtpci_doorbell {
 	bus_size_t	 vdb_off;	/* in vtp_notify.vr_res */
-	uint16_t	 vdb_value;	/* the queue's number, or what the device has for it */
-	bool		 vdb_data;	/* with where the next descriptor goes */
+	uint16_t	 vdb_value;	/* the queue's number, or what the
+					 * device has for it */
+	bool		 vdb_data;	/* with where the next
+					 * descriptor goes */
 };
 
 struct vtpci_softc {
@@ -124,32 +144,38 @@ struct vtpci_softc {
 	struct vtpci_region vtp_notify;
 	struct vtpci_region vtp_isr;
 	struct vtpci_region vtp_device;
-	uint32_t	 vtp_multiplier;	/* of queue_notify_off, in bytes */
+	uint32_t	 vtp_multiplier;	/* of queue_notify_off,
+						 * in bytes */
 	uint16_t	 vtp_nqueues;
 	struct vtpci_doorbell *vtp_doorbells; /* of each queue */
 	/* Legacy. */
-	bus_dma_tag_t	 vtp_ring_dmat;	/* what a page number of 32 bits can reach */
+	bus_dma_tag_t	 vtp_ring_dmat;	/* what a page number
+					 * of 32 bits can reach */
 };
 
 /*
  * Map a BAR, or find it mapped.
  *
- * Returns NULL if the device has no such BAR, or it can't be mapped.  May sleep.
+ * Returns NULL if the device has no such BAR, or it can't be mapped.  May
+ * sleep.
  */
 struct resource *vtpci_map_bar(struct vtpci_softc *sc, int bar);
 void	vtpci_unmap_bars(struct vtpci_softc *sc);
 
 /*
- * Map the BARs of the vector table and of the pending bits, as pci_alloc_msix(9) requires.
+ * Map the BARs of the vector table and of the pending bits, as
+ * pci_alloc_msix(9) requires.
  *
  * Returns false if they can't be mapped.  May sleep.
  */
 bool	vtpci_map_msix(struct vtpci_softc *sc);
 
 /*
- * Try a device as a modern one: find the capabilities, check them, map what they point to.
+ * Try a device as a modern one: find the capabilities, check them, map what
+ * they point to.
  *
- * Returns 0; ENOENT if it has not got them; ENXIO, logged, if they are invalid.  May sleep.
+ * Returns 0; ENOENT if it has not got them; ENXIO, logged, if they are invalid.
+ * May sleep.
  */
 int	vtpci_modern_attach(struct vtpci_softc *sc);
 void	vtpci_modern_detach(struct vtpci_softc *sc);
@@ -157,7 +183,8 @@ void	vtpci_modern_detach(struct vtpci_softc *sc);
 /*
  * Try a device as a legacy one.
  *
- * Returns 0; ENXIO if there is no I/O BAR 0 or it is too short; ENOMEM.  May sleep.
+ * Returns 0; ENXIO if there is no I/O BAR 0 or it is too short; ENOMEM.  May
+ * sleep.
  */
 int	vtpci_legacy_attach(struct vtpci_softc *sc);
 void	vtpci_legacy_detach(struct vtpci_softc *sc);

@@ -5,10 +5,11 @@
  */
 
 /*
- * The BARs of a virtio device: each is mapped once, when the first window in it is looked for, and
- * stays mapped until the device is detached.
+ * The BARs of a virtio device: each is mapped once, when the first window in it
+ * is looked for, and stays mapped until the device is detached.
  *
- * Locking.  None: BARs are mapped while attaching and while interrupts are allocated.
+ * Locking.  None: BARs are mapped while attaching and while interrupts are
+ * allocated.
  */
 
 #include <sys/param.h>
@@ -32,9 +33,10 @@ vtpci_map_bar(struct vtpci_softc *sc, int bar)
 
 	if (sc->vtp_bars[bar] != NULL)
 		return (sc->vtp_bars[bar]);
-	sc->vtp_bar_types[bar] = PCI_BAR_IO(pci_read_config(dev, rid, 4)) ? SYS_RES_IOPORT :
-	    SYS_RES_MEMORY;
-	sc->vtp_bars[bar] = bus_alloc_resource_any(dev, sc->vtp_bar_types[bar], &rid, RF_ACTIVE);
+	sc->vtp_bar_types[bar] = PCI_BAR_IO(pci_read_config(dev, rid, 4)) ?
+	    SYS_RES_IOPORT : SYS_RES_MEMORY;
+	sc->vtp_bars[bar] = bus_alloc_resource_any(dev, sc->vtp_bar_types[bar],
+	    &rid, RF_ACTIVE);
 	return (sc->vtp_bars[bar]);
 }
 
@@ -46,8 +48,8 @@ vtpci_unmap_bars(struct vtpci_softc *sc)
 	for (i = 0; i < VTPCI_NBARS; i++) {
 		if (sc->vtp_bars[i] == NULL)
 			continue;
-		(void)bus_release_resource(sc->vtp_bus.vb_dev, sc->vtp_bar_types[i], PCIR_BAR(i),
-		    sc->vtp_bars[i]);
+		(void)bus_release_resource(sc->vtp_bus.vb_dev,
+		    sc->vtp_bar_types[i], PCIR_BAR(i), sc->vtp_bars[i]);
 		sc->vtp_bars[i] = NULL;
 	}
 }
@@ -60,7 +62,8 @@ vtpci_map_msix(struct vtpci_softc *sc)
 	rids[0] = pci_msix_table_bar(sc->vtp_bus.vb_dev);
 	rids[1] = pci_msix_pba_bar(sc->vtp_bus.vb_dev);
 	for (i = 0; i < 2; i++) {
-		if (rids[i] < PCIR_BAR(0) || rids[i] > PCIR_BAR(VTPCI_NBARS - 1) ||
+		if (rids[i] < PCIR_BAR(0) ||
+		    rids[i] > PCIR_BAR(VTPCI_NBARS - 1) ||
 		    vtpci_map_bar(sc, PCI_RID2BAR(rids[i])) == NULL)
 			return (false);
 	}

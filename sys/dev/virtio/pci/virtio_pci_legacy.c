@@ -5,13 +5,14 @@
  */
 
 /*
- * Legacy virtio over PCI (VirtIO 1.3, 4.1.4.10): one header in I/O BAR 0, and a transitional device's
- * older interface.
+ * Legacy virtio over PCI (VirtIO 1.3, 4.1.4.10): one header in I/O BAR 0, and a
+ * transitional device's older interface.
  *
- * What is different: 32 feature bits and no FEATURES_OK; a queue's size is fixed by the device; its
- * memory is contiguous, on a 4 KiB boundary below 2^44, given by page number; writing the page number
- * enables it, and only 0 or a reset takes it back; the device's own configuration moves by 4 bytes
- * while MSI-X is enabled; it has no generation, and the guest's byte order.
+ * What is different: 32 feature bits and no FEATURES_OK; a queue's size is
+ * fixed by the device; its memory is contiguous, on a 4 KiB boundary below
+ * 2^44, given by page number; writing the page number enables it, and only 0 or
+ * a reset takes it back; the device's own configuration moves by 4 bytes while
+ * MSI-X is enabled; it has no generation, and the guest's byte order.
  *
  * Locking.  As in virtio_pci_modern.c.
  */
@@ -33,7 +34,8 @@
 #include <dev/virtio/pci/virtio_pci.h>
 
 /* The last byte that a page number of 32 bits reaches. */
-#define	VTPCI_LEGACY_MAXADDR	((1ULL << (32 + VIRTIO_PCI_LEGACY_PFN_SHIFT)) - 1)
+#define	VTPCI_LEGACY_MAXADDR						\
+	((1ULL << (32 + VIRTIO_PCI_LEGACY_PFN_SHIFT)) - 1)
 
 static inline struct resource *
 vtpci_header(struct vtpci_softc *sc)
@@ -42,7 +44,10 @@ vtpci_header(struct vtpci_softc *sc)
 	return (sc->vtp_bars[0]);
 }
 
-/* Is MSI-X enabled?  What counts is what the device sees, so it is read from there. */
+/*
+ * Is MSI-X enabled?  What counts is what the device sees, so it is read from
+ * there.
+ */
 static bool
 vtpci_msix_enabled(struct vtpci_softc *sc)
 {
@@ -51,7 +56,8 @@ vtpci_msix_enabled(struct vtpci_softc *sc)
 
 	if (!sc->vtp_msix || pci_find_cap(dev, PCIY_MSIX, &cap) != 0)
 		return (false);
-	return ((pci_read_config(dev, cap + PCIR_MSIX_CTRL, 2) & PCIM_MSIXCTRL_MSIX_ENABLE) != 0);
+	return ((pci_read_config(dev, cap + PCIR_MSIX_CTRL,
+	    2) & PCIM_MSIXCTRL_MSIX_ENABLE) != 0);
 }
 
 static uint8_t
@@ -119,7 +125,8 @@ vtpci_legacy_queue_setup(struct vtpci_softc *sc, uint16_t index, struct pvq *q)
 	if (vtpci_legacy_queue_size(sc, index) != q->q_size)
 		return (ENXIO);
 	bus_write_4(vtpci_header(sc), VIRTIO_PCI_LEGACY_Q_PFN, pfn);
-	return (bus_read_4(vtpci_header(sc), VIRTIO_PCI_LEGACY_Q_PFN) == pfn ? 0 : ENXIO);
+	return (bus_read_4(vtpci_header(sc), VIRTIO_PCI_LEGACY_Q_PFN) == pfn ?
+	    0 : ENXIO);
 }
 
 static uint16_t
@@ -130,7 +137,8 @@ vtpci_legacy_set_vector(struct vtpci_softc *sc, int index, uint16_t vector)
 	if (!vtpci_msix_enabled(sc))
 		return (VIRTIO_PCI_NO_VECTOR);
 	if (index != VIRTIO_BUS_CONFIG) {
-		bus_write_2(vtpci_header(sc), VIRTIO_PCI_LEGACY_Q_SELECT, index);
+		bus_write_2(vtpci_header(sc), VIRTIO_PCI_LEGACY_Q_SELECT,
+		    index);
 		reg = VIRTIO_PCI_LEGACY_MSIX_QUEUE;
 	}
 	bus_write_2(vtpci_header(sc), reg, vector);
@@ -150,7 +158,8 @@ vtpci_legacy_notify(void *arg, uint16_t index, uint16_t next __unused)
 	struct vtpci_softc *sc = arg;
 
 	if (sc->vtp_bus.vb_live)
-		bus_write_2(vtpci_header(sc), VIRTIO_PCI_LEGACY_Q_NOTIFY, index);
+		bus_write_2(vtpci_header(sc), VIRTIO_PCI_LEGACY_Q_NOTIFY,
+		    index);
 }
 
 static const struct vtpci_ops vtpci_legacy_ops = {
@@ -173,17 +182,18 @@ vtpci_legacy_attach(struct vtpci_softc *sc)
 	device_t dev = sc->vtp_bus.vb_dev;
 	int error;
 
-	if (pci_get_device(dev) >= VIRTIO_PCI_DEVICE_MODERN ||
-	    vtpci_map_bar(sc, 0) == NULL || sc->vtp_bar_types[0] != SYS_RES_IOPORT)
+	if (pci_get_device(dev) >= VIRTIO_PCI_DEVICE_MODERN || vtpci_map_bar(sc,
+	    0) == NULL || sc->vtp_bar_types[0] != SYS_RES_IOPORT)
 		return (ENXIO);
 	if (rman_get_size(vtpci_header(sc)) < VIRTIO_PCI_LEGACY_CONFIG_MSIX) {
 		device_printf(dev, "I/O BAR 0 of %ju bytes is too short\n",
 		    (uintmax_t)rman_get_size(vtpci_header(sc)));
 		return (ENXIO);
 	}
-	error = bus_dma_tag_create(bus_get_dma_tag(dev), 1, 0, VTPCI_LEGACY_MAXADDR,
-	    BUS_SPACE_MAXADDR, NULL, NULL, BUS_SPACE_MAXSIZE, BUS_SPACE_UNRESTRICTED,
-	    BUS_SPACE_MAXSIZE, 0, NULL, NULL, &sc->vtp_ring_dmat);
+	error = bus_dma_tag_create(bus_get_dma_tag(dev), 1, 0,
+	    VTPCI_LEGACY_MAXADDR, BUS_SPACE_MAXADDR, NULL, NULL,
+	    BUS_SPACE_MAXSIZE, BUS_SPACE_UNRESTRICTED, BUS_SPACE_MAXSIZE, 0,
+	    NULL, NULL, &sc->vtp_ring_dmat);
 	if (error != 0)
 		return (error);
 	sc->vtp_bus.vb_dmat = sc->vtp_ring_dmat;

@@ -5,15 +5,17 @@
  */
 
 /*
- * Modern virtio over PCI (VirtIO 1.3, 4.1.4): register windows anywhere in the BARs, that vendor
- * capabilities point to.
+ * Modern virtio over PCI (VirtIO 1.3, 4.1.4): register windows anywhere in the
+ * BARs, that vendor capabilities point to.
  *
- * A capability's values are the device's, and are checked.  One with a reserved BAR, or of an unknown
- * type, is skipped, as 4.1.4.1 requires; of each type the first that is left counts.  That one must
- * be inside its BAR and be long enough, or the device is not driven.
+ * A capability's values are the device's, and are checked.  One with a reserved
+ * BAR, or of an unknown type, is skipped, as 4.1.4.1 requires; of each type the
+ * first that is left counts.  That one must be inside its BAR and be long
+ * enough, or the device is not driven.
  *
- * Locking.  None: queue_select and the feature selectors are used by one thread at a time (see
- * virtio.h).  Notification and ISR have registers of their own, and need no selector.
+ * Locking.  None: queue_select and the feature selectors are used by one thread
+ * at a time (see virtio.h).  Notification and ISR have registers of their own,
+ * and need no selector.
  */
 
 #include <sys/param.h>
@@ -49,9 +51,11 @@ struct vtpci_want {
 
 static const struct vtpci_want vtpci_wants[] = {
 	{ VIRTIO_PCI_CAP_COMMON_CFG, "common configuration",
-	    offsetof(struct vtpci_softc, vtp_common), VIRTIO_PCI_COMMON_SIZE, 4, false },
+	    offsetof(struct vtpci_softc, vtp_common), VIRTIO_PCI_COMMON_SIZE, 4,
+	    false },
 	{ VIRTIO_PCI_CAP_NOTIFY_CFG, "notification",
-	    offsetof(struct vtpci_softc, vtp_notify), sizeof(uint16_t), 2, false },
+	    offsetof(struct vtpci_softc, vtp_notify), sizeof(uint16_t), 2,
+	    false },
 	{ VIRTIO_PCI_CAP_ISR_CFG, "interrupt status",
 	    offsetof(struct vtpci_softc, vtp_isr), sizeof(uint8_t), 1, false },
 	/* Some types of device have no configuration of their own. */
@@ -133,10 +137,15 @@ vtpci_modern_get_features(struct vtpci_softc *sc)
 	features = (uint64_t)vtpci_common_4(sc, VIRTIO_PCI_COMMON_DF) << 32;
 	vtpci_set_common_4(sc, VIRTIO_PCI_COMMON_DFSELECT, 0);
 	features |= vtpci_common_4(sc, VIRTIO_PCI_COMMON_DF);
-	/* A window that ends before the register, of a device older than 1.3, has none. */
-	if (sc->vtp_common.vr_len < VIRTIO_PCI_COMMON_Q_NDATA + sizeof(uint16_t))
+	/*
+	 * A window that ends before the register, of a device older than 1.3,
+	 * has none.
+	 */
+	if (sc->vtp_common.vr_len < VIRTIO_PCI_COMMON_Q_NDATA +
+	    sizeof(uint16_t))
 		features &= ~VIRTIO_F_NOTIF_CONFIG_DATA;
-	if (sc->vtp_common.vr_len < VIRTIO_PCI_COMMON_Q_RESET + sizeof(uint16_t))
+	if (sc->vtp_common.vr_len < VIRTIO_PCI_COMMON_Q_RESET +
+	    sizeof(uint16_t))
 		features &= ~VIRTIO_F_RING_RESET;
 	return (features);
 }
@@ -166,8 +175,8 @@ vtpci_modern_generation(struct vtpci_softc *sc)
 }
 
 /*
- * How many queues there are, which may depend on the negotiated features: QEMU's network card
- * shows further pairs only with MQ.
+ * How many queues there are, which may depend on the negotiated features:
+ * QEMU's network card shows further pairs only with MQ.
  */
 static void
 vtpci_count_queues(struct vtpci_softc *sc)
@@ -178,7 +187,8 @@ vtpci_count_queues(struct vtpci_softc *sc)
 	if (n <= sc->vtp_nqueues)
 		return;
 	free(sc->vtp_doorbells, M_VTPCI);
-	sc->vtp_doorbells = malloc(n * sizeof(*sc->vtp_doorbells), M_VTPCI, M_WAITOK | M_ZERO);
+	sc->vtp_doorbells = malloc(n * sizeof(*sc->vtp_doorbells), M_VTPCI,
+	    M_WAITOK | M_ZERO);
 	sc->vtp_nqueues = n;
 }
 
@@ -195,7 +205,10 @@ vtpci_modern_queue_size(struct vtpci_softc *sc, uint16_t index)
 	return (vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_SIZE));
 }
 
-/* Where to write, and what, to notify a queue, which is selected (4.1.4.4, 4.1.5.2)? */
+/*
+ * Where to write, and what, to notify a queue, which is selected (4.1.4.4,
+ * 4.1.5.2)?
+ */
 static int
 vtpci_find_doorbell(struct vtpci_softc *sc, uint16_t index)
 {
@@ -203,12 +216,15 @@ vtpci_find_doorbell(struct vtpci_softc *sc, uint16_t index)
 	uint64_t features = sc->vtp_bus.vb_features, off;
 
 	vd->vdb_data = (features & VIRTIO_F_NOTIFICATION_DATA) != 0;
-	off = (uint64_t)vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_NOFF) * sc->vtp_multiplier;
-	if (off + (vd->vdb_data ? sizeof(uint32_t) : sizeof(uint16_t)) > sc->vtp_notify.vr_len ||
-	    (vd->vdb_data && (sc->vtp_notify.vr_off + off) % sizeof(uint32_t) != 0)) {
-		device_printf(sc->vtp_bus.vb_dev, "queue %u: notification at %ju is not aligned, or "
-		    "outside of its window of %ju bytes\n", index, (uintmax_t)off,
-		    (uintmax_t)sc->vtp_notify.vr_len);
+	off = (uint64_t)vtpci_common_2(sc,
+	    VIRTIO_PCI_COMMON_Q_NOFF) * sc->vtp_multiplier;
+	if (off + (vd->vdb_data ? sizeof(uint32_t) :
+	    sizeof(uint16_t)) > sc->vtp_notify.vr_len || (vd->vdb_data &&
+	    (sc->vtp_notify.vr_off + off) % sizeof(uint32_t) != 0)) {
+		device_printf(sc->vtp_bus.vb_dev,
+		    "queue %u: notification at %ju is not aligned, or "
+		    "outside of its window of %ju bytes\n", index,
+		    (uintmax_t)off, (uintmax_t)sc->vtp_notify.vr_len);
 		return (ENXIO);
 	}
 	vd->vdb_off = sc->vtp_notify.vr_off + off;
@@ -236,7 +252,8 @@ vtpci_modern_queue_setup(struct vtpci_softc *sc, uint16_t index, struct pvq *q)
 	vtpci_set_common_8(sc, VIRTIO_PCI_COMMON_Q_DRIVER, addrs.vqa_driver);
 	vtpci_set_common_8(sc, VIRTIO_PCI_COMMON_Q_DEVICE, addrs.vqa_device);
 	vtpci_set_common_2(sc, VIRTIO_PCI_COMMON_Q_ENABLE, 1);
-	return (vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_ENABLE) == 1 ? 0 : ENXIO);
+	return (vtpci_common_2(sc, VIRTIO_PCI_COMMON_Q_ENABLE) == 1 ? 0 :
+	    ENXIO);
 }
 
 static void
@@ -247,7 +264,10 @@ vtpci_modern_queue_reset(struct vtpci_softc *sc, uint16_t index)
 	vtpci_set_common_2(sc, VIRTIO_PCI_COMMON_Q_RESET, 1);
 }
 
-/* A queue that is still enabled was not reset, whatever its register has (4.1.4.3.1). */
+/*
+ * A queue that is still enabled was not reset, whatever its register has
+ * (4.1.4.3.1).
+ */
 static bool
 vtpci_modern_queue_is_reset(struct vtpci_softc *sc, uint16_t index)
 {
@@ -286,7 +306,8 @@ vtpci_modern_notify(void *arg, uint16_t index, uint16_t next)
 	if (!sc->vtp_bus.vb_live)
 		return;
 	if (__predict_false(vd->vdb_data))
-		bus_write_4(sc->vtp_notify.vr_res, vd->vdb_off, vd->vdb_value | (uint32_t)next << 16);
+		bus_write_4(sc->vtp_notify.vr_res, vd->vdb_off,
+		    vd->vdb_value | (uint32_t)next << 16);
 	else
 		bus_write_2(sc->vtp_notify.vr_res, vd->vdb_off, vd->vdb_value);
 }
@@ -308,8 +329,9 @@ static const struct vtpci_ops vtpci_modern_ops = {
 };
 
 /*
- * The first capability of a type whose BAR is not reserved.  A device may have made the list circular,
- * and then there is always a next one: no more are looked at than there is room for.
+ * The first capability of a type whose BAR is not reserved.  A device may have
+ * made the list circular, and then there is always a next one: no more are
+ * looked at than there is room for.
  */
 static int
 vtpci_find_cap(device_t dev, uint8_t type, int *capp)
@@ -318,8 +340,9 @@ vtpci_find_cap(device_t dev, uint8_t type, int *capp)
 
 	error = pci_find_cap(dev, PCIY_VENDOR, &cap);
 	for (n = 0; error == 0 && n < VTPCI_CAPS_MAX; n++) {
-		if (pci_read_config(dev, cap + VIRTIO_PCI_CAP_TYPE, 1) == type &&
-		    pci_read_config(dev, cap + VIRTIO_PCI_CAP_BAR, 1) < VTPCI_NBARS) {
+		if (pci_read_config(dev, cap + VIRTIO_PCI_CAP_TYPE,
+		    1) == type && pci_read_config(dev, cap + VIRTIO_PCI_CAP_BAR,
+		    1) < VTPCI_NBARS) {
 			*capp = cap;
 			return (0);
 		}
@@ -332,13 +355,15 @@ vtpci_find_cap(device_t dev, uint8_t type, int *capp)
 static int
 vtpci_map_window(struct vtpci_softc *sc, const struct vtpci_want *want, int cap)
 {
-	struct vtpci_region *vr = (struct vtpci_region *)((char *)sc + want->region);
+	struct vtpci_region *vr =
+	    (struct vtpci_region *)((char *)sc + want->region);
 	device_t dev = sc->vtp_bus.vb_dev;
 	uint32_t len, off;
 	uint64_t size;
 	int bar;
 
-	if (pci_read_config(dev, cap + VIRTIO_PCI_CAP_LEN, 1) < VIRTIO_PCI_CAP_SIZE) {
+	if (pci_read_config(dev, cap + VIRTIO_PCI_CAP_LEN,
+	    1) < VIRTIO_PCI_CAP_SIZE) {
 		device_printf(dev, "%s: capability too short\n", want->name);
 		return (ENXIO);
 	}
@@ -347,14 +372,17 @@ vtpci_map_window(struct vtpci_softc *sc, const struct vtpci_want *want, int cap)
 	len = pci_read_config(dev, cap + VIRTIO_PCI_CAP_LENGTH, 4);
 	vr->vr_res = vtpci_map_bar(sc, bar);
 	if (vr->vr_res == NULL) {
-		device_printf(dev, "%s: BAR %d can't be mapped\n", want->name, bar);
+		device_printf(dev, "%s: BAR %d can't be mapped\n", want->name,
+		    bar);
 		return (ENXIO);
 	}
 	size = rman_get_size(vr->vr_res);
-	if (len < want->min_len || (uint64_t)off + len > size || off % want->align != 0) {
-		device_printf(dev, "%s: %u bytes at %u do not fit BAR %d of %ju bytes, or are "
-		    "fewer than %u, or not aligned to %u\n", want->name, len, off, bar,
-		    (uintmax_t)size, want->min_len, want->align);
+	if (len < want->min_len || (uint64_t)off + len > size ||
+	    off % want->align != 0) {
+		device_printf(dev,
+		    "%s: %u bytes at %u do not fit BAR %d of %ju bytes, or are "
+		    "fewer than %u, or not aligned to %u\n", want->name, len,
+		    off, bar, (uintmax_t)size, want->min_len, want->align);
 		vr->vr_res = NULL;
 		return (ENXIO);
 	}
@@ -363,21 +391,27 @@ vtpci_map_window(struct vtpci_softc *sc, const struct vtpci_want *want, int cap)
 	return (0);
 }
 
-/* The notification window's capability is longer: how far is it from one doorbell to the next? */
+/*
+ * The notification window's capability is longer: how far is it from one
+ * doorbell to the next?
+ */
 static int
 vtpci_read_multiplier(struct vtpci_softc *sc, int cap)
 {
 	device_t dev = sc->vtp_bus.vb_dev;
 	uint32_t multiplier;
 
-	if (pci_read_config(dev, cap + VIRTIO_PCI_CAP_LEN, 1) < VIRTIO_PCI_CAP_NOTIFY_SIZE) {
-		device_printf(dev, "notification: capability without a multiplier\n");
+	if (pci_read_config(dev, cap + VIRTIO_PCI_CAP_LEN,
+	    1) < VIRTIO_PCI_CAP_NOTIFY_SIZE) {
+		device_printf(dev,
+		    "notification: capability without a multiplier\n");
 		return (ENXIO);
 	}
 	multiplier = pci_read_config(dev, cap + VIRTIO_PCI_CAP_MULTIPLIER, 4);
 	/* 0: one doorbell for all; else an even power of two (4.1.4.4.1). */
 	if (multiplier == 1 || (multiplier != 0 && !powerof2(multiplier))) {
-		device_printf(dev, "notification: multiplier %u is not an even power of two\n",
+		device_printf(dev,
+		    "notification: multiplier %u is not an even power of two\n",
 		    multiplier);
 		return (ENXIO);
 	}
@@ -391,7 +425,8 @@ vtpci_map_windows(struct vtpci_softc *sc)
 	const struct vtpci_want *want;
 	int cap, error;
 
-	for (want = vtpci_wants; want < vtpci_wants + nitems(vtpci_wants); want++) {
+	for (want = vtpci_wants; want < vtpci_wants + nitems(vtpci_wants);
+	    want++) {
 		error = vtpci_find_cap(sc->vtp_bus.vb_dev, want->type, &cap);
 		if (error != 0) {
 			if (want->optional)

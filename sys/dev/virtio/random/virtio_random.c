@@ -16,9 +16,9 @@
  * it, for as long as it takes, or random(4) reads what the device wrote:
  *
  *	            vtrnd_put()
- *	+-------------------------------> the device's ----+
- *	|                                                  |  its answer is found
- *	+--- all was read <---- vtrnd_left > 0 <-----------+  by vtrnd_read()
+ *	+-----------------------------> the device's ----+
+ *	|                                                | its answer is found
+ *	+--- all was read <--- vtrnd_left > 0 <----------+ by vtrnd_read()
  *
  * Trust.  The used length is checked by the ring; an answer without a byte is a
  * violation.  The buffer is cleared before the device gets it: what the device
@@ -60,14 +60,16 @@ struct vtrnd_softc {
 	device_t	 vtrn_dev;
 	struct pvq	*vtrn_queue;
 	struct pv_dma	 vtrn_dma;	/* the buffer */
-	u_int		 vtrn_left;	/* bytes at its beginning that were not read */
+	u_int		 vtrn_left;	/* bytes at its beginning
+					 * that were not read */
 	uint64_t	 vtrn_bytes;
 	struct sysctl_ctx_list vtrn_sysctl;
 };
 
 static struct mtx vtrnd_mtx;
 MTX_SYSINIT(vtrnd, &vtrnd_mtx, "vtrnd", MTX_DEF);
-static struct vtrnd_softc *vtrnd_live;	/* that random(4) reads; NULL: none now */
+static struct vtrnd_softc *vtrnd_live;	/* that random(4) reads;
+					 * NULL: none now */
 static volatile u_int vtrnd_taken;	/* there is a device */
 
 static const struct virtio_feature vtrnd_features[] = { { 0, NULL, 0, NULL } };
@@ -77,14 +79,18 @@ static void
 vtrnd_put(struct vtrnd_softc *sc)
 {
 	bus_dma_segment_t seg = { sc->vtrn_dma.pdm_addr, VTRND_SIZE };
-	struct pvq_chain pc = { .pc_segs = &seg, .pc_nwrite = 1, .pc_cookie = sc };
+	struct pvq_chain pc = { .pc_segs = &seg, .pc_nwrite = 1,
+	    .pc_cookie = sc };
 
 	explicit_bzero(sc->vtrn_dma.pdm_mem, VTRND_SIZE);
 	pv_dma_sync(&sc->vtrn_dma, BUS_DMASYNC_PREREAD);
 	(void)pvq_submit(sc->vtrn_queue, &pc);
 }
 
-/* Up to len bytes of what the device has written, from the end; 0, if it is broken. */
+/*
+ * Up to len bytes of what the device has written, from the end; 0, if it is
+ * broken.
+ */
 static u_int
 vtrnd_take(struct vtrnd_softc *sc, void *buf, u_int len)
 {
@@ -120,7 +126,8 @@ vtrnd_read(void *buf, u_int len)
 }
 
 static struct random_source vtrnd_source = {
-	.rs_ident = "VirtIO entropy device", .rs_source = RANDOM_PURE_VIRTIO, .rs_read = vtrnd_read,
+	.rs_ident = "VirtIO entropy device", .rs_source = RANDOM_PURE_VIRTIO,
+	    .rs_read = vtrnd_read,
 };
 
 /* Let random(4) read a device that is set up, or, with NULL, none. */
@@ -151,7 +158,10 @@ vtrnd_stop(struct vtrnd_softc *sc)
 	return (error);
 }
 
-/* Undo attach, wherever it failed.  A device that was not reset keeps its buffer. */
+/*
+ * Undo attach, wherever it failed.  A device that was not reset keeps its
+ * buffer.
+ */
 static void
 vtrnd_free(struct vtrnd_softc *sc)
 {
@@ -159,7 +169,8 @@ vtrnd_free(struct vtrnd_softc *sc)
 	if (vtrnd_stop(sc) == 0)
 		pv_dma_free(&sc->vtrn_dma);
 	else
-		device_printf(sc->vtrn_dev, "the device did not release its memory: leaking it\n");
+		device_printf(sc->vtrn_dev,
+		    "the device did not release its memory: leaking it\n");
 	virtio_free_queues(sc->vtrn_dev);
 	atomic_store_rel_int(&vtrnd_taken, 0);
 }
@@ -168,9 +179,11 @@ static int
 vtrnd_attach(device_t dev)
 {
 	struct vtrnd_softc *sc = device_get_softc(dev);
-	struct virtio_queue_spec spec = { .vqs_flags = VIRTQUEUE_STRICT_LENGTHS, .vqs_spec = {
-	    .pqs_name = "requestq", .pqs_max_segs = 1, .pqs_cpu = -1, .pqs_pvq = &sc->vtrn_queue } };
-	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(dev));
+	struct virtio_queue_spec spec = { .vqs_flags = VIRTQUEUE_STRICT_LENGTHS,
+	    .vqs_spec = { .pqs_name = "requestq", .pqs_max_segs = 1,
+	    .pqs_cpu = -1, .pqs_pvq = &sc->vtrn_queue } };
+	struct sysctl_oid_list *top =
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(dev));
 	uint64_t features;
 	int error;
 
@@ -181,7 +194,8 @@ vtrnd_attach(device_t dev)
 	sc->vtrn_dev = dev;
 	error = virtio_negotiate(dev, vtrnd_features, &features);
 	if (error == 0)
-		error = pv_dma_alloc(&sc->vtrn_dma, bus_get_dma_tag(dev), VTRND_SIZE, PAGE_SIZE);
+		error = pv_dma_alloc(&sc->vtrn_dma, bus_get_dma_tag(dev),
+		    VTRND_SIZE, PAGE_SIZE);
 	if (error == 0)
 		error = virtio_alloc_queues(dev, &spec, 1, INTR_TYPE_MISC);
 	if (error != 0) {
@@ -189,8 +203,8 @@ vtrnd_attach(device_t dev)
 		return (error);
 	}
 	sysctl_ctx_init(&sc->vtrn_sysctl);
-	SYSCTL_ADD_U64(&sc->vtrn_sysctl, top, OID_AUTO, "bytes", CTLFLAG_RD, &sc->vtrn_bytes, 0,
-	    "Bytes given to random(4)");
+	SYSCTL_ADD_U64(&sc->vtrn_sysctl, top, OID_AUTO, "bytes", CTLFLAG_RD,
+	    &sc->vtrn_bytes, 0, "Bytes given to random(4)");
 	pvq_sysctl(sc->vtrn_queue, &sc->vtrn_sysctl, top);
 	vtrnd_use(sc);
 	random_source_register(&vtrnd_source);
@@ -217,7 +231,8 @@ vtrnd_config_changed(device_t dev)
 {
 	struct vtrnd_softc *sc = device_get_softc(dev);
 
-	if (virtio_needs_reset(dev) && vtrnd_stop(sc) == 0 && virtio_restart(dev) == 0)
+	if (virtio_needs_reset(dev) && vtrnd_stop(sc) == 0 &&
+	    virtio_restart(dev) == 0)
 		vtrnd_use(sc);
 	return (0);
 }
@@ -232,7 +247,9 @@ static device_method_t vtrnd_methods[] = {
 	DEVMETHOD_END
 };
 
-static driver_t vtrnd_driver = { "vtrnd", vtrnd_methods, sizeof(struct vtrnd_softc) };
+static driver_t vtrnd_driver = { "vtrnd", vtrnd_methods,
+    sizeof(struct vtrnd_softc) };
 
-VIRTIO_DRIVER_MODULE(virtio_random, vtrnd_driver, VIRTIO_ID_ENTROPY, "VirtIO entropy device");
+VIRTIO_DRIVER_MODULE(virtio_random, vtrnd_driver, VIRTIO_ID_ENTROPY,
+    "VirtIO entropy device");
 VIRTIO_DRIVER_DEPENDS(virtio_random);

@@ -7,29 +7,35 @@
 /*
  * xen_balloon: the memory of a domain follows the target of its toolstack.
  *
- * The toolstack writes how much memory the domain is to have to memory/target in xenstore, in kB, and
- * how much it may ever have to memory/static-max (docs/misc/xenstore-paths of Xen).  The domain was
- * booted with a memory map of static-max; the difference of the two belongs into the balloon.  That is
- * so from the start where target is less ("maxmem" over "memory" in xl's configuration): Xen populates
- * pages when they are touched then (PoD), and has only as many as target says, so the driver should be
- * loaded early.
+ * The toolstack writes how much memory the domain is to have to memory/target
+ * in xenstore, in kB, and how much it may ever have to memory/static-max
+ * (docs/misc/xenstore-paths of Xen).  The domain was booted with a memory map
+ * of static-max; the difference of the two belongs into the balloon.  That is
+ * so from the start where target is less ("maxmem" over "memory" in xl's
+ * configuration): Xen populates pages when they are touched then (PoD), and has
+ * only as many as target says, so the driver should be loaded early.
  *
- * The kernel manages the memory of the map that it was booted with, and no more: where the toolstack
- * raises target beyond that (xl mem-max), the domain stays at what it has, which is reported once.
+ * The kernel manages the memory of the map that it was booted with, and no
+ * more: where the toolstack raises target beyond that (xl mem-max), the domain
+ * stays at what it has, which is reported once.
  *
- * Pages go by XENMEM_decrease_reservation, which takes the memory from behind a guest-physical
- * address, and are repopulated by XENMEM_populate_physmap, which puts other memory there, up to
- * BATCH_EXTENTS in a hypercall.  Both may do a part only; Xen may have no memory left, which
- * is retried as pv_balloon does.  Pages are zeroed before that.
+ * Pages go by XENMEM_decrease_reservation, which takes the memory from behind a
+ * guest-physical address, and are repopulated by XENMEM_populate_physmap, which
+ * puts other memory there, up to BATCH_EXTENTS in a hypercall.  Both may do a
+ * part only; Xen may have no memory left, which is retried as pv_balloon does.
+ * Pages are zeroed before that.
  *
- * Blocks of 2 MB are repopulated as one extent where Xen has such memory: that is one entry of the
- * tables that translate the guest's addresses, instead of 512, and later accesses are cheaper by as
- * much. They go page by page: if Xen stopped within an extent, it would not report where.
+ * Blocks of 2 MB are repopulated as one extent where Xen has such memory: that
+ * is one entry of the tables that translate the guest's addresses, instead of
+ * 512, and later accesses are cheaper by as much. They go page by page: if Xen
+ * stopped within an extent, it would not report where.
  *
- * Trust.  What is in memory/target is a decimal number or it is ignored, counted, and reported once
- * until there is a valid one.  An absurd static-max is harmless: what counts is the memory map.
+ * Trust.  What is in memory/target is a decimal number or it is ignored,
+ * counted, and reported once until there is a valid one.  An absurd static-max
+ * is harmless: what counts is the memory map.
  *
- * Locking.  xbn_mtx for the target, which sysctls read; all else is the worker's.
+ * Locking.  xbn_mtx for the target, which sysctls read; all else is the
+ * worker's.
  */
 
 #include <sys/param.h>
@@ -63,7 +69,8 @@
 #define	BATCH_EXTENTS	512
 #define	KB_A_PAGE	(PAGE_SIZE / 1024)
 #define	BLOCK_LOG2	21
-#define	MAP_SLACK_KB	(20 * 1024)	/* of static-max, for firmware, is in no map */
+#define	MAP_SLACK_KB	(20 * 1024)	/* of static-max,
+					 * for firmware, is in no map */
 #define	READ_RETRY	hz
 
 struct xenballoon_softc {
@@ -74,14 +81,18 @@ struct xenballoon_softc {
 	struct mtx	xbn_mtx;
 	uint64_t	xbn_static_max;	/* kB, at attach */
 	uint64_t	xbn_target;	/* kB, under xbn_mtx */
-	uint64_t	xbn_have;	/* kB that there are pages for, in the balloon or not */
+	uint64_t	xbn_have;	/* kB that there are pages for, in the
+					 * balloon or not */
 	uint64_t	xbn_bad_targets;
-	uint64_t	xbn_blocks;	/* that were repopulated as one extent */
+	uint64_t	xbn_blocks;	/* that were repopulated
+					 * as one extent */
 	u_int		xbn_changed;	/* atomic: the target is to be read */
 	int		xbn_unread;	/* why it could not be */
-	bool		xbn_full;	/* it was said that the target is out of reach */
+	bool		xbn_full;	/* it was said that the target
+					 * is out of reach */
 	bool		xbn_complained;	/* about a target */
-	u_int		xbn_announced;	/* the control key, in this xen_life and one */
+	u_int		xbn_announced;	/* the control key,
+					 * in this xen_life and one */
 	bool		xbn_leaving;	/* a thread detaches it */
 	xen_pfn_t	xbn_frames[BATCH_EXTENTS];
 };
@@ -89,11 +100,13 @@ struct xenballoon_softc {
 static struct pv_tunable xenballoon_tunables[] = {
 	PV_TUNABLE("scrub", 1, 0, 1, 0, "Zero pages before Xen gets them"),
 };
-PV_TUNABLES(xenballoon_tunables, hw, "xenballoon", xenballoon_tunables, "Xen's memory balloon");
+PV_TUNABLES(xenballoon_tunables, hw, "xenballoon", xenballoon_tunables,
+    "Xen's memory balloon");
 
 /* Give or take pages.  *done is set to how many, from the front, Xen did. */
 static int
-xenballoon_move(struct xenballoon_softc *sc, u_int cmd, vm_page_t *pages, u_int n, u_int *done)
+xenballoon_move(struct xenballoon_softc *sc, u_int cmd, vm_page_t *pages,
+    u_int n, u_int *done)
 {
 	u_int i;
 
@@ -125,26 +138,32 @@ xenballoon_take_block(struct xenballoon_softc *sc, vm_page_t first)
 	xen_pfn_t frame = atop(VM_PAGE_TO_PHYS(first));
 	u_int done;
 
-	(void)xen_memory_reservation(XENMEM_populate_physmap, BLOCK_LOG2 - PAGE_SHIFT, &frame, 1,
-	    &done);
+	(void)xen_memory_reservation(XENMEM_populate_physmap,
+	    BLOCK_LOG2 - PAGE_SHIFT, &frame, 1, &done);
 	sc->xbn_blocks += done;
 	return (done != 0);
 }
 
 static int
-xenballoon_inflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
+xenballoon_inflate(struct pv_balloon *pb, vm_page_t *pages, u_int n,
+    u_int *done)
 {
-	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xbn_balloon);
+	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc,
+	    xbn_balloon);
 
-	return (xenballoon_move(sc, XENMEM_decrease_reservation, pages, n, done));
+	return (xenballoon_move(sc, XENMEM_decrease_reservation, pages, n,
+	    done));
 }
 
 static int
-xenballoon_deflate(struct pv_balloon *pb, vm_page_t *pages, u_int n, u_int *done)
+xenballoon_deflate(struct pv_balloon *pb, vm_page_t *pages, u_int n,
+    u_int *done)
 {
-	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xbn_balloon);
+	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc,
+	    xbn_balloon);
 
-	if (xenballoon_is_block(pages, n) && xenballoon_take_block(sc, pages[0])) {
+	if (xenballoon_is_block(pages, n) &&
+	    xenballoon_take_block(sc, pages[0])) {
 		*done = n;
 		return (0);
 	}
@@ -210,7 +229,10 @@ xenballoon_read_max(uint64_t *kb, uint64_t *screen)
 	return (xenstore_is_missing(error) || error == EINVAL ? 0 : error);
 }
 
-/* Read the target.  What xenstore does not answer stays as it is, and is read again. */
+/*
+ * Read the target.  What xenstore does not answer stays as it is, and is read
+ * again.
+ */
 static void
 xenballoon_reread(struct xenballoon_softc *sc)
 {
@@ -218,13 +240,15 @@ xenballoon_reread(struct xenballoon_softc *sc)
 	int error;
 
 	error = xenballoon_read("target", &kb);
-	sc->xbn_unread = xenstore_is_missing(error) || error == EINVAL ? 0 : error;
+	sc->xbn_unread = xenstore_is_missing(error) ||
+	    error == EINVAL ? 0 : error;
 	if (sc->xbn_unread != 0)
 		return;
 	if (error != 0) {
 		sc->xbn_bad_targets++;
 		if (!sc->xbn_complained)
-			device_printf(sc->xbn_dev, "memory/target is not a number of kB (error %d): "
+			device_printf(sc->xbn_dev,
+			    "memory/target is not a number of kB (error %d): "
 			    "ignored\n", error);
 		sc->xbn_complained = true;
 		return;
@@ -236,16 +260,17 @@ xenballoon_reread(struct xenballoon_softc *sc)
 	xenballoon_retarget(sc);
 	if (kb > sc->xbn_have + MAP_SLACK_KB && !sc->xbn_full) {
 		sc->xbn_full = true;
-		device_printf(sc->xbn_dev, "the domain is to have %ju MB: it stays at %ju MB until it "
+		device_printf(sc->xbn_dev,
+		    "the domain is to have %ju MB: it stays at %ju MB until it "
 		    "is started with a larger maxmem\n", (uintmax_t)kb / 1024,
 		    (uintmax_t)sc->xbn_have / 1024);
 	}
 }
 
 /*
- * XenServer's and XCP-ng's toolstacks change the target of a domain that says that it has a
- * balloon, and of no other.  A suspension ends in a domain that has not said so.  Who does not
- * permit the key does not read it either.
+ * XenServer's and XCP-ng's toolstacks change the target of a domain that says
+ * that it has a balloon, and of no other.  A suspension ends in a domain that
+ * has not said so.  Who does not permit the key does not read it either.
  */
 static void
 xenballoon_announce(struct xenballoon_softc *sc)
@@ -261,10 +286,12 @@ xenballoon_announce(struct xenballoon_softc *sc)
 static int
 xenballoon_poll(struct pv_balloon *pb)
 {
-	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xbn_balloon);
+	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc,
+	    xbn_balloon);
 
 	xenballoon_announce(sc);
-	if (atomic_readandclear_int(&sc->xbn_changed) != 0 || sc->xbn_unread != 0)
+	if (atomic_readandclear_int(&sc->xbn_changed) != 0 ||
+	    sc->xbn_unread != 0)
 		xenballoon_reread(sc);
 	return (0);
 }
@@ -272,7 +299,8 @@ xenballoon_poll(struct pv_balloon *pb)
 static int
 xenballoon_idle(struct pv_balloon *pb)
 {
-	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc, xbn_balloon);
+	struct xenballoon_softc *sc = __containerof(pb, struct xenballoon_softc,
+	    xbn_balloon);
 
 	return (sc->xbn_unread != 0 ? READ_RETRY : 0);
 }
@@ -285,8 +313,9 @@ static const struct pv_balloon_ops xenballoon_ops = {
 };
 
 /*
- * How much of static-max the kernel has addresses for.  What it booted with was all of it but the
- * screen's, which no target has either; but static-max may be another one since.
+ * How much of static-max the kernel has addresses for.  What it booted with was
+ * all of it but the screen's, which no target has either; but static-max may be
+ * another one since.
  */
 static uint64_t
 xenballoon_map(uint64_t static_max, uint64_t screen)
@@ -326,18 +355,21 @@ static void
 xenballoon_sysctl(struct xenballoon_softc *sc)
 {
 	struct sysctl_ctx_list *ctx = &sc->xbn_sysctl;
-	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xbn_dev));
+	struct sysctl_oid_list *top =
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xbn_dev));
 
 	sysctl_ctx_init(ctx);
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "static_max", CTLFLAG_RD, &sc->xbn_static_max, 0,
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO,
+	    "static_max", CTLFLAG_RD, &sc->xbn_static_max, 0,
 	    "Memory that the domain might have when the driver attached, in kB");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "memory", CTLFLAG_RD, &sc->xbn_have, 0,
-	    "Memory that there are pages for, in the balloon or not, in kB");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "memory_target", CTLFLAG_RD, &sc->xbn_target, 0,
-	    "Memory that the domain is to have, in kB");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_targets", CTLFLAG_RD, &sc->xbn_bad_targets, 0,
-	    "Targets that were not a number");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "blocks", CTLFLAG_RD, &sc->xbn_blocks, 0,
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "memory", CTLFLAG_RD, &sc->xbn_have,
+	    0, "Memory that there are pages for, in the balloon or not, in kB");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "memory_target", CTLFLAG_RD,
+	    &sc->xbn_target, 0, "Memory that the domain is to have, in kB");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "bad_targets", CTLFLAG_RD,
+	    &sc->xbn_bad_targets, 0, "Targets that were not a number");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO,
+	    "blocks", CTLFLAG_RD, &sc->xbn_blocks, 0,
 	    "Times that 2 MB were repopulated as one extent");
 }
 
@@ -356,11 +388,14 @@ xenballoon_attach(device_t dev)
 	sc->xbn_dev = dev;
 	error = xenballoon_read_max(&sc->xbn_static_max, &screen);
 	if (error != 0) {
-		device_printf(dev, "memory/static-max can't be read (error %d)\n", error);
+		device_printf(dev,
+		    "memory/static-max can't be read (error %d)\n", error);
 		return (error);
 	}
-	sc->xbn_have = sc->xbn_target = xenballoon_map(sc->xbn_static_max, screen);
-	error = pv_balloon_init(&sc->xbn_balloon, dev, &xenballoon_ops, &params);
+	sc->xbn_have = sc->xbn_target = xenballoon_map(sc->xbn_static_max,
+	    screen);
+	error = pv_balloon_init(&sc->xbn_balloon, dev, &xenballoon_ops,
+	    &params);
 	if (error != 0)
 		return (error);
 	mtx_init(&sc->xbn_mtx, device_get_nameunit(dev), "xenballoon", MTX_DEF);
@@ -370,7 +405,8 @@ xenballoon_attach(device_t dev)
 	sc->xbn_watch.xw_arg = sc;
 	error = xenstore_watch_add(&sc->xbn_watch, MEMORY_DIR, "target");
 	if (error != 0) {
-		device_printf(dev, "memory/target can't be watched (error %d)\n", error);
+		device_printf(dev,
+		    "memory/target can't be watched (error %d)\n", error);
 		pv_dev_leave(&sc->xbn_balloon.pb_pvdev);
 		sysctl_ctx_free(&sc->xbn_sysctl);
 		pv_balloon_fini(&sc->xbn_balloon, false);
@@ -380,8 +416,9 @@ xenballoon_attach(device_t dev)
 }
 
 /*
- * There is nothing behind the addresses of pages that Xen does not repopulate (xl mem-set also lowers
- * what the domain may have at most): with such pages the driver has to stay.
+ * There is nothing behind the addresses of pages that Xen does not repopulate
+ * (xl mem-set also lowers what the domain may have at most): with such pages
+ * the driver has to stay.
  */
 static int
 xenballoon_detach(device_t dev)
@@ -395,8 +432,10 @@ xenballoon_detach(device_t dev)
 	sc->xbn_leaving = true;
 	error = pv_balloon_empty(&sc->xbn_balloon);
 	if (error != 0) {
-		device_printf(dev, "%lu pages can't be taken back (error %d): not unloaded; raise "
-		    "the limits by xl mem-max and mem-set\n", sc->xbn_balloon.pb_npages, error);
+		device_printf(dev,
+		    "%lu pages can't be taken back (error %d): not unloaded; raise "
+		    "the limits by xl mem-max and mem-set\n",
+		    sc->xbn_balloon.pb_npages, error);
 		(void)pv_dev_thaw(&sc->xbn_balloon.pb_pvdev);
 		sc->xbn_leaving = false;
 		return (EBUSY);

@@ -7,49 +7,59 @@
 /*
  * xbd: the block front end of Xen (xen/io/blkif.h).
  *
- * The protocol half of a disk; everything that faces the operating system is in pv_blk.  This file
- * is the negotiation with the back end, and the life with one back end after another;
- * blkfront_ring.c has requests and responses, blkfront_stage.c the pages that a back end sees.
+ * The protocol half of a disk; everything that faces the operating system is in
+ * pv_blk.  This file is the negotiation with the back end, and the life with
+ * one back end after another; blkfront_ring.c has requests and responses,
+ * blkfront_stage.c the pages that a back end sees.
  *
- *	xenbus            xbd                                      pv_blk
- *	------            ---                                      ------
- *	setup     ->      reads limits; pages, grants, rings, channels
- *	live      ->      reads what the disk is                   init, attach; or set_queues, thaw
- *	                  ... requests ...
- *	stop      ->      nothing new                              freeze
- *	release   ->      frees channels, rings and grants         requeue, set_queues(none)
- *	lost      ->      no back end is expected                  give_up
- *	setup     ->      and so on, with the next one
- *	detach    ->                                               detach, fini
+ *	xenbus       xbd                               pv_blk
+ *	------       ---                               ------
+ *	setup   ->   reads limits; pages, grants, rings, channels
+ *	live    ->   reads what the disk is            init, attach; or
+ *	                                               set_queues, thaw
+ *	             ... requests ...
+ *	stop    ->   nothing new                       freeze
+ *	release ->   frees channels, rings and grants  requeue, set_queues(none)
+ *	lost    ->   no back end is expected           give_up
+ *	setup   ->   and so on, with the next one
+ *	detach  ->                                     detach, fini
  *
- * The disk appears with the first back end and stays until detach.  While there is no back end bios
- * are queued, until xenbus calls xbd_lost(): then they fail, until there is one.  Requests that were in
- * flight in the former back end go to the next one first, in their order.  A disk of another
- * sector size and a read-only one are refused, as users' data is at stake.  Requests that are too
- * long for the next back end are split again.
+ * The disk appears with the first back end and stays until detach.  While there
+ * is no back end bios are queued, until xenbus calls xbd_lost(): then they
+ * fail, until there is one.  Requests that were in flight in the former back
+ * end go to the next one first, in their order.  A disk of another sector size
+ * and a read-only one are refused, as users' data is at stake.  Requests that
+ * are too long for the next back end are split again.
  *
- * Pages.  Data is copied to and from pages of our own that are granted once for each back end, when
- * they are first needed, whether it offers feature-persistent or not.  So the back end sees whole
- * pages without seeing anything that is not the disk's, few requests cost a change of the grant
- * table, and a back end that keeps pages mapped saves its own work.  If there are no more, requests
- * are shorter or wait; if there are not enough for all queues, there are fewer.
+ * Pages.  Data is copied to and from pages of our own that are granted once for
+ * each back end, when they are first needed, whether it offers
+ * feature-persistent or not.  So the back end sees whole pages without seeing
+ * anything that is not the disk's, few requests cost a change of the grant
+ * table, and a back end that keeps pages mapped saves its own work.  If there
+ * are no more, requests are shorter or wait; if there are not enough for all
+ * queues, there are fewer.
  *
- * Units.  The protocol counts in 512 bytes everywhere, also where sector-size is more: so do
- * Linux's back end and every front end in use, and feature-large-sector-size is not claimed.
+ * Units.  The protocol counts in 512 bytes everywhere, also where sector-size
+ * is more: so do Linux's back end and every front end in use, and
+ * feature-large-sector-size is not claimed.
  *
- * Notifications.  They are not coalesced: a busy back end requests none, by req_event, and the
- * callout that would bound the delay costs more than the event.  A queue of 8 requests of
- * 4 KB was 1.6 times slower with batches of 4, and had as many events (tests/bench/BASELINE.md).
+ * Notifications.  They are not coalesced: a busy back end requests none, by
+ * req_event, and the callout that would bound the delay costs more than the
+ * event.  A queue of 8 requests of 4 KB was 1.6 times slower with batches of 4,
+ * and had as many events (tests/bench/BASELINE.md).
  *
- * Trust.  Numbers are read by xenbus_read_number() within bounds; an invalid disk is refused with a
- * message.  Ids of responses are checked by the ring, their operation and status by xbd_status().
+ * Trust.  Numbers are read by xenbus_read_number() within bounds; an invalid
+ * disk is refused with a message.  Ids of responses are checked by the ring,
+ * their operation and status by xbd_status().
  *
- * Locking: pv_blk's.  xenbus calls its methods one at a time; what they write here is read by the
- * data path only between thaw and freeze, when it does not change.
+ * Locking: pv_blk's.  xenbus calls its methods one at a time; what they write
+ * here is read by the data path only between thaw and freeze, when it does not
+ * change.
  *
- * Queues.  One for each CPU, as far as the back end has as many, each a ring and an event channel
- * (blkif.h, note 12).  The next back end may have more or fewer; more than the first one
- * had are not used, as pages were made for so many.
+ * Queues.  One for each CPU, as far as the back end has as many, each a ring
+ * and an event channel (blkif.h, note 12).  The next back end may have more or
+ * fewer; more than the first one had are not used, as pages were made for so
+ * many.
  */
 
 #include <sys/param.h>
@@ -64,8 +74,10 @@
 #include <dev/xen/blkfront/blkfront_var.h>
 
 #define	XBD_REQS_MAX		128
-#define	XBD_SEGS_DEFAULT	32	/* with 32 slots, what Linux's back end keeps mapped */
-#define	XBD_IDLE_SECS		10	/* a detach waits for what is in flight */
+#define	XBD_SEGS_DEFAULT	32	/* with 32 slots, what Linux's
+					 * back end keeps mapped */
+#define	XBD_IDLE_SECS		10	/* a detach waits
+					 * for what is in flight */
 #define	XBD_DISCARD_MAX		(1ULL << 30)	/* bytes */
 
 enum {
@@ -78,8 +90,8 @@ enum {
 
 static struct pv_tunable xbd_tunables[] = {
 	PV_BLK_TUNABLES,
-	[XBD_RING_ORDER] = PV_TUNABLE("ring_order", 0, 0, GRANT_RING_MAX_ORDER, 0,
-	    "Pages of a ring at most, as a power of two: 0 to 4"),
+	[XBD_RING_ORDER] = PV_TUNABLE("ring_order", 0, 0, GRANT_RING_MAX_ORDER,
+	    0, "Pages of a ring at most, as a power of two: 0 to 4"),
 	[XBD_NUM_QUEUES] = PV_TUNABLE("num_queues", 0, 0, PV_BLK_QUEUES_MAX, 0,
 	    "Maximum number of queues of a disk; 0: one per CPU"),
 	[XBD_MAX_SEGS] = PV_TUNABLE("max_segs", XBD_SEGS_DEFAULT, 1, 256, 0,
@@ -113,11 +125,13 @@ xbd_check_type(struct xbd_softc *sc)
 	char type[16];
 	int error;
 
-	error = xenbus_read_string(sc->xbd_dev, XENBUS_FRONT, "device-type", type, sizeof(type));
+	error = xenbus_read_string(sc->xbd_dev, XENBUS_FRONT,
+	    "device-type", type, sizeof(type));
 	if (error == ENOENT)
 		return (0);
 	if (error == 0 && strcmp(type, "cdrom") == 0) {
-		device_printf(sc->xbd_dev, "a CD-ROM drive is left to emulation: xbd serves disks "
+		device_printf(sc->xbd_dev,
+		    "a CD-ROM drive is left to emulation: xbd serves disks "
 		    "only\n");
 		return (ENODEV);
 	}
@@ -131,19 +145,20 @@ xbd_negotiate(struct xbd_softc *sc)
 	device_t dev = sc->xbd_dev;
 	u_int most = xbd_tunable(XBD_MAX_SEGS), segs;
 
-	sc->xbd_order = xenbus_read_option(dev, XENBUS_BACK, "max-ring-page-order",
-	    xbd_tunable(XBD_RING_ORDER), 0);
-	segs = xenbus_read_option(dev, XENBUS_BACK, "feature-max-indirect-segments",
-	    MIN(most, maxphys / PAGE_SIZE), 0);
+	sc->xbd_order = xenbus_read_option(dev, XENBUS_BACK,
+	    "max-ring-page-order", xbd_tunable(XBD_RING_ORDER), 0);
+	segs = xenbus_read_option(dev, XENBUS_BACK,
+	    "feature-max-indirect-segments", MIN(most, maxphys / PAGE_SIZE), 0);
 	if (segs <= BLKIF_MAX_SEGMENTS_PER_REQUEST)
 		segs = MIN(most, BLKIF_MAX_SEGMENTS_PER_REQUEST);
 	sc->xbd_nqueues = pv_blk_nqueues(xenbus_read_option(dev, XENBUS_BACK,
-	    "multi-queue-max-queues", PV_BLK_QUEUES_MAX, 1), xbd_tunable(XBD_NUM_QUEUES));
+	    "multi-queue-max-queues", PV_BLK_QUEUES_MAX, 1),
+	    xbd_tunable(XBD_NUM_QUEUES));
 	if (sc->xbd_stages == NULL) {
 		sc->xbd_segs = sc->xbd_max_segs = segs;
 		sc->xbd_max_queues = sc->xbd_nqueues;
-		sc->xbd_nreqs = min(XBD_REQS_MAX,
-		    grant_ring_size(sc->xbd_order, sizeof(union blkif_sring_entry)));
+		sc->xbd_nreqs = min(XBD_REQS_MAX, grant_ring_size(sc->xbd_order,
+		    sizeof(union blkif_sring_entry)));
 		sc->xbd_nstages = sc->xbd_max_queues * sc->xbd_nreqs + 1;
 		xbd_stages_alloc(sc);
 	}
@@ -155,7 +170,8 @@ xbd_negotiate(struct xbd_softc *sc)
 
 /* The references and the channel of ring i below where: "" or "queue-1/". */
 static int
-xbd_publish_ring(struct xbd_softc *sc, struct xenstore_tx *tx, u_int i, const char *where)
+xbd_publish_ring(struct xbd_softc *sc, struct xenstore_tx *tx, u_int i,
+    const char *where)
 {
 	grant_ref_t refs[1 << GRANT_RING_MAX_ORDER];
 	device_t dev = sc->xbd_dev;
@@ -165,7 +181,8 @@ xbd_publish_ring(struct xbd_softc *sc, struct xenstore_tx *tx, u_int i, const ch
 	n = grant_ring_refs(sc->xbd_queues[i], refs);
 	/* blkif.h, note 6: the name of one page's reference has no number. */
 	snprintf(name, sizeof(name), "%sring-ref", where);
-	error = n == 1 ? xenbus_write_number(dev, tx, name, refs[0]) : xenbus_remove(dev, tx, name);
+	error = n == 1 ? xenbus_write_number(dev, tx, name, refs[0]) :
+	    xenbus_remove(dev, tx, name);
 	for (j = 0; error == 0 && n > 1 && j < n; j++) {
 		snprintf(name, sizeof(name), "%sring-ref%d", where, j);
 		error = xenbus_write_number(dev, tx, name, refs[j]);
@@ -188,7 +205,8 @@ xbd_publish_rings(struct xbd_softc *sc, struct xenstore_tx *tx)
 	if (sc->xbd_nqueues == 1)
 		error = xenbus_remove(dev, tx, "multi-queue-num-queues");
 	else
-		error = xenbus_write_number(dev, tx, "multi-queue-num-queues", sc->xbd_nqueues);
+		error = xenbus_write_number(dev, tx, "multi-queue-num-queues",
+		    sc->xbd_nqueues);
 	for (i = 0; error == 0 && i < sc->xbd_nqueues; i++) {
 		if (sc->xbd_nqueues > 1)
 			snprintf(where, sizeof(where), "queue-%u/", i);
@@ -197,7 +215,10 @@ xbd_publish_rings(struct xbd_softc *sc, struct xenstore_tx *tx)
 	return (error);
 }
 
-/* Note 3: some back ends take the ring's size as a power of two, others in pages. */
+/*
+ * Note 3: some back ends take the ring's size as a power of two, others in
+ * pages.
+ */
 static int
 xbd_publish_order(struct xbd_softc *sc, struct xenstore_tx *tx)
 {
@@ -206,7 +227,8 @@ xbd_publish_order(struct xbd_softc *sc, struct xenstore_tx *tx)
 
 	if (sc->xbd_order == 0) {
 		error = xenbus_remove(dev, tx, "ring-page-order");
-		return (error != 0 ? error : xenbus_remove(dev, tx, "num-ring-pages"));
+		return (error != 0 ? error :
+		    xenbus_remove(dev, tx, "num-ring-pages"));
 	}
 	error = xenbus_write_number(dev, tx, "ring-page-order", sc->xbd_order);
 	return (error != 0 ? error :
@@ -223,7 +245,8 @@ xbd_publish(device_t dev, struct xenstore_tx *tx, void *arg)
 	if (error == 0)
 		error = xbd_publish_rings(sc, tx);
 	if (error == 0)
-		error = xenbus_write_string(dev, tx, "protocol", XEN_IO_PROTO_ABI_NATIVE);
+		error = xenbus_write_string(dev, tx,
+		    "protocol", XEN_IO_PROTO_ABI_NATIVE);
 	if (error == 0)
 		error = xenbus_write_number(dev, tx, "feature-persistent",
 		    xbd_tunable(XBD_PERSISTENT));
@@ -276,7 +299,8 @@ xbd_read_size(struct xbd_softc *sc, u_int sectorsize, uint64_t *bytes)
 	error = xenbus_read_number(sc->xbd_dev, XENBUS_BACK, "sectors",
 	    sectorsize / XBD_SECTOR_SIZE, OFF_MAX / XBD_SECTOR_SIZE, &sectors);
 	if (error == ENOENT)
-		device_printf(sc->xbd_dev, "the back end does not offer the size of the disk "
+		device_printf(sc->xbd_dev,
+		    "the back end does not offer the size of the disk "
 		    "(sectors)\n");
 	if (error == 0)
 		*bytes = rounddown2(sectors * XBD_SECTOR_SIZE, sectorsize);
@@ -289,13 +313,14 @@ xbd_read_discard(struct xbd_softc *sc, struct pv_blk_params *bp)
 	sc->xbd_discard_flag = 0;
 	if (!xenbus_feature(sc->xbd_dev, "feature-discard"))
 		return;
-	if (xbd_tunable(XBD_SECURE_DELETE) != 0 && xenbus_feature(sc->xbd_dev, "discard-secure"))
+	if (xbd_tunable(XBD_SECURE_DELETE) != 0 &&
+	    xenbus_feature(sc->xbd_dev, "discard-secure"))
 		sc->xbd_discard_flag = BLKIF_DISCARD_SECURE;
 	bp->bp_delete_size = XBD_DISCARD_MAX;
-	bp->bp_delete_align = xenbus_read_option(sc->xbd_dev, XENBUS_BACK, "discard-granularity",
-	    UINT32_MAX, bp->bp_sectorsize);
-	bp->bp_delete_first = xenbus_read_option(sc->xbd_dev, XENBUS_BACK, "discard-alignment",
-	    UINT32_MAX, 0);
+	bp->bp_delete_align = xenbus_read_option(sc->xbd_dev, XENBUS_BACK,
+	    "discard-granularity", UINT32_MAX, bp->bp_sectorsize);
+	bp->bp_delete_first = xenbus_read_option(sc->xbd_dev, XENBUS_BACK,
+	    "discard-alignment", UINT32_MAX, 0);
 	pv_blk_set_stripe(bp, bp->bp_delete_align, bp->bp_delete_first);
 }
 
@@ -307,8 +332,8 @@ xbd_read_disk(struct xbd_softc *sc, struct pv_blk_params *bp)
 	uint64_t info, physical, size;
 	int error;
 
-	error = xenbus_read_number(dev, XENBUS_BACK, "sector-size", XBD_SECTOR_SIZE, PAGE_SIZE,
-	    &size);
+	error = xenbus_read_number(dev, XENBUS_BACK,
+	    "sector-size", XBD_SECTOR_SIZE, PAGE_SIZE, &size);
 	if (error == 0 && !powerof2(size))
 		error = EINVAL;
 	if (error != 0) {
@@ -324,19 +349,23 @@ xbd_read_disk(struct xbd_softc *sc, struct pv_blk_params *bp)
 	    xenbus_feature(dev, "feature-persistent");
 	info = xenbus_read_option(dev, XENBUS_BACK, "info", UINT32_MAX, 0);
 	if ((info & VDISK_CDROM) != 0) {
-		device_printf(dev, "a CD-ROM drive is left to emulation: xbd serves disks only\n");
+		device_printf(dev,
+		    "a CD-ROM drive is left to emulation: xbd serves disks only\n");
 		return (ENODEV);
 	}
 	if ((info & VDISK_READONLY) != 0)
 		bp->bp_flags |= PV_BLK_READONLY;
-	physical = xenbus_read_option(dev, XENBUS_BACK, "physical-sector-size", UINT32_MAX, 0);
+	physical = xenbus_read_option(dev, XENBUS_BACK, "physical-sector-size",
+	    UINT32_MAX, 0);
 	pv_blk_set_stripe(bp, physical, 0);
 	sc->xbd_flush_op = XBD_NO_FLUSH;
 	if (xenbus_feature(dev, "feature-flush-cache"))
 		sc->xbd_flush_op = BLKIF_OP_FLUSH_DISKCACHE;
 	else if (xenbus_feature(dev, "feature-barrier"))
 		sc->xbd_flush_op = BLKIF_OP_WRITE_BARRIER;
-	/* The next back end may have a flush even if this one has none to do. */
+	/*
+	 * The next back end may have a flush even if this one has none to do.
+	 */
 	bp->bp_flags |= PV_BLK_CACHED;
 	xbd_read_discard(sc, bp);
 	return (0);
@@ -374,16 +403,18 @@ static void
 xbd_sysctl(struct xbd_softc *sc)
 {
 	struct sysctl_ctx_list *ctx = &sc->xbd_sysctl;
-	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xbd_dev));
+	struct sysctl_oid_list *top =
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xbd_dev));
 
 	sysctl_ctx_init(ctx);
-	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "ring_order", CTLFLAG_RD, &sc->xbd_order, 0,
-	    "Pages of the ring, as a power of two");
-	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "max_segs", CTLFLAG_RD, &sc->xbd_max_segs, 0,
-	    "Pages of data in a request at most");
-	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "persistent", CTLFLAG_RD, &sc->xbd_persistent, 0,
-	    "The back end may keep our pages mapped");
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "shortened", CTLFLAG_RD, &sc->xbd_shortened, 0,
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "ring_order", CTLFLAG_RD,
+	    &sc->xbd_order, 0, "Pages of the ring, as a power of two");
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "max_segs", CTLFLAG_RD,
+	    &sc->xbd_max_segs, 0, "Pages of data in a request at most");
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "persistent", CTLFLAG_RD,
+	    &sc->xbd_persistent, 0, "The back end may keep our pages mapped");
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO,
+	    "shortened", CTLFLAG_RD, &sc->xbd_shortened, 0,
 	    "Requests that had to be shorter, or to wait, without more grants or memory");
 }
 
@@ -397,7 +428,8 @@ xbd_begin(struct xbd_softc *sc, const struct pv_blk_params *bp)
 	if (error != 0)
 		return (error);
 	pv_blk_set_writethrough(&sc->xbd_blk, sc->xbd_flush_op == XBD_NO_FLUSH);
-	pv_dev_set_short(&sc->xbd_blk.blk_pvdev, PV_DEV_QUEUES, sc->xbd_nqueues, sc->xbd_wanted);
+	pv_dev_set_short(&sc->xbd_blk.blk_pvdev, PV_DEV_QUEUES, sc->xbd_nqueues,
+	    sc->xbd_wanted);
 	atomic_store_rel_int(&sc->xbd_ready, 1);
 	error = pv_blk_attach(&sc->xbd_blk, sc->xbd_queues, sc->xbd_nqueues);
 	if (error != 0) {
@@ -418,7 +450,8 @@ xbd_resume(struct xbd_softc *sc, const struct pv_blk_params *bp)
 
 	if (bp->bp_sectorsize != old->bp_sectorsize ||
 	    ((bp->bp_flags ^ old->bp_flags) & PV_BLK_READONLY) != 0) {
-		device_printf(sc->xbd_dev, "the back end returned with another disk (sectors of %u "
+		device_printf(sc->xbd_dev,
+		    "the back end returned with another disk (sectors of %u "
 		    "bytes%s): detach and attach it\n", bp->bp_sectorsize,
 		    (bp->bp_flags & PV_BLK_READONLY) != 0 ? ", read-only" : "");
 		return (ENODEV);
@@ -428,7 +461,8 @@ xbd_resume(struct xbd_softc *sc, const struct pv_blk_params *bp)
 	pv_blk_set_max_size(&sc->xbd_blk, bp->bp_max_size);
 	pv_blk_resize(&sc->xbd_blk, bp->bp_mediasize);
 	pv_blk_set_queues(&sc->xbd_blk, sc->xbd_queues, sc->xbd_nqueues);
-	pv_dev_set_short(&sc->xbd_blk.blk_pvdev, PV_DEV_QUEUES, sc->xbd_nqueues, sc->xbd_wanted);
+	pv_dev_set_short(&sc->xbd_blk.blk_pvdev, PV_DEV_QUEUES, sc->xbd_nqueues,
+	    sc->xbd_wanted);
 	device_printf(sc->xbd_dev, "the back end is back\n");
 	return (pv_dev_thaw(&sc->xbd_blk.blk_pvdev));
 }
@@ -454,7 +488,8 @@ xbd_live(device_t dev)
 	error = xbd_read_disk(sc, &params);
 	if (error != 0)
 		return (error);
-	return (sc->xbd_attached ? xbd_resume(sc, &params) : xbd_begin(sc, &params));
+	return (sc->xbd_attached ? xbd_resume(sc, &params) :
+	    xbd_begin(sc, &params));
 }
 
 static int
@@ -467,7 +502,8 @@ xbd_stop(device_t dev, bool gone)
 	if (!gone && pv_blk_quiesce(&sc->xbd_blk) != 0) {
 		if (!pv_blk_is_late(&sc->xbd_blk))
 			return (EBUSY);
-		device_printf(dev, "the back end requests to close, and does not answer any more: "
+		device_printf(dev,
+		    "the back end requests to close, and does not answer any more: "
 		    "disconnecting\n");
 	}
 	pv_dev_quiesce(&sc->xbd_blk.blk_pvdev);
@@ -483,7 +519,10 @@ xbd_lost(device_t dev)
 		pv_dev_lose(&sc->xbd_blk.blk_pvdev);
 }
 
-/* The domain is going to be saved, while the back end goes on writing to our pages. */
+/*
+ * The domain is going to be saved, while the back end goes on writing to our
+ * pages.
+ */
 static int
 xbd_device_suspend(device_t dev)
 {
@@ -520,8 +559,9 @@ xbd_otherend_changed(device_t dev, const char *node)
 	struct xbd_softc *sc = device_get_softc(dev);
 	uint64_t bytes;
 
-	if (sc->xbd_attached && (node[0] == '\0' || strcmp(node, "sectors") == 0) &&
-	    xbd_read_size(sc, sc->xbd_blk.blk_params.bp_sectorsize, &bytes) == 0)
+	if (sc->xbd_attached && (node[0] == '\0' ||
+	    strcmp(node, "sectors") == 0) && xbd_read_size(sc,
+	    sc->xbd_blk.blk_params.bp_sectorsize, &bytes) == 0)
 		pv_blk_resize(&sc->xbd_blk, bytes);
 }
 
@@ -553,7 +593,10 @@ xbd_detach(device_t dev)
 	/* A device's own context goes after its softc. */
 	(void)sysctl_ctx_free(&sc->xbd_sysctl);
 	if (sc->xbd_attached) {
-		/* Linux's back end never releases a ring that is left with requests in flight. */
+		/*
+		 * Linux's back end never releases a ring that is left with
+		 * requests in flight.
+		 */
 		pv_dev_quiesce(&sc->xbd_blk.blk_pvdev);
 		(void)pv_blk_wait_idle(&sc->xbd_blk, XBD_IDLE_SECS);
 	}
@@ -567,7 +610,10 @@ xbd_detach(device_t dev)
 	return (0);
 }
 
-/* kldunload and devctl detach without force call this first: not while the disk is open. */
+/*
+ * kldunload and devctl detach without force call this first: not while the disk
+ * is open.
+ */
 static int
 xbd_quiesce(device_t dev)
 {

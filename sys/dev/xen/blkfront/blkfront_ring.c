@@ -5,7 +5,8 @@
  */
 
 /*
- * The ring of xbd and its messages (theory statement: blkfront.c; xen/io/blkif.h).
+ * The ring of xbd and its messages (theory statement: blkfront.c;
+ * xen/io/blkif.h).
  */
 
 #include <sys/param.h>
@@ -17,7 +18,8 @@
 
 _Static_assert(offsetof(struct blkif_request, id) == 8 &&
     offsetof(struct blkif_request_discard, id) == 8 &&
-    offsetof(struct blkif_request_indirect, id) == 8, "every request has its id at the same place");
+    offsetof(struct blkif_request_indirect, id) == 8,
+    "every request has its id at the same place");
 
 static void
 xbd_intr(void *arg)
@@ -49,7 +51,8 @@ xbd_channel_alloc(struct xbd_softc *sc, u_int i)
 
 	xr->xbr_sc = sc;
 	xr->xbr_index = i;
-	snprintf(intr, sizeof(intr), "%s:req%u", device_get_nameunit(sc->xbd_dev), i);
+	snprintf(intr, sizeof(intr),
+	    "%s:req%u", device_get_nameunit(sc->xbd_dev), i);
 	return (xen_evtchn_alloc(xenbus_get_otherend_id(sc->xbd_dev), &channel,
 	    &xr->xbr_channel));
 }
@@ -77,7 +80,8 @@ xbd_ring_create(struct xbd_softc *sc, u_int i)
 	snprintf(name, sizeof(name), "ring%u", i);
 	error = xbd_channel_alloc(sc, i);
 	if (error != 0) {
-		xenbus_warn(sc->xbd_dev, error, "no event channel, error %d", error);
+		xenbus_warn(sc->xbd_dev, error, "no event channel, error %d",
+		    error);
 		return (error);
 	}
 	ring.grp_notify_arg = sc->xbd_rings[i].xbr_channel;
@@ -119,7 +123,10 @@ xbd_rings_create(struct xbd_softc *sc)
 	return (0);
 }
 
-/* Is there enough for another queue?  Event channels are not counted: it is tried. */
+/*
+ * Is there enough for another queue?  Event channels are not counted: it is
+ * tried.
+ */
 bool
 xbd_has_more(struct pv_blk *blk)
 {
@@ -155,7 +162,10 @@ xbd_rings_free(struct xbd_softc *sc)
 	}
 }
 
-/* Fills seg with the pages that hold the first length bytes of st.  Returns how many there are. */
+/*
+ * Fills seg with the pages that hold the first length bytes of st.  Returns how
+ * many there are.
+ */
 static u_int
 xbd_fill_segments(const struct xbd_softc *sc, const struct xbd_stage *st,
     struct blkif_request_segment *seg, size_t length)
@@ -172,19 +182,21 @@ xbd_fill_segments(const struct xbd_softc *sc, const struct xbd_stage *st,
 }
 
 static void
-xbd_encode_rw(const struct xbd_softc *sc, const struct xbd_stage *st, const struct pv_blk_req *rq)
+xbd_encode_rw(const struct xbd_softc *sc, const struct xbd_stage *st,
+    const struct pv_blk_req *rq)
 {
 	struct blkif_request_indirect *ind = rq->rq_msg;
 	struct blkif_request *req = rq->rq_msg;
 	uint8_t op = rq->rq_cmd == PV_BLK_READ ? BLKIF_OP_READ : BLKIF_OP_WRITE;
 
-	KASSERT(rq->rq_length <= sc->xbd_max_segs * PAGE_SIZE, ("%s: %zu bytes", __func__,
-	    rq->rq_length));
+	KASSERT(rq->rq_length <= sc->xbd_max_segs * PAGE_SIZE,
+	    ("%s: %zu bytes", __func__, rq->rq_length));
 	if (rq->rq_length <= BLKIF_MAX_SEGMENTS_PER_REQUEST * PAGE_SIZE) {
 		req->operation = op;
 		req->handle = sc->xbd_handle;
 		req->sector_number = rq->rq_offset / XBD_SECTOR_SIZE;
-		req->nr_segments = xbd_fill_segments(sc, st, req->seg, rq->rq_length);
+		req->nr_segments = xbd_fill_segments(sc, st, req->seg,
+		    rq->rq_length);
 		return;
 	}
 	ind->operation = BLKIF_OP_INDIRECT;
@@ -226,7 +238,10 @@ xbd_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc)
 	pc->pc_arg = &st->xst_msgs;
 }
 
-/* May a response to rq have op?  Back ends name an indirect request by the operation in it, or not. */
+/*
+ * May a response to rq have op?  Back ends name an indirect request by the
+ * operation in it, or not.
+ */
 static bool
 xbd_answers(const struct xbd_softc *sc, const struct pv_blk_req *rq, uint8_t op)
 {
@@ -236,17 +251,19 @@ xbd_answers(const struct xbd_softc *sc, const struct pv_blk_req *rq, uint8_t op)
 	case PV_BLK_DELETE:
 		return (op == BLKIF_OP_DISCARD);
 	default:
-		return (op == (rq->rq_cmd == PV_BLK_READ ? BLKIF_OP_READ : BLKIF_OP_WRITE) ||
-		    (op == BLKIF_OP_INDIRECT &&
-		    rq->rq_length > BLKIF_MAX_SEGMENTS_PER_REQUEST * PAGE_SIZE));
+		return (op == (rq->rq_cmd == PV_BLK_READ ? BLKIF_OP_READ :
+		    BLKIF_OP_WRITE) || (op == BLKIF_OP_INDIRECT &&
+		    rq->rq_length > BLKIF_MAX_SEGMENTS_PER_REQUEST *
+		    PAGE_SIZE));
 	}
 }
 
 int
-xbd_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd,
-    uintmax_t *seen)
+xbd_status(struct pv_blk *blk, const struct pv_blk_req *rq,
+    const struct pvq_done *pd, uintmax_t *seen)
 {
-	const struct xbd_softc *sc = __containerof(blk, struct xbd_softc, xbd_blk);
+	const struct xbd_softc *sc = __containerof(blk, struct xbd_softc,
+	    xbd_blk);
 	const struct blkif_response *rsp = grant_ring_response(pd);
 
 	if (!xbd_answers(sc, rq, rsp->operation)) {

@@ -56,21 +56,24 @@ struct xbd_softc {
 	/* Negotiated in setup(). */
 	u_int		 xbd_order;	/* log2 of the ring's pages */
 	u_int		 xbd_segs;	/* pages of data that a request has */
-	u_int		 xbd_max_segs;	/* those of them that this back end takes */
+	u_int		 xbd_max_segs;	/* those of them
+					 * that this back end takes */
 	u_int		 xbd_nqueues;	/* rings */
 	u_int		 xbd_wanted;	/* that both ends could have */
 	struct xbd_ring	 xbd_rings[PV_BLK_QUEUES_MAX];
 	struct pvq	*xbd_queues[PV_BLK_QUEUES_MAX];
 
 	/* Negotiated in live(). */
-	u_int		 xbd_persistent; /* the back end may keep our pages mapped */
+	u_int		 xbd_persistent; /* the back end may keep
+					  * our pages mapped */
 	uint8_t		 xbd_flush_op;
 	uint8_t		 xbd_discard_flag;
 
 	/* Made for the first back end, kept for those after it. */
 	u_int		 xbd_max_queues;
 	u_int		 xbd_nreqs;	/* of each of xbd_max_queues */
-	u_int		 xbd_nstages;	/* one for each request, and one for polling */
+	u_int		 xbd_nstages;	/* one for each request,
+					 * and one for polling */
 	struct xbd_stage *xbd_stages;
 	domid_t		 xbd_granted_to;
 	struct xen_gnttab_pages *xbd_spare;
@@ -83,7 +86,7 @@ struct xbd_softc {
 	bool		 xbd_asleep;	/* pv_blk_hold() */
 };
 
-#define	XBD_NO_FLUSH	0xff		/* xbd_flush_op: the back end has none */
+#define	XBD_NO_FLUSH	0xff	/* xbd_flush_op: the back end has none */
 
 /* blkfront_stage.c */
 
@@ -118,8 +121,10 @@ void	xbd_channels_free(struct xbd_softc *sc);
 void	xbd_rings_free(struct xbd_softc *sc);
 /* bo_has_more. */
 bool	xbd_has_more(struct pv_blk *blk);
-void	xbd_encode(struct pv_blk *blk, struct pv_blk_req *rq, struct pvq_chain *pc);
-int	xbd_status(struct pv_blk *blk, const struct pv_blk_req *rq, const struct pvq_done *pd,
+void	xbd_encode(struct pv_blk *blk, struct pv_blk_req *rq,
+    struct pvq_chain *pc);
+int	xbd_status(struct pv_blk *blk, const struct pv_blk_req *rq,
+    const struct pvq_done *pd,
 	    uintmax_t *seen);
 
 #endif /* !_DEV_XEN_BLKFRONT_VAR_H_ */

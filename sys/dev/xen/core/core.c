@@ -7,11 +7,12 @@
 /*
  * xen_core: our front ends on FreeBSD's own Xen core.
  *
- * A kernel with "options XENHVM", such as GENERIC, has the hypercall page, the upcall, the grant table
- * and xenstore's ring; there is one of each in a domain.  This module is what the module xen is where
- * the kernel has none of that: it has the same functions for front ends (xen_evtchn.h, xen_gnttab.h,
- * xenstore.h, xenbus.h), over those of the kernel.  Front ends, their bus, its states, requests and
- * watches are the same files for both.
+ * A kernel with "options XENHVM", such as GENERIC, has the hypercall page, the
+ * upcall, the grant table and xenstore's ring; there is one of each in a
+ * domain.  This module is what the module xen is where the kernel has none of
+ * that: it has the same functions for front ends (xen_evtchn.h, xen_gnttab.h,
+ * xenstore.h, xenbus.h), over those of the kernel.  Front ends, their bus, its
+ * states, requests and watches are the same files for both.
  *
  *	xenstore0 (the kernel's)
  *	  xenbusb_front0	core_front.c: which front ends are ours
@@ -19,13 +20,15 @@
  *	    xenbus0
  *	      xn0, xbd0 ...
  *
- * xen0 is the last child of xenstore0, so that it is suspended first and resumed last: all front ends
- * are held from the one to the other (xenbus_suspend()).  What the kernel does meanwhile to the
- * devices of its own bus is of no account then.  It writes the state Initialising for each, which is
- * what our states begin with, and looks its back end up, of which one that fails ends its loop; ours
- * look for their back ends themselves.
+ * xen0 is the last child of xenstore0, so that it is suspended first and
+ * resumed last: all front ends are held from the one to the other
+ * (xenbus_suspend()).  What the kernel does meanwhile to the devices of its own
+ * bus is of no account then.  It writes the state Initialising for each, which
+ * is what our states begin with, and looks its back end up, of which one that
+ * fails ends its loop; ours look for their back ends themselves.
  *
- * The kernel's balloon, timer, clock, console and control/shutdown stay the kernel's.
+ * The kernel's balloon, timer, clock, console and control/shutdown stay the
+ * kernel's.
  */
 
 #include <sys/param.h>
@@ -44,7 +47,8 @@
 #include <dev/xen/xenstore.h>
 #include <dev/xen/core/core.h>
 
-#define	XEN_ORDER	1000000	/* after all that the kernel adds to xenstore0 */
+#define	XEN_ORDER	1000000	/* after all that the kernel
+				 * adds to xenstore0 */
 
 static device_t xen_bus;	/* xenbus0, while it is there */
 static uint64_t xen_suspensions, xen_cancelled;
@@ -74,7 +78,8 @@ xen_fronts_state(const char *node)
 
 	if (dev != NULL && device_is_attached(dev))
 		return (XEN_CORE_ATTACHED);
-	return (dev != NULL && device_is_alive(dev) ? XEN_CORE_BUSY : XEN_CORE_NONE);
+	return (dev != NULL && device_is_alive(dev) ? XEN_CORE_BUSY :
+	    XEN_CORE_NONE);
 }
 
 static const struct xen_core_fronts xen_fronts = {
@@ -121,15 +126,18 @@ xen_sysctl(device_t dev)
 	xenstore_watch_sysctl(ctx, tree);
 	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(tree), OID_AUTO, "suspend",
 	    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Suspensions by the toolstack");
-	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, "count", CTLFLAG_RD, &xen_suspensions,
-	    0, "Times that the domain was suspended to be saved");
-	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, "cancelled", CTLFLAG_RD,
-	    &xen_cancelled, 0, "Suspensions after which the same domain continued");
+	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO,
+	    "count", CTLFLAG_RD, &xen_suspensions, 0,
+	    "Times that the domain was suspended to be saved");
+	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO,
+	    "cancelled", CTLFLAG_RD, &xen_cancelled, 0,
+	    "Suspensions after which the same domain continued");
 }
 
 /*
- * What may fail comes first, and changes nothing then: a module that has begun to go can't stay.  So
- * kldunload(8) asks the module's drivers before it takes any of them away.
+ * What may fail comes first, and changes nothing then: a module that has begun
+ * to go can't stay.  So kldunload(8) asks the module's drivers before it takes
+ * any of them away.
  */
 static int
 xen_quiesce(device_t dev)
@@ -137,7 +145,8 @@ xen_quiesce(device_t dev)
 	int error;
 
 	if (!xen_core_gnttab_is_idle()) {
-		device_printf(dev, "pages are granted to other domains: the module stays\n");
+		device_printf(dev,
+		    "pages are granted to other domains: the module stays\n");
 		return (EBUSY);
 	}
 	xen_core_front_return();
@@ -145,7 +154,8 @@ xen_quiesce(device_t dev)
 	error = xen_core_store_close();
 	(void)xenstore_resume(true);
 	if (error != 0) {
-		device_printf(dev, "xenstore does not answer: the module stays\n");
+		device_printf(dev,
+		    "xenstore does not answer: the module stays\n");
 		xen_core_front_go_on();
 		if (xen_bus != NULL)
 			xenbus_rescan(xen_bus);
@@ -153,15 +163,20 @@ xen_quiesce(device_t dev)
 	return (error);
 }
 
-/* What attach has begun; a store that does not answer is left to xen_modevent(). */
+/*
+ * What attach has begun; a store that does not answer is left to
+ * xen_modevent().
+ */
 static void
 xen_end(device_t dev)
 {
 
 	xen_core_front_fini();
 	if (xen_missing_ready) {
-		while (taskqueue_cancel_timeout(taskqueue_thread, &xen_missing_task, NULL) != 0)
-			taskqueue_drain_timeout(taskqueue_thread, &xen_missing_task);
+		while (taskqueue_cancel_timeout(taskqueue_thread,
+		    &xen_missing_task, NULL) != 0)
+			taskqueue_drain_timeout(taskqueue_thread,
+			    &xen_missing_task);
 		xen_missing_ready = false;
 	}
 	xenstore_watch_fini(dev);
@@ -211,7 +226,8 @@ xen_attach(device_t dev)
 		error = xenstore_watch_init(dev);
 	if (error == 0) {
 		xen_sysctl(dev);
-		TIMEOUT_TASK_INIT(taskqueue_thread, &xen_missing_task, 0, xen_report_missing, NULL);
+		TIMEOUT_TASK_INIT(taskqueue_thread, &xen_missing_task, 0,
+		    xen_report_missing, NULL);
 		xen_missing_ready = true;
 		error = xen_core_front_init(&xen_fronts);
 	}
@@ -220,7 +236,10 @@ xen_attach(device_t dev)
 		xen_end(dev);
 		return (error);
 	}
-	/* While it attaches, which may take long, newbus does not call bus_driver_added for it. */
+	/*
+	 * While it attaches, which may take long, newbus does not call
+	 * bus_driver_added for it.
+	 */
 	if (device_probe_and_attach(bus) == 0) {
 		xen_bus = bus;
 		xenbus_try_all(bus);
@@ -256,11 +275,15 @@ xen_resume_device(device_t dev)
 		atomic_add_int(&xen_life, 1);
 	error = xenstore_resume(cancelled);
 	if (error != 0)
-		device_printf(dev, "xenstore does not answer after the suspension (error %d): "
+		device_printf(dev,
+		    "xenstore does not answer after the suspension (error %d): "
 		    "devices stay without back ends\n", error);
 	if (xen_bus != NULL)
 		xenbus_resume(xen_bus, cancelled);
-	/* This thread passes the events on by which back ends are found: it does not wait for them. */
+	/*
+	 * This thread passes the events on by which back ends are found: it
+	 * does not wait for them.
+	 */
 	if (!cancelled)
 		taskqueue_enqueue_timeout(taskqueue_thread, &xen_missing_task,
 		    xen_tunable(XEN_CONNECT_WAIT) * hz);
@@ -289,7 +312,10 @@ static driver_t xen_driver = {
 	0
 };
 
-/* After xen0's own: one that could not be attached, as xenstore does not answer, has left a request. */
+/*
+ * After xen0's own: one that could not be attached, as xenstore does not
+ * answer, has left a request.
+ */
 static int
 xen_modevent(module_t mod __unused, int what, void *arg __unused)
 {

@@ -7,14 +7,16 @@
 /*
  * Event channels of FreeBSD's own Xen core.
  *
- * The core has an interrupt source for each channel: it masks the port while its thread runs, and
- * unmasks it afterwards; it closes the port when the channel is unbound, and forgets all ports when the
- * domain goes on as a new one.  A channel stays on the CPU that the core gives it, one after the
- * other; cpuset(1) moves it.
+ * The core has an interrupt source for each channel: it masks the port while
+ * its thread runs, and unmasks it afterwards; it closes the port when the
+ * channel is unbound, and forgets all ports when the domain goes on as a new
+ * one.  A channel stays on the CPU that the core gives it, one after the other;
+ * cpuset(1) moves it.
  *
- * A storm (Xen's advisory XSA-391; the theory is in xen_evtchn.c).  The core leaves a port alone
- * that the filter has masked.  So the filter of a channel that has had EVTCHN_IDLE_MAX rounds without
- * work masks it, and it is unmasked by the handler if there was work, or else a tick later.
+ * A storm (Xen's advisory XSA-391; the theory is in xen_evtchn.c).  The core
+ * leaves a port alone that the filter has masked.  So the filter of a channel
+ * that has had EVTCHN_IDLE_MAX rounds without work masks it, and it is unmasked
+ * by the handler if there was work, or else a tick later.
  *
  * Locking.  None: see the fields.
  */
@@ -38,7 +40,8 @@
 #include <dev/xen/xen_var.h>
 #include <dev/xen/core/core.h>
 
-#define	EVTCHN_IDLE_MAX	32	/* rounds without work that may follow each other at once */
+#define	EVTCHN_IDLE_MAX	32	/* rounds without work that may follow each
+				 * other at once */
 
 MALLOC_DEFINE(M_XEN, "xen", "Xen");
 
@@ -49,12 +52,16 @@ struct xen_evtchn {
 	driver_filter_t	*ec_filter;
 	driver_intr_t	*ec_handler;
 	void		*ec_arg;
-	bool		 ec_brake;	/* its handler reports when there was work */
-	volatile u_int	 ec_dead;	/* is being closed: not to be unmasked */
+	bool		 ec_brake;	/* its handler reports
+					 * when there was work */
+	volatile u_int	 ec_dead;	/* is being closed:
+					 * not to be unmasked */
 	volatile u_int	 ec_worked;	/* there was, since the last round */
 	volatile u_int	 ec_storms;	/* the filter masks the port */
-	volatile u_int	 ec_masked;	/* it has done so; the handler's thread clears it */
-	u_int		 ec_idle;	/* rounds without work, in a row; of the handler's thread */
+	volatile u_int	 ec_masked;	/* it has done so;
+					 * the handler's thread clears it */
+	u_int		 ec_idle;	/* rounds without work, in a row;
+					 * of the handler's thread */
 	int		 ec_idle_ticks;	/* at the last of them */
 	struct callout	 ec_later;	/* unmasks it */
 };
@@ -90,7 +97,8 @@ evtchn_filter(void *arg)
 
 	if (ec->ec_filter != NULL)
 		result = ec->ec_filter(ec->ec_arg);
-	if (result == FILTER_SCHEDULE_THREAD && ec->ec_storms != 0 && evtchn_port_of(ec, &port)) {
+	if (result == FILTER_SCHEDULE_THREAD && ec->ec_storms != 0 &&
+	    evtchn_port_of(ec, &port)) {
 		evtchn_mask_port(port);
 		ec->ec_masked = 1;
 	}
@@ -128,7 +136,10 @@ evtchn_handler(void *arg)
 		evtchn_unmask(ec);
 }
 
-/* The device whose name a channel's begins with ("xn0:rx0"), for vmstat -i; and the rest of that. */
+/*
+ * The device whose name a channel's begins with ("xn0:rx0"), for vmstat -i; and
+ * the rest of that.
+ */
 static device_t
 evtchn_owner(const char *name, const char **rest)
 {
@@ -143,15 +154,18 @@ evtchn_owner(const char *name, const char **rest)
 		strlcpy(class, name, len + 1);
 		dc = devclass_find(class);
 		if (dc != NULL)
-			dev = devclass_get_device(dc, (int)strtoul(name + len, NULL, 10));
+			dev = devclass_get_device(dc,
+			    (int)strtoul(name + len, NULL, 10));
 		if (dev != NULL && strchr(name, ':') != NULL)
 			*rest = strchr(name, ':') + 1;
 	}
-	return (dev != NULL ? dev : devclass_get_device(devclass_find("xen"), 0));
+	return (dev != NULL ? dev :
+	    devclass_get_device(devclass_find("xen"), 0));
 }
 
 int
-xen_evtchn_alloc(domid_t remote, const struct xen_evtchn_params *params, struct xen_evtchn **ecp)
+xen_evtchn_alloc(domid_t remote, const struct xen_evtchn_params *params,
+    struct xen_evtchn **ecp)
 {
 	struct xen_evtchn *ec;
 	const char *name;
@@ -185,7 +199,10 @@ xen_evtchn_free(struct xen_evtchn *ec)
 
 	if (ec == NULL)
 		return;
-	/* In this order: the port's number may be another channel's when it is closed. */
+	/*
+	 * In this order: the port's number may be another channel's when it is
+	 * closed.
+	 */
 	atomic_store_rel_int(&ec->ec_dead, 1);
 	callout_drain(&ec->ec_later);
 	xen_intr_unbind(&ec->ec_handle);
@@ -222,15 +239,18 @@ xen_evtchn_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 
 	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "evtchn",
 	    CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, "Event channels");
-	SYSCTL_ADD_UINT(ctx, SYSCTL_CHILDREN(node), OID_AUTO, "in_use", CTLFLAG_RD,
-	    __DEVOLATILE(u_int *, &evtchn_in_use), 0, "Channels in use");
-	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, "braked", CTLFLAG_RD, &evtchn_braked,
-	    0, "Events that were delayed, as too many before them had no work");
+	SYSCTL_ADD_UINT(ctx, SYSCTL_CHILDREN(node), OID_AUTO,
+	    "in_use", CTLFLAG_RD, __DEVOLATILE(u_int *, &evtchn_in_use), 0,
+	    "Channels in use");
+	SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO,
+	    "braked", CTLFLAG_RD, &evtchn_braked, 0,
+	    "Events that were delayed, as too many before them had no work");
 }
 
 /*
- * The kernel sets its variable when Xen has suspended the domain.  A device that refuses makes it
- * resume the others with the value of an earlier suspension, as if they had lost their back ends.
+ * The kernel sets its variable when Xen has suspended the domain.  A device
+ * that refuses makes it resume the others with the value of an earlier
+ * suspension, as if they had lost their back ends.
  */
 void
 xen_core_suspend(void)

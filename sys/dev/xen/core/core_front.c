@@ -7,37 +7,45 @@
 /*
  * Front ends on FreeBSD's own Xen core: which of them are ours.
  *
- * The kernel's bus, xenbusb_front0, has a device for each front end of the toolstack's list.  One that
- * is to be ours gets the driver "xenfront", which does nothing but to keep the kernel's drivers from
- * it; its other self, which a driver of the suite has, is on our own bus (xenbus.c).
+ * The kernel's bus, xenbusb_front0, has a device for each front end of the
+ * toolstack's list.  One that is to be ours gets the driver "xenfront", which
+ * does nothing but to keep the kernel's drivers from it; its other self, which
+ * a driver of the suite has, is on our own bus (xenbus.c).
  *
  *	xenbusb_front0				xenbus0
  *	  xenfront0	device/vbd/51712	  xbd0
  *	  xenfront1	device/vif/0		  xn0
  *	  xbd1		device/vbd/51728		(left to the kernel)
  *
- * The kernel's drivers return BUS_PROBE_SPECIFIC, at which newbus asks no other.  So "xenfront" is
- * asked first: the kernel's drivers are registered in SI_ORDER_MIDDLE, and a module that loader(8)
- * loaded, which registers in SI_ORDER_FIRST, comes before them.  No device has to be moved while the
- * kernel boots.  A module that is loaded later comes after them: a device keeps the driver that it
- * has, until devctl(8) moves it, and one that arrives later is moved as soon as the kernel's driver
- * has attached, which is before it can have connected.
+ * The kernel's drivers return BUS_PROBE_SPECIFIC, at which newbus asks no
+ * other.  So "xenfront" is asked first: the kernel's drivers are registered in
+ * SI_ORDER_MIDDLE, and a module that loader(8) loaded, which registers in
+ * SI_ORDER_FIRST, comes before them.  No device has to be moved while the
+ * kernel boots.  A module that is loaded later comes after them: a device keeps
+ * the driver that it has, until devctl(8) moves it, and one that arrives later
+ * is moved as soon as the kernel's driver has attached, which is before it can
+ * have connected.
  *
- * A front end is left to the kernel if no driver of the suite for its type is loaded, or
- * hw.pv.disable has "all", its driver ("xbd") or its name ("xbd0").  It returns to the kernel when its
- * driver of the suite is unloaded, or this module.
+ * A front end is left to the kernel if no driver of the suite for its type is
+ * loaded, or hw.pv.disable has "all", its driver ("xbd") or its name ("xbd0").
+ * It returns to the kernel when its driver of the suite is unloaded, or this
+ * module.
  *
- * The kernel's core keeps a copy of the state that a front end last wrote, and does not mount root
- * before each was Connected or Closed: xen_front_told() has it know.
+ * The kernel's core keeps a copy of the state that a front end last wrote, and
+ * does not mount root before each was Connected or Closed: xen_front_told() has
+ * it know.
  *
- * Two threads and one device.  Newbus lets a second thread detach a device while the first sleeps in
- * its detach, and the core, which is the second if the toolstack removes what devctl(8) is moving,
- * frees the device whatever that returns.  So whoever detaches one is in a list (struct front_turn)
- * from newbus's EVHDEV_DETACH_BEGIN on.  The core waits there until it is the last.  The others stop
- * waiting for anything that needs taskqueue_thread, which is the core's.  The kernel's drivers are
- * attached in that thread, too, where no deletion comes between.
+ * Two threads and one device.  Newbus lets a second thread detach a device
+ * while the first sleeps in its detach, and the core, which is the second if
+ * the toolstack removes what devctl(8) is moving, frees the device whatever
+ * that returns.  So whoever detaches one is in a list (struct front_turn) from
+ * newbus's EVHDEV_DETACH_BEGIN on.  The core waits there until it is the last.
+ * The others stop waiting for anything that needs taskqueue_thread, which is
+ * the core's.  The kernel's drivers are attached in that thread, too, where no
+ * deletion comes between.
  *
- * Locking.  front_mtx (mutex): the list, turns.  The topology lock: which drivers devices have.
+ * Locking.  front_mtx (mutex): the list, turns.  The topology lock: which
+ * drivers devices have.
  */
 
 #include <sys/param.h>
@@ -68,20 +76,26 @@
 #include <dev/xen/core/core.h>
 
 #define	FRONT_BUS	"xenbusb_front"
-#define	FRONT_TRIES	50	/* tenths of a second for a driver of ours to be gone */
+#define	FRONT_TRIES	50	/* tenths of a second for a driver
+				 * of ours to be gone */
 #define	FRONT_CLOSE_TRIES 20	/* for a back end to disconnect */
-#define	FRONT_PATHLEN	128	/* of a back end; "/local/domain/0/backend/vbd/3/51712" */
-#define	FRONT_LOOK_TRIES 200	/* hundredths of a second for an event of xenstore */
+#define	FRONT_PATHLEN	128	/* of a back end;
+				 * "/local/domain/0/backend/vbd/3/51712" */
+#define	FRONT_LOOK_TRIES 200	/* hundredths of a second
+				 * for an event of xenstore */
 
 MALLOC_DECLARE(M_XEN);
 
 struct front {
 	LIST_ENTRY(front) f_link;
 	device_t	 f_dev;
-	char		*f_node;	/* "device/vbd/51712"; a copy, as the core frees its own */
+	char		*f_node;	/* "device/vbd/51712"; a copy, as the
+					 * core frees its own */
 	bool		 f_leaving;
-	bool		 f_left;	/* front_leave() was called, and need not be */
-	bool		 f_told;	/* the core knows that it was Connected or Closed */
+	bool		 f_left;	/* front_leave() was called,
+					 * and need not be */
+	bool		 f_told;	/* the core knows
+					 * that it was Connected or Closed */
 	enum xenbus_state f_state;	/* that was last told */
 };
 
@@ -100,7 +114,8 @@ MTX_SYSINIT(xen_core_front, &front_mtx, "xen core front", MTX_DEF);
 static LIST_HEAD(, front) front_list = LIST_HEAD_INITIALIZER(front_list);
 static const struct xen_core_fronts *front_users;
 static eventhandler_tag front_attach_tag, front_detach_tag;
-static struct taskqueue *front_queue;	/* not the one that the core's task is in */
+static struct taskqueue *front_queue;	/* not the one that the core's
+					 * task is in */
 static struct timeout_task front_reconcile_task;
 static u_int front_tries;
 static bool front_ready;	/* the task may be scheduled */
@@ -141,7 +156,10 @@ front_number(const char *node)
 	return (p != NULL ? strtoul(p + 1, NULL, 10) : 0);
 }
 
-/* Of a disk: its number among xvda, xvdb ... (xen-vbd-interface(7)); others have none. */
+/*
+ * Of a disk: its number among xvda, xvdb ... (xen-vbd-interface(7)); others
+ * have none.
+ */
 int
 xen_front_unit(const char *node)
 {
@@ -161,10 +179,14 @@ front_name(device_t dev, const struct front_type *ft, char *name, size_t size)
 	const char *node = xenbus_get_node(dev);
 	int unit = xen_front_unit(node);
 
-	snprintf(name, size, "%s%lu", ft->ft_driver, unit >= 0 ? (u_long)unit : front_number(node));
+	snprintf(name, size, "%s%lu", ft->ft_driver, unit >= 0 ? (u_long)unit :
+	    front_number(node));
 }
 
-/* Was this driver named to devctl(8), or chosen here?  That is more than a tunable says. */
+/*
+ * Was this driver named to devctl(8), or chosen here?  That is more than a
+ * tunable says.
+ */
 static bool
 front_is_explicit(device_t dev)
 {
@@ -181,8 +203,8 @@ front_is_ours(device_t dev)
 }
 
 /*
- * In a domain whose hypervisor can emulate devices: those which it is to emulate, and CD-ROMs, which it
- * always does.
+ * In a domain whose hypervisor can emulate devices: those which it is to
+ * emulate, and CD-ROMs, which it always does.
  */
 static bool
 front_is_emulated(device_t dev, const struct front_type *ft)
@@ -196,7 +218,8 @@ front_is_emulated(device_t dev, const struct front_type *ft)
 		return (xen_pv_nics_disabled());
 	if (xen_pv_disks_disabled())
 		return (true);
-	if (xs_read(XST_NIL, xenbus_get_node(dev), "device-type", NULL, &type) != 0)
+	if (xs_read(XST_NIL, xenbus_get_node(dev), "device-type", NULL,
+	    &type) != 0)
 		return (true);
 	cdrom = strcmp(type, "cdrom") == 0;
 	free(type, M_XENSTORE);
@@ -217,7 +240,8 @@ front_unwanted(device_t dev)
 	if (front_is_explicit(dev))
 		return (NULL);
 	front_name(dev, ft, name, sizeof(name));
-	if (pv_is_listed("hw.pv.disable", "all") || pv_is_listed("hw.pv.disable", ft->ft_driver) ||
+	if (pv_is_listed("hw.pv.disable", "all") ||
+	    pv_is_listed("hw.pv.disable", ft->ft_driver) ||
 	    pv_is_listed("hw.pv.disable", name))
 		return ("hw.pv.disable has it");
 	if (front_is_emulated(dev, ft))
@@ -252,17 +276,20 @@ xen_front_is_ours(const char *type __unused, const char *node)
 }
 
 /*
- * The core writes states for devices, in the thread that talks to xenstore, for which nobody waits
- * longer than hw.xen.xenstore_timeout.  It frees a device when its driver is detached: what has not
- * been begun by then is not written, and what has is waited for.
+ * The core writes states for devices, in the thread that talks to xenstore, for
+ * which nobody waits longer than hw.xen.xenstore_timeout.  It frees a device
+ * when its driver is detached: what has not been begun by then is not written,
+ * and what has is waited for.
  */
 struct front_write {
 	LIST_ENTRY(front_write) fw_link;
 	device_t	fw_dev;		/* NULL: its driver is being detached */
-	enum xenbus_state fw_states[2];	/* one after the other; the core writes no state twice */
+	enum xenbus_state fw_states[2];	/* one after the other; the core writes
+					 * no state twice */
 };
 
-static LIST_HEAD(, front_write) front_writes = LIST_HEAD_INITIALIZER(front_writes);
+static LIST_HEAD(,
+    front_write) front_writes = LIST_HEAD_INITIALIZER(front_writes);
 static device_t front_writing;	/* the device of the one that is being made */
 
 static struct front_write *
@@ -297,8 +324,8 @@ front_write(void *arg)
 	dev = front_writing = fw->fw_dev;
 	mtx_unlock(&front_mtx);
 	for (i = 0; dev != NULL && i < nitems(fw->fw_states); i++)
-		(void)BUS_WRITE_IVAR(device_get_parent(dev), dev, XENBUS_IVAR_STATE,
-		    fw->fw_states[i]);
+		(void)BUS_WRITE_IVAR(device_get_parent(dev), dev,
+		    XENBUS_IVAR_STATE, fw->fw_states[i]);
 	mtx_lock(&front_mtx);
 	front_writing = NULL;
 	wakeup(&front_writing);
@@ -362,7 +389,8 @@ front_write_unsettled(struct front_write *fw)
 	}
 	if (f != NULL) {
 		f->f_told = true;
-		device_printf(f->f_dev, "%s has not connected: nothing waits for it any more\n",
+		device_printf(f->f_dev,
+		    "%s has not connected: nothing waits for it any more\n",
 		    f->f_node);
 		front_write_add(fw, f->f_dev, XenbusStateClosed, f->f_state);
 	}
@@ -411,7 +439,9 @@ front_attach(device_t dev)
 	return (0);
 }
 
-/* A thread that detaches a device of the bus; the core's waits for the others. */
+/*
+ * A thread that detaches a device of the bus; the core's waits for the others.
+ */
 struct front_turn {
 	TAILQ_ENTRY(front_turn) fn_link;
 	device_t	fn_dev;
@@ -419,7 +449,8 @@ struct front_turn {
 	bool		fn_core;
 };
 
-static TAILQ_HEAD(, front_turn) front_turns = TAILQ_HEAD_INITIALIZER(front_turns);
+static TAILQ_HEAD(,
+    front_turn) front_turns = TAILQ_HEAD_INITIALIZER(front_turns);
 
 static bool
 front_in_core(void)
@@ -469,8 +500,9 @@ front_turn_waits(const struct front_turn *mine)
 }
 
 /*
- * A thread is about to detach a device of the bus.  When this returns for the core's, no other is, or
- * will be; and the device has a driver, which the one before may have taken away.
+ * A thread is about to detach a device of the bus.  When this returns for the
+ * core's, no other is, or will be; and the device has a driver, which the one
+ * before may have taken away.
  */
 static void
 front_turn_begin(device_t dev)
@@ -533,23 +565,28 @@ front_run(void *arg, int pending __unused)
 	atomic_store_rel_int((volatile u_int *)arg, 1);
 }
 
-/* Wait for a flag, or until the core waits for us, or FRONT_LOOK_TRIES if they are counted. */
+/*
+ * Wait for a flag, or until the core waits for us, or FRONT_LOOK_TRIES if they
+ * are counted.
+ */
 static void
 front_wait_flag(device_t dev, volatile u_int *flag, bool counted)
 {
 	u_int i;
 
-	for (i = 0; (!counted || i < FRONT_LOOK_TRIES) && atomic_load_acq_int(flag) == 0 &&
-	    !front_is_removed(dev); i++)
+	for (i = 0; (!counted || i < FRONT_LOOK_TRIES) &&
+	    atomic_load_acq_int(flag) == 0 && !front_is_removed(dev); i++)
 		pause("xflook", MAX(hz / 100, 1));
 }
 
 /*
- * Whatever changes below a node has the core look for new devices, soon and in a task: one that it
- * finds without a driver it gives to the kernel's, though another thread may be about to, which
- * sleeps.  So the core is waited for before a device loses its driver: until the event of a watch that
- * is set now has come, which is behind those of what was written, and the task that they led to has
- * run.  A device that the toolstack has removed is deleted by that task, which can't wait for itself.
+ * Whatever changes below a node has the core look for new devices, soon and in
+ * a task: one that it finds without a driver it gives to the kernel's, though
+ * another thread may be about to, which sleeps.  So the core is waited for
+ * before a device loses its driver: until the event of a watch that is set now
+ * has come, which is behind those of what was written, and the task that they
+ * led to has run.  A device that the toolstack has removed is deleted by that
+ * task, which can't wait for itself.
  */
 static void
 front_let_core_look(device_t dev, const char *node)
@@ -575,15 +612,18 @@ front_let_core_look(device_t dev, const char *node)
 }
 
 /*
- * Remove what front ends write for their back ends, so that it is not taken for the next driver's: with
- * feature-persistent, for one, Linux's keeps pages mapped.
+ * Remove what front ends write for their back ends, so that it is not taken for
+ * the next driver's: with feature-persistent, for one, Linux's keeps pages
+ * mapped.
  */
 static void
 front_unpublish(const char *node)
 {
 	static const char *const published[] = {
-		"event-channel", "feature-", "multi-queue-num-queues", "num-ring-pages", "queue-",
-		"request-", "ring-page-order", "ring-ref", "rx-ring-ref", "tx-ring-ref",
+		"event-channel", "feature-", "multi-queue-num-queues",
+		    "num-ring-pages", "queue-",
+		"request-", "ring-page-order", "ring-ref", "rx-ring-ref",
+		    "tx-ring-ref",
 	};
 	char **names;
 	u_int i, j, n;
@@ -592,7 +632,8 @@ front_unpublish(const char *node)
 		return;
 	for (i = 0; i < n; i++) {
 		for (j = 0; j < nitems(published); j++) {
-			if (strncmp(names[i], published[j], strlen(published[j])) == 0)
+			if (strncmp(names[i], published[j],
+			    strlen(published[j])) == 0)
 				(void)xenstore_remove(NULL, node, names[i]);
 		}
 	}
@@ -616,8 +657,9 @@ front_read_state(const char *node, enum xenbus_state *state)
 }
 
 /*
- * Wait until a back end has disconnected: by its state at otherend in xenstore or, if that is NULL, by
- * what the core has seen of it.  Returns 0, or the error of xenstore.
+ * Wait until a back end has disconnected: by its state at otherend in xenstore
+ * or, if that is NULL, by what the core has seen of it.  Returns 0, or the
+ * error of xenstore.
  */
 static int
 front_await_close(device_t dev, const char *otherend)
@@ -631,7 +673,8 @@ front_await_close(device_t dev, const char *otherend)
 			state = xenbus_get_otherend_state(dev);
 		else if ((error = front_read_state(otherend, &state)) != 0)
 			break;
-		if (state != XenbusStateConnected && state != XenbusStateClosing)
+		if (state != XenbusStateConnected &&
+		    state != XenbusStateClosing)
 			break;
 		pause("xfclos", MAX(hz / 10, 1));
 	}
@@ -639,9 +682,11 @@ front_await_close(device_t dev, const char *otherend)
 }
 
 /*
- * A driver of the kernel's begins where ours has ended: the last state is Closed, in xenstore and in
- * the core's copy, and the back end has disconnected.  It is not so if xenstore did not answer when
- * our driver was detached.  Returns 0, or an error: then the device is not to be the kernel's yet.
+ * A driver of the kernel's begins where ours has ended: the last state is
+ * Closed, in xenstore and in the core's copy, and the back end has
+ * disconnected.  It is not so if xenstore did not answer when our driver was
+ * detached.  Returns 0, or an error: then the device is not to be the kernel's
+ * yet.
  */
 static int
 front_close_ours(device_t dev, const char *node)
@@ -658,9 +703,11 @@ front_close_ours(device_t dev, const char *node)
 	f = front_find(node);
 	/* The core may have deleted the device meanwhile. */
 	closed = error != 0 || f == NULL || f->f_dev != dev ||
-	    (state == XenbusStateClosed && xenbus_get_state(dev) == XenbusStateClosed);
+	    (state == XenbusStateClosed &&
+	    xenbus_get_state(dev) == XenbusStateClosed);
 	if (!closed) {
-		strlcpy(otherend, xenbus_get_otherend_path(dev), sizeof(otherend));
+		strlcpy(otherend, xenbus_get_otherend_path(dev),
+		    sizeof(otherend));
 		front_write_add(fw, dev, XenbusStateClosing, XenbusStateClosed);
 	}
 	mtx_unlock(&front_mtx);
@@ -673,9 +720,10 @@ front_close_ours(device_t dev, const char *node)
 }
 
 /*
- * What sleeps before a device can be the kernel's again.  Its driver of ours is gone.  Returns 0; ENXIO
- * if the core has deleted it meanwhile, as while device_detach(9) sleeps nothing keeps the core from
- * that; or another error, and the device is not to be the kernel's yet.
+ * What sleeps before a device can be the kernel's again.  Its driver of ours is
+ * gone.  Returns 0; ENXIO if the core has deleted it meanwhile, as while
+ * device_detach(9) sleeps nothing keeps the core from that; or another error,
+ * and the device is not to be the kernel's yet.
  */
 static int
 front_leave(device_t dev)
@@ -706,7 +754,10 @@ front_leave(device_t dev)
 	return (error);
 }
 
-/* The device of a node on our bus is to go, for a thread that may cease to wait for that. */
+/*
+ * The device of a node on our bus is to go, for a thread that may cease to wait
+ * for that.
+ */
 struct front_drop {
 	struct task	 fd_task;
 	char		*fd_node;
@@ -764,9 +815,10 @@ front_drop(device_t dev, const char *node)
 }
 
 /*
- * The core takes no refusal: it frees what the device is known by.  If the toolstack has removed it,
- * this is in taskqueue_thread, which GEOM needs to close a disk (destroy_dev_sched_cb(9)): there
- * nothing waits for our driver to be detached, which xenbus.c does when it scans.
+ * The core takes no refusal: it frees what the device is known by.  If the
+ * toolstack has removed it, this is in taskqueue_thread, which GEOM needs to
+ * close a disk (destroy_dev_sched_cb(9)): there nothing waits for our driver to
+ * be detached, which xenbus.c does when it scans.
  */
 static int
 front_detach(device_t dev)
@@ -778,7 +830,8 @@ front_detach(device_t dev)
 	mtx_lock(&front_mtx);
 	f->f_leaving = true;
 	mtx_unlock(&front_mtx);
-	if (front_users != NULL && !removed && !f->f_left && front_drop(dev, f->f_node)) {
+	if (front_users != NULL && !removed && !f->f_left &&
+	    front_drop(dev, f->f_node)) {
 		error = front_close_ours(dev, f->f_node);
 		front_let_core_look(dev, f->f_node);
 	}
@@ -804,7 +857,10 @@ front_detach(device_t dev)
 	return (0);
 }
 
-/* A driver of the kernel's expects the state that a new front end has; it may have begun. */
+/*
+ * A driver of the kernel's expects the state that a new front end has; it may
+ * have begun.
+ */
 static void
 front_begin_again(device_t dev)
 {
@@ -814,12 +870,16 @@ front_begin_again(device_t dev)
 		return;
 	fw = front_write_new();
 	mtx_lock(&front_mtx);
-	front_write_add(fw, dev, XenbusStateInitialising, XenbusStateInitialising);
+	front_write_add(fw, dev, XenbusStateInitialising,
+	    XenbusStateInitialising);
 	mtx_unlock(&front_mtx);
 	(void)xen_core_store_call(front_write, fw);
 }
 
-/* Offer a device without a driver to all, in the thread in which the core does, and deletes. */
+/*
+ * Offer a device without a driver to all, in the thread in which the core does,
+ * and deletes.
+ */
 static void
 front_offer_one(device_t dev, void *arg __unused)
 {
@@ -832,10 +892,11 @@ front_offer_one(device_t dev, void *arg __unused)
 }
 
 /*
- * The kernel's drivers end their grants when they are detached, while the back end has the pages
- * mapped, and that for disks leaves its disk behind, without itself.  So they are told before that
- * the back end is closing, and it is waited for.  The users of a disk that is open, which has to be
- * unmounted before, get errors.
+ * The kernel's drivers end their grants when they are detached, while the back
+ * end has the pages mapped, and that for disks leaves its disk behind, without
+ * itself.  So they are told before that the back end is closing, and it is
+ * waited for.  The users of a disk that is open, which has to be unmounted
+ * before, get errors.
  */
 static void
 front_close_stock(device_t dev)
@@ -851,8 +912,8 @@ static void
 front_take(device_t dev)
 {
 
-	if (!device_is_attached(dev) || front_is_ours(dev) || front_unwanted(dev) != NULL ||
-	    device_detach(dev) != 0)
+	if (!device_is_attached(dev) || front_is_ours(dev) ||
+	    front_unwanted(dev) != NULL || device_detach(dev) != 0)
 		return;
 	if (device_set_devclass_fixed(dev, front_driver.name) != 0 ||
 	    device_probe_and_attach(dev) != 0)
@@ -874,7 +935,10 @@ front_is_child(device_t bus, device_t dev)
 	return (found);
 }
 
-/* Call fn, which may sleep, for each front end.  The core deletes others meanwhile. */
+/*
+ * Call fn, which may sleep, for each front end.  The core deletes others
+ * meanwhile.
+ */
 static void
 front_each(void (*fn)(device_t dev, void *arg), void *arg)
 {
@@ -928,9 +992,13 @@ front_reconcile_one(device_t dev, void *arg)
 	if (!device_is_attached(dev) || !front_is_ours(dev))
 		return;
 	f = device_get_softc(dev);
-	if (front_users == NULL || front_users->xcf_state(f->f_node) == XEN_CORE_ATTACHED)
+	if (front_users == NULL ||
+	    front_users->xcf_state(f->f_node) == XEN_CORE_ATTACHED)
 		return;
-	/* Its driver is being unloaded, perhaps, or it was detached by devctl(8). */
+	/*
+	 * Its driver is being unloaded, perhaps, or it was detached by
+	 * devctl(8).
+	 */
 	if (front_is_loaded(front_type_of(dev)) ||
 	    front_users->xcf_state(f->f_node) == XEN_CORE_BUSY) {
 		*again = MAX(*again, MAX(hz / 10, 1));
@@ -946,7 +1014,10 @@ front_reconcile_one(device_t dev, void *arg)
 	}
 }
 
-/* Take what has arrived, and give back what has no driver of the suite any more. */
+/*
+ * Take what has arrived, and give back what has no driver of the suite any
+ * more.
+ */
 static void
 front_reconcile(void *arg __unused, int pending __unused)
 {
@@ -956,7 +1027,8 @@ front_reconcile(void *arg __unused, int pending __unused)
 	front_each(front_reconcile_one, &again);
 	if (again != 0 && front_tries > 0) {
 		front_tries--;
-		(void)taskqueue_enqueue_timeout(front_queue, &front_reconcile_task, again);
+		(void)taskqueue_enqueue_timeout(front_queue,
+		    &front_reconcile_task, again);
 	}
 	bus_topo_unlock();
 }
@@ -1005,9 +1077,13 @@ static void
 front_attached(void *arg __unused, device_t dev)
 {
 
-	if (!front_is_on_bus(dev) || front_is_ours(dev) || front_type_of(dev) == NULL)
+	if (!front_is_on_bus(dev) || front_is_ours(dev) ||
+	    front_type_of(dev) == NULL)
 		return;
-	/* One that devctl(8) gave to the kernel's driver is told to begin, and not taken. */
+	/*
+	 * One that devctl(8) gave to the kernel's driver is told to begin, and
+	 * not taken.
+	 */
 	if (device_is_devclass_fixed(dev) || front_unwanted(dev) == NULL) {
 		(void)device_set_prop(dev, FRONT_ARRIVED, dev, NULL, NULL);
 		front_schedule();
@@ -1037,7 +1113,8 @@ front_detaching(void *arg __unused, device_t dev, enum evhdev_detach when)
 		else
 			front_turn_end(dev);
 	} else if (when == EVHDEV_DETACH_COMPLETE && parent != NULL &&
-	    device_get_name(parent) != NULL && strcmp(device_get_name(parent), "xenbus") == 0)
+	    device_get_name(parent) != NULL &&
+	    strcmp(device_get_name(parent), "xenbus") == 0)
 		front_schedule();
 }
 
@@ -1046,19 +1123,20 @@ xen_core_front_init(const struct xen_core_fronts *fronts)
 {
 	int error;
 
-	front_queue = taskqueue_create("xen fronts", M_WAITOK, taskqueue_thread_enqueue,
-	    &front_queue);
-	TIMEOUT_TASK_INIT(front_queue, &front_reconcile_task, 0, front_reconcile, NULL);
+	front_queue = taskqueue_create("xen fronts", M_WAITOK,
+	    taskqueue_thread_enqueue, &front_queue);
+	TIMEOUT_TASK_INIT(front_queue, &front_reconcile_task, 0,
+	    front_reconcile, NULL);
 	error = taskqueue_start_threads(&front_queue, 2, PWAIT, "xen fronts");
 	if (error != 0) {
 		taskqueue_free(front_queue);
 		return (error);
 	}
 	front_users = fronts;
-	front_attach_tag = EVENTHANDLER_REGISTER(device_attach, front_attached, NULL,
-	    EVENTHANDLER_PRI_ANY);
-	front_detach_tag = EVENTHANDLER_REGISTER(device_detach, front_detaching, NULL,
-	    EVENTHANDLER_PRI_ANY);
+	front_attach_tag = EVENTHANDLER_REGISTER(device_attach, front_attached,
+	    NULL, EVENTHANDLER_PRI_ANY);
+	front_detach_tag = EVENTHANDLER_REGISTER(device_detach, front_detaching,
+	    NULL, EVENTHANDLER_PRI_ANY);
 	front_ready = true;
 	return (0);
 }
@@ -1073,7 +1151,8 @@ xen_core_front_fini(void)
 	EVENTHANDLER_DEREGISTER(device_attach, front_attach_tag);
 	EVENTHANDLER_DEREGISTER(device_detach, front_detach_tag);
 	front_tries = 0;
-	while (taskqueue_cancel_timeout(front_queue, &front_reconcile_task, NULL) != 0)
+	while (taskqueue_cancel_timeout(front_queue, &front_reconcile_task,
+	    NULL) != 0)
 		taskqueue_drain_timeout(front_queue, &front_reconcile_task);
 	taskqueue_free(front_queue);
 	device_clear_prop_alldev(FRONT_ARRIVED);
@@ -1094,7 +1173,8 @@ front_report(device_t dev, void *arg)
 	if (front_is_ours(dev))
 		return;
 	why = front_unwanted(dev);
-	sbuf_printf(sb, ": %s", why != NULL ? why : "stays until devctl(8) moves it");
+	sbuf_printf(sb,
+	    ": %s", why != NULL ? why : "stays until devctl(8) moves it");
 }
 
 static int
@@ -1119,7 +1199,8 @@ xen_core_front_sysctl(struct sysctl_ctx_list *ctx, struct sysctl_oid *parent)
 {
 
 	SYSCTL_ADD_PROC(ctx, SYSCTL_CHILDREN(parent), OID_AUTO, "fronts",
-	    CTLTYPE_STRING | CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, 0, front_sysctl, "A",
+	    CTLTYPE_STRING | CTLFLAG_RD | CTLFLAG_MPSAFE, NULL, 0, front_sysctl,
+	    "A",
 	    "Each front end of the kernel's bus, its driver, and why it is not one of the suite");
 }
 
@@ -1151,4 +1232,5 @@ front_modevent(module_t mod __unused, int what, void *arg __unused)
 	    what == MOD_SHUTDOWN ? 0 : EOPNOTSUPP);
 }
 
-DRIVER_MODULE_ORDERED(xenfront, xenbusb_front, front_driver, front_modevent, NULL, SI_ORDER_FIRST);
+DRIVER_MODULE_ORDERED(xenfront, xenbusb_front, front_driver, front_modevent,
+    NULL, SI_ORDER_FIRST);

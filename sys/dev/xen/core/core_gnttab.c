@@ -7,20 +7,21 @@
 /*
  * Grants over FreeBSD's own Xen core.
  *
- * The core gives out references of its table under its lock, and links those that one owner has into a
- * list of that owner's.  So there is a stock of references here, which grows by GNTTAB_CHUNK of them,
- * and shrinks when the module goes: granting and ending never take the core's lock.
+ * The core gives out references of its table under its lock, and links those
+ * that one owner has into a list of that owner's.  So there is a stock of
+ * references here, which grows by GNTTAB_CHUNK of them, and shrinks when the
+ * module goes: granting and ending never take the core's lock.
  *
- * The core leaks a reference that is ended while the peer has the page mapped, so it is not asked to
- * end that; xen_gnttab_end.c asks again each second.
+ * The core leaks a reference that is ended while the peer has the page mapped,
+ * so it is not asked to end that; xen_gnttab_end.c asks again each second.
  *
- * After a suspension the table is a new and empty one; the core maps it, and references stay with
- * whom they are.
+ * After a suspension the table is a new and empty one; the core maps it, and
+ * references stay with whom they are.
  *
  * The table's entries have version 1: pages above 16 TB can't be granted.
  *
- * Locking.  xen_gnttab_mtx (mutex): all lists and counts.  An entry belongs to the holder of its
- * reference.
+ * Locking.  xen_gnttab_mtx (mutex): all lists and counts.  An entry belongs to
+ * the holder of its reference.
  */
 
 #include <sys/param.h>
@@ -136,7 +137,8 @@ bool
 xen_gnttab_end_one(grant_ref_t ref)
 {
 
-	return (gnttab_query_foreign_access(ref) == 0 && gnttab_end_foreign_access_ref(ref) != 0);
+	return (gnttab_query_foreign_access(ref) == 0 &&
+	    gnttab_end_foreign_access_ref(ref) != 0);
 }
 
 u_int
@@ -158,7 +160,8 @@ xen_core_gnttab_is_idle(void)
 	bool idle;
 
 	mtx_lock(&xen_gnttab_mtx);
-	idle = xen_gnttab_counts.gc_used == 0 && xen_gnttab_counts.gc_deferred == 0;
+	idle = xen_gnttab_counts.gc_used == 0 &&
+	    xen_gnttab_counts.gc_deferred == 0;
 	mtx_unlock(&xen_gnttab_mtx);
 	return (idle);
 }
@@ -174,7 +177,8 @@ xen_gnttab_init(device_t dev)
 		pages = query.max_nr_frames;
 	core_gnttab.cg_max = pages * GNTTAB_PER_PAGE - GNTTAB_RESERVED;
 	if (bootverbose)
-		device_printf(dev, "%u grant references at most\n", core_gnttab.cg_max);
+		device_printf(dev, "%u grant references at most\n",
+		    core_gnttab.cg_max);
 	return (0);
 }
 

@@ -5,31 +5,38 @@
  */
 
 /*
- * xenstore by FreeBSD's own Xen core: what xenstore_ring.c is to our own, so that xenstore.c
- * (requests) and xenstore_watch.c (watches) are the same for both.
+ * xenstore by FreeBSD's own Xen core: what xenstore_ring.c is to our own, so
+ * that xenstore.c (requests) and xenstore_watch.c (watches) are the same for
+ * both.
  *
- * The core waits for an answer for as long as it takes, and a thread that a signal wakes up may leave
- * half a request in the ring.  So a thread of ours makes all requests, one after the other, and those
- * who want an answer wait for it as long as hw.xen.xenstore_timeout allows.  A request that was
- * given up is answered some time, and freed then; while it is not, further ones wait a second each, so
- * that a xenstore that has stopped does not keep a detach waiting for ever, and they are dropped if
- * nobody waits for them any more when their turn comes: all but those that set a watch, as each is
- * set again.  Nobody waits for answers while the domain is about to be suspended.
+ * The core waits for an answer for as long as it takes, and a thread that a
+ * signal wakes up may leave half a request in the ring.  So a thread of ours
+ * makes all requests, one after the other, and those who want an answer wait
+ * for it as long as hw.xen.xenstore_timeout allows.  A request that was given
+ * up is answered some time, and freed then; while it is not, further ones wait
+ * a second each, so that a xenstore that has stopped does not keep a detach
+ * waiting for ever, and they are dropped if nobody waits for them any more when
+ * their turn comes: all but those that set a watch, as each is set again.
+ * Nobody waits for answers while the domain is about to be suspended.
  *
- * Before the module can go the core has to have nothing of it: no request, and no watch.  It is closed
- * for that, which fails as long as xenstore does not answer; then all goes on, and the watches are set
- * again when it does.
+ * Before the module can go the core has to have nothing of it: no request, and
+ * no watch.  It is closed for that, which fails as long as xenstore does not
+ * answer; then all goes on, and the watches are set again when it does.
  *
- * A watch is set with the core.  Its callback comes in the thread that also shuts the domain down, so
- * it does no more than to pass the path on.  The core has at most STORE_PENDING events of a watch
- * wait, and drops the others, since a back end can cause any number: a callback that finds so many
- * others reports the watch's own path, which is "something changed".  A second thread removes
- * watches: the core waits there for callbacks, among which may be the one that suspends the domain.
+ * A watch is set with the core.  Its callback comes in the thread that also
+ * shuts the domain down, so it does no more than to pass the path on.  The core
+ * has at most STORE_PENDING events of a watch wait, and drops the others, since
+ * a back end can cause any number: a callback that finds so many others reports
+ * the watch's own path, which is "something changed".  A second thread removes
+ * watches: the core waits there for callbacks, among which may be the one that
+ * suspends the domain.
  *
- * Trust.  What an answer's header says of its type is compared with the request's.  The length is the
- * core's affair, and so are the indices of the ring: it sets both to 0 if they are inconsistent.
+ * Trust.  What an answer's header says of its type is compared with the
+ * request's.  The length is the core's affair, and so are the indices of the
+ * ring: it sets both to 0 if they are inconsistent.
  *
- * Locking.  st_mtx (mutex): the requests' states, watches, and all that follows.
+ * Locking.  st_mtx (mutex): the requests' states, watches, and all that
+ * follows.
  */
 
 #include <sys/param.h>
@@ -55,9 +62,13 @@
 
 #define	STORE_PENDING	16	/* events of a watch that the core has wait */
 #define	STORE_TOKENLEN	16
-#define	STORE_CLOSE_TRIES 50	/* tenths of a second for the core to have nothing of ours */
+#define	STORE_CLOSE_TRIES 50	/* tenths of a second for the core to have
+				 * nothing of ours */
 
-/* A request; it belongs to the thread that makes it from the time that nobody waits for it any more. */
+/*
+ * A request; it belongs to the thread that makes it from the time that nobody
+ * waits for it any more.
+ */
 struct store_req {
 	struct task	 sr_task;
 	bool		 sr_done;
@@ -67,7 +78,8 @@ struct store_req {
 	void		*sr_arg;
 	struct store_watch *sr_watch;	/* likewise */
 	uint32_t	 sr_type;
-	struct xsd_sockmsg *sr_msg;	/* the request; then the header of the answer */
+	struct xsd_sockmsg *sr_msg;	/* the request;
+					 * then the header of the answer */
 	void		*sr_result;	/* M_XENSTORE */
 };
 
@@ -75,7 +87,8 @@ struct store_watch {
 	LIST_ENTRY(store_watch) sw_link;
 	struct xs_watch	 sw_xs;
 	struct task	 sw_task;	/* removes it */
-	bool		 sw_setting;	/* a request to set it is made, or will be */
+	bool		 sw_setting;	/* a request to set it is made,
+					 * or will be */
 	bool		 sw_dead;
 	char		 sw_token[STORE_TOKENLEN];
 	char		 sw_path[];
@@ -88,7 +101,8 @@ static struct {
 	struct taskqueue *st_unwatch;
 	xenstore_event_t *st_event;
 	LIST_HEAD(, store_watch) st_watches;
-	u_int		 st_removing;	/* watches that the core may still have */
+	u_int		 st_removing;	/* watches that the core
+					 * may still have */
 	u_int		 st_alone;	/* requests that nobody waits for */
 	bool		 st_hurry;
 	bool		 st_closed;
@@ -161,7 +175,8 @@ store_make(struct store_req *sr)
 	else if (sr->sr_watch != NULL)
 		sr->sr_error = store_set_watch(sr->sr_watch);
 	else
-		sr->sr_error = xs_dev_request_and_reply(sr->sr_msg, &sr->sr_result);
+		sr->sr_error = xs_dev_request_and_reply(sr->sr_msg,
+		    &sr->sr_result);
 }
 
 /* The answer comes when nobody waits any more. */
@@ -172,11 +187,14 @@ store_late(struct store_req *sr)
 	mtx_assert(&store.st_mtx, MA_OWNED);
 	store.st_alone--;
 	if (sr->sr_msg != NULL && sr->sr_result != NULL)
-		xenstore_late_answer(sr->sr_msg->type == sr->sr_type ? sr->sr_type : XS_ERROR,
-		    sr->sr_result);
+		xenstore_late_answer(sr->sr_msg->type == sr->sr_type ?
+		    sr->sr_type : XS_ERROR, sr->sr_result);
 }
 
-/* Is it to be made, though nobody waits for it?  What was never begun needs not be, but for watches. */
+/*
+ * Is it to be made, though nobody waits for it?  What was never begun needs not
+ * be, but for watches.
+ */
 static bool
 store_is_wanted(struct store_req *sr)
 {
@@ -277,11 +295,15 @@ store_fired(struct xs_watch *xw, const char **vec, unsigned int n)
 	mtx_lock(&store.st_mtx);
 	wanted = !sw->sw_dead;
 	xenstore_events++;
-	/* The core counts under a lock of its own; it drops none while this is less. */
+	/*
+	 * The core counts under a lock of its own; it drops none while this is
+	 * less.
+	 */
 	many = xw->pending + 1 >= xw->max_pending;
 	mtx_unlock(&store.st_mtx);
 	if (wanted && n > XS_WATCH_PATH)
-		store.st_event(many ? sw->sw_path : vec[XS_WATCH_PATH], sw->sw_token);
+		store.st_event(many ? sw->sw_path : vec[XS_WATCH_PATH],
+		    sw->sw_token);
 }
 
 static struct store_watch *
@@ -332,7 +354,10 @@ store_watch(uint32_t type, const char *path, const char *token)
 	if (error == 0) {
 		error = sr->sr_error;
 		store_req_free(sr);
-		/* That is the core's; of xenstore's, xenstore_watch.c knows what may pass. */
+		/*
+		 * That is the core's; of xenstore's, xenstore_watch.c knows
+		 * what may pass.
+		 */
 		if (error == EIO)
 			error = EAGAIN;
 	}
@@ -340,23 +365,26 @@ store_watch(uint32_t type, const char *path, const char *token)
 }
 
 /*
- * xenstore failed, or answered another request, or the core found its ring inconsistent: as without an
- * answer, the result of this request is unknown.
+ * xenstore failed, or answered another request, or the core found its ring
+ * inconsistent: as without an answer, the result of this request is unknown.
  */
 static int
 store_failed(const struct store_req *sr)
 {
 
 	if (xenstore_fail() && !store.st_failing)
-		device_printf(store.st_dev, "xenstore failed a request of type %u (error %d, answer "
-		    "%u): all are tried again\n", sr->sr_type, sr->sr_error, sr->sr_msg->type);
+		device_printf(store.st_dev,
+		    "xenstore failed a request of type %u (error %d, answer "
+		    "%u): all are tried again\n", sr->sr_type, sr->sr_error,
+		    sr->sr_msg->type);
 	store.st_failing = true;
 	return (ETIMEDOUT);
 }
 
 /* A request and its pieces, in one. */
 static struct store_req *
-store_message(uint32_t type, uint32_t tx, const struct xenstore_piece *pieces, u_int n, size_t len)
+store_message(uint32_t type, uint32_t tx, const struct xenstore_piece *pieces,
+    u_int n, size_t len)
 {
 	struct store_req *sr;
 	char *body;
@@ -364,7 +392,8 @@ store_message(uint32_t type, uint32_t tx, const struct xenstore_piece *pieces, u
 
 	sr = malloc(sizeof(*sr), M_XEN, M_WAITOK | M_ZERO);
 	sr->sr_type = type;
-	sr->sr_msg = malloc(sizeof(*sr->sr_msg) + len, M_XEN, M_WAITOK | M_ZERO);
+	sr->sr_msg = malloc(sizeof(*sr->sr_msg) + len, M_XEN,
+	    M_WAITOK | M_ZERO);
 	sr->sr_msg->type = type;
 	sr->sr_msg->tx_id = tx;
 	sr->sr_msg->len = len;
@@ -377,8 +406,9 @@ store_message(uint32_t type, uint32_t tx, const struct xenstore_piece *pieces, u
 }
 
 int
-xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *pieces, u_int n,
-    const char **reply, size_t *len)
+xenstore_ring_talk(uint32_t type, uint32_t tx,
+    const struct xenstore_piece *pieces, u_int n, const char **reply,
+    size_t *len)
 {
 	struct store_req *sr;
 	size_t size = 0;
@@ -394,18 +424,23 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 	*reply = "";
 	*len = 0;
 	if (type == XS_WATCH || type == XS_UNWATCH)
-		return (store_watch(type, pieces[0].xsp_data, pieces[1].xsp_data));
+		return (store_watch(type, pieces[0].xsp_data,
+		    pieces[1].xsp_data));
 	sr = store_message(type, tx, pieces, n, size);
 	error = store_wait(sr);
 	if (error != 0)
 		return (error);
-	/* Requests are one at a time (xenstore.c), and an answer is good until the next one. */
+	/*
+	 * Requests are one at a time (xenstore.c), and an answer is good until
+	 * the next one.
+	 */
 	free(store.st_reply, M_XENSTORE);
 	store.st_reply = sr->sr_result;
 	sr->sr_result = NULL;
 	if (sr->sr_error == 0 && sr->sr_msg->type == XS_ERROR)
 		error = xenstore_errno(store.st_reply);
-	if (sr->sr_error != 0 || error == EIO || (error == 0 && sr->sr_msg->type != type))
+	if (sr->sr_error != 0 || error == EIO ||
+	    (error == 0 && sr->sr_msg->type != type))
 		error = store_failed(sr);
 	else {
 		store.st_failing = false;
@@ -418,7 +453,10 @@ xenstore_ring_talk(uint32_t type, uint32_t tx, const struct xenstore_piece *piec
 	return (error);
 }
 
-/* Also in a new life of the domain, in which the core has set its ring up, and the watches. */
+/*
+ * Also in a new life of the domain, in which the core has set its ring up, and
+ * the watches.
+ */
 int
 xenstore_ring_init(device_t dev, xenstore_event_t *event)
 {
@@ -430,13 +468,14 @@ xenstore_ring_init(device_t dev, xenstore_event_t *event)
 	store.st_closed = false;
 	if (store.st_queue != NULL)
 		return (0);
-	store.st_queue = taskqueue_create("xen store", M_WAITOK, taskqueue_thread_enqueue,
-	    &store.st_queue);
+	store.st_queue = taskqueue_create("xen store", M_WAITOK,
+	    taskqueue_thread_enqueue, &store.st_queue);
 	error = taskqueue_start_threads(&store.st_queue, 1, PWAIT, "xen store");
-	store.st_unwatch = taskqueue_create("xen unwatch", M_WAITOK, taskqueue_thread_enqueue,
-	    &store.st_unwatch);
+	store.st_unwatch = taskqueue_create("xen unwatch", M_WAITOK,
+	    taskqueue_thread_enqueue, &store.st_unwatch);
 	if (error == 0)
-		error = taskqueue_start_threads(&store.st_unwatch, 1, PWAIT, "xen unwatch");
+		error = taskqueue_start_threads(&store.st_unwatch, 1, PWAIT,
+		    "xen unwatch");
 	return (error);
 }
 
@@ -446,7 +485,10 @@ xenstore_ring_fini(void)
 
 }
 
-/* Does the core have nothing of ours, or nothing but watches?  It has some seconds for that. */
+/*
+ * Does the core have nothing of ours, or nothing but watches?  It has some
+ * seconds for that.
+ */
 static bool
 store_is_idle(void)
 {

@@ -5,7 +5,8 @@
  */
 
 /*
- * xen_core: the tunables, hw.xen.  They are those of the module xen that concern front ends.
+ * xen_core: the tunables, hw.xen.  They are those of the module xen that
+ * concern front ends.
  */
 
 #include <sys/param.h>
@@ -21,7 +22,7 @@ struct pv_tunable xen_tunables[] = {
 	    "Seconds to wait for back ends when a driver is loaded"),
 	[XEN_RESUME_WAIT] = PV_TUNABLE("resume_wait", 60, 0, 86400, PVT_RW,
 	    "Seconds after a suspension until a device without a back end has failed; 0: never"),
-	[XEN_XENSTORE_TIMEOUT] = PV_TUNABLE("xenstore_timeout", 30, 0, 86400, PVT_RW,
-	    "Seconds to wait for xenstore; 0: forever"),
+	[XEN_XENSTORE_TIMEOUT] = PV_TUNABLE("xenstore_timeout", 30, 0, 86400,
+	    PVT_RW, "Seconds to wait for xenstore; 0: forever"),
 };
 PV_TUNABLES(xen_tunables, hw, "xen", xen_tunables, "Xen");

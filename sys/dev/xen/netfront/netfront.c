@@ -7,41 +7,48 @@
 /*
  * xn(4): the network front end of Xen (xen/io/netif.h).
  *
- * This file negotiates with the back end, and connects to one back end after the other.  Rings and
- * shared pages are netfront_ring.c's, packets in them netfront_packet.c's, and everything that FreeBSD
- * sees of the card is pv_net's.
+ * This file negotiates with the back end, and connects to one back end after
+ * the other.  Rings and shared pages are netfront_ring.c's, packets in them
+ * netfront_packet.c's, and everything that FreeBSD sees of the card is
+ * pv_net's.
  *
- *	xenbus            xn                                        pv_net
- *	------            --                                        ------
- *	setup     ->      reads what is offered, makes the rings    alloc, or renegotiate
- *	live      ->      the back end is connected                 attach, or thaw
- *	                  ... packets ...
- *	stop      ->      no more                                   freeze: link down, queues empty
- *	release   ->      frees the rings
- *	setup     ->      and so on, with the next one
- *	detach    ->                                                detach, free
+ *	xenbus       xn                             pv_net
+ *	------       --                             ------
+ *	setup   ->   reads what is offered, makes   alloc, or renegotiate
+ *	             the rings
+ *	live    ->   the back end is connected      attach, or thaw
+ *	             ... packets ...
+ *	stop    ->   no more                        freeze: link down, queues
+ *	                                            empty
+ *	release ->   frees the rings
+ *	setup   ->   and so on, with the next one
+ *	detach  ->                                  detach, free
  *
- * The interface appears with the first back end, and stays until detach: without a back end it
- * has no link, and what is sent is refused.  Linux's back end reads what was published when the state
- * becomes Connected, so that setup goes there at once.
+ * The interface appears with the first back end, and stays until detach:
+ * without a back end it has no link, and what is sent is refused.  Linux's back
+ * end reads what was published when the state becomes Connected, so that setup
+ * goes there at once.
  *
- * Offloads.  Each end publishes what it accepts (feature-gso-tcpv4 ...), in keys of the same names.
- * The back end finds checksums by the headers of IPv4 and IPv6 alone, so that those of frames with a
- * VLAN tag are finished here.
+ * Offloads.  Each end publishes what it accepts (feature-gso-tcpv4 ...), in
+ * keys of the same names.  The back end finds checksums by the headers of IPv4
+ * and IPv6 alone, so that those of frames with a VLAN tag are finished here.
  *
- * Locking.  xenbus calls its methods one at a time.  xn_connected and xn_carrier are written by
- * them, and read by pv_net without a lock: pv_net_link_change() is called afterwards.
+ * Locking.  xenbus calls its methods one at a time.  xn_connected and
+ * xn_carrier are written by them, and read by pv_net without a lock:
+ * pv_net_link_change() is called afterwards.
  *
- * Pairs of queues.  As many as there are CPUs, if the back end has them; pv_net spreads what is sent
- * over them, and the back end what is received.  An interface can have as many as the first back end
- * had; with a later one it uses as many of them as that has.  Where grants, event channels or
- * xenstore's nodes are short, there are fewer, and the card connects again when there are more.
+ * Pairs of queues.  As many as there are CPUs, if the back end has them; pv_net
+ * spreads what is sent over them, and the back end what is received.  An
+ * interface can have as many as the first back end had; with a later one it
+ * uses as many of them as that has.  Where grants, event channels or xenstore's
+ * nodes are short, there are fewer, and the card connects again when there are
+ * more.
  *
- * MTU.  The toolstack's key of that name is watched: a new value replaces what the administrator has
- * set.
+ * MTU.  The toolstack's key of that name is watched: a new value replaces what
+ * the administrator has set.
  *
- * Gaps.  No control ring: its keys are never written, and the back end chooses the queue of what is
- * received.  XDP headroom is not used.
+ * Gaps.  No control ring: its keys are never written, and the back end chooses
+ * the queue of what is received.  XDP headroom is not used.
  */
 
 #include <sys/param.h>
@@ -106,15 +113,19 @@ static const struct xn_counter {
 	size_t		 offset;
 	const char	*what;
 } xn_counters[] = {
-#define	XN_COUNTER(field, what)	{ #field, offsetof(struct xn_stats, field), what }
-	XN_COUNTER(rx_status, "Received buffers that the back end marked as failed"),
+#define	XN_COUNTER(field, what)						\
+	{ #field, offsetof(struct xn_stats, field), what }
+	XN_COUNTER(rx_status,
+	    "Received buffers that the back end marked as failed"),
 	XN_COUNTER(rx_range, "Received buffers with data beyond their page"),
 	XN_COUNTER(rx_bufs, "Received frames of too many buffers"),
 	XN_COUNTER(rx_prefix, "Received frames with the obsolete GSO prefix"),
-	XN_COUNTER(rx_extra, "Received frames with extra info that was not negotiated"),
+	XN_COUNTER(rx_extra,
+	    "Received frames with extra info that was not negotiated"),
 	XN_COUNTER(tx_error, "Packets that the back end refused"),
 	XN_COUNTER(tx_dropped, "Packets that the back end dropped"),
-	XN_COUNTER(groups_refused, "Multicast groups that the back end refused"),
+	XN_COUNTER(groups_refused,
+	    "Multicast groups that the back end refused"),
 	XN_COUNTER(tx_status, "Packets answered with an invalid status"),
 #undef XN_COUNTER
 };
@@ -150,18 +161,21 @@ xn_read_lladdr(struct xn_softc *sc, uint8_t *lladdr)
 	char text[3 * ETHER_ADDR_LEN];
 	int error;
 
-	error = xenbus_read_string(sc->xn_dev, XENBUS_FRONT, "mac", text, sizeof(text));
+	error = xenbus_read_string(sc->xn_dev, XENBUS_FRONT,
+	    "mac", text, sizeof(text));
 	if (error == 0)
 		error = xn_parse_lladdr(text, lladdr);
 	if (error != 0) {
-		device_printf(sc->xn_dev, "no Ethernet address in \"mac\" of %s (error %d): set "
+		device_printf(sc->xn_dev,
+		    "no Ethernet address in \"mac\" of %s (error %d): set "
 		    "mac= of the vif\n", xenbus_get_node(sc->xn_dev), error);
 		return (error);
 	}
 	if (ETHER_IS_ZERO(lladdr) || ETHER_IS_MULTICAST(lladdr)) {
-		device_printf(sc->xn_dev, "the Ethernet address %6D is %s: not used; set another "
-		    "mac= of the vif\n", lladdr, ":",
-		    ETHER_IS_ZERO(lladdr) ? "all zero" : "multicast");
+		device_printf(sc->xn_dev,
+		    "the Ethernet address %6D is %s: not used; set another "
+		    "mac= of the vif\n", lladdr,
+		    ":", ETHER_IS_ZERO(lladdr) ? "all zero" : "multicast");
 		return (EINVAL);
 	}
 	return (0);
@@ -183,11 +197,15 @@ xn_read_offloads(device_t dev, bool sg)
 		offloads |= PV_NET_TXCSUM;
 	if (csum6)
 		offloads |= PV_NET_TXCSUM6;
-	if (xn_tunable(XN_LRO_DISABLE) == 0 && xn_tunable(XN_RX_GSO_DISABLE) == 0)
+	if (xn_tunable(XN_LRO_DISABLE) == 0 &&
+	    xn_tunable(XN_RX_GSO_DISABLE) == 0)
 		offloads |= PV_NET_LRO4 | PV_NET_LRO6;
 	if (xn_tunable(XN_TSO_DISABLE) != 0 || !sg)
 		return (offloads);
-	/* PV_NET_TSO_ECN: CWR needs no mark, the back end looks at the header itself. */
+	/*
+	 * PV_NET_TSO_ECN: CWR needs no mark, the back end looks at the header
+	 * itself.
+	 */
 	if (csum4 && xenbus_feature(dev, "feature-gso-tcpv4"))
 		offloads |= PV_NET_TSO4;
 	if (csum6 && xenbus_feature(dev, "feature-gso-tcpv6"))
@@ -201,8 +219,8 @@ xn_read_pairs(struct xn_softc *sc)
 {
 	int offered;
 
-	offered = xenbus_read_option(sc->xn_dev, XENBUS_BACK, "multi-queue-max-queues",
-	    XN_MAX_PAIRS, 1);
+	offered = xenbus_read_option(sc->xn_dev, XENBUS_BACK,
+	    "multi-queue-max-queues", XN_MAX_PAIRS, 1);
 	return (pv_queue_count(offered, sc->xn_attached ? sc->xn_max_pairs :
 	    xn_tunable(XN_NUM_QUEUES)));
 }
@@ -211,21 +229,27 @@ xn_read_pairs(struct xn_softc *sc)
 static int
 xn_afford_pairs(struct xn_softc *sc, int wanted)
 {
-	/* More than one is to be faster, and must not take from others what they can't do without. */
+	/*
+	 * More than one is to be faster, and must not take from others what
+	 * they can't do without.
+	 */
 	while (wanted > 1 && !xen_gnttab_is_ample(wanted * XN_PAIR_REFS))
 		wanted--;
 	return (xenbus_queues(sc->xn_dev, wanted));
 }
 
-/* The toolstack's MTU; no key, and an invalid one, is the default.  Returns 0, or an error: unknown. */
+/*
+ * The toolstack's MTU; no key, and an invalid one, is the default.  Returns 0,
+ * or an error: unknown.
+ */
 static int
 xn_read_mtu(struct xn_softc *sc, u_int *mtu)
 {
 	uint64_t value;
 	int error;
 
-	error = xenbus_read_setting(sc->xn_dev, XENBUS_FRONT, "mtu", ETHERMIN, UINT_MAX, ETHERMTU,
-	    &value);
+	error = xenbus_read_setting(sc->xn_dev, XENBUS_FRONT,
+	    "mtu", ETHERMIN, UINT_MAX, ETHERMTU, &value);
 	if (error == 0)
 		*mtu = value;
 	return (error);
@@ -240,7 +264,8 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 	bool sg;
 
 	if (!xenbus_feature(dev, "feature-rx-copy")) {
-		device_printf(dev, "the back end does not copy received packets (no "
+		device_printf(dev,
+		    "the back end does not copy received packets (no "
 		    "feature-rx-copy): it is not used\n");
 		return (EOPNOTSUPP);
 	}
@@ -251,7 +276,8 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 	/* Without scatter/gather a packet is one request, of one page. */
 	sg = xenbus_feature(dev, "feature-sg");
 	params->pnp_max_frame = sg ? XEN_NETIF_MAX_TX_SIZE : PAGE_SIZE;
-	params->pnp_max_mtu = sc->xn_max_mtu = params->pnp_max_frame - XN_OVERHEAD;
+	params->pnp_max_mtu = sc->xn_max_mtu = params->pnp_max_frame -
+	    XN_OVERHEAD;
 	error = xn_read_mtu(sc, &mtu);
 	if (error != 0)
 		return (error);
@@ -264,7 +290,9 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 	params->pnp_tx_segs = XN_TX_SEGS;
 	params->pnp_seg_max = PAGE_SIZE;
 	params->pnp_offloads = sc->xn_offloads = xn_read_offloads(dev, sg);
-	/* Segments are what a back end sends of packets that came from a wire. */
+	/*
+	 * Segments are what a back end sends of packets that came from a wire.
+	 */
 	params->pnp_soft_lro = xn_tunable(XN_LRO_DISABLE) == 0 &&
 	    (sc->xn_offloads & PV_NET_RXCSUM) != 0;
 	params->pnp_link_reports = true;
@@ -274,7 +302,10 @@ xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 	return (xn_read_lladdr(sc, params->pnp_lladdr));
 }
 
-/* Back ends deliver what their bridge sends to this port, whatever our address is. */
+/*
+ * Back ends deliver what their bridge sends to this port, whatever our address
+ * is.
+ */
 static int
 xn_set_lladdr(void *softc __unused, const uint8_t *lladdr __unused)
 {
@@ -307,8 +338,8 @@ static const struct pv_net_ops xn_ops = {
 	.pno_encap = xn_encap,
 	.pno_decap = xn_decap,
 	/*
-	 * No pno_stop: what the back end has are copies, in pages that it may see, and the rings are
-	 * freed by xenbus's release method.
+	 * No pno_stop: what the back end has are copies, in pages that it may
+	 * see, and the rings are freed by xenbus's release method.
 	 */
 	.pno_reset = xn_reset,
 	.pno_has_more = xn_has_more,
@@ -317,13 +348,17 @@ static const struct pv_net_ops xn_ops = {
 	.pno_link_up = xn_link_up,
 };
 
-/* Without the key, or a number in it, there is a link; without an answer, what there was. */
+/*
+ * Without the key, or a number in it, there is a link; without an answer, what
+ * there was.
+ */
 static void
 xn_read_carrier(struct xn_softc *sc)
 {
 	uint64_t carrier;
 
-	if (xenbus_read_setting(sc->xn_dev, XENBUS_BACK, "carrier", 0, UINT64_MAX, 1, &carrier) == 0)
+	if (xenbus_read_setting(sc->xn_dev, XENBUS_BACK,
+	    "carrier", 0, UINT64_MAX, 1, &carrier) == 0)
 		sc->xn_carrier = carrier != 0;
 }
 
@@ -332,7 +367,8 @@ static int
 xn_unpublish(device_t dev, struct xenstore_tx *tx)
 {
 	static const char *const names[] = {
-		"tx-ring-ref", "rx-ring-ref", "event-channel", "event-channel-tx",
+		"tx-ring-ref", "rx-ring-ref", "event-channel",
+		    "event-channel-tx",
 		"event-channel-rx", "multi-queue-num-queues"
 	};
 	char name[16];
@@ -349,8 +385,8 @@ xn_unpublish(device_t dev, struct xenstore_tx *tx)
 }
 
 static int
-xn_publish_number(device_t dev, struct xenstore_tx *tx, const char *where, const char *what,
-    uint64_t value)
+xn_publish_number(device_t dev, struct xenstore_tx *tx, const char *where,
+    const char *what, uint64_t value)
 {
 	char name[48];
 
@@ -360,7 +396,8 @@ xn_publish_number(device_t dev, struct xenstore_tx *tx, const char *where, const
 
 /* A pair of queues: in a folder of its own, unless it is the only one. */
 static int
-xn_publish_queue(device_t dev, struct xenstore_tx *tx, const struct xn_queue *xq)
+xn_publish_queue(device_t dev, struct xenstore_tx *tx,
+    const struct xn_queue *xq)
 {
 	const struct xn_softc *sc = xq->xq_softc;
 	evtchn_port_t tx_port = xen_evtchn_port(xq->xq_tx.xr_channel);
@@ -374,11 +411,13 @@ xn_publish_queue(device_t dev, struct xenstore_tx *tx, const struct xn_queue *xq
 	(void)grant_ring_refs(*xq->xq_rx.xr_spec.pqs_pvq, &rx_ref);
 	error = xn_publish_number(dev, tx, where, "tx-ring-ref", tx_ref);
 	if (error == 0)
-		error = xn_publish_number(dev, tx, where, "rx-ring-ref", rx_ref);
+		error = xn_publish_number(dev, tx, where,
+		    "rx-ring-ref", rx_ref);
 	if (error != 0)
 		return (error);
 	if (!sc->xn_split)
-		return (xn_publish_number(dev, tx, where, "event-channel", tx_port));
+		return (xn_publish_number(dev, tx, where,
+		    "event-channel", tx_port));
 	error = xn_publish_number(dev, tx, where, "event-channel-tx", tx_port);
 	if (error == 0)
 		error = xn_publish_number(dev, tx, where, "event-channel-rx",
@@ -388,7 +427,8 @@ xn_publish_queue(device_t dev, struct xenstore_tx *tx, const struct xn_queue *xq
 
 /* What this end accepts. */
 static int
-xn_publish_features(device_t dev, struct xenstore_tx *tx, const struct xn_softc *sc)
+xn_publish_features(device_t dev, struct xenstore_tx *tx,
+    const struct xn_softc *sc)
 {
 	const struct {
 		const char	*name;
@@ -398,8 +438,10 @@ xn_publish_features(device_t dev, struct xenstore_tx *tx, const struct xn_softc 
 		{ "feature-rx-notify", true },
 		{ "request-multicast-control", false },
 		{ "feature-sg", true },
-		{ "feature-no-csum-offload", (sc->xn_offloads & PV_NET_RXCSUM) == 0 },
-		{ "feature-ipv6-csum-offload", (sc->xn_offloads & PV_NET_RXCSUM) != 0 },
+		{ "feature-no-csum-offload",
+		    (sc->xn_offloads & PV_NET_RXCSUM) == 0 },
+		{ "feature-ipv6-csum-offload",
+		    (sc->xn_offloads & PV_NET_RXCSUM) != 0 },
 		{ "feature-gso-tcpv4", (sc->xn_offloads & PV_NET_LRO4) != 0 },
 		{ "feature-gso-tcpv6", (sc->xn_offloads & PV_NET_LRO6) != 0 },
 	};
@@ -407,7 +449,8 @@ xn_publish_features(device_t dev, struct xenstore_tx *tx, const struct xn_softc 
 	size_t i;
 
 	for (i = 0; i < nitems(keys) && error == 0; i++)
-		error = xenbus_write_number(dev, tx, keys[i].name, keys[i].value);
+		error = xenbus_write_number(dev, tx, keys[i].name,
+		    keys[i].value);
 	return (error);
 }
 
@@ -419,7 +462,8 @@ xn_publish(device_t dev, struct xenstore_tx *tx, void *arg)
 
 	error = xn_unpublish(dev, tx);
 	if (error == 0 && sc->xn_npairs > 1)
-		error = xenbus_write_number(dev, tx, "multi-queue-num-queues", sc->xn_npairs);
+		error = xenbus_write_number(dev, tx, "multi-queue-num-queues",
+		    sc->xn_npairs);
 	for (i = 0; i < sc->xn_npairs && error == 0; i++)
 		error = xn_publish_queue(dev, tx, &sc->xn_queues[i]);
 	if (error == 0)
@@ -427,7 +471,10 @@ xn_publish(device_t dev, struct xenstore_tx *tx, void *arg)
 	return (error);
 }
 
-/* Make the rings for the back end, with half as many pairs if there is not enough for all. */
+/*
+ * Make the rings for the back end, with half as many pairs if there is not
+ * enough for all.
+ */
 static int
 xn_make_pairs(struct xn_softc *sc, struct pv_net_params *params)
 {
@@ -436,7 +483,8 @@ xn_make_pairs(struct xn_softc *sc, struct pv_net_params *params)
 	if (!sc->xn_attached) {
 		/* There may be one whose set-up failed. */
 		pv_net_free(sc->xn_pn);
-		error = pv_net_alloc(sc->xn_dev, &xn_ops, sc, params, &sc->xn_pn);
+		error = pv_net_alloc(sc->xn_dev, &xn_ops, sc, params,
+		    &sc->xn_pn);
 	}
 	if (error != 0)
 		return (error);
@@ -450,10 +498,12 @@ xn_make_pairs(struct xn_softc *sc, struct pv_net_params *params)
 		params->pnp_npairs /= 2;
 	}
 	if (error != 0) {
-		xenbus_warn(sc->xn_dev, error, "no rings for the back end (error %d)", error);
+		xenbus_warn(sc->xn_dev, error,
+		    "no rings for the back end (error %d)", error);
 		return (error);
 	}
-	pv_dev_set_short(pv_net_dev(sc->xn_pn), PV_DEV_QUEUES, sc->xn_npairs, wanted);
+	pv_dev_set_short(pv_net_dev(sc->xn_pn), PV_DEV_QUEUES, sc->xn_npairs,
+	    wanted);
 	/* As an interface can have later. */
 	if (!sc->xn_attached)
 		sc->xn_max_pairs = wanted;
@@ -490,28 +540,32 @@ xn_sysctl_queue(struct xn_softc *sc, struct xn_queue *xq)
 	char name[8];
 
 	snprintf(name, sizeof(name), "q%d", xq->xq_id);
-	node = SYSCTL_ADD_NODE(ctx, SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)),
-	    OID_AUTO, name, CTLFLAG_RD | CTLFLAG_MPSAFE, 0, "Errors of a pair of queues");
+	node = SYSCTL_ADD_NODE(ctx,
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev)), OID_AUTO, name,
+	    CTLFLAG_RD | CTLFLAG_MPSAFE, 0, "Errors of a pair of queues");
 	for (c = xn_counters; c < xn_counters + nitems(xn_counters); c++)
-		SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, c->name, CTLFLAG_RD,
-		    (uint64_t *)((char *)&xq->xq_stats + c->offset), 0, c->what);
+		SYSCTL_ADD_U64(ctx, SYSCTL_CHILDREN(node), OID_AUTO, c->name,
+		    CTLFLAG_RD, (uint64_t *)((char *)&xq->xq_stats + c->offset),
+		    0, c->what);
 }
 
 static void
 xn_sysctl(struct xn_softc *sc)
 {
 	struct sysctl_ctx_list *ctx = &sc->xn_sysctl;
-	struct sysctl_oid_list *top = SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev));
+	struct sysctl_oid_list *top =
+	    SYSCTL_CHILDREN(device_get_sysctl_tree(sc->xn_dev));
 	int i;
 
 	for (i = 0; i < sc->xn_max_pairs; i++)
 		xn_sysctl_queue(sc, &sc->xn_queues[i]);
-	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "connects", CTLFLAG_RD, &sc->xn_connects, 0,
-	    "Connections to a back end");
-	SYSCTL_ADD_BOOL(ctx, top, OID_AUTO, "group_filter", CTLFLAG_RD, &sc->xn_mcast_on, 0,
+	SYSCTL_ADD_U64(ctx, top, OID_AUTO, "connects", CTLFLAG_RD,
+	    &sc->xn_connects, 0, "Connections to a back end");
+	SYSCTL_ADD_BOOL(ctx, top, OID_AUTO,
+	    "group_filter", CTLFLAG_RD, &sc->xn_mcast_on, 0,
 	    "The back end filters by our multicast groups");
-	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "groups", CTLFLAG_RD, &sc->xn_ngroups, 0,
-	    "Multicast groups in the back end's list");
+	SYSCTL_ADD_UINT(ctx, top, OID_AUTO, "groups", CTLFLAG_RD,
+	    &sc->xn_ngroups, 0, "Multicast groups in the back end's list");
 }
 
 /* Has the key another value than before? */
@@ -527,7 +581,8 @@ xn_update_mtu(struct xn_softc *sc)
 	mtu = MIN(mtu, sc->xn_max_mtu);
 	error = pv_net_set_mtu(sc->xn_pn, mtu);
 	if (error != 0)
-		device_printf(sc->xn_dev, "the MTU of %u that the toolstack requests can't be set "
+		device_printf(sc->xn_dev,
+		    "the MTU of %u that the toolstack requests can't be set "
 		    "(error %d)\n", mtu, error);
 }
 
@@ -557,9 +612,11 @@ xn_appear(struct xn_softc *sc)
 	sc->xn_attached = true;
 	sc->xn_mtu_watch.xw_changed = xn_mtu_changed;
 	sc->xn_mtu_watch.xw_arg = sc;
-	error = xenstore_watch_add(&sc->xn_mtu_watch, xenbus_get_node(sc->xn_dev), "mtu");
+	error = xenstore_watch_add(&sc->xn_mtu_watch,
+	    xenbus_get_node(sc->xn_dev), "mtu");
 	if (error != 0)
-		device_printf(sc->xn_dev, "no watch (error %d): the MTU stays as it is when the "
+		device_printf(sc->xn_dev,
+		    "no watch (error %d): the MTU stays as it is when the "
 		    "toolstack changes it\n", error);
 	return (0);
 }

@@ -12,18 +12,20 @@
  *	extra info, if it is segmented     extra info, if it is segmented
  *	request ... for each further page  response ... for each further buffer
  *
- * A message states whether another one follows (more_data, extra_info).  The transport's checksum is
- * either to be finished (csum_blank), at a place that the headers show, or known to be good
- * (data_validated).  Extra info follows the first buffer of a frame, so that pv_net takes the metadata
- * of a frame from its last one; the buffer under extra info has no data.
+ * A message states whether another one follows (more_data, extra_info).  The
+ * transport's checksum is either to be finished (csum_blank), at a place that
+ * the headers show, or known to be good (data_validated).  Extra info follows
+ * the first buffer of a frame, so that pv_net takes the metadata of a frame
+ * from its last one; the buffer under extra info has no data.
  *
- * Extra info has no id: the ring identifies it by its place.  So received messages are matched by
- * place only, and the id in those that have one means nothing.
+ * Extra info has no id: the ring identifies it by its place.  So received
+ * messages are matched by place only, and the id in those that have one means
+ * nothing.
  *
- * Trust.  A response is a copy that the back end does not see.  A status or an offset outside of the
- * page, extra info that was not negotiated, and frames of too many buffers are counted, and the frame
- * is dropped with all that belongs to it; the ring goes on, as its place does not depend on what a
- * message says.
+ * Trust.  A response is a copy that the back end does not see.  A status or an
+ * offset outside of the page, extra info that was not negotiated, and frames of
+ * too many buffers are counted, and the frame is dropped with all that belongs
+ * to it; the ring goes on, as its place does not depend on what a message says.
  *
  * Locking.  Everything here is called with the lock of its queue held.
  */
@@ -46,11 +48,14 @@ xn_encap_gso(const struct pv_net_offload *o, struct netif_extra_info *extra)
 {
 	extra->type = XEN_NETIF_EXTRA_TYPE_GSO;
 	extra->u.gso.size = o->po_gso_size;
-	extra->u.gso.type = o->po_gso_type == PV_NET_GSO_TCP6 ? XEN_NETIF_GSO_TYPE_TCPV6 :
-	    XEN_NETIF_GSO_TYPE_TCPV4;
+	extra->u.gso.type = o->po_gso_type == PV_NET_GSO_TCP6 ?
+	    XEN_NETIF_GSO_TYPE_TCPV6 : XEN_NETIF_GSO_TYPE_TCPV4;
 }
 
-/* A request for each segment, and extra info for a packet that the back end is to segment. */
+/*
+ * A request for each segment, and extra info for a packet that the back end is
+ * to segment.
+ */
 void
 xn_prepare(void *softc, int pair, u_int n, struct pv_net_txhdr *hdr)
 {
@@ -93,13 +98,14 @@ xn_encap_packet(const struct pv_net_offload *o, struct pvq_chain *pc)
 	if ((o->po_flags & PV_NET_NEEDS_CSUM) != 0)
 		first->flags |= NETTXF_csum_blank | NETTXF_data_validated;
 	KASSERT(req == reqs + gm->gm_n && total <= XEN_NETIF_MAX_TX_SIZE,
-	    ("%s: %u messages for %u segments, %u bytes", __func__, gm->gm_n, pc->pc_nread,
-	    total));
+	    ("%s: %u messages for %u segments, %u bytes", __func__, gm->gm_n,
+	    pc->pc_nread, total));
 	first->size = total;
 }
 
 void
-xn_encap(void *softc __unused, int pair __unused, struct pv_net_txhdr *hdrs, int n)
+xn_encap(void *softc __unused, int pair __unused, struct pv_net_txhdr *hdrs,
+    int n)
 {
 	int i;
 
@@ -118,7 +124,8 @@ xn_sent(void *softc, int pair, const struct pvq_done *done, int n)
 
 	for (i = 0; i < n; i++) {
 		rsp = grant_ring_response(&done[i]);
-		if (rsp->status != NETIF_RSP_OKAY && pv_net_is_command(&done[i])) {
+		if (rsp->status != NETIF_RSP_OKAY &&
+		    pv_net_is_command(&done[i])) {
 			stats->groups_refused++;
 			sc->xn_mcast_refused = true;
 			pv_net_refilter(sc->xn_pn);
@@ -155,7 +162,10 @@ xn_decap_range_ok(struct xn_queue *xq, const struct netif_rx_response *rsp)
 	return (true);
 }
 
-/* The first message of a frame states what follows, and the state of the checksum. */
+/*
+ * The first message of a frame states what follows, and the state of the
+ * checksum.
+ */
 static bool
 xn_decap_first(struct xn_queue *xq, const struct netif_rx_response *rsp)
 {
@@ -190,8 +200,8 @@ xn_decap_data(struct xn_queue *xq, const void *msg, struct pv_net_rxhdr *out)
 	if (xf->xf_next == XN_FRAME_FIRST)
 		ok = xn_decap_first(xq, &rsp);
 	else
-		xf->xf_next = (rsp.flags & NETRXF_more_data) != 0 ? XN_FRAME_MORE :
-		    XN_FRAME_FIRST;
+		xf->xf_next = (rsp.flags & NETRXF_more_data) != 0 ?
+		    XN_FRAME_MORE : XN_FRAME_FIRST;
 	out->prh_more = xf->xf_next != XN_FRAME_FIRST;
 	/* Its first violation was reported; pv_net skips the rest. */
 	if (xf->xf_bad)
@@ -212,7 +222,8 @@ xn_decap_data(struct xn_queue *xq, const void *msg, struct pv_net_rxhdr *out)
 
 /* Take the metadata of extra info: false if it is invalid. */
 static bool
-xn_decap_gso(struct xn_frame *xf, u_int offloads, const struct netif_extra_info *extra)
+xn_decap_gso(struct xn_frame *xf, u_int offloads,
+    const struct netif_extra_info *extra)
 {
 	u_int lro = 0;
 
@@ -254,8 +265,8 @@ xn_decap_extra(struct xn_queue *xq, const void *msg, struct pv_net_rxhdr *out)
 }
 
 void
-xn_decap(void *softc, int pair, const struct pvq_done *done, struct pv_net_rxhdr *hdrs,
-    int n)
+xn_decap(void *softc, int pair, const struct pvq_done *done,
+    struct pv_net_rxhdr *hdrs, int n)
 {
 	struct xn_softc *sc = softc;
 	struct xn_queue *xq = &sc->xn_queues[pair];
@@ -263,8 +274,10 @@ xn_decap(void *softc, int pair, const struct pvq_done *done, struct pv_net_rxhdr
 
 	for (i = 0; i < n; i++) {
 		if (xq->xq_frame.xf_next == XN_FRAME_EXTRA)
-			xn_decap_extra(xq, grant_ring_response(&done[i]), &hdrs[i]);
+			xn_decap_extra(xq, grant_ring_response(&done[i]),
+			    &hdrs[i]);
 		else
-			xn_decap_data(xq, grant_ring_response(&done[i]), &hdrs[i]);
+			xn_decap_data(xq, grant_ring_response(&done[i]),
+			    &hdrs[i]);
 	}
 }

@@ -5,11 +5,13 @@
  */
 
 /*
- * xn(4): rings, event channels, and the pages that packets are copied to and from.
+ * xn(4): rings, event channels, and the pages that packets are copied to and
+ * from.
  *
- * Each slot of a ring has a page, granted to the back end as long as the ring exists, and packets are
- * staged (pv_net_stage_queue()).  A page is zero when it is granted, so that a back end sees only
- * what it was sent, or wrote itself (XSA-403).
+ * Each slot of a ring has a page, granted to the back end as long as the ring
+ * exists, and packets are staged (pv_net_stage_queue()).  A page is zero when
+ * it is granted, so that a back end sees only what it was sent, or wrote itself
+ * (XSA-403).
  *
  * All of this is allocated for each back end.
  */
@@ -55,12 +57,16 @@ xn_pages_alloc(struct xn_ring *ring, domid_t otherend)
 	grant_ref_t ref;
 	int error;
 
-	ring->xr_grants = malloc(size * sizeof(ring->xr_grants[0]), M_XEN, M_WAITOK | M_ZERO);
-	ring->xr_pages = malloc(size * sizeof(ring->xr_pages[0]), M_XEN, M_WAITOK | M_ZERO);
-	ring->xr_posts = malloc(size * sizeof(ring->xr_posts[0]), M_XEN, M_WAITOK | M_ZERO);
+	ring->xr_grants = malloc(size * sizeof(ring->xr_grants[0]), M_XEN,
+	    M_WAITOK | M_ZERO);
+	ring->xr_pages = malloc(size * sizeof(ring->xr_pages[0]), M_XEN,
+	    M_WAITOK | M_ZERO);
+	ring->xr_posts = malloc(size * sizeof(ring->xr_posts[0]), M_XEN,
+	    M_WAITOK | M_ZERO);
 	for (i = 0; i < size; i++) {
 		page = &ring->xr_pages[i];
-		error = xen_gnttab_pages_alloc(otherend, 1, M_WAITOK, &ring->xr_grants[i]);
+		error = xen_gnttab_pages_alloc(otherend, 1, M_WAITOK,
+		    &ring->xr_grants[i]);
 		if (error != 0)
 			return (error);
 		ring->xr_npages = i + 1;
@@ -69,7 +75,8 @@ xn_pages_alloc(struct xn_ring *ring, domid_t otherend)
 		page->npg_addr = (bus_addr_t)ref << PAGE_SHIFT;
 		post = &ring->xr_posts[i];
 		post->xp_req.gref = ref;
-		post->xp_msgs = (struct grant_msgs){ .gm_msgs = &post->xp_req, .gm_n = 1 };
+		post->xp_msgs = (struct grant_msgs){ .gm_msgs = &post->xp_req,
+		    .gm_n = 1 };
 		page->npg_arg = &post->xp_msgs;
 	}
 	return (0);
@@ -97,8 +104,8 @@ xn_intr(void *arg)
 }
 
 static int
-xn_channel_alloc(struct xn_queue *xq, const char *name, void (*handler)(void *), void *arg,
-    struct xen_evtchn **channel)
+xn_channel_alloc(struct xn_queue *xq, const char *name, void (*handler)(void *),
+    void *arg, struct xen_evtchn **channel)
 {
 	device_t dev = xq->xq_softc->xn_dev;
 	struct xen_evtchn_params params = {
@@ -110,9 +117,11 @@ xn_channel_alloc(struct xn_queue *xq, const char *name, void (*handler)(void *),
 	};
 	char full[32];
 
-	snprintf(full, sizeof(full), "%s:%s%d", device_get_nameunit(dev), name, xq->xq_id);
+	snprintf(full, sizeof(full), "%s:%s%d", device_get_nameunit(dev), name,
+	    xq->xq_id);
 	params.xep_name = full;
-	return (xen_evtchn_alloc(xenbus_get_otherend_id(dev), &params, channel));
+	return (xen_evtchn_alloc(xenbus_get_otherend_id(dev), &params,
+	    channel));
 }
 
 static int
@@ -122,10 +131,12 @@ xn_channels_alloc(struct xn_queue *xq)
 	int error;
 
 	if (!xq->xq_softc->xn_split)
-		return (xn_channel_alloc(xq, "q", xn_intr, xq, &tx->xr_channel));
+		return (xn_channel_alloc(xq,
+		    "q", xn_intr, xq, &tx->xr_channel));
 	error = xn_channel_alloc(xq, "tx", xn_ring_intr, tx, &tx->xr_channel);
 	if (error == 0)
-		error = xn_channel_alloc(xq, "rx", xn_ring_intr, rx, &rx->xr_channel);
+		error = xn_channel_alloc(xq, "rx", xn_ring_intr, rx,
+		    &rx->xr_channel);
 	return (error);
 }
 
@@ -180,8 +191,8 @@ xn_ring_create_rx(struct xn_queue *xq)
 		.grp_rsp_id = offsetof(struct netif_rx_response, id),
 		.grp_notify = xen_evtchn_notify,
 		.grp_worked = xen_evtchn_worked,
-		.grp_notify_arg = xq->xq_softc->xn_split ? xq->xq_rx.xr_channel :
-		    xq->xq_tx.xr_channel,
+		.grp_notify_arg = xq->xq_softc->xn_split ?
+		    xq->xq_rx.xr_channel : xq->xq_tx.xr_channel,
 	};
 
 	return (grant_ring_create(&params, xq->xq_rx.xr_spec.pqs_pvq));
@@ -195,7 +206,8 @@ xn_queue_create(struct xn_queue *xq)
 	int error;
 
 	memset(&xq->xq_frame, 0, sizeof(xq->xq_frame));
-	xq->xq_packets = malloc(PV_NET_BATCH * sizeof(xq->xq_packets[0]), M_XEN, M_WAITOK | M_ZERO);
+	xq->xq_packets = malloc(PV_NET_BATCH * sizeof(xq->xq_packets[0]), M_XEN,
+	    M_WAITOK | M_ZERO);
 	pv_net_queue(xq->xq_softc->xn_pn, xq->xq_id, true, &xq->xq_tx.xr_spec);
 	pv_net_queue(xq->xq_softc->xn_pn, xq->xq_id, false, &xq->xq_rx.xr_spec);
 	error = xn_channels_alloc(xq);
@@ -209,8 +221,10 @@ xn_queue_create(struct xn_queue *xq)
 		error = xn_pages_alloc(&xq->xq_rx, otherend);
 	if (error != 0)
 		return (error);
-	pv_net_stage_queue(xq->xq_softc->xn_pn, xq->xq_id, true, xq->xq_tx.xr_pages);
-	pv_net_stage_queue(xq->xq_softc->xn_pn, xq->xq_id, false, xq->xq_rx.xr_pages);
+	pv_net_stage_queue(xq->xq_softc->xn_pn, xq->xq_id, true,
+	    xq->xq_tx.xr_pages);
+	pv_net_stage_queue(xq->xq_softc->xn_pn, xq->xq_id, false,
+	    xq->xq_rx.xr_pages);
 	return (0);
 }
 
@@ -235,7 +249,10 @@ xn_ring_free(struct xn_ring *ring)
 		pvq_free(*ring->xr_spec.pqs_pvq);
 		*ring->xr_spec.pqs_pvq = NULL;
 	}
-	/* It is a member of pv_net, and the next set-up may have another pv_net. */
+	/*
+	 * It is a member of pv_net, and the next set-up may have another
+	 * pv_net.
+	 */
 	ring->xr_spec.pqs_pvq = NULL;
 	xn_pages_free(ring);
 }
@@ -256,7 +273,10 @@ xn_rings_free(struct xn_softc *sc)
 	}
 }
 
-/* Is there enough for another pair?  Event channels are not counted: it is tried. */
+/*
+ * Is there enough for another pair?  Event channels are not counted: it is
+ * tried.
+ */
 bool
 xn_has_more(void *softc)
 {

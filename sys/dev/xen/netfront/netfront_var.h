@@ -28,24 +28,33 @@ struct xn_softc;
  */
 #define	XN_TX_SLOTS		XEN_NETIF_NR_SLOTS_MIN
 
-/* Pages of data in the longest packet: 65535 bytes, for its size is a 16-bit number. */
+/*
+ * Pages of data in the longest packet: 65535 bytes, for its size is a 16-bit
+ * number.
+ */
 #define	XN_TX_SEGS		howmany(XEN_NETIF_MAX_TX_SIZE, PAGE_SIZE)
 
-/* Buffers of a received packet at most; a back end that begins each anywhere needs one more. */
+/*
+ * Buffers of a received packet at most; a back end that begins each anywhere
+ * needs one more.
+ */
 #define	XN_RX_BUFS		(XEN_NETIF_NR_SLOTS_MIN + 1)
 
 /* Multicast groups in a back end's list at most: as many as Linux's takes. */
 #define	XN_MAX_GROUPS		64
 
-/* Grant references of a pair of queues: two rings of 256 slots, and a page for each slot. */
+/*
+ * Grant references of a pair of queues: two rings of 256 slots, and a page for
+ * each slot.
+ */
 #define	XN_PAIR_REFS		(2 * (1 + 256))
 
 /* More pairs of queues only hold memory, 2 MB each. */
 #define	XN_MAX_PAIRS		8
 
 /*
- * Protocol violations and refusals of back ends.  Each is a sysctl of that name below dev.xn.N.qI,
- * written under the queue's lock.
+ * Protocol violations and refusals of back ends.  Each is a sysctl of that name
+ * below dev.xn.N.qI, written under the queue's lock.
  */
 struct xn_stats {
 	uint64_t	rx_status, rx_range, rx_bufs, rx_prefix, rx_extra;
@@ -68,21 +77,24 @@ struct xn_packet {
 /* A ring and its pages. */
 struct xn_ring {
 	struct pvq_spec		 xr_spec;	/* pv_net's */
-	struct xen_evtchn	*xr_channel;	/* NULL: the other ring's is this one's too */
+	struct xen_evtchn	*xr_channel;	/* NULL: the other ring's is
+						 * this one's too */
 	u_int			 xr_npages;
 	struct pv_net_page	*xr_pages;
 	struct xen_gnttab_pages	**xr_grants;	/* theirs */
-	struct xn_post		*xr_posts;	/* receiving: one for each page */
+	struct xn_post		*xr_posts;	/* receiving:
+						 * one for each page */
 };
 
 /* A frame that is being received. */
 struct xn_frame {
 	enum xn_frame_next {
-		XN_FRAME_FIRST,		/* a new frame's first buffer comes next */
+		XN_FRAME_FIRST,	/* a new frame's first buffer comes next */
 		XN_FRAME_EXTRA,		/* extra info */
 		XN_FRAME_MORE,		/* another buffer */
 	}			 xf_next;
-	bool			 xf_more;	/* buffers follow after the extra info */
+	bool			 xf_more;	/* buffers follow after
+						 * the extra info */
 	bool			 xf_bad;	/* it is not to be used */
 	u_int			 xf_bufs;
 	u_int			 xf_extras;
@@ -95,7 +107,8 @@ struct xn_queue {
 	struct xn_ring		 xq_tx;
 	struct xn_ring		 xq_rx;
 	struct xn_frame		 xq_frame;
-	struct xn_packet	*xq_packets;	/* of a batch: PV_NET_BATCH of them */
+	struct xn_packet	*xq_packets;	/* of a batch:
+						 * PV_NET_BATCH of them */
 	struct xn_stats		 xq_stats;
 };
 
@@ -106,21 +119,24 @@ struct xn_softc {
 	bool			 xn_attached;	/* there is an interface */
 	bool			 xn_connected;	/* to a back end */
 	bool			 xn_carrier;	/* which reports a link */
-	bool			 xn_split;	/* an event channel for each ring */
+	bool			 xn_split;	/* an event channel
+						 * for each ring */
 	u_int			 xn_offloads;	/* PV_NET_*, as negotiated */
 	u_int			 xn_max_mtu;
 	u_int			 xn_mtu;	/* the toolstack's last one */
 	struct xenstore_watch	 xn_mtu_watch;
 	uint64_t		 xn_connects;
 	/* Multicast groups: netfront_filter.c. */
-	bool			 xn_mcast_control; /* the back end can start and stop filtering */
+	bool			 xn_mcast_control; /* the back end can start
+						    * and stop filtering */
 	bool			 xn_mcast_on;	/* and does */
 	bool			 xn_mcast_unknown; /* or not */
 	volatile bool		 xn_mcast_refused; /* it refused one */
 	u_int			 xn_ngroups;
 	uint8_t			 xn_groups[XN_MAX_GROUPS][ETHER_ADDR_LEN];
 	int			 xn_npairs;	/* with this back end */
-	int			 xn_max_pairs;	/* with any, once there is an interface */
+	int			 xn_max_pairs;	/* with any,
+						 * once there is an interface */
 	struct xn_queue		 xn_queues[XN_MAX_PAIRS];
 };
 
@@ -137,7 +153,8 @@ int	xn_set_filter(void *softc, const struct pv_net_filter *filter);
 void	xn_prepare(void *softc, int pair, u_int n, struct pv_net_txhdr *hdr);
 void	xn_encap(void *softc, int pair, struct pv_net_txhdr *hdrs, int n);
 void	xn_sent(void *softc, int pair, const struct pvq_done *done, int n);
-void	xn_decap(void *softc, int pair, const struct pvq_done *done, struct pv_net_rxhdr *hdrs,
+void	xn_decap(void *softc, int pair, const struct pvq_done *done,
+    struct pv_net_rxhdr *hdrs,
 	    int n);
 
 #endif /* !_DEV_XEN_NETFRONT_NETFRONT_VAR_H_ */
