@@ -246,11 +246,11 @@ fill(const struct impl *im, int start, int nread, int nwrite)
 	struct fix f;
 
 	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
-	slots = prepared(&f, nread, nwrite);
 	for (i = 0; i < start; i++)
 		fix_turn(&f, n++);
 	first = n;
-	while ((error = fix_put(&f, n, nread, nwrite)) == 0) {
+	/* A long one takes more where all long tables are taken. */
+	while (slots = prepared(&f, nread, nwrite), (error = fix_put(&f, n, nread, nwrite)) == 0) {
 		left -= slots;
 		CHECK(left >= 0, "%d segments at %d: more than the ring has", nread + nwrite, start);
 		n++;

@@ -27,8 +27,9 @@ struct virtqueue_params {
 	uint16_t	 vqp_max_segs;	/* segments in the longest chain */
 	/*
 	 * Segments in the longest chain that goes by an indirect table, of
-	 * which there is one for each descriptor: a longer one takes a
-	 * descriptor for each segment.  0: vqp_max_segs.
+	 * which there is one for each descriptor: longer ones share a few
+	 * tables, and take a descriptor for each segment if all are in use.  0:
+	 * vqp_max_segs.
 	 */
 	uint16_t	 vqp_table_segs;
 	uint32_t	 vqp_flags;	/* VIRTQUEUE_* */

@@ -11,7 +11,8 @@
  *
  * A ring is in one piece for the device.  Indirect tables are in one slab of
  * one tag; each of them must be in one piece, the slab need not: memory may be
- * too fragmented for that.
+ * too fragmented for that.  Where chains may be longer than these tables, there
+ * are a few that take any.
  *
  * Locking.  None: nothing here is called while the queue is in use.
  */
@@ -69,6 +70,34 @@ vq_alloc_tables(struct virtqueue *vqc, bus_dma_tag_t parent)
 	    vqc->vqc_npieces, VRING_DESC_ALIGN, vqc->vqc_pieces));
 }
 
+/*
+ * For an eighth of the ring, as long chains are for peers that take their time
+ * for each; without, they take a descriptor for each segment.
+ */
+static void
+vq_alloc_long(struct virtqueue *vqc, bus_dma_tag_t parent)
+{
+	const struct pvq *q = &vqc->vqc_pvq;
+	const size_t bytes = q->q_max_segs * sizeof(struct vring_desc);
+	const u_int most = MIN(MIN(VIRTQUEUE_LONG, q->q_size / 8),
+	    VIRTQUEUE_LONG_BYTES / bytes);
+
+	if (most > 0 && pv_dma_alloc_pieces(&vqc->vqc_long, parent, bytes, most,
+	    VRING_DESC_ALIGN, vqc->vqc_long_pieces) == 0)
+		vqc->vqc_nlong = most;
+}
+
+void
+virtqueue_forget_long(struct virtqueue *vqc)
+{
+	u_int i;
+
+	for (i = 0; i < vqc->vqc_nlong; i++)
+		vqc->vqc_long_free[i] = i;
+	vqc->vqc_pvq.q_long_taken = vqc->vqc_long_base = 0;
+	vqc->vqc_pvq.q_long_given = vqc->vqc_nlong;
+}
+
 void *
 virtqueue_table(const struct virtqueue *vqc, int i, bus_addr_t *paddr)
 {
@@ -117,6 +146,8 @@ virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
 	error = pv_dma_alloc(&vqc->vqc_ring, params->vqp_dmat, size, align);
 	if (error == 0 && indirect)
 		error = vq_alloc_tables(vqc, params->vqp_dmat);
+	if (error == 0 && indirect && q->q_flat_segs < q->q_max_segs)
+		vq_alloc_long(vqc, params->vqp_dmat);
 	return (error);
 }
 
@@ -124,6 +155,7 @@ void
 virtqueue_fini(struct virtqueue *vqc)
 {
 
+	pv_dma_free(&vqc->vqc_long);
 	pv_dma_free(&vqc->vqc_slab);
 	free(vqc->vqc_pieces, M_VIRTQUEUE);
 	pv_dma_free(&vqc->vqc_ring);

@@ -120,10 +120,9 @@ vp_fill(struct vqpacked *vp, bool first, bus_addr_t addr, uint32_t len,
  */
 static inline uint64_t
 vp_put_indirect(struct vqpacked *vp, const struct pvq_chain *pc,
-    const struct vp_shadow *sh, uint16_t id, int n)
+    struct vring_packed_desc *d, bus_addr_t table, uint16_t id, int n)
 {
 	const bus_dma_segment_t *seg = pc->pc_segs;
-	struct vring_packed_desc *d = sh->vps_table;
 	const int nread = pc->pc_nread;
 	uint64_t wlen = 0;
 	int i = 0;
@@ -142,9 +141,25 @@ vp_put_indirect(struct vqpacked *vp, const struct pvq_chain *pc,
 		d->vpd_word = htole64(vring_packed_word(seg->ds_len, 0,
 		    VRING_DESC_F_WRITE));
 	}
-	vp_fill(vp, vp->vp_staged == 0, sh->vps_table_paddr,
+	vp_fill(vp, vp->vp_staged == 0, table,
 	    n * sizeof(struct vring_packed_desc), id, VRING_DESC_F_INDIRECT);
 	vp->vp_staged_ind++;
+	return (wlen);
+}
+
+/* The same in a long table, which the record has. */
+static __noinline uint64_t
+vp_put_long(struct vqpacked *vp, const struct pvq_chain *pc, uint16_t id, int n,
+    u_int *record)
+{
+	struct vring_packed_desc *d;
+	bus_addr_t table;
+	uint64_t wlen;
+
+	*record = VIRTQUEUE_HAS_LONG(virtqueue_take_long(&vp->vp_c, &d,
+	    &table));
+	wlen = vp_put_indirect(vp, pc, d, table, id, n);
+	pv_dma_sync(&vp->vp_c.vqc_long, BUS_DMASYNC_PREWRITE);
 	return (wlen);
 }
 
@@ -172,7 +187,7 @@ vp_put_direct(struct vqpacked *vp, const struct pvq_chain *pc, uint16_t id,
 /* What the get side has to know of the chain number seq, which is staged. */
 static inline void
 vp_record(struct vqpacked *vp, struct vp_shadow *sh, void *cookie,
-    uint32_t wlen, uint32_t seq, int slots)
+    uint32_t wlen, uint32_t seq, u_int record)
 {
 
 	KASSERT(cookie != NULL, ("%s: no cookie", __func__));
@@ -180,8 +195,8 @@ vp_record(struct vqpacked *vp, struct vp_shadow *sh, void *cookie,
 	sh->vps_cookie = cookie;
 	sh->vps_wlen = wlen;
 	sh->vps_seq = seq;
-	atomic_store_rel_32(&sh->vps_slots, slots);
-	vp->vp_c.vqc_pvq.q_taken += slots;
+	atomic_store_rel_32(&sh->vps_slots, record);
+	vp->vp_c.vqc_pvq.q_taken += virtqueue_slots(record);
 }
 
 /* Put a chain. */
@@ -195,7 +210,7 @@ vp_put_one(struct vqpacked *vp, const struct pvq_chain *pc)
 	struct vp_shadow *sh = vp->vp_free[seq & vp->vp_mask];
 	const uint16_t id = sh->vps_id;
 	uint64_t wlen;
-	int slots = 1;
+	u_int record = 1;
 
 	KASSERT(n > 0 && n <= q->q_max_segs, ("%s: %d segments", __func__, n));
 	KASSERT((int)(q->q_given - q->q_taken) >= virtqueue_prepare(q, pc),
@@ -206,14 +221,17 @@ vp_put_one(struct vqpacked *vp, const struct pvq_chain *pc)
 		vp_fill(vp, vp->vp_staged == 0, seg->ds_addr, seg->ds_len, id,
 		    pc->pc_nwrite * VRING_DESC_F_WRITE);
 	} else if (n <= q->q_flat_segs)
-		wlen = vp_put_indirect(vp, pc, sh, id, n);
+		wlen = vp_put_indirect(vp, pc, sh->vps_table,
+		    sh->vps_table_paddr, id, n);
+	else if (pvq_long_room(q))
+		wlen = vp_put_long(vp, pc, id, n, &record);
 	else {
 		wlen = vp_put_direct(vp, pc, id, n);
-		slots = n;
+		record = n;
 	}
 	KASSERT(wlen <= UINT32_MAX,
 	    ("%s: %ju bytes", __func__, (uintmax_t)wlen));
-	vp_record(vp, sh, pc->pc_cookie, (uint32_t)wlen, seq, slots);
+	vp_record(vp, sh, pc->pc_cookie, (uint32_t)wlen, seq, record);
 	vp->vp_staged++;
 	vp->vp_staged_segs += n;
 }
@@ -246,6 +264,7 @@ vqpacked_abort(struct pvq *q)
 	for (; vp->vp_staged > 0; vp->vp_staged--)
 		vp->vp_free[(q->q_committed + vp->vp_staged - 1) &
 		    vp->vp_mask]->vps_slots = 0;
+	q->q_long_taken = vp->vp_c.vqc_long_base;
 	vp->vp_next = vp->vp_base_next;
 	vp->vp_staged_segs = vp->vp_staged_ind = 0;
 }
@@ -288,6 +307,7 @@ vqpacked_commit(struct pvq *q)
 	if (vp->vp_staged == 0)
 		return;
 	vp_show(vp, vp->vp_staged, vp->vp_staged_segs, vp->vp_staged_ind);
+	vp->vp_c.vqc_long_base = q->q_long_taken;
 	vp->vp_staged = vp->vp_staged_segs = vp->vp_staged_ind = 0;
 }
 
@@ -370,8 +390,9 @@ static inline uint32_t
 vp_release(struct vqpacked *vp, struct vp_shadow *sh, uint32_t completed,
     uint32_t given)
 {
-	uint32_t slots = sh->vps_slots;
+	const u_int slots = virtqueue_slots(sh->vps_slots);
 
+	virtqueue_give_long(&vp->vp_c, sh->vps_slots);
 	sh->vps_slots = 0;
 	vp->vp_free[(completed + vp->vp_size) & vp->vp_mask] = sh;
 	vp_step(vp, &vp->vp_used, &vp->vp_turn, slots);
@@ -595,6 +616,7 @@ vqpacked_forget(struct pvq *q)
 	q->q_taken = q->q_committed = q->q_completed = 0;
 	q->q_given = q->q_size;
 	vp->vp_base = 0;
+	virtqueue_forget_long(&vp->vp_c);
 	vp->vp_staged = vp->vp_staged_segs = vp->vp_staged_ind = 0;
 	vp->vp_next.vpp_desc = vp->vp_desc;
 	vp->vp_next.vpp_avail = VRING_PACKED_F_AVAIL;

@@ -149,12 +149,13 @@ vp_used_places(const struct vqpacked *vp, uint16_t id, uint32_t *seq)
 	if (id >= vp->vp_size || vp->vp_shadow[id].vps_slots == 0)
 		return (0);
 	if (!vp->vp_c.vqc_in_order)
-		return (vp->vp_shadow[id].vps_slots);
+		return (virtqueue_slots(vp->vp_shadow[id].vps_slots));
 	batch = vp->vp_shadow[id].vps_seq - *seq + 1;
 	if (batch > vp->vp_size)
 		return (0);
 	for (; batch > 0; batch--)
-		places += vp->vp_free[(*seq)++ & vp->vp_mask]->vps_slots;
+		places += virtqueue_slots(
+		    vp->vp_free[(*seq)++ & vp->vp_mask]->vps_slots);
 	return (places);
 }
 

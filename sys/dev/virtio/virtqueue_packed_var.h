@@ -36,7 +36,8 @@ struct vp_shadow {
 	bus_addr_t	 vps_table_paddr;
 	uint32_t	 vps_wlen;	/* bytes that the device may write */
 	uint32_t	 vps_seq;	/* q_committed at the time of the put */
-	volatile uint32_t vps_slots;	/* places that it takes;
+	volatile uint32_t vps_slots;	/* places that it takes,
+					 * or VIRTQUEUE_HAS_LONG();
 					 * 0: not in use */
 	uint16_t	 vps_id;		/* constant */
 };

@@ -85,7 +85,8 @@ struct vq_shadow {
 	uint32_t	 vsh_wlen;	/* bytes that the device may write */
 	uint32_t	 vsh_seq;	/* q_committed at the time of the put */
 	uint16_t	 vsh_next;	/* the chain's next descriptor */
-	uint16_t	 vsh_ndesc;	/* descriptors in the chain */
+	uint16_t	 vsh_ndesc;	/* descriptors in the chain, or
+					 * VIRTQUEUE_HAS_LONG() */
 	volatile uint32_t vsh_state;	/* enum vq_state */
 };
 
@@ -172,10 +173,10 @@ vq_fill(const struct vqsplit *vq, struct vring_desc *d, bus_addr_t addr,
  */
 static inline uint64_t
 vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc,
-    const struct vq_shadow *sh, uint16_t head, int n)
+    struct vring_desc *d, bus_addr_t table, const struct pv_dma *dma,
+    uint16_t head, int n)
 {
 	const bus_dma_segment_t *seg = pc->pc_segs;
-	struct vring_desc *d = sh->vsh_table;
 	const int nread = pc->pc_nread;
 	uint64_t wlen = 0;
 	int i = 0;
@@ -193,10 +194,23 @@ vq_put_indirect(struct vqsplit *vq, const struct pvq_chain *pc,
 		    VRING_DESC_F_NEXT | VRING_DESC_F_WRITE, i + 1);
 	}
 	d[-1].vd_flags = vq_16(&vq->vq_c, nread == n ? 0 : VRING_DESC_F_WRITE);
-	pv_dma_sync(&vq->vq_c.vqc_slab, BUS_DMASYNC_PREWRITE);
-	vq_fill(vq, &vq->vq_desc[head], sh->vsh_table_paddr,
+	pv_dma_sync(dma, BUS_DMASYNC_PREWRITE);
+	vq_fill(vq, &vq->vq_desc[head], table,
 	    n * sizeof(struct vring_desc), VRING_DESC_F_INDIRECT, 0);
 	return (wlen);
+}
+
+/* The same in a long table, which the record has. */
+static __noinline uint64_t
+vq_put_long(struct vqsplit *vq, const struct pvq_chain *pc, uint16_t head,
+    int n, u_int *record)
+{
+	struct vring_desc *d;
+	bus_addr_t table;
+
+	*record = VIRTQUEUE_HAS_LONG(virtqueue_take_long(&vq->vq_c, &d,
+	    &table));
+	return (vq_put_indirect(vq, pc, d, table, &vq->vq_c.vqc_long, head, n));
 }
 
 /*
@@ -269,7 +283,7 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t seq,
 	const uint16_t head = vq->vq_ids[pos & vq->vq_mask];
 	struct vq_shadow *sh = &vq->vq_shadow[head];
 	uint64_t wlen;
-	int ndesc = 1;
+	u_int record = 1;
 
 	KASSERT(n > 0 && n <= q->q_max_segs, ("%s: %d segments", __func__, n));
 	KASSERT((int)(q->q_given - pos) >= virtqueue_prepare(q, pc),
@@ -279,18 +293,22 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t seq,
 		vq_fill(vq, &vq->vq_desc[head], seg->ds_addr, seg->ds_len,
 		    pc->pc_nwrite != 0 ? VRING_DESC_F_WRITE : 0, 0);
 	} else if (n <= q->q_flat_segs) {
-		wlen = vq_put_indirect(vq, pc, sh, head, n);
+		wlen = vq_put_indirect(vq, pc, sh->vsh_table,
+		    sh->vsh_table_paddr, &vq->vq_c.vqc_slab, head, n);
+		vq->vq_staged_ind++;
+	} else if (pvq_long_room(q)) {
+		wlen = vq_put_long(vq, pc, head, n, &record);
 		vq->vq_staged_ind++;
 	} else {
 		wlen = vq_put_direct(vq, pc, pos, n);
-		ndesc = n;
+		record = n;
 	}
 	/* A length is 32 bits; a longer chain is not allowed (2.7.5.2). */
 	KASSERT(wlen <= UINT32_MAX,
 	    ("%s: %ju bytes", __func__, (uintmax_t)wlen));
 	vq_offer(vq, head);
-	vq_record(sh, pc->pc_cookie, (uint32_t)wlen, seq, ndesc);
-	q->q_taken = pos + ndesc;
+	vq_record(sh, pc->pc_cookie, (uint32_t)wlen, seq, record);
+	q->q_taken = pos + virtqueue_slots(record);
 	atomic_store_rel_32(&sh->vsh_state, state);
 	return (n);
 }
@@ -359,6 +377,7 @@ vqsplit_abort(struct pvq *q)
 	struct vqsplit *vq = VQ(q);
 
 	q->q_taken = vq->vq_base;
+	q->q_long_taken = vq->vq_c.vqc_long_base;
 	vq->vq_avail_idx -= vq->vq_staged;
 	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
 }
@@ -405,11 +424,12 @@ vqsplit_commit(struct pvq *q)
 	pos = vq->vq_base;
 	do {
 		sh = &vq->vq_shadow[vq->vq_ids[pos & vq->vq_mask]];
-		pos += sh->vsh_ndesc;
+		pos += virtqueue_slots(sh->vsh_ndesc);
 		atomic_store_rel_32(&sh->vsh_state, VQ_POSTED);
 	} while (pos != q->q_taken);
 	vq_show(vq, pos, vq->vq_staged, vq->vq_staged_segs, vq->vq_staged_ind,
 	    true);
+	vq->vq_c.vqc_long_base = q->q_long_taken;
 	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
 }
 
@@ -435,7 +455,8 @@ vq_post_one(struct vqsplit *vq, const struct pvq_chain *pc, u_int n,
 		    writes * VRING_DESC_F_WRITE, 0);
 		wlen &= -writes;
 	} else
-		wlen = (uint32_t)vq_put_indirect(vq, pc, sh, head, n);
+		wlen = (uint32_t)vq_put_indirect(vq, pc, sh->vsh_table,
+		    sh->vsh_table_paddr, &vq->vq_c.vqc_slab, head, n);
 	vq_record(sh, pc->pc_cookie, wlen, q->q_committed, 1);
 	q->q_taken = pos + 1;
 	atomic_store_rel_32(&sh->vsh_state, VQ_POSTED);
@@ -457,6 +478,7 @@ vq_post_any(struct vqsplit *vq, const struct pvq_chain *pc, u_int n)
 		segs += vq_put_one(vq, &pc[done], q->q_committed + done,
 		    VQ_POSTED);
 	vq_show(vq, q->q_taken, n, segs, vq->vq_staged_ind, true);
+	vq->vq_c.vqc_long_base = q->q_long_taken;
 	vq->vq_staged_ind = 0;
 }
 
@@ -583,10 +605,12 @@ static uint32_t
 vq_release(struct vqsplit *vq, uint16_t head, uint32_t given)
 {
 	struct vq_shadow *sh = &vq->vq_shadow[head];
-	uint16_t id, n;
+	uint16_t id = head;
+	u_int n = virtqueue_slots(sh->vsh_ndesc);
 
+	virtqueue_give_long(&vq->vq_c, sh->vsh_ndesc);
 	sh->vsh_state = VQ_IDLE;
-	for (id = head, n = sh->vsh_ndesc; n > 0; n--) {
+	for (; n > 0; n--) {
 		vq->vq_ids[given++ & vq->vq_mask] = id;
 		id = vq->vq_shadow[id].vsh_next;
 	}
@@ -945,6 +969,7 @@ vqsplit_forget(struct pvq *q)
 	q->q_taken = q->q_committed = q->q_completed = 0;
 	q->q_given = q->q_size;
 	vq->vq_base = 0;
+	virtqueue_forget_long(&vq->vq_c);
 	vq->vq_staged = vq->vq_staged_segs = vq->vq_staged_ind = 0;
 	vq->vq_avail_idx = vq->vq_used_idx = 0;
 	vq->vq_batch = 0;

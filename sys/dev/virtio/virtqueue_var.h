@@ -28,6 +28,13 @@
 MALLOC_DECLARE(M_VIRTQUEUE);
 
 /*
+ * A power of two of tables for long chains that a queue has at most, and bytes
+ * of all of them.
+ */
+#define	VIRTQUEUE_LONG		16
+#define	VIRTQUEUE_LONG_BYTES	(64 * 1024)
+
+/*
  * The first member of each kind of virtqueue.  Constant once the queue is
  * created, but for its size.
  */
@@ -63,6 +70,15 @@ struct virtqueue {
 	int		 vqc_npieces;
 	int		 vqc_shift;	/* log2 of the tables in a piece */
 	size_t		 vqc_piece_size;
+	/*
+	 * Tables for chains of more than q_flat_segs: numbers of free ones are
+	 * taken by the put side, in a circle, and given by the get side.
+	 */
+	struct pv_dma	 vqc_long;
+	bus_addr_t	 vqc_long_pieces[VIRTQUEUE_LONG];
+	u_int		 vqc_nlong;
+	uint32_t	 vqc_long_base;	/* q_long_taken at the last commit */
+	uint16_t	 vqc_long_free[VIRTQUEUE_LONG];
 };
 
 /* A field of a ring. */
@@ -101,8 +117,53 @@ virtqueue_prepare(const struct pvq *q, const struct pvq_chain *pc)
 
 	if (n == 0 || n > q->q_max_segs)
 		return (0);
-	return (n <= q->q_flat_segs ? 1 : n);
+	return (n <= q->q_flat_segs || pvq_long_room(q) ? 1 : n);
 }
+
+/*
+ * What is recorded of a chain are the descriptors that it takes, or that it has
+ * this long table, and takes one.
+ */
+#define	VIRTQUEUE_HAS_LONG(i)	(VRING_MAX_SIZE + 1 + (i))
+
+static inline u_int
+virtqueue_slots(u_int recorded)
+{
+
+	return (__predict_true(recorded <= VRING_MAX_SIZE) ? recorded : 1);
+}
+
+/*
+ * The put side takes a long table, of which there is one: its number, and where
+ * it is for the CPU and for the device.
+ */
+static inline u_int
+virtqueue_take_long(struct virtqueue *vqc, void *tablep, bus_addr_t *paddr)
+{
+	const u_int i =
+	    vqc->vqc_long_free[vqc->vqc_pvq.q_long_taken++ % VIRTQUEUE_LONG];
+
+	*(void **)tablep = (char *)vqc->vqc_long.pdm_mem +
+	    i * vqc->vqc_pvq.q_max_segs * sizeof(struct vring_desc);
+	*paddr = vqc->vqc_long_pieces[i];
+	return (i);
+}
+
+/* A chain with this record has ended: the get side gives its long table. */
+static inline void
+virtqueue_give_long(struct virtqueue *vqc, u_int recorded)
+{
+	const uint32_t given = vqc->vqc_pvq.q_long_given;
+
+	if (__predict_true(recorded <= VRING_MAX_SIZE))
+		return;
+	vqc->vqc_long_free[given % VIRTQUEUE_LONG] =
+	    recorded - VIRTQUEUE_HAS_LONG(0);
+	atomic_store_rel_32(&vqc->vqc_pvq.q_long_given, given + 1);
+}
+
+/* No chain has a long table. */
+void	virtqueue_forget_long(struct virtqueue *vqc);
 
 /* Descriptor i's indirect table, and where it is for the device. */
 void	*virtqueue_table(const struct virtqueue *vqc, int i, bus_addr_t *paddr);

@@ -246,11 +246,14 @@ struct pvq {
 	/* Written by the putting side. */
 	uint32_t	 q_taken	/* slots taken by chains */
 	    __aligned(CACHE_LINE_SIZE);
+	uint32_t	 q_long_taken;	/* tables for chains of more than
+					 * q_flat_segs */
 	volatile uint32_t q_committed;	/* chains committed */
 	/* Written by the getting side. */
 	volatile uint32_t q_given	/* slots given by the ring */
 	    __aligned(CACHE_LINE_SIZE);
 	volatile uint32_t q_completed;	/* chains completed */
+	volatile uint32_t q_long_given;	/* of these tables */
 	struct pvq_stats q_stats;
 };
 
@@ -283,7 +286,20 @@ pvq_broken(const struct pvq *q)
 }
 
 /*
- * How many slots would this chain take?
+ * Is there a table for a chain of more than q_flat_segs, of which a queue may
+ * have some?  Only the putting side may ask.  The acquire pairs with the get
+ * side's release.
+ */
+static inline bool
+pvq_long_room(const struct pvq *q)
+{
+
+	return (atomic_load_acq_32(&q->q_long_given) != q->q_long_taken);
+}
+
+/*
+ * How many slots would this chain take, if it is the next to be put?  Of one of
+ * no more than q_flat_segs it does not matter what is put before.
  *
  * Returns 1 to q_size, or 0 if the queue can never take it (more segments than
  * q_max_segs, or than the ring has slots): the caller has to split or to copy.
@@ -323,7 +339,8 @@ pvq_fair_segs(struct pvq *q)
 {
 	const int half = pvq_room(q) / 2;
 
-	if (q->q_flat_segs == q->q_max_segs || q->q_flat_segs == 1)
+	if (q->q_flat_segs == q->q_max_segs || q->q_flat_segs == 1 ||
+	    pvq_long_room(q))
 		return (q->q_max_segs);
 	return (MIN(q->q_max_segs, MAX(q->q_flat_segs, half)));
 }
@@ -332,7 +349,8 @@ pvq_fair_segs(struct pvq *q)
  * Ensure that there is room for chains that will be put before the next commit.
  * The putting side is serialised, so what there is now can only grow.
  *
- * slots  the sum of pvq_prepare() over the chains
+ * slots  the sum of pvq_prepare() over the chains; of those of more than
+ *        q_flat_segs, of their segments
  *
  * Returns 0; ENOSPC if the ring has less room (get completions first); EIO if
  * the queue is broken.

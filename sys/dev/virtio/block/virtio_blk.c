@@ -473,10 +473,7 @@ vtblk_spec_queues(struct vtblk_softc *sc, struct virtio_queue_spec *specs)
 			    "requestq%u", i);
 		snprintf(pqs->pqs_descr, sizeof(pqs->pqs_descr), "req%u", i);
 		pqs->pqs_max_segs = bp->bp_max_segs + 2;
-		/*
-		 * A longer request takes a descriptor for each segment: it
-		 * would be 1 MB of tables.
-		 */
+		/* Tables for the longest would be 1 MB. */
 		specs[i].vqs_table_segs = VTBLK_FAST_SEGS + 2;
 		pqs->pqs_cpu = pv_queue_cpu(i, n);
 		pqs->pqs_intr = pv_blk_intr;
