@@ -35,11 +35,13 @@
 #endif
 #define	RACE_BATCH	4
 #define	RACE_DAWDLE	32
+#define	RACE_REPLIES	5	/* buffers for the peer in a long chain; it writes one */
+CTASSERT(1 + RACE_REPLIES > IM_SHORT_SEGS);
 
 /* A chain that is put again and again: a buffer that the peer reads, and one that it writes. */
 struct race_chain {
 	struct pvq_chain pc;
-	bus_dma_segment_t segs[2];
+	bus_dma_segment_t segs[1 + RACE_REPLIES];
 	uint64_t	*request;
 	uint64_t	*reply;
 };
@@ -198,7 +200,8 @@ race_serve(struct race *r)
 		continue;
 	for (i = 0; i < n; i++) {
 		pr = &chains[im_can(r->im, IM_ANY_ORDER) ? n - 1 - i : i];
-		CHECK(pr->pr_nread == 1 && pr->pr_nwrite == 1, "%d + %d", pr->pr_nread, pr->pr_nwrite);
+		CHECK(pr->pr_nread == 1 && (pr->pr_nwrite == 1 || pr->pr_nwrite == RACE_REPLIES),
+		    "%d + %d", pr->pr_nread, pr->pr_nwrite);
 		*(uint64_t *)(uintptr_t)pr->pr_segs[1].addr =
 		    race_answer(*(const uint64_t *)(uintptr_t)pr->pr_segs[0].addr);
 		po->po_complete(r->pe, pr->pr_id, sizeof(uint64_t));
@@ -234,13 +237,16 @@ race_peer(void *arg)
 static void
 race_share(struct race *r, struct race_chain *rc, uint8_t *memory)
 {
+	const bool long_one = im_can(r->im, IM_SHORT) && rc - r->chains & 1;
+	int i;
 
 	rc->request = (uint64_t *)memory;
 	rc->reply = (uint64_t *)(memory + CACHE_LINE_SIZE);
-	rc->pc = (struct pvq_chain){ .pc_segs = rc->segs, .pc_nread = 1, .pc_nwrite = 1,
-	    .pc_cookie = rc };
+	rc->pc = (struct pvq_chain){ .pc_segs = rc->segs, .pc_nread = 1,
+	    .pc_nwrite = long_one ? RACE_REPLIES : 1, .pc_cookie = rc };
 	rc->segs[0] = (bus_dma_segment_t){ (uintptr_t)rc->request, sizeof(*rc->request) };
-	rc->segs[1] = (bus_dma_segment_t){ (uintptr_t)rc->reply, sizeof(*rc->reply) };
+	for (i = 0; i < rc->pc.pc_nwrite; i++)
+		rc->segs[1 + i] = (bus_dma_segment_t){ (uintptr_t)(rc->reply + i), sizeof(*rc->reply) };
 	if (r->im->im_chain != NULL)
 		r->im->im_chain(r->pe, &rc->pc);
 	im_share(r->im, r->pe, &rc->pc);
@@ -258,7 +264,7 @@ race_open(const struct impl *im)
 	r->put_seed = 1;
 	r->get_seed = 2;
 	r->peer_seed = 3;
-	error = im->im_create(im, RACE_SIZE, 2, &r->pe);
+	error = im->im_create(im, RACE_SIZE, im_can(im, IM_SHORT) ? 1 + RACE_REPLIES : 2, &r->pe);
 	CHECK(error == 0, "error %d", error);
 	r->q = r->pe->pe_pvq;
 	r->pe->pe_kick = race_kicked;
@@ -277,7 +283,8 @@ race_close(struct race *r)
 	CHECK(pvq_inflight(r->q) == 0 && pvq_room(r->q) == r->q->q_size, "%d in flight, %d free",
 	    pvq_inflight(r->q), pvq_room(r->q));
 	for (rc = r->chains; rc < r->chains + RACE_CHAINS; rc++) {
-		CHECK(im_unshare(r->im, r->pe, rc->segs, 2) == 0, "held");
+		CHECK(im_unshare(r->im, r->pe, rc->segs, rc->pc.pc_nread + rc->pc.pc_nwrite) == 0,
+		    "held");
 		host_free(rc->pc.pc_arg);
 	}
 	r->im->im_destroy(r->pe);
