@@ -151,6 +151,7 @@ void	life_lost_and_found(const void *arg);
 void	life_leaked(const void *arg);
 void	life_detached_under_load(const void *arg);
 void	life_detached_with_its_bus(const void *arg);
+void	life_detached_in_order(const void *arg);
 void	life_late_requests(const void *arg);
 void	life_dump(const void *arg);
 void	life_dump_of_a_device_that_fails(const void *arg);

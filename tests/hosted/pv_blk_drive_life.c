@@ -54,6 +54,7 @@ life_attaches_with_less(bool phys, u_int nth, u_int more, u_int made)
 {
 	struct pv_blk *blk = &drive.dr_blk;
 	struct bio *bios[20];
+	const void *messages;
 	u_int have, i;
 
 	life_new_with_reqs(phys);
@@ -72,11 +73,19 @@ life_attaches_with_less(bool phys, u_int nth, u_int more, u_int made)
 	kpi_no_memory = true;
 	CHECK(kpi_run_tasks() == (have < 32) && drive.dr_log[0] == '\0', "%s", drive.dr_log);
 	kpi_no_memory = false;
+	/* Nor with memory for something else than what is missing. */
+	messages = blk->blk_nmade < blk->blk_nmsgs ? blk->blk_msg_dma.pdm_mem : NULL;
+	if (messages != NULL && have < 32) {
+		kpi_fail_after = 1;
+		CHECK(kpi_run_tasks() == 1 && drive.dr_log[0] == '\0', "%s", drive.dr_log);
+		CHECK(kpi_fail_after == 0, "nothing was tried");
+	}
 	for (i = 0; i < nitems(bios); i++)
 		bios[i] = drive_io(BIO_WRITE, 100 + i, 512);
 	if (have < 32)
 		CHECK(kpi_run_tasks() == 1 && strcmp(drive.dr_log, "stop start set ") == 0, "%s",
 		    drive.dr_log);
+	CHECK(messages == NULL || messages == blk->blk_msg_dma.pdm_mem, "messages that were there");
 	drive_settle();
 	for (i = 0; i < nitems(bios); i++)
 		drive_ended(bios[i], 0);
@@ -547,6 +556,105 @@ life_detached_with_its_bus(const void *arg __unused)
 		CHECK(life_wait(40, EVHDEV_DETACH_FAILED, false) == 10, "a bus that is kept");
 		CHECK(life_wait(40, EVHDEV_DETACH_BEGIN, true) == 10, "its own");
 	}
+}
+
+/* A detachment, of which each step is seen from where its thread sleeps. */
+static struct {
+	char		 steps[64];
+	u_int		 users;		/* sleeps until nobody uses the disk */
+	u_int		 deliveries;	/* sleeps while another thread delivers bios ... */
+	u_int		 followers;	/* and is still in what it was called by */
+	struct pv_blk_delivery delivery;
+	struct bio	*late;
+	int		 lines;
+} leaving;
+
+static void
+life_leaves(const char *what)
+{
+	/* GEOM is told before requests are refused. */
+	CHECK(leaving.steps[0] != '\0' || (drive.dr_log[0] == '\0' &&
+	    (drive.dr_blk.blk_flags & PVB_DETACHING) == 0), "%s", drive.dr_log);
+	strlcat(leaving.steps, what, sizeof(leaving.steps));
+}
+
+/* The disk has no users any more, but a thread that delivers the last bio of one. */
+static void
+life_left(void)
+{
+	struct pv_blk_queue *bq = DRIVE_BQ(1);
+
+	mtx_lock(&bq->bq_mtx);
+	SLIST_INSERT_HEAD(&bq->bq_deliveries, &leaving.delivery, pbd_link);
+	mtx_unlock(&bq->bq_mtx);
+	kpi_disk->d_gone(kpi_disk);
+}
+
+/* It may queue, submit and schedule as long as it is there. */
+static void
+life_delivered(void)
+{
+	struct pv_blk_queue *bq = DRIVE_BQ(1);
+
+	mtx_lock(&bq->bq_mtx);
+	SLIST_REMOVE(&bq->bq_deliveries, &leaving.delivery, pv_blk_delivery, pbd_link);
+	(void)callout_reset_sbt(&bq->bq_retry, SBT_1MS, 0, bq->bq_retry_func, bq, 0);
+	atomic_add_int(&drive.dr_blk.blk_following, 1);
+	mtx_unlock(&bq->bq_mtx);
+}
+
+static void
+life_sleeps_in_order(void)
+{
+	if (leaving.late == NULL) {
+		/* Requests are in flight: no more are taken, and the device goes on. */
+		CHECK(strcmp(leaving.steps, "gone ") == 0 && drive.dr_log[0] == '\0', "%s, %s",
+		    leaving.steps, drive.dr_log);
+		leaving.late = drive_io(BIO_READ, 1, 512);
+		CHECK(drive_is_done(leaving.late), "a bio of a disk that leaves is taken");
+		drive_settle();
+		leaving.lines = kpi_lines;
+	} else if (leaving.users > 0) {
+		CHECK(strcmp(leaving.steps, "gone ") == 0 && strcmp(drive.dr_log, "stop ") == 0,
+		    "%s, %s", leaving.steps, drive.dr_log);
+		CHECK(kpi_lines - leaving.lines == (int)(65 - leaving.users) / 30, "%d lines after "
+		    "%u seconds", kpi_lines - leaving.lines, 65 - leaving.users);
+		CHECK(kpi_sysctl_value("in_flight") == 0, "requests are in flight");
+		if (--leaving.users == 0)
+			life_left();
+	} else {
+		CHECK(strcmp(leaving.steps, "gone destroyed ") == 0, "%s", leaving.steps);
+		CHECK(kpi_sysctl_set("batch", 1) == ENOENT, "a setting of a disk that is gone");
+		if (leaving.deliveries > 0 && --leaving.deliveries == 0)
+			life_delivered();
+		else if (leaving.deliveries == 0 && --leaving.followers == 0)
+			atomic_subtract_int(&drive.dr_blk.blk_following, 1);
+	}
+}
+
+/* GEOM, requests, the device, users, the disk, sysctls, and who is still in the driver. */
+void
+life_detached_in_order(const void *arg __unused)
+{
+	struct bio *bios[5];
+
+	life_begin(2);
+	life_load(bios);
+	leaving.users = 65;
+	leaving.deliveries = leaving.followers = 3;
+	kpi_disk_leaves = life_leaves;
+	kpi_pause = life_sleeps_in_order;
+	pv_blk_detach(&drive.dr_blk);
+	kpi_pause = NULL;
+	CHECK(strcmp(leaving.steps, "gone destroyed ") == 0 && leaving.followers == 0, "%s, %u sleeps",
+	    leaving.steps, leaving.followers);
+	CHECK(kpi_lines == leaving.lines + 2 && drive.dr_blk.blk_disk == NULL, "%s", kpi_line);
+	drive_ended(leaving.late, ENXIO);
+	drive_ended(bios[4], ENXIO);
+	for (u_int i = 0; i < 4; i++)
+		drive_ended(bios[i], 0);
+	pv_blk_fini(&drive.dr_blk);
+	drive_forget();
 }
 
 void

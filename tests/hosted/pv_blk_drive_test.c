@@ -271,6 +271,64 @@ io_longer_than_a_table(const void *arg)
 	}
 }
 
+/* A request has as many whole sectors as its segments are, and no more segments than is fair. */
+static void
+io_of_fair_segments(const void *arg)
+{
+	struct drive_req dq;
+	struct bio *bp;
+
+	drive_new(1);
+	drive.dr_impl = &split_impls[9];
+	drive.dr_size = 16;
+	drive.dr_params.bp_phys = arg == NULL;
+	drive.dr_params.bp_max_segs = 12;
+	drive.dr_params.bp_seg_size = 512;
+	CHECK(drive_attach() == 0, "it does not attach");
+	bp = drive_io(BIO_WRITE, 1, 12 * 512);
+	/* By bus_dma(9) each address may begin a segment, and what is tried next is half as long. */
+	CHECK(drive_takes(0, &dq), "no request");
+	CHECK(arg != NULL || dq.dq_msg.dm_ranges[0].length == 6 * 512, "%ju bytes",
+	    (uintmax_t)dq.dq_msg.dm_ranges[0].length);
+	CHECK(dq.dq_chain.pr_nread <= 1 + 6, "%d segments", dq.dq_chain.pr_nread);
+	drive_answer(&dq, 0);
+	drive_settle();
+	drive_ended(bp, 0);
+	drive_end();
+	/* A sector may have more than is fair, if a request can: it is not copied. */
+	drive_new(1);
+	drive.dr_impl = &split_impls[9];
+	drive.dr_size = 16;
+	drive.dr_params.bp_phys = arg == NULL;
+	drive.dr_params.bp_max_segs = 12;
+	drive.dr_params.bp_seg_size = 64;
+	CHECK(drive_attach() == 0, "it does not attach");
+	bp = drive_io(BIO_WRITE, 1, 512);
+	CHECK(drive_takes(0, &dq) && dq.dq_chain.pr_nread >= 1 + 512 / 64, "%d segments",
+	    dq.dq_chain.pr_nread);
+	CHECK(DRIVE_STATS(0)->bs_bounced == 0, "copied");
+	drive_answer(&dq, 0);
+	drive_settle();
+	drive_ended(bp, 0);
+	drive_end();
+}
+
+/* Five full segments are as long as what is tried, and it has more of them: half of it is next. */
+static void
+io_of_segments_less_than_a_page(const void *arg)
+{
+	struct drive_req dq;
+	struct bio *bp;
+
+	io_begin(arg, 6, 3 * KB);
+	bp = drive_submit(drive_bio(BIO_WRITE, 1, 15 * KB, true));
+	drive_expect(0, &dq, PV_BLK_WRITE, 1, 15 * KB / 2);
+	drive_answer(&dq, 0);
+	drive_settle();
+	drive_ended(bp, 0);
+	drive_end();
+}
+
 /* Memory is short: the request is tried again half a millisecond later, and whenever one ends. */
 static void
 io_without_memory(const void *arg __unused)
@@ -526,22 +584,40 @@ pace_is_tried(const void *arg)
 	drive_end();
 }
 
+/* A bio with nothing else in flight. */
+static void
+pace_one(void)
+{
+	(void)drive_io(BIO_READ, 1, 512);
+	kpi_cputicks += 100;
+	CHECK(drive_work(0) == 1 && drive_intr(0), "no request");
+	io_all_ended();
+}
+
 /* Where none could wait, there is nothing to be tried. */
 static void
 pace_of_one_at_a_time(const void *arg __unused)
 {
 	const struct pv_blk_pace *pp;
-	u_int i;
+	u_int i, windows;
 
 	pace_begin();
 	pp = &DRIVE_BQ(0)->bq_pace;
 	for (i = 0; i < 1500; i++) {
-		(void)drive_io(BIO_READ, 1, 512);
-		kpi_cputicks += 100;
-		CHECK(drive_work(0) == 1 && drive_intr(0), "bio %u", i);
-		io_all_ended();
+		pace_one();
 		CHECK(!pp->pp_trial && !pp->pp_waits, "a trial after %u", i);
 	}
+	/* Nor where some could have waited before that. */
+	pace_run(3000, 200, 100);
+	drive_settle();
+	io_all_ended();
+	for (i = 0; i < 1500; i++)
+		pace_one();
+	windows = pp->pp_windows;
+	CHECK(!pp->pp_trial && windows > 0, "%u windows to the next trial", windows);
+	for (i = 0; i < 1500; i++)
+		pace_one();
+	CHECK(pp->pp_windows == windows, "%u windows to the next trial", pp->pp_windows);
 	drive_end();
 }
 
@@ -816,6 +892,42 @@ queues_have_segments_of_their_own(const void *arg __unused)
 	drive_end();
 }
 
+/* Only when something waits for a queue to be idle is anybody told that it is. */
+static void
+queues_are_idle_by_themselves(const void *arg __unused)
+{
+	struct bio *bios[3];
+	u_int i, wakeups;
+
+	drive_begin(2);
+	wakeups = kpi_wakeups;
+	for (i = 0; i < 3; i++)
+		bios[i] = drive_io(BIO_READ, i, 512);
+	CHECK(drive_work(0) == 3 && drive_intr(0), "no requests");
+	for (i = 0; i < 3; i++)
+		drive_ended(bios[i], 0);
+	CHECK(kpi_wakeups == wakeups, "%u for nobody", kpi_wakeups - wakeups);
+	/* A barrier waits for one that is in flight, and its queue is not idle. */
+	bios[0] = drive_io(BIO_READ, 0, 512);
+	bios[1] = drive_io(BIO_READ, 1, 512);
+	bios[2] = drive_bio(BIO_WRITE, 2, 512, false);
+	bios[2]->bio_flags |= BIO_ORDERED;
+	(void)drive_submit(bios[2]);
+	wakeups = kpi_wakeups;
+	for (i = 0; i < 2; i++) {
+		struct drive_req dq;
+
+		CHECK(drive_takes(0, &dq), "no request");
+		drive_answer(&dq, 0);
+		CHECK(drive_intr(0), "no interrupt");
+		CHECK((kpi_wakeups != wakeups) == (i == 1), "%u after %u", kpi_wakeups - wakeups, i);
+	}
+	drive_settle();
+	for (i = 0; i < 3; i++)
+		drive_ended(bios[i], 0);
+	drive_end();
+}
+
 /* Each CPU has its queue. */
 static void
 queues_of_cpus(const void *arg __unused)
@@ -1066,6 +1178,11 @@ static const struct hosted_test tests[] = {
 	{ "io_longer_than_a_table_by_bus_dma", "the same", io_longer_than_a_table, &by_dma },
 	{ "io_of_each_split_ring", "and after a reset", io_of_each_ring, split_impls },
 	{ "io_of_each_packed_ring", "the same", io_of_each_ring, packed_impls },
+	{ "io_of_fair_segments", "and whole sectors", io_of_fair_segments, NULL },
+	{ "io_of_fair_segments_by_bus_dma", "the same", io_of_fair_segments, &by_dma },
+	{ "io_of_segments_less_than_a_page", "by halves", io_of_segments_less_than_a_page, NULL },
+	{ "io_of_segments_less_than_a_page_by_bus_dma", "the same",
+	    io_of_segments_less_than_a_page, &by_dma },
 	{ "io_without_memory", "is tried again", io_without_memory, NULL },
 	{ "io_bounced", "sectors in too many pieces", io_bounced, NULL },
 	{ "io_bounced_by_bus_dma", "the same", io_bounced, &by_dma },
@@ -1090,6 +1207,8 @@ static const struct hosted_test tests[] = {
 	{ "life_no_dump_while_frozen", "through a peer", life_no_dump_while_frozen, NULL },
 	{ "queues_have_segments_of_their_own", "as they have locks",
 	    queues_have_segments_of_their_own, NULL },
+	{ "queues_are_idle_by_themselves", "and nobody is told", queues_are_idle_by_themselves,
+	    NULL },
 	{ "queues_of_cpus", "one each", queues_of_cpus, NULL },
 	{ "life_attach_without_memory", "leaves nothing", life_attach_without_memory, NULL },
 	{ "life_attach_with_few_messages", "and get more", life_attach_with_few_messages, NULL },
@@ -1112,6 +1231,7 @@ static const struct hosted_test tests[] = {
 	{ "life_leaked", "by a device that does not stop", life_leaked, NULL },
 	{ "life_detached_under_load", "all ends", life_detached_under_load, NULL },
 	{ "life_detached_with_its_bus", "and others", life_detached_with_its_bus, NULL },
+	{ "life_detached_in_order", "until nobody is in it", life_detached_in_order, NULL },
 	{ "life_late_requests", "are reported, and end in a reset", life_late_requests, NULL },
 	{ "life_dump", "while requests are in flight", life_dump, NULL },
 	{ "life_dump_of_a_device_that_fails", "ends", life_dump_of_a_device_that_fails, NULL },

@@ -31,6 +31,7 @@
 struct disk *kpi_disk;
 bool kpi_disk_resizes;
 int kpi_resizes;
+void (*kpi_disk_leaves)(const char *what);
 uint64_t kpi_cputicks;
 int mp_ncpus = 1;
 u_long maxphys = 1024 * 1024;
@@ -68,14 +69,19 @@ disk_gone(struct disk *dp)
 {
 
 	CHECK(kpi_mutexes == 0, "a lock is held");
-	dp->d_gone(dp);
+	if (kpi_disk_leaves != NULL)
+		kpi_disk_leaves("gone ");
+	else
+		dp->d_gone(dp);
 }
 
 void
 disk_destroy(struct disk *dp)
 {
 
-	CHECK(dp == kpi_disk, "another disk");
+	CHECK(dp == kpi_disk && kpi_mutexes == 0, "another disk, or a lock");
+	if (kpi_disk_leaves != NULL)
+		kpi_disk_leaves("destroyed ");
 	host_free(dp);
 	kpi_disk = NULL;
 }

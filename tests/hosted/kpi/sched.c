@@ -136,6 +136,7 @@ kpi_pass(sbintime_t time)
 
 /* Whom wakeup() was called for last. */
 static const void *kpi_woken;
+u_int kpi_wakeups;
 
 /* There is one thread, the test's: while it sleeps, time passes, and kpi_pause() is what others do. */
 int
@@ -161,6 +162,7 @@ wakeup(const void *chan)
 {
 
 	kpi_woken = chan;
+	kpi_wakeups++;
 }
 
 void

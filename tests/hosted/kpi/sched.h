@@ -17,6 +17,9 @@ extern int kpi_callouts;
 /* Let so much time pass, and run what is due meanwhile, in order. */
 void	kpi_pass(sbintime_t time);
 
+/* Calls of wakeup(9). */
+extern u_int kpi_wakeups;
+
 /* Is called when the test's thread waits for the sections of an epoch. */
 extern void (*kpi_epoch_waits)(void);
 
