@@ -491,6 +491,11 @@ card_attach(void)
 	}
 	card.ca_started = true;
 	card.ca_pairs = 1;
+	if (card.ca_at_first != 0) {
+		pv_dev_lock(pv_net_dev(card.ca_pn));
+		CHECK(pv_net_set_pairs(card.ca_pn, card.ca_at_first) == 0, "other pairs");
+		pv_dev_unlock(pv_net_dev(card.ca_pn));
+	}
 	kpi_fail_after = card.ca_fail_after;
 	return (pv_net_attach(card.ca_pn));
 }

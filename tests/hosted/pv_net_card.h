@@ -34,6 +34,7 @@ struct card {
 	const struct impl *ca_impl;
 	u_int		 ca_size;
 	int		 ca_fail_after;	/* kpi_fail_after while it attaches */
+	int		 ca_at_first;	/* pairs that it attaches with; 0: all */
 	struct peer	*ca_peers[CARD_QUEUES];
 	bool		 ca_runs[CARD_QUEUES];	/* the device uses the queue */
 	bool		 ca_started;
@@ -150,6 +151,9 @@ void	life_watchdog(const void *arg);
 void	life_more_pairs_are_given_up(const void *arg);
 void	life_queues_settle_first(const void *arg);
 void	life_left_over_notification(const void *arg);
+void	life_pairs_come_later(const void *arg);
+void	life_fewer_pairs_after_a_restart(const void *arg);
+void	life_stopped_without_interrupts(const void *arg);
 void	life_offloads_are_requested_again(const void *arg);
 void	life_threads_of_pairs(const void *arg);
 void	life_address_is_set_again(const void *arg);

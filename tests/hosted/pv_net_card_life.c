@@ -49,6 +49,7 @@ attaches_with_less(int nth, int more, bool phys)
 	kpi_quiet = true;
 	card_new(2);
 	card.ca_params.pnp_phys = phys;
+	card.ca_params.pnp_soft_lro = true;
 	card.ca_size = 4;
 	card.ca_fail_after = nth;
 	kpi_fail_more = more;
@@ -413,6 +414,107 @@ life_more_pairs_are_given_up(const void *arg __unused)
 	card_end();
 }
 
+static int (*restarts)(void *softc), (*card_stop_op)(void *softc);
+
+/* There is memory for all pairs now. */
+static int
+card_restarts_with_all_pairs(void *softc)
+{
+	int error = restarts(softc);
+
+	return (error != 0 ? error : pv_net_set_pairs(card.ca_pn, 2));
+}
+
+/* Pairs that come later are as those that were there at first. */
+void
+life_pairs_come_later(const void *arg __unused)
+{
+	u_int i;
+
+	card_new(2);
+	card.ca_at_first = 1;
+	card.ca_params.pnp_soft_lro = true;
+	restarts = card.ca_ops.pno_restart;
+	card.ca_ops.pno_restart = card_restarts_with_all_pairs;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_settle();
+	CHECK(card.ca_pn->pn_pairs == 1 && CARD_RXQ(0)->prq_lro_ready, "%u pairs",
+	    card.ca_pn->pn_pairs);
+	CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0 && pv_net_thaw(card.ca_pn) == 0,
+	    "not resumed");
+	card_settle();
+	CHECK(card.ca_pn->pn_pairs == 2, "%u pairs", card.ca_pn->pn_pairs);
+	for (i = 0; i < 2; i++)
+		CHECK(CARD_RXQ(i)->prq_lro_ready && CARD_RXQ(i)->prq_lro.ifp == &eth,
+		    "pair %u merges nothing", i);
+	works(2);
+	card_end();
+}
+
+/* Another back end has fewer pairs: of the others there are no queues any more. */
+void
+life_fewer_pairs_after_a_restart(const void *arg __unused)
+{
+	struct pv_net_params params;
+	struct pv_dev *pvd;
+	struct pvq_spec queue;
+	u_int i;
+
+	card_begin(2);
+	pvd = pv_net_dev(card.ca_pn);
+	works(2);
+	CHECK(pv_dev_freeze(pvd) == 0, "not suspended");
+	params = card.ca_params;
+	params.pnp_npairs = 1;
+	pv_net_renegotiate(card.ca_pn, &params);
+	for (i = 2; i < 4; i++) {
+		pv_net_queue(card.ca_pn, pv_net_pair(i), pv_net_is_tx(i), &queue);
+		card.ca_impl->im_destroy(card.ca_peers[i]);
+		card.ca_peers[i] = NULL;
+		*queue.pqs_pvq = NULL;
+		pv_dev_adopt(pvd, i, NULL);
+	}
+	CHECK(pv_net_thaw(card.ca_pn) == 0, "not resumed");
+	card_settle();
+	works(1);
+	/* What was in flight is taken back of the pair that there is. */
+	CHECK(card_send(1, 1, 100) == 0, "not sent");
+	CHECK(pv_dev_freeze(pvd) == 0 && kpi_items == 0, "%d mbufs and clusters", kpi_items);
+	CHECK(pv_net_thaw(card.ca_pn) == 0, "not resumed");
+	card_settle();
+	works(1);
+	card_end();
+}
+
+/* What the device gives while it is stopped. */
+static int
+card_stops_busy(void *softc)
+{
+	CHECK(card_receive(0, 1, 500, 1), "no buffer");
+	CHECK(!card_peer(0, false)->pe_ops->po_interrupts(card_peer(0, false)),
+	    "an interrupt of a queue that is stopped");
+	return (card_stop_op(softc));
+}
+
+/* A queue that is stopped wants no interrupt, and who is in it is waited for. */
+void
+life_stopped_without_interrupts(const void *arg __unused)
+{
+	card_new(1);
+	card_stop_op = card.ca_ops.pno_stop;
+	card.ca_ops.pno_stop = card_stops_busy;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_settle();
+	works(1);
+	CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0, "not suspended");
+	CHECK(card.ca_nup == 1, "it went up");
+	card.ca_ops.pno_stop = card_stop_op;
+	CHECK(pv_net_thaw(card.ca_pn) == 0, "not resumed");
+	card_settle();
+	works(1);
+	card_end();
+}
+
 static u_int offloads, requests;
 static int refused;
 
@@ -630,19 +732,27 @@ life_left_over_notification(const void *arg __unused)
 void
 life_threads_of_pairs(const void *arg __unused)
 {
-	int i;
+	struct pvq_spec queue;
+	int i, tx;
 
 	mp_maxid = CARD_PAIRS - 1;
 	for (i = 0; i < CARD_PAIRS; i++)
 		CPU_SET(i, &all_cpus);
 	card_begin(CARD_PAIRS);
 	for (i = 0; i < CARD_PAIRS; i++) {
+		for (tx = 0; tx < 2; tx++) {
+			memset(&queue, 0xa5, sizeof(queue));
+			pv_net_queue(card.ca_pn, i, tx, &queue);
+			CHECK(queue.pqs_cpu == i, "interrupts of pair %d: CPU %d", i, queue.pqs_cpu);
+		}
 		CHECK(kpi_taskqueue_cpu(card.ca_pn->pn_tqs[i]) == i, "pair %d", i);
 		CHECK(i == 0 || card.ca_pn->pn_tqs[i] != card.ca_pn->pn_tqs[i - 1], "shared");
 	}
 	card_end();
 	card_begin(1);
 	CHECK(kpi_taskqueue_cpu(card.ca_pn->pn_tqs[0]) == -1, "one pair");
+	pv_net_queue(card.ca_pn, 0, false, &queue);
+	CHECK(queue.pqs_cpu == -1, "CPU %d", queue.pqs_cpu);
 	card_end();
 	/* A pair that no CPU uses. */
 	mp_maxid = 0;

@@ -107,12 +107,69 @@ tx_full_ring(const void *arg __unused)
 	card_end();
 }
 
+/* A ring that one packet fills: its completion is waited for, and nothing else. */
+static void
+tx_one_packet_fills_the_ring(const void *arg __unused)
+{
+	static const size_t three[] = { 100, 100, 0 };
+	static u_char bytes[600];
+	struct pv_net_txq *txq;
+	struct peer *pe;
+	struct mbuf *m;
+	u_int i, number;
+
+	card_new(1);
+	card.ca_impl = &split_impls[3];	/* without indirect tables */
+	card.ca_size = 4;
+	CHECK(card_attach() == 0, "it does not attach");
+	txq = CARD_TXQ(0);
+	pe = card_peer(0, true);
+	for (number = 0; number < 2; number++) {
+		for (i = ETHER_HDR_LEN; i < sizeof(bytes); i++)
+			bytes[i] = number * 31 + i * 7;
+		m = kpi_mbuf_chain(bytes, sizeof(bytes), three);
+		m->m_flags |= number == 1 ? M_VLANTAG : 0;
+		CHECK(card_transmit(0, m) == 0, "packet %u", number);
+	}
+	CHECK(pvq_inflight(txq->ptq_pvq) == 1 && txq->ptq_stats.waits == 1, "%d in flight, %ju waits",
+	    pvq_inflight(txq->ptq_pvq), (uintmax_t)txq->ptq_stats.waits);
+	card_complete(0, card_takes(0, 0, sizeof(bytes)));
+	CHECK(pe->pe_ops->po_interrupts(pe), "no interrupt is requested");
+	card_intr(0, true);
+	card_complete(0, card_takes(0, 1, sizeof(bytes)));
+	/* It was tried twice, and has one tag. */
+	CHECK(card.ca_tags == 1, "%u tags", card.ca_tags);
+	card_end();
+}
+
+/* What can't be put because the queue is broken is dropped and counted; after its reset all is sent. */
+static void
+tx_of_a_broken_queue(const void *arg __unused)
+{
+	struct pv_net_txq *txq;
+	int items;
+
+	card_begin(1);
+	txq = CARD_TXQ(0);
+	items = kpi_items;
+	kpi_quiet = true;
+	pvq_break(txq->ptq_pvq, PVQ_FAULT_OWNER, 0);
+	(void)card_send(0, 1, 100);
+	CHECK(txq->ptq_stats.nomem == 1 && txq->ptq_stats.packets == 0 && kpi_items == items,
+	    "%ju dropped, %d kept", (uintmax_t)txq->ptq_stats.nomem, kpi_items - items);
+	card_settle();
+	CHECK(card_send(0, 2, 100) == 0, "not sent");
+	card_complete(0, card_takes(0, 2, 100));
+	CHECK(txq->ptq_stats.nomem == 1, "%ju dropped", (uintmax_t)txq->ptq_stats.nomem);
+	card_end();
+}
+
 /* Senders collect what completed when a quarter is in flight, and not with each packet. */
 static void
 tx_senders_collect(const void *arg __unused)
 {
 	struct pv_net_txq *txq;
-	u_int i, most = 0;
+	u_int i, looked, most = 0;
 
 	card_begin(1);
 	txq = CARD_TXQ(0);
@@ -125,12 +182,18 @@ tx_senders_collect(const void *arg __unused)
 	CHECK(most == CARD_SIZE / 4 - 1, "%u were in flight", most);
 	CHECK(txq->ptq_stats.waits == 0, "it was full");
 	card_end();
-	/* If few of them have completed, it is not looked for more at once. */
-	card_begin(1);
+	/* If none of them has completed, it is looked again after a quarter of those that are free. */
+	card_new(1);
+	card.ca_size = 64;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_settle();
 	txq = CARD_TXQ(0);
-	for (i = 0; i < CARD_SIZE - 2; i++) {
+	looked = 64;
+	for (i = 0; i < 62; i++) {
 		CHECK(card_send(0, i, 60) == 0, "packet %u", i);
-		CHECK(txq->ptq_threshold < txq->ptq_nfree || txq->ptq_nfree < 4, "%u free, %u",
+		if (txq->ptq_nfree <= looked - looked / 4)
+			looked = txq->ptq_nfree;
+		CHECK(txq->ptq_threshold == MIN(64 - 64 / 4, looked - looked / 4), "%u free, %u",
 		    txq->ptq_nfree, txq->ptq_threshold);
 	}
 	card_sends(0, i);
@@ -708,6 +771,8 @@ static const struct hosted_test tests[] = {
 	{ "tx_completions_are_collected_by_the_timer", "without a packet or an interrupt",
 	    tx_completions_are_collected_by_the_timer, NULL },
 	{ "tx_full_ring", "nothing is lost, and order is kept", tx_full_ring, NULL },
+	{ "tx_one_packet_fills_the_ring", "and is waited for", tx_one_packet_fills_the_ring, NULL },
+	{ "tx_of_a_broken_queue", "is dropped", tx_of_a_broken_queue, NULL },
 	{ "tx_senders_collect", "completions, by the dozen", tx_senders_collect, NULL },
 	{ "tx_queue_is_full", "packets are dropped", tx_queue_is_full, NULL },
 	{ "tx_notified_at_once", "by who sends", tx_notified_at_once, NULL },
@@ -754,6 +819,11 @@ static const struct hosted_test tests[] = {
 	{ "life_rings_are_resized", "but for those of a parked pair", life_rings_are_resized, NULL },
 	{ "life_watchdog", "resets a queue, then the device", life_watchdog, NULL },
 	{ "life_more_pairs_are_given_up", "one after the other", life_more_pairs_are_given_up, NULL },
+	{ "life_pairs_come_later", "and are as the others", life_pairs_come_later, NULL },
+	{ "life_fewer_pairs_after_a_restart", "of another back end", life_fewer_pairs_after_a_restart,
+	    NULL },
+	{ "life_stopped_without_interrupts", "of what still comes", life_stopped_without_interrupts,
+	    NULL },
 	{ "life_offloads_are_requested_again", "when forwarding changes",
 	    life_offloads_are_requested_again, NULL },
 	{ "life_queues_settle_first", "before they are resized", life_queues_settle_first, NULL },

@@ -219,14 +219,18 @@ to_send(const struct gso *g, u_char *buf, struct frame_at *at)
 }
 
 int
-tcp_lro_init_args(struct lro_ctrl *lc __unused, if_t ifp __unused, unsigned entries __unused,
-    unsigned mbufs __unused)
+tcp_lro_init_args(struct lro_ctrl *lc, if_t ifp, unsigned entries __unused, unsigned mbufs __unused)
 {
 
+	CHECK(lc->ifp == NULL && ifp != NULL, "initialised twice, or of no interface");
+	lc->ifp = ifp;
 	return (0);
 }
 
 void
-tcp_lro_free(struct lro_ctrl *lc __unused)
+tcp_lro_free(struct lro_ctrl *lc)
 {
+
+	CHECK(lc->ifp != NULL, "freed before it was initialised, or twice");
+	lc->ifp = NULL;
 }
