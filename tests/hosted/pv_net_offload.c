@@ -629,6 +629,9 @@ static const struct hosted_test tests[] = {
 	T(rx_headers_that_are_too_long_to_split, NULL, "16 KB of them"),
 	T(rx_requests_what_is_of_use, NULL, "by what is enabled and forwarded"),
 	T(fast_path_is_the_same, NULL, "as the general way, whatever a byte is"),
+	T(tx_what_is_behind_the_headers_is_not_copied, NULL, "though others have it"),
+	T(sum_ends_with_the_frame_where_headers_make_no_sense, NULL, "and not beyond it"),
+	T(headers_behind_llc_are_those_of_snap, NULL, "each byte of them"),
 	T(no_memory_loses_the_packet_and_nothing_else, NULL, "each allocation fails once"),
 	{ NULL, NULL, NULL, NULL }
 };

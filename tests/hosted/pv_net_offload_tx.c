@@ -155,6 +155,128 @@ tx_invalid_marks_have_their_names(const void *arg __unused)
 	end();
 }
 
+/* A sum is stored in the headers: an mbuf that begins behind them stays, whoever else has it. */
+void
+tx_what_is_behind_the_headers_is_not_copied(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX], after[FRAME_MAX];
+	size_t i, len, pieces[] = { 0, 0 };
+	struct pv_net_offload out;
+	struct mbuf *m, *first, *rest, *other;
+	struct frame_at at;
+
+	begin(0);
+	for (i = 0; i < nitems(good); i++) {
+		len = frame_make(&good[i].f, FRAME_PARTIAL, buf, &at);
+		if (at.at_data + 100 > len)
+			continue;
+		pieces[0] = at.at_sum + sizeof(uint16_t);
+		m = first = kpi_mbuf_chain(buf, len, pieces);
+		rest = m->m_next;
+		m->m_pkthdr.csum_flags = sum_mark(&good[i].f);
+		m->m_pkthdr.csum_data = at.at_sum - at.at_l4;
+		other = m_copym(m, pieces[0], M_COPYALL, M_WAITOK);
+		CHECK(!M_WRITABLE(rest) && M_WRITABLE(first), "%s: nobody else has it", good[i].name);
+		CHECK(pv_net_tx_offload(&pn, m, &out) == PV_NET_FINE &&
+		    out.po_flags == PV_NET_FINISH_CSUM, "%s: 0x%x", good[i].name, out.po_flags);
+		m = pv_net_tx_soften(m, &out);
+		CHECK(m == first && m->m_next == rest, "%s: copied", good[i].name);
+		CHECK(flat(m, after) == len && frame_sum_ok(&good[i].f, after, len), "%s: not finished",
+		    good[i].name);
+		m_freem(m);
+		m_freem(other);
+	}
+	end();
+}
+
+/* A length that is more than the frame has does not say where a sum ends: the frame does. */
+void
+sum_ends_with_the_frame_where_headers_make_no_sense(const void *arg __unused)
+{
+	static const struct {
+		struct frame	 f;
+		u_int		 at;
+	} table[] = { { F4, 16 }, { F6, 18 }, { U4, 16 } };
+	static u_char buf[FRAME_MAX];
+	struct pv_net_offload in;
+	struct frame_at at;
+	struct mbuf *m;
+	u_char *frame, was;
+	size_t i, len;
+
+	begin(0);
+	for (i = 0; i < nitems(table); i++) {
+		len = frame_make(&table[i].f, FRAME_PARTIAL, buf, &at);
+		was = buf[table[i].at];
+		buf[table[i].at] = 0xff;
+		in = (struct pv_net_offload){ .po_flags = NEEDS, .po_csum_start = at.at_l4,
+		    .po_csum_offset = at.at_sum - at.at_l4 };
+		m = kpi_mbuf_chain(buf, len, NULL);
+		CHECK(pv_net_sum_end(m, at.at_sum) == len, "%zu: %u of %zu", i,
+		    pv_net_sum_end(m, at.at_sum), len);
+		m_freem(m);
+		/* Nothing behind it may be read. */
+		frame = host_alloc(len, 1);
+		memcpy(frame, buf, len);
+		CHECK(pv_net_finish_frame(frame, len, &in), "%zu: not finished", i);
+		frame[table[i].at] = was;
+		CHECK(frame_sum_ok(&table[i].f, frame, len), "%zu: another sum", i);
+		host_free(frame);
+	}
+	end();
+}
+
+/* IEEE 802.3 with LLC and SNAP (RFC 1042): headers are found behind exactly these bytes. */
+void
+headers_behind_llc_are_those_of_snap(const void *arg __unused)
+{
+	static const u_char snap[] = { 0xaa, 0xaa, 0x03, 0, 0, 0 };
+	static const struct frame f = { .f_ip = 4, .f_proto = IPPROTO_TCP, .f_payload = 200 };
+	static u_char buf[FRAME_MAX], frame[FRAME_MAX];
+	struct pv_net_headers h;
+	struct frame_at at;
+	enum pv_net_bad bad;
+	struct mbuf *m;
+	u_int i, len;
+
+	begin(0);
+	len = frame_make(&f, FRAME_DONE, buf, &at);
+	memcpy(frame, buf, 12);
+	memcpy(frame + 14, snap, sizeof(snap));
+	memcpy(frame + 20, buf + 12, len - 12);
+	len += 8;
+	frame[12] = (len - ETHER_HDR_LEN) >> 8;
+	frame[13] = len - ETHER_HDR_LEN;
+	for (i = 0; i <= sizeof(snap); i++) {
+		/* One byte of it is another, and at last none. */
+		if (i < sizeof(snap))
+			frame[14 + i] ^= 1;
+		m = kpi_mbuf_chain(frame, len, NULL);
+		bad = pv_net_parse(m, &h);
+		CHECK(bad == PV_NET_FINE && h.ph_opaque && h.ph_length == 12 && h.ph_end == len &&
+		    h.ph_l3 == (i < sizeof(snap) ? 14u : 22u) && h.ph_l4 == (i < sizeof(snap) ? 0 :
+		    at.at_l4 + 8), "byte %u: %d, headers at %u and %u", i, bad, h.ph_l3, h.ph_l4);
+		m_freem(m);
+		if (i < sizeof(snap))
+			frame[14 + i] ^= 1;
+	}
+	/* A length of a byte more than there is makes no sense; what ends within SNAP has no headers. */
+	frame[13]++;
+	m = kpi_mbuf_chain(frame, len, NULL);
+	CHECK(pv_net_parse(m, &h) == PV_NET_BAD_HEADERS && h.ph_end == len, "it ends at %u", h.ph_end);
+	m_freem(m);
+	frame[12] = 0;
+	for (i = 7; i <= 8; i++) {
+		frame[13] = i;
+		m = kpi_mbuf_chain(frame, ETHER_HDR_LEN + i, NULL);
+		bad = pv_net_parse(m, &h);
+		CHECK(bad == (i == 7 ? PV_NET_FINE : PV_NET_BAD_SHORT) && h.ph_l4 == 0 && h.ph_l3 ==
+		    (i == 7 ? 14u : 22u), "%u bytes: %d, headers at %u", i, bad, h.ph_l3);
+		m_freem(m);
+	}
+	end();
+}
+
 void
 no_memory_loses_the_packet_and_nothing_else(const void *arg __unused)
 {

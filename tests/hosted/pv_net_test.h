@@ -141,6 +141,9 @@ void	tx_without_offloads(const void *arg);
 void	tx_ecn_not_negotiated_is_split(const void *arg);
 void	tx_tags_inside_of_tags_are_sent(const void *arg);
 void	tx_invalid_marks_have_their_names(const void *arg);
+void	tx_what_is_behind_the_headers_is_not_copied(const void *arg);
+void	sum_ends_with_the_frame_where_headers_make_no_sense(const void *arg);
+void	headers_behind_llc_are_those_of_snap(const void *arg);
 void	no_memory_loses_the_packet_and_nothing_else(const void *arg);
 
 /* pv_net_matrix.c */
