@@ -28,6 +28,7 @@
 #define	HOST_GSO	(F(HOST_TSO4) | F(HOST_TSO6) | F(HOST_ECN))
 #define	CTRL		F(CTRL_VQ)
 #define	PAIRS		3
+#define	MOST_PAIRS	4	/* of any test */
 #define	SAID(text)	CHECK(strcmp(dv.said, (text)) == 0, "commands: %s", dv.said)
 
 int mp_ncpus = PAIRS;
@@ -39,7 +40,7 @@ struct pv_net {
 	const struct pv_net_ops *pn_ops;
 	void		*pn_softc;
 	struct pv_net_params pn_params;
-	struct pvq	*pn_pvqs[2 * PAIRS];
+	struct pvq	*pn_pvqs[2 * MOST_PAIRS];
 	int		pn_pairs, pn_links, pn_announced;
 	bool		pn_there;	/* it can announce */
 	int		pn_attach_error;
@@ -133,11 +134,11 @@ pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
 	card.pn_softc = softc;
 	card.pn_params = *params;
 	card.pn_pairs = params->pnp_npairs;
-	CHECK(card.pn_pairs <= PAIRS, "%d pairs", card.pn_pairs);
+	CHECK(card.pn_pairs <= MOST_PAIRS, "%d pairs", card.pn_pairs);
 	if (kpi_fail_now())
 		return (ENOMEM);
 	*pnp = net = &card;
-	return (pv_dev_init(&card.pn_pvdev, dev, &card_dev_ops, &card, 2 * PAIRS));
+	return (pv_dev_init(&card.pn_pvdev, dev, &card_dev_ops, &card, 2 * MOST_PAIRS));
 }
 
 void
@@ -178,7 +179,7 @@ pv_net_attach(struct pv_net *pn)
 
 	if (pn->pn_attach_error != 0 || kpi_fail_now())
 		return (ENOMEM);
-	for (i = 0; i < 2 * PAIRS; i++)
+	for (i = 0; i < 2 * MOST_PAIRS; i++)
 		pv_dev_adopt(&pn->pn_pvdev, i, pn->pn_pvqs[i]);
 	pv_dev_start(&pn->pn_pvdev, true);
 	pn->pn_there = true;
@@ -404,7 +405,14 @@ features(const void *arg __unused)
 static void
 parameters(const void *arg __unused)
 {
+	/* A GSO packet is of 17 pages, and its header; eight are to have room where there are no tables. */
+	static const struct {
+		bool	indirect, room;
+		uint16_t places;
+	} sizes[] = { { true, false, 35 }, { true, true, 36 }, { false, false, 8 * 18 - 1 },
+	    { false, true, 8 * 18 } };
 	const struct pv_net_params *p = &card.pn_params;
+	size_t i;
 
 	device_begin(true, 0);
 	CHECK(p->pnp_lladdr[0] == 0xfe && p->pnp_lladdr[5] == 0xff, "a random address");
@@ -462,6 +470,24 @@ parameters(const void *arg __unused)
 	CHECK(vtnet_attach(dv.tr.tr_child) == 0 && (dv.tr.tr_accepted & GUEST_GSO) == GUEST_GSO,
 	    "0x%jx", (uintmax_t)dv.tr.tr_accepted);
 	device_end();
+	/* A packed ring has any size. */
+	for (i = 0; i < nitems(sizes); i++) {
+		device_new(true, F(GUEST_CSUM) | GUEST_GSO | VIRTIO_F_RING_PACKED);
+		dv.tr.tr_at_setup = NULL;
+		dv.tr.tr_sizes[0] = sizes[i].places;
+		if (!sizes[i].indirect)
+			dv.tr.tr_offered &= ~VIRTIO_F_INDIRECT_DESC;
+		CHECK(vtnet_attach(dv.tr.tr_child) == 0 && ((dv.tr.tr_accepted & GUEST_GSO) != 0) ==
+		    sizes[i].room, "%u places: 0x%jx", sizes[i].places,
+		    (uintmax_t)dv.tr.tr_accepted);
+		device_end();
+	}
+	/* Rings of pairs that are not used, and that of commands, may be short. */
+	device_new(true, F(GUEST_CSUM) | GUEST_GSO | CTRL);
+	dv.tr.tr_sizes[2] = 8;
+	CHECK(vtnet_attach(dv.tr.tr_child) == 0 && (dv.tr.tr_accepted & GUEST_GSO) == GUEST_GSO,
+	    "0x%jx", (uintmax_t)dv.tr.tr_accepted);
+	device_end();
 }
 
 /* Values that can't be: the device is used without what they are about, or not at all. */
@@ -484,6 +510,19 @@ invalid_values(const void *arg __unused)
 	dv.tr.tr_config_size = offsetof(struct virtio_net_config, mtu);
 	CHECK(vtnet_attach(dv.tr.tr_child) != 0, "attached");
 	device_close();
+	/* A device that takes no queue. */
+	device_new(true, F(MAC));
+	dv.tr.tr_refuse_queue = true;
+	CHECK(vtnet_attach(dv.tr.tr_child) == ENXIO, "attached");
+	CHECK((dv.tr.tr_status_seen & VIRTIO_STATUS_DRIVER_OK) == 0, "it was started");
+	device_close();
+	/* A table that is too short for RSS, of which nothing else was offered. */
+	device_new(true, CTRL | F(RSS));
+	dv.ctrl = 2;
+	dv.config->rss_max_indirection_table_length = VIRTIO_NET_RSS_TABLE - 1;
+	CHECK(vtnet_attach(dv.tr.tr_child) == 0 && (dv.tr.tr_accepted & F(RSS)) == 0 &&
+	    card.pn_params.pnp_npairs == 1, "%d pairs", card.pn_params.pnp_npairs);
+	device_end();
 	for (i = 0; i < 7; i++) {
 		device_new(true, CTRL | F(MQ) | F(RSS) | F(HASH_REPORT) | F(MTU));
 		dv.ctrl = 2;
@@ -1088,6 +1127,40 @@ attach_fails(const void *arg __unused)
 	} while (n > 0);
 }
 
+/* There is memory for less pairs: there are no queues of the others. */
+static void
+fewer_pairs_without_memory(const void *arg __unused)
+{
+	u_int seen[MOST_PAIRS + 1] = { 0 };
+	int error, i, n = 0;
+
+	kpi_quiet = true;
+	do {
+		device_new(true, CTRL | F(MQ));
+		dv.config->max_virtqueue_pairs = mp_ncpus = MOST_PAIRS;
+		dv.ctrl = 2 * MOST_PAIRS;
+		kpi_fail_after = ++n;
+		kpi_fail_more = 1;
+		error = vtnet_attach(dv.tr.tr_child);
+		if (kpi_fail_more != 0)
+			n = 0;
+		kpi_fail_after = kpi_fail_more = 0;
+		if (error != 0) {
+			device_close();
+			continue;
+		}
+		seen[dv.sc.vtn_npairs]++;
+		CHECK(card.pn_pairs == dv.sc.vtn_npairs, "%d pairs of %d", card.pn_pairs,
+		    dv.sc.vtn_npairs);
+		for (i = 0; i < 2 * MOST_PAIRS; i++)
+			CHECK((card.pn_pvqs[i] != NULL) == (i < 2 * card.pn_pairs) &&
+			    dv.tr.tr_enabled[i] == (i < 2 * card.pn_pairs), "%d pairs: queue %d",
+			    card.pn_pairs, i);
+		device_end();
+	} while (n > 0);
+	CHECK(seen[1] > 0 && seen[MOST_PAIRS] > 0, "one pair: %u times", seen[1]);
+}
+
 static const struct hosted_test tests[] = {
 	{ "features", "that are of use", features, NULL },
 	{ "parameters", "of a card", parameters, NULL },
@@ -1100,6 +1173,7 @@ static const struct hosted_test tests[] = {
 	{ "coalescing", "by the device", coalescing, NULL },
 	{ "changes", "of the configuration", changes, NULL },
 	{ "queues", "in pairs", queues, NULL },
+	{ "fewer_pairs_without_memory", "and no queues of others", fewer_pairs_without_memory, NULL },
 	{ "attach_fails", "and leaves nothing", attach_fails, NULL },
 	{ NULL, NULL, NULL, NULL }
 };

@@ -17,7 +17,7 @@
 
 #include <dev/virtio/virtio_bus.h>
 
-#define	TR_QUEUES	8
+#define	TR_QUEUES	12
 #define	TR_VECTORS	8
 #define	TR_CONFIG	32	/* bytes of the configuration, unless a test has another */
 #define	TR_CONFIG_MAX	128
