@@ -90,6 +90,31 @@ invalid_values_are_reported_once(const void *arg __unused)
 	CHECK(get(&pt, "hw.foo.3.bar", "10") == 5 && kpi_line[0] == '\0', "again '%s'", kpi_line);
 }
 
+/* Of 64 devices each; those beyond say it again. */
+static void
+invalid_values_of_many_devices(const void *arg __unused)
+{
+	static const struct {
+		int	unit;
+		const char *path;
+		bool	again;
+	} table[] = {
+		{ 0, "hw.foo.0.bar", false }, { 63, "hw.foo.63.bar", false },
+		{ 64, "hw.foo.64.bar", true }, { 65, "hw.foo.65.bar", true },
+		{ 1, "hw.foo.1.bar", false },
+	};
+	struct pv_tunable pt = PV_TUNABLE("bar", 5, 0, 9, PVT_DEVICE, "");
+	size_t i;
+
+	for (i = 0; i < nitems(table); i++) {
+		kpi_unit = table[i].unit;
+		CHECK(get(&pt, table[i].path, "10") == 5 && kpi_line[0] != '\0', "unit %d",
+		    kpi_unit);
+		CHECK(get(&pt, table[i].path, "10") == 5 && (kpi_line[0] != '\0') == table[i].again,
+		    "unit %d: again '%s'", kpi_unit, kpi_line);
+	}
+}
+
 static void
 unsigned_values_are_printed_as_such(const void *arg __unused)
 {
@@ -128,6 +153,8 @@ static const struct hosted_test tests[] = {
 	    only_numbers_of_the_range_are_values, NULL },
 	{ "invalid_values_are_reported_once", "With the value that is used",
 	    invalid_values_are_reported_once, NULL },
+	{ "invalid_values_of_many_devices", "With one bit each", invalid_values_of_many_devices,
+	    NULL },
 	{ "unsigned_values_are_printed_as_such", "Above INT_MAX",
 	    unsigned_values_are_printed_as_such, NULL },
 	{ "sysctl_refuses_what_is_out_of_range", "EINVAL, and the old value stays",

@@ -405,7 +405,7 @@ features(const void *arg __unused)
 static void
 parameters(const void *arg __unused)
 {
-	/* A GSO packet is of 17 pages, and its header; eight are to have room where there are no tables. */
+	/* A GSO packet is of 17 pages, and its header; without tables eight are to have room. */
 	static const struct {
 		bool	indirect, room;
 		uint16_t places;

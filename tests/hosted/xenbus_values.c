@@ -238,6 +238,91 @@ peeking_keeps_the_value(const void *arg __unused)
 	CHECK(kpi_line[0] == '\0', "'%s'", kpi_line);
 }
 
+/* What would be said n times is said so often. */
+static void
+said(u_int n, u_int expected)
+{
+	int lines = kpi_lines;
+	u_int i;
+
+	for (i = 0; i < n; i++)
+		xenbus_say(&child, "message %u", i);
+	CHECK(kpi_lines - lines == (int)expected, "%d lines of %u messages", kpi_lines - lines, n);
+}
+
+/* A burst of 32 messages, then one every ten seconds; those left out are counted, and it is said. */
+static void
+messages_are_limited(const void *arg __unused)
+{
+
+	answers(NULL, 0);
+	ticks = 5 * hz;
+	said(32, 32);
+	CHECK(strcmp(kpi_line, "message 31\n") == 0 && xenbus_unsaid == 0, "%s", kpi_line);
+	said(7, 0);
+	ticks += 10 * hz - 1;
+	said(1, 0);
+	CHECK(xenbus_unsaid == 8, "%ju are counted", (uintmax_t)xenbus_unsaid);
+	ticks++;
+	said(1, 2);
+	CHECK(strcmp(kpi_line_before, "8 messages were left out\n") == 0 &&
+	    strcmp(kpi_line, "message 0\n") == 0, "%s%s", kpi_line_before, kpi_line);
+	said(1, 0);
+	/* Two are earned in twenty seconds; what is left of the time counts for the next. */
+	ticks += 29 * hz;
+	said(1, 2);
+	CHECK(strcmp(kpi_line_before, "1 messages were left out\n") == 0, "%s", kpi_line_before);
+	said(3, 1);
+	ticks += hz;
+	said(1, 2);
+	CHECK(strcmp(kpi_line_before, "2 messages were left out\n") == 0, "%s", kpi_line_before);
+	/* After a long time it is a burst again, and no more. */
+	ticks += 40 * 10 * hz;
+	said(40, 32);
+	ticks += 32 * 10 * hz;
+	said(32, 33);
+	CHECK(strcmp(kpi_line, "message 31\n") == 0, "%s", kpi_line);
+}
+
+/* An error that may pass is said of the first try alone. */
+static void
+what_is_tried_again_is_said_once(const void *arg __unused)
+{
+
+	answers(NULL, 0);
+	xenbus_warn(child.xb_dev, ENOMEM, "no memory for %s", "it");
+	CHECK(strcmp(kpi_line, "no memory for it\n") == 0, "%s", kpi_line);
+	child.xb_tries = 1;
+	kpi_line[0] = '\0';
+	xenbus_warn(child.xb_dev, ENOMEM, "once more");
+	CHECK(kpi_line[0] == '\0', "%s", kpi_line);
+	xenbus_warn(child.xb_dev, EINVAL, "it is invalid");
+	CHECK(strcmp(kpi_line, "it is invalid\n") == 0, "%s", kpi_line);
+}
+
+/* Of an invalid value 40 bytes are shown, as far as they are printable, and whose it is. */
+static void
+invalid_values_are_shown(const void *arg __unused)
+{
+	uint64_t value, before = xenbus_invalid;
+	char text[42];
+
+	memset(text, 'x', sizeof(text));
+	text[1] = '\n';
+	text[2] = '\xe9';
+	text[40] = text[41] = '\0';
+	answers(text, 0);
+	(void)setting(&value);
+	CHECK(strstr(kpi_line, "front end's \"mtu\" is \"x??xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\", ") ==
+	    kpi_line, "%s", kpi_line);
+	text[40] = 'y';
+	answers(text, 0);
+	(void)xenbus_read_setting(child.xb_dev, XENBUS_BACK, "mtu", 68, 65535, OTHERWISE, &value);
+	CHECK(strstr(kpi_line, "back end's \"mtu\" is \"x??") == kpi_line &&
+	    strstr(kpi_line, "x\"..., ") != NULL && strchr(kpi_line, 'y') == NULL, "%s", kpi_line);
+	CHECK(xenbus_invalid == before + 2, "counted");
+}
+
 /* Each front end has one, and some have more. */
 static void
 queues_are_shared(const void *arg __unused)
@@ -279,6 +364,10 @@ static const struct hosted_test tests[] = {
 	    unread_options_are_noted, NULL },
 	{ "peeking_keeps_the_value", "Whatever is wrong with the new one",
 	    peeking_keeps_the_value, NULL },
+	{ "messages_are_limited", "And counted", messages_are_limited, NULL },
+	{ "what_is_tried_again_is_said_once", "If it may pass", what_is_tried_again_is_said_once,
+	    NULL },
+	{ "invalid_values_are_shown", "As far as they can be", invalid_values_are_shown, NULL },
 	{ "queues_are_shared", "So that no front end is without", queues_are_shared, NULL },
 	{ NULL, NULL, NULL, NULL }
 };

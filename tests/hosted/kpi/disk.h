@@ -21,8 +21,8 @@ extern bool kpi_disk_resizes;
 extern int kpi_resizes;
 
 /*
- * Called by disk_gone(9), with "gone ", and the test calls d_gone when nobody uses the disk any more; and
- * by disk_destroy(9), with "destroyed ".  NULL: nobody uses it.
+ * Called by disk_gone(9), with "gone ", and the test calls d_gone when nobody uses the disk any more;
+ * and by disk_destroy(9), with "destroyed ".  NULL: nobody uses it.
  */
 extern void (*kpi_disk_leaves)(const char *what);
 

@@ -64,6 +64,10 @@ extern uint64_t kpi_delayed;
 extern int kpi_lines;
 extern bool kpi_quiet;
 extern char kpi_line[256];
+extern char kpi_line_before[256];	/* the last but one */
+
+/* The unit of each device. */
+extern int kpi_unit;
 
 /* The one variable of the kernel environment, and its value; NULL: there is none. */
 extern const char *kpi_tunable;

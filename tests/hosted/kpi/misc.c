@@ -35,6 +35,7 @@ bool kpi_no_threads;
 bool kpi_no_memory;
 void (*kpi_pause)(void);
 char kpi_line[256];
+char kpi_line_before[256];
 const char *kpi_tunable;
 const char *kpi_tunable_value;
 uint64_t kpi_delayed;
@@ -144,6 +145,7 @@ kpi_say(const char *fmt, va_list ap)
 	va_list copy;
 
 	kpi_lines++;
+	memcpy(kpi_line_before, kpi_line, sizeof(kpi_line));
 	va_copy(copy, ap);
 	vsnprintf(kpi_line, sizeof(kpi_line), fmt, copy);
 	va_end(copy);
@@ -190,7 +192,9 @@ module_register_init(const void *arg __unused)
 {
 }
 
-/* Each device is foo3. */
+/* Each device is foo3, unless a test has another number. */
+int kpi_unit = 3;
+
 const char *
 device_get_name(device_t dev __unused)
 {
@@ -202,7 +206,7 @@ int
 device_get_unit(device_t dev __unused)
 {
 
-	return (3);
+	return (kpi_unit);
 }
 
 char *
