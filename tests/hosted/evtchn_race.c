@@ -401,6 +401,19 @@ no_memory_for_a_word(const void *arg __unused)
 	race_close();
 }
 
+/* Which kind of channels there is, is said to who asks for that. */
+static void
+channels_are_said(const void *arg __unused)
+{
+
+	bootverbose = 1;
+	fifo_xen_open(each_nothing);
+	CHECK(xen_evtchn_init(kpi_device()) == 0 && kpi_lines == 1 &&
+	    strncmp(kpi_line, "FIFO event channels, ", 21) == 0, "%d lines: %s", kpi_lines, kpi_line);
+	xen_evtchn_fini(kpi_device());
+	bootverbose = 0;
+}
+
 static void
 race_at_each_access(const void *arg __unused)
 {
@@ -424,6 +437,7 @@ static const struct hosted_test tests[] = {
 	{ "fifo_strange_ports", "Without a word, and without a channel", strange_ports, NULL },
 	{ "fifo_masked_until_handled", "And called up then", masked_until_handled, NULL },
 	{ "fifo_freed_under_its_thread", "Closed while it is masked", freed_under_its_thread, NULL },
+	{ "fifo_channels_are_said", "When the kernel boots with -v", channels_are_said, NULL },
 	{ "fifo_no_memory_for_a_word", "The port is closed", no_memory_for_a_word, NULL },
 	{ "fifo_event_at_each_access", "One more event arrives between any two accesses of the driver",
 	    race_at_each_access, NULL },

@@ -304,16 +304,21 @@ taskqueue_enqueue(struct taskqueue *tq __unused, struct task *task)
 }
 
 void
-_timeout_task_init(struct taskqueue *tq __unused, struct timeout_task *task __unused, int pri __unused,
-    task_fn_t func __unused, void *context __unused)
+_timeout_task_init(struct taskqueue *tq, struct timeout_task *task, int pri, task_fn_t func,
+    void *context)
 {
+
+	TASK_INIT(&task->t, pri, func, context);
+	task->q = tq;
 }
 
 int
-taskqueue_enqueue_timeout(struct taskqueue *tq __unused, struct timeout_task *task __unused, int delay)
+taskqueue_enqueue_timeout(struct taskqueue *tq, struct timeout_task *task, int delay)
 {
 
 	CHECK(delay > 0, "in %d ticks", delay);
+	CHECK(task->q == tq && task->t.ta_func == worker && task->t.ta_context != NULL,
+	    "not the worker's, or not initialised");
 	retry = delay;
 	return (0);
 }

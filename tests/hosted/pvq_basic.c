@@ -441,7 +441,9 @@ statistics_are_right(const struct impl *im)
 {
 	struct pvq_stats *qs;
 	struct fix f;
+	uint64_t own;
 	int before;
+	u_int i;
 
 	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
 	qs = &f.q->q_stats;
@@ -452,6 +454,13 @@ statistics_are_right(const struct impl *im)
 	CHECK(qs->qs_chains == 2 && qs->qs_segs == 5 && qs->qs_done == 1, "%ju, %ju, %ju",
 	    (uintmax_t)qs->qs_chains, (uintmax_t)qs->qs_segs, (uintmax_t)qs->qs_done);
 	CHECK(qs->qs_put_own == (im_can(im, IM_INDIRECT) ? 1 : 0), "%ju", (uintmax_t)qs->qs_put_own);
+	/* Of one, two and three segments: two tables, each time. */
+	own = qs->qs_put_own;
+	for (i = 1; i <= 2; i++) {
+		fix_post_all(&f, 10 * i, 3);
+		CHECK(qs->qs_put_own == own + (im_can(im, IM_INDIRECT) ? 2 * i : 0), "%ju after %u",
+		    (uintmax_t)qs->qs_put_own, i);
+	}
 	before = kpi_sysctls;
 	pvq_sysctl(f.q, NULL, NULL);
 	/* Indirect tables and used lengths are counted by virtqueues only. */

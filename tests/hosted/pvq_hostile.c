@@ -163,6 +163,27 @@ length_too_long(const struct impl *im)
 	fix_close(&f);
 }
 
+/* A byte that may be written is enough for a length to be checked. */
+static void
+length_of_two_for_one_byte(const struct impl *im)
+{
+	static uint8_t byte;
+	bus_dma_segment_t seg = { .ds_addr = (uintptr_t)&byte, .ds_len = 1 };
+	struct pvq_chain pc = { .pc_segs = &seg, .pc_nwrite = 1, .pc_cookie = &byte };
+	struct peer_chain pr;
+	struct pvq_done done;
+	struct fix f;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	CHECK(pvq_submit(f.q, &pc) == 0 && f.po->po_fetch(f.pe, &pr) && pr.pr_wlen == 1, "not put");
+	CHECK(f.po->po_violate(f.pe, VIOLATION_LEN, &pr), "violation");
+	CHECK(pvq_get(f.q, &done, 1) == 0 && f.q->q_fault == VIRTQUEUE_FAULT_LEN, "fault %u",
+	    f.q->q_fault);
+	im->im_quiesce(f.pe);
+	CHECK(pvq_drain(f.q) == &byte, "not taken back");
+	fix_close(&f);
+}
+
 static void
 length_of_nothing_writable(const struct impl *im)
 {
@@ -351,6 +372,8 @@ const struct pvq_test pvq_hostile_tests[] = {
 	    place_skipped, IM_PACKED },
 	{ "hostile_length_too_long", "Breaks a modern queue; is cut in a legacy one",
 	    length_too_long, IM_LENGTHS },
+	{ "hostile_length_of_two_for_one_byte", "Breaks a modern queue",
+	    length_of_two_for_one_byte, IM_LENGTHS | IM_MODERN | IM_STRICT },
 	{ "hostile_length_of_nothing_writable", "Bytes written where none could be: counted",
 	    length_of_nothing_writable, IM_LENGTHS },
 	{ "hostile_good_ones_before_a_violation_come_out", "And nothing after it",

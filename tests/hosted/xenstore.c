@@ -401,13 +401,21 @@ late_answers_are_told_apart(const void *arg __unused)
 	xenstore_ring_fini();
 }
 
+static uint32_t late_id;
+
+static void
+answer_of_nothing_yet(void)
+{
+	late_id = request();
+}
+
 /* The answer to the request before this one, and then its own. */
 static void
 answer_late_and_in_time(void)
 {
 	uint32_t id = request();
 
-	add(XS_READ, id - 1, "late", 5);
+	add(XS_READ, late_id, "late", 5);
 	add(XS_READ, id, "value", 5);
 	send(stream_len);
 	interrupt();
@@ -422,7 +430,7 @@ late_answer_is_no_answer(const void *arg __unused)
 	size_t len;
 
 	*timeout = 5;
-	xenstored = answer_of_nothing;
+	xenstored = answer_of_nothing_yet;
 	begin(0);
 	CHECK(talk(&reply, &len) == ETIMEDOUT, "it has an answer");
 	xs_page.req_cons = xs_page.req_prod;
