@@ -834,6 +834,42 @@ begin_late(int error)
 	return (m);
 }
 
+/* Ten resets are said, and of ten starts that fail at first both ends. */
+static void
+messages_are_of_the_first_ten(const void *arg __unused)
+{
+	struct model *m = begin_in(PV_DEV_LIVE);
+	int i, lines;
+
+	for (i = 1; i <= 12; i++) {
+		lines = kpi_lines;
+		kpi_uptime += 3600 * SBT_1S;
+		happens(m, DIE);
+		happens(m, TASK);
+		check_settled(m);
+		CHECK(kpi_lines - lines == (i <= 10), "reset %d: %d lines", i, kpi_lines - lines);
+		CHECK(i > 10 || strcmp(kpi_line, i < 10 ? "resetting the device\n" :
+		    "resetting the device; from now on resets are only counted\n") == 0, "%d: %s", i,
+		    kpi_line);
+	}
+	CHECK(m->m_pvd.pvd_resets == 12, "%ju resets", (uintmax_t)m->m_pvd.pvd_resets);
+	for (i = 1; i <= 12; i++) {
+		lines = kpi_lines;
+		kpi_uptime += 3600 * SBT_1S;
+		m->m_restart_error = EAGAIN;
+		happens(m, DIE);
+		happens(m, TASK);
+		CHECK(kpi_lines - lines == (i <= 10) && (i > 10 || strstr(kpi_line,
+		    "can't be started now (error ") != NULL), "start %d: %s", i, kpi_line);
+		m->m_restart_error = 0;
+		happens(m, TASK);
+		check_settled(m);
+		CHECK(kpi_lines - lines == (i <= 10 ? 2 : 0) && (i > 10 || strcmp(kpi_line,
+		    "the device is started after 2 attempts\n") == 0), "start %d: %s", i, kpi_line);
+	}
+	end(m);
+}
+
 /* Each error that may pass, again and again: later and later, with a line at the first and the last. */
 static void
 a_start_is_tried_again(const void *arg __unused)
@@ -1195,6 +1231,8 @@ static const struct hosted_test all[] = {
 	{ "what_becomes_of_requests", "The error of each queue", what_becomes_of_requests, NULL },
 	{ "one_queue_on_request", "For a setting, and for its needs", one_queue_on_request, NULL },
 	{ "lost_and_brought_back", "Unless it did not stop", lost_and_brought_back, NULL },
+	{ "messages_are_of_the_first_ten", "Resets, and starts that are tried again",
+	    messages_are_of_the_first_ten, NULL },
 	{ "a_start_is_tried_again", "Later and later, after an error that may pass",
 	    a_start_is_tried_again, NULL },
 	{ "events_before_the_next_attempt", "None is lost", events_before_the_next_attempt, NULL },

@@ -306,7 +306,16 @@ configuration_is_consistent(const void *arg)
 	}
 	opened(&tr, modern);
 	tr.tr_restless = 1000000;
+	kpi_quiet = true;
+	kpi_lines = 0;
 	CHECK(virtio_read_config(tr.tr_child, 8, bytes, 8) == EBUSY, "never still");
+	/* However often, it is said ten times. */
+	for (i = 1; i < 13; i++) {
+		CHECK(kpi_lines == MIN(i, 10), "%d lines of %d", kpi_lines, i);
+		CHECK(virtio_read_config(tr.tr_child, 8, bytes, 8) == EBUSY, "never still");
+	}
+	CHECK(strcmp(kpi_line, "configuration at 8 changed at each attempt to read it\n") == 0, "%s",
+	    kpi_line);
 	transport_close(&tr);
 }
 

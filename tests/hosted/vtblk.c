@@ -678,6 +678,7 @@ deletes(const void *arg __unused)
 static void
 write_cache(const void *arg __unused)
 {
+	int i, lines;
 	u_int served;
 
 	kpi_quiet = true;
@@ -708,6 +709,12 @@ write_cache(const void *arg __unused)
 	CHECK(strstr(kpi_line, "to write-through, error 45") != NULL, "%s", kpi_line);
 	io(BIO_FLUSH, 0, 0, 0);
 	CHECK(dv.nserved == served + 2, "no flush");
+	/* However often, it is said ten times, two of which were before. */
+	lines = kpi_lines;
+	for (i = 1; i <= 12; i++)
+		CHECK(kpi_sysctl_set("writecache_mode", 0) == EOPNOTSUPP && kpi_lines - lines ==
+		    MIN(i, 8), "%d: %d lines", i, kpi_lines - lines);
+	CHECK(kpi_sysctl_value("refused_modes") == 14, "counted");
 	dv.keeps_mode = false;
 	CHECK(kpi_sysctl_set("writecache_mode", 0) == 0, "not set");
 	settle();
