@@ -260,7 +260,7 @@ headers_behind_llc_are_those_of_snap(const void *arg __unused)
 		if (i < sizeof(snap))
 			frame[14 + i] ^= 1;
 	}
-	/* A length of a byte more than there is makes no sense; what ends within SNAP has no headers. */
+	/* A length of a byte more than there is makes no sense; what ends in SNAP has no headers. */
 	frame[13]++;
 	m = kpi_mbuf_chain(frame, len, NULL);
 	CHECK(pv_net_parse(m, &h) == PV_NET_BAD_HEADERS && h.ph_end == len, "it ends at %u", h.ph_end);

@@ -313,8 +313,8 @@ invalid_values_are_shown(const void *arg __unused)
 	text[40] = text[41] = '\0';
 	answers(text, 0);
 	(void)setting(&value);
-	CHECK(strstr(kpi_line, "front end's \"mtu\" is \"x??xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\", ") ==
-	    kpi_line, "%s", kpi_line);
+	CHECK(strstr(kpi_line, "front end's \"mtu\" is \"x??xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\""
+	    ", ") == kpi_line, "%s", kpi_line);
 	text[40] = 'y';
 	answers(text, 0);
 	(void)xenbus_read_setting(child.xb_dev, XENBUS_BACK, "mtu", 68, 65535, OTHERWISE, &value);
