@@ -194,6 +194,22 @@ _sx_xunlock(struct sx *sx, const char *file __unused, int line __unused)
 	kpi_unlock(&sx->sx_lock);
 }
 
+/* These tests have one thread: what is shared is its own. */
+int
+_sx_slock(struct sx *sx, int opts __unused, const char *file __unused, int line __unused)
+{
+
+	kpi_lock(&sx->sx_lock);
+	return (0);
+}
+
+void
+_sx_sunlock(struct sx *sx, const char *file __unused, int line __unused)
+{
+
+	kpi_unlock(&sx->sx_lock);
+}
+
 void
 _sx_assert(const struct sx *sx, int what, const char *file __unused, int line __unused)
 {

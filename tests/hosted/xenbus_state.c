@@ -1,0 +1,973 @@
+/*-
+ * SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Copyright (c) 2026 The pv-kmod developers
+ */
+
+/*
+ * The states of a front end (xenbus_state.c), one step after the other.
+ *
+ * A test is the back end, the toolstack and the clock: xenstore is a few nodes here, the front end's
+ * task runs when it is due (settle(), seconds()), and the driver writes down what it is called for:
+ * S setup, L live, s stop, q stop by request, R release, X lost, and (name) for a change.
+ */
+
+#include <sys/param.h>
+#include <sys/systm.h>
+#include <sys/kernel.h>
+#include <sys/kobj.h>
+#include <sys/bus.h>
+#include <sys/lock.h>
+#include <sys/mutex.h>
+#include <sys/sx.h>
+#include <sys/taskqueue.h>
+
+#include <machine/stdarg.h>
+
+#include <dev/xen/xen_front.h>
+#include <dev/xen/xen_tunable.h>
+#include <dev/xen/xenbus.h>
+#include <dev/xen/xenbus_var.h>
+
+#include "host/host.h"
+#include "kpi/kpi.h"
+
+#define	NODE	"device/vif/0"
+#define	BACK	"/local/domain/0/backend/vif/1/0"
+#define	LOG(text) do {							\
+	CHECK(strcmp(fe.log, (text)) == 0, "the driver was called for: %s", fe.log); \
+	fe.log[0] = '\0';						\
+} while (0)
+#define	WROTE(text) do {						\
+	CHECK(strcmp(fe.wrote, (text)) == 0, "states were written: %s", fe.wrote); \
+	fe.wrote[0] = '\0';						\
+} while (0)
+
+volatile int ticks;
+int hz = 100;
+sbintime_t tick_sbt = SBT_1S / 100;
+
+/* What device_t points to. */
+struct _device {
+	KOBJ_FIELDS;
+};
+
+struct timed {
+	struct timeout_task *task;
+	bool	now, armed;
+	int	due;
+};
+
+static struct {
+	struct xenbus_child xb;
+	struct _device dev;
+	struct kobj_ops ops;
+	struct timeout_task scan;
+	struct timed timed[3];
+	/* xenstore */
+	struct {
+		char	path[64], value[64];
+	} nodes[8];
+	int	no_answer;	/* the error of each request; 0: none */
+	int	no_writing;	/* of each that writes */
+	/* The driver. */
+	char	log[256], wrote[64];
+	int	setup_error, live_error, stop_error;
+	enum xenbus_state next;
+	bool	unread;
+} fe;
+
+/* Objects: each call looks for its method. */
+static kobj_method_t no_method;
+
+int
+kobj_error_method(void)
+{
+
+	return (ENXIO);
+}
+
+kobj_method_t *
+kobj_lookup_method(kobj_class_t cls, kobj_method_t **cep __unused, kobjop_desc_t desc)
+{
+	kobj_method_t *m;
+
+	for (m = cls->methods; m->desc != NULL; m++)
+		if (m->desc == desc)
+			return (m);
+	return (&desc->deflt);
+}
+
+void *
+device_get_ivars(device_t dev)
+{
+
+	CHECK(dev == &fe.dev, "another device");
+	return (&fe.xb);
+}
+
+/* Tasks. */
+
+static struct timed *
+timed_of(struct timeout_task *task)
+{
+	u_int i;
+
+	for (i = 0; fe.timed[i].task != task; i++)
+		CHECK(i < nitems(fe.timed), "another task");
+	return (&fe.timed[i]);
+}
+
+int
+taskqueue_enqueue_timeout(struct taskqueue *queue, struct timeout_task *task, int delay)
+{
+	struct timed *td = timed_of(task);
+
+	CHECK(queue == (struct taskqueue *)&fe && delay >= 0, "in %d ticks", delay);
+	if (delay == 0)
+		td->now = true;
+	else {
+		td->armed = true;
+		td->due = ticks + delay;
+	}
+	return (0);
+}
+
+int
+taskqueue_cancel_timeout(struct taskqueue *queue __unused, struct timeout_task *task,
+    u_int *pending __unused)
+{
+	struct timed *td = timed_of(task);
+
+	td->now = td->armed = false;
+	return (0);
+}
+
+void
+taskqueue_drain_timeout(struct taskqueue *queue __unused, struct timeout_task *task __unused)
+{
+}
+
+/* Whatever is due, and what follows it at once. */
+static void
+settle(void)
+{
+	u_int i, n = 0;
+	bool any;
+
+	do {
+		any = false;
+		for (i = 0; i < 2; i++) {
+			struct timed *td = &fe.timed[i];
+
+			if (!td->now && !(td->armed && td->due - ticks <= 0))
+				continue;
+			td->armed = td->armed && td->due - ticks > 0;
+			td->now = false;
+			any = true;
+			CHECK(++n < 100, "it never rests");
+			if (i == 0)
+				xenbus_child_task(&fe.xb, 1);
+			else
+				xenbus_lose_task(&fe.xb, 1);
+		}
+	} while (any);
+}
+
+static void
+pass(int n)
+{
+
+	while (n-- > 0) {
+		ticks++;
+		settle();
+	}
+}
+
+static void
+seconds(int n)
+{
+
+	pass(n * hz);
+}
+
+/* xenstore. */
+
+static char *
+node(const char *dir, const char *name, bool make)
+{
+	char path[64];
+	u_int i;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	for (i = 0; i < nitems(fe.nodes); i++)
+		if (strcmp(fe.nodes[i].path, path) == 0)
+			return (fe.nodes[i].value);
+	for (i = 0; make && i < nitems(fe.nodes); i++)
+		if (fe.nodes[i].path[0] == '\0') {
+			strlcpy(fe.nodes[i].path, path, sizeof(fe.nodes[i].path));
+			return (fe.nodes[i].value);
+		}
+	CHECK(!make, "too many nodes");
+	return (NULL);
+}
+
+int
+xenstore_read(struct xenstore_tx *tx __unused, const char *dir, const char *name, char **value,
+    size_t *len)
+{
+
+	CHECK(kpi_mutexes == 0, "a mutex is held");
+	if (fe.no_answer != 0)
+		return (fe.no_answer);
+	*value = node(dir, name, false);
+	if (*value == NULL)
+		return (ENOENT);
+	if (len != NULL)
+		*len = strlen(*value);
+	return (0);
+}
+
+void
+xenstore_free(void *memory __unused)
+{
+}
+
+int
+xenstore_printf(struct xenstore_tx *tx, const char *dir, const char *name, const char *fmt, ...)
+{
+	va_list ap;
+	char *value;
+	size_t at = strlen(fe.wrote);
+
+	if (fe.no_answer != 0 || fe.no_writing != 0)
+		return (fe.no_answer != 0 ? fe.no_answer : fe.no_writing);
+	value = node(dir, name, true);
+	va_start(ap, fmt);
+	(void)vsnprintf(value, 64, fmt, ap);
+	va_end(ap);
+	if (tx != NULL)
+		snprintf(fe.wrote + at, sizeof(fe.wrote) - at, "%s", value);
+	return (0);
+}
+
+int
+xenstore_write(struct xenstore_tx *tx, const char *dir, const char *name, const char *value)
+{
+
+	return (xenstore_printf(tx, dir, name, "%s", value));
+}
+
+int
+xenstore_remove(struct xenstore_tx *tx __unused, const char *dir, const char *name)
+{
+	char *value = node(dir, name, false);
+	u_int i;
+
+	for (i = 0; value != NULL && i < nitems(fe.nodes); i++)
+		if (fe.nodes[i].value == value)
+			fe.nodes[i].path[0] = '\0';
+	return (0);
+}
+
+int
+xenstore_transaction(int (*fn)(struct xenstore_tx *tx, void *arg), void *arg)
+{
+
+	return (fn((struct xenstore_tx *)&fe, arg));
+}
+
+int
+xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name __unused)
+{
+
+	CHECK(w->xw_token == 0, "watched twice");
+	w->xw_path = __DECONST(char *, strcmp(dir, BACK) == 0 ? BACK : "elsewhere");
+	w->xw_token = 7;
+	return (0);
+}
+
+void
+xenstore_watch_remove(struct xenstore_watch *w)
+{
+
+	w->xw_token = 0;
+}
+
+void
+xen_front_told(const char *name, enum xenbus_state state)
+{
+
+	CHECK(strcmp(name, NODE) == 0 && state == fe.xb.xb_state, "%s: %u", name, state);
+}
+
+/* Something in the back end's directory changes, and the watch says so. */
+static void
+changes(const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s%s%s", BACK, name[0] != '\0' ? "/" : "", name);
+	if (fe.xb.xb_watch.xw_token != 0)
+		fe.xb.xb_watch.xw_changed(&fe.xb.xb_watch, path);
+	settle();
+}
+
+/* The back end goes to a state; Unknown: its directory is gone. */
+static void
+back_is(enum xenbus_state state)
+{
+
+	if (state == XenbusStateUnknown)
+		(void)xenstore_remove(NULL, BACK, "state");
+	else
+		snprintf(node(BACK, "state", true), 64, "%d", state);
+	changes("state");
+}
+
+static void
+online(bool is)
+{
+
+	strlcpy(node(BACK, "online", true), is ? "1" : "0", 64);
+	changes("online");
+}
+
+/* The driver. */
+
+static void
+said(const char *what)
+{
+
+	strlcat(fe.log, what, sizeof(fe.log));
+}
+
+static int
+fe_setup(device_t dev __unused, enum xenbus_state *next)
+{
+
+	CHECK(*next == XenbusStateInitialised && !fe.xb.xb_setup, "set up twice");
+	said("S");
+	if (fe.next != 0)
+		*next = fe.next;
+	fe.xb.xb_unread = fe.unread;
+	return (fe.setup_error);
+}
+
+static int
+fe_live(device_t dev __unused)
+{
+
+	said("L");
+	fe.xb.xb_unread = fe.unread;
+	return (fe.live_error);
+}
+
+static int
+fe_stop(device_t dev __unused, bool gone)
+{
+
+	said(gone ? "s" : "q");
+	return (fe.stop_error);
+}
+
+static void
+fe_release(device_t dev __unused)
+{
+
+	said("R");
+}
+
+static void
+fe_lost(device_t dev __unused)
+{
+
+	said("X");
+}
+
+static void
+fe_changed(device_t dev __unused, const char *name)
+{
+
+	said("(");
+	said(name);
+	said(")");
+	fe.xb.xb_unread = fe.unread;
+}
+
+static device_method_t methods[] = {
+	DEVMETHOD(xenfront_setup, fe_setup),
+	DEVMETHOD(xenfront_live, fe_live),
+	DEVMETHOD(xenfront_stop, fe_stop),
+	DEVMETHOD(xenfront_release, fe_release),
+	DEVMETHOD(xenfront_lost, fe_lost),
+	DEVMETHOD(xenfront_otherend_changed, fe_changed),
+	DEVMETHOD_END
+};
+
+static struct kobj_class fe_class = {
+	.name = "front",
+	.methods = methods,
+};
+
+/* A front end whose back end is in a state, and whose driver has just attached. */
+static void
+begin(enum xenbus_state state)
+{
+	u_int i;
+
+	memset(&fe, 0, sizeof(fe));
+	kpi_quiet = true;
+	ticks = 1000;
+	fe.ops.cls = &fe_class;
+	for (i = 0; i < nitems(fe.ops.cache); i++)
+		fe.ops.cache[i] = &no_method;
+	fe.dev.ops = &fe.ops;
+	fe.xb.xb_dev = fe.xb.xb_bus = &fe.dev;
+	fe.xb.xb_type = __DECONST(char *, "vif");
+	fe.xb.xb_node = __DECONST(char *, NODE);
+	fe.xb.xb_queue = fe.scan.q = (struct taskqueue *)&fe;
+	fe.xb.xb_scan_task = &fe.scan;
+	fe.timed[0].task = &fe.xb.xb_task;
+	fe.timed[1].task = &fe.xb.xb_lose_task;
+	fe.timed[2].task = &fe.scan;
+	sx_init(&fe.xb.xb_sx, "front end");
+	mtx_init(&fe.xb.xb_mtx, "front end", NULL, MTX_DEF);
+	strlcpy(node(NODE, "backend-id", true), "0", 64);
+	strlcpy(node(NODE, "backend", true), BACK, 64);
+	strlcpy(node(NODE, "state", true), "1", 64);
+	strlcpy(node(BACK, "online", true), "1", 64);
+	snprintf(node(BACK, "state", true), 64, "%d", state);
+	xenbus_begin(&fe.xb);
+	settle();
+}
+
+static void
+connect(void)
+{
+
+	back_is(XenbusStateInitWait);
+	back_is(XenbusStateConnected);
+	CHECK(fe.xb.xb_phase == XB_LIVE, "phase %u", fe.xb.xb_phase);
+	fe.log[0] = fe.wrote[0] = '\0';
+}
+
+/* One that is connected, and has been for a while. */
+static void
+begin_live(void)
+{
+
+	begin(XenbusStateInitialising);
+	connect();
+	seconds(2);
+}
+
+static void
+end(void)
+{
+
+	kpi_pause = settle;
+	back_is(XenbusStateClosed);
+	xenbus_leave(&fe.dev);
+	kpi_pause = NULL;
+	CHECK(fe.xb.xb_phase == XB_IDLE && !fe.xb.xb_setup, "phase %u", fe.xb.xb_phase);
+	xenbus_forget(&fe.xb);
+	settle();
+	CHECK(!fe.timed[0].armed && !fe.timed[1].armed && fe.xb.xb_watch.xw_token == 0, "left over");
+	sx_destroy(&fe.xb.xb_sx);
+	mtx_destroy(&fe.xb.xb_mtx);
+	CHECK(kpi_mutexes == 0, "a mutex is held");
+}
+
+static void
+connects_step_by_step(const void *arg __unused)
+{
+
+	begin(XenbusStateInitialising);
+	WROTE("1");
+	LOG("");
+	back_is(XenbusStateInitWait);
+	WROTE("3");
+	LOG("S");
+	/* What is seen twice is nothing new. */
+	back_is(XenbusStateInitWait);
+	back_is(XenbusStateInitialised);
+	WROTE("");
+	LOG("");
+	back_is(XenbusStateConnected);
+	WROTE("4");
+	LOG("L");
+	back_is(XenbusStateReconfiguring);
+	back_is(XenbusStateReconfigured);
+	back_is(XenbusStateConnected);
+	WROTE("");
+	LOG("");
+	CHECK(fe.xb.xb_connects == 1 && fe.xb.xb_phase == XB_LIVE, "not live");
+	end();
+	/* A protocol in which the front end is connected first. */
+	begin(XenbusStateInitWait);
+	fe.next = XenbusStateConnected;
+	settle();
+	end();
+	begin(XenbusStateInitialising);
+	fe.next = XenbusStateConnected;
+	back_is(XenbusStateInitWait);
+	WROTE("14");
+	back_is(XenbusStateConnected);
+	WROTE("");
+	LOG("SL");
+	end();
+}
+
+/* It has to see us closed before we begin again. */
+static void
+earlier_connection_is_ended(const void *arg __unused)
+{
+	static const enum xenbus_state states[] = { XenbusStateConnected, XenbusStateInitialised,
+	    XenbusStateReconfiguring, XenbusStateReconfigured };
+	u_int i;
+
+	for (i = 0; i < nitems(states); i++) {
+		begin(states[i]);
+		WROTE("156");
+		LOG("");
+		seconds(1);
+		back_is(XenbusStateClosed);
+		seconds(1);
+		WROTE("1");
+		back_is(XenbusStateInitWait);
+		WROTE("3");
+		LOG("S");
+		end();
+	}
+}
+
+/* Rings are freed when the back end has let go of them, or has had the time for that. */
+static void
+rings_are_kept_until_the_back_end_has_closed(const void *arg __unused)
+{
+	static const struct {
+		enum xenbus_state state;
+		int	secs;
+	} table[] = { { XenbusStateClosed, 0 }, { XenbusStateInitialising, 0 },
+	    { XenbusStateInitWait, 2 }, { XenbusStateClosing, 5 }, { XenbusStateConnected, 5 },
+	    { XenbusStateInitialised, 5 } };
+	u_int i;
+	int lines;
+
+	for (i = 0; i < nitems(table); i++) {
+		begin_live();
+		xenbus_reset(&fe.dev);
+		settle();
+		WROTE("56");
+		LOG("s");
+		lines = kpi_lines;
+		back_is(table[i].state);
+		if (table[i].secs != 0) {
+			pass(table[i].secs * hz - 1);
+			LOG("");
+			pass(1);
+		}
+		CHECK(strncmp(fe.log, "R", 1) == 0, "state %u: %s", table[i].state, fe.log);
+		CHECK((kpi_lines != lines) == (table[i].secs == 5), "state %u: %s", table[i].state,
+		    kpi_line);
+		fe.log[0] = '\0';
+		end();
+	}
+	/* One that has disappeared has nothing any more. */
+	begin_live();
+	xenbus_reset(&fe.dev);
+	settle();
+	LOG("s");
+	back_is(XenbusStateUnknown);
+	LOG("R");
+	end();
+}
+
+/* A back end that closes by itself has failed; one that the toolstack ends asks. */
+static void
+closing_is_a_failure_or_a_request(const void *arg __unused)
+{
+
+	begin_live();
+	back_is(XenbusStateClosing);
+	WROTE("56");
+	LOG("s");
+	back_is(XenbusStateClosed);
+	LOG("R");
+	seconds(1);
+	WROTE("1");
+	back_is(XenbusStateInitWait);
+	back_is(XenbusStateConnected);
+	LOG("SL");
+	CHECK(fe.xb.xb_connects == 2, "not connected again");
+	fe.wrote[0] = '\0';
+	seconds(2);
+	/* In use: asked again after five seconds, or when the driver says so. */
+	fe.stop_error = EBUSY;
+	online(false);
+	back_is(XenbusStateClosing);
+	LOG("q");
+	CHECK(fe.xb.xb_phase == XB_LIVE, "closed");
+	WROTE("");
+	changes("state");
+	LOG("");
+	pass(5 * hz - 1);
+	LOG("");
+	pass(1);
+	LOG("q");
+	xenbus_recheck(&fe.dev);
+	settle();
+	LOG("q");
+	fe.stop_error = 0;
+	xenbus_recheck(&fe.dev);
+	settle();
+	LOG("q");
+	WROTE("56");
+	back_is(XenbusStateClosed);
+	LOG("R");
+	/* It stays, and is given up five seconds later. */
+	pass(5 * hz - 1);
+	LOG("");
+	pass(1);
+	LOG("X");
+	WROTE("");
+	end();
+	/* It is not, if its directories go. */
+	begin_live();
+	online(false);
+	back_is(XenbusStateClosing);
+	back_is(XenbusStateClosed);
+	LOG("qR");
+	end();
+}
+
+/* A state that is missing for less than two seconds is no reason to close. */
+static void
+back_end_that_disappears(const void *arg __unused)
+{
+
+	begin_live();
+	back_is(XenbusStateUnknown);
+	seconds(1);
+	back_is(XenbusStateConnected);
+	CHECK(strstr(kpi_line, "is there again") != NULL, "%s", kpi_line);
+	seconds(10);
+	LOG("");
+	back_is(XenbusStateUnknown);
+	pass(2 * hz - 1);
+	LOG("");
+	seconds(1);
+	LOG("sR");
+	WROTE("56");
+	/* Another one comes. */
+	back_is(XenbusStateInitWait);
+	seconds(1);
+	back_is(XenbusStateConnected);
+	LOG("SL");
+	end();
+}
+
+/* An error that may pass is tried again after 1, 2, 4 ... 32 seconds; both ends are said. */
+static void
+passing_errors_are_tried_again(const void *arg __unused)
+{
+	static const int errors[] = { ENOMEM, ENOSPC, EAGAIN, EBUSY, ETIMEDOUT };
+	int i, lines, wait;
+	u_int e;
+
+	for (e = 0; e < nitems(errors); e++) {
+		begin(XenbusStateInitialising);
+		fe.setup_error = errors[e];
+		lines = kpi_lines;
+		back_is(XenbusStateInitWait);
+		LOG("S");
+		for (i = 0; i < 8; i++) {
+			wait = MIN(1 << i, 32) * hz;
+			/* Whatever else happens meanwhile. */
+			changes("state");
+			pass(wait - 1);
+			LOG("");
+			pass(1);
+			LOG("S");
+		}
+		CHECK(kpi_lines == lines + 1, "%d lines", kpi_lines - lines);
+		fe.setup_error = 0;
+		seconds(32);
+		LOG("S");
+		WROTE("13");
+		back_is(XenbusStateConnected);
+		LOG("L");
+		CHECK(kpi_lines == lines + 2 && strstr(kpi_line, "is set up after 10 attempts") != NULL,
+		    "%d lines: %s", kpi_lines - lines, kpi_line);
+		end();
+	}
+	/* What was not read is an error of this kind; what was made is undone. */
+	begin(XenbusStateInitialising);
+	fe.unread = true;
+	back_is(XenbusStateInitWait);
+	LOG("SsR");
+	fe.unread = false;
+	seconds(1);
+	LOG("S");
+	/* So it is with what is read later: the rings are made again. */
+	fe.live_error = ENOMEM;
+	back_is(XenbusStateConnected);
+	LOG("Ls");
+	WROTE("1356");
+	back_is(XenbusStateClosed);
+	LOG("R");
+	fe.live_error = 0;
+	fe.unread = true;
+	back_is(XenbusStateInitWait);
+	seconds(2);
+	WROTE("1");
+	fe.unread = false;
+	seconds(4);
+	back_is(XenbusStateConnected);
+	CHECK(fe.xb.xb_phase == XB_LIVE, "phase %u: %s", fe.xb.xb_phase, fe.log);
+	end();
+}
+
+/* Another error closes the device, until its back end has begun anew. */
+static void
+failure_waits_for_another_back_end(const void *arg __unused)
+{
+
+	begin(XenbusStateInitialising);
+	fe.setup_error = EINVAL;
+	back_is(XenbusStateInitWait);
+	LOG("S");
+	WROTE("156");
+	CHECK(strcmp(node("error", NODE "/error", false), "22 can't be set up") == 0, "%s",
+	    node("error", NODE "/error", false));
+	seconds(20);
+	changes("state");
+	LOG("");
+	back_is(XenbusStateClosed);
+	seconds(20);
+	LOG("");
+	fe.setup_error = 0;
+	back_is(XenbusStateInitWait);
+	back_is(XenbusStateConnected);
+	LOG("SL");
+	/* With users, these get errors. */
+	fe.wrote[0] = '\0';
+	seconds(2);
+	fe.live_error = EINVAL;
+	xenbus_reset(&fe.dev);
+	settle();
+	back_is(XenbusStateClosed);
+	seconds(1);
+	back_is(XenbusStateInitWait);
+	back_is(XenbusStateConnected);
+	LOG("sRSLsX");
+	WROTE("5613" "56");
+	end();
+}
+
+/* Without an answer nothing is known: the step is taken a second later. */
+static void
+no_answer_is_no_state(const void *arg __unused)
+{
+
+	begin_live();
+	fe.no_answer = ETIMEDOUT;
+	back_is(XenbusStateClosing);
+	seconds(10);
+	LOG("");
+	fe.no_answer = 0;
+	seconds(1);
+	LOG("s");
+	WROTE("56");
+	/* While it closes, only its deadline counts. */
+	fe.no_answer = ETIMEDOUT;
+	seconds(4);
+	LOG("");
+	seconds(1);
+	LOG("R");
+	fe.no_answer = 0;
+	end();
+	/* A state that could not be written is written then. */
+	begin(XenbusStateInitialising);
+	WROTE("1");
+	fe.no_writing = EAGAIN;
+	back_is(XenbusStateInitWait);
+	LOG("S");
+	WROTE("");
+	seconds(3);
+	fe.no_writing = 0;
+	seconds(1);
+	WROTE("3");
+	seconds(3);
+	WROTE("");
+	end();
+}
+
+/* Changes are passed to a driver that is live: a few at once, and then one in a second. */
+static void
+changes_are_passed_on(const void *arg __unused)
+{
+	int i;
+
+	begin(XenbusStateInitialising);
+	changes("mtu");
+	LOG("");
+	connect();
+	seconds(60);
+	changes("mtu");
+	LOG("(mtu)");
+	changes("");
+	LOG("()");
+	changes("state");
+	changes("online");
+	LOG("");
+	/* What could not be read is passed again. */
+	fe.unread = true;
+	changes("mtu");
+	LOG("(mtu)");
+	fe.unread = false;
+	seconds(1);
+	LOG("()");
+	seconds(60);
+	for (i = 0; i < 30; i++)
+		changes("mtu");
+	CHECK(strlen(fe.log) == 16 * 5, "%s", fe.log);
+	fe.log[0] = '\0';
+	seconds(1);
+	LOG("(mtu)");
+	seconds(5);
+	LOG("");
+	end();
+}
+
+/* Another device of this number: nothing of the first one's is for it. */
+static void
+device_that_is_replaced(const void *arg __unused)
+{
+
+	begin_live();
+	strlcpy(node(NODE, "state", true), "1", 64);
+	xenbus_reset(&fe.dev);
+	settle();
+	CHECK(fe.xb.xb_replaced && fe.timed[2].now, "the bus is not told");
+	WROTE("");
+	CHECK(strncmp(fe.log, "sX", 2) == 0 && strcmp(node(NODE, "state", false), "1") == 0, "%s",
+	    fe.log);
+	end();
+}
+
+/* A suspension took the back end away; it comes, or has failed after a minute. */
+static void
+suspended_without_a_back_end(const void *arg __unused)
+{
+	int round;
+
+	for (round = 0; round < 2; round++) {
+		begin_live();
+		xenbus_hold();
+		snprintf(node(BACK, "state", true), 64, "%d", XenbusStateInitialising);
+		strlcpy(node(NODE, "state", true), "1", 64);
+		xenbus_begin_again(&fe.xb);
+		xenbus_go_on();
+		settle();
+		LOG("sR");
+		WROTE("1");
+		pass(60 * hz - 1);
+		LOG("");
+		if (round == 0) {
+			back_is(XenbusStateInitWait);
+			back_is(XenbusStateConnected);
+			LOG("SL");
+			seconds(2);
+			LOG("");
+		} else {
+			pass(1);
+			LOG("X");
+			back_is(XenbusStateInitWait);
+			back_is(XenbusStateConnected);
+			LOG("SL");
+			CHECK(!fe.xb.xb_lost && !fe.xb.xb_missing, "lost");
+		}
+		end();
+	}
+}
+
+/* While who leaves sleeps. */
+static void
+tick_passes(void)
+{
+
+	ticks += MAX(hz / 50, 1);
+}
+
+/* A driver that leaves waits for its back end, which has its time, and asks it first. */
+static void
+leaves_when_the_back_end_has_closed(const void *arg __unused)
+{
+	int began;
+
+	begin_live();
+	back_is(XenbusStateClosed);
+	LOG("sR");
+	end();
+	/* It never answers. */
+	begin_live();
+	began = ticks;
+	fe.stop_error = EBUSY;
+	kpi_pause = tick_passes;
+	xenbus_leave(&fe.dev);
+	kpi_pause = NULL;
+	LOG("qsR");
+	WROTE("56");
+	CHECK(ticks - began >= 5 * hz && ticks - began < 6 * hz, "%d ticks", ticks - began);
+	CHECK(fe.xb.xb_phase == XB_IDLE, "phase %u", fe.xb.xb_phase);
+}
+
+/* A front end begins at most once a second, however fast its back end is. */
+static void
+begins_once_a_second(const void *arg __unused)
+{
+	int i;
+
+	begin(XenbusStateConnected);
+	WROTE("156");
+	for (i = 0; i < 10; i++) {
+		back_is(XenbusStateClosed);
+		back_is(XenbusStateInitialising);
+	}
+	WROTE("");
+	pass(hz - 1);
+	WROTE("");
+	pass(1);
+	WROTE("1");
+	end();
+}
+
+static const struct hosted_test tests[] = {
+	{ "connects_step_by_step", "And each step is taken once", connects_step_by_step, NULL },
+	{ "earlier_connection_is_ended", "Before another begins", earlier_connection_is_ended, NULL },
+	{ "rings_are_kept_until_the_back_end_has_closed", "Or for as long as it may take",
+	    rings_are_kept_until_the_back_end_has_closed, NULL },
+	{ "closing_is_a_failure_or_a_request", "By what the toolstack says",
+	    closing_is_a_failure_or_a_request, NULL },
+	{ "back_end_that_disappears", "For a moment, or for good", back_end_that_disappears, NULL },
+	{ "passing_errors_are_tried_again", "Later and later", passing_errors_are_tried_again, NULL },
+	{ "failure_waits_for_another_back_end", "And users get errors",
+	    failure_waits_for_another_back_end, NULL },
+	{ "no_answer_is_no_state", "It is asked for again", no_answer_is_no_state, NULL },
+	{ "changes_are_passed_on", "A few at once", changes_are_passed_on, NULL },
+	{ "device_that_is_replaced", "By another of its number", device_that_is_replaced, NULL },
+	{ "suspended_without_a_back_end", "It is waited for", suspended_without_a_back_end, NULL },
+	{ "leaves_when_the_back_end_has_closed", "Or has had its time",
+	    leaves_when_the_back_end_has_closed, NULL },
+	{ "begins_once_a_second", "At most", begins_once_a_second, NULL },
+	{ NULL, NULL, NULL, NULL }
+};
+
+const struct hosted_test *
+hosted_tests(void)
+{
+
+	return (tests);
+}
