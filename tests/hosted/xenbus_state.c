@@ -572,6 +572,11 @@ rings_are_kept_until_the_back_end_has_closed(const void *arg __unused)
 		CHECK((kpi_lines != lines) == (table[i].secs == 5), "state %u: %s", table[i].state,
 		    kpi_line);
 		fe.log[0] = '\0';
+		/* One that goes on as before has not closed, and nothing begins. */
+		if (table[i].state == XenbusStateConnected || table[i].state == XenbusStateClosing) {
+			seconds(10);
+			WROTE("");
+		}
 		end();
 	}
 	/* One that has disappeared has nothing any more. */
@@ -588,6 +593,7 @@ rings_are_kept_until_the_back_end_has_closed(const void *arg __unused)
 static void
 closing_is_a_failure_or_a_request(const void *arg __unused)
 {
+	int lines;
 
 	begin_live();
 	back_is(XenbusStateClosing);
@@ -608,7 +614,9 @@ closing_is_a_failure_or_a_request(const void *arg __unused)
 	online(false);
 	back_is(XenbusStateClosing);
 	LOG("q");
-	CHECK(fe.xb.xb_phase == XB_LIVE, "closed");
+	CHECK(fe.xb.xb_phase == XB_LIVE && strstr(kpi_line, "the device is in use") != NULL, "%s",
+	    kpi_line);
+	lines = kpi_lines;
 	WROTE("");
 	changes("state");
 	LOG("");
@@ -619,6 +627,7 @@ closing_is_a_failure_or_a_request(const void *arg __unused)
 	xenbus_recheck(&fe.dev);
 	settle();
 	LOG("q");
+	CHECK(kpi_lines == lines, "said again: %s", kpi_line);
 	fe.stop_error = 0;
 	xenbus_recheck(&fe.dev);
 	settle();
@@ -717,13 +726,18 @@ passing_errors_are_tried_again(const void *arg __unused)
 	WROTE("1356");
 	back_is(XenbusStateClosed);
 	LOG("R");
+	/* It was the second attempt: it does not begin before two seconds have passed. */
+	pass(2 * hz - 1);
+	WROTE("");
+	pass(1);
+	WROTE("1");
 	fe.live_error = 0;
 	fe.unread = true;
 	back_is(XenbusStateInitWait);
-	seconds(2);
-	WROTE("1");
+	LOG("SsR");
 	fe.unread = false;
 	seconds(4);
+	LOG("S");
 	back_is(XenbusStateConnected);
 	CHECK(fe.xb.xb_phase == XB_LIVE, "phase %u: %s", fe.xb.xb_phase, fe.log);
 	end();
@@ -772,6 +786,13 @@ no_answer_is_no_state(const void *arg __unused)
 {
 
 	begin_live();
+	fe.no_answer = ETIMEDOUT;
+	changes("state");
+	seconds(3);
+	fe.no_answer = 0;
+	/* Nothing else is asked of the driver for that. */
+	seconds(3);
+	LOG("");
 	fe.no_answer = ETIMEDOUT;
 	back_is(XenbusStateClosing);
 	seconds(10);
