@@ -455,6 +455,27 @@ second_storm_is_the_last(const void *arg __unused)
 	end();
 }
 
+/* Where one is acknowledged in between, there may be any number; ten are said. */
+static void
+storms_are_said_ten_times(const void *arg __unused)
+{
+	int i;
+
+	begin(VIRTIO_MMIO_MODERN);
+	kpi_quiet = true;
+	for (i = 1; i <= 12; i++) {
+		set(VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_ISR_QUEUE);
+		CHECK(removals(MANY) == 0 && (int)mm.sc.vm_storms == i && kpi_lines == MIN(i, 10),
+		    "%d: %ju storms, %d lines", i, (uintmax_t)mm.sc.vm_storms, kpi_lines);
+		CHECK(VIRTIO_BUS_RESET(mm.dev) == 0, "reset");
+		acknowledged = false;
+		kpi_access_at = lowers;
+		CHECK(VIRTIO_BUS_ISR(mm.dev) == VIRTIO_ISR_QUEUE, "%d: not acknowledged", i);
+		kpi_access_at = NULL;
+	}
+	end();
+}
+
 /*
  * The rules of the registers (4.2.2), checked at each access: an R is read, a W written, of 32 bits.
  * A queue's registers are those of the queue selected, of which one is ready at most.
@@ -696,6 +717,7 @@ static const struct hosted_test tests[] = {
 	{ "seldom_stuck_is_no_storm", "Unlike many in a row", seldom_stuck_is_no_storm, NULL },
 	{ "second_storm_is_the_last", "As long as nothing was acknowledged",
 	    second_storm_is_the_last, NULL },
+	{ "storms_are_said_ten_times", "And counted", storms_are_said_ten_times, NULL },
 	{ "registers_are_used_as_described", "Direction, width, order",
 	    registers_are_used_as_described, NULL },
 	{ "nothing_more_is_read_of_no_device", "By probe, and by who asks for the type",
