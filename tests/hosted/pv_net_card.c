@@ -67,13 +67,19 @@ if_free(if_t ifp __unused)
 }
 
 void
-if_notifymtu(if_t ifp __unused)
+if_notifymtu(if_t ifp)
 {
+
+	CHECK(ifp == &eth && card.ca_mtu != 0, "another interface");
+	card.ca_mtus++;
 }
 
 void
-if_vlancap(if_t ifp __unused)
+if_vlancap(if_t ifp)
 {
+
+	CHECK(ifp == &eth, "another interface, or none");
+	card.ca_vlancaps++;
 }
 
 void
@@ -164,9 +170,10 @@ pv_net_if_capabilities(struct pv_net *net __unused)
 }
 
 int
-pv_net_set_mtu(struct pv_net *net __unused, int mtu __unused)
+pv_net_set_mtu(struct pv_net *net __unused, int mtu)
 {
 
+	card.ca_mtu = mtu;
 	return (0);
 }
 
@@ -491,6 +498,10 @@ card_attach(void)
 	}
 	card.ca_started = true;
 	card.ca_pairs = 1;
+	/* There is no interface that would know of it. */
+	if (card.ca_renegotiates)
+		pv_net_renegotiate(card.ca_pn, &card.ca_params);
+	CHECK(card.ca_mtu == 0 && card.ca_vlancaps == 0, "it has an interface");
 	if (card.ca_at_first != 0) {
 		pv_dev_lock(pv_net_dev(card.ca_pn));
 		CHECK(pv_net_set_pairs(card.ca_pn, card.ca_at_first) == 0, "other pairs");

@@ -460,13 +460,24 @@ life_fewer_pairs_after_a_restart(const void *arg __unused)
 	struct pvq_spec queue;
 	u_int i;
 
-	card_begin(2);
+	kpi_quiet = true;
+	card_new(2);
+	card.ca_renegotiates = true;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_settle();
 	pvd = pv_net_dev(card.ca_pn);
 	works(2);
 	CHECK(pv_dev_freeze(pvd) == 0, "not suspended");
 	params = card.ca_params;
-	params.pnp_npairs = 1;
 	pv_net_renegotiate(card.ca_pn, &params);
+	CHECK(card.ca_vlancaps == 1 && card.ca_mtu == 0, "the MTU is %d", card.ca_mtu);
+	params.pnp_npairs = 1;
+	params.pnp_max_mtu = 1400;
+	pv_net_renegotiate(card.ca_pn, &params);
+	CHECK(card.ca_vlancaps == 2 && card.ca_mtu == 1400 && card.ca_mtus == 1, "the MTU is %d",
+	    card.ca_mtu);
+	CHECK(strstr(kpi_line, "the MTU of 1500 is more than the back end takes now") != NULL, "%s",
+	    kpi_line);
 	for (i = 2; i < 4; i++) {
 		pv_net_queue(card.ca_pn, pv_net_pair(i), pv_net_is_tx(i), &queue);
 		card.ca_impl->im_destroy(card.ca_peers[i]);
