@@ -271,46 +271,62 @@ io_longer_than_a_table(const void *arg)
 	}
 }
 
-/* A request has as many whole sectors as its segments are, and no more segments than is fair. */
+/* A disk with a ring of 16 places, both of whose long tables are in use: 7 of the others are fair. */
 static void
-io_of_fair_segments(const void *arg)
+fair_begin(const void *arg, bus_size_t seg_size, struct bio *bios[2], struct drive_req dq[2])
 {
-	struct drive_req dq;
-	struct bio *bp;
+	int i;
 
 	drive_new(1);
 	drive.dr_impl = &split_impls[9];
 	drive.dr_size = 16;
 	drive.dr_params.bp_phys = arg == NULL;
 	drive.dr_params.bp_max_segs = 12;
-	drive.dr_params.bp_seg_size = 512;
+	drive.dr_params.bp_seg_size = seg_size;
 	CHECK(drive_attach() == 0, "it does not attach");
-	bp = drive_io(BIO_WRITE, 1, 12 * 512);
+	for (i = 0; i < 2; i++) {
+		bios[i] = drive_io(BIO_WRITE, 100 + 100 * i, seg_size < 512 ? 512 :
+		    (arg == NULL ? 12 : 6) * seg_size);
+		CHECK(drive_takes(0, &dq[i]) && dq[i].dq_chain.pr_nread > IM_SHORT_SEGS, "%d segments",
+		    dq[i].dq_chain.pr_nread);
+	}
+}
+
+static void
+fair_end(struct bio *bios[3], struct drive_req dq[3])
+{
+	int i;
+
+	for (i = 0; i < 3; i++)
+		drive_answer(&dq[i], 0);
+	drive_settle();
+	for (i = 0; i < 3; i++)
+		drive_ended(bios[i], 0);
+	drive_end();
+}
+
+/* A request has as many whole sectors as its segments are, and no more segments than is fair. */
+static void
+io_of_fair_segments(const void *arg)
+{
+	struct drive_req dq[3];
+	struct bio *bios[3];
+
+	fair_begin(arg, 512, bios, dq);
+	bios[2] = drive_io(BIO_WRITE, 1, 12 * 512);
 	/* By bus_dma(9) each address may begin a segment, and what is tried next is half as long. */
-	CHECK(drive_takes(0, &dq), "no request");
-	CHECK(arg != NULL || dq.dq_msg.dm_ranges[0].length == 6 * 512, "%ju bytes",
-	    (uintmax_t)dq.dq_msg.dm_ranges[0].length);
-	CHECK(dq.dq_chain.pr_nread <= 1 + 6, "%d segments", dq.dq_chain.pr_nread);
-	drive_answer(&dq, 0);
-	drive_settle();
-	drive_ended(bp, 0);
-	drive_end();
+	CHECK(drive_takes(0, &dq[2]), "no request");
+	CHECK(arg != NULL || dq[2].dq_msg.dm_ranges[0].length == 5 * 512, "%ju bytes",
+	    (uintmax_t)dq[2].dq_msg.dm_ranges[0].length);
+	CHECK(dq[2].dq_chain.pr_nread <= 1 + 5, "%d segments", dq[2].dq_chain.pr_nread);
+	fair_end(bios, dq);
 	/* A sector may have more than is fair, if a request can: it is not copied. */
-	drive_new(1);
-	drive.dr_impl = &split_impls[9];
-	drive.dr_size = 16;
-	drive.dr_params.bp_phys = arg == NULL;
-	drive.dr_params.bp_max_segs = 12;
-	drive.dr_params.bp_seg_size = 64;
-	CHECK(drive_attach() == 0, "it does not attach");
-	bp = drive_io(BIO_WRITE, 1, 512);
-	CHECK(drive_takes(0, &dq) && dq.dq_chain.pr_nread >= 1 + 512 / 64, "%d segments",
-	    dq.dq_chain.pr_nread);
+	fair_begin(arg, 64, bios, dq);
+	bios[2] = drive_io(BIO_WRITE, 1, 512);
+	CHECK(drive_takes(0, &dq[2]) && dq[2].dq_chain.pr_nread >= 1 + 512 / 64, "%d segments",
+	    dq[2].dq_chain.pr_nread);
 	CHECK(DRIVE_STATS(0)->bs_bounced == 0, "copied");
-	drive_answer(&dq, 0);
-	drive_settle();
-	drive_ended(bp, 0);
-	drive_end();
+	fair_end(bios, dq);
 }
 
 /* Five full segments are as long as what is tried, and it has more of them: half of it is next. */
