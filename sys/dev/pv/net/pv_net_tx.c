@@ -1067,8 +1067,7 @@ pv_net_tx_run(struct pv_net_txq *txq)
 		pv_net_tx_fill(txq);
 	pv_net_tx_arm(txq);
 	/* If few completed, not each packet looks for more. */
-	txq->ptq_threshold = MIN(txq->ptq_nbufs - txq->ptq_nbufs / 4,
-	    txq->ptq_nfree - txq->ptq_nfree / 4);
+	txq->ptq_threshold = txq->ptq_nfree - txq->ptq_nfree / 4;
 }
 
 static void
