@@ -170,8 +170,9 @@ pci_msix_bar(struct pci_devinfo *di, int rid, uint32_t offset, uint64_t size)
 	struct resource_list_entry *rle = resource_list_find(&di->resources,
 	    SYS_RES_MEMORY, rid);
 
-	if (rle == NULL || rle->res == NULL || (rman_get_flags(rle->res) &
-	    RF_ACTIVE) == 0 || offset > rman_get_size(rle->res) ||
+	if (rle == NULL || rle->res == NULL ||
+	    (rman_get_flags(rle->res) & RF_ACTIVE) == 0 ||
+	    offset > rman_get_size(rle->res) ||
 	    size > rman_get_size(rle->res) - offset)
 		return (NULL);
 	return (rle->res);

@@ -414,8 +414,9 @@ virtio_choose_size(struct virtio_bus *vb, int index,
 		return (0);
 	}
 	/* A packed ring is of any size (2.8.10.1). */
-	if ((!powerof2(size) && (vb->vb_features &
-	    VIRTIO_F_RING_PACKED) == 0) || size > VRING_MAX_SIZE) {
+	if ((!powerof2(size) &&
+	    (vb->vb_features & VIRTIO_F_RING_PACKED) == 0) ||
+	    size > VRING_MAX_SIZE) {
 		device_printf(vb->vb_dev,
 		    "queue %d (%s): size %u is not a power of two up to "
 		    "%u\n", index, spec->vqs_spec.pqs_name, size,

@@ -203,8 +203,9 @@ pv_blk_dump(void *priv, void *virtual, off_t offset, size_t length)
 		p += n;
 		offset += n;
 	}
-	if (error == 0 && virtual == NULL && (blk->blk_params.bp_flags &
-	    PV_BLK_CACHED) != 0 && (blk->blk_flags & PVB_WRITETHROUGH) == 0)
+	if (error == 0 && virtual == NULL &&
+	    (blk->blk_params.bp_flags & PV_BLK_CACHED) != 0 &&
+	    (blk->blk_flags & PVB_WRITETHROUGH) == 0)
 		error = pv_blk_dump_one(blk, PV_BLK_FLUSH, 0, 0);
 	return (error);
 }

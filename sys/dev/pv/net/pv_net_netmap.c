@@ -530,8 +530,8 @@ pv_net_netmap_frame(struct pv_net_rxq *rxq, struct netmap_adapter *na,
 	else {
 		stats->packets++;
 		stats->bytes += hdr->prh_len;
-		stats->csum_partial += (hdr->prh_offload.po_flags &
-		    PV_NET_NEEDS_CSUM) != 0;
+		stats->csum_partial +=
+		    (hdr->prh_offload.po_flags & PV_NET_NEEDS_CSUM) != 0;
 		return (true);
 	}
 	return (false);

@@ -285,8 +285,9 @@ pv_net_tx_soften(struct mbuf *m, struct pv_net_offload *o)
 	if ((o->po_flags & PV_NET_UNFINISH) != 0) {
 		pseudo = pv_net_pseudo_sum(m, o->po_csum_start);
 		m_copyback(m, at, sizeof(pseudo), (c_caddr_t)&pseudo);
-		m->m_pkthdr.csum_flags |= (m->m_pkthdr.csum_flags &
-		    CSUM_IP6_TSO) != 0 ? CSUM_IP6_TCP : CSUM_IP_TCP;
+		m->m_pkthdr.csum_flags |=
+		    (m->m_pkthdr.csum_flags & CSUM_IP6_TSO) != 0 ?
+		    CSUM_IP6_TCP : CSUM_IP_TCP;
 	}
 	if ((o->po_flags & PV_NET_SPLIT) != 0) {
 		if (pv_net_parse(m, &h) == PV_NET_FINE &&
@@ -898,8 +899,9 @@ pv_net_rx_gso_unasked(const struct pv_net *pn, const struct mbuf *m,
 
 	if (in->po_gso_type == PV_NET_GSO_FRAGMENTS || (can & needs) != needs)
 		return (true);
-	return ((can & PV_NET_UNTAGGED) != 0 && pv_net_parse(m,
-	    &h) == PV_NET_FINE && !pv_net_negotiated(pn, &h, needs));
+	return ((can & PV_NET_UNTAGGED) != 0 &&
+	    pv_net_parse(m, &h) == PV_NET_FINE &&
+	    !pv_net_negotiated(pn, &h, needs));
 }
 
 /*

@@ -417,8 +417,8 @@ vtballoon_init(struct vtballoon_softc *sc)
 	struct pv_balloon_params params = {
 		.pbp_batch = VTB_BATCH_PFNS / PFNS_A_PAGE,
 		.pbp_nqueues = VTBQ_COUNT,
-		.pbp_oom = (sc->vtbn_features &
-		    VIRTIO_BALLOON_F_DEFLATE_ON_OOM) != 0,
+		.pbp_oom =
+		    (sc->vtbn_features & VIRTIO_BALLOON_F_DEFLATE_ON_OOM) != 0,
 	};
 	int error;
 

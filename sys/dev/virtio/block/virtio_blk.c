@@ -274,8 +274,9 @@ vtblk_can_delete(struct vtblk_softc *sc, const struct vtblk_delete *vd)
 	/*
 	 * Writing zeroes to blocks that are not needed any more is of no use.
 	 */
-	return (vd->type != VIRTIO_BLK_T_WRITE_ZEROES || (VTBLK_CONFIG(sc,
-	    write_zeroes_may_unmap, &unmap) == 0 && unmap != 0));
+	return (vd->type != VIRTIO_BLK_T_WRITE_ZEROES ||
+	    (VTBLK_CONFIG(sc, write_zeroes_may_unmap, &unmap) == 0 &&
+	    unmap != 0));
 }
 
 /*
@@ -555,8 +556,9 @@ vtblk_apply_writecache(void *arg)
 		return;
 	sx_xlock(&sc->vtb_cache_lock);
 	on = !blk->blk_through;
-	if (vtblk_get_writecache(sc) != on && vtblk_write_writecache(sc,
-	    on) != 0 && vtblk_get_writecache(sc) != 0)
+	if (vtblk_get_writecache(sc) != on &&
+	    vtblk_write_writecache(sc, on) != 0 &&
+	    vtblk_get_writecache(sc) != 0)
 		pv_blk_set_writethrough(blk, false);
 	sx_xunlock(&sc->vtb_cache_lock);
 }

@@ -145,8 +145,9 @@ vtnet_read_params(struct vtnet_softc *sc, struct pv_net_params *params)
 	    !vtnet_has(sc, VIRTIO_F_ANY_LAYOUT);
 	params->pnp_merge = vtnet_has(sc, VIRTIO_NET_F_MRG_RXBUF);
 	params->pnp_offloads = vtnet_offloads(sc);
-	params->pnp_max_mtu = params->pnp_merge || (params->pnp_offloads &
-	    PV_NET_RX_GSO) != 0 ? VTNET_MAX_MTU : VTNET_MAX_MTU_UNMERGED;
+	params->pnp_max_mtu = params->pnp_merge ||
+	    (params->pnp_offloads & PV_NET_RX_GSO) != 0 ? VTNET_MAX_MTU :
+	    VTNET_MAX_MTU_UNMERGED;
 	if (mtu != 0)
 		params->pnp_max_mtu = MIN(params->pnp_max_mtu, mtu);
 	params->pnp_mtu = vtnet_tunable(sc, VTNET_DEVICE_MTU) != 0 && mtu != 0 ?
@@ -776,8 +777,9 @@ vtnet_config_change(device_t dev)
 	struct vtnet_softc *sc = device_get_softc(dev);
 
 	sc->vtn_config_changes++;
-	if (vtnet_has(sc, VIRTIO_NET_F_GUEST_ANNOUNCE) && (vtnet_status(sc) &
-	    VIRTIO_NET_S_ANNOUNCE) != 0 && pv_net_announce(sc->vtn_pn))
+	if (vtnet_has(sc, VIRTIO_NET_F_GUEST_ANNOUNCE) &&
+	    (vtnet_status(sc) & VIRTIO_NET_S_ANNOUNCE) != 0 &&
+	    pv_net_announce(sc->vtn_pn))
 		vtnet_announced(sc);
 	if (virtio_needs_reset(dev)) {
 		if (PV_LOGS(++sc->vtn_needs_resets))

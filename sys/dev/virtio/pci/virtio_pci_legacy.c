@@ -182,8 +182,9 @@ vtpci_legacy_attach(struct vtpci_softc *sc)
 	device_t dev = sc->vtp_bus.vb_dev;
 	int error;
 
-	if (pci_get_device(dev) >= VIRTIO_PCI_DEVICE_MODERN || vtpci_map_bar(sc,
-	    0) == NULL || sc->vtp_bar_types[0] != SYS_RES_IOPORT)
+	if (pci_get_device(dev) >= VIRTIO_PCI_DEVICE_MODERN ||
+	    vtpci_map_bar(sc, 0) == NULL ||
+	    sc->vtp_bar_types[0] != SYS_RES_IOPORT)
 		return (ENXIO);
 	if (rman_get_size(vtpci_header(sc)) < VIRTIO_PCI_LEGACY_CONFIG_MSIX) {
 		device_printf(dev, "I/O BAR 0 of %ju bytes is too short\n",

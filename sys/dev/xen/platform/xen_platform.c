@@ -141,8 +141,9 @@ xen_front_is_ours(const char *type, const char *node __unused)
 
 	if (!platform_there)
 		return (true);
-	return ((xen_tunable(XEN_DISABLE_PV_DISKS) == 0 || strcmp(type,
-	    "vbd") != 0) && (xen_tunable(XEN_DISABLE_PV_NICS) == 0 ||
+	return ((xen_tunable(XEN_DISABLE_PV_DISKS) == 0 ||
+	    strcmp(type, "vbd") != 0) &&
+	    (xen_tunable(XEN_DISABLE_PV_NICS) == 0 ||
 	    strcmp(type, "vif") != 0));
 }
 
