@@ -104,20 +104,6 @@ shutdown_conf(void *unused __unused)
 }
 SYSINIT(shutdown_conf, SI_SUB_INTRINSIC, SI_ORDER_ANY, shutdown_conf, NULL);
 
-/* Only one processor panics: others stop here, to be halted by it. */
-void
-panic_begin(void)
-{
-	u_int me;
-
-	spinlock_enter();
-	me = PCPU_GET(cpuid);
-	if (panic_cpu != me && !atomic_cmpset_int(&panic_cpu, NO_CPU, me)) {
-		for (;;)
-			cpustop_handler();
-	}
-}
-
 static void
 panic_stop_others(void)
 {
@@ -130,6 +116,27 @@ panic_stop_others(void)
 		stop_cpus_hard(others);
 	}
 	scheduler_stopped = true;
+}
+
+/*
+ * Only one processor panics: others stop here, to be halted by it.  It takes no locks from here on,
+ * as those that it has stopped may own them.
+ */
+void
+panic_begin(void)
+{
+	u_int me;
+
+	spinlock_enter();
+	me = PCPU_GET(cpuid);
+	if (panic_cpu == me)
+		return;
+	if (atomic_cmpset_int(&panic_cpu, NO_CPU, me)) {
+		panic_stop_others();
+		return;
+	}
+	for (;;)
+		cpustop_handler();
 }
 
 void
@@ -147,7 +154,6 @@ vpanic(const char *fmt, __va_list ap)
 		cpu_panic_exit();
 	}
 	begun = true;
-	panic_stop_others();
 	vsnprintf(buf, sizeof(buf), fmt, ap);
 	panicstr = buf;
 	cn_mute = 0;
