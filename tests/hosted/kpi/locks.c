@@ -196,18 +196,17 @@ _sx_xunlock(struct sx *sx, const char *file __unused, int line __unused)
 
 /* These tests have one thread: what is shared is its own. */
 int
-_sx_slock(struct sx *sx, int opts __unused, const char *file __unused, int line __unused)
+_sx_slock(struct sx *sx, int opts, const char *file, int line)
 {
 
-	kpi_lock(&sx->sx_lock);
-	return (0);
+	return (_sx_xlock(sx, opts, file, line));
 }
 
 void
-_sx_sunlock(struct sx *sx, const char *file __unused, int line __unused)
+_sx_sunlock(struct sx *sx, const char *file, int line)
 {
 
-	kpi_unlock(&sx->sx_lock);
+	_sx_xunlock(sx, file, line);
 }
 
 void
