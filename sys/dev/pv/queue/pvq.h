@@ -349,8 +349,8 @@ pvq_fair_segs(struct pvq *q)
  * Ensure that there is room for chains that will be put before the next commit.
  * The putting side is serialised, so what there is now can only grow.
  *
- * slots  the sum of pvq_prepare() over the chains; of those of more than
- *        q_flat_segs, of their segments
+ * slots  pvq_prepare() of the chain, or its sum over several that have no more
+ *        than q_flat_segs each; of a longer one among them, its segments
  *
  * Returns 0; ENOSPC if the ring has less room (get completions first); EIO if
  * the queue is broken.
