@@ -61,7 +61,8 @@ bool
 virtqueue_takes_tables(const struct pvq *q, u_int entries)
 {
 
-	return (VQC(q)->vqc_pieces != NULL && entries <= q->q_max_segs);
+	return (VQC(q)->vqc_tables.vqt_pieces != NULL &&
+	    entries <= q->q_max_segs);
 }
 
 /*

@@ -38,36 +38,54 @@ const struct pvq_counter virtqueue_counters[] = {
 	{ 0, NULL, NULL }
 };
 
-/* Bytes of an indirect table; an entry is a descriptor of either ring. */
-static size_t
-vq_table_size(const struct virtqueue *vqc)
-{
-
-	return (vqc->vqc_pvq.q_flat_segs * sizeof(struct vring_desc));
-}
-
 /*
+ * Up to n tables of so many entries; an entry is a descriptor of either ring.
  * A piece is a page, with as many tables as fit into it, or the pages that one
  * table takes.
  */
 static int
-vq_alloc_tables(struct virtqueue *vqc, bus_dma_tag_t parent)
+vq_alloc_tables(struct virtqueue_tables *vqt, bus_dma_tag_t parent, u_int n,
+    u_int entries)
 {
-	size_t bytes = vq_table_size(vqc);
-	int shift = 0;
+	const size_t bytes = entries * sizeof(struct vring_desc);
+	int error, shift = 0;
 
-	while ((bytes << (shift + 1)) <= PAGE_SIZE &&
-	    (2 << shift) <= vqc->vqc_pvq.q_size)
+	while ((bytes << (shift + 1)) <= PAGE_SIZE && (2u << shift) <= n)
 		shift++;
-	vqc->vqc_shift = shift;
-	vqc->vqc_npieces = howmany(vqc->vqc_pvq.q_size, 1 << shift);
-	vqc->vqc_piece_size = bytes << shift;
-	if (vqc->vqc_npieces > 1)
-		vqc->vqc_piece_size = roundup2(vqc->vqc_piece_size, PAGE_SIZE);
-	vqc->vqc_pieces = malloc(vqc->vqc_npieces * sizeof(*vqc->vqc_pieces),
+	vqt->vqt_size = bytes;
+	vqt->vqt_shift = shift;
+	vqt->vqt_npieces = howmany(n, 1 << shift);
+	vqt->vqt_piece_size = bytes << shift;
+	if (vqt->vqt_npieces > 1)
+		vqt->vqt_piece_size = roundup2(vqt->vqt_piece_size, PAGE_SIZE);
+	vqt->vqt_pieces = malloc(vqt->vqt_npieces * sizeof(*vqt->vqt_pieces),
 	    M_VIRTQUEUE, M_WAITOK | M_ZERO);
-	return (pv_dma_alloc_pieces(&vqc->vqc_slab, parent, vqc->vqc_piece_size,
-	    vqc->vqc_npieces, VRING_DESC_ALIGN, vqc->vqc_pieces));
+	error = pv_dma_alloc_pieces(&vqt->vqt_slab, parent, vqt->vqt_piece_size,
+	    vqt->vqt_npieces, VRING_DESC_ALIGN, vqt->vqt_pieces);
+	if (error != 0) {
+		free(vqt->vqt_pieces, M_VIRTQUEUE);
+		vqt->vqt_pieces = NULL;
+	}
+	return (error);
+}
+
+static void
+vq_free_tables(struct virtqueue_tables *vqt)
+{
+
+	pv_dma_free(&vqt->vqt_slab);
+	free(vqt->vqt_pieces, M_VIRTQUEUE);
+}
+
+void *
+virtqueue_table(const struct virtqueue_tables *vqt, int i, bus_addr_t *paddr)
+{
+	int piece = i >> vqt->vqt_shift;
+	size_t off = (i - (piece << vqt->vqt_shift)) * vqt->vqt_size;
+
+	*paddr = vqt->vqt_pieces[piece] + off;
+	return ((char *)vqt->vqt_slab.pdm_mem + piece * vqt->vqt_piece_size +
+	    off);
 }
 
 /*
@@ -78,12 +96,13 @@ static void
 vq_alloc_long(struct virtqueue *vqc, bus_dma_tag_t parent)
 {
 	const struct pvq *q = &vqc->vqc_pvq;
-	const size_t bytes = q->q_max_segs * sizeof(struct vring_desc);
+	const size_t bytes = roundup2(q->q_max_segs * sizeof(struct vring_desc),
+	    PAGE_SIZE);
 	const u_int most = MIN(MIN(VIRTQUEUE_LONG, q->q_size / 8),
 	    VIRTQUEUE_LONG_BYTES / bytes);
 
-	if (most > 0 && pv_dma_alloc_pieces(&vqc->vqc_long, parent, bytes, most,
-	    VRING_DESC_ALIGN, vqc->vqc_long_pieces) == 0)
+	if (most > 0 && vq_alloc_tables(&vqc->vqc_long, parent, most,
+	    q->q_max_segs) == 0)
 		vqc->vqc_nlong = most;
 }
 
@@ -96,17 +115,6 @@ virtqueue_forget_long(struct virtqueue *vqc)
 		vqc->vqc_long_free[i] = i;
 	vqc->vqc_pvq.q_long_taken = vqc->vqc_long_base = 0;
 	vqc->vqc_pvq.q_long_given = vqc->vqc_nlong;
-}
-
-void *
-virtqueue_table(const struct virtqueue *vqc, int i, bus_addr_t *paddr)
-{
-	int piece = i >> vqc->vqc_shift;
-	size_t off = (i - (piece << vqc->vqc_shift)) * vq_table_size(vqc);
-
-	*paddr = vqc->vqc_pieces[piece] + off;
-	return ((char *)vqc->vqc_slab.pdm_mem + piece * vqc->vqc_piece_size +
-	    off);
 }
 
 int
@@ -145,7 +153,8 @@ virtqueue_init(struct virtqueue *vqc, const struct virtqueue_params *params,
 	vqc->vqc_ring_size = size;
 	error = pv_dma_alloc(&vqc->vqc_ring, params->vqp_dmat, size, align);
 	if (error == 0 && indirect)
-		error = vq_alloc_tables(vqc, params->vqp_dmat);
+		error = vq_alloc_tables(&vqc->vqc_tables, params->vqp_dmat,
+		    q->q_size, q->q_flat_segs);
 	if (error == 0 && indirect && q->q_flat_segs < q->q_max_segs)
 		vq_alloc_long(vqc, params->vqp_dmat);
 	return (error);
@@ -155,8 +164,7 @@ void
 virtqueue_fini(struct virtqueue *vqc)
 {
 
-	pv_dma_free(&vqc->vqc_long);
-	pv_dma_free(&vqc->vqc_slab);
-	free(vqc->vqc_pieces, M_VIRTQUEUE);
+	vq_free_tables(&vqc->vqc_long);
+	vq_free_tables(&vqc->vqc_tables);
 	pv_dma_free(&vqc->vqc_ring);
 }

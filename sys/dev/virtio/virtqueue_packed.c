@@ -152,14 +152,15 @@ static __noinline uint64_t
 vp_put_long(struct vqpacked *vp, const struct pvq_chain *pc, uint16_t id, int n,
     u_int *record)
 {
+	const u_int i = virtqueue_take_long(&vp->vp_c);
 	struct vring_packed_desc *d;
 	bus_addr_t table;
 	uint64_t wlen;
 
-	*record = VIRTQUEUE_HAS_LONG(virtqueue_take_long(&vp->vp_c, &d,
-	    &table));
+	*record = VIRTQUEUE_HAS_LONG(i);
+	d = virtqueue_table(&vp->vp_c.vqc_long, i, &table);
 	wlen = vp_put_indirect(vp, pc, d, table, id, n);
-	pv_dma_sync(&vp->vp_c.vqc_long, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&vp->vp_c.vqc_long.vqt_slab, BUS_DMASYNC_PREWRITE);
 	return (wlen);
 }
 
@@ -289,7 +290,7 @@ vp_show(struct vqpacked *vp, u_int n, u_int segs, u_int ind)
 	 */
 	atomic_store_rel_32(&q->q_committed, committed);
 
-	pv_dma_sync(&vp->vp_c.vqc_slab, BUS_DMASYNC_PREWRITE);
+	pv_dma_sync(&vp->vp_c.vqc_tables.vqt_slab, BUS_DMASYNC_PREWRITE);
 	pv_dma_sync(&vp->vp_c.vqc_ring, BUS_DMASYNC_PREWRITE);
 	atomic_thread_fence_rel();
 	atomic_store_64(&vp->vp_base_next.vpp_desc->vpd_word, vp->vp_first);
@@ -727,8 +728,10 @@ virtqueue_packed_create(const struct virtqueue_params *params, struct pvq **qp)
 		return (error);
 	}
 	vqpacked_place(&vp->vp_c);
-	for (i = 0; vp->vp_c.vqc_pieces != NULL && i < params->vqp_size; i++)
-		vp->vp_shadow[i].vps_table = virtqueue_table(&vp->vp_c, i,
+	for (i = 0; vp->vp_c.vqc_tables.vqt_pieces != NULL &&
+	    i < params->vqp_size; i++)
+		vp->vp_shadow[i].vps_table =
+		    virtqueue_table(&vp->vp_c.vqc_tables, i,
 		    &vp->vp_shadow[i].vps_table_paddr);
 	(void)vqpacked_forget(&vp->vp_c.vqc_pvq);
 	*qp = &vp->vp_c.vqc_pvq;

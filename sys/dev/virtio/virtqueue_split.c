@@ -205,12 +205,14 @@ static __noinline uint64_t
 vq_put_long(struct vqsplit *vq, const struct pvq_chain *pc, uint16_t head,
     int n, u_int *record)
 {
+	const u_int i = virtqueue_take_long(&vq->vq_c);
 	struct vring_desc *d;
 	bus_addr_t table;
 
-	*record = VIRTQUEUE_HAS_LONG(virtqueue_take_long(&vq->vq_c, &d,
-	    &table));
-	return (vq_put_indirect(vq, pc, d, table, &vq->vq_c.vqc_long, head, n));
+	*record = VIRTQUEUE_HAS_LONG(i);
+	d = virtqueue_table(&vq->vq_c.vqc_long, i, &table);
+	return (vq_put_indirect(vq, pc, d, table, &vq->vq_c.vqc_long.vqt_slab,
+	    head, n));
 }
 
 /*
@@ -294,7 +296,8 @@ vq_put_one(struct vqsplit *vq, const struct pvq_chain *pc, uint32_t seq,
 		    pc->pc_nwrite != 0 ? VRING_DESC_F_WRITE : 0, 0);
 	} else if (n <= q->q_flat_segs) {
 		wlen = vq_put_indirect(vq, pc, sh->vsh_table,
-		    sh->vsh_table_paddr, &vq->vq_c.vqc_slab, head, n);
+		    sh->vsh_table_paddr, &vq->vq_c.vqc_tables.vqt_slab,
+		    head, n);
 		vq->vq_staged_ind++;
 	} else if (pvq_long_room(q)) {
 		wlen = vq_put_long(vq, pc, head, n, &record);
@@ -456,7 +459,8 @@ vq_post_one(struct vqsplit *vq, const struct pvq_chain *pc, u_int n,
 		wlen &= -writes;
 	} else
 		wlen = (uint32_t)vq_put_indirect(vq, pc, sh->vsh_table,
-		    sh->vsh_table_paddr, &vq->vq_c.vqc_slab, head, n);
+		    sh->vsh_table_paddr, &vq->vq_c.vqc_tables.vqt_slab,
+		    head, n);
 	vq_record(sh, pc->pc_cookie, wlen, q->q_committed, 1);
 	q->q_taken = pos + 1;
 	atomic_store_rel_32(&sh->vsh_state, VQ_POSTED);
@@ -1077,8 +1081,10 @@ virtqueue_split_create(const struct virtqueue_params *params, struct pvq **qp)
 		return (error);
 	}
 	vqsplit_place(&vq->vq_c);
-	for (i = 0; vq->vq_c.vqc_pieces != NULL && i < params->vqp_size; i++)
-		vq->vq_shadow[i].vsh_table = virtqueue_table(&vq->vq_c, i,
+	for (i = 0; vq->vq_c.vqc_tables.vqt_pieces != NULL &&
+	    i < params->vqp_size; i++)
+		vq->vq_shadow[i].vsh_table =
+		    virtqueue_table(&vq->vq_c.vqc_tables, i,
 		    &vq->vq_shadow[i].vsh_table_paddr);
 	(void)vqsplit_forget(&vq->vq_c.vqc_pvq);
 	*qp = &vq->vq_c.vqc_pvq;

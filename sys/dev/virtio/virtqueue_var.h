@@ -29,10 +29,24 @@ MALLOC_DECLARE(M_VIRTQUEUE);
 
 /*
  * A power of two of tables for long chains that a queue has at most, and bytes
- * of all of them.
+ * in all, of tables that take whole pages.
  */
 #define	VIRTQUEUE_LONG		16
 #define	VIRTQUEUE_LONG_BYTES	(64 * 1024)
+
+/*
+ * Indirect tables of one size, in one slab; each of them is in one piece for
+ * the device.
+ */
+struct virtqueue_tables {
+	struct pv_dma	 vqt_slab;
+	bus_addr_t	*vqt_pieces;	/* where each piece of the slab is;
+					 * NULL: no tables */
+	int		 vqt_npieces;
+	int		 vqt_shift;	/* log2 of the tables in a piece */
+	size_t		 vqt_piece_size;
+	size_t		 vqt_size;	/* bytes of a table */
+};
 
 /*
  * The first member of each kind of virtqueue.  Constant once the queue is
@@ -64,18 +78,12 @@ struct virtqueue {
 	struct virtqueue_addrs vqc_addrs;
 	struct pv_dma	 vqc_ring;
 	size_t		 vqc_ring_size;
-	struct pv_dma	 vqc_slab;	/* indirect tables */
-	bus_addr_t	*vqc_pieces;	/* where each piece of the slab is;
-					 * NULL: no tables */
-	int		 vqc_npieces;
-	int		 vqc_shift;	/* log2 of the tables in a piece */
-	size_t		 vqc_piece_size;
+	struct virtqueue_tables vqc_tables;	/* one for each descriptor */
 	/*
 	 * Tables for chains of more than q_flat_segs: numbers of free ones are
 	 * taken by the put side, in a circle, and given by the get side.
 	 */
-	struct pv_dma	 vqc_long;
-	bus_addr_t	 vqc_long_pieces[VIRTQUEUE_LONG];
+	struct virtqueue_tables vqc_long;
 	u_int		 vqc_nlong;
 	uint32_t	 vqc_long_base;	/* q_long_taken at the last commit */
 	uint16_t	 vqc_long_free[VIRTQUEUE_LONG];
@@ -133,20 +141,13 @@ virtqueue_slots(u_int recorded)
 	return (__predict_true(recorded <= VRING_MAX_SIZE) ? recorded : 1);
 }
 
-/*
- * The put side takes a long table, of which there is one: its number, and where
- * it is for the CPU and for the device.
- */
+/* The put side takes a long table, of which there is one: its number. */
 static inline u_int
-virtqueue_take_long(struct virtqueue *vqc, void *tablep, bus_addr_t *paddr)
+virtqueue_take_long(struct virtqueue *vqc)
 {
-	const u_int i =
-	    vqc->vqc_long_free[vqc->vqc_pvq.q_long_taken++ % VIRTQUEUE_LONG];
 
-	*(void **)tablep = (char *)vqc->vqc_long.pdm_mem +
-	    i * vqc->vqc_pvq.q_max_segs * sizeof(struct vring_desc);
-	*paddr = vqc->vqc_long_pieces[i];
-	return (i);
+	return (vqc->vqc_long_free[vqc->vqc_pvq.q_long_taken++ %
+	    VIRTQUEUE_LONG]);
 }
 
 /* A chain with this record has ended: the get side gives its long table. */
@@ -165,8 +166,9 @@ virtqueue_give_long(struct virtqueue *vqc, u_int recorded)
 /* No chain has a long table. */
 void	virtqueue_forget_long(struct virtqueue *vqc);
 
-/* Descriptor i's indirect table, and where it is for the device. */
-void	*virtqueue_table(const struct virtqueue *vqc, int i, bus_addr_t *paddr);
+/* Table i, and where it is for the device. */
+void	*virtqueue_table(const struct virtqueue_tables *vqt, int i,
+    bus_addr_t *paddr);
 
 /* See virtqueue_create(). */
 int	virtqueue_split_create(const struct virtqueue_params *params,
