@@ -199,8 +199,7 @@ fix_post_table(struct fix *f, uintptr_t n, const struct pvq_chain *pc)
 	virtqueue_post_table(f->q, (bus_addr_t)(uintptr_t)table, entries, wlen, pc->pc_cookie);
 }
 
-/* Put it, or put and commit it in one. */
-static int
+int
 fix_put_one(struct fix *f, uintptr_t n, int nread, int nwrite, bool post)
 {
 	struct fix_chain fc;

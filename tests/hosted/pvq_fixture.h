@@ -56,6 +56,9 @@ void	fix_close(struct fix *f);
 /* Put chain n, of so many segments; not committed.  Returns what pvq_reserve() said. */
 int	fix_put(struct fix *f, uintptr_t n, int nread, int nwrite);
 
+/* fix_put(), or put and commit in one.  Returns 0 or pvq_reserve()'s error. */
+int	fix_put_one(struct fix *f, uintptr_t n, int nread, int nwrite, bool post);
+
 /* pvq_submit() of a chain that can't be put: the error. */
 int	fix_submit_fails(struct fix *f, uintptr_t n, int nread, int nwrite);
 

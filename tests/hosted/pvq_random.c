@@ -51,6 +51,7 @@ walk_random(struct walk *w, int n)
 static void
 walk_put(struct walk *w)
 {
+	const bool post = w->nstaged == 0 && walk_random(w, 2) == 0;
 	struct walk_chain *wc = &w->staged[w->nstaged];
 	int error, room;
 
@@ -60,13 +61,16 @@ walk_put(struct walk *w)
 	wc->nread = walk_random(w, 3);
 	wc->nwrite = 1 + walk_random(w, 3);
 	room = pvq_room(w->f.q);
-	error = fix_put(&w->f, wc->number, wc->nread, wc->nwrite);
+	error = fix_put_one(&w->f, wc->number, wc->nread, wc->nwrite, post);
 	CHECK(error == 0 || error == ENOSPC, "error %d", error);
 	CHECK(error == 0 || room < wc->nread + wc->nwrite, "ENOSPC with %d free", room);
-	if (error == 0) {
+	if (error != 0)
+		return;
+	w->next++;
+	if (post)
+		w->posted[w->nposted++] = *wc;
+	else
 		w->nstaged++;
-		w->next++;
-	}
 }
 
 static void
