@@ -470,5 +470,6 @@ const struct impl packed_impls[] = {
 	PACKED("packed_in_order_strict_indirect_event", IM_EXACT | IM_IN_ORDER | IM_STRICT |
 	    IM_INDIRECT | IM_EVENT),
 	PACKED("packed_short_tables_event", IM_INDIRECT | IM_EVENT | IM_SHORT),
+	PACKED("packed_in_order_short_tables_event", IM_IN_ORDER | IM_INDIRECT | IM_EVENT | IM_SHORT),
 	{ .im_name = NULL }
 };
