@@ -20,6 +20,7 @@
 #include "host/host.h"
 #include "kpi/kpi.h"
 #include "kpi/sched.h"
+#include "model/net_card.h"
 #include "model/peer.h"
 #include "model/transport.h"
 
@@ -28,23 +29,10 @@
 #define	HOST_GSO	(F(HOST_TSO4) | F(HOST_TSO6) | F(HOST_ECN))
 #define	CTRL		F(CTRL_VQ)
 #define	PAIRS		3
-#define	MOST_PAIRS	4	/* of any test */
+#define	MOST_PAIRS	4	/* of any test here */
 #define	SAID(text)	CHECK(strcmp(dv.said, (text)) == 0, "commands: %s", dv.said)
 
 int mp_ncpus = PAIRS;
-
-/* The card. */
-struct pv_net {
-	struct pv_dev	pn_pvdev;
-	device_t	pn_dev;
-	const struct pv_net_ops *pn_ops;
-	void		*pn_softc;
-	struct pv_net_params pn_params;
-	struct pvq	*pn_pvqs[2 * MOST_PAIRS];
-	int		pn_pairs, pn_links, pn_announced;
-	bool		pn_there;	/* it can announce */
-	int		pn_attach_error;
-};
 
 static struct device {
 	struct transport tr;
@@ -62,167 +50,7 @@ static struct device {
 	bool		 mute;		/* completes commands, but writes no answer */
 } dv;
 
-static struct pv_net *net;
-static struct pv_net card;
 static struct thread thread;
-
-static void
-card_intr(void *arg __unused)
-{
-}
-
-static int
-card_stop(void *arg, u_int queue)
-{
-	struct pv_net *pn = arg;
-
-	return (queue == PV_DEV_ALL ? pn->pn_ops->pno_stop(pn->pn_softc) :
-	    pn->pn_ops->pno_stop_queue(pn->pn_softc, queue / 2, queue % 2 == 1));
-}
-
-static int
-card_restart(void *arg, u_int queue)
-{
-	struct pv_net *pn = arg;
-
-	return (queue == PV_DEV_ALL ? pn->pn_ops->pno_restart(pn->pn_softc) :
-	    pn->pn_ops->pno_restart_queue(pn->pn_softc, queue / 2, queue % 2 == 1));
-}
-
-static void
-card_quiesce(void *arg __unused, u_int queue __unused, int error __unused)
-{
-}
-
-static void
-card_reclaim(void *arg, u_int queue, int error __unused)
-{
-	struct pv_net *pn = arg;
-
-	while (pn->pn_pvqs[queue] != NULL && pvq_drain(pn->pn_pvqs[queue]) != NULL)
-		continue;
-}
-
-static void
-card_resume(void *arg __unused, u_int queue __unused)
-{
-}
-
-static void
-card_lost(void *arg __unused, bool leaked __unused)
-{
-}
-
-static const struct pv_dev_ops card_dev_ops = {
-	.pdo_quiesce = card_quiesce,
-	.pdo_reclaim = card_reclaim,
-	.pdo_resume = card_resume,
-	.pdo_lost = card_lost,
-	.pdo_stop = card_stop,
-	.pdo_restart = card_restart,
-};
-
-int
-pv_net_alloc(device_t dev, const struct pv_net_ops *ops, void *softc,
-    const struct pv_net_params *params, struct pv_net **pnp)
-{
-
-	CHECK(net == NULL, "two cards");
-	memset(&card, 0, sizeof(card));
-	card.pn_dev = dev;
-	card.pn_ops = ops;
-	card.pn_softc = softc;
-	card.pn_params = *params;
-	card.pn_pairs = params->pnp_npairs;
-	CHECK(card.pn_pairs <= MOST_PAIRS, "%d pairs", card.pn_pairs);
-	if (kpi_fail_now())
-		return (ENOMEM);
-	*pnp = net = &card;
-	return (pv_dev_init(&card.pn_pvdev, dev, &card_dev_ops, &card, 2 * MOST_PAIRS));
-}
-
-void
-pv_net_free(struct pv_net *pn)
-{
-
-	CHECK(pn == net && pn != NULL, "another card");
-	pv_dev_fini(&pn->pn_pvdev);
-	net = NULL;
-}
-
-void
-pv_net_queue(struct pv_net *pn, int pair, bool tx, struct pvq_spec *out)
-{
-
-	memset(out, 0, sizeof(*out));
-	out->pqs_pvq = &pn->pn_pvqs[2 * pair + tx];
-	out->pqs_intr = card_intr;
-	out->pqs_arg = pn;
-	out->pqs_max_segs = tx ? 8 : 2;
-	out->pqs_cpu = -1;
-	snprintf(out->pqs_name, sizeof(out->pqs_name), "%s%d", tx ? "txq" : "rxq", pair);
-}
-
-int
-pv_net_set_pairs(struct pv_net *pn, int n)
-{
-
-	pv_dev_assert(&pn->pn_pvdev);
-	pn->pn_pairs = n;
-	return (0);
-}
-
-int
-pv_net_attach(struct pv_net *pn)
-{
-	int i;
-
-	if (pn->pn_attach_error != 0 || kpi_fail_now())
-		return (ENOMEM);
-	for (i = 0; i < 2 * MOST_PAIRS; i++)
-		pv_dev_adopt(&pn->pn_pvdev, i, pn->pn_pvqs[i]);
-	pv_dev_start(&pn->pn_pvdev, true);
-	pn->pn_there = true;
-	return (0);
-}
-
-void
-pv_net_detach(struct pv_net *pn)
-{
-
-	CHECK(kpi_sysctl_set("coal.rx_usecs", 1) == ENOENT, "a setting of a card that is gone");
-	pn->pn_there = false;
-	pv_dev_leave(&pn->pn_pvdev);
-}
-
-void
-pv_net_link_change(struct pv_net *pn)
-{
-
-	pn->pn_links++;
-}
-
-bool
-pv_net_announce(struct pv_net *pn)
-{
-
-	pn->pn_announced += pn->pn_there;
-	return (pn->pn_there);
-}
-
-struct pv_dev *
-pv_net_dev(struct pv_net *pn)
-{
-
-	return (&pn->pn_pvdev);
-}
-
-int
-pv_net_thaw(struct pv_net *pn)
-{
-
-	return (pv_dev_thaw(&pn->pn_pvdev));
-}
 
 void
 arc4rand(void *to, u_int len, int reseed __unused)
@@ -306,6 +134,7 @@ device_new(bool modern, uint64_t features)
 	dv.tr.tr_offered |= features;
 	dv.ctrl = (features & (F(MQ) | F(RSS))) != 0 ? 2 * PAIRS : 2;
 	dv.refused = -1;
+	net_card_setting = "coal.rx_usecs";
 	for (i = 0; i < TR_QUEUES; i++)
 		dv.tr.tr_sizes[i] = 128;
 	dv.tr.tr_at_setup = dv_find;
@@ -652,6 +481,7 @@ commands(const void *arg __unused)
 	CHECK(kpi_sysctl_value("ctrl_errors") == 4 && kpi_sysctl_value("ctrl_timeouts") == 0, "%ju",
 	    (uintmax_t)kpi_sysctl_value("ctrl_errors"));
 	dv.refused = -1;
+	net_card_setting = "coal.rx_usecs";
 	/* No answer is none of those that there were. */
 	CHECK(ops->pno_set_vlan(&dv.sc, 1, true) == 0, "tag");
 	dv.mute = true;

@@ -7,7 +7,7 @@
 /*
  * The states of a front end (xenbus_state.c), one step after the other.
  *
- * A test is the back end, the toolstack and the clock: xenstore is a few nodes here, the front end's
+ * A test is the back end, the toolstack and the clock: xenstore is a few nodes, the front end's
  * task runs when it is due (settle(), seconds()), and the driver writes down what it is called for:
  * S setup, L live, s stop, q stop by request, R release, X lost, and (name) for a change.
  */
@@ -22,8 +22,6 @@
 #include <sys/sx.h>
 #include <sys/taskqueue.h>
 
-#include <machine/stdarg.h>
-
 #include <dev/xen/xen_front.h>
 #include <dev/xen/xen_tunable.h>
 #include <dev/xen/xenbus.h>
@@ -31,6 +29,7 @@
 
 #include "host/host.h"
 #include "kpi/kpi.h"
+#include "model/xenstore_nodes.h"
 
 #define	NODE	"device/vif/0"
 #define	BACK	"/local/domain/0/backend/vif/1/0"
@@ -39,8 +38,8 @@
 	fe.log[0] = '\0';						\
 } while (0)
 #define	WROTE(text) do {						\
-	CHECK(strcmp(fe.wrote, (text)) == 0, "states were written: %s", fe.wrote); \
-	fe.wrote[0] = '\0';						\
+	CHECK(strcmp(xsn_wrote, (text)) == 0, "states were written: %s", xsn_wrote); \
+	xsn_wrote[0] = '\0';						\
 } while (0)
 
 volatile int ticks;
@@ -64,14 +63,8 @@ static struct {
 	struct kobj_ops ops;
 	struct timeout_task scan;
 	struct timed timed[3];
-	/* xenstore */
-	struct {
-		char	path[64], value[64];
-	} nodes[8];
-	int	no_answer;	/* the error of each request; 0: none */
-	int	no_writing;	/* of each that writes */
 	/* The driver. */
-	char	log[256], wrote[64];
+	char	log[256];
 	int	setup_error, live_error, stop_error;
 	enum xenbus_state next;
 	bool	unread;
@@ -191,91 +184,7 @@ seconds(int n)
 	pass(n * hz);
 }
 
-/* xenstore. */
-
-static char *
-node(const char *dir, const char *name, bool make)
-{
-	char path[64];
-	u_int i;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	for (i = 0; i < nitems(fe.nodes); i++)
-		if (strcmp(fe.nodes[i].path, path) == 0)
-			return (fe.nodes[i].value);
-	for (i = 0; make && i < nitems(fe.nodes); i++)
-		if (fe.nodes[i].path[0] == '\0') {
-			strlcpy(fe.nodes[i].path, path, sizeof(fe.nodes[i].path));
-			return (fe.nodes[i].value);
-		}
-	CHECK(!make, "too many nodes");
-	return (NULL);
-}
-
-int
-xenstore_read(struct xenstore_tx *tx __unused, const char *dir, const char *name, char **value,
-    size_t *len)
-{
-
-	CHECK(kpi_mutexes == 0, "a mutex is held");
-	if (fe.no_answer != 0)
-		return (fe.no_answer);
-	*value = node(dir, name, false);
-	if (*value == NULL)
-		return (ENOENT);
-	if (len != NULL)
-		*len = strlen(*value);
-	return (0);
-}
-
-void
-xenstore_free(void *memory __unused)
-{
-}
-
-int
-xenstore_printf(struct xenstore_tx *tx, const char *dir, const char *name, const char *fmt, ...)
-{
-	va_list ap;
-	char *value;
-	size_t at = strlen(fe.wrote);
-
-	if (fe.no_answer != 0 || fe.no_writing != 0)
-		return (fe.no_answer != 0 ? fe.no_answer : fe.no_writing);
-	value = node(dir, name, true);
-	va_start(ap, fmt);
-	(void)vsnprintf(value, 64, fmt, ap);
-	va_end(ap);
-	if (tx != NULL)
-		snprintf(fe.wrote + at, sizeof(fe.wrote) - at, "%s", value);
-	return (0);
-}
-
-int
-xenstore_write(struct xenstore_tx *tx, const char *dir, const char *name, const char *value)
-{
-
-	return (xenstore_printf(tx, dir, name, "%s", value));
-}
-
-int
-xenstore_remove(struct xenstore_tx *tx __unused, const char *dir, const char *name)
-{
-	char *value = node(dir, name, false);
-	u_int i;
-
-	for (i = 0; value != NULL && i < nitems(fe.nodes); i++)
-		if (fe.nodes[i].value == value)
-			fe.nodes[i].path[0] = '\0';
-	return (0);
-}
-
-int
-xenstore_transaction(int (*fn)(struct xenstore_tx *tx, void *arg), void *arg)
-{
-
-	return (fn((struct xenstore_tx *)&fe, arg));
-}
+/* xenstore: its nodes are model/xenstore_nodes.c. */
 
 int
 xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name __unused)
@@ -319,9 +228,9 @@ back_is(enum xenbus_state state)
 {
 
 	if (state == XenbusStateUnknown)
-		(void)xenstore_remove(NULL, BACK, "state");
+		xsn_clear(BACK, "state");
 	else
-		snprintf(node(BACK, "state", true), 64, "%d", state);
+		xsn_set(BACK, "state", "%d", state);
 	changes("state");
 }
 
@@ -329,7 +238,7 @@ static void
 online(bool is)
 {
 
-	strlcpy(node(BACK, "online", true), is ? "1" : "0", 64);
+	xsn_set(BACK, "online", "%d", is);
 	changes("online");
 }
 
@@ -417,6 +326,7 @@ begin(enum xenbus_state state)
 	u_int i;
 
 	memset(&fe, 0, sizeof(fe));
+	xsn_begin();
 	kpi_quiet = true;
 	ticks = 1000;
 	fe.ops.cls = &fe_class;
@@ -433,11 +343,11 @@ begin(enum xenbus_state state)
 	fe.timed[2].task = &fe.scan;
 	sx_init(&fe.xb.xb_sx, "front end");
 	mtx_init(&fe.xb.xb_mtx, "front end", NULL, MTX_DEF);
-	strlcpy(node(NODE, "backend-id", true), "0", 64);
-	strlcpy(node(NODE, "backend", true), BACK, 64);
-	strlcpy(node(NODE, "state", true), "1", 64);
-	strlcpy(node(BACK, "online", true), "1", 64);
-	snprintf(node(BACK, "state", true), 64, "%d", state);
+	xsn_set(NODE, "backend-id", "0");
+	xsn_set(NODE, "backend", BACK);
+	xsn_set(NODE, "state", "1");
+	xsn_set(BACK, "online", "1");
+	xsn_set(BACK, "state", "%d", state);
 	xenbus_begin(&fe.xb);
 	settle();
 }
@@ -449,7 +359,7 @@ connect(void)
 	back_is(XenbusStateInitWait);
 	back_is(XenbusStateConnected);
 	CHECK(fe.xb.xb_phase == XB_LIVE, "phase %u", fe.xb.xb_phase);
-	fe.log[0] = fe.wrote[0] = '\0';
+	fe.log[0] = xsn_wrote[0] = '\0';
 }
 
 /* One that is connected, and has been for a while. */
@@ -607,7 +517,7 @@ closing_is_a_failure_or_a_request(const void *arg __unused)
 	back_is(XenbusStateConnected);
 	LOG("SL");
 	CHECK(fe.xb.xb_connects == 2, "not connected again");
-	fe.wrote[0] = '\0';
+	xsn_wrote[0] = '\0';
 	seconds(2);
 	/* In use: asked again after five seconds, or when the driver says so. */
 	fe.stop_error = EBUSY;
@@ -753,8 +663,8 @@ failure_waits_for_another_back_end(const void *arg __unused)
 	back_is(XenbusStateInitWait);
 	LOG("S");
 	WROTE("156");
-	CHECK(strcmp(node("error", NODE "/error", false), "22 can't be set up") == 0, "%s",
-	    node("error", NODE "/error", false));
+	CHECK(strcmp(xsn_node("error", NODE "/error", false), "22 can't be set up") == 0, "%s",
+	    xsn_node("error", NODE "/error", false));
 	seconds(20);
 	changes("state");
 	LOG("");
@@ -766,7 +676,7 @@ failure_waits_for_another_back_end(const void *arg __unused)
 	back_is(XenbusStateConnected);
 	LOG("SL");
 	/* With users, these get errors. */
-	fe.wrote[0] = '\0';
+	xsn_wrote[0] = '\0';
 	seconds(2);
 	fe.live_error = EINVAL;
 	xenbus_reset(&fe.dev);
@@ -786,38 +696,38 @@ no_answer_is_no_state(const void *arg __unused)
 {
 
 	begin_live();
-	fe.no_answer = ETIMEDOUT;
+	xsn_no_answer = ETIMEDOUT;
 	changes("state");
 	seconds(3);
-	fe.no_answer = 0;
+	xsn_no_answer = 0;
 	/* Nothing else is asked of the driver for that. */
 	seconds(3);
 	LOG("");
-	fe.no_answer = ETIMEDOUT;
+	xsn_no_answer = ETIMEDOUT;
 	back_is(XenbusStateClosing);
 	seconds(10);
 	LOG("");
-	fe.no_answer = 0;
+	xsn_no_answer = 0;
 	seconds(1);
 	LOG("s");
 	WROTE("56");
 	/* While it closes, only its deadline counts. */
-	fe.no_answer = ETIMEDOUT;
+	xsn_no_answer = ETIMEDOUT;
 	seconds(4);
 	LOG("");
 	seconds(1);
 	LOG("R");
-	fe.no_answer = 0;
+	xsn_no_answer = 0;
 	end();
 	/* A state that could not be written is written then. */
 	begin(XenbusStateInitialising);
 	WROTE("1");
-	fe.no_writing = EAGAIN;
+	xsn_no_writing = EAGAIN;
 	back_is(XenbusStateInitWait);
 	LOG("S");
 	WROTE("");
 	seconds(3);
-	fe.no_writing = 0;
+	xsn_no_writing = 0;
 	seconds(1);
 	WROTE("3");
 	seconds(3);
@@ -868,12 +778,12 @@ device_that_is_replaced(const void *arg __unused)
 {
 
 	begin_live();
-	strlcpy(node(NODE, "state", true), "1", 64);
+	xsn_set(NODE, "state", "1");
 	xenbus_reset(&fe.dev);
 	settle();
 	CHECK(fe.xb.xb_replaced && fe.timed[2].now, "the bus is not told");
 	WROTE("");
-	CHECK(strncmp(fe.log, "sX", 2) == 0 && strcmp(node(NODE, "state", false), "1") == 0, "%s",
+	CHECK(strncmp(fe.log, "sX", 2) == 0 && strcmp(xsn_node(NODE, "state", false), "1") == 0, "%s",
 	    fe.log);
 	end();
 }
@@ -887,8 +797,8 @@ suspended_without_a_back_end(const void *arg __unused)
 	for (round = 0; round < 2; round++) {
 		begin_live();
 		xenbus_hold();
-		snprintf(node(BACK, "state", true), 64, "%d", XenbusStateInitialising);
-		strlcpy(node(NODE, "state", true), "1", 64);
+		xsn_set(BACK, "state", "%d", XenbusStateInitialising);
+		xsn_set(NODE, "state", "1");
 		xenbus_begin_again(&fe.xb);
 		xenbus_go_on();
 		settle();
