@@ -156,13 +156,6 @@ sysctl_handle_long(SYSCTL_HANDLER_ARGS)
 	return (ENOTSUP);
 }
 
-int
-sysctl_handle_bool(SYSCTL_HANDLER_ARGS)
-{
-
-	return (ENOTSUP);
-}
-
 /* pv_dev's tasks. */
 int
 pv_tasks_init(struct pv_tasks *pt __unused)

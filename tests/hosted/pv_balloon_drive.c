@@ -192,14 +192,6 @@ sysctl_handle_long(SYSCTL_HANDLER_ARGS)
 	return (sysctl_handle_64(oidp, arg1, arg2, req));
 }
 
-int
-sysctl_handle_bool(SYSCTL_HANDLER_ARGS)
-{
-	int value = *(bool *)arg1;
-
-	return (sysctl_handle_int(oidp, &value, 0, req));
-}
-
 const char *
 device_get_nameunit(device_t dev __unused)
 {

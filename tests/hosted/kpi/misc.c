@@ -427,6 +427,14 @@ sysctl_handle_64(SYSCTL_HANDLER_ARGS)
 	return (req->newptr != NULL ? ENOTSUP : kpi_sysctl_out(req, arg1, sizeof(uint64_t)));
 }
 
+int
+sysctl_handle_bool(SYSCTL_HANDLER_ARGS)
+{
+	const uint8_t value = *(const bool *)arg1;
+
+	return (req->newptr != NULL ? ENOTSUP : kpi_sysctl_out(req, &value, sizeof(value)));
+}
+
 /* Time passes, and no sleep is left out for it. */
 void
 DELAY(int us)

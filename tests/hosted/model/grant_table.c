@@ -40,6 +40,7 @@ static u_int gnt_used, gnt_ndeferred;
 static volatile u_int gnt_lock;
 
 int gnt_fail_after;
+u_int gnt_limit = GNT_REFS - 16;
 
 static void
 gnt_enter(void)
@@ -75,7 +76,11 @@ xen_gnttab_alloc(grant_ref_t *refs, u_int n)
 	if (gnt_fail_after > 0 && --gnt_fail_after == 0)
 		return (ENOSPC);
 	gnt_enter();
-	CHECK(n > 0 && gnt_used + n < GNT_REFS - 8, "%u more than %u", n, gnt_used);
+	CHECK(n > 0, "no references");
+	if (gnt_used + n > gnt_limit) {
+		gnt_exit();
+		return (ENOSPC);
+	}
 	for (i = 0; i < n;) {
 		if (gnt_next >= 8 && gnt_table[gnt_next].state == GNT_FREE) {
 			gnt_table[gnt_next].state = GNT_TAKEN;
@@ -166,6 +171,14 @@ xen_gnttab_pages_free(struct xen_gnttab_pages *gp)
 	kpi_mallocs--;
 	host_free(gp->gp_va);
 	host_free(gp);
+}
+
+u_int
+xen_gnttab_room(u_int *all)
+{
+
+	*all = gnt_limit;
+	return (gnt_used < gnt_limit ? gnt_limit - gnt_used : 0);
 }
 
 vm_paddr_t

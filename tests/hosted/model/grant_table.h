@@ -31,6 +31,9 @@ void	gnt_unmap(grant_ref_t ref);
 u_int	gnt_in_use(void);
 u_int	gnt_deferred(void);
 
+/* How many references there are for the drivers. */
+extern u_int gnt_limit;
+
 /* The number of xen_gnttab_alloc() from now that fails; 0: none does. */
 extern int gnt_fail_after;
 
