@@ -653,6 +653,38 @@ passing_errors_are_tried_again(const void *arg __unused)
 	end();
 }
 
+/* An error that comes of a value without an answer is one that may pass, whichever it is. */
+static void
+errors_without_all_values_are_tried_again(const void *arg __unused)
+{
+
+	begin(XenbusStateInitialising);
+	fe.setup_error = EOPNOTSUPP;
+	fe.unread = true;
+	back_is(XenbusStateInitWait);
+	LOG("S");
+	fe.setup_error = 0;
+	fe.unread = false;
+	seconds(1);
+	LOG("S");
+	WROTE("13");
+	fe.live_error = EINVAL;
+	fe.unread = true;
+	back_is(XenbusStateConnected);
+	LOG("Ls");
+	WROTE("56");
+	back_is(XenbusStateClosed);
+	LOG("R");
+	fe.live_error = 0;
+	fe.unread = false;
+	seconds(2);
+	WROTE("1");
+	back_is(XenbusStateInitWait);
+	back_is(XenbusStateConnected);
+	LOG("SL");
+	end();
+}
+
 /* Another error closes the device, until its back end has begun anew. */
 static void
 failure_waits_for_another_back_end(const void *arg __unused)
@@ -884,6 +916,8 @@ static const struct hosted_test tests[] = {
 	    closing_is_a_failure_or_a_request, NULL },
 	{ "back_end_that_disappears", "For a moment, or for good", back_end_that_disappears, NULL },
 	{ "passing_errors_are_tried_again", "Later and later", passing_errors_are_tried_again, NULL },
+	{ "errors_without_all_values_are_tried_again", "Whichever they are",
+	    errors_without_all_values_are_tried_again, NULL },
 	{ "failure_waits_for_another_back_end", "And users get errors",
 	    failure_waits_for_another_back_end, NULL },
 	{ "no_answer_is_no_state", "It is asked for again", no_answer_is_no_state, NULL },

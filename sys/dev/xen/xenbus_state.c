@@ -261,8 +261,10 @@ xenbus_set_up(struct xenbus_child *xb, enum xenbus_state *next)
 		/* Something that is optional, and may be there after all. */
 		(void)XENFRONT_STOP(xb->xb_dev, true);
 		XENFRONT_RELEASE(xb->xb_dev);
-		error = ETIMEDOUT;
 	}
+	/* An error that comes of a missing answer is not final. */
+	if (xb->xb_unread && !pv_dev_may_pass(error))
+		error = ETIMEDOUT;
 	if (error != 0)
 		xenbus_return_queues(xb);
 	if (pv_dev_may_pass(error)) {
@@ -285,7 +287,7 @@ xenbus_go_live(struct xenbus_child *xb)
 
 	xb->xb_unread = false;
 	error = XENFRONT_LIVE(xb->xb_dev);
-	if (error == 0 && xb->xb_unread)
+	if (xb->xb_unread && !pv_dev_may_pass(error))
 		error = ETIMEDOUT;
 	if (pv_dev_may_pass(error)) {
 		xenbus_try_later(xb, error);

@@ -48,8 +48,9 @@ CODE {
 # channels, publish them.  *next is the state that the front end goes to
 # afterwards: set to Initialised before the call, and to be changed to Connected
 # where the protocol has it so (vif).  Returns 0, or an error after undoing
-# everything.  After ENOMEM, ENOSPC, EAGAIN, EBUSY and ETIMEDOUT it is called
-# again, with a growing delay; after another one the front end is closed.
+# everything.  After ENOMEM, ENOSPC, EAGAIN, EBUSY and ETIMEDOUT, and if
+# xenstore did not answer for a value, it is called again, with a growing delay;
+# after another error the front end is closed.
 METHOD int setup {
 	device_t	dev;
 	enum xenbus_state *next;
