@@ -259,11 +259,16 @@ static int
 xn_negotiate(struct xn_softc *sc, struct pv_net_params *params)
 {
 	device_t dev = sc->xn_dev;
+	uint64_t copies;
 	u_int mtu;
 	int error;
 	bool sg;
 
-	if (!xenbus_feature(dev, "feature-rx-copy")) {
+	error = xenbus_read_setting(dev, XENBUS_BACK,
+	    "feature-rx-copy", 0, UINT64_MAX, 0, &copies);
+	if (error != 0)
+		return (error);
+	if (copies == 0) {
 		device_printf(dev,
 		    "the back end does not copy received packets (no "
 		    "feature-rx-copy): it is not used\n");
