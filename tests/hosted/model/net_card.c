@@ -136,7 +136,7 @@ pv_net_free(struct pv_net *pn)
 
 	if (pn == NULL)
 		return;
-	CHECK(pn == net, "another card");
+	CHECK(pn == net && !pn->pn_attached, "another card, or one that is attached");
 	for (i = 0; i < 2 * NET_CARD_PAIRS; i++)
 		CHECK(pn->pn_pvqs[i] == NULL, "queue %u is left", i);
 	pv_dev_fini(&pn->pn_pvdev);
@@ -194,6 +194,7 @@ pv_net_attach(struct pv_net *pn)
 {
 	int i;
 
+	pn->pn_attached = true;
 	if (pn->pn_attach_error != 0 || kpi_fail_now())
 		return (ENOMEM);
 	for (i = 0; i < 2 * NET_CARD_PAIRS; i++)
@@ -209,7 +210,8 @@ pv_net_detach(struct pv_net *pn)
 
 	CHECK(net_card_setting == NULL || kpi_sysctl_set(net_card_setting, 1) == ENOENT,
 	    "a setting of a card that is gone");
-	pn->pn_there = false;
+	CHECK(pn->pn_attached, "detached without being attached");
+	pn->pn_attached = pn->pn_there = false;
 	pv_dev_leave(&pn->pn_pvdev);
 }
 

@@ -34,6 +34,7 @@ struct pv_net {
 	u_int		pn_intrs[2 * NET_CARD_PAIRS];
 	const struct pv_net_page *pn_pages[2 * NET_CARD_PAIRS];
 	int		pn_pairs, pn_links, pn_announced, pn_refilters;
+	bool		pn_attached;	/* or was to be */
 	bool		pn_there;	/* it can announce */
 	int		pn_attach_error, pn_mtu_error;
 	int		pn_mtu;		/* that was set last; 0: none was */
