@@ -29,6 +29,7 @@
 
 #define	REFS		8000	/* of a grant table */
 #define	SLOTS		256	/* of a ring of one page: (4096 - 64) / 12, or / 8, rounded down */
+#define	PAIR_REFS	(2 * (1 + SLOTS))	/* the rings, and a page for each of their slots */
 #define	MAC		"00:16:3e:01:02:03"
 #define	MAX_FRAME	65535
 #define	OVERHEAD	18	/* Ethernet header and VLAN tag */
@@ -338,7 +339,7 @@ works(u_int pairs)
 	u_int i;
 
 	CHECK(back.n == pairs && card.pn_pairs == (int)pairs, "%u of %u pairs", back.n, pairs);
-	CHECK(gnt_in_use() == pairs * XN_PAIR_REFS, "%u references", gnt_in_use());
+	CHECK(gnt_in_use() == pairs * PAIR_REFS, "%u references", gnt_in_use());
 	for (i = 0; i < pairs; i++)
 		traffic(i);
 }
@@ -367,18 +368,17 @@ publishes_queues(const void *arg __unused)
 	} table[] = { { "8", "1", 4, 4 }, { NULL, NULL, 1, 1 }, { "3", "0", 4, 3 }, { "1", "1", 4, 1 },
 	    { "2", "1", 8, 2 }, { "0", NULL, 4, 1 }, { "x", "1", 4, 1 }, { "4", NULL, 2, 2 },
 	    { "9999999", "1", 16, 8 } };
+	static const char *const left[] = { "tx-ring-ref", "rx-ring-ref", "event-channel",
+	    "event-channel-tx", "event-channel-rx", "multi-queue-num-queues", "queue-0/tx-ring-ref",
+	    "queue-1/event-channel", "queue-1/event-channel-rx", "queue-7/rx-ring-ref" };
 	char name[16];
 	u_int i, j;
 
 	for (i = 0; i < nitems(table); i++) {
 		begin();
 		/* Of a driver that was here before. */
-		if (i % 2 == 1) {
-			tool("tx-ring-ref", "1");
-			tool("event-channel", "2");
-			tool("multi-queue-num-queues", "5");
-			tool("queue-7/tx-ring-ref", "3");
-		}
+		for (j = 0; j < nitems(left); j++)
+			tool(left[j], "5");
 		mp_ncpus = table[i].cpus;
 		net_card_binds = true;
 		if (table[i].max != NULL)
@@ -822,9 +822,9 @@ uses_fewer_pairs_without_resources(const void *arg __unused)
 		u_int	pairs;
 	} table[] = {
 		/* An eighth of all references is left to others, but to the first pair. */
-		{ 8 * XN_PAIR_REFS * 8 / 7 + 8, 64, 8 }, { 8 * XN_PAIR_REFS * 8 / 7 - 8, 64, 7 },
-		{ 2 * XN_PAIR_REFS * 8 / 7 + 8, 64, 2 }, { 2 * XN_PAIR_REFS * 8 / 7 - 8, 64, 1 },
-		{ XN_PAIR_REFS, 64, 1 }, { REFS, 15, 4 }, { REFS, 8, 4 }, { REFS, 7, 2 },
+		{ 8 * PAIR_REFS * 8 / 7 + 8, 64, 8 }, { 8 * PAIR_REFS * 8 / 7 - 8, 64, 7 },
+		{ 2 * PAIR_REFS * 8 / 7 + 8, 64, 2 }, { 2 * PAIR_REFS * 8 / 7 - 8, 64, 1 },
+		{ PAIR_REFS, 64, 1 }, { REFS, 15, 4 }, { REFS, 8, 4 }, { REFS, 7, 2 },
 		{ REFS, 3, 1 }, { REFS, 2, 1 } };
 	u_int i, more;
 	char text[40];
@@ -855,7 +855,7 @@ uses_fewer_pairs_without_resources(const void *arg __unused)
 		(void)kpi_run_tasks();
 		CHECK(dv.resets == 0, "no queue");
 		xenbus_return_queues(&dv.other);
-		gnt_limit = gnt_in_use() + XN_PAIR_REFS;
+		gnt_limit = gnt_in_use() + PAIR_REFS;
 		(void)kpi_run_tasks();
 		CHECK(dv.resets == 0, "the last references");
 		gnt_limit = REFS;
@@ -868,6 +868,21 @@ uses_fewer_pairs_without_resources(const void *arg __unused)
 		CHECK(more == 0 || strstr(kpi_line, "all 8 pairs of queues") != NULL, "%s", kpi_line);
 		end();
 	}
+	/* There were more: those that are not made now have been freed. */
+	begin();
+	mp_ncpus = 4;
+	offer("multi-queue-max-queues", "4");
+	connect();
+	works(4);
+	disconnect();
+	channels_most = 2;
+	connect();
+	works(2);
+	disconnect();
+	gnt_limit = PAIR_REFS;
+	connect();
+	works(1);
+	end();
 	/* Xenbus gives fewer. */
 	begin();
 	mp_ncpus = 8;
@@ -1173,7 +1188,10 @@ filters_multicast_groups(const void *arg __unused)
 	CHECK(!filters() && kpi_sysctl_value("group_filter") == 0, "at first all are forwarded");
 	CHECK(filter(1, 3, false, false) == 0 && back.commands == 3, "%u commands", back.commands);
 	forwards(1, 3);
-	/* Only what changes is a command. */
+	/* Only what changes is a command, or written. */
+	xsn_no_writing = ETIMEDOUT;
+	CHECK(filter(1, 3, false, false) == 0, "written again");
+	xsn_no_writing = 0;
 	CHECK(filter(1, 3, false, false) == 0 && back.commands == 0, "%u commands", back.commands);
 	CHECK(filter(2, 4, false, false) == 0 && back.commands == 3, "%u commands", back.commands);
 	forwards(2, 4);
@@ -1269,6 +1287,7 @@ commands_wait_for_room(const void *arg __unused)
 {
 
 	begin_filter();
+	hz = 1000;
 	back.silent = true;
 	kpi_pause = pauses;
 	/* Two slots each: 64 and 64 are all that there is. */
@@ -1278,9 +1297,12 @@ commands_wait_for_room(const void *arg __unused)
 	/* It is never served: all are forwarded. */
 	back.silent = true;
 	dv.pauses = 10;
+	kpi_paused = 0;
 	CHECK(filter(1, 64, false, false) == 0 && dv.pauses == 10, "%u pauses", dv.pauses);
 	CHECK(filter(101, 64, false, false) == ENOSPC && dv.pauses == 10 + 19 && !filters(),
 	    "%u pauses", dv.pauses);
+	CHECK(kpi_paused == 19 * 10 * tick_sbt, "not for a 100th of a second each");
+	hz = 100;
 	back.silent = false;
 	back_serves();
 	card_sent(&card, 0);

@@ -60,6 +60,9 @@ int	kpi_sysctl_set(const char *path, int value);
 /* Microseconds of all calls of DELAY(9). */
 extern uint64_t kpi_delayed;
 
+/* How long all calls of pause(9) were to last. */
+extern sbintime_t kpi_paused;
+
 /* Lines that device_printf(9) and printf(9) wrote, or would have, were it not quiet. */
 extern int kpi_lines;
 extern bool kpi_quiet;

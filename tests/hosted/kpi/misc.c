@@ -39,6 +39,7 @@ char kpi_line_before[256];
 const char *kpi_tunable;
 const char *kpi_tunable_value;
 uint64_t kpi_delayed;
+sbintime_t kpi_paused;
 
 #define	KPI_MAX_OIDS	1024
 
@@ -444,10 +445,10 @@ DELAY(int us)
 }
 
 int
-pause_sbt(const char *wmesg __unused, sbintime_t sbt __unused, sbintime_t pr __unused,
-    int flags __unused)
+pause_sbt(const char *wmesg __unused, sbintime_t sbt, sbintime_t pr __unused, int flags __unused)
 {
 
+	kpi_paused += sbt;
 	if (kpi_pause != NULL)
 		kpi_pause();
 	return (0);
