@@ -201,6 +201,7 @@ pv_net_attach(struct pv_net *pn)
 		pv_dev_adopt(&pn->pn_pvdev, i, pn->pn_pvqs[i]);
 	pv_dev_start(&pn->pn_pvdev, true);
 	pn->pn_there = true;
+	pn->pn_link_up = pn->pn_ops->pno_link_up(pn->pn_softc);
 	return (0);
 }
 
@@ -220,6 +221,7 @@ pv_net_link_change(struct pv_net *pn)
 {
 
 	pn->pn_links++;
+	pn->pn_link_up = pn->pn_ops->pno_link_up(pn->pn_softc);
 }
 
 void
@@ -294,9 +296,12 @@ pv_net_dev(struct pv_net *pn)
 int
 pv_net_thaw(struct pv_net *pn)
 {
-	int i;
+	int error, i;
 
 	for (i = 0; i < 2 * NET_CARD_PAIRS && pn->pn_ops->pno_reset != NULL; i++)
 		pv_dev_adopt(&pn->pn_pvdev, i, pn->pn_pvqs[i]);
-	return (pv_dev_thaw(&pn->pn_pvdev));
+	error = pv_dev_thaw(&pn->pn_pvdev);
+	if (error == 0)
+		pv_net_link_change(pn);
+	return (error);
 }

@@ -36,6 +36,7 @@ struct pv_net {
 	int		pn_pairs, pn_links, pn_announced, pn_refilters;
 	bool		pn_attached;	/* or was to be */
 	bool		pn_there;	/* it can announce */
+	bool		pn_link_up;	/* when it was looked at last */
 	int		pn_attach_error, pn_mtu_error;
 	int		pn_mtu;		/* that was set last; 0: none was */
 };
