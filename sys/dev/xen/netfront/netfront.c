@@ -373,8 +373,7 @@ xn_unpublish(device_t dev, struct xenstore_tx *tx)
 {
 	static const char *const names[] = {
 		"tx-ring-ref", "rx-ring-ref", "event-channel",
-		    "event-channel-tx",
-		"event-channel-rx", "multi-queue-num-queues"
+		"event-channel-tx", "event-channel-rx", "multi-queue-num-queues"
 	};
 	char name[16];
 	int error = 0;

@@ -69,16 +69,12 @@ xn_filter_setup(struct xn_softc *sc)
 static int
 xn_filter_amend(struct xn_softc *sc, u_int type, const uint8_t *group)
 {
-	struct netif_tx_request msgs[2];
+	struct netif_tx_request msgs[2] = { { .flags = NETTXF_extra_info } };
 	struct grant_msgs command = { .gm_msgs = msgs, .gm_n = nitems(msgs),
 	    .gm_noid = 1 << 1 };
-	struct netif_extra_info extra;
+	struct netif_extra_info extra = { .type = type };
 	int error = ENOSPC, i;
 
-	memset(msgs, 0, sizeof(msgs));
-	memset(&extra, 0, sizeof(extra));
-	msgs[0].flags = NETTXF_extra_info;
-	extra.type = type;
 	memcpy(extra.u.mcast.addr, group, ETHER_ADDR_LEN);
 	memcpy(&msgs[1], &extra, sizeof(extra));
 	for (i = 0; i < XN_FILTER_TRIES && error == ENOSPC; i++) {

@@ -234,9 +234,8 @@ xn_rings_create(struct xn_softc *sc)
 {
 	int error = 0, i;
 
-	for (i = 0; i < sc->xn_npairs && error == 0; i++) {
+	for (i = 0; i < sc->xn_npairs && error == 0; i++)
 		error = xn_queue_create(&sc->xn_queues[i]);
-	}
 	if (error != 0)
 		xn_rings_free(sc);
 	return (error);
