@@ -1078,6 +1078,7 @@ errors_leave_nothing(const void *arg __unused)
 {
 	bool done;
 	u_int i;
+	int error;
 
 	/* A set-up takes 5 times memory by itself, and then a page for each of 512 slots. */
 	for (i = 1; i < 600; i += i < 10 || (i > 500 && i < 520) ? 1 : 37) {
@@ -1091,6 +1092,22 @@ errors_leave_nothing(const void *arg __unused)
 		begin();
 		gnt_fail_after = i;
 		attempt();
+		end();
+	}
+	/* What can't be written is not published without it. */
+	for (i = 1, done = false; !done; i++) {
+		begin();
+		mp_ncpus = 1 + i % 2;
+		offer("multi-queue-max-queues", "4");
+		offer("feature-split-event-channels", "1");
+		xsn_fail_after = i;
+		error = setup();
+		done = xsn_fail_after != 0;
+		CHECK(error == (done ? 0 : ENOSPC) && (done || gnt_in_use() == 0), "%u: error %d", i,
+		    error);
+		CHECK(done == published("", "request-rx-copy"), "%u: published", i);
+		xsn_fail_after = 0;
+		CHECK(i > 25 || !done, "%u requests", i);
 		end();
 	}
 	for (i = 1, done = false; !done; i++) {

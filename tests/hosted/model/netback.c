@@ -113,7 +113,11 @@ back_connect(void)
 	memset(&back, 0, sizeof(back));
 	back.n = published("", "multi-queue-num-queues") ?
 	    number(NODE, "", "multi-queue-num-queues") : 1;
-	CHECK(back.n == 1 || back.n <= number(BACK, "", "multi-queue-max-queues"), "%u queues", back.n);
+	CHECK(back.n > 0 && (!published("", "multi-queue-num-queues") ||
+	    (offers("multi-queue-max-queues") &&
+	    back.n <= number(BACK, "", "multi-queue-max-queues"))), "%u queues", back.n);
+	/* No front end has keys of a control ring without one. */
+	CHECK(!published("", "ctrl-ring-ref") && !published("", "event-channel-ctrl"), "control ring");
 	CHECK(number(NODE, "", "request-rx-copy") == 1 && number(NODE, "", "feature-rx-notify") == 1,
 	    "not what this back end can do");
 	/* The list is empty, so that nothing would be forwarded. */
