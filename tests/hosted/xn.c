@@ -284,21 +284,42 @@ sends(int pair, const struct pv_net_offload *o, u_int n, u_int len)
 	(void)pvq_kick(q);
 }
 
+/* A page of the card's is posted to receive into. */
+static void
+posts(int pair, u_int n)
+{
+	const struct pv_net_page *page = &card.pn_pages[2 * pair][n];
+	bus_dma_segment_t seg = { .ds_addr = page->npg_addr, .ds_len = PAGE_SIZE };
+	struct pvq_chain chain = { .pc_segs = &seg, .pc_nwrite = 1, .pc_arg = page->npg_arg,
+	    .pc_cookie = __DECONST(void *, page) };
+
+	CHECK(pvq_submit(card.pn_pvqs[2 * pair], &chain) == 0, "page %u is not posted", n);
+}
+
+/* What has come into that page. */
+static struct pv_net_rxhdr
+receives(int pair, u_int n)
+{
+	const struct pv_net_page *page = &card.pn_pages[2 * pair][n];
+	struct pv_net_rxhdr hdr = { .prh_hdr = page->npg_mem, .prh_room = PAGE_SIZE };
+	struct pvq_done done;
+
+	CHECK(pvq_get(card.pn_pvqs[2 * pair], &done, 1) == 1 && done.pd_cookie == page, "page %u", n);
+	card.pn_ops->pno_decap(card.pn_softc, pair, &done, &hdr, 1);
+	return (hdr);
+}
+
 /* One packet goes through a pair each way, with the events that belong to it. */
 static void
 traffic(int pair)
 {
 	static const struct pv_net_offload none;
 	struct back_queue *bq = &back.queues[pair];
-	const struct pv_net_page *page = &card.pn_pages[2 * pair][SLOTS - 1];
+	const u_char *mem = card.pn_pages[2 * pair][SLOTS - 1].npg_mem;
 	struct pvq *tx = card.pn_pvqs[2 * pair + 1], *rx = card.pn_pvqs[2 * pair];
-	bus_dma_segment_t seg = { .ds_addr = page->npg_addr, .ds_len = PAGE_SIZE };
-	struct pvq_chain chain = { .pc_segs = &seg, .pc_nwrite = 1, .pc_arg = page->npg_arg,
-	    .pc_cookie = &chain };
 	bool split = bq->tx_channel != bq->rx_channel;
-	struct pv_net_rxhdr hdr = { .prh_hdr = page->npg_mem, .prh_room = PAGE_SIZE };
+	struct pv_net_rxhdr hdr;
 	u_int intrs[2], notified, worked, i;
-	struct pvq_done done;
 
 	CHECK(!pvq_intr_enable(tx, 1) && !pvq_intr_enable(rx, 1), "something waits");
 	memcpy(intrs, &card.pn_intrs[2 * pair], sizeof(intrs));
@@ -318,18 +339,17 @@ traffic(int pair)
 	intrs[0] = card.pn_intrs[2 * pair];
 	notified = bq->rx_channel->ec_notified;
 	worked = bq->rx_channel->ec_worked;
-	CHECK(pvq_submit(rx, &chain) == 0 && bq->rx_channel->ec_notified == notified + 1,
-	    "pair %d: not posted", pair);
-	back_gives(pair, 100, 1500, 'r');
+	posts(pair, SLOTS - 1);
+	CHECK(bq->rx_channel->ec_notified == notified + 1, "pair %d: not notified", pair);
+	back_gives(pair, 0, 100, 1500, 'r');
 	CHECK(card.pn_intrs[2 * pair] == intrs[0] + 1 && rx->q_stats.qs_intrs >= 1,
 	    "pair %d: no interrupt", pair);
-	CHECK(pvq_get(rx, &done, 1) == 1 && done.pd_cookie == &chain &&
-	    bq->rx_channel->ec_worked > worked, "pair %d: nothing came", pair);
-	card.pn_ops->pno_decap(card.pn_softc, pair, &done, &hdr, 1);
+	hdr = receives(pair, SLOTS - 1);
+	CHECK(bq->rx_channel->ec_worked > worked, "pair %d: an event without work", pair);
 	CHECK(hdr.prh_error == PV_NET_RX_OK && !hdr.prh_more && hdr.prh_skip == 100 &&
 	    hdr.prh_len == 1500, "%u bytes at %u", hdr.prh_len, hdr.prh_skip);
 	for (i = 0; i < 1500; i++)
-		CHECK(((u_char *)page->npg_mem)[100 + i] == 'r', "byte %u", i);
+		CHECK(mem[100 + i] == 'r', "byte %u", i);
 }
 
 /* It works, and what is shared is what there is room for. */
@@ -453,6 +473,7 @@ tunables_restrict(const void *arg __unused)
 static void
 parses_the_address(const void *arg __unused)
 {
+	static const char none[] = "no Ethernet address";
 	static const struct {
 		const char *text;
 		uint8_t	address[6];
@@ -461,19 +482,13 @@ parses_the_address(const void *arg __unused)
 	    { "aA:bB:cC:dD:eE:fF", { 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff }, NULL },
 	    { "02:34:56:78:90:19", { 2, 0x34, 0x56, 0x78, 0x90, 0x19 }, NULL },
 	    { "fe:ff:ff:ff:ff:ff", { 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff }, NULL },
-	    { "", { 0 }, "no Ethernet address" }, { "00:16:3e:01:02:0", { 0 }, "no Ethernet address" },
-	    { "00:16:3e:01:02", { 0 }, "no Ethernet address" },
-	    { "00:16:3e:01:02:", { 0 }, "no Ethernet address" },
-	    { "00:16:3e:01:02:033", { 0 }, "no Ethernet address" },
-	    { "00:16:3e:01:02:03:", { 0 }, "no Ethernet address" },
-	    { "00-16-3e-01-02-03", { 0 }, "no Ethernet address" },
-	    { "0:016:3e:01:02:03", { 0 }, "no Ethernet address" },
-	    { "00:16:3g:01:02:03", { 0 }, "no Ethernet address" },
-	    { "00:16:/e:01:02:03", { 0 }, "no Ethernet address" },
-	    { "00:16:3::01:02:03", { 0 }, "no Ethernet address" },
-	    { "00:16:3`:01:02:03", { 0 }, "no Ethernet address" },
-	    { "00:16:3@:01:02:03", { 0 }, "no Ethernet address" },
-	    { "00:16:3e:01:02: 3", { 0 }, "no Ethernet address" },
+	    { "", { 0 }, none }, { "00:16:3e:01:02:0", { 0 }, none }, { "00:16:3e:01:02", { 0 }, none },
+	    { "00:16:3e:01:02:", { 0 }, none }, { "00:16:3e:01:02:033", { 0 }, none },
+	    { "00:16:3e:01:02:03:", { 0 }, none }, { "00-16-3e-01-02-03", { 0 }, none },
+	    { "0:016:3e:01:02:03", { 0 }, none }, { "00:16:3g:01:02:03", { 0 }, none },
+	    { "00:16:/e:01:02:03", { 0 }, none }, { "00:16:3::01:02:03", { 0 }, none },
+	    { "00:16:3`:01:02:03", { 0 }, none }, { "00:16:3@:01:02:03", { 0 }, none },
+	    { "00:16:3e:01:02: 3", { 0 }, none },
 	    { "00:00:00:00:00:00", { 0 }, "not used" }, { "01:16:3e:01:02:03", { 0 }, "not used" },
 	    { "ff:ff:ff:ff:ff:ff", { 0 }, "not used" } };
 	u_int i;
@@ -638,6 +653,49 @@ sends_a_gso_packet(const void *arg __unused)
 	}
 	CHECK(kpi_sysctl_value("q0.tx_error") == 1 && kpi_sysctl_value("q0.tx_dropped") == 1 &&
 	    kpi_sysctl_value("q0.tx_status") == 1 && card.pn_refilters == 0, "counters");
+	disconnect();
+	end();
+}
+
+/* Extra info, which has no id, in the place of a buffer; half a frame is no other back end's. */
+static void
+receives_a_gso_frame(const void *arg __unused)
+{
+	struct netif_extra_info extra = { .type = XEN_NETIF_EXTRA_TYPE_GSO };
+	struct pv_net_rxhdr hdr;
+	u_int i;
+
+	extra.u.gso.size = 1448;
+	extra.u.gso.type = XEN_NETIF_GSO_TYPE_TCPV4;
+	begin();
+	connect();
+	for (i = 0; i < 2; i++) {
+		posts(0, 0);
+		posts(0, 1);
+		posts(0, 2);
+		back_gives(0, NETRXF_extra_info | NETRXF_more_data, 0, PAGE_SIZE, 'f');
+		back_gives_extra(0, &extra);
+		back_gives(0, 0, 0, 900, 'g');
+		CHECK(receives(0, 0).prh_more && receives(0, 1).prh_more, "the first and the second");
+		hdr = receives(0, 2);
+		CHECK(!hdr.prh_more && hdr.prh_error == PV_NET_RX_OK && hdr.prh_len == 900 &&
+		    hdr.prh_offload.po_gso_type == PV_NET_GSO_TCP4 &&
+		    hdr.prh_offload.po_gso_size == 1448, "type %u", hdr.prh_offload.po_gso_type);
+		posts(0, 3);
+		back_gives(0, NETRXF_extra_info, 0, 100, 'f');
+		CHECK(receives(0, 3).prh_more && pvq_inflight(card.pn_pvqs[0]) == 0, "half a frame");
+		disconnect();
+		connect();
+		works(1);
+	}
+	/* As many as the ring has. */
+	for (i = 0; i < SLOTS; i++)
+		posts(0, i);
+	for (i = 0; i < SLOTS; i++) {
+		back_gives(0, 0, i, i, 'f');
+		hdr = receives(0, i);
+		CHECK(hdr.prh_skip == i && hdr.prh_len == i, "page %u", i);
+	}
 	disconnect();
 	end();
 }
@@ -1409,6 +1467,7 @@ static const struct hosted_test tests[] = {
 	    refuses_a_back_end_without_copies, NULL },
 	{ "negotiates_offloads", "Both ways", negotiates_offloads, NULL },
 	{ "sends_a_gso_packet", "With its extra info", sends_a_gso_packet, NULL },
+	{ "receives_a_gso_frame", "With its extra info", receives_a_gso_frame, NULL },
 	{ "counters_are_sysctls", "Of each pair", counters_are_sysctls, NULL },
 	{ "reports_the_link", "Of the back end", reports_the_link, NULL },
 	{ "follows_the_mtu", "Of the toolstack", follows_the_mtu, NULL },

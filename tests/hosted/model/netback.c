@@ -212,27 +212,45 @@ back_answers(u_int queue, int status)
 		channels_event(back.queues[queue].tx_channel);
 }
 
-void
-back_gives(u_int queue, u_int offset, int status, u_char fill)
+/* The next buffer that was posted is used for this response. */
+static void
+back_responds(u_int queue, const void *rsp, size_t len)
 {
 	netif_rx_back_ring_t *r = &back.queues[queue].rx;
+	bool notify;
+
+	memcpy(RING_GET_RESPONSE(r, r->rsp_prod_pvt), rsp, len);
+	r->rsp_prod_pvt++;
+	r->req_cons++;
+	RING_PUSH_RESPONSES_AND_CHECK_NOTIFY(r, notify);
+	if (notify)
+		channels_event(back.queues[queue].rx_channel);
+}
+
+void
+back_gives(u_int queue, u_int flags, u_int offset, int status, u_char fill)
+{
+	netif_rx_back_ring_t *r = &back.queues[queue].rx;
+	struct netif_rx_response rsp = { .flags = flags, .offset = offset, .status = status };
 	struct netif_rx_request req;
-	bool more, notify;
+	bool more;
 
 	RING_FINAL_CHECK_FOR_REQUESTS(r, more);
 	CHECK(more, "no buffer");
 	RING_COPY_REQUEST(r, r->req_cons, &req);
-	r->req_cons++;
 	if (status > 0)
 		memset((u_char *)back_maps(req.gref) + offset, fill, status);
 	if (status > 0)
 		gnt_unmap(req.gref);
-	*RING_GET_RESPONSE(r, r->rsp_prod_pvt) = (struct netif_rx_response){ .id = req.id,
-	    .offset = offset, .status = status };
-	r->rsp_prod_pvt++;
-	RING_PUSH_RESPONSES_AND_CHECK_NOTIFY(r, notify);
-	if (notify)
-		channels_event(back.queues[queue].rx_channel);
+	rsp.id = req.id;
+	back_responds(queue, &rsp, sizeof(rsp));
+}
+
+void
+back_gives_extra(u_int queue, const struct netif_extra_info *extra)
+{
+
+	back_responds(queue, extra, sizeof(*extra));
 }
 
 void

@@ -79,8 +79,10 @@ void	back_disconnect(void);
 bool	back_takes(u_int queue);
 /* Answer what was taken last. */
 void	back_answers(u_int queue, int status);
-/* So many bytes of `fill', or an error, into the next buffer that was posted. */
-void	back_gives(u_int queue, u_int offset, int status, u_char fill);
+/* So many bytes of `fill', or an error, into the next buffer that was posted; flags are NETRXF_*. */
+void	back_gives(u_int queue, u_int flags, u_int offset, int status, u_char fill);
+/* Extra info in its place. */
+void	back_gives_extra(u_int queue, const struct netif_extra_info *extra);
 /* Serve the commands that wait in the first queue. */
 void	back_serves(void);
 
