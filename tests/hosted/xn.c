@@ -1360,7 +1360,7 @@ commands_wait_for_room(const void *arg __unused)
 {
 
 	begin_filter();
-	hz = 1000;
+	hz = 10000;
 	back.silent = true;
 	kpi_pause = pauses;
 	/* Two slots each: 64 and 64 are all that there is. */
@@ -1374,7 +1374,7 @@ commands_wait_for_room(const void *arg __unused)
 	CHECK(filter(1, 64, false, false) == 0 && dv.pauses == 10, "%u pauses", dv.pauses);
 	CHECK(filter(101, 64, false, false) == ENOSPC && dv.pauses == 10 + 19 && !filters(),
 	    "%u pauses", dv.pauses);
-	CHECK(kpi_paused == 19 * 10 * tick_sbt, "not for a 100th of a second each");
+	CHECK(kpi_paused == 19 * 100 * tick_sbt, "not for a 100th of a second each");
 	hz = 100;
 	back.silent = false;
 	back_serves();
