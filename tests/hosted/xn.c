@@ -1152,6 +1152,14 @@ errors_leave_nothing(const void *arg __unused)
 		attempt();
 		end();
 	}
+	/* Either channel of a pair. */
+	for (i = 1; i <= 2; i++) {
+		begin();
+		offer("feature-split-event-channels", "1");
+		channels_fail_after = i;
+		CHECK(setup() == ENOSPC && channels_open() == 0 && gnt_in_use() == 0, "channel %u", i);
+		end();
+	}
 	/* What can't be written is not published without it. */
 	for (i = 1, done = false; !done; i++) {
 		begin();
@@ -1424,7 +1432,6 @@ static void
 hostile_back_end(const void *arg __unused)
 {
 	static const struct pv_net_offload none;
-	netif_tx_back_ring_t *r;
 	u_int i;
 
 	for (i = 0; i < 3; i++) {
@@ -1432,21 +1439,13 @@ hostile_back_end(const void *arg __unused)
 		connect();
 		sends(0, &none, 1, 100);
 		CHECK(back_takes(0), "nothing");
-		r = &back.queues[0].tx;
-		if (i == 0) {
-			/* An id of nothing. */
-			taken.reqs[0].id ^= 0x40;
+		/* An id of nothing, more than was asked for, and the same twice. */
+		taken.reqs[0].id ^= i == 0 ? 0x40 : 0;
+		back.queues[0].tx.rsp_prod_pvt += i == 1 ? 5 : 0;
+		back_answers(0, NETIF_RSP_OKAY);
+		card_sent(&card, 0);
+		if (i == 2)
 			back_answers(0, NETIF_RSP_OKAY);
-		} else if (i == 1) {
-			/* More than was asked for. */
-			r->rsp_prod_pvt += 5;
-			back_answers(0, NETIF_RSP_OKAY);
-		} else {
-			/* The same twice. */
-			back_answers(0, NETIF_RSP_OKAY);
-			card_sent(&card, 0);
-			back_answers(0, NETIF_RSP_OKAY);
-		}
 		card_sent(&card, 0);
 		CHECK(pvq_broken(card.pn_pvqs[1]), "%u: not noticed", i);
 		(void)kpi_run_tasks();

@@ -19,7 +19,7 @@ static struct xen_evtchn *channels[CHANNELS];
 /* Ports are used in turn, so that a stale one is nobody's. */
 static evtchn_port_t channels_next = 1;
 
-u_int channels_most, channels_asked;
+u_int channels_most, channels_fail_after, channels_asked;
 int channels_error;
 bool channels_eager;
 
@@ -30,7 +30,7 @@ channels_begin(void)
 	CHECK(channels_open() == 0, "%u channels are left", channels_open());
 	channels_most = CHANNELS;
 	channels_error = ENOSPC;
-	channels_asked = 0;
+	channels_asked = channels_fail_after = 0;
 	channels_eager = false;
 }
 
@@ -42,7 +42,7 @@ xen_evtchn_alloc(domid_t remote, const struct xen_evtchn_params *params, struct 
 
 	CHECK(params->xep_name[0] != '\0' && params->xep_handler != NULL, "no name, or no handler");
 	channels_asked++;
-	if (channels_open() >= channels_most)
+	if (channels_open() >= channels_most || (channels_fail_after > 0 && --channels_fail_after == 0))
 		return (channels_error);
 	do
 		port = channels_next++;

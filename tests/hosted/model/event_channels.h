@@ -30,6 +30,9 @@ struct xen_evtchn {
 extern u_int channels_most;
 extern int channels_error;
 
+/* The nth from now has that error, if it is not 0. */
+extern u_int channels_fail_after;
+
 /* Calls of xen_evtchn_alloc(). */
 extern u_int channels_asked;
 
