@@ -25,11 +25,10 @@
 #include "kpi/disk.h"
 #include "kpi/kpi.h"
 #include "kpi/sched.h"
+#include "model/disk_user.h"
 #include "model/peer.h"
 #include "model/transport.h"
 
-#define	SECTOR		512
-#define	SECTORS		1024
 #define	KB		1024
 #define	MODERN_RING	(VIRTIO_F_INDIRECT_DESC | VIRTIO_F_EVENT_IDX)
 #define	DELETES		(VIRTIO_BLK_F_DISCARD | VIRTIO_BLK_F_WRITE_ZEROES | VIRTIO_BLK_F_SECURE_ERASE)
@@ -47,7 +46,6 @@ static struct device {
 	struct transport tr;
 	struct vtblk_softc sc;
 	struct virtio_blk_config *config;
-	u_char		 bytes[SECTORS * SECTOR];
 	/* How it answers: a status, none, or a used length that is so many bytes short. */
 	uint8_t		 status;
 	bool		 answers, writes_no_status;
@@ -58,7 +56,6 @@ static struct device {
 	struct wire	 last;
 	struct virtio_blk_discard_write_zeroes ranges[VTBLK_RANGES_MAX];
 	u_int		 nranges, nserved;
-	u_int		 nended;
 } dv;
 
 static struct thread thread;
@@ -117,7 +114,7 @@ dv_do(struct wire *w)
 	switch (w->type) {
 	case VIRTIO_BLK_T_IN:
 	case VIRTIO_BLK_T_OUT:
-		dv_move(w, dv.bytes + w->sector * SECTOR, w->type == VIRTIO_BLK_T_IN);
+		dv_move(w, disk_bytes + w->sector * SECTOR, w->type == VIRTIO_BLK_T_IN);
 		break;
 	case VIRTIO_BLK_T_GET_ID:
 		dv_move(w, ident, true);
@@ -134,7 +131,7 @@ dv_do(struct wire *w)
 		dv.nranges = w->len / sizeof(dv.ranges[0]);
 		CHECK(dv.nranges > 0 && w->len % sizeof(dv.ranges[0]) == 0, "%zu bytes", w->len);
 		for (i = 0; i < dv.nranges; i++)
-			memset(dv.bytes + dv.ranges[i].sector * SECTOR, 0,
+			memset(disk_bytes + dv.ranges[i].sector * SECTOR, 0,
 			    dv.ranges[i].num_sectors * SECTOR);
 		break;
 	default:
@@ -224,16 +221,6 @@ settle(void)
 	} while (more);
 }
 
-static void
-seconds(u_int n)
-{
-
-	while (n-- > 0) {
-		kpi_pass(SBT_1S);
-		settle();
-	}
-}
-
 /* A device that has not been attached, of these features besides the ring's. */
 static void
 device_new(bool modern, uint64_t features)
@@ -255,6 +242,7 @@ device_new(bool modern, uint64_t features)
 	u_int i;
 
 	memset(&dv, 0, sizeof(dv));
+	disk_new(settle);
 	PCPU_SET(curthread, &thread);
 	PCPU_SET(cpuid, 0);
 	mp_ncpus = 3;
@@ -307,60 +295,6 @@ device_end(void)
 
 	CHECK(vtblk_detach(dv.tr.tr_child) == 0, "it does not detach");
 	device_close();
-}
-
-static void
-bio_ended(struct bio *bp)
-{
-
-	CHECK(bp->bio_caller2 == NULL, "it ended twice");
-	bp->bio_caller2 = bp;
-	dv.nended++;
-}
-
-static struct bio *
-submit(int cmd, u_int sector, size_t len)
-{
-	struct bio *bp = host_alloc(sizeof(*bp), sizeof(void *));
-	size_t i;
-
-	memset(bp, 0, sizeof(*bp));
-	bp->bio_cmd = cmd;
-	bp->bio_offset = (off_t)sector * SECTOR;
-	bp->bio_length = bp->bio_bcount = len;
-	bp->bio_done = bio_ended;
-	bp->bio_disk = kpi_disk;
-	if (cmd == BIO_READ || cmd == BIO_WRITE)
-		bp->bio_data = host_alloc(len, 1);
-	for (i = 0; i < len && bp->bio_data != NULL; i++)
-		bp->bio_data[i] = cmd == BIO_READ ? 0x5a : sector * 3 + i * 7 + i / SECTOR;
-	kpi_disk->d_strategy(bp);
-	return (bp);
-}
-
-/* It has ended, with this error, and its data is the disk's. */
-static void
-ended(struct bio *bp, int error)
-{
-
-	CHECK(bp->bio_caller2 != NULL, "it has not ended");
-	CHECK(bp->bio_error == error && ((bp->bio_flags & BIO_ERROR) != 0) == (error != 0), "error %d",
-	    bp->bio_error);
-	CHECK(bp->bio_resid == (error != 0 ? bp->bio_bcount : 0), "%ld are left", bp->bio_resid);
-	if (error == 0 && bp->bio_data != NULL)
-		CHECK(memcmp(dv.bytes + bp->bio_offset, bp->bio_data, bp->bio_bcount) == 0,
-		    "other data");
-	host_free(bp->bio_data);
-	host_free(bp);
-}
-
-static void
-io(int cmd, u_int sector, size_t len, int error)
-{
-	struct bio *bp = submit(cmd, sector, len);
-
-	settle();
-	ended(bp, error);
 }
 
 /* What is read of a device without features, and with all. */
@@ -652,7 +586,7 @@ deletes(const void *arg __unused)
 			device_end();
 			continue;
 		}
-		memset(dv.bytes, 0xff, sizeof(dv.bytes));
+		memset(disk_bytes, 0xff, sizeof(disk_bytes));
 		io(BIO_DELETE, 40, 8 * SECTOR, 0);
 		CHECK(dv.last.type == table[i].type && dv.nranges == 1 && dv.ranges[0].sector == 40 &&
 		    dv.ranges[0].num_sectors == 8 && dv.ranges[0].flags == table[i].flags,
@@ -669,7 +603,7 @@ deletes(const void *arg __unused)
 		CHECK(dv.ranges[dv.nranges - 1].sector == 130 &&
 		    dv.ranges[dv.nranges - 1].num_sectors == 4 &&
 		    dv.ranges[dv.nranges - 1].flags == table[i].flags, "%zu: the last", i);
-		CHECK(dv.bytes[130 * SECTOR] == 0 && dv.bytes[134 * SECTOR] == 0xff, "deleted");
+		CHECK(disk_bytes[130 * SECTOR] == 0 && disk_bytes[134 * SECTOR] == 0xff, "deleted");
 		device_end();
 	}
 }
