@@ -260,6 +260,9 @@ be_connects(void)
 		nrings = number("multi-queue-num-queues");
 		CHECK(nrings >= 2 && nrings <= strtoul(xsn_node(BACK, "multi-queue-max-queues",
 		    false), NULL, 10), "%u queues", nrings);
+		/* Those of several are below "queue-N". */
+		CHECK(published("ring-ref") == NULL && published("event-channel") == NULL,
+		    "keys of one queue");
 	}
 	for (i = 0; i < nrings; i++) {
 		if (nrings > 1)

@@ -204,9 +204,15 @@ xbd_publish_rings(struct xbd_softc *sc, struct xenstore_tx *tx)
 
 	if (sc->xbd_nqueues == 1)
 		error = xenbus_remove(dev, tx, "multi-queue-num-queues");
-	else
+	else {
 		error = xenbus_write_number(dev, tx, "multi-queue-num-queues",
 		    sc->xbd_nqueues);
+		/* blkif.h: the keys of a single queue must not be there. */
+		if (error == 0)
+			error = xenbus_remove(dev, tx, "ring-ref");
+		if (error == 0)
+			error = xenbus_remove(dev, tx, "event-channel");
+	}
 	for (i = 0; error == 0 && i < sc->xbd_nqueues; i++) {
 		if (sc->xbd_nqueues > 1)
 			snprintf(where, sizeof(where), "queue-%u/", i);
