@@ -1606,8 +1606,21 @@ lost(const void *arg __unused)
 	connect_ok();
 	io(BIO_WRITE, 1, SECTOR, 0);
 	disconnect();
-	/* It goes without a back end. */
+	/* One that goes again before it was connected, and one that does not answer what its disk is. */
+	bp = submit(BIO_WRITE, 2, SECTOR);
+	CHECK(set_up() == 0, "not set up");
+	be_connects();
+	disconnect();
+	CHECK(set_up() == 0, "not set up");
+	be_connects();
+	xsn_no_answer = ETIMEDOUT;
+	CHECK(XENFRONT_LIVE(fr.dev) == ETIMEDOUT && !has_ended(bp), "live");
+	xsn_no_answer = 0;
+	disconnect();
+	CHECK(!has_ended(bp), "ended");
+	/* The disk goes without a back end. */
 	device_end();
+	ended(bp, ENXIO);
 }
 
 /* A suspension of the domain: nothing is put or collected until it goes on. */
