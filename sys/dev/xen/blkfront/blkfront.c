@@ -200,19 +200,11 @@ xbd_publish_rings(struct xbd_softc *sc, struct xenstore_tx *tx)
 	device_t dev = sc->xbd_dev;
 	char where[16] = "";
 	u_int i;
-	int error;
+	int error = 0;
 
-	if (sc->xbd_nqueues == 1)
-		error = xenbus_remove(dev, tx, "multi-queue-num-queues");
-	else {
+	if (sc->xbd_nqueues > 1)
 		error = xenbus_write_number(dev, tx, "multi-queue-num-queues",
 		    sc->xbd_nqueues);
-		/* blkif.h: the keys of a single queue must not be there. */
-		if (error == 0)
-			error = xenbus_remove(dev, tx, "ring-ref");
-		if (error == 0)
-			error = xenbus_remove(dev, tx, "event-channel");
-	}
 	for (i = 0; error == 0 && i < sc->xbd_nqueues; i++) {
 		if (sc->xbd_nqueues > 1)
 			snprintf(where, sizeof(where), "queue-%u/", i);
@@ -222,32 +214,33 @@ xbd_publish_rings(struct xbd_softc *sc, struct xenstore_tx *tx)
 }
 
 /*
- * Note 3: some back ends take the ring's size as a power of two, others in
- * pages.
+ * What an earlier connection may have published and this one may not have: of
+ * several queues, for example, "ring-ref" and "event-channel".
  */
-static int
-xbd_publish_order(struct xbd_softc *sc, struct xenstore_tx *tx)
-{
-	device_t dev = sc->xbd_dev;
-	int error;
-
-	if (sc->xbd_order == 0) {
-		error = xenbus_remove(dev, tx, "ring-page-order");
-		return (error != 0 ? error :
-		    xenbus_remove(dev, tx, "num-ring-pages"));
-	}
-	error = xenbus_write_number(dev, tx, "ring-page-order", sc->xbd_order);
-	return (error != 0 ? error :
-	    xenbus_write_number(dev, tx, "num-ring-pages", 1 << sc->xbd_order));
-}
+static const char *const xbd_optional[] = {
+	"ring-page-order", "num-ring-pages", "multi-queue-num-queues",
+	"ring-ref", "event-channel"
+};
 
 static int
 xbd_publish(device_t dev, struct xenstore_tx *tx, void *arg)
 {
 	struct xbd_softc *sc = arg;
-	int error;
+	int error = 0;
+	u_int i;
 
-	error = xbd_publish_order(sc, tx);
+	for (i = 0; error == 0 && i < nitems(xbd_optional); i++)
+		error = xenbus_remove(dev, tx, xbd_optional[i]);
+	/*
+	 * Note 3: some back ends take the ring's size as a power of two, others
+	 * in pages.
+	 */
+	if (error == 0 && sc->xbd_order > 0)
+		error = xenbus_write_number(dev, tx, "ring-page-order",
+		    sc->xbd_order);
+	if (error == 0 && sc->xbd_order > 0)
+		error = xenbus_write_number(dev, tx, "num-ring-pages",
+		    1 << sc->xbd_order);
 	if (error == 0)
 		error = xbd_publish_rings(sc, tx);
 	if (error == 0)
