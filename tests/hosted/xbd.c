@@ -21,88 +21,22 @@
 #include <sys/proc.h>
 #include <sys/smp.h>
 
-#include <geom/geom_disk.h>
-
 #include <dev/xen/blkfront/blkfront.c>
-#include <dev/xen/xenbus_var.h>
 
 #include "device_if.h"
-#include "host/host.h"
-#include "kpi/disk.h"
-#include "kpi/kpi.h"
-#include "kpi/sched.h"
-#include "model/disk_user.h"
-#include "model/grant_table.h"
-#include "model/xenstore_nodes.h"
+#include "xbd.h"
 
+/* Of io/ring.h. */
 #define	xen_mb()	atomic_thread_fence_seq_cst()
 #define	xen_wmb()	atomic_thread_fence_rel()
 
-#define	KB		1024
-#define	BACK_DOM	3
-#define	HANDLE		51712
-#define	FRONT		"device/vbd/51712"
-#define	BACK		"/local/domain/3/backend/vbd/1/51712"
-#define	CHANNELS	(PV_BLK_QUEUES_MAX + 1)
-#define	FIRST_PORT	10
-#define	MAX_SEGS	256
-/* References that a disk has at first: of 11 pages, of 4 spare ones, and of the ring. */
-#define	FIRST_REFS	(XBD_POLLED_SIZE / PAGE_SIZE + XBD_CHUNK_PAGES + 1)
-
-/* An event channel of ours. */
-struct xen_evtchn {
-	struct xen_evtchn_params params;
-	char	name[32];
-	domid_t	remote;
-	bool	open;
-	bool	event;		/* for us */
-	u_int	notified, worked;
-};
-
-/* A request as the back end sees it. */
-struct wire {
-	blkif_request_t	req;		/* its slot */
-	uint8_t		op;		/* of an indirect one, that which it names */
-	u_int		nsegs;
-	struct blkif_request_segment segs[MAX_SEGS];
-};
-
-static struct back {
-	u_int		nrings;		/* 0: it is not connected */
-	u_int		npages;		/* of each ring */
-	struct {
-		blkif_back_ring_t ring;
-		grant_ref_t	refs[1 << GRANT_RING_MAX_ORDER];
-		struct xen_evtchn *channel;
-	} rings[PV_BLK_QUEUES_MAX];
-	/* How it answers: this status, and of another operation if that is not -1. */
-	bool		answers;
-	int16_t		status;
-	int		op;
-	bool		says_indirect;	/* its answers to indirect requests say so */
-	/* It keeps pages mapped. */
-	bool		keeps;
-	void		*kept[8192];
-	u_int		nmapped;
-	struct wire	last;
-	u_int		nserved, longest;
-} be;
-
-static struct front {
-	device_t	bus, dev;
-	struct xbd_softc sc;
-	struct xenbus_child xb;
-	const char	*type, *node;
-	bool		is_set_up;
-	u_int		resets, rechecks;
-} fr;
-
-/* Another front end of the same bus. */
-static struct xenbus_child other;
+struct back be;
+struct front fr;
+struct xenbus_child other;
+u_int channels_left;
+int channel_fails;
 
 static struct xen_evtchn channels[CHANNELS];
-static u_int channels_left;	/* that can be had */
-static int channel_fails;	/* the nth from now can't be made, by an error that does not pass */
 static struct thread thread;
 
 /* Event channels. */
@@ -153,7 +87,7 @@ xen_evtchn_worked(struct xen_evtchn *ec)
 	ec->worked++;
 }
 
-static u_int
+u_int
 channels_open(void)
 {
 	u_int i, n = 0;
@@ -189,14 +123,14 @@ be_unmap(grant_ref_t ref)
 }
 
 /* What the front end has published; NULL: it has not. */
-static const char *
+const char *
 published(const char *name)
 {
 
 	return (xsn_node(FRONT, name, false));
 }
 
-static u_int
+u_int
 number(const char *name)
 {
 	const char *value = published(name);
@@ -205,7 +139,7 @@ number(const char *name)
 	return (strtoul(value, NULL, 10));
 }
 
-static void
+void
 offer(const char *name, uint64_t value)
 {
 
@@ -240,7 +174,7 @@ be_find_ring(u_int i, const char *where)
 	CHECK(be.rings[i].channel->open && be.rings[i].channel->remote == BACK_DOM, "port %u", port);
 }
 
-static void
+void
 be_connects(void)
 {
 	char where[16] = "";
@@ -321,7 +255,7 @@ be_length(const struct wire *w)
 }
 
 /* Where an indirect request has its sector is not where others have it. */
-static uint64_t
+uint64_t
 be_sector(const struct wire *w)
 {
 
@@ -384,7 +318,7 @@ be_does(const struct wire *w)
 }
 
 /* The next request of a ring; false: there is none. */
-static bool
+bool
 be_takes(u_int i, struct wire *w)
 {
 	blkif_back_ring_t *ring = &be.rings[i].ring;
@@ -410,7 +344,7 @@ be_takes(u_int i, struct wire *w)
 	return (true);
 }
 
-static void
+void
 be_responds(u_int i, uint64_t id, uint8_t op, int16_t status)
 {
 	blkif_back_ring_t *ring = &be.rings[i].ring;
@@ -423,7 +357,7 @@ be_responds(u_int i, uint64_t id, uint8_t op, int16_t status)
 	be.nserved++;
 }
 
-static void
+void
 be_answers(u_int i, const struct wire *w, int16_t status)
 {
 
@@ -456,7 +390,7 @@ xen_evtchn_notify(struct xen_evtchn *ec)
 }
 
 /* The event of a ring, if it is due. */
-static bool
+bool
 be_event(u_int i)
 {
 	struct xen_evtchn *ec = be.rings[i].channel;
@@ -468,7 +402,7 @@ be_event(u_int i)
 	return (true);
 }
 
-static void
+void
 settle(void)
 {
 	u_int i, n = 0, tasks;
@@ -553,7 +487,7 @@ xenbus_recheck(device_t dev)
 	fr.rechecks++;
 }
 
-static int
+int
 set_up(void)
 {
 	enum xenbus_state next = XenbusStateInitialised;
@@ -570,7 +504,7 @@ set_up(void)
 	return (error);
 }
 
-static void
+void
 released(void)
 {
 
@@ -583,7 +517,7 @@ released(void)
 }
 
 /* The back end is gone. */
-static void
+void
 disconnect(void)
 {
 
@@ -592,8 +526,8 @@ disconnect(void)
 }
 
 /* There is another one. */
-static int
-connect(void)
+int
+fr_connect(void)
 {
 	int error = set_up();
 
@@ -607,16 +541,16 @@ connect(void)
 	return (error);
 }
 
-static void
+void
 connect_ok(void)
 {
-	int error = connect();
+	int error = fr_connect();
 
 	CHECK(error == 0, "not connected: error %d", error);
 }
 
 /* What xenbus does when the front end asked for it. */
-static void
+void
 reconnect(void)
 {
 
@@ -635,7 +569,7 @@ xenbus_leave(device_t dev)
 }
 
 /* A back end that offers a disk and nothing else, and its front end. */
-static void
+void
 device_new(void)
 {
 
@@ -669,7 +603,7 @@ device_new(void)
 	CHECK(DEVICE_ATTACH(fr.dev) == 0, "no attach");
 }
 
-static void
+void
 device_begin(void)
 {
 
@@ -677,7 +611,7 @@ device_begin(void)
 	connect_ok();
 }
 
-static void
+void
 device_end(void)
 {
 
@@ -704,7 +638,14 @@ tune(u_int which, int value)
 	xbd_tunables[which].pt_value = value;
 }
 
-static void
+void
+tune_ring_order(int order)
+{
+
+	tune(XBD_RING_ORDER, order);
+}
+
+void
 tunables_as_before(void)
 {
 
@@ -769,10 +710,10 @@ other_devices(const void *arg __unused)
 	xsn_no_answer = 0;
 	xsn_set(FRONT, "device-type", "disk");
 	offer("info", VDISK_CDROM);
-	CHECK(connect() == ENODEV && strstr(kpi_line, "CD-ROM drive") != NULL && kpi_disk == NULL,
+	CHECK(fr_connect() == ENODEV && strstr(kpi_line, "CD-ROM drive") != NULL && kpi_disk == NULL,
 	    "%s", kpi_line);
 	offer("info", VDISK_REMOVABLE);
-	CHECK(connect() == 0 && (kpi_disk->d_flags & DISKFLAG_WRITE_PROTECT) == 0, "a disk");
+	CHECK(fr_connect() == 0 && (kpi_disk->d_flags & DISKFLAG_WRITE_PROTECT) == 0, "a disk");
 	device_end();
 }
 
@@ -1361,7 +1302,7 @@ geometry(const void *arg __unused)
 			offer("feature-discard", 1);
 		}
 		kpi_line[0] = '\0';
-		error = connect();
+		error = fr_connect();
 		CHECK(error == table[i].error && (kpi_disk == NULL) == (error != 0), "%zu: error %d", i,
 		    error);
 		CHECK(error == 0 || strstr(kpi_line, table[i].says) != NULL, "%zu: %s", i, kpi_line);
@@ -1390,559 +1331,6 @@ geometry(const void *arg __unused)
 	device_end();
 }
 
-/* Another size while the disk is used. */
-static void
-changes(const void *arg __unused)
-{
-
-	kpi_quiet = true;
-	kpi_disk_resizes = true;
-	device_new();
-	/* Before there is a disk. */
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "sectors");
-	connect_ok();
-	offer("sectors", 1000);
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "sector-size");
-	CHECK(kpi_disk->d_mediasize == SECTORS * SECTOR, "by another node");
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "sectors");
-	CHECK(kpi_disk->d_mediasize == 1000 * SECTOR && kpi_sysctl_value("resizes") == 1, "no resize");
-	offer("sectors", 1001);
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "");
-	CHECK(kpi_disk->d_mediasize == 1001 * SECTOR && kpi_sysctl_value("resizes") == 2, "no resize");
-	/* No size is no size of nothing. */
-	offer("sectors", 0);
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "sectors");
-	xsn_clear(BACK, "sectors");
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "sectors");
-	offer("sectors", 5);
-	xsn_no_answer = ETIMEDOUT;
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "sectors");
-	xsn_no_answer = 0;
-	CHECK(kpi_disk->d_mediasize == 1001 * SECTOR && kpi_sysctl_value("resizes") == 2, "resized");
-	/* With larger sectors a size is in whole ones. */
-	device_end();
-	device_new();
-	offer("sector-size", 2048);
-	connect_ok();
-	offer("sectors", 1003);
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "sectors");
-	CHECK(kpi_disk->d_mediasize == 1000 * SECTOR, "%jd", (intmax_t)kpi_disk->d_mediasize);
-	/* The next back end has another size. */
-	offer("sectors", 2000);
-	reconnect();
-	CHECK(kpi_disk->d_mediasize == 2000 * SECTOR, "%jd", (intmax_t)kpi_disk->d_mediasize);
-	device_end();
-	kpi_disk_resizes = false;
-}
-
-/* The next back end has less of everything, and the one after it more than the first one had. */
-static void
-another_back_end(const void *arg __unused)
-{
-	static const u_int sectors[] = { 900, 20, 500, 3 };
-	struct bio *bios[nitems(sectors) + 1], *longer;
-	u_int i;
-
-	kpi_quiet = true;
-	device_new();
-	offer("max-ring-page-order", 1);
-	offer("multi-queue-max-queues", 2);
-	offer("feature-max-indirect-segments", 20);
-	tune(XBD_RING_ORDER, 4);
-	connect_ok();
-	CHECK(be.nrings == 2 && be.npages == 2, "%u rings", be.nrings);
-	io(BIO_WRITE, 0, 20 * PAGE_SIZE, 0);
-	be.answers = false;
-	for (i = 0; i < nitems(sectors); i++)
-		bios[i] = submit(BIO_WRITE, sectors[i], SECTOR);
-	longer = submit(BIO_WRITE, 1000, 20 * PAGE_SIZE);
-	for (i = 0; i < nitems(sectors); i++)
-		CHECK(be_takes(0, &be.last) && be_sector(&be.last) == sectors[i], "request %u", i);
-	CHECK(be_takes(0, &be.last) && be.last.nsegs == 20, "%u segments", be.last.nsegs);
-	disconnect();
-	bios[i] = submit(BIO_WRITE, 700, SECTOR);
-	xsn_clear(BACK, "max-ring-page-order");
-	xsn_clear(BACK, "multi-queue-max-queues");
-	xsn_clear(BACK, "feature-max-indirect-segments");
-	kpi_line[0] = '\0';
-	connect_ok();
-	CHECK(strcmp(kpi_line, "the back end is back\n") == 0, "%s", kpi_line);
-	CHECK(be.nrings == 1 && be.npages == 1 && kpi_sysctl_value("queues") == 1 &&
-	    kpi_sysctl_value("ring_order") == 0 && kpi_sysctl_value("max_segs") == 11, "%u rings",
-	    be.nrings);
-	/* What was in flight goes first, in its order; what is too long now, in pieces. */
-	for (i = 0; i < nitems(sectors); i++)
-		CHECK(be_takes(0, &be.last) && be_sector(&be.last) == sectors[i], "again %u", i);
-	CHECK(be_takes(0, &be.last) && be_sector(&be.last) == 1000 && be.last.nsegs == 11 &&
-	    be.last.op == BLKIF_OP_WRITE, "%u segments", be.last.nsegs);
-	be_responds(0, be.last.req.id, BLKIF_OP_WRITE, BLKIF_RSP_ERROR);
-	settle();
-	disconnect();
-	be.answers = true;
-	offer("max-ring-page-order", 3);
-	offer("multi-queue-max-queues", 3);
-	offer("feature-max-indirect-segments", 32);
-	connect_ok();
-	seconds(1);
-	CHECK(be.nrings == 2 && be.npages == 8 && kpi_sysctl_value("max_segs") == 20, "%u rings",
-	    be.nrings);
-	for (i = 0; i <= nitems(sectors); i++)
-		ended(bios[i], 0);
-	CHECK(has_ended(longer) && longer->bio_error == EIO, "error %d", longer->bio_error);
-	host_free(longer->bio_data);
-	host_free(longer);
-	be.longest = 0;
-	io(BIO_READ, 0, 40 * PAGE_SIZE, 0);
-	CHECK(be.longest == 20, "%u segments", be.longest);
-	tunables_as_before();
-	device_end();
-}
-
-/* A back end that returns with a disk that users can't take for the same one is refused. */
-static void
-another_disk(const void *arg __unused)
-{
-	static const struct {
-		u_int	info, size, next_info, next_size;
-		const char *says;
-	} table[] = {
-		{ 0, 512, VDISK_READONLY, 512, "sectors of 512 bytes, read-only)" },
-		{ VDISK_READONLY, 512, 0, 512, "sectors of 512 bytes)" },
-		{ 0, 512, 0, 4096, "sectors of 4096 bytes)" },
-		{ VDISK_READONLY, 4096, VDISK_READONLY, 512, "sectors of 512 bytes, read-only)" },
-	};
-	struct bio *bp;
-	size_t i;
-
-	kpi_quiet = true;
-	for (i = 0; i < nitems(table); i++) {
-		device_new();
-		offer("info", table[i].info);
-		offer("sector-size", table[i].size);
-		connect_ok();
-		disconnect();
-		bp = submit(BIO_READ, 8, 4096);
-		offer("info", table[i].next_info);
-		offer("sector-size", table[i].next_size);
-		CHECK(connect() == ENODEV && strstr(kpi_line, table[i].says) != NULL, "%zu: %s", i,
-		    kpi_line);
-		CHECK(!has_ended(bp) && kpi_disk != NULL, "%zu: ended", i);
-		offer("info", table[i].info);
-		offer("sector-size", table[i].size);
-		connect_ok();
-		settle();
-		ended(bp, 0);
-		/* Whether it is a removable one does not matter. */
-		offer("info", table[i].info | VDISK_REMOVABLE);
-		reconnect();
-		io(BIO_READ, 8, 4096, 0);
-		device_end();
-	}
-}
-
-/* A back end that asks to close: not while the disk is used, unless it does not answer any more. */
-static void
-closing(const void *arg __unused)
-{
-	struct bio *bp, *late;
-
-	kpi_quiet = true;
-	device_new();
-	CHECK(XENFRONT_STOP(fr.dev, false) == 0 && DEVICE_QUIESCE(fr.dev) == 0, "without a disk");
-	connect_ok();
-	CHECK(kpi_disk->d_open(kpi_disk) == 0 && XENFRONT_STOP(fr.dev, false) == EBUSY &&
-	    DEVICE_QUIESCE(fr.dev) == EBUSY, "in use");
-	io(BIO_READ, 1, SECTOR, 0);
-	CHECK(fr.rechecks == 0 && kpi_disk->d_close(kpi_disk) == 0 && fr.rechecks == 1, "%u rechecks",
-	    fr.rechecks);
-	CHECK(DEVICE_QUIESCE(fr.dev) == 0 && XENFRONT_STOP(fr.dev, false) == 0, "not in use");
-	/* Nothing is put from now on. */
-	bp = submit(BIO_READ, 1, SECTOR);
-	CHECK(!be_takes(0, &be.last), "put");
-	released();
-	connect_ok();
-	settle();
-	ended(bp, 0);
-	CHECK(kpi_disk->d_open(kpi_disk) == 0, "not open");
-	be.answers = false;
-	late = submit(BIO_READ, 2, SECTOR);
-	seconds(29);
-	CHECK(XENFRONT_STOP(fr.dev, false) == EBUSY, "too early");
-	seconds(2);
-	kpi_line[0] = '\0';
-	CHECK(XENFRONT_STOP(fr.dev, false) == 0 && strstr(kpi_line, "does not answer any more") != NULL,
-	    "%s", kpi_line);
-	released();
-	be.answers = true;
-	connect_ok();
-	settle();
-	ended(late, 0);
-	/* Gone, it is not asked. */
-	kpi_line[0] = '\0';
-	disconnect();
-	CHECK(kpi_line[0] == '\0', "%s", kpi_line);
-	connect_ok();
-	CHECK(kpi_disk->d_close(kpi_disk) == 0, "close");
-	device_end();
-}
-
-/* No back end is expected: users get errors, until there is one. */
-static void
-lost(const void *arg __unused)
-{
-	struct bio *bp;
-
-	kpi_quiet = true;
-	device_new();
-	XENFRONT_LOST(fr.dev);
-	connect_ok();
-	disconnect();
-	bp = submit(BIO_WRITE, 1, SECTOR);
-	settle();
-	CHECK(!has_ended(bp), "ended");
-	XENFRONT_LOST(fr.dev);
-	ended(bp, ENXIO);
-	io(BIO_WRITE, 1, SECTOR, ENXIO);
-	connect_ok();
-	io(BIO_WRITE, 1, SECTOR, 0);
-	disconnect();
-	/* One that goes again before it was connected, and one that does not answer what its disk is. */
-	bp = submit(BIO_WRITE, 2, SECTOR);
-	CHECK(set_up() == 0, "not set up");
-	be_connects();
-	disconnect();
-	CHECK(set_up() == 0, "not set up");
-	be_connects();
-	xsn_no_answer = ETIMEDOUT;
-	CHECK(XENFRONT_LIVE(fr.dev) == ETIMEDOUT && !has_ended(bp), "live");
-	xsn_no_answer = 0;
-	disconnect();
-	CHECK(!has_ended(bp), "ended");
-	/* The disk goes without a back end. */
-	device_end();
-	ended(bp, ENXIO);
-}
-
-/* A suspension of the domain: nothing is put or collected until it goes on. */
-static void
-suspended(const void *arg __unused)
-{
-	struct bio *flying, *bp;
-
-	kpi_quiet = true;
-	device_new();
-	CHECK(DEVICE_SUSPEND(fr.dev) == 0 && DEVICE_RESUME(fr.dev) == 0, "without a disk");
-	connect_ok();
-	be.answers = false;
-	flying = submit(BIO_WRITE, 1, SECTOR);
-	CHECK(DEVICE_SUSPEND(fr.dev) == 0, "not suspended");
-	be.answers = true;
-	settle();
-	CHECK(be.nserved == 1 && !has_ended(flying), "%u served", be.nserved);
-	bp = submit(BIO_READ, 1, SECTOR);
-	settle();
-	CHECK(be.nserved == 1, "put");
-	/* It failed: the back end is the same. */
-	CHECK(DEVICE_RESUME(fr.dev) == 0, "not resumed");
-	settle();
-	ended(flying, 0);
-	ended(bp, 0);
-	/* It has another one. */
-	be.answers = false;
-	flying = submit(BIO_WRITE, 1, SECTOR);
-	CHECK(DEVICE_SUSPEND(fr.dev) == 0, "not suspended");
-	disconnect();
-	CHECK(DEVICE_RESUME(fr.dev) == 0, "not resumed");
-	bp = submit(BIO_READ, 1, SECTOR);
-	settle();
-	CHECK(!has_ended(flying) && !has_ended(bp), "ended without a back end");
-	be.answers = true;
-	connect_ok();
-	settle();
-	ended(flying, 0);
-	ended(bp, 0);
-	/* It has none when it is suspended, and it is resumed with one. */
-	disconnect();
-	CHECK(DEVICE_SUSPEND(fr.dev) == 0, "not suspended");
-	bp = submit(BIO_READ, 1, SECTOR);
-	CHECK(DEVICE_RESUME(fr.dev) == 0 && !has_ended(bp), "ended");
-	connect_ok();
-	settle();
-	ended(bp, 0);
-	/* A resume that nothing was suspended for. */
-	XENFRONT_STOP(fr.dev, true);
-	CHECK(DEVICE_RESUME(fr.dev) == 0, "not resumed");
-	bp = submit(BIO_READ, 1, SECTOR);
-	settle();
-	CHECK(!has_ended(bp), "put");
-	released();
-	connect_ok();
-	settle();
-	ended(bp, 0);
-	device_end();
-}
-
-/* Events that come before there is a disk, and when it is gone. */
-static void
-early_events(const void *arg __unused)
-{
-
-	device_new();
-	CHECK(set_up() == 0, "not set up");
-	be_connects();
-	be.rings[0].channel->event = true;
-	CHECK(be_event(0) && fr.sc.xbd_queues[0]->q_stats.qs_intrs == 0, "counted");
-	CHECK(XENFRONT_LIVE(fr.dev) == 0, "not live");
-	be.rings[0].channel->event = true;
-	CHECK(be_event(0) && fr.sc.xbd_queues[0]->q_stats.qs_intrs == 1, "not counted");
-	device_end();
-}
-
-static void
-answer_meanwhile(void)
-{
-
-	be.answers = true;
-	settle();
-}
-
-/* A detachment gives what is in flight ten seconds, and no longer. */
-static void
-detach_waits(const void *arg __unused)
-{
-	sbintime_t began;
-	struct bio *bp;
-
-	kpi_quiet = true;
-	device_begin();
-	be.answers = false;
-	bp = submit(BIO_WRITE, 1, SECTOR);
-	kpi_pause = answer_meanwhile;
-	device_end();
-	kpi_pause = NULL;
-	ended(bp, 0);
-	device_begin();
-	be.answers = false;
-	bp = submit(BIO_WRITE, 1, SECTOR);
-	began = kpi_uptime;
-	device_end();
-	CHECK(kpi_uptime - began > 9 * SBT_1S && kpi_uptime - began < 12 * SBT_1S, "%jd ms",
-	    (intmax_t)((kpi_uptime - began) / SBT_1MS));
-	ended(bp, ENXIO);
-	/* Before it was ever live. */
-	device_new();
-	CHECK(set_up() == 0, "not set up");
-	device_end();
-}
-
-/* What may fail while it is set up, for the nth time. */
-static const struct {
-	int	*nth, error;
-	const char *says[2];	/* for one of these reasons; NULL: it is not the driver's to say */
-} failures[] = {
-	{ &kpi_fail_after, ENOMEM, { "error 12", "error 12" } },
-	{ &gnt_fail_after, ENOSPC, { "no grant references for a request, error 28", "no ring of " } },
-	{ &xsn_fail_after, ENOSPC, { NULL, NULL } },
-	{ &channel_fails, EINVAL, { "no event channel, error 22", "no event channel" } },
-};
-
-/* One attempt in which this fails for the nth time.  False: there are not so many. */
-static bool
-fails(u_int what, int n, bool big)
-{
-	const char *const *says = failures[what].says;
-	int error, left;
-
-	device_new();
-	if (big) {
-		offer("max-ring-page-order", 1);
-		offer("multi-queue-max-queues", 3);
-		tune(XBD_RING_ORDER, 1);
-	}
-	kpi_line[0] = '\0';
-	*failures[what].nth = n;
-	error = connect();
-	left = *failures[what].nth;
-	*failures[what].nth = 0;
-	CHECK(error == 0 || error == failures[what].error, "%u, %u: error %d", what, n, error);
-	CHECK(error == 0 || says[0] == NULL || strstr(kpi_line, says[0]) != NULL || strstr(kpi_line,
-	    says[1]) != NULL, "%u, %u: %s", what, n, kpi_line);
-	/* The next attempt does not fail, and queues that are missing come. */
-	if (error != 0)
-		connect_ok();
-	seconds(1);
-	if (fr.resets > 0)
-		reconnect();
-	CHECK(be.nrings == (big ? 3 : 1), "%u, %u: %u rings", what, n, be.nrings);
-	io(BIO_WRITE, 1, 4 * KB, 0);
-	io(BIO_READ, 1, 4 * KB, 0);
-	tunables_as_before();
-	device_end();
-	return (error != 0 || left == 0);
-}
-
-/* A set-up that fails, wherever it does, leaves nothing, and the next one does not. */
-static void
-set_up_fails(const void *arg __unused)
-{
-	u_int n, what;
-
-	kpi_quiet = true;
-	for (what = 0; what < 2 * nitems(failures); what++) {
-		for (n = 1; fails(what / 2, n, what % 2); n++)
-			continue;
-		CHECK(n > 1, "%u: never failed", what);
-	}
-}
-
-/* What is published once more, as another domain came between, is the same. */
-static void
-published_twice(const void *arg __unused)
-{
-
-	device_new();
-	offer("multi-queue-max-queues", 3);
-	xsn_conflicts = true;
-	connect_ok();
-	io(BIO_WRITE, 1, 4 * KB, 0);
-	device_end();
-}
-
-/* With fewer channels, grants or nodes there are fewer queues, and more as soon as there can be. */
-static void
-fewer_queues(const void *arg __unused)
-{
-	u_int resets;
-
-	kpi_quiet = true;
-	device_new();
-	offer("multi-queue-max-queues", 3);
-	channels_left = 2;
-	connect_ok();
-	CHECK(be.nrings == 2 && kpi_sysctl_value("queues") == 2 && channels_open() == 2, "%u rings",
-	    be.nrings);
-	io(BIO_WRITE, 1, 4 * KB, 0);
-	seconds(3);
-	CHECK(fr.resets == 0 && channels_open() == 2, "%u resets", fr.resets);
-	channels_left = 1;
-	/* Nodes are another front end's. */
-	CHECK(xenbus_queues(kpi_device(), 59) == 59, "nodes");
-	seconds(3);
-	CHECK(fr.resets == 0, "%u resets", fr.resets);
-	xenbus_return_queues(&other);
-	gnt_limit = gnt_in_use() + 1;
-	seconds(3);
-	CHECK(fr.resets == 0, "%u resets", fr.resets);
-	gnt_limit = 1000;
-	settle();
-	CHECK(fr.resets == 1 && channels_open() == 2 && channels_left == 1, "%u resets", fr.resets);
-	reconnect();
-	CHECK(be.nrings == 3 && kpi_sysctl_value("queues") == 3, "%u rings", be.nrings);
-	resets = fr.resets;
-	seconds(5);
-	CHECK(fr.resets == resets, "%u resets", fr.resets);
-	/* One alone has the old nodes. */
-	disconnect();
-	channels_left = 1;
-	connect_ok();
-	CHECK(be.nrings == 1 && published("multi-queue-num-queues") == NULL, "%u rings", be.nrings);
-	disconnect();
-	channels_left = 0;
-	CHECK(set_up() == ENOSPC && strstr(kpi_line, "no event channel") != NULL, "%s", kpi_line);
-	channels_left = CHANNELS;
-	/* The last references are for what does not work without them. */
-	gnt_limit = FIRST_REFS + 2;
-	connect_ok();
-	CHECK(be.nrings == 1, "%u rings", be.nrings);
-	disconnect();
-	gnt_limit = 1000;
-	CHECK(xenbus_queues(kpi_device(), 60) == 60, "nodes");
-	connect_ok();
-	CHECK(be.nrings == 2, "%u rings", be.nrings);
-	settle();
-	device_end();
-	gnt_limit = 8000;
-}
-
-/* With fewer grants, requests are shorter, and one of four pages is always there. */
-static void
-short_of_grants(const void *arg __unused)
-{
-	struct bio *bios[3];
-	struct wire w[3];
-	u_int i;
-
-	kpi_quiet = true;
-	device_new();
-	offer("feature-max-indirect-segments", 32);
-	connect_ok();
-	CHECK(gnt_in_use() == FIRST_REFS + 1, "%u references", gnt_in_use());
-	/* For 13 times four pages, and a list. */
-	gnt_limit = 80;
-	be.answers = false;
-	for (i = 0; i < 2; i++)
-		bios[i] = submit(BIO_WRITE, 300 * i, 32 * PAGE_SIZE);
-	for (i = 0; i < 3; i++)
-		CHECK(be_takes(0, &w[i]), "request %u", i);
-	CHECK(!be_takes(0, &be.last), "a request without a page");
-	CHECK(w[0].nsegs == 32 && w[1].nsegs == 11 && w[2].nsegs == 4, "%u, %u, %u segments",
-	    w[0].nsegs, w[1].nsegs, w[2].nsegs);
-	CHECK(kpi_sysctl_value("shortened") >= 2, "%ju", (uintmax_t)kpi_sysctl_value("shortened"));
-	for (i = 0; i < 3; i++)
-		be_answers(0, &w[i], BLKIF_RSP_OKAY);
-	be.answers = true;
-	settle();
-	seconds(2);
-	ended(bios[0], 0);
-	ended(bios[1], 0);
-	gnt_limit = 1000;
-	be.longest = 0;
-	io(BIO_READ, 0, 32 * PAGE_SIZE, 0);
-	io(BIO_READ, 300, 32 * PAGE_SIZE, 0);
-	CHECK(be.longest == 32, "%u segments", be.longest);
-	device_end();
-	/* Without memory, one after the other has the spare pages. */
-	device_begin();
-	gnt_limit = gnt_in_use();
-	be.answers = false;
-	for (i = 0; i < 3; i++)
-		bios[i] = submit(BIO_WRITE, 100 * i, 6 * PAGE_SIZE);
-	CHECK(be_takes(0, &w[0]) && w[0].nsegs == 4 && !be_takes(0, &w[1]), "%u segments", w[0].nsegs);
-	be_answers(0, &w[0], BLKIF_RSP_OKAY);
-	be.answers = true;
-	settle();
-	seconds(5);
-	for (i = 0; i < 3; i++)
-		ended(bios[i], 0);
-	gnt_limit = 8000;
-	device_end();
-}
-
-/* A dump needs no memory: its pages are there, and no indirect ones are needed. */
-static void
-dump(const void *arg __unused)
-{
-	static u_char memory[64 * KB] __aligned(PAGE_SIZE);
-	u_int i;
-
-	kpi_quiet = true;
-	for (i = 0; i < sizeof(memory); i++)
-		memory[i] = i * 5 + i / 512;
-	device_new();
-	offer("feature-max-indirect-segments", 32);
-	offer("feature-flush-cache", 1);
-	connect_ok();
-	kpi_no_memory = true;
-	be.longest = 0;
-	CHECK(kpi_disk->d_dump(kpi_disk, memory, 100 * SECTOR, sizeof(memory)) == 0, "failed");
-	CHECK(memcmp(disk_bytes + 100 * SECTOR, memory, sizeof(memory)) == 0, "other data");
-	CHECK(be.longest == 11 && be.nserved == 2, "%u segments", be.longest);
-	CHECK(kpi_disk->d_dump(kpi_disk, NULL, 0, 0) == 0 && be.last.op == BLKIF_OP_FLUSH_DISKCACHE,
-	    "no flush");
-	kpi_no_memory = false;
-	device_end();
-}
-
 static const struct hosted_test tests[] = {
 	{ "plain_back_end", "without features", plain_back_end, NULL },
 	{ "other_devices", "are left to others", other_devices, NULL },
@@ -1957,19 +1345,19 @@ static const struct hosted_test tests[] = {
 	{ "flushes", "by the best way", flushes, NULL },
 	{ "deletes", "in units", deletes, NULL },
 	{ "geometry", "at its bounds", geometry, NULL },
-	{ "changes", "of the size", changes, NULL },
-	{ "another_back_end", "that offers less", another_back_end, NULL },
-	{ "another_disk", "is refused", another_disk, NULL },
-	{ "closing", "when nobody uses it", closing, NULL },
-	{ "lost", "until there is another", lost, NULL },
-	{ "suspended", "and nothing is put", suspended, NULL },
-	{ "early_events", "do nothing", early_events, NULL },
-	{ "detach_waits", "for some time", detach_waits, NULL },
-	{ "set_up_fails", "and leaves nothing", set_up_fails, NULL },
-	{ "published_twice", "is the same", published_twice, NULL },
-	{ "fewer_queues", "than wanted", fewer_queues, NULL },
-	{ "short_of_grants", "with shorter requests", short_of_grants, NULL },
-	{ "dump", "without memory", dump, NULL },
+	{ "changes", "of the size", life_changes, NULL },
+	{ "another_back_end", "that offers less", life_another_back_end, NULL },
+	{ "another_disk", "is refused", life_another_disk, NULL },
+	{ "closing", "when nobody uses it", life_closing, NULL },
+	{ "lost", "until there is another", life_lost, NULL },
+	{ "suspended", "and nothing is put", life_suspended, NULL },
+	{ "early_events", "do nothing", life_early_events, NULL },
+	{ "detach_waits", "for some time", life_detach_waits, NULL },
+	{ "set_up_fails", "and leaves nothing", life_set_up_fails, NULL },
+	{ "published_twice", "is the same", life_published_twice, NULL },
+	{ "fewer_queues", "than wanted", life_fewer_queues, NULL },
+	{ "short_of_grants", "with shorter requests", life_short_of_grants, NULL },
+	{ "dump", "without memory", life_dump, NULL },
 	{ NULL, NULL, NULL, NULL }
 };
 
