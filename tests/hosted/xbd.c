@@ -708,7 +708,7 @@ other_devices(const void *arg __unused)
 	xsn_no_answer = ETIMEDOUT;
 	CHECK(set_up() == ETIMEDOUT, "without an answer");
 	xsn_no_answer = 0;
-	xsn_set(FRONT, "device-type", "disk");
+	xsn_set(FRONT, "device-type", "no-cdrom-either");
 	offer("info", VDISK_CDROM);
 	CHECK(fr_connect() == ENODEV && strstr(kpi_line, "CD-ROM drive") != NULL && kpi_disk == NULL,
 	    "%s", kpi_line);
