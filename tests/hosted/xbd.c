@@ -662,8 +662,14 @@ static void
 plain_back_end(const void *arg __unused)
 {
 	const struct xen_evtchn *ec = &channels[0];
+	int lines;
 
-	device_begin();
+	device_new();
+	lines = kpi_lines;
+	connect_ok();
+	/* Its size is all that is said. */
+	CHECK(kpi_lines == lines + 1 && strstr(kpi_line, "1 MB (2048 sectors of 512 bytes)") != NULL,
+	    "%d lines: %s", kpi_lines - lines, kpi_line);
 	CHECK(published("multi-queue-num-queues") == NULL && published("ring-page-order") == NULL &&
 	    published("ring-ref0") == NULL && published("queue-0/ring-ref") == NULL, "more");
 	CHECK(number("feature-persistent") == 1, "%s", published("feature-persistent"));
