@@ -93,13 +93,11 @@ xbd_ring_create(struct xbd_softc *sc, u_int i)
 }
 
 static void
-xbd_ring_free(struct xbd_softc *sc, u_int i)
+xbd_channel_free(struct xbd_softc *sc, u_int i)
 {
 
 	xen_evtchn_free(sc->xbd_rings[i].xbr_channel);
 	sc->xbd_rings[i].xbr_channel = NULL;
-	pvq_free(sc->xbd_queues[i]);
-	sc->xbd_queues[i] = NULL;
 }
 
 int
@@ -119,7 +117,7 @@ xbd_rings_create(struct xbd_softc *sc)
 		return (error);
 	/* One is enough, and more are tried later. */
 	sc->xbd_nqueues = i - 1;
-	xbd_ring_free(sc, i - 1);
+	xbd_channel_free(sc, i - 1);
 	return (0);
 }
 
@@ -136,7 +134,7 @@ xbd_has_more(struct pv_blk *blk)
 	if (!xen_gnttab_is_ample(1 << sc->xbd_order) || !xenbus_has_queues())
 		return (false);
 	error = xbd_channel_alloc(sc, sc->xbd_nqueues);
-	xbd_ring_free(sc, sc->xbd_nqueues);
+	xbd_channel_free(sc, sc->xbd_nqueues);
 	return (error == 0);
 }
 
@@ -145,10 +143,8 @@ xbd_channels_free(struct xbd_softc *sc)
 {
 	u_int i;
 
-	for (i = 0; i < PV_BLK_QUEUES_MAX; i++) {
-		xen_evtchn_free(sc->xbd_rings[i].xbr_channel);
-		sc->xbd_rings[i].xbr_channel = NULL;
-	}
+	for (i = 0; i < PV_BLK_QUEUES_MAX; i++)
+		xbd_channel_free(sc, i);
 }
 
 void
