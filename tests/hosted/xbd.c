@@ -228,6 +228,7 @@ be_segments(struct wire *w)
 {
 	const blkif_request_indirect_t *ind = (const void *)&w->req;
 	const char *most = xsn_node(BACK, "feature-max-indirect-segments", false);
+	void *list;
 
 	if (w->req.operation != BLKIF_OP_INDIRECT) {
 		w->nsegs = w->req.nr_segments;
@@ -239,7 +240,10 @@ be_segments(struct wire *w)
 	w->nsegs = ind->nr_segments;
 	CHECK(most != NULL && w->nsegs <= strtoul(most, NULL, 10) && w->nsegs <= MAX_SEGS,
 	    "%u segments", w->nsegs);
-	memcpy(w->segs, be_map(ind->indirect_grefs[0]), w->nsegs * sizeof(w->segs[0]));
+	list = be_map(ind->indirect_grefs[0]);
+	memcpy(w->segs, list, w->nsegs * sizeof(w->segs[0]));
+	/* It may write there as well. */
+	memset(list, 0xff, w->nsegs * sizeof(w->segs[0]));
 	be_unmap(ind->indirect_grefs[0]);
 }
 
@@ -863,10 +867,12 @@ segments_are(struct blkif_request_segment *segs, size_t len)
 
 	CHECK(be.last.nsegs == howmany(len, PAGE_SIZE), "%u segments", be.last.nsegs);
 	for (i = 0; i < be.last.nsegs; i++) {
-		segs[i] = (struct blkif_request_segment){ .gref = be.last.segs[i].gref,
-		    .last_sect = MIN(len - ptoa(i), PAGE_SIZE) / SECTOR - 1 };
-		CHECK(memcmp(&segs[i], &be.last.segs[i], sizeof(segs[i])) == 0, "segment %u: %u to %u",
-		    i, be.last.segs[i].first_sect, be.last.segs[i].last_sect);
+		memset(&segs[i], 0, sizeof(segs[i]));
+		segs[i].gref = be.last.segs[i].gref;
+		segs[i].last_sect = MIN(len - ptoa(i), PAGE_SIZE) / SECTOR - 1;
+		CHECK(be.last.segs[i].first_sect == 0 && be.last.segs[i].last_sect ==
+		    segs[i].last_sect, "segment %u: %u to %u", i, be.last.segs[i].first_sect,
+		    be.last.segs[i].last_sect);
 	}
 }
 
@@ -1040,6 +1046,9 @@ answers_of_another_operation(const void *arg __unused)
 		{ BIO_DELETE, SECTOR, BLKIF_OP_READ, false },
 		{ BIO_DELETE, 12 * PAGE_SIZE, BLKIF_OP_INDIRECT, false },
 	};
+	blkif_response_t rsp = { .status = BLKIF_RSP_OKAY };
+	struct pvq_done done = { .pd_result = (uintptr_t)&rsp };
+	uintmax_t seen = UINTMAX_MAX;
 	size_t i;
 
 	kpi_quiet = true;
@@ -1054,6 +1063,10 @@ answers_of_another_operation(const void *arg __unused)
 		io(table[i].cmd, 3, table[i].len, table[i].right ? 0 : EIO);
 		CHECK((fr.resets == 0) == table[i].right, "%zu: %u resets", i, fr.resets);
 		be.op = -1;
+		/* What is wrong is shown. */
+		rsp.operation = table[i].op;
+		CHECK(table[i].right || (xbd_status(&fr.sc.xbd_blk, &fr.sc.xbd_blk.blk_reqs[0], &done,
+		    &seen) == -1 && seen == rsp.operation), "%zu: seen 0x%jx", i, seen);
 		if (!table[i].right)
 			reconnect();
 		io(BIO_READ, 3, SECTOR, 0);

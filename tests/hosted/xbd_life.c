@@ -360,12 +360,14 @@ life_detach_waits(const void *arg __unused)
 /* What may fail while it is set up, for the nth time. */
 static const struct {
 	int	*nth, error;
-	const char *says[2];	/* for one of these reasons; NULL: it is not the driver's to say */
+	const char *says[3];	/* the first, or that of as many pages; NULL: others say it */
 } failures[] = {
-	{ &kpi_fail_after, ENOMEM, { "error 12", "error 12" } },
-	{ &gnt_fail_after, ENOSPC, { "no grant references for a request, error 28", "no ring of " } },
-	{ &xsn_fail_after, ENOSPC, { NULL, NULL } },
-	{ &channel_fails, EINVAL, { "no event channel, error 22", "no event channel" } },
+	{ &kpi_fail_after, ENOMEM, { "error 12", "error 12", "error 12" } },
+	{ &gnt_fail_after, ENOSPC, { "no grant references for a request, error 28",
+	    "no ring of 1 pages, error 28", "no ring of 2 pages, error 28" } },
+	{ &xsn_fail_after, ENOSPC, { NULL, NULL, NULL } },
+	{ &channel_fails, EINVAL, { "no event channel, error 22", "no event channel, error 22",
+	    "no event channel, error 22" } },
 };
 
 /* One attempt in which this fails for the nth time.  False: there are not so many. */
@@ -388,7 +390,7 @@ fails(u_int what, int n, bool big)
 	*failures[what].nth = 0;
 	CHECK(error == 0 || error == failures[what].error, "%u, %u: error %d", what, n, error);
 	CHECK(error == 0 || says[0] == NULL || strstr(kpi_line, says[0]) != NULL || strstr(kpi_line,
-	    says[1]) != NULL, "%u, %u: %s", what, n, kpi_line);
+	    says[1 + big]) != NULL, "%u, %u: %s", what, n, kpi_line);
 	/* The next attempt does not fail, and queues that are missing come. */
 	if (error != 0)
 		connect_ok();
@@ -473,9 +475,19 @@ life_fewer_queues(const void *arg __unused)
 	CHECK(set_up() == ENOSPC && strstr(kpi_line, "no event channel") != NULL, "%s", kpi_line);
 	channels_left = CHANNELS;
 	/* The last references are for what does not work without them. */
-	gnt_limit = FIRST_REFS + 2;
+	gnt_limit = FIRST_REFS + 1;
 	connect_ok();
 	CHECK(be.nrings == 1, "%u rings", be.nrings);
+	disconnect();
+	/* One more leaves an eighth of them, and the third would not. */
+	gnt_limit = FIRST_REFS + 3;
+	resets = fr.resets;
+	connect_ok();
+	seconds(3);
+	CHECK(be.nrings == 2 && fr.resets == resets, "%u rings", be.nrings);
+	gnt_limit = FIRST_REFS + 4;
+	settle();
+	CHECK(fr.resets == resets + 1, "%u resets", fr.resets);
 	disconnect();
 	gnt_limit = 1000;
 	CHECK(xenbus_queues(kpi_device(), 60) == 60, "nodes");
