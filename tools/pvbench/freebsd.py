@@ -15,10 +15,15 @@ notification, the answer finds the thread that notified with its locks held.
 
 The ratio is that of the medians.  Beside it are QEMU's CPU time, which other work on this machine
 hardly changes, and the time by the clock, which it does; both are differences of the same runs.
+Another table has what takes the guest to its host: notifications, interrupts, and those of the
+local APIC's timer, which is set by a write; each as QEMU saw it.
 
 With --profile further tables have the instructions of the drivers' own functions (with sglist(9),
 which FreeBSD's have for themselves), and what the ratio of all instructions would be without any of
 ours; and the functions with the largest differences are printed, of the last round.
+
+A table is of what loading the drivers takes, in a guest with so many devices, until these are
+attached and disks have been tasted: instructions, and memory that is wired.
 
 The last table is of requests a second by the clock, of disks whose device takes a time of its own
 for each (blkspeed.py), without counting: a guest with our modules and one with FreeBSD's, in turn.
@@ -46,19 +51,23 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import pathlib
+import re
 import statistics
+from collections.abc import Callable
 
 from fbsd.modules import built_for
 from fbsd.sets import FreebsdError, need
-from pvbench import blkspeed, build, freebsdem, freebsdxen, labs, xenguests
+from pvbench import blkspeed, build, counting, freebsdem, freebsdxen, labs, xenguests
 from pvbench.errors import BenchError
 from pvbench.figures import Figures, of_medians
-from pvbench.freebsdrows import CALM, ROWS, Row, Side, Spent, measure, show_functions
-from pvbench.labs import netlab
+from pvbench.freebsdrows import CALM, EXITS, MODERN, ROWS, Row, Side, Spent, measure, show_functions
+from pvbench.labs import QuietLab, netlab
 from pvbench.report import Command, Report
 from pvbench.table import Goal, Line
 
 GOAL = Goal(0.95, aim=0.83)
+EXITS_GOAL = ATTACHED_GOAL = Goal(1)
 
 KINDS = {"ours": ["kldload virtio_blk", "kldload if_vtnet"],
          "FreeBSD's": ["sysctl kern.module_path=/boot/kernel",
@@ -74,10 +83,9 @@ class Measured:
     own: dict[str, list[float]] = dataclasses.field(  # instructions of the drivers' functions
         default_factory=lambda: {kind: [] for kind in KINDS})
 
-    def besides(self, what: str) -> tuple[float, float | None]:
-        """Medians of something else than instructions, of ours and of FreeBSD's."""
-        ours, stock = (statistics.median(getattr(one, what) for one in self.spent[kind])
-                       for kind in KINDS)
+    def besides(self, figure: Callable[[Spent], float]) -> tuple[float, float | None]:
+        """Medians of one of the figures, of ours and of FreeBSD's."""
+        ours, stock = (statistics.median(map(figure, self.spent[kind])) for kind in KINDS)
         return ours, stock
 
     def without(self) -> float:
@@ -107,14 +115,88 @@ def one_round(rows: list[Row], results: dict[str, Measured], report: Report,
             side.lab.end()
 
 
+# Devices that are there when the drivers are loaded: an option for each, and how many.
+DEVICES = {"load, and attach 1 disk": ("--disk", 1), "load, and attach 24 disks": ("--disk", 24),
+           "load, and attach 8 cards": ("--net", 8)}
+
+
+@dataclasses.dataclass
+class Held:
+    """What a guest's devices have taken."""
+
+    instructions: float
+    memory: float  # KB that are wired
+
+    @classmethod
+    def by(cls, lab: netlab.Lab, live: pathlib.Path) -> Held:
+        """Up to now."""
+        pages = int(lab.guest("sysctl -n vm.stats.vm.v_wire_count").split()[-1])
+        return cls(counting.executed(live), pages * 4)
+
+
+def attached(name: str, lines: list[str]) -> Held:
+    """What modules and devices take until the devices are attached, and disks are tasted."""
+    option, count = DEVICES[name]
+    live, words = pathlib.Path("live").absolute(), []
+    for number in range(count):
+        disk = pathlib.Path(f"disk{number}").absolute()
+        with disk.open("wb") as file:
+            file.truncate(16 << 20)
+        words += [option, f"{disk if option == '--disk' else 'user,restrict=on'}{MODERN}"]
+    with QuietLab([], ["--os", "freebsd", "--fresh", "--mem", "768", *words,
+                       *counting.counting(live)]) as lab:
+        for line in CALM:
+            lab.guest(line)
+        before = Held.by(lab, live)
+        for line in lines:
+            lab.guest(line)
+        lab.guest("sleep 2")
+        after = Held.by(lab, live)
+        found = re.findall(r"\bvtbd\d+\b|\bvtnet\d+\b", lab.guest("ls /dev; ifconfig -l"))
+        if len(found) != count:
+            raise BenchError(f"{name}: there are {found}")
+        lab.end()
+    return Held(after.instructions - before.instructions, after.memory - before.memory)
+
+
+def measure_attached(names: list[str], rounds: int, report: Report) -> None:
+    """Of both kinds of drivers, each time in a fresh guest."""
+    for name in names:
+        held: dict[str, list[Held]] = {kind: [] for kind in KINDS}
+        for _ in range(rounds):
+            for kind, lines in KINDS.items():
+                report.progress.step(f"{kind}: {name}")
+                with labs.scratch():
+                    held[kind].append(attached(name, lines))
+        ours, stock = (Figures.of([one.instructions for one in held[kind]]) for kind in KINDS)
+        memory, other = (statistics.median(one.memory for one in held[kind]) for kind in KINDS)
+        report.add(report.table("In FreeBSD: until devices are attached", "FreeBSD's"), Line(
+            name, "instructions", ours, stock, of_medians(ours, stock), ATTACHED_GOAL,
+            {"KB of memory": (memory, other)}))
+
+
 def report_row(row: Row, measured: Measured, report: Report) -> None:
     """What all of it took."""
     ours, stock = (Figures.of([one.instructions for one in measured.spent[kind]])
                    for kind in KINDS)
     report.add(report.table(f"In FreeBSD, beside its own drivers: {row.table}", "FreeBSD's"), Line(
         row.name, "instructions", ours, stock, of_medians(ours, stock), GOAL,
-        {"µs of QEMU's CPU time": measured.besides("cpu"),
-         "µs by the clock": measured.besides("clock")}))
+        {"µs of QEMU's CPU time": measured.besides(lambda one: one.cpu),
+         "µs by the clock": measured.besides(lambda one: one.clock)}))
+
+
+def number_of(what: str) -> Callable[[Spent], float]:
+    """How many exits of a kind there were."""
+    return lambda spent: spent.exits[what]
+
+
+def report_exits(row: Row, measured: Measured, report: Report) -> None:
+    """How often it went to the host."""
+    ours, stock = (Figures.of([sum(one.exits.values()) for one in measured.spent[kind]])
+                   for kind in KINDS)
+    report.add(report.table(f"Exits to the host: {row.table}", "FreeBSD's"), Line(
+        row.name, "exits", ours, stock, of_medians(ours, stock), EXITS_GOAL,
+        {what: measured.besides(number_of(what)) for what in EXITS}))
 
 
 def report_own(row: Row, measured: Measured, report: Report) -> None:
@@ -153,8 +235,9 @@ def run(args: argparse.Namespace, report: Report) -> None:
         return
     rows = [row for row in ROWS if report.chosen(row.name)]
     loads = [load for load in blkspeed.LOADS if report.chosen(load.name)]
-    report.progress.total = (len(KINDS) * args.rounds * (len(rows) + bool(rows)) +
-                             args.rounds * len(loads))
+    devices = [name for name in DEVICES if report.chosen(name)]
+    report.progress.total = args.rounds * (
+        len(KINDS) * (len(rows) + bool(rows) + len(devices)) + len(loads))
     results = {row.name: Measured() for row in rows}
     for _ in range(args.rounds if rows else 0):
         with labs.scratch():
@@ -165,10 +248,13 @@ def run(args: argparse.Namespace, report: Report) -> None:
     rows.sort(key=lambda row: order.index(row.table))
     for row in rows:
         report_row(row, results[row.name], report)
+    for row in rows:
+        report_exits(row, results[row.name], report)
     for row in rows if args.profile else ():
         report_own(row, results[row.name], report)
     for row in rows if args.profile else ():
         show_functions(row.name, *(results[row.name].spent[kind][-1].functions for kind in KINDS))
+    measure_attached(devices, args.rounds, report)
     if loads:
         measure_speed(args, report)
 
@@ -206,7 +292,7 @@ def operations(args: argparse.Namespace) -> list[str]:
     """What --only chooses from."""
     if args.em or args.xen:
         return [row.name for row in (freebsdem if args.em else freebsdxen).ROWS]
-    return [*(row.name for row in ROWS), *(load.name for load in blkspeed.LOADS)]
+    return [*(row.name for row in ROWS), *DEVICES, *(load.name for load in blkspeed.LOADS)]
 
 
 COMMAND = Command("freebsd", __doc__, 5, operations, run, options, check, unusable, profile=True)

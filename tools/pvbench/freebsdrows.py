@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import itertools
 import pathlib
 import time
 from collections.abc import Callable
@@ -30,6 +31,12 @@ GUEST, HOST, OTHER_GUEST, OTHER, NOBODY = (
 SMALL = ("net.pf.states_hashsize", "net.pf.source_nodes_hashsize")
 CALM = ("sysctl kern.sched.idlespins=0", "sysctl kern.random.harvest.mask=0")
 
+MODERN = ",disable-legacy=on,disable-modern=off"
+
+# What takes a guest to its host and back.
+EXITS = {"kicks": counting.KICKS, "interrupts": counting.INTERRUPTS,
+         "timer interrupts": counting.TIMER_INTERRUPTS, "timer writes": counting.TIMER_WRITES}
+
 Functions = collections.Counter[str]
 SHOWN = 5  # instructions more or less
 
@@ -50,6 +57,7 @@ class Spent:
     instructions: float
     cpu: float  # microseconds of QEMU's, the plugin's counting included
     clock: float  # microseconds
+    exits: dict[str, float]  # as in EXITS
     functions: Functions  # instructions by function, with --profile
 
     def minus(self, other: Spent) -> Spent:
@@ -57,11 +65,14 @@ class Spent:
         functions = self.functions.copy()
         functions.subtract(other.functions)
         return Spent(self.instructions - other.instructions, self.cpu - other.cpu,
-                     self.clock - other.clock, functions)
+                     self.clock - other.clock,
+                     {what: number - other.exits[what] for what, number in self.exits.items()},
+                     functions)
 
     def each(self, count: int) -> Spent:
         """Of one operation."""
         return Spent(self.instructions / count, self.cpu / count, self.clock / count,
+                     {what: number / count for what, number in self.exits.items()},
                      collections.Counter({name: total // count
                                           for name, total in self.functions.items()}))
 
@@ -78,13 +89,14 @@ class Side:
         image = pathlib.Path(f"disk-{name}").absolute()
         with image.open("wb") as file:
             file.truncate(256 << 20)
-        modern = ",disable-legacy=on,disable-modern=off"
+        self.events = counting.Events(pathlib.Path(f"trace-{name}").absolute(),
+                                      tuple(itertools.chain(*EXITS.values())))
         self.lab = stack.enter_context(QuietLab(
-            [(peer, modern) for peer in self.peers],
+            [(peer, MODERN) for peer in self.peers],
             ["--os", "freebsd", "--fresh", "--mem", "768",
-             "--disk", f"{image},cache=unsafe{modern}",
+             "--disk", f"{image},cache=unsafe{MODERN}",
              *(word for name in SMALL for word in ("--env", f"{name}=64")),
-             *counting.counting(self.live, self.profile)]))
+             *counting.counting(self.live, self.profile), *self.events.options()]))
         for line in [*lines, *CALM, "sysctl vfs.aio.max_buf_aio=64",
                      "sysctl net.inet.icmp.icmplim=0",
                      f"ifconfig vtnet0 inet {GUEST}/24 up",
@@ -110,7 +122,8 @@ class Side:
                 if address not in self.names:
                     self.names[address] = self.symbols.name(address)
                 functions[self.names[address]] += count
-        return Spent(instructions, 1e6 * cpu, 1e6 * clock, functions)
+        exits: dict[str, float] = {what: self.events.total(*names) for what, names in EXITS.items()}
+        return Spent(instructions, 1e6 * cpu, 1e6 * clock, exits, functions)
 
 
 Work = Callable[[Side, int], int | None]
