@@ -24,7 +24,6 @@
 #include "bell.h"
 #include "host.h"
 
-#define	BELL_THREADS	8
 /* A wake-up by the system takes longer than this. */
 #define	BELL_SPINS	20000
 

@@ -11,6 +11,8 @@
 #ifndef _BELL_H_
 #define	_BELL_H_
 
+#define	BELL_THREADS	12
+
 void	bell_begin(int threads);
 void	bell_thread(int self);
 void	bell_end(void);

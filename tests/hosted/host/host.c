@@ -124,11 +124,11 @@ host_start(void *arg)
 static void
 host_run_threads(void (*const *bodies)(void *), int n, void *arg, _Bool apart)
 {
-	struct host_thread threads[8];
-	pthread_t ids[8];
+	struct host_thread threads[BELL_THREADS];
+	pthread_t ids[BELL_THREADS];
 	int i;
 
-	if (n > 8)
+	if (n > BELL_THREADS)
 		abort();
 	bell_begin(n);
 	for (i = 0; i < n; i++) {

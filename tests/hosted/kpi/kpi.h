@@ -151,4 +151,11 @@ extern int kpi_mutexes;
 extern int kpi_locks;
 extern sbintime_t kpi_uptime;
 
+/* Called where a thread would wait for a lock, if it is not NULL. */
+extern void (*kpi_contended)(void);
+
+/* Does this thread have a mutex? */
+struct mtx;
+bool	kpi_mutex_is_mine(const struct mtx *m);
+
 #endif /* !_KPI_H_ */

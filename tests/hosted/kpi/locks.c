@@ -5,9 +5,9 @@
  */
 
 /*
- * mutex(9), sx(9), and a clock that a test sets, for drivers whose callers are threads.  No lock is
- * recursive, each is initialised before it is used and once, unlocked by whoever locked it, and
- * destroyed while it is not locked.
+ * mutex(9), sx(9), and a clock that a test sets, for drivers whose callers are threads.  No lock but
+ * Giant is recursive, each is initialised before it is used and once, unlocked by whoever locked it,
+ * and destroyed while it is not locked.
  */
 
 #include <sys/param.h>
@@ -28,6 +28,7 @@
 int kpi_mutexes;
 int kpi_locks;
 sbintime_t kpi_uptime;
+void (*kpi_contended)(void);
 
 SET_DECLARE(sysinit_set, struct sysinit);
 
@@ -67,7 +68,7 @@ kpi_lock(volatile uintptr_t *lock)
 	CHECK(*lock != self, "locked twice");
 	CHECK(*lock != 0, "not initialised");
 	while (atomic_cmpset_acq_long((volatile u_long *)lock, KPI_UNLOCKED, self) == 0)
-		host_yield();
+		(kpi_contended != NULL ? kpi_contended : host_yield)();
 }
 
 static void
@@ -96,13 +97,23 @@ kpi_lock_destroy(volatile uintptr_t *lock)
 	atomic_subtract_int(&kpi_locks, 1);
 }
 
+static struct mtx *
+kpi_mutex(volatile uintptr_t *c)
+{
+
+	return (__containerof(c, struct mtx, mtx_lock));
+}
+
 void
 _mtx_init(volatile uintptr_t *c, const char *name, const char *type __unused, int opts)
 {
 
 	CHECK(name[0] != '\0', "no name");
-	CHECK((opts & ~MTX_DUPOK) == MTX_DEF, "options 0x%x", opts);
+	CHECK((opts & ~(MTX_DUPOK | MTX_RECURSE | MTX_NEW | MTX_SPIN)) == MTX_DEF, "options 0x%x",
+	    opts);
 	kpi_lock_init(c);
+	kpi_mutex(c)->lock_object.lo_flags = (opts & MTX_RECURSE) != 0 ? LO_RECURSABLE : 0;
+	kpi_mutex(c)->mtx_recurse = 0;
 }
 
 void
@@ -120,13 +131,33 @@ _mtx_destroy(volatile uintptr_t *c)
 	kpi_lock_destroy(c);
 }
 
+bool
+kpi_mutex_is_mine(const struct mtx *m)
+{
+
+	return (m->mtx_lock == (uintptr_t)host_self());
+}
+
+/* The only mutex that is recursive, and that a thread may sleep with. */
+static bool
+kpi_is_giant(const struct mtx *m)
+{
+
+	return ((m->lock_object.lo_flags & LO_RECURSABLE) != 0);
+}
+
 void
 __mtx_lock_flags(volatile uintptr_t *c, int opts __unused, const char *file __unused,
     int line __unused)
 {
+	struct mtx *m = kpi_mutex(c);
 
-	kpi_lock(c);
-	atomic_add_int(&kpi_mutexes, 1);
+	if (kpi_is_giant(m) && kpi_mutex_is_mine(m))
+		m->mtx_recurse++;
+	else
+		kpi_lock(c);
+	if (!kpi_is_giant(m))
+		atomic_add_int(&kpi_mutexes, 1);
 }
 
 int
@@ -145,9 +176,14 @@ void
 __mtx_unlock_flags(volatile uintptr_t *c, int opts __unused, const char *file __unused,
     int line __unused)
 {
+	struct mtx *m = kpi_mutex(c);
 
-	atomic_subtract_int(&kpi_mutexes, 1);
-	kpi_unlock(c);
+	if (!kpi_is_giant(m))
+		atomic_subtract_int(&kpi_mutexes, 1);
+	if (kpi_is_giant(m) && m->mtx_recurse > 0)
+		m->mtx_recurse--;
+	else
+		kpi_unlock(c);
 }
 
 void

@@ -41,6 +41,9 @@ const char *kpi_tunable_value;
 uint64_t kpi_delayed;
 sbintime_t kpi_paused;
 
+/* Programs with newbus or threads have their own. */
+#define	KPI_OTHERWISE	__attribute__((__weak__))
+
 #define	KPI_MAX_OIDS	1024
 
 /* Those that exist: in the order they were added, which a name's parent is before. */
@@ -165,7 +168,7 @@ printf(const char *fmt, ...)
 	return (0);
 }
 
-int
+KPI_OTHERWISE int
 device_printf(device_t dev, const char *fmt, ...)
 {
 	va_list ap;
@@ -196,14 +199,14 @@ module_register_init(const void *arg __unused)
 /* Each device is foo3, unless a test has another number. */
 int kpi_unit = 3;
 
-const char *
+KPI_OTHERWISE const char *
 device_get_name(device_t dev __unused)
 {
 
 	return ("foo");
 }
 
-int
+KPI_OTHERWISE int
 device_get_unit(device_t dev __unused)
 {
 
@@ -252,6 +255,25 @@ strlcat(char *dst, const char *src, size_t size)
 
 	CHECK(n < size, "no string");
 	return (n + strlcpy(dst + n, src, size - n));
+}
+
+char *
+strdup(const char *s, struct malloc_type *type)
+{
+	char *copy = malloc(strlen(s) + 1, type, M_WAITOK);
+
+	memcpy(copy, s, strlen(s) + 1);
+	return (copy);
+}
+
+int
+vasprintf(char **textp, struct malloc_type *type, const char *fmt, va_list ap)
+{
+	char line[256];
+	int n = vsnprintf(line, sizeof(line), fmt, ap);
+
+	*textp = strdup(line, type);
+	return (n);
 }
 
 /* All are counted; those for which there is room can be read, by kpi_sysctl(). */
@@ -444,7 +466,7 @@ DELAY(int us)
 	kpi_delayed += us;
 }
 
-int
+KPI_OTHERWISE int
 pause_sbt(const char *wmesg __unused, sbintime_t sbt, sbintime_t pr __unused, int flags __unused)
 {
 

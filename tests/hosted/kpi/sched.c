@@ -49,9 +49,10 @@ void
 _callout_init_lock(struct callout *c, struct lock_object *lock, int flags)
 {
 
-	CHECK(flags == 0, "flags 0x%x", flags);
+	CHECK((flags & ~CALLOUT_RETURNUNLOCKED) == 0, "flags 0x%x", flags);
 	memset(c, 0, sizeof(*c));
 	c->c_lock = lock;
+	c->c_iflags = flags;
 }
 
 /* It runs no more; true if it would have. */
@@ -101,11 +102,13 @@ kpi_callout_run(struct callout *c)
 {
 	struct mtx *mtx = c->c_lock == NULL ? NULL :
 	    __containerof(c->c_lock, struct mtx, lock_object);
+	bool unlocks;
 
 	if (mtx != NULL)
 		mtx_lock(mtx);
+	unlocks = (c->c_iflags & CALLOUT_RETURNUNLOCKED) != 0;
 	c->c_func(c->c_arg);
-	if (mtx != NULL)
+	if (mtx != NULL && !unlocks)
 		mtx_unlock(mtx);
 }
 
@@ -139,7 +142,7 @@ static const void *kpi_woken;
 u_int kpi_wakeups;
 
 /* There is one thread, the test's: while it sleeps, time passes, and kpi_pause() is what others do. */
-int
+__attribute__((__weak__)) int
 _sleep(const void *chan, struct lock_object *lock, int pri, const char *wmesg, sbintime_t sbt,
     sbintime_t pr __unused, int flags __unused)
 {
@@ -157,7 +160,7 @@ _sleep(const void *chan, struct lock_object *lock, int pri, const char *wmesg, s
 	return (kpi_woken == chan ? 0 : EWOULDBLOCK);
 }
 
-void
+__attribute__((__weak__)) void
 wakeup(const void *chan)
 {
 
