@@ -28,6 +28,7 @@ int xsn_unanswered;
 const char *xsn_unread;
 bool xsn_conflicts;
 char xsn_wrote[64];
+void (*xsn_changed)(const char *path);
 int xsn_out;
 
 static struct xsn_node {
@@ -41,6 +42,7 @@ xsn_begin(void)
 	memset(xsn_nodes, 0, sizeof(xsn_nodes));
 	xsn_no_answer = xsn_no_writing = xsn_fail_after = xsn_unanswered = xsn_out = 0;
 	xsn_unread = NULL;
+	xsn_changed = NULL;
 	xsn_conflicts = false;
 	xsn_wrote[0] = '\0';
 }
@@ -94,6 +96,23 @@ xsn_exists(const char *dir, const char *name)
 	return (xsn_below(0, dir, name) < XSN_NODES);
 }
 
+const char *
+xsn_nth(u_int i)
+{
+
+	return (i < XSN_NODES ? xsn_nodes[i].path : NULL);
+}
+
+static void
+xsn_say(const char *dir, const char *name)
+{
+	char path[sizeof(xsn_nodes[0].path)];
+
+	xsn_path(path, dir, name);
+	if (xsn_changed != NULL)
+		xsn_changed(path);
+}
+
 void
 xsn_set(const char *dir, const char *name, const char *fmt, ...)
 {
@@ -102,6 +121,7 @@ xsn_set(const char *dir, const char *name, const char *fmt, ...)
 	va_start(ap, fmt);
 	(void)vsnprintf(xsn_node(dir, name, true), XSN_VALUE, fmt, ap);
 	va_end(ap);
+	xsn_say(dir, name);
 }
 
 void
@@ -111,6 +131,7 @@ xsn_clear(const char *dir, const char *name)
 
 	for (i = xsn_below(0, dir, name); i < XSN_NODES; i = xsn_below(i, dir, name))
 		memset(&xsn_nodes[i], 0, sizeof(xsn_nodes[i]));
+	xsn_say(dir, name);
 }
 
 /* The error of any request. */
@@ -184,6 +205,7 @@ xenstore_printf(struct xenstore_tx *tx, const char *dir, const char *name, const
 	va_end(ap);
 	if (tx != NULL)
 		snprintf(xsn_wrote + at, sizeof(xsn_wrote) - at, "%s", value);
+	xsn_say(dir, name);
 	return (0);
 }
 

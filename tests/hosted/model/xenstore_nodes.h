@@ -41,6 +41,9 @@ extern char xsn_wrote[64];
 /* Values that were read, and not freed. */
 extern int xsn_out;
 
+/* Called for each node that is set or written, and for what is removed, if it is not NULL. */
+extern void (*xsn_changed)(const char *path);
+
 /* Begin without a node. */
 void	xsn_begin(void);
 
@@ -49,6 +52,9 @@ char	*xsn_node(const char *dir, const char *name, bool make);
 
 /* Is there a node, or one below it? */
 bool	xsn_exists(const char *dir, const char *name);
+
+/* The path of the ith node of all that there can be; NULL: there are no more, "": this is none. */
+const char *xsn_nth(u_int i);
 
 /* Set and remove one, with all below it, as another domain does. */
 void	xsn_set(const char *dir, const char *name, const char *fmt, ...) __printflike(3, 4);
