@@ -83,6 +83,8 @@ static device_t bus;
 /* What devctl(8) said in another thread; -1: nothing yet. */
 static volatile int moved;
 
+static volatile bool suspended;
+
 /* What no test here calls, as xenstore is nodes: the core's messages. */
 int
 xs_dev_request_and_reply(struct xsd_sockmsg *msg, void **result __unused)
@@ -861,6 +863,97 @@ device_is_removed_while_it_is_moved(void)
 	LOG("c");
 }
 
+/* A state of the disk, which the thread that talks to xenstore writes. */
+static void
+tell_disk(void *arg __unused)
+{
+
+	xen_front_told(DISK, XenbusStateConnected);
+}
+
+static void
+tell_card(void *arg __unused)
+{
+
+	xen_front_told(CARD, XenbusStateConnected);
+}
+
+static void
+suspend(void *arg __unused)
+{
+
+	xen_core_front_suspend();
+	suspended = true;
+}
+
+/* While one state is being written and another one waits for that, the domain is suspended. */
+static void
+begin_suspended(void)
+{
+
+	begin_ours();
+	xhs_hold = true;
+	kpi_thread_start(tell_card, NULL);
+	kpi_thread_start(tell_disk, NULL);
+	kpi_settle();
+	CHECK(xhs_is_held() && kpi_threads_left() == 1 + 2, "%d threads", kpi_threads_left());
+	xen_core_store_hurry(true);
+	kpi_thread_start(suspend, NULL);
+	kpi_sleep(2 * hz);
+	CHECK(!suspended && kpi_threads_left() == 1 + 1, "%d threads", kpi_threads_left());
+	xhs_hold = false;
+	kpi_sleep(hz);
+	CHECK(suspended, "it waits for more");
+	CORE_WROTE(CARD "=4 ");
+}
+
+/* The core sets each to Initialising, which what is from before does not follow. */
+static void
+state_of_before_a_suspension_is_not_written(void)
+{
+
+	begin_suspended();
+	CHECK(DEVICE_RESUME(bus) == 0, "not resumed");
+	CORE_WROTE(CARD "=1 ");
+	kpi_sleep(hz);
+	atomic_add_int(&xen_life, 1);
+	xen_core_store_hurry(false);
+	xen_core_front_resume();
+	kpi_settle();
+	CORE_WROTE("");
+	CHECK(kpi_threads_left() == 1, "%d threads", kpi_threads_left());
+	tell_disk(NULL);
+	tell_card(NULL);
+	CORE_WROTE(DISK "=4 " CARD "=4 ");
+}
+
+static void
+cancelled_suspension_loses_no_state(void)
+{
+
+	begin_suspended();
+	xen_core_store_hurry(false);
+	xen_core_front_resume();
+	kpi_settle();
+	CORE_WROTE(DISK "=4 ");
+}
+
+/* A device that is detached meanwhile has nothing written. */
+static void
+held_state_is_not_written_for_another(void)
+{
+
+	begin_suspended();
+	xsn_clear("device/vbd", "51712");
+	kpi_sleep(hz);
+	HAS(DISK, "no device");
+	add(DISK);
+	xen_core_store_hurry(false);
+	xen_core_front_resume();
+	kpi_settle();
+	CORE_WROTE("");
+}
+
 #define	TEST(name, descr)	{ #name, descr, run, (const void *)name }
 
 static const struct hosted_test tests[] = {
@@ -882,6 +975,9 @@ static const struct hosted_test tests[] = {
 	TEST(kernel_driver_closes_first, "Before it is detached"),
 	TEST(toolstack_removes_a_device, "And adds another"),
 	TEST(device_is_removed_while_it_is_moved, "By two threads"),
+	TEST(state_of_before_a_suspension_is_not_written, "In the new domain"),
+	TEST(cancelled_suspension_loses_no_state, "That was not written yet"),
+	TEST(held_state_is_not_written_for_another, "Of the same number"),
 	{ NULL, NULL, NULL, NULL }
 };
 

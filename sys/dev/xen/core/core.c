@@ -258,6 +258,7 @@ xen_suspend_device(device_t dev __unused)
 	if (xen_bus != NULL)
 		xenbus_suspend(xen_bus);
 	xenstore_suspend();
+	xen_core_front_suspend();
 	return (0);
 }
 
@@ -273,6 +274,7 @@ xen_resume_device(device_t dev)
 		xen_cancelled++;
 	else
 		atomic_add_int(&xen_life, 1);
+	xen_core_front_resume();
 	error = xenstore_resume(cancelled);
 	if (error != 0)
 		device_printf(dev,

@@ -109,6 +109,14 @@ void	xen_core_front_go_on(void);
 void	xen_core_front_release(void);
 
 /*
+ * The core writes no state for us from the one to the other, and after it none
+ * of the domain before.  The former waits for the one that is being written, as
+ * the core does; both may sleep.  xen_life is counted before the latter.
+ */
+void	xen_core_front_suspend(void);
+void	xen_core_front_resume(void);
+
+/*
  * A line for each front end of the kernel's bus, below the root device's
  * numbers.
  */

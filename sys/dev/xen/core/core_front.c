@@ -72,6 +72,7 @@
 
 #include <dev/pv/pv_tunable.h>
 #include <dev/xen/xen_front.h>
+#include <dev/xen/xen_var.h>
 #include <dev/xen/xenstore.h>
 #include <dev/xen/core/core.h>
 
@@ -280,10 +281,15 @@ xen_front_is_ours(const char *type __unused, const char *node)
  * which nobody waits longer than hw.xen.xenstore_timeout.  It frees a device
  * when its driver is detached: what has not been begun by then is not written,
  * and what has is waited for.
+ *
+ * So it is when the domain is suspended.  What has not been begun by then waits
+ * until it goes on, and is not written in a new domain, where each front end
+ * begins anew.
  */
 struct front_write {
 	LIST_ENTRY(front_write) fw_link;
 	device_t	fw_dev;		/* NULL: its driver is being detached */
+	u_int		fw_life;	/* xen_life */
 	enum xenbus_state fw_states[2];	/* one after the other; the core writes
 					 * no state twice */
 };
@@ -291,6 +297,7 @@ struct front_write {
 static LIST_HEAD(,
     front_write) front_writes = LIST_HEAD_INITIALIZER(front_writes);
 static device_t front_writing;	/* the device of the one that is being made */
+static bool front_held;		/* the domain is being suspended */
 
 static struct front_write *
 front_write_new(void)
@@ -306,6 +313,7 @@ front_write_add(struct front_write *fw, device_t dev, enum xenbus_state first,
 
 	mtx_assert(&front_mtx, MA_OWNED);
 	fw->fw_dev = dev;
+	fw->fw_life = atomic_load_int(&xen_life);
 	fw->fw_states[0] = first;
 	fw->fw_states[1] = second;
 	LIST_INSERT_HEAD(&front_writes, fw, fw_link);
@@ -320,8 +328,11 @@ front_write(void *arg)
 	u_int i;
 
 	mtx_lock(&front_mtx);
+	while (front_held)
+		msleep(&front_held, &front_mtx, 0, "xfheld", 0);
 	LIST_REMOVE(fw, fw_link);
-	dev = front_writing = fw->fw_dev;
+	dev = front_writing = fw->fw_life == atomic_load_int(&xen_life) ?
+	    fw->fw_dev : NULL;
 	mtx_unlock(&front_mtx);
 	for (i = 0; dev != NULL && i < nitems(fw->fw_states); i++)
 		(void)BUS_WRITE_IVAR(device_get_parent(dev), dev,
@@ -346,6 +357,27 @@ front_write_none(device_t dev)
 	}
 	while (front_writing == dev)
 		msleep(&front_writing, &front_mtx, 0, "xftold", 0);
+	mtx_unlock(&front_mtx);
+}
+
+void
+xen_core_front_suspend(void)
+{
+
+	mtx_lock(&front_mtx);
+	front_held = true;
+	while (front_writing != NULL)
+		msleep(&front_writing, &front_mtx, 0, "xfsusp", 0);
+	mtx_unlock(&front_mtx);
+}
+
+void
+xen_core_front_resume(void)
+{
+
+	mtx_lock(&front_mtx);
+	front_held = false;
+	wakeup(&front_held);
 	mtx_unlock(&front_mtx);
 }
 
