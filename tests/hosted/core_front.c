@@ -72,7 +72,8 @@ volatile u_int xen_life;
 static struct {
 	char	log[256];	/* c: changed, d: drop */
 	enum xen_core_child state;
-	bool	drop_waits;
+	const char *drop_waits;	/* that of this node */
+	bool	changed_waits;
 } users;
 
 /* Modules of the suite. */
@@ -111,16 +112,18 @@ users_changed(void)
 
 	CHECK(kpi_mutex_is_mine(&Giant), "without the topology lock");
 	strlcat(users.log, "c", sizeof(users.log));
+	while (users.changed_waits)
+		(void)pause("changed", 1);
 }
 
 static void
 users_drop(const char *node)
 {
 
-	CHECK(kpi_mutex_is_mine(&Giant), "without the topology lock");
+	CHECK(kpi_mutex_is_mine(&Giant) && Giant.mtx_recurse == 0, "the topology lock");
 	strlcat(users.log, "d", sizeof(users.log));
 	strlcat(users.log, node, sizeof(users.log));
-	while (users.drop_waits)
+	while (users.drop_waits != NULL && strcmp(node, users.drop_waits) == 0)
 		(void)pause("drop", 1);
 	users.state = XEN_CORE_NONE;
 }
@@ -129,7 +132,7 @@ static enum xen_core_child
 users_state(const char *node __unused)
 {
 
-	CHECK(kpi_mutex_is_mine(&Giant), "without the topology lock");
+	CHECK(kpi_mutex_is_mine(&Giant) && Giant.mtx_recurse == 0, "the topology lock");
 	return (users.state);
 }
 
@@ -435,7 +438,8 @@ numbers_of_disks(void)
 		{ DISK, 0 }, { DISK_B, 1 }, { "device/vbd/51952", 15 }, { "device/vbd/51713", 0 },
 		{ "device/vbd/268439552", 16 }, { "device/vbd/268435456", 0 },
 		{ "device/vbd/268435711", 0 }, { "device/vbd/51967", 15 },
-		{ "device/vbd/268435712", 1 }, { "device/vbd/768", -1 }, { "device/vbd/2048", -1 },
+		{ "device/vbd/268435712", 1 }, { "device/vbd/402653184", 524288 },
+		{ "device/vbd/768", -1 }, { "device/vbd/2048", -1 },
 		{ "device/vbd/51968", -1 }, { "device/vbd/51711", -1 }, { CARD, -1 },
 		{ "device/vif/51712", -1 },
 	};
@@ -536,6 +540,7 @@ device_returns_with_its_driver(void)
 	    "xfeature-sg", "state" };
 	u_int i;
 
+	xsn_set(DISK, ours[0], "1");
 	begin_ours();
 	for (i = 0; i < nitems(ours); i++)
 		xsn_set(DISK, ours[i], "1");
@@ -739,6 +744,7 @@ later_module_takes_what_arrives(void)
 	HAS(DISK_B, "xenfront");
 	HAS(DISK, "xbd");
 	LOG("c");
+	CHECK(kpi_callouts == 0, "it is looked at once more");
 	/* The kernel's driver was told, and has closed. */
 	CORE_WROTE(DISK_B "=6 ");
 	CHECK(set_driver(DISK, "xenfront") == 0, "not moved");
@@ -844,9 +850,11 @@ removes_disk(void)
 static void
 device_is_removed_while_it_is_moved(void)
 {
+	int mallocs;
 
 	begin_ours();
-	users.drop_waits = true;
+	mallocs = kpi_mallocs;
+	users.drop_waits = DISK;
 	kpi_thread_start(move_disk, __DECONST(char *, "xbd"));
 	kpi_sleep(hz);
 	CHECK(moved == -1, "%d", moved);
@@ -855,12 +863,13 @@ device_is_removed_while_it_is_moved(void)
 	removes_disk();
 	CHECK(moved == ENXIO, "%d", moved);
 	HAS(DISK, "no device");
-	users.drop_waits = false;
+	users.drop_waits = NULL;
 	kpi_sleep(1);
 	LOG("d" DISK "c");
 	add(DISK);
 	HAS(DISK, "xenfront");
 	LOG("c");
+	CHECK(kpi_mallocs == mallocs, "%d pieces of memory are left", kpi_mallocs - mallocs);
 }
 
 /* A state of the disk, which the thread that talks to xenstore writes. */
@@ -954,6 +963,448 @@ held_state_is_not_written_for_another(void)
 	CORE_WROTE("");
 }
 
+/* Nobody waits longer for the core than for xenstore. */
+static void
+core_that_waits_is_not_waited_for(void)
+{
+	int began;
+
+	begin_ours();
+	xhs_hold = true;
+	began = ticks;
+	tell_card(NULL);
+	CHECK(ticks - began >= 30 * hz && ticks - began <= 31 * hz, "%d ticks", ticks - began);
+	began = ticks;
+	tell_disk(NULL);
+	CHECK(ticks - began >= hz && ticks - began <= 2 * hz, "%d ticks", ticks - began);
+	xhs_hold = false;
+	kpi_sleep(2);
+	CORE_WROTE(CARD "=4 " DISK "=4 ");
+}
+
+/* What has begun is waited for before a device can be freed; what has not is not written. */
+static void
+state_that_is_written_is_waited_for(void)
+{
+	int i;
+
+	begin_ours();
+	add(DISK_B);
+	LOG("c");
+	xhs_hold = true;
+	kpi_thread_start(tell_disk, NULL);
+	kpi_settle();
+	kpi_thread_start(tell_card, NULL);
+	kpi_settle();
+	for (i = 0; i < 2; i++) {
+		moved = 0;
+		kpi_thread_start(move_disk, __DECONST(char *, "xbd"));
+		kpi_sleep(60 * hz);
+		CHECK(moved == -1, "%d", moved);
+		HAS(DISK, "xenfront");
+		xhs_hold = false;
+		kpi_sleep(2);
+		HAS(DISK, "xenfront");
+		CHECK(moved == ETIMEDOUT, "%d", moved);
+		LOG("d" DISK "c");
+		if (i == 0)
+			CORE_WROTE(DISK "=4 " CARD "=4 ");
+		CHECK(xen_front_is_ours("vbd", DISK), "not ours any more");
+		xhs_hold = true;
+		xen_front_told(DISK, XenbusStateInitialised);
+	}
+	/* Likewise in the core's own thread. */
+	xsn_clear("device/vbd", "51712");
+	kpi_sleep(60 * hz);
+	HAS(DISK, "xenfront");
+	CHECK(!xen_front_is_ours("vbd", DISK), "ours");
+	xhs_hold = false;
+	kpi_sleep(2);
+	HAS(DISK, "no device");
+	HAS(DISK_B, "xenfront");
+}
+
+/* devctl(8) gets the error, and the device stays. */
+static void
+devctl_has_the_error(void)
+{
+
+	begin_ours();
+	xsn_no_answer = ETIMEDOUT;
+	CHECK(set_driver(DISK, "xbd") == ETIMEDOUT, "moved");
+	HAS(DISK, "xenfront");
+	LOG("d" DISK "c");
+	CHECK(xen_front_is_ours("vbd", DISK), "not ours any more");
+	xsn_no_answer = 0;
+	CHECK(set_driver(DISK, "xbd") == 0, "not moved");
+	HAS(DISK, "xbd");
+	LOG("d" DISK);
+	CHECK(!xen_front_is_ours("vbd", DISK), "ours");
+}
+
+/* What the toolstack did before is seen before a device loses its driver, or two seconds are over. */
+static void
+core_looks_first(void)
+{
+	int began;
+
+	begin_ours();
+	xhs_silent = true;
+	began = ticks;
+	CHECK(set_driver(DISK, "xbd") == 0, "not moved");
+	CHECK(ticks - began >= 200 && ticks - began < 220, "%d ticks", ticks - began);
+	began = ticks;
+	CHECK(set_driver(DISK, "xenfront") == 0, "not moved");
+	CHECK(ticks - began >= 200 && ticks - began < 220, "%d ticks", ticks - began);
+	/* It can't be asked. */
+	xhs_no_watch = ENOSPC;
+	began = ticks;
+	CHECK(set_driver(DISK, "xbd") == 0, "not moved");
+	CHECK(ticks - began < 20, "%d ticks", ticks - began);
+	xhs_no_watch = 0;
+	/* The toolstack has removed it, which the core is to see later. */
+	CHECK(set_driver(DISK, "xenfront") == 0, "not moved");
+	xsn_clear(DISK, "state");
+	began = ticks;
+	CHECK(set_driver(DISK, "xbd") == 0, "not moved");
+	CHECK(ticks - began < 20, "%d ticks", ticks - began);
+	xhs_silent = false;
+	kpi_sleep(2);
+	CHECK(xhs_watches == 1 + 1, "%d watches", xhs_watches);
+}
+
+static void
+block(void *arg, int pending __unused)
+{
+
+	while (*(volatile bool *)arg)
+		(void)pause("block", 1);
+}
+
+/* However long its thread has other things to do. */
+static void
+core_thread_is_waited_for(void)
+{
+	static bool busy = true;
+	static struct task task;
+
+	begin_ours();
+	TASK_INIT(&task, 0, block, &busy);
+	taskqueue_enqueue(taskqueue_thread, &task);
+	kpi_thread_start(move_disk, __DECONST(char *, "xbd"));
+	kpi_sleep(60 * hz);
+	CHECK(moved == -1, "%d", moved);
+	HAS(DISK, "xenfront");
+	busy = false;
+	kpi_sleep(5);
+	CHECK(moved == 0, "%d", moved);
+	HAS(DISK, "xbd");
+	CHECK(xhs_watches == 1 + 2, "%d watches", xhs_watches);
+}
+
+static void
+detach_disk(void *arg __unused)
+{
+
+	bus_topo_lock();
+	moved = device_detach(device_of(DISK));
+	bus_topo_unlock();
+}
+
+/* The kernel's driver is gone when the core comes to delete the device. */
+static void
+device_is_removed_while_it_leaves_the_kernel(void)
+{
+
+	has_xbd = true;
+	add(DISK);
+	boot(false);
+	begin();
+	back_is(DISK, XenbusStateConnected);
+	moved = -1;
+	kpi_thread_start(detach_disk, NULL);
+	kpi_sleep(hz / 2);
+	CHECK(moved == -1, "%d", moved);
+	removes_disk();
+	CHECK(moved == 0, "%d", moved);
+	HAS(DISK, "no device");
+	LOG("cc");
+	/* Another one gets it in the meantime, which takes its time. */
+	add(DISK);
+	kpi_sleep(5);
+	HAS(DISK, "xenfront");
+	CHECK(set_driver(DISK, "xbd") == 0, "not moved");
+	users.log[0] = '\0';
+	back_is(DISK, XenbusStateConnected);
+	users.changed_waits = true;
+	kpi_thread_start(move_disk, __DECONST(char *, "xenfront"));
+	kpi_sleep(hz / 2);
+	removes_disk();
+	CHECK(moved == -1, "%d", moved);
+	CHECK(device_get_state(device_of(DISK)) == DS_ATTACHING, "state %u",
+	    device_get_state(device_of(DISK)));
+	users.changed_waits = false;
+	kpi_sleep(5);
+	HAS(DISK, "no device");
+	LOG("cc");
+}
+
+/* Two threads that move a device do it one after the other, and who moves another one does not wait. */
+static void
+devices_are_moved_one_after_the_other(void)
+{
+
+	begin_ours();
+	users.drop_waits = DISK;
+	kpi_thread_start(move_disk, __DECONST(char *, "xbd"));
+	kpi_settle();
+	kpi_thread_start(move_disk, __DECONST(char *, "xbd"));
+	kpi_sleep(hz);
+	LOG("d" DISK);
+	/* Nor does what leaves by itself. */
+	users.state = XEN_CORE_NONE;
+	has_xn = false;
+	one_leaves_xenbus();
+	kpi_sleep(5);
+	HAS(CARD, "xn");
+	LOG("d" CARD);
+	gone(CARD);
+	LOG("");
+	CHECK(kpi_threads_left() == 1 + 2, "%d threads", kpi_threads_left());
+	users.drop_waits = NULL;
+	kpi_sleep(3 * hz);
+	CHECK(kpi_threads_left() == 1, "%d threads", kpi_threads_left());
+	HAS(DISK, "xbd");
+	LOG("");
+	CHECK(moved == 0, "%d", moved);
+}
+
+/* The core deletes one while its return to the kernel waits. */
+static void
+device_is_removed_while_it_returns(void)
+{
+	int i;
+
+	begin_ours();
+	for (i = 0; i < 2; i++) {
+		users.drop_waits = DISK;
+		users.state = XEN_CORE_NONE;
+		has_xbd = has_xn = false;
+		one_leaves_xenbus();
+		CHECK(!xen_front_is_ours("vbd", DISK) || !xen_front_is_ours("vif", CARD), "ours");
+		removes_disk();
+		HAS(DISK, "no device");
+		has_xbd = true;
+		if (i == 0)
+			add(DISK);
+		users.drop_waits = NULL;
+		kpi_sleep(hz);
+		HAS(CARD, "xn");
+		HAS(DISK, i == 0 ? "xenfront" : "no device");
+		users.state = XEN_CORE_ATTACHED;
+		has_xn = true;
+		CHECK(set_driver(CARD, "xenfront") == 0, "not moved");
+	}
+}
+
+static char report[512];
+
+/* Whose each is, and why. */
+static void
+reports(const char *text)
+{
+	size_t len = sizeof(report);
+
+	CHECK(kpi_sysctl("fronts", report, &len, NULL, 0) == 0, "no report");
+	CHECK(strcmp(report, text) == 0 && len == strlen(text) + 1, "%s", report);
+}
+
+static void
+report_of_each_device(void)
+{
+	static struct sysctl_ctx_list ctx;
+	static struct sysctl_oid tree;
+	char value[] = "xbd1";
+
+	has_xbd = true;
+	kpi_tunable = "hw.pv.disable";
+	kpi_tunable_value = value;
+	add(DISK);
+	add(CARD);
+	boot(true);
+	begin();
+	(void)sysctl_ctx_init(&ctx);
+	xen_core_front_sysctl(&ctx, &tree);
+	reports("\n" DISK ": xenfront0\n" CARD ": xn0: its driver is not loaded");
+	add(DISK_B);
+	has_xn = true;
+	reports("\n" DISK ": xenfront0\n" CARD ": xn0: stays until devctl(8) moves it\n"
+	    DISK_B ": xbd0: hw.pv.disable has it");
+	bus_topo_lock();
+	CHECK(device_detach(device_of(CARD)) == 0, "attached");
+	bus_topo_unlock();
+	has_xn = false;
+	reports("\n" DISK ": xenfront0\n" CARD ": no driver: its driver is not loaded\n"
+	    DISK_B ": xbd0: hw.pv.disable has it");
+	gone(DISK_B);
+	xen_domain_type = XEN_HVM_DOMAIN;
+	CHECK(set_driver(DISK, "xbd") == 0, "not moved");
+	xsn_set(DISK, "device-type", "cdrom");
+	kpi_settle();
+	reports("\n" DISK ": xbd0: the device is emulated\n" CARD ": xn0: its driver is not loaded");
+}
+
+/* When the module goes, the kernel has what is left. */
+static void
+module_goes(void)
+{
+	int error;
+
+	begin_ours();
+	bus_topo_lock();
+	users.state = XEN_CORE_NONE;
+	has_xbd = has_xn = false;
+	xsn_no_answer = ETIMEDOUT;
+	xen_core_front_return();
+	xen_core_front_go_on();
+	bus_topo_unlock();
+	kpi_settle();
+	HAS(DISK, "xenfront");
+	CHECK(kpi_callouts == 1, "it is not looked at again");
+	users.log[0] = '\0';
+	bus_topo_lock();
+	xen_core_front_fini();
+	CHECK(kpi_callouts == 0, "it is looked at again");
+	/* Twice is once. */
+	xen_core_front_fini();
+	xen_core_front_return();
+	xen_core_front_go_on();
+	bus_topo_unlock();
+	error = kpi_module_event("xenbusb_front/xenfront", MOD_QUIESCE);
+	CHECK(error == 0, "error %d", error);
+	error = kpi_module_event("xenbusb_front/xenfront", MOD_UNLOAD);
+	CHECK(error == 0, "error %d", error);
+	HAS(DISK, "xbd");
+	HAS(CARD, "xn");
+	LOG("");
+	add(DISK_B);
+	HAS(DISK_B, "xbd");
+	CHECK(!xen_front_is_ours("vbd", DISK), "ours");
+	CHECK(xen_core_store_fini() == 0, "a request is left");
+}
+
+/* A module without threads has nothing to end. */
+static void
+no_threads(void)
+{
+
+	has_xbd = true;
+	add(DISK);
+	boot(true);
+	kpi_no_threads = true;
+	bus_topo_lock();
+	CHECK(xen_core_front_init(&fronts) == ENOMEM, "there are threads");
+	kpi_no_threads = false;
+	xen_core_front_fini();
+	bus_topo_unlock();
+	one_leaves_xenbus();
+	gone(DISK);
+	LOG("");
+}
+
+static void
+xenstore_stops(void *arg __unused)
+{
+
+	(void)pause("stops", hz / 2);
+	xsn_no_answer = ETIMEDOUT;
+}
+
+/* Nor if the answer is missing while its back end is waited for. */
+static void
+back_end_without_an_answer(void)
+{
+
+	begin_ours();
+	xen_front_told(DISK, XenbusStateConnected);
+	back_is(DISK, XenbusStateConnected);
+	kpi_thread_start(xenstore_stops, NULL);
+	CHECK(set_driver(DISK, "xbd") == ETIMEDOUT, "moved");
+	HAS(DISK, "xenfront");
+}
+
+static void
+back_end_goes(void *arg __unused)
+{
+
+	(void)pause("goes", hz / 2);
+	xsn_clear("/backend", "51712");
+}
+
+/* A back end that is not there any more is not waited for. */
+static void
+back_end_that_disappears(void)
+{
+	int began;
+
+	begin_ours();
+	xen_front_told(DISK, XenbusStateConnected);
+	back_is(DISK, XenbusStateConnected);
+	kpi_thread_start(back_end_goes, NULL);
+	began = ticks;
+	CHECK(set_driver(DISK, "xbd") == 0, "not moved");
+	CHECK(ticks - began >= hz / 2 && ticks - began < hz, "%d ticks", ticks - began);
+}
+
+/* What happens to other devices is nothing to us. */
+static void
+other_devices_are_ignored(void)
+{
+	device_t dev, nameless, top;
+
+	begin_ours();
+	has_xbd = false;
+	users.state = XEN_CORE_NONE;
+	top = device_get_parent(bus);
+	bus_topo_lock();
+	nameless = device_add_child(bus, NULL, DEVICE_UNIT_ANY);
+	dev = device_add_child(nameless, "xbd", 7);
+	EVENTHANDLER_INVOKE(device_detach, dev, EVHDEV_DETACH_COMPLETE);
+	EVENTHANDLER_INVOKE(device_attach, dev);
+	CHECK(device_delete_child(bus, nameless) == 0, "not deleted");
+	EVENTHANDLER_INVOKE(device_detach, bus, EVHDEV_DETACH_COMPLETE);
+	EVENTHANDLER_INVOKE(device_attach, bus);
+	EVENTHANDLER_INVOKE(device_detach, root_bus, EVHDEV_DETACH_COMPLETE);
+	EVENTHANDLER_INVOKE(device_attach, root_bus);
+	dev = device_add_child(device_add_child(top, "xenbus", 0), "xbd", 7);
+	EVENTHANDLER_INVOKE(device_detach, dev, EVHDEV_DETACH_BEGIN);
+	EVENTHANDLER_INVOKE(device_detach, dev, EVHDEV_DETACH_FAILED);
+	EVENTHANDLER_INVOKE(device_attach, dev);
+	bus_topo_unlock();
+	kpi_sleep(hz);
+	HAS(DISK, "xenfront");
+	LOG("");
+}
+
+/* The second of two that are looked at goes while the first is waited for. */
+static void
+other_device_is_removed_meanwhile(void)
+{
+
+	begin_ours();
+	add(DISK_B);
+	users.drop_waits = DISK;
+	users.state = XEN_CORE_NONE;
+	has_xbd = has_xn = false;
+	one_leaves_xenbus();
+	gone(CARD);
+	gone(DISK_B);
+	users.drop_waits = NULL;
+	kpi_sleep(hz);
+	HAS(DISK, "xbd");
+	HAS(CARD, "no device");
+}
+
 #define	TEST(name, descr)	{ #name, descr, run, (const void *)name }
 
 static const struct hosted_test tests[] = {
@@ -978,6 +1429,21 @@ static const struct hosted_test tests[] = {
 	TEST(state_of_before_a_suspension_is_not_written, "In the new domain"),
 	TEST(cancelled_suspension_loses_no_state, "That was not written yet"),
 	TEST(held_state_is_not_written_for_another, "Of the same number"),
+	TEST(core_that_waits_is_not_waited_for, "For longer than it may take"),
+	TEST(state_that_is_written_is_waited_for, "Before a device is freed"),
+	TEST(devctl_has_the_error, "Of xenstore"),
+	TEST(core_looks_first, "Or has had its time"),
+	TEST(core_thread_is_waited_for, "However long it takes"),
+	TEST(device_is_removed_while_it_leaves_the_kernel, "Or arrives with us"),
+	TEST(devices_are_moved_one_after_the_other, "If it is the same one"),
+	TEST(device_is_removed_while_it_returns, "And another one added"),
+	TEST(report_of_each_device, "And why it is not ours"),
+	TEST(module_goes, "And leaves nothing behind"),
+	TEST(no_threads, "So nothing is begun"),
+	TEST(back_end_without_an_answer, "Is not known to have closed"),
+	TEST(back_end_that_disappears, "Has closed"),
+	TEST(other_devices_are_ignored, "Wherever they are"),
+	TEST(other_device_is_removed_meanwhile, "And is not looked at"),
 	{ NULL, NULL, NULL, NULL }
 };
 

@@ -286,8 +286,9 @@ sysctl_add_oid(struct sysctl_ctx_list *ctx, struct sysctl_oid_list *parent, int 
 	bool node = (kind & CTLTYPE) == CTLTYPE_NODE;
 	struct kpi_oid *ko;
 
-	CHECK(name[0] != '\0' && descr != NULL && descr[0] != '\0' && (node || (arg1 != NULL &&
-	    handler != NULL)), "%s", name);
+	CHECK(name[0] != '\0' && descr != NULL && descr[0] != '\0' && (node || (handler != NULL &&
+	    (arg1 != NULL || ((kind & CTLTYPE) == CTLTYPE_STRING && handler != sysctl_handle_string)))),
+	    "%s", name);
 	CHECK(ctx == NULL || ctx->tqh_last == &ctx->tqh_first, "%s: a context that is none", name);
 	CHECK((kind & CTLFLAG_RD) != 0 && (node || (kind & CTLTYPE) != 0) && (node ||
 	    handler == sysctl_handle_int || handler == sysctl_handle_string ||

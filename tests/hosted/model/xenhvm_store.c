@@ -264,6 +264,9 @@ xenstore_list(struct xenstore_tx *tx __unused, const char *dir, const char *name
 	int error;
 
 	CHECK(kpi_mutexes == 0 && name == NULL, "%s", name);
+	/* What may not be looked at. */
+	*names = (char **)1;
+	*count = 1;
 	if (xsn_no_answer != 0)
 		return (xsn_no_answer);
 	error = xhs_list(dir, names, count);
