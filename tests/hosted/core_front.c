@@ -86,6 +86,9 @@ static volatile int moved;
 
 static volatile bool suspended;
 
+/* What was said to the module, which is to go. */
+static int returned;
+
 /* What no test here calls, as xenstore is nodes: the core's messages. */
 int
 xs_dev_request_and_reply(struct xsd_sockmsg *msg, void **result __unused)
@@ -505,7 +508,7 @@ unload_xbd(void)
 	has_xbd = false;
 	users.state = XEN_CORE_NONE;
 	bus_topo_lock();
-	xen_core_front_return();
+	returned = xen_core_front_return();
 	bus_topo_unlock();
 	kpi_settle();
 }
@@ -650,6 +653,8 @@ device_does_not_return_without_an_answer(void)
 	HAS(DISK, "xenfront");
 	LOG("d" DISK);
 	CHECK(xen_front_is_ours("vbd", DISK), "not ours any more");
+	/* The module can't go: the kernel's driver would wait for a back end that is ours. */
+	CHECK(returned == EBUSY, "%d", returned);
 	kpi_sleep(2 * hz);
 	LOG("");
 	bus_topo_lock();
@@ -666,6 +671,8 @@ device_does_not_return_without_an_answer(void)
 	xsn_no_answer = 0;
 	kpi_sleep(hz + 3);
 	HAS(DISK, "xbd");
+	unload_xbd();
+	CHECK(returned == 0, "%d", returned);
 }
 
 /* Our bus has detached a device. */
@@ -1265,7 +1272,7 @@ module_goes(void)
 	users.state = XEN_CORE_NONE;
 	has_xbd = has_xn = false;
 	xsn_no_answer = ETIMEDOUT;
-	xen_core_front_return();
+	CHECK(xen_core_front_return() == EBUSY, "all are the kernel's");
 	xen_core_front_go_on();
 	bus_topo_unlock();
 	kpi_settle();
@@ -1277,7 +1284,7 @@ module_goes(void)
 	CHECK(kpi_callouts == 0, "it is looked at again");
 	/* Twice is once. */
 	xen_core_front_fini();
-	xen_core_front_return();
+	CHECK(xen_core_front_return() == 0, "there are some left");
 	xen_core_front_go_on();
 	bus_topo_unlock();
 	error = kpi_module_event("xenbusb_front/xenfront", MOD_QUIESCE);

@@ -149,10 +149,12 @@ xen_quiesce(device_t dev)
 		    "pages are granted to other domains: the module stays\n");
 		return (EBUSY);
 	}
-	xen_core_front_return();
-	xenstore_suspend();
-	error = xen_core_store_close();
-	(void)xenstore_resume(true);
+	error = xen_core_front_return();
+	if (error == 0) {
+		xenstore_suspend();
+		error = xen_core_store_close();
+		(void)xenstore_resume(true);
+	}
 	if (error != 0) {
 		device_printf(dev,
 		    "xenstore does not answer: the module stays\n");

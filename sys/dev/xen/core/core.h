@@ -95,11 +95,12 @@ int	xen_core_front_init(const struct xen_core_fronts *fronts);
 void	xen_core_front_fini(void);
 
 /*
- * Give those back to the kernel whose driver of the suite has gone.  May sleep;
- * the topology lock is held.  If the module stays, xen_core_front_go_on() gives
+ * Give those back to the kernel whose driver of the suite has gone.  Returns
+ * EBUSY if one is still ours, as xenstore did not answer.  May sleep; the
+ * topology lock is held.  If the module stays, xen_core_front_go_on() gives
  * back what could not be.
  */
-void	xen_core_front_return(void);
+int	xen_core_front_return(void);
 void	xen_core_front_go_on(void);
 
 /*

@@ -120,6 +120,7 @@ static struct taskqueue *front_queue;	/* not the one that the core's
 static struct timeout_task front_reconcile_task;
 static u_int front_tries;
 static bool front_ready;	/* the task may be scheduled */
+static bool front_kept;		/* xenstore did not answer: it left one to us */
 static struct task front_offer_task;	/* in the core's thread */
 
 static driver_t front_driver;
@@ -1041,6 +1042,7 @@ front_reconcile_one(device_t dev, void *arg)
 		taskqueue_enqueue(taskqueue_thread, &front_offer_task);
 	else if (error != 0 && error != ENXIO) {
 		/* Until xenstore answers. */
+		front_kept = true;
 		front_tries = FRONT_TRIES;
 		*again = hz;
 	}
@@ -1056,6 +1058,7 @@ front_reconcile(void *arg __unused, int pending __unused)
 	int again = 0;
 
 	bus_topo_lock();
+	front_kept = false;
 	front_each(front_reconcile_one, &again);
 	if (again != 0 && front_tries > 0) {
 		front_tries--;
@@ -1076,15 +1079,16 @@ front_schedule(void)
 	(void)taskqueue_enqueue_timeout(front_queue, &front_reconcile_task, 0);
 }
 
-void
+int
 xen_core_front_return(void)
 {
 
 	if (!front_ready)
-		return;
+		return (0);
 	front_schedule();
 	taskqueue_drain_timeout(front_queue, &front_reconcile_task);
 	taskqueue_drain(taskqueue_thread, &front_offer_task);
+	return (front_kept ? EBUSY : 0);
 }
 
 /* What could not be given back is, when that is possible. */
