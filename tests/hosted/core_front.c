@@ -26,7 +26,7 @@
 #include <sys/sysctl.h>
 #include <sys/taskqueue.h>
 
-#include <machine/stdarg.h>
+#include <machine/bus.h>
 
 #include <xen/xen-os.h>
 #include <xen/xenstore/xenstore_internal.h>
@@ -37,6 +37,8 @@
 #include <dev/xen/xen_var.h>
 #include <dev/xen/xenstore_var.h>
 #include <dev/xen/core/core.h>
+
+#include <kern/bus_tree.h>
 
 #include "host/host.h"
 #include "kpi/kpi.h"
@@ -305,6 +307,7 @@ threads_of(const void *arg)
 	xhs_begin();
 	((void (*)(void))(uintptr_t)arg)();
 	CHECK(xsn_out == 0, "%d values were not freed", xsn_out);
+	CHECK(bus == NULL || bus->busy == 0, "the bus can't be detached");
 	CHECK(kpi_mutexes == 0, "a mutex is held");
 }
 
@@ -1265,7 +1268,7 @@ report_of_each_device(void)
 static void
 module_goes(void)
 {
-	int error;
+	int began, error;
 
 	begin_ours();
 	bus_topo_lock();
@@ -1297,6 +1300,10 @@ module_goes(void)
 	add(DISK_B);
 	HAS(DISK_B, "xbd");
 	CHECK(!xen_front_is_ours("vbd", DISK), "ours");
+	/* Nobody waits for a device's back end any more. */
+	back_is(DISK, XenbusStateConnected);
+	began = ticks;
+	CHECK(set_driver(DISK, "xbd") == 0 && ticks == began, "%d ticks", ticks - began);
 	CHECK(xen_core_store_fini() == 0, "a request is left");
 }
 
@@ -1412,6 +1419,41 @@ other_device_is_removed_meanwhile(void)
 	HAS(CARD, "no device");
 }
 
+/* The core's thread is busy with another device's state: what can't be closed is not waited for. */
+static void
+device_does_not_return_while_the_core_waits(void)
+{
+	int began;
+
+	begin_ours();
+	xhs_hold = true;
+	tell_card(NULL);
+	xhs_silent = true;
+	began = ticks;
+	unload_xbd();
+	CHECK(ticks - began >= hz && ticks - began < 2 * hz, "%d ticks", ticks - began);
+	CHECK(returned == EBUSY, "%d", returned);
+	HAS(DISK, "xenfront");
+	xhs_hold = xhs_silent = false;
+	kpi_sleep(2);
+	CORE_WROTE(CARD "=4 ");
+}
+
+/* Times are at least a tick each. */
+static void
+slow_clock(void)
+{
+	int began;
+
+	begin_ours();
+	xen_front_told(DISK, XenbusStateConnected);
+	back_is(DISK, XenbusStateConnected);
+	hz = 10;
+	began = ticks;
+	CHECK(set_driver(DISK, "xbd") == 0, "not moved");
+	CHECK(ticks - began >= 20 && ticks - began < 30, "%d ticks", ticks - began);
+}
+
 #define	TEST(name, descr)	{ #name, descr, run, (const void *)name }
 
 static const struct hosted_test tests[] = {
@@ -1451,6 +1493,8 @@ static const struct hosted_test tests[] = {
 	TEST(back_end_that_disappears, "Has closed"),
 	TEST(other_devices_are_ignored, "Wherever they are"),
 	TEST(other_device_is_removed_meanwhile, "And is not looked at"),
+	TEST(device_does_not_return_while_the_core_waits, "For another's answer"),
+	TEST(slow_clock, "Of ten ticks a second"),
 	{ NULL, NULL, NULL, NULL }
 };
 
