@@ -22,8 +22,8 @@ With --profile further tables have the instructions of the drivers' own function
 which FreeBSD's have for themselves), and what the ratio of all instructions would be without any of
 ours; and the functions with the largest differences are printed, of the last round.
 
-A table is of what loading the drivers takes, in a guest with so many devices, until these are
-attached and disks have been tasted: instructions, and memory that is wired.
+A table is of loading the modules, and of what devices take beside that until they are attached and
+disks have been tasted: instructions, and memory that is wired.
 
 The last table is of requests a second by the clock, of disks whose device takes a time of its own
 for each (blkspeed.py), without counting: a guest with our modules and one with FreeBSD's, in turn.
@@ -116,8 +116,9 @@ def one_round(rows: list[Row], results: dict[str, Measured], report: Report,
 
 
 # Devices that are there when the drivers are loaded: an option for each, and how many.
-DEVICES = {"load, and attach 1 disk": ("--disk", 1), "load, and attach 24 disks": ("--disk", 24),
-           "load, and attach 8 cards": ("--net", 8)}
+MODULES = "modules are loaded"
+DEVICES = {MODULES: ("--disk", 0), "1 disk is attached": ("--disk", 1),
+           "24 disks are attached": ("--disk", 24), "8 cards are attached": ("--net", 8)}
 
 
 @dataclasses.dataclass
@@ -133,9 +134,14 @@ class Held:
         pages = int(lab.guest("sysctl -n vm.stats.vm.v_wire_count").split()[-1])
         return cls(counting.executed(live), pages * 4)
 
+    def minus(self, other: Held) -> Held:
+        """The difference."""
+        return Held(self.instructions - other.instructions, self.memory - other.memory)
 
+
+@labs.scratch()
 def attached(name: str, lines: list[str]) -> Held:
-    """What modules and devices take until the devices are attached, and disks are tasted."""
+    """What modules and devices take, until disks have been tasted."""
     option, count = DEVICES[name]
     live, words = pathlib.Path("live").absolute(), []
     for number in range(count):
@@ -156,20 +162,27 @@ def attached(name: str, lines: list[str]) -> Held:
         if len(found) != count:
             raise BenchError(f"{name}: there are {found}")
         lab.end()
-    return Held(after.instructions - before.instructions, after.memory - before.memory)
+    return after.minus(before)
 
 
 def measure_attached(names: list[str], rounds: int, report: Report) -> None:
-    """Of both kinds of drivers, each time in a fresh guest."""
-    for name in names:
-        held: dict[str, list[Held]] = {kind: [] for kind in KINDS}
-        for _ in range(rounds):
-            for kind, lines in KINDS.items():
+    """Of both kinds of drivers, each in a fresh guest; of devices without what the modules took."""
+    held: dict[str, dict[str, list[Held]]] = {
+        name: {kind: [] for kind in KINDS} for name in names}
+    for _ in range(rounds if names else 0):
+        for kind, lines in KINDS.items():
+            report.progress.step(f"{kind}: {MODULES}")
+            modules = attached(MODULES, lines)
+            for name in names:
+                if name == MODULES:
+                    held[name][kind].append(modules)
+                    continue
                 report.progress.step(f"{kind}: {name}")
-                with labs.scratch():
-                    held[kind].append(attached(name, lines))
-        ours, stock = (Figures.of([one.instructions for one in held[kind]]) for kind in KINDS)
-        memory, other = (statistics.median(one.memory for one in held[kind]) for kind in KINDS)
+                held[name][kind].append(attached(name, lines).minus(modules))
+    for name in names:
+        ours, stock = (Figures.of([one.instructions for one in held[name][kind]]) for kind in KINDS)
+        memory, other = (statistics.median(one.memory for one in held[name][kind])
+                         for kind in KINDS)
         report.add(report.table("In FreeBSD: until devices are attached", "FreeBSD's"), Line(
             name, "instructions", ours, stock, of_medians(ours, stock), ATTACHED_GOAL,
             {"KB of memory": (memory, other)}))
@@ -237,7 +250,8 @@ def run(args: argparse.Namespace, report: Report) -> None:
     loads = [load for load in blkspeed.LOADS if report.chosen(load.name)]
     devices = [name for name in DEVICES if report.chosen(name)]
     report.progress.total = args.rounds * (
-        len(KINDS) * (len(rows) + bool(rows) + len(devices)) + len(loads))
+        len(KINDS) * (len(rows) + bool(rows) + len({MODULES, *devices}) * bool(devices)) +
+        len(loads))
     results = {row.name: Measured() for row in rows}
     for _ in range(args.rounds if rows else 0):
         with labs.scratch():
