@@ -882,19 +882,12 @@ device_is_removed_while_it_is_moved(void)
 	CHECK(kpi_mallocs == mallocs, "%d pieces of memory are left", kpi_mallocs - mallocs);
 }
 
-/* A state of the disk, which the thread that talks to xenstore writes. */
+/* A state, which the thread that talks to xenstore writes. */
 static void
-tell_disk(void *arg __unused)
+tell(void *node)
 {
 
-	xen_front_told(DISK, XenbusStateConnected);
-}
-
-static void
-tell_card(void *arg __unused)
-{
-
-	xen_front_told(CARD, XenbusStateConnected);
+	xen_front_told(node, XenbusStateConnected);
 }
 
 static void
@@ -912,8 +905,8 @@ begin_suspended(void)
 
 	begin_ours();
 	xhs_hold = true;
-	kpi_thread_start(tell_card, NULL);
-	kpi_thread_start(tell_disk, NULL);
+	kpi_thread_start(tell, __DECONST(char *, CARD));
+	kpi_thread_start(tell, __DECONST(char *, DISK));
 	kpi_settle();
 	CHECK(xhs_is_held() && kpi_threads_left() == 1 + 2, "%d threads", kpi_threads_left());
 	xen_core_store_hurry(true);
@@ -941,8 +934,8 @@ state_of_before_a_suspension_is_not_written(void)
 	kpi_settle();
 	CORE_WROTE("");
 	CHECK(kpi_threads_left() == 1, "%d threads", kpi_threads_left());
-	tell_disk(NULL);
-	tell_card(NULL);
+	xen_front_told(DISK, XenbusStateConnected);
+	xen_front_told(CARD, XenbusStateConnected);
 	CORE_WROTE(DISK "=4 " CARD "=4 ");
 }
 
@@ -982,10 +975,10 @@ core_that_waits_is_not_waited_for(void)
 	begin_ours();
 	xhs_hold = true;
 	began = ticks;
-	tell_card(NULL);
+	xen_front_told(CARD, XenbusStateConnected);
 	CHECK(ticks - began >= 30 * hz && ticks - began <= 31 * hz, "%d ticks", ticks - began);
 	began = ticks;
-	tell_disk(NULL);
+	xen_front_told(DISK, XenbusStateConnected);
 	CHECK(ticks - began >= hz && ticks - began <= 2 * hz, "%d ticks", ticks - began);
 	xhs_hold = false;
 	kpi_sleep(2);
@@ -1002,9 +995,9 @@ state_that_is_written_is_waited_for(void)
 	add(DISK_B);
 	LOG("c");
 	xhs_hold = true;
-	kpi_thread_start(tell_disk, NULL);
+	kpi_thread_start(tell, __DECONST(char *, DISK));
 	kpi_settle();
-	kpi_thread_start(tell_card, NULL);
+	kpi_thread_start(tell, __DECONST(char *, CARD));
 	kpi_settle();
 	for (i = 0; i < 2; i++) {
 		moved = 0;
@@ -1427,7 +1420,7 @@ device_does_not_return_while_the_core_waits(void)
 
 	begin_ours();
 	xhs_hold = true;
-	tell_card(NULL);
+	xen_front_told(CARD, XenbusStateConnected);
 	xhs_silent = true;
 	began = ticks;
 	unload_xbd();
