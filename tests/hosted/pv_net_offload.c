@@ -406,6 +406,8 @@ static const struct invalid {
 	    .at = 17, .value = 0 },
 	{ "big, in PPPoE's header", PV_NET_BAD_SHORT, F4, RX_ALL, NEEDS, TCP4, 1000, .cut = 18,
 	    .at = 12, .value = 0x8864 },
+	{ "big, PPPoE's length of 0", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, TCP4, 1000, .at = 12,
+	    .value = 0x8864 },
 	{ "big, IP version", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, TCP4, 1000, .at = 14,
 	    .value = 0x55 },
 	{ "big, IP header of 16", PV_NET_BAD_HEADERS, F4, RX_ALL, NEEDS, TCP4, 1000, .at = 14,

@@ -419,6 +419,13 @@ invalid_values(const void *arg __unused)
 			device_close();
 		}
 	}
+	/* The configuration ends within the capacity. */
+	device_new(true, 0);
+	dv.tr.tr_config_size = 4;
+	error = vtblk_attach(dv.tr.tr_child);
+	CHECK(error == ENXIO && strstr(kpi_line, "can't read the capacity") != NULL, "error %d, %s",
+	    error, kpi_line);
+	device_close();
 }
 
 /* Requests as they are on the wire, by each way that the driver has. */
