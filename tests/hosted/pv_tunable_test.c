@@ -147,6 +147,24 @@ sysctl_refuses_what_is_out_of_range(const void *arg __unused)
 	CHECK(pv_sysctl_int(NULL, &req, &value, 1, 9) != 0 && value == 9, "%d", value);
 }
 
+/* A node for each word of the path; the value is what the loader has for all of it. */
+static void
+set_is_at_its_path(const void *arg __unused)
+{
+	static struct pv_tunable table[] = { PV_TUNABLE("bar", 5, 0, 9, PVT_RW, "A number") };
+	static struct pv_tunables set = { SYSCTL_STATIC_CHILDREN(_hw), "hw", "group.sub", "A group", table,
+	    nitems(table), { NULL, NULL } };
+	const int before = kpi_sysctls;
+
+	kpi_tunable = "hw.group.sub.bar";
+	kpi_tunable_value = "7";
+	pv_tunables_load(&set);
+	kpi_tunable = NULL;
+	CHECK(kpi_sysctls - before == 3, "%d sysctls", kpi_sysctls - before);
+	CHECK(kpi_sysctl_value("group.sub.bar") == 7, "%ju", (uintmax_t)kpi_sysctl_value("group.sub.bar"));
+	pv_tunables_unload(&set);
+}
+
 static const struct hosted_test tests[] = {
 	{ "value_is_of_the_device", "hw.DRIVER.N.name", value_is_of_the_device, NULL },
 	{ "only_numbers_of_the_range_are_values", "Below, at and above, text, and empty",
@@ -157,6 +175,7 @@ static const struct hosted_test tests[] = {
 	    NULL },
 	{ "unsigned_values_are_printed_as_such", "Above INT_MAX",
 	    unsigned_values_are_printed_as_such, NULL },
+	{ "set_is_at_its_path", "hw.group.sub.bar", set_is_at_its_path, NULL },
 	{ "sysctl_refuses_what_is_out_of_range", "EINVAL, and the old value stays",
 	    sysctl_refuses_what_is_out_of_range, NULL },
 	{ NULL, NULL, NULL, NULL }
