@@ -84,10 +84,14 @@ ended(struct bio *bp, int error)
 void
 io(int cmd, u_int sector, size_t len, int error)
 {
+	const uint64_t before = kpi_sysctl_value("bios");
 	struct bio *bp = submit(cmd, sector, len);
 
 	disk_settles();
 	ended(bp, error);
+	/* Deletes may be gathered first. */
+	CHECK(error != 0 || cmd == BIO_DELETE || kpi_sysctl_value("bios") == before + 1,
+	    "%ju bios counted", (uintmax_t)(kpi_sysctl_value("bios") - before));
 }
 
 void
