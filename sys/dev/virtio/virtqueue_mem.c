@@ -48,25 +48,20 @@ vq_alloc_tables(struct virtqueue_tables *vqt, bus_dma_tag_t parent, u_int n,
     u_int entries)
 {
 	const size_t bytes = entries * sizeof(struct vring_desc);
-	int error, shift = 0;
+	int npieces, shift = 0;
 
 	while ((bytes << (shift + 1)) <= PAGE_SIZE && (2u << shift) <= n)
 		shift++;
+	npieces = howmany(n, 1 << shift);
 	vqt->vqt_size = bytes;
 	vqt->vqt_shift = shift;
-	vqt->vqt_npieces = howmany(n, 1 << shift);
 	vqt->vqt_piece_size = bytes << shift;
-	if (vqt->vqt_npieces > 1)
+	if (npieces > 1)
 		vqt->vqt_piece_size = roundup2(vqt->vqt_piece_size, PAGE_SIZE);
-	vqt->vqt_pieces = malloc(vqt->vqt_npieces * sizeof(*vqt->vqt_pieces),
+	vqt->vqt_pieces = malloc(npieces * sizeof(*vqt->vqt_pieces),
 	    M_VIRTQUEUE, M_WAITOK | M_ZERO);
-	error = pv_dma_alloc_pieces(&vqt->vqt_slab, parent, vqt->vqt_piece_size,
-	    vqt->vqt_npieces, VRING_DESC_ALIGN, vqt->vqt_pieces);
-	if (error != 0) {
-		free(vqt->vqt_pieces, M_VIRTQUEUE);
-		vqt->vqt_pieces = NULL;
-	}
-	return (error);
+	return (pv_dma_alloc_pieces(&vqt->vqt_slab, parent, vqt->vqt_piece_size,
+	    npieces, VRING_DESC_ALIGN, vqt->vqt_pieces));
 }
 
 static void

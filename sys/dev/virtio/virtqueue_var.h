@@ -42,7 +42,6 @@ struct virtqueue_tables {
 	struct pv_dma	 vqt_slab;
 	bus_addr_t	*vqt_pieces;	/* where each piece of the slab is;
 					 * NULL: no tables */
-	int		 vqt_npieces;
 	int		 vqt_shift;	/* log2 of the tables in a piece */
 	size_t		 vqt_piece_size;
 	size_t		 vqt_size;	/* bytes of a table */
