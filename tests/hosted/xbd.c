@@ -33,69 +33,8 @@
 struct back be;
 struct front fr;
 struct xenbus_child other;
-u_int channels_left;
-int channel_fails;
 
-static struct xen_evtchn channels[CHANNELS];
 static struct thread thread;
-
-/* Event channels. */
-
-int
-xen_evtchn_alloc(domid_t remote, const struct xen_evtchn_params *params, struct xen_evtchn **ecp)
-{
-	struct xen_evtchn *ec = channels;
-
-	if (channel_fails > 0 && --channel_fails == 0)
-		return (EINVAL);
-	if (channels_left == 0)
-		return (ENOSPC);
-	channels_left--;
-	while (ec->open)
-		CHECK(++ec < &channels[CHANNELS], "too many channels");
-	*ec = (struct xen_evtchn){ .params = *params, .remote = remote, .open = true };
-	strlcpy(ec->name, params->xep_name, sizeof(ec->name));
-	/* Events may come before this returns. */
-	*ecp = ec;
-	params->xep_handler(params->xep_arg);
-	return (0);
-}
-
-void
-xen_evtchn_free(struct xen_evtchn *ec)
-{
-
-	if (ec == NULL)
-		return;
-	CHECK(ec->open && kpi_mutexes == 0, "freed twice, or with a lock");
-	ec->open = false;
-	channels_left++;
-}
-
-evtchn_port_t
-xen_evtchn_port(const struct xen_evtchn *ec)
-{
-
-	CHECK(ec->open, "a channel that was freed");
-	return (FIRST_PORT + (ec - channels));
-}
-
-void
-xen_evtchn_worked(struct xen_evtchn *ec)
-{
-
-	ec->worked++;
-}
-
-u_int
-channels_open(void)
-{
-	u_int i, n = 0;
-
-	for (i = 0; i < CHANNELS; i++)
-		n += channels[i].open;
-	return (n);
-}
 
 /* The back end. */
 
@@ -169,9 +108,9 @@ be_find_ring(u_int i, const char *where)
 	BACK_RING_INIT(&be.rings[i].ring, (blkif_sring_t *)first, ptoa(be.npages));
 	snprintf(name, sizeof(name), "%sevent-channel", where);
 	port = number(name);
-	CHECK(port >= FIRST_PORT && port < FIRST_PORT + CHANNELS, "port %u", port);
-	be.rings[i].channel = &channels[port - FIRST_PORT];
-	CHECK(be.rings[i].channel->open && be.rings[i].channel->remote == BACK_DOM, "port %u", port);
+	be.rings[i].channel = channels_bound(port, BACK_DOM);
+	be.rings[i].port = port;
+	be.rings[i].event = false;
 }
 
 void
@@ -357,7 +296,7 @@ be_responds(u_int i, uint64_t id, uint8_t op, int16_t status)
 
 	*rsp = (blkif_response_t){ .id = id, .operation = op, .status = status };
 	RING_PUSH_RESPONSES_AND_CHECK_NOTIFY(ring, notify);
-	be.rings[i].channel->event |= notify;
+	be.rings[i].event |= notify;
 	be.nserved++;
 }
 
@@ -381,13 +320,11 @@ be_works(u_int i)
 	return (n);
 }
 
-void
-xen_evtchn_notify(struct xen_evtchn *ec)
+static void
+be_notified(struct xen_evtchn *ec)
 {
 	u_int i;
 
-	CHECK(ec->open, "a channel that was freed");
-	ec->notified++;
 	for (i = 0; be.answers && i < be.nrings; i++)
 		if (be.rings[i].channel == ec)
 			(void)be_works(i);
@@ -397,12 +334,11 @@ xen_evtchn_notify(struct xen_evtchn *ec)
 bool
 be_event(u_int i)
 {
-	struct xen_evtchn *ec = be.rings[i].channel;
 
-	if (i >= be.nrings || !ec->open || !ec->event)
+	if (i >= be.nrings || !be.rings[i].event || !channels_has(be.rings[i].port))
 		return (false);
-	ec->event = false;
-	ec->params.xep_handler(ec->params.xep_arg);
+	be.rings[i].event = false;
+	channels_event(be.rings[i].channel);
 	return (true);
 }
 
@@ -580,7 +516,6 @@ device_new(void)
 	memset(&be, 0, sizeof(be));
 	memset(&fr, 0, sizeof(fr));
 	memset(&other, 0, sizeof(other));
-	memset(channels, 0, sizeof(channels));
 	disk_new(settle);
 	xsn_begin();
 	PCPU_SET(curthread, &thread);
@@ -589,8 +524,10 @@ device_new(void)
 	mp_maxid = 2;
 	CPU_SET(1, &all_cpus);
 	CPU_SET(2, &all_cpus);
-	channels_left = CHANNELS;
-	channel_fails = 0;
+	channels_begin();
+	channels_most = MOST_CHANNELS;
+	channels_eager = true;
+	channels_notified = be_notified;
 	be.answers = true;
 	be.op = -1;
 	offer("sectors", SECTORS);
@@ -665,12 +602,13 @@ tunables_as_before(void)
 static void
 plain_back_end(const void *arg __unused)
 {
-	const struct xen_evtchn *ec = &channels[0];
+	const struct xen_evtchn *ec;
 	int lines;
 
 	device_new();
 	lines = kpi_lines;
 	connect_ok();
+	ec = be.rings[0].channel;
 	/* Its size is all that is said. */
 	CHECK(kpi_lines == lines + 1 && strstr(kpi_line, "1 MB (2048 sectors of 512 bytes)") != NULL,
 	    "%d lines: %s", kpi_lines - lines, kpi_line);
@@ -678,9 +616,9 @@ plain_back_end(const void *arg __unused)
 	    published("ring-ref0") == NULL && published("queue-0/ring-ref") == NULL, "more");
 	CHECK(number("feature-persistent") == 1, "%s", published("feature-persistent"));
 	CHECK(be.nrings == 1 && RING_SIZE(&be.rings[0].ring) == 32, "%u rings", be.nrings);
-	CHECK(strcmp(ec->name, "xbd3:req0") == 0 && ec->params.xep_type == INTR_TYPE_BIO &&
-	    ec->params.xep_cpu == -1 && ec->params.xep_brake && ec->params.xep_filter == NULL,
-	    "channel %s", ec->name);
+	CHECK(strcmp(ec->ec_name, "xbd3:req0") == 0 && ec->ec_params.xep_type == INTR_TYPE_BIO &&
+	    ec->ec_params.xep_cpu == -1 && ec->ec_params.xep_brake && ec->ec_params.xep_filter == NULL,
+	    "channel %s", ec->ec_name);
 	CHECK(strcmp(fr.sc.xbd_queues[0]->q_name, "ring0") == 0, "%s", fr.sc.xbd_queues[0]->q_name);
 	CHECK(kpi_disk->d_mediasize == SECTORS * SECTOR && kpi_disk->d_sectorsize == SECTOR &&
 	    kpi_disk->d_stripesize == 0 && strcmp(kpi_disk->d_descr, "Xen block device") == 0,
@@ -694,8 +632,8 @@ plain_back_end(const void *arg __unused)
 	    kpi_sysctl_value("batch") == 1 && kpi_sysctl_value("timeout") == 30, "sysctls");
 	io(BIO_WRITE, 5, 4 * KB, 0);
 	io(BIO_READ, 5, 4 * KB, 0);
-	CHECK(kpi_sysctl_value("interrupts") > 0 && ec->worked > 0 && ec->notified == 2,
-	    "%u notifications", ec->notified);
+	CHECK(kpi_sysctl_value("interrupts") > 0 && ec->ec_worked > 0 && ec->ec_notified == 2,
+	    "%u notifications", ec->ec_notified);
 	device_end();
 }
 
@@ -824,8 +762,9 @@ queues(const void *arg __unused)
 	be.answers = false;
 	for (i = 0; i < 3; i++) {
 		snprintf(name, sizeof(name), "xbd3:req%u", i);
-		CHECK(strcmp(be.rings[i].channel->name, name) == 0 &&
-		    be.rings[i].channel->params.xep_cpu == (int)i, "%s", be.rings[i].channel->name);
+		CHECK(strcmp(be.rings[i].channel->ec_name, name) == 0 &&
+		    be.rings[i].channel->ec_params.xep_cpu == (int)i, "%s",
+		    be.rings[i].channel->ec_name);
 		PCPU_SET(cpuid, i);
 		bp = submit(BIO_WRITE, 10 + i, SECTOR);
 		for (j = 0; j < 3; j++)
@@ -834,7 +773,7 @@ queues(const void *arg __unused)
 		snprintf(name, sizeof(name), "ring%u", i);
 		CHECK(strcmp(fr.sc.xbd_queues[i]->q_name, name) == 0, "%s", name);
 		/* An event of another ring is none of this one. */
-		be.rings[(i + 1) % 3].channel->event = true;
+		be.rings[(i + 1) % 3].event = true;
 		CHECK(be_event((i + 1) % 3) && !has_ended(bp), "by another's event");
 		settle();
 		ended(bp, 0);
@@ -935,8 +874,8 @@ requests(const void *arg __unused)
 		/* The same pages are used again. */
 		CHECK(!keeps || be.nmapped <= 2 * 32 + 1, "%u pages", be.nmapped);
 		CHECK(gnt_in_use() <= 1 + FIRST_REFS + 2 * (32 + 1), "%u references", gnt_in_use());
-		CHECK(be.rings[0].channel->notified == be.nserved, "%u notifications of %u requests",
-		    be.rings[0].channel->notified, be.nserved);
+		CHECK(be.rings[0].channel->ec_notified == be.nserved, "%u notifications of %u requests",
+		    be.rings[0].channel->ec_notified, be.nserved);
 		device_end();
 	}
 	/* Sectors on the wire have 512 bytes, also where the disk's have more. */
@@ -1097,7 +1036,7 @@ hostile_back_end(const void *arg __unused)
 		default:
 			be.rings[0].ring.rsp_prod_pvt += 100;
 			RING_PUSH_RESPONSES(&be.rings[0].ring);
-			be.rings[0].channel->event = true;
+			be.rings[0].event = true;
 			break;
 		}
 		settle();

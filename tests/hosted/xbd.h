@@ -25,6 +25,7 @@
 #include "kpi/kpi.h"
 #include "kpi/sched.h"
 #include "model/disk_user.h"
+#include "model/event_channels.h"
 #include "model/grant_table.h"
 #include "model/xenstore_nodes.h"
 
@@ -33,21 +34,10 @@
 #define	HANDLE		51712
 #define	FRONT		"device/vbd/51712"
 #define	BACK		"/local/domain/3/backend/vbd/1/51712"
-#define	CHANNELS	(PV_BLK_QUEUES_MAX + 1)
-#define	FIRST_PORT	10
+#define	MOST_CHANNELS	(PV_BLK_QUEUES_MAX + 1)
 #define	MAX_SEGS	256
 /* References that a disk has at first: of 11 pages, of 4 spare ones, and of the ring. */
 #define	FIRST_REFS	(XBD_POLLED_SIZE / PAGE_SIZE + XBD_CHUNK_PAGES + 1)
-
-/* An event channel of ours. */
-struct xen_evtchn {
-	struct xen_evtchn_params params;
-	char	name[32];
-	domid_t	remote;
-	bool	open;
-	bool	event;		/* for us */
-	u_int	notified, worked;
-};
 
 /* A request as the back end sees it. */
 struct wire {
@@ -64,6 +54,8 @@ struct back {
 		blkif_back_ring_t ring;
 		grant_ref_t	refs[1 << GRANT_RING_MAX_ORDER];
 		struct xen_evtchn *channel;
+		evtchn_port_t	port;
+		bool		event;		/* for us */
 	} rings[PV_BLK_QUEUES_MAX];
 	/* How it answers: this status, and of another operation if that is not -1. */
 	bool		answers;
@@ -92,11 +84,6 @@ extern struct front fr;
 
 /* Another front end of the same bus, which kpi_device() is. */
 extern struct xenbus_child other;
-
-/* Channels that can be had, and which of them, counted from now on, can't, for good. */
-extern u_int channels_left;
-extern int channel_fails;
-u_int	channels_open(void);
 
 /* What the front end has published; NULL: it has not.  Of a number, it has. */
 const char *published(const char *name);

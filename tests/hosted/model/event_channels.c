@@ -13,15 +13,14 @@
 #include "host/host.h"
 #include "kpi/kpi.h"
 
-#define	CHANNELS	64
-
 static struct xen_evtchn *channels[CHANNELS];
 /* Ports are used in turn, so that a stale one is nobody's. */
 static evtchn_port_t channels_next = 1;
 
-u_int channels_most, channels_fail_after, channels_asked;
-int channels_error;
+u_int channels_most, channels_asked;
+int channels_error, channels_fail_after;
 bool channels_eager;
+void (*channels_notified)(struct xen_evtchn *ec);
 
 void
 channels_begin(void)
@@ -32,6 +31,7 @@ channels_begin(void)
 	channels_error = ENOSPC;
 	channels_asked = channels_fail_after = 0;
 	channels_eager = false;
+	channels_notified = NULL;
 }
 
 int
@@ -84,6 +84,8 @@ xen_evtchn_notify(struct xen_evtchn *ec)
 {
 
 	ec->ec_notified++;
+	if (channels_notified != NULL)
+		channels_notified(ec);
 }
 
 void
@@ -103,12 +105,19 @@ channels_open(void)
 	return (n);
 }
 
+bool
+channels_has(evtchn_port_t port)
+{
+
+	return (channels[port % CHANNELS] != NULL && channels[port % CHANNELS]->ec_port == port);
+}
+
 struct xen_evtchn *
 channels_bound(evtchn_port_t port, domid_t remote)
 {
 	struct xen_evtchn *ec = channels[port % CHANNELS];
 
-	CHECK(ec != NULL && ec->ec_port == port && ec->ec_remote == remote, "port %u", port);
+	CHECK(channels_has(port) && ec->ec_remote == remote, "port %u", port);
 	return (ec);
 }
 

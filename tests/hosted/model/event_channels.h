@@ -17,6 +17,8 @@
 
 #include <dev/xen/xen_evtchn.h>
 
+#define	CHANNELS	64
+
 struct xen_evtchn {
 	evtchn_port_t	 ec_port;
 	domid_t		 ec_remote;
@@ -31,7 +33,10 @@ extern u_int channels_most;
 extern int channels_error;
 
 /* The nth from now has that error, if it is not 0. */
-extern u_int channels_fail_after;
+extern int channels_fail_after;
+
+/* Is called when the other end is notified, unless it is NULL. */
+extern void (*channels_notified)(struct xen_evtchn *ec);
 
 /* Calls of xen_evtchn_alloc(). */
 extern u_int channels_asked;
@@ -39,11 +44,12 @@ extern u_int channels_asked;
 /* There is an event before each channel's xen_evtchn_alloc() returns. */
 extern bool channels_eager;
 
-/* As many as one likes, which are quiet. */
+/* As many as one likes (CHANNELS), which are quiet. */
 void	channels_begin(void);
 
-/* How many there are, and the one of a port, which has to be open to that domain. */
+/* How many there are, whether a port is of one, and that one, which has to be open to that domain. */
 u_int	channels_open(void);
+bool	channels_has(evtchn_port_t port);
 struct xen_evtchn *channels_bound(evtchn_port_t port, domid_t remote);
 
 /* The other end sends an event. */
