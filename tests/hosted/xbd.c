@@ -32,7 +32,6 @@
 
 struct back be;
 struct front fr;
-struct xenbus_child other;
 
 static struct thread thread;
 
@@ -359,71 +358,11 @@ settle(void)
 
 /* xenbus. */
 
-int
-driver_module_handler(struct module *mod __unused, int what __unused, void *arg __unused)
-{
-
-	return (0);
-}
-
-void *
-device_get_ivars(device_t dev)
-{
-
-	return (dev == fr.dev ? &fr.xb : &other);
-}
-
-void
-device_set_desc(device_t dev, const char *desc)
-{
-
-	CHECK(dev == fr.dev && strcmp(desc, "Xen block front end") == 0, "%s", desc);
-}
-
-static int
-read_ivar(device_t bus, device_t child, int which, uintptr_t *value)
-{
-
-	CHECK(bus == fr.bus && child == fr.dev, "another device");
-	switch (which) {
-	case XENBUS_IVAR_TYPE:
-		*value = (uintptr_t)fr.type;
-		break;
-	case XENBUS_IVAR_NODE:
-		*value = (uintptr_t)fr.node;
-		break;
-	case XENBUS_IVAR_OTHEREND_ID:
-		*value = BACK_DOM;
-		break;
-	default:
-		CHECK(false, "variable %d", which);
-	}
-	return (0);
-}
-
-static device_method_t bus_methods[] = {
-	DEVMETHOD(bus_read_ivar, read_ivar),
-	DEVMETHOD_END
-};
-
-static struct kobj_class bus_class = {
-	.name = "xenbus",
-	.methods = bus_methods,
-};
-
-void
-xenbus_reset(device_t dev)
-{
-
-	CHECK(dev == fr.dev, "another device");
-	fr.resets++;
-}
-
 void
 xenbus_recheck(device_t dev)
 {
 
-	CHECK(dev == fr.dev && kpi_mutexes == 0, "another device");
+	CHECK(dev == front.dev && kpi_mutexes == 0, "another device");
 	fr.rechecks++;
 }
 
@@ -434,8 +373,8 @@ set_up(void)
 	int error;
 
 	CHECK(!fr.is_set_up, "set up twice");
-	fr.xb.xb_tries = 0;
-	error = XENFRONT_SETUP(fr.dev, &next);
+	front.xb.xb_tries = 0;
+	error = XENFRONT_SETUP(front.dev, &next);
 	CHECK(next == XenbusStateInitialised, "state %d", next);
 	fr.is_set_up = error == 0;
 	/* Such that failed has undone everything. */
@@ -449,8 +388,8 @@ released(void)
 {
 
 	be_disconnects();
-	XENFRONT_RELEASE(fr.dev);
-	xenbus_return_queues(&fr.xb);
+	XENFRONT_RELEASE(front.dev);
+	xenbus_return_queues(&front.xb);
 	fr.is_set_up = false;
 	CHECK(channels_open() == 0 && gnt_in_use() == 0, "left are %u, %u", channels_open(),
 	    gnt_in_use());
@@ -461,7 +400,7 @@ void
 disconnect(void)
 {
 
-	CHECK(XENFRONT_STOP(fr.dev, true) == 0, "an error that nobody wants");
+	CHECK(XENFRONT_STOP(front.dev, true) == 0, "an error that nobody wants");
 	released();
 }
 
@@ -474,7 +413,7 @@ fr_connect(void)
 	if (error != 0)
 		return (error);
 	be_connects();
-	error = XENFRONT_LIVE(fr.dev);
+	error = XENFRONT_LIVE(front.dev);
 	if (error != 0)
 		disconnect();
 	settle();
@@ -503,7 +442,7 @@ void
 xenbus_leave(device_t dev)
 {
 
-	CHECK(dev == fr.dev && kpi_mutexes == 0, "another device");
+	CHECK(dev == front.dev && kpi_mutexes == 0, "another device");
 	if (fr.is_set_up)
 		disconnect();
 }
@@ -515,7 +454,6 @@ device_new(void)
 
 	memset(&be, 0, sizeof(be));
 	memset(&fr, 0, sizeof(fr));
-	memset(&other, 0, sizeof(other));
 	disk_new(settle);
 	xsn_begin();
 	PCPU_SET(curthread, &thread);
@@ -532,16 +470,10 @@ device_new(void)
 	be.op = -1;
 	offer("sectors", SECTORS);
 	offer("sector-size", SECTOR);
-	fr.type = "vbd";
-	fr.node = FRONT;
-	fr.bus = kpi_device_create(NULL, &bus_class, NULL, "xenbusb0");
-	fr.dev = kpi_device_create(fr.bus, (kobj_class_t)&xbd_driver, &fr.sc, "xbd3");
-	fr.xb.xb_dev = fr.dev;
-	fr.xb.xb_node = __DECONST(char *, FRONT);
-	strlcpy(fr.xb.xb_path, BACK, sizeof(fr.xb.xb_path));
-	mtx_init(&fr.xb.xb_mtx, "front end", NULL, MTX_DEF);
-	CHECK(DEVICE_PROBE(fr.dev) == BUS_PROBE_DEFAULT, "not for it");
-	CHECK(DEVICE_ATTACH(fr.dev) == 0, "no attach");
+	front_begin((kobj_class_t)&xbd_driver, &fr.sc, "xbd3", "vbd", FRONT, BACK_DOM, BACK);
+	CHECK(DEVICE_PROBE(front.dev) == BUS_PROBE_DEFAULT &&
+	    strcmp(front.desc, "Xen block front end") == 0, "not for it: %s", front.desc);
+	CHECK(DEVICE_ATTACH(front.dev) == 0, "no attach");
 }
 
 void
@@ -556,14 +488,10 @@ void
 device_end(void)
 {
 
-	CHECK(DEVICE_DETACH(fr.dev) == 0, "it does not detach");
+	CHECK(DEVICE_DETACH(front.dev) == 0, "it does not detach");
 	CHECK(!fr.is_set_up && channels_open() == 0 && gnt_in_use() == 0, "left are %u, %u",
 	    channels_open(), gnt_in_use());
-	xenbus_return_queues(&fr.xb);
-	xenbus_return_queues(&other);
-	mtx_destroy(&fr.xb.xb_mtx);
-	kpi_device_destroy(fr.dev);
-	kpi_device_destroy(fr.bus);
+	front_end();
 	CHECK(kpi_callouts == 0 && kpi_run_tasks() == 0 && kpi_locks == 0 && kpi_disk == NULL &&
 	    kpi_taskqueues == 0, "%d callouts, %d locks", kpi_callouts, kpi_locks);
 	CHECK(kpi_devices == 0 && kpi_mallocs == 0 && kpi_dma_maps == 0 && kpi_dma_tags == 0,
@@ -644,8 +572,8 @@ other_devices(const void *arg __unused)
 
 	kpi_quiet = true;
 	device_new();
-	fr.type = "vif";
-	CHECK(DEVICE_PROBE(fr.dev) == ENXIO, "a card");
+	front.type = "vif";
+	CHECK(DEVICE_PROBE(front.dev) == ENXIO, "a card");
 	device_end();
 	/* A CD-ROM drive, by either end; not by another string. */
 	device_new();
@@ -677,9 +605,9 @@ handles(const void *arg __unused)
 
 	for (i = 0; i < nitems(table); i++) {
 		device_new();
-		fr.node = table[i].node;
-		CHECK(DEVICE_ATTACH(fr.dev) == 0 && fr.sc.xbd_handle == table[i].number, "%s: %u",
-		    fr.node, fr.sc.xbd_handle);
+		front.node = table[i].node;
+		CHECK(DEVICE_ATTACH(front.dev) == 0 && fr.sc.xbd_handle == table[i].number, "%s: %u",
+		    front.node, fr.sc.xbd_handle);
 		device_end();
 	}
 }
@@ -934,11 +862,11 @@ statuses(const void *arg __unused)
 		connect_ok();
 		be.status = table[i].status;
 		errors = kpi_sysctl_value("protocol_errors");
-		resets = fr.resets;
+		resets = front.resets;
 		io(BIO_READ, 3, SECTOR, table[i].error);
 		CHECK((kpi_sysctl_value("protocol_errors") > errors) == (table[i].seen != 0) &&
-		    (fr.resets > resets) == (table[i].seen != 0), "%zu: status %d, %u resets", i,
-		    table[i].status, fr.resets);
+		    (front.resets > resets) == (table[i].seen != 0), "%zu: status %d, %u resets", i,
+		    table[i].status, front.resets);
 		/* What is none is shown as it is. */
 		seen = 0;
 		rsp.status = table[i].status;
@@ -1000,7 +928,7 @@ answers_of_another_operation(const void *arg __unused)
 		connect_ok();
 		be.op = table[i].op;
 		io(table[i].cmd, 3, table[i].len, table[i].right ? 0 : EIO);
-		CHECK((fr.resets == 0) == table[i].right, "%zu: %u resets", i, fr.resets);
+		CHECK((front.resets == 0) == table[i].right, "%zu: %u resets", i, front.resets);
 		be.op = -1;
 		/* What is wrong is shown. */
 		rsp.operation = table[i].op;
@@ -1040,7 +968,7 @@ hostile_back_end(const void *arg __unused)
 			break;
 		}
 		settle();
-		CHECK(fr.resets > 0, "%u: no reset", how);
+		CHECK(front.resets > 0, "%u: no reset", how);
 		waits = submit(BIO_WRITE, 4, SECTOR);
 		settle();
 		CHECK(!has_ended(waits), "%u: ended", how);
@@ -1283,9 +1211,9 @@ geometry(const void *arg __unused)
 	CHECK(set_up() == 0, "not set up");
 	be_connects();
 	xsn_no_answer = ETIMEDOUT;
-	CHECK(XENFRONT_LIVE(fr.dev) == ETIMEDOUT && fr.xb.xb_unread && kpi_disk == NULL, "live");
+	CHECK(XENFRONT_LIVE(front.dev) == ETIMEDOUT && front.xb.xb_unread && kpi_disk == NULL, "live");
 	xsn_no_answer = 0;
-	CHECK(XENFRONT_LIVE(fr.dev) == 0 && kpi_disk != NULL, "not live");
+	CHECK(XENFRONT_LIVE(front.dev) == 0 && kpi_disk != NULL, "not live");
 	device_end();
 }
 

@@ -18,7 +18,6 @@
 #include <geom/geom_disk.h>
 
 #include <dev/xen/blkfront/blkfront_var.h>
-#include <dev/xen/xenbus_var.h>
 
 #include "host/host.h"
 #include "kpi/disk.h"
@@ -26,6 +25,7 @@
 #include "kpi/sched.h"
 #include "model/disk_user.h"
 #include "model/event_channels.h"
+#include "model/front_end.h"
 #include "model/grant_table.h"
 #include "model/xenstore_nodes.h"
 
@@ -71,19 +71,13 @@ struct back {
 };
 
 struct front {
-	device_t	bus, dev;
 	struct xbd_softc sc;
-	struct xenbus_child xb;
-	const char	*type, *node;
 	bool		is_set_up;
-	u_int		resets, rechecks;
+	u_int		rechecks;
 };
 
 extern struct back be;
 extern struct front fr;
-
-/* Another front end of the same bus, which kpi_device() is. */
-extern struct xenbus_child other;
 
 /* What the front end has published; NULL: it has not.  Of a number, it has. */
 const char *published(const char *name);

@@ -21,24 +21,24 @@ life_changes(const void *arg __unused)
 	kpi_disk_resizes = true;
 	device_new();
 	/* Before there is a disk. */
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "sectors");
+	XENFRONT_OTHEREND_CHANGED(front.dev, "sectors");
 	connect_ok();
 	offer("sectors", 1000);
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "sector-size");
+	XENFRONT_OTHEREND_CHANGED(front.dev, "sector-size");
 	CHECK(kpi_disk->d_mediasize == SECTORS * SECTOR, "by another node");
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "sectors");
+	XENFRONT_OTHEREND_CHANGED(front.dev, "sectors");
 	CHECK(kpi_disk->d_mediasize == 1000 * SECTOR && kpi_sysctl_value("resizes") == 1, "no resize");
 	offer("sectors", 1001);
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "");
+	XENFRONT_OTHEREND_CHANGED(front.dev, "");
 	CHECK(kpi_disk->d_mediasize == 1001 * SECTOR && kpi_sysctl_value("resizes") == 2, "no resize");
 	/* No size is no size of nothing. */
 	offer("sectors", 0);
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "sectors");
+	XENFRONT_OTHEREND_CHANGED(front.dev, "sectors");
 	xsn_clear(BACK, "sectors");
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "sectors");
+	XENFRONT_OTHEREND_CHANGED(front.dev, "sectors");
 	offer("sectors", 5);
 	xsn_no_answer = ETIMEDOUT;
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "sectors");
+	XENFRONT_OTHEREND_CHANGED(front.dev, "sectors");
 	xsn_no_answer = 0;
 	CHECK(kpi_disk->d_mediasize == 1001 * SECTOR && kpi_sysctl_value("resizes") == 2, "resized");
 	/* With larger sectors a size is in whole ones. */
@@ -47,7 +47,7 @@ life_changes(const void *arg __unused)
 	offer("sector-size", 2048);
 	connect_ok();
 	offer("sectors", 1003);
-	XENFRONT_OTHEREND_CHANGED(fr.dev, "sectors");
+	XENFRONT_OTHEREND_CHANGED(front.dev, "sectors");
 	CHECK(kpi_disk->d_mediasize == 1000 * SECTOR, "%jd", (intmax_t)kpi_disk->d_mediasize);
 	/* The next back end has another size. */
 	offer("sectors", 2000);
@@ -170,14 +170,14 @@ life_closing(const void *arg __unused)
 
 	kpi_quiet = true;
 	device_new();
-	CHECK(XENFRONT_STOP(fr.dev, false) == 0 && DEVICE_QUIESCE(fr.dev) == 0, "without a disk");
+	CHECK(XENFRONT_STOP(front.dev, false) == 0 && DEVICE_QUIESCE(front.dev) == 0, "without a disk");
 	connect_ok();
-	CHECK(kpi_disk->d_open(kpi_disk) == 0 && XENFRONT_STOP(fr.dev, false) == EBUSY &&
-	    DEVICE_QUIESCE(fr.dev) == EBUSY, "in use");
+	CHECK(kpi_disk->d_open(kpi_disk) == 0 && XENFRONT_STOP(front.dev, false) == EBUSY &&
+	    DEVICE_QUIESCE(front.dev) == EBUSY, "in use");
 	io(BIO_READ, 1, SECTOR, 0);
 	CHECK(fr.rechecks == 0 && kpi_disk->d_close(kpi_disk) == 0 && fr.rechecks == 1, "%u rechecks",
 	    fr.rechecks);
-	CHECK(DEVICE_QUIESCE(fr.dev) == 0 && XENFRONT_STOP(fr.dev, false) == 0, "not in use");
+	CHECK(DEVICE_QUIESCE(front.dev) == 0 && XENFRONT_STOP(front.dev, false) == 0, "not in use");
 	/* Nothing is put from now on. */
 	bp = submit(BIO_READ, 1, SECTOR);
 	CHECK(!be_takes(0, &be.last), "put");
@@ -189,11 +189,11 @@ life_closing(const void *arg __unused)
 	be.answers = false;
 	late = submit(BIO_READ, 2, SECTOR);
 	seconds(29);
-	CHECK(XENFRONT_STOP(fr.dev, false) == EBUSY, "too early");
+	CHECK(XENFRONT_STOP(front.dev, false) == EBUSY, "too early");
 	seconds(2);
 	kpi_line[0] = '\0';
-	CHECK(XENFRONT_STOP(fr.dev, false) == 0 && strstr(kpi_line, "does not answer any more") != NULL,
-	    "%s", kpi_line);
+	CHECK(XENFRONT_STOP(front.dev, false) == 0 &&
+	    strstr(kpi_line, "does not answer any more") != NULL, "%s", kpi_line);
 	released();
 	be.answers = true;
 	connect_ok();
@@ -216,13 +216,13 @@ life_lost(const void *arg __unused)
 
 	kpi_quiet = true;
 	device_new();
-	XENFRONT_LOST(fr.dev);
+	XENFRONT_LOST(front.dev);
 	connect_ok();
 	disconnect();
 	bp = submit(BIO_WRITE, 1, SECTOR);
 	settle();
 	CHECK(!has_ended(bp), "ended");
-	XENFRONT_LOST(fr.dev);
+	XENFRONT_LOST(front.dev);
 	ended(bp, ENXIO);
 	io(BIO_WRITE, 1, SECTOR, ENXIO);
 	connect_ok();
@@ -236,7 +236,7 @@ life_lost(const void *arg __unused)
 	CHECK(set_up() == 0, "not set up");
 	be_connects();
 	xsn_no_answer = ETIMEDOUT;
-	CHECK(XENFRONT_LIVE(fr.dev) == ETIMEDOUT && !has_ended(bp), "live");
+	CHECK(XENFRONT_LIVE(front.dev) == ETIMEDOUT && !has_ended(bp), "live");
 	xsn_no_answer = 0;
 	disconnect();
 	CHECK(!has_ended(bp), "ended");
@@ -253,11 +253,11 @@ life_suspended(const void *arg __unused)
 
 	kpi_quiet = true;
 	device_new();
-	CHECK(DEVICE_SUSPEND(fr.dev) == 0 && DEVICE_RESUME(fr.dev) == 0, "without a disk");
+	CHECK(DEVICE_SUSPEND(front.dev) == 0 && DEVICE_RESUME(front.dev) == 0, "without a disk");
 	connect_ok();
 	be.answers = false;
 	flying = submit(BIO_WRITE, 1, SECTOR);
-	CHECK(DEVICE_SUSPEND(fr.dev) == 0, "not suspended");
+	CHECK(DEVICE_SUSPEND(front.dev) == 0, "not suspended");
 	be.answers = true;
 	settle();
 	CHECK(be.nserved == 1 && !has_ended(flying), "%u served", be.nserved);
@@ -265,16 +265,16 @@ life_suspended(const void *arg __unused)
 	settle();
 	CHECK(be.nserved == 1, "put");
 	/* It failed: the back end is the same. */
-	CHECK(DEVICE_RESUME(fr.dev) == 0, "not resumed");
+	CHECK(DEVICE_RESUME(front.dev) == 0, "not resumed");
 	settle();
 	ended(flying, 0);
 	ended(bp, 0);
 	/* It has another one. */
 	be.answers = false;
 	flying = submit(BIO_WRITE, 1, SECTOR);
-	CHECK(DEVICE_SUSPEND(fr.dev) == 0, "not suspended");
+	CHECK(DEVICE_SUSPEND(front.dev) == 0, "not suspended");
 	disconnect();
-	CHECK(DEVICE_RESUME(fr.dev) == 0, "not resumed");
+	CHECK(DEVICE_RESUME(front.dev) == 0, "not resumed");
 	bp = submit(BIO_READ, 1, SECTOR);
 	settle();
 	CHECK(!has_ended(flying) && !has_ended(bp), "ended without a back end");
@@ -285,15 +285,15 @@ life_suspended(const void *arg __unused)
 	ended(bp, 0);
 	/* It has none when it is suspended, and it is resumed with one. */
 	disconnect();
-	CHECK(DEVICE_SUSPEND(fr.dev) == 0, "not suspended");
+	CHECK(DEVICE_SUSPEND(front.dev) == 0, "not suspended");
 	bp = submit(BIO_READ, 1, SECTOR);
-	CHECK(DEVICE_RESUME(fr.dev) == 0 && !has_ended(bp), "ended");
+	CHECK(DEVICE_RESUME(front.dev) == 0 && !has_ended(bp), "ended");
 	connect_ok();
 	settle();
 	ended(bp, 0);
 	/* A resume that nothing was suspended for. */
-	XENFRONT_STOP(fr.dev, true);
-	CHECK(DEVICE_RESUME(fr.dev) == 0, "not resumed");
+	XENFRONT_STOP(front.dev, true);
+	CHECK(DEVICE_RESUME(front.dev) == 0, "not resumed");
 	bp = submit(BIO_READ, 1, SECTOR);
 	settle();
 	CHECK(!has_ended(bp), "put");
@@ -314,7 +314,7 @@ life_early_events(const void *arg __unused)
 	be_connects();
 	be.rings[0].event = true;
 	CHECK(be_event(0) && fr.sc.xbd_queues[0]->q_stats.qs_intrs == 0, "counted");
-	CHECK(XENFRONT_LIVE(fr.dev) == 0, "not live");
+	CHECK(XENFRONT_LIVE(front.dev) == 0, "not live");
 	be.rings[0].event = true;
 	CHECK(be_event(0) && fr.sc.xbd_queues[0]->q_stats.qs_intrs == 1, "not counted");
 	device_end();
@@ -397,7 +397,7 @@ fails(u_int what, int n, bool big)
 	if (error != 0)
 		connect_ok();
 	seconds(1);
-	if (fr.resets > 0)
+	if (front.resets > 0)
 		reconnect();
 	CHECK(be.nrings == (big ? 3 : 1), "%u, %u: %u rings", what, n, be.nrings);
 	io(BIO_WRITE, 1, 4 * KB, 0);
@@ -449,24 +449,24 @@ life_fewer_queues(const void *arg __unused)
 	    be.nrings);
 	io(BIO_WRITE, 1, 4 * KB, 0);
 	seconds(3);
-	CHECK(fr.resets == 0 && channels_open() == 2, "%u resets", fr.resets);
+	CHECK(front.resets == 0 && channels_open() == 2, "%u resets", front.resets);
 	channels_most = 3;
 	/* Nodes are another front end's. */
 	CHECK(xenbus_queues(kpi_device(), 59) == 59, "nodes");
 	seconds(3);
-	CHECK(fr.resets == 0, "%u resets", fr.resets);
-	xenbus_return_queues(&other);
+	CHECK(front.resets == 0, "%u resets", front.resets);
+	xenbus_return_queues(&front.other);
 	gnt_limit = gnt_in_use() + 1;
 	seconds(3);
-	CHECK(fr.resets == 0, "%u resets", fr.resets);
+	CHECK(front.resets == 0, "%u resets", front.resets);
 	gnt_limit = 1000;
 	settle();
-	CHECK(fr.resets == 1 && channels_open() == 2, "%u resets", fr.resets);
+	CHECK(front.resets == 1 && channels_open() == 2, "%u resets", front.resets);
 	reconnect();
 	CHECK(be.nrings == 3 && kpi_sysctl_value("queues") == 3, "%u rings", be.nrings);
-	resets = fr.resets;
+	resets = front.resets;
 	seconds(5);
-	CHECK(fr.resets == resets, "%u resets", fr.resets);
+	CHECK(front.resets == resets, "%u resets", front.resets);
 	/* One alone has the old nodes. */
 	disconnect();
 	channels_most = 1;
@@ -483,13 +483,13 @@ life_fewer_queues(const void *arg __unused)
 	disconnect();
 	/* One more leaves an eighth of them, and the third would not. */
 	gnt_limit = FIRST_REFS + 3;
-	resets = fr.resets;
+	resets = front.resets;
 	connect_ok();
 	seconds(3);
-	CHECK(be.nrings == 2 && fr.resets == resets, "%u rings", be.nrings);
+	CHECK(be.nrings == 2 && front.resets == resets, "%u rings", be.nrings);
 	gnt_limit = FIRST_REFS + 4;
 	settle();
-	CHECK(fr.resets == resets + 1, "%u resets", fr.resets);
+	CHECK(front.resets == resets + 1, "%u resets", front.resets);
 	disconnect();
 	gnt_limit = 1000;
 	CHECK(xenbus_queues(kpi_device(), 60) == 60, "nodes");

@@ -16,12 +16,11 @@
 #include <sys/systm.h>
 
 #include <dev/xen/netfront/netfront.c>
-#include <dev/xen/xenbus_var.h>
 
-#include "bus_if.h"
 #include "host/host.h"
 #include "kpi/kpi.h"
 #include "model/event_channels.h"
+#include "model/front_end.h"
 #include "model/grant_table.h"
 #include "model/net_card.h"
 #include "model/netback.h"
@@ -38,14 +37,11 @@ MALLOC_DEFINE(M_XEN, "xen", "");
 
 int mp_ncpus;
 
-/* The driver's side of xenbus. */
+/* The driver, and what it called. */
 static struct {
-	struct xenbus_child xb, other;
-	device_t bus, dev;
 	struct xn_softc *sc;
-	const char *type;
-	bool	set_up, described;
-	u_int	resets, changes, pauses;
+	bool	set_up;
+	u_int	changes, pauses;
 	int	watch_error;
 } dv;
 
@@ -54,69 +50,11 @@ static char a_packet;
 
 /* xenbus. */
 
-static int
-read_ivar(device_t bus, device_t child, int which, uintptr_t *value)
-{
-
-	CHECK(bus == dv.bus && child == dv.dev, "another device");
-	switch (which) {
-	case XENBUS_IVAR_TYPE:
-		*value = (uintptr_t)dv.type;
-		break;
-	case XENBUS_IVAR_NODE:
-		*value = (uintptr_t)NODE;
-		break;
-	case XENBUS_IVAR_OTHEREND_ID:
-		*value = BACK_DOMID;
-		break;
-	default:
-		CHECK(false, "ivar %d", which);
-	}
-	return (0);
-}
-
-static device_method_t bus_methods[] = {
-	{ &bus_read_ivar_desc, (kobjop_t)read_ivar },
-	DEVMETHOD_END
-};
-
-static struct kobj_class bus_class = { .name = "xenbus", .methods = bus_methods };
-
-int
-driver_module_handler(struct module *mod __unused, int what __unused, void *arg __unused)
-{
-
-	return (0);
-}
-
-void *
-device_get_ivars(device_t dev)
-{
-
-	return (dev == dv.dev ? &dv.xb : &dv.other);
-}
-
-void
-device_set_desc(device_t dev, const char *desc)
-{
-
-	CHECK(dev == dv.dev && desc[0] != '\0', "no description");
-	dv.described = true;
-}
-
-void
-xenbus_reset(device_t dev)
-{
-
-	CHECK(dev == dv.dev, "another device");
-	dv.resets++;
-}
-
 void
 xenbus_change(device_t dev)
 {
 
-	CHECK(dev == dv.dev, "another device");
+	CHECK(dev == front.dev, "another device");
 	dv.changes++;
 }
 
@@ -147,8 +85,8 @@ setup(void)
 	int error;
 
 	CHECK(!dv.set_up, "set up twice");
-	dv.xb.xb_unread = false;
-	error = XENFRONT_SETUP(dv.dev, &next);
+	front.xb.xb_unread = false;
+	error = XENFRONT_SETUP(front.dev, &next);
 	dv.set_up = error == 0;
 	/* Linux's back end connects to a front end that is Connected. */
 	CHECK(error != 0 || next == XenbusStateConnected, "state %u", next);
@@ -159,7 +97,7 @@ static void
 stop(bool gone)
 {
 
-	CHECK(XENFRONT_STOP(dv.dev, gone) == 0, "it does not stop");
+	CHECK(XENFRONT_STOP(front.dev, gone) == 0, "it does not stop");
 	CHECK(net == NULL || !card.pn_there || pv_dev_state(&card.pn_pvdev) == PV_DEV_FROZEN,
 	    "it is used");
 }
@@ -170,7 +108,7 @@ release(void)
 {
 
 	back_disconnect();
-	XENFRONT_RELEASE(dv.dev);
+	XENFRONT_RELEASE(front.dev);
 	dv.set_up = false;
 	CHECK(gnt_in_use() == 0 && channels_open() == 0, "%u grants, %u channels", gnt_in_use(),
 	    channels_open());
@@ -180,7 +118,7 @@ void
 xenbus_leave(device_t dev)
 {
 
-	CHECK(dev == dv.dev, "another device");
+	CHECK(dev == front.dev, "another device");
 	if (!dv.set_up)
 		return;
 	stop(false);
@@ -193,9 +131,9 @@ connect(void)
 	int error;
 
 	error = setup();
-	CHECK(error == 0 && !dv.xb.xb_unread, "error %d: %s", error, kpi_line);
+	CHECK(error == 0 && !front.xb.xb_unread, "error %d: %s", error, kpi_line);
 	back_connect();
-	error = XENFRONT_LIVE(dv.dev);
+	error = XENFRONT_LIVE(front.dev);
 	CHECK(error == 0 && net == &card && pv_dev_is_live(&card.pn_pvdev), "error %d", error);
 }
 
@@ -221,19 +159,12 @@ begin(void)
 	net_card_binds = false;
 	mp_ncpus = 1;
 	gnt_limit = REFS;
-	dv.type = "vif";
 	dv.sc = host_alloc(sizeof(*dv.sc), sizeof(void *));
 	memset(dv.sc, 0, sizeof(*dv.sc));
-	dv.bus = kpi_device_create(NULL, &bus_class, NULL, "xenbus0");
-	dv.dev = kpi_device_create(dv.bus, &xn_driver, dv.sc, "xn0");
-	dv.xb.xb_dev = dv.dev;
-	dv.other.xb_dev = kpi_device();
-	dv.xb.xb_node = __DECONST(char *, NODE);
-	strlcpy(dv.xb.xb_path, BACK, sizeof(dv.xb.xb_path));
-	mtx_init(&dv.xb.xb_mtx, "front end", NULL, MTX_DEF);
+	front_begin(&xn_driver, dv.sc, "xn0", "vif", NODE, BACK_DOMID, BACK);
 	tool("mac", MAC);
 	offer("feature-rx-copy", "1");
-	CHECK(xn_attach(dv.dev) == 0, "it does not attach");
+	CHECK(xn_attach(front.dev) == 0, "it does not attach");
 }
 
 /* With so many CPUs, and a back end that has a pair for each. */
@@ -250,15 +181,11 @@ static void
 end(void)
 {
 
-	CHECK(xn_detach(dv.dev) == 0, "it does not detach");
+	CHECK(xn_detach(front.dev) == 0, "it does not detach");
 	CHECK(net == NULL && gnt_in_use() == 0 && channels_open() == 0 &&
 	    dv.sc->xn_mtu_watch.xw_token == 0, "it is not gone");
 	CHECK(kpi_sysctl_set("connects", 1) == ENOENT, "sysctls are left");
-	xenbus_return_queues(&dv.xb);
-	xenbus_return_queues(&dv.other);
-	mtx_destroy(&dv.xb.xb_mtx);
-	kpi_device_destroy(dv.dev);
-	kpi_device_destroy(dv.bus);
+	front_end();
 	host_free(dv.sc);
 	CHECK(kpi_mallocs == 0 && kpi_locks == 0 && kpi_devices == 0 && kpi_taskqueues == 0 &&
 	    xsn_out == 0, "%d pieces of memory, %d locks, %d values", kpi_mallocs, kpi_locks,
@@ -380,11 +307,11 @@ probes_network_cards(const void *arg __unused)
 {
 
 	begin();
-	CHECK(xn_probe(dv.dev) <= 0 && dv.described, "no card");
-	dv.type = "vbd";
-	CHECK(xn_probe(dv.dev) > 0, "a disk");
-	dv.type = "vifx";
-	CHECK(xn_probe(dv.dev) > 0, "another type");
+	CHECK(xn_probe(front.dev) <= 0 && front.desc[0] != '\0', "no card");
+	front.type = "vbd";
+	CHECK(xn_probe(front.dev) > 0, "a disk");
+	front.type = "vifx";
+	CHECK(xn_probe(front.dev) > 0, "another type");
 	end();
 }
 
@@ -525,7 +452,7 @@ parses_the_address(const void *arg __unused)
 	/* Without an answer the error is one that may pass. */
 	tool("mac", MAC);
 	xsn_unread = "mac";
-	CHECK(setup() == ETIMEDOUT && dv.xb.xb_unread, "not read");
+	CHECK(setup() == ETIMEDOUT && front.xb.xb_unread, "not read");
 	xsn_unread = NULL;
 	connect();
 	/* Another back end's address is not looked at by who has an interface. */
@@ -554,7 +481,7 @@ refuses_a_back_end_without_copies(const void *arg __unused)
 	/* One that is not known is not refused. */
 	begin();
 	xsn_unread = "feature-rx-copy";
-	CHECK(setup() == ETIMEDOUT && dv.xb.xb_unread && kpi_line[0] == '\0', "%s", kpi_line);
+	CHECK(setup() == ETIMEDOUT && front.xb.xb_unread && kpi_line[0] == '\0', "%s", kpi_line);
 	xsn_unread = NULL;
 	connect();
 	end();
@@ -744,8 +671,8 @@ static void
 changed(const char *name)
 {
 
-	dv.xb.xb_unread = false;
-	XENFRONT_OTHEREND_CHANGED(dv.dev, name);
+	front.xb.xb_unread = false;
+	XENFRONT_OTHEREND_CHANGED(front.dev, name);
 }
 
 /* The back end's link: one is there if the key is not, or is no number; and none without a back end. */
@@ -779,13 +706,13 @@ reports_the_link(const void *arg __unused)
 	CHECK(!card.pn_link_up && card.pn_links == links + 1, "another key");
 	xsn_unread = "carrier";
 	changed("carrier");
-	CHECK(!card.pn_link_up && dv.xb.xb_unread, "there is no answer");
+	CHECK(!card.pn_link_up && front.xb.xb_unread, "there is no answer");
 	xsn_unread = NULL;
 	changed("");
 	CHECK(card.pn_link_up, "a link");
 	xsn_unread = "carrier";
 	changed("");
-	CHECK(card.pn_link_up && dv.xb.xb_unread, "there is no answer");
+	CHECK(card.pn_link_up && front.xb.xb_unread, "there is no answer");
 	xsn_unread = NULL;
 	links = card.pn_links;
 	stop(false);
@@ -799,7 +726,7 @@ reports_the_link(const void *arg __unused)
 	offer("carrier", "1");
 	CHECK(setup() == 0 && !card.pn_ops->pno_link_up(dv.sc), "it is not connected yet");
 	back_connect();
-	CHECK(XENFRONT_LIVE(dv.dev) == 0 && card.pn_link_up, "a link");
+	CHECK(XENFRONT_LIVE(front.dev) == 0 && card.pn_link_up, "a link");
 	end();
 }
 
@@ -840,7 +767,7 @@ follows_the_mtu(const void *arg __unused)
 	begin();
 	offer("feature-sg", "1");
 	xsn_unread = "mtu";
-	CHECK(setup() == ETIMEDOUT && dv.xb.xb_unread && net == NULL, "no answer");
+	CHECK(setup() == ETIMEDOUT && front.xb.xb_unread && net == NULL, "no answer");
 	xsn_unread = NULL;
 	CHECK(dv.sc->xn_mtu_watch.xw_token == 0, "watched before there is an interface");
 	connect();
@@ -852,7 +779,7 @@ follows_the_mtu(const void *arg __unused)
 	CHECK(card.pn_mtu == 0, "a key of the back end");
 	xsn_unread = "mtu";
 	changed("");
-	CHECK(card.pn_mtu == 0 && dv.xb.xb_unread, "no answer");
+	CHECK(card.pn_mtu == 0 && front.xb.xb_unread, "no answer");
 	xsn_unread = NULL;
 	card.pn_mtu_error = ENOMEM;
 	changed("");
@@ -913,22 +840,22 @@ uses_fewer_pairs_without_resources(const void *arg __unused)
 		channels_most = 2 * table[i].pairs + 1;
 		gnt_limit = REFS;
 		(void)kpi_run_tasks();
-		CHECK(dv.resets == 0 && channels_open() == 2 * table[i].pairs, "%u channels",
+		CHECK(front.resets == 0 && channels_open() == 2 * table[i].pairs, "%u channels",
 		    channels_open());
 		/* Enough for one, but no queue that xenbus gives: 60 of all front ends. */
 		channels_most = 64;
 		(void)xenbus_queues(kpi_device(), 61);
 		CHECK(!xenbus_has_queues(), "a queue is left");
 		(void)kpi_run_tasks();
-		CHECK(dv.resets == 0, "no queue");
-		xenbus_return_queues(&dv.other);
+		CHECK(front.resets == 0, "no queue");
+		xenbus_return_queues(&front.other);
 		gnt_limit = gnt_in_use() + PAIR_REFS;
 		(void)kpi_run_tasks();
-		CHECK(dv.resets == 0, "the last references");
+		CHECK(front.resets == 0, "the last references");
 		gnt_limit = REFS;
 		(void)kpi_run_tasks();
-		CHECK(dv.resets == more && channels_open() == 2 * table[i].pairs, "%u resets",
-		    dv.resets);
+		CHECK(front.resets == more && channels_open() == 2 * table[i].pairs, "%u resets",
+		    front.resets);
 		disconnect();
 		connect();
 		works(8);
@@ -1042,7 +969,7 @@ reconnects_to_one_that_has_less(const void *arg __unused)
 	/* What is broken is connected again. */
 	pv_dev_need_reset(&card.pn_pvdev, PV_DEV_ALL, EIO);
 	(void)kpi_run_tasks();
-	CHECK(dv.resets == 1, "%u resets", dv.resets);
+	CHECK(front.resets == 1, "%u resets", front.resets);
 	end();
 	/* One that can do less than the first, which had less than there are CPUs. */
 	begin();
@@ -1078,7 +1005,7 @@ sets_up_again_before_there_is_an_interface(const void *arg __unused)
 	CHECK(setup() == 0, "error");
 	back_connect();
 	card.pn_attach_error = ENOMEM;
-	CHECK(XENFRONT_LIVE(dv.dev) == ENOMEM, "attached");
+	CHECK(XENFRONT_LIVE(front.dev) == ENOMEM, "attached");
 	CHECK(kpi_sysctl_set("connects", 1) == ENOENT && dv.sc->xn_mtu_watch.xw_token == 0,
 	    "it stays attached");
 	stop(true);
@@ -1116,9 +1043,9 @@ attempt(void)
 {
 	int error = setup();
 
-	if (error == 0 && !dv.xb.xb_unread) {
+	if (error == 0 && !front.xb.xb_unread) {
 		back_connect();
-		error = XENFRONT_LIVE(dv.dev);
+		error = XENFRONT_LIVE(front.dev);
 	} else if (error == 0)
 		error = ETIMEDOUT;
 	kpi_fail_after = kpi_fail_more = gnt_fail_after = xsn_unanswered = 0;
@@ -1449,7 +1376,7 @@ hostile_back_end(const void *arg __unused)
 		card_sent(&card, 0);
 		CHECK(pvq_broken(card.pn_pvqs[1]), "%u: not noticed", i);
 		(void)kpi_run_tasks();
-		CHECK(dv.resets == 1, "%u: %u resets", i, dv.resets);
+		CHECK(front.resets == 1, "%u: %u resets", i, front.resets);
 		disconnect();
 		connect();
 		works(1);
