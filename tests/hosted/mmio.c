@@ -221,6 +221,16 @@ queue(void)
 	return (q);
 }
 
+/* A device that does not enable a queue. */
+static void
+takes_no_queue(uintptr_t addr, int size __unused, bool store)
+{
+
+	if (!store && (addr == (uintptr_t)mm.window + VIRTIO_MMIO_QUEUE_READY ||
+	    addr == (uintptr_t)mm.window + VIRTIO_MMIO_QUEUE_PFN))
+		memset((void *)addr, 0, 4);
+}
+
 static void
 modern_queue_has_addresses(const void *arg __unused)
 {
@@ -234,13 +244,23 @@ modern_queue_has_addresses(const void *arg __unused)
 	CHECK(VIRTIO_BUS_QUEUE_SETUP(mm.dev, 3, q) == 0, "refused");
 	CHECK(get(VIRTIO_MMIO_QUEUE_SEL) == 3 && get(VIRTIO_MMIO_QUEUE_NUM) == QUEUE_SIZE &&
 	    get(VIRTIO_MMIO_QUEUE_READY) == 1 && get(VIRTIO_MMIO_QUEUE_PFN) == 0, "registers");
+	memcpy(&v, mm.window + VIRTIO_MMIO_QUEUE_DESC_LOW, sizeof(v));
+	CHECK(v == addrs.vqa_desc, "descriptors at 0x%lx", v);
+	memcpy(&v, mm.window + VIRTIO_MMIO_QUEUE_AVAIL_LOW, sizeof(v));
+	CHECK(v == addrs.vqa_driver, "driver area at 0x%lx", v);
 	memcpy(&v, mm.window + VIRTIO_MMIO_QUEUE_USED_LOW, sizeof(v));
-	CHECK(v == addrs.vqa_device, "address 0x%lx", v);
+	CHECK(v == addrs.vqa_device, "device area at 0x%lx", v);
 	/* A device that has come to allow less. */
 	set(VIRTIO_MMIO_QUEUE_NUM_MAX, QUEUE_SIZE / 2);
 	CHECK(VIRTIO_BUS_QUEUE_SETUP(mm.dev, 3, q) == ENXIO, "too large");
 	set(VIRTIO_MMIO_QUEUE_NUM_MAX, UINT32_MAX);
 	CHECK(VIRTIO_BUS_QUEUE_SIZE(mm.dev, 3) == UINT16_MAX, "size");
+	set(VIRTIO_MMIO_QUEUE_NUM_MAX, QUEUE_SIZE + 1);
+	CHECK(VIRTIO_BUS_QUEUE_SIZE(mm.dev, 4) == QUEUE_SIZE + 1 &&
+	    get(VIRTIO_MMIO_QUEUE_SEL) == 4, "size");
+	kpi_access_at = takes_no_queue;
+	CHECK(VIRTIO_BUS_QUEUE_SETUP(mm.dev, 3, q) == ENXIO, "not enabled");
+	kpi_access_at = NULL;
 	pvq_free(q);
 	end();
 }
@@ -259,7 +279,11 @@ legacy_queue_has_a_page_number(const void *arg __unused)
 	CHECK(VIRTIO_BUS_QUEUE_SETUP(mm.dev, 1, q) == 0, "refused");
 	CHECK(get(VIRTIO_MMIO_QUEUE_ALIGN) == VRING_LEGACY_ALIGN &&
 	    get(VIRTIO_MMIO_QUEUE_PFN) == (uint32_t)(addrs.vqa_desc >> PAGE_SHIFT) &&
+	    get(VIRTIO_MMIO_QUEUE_SEL) == 1 && get(VIRTIO_MMIO_QUEUE_NUM) == QUEUE_SIZE &&
 	    get(VIRTIO_MMIO_QUEUE_READY) == 0, "registers");
+	kpi_access_at = takes_no_queue;
+	CHECK(VIRTIO_BUS_QUEUE_SETUP(mm.dev, 1, q) == ENXIO, "not enabled");
+	kpi_access_at = NULL;
 	pvq_free(q);
 	end();
 }
@@ -329,7 +353,7 @@ halves(uintptr_t addr, int size __unused, bool store)
 	nwritten += nwritten % 2;
 	if (!store && reg == VIRTIO_MMIO_DEVICE_FEATURES)
 		set(VIRTIO_MMIO_DEVICE_FEATURES,
-		    get(VIRTIO_MMIO_DEVICE_FEATURES_SEL) == 0 ? 0x1111 : 0x2222);
+		    get(VIRTIO_MMIO_DEVICE_FEATURES_SEL) == 0 ? 0x1111 : 0x22a2);
 	if (store && reg == VIRTIO_MMIO_DRIVER_FEATURES) {
 		selected = get(VIRTIO_MMIO_DRIVER_FEATURES_SEL);
 		nwritten++;
@@ -351,6 +375,154 @@ features_are_two_halves(const void *arg __unused)
 	CHECK(got == 0x222200001111, "0x%lx", got);
 	CHECK(written[0] == 0x33330007 && written[1] == 0x44440000, "0x%x, 0x%x", written[0],
 	    written[1]);
+	end();
+	/* A legacy device has one; what its register has for the other is not read. */
+	begin(VIRTIO_MMIO_LEGACY);
+	kpi_access_at = halves;
+	got = VIRTIO_BUS_GET_FEATURES(mm.dev);
+	kpi_access_at = NULL;
+	CHECK(got == 0x1111, "0x%lx", got);
+	set(VIRTIO_MMIO_DRIVER_FEATURES_SEL, 1);
+	VIRTIO_BUS_SET_FEATURES(mm.dev, 0x4444000033330000 + 7);
+	CHECK(get(VIRTIO_MMIO_DRIVER_FEATURES_SEL) == 0 &&
+	    get(VIRTIO_MMIO_DRIVER_FEATURES) == 0x33330007, "0x%x",
+	    get(VIRTIO_MMIO_DRIVER_FEATURES));
+	end();
+}
+
+/* Each value at its place, and nothing else is written. */
+static void
+configuration_is_behind_the_registers(const void *arg __unused)
+{
+	static const int widths[] = { 1, 2, 4 };
+	uint8_t before[WINDOW_SIZE];
+	uint32_t mask, value;
+	bus_size_t off;
+	size_t i;
+
+	begin(VIRTIO_MMIO_MODERN);
+	CHECK(VIRTIO_BUS_CONFIG_SIZE(mm.dev) == WINDOW_SIZE - VIRTIO_MMIO_CONFIG, "size");
+	for (i = 0; i < WINDOW_SIZE; i++)
+		mm.window[i] = i * 7 + i / 256;
+	for (i = 0; i < nitems(widths); i++) {
+		mask = UINT32_MAX >> (32 - 8 * widths[i]);
+		for (off = 0; off < WINDOW_SIZE - VIRTIO_MMIO_CONFIG; off += 60) {
+			memcpy(before, mm.window, WINDOW_SIZE);
+			memcpy(&value, before + VIRTIO_MMIO_CONFIG + off, 4);
+			CHECK(VIRTIO_BUS_READ_CONFIG(mm.dev, off, widths[i]) == (value & mask),
+			    "%d bytes at %lu", widths[i], off);
+			value = 0x81828384 + off;
+			memcpy(before + VIRTIO_MMIO_CONFIG + off, &value, widths[i]);
+			VIRTIO_BUS_WRITE_CONFIG(mm.dev, off, value, widths[i]);
+			CHECK(memcmp(before, mm.window, WINDOW_SIZE) == 0, "%d bytes at %lu", widths[i],
+			    off);
+		}
+	}
+	set(VIRTIO_MMIO_CONFIG_GENERATION, 0x12345678);
+	CHECK(VIRTIO_BUS_CONFIG_GEN(mm.dev) == 0x12345678, "generation");
+	mm.sc.vm_version = VIRTIO_MMIO_LEGACY;
+	CHECK(VIRTIO_BUS_CONFIG_GEN(mm.dev) == 0, "a legacy device's generation");
+	end();
+}
+
+/* A device that is not live is not notified; its place in the ring is told where that was agreed. */
+static void
+notification_is_of_its_queue(const void *arg __unused)
+{
+
+	begin(VIRTIO_MMIO_MODERN);
+	/* What attach does before it looks for registers. */
+	mm.sc.vm_regs = NULL;
+	mm.absent = true;
+	CHECK(DEVICE_ATTACH(mm.dev) == ENXIO, "attached");
+	mm.sc.vm_regs = &mm.res;
+	set(VIRTIO_MMIO_QUEUE_NOTIFY, 99);
+	mm.sc.vm_bus.vb_notify(mm.sc.vm_bus.vb_notify_arg, 5, 0x8001);
+	CHECK(get(VIRTIO_MMIO_QUEUE_NOTIFY) == 99, "not live");
+	mm.sc.vm_bus.vb_live = true;
+	mm.sc.vm_bus.vb_notify(mm.sc.vm_bus.vb_notify_arg, 5, 0x8001);
+	CHECK(get(VIRTIO_MMIO_QUEUE_NOTIFY) == 5, "0x%x", get(VIRTIO_MMIO_QUEUE_NOTIFY));
+	mm.sc.vm_bus.vb_features = VIRTIO_F_NOTIFICATION_DATA;
+	mm.sc.vm_bus.vb_notify(mm.sc.vm_bus.vb_notify_arg, 5, 0x8001);
+	CHECK(get(VIRTIO_MMIO_QUEUE_NOTIFY) == 0x80010005, "0x%x", get(VIRTIO_MMIO_QUEUE_NOTIFY));
+	end();
+}
+
+static void
+there_are_no_vectors(const void *arg __unused)
+{
+	struct resource *irq = NULL;
+
+	begin(VIRTIO_MMIO_MODERN);
+	CHECK(VIRTIO_BUS_ALLOC_VECTORS(mm.dev, 1, &irq) == ENXIO && irq == NULL, "a vector");
+	CHECK(VIRTIO_BUS_SET_VECTOR(mm.dev, 0, -1) == 0 &&
+	    VIRTIO_BUS_SET_VECTOR(mm.dev, 0, 0) == ENXIO, "set");
+	end();
+}
+
+/* Which devices QEMU's are, and whose type is told: of what is here, has a driver not, and is known. */
+static void
+type_is_told(const void *arg __unused)
+{
+
+	begin(VIRTIO_MMIO_MODERN);
+	probes(BUS_PROBE_VENDOR, 0);
+	CHECK(!mm.sc.vm_bus.vb_qemu && mm.sc.vm_bus.vb_type == VIRTIO_ID_BLOCK, "QEMU's");
+	set(VIRTIO_MMIO_VENDOR_ID, VIRTIO_MMIO_VENDOR_QEMU);
+	probes(BUS_PROBE_VENDOR, 0);
+	CHECK(mm.sc.vm_bus.vb_qemu && mm.sc.vm_bus.vb_vendor == VIRTIO_MMIO_VENDOR_QEMU, "not QEMU's");
+	set(VIRTIO_MMIO_VERSION, VIRTIO_MMIO_LEGACY);
+	CHECK(vtmmio_type(mm.dev) == VIRTIO_ID_BLOCK, "a legacy device");
+	/* The registers without a configuration are enough. */
+	mm.size = VIRTIO_MMIO_CONFIG;
+	probes(BUS_PROBE_VENDOR, 0);
+	CHECK(vtmmio_type(mm.dev) == VIRTIO_ID_BLOCK, "without a configuration");
+	mm.size--;
+	CHECK(vtmmio_type(mm.dev) == 0, "too few registers");
+	mm.absent = true;
+	CHECK(vtmmio_type(mm.dev) == 0, "no registers");
+	kpi_device_state(mm.dev, DS_ATTACHED);
+	CHECK(vtmmio_type(mm.dev) == UINT32_MAX, "one that is in use");
+	kpi_device_state(mm.dev, DS_NOTPRESENT);
+	end();
+}
+
+static u_int acks;
+
+static void
+counts_acks(uintptr_t addr, int size __unused, bool store)
+{
+
+	acks += store && addr == (uintptr_t)mm.window + VIRTIO_MMIO_INTERRUPT_ACK;
+}
+
+/* How many interrupts in a row, of eight causes each, are a storm, and how many more the end. */
+static void
+storm_is_of_so_many(const void *arg __unused)
+{
+	int i;
+
+	begin(VIRTIO_MMIO_MODERN);
+	set(VIRTIO_MMIO_STATUS, VIRTIO_STATUS_DRIVER_OK);
+	set(VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_ISR_CONFIG | 4);
+	for (i = 1; i <= 64 + 1 + 1024; i++) {
+		uint8_t expected = i <= 64 + 1024 ? VIRTIO_ISR_CONFIG : VIRTIO_ISR_CONFIG |
+		    VIRTIO_ISR_DEAD, isr;
+
+		acks = 0;
+		kpi_access_at = counts_acks;
+		isr = VIRTIO_BUS_ISR(mm.dev);
+		kpi_access_at = NULL;
+		CHECK(isr == expected && acks == 8, "%d: 0x%x after %u acknowledgements", i, isr, acks);
+		CHECK((int)mm.sc.vm_storms == (i > 64) + (i > 64 + 1024) &&
+		    kpi_lines == (int)mm.sc.vm_storms, "%d: %ju storms", i,
+		    (uintmax_t)mm.sc.vm_storms);
+		CHECK((get(VIRTIO_MMIO_STATUS) == 0) == (i > 64), "%d: status", i);
+		if (i == 65)
+			CHECK(strstr(kpi_line, "interrupt status 0x2 ") != NULL, "%s", kpi_line);
+	}
+	CHECK(strstr(kpi_line, "interrupt status 0x2 ") != NULL, "%s", kpi_line);
+	CHECK(VIRTIO_BUS_ISR(mm.dev) == VIRTIO_ISR_DEAD, "the handler is not to be removed");
 	end();
 }
 
@@ -723,6 +895,13 @@ static const struct hosted_test tests[] = {
 	{ "nothing_more_is_read_of_no_device", "By probe, and by who asks for the type",
 	    nothing_more_is_read_of_no_device, NULL },
 	{ "queue_reset_is_waited_for", "Until the device says so", queue_reset_is_waited_for, NULL },
+	{ "configuration_is_behind_the_registers", "In its own width",
+	    configuration_is_behind_the_registers, NULL },
+	{ "notification_is_of_its_queue", "Of a device that is live", notification_is_of_its_queue,
+	    NULL },
+	{ "there_are_no_vectors", "And none is set", there_are_no_vectors, NULL },
+	{ "type_is_told", "And whose device it is", type_is_told, NULL },
+	{ "storm_is_of_so_many", "Interrupts in a row", storm_is_of_so_many, NULL },
 	{ "device_that_has_gone", "Everything reads as ones", device_that_has_gone, NULL },
 	{ NULL, NULL, NULL, NULL }
 };
