@@ -32,6 +32,7 @@ get(struct pv_tunable *pt, const char *name, const char *text)
 	value = pv_tunable_get(pt, kpi_device());
 	kpi_quiet = false;
 	kpi_tunable = NULL;
+	CHECK(kpi_mallocs == 0, "the text is not freed");
 	return (value);
 }
 
@@ -123,6 +124,11 @@ unsigned_values_are_printed_as_such(const void *arg __unused)
 	CHECK(get(&pt, "hw.foo.3.bar", "-1") == -1, "taken");
 	CHECK(strcmp(kpi_line, "hw.foo.3.bar=\"-1\" is not from 0 to 4294967295: "
 	    "4294967295 is used\n") == 0, "'%s'", kpi_line);
+	/* No others are. */
+	pt = (struct pv_tunable)PV_TUNABLE("bar", -1, -1, INT_MAX, PVT_DEVICE, "");
+	CHECK(get(&pt, "hw.foo.3.bar", "-2") == -1, "taken");
+	CHECK(strcmp(kpi_line, "hw.foo.3.bar=\"-2\" is not from -1 to 2147483647: "
+	    "-1 is used\n") == 0, "'%s'", kpi_line);
 }
 
 static void
@@ -147,11 +153,61 @@ sysctl_refuses_what_is_out_of_range(const void *arg __unused)
 	CHECK(pv_sysctl_int(NULL, &req, &value, 1, 9) != 0 && value == 9, "%d", value);
 }
 
+/* Words between blanks and commas, of which each counts as a whole. */
+static void
+words_of_a_list(const void *arg __unused)
+{
+	static const struct {
+		const char *list, *word;
+		bool	has;
+	} table[] = {
+		{ "a", "a", true }, { "a", "b", false }, { "", "a", false }, { "ab", "a", false },
+		{ "a", "ab", false }, { "a,b", "b", true }, { "a b", "a", true },
+		{ " ,a,, b ", "b", true },
+		{ "a,b c", "a", true }, { "a,b c", "c", true }, { "a,b c", "a,b", false },
+		{ "ba ab", "a", false },
+	};
+	size_t i;
+
+	for (i = 0; i < nitems(table); i++) {
+		kpi_tunable = "hw.foo.list";
+		kpi_tunable_value = table[i].list;
+		CHECK(pv_is_listed("hw.foo.list", table[i].word) == table[i].has, "'%s' in '%s'",
+		    table[i].word, table[i].list);
+		CHECK(!pv_is_listed("hw.foo.lis", table[i].word), "in another variable");
+		kpi_tunable = NULL;
+		CHECK(!pv_is_listed("hw.foo.list", table[i].word), "in none");
+		CHECK(kpi_mallocs == 0, "the list is not freed");
+	}
+}
+
+/* A device's own value: what is written has the range of the tunable. */
+static void
+sysctl_of_a_device(const void *arg __unused)
+{
+	struct pv_tunable pt = PV_TUNABLE("bar", 5, 1, UINT_MAX, PVT_DEVICE, "A number");
+	struct sysctl_ctx_list ctx;
+	int one = 2, two = 3;
+
+	sysctl_ctx_init(&ctx);
+	pv_tunable_add(&ctx, SYSCTL_STATIC_CHILDREN(_hw), NULL, &pt, &one);
+	pv_tunable_add(&ctx, SYSCTL_STATIC_CHILDREN(_hw), "other", &pt, &two);
+	CHECK(kpi_sysctl_value("bar") == 2 && kpi_sysctl_value("other") == 3, "names");
+	CHECK(kpi_sysctl_set("bar", INT_MAX) == 0 && one == INT_MAX && two == 3 && pt.pt_value == 5,
+	    "not written");
+	CHECK(kpi_sysctl_set("bar", 0) == EINVAL && kpi_sysctl_set("bar", -1) == EINVAL &&
+	    kpi_sysctl_set("other", 1) == 0 && two == 1 && one == INT_MAX, "the range");
+	sysctl_ctx_free(&ctx);
+}
+
 /* A node for each word of the path; the value is what the loader has for all of it. */
 static void
 set_is_at_its_path(const void *arg __unused)
 {
-	static struct pv_tunable table[] = { PV_TUNABLE("bar", 5, 0, 9, PVT_RW, "A number") };
+	static struct pv_tunable table[] = {
+		PV_TUNABLE("foo", 4, 0, 9, PVT_RW, "Another number"),
+		PV_TUNABLE("bar", 5, 0, 9, PVT_RW, "A number"),
+	};
 	static struct pv_tunables set = { SYSCTL_STATIC_CHILDREN(_hw), "hw", "group.sub", "A group",
 	    table, nitems(table), { NULL, NULL } };
 	const int before = kpi_sysctls;
@@ -159,10 +215,62 @@ set_is_at_its_path(const void *arg __unused)
 	kpi_tunable = "hw.group.sub.bar";
 	kpi_tunable_value = "7";
 	pv_tunables_load(&set);
-	kpi_tunable = NULL;
-	CHECK(kpi_sysctls - before == 3, "%d sysctls", kpi_sysctls - before);
+	CHECK(kpi_sysctls - before == 4, "%d sysctls", kpi_sysctls - before);
 	CHECK(kpi_sysctl_value("group.sub.bar") == 7, "not the loader's");
+	CHECK(kpi_sysctl_value("group.sub.foo") == 4, "another's");
 	pv_tunables_unload(&set);
+	CHECK(kpi_sysctls == before, "%d sysctls are left", kpi_sysctls - before);
+	/* A node that the kernel has is not removed with them, and what it reads is what is used. */
+	kpi_static_node = "group";
+	kpi_sysctl_of_others = "hw.group.sub.bar";
+	kpi_tunable_value = "8";
+	pv_tunables_load(&set);
+	CHECK(kpi_sysctls - before == 3 && kpi_sysctl_set("group.sub.bar", 1) == ENOENT &&
+	    kpi_sysctl_set("group.sub.foo", 1) == 0, "%d sysctls", kpi_sysctls - before);
+	CHECK(table[0].pt_value == 1 && table[1].pt_value == 8, "%d, %d", table[0].pt_value,
+	    table[1].pt_value);
+	pv_tunables_unload(&set);
+	CHECK(kpi_sysctls == before + 1, "%d sysctls are left", kpi_sysctls - before);
+	kpi_static_node = kpi_sysctl_of_others = kpi_tunable = NULL;
+}
+
+/* Those that can be written, have the range; texts and unsigned ones can't; what is invalid is said. */
+static void
+set_of_each_kind(const void *arg __unused)
+{
+	static char text[8] = "old";
+	static struct pv_tunable table[] = {
+		PV_TUNABLE("rw", 5, -1, 9, PVT_RW, "A number"),
+		PV_TUNABLE("rd", 6, 0, INT_MAX, 0, "A number"),
+		PV_TUNABLE("wide", UINT_MAX, 0, UINT_MAX, 0, "A number"),
+		PV_TUNABLE_TEXT("text", text, 0, "A text"),
+	};
+	static struct pv_tunables set = { SYSCTL_STATIC_CHILDREN(_hw), "hw", "foo", "A group",
+	    table, nitems(table), { NULL, NULL } };
+	char seen[sizeof(text)];
+	size_t len = sizeof(seen);
+
+	kpi_quiet = true;
+	kpi_tunable = "hw.foo.rw";
+	kpi_tunable_value = "10";
+	pv_tunables_load(&set);
+	CHECK(strcmp(kpi_line, "hw.foo.rw=\"10\" is not from -1 to 9: 5 is used\n") == 0, "'%s'",
+	    kpi_line);
+	CHECK(kpi_sysctl_set("foo.rw", -2) == EINVAL && kpi_sysctl_set("foo.rw", 10) == EINVAL &&
+	    kpi_sysctl_set("foo.rw", -1) == 0 && table[0].pt_value == -1 &&
+	    kpi_sysctl_set("foo.rw", 9) == 0 && table[0].pt_value == 9, "%d", table[0].pt_value);
+	CHECK(kpi_sysctl_set("foo.rd", 5) == EPERM && kpi_sysctl_value("foo.rd") == 6, "read-only");
+	CHECK(kpi_sysctl_set("foo.wide", 5) == EPERM && kpi_sysctl_value("foo.wide") == UINT_MAX,
+	    "unsigned");
+	CHECK(kpi_sysctl("foo.text", seen, &len, NULL, 0) == 0 && strcmp(seen, "old") == 0, "%s", seen);
+	pv_tunables_unload(&set);
+	kpi_tunable = "hw.foo.text";
+	kpi_tunable_value = "a longer one";
+	pv_tunables_load(&set);
+	CHECK(strcmp(text, "a longe") == 0, "%s", text);
+	pv_tunables_unload(&set);
+	kpi_tunable = NULL;
+	CHECK(kpi_mallocs == 0, "a text is not freed");
 }
 
 static const struct hosted_test tests[] = {
@@ -175,6 +283,9 @@ static const struct hosted_test tests[] = {
 	    NULL },
 	{ "unsigned_values_are_printed_as_such", "Above INT_MAX",
 	    unsigned_values_are_printed_as_such, NULL },
+	{ "words_of_a_list", "As a whole", words_of_a_list, NULL },
+	{ "sysctl_of_a_device", "Has the tunable's range", sysctl_of_a_device, NULL },
+	{ "set_of_each_kind", "Numbers and texts", set_of_each_kind, NULL },
 	{ "set_is_at_its_path", "hw.group.sub.bar", set_is_at_its_path, NULL },
 	{ "sysctl_refuses_what_is_out_of_range", "EINVAL, and the old value stays",
 	    sysctl_refuses_what_is_out_of_range, NULL },

@@ -76,6 +76,10 @@ extern int kpi_unit;
 extern const char *kpi_tunable;
 extern const char *kpi_tunable_value;
 
+/* The name of a node that the kernel has without us, and a sysctl that another driver has. */
+extern const char *kpi_static_node;
+extern const char *kpi_sysctl_of_others;
+
 /* The nth malloc(9) or bus_dmamem_alloc(9) from now fails, if it may; 0: none does. */
 extern int kpi_fail_after;
 

@@ -38,6 +38,8 @@ char kpi_line[256];
 char kpi_line_before[256];
 const char *kpi_tunable;
 const char *kpi_tunable_value;
+const char *kpi_static_node;
+const char *kpi_sysctl_of_others;
 uint64_t kpi_delayed;
 sbintime_t kpi_paused;
 
@@ -50,6 +52,7 @@ sbintime_t kpi_paused;
 static struct kpi_oid {
 	struct sysctl_oid ko_oid;
 	struct sysctl_ctx_list *ko_ctx;	/* NULL: it was removed */
+	bool		 ko_is_static;	/* what a context has of it is not to be removed */
 	char		 ko_name[48];
 } kpi_oids[KPI_MAX_OIDS];
 static u_int kpi_noids;
@@ -213,24 +216,40 @@ device_get_unit(device_t dev __unused)
 	return (kpi_unit);
 }
 
+/* The caller's copy, which counts as memory of malloc(9), and never fails. */
 char *
 kern_getenv(const char *name)
 {
+	char *copy;
+	size_t n;
 
-	return (kpi_tunable != NULL && strcmp(name, kpi_tunable) == 0 ?
-	    __DECONST(char *, kpi_tunable_value) : NULL);
+	if (kpi_tunable == NULL || strcmp(name, kpi_tunable) != 0)
+		return (NULL);
+	n = strlen(kpi_tunable_value) + 1;
+	copy = host_alloc(n, 1);
+	memcpy(copy, kpi_tunable_value, n);
+	kpi_mallocs++;
+	return (copy);
 }
 
 void
-freeenv(char *env __unused)
+freeenv(char *env)
 {
+
+	if (env == NULL)
+		return;
+	host_free(env);
+	kpi_mallocs--;
 }
 
 int
-getenv_string(const char *name __unused, char *data __unused, int size __unused)
+getenv_string(const char *name, char *data, int size)
 {
 
-	return (0);
+	if (kpi_tunable == NULL || strcmp(name, kpi_tunable) != 0)
+		return (0);
+	strlcpy(data, kpi_tunable_value, size);
+	return (1);
 }
 
 /* The build machine's C library may have none. */
@@ -297,11 +316,12 @@ sysctl_add_oid(struct sysctl_ctx_list *ctx, struct sysctl_oid_list *parent, int 
 	while (kpi_noids > 0 && kpi_oids[kpi_noids - 1].ko_ctx == NULL)
 		kpi_noids--;
 	ko = kpi_noids < KPI_MAX_OIDS ? &kpi_oids[kpi_noids++] : &other;
+	ko->ko_is_static = node && kpi_static_node != NULL && strcmp(name, kpi_static_node) == 0;
 	ko->ko_ctx = ctx;
 	strlcpy(ko->ko_name, name, sizeof(ko->ko_name));
-	ko->ko_oid = (struct sysctl_oid){ .oid_parent = parent, .oid_kind = kind | CTLFLAG_DYN,
-	    .oid_arg1 = arg1, .oid_arg2 = arg2, .oid_name = ko->ko_name, .oid_handler = handler,
-	    .oid_fmt = fmt };
+	ko->ko_oid = (struct sysctl_oid){ .oid_parent = parent,
+	    .oid_kind = kind | (ko->ko_is_static ? 0 : CTLFLAG_DYN), .oid_arg1 = arg1,
+	    .oid_arg2 = arg2, .oid_name = ko->ko_name, .oid_handler = handler, .oid_fmt = fmt };
 	return (&ko->ko_oid);
 }
 
@@ -391,26 +411,35 @@ sysctl_ctx_free(struct sysctl_ctx_list *ctx)
 {
 	u_int i;
 
-	for (i = 0; i < kpi_noids; i++)
-		if (kpi_oids[i].ko_ctx == ctx)
-			kpi_oids[i].ko_ctx = NULL;
+	for (i = 0; i < kpi_noids; i++) {
+		if (kpi_oids[i].ko_ctx != ctx)
+			continue;
+		CHECK(!kpi_oids[i].ko_is_static, "%s is removed", kpi_oids[i].ko_name);
+		kpi_oids[i].ko_ctx = NULL;
+		kpi_sysctls--;
+	}
 	return (0);
 }
 
+/* It stays, and the context forgets it. */
 int
-sysctl_ctx_entry_del(struct sysctl_ctx_list *ctx __unused, struct sysctl_oid *oidp __unused)
+sysctl_ctx_entry_del(struct sysctl_ctx_list *ctx, struct sysctl_oid *oidp)
 {
+	static struct sysctl_ctx_list none;
+	struct kpi_oid *ko = __containerof(oidp, struct kpi_oid, ko_oid);
 
+	CHECK(ko->ko_ctx == ctx, "%s is of another context", ko->ko_name);
+	ko->ko_ctx = &none;
 	return (0);
 }
 
 int
-kernel_sysctlbyname(struct thread *td __unused, char *name __unused, void *old __unused,
+kernel_sysctlbyname(struct thread *td __unused, char *name, void *old __unused,
     size_t *oldlenp __unused, void *new __unused, size_t newlen __unused, size_t *retval __unused,
     int flags __unused)
 {
 
-	return (ENOENT);
+	return (kpi_sysctl_of_others != NULL && strcmp(name, kpi_sysctl_of_others) == 0 ? 0 : ENOENT);
 }
 
 int
