@@ -56,6 +56,7 @@ drive_takes(u_int queue, struct drive_req *dq)
 	dq->dq_queue = queue;
 	if (!pe->pe_ops->po_fetch(pe, pr))
 		return (false);
+	drive.dr_ntaken++;
 	CHECK(pr->pr_nread >= 1 && pr->pr_nwrite >= 1, "%d, %d segments", pr->pr_nread,
 	    pr->pr_nwrite);
 	CHECK(pr->pr_segs[0].len == offsetof(struct drive_msg, dm_status), "the header");
@@ -120,8 +121,8 @@ drive_do(const struct drive_req *dq)
 		break;
 	case PV_BLK_IDENT:
 		CHECK(dm->dm_ranges[0].offset == 0, "the identification is all of it");
-		memcpy((void *)(uintptr_t)dq->dq_chain.pr_segs[dq->dq_chain.pr_nread].addr, ident,
-		    sizeof(ident));
+		memcpy((void *)(uintptr_t)dq->dq_chain.pr_segs[dq->dq_chain.pr_nread].addr,
+		    drive.dr_ident != NULL ? (const u_char *)drive.dr_ident : ident, sizeof(ident));
 		break;
 	default:
 		CHECK(dm->dm_ranges[0].offset == 0 && (dm->dm_cmd != PV_BLK_FLUSH ||
@@ -276,6 +277,7 @@ drive_start_queue(u_int i)
 {
 
 	CHECK(!drive.dr_runs[i], "queue %u is started twice", i);
+	drive.dr_nstarts++;
 	CHECK(pvq_reinit(drive.dr_pvqs[i]) == 0, "queue %u is not empty", i);
 	drive.dr_impl->im_reset(drive.dr_peers[i]);
 	drive.dr_runs[i] = true;
@@ -478,10 +480,48 @@ drive_forget(void)
 	    "left: %d, %d, %d, %d", kpi_mallocs, kpi_dma_tags, kpi_dma_maps, kpi_locks);
 }
 
+/*
+ * Nothing is under way: all requests that were made are free, as if none had ever been used, and
+ * without a restart the device has seen each that was counted.
+ */
+static void
+drive_is_idle(void)
+{
+	struct pv_blk *blk = &drive.dr_blk;
+	const struct pv_blk_queue *bq;
+	const struct pv_blk_req *rq;
+	uint64_t requests = 0;
+	u_int n = 0;
+
+	for (bq = blk->blk_queues; bq < blk->blk_queues + blk->blk_params.bp_nqueues; bq++) {
+		CHECK(bq->bq_ninflight == 0 && bq->bq_ndeletes == 0 && bq->bq_singly == 0 &&
+		    bq->bq_cur == NULL && !bq->bq_stuck && !bq->bq_short, "%s is in use", bq->bq_name);
+		CHECK(TAILQ_EMPTY(&bq->bq_bios) && TAILQ_EMPTY(&bq->bq_finished) &&
+		    TAILQ_EMPTY(&bq->bq_deletes) && TAILQ_EMPTY(&bq->bq_ready) &&
+		    TAILQ_EMPTY(&bq->bq_inflight) && SLIST_EMPTY(&bq->bq_deliveries),
+		    "%s has something", bq->bq_name);
+		SLIST_FOREACH(rq, &bq->bq_free, rq_next) {
+			CHECK(rq->rq_bio == NULL && rq->rq_rest == 0 && !rq->rq_loaded &&
+			    !rq->rq_copied && !rq->rq_bounced && !rq->rq_unready &&
+			    !rq->rq_reported && !rq->rq_fast && rq->rq_requeues == 0,
+			    "a request of %s", bq->bq_name);
+			n++;
+		}
+		requests += bq->bq_stats.bs_requests;
+	}
+	CHECK(n == blk->blk_nmade - 1, "%u requests are free, %u were made", n, blk->blk_nmade);
+	CHECK(blk->blk_bounce_busy == 0 && blk->blk_barrier == NULL &&
+	    TAILQ_EMPTY(&blk->blk_waiting) && !blk->blk_pumping && blk->blk_following == 0,
+	    "the disk waits");
+	CHECK(drive.dr_nstarts > 0 || requests == drive.dr_ntaken, "%ju requests, %u were taken",
+	    (uintmax_t)requests, drive.dr_ntaken);
+}
+
 void
 drive_end(void)
 {
 
+	drive_is_idle();
 	pv_blk_detach(&drive.dr_blk);
 	pv_blk_fini(&drive.dr_blk);
 	drive_forget();

@@ -68,10 +68,12 @@ struct drive {
 	struct pvq	*dr_pvqs[DRIVE_QUEUES];
 	bool		 dr_runs[DRIVE_QUEUES];	/* the device uses the queue */
 	bool		 dr_started;
+	u_int		 dr_ntaken, dr_nstarts;	/* requests; starts of a queue after its first */
 	int		 dr_fail_after;	/* kpi_fail_after of pv_blk_init() */
 	bool		 dr_answers;	/* at each notification, all of the queue */
 	u_char		 dr_bytes[DRIVE_SECTORS * DRIVE_SECTOR];
 	uint8_t		 dr_status;	/* of what it answers by itself */
+	const char	*dr_ident;	/* 8 bytes; NULL: some of which are no letters */
 	/* What the device was told, and what it says to that. */
 	char		 dr_log[256];
 	int		 dr_stop_error, dr_restart_error, dr_stop_queue_error, dr_restart_queue_error;

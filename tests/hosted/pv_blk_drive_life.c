@@ -12,6 +12,8 @@
 
 #include <sys/pcpu.h>
 
+#include <dev/pv/blk/pv_blk_var.h>
+
 #define	PVD	(&drive.dr_blk.blk_pvdev)
 
 /* So many requests of a queue are there: more bios than that are submitted. */
@@ -111,6 +113,18 @@ life_attach_without_memory(const void *arg __unused)
 	CHECK(drive_attach() == ENOMEM, "it attached");
 	kpi_no_memory = false;
 	drive_forget();
+	/* Nor without a page for the bounce buffer, or a thread, and with all the rest. */
+	life_new_with_reqs(true);
+	drive.dr_fail_after = 1;
+	kpi_fail_more = 4;
+	CHECK(drive_attach() == ENOMEM, "it attached");
+	CHECK(strstr(kpi_line, "no memory for requests, error 12") != NULL, "%s", kpi_line);
+	drive_forget();
+	life_new_with_reqs(true);
+	kpi_no_threads = true;
+	CHECK(drive_attach() != 0, "it attached");
+	kpi_no_threads = false;
+	drive_forget();
 }
 
 void
@@ -189,6 +203,8 @@ life_attach_with_a_small_bounce_buffer(const void *arg __unused)
 void
 life_ident(const void *arg __unused)
 {
+	char ident[16];
+	u_int i;
 
 	drive_new(1);
 	drive.dr_params.bp_ident_size = 8;
@@ -198,6 +214,22 @@ life_ident(const void *arg __unused)
 	CHECK(strcmp(kpi_disk->d_attachment, "bus0") == 0 && kpi_disk->d_unit == 3 &&
 	    kpi_disk->d_mediasize == DRIVE_SECTORS * DRIVE_SECTOR &&
 	    kpi_disk->d_sectorsize == DRIVE_SECTOR, "disk");
+	/* It ends where its place does, or before: what is behind it in memory is no part of it. */
+	memset(drive.dr_blk.blk_bounce, 'x', 16);
+	CHECK(pv_blk_ident(&drive.dr_blk, ident, sizeof(ident)) == 0 &&
+	    strcmp(ident, "a%25%01b") == 0, "%s", ident);
+	memset(drive.dr_blk.blk_bounce, 'x', 16);
+	drive.dr_ident = "8 letter";
+	CHECK(pv_blk_ident(&drive.dr_blk, ident, sizeof(ident)) == 0 &&
+	    strcmp(ident, "8 letter") == 0, "%s", ident);
+	/* A byte that needs more room than there is ends it. */
+	drive.dr_ident = NULL;
+	for (i = 1; i < sizeof(ident); i++) {
+		memset(ident, '!', sizeof(ident));
+		CHECK(pv_blk_ident(&drive.dr_blk, ident, i) == 0 && ident[i] == '!' &&
+		    strncmp(ident, "a%25%01b", strlen(ident)) == 0 && strlen(ident) ==
+		    (i < 4 ? 0 : i < 5 ? 1 : i < 8 ? 4 : i < 11 ? 7 : 8), "%u bytes: %s", i, ident);
+	}
 	drive_end();
 	/* A device that has none fails the request, and is a disk without. */
 	kpi_quiet = true;

@@ -495,6 +495,47 @@ io_four_more(struct bio *bp __unused)
 	CHECK(drive.dr_peers[0]->pe_kicks == 0, "started from within biodone(9)");
 }
 
+static struct drive_req meanwhile[2];
+
+/* While a bio is delivered the next request completes, for which no interrupt is needed. */
+static void
+io_completes(struct bio *bp __unused)
+{
+	struct peer *pe = drive.dr_peers[0];
+	u_int i;
+
+	drive.dr_ended = NULL;
+	for (i = 0; i < 2; i++) {
+		drive_answer(&meanwhile[i], 0);
+		CHECK(!pe->pe_ops->po_interrupts(pe), "an interrupt while it is looked for more");
+	}
+}
+
+static void
+io_completes_meanwhile(const void *arg __unused)
+{
+	struct drive_req dq;
+	struct bio *bios[4];
+	u_int i, ring;
+
+	for (ring = 0; ring < 2; ring++) {
+		drive_new(1);
+		drive.dr_impl = &split_impls[ring == 0 ? 2 : 4];
+		CHECK(drive_attach() == 0, "it does not attach");
+		for (i = 0; i < 4; i++)
+			bios[i] = drive_io(BIO_READ, i, 512);
+		CHECK(drive_takes(0, &dq) && drive_takes(0, &meanwhile[0]) &&
+		    drive_takes(0, &meanwhile[1]), "no requests");
+		drive.dr_ended = io_completes;
+		drive_answer(&dq, 0);
+		CHECK(drive_intr(0) && drive.dr_ndone == 3, "%u ended", drive.dr_ndone);
+		drive_settle();
+		for (i = 0; i < 4; i++)
+			drive_ended(bios[i], 0);
+		drive_end();
+	}
+}
+
 /* What users submit from within biodone(9) is started when all of them were called, as one batch. */
 static void
 io_from_within(const void *arg __unused)
@@ -677,6 +718,13 @@ pace_ends_after_a_second(const void *arg __unused)
 	(void)drive_kicks(0);
 	(void)drive_io(BIO_READ, 1, 512);
 	CHECK(drive_kicks(0) == 0 && DRIVE_BQ(0)->bq_pace.pp_unkicked == 1, "it does not wait");
+	/* What ends meanwhile is no reason, nor is the next bio of the same thread. */
+	CHECK(drive_takes(0, &dq), "no request");
+	drive_answer(&dq, 0);
+	(void)drive_intr(0);
+	io_all_ended();
+	(void)drive_io(BIO_READ, 1, 512);
+	CHECK(drive_kicks(0) == 0 && DRIVE_BQ(0)->bq_pace.pp_unkicked == 2, "it does not wait");
 	drive_seconds(1);
 	CHECK(drive_kicks(0) == 1 && DRIVE_BQ(0)->bq_pace.pp_unkicked == 0, "it waits on");
 	/* A flush does not wait, nor does what another thread submits. */
@@ -844,6 +892,98 @@ deletes(const void *arg __unused)
 	drive_end();
 }
 
+/* Requests of 8 sectors at most, of units of 24 that begin with sector 2; a part of one first. */
+static void
+deletes_of_large_units(const void *arg __unused)
+{
+	static const u_int lens[] = { 2, 8, 8, 8, 4 };
+	struct drive_req dq;
+	struct bio *bp;
+	u_int i, sector = 0;
+
+	drive_new(1);
+	drive.dr_params.bp_delete_ranges = 1;
+	drive.dr_params.bp_delete_size = 8 * DRIVE_SECTOR;
+	drive.dr_params.bp_delete_align = 24 * DRIVE_SECTOR;
+	drive.dr_params.bp_delete_first = 26 * DRIVE_SECTOR;
+	CHECK(drive_attach() == 0, "it does not attach");
+	CHECK(drive.dr_blk.blk_params.bp_delete_first == 2 * DRIVE_SECTOR, "the first unit");
+	bp = drive_io(BIO_DELETE, 0, 30 * DRIVE_SECTOR);
+	for (i = 0; i < nitems(lens); sector += lens[i++]) {
+		drive_expect(0, &dq, PV_BLK_DELETE, sector, lens[i] * DRIVE_SECTOR);
+		drive_answer(&dq, 0);
+	}
+	CHECK(drive_intr(0) && DRIVE_STATS(0)->bs_splits == 4, "%ju pieces",
+	    (uintmax_t)DRIVE_STATS(0)->bs_splits);
+	drive_ended(bp, 0);
+	/* As much as is deleted at most is one. */
+	bp = drive_io(BIO_DELETE, 5, 8 * DRIVE_SECTOR);
+	drive_expect(0, &dq, PV_BLK_DELETE, 5, 8 * DRIVE_SECTOR);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_ended(bp, 0);
+	drive_end();
+}
+
+/* Deletes share a request as far as it has ranges, and bytes; what is none ends that. */
+static void
+deletes_are_gathered(const void *arg __unused)
+{
+	struct bio *bios[7];
+	struct drive_req dq;
+	u_int i;
+
+	drive_new(1);
+	drive.dr_params.bp_delete_ranges = 3;
+	drive.dr_params.bp_delete_size = 64 * DRIVE_SECTOR;
+	CHECK(drive_attach() == 0, "it does not attach");
+	/* The first is a request, until whose end the others are held back. */
+	bios[0] = drive_io(BIO_DELETE, 0, 512);
+	bios[1] = drive_io(BIO_DELETE, 10, 30 * DRIVE_SECTOR);
+	bios[2] = drive_io(BIO_DELETE, 50, 34 * DRIVE_SECTOR);
+	bios[3] = drive_io(BIO_DELETE, 100, 40 * DRIVE_SECTOR);
+	bios[4] = drive_io(BIO_DELETE, 200, 25 * DRIVE_SECTOR);
+	bios[5] = drive_io(BIO_DELETE, 300, 24 * DRIVE_SECTOR);
+	bios[6] = drive_io(BIO_WRITE, 400, 512);
+	drive_expect(0, &dq, PV_BLK_DELETE, 0, 512);
+	drive_answer(&dq, 0);
+	drive_expect(0, &dq, PV_BLK_WRITE, 400, 512);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	/* 64 sectors together, and then no more; 65 are too many. */
+	drive_expect(0, &dq, PV_BLK_DELETE, 10, 30 * DRIVE_SECTOR);
+	CHECK(dq.dq_msg.dm_nranges == 2 && dq.dq_msg.dm_ranges[1].offset == 50 * DRIVE_SECTOR,
+	    "%u ranges", dq.dq_msg.dm_nranges);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_expect(0, &dq, PV_BLK_DELETE, 100, 40 * DRIVE_SECTOR);
+	CHECK(dq.dq_msg.dm_nranges == 1, "%u ranges", dq.dq_msg.dm_nranges);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_expect(0, &dq, PV_BLK_DELETE, 200, 25 * DRIVE_SECTOR);
+	CHECK(dq.dq_msg.dm_nranges == 2, "%u ranges", dq.dq_msg.dm_nranges);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	CHECK(DRIVE_STATS(0)->bs_merged_deletes == 2 && DRIVE_STATS(0)->bs_requests == 5, "counters");
+	for (i = 0; i < 7; i++)
+		drive_ended(bios[i], 0);
+	/* All of a request that fails, and the device has gone before they could be tried alone. */
+	bios[0] = drive_io(BIO_DELETE, 0, 512);
+	for (i = 1; i < 4; i++)
+		bios[i] = drive_io(BIO_DELETE, 10 * i, 512);
+	drive_expect(0, &dq, PV_BLK_DELETE, 0, 512);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_expect(0, &dq, PV_BLK_DELETE, 10, 512);
+	CHECK(pv_dev_freeze(&drive.dr_blk.blk_pvdev) == 0, "not suspended");
+	drive.dr_restart_error = ENODEV;
+	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == ENODEV, "resumed");
+	drive_ended(bios[0], 0);
+	for (i = 1; i < 4; i++)
+		drive_ended(bios[i], ENXIO);
+	drive_end();
+}
+
 /* A peer that sees copies only, of which there may be room for a part. */
 static void
 io_by_copies(const void *arg __unused)
@@ -922,6 +1062,8 @@ queues_are_idle_by_themselves(const void *arg __unused)
 	CHECK(drive_work(0) == 3 && drive_intr(0), "no requests");
 	for (i = 0; i < 3; i++)
 		drive_ended(bios[i], 0);
+	CHECK(kpi_wakeups == wakeups, "%u for nobody", kpi_wakeups - wakeups);
+	pv_blk_run(&drive.dr_blk);
 	CHECK(kpi_wakeups == wakeups, "%u for nobody", kpi_wakeups - wakeups);
 	/* A barrier waits for one that is in flight, and its queue is not idle. */
 	bios[0] = drive_io(BIO_READ, 0, 512);
@@ -1204,6 +1346,7 @@ static const struct hosted_test tests[] = {
 	{ "io_bounced_by_bus_dma", "the same", io_bounced, &by_dma },
 	{ "io_interrupts", "for the next completion", io_interrupts, NULL },
 	{ "io_yields", "the thread", io_yields, NULL },
+	{ "io_completes_meanwhile", "and there is no interrupt", io_completes_meanwhile, NULL },
 	{ "io_from_within", "biodone(9)", io_from_within, NULL },
 	{ "io_no_room", "is tried again", io_no_room, NULL },
 	{ "messages", "are limited", messages, NULL },
@@ -1217,6 +1360,8 @@ static const struct hosted_test tests[] = {
 	{ "pace_ends_after_a_second", "for a silent device", pace_ends_after_a_second, NULL },
 	{ "order_of_barriers", "over all queues", order_of_barriers, NULL },
 	{ "deletes", "ranges, units, errors", deletes, NULL },
+	{ "deletes_of_large_units", "in pieces", deletes_of_large_units, NULL },
+	{ "deletes_are_gathered", "up to the limits", deletes_are_gathered, NULL },
 	{ "io_by_copies", "of a peer", io_by_copies, NULL },
 	{ "life_reconnected", "with another peer", life_reconnected, NULL },
 	{ "life_reconnected_for_more_requests", "the same", life_reconnected, &few },
