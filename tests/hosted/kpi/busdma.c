@@ -122,11 +122,12 @@ kpi_mem_free(bus_dma_tag_t dmat, void *vaddr, bus_dmamap_t map)
 }
 
 static int
-kpi_map_create(bus_dma_tag_t dmat, int flags __unused, bus_dmamap_t *mapp)
+kpi_map_create(bus_dma_tag_t dmat, int flags, bus_dmamap_t *mapp)
 {
 	struct kpi_tag *kt = (struct kpi_tag *)dmat;
 	bus_dmamap_t map;
 
+	CHECK((flags & ~BUS_DMA_COHERENT) == 0, "flags 0x%x", flags);
 	*mapp = NULL;
 	if (kpi_fail_now())
 		return (ENOMEM);
@@ -291,6 +292,7 @@ bus_dma_tag_create(bus_dma_tag_t parent, bus_size_t alignment, bus_addr_t bounda
 
 	CHECK(parent != NULL && powerof2(alignment) && alignment != 0, "alignment %lu",
 	    (unsigned long)alignment);
+	CHECK((flags & ~(BUS_DMA_ALLOCNOW | BUS_DMA_COHERENT)) == 0, "flags 0x%x", flags);
 	kt = host_alloc(sizeof(*kt), sizeof(void *));
 	memset(kt, 0, sizeof(*kt));
 	kt->kt_common.impl = &kpi_dma_impl;
@@ -304,6 +306,15 @@ bus_dma_tag_create(bus_dma_tag_t parent, bus_size_t alignment, bus_addr_t bounda
 	kpi_dma_tags++;
 	*dmat = (bus_dma_tag_t)kt;
 	return (0);
+}
+
+void
+kpi_dma_limits(bus_dma_tag_t dmat, struct kpi_dma_limits *out)
+{
+	const struct bus_dma_tag_common *kt = &((struct kpi_tag *)dmat)->kt_common;
+
+	*out = (struct kpi_dma_limits){ .kdl_alignment = kt->alignment, .kdl_boundary = kt->boundary,
+	    .kdl_size = kt->maxsize, .kdl_seg_size = kt->maxsegsz, .kdl_nsegs = kt->nsegments };
 }
 
 int
@@ -363,11 +374,12 @@ kpi_add_segs(const struct kpi_tag *kt, bus_dma_segment_t *segs, int n, void *mem
 /* Each mbuf is a segment, or several. */
 int
 bus_dmamap_load_mbuf_sg(bus_dma_tag_t dmat, bus_dmamap_t map, struct mbuf *m, bus_dma_segment_t *segs,
-    int *nsegs, int flags __unused)
+    int *nsegs, int flags)
 {
 	int n;
 
-	CHECK(map->bm_tag == dmat && !map->bm_loaded, "loaded twice");
+	CHECK(map->bm_tag == dmat && !map->bm_loaded && flags == BUS_DMA_NOWAIT,
+	    "loaded twice, or it sleeps");
 	if (kpi_fail_now())
 		return (ENOMEM);
 	CHECK(m->m_pkthdr.len <= (int)((struct kpi_tag *)dmat)->kt_common.maxsize, "%d bytes",

@@ -39,6 +39,15 @@ extern bool kpi_scattered;
 /* A device has other memory than its driver, and data crosses only by bus_dmamap_sync(9). */
 extern bool kpi_bounced;
 
+/* The limits of a tag. */
+struct kpi_dma_limits {
+	bus_size_t	kdl_alignment, kdl_boundary;
+	bus_size_t	kdl_size;	/* of all that is loaded */
+	bus_size_t	kdl_seg_size;
+	u_int		kdl_nsegs;
+};
+void	kpi_dma_limits(bus_dma_tag_t dmat, struct kpi_dma_limits *out);
+
 /* What both have all the time crosses now: the device has stopped, and all that it wrote arrives. */
 void	kpi_dma_arrives(void);
 
@@ -139,6 +148,10 @@ bool	kpi_interrupt(struct resource *r);
 
 /* Run the tasks that are queued.  Returns how many there were. */
 int	kpi_run_tasks(void);
+
+/* Is this one queued? */
+struct task;
+bool	kpi_task_is_queued(const struct task *task);
 
 /* The CPU of a queue's only thread; -1: any. */
 struct taskqueue;

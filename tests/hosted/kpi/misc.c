@@ -242,16 +242,6 @@ freeenv(char *env)
 	kpi_mallocs--;
 }
 
-int
-getenv_string(const char *name, char *data, int size)
-{
-
-	if (kpi_tunable == NULL || strcmp(name, kpi_tunable) != 0)
-		return (0);
-	strlcpy(data, kpi_tunable_value, size);
-	return (1);
-}
-
 /* The build machine's C library may have none. */
 size_t
 strlcpy(char *dst, const char *src, size_t size)
@@ -265,6 +255,16 @@ strlcpy(char *dst, const char *src, size_t size)
 	if (size > 0)
 		dst[MIN(i, size - 1)] = '\0';
 	return (i);
+}
+
+int
+getenv_string(const char *name, char *data, int size)
+{
+
+	if (kpi_tunable == NULL || strcmp(name, kpi_tunable) != 0)
+		return (0);
+	strlcpy(data, kpi_tunable_value, size);
+	return (1);
 }
 
 size_t
@@ -312,6 +312,10 @@ sysctl_add_oid(struct sysctl_ctx_list *ctx, struct sysctl_oid_list *parent, int 
 	CHECK((kind & CTLFLAG_RD) != 0 && (node || (kind & CTLTYPE) != 0) && (node ||
 	    handler == sysctl_handle_int || handler == sysctl_handle_string ||
 	    (kind & CTLFLAG_MPSAFE) != 0), "%s: kind 0x%x", name, kind);
+	/* Of a variable the second argument is not looked at. */
+	CHECK(arg1 == NULL || arg2 == 0 || (handler != sysctl_handle_int &&
+	    handler != sysctl_handle_16 && handler != sysctl_handle_64 &&
+	    handler != sysctl_handle_bool), "%s: another value", name);
 	kpi_sysctls++;
 	while (kpi_noids > 0 && kpi_oids[kpi_noids - 1].ko_ctx == NULL)
 		kpi_noids--;

@@ -513,6 +513,16 @@ taskqueue_enqueue(struct taskqueue *queue, struct task *task)
 	return (0);
 }
 
+bool
+kpi_task_is_queued(const struct task *task)
+{
+	int i;
+
+	for (i = 0; i < KPI_MAX_TASKS && kpi_tasks[i] != task; i++)
+		continue;
+	return (i < KPI_MAX_TASKS);
+}
+
 int
 kpi_run_tasks(void)
 {

@@ -73,13 +73,14 @@ kpi_callout_forget(struct callout *c)
 
 int
 callout_reset_sbt_on(struct callout *c, sbintime_t sbt, sbintime_t pr __unused, callout_func_t *func,
-    void *arg, int cpu __unused, int flags __unused)
+    void *arg, int cpu __unused, int flags)
 {
 	bool pending = kpi_callout_forget(c);
 
 	if (c->c_lock != NULL)
 		mtx_assert(__containerof(c->c_lock, struct mtx, lock_object), MA_OWNED);
 	CHECK(kpi_callouts < KPI_MAX_CALLOUTS && sbt > 0, "too many callouts, or none");
+	CHECK((flags & C_DIRECT_EXEC) == 0, "in an interrupt, which can't have a mutex");
 	c->c_func = func;
 	c->c_arg = arg;
 	c->c_time = kpi_uptime + sbt;
