@@ -157,6 +157,8 @@ device_close(void)
 {
 
 	CHECK(net == NULL && kpi_run_tasks() == 0, "a card or a task is left");
+	CHECK(dv.sc.vtn_level == VTNET_NONE && dv.sc.vtn_pn == NULL && dv.sc.vtn_rxqs == NULL &&
+	    dv.sc.vtn_coals == NULL && dv.sc.vtn_ctrl.vtc_mem == NULL, "what was freed is still known");
 	transport_close(&dv.tr);
 	CHECK(kpi_locks == 0, "%d locks", kpi_locks);
 }
@@ -228,6 +230,91 @@ features(const void *arg __unused)
 	CHECK(kpi_line[0] == '\0', "said again");
 	device_end();
 	vtnet_tunables[VTNET_DISABLE_FEATURES].pt_text[0] = '\0';
+}
+
+/* Each by its name, with those that are of no use without it (5.1.3.1). */
+static void
+features_by_name(const void *arg __unused)
+{
+	const uint64_t ctrl = CTRL | F(CTRL_GUEST_OFFLOADS) | F(CTRL_RX) | F(CTRL_MAC_ADDR) |
+	    F(CTRL_VLAN) | F(CTRL_RX_EXTRA) | F(GUEST_ANNOUNCE) | F(MQ) | F(VQ_NOTF_COAL) |
+	    F(NOTF_COAL) | F(HASH_REPORT) | F(RSS);
+	const uint64_t all = ctrl | F(CSUM) | F(GUEST_CSUM) | F(MTU) | F(MAC) | GUEST_GSO | HOST_GSO |
+	    F(MRG_RXBUF) | F(STATUS) | F(SPEED_DUPLEX) | F(GUEST_HDRLEN) | VIRTIO_F_RING_RESET;
+	const struct {
+		const char *names;
+		uint64_t without;
+	} table[] = {
+		{ "", 0 },
+		{ "CSUM", F(CSUM) | HOST_GSO | F(GUEST_HDRLEN) },
+		{ "GUEST_CSUM", F(GUEST_CSUM) | GUEST_GSO },
+		{ "CTRL_GUEST_OFFLOADS", F(CTRL_GUEST_OFFLOADS) },
+		{ "MTU", F(MTU) }, { "MAC", F(MAC) },
+		{ "GUEST_TSO4", F(GUEST_TSO4) }, { "GUEST_TSO6", F(GUEST_TSO6) },
+		{ "GUEST_TSO4 GUEST_TSO6", F(GUEST_TSO4) | F(GUEST_TSO6) | F(GUEST_ECN) },
+		{ "GUEST_ECN", F(GUEST_ECN) },
+		{ "GUEST_USO4", F(GUEST_USO4) | F(GUEST_USO6) },
+		{ "guest_uso6", F(GUEST_USO4) | F(GUEST_USO6) },
+		{ "HOST_TSO4", F(HOST_TSO4) }, { "HOST_TSO6", F(HOST_TSO6) },
+		{ "HOST_TSO4,HOST_TSO6", HOST_GSO | F(GUEST_HDRLEN) },
+		{ "HOST_ECN", F(HOST_ECN) }, { "MRG_RXBUF", F(MRG_RXBUF) },
+		{ "STATUS", F(STATUS) | F(GUEST_ANNOUNCE) },
+		{ "CTRL_VQ", ctrl }, { "CTRL_RX", F(CTRL_RX) | F(CTRL_RX_EXTRA) },
+		{ "CTRL_MAC_ADDR", F(CTRL_MAC_ADDR) }, { "CTRL_VLAN", F(CTRL_VLAN) },
+		{ "CTRL_RX_EXTRA", F(CTRL_RX_EXTRA) }, { "GUEST_ANNOUNCE", F(GUEST_ANNOUNCE) },
+		{ "MQ", F(MQ) }, { "MQ, rss", F(MQ) | F(RSS) },
+		{ "VQ_NOTF_COAL", F(VQ_NOTF_COAL) }, { "NOTF_COAL", F(NOTF_COAL) },
+		{ "HASH_REPORT", F(HASH_REPORT) }, { "RSS", F(RSS) },
+		{ "SPEED_DUPLEX", F(SPEED_DUPLEX) }, { "GUEST_HDRLEN", F(GUEST_HDRLEN) },
+		{ "RING_RESET", VIRTIO_F_RING_RESET },
+	};
+	/* Words that name none, of which as many are said as a line has room for. */
+	static const struct {
+		const char *names, *said;
+	} unknown[] = {
+		{ " ,,  ", NULL }, { "MTU,", NULL }, { "MT", "MT" }, { "MTUU, foo", "MTUU foo" },
+		{ "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"
+		    "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"
+		    "fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff g "
+		    "h i", "ffffff" },
+	};
+	const uint64_t ring = VIRTIO_F_INDIRECT_DESC | VIRTIO_F_EVENT_IDX | VIRTIO_F_VERSION_1;
+	size_t i;
+	int lines;
+
+	kpi_quiet = true;
+	kpi_tunable = "hw.vtnet.3.disable_features";
+	for (i = 0; i < nitems(table); i++) {
+		kpi_tunable_value = table[i].names;
+		device_new(true, all);
+		dv.ctrl = (all & ~table[i].without & (F(MQ) | F(RSS))) != 0 ? 2 * PAIRS : 2;
+		lines = kpi_lines;
+		CHECK(vtnet_attach(dv.tr.tr_child) == 0 && kpi_lines == lines, "%s: not attached",
+		    table[i].names);
+		CHECK((dv.tr.tr_accepted & ~ring) == (all & ~table[i].without), "%s: 0x%jx",
+		    table[i].names, (uintmax_t)dv.tr.tr_accepted);
+		device_end();
+	}
+	kpi_tunable_value = "any_layout";
+	device_begin(false, F(MAC) | VIRTIO_F_ANY_LAYOUT);
+	CHECK((dv.tr.tr_accepted & VIRTIO_F_ANY_LAYOUT) == 0 && card.pn_params.pnp_hdr_apart, "0x%jx",
+	    (uintmax_t)dv.tr.tr_accepted);
+	device_end();
+	for (i = 0; i < nitems(unknown); i++) {
+		kpi_tunable_value = unknown[i].names;
+		device_new(true, F(MTU));
+		lines = kpi_lines;
+		CHECK(vtnet_attach(dv.tr.tr_child) == 0, "not attached");
+		CHECK(kpi_lines == lines + (unknown[i].said != NULL), "%zu: %d lines", i,
+		    kpi_lines - lines);
+		CHECK(unknown[i].said == NULL || (strncmp(kpi_line, "hw.vtnet.3.disable_features names "
+		    "unknown features, which are ignored: ", 71) == 0 && strncmp(kpi_line + 71,
+		    unknown[i].said, strlen(unknown[i].said)) == 0), "%zu: %s", i, kpi_line);
+		CHECK(((dv.tr.tr_accepted & F(MTU)) != 0) == (i != 1), "%zu: 0x%jx", i,
+		    (uintmax_t)dv.tr.tr_accepted);
+		device_end();
+	}
+	kpi_tunable = NULL;
 }
 
 /* What the card is, by what the device offers. */
@@ -407,7 +494,8 @@ commands(const void *arg __unused)
 
 	kpi_quiet = true;
 	device_begin(true, CTRL | F(CTRL_RX) | F(CTRL_RX_EXTRA) | F(CTRL_VLAN) | F(CTRL_MAC_ADDR) |
-	    F(GUEST_CSUM) | GUEST_GSO | F(MRG_RXBUF) | F(CTRL_GUEST_OFFLOADS) | F(MQ));
+	    F(GUEST_CSUM) | GUEST_GSO | F(MRG_RXBUF) | F(CTRL_GUEST_OFFLOADS) | F(MQ) |
+	    VIRTIO_F_ACCESS_PLATFORM);
 	ops = card.pn_ops;
 	lines = kpi_lines;
 	CHECK(ops->pno_set_lladdr(&dv.sc, addr) == 0 && memcmp(dv.data, addr, 6) == 0, "address");
@@ -1005,6 +1093,7 @@ fewer_pairs_without_memory(const void *arg __unused)
 
 static const struct hosted_test tests[] = {
 	{ "features", "that are of use", features, NULL },
+	{ "features_by_name", "and what is of no use then", features_by_name, NULL },
 	{ "parameters", "of a card", parameters, NULL },
 	{ "invalid_values", "of the configuration", invalid_values, NULL },
 	{ "commands", "on the wire", commands, NULL },
