@@ -15,6 +15,7 @@
 
 struct card card;
 bool card_has_fast;
+bool card_is_legacy;
 bool card_is_staged;
 struct thread card_thread;
 
@@ -238,12 +239,31 @@ card_forget(void)
 	card.ca_log[0] = '\0';
 }
 
+/* The device is about to stop a queue: nobody uses it, and nobody will. */
+static void
+card_check_stopped(int pair, bool tx)
+{
+	struct pv_net_rxq *rxq = CARD_RXQ(pair);
+	struct pv_net_txq *txq = CARD_TXQ(pair);
+
+	if (tx)
+		CHECK(txq->ptq_stopped && !callout_pending(&txq->ptq_timer) &&
+		    !kpi_task_is_queued(&txq->ptq_task), "transmit queue %d is in use", pair);
+	else
+		CHECK(rxq->prq_stopped && rxq->prq_busy == NULL && !callout_pending(&rxq->prq_refill) &&
+		    !kpi_task_is_queued(&rxq->prq_task), "receive queue %d is in use", pair);
+}
+
 static int
 card_stop(void *softc)
 {
+	u_int i;
+
 
 	CHECK(softc == &card && card.ca_started, "stopped twice");
 	pv_dev_assert(&card.ca_pn->pn_pvdev);
+	for (i = 0; i < CARD_QUEUES && card.ca_peers[i] != NULL; i++)
+		card_check_stopped(pv_net_pair(i), pv_net_is_tx(i));
 	card_said("stop ", 0);
 	if (card.ca_stop_error != 0)
 		return (card.ca_stop_error);
@@ -288,6 +308,7 @@ card_stop_queue(void *softc __unused, int pair, bool tx)
 
 	card_said("stop%u ", queue);
 	CHECK(card.ca_started && card.ca_runs[queue], "queue %u is stopped twice", queue);
+	card_check_stopped(pair, tx);
 	kpi_dma_arrives();
 	if (card.ca_stop_queue_error == 0)
 		card.ca_runs[queue] = false;
@@ -452,6 +473,7 @@ card_new(int pairs)
 		.pnp_tunables = card_tunables,
 	};
 	memcpy(card.ca_params.pnp_lladdr, lladdr, ETHER_ADDR_LEN);
+	card.ca_params.pnp_hdr_apart = card_is_legacy;
 	if (card_is_staged) {
 		card.ca_params.pnp_hdrlen = 0;
 		card.ca_params.pnp_seg_max = PAGE_SIZE;
@@ -601,6 +623,8 @@ card_read(const struct peer_chain *pr, u_char *to)
 	int i;
 
 	CHECK(pr->pr_nwrite == 0, "%d segments are to be written", pr->pr_nwrite);
+	CHECK(!card.ca_params.pnp_hdr_apart || pr->pr_segs[0].len == CARD_HDR, "a header of %u bytes",
+	    pr->pr_segs[0].len);
 	for (i = 0; i < pr->pr_nread; i++) {
 		memcpy(to + len, (const void *)(uintptr_t)pr->pr_segs[i].addr, pr->pr_segs[i].len);
 		len += pr->pr_segs[i].len;
@@ -653,6 +677,8 @@ card_write(const struct peer_chain *pr, const u_char *from, u_int len)
 	int i;
 
 	CHECK(pr->pr_nread == 0, "%d segments are to be read", pr->pr_nread);
+	CHECK(!card.ca_params.pnp_hdr_apart || pr->pr_segs[0].len == CARD_HDR, "a header of %u bytes",
+	    pr->pr_segs[0].len);
 	for (i = 0; i < pr->pr_nwrite && done < len; i++) {
 		n = MIN(pr->pr_segs[i].len, len - done);
 		memcpy((void *)(uintptr_t)pr->pr_segs[i].addr, from + done, n);

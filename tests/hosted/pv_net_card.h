@@ -67,6 +67,8 @@ struct card {
 extern struct card card;
 /* New cards have the fast paths. */
 extern bool card_has_fast;
+/* New cards have the header in a segment of its own, as a legacy device requires. */
+extern bool card_is_legacy;
 /* New cards copy packets to pages that the device sees. */
 extern bool card_is_staged;
 /* Of the thread that the test is. */
@@ -138,6 +140,7 @@ void	rx_notified_of_many(const void *arg);
 void	rx_merged(const void *arg);
 void	rx_buffers_of_several_places(const void *arg);
 void	rx_memory_for_a_buffer(const void *arg);
+void	rx_layout(const void *arg);
 
 /* pv_net_card_life.c */
 void	life_attach_without_memory(const void *arg);
@@ -160,6 +163,7 @@ void	life_stopped_without_interrupts(const void *arg);
 void	life_offloads_are_requested_again(const void *arg);
 void	life_threads_of_pairs(const void *arg);
 void	life_address_is_set_again(const void *arg);
+void	life_limits_of_memory(const void *arg);
 
 /* pv_net_card_netmap.c */
 void	netmap_detached_under_a_handler(const void *arg);

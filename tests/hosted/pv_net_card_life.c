@@ -381,6 +381,14 @@ life_pair_that_does_not_end(const void *arg __unused)
 	card_settle();
 	SAID("stop3 stop start pairs=2 ");
 	works(2);
+	/* The first of its queues fails: the other one is left to that reset. */
+	card_forget();
+	CHECK(card_use(1) == 0, "not given up");
+	SAID("pairs=1 stop2 ");
+	card.ca_stop_queue_error = 0;
+	card_settle();
+	SAID("pairs=1 stop2 stop start pairs=1 ");
+	works(1);
 	card_end();
 }
 
@@ -801,4 +809,44 @@ life_address_is_set_again(const void *arg __unused)
 	works(1);
 	lladdr[5] ^= 1;
 	card_end();
+}
+
+/* What bus_dma(9) is told of the memory: the device's limits, and no others. */
+void
+life_limits_of_memory(const void *arg __unused)
+{
+	static const struct {
+		bool	merge;
+		u_int	segs, seg_max, boundary;
+		u_int	rx_size, rx_segs;
+	} table[] = {
+		{ true, 8, 1 << 20, 0, MJUM16BYTES, PV_NET_RX_SEGS },
+		{ true, 20, MCLBYTES, 65536, MJUM16BYTES, PV_NET_RX_SEGS },
+		{ false, 9, PAGE_SIZE, 4096, PV_NET_RX_WHOLE_MBUFS * MJUMPAGESIZE,
+		    PV_NET_RX_WHOLE_SEGS - 1 },
+	};
+	struct kpi_dma_limits rx, tx;
+	size_t i;
+
+	for (i = 0; i < nitems(table); i++) {
+		card_new(1);
+		card.ca_size = 32;
+		card.ca_params.pnp_phys = false;
+		card.ca_params.pnp_merge = table[i].merge;
+		card.ca_params.pnp_tx_segs = table[i].segs;
+		card.ca_params.pnp_seg_max = table[i].seg_max;
+		card.ca_params.pnp_boundary = table[i].boundary;
+		CHECK(card_attach() == 0, "it does not attach");
+		kpi_dma_limits(CARD_RXQ(0)->prq_tag, &rx);
+		kpi_dma_limits(CARD_TXQ(0)->ptq_tag, &tx);
+		CHECK(rx.kdl_alignment == 1 && tx.kdl_alignment == 1, "%zu: alignments", i);
+		CHECK(rx.kdl_boundary == table[i].boundary && tx.kdl_boundary == table[i].boundary &&
+		    rx.kdl_seg_size == table[i].seg_max && tx.kdl_seg_size == table[i].seg_max,
+		    "%zu: segments", i);
+		CHECK(rx.kdl_size == table[i].rx_size && rx.kdl_nsegs == table[i].rx_segs,
+		    "%zu: %lu bytes, %u segments are received", i, rx.kdl_size, rx.kdl_nsegs);
+		CHECK(tx.kdl_size == PV_NET_MAX_FRAME + CARD_HDR && tx.kdl_nsegs == table[i].segs,
+		    "%zu: %lu bytes, %u segments are sent", i, tx.kdl_size, tx.kdl_nsegs);
+		card_end();
+	}
 }

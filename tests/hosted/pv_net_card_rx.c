@@ -224,6 +224,42 @@ rx_buffers_follow_the_frames(const void *arg __unused)
 	card_end();
 }
 
+/*
+ * A buffer is the smallest cluster that holds the longest frame with its tag, and of a page at most if
+ * frames may span buffers; IP's header is aligned in it.
+ */
+void
+rx_layout(const void *arg __unused)
+{
+	static const struct {
+		bool	merge;
+		u_int	hdrlen, mtu, pad, cluster;
+	} table[] = {
+		{ true, 12, 1500, 2, MCLBYTES }, { false, 12, 1500, 2, MCLBYTES },
+		{ true, 10, 1500, 0, MCLBYTES }, { true, 20, 1500, 2, MCLBYTES },
+		{ true, 12, 2048 - 32, 2, MCLBYTES }, { true, 12, 2048 - 31, 2, MJUMPAGESIZE },
+		{ false, 10, 2048 - 28, 0, MCLBYTES }, { false, 10, 2048 - 27, 0, MJUMPAGESIZE },
+		{ true, 12, 65000, 2, MJUMPAGESIZE },
+		{ false, 12, 4096 - 32, 2, MJUMPAGESIZE }, { false, 12, 4096 - 31, 2, MJUM9BYTES },
+		{ false, 12, 9216 - 32, 2, MJUM9BYTES }, { false, 12, 9216 - 31, 2, MJUM16BYTES },
+	};
+	struct pv_net *net;
+	size_t i;
+
+	for (i = 0; i < nitems(table); i++) {
+		card_new(1);
+		card.ca_params.pnp_offloads &= ~PV_NET_RX_GSO;
+		card.ca_params.pnp_merge = table[i].merge;
+		card.ca_params.pnp_hdrlen = table[i].hdrlen;
+		eth.if_mtu = table[i].mtu;
+		CHECK(card_attach() == 0, "it does not attach");
+		net = card.ca_pn;
+		CHECK(net->pn_rx_pad == table[i].pad && net->pn_rx_cluster == table[i].cluster,
+		    "%zu: %u, %u bytes", i, net->pn_rx_pad, net->pn_rx_cluster);
+		card_end();
+	}
+}
+
 /* Where frames may not span buffers, each is of 64 KB, of which a frame takes what it needs. */
 void
 rx_whole_frames_in_chains(const void *arg)

@@ -746,6 +746,19 @@ by_fast_path(const void *arg)
 #define	AGAIN(name, descr)						\
 	{ "fast_" #name, descr, by_fast_path, &(const struct again){ name } }
 
+/* Of one whose header is apart. */
+static void
+by_legacy(const void *arg)
+{
+	const struct again *test = arg;
+
+	card_is_legacy = true;
+	test->run(NULL);
+}
+
+#define	LEGACY(name, descr)						\
+	{ "legacy_" #name, descr, by_legacy, &(const struct again){ name } }
+
 /* And of one that copies packets. */
 static void
 by_copies(const void *arg)
@@ -802,6 +815,7 @@ static const struct hosted_test tests[] = {
 	{ "rx_buffers_of_several_places", "in a ring without tables", rx_buffers_of_several_places,
 	    NULL },
 	{ "rx_memory_for_a_buffer", "or none", rx_memory_for_a_buffer, NULL },
+	{ "rx_layout", "of buffers", rx_layout, NULL },
 	{ "rx_looks", "as often as necessary", rx_looks, NULL },
 	{ "rx_notified_of_many", "buffers at once", rx_notified_of_many, NULL },
 	{ "rx_lost_interrupt", "is noticed after seconds", rx_lost_interrupt, NULL },
@@ -832,6 +846,7 @@ static const struct hosted_test tests[] = {
 	{ "life_threads_of_pairs", "and their CPUs", life_threads_of_pairs, NULL },
 	{ "life_left_over_notification", "before a queue stops", life_left_over_notification, NULL },
 	{ "life_address_is_set_again", "after each start", life_address_is_set_again, NULL },
+	{ "life_limits_of_memory", "are the device's", life_limits_of_memory, NULL },
 	AGAIN(rx_fast_path, "takes what is plain"),
 	AGAIN(rx_fast_marks, "are those of the general way"),
 	AGAIN(tx_fast_path, "takes what is plain"),
@@ -852,6 +867,14 @@ static const struct hosted_test tests[] = {
 	AGAIN(life_stopped_and_started, "with all that it had"),
 	AGAIN(life_what_waits_moves, "to a pair that stays"),
 	AGAIN(life_rings_are_resized, "and what is sent then arrives"),
+	LEGACY(tx_and_rx, "a packet each way"),
+	LEGACY(tx_full_ring, "nothing is lost, and order is kept"),
+	LEGACY(tx_packets_in_many_pieces, "are sent with fewer"),
+	LEGACY(rx_frames_of_each_length, "in one buffer or several"),
+	LEGACY(rx_what_is_invalid_is_dropped_alone, "runts, headers, lengths"),
+	LEGACY(rx_buffers_follow_the_frames, "their sizes"),
+	LEGACY(rx_whole_frames_in_chains, "of mbufs"),
+	LEGACY(life_stopped_and_started, "with all that it had"),
 	STAGED(tx_staged, "with sums that are finished in the copy"),
 	STAGED(tx_staged_partial, "with sums that the device finishes"),
 	STAGED(tx_staged_without_room, "later"),

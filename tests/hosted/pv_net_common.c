@@ -22,6 +22,7 @@ struct pv_net_rxq rx_queue;
 struct bpf_if_ext listeners, *bpf;
 u_char lladdr[ETHER_ADDR_LEN];
 static struct bpf_if_ext nobody;
+static int lros;		/* that tcp_lro_free(9) has not freed */
 static char listener[64];
 
 int
@@ -42,7 +43,7 @@ int
 if_getmtu(const if_t ifp __unused)
 {
 
-	return (ETHERMTU);
+	return (eth.if_mtu);
 }
 
 char *
@@ -82,6 +83,7 @@ begin(u_int offloads)
 	eth.if_l2com = NULL;
 	eth.if_type = IFT_ETHER;
 	eth.if_flags = 0;
+	eth.if_mtu = ETHERMTU;
 	V_ipforwarding = V_ip6_forwarding = pv_net_lro_forward = 0;
 }
 
@@ -90,6 +92,7 @@ end(void)
 {
 
 	CHECK(kpi_items == 0, "%d mbufs and clusters are left", kpi_items);
+	CHECK(lros == 0, "%d queues still merge", lros);
 }
 
 /* The bytes of a packet. */
@@ -224,6 +227,7 @@ tcp_lro_init_args(struct lro_ctrl *lc, if_t ifp, unsigned entries __unused, unsi
 
 	CHECK(lc->ifp == NULL && ifp != NULL, "initialised twice, or of no interface");
 	lc->ifp = ifp;
+	lros++;
 	return (0);
 }
 
@@ -233,4 +237,5 @@ tcp_lro_free(struct lro_ctrl *lc)
 
 	CHECK(lc->ifp != NULL, "freed before it was initialised, or twice");
 	lc->ifp = NULL;
+	lros--;
 }
