@@ -1373,8 +1373,7 @@ pv_net_tx_stop(struct pv_net_txq *txq)
 	 * What stays in flight while the interface is down (pv_net_stage.c) has
 	 * to be notified of.
 	 */
-	if (!txq->ptq_stopped)
-		pv_net_tx_kick(txq);
+	pv_net_tx_kick(txq);
 	txq->ptq_stopped = true;
 	mtx_unlock(&txq->ptq_mtx);
 	callout_drain(&txq->ptq_timer);
