@@ -590,7 +590,7 @@ vtnet_tell_pairs(struct vtnet_softc *sc)
 
 /*
  * The control queue is the last of all that the device has; those of pairs not
- * used are left out.
+ * used are left out.  Without it there is one pair (5.1.3.1).
  */
 static int
 vtnet_alloc_queues(struct vtnet_softc *sc)
@@ -609,8 +609,7 @@ vtnet_alloc_queues(struct vtnet_softc *sc)
 		ctrl->pqs_max_segs = VTNET_CTRL_SEGS;
 		ctrl->pqs_cpu = -1;
 		ctrl->pqs_pvq = &sc->vtn_ctrl.vtc_pvq;
-	} else
-		n = 2 * sc->vtn_npairs;
+	}
 	for (;;) {
 		error = virtio_alloc_queues(sc->vtn_dev, specs, n,
 		    INTR_TYPE_NET);
