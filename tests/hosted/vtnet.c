@@ -478,6 +478,29 @@ invalid_values(const void *arg __unused)
 	}
 }
 
+/* What was read already may be another value when it is read again. */
+static void
+values_change(const void *arg __unused)
+{
+	device_begin(true, CTRL | F(MQ));
+	dv.config->max_virtqueue_pairs = 0x8001;
+	CHECK(vtnet_mq_read(&dv.sc) == EINVAL && dv.sc.vtn_npairs == PAIRS, "%d pairs",
+	    dv.sc.vtn_npairs);
+	dv.tr.tr_config_size = offsetof(struct virtio_net_config, max_virtqueue_pairs);
+	CHECK(vtnet_mq_read(&dv.sc) != 0 && dv.sc.vtn_npairs == PAIRS && dv.sc.vtn_max_pairs == PAIRS,
+	    "%d pairs", dv.sc.vtn_npairs);
+	dv.tr.tr_config_size = sizeof(*dv.config);
+	dv.config->max_virtqueue_pairs = 0x8000;
+	CHECK(vtnet_mq_read(&dv.sc) == 0 && dv.sc.vtn_npairs == PAIRS &&
+	    dv.sc.vtn_max_pairs == 0x8000, "%d pairs", dv.sc.vtn_max_pairs);
+	dv.config->max_virtqueue_pairs = 0;
+	CHECK(vtnet_mq_read(&dv.sc) == 0 && dv.sc.vtn_npairs == 1 && dv.sc.vtn_max_pairs == 1,
+	    "%d pairs", dv.sc.vtn_npairs);
+	dv.config->max_virtqueue_pairs = PAIRS;
+	CHECK(vtnet_mq_read(&dv.sc) == 0, "not read");
+	device_end();
+}
+
 /* Each setting as a command. */
 static void
 commands(const void *arg __unused)
@@ -627,6 +650,54 @@ hashes(const void *arg __unused)
 	CHECK(card.pn_ops->pno_set_pairs(&dv.sc, 3) == EIO, "pairs");
 	SAID("4/0:2 ");
 	device_end();
+}
+
+static u_int naps;
+static u_int answers_after;	/* so many */
+
+/* A millisecond in which the device may answer. */
+static void
+nap(void)
+{
+
+	kpi_pass(SBT_1MS);
+	if (++naps == answers_after) {
+		dv.silent = false;
+		dv_notified(&dv.tr, dv.ctrl);
+	}
+}
+
+/* An answer is waited for in a loop at first, and then sleeping, for three seconds. */
+static void
+patience(const void *arg __unused)
+{
+	static const u_int after[] = { 1, 100, 2998, 0 };
+	size_t i;
+
+	kpi_quiet = true;
+	kpi_pause = nap;
+	for (i = 0; i < nitems(after); i++) {
+		device_begin(true, CTRL | F(CTRL_VLAN) | VIRTIO_F_ACCESS_PLATFORM);
+		dv.silent = true;
+		naps = 0;
+		answers_after = after[i];
+		kpi_delayed = 0;
+		CHECK(card.pn_ops->pno_set_vlan(&dv.sc, 5, true) == (after[i] == 0 ? ETIMEDOUT : 0),
+		    "%u: answered, or not", after[i]);
+		CHECK(kpi_delayed == 1000, "%ju microseconds", (uintmax_t)kpi_delayed);
+		if (after[i] != 0)
+			CHECK(naps == after[i], "%u naps", naps);
+		else
+			CHECK(naps >= 3000 && naps <= 3002, "%u naps", naps);
+		CHECK(kpi_sysctl_value("ctrl_timeouts") == (after[i] == 0) &&
+		    kpi_sysctl_value("ctrl_commands") == 1 && kpi_sysctl_value("ctrl_errors") == 0,
+		    "counters");
+		(void)kpi_run_tasks();
+		dv.silent = false;
+		CHECK(card.pn_ops->pno_set_vlan(&dv.sc, 5, true) == 0, "not answered");
+		device_end();
+	}
+	kpi_pause = NULL;
 }
 
 /* A device that does not answer is reset, and then used without commands if that does not help. */
@@ -1096,9 +1167,11 @@ static const struct hosted_test tests[] = {
 	{ "features_by_name", "and what is of no use then", features_by_name, NULL },
 	{ "parameters", "of a card", parameters, NULL },
 	{ "invalid_values", "of the configuration", invalid_values, NULL },
+	{ "values_change", "of the configuration", values_change, NULL },
 	{ "commands", "on the wire", commands, NULL },
 	{ "hashes", "and their table", hashes, NULL },
 	{ "silence", "of the control queue", silence, NULL },
+	{ "patience", "with the control queue", patience, NULL },
 	{ "headers_sent", "as the specification has them", headers_sent, NULL },
 	{ "headers_received", "and what can't be", headers_received, NULL },
 	{ "coalescing", "by the device", coalescing, NULL },
