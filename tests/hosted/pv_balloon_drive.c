@@ -665,6 +665,9 @@ pressure(const void *arg __unused)
 	target(5000);
 	nfree = 90;
 	CHECK(pv_balloon_is_short(), "not short");
+	nfree = 100;
+	CHECK(!pv_balloon_is_short(), "short");
+	nfree = 90;
 	lowmem(&host.pb, 0);
 	CHECK(work() == 1, "%d ticks", retry);
 	CHECK(kpi_sysctl_value("pressure") == 1 && kpi_sysctl_value("lowmem") == 1 &&
@@ -847,6 +850,13 @@ suspended(const void *arg __unused)
 	CHECK(pv_dev_thaw(&host.pb.pb_pvdev) == 0 && host.napplied == 2, "not resumed");
 	(void)work();
 	host_has(200);
+	/* What the host does not return stays, and who empties the balloon learns that. */
+	host.returns = 5;
+	host.error = EIO;
+	CHECK(pv_balloon_empty(&host.pb) == EIO && !host.stopped, "emptied");
+	host_has(195);
+	host.returns = NPAGES;
+	host.error = 0;
 	/* Emptied while the device can be used, and then it goes on. */
 	CHECK(pv_balloon_empty(&host.pb) == 0, "not emptied");
 	host_has(0);
