@@ -104,6 +104,13 @@ if_input(if_t ifp __unused, struct mbuf *list)
 	CHECK(kpi_mutexes == 0, "a lock is held upwards");
 	*card.ca_up_tail = list;
 	for (m = list; m != NULL; m = m->m_nextpkt) {
+		CHECK((m->m_flags & M_PKTHDR) != 0 && m->m_pkthdr.rcvif == &eth, "no packet");
+		CHECK(m->m_len >= ETHER_HDR_LEN && m->m_pkthdr.len == (int)m_length(m, NULL),
+		    "%d bytes, %d of them in front", m->m_pkthdr.len, m->m_len);
+		CHECK((M_HASHTYPE_GET(m) != M_HASHTYPE_NONE) == (card.ca_pn->pn_params.pnp_npairs > 1),
+		    "its flow");
+		card.ca_up_bytes += m->m_pkthdr.len;
+		card.ca_up_mcasts += ETHER_IS_MULTICAST(mtod(m, const u_char *));
 		card.ca_nup++;
 		card.ca_up_tail = &m->m_nextpkt;
 	}
@@ -546,11 +553,31 @@ card_begin(int pairs)
 	card_forget();
 }
 
+/* The counters say what came up. */
+static void
+card_check_counters(void)
+{
+	const struct pv_net_rxstats *stats;
+	uint64_t packets = 0, bytes = 0, mcasts = 0;
+	int i;
+
+	for (i = 0; i < card.ca_pn->pn_max_pairs; i++) {
+		stats = &CARD_RXQ(i)->prq_stats;
+		packets += stats->packets;
+		bytes += stats->bytes;
+		mcasts += stats->mcasts;
+	}
+	CHECK(packets == card.ca_nup && bytes == card.ca_up_bytes && mcasts == card.ca_up_mcasts,
+	    "%ju packets, %ju bytes, %ju of groups, of %u", (uintmax_t)packets, (uintmax_t)bytes,
+	    (uintmax_t)mcasts, card.ca_nup);
+}
+
 void
 card_end(void)
 {
 	u_int i;
 
+	card_check_counters();
 	pv_net_detach(card.ca_pn);
 	CHECK(kpi_callouts == 0, "%d callouts are pending", kpi_callouts);
 	CHECK(kpi_run_tasks() == 0 && kpi_mutexes == 0, "a task or a lock is left");
@@ -615,6 +642,32 @@ card_idle(int pair)
 	return (!pe->pe_ops->po_fetch(pe, &pr));
 }
 
+/* What a chain has, both ways, is what the device said that it takes. */
+static void
+card_check_segs(const struct peer_chain *pr, u_int max)
+{
+	const struct pv_net_params *params = &card.ca_params;
+	int i, n = pr->pr_nread + pr->pr_nwrite;
+
+	CHECK(n > 0 && (u_int)n <= max, "%d segments, of %u", n, max);
+	CHECK(!params->pnp_hdr_apart || pr->pr_segs[0].len == CARD_HDR, "a header of %u bytes",
+	    pr->pr_segs[0].len);
+	for (i = 0; i < n; i++)
+		CHECK(pr->pr_segs[i].len > 0 && pr->pr_segs[i].len <= params->pnp_seg_max,
+		    "a segment of %u bytes", pr->pr_segs[i].len);
+}
+
+/* A buffer that is free has no packet, and no segments: that is how a command's is known. */
+static void
+card_check_free(const struct pv_net_txq *txq)
+{
+	u_int i;
+
+	for (i = 0; i < txq->ptq_nfree; i++)
+		CHECK(txq->ptq_free[i]->ptb_mbuf == NULL && txq->ptq_free[i]->ptb_nsegs == 0,
+		    "%s: buffer %u of %u", txq->ptq_name, i, txq->ptq_nfree);
+}
+
 /* Copy what a chain has to be read; returns how much. */
 static u_int
 card_read(const struct peer_chain *pr, u_char *to)
@@ -623,8 +676,9 @@ card_read(const struct peer_chain *pr, u_char *to)
 	int i;
 
 	CHECK(pr->pr_nwrite == 0, "%d segments are to be written", pr->pr_nwrite);
-	CHECK(!card.ca_params.pnp_hdr_apart || pr->pr_segs[0].len == CARD_HDR, "a header of %u bytes",
-	    pr->pr_segs[0].len);
+	card_check_segs(pr, card.ca_params.pnp_tx_segs);
+	for (i = 0; i < card.ca_pn->pn_max_pairs; i++)
+		card_check_free(CARD_TXQ(i));
 	for (i = 0; i < pr->pr_nread; i++) {
 		memcpy(to + len, (const void *)(uintptr_t)pr->pr_segs[i].addr, pr->pr_segs[i].len);
 		len += pr->pr_segs[i].len;
@@ -669,6 +723,21 @@ card_sends(int pair, u_int n)
 	}
 }
 
+/* A buffer of this length is one of those that there are. */
+static bool
+card_is_buffer(uint64_t len)
+{
+	const struct pv_net *net = card.ca_pn;
+
+	if (card_is_staged)
+		return (len == PAGE_SIZE);
+	if (net->pn_rx_mbufs > 1)
+		return (len == PV_NET_MAX_FRAME + CARD_HDR);
+	len += net->pn_rx_pad;
+	return (len == net->pn_rx_cluster || (card.ca_params.pnp_merge && (len == MCLBYTES ||
+	    len == MJUMPAGESIZE || len == MJUM16BYTES)));
+}
+
 /* Write into a buffer; returns how much. */
 static u_int
 card_write(const struct peer_chain *pr, const u_char *from, u_int len)
@@ -677,8 +746,8 @@ card_write(const struct peer_chain *pr, const u_char *from, u_int len)
 	int i;
 
 	CHECK(pr->pr_nread == 0, "%d segments are to be read", pr->pr_nread);
-	CHECK(!card.ca_params.pnp_hdr_apart || pr->pr_segs[0].len == CARD_HDR, "a header of %u bytes",
-	    pr->pr_segs[0].len);
+	card_check_segs(pr, card.ca_pn->pn_rx_segs + card.ca_params.pnp_hdr_apart);
+	CHECK(card_is_buffer(pr->pr_wlen), "a buffer of %lu bytes", (u_long)pr->pr_wlen);
 	for (i = 0; i < pr->pr_nwrite && done < len; i++) {
 		n = MIN(pr->pr_segs[i].len, len - done);
 		memcpy((void *)(uintptr_t)pr->pr_segs[i].addr, from + done, n);

@@ -62,6 +62,7 @@ struct card {
 	void		(*ca_input)(void);
 	struct mbuf	*ca_up, **ca_up_tail;
 	u_int		 ca_nup;
+	uint64_t	 ca_up_bytes, ca_up_mcasts;
 };
 
 extern struct card card;
@@ -141,6 +142,9 @@ void	rx_merged(const void *arg);
 void	rx_buffers_of_several_places(const void *arg);
 void	rx_memory_for_a_buffer(const void *arg);
 void	rx_layout(const void *arg);
+void	rx_too_many_segments(const void *arg);
+void	rx_whole_buffers_of_the_kernels_pages(const void *arg);
+void	rx_gso_packets(const void *arg);
 
 /* pv_net_card_life.c */
 void	life_attach_without_memory(const void *arg);
@@ -164,6 +168,7 @@ void	life_offloads_are_requested_again(const void *arg);
 void	life_threads_of_pairs(const void *arg);
 void	life_address_is_set_again(const void *arg);
 void	life_limits_of_memory(const void *arg);
+void	life_more_pairs_without_memory(const void *arg);
 
 /* pv_net_card_netmap.c */
 void	netmap_detached_under_a_handler(const void *arg);

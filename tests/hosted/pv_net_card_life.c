@@ -170,6 +170,8 @@ life_stopped_and_started(const void *arg __unused)
 	card_begin(2);
 	pvd = pv_net_dev(card.ca_pn);
 	items = kpi_items;
+	CHECK(pv_net_thaw(card.ca_pn) == 0, "what is not suspended can't be resumed");
+	SAID("");
 	works(2);
 	for (i = 0; i < CARD_SIZE + 3; i++)
 		CHECK(card_send(1, i, 200) == 0, "not sent");
@@ -256,6 +258,9 @@ life_pair_is_given_up(const void *arg __unused)
 	    pv_net_thaw(card.ca_pn) == 0, "not resumed");
 	CHECK(!CARD_TXQ(1)->ptq_parked, "parked");
 	card_settle();
+	card_forget();
+	CHECK(card_use(1) == 0, "not as before");
+	SAID("");
 	CHECK(card_use(2) == 0, "not used again");
 	card_settle();
 	works(2);
@@ -849,4 +854,49 @@ life_limits_of_memory(const void *arg __unused)
 		    "%zu: %lu bytes, %u segments are sent", i, tx.kdl_size, tx.kdl_nsegs);
 		card_end();
 	}
+}
+
+/* Pairs for which there is no memory leave those that there are as they were. */
+void
+life_more_pairs_without_memory(const void *arg __unused)
+{
+	struct pv_dev *pvd;
+	int error, maps, n, tags;
+
+	kpi_quiet = true;
+	for (n = 1;; n++) {
+		card_new(3);
+		card.ca_at_first = 1;
+		card.ca_params.pnp_phys = false;
+		card.ca_params.pnp_soft_lro = true;
+		CHECK(card_attach() == 0, "it does not attach");
+		card_settle();
+		pvd = pv_net_dev(card.ca_pn);
+		CHECK(pv_dev_freeze(pvd) == 0, "not suspended");
+		maps = kpi_dma_maps;
+		tags = kpi_dma_tags;
+		pv_dev_lock(pvd);
+		kpi_fail_after = n;
+		error = pv_net_set_pairs(card.ca_pn, 3);
+		if (error != 0)
+			CHECK(error == ENOMEM && card.ca_pn->pn_params.pnp_npairs == 1 &&
+			    card.ca_pn->pn_pairs == 1 && !CARD_RXQ(2)->prq_lro_ready, "%d: error %d", n,
+			    error);
+		if (error != 0 && CARD_TXQ(1)->ptq_ring == NULL)
+			CHECK(kpi_dma_maps == maps && kpi_dma_tags == tags, "%d: %d maps are left", n,
+			    kpi_dma_maps - maps);
+		pv_dev_unlock(pvd);
+		if (kpi_fail_after != 0)
+			break;
+		CHECK(pv_net_thaw(card.ca_pn) == 0, "not resumed");
+		card_settle();
+		works(1);
+		card_end();
+	}
+	kpi_fail_after = 0;
+	CHECK(n > 2 && error == 0 && card.ca_pn->pn_params.pnp_npairs == 3, "%d, error %d", n, error);
+	CHECK(pv_net_thaw(card.ca_pn) == 0, "not resumed");
+	card_settle();
+	works(3);
+	card_end();
 }

@@ -67,6 +67,7 @@ rx_frames_of_each_length(const void *arg)
 	}
 	CHECK(stats->runts == 0 && stats->bad_offload == 0 && stats->mcasts == 0 && stats->split == 0,
 	    "errors");
+	CHECK(kpi_dma_unsynced == 0, "%d buffers were unloaded without a sync", kpi_dma_unsynced);
 	card_end();
 }
 
@@ -592,7 +593,7 @@ rx_fast_path(const void *arg __unused)
 	card_end();
 }
 
-/* The marks that a frame has then are those of the general way. */
+/* The marks that a frame has are the same by either way. */
 void
 rx_fast_marks(const void *arg __unused)
 {
@@ -649,8 +650,15 @@ rx_fast_marks(const void *arg __unused)
 	(void)free_all(card.ca_up);
 	card.ca_up = NULL;
 	card.ca_up_tail = &card.ca_up;
-	CHECK(stats->bad_offload == 0 && card.ca_plain == 2 * NGOOD + 1 && card.ca_general == 0,
-	    "%u took it", card.ca_plain);
+	CHECK(stats->bad_offload == 0 && stats->csum_unasked == 0 &&
+	    card.ca_plain == (card_has_fast ? 2 * NGOOD + 1 : 0) &&
+	    card.ca_general == (card_has_fast ? 0 : 2 * NGOOD + 1), "%u took it", card.ca_plain);
+	/* A sum that is nowhere in the frame: it is dropped. */
+	o = (struct pv_net_offload){ .po_flags = NEEDS, .po_csum_start = len, .po_csum_offset = 0 };
+	CHECK(card_receive_bytes(0, buf, len, &o), "no buffer");
+	card_intr(0, false);
+	CHECK(card.ca_up == NULL && stats->bad_offload == 1 && stats->bad[PV_NET_BAD_CSUM] == 1 &&
+	    stats->csum_partial == NGOOD, "it came up, or is not counted");
 	card_end();
 	/* Not negotiated: nothing is believed. */
 	card_new(1);
@@ -661,7 +669,142 @@ rx_fast_marks(const void *arg __unused)
 	CHECK(card_receive_bytes(0, buf, len, &o), "no buffer");
 	card_intr(0, false);
 	CHECK(card.ca_up->m_pkthdr.csum_flags == 0 && stats->csum_valid == 0, "believed");
+	/* What it left to be done is done all the same. */
+	len = frame_make(&good[0].f, FRAME_PARTIAL, buf, &at);
+	o = (struct pv_net_offload){ .po_flags = NEEDS, .po_csum_start = at.at_l4,
+	    .po_csum_offset = at.at_sum - at.at_l4 };
+	CHECK(card_receive_bytes(0, buf, len, &o), "no buffer");
+	card_intr(0, false);
+	CHECK(card.ca_nup == 2 && stats->csum_unasked == 1 && stats->csum_partial == 1, "not counted");
 	card_end();
+}
+
+/* A GSO packet is split where the kernel forwards, and comes up as it is where it ends. */
+void
+rx_gso_packets(const void *arg __unused)
+{
+	static u_char buf[FRAME_MAX];
+	struct pv_net_rxstats *stats;
+	const struct gso *g = &gsos[0];
+	struct pv_net_offload o;
+	struct frame_at at;
+	u_int n;
+	size_t len;
+
+	card_new(1);
+	card.ca_size = 64;
+	card.ca_params.pnp_merge = false;
+	CHECK(card_attach() == 0, "it does not attach");
+	stats = &CARD_RXQ(0)->prq_stats;
+	len = frame_make(&g->f, FRAME_PARTIAL, buf, &at);
+	o = (struct pv_net_offload){ .po_flags = g->flags, .po_gso_type = g->type,
+	    .po_gso_size = g->size, .po_csum_start = at.at_l4, .po_csum_offset = at.at_sum - at.at_l4 };
+	n = howmany(g->f.f_payload, g->size);
+	V_ipforwarding = 1;
+	CHECK(card_receive_bytes(0, buf, len, &o), "no buffer");
+	card_intr(0, false);
+	CHECK(card.ca_nup == n && stats->split == 1 && stats->lro == 0 && stats->csum_partial == 1 &&
+	    stats->gso_unasked == 0, "%u came up of %u", card.ca_nup, n);
+	V_ipforwarding = 0;
+	memcpy(buf, lladdr, ETHER_ADDR_LEN);
+	CHECK(card_receive_bytes(0, buf, len, &o), "no buffer");
+	card_intr(0, false);
+	CHECK(card.ca_nup == n + 1 && stats->split == 1 && stats->lro == 1, "%u came up",
+	    card.ca_nup - n);
+	/* Without memory for segments it is dropped, which is no fault of its own. */
+	V_ipforwarding = 1;
+	buf[5] ^= 1;
+	CHECK(card_receive_bytes(0, buf, len, &o), "no buffer");
+	kpi_no_memory = true;
+	card_intr(0, false);
+	kpi_no_memory = false;
+	CHECK(card.ca_nup == n + 1 && stats->nombuf > 0 && stats->bad_offload == 0 &&
+	    stats->split == 1 && CARD_RXQ(0)->prq_head == NULL, "%u came up", card.ca_nup - n - 1);
+	card_seconds(1);
+	CHECK(posted() == 64, "%u buffers", posted());
+	card_end();
+	/* Not negotiated: it is split, whomever it is for. */
+	card_new(1);
+	card.ca_size = 64;
+	card.ca_params.pnp_offloads = PV_NET_RXCSUM;
+	CHECK(card_attach() == 0, "it does not attach");
+	stats = &CARD_RXQ(0)->prq_stats;
+	len = frame_make(&gsos[7].f, FRAME_PARTIAL, buf, &at);
+	memcpy(buf, lladdr, ETHER_ADDR_LEN);
+	o.po_gso_size = gsos[7].size;
+	CHECK(card_receive_bytes(0, buf, len, &o), "no buffer");
+	card_intr(0, false);
+	CHECK(card.ca_nup == 3 && stats->split == 1 && stats->gso_unasked == 1 &&
+	    stats->csum_unasked == 0, "%u came up", card.ca_nup);
+	card_end();
+}
+
+/* A ring that is too short for a buffer's pages receives nothing until buffers are smaller. */
+void
+rx_too_many_segments(const void *arg __unused)
+{
+	struct pv_net_rxstats *stats;
+	int lines;
+
+	card_new(1);
+	card.ca_impl = &split_impls[3];	/* without indirect tables */
+	card.ca_size = 2;
+	card.ca_params.pnp_merge = false;
+	card.ca_params.pnp_offloads &= ~PV_NET_RX_GSO;
+	eth.if_mtu = 9000;
+	kpi_scattered = true;	/* each page is a segment */
+	kpi_quiet = true;
+	lines = kpi_lines;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_settle();
+	stats = &CARD_RXQ(0)->prq_stats;
+	CHECK(posted() == 0 && stats->unfit == 1 && kpi_items == 0, "%u buffers, %ju", posted(),
+	    (uintmax_t)stats->unfit);
+	CHECK(kpi_lines == lines + 1 && strncmp(kpi_line, "rxq0: a buffer of 9214 bytes has ",
+	    33) == 0 && strstr(kpi_line, " segments, the ring takes 2: nothing is received until") !=
+	    NULL, "%s", kpi_line);
+	/* It is tried from time to time, and not said again. */
+	kpi_pass(101 * SBT_1MS);
+	card_settle();
+	CHECK(stats->unfit == 2 && kpi_lines == lines + 1, "%ju", (uintmax_t)stats->unfit);
+	kpi_scattered = false;
+	eth.if_mtu = 1500;
+	pv_net_rx_layout(card.ca_pn);
+	kpi_pass(101 * SBT_1MS);
+	card_settle();
+	CHECK(posted() == 2 && stats->unfit == 2, "%u buffers", posted());
+	CHECK(card_receive(0, 1, 1000, 1), "no buffer");
+	card_intr(0, false);
+	card_up(1, 1000);
+	card_end();
+}
+
+/* All queues together have no more than a quarter of the kernel's pages, but a few buffers each. */
+void
+rx_whole_buffers_of_the_kernels_pages(const void *arg __unused)
+{
+	static const struct {
+		int	pairs;
+		u_int	size, pages, bufs;
+	} table[] = {
+		{ 1, 32, 0, 32 }, { 1, 64, 0, 64 }, { 1, 128, 0, 64 },
+		{ 1, 128, 4 * 17 * 64 - 1, 63 }, { 1, 128, 4 * 17 * 64, 64 },
+		{ 1, 128, 4 * 17 * 70, 64 }, { 2, 128, 4 * 17 * 20, 10 }, { 3, 64, 4 * 17 * 15, 5 },
+		{ 1, 64, 4 * 17 * 5 - 1, 4 }, { 1, 64, 4 * 17 * 3, 4 }, { 1, 64, 4, 4 },
+	};
+	size_t i;
+
+	kpi_quiet = true;
+	for (i = 0; i < nitems(table); i++) {
+		card_new(table[i].pairs);
+		card.ca_size = table[i].size;
+		card.ca_params.pnp_merge = false;
+		kpi_zone_max = table[i].pages;
+		CHECK(card_attach() == 0, "it does not attach");
+		CHECK(CARD_RXQ(0)->prq_max_bufs == table[i].bufs && posted() == table[i].bufs,
+		    "%zu: %u buffers", i, CARD_RXQ(0)->prq_max_bufs);
+		card_end();
+	}
 }
 
 /*

@@ -409,6 +409,8 @@ tx_too_long(const void *arg __unused)
 	card.ca_params.pnp_phys = false;
 	CHECK(card_attach() == 0 && card_send(0, 2, PV_NET_MAX_FRAME) == 0, "not sent");
 	card_complete(0, card_takes(0, 2, PV_NET_MAX_FRAME));
+	card_intr(0, true);
+	CHECK(kpi_dma_unsynced == 0, "unloaded without a sync");
 	card_end();
 }
 
@@ -816,6 +818,11 @@ static const struct hosted_test tests[] = {
 	    NULL },
 	{ "rx_memory_for_a_buffer", "or none", rx_memory_for_a_buffer, NULL },
 	{ "rx_layout", "of buffers", rx_layout, NULL },
+	{ "rx_marks", "as by the fast path", rx_fast_marks, NULL },
+	{ "rx_gso_packets", "are split, or not", rx_gso_packets, NULL },
+	{ "rx_too_many_segments", "of a buffer", rx_too_many_segments, NULL },
+	{ "rx_whole_buffers_of_the_kernels_pages", "and no more",
+	    rx_whole_buffers_of_the_kernels_pages, NULL },
 	{ "rx_looks", "as often as necessary", rx_looks, NULL },
 	{ "rx_notified_of_many", "buffers at once", rx_notified_of_many, NULL },
 	{ "rx_lost_interrupt", "is noticed after seconds", rx_lost_interrupt, NULL },
@@ -847,6 +854,7 @@ static const struct hosted_test tests[] = {
 	{ "life_left_over_notification", "before a queue stops", life_left_over_notification, NULL },
 	{ "life_address_is_set_again", "after each start", life_address_is_set_again, NULL },
 	{ "life_limits_of_memory", "are the device's", life_limits_of_memory, NULL },
+	{ "life_more_pairs_without_memory", "leave the others", life_more_pairs_without_memory, NULL },
 	AGAIN(rx_fast_path, "takes what is plain"),
 	AGAIN(rx_fast_marks, "are those of the general way"),
 	AGAIN(tx_fast_path, "takes what is plain"),

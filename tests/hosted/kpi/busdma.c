@@ -68,6 +68,7 @@ static LIST_HEAD(, bus_dmamap) kpi_merged = LIST_HEAD_INITIALIZER(kpi_merged);
 
 int kpi_dma_tags;
 int kpi_dma_maps;
+int kpi_dma_unsynced;
 
 vm_paddr_t
 pmap_kextract(vm_offset_t va)
@@ -159,6 +160,7 @@ kpi_map_unload(bus_dma_tag_t dmat, bus_dmamap_t map)
 	CHECK(map->bm_tag == dmat, "unloaded by the wrong tag");
 	CHECK(map->bm_loaded, "unloaded twice");
 	map->bm_loaded = false;
+	kpi_dma_unsynced += map->bm_pieces != NULL && map->bm_before != 0;
 	if (map->bm_pieces != NULL) {
 		host_free(map->bm_pieces);
 		host_free(map->bm_dev);

@@ -39,6 +39,9 @@ extern bool kpi_scattered;
 /* A device has other memory than its driver, and data crosses only by bus_dmamap_sync(9). */
 extern bool kpi_bounced;
 
+/* What was unloaded after a sync before the device's use, and without one after it. */
+extern int kpi_dma_unsynced;
+
 /* The limits of a tag. */
 struct kpi_dma_limits {
 	bus_size_t	kdl_alignment, kdl_boundary;

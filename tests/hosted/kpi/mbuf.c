@@ -126,12 +126,14 @@ uma_zone_set_max(uma_zone_t zone __unused, int max)
 	return (max);
 }
 
-/* None has a limit. */
+/* Of each zone; 0: none. */
+int kpi_zone_max;
+
 int
 uma_zone_get_max(uma_zone_t zone __unused)
 {
 
-	return (0);
+	return (kpi_zone_max);
 }
 
 int

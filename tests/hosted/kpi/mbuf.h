@@ -14,6 +14,9 @@
 /* Items of zones that exist now: mbufs and clusters. */
 extern int kpi_items;
 
+/* The limit of each zone; 0: none. */
+extern int kpi_zone_max;
+
 /* Before the first mbuf. */
 void	kpi_mbuf_init(void);
 
