@@ -173,8 +173,11 @@ pv_net_if_destroy(struct pv_net *net __unused)
 }
 
 void
-pv_net_if_capabilities(struct pv_net *net __unused)
+pv_net_if_capabilities(struct pv_net *net)
 {
+
+	pv_dev_assert(&net->pn_pvdev);
+	card.ca_caps++;
 }
 
 int
@@ -487,6 +490,39 @@ card_new(int pairs)
 	}
 }
 
+static void (*card_posts)(struct pvq *, const struct pvq_chain *, int);
+
+/* At least one chain; a page is posted with what its owner is to know it by. */
+static void
+card_post(struct pvq *q, const struct pvq_chain *pc, int n)
+{
+	const struct pv_net_page *page;
+	u_int queue;
+	int i;
+
+	for (queue = 0; card.ca_peers[queue]->pe_pvq != q; queue++)
+		continue;
+	CHECK(n > 0 && (u_int)n <= q->q_size, "%d chains", n);
+	for (i = 0; i < n && card_is_staged && !pv_net_is_tx(queue); i++) {
+		page = pc[i].pc_arg;
+		CHECK(page != NULL && pc[i].pc_segs[0].ds_addr == page->npg_addr, "another page");
+	}
+	card_posts(q, pc, n);
+}
+
+/* See what a queue's owner posts. */
+static void
+card_watch_posts(struct pvq *q)
+{
+	static struct pvq_ops ops;
+
+	CHECK(q->q_ops->qo_post != NULL && q->q_ops != &ops, "%s", q->q_ops->qo_name);
+	card_posts = q->q_ops->qo_post;
+	ops = *q->q_ops;
+	ops.qo_post = card_post;
+	q->q_ops = &ops;
+}
+
 /* The pages of a queue, one behind the other. */
 static void
 card_stage(u_int queue)
@@ -499,6 +535,7 @@ card_stage(u_int queue)
 	for (i = 0; i < card.ca_size; i++) {
 		pages[i].npg_mem = memory + i * PAGE_SIZE;
 		pages[i].npg_addr = (uintptr_t)pages[i].npg_mem;
+		pages[i].npg_arg = &pages[i];
 	}
 	card.ca_memory[queue] = memory;
 	card.ca_pages[queue] = pages;
@@ -521,6 +558,7 @@ card_attach(void)
 		    &card.ca_peers[i]);
 		CHECK(error == 0, "queue %u: error %d", i, error);
 		*queue.pqs_pvq = card.ca_peers[i]->pe_pvq;
+		card_watch_posts(*queue.pqs_pvq);
 		card.ca_runs[i] = true;
 		if (card_is_staged)
 			card_stage(i);

@@ -37,7 +37,7 @@ struct card {
 	int		 ca_at_first;	/* pairs that it attaches with; 0: all */
 	bool		 ca_renegotiates;	/* before it attaches */
 	int		 ca_mtu;	/* that was set last; 0: none */
-	u_int		 ca_mtus, ca_vlancaps;	/* how often the stack was told */
+	u_int		 ca_mtus, ca_vlancaps, ca_caps;	/* how often the stack was told */
 	struct peer	*ca_peers[CARD_QUEUES];
 	bool		 ca_runs[CARD_QUEUES];	/* the device uses the queue */
 	bool		 ca_started;

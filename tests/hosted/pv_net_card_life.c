@@ -89,17 +89,24 @@ life_attach_without_memory(const void *arg __unused)
 void
 life_attach_with_few_buffers(const void *arg __unused)
 {
-	static const struct { int nth, more; u_int tx, rx; } tests[] = {
-		{ 1, 0, 2, 4 }, { 1, 1, 1, 4 }, { 1, 2, 0, 0 },
+	static const struct { int nth, more; u_int tx, rx; const char *said; } tests[] = {
+		{ 1, 0, 2, 4, "only 2 of 4 buffers for txq0: no memory for more\n" },
+		{ 1, 1, 1, 4, "only 1 of 4 buffers for txq0: no memory for more\n" },
+		{ 1, 2, 0, 0, NULL },
 	};
+	int lines;
 	u_int i;
 
 	for (i = 0; i < nitems(tests); i++) {
+		lines = kpi_lines;
 		CHECK(attaches_with_less(tests[i].nth, tests[i].more, true) == (tests[i].tx != 0),
 		    "%u: attached, or not", i);
 		CHECK(CARD_TXQ(0)->ptq_max_bufs == tests[i].tx &&
 		    CARD_RXQ(0)->prq_max_bufs == tests[i].rx,
 		    "%u: %u, %u buffers", i, CARD_TXQ(0)->ptq_max_bufs, CARD_RXQ(0)->prq_max_bufs);
+		CHECK(kpi_lines == lines + (tests[i].said != NULL) && (tests[i].said == NULL ||
+		    strcmp(kpi_line, tests[i].said) == 0), "%u: %d lines, %s", i, kpi_lines - lines,
+		    kpi_line);
 		kpi_fail_after = kpi_fail_more = 0;
 		card_end();
 	}
@@ -483,12 +490,13 @@ life_fewer_pairs_after_a_restart(const void *arg __unused)
 	CHECK(pv_dev_freeze(pvd) == 0, "not suspended");
 	params = card.ca_params;
 	pv_net_renegotiate(card.ca_pn, &params);
-	CHECK(card.ca_vlancaps == 1 && card.ca_mtu == 0, "the MTU is %d", card.ca_mtu);
+	CHECK(card.ca_vlancaps == 1 && card.ca_caps == 1 && card.ca_mtu == 0, "the MTU is %d",
+	    card.ca_mtu);
 	params.pnp_npairs = 1;
 	params.pnp_max_mtu = 1400;
 	pv_net_renegotiate(card.ca_pn, &params);
-	CHECK(card.ca_vlancaps == 2 && card.ca_mtu == 1400 && card.ca_mtus == 1, "the MTU is %d",
-	    card.ca_mtu);
+	CHECK(card.ca_vlancaps == 2 && card.ca_caps == 2 && card.ca_mtu == 1400 && card.ca_mtus == 1,
+	    "the MTU is %d", card.ca_mtu);
 	CHECK(strstr(kpi_line, "the MTU of 1500 is more than the back end takes now") != NULL, "%s",
 	    kpi_line);
 	for (i = 2; i < 4; i++) {
@@ -736,6 +744,17 @@ life_left_over_notification(const void *arg __unused)
 	kpi_pause = device_sends_if_notified;
 	CHECK(resize(true, 8) == 0 && pauses == 1, "not sent");
 	kpi_pause = NULL;
+	card_end();
+	/* The reset of the other queue leaves it where it is. */
+	card_begin(1);
+	card_thread.td_base_pri = PI_NET;
+	card_peer(0, true)->pe_kicks = 0;
+	CHECK(card_send(0, 1, 100) == 0 && card_peer(0, true)->pe_kicks == 0, "not left over");
+	pv_dev_need_reset(pv_net_dev(card.ca_pn), pv_net_number(0, false), EIO);
+	card_settle();
+	SAID("stop0 start0 ");
+	CHECK(card_peer(0, true)->pe_kicks == 1, "%u notifications", card_peer(0, true)->pe_kicks);
+	card_complete(0, card_takes(0, 1, 100));
 	card_end();
 	/* A reset leaves none: the next packet's is its own. */
 	card_begin(1);

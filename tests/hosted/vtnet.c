@@ -386,6 +386,12 @@ parameters(const void *arg __unused)
 	CHECK(vtnet_attach(dv.tr.tr_child) == 0 && (dv.tr.tr_accepted & GUEST_GSO) == GUEST_GSO,
 	    "0x%jx", (uintmax_t)dv.tr.tr_accepted);
 	device_end();
+	/* Where buffers are merged, rings of any size have room. */
+	device_new(true, F(GUEST_CSUM) | GUEST_GSO | F(MRG_RXBUF));
+	dv.tr.tr_sizes[0] = 32;
+	CHECK(vtnet_attach(dv.tr.tr_child) == 0 && (dv.tr.tr_accepted & GUEST_GSO) == GUEST_GSO,
+	    "0x%jx", (uintmax_t)dv.tr.tr_accepted);
+	device_end();
 	/* A packed ring has any size. */
 	for (i = 0; i < nitems(sizes); i++) {
 		device_new(true, F(GUEST_CSUM) | GUEST_GSO | VIRTIO_F_RING_PACKED);
