@@ -33,6 +33,7 @@
 
 #define	NODE	"device/vif/0"
 #define	BACK	"/local/domain/0/backend/vif/1/0"
+#define	OTHER	"/local/domain/0/backend/vif/1/1"
 #define	LOG(text) do {							\
 	CHECK(strcmp(fe.log, (text)) == 0, "the driver was called for: %s", fe.log); \
 	fe.log[0] = '\0';						\
@@ -191,7 +192,7 @@ xenstore_watch_add(struct xenstore_watch *w, const char *dir, const char *name _
 {
 
 	CHECK(w->xw_token == 0, "watched twice");
-	w->xw_path = __DECONST(char *, strcmp(dir, BACK) == 0 ? BACK : "elsewhere");
+	w->xw_path = __DECONST(char *, strcmp(dir, BACK) == 0 ? BACK : OTHER);
 	w->xw_token = 7;
 	return (0);
 }
@@ -251,6 +252,15 @@ said(const char *what)
 	strlcat(fe.log, what, sizeof(fe.log));
 }
 
+/* It reads something, which may have no answer: an earlier one is none of this. */
+static void
+fe_reads(void)
+{
+
+	CHECK(!fe.xb.xb_unread, "what was not read before");
+	fe.xb.xb_unread = fe.unread;
+}
+
 static int
 fe_setup(device_t dev __unused, enum xenbus_state *next)
 {
@@ -259,7 +269,7 @@ fe_setup(device_t dev __unused, enum xenbus_state *next)
 	said("S");
 	if (fe.next != 0)
 		*next = fe.next;
-	fe.xb.xb_unread = fe.unread;
+	fe_reads();
 	return (fe.setup_error);
 }
 
@@ -268,7 +278,7 @@ fe_live(device_t dev __unused)
 {
 
 	said("L");
-	fe.xb.xb_unread = fe.unread;
+	fe_reads();
 	return (fe.live_error);
 }
 
@@ -301,7 +311,7 @@ fe_changed(device_t dev __unused, const char *name)
 	said("(");
 	said(name);
 	said(")");
-	fe.xb.xb_unread = fe.unread;
+	fe_reads();
 }
 
 static device_method_t methods[] = {
@@ -326,6 +336,7 @@ begin(enum xenbus_state state)
 	u_int i;
 
 	memset(&fe, 0, sizeof(fe));
+	xenbus_delayed = xenbus_putoffs = xenbus_retries = 0;
 	xsn_begin();
 	kpi_quiet = true;
 	ticks = 1000;
@@ -413,6 +424,15 @@ connects_step_by_step(const void *arg __unused)
 	WROTE("");
 	LOG("");
 	CHECK(fe.xb.xb_connects == 1 && fe.xb.xb_phase == XB_LIVE, "not live");
+	end();
+	/* A back end that goes anywhere else is left, whatever the driver says to that. */
+	begin(XenbusStateInitWait);
+	LOG("S");
+	fe.stop_error = EBUSY;
+	back_is(XenbusStateClosing);
+	LOG("s");
+	WROTE("1356");
+	fe.stop_error = 0;
 	end();
 	/* A protocol in which the front end is connected first. */
 	begin(XenbusStateInitWait);
@@ -552,6 +572,12 @@ closing_is_a_failure_or_a_request(const void *arg __unused)
 	LOG("X");
 	WROTE("");
 	end();
+	/* Without a word of the toolstack, it is to end. */
+	begin_live();
+	xsn_clear(BACK, "online");
+	back_is(XenbusStateClosing);
+	LOG("q");
+	end();
 	/* It is not, if its directories go. */
 	begin_live();
 	online(false);
@@ -619,6 +645,8 @@ passing_errors_are_tried_again(const void *arg __unused)
 		LOG("L");
 		CHECK(kpi_lines == lines + 2 && strstr(kpi_line, "is set up after 10 attempts") != NULL,
 		    "%d lines: %s", kpi_lines - lines, kpi_line);
+		CHECK(xenbus_retries == 9 && xenbus_putoffs == 0 && fe.xb.xb_tries == 0,
+		    "%lu retries, %lu steps put off", xenbus_retries, xenbus_putoffs);
 		end();
 	}
 	/* What was not read is an error of this kind; what was made is undone. */
@@ -795,7 +823,7 @@ changes_are_passed_on(const void *arg __unused)
 	seconds(60);
 	for (i = 0; i < 30; i++)
 		changes("mtu");
-	CHECK(strlen(fe.log) == 16 * 5, "%s", fe.log);
+	CHECK(strlen(fe.log) == 16 * 5 && xenbus_delayed > 0, "%s", fe.log);
 	fe.log[0] = '\0';
 	seconds(1);
 	LOG("(mtu)");
@@ -854,6 +882,279 @@ suspended_without_a_back_end(const void *arg __unused)
 		}
 		end();
 	}
+}
+
+/* Each look at the back end may be without an answer: none is taken for the last one's, or for no. */
+static void
+each_answer_may_be_missing(const void *arg __unused)
+{
+
+	/* It is not known whether the toolstack ends the device. */
+	begin_live();
+	xsn_set(BACK, "state", "%d", XenbusStateClosing);
+	xsn_unanswered = 2;
+	changes("state");
+	LOG("");
+	WROTE("");
+	CHECK(fe.xb.xb_phase == XB_LIVE && xenbus_putoffs == 1, "phase %u, %lu put off",
+	    fe.xb.xb_phase, xenbus_putoffs);
+	pass(hz - 1);
+	LOG("");
+	pass(1);
+	LOG("s");
+	end();
+	/* That the driver was to be asked is kept. */
+	begin_live();
+	fe.stop_error = EBUSY;
+	online(false);
+	back_is(XenbusStateClosing);
+	LOG("q");
+	xsn_unanswered = 2;
+	xenbus_recheck(&fe.dev);
+	settle();
+	LOG("");
+	seconds(1);
+	LOG("q");
+	xsn_unanswered = 1;
+	xenbus_recheck(&fe.dev);
+	settle();
+	LOG("");
+	seconds(1);
+	LOG("q");
+	fe.stop_error = 0;
+	end();
+	/* A reset needs no answer, and is not done again when there is one. */
+	begin_live();
+	xsn_unanswered = 5;
+	xenbus_reset(&fe.dev);
+	settle();
+	LOG("s");
+	WROTE("56");
+	seconds(2);
+	LOG("");
+	end();
+	/* It was Closed, and has its time to unmap the rings all the same. */
+	begin_live();
+	xsn_unanswered = 6;
+	back_is(XenbusStateClosed);
+	LOG("s");
+	WROTE("56");
+	pass(5 * hz - 1);
+	LOG("");
+	pass(1);
+	LOG("R");
+	end();
+}
+
+/* Which back end it is, is found in time: none is looked for in the place of one without an answer. */
+static void
+back_end_is_looked_for_again(const void *arg __unused)
+{
+
+	begin_live();
+	back_is(XenbusStateUnknown);
+	seconds(2);
+	LOG("sR");
+	CHECK(fe.xb.xb_phase == XB_CLOSED, "phase %u", fe.xb.xb_phase);
+	xsn_set(OTHER, "state", "%d", XenbusStateInitWait);
+	xsn_set(OTHER, "online", "1");
+	xsn_set(NODE, "backend", OTHER);
+	xenbus_kick(&fe.xb, 0);
+	settle();
+	CHECK(fe.xb.xb_watch.xw_token != 0 && strcmp(fe.xb.xb_path, OTHER) == 0, "it is %s",
+	    fe.xb.xb_path);
+	LOG("S");
+	xsn_set(OTHER, "state", "%d", XenbusStateClosed);
+	end();
+	/* Without an answer, the one that is known is kept. */
+	begin_live();
+	back_is(XenbusStateUnknown);
+	seconds(2);
+	LOG("sR");
+	xsn_unread = "backend";
+	changes("state");
+	CHECK(fe.xb.xb_watch.xw_token != 0 && strcmp(fe.xb.xb_path, BACK) == 0 && xenbus_putoffs == 1,
+	    "it is \"%s\", %lu put off", fe.xb.xb_path, xenbus_putoffs);
+	xsn_unread = NULL;
+	/* That is asked a second later. */
+	xsn_clear(NODE, "backend");
+	pass(hz - 1);
+	CHECK(fe.xb.xb_watch.xw_token != 0, "asked at once");
+	pass(1);
+	CHECK(fe.xb.xb_watch.xw_token == 0 && fe.xb.xb_path[0] == '\0', "it is \"%s\"",
+	    fe.xb.xb_path);
+	end();
+}
+
+/* A driver that asked is told once that its device is in use; Connected is a new beginning. */
+static void
+refusal_ends_when_the_back_end_goes_on(const void *arg __unused)
+{
+	int i, lines;
+
+	begin_live();
+	fe.stop_error = EBUSY;
+	online(false);
+	for (i = 0; i < 2; i++) {
+		lines = kpi_lines;
+		back_is(XenbusStateClosing);
+		LOG("q");
+		CHECK(kpi_lines == lines + 1, "%d lines", kpi_lines - lines);
+		back_is(XenbusStateConnected);
+		LOG("");
+	}
+	/* That no longer counts when another back end has begun. */
+	back_is(XenbusStateClosing);
+	LOG("q");
+	online(true);
+	xenbus_reset(&fe.dev);
+	back_is(XenbusStateClosed);
+	LOG("sR");
+	seconds(1);
+	back_is(XenbusStateInitWait);
+	back_is(XenbusStateConnected);
+	online(false);
+	LOG("SL");
+	lines = kpi_lines;
+	back_is(XenbusStateClosing);
+	LOG("q");
+	CHECK(kpi_lines == lines + 1, "%d lines", kpi_lines - lines);
+	fe.stop_error = 0;
+	end();
+}
+
+/* Users hear of it once that there is no back end, and why; a driver that leaves has nothing left. */
+static void
+lost_is_said_once(const void *arg __unused)
+{
+	int lines;
+
+	/* The toolstack has detached it, and a suspension follows. */
+	begin_live();
+	online(false);
+	back_is(XenbusStateClosing);
+	back_is(XenbusStateClosed);
+	lines = kpi_lines;
+	seconds(5);
+	LOG("qRX");
+	CHECK(kpi_lines == lines + 1 && strstr(kpi_line, "detached by the toolstack") != NULL, "%s",
+	    kpi_line);
+	changes("state");
+	seconds(20);
+	LOG("");
+	end();
+	CHECK(!fe.xb.xb_lost && !fe.xb.xb_ended && !fe.xb.xb_missing && !fe.xb.xb_untold &&
+	    fe.xb.xb_tries == 0, "left over");
+	/* None has come after a suspension; then another device has its place. */
+	begin_live();
+	xsn_set(BACK, "state", "%d", XenbusStateInitialising);
+	xsn_set(NODE, "state", "1");
+	xenbus_hold();
+	xenbus_begin_again(&fe.xb);
+	xenbus_go_on();
+	lines = kpi_lines;
+	seconds(60);
+	LOG("sRX");
+	CHECK(kpi_lines == lines + 1 && strstr(kpi_line, "(waiting, it is Initialising)") != NULL, "%s",
+	    kpi_line);
+	back_is(XenbusStateInitWait);
+	LOG("S");
+	xsn_set(NODE, "state", "1");
+	xenbus_reset(&fe.dev);
+	settle();
+	CHECK(fe.xb.xb_replaced, "not replaced");
+	seconds(20);
+	LOG("sR");
+	end();
+	CHECK(!fe.xb.xb_missing, "left over");
+	/* One that was replaced is lost once, too. */
+	begin_live();
+	xsn_set(BACK, "state", "%d", XenbusStateInitialising);
+	xenbus_hold();
+	xsn_set(NODE, "state", "1");
+	xenbus_begin_again(&fe.xb);
+	xenbus_go_on();
+	settle();
+	back_is(XenbusStateInitWait);
+	xsn_set(NODE, "state", "1");
+	xenbus_reset(&fe.dev);
+	settle();
+	seconds(100);
+	LOG("sRSsXR");
+	end();
+	/* One that never had a back end has no users. */
+	begin(XenbusStateInitialising);
+	online(false);
+	back_is(XenbusStateClosed);
+	seconds(20);
+	WROTE("156");
+	LOG("");
+	xenbus_hold();
+	xenbus_begin_again(&fe.xb);
+	xenbus_go_on();
+	CHECK(!fe.xb.xb_missing, "missed");
+	seconds(100);
+	LOG("");
+	end();
+}
+
+/* A suspension finds a front end in any phase, and begins anew. */
+static void
+suspended_in_any_phase(const void *arg __unused)
+{
+
+	/* Nothing that failed before is waited for. */
+	begin(XenbusStateInitialising);
+	fe.setup_error = ENOMEM;
+	back_is(XenbusStateInitWait);
+	seconds(1);
+	LOG("SS");
+	fe.setup_error = 0;
+	xsn_wrote[0] = '\0';
+	xenbus_hold();
+	xenbus_begin_again(&fe.xb);
+	xenbus_go_on();
+	settle();
+	LOG("S");
+	WROTE("13");
+	CHECK(fe.xb.xb_tries == 0, "%u tries", fe.xb.xb_tries);
+	end();
+	/* A driver that was stopped is not stopped once more. */
+	begin_live();
+	xenbus_reset(&fe.dev);
+	settle();
+	LOG("s");
+	xsn_set(BACK, "state", "%d", XenbusStateInitialising);
+	xenbus_hold();
+	xenbus_begin_again(&fe.xb);
+	xenbus_go_on();
+	settle();
+	LOG("R");
+	WROTE("561");
+	end();
+	/* One that is not attached stays so. */
+	begin_live();
+	xsn_set(BACK, "state", "%d", XenbusStateClosed);
+	xenbus_leave(&fe.dev);
+	LOG("qR");
+	WROTE("56");
+	xenbus_hold();
+	xenbus_begin_again(&fe.xb);
+	xenbus_go_on();
+	LOG("");
+	WROTE("");
+	end();
+	/* There is no back end then. */
+	begin_live();
+	xsn_clear(NODE, "backend");
+	xenbus_hold();
+	xenbus_begin_again(&fe.xb);
+	xenbus_go_on();
+	settle();
+	LOG("sR");
+	WROTE("");
+	CHECK(fe.xb.xb_phase == XB_CLOSED, "phase %u", fe.xb.xb_phase);
+	end();
 }
 
 /* While who leaves sleeps. */
@@ -927,6 +1228,13 @@ static const struct hosted_test tests[] = {
 	{ "leaves_when_the_back_end_has_closed", "Or has had its time",
 	    leaves_when_the_back_end_has_closed, NULL },
 	{ "begins_once_a_second", "At most", begins_once_a_second, NULL },
+	{ "each_answer_may_be_missing", "And none is made up", each_answer_may_be_missing, NULL },
+	{ "back_end_is_looked_for_again", "When its state is missing",
+	    back_end_is_looked_for_again, NULL },
+	{ "refusal_ends_when_the_back_end_goes_on", "And is said again then",
+	    refusal_ends_when_the_back_end_goes_on, NULL },
+	{ "lost_is_said_once", "And why", lost_is_said_once, NULL },
+	{ "suspended_in_any_phase", "It begins anew", suspended_in_any_phase, NULL },
 	{ NULL, NULL, NULL, NULL }
 };
 
