@@ -16,8 +16,12 @@
 #include <sys/param.h>
 #include <sys/systm.h>
 #include <sys/bus.h>
+#include <sys/kernel.h>
+#include <sys/interrupt.h>
+#include <sys/sysctl.h>
 
 #include <machine/cpufunc.h>
+#include <machine/intr_machdep.h>
 
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_var.h>
@@ -218,7 +222,8 @@ race_open(void (*upcall)(void), void (*wake)(void))
 		params.xep_arg = &race_channels[i];
 		params.xep_filter = i % 2 != 0 ? race_filter : NULL;
 		params.xep_handler = i % 2 != 0 ? NULL : race_handle;
-		CHECK(xen_evtchn_alloc(1, &params, &race_channels[i].rc_evtchn) == 0, "channel %d", i);
+		CHECK(xen_evtchn_alloc(FIFO_XEN_REMOTE, &params, &race_channels[i].rc_evtchn) == 0,
+		    "channel %d", i);
 	}
 }
 
@@ -372,8 +377,8 @@ freed_under_its_thread(const void *arg __unused)
 
 	race_open(each_nothing, each_nothing);
 	CHECK(fifo_xen_bound == 0 && kpi_intr_bound == 0, "bound to a CPU");
-	CHECK(xen_evtchn_alloc(1, &params, &ec) == 0 && fifo_xen_bound == 1 && kpi_intr_bound == 1,
-	    "not bound to a CPU");
+	CHECK(xen_evtchn_alloc(FIFO_XEN_REMOTE, &params, &ec) == 0 && fifo_xen_bound == 1 &&
+	    kpi_intr_bound == 1, "not bound to a CPU");
 	fifo_xen_send(xen_evtchn_port(ec));
 	strange_upcall();
 	xen_evtchn_free(ec);
@@ -392,11 +397,11 @@ no_memory_for_a_word(const void *arg __unused)
 	race_open(each_nothing, each_nothing);
 	fifo_xen_next(PAGE_SIZE / sizeof(uint32_t));
 	fifo_xen_no_pages = true;
-	CHECK(xen_evtchn_alloc(1, &params, &ec) == ENOMEM && fifo_xen_ports == RACE_CHANNELS,
-	    "%d ports", fifo_xen_ports);
+	CHECK(xen_evtchn_alloc(FIFO_XEN_REMOTE, &params, &ec) == ENOMEM &&
+	    fifo_xen_ports == RACE_CHANNELS, "%d ports", fifo_xen_ports);
 	fifo_xen_no_pages = false;
 	fifo_xen_next(PAGE_SIZE / sizeof(uint32_t));
-	CHECK(xen_evtchn_alloc(1, &params, &ec) == 0, "no channel");
+	CHECK(xen_evtchn_alloc(FIFO_XEN_REMOTE, &params, &ec) == 0, "no channel");
 	xen_evtchn_free(ec);
 	race_close();
 }
@@ -412,6 +417,276 @@ channels_are_said(const void *arg __unused)
 	    strncmp(kpi_line, "FIFO event channels, ", 21) == 0, "%d lines: %s", kpi_lines, kpi_line);
 	xen_evtchn_fini(kpi_device());
 	bootverbose = 0;
+}
+
+static struct sysctl_ctx_list listed_ctx;
+static struct sysctl_oid listed_tree;
+
+/* What is said of each channel. */
+static void
+listed(const char *text)
+{
+	static char report[1024];
+	size_t len = sizeof(report);
+
+	CHECK(kpi_sysctl("evtchn.channels", report, &len, NULL, 0) == 0, "no report");
+	CHECK(strcmp(report, text) == 0 && len == strlen(text) + 1, "%lu bytes:%s", len, report);
+}
+
+/* Two CPUs, the second of which has this vCPU, and perhaps no queues. */
+static void
+listed_open(u_int vcpu, bool refused)
+{
+	struct xen_evtchn_params params = { .xep_name = "early", .xep_cpu = -1 };
+	struct xen_evtchn *ec;
+
+	CHECK(xen_evtchn_alloc(FIFO_XEN_REMOTE, &params, &ec) == ENXIO, "before there is an interface");
+	xen_evtchn_upcall(0, NULL);
+	fifo_xen_second_cpu(vcpu, refused);
+	fifo_xen_open(each_nothing);
+	kpi_intr_wake = each_nothing;
+	kpi_quiet = true;
+	CHECK(xen_evtchn_init(kpi_device()) == 0, "no event channels");
+	CHECK(kpi_lines == refused, "%d lines: %s", kpi_lines, kpi_line);
+	(void)sysctl_ctx_init(&listed_ctx);
+	xen_evtchn_sysctl(&listed_ctx, &listed_tree);
+}
+
+static struct xen_evtchn *
+listed_alloc(const char *name, int cpu, driver_filter_t *filter, void *arg)
+{
+	struct xen_evtchn_params params = { .xep_name = name, .xep_cpu = cpu, .xep_filter = filter,
+	    .xep_handler = filter == NULL ? race_handle : NULL, .xep_arg = arg };
+	struct xen_evtchn *ec;
+	int error;
+
+	error = xen_evtchn_alloc(FIFO_XEN_REMOTE, &params, &ec);
+	CHECK(error == 0, "%s: error %d", name, error);
+	return (ec);
+}
+
+/* Where each channel's events go, and how many there were. */
+static void
+channels_are_listed(const void *arg __unused)
+{
+	struct xen_evtchn_params params = { .xep_name = "none", .xep_cpu = 2 };
+	struct xen_evtchn *ec[3];
+	char name[8];
+	size_t len = sizeof(name);
+
+	listed_open(5, false);
+	listed("");
+	CHECK(kpi_sysctl("evtchn.interface", name, &len, NULL, 0) == 0 && strcmp(name, "FIFO") == 0,
+	    "%s", name);
+	ec[0] = listed_alloc("any", -1, race_filter, &race_channels[0]);
+	CHECK(fifo_xen_bound == 0, "moved");
+	ec[1] = listed_alloc("second", 1, NULL, &race_channels[1]);
+	CHECK(fifo_xen_bound == 1 && fifo_xen_vcpu == 5 && kpi_intr_bound == 1 && kpi_intr_cpu == 1,
+	    "vCPU %u, CPU %d", fifo_xen_vcpu, kpi_intr_cpu);
+	/* A filter has no thread. */
+	ec[2] = listed_alloc("a name of twenty-two", 0, race_filter, &race_channels[2]);
+	CHECK(fifo_xen_bound == 2 && fifo_xen_vcpu == 0 && kpi_intr_bound == 1, "vCPU %u",
+	    fifo_xen_vcpu);
+	CHECK(xen_evtchn_alloc(FIFO_XEN_REMOTE, &params, &ec[2]) == EINVAL && fifo_xen_ports == 3,
+	    "a CPU that is not there");
+	race_channels[0].rc_evtchn = ec[0];
+	each_send(0);
+	strange_upcall();
+	each_send(0);
+	strange_upcall();
+	xen_evtchn_notify(ec[1]);
+	CHECK(fifo_xen_sent == 1, "%d sent", fifo_xen_sent);
+	listed("\nport 1 alloc cpu 0 received 2 sent 0 any"
+	    "\nport 2 alloc cpu 1 received 0 sent 1 second"
+	    "\nport 3 alloc cpu 0 received 0 sent 0 a name of twenty-tw");
+	CHECK(kpi_sysctl_value("evtchn.in_use") == 3 && kpi_sysctl_value("evtchn.strays") == 0,
+	    "%lu in use, %lu strays", kpi_sysctl_value("evtchn.in_use"),
+	    kpi_sysctl_value("evtchn.strays"));
+	xen_evtchn_free(NULL);
+	xen_evtchn_free(ec[1]);
+	strange_port(2);
+	strange_port(40);
+	CHECK(kpi_sysctl_value("evtchn.in_use") == 2 && kpi_sysctl_value("evtchn.strays") == 2,
+	    "%lu in use, %lu strays", kpi_sysctl_value("evtchn.in_use"),
+	    kpi_sysctl_value("evtchn.strays"));
+	xen_evtchn_free(ec[0]);
+	xen_evtchn_free(ec[2]);
+	listed("");
+	CHECK(fifo_xen_ports == 0, "%d ports are open", fifo_xen_ports);
+	xen_evtchn_fini(kpi_device());
+}
+
+/* Channels begin at the CPU that is vCPU 0, whichever it is. */
+static void
+channels_begin_at_vcpu_0(const void *arg __unused)
+{
+	struct xen_evtchn *ec[2];
+
+	listed_open(0, false);
+	ec[0] = listed_alloc("any", -1, NULL, &race_channels[0]);
+	CHECK(fifo_xen_bound == 0, "moved");
+	ec[1] = listed_alloc("first", 0, NULL, &race_channels[1]);
+	CHECK(fifo_xen_bound == 1 && fifo_xen_vcpu == 1, "vCPU %u", fifo_xen_vcpu);
+	listed("\nport 1 alloc cpu 1 received 0 sent 0 any"
+	    "\nport 2 alloc cpu 0 received 0 sent 0 first");
+	xen_evtchn_free(ec[0]);
+	xen_evtchn_free(ec[1]);
+	xen_evtchn_fini(kpi_device());
+}
+
+/* A CPU without queues gets no events, though its thread is where it was to be. */
+static void
+cpu_without_queues(const void *arg __unused)
+{
+	struct xen_evtchn *ec;
+
+	listed_open(5, true);
+	CHECK(strstr(kpi_line, "CPU 1 (error 22)") != NULL, "%s", kpi_line);
+	ec = listed_alloc("second", 1, NULL, &race_channels[0]);
+	CHECK(fifo_xen_bound == 1 && fifo_xen_vcpu == 0 && kpi_intr_cpu == 1, "vCPU %u, CPU %d",
+	    fifo_xen_vcpu, kpi_intr_cpu);
+	listed("\nport 1 alloc cpu 0 received 0 sent 0 second");
+	xen_evtchn_free(ec);
+	xen_evtchn_upcall(1, NULL);
+	xen_evtchn_fini(kpi_device());
+}
+
+/* Events of vmstat -i: of a name that it has, of one that there is room for, and of one more. */
+static void
+events_are_counted_by_name(const void *arg __unused)
+{
+	static struct {
+		char	name[MAXCOMLEN + 1];
+	} names[70];
+	static u_long counts[nitems(names)];
+	struct race_channel *rc = &race_channels[0];
+	u_int i;
+
+	intrnames = names[0].name;
+	intrcnt = counts;
+	sintrnames = sizeof(names);
+	sintrcnt = sizeof(counts);
+	snprintf(names[0].name, sizeof(names[0].name), "%-*s", MAXCOMLEN, "cpu0:timer");
+	snprintf(names[1].name, sizeof(names[1].name), "%-*s", MAXCOMLEN, "xen: one");
+	for (i = 2; i < 5; i++)
+		snprintf(names[i].name, sizeof(names[i].name), "%-*s", MAXCOMLEN, "irq");
+	listed_open(5, false);
+	for (i = 0; i < 3; i++) {
+		/* 65 are free, then 64. */
+		kpi_intr_counted = i == 1 ? "xen: two" : NULL;
+		if (i == 2)
+			snprintf(names[5].name, sizeof(names[5].name), "%-*s", MAXCOMLEN, "irq");
+		rc->rc_evtchn = listed_alloc(i == 0 ? "one" : i == 1 ? "two" : "three", -1, race_filter,
+		    rc);
+		each_send(0);
+		strange_upcall();
+		xen_evtchn_free(rc->rc_evtchn);
+		CHECK(counts[0] == 0 && counts[1] == 1 && kpi_intr_count == (i > 0),
+		    "%lu of one, %lu of two", counts[1], kpi_intr_count);
+	}
+	xen_evtchn_fini(kpi_device());
+}
+
+static struct xen_evtchn *urgent[8];
+static char urgent_order[8];
+
+static int
+urgent_filter(void *arg)
+{
+	struct xen_evtchn **ec = arg;
+	size_t n = strlen(urgent_order);
+
+	urgent_order[n] = '0' + xen_evtchn_port(*ec);
+	if (ec == &urgent[3] && n == 0)
+		fifo_xen_send(2);
+	return (FILTER_HANDLED);
+}
+
+/* What comes with a higher priority does not wait for all that is there. */
+static void
+urgent_events_come_next(const void *arg __unused)
+{
+	u_int i;
+
+	listed_open(5, false);
+	for (i = 0; i < nitems(urgent); i++)
+		urgent[i] = listed_alloc("urgent", -1, urgent_filter, &urgent[i]);
+	fifo_xen_send(4);
+	fifo_xen_send(8);
+	strange_upcall();
+	CHECK(strcmp(urgent_order, "428") == 0, "%s", urgent_order);
+	for (i = 0; i < nitems(urgent); i++)
+		xen_evtchn_free(urgent[i]);
+	xen_evtchn_fini(kpi_device());
+}
+
+static bool storm_works;
+
+static void
+storm_handler(void *arg)
+{
+
+	if (storm_works)
+		xen_evtchn_worked(*(struct xen_evtchn **)arg);
+}
+
+/* So many events, one at a time, are handled at once. */
+static void
+storm_of(int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++) {
+		fifo_xen_send(1);
+		CHECK(fifo_xen_calls(), "event %d waits", i);
+		strange_upcall();
+		CHECK(kpi_intr_run() == 1, "not handled");
+	}
+	CHECK(kpi_sysctl_value("evtchn.braked") == 0, "braked");
+}
+
+/* After 32 rounds without work the next event waits for a tick, until there is work, or a pause. */
+static void
+storm_is_braked(const void *arg __unused)
+{
+	struct xen_evtchn *ec;
+	struct xen_evtchn_params params = { .xep_name = "storm", .xep_cpu = -1,
+	    .xep_handler = storm_handler, .xep_arg = &ec, .xep_brake = true };
+	int i;
+
+	listed_open(5, false);
+	ticks = 0x7ffffffa;
+	CHECK(xen_evtchn_alloc(FIFO_XEN_REMOTE, &params, &ec) == 0, "no channel");
+	storm_works = true;
+	storm_of(50);
+	storm_works = false;
+	/* The round with work was the first of those that follow each other. */
+	storm_of(31);
+	for (i = 0; i < hz / 10 + 1; i++)
+		kpi_intr_tick();
+	storm_of(32);
+	storm_works = true;
+	storm_of(1);
+	storm_works = false;
+	storm_of(31);
+	for (i = 0; i < hz / 10; i++)
+		kpi_intr_tick();
+	fifo_xen_send(1);
+	for (i = 1; i <= 3; i++) {
+		CHECK(fifo_xen_calls(), "it waits for more than a tick");
+		strange_upcall();
+		CHECK(kpi_intr_run() == 1, "not handled");
+		CHECK(kpi_sysctl_value("evtchn.braked") == (uint64_t)i, "not braked");
+		fifo_xen_send(1);
+		CHECK(!fifo_xen_calls(), "it does not wait");
+		kpi_intr_tick();
+	}
+	/* It is freed while it waits. */
+	strange_upcall();
+	CHECK(kpi_intr_run() == 1, "not handled");
+	xen_evtchn_free(ec);
+	kpi_intr_tick();
+	xen_evtchn_fini(kpi_device());
 }
 
 static void
@@ -439,6 +714,15 @@ static const struct hosted_test tests[] = {
 	{ "fifo_freed_under_its_thread", "Closed while it is masked", freed_under_its_thread, NULL },
 	{ "fifo_channels_are_said", "When the kernel boots with -v", channels_are_said, NULL },
 	{ "fifo_no_memory_for_a_word", "The port is closed", no_memory_for_a_word, NULL },
+	{ "fifo_channels_are_listed", "With their CPUs, and what came and went",
+	    channels_are_listed, NULL },
+	{ "fifo_channels_begin_at_vcpu_0", "Whichever CPU that is", channels_begin_at_vcpu_0, NULL },
+	{ "fifo_cpu_without_queues", "Another one has its events", cpu_without_queues, NULL },
+	{ "fifo_events_are_counted_by_name", "In vmstat -i, while there is room",
+	    events_are_counted_by_name, NULL },
+	{ "fifo_urgent_events_come_next", "By the priority of their queue", urgent_events_come_next,
+	    NULL },
+	{ "fifo_storm_is_braked", "Of events without work", storm_is_braked, NULL },
 	{ "fifo_event_at_each_access", "One more event arrives between any two accesses of the driver",
 	    race_at_each_access, NULL },
 #endif

@@ -27,12 +27,14 @@
 #include <sys/sysctl.h>
 
 #include <machine/intr_machdep.h>
+#include <machine/stdarg.h>
 
 #include "host/host.h"
 #include "intr.h"
 #include "kpi.h"
 
 #define	INTR_MAX	16
+#define	INTR_TEXT	1024
 
 struct kpi_event {
 	void		*ke_source;
@@ -46,7 +48,9 @@ struct kpi_event {
 
 void (*kpi_intr_wake)(void);
 _Thread_local register_t kpi_intr_off;
-int kpi_intr_bound;
+int kpi_intr_bound, kpi_intr_cpu;
+const char *kpi_intr_counted;
+u_long kpi_intr_count;
 volatile int ticks;
 int hz = 100;
 sbintime_t tick_sbt = SBT_1S / 100;
@@ -90,10 +94,11 @@ intr_event_add_handler(struct intr_event *ie, const char *name __unused, driver_
 }
 
 int
-intr_event_bind_ithread(struct intr_event *ie __unused, int cpu __unused)
+intr_event_bind_ithread(struct intr_event *ie __unused, int cpu)
 {
 
 	kpi_intr_bound++;
+	kpi_intr_cpu = cpu;
 	return (0);
 }
 
@@ -160,8 +165,11 @@ kpi_intr_run(void)
 }
 
 void
-intrcnt_add(const char *name __unused, u_long **count __unused)
+intrcnt_add(const char *name, u_long **count)
 {
+
+	CHECK(kpi_intr_counted != NULL && strcmp(name, kpi_intr_counted) == 0, "\"%s\"", name);
+	*count = &kpi_intr_count;
 }
 
 void
@@ -177,25 +185,54 @@ smp_rendezvous(void (*setup)(void *) __unused, void (*action)(void *),
 	action(arg);
 }
 
+/* One at a time. */
+static struct {
+	struct callout	*kc_callout;
+	callout_func_t	*kc_func;
+	void		*kc_arg;
+	sbintime_t	 kc_in;
+} intr_callout;
+
 void
-callout_init(struct callout *c __unused, int mpsafe __unused)
+callout_init(struct callout *c __unused, int mpsafe)
 {
+
+	CHECK(mpsafe != 0, "with Giant");
 }
 
 int
-callout_reset_sbt_on(struct callout *c __unused, sbintime_t sbt __unused, sbintime_t pr __unused,
-    callout_func_t *func __unused, void *arg __unused, int cpu __unused, int flags __unused)
+callout_reset_sbt_on(struct callout *c, sbintime_t sbt, sbintime_t pr __unused, callout_func_t *func,
+    void *arg, int cpu __unused, int flags __unused)
 {
 
-	CHECK(false, "no clock");
+	CHECK(intr_callout.kc_callout == NULL && sbt > 0, "another one");
+	intr_callout.kc_callout = c;
+	intr_callout.kc_func = func;
+	intr_callout.kc_arg = arg;
+	intr_callout.kc_in = sbt;
 	return (0);
 }
 
 int
-_callout_stop_safe(struct callout *c __unused, int flags __unused)
+_callout_stop_safe(struct callout *c, int flags)
 {
 
+	CHECK((flags & CS_DRAIN) != 0, "its thread is not waited for");
+	if (intr_callout.kc_callout == c)
+		intr_callout.kc_callout = NULL;
 	return (0);
+}
+
+void
+kpi_intr_tick(void)
+{
+
+	ticks++;
+	intr_callout.kc_in -= tick_sbt;
+	if (intr_callout.kc_callout == NULL || intr_callout.kc_in > 0)
+		return;
+	intr_callout.kc_callout = NULL;
+	intr_callout.kc_func(intr_callout.kc_arg);
 }
 
 void
@@ -238,36 +275,52 @@ _sx_assert(const struct sx *sx __unused, int what __unused, const char *file __u
 {
 }
 
+/* The text of a sysctl: one at a time. */
+static struct sbuf intr_sbuf;
+static char intr_text[INTR_TEXT];
+
 int
 sysctl_wire_old_buffer(struct sysctl_req *req __unused, size_t len __unused)
 {
 
-	return (ENOTSUP);
+	return (0);
 }
 
 struct sbuf *
 sbuf_new_for_sysctl(struct sbuf *s __unused, char *buf __unused, int length __unused,
-    struct sysctl_req *req __unused)
+    struct sysctl_req *req)
 {
 
-	return (NULL);
+	CHECK(intr_sbuf.s_drain_arg == NULL, "not deleted");
+	intr_sbuf.s_drain_arg = req;
+	intr_sbuf.s_len = 0;
+	intr_text[0] = '\0';
+	return (&intr_sbuf);
 }
 
 int
-sbuf_printf(struct sbuf *s __unused, const char *fmt __unused, ...)
+sbuf_printf(struct sbuf *s, const char *fmt, ...)
 {
+	va_list ap;
 
-	return (ENOTSUP);
+	va_start(ap, fmt);
+	s->s_len += vsnprintf(intr_text + s->s_len, sizeof(intr_text) - s->s_len, fmt, ap);
+	va_end(ap);
+	CHECK(s->s_len < INTR_TEXT, "too long");
+	return (0);
 }
 
 int
-sbuf_finish(struct sbuf *s __unused)
+sbuf_finish(struct sbuf *s)
 {
+	struct sysctl_req *req = s->s_drain_arg;
 
-	return (ENOTSUP);
+	return (req->oldfunc(req, intr_text, s->s_len + 1));
 }
 
 void
-sbuf_delete(struct sbuf *s __unused)
+sbuf_delete(struct sbuf *s)
 {
+
+	s->s_drain_arg = NULL;
 }

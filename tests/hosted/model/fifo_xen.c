@@ -19,6 +19,7 @@
 #include <sys/systm.h>
 #include <sys/kernel.h>
 #include <sys/malloc.h>
+#include <sys/smp.h>
 
 #include <dev/xen/xen_evtchn.h>
 #include <dev/xen/xen_hypercall.h>
@@ -44,11 +45,15 @@ static void (*fifo_upcall)(void);
 static uint32_t fifo_seed = 1;		/* of what is done now one way, now another */
 static int fifo_lock;
 static struct evtchn_fifo_control_block *fifo_block;
+static u_int fifo_block_vcpu, fifo_nblocks;
+static struct vcpu_info fifo_second;
+static bool fifo_refused;
 static event_word_t *fifo_pages[4];
 static u_int fifo_npages;
 static evtchn_port_t fifo_last;
 bool fifo_xen_no_pages;
-int fifo_xen_ports, fifo_xen_bound;
+int fifo_xen_ports, fifo_xen_bound, fifo_xen_sent;
+u_int fifo_xen_vcpu;
 static evtchn_port_t fifo_tail[EVTCHN_FIFO_MAX_QUEUES];
 
 static void
@@ -187,6 +192,25 @@ fifo_xen_unmask(evtchn_port_t port)
 	fifo_exit();
 }
 
+/* The control block of a CPU, all of it zero: of the one with events, and once. */
+static int
+fifo_init_control(const struct evtchn_init_control *ic)
+{
+	void *block = (void *)(ic->control_gfn << PAGE_SHIFT);
+	static const char zeros[PAGE_SIZE];
+
+	CHECK(ic->offset == 0 && memcmp(block, zeros, sizeof(zeros)) == 0, "not a page of zeros");
+	if (ic->vcpu != fifo_block_vcpu) {
+		CHECK(fifo_nblocks == 1, "vCPU %u", ic->vcpu);
+		fifo_nblocks++;
+		return (fifo_refused ? EINVAL : 0);
+	}
+	CHECK(fifo_block == NULL, "vCPU %u has one", ic->vcpu);
+	fifo_nblocks++;
+	fifo_block = block;
+	return (0);
+}
+
 int
 xen_event_channel_op(u_int cmd, void *arg)
 {
@@ -195,8 +219,7 @@ xen_event_channel_op(u_int cmd, void *arg)
 
 	switch (cmd) {
 	case EVTCHNOP_init_control:
-		fifo_block = (void *)(((struct evtchn_init_control *)arg)->control_gfn << PAGE_SHIFT);
-		return (0);
+		return (fifo_init_control(arg));
 	case EVTCHNOP_expand_array:
 		CHECK(fifo_npages < nitems(fifo_pages), "%u pages", fifo_npages);
 		page = (void *)(((struct evtchn_expand_array *)arg)->array_gfn << PAGE_SHIFT);
@@ -205,8 +228,18 @@ xen_event_channel_op(u_int cmd, void *arg)
 		fifo_pages[fifo_npages++] = page;
 		return (0);
 	case EVTCHNOP_alloc_unbound:
+		CHECK(((struct evtchn_alloc_unbound *)arg)->dom == DOMID_SELF &&
+		    ((struct evtchn_alloc_unbound *)arg)->remote_dom == FIFO_XEN_REMOTE,
+		    "between %u and %u",
+		    ((struct evtchn_alloc_unbound *)arg)->dom,
+		    ((struct evtchn_alloc_unbound *)arg)->remote_dom);
 		((struct evtchn_alloc_unbound *)arg)->port = ++fifo_last;
 		fifo_xen_ports++;
+		return (0);
+	case EVTCHNOP_send:
+		port = ((struct evtchn_send *)arg)->port;
+		CHECK(port != 0 && port <= fifo_last, "port %u", port);
+		fifo_xen_sent++;
 		return (0);
 	case EVTCHNOP_unmask:
 		/* Whoever frees the channel waits for CPUs to enable interrupts. */
@@ -214,6 +247,9 @@ xen_event_channel_op(u_int cmd, void *arg)
 		fifo_xen_unmask(((struct evtchn_unmask *)arg)->port);
 		return (0);
 	case EVTCHNOP_bind_vcpu:
+		port = ((struct evtchn_bind_vcpu *)arg)->port;
+		CHECK((*fifo_word(port) & FIFO_BIT(MASKED)) != 0, "port %u is moved, not masked", port);
+		fifo_xen_vcpu = ((struct evtchn_bind_vcpu *)arg)->vcpu;
 		fifo_xen_bound++;
 		return (0);
 	case EVTCHNOP_close:
@@ -253,6 +289,19 @@ fifo_xen_open(void (*upcall)(void))
 
 	fifo_upcall = upcall;
 	xen_cpus[0].xc_info = &fifo_info;
+}
+
+void
+fifo_xen_second_cpu(u_int vcpu, bool refused)
+{
+
+	fifo_refused = refused;
+	mp_maxid = 1;
+	CPU_SET(1, &all_cpus);
+	xen_cpus[1].xc_info = &fifo_second;
+	xen_cpus[1].xc_vcpu = vcpu;
+	/* The first one's is another. */
+	xen_cpus[0].xc_vcpu = fifo_block_vcpu = vcpu == 0 ? 1 : 0;
 }
 
 bool

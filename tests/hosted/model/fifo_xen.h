@@ -5,8 +5,8 @@
  */
 
 /*
- * Xen's half of FIFO event channels, for a domain of one CPU: xen_event_channel_op(9) is Xen, and a
- * thread may be another domain that sends.
+ * Xen's half of FIFO event channels, for a domain of one CPU that has events: xen_event_channel_op(9)
+ * is Xen, and a thread may be another domain that sends.
  */
 
 #ifndef _FIFO_XEN_H_
@@ -19,6 +19,12 @@
 /* Begin, with a CPU whose interrupt this function is.  Once. */
 void	fifo_xen_open(void (*upcall)(void));
 
+/*
+ * The domain has a second CPU, which no event goes to, and whose vCPU has this number; Xen takes no
+ * control block of it.
+ */
+void	fifo_xen_second_cpu(u_int vcpu, bool refused);
+
 /* The other end of a channel sends an event. */
 void	fifo_xen_send(evtchn_port_t port);
 
@@ -26,8 +32,11 @@ void	fifo_xen_send(evtchn_port_t port);
 void	fifo_xen_next(evtchn_port_t port);
 extern bool fifo_xen_no_pages;
 
-/* How many ports are open, and how many were bound to a CPU. */
-extern int fifo_xen_ports, fifo_xen_bound;
+#define	FIFO_XEN_REMOTE	1	/* the domain at the other end */
+
+/* How many ports are open, how many were bound to a CPU, the last one's vCPU, and what was sent. */
+extern int fifo_xen_ports, fifo_xen_bound, fifo_xen_sent;
+extern u_int fifo_xen_vcpu;
 
 /* Xen has a port unmasked, whether there is a channel or not. */
 void	fifo_xen_unmask(evtchn_port_t port);
