@@ -29,6 +29,10 @@
 #include "model/xenstore_page.h"
 
 #define	HEAD	sizeof(struct xsd_sockmsg)
+#define	TX	9
+
+/* What the payload of a request begins with. */
+static char asked[XENSTORE_PAYLOAD_MAX + 2] = "/a";
 
 static const void *woken;
 static u_int notified, fired, sleeps;
@@ -97,7 +101,17 @@ begin(uint32_t index)
 	xs_page.req_prod = xs_page.req_cons = xs_page.rsp_prod = xs_page.rsp_cons = index;
 	notified = fired = sleeps = at_access = 0;
 	stream_len = stream_at = 0;
-	CHECK(xenstore_ring_init(kpi_device(), event) == 0, "no ring");
+	kpi_lines = 0;
+	kpi_quiet = true;
+	CHECK(xenstore_ring_init(kpi_device(), event) == 0 && kpi_lines == 0, "no ring: %s", kpi_line);
+}
+
+static void
+end(void)
+{
+
+	xenstore_ring_fini();
+	CHECK(!xs_is_left(), "the page or the channel is left");
 }
 
 static void
@@ -110,18 +124,25 @@ add(uint32_t type, uint32_t id, const void *body, size_t len)
 	stream_len += sizeof(head) + len;
 }
 
-/* The number of the request, which xenstored takes. */
+/* The number of the request, all of which is there, and which xenstored takes. */
 static uint32_t
 request(void)
 {
-	struct xsd_sockmsg head;
-	char *to = (char *)&head;
-	size_t i;
+	char msg[XENSTORE_RING_SIZE] __aligned(8);
+	const struct xsd_sockmsg *head = (const struct xsd_sockmsg *)msg;
+	uint32_t n = xs_page.req_prod - xs_page.req_cons;
+	u_int i;
 
-	for (i = 0; i < sizeof(head); i++)
-		to[i] = xs_page.req[MASK_XENSTORE_IDX(xs_page.req_cons + i)];
+	CHECK(n >= HEAD && n <= sizeof(msg), "%u bytes", n);
+	for (i = 0; i < n; i++)
+		msg[i] = xs_page.req[MASK_XENSTORE_IDX(xs_page.req_cons + i)];
 	xs_page.req_cons = xs_page.req_prod;
-	return (head.req_id);
+	CHECK(head->type == XS_READ && head->tx_id == TX && head->req_id != 0 &&
+	    head->len == n - HEAD, "type %u, tx %u, %u bytes of %lu", head->type, head->tx_id,
+	    head->len, n - HEAD);
+	for (i = HEAD; i < n; i++)
+		CHECK(msg[i] == asked[i - HEAD], "byte %lu", i - HEAD);
+	return (head->req_id);
 }
 
 /* Send what comes next, up to so many bytes of the stream, as far as there is room. */
@@ -193,9 +214,9 @@ answer_of_full_length(void)
 static int
 talk(const char **reply, size_t *len)
 {
-	const struct xenstore_piece piece = { "/a", 3 };
+	const struct xenstore_piece piece = { asked, 3 };
 
-	return (xenstore_ring_talk(XS_READ, 0, &piece, 1, reply, len));
+	return (xenstore_ring_talk(XS_READ, TX, &piece, 1, reply, len));
 }
 
 static void
@@ -214,8 +235,7 @@ talk_of_value(uint32_t index)
 static void
 short_request_is_one_event(const void *arg __unused)
 {
-	static char path[300];
-	const struct xenstore_piece pieces[] = { { path, 1 }, { path, 0 } };
+	const struct xenstore_piece pieces[] = { { asked, 1 }, { asked + 1, 0 } };
 	struct xenstore_piece both[2];
 	const char *reply;
 	size_t len, most;
@@ -223,15 +243,17 @@ short_request_is_one_event(const void *arg __unused)
 
 	xenstored = answer_in_two;
 	first = 0;
-	for (most = 0; most < 300; most += 20) {
+	for (most = 3; most < 300; most++)
+		asked[most] = most;
+	for (most = 0; most < 300; most += most >= 230 && most < 250 ? 1 : 10) {
 		begin(0);
 		memcpy(both, pieces, sizeof(both));
 		both[1].xsp_len = most;
 		before = notified;
-		CHECK(xenstore_ring_talk(XS_READ, 0, both, 2, &reply, &len) == 0, "%zu bytes", most);
+		CHECK(xenstore_ring_talk(XS_READ, TX, both, 2, &reply, &len) == 0, "%zu bytes", most);
 		CHECK((notified - before == 1) == (HEAD + 1 + most <= 256), "%zu bytes: %u events",
 		    most, notified - before);
-		xenstore_ring_fini();
+		end();
 	}
 }
 
@@ -251,7 +273,7 @@ messages_in_two_pieces(const void *arg __unused)
 			begin(indices[i]);
 			talk_of_value(indices[i]);
 			CHECK(fired == 2, "%u events", fired);
-			xenstore_ring_fini();
+			end();
 		}
 	}
 }
@@ -266,7 +288,7 @@ messages_byte_by_byte(const void *arg __unused)
 		begin(indices[i]);
 		talk_of_value(indices[i]);
 		CHECK(sleeps == HEAD + 5, "%u", sleeps);
-		xenstore_ring_fini();
+		end();
 	}
 }
 
@@ -285,7 +307,7 @@ rest_arrives_at_any_access(const void *arg __unused)
 			talk_of_value(access);
 			reached = at_access == 0;
 			CHECK(fired == 2, "first %zu, access %u: %u events", first, access, fired);
-			xenstore_ring_fini();
+			end();
 		}
 	}
 }
@@ -305,7 +327,7 @@ message_longer_than_the_ring(const void *arg __unused)
 		CHECK(reply[i] == (char)(i * 7 + i / 256), "byte %zu", i);
 	/* The request, and each time that the ring was full. */
 	CHECK(notified - before == 1 + XENSTORE_PAYLOAD_MAX / XENSTORE_RING_SIZE, "%u", notified);
-	xenstore_ring_fini();
+	end();
 }
 
 /* Takes what there is of a request, and answers when that was all. */
@@ -341,7 +363,7 @@ request_longer_than_the_ring(const void *arg __unused)
 		    indices[i]);
 		CHECK(taken_len == sizeof(taken) && memcmp(taken + HEAD, body, sizeof(body)) == 0,
 		    "index %u: %zu bytes", indices[i], taken_len);
-		xenstore_ring_fini();
+		end();
 	}
 }
 
@@ -365,7 +387,7 @@ request_without_answer_times_out(const void *arg __unused)
 	CHECK(talk(&reply, &len) == ETIMEDOUT, "it has an answer");
 	CHECK(ticks - began == 5 * hz, "%d ticks", ticks - began);
 	*timeout = before;
-	xenstore_ring_fini();
+	end();
 }
 
 /* What comes after its request has timed out: dropped; a transaction that it began is to be ended. */
@@ -398,7 +420,7 @@ late_answers_are_told_apart(const void *arg __unused)
 	stream_len = stream_at = fired = 0;
 	talk_of_value(0);
 	CHECK(fired == 2, "%u events", fired);
-	xenstore_ring_fini();
+	end();
 }
 
 static uint32_t late_id;
@@ -438,7 +460,7 @@ late_answer_is_no_answer(const void *arg __unused)
 	stream_len = stream_at = 0;
 	talk_of_value(0);
 	*timeout = before;
-	xenstore_ring_fini();
+	end();
 }
 
 /* Of a request that is read in part only the rest can't be sent later. */
@@ -470,7 +492,7 @@ request_is_read_in_part(const void *arg __unused)
 	prod = xs_page.req_prod;
 	CHECK(talk(&reply, &len) == EIO && xs_page.req_prod == prod, "a request behind a part of one");
 	*timeout = before;
-	xenstore_ring_fini();
+	end();
 }
 
 static uint32_t answer_type;
@@ -520,7 +542,7 @@ errors_are_numbers(const void *arg __unused)
 		CHECK(xenstore_doubt() == answers[i].doubt, "%s", answer_text);
 	}
 	CHECK(xenstore_failed - failed == 2, "%ju", (uintmax_t)(xenstore_failed - failed));
-	xenstore_ring_fini();
+	end();
 }
 
 static void
@@ -539,7 +561,7 @@ events_are_two_strings(const void *arg __unused)
 	send(stream_len);
 	interrupt();
 	CHECK(fired == 1, "%u events", fired);
-	xenstore_ring_fini();
+	end();
 }
 
 static void
@@ -583,7 +605,7 @@ invalid_messages_end_the_ring(const void *arg __unused)
 		requests = xenstore_requests;
 		CHECK(talk(&reply, &len) == EIO && xs_page.req_prod == prod &&
 		    xenstore_requests == requests, "peer %u: another request", i);
-		xenstore_ring_fini();
+		end();
 		CHECK(talk(&reply, &len) == ENXIO, "peer %u: no ring", i);
 	}
 }
@@ -612,7 +634,205 @@ timeout_is_that_of_the_request(const void *arg __unused)
 	begin(0);
 	talk_of_value(0);
 	*timeout = before;
-	xenstore_ring_fini();
+	end();
+}
+
+static void
+answer_behind_others(void)
+{
+
+	CHECK(xs_page.req_prod == HEAD + 3 && notified == 1, "%u bytes, %u events", xs_page.req_prod,
+	    notified);
+	xs_page.req_cons = 0;
+	answer_in_two();
+}
+
+/* What there is no room for is not begun. */
+static void
+look_at_a_full_ring(void)
+{
+
+	CHECK(xs_page.req_prod == 0 && notified == 0, "a part of it is there");
+	if (sleeps < 3)
+		interrupt();
+	else if (sleeps == 3) {
+		/* As many bytes as it has. */
+		xs_page.req_cons = xs_page.req_prod + (uint32_t)HEAD + 3 - XENSTORE_RING_SIZE;
+		xenstored = answer_behind_others;
+		interrupt();
+	}
+}
+
+static void
+look_at_a_ring_that_stays_full(void)
+{
+
+	CHECK(xs_page.req_prod == 0 && notified == 0, "a part of it is there");
+	xs_page.req_cons = (uint32_t)HEAD + 2 - XENSTORE_RING_SIZE;
+	if (sleeps < 3)
+		interrupt();
+}
+
+/* A request that fits into the ring waits for room for all of it, and has only its time for that. */
+static void
+request_waits_for_room(const void *arg __unused)
+{
+	int *timeout = &xen_tunables[XEN_XENSTORE_TIMEOUT].pt_value, before = *timeout;
+	const char *reply;
+	size_t len;
+	int began;
+
+	*timeout = 5;
+	first = 0;
+	begin(0);
+	xs_page.req_cons = -XENSTORE_RING_SIZE;
+	xenstored = look_at_a_full_ring;
+	talk_of_value(0);
+	end();
+	begin(0);
+	xs_page.req_cons = -XENSTORE_RING_SIZE;
+	xenstored = look_at_a_ring_that_stays_full;
+	began = ticks;
+	CHECK(talk(&reply, &len) == ETIMEDOUT && ticks - began == 5 * hz, "it is there");
+	CHECK(notified == 0 && xs_page.req_prod == 0, "a part of it is there");
+	CHECK(xenstore_doubt() && kpi_lines == 0, "%s", kpi_line);
+	/* It did no harm. */
+	xs_page.req_cons = 0;
+	xenstored = answer_in_two;
+	stream_len = stream_at = 0;
+	talk_of_value(0);
+	*timeout = before;
+	end();
+}
+
+/* What is impossible, or would be too long, is not sent. */
+static void
+impossible_requests(const void *arg __unused)
+{
+	struct xenstore_piece piece = { asked, XENSTORE_PAYLOAD_MAX + 1 };
+	uint64_t requests = xenstore_requests;
+	const char *reply;
+	size_t len;
+
+	begin(0);
+	CHECK(xenstore_ring_talk(XS_READ, TX, &piece, 1, &reply, &len) == E2BIG &&
+	    xenstore_requests == requests && xs_page.req_prod == 0 && notified == 0, "it is sent");
+	xs_page.req_cons = -XENSTORE_RING_SIZE - 1;
+	CHECK(talk(&reply, &len) == EIO && xs_page.req_prod == 0 && notified == 0, "it is sent");
+	CHECK(kpi_lines == 1 && strstr(kpi_line, "invalid request index (1025)") != NULL, "%s",
+	    kpi_line);
+	CHECK(xenstore_requests == requests + 1, "not counted");
+	CHECK(talk(&reply, &len) == EIO && kpi_lines == 1, "said twice: %s", kpi_line);
+	end();
+}
+
+/* What is left of an earlier ring is none of the next one's. */
+static void
+ring_begins_anew(const void *arg __unused)
+{
+	const char *reply;
+	size_t len;
+	u_int i;
+
+	for (i = 0; i < 2 * HEAD; i++) {
+		begin(0);
+		/* A part of a message, and then an index that ends the ring. */
+		add(XS_WATCH_EVENT, 0, "/a/path\0token", 14);
+		send(i);
+		interrupt();
+		xenstored = answer_beyond_the_ring;
+		CHECK(talk(&reply, &len) == EIO, "an answer");
+		CHECK(kpi_lines == 1 && strstr(kpi_line, "invalid response index (1025)") != NULL, "%s",
+		    kpi_line);
+		end();
+		/* And what was sent to who had it before. */
+		memset(&xs_page, 0, sizeof(xs_page));
+		xs_page.rsp_prod = 100;
+		stream_len = stream_at = fired = first = 0;
+		CHECK(xenstore_ring_init(kpi_device(), event) == 0, "no ring");
+		xenstored = answer_in_two;
+		talk_of_value(0);
+		CHECK(fired == 2 && kpi_lines == 1, "%u events: %s", fired, kpi_line);
+		end();
+	}
+}
+
+/* Without one of the page and the channel there is neither. */
+static void
+toolstack_gave_no_xenstore(const void *arg __unused)
+{
+	static int *const missing[] = { &xs_no_page, &xs_no_port };
+	static const int errors[] = { ENXIO, -1 };
+	const char *reply;
+	size_t len;
+	u_int e, i;
+
+	kpi_quiet = true;
+	for (i = 0; i < nitems(missing); i++)
+		for (e = 0; e < nitems(errors); e++) {
+			kpi_lines = 0;
+			*missing[i] = errors[e];
+			CHECK(xenstore_ring_init(kpi_device(), event) == ENXIO && kpi_lines == 1,
+			    "a ring: %s", kpi_line);
+			*missing[i] = 0;
+			CHECK(talk(&reply, &len) == ENXIO, "an answer");
+			end();
+		}
+	kpi_lines = 0;
+	xs_no_channel = ENOSPC;
+	CHECK(xenstore_ring_init(kpi_device(), event) == ENOSPC && kpi_lines == 1 &&
+	    strstr(kpi_line, "(error 28)") != NULL, "a channel: %s", kpi_line);
+	xs_no_channel = 0;
+	end();
+}
+
+/* The first failures are said, with what was asked; each answer and event is counted. */
+static void
+failures_are_said(const void *arg __unused)
+{
+	uint64_t events = xenstore_events, requests = xenstore_requests;
+	const char *reply;
+	size_t len;
+	int i;
+
+	begin(0);
+	xenstored = answer_of_type;
+	answer_type = XS_ERROR;
+	answer_text = "EIO";
+	for (i = 1; i <= 20; i++) {
+		stream_len = stream_at = 0;
+		CHECK(talk(&reply, &len) == ETIMEDOUT, "an answer");
+		CHECK(kpi_lines == MIN(i, 10), "%d lines", kpi_lines);
+	}
+	CHECK(strcmp(kpi_line, "xenstore failed a request of type 2, /a: answer 16, EIO\n") == 0, "%s",
+	    kpi_line);
+	xenstored = answer_in_two;
+	stream_len = stream_at = first = 0;
+	talk_of_value(0);
+	CHECK(xenstore_events == events + 2 && xenstore_requests == requests + 21,
+	    "%lu events, %lu requests", xenstore_events - events, xenstore_requests - requests);
+	end();
+}
+
+/* As many transactions as can be remembered, the last first. */
+static void
+orphans_are_ended(const void *arg __unused)
+{
+	uint32_t i;
+
+	begin(0);
+	for (i = 1; i <= 100; i++)
+		xenstore_abandon(i);
+	for (i = 16; i > 0; i--)
+		CHECK(xenstore_orphan() == i, "not %u", i);
+	CHECK(xenstore_orphan() == 0, "one more");
+	/* They are the ring's, and so is the doubt. */
+	xenstore_abandon(1);
+	xenstore_raise_doubt();
+	end();
+	begin(0);
+	CHECK(xenstore_orphan() == 0 && !xenstore_doubt(), "of another ring");
+	end();
 }
 
 static const struct hosted_test tests[] = {
@@ -639,6 +859,12 @@ static const struct hosted_test tests[] = {
 	    NULL },
 	{ "timeout_is_that_of_the_request", "The tunable changes meanwhile",
 	    timeout_is_that_of_the_request, NULL },
+	{ "request_waits_for_room", "And is sent whole", request_waits_for_room, NULL },
+	{ "impossible_requests", "Length and index", impossible_requests, NULL },
+	{ "ring_begins_anew", "After half a message", ring_begins_anew, NULL },
+	{ "toolstack_gave_no_xenstore", "Page and channel", toolstack_gave_no_xenstore, NULL },
+	{ "failures_are_said", "The first ones", failures_are_said, NULL },
+	{ "orphans_are_ended", "As many as there is room for", orphans_are_ended, NULL },
 	{ NULL, NULL, NULL, NULL }
 };
 

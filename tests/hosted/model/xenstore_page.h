@@ -23,4 +23,10 @@ extern struct xenstore_domain_interface xs_page;
 /* The handler of its channel. */
 extern driver_intr_t *xs_intr;
 
+/* Xen has no such parameter, by this error (-1: it is 0); and it makes no channel. */
+extern int xs_no_page, xs_no_port, xs_no_channel;
+
+/* Has the driver the page, or its channel? */
+bool	xs_is_left(void);
+
 #endif /* !_MODEL_XENSTORE_PAGE_H_ */
