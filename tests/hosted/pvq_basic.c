@@ -12,6 +12,8 @@
 #include <sys/systm.h>
 #include <sys/sysctl.h>
 
+#include <dev/virtio/virtio_ring.h>
+
 #include "pvq_fixture.h"
 
 static void
@@ -599,7 +601,31 @@ physical_segments_are_as_few_as_can_be(const struct impl *im __unused)
 	n = pvq_phys_add(segs, n, 4, PAGE_SIZE, pages + 100, PAGE_SIZE);
 	CHECK(n == 2 && segs[0].ds_len == PAGE_SIZE && segs[1].ds_len == 100 &&
 	    segs[1].ds_addr == (uintptr_t)pages + PAGE_SIZE, "%d segments", n);
+	for (i = 99; i <= 101; i++) {
+		memset(segs, 0, sizeof(segs));
+		n = pvq_phys_add(segs, 0, 4, 150, pages, 50);
+		n = pvq_phys_add(segs, n, 4, 150, pages + 50, i);
+		CHECK(n == 1 + (i > 100) && segs[0].ds_len == MIN(50 + (u_int)i, 150),
+		    "%d segments of %d", n, i);
+	}
 	host_free(memory);
+}
+
+/* Tables are as many to a page as there is room for. */
+static void
+tables_fill_their_pages(const struct impl *im)
+{
+	struct fix f;
+	size_t without;
+
+	fix_open(&f, im, 128, 1);
+	without = kpi_dma_bytes;
+	fix_close(&f);
+	fix_open(&f, im, 128, 4);
+	CHECK(kpi_dma_bytes - without == 128 * 4 * sizeof(struct vring_desc), "%zu bytes for tables",
+	    kpi_dma_bytes - without);
+	fix_close(&f);
+	CHECK(kpi_dma_bytes == 0, "%zu bytes are left", kpi_dma_bytes);
 }
 
 /* A watchdog sees what waits, wherever in the ring it is, and nothing else. */
@@ -647,6 +673,8 @@ submit_needs_room(const struct impl *im)
 }
 
 const struct pvq_test pvq_basic_tests[] = {
+	{ "tables_fill_their_pages", "Indirect tables of four segments", tables_fill_their_pages,
+	    IM_INDIRECT, IM_SHORT },
 	{ "physical_segments", "Memory side by side is one segment, and none is too long",
 	    physical_segments_are_as_few_as_can_be },
 	{ "rejects_absurd_sizes", "0, and what its ring can't have", rejects_absurd_sizes },

@@ -99,15 +99,28 @@ kick_after_turns_without(const struct impl *im)
 static void
 new_queue_interrupts(const struct impl *im)
 {
-	struct peer_chain pr;
+	struct peer_chain more, pr;
+	struct pvq_done done[2];
 	struct fix f;
+	int i;
 
 	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
-	fix_post(&f, 1, 1, 1);
-	fix_fetch(&f, &pr, 1, 1, 1);
-	CHECK(!f.po->po_interrupts(f.pe), "before anything completed");
-	fix_complete(&f, &pr, 0);
-	CHECK(f.po->po_interrupts(f.pe), "no interrupt");
+	for (i = 0; i < 2; i++) {
+		fix_post(&f, 1, 1, 1);
+		fix_fetch(&f, &pr, 1, 1, 1);
+		fix_post(&f, 2, 1, 1);
+		fix_fetch(&f, &more, 2, 1, 1);
+		CHECK(!f.po->po_interrupts(f.pe), "before anything completed");
+		fix_complete(&f, &pr, 0);
+		CHECK(f.po->po_interrupts(f.pe), "no interrupt");
+		/* That was it, where an interrupt is at an index. */
+		fix_complete(&f, &more, 0);
+		CHECK(f.po->po_interrupts(f.pe) == !im_can(im, IM_EVENT), "the second completion");
+		CHECK(fix_collect(&f, done, 2) == 2, "get");
+		/* So it is with one that begins anew. */
+		CHECK(pvq_reinit(f.q) == 0, "reinit");
+		im->im_reset(f.pe);
+	}
 	fix_close(&f);
 }
 

@@ -87,12 +87,22 @@ fix_unshare(struct fix *f, uintptr_t n)
 	host_free(fs);
 }
 
+/* A chain is committed. */
+static void
+fix_count(struct fix *f, int nsegs)
+{
+
+	f->chains++;
+	f->segs += nsegs;
+}
+
 void
 fix_commit(struct fix *f)
 {
 
 	pvq_commit(f->q);
-	f->nstaged = 0;
+	while (f->nstaged > 0)
+		fix_count(f, f->shared[f->staged[--f->nstaged] % FIX_MAX_SHARED]->nsegs);
 }
 
 void
@@ -110,6 +120,7 @@ fix_collect(struct fix *f, struct pvq_done *done, int max)
 	int got, i;
 
 	got = pvq_get(f->q, done, max);
+	f->done += got;
 	for (i = 0; i < got; i++)
 		fix_unshare(f, (uintptr_t)done[i].pd_cookie);
 	return (got);
@@ -130,6 +141,7 @@ fix_drain(struct fix *f)
 void
 fix_close(struct fix *f)
 {
+	const struct pvq_stats *qs = &f->q->q_stats;
 	int i;
 
 	kpi_access_hook = NULL;
@@ -140,6 +152,12 @@ fix_close(struct fix *f)
 		CHECK(f->shared[i] == NULL, "chain %lu is lost", f->shared[i]->n);
 	CHECK(pvq_inflight(f->q) == 0, "%d in flight", pvq_inflight(f->q));
 	CHECK(pvq_room(f->q) == f->q->q_size, "%d free", pvq_room(f->q));
+	CHECK(f->uncounted || (qs->qs_chains == f->chains && qs->qs_segs == f->segs &&
+	    qs->qs_done == f->done && qs->qs_kicks == f->pe->pe_kicks),
+	    "%ju chains of %ju, %ju segments of %ju, %ju done of %ju, %ju kicks of %u",
+	    (uintmax_t)qs->qs_chains, (uintmax_t)f->chains, (uintmax_t)qs->qs_segs,
+	    (uintmax_t)f->segs, (uintmax_t)qs->qs_done, (uintmax_t)f->done,
+	    (uintmax_t)qs->qs_kicks, f->pe->pe_kicks);
 	f->im->im_destroy(f->pe);
 	CHECK(kpi_mallocs == 0 && kpi_dma_tags == 0 && kpi_dma_maps == 0, "left: %d, %d, %d",
 	    kpi_mallocs, kpi_dma_tags, kpi_dma_maps);
@@ -221,6 +239,8 @@ fix_put_one(struct fix *f, uintptr_t n, int nread, int nwrite, bool post)
 			pvq_put(f->q, &fc.pc, 1);
 			f->staged[f->nstaged++] = n;
 		}
+		if (post)
+			fix_count(f, nread + nwrite);
 	}
 	fix_spoil(&fc);
 	return (error);
@@ -264,8 +284,10 @@ fix_post_all(struct fix *f, uintptr_t n, int count)
 		pcs[i] = fc[i].pc;
 	}
 	pvq_post(f->q, pcs, count);
-	for (i = 0; i < count; i++)
+	for (i = 0; i < count; i++) {
+		fix_count(f, i % 3 + 1);
 		fix_spoil(&fc[i]);
+	}
 }
 
 void

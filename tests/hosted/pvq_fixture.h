@@ -45,6 +45,9 @@ struct fix {
 	struct fix_shared *shared[FIX_MAX_SHARED];
 	uintptr_t	 staged[FIX_MAX_SHARED];
 	int		 nstaged;
+	/* What the statistics are to be, of all that was done by fix_*(). */
+	uint64_t	 chains, segs, done;
+	bool		 uncounted;	/* not all was done so */
 };
 
 /* Create a queue; fails the test if that fails. */

@@ -113,6 +113,7 @@ held_pages_are_told(const struct impl *im)
 	fs = f.shared[1];
 	f.shared[1] = NULL;
 	gnt_unmap(refs[1]);
+	f.done++;
 	held = im_unshare(im, f.pe, fs->segs, fs->nsegs);
 	CHECK(held == 2 && gnt_deferred() == 2, "%d held, %u deferred", held, gnt_deferred());
 	/* The queue works on, and what is held is not used again. */

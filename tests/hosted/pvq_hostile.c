@@ -175,6 +175,7 @@ length_of_two_for_one_byte(const struct impl *im)
 	struct fix f;
 
 	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	f.uncounted = true;
 	CHECK(pvq_submit(f.q, &pc) == 0 && f.po->po_fetch(f.pe, &pr) && pr.pr_wlen == 1, "not put");
 	CHECK(f.po->po_violate(f.pe, VIOLATION_LEN, &pr), "violation");
 	CHECK(pvq_get(f.q, &done, 1) == 0 && f.q->q_fault == VIRTQUEUE_FAULT_LEN, "fault %u",

@@ -287,6 +287,33 @@ last_completion_interrupts(const struct impl *im)
 	fix_close(&f);
 }
 
+/* An id that there is not is found by who asks for an interrupt as well: there is something to get. */
+static void
+invalid_id_waits(const struct impl *im)
+{
+	static const enum peer_violation violations[] = { VIOLATION_ID_RANGE, VIOLATION_ID_HUGE,
+	    VIOLATION_ID_IDLE };
+	struct pvq_done done[4];
+	struct peer_chain pr[4];
+	struct fix f;
+	u_int i, v;
+
+	for (v = 0; v < nitems(violations); v++) {
+		fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+		for (i = 0; i < nitems(pr); i++) {
+			fix_post(&f, i + 1, 0, 2);
+			fix_fetch(&f, &pr[i], i + 1, 0, 2);
+		}
+		fix_complete(&f, &pr[0], 1);
+		CHECK(!pvq_intr_enable(f.q, 3), "one of three waits");
+		CHECK(f.po->po_violate(f.pe, violations[v], &pr[1]), "violation");
+		CHECK(pvq_intr_enable(f.q, 3), "nothing waits");
+		CHECK(fix_collect(&f, done, 4) <= 1 && f.q->q_fault == PVQ_FAULT_ID, "fault %u",
+		    f.q->q_fault);
+		fix_close(&f);
+	}
+}
+
 const struct pvq_test packed_tests[] = {
 	{ "aborted_chains_are_not_run_into", "What was staged behind the first is taken back",
 	    aborted_chains_are_not_run_into },
@@ -299,6 +326,7 @@ const struct pvq_test packed_tests[] = {
 	    any_event_is_survived },
 	{ "passed_event_is_answered_once", "A device that goes on beyond what it named",
 	    passed_event_is_answered_once, IM_EVENT },
+	{ "hostile_invalid_id_waits", "For who asks for an interrupt", invalid_id_waits, IM_EVENT },
 	{ "event_ahead_is_waited_for", "At any place of the ring", event_ahead_is_waited_for,
 	    IM_EVENT },
 	{ "event_passed_a_turn_ago", "And many put in one go", event_passed_a_turn_ago, IM_EVENT, 0,

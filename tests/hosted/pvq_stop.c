@@ -176,6 +176,7 @@ stop_run(const struct impl *im, void (*function)(struct fix *), int at)
 	uintptr_t n;
 
 	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	f.uncounted = true;
 	stop_prepare(&f);
 	stop.at = at;
 	stop.seen = 0;

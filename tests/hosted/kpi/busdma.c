@@ -69,6 +69,7 @@ static LIST_HEAD(, bus_dmamap) kpi_merged = LIST_HEAD_INITIALIZER(kpi_merged);
 int kpi_dma_tags;
 int kpi_dma_maps;
 int kpi_dma_unsynced;
+size_t kpi_dma_bytes;
 
 vm_paddr_t
 pmap_kextract(vm_offset_t va)
@@ -100,6 +101,7 @@ kpi_mem_alloc(bus_dma_tag_t dmat, void **vaddr, int flags, bus_dmamap_t *mapp)
 	}
 	kt->kt_maps++;
 	kpi_dma_maps++;
+	kpi_dma_bytes += kt->kt_common.maxsize;
 	*vaddr = map->bm_mem;
 	*mapp = map;
 	return (0);
@@ -112,6 +114,7 @@ kpi_mem_free(bus_dma_tag_t dmat, void *vaddr, bus_dmamap_t map)
 
 	CHECK(map->bm_tag == dmat && map->bm_mem == vaddr, "freed by the wrong tag");
 	CHECK(!map->bm_loaded, "freed while loaded");
+	kpi_dma_bytes -= kt->kt_common.maxsize;
 	if (map->bm_same != NULL)
 		LIST_REMOVE(map, bm_link);
 	host_free(map->bm_mem);

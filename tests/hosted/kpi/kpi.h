@@ -58,6 +58,7 @@ void	kpi_dma_arrives(void);
 extern int kpi_mallocs;
 extern int kpi_dma_tags;
 extern int kpi_dma_maps;
+extern size_t kpi_dma_bytes;	/* of bus_dmamem_alloc(9) */
 extern int kpi_sysctls;
 
 /*
