@@ -866,8 +866,12 @@ queue_reset_that_does_not_end(const void *arg __unused)
 
 		CHECK(virtio_negotiate(tr.tr_child, resets, &got) == 0, "negotiated");
 	}
-	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == 0, "queues");
+	tr.tr_sizes[2] = 4;
+	CHECK(virtio_alloc_queues(tr.tr_child, specs, 3, INTR_TYPE_BIO) == 0, "queues");
 	virtio_start(tr.tr_child);
+	/* One without interrupts has no vector then either. */
+	CHECK(virtio_stop_queue(tr.tr_child, 2) == 0 && virtio_restart_queue(tr.tr_child, 2) == 0 &&
+	    tr.tr_queue_vector[2] == -1, "vector %d", tr.tr_queue_vector[2]);
 	CHECK(virtio_stop_queue(tr.tr_child, 1) == 0 && virtio_restart_queue(tr.tr_child, 1) == 0,
 	    "not reset");
 	tr.tr_queue_reset_error = EIO;
@@ -881,6 +885,36 @@ queue_reset_that_does_not_end(const void *arg __unused)
 	tr.tr_queue_reset_error = 0;
 	CHECK(virtio_stop_queue(tr.tr_child, 1) == EOPNOTSUPP, "tried again");
 	tear_down(&tr);
+}
+
+static int polls, polls_until;
+
+static int
+poll_counted(device_t dev, u_int arg)
+{
+
+	CHECK(dev == kpi_device() && arg == 7, "of another one");
+	return (++polls == polls_until ? ENXIO : EAGAIN);
+}
+
+/* A hundred times after ten microseconds, and a thousand times after a millisecond. */
+static void
+reset_is_waited_for(const void *arg __unused)
+{
+	int error;
+
+	for (polls_until = 1; polls_until <= 1101; polls_until += polls_until < 99 ? 98 : 1) {
+		polls = 0;
+		kpi_delayed = 0;
+		kpi_paused = 0;
+		error = virtio_bus_wait(kpi_device(), poll_counted, 7);
+		CHECK(error == (polls_until <= 1100 ? ENXIO : ETIMEDOUT) &&
+		    polls == MIN(polls_until, 1100), "error %d at poll %d of %d", error, polls,
+		    polls_until);
+		CHECK(kpi_delayed == 10 * (uint64_t)MIN(100, polls_until - 1) &&
+		    kpi_paused == MAX(0, polls_until - 101) * SBT_1MS, "%ju us, and %jd", kpi_delayed,
+		    kpi_paused);
+	}
 }
 
 static const struct hosted_test tests[] = {
@@ -942,6 +976,7 @@ static const struct hosted_test tests[] = {
 	{ "gone_device_is_freed", "It can't write any more", gone_device_is_freed, NULL },
 	{ "first_reset_fails", "with a line, or is tried again", first_reset_fails, NULL },
 	{ "queue_reset_that_does_not_end", "Is the last one", queue_reset_that_does_not_end, NULL },
+	{ "reset_is_waited_for", "For a second", reset_is_waited_for, NULL },
 	{ "device_asks_for_a_reset", "NEEDS_RESET", device_asks_for_a_reset, NULL },
 	{ NULL, NULL, NULL, NULL }
 };
