@@ -552,6 +552,21 @@ life_short_of_grants(const void *arg __unused)
 		ended(bios[i], 0);
 	gnt_limit = 8000;
 	device_end();
+	/* So has one of which only the first four pages could be had the rest of its request. */
+	device_begin();
+	gnt_limit = (gnt_in_use() + 4) * 8 / 7 + 1;
+	be.answers = false;
+	bios[0] = submit(BIO_WRITE, 0, 8 * PAGE_SIZE);
+	CHECK(be_takes(0, &w[0]) && be_takes(0, &w[1]), "no requests");
+	CHECK(w[0].nsegs == 4 && w[1].nsegs == 4 && kpi_sysctl_value("shortened") == 1,
+	    "%u and %u segments", w[0].nsegs, w[1].nsegs);
+	for (i = 0; i < 2; i++)
+		be_answers(0, &w[i], BLKIF_RSP_OKAY);
+	be.answers = true;
+	settle();
+	ended(bios[0], 0);
+	gnt_limit = 8000;
+	device_end();
 }
 
 /* A dump needs no memory: its pages are there, and no indirect ones are needed. */
