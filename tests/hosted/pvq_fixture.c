@@ -96,13 +96,14 @@ fix_count(struct fix *f, int nsegs)
 	f->segs += nsegs;
 }
 
+/* What is committed may complete at once, and be unshared by another thread. */
 void
 fix_commit(struct fix *f)
 {
 
-	pvq_commit(f->q);
 	while (f->nstaged > 0)
 		fix_count(f, f->shared[f->staged[--f->nstaged] % FIX_MAX_SHARED]->nsegs);
+	pvq_commit(f->q);
 }
 
 void
