@@ -143,7 +143,7 @@ drive_answer(struct drive_req *dq, uint8_t status)
 	if (status == 0)
 		drive_do(dq);
 	*(uint8_t *)(uintptr_t)pr->pr_segs[pr->pr_nread + pr->pr_nwrite - 1].addr = status;
-	pe->pe_ops->po_complete(pe, pr->pr_id, pr->pr_wlen);
+	pe->pe_ops->po_complete(pe, drive.dr_bad_id ? 9999 : pr->pr_id, pr->pr_wlen);
 	pe->pe_ops->po_publish(pe);
 }
 
@@ -503,7 +503,8 @@ drive_is_idle(void)
 		SLIST_FOREACH(rq, &bq->bq_free, rq_next) {
 			CHECK(rq->rq_bio == NULL && rq->rq_rest == 0 && !rq->rq_loaded &&
 			    !rq->rq_copied && !rq->rq_bounced && !rq->rq_unready &&
-			    !rq->rq_reported && !rq->rq_fast && rq->rq_requeues == 0,
+			    !rq->rq_reported && !rq->rq_fast && rq->rq_requeues == 0 &&
+			    rq->rq_nmore == 0,
 			    "a request of %s", bq->bq_name);
 			n++;
 		}

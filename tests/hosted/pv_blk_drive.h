@@ -73,6 +73,7 @@ struct drive {
 	bool		 dr_answers;	/* at each notification, all of the queue */
 	u_char		 dr_bytes[DRIVE_SECTORS * DRIVE_SECTOR];
 	uint8_t		 dr_status;	/* of what it answers by itself */
+	bool		 dr_bad_id;	/* it answers what it was not asked */
 	const char	*dr_ident;	/* 8 bytes; NULL: some of which are no letters */
 	/* What the device was told, and what it says to that. */
 	char		 dr_log[256];
@@ -136,6 +137,12 @@ void	drive_settle(void);
 void	drive_seconds(u_int n);
 u_int	drive_kicks(u_int queue);
 
+/* pv_blk_drive_delete.c */
+void	deletes_and_units(const void *arg);
+void	deletes_of_large_units(const void *arg);
+void	deletes_are_gathered(const void *arg);
+void	deletes_of_nothing(const void *arg);
+
 /* pv_blk_drive_life.c */
 void	life_attach_without_memory(const void *arg);
 void	life_attach_with_few_messages(const void *arg);
@@ -149,6 +156,7 @@ void	life_reset_of_a_queue(const void *arg);
 void	life_reset_again_and_again(const void *arg);
 void	life_violation_resets_the_queue(const void *arg);
 void	life_suspended_and_resumed(const void *arg);
+void	life_suspended_with_a_broken_queue(const void *arg);
 void	life_lost_and_found(const void *arg);
 void	life_leaked(const void *arg);
 void	life_detached_under_load(const void *arg);
@@ -156,6 +164,7 @@ void	life_detached_with_its_bus(const void *arg);
 void	life_detached_in_order(const void *arg);
 void	life_late_requests(const void *arg);
 void	life_dump(const void *arg);
+void	life_dump_and_flush(const void *arg);
 void	life_dump_of_a_device_that_fails(const void *arg);
 void	life_dump_through_a_peer(const void *arg);
 void	life_other_queues(const void *arg);

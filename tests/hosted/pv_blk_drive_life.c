@@ -325,6 +325,20 @@ life_reset_with_requests_in_flight(const void *arg __unused)
 	drive_end();
 }
 
+static int (*stops)(struct pv_blk *blk, u_int index);
+
+/* While one queue is stopped alone, something else changes: it stays so. */
+static int
+life_stop_queue(struct pv_blk *blk, u_int index)
+{
+
+	CHECK(kpi_sysctl_set("histogram", 1) == 0 && kpi_sysctl_set("histogram", 0) == 0, "not set");
+	CHECK((DRIVE_BQ(0)->bq_flags & PVB_STOPPED) != 0 &&
+	    (DRIVE_BQ(1)->bq_flags & PVB_STOPPED) == 0, "flags 0x%x, 0x%x", DRIVE_BQ(0)->bq_flags,
+	    DRIVE_BQ(1)->bq_flags);
+	return (stops(blk, index));
+}
+
 void
 life_reset_of_a_queue(const void *arg __unused)
 {
@@ -332,6 +346,8 @@ life_reset_of_a_queue(const void *arg __unused)
 	struct bio *one, *two;
 
 	life_begin(2);
+	stops = drive.dr_ops.bo_stop_queue;
+	drive.dr_ops.bo_stop_queue = life_stop_queue;
 	one = drive_io(BIO_WRITE, 0, 512);
 	PCPU_SET(cpuid, 1);
 	two = drive_io(BIO_WRITE, 1, 512);
@@ -470,6 +486,32 @@ life_suspended_and_resumed(const void *arg __unused)
 	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
 	drive_settle();
 	life_ended(bios, 0);
+	drive_end();
+}
+
+/* A queue that is broken answers nothing that it would be waited for. */
+void
+life_suspended_with_a_broken_queue(const void *arg __unused)
+{
+	struct bio *bios[5];
+	sbintime_t before;
+	u_int i;
+
+	life_begin(2);
+	life_load(bios);
+	drive.dr_blk.blk_params.bp_idle_secs = 5;
+	before = kpi_uptime;
+	CHECK(pv_dev_freeze(PVD) == 0 && kpi_uptime - before > 4 * SBT_1S && kpi_uptime - before <
+	    6 * SBT_1S, "%jd s", (intmax_t)((kpi_uptime - before) / SBT_1S));
+	CHECK(pv_dev_thaw(PVD) == 0, "not resumed");
+	before = kpi_uptime;
+	pvq_break(drive.dr_pvqs[0], PVQ_FAULT_OWNER, 0);
+	CHECK(pv_dev_freeze(PVD) == 0 && kpi_uptime == before, "%jd s",
+	    (intmax_t)((kpi_uptime - before) / SBT_1S));
+	CHECK(pv_dev_thaw(PVD) == 0, "not resumed");
+	drive_settle();
+	for (i = 0; i < 5; i++)
+		drive_ended(bios[i], i < 4 ? EIO : 0);
 	drive_end();
 }
 
@@ -676,8 +718,10 @@ life_detached_in_order(const void *arg __unused)
 	leaving.deliveries = leaving.followers = 3;
 	kpi_disk_leaves = life_leaves;
 	kpi_pause = life_sleeps_in_order;
+	kpi_paused = 0;
 	pv_blk_detach(&drive.dr_blk);
 	kpi_pause = NULL;
+	CHECK(kpi_paused == (3 + 3) * tick_sbt, "%jd us", (intmax_t)(kpi_paused / SBT_1US));
 	CHECK(strcmp(leaving.steps, "gone destroyed ") == 0 && leaving.followers == 0, "%s, %u sleeps",
 	    leaving.steps, leaving.followers);
 	CHECK(kpi_lines == leaving.lines + 2 && drive.dr_blk.blk_disk == NULL, "%s", kpi_line);
@@ -784,6 +828,57 @@ life_peer_begin(u_int failures)
 	kpi_fail_more = failures - 1;
 	CHECK(drive_attach() == 0, "it does not attach");
 	drive_quiet();
+}
+
+/* The end of a dump is a flush where there is a cache, and what is not there is not dumped to. */
+void
+life_dump_and_flush(const void *arg __unused)
+{
+	static const struct {
+		u_int	flags;
+		bool	through, flushes;
+	} table[] = {
+		{ PV_BLK_CACHED, false, true }, { PV_BLK_CACHED, true, false }, { 0, false, false },
+	};
+	static char memory[1024];
+	u_int before, i;
+
+	kpi_quiet = true;
+	for (i = 0; i < nitems(table); i++) {
+		kpi_disk = NULL;
+		drive_new(1);
+		drive.dr_params.bp_flags = table[i].flags;
+		drive.dr_params.bp_max_size = 512;
+		CHECK(drive_attach() == 0, "it does not attach");
+		pv_blk_set_writethrough(&drive.dr_blk, table[i].through);
+		drive.dr_answers = true;
+		/* As long as a request may be. */
+		CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, sizeof(memory)) == 0 &&
+		    drive.dr_ntaken == 2, "%u: %u requests", i, drive.dr_ntaken);
+		before = drive.dr_ntaken;
+		CHECK(kpi_disk->d_dump(kpi_disk, NULL, 0, 0) == 0, "%u: the end", i);
+		CHECK(drive.dr_ntaken - before == table[i].flushes, "%u: %u requests", i,
+		    drive.dr_ntaken - before);
+		/* An answer that the device never had to give breaks the queue. */
+		drive.dr_bad_id = true;
+		kpi_delayed = 0;
+		CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == EIO && kpi_delayed < 100,
+		    "%u: another id", i);
+	}
+	for (i = 0; i < 3; i++) {
+		kpi_disk = NULL;
+		drive_new(1);
+		CHECK(drive_attach() == 0, "it does not attach");
+		drive_quiet();
+		if (i == 0)
+			drive.dr_blk.blk_flags |= PVB_DEAD;
+		else if (i == 1)
+			drive.dr_blk.blk_flags |= PVB_DETACHING;
+		else
+			drive.dr_blk.blk_queues[0].bq_pvq = NULL;
+		CHECK(kpi_disk->d_dump(kpi_disk, memory, 0, 512) == ENXIO && drive.dr_log[0] == '\0',
+		    "%u: %s", i, drive.dr_log);
+	}
 }
 
 static u_int polls;

@@ -413,6 +413,38 @@ io_bounced(const void *arg)
 	drive_end();
 }
 
+/* The copy has several segments where a sector does not fit into one. */
+static void
+io_bounced_in_segments(const void *arg)
+{
+	struct drive_req dq;
+	struct bio *bp;
+	u_int i;
+
+	io_begin(arg, 2, 256);
+	for (i = 0; i < 2; i++) {
+		bp = drive_bio(i == 0 ? BIO_WRITE : BIO_READ, 3, 512, true);
+		bp->bio_ma_offset = PAGE_SIZE - 64;
+		if (i == 0) {
+			memset((char *)(uintptr_t)VM_PAGE_TO_PHYS(bp->bio_ma[0]) + PAGE_SIZE - 64, 'b',
+			    64);
+			memset((char *)(uintptr_t)VM_PAGE_TO_PHYS(bp->bio_ma[1]), 'e', 512 - 64);
+		}
+		(void)drive_submit(bp);
+		drive_expect(0, &dq, i == 0 ? PV_BLK_WRITE : PV_BLK_READ, 3, 512);
+		CHECK(dq.dq_chain.pr_nread + dq.dq_chain.pr_nwrite == 4, "segments");
+		drive_answer(&dq, 0);
+		CHECK(drive_intr(0) && DRIVE_STATS(0)->bs_bounced == i + 1, "not copied");
+		CHECK(drive.dr_bytes[3 * DRIVE_SECTOR] == 'b' &&
+		    drive.dr_bytes[3 * DRIVE_SECTOR + 64] == 'e' &&
+		    drive.dr_bytes[4 * DRIVE_SECTOR - 1] == 'e', "another sector");
+		/* Its own data was replaced above. */
+		bp->bio_cmd = BIO_READ;
+		drive_ended(bp, 0);
+	}
+	drive_end();
+}
+
 /* What completed is collected, in one interrupt; the next is for the next completion. */
 static void
 io_interrupts(const void *arg __unused)
@@ -588,6 +620,15 @@ io_notified(const void *arg __unused)
 	CHECK(drive_kicks(0) == 1, "a flush");
 	CHECK(drive_work(0) == 11 && drive_intr(0), "requests");
 	io_all_ended();
+	/* What is there by then needs no interrupt; one alone has it, as its user sleeps. */
+	(void)drive_io(BIO_READ, 1, 512);
+	drive.dr_answers = true;
+	(void)drive_io(BIO_READ, 2, 512);
+	CHECK(drive.dr_ndone == 2, "%u ended", drive.dr_ndone);
+	io_all_ended();
+	(void)drive_io(BIO_READ, 1, 512);
+	CHECK(drive.dr_ndone == 0 && drive_intr(0) && drive.dr_ndone == 1, "%u ended", drive.dr_ndone);
+	io_all_ended();
 	drive_end();
 }
 
@@ -616,7 +657,7 @@ pace_is_tried(const void *arg)
 {
 	const bool pays = arg == NULL;
 	uint64_t before;
-	u_int kicks;
+	u_int kicks, n;
 
 	pace_begin();
 	pace_run(4000, pays ? 50 : 200, 100);
@@ -630,9 +671,20 @@ pace_is_tried(const void *arg)
 		CHECK(kicks < 700 && DRIVE_STATS(0)->bs_deferred_kicks - before > 1200,
 		    "%u notifications, %ju deferred", kicks,
 		    (uintmax_t)(DRIVE_STATS(0)->bs_deferred_kicks - before));
-	else
+	else {
 		CHECK(DRIVE_STATS(0)->bs_deferred_kicks - before < 400, "tried too often: %ju",
 		    (uintmax_t)(DRIVE_STATS(0)->bs_deferred_kicks - before));
+		/* After a trial there is none for 4 times as many windows, and 1, and 85 at most. */
+		for (n = 20; n < 80; n += 40) {
+			DRIVE_BQ(0)->bq_pace.pp_rest = n;
+			DRIVE_BQ(0)->bq_pace.pp_windows = 0;
+			pace_run(256 * 3, 200, 100);
+			CHECK(DRIVE_BQ(0)->bq_pace.pp_rest == MIN(4 * n + 1, 85) &&
+			    DRIVE_BQ(0)->bq_pace.pp_windows + 3 >= DRIVE_BQ(0)->bq_pace.pp_rest,
+			    "%u of %u windows", DRIVE_BQ(0)->bq_pace.pp_windows,
+			    DRIVE_BQ(0)->bq_pace.pp_rest);
+		}
+	}
 	drive_settle();
 	drive_seconds(1);
 	drive_settle();
@@ -808,179 +860,6 @@ order_of_barriers(const void *arg __unused)
 	drive_answer(&dq[1], 0);
 	CHECK(drive_intr(0), "no interrupt");
 	drive_ended(bios[1], 0);
-	drive_end();
-}
-
-/* Where a request has ranges, deletes share one; units are not cut; one that fails is tried alone. */
-static void
-deletes(const void *arg __unused)
-{
-	struct bio *bios[6];
-	struct drive_req dq;
-	struct pv_blk_req *rq;
-	u_int i;
-
-	drive_new(1);
-	drive.dr_params.bp_delete_ranges = 4;
-	drive.dr_params.bp_delete_align = 8 * DRIVE_SECTOR;
-	drive.dr_params.bp_delete_first = 2 * DRIVE_SECTOR;
-	CHECK(drive_attach() == 0, "it does not attach");
-	kpi_quiet = true;
-	memset(drive.dr_bytes, 0xff, sizeof(drive.dr_bytes));
-	bios[0] = drive_io(BIO_DELETE, 0, 512);
-	for (i = 1; i < 6; i++)
-		bios[i] = drive_io(BIO_DELETE, 10 * i, 1024);
-	drive_expect(0, &dq, PV_BLK_DELETE, 0, 512);
-	CHECK(dq.dq_msg.dm_nranges == 1, "%u ranges", dq.dq_msg.dm_nranges);
-	{
-		struct drive_req none;
-
-		CHECK(!drive_takes(0, &none), "two at a time");
-	}
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
-	drive_expect(0, &dq, PV_BLK_DELETE, 10, 1024);
-	CHECK(dq.dq_msg.dm_nranges == 4 && dq.dq_msg.dm_ranges[3].offset == 40 * DRIVE_SECTOR,
-	    "%u ranges", dq.dq_msg.dm_nranges);
-	/* The device fails them: each is tried alone. */
-	drive_answer(&dq, EIO);
-	CHECK(drive_intr(0) && drive.dr_ndone == 1, "ended");
-	for (i = 1; i < 5; i++) {
-		drive_expect(0, &dq, PV_BLK_DELETE, 10 * i, 1024);
-		CHECK(dq.dq_msg.dm_nranges == 1, "%u ranges", dq.dq_msg.dm_nranges);
-		drive_answer(&dq, i == 2 ? EIO : 0);
-		CHECK(drive_intr(0), "no interrupt");
-	}
-	drive_settle();
-	CHECK(DRIVE_STATS(0)->bs_merged_deletes == 3, "%ju",
-	    (uintmax_t)DRIVE_STATS(0)->bs_merged_deletes);
-	for (i = 0; i < 6; i++)
-		drive_ended(bios[i], i == 2 ? EIO : 0);
-	CHECK(drive.dr_bytes[0] == 0 && drive.dr_bytes[512] == 0xff &&
-	    drive.dr_bytes[11 * DRIVE_SECTOR] == 0 && drive.dr_bytes[20 * DRIVE_SECTOR] == 0xff,
-	    "deleted");
-	/* Of 100 sectors from 5 on, requests end where a unit does, and are of 64 sectors at most. */
-	bios[0] = drive_io(BIO_DELETE, 5, 100 * DRIVE_SECTOR);
-	drive_expect(0, &dq, PV_BLK_DELETE, 5, 61 * DRIVE_SECTOR);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
-	drive_expect(0, &dq, PV_BLK_DELETE, 66, 39 * DRIVE_SECTOR);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
-	drive_ended(bios[0], 0);
-	/* Only the request with the end of a bio deletes what comes after that. */
-	bios[0] = drive_io(BIO_DELETE, 5, 512);
-	bios[1] = drive_io(BIO_DELETE, 5, 70 * DRIVE_SECTOR);
-	bios[2] = drive_io(BIO_DELETE, 200, 512);
-	drive_expect(0, &dq, PV_BLK_DELETE, 5, 512);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
-	drive_expect(0, &dq, PV_BLK_DELETE, 5, 61 * DRIVE_SECTOR);
-	CHECK(dq.dq_msg.dm_nranges == 1, "%u ranges", dq.dq_msg.dm_nranges);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
-	CHECK(drive_takes(0, &dq), "no rest");
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
-	drive_settle();
-	for (i = 0; i < 3; i++)
-		drive_ended(bios[i], 0);
-	i = 0;
-	SLIST_FOREACH(rq, &DRIVE_BQ(0)->bq_free, rq_next)
-		i++;
-	CHECK(i == DRIVE_REQS, "%u requests", i);
-	drive_end();
-}
-
-/* Requests of 8 sectors at most, of units of 24 that begin with sector 2; a part of one first. */
-static void
-deletes_of_large_units(const void *arg __unused)
-{
-	static const u_int lens[] = { 2, 8, 8, 8, 4 };
-	struct drive_req dq;
-	struct bio *bp;
-	u_int i, sector = 0;
-
-	drive_new(1);
-	drive.dr_params.bp_delete_ranges = 1;
-	drive.dr_params.bp_delete_size = 8 * DRIVE_SECTOR;
-	drive.dr_params.bp_delete_align = 24 * DRIVE_SECTOR;
-	drive.dr_params.bp_delete_first = 26 * DRIVE_SECTOR;
-	CHECK(drive_attach() == 0, "it does not attach");
-	CHECK(drive.dr_blk.blk_params.bp_delete_first == 2 * DRIVE_SECTOR, "the first unit");
-	bp = drive_io(BIO_DELETE, 0, 30 * DRIVE_SECTOR);
-	for (i = 0; i < nitems(lens); sector += lens[i++]) {
-		drive_expect(0, &dq, PV_BLK_DELETE, sector, lens[i] * DRIVE_SECTOR);
-		drive_answer(&dq, 0);
-	}
-	CHECK(drive_intr(0) && DRIVE_STATS(0)->bs_splits == 4, "%ju pieces",
-	    (uintmax_t)DRIVE_STATS(0)->bs_splits);
-	drive_ended(bp, 0);
-	/* As much as is deleted at most is one. */
-	bp = drive_io(BIO_DELETE, 5, 8 * DRIVE_SECTOR);
-	drive_expect(0, &dq, PV_BLK_DELETE, 5, 8 * DRIVE_SECTOR);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
-	drive_ended(bp, 0);
-	drive_end();
-}
-
-/* Deletes share a request as far as it has ranges, and bytes; what is none ends that. */
-static void
-deletes_are_gathered(const void *arg __unused)
-{
-	struct bio *bios[7];
-	struct drive_req dq;
-	u_int i;
-
-	drive_new(1);
-	drive.dr_params.bp_delete_ranges = 3;
-	drive.dr_params.bp_delete_size = 64 * DRIVE_SECTOR;
-	CHECK(drive_attach() == 0, "it does not attach");
-	/* The first is a request, until whose end the others are held back. */
-	bios[0] = drive_io(BIO_DELETE, 0, 512);
-	bios[1] = drive_io(BIO_DELETE, 10, 30 * DRIVE_SECTOR);
-	bios[2] = drive_io(BIO_DELETE, 50, 34 * DRIVE_SECTOR);
-	bios[3] = drive_io(BIO_DELETE, 100, 40 * DRIVE_SECTOR);
-	bios[4] = drive_io(BIO_DELETE, 200, 25 * DRIVE_SECTOR);
-	bios[5] = drive_io(BIO_DELETE, 300, 24 * DRIVE_SECTOR);
-	bios[6] = drive_io(BIO_WRITE, 400, 512);
-	drive_expect(0, &dq, PV_BLK_DELETE, 0, 512);
-	drive_answer(&dq, 0);
-	drive_expect(0, &dq, PV_BLK_WRITE, 400, 512);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
-	/* 64 sectors together, and then no more; 65 are too many. */
-	drive_expect(0, &dq, PV_BLK_DELETE, 10, 30 * DRIVE_SECTOR);
-	CHECK(dq.dq_msg.dm_nranges == 2 && dq.dq_msg.dm_ranges[1].offset == 50 * DRIVE_SECTOR,
-	    "%u ranges", dq.dq_msg.dm_nranges);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
-	drive_expect(0, &dq, PV_BLK_DELETE, 100, 40 * DRIVE_SECTOR);
-	CHECK(dq.dq_msg.dm_nranges == 1, "%u ranges", dq.dq_msg.dm_nranges);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
-	drive_expect(0, &dq, PV_BLK_DELETE, 200, 25 * DRIVE_SECTOR);
-	CHECK(dq.dq_msg.dm_nranges == 2, "%u ranges", dq.dq_msg.dm_nranges);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
-	CHECK(DRIVE_STATS(0)->bs_merged_deletes == 2 && DRIVE_STATS(0)->bs_requests == 5, "counters");
-	for (i = 0; i < 7; i++)
-		drive_ended(bios[i], 0);
-	/* All of a request that fails, and the device has gone before they could be tried alone. */
-	bios[0] = drive_io(BIO_DELETE, 0, 512);
-	for (i = 1; i < 4; i++)
-		bios[i] = drive_io(BIO_DELETE, 10 * i, 512);
-	drive_expect(0, &dq, PV_BLK_DELETE, 0, 512);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
-	drive_expect(0, &dq, PV_BLK_DELETE, 10, 512);
-	CHECK(pv_dev_freeze(&drive.dr_blk.blk_pvdev) == 0, "not suspended");
-	drive.dr_restart_error = ENODEV;
-	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == ENODEV, "resumed");
-	drive_ended(bios[0], 0);
-	for (i = 1; i < 4; i++)
-		drive_ended(bios[i], ENXIO);
 	drive_end();
 }
 
@@ -1207,6 +1086,7 @@ histograms(const void *arg __unused)
 	drive_settle();
 	for (i = 0; i < 5; i++)
 		drive_ended(bios[i], 0);
+	hist_is("q0.histogram.depth", "1:1 2:2 4:2");
 	hist_is("q0.histogram.read", "0:5");
 	hist_io(BIO_READ, 2 * SBT_1US);
 	hist_io(BIO_READ, 100 * SBT_1US);
@@ -1298,6 +1178,7 @@ io_no_room(const void *arg __unused)
 	struct bio *bp;
 	struct pvq *q;
 	u_int room;
+	int flat, segs;
 
 	drive_begin(1);
 	q = drive.dr_pvqs[0];
@@ -1309,8 +1190,24 @@ io_no_room(const void *arg __unused)
 	kpi_pass(SBT_1MS);
 	drive_settle();
 	drive_ended(bp, 0);
-	/* So does one that is broken, before its reset. */
 	kpi_quiet = true;
+	/* What will never have room ends, and what comes after it does not. */
+	segs = q->q_max_segs;
+	flat = q->q_flat_segs;
+	q->q_max_segs = q->q_flat_segs = 2;
+	bp = drive_io(BIO_WRITE, 1, 512);
+	CHECK(drive_is_done(bp) && !drive_takes(0, &dq) && kpi_callouts == 1, "it is kept");
+	CHECK(strstr(kpi_line, "write failed, error 27: sector 1, 512 bytes") != NULL, "%s", kpi_line);
+	drive_ended(bp, EIO);
+	bp = drive_io(BIO_FLUSH, 0, 0);
+	q->q_max_segs = segs;
+	q->q_flat_segs = flat;
+	drive_expect(0, &dq, PV_BLK_FLUSH, 0, 0);
+	drive_answer(&dq, 0);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_ended(bp, 0);
+	CHECK(DRIVE_STATS(0)->bs_dma_errors == 1 && DRIVE_STATS(0)->bs_requests == 2, "counters");
+	/* So does one that is broken, before its reset. */
 	pvq_break(q, PVQ_FAULT_OWNER, 0);
 	bp = drive_io(BIO_WRITE, 1, 512);
 	CHECK(kpi_callouts == 2, "it is not looked for again");
@@ -1344,6 +1241,8 @@ static const struct hosted_test tests[] = {
 	{ "io_without_memory", "is tried again", io_without_memory, NULL },
 	{ "io_bounced", "sectors in too many pieces", io_bounced, NULL },
 	{ "io_bounced_by_bus_dma", "the same", io_bounced, &by_dma },
+	{ "io_bounced_in_segments", "the same", io_bounced_in_segments, NULL },
+	{ "io_bounced_in_segments_by_bus_dma", "the same", io_bounced_in_segments, &by_dma },
 	{ "io_interrupts", "for the next completion", io_interrupts, NULL },
 	{ "io_yields", "the thread", io_yields, NULL },
 	{ "io_completes_meanwhile", "and there is no interrupt", io_completes_meanwhile, NULL },
@@ -1359,9 +1258,10 @@ static const struct hosted_test tests[] = {
 	{ "pace_follows_the_device", "when it is slower", pace_follows_the_device, NULL },
 	{ "pace_ends_after_a_second", "for a silent device", pace_ends_after_a_second, NULL },
 	{ "order_of_barriers", "over all queues", order_of_barriers, NULL },
-	{ "deletes", "ranges, units, errors", deletes, NULL },
+	{ "deletes", "ranges, units, errors", deletes_and_units, NULL },
 	{ "deletes_of_large_units", "in pieces", deletes_of_large_units, NULL },
 	{ "deletes_are_gathered", "up to the limits", deletes_are_gathered, NULL },
+	{ "deletes_of_nothing", "are no ranges", deletes_of_nothing, NULL },
 	{ "io_by_copies", "of a peer", io_by_copies, NULL },
 	{ "life_reconnected", "with another peer", life_reconnected, NULL },
 	{ "life_reconnected_for_more_requests", "the same", life_reconnected, &few },
@@ -1388,6 +1288,8 @@ static const struct hosted_test tests[] = {
 	{ "life_violation_resets_the_device", "and costs no other queue's requests",
 	    life_violation_resets_the_queue, &few },
 	{ "life_suspended_and_resumed", "with what was in flight", life_suspended_and_resumed, NULL },
+	{ "life_suspended_with_a_broken_queue", "does not wait", life_suspended_with_a_broken_queue,
+	    NULL },
 	{ "life_lost_and_found", "by a device that does not start", life_lost_and_found, NULL },
 	{ "life_leaked", "by a device that does not stop", life_leaked, NULL },
 	{ "life_detached_under_load", "all ends", life_detached_under_load, NULL },
@@ -1395,6 +1297,7 @@ static const struct hosted_test tests[] = {
 	{ "life_detached_in_order", "until nobody is in it", life_detached_in_order, NULL },
 	{ "life_late_requests", "are reported, and end in a reset", life_late_requests, NULL },
 	{ "life_dump", "while requests are in flight", life_dump, NULL },
+	{ "life_dump_and_flush", "if it caches", life_dump_and_flush, NULL },
 	{ "life_dump_of_a_device_that_fails", "ends", life_dump_of_a_device_that_fails, NULL },
 	{ "life_dump_through_a_peer", "when it has no more to answer", life_dump_through_a_peer, NULL },
 	{ "life_other_queues", "after a stop", life_other_queues, NULL },

@@ -48,7 +48,7 @@ static struct device {
 	struct virtio_blk_config *config;
 	/* How it answers: a status, none, or a used length that is so many bytes short. */
 	uint8_t		 status;
-	bool		 answers, writes_no_status;
+	bool		 answers, writes_no_status, writes_no_life;
 	uint32_t	 short_by;
 	uint8_t		 writeback;	/* of its own: what a reset sets it to */
 	bool		 keeps_mode;	/* and it takes no other */
@@ -121,6 +121,8 @@ dv_do(struct wire *w)
 		CHECK(w->len == VIRTIO_BLK_ID_BYTES, "%zu bytes", w->len);
 		break;
 	case VIRTIO_BLK_T_GET_LIFETIME:
+		if (dv.writes_no_life)
+			break;
 		dv_move(w, (u_char *)&dv.life, true);
 		CHECK(w->len == sizeof(dv.life), "%zu bytes", w->len);
 		break;
@@ -309,6 +311,10 @@ configuration(const void *arg __unused)
 	    strcmp(kpi_disk->d_descr, "VirtIO block device") == 0, "the disk");
 	CHECK((kpi_disk->d_flags & (DISKFLAG_CANFLUSHCACHE | DISKFLAG_CANDELETE |
 	    DISKFLAG_WRITE_PROTECT)) == 0, "flags 0x%x", kpi_disk->d_flags);
+	CHECK((kpi_disk->d_flags & (DISKFLAG_UNMAPPED_BIO | DISKFLAG_DIRECT_COMPLETION)) ==
+	    (DISKFLAG_UNMAPPED_BIO | DISKFLAG_DIRECT_COMPLETION) && kpi_disk->d_maxsize == maxphys &&
+	    kpi_disk->d_rotation_rate == DISK_RR_UNKNOWN && kpi_disk->d_delmaxsize == 0,
+	    "flags 0x%x", kpi_disk->d_flags);
 	CHECK(strcmp(kpi_disk->d_ident, "serial 12%25") == 0, "%s", kpi_disk->d_ident);
 	CHECK(bp->bp_max_segs == 1 && bp->bp_nqueues == 1 && bp->bp_delete_size == 0 && bp->bp_phys &&
 	    bp->bp_nreqs == 16 && bp->bp_seg_size == maxphys && bp->bp_idle_secs == 1, "params");
@@ -339,6 +345,8 @@ configuration(const void *arg __unused)
 	    kpi_disk->d_flags);
 	CHECK(bp->bp_max_segs == 14 && bp->bp_seg_size == 64 * KB && bp->bp_nqueues == 3 &&
 	    bp->bp_nreqs == 16, "params");
+	CHECK(kpi_disk->d_delmaxsize == rounddown2(LONG_MAX, 2 * KB), "%jd",
+	    (intmax_t)kpi_disk->d_delmaxsize);
 	CHECK(kpi_disk->d_stripesize == 8 * KB && kpi_disk->d_stripeoffset == 6 * KB, "%u, %u",
 	    (u_int)kpi_disk->d_stripesize, (u_int)kpi_disk->d_stripeoffset);
 	CHECK(kpi_disk->d_fwheads == 3 && kpi_disk->d_fwsectors == 4, "geometry");
@@ -426,6 +434,104 @@ invalid_values(const void *arg __unused)
 	CHECK(error == ENXIO && strstr(kpi_line, "can't read the capacity") != NULL, "error %d, %s",
 	    error, kpi_line);
 	device_close();
+}
+
+/* Each limit at its edge; a sector is as long as a request may be at most. */
+static void
+limits(const void *arg __unused)
+{
+	const struct pv_blk_params *bp = &dv.sc.vtb_blk.blk_params;
+	static const struct {
+		uint64_t capacity;
+		uint32_t blk_size, seg_max, size_max, discards;
+		bool	used;
+		u_int	sector, segs;
+		size_t	seg_size;
+		u_int	ranges;
+	} table[] = {
+		{ SECTORS, 512, 1, 1, 1, false, 0, 0, 0, 0 },
+		{ SECTORS, 512, 2, 256, 1, true, 512, 2, 256, 1 },
+		{ SECTORS, 512, 2, 255, 1, false, 0, 0, 0, 0 },
+		{ SECTORS, 1024 * KB, 1000, 2048 * KB, 16, true, 1024 * KB, 257, 1024 * KB, 16 },
+		{ 2048, 1024 * KB, 256, 4096, 17, true, 1024 * KB, 256, 4096, 16 },
+		{ 2047, 1024 * KB, 256, 4096, 15, false, 0, 0, 0, 0 },
+		{ 3, 2 * KB, 256, 4096, 15, false, 0, 0, 0, 0 },
+		{ 4, 2 * KB, 255, 4096, 15, true, 2 * KB, 255, 4096, 15 },
+		{ OFF_MAX / SECTOR, 512, 4, 512, 2, true, 512, 4, 512, 2 },
+	};
+	size_t i;
+	int error;
+
+	kpi_quiet = true;
+	for (i = 0; i < nitems(table); i++) {
+		device_new(true, VIRTIO_BLK_F_BLK_SIZE | VIRTIO_BLK_F_SEG_MAX | VIRTIO_BLK_F_SIZE_MAX |
+		    VIRTIO_BLK_F_DISCARD);
+		dv.config->capacity = table[i].capacity;
+		dv.config->blk_size = table[i].blk_size;
+		dv.config->seg_max = table[i].seg_max;
+		dv.config->size_max = table[i].size_max;
+		dv.config->max_discard_seg = table[i].discards;
+		/* Requests in tables are not limited by the ring. */
+		dv.tr.tr_sizes[0] = 512;
+		error = vtblk_attach(dv.tr.tr_child);
+		CHECK((error == 0) == table[i].used, "%zu: error %d", i, error);
+		if (error != 0) {
+			device_close();
+			continue;
+		}
+		CHECK(kpi_disk->d_sectorsize == table[i].sector && kpi_disk->d_mediasize ==
+		    (off_t)rounddown(table[i].capacity * SECTOR, table[i].sector), "%zu: %jd bytes", i,
+		    (intmax_t)kpi_disk->d_mediasize);
+		CHECK(bp->bp_max_segs == table[i].segs && bp->bp_seg_size == table[i].seg_size &&
+		    bp->bp_delete_ranges == table[i].ranges && bp->bp_max_size ==
+		    rounddown(MIN(maxphys, table[i].segs * table[i].seg_size), table[i].sector),
+		    "%zu: %u segments of %ju, %u ranges", i, bp->bp_max_segs,
+		    (uintmax_t)bp->bp_seg_size, bp->bp_delete_ranges);
+		/* Messages have room for all ranges, and the next one is aligned. */
+		CHECK(bp->bp_msgsize >= offsetof(struct vtblk_msg, ranges) + table[i].ranges *
+		    sizeof(struct virtio_blk_discard_write_zeroes) &&
+		    bp->bp_msgsize % __alignof(struct vtblk_msg) == 0, "%zu: %zu bytes", i,
+		    (size_t)bp->bp_msgsize);
+		device_end();
+	}
+}
+
+/* What the storage is made of comes first, then units of deletes, the best access, and the least. */
+static void
+topologies(const void *arg __unused)
+{
+	static const struct {
+		uint8_t	exp, align;
+		u_int	delete;
+		uint16_t min_io;
+		uint32_t opt_io;
+		u_int	size, offset;
+	} table[] = {
+		{ 15, 1, 8, 16, 32, 16384 * KB, 16384 * KB - 512 },
+		{ 16, 0, 8, 16, 32, 4096, 0 }, { 0, 3, 8, 16, 32, 4096, 0 },
+		{ 0, 3, 0, 16, 32, 16 * KB, 16 * KB - 3 * 512 },
+		{ 0, 3, 0, 16, 0, 8 * KB, 8 * KB - 3 * 512 }, { 0, 17, 0, 16, 1, 8 * KB, 8 * KB - 512 },
+		{ 0, 16, 0, 16, 1, 8 * KB, 0 }, { 0, 1, 0, 1, 0, 0, 0 }, { 1, 0, 0, 0, 0, KB, 0 },
+	};
+	size_t i;
+
+	kpi_quiet = true;
+	for (i = 0; i < nitems(table); i++) {
+		device_new(true, VIRTIO_BLK_F_TOPOLOGY |
+		    (table[i].delete != 0 ? VIRTIO_BLK_F_DISCARD : 0));
+		dv.config->topology.physical_block_exp = table[i].exp;
+		dv.config->topology.alignment_offset = table[i].align;
+		dv.config->topology.min_io_size = table[i].min_io;
+		dv.config->topology.opt_io_size = table[i].opt_io;
+		dv.config->discard_sector_alignment = table[i].delete;
+		device_attach_ok();
+		CHECK(kpi_disk->d_stripesize == table[i].size && kpi_disk->d_stripeoffset ==
+		    table[i].offset, "%zu: %ju, %ju", i, (uintmax_t)kpi_disk->d_stripesize,
+		    (uintmax_t)kpi_disk->d_stripeoffset);
+		CHECK(kpi_sysctl_value("min_io_size") == table[i].min_io * SECTOR &&
+		    kpi_sysctl_value("opt_io_size") == table[i].opt_io * SECTOR, "%zu: sysctls", i);
+		device_end();
+	}
 }
 
 /* Requests as they are on the wire, by each way that the driver has. */
@@ -702,6 +808,7 @@ lifetime(const void *arg __unused)
 		{ { 3, 11, 10 }, 3, 110, 100, 0 }, { { 4, 1, 1 }, 0, 10, 10, 1 },
 		{ { 1, 12, 12 }, 1, 0, 0, 3 },
 	};
+	sbintime_t before;
 	uint32_t value;
 	size_t i, len = sizeof(value);
 
@@ -728,8 +835,24 @@ lifetime(const void *arg __unused)
 	len = sizeof(value);
 	CHECK(kpi_sysctl("lifetime.pre_eol", &value, &len, NULL, 0) == EIO, "an error");
 	dv.status = VIRTIO_BLK_S_OK;
-	/* An answer that was not written is not known. */
+	/* An answer that was not written is not known, whatever the last one was. */
+	dv.life = (struct virtio_blk_lifetime){ 2, 3, 4 };
+	CHECK(kpi_sysctl_value("lifetime.slc_used") == 30, "%ju",
+	    (uintmax_t)kpi_sysctl_value("lifetime.slc_used"));
+	dv.writes_no_life = true;
+	CHECK(kpi_sysctl_value("lifetime.pre_eol") == 0 &&
+	    kpi_sysctl_value("lifetime.slc_used") == 0 &&
+	    kpi_sysctl_value("lifetime.mlc_used") == 0, "what was not written");
+	/* Nor is that of a device that does not answer in time. */
 	kpi_pause = NULL;
+	dv.answers = false;
+	len = sizeof(value);
+	before = kpi_uptime;
+	CHECK(kpi_sysctl("lifetime.pre_eol", &value, &len, NULL, 0) == EWOULDBLOCK, "an answer");
+	CHECK(kpi_uptime - before <= SBT_1S && kpi_uptime - before > SBT_1S / 2, "%jd ms",
+	    (intmax_t)((kpi_uptime - before) / SBT_1MS));
+	dv.answers = true;
+	settle();
 	device_end();
 }
 
@@ -806,6 +929,8 @@ queues(const void *arg __unused)
 		{ VIRTIO_BLK_F_MQ, 2, 3, 0, 2 }, { VIRTIO_BLK_F_MQ, 3, 3, 2, 2 },
 		{ VIRTIO_BLK_F_MQ, 3, 3, 1, 1 }, { VIRTIO_BLK_F_MQ, 3, 1, 3, 1 }, { 0, 3, 3, 0, 1 },
 	};
+	const char *descr;
+	char name[8];
 	struct bio *bp;
 	size_t i;
 	u_int n;
@@ -829,6 +954,11 @@ queues(const void *arg __unused)
 			ended(bp, 0);
 		}
 		PCPU_SET(cpuid, 0);
+		for (n = 0; n < table[i].used; n++) {
+			snprintf(name, sizeof(name), "req%u", n);
+			descr = kpi_described(&dv.tr.tr_irqs[dv.tr.tr_queue_vector[n]]);
+			CHECK(strcmp(descr, name) == 0, "%zu: queue %u: %s", i, n, descr);
+		}
 		CHECK(strcmp(dv.sc.vtb_queues[0]->q_name, table[i].used == 1 ? "requestq" :
 		    "requestq0") == 0, "%s", dv.sc.vtb_queues[0]->q_name);
 		device_end();
@@ -926,7 +1056,9 @@ queue_resets(const void *arg __unused)
 		vtblk_tunables[VTBLK_QUEUE_RESET].pt_value = table[i].tunable;
 		device_attach_ok();
 		vtblk_tunables[VTBLK_QUEUE_RESET].pt_value = -1;
-		CHECK(((dv.tr.tr_accepted & VIRTIO_F_RING_RESET) != 0) == table[i].used, "%zu", i);
+		CHECK(((dv.tr.tr_accepted & VIRTIO_F_RING_RESET) != 0) == table[i].used &&
+		    ((dv.sc.vtb_blk.blk_params.bp_flags & PV_BLK_QUEUE_RESET) != 0) == table[i].used,
+		    "%zu", i);
 		resets = dv.tr.tr_resets;
 		dv.answers = false;
 		bp = submit(BIO_WRITE, 5, SECTOR);
@@ -943,6 +1075,8 @@ queue_resets(const void *arg __unused)
 static const struct hosted_test tests[] = {
 	{ "configuration", "becomes a disk", configuration, NULL },
 	{ "invalid_values", "have the default, or no disk", invalid_values, NULL },
+	{ "limits", "at their edges", limits, NULL },
+	{ "topologies", "are stripes", topologies, NULL },
 	{ "requests", "on the wire", requests, NULL },
 	{ "statuses", "are errors", statuses, NULL },
 	{ "used_lengths", "that are too short", used_lengths, NULL },
