@@ -1134,6 +1134,17 @@ life_reconnected(const void *arg)
 	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
 	CHECK(drive.dr_blk.blk_nmade == 5, "%u requests", drive.dr_blk.blk_nmade);
 	drive_expect(0, &dq, PV_BLK_WRITE, 0, 3072);
+	/* The next one takes still less, of what is there of the bio and its rest. */
+	pv_dev_quiesce(PVD);
+	pv_blk_requeue(&drive.dr_blk);
+	pv_blk_set_queues(&drive.dr_blk, NULL, 0);
+	pv_blk_set_max_size(&drive.dr_blk, 2048);
+	drive.dr_runs[0] = false;
+	kpi_dma_arrives();
+	drive_start_queue(0);
+	pv_blk_set_queues(&drive.dr_blk, drive.dr_pvqs, 1);
+	CHECK(pv_dev_thaw(PVD) == 0, "not resumed");
+	drive_expect(0, &dq, PV_BLK_WRITE, 0, 2048);
 	drive_answer(&dq, 0);
 	CHECK(drive_intr(0), "no interrupt");
 	drive_settle();
