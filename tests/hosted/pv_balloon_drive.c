@@ -709,6 +709,43 @@ pressure(const void *arg __unused)
 	balloon_down();
 }
 
+/* Memory stays short: twice as much each time, up to a limit, and never more than there is. */
+static void
+pressure_that_lasts(const void *arg __unused)
+{
+	static const struct {
+		u_int	nfree, pages, step;
+	} table[] = {
+		{ 99, 7500 - 1 - 1024, 2048 }, { 100, 6475, 2048 }, { 90, 6475 - 10 - 2048, 4096 },
+		{ 99, 4417 - 1 - 4096, 8192 }, { 1000, 320, 8192 }, { 99, 0, 8192 }, { 50, 0, 8192 },
+	};
+	size_t i;
+
+	kpi_quiet = true;
+	balloon_new();
+	params.pbp_oom = true;
+	balloon_up();
+	target(7500);
+	for (i = 0; i < nitems(table); i++) {
+		nfree = table[i].nfree;
+		/* Who is told again is not at the beginning again. */
+		lowmem(&host.pb, 0);
+		CHECK(work() == 1 && kpi_sysctl_value("lowmem") == i + 1, "%zu: %d ticks", i, retry);
+		CHECK(host.pb.pb_npages == table[i].pages && host.pb.pb_pressure_step == table[i].step,
+		    "%zu: %lu pages, %lu", i, host.pb.pb_npages, (u_long)host.pb.pb_pressure_step);
+		CHECK(kpi_sysctl_value("oom") == 7500 - table[i].pages, "%zu: %ju came back", i,
+		    (uintmax_t)kpi_sysctl_value("oom"));
+	}
+	/* Half a minute, to the tick. */
+	nfree = NPAGES;
+	CHECK(host.pb.pb_pressure_end - ticks == 30 * hz, "%d ticks", host.pb.pb_pressure_end - ticks);
+	ticks += 30 * hz - 2;
+	CHECK(later() == 1 && kpi_sysctl_value("pressure") == 1 && host.pb.pb_npages == 0, "too early");
+	CHECK(later() == 0 && kpi_sysctl_value("pressure") == 0, "too late");
+	host_has(7500);
+	balloon_down();
+}
+
 /* What the host has is unmapped, neighbours at once. */
 static void
 guard(const void *arg __unused)
@@ -794,6 +831,7 @@ reset(void)
 static void
 no_answer(const void *arg __unused)
 {
+	static struct pvq queue;
 	u_int i, kept = 0;
 
 	kpi_quiet = true;
@@ -816,6 +854,31 @@ no_answer(const void *arg __unused)
 	if (retry != 0)
 		(void)later();
 	host_has(140);
+	balloon_down();
+	/* A queue alone is not reset: the device is, and the worker stops meanwhile. */
+	balloon_new();
+	balloon_up();
+	target(10);
+	pv_dev_adopt(&host.pb.pb_pvdev, 0, &queue);
+	pv_dev_need_reset(&host.pb.pb_pvdev, 0, EIO);
+	target(20);
+	CHECK(host.pb.pb_npages == 10, "%lu pages", host.pb.pb_npages);
+	reset();
+	CHECK(host.nstops == 1 && host.nstarts == 1 && host.napplied == 2, "%u stops", host.nstops);
+	host_has(20);
+	balloon_down();
+	/* After a failure it is not tried at once, whoever starts it. */
+	balloon_new();
+	balloon_up();
+	host.takes = 5;
+	host.error = EIO;
+	target(20);
+	CHECK(retry == 10 && host.ninflates == 1, "%d ticks", retry);
+	CHECK(pv_dev_freeze(&host.pb.pb_pvdev) == 0 && retry == 0, "it tries again");
+	host.takes = NPAGES;
+	CHECK(pv_dev_thaw(&host.pb.pb_pvdev) == 0 && !due && retry == 10, "%d ticks", retry);
+	(void)later();
+	host_has(20);
 	balloon_down();
 	/* One that does not stop has them for ever. */
 	balloon_new();
@@ -931,6 +994,7 @@ static const struct hosted_test tests[] = {
 	{ "refused", "pages are memory again", refused, NULL },
 	{ "floor_is_kept", "for the guest", floor_is_kept, NULL },
 	{ "pressure", "takes pages back", pressure, NULL },
+	{ "pressure_that_lasts", "takes more", pressure_that_lasts, NULL },
 	{ "guard", "unmaps what the host has", guard, NULL },
 	{ "blocks", "of 2 MB", blocks, NULL },
 	{ "no_answer", "until the device has stopped", no_answer, NULL },
