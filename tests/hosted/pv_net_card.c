@@ -49,9 +49,11 @@ if_qflush(if_t ifp __unused)
 }
 
 int
-if_setdrvflagbits(if_t ifp __unused, int set __unused, int clear __unused)
+if_setdrvflagbits(if_t ifp, int set, int clear)
 {
 
+	CHECK(ifp == &eth, "another interface");
+	card.ca_drv_flags = (card.ca_drv_flags & ~clear) | set;
 	return (0);
 }
 
@@ -59,6 +61,7 @@ void
 if_link_state_change(if_t ifp __unused, int state)
 {
 
+	CHECK(state == (card.ca_no_link ? LINK_STATE_DOWN : LINK_STATE_UP), "another state, %d", state);
 	card.ca_links += state == LINK_STATE_UP;
 }
 
@@ -145,8 +148,22 @@ tcp_lro_flush_all(struct lro_ctrl *lc __unused)
 /* What pv_net has above and beside that: no settings, no programs, no pages. */
 
 static void
-card_link_task(void *arg __unused, int pending __unused)
+card_link_task(void *arg, int pending __unused)
 {
+	struct pv_net *net = arg;
+
+	CHECK(net == card.ca_pn, "another card");
+	net->pn_moved = false;
+	card.ca_link_tasks++;
+}
+
+static void
+card_set(char letter)
+{
+	size_t n = strlen(card.ca_settings);
+
+	if (n + 1 < sizeof(card.ca_settings))
+		card.ca_settings[n] = letter;
 }
 
 int
@@ -214,15 +231,21 @@ pv_net_filter_init(struct pv_net *net __unused)
 }
 
 int
-pv_net_set_filter(struct pv_net *net __unused)
+pv_net_set_filter(struct pv_net *net)
 {
 
+	pv_dev_assert(&net->pn_pvdev);
+	card_set('f');
 	return (0);
 }
 
 void
-pv_net_vlan_sync(void *net __unused)
+pv_net_vlan_sync(void *arg)
 {
+	struct pv_net *net = arg;
+
+	pv_dev_assert(&net->pn_pvdev);
+	card_set('v');
 }
 
 /* The device. */
@@ -247,6 +270,7 @@ card_forget(void)
 {
 
 	card.ca_log[0] = '\0';
+	memset(card.ca_settings, 0, sizeof(card.ca_settings));
 }
 
 /* The device is about to stop a queue: nobody uses it, and nobody will. */
@@ -359,7 +383,15 @@ static bool
 card_link_up(void *softc __unused)
 {
 
-	return (true);
+	return (!card.ca_no_link);
+}
+
+static void
+card_set_coalescing(void *softc __unused)
+{
+
+	pv_dev_assert(&card.ca_pn->pn_pvdev);
+	card_set('c');
 }
 
 static int
@@ -368,6 +400,7 @@ card_set_lladdr(void *softc __unused, const uint8_t *addr)
 
 	CHECK(memcmp(addr, lladdr, ETHER_ADDR_LEN) == 0, "another address");
 	card_said("address ", 0);
+	card_set('a');
 	return (card.ca_lladdr_error);
 }
 
@@ -445,6 +478,7 @@ static const struct pv_net_ops card_net_ops = {
 	.pno_restart_queue = card_restart_queue,
 	.pno_set_size = card_set_size,
 	.pno_set_lladdr = card_set_lladdr,
+	.pno_set_coalescing = card_set_coalescing,
 	.pno_set_pairs = card_set_pairs,
 	.pno_link_up = card_link_up,
 };
@@ -587,7 +621,8 @@ card_begin(int pairs)
 	card_new(pairs);
 	CHECK(card_attach() == 0 && kpi_lines == lines, "it does not attach");
 	card_settle();
-	CHECK(card.ca_links == 1 && pv_dev_is_live(&card.ca_pn->pn_pvdev), "it is not up");
+	CHECK(card.ca_links == 1 && pv_dev_is_live(&card.ca_pn->pn_pvdev) &&
+	    card.ca_drv_flags == IFF_DRV_RUNNING, "it is not up");
 	card_forget();
 }
 

@@ -48,7 +48,11 @@ struct card {
 	/* What it says. */
 	int		 ca_stop_error, ca_restart_error, ca_lladdr_error;
 	int		 ca_stop_queue_error, ca_restart_queue_error, ca_pairs_error, ca_size_error;
+	bool		 ca_no_link;
 	u_int		 ca_links;	/* how often its link was said to be up */
+	u_int		 ca_link_tasks;	/* how often it was to be looked at */
+	char		 ca_settings[16];	/* which were set, in order: a letter each */
+	int		 ca_drv_flags;	/* of the interface */
 	int		 ca_nsegs;	/* of the packet that was taken last */
 	u_int		 ca_tags;	/* that were put into frames */
 	bool		 ca_merges;	/* tcp_lro(9) takes packets */
@@ -168,6 +172,8 @@ void	life_offloads_are_requested_again(const void *arg);
 void	life_threads_of_pairs(const void *arg);
 void	life_address_is_set_again(const void *arg);
 void	life_limits_of_memory(const void *arg);
+void	life_settings_in_order(const void *arg);
+void	life_each_second(const void *arg);
 void	life_more_pairs_without_memory(const void *arg);
 
 /* pv_net_card_netmap.c */

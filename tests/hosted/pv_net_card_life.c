@@ -187,13 +187,15 @@ life_stopped_and_started(const void *arg __unused)
 	pv_dev_down(pvd);
 	pv_dev_unlock(pvd);
 	SAID("stop start ");
-	CHECK(kpi_items == 0, "%d mbufs and clusters while it is down", kpi_items);
+	CHECK(kpi_items == 0 && card.ca_drv_flags == 0, "%d mbufs and clusters while it is down, 0x%x",
+	    kpi_items, card.ca_drv_flags);
 	CHECK(card_send(0, 1, 100) == ENETDOWN && kpi_items == 0, "sent while it is down");
 	card_forget();
 	pv_dev_lock(pvd);
 	CHECK(pv_dev_up(pvd) == 0, "it does not come up");
 	pv_dev_unlock(pvd);
 	SAID("pairs=2 ");
+	CHECK(card.ca_drv_flags == IFF_DRV_RUNNING, "0x%x", card.ca_drv_flags);
 	card_settle();
 	works(2);
 	card_forget();
@@ -209,9 +211,12 @@ life_stopped_and_started(const void *arg __unused)
 	CHECK(kpi_items == items, "%d more mbufs and clusters", kpi_items - items);
 	/* A device that does not use so many pairs is used with one. */
 	card.ca_pairs_error = EIO;
+	kpi_quiet = true;
 	CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0 && pv_net_thaw(card.ca_pn) == 0,
 	    "it is not resumed");
-	CHECK(card.ca_pn->pn_pairs == 1, "%u pairs", card.ca_pn->pn_pairs);
+	CHECK(card.ca_pn->pn_pairs == 1 && strncmp(kpi_line,
+	    "the device does not use 2 pairs of queues (error 5): ", 53) == 0, "%u pairs: %s",
+	    card.ca_pn->pn_pairs, kpi_line);
 	works(1);
 	card_end();
 }
@@ -657,8 +662,10 @@ life_watchdog(const void *arg __unused)
 	CHECK(card_send(1, 1, 100) == 0, "not sent");
 	card_seconds(4);
 	SAID("");
-	card_seconds(2);
+	kpi_quiet = true;
+	card_seconds(1);
 	SAID("stop3 start3 ");
+	kpi_quiet = false;
 	CHECK(kpi_items == items && card.ca_pn->pn_watchdogs == 1, "not freed");
 	/* Nothing has completed since then. */
 	card_forget();
@@ -917,5 +924,86 @@ life_more_pairs_without_memory(const void *arg __unused)
 	CHECK(pv_net_thaw(card.ca_pn) == 0, "not resumed");
 	card_settle();
 	works(3);
+	card_end();
+}
+
+/* What a device that was started again has lost, the address first, on which the filter depends. */
+void
+life_settings_in_order(const void *arg __unused)
+{
+	struct pv_net *net;
+	struct pv_dev *pvd;
+
+	card_new(1);
+	card.ca_ops.pno_set_offloads = set_offloads;
+	CHECK(card_attach() == 0, "it does not attach");
+	CHECK(strcmp(card.ca_settings, "fvc") == 0, "%s", card.ca_settings);
+	card_settle();
+	net = card.ca_pn;
+	pvd = pv_net_dev(net);
+	net->pn_vlan_failed = true;
+	net->pn_vlans_set[0] = net->pn_vlans_set[nitems(net->pn_vlans_set) - 1] = 1;
+	lladdr[5] ^= 1;
+	card_forget();
+	requests = 0;
+	eth.if_capenable &= ~IFCAP_LRO;
+	CHECK(pv_dev_freeze(pvd) == 0 && card.ca_settings[0] == '\0' && pv_net_thaw(net) == 0,
+	    "not resumed");
+	CHECK(strcmp(card.ca_settings, "afvc") == 0 && requests == 1 && offloads == PV_NET_RXCSUM,
+	    "%s, %u requests, 0x%x", card.ca_settings, requests, offloads);
+	CHECK(!net->pn_vlan_failed && net->pn_vlans_set[0] == 0 &&
+	    net->pn_vlans_set[nitems(net->pn_vlans_set) - 1] == 0, "tags of a device that was started");
+	/* After a start it has all that were negotiated. */
+	eth.if_capenable |= IFCAP_LRO;
+	CHECK(pv_dev_freeze(pvd) == 0 && pv_net_thaw(net) == 0 && requests == 1, "%u requests",
+	    requests);
+	card_settle();
+	works(1);
+	lladdr[5] ^= 1;
+	card_end();
+}
+
+/* What is looked at each second: a link that flaps, and whether the kernel forwards. */
+void
+life_each_second(const void *arg __unused)
+{
+	int lines;
+
+	kpi_quiet = true;
+	card_begin(1);
+	/* Whoever resumes it has it announce its addresses, as the machine may be another. */
+	CHECK(card.ca_link_tasks == 0, "%u", card.ca_link_tasks);
+	CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0 && pv_net_thaw(card.ca_pn) == 0,
+	    "not resumed");
+	card_settle();
+	CHECK(card.ca_link_tasks == 1, "%u", card.ca_link_tasks);
+	card.ca_pn->pn_link_changes = PV_NET_LINK_CHANGES;
+	card_seconds(2);
+	CHECK(card.ca_link_tasks == 1 && card.ca_pn->pn_link_changes == 0, "%u", card.ca_link_tasks);
+	card.ca_pn->pn_link_changes = PV_NET_LINK_CHANGES + 1;
+	card_seconds(2);
+	CHECK(card.ca_link_tasks == 2 && card.ca_pn->pn_link_changes == 0, "%u", card.ca_link_tasks);
+	/* A start tells the stack what the link is like. */
+	card.ca_no_link = true;
+	CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0 && pv_net_thaw(card.ca_pn) == 0 &&
+	    card.ca_links == 2, "%u links", card.ca_links);
+	card.ca_no_link = false;
+	lines = kpi_lines;
+	pv_net_lro_forward = 1;
+	card_seconds(2);
+	CHECK(kpi_lines == lines, "nobody forwards: %s", kpi_line);
+	V_ipforwarding = 1;
+	card_seconds(3);
+	CHECK(kpi_lines == lines + 1 && strncmp(kpi_line, "GSO packets are not split for forwarding",
+	    40) == 0, "%d lines, %s", kpi_lines - lines, kpi_line);
+	V_ipforwarding = 0;
+	card_seconds(1);
+	V_ip6_forwarding = 1;
+	card_seconds(3);
+	CHECK(kpi_lines == lines + 2, "%d lines", kpi_lines - lines);
+	pv_net_lro_forward = 0;
+	card_seconds(1);
+	CHECK(kpi_lines == lines + 2, "%d lines", kpi_lines - lines);
+	V_ip6_forwarding = 0;
 	card_end();
 }
