@@ -48,6 +48,7 @@ static struct device {
 	int		 refused;	/* class << 8 | command that is refused; -1: none */
 	bool		 silent;
 	bool		 mute;		/* completes commands, but writes no answer */
+	uint32_t	 used;		/* bytes that it says it wrote; 0: one */
 } dv;
 
 static struct thread thread;
@@ -93,7 +94,7 @@ dv_notified(struct transport *tr __unused, u_int queue)
 		if (!dv.mute)
 			*(uint8_t *)(uintptr_t)pr.pr_segs[ack].addr = dv.refused ==
 			    (hdr[0] << 8 | hdr[1]) ? VIRTIO_NET_ERR : dv.answer;
-		pe->pe_ops->po_complete(pe, pr.pr_id, 1);
+		pe->pe_ops->po_complete(pe, pr.pr_id, dv.used != 0 ? dv.used : 1);
 		pe->pe_ops->po_publish(pe);
 	}
 	(void)pe->pe_ops->po_listen(pe);
@@ -335,7 +336,9 @@ parameters(const void *arg __unused)
 	CHECK(p->pnp_npairs == 1 && p->pnp_hdrlen == 12 && !p->pnp_hdr_apart && !p->pnp_merge &&
 	    p->pnp_offloads == 0 && p->pnp_mtu == 1500 && p->pnp_max_mtu == 9216 &&
 	    !p->pnp_soft_lro && !p->pnp_vlan_filter && !p->pnp_promisc && !p->pnp_link_reports &&
-	    p->pnp_phys && p->pnp_queue_reset && p->pnp_tx_segs == 36, "parameters");
+	    p->pnp_phys && p->pnp_queue_reset && p->pnp_tx_segs == 36 && p->pnp_seg_max ==
+	    BUS_SPACE_MAXSIZE_32BIT && p->pnp_freebsd_names && p->pnp_tunables == vtnet_tunables &&
+	    p->pnp_boundary == 0 && p->pnp_max_frame == 0 && !p->pnp_may_rest, "parameters");
 	CHECK(card.pn_ops->pno_link_up(&dv.sc) && card.pn_ops->pno_link_speed(&dv.sc,
 	    &(bool){ true }) == 0, "a link");
 	device_end();
@@ -354,6 +357,10 @@ parameters(const void *arg __unused)
 		CHECK(card.pn_ops->pno_link_speed(&dv.sc, &full) == 25000 && full, "speed");
 		dv.config->duplex = VIRTIO_NET_DUPLEX_HALF;
 		CHECK(card.pn_ops->pno_link_speed(&dv.sc, &full) == 25000 && !full, "speed");
+		dv.config->speed = INT32_MAX;
+		CHECK(card.pn_ops->pno_link_speed(&dv.sc, &full) == INT32_MAX, "speed");
+		dv.config->speed = (uint32_t)INT32_MAX + 1;
+		CHECK(card.pn_ops->pno_link_speed(&dv.sc, &full) == 0, "speed");
 		dv.config->speed = UINT32_MAX;
 		CHECK(card.pn_ops->pno_link_speed(&dv.sc, &full) == 0, "speed");
 		dv.config->status = 0;
@@ -365,6 +372,24 @@ parameters(const void *arg __unused)
 	CHECK(p->pnp_mtu == 1500 && p->pnp_max_mtu == 2000, "%u, %u", p->pnp_mtu, p->pnp_max_mtu);
 	device_end();
 	vtnet_tunables[VTNET_DEVICE_MTU].pt_value = 1;
+	/* Without a limit of the device's it is that of a frame. */
+	for (i = 0; i < 2; i++) {
+		device_begin(true, i == 0 ? F(MRG_RXBUF) : F(GUEST_CSUM) | F(GUEST_TSO6));
+		CHECK(p->pnp_mtu == 1500 && p->pnp_max_mtu == 65535, "%u, %u", p->pnp_mtu,
+		    p->pnp_max_mtu);
+		CHECK(p->pnp_soft_lro == (i == 1), "%zu: merged, or not", i);
+		device_end();
+	}
+	vtnet_tunables[VTNET_LRO_DISABLE].pt_value = 1;
+	device_begin(true, F(GUEST_CSUM));
+	CHECK(!p->pnp_soft_lro, "merged");
+	device_end();
+	vtnet_tunables[VTNET_LRO_DISABLE].pt_value = 0;
+	vtnet_tunables[VTNET_QUEUE_RESET].pt_value = 0;
+	device_begin(true, VIRTIO_F_RING_RESET);
+	CHECK(!p->pnp_queue_reset, "a queue that is stuck is reset alone");
+	device_end();
+	vtnet_tunables[VTNET_QUEUE_RESET].pt_value = -1;
 	/* Legacy headers. */
 	device_begin(false, F(MAC));
 	CHECK(p->pnp_hdrlen == 10 && p->pnp_hdr_apart, "%u bytes", p->pnp_hdrlen);
@@ -417,14 +442,15 @@ static void
 invalid_values(const void *arg __unused)
 {
 	static const uint8_t zero[6], group[6] = { 1, 2, 3, 4, 5, 6 };
-	int i;
+	int i, lines;
 
 	kpi_quiet = true;
 	for (i = 0; i < 2; i++) {
 		device_new(true, F(MAC));
 		memcpy(dv.config->mac, i == 0 ? zero : group, 6);
 		CHECK(vtnet_attach(dv.tr.tr_child) == EINVAL, "%d: attached", i);
-		CHECK(strstr(kpi_line, "not attached") != NULL, "%s", kpi_line);
+		CHECK(strstr(kpi_line, ": not attached; give the device another one") != NULL, "%s",
+		    kpi_line);
 		device_close();
 	}
 	/* A configuration that ends before what its features say. */
@@ -473,7 +499,12 @@ invalid_values(const void *arg __unused)
 		}
 		if (i >= 2)
 			dv.ctrl = 2 * PAIRS;
+		lines = kpi_lines;
 		CHECK(vtnet_attach(dv.tr.tr_child) == 0, "%d: not attached", i);
+		CHECK(kpi_lines == lines + (i < 6) && (i == 6 || strstr(kpi_line, i == 5 ?
+		    "MTU of 67 is invalid" : "invalid numbers of queues or hashes: the device is used "
+		    "without (features 0x") != NULL), "%d: %d lines, %s", i, kpi_lines - lines,
+		    kpi_line);
 		CHECK(((dv.tr.tr_accepted & F(MQ)) != 0) == (i >= 2), "%d: MQ", i);
 		CHECK(((dv.tr.tr_accepted & F(RSS)) != 0) == (i >= 5), "%d: RSS", i);
 		CHECK(((dv.tr.tr_accepted & F(HASH_REPORT)) != 0) == (i < 2 || i >= 4), "%d: hash", i);
@@ -604,6 +635,14 @@ commands(const void *arg __unused)
 	dv.mute = true;
 	CHECK(ops->pno_set_vlan(&dv.sc, 1, true) == EIO, "tag");
 	dv.mute = false;
+	/* The byte counts, whatever length is said: the odd one is counted. */
+	CHECK(kpi_sysctl_value("ctrl_lengths") == 0, "lengths");
+	dv.used = 2;
+	CHECK(ops->pno_set_vlan(&dv.sc, 1, true) == 0 && kpi_sysctl_value("ctrl_lengths") == 1, "%ju",
+	    (uintmax_t)kpi_sysctl_value("ctrl_lengths"));
+	dv.used = 0;
+	CHECK(ops->pno_set_vlan(&dv.sc, 1, true) == 0 && kpi_sysctl_value("ctrl_lengths") == 1, "%ju",
+	    (uintmax_t)kpi_sysctl_value("ctrl_lengths"));
 	i = kpi_sysctl_value("ctrl_commands");
 	CHECK(ops->pno_set_vlan(&dv.sc, 1, true) == 0 && kpi_sysctl_value("ctrl_commands") == i + 1,
 	    "counted");
@@ -740,7 +779,8 @@ silence(const void *arg __unused)
 	device_new(true, CTRL | F(CTRL_VLAN));
 	dv.tr.tr_sizes[2] = 2;
 	dv.tr.tr_offered &= ~VIRTIO_F_INDIRECT_DESC;
-	CHECK(vtnet_attach(dv.tr.tr_child) == 0, "not attached");
+	CHECK(vtnet_attach(dv.tr.tr_child) == 0 && strcmp(kpi_line, "the control queue holds 2 "
+	    "descriptors, and a command is 3: going on without\n") == 0, "not attached: %s", kpi_line);
 	CHECK(card.pn_ops->pno_set_vlan(&dv.sc, 5, true) == ENXIO &&
 	    kpi_sysctl_value("ctrl_commands") == 0, "asked");
 	device_end();
@@ -885,6 +925,9 @@ headers_received(const void *arg __unused)
 	for (i = 0; i < 2; i++) {
 		done = (struct pvq_done){ .pd_result = i == 0 ? 11 : 65536 };
 		CHECK(card.pn_ops->pno_decap_plain(&dv.sc, 0, &done, &hdr).ppl_len == 0, "length");
+		done = (struct pvq_done){ .pd_result = i == 0 ? 13 : 65535 };
+		CHECK(card.pn_ops->pno_decap_plain(&dv.sc, 0, &done, &hdr).ppl_len ==
+		    done.pd_result - 12, "length");
 	}
 	hdr.hdr.num_buffers = 128;
 	CHECK(received(&hdr, 100).prh_more, "the whole ring");
@@ -1065,7 +1108,7 @@ queues(const void *arg __unused)
 	dv.tr.tr_sizes[0] = 2048;
 	CHECK(vtnet_attach(dv.tr.tr_child) == 0 && card.pn_pvqs[0]->q_size == 1024, "%u places",
 	    card.pn_pvqs[0]->q_size);
-	CHECK(card.pn_ops->pno_set_size(&dv.sc, 0, false, 32) == EINVAL &&
+	CHECK(card.pn_ops->pno_set_size(&dv.sc, 0, false, 63) == EINVAL &&
 	    card.pn_ops->pno_set_size(&dv.sc, 0, false, 64) == 0 &&
 	    card.pn_ops->pno_set_size(&dv.sc, 0, true, 128) == 0, "sizes");
 	CHECK(vtnet_suspend(dv.tr.tr_child) == 0 && vtnet_resume(dv.tr.tr_child) == 0, "resumed");
