@@ -206,8 +206,11 @@ pv_net_set_mtu(struct pv_net *net __unused, int mtu)
 }
 
 void
-pv_net_link_change(struct pv_net *net __unused)
+pv_net_link_change(struct pv_net *net)
 {
+
+	CHECK(net == card.ca_pn, "another card");
+	card.ca_looks++;
 }
 
 void

@@ -50,6 +50,7 @@ struct card {
 	int		 ca_stop_queue_error, ca_restart_queue_error, ca_pairs_error, ca_size_error;
 	bool		 ca_no_link;
 	u_int		 ca_links;	/* how often its link was said to be up */
+	u_int		 ca_looks;	/* how often it was looked at, without a task */
 	u_int		 ca_link_tasks;	/* how often it was to be looked at */
 	char		 ca_settings[16];	/* which were set, in order: a letter each */
 	int		 ca_drv_flags;	/* of the interface */

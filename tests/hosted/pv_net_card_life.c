@@ -972,9 +972,10 @@ life_each_second(const void *arg __unused)
 	kpi_quiet = true;
 	card_begin(1);
 	/* Whoever resumes it has it announce its addresses, as the machine may be another. */
-	CHECK(card.ca_link_tasks == 0, "%u", card.ca_link_tasks);
-	CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0 && pv_net_thaw(card.ca_pn) == 0,
-	    "not resumed");
+	CHECK(card.ca_link_tasks == 0 && card.ca_looks == 1, "%u", card.ca_link_tasks);
+	CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0 && card.ca_looks == 1 &&
+	    pv_net_thaw(card.ca_pn) == 0 && card.ca_looks == 2, "not resumed, %u looks",
+	    card.ca_looks);
 	card_settle();
 	CHECK(card.ca_link_tasks == 1, "%u", card.ca_link_tasks);
 	card.ca_pn->pn_link_changes = PV_NET_LINK_CHANGES;
