@@ -174,6 +174,7 @@ void	life_threads_of_pairs(const void *arg);
 void	life_address_is_set_again(const void *arg);
 void	life_limits_of_memory(const void *arg);
 void	life_settings_in_order(const void *arg);
+void	life_device_that_does_not_stop(const void *arg);
 void	life_each_second(const void *arg);
 void	life_more_pairs_without_memory(const void *arg);
 

@@ -360,10 +360,12 @@ void
 life_pair_that_does_not_end(const void *arg __unused)
 {
 
-	/* The queue is reset, and the pair given up. */
+	/* After a second the queue is reset, and the pair given up. */
 	card_begin(2);
 	CHECK(card_send(1, 1, 100) == 0, "not sent");
+	kpi_paused = 0;
 	CHECK(card_use(1) == 0, "it is not given up");
+	CHECK(kpi_paused == 100 * tick_sbt, "%jd", (intmax_t)kpi_paused);
 	SAID("stop3 start3 pairs=1 stop2 stop3 ");
 	card_settle();
 	SAID("stop3 start3 pairs=1 stop2 stop3 ");
@@ -718,6 +720,12 @@ life_queues_settle_first(const void *arg __unused)
 	kpi_pause = NULL;
 	SAID("size1=4 stop1 start1 ");
 	works(1);
+	/* For a second. */
+	CHECK(card_send(0, 1, 100) == 0, "not sent");
+	kpi_paused = 0;
+	CHECK(resize(true, 8) == 0 && kpi_paused == 100 * tick_sbt, "%jd", (intmax_t)kpi_paused);
+	SAID("size1=8 stop1 start1 ");
+	works(1);
 	card_end();
 }
 
@@ -756,8 +764,8 @@ life_left_over_notification(const void *arg __unused)
 	card_begin(1);
 	card_thread.td_base_pri = PI_NET;
 	card_peer(0, true)->pe_kicks = 0;
-	CHECK(card_send(0, 1, 100) == 0 && card_peer(0, true)->pe_kicks == 0, "not left over");
 	pv_dev_need_reset(pv_net_dev(card.ca_pn), pv_net_number(0, false), EIO);
+	CHECK(card_send(0, 1, 100) == 0 && card_peer(0, true)->pe_kicks == 0, "not left over");
 	card_settle();
 	SAID("stop0 start0 ");
 	CHECK(card_peer(0, true)->pe_kicks == 1, "%u notifications", card_peer(0, true)->pe_kicks);
@@ -1007,4 +1015,42 @@ life_each_second(const void *arg __unused)
 	CHECK(kpi_lines == lines + 2, "%d lines", kpi_lines - lines);
 	V_ip6_forwarding = 0;
 	card_end();
+}
+
+/* What a device has that does not stop is not freed: it may still read it, and write to it. */
+void
+life_device_that_does_not_stop(const void *arg __unused)
+{
+	struct pv_dev *pvd;
+	int items, mallocs;
+	u_int i;
+
+	kpi_quiet = true;
+	card_begin(2);
+	pvd = pv_net_dev(card.ca_pn);
+	CHECK(card_send(0, 1, 300) == 0 && card_send(1, 2, 300) == 0, "not sent");
+	items = kpi_items;
+	card.ca_stop_error = ETIMEDOUT;
+	(void)pv_dev_freeze(pvd);
+	CHECK(!pv_dev_is_live(pvd) && card_send(0, 3, 100) == ENETDOWN, "it is used");
+	CHECK(pv_net_thaw(card.ca_pn) != 0, "it is used again");
+	/* Whatever it does now. */
+	CHECK(card_receive(0, 4, 500, 1) && card_receive(1, 5, 500, 1), "no buffers");
+	card_complete(1, card_takes(1, 2, 300));
+	card_intr(0, false);
+	card_intr(1, true);
+	CHECK(card.ca_nup == 0 && kpi_items == items, "%d mbufs and clusters of %d", kpi_items, items);
+	for (i = 0; i < 2; i++)
+		CHECK(pvq_inflight(CARD_RXQ(i)->prq_pvq) == 0 &&
+		    pvq_inflight(CARD_TXQ(i)->ptq_pvq) == 0, "the ring has it");
+	mallocs = kpi_mallocs;
+	pv_net_detach(card.ca_pn);
+	CHECK(kpi_callouts == 0 && kpi_run_tasks() == 0 && kpi_mutexes == 0, "it goes on");
+	CHECK(kpi_items == items && mallocs - kpi_mallocs < 4, "%d mbufs and clusters of %d", kpi_items,
+	    items);
+	for (i = 0; i < 4; i++)
+		card.ca_impl->im_destroy(card.ca_peers[i]);
+	pv_net_free(card.ca_pn);
+	CHECK(kpi_items == items && kpi_locks == 0, "%d mbufs and clusters of %d", kpi_items, items);
+	kpi_device_destroy(card.ca_dev);
 }

@@ -32,6 +32,7 @@ rx_frames_of_each_length(const void *arg)
 		{ ETHER_HDR_LEN, 1, true }, { 60, 1, true }, { MHLEN - ETHER_ALIGN, 1, true },
 		{ MHLEN - ETHER_ALIGN - 32, 1, true }, { MHLEN - ETHER_ALIGN - 31, 1, true },
 		{ MHLEN - ETHER_ALIGN + 1, 1, false }, { 1514, 1, false }, { 1514, 2, false },
+		{ MCLBYTES - 2 - CARD_HDR, 1, false },
 		{ 60, 2, false }, { 60, 5, false }, { 20, 4, false }, { 20000, 12, false },
 		{ PV_NET_MAX_FRAME, 40, false }
 	};
@@ -400,6 +401,36 @@ rx_memory_for_a_buffer(const void *arg __unused)
 	card_end();
 }
 
+/* A copy of a page's frame has the memory that it needs, aligned where that costs nothing. */
+static void
+copies_of_pages(void)
+{
+	static const struct {
+		u_int	len, size, pad;
+	} table[] = {
+		{ MHLEN - ETHER_ALIGN, 0, 2 }, { MHLEN - ETHER_ALIGN + 1, MCLBYTES, 2 },
+		{ MCLBYTES - ETHER_ALIGN, MCLBYTES, 2 },
+		{ MCLBYTES - ETHER_ALIGN + 1, MJUMPAGESIZE, 2 },
+		{ PAGE_SIZE - ETHER_ALIGN, MJUMPAGESIZE, 2 },
+		{ PAGE_SIZE - ETHER_ALIGN + 1, MJUMPAGESIZE, 0 }, { PAGE_SIZE, MJUMPAGESIZE, 0 },
+	};
+	static u_char memory[PAGE_SIZE];
+	const struct pv_net_page page = { .npg_mem = memory };
+	struct mbuf *m;
+	size_t i;
+
+	for (i = 0; i < sizeof(memory); i++)
+		memory[i] = i * 7;
+	for (i = 0; i < nitems(table); i++) {
+		m = pv_net_stage_receive(&page, &(struct pv_net_rxhdr){ .prh_len = table[i].len });
+		CHECK(m != NULL && m->m_len == (int)table[i].len && m->m_pkthdr.len == m->m_len &&
+		    ((m->m_flags & M_EXT) != 0 ? m->m_ext.ext_size : 0) == table[i].size &&
+		    M_LEADINGSPACE(m) == (int)table[i].pad && memcmp(m->m_data, memory, m->m_len) == 0,
+		    "%u bytes", table[i].len);
+		m_freem(m);
+	}
+}
+
 /* Frames out of pages that stay where they are, which is where the next ones go. */
 void
 rx_staged(const void *arg __unused)
@@ -430,6 +461,7 @@ rx_staged(const void *arg __unused)
 		card_up(i, table[i % nitems(table)].len);
 	}
 	CHECK(stats->packets == i && stats->nombuf == 0, "%lu came up", (u_long)stats->packets);
+	copies_of_pages();
 	/* Without memory a frame is dropped, and its page is posted. */
 	CHECK(card_receive(0, 1, 1000, 1), "no buffer");
 	kpi_no_memory = true;
@@ -536,7 +568,8 @@ rx_fast_path(const void *arg __unused)
 	} table[] = {
 		{ ETHER_HDR_LEN - 1, 1, false, true }, { ETHER_HDR_LEN, 1, true, true },
 		{ MHLEN - ETHER_ALIGN, 1, true, true }, { MHLEN - ETHER_ALIGN + 1, 1, true, false },
-		{ 1514, 1, true, false }, { 1900, 1, true, false }, { 60, 2, false, false },
+		{ 1514, 1, true, false }, { MCLBYTES - 2 - CARD_HDR, 1, true, false },
+		{ 60, 2, false, false },
 	};
 	struct pv_net_rxstats *stats;
 	u_int i, fast = 0, copied = 0, before;

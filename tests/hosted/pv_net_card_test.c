@@ -269,6 +269,16 @@ tx_notified_by_the_task(const void *arg __unused)
 	(void)pe->pe_ops->po_listen(pe);
 	CHECK(card_send(0, 3, 100) == 0 && pe->pe_kicks == 1, "not held any more");
 	CHECK(kpi_run_tasks() == 1 && pe->pe_kicks == 2, "not notified of");
+	/* Who has the task's priority is one of those, and who has less is not. */
+	card_sends(0, 1);
+	(void)pe->pe_ops->po_listen(pe);
+	card_thread.td_base_pri = PV_NET_TASK_PRI;
+	CHECK(card_send(0, 4, 100) == 0 && pe->pe_kicks == 2, "not held");
+	CHECK(kpi_run_tasks() == 1 && pe->pe_kicks == 3, "not notified of");
+	card_sends(0, 1);
+	(void)pe->pe_ops->po_listen(pe);
+	card_thread.td_base_pri = PV_NET_TASK_PRI + 1;
+	CHECK(card_send(0, 5, 100) == 0 && pe->pe_kicks == 4 && kpi_run_tasks() == 0, "held");
 	card_end();
 }
 
@@ -856,6 +866,7 @@ static const struct hosted_test tests[] = {
 	{ "life_address_is_set_again", "after each start", life_address_is_set_again, NULL },
 	{ "life_limits_of_memory", "are the device's", life_limits_of_memory, NULL },
 	{ "life_settings_in_order", "after each start", life_settings_in_order, NULL },
+	{ "life_device_that_does_not_stop", "keeps what it has", life_device_that_does_not_stop, NULL },
 	{ "life_each_second", "the link, and who forwards", life_each_second, NULL },
 	{ "life_more_pairs_without_memory", "leave the others", life_more_pairs_without_memory, NULL },
 	AGAIN(rx_fast_path, "takes what is plain"),

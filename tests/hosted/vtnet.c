@@ -840,13 +840,20 @@ headers_sent(const void *arg __unused)
 
 /* What is received: one buffer, or several. */
 static struct pv_net_rxhdr
-received(const void *hdr, u_int len)
+received_by(int pair, const void *hdr, u_int len)
 {
 	struct pv_net_rxhdr out = { .prh_hdr = hdr, .prh_room = 2048 };
 	struct pvq_done done = { .pd_result = len };
 
-	card.pn_ops->pno_decap(&dv.sc, 0, &done, &out, 1);
+	card.pn_ops->pno_decap(&dv.sc, pair, &done, &out, 1);
 	return (out);
+}
+
+static struct pv_net_rxhdr
+received(const void *hdr, u_int len)
+{
+
+	return (received_by(0, hdr, len));
 }
 
 static void
@@ -1132,6 +1139,7 @@ queues(const void *arg __unused)
 static void
 attach_fails(const void *arg __unused)
 {
+	const struct virtio_net_hdr hdr = { .num_buffers = 128 };
 	int error, i, n = 0;
 
 	kpi_quiet = true;
@@ -1172,6 +1180,9 @@ attach_fails(const void *arg __unused)
 				CHECK(dv.tr.tr_peers[i]->pe_pvq == card.pn_pvqs[i] &&
 				    card.pn_pvqs[i]->q_name[0] == "rt"[i % 2], "queue %d is %s", i,
 				    card.pn_pvqs[i]->q_name);
+			/* A frame may have as many buffers as its own ring. */
+			for (i = 0; i < PAIRS; i++)
+				CHECK(received_by(i, &hdr, 100).prh_more, "pair %d", i);
 		}
 		device_end();
 	} while (n > 0);

@@ -72,7 +72,7 @@ kpi_callout_forget(struct callout *c)
 }
 
 int
-callout_reset_sbt_on(struct callout *c, sbintime_t sbt, sbintime_t pr __unused, callout_func_t *func,
+callout_reset_sbt_on(struct callout *c, sbintime_t sbt, sbintime_t pr, callout_func_t *func,
     void *arg, int cpu __unused, int flags)
 {
 	bool pending = kpi_callout_forget(c);
@@ -80,6 +80,7 @@ callout_reset_sbt_on(struct callout *c, sbintime_t sbt, sbintime_t pr __unused, 
 	if (c->c_lock != NULL)
 		mtx_assert(__containerof(c->c_lock, struct mtx, lock_object), MA_OWNED);
 	CHECK(kpi_callouts < KPI_MAX_CALLOUTS && sbt > 0, "too many callouts, or none");
+	CHECK(pr >= 0 && pr < sbt, "as late again");
 	CHECK((flags & C_DIRECT_EXEC) == 0, "in an interrupt, which can't have a mutex");
 	c->c_func = func;
 	c->c_arg = arg;
