@@ -634,6 +634,7 @@ static const struct hosted_test tests[] = {
 	T(tx_what_is_behind_the_headers_is_not_copied, NULL, "though others have it"),
 	T(sum_ends_with_the_frame_where_headers_make_no_sense, NULL, "and not beyond it"),
 	T(headers_behind_llc_are_those_of_snap, NULL, "each byte of them"),
+	T(headers_have_the_memory_that_they_need, NULL, "and room before"),
 	T(no_memory_loses_the_packet_and_nothing_else, NULL, "each allocation fails once"),
 	{ NULL, NULL, NULL, NULL }
 };

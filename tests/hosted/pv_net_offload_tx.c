@@ -309,3 +309,42 @@ no_memory_loses_the_packet_and_nothing_else(const void *arg __unused)
 	}
 	CHECK(n > 14, "%d allocations for 7 segments", n);
 }
+
+/* A copy of headers is as large as it has to be, with 34 bytes of room before it. */
+void
+headers_have_the_memory_that_they_need(const void *arg __unused)
+{
+	static const struct {
+		u_int	len, size;
+	} table[] = {
+		{ 54, 0 }, { MHLEN - 34, 0 }, { MHLEN - 33, MCLBYTES }, { MCLBYTES - 34, MCLBYTES },
+		{ MCLBYTES - 33, MJUM16BYTES }, { MJUM16BYTES - 34, MJUM16BYTES },
+		{ MJUM16BYTES - 33, 0 },
+	};
+	static u_char buf[FRAME_MAX], got[FRAME_MAX];
+	struct mbuf *copy, *m;
+	size_t i;
+
+	begin(0);
+	for (i = 0; i < sizeof(buf); i++)
+		buf[i] = i * 7 + (i >> 8);
+	m = kpi_mbuf_chain(buf, 20000, NULL);
+	for (i = 0; i < nitems(table); i++) {
+		copy = pv_net_copy_headers(m, table[i].len);
+		CHECK((copy == NULL) == (table[i].len > MJUM16BYTES - 34), "%u bytes", table[i].len);
+		if (copy == NULL)
+			continue;
+		CHECK(copy->m_len == (int)table[i].len && copy->m_nextpkt == NULL &&
+		    ((copy->m_flags & M_EXT) != 0 ? copy->m_ext.ext_size : 0) == table[i].size &&
+		    M_LEADINGSPACE(copy) == 34 && memcmp(copy->m_data, buf, copy->m_len) == 0,
+		    "%u bytes", table[i].len);
+		m_freem(copy);
+		/* With the rest, which is shared. */
+		copy = pv_net_copy_front(m, table[i].len);
+		CHECK(copy != NULL && flat(copy, got) == 20000 && memcmp(got, buf, 20000) == 0,
+		    "%u bytes", table[i].len);
+		m_freem(copy);
+	}
+	m_freem(m);
+	end();
+}

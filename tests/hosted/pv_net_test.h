@@ -144,6 +144,7 @@ void	tx_invalid_marks_have_their_names(const void *arg);
 void	tx_what_is_behind_the_headers_is_not_copied(const void *arg);
 void	sum_ends_with_the_frame_where_headers_make_no_sense(const void *arg);
 void	headers_behind_llc_are_those_of_snap(const void *arg);
+void	headers_have_the_memory_that_they_need(const void *arg);
 void	no_memory_loses_the_packet_and_nothing_else(const void *arg);
 
 /* pv_net_matrix.c */
