@@ -962,6 +962,19 @@ headers_received(const void *arg __unused)
 		CHECK(out.prh_skip == 20 && out.prh_len == 100 && out.prh_hash_type == reports[i] &&
 		    out.prh_hash == 0x12345678, "report %zu", i);
 	}
+	/* The hash of several buffers is the first one's, and comes with the last. */
+	device_end();
+	device_begin(true, CTRL | F(HASH_REPORT) | F(MRG_RXBUF));
+	memset(&hdr, 0, sizeof(hdr));
+	hdr.hdr.num_buffers = 2;
+	hdr.hash_report = 2;
+	hdr.hash_value = 0x87654321;
+	CHECK(received(&hdr, 120).prh_more, "the first");
+	memset(&hdr, 0, sizeof(hdr));
+	out = received(&hdr, 120);
+	CHECK(!out.prh_more && out.prh_hash_type == M_HASHTYPE_RSS_TCP_IPV4 &&
+	    out.prh_hash == 0x87654321, "the last: %u, 0x%x", out.prh_hash_type, out.prh_hash);
+	hdr.hdr.num_buffers = 1;
 	hdr.hash_report = 0xffff;
 	CHECK(received(&hdr, 120).prh_hash_type == 0, "a type that there is not");
 	CHECK(card.pn_ops->pno_decap_plain(&dv.sc, 0, &(struct pvq_done){ .pd_result = 100 },
