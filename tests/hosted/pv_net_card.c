@@ -40,6 +40,7 @@ struct mbuf *
 if_dequeue(if_t ifp __unused)
 {
 
+	CHECK(card.ca_pn->pn_shaped, "nobody has queued a packet for altq(4)");
 	return (NULL);
 }
 

@@ -501,11 +501,16 @@ life_fewer_pairs_after_a_restart(const void *arg __unused)
 	    card.ca_mtu);
 	params.pnp_npairs = 1;
 	params.pnp_max_mtu = 1400;
+	params.pnp_max_frame = 1414;
+	params.pnp_offloads = PV_NET_RXCSUM | PV_NET_TXCSUM;
 	pv_net_renegotiate(card.ca_pn, &params);
 	CHECK(card.ca_vlancaps == 2 && card.ca_caps == 2 && card.ca_mtu == 1400 && card.ca_mtus == 1,
 	    "the MTU is %d", card.ca_mtu);
 	CHECK(strstr(kpi_line, "the MTU of 1500 is more than the back end takes now") != NULL, "%s",
 	    kpi_line);
+	CHECK(card.ca_pn->pn_params.pnp_offloads == params.pnp_offloads &&
+	    card.ca_pn->pn_offloads_asked == PV_NET_RXCSUM, "offloads 0x%x",
+	    card.ca_pn->pn_offloads_asked);
 	for (i = 2; i < 4; i++) {
 		pv_net_queue(card.ca_pn, pv_net_pair(i), pv_net_is_tx(i), &queue);
 		card.ca_impl->im_destroy(card.ca_peers[i]);
@@ -516,6 +521,8 @@ life_fewer_pairs_after_a_restart(const void *arg __unused)
 	CHECK(pv_net_thaw(card.ca_pn) == 0, "not resumed");
 	card_settle();
 	works(1);
+	(void)card_send(0, 1, 1415);
+	CHECK(CARD_TXQ(0)->ptq_stats.too_long == 1 && card_idle(0), "a frame that is too long for it");
 	/* What was in flight is taken back of the pair that there is. */
 	CHECK(card_send(1, 1, 100) == 0, "not sent");
 	CHECK(pv_dev_freeze(pvd) == 0 && kpi_items == 0, "%d mbufs and clusters", kpi_items);
@@ -895,7 +902,7 @@ void
 life_more_pairs_without_memory(const void *arg __unused)
 {
 	struct pv_dev *pvd;
-	int error, maps, n, tags;
+	int error, i, maps, n, tags;
 
 	kpi_quiet = true;
 	for (n = 1;; n++) {
@@ -916,6 +923,12 @@ life_more_pairs_without_memory(const void *arg __unused)
 			CHECK(error == ENOMEM && card.ca_pn->pn_params.pnp_npairs == 1 &&
 			    card.ca_pn->pn_pairs == 1 && !CARD_RXQ(2)->prq_lro_ready, "%d: error %d", n,
 			    error);
+		/* One that has no memory has no buffers either. */
+		for (i = 1; i < 3; i++)
+			CHECK(CARD_TXQ(i)->ptq_ring != NULL || (CARD_TXQ(i)->ptq_max_bufs == 0 &&
+			    CARD_TXQ(i)->ptq_nbufs == 0 && CARD_TXQ(i)->ptq_nfree == 0 &&
+			    CARD_RXQ(i)->prq_max_bufs == 0 && CARD_RXQ(i)->prq_nbufs == 0 &&
+			    CARD_RXQ(i)->prq_nfree == 0), "%d: pair %d", n, i);
 		if (error != 0 && CARD_TXQ(1)->ptq_ring == NULL)
 			CHECK(kpi_dma_maps == maps && kpi_dma_tags == tags, "%d: %d maps are left", n,
 			    kpi_dma_maps - maps);
@@ -1014,6 +1027,15 @@ life_each_second(const void *arg __unused)
 	card_seconds(1);
 	CHECK(kpi_lines == lines + 2, "%d lines", kpi_lines - lines);
 	V_ip6_forwarding = 0;
+	/* A protocol that can't say whether there is more is not asked. */
+	pv_dev_lock(pv_net_dev(card.ca_pn));
+	pv_dev_set_short(pv_net_dev(card.ca_pn), PV_DEV_QUEUES, 1, 2);
+	pv_dev_unlock(pv_net_dev(card.ca_pn));
+	card_forget();
+	CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0 && pv_net_thaw(card.ca_pn) == 0,
+	    "not resumed");
+	card_seconds(2);
+	SAID("stop start pairs=1 ");
 	card_end();
 }
 

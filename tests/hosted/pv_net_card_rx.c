@@ -117,7 +117,7 @@ void
 rx_without_memory_the_ring_is_never_empty(const void *arg __unused)
 {
 	struct pv_net_rxstats *stats;
-	u_int i;
+	u_int i, size;
 
 	card_begin(1);
 	stats = &CARD_RXQ(0)->prq_stats;
@@ -148,17 +148,19 @@ rx_without_memory_the_ring_is_never_empty(const void *arg __unused)
 	card_up(99, 1000);
 	card_end();
 	/* A ring of few places keeps one. */
-	card_new(1);
-	card.ca_size = 2;
-	CHECK(card_attach() == 0, "it does not attach");
-	kpi_no_memory = true;
-	for (i = 0; i < 5; i++) {
-		CHECK(card_receive(0, i, 1000, 1), "no buffer for frame %u", i);
-		card_intr(0, false);
-		CHECK(posted() == 1, "%u buffers", posted());
+	for (size = 2; size <= 4; size += 2) {
+		card_new(1);
+		card.ca_size = size;
+		CHECK(card_attach() == 0, "it does not attach");
+		kpi_no_memory = true;
+		for (i = 0; i < 6; i++) {
+			CHECK(card_receive(0, i, 1000, 1), "no buffer for frame %u", i);
+			card_intr(0, false);
+			CHECK(posted() == (i + 1 < size ? size - i - 1 : 1), "%u buffers", posted());
+		}
+		kpi_no_memory = false;
+		card_end();
 	}
-	kpi_no_memory = false;
-	card_end();
 }
 
 /* A pass ends after so many buffers; the task goes on, and then there are interrupts again. */
