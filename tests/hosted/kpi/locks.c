@@ -24,6 +24,8 @@
 
 /* A lock that is not locked; what was never initialised is more likely to be 0. */
 #define	KPI_UNLOCKED	4
+#define	KPI_ORDERS	64
+#define	KPI_HELD	8
 
 int kpi_mutexes;
 int kpi_locks;
@@ -193,6 +195,50 @@ __mtx_assert(const volatile uintptr_t *c, int what, const char *file __unused, i
 	CHECK((*c == (uintptr_t)host_self()) == (what == MA_OWNED), "mutex, %d", what);
 }
 
+/* As witness(4) does: which sx was taken with which, and what this thread has. */
+static struct {
+	const struct sx	*first, *then;
+} kpi_orders[KPI_ORDERS];
+static u_int kpi_norders;
+static _Thread_local const struct sx *kpi_held[KPI_HELD];
+static _Thread_local u_int kpi_nheld;
+
+static bool
+kpi_is_order(const struct sx *first, const struct sx *then)
+{
+	u_int i;
+
+	for (i = 0; i < kpi_norders; i++)
+		if (kpi_orders[i].first == first && kpi_orders[i].then == then)
+			return (true);
+	return (false);
+}
+
+/* About to wait for one. */
+static void
+kpi_sx_order(const struct sx *sx)
+{
+	u_int i;
+
+	for (i = 0; i < kpi_nheld; i++) {
+		CHECK(!kpi_is_order(sx, kpi_held[i]), "two sx were taken in the other order before");
+		if (kpi_is_order(kpi_held[i], sx) || kpi_norders == KPI_ORDERS)
+			continue;
+		kpi_orders[kpi_norders].first = kpi_held[i];
+		kpi_orders[kpi_norders++].then = sx;
+	}
+}
+
+static void
+kpi_sx_forget(const struct sx *sx)
+{
+	u_int i;
+
+	for (i = 0; i < kpi_norders; i++)
+		if (kpi_orders[i].first == sx || kpi_orders[i].then == sx)
+			kpi_orders[i--] = kpi_orders[--kpi_norders];
+}
+
 void
 sx_init_flags(struct sx *sx, const char *description __unused, int opts __unused)
 {
@@ -212,6 +258,7 @@ void
 sx_destroy(struct sx *sx)
 {
 
+	kpi_sx_forget(sx);
 	kpi_lock_destroy(&sx->sx_lock);
 }
 
@@ -219,7 +266,10 @@ int
 _sx_xlock(struct sx *sx, int opts __unused, const char *file __unused, int line __unused)
 {
 
+	kpi_sx_order(sx);
 	kpi_lock(&sx->sx_lock);
+	CHECK(kpi_nheld < KPI_HELD, "too many");
+	kpi_held[kpi_nheld++] = sx;
 	return (0);
 }
 
@@ -227,7 +277,12 @@ void
 _sx_xunlock(struct sx *sx, const char *file __unused, int line __unused)
 {
 
+	u_int i;
+
 	kpi_unlock(&sx->sx_lock);
+	for (i = kpi_nheld; kpi_held[i - 1] != sx; i--)
+		continue;
+	kpi_held[i - 1] = kpi_held[--kpi_nheld];
 }
 
 /* These tests have one thread: what is shared is its own. */
