@@ -234,8 +234,8 @@ race_close(void)
 
 	for (i = 0; i < RACE_CHANNELS; i++)
 		xen_evtchn_free(race_channels[i].rc_evtchn);
-	CHECK(fifo_xen_ports == 0, "%d ports are open", fifo_xen_ports);
 	xen_evtchn_fini(kpi_device());
+	fifo_xen_close();
 }
 
 static void
@@ -401,6 +401,11 @@ no_memory_for_a_word(const void *arg __unused)
 	    fifo_xen_ports == RACE_CHANNELS, "%d ports", fifo_xen_ports);
 	fifo_xen_no_pages = false;
 	fifo_xen_next(PAGE_SIZE / sizeof(uint32_t));
+	fifo_xen_no_words = true;
+	CHECK(xen_evtchn_alloc(FIFO_XEN_REMOTE, &params, &ec) == ENOMEM &&
+	    fifo_xen_ports == RACE_CHANNELS, "%d ports", fifo_xen_ports);
+	fifo_xen_no_words = false;
+	fifo_xen_next(PAGE_SIZE / sizeof(uint32_t));
 	CHECK(xen_evtchn_alloc(FIFO_XEN_REMOTE, &params, &ec) == 0, "no channel");
 	xen_evtchn_free(ec);
 	race_close();
@@ -416,6 +421,7 @@ channels_are_said(const void *arg __unused)
 	CHECK(xen_evtchn_init(kpi_device()) == 0 && kpi_lines == 1 &&
 	    strncmp(kpi_line, "FIFO event channels, ", 21) == 0, "%d lines: %s", kpi_lines, kpi_line);
 	xen_evtchn_fini(kpi_device());
+	fifo_xen_close();
 	bootverbose = 0;
 }
 
@@ -512,8 +518,8 @@ channels_are_listed(const void *arg __unused)
 	xen_evtchn_free(ec[0]);
 	xen_evtchn_free(ec[2]);
 	listed("");
-	CHECK(fifo_xen_ports == 0, "%d ports are open", fifo_xen_ports);
 	xen_evtchn_fini(kpi_device());
+	fifo_xen_close();
 }
 
 /* Channels begin at the CPU that is vCPU 0, whichever it is. */
@@ -532,6 +538,7 @@ channels_begin_at_vcpu_0(const void *arg __unused)
 	xen_evtchn_free(ec[0]);
 	xen_evtchn_free(ec[1]);
 	xen_evtchn_fini(kpi_device());
+	fifo_xen_close();
 }
 
 /* A CPU without queues gets no events, though its thread is where it was to be. */
@@ -549,6 +556,7 @@ cpu_without_queues(const void *arg __unused)
 	xen_evtchn_free(ec);
 	xen_evtchn_upcall(1, NULL);
 	xen_evtchn_fini(kpi_device());
+	fifo_xen_close();
 }
 
 /* Events of vmstat -i: of a name that it has, of one that there is room for, and of one more. */
@@ -585,6 +593,7 @@ events_are_counted_by_name(const void *arg __unused)
 		    "%lu of one, %lu of two", counts[1], kpi_intr_count);
 	}
 	xen_evtchn_fini(kpi_device());
+	fifo_xen_close();
 }
 
 static struct xen_evtchn *urgent[8];
@@ -618,6 +627,7 @@ urgent_events_come_next(const void *arg __unused)
 	for (i = 0; i < nitems(urgent); i++)
 		xen_evtchn_free(urgent[i]);
 	xen_evtchn_fini(kpi_device());
+	fifo_xen_close();
 }
 
 static bool storm_works;
@@ -687,6 +697,7 @@ storm_is_braked(const void *arg __unused)
 	xen_evtchn_free(ec);
 	kpi_intr_tick();
 	xen_evtchn_fini(kpi_device());
+	fifo_xen_close();
 }
 
 static void

@@ -235,6 +235,9 @@ kpi_intr_tick(void)
 	intr_callout.kc_func(intr_callout.kc_arg);
 }
 
+/* The driver's only one; here no two threads take it at the same time. */
+static bool intr_locked;
+
 void
 sx_sysinit(const void *arg __unused)
 {
@@ -249,30 +252,39 @@ int
 _sx_xlock(struct sx *sx __unused, int opts __unused, const char *file __unused, int line __unused)
 {
 
+	CHECK(!intr_locked, "locked twice");
+	intr_locked = true;
 	return (0);
 }
 
 void
 _sx_xunlock(struct sx *sx __unused, const char *file __unused, int line __unused)
 {
+
+	CHECK(intr_locked, "not locked");
+	intr_locked = false;
 }
 
 int
-_sx_slock(struct sx *sx __unused, int opts __unused, const char *file __unused, int line __unused)
+_sx_slock(struct sx *sx, int opts, const char *file, int line)
 {
 
-	return (0);
+	return (_sx_xlock(sx, opts, file, line));
 }
 
 void
-_sx_sunlock(struct sx *sx __unused, const char *file __unused, int line __unused)
+_sx_sunlock(struct sx *sx, const char *file, int line)
 {
+
+	_sx_xunlock(sx, file, line);
 }
 
 void
 _sx_assert(const struct sx *sx __unused, int what __unused, const char *file __unused,
     int line __unused)
 {
+
+	CHECK(intr_locked, "not locked");
 }
 
 /* The text of a sysctl: one at a time. */

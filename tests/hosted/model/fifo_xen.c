@@ -49,9 +49,9 @@ static u_int fifo_block_vcpu, fifo_nblocks;
 static struct vcpu_info fifo_second;
 static bool fifo_refused;
 static event_word_t *fifo_pages[4];
-static u_int fifo_npages;
+static u_int fifo_npages, fifo_taken;
 static evtchn_port_t fifo_last;
-bool fifo_xen_no_pages;
+bool fifo_xen_no_pages, fifo_xen_no_words;
 int fifo_xen_ports, fifo_xen_bound, fifo_xen_sent;
 u_int fifo_xen_vcpu;
 static evtchn_port_t fifo_tail[EVTCHN_FIFO_MAX_QUEUES];
@@ -201,9 +201,11 @@ fifo_init_control(const struct evtchn_init_control *ic)
 
 	CHECK(ic->offset == 0 && memcmp(block, zeros, sizeof(zeros)) == 0, "not a page of zeros");
 	if (ic->vcpu != fifo_block_vcpu) {
-		CHECK(fifo_nblocks == 1, "vCPU %u", ic->vcpu);
+		if (fifo_refused)
+			return (EINVAL);
+		CHECK(fifo_nblocks < 2, "vCPU %u", ic->vcpu);
 		fifo_nblocks++;
-		return (fifo_refused ? EINVAL : 0);
+		return (0);
 	}
 	CHECK(fifo_block == NULL, "vCPU %u has one", ic->vcpu);
 	fifo_nblocks++;
@@ -221,6 +223,8 @@ xen_event_channel_op(u_int cmd, void *arg)
 	case EVTCHNOP_init_control:
 		return (fifo_init_control(arg));
 	case EVTCHNOP_expand_array:
+		if (fifo_xen_no_words)
+			return (ENOMEM);
 		CHECK(fifo_npages < nitems(fifo_pages), "%u pages", fifo_npages);
 		page = (void *)(((struct evtchn_expand_array *)arg)->array_gfn << PAGE_SHIFT);
 		for (port = 0; port < FIFO_PER_PAGE; port++)
@@ -244,7 +248,11 @@ xen_event_channel_op(u_int cmd, void *arg)
 	case EVTCHNOP_unmask:
 		/* Whoever frees the channel waits for CPUs to enable interrupts. */
 		CHECK(kpi_intr_off, "unmasked while it may be freed");
-		fifo_xen_unmask(((struct evtchn_unmask *)arg)->port);
+		port = ((struct evtchn_unmask *)arg)->port;
+		/* It stays so, as it is masked: otherwise no call is needed. */
+		CHECK((__atomic_load_n(fifo_word(port), __ATOMIC_SEQ_CST) & FIFO_BIT(PENDING)) != 0,
+		    "port %u has no event", port);
+		fifo_xen_unmask(port);
 		return (0);
 	case EVTCHNOP_bind_vcpu:
 		port = ((struct evtchn_bind_vcpu *)arg)->port;
@@ -273,6 +281,7 @@ xen_page_alloc(void)
 		return (NULL);
 	page = host_alloc(PAGE_SIZE, PAGE_SIZE);
 	memset(page, 0, PAGE_SIZE);
+	fifo_taken++;
 	return (page);
 }
 
@@ -280,6 +289,7 @@ void
 xen_page_free(void *page)
 {
 
+	fifo_taken--;
 	host_free(page);
 }
 
@@ -289,6 +299,16 @@ fifo_xen_open(void (*upcall)(void))
 
 	fifo_upcall = upcall;
 	xen_cpus[0].xc_info = &fifo_info;
+}
+
+void
+fifo_xen_close(void)
+{
+
+	CHECK(fifo_xen_ports == 0, "%d ports are open", fifo_xen_ports);
+	CHECK(fifo_block->ready == 0, "queues 0x%x are left", fifo_block->ready);
+	CHECK(fifo_taken == fifo_npages + fifo_nblocks, "%u pages for %u of words and %u blocks",
+	    fifo_taken, fifo_npages, fifo_nblocks);
 }
 
 void

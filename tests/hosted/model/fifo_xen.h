@@ -28,9 +28,12 @@ void	fifo_xen_second_cpu(u_int vcpu, bool refused);
 /* The other end of a channel sends an event. */
 void	fifo_xen_send(evtchn_port_t port);
 
-/* The next port that Xen makes is that one; and: the domain has no page for its word. */
+/* All is closed: check that nothing is left but the pages that are Xen's. */
+void	fifo_xen_close(void);
+
+/* The next port that Xen makes is that one; the domain has no page for its word; Xen takes none. */
 void	fifo_xen_next(evtchn_port_t port);
-extern bool fifo_xen_no_pages;
+extern bool fifo_xen_no_pages, fifo_xen_no_words;
 
 #define	FIFO_XEN_REMOTE	1	/* the domain at the other end */
 
