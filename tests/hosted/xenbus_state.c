@@ -69,6 +69,7 @@ static struct {
 	int	setup_error, live_error, stop_error;
 	enum xenbus_state next;
 	bool	unread;
+	u_int	queues;
 } fe;
 
 /* Objects: each call looks for its method. */
@@ -215,7 +216,7 @@ xen_front_told(const char *name, enum xenbus_state state)
 static void
 changes(const char *name)
 {
-	char path[64];
+	char path[160];
 
 	snprintf(path, sizeof(path), "%s%s%s", BACK, name[0] != '\0' ? "/" : "", name);
 	if (fe.xb.xb_watch.xw_token != 0)
@@ -262,11 +263,13 @@ fe_reads(void)
 }
 
 static int
-fe_setup(device_t dev __unused, enum xenbus_state *next)
+fe_setup(device_t dev, enum xenbus_state *next)
 {
 
 	CHECK(*next == XenbusStateInitialised && !fe.xb.xb_setup, "set up twice");
 	said("S");
+	if (fe.queues != 0)
+		CHECK(xenbus_queues(dev, fe.queues) == fe.queues, "fewer queues");
 	if (fe.next != 0)
 		*next = fe.next;
 	fe_reads();
@@ -432,6 +435,7 @@ connects_step_by_step(const void *arg __unused)
 	back_is(XenbusStateClosing);
 	LOG("s");
 	WROTE("1356");
+	CHECK(strstr(kpi_line, "went to Closing instead of Connected") != NULL, "%s", kpi_line);
 	fe.stop_error = 0;
 	end();
 	/* A protocol in which the front end is connected first. */
@@ -728,9 +732,11 @@ failure_waits_for_another_back_end(const void *arg __unused)
 	seconds(20);
 	changes("state");
 	LOG("");
+	CHECK(strstr(kpi_line, "can't be set up (error 22); closing") != NULL, "%s", kpi_line);
 	back_is(XenbusStateClosed);
 	seconds(20);
 	LOG("");
+	WROTE("");
 	fe.setup_error = 0;
 	back_is(XenbusStateInitWait);
 	back_is(XenbusStateConnected);
@@ -799,6 +805,7 @@ no_answer_is_no_state(const void *arg __unused)
 static void
 changes_are_passed_on(const void *arg __unused)
 {
+	char name[XENBUS_NAMELEN + 1];
 	int i;
 
 	begin(XenbusStateInitialising);
@@ -810,6 +817,15 @@ changes_are_passed_on(const void *arg __unused)
 	LOG("(mtu)");
 	changes("");
 	LOG("()");
+	/* No name is as long as that. */
+	memset(name, 'n', sizeof(name));
+	name[XENBUS_NAMELEN] = '\0';
+	changes(name);
+	LOG("");
+	name[XENBUS_NAMELEN - 1] = '\0';
+	changes(name);
+	CHECK(strlen(fe.log) == 2 + XENBUS_NAMELEN - 1, "%s", fe.log);
+	fe.log[0] = '\0';
 	changes("state");
 	changes("online");
 	LOG("");
@@ -976,13 +992,45 @@ back_end_is_looked_for_again(const void *arg __unused)
 	CHECK(fe.xb.xb_watch.xw_token != 0 && strcmp(fe.xb.xb_path, BACK) == 0 && xenbus_putoffs == 1,
 	    "it is \"%s\", %lu put off", fe.xb.xb_path, xenbus_putoffs);
 	xsn_unread = NULL;
-	/* That is asked a second later. */
-	xsn_clear(NODE, "backend");
+	/* That is asked a second later; and it is not where it may be. */
+	xsn_set(NODE, "backend", "/elsewhere");
 	pass(hz - 1);
 	CHECK(fe.xb.xb_watch.xw_token != 0, "asked at once");
 	pass(1);
 	CHECK(fe.xb.xb_watch.xw_token == 0 && fe.xb.xb_path[0] == '\0', "it is \"%s\"",
 	    fe.xb.xb_path);
+	end();
+}
+
+/* Queues are taken by setup(), and given back when it fails, or at the end. */
+static void
+queues_are_those_of_the_last_setup(const void *arg __unused)
+{
+
+	begin(XenbusStateInitialising);
+	fe.queues = 4;
+	fe.setup_error = ENOMEM;
+	back_is(XenbusStateInitWait);
+	LOG("S");
+	CHECK(fe.xb.xb_more_queues == 0, "%u queues", fe.xb.xb_more_queues);
+	fe.setup_error = 0;
+	seconds(1);
+	back_is(XenbusStateConnected);
+	LOG("SL");
+	CHECK(fe.xb.xb_more_queues == 3, "%u queues", fe.xb.xb_more_queues);
+	back_is(XenbusStateClosed);
+	LOG("sR");
+	CHECK(fe.xb.xb_more_queues == 0, "%u queues", fe.xb.xb_more_queues);
+	end();
+	/* One that is not to be found is not begun with. */
+	begin_live();
+	back_is(XenbusStateConnected);
+	xsn_clear(NODE, "backend");
+	xenbus_reset(&fe.dev);
+	back_is(XenbusStateInitialising);
+	LOG("sR");
+	WROTE("56");
+	CHECK(fe.xb.xb_phase == XB_CLOSED && fe.xb.xb_path[0] == '\0', "phase %u", fe.xb.xb_phase);
 	end();
 }
 
@@ -1102,6 +1150,7 @@ lost_is_said_once(const void *arg __unused)
 static void
 suspended_in_any_phase(const void *arg __unused)
 {
+	int *wait = &xen_tunables[XEN_RESUME_WAIT].pt_value, before = *wait, secs;
 
 	/* Nothing that failed before is waited for. */
 	begin(XenbusStateInitialising);
@@ -1144,6 +1193,23 @@ suspended_in_any_phase(const void *arg __unused)
 	LOG("");
 	WROTE("");
 	end();
+	/* It has a second, if that is the tunable's, or ever so long. */
+	for (secs = 1; secs >= 0; secs--) {
+		*wait = secs;
+		begin_live();
+		xsn_set(BACK, "state", "%d", XenbusStateInitialising);
+		xenbus_hold();
+		xenbus_begin_again(&fe.xb);
+		xenbus_go_on();
+		pass(hz - 1);
+		LOG("sR");
+		pass(1);
+		LOG(secs != 0 ? "X" : "");
+		seconds(100);
+		LOG("");
+		end();
+	}
+	*wait = before;
 	/* There is no back end then. */
 	begin_live();
 	xsn_clear(NODE, "backend");
@@ -1157,11 +1223,14 @@ suspended_in_any_phase(const void *arg __unused)
 	end();
 }
 
+static int slept;
+
 /* While who leaves sleeps. */
 static void
 tick_passes(void)
 {
 
+	slept += MAX(hz / 50, 1);
 	ticks += MAX(hz / 50, 1);
 }
 
@@ -1179,13 +1248,31 @@ leaves_when_the_back_end_has_closed(const void *arg __unused)
 	begin_live();
 	began = ticks;
 	fe.stop_error = EBUSY;
+	slept = kpi_paused = 0;
 	kpi_pause = tick_passes;
 	xenbus_leave(&fe.dev);
 	kpi_pause = NULL;
 	LOG("qsR");
 	WROTE("56");
-	CHECK(ticks - began >= 5 * hz && ticks - began < 6 * hz, "%d ticks", ticks - began);
+	CHECK(ticks - began == 5 * hz && kpi_paused == slept * tick_sbt, "%d ticks", ticks - began);
 	CHECK(fe.xb.xb_phase == XB_IDLE, "phase %u", fe.xb.xb_phase);
+	/* Some have slow clocks; and it is not asked again while it is away. */
+	begin_live();
+	xsn_clear(BACK, "state");
+	hz = 50;
+	slept = kpi_paused = 0;
+	kpi_pause = tick_passes;
+	xenbus_leave(&fe.dev);
+	LOG("sR");
+	CHECK(slept == 0, "waits for one that is not there");
+	hz = 100;
+	begin_live();
+	hz = 50;
+	xenbus_leave(&fe.dev);
+	kpi_pause = NULL;
+	LOG("qR");
+	CHECK(slept == 5 * hz && kpi_paused == slept * tick_sbt, "%d ticks", slept);
+	hz = 100;
 }
 
 /* A front end begins at most once a second, however fast its back end is. */
@@ -1231,6 +1318,8 @@ static const struct hosted_test tests[] = {
 	{ "each_answer_may_be_missing", "And none is made up", each_answer_may_be_missing, NULL },
 	{ "back_end_is_looked_for_again", "When its state is missing",
 	    back_end_is_looked_for_again, NULL },
+	{ "queues_are_those_of_the_last_setup", "And go back", queues_are_those_of_the_last_setup,
+	    NULL },
 	{ "refusal_ends_when_the_back_end_goes_on", "And is said again then",
 	    refusal_ends_when_the_back_end_goes_on, NULL },
 	{ "lost_is_said_once", "And why", lost_is_said_once, NULL },

@@ -141,6 +141,25 @@ sides(const void *arg __unused)
 	    read_from);
 }
 
+/* What does not fit is none, and why is said. */
+static void
+strings_that_are_too_long(const void *arg __unused)
+{
+	char buf[4];
+
+	answers("abc", 0);
+	CHECK(xenbus_read_string(child.xb_dev, XENBUS_FRONT, "mac", buf, sizeof(buf)) == 0 &&
+	    strcmp(buf, "abc") == 0 && kpi_line[0] == '\0', "%s", buf);
+	answers("abcd", 0);
+	CHECK(xenbus_read_string(child.xb_dev, XENBUS_FRONT, "mac", buf, sizeof(buf)) == EMSGSIZE &&
+	    buf[0] == '\0', "%s", buf);
+	CHECK(strstr(kpi_line, "front end's \"mac\" is \"abcd\", too long") != NULL, "%s", kpi_line);
+	answers(NULL, ENOENT);
+	buf[0] = 'x';
+	CHECK(xenbus_read_string(child.xb_dev, XENBUS_FRONT, "mac", buf, sizeof(buf)) == ENOENT &&
+	    buf[0] == '\0', "%s", buf);
+}
+
 static const int unanswered[] = { ETIMEDOUT, ENOMEM, EAGAIN, EBUSY, ENXIO, EIO, ENOSPC };
 
 static void
@@ -354,6 +373,7 @@ queues_are_shared(const void *arg __unused)
 }
 
 static const struct hosted_test tests[] = {
+	{ "strings_that_are_too_long", "For who reads them", strings_that_are_too_long, NULL },
 	{ "sides", "Each has its directory", sides, NULL },
 	{ "no_answer_is_no_default", "The old value stays, and is asked for again",
 	    no_answer_is_no_default, NULL },
