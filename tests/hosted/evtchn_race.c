@@ -405,6 +405,15 @@ no_memory_for_a_word(const void *arg __unused)
 	CHECK(xen_evtchn_alloc(FIFO_XEN_REMOTE, &params, &ec) == ENOMEM &&
 	    fifo_xen_ports == RACE_CHANNELS, "%d ports", fifo_xen_ports);
 	fifo_xen_no_words = false;
+	/* So is one for which there is no handler. */
+	fifo_xen_next(RACE_CHANNELS + 1);
+	for (kpi_intr_fails = 1; kpi_intr_fails <= 2; kpi_intr_fails++)
+		CHECK(xen_evtchn_alloc(FIFO_XEN_REMOTE, &params, &ec) == ENOMEM &&
+		    fifo_xen_ports == RACE_CHANNELS, "%d ports", fifo_xen_ports);
+	kpi_intr_fails = 0;
+	fifo_xen_next(EVTCHN_FIFO_NR_CHANNELS);
+	CHECK(xen_evtchn_alloc(FIFO_XEN_REMOTE, &params, &ec) == ENOSPC &&
+	    fifo_xen_ports == RACE_CHANNELS, "%d ports", fifo_xen_ports);
 	fifo_xen_next(PAGE_SIZE / sizeof(uint32_t));
 	CHECK(xen_evtchn_alloc(FIFO_XEN_REMOTE, &params, &ec) == 0, "no channel");
 	xen_evtchn_free(ec);
@@ -581,17 +590,48 @@ events_are_counted_by_name(const void *arg __unused)
 	listed_open(5, false);
 	for (i = 0; i < 3; i++) {
 		/* 65 are free, then 64. */
-		kpi_intr_counted = i == 1 ? "xen: two" : NULL;
+		/* And a name is cut to nineteen letters. */
+		kpi_intr_counted = i == 1 ? "xen: fourteen-chars" : NULL;
 		if (i == 2)
 			snprintf(names[5].name, sizeof(names[5].name), "%-*s", MAXCOMLEN, "irq");
-		rc->rc_evtchn = listed_alloc(i == 0 ? "one" : i == 1 ? "two" : "three", -1, race_filter,
-		    rc);
+		rc->rc_evtchn = listed_alloc(i == 0 ? "one" : i == 1 ? "fourteen-chars-more" : "three",
+		    -1, race_filter, rc);
 		each_send(0);
 		strange_upcall();
 		xen_evtchn_free(rc->rc_evtchn);
 		CHECK(counts[0] == 0 && counts[1] == 1 && kpi_intr_count == (i > 0),
 		    "%lu of one, %lu of two", counts[1], kpi_intr_count);
 	}
+	xen_evtchn_fini(kpi_device());
+	fifo_xen_close();
+}
+
+/* A port that is another's, by adoption or since a suspension, is not closed. */
+static void
+ports_of_others_stay(const void *arg __unused)
+{
+	struct xen_evtchn_params params = { .xep_name = "adopted", .xep_cpu = -1,
+	    .xep_filter = race_filter, .xep_arg = &race_channels[0] };
+	struct xen_evtchn *ec, *more;
+
+	listed_open(5, false);
+	CHECK(xen_evtchn_adopt(0, &params, &ec) == ENXIO &&
+	    xen_evtchn_adopt(EVTCHN_FIFO_NR_CHANNELS, &params, &ec) == ENXIO, "a port that is none");
+	CHECK(xen_evtchn_adopt(3, &params, &ec) == 0 && xen_evtchn_port(ec) == 3, "not adopted");
+	CHECK(xen_evtchn_adopt(3, &params, &more) == EBUSY, "adopted twice");
+	listed("\nport 3 adopt cpu 0 received 0 sent 0 adopted");
+	race_channels[0].rc_evtchn = ec;
+	each_send(0);
+	strange_upcall();
+	CHECK(race_seen(&race_channels[0]), "not handled");
+	xen_evtchn_free(ec);
+	CHECK(fifo_xen_ports == 0, "closed");
+	ec = listed_alloc("former", -1, race_filter, &race_channels[0]);
+	CHECK(fifo_xen_ports == 1, "%d ports", fifo_xen_ports);
+	atomic_add_int(&xen_life, 1);
+	xen_evtchn_free(ec);
+	CHECK(fifo_xen_ports == 1, "closed");
+	fifo_xen_ports = 0;
 	xen_evtchn_fini(kpi_device());
 	fifo_xen_close();
 }
@@ -731,6 +771,8 @@ static const struct hosted_test tests[] = {
 	{ "fifo_cpu_without_queues", "Another one has its events", cpu_without_queues, NULL },
 	{ "fifo_events_are_counted_by_name", "In vmstat -i, while there is room",
 	    events_are_counted_by_name, NULL },
+	{ "fifo_ports_of_others_stay", "Open, when their channel is freed", ports_of_others_stay,
+	    NULL },
 	{ "fifo_urgent_events_come_next", "By the priority of their queue", urgent_events_come_next,
 	    NULL },
 	{ "fifo_storm_is_braked", "Of events without work", storm_is_braked, NULL },

@@ -396,6 +396,7 @@ end(void)
 	kpi_pause = NULL;
 	CHECK(fe.xb.xb_phase == XB_IDLE && !fe.xb.xb_setup, "phase %u", fe.xb.xb_phase);
 	xenbus_forget(&fe.xb);
+	CHECK(fe.xb.xb_more_queues == 0, "%u queues are kept", fe.xb.xb_more_queues);
 	settle();
 	CHECK(!fe.timed[0].armed && !fe.timed[1].armed && fe.xb.xb_watch.xw_token == 0, "left over");
 	sx_destroy(&fe.xb.xb_sx);
@@ -1031,6 +1032,8 @@ queues_are_those_of_the_last_setup(const void *arg __unused)
 	LOG("sR");
 	WROTE("56");
 	CHECK(fe.xb.xb_phase == XB_CLOSED && fe.xb.xb_path[0] == '\0', "phase %u", fe.xb.xb_phase);
+	/* Nor does a driver that was never begun with keep any. */
+	CHECK(xenbus_queues(&fe.dev, 4) == 4, "fewer queues");
 	end();
 }
 

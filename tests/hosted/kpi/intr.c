@@ -48,7 +48,7 @@ struct kpi_event {
 
 void (*kpi_intr_wake)(void);
 _Thread_local register_t kpi_intr_off;
-int kpi_intr_bound, kpi_intr_cpu;
+int kpi_intr_bound, kpi_intr_cpu, kpi_intr_fails;
 const char *kpi_intr_counted;
 u_long kpi_intr_count;
 volatile int ticks;
@@ -71,6 +71,8 @@ intr_event_create(struct intr_event **event, void *source, int flags __unused, u
 	struct kpi_event *ke = &intr_events[intr_nevents];
 
 	CHECK(intr_nevents < INTR_MAX, "too many");
+	if (kpi_intr_fails == 1)
+		return (ENOMEM);
 	intr_nevents++;
 	ke->ke_source = source;
 	ke->ke_pre = pre_ithread;
@@ -86,6 +88,8 @@ intr_event_add_handler(struct intr_event *ie, const char *name __unused, driver_
 {
 	struct kpi_event *ke = (struct kpi_event *)ie;
 
+	if (kpi_intr_fails == 2)
+		return (ENOMEM);
 	ke->ke_filter = filter;
 	ke->ke_handler = handler;
 	ke->ke_arg = arg;

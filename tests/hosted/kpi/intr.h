@@ -20,6 +20,9 @@ extern _Thread_local register_t kpi_intr_off;
 /* How many threads of interrupts were bound to a CPU, and the last one's. */
 extern int kpi_intr_bound, kpi_intr_cpu;
 
+/* intr_event_create(9) fails (1), or intr_event_add_handler(9) (2). */
+extern int kpi_intr_fails;
+
 /* The name of the counter that may be added for vmstat(8), and that counter. */
 extern const char *kpi_intr_counted;
 extern u_long kpi_intr_count;

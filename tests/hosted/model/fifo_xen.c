@@ -27,6 +27,7 @@
 #include "fifo_xen.h"
 #include "host/host.h"
 #include "kpi/intr.h"
+#include "kpi/kpi.h"
 #include "peer.h"
 
 #define	FIFO_BIT(name)	(1U << EVTCHN_FIFO_##name)
@@ -306,6 +307,7 @@ fifo_xen_close(void)
 {
 
 	CHECK(fifo_xen_ports == 0, "%d ports are open", fifo_xen_ports);
+	CHECK(kpi_mallocs == 0, "%d pieces of memory are left", kpi_mallocs);
 	CHECK(fifo_block->ready == 0, "queues 0x%x are left", fifo_block->ready);
 	CHECK(fifo_taken == fifo_npages + fifo_nblocks, "%u pages for %u of words and %u blocks",
 	    fifo_taken, fifo_npages, fifo_nblocks);
