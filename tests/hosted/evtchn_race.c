@@ -664,6 +664,14 @@ urgent_events_come_next(const void *arg __unused)
 	fifo_xen_send(8);
 	strange_upcall();
 	CHECK(strcmp(urgent_order, "428") == 0, "%s", urgent_order);
+	fifo_xen_send(1);
+	fifo_xen_send(7);
+	fifo_xen_send(2);
+	strange_upcall();
+	CHECK(strcmp(urgent_order, "428712") == 0, "%s", urgent_order);
+	fifo_xen_send(7);
+	strange_upcall();
+	CHECK(strcmp(urgent_order, "4287127") == 0, "%s", urgent_order);
 	for (i = 0; i < nitems(urgent); i++)
 		xen_evtchn_free(urgent[i]);
 	xen_evtchn_fini(kpi_device());

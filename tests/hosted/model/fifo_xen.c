@@ -80,11 +80,13 @@ fifo_word(evtchn_port_t port)
 	return (&fifo_pages[port / FIFO_PER_PAGE][port % FIFO_PER_PAGE]);
 }
 
-/* Two priorities, so that there are two queues, one of which is long. */
+/* Three priorities, so that there are as many queues, one of which is long, and one the first. */
 static u_int
 fifo_queue_of(evtchn_port_t port)
 {
 
+	if (port % 8 == 7)
+		return (EVTCHN_FIFO_PRIORITY_MAX);
 	return (EVTCHN_FIFO_PRIORITY_DEFAULT + (port % 4 == 0));
 }
 
