@@ -79,12 +79,10 @@ static struct {
 
 /* Modules of the suite. */
 static bool has_xbd, has_xn;
-
 static device_t bus;
 
 /* What devctl(8) said in another thread; -1: nothing yet. */
 static volatile int moved;
-
 static volatile bool suspended;
 
 /* What was said to the module, which is to go. */
@@ -114,7 +112,7 @@ static void
 users_changed(void)
 {
 
-	CHECK(kpi_mutex_is_mine(&Giant), "without the topology lock");
+	CHECK(kpi_mutex_is_mine(&Giant) && kpi_mutexes == 0, "the topology lock, and no other");
 	strlcat(users.log, "c", sizeof(users.log));
 	while (users.changed_waits)
 		(void)pause("changed", 1);
@@ -124,7 +122,7 @@ static void
 users_drop(const char *node)
 {
 
-	CHECK(kpi_mutex_is_mine(&Giant) && Giant.mtx_recurse == 0, "the topology lock");
+	CHECK(kpi_mutex_is_mine(&Giant) && Giant.mtx_recurse == 0 && kpi_mutexes == 0, "locks");
 	strlcat(users.log, "d", sizeof(users.log));
 	strlcat(users.log, node, sizeof(users.log));
 	while (users.drop_waits != NULL && strcmp(node, users.drop_waits) == 0)
@@ -136,7 +134,7 @@ static enum xen_core_child
 users_state(const char *node __unused)
 {
 
-	CHECK(kpi_mutex_is_mine(&Giant) && Giant.mtx_recurse == 0, "the topology lock");
+	CHECK(kpi_mutex_is_mine(&Giant) && Giant.mtx_recurse == 0 && kpi_mutexes == 0, "locks");
 	return (users.state);
 }
 
@@ -969,7 +967,7 @@ held_state_is_not_written_for_another(void)
 static void
 core_that_waits_is_not_waited_for(void)
 {
-	int began, i;
+	int began, i, mallocs = 0;
 
 	begin_ours();
 	for (i = 0; i < 2; i++) {
@@ -983,6 +981,8 @@ core_that_waits_is_not_waited_for(void)
 		xhs_hold = false;
 		kpi_sleep(2);
 		CORE_WROTE(i == 0 ? CARD "=4 " DISK "=4 " : CARD "=5 " DISK "=5 ");
+		CHECK(i == 0 || kpi_mallocs == mallocs, "%d pieces are left", kpi_mallocs - mallocs);
+		mallocs = kpi_mallocs;
 	}
 }
 
