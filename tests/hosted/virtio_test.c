@@ -101,9 +101,10 @@ set_up(struct transport *tr, bool modern, int queues)
 static void
 tear_down(struct transport *tr)
 {
-	int i;
+	int error, i, lines = kpi_lines;
 
-	(void)virtio_quiesce(tr->tr_child);
+	error = virtio_quiesce(tr->tr_child);
+	CHECK(kpi_lines == lines + (error != 0), "error %d: %s", error, kpi_line);
 	for (i = 0; i < TR_QUEUES; i++) {
 		while (driver.q[i] != NULL && pvq_drain(driver.q[i]) != NULL)
 			continue;
@@ -443,7 +444,10 @@ ways_of_interrupts(const void *arg __unused)
 	(void)negotiated(&tr);
 	tr.tr_nvectors = 0;
 	tr.tr_no_wired = true;
-	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == ENXIO, "none at all");
+	kpi_lines = 0;
+	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == ENXIO && kpi_lines == 1 &&
+	    strcmp(kpi_line, "no interrupt can be allocated (error 6)\n") == 0, "%d lines: %s",
+	    kpi_lines, kpi_line);
 	transport_close(&tr);
 }
 
@@ -465,6 +469,7 @@ messages_reach_their_handler(const void *arg __unused)
 	    driver.intrs[1]);
 	CHECK(driver.q[1]->q_stats.qs_intrs == 2, "statistics");
 	CHECK(kpi_interrupt(&tr.tr_irqs[0]) && tr.tr_changes == 0, "in the handler");
+	CHECK(kpi_delay == 0, "it waits");
 	CHECK(kpi_run_tasks() == 1 && tr.tr_changes == 1, "no change of configuration");
 	/* One that the driver was not told of before the device was stopped. */
 	CHECK(kpi_interrupt(&tr.tr_irqs[0]) && virtio_quiesce(tr.tr_child) == 0, "not stopped");
