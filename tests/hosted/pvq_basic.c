@@ -616,15 +616,18 @@ static void
 tables_fill_their_pages(const struct impl *im)
 {
 	struct fix f;
-	size_t without;
+	size_t size, without;
 
-	fix_open(&f, im, 128, 1);
-	without = kpi_dma_bytes;
-	fix_close(&f);
-	fix_open(&f, im, 128, 4);
-	CHECK(kpi_dma_bytes - without == 128 * 4 * sizeof(struct vring_desc), "%zu bytes for tables",
-	    kpi_dma_bytes - without);
-	fix_close(&f);
+	/* Half a page of them, and two. */
+	for (size = 32; size <= 128; size += 96) {
+		fix_open(&f, im, size, 1);
+		without = kpi_dma_bytes;
+		fix_close(&f);
+		fix_open(&f, im, size, 4);
+		CHECK(kpi_dma_bytes - without == size * 4 * sizeof(struct vring_desc),
+		    "%zu bytes for %zu tables", kpi_dma_bytes - without, size);
+		fix_close(&f);
+	}
 	CHECK(kpi_dma_bytes == 0, "%zu bytes are left", kpi_dma_bytes);
 }
 
