@@ -84,6 +84,9 @@ kpi_mem_alloc(bus_dma_tag_t dmat, void **vaddr, int flags, bus_dmamap_t *mapp)
 	struct kpi_tag *kt = (struct kpi_tag *)dmat;
 	bus_dmamap_t map;
 
+	/* A device would see what was there before, and what both use all the time is coherent. */
+	CHECK((flags & (BUS_DMA_ZERO | BUS_DMA_COHERENT)) == (BUS_DMA_ZERO | BUS_DMA_COHERENT),
+	    "flags 0x%x", flags);
 	*vaddr = NULL;
 	*mapp = NULL;
 	if (kpi_fail_now())
@@ -91,7 +94,7 @@ kpi_mem_alloc(bus_dma_tag_t dmat, void **vaddr, int flags, bus_dmamap_t *mapp)
 	map = host_alloc(sizeof(*map), sizeof(void *));
 	*map = (struct bus_dmamap){ .bm_tag = dmat };
 	map->bm_mem = host_alloc(kt->kt_common.maxsize, kt->kt_common.alignment);
-	memset(map->bm_mem, (flags & BUS_DMA_ZERO) != 0 ? 0 : 0xa5, kt->kt_common.maxsize);
+	memset(map->bm_mem, 0, kt->kt_common.maxsize);
 	if (kpi_bounced && kt->kt_common.maxsize <= KPI_BOUNCED_MAX) {
 		map->bm_dev = host_alloc(kt->kt_common.maxsize, kt->kt_common.alignment);
 		map->bm_same = host_alloc(kt->kt_common.maxsize, 1);

@@ -415,6 +415,7 @@ sysctl_ctx_free(struct sysctl_ctx_list *ctx)
 {
 	u_int i;
 
+	CHECK(ctx->tqh_last == &ctx->tqh_first, "a context that is none");
 	for (i = 0; i < kpi_noids; i++) {
 		if (kpi_oids[i].ko_ctx != ctx)
 			continue;
