@@ -121,6 +121,8 @@ drive_do(const struct drive_req *dq)
 		break;
 	case PV_BLK_IDENT:
 		CHECK(dm->dm_ranges[0].offset == 0, "the identification is all of it");
+		if (drive.dr_ident != NULL && drive.dr_ident[0] == '\0')
+			break;
 		memcpy((void *)(uintptr_t)dq->dq_chain.pr_segs[dq->dq_chain.pr_nread].addr,
 		    drive.dr_ident != NULL ? (const u_char *)drive.dr_ident : ident, sizeof(ident));
 		break;

@@ -74,7 +74,7 @@ struct drive {
 	u_char		 dr_bytes[DRIVE_SECTORS * DRIVE_SECTOR];
 	uint8_t		 dr_status;	/* of what it answers by itself */
 	bool		 dr_bad_id;	/* it answers what it was not asked */
-	const char	*dr_ident;	/* 8 bytes; NULL: some of which are no letters */
+	const char	*dr_ident;	/* 8 bytes, or none; NULL: some are no letters */
 	/* What the device was told, and what it says to that. */
 	char		 dr_log[256];
 	int		 dr_stop_error, dr_restart_error, dr_stop_queue_error, dr_restart_queue_error;

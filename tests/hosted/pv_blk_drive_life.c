@@ -222,6 +222,10 @@ life_ident(const void *arg __unused)
 	drive.dr_ident = "8 letter";
 	CHECK(pv_blk_ident(&drive.dr_blk, ident, sizeof(ident)) == 0 &&
 	    strcmp(ident, "8 letter") == 0, "%s", ident);
+	/* Of a device that writes none there is none. */
+	memset(drive.dr_blk.blk_bounce, 'x', 16);
+	drive.dr_ident = "";
+	CHECK(pv_blk_ident(&drive.dr_blk, ident, sizeof(ident)) == 0 && ident[0] == '\0', "%s", ident);
 	/* A byte that needs more room than there is ends it. */
 	drive.dr_ident = NULL;
 	for (i = 1; i < sizeof(ident); i++) {
