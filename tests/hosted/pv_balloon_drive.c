@@ -933,6 +933,9 @@ suspended(const void *arg __unused)
 	balloon_up();
 	few.pbo_stop = NULL;
 	few.pbo_restart = NULL;
+	few.pbo_poll = NULL;
+	few.pbo_idle = NULL;
+	few.pbo_apply = NULL;
 	host.pb.pb_ops = &few;
 	target(20);
 	CHECK(pv_dev_freeze(&host.pb.pb_pvdev) == 0 && pv_dev_thaw(&host.pb.pb_pvdev) == 0,

@@ -183,6 +183,11 @@ rx_budget_ends_a_pass(const void *arg __unused)
 	card_settle();
 	CHECK(card.ca_nup == 11 && CARD_RXQ(0)->prq_stats.deferred == 2, "%u came up", card.ca_nup);
 	CHECK(card_receive(0, 50, 200, 1) && pe->pe_ops->po_interrupts(pe), "no interrupt");
+	/* Nor does it go on when the queue is stopped. */
+	for (i = 0; i < 6; i++)
+		CHECK(card_receive(0, i, 200, 1), "no buffer");
+	card_intr(0, false);
+	CHECK(kpi_task_is_queued(&CARD_RXQ(0)->prq_task), "nothing is left");
 	card_end();
 }
 
