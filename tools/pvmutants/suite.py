@@ -403,15 +403,21 @@ class HostedWorker:
         return ["-ivfsoverlay", str(self.folder / "overlay.json"), "-w", "-g0"]
 
     def code(self, source: str, more: list[str]) -> str | None:
-        """The object code of a source, without what depends on the number of a line; nothing if the
-        compiler refuses it."""
+        """The object code of a source, without what depends on the number of a line, in each way
+        that programs have it preprocessed; nothing if the compiler refuses it."""
+        ways = {tuple(word for word in words if word.startswith(("-D", "-U", "-I")))
+                for name in self.suite.depends[source]
+                for words in self.suite.commands[name] if "-c" in words}
+        found = hashlib.sha256()
         with tempfile.TemporaryDirectory() as folder:
             target = pathlib.Path(folder, "a.o")
-            words = ["clang-19", *self.suite.flags, "-fno-sanitize=all", "-O2", "-g0", "-w", *more,
-                     "-c", str(self.suite.top / source), "-o", str(target)]
-            if ended(words, 600, self.suite.top / "tests/hosted") != 0:
-                return None
-            return hashlib.sha256(target.read_bytes()).hexdigest()
+            for way in sorted(ways):
+                words = ["clang-19", *self.suite.flags, *way, "-fno-sanitize=all", "-O2", "-g0",
+                         "-w", *more, "-c", str(self.suite.top / source), "-o", str(target)]
+                if ended(words, 600, self.suite.top / "tests/hosted") != 0:
+                    return None
+                found.update(target.read_bytes())
+        return found.hexdigest()
 
     def sources(self) -> list[str]:
         """The sources whose code the file is part of: itself, or those that include it."""
