@@ -318,12 +318,13 @@ store_is_done(void)
 static void
 access_at(uintptr_t addr, int size, bool store)
 {
-	int reg = addr - (uintptr_t)pci.bar - COMMON_OFF;
+	uintptr_t first = (uintptr_t)pci.bar + COMMON_OFF;
+	int reg = addr - first;
 	uint32_t v;
 	size_t i;
 
 	store_is_done();
-	if (reg < 0 || reg >= ISR_OFF)
+	if (addr < first || addr - first >= ISR_OFF)
 		return;
 	accesses++;
 	for (i = 0; i < nitems(registers) && registers[i].reg != reg; i++)
