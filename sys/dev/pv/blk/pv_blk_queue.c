@@ -1075,8 +1075,6 @@ pv_blk_fail(struct pv_blk *blk, int error)
 	blk->blk_barrier = NULL;
 	while (!TAILQ_EMPTY(&blk->blk_waiting))
 		pv_blk_pass(blk, &blk->blk_queues[0]);
-	if ((blk->blk_flags & PVB_GATED) != 0)
-		pv_blk_set_flags(blk, 0, PVB_GATED);
 	PV_BLK_FOREACH(blk, bq)
 		pv_blk_queue_fail(bq, error);
 }

@@ -662,8 +662,8 @@ pv_blk_still(const struct pv_blk_queue *bq, const struct pv_blk_req *rq,
 }
 
 /*
- * What is ready may be longer than this device takes, or the rest of such a
- * request.
+ * Loads the data of a request again that another device had: this one may take
+ * less of it, so that there is a rest.
  */
 static int
 pv_blk_fit(struct pv_blk_queue *bq, struct pv_blk_req *rq)
@@ -671,10 +671,9 @@ pv_blk_fit(struct pv_blk_queue *bq, struct pv_blk_req *rq)
 	size_t off, whole = rq->rq_length + rq->rq_rest;
 	int error;
 
-	/* A polled request that was requeued is neither, and has no bio. */
-	if ((rq->rq_cmd != PV_BLK_READ && rq->rq_cmd != PV_BLK_WRITE) ||
-	    (!rq->rq_unready &&
-	    rq->rq_length <= bq->bq_blk->blk_params.bp_max_size))
+	/* A polled request, which has no bio, stays ready. */
+	if (!rq->rq_unready ||
+	    (rq->rq_cmd != PV_BLK_READ && rq->rq_cmd != PV_BLK_WRITE))
 		return (0);
 	off = rq->rq_offset - rq->rq_bio->bio_offset;
 	pv_blk_unload(bq->bq_blk, rq);
