@@ -174,6 +174,30 @@ drive_kicked(struct peer *pe)
 		}
 }
 
+/* What the next requests had before means nothing, as they are free. */
+static void
+drive_spoil_free(void)
+{
+	struct pv_blk *blk = &drive.dr_blk;
+	struct pv_blk_queue *bq;
+	struct pv_blk_req *rq;
+	u_int n;
+
+	for (bq = blk->blk_queues; bq < blk->blk_queues + blk->blk_params.bp_nqueues; bq++) {
+		n = 0;
+		SLIST_FOREACH(rq, &bq->bq_free, rq_next) {
+			if (n++ == 3)
+				break;
+			rq->rq_cmd = 99;
+			rq->rq_nsegs = 77;
+			rq->rq_error = EDOOFUS;
+			rq->rq_offset = rq->rq_length = 12345;
+			memset(&rq->rq_window, 0x5a, sizeof(rq->rq_window));
+			memset(&rq->rq_more, 0x5a, sizeof(rq->rq_more));
+		}
+	}
+}
+
 bool
 drive_intr(u_int queue)
 {
@@ -183,6 +207,7 @@ drive_intr(u_int queue)
 		return (false);
 	drive.dr_pvqs[queue]->q_stats.qs_intrs++;	/* as a transport does */
 	pv_blk_intr(DRIVE_BQ(queue));
+	drive_spoil_free();
 	return (true);
 }
 
@@ -454,6 +479,8 @@ drive_attach(void)
 	}
 	drive.dr_started = true;
 	error = pv_blk_attach(&drive.dr_blk, drive.dr_pvqs, drive.dr_nqueues);
+	if (error == 0)
+		drive_spoil_free();
 	return (error);
 }
 
@@ -608,6 +635,7 @@ struct bio *
 drive_submit(struct bio *bp)
 {
 
+	drive_spoil_free();
 	bp->bio_disk = kpi_disk;
 	kpi_disk->d_strategy(bp);
 	return (bp);

@@ -181,6 +181,21 @@ deletes_are_gathered(const void *arg __unused)
 	for (i = 1; i < 4; i++)
 		drive_ended(bios[i], ENXIO);
 	drive_end();
+	/* Two ranges are enough to be held back for. */
+	drive_new(1);
+	drive.dr_params.bp_delete_ranges = 2;
+	CHECK(drive_attach() == 0, "it does not attach");
+	for (i = 0; i < 3; i++)
+		bios[i] = drive_io(BIO_DELETE, 10 * i, 512);
+	for (i = 0; i < 2; i++) {
+		drive_expect(0, &dq, PV_BLK_DELETE, 10 * i, 512);
+		CHECK(dq.dq_msg.dm_nranges == i + 1, "%u ranges", dq.dq_msg.dm_nranges);
+		drive_answer(&dq, 0);
+		CHECK(drive_intr(0), "no interrupt");
+	}
+	for (i = 0; i < 3; i++)
+		drive_ended(bios[i], 0);
+	drive_end();
 }
 
 /* One of nothing ends without the device, and is no range. */

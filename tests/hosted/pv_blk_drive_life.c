@@ -304,6 +304,7 @@ life_begin(u_int queues)
 void
 life_reset_with_requests_in_flight(const void *arg __unused)
 {
+	sbintime_t before = kpi_uptime;
 	struct drive_req dq;
 	struct bio *bios[5];
 	u_int i;
@@ -316,6 +317,7 @@ life_reset_with_requests_in_flight(const void *arg __unused)
 	drive_answer(&dq, 0);
 	pv_dev_need_reset(PVD, PV_DEV_ALL, ETIMEDOUT);
 	(void)kpi_run_tasks();
+	CHECK(kpi_uptime == before, "it waits for a device that is to be reset");
 	CHECK(strcmp(drive.dr_log, "stop start set ") == 0, "%s", drive.dr_log);
 	CHECK(DRIVE_STATS(0)->bs_requeued >= 3, "%ju", (uintmax_t)DRIVE_STATS(0)->bs_requeued);
 	for (i = 0; i < 5 && drive_takes(0, &dq); i++) {
@@ -523,18 +525,25 @@ life_suspended_with_a_broken_queue(const void *arg __unused)
 void
 life_lost_and_found(const void *arg __unused)
 {
-	struct bio *bios[5];
+	struct bio *bios[5], *barrier, *waits;
 
 	life_begin(1);
 	life_load(bios);
+	barrier = drive_bio(BIO_WRITE, 70, 512, false);
+	barrier->bio_flags |= BIO_ORDERED;
+	(void)drive_submit(barrier);
+	waits = drive_io(BIO_READ, 71, 512);
 	CHECK(pv_dev_freeze(&drive.dr_blk.blk_pvdev) == 0, "not suspended");
 	drive.dr_restart_error = ENODEV;
 	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == ENODEV, "resumed");
 	life_ended(bios, ENXIO);
+	drive_ended(barrier, ENXIO);
+	drive_ended(waits, ENXIO);
 	drive_ended(drive_io(BIO_READ, 1, 512), ENXIO);
 	drive.dr_restart_error = 0;
 	CHECK(pv_dev_freeze(&drive.dr_blk.blk_pvdev) == 0 && pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0,
 	    "not resumed");
+	/* No barrier is left that it would wait for. */
 	bios[0] = drive_io(BIO_READ, 1, 512);
 	drive_settle();
 	drive_ended(bios[0], 0);

@@ -268,8 +268,10 @@ device_new(bool modern, uint64_t features)
 static void
 device_attach_ok(void)
 {
-	int error = vtblk_attach(dv.tr.tr_child);
+	int error;
 
+	CHECK(vtblk_quiesce(dv.tr.tr_child) == 0, "in use before it is attached");
+	error = vtblk_attach(dv.tr.tr_child);
 	CHECK(error == 0, "it does not attach: error %d", error);
 	settle();
 }
@@ -811,6 +813,7 @@ lifetime(const void *arg __unused)
 	sbintime_t before;
 	uint32_t value;
 	size_t i, len = sizeof(value);
+	int lines;
 
 	device_begin(0);
 	CHECK(kpi_sysctl("lifetime.pre_eol", &value, &len, NULL, 0) == ENOENT, "not negotiated");
@@ -820,11 +823,15 @@ lifetime(const void *arg __unused)
 	device_begin(VIRTIO_BLK_F_LIFETIME);
 	for (i = 0; i < nitems(table); i++) {
 		dv.life = table[i].life;
+		lines = kpi_lines;
 		CHECK(kpi_sysctl_value("lifetime.pre_eol") == table[i].pre_eol &&
 		    kpi_sysctl_value("lifetime.slc_used") == table[i].slc &&
 		    kpi_sysctl_value("lifetime.mlc_used") == table[i].mlc, "%zu", i);
 		CHECK(kpi_sysctl_value("lifetime.invalid") == table[i].invalid, "%zu: %ju", i,
 		    (uintmax_t)kpi_sysctl_value("lifetime.invalid"));
+		/* The first one is told of. */
+		CHECK(kpi_lines - lines == (table[i].invalid == 1), "%zu: %d lines", i,
+		    kpi_lines - lines);
 	}
 	/* The length is known without the device; an error is the sysctl's. */
 	i = dv.nserved;

@@ -466,6 +466,7 @@ static void
 refuses_a_back_end_without_copies(const void *arg __unused)
 {
 	static const char *const values[] = { NULL, "0", "x" };
+	int lines;
 	u_int i;
 
 	for (i = 0; i < nitems(values); i++) {
@@ -473,8 +474,11 @@ refuses_a_back_end_without_copies(const void *arg __unused)
 		xsn_clear(BACK, "feature-rx-copy");
 		if (values[i] != NULL)
 			offer("feature-rx-copy", values[i]);
+		lines = kpi_lines;
 		CHECK(setup() == EOPNOTSUPP && net == NULL && gnt_in_use() == 0 &&
 		    strstr(kpi_line, "feature-rx-copy") != NULL, "%u: %s", i, kpi_line);
+		/* Of these, only "x" is no value. */
+		CHECK(kpi_lines - lines == (i == 2 ? 2 : 1), "%u: %d lines", i, kpi_lines - lines);
 		CHECK(!published("", "request-rx-copy"), "%u: published", i);
 		end();
 	}

@@ -96,8 +96,9 @@ split_walk(struct split_peer *sp, const uint8_t *table, unsigned int n, unsigned
 		}
 		CHECK((flags & ~(DESC_NEXT | DESC_WRITE)) == 0, "flags 0x%x", flags);
 		if ((flags & DESC_NEXT) == 0)
-			return;
+			break;
 	}
+	CHECK(table == sp->sp_desc || count == n, "%u of a table of %u", count, n);
 }
 
 static bool
