@@ -540,6 +540,8 @@ drive_is_idle(void)
 		requests += bq->bq_stats.bs_requests;
 	}
 	CHECK(n == blk->blk_nmade - 1, "%u requests are free, %u were made", n, blk->blk_nmade);
+	CHECK((blk->blk_nspare != 0) == (blk->blk_spare_dma.pdm_mem != NULL), "%u spare messages",
+	    blk->blk_nspare);
 	CHECK(blk->blk_bounce_busy == 0 && blk->blk_barrier == NULL &&
 	    TAILQ_EMPTY(&blk->blk_waiting) && !blk->blk_pumping && blk->blk_following == 0,
 	    "the disk waits");

@@ -139,6 +139,8 @@ life_attach_with_few_messages(const void *arg __unused)
 		CHECK(life_attaches_with_less(false, 2, i, made[i]), "%u: it does not attach", i);
 	}
 	CHECK(!life_attaches_with_less(true, 2, i, 0), "it attached");
+	CHECK(PVD->pvd_have[PV_DEV_REQUESTS] == 0 && PVD->pvd_could[PV_DEV_REQUESTS] == 2 * 16,
+	    "%u of %u requests", PVD->pvd_have[PV_DEV_REQUESTS], PVD->pvd_could[PV_DEV_REQUESTS]);
 }
 
 void
