@@ -674,7 +674,7 @@ card_end(void)
 
 /* What crosses the rings. */
 
-static void
+void
 card_fill(u_char *to, u_int number, u_int len)
 {
 	u_int i;

@@ -98,6 +98,8 @@ void	card_forget(void);
 /* The device's queue, by its pair. */
 struct peer *card_peer(int pair, bool tx);
 
+/* Store the bytes of packet `number'. */
+void	card_fill(u_char *to, u_int number, u_int len);
 /* A packet of so many bytes, in one piece, whose bytes follow from its number. */
 struct mbuf *card_packet(u_int number, u_int len);
 int	card_transmit(int pair, struct mbuf *m);
@@ -180,5 +182,11 @@ void	life_more_pairs_without_memory(const void *arg);
 
 /* pv_net_card_netmap.c */
 void	netmap_detached_under_a_handler(const void *arg);
+void	netmap_attaches_where_slots_fit(const void *arg);
+void	netmap_sends_in_order(const void *arg);
+void	netmap_receives_in_any_order(const void *arg);
+void	netmap_drops_what_is_no_frame(const void *arg);
+void	netmap_rings_come_and_go(const void *arg);
+void	netmap_watchdog(const void *arg);
 
 #endif /* !_PV_NET_CARD_H_ */

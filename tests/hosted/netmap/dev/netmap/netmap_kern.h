@@ -68,9 +68,8 @@ nm_prev(uint32_t i, uint32_t last)
 	return (i == 0 ? last : i - 1);
 }
 
-/* What a program has of the port is all of it, or nothing. */
-#define	nm_set_native_flags(na)	((void)(na))
-#define	nm_clear_native_flags(na) ((void)(na))
+void	nm_set_native_flags(struct netmap_adapter *na);
+void	nm_clear_native_flags(struct netmap_adapter *na);
 bool	nm_native_on(struct netmap_adapter *na);
 void	netmap_krings_mode_commit(struct netmap_adapter *na, int on);
 int	netmap_attach(struct netmap_adapter *na);
