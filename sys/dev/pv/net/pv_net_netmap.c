@@ -496,8 +496,6 @@ pv_net_netmap_exchange(struct pv_net_netmap *nq, struct netmap_ring *ring,
 	buf = ring->slot[slot].buf_idx;
 	ring->slot[slot].buf_idx = ring->slot[next].buf_idx;
 	ring->slot[next].buf_idx = buf;
-	ring->slot[slot].flags |= NS_BUF_CHANGED;
-	ring->slot[next].flags |= NS_BUF_CHANGED;
 	nq->nq_of[next] = ne;
 	nq->nq_of[slot] = other;
 	ne->ne_slot = next;
