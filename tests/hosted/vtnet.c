@@ -319,6 +319,36 @@ features_by_name(const void *arg __unused)
 }
 
 /* What the card is, by what the device offers. */
+/* Each offload is that of its own feature. */
+static void
+offloads(const void *arg __unused)
+{
+	static const struct {
+		uint64_t features;
+		u_int	offloads;
+	} each[] = {
+		{ F(CSUM), PV_NET_TXCSUM | PV_NET_TXCSUM6 },
+		{ F(GUEST_CSUM), PV_NET_RXCSUM },
+		{ F(GUEST_CSUM) | F(GUEST_TSO4), PV_NET_RXCSUM | PV_NET_LRO4 },
+		{ F(GUEST_CSUM) | F(GUEST_TSO6), PV_NET_RXCSUM | PV_NET_LRO6 },
+		{ F(GUEST_CSUM) | F(GUEST_TSO4) | F(GUEST_ECN),
+		    PV_NET_RXCSUM | PV_NET_LRO4 | PV_NET_LRO_ECN },
+		{ F(CSUM) | F(HOST_TSO4), PV_NET_TXCSUM | PV_NET_TXCSUM6 | PV_NET_TSO4 },
+		{ F(CSUM) | F(HOST_TSO6), PV_NET_TXCSUM | PV_NET_TXCSUM6 | PV_NET_TSO6 },
+		{ F(CSUM) | F(HOST_TSO4) | F(HOST_ECN),
+		    PV_NET_TXCSUM | PV_NET_TXCSUM6 | PV_NET_TSO4 | PV_NET_TSO_ECN },
+		{ F(MAC) | F(MTU) | F(STATUS) | F(SPEED_DUPLEX) | F(MRG_RXBUF) | CTRL | F(MQ), 0 },
+	};
+	size_t i;
+
+	for (i = 0; i < nitems(each); i++) {
+		device_begin(true, each[i].features);
+		CHECK(card.pn_params.pnp_offloads == each[i].offloads, "features 0x%jx: 0x%x",
+		    (uintmax_t)each[i].features, card.pn_params.pnp_offloads);
+		device_end();
+	}
+}
+
 static void
 parameters(const void *arg __unused)
 {
@@ -869,6 +899,8 @@ headers_received(const void *arg __unused)
 		{ 3, PV_NET_GSO_FRAGMENTS, 0 }, { 2, PV_NET_GSO_OTHER, 0 },
 		{ 0x80, PV_NET_GSO_OTHER, PV_NET_GSO_ECN }, { 0x83, PV_NET_GSO_OTHER, PV_NET_GSO_ECN },
 	};
+	static const u_int marks[] = { 0, PV_NET_NEEDS_CSUM, PV_NET_DATA_VALID,
+	    PV_NET_NEEDS_CSUM | PV_NET_DATA_VALID };
 	static const u_int reports[] = { M_HASHTYPE_NONE, M_HASHTYPE_RSS_IPV4, M_HASHTYPE_RSS_TCP_IPV4,
 	    M_HASHTYPE_RSS_UDP_IPV4, M_HASHTYPE_RSS_IPV6, M_HASHTYPE_RSS_TCP_IPV6,
 	    M_HASHTYPE_RSS_UDP_IPV6, M_HASHTYPE_NONE, M_HASHTYPE_NONE, M_HASHTYPE_NONE };
@@ -897,6 +929,13 @@ headers_received(const void *arg __unused)
 		    (plain.ppl_flags == (PV_NET_NEEDS_CSUM | PV_NET_DATA_VALID) &&
 		    plain.ppl_csum_start == 40 && plain.ppl_csum_offset == 16)), "type %u",
 		    types[i].type);
+	}
+	for (i = 0; i < 8; i++) {
+		hdr.hdr = (struct virtio_net_hdr){ .flags = i, .num_buffers = 1 };
+		out = received(&hdr, 1012);
+		plain = card.pn_ops->pno_decap_plain(&dv.sc, 0, &done, &hdr);
+		CHECK(out.prh_offload.po_flags == marks[i % 4] && plain.ppl_flags == marks[i % 4],
+		    "flags %zu: 0x%x, or 0x%x", i, out.prh_offload.po_flags, plain.ppl_flags);
 	}
 	/* A frame of three buffers: its metadata is the first one's. */
 	hdr.hdr = (struct virtio_net_hdr){ .flags = 1, .gso_type = 1, .gso_size = 1448,
@@ -1088,6 +1127,10 @@ changes(const void *arg __unused)
 	CHECK(kpi_sysctl_value("needs_resets") == 13, "counted");
 	/* The machine goes down. */
 	CHECK(vtnet_shutdown(dv.tr.tr_child) == 0 && dv.tr.tr_status == 0, "it goes on");
+	/* What was announced meanwhile is nothing to it any more. */
+	quiet();
+	vtnet_announced(&dv.sc);
+	SAID("");
 	CHECK(vtnet_resume(dv.tr.tr_child) == 0, "resumed");
 	device_end();
 }
@@ -1239,6 +1282,7 @@ static const struct hosted_test tests[] = {
 	{ "features", "that are of use", features, NULL },
 	{ "features_by_name", "and what is of no use then", features_by_name, NULL },
 	{ "parameters", "of a card", parameters, NULL },
+	{ "offloads", "of each feature", offloads, NULL },
 	{ "invalid_values", "of the configuration", invalid_values, NULL },
 	{ "values_change", "of the configuration", values_change, NULL },
 	{ "commands", "on the wire", commands, NULL },
