@@ -987,10 +987,12 @@ netmap_closes(u_int queues)
 void
 netmap_rings_come_and_go(const void *arg __unused)
 {
+	struct pv_dev *pvd;
 	struct peer_chain pr;
 	u_int i;
 
 	netmap_begin(INDIRECT, CARD_SIZE, CARD_SIZE, BIT(1, false) | BIT(1, true));
+	pvd = pv_net_dev(card.ca_pn);
 	CHECK(strcmp(card.ca_log, "stop start pairs=2 ") == 0, "\"%s\"", card.ca_log);
 	CHECK(card_use(1) == EBUSY, "a program has the pair");
 	packets_of(0);
@@ -1015,6 +1017,18 @@ netmap_rings_come_and_go(const void *arg __unused)
 		netmap_closes(BIT(0, true));
 		packets_of(0);
 	}
+	/* While the device is suspended rings go, but none comes. */
+	CHECK(netmap_opens(ALL, true) == 0 && pv_dev_freeze(pvd) == 0, "not suspended");
+	card_forget();
+	CHECK(netmap_opens(ALL, true) == ENXIO, "it is suspended");
+	CHECK(syncs(0, true) == 0 && syncs(0, false) == 0, "a program sleeps meanwhile");
+	CHECK(netmap_opens(BIT(0, false) | BIT(0, true), false) == 0 && card.ca_log[0] == '\0',
+	    "\"%s\"", card.ca_log);
+	CHECK(pv_net_thaw(card.ca_pn) == 0, "not resumed");
+	card_settle();
+	packets_of(0);
+	rings_begin(BIT(0, false) | BIT(0, true));
+	netmap_closes(opened);
 	/* An interface that is down stays so; its rings run when it is up. */
 	card_up_or_down(false);
 	card_forget();

@@ -738,7 +738,7 @@ static int
 pv_net_netmap_register(struct netmap_adapter *na, int on)
 {
 	struct pv_net *pn = if_getsoftc(na->ifp);
-	bool live;
+	bool up;
 	int error = 0;
 
 	pv_dev_lock(&pn->pn_pvdev);
@@ -752,7 +752,8 @@ pv_net_netmap_register(struct netmap_adapter *na, int on)
 		pv_dev_unlock(&pn->pn_pvdev);
 		return (EBUSY);
 	}
-	live = pv_dev_is_live(&pn->pn_pvdev);
+	/* Of a device that is suspended, too: it is live when it is resumed. */
+	up = pn->pn_pvdev.pvd_up;
 	pv_dev_down(&pn->pn_pvdev);
 	if (on)
 		nm_set_native_flags(na);
@@ -760,7 +761,7 @@ pv_net_netmap_register(struct netmap_adapter *na, int on)
 	if (!on)
 		nm_clear_native_flags(na);
 	pn->pn_netmap = nm_native_on(na);
-	if (live)
+	if (up)
 		error = pv_dev_up(&pn->pn_pvdev);
 	pv_dev_unlock(&pn->pn_pvdev);
 	return (error);
