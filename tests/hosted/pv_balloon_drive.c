@@ -244,6 +244,8 @@ eventhandler_deregister(struct eventhandler_list *list __unused, eventhandler_ta
 	lowmem = NULL;
 }
 
+static bool no_worker;		/* of both, there is pv_dev's only */
+
 /* The worker's thread and pv_dev's. */
 int
 pv_tasks_init(struct pv_tasks *pt __unused)
@@ -271,7 +273,7 @@ taskqueue_start_threads(struct taskqueue **tq, int n __unused, int pri __unused,
 {
 
 	CHECK(*tq != NULL, "no queue");
-	return (kpi_no_threads ? ENOMEM : 0);
+	return (kpi_no_threads || no_worker ? ENOMEM : 0);
 }
 
 void
@@ -990,6 +992,15 @@ chores(const void *arg __unused)
 	CHECK(pv_balloon_init(&host.pb, kpi_device(), &ops, &params) == ENOMEM && kpi_mallocs == 0 &&
 	    kpi_locks == 0, "%d, %d", kpi_mallocs, kpi_locks);
 	kpi_no_threads = false;
+	no_worker = true;
+	CHECK(pv_balloon_init(&host.pb, kpi_device(), &ops, &params) == ENOMEM && kpi_mallocs == 0 &&
+	    kpi_locks == 0, "%d, %d", kpi_mallocs, kpi_locks);
+	no_worker = false;
+	/* A single page is given back as well. */
+	balloon_up();
+	target(1);
+	host_has(1);
+	balloon_down();
 }
 
 static const struct hosted_test tests[] = {
