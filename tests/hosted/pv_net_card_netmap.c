@@ -1043,6 +1043,21 @@ netmap_rings_come_and_go(const void *arg __unused)
 	card_up_or_down(true);
 	slots_of(1);
 	slots_of(0);
+	/* Rings of other sizes than those that netmap knows. */
+	netmap_closes(opened);
+	for (i = 0; i < 2 * QUEUES; i++) {
+		struct pvq *q = card.ca_peers[i / 2]->pe_pvq;
+
+		q->q_size = i % 2 == 0 ? 2 * CARD_SIZE : CARD_SIZE - 1;
+		card_forget();
+		CHECK(netmap_opens(ALL, true) == EBUSY && opened == 0 && card.ca_log[0] == '\0',
+		    "queue %u of another size", i / 2);
+		q->q_size = CARD_SIZE;
+	}
+	packets_of(0);
+	CHECK(netmap_opens(ALL, true) == 0, "not opened");
+	slots_of(0);
+	slots_of(1);
 	/* A start that fails. */
 	card.ca_restart_error = EIO;
 	kpi_quiet = true;

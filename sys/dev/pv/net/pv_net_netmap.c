@@ -146,7 +146,7 @@ pv_net_netmap_fit_queue(struct pv_net_netmap *nq, const struct pvq *q,
 {
 	u_int n = pv_net_netmap_slots(q);
 
-	if (nq->nq_nslots != n)
+	if (n == slots)
 		pv_net_netmap_assign(nq, n);
 	return (n == slots);
 }
