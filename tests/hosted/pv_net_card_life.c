@@ -412,6 +412,16 @@ life_pair_that_does_not_end(const void *arg __unused)
 }
 
 /* One pair after the other, of more; and where the device has no number of them. */
+static int (*restart_queue)(void *softc, int pair, bool tx);
+
+/* A queue to receive does not start, the other one would. */
+static int
+card_restarts_tx_only(void *softc, int pair, bool tx)
+{
+
+	return (tx ? restart_queue(softc, pair, tx) : ETIMEDOUT);
+}
+
 void
 life_more_pairs_are_given_up(const void *arg __unused)
 {
@@ -429,6 +439,18 @@ life_more_pairs_are_given_up(const void *arg __unused)
 	CHECK(card_use(3) == 0, "not used again");
 	SAID("start2 start3 start4 start5 pairs=3 ");
 	card_settle();
+	works(3);
+	/* A pair of which one queue does not start: the device is reset. */
+	CHECK(card_use(1) == 0, "not given up");
+	card_forget();
+	restart_queue = card.ca_ops.pno_restart_queue;
+	card.ca_ops.pno_restart_queue = card_restarts_tx_only;
+	kpi_quiet = true;
+	CHECK(card_use(3) == 0, "not used again");
+	SAID("pairs=3 ");
+	card_settle();
+	kpi_quiet = false;
+	SAID("pairs=3 stop start pairs=3 ");
 	works(3);
 	card_end();
 	card_new(2);
