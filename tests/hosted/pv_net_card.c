@@ -541,6 +541,7 @@ card_post(struct pvq *q, const struct pvq_chain *pc, int n)
 	for (queue = 0; card.ca_peers[queue]->pe_pvq != q; queue++)
 		continue;
 	CHECK(n > 0 && (u_int)n <= q->q_size, "%d chains", n);
+	CHECK(card.ca_runs[queue], "queue %u does not run", queue);
 	for (i = 0; i < n && card_is_staged && !pv_net_is_tx(queue); i++) {
 		page = pc[i].pc_arg;
 		CHECK(page != NULL && pc[i].pc_segs[0].ds_addr == page->npg_addr, "another page");
