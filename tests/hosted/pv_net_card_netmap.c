@@ -702,8 +702,12 @@ receives(const struct impl *impl, u_int size, u_int slots)
 		    kring->nr_kflags == ~(uint32_t)NKR_PENDINTR, "%u frames", unread(pair));
 		program_reads_frame(pair, 0, ETHER_HDR_LEN);
 		program_reads_frame(pair, 1, BUF);
+		/* That sync has requested the next one. */
+		(void)interrupted(pair, false);
+		device_gives(pair, &held[--n], 2, 62, NULL);
+		CHECK(interrupted(pair, false), "no interrupt after a sync");
 		kicks = listens(pair, false);
-		for (given = got = 2; got < 20 * slots; ) {
+		for (given = 3, got = 2; got < 20 * slots; ) {
 			/* The device does so with as many as it likes. */
 			for (i = peer_random(&random) % slots; i > 0 && n > 0; i--) {
 				struct peer_chain *pr = &held[peer_random(&random) % n];
