@@ -45,6 +45,7 @@
 #include "kpi/threads.h"
 #include "model/xenhvm_store.h"
 #include "model/xenstore_nodes.h"
+#include "core_front.h"
 
 #define	DISK	"device/vbd/51712"	/* xvda */
 #define	DISK_B	"device/vbd/51728"
@@ -84,7 +85,6 @@ static device_t bus;
 /* What devctl(8) said in another thread; -1: nothing yet. */
 static volatile int moved;
 static volatile bool suspended;
-
 /* What was said to the module, which is to go. */
 static int returned;
 
@@ -301,11 +301,10 @@ static void
 threads_of(const void *arg)
 {
 
+	kpi_type = M_XEN;
 	xhs_begin();
 	((void (*)(void))(uintptr_t)arg)();
-	CHECK(xsn_out == 0, "%d values were not freed", xsn_out);
-	CHECK(bus == NULL || bus->busy == 0, "the bus can't be detached");
-	CHECK(kpi_mutexes == 0, "a mutex is held");
+	core_front_end(bus);
 }
 
 static void
@@ -978,6 +977,7 @@ core_that_waits_is_not_waited_for(void)
 		began = ticks;
 		xen_front_told(DISK, i == 0 ? XenbusStateConnected : XenbusStateClosing);
 		CHECK(ticks - began == hz, "%d ticks", ticks - began);
+		core_store_stays_open();
 		xhs_hold = false;
 		kpi_sleep(2);
 		CORE_WROTE(i == 0 ? CARD "=4 " DISK "=4 " : CARD "=5 " DISK "=5 ");

@@ -256,6 +256,19 @@ configuration_is_read_by_fields(const void *arg __unused)
 	CHECK(virtio_write_config(tr.tr_child, 12, &v32, 4) == 0 && tr.tr_config[12] == 0x44 &&
 	    tr.tr_config[15] == 0x11, "write");
 	CHECK(virtio_write_config(tr.tr_child, 30, &v32, 4) == ENXIO, "write across the end");
+	v16 = 0x5566;
+	CHECK(virtio_write_config(tr.tr_child, 14, &v16, 2) == 0 && tr.tr_config[13] == 0x33 &&
+	    tr.tr_config[14] == 0x66 && tr.tr_config[15] == 0x55 && tr.tr_config[16] == 17,
+	    "two bytes");
+	v8 = 0x77;
+	CHECK(virtio_write_config(tr.tr_child, 13, &v8, 1) == 0 && tr.tr_config[12] == 0x44 &&
+	    tr.tr_config[13] == 0x77 && tr.tr_config[14] == 0x66, "one byte");
+	v64 = 0x8877665544332211;
+	CHECK(virtio_write_config(tr.tr_child, 16, &v64, 8) == 0 && tr.tr_config[15] == 0x55 &&
+	    memcmp(tr.tr_config + 16, &v64, 8) == 0 && tr.tr_config[24] == 25, "eight bytes");
+	v8 = 0x99;
+	CHECK(virtio_write_config(tr.tr_child, 31, &v8, 1) == 0 && tr.tr_config[31] == 0x99,
+	    "the last byte");
 	transport_close(&tr);
 }
 

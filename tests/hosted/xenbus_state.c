@@ -40,6 +40,8 @@
 } while (0)
 #define	WROTE(text) do {						\
 	CHECK(strcmp(xsn_wrote, (text)) == 0, "states were written: %s", xsn_wrote); \
+	CHECK(xsn_wrote[0] == '\0' || xsn_wrote[strlen(xsn_wrote) - 1] == '0' + fe.told, \
+	    "the core was told of %d last", fe.told);			\
 	xsn_wrote[0] = '\0';						\
 } while (0)
 
@@ -70,6 +72,7 @@ static struct {
 	enum xenbus_state next;
 	bool	unread;
 	u_int	queues;
+	int	told;	/* of its states, the core, last */
 } fe;
 
 /* Objects: each call looks for its method. */
@@ -210,6 +213,7 @@ xen_front_told(const char *name, enum xenbus_state state)
 {
 
 	CHECK(strcmp(name, NODE) == 0 && state == fe.xb.xb_state, "%s: %u", name, state);
+	fe.told = state;
 }
 
 /* Something in the back end's directory changes, and the watch says so. */

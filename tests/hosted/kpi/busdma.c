@@ -259,6 +259,7 @@ kpi_map_sync(bus_dma_tag_t dmat, bus_dmamap_t map, bus_dmasync_op_t op)
 
 	CHECK(map->bm_tag == dmat, "synced by the wrong tag");
 	CHECK(map->bm_loaded, "synced while not loaded");
+	CHECK(op != 0, "synced in no direction");
 	CHECK((op & (BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE)) == 0 ||
 	    (op & (BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE)) == 0,
 	    "PRE and POST in one sync");

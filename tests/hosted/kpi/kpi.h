@@ -56,6 +56,8 @@ void	kpi_dma_arrives(void);
 
 /* Things that exist now: a test that ends with other numbers than it began with leaks. */
 extern int kpi_mallocs;
+extern struct malloc_type *kpi_type;	/* of which memory is counted by itself */
+extern int kpi_mallocs_of_type;
 extern int kpi_dma_tags;
 extern int kpi_dma_maps;
 extern size_t kpi_dma_bytes;	/* of bus_dmamem_alloc(9) */

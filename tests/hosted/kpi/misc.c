@@ -26,6 +26,8 @@
 int bootverbose;
 const char *panicstr;
 int kpi_mallocs;
+struct malloc_type *kpi_type;
+int kpi_mallocs_of_type;
 int kpi_sysctls;
 int kpi_lines;
 bool kpi_quiet;
@@ -95,7 +97,7 @@ kpi_fail_now(void)
 }
 
 void *
-malloc_aligned(size_t size, size_t align, struct malloc_type *type __unused, int flags)
+malloc_aligned(size_t size, size_t align, struct malloc_type *type, int flags)
 {
 	void *p;
 
@@ -107,6 +109,7 @@ malloc_aligned(size_t size, size_t align, struct malloc_type *type __unused, int
 	/* What was not asked to be zero is made to be anything but. */
 	memset(p, (flags & M_ZERO) != 0 ? 0 : 0xa5, size);
 	kpi_mallocs++;
+	kpi_mallocs_of_type += type == kpi_type;
 	return (p);
 }
 
@@ -127,11 +130,13 @@ mallocarray(size_t nmemb, size_t size, struct malloc_type *type, int flags)
 }
 
 void
-free(void *p, struct malloc_type *type __unused)
+free(void *p, struct malloc_type *type)
 {
 
-	if (p != NULL)
+	if (p != NULL) {
 		kpi_mallocs--;
+		kpi_mallocs_of_type -= type == kpi_type;
+	}
 	host_free(p);
 }
 

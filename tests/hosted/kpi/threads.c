@@ -281,6 +281,16 @@ kpi_threads_left(void)
 }
 
 int
+kpi_kthreads_left(void)
+{
+	int i, n = 0;
+
+	for (i = 1; i < KPI_THREADS; i++)
+		n += kpi_table[i].kt_fn != NULL && !kpi_table[i].kt_own;
+	return (n);
+}
+
+int
 kthread_add(void (*fn)(void *), void *arg, struct proc *p __unused, struct thread **tdp, int flags,
     int pages __unused, const char *fmt __unused, ...)
 {

@@ -20,6 +20,9 @@ void	kpi_thread_start(void (*fn)(void *), void *arg);
 /* Threads that were started by that, and have not ended. */
 int	kpi_threads_left(void);
 
+/* Likewise, of those of the kernel, that is of kthread_add(9). */
+int	kpi_kthreads_left(void);
+
 /* Let the others run until all sleep; no time passes. */
 void	kpi_settle(void);
 

@@ -302,6 +302,8 @@ fifo_xen_open(void (*upcall)(void))
 
 	fifo_upcall = upcall;
 	xen_cpus[0].xc_info = &fifo_info;
+	/* It has called up already, when there was nobody to look. */
+	fifo_info.evtchn_upcall_pending = 1;
 }
 
 void

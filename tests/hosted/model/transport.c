@@ -143,6 +143,7 @@ tr_write_config(device_t dev, bus_size_t off, uint32_t value, int width)
 	struct transport *tr = tr_of(dev);
 
 	CHECK(off + width <= tr->tr_config_size && off % width == 0, "%d bytes at %lu", width, off);
+	CHECK(width == 4 || value >> 8 * width == 0, "0x%x in %d bytes", value, width);
 	memcpy(tr->tr_config + off, &value, width);
 	if (tr->tr_at_write != NULL)
 		tr->tr_at_write(tr, off);
