@@ -149,6 +149,14 @@ drive_answer(struct drive_req *dq, uint8_t status)
 	pe->pe_ops->po_publish(pe);
 }
 
+void
+drive_complete(struct drive_req *dq, uint8_t status)
+{
+
+	drive_answer(dq, status);
+	CHECK(drive_intr(dq->dq_queue), "no interrupt");
+}
+
 u_int
 drive_work(u_int queue)
 {

@@ -125,6 +125,8 @@ bool	drive_takes(u_int queue, struct drive_req *dq);
 void	drive_expect(u_int queue, struct drive_req *dq, enum pv_blk_cmd cmd, u_int sector, size_t len);
 /* It does what is requested, unless status is not 0, and completes it. */
 void	drive_answer(struct drive_req *dq, uint8_t status);
+/* The same; and its interrupt comes, which finds it. */
+void	drive_complete(struct drive_req *dq, uint8_t status);
 /* All that there is in a queue; returns how many. */
 u_int	drive_work(u_int queue);
 /* The interrupt of a queue, if one was requested for what was completed; false: none was. */

@@ -36,8 +36,7 @@ deletes_and_units(const void *arg __unused)
 
 		CHECK(!drive_takes(0, &none), "two at a time");
 	}
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_expect(0, &dq, PV_BLK_DELETE, 10, 1024);
 	CHECK(dq.dq_msg.dm_nranges == 4 && dq.dq_msg.dm_ranges[3].offset == 40 * DRIVE_SECTOR,
 	    "%u ranges", dq.dq_msg.dm_nranges);
@@ -61,26 +60,21 @@ deletes_and_units(const void *arg __unused)
 	/* Of 100 sectors from 5 on, requests end where a unit does, and are of 64 sectors at most. */
 	bios[0] = drive_io(BIO_DELETE, 5, 100 * DRIVE_SECTOR);
 	drive_expect(0, &dq, PV_BLK_DELETE, 5, 61 * DRIVE_SECTOR);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_expect(0, &dq, PV_BLK_DELETE, 66, 39 * DRIVE_SECTOR);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_ended(bios[0], 0);
 	/* Only the request with the end of a bio deletes what comes after that. */
 	bios[0] = drive_io(BIO_DELETE, 5, 512);
 	bios[1] = drive_io(BIO_DELETE, 5, 70 * DRIVE_SECTOR);
 	bios[2] = drive_io(BIO_DELETE, 200, 512);
 	drive_expect(0, &dq, PV_BLK_DELETE, 5, 512);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_expect(0, &dq, PV_BLK_DELETE, 5, 61 * DRIVE_SECTOR);
 	CHECK(dq.dq_msg.dm_nranges == 1, "%u ranges", dq.dq_msg.dm_nranges);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	CHECK(drive_takes(0, &dq), "no rest");
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_settle();
 	for (i = 0; i < 3; i++)
 		drive_ended(bios[i], 0);
@@ -118,8 +112,7 @@ deletes_of_large_units(const void *arg __unused)
 	/* As much as is deleted at most is one. */
 	bp = drive_io(BIO_DELETE, 5, 8 * DRIVE_SECTOR);
 	drive_expect(0, &dq, PV_BLK_DELETE, 5, 8 * DRIVE_SECTOR);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_ended(bp, 0);
 	drive_end();
 }
@@ -147,22 +140,18 @@ deletes_are_gathered(const void *arg __unused)
 	drive_expect(0, &dq, PV_BLK_DELETE, 0, 512);
 	drive_answer(&dq, 0);
 	drive_expect(0, &dq, PV_BLK_WRITE, 400, 512);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	/* 64 sectors together, and then no more; 65 are too many. */
 	drive_expect(0, &dq, PV_BLK_DELETE, 10, 30 * DRIVE_SECTOR);
 	CHECK(dq.dq_msg.dm_nranges == 2 && dq.dq_msg.dm_ranges[1].offset == 50 * DRIVE_SECTOR,
 	    "%u ranges", dq.dq_msg.dm_nranges);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_expect(0, &dq, PV_BLK_DELETE, 100, 40 * DRIVE_SECTOR);
 	CHECK(dq.dq_msg.dm_nranges == 1, "%u ranges", dq.dq_msg.dm_nranges);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_expect(0, &dq, PV_BLK_DELETE, 200, 25 * DRIVE_SECTOR);
 	CHECK(dq.dq_msg.dm_nranges == 2, "%u ranges", dq.dq_msg.dm_nranges);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	CHECK(DRIVE_STATS(0)->bs_merged_deletes == 2 && DRIVE_STATS(0)->bs_requests == 5, "counters");
 	for (i = 0; i < 7; i++)
 		drive_ended(bios[i], 0);
@@ -171,8 +160,7 @@ deletes_are_gathered(const void *arg __unused)
 	for (i = 1; i < 4; i++)
 		bios[i] = drive_io(BIO_DELETE, 10 * i, 512);
 	drive_expect(0, &dq, PV_BLK_DELETE, 0, 512);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_expect(0, &dq, PV_BLK_DELETE, 10, 512);
 	CHECK(pv_dev_freeze(&drive.dr_blk.blk_pvdev) == 0, "not suspended");
 	drive.dr_restart_error = ENODEV;
@@ -190,8 +178,7 @@ deletes_are_gathered(const void *arg __unused)
 	for (i = 0; i < 2; i++) {
 		drive_expect(0, &dq, PV_BLK_DELETE, 10 * i, 512);
 		CHECK(dq.dq_msg.dm_nranges == i + 1, "%u ranges", dq.dq_msg.dm_nranges);
-		drive_answer(&dq, 0);
-		CHECK(drive_intr(0), "no interrupt");
+		drive_complete(&dq, 0);
 	}
 	for (i = 0; i < 3; i++)
 		drive_ended(bios[i], 0);

@@ -447,8 +447,7 @@ life_violation_resets_the_queue(const void *arg)
 	other = drive_io(BIO_READ, 100, 512);
 	PCPU_SET(cpuid, 0);
 	drive_expect(0, &dq, PV_BLK_WRITE, 0, 4096);
-	drive_answer(&dq, DRIVE_VIOLATION);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, DRIVE_VIOLATION);
 	drive_ended(bios[0], EIO);
 	CHECK(DRIVE_STATS(0)->bs_protocol_errors == 1, "counter");
 	(void)kpi_run_tasks();
@@ -478,8 +477,7 @@ life_suspended_and_resumed(const void *arg __unused)
 	CHECK(drive.dr_ndone == 0, "%u ended", drive.dr_ndone);
 	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
 	drive_expect(0, &dq, PV_BLK_WRITE, 0, 4096);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_settle();
 	life_ended(bios, 0);
 	drive_ended(later, 0);
@@ -781,8 +779,7 @@ life_late_requests(const void *arg __unused)
 	CHECK(strcmp(drive.dr_log, "stop0 start0 ") == 0, "%s", drive.dr_log);
 	CHECK(drive.dr_blk.blk_stats.bs_timeout_resets == 1, "counter");
 	drive_expect(0, &dq, PV_BLK_WRITE, 7, 512);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_settle();
 	drive_ended(one, 0);
 	drive_ended(two, 0);
@@ -1066,8 +1063,7 @@ life_query(const void *arg __unused)
 	CHECK(pv_blk_query(&drive.dr_blk, buf, 4, 2) == EBUSY && kpi_uptime == before,
 	    "a late one is waited for");
 	CHECK(drive_takes(0, &dq), "no request");
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	kpi_pause = drive_settle;
 	CHECK(pv_blk_query(&drive.dr_blk, buf, 8, 2) == 0 && buf[7] == 0x77, "answer");
 	kpi_pause = life_another_query;
@@ -1087,8 +1083,7 @@ life_write_through(const void *arg __unused)
 	life_begin(1);
 	pv_blk_end_caching(&drive.dr_blk);
 	drive_expect(0, &dq, PV_BLK_FLUSH, 0, 0);
-	drive_answer(&dq, EIO);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, EIO);
 	/* It failed: flushes go on. */
 	bp = drive_io(BIO_FLUSH, 0, 0);
 	CHECK(drive_work(0) == 1 && drive_intr(0), "no flush");
@@ -1098,11 +1093,9 @@ life_write_through(const void *arg __unused)
 	/* Back and through again, while that is under way: once more. */
 	pv_blk_set_writethrough(&drive.dr_blk, false);
 	pv_blk_end_caching(&drive.dr_blk);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_expect(0, &dq, PV_BLK_FLUSH, 0, 0);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_ended(drive_io(BIO_FLUSH, 0, 0), 0);
 	CHECK(!drive_takes(0, &dq), "a flush of nothing");
 	pv_blk_set_writethrough(&drive.dr_blk, false);
@@ -1160,8 +1153,7 @@ life_reconnected(const void *arg)
 	pv_blk_set_queues(&drive.dr_blk, drive.dr_pvqs, 1);
 	CHECK(pv_dev_thaw(PVD) == 0, "not resumed");
 	drive_expect(0, &dq, PV_BLK_WRITE, 0, 2048);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_settle();
 	for (i = 0; i < 5; i++)
 		drive_ended(bios[i], 0);

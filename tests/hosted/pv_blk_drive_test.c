@@ -81,8 +81,7 @@ io_pieces_ascend(const void *arg)
 	}
 	drive_expect(0, &dq, PV_BLK_WRITE, 8 + 64, 8 * KB);
 	CHECK(drive_intr(0) && !drive_is_done(bp), "it has ended");
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_ended(bp, 0);
 	CHECK(DRIVE_STATS(0)->bs_splits == 2 && DRIVE_STATS(0)->bs_max_in_flight == 3, "counters");
 	drive_end();
@@ -366,8 +365,7 @@ io_without_memory(const void *arg __unused)
 	kpi_no_memory = true;
 	two = drive_io(BIO_READ, 1, 512);
 	kpi_no_memory = false;
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_ended(one, 0);
 	drive_settle();
 	drive_ended(two, 0);
@@ -882,8 +880,7 @@ io_by_copies(const void *arg __unused)
 		    kind >= 2));
 		drive_expect(0, &dq, kind % 2 == 0 ? PV_BLK_WRITE : PV_BLK_READ, 9, 6 * KB);
 		CHECK(dq.dq_chain.pr_nread + dq.dq_chain.pr_nwrite == 2, "segments");
-		drive_answer(&dq, 0);
-		CHECK(drive_intr(0), "no interrupt");
+		drive_complete(&dq, 0);
 		drive_settle();
 		drive_ended(bp, 0);
 	}
@@ -892,8 +889,7 @@ io_by_copies(const void *arg __unused)
 	bp = drive_io(BIO_READ, 9, 512);
 	CHECK(drive_takes(0, &dq), "no request");
 	memset((void *)(uintptr_t)dq.dq_msg.dm_data, 0x99, 512);
-	drive_answer(&dq, EIO);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, EIO);
 	CHECK((u_char)bp->bio_data[0] == 0xa5, "copied");
 	drive_ended(bp, EIO);
 	/* No room: a little later. */
@@ -955,8 +951,7 @@ queues_are_idle_by_themselves(const void *arg __unused)
 		struct drive_req dq;
 
 		CHECK(drive_takes(0, &dq), "no request");
-		drive_answer(&dq, 0);
-		CHECK(drive_intr(0), "no interrupt");
+		drive_complete(&dq, 0);
 		CHECK((kpi_wakeups != wakeups) == (i == 1), "%u after %u", kpi_wakeups - wakeups, i);
 	}
 	drive_settle();
@@ -1203,8 +1198,7 @@ io_no_room(const void *arg __unused)
 	q->q_max_segs = segs;
 	q->q_flat_segs = flat;
 	drive_expect(0, &dq, PV_BLK_FLUSH, 0, 0);
-	drive_answer(&dq, 0);
-	CHECK(drive_intr(0), "no interrupt");
+	drive_complete(&dq, 0);
 	drive_ended(bp, 0);
 	CHECK(DRIVE_STATS(0)->bs_dma_errors == 1 && DRIVE_STATS(0)->bs_requests == 2, "counters");
 	/* So does one that is broken, before its reset. */
