@@ -270,24 +270,29 @@ kpi_thread_start(void (*fn)(void *), void *arg)
 	kt->kt_own = kt->kt_ready = true;
 }
 
-int
-kpi_threads_left(void)
+/* How many there are besides the first one, of the test or of the kernel. */
+static int
+kpi_count(bool own)
 {
 	int i, n = 0;
 
-	for (i = 0; i < KPI_THREADS; i++)
-		n += kpi_table[i].kt_fn != NULL && kpi_table[i].kt_own;
+	for (i = 1; i < KPI_THREADS; i++)
+		n += kpi_table[i].kt_fn != NULL && kpi_table[i].kt_own == own;
 	return (n);
+}
+
+int
+kpi_threads_left(void)
+{
+
+	return (kpi_count(true));
 }
 
 int
 kpi_kthreads_left(void)
 {
-	int i, n = 0;
 
-	for (i = 1; i < KPI_THREADS; i++)
-		n += kpi_table[i].kt_fn != NULL && !kpi_table[i].kt_own;
-	return (n);
+	return (kpi_count(false));
 }
 
 int
