@@ -318,7 +318,6 @@ features_by_name(const void *arg __unused)
 	kpi_tunable = NULL;
 }
 
-/* What the card is, by what the device offers. */
 /* Each offload is that of its own feature. */
 static void
 offloads(const void *arg __unused)
@@ -349,6 +348,7 @@ offloads(const void *arg __unused)
 	}
 }
 
+/* What the card is, by what the device offers. */
 static void
 parameters(const void *arg __unused)
 {
