@@ -49,7 +49,7 @@ struct bus_dmamap {
 	bool		 bm_loaded;
 	/* With kpi_bounced. */
 	char		*bm_dev;	/* what the device has */
-	char		*bm_same;	/* of bm_mem: what both had at the last sync */
+	uint64_t	*bm_same;	/* of bm_mem: what both had at the last sync */
 	LIST_ENTRY(bus_dmamap) bm_link;	/* of those that have it */
 	struct kpi_piece *bm_pieces;	/* what is loaded otherwise, one after the other in bm_dev */
 	int		 bm_npieces;
@@ -82,6 +82,8 @@ static int
 kpi_mem_alloc(bus_dma_tag_t dmat, void **vaddr, int flags, bus_dmamap_t *mapp)
 {
 	struct kpi_tag *kt = (struct kpi_tag *)dmat;
+	size_t size = kt->kt_common.maxsize;
+	const bool bounced = kpi_bounced && size <= KPI_BOUNCED_MAX;
 	bus_dmamap_t map;
 
 	/* A device would see what was there before, and what both use all the time is coherent. */
@@ -93,13 +95,15 @@ kpi_mem_alloc(bus_dma_tag_t dmat, void **vaddr, int flags, bus_dmamap_t *mapp)
 		return (ENOMEM);
 	map = host_alloc(sizeof(*map), sizeof(void *));
 	*map = (struct bus_dmamap){ .bm_tag = dmat };
-	map->bm_mem = host_alloc(kt->kt_common.maxsize, kt->kt_common.alignment);
-	memset(map->bm_mem, 0, kt->kt_common.maxsize);
-	if (kpi_bounced && kt->kt_common.maxsize <= KPI_BOUNCED_MAX) {
-		map->bm_dev = host_alloc(kt->kt_common.maxsize, kt->kt_common.alignment);
-		map->bm_same = host_alloc(kt->kt_common.maxsize, 1);
-		memcpy(map->bm_dev, map->bm_mem, kt->kt_common.maxsize);
-		memcpy(map->bm_same, map->bm_mem, kt->kt_common.maxsize);
+	if (bounced)
+		size = roundup2(size, sizeof(uint64_t));
+	map->bm_mem = host_alloc(size, MAX(kt->kt_common.alignment, sizeof(uint64_t)));
+	memset(map->bm_mem, 0, size);
+	if (bounced) {
+		map->bm_dev = host_alloc(size, MAX(kt->kt_common.alignment, sizeof(uint64_t)));
+		map->bm_same = host_alloc(size, sizeof(uint64_t));
+		memset(map->bm_dev, 0, size);
+		memset(map->bm_same, 0, size);
 		LIST_INSERT_HEAD(&kpi_merged, map, bm_link);
 	}
 	kt->kt_maps++;
@@ -175,29 +179,66 @@ kpi_map_unload(bus_dma_tag_t dmat, bus_dmamap_t map)
 	}
 }
 
+/* Which bytes differ, as a mask. */
+static uint64_t
+kpi_changed(uint64_t a, uint64_t b)
+{
+	uint64_t mask = 0;
+	u_int bit;
+
+	for (bit = 0; bit < 64; bit += NBBY)
+		if (((a ^ b) >> bit & 0xff) != 0)
+			mask |= (uint64_t)0xff << bit;
+	return (mask);
+}
+
+/* Bytes of a word that the other side may read at any time: an index changes at once, not one half first. */
+static void
+kpi_store(uint64_t *word, uint64_t value, uint64_t mask)
+{
+	u_int i;
+
+	for (i = 0; i < sizeof(*word); i += 2, value >>= 16, mask >>= 16) {
+		if ((mask & 0xffff) == 0xffff)
+			atomic_store_16((uint16_t *)word + i / 2, (uint16_t)value);
+		else if ((mask & 0xff) != 0)
+			atomic_store_8((uint8_t *)word + i, (uint8_t)value);
+		else if ((mask & 0xff00) != 0)
+			atomic_store_8((uint8_t *)word + i + 1, (uint8_t)(value >> 8));
+	}
+}
+
 /*
  * Of memory that both have: what the driver has changed goes to the device before it is to look, and
- * what the device has changed comes back after that.
+ * what the device has changed comes back after that.  The device, and the driver's other side, write at
+ * the same time: each word is read once, and a sync waits for the one before.
  */
 static void
 kpi_merge(struct bus_dmamap *map, bus_dmasync_op_t op)
 {
-	size_t i, size = ((struct kpi_tag *)map->bm_tag)->kt_common.maxsize;
+	static volatile u_int busy;
+	size_t i, words = howmany(((struct kpi_tag *)map->bm_tag)->kt_common.maxsize, sizeof(uint64_t));
+	uint64_t *mem = (uint64_t *)map->bm_mem, *dev = (uint64_t *)map->bm_dev, *same = map->bm_same;
+	uint64_t changed, ours, theirs;
 
-	if ((op & (BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE)) != 0 &&
-	    memcmp(map->bm_mem, map->bm_same, size) != 0) {
-		for (i = 0; i < size; i++) {
-			if (map->bm_mem[i] != map->bm_same[i])
-				map->bm_dev[i] = map->bm_same[i] = map->bm_mem[i];
+	while (atomic_cmpset_acq_int(&busy, 0, 1) == 0)
+		host_yield();
+	for (i = 0; i < words; i++) {
+		ours = atomic_load_64(&mem[i]);
+		theirs = atomic_load_64(&dev[i]);
+		if (ours == same[i] && theirs == same[i])
+			continue;
+		changed = kpi_changed(ours, same[i]);
+		if ((op & (BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE)) != 0) {
+			kpi_store(&dev[i], ours, changed);
+			same[i] = (same[i] & ~changed) | (ours & changed);
+		} else {
+			changed = kpi_changed(theirs, same[i]) & ~changed;
+			kpi_store(&mem[i], theirs, changed);
+			same[i] = (same[i] & ~changed) | (theirs & changed);
 		}
 	}
-	if ((op & (BUS_DMASYNC_POSTREAD | BUS_DMASYNC_POSTWRITE)) != 0 &&
-	    memcmp(map->bm_dev, map->bm_same, size) != 0) {
-		for (i = 0; i < size; i++) {
-			if (map->bm_dev[i] != map->bm_same[i] && map->bm_mem[i] == map->bm_same[i])
-				map->bm_mem[i] = map->bm_same[i] = map->bm_dev[i];
-		}
-	}
+	atomic_store_rel_int(&busy, 0);
 }
 
 void
