@@ -26,6 +26,7 @@
 #include <sys/sched.h>
 #include <sys/smp.h>
 #include <sys/sx.h>
+#include <sys/sysctl.h>
 #include <sys/taskqueue.h>
 
 #include <vm/vm.h>
@@ -453,6 +454,22 @@ uma_reclaim(int req)
 			zone_reclaim_slabs(zone);
 	sx_sunlock(&uma_zones_lock);
 }
+
+static int
+sysctl_uma_reclaim(SYSCTL_HANDLER_ARGS)
+{
+	int error, kind = 0;
+
+	error = sysctl_handle_int(oidp, &kind, 0, req);
+	if (error != 0 || req->newptr == NULL)
+		return (error);
+	if (kind < UMA_RECLAIM_DRAIN || kind > UMA_RECLAIM_TRIM)
+		return (EINVAL);
+	uma_reclaim(kind);
+	return (0);
+}
+SYSCTL_PROC(_debug, OID_AUTO, uma_reclaim, CTLTYPE_INT | CTLFLAG_RW | CTLFLAG_MPSAFE, NULL, 0,
+    sysctl_uma_reclaim, "I", "Give back what zones keep: 1 buckets, 2 those of CPUs, too");
 
 /*
  * Statistics.  What other CPUs hold is read while they go on, so a sum may be off by what
