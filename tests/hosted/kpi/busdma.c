@@ -192,7 +192,7 @@ kpi_changed(uint64_t a, uint64_t b)
 	return (mask);
 }
 
-/* Bytes of a word that the other side may read at any time: an index changes at once, not one half first. */
+/* Bytes of a word that the other side may read at any time: an index is not half old, half new. */
 static void
 kpi_store(uint64_t *word, uint64_t value, uint64_t mask)
 {
