@@ -214,30 +214,80 @@ enable_sees_what_waits(const struct impl *im)
 	fix_close(&f);
 }
 
-/* What the peer does in the middle of a driver's call. */
+/*
+ * What the peer does in the middle of a driver's call.  With `buffers' it does not see what the driver
+ * has stored since its last fence: a CPU may have that in its store buffer still, and has loaded
+ * what comes behind it already.
+ */
 static struct step {
 	struct fix	*f;
 	int		 at;		/* before which access of the call, from 1; 0: before all */
 	int		 seen;		/* so far */
+	bool		 buffers;
 	void		(*act)(void);
+	int		 nstores;
+	struct step_store {
+		void		*addr;
+		int		 size;
+		char		 old[8], new[8];
+	} stores[64];
 } step;
 
 static void
-step_access(void)
+step_act(void)
 {
+	struct step_store *ss;
+	int i;
+
+	for (i = step.nstores; i > 0; i--) {
+		ss = &step.stores[i - 1];
+		memcpy(ss->new, ss->addr, ss->size);
+		memcpy(ss->addr, ss->old, ss->size);
+	}
+	step.act();
+	for (i = 0; i < step.nstores; i++) {
+		ss = &step.stores[i];
+		memcpy(ss->addr, ss->new, ss->size);
+	}
+}
+
+static void
+step_access(uintptr_t addr, int size, bool store)
+{
+	const struct peer *pe = step.f->pe;
+	struct step_store *ss;
 
 	if (++step.seen == step.at)
-		step.act();
+		step_act();
+	if (!store || !step.buffers || addr - pe->pe_mem >= pe->pe_size)
+		return;
+	CHECK(step.nstores < (int)nitems(step.stores) && size <= (int)sizeof(ss->old),
+	    "%d stores, %d bytes", step.nstores, size);
+	ss = &step.stores[step.nstores++];
+	*ss = (struct step_store){ .addr = (void *)addr, .size = size };
+	memcpy(ss->old, ss->addr, size);
+}
+
+static void
+step_fence(void)
+{
+
+	step.nstores = 0;
 }
 
 static void
 step_begin(struct fix *f, int at, void (*act)(void))
 {
+	static bool buffers;
 
-	step = (struct step){ .f = f, .at = at, .act = act };
+	/* In every second pass over the moments. */
+	if (at == 0)
+		buffers = !buffers;
+	step = (struct step){ .f = f, .at = at, .act = act, .buffers = buffers };
 	if (at == 0)
 		act();
-	kpi_access_hook = step_access;
+	kpi_access_at = step_access;
+	kpi_fence_hook = step_fence;
 }
 
 /* If the moment has not come, it is now.  Returns how many loads and stores there were. */
@@ -245,9 +295,10 @@ static int
 step_end(void)
 {
 
-	kpi_access_hook = NULL;
+	kpi_access_at = NULL;
+	kpi_fence_hook = NULL;
 	if (step.at > step.seen)
-		step.act();
+		step_act();
 	return (step.seen);
 }
 

@@ -12,6 +12,17 @@
 
 void (*kpi_access_hook)(void);
 void (*kpi_access_at)(uintptr_t addr, int size, bool store);
+void (*kpi_fence_hook)(void);
+
+void	kpi_fence(void);
+
+void
+kpi_fence(void)
+{
+
+	if (__predict_false(kpi_fence_hook != NULL))
+		kpi_fence_hook();
+}
 
 static inline void
 kpi_access(const void *addr, int size, bool store)

@@ -33,6 +33,9 @@ extern void (*kpi_access_hook)(void);
 /* The same, told of the address and of how many bytes are loaded or stored. */
 extern void (*kpi_access_at)(uintptr_t addr, int size, bool store);
 
+/* Called before each atomic_thread_fence_seq_cst() of these. */
+extern void (*kpi_fence_hook)(void);
+
 /* Each two neighbouring pages have changed places in physical memory. */
 extern bool kpi_scattered;
 

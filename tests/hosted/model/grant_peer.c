@@ -566,6 +566,8 @@ grant_find(struct grant_peer *gp)
 		CHECK(pa % PAGE_SIZE == 0 && pa == first + ptoa(i), "page %d at 0x%lx", i, pa);
 	}
 	gp->gp_ring = (uint32_t *)(uintptr_t)first;
+	gp->gp_peer.pe_mem = first;
+	gp->gp_peer.pe_size = ptoa(gp->gp_nrefs);
 }
 
 /* A new ring: all begins anew, wherever the tests want it to. */

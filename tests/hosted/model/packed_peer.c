@@ -364,6 +364,8 @@ packed_find(struct packed_peer *pp)
 	pp->pp_ring = (uint8_t *)(uintptr_t)addrs.vqa_desc;
 	pp->pp_driver = (uint8_t *)(uintptr_t)addrs.vqa_driver;
 	pp->pp_device = (uint8_t *)(uintptr_t)addrs.vqa_device;
+	pp->pp_peer.pe_mem = addrs.vqa_desc;
+	pp->pp_peer.pe_size = MAX(addrs.vqa_driver, addrs.vqa_device) + 4 - addrs.vqa_desc;
 }
 
 static int

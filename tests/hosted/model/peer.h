@@ -76,6 +76,8 @@ struct peer {
 	unsigned int	 pe_kicks;	/* notifications that arrived */
 	void		(*pe_kick)(struct peer *);	/* called in place of that, if not NULL */
 	void		*pe_kick_arg;
+	uintptr_t	 pe_mem;	/* what both sides see, and its size in bytes */
+	size_t		 pe_size;
 };
 
 /*

@@ -316,6 +316,8 @@ split_find(struct split_peer *sp)
 	sp->sp_desc = (uint8_t *)(uintptr_t)addrs.vqa_desc;
 	sp->sp_avail = (uint8_t *)(uintptr_t)addrs.vqa_driver;
 	sp->sp_used = (uint8_t *)(uintptr_t)addrs.vqa_device;
+	sp->sp_peer.pe_mem = addrs.vqa_desc;
+	sp->sp_peer.pe_size = addrs.vqa_device - addrs.vqa_desc + 6 + 8 * sp->sp_num;
 }
 
 static int
