@@ -219,14 +219,21 @@ pv_net_announce_addresses(struct pv_net *net __unused)
 {
 }
 
+/* One stands for those of all queues. */
 void
-pv_net_sysctl_attach(struct pv_net *net __unused)
+pv_net_sysctl_queues(struct pv_net *net)
 {
+
+	CHECK(kpi_sysctls == 0, "queues have them twice");
+	(void)SYSCTL_ADD_NODE(&net->pn_queue_sysctl, NULL, OID_AUTO, "queues", CTLFLAG_RD, 0,
+	    "All queues");
 }
 
 void
-pv_net_sysctl_queues(struct pv_net *net __unused)
+pv_net_sysctl_attach(struct pv_net *net)
 {
+
+	pv_net_sysctl_queues(net);
 }
 
 void
@@ -494,6 +501,7 @@ card_new(int pairs)
 {
 
 	begin(0);
+	kpi_alone = "pv_net ";	/* pv_net.c */
 	memset(&card, 0, sizeof(card));
 	PCPU_SET(curthread, &card_thread);
 	card_thread.td_base_pri = PUSER;
@@ -650,14 +658,35 @@ card_check_counters(void)
 	    (uintmax_t)mcasts, card.ca_nup);
 }
 
+/* It has what it had before it was attached. */
+static void
+card_check_detached(void)
+{
+	const struct pv_net_rxq *rxq;
+	const struct pv_net_txq *txq;
+	int i;
+
+	for (i = 0; i < card.ca_pn->pn_max_pairs; i++) {
+		rxq = CARD_RXQ(i);
+		txq = CARD_TXQ(i);
+		CHECK(!rxq->prq_lro_ready && rxq->prq_bufs == NULL && txq->ptq_bufs == NULL &&
+		    txq->ptq_ring == NULL, "pair %d knows memory that was freed", i);
+	}
+	CHECK(kpi_callouts == 0 && kpi_sysctls == 0, "%d callouts are pending, %d sysctls",
+	    kpi_callouts, kpi_sysctls);
+}
+
 void
 card_end(void)
 {
+	struct pv_dev *pvd = &card.ca_pn->pn_pvdev;
 	u_int i;
 
 	card_check_counters();
+	CHECK(kpi_sysctls == (card.ca_pn->pn_ifp != NULL && pv_dev_state(pvd) != PV_DEV_FROZEN),
+	    "%d sysctls of queues", kpi_sysctls);
 	pv_net_detach(card.ca_pn);
-	CHECK(kpi_callouts == 0, "%d callouts are pending", kpi_callouts);
+	card_check_detached();
 	CHECK(kpi_run_tasks() == 0 && kpi_mutexes == 0, "a task or a lock is left");
 	for (i = 0; i < CARD_QUEUES && card.ca_peers[i] != NULL; i++)
 		card.ca_impl->im_destroy(card.ca_peers[i]);

@@ -188,5 +188,7 @@ void	netmap_receives_in_any_order(const void *arg);
 void	netmap_drops_what_is_no_frame(const void *arg);
 void	netmap_rings_come_and_go(const void *arg);
 void	netmap_watchdog(const void *arg);
+void	netmap_half_a_frame_is_forgotten(const void *arg);
+void	netmap_pairs_come_later(const void *arg);
 
 #endif /* !_PV_NET_CARD_H_ */

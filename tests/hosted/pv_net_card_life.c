@@ -201,7 +201,8 @@ life_stopped_and_started(const void *arg __unused)
 	card_forget();
 	CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0, "it is not suspended");
 	SAID("stop ");
-	CHECK(kpi_items == 0 && kpi_callouts == 0, "%d are left, %d callouts", kpi_items, kpi_callouts);
+	CHECK(kpi_items == 0 && kpi_callouts == 0 && kpi_sysctls == 0, "%d are left, %d callouts",
+	    kpi_items, kpi_callouts);
 	CHECK(pv_net_thaw(card.ca_pn) == 0, "it is not resumed");
 	SAID("stop start pairs=2 ");
 	card_settle();
@@ -603,10 +604,12 @@ life_offloads_are_requested_again(const void *arg __unused)
 
 	card_new(1);
 	card.ca_ops.pno_set_offloads = set_offloads;
+	requests = 0;
 	CHECK(card_attach() == 0, "it does not attach");
 	card_seconds(2);
 	before = pv_net_rx_wanted(card.ca_pn);
-	requests = 0;
+	/* It begins with those that were negotiated. */
+	CHECK(before == RX_ALL, "0x%x are of use, of 0x%x", before, RX_ALL);
 	card_seconds(3);
 	CHECK(requests == 0, "%u requests", requests);
 	V_ipforwarding = V_ip6_forwarding = 1;
@@ -640,6 +643,20 @@ resize(bool tx, u_int size)
 	pv_dev_unlock(pvd);
 	card_settle();
 	return (error);
+}
+
+static int (*restarts_any)(void *softc);
+
+/* A device that starts with rings of the size that it came with, and with no other. */
+static int
+restarts_as_it_came(void *softc)
+{
+
+	if (strstr(card.ca_log, "size1=16 size3=16 ") == NULL) {
+		strlcat(card.ca_log, "refused ", sizeof(card.ca_log));
+		return (EINVAL);
+	}
+	return (restarts_any(softc));
 }
 
 /* One queue after the other has a ring of another size, but for those that the device does without. */
@@ -677,6 +694,18 @@ life_rings_are_resized(const void *arg __unused)
 	card.ca_stop_queue_error = EOPNOTSUPP;
 	CHECK(resize(true, 2) == 0, "not resized");
 	SAID("size1=2 size3=2 stop1 stop start pairs=2 ");
+	card.ca_stop_queue_error = 0;
+	works(2);
+	card_end();
+	/* Sizes with which it does not start are those of before again. */
+	card_new(2);
+	restarts_any = card.ca_ops.pno_restart;
+	card.ca_ops.pno_restart = restarts_as_it_came;
+	CHECK(card_attach() == 0, "it does not attach");
+	card_settle();
+	card.ca_stop_queue_error = EOPNOTSUPP;
+	CHECK(resize(true, 8) == EINVAL, "resized");
+	SAID("size1=8 size3=8 stop1 stop refused size1=16 size3=16 start pairs=2 ");
 	card.ca_stop_queue_error = 0;
 	works(2);
 	card_end();
@@ -919,55 +948,59 @@ life_limits_of_memory(const void *arg __unused)
 	}
 }
 
+static int pairs_fail_after, pairs_error;
+
+/* The device has three pairs from now on; the nth call that can fail does. */
+static int
+restarts_with_three(void *softc)
+{
+	int error = restarts(softc), i, maps = kpi_dma_maps, tags = kpi_dma_tags;
+
+	kpi_fail_after = pairs_fail_after;
+	pairs_error = pv_net_set_pairs(card.ca_pn, 3);
+	pairs_fail_after = kpi_fail_after;
+	kpi_fail_after = 0;
+	if (pairs_error != 0)
+		CHECK(pairs_error == ENOMEM && card.ca_pn->pn_params.pnp_npairs == 1 &&
+		    card.ca_pn->pn_pairs == 1 && !CARD_RXQ(2)->prq_lro_ready, "error %d", pairs_error);
+	/* One that has no memory has no buffers either. */
+	for (i = 1; i < 3; i++)
+		CHECK(CARD_TXQ(i)->ptq_ring != NULL || (CARD_TXQ(i)->ptq_max_bufs == 0 &&
+		    CARD_TXQ(i)->ptq_nbufs == 0 && CARD_TXQ(i)->ptq_nfree == 0 &&
+		    CARD_RXQ(i)->prq_max_bufs == 0 && CARD_RXQ(i)->prq_nbufs == 0 &&
+		    CARD_RXQ(i)->prq_nfree == 0), "pair %d", i);
+	if (pairs_error != 0 && CARD_TXQ(1)->ptq_ring == NULL)
+		CHECK(kpi_dma_maps == maps && kpi_dma_tags == tags, "%d maps are left",
+		    kpi_dma_maps - maps);
+	return (error);
+}
+
 /* Pairs for which there is no memory leave those that there are as they were. */
 void
 life_more_pairs_without_memory(const void *arg __unused)
 {
-	struct pv_dev *pvd;
-	int error, i, maps, n, tags;
+	bool over;
+	int n;
 
 	kpi_quiet = true;
-	for (n = 1;; n++) {
+	for (n = 1, over = false; !over; n++) {
 		card_new(3);
 		card.ca_at_first = 1;
 		card.ca_params.pnp_phys = false;
 		card.ca_params.pnp_soft_lro = true;
+		restarts = card.ca_ops.pno_restart;
 		CHECK(card_attach() == 0, "it does not attach");
 		card_settle();
-		pvd = pv_net_dev(card.ca_pn);
-		CHECK(pv_dev_freeze(pvd) == 0, "not suspended");
-		maps = kpi_dma_maps;
-		tags = kpi_dma_tags;
-		pv_dev_lock(pvd);
-		kpi_fail_after = n;
-		error = pv_net_set_pairs(card.ca_pn, 3);
-		if (error != 0)
-			CHECK(error == ENOMEM && card.ca_pn->pn_params.pnp_npairs == 1 &&
-			    card.ca_pn->pn_pairs == 1 && !CARD_RXQ(2)->prq_lro_ready, "%d: error %d", n,
-			    error);
-		/* One that has no memory has no buffers either. */
-		for (i = 1; i < 3; i++)
-			CHECK(CARD_TXQ(i)->ptq_ring != NULL || (CARD_TXQ(i)->ptq_max_bufs == 0 &&
-			    CARD_TXQ(i)->ptq_nbufs == 0 && CARD_TXQ(i)->ptq_nfree == 0 &&
-			    CARD_RXQ(i)->prq_max_bufs == 0 && CARD_RXQ(i)->prq_nbufs == 0 &&
-			    CARD_RXQ(i)->prq_nfree == 0), "%d: pair %d", n, i);
-		if (error != 0 && CARD_TXQ(1)->ptq_ring == NULL)
-			CHECK(kpi_dma_maps == maps && kpi_dma_tags == tags, "%d: %d maps are left", n,
-			    kpi_dma_maps - maps);
-		pv_dev_unlock(pvd);
-		if (kpi_fail_after != 0)
-			break;
-		CHECK(pv_net_thaw(card.ca_pn) == 0, "not resumed");
+		pairs_fail_after = n;
+		card.ca_ops.pno_restart = restarts_with_three;
+		CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0 && pv_net_thaw(card.ca_pn) == 0,
+		    "not resumed");
+		over = pairs_fail_after != 0;
 		card_settle();
-		works(1);
+		works(over ? 3 : 1);
 		card_end();
 	}
-	kpi_fail_after = 0;
-	CHECK(n > 2 && error == 0 && card.ca_pn->pn_params.pnp_npairs == 3, "%d, error %d", n, error);
-	CHECK(pv_net_thaw(card.ca_pn) == 0, "not resumed");
-	card_settle();
-	works(3);
-	card_end();
+	CHECK(n > 3 && pairs_error == 0, "%d, error %d", n, pairs_error);
 }
 
 /* What a device that was started again has lost, the address first, on which the filter depends. */

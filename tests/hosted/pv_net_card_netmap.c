@@ -118,8 +118,10 @@ int
 netmap_attach(struct netmap_adapter *na)
 {
 
-	CHECK(na->num_rx_rings == 2 && na->num_tx_rings == 2, "%u and %u rings of two pairs",
-	    na->num_rx_rings, na->num_tx_rings);
+	u_int pairs = card.ca_pn->pn_params.pnp_npairs;
+
+	CHECK(na->num_rx_rings == pairs && na->num_tx_rings == pairs, "%u and %u rings of %u pairs",
+	    na->num_rx_rings, na->num_tx_rings, pairs);
 	CHECK(na->num_rx_desc == nslots && na->num_tx_desc == nslots, "rings of %u and %u slots",
 	    na->num_rx_desc, na->num_tx_desc);
 	CHECK(na->rx_buf_maxsize == PV_NET_MAX_FRAME && na->na_flags == NAF_BDG_MAYSLEEP &&
@@ -300,12 +302,13 @@ netmap_stop(void *softc)
 	return (error);
 }
 
-/* A card with two pairs, whose queues have so many slots each. */
+/* A card with two pairs, or with fewer at first, whose queues have so many slots each. */
 static void
-netmap_new(const struct impl *impl, u_int size, u_int slots)
+netmap_new(const struct impl *impl, u_int size, u_int slots, int at_first)
 {
 
 	card_new(2);
+	card.ca_at_first = at_first;
 	card.ca_impl = impl;
 	card.ca_size = size;
 	stop = card.ca_ops.pno_stop;
@@ -328,7 +331,7 @@ static void
 netmap_begin(const struct impl *impl, u_int size, u_int slots, u_int queues)
 {
 
-	netmap_new(impl, size, slots);
+	netmap_new(impl, size, slots, 2);
 	CHECK(adapter.ifp == card.ca_pn->pn_ifp, "no port");
 	kpi_epoch_waits = waits_for_sections;
 	CHECK(netmap_opens(queues, true) == 0 && opened == queues, "a program gets no rings");
@@ -896,7 +899,7 @@ netmap_attaches_where_slots_fit(const void *arg __unused)
 	struct pvq *q;
 	u_int i;
 
-	netmap_new(INDIRECT, CARD_SIZE, CARD_SIZE);
+	netmap_new(INDIRECT, CARD_SIZE, CARD_SIZE, 2);
 	params = &card.ca_pn->pn_params;
 	memset(&info, 0xff, sizeof(info));
 	CHECK(adapter.nm_config(&adapter, &info) == 0 && info.num_tx_rings == 2 &&
@@ -938,7 +941,18 @@ netmap_attaches_where_slots_fit(const void *arg __unused)
 		q->q_size = size;
 		nslots = CARD_SIZE;
 	}
+	/* Its rings are as those of the first pair. */
+	for (i = 2; i < QUEUES; i++)
+		card.ca_peers[i]->pe_pvq->q_size = CARD_SIZE / 2;
+	CHECK(attaches(), "pairs of two sizes");
+	for (i = 2; i < QUEUES; i++)
+		card.ca_peers[i]->pe_pvq->q_size = CARD_SIZE;
 	pv_net_netmap_attach(card.ca_pn);
+	memset(&info, 0xff, sizeof(info));
+	card.ca_peers[2]->pe_pvq->q_size = card.ca_peers[3]->pe_pvq->q_size = CARD_SIZE / 2;
+	CHECK(adapter.nm_config(&adapter, &info) == 0 && info.num_tx_descs == CARD_SIZE &&
+	    info.num_rx_descs == CARD_SIZE, "the port");
+	card.ca_peers[2]->pe_pvq->q_size = card.ca_peers[3]->pe_pvq->q_size = CARD_SIZE;
 	netmap_end();
 }
 
@@ -1069,6 +1083,68 @@ netmap_rings_come_and_go(const void *arg __unused)
 	card.ca_restart_error = 0;
 	netmap_end();
 	kpi_quiet = false;
+}
+
+/* Of a frame whose beginning came before a stop, the rest does not come after it. */
+void
+netmap_half_a_frame_is_forgotten(const void *arg __unused)
+{
+	static const struct pv_net_offload more = { .po_hdr_len = 2 };
+	struct peer_chain pr;
+
+	netmap_begin(INDIRECT, CARD_SIZE, CARD_SIZE, ALL);
+	CHECK(device_fetches(1, &pr), "no buffer");
+	device_gives(1, &pr, 1, 100, &more);
+	CHECK(syncs(1, false) == 0 && unread(1) == 0, "half a frame");
+	card_up_or_down(false);
+	card_up_or_down(true);
+	slots_of(1);
+	netmap_end();
+}
+
+static int (*restart)(void *softc);
+static int pairs_error;
+
+static int
+restarts_with_both_pairs(void *softc)
+{
+	int error = restart(softc);
+
+	pairs_error = pv_net_set_pairs(card.ca_pn, 2);
+	return (error);
+}
+
+static void
+device_has_both_pairs(void)
+{
+
+	CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0 && pv_net_thaw(card.ca_pn) == 0,
+	    "not resumed");
+	card_settle();
+}
+
+/* A pair that comes when the card is a port already has slots as the others, or does not come. */
+void
+netmap_pairs_come_later(const void *arg __unused)
+{
+
+	netmap_new(INDIRECT, CARD_SIZE, CARD_SIZE, 1);
+	restart = card.ca_ops.pno_restart;
+	card.ca_ops.pno_restart = restarts_with_both_pairs;
+	card.ca_peers[2]->pe_pvq->q_max_segs = 1;
+	device_has_both_pairs();
+	CHECK(pairs_error == ENXIO && card.ca_pn->pn_params.pnp_npairs == 1 &&
+	    CARD_RXQ(1)->prq_netmap == NULL && CARD_TXQ(1)->ptq_ring == NULL, "it does not fit");
+	packets_of(0);
+	card.ca_peers[2]->pe_pvq->q_max_segs = card.ca_peers[0]->pe_pvq->q_max_segs;
+	device_has_both_pairs();
+	CHECK(pairs_error == 0 && card.ca_pn->pn_pairs == 2, "%u pairs", card.ca_pn->pn_pairs);
+	packets_of(1);
+	kpi_epoch_waits = waits_for_sections;
+	CHECK(netmap_opens(ALL, true) == 0, "not opened");
+	slots_of(0);
+	slots_of(1);
+	netmap_end();
 }
 
 /* Only what has not completed is stuck, whether a program looks or not. */

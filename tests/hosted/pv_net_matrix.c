@@ -234,6 +234,23 @@ rx_gso_that_was_not_negotiated_is_split(const void *arg __unused)
 		check_segments(&g, m, buf, &at, !KEEPS || i == 0 || i == 5);
 		end();
 	}
+	/* Of a device that negotiated for packets without tags, those with some are more. */
+	for (i = 0; i < 2; i++) {
+		begin(RX_ALL | PV_NET_UNTAGGED);
+		g = (struct gso){ "tags", { .f_tags = i, .f_ip = 4, .f_proto = IPPROTO_TCP,
+		    .f_payload = 3000 }, TCP4, NEEDS, 1000 };
+		len = frame_make(&g.f, FRAME_PARTIAL, buf, &at);
+		in = (struct pv_net_offload){ .po_flags = g.flags, .po_gso_type = g.type,
+		    .po_gso_size = g.size, .po_csum_start = at.at_l4,
+		    .po_csum_offset = at.at_sum - at.at_l4 };
+		m = kpi_mbuf_chain(buf, len, NULL);
+		CHECK(pv_net_rx_gso_unasked(&pn, m, &in) == (i == 1), "%zu tags: counted", i);
+		/* Nor is it said of what can't be parsed. */
+		m->m_len = m->m_pkthdr.len = ETHER_HDR_LEN + i * ETHER_VLAN_ENCAP_LEN + 4;
+		CHECK(!pv_net_rx_gso_unasked(&pn, m, &in), "%zu tags: counted, without a header", i);
+		m_freem(m);
+		end();
+	}
 }
 
 /* Several datagrams of UDP in one: the stack has no mark for them, so that they are split. */

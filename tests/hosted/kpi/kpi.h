@@ -180,6 +180,9 @@ extern sbintime_t kpi_uptime;
 /* Called where a thread would wait for a lock, if it is not NULL. */
 extern void (*kpi_contended)(void);
 
+/* Of mutexes whose type begins so a thread locks one at a time; NULL: of none. */
+extern const char *kpi_alone;
+
 /* Does this thread have a mutex? */
 struct mtx;
 bool	kpi_mutex_is_mine(const struct mtx *m);

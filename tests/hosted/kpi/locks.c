@@ -31,6 +31,7 @@ int kpi_mutexes;
 int kpi_locks;
 sbintime_t kpi_uptime;
 void (*kpi_contended)(void);
+const char *kpi_alone;
 
 SET_DECLARE(sysinit_set, struct sysinit);
 
@@ -107,13 +108,14 @@ kpi_mutex(volatile uintptr_t *c)
 }
 
 void
-_mtx_init(volatile uintptr_t *c, const char *name, const char *type __unused, int opts)
+_mtx_init(volatile uintptr_t *c, const char *name, const char *type, int opts)
 {
 
 	CHECK(name[0] != '\0', "no name");
 	CHECK((opts & ~(MTX_DUPOK | MTX_RECURSE | MTX_NEW | MTX_SPIN)) == MTX_DEF, "options 0x%x",
 	    opts);
 	kpi_lock_init(c);
+	kpi_mutex(c)->lock_object.lo_name = type != NULL ? type : name;
 	kpi_mutex(c)->lock_object.lo_flags = (opts & MTX_RECURSE) != 0 ? LO_RECURSABLE : 0;
 	kpi_mutex(c)->mtx_recurse = 0;
 }
@@ -148,12 +150,25 @@ kpi_is_giant(const struct mtx *m)
 	return ((m->lock_object.lo_flags & LO_RECURSABLE) != 0);
 }
 
+/* How many of those that are locked alone this thread has. */
+static _Thread_local int kpi_nalone;
+
+static bool
+kpi_is_alone(const struct mtx *m)
+{
+
+	return (kpi_alone != NULL &&
+	    strncmp(m->lock_object.lo_name, kpi_alone, strlen(kpi_alone)) == 0);
+}
+
 void
 __mtx_lock_flags(volatile uintptr_t *c, int opts __unused, const char *file __unused,
     int line __unused)
 {
 	struct mtx *m = kpi_mutex(c);
 
+	CHECK(*c != 0, "not initialised");
+	CHECK(!kpi_is_alone(m) || kpi_nalone++ == 0, "%s: another is held", m->lock_object.lo_name);
 	if (kpi_is_giant(m) && kpi_mutex_is_mine(m))
 		m->mtx_recurse++;
 	else
@@ -170,6 +185,7 @@ _mtx_trylock_flags_(volatile uintptr_t *c, int opts __unused, const char *file _
 	CHECK(*c != 0, "not initialised");
 	if (atomic_cmpset_acq_long((volatile u_long *)c, KPI_UNLOCKED, (uintptr_t)host_self()) == 0)
 		return (0);
+	kpi_nalone += kpi_is_alone(kpi_mutex(c));
 	atomic_add_int(&kpi_mutexes, 1);
 	return (1);
 }
@@ -180,6 +196,7 @@ __mtx_unlock_flags(volatile uintptr_t *c, int opts __unused, const char *file __
 {
 	struct mtx *m = kpi_mutex(c);
 
+	kpi_nalone -= kpi_is_alone(m);
 	if (!kpi_is_giant(m))
 		atomic_subtract_int(&kpi_mutexes, 1);
 	if (kpi_is_giant(m) && m->mtx_recurse > 0)

@@ -33,6 +33,7 @@ u_int mp_maxid;
 cpuset_t all_cpus = CPUSET_T_INITIALIZER(1);
 epoch_t net_epoch_preempt;
 int kpi_callouts;
+bool kpi_late;
 void (*kpi_epoch_waits)(void);
 
 static struct callout *kpi_pending[KPI_MAX_CALLOUTS];
@@ -84,7 +85,7 @@ callout_reset_sbt_on(struct callout *c, sbintime_t sbt, sbintime_t pr, callout_f
 	CHECK((flags & C_DIRECT_EXEC) == 0, "in an interrupt, which can't have a mutex");
 	c->c_func = func;
 	c->c_arg = arg;
-	c->c_time = kpi_uptime + sbt;
+	c->c_time = kpi_uptime + sbt + (kpi_late ? pr : 0);
 	c->c_iflags |= CALLOUT_PENDING;
 	kpi_pending[kpi_callouts++] = c;
 	return (pending);

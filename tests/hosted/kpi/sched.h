@@ -14,6 +14,9 @@
 /* Callouts that are pending now. */
 extern int kpi_callouts;
 
+/* Each is as late as whoever sets it permits. */
+extern bool kpi_late;
+
 /* Let so much time pass, and run what is due meanwhile, in order. */
 void	kpi_pass(sbintime_t time);
 
