@@ -18,6 +18,7 @@ bool card_has_fast;
 bool card_is_legacy;
 bool card_is_staged;
 struct thread card_thread;
+u_char card_tapped[FRAME_MAX];
 
 /* The interface. */
 
@@ -33,15 +34,17 @@ bool
 if_altq_is_enabled(if_t ifp __unused)
 {
 
-	return (false);
+	return (card.ca_altq);
 }
 
 struct mbuf *
-if_dequeue(if_t ifp __unused)
+if_dequeue(if_t ifp)
 {
+	struct mbuf *m;
 
 	CHECK(card.ca_pn->pn_shaped, "nobody has queued a packet for altq(4)");
-	return (NULL);
+	IF_DEQUEUE(&ifp->if_snd, m);
+	return (m);
 }
 
 void
@@ -88,14 +91,23 @@ if_vlancap(if_t ifp)
 }
 
 void
-ether_bpf_mtap_if(if_t ifp __unused, struct mbuf *m __unused)
+ether_bpf_mtap_if(if_t ifp, struct mbuf *m)
 {
+
+	CHECK(ifp == &eth && m->m_pkthdr.len == (int)m_length(m, NULL), "%d bytes", m->m_pkthdr.len);
+	card.ca_tapped = flat(m, card_tapped);
+	card.ca_tap_marks = m->m_pkthdr.csum_flags;
+	card.ca_taps++;
 }
 
 struct mbuf *
 ether_vlanencap_proto(struct mbuf *m, uint16_t tag __unused, uint16_t proto __unused)
 {
 
+	if (card.ca_no_tags) {
+		m_freem(m);
+		return (NULL);
+	}
 	card.ca_tags++;
 	return (m);
 }
@@ -775,8 +787,7 @@ card_check_free(const struct pv_net_txq *txq)
 		    "%s: buffer %u of %u", txq->ptq_name, i, txq->ptq_nfree);
 }
 
-/* Copy what a chain has to be read; returns how much. */
-static u_int
+u_int
 card_read(const struct peer_chain *pr, u_char *to)
 {
 	u_int len = 0;

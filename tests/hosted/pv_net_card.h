@@ -56,6 +56,10 @@ struct card {
 	int		 ca_drv_flags;	/* of the interface */
 	int		 ca_nsegs;	/* of the packet that was taken last */
 	u_int		 ca_tags;	/* that were put into frames */
+	bool		 ca_no_tags;	/* there is no memory for one */
+	u_int		 ca_taps;	/* packets that a listener saw */
+	u_int		 ca_tapped, ca_tap_marks;	/* the last one's length and marks */
+	bool		 ca_altq;	/* altq(4) decides what is sent */
 	bool		 ca_merges;	/* tcp_lro(9) takes packets */
 	u_int		 ca_general;	/* buffers that did not, received */
 	struct pv_net_page *ca_pages[CARD_QUEUES];	/* of one that is staged */
@@ -79,6 +83,8 @@ extern bool card_is_legacy;
 extern bool card_is_staged;
 /* Of the thread that the test is. */
 extern struct thread card_thread;
+/* The bytes that a listener saw last. */
+extern u_char card_tapped[FRAME_MAX];
 
 #define	CARD_RXQ(pair)	(&card.ca_pn->pn_rxqs[pair])
 #define	CARD_TXQ(pair)	(&card.ca_pn->pn_txqs[pair])
@@ -105,6 +111,8 @@ struct mbuf *card_packet(u_int number, u_int len);
 int	card_transmit(int pair, struct mbuf *m);
 /* Send one by the pair of its flow; returns what if_transmit did. */
 int	card_send(int pair, u_int number, u_int len);
+/* Copy what a chain has to be read, with the header; returns how much. */
+u_int	card_read(const struct peer_chain *pr, u_char *to);
 /* The device takes the next packet of a pair, which is that one.  Its id is for card_complete(). */
 uint32_t card_takes(int pair, u_int number, u_int len);
 /* Has the device nothing more to take? */
@@ -152,6 +160,14 @@ void	rx_layout(const void *arg);
 void	rx_too_many_segments(const void *arg);
 void	rx_whole_buffers_of_the_kernels_pages(const void *arg);
 void	rx_gso_packets(const void *arg);
+
+/* pv_net_card_tx.c */
+void	tx_pages_without_an_address(const void *arg);
+void	tx_listeners(const void *arg);
+void	tx_in_software(const void *arg);
+void	tx_invalid(const void *arg);
+void	tx_shaped(const void *arg);
+void	tx_commands(const void *arg);
 
 /* pv_net_card_life.c */
 void	life_attach_without_memory(const void *arg);

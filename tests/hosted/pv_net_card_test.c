@@ -5,8 +5,8 @@
  */
 
 /*
- * pv_net on rings, one step after the other: sending, notification and completion.  What is received is
- * in pv_net_card_rx.c, and the life of queues in pv_net_card_life.c.
+ * pv_net on rings, one step after the other: sending, notification and completion.  Other ways to send are
+ * in pv_net_card_tx.c, what is received in pv_net_card_rx.c, and the life of queues in pv_net_card_life.c.
  */
 
 #include "pv_net_card.h"
@@ -837,6 +837,12 @@ static const struct hosted_test tests[] = {
 	{ "tx_flush", "what waits is dropped", tx_flush, NULL },
 	{ "tx_batches", "and what waits for them", tx_batches, NULL },
 	{ "tx_lock_is_taken", "the task sends", tx_lock_is_taken, NULL },
+	{ "tx_pages_without_an_address", "and their segments", tx_pages_without_an_address, NULL },
+	{ "tx_listeners", "see what is sent", tx_listeners, NULL },
+	{ "tx_in_software", "sums, and segments", tx_in_software, NULL },
+	{ "tx_invalid", "marks are counted", tx_invalid, NULL },
+	{ "tx_shaped", "by altq(4)", tx_shaped, NULL },
+	{ "tx_commands", "among the packets", tx_commands, NULL },
 	{ "rx_frames_of_each_length", "in one buffer or several", rx_frames_of_each_length, NULL },
 	{ "rx_frames_of_each_length_by_bus_dma", "the same", rx_frames_of_each_length, &card },
 	{ "rx_what_is_invalid_is_dropped_alone", "runts, headers, lengths",
@@ -911,6 +917,10 @@ static const struct hosted_test tests[] = {
 	AGAIN(tx_packets_in_many_pieces, "are sent with fewer"),
 	AGAIN(tx_too_long, "for the device, or for any"),
 	AGAIN(tx_header_before_the_frame, "where there is room"),
+	AGAIN(tx_pages_without_an_address, "and their segments"),
+	AGAIN(tx_listeners, "see what is sent"),
+	AGAIN(tx_in_software, "sums, and segments"),
+	AGAIN(tx_shaped, "by altq(4)"),
 	AGAIN(rx_frames_of_each_length, "in one buffer or several"),
 	AGAIN(rx_what_is_invalid_is_dropped_alone, "runts, headers, lengths"),
 	AGAIN(rx_without_memory_the_ring_is_never_empty, "and is full when there is memory again"),
