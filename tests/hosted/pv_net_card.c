@@ -231,14 +231,16 @@ pv_net_announce_addresses(struct pv_net *net __unused)
 {
 }
 
-/* One stands for those of all queues. */
+/* One stands for those of a pair. */
 void
 pv_net_sysctl_queues(struct pv_net *net)
 {
+	int i;
 
 	CHECK(kpi_sysctls == 0, "queues have them twice");
-	(void)SYSCTL_ADD_NODE(&net->pn_queue_sysctl, NULL, OID_AUTO, "queues", CTLFLAG_RD, 0,
-	    "All queues");
+	for (i = 0; i < net->pn_params.pnp_npairs; i++)
+		(void)SYSCTL_ADD_NODE(&net->pn_queue_sysctl, NULL, OID_AUTO, "queues", CTLFLAG_RD, 0,
+		    "Both queues");
 }
 
 void
@@ -695,8 +697,8 @@ card_end(void)
 	u_int i;
 
 	card_check_counters();
-	CHECK(kpi_sysctls == (card.ca_pn->pn_ifp != NULL && pv_dev_state(pvd) != PV_DEV_FROZEN),
-	    "%d sysctls of queues", kpi_sysctls);
+	CHECK(kpi_sysctls == (card.ca_pn->pn_ifp != NULL && pv_dev_state(pvd) != PV_DEV_FROZEN ?
+	    card.ca_pn->pn_params.pnp_npairs : 0), "%d pairs have sysctls", kpi_sysctls);
 	pv_net_detach(card.ca_pn);
 	card_check_detached();
 	CHECK(kpi_run_tasks() == 0 && kpi_mutexes == 0, "a task or a lock is left");
@@ -874,6 +876,16 @@ card_write(const struct peer_chain *pr, const u_char *from, u_int len)
 	return (done);
 }
 
+void
+card_intr(int pair, bool tx)
+{
+
+	if (tx)
+		pv_net_tx_intr(&card.ca_pn->pn_txqs[pair]);
+	else
+		pv_net_rx_intr(&card.ca_pn->pn_rxqs[pair]);
+}
+
 static bool
 card_give(int pair, u_char *bytes, u_int total, u_int parts)
 {
@@ -891,6 +903,10 @@ card_give(int pair, u_char *bytes, u_int total, u_int parts)
 		CHECK(card_write(&pr, bytes + at, n) == n, "%u bytes are too many for a buffer", n);
 		at += n;
 		pe->pe_ops->po_complete(pe, pr.pr_id, n);
+		if (card.ca_slow) {
+			pe->pe_ops->po_publish(pe);
+			card_intr(pair, false);
+		}
 	}
 	pe->pe_ops->po_publish(pe);
 	return (true);
@@ -917,16 +933,6 @@ card_receive_bytes(int pair, const u_char *frame, u_int len, const struct pv_net
 	memcpy(card_bytes, &o, CARD_HDR);
 	memcpy(card_bytes + CARD_HDR, frame, len);
 	return (card_give(pair, card_bytes, len + CARD_HDR, 1));
-}
-
-void
-card_intr(int pair, bool tx)
-{
-
-	if (tx)
-		pv_net_tx_intr(&card.ca_pn->pn_txqs[pair]);
-	else
-		pv_net_rx_intr(&card.ca_pn->pn_rxqs[pair]);
 }
 
 void

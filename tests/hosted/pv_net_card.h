@@ -41,6 +41,7 @@ struct card {
 	struct peer	*ca_peers[CARD_QUEUES];
 	bool		 ca_runs[CARD_QUEUES];	/* the device uses the queue */
 	bool		 ca_started;
+	bool		 ca_slow;	/* each buffer of a frame has an interrupt */
 	u_int		 ca_left[CARD_PAIRS];	/* buffers of a frame that are still to come */
 	/* What the device was told. */
 	char		 ca_log[256];
@@ -156,6 +157,7 @@ void	rx_notified_of_many(const void *arg);
 void	rx_merged(const void *arg);
 void	rx_buffers_of_several_places(const void *arg);
 void	rx_memory_for_a_buffer(const void *arg);
+void	rx_memory_for_a_part(const void *arg);
 void	rx_layout(const void *arg);
 void	rx_too_many_segments(const void *arg);
 void	rx_whole_buffers_of_the_kernels_pages(const void *arg);

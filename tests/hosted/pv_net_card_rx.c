@@ -408,6 +408,34 @@ rx_memory_for_a_buffer(const void *arg __unused)
 	card_end();
 }
 
+/* A frame comes up with all its parts, or not at all: whichever of them there is no memory for. */
+void
+rx_memory_for_a_part(const void *arg __unused)
+{
+	u_int first, n, up;
+
+	for (first = 0; first < 3; first++) {
+		card_begin(1);
+		kpi_no_memory = card.ca_slow = true;
+		for (n = 0; n < first; n++)
+			CHECK(card_receive(0, n, 1500, 1), "no buffer");
+		for (n = 0; n < CARD_SIZE; n++)
+			CHECK(card_receive(0, 10 + n, 4500, 3), "no buffer");
+		kpi_no_memory = card.ca_slow = false;
+		CHECK(CARD_RXQ(0)->prq_stats.recycled > 0, "there was memory");
+		card_seconds(1);
+		CHECK(posted() == CARD_SIZE, "%u buffers", posted());
+		for (n = 0; n < first; n++)
+			card_up(n, 1500);
+		for (up = 0; card.ca_up != NULL; up++)
+			card_up(10 + up, 4500);
+		CHECK(card_receive(0, 9, 4500, 3), "no buffer");
+		card_intr(0, false);
+		card_up(9, 4500);
+		card_end();
+	}
+}
+
 /* A copy of a page's frame has the memory that it needs, aligned where that costs nothing. */
 static void
 copies_of_pages(void)

@@ -5,8 +5,9 @@
  */
 
 /*
- * pv_net on rings, one step after the other: sending, notification and completion.  Other ways to send are
- * in pv_net_card_tx.c, what is received in pv_net_card_rx.c, and the life of queues in pv_net_card_life.c.
+ * pv_net on rings, one step after the other: sending, notification and completion.  Other ways to send
+ * are in pv_net_card_tx.c, what is received is in pv_net_card_rx.c, and the life of queues in
+ * pv_net_card_life.c.
  */
 
 #include "pv_net_card.h"
@@ -857,6 +858,7 @@ static const struct hosted_test tests[] = {
 	{ "rx_buffers_of_several_places", "in a ring without tables", rx_buffers_of_several_places,
 	    NULL },
 	{ "rx_memory_for_a_buffer", "or none", rx_memory_for_a_buffer, NULL },
+	{ "rx_memory_for_a_part", "of a frame", rx_memory_for_a_part, NULL },
 	{ "rx_layout", "of buffers", rx_layout, NULL },
 	{ "rx_marks", "as by the fast path", rx_fast_marks, NULL },
 	{ "rx_gso_packets", "are split, or not", rx_gso_packets, NULL },

@@ -239,6 +239,7 @@ rx_nothing_overtakes_its_flow(const void *arg __unused)
 	pv_net_lro_input(&rxq, list);
 	CHECK(nheld == 1 && rxq.prq_held != 0, "%u packets are held", nheld);
 	pv_net_lro_flush(&rxq);
+	CHECK(rxq.prq_held == 0, "what went up is held");
 	CHECK(nup == nitems(order) && nflushes == 3, "%u packets, %u flushes", nup, nflushes);
 	for (i = 0; i < nitems(order); i++)
 		CHECK(up[i] == order[i], "packet %u in place of %u", up[i], order[i]);
@@ -260,6 +261,14 @@ rx_nothing_overtakes_its_flow(const void *arg __unused)
 	nup = 0;
 	pv_net_rx_input(&rxq, arrive(&packets[0]));
 	CHECK(nup == 1 && rxq.prq_held == 0, "%u packets", nup);
+	/* That is so of each flow. */
+	for (i = 0; i < 256; i++) {
+		nup = nflushes = 0;
+		list = arrive(&(const struct arrival){ 0, i, 4, IPPROTO_TCP, good, 0 });
+		list->m_nextpkt = arrive(&(const struct arrival){ 1, i, 4, IPPROTO_TCP, good, 3 });
+		pv_net_lro_input(&rxq, list);
+		CHECK(nup == 2 && nflushes == 1 && up[0] == 0 && up[1] == 1, "port %zu: overtaken", i);
+	}
 	/* Switched off, nothing is held, and what was held goes first. */
 	nup = 0;
 	list = arrive(&packets[0]);
