@@ -439,6 +439,8 @@ way_case(int n, int refuse, int setup_fails, bool wired, int config, int first, 
 static void
 ways_of_interrupts(const void *arg __unused)
 {
+	static const struct virtio_queue_spec silent = { .vqs_spec = { .pqs_name = "q1",
+	    .pqs_max_segs = 2, .pqs_cpu = -1, .pqs_pvq = &driver.q[0] } };
 	struct transport tr;
 
 	way_case(8, -2, 0, false, 0, 1, 2);
@@ -452,6 +454,25 @@ ways_of_interrupts(const void *arg __unused)
 	way_case(8, 0, 0, true, -1, -1, -1);
 	/* A handler can't be set up. */
 	way_case(8, -2, 3, false, 0, 1, 1);
+
+	/* Queues that have no handlers need no vector, in any way. */
+	opened(&tr, true);
+	(void)negotiated(&tr);
+	kpi_setup_fails = 1;
+	CHECK(virtio_alloc_queues(tr.tr_child, &silent, 1, INTR_TYPE_BIO) == 0, "error");
+	kpi_setup_fails = 0;
+	CHECK(tr.tr_bus.vb_nirqs == 1 && kpi_intrs == 1 && tr.tr_config_vector == 0 &&
+	    tr.tr_queue_vector[0] == -1, "%d vectors, of the queue %d", tr.tr_bus.vb_nirqs,
+	    tr.tr_queue_vector[0]);
+	tear_down(&tr);
+
+	/* Memory that has no addresses is none. */
+	opened(&tr, true);
+	(void)negotiated(&tr);
+	kpi_load_error = EINVAL;
+	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == ENOMEM, "error");
+	kpi_load_error = 0;
+	transport_close(&tr);
 
 	opened(&tr, true);
 	(void)negotiated(&tr);

@@ -30,7 +30,7 @@ pv_dma_loaded(void *arg, bus_dma_segment_t *segs, int nsegs, int error)
 	bus_size_t begin = 0, want;
 	int i;
 
-	if (error != 0 || nsegs == 0)
+	if (error != 0)
 		return;
 	pieces->pdm->pdm_addr = segs[0].ds_addr;
 	for (i = 0; i < nsegs; i++) {

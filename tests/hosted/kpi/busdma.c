@@ -66,6 +66,7 @@ bool kpi_bounced;
 
 static LIST_HEAD(, bus_dmamap) kpi_merged = LIST_HEAD_INITIALIZER(kpi_merged);
 
+int kpi_load_error;
 int kpi_dma_tags;
 int kpi_dma_maps;
 int kpi_dma_unsynced;
@@ -396,11 +397,13 @@ bus_dmamap_load(bus_dma_tag_t dmat, bus_dmamap_t map, void *buf, bus_size_t bufl
 		segs[n].ds_addr = (bus_addr_t)(uintptr_t)(map->bm_dev != NULL ? map->bm_dev : buf) + at;
 		segs[n++].ds_len = MIN(max, buflen - at);
 	}
-	if (map->bm_mem != NULL)
+	if (kpi_load_error != 0)
+		nsegs = 0;
+	else if (map->bm_mem != NULL)
 		map->bm_loaded = true;
 	else
 		kpi_bounce(map, segs, n);
-	callback(callback_arg, segs, nsegs, 0);
+	callback(callback_arg, segs, nsegs, kpi_load_error);
 	host_free(segs);
 	return (0);
 }

@@ -45,6 +45,9 @@ extern bool kpi_bounced;
 /* What was unloaded after a sync before the device's use, and without one after it. */
 extern int kpi_dma_unsynced;
 
+/* What a callback of bus_dmamap_load(9) is told instead of segments; 0: those. */
+extern int kpi_load_error;
+
 /* The limits of a tag. */
 struct kpi_dma_limits {
 	bus_size_t	kdl_alignment, kdl_boundary;
