@@ -56,7 +56,8 @@ drive_takes(u_int queue, struct drive_req *dq)
 	dq->dq_queue = queue;
 	if (!pe->pe_ops->po_fetch(pe, pr))
 		return (false);
-	drive.dr_ntaken++;
+	if (drive.dr_ntaken++ == 0)
+		drive.dr_waited = kpi_delayed;
 	CHECK(pr->pr_nread >= 1 && pr->pr_nwrite >= 1, "%d, %d segments", pr->pr_nread,
 	    pr->pr_nwrite);
 	CHECK(pr->pr_segs[0].len == offsetof(struct drive_msg, dm_status), "the header");
@@ -397,8 +398,8 @@ drive_load(struct pv_blk *blk, struct pv_blk_req *rq)
 		*copy = NULL;
 	}
 	CHECK(*copy == NULL && rq->rq_nsegs == 0, "loaded twice");
-	if (!polled && drive.dr_room < DRIVE_SECTOR)
-		return (ENOMEM);
+	if (!polled && (drive.dr_load_error != 0 || drive.dr_room < DRIVE_SECTOR))
+		return (drive.dr_load_error != 0 ? drive.dr_load_error : ENOMEM);
 	if (!polled)
 		rq->rq_length = MIN(rq->rq_length, drive.dr_room);
 	*copy = host_alloc(rq->rq_length, 1);

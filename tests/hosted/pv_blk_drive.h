@@ -81,6 +81,8 @@ struct drive {
 	/* With drive_peer_ops: a copy of each request's data, of so many bytes at most. */
 	char		*dr_copies[DRIVE_QUEUES * DRIVE_REQS + 1];
 	size_t		 dr_room;
+	uint64_t	 dr_waited;	/* before the first one was taken: of DELAY(9), in us */
+	int		 dr_load_error;	/* instead of a copy */
 	u_int		 dr_reconnects;
 	/* Bios that have ended, in that order. */
 	struct bio	*dr_done[1024];
@@ -173,6 +175,7 @@ void	life_other_queues(const void *arg);
 void	life_resized(const void *arg);
 void	life_query(const void *arg);
 void	life_reconnected(const void *arg);
+void	life_ends_with_its_peer(const void *arg);
 void	life_no_dump_while_frozen(const void *arg);
 void	life_write_through(const void *arg);
 

@@ -211,7 +211,10 @@ life_ident(const void *arg __unused)
 	drive_new(1);
 	drive.dr_params.bp_ident_size = 8;
 	drive.dr_answers = true;
+	kpi_delayed = 0;
 	CHECK(drive_attach() == 0, "it does not attach");
+	CHECK(drive.dr_waited == 0 && kpi_paused == 0, "notified after %ju us",
+	    (uintmax_t)drive.dr_waited);
 	CHECK(strcmp(kpi_disk->d_ident, "a%25%01b") == 0, "%s", kpi_disk->d_ident);
 	CHECK(strcmp(kpi_disk->d_attachment, "bus0") == 0 && kpi_disk->d_unit == 3 &&
 	    kpi_disk->d_mediasize == DRIVE_SECTORS * DRIVE_SECTOR &&
@@ -995,6 +998,8 @@ life_other_queues(const void *arg __unused)
 	pv_blk_set_queues(&drive.dr_blk, NULL, 0);
 	pv_blk_set_queues(&drive.dr_blk, drive.dr_pvqs, 1);
 	CHECK(pv_dev_thaw(&drive.dr_blk.blk_pvdev) == 0, "not resumed");
+	CHECK(kpi_sysctl_value("kicks") == drive.dr_pvqs[0]->q_stats.qs_kicks, "of one queue: %ju",
+	    (uintmax_t)kpi_sysctl_value("kicks"));
 	drive_settle();
 	for (i = 0; i < 9; i++)
 		drive_ended(bios[i], 0);
@@ -1162,6 +1167,28 @@ life_reconnected(const void *arg)
 	drive_end();
 	for (i = 0; i < nitems(drive.dr_copies); i++)
 		CHECK(drive.dr_copies[i] == NULL, "a copy is left");
+}
+
+/* What ends as its peer goes ends then, and not when there is another one. */
+void
+life_ends_with_its_peer(const void *arg __unused)
+{
+	struct bio *bp;
+
+	life_peer_begin(0);
+	bp = drive_io(BIO_WRITE, 1, 512);
+	pv_dev_quiesce(PVD);
+	pv_dev_need_reset(PVD, PV_DEV_ALL, EIO);
+	pv_blk_requeue(&drive.dr_blk);
+	drive_ended(bp, EIO);
+	pv_blk_set_queues(&drive.dr_blk, NULL, 0);
+	drive.dr_runs[0] = false;
+	kpi_dma_arrives();
+	drive_start_queue(0);
+	pv_blk_set_queues(&drive.dr_blk, drive.dr_pvqs, 1);
+	CHECK(pv_dev_thaw(PVD) == 0, "not resumed");
+	drive_settle();
+	drive_end();
 }
 
 /* A disk that is frozen may have no peer, which a dump would need. */

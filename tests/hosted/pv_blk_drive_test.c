@@ -117,6 +117,15 @@ io_errors(const void *arg)
 	/* A message each. */
 	CHECK(strstr(kpi_line, "sector 72, 16384 bytes") != NULL, "%s", kpi_line);
 	CHECK(kpi_lines == lines + 9, "%d lines", kpi_lines - lines);
+	/* Of several errors the first one is the bio's. */
+	bp = drive_io(BIO_READ, 8, 48 * KB);
+	for (i = 0; i < 3; i++)
+		drive_expect(0, &dq[i], PV_BLK_READ, 8 + 32 * i, 16 * KB);
+	for (i = 0; i < 3; i++)
+		drive_answer(&dq[i], table[(i + 2) % 3].status);
+	CHECK(drive_intr(0), "no interrupt");
+	drive_ended(bp, ENOSPC);
+	CHECK(DRIVE_STATS(0)->bs_unsupported == 4 && DRIVE_STATS(0)->bs_io_errors == 8, "counters");
 	next = drive_io(BIO_READ, 8, 4 * KB);
 	drive_settle();
 	drive_ended(next, 0);
@@ -900,6 +909,16 @@ io_by_copies(const void *arg __unused)
 	kpi_pass(SBT_1MS);
 	drive_settle();
 	drive_ended(bp, 0);
+	CHECK(DRIVE_STATS(0)->bs_dma_errors == 0, "%ju", (uintmax_t)DRIVE_STATS(0)->bs_dma_errors);
+	/* What can't be copied at all ends at once, and what comes after it does not. */
+	drive.dr_load_error = EINVAL;
+	bp = drive_io(BIO_WRITE, 9, 512);
+	drive_ended(bp, EINVAL);
+	drive.dr_load_error = 0;
+	CHECK(DRIVE_STATS(0)->bs_dma_errors == 1 && DRIVE_STATS(0)->bs_nomem == 1, "counters");
+	bp = drive_io(BIO_WRITE, 9, 512);
+	drive_settle();
+	drive_ended(bp, 0);
 	drive_end();
 	for (kind = 0; kind < nitems(drive.dr_copies); kind++)
 		CHECK(drive.dr_copies[kind] == NULL, "a copy is left");
@@ -1259,6 +1278,7 @@ static const struct hosted_test tests[] = {
 	{ "io_by_copies", "of a peer", io_by_copies, NULL },
 	{ "life_reconnected", "with another peer", life_reconnected, NULL },
 	{ "life_reconnected_for_more_requests", "the same", life_reconnected, &few },
+	{ "life_ends_with_its_peer", "and at once", life_ends_with_its_peer, NULL },
 	{ "life_no_dump_while_frozen", "through a peer", life_no_dump_while_frozen, NULL },
 	{ "queues_have_segments_of_their_own", "as they have locks",
 	    queues_have_segments_of_their_own, NULL },
