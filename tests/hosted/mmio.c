@@ -496,6 +496,19 @@ counts_acks(uintptr_t addr, int size __unused, bool store)
 	acks += store && addr == (uintptr_t)mm.window + VIRTIO_MMIO_INTERRUPT_ACK;
 }
 
+static bool acknowledged;
+
+/* A device that can acknowledge, or can't for now. */
+static void
+lowers(uintptr_t addr, int size __unused, bool store)
+{
+
+	if (store && addr == (uintptr_t)mm.window + VIRTIO_MMIO_INTERRUPT_ACK)
+		acknowledged = true;
+	else if (acknowledged)
+		set(VIRTIO_MMIO_INTERRUPT_STATUS, 0);
+}
+
 /* How many interrupts in a row, of eight causes each, are a storm, and how many more the end. */
 static void
 storm_is_of_so_many(const void *arg __unused)
@@ -503,6 +516,12 @@ storm_is_of_so_many(const void *arg __unused)
 	int i;
 
 	begin(VIRTIO_MMIO_MODERN);
+	/* None that was acknowledged is one of them. */
+	set(VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_ISR_QUEUE);
+	kpi_access_at = lowers;
+	CHECK(VIRTIO_BUS_ISR(mm.dev) == VIRTIO_ISR_QUEUE, "not acknowledged");
+	kpi_access_at = NULL;
+	acknowledged = false;
 	set(VIRTIO_MMIO_STATUS, VIRTIO_STATUS_DRIVER_OK);
 	set(VIRTIO_MMIO_INTERRUPT_STATUS, VIRTIO_ISR_CONFIG | 4);
 	for (i = 1; i <= 64 + 1 + 1024; i++) {
@@ -524,19 +543,6 @@ storm_is_of_so_many(const void *arg __unused)
 	CHECK(strstr(kpi_line, "interrupt status 0x2 ") != NULL, "%s", kpi_line);
 	CHECK(VIRTIO_BUS_ISR(mm.dev) == VIRTIO_ISR_DEAD, "the handler is not to be removed");
 	end();
-}
-
-static bool acknowledged;
-
-/* A device that can acknowledge, or can't for now. */
-static void
-lowers(uintptr_t addr, int size __unused, bool store)
-{
-
-	if (store && addr == (uintptr_t)mm.window + VIRTIO_MMIO_INTERRUPT_ACK)
-		acknowledged = true;
-	else if (acknowledged)
-		set(VIRTIO_MMIO_INTERRUPT_STATUS, 0);
 }
 
 /* Causes that stay are a storm when many come in a row, with none that was acknowledged in between. */
@@ -696,6 +702,7 @@ static void
 queue_reset_is_read(void)
 {
 
+	CHECK(get(VIRTIO_MMIO_QUEUE_RESET) <= 1, "0x%x was written", get(VIRTIO_MMIO_QUEUE_RESET));
 	if (get(VIRTIO_MMIO_QUEUE_RESET) != 0 && bus.resets > 0 && --bus.resets == 0) {
 		set(VIRTIO_MMIO_QUEUE_RESET, 0);
 		if (!bus.keeps_ready)

@@ -777,6 +777,11 @@ guard(const void *arg __unused)
 	target(10);
 	CHECK(balloon_hidden == 0, "%lu are hidden", balloon_hidden);
 	target(0);
+	/* A system that has no more blocks has pages. */
+	host_has(0);
+	target(2 * BLOCK);
+	host_has(2 * BLOCK);
+	target(0);
 	balloon_down();
 }
 

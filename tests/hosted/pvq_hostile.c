@@ -295,6 +295,27 @@ owner_may_break_it(const struct impl *im)
 	fix_close(&f);
 }
 
+/* What the device completes in a queue that is broken meanwhile stays the owner's to take back. */
+static void
+broken_queue_gives_nothing(const struct impl *im)
+{
+	struct peer_chain pr[2];
+	struct fix f;
+	int i;
+
+	fix_open(&f, im, FIX_SIZE, FIX_MAX_SEGS);
+	for (i = 0; i < 2; i++) {
+		fix_post(&f, i + 1, 0, 1);
+		fix_fetch(&f, &pr[i], i + 1, 0, 1);
+	}
+	for (i = 0; i < 2; i++)
+		f.po->po_complete(f.pe, pr[i].pr_id, pr[i].pr_wlen);
+	f.po->po_publish(f.pe);
+	pvq_break(f.q, PVQ_FAULT_OWNER, 0);
+	check_broken(&f, PVQ_FAULT_OWNER, 2);
+	fix_close(&f);
+}
+
 static void
 log_is_not_flooded(const struct impl *im)
 {
@@ -387,6 +408,7 @@ const struct pvq_test pvq_hostile_tests[] = {
 	{ "hostile_overwriting_is_harmless", "What only the driver writes is overwritten at any time",
 	    overwriting_is_harmless },
 	{ "owner_may_break_it", "And the first fault stays", owner_may_break_it },
+	{ "broken_queue_gives_nothing", "Of what was completed", broken_queue_gives_nothing },
 	{ "log_is_not_flooded", "However often it breaks", log_is_not_flooded },
 	{ .name = NULL }
 };
