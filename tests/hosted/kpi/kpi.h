@@ -90,6 +90,9 @@ extern bool kpi_quiet;
 extern char kpi_line[256];
 extern char kpi_line_before[256];	/* the last but one */
 
+/* Is called with each, if it is not NULL. */
+extern void (*kpi_said)(const char *line);
+
 /* The unit of each device. */
 extern int kpi_unit;
 

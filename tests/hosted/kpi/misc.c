@@ -38,6 +38,7 @@ bool kpi_no_memory;
 void (*kpi_pause)(void);
 char kpi_line[256];
 char kpi_line_before[256];
+void (*kpi_said)(const char *line);
 const char *kpi_tunable;
 const char *kpi_tunable_value;
 const char *kpi_static_node;
@@ -161,6 +162,8 @@ kpi_say(const char *fmt, va_list ap)
 	va_copy(copy, ap);
 	vsnprintf(kpi_line, sizeof(kpi_line), fmt, copy);
 	va_end(copy);
+	if (kpi_said != NULL)
+		kpi_said(kpi_line);
 	if (!kpi_quiet)
 		host_log(fmt, ap);
 }

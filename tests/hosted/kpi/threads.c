@@ -467,11 +467,14 @@ witness_warn(int flags __unused, struct lock_object *lock __unused, const char *
 	return (0);
 }
 
-/* A device has no sysctls. */
+/* All devices have one node, of which nobody asks. */
 
 void
-device_sysctl_init(device_t dev __unused)
+device_sysctl_init(device_t dev)
 {
+	static struct sysctl_oid tree;
+
+	dev->sysctl_tree = &tree;
 }
 
 void
