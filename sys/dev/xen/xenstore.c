@@ -447,7 +447,7 @@ xenstore_transaction(int (*fn)(struct xenstore_tx *tx, void *arg), void *arg)
 		}
 		xenstore_conflicts++;
 		/* Give the conflicting writer time to finish. */
-		pause("xentx", MIN(tries, hz / 10));
+		pause("xentx", MIN(tries + 1, MAX(hz / 10, 1)));
 	}
 	return (EAGAIN);
 }
