@@ -141,6 +141,25 @@ free(void *p, struct malloc_type *type)
 	host_free(p);
 }
 
+/* Physical addresses are any, and in one piece. */
+void *
+contigmalloc(unsigned long size, struct malloc_type *type, int flags, vm_paddr_t low, vm_paddr_t high,
+    unsigned long align, vm_paddr_t boundary)
+{
+
+	CHECK(low == 0 && high == ~(vm_paddr_t)0 && boundary == 0, "limits");
+	CHECK(align == PAGE_SIZE && size % PAGE_SIZE == 0, "%lu bytes, aligned to %lu", size, align);
+	return (malloc_aligned(size, align, type, flags));
+}
+
+void
+contigfree(void *p, unsigned long size, struct malloc_type *type)
+{
+
+	CHECK(p != NULL && size % PAGE_SIZE == 0, "%lu bytes", size);
+	free(p, type);
+}
+
 void
 malloc_init(void *type __unused)
 {

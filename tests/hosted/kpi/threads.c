@@ -30,6 +30,7 @@
 #include <sys/proc.h>
 #include <sys/sched.h>
 #include <sys/sx.h>
+#include <sys/sysctl.h>
 #include <sys/unistd.h>
 
 #include <machine/bus.h>
@@ -58,6 +59,8 @@ struct kpi_thread {
 	const char	*kt_wmesg;
 	void		*kt_env[5];
 };
+
+int kpi_thread_fails;
 
 static struct kpi_thread kpi_table[KPI_THREADS];
 static struct kpi_thread *volatile kpi_running;
@@ -301,7 +304,7 @@ kthread_add(void (*fn)(void *), void *arg, struct proc *p __unused, struct threa
 {
 
 	CHECK((flags & RFSTOPPED) != 0, "flags 0x%x", flags);
-	if (kpi_no_threads)
+	if (kpi_no_threads || (kpi_thread_fails > 0 && --kpi_thread_fails == 0))
 		return (ENOMEM);
 	*tdp = &kpi_thread_new(fn, arg)->kt_td;
 	return (0);
@@ -467,14 +470,17 @@ witness_warn(int flags __unused, struct lock_object *lock __unused, const char *
 	return (0);
 }
 
-/* All devices have one node, of which nobody asks. */
+/* A device has those of its driver. */
+
+static struct sysctl_oid kpi_device_tree;
 
 void
 device_sysctl_init(device_t dev)
 {
-	static struct sysctl_oid tree;
 
-	dev->sysctl_tree = &tree;
+	if (dev->sysctl_tree == NULL)
+		(void)sysctl_ctx_init(&dev->sysctl_ctx);
+	dev->sysctl_tree = &kpi_device_tree;
 }
 
 void
@@ -483,8 +489,12 @@ devclass_sysctl_init(devclass_t dc __unused)
 }
 
 void
-device_sysctl_fini(device_t dev __unused)
+device_sysctl_fini(device_t dev)
 {
+
+	if (dev->sysctl_tree != NULL)
+		(void)sysctl_ctx_free(&dev->sysctl_ctx);
+	dev->sysctl_tree = NULL;
 }
 
 int

@@ -23,6 +23,9 @@ int	kpi_threads_left(void);
 /* Likewise, of those of the kernel, that is of kthread_add(9). */
 int	kpi_kthreads_left(void);
 
+/* The nth kthread_add(9) from now fails; 0: none does. */
+extern int kpi_thread_fails;
+
 /* Let the others run until all sleep; no time passes. */
 void	kpi_settle(void);
 
