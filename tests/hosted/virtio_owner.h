@@ -33,6 +33,7 @@ struct card {
 	const char	*ca_name;
 	uint32_t	 ca_type;
 	device_t	 ca_dev;
+	device_t	 ca_child;	/* of the transport's device */
 	/* What it does. */
 	int		 ca_reset_error;
 	bool		 ca_no_queue;
@@ -59,6 +60,9 @@ extern struct owner_driver {
 /* Of the root file system: now, and how many there were. */
 extern int owner_root_holds, owner_root_held;
 
+/* Maps of memory that a device keeps. */
+extern int owner_leaked;
+
 /* What was said, but for newbus's own lines; and how many lines. */
 extern char owner_line[256];
 extern int owner_lines;
@@ -83,6 +87,13 @@ void	owner_end(void);
 
 /* A body of a test, as a thread. */
 void	owner_run(const void *body);
+
+/* virtio_owner_random.c */
+void	random_is_read_once(void);
+void	random_of_a_broken_device(void);
+void	random_of_one_device(void);
+void	random_without_memory(void);
+void	random_device_keeps_its_buffer(void);
 
 #define	OWNS(i, who)							\
 	CHECK(strcmp(owner_of(&cards[i]), (who)) == 0, "card %d: %s", (i), owner_of(&cards[i]))

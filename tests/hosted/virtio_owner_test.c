@@ -413,6 +413,11 @@ static const struct hosted_test tests[] = {
 	TEST(device_that_is_not_reset, "Is the kernel's"),
 	TEST(root_waits_for_what_is_refused, "And no longer"),
 	TEST(types_have_names, "In the report"),
+	TEST(random_is_read_once, "Each byte that the device wrote"),
+	TEST(random_of_a_broken_device, "After a reset"),
+	TEST(random_of_one_device, "Of two"),
+	TEST(random_without_memory, "Leaves nothing"),
+	TEST(random_device_keeps_its_buffer, "If it is not reset"),
 	{ NULL, NULL, NULL, NULL }
 };
 
