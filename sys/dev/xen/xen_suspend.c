@@ -52,8 +52,8 @@
  * all front ends are held, and nothing is left to wait for; without one nothing
  * is suspended.
  *
- * A request that comes while xen0 and xenbus0 attach waits in suspend_queue,
- * which is blocked until xen_suspend_allow().
+ * A request that comes while xen0 and xenbus0 attach waits for
+ * xen_suspend_allow().
  *
  * Locking.  The order is that of the list above.
  *
@@ -87,6 +87,7 @@ static device_t suspend_dev;
 static struct taskqueue *suspend_queue;
 static struct task suspend_task;
 static const struct xen_suspend_ops *suspend_ops;
+static volatile u_int suspend_allowed;
 static uint64_t suspend_count, suspend_cancelled;
 
 /* What the parked CPUs share. */
@@ -210,7 +211,9 @@ suspend_run(void *arg __unused, int pending __unused)
 {
 	device_t bus = device_find_child(suspend_dev, "xenbus", 0);
 
-	if (!suspend_ops->xso_is_wanted())
+	/* Both who asks and who allows it come here. */
+	if (suspend_allowed == 0 || suspend_ops == NULL ||
+	    !suspend_ops->xso_is_wanted())
 		return;
 	/* One that failed to attach has no front ends. */
 	if (bus != NULL && !device_is_attached(bus))
@@ -255,7 +258,8 @@ void
 xen_suspend_allow(void)
 {
 
-	taskqueue_unblock(suspend_queue);
+	suspend_allowed = 1;
+	taskqueue_enqueue(suspend_queue, &suspend_task);
 }
 
 int
@@ -267,7 +271,6 @@ xen_suspend_init(device_t dev)
 	TASK_INIT(&suspend_task, 0, suspend_run, NULL);
 	suspend_queue = taskqueue_create("xen suspend", M_WAITOK,
 	    taskqueue_thread_enqueue, &suspend_queue);
-	taskqueue_block(suspend_queue);
 	error = taskqueue_start_threads(&suspend_queue, 1, PWAIT,
 	    "xen suspend");
 	if (error != 0) {
@@ -283,12 +286,11 @@ xen_suspend_fini(device_t dev __unused)
 
 	if (suspend_queue == NULL)
 		return;
-	/* xen0 did not attach: nothing is suspended that was not allowed. */
-	(void)taskqueue_cancel(suspend_queue, &suspend_task, NULL);
-	taskqueue_unblock(suspend_queue);
 	taskqueue_drain(suspend_queue, &suspend_task);
 	taskqueue_free(suspend_queue);
 	suspend_queue = NULL;
+	suspend_ops = NULL;
+	suspend_allowed = 0;
 }
 
 void
