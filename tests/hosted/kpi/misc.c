@@ -210,7 +210,7 @@ device_printf(device_t dev, const char *fmt, ...)
 	return (0);
 }
 
-void
+KPI_OTHERWISE void
 panic(const char *fmt, ...)
 {
 	va_list ap;
