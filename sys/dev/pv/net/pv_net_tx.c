@@ -516,7 +516,8 @@ pv_net_tx_untag(struct mbuf *m)
 
 /*
  * Listeners of bpf(4) see the frame, not the header of `hdrlen' bytes that may
- * stand before it, with the checksum that it will have.
+ * stand before it, with the checksum that it will have.  The header is cut off:
+ * the device has its address, and the mbuf is only to be freed.
  */
 static __noinline void
 pv_net_tx_tap(if_t ifp, struct mbuf *m, u_int hdrlen,
@@ -544,9 +545,6 @@ pv_net_tx_tap(if_t ifp, struct mbuf *m, u_int hdrlen,
 		m_freem(copy);
 	} else
 		ETHER_BPF_MTAP(ifp, m);
-	m->m_data -= hdrlen;
-	m->m_len += hdrlen;
-	m->m_pkthdr.len += hdrlen;
 }
 
 /*
