@@ -741,6 +741,14 @@ storm_is_braked(void)
 	xen_evtchn_free(ec);
 	kpi_sleep(2);
 	CHECK(hc_unmasked == 2, "another's port was unmasked");
+	/* A storm that begins before we know the port. */
+	hc_early = 40;
+	ec = channel("x:b", NULL, handler, true);
+	hc_early = 0;
+	CHECK(hc_event(hc_last) && !hc_event(hc_last), "not braked");
+	kpi_sleep(2);
+	hc_unmasked--;
+	xen_evtchn_free(ec);
 	/* One without a brake, and one that the core has forgotten. */
 	ec = channel("x:n", filter, handler, false);
 	for (i = 0; i < 80; i++)

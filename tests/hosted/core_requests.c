@@ -14,6 +14,7 @@
 #include <sys/kernel.h>
 #include <sys/bus.h>
 #include <sys/malloc.h>
+#include <sys/proc.h>
 
 #include <dev/xen/xen_tunable.h>
 #include <dev/xen/xenstore.h>
@@ -458,6 +459,7 @@ xenstore_fails(void)
 /* What the thread of requests is asked to do besides. */
 
 static int done;
+static struct thread *done_by;
 
 static void
 do_it(void *arg)
@@ -465,6 +467,7 @@ do_it(void *arg)
 
 	CHECK(arg == &done, "another argument");
 	done++;
+	done_by = curthread;
 }
 
 static void
@@ -474,6 +477,7 @@ other_work_has_its_turn(void)
 
 	core_begin();
 	CHECK(xen_core_store_call(do_it, &done) == 0 && done == 1, "not done");
+	CHECK(done_by != curthread, "by this thread");
 	hc_silent = true;
 	CHECK(ask() == ETIMEDOUT, "answered");
 	began = ticks;
@@ -484,7 +488,8 @@ other_work_has_its_turn(void)
 	CHECK(done == 2, "not done later");
 	CHECK(xen_core_store_close() == 0 && xen_core_store_close() == 0, "not closed");
 	CHECK(ask() == ETIMEDOUT, "it is closed");
-	CHECK(xen_core_store_call(do_it, &done) == 0 && done == 3, "not done by this thread");
+	CHECK(xen_core_store_call(do_it, &done) == 0 && done == 3, "not done");
+	CHECK(done_by == curthread, "not by this thread");
 	xen_core_store_open();
 	CHECK(ask() == 0, "closed");
 }

@@ -770,14 +770,17 @@ domain_is_suspended(void)
 static void
 suspension_is_cancelled(void)
 {
+	int lines;
 
 	suspend_begin(true);
 	xen_suspend_allow();
+	lines = kpi_lines;
 	xen_cancels = true;
 	xen_suspend_soon(&ops);
 	CALLED(HELD "evtchn-go-on clock-as-before power-resume xenstore-as-before as-before "
 	    "done-as-before ");
 	SAID("xen0: the suspension was cancelled\n");
+	CHECK(kpi_lines == lines + 1, "said: %s", kpi_line_before);
 	CHECK(kpi_sysctl_value("suspend.count") == 1 && kpi_sysctl_value("suspend.cancelled") == 1,
 	    "counted");
 	/* Xen does not do it: the same, and the next may be. */
@@ -965,6 +968,7 @@ xenstore_watch_remove(struct xenstore_watch *w)
 {
 	u_int i;
 
+	CHECK(w->xw_changed != NULL, "no watch");
 	for (i = 0; i < nitems(control_watches); i++)
 		if (control_watches[i] == w)
 			control_watches[i] = NULL;

@@ -213,6 +213,8 @@ xen_front_told(const char *name, enum xenbus_state state)
 {
 
 	CHECK(strcmp(name, NODE) == 0 && state == fe.xb.xb_state, "%s: %u", name, state);
+	/* After xenstore. */
+	CHECK(strtoul(xsn_node(NODE, "state", false), NULL, 10) == state, "%u is not written", state);
 	fe.told = state;
 }
 
@@ -606,6 +608,16 @@ back_end_that_disappears(const void *arg __unused)
 	seconds(1);
 	back_is(XenbusStateConnected);
 	CHECK(strstr(kpi_line, "is there again") != NULL, "%s", kpi_line);
+	seconds(10);
+	LOG("");
+	/* What is to be done meanwhile is done when it is there. */
+	back_is(XenbusStateUnknown);
+	xenbus_change(fe.xb.xb_dev);
+	settle();
+	LOG("");
+	seconds(1);
+	back_is(XenbusStateConnected);
+	LOG("()");
 	seconds(10);
 	LOG("");
 	back_is(XenbusStateUnknown);

@@ -36,6 +36,8 @@ static const char *node;
 static int failure;
 static u_int reads;
 static const char *read_from;
+/* The value of the node "backend", if it is not NULL. */
+static const char *back_end;
 
 void *
 device_get_ivars(device_t dev __unused)
@@ -57,7 +59,7 @@ __mtx_unlock_flags(volatile uintptr_t *m __unused, int opts __unused, const char
 }
 
 int
-xenstore_read(struct xenstore_tx *tx __unused, const char *dir, const char *name __unused,
+xenstore_read(struct xenstore_tx *tx __unused, const char *dir, const char *name,
     char **value, size_t *len)
 {
 
@@ -65,8 +67,8 @@ xenstore_read(struct xenstore_tx *tx __unused, const char *dir, const char *name
 	reads++;
 	if (failure != 0)
 		return (failure);
-	*value = __DECONST(char *, node);
-	*len = strlen(node);
+	*value = __DECONST(char *, back_end != NULL && strcmp(name, "backend") == 0 ? back_end : node);
+	*len = strlen(*value);
 	return (0);
 }
 
@@ -74,7 +76,7 @@ void
 xenstore_free(void *memory)
 {
 
-	CHECK(memory == node, "another's value is freed");
+	CHECK(memory == node || memory == back_end, "another's value is freed");
 }
 
 /* What is written is not looked at here. */
@@ -372,6 +374,45 @@ queues_are_shared(const void *arg __unused)
 	xenbus_return_queues(&child);
 }
 
+/* It is a domain's, and in that domain's directory. */
+static void
+back_ends_are_of_a_domain(const void *arg __unused)
+{
+	static const struct {
+		const char	*id, *path;
+		int		 error;
+	} table[] = {
+		{ "0", "/local/domain/0/backend/vif/1/0", 0 }, { "7", "/local/domain/7/backend/x", 0 },
+		{ "32751", "/local/domain/32751/backend/", 0 },
+		{ "32752", "/local/domain/32752/backend/vif/1/0", EINVAL },
+		{ "32753", "/local/domain/32753/backend/vif/1/0", EINVAL },
+		{ "-1", "/local/domain/-1/backend/vif/1/0", EINVAL },
+		{ "", "/local/domain//backend/", EINVAL },
+		{ "0", "/local/domain/1/backend/vif/1/0", EINVAL },
+		{ "0", "/local/domain/0/device", EINVAL },
+		{ "1", "/local/domain/12/backend/vif/1/0", EINVAL }, { "0", "", EINVAL },
+		{ "0", "/local/domain/0/backend/a-path-that-is-too-long", EMSGSIZE },
+	};
+	char path[40];
+	u_int i;
+
+	for (i = 0; i < nitems(table); i++) {
+		ticks += 3600 * hz;
+		answers(table[i].id, 0);
+		back_end = table[i].path;
+		child.xb_otherend = 99;
+		CHECK(xenbus_find_otherend(&child, path, sizeof(path)) == table[i].error, "%s, %s",
+		    table[i].id, table[i].path);
+		CHECK(child.xb_otherend == (table[i].error == 0 ? strtoul(table[i].id, NULL, 10) : 99),
+		    "domain %u", child.xb_otherend);
+		if (table[i].error == 0)
+			CHECK(strcmp(path, table[i].path) == 0 && kpi_line[0] == '\0', "%s", path);
+		else
+			CHECK(kpi_line[0] != '\0', "nothing is said of %s", table[i].path);
+	}
+	back_end = NULL;
+}
+
 static const struct hosted_test tests[] = {
 	{ "strings_that_are_too_long", "For who reads them", strings_that_are_too_long, NULL },
 	{ "sides", "Each has its directory", sides, NULL },
@@ -388,6 +429,7 @@ static const struct hosted_test tests[] = {
 	{ "what_is_tried_again_is_said_once", "If it may pass", what_is_tried_again_is_said_once,
 	    NULL },
 	{ "invalid_values_are_shown", "As far as they can be", invalid_values_are_shown, NULL },
+	{ "back_ends_are_of_a_domain", "And in its directory", back_ends_are_of_a_domain, NULL },
 	{ "queues_are_shared", "So that no front end is without", queues_are_shared, NULL },
 	{ NULL, NULL, NULL, NULL }
 };

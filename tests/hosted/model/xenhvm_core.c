@@ -504,7 +504,7 @@ static shared_info_t hc_shared;
 shared_info_t *HYPERVISOR_shared_info = &hc_shared;
 struct hc_channel *hc_last;
 int hc_channels, hc_bind_error;
-u_int hc_unmasked;
+u_int hc_unmasked, hc_early;
 static evtchn_port_t hc_next_port = 60;
 
 int
@@ -518,11 +518,27 @@ HYPERVISOR_event_channel_op(int cmd, void *arg)
 	return (0);
 }
 
+bool
+hc_event(struct hc_channel *ch)
+{
+	evtchn_port_t port = ch->ch_port;
+
+	if ((hc_shared.evtchn_mask[port / 64] >> port % 64 & 1) != 0)
+		return (false);
+	if (ch->ch_filter != NULL && ch->ch_filter(ch->ch_arg) != FILTER_SCHEDULE_THREAD)
+		return (false);
+	if (ch->ch_handler == NULL)
+		return (false);
+	ch->ch_handler(ch->ch_arg);
+	return (true);
+}
+
 int
 xen_intr_alloc_and_bind_local_port(device_t dev, u_int remote_domain, driver_filter_t filter,
     driver_intr_t handler, void *arg, enum intr_type irqflags, xen_intr_handle_t *handlep)
 {
 	struct hc_channel *ch;
+	u_int i;
 
 	CHECK(dev != NULL && kpi_mutexes == 0 && (filter != NULL || handler != NULL), "no device");
 	if (hc_bind_error != 0)
@@ -532,6 +548,10 @@ xen_intr_alloc_and_bind_local_port(device_t dev, u_int remote_domain, driver_fil
 	    .ch_handler = handler, .ch_arg = arg, .ch_type = irqflags, .ch_port = hc_next_port++ };
 	hc_last = ch;
 	hc_channels++;
+	for (i = 0; i < hc_early; i++)
+		CHECK(hc_event(ch), "event %u was not handled", i);
+	for (i = 0; i < nitems(hc_shared.evtchn_mask); i++)
+		CHECK(hc_early == 0 || hc_shared.evtchn_mask[i] == 0, "a port of word %u is masked", i);
 	*handlep = ch;
 	return (0);
 }
@@ -540,7 +560,10 @@ void
 xen_intr_unbind(xen_intr_handle_t *handle)
 {
 
+	evtchn_port_t port = ((struct hc_channel *)*handle)->ch_port;
+
 	CHECK(kpi_mutexes == 0, "a mutex is held");
+	hc_shared.evtchn_mask[port / 64] &= ~(1UL << port % 64);
 	host_free(*handle);
 	*handle = NULL;
 	hc_channels--;
@@ -570,19 +593,4 @@ xen_intr_port(xen_intr_handle_t handle)
 {
 
 	return (((struct hc_channel *)handle)->ch_port);
-}
-
-bool
-hc_event(struct hc_channel *ch)
-{
-	evtchn_port_t port = ch->ch_port;
-
-	if ((hc_shared.evtchn_mask[port / 64] >> port % 64 & 1) != 0)
-		return (false);
-	if (ch->ch_filter != NULL && ch->ch_filter(ch->ch_arg) != FILTER_SCHEDULE_THREAD)
-		return (false);
-	if (ch->ch_handler == NULL)
-		return (false);
-	ch->ch_handler(ch->ch_arg);
-	return (true);
 }

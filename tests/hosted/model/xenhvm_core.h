@@ -91,6 +91,7 @@ struct hc_channel {
 extern struct hc_channel *hc_last;	/* the one that was bound last */
 extern int hc_channels;			/* that are bound */
 extern int hc_bind_error;
+extern u_int hc_early;			/* so many events come before it is known that it is bound */
 extern u_int hc_unmasked;		/* hypercalls that unmask */
 
 /* An event: returns whether its handler ran, which a masked port has not. */
