@@ -160,6 +160,7 @@ change_always(void)
 static void
 directories(void)
 {
+	u_int asked;
 	int i;
 
 	core_begin();
@@ -206,6 +207,11 @@ directories(void)
 	hc_generation = "123456789012345678901234";
 	CHECK(list("d") == EIO, "24 bytes");
 	hc_generation = "1";
+	hc_endless = true;
+	asked = hc_asked;
+	CHECK(list("d") == E2BIG && hc_asked == asked + 1 + 1024 * 1024 / 1000 + 1, "%u parts",
+	    hc_asked - asked);
+	hc_endless = false;
 	hc_part = 30;
 	hc_cut = 1;
 	CHECK(list("d") == EIO, "nothing is left, and no end");

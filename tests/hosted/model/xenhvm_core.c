@@ -35,7 +35,7 @@
 
 MALLOC_DEFINE(M_XENSTORE, "xenstore", "xenstore");
 
-bool hc_silent;
+bool hc_silent, hc_endless;
 u_int hc_asked, hc_watches;
 int hc_asked_at;
 char hc_log[512];
@@ -315,6 +315,13 @@ hc_answer(struct xsd_sockmsg *msg, char *answer, size_t size, size_t *len)
 		if (hc_parted != NULL)
 			hc_parted();
 		off = strtoul(more, NULL, 10);
+		if (hc_endless) {
+			*len = strlcpy(answer, hc_generation, size) + 1;
+			memset(answer + *len, 'n', 1000);
+			*len += 1000;
+			answer[*len - 1] = '\0';
+			return (NULL);
+		}
 		n = hc_names(body, names, sizeof(names));
 		CHECK(off <= n, "%zu of %zu bytes", off, n);
 		*len = strlcpy(answer, hc_generation, size) + 1;

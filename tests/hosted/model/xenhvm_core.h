@@ -38,6 +38,9 @@ extern const char *hc_refuse;
 extern int hc_conflicts;
 extern int hc_transactions;
 
+/* A directory that does not fit has names of 1,000 bytes without an end. */
+extern bool hc_endless;
+
 /* So many bytes are missing at the end of each answer. */
 extern size_t hc_cut;
 
