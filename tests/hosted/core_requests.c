@@ -292,6 +292,8 @@ transactions(void)
 		hc_id = ids[i];
 		CHECK(transact() == EIO && tx_calls == 0, "\"%s\"", ids[i]);
 	}
+	hc_id = "4294967295";
+	CHECK(transact() == ENOENT && tx_calls == 1, "the greatest number");
 	hc_id = NULL;
 }
 
@@ -610,6 +612,10 @@ watches(void)
 	fired.waits = false;
 	kpi_sleep(2);
 	FIRED("");
+	hc_pathless = true;
+	hc_set("a/b", "4");
+	FIRED("");
+	hc_pathless = false;
 	xenstore_watch_remove(&w);
 	hc_set("a/b", "5");
 	FIRED("");

@@ -25,6 +25,7 @@
 #include "sched.h"
 
 #define	KPI_MAX_CALLOUTS	32
+#define	KPI_CALLOUT		77	/* the CPU of one that was initialised */
 
 int hz = 100;
 volatile int ticks;
@@ -44,6 +45,7 @@ callout_init(struct callout *c, int mpsafe)
 
 	CHECK(mpsafe != 0, "a callout with Giant");
 	memset(c, 0, sizeof(*c));
+	c->c_cpu = KPI_CALLOUT;
 }
 
 void
@@ -52,6 +54,7 @@ _callout_init_lock(struct callout *c, struct lock_object *lock, int flags)
 
 	CHECK((flags & ~CALLOUT_RETURNUNLOCKED) == 0, "flags 0x%x", flags);
 	memset(c, 0, sizeof(*c));
+	c->c_cpu = KPI_CALLOUT;
 	c->c_lock = lock;
 	c->c_iflags = flags;
 }
@@ -78,6 +81,7 @@ callout_reset_sbt_on(struct callout *c, sbintime_t sbt, sbintime_t pr, callout_f
 {
 	bool pending = kpi_callout_forget(c);
 
+	CHECK(c->c_cpu == KPI_CALLOUT, "not initialised");
 	if (c->c_lock != NULL)
 		mtx_assert(__containerof(c->c_lock, struct mtx, lock_object), MA_OWNED);
 	CHECK(kpi_callouts < KPI_MAX_CALLOUTS && sbt > 0, "too many callouts, or none");
@@ -95,6 +99,7 @@ int
 _callout_stop_safe(struct callout *c, int flags)
 {
 
+	CHECK(c->c_cpu == KPI_CALLOUT, "not initialised");
 	if ((flags & CS_DRAIN) != 0 && c->c_lock != NULL)
 		mtx_assert(__containerof(c->c_lock, struct mtx, lock_object), MA_NOTOWNED);
 	return (kpi_callout_forget(c));

@@ -35,7 +35,7 @@
 
 MALLOC_DEFINE(M_XENSTORE, "xenstore", "xenstore");
 
-bool hc_silent, hc_endless;
+bool hc_silent, hc_endless, hc_pathless;
 u_int hc_asked, hc_watches;
 int hc_asked_at;
 char hc_log[512];
@@ -151,7 +151,7 @@ hc_thread(void *arg __unused)
 		hc_running = xw;
 		vec[XS_WATCH_PATH] = hc_events[i].path;
 		vec[XS_WATCH_TOKEN] = "core";
-		xw->callback(xw, vec, 2);
+		xw->callback(xw, hc_pathless ? NULL : vec, hc_pathless ? 0 : 2);
 		hc_running = NULL;
 		wakeup(&hc_running);
 	}
@@ -250,8 +250,8 @@ static const char *
 hc_end_tx(uint32_t id, bool commit)
 {
 
-	CHECK(id > 0 && id < HC_TXS, "transaction %u", id);
-	if (!hc_txs[id])
+	CHECK(id > 0 && (id < HC_TXS || hc_id != NULL), "transaction %u", id);
+	if (id >= HC_TXS || !hc_txs[id])
 		return ("ENOENT");
 	hc_txs[id] = false;
 	hc_transactions--;
@@ -368,7 +368,7 @@ xs_dev_request_and_reply(struct xsd_sockmsg *msg, void **result)
 	size_t len = 0;
 
 	CHECK(kpi_mutexes == 0 && *result == NULL, "a mutex is held");
-	CHECK(msg->tx_id < HC_TXS, "transaction %u", msg->tx_id);
+	CHECK(msg->tx_id < HC_TXS || hc_id != NULL, "transaction %u", msg->tx_id);
 	hc_asked++;
 	hc_asked_at = ticks;
 	hc_note("%s%.*s ", hc_letters[msg->type], (int)msg->len, (char *)(msg + 1));

@@ -52,6 +52,9 @@ extern size_t hc_room, hc_part;
 extern const char *hc_generation;
 extern void (*hc_parted)(void);
 
+/* Events have no path. */
+extern bool hc_pathless;
+
 /* Each new watch has this error; 0: none.  Watches that there are. */
 extern int hc_no_watch;
 extern u_int hc_watches;
