@@ -239,36 +239,6 @@ static device_method_t front_methods[] = {
 static driver_t front_driver = { "xbd", front_methods, 0 };
 DRIVER_MODULE(xbd, xenbus, front_driver, NULL, NULL);
 
-/* xenstore0, which is the kernel's. */
-
-static void
-top_identify(driver_t *driver, device_t parent)
-{
-
-	if (device_find_child(parent, driver->name, 0) == NULL)
-		(void)BUS_ADD_CHILD(parent, 0, driver->name, 0);
-}
-
-static int
-top_attach(device_t dev)
-{
-
-	bus_identify_children(dev);
-	bus_attach_children(dev);
-	return (0);
-}
-
-static device_method_t top_methods[] = {
-	DEVMETHOD(device_identify, top_identify),
-	DEVMETHOD(device_probe, bus_probe),
-	DEVMETHOD(device_attach, top_attach),
-	DEVMETHOD(bus_add_child, bus_generic_add_child),
-	DEVMETHOD(bus_driver_added, bus_generic_driver_added),
-	DEVMETHOD_END
-};
-static driver_t top_driver = { "xenstore", top_methods, 0 };
-DRIVER_MODULE(xenstore, root, top_driver, NULL, NULL);
-
 static device_t
 xen0(void)
 {
