@@ -198,6 +198,21 @@ life_stopped_and_started(const void *arg __unused)
 	CHECK(card.ca_drv_flags == IFF_DRV_RUNNING, "0x%x", card.ca_drv_flags);
 	card_settle();
 	works(2);
+	/* So many pairs as were set meanwhile are used when it is up. */
+	for (i = 1; i <= 2; i++) {
+		pv_dev_lock(pvd);
+		pv_dev_down(pvd);
+		pv_dev_unlock(pvd);
+		card_forget();
+		CHECK(card_use(i) == 0 && card.ca_pn->pn_pairs == i, "%u pairs", card.ca_pn->pn_pairs);
+		SAID("");
+		pv_dev_lock(pvd);
+		CHECK(pv_dev_up(pvd) == 0, "it does not come up");
+		pv_dev_unlock(pvd);
+		SAID(i == 1 ? "pairs=1 " : "pairs=2 ");
+		card_settle();
+		works(i);
+	}
 	card_forget();
 	CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0, "it is not suspended");
 	SAID("stop ");
@@ -690,6 +705,11 @@ life_rings_are_resized(const void *arg __unused)
 	CHECK(resize(true, 2) == EINVAL, "resized with a restart");
 	card.ca_stop_queue_error = 0;
 	card.ca_size_error = 0;
+	/* Nor does a device have one that is suspended. */
+	CHECK(pv_dev_freeze(pv_net_dev(card.ca_pn)) == 0 && resize(true, 2) == ENXIO, "suspended");
+	SAID("");
+	CHECK(pv_net_thaw(card.ca_pn) == 0, "not resumed");
+	card_settle();
 	/* Where a queue can't be stopped alone, the device is. */
 	card.ca_stop_queue_error = EOPNOTSUPP;
 	CHECK(resize(true, 2) == 0, "not resized");
@@ -863,6 +883,9 @@ life_threads_of_pairs(const void *arg __unused)
 		}
 		CHECK(kpi_taskqueue_cpu(card.ca_pn->pn_tqs[i]) == i, "pair %d", i);
 		CHECK(i == 0 || card.ca_pn->pn_tqs[i] != card.ca_pn->pn_tqs[i - 1], "shared");
+		/* They run in the order in which they were queued. */
+		CHECK(CARD_RXQ(i)->prq_task.ta_priority == CARD_TXQ(i)->ptq_task.ta_priority,
+		    "pair %d: another priority", i);
 	}
 	card_end();
 	card_begin(1);

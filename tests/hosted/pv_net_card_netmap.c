@@ -1013,6 +1013,9 @@ netmap_rings_come_and_go(const void *arg __unused)
 	pvd = pv_net_dev(card.ca_pn);
 	CHECK(strcmp(card.ca_log, "stop start pairs=2 ") == 0, "\"%s\"", card.ca_log);
 	CHECK(card_use(1) == EBUSY, "a program has the pair");
+	pv_dev_lock(pvd);
+	CHECK(pv_net_resize(card.ca_pn, true, CARD_SIZE / 2) == EBUSY, "a program has the ring");
+	pv_dev_unlock(pvd);
 	packets_of(0);
 	slots_of(1);
 	netmap_closes(opened);

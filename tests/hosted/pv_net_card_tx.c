@@ -437,6 +437,42 @@ device_obeys(void)
 	card_complete(0, pr.pr_id);
 }
 
+/* The ring takes commands from now on. */
+static void
+commands_begin(void)
+{
+	struct pvq *q = card_peer(0, true)->pe_pvq;
+
+	ops_before = q->q_ops;
+	ops = *ops_before;
+	ops.qo_prepare = command_prepare;
+	ops.qo_put = command_put;
+	q->q_ops = &ops;
+}
+
+/* With fewer buffers than the ring has places, for want of memory, a command waits for a buffer. */
+static void
+command_without_a_buffer(void)
+{
+
+	kpi_quiet = true;
+	card_new(1);
+	card.ca_size = 4;
+	card.ca_fail_after = 1;
+	CHECK(card_attach() == 0, "it does not attach");
+	kpi_fail_after = 0;
+	card_settle();
+	CHECK(CARD_TXQ(0)->ptq_nbufs == 2, "%u buffers", CARD_TXQ(0)->ptq_nbufs);
+	commands_begin();
+	CHECK(card_send(0, 1, 100) == 0 && card_send(0, 2, 100) == 0, "not sent");
+	CHECK(pv_net_command(card.ca_pn, 0, &command) == ENOSPC, "a buffer that there is not");
+	card_complete(0, card_takes(0, 1, 100));
+	CHECK(pv_net_command(card.ca_pn, 0, &command) == 0, "there is one");
+	card_complete(0, card_takes(0, 2, 100));
+	device_obeys();
+	card_end();
+}
+
 /* Commands are among the packets, and the device is notified of each. */
 void
 tx_commands(const void *arg __unused)
@@ -455,11 +491,7 @@ tx_commands(const void *arg __unused)
 	txq = CARD_TXQ(0);
 	pe = card_peer(0, true);
 	q = pe->pe_pvq;
-	ops_before = q->q_ops;
-	ops = *ops_before;
-	ops.qo_prepare = command_prepare;
-	ops.qo_put = command_put;
-	q->q_ops = &ops;
+	commands_begin();
 	ncommands = npackets = prepared = 0;
 	(void)pe->pe_ops->po_listen(pe);
 	pe->pe_kicks = 0;
@@ -499,4 +531,5 @@ tx_commands(const void *arg __unused)
 	CHECK(card_send(0, 9, 100) == 0, "not sent");
 	card_complete(0, card_takes(0, 9, 100));
 	card_end();
+	command_without_a_buffer();
 }
