@@ -678,7 +678,9 @@ watch_that_is_refused_is_set_later(void)
 	hc_set("a", "1");
 	FIRED("");
 	hc_no_watch = 0;
+	refused = kpi_sysctl_value("refused_watches");
 	kpi_sleep(33 * hz);
+	CHECK(kpi_sysctl_value("refused_watches") == refused, "counted");
 	FIRED("a o ");
 	SAID("xen0: xenstore has all watches again\n");
 	CHECK(hc_watches == 2 && kpi_callouts == 0, "%u", hc_watches);

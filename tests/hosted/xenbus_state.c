@@ -777,6 +777,7 @@ failure_waits_for_another_back_end(const void *arg __unused)
 static void
 no_answer_is_no_state(const void *arg __unused)
 {
+	int lines;
 
 	begin_live();
 	xsn_no_answer = ETIMEDOUT;
@@ -809,7 +810,11 @@ no_answer_is_no_state(const void *arg __unused)
 	back_is(XenbusStateInitWait);
 	LOG("S");
 	WROTE("");
+	CHECK(strstr(kpi_line, "state Initialised could not be written (error 35): trying again\n") !=
+	    NULL, "%s", kpi_line);
+	lines = kpi_lines;
 	seconds(3);
+	CHECK(kpi_lines == lines, "said again: %s", kpi_line);
 	xsn_no_writing = 0;
 	seconds(1);
 	WROTE("3");
@@ -853,7 +858,12 @@ changes_are_passed_on(const void *arg __unused)
 	fe.unread = false;
 	seconds(1);
 	LOG("()");
+	/* Steps without any are not counted. */
 	seconds(60);
+	for (i = 0; i < 20; i++) {
+		xenbus_recheck(fe.xb.xb_dev);
+		settle();
+	}
 	for (i = 0; i < 30; i++)
 		changes("mtu");
 	CHECK(strlen(fe.log) == 16 * 5 && xenbus_delayed > 0, "%s", fe.log);
