@@ -551,17 +551,46 @@ card_new(int pairs)
 }
 
 static void (*card_posts)(struct pvq *, const struct pvq_chain *, int);
+static bool (*card_kicks)(struct pvq *);
+static int (*card_gets)(struct pvq *, struct pvq_done *, int);
+
+/* Who uses a queue has its lock; which one is it? */
+static u_int
+card_queue_of(const struct pvq *q)
+{
+	u_int queue;
+
+	for (queue = 0; card.ca_peers[queue]->pe_pvq != q; queue++)
+		continue;
+	mtx_assert(pv_net_is_tx(queue) ? &CARD_TXQ(pv_net_pair(queue))->ptq_mtx :
+	    &CARD_RXQ(pv_net_pair(queue))->prq_mtx, MA_OWNED);
+	return (queue);
+}
+
+static bool
+card_kick(struct pvq *q)
+{
+
+	(void)card_queue_of(q);
+	return (card_kicks(q));
+}
+
+static int
+card_get(struct pvq *q, struct pvq_done *done, int n)
+{
+
+	(void)card_queue_of(q);
+	return (card_gets(q, done, n));
+}
 
 /* At least one chain; a page is posted with what its owner is to know it by. */
 static void
 card_post(struct pvq *q, const struct pvq_chain *pc, int n)
 {
 	const struct pv_net_page *page;
-	u_int queue;
+	u_int queue = card_queue_of(q);
 	int i;
 
-	for (queue = 0; card.ca_peers[queue]->pe_pvq != q; queue++)
-		continue;
 	CHECK(n > 0 && (u_int)n <= q->q_size, "%d chains", n);
 	CHECK(card.ca_runs[queue], "queue %u does not run", queue);
 	for (i = 0; i < n && card_is_staged && !pv_net_is_tx(queue); i++) {
@@ -571,7 +600,7 @@ card_post(struct pvq *q, const struct pvq_chain *pc, int n)
 	card_posts(q, pc, n);
 }
 
-/* See what a queue's owner posts. */
+/* See what a queue's owner does. */
 static void
 card_watch_posts(struct pvq *q)
 {
@@ -581,6 +610,10 @@ card_watch_posts(struct pvq *q)
 	card_posts = q->q_ops->qo_post;
 	ops = *q->q_ops;
 	ops.qo_post = card_post;
+	card_kicks = ops.qo_kick;
+	ops.qo_kick = card_kick;
+	card_gets = ops.qo_get;
+	ops.qo_get = card_get;
 	q->q_ops = &ops;
 }
 
