@@ -379,17 +379,20 @@ host_change(vm_page_t *batch, u_int n, u_int most, u_int *done, enum owner from,
 
 	CHECK(n > 0 && n <= host.pb.pb_params.pbp_batch && !host.stopped, "%u pages", n);
 	host.last = n;
-	*done = MIN(n, most);
+	most = MIN(n, most);
+	/* Who fails at once need not say that it has done nothing. */
+	if (most > 0 || host.error == 0)
+		*done = most;
 	for (i = 0; i < n; i++) {
 		CHECK(state[batch[i] - pages].owner == from, "page %td", batch[i] - pages);
 		CHECK(to != HOST || !host.pb.pb_params.pbp_scrub || state[batch[i] - pages].zeroed,
 		    "page %td is given away with what was in it", batch[i] - pages);
 		CHECK(state[batch[i] - pages].hidden == balloon_guards() || no_protection,
 		    "page %td is mapped", batch[i] - pages);
-		if (i < *done)
+		if (i < most)
 			state[batch[i] - pages].owner = to;
 	}
-	return (*done < n ? host.error : 0);
+	return (most < n ? host.error : 0);
 }
 
 static int
@@ -781,6 +784,13 @@ guard(const void *arg __unused)
 	host_has(0);
 	target(2 * BLOCK);
 	host_has(2 * BLOCK);
+	target(0);
+	host_has(0);
+	/* A host that takes none at all has none. */
+	host.takes = 0;
+	target(10);
+	host_has(0);
+	host.takes = NPAGES;
 	target(0);
 	balloon_down();
 }

@@ -183,7 +183,7 @@ drive_kicked(struct peer *pe)
 		}
 }
 
-/* What the next requests had before means nothing, as they are free. */
+/* What the next requests and the bounce buffer had before means nothing, as they are free. */
 static void
 drive_spoil_free(void)
 {
@@ -205,6 +205,8 @@ drive_spoil_free(void)
 			memset(&rq->rq_more, 0x5a, sizeof(rq->rq_more));
 		}
 	}
+	if (!blk->blk_bounce_busy)
+		memset(blk->blk_bounce, 0x66, blk->blk_bounce_size);
 }
 
 bool
@@ -398,6 +400,7 @@ drive_load(struct pv_blk *blk, struct pv_blk_req *rq)
 		*copy = NULL;
 	}
 	CHECK(*copy == NULL && rq->rq_nsegs == 0, "loaded twice");
+	CHECK(rq->rq_length > 0, "of nothing");
 	if (!polled && (drive.dr_load_error != 0 || drive.dr_room < DRIVE_SECTOR))
 		return (drive.dr_load_error != 0 ? drive.dr_load_error : ENOMEM);
 	if (!polled)

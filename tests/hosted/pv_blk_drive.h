@@ -175,6 +175,7 @@ void	life_other_queues(const void *arg);
 void	life_resized(const void *arg);
 void	life_query(const void *arg);
 void	life_reconnected(const void *arg);
+void	life_held(const void *arg);
 void	life_ends_with_its_peer(const void *arg);
 void	life_no_dump_while_frozen(const void *arg);
 void	life_write_through(const void *arg);

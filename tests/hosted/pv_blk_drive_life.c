@@ -1169,6 +1169,29 @@ life_reconnected(const void *arg)
 		CHECK(drive.dr_copies[i] == NULL, "a copy is left");
 }
 
+/* Who holds a disk waits for what is in flight; who only waits is told that it is. */
+void
+life_held(const void *arg __unused)
+{
+	struct bio *bp;
+
+	drive_new(1);
+	drive.dr_params.bp_idle_secs = 5;
+	CHECK(drive_attach() == 0, "it does not attach");
+	CHECK(pv_blk_wait_idle(&drive.dr_blk, 0) == 0, "in use");
+	bp = drive_io(BIO_WRITE, 1, 512);
+	CHECK(pv_blk_wait_idle(&drive.dr_blk, 0) == EBUSY, "not in use");
+	kpi_pause = drive_settle;
+	pv_blk_hold(&drive.dr_blk);
+	kpi_pause = NULL;
+	drive_ended(bp, 0);
+	CHECK((drive.dr_blk.blk_flags & PVB_STOPPED) != 0, "the device is live");
+	CHECK(pv_blk_wait_idle(&drive.dr_blk, 0) == 0, "in use");
+	pv_dev_quiesce(PVD);
+	CHECK(pv_dev_thaw(PVD) == 0, "not resumed");
+	drive_end();
+}
+
 /* What ends as its peer goes ends then, and not when there is another one. */
 void
 life_ends_with_its_peer(const void *arg __unused)

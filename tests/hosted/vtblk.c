@@ -19,6 +19,7 @@
 
 #include <geom/geom_disk.h>
 
+#include <dev/pv/blk/pv_blk_var.h>
 #include <dev/virtio/block/virtio_blk.c>
 
 #include "host/host.h"
@@ -550,6 +551,7 @@ requests(const void *arg __unused)
 		{ true, VIRTIO_F_EVENT_IDX, 0, false }, { true, 0, 0, false },
 		{ false, MODERN_RING, 0, true }, { false, 0, 0, false },
 	};
+	struct bio *bp, *next;
 	size_t i;
 
 	for (i = 0; i < nitems(table); i++) {
@@ -574,6 +576,28 @@ requests(const void *arg __unused)
 		    (table[i].fast ? 4u : 0u), "%zu: %ju fast", i,
 		    (uintmax_t)kpi_sysctl_value("fast"));
 		CHECK(kpi_sysctl_value("short_lengths") == 0, "%zu: lengths", i);
+		/* Neither way puts anything while the disk is suspended. */
+		CHECK(pv_dev_freeze(&dv.sc.vtb_blk.blk_pvdev) == 0, "not suspended");
+		bp = submit(BIO_READ, 8, 2 * KB);
+		CHECK(kpi_sysctl_value("in_flight") == 0, "%zu: put", i);
+		CHECK(pv_dev_thaw(&dv.sc.vtb_blk.blk_pvdev) == 0, "not resumed");
+		settle();
+		ended(bp, 0);
+		/* Two at a time are two. */
+		dv.answers = false;
+		bp = submit(BIO_READ, 8, 2 * KB);
+		next = submit(BIO_READ, 16, 2 * KB);
+		CHECK(kpi_sysctl_value("max_in_flight") == 2, "%zu: %ju in flight", i,
+		    (uintmax_t)kpi_sysctl_value("max_in_flight"));
+		dv.answers = true;
+		settle();
+		ended(bp, 0);
+		ended(next, 0);
+		/* There is a way to have all take the general one. */
+		pv_blk_fast_path = 0;
+		io(BIO_READ, 8, 2 * KB, 0);
+		pv_blk_fast_path = 1;
+		CHECK(kpi_sysctl_value("fast") == (table[i].fast ? 6u : 0u), "%zu: fast", i);
 		device_end();
 	}
 }
