@@ -29,12 +29,15 @@
 	    owner_line)
 
 static char report[1024];
+static int report_error;
 
 static int
 report_out(struct sysctl_req *req, const void *value, size_t len)
 {
 
 	CHECK(req->oldidx + len <= sizeof(report), "%zu bytes", len);
+	if (report_error != 0)
+		return (report_error);
 	memcpy(report + req->oldidx, value, len);
 	req->oldidx += len;
 	return (0);
@@ -52,7 +55,11 @@ reports(const char *text)
 	SET_FOREACH(oid, sysctl_set)
 		if (strcmp((*oid)->oid_name, "devices") == 0)
 			found = *oid;
-	CHECK(found != NULL && found->oid_handler(found, NULL, 0, &req) == 0, "no report");
+	CHECK(found != NULL, "no report");
+	report_error = EFAULT;
+	CHECK(found->oid_handler(found, NULL, 0, &req) == EFAULT, "its reader is not told");
+	report_error = 0;
+	CHECK(found->oid_handler(found, NULL, 0, &req) == 0, "no report");
 	CHECK(strcmp(report, text) == 0 && req.oldidx == strlen(text) + 1, "%s", report);
 }
 
@@ -126,6 +133,28 @@ device_in_use_stays(void)
 	OWNS(DISK, "vtblk on vtpci");
 }
 
+/* What has no driver is offered to the kernel's when a module comes, unless it is no virtio device. */
+static void
+others_are_offered(void)
+{
+
+	cards[CONSOLE].ca_type = VIRTIO_ID_NETWORK;
+	owner_load("pv_virtio");
+	owner_load("vbus/vtpci");
+	bus_topo_lock();
+	CHECK(device_detach(cards[CONSOLE].ca_dev) == 0 && device_detach(cards[OTHER].ca_dev) == 0,
+	    "attached");
+	bus_topo_unlock();
+	owner_load("virtio/virtio_random");
+	OWNS(CONSOLE, "stock");
+	OWNS(OTHER, "none");
+	owner_load("virtio/virtio_blk");
+	OWNS(OTHER, "none");
+	bus_topo_lock();
+	CHECK(device_probe_and_attach(cards[OTHER].ca_dev) == 0, "not attached");
+	bus_topo_unlock();
+}
+
 /* A driver that does not go stays on all of its buses. */
 static void
 driver_that_does_not_go(void)
@@ -186,6 +215,7 @@ unknown_names_are_said(void)
 		{ "pci:0:3:0", 1, "pci:0:3:0" }, { "pci0:0:3:", 1, "pci0:0:3:" },
 		{ "pci0:0:a:0", 1, "pci0:0:a:0" }, { "pci", 1, "pci" }, { "mmio:0x", 1, "mmio:0x" },
 		{ "mmio:0xfeg", 1, "mmio:0xfeg" }, { "mmio:feb0", 1, "mmio:feb0" },
+		{ "mmio:0y12", 1, "mmio:0y12" },
 		{ "xn0a", 1, "xn0a" },
 		{ "xb", 1, "xb" }, { "one vtblk two", 2, "two" },
 	};
@@ -403,6 +433,7 @@ types_have_names(void)
 static const struct hosted_test tests[] = {
 	TEST(driver_takes_its_devices, "As long as it is loaded"),
 	TEST(device_in_use_stays, "Until devctl(8) moves it"),
+	TEST(others_are_offered, "To the kernel's drivers"),
 	TEST(driver_that_does_not_go, "Stays on all buses"),
 	TEST(some_are_left_to_the_kernel, "By hw.pv.disable"),
 	TEST(unknown_names_are_said, "In hw.pv.disable"),
