@@ -34,6 +34,9 @@
 #define	MODERN_RING	(VIRTIO_F_INDIRECT_DESC | VIRTIO_F_EVENT_IDX)
 #define	DELETES		(VIRTIO_BLK_F_DISCARD | VIRTIO_BLK_F_WRITE_ZEROES | VIRTIO_BLK_F_SECURE_ERASE)
 
+/* More than a ring has. */
+#define	DV_SEEN		128
+
 /* A request as the device sees it. */
 struct wire {
 	uint32_t	type;
@@ -55,6 +58,8 @@ static struct device {
 	bool		 keeps_mode;	/* and it takes no other */
 	struct virtio_blk_lifetime life;
 	struct wire	 last;
+	struct wire	 seen[TR_QUEUES][DV_SEEN];	/* before it was notified */
+	u_int		 nseen[TR_QUEUES];
 	struct virtio_blk_discard_write_zeroes ranges[VTBLK_RANGES_MAX];
 	u_int		 nranges, nserved;
 } dv;
@@ -70,6 +75,7 @@ dv_find(struct transport *tr __unused, u_int queue, struct pvq *q)
 	if (!dv.tr.tr_bus.vb_modern)
 		i = i == 0 ? 7 : 8;
 	transport_set_peer(&dv.tr, queue, split_peer(&split_impls[i], q));
+	dv.nseen[queue] = 0;
 	if (queue == 0)
 		dv.config->writeback = dv.writeback;
 }
@@ -143,9 +149,8 @@ dv_do(struct wire *w)
 	}
 }
 
-/* The next request of a queue; false: there is none. */
 static bool
-dv_takes(u_int queue, struct wire *w)
+dv_fetches(u_int queue, struct wire *w)
 {
 	struct peer *pe = dv.tr.tr_peers[queue];
 	const u_char *hdr;
@@ -158,6 +163,30 @@ dv_takes(u_int queue, struct wire *w)
 	memcpy(&w->sector, hdr + 8, 8);
 	w->len = 0;
 	CHECK(w->chain.pr_nwrite >= 1, "no place for a status");
+	return (true);
+}
+
+/* A device may look at any time, and see a request as soon as its ring shows it. */
+static void
+dv_looks(void)
+{
+	u_int i;
+
+	for (i = 0; i < TR_QUEUES; i++) {
+		while (dv.nseen[i] < DV_SEEN && dv_fetches(i, &dv.seen[i][dv.nseen[i]]))
+			dv.nseen[i]++;
+	}
+}
+
+/* The next request of a queue; false: there is none. */
+static bool
+dv_takes(u_int queue, struct wire *w)
+{
+
+	if (dv.nseen[queue] == 0)
+		return (dv_fetches(queue, w));
+	*w = dv.seen[queue][0];
+	memmove(&dv.seen[queue][0], &dv.seen[queue][1], --dv.nseen[queue] * sizeof(*w));
 	return (true);
 }
 
@@ -251,6 +280,7 @@ device_new(bool modern, uint64_t features)
 	mp_ncpus = 3;
 	/* Without ACCESS_PLATFORM, too: what bus_dma(9) allocated is seen by the device once synced. */
 	kpi_bounced = true;
+	kpi_dma_crossed = dv_looks;
 	dv.answers = true;
 	dv.writeback = 1;
 	transport_open_for(&dv.tr, modern, (kobj_class_t)&vtblk_driver, &dv.sc);

@@ -67,6 +67,7 @@ bool kpi_bounced;
 static LIST_HEAD(, bus_dmamap) kpi_merged = LIST_HEAD_INITIALIZER(kpi_merged);
 
 int kpi_load_error;
+void (*kpi_dma_crossed)(void);
 int kpi_dma_tags;
 int kpi_dma_maps;
 int kpi_dma_unsynced;
@@ -307,8 +308,12 @@ kpi_map_sync(bus_dma_tag_t dmat, bus_dmamap_t map, bus_dmasync_op_t op)
 	    "PRE and POST in one sync");
 	if (map->bm_pieces != NULL)
 		kpi_cross(map, op);
-	else if (map->bm_dev != NULL)
+	else if (map->bm_dev != NULL) {
 		kpi_merge(map, op);
+		if (kpi_dma_crossed != NULL &&
+		    (op & (BUS_DMASYNC_PREREAD | BUS_DMASYNC_PREWRITE)) != 0)
+			kpi_dma_crossed();
+	}
 }
 
 static struct bus_dma_impl kpi_dma_impl = {

@@ -42,6 +42,9 @@ extern bool kpi_scattered;
 /* A device has other memory than its driver, and data crosses only by bus_dmamap_sync(9). */
 extern bool kpi_bounced;
 
+/* Called when what the driver wrote to memory of both has crossed, which a device can see; or NULL. */
+extern void (*kpi_dma_crossed)(void);
+
 /* What was unloaded after a sync before the device's use, and without one after it. */
 extern int kpi_dma_unsynced;
 
