@@ -140,17 +140,7 @@ virtqueue_done_len(const struct pvq_done *done)
 	return (done->pd_result);
 }
 
-/*
- * Chains that went by an indirect table, and used lengths that were invalid,
- * and were not used.
- */
-static inline uint64_t
-virtqueue_indirect(const struct pvq *q)
-{
-
-	return (q->q_stats.qs_put_own);
-}
-
+/* Used lengths that were invalid, and were not used. */
 static inline uint64_t
 virtqueue_invalid_lengths(const struct pvq *q)
 {
