@@ -462,7 +462,9 @@ listed_open(u_int vcpu, bool refused)
 	fifo_xen_open(each_nothing);
 	kpi_intr_wake = each_nothing;
 	kpi_quiet = true;
+	xen_pinned = false;
 	CHECK(xen_evtchn_init(kpi_device()) == 0 && !fifo_xen_calls(), "no event channels");
+	CHECK(xen_pinned, "Xen has pages of a module that may go");
 	CHECK(kpi_lines == refused, "%d lines: %s", kpi_lines, kpi_line);
 	(void)sysctl_ctx_init(&listed_ctx);
 	xen_evtchn_sysctl(&listed_ctx, &listed_tree);

@@ -62,7 +62,7 @@ driver_intr1(void *arg __unused)
 
 static struct virtio_queue_spec specs[] = {
 	{ .vqs_spec = { "one", "q1", 4, -1, driver_intr0, NULL, &driver.q[0] } },
-	{ .vqs_spec = { "two", "q2", 4, 3, driver_intr1, NULL, &driver.q[1] } },
+	{ .vqs_spec = { "two", "q2", 4, 0, driver_intr1, NULL, &driver.q[1] } },
 	{ .vqs_spec = { "polled", "", 2, -1, NULL, NULL, &driver.q[2] } },
 };
 
@@ -472,6 +472,9 @@ ways_of_interrupts(const void *arg __unused)
 	kpi_load_error = EINVAL;
 	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == ENOMEM, "error");
 	kpi_load_error = 0;
+	kpi_tag_error = ENOMEM;
+	CHECK(virtio_alloc_queues(tr.tr_child, specs, 2, INTR_TYPE_BIO) == ENOMEM, "error");
+	kpi_tag_error = 0;
 	transport_close(&tr);
 
 	opened(&tr, true);
@@ -492,7 +495,7 @@ messages_reach_their_handler(const void *arg __unused)
 
 	set_up(&tr, true, 2);
 	CHECK(kpi_bound_to(&tr.tr_irqs[0]) == -1 && kpi_bound_to(&tr.tr_irqs[1]) == -1 &&
-	    kpi_bound_to(&tr.tr_irqs[2]) == 3, "on CPU %d, not 3", kpi_bound_to(&tr.tr_irqs[2]));
+	    kpi_bound_to(&tr.tr_irqs[2]) == 0, "on CPU %d, not 0", kpi_bound_to(&tr.tr_irqs[2]));
 	(void)kpi_interrupt(&tr.tr_irqs[1]);
 	(void)kpi_interrupt(&tr.tr_irqs[0]);
 	CHECK(driver.intrs[0] == 0 && kpi_run_tasks() == 0, "interrupt before start");

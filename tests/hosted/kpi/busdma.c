@@ -67,6 +67,7 @@ bool kpi_bounced;
 static LIST_HEAD(, bus_dmamap) kpi_merged = LIST_HEAD_INITIALIZER(kpi_merged);
 
 int kpi_load_error;
+int kpi_tag_error;
 void (*kpi_dma_crossed)(void);
 int kpi_dma_tags;
 int kpi_dma_maps;
@@ -349,6 +350,9 @@ bus_dma_tag_create(bus_dma_tag_t parent, bus_size_t alignment, bus_addr_t bounda
 	CHECK(parent != NULL && powerof2(alignment) && alignment != 0, "alignment %lu",
 	    (unsigned long)alignment);
 	CHECK((flags & ~(BUS_DMA_ALLOCNOW | BUS_DMA_COHERENT)) == 0, "flags 0x%x", flags);
+	*dmat = NULL;
+	if (kpi_tag_error != 0)
+		return (kpi_tag_error);
 	kt = host_alloc(sizeof(*kt), sizeof(void *));
 	memset(kt, 0, sizeof(*kt));
 	kt->kt_common.impl = &kpi_dma_impl;

@@ -51,6 +51,9 @@ extern int kpi_dma_unsynced;
 /* What a callback of bus_dmamap_load(9) is told instead of segments; 0: those. */
 extern int kpi_load_error;
 
+/* What bus_dma_tag_create(9) returns; 0: a tag. */
+extern int kpi_tag_error;
+
 /* The limits of a tag. */
 struct kpi_dma_limits {
 	bus_size_t	kdl_alignment, kdl_boundary;
