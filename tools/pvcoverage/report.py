@@ -9,6 +9,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 
+from cstyle import blank
 from pvcoverage.counters import Lines
 
 
@@ -45,10 +46,8 @@ def row(name: str, numbers: list[int]) -> str:
 def drop_blank(found: Lines, text: Callable[[str], str]) -> None:
     """Forget lines without code: of a function that a file does not use clang counts each line."""
     for file, lines in found.lines.items():
-        code = re.sub(r"/\*.*?\*/", lambda comment: "\n" * comment[0].count("\n"), text(file),
-                      flags=re.DOTALL)
-        for number, line in enumerate(code.splitlines(), 1):
-            if not line.strip():
+        for number, line in enumerate(blank(text(file)).splitlines(), 1):
+            if not line:
                 lines.pop(number, None)
 
 
