@@ -474,19 +474,8 @@ unload_xbd(void)
 static int
 set_driver(const char *node, const char *driver)
 {
-	device_t dev = device_of(node);
-	int error;
 
-	bus_topo_lock();
-	error = device_detach(dev);
-	if (error == 0) {
-		(void)device_set_devclass(dev, NULL);
-		error = device_set_devclass_fixed(dev, driver);
-	}
-	if (error == 0)
-		error = device_probe_and_attach(dev);
-	bus_topo_unlock();
-	return (error);
+	return (kpi_set_driver(device_of(node), driver));
 }
 
 /* The kernel's driver begins with nothing of ours, and what others wrote stays. */

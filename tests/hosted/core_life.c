@@ -736,14 +736,7 @@ storm_is_braked(void)
 /* Grants. */
 
 /* A number of them. */
-static uint64_t
-grants(const char *which)
-{
-	char path[32];
-
-	snprintf(path, sizeof(path), "gnttab.%s", which);
-	return (kpi_sysctl_value(path));
-}
+#define	grants(which)	kpi_sysctl_value("gnttab." which)
 
 static void
 references_are_a_stock(void)

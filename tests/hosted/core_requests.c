@@ -529,12 +529,25 @@ watch_changed(struct xenstore_watch *w, const char *path)
 } while (0)
 #define	WATCH	{ .xw_changed = watch_changed, .xw_arg = &fired }
 
+/* So many paths change, one after the other. */
+static void
+bursts(int n)
+{
+	char path[32];
+	int i;
+
+	for (i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "a/b/x%d", i);
+		hc_burst(path, 1);
+		kpi_settle();
+	}
+}
+
 static void
 watches(void)
 {
 	struct xenstore_watch w = WATCH, other = WATCH, none = WATCH;
 	uint64_t events;
-	char path[32];
 	int i;
 
 	core_begin();
@@ -567,11 +580,7 @@ watches(void)
 		hc_set("a/b", "3");
 		kpi_settle();
 	}
-	for (i = 0; i < 31; i++) {
-		snprintf(path, sizeof(path), "a/b/x%d", i);
-		hc_burst(path, 1);
-		kpi_settle();
-	}
+	bursts(31);
 	fired.waits = false;
 	fired.calls = 0;
 	kpi_sleep(2);
@@ -582,11 +591,7 @@ watches(void)
 	fired.waits = true;
 	hc_set("a/b/c", "2");
 	FIRED("a/b/c ");
-	for (i = 0; i < 40; i++) {
-		snprintf(path, sizeof(path), "a/b/x%d", i);
-		hc_burst(path, 1);
-		kpi_settle();
-	}
+	bursts(40);
 	fired.waits = false;
 	fired.calls = 0;
 	kpi_sleep(2);

@@ -34,20 +34,6 @@
 #define	NPORTS		EVTCHN_2L_NR_CHANNELS
 #define	REMOTE		1
 
-/* The compiler's, besides those of loads and stores, for which no sanitizer is there. */
-void	__sanitizer_cov_trace_pc_guard(uint32_t *guard);
-void	__sanitizer_cov_trace_pc_guard_init(uint32_t *start, uint32_t *stop);
-
-void
-__sanitizer_cov_trace_pc_guard(uint32_t *guard __unused)
-{
-}
-
-void
-__sanitizer_cov_trace_pc_guard_init(uint32_t *start __unused, uint32_t *stop __unused)
-{
-}
-
 MALLOC_DEFINE(M_XEN, "xen", "");
 
 struct xen_cpu xen_cpus[MAXCPU];

@@ -41,22 +41,6 @@
 #define	RACE_ROUNDS	(host_soaking() ? 200000 : 10000)
 #endif
 
-#if !__has_feature(thread_sanitizer)
-/* The compiler's, besides those of loads and stores, for which no sanitizer is there. */
-void	__sanitizer_cov_trace_pc_guard(uint32_t *guard);
-void	__sanitizer_cov_trace_pc_guard_init(uint32_t *start, uint32_t *stop);
-
-void
-__sanitizer_cov_trace_pc_guard(uint32_t *guard __unused)
-{
-}
-
-void
-__sanitizer_cov_trace_pc_guard_init(uint32_t *start __unused, uint32_t *stop __unused)
-{
-}
-#endif
-
 static struct race_channel {
 	struct xen_evtchn *rc_evtchn;
 	uint64_t	 rc_sent __aligned(CACHE_LINE_SIZE);	/* numbers of events: the sender's */

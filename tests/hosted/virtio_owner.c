@@ -533,18 +533,8 @@ owner_of(const struct card *card)
 int
 owner_set_driver(const struct card *card, const char *driver)
 {
-	device_t dev = card->ca_dev;
-	int error;
+	int error = kpi_set_driver(card->ca_dev, driver);
 
-	bus_topo_lock();
-	error = device_is_attached(dev) ? device_detach(dev) : 0;
-	if (error == 0) {
-		(void)device_set_devclass(dev, NULL);
-		error = device_set_devclass_fixed(dev, driver);
-	}
-	if (error == 0)
-		error = device_probe_and_attach(dev);
-	bus_topo_unlock();
 	kpi_settle();
 	return (error);
 }

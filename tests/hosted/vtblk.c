@@ -183,7 +183,7 @@ static bool
 dv_takes(u_int queue, struct wire *w)
 {
 
-	if (dv.nseen[queue] == 0)
+	if (dv.nseen[queue] == 0 || !dv.tr.tr_enabled[queue])
 		return (dv_fetches(queue, w));
 	*w = dv.seen[queue][0];
 	memmove(&dv.seen[queue][0], &dv.seen[queue][1], --dv.nseen[queue] * sizeof(*w));

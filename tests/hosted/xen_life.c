@@ -136,14 +136,7 @@ run(const void *arg)
 
 static u_int per_page;
 
-static uint64_t
-grants(const char *which)
-{
-	char path[32];
-
-	snprintf(path, sizeof(path), "gnttab.%s", which);
-	return (kpi_sysctl_value(path));
-}
+#define	grants(which)	kpi_sysctl_value("gnttab." which)
 
 /* A table of so many pages at most, which begins with one. */
 static void

@@ -33,6 +33,22 @@
 #include "intr.h"
 #include "kpi.h"
 
+#if !__has_feature(thread_sanitizer)
+/* The compiler's, besides those of loads and stores, for which no sanitizer is there. */
+void	__sanitizer_cov_trace_pc_guard(uint32_t *guard);
+void	__sanitizer_cov_trace_pc_guard_init(uint32_t *start, uint32_t *stop);
+
+void
+__sanitizer_cov_trace_pc_guard(uint32_t *guard __unused)
+{
+}
+
+void
+__sanitizer_cov_trace_pc_guard_init(uint32_t *start __unused, uint32_t *stop __unused)
+{
+}
+#endif
+
 #define	INTR_MAX	16
 #define	INTR_TEXT	1024
 

@@ -388,6 +388,23 @@ kpi_sysinits(void)
 }
 
 int
+kpi_set_driver(device_t dev, const char *driver)
+{
+	int error;
+
+	bus_topo_lock();
+	error = device_detach(dev);
+	if (error == 0) {
+		(void)device_set_devclass(dev, NULL);
+		error = device_set_devclass_fixed(dev, driver);
+	}
+	if (error == 0)
+		error = device_probe_and_attach(dev);
+	bus_topo_unlock();
+	return (error);
+}
+
+int
 kpi_module_event(const char *name, int what)
 {
 	const moduledata_t *data;

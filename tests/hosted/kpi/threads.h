@@ -35,6 +35,9 @@ void	kpi_sleep(int n);
 /* What the kernel's SYSINITs would have begun, but for its modules. */
 void	kpi_sysinits(void);
 
+/* As devctl(8) gives a device to a driver. */
+int	kpi_set_driver(device_t dev, const char *driver);
+
 /* Load or unload a module of this program, "bus/driver". */
 int	kpi_module_event(const char *name, int what);
 
